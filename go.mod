@@ -45,7 +45,10 @@ require (
 	pgregory.net/rapid v1.3.0
 )
 
-require github.com/aymanbagabas/go-udiff v0.3.1
+require (
+	github.com/aymanbagabas/go-udiff v0.3.1
+	github.com/vektah/gqlparser/v2 v2.5.64
+)
 
 require (
 	dario.cat/mergo v1.0.2 // indirect

@@ -93,11 +93,13 @@ type Service struct {
 	SignIn    SignIn `yaml:"sign_in"`
 	OtherAuth []Auth `yaml:"other_auth"`
 	// Headers go with every call, unless the call sets them itself.
-	Headers            map[string]string `yaml:"headers"`
-	DocsURL            string            `yaml:"docs_url"`
-	CredentialFields   []CredentialField `yaml:"credential_fields"`
-	RequiresConnection bool              `yaml:"requires_connection"`
-	Status             string            `yaml:"status"`
+	Headers          map[string]string `yaml:"headers"`
+	DocsURL          string            `yaml:"docs_url"`
+	CredentialFields []CredentialField `yaml:"credential_fields"`
+	// SOAP says how the envelopes of a service of protocol SOAP are made.
+	SOAP               *SOAP  `yaml:"soap"`
+	RequiresConnection bool   `yaml:"requires_connection"`
+	Status             string `yaml:"status"`
 	// Check is the path of a GET that answers 200 to every working credential, for platforms that cannot tell accounts.
 	Check       string                 `yaml:"check"`
 	RateBuckets map[string]*RateBucket `yaml:"rate_buckets"`
@@ -205,6 +207,10 @@ type Call struct {
 	// BodyForm is how the body is written, one of BodyForms or a template that gives one: json (the default); form and
 	// multipart, an object of fields; xml, an object with one field, the root element; text; bytes, in base64.
 	BodyForm string `yaml:"body_form"`
+	// SOAP is for services of that protocol: Body is an object of the elements in the envelope's body.
+	SOAP *SOAPCall `yaml:"soap"`
+	// GraphQL is for services of that protocol, and stands instead of Body.
+	GraphQL *GraphQL `yaml:"graphql"`
 	// Records says where the records of a bulk action go.
 	Records *Records `yaml:"records"`
 	// TimeoutSeconds bounds one call, unless the task says otherwise.
@@ -300,8 +306,8 @@ const (
 
 // AnswerCase tells answers apart that have one status: an error inside a 200, a 403 that is a rate limit.
 type AnswerCase struct {
-	// When is a condition over `answer`: its status, headers (by names in lower case) and body (parsed where it is JSON,
-	// else text). One that has no value does not hold.
+	// When is a condition over `answer`: its status, headers (by names in lower case), body (parsed by its type, else text)
+	// and, of SOAP, fault (code, string, name and detail). One that has no value does not hold.
 	When string `yaml:"when"`
 	// Is says what such an answer proves: success, pending, refused (nothing was done, and the same again is useless),
 	// retry_later (nothing was done, and the same may pass later) or unknown.

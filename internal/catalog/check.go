@@ -29,7 +29,7 @@ var (
 	platformStatuses = []string{"active", "inactive", "coming_soon"}
 	kinds            = []string{"utility", "api", kindMCP, "cli", "product"}
 	executed         = []string{"utility", "api", kindMCP}
-	protocols        = []string{"REST", "SOAP", "GraphQL"}
+	protocols        = []string{"REST", ProtocolSOAP, ProtocolGraphQL}
 	authMethods      = []string{"none", "basic_auth", "api_key", "jwt", "oauth2", "aws_access_key"}
 	fieldTypes       = []string{"string", "password"}
 	utilities        = []string{"transform", "fail", "store_read", "store_write", "emit_event", "delay", "start_flow", "wait_for_event"}
@@ -163,6 +163,7 @@ func (ch *checker) service(c *Catalog, s *Service, at path) {
 	oneOf(ch, at, "auth_method", s.AuthMethod, authMethods)
 	oneOf(ch, at, "status", s.Status, platformStatuses)
 	ch.baseURL(s, at)
+	ch.soap(s, at)
 	if s.Check != "" {
 		ch.rootPath(at, "check", s.Check)
 	}
@@ -297,9 +298,10 @@ func (ch *checker) action(c *Catalog, s *Service, a *Action, at path) {
 	}
 	if s.Kind == kindMCP {
 		ch.tool(s, a, at.to("call"))
-	} else if s.Kind != "api" || s.Protocol != "REST" || a.Call.Tool != "" {
-		ch.fail(at.to("call"), "calls are made only for services of kind api and protocol REST, and of tools for kind mcp")
+	} else if s.Kind != "api" || a.Call.Tool != "" {
+		ch.fail(at.to("call"), "calls are made only for services of kind api, and of tools for kind mcp")
 	}
+	ch.protocol(s, a, at.to("call"))
 	ch.call(c, s, a, at.to("call"), properties)
 }
 

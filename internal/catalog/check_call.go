@@ -20,6 +20,8 @@ const (
 	BodyXML       = "xml"
 	BodyText      = "text"
 	BodyBytes     = "bytes"
+	// BodySOAP is that of all calls of a service of this protocol.
+	BodySOAP = "soap"
 )
 
 // BodyForms are all of them.
@@ -40,6 +42,7 @@ func (ch *checker) call(c *Catalog, s *Service, a *Action, at path, params map[s
 	case call.Tool != "":
 	case call.Method == "":
 		ch.need(at, "method", call.Method)
+	case call.Path == "" && call.URL == "" && s.Protocol != "REST" && s.BaseURL != "": // which is the whole address
 	case (call.Path == "") == (call.URL == ""):
 		ch.fail(at, "a call needs either a path or a url")
 	case call.Path != "" && !strings.HasPrefix(call.Path, "/"):
@@ -83,7 +86,7 @@ func (ch *checker) fields(a *Action, at path) {
 	if call.BodyForm == "" {
 		call.BodyForm = BodyJSON
 	}
-	if !strings.Contains(call.BodyForm, "{{") {
+	if !strings.Contains(call.BodyForm, "{{") && call.BodyForm != BodySOAP {
 		oneOf(ch, at, "body_form", call.BodyForm, BodyForms)
 	}
 	if call.BodyForm != BodyJSON && a.Bulk {

@@ -168,7 +168,7 @@ func TestLoad_Mistakes(t *testing.T) {
 		"records":            {"max_records_per_request: 1", "max_records_per_request: 10", ":22: only a bulk action"},
 		"bulk":               {"max_records_per_request: 1", "max_records_per_request: 10\n        bulk: true\n        max_bytes_per_request: 1000", "needs a records block"},
 		"case":               {"success: [201]", "success: [201]\n            cases: [{when: '{{ answer.stats == 1 }}', is: maybe}]", `:34: is is "maybe"`},
-		"case field of it":   {"success: [201]", "success: [201]\n            cases: [{when: '{{ answer.stats == 1 }}', is: refused}]", `an answer has no "stats"; did you mean "status"?; it has status, headers, body (at character 8)`},
+		"case field of it":   {"success: [201]", "success: [201]\n            cases: [{when: '{{ answer.stats == 1 }}', is: refused}]", `an answer has no "stats"; did you mean "status"?; it has status, headers, body, fault (at character 8)`},
 		"case condition":     {"success: [201]", "success: [201]\n            cases: [{when: '{{ input.ok }}', is: refused}]", `:34: template: {{ input.ok }}: "input" is not available here; use answer`},
 		"case without when":  {"success: [201]", "success: [201]\n            cases: [{is: refused}]", ":34: when must not be empty"},
 		"case waits":         {"success: [201]", "success: [201]\n            cases: [{when: '{{ true }}', is: refused, wait_seconds: 3}]", ":34: only retry_later has"},

@@ -86,7 +86,7 @@ func (a *Action) RenderCheck(params []byte) *RenderCheck {
 // bodyParams are the parameters that become part of a JSON body.
 func (a *Action) bodyParams() map[string]bool {
 	names := map[string]bool{}
-	if a.Call == nil || slices.Contains(BodyForms, a.Call.BodyForm) && a.Call.BodyForm != BodyJSON {
+	if a.Call == nil || a.Call.BodyForm == BodySOAP || slices.Contains(BodyForms[1:], a.Call.BodyForm) {
 		return names
 	}
 	for _, m := range paramName.FindAllStringSubmatch(string(a.Call.Body), -1) {

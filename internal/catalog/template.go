@@ -17,6 +17,8 @@ type Templates struct {
 	ExclusiveOver, IdempotencyHeader *expr.Template
 	// Path are the pieces of the path and query, in order.
 	Path []PathPart
+	// SOAPAction and SOAPHeader are those of SOAP.
+	SOAPAction, SOAPHeader *expr.Template
 	// Outcomes is that of the answer.
 	Outcomes *expr.Template
 	// Cases run in parallel to the call's OutcomeCases, Answers to the cases of its answer.
@@ -58,6 +60,10 @@ func (ch *checker) compile(call *Call, at path, known map[string]bool) {
 	}
 	if strings.Contains(call.BodyForm, "{{") {
 		call.Compiled.BodyForm = t.text(at.to("body_form"), call.BodyForm)
+	}
+	if call.SOAP != nil {
+		call.Compiled.SOAPAction = t.text(at.to("soap", "action"), call.SOAP.Action)
+		call.Compiled.SOAPHeader = t.value(at.to("soap", "header"), call.SOAP.Header, callScope)
 	}
 	for i, oc := range call.OutcomeCases {
 		here := at.to("outcome_cases", i, "when")

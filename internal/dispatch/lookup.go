@@ -150,7 +150,7 @@ func (l *lookup) matches(ctx context.Context, since time.Time, fields []provider
 		if err != nil || ans == nil {
 			return nil, false, err
 		}
-		found, err := provider.MatchLookup(l.action, ans.Body, want)
+		found, err := provider.MatchLookup(l.action, ans.Value(l.action), want)
 		if err != nil {
 			return nil, false, fmt.Errorf("read the answer to the lookup: %w", err)
 		}
@@ -189,7 +189,7 @@ func (l *lookup) result(ctx context.Context, found *provider.LookupMatch) (*outc
 	if err != nil || ans == nil {
 		return nil, err
 	}
-	pending, reading := provider.ReadResult(l.action, ans.Body, int(l.row.Records))
+	pending, reading := provider.ReadResult(l.action, ans.Value(l.action), int(l.row.Records))
 	if pending || reading.Kind == provider.Unknown {
 		return nil, nil
 	}

@@ -109,7 +109,8 @@ type Env struct {
 	Event json.RawMessage
 	// Params are those of a call, Call is what is known of one, Reference is the provider's name of it.
 	Params, Call, Reference json.RawMessage
-	// Answer is what came back of a call: an object of status, headers (by names in lower case) and body.
+	// Answer is what came back of a call: an object of status, headers (by names in lower case), body and
+	// the fault of SOAP.
 	Answer json.RawMessage
 	// Result returns a result of a task of an earlier step, nil for null. It is called once per rendering for each that
 	// the template names, and may itself be nil where no step is visible.
@@ -136,7 +137,7 @@ const (
 
 var (
 	taskResults  = []string{OfOutput, OfError, OfSkipped}
-	answerFields = []string{"status", "headers", "body"}
+	answerFields = []string{"status", "headers", "body", "fault"}
 	errorFields  = []string{"code", "message", "status", "provider_code", "provider_message", "body"}
 )
 

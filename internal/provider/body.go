@@ -44,6 +44,9 @@ func (p *preparer) body(r *Request, rows []byte) error {
 	if r.Body == nil && form != catalog.BodyForm {
 		return nil
 	}
+	if form == catalog.BodySOAP {
+		return p.envelope(r, gjson.ParseBytes(bytes.Join(r.Body, nil)))
+	}
 	r.Header.Set("Content-Type", contentTypes[form])
 	if form == catalog.BodyJSON {
 		return nil

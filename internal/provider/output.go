@@ -82,22 +82,23 @@ func quote(text string) string {
 // maxErrorBody is how much of the body of an answer that refused a call later tasks may read.
 const maxErrorBody = 8 << 10
 
-// ErrorBody is the body of an answer that refused a call, for the tasks behind it: parsed where it is JSON, else a text,
-// which is cut where it is longer than 8 KiB. Nil where there is none.
+// ErrorBody is the body of an answer that refused a call, for the tasks behind it: parsed by its type, else a text, which
+// is cut where it is longer than 8 KiB. Nil where there is none.
 func ErrorBody(ans *Answer) json.RawMessage {
 	body := bytes.TrimSpace(ans.Body)
+	value := ans.Value(nil)
 	switch {
 	case len(body) == 0:
 		return nil
-	case len(body) <= maxErrorBody && gjson.ValidBytes(body):
-		return storable(body)
+	case value != nil && len(value) <= maxErrorBody:
+		return storable(value)
 	}
 	return json.RawMessage(quote(string(body[:min(len(body), maxErrorBody)])))
 }
 
 // envelope is the output of an action that shows the whole answer: status, headers with names in lower case, and the
-// body, parsed where it is JSON. A body that is too large is cut and becomes a string.
-func envelope(ans Answer) json.RawMessage {
+// body, parsed by its type. A body that is too large, or of another type, becomes a string, cut where it is too large.
+func envelope(ans *Answer) json.RawMessage {
 	var b bytes.Buffer
 	b.WriteString(`{"status":` + strconv.Itoa(ans.Status) + `,"headers":`)
 	headers := make(map[string]string, len(ans.Header))
@@ -108,18 +109,22 @@ func envelope(ans Answer) json.RawMessage {
 	text, _ := json.Marshal(headers)
 	b.Write(text)
 	b.WriteString(`,"body":`)
-	body := bytes.TrimSpace(ans.Body)
+	value := ans.Value(nil)
 	const room = maxOutput - 128<<10
 	switch {
-	case len(body) == 0:
+	case len(bytes.TrimSpace(ans.Body)) == 0:
 		b.WriteString("null")
-	case len(body) <= room && gjson.ValidBytes(body):
-		b.Write(storable(body))
+	case value != nil && len(value) <= room:
+		b.Write(storable(value))
 	case len(ans.Body) <= room/2:
 		b.WriteString(quote(string(ans.Body)))
 	default:
 		b.WriteString(quote(string(ans.Body[:room/2])))
 		b.WriteString(`,"truncated":true`)
+	}
+	if ans.fault != nil {
+		b.WriteString(`,"fault":`)
+		b.Write(ans.fault)
 	}
 	b.WriteByte('}')
 	return b.Bytes()

@@ -34,7 +34,7 @@ func LookupNext(act *catalog.Action, ans *Answer) (next NextPage, err error) {
 	if page.Link != "" {
 		field, to = page.Link, &next.Link
 	}
-	value := gjson.GetBytes(ans.Body, field)
+	value := gjson.GetBytes(ans.Value(act), field)
 	text, ok := scalar(value)
 	if !ok || value.Type == gjson.True {
 		return next, fmt.Errorf("%w: %s leads nowhere", ErrUnreadable, field)

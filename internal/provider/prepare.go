@@ -35,7 +35,7 @@ func Prepare(svc *catalog.Service, act *catalog.Action, params json.RawMessage, 
 	if call.Tool != "" {
 		return prepareTool(svc, call, params, secret)
 	}
-	p := preparer{call: call, env: &expr.Env{Params: secret.fill(params)}}
+	p := preparer{svc: svc, call: call, env: &expr.Env{Params: secret.fill(params)}}
 	r := Request{PlatformID: svc.PlatformID, Header: headersOf(svc), rows: rows}
 	var err error
 	if r.Method, err = p.text("method", call.Compiled.Method); err != nil {
@@ -84,6 +84,7 @@ func validMethod(m string) bool {
 }
 
 type preparer struct {
+	svc  *catalog.Service
 	call *catalog.Call
 	env  *expr.Env
 }

@@ -49,6 +49,10 @@ type Request struct {
 	Owner string
 	// tool is what a call of a tool has beside other requests; nil for those.
 	tool *toolCall
+	// soap: its answer is an envelope. security is how user and password go into the second part of its body; empty for
+	// not at all.
+	soap     bool
+	security string
 	// masks are what its answer must not show.
 	masks []*mask
 	// Repeats: it has the idempotency key of an earlier attempt, which may still be under way there: a conflict (409)
@@ -117,4 +121,9 @@ type Answer struct {
 	// toolCall is the id of a call of a tool, which its answer repeats.
 	toolCall string
 	rows     []byte
+	// soap is that of the request.
+	soap bool
+	// value is the body as JSON and fault that of SOAP, once they were asked for.
+	value, fault []byte
+	valued       bool
 }

@@ -121,8 +121,8 @@ func Read(act *catalog.Action, ans Answer, nRows int) Reading {
 		kind = Unknown
 	}
 	if kind == "" {
-		if c := answerCase(act.Call, &ans); c != nil {
-			return readCase(c, act, ans, nRows)
+		if r, told := readTold(act, ans, nRows); told {
+			return r
 		}
 	}
 	switch {
@@ -166,12 +166,22 @@ func Read(act *catalog.Action, ans Answer, nRows int) Reading {
 	return r
 }
 
+// readTold reads an answer by a case of the catalog, else by the rules of its protocol. told is false where neither says
+// anything of it.
+func readTold(act *catalog.Action, ans Answer, nRows int) (r Reading, told bool) {
+	ans.Value(act)
+	if c := answerCase(act.Call, &ans); c != nil {
+		return readCase(c, act, ans, nRows), true
+	}
+	return readProtocol(act, &ans)
+}
+
 // answerCase is the case of the catalog whose condition an answer meets; nil for none.
 func answerCase(call *catalog.Call, ans *Answer) *catalog.AnswerCase {
 	if len(call.Answer.Cases) == 0 || ans.Err != nil {
 		return nil
 	}
-	env := expr.Env{Answer: envelope(*ans)}
+	env := expr.Env{Answer: envelope(ans)}
 	for i, when := range call.Compiled.Answers {
 		if holds, err := when.Eval(&env); err == nil && holds {
 			return &call.Answer.Cases[i]
@@ -244,7 +254,7 @@ func readAccepted(kind Kind, act *catalog.Action, ans Answer, nRows int) Reading
 		return readTool(ans)
 	}
 	if spec.Envelope {
-		return Reading{Kind: kind, Output: envelope(ans)}
+		return Reading{Kind: kind, Output: envelope(&ans)}
 	}
 	text := bytes.TrimSpace(ans.Body)
 	if len(text) == 0 {
@@ -253,10 +263,14 @@ func readAccepted(kind Kind, act *catalog.Action, ans Answer, nRows int) Reading
 		}
 		return Reading{Kind: kind}
 	}
-	if !gjson.ValidBytes(text) {
+	if text = ans.Value(act); text == nil {
 		return unreadable
 	}
 	doc := parse(text)
+	if doc.Type == gjson.String && (spec.Reference != "" || len(spec.Output) > 0 || spec.Rows != nil) ||
+		act.Call.GraphQL != nil && !doc.Get("data").Exists() {
+		return unreadable
+	}
 	r := Reading{Kind: kind, Output: output(doc, text, spec.Output)}
 	if spec.Reference != "" {
 		if r.Reference = scalarText(doc.Get(spec.Reference)); r.Reference == "" {
@@ -288,8 +302,8 @@ func (r *Reading) later(spec *catalog.RetryLater, ans Answer) {
 	if ans.Status == http.StatusTooManyRequests {
 		r.Reason = ReasonRateLimited
 	}
-	if gjson.ValidBytes(ans.Body) {
-		doc := parse(ans.Body)
+	if value := ans.Value(nil); value != nil {
+		doc := parse(value)
 		r.Bucket = named(doc, spec.Bucket)
 		if spec.WindowSeconds != "" {
 			r.WindowSeconds, _ = wholeNumber(doc.Get(spec.WindowSeconds))

@@ -53,6 +53,8 @@ func (s Secret) open() secret {
 type secret struct {
 	// header carries value; with query set, the query parameter of that name does.
 	header, query, value string
+	// user and password are those of basic_auth.
+	user, password string
 	// sign adds what must be fresh when the request goes out; it sets the headers that signed names.
 	sign   signer
 	signed []string
@@ -125,7 +127,7 @@ func newSecret(spec Spec) (secret, error) {
 			return secret{}, fmt.Errorf("%w: a username must not hold a colon", ErrSecretShape)
 		}
 		token := base64.StdEncoding.EncodeToString([]byte(user + ":" + password))
-		return secret{header: "Authorization", value: "Basic " + token, mask: newMask(password, token)}, nil
+		return secret{header: "Authorization", value: "Basic " + token, user: user, password: password, mask: newMask(password, token)}, nil
 	case "api_key":
 		return newKey(spec.Fields["api_key"], spec.Placement)
 	case "jwt":
@@ -150,7 +152,7 @@ func Placeholder(spec Spec) Secret {
 			in = key
 		}
 	case "basic_auth":
-		in.value = "Basic " + Shown
+		in.value, in.user = "Basic "+Shown, Shown
 	case "jwt", "oauth2":
 		in.value = "Bearer " + Shown
 	case "aws_access_key":
@@ -230,6 +232,9 @@ func (s Secret) apply(svc *catalog.Service, r *Request) error {
 		r.URL = moved
 	}
 	r.masks = append(r.masks, in.mask)
+	if r.security != "" {
+		return in.secure(r)
+	}
 	if r.tool != nil {
 		r.tool.secret = in.key
 		r.tool.shared = in.key != ""

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -59,6 +60,8 @@ type Options struct {
 	PlatformHosts map[string][]string
 	// Now is the clock; nil for time.Now. It must give monotonic readings.
 	Now func() time.Time
+	// Random is where what must not repeat comes from; nil for crypto/rand.
+	Random io.Reader
 	// MaxAnswer bounds the answer in bytes; 0 for DefaultMaxAnswer.
 	MaxAnswer int64
 	// RootCAs are the certificate authorities; nil for those of the system.
@@ -75,6 +78,7 @@ type Sender struct {
 	transport *http.Transport
 	platforms map[string]*http.Transport
 	now       func() time.Time
+	random    io.Reader
 	maxAnswer int64
 	memory    *memory.Budget
 	tokens    *tokens
@@ -86,9 +90,12 @@ var metadata = netip.MustParsePrefix("168.63.129.16/32")
 
 // NewSender returns a Sender that reaches public addresses on ports 80 and 443 but for DenyNetworks, and AllowHosts.
 func NewSender(o Options) *Sender {
-	s := &Sender{platforms: map[string]*http.Transport{}, now: o.Now, maxAnswer: o.MaxAnswer, memory: o.Memory}
+	s := &Sender{platforms: map[string]*http.Transport{}, now: o.Now, random: o.Random, maxAnswer: o.MaxAnswer, memory: o.Memory}
 	if s.now == nil {
 		s.now = time.Now
+	}
+	if s.random == nil {
+		s.random = rand.Reader
 	}
 	s.tokens, s.sessions = newTokens(s.now), newSessions()
 	if s.maxAnswer == 0 {
@@ -170,7 +177,7 @@ func dialer(o *Options, allow []string) func(ctx context.Context, network, addr 
 // Send sends the request once and reads the answer. It follows no redirect and never sends again, whatever happens: an
 // Answer always says what is known.
 func (s *Sender) Send(ctx context.Context, r Request) Answer {
-	ans := Answer{StartedAt: s.now(), repeats: r.Repeats, outcomes: r.outcomes, rows: r.rows}
+	ans := Answer{StartedAt: s.now(), repeats: r.Repeats, outcomes: r.outcomes, rows: r.rows, soap: r.soap}
 	g := &guard{now: s.now, before: r.SendBefore}
 	if r.Memory == nil {
 		r.Memory = s.memory.Begin(uuid.Nil)

@@ -1,14 +1,9 @@
 package provider
 
 import (
-	"bytes"
-	"encoding/xml"
-	"errors"
-	"io"
-	"mime"
+	"cmp"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/tidwall/gjson"
 
@@ -32,48 +27,40 @@ var (
 	}
 )
 
-// Bounds of what is found where the catalog names no field.
-const (
-	// maxFault is how large an answer may be, in bytes, to be searched through.
-	maxFault = 64 << 10
-	// maxXMLTokens is how far XML is read.
-	maxXMLTokens = 2000
-)
+// maxFault is how large an answer may be, in bytes, to be searched through where the catalog names no field.
+const maxFault = 64 << 10
 
 // readFault takes code and message out of an answer that is no success: from the fields that the catalog names, else
 // from where such answers have them: JSON (of which the beginning is told where no form fits), the faults of SOAP and
 // other XML, plain text. The HTML page of a gateway says nothing.
 func readFault(spec *catalog.Answer, ans *Answer) (code, message string) {
-	body := bytes.TrimSpace(ans.Body)
-	if gjson.ValidBytes(body) {
-		doc := parse(body)
-		code, message = named(doc, spec.Code), named(doc, spec.Message)
-		if len(body) > maxFault {
-			return code, message
-		}
-		found := faultOf(doc)
-		if message == "" {
-			message = found.message()
-		}
-		if code == "" {
-			code = found.code(message)
-		}
-		if code == "" && message == "" && strings.ContainsRune(doc.Raw, '"') { // else it says nothing
-			message = clean(doc.Raw, maxSaid)
-		}
+	value := ans.Value(nil)
+	if value == nil {
+		return "", ""
+	}
+	doc := parse(value)
+	code, message = named(doc, spec.Code), named(doc, spec.Message)
+	if len(value) > maxFault {
 		return code, message
 	}
-	media, _, _ := mime.ParseMediaType(ans.Header.Get("Content-Type"))
+	var foundCode, foundMessage string
 	switch {
-	case len(body) > maxFault:
-		return "", ""
-	case media == "text/plain" && utf8.Valid(body):
-		return "", clean(string(body), maxText)
-	case media == "application/xhtml+xml":
-	case media == "text/xml", media == "application/xml", strings.HasSuffix(media, "+xml"):
-		return xmlFault(body)
+	case ans.fault != nil:
+		f := parse(ans.fault)
+		foundCode = cmp.Or(scalarText(f.Get("name")), scalarText(f.Get("code")))
+		foundMessage = cmp.Or(scalarText(f.Get("string")), scalarText(f.Get("detail.message")))
+	case isXML(mediaType(ans)):
+		foundCode, foundMessage = xmlFault("", doc)
+	default:
+		found := faultOf(doc)
+		foundMessage = found.message()
+		foundCode = found.code(cmp.Or(message, foundMessage))
 	}
-	return "", ""
+	code, message = cmp.Or(code, foundCode), cmp.Or(message, foundMessage)
+	if code == "" && message == "" && strings.ContainsRune(doc.Raw, '"') { // else it says nothing
+		message = clean(doc.Raw, maxSaid)
+	}
+	return code, message
 }
 
 // fault is an answer that is no success, with what it has under names that are looked for. They are found in one pass: an
@@ -200,30 +187,22 @@ var xmlWords = map[string]struct{ code, message bool }{
 	"detail": {message: true}, "description": {message: true},
 }
 
-// xmlFault finds the first code and the first message in XML. Entities of its own are not resolved.
-func xmlFault(body []byte) (code, message string) {
-	d := xml.NewDecoder(bytes.NewReader(body))
-	d.CharsetReader = func(string, io.Reader) (io.Reader, error) { return nil, errors.New("only UTF-8 is read") }
-	element := ""
-	for range maxXMLTokens {
-		token, err := d.Token()
-		if err != nil || code != "" && message != "" {
-			break
+// xmlFault finds the first code and the first message in XML that was read.
+func xmlFault(element string, doc gjson.Result) (code, message string) {
+	doc.ForEach(func(key, v gjson.Result) bool {
+		name := key.String()
+		if doc.IsArray() || name == "#text" {
+			name = element
 		}
-		switch t := token.(type) {
-		case xml.StartElement:
-			element = strings.ToLower(t.Name.Local)
-		case xml.EndElement:
-			element = ""
-		case xml.CharData:
-			said, word := clean(string(t), maxText), xmlWords[element]
-			if word.code && code == "" {
-				code = said
-			}
-			if word.message && message == "" {
-				message = said
-			}
+		if v.Type == gjson.JSON {
+			innerCode, innerMessage := xmlFault(name, v)
+			code, message = cmp.Or(code, innerCode), cmp.Or(message, innerMessage)
+		} else if said, word := clean(v.String(), maxText), xmlWords[strings.ToLower(name)]; word.code {
+			code = cmp.Or(code, said)
+		} else if word.message {
+			message = cmp.Or(message, said)
 		}
-	}
+		return code == "" || message == ""
+	})
 	return code, message
 }

@@ -1,0 +1,95 @@
+package provider
+
+import (
+	"bytes"
+	"mime"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/tidwall/gjson"
+
+	"flowlane/internal/catalog"
+	"flowlane/internal/media"
+)
+
+// maxParsed is how large an answer of XML or of a form may be, in bytes, to be read as such: it takes a multiple of it.
+const maxParsed = 2 << 20
+
+var answerBounds = media.Bounds{Depth: 64, Parts: 100_000}
+
+// envelopeLevels are the elements around what an envelope of SOAP answers: Envelope, Body and the response.
+const envelopeLevels = 3
+
+// Value is the body of an answer as JSON, by its type: JSON as it is; XML as an object, as package media reads it, names
+// without their prefixes; a form as an object; plain text as a string. Of an envelope of SOAP it is what stands in the one
+// element of its body. It is nil where there is no body, or one of another type, malformed or too large. Elements that act
+// reads as lists are arrays, also where there is one; act may be nil.
+func (a *Answer) Value(act *catalog.Action) []byte {
+	if !a.valued {
+		a.value, a.valued = a.parsed(act), true
+	}
+	return a.value
+}
+
+func (a *Answer) parsed(act *catalog.Action) []byte {
+	body := bytes.TrimSpace(a.Body)
+	if len(body) == 0 || a.Err != nil {
+		return nil
+	}
+	if !a.soap && gjson.ValidBytes(body) {
+		return body
+	}
+	kind := mediaType(a)
+	if len(body) > maxParsed {
+		return nil
+	}
+	var value []byte
+	ok := false
+	switch {
+	case isXML(kind):
+		read := media.Reading{Bounds: answerBounds, Local: true, Lists: listsOf(act)}
+		if a.soap {
+			read.Skip = envelopeLevels
+		}
+		if value, ok = media.XML(body, read); ok && a.soap {
+			value, a.fault = openEnvelope(value)
+			return value
+		}
+	case a.soap:
+	case kind == "application/x-www-form-urlencoded":
+		value, ok = media.Form(body, answerBounds)
+	case (kind == "text/plain" || kind == "text/csv") && utf8.Valid(body):
+		value, ok = media.AppendText(nil, string(a.Body)), true
+	}
+	if !ok {
+		return nil
+	}
+	return value
+}
+
+func mediaType(a *Answer) string {
+	kind, _, _ := mime.ParseMediaType(a.Header.Get("Content-Type"))
+	return kind
+}
+
+// isXML does not count the page of a gateway.
+func isXML(kind string) bool {
+	return kind == "text/xml" || kind == "application/xml" || strings.HasSuffix(kind, "+xml") && kind != "application/xhtml+xml"
+}
+
+// listsOf are the fields that an action reads as arrays, in its own answer or in those of what it asks.
+func listsOf(act *catalog.Action) (lists []string) {
+	if act == nil || act.Call == nil {
+		return nil
+	}
+	if rows := act.Call.Answer.Rows; rows != nil {
+		lists = append(lists, rows.At)
+	}
+	if act.Call.Lookup != nil {
+		lists = append(lists, act.Call.Lookup.Items)
+	}
+	if act.Call.Result != nil && act.Call.Result.Rows != nil {
+		lists = append(lists, act.Call.Result.Rows.At)
+	}
+	return lists
+}
