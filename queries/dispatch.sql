@@ -240,6 +240,13 @@ SELECT @domain, @bucket, d.seconds, @cell::bigint, @ends_at::timestamptz, @calls
 WHERE flow.rolling_used(@domain, @bucket, d.seconds, @now::timestamptz) + @calls::int <= @cap::int
 ON CONFLICT (domain, bucket, window_seconds, cell) DO UPDATE SET own = r.own + excluded.own;
 
+-- name: LedgerClamp :execrows
+-- Raises what is spent of a window to what the provider told in an answer; it is never lowered by one.
+INSERT INTO flow.ledger AS l (domain, bucket, window_seconds, starts_at, ends_at, foreign_spend)
+VALUES (@domain, @bucket, @window_seconds, @starts_at, @ends_at, @observed)
+ON CONFLICT (domain, bucket, window_seconds, starts_at) DO UPDATE SET foreign_spend = excluded.foreign_spend - l.own
+WHERE l.own + l.foreign_spend < excluded.foreign_spend;
+
 -- name: RollingPrune :exec
 -- Deletes cells of a rolling window that count no more, so that those that do are found among few.
 DELETE FROM flow.rolling WHERE domain = @domain AND bucket = @bucket AND window_seconds = @window_seconds AND cell < @cell;

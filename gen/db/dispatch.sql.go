@@ -1626,6 +1626,38 @@ func (q *Queries) LedgerAlign(ctx context.Context, db DBTX, arg LedgerAlignParam
 	return err
 }
 
+const ledgerClamp = `-- name: LedgerClamp :execrows
+INSERT INTO flow.ledger AS l (domain, bucket, window_seconds, starts_at, ends_at, foreign_spend)
+VALUES ($1, $2, $3, $4, $5, $6)
+ON CONFLICT (domain, bucket, window_seconds, starts_at) DO UPDATE SET foreign_spend = excluded.foreign_spend - l.own
+WHERE l.own + l.foreign_spend < excluded.foreign_spend
+`
+
+type LedgerClampParams struct {
+	Domain        string
+	Bucket        string
+	WindowSeconds int32
+	StartsAt      time.Time
+	EndsAt        time.Time
+	Observed      int32
+}
+
+// Raises what is spent of a window to what the provider told in an answer; it is never lowered by one.
+func (q *Queries) LedgerClamp(ctx context.Context, db DBTX, arg LedgerClampParams) (int64, error) {
+	result, err := db.Exec(ctx, ledgerClamp,
+		arg.Domain,
+		arg.Bucket,
+		arg.WindowSeconds,
+		arg.StartsAt,
+		arg.EndsAt,
+		arg.Observed,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const ledgerDebit = `-- name: LedgerDebit :execrows
 INSERT INTO flow.ledger AS l (domain, bucket, window_seconds, starts_at, ends_at, own, cap, by_credential)
 SELECT $1, $2, d.seconds, d.starts_at, d.ends_at, $3::int, d.cap, $4::jsonb

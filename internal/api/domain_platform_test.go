@@ -6,8 +6,10 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -166,4 +168,34 @@ func TestRates_Rolling(t *testing.T) {
 	assert.Equal(t, object{"seconds": 1.0, "calls": 6.0, "kind": "rolling"}, bucket["further_windows"].([]any)[0])
 	queue := s.get(domain + "/queue")["buckets"].(object)["send"].(object)["completion"].(object)
 	assert.Equal(t, "empty", queue["binding_source"])
+}
+
+// TestRates_Told: what the headers of answers tell is taken over: the plan's limit, and what others spent. Nothing is sent that the
+// platform would refuse.
+func TestRates_Told(t *testing.T) {
+	t.Parallel()
+	const plan, others = 10, 6
+	var taken, refused atomic.Int32
+	s, credential, domain := mailerStack(t, true, "windows: {86400: 100}", func(w http.ResponseWriter, _ *http.Request) {
+		spent := others + int(taken.Add(1))
+		if spent > plan {
+			refused.Add(1)
+			w.WriteHeader(http.StatusTooManyRequests)
+			return
+		}
+		w.Header().Set("X-RateLimit-Limit", strconv.Itoa(plan))
+		w.Header().Set("X-RateLimit-Remaining", strconv.Itoa(plan-spent))
+		_, _ = w.Write([]byte(`{}`))
+	})
+	flow := s.define(`[{"id":"s","tasks":[{"id":"t","action_id":"mailer__api__send","credential_id":"` + credential + `","params":{"to":"{{ input.to }}"}}]}]`)
+	day := func() object {
+		return s.get(domain + "/headroom")["buckets"].(object)["send"].(object)["windows"].(object)["86400"].(object)
+	}
+	assert.Equal(t, 100.0, day()["cap"], "the catalog's")
+	s.await(s.trigger(flow, `{"records":[{"to":"a@b.example"}]}`))
+	assert.Equal(t, []any{10.0, 7.0, 3.0}, []any{day()["cap"], day()["used"], day()["remaining"]})
+	s.trigger(flow, `{"records":[`+strings.TrimSuffix(strings.Repeat(`{"to":"a@b.example"},`, 5), ",")+`]}`)
+	require.Eventually(t, func() bool { return taken.Load() == 4 && day()["remaining"] == 0.0 }, 20*time.Second, 20*time.Millisecond)
+	assert.Equal(t, 2.0, s.get(domain + "/queue")["totals"].(object)["queued_records"])
+	assert.Zero(t, refused.Load())
 }

@@ -4,6 +4,7 @@
 package catalog
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
@@ -122,6 +123,8 @@ type RateBucket struct {
 	MinSpacingMS int `yaml:"min_spacing_ms"`
 	// MaxInFlight is how many calls may be under way at once, of all lanes, organizations and processes; 0 for no such limit.
 	MaxInFlight int `yaml:"max_in_flight"`
+	// Told says where answers tell what is left of windows, beside the headers that are read without it.
+	Told []Told `yaml:"told"`
 	// CountsRefused says that the provider counts calls that it answers with one of an action's refused or retry_later statuses.
 	CountsRefused bool `yaml:"counts_refused"`
 }
@@ -133,6 +136,27 @@ type Window struct {
 	Calls int `yaml:"calls"`
 	// Kind is aligned where it begins and ends by the provider's clock, rolling where no interval of the length may hold more.
 	Kind string `yaml:"kind"`
+}
+
+// Told names the headers in which an answer tells of a window.
+type Told struct {
+	WindowSeconds int `yaml:"window_seconds"`
+	// Limit is how many calls the window allows, Remaining how many of them are left, Used how many are spent.
+	Limit     string `yaml:"limit"`
+	Remaining string `yaml:"remaining"`
+	Used      string `yaml:"used"`
+	// Pair is a header that has both as used/limit, be it behind a name: api-usage=18/5000.
+	Pair string `yaml:"pair"`
+}
+
+// Lengths are the lengths of the bucket's windows in seconds, in ascending order.
+func (b *RateBucket) Lengths() []int {
+	out := slices.Sorted(maps.Keys(b.Windows))
+	for _, w := range b.Further {
+		out = append(out, w.Seconds)
+	}
+	slices.Sort(out)
+	return out
 }
 
 // Rolls reports whether the windows of this length are kept as rolling ones. Those below a minute always are: whoever stays within a

@@ -210,6 +210,7 @@ func (ch *checker) buckets(s *Service, at path) {
 		}
 		ch.within(here, "max_in_flight", b.MaxInFlight, 0, 1000)
 		ch.further(b, here)
+		ch.told(b, here)
 		for _, seconds := range slices.Sorted(maps.Keys(b.Windows)) {
 			limit := b.Windows[seconds]
 			if !slices.Contains(windowSeconds, seconds) || limit < 1 {
@@ -249,6 +250,29 @@ func (ch *checker) further(b *RateBucket, at path) {
 		if w.Kind == "aligned" && w.Seconds >= leastAligned && day%w.Seconds != 0 {
 			ch.fail(here.to("seconds"), "seconds is %d; an aligned window of a minute or more must fit into a day a whole number of times: "+
 				"else say that it is rolling", w.Seconds)
+		}
+	}
+}
+
+// headerName is what a header's name may be.
+var headerName = regexp.MustCompile(`^[A-Za-z0-9-]{1,100}$`)
+
+func (ch *checker) told(b *RateBucket, at path) {
+	for i, t := range b.Told {
+		here := at.to("told", i)
+		if !slices.Contains(b.Lengths(), t.WindowSeconds) {
+			ch.fail(here.to("window_seconds"), "window_seconds is %d; the bucket has no window of this length", t.WindowSeconds)
+		}
+		for _, name := range []string{t.Limit, t.Remaining, t.Used, t.Pair} {
+			if name != "" && !headerName.MatchString(name) {
+				ch.fail(here, "%q is no name of a header", name)
+			}
+		}
+		if t.Pair == "" && t.Used == "" && t.Remaining == "" && t.Limit == "" {
+			ch.fail(here, "it needs the name of a header: limit, remaining, used or pair")
+		}
+		if t.Remaining != "" && t.Limit == "" {
+			ch.fail(here.to("remaining"), "remaining needs limit beside it: what is spent is the difference")
 		}
 	}
 }

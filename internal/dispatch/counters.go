@@ -203,11 +203,11 @@ func (m *meter) recent(ctx context.Context, tx pgx.Tx, since time.Time) (out map
 const rollingRecent = -1
 
 // putLimit keeps a limit that the provider told.
-func (d *Dispatcher) putLimit(ctx context.Context, tx pgx.Tx, m *meter, c provider.Counter) error {
+func (d *Dispatcher) putLimit(ctx context.Context, conn db.DBTX, m *meter, c provider.Counter) error {
 	if c.Limit <= 0 {
 		return nil
 	}
-	err := d.q.DomainLimitPut(ctx, tx, db.DomainLimitPutParams{TenancyID: m.key.domain, Bucket: m.key.bucket, WindowSeconds: int32(c.WindowSeconds), Cap: int32(c.Limit)})
+	err := d.q.DomainLimitPut(ctx, conn, db.DomainLimitPutParams{TenancyID: m.key.domain, Bucket: m.key.bucket, WindowSeconds: int32(c.WindowSeconds), Cap: int32(c.Limit)})
 	if err != nil {
 		return fmt.Errorf("write a limit of %s: %w", m.key, err)
 	}

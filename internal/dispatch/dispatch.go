@@ -75,10 +75,14 @@ type Dispatcher struct {
 	// beforeSending is when the counters of an account were last read before sending, planned when a reading was, logged
 	// when it was last said that a batch waits for an action.
 	beforeSending, planned, logged throttle
+	// learned is when an answer that tells of a window was last taken over.
+	learned throttle
 	// refreshed is when, by the database's clock, the counters of an account were read for calls of a budget that is nearly spent.
 	refreshed sync.Map
 	// bulkSize is the length of the rows of the last bulk call.
 	bulkSize atomic.Int64
+	// told is which limits answers told last, by windowTold.
+	told sync.Map
 	// made are budgets that are known to be there.
 	made sync.Map
 	// process is the context of calls under way, which outlive their passes; cut ends it.

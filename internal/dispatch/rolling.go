@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"flowlane/gen/db"
+	"flowlane/internal/provider"
 	"flowlane/internal/quota"
 )
 
@@ -65,7 +66,7 @@ func (m *meter) debitRolling(ctx context.Context, tx pgx.Tx, spans []quota.Windo
 const pruneAfter = 10 * time.Second
 
 // addRolling counts calls in the rolling ones of spans, whatever these leave.
-func (m *meter) addRolling(ctx context.Context, tx pgx.Tx, spans []quota.Window, own, foreign int) error {
+func (m *meter) addRolling(ctx context.Context, conn db.DBTX, spans []quota.Window, own, foreign int) error {
 	p := db.RollingAddParams{Domain: m.key.domain, Bucket: m.key.bucket}
 	for i := range spans {
 		if s := &spans[i]; s.Rolls {
@@ -76,8 +77,23 @@ func (m *meter) addRolling(ctx context.Context, tx pgx.Tx, spans []quota.Window,
 	if len(p.Seconds) == 0 {
 		return nil
 	}
-	if err := db.New().RollingAdd(ctx, tx, p); err != nil {
+	if err := db.New().RollingAdd(ctx, conn, p); err != nil {
 		return fmt.Errorf("count in the rolling windows of %s: %w", m.key, err)
+	}
+	return nil
+}
+
+// clampRolling raises what counts in a rolling window to what the provider counted, by calls of others that count from now on. Two who do
+// so at once may raise it twice, which is over with the length of the window.
+func (m *meter) clampRolling(ctx context.Context, conn db.DBTX, c provider.Counter, now time.Time) error {
+	rolling, err := m.rolling(ctx, conn, now, now)
+	if err != nil {
+		return err
+	}
+	for i := range rolling {
+		if w := &rolling[i]; w.Seconds == c.WindowSeconds && c.Value > w.Used() {
+			return m.addRolling(ctx, conn, rolling[i:i+1], 0, c.Value-w.Used())
+		}
 	}
 	return nil
 }

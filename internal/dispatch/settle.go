@@ -52,6 +52,7 @@ func (d *Dispatcher) settle(ctx context.Context, k budgetKey, group []finished, 
 		d.exchanged(&v, &f.answer)
 		d.opts.Observed(action.ID, v.reading.Kind)
 		d.observe(ctx, f.call, &f.answer)
+		d.learn(ctx, f.call, &f.answer)
 		d.logCall(ctx, k, f.call, &v)
 		f.understood(&v.reading)
 		if v.reading.Kind == provider.Success && f.call.refusals == 0 && !v.reading.LeavesOpen() {

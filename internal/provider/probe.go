@@ -156,13 +156,15 @@ func (s *Sender) Counters(ctx context.Context, p *catalog.Platform, svc *catalog
 		if !ok {
 			return nil, time.Time{}, unreadable
 		}
-		switch c.WindowSeconds {
-		case 60, 3600, 86400:
+		if c.WindowSeconds >= 1 && c.WindowSeconds <= longestWindow { // of others, such as a month, no budget knows
 			counters = append(counters, c)
-		} // of other windows, such as a month, no budget knows
+		}
 	}
 	return counters, asOf, nil
 }
+
+// longestWindow is the length in seconds of the longest window that a budget has.
+const longestWindow = 86400
 
 // maxCount is the most that a counter or limit is taken for: what is stored has 32 bits.
 const maxCount = math.MaxInt32

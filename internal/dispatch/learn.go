@@ -1,0 +1,69 @@
+package dispatch
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"flowlane/gen/db"
+	"flowlane/internal/provider"
+	"flowlane/internal/quota"
+)
+
+// windowTold names a window of a budget that answers tell of.
+type windowTold struct {
+	budgetKey
+	seconds int
+}
+
+// learn takes over what an answer's headers tell of the windows that its call spent. A limit replaces that of the catalog, as one that was
+// read with the counters does: it depends on the customer's plan. What is spent is raised to what the provider counted, and
+// never lowered: an answer speaks of the time when it was written, and calls beside it may be in it or not. That it fails
+// stops nobody.
+func (d *Dispatcher) learn(ctx context.Context, p *outboundCall, answer *provider.Answer) {
+	if p.meter == nil || len(answer.Header) == 0 {
+		return
+	}
+	for _, m := range p.meter.all() {
+		for _, c := range provider.Told(answer.Header, m.svc.RateBuckets[m.key.bucket]) {
+			if err := d.learnWindow(ctx, m, c); err != nil && ctx.Err() == nil {
+				d.opts.Log.Warn("take over what an answer tells of a budget", "domain", m.key.domain, "bucket", m.key.bucket, "error", err)
+			}
+		}
+	}
+}
+
+func (d *Dispatcher) learnWindow(ctx context.Context, m *meter, c provider.Counter) error {
+	k := windowTold{m.key, c.WindowSeconds}
+	if last, known := d.told.Load(k); c.Limit > 0 && (!known || last != c.Limit) {
+		if err := d.putLimit(ctx, d.Pool, m, c); err != nil {
+			return err
+		}
+		d.told.Store(k, c.Limit)
+	}
+	plenty := c.Limit > 0 && (c.Limit-c.Value)*toldScarce > c.Limit
+	if c.Value <= 0 || plenty && !d.learned.due(k.String()+" "+strconv.Itoa(k.seconds), toldEvery, time.Now()) {
+		return nil
+	}
+	now, err := d.clock(ctx, d.Pool)
+	if err != nil {
+		return err
+	}
+	if m.svc.RateBuckets[m.key.bucket].Rolls(c.WindowSeconds) {
+		err = m.clampRolling(ctx, d.Pool, c, now)
+	} else if start, end, ok := quota.Counted(now.Add(-m.skew-toldWithin), now.Add(m.skew), c.WindowSeconds, m.loc); ok {
+		_, err = d.q.LedgerClamp(ctx, d.Pool, db.LedgerClampParams{Domain: m.key.domain, Bucket: m.key.bucket, WindowSeconds: int32(c.WindowSeconds),
+			StartsAt: start, EndsAt: end, Observed: int32(c.Value)})
+	}
+	if err != nil {
+		return fmt.Errorf("raise what is spent of %s: %w", m.key, err)
+	}
+	return nil
+}
+
+// What is spent is taken over from each answer where less than a fifth is left, else from one a second: it costs two statements.
+const toldScarce, toldEvery = 5, time.Second
+
+// toldWithin is how old an answer may be when it is taken over: near the edge of a window nobody knows of which one it speaks.
+const toldWithin = time.Second

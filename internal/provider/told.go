@@ -1,0 +1,152 @@
+package provider
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+
+	"flowlane/internal/catalog"
+)
+
+// Told is what an answer's headers tell of the windows of a bucket: those that the catalog names, else RateLimit-Policy with RateLimit,
+// RateLimit-Limit with RateLimit-Remaining, or the same with X- before it. Where a header does not say which window it speaks of,
+// it is the only one of the bucket, or the only one with that cap. Value is -1 where only the limit is told.
+func Told(h http.Header, b *catalog.RateBucket) (out []Counter) {
+	if len(b.Told) > 0 {
+		for _, t := range b.Told {
+			if c, ok := toldOf(h, t); ok {
+				out = append(out, c)
+			}
+		}
+		return out
+	}
+	if out = structured(h, b); len(out) > 0 {
+		return out
+	}
+	for _, prefix := range []string{"RateLimit-", "X-RateLimit-"} {
+		limit, remaining := h.Get(prefix+"Limit"), h.Get(prefix+"Remaining")
+		n, ok := count(strings.TrimSpace(cutAny(limit, ",;")))
+		left, okLeft := count(remaining)
+		if !ok || n == 0 || !okLeft {
+			continue
+		}
+		if seconds := windowOf(b, n); seconds > 0 {
+			return []Counter{{WindowSeconds: seconds, Limit: n, Value: max(n-left, 0)}}
+		}
+	}
+	return nil
+}
+
+// toldOf reads the headers that the catalog names.
+func toldOf(h http.Header, t catalog.Told) (c Counter, ok bool) {
+	c = Counter{WindowSeconds: t.WindowSeconds, Value: -1}
+	if t.Pair != "" {
+		text := h.Get(t.Pair)
+		used, limit, _ := strings.Cut(text[strings.LastIndex(text, "=")+1:], "/")
+		n, okUsed := count(used)
+		most, okLimit := count(cutAny(limit, ",; "))
+		if okUsed && okLimit && most > 0 {
+			return Counter{WindowSeconds: t.WindowSeconds, Limit: most, Value: n}, true
+		}
+		return c, false
+	}
+	limit, okLimit := count(h.Get(t.Limit))
+	if okLimit && limit > 0 {
+		c.Limit, ok = limit, true
+	}
+	if left, is := count(h.Get(t.Remaining)); is && ok && t.Remaining != "" {
+		c.Value = max(limit-left, 0)
+	}
+	if used, is := count(h.Get(t.Used)); is && t.Used != "" {
+		c.Value, ok = used, true
+	}
+	return c, ok
+}
+
+// structured reads RateLimit-Policy ("name";q=100;w=60) and RateLimit ("name";r=50;t=30).
+func structured(h http.Header, b *catalog.RateBucket) (out []Counter) {
+	left := map[string]int{}
+	for _, item := range items(h, "RateLimit") {
+		if r, ok := count(item.params["r"]); ok {
+			left[item.name] = r
+		}
+	}
+	for _, item := range items(h, "RateLimit-Policy") {
+		quota, ok := count(item.params["q"])
+		r, told := left[item.name]
+		if !ok || !told || quota == 0 {
+			continue
+		}
+		seconds, ok := count(item.params["w"])
+		if !ok {
+			seconds = windowOf(b, quota)
+		}
+		for _, length := range b.Lengths() {
+			if length == seconds {
+				out = append(out, Counter{WindowSeconds: seconds, Limit: quota, Value: max(quota-r, 0)})
+			}
+		}
+	}
+	return out
+}
+
+// toldItem is an item of a list of a structured header.
+type toldItem struct {
+	name   string
+	params map[string]string
+}
+
+// itemsMost bounds what is read of one header.
+const itemsMost = 10
+
+func items(h http.Header, name string) (out []toldItem) {
+	for _, text := range strings.SplitN(strings.Join(h.Values(name), ","), ",", itemsMost) {
+		parts := strings.Split(text, ";")
+		item := toldItem{strings.Trim(strings.TrimSpace(parts[0]), `"`), map[string]string{}}
+		for _, p := range parts[1:] {
+			key, value, _ := strings.Cut(strings.TrimSpace(p), "=")
+			item.params[key] = value
+		}
+		out = append(out, item)
+	}
+	return out
+}
+
+// windowOf is the length of the window that a limit is of; 0 where nobody can tell.
+func windowOf(b *catalog.RateBucket, limit int) int {
+	lengths := b.Lengths()
+	if len(lengths) == 1 {
+		return lengths[0]
+	}
+	found := 0
+	for _, seconds := range lengths {
+		calls := b.Windows[seconds]
+		for _, w := range b.Further {
+			if w.Seconds == seconds {
+				calls = w.Calls
+			}
+		}
+		if calls != limit {
+			continue
+		}
+		if found > 0 {
+			return 0
+		}
+		found = seconds
+	}
+	return found
+}
+
+// count reads a number of calls.
+func count(text string) (int, bool) {
+	n, err := strconv.Atoi(strings.TrimSpace(text))
+	return min(n, maxCount), err == nil && n >= 0
+}
+
+// cutAny is what stands before the first of some characters.
+func cutAny(text, chars string) string {
+	if i := strings.IndexAny(text, chars); i >= 0 {
+		return text[:i]
+	}
+	return text
+}
