@@ -154,12 +154,22 @@ const (
 	encodingPlain  = 'p'
 	encodingS2     = 's' // one block
 	encodingStream = 't' // blocks with checksums
-	// compressOver is the size from which compression pays.
+	encodingDict   = 'd' // one small block that goes on from traceDict
+	// compressOver is the size from which compression pays without a dictionary, and up to which one is used.
 	compressOver = 512
 	// blockMax is the most that one block holds, and so the most that the length in a damaged one can make a reader allocate.
 	// What is larger, such as the outputs of a whole slice, is a stream of blocks: it takes no more than was written.
 	blockMax = 1 << 20
 )
+
+// traceDict is what traces of few records mostly consist of. Fragments cannot be read without it: another one needs another encoding.
+var traceDict = s2.MakeDict([]byte(`"code":"unknown_outcome","message":"The provider gave no clear answer: no answer came in time"`+
+	`,"step_id":"s","task_id":"t","provider_status":422,"provider_code":"","provider_message":""}}`+
+	`{"f":0,"t":1,"q":2,"b":1,"x":[0],"k":"retry","n":1,"i":0,"c":"","r":{"code":"provider_refused","message":"The provider refused the call (status 422)"`+
+	`{"f":0,"t":1,"q":2,"k":"skipped","e":17955`+"\n"+`{"f":0,"t":1,"q":2,"k":"failed","n":1,"c":"01`+
+	`{"f":0,"t":1,"q":2,"k":"ok","n":1,"c":"01","s":17955,"e":17955,"o":{"status":200,"headers":{"cache-control":"no-cache","content-length":"2",`+
+	`"content-type":"application/json; charset=utf-8","date":"Thu, 01 Jan 2026 00:00:00 GMT","server":"nginx","vary":"Origin","x-request-id":"`+
+	`"},"body":{"id":"","status":"ok"}}}`+"\n"+`{"f":0,"t":1,"q":2,"k":"ok","n":1,"c":"01","s":1,"e":1,"o":{"status":204,"headers":{"date":"Thu, 01 Jan 2026 00:00:00 GMT"},"body":null}}`+"\n"), nil)
 
 func encodeTraces(traces []Trace) ([]byte, error) {
 	var plain bytes.Buffer
@@ -176,14 +186,14 @@ func encodeTraces(traces []Trace) ([]byte, error) {
 
 // packFragment compresses an encoded plain fragment where that pays.
 func packFragment(plain []byte) []byte {
-	if len(plain) < compressOver {
-		return plain
-	}
-	packed := []byte{encodingS2}
-	if len(plain) > blockMax {
+	var packed []byte
+	switch {
+	case len(plain) < compressOver:
+		packed = append([]byte{encodingDict}, traceDict.Encode(nil, plain[1:])...)
+	case len(plain) <= blockMax:
+		packed = append([]byte{encodingS2}, s2.Encode(nil, plain[1:])...)
+	default:
 		packed = packStream(plain[1:])
-	} else {
-		packed = append(packed, s2.Encode(nil, plain[1:])...)
 	}
 	if len(packed) >= len(plain) {
 		return plain
@@ -210,11 +220,15 @@ func unpackFragment(body []byte) ([]byte, error) {
 	switch body[0] {
 	case encodingPlain:
 		return body[1:], nil
-	case encodingS2:
+	case encodingS2, encodingDict:
 		if n, err := s2.DecodedLen(body[1:]); err != nil || n > blockMax {
 			return nil, errFragment
 		}
-		raw, err := s2.Decode(nil, body[1:])
+		decode := s2.Decode
+		if body[0] == encodingDict {
+			decode = traceDict.Decode
+		}
+		raw, err := decode(nil, body[1:])
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", errFragment, err)
 		}

@@ -120,7 +120,7 @@ func TestProperty_DamagedFragment(t *testing.T) {
 		require.NoError(t, err)
 		for range rapid.IntRange(1, 4).Draw(t, "damages") {
 			at := rapid.IntRange(0, len(body)-1).Draw(t, "at")
-			body[at] = rapid.SampledFrom([]byte("-\n{}[],\"0915psn\x00\xff")).Draw(t, "byte")
+			body[at] = rapid.SampledFrom([]byte("-\n{}[],\"0915psdn\x00\xff")).Draw(t, "byte")
 		}
 		readAll(body[:rapid.IntRange(0, len(body)).Draw(t, "cut")])
 	})
@@ -159,13 +159,28 @@ func readAll(body []byte) {
 	}
 }
 
+// What one call of one record leaves is not much more than what cannot be told beforehand: its name and its times.
+func TestEncodeTraces_Small(t *testing.T) {
+	t.Parallel()
+	want := []Trace{{To: 1, ChangeNo: 2, Kind: TraceOK, Attempt: 1, CallID: uuid.NewString(), StartedAt: 1795533105123, EndedAt: 1795533105125,
+		Output: json.RawMessage(`{"status":204,"headers":{"date":"Tue, 24 Nov 2026 15:11:45 GMT"},"body":null}`)}}
+	body, err := encodeTraces(want)
+	require.NoError(t, err)
+	require.Less(t, len(body), 120)
+	got, err := decodeTraces(body)
+	require.NoError(t, err)
+	require.Equal(t, want, got)
+}
+
 // The length that a damaged block claims to have is not believed.
 func TestUnpackFragment_BelievesNoLength(t *testing.T) {
 	t.Parallel()
 	for _, n := range []uint64{blockMax + 1, 1 << 29, 1<<32 - 1} {
-		body := binary.AppendUvarint([]byte{encodingS2}, n)
-		_, err := unpackFragment(append(body, "\x00a"...))
-		require.Equal(t, errFragment, err, "%d bytes: refused before anything is decoded", n)
+		for _, encoding := range []byte{encodingS2, encodingDict} {
+			body := binary.AppendUvarint([]byte{encoding}, n)
+			_, err := unpackFragment(append(body, "\x00a"...))
+			require.Equal(t, errFragment, err, "%d bytes: refused before anything is decoded", n)
+		}
 	}
 }
 
@@ -221,7 +236,7 @@ func TestEachTrace_Streams(t *testing.T) {
 
 func FuzzDecodeTraces(f *testing.F) {
 	for _, s := range []string{"", "p", "s", "x", "p{}", "p{\"f\":0,\"t\":2,\"k\":\"ok\",\"o\":1}\n", "p{\"f\":-1,\"t\":2,\"k\":\"ok\"}\n",
-		"p{\"f\":3,\"t\":2,\"k\":\"ok\"}\n", "p{\"f\":0,\"t\":2147483647,\"k\":\"ok\"}\n", "s\xff\xff\xff\xff\x0f", "s\x05\x10{}\n{}", "p\n\n"} {
+		"p{\"f\":3,\"t\":2,\"k\":\"ok\"}\n", "p{\"f\":0,\"t\":2147483647,\"k\":\"ok\"}\n", "s\xff\xff\xff\xff\x0f", "s\x05\x10{}\n{}", "d\x05\x10{}\n{}", "d\xff\xff\x03", "p\n\n"} {
 		f.Add([]byte(s))
 	}
 	long, err := encodeTraces([]Trace{{To: 5, Kind: TraceOK, Output: json.RawMessage(fmt.Sprintf("%q", strings.Repeat("y", 2*compressOver)))}})
