@@ -53,7 +53,7 @@ INSERT INTO flow.lane_batch (batch_id, step_no, task_no, org_id, domain, bucket,
 SELECT s.id, q.step_no, q.task_no, @org_id, q.domain, q.bucket, q.lane, CASE WHEN @calls::boolean AND q.step_no = 0 THEN 1 ELSE 0 END,
     CASE WHEN @calls::boolean AND q.step_no = 0 THEN s.rows ELSE 0 END, @high, @definition_id, @version,
     CASE WHEN @paced::boolean THEN 0 END, CASE WHEN @paced::boolean THEN @now::timestamptz END
-FROM started s CROSS JOIN queue q;
+FROM started s CROSS JOIN queue q WHERE s.rows > 0;
 
 -- name: SliceInsert :exec
 -- One slice for each page of the set.
@@ -210,6 +210,10 @@ SELECT batch_id, step_no, task_no, domain, bucket, (open AND ready_parts > 0)::b
 
 -- name: LaneBatchClose :exec
 UPDATE flow.lane_batch SET open = false WHERE batch_id = @batch_id;
+
+-- name: LaneBatchesEnd :exec
+-- Batches that came to their end have no queues any more.
+DELETE FROM flow.lane_batch WHERE batch_id = ANY(@batch_ids::uuid[]);
 
 -- name: PartInsert :exec
 INSERT INTO flow.part (batch_id, step_no, task_no, slice_no, last_no, from_off, to_off, apart, attempt, element, ready_at)

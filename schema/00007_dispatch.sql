@@ -191,7 +191,7 @@ CREATE TABLE flow.lane_batch (
 -- The queues of a budget are found by organization, then by lane. Those of a paused batch stay where they are in the
 -- order, and are passed over by the index.
 CREATE INDEX lane_batch_by_org ON flow.lane_batch (domain, bucket, org_id, lane, paused, high DESC, batch_id) WHERE open AND ready_parts > 0;
-COMMENT ON TABLE flow.lane_batch IS 'The queue of one call task of one batch within a lane. Holds, cancels and priorities touch these few rows, never slices.';
+COMMENT ON TABLE flow.lane_batch IS 'The queue of one call task of one batch within a lane, until the batch comes to its end. Holds, cancels and priorities touch these few rows, never slices.';
 COMMENT ON COLUMN flow.lane_batch.batch_id IS 'The batch whose records wait.';
 COMMENT ON COLUMN flow.lane_batch.step_no IS 'The step of the task.';
 COMMENT ON COLUMN flow.lane_batch.task_no IS 'Place of the task in its step.';

@@ -84,7 +84,7 @@ func (q *Queries) BatchCountRelease(ctx context.Context, db DBTX, batchID uuid.U
 }
 
 const batchGet = `-- name: BatchGet :one
-SELECT b.id, b.org_id, b.definition_id, b.version, b.trigger_type, b.trigger_source, b.event_depth, b.root_id, b.retry_of, b.retry_root, b.retry_no, b.metadata, b.record_count, b.page_set, b.lane, b.scheduled_at, b.created_by, b.created_at, c.batch_id, c.org_id, c.schedule_id, c.status, c.paused_from, c.priority, c.pacing, c.paced_at, c.pace_next_at, c.cancel_reason, c.started_at, c.stopped_at, c.completed_at, c.updated_at, c.record_count, c.staged, c.queued, c.pending, c.started, c.needs_reconcile, c.completed, c.failed, c.cancelled, c.accepted, c.rejected, c.unprocessed, c.unresolved, c.change_no FROM flow.batch b JOIN flow.batch_count c ON c.batch_id = b.id WHERE b.id = $1 AND b.org_id = $2
+SELECT b.id, b.org_id, b.definition_id, b.version, b.trigger_type, b.trigger_source, b.event_depth, b.root_id, b.retry_of, b.retry_root, b.retry_no, b.metadata, b.record_count, b.page_set, b.lane, b.scheduled_at, b.created_by, b.created_at, c.batch_id, c.org_id, c.schedule_id, c.priority, c.pacing, c.paced_at, c.pace_next_at, c.cancel_reason, c.paused_from, c.stopped_at, c.record_count, c.staged, c.pending, c.needs_reconcile, c.failed, c.cancelled, c.rejected, c.unprocessed, c.unresolved, c.change_no, c.queued, c.started, c.completed, c.accepted, c.status, c.started_at, c.completed_at, c.updated_at FROM flow.batch b JOIN flow.batch_count c ON c.batch_id = b.id WHERE b.id = $1 AND b.org_id = $2
 `
 
 type BatchGetParams struct {
@@ -122,31 +122,31 @@ func (q *Queries) BatchGet(ctx context.Context, db DBTX, arg BatchGetParams) (Ba
 		&i.FlowBatchCount.BatchID,
 		&i.FlowBatchCount.OrgID,
 		&i.FlowBatchCount.ScheduleID,
-		&i.FlowBatchCount.Status,
-		&i.FlowBatchCount.PausedFrom,
 		&i.FlowBatchCount.Priority,
 		&i.FlowBatchCount.Pacing,
 		&i.FlowBatchCount.PacedAt,
 		&i.FlowBatchCount.PaceNextAt,
 		&i.FlowBatchCount.CancelReason,
-		&i.FlowBatchCount.StartedAt,
+		&i.FlowBatchCount.PausedFrom,
 		&i.FlowBatchCount.StoppedAt,
-		&i.FlowBatchCount.CompletedAt,
-		&i.FlowBatchCount.UpdatedAt,
 		&i.FlowBatchCount.RecordCount,
 		&i.FlowBatchCount.Staged,
-		&i.FlowBatchCount.Queued,
 		&i.FlowBatchCount.Pending,
-		&i.FlowBatchCount.Started,
 		&i.FlowBatchCount.NeedsReconcile,
-		&i.FlowBatchCount.Completed,
 		&i.FlowBatchCount.Failed,
 		&i.FlowBatchCount.Cancelled,
-		&i.FlowBatchCount.Accepted,
 		&i.FlowBatchCount.Rejected,
 		&i.FlowBatchCount.Unprocessed,
 		&i.FlowBatchCount.Unresolved,
 		&i.FlowBatchCount.ChangeNo,
+		&i.FlowBatchCount.Queued,
+		&i.FlowBatchCount.Started,
+		&i.FlowBatchCount.Completed,
+		&i.FlowBatchCount.Accepted,
+		&i.FlowBatchCount.Status,
+		&i.FlowBatchCount.StartedAt,
+		&i.FlowBatchCount.CompletedAt,
+		&i.FlowBatchCount.UpdatedAt,
 	)
 	return i, err
 }
@@ -424,7 +424,7 @@ INSERT INTO flow.lane_batch (batch_id, step_no, task_no, org_id, domain, bucket,
 SELECT s.id, q.step_no, q.task_no, $1, q.domain, q.bucket, q.lane, CASE WHEN $2::boolean AND q.step_no = 0 THEN 1 ELSE 0 END,
     CASE WHEN $2::boolean AND q.step_no = 0 THEN s.rows ELSE 0 END, $3, $4, $5,
     CASE WHEN $6::boolean THEN 0 END, CASE WHEN $6::boolean THEN $7::timestamptz END
-FROM started s CROSS JOIN queue q
+FROM started s CROSS JOIN queue q WHERE s.rows > 0
 `
 
 type BatchesStartParams struct {
@@ -1258,6 +1258,16 @@ func (q *Queries) LaneBatchUnpace(ctx context.Context, db DBTX, batchID uuid.UUI
 	return err
 }
 
+const laneBatchesEnd = `-- name: LaneBatchesEnd :exec
+DELETE FROM flow.lane_batch WHERE batch_id = ANY($1::uuid[])
+`
+
+// Batches that came to their end have no queues any more.
+func (q *Queries) LaneBatchesEnd(ctx context.Context, db DBTX, batchIds []uuid.UUID) error {
+	_, err := db.Exec(ctx, laneBatchesEnd, batchIds)
+	return err
+}
+
 const partClaim = `-- name: PartClaim :exec
 UPDATE flow.part p SET call_id = d.call_id, call_seq = d.seq, claim_no = nullif(d.claim_no, 0), left_out = nullif(d.left_out, '')::int[],
     element = d.element, elements = d.elements
@@ -1298,7 +1308,7 @@ piece AS (
     SELECT (ARRAY[old.slice_no, s.no, coalesce(a.no, s.no)])[i]::int AS slice_no, (ARRAY[old.from_off, d.off, CASE WHEN a.no IS NULL THEN d.off + 1 ELSE 0 END])[i]::int AS from_off,
         (ARRAY[coalesce(b.no, s.no), s.no, old.last_no])[i]::int AS last_no, (ARRAY[coalesce(b.records, d.off), d.off + 1, old.to_off])[i]::int AS to_off
     FROM generate_series(1, 3) i CROSS JOIN (SELECT $2::int AS no, $3::int AS off) d CROSS JOIN old
-    CROSS JOIN LATERAL (SELECT w.batch_id, w.no, w.first, w.records, w.page_off, w.state, w.ready, w.first_step, w.tasks_done, w.step_no, w.remaining, w.apart, w.staged, w.queued, w.pending, w.started, w.needs_reconcile, w.completed, w.failed, w.cancelled, w.accepted, w.rejected, w.unprocessed, w.unresolved FROM flow.slice w WHERE w.batch_id = old.batch_id AND w.no = d.no OFFSET 0) s
+    CROSS JOIN LATERAL (SELECT w.batch_id, w.no, w.first, w.records, w.page_off, w.tasks_done, w.first_step, w.apart, w.staged, w.pending, w.needs_reconcile, w.failed, w.cancelled, w.rejected, w.unprocessed, w.unresolved, w.queued, w.started, w.completed, w.accepted, w.remaining, w.step_no, w.state, w.ready FROM flow.slice w WHERE w.batch_id = old.batch_id AND w.no = d.no OFFSET 0) s
     LEFT JOIN flow.slice b ON b.batch_id = s.batch_id AND b.no = s.no - 1 AND b.no >= old.slice_no AND d.off = 0
     LEFT JOIN flow.slice a ON a.batch_id = s.batch_id AND a.no = s.no + 1 AND a.no <= old.last_no AND d.off = s.records - 1
 )
@@ -1903,7 +1913,7 @@ func (q *Queries) SliceRelease(ctx context.Context, db DBTX, arg SliceReleasePar
 const sliceRows = `-- name: SliceRows :many
 SELECT s.batch_id, s.no, s.first, s.records, s.state, s.step_no, s.remaining, s.apart, s.page_off, s.first_step, s.tasks_done
 FROM (SELECT DISTINCT unnest($1::int[]) AS no) n
-CROSS JOIN LATERAL (SELECT batch_id, no, first, records, page_off, state, ready, first_step, tasks_done, step_no, remaining, apart, staged, queued, pending, started, needs_reconcile, completed, failed, cancelled, accepted, rejected, unprocessed, unresolved FROM flow.slice x WHERE x.batch_id = $2 AND x.no = n.no OFFSET 0) s ORDER BY s.no
+CROSS JOIN LATERAL (SELECT batch_id, no, first, records, page_off, tasks_done, first_step, apart, staged, pending, needs_reconcile, failed, cancelled, rejected, unprocessed, unresolved, queued, started, completed, accepted, remaining, step_no, state, ready FROM flow.slice x WHERE x.batch_id = $2 AND x.no = n.no OFFSET 0) s ORDER BY s.no
 `
 
 type SliceRowsParams struct {

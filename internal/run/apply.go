@@ -190,7 +190,7 @@ func (c *Change) moveBatches(ctx context.Context) error {
 // is resumed.
 func (c *Change) moveCounts(ctx context.Context, deltas map[uuid.UUID]*Counts) error {
 	args := db.BatchCountMoveParams{Now: c.Now}
-	var start []uuid.UUID
+	var start, over []uuid.UUID
 	for id, d := range deltas {
 		h := c.heads[id]
 		h.counts.add(d)
@@ -211,7 +211,7 @@ func (c *Change) moveCounts(ctx context.Context, deltas map[uuid.UUID]*Counts) e
 			if began.IsZero() {
 				began = c.Now
 			}
-			c.ended = append(c.ended, id)
+			over = append(over, id)
 		case h.Status == BatchQueued && d.Of(Started) == h.RecordCount:
 			c.unmarked = append(c.unmarked, id)
 		case h.Status == BatchQueued, h.Status == BatchPaused:
@@ -227,6 +227,10 @@ func (c *Change) moveCounts(ctx context.Context, deltas map[uuid.UUID]*Counts) e
 	err := c.s.q.BatchCountMove(ctx, c.later, args)
 	if err == nil && len(start) > 0 {
 		err = c.s.q.BatchStart(ctx, c.later, db.BatchStartParams{Ids: start, Began: c.Now, Now: c.Now})
+	}
+	if c.ended = append(c.ended, over...); err == nil && len(over) > 0 {
+		maps.DeleteFunc(c.wakeAt, func(k laneKey, _ time.Time) bool { return slices.Contains(over, k.batch) })
+		err = c.s.q.LaneBatchesEnd(ctx, c.later, over)
 	}
 	return wrap(err, "count jobs")
 }

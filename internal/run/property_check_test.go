@@ -203,12 +203,15 @@ func (p *play) checkCounts(after string, b *modelBatch, s *stored) {
 		require.EqualValues(p.t, records, lane.ReadyRecords, "records in queue %v after %s", k, after)
 		require.Equal(p.t, !b.closed(), lane.Open, "queue %v is open", k)
 	}
+	if BatchTerminal(b.state()) && !b.cancelled {
+		require.Empty(p.t, s.lanes, "queues of a batch that is over after %s", after)
+	}
 }
 
 // checkWakes checks that whatever got work was woken.
 func (p *play) checkWakes(after string, b *modelBatch) {
 	for k, queued := range b.fresh {
-		if queued {
+		if queued && !b.closed() {
 			key := DispatchKey("d", p.plan[k[0]][k[1]].action())
 			require.True(p.t, p.woken[DueDispatch+" "+key], "%s is woken after %s", key, after)
 		}
