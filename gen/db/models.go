@@ -506,10 +506,6 @@ type FlowBatchCount struct {
 	OrgID uuid.UUID
 	// The schedule that started it; null for none.
 	ScheduleID *uuid.UUID
-	// Where it stands; a trigger refuses moves that are not drawn in run/status.go.
-	Status FlowBatchStatus
-	// The status of a paused batch before it was paused, to which its release restores it; null unless it is paused.
-	PausedFrom *FlowBatchStatus
 	// normal or high: high goes before others of its lane; null for normal.
 	Priority *string
 	// The pacing policy, as the API shows it; null where the batch is not paced.
@@ -520,34 +516,22 @@ type FlowBatchCount struct {
 	PaceNextAt *time.Time
 	// What the person who cancelled it said; null otherwise.
 	CancelReason *string
-	// When its first job began; null before.
-	StartedAt *time.Time
+	// The status of a paused batch before it was paused, to which its release restores it; null unless it is paused.
+	PausedFrom *FlowBatchStatus
 	// When its failure threshold stopped it: nothing more is sent, and it ends as failed once nothing is open.
 	StoppedAt *time.Time
-	// When its last job ended; null before.
-	CompletedAt *time.Time
-	// When status or settings changed last.
-	UpdatedAt time.Time
 	// What all the others must add up to.
 	RecordCount int64
 	// Jobs that are staged now.
 	Staged int64
-	// Jobs that are queued now.
-	Queued int64
 	// Jobs that are pending now.
 	Pending int64
-	// Jobs that are started now.
-	Started int64
 	// Jobs that are needs_reconcile now.
 	NeedsReconcile int64
-	// Jobs that are completed now.
-	Completed int64
 	// Jobs that are failed now.
 	Failed int64
 	// Jobs that are cancelled now.
 	Cancelled int64
-	// Jobs that are accepted now.
-	Accepted int64
 	// Jobs that are rejected now.
 	Rejected int64
 	// Jobs that are unprocessed now.
@@ -556,6 +540,22 @@ type FlowBatchCount struct {
 	Unresolved int64
 	// How many changes there were of the batch: orders what different tasks did. Streams number events by it.
 	ChangeNo int64
+	// Jobs that are queued now.
+	Queued int64
+	// Jobs that are started now.
+	Started int64
+	// Jobs that are completed now.
+	Completed int64
+	// Jobs that are accepted now.
+	Accepted int64
+	// Where it stands; a trigger refuses moves that are not drawn in run/status.go.
+	Status FlowBatchStatus
+	// When its first job began; null before.
+	StartedAt *time.Time
+	// When its last job ended; null before.
+	CompletedAt *time.Time
+	// When status or settings changed last.
+	UpdatedAt time.Time
 }
 
 // What expressions of a batch see as vars, fixed at its start; no row where its definition names no variable set.
@@ -1166,7 +1166,7 @@ type FlowJob struct {
 	UpdatedAt time.Time
 }
 
-// The queue of one call task of one batch within a lane. Holds, cancels and priorities touch these few rows, never slices.
+// The queue of one call task of one batch within a lane, until the batch comes to its end. Holds, cancels and priorities touch these few rows, never slices.
 type FlowLaneBatch struct {
 	// The batch whose records wait.
 	BatchID uuid.UUID
@@ -1588,44 +1588,44 @@ type FlowSlice struct {
 	Records int32
 	// In a retry: how far behind the beginning of its page it begins; 0 otherwise.
 	PageOff int32
-	// staged: not released; ready: waits for in-process work; waiting: its tasks wait, and nothing is to be done; calling: its calls are queued or under way; done.
-	State string
-	// Whether state is ready.
-	Ready bool
-	// In a retry: the step at which it began; 0 otherwise.
-	FirstStep int16
 	// In a retry: tasks of first_step that an earlier batch has done, as bits by number.
 	TasksDone int64
-	// The step at which its records stand, from 0.
-	StepNo int16
-	// Record-task pairs of this step that are not settled yet; of a slice that is waiting, its rows in flow.wait; of one that is ready, the first of its records whose in-process work is not done, counted from 0.
-	Remaining int32
+	// In a retry: the step at which it began; 0 otherwise.
+	FirstStep int16
 	// How many of its records go their own way, each with a row in flow.job.
 	Apart int32
 	// Jobs that are staged now.
 	Staged int32
-	// Jobs that are queued now.
-	Queued int32
 	// Jobs that are pending now.
 	Pending int32
-	// Jobs that are started now.
-	Started int32
 	// Jobs that are needs_reconcile now.
 	NeedsReconcile int32
-	// Jobs that are completed now.
-	Completed int32
 	// Jobs that are failed now.
 	Failed int32
 	// Jobs that are cancelled now.
 	Cancelled int32
-	// Jobs that are accepted now.
-	Accepted int32
 	// Jobs that are rejected now.
 	Rejected int32
 	// Jobs that are unprocessed now.
 	Unprocessed int32
 	// Jobs that are unresolved now.
 	Unresolved int32
+	// Jobs that are queued now.
+	Queued int32
+	// Jobs that are started now.
+	Started int32
+	// Jobs that are completed now.
+	Completed int32
+	// Jobs that are accepted now.
+	Accepted int32
+	// Record-task pairs of this step that are not settled yet; of a slice that is waiting, its rows in flow.wait; of one that is ready, the first of its records whose in-process work is not done, counted from 0.
+	Remaining int32
+	// The step at which its records stand, from 0.
+	StepNo int16
+	// staged: not released; ready: waits for in-process work; waiting: its tasks wait, and nothing is to be done; calling: its calls are queued or under way; done.
+	State string
+	// Whether state is ready.
+	Ready bool
 }
 
 // Stores: records by key that outlive batches.

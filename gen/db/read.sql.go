@@ -97,7 +97,7 @@ func (q *Queries) BatchIDs(ctx context.Context, db DBTX, arg BatchIDsParams) ([]
 }
 
 const batchList = `-- name: BatchList :many
-SELECT b.id, b.org_id, b.definition_id, b.version, b.trigger_type, b.trigger_source, b.event_depth, b.root_id, b.retry_of, b.retry_root, b.retry_no, b.metadata, b.record_count, b.page_set, b.lane, b.scheduled_at, b.created_by, b.created_at, c.batch_id, c.org_id, c.schedule_id, c.status, c.paused_from, c.priority, c.pacing, c.paced_at, c.pace_next_at, c.cancel_reason, c.started_at, c.stopped_at, c.completed_at, c.updated_at, c.record_count, c.staged, c.queued, c.pending, c.started, c.needs_reconcile, c.completed, c.failed, c.cancelled, c.accepted, c.rejected, c.unprocessed, c.unresolved, c.change_no, r.id AS record_set_id
+SELECT b.id, b.org_id, b.definition_id, b.version, b.trigger_type, b.trigger_source, b.event_depth, b.root_id, b.retry_of, b.retry_root, b.retry_no, b.metadata, b.record_count, b.page_set, b.lane, b.scheduled_at, b.created_by, b.created_at, c.batch_id, c.org_id, c.schedule_id, c.priority, c.pacing, c.paced_at, c.pace_next_at, c.cancel_reason, c.paused_from, c.stopped_at, c.record_count, c.staged, c.pending, c.needs_reconcile, c.failed, c.cancelled, c.rejected, c.unprocessed, c.unresolved, c.change_no, c.queued, c.started, c.completed, c.accepted, c.status, c.started_at, c.completed_at, c.updated_at, r.id AS record_set_id
 FROM flow.batch b
 JOIN flow.batch_count c ON c.batch_id = b.id AND c.org_id = b.org_id
 LEFT JOIN flow.record_set r ON r.id = b.page_set AND r.org_id = b.org_id
@@ -167,31 +167,31 @@ func (q *Queries) BatchList(ctx context.Context, db DBTX, arg BatchListParams) (
 			&i.FlowBatchCount.BatchID,
 			&i.FlowBatchCount.OrgID,
 			&i.FlowBatchCount.ScheduleID,
-			&i.FlowBatchCount.Status,
-			&i.FlowBatchCount.PausedFrom,
 			&i.FlowBatchCount.Priority,
 			&i.FlowBatchCount.Pacing,
 			&i.FlowBatchCount.PacedAt,
 			&i.FlowBatchCount.PaceNextAt,
 			&i.FlowBatchCount.CancelReason,
-			&i.FlowBatchCount.StartedAt,
+			&i.FlowBatchCount.PausedFrom,
 			&i.FlowBatchCount.StoppedAt,
-			&i.FlowBatchCount.CompletedAt,
-			&i.FlowBatchCount.UpdatedAt,
 			&i.FlowBatchCount.RecordCount,
 			&i.FlowBatchCount.Staged,
-			&i.FlowBatchCount.Queued,
 			&i.FlowBatchCount.Pending,
-			&i.FlowBatchCount.Started,
 			&i.FlowBatchCount.NeedsReconcile,
-			&i.FlowBatchCount.Completed,
 			&i.FlowBatchCount.Failed,
 			&i.FlowBatchCount.Cancelled,
-			&i.FlowBatchCount.Accepted,
 			&i.FlowBatchCount.Rejected,
 			&i.FlowBatchCount.Unprocessed,
 			&i.FlowBatchCount.Unresolved,
 			&i.FlowBatchCount.ChangeNo,
+			&i.FlowBatchCount.Queued,
+			&i.FlowBatchCount.Started,
+			&i.FlowBatchCount.Completed,
+			&i.FlowBatchCount.Accepted,
+			&i.FlowBatchCount.Status,
+			&i.FlowBatchCount.StartedAt,
+			&i.FlowBatchCount.CompletedAt,
+			&i.FlowBatchCount.UpdatedAt,
 			&i.RecordSetID,
 		); err != nil {
 			return nil, err
@@ -205,7 +205,7 @@ func (q *Queries) BatchList(ctx context.Context, db DBTX, arg BatchListParams) (
 }
 
 const batchRead = `-- name: BatchRead :one
-SELECT b.id, b.org_id, b.definition_id, b.version, b.trigger_type, b.trigger_source, b.event_depth, b.root_id, b.retry_of, b.retry_root, b.retry_no, b.metadata, b.record_count, b.page_set, b.lane, b.scheduled_at, b.created_by, b.created_at, c.batch_id, c.org_id, c.schedule_id, c.status, c.paused_from, c.priority, c.pacing, c.paced_at, c.pace_next_at, c.cancel_reason, c.started_at, c.stopped_at, c.completed_at, c.updated_at, c.record_count, c.staged, c.queued, c.pending, c.started, c.needs_reconcile, c.completed, c.failed, c.cancelled, c.accepted, c.rejected, c.unprocessed, c.unresolved, c.change_no, r.id AS record_set_id
+SELECT b.id, b.org_id, b.definition_id, b.version, b.trigger_type, b.trigger_source, b.event_depth, b.root_id, b.retry_of, b.retry_root, b.retry_no, b.metadata, b.record_count, b.page_set, b.lane, b.scheduled_at, b.created_by, b.created_at, c.batch_id, c.org_id, c.schedule_id, c.priority, c.pacing, c.paced_at, c.pace_next_at, c.cancel_reason, c.paused_from, c.stopped_at, c.record_count, c.staged, c.pending, c.needs_reconcile, c.failed, c.cancelled, c.rejected, c.unprocessed, c.unresolved, c.change_no, c.queued, c.started, c.completed, c.accepted, c.status, c.started_at, c.completed_at, c.updated_at, r.id AS record_set_id
 FROM flow.batch b
 JOIN flow.batch_count c ON c.batch_id = b.id
 LEFT JOIN flow.record_set r ON r.id = b.page_set AND (r.org_id = b.org_id) IS TRUE
@@ -250,31 +250,31 @@ func (q *Queries) BatchRead(ctx context.Context, db DBTX, arg BatchReadParams) (
 		&i.FlowBatchCount.BatchID,
 		&i.FlowBatchCount.OrgID,
 		&i.FlowBatchCount.ScheduleID,
-		&i.FlowBatchCount.Status,
-		&i.FlowBatchCount.PausedFrom,
 		&i.FlowBatchCount.Priority,
 		&i.FlowBatchCount.Pacing,
 		&i.FlowBatchCount.PacedAt,
 		&i.FlowBatchCount.PaceNextAt,
 		&i.FlowBatchCount.CancelReason,
-		&i.FlowBatchCount.StartedAt,
+		&i.FlowBatchCount.PausedFrom,
 		&i.FlowBatchCount.StoppedAt,
-		&i.FlowBatchCount.CompletedAt,
-		&i.FlowBatchCount.UpdatedAt,
 		&i.FlowBatchCount.RecordCount,
 		&i.FlowBatchCount.Staged,
-		&i.FlowBatchCount.Queued,
 		&i.FlowBatchCount.Pending,
-		&i.FlowBatchCount.Started,
 		&i.FlowBatchCount.NeedsReconcile,
-		&i.FlowBatchCount.Completed,
 		&i.FlowBatchCount.Failed,
 		&i.FlowBatchCount.Cancelled,
-		&i.FlowBatchCount.Accepted,
 		&i.FlowBatchCount.Rejected,
 		&i.FlowBatchCount.Unprocessed,
 		&i.FlowBatchCount.Unresolved,
 		&i.FlowBatchCount.ChangeNo,
+		&i.FlowBatchCount.Queued,
+		&i.FlowBatchCount.Started,
+		&i.FlowBatchCount.Completed,
+		&i.FlowBatchCount.Accepted,
+		&i.FlowBatchCount.Status,
+		&i.FlowBatchCount.StartedAt,
+		&i.FlowBatchCount.CompletedAt,
+		&i.FlowBatchCount.UpdatedAt,
 		&i.RecordSetID,
 	)
 	return i, err
@@ -333,7 +333,7 @@ func (q *Queries) BatchTotalOfState(ctx context.Context, db DBTX, arg BatchTotal
 }
 
 const batchesRead = `-- name: BatchesRead :many
-SELECT b.id, b.org_id, b.definition_id, b.version, b.trigger_type, b.trigger_source, b.event_depth, b.root_id, b.retry_of, b.retry_root, b.retry_no, b.metadata, b.record_count, b.page_set, b.lane, b.scheduled_at, b.created_by, b.created_at, c.batch_id, c.org_id, c.schedule_id, c.status, c.paused_from, c.priority, c.pacing, c.paced_at, c.pace_next_at, c.cancel_reason, c.started_at, c.stopped_at, c.completed_at, c.updated_at, c.record_count, c.staged, c.queued, c.pending, c.started, c.needs_reconcile, c.completed, c.failed, c.cancelled, c.accepted, c.rejected, c.unprocessed, c.unresolved, c.change_no, r.id AS record_set_id
+SELECT b.id, b.org_id, b.definition_id, b.version, b.trigger_type, b.trigger_source, b.event_depth, b.root_id, b.retry_of, b.retry_root, b.retry_no, b.metadata, b.record_count, b.page_set, b.lane, b.scheduled_at, b.created_by, b.created_at, c.batch_id, c.org_id, c.schedule_id, c.priority, c.pacing, c.paced_at, c.pace_next_at, c.cancel_reason, c.paused_from, c.stopped_at, c.record_count, c.staged, c.pending, c.needs_reconcile, c.failed, c.cancelled, c.rejected, c.unprocessed, c.unresolved, c.change_no, c.queued, c.started, c.completed, c.accepted, c.status, c.started_at, c.completed_at, c.updated_at, r.id AS record_set_id
 FROM (SELECT unnest($1::uuid[]) AS org_id, unnest($2::uuid[]) AS id) d
 JOIN flow.batch b ON b.id = d.id AND (b.org_id = d.org_id) IS TRUE
 JOIN flow.batch_count c ON c.batch_id = b.id
@@ -383,31 +383,31 @@ func (q *Queries) BatchesRead(ctx context.Context, db DBTX, arg BatchesReadParam
 			&i.FlowBatchCount.BatchID,
 			&i.FlowBatchCount.OrgID,
 			&i.FlowBatchCount.ScheduleID,
-			&i.FlowBatchCount.Status,
-			&i.FlowBatchCount.PausedFrom,
 			&i.FlowBatchCount.Priority,
 			&i.FlowBatchCount.Pacing,
 			&i.FlowBatchCount.PacedAt,
 			&i.FlowBatchCount.PaceNextAt,
 			&i.FlowBatchCount.CancelReason,
-			&i.FlowBatchCount.StartedAt,
+			&i.FlowBatchCount.PausedFrom,
 			&i.FlowBatchCount.StoppedAt,
-			&i.FlowBatchCount.CompletedAt,
-			&i.FlowBatchCount.UpdatedAt,
 			&i.FlowBatchCount.RecordCount,
 			&i.FlowBatchCount.Staged,
-			&i.FlowBatchCount.Queued,
 			&i.FlowBatchCount.Pending,
-			&i.FlowBatchCount.Started,
 			&i.FlowBatchCount.NeedsReconcile,
-			&i.FlowBatchCount.Completed,
 			&i.FlowBatchCount.Failed,
 			&i.FlowBatchCount.Cancelled,
-			&i.FlowBatchCount.Accepted,
 			&i.FlowBatchCount.Rejected,
 			&i.FlowBatchCount.Unprocessed,
 			&i.FlowBatchCount.Unresolved,
 			&i.FlowBatchCount.ChangeNo,
+			&i.FlowBatchCount.Queued,
+			&i.FlowBatchCount.Started,
+			&i.FlowBatchCount.Completed,
+			&i.FlowBatchCount.Accepted,
+			&i.FlowBatchCount.Status,
+			&i.FlowBatchCount.StartedAt,
+			&i.FlowBatchCount.CompletedAt,
+			&i.FlowBatchCount.UpdatedAt,
 			&i.RecordSetID,
 		); err != nil {
 			return nil, err
@@ -770,10 +770,10 @@ SELECT (coalesce((SELECT sum(octet_length(f.body)) FROM flow.fragment f WHERE f.
     + coalesce((SELECT p.raw_bytes FROM flow.page p WHERE $1::boolean AND p.set_id = b.page_set AND p.first = s.first - s.page_off
         AND s.new_page), 0))::bigint AS bytes
 FROM (
-    SELECT d.i, d.from_step, d.inherited_from, r.batch_id, r.no, r.first, r.records, r.page_off, r.state, r.ready, r.first_step, r.tasks_done, r.step_no, r.remaining, r.apart, r.staged, r.queued, r.pending, r.started, r.needs_reconcile, r.completed, r.failed, r.cancelled, r.accepted, r.rejected, r.unprocessed, r.unresolved, lag(r.first - r.page_off) OVER (PARTITION BY d.batch_id ORDER BY d.i) IS DISTINCT FROM r.first - r.page_off AS new_page
+    SELECT d.i, d.from_step, d.inherited_from, r.batch_id, r.no, r.first, r.records, r.page_off, r.tasks_done, r.first_step, r.apart, r.staged, r.pending, r.needs_reconcile, r.failed, r.cancelled, r.rejected, r.unprocessed, r.unresolved, r.queued, r.started, r.completed, r.accepted, r.remaining, r.step_no, r.state, r.ready, lag(r.first - r.page_off) OVER (PARTITION BY d.batch_id ORDER BY d.i) IS DISTINCT FROM r.first - r.page_off AS new_page
     FROM (SELECT unnest($2::uuid[]) AS batch_id, unnest($3::int[]) AS no, unnest($4::smallint[]) AS from_step,
             unnest($5::smallint[]) AS inherited_from, generate_series(1, cardinality($3::int[])) AS i) d
-    CROSS JOIN LATERAL (SELECT batch_id, no, first, records, page_off, state, ready, first_step, tasks_done, step_no, remaining, apart, staged, queued, pending, started, needs_reconcile, completed, failed, cancelled, accepted, rejected, unprocessed, unresolved FROM flow.slice x WHERE x.batch_id = d.batch_id AND x.no = d.no OFFSET 0) r
+    CROSS JOIN LATERAL (SELECT batch_id, no, first, records, page_off, tasks_done, first_step, apart, staged, pending, needs_reconcile, failed, cancelled, rejected, unprocessed, unresolved, queued, started, completed, accepted, remaining, step_no, state, ready FROM flow.slice x WHERE x.batch_id = d.batch_id AND x.no = d.no OFFSET 0) r
 ) s
 JOIN flow.batch b ON b.id = s.batch_id
 ORDER BY s.i
