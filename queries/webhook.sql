@@ -105,11 +105,14 @@ SELECT o.message_id FROM unnest(@message_ids::text[]) AS m(message_id)
 -- name: DeliveryWaiting :many
 -- Deliveries whose start is due, the longest due first: some, of at most max_bytes together, but one at least.
 SELECT d.* FROM (
-    SELECT w.id, sum(w.size_bytes) OVER (ORDER BY w.next_at, w.id) - w.size_bytes AS earlier FROM (
-        SELECT e.id, e.next_at, e.size_bytes FROM flow.webhook_delivery e
+    SELECT w.org_id, w.id, sum(w.size_bytes) OVER (ORDER BY w.next_at, w.id) - w.size_bytes AS earlier FROM (
+        SELECT e.org_id, e.id, e.next_at, e.size_bytes FROM flow.webhook_delivery e
         WHERE e.webhook_id = @webhook_id AND e.next_at <= (SELECT flow.clock()) ORDER BY e.next_at, e.id LIMIT @max_rows
     ) w
-) p JOIN flow.webhook_delivery d ON d.id = p.id
+) p
+CROSS JOIN LATERAL (
+    SELECT * FROM flow.webhook_delivery x WHERE x.org_id = p.org_id AND x.webhook_id = @webhook_id AND x.id = p.id OFFSET 0
+) d
 WHERE p.earlier < @max_bytes::bigint ORDER BY d.next_at, d.id;
 
 -- name: DeliveryNext :one
@@ -120,22 +123,22 @@ SELECT next_at FROM flow.webhook_delivery WHERE webhook_id = @webhook_id AND nex
 -- Locks those of the deliveries that still wait for their start, in the order in which copies of them are counted.
 WITH locked AS MATERIALIZED (
     SELECT d.id, d.attempts, d.message_id, d.next_at
-    FROM (SELECT @webhook_id::uuid AS webhook_id, unnest(@ids::uuid[]) AS id) n
-    JOIN flow.webhook_delivery d ON d.webhook_id = n.webhook_id AND d.id = n.id
+    FROM (SELECT @org_id::uuid AS org_id, @webhook_id::uuid AS webhook_id, unnest(@ids::uuid[]) AS id) n
+    JOIN flow.webhook_delivery d ON d.org_id = n.org_id AND d.webhook_id = n.webhook_id AND d.id = n.id
     ORDER BY d.message_id COLLATE "C" FOR NO KEY UPDATE OF d
 )
 SELECT l.id, l.attempts, (SELECT flow.clock())::timestamptz AS now FROM locked l WHERE l.next_at IS NOT NULL ORDER BY l.message_id COLLATE "C";
 
 -- name: DeliveryDispatched :exec
 UPDATE flow.webhook_delivery d SET status = 'dispatched', attempts = attempts + 1, next_at = NULL, last_error = NULL, batch_id = n.batch_id
-FROM (SELECT @webhook_id::uuid AS webhook_id, unnest(@ids::uuid[]) AS id, unnest(@batch_ids::uuid[]) AS batch_id) n
-WHERE d.webhook_id = n.webhook_id AND d.id = n.id;
+FROM (SELECT @org_id::uuid AS org_id, @webhook_id::uuid AS webhook_id, unnest(@ids::uuid[]) AS id, unnest(@batch_ids::uuid[]) AS batch_id) n
+WHERE d.org_id = n.org_id AND d.webhook_id = n.webhook_id AND d.id = n.id;
 
 -- name: DeliveryFailed :exec
 -- Without a next time it is dead.
 UPDATE flow.webhook_delivery SET status = CASE WHEN sqlc.narg('next_at')::timestamptz IS NULL THEN 'dead' ELSE 'failed' END, attempts = attempts + 1,
     next_at = sqlc.narg('next_at'), last_error = @last_error::text
-WHERE webhook_id = @webhook_id AND id = @id;
+WHERE org_id = @org_id AND webhook_id = @webhook_id AND id = @id;
 
 -- name: DeliveryList :many
 -- Newest first; `before` is the last id of the page before (all ones for the first).
@@ -159,7 +162,7 @@ SELECT id, batch_id FROM flow.webhook_delivery WHERE webhook_id = @webhook_id AN
 
 -- name: DeliveryReplay :one
 UPDATE flow.webhook_delivery SET status = 'accepted', attempts = 0, next_at = flow.clock(), last_error = NULL
-WHERE webhook_id = @webhook_id AND id = @id
+WHERE org_id = @org_id AND webhook_id = @webhook_id AND id = @id
 RETURNING id, message_id, received_at, status, duplicates, content_type, size_bytes, batch_id, attempts, last_error;
 
 -- name: HousekeepNextWebhook :one
@@ -174,11 +177,11 @@ WITH hook AS MATERIALIZED (
     SELECT w.org_id, w.id FROM flow.webhook w WHERE w.id = @webhook_id FOR NO KEY UPDATE
 ), gone AS (
     DELETE FROM flow.webhook_delivery d USING (
-        SELECT o.id FROM hook, flow.webhook_delivery o
+        SELECT o.org_id, o.webhook_id, o.id FROM hook, flow.webhook_delivery o
         WHERE o.org_id = hook.org_id AND o.webhook_id = hook.id AND o.received_at < (SELECT flow.clock()) - interval '90 days' AND o.next_at IS NULL
         ORDER BY o.id LIMIT @max_rows
     ) old
-    WHERE d.id = old.id AND d.next_at IS NULL
+    WHERE d.org_id = old.org_id AND d.webhook_id = old.webhook_id AND d.id = old.id AND d.next_at IS NULL
     RETURNING d.id
 ), counted AS (
     UPDATE flow.webhook w SET delivery_count = w.delivery_count - (SELECT count(*) FROM gone) FROM hook WHERE w.id = hook.id

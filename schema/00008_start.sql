@@ -114,7 +114,7 @@ COMMENT ON COLUMN flow.webhook.deleted_at IS 'When people deleted it; null for o
 -- nothing is left to check for each row.
 CREATE TABLE flow.webhook_delivery (
     webhook_id uuid NOT NULL,
-    id uuid PRIMARY KEY,
+    id uuid NOT NULL,
     org_id uuid NOT NULL,
     message_id text NOT NULL,
     received_at timestamptz NOT NULL,
@@ -130,12 +130,12 @@ CREATE TABLE flow.webhook_delivery (
     last_error text,
     batch_id uuid,
     CHECK ((status = 'dispatched') = (batch_id IS NOT NULL)),
-    CHECK ((status IN ('accepted', 'failed')) = (next_at IS NOT NULL))
+    CHECK ((status IN ('accepted', 'failed')) = (next_at IS NOT NULL)),
+    PRIMARY KEY (org_id, webhook_id, id)
 );
 -- Compressing bodies would cost more of an acknowledgement than writing them.
 ALTER TABLE flow.webhook_delivery ALTER COLUMN body SET STORAGE EXTERNAL;
 CREATE UNIQUE INDEX webhook_delivery_message ON flow.webhook_delivery (message_id, webhook_id);
-CREATE INDEX webhook_delivery_list ON flow.webhook_delivery (org_id, webhook_id, id);
 CREATE INDEX webhook_delivery_dead ON flow.webhook_delivery (org_id, webhook_id, id) WHERE status = 'dead';
 -- The only one that begins with the webhook: with another, Postgres takes that for what waits once most webhooks have few
 -- deliveries, and reads all of one that has many.

@@ -42,30 +42,37 @@ func (q *Queries) DeliveryCounts(ctx context.Context, db DBTX, arg DeliveryCount
 
 const deliveryDispatched = `-- name: DeliveryDispatched :exec
 UPDATE flow.webhook_delivery d SET status = 'dispatched', attempts = attempts + 1, next_at = NULL, last_error = NULL, batch_id = n.batch_id
-FROM (SELECT $1::uuid AS webhook_id, unnest($2::uuid[]) AS id, unnest($3::uuid[]) AS batch_id) n
-WHERE d.webhook_id = n.webhook_id AND d.id = n.id
+FROM (SELECT $1::uuid AS org_id, $2::uuid AS webhook_id, unnest($3::uuid[]) AS id, unnest($4::uuid[]) AS batch_id) n
+WHERE d.org_id = n.org_id AND d.webhook_id = n.webhook_id AND d.id = n.id
 `
 
 type DeliveryDispatchedParams struct {
+	OrgID     uuid.UUID
 	WebhookID uuid.UUID
 	Ids       []uuid.UUID
 	BatchIds  []uuid.UUID
 }
 
 func (q *Queries) DeliveryDispatched(ctx context.Context, db DBTX, arg DeliveryDispatchedParams) error {
-	_, err := db.Exec(ctx, deliveryDispatched, arg.WebhookID, arg.Ids, arg.BatchIds)
+	_, err := db.Exec(ctx, deliveryDispatched,
+		arg.OrgID,
+		arg.WebhookID,
+		arg.Ids,
+		arg.BatchIds,
+	)
 	return err
 }
 
 const deliveryFailed = `-- name: DeliveryFailed :exec
 UPDATE flow.webhook_delivery SET status = CASE WHEN $1::timestamptz IS NULL THEN 'dead' ELSE 'failed' END, attempts = attempts + 1,
     next_at = $1, last_error = $2::text
-WHERE webhook_id = $3 AND id = $4
+WHERE org_id = $3 AND webhook_id = $4 AND id = $5
 `
 
 type DeliveryFailedParams struct {
 	NextAt    *time.Time
 	LastError string
+	OrgID     uuid.UUID
 	WebhookID uuid.UUID
 	ID        uuid.UUID
 }
@@ -75,6 +82,7 @@ func (q *Queries) DeliveryFailed(ctx context.Context, db DBTX, arg DeliveryFaile
 	_, err := db.Exec(ctx, deliveryFailed,
 		arg.NextAt,
 		arg.LastError,
+		arg.OrgID,
 		arg.WebhookID,
 		arg.ID,
 	)
@@ -206,14 +214,15 @@ func (q *Queries) DeliveryLock(ctx context.Context, db DBTX, arg DeliveryLockPar
 const deliveryLockWaiting = `-- name: DeliveryLockWaiting :many
 WITH locked AS MATERIALIZED (
     SELECT d.id, d.attempts, d.message_id, d.next_at
-    FROM (SELECT $1::uuid AS webhook_id, unnest($2::uuid[]) AS id) n
-    JOIN flow.webhook_delivery d ON d.webhook_id = n.webhook_id AND d.id = n.id
+    FROM (SELECT $1::uuid AS org_id, $2::uuid AS webhook_id, unnest($3::uuid[]) AS id) n
+    JOIN flow.webhook_delivery d ON d.org_id = n.org_id AND d.webhook_id = n.webhook_id AND d.id = n.id
     ORDER BY d.message_id COLLATE "C" FOR NO KEY UPDATE OF d
 )
 SELECT l.id, l.attempts, (SELECT flow.clock())::timestamptz AS now FROM locked l WHERE l.next_at IS NOT NULL ORDER BY l.message_id COLLATE "C"
 `
 
 type DeliveryLockWaitingParams struct {
+	OrgID     uuid.UUID
 	WebhookID uuid.UUID
 	Ids       []uuid.UUID
 }
@@ -226,7 +235,7 @@ type DeliveryLockWaitingRow struct {
 
 // Locks those of the deliveries that still wait for their start, in the order in which copies of them are counted.
 func (q *Queries) DeliveryLockWaiting(ctx context.Context, db DBTX, arg DeliveryLockWaitingParams) ([]DeliveryLockWaitingRow, error) {
-	rows, err := db.Query(ctx, deliveryLockWaiting, arg.WebhookID, arg.Ids)
+	rows, err := db.Query(ctx, deliveryLockWaiting, arg.OrgID, arg.WebhookID, arg.Ids)
 	if err != nil {
 		return nil, err
 	}
@@ -259,11 +268,12 @@ func (q *Queries) DeliveryNext(ctx context.Context, db DBTX, webhookID uuid.UUID
 
 const deliveryReplay = `-- name: DeliveryReplay :one
 UPDATE flow.webhook_delivery SET status = 'accepted', attempts = 0, next_at = flow.clock(), last_error = NULL
-WHERE webhook_id = $1 AND id = $2
+WHERE org_id = $1 AND webhook_id = $2 AND id = $3
 RETURNING id, message_id, received_at, status, duplicates, content_type, size_bytes, batch_id, attempts, last_error
 `
 
 type DeliveryReplayParams struct {
+	OrgID     uuid.UUID
 	WebhookID uuid.UUID
 	ID        uuid.UUID
 }
@@ -282,7 +292,7 @@ type DeliveryReplayRow struct {
 }
 
 func (q *Queries) DeliveryReplay(ctx context.Context, db DBTX, arg DeliveryReplayParams) (DeliveryReplayRow, error) {
-	row := db.QueryRow(ctx, deliveryReplay, arg.WebhookID, arg.ID)
+	row := db.QueryRow(ctx, deliveryReplay, arg.OrgID, arg.WebhookID, arg.ID)
 	var i DeliveryReplayRow
 	err := row.Scan(
 		&i.ID,
@@ -301,11 +311,14 @@ func (q *Queries) DeliveryReplay(ctx context.Context, db DBTX, arg DeliveryRepla
 
 const deliveryWaiting = `-- name: DeliveryWaiting :many
 SELECT d.webhook_id, d.id, d.org_id, d.message_id, d.received_at, d.duplicates, d.content_type, d.content_encoding, d.body, d.size_bytes, d.packed, d.status, d.attempts, d.next_at, d.last_error, d.batch_id FROM (
-    SELECT w.id, sum(w.size_bytes) OVER (ORDER BY w.next_at, w.id) - w.size_bytes AS earlier FROM (
-        SELECT e.id, e.next_at, e.size_bytes FROM flow.webhook_delivery e
+    SELECT w.org_id, w.id, sum(w.size_bytes) OVER (ORDER BY w.next_at, w.id) - w.size_bytes AS earlier FROM (
+        SELECT e.org_id, e.id, e.next_at, e.size_bytes FROM flow.webhook_delivery e
         WHERE e.webhook_id = $1 AND e.next_at <= (SELECT flow.clock()) ORDER BY e.next_at, e.id LIMIT $2
     ) w
-) p JOIN flow.webhook_delivery d ON d.id = p.id
+) p
+CROSS JOIN LATERAL (
+    SELECT webhook_id, id, org_id, message_id, received_at, duplicates, content_type, content_encoding, body, size_bytes, packed, status, attempts, next_at, last_error, batch_id FROM flow.webhook_delivery x WHERE x.org_id = p.org_id AND x.webhook_id = $1 AND x.id = p.id OFFSET 0
+) d
 WHERE p.earlier < $3::bigint ORDER BY d.next_at, d.id
 `
 
@@ -358,11 +371,11 @@ WITH hook AS MATERIALIZED (
     SELECT w.org_id, w.id FROM flow.webhook w WHERE w.id = $1 FOR NO KEY UPDATE
 ), gone AS (
     DELETE FROM flow.webhook_delivery d USING (
-        SELECT o.id FROM hook, flow.webhook_delivery o
+        SELECT o.org_id, o.webhook_id, o.id FROM hook, flow.webhook_delivery o
         WHERE o.org_id = hook.org_id AND o.webhook_id = hook.id AND o.received_at < (SELECT flow.clock()) - interval '90 days' AND o.next_at IS NULL
         ORDER BY o.id LIMIT $2
     ) old
-    WHERE d.id = old.id AND d.next_at IS NULL
+    WHERE d.org_id = old.org_id AND d.webhook_id = old.webhook_id AND d.id = old.id AND d.next_at IS NULL
     RETURNING d.id
 ), counted AS (
     UPDATE flow.webhook w SET delivery_count = w.delivery_count - (SELECT count(*) FROM gone) FROM hook WHERE w.id = hook.id

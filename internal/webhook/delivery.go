@@ -63,7 +63,7 @@ func (s *Service) Replay(ctx context.Context, orgID, id, delivery uuid.UUID) (De
 		if row.BatchID != nil {
 			return fault.New(fault.Conflict, "Delivery already started a batch")
 		}
-		replayed, err := s.q.DeliveryReplay(ctx, tx, db.DeliveryReplayParams{WebhookID: id, ID: delivery})
+		replayed, err := s.q.DeliveryReplay(ctx, tx, db.DeliveryReplayParams{OrgID: orgID, WebhookID: id, ID: delivery})
 		if err != nil {
 			return fmt.Errorf("replay delivery %s: %w", delivery, err)
 		}

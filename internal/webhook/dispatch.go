@@ -172,7 +172,7 @@ func (s *Service) start(ctx context.Context, tx pgx.Tx, w *Webhook, all []waitin
 	if err != nil {
 		return err
 	}
-	records, in := map[uuid.UUID][]byte{}, db.DeliveryLockWaitingParams{WebhookID: w.ID}
+	records, in := map[uuid.UUID][]byte{}, db.DeliveryLockWaitingParams{OrgID: w.OrgID, WebhookID: w.ID}
 	for _, d := range all {
 		records[d.id], in.Ids = d.record, append(in.Ids, d.id)
 	}
@@ -183,7 +183,7 @@ func (s *Service) start(ctx context.Context, tx pgx.Tx, w *Webhook, all []waitin
 	if len(open) == 0 {
 		return nil
 	}
-	group, done := groupOf(&w.FlowWebhook, active.Version), db.DeliveryDispatchedParams{WebhookID: w.ID}
+	group, done := groupOf(&w.FlowWebhook, active.Version), db.DeliveryDispatchedParams{OrgID: w.OrgID, WebhookID: w.ID}
 	for _, d := range open {
 		if err := addTo(group, records[d.ID], d.ID, uuid.Nil); err != nil {
 			return err
@@ -207,14 +207,14 @@ func (s *Service) start(ctx context.Context, tx pgx.Tx, w *Webhook, all []waitin
 // failed notes that a start failed, and when it is tried again.
 func (s *Service) failed(ctx context.Context, w *Webhook, id uuid.UUID, reason string) error {
 	return pg.InTx(ctx, s.Pool, func(ctx context.Context, tx pgx.Tx) error {
-		open, err := s.q.DeliveryLockWaiting(ctx, tx, db.DeliveryLockWaitingParams{WebhookID: w.ID, Ids: []uuid.UUID{id}})
+		open, err := s.q.DeliveryLockWaiting(ctx, tx, db.DeliveryLockWaitingParams{OrgID: w.OrgID, WebhookID: w.ID, Ids: []uuid.UUID{id}})
 		if err != nil {
 			return fmt.Errorf("lock delivery %s: %w", id, err)
 		}
 		if len(open) == 0 {
 			return nil
 		}
-		note := db.DeliveryFailedParams{WebhookID: w.ID, ID: id, LastError: reason}
+		note := db.DeliveryFailedParams{OrgID: w.OrgID, WebhookID: w.ID, ID: id, LastError: reason}
 		if pause, again := w.Retry.After(int(open[0].Attempts) + 1); again {
 			at := open[0].Now.Add(pause)
 			note.NextAt = &at
