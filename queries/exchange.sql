@@ -1,11 +1,12 @@
 -- What calls sent and were answered.
 
 -- name: ExchangeInsert :exec
-INSERT INTO flow.exchange (org_id, id, domain, action_id, credential_id, lane, attempt, records, batch_ids, outcome, status, code,
-    provider_code, claimed_at, sent_at, answered_at, detail)
+INSERT INTO flow.exchange (org_id, id, domain, action_id, credential_id, lane, attempt, records, batch_id, step_no, task_no, positions,
+    more_batches, outcome, status, code, provider_code, claimed_at, sent_at, answered_at, detail)
 SELECT unnest(@org_ids::uuid[]), unnest(@ids::uuid[]), @domain, unnest(@action_ids::text[]),
     nullif(unnest(@credential_ids::uuid[]), '00000000-0000-0000-0000-000000000000'), unnest(@lanes::text[])::flow.lane,
-    unnest(@attempts::int[]), unnest(@records::int[]), unnest(@batch_ids::text[])::uuid[], unnest(@outcomes::text[]),
+    unnest(@attempts::int[]), unnest(@records::int[]), unnest(@batch_ids::uuid[]), unnest(@step_nos::smallint[]), unnest(@task_nos::smallint[]),
+    unnest(@positions::text[])::int8multirange, nullif(unnest(@more_batches::text[]), '{}')::uuid[], unnest(@outcomes::text[]),
     nullif(unnest(@statuses::smallint[]), 0), nullif(unnest(@codes::text[]), ''), nullif(unnest(@provider_codes::text[]), ''),
     unnest(@claimed_ats::timestamptz[]), nullif(unnest(@sent_ats::timestamptz[]), '0001-01-01 00:00:00+00'),
     nullif(unnest(@answered_ats::timestamptz[]), '0001-01-01 00:00:00+00'), unnest(@details::bytea[]);
@@ -28,26 +29,36 @@ ORDER BY e.id DESC LIMIT @max_rows;
 
 -- name: ExchangeListOfBatch :many
 -- Those of a batch, or of one record of it, the newest first.
-SELECT sqlc.embed(e), coalesce(c.state, CASE e.outcome WHEN 'success' THEN 'settled' ELSE '' END)::text AS state FROM flow.exchange_batch b
-JOIN flow.exchange e ON e.org_id = @org_id AND e.id = b.call_id
+SELECT sqlc.embed(e), coalesce(c.state, CASE e.outcome WHEN 'success' THEN 'settled' ELSE '' END)::text AS state
+FROM (
+    SELECT f.id FROM flow.exchange f WHERE f.batch_id = @batch_id AND f.id < @before AND (NOT @failed::boolean OR f.failed)
+        AND (sqlc.narg(position)::bigint IS NULL OR f.positions @> sqlc.narg(position)::bigint)
+    UNION ALL
+    SELECT b.call_id FROM flow.exchange_batch b WHERE b.batch_id = @batch_id AND b.call_id < @before AND (NOT @failed::boolean OR b.failed)
+        AND (sqlc.narg(position)::bigint IS NULL OR b.positions @> sqlc.narg(position)::bigint)
+) k
+JOIN flow.exchange e ON e.org_id = @org_id AND e.id = k.id
 LEFT JOIN flow.call c ON c.id = e.id
-WHERE b.batch_id = @batch_id AND b.call_id < @before AND (NOT @failed::boolean OR b.failed)
-    AND (sqlc.narg(position)::bigint IS NULL OR b.positions @> sqlc.narg(position)::bigint)
-    AND (sqlc.narg(domain)::text IS NULL OR e.domain = sqlc.narg(domain))
+WHERE (sqlc.narg(domain)::text IS NULL OR e.domain = sqlc.narg(domain))
     AND (sqlc.narg(action_id)::text IS NULL OR e.action_id = sqlc.narg(action_id))
     AND (sqlc.narg(outcome)::text IS NULL OR e.outcome = sqlc.narg(outcome))
     AND (sqlc.narg(status)::smallint IS NULL OR e.status = sqlc.narg(status))
     AND (sqlc.narg(code)::text IS NULL OR sqlc.narg(code) IN (e.code, e.provider_code))
-ORDER BY b.call_id DESC LIMIT @max_rows;
+ORDER BY k.id DESC LIMIT @max_rows;
 
 -- name: ExchangeGet :one
 SELECT sqlc.embed(e), coalesce(c.state, CASE e.outcome WHEN 'success' THEN 'settled' ELSE '' END)::text AS state FROM flow.exchange e LEFT JOIN flow.call c ON c.id = e.id
 WHERE e.org_id = @org_id AND e.id = @id;
 
 -- name: ExchangeBatches :many
--- The batches of exchanges of an organization, and the tasks there that called.
-SELECT x.call_id, x.batch_id, x.step_no, x.task_no
-FROM (SELECT unnest(@batch_ids::uuid[]) AS batch_id, unnest(@call_ids::uuid[]) AS call_id) k
-JOIN flow.exchange_batch x ON x.batch_id = k.batch_id AND x.call_id = k.call_id
+-- The batches of exchanges of an organization, and the tasks there that called; of each those that are said to be further ones.
+SELECT x.call_id::uuid AS call_id, x.batch_id, x.step_no, x.task_no
+FROM (
+    SELECT e.id AS call_id, e.batch_id, e.step_no, e.task_no FROM flow.exchange e WHERE e.org_id = @org_id AND e.id = ANY(@ids::uuid[])
+    UNION ALL
+    SELECT m.call_id, m.batch_id, m.step_no, m.task_no
+    FROM (SELECT unnest(@batch_ids::uuid[]) AS batch_id, unnest(@call_ids::uuid[]) AS call_id) k
+    JOIN flow.exchange_batch m ON m.batch_id = k.batch_id AND m.call_id = k.call_id
+) x
 JOIN flow.batch b ON b.id = x.batch_id AND b.org_id = @org_id
 ORDER BY x.call_id, x.batch_id;

@@ -40,9 +40,9 @@ WITH old AS (
         LIMIT @max_rows
     ) x
     WHERE e.org_id = x.org_id AND e.id = x.id
-    RETURNING e.id, e.batch_ids
+    RETURNING e.id, e.more_batches
 ), links AS (
-    DELETE FROM flow.exchange_batch b USING (SELECT id, unnest(batch_ids) AS batch_id FROM old) o
+    DELETE FROM flow.exchange_batch b USING (SELECT id, unnest(more_batches) AS batch_id FROM old) o
     WHERE b.batch_id = o.batch_id AND b.call_id = o.id
 )
 SELECT 1 FROM old;

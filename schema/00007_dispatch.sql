@@ -280,24 +280,29 @@ COMMENT ON COLUMN flow.call.counts_in IS 'The windows that it counts in: start t
 COMMENT ON COLUMN flow.call.failure IS 'What went wrong, as the error of its records tells it (JSON: code, message, provider_code, provider_message); null where nothing did. Secrets are masked; customer data.';
 
 -- Rows are only inserted, with the settlement of their calls, and deleted when they are old.
+-- The first of the batches stands in the row itself: most calls have records of one.
 CREATE TABLE flow.exchange (
     org_id uuid NOT NULL,
     id uuid NOT NULL,
-    domain text NOT NULL,
-    action_id text NOT NULL,
+    batch_id uuid NOT NULL,
     credential_id uuid,
-    lane flow.lane NOT NULL,
-    attempt int NOT NULL,
-    records int NOT NULL,
-    batch_ids uuid[] NOT NULL,
-    outcome text NOT NULL CHECK (outcome IN ('success', 'pending', 'refused', 'retry_later', 'not_arrived', 'unknown')),
-    status smallint,
-    code text,
-    provider_code text,
     claimed_at timestamptz NOT NULL,
     sent_at timestamptz,
     answered_at timestamptz,
+    lane flow.lane NOT NULL,
+    attempt int NOT NULL,
+    records int NOT NULL,
+    status smallint,
+    step_no smallint NOT NULL,
+    task_no smallint NOT NULL,
+    domain text NOT NULL,
+    action_id text NOT NULL,
+    outcome text NOT NULL CHECK (outcome IN ('success', 'pending', 'refused', 'retry_later', 'not_arrived', 'unknown')),
     failed boolean NOT NULL GENERATED ALWAYS AS (outcome NOT IN ('success', 'pending') OR coalesce(status, 200) NOT BETWEEN 200 AND 299) STORED,
+    code text,
+    provider_code text,
+    positions int8multirange NOT NULL,
+    more_batches uuid[],
     detail bytea NOT NULL,
     PRIMARY KEY (org_id, id)
 );
@@ -305,6 +310,8 @@ ALTER TABLE flow.exchange ALTER COLUMN detail SET STORAGE EXTERNAL;
 -- Calls that failed are looked for, and few among all. Those of a Domain that did not are found among the newest.
 CREATE INDEX exchange_failed ON flow.exchange (org_id, id) WHERE failed;
 CREATE INDEX exchange_domain_failed ON flow.exchange (org_id, domain, id) WHERE failed;
+CREATE INDEX exchange_by_batch ON flow.exchange (batch_id, id);
+CREATE INDEX exchange_by_batch_failed ON flow.exchange (batch_id, id) WHERE failed;
 COMMENT ON TABLE flow.exchange IS 'What a call sent and what came back, for people to look at. Customer data, without secrets.';
 COMMENT ON COLUMN flow.exchange.org_id IS 'The organization whose records it carried.';
 COMMENT ON COLUMN flow.exchange.id IS 'The call. Ids of later calls are greater.';
@@ -314,7 +321,11 @@ COMMENT ON COLUMN flow.exchange.credential_id IS 'The credential that it used; n
 COMMENT ON COLUMN flow.exchange.lane IS 'The lane it was claimed from.';
 COMMENT ON COLUMN flow.exchange.attempt IS 'Which attempt it was for its records, from 1.';
 COMMENT ON COLUMN flow.exchange.records IS 'How many records it carried.';
-COMMENT ON COLUMN flow.exchange.batch_ids IS 'The batches of these records.';
+COMMENT ON COLUMN flow.exchange.batch_id IS 'The batch of the first of these records.';
+COMMENT ON COLUMN flow.exchange.step_no IS 'The step of the task of that batch that called.';
+COMMENT ON COLUMN flow.exchange.task_no IS 'Place of the task in its step.';
+COMMENT ON COLUMN flow.exchange.positions IS 'Places of the records in that batch.';
+COMMENT ON COLUMN flow.exchange.more_batches IS 'The batches of the other records, each with a row in flow.exchange_batch; null for none.';
 COMMENT ON COLUMN flow.exchange.outcome IS 'What the answer proved, when it came; what was found out later is the state of the call.';
 COMMENT ON COLUMN flow.exchange.status IS 'The HTTP status; null where no answer came.';
 COMMENT ON COLUMN flow.exchange.code IS 'The code of the error that its records got; null for a success.';
@@ -335,7 +346,7 @@ CREATE TABLE flow.exchange_batch (
     PRIMARY KEY (batch_id, call_id)
 );
 CREATE INDEX exchange_batch_failed ON flow.exchange_batch (batch_id, call_id) WHERE failed;
-COMMENT ON TABLE flow.exchange_batch IS 'Which records of a batch an exchange was for.';
+COMMENT ON TABLE flow.exchange_batch IS 'Which records of a batch an exchange was for, besides those of its first batch.';
 COMMENT ON COLUMN flow.exchange_batch.batch_id IS 'Whose records they were.';
 COMMENT ON COLUMN flow.exchange_batch.call_id IS 'What carried them: a row of flow.exchange has this id.';
 COMMENT ON COLUMN flow.exchange_batch.step_no IS 'The step of the task that called.';

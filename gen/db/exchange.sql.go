@@ -40,17 +40,23 @@ func (q *Queries) ExchangeBatchInsert(ctx context.Context, db DBTX, arg Exchange
 }
 
 const exchangeBatches = `-- name: ExchangeBatches :many
-SELECT x.call_id, x.batch_id, x.step_no, x.task_no
-FROM (SELECT unnest($1::uuid[]) AS batch_id, unnest($2::uuid[]) AS call_id) k
-JOIN flow.exchange_batch x ON x.batch_id = k.batch_id AND x.call_id = k.call_id
-JOIN flow.batch b ON b.id = x.batch_id AND b.org_id = $3
+SELECT x.call_id::uuid AS call_id, x.batch_id, x.step_no, x.task_no
+FROM (
+    SELECT e.id AS call_id, e.batch_id, e.step_no, e.task_no FROM flow.exchange e WHERE e.org_id = $1 AND e.id = ANY($2::uuid[])
+    UNION ALL
+    SELECT m.call_id, m.batch_id, m.step_no, m.task_no
+    FROM (SELECT unnest($3::uuid[]) AS batch_id, unnest($4::uuid[]) AS call_id) k
+    JOIN flow.exchange_batch m ON m.batch_id = k.batch_id AND m.call_id = k.call_id
+) x
+JOIN flow.batch b ON b.id = x.batch_id AND b.org_id = $1
 ORDER BY x.call_id, x.batch_id
 `
 
 type ExchangeBatchesParams struct {
+	OrgID    uuid.UUID
+	Ids      []uuid.UUID
 	BatchIds []uuid.UUID
 	CallIds  []uuid.UUID
-	OrgID    uuid.UUID
 }
 
 type ExchangeBatchesRow struct {
@@ -60,9 +66,14 @@ type ExchangeBatchesRow struct {
 	TaskNo  int16
 }
 
-// The batches of exchanges of an organization, and the tasks there that called.
+// The batches of exchanges of an organization, and the tasks there that called; of each those that are said to be further ones.
 func (q *Queries) ExchangeBatches(ctx context.Context, db DBTX, arg ExchangeBatchesParams) ([]ExchangeBatchesRow, error) {
-	rows, err := db.Query(ctx, exchangeBatches, arg.BatchIds, arg.CallIds, arg.OrgID)
+	rows, err := db.Query(ctx, exchangeBatches,
+		arg.OrgID,
+		arg.Ids,
+		arg.BatchIds,
+		arg.CallIds,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +98,7 @@ func (q *Queries) ExchangeBatches(ctx context.Context, db DBTX, arg ExchangeBatc
 }
 
 const exchangeGet = `-- name: ExchangeGet :one
-SELECT e.org_id, e.id, e.domain, e.action_id, e.credential_id, e.lane, e.attempt, e.records, e.batch_ids, e.outcome, e.status, e.code, e.provider_code, e.claimed_at, e.sent_at, e.answered_at, e.failed, e.detail, coalesce(c.state, CASE e.outcome WHEN 'success' THEN 'settled' ELSE '' END)::text AS state FROM flow.exchange e LEFT JOIN flow.call c ON c.id = e.id
+SELECT e.org_id, e.id, e.batch_id, e.credential_id, e.claimed_at, e.sent_at, e.answered_at, e.lane, e.attempt, e.records, e.status, e.step_no, e.task_no, e.domain, e.action_id, e.outcome, e.failed, e.code, e.provider_code, e.positions, e.more_batches, e.detail, coalesce(c.state, CASE e.outcome WHEN 'success' THEN 'settled' ELSE '' END)::text AS state FROM flow.exchange e LEFT JOIN flow.call c ON c.id = e.id
 WHERE e.org_id = $1 AND e.id = $2
 `
 
@@ -107,21 +118,25 @@ func (q *Queries) ExchangeGet(ctx context.Context, db DBTX, arg ExchangeGetParam
 	err := row.Scan(
 		&i.FlowExchange.OrgID,
 		&i.FlowExchange.ID,
-		&i.FlowExchange.Domain,
-		&i.FlowExchange.ActionID,
+		&i.FlowExchange.BatchID,
 		&i.FlowExchange.CredentialID,
-		&i.FlowExchange.Lane,
-		&i.FlowExchange.Attempt,
-		&i.FlowExchange.Records,
-		&i.FlowExchange.BatchIds,
-		&i.FlowExchange.Outcome,
-		&i.FlowExchange.Status,
-		&i.FlowExchange.Code,
-		&i.FlowExchange.ProviderCode,
 		&i.FlowExchange.ClaimedAt,
 		&i.FlowExchange.SentAt,
 		&i.FlowExchange.AnsweredAt,
+		&i.FlowExchange.Lane,
+		&i.FlowExchange.Attempt,
+		&i.FlowExchange.Records,
+		&i.FlowExchange.Status,
+		&i.FlowExchange.StepNo,
+		&i.FlowExchange.TaskNo,
+		&i.FlowExchange.Domain,
+		&i.FlowExchange.ActionID,
+		&i.FlowExchange.Outcome,
 		&i.FlowExchange.Failed,
+		&i.FlowExchange.Code,
+		&i.FlowExchange.ProviderCode,
+		&i.FlowExchange.Positions,
+		&i.FlowExchange.MoreBatches,
 		&i.FlowExchange.Detail,
 		&i.State,
 	)
@@ -130,14 +145,15 @@ func (q *Queries) ExchangeGet(ctx context.Context, db DBTX, arg ExchangeGetParam
 
 const exchangeInsert = `-- name: ExchangeInsert :exec
 
-INSERT INTO flow.exchange (org_id, id, domain, action_id, credential_id, lane, attempt, records, batch_ids, outcome, status, code,
-    provider_code, claimed_at, sent_at, answered_at, detail)
+INSERT INTO flow.exchange (org_id, id, domain, action_id, credential_id, lane, attempt, records, batch_id, step_no, task_no, positions,
+    more_batches, outcome, status, code, provider_code, claimed_at, sent_at, answered_at, detail)
 SELECT unnest($1::uuid[]), unnest($2::uuid[]), $3, unnest($4::text[]),
     nullif(unnest($5::uuid[]), '00000000-0000-0000-0000-000000000000'), unnest($6::text[])::flow.lane,
-    unnest($7::int[]), unnest($8::int[]), unnest($9::text[])::uuid[], unnest($10::text[]),
-    nullif(unnest($11::smallint[]), 0), nullif(unnest($12::text[]), ''), nullif(unnest($13::text[]), ''),
-    unnest($14::timestamptz[]), nullif(unnest($15::timestamptz[]), '0001-01-01 00:00:00+00'),
-    nullif(unnest($16::timestamptz[]), '0001-01-01 00:00:00+00'), unnest($17::bytea[])
+    unnest($7::int[]), unnest($8::int[]), unnest($9::uuid[]), unnest($10::smallint[]), unnest($11::smallint[]),
+    unnest($12::text[])::int8multirange, nullif(unnest($13::text[]), '{}')::uuid[], unnest($14::text[]),
+    nullif(unnest($15::smallint[]), 0), nullif(unnest($16::text[]), ''), nullif(unnest($17::text[]), ''),
+    unnest($18::timestamptz[]), nullif(unnest($19::timestamptz[]), '0001-01-01 00:00:00+00'),
+    nullif(unnest($20::timestamptz[]), '0001-01-01 00:00:00+00'), unnest($21::bytea[])
 `
 
 type ExchangeInsertParams struct {
@@ -149,7 +165,11 @@ type ExchangeInsertParams struct {
 	Lanes         []string
 	Attempts      []int32
 	Records       []int32
-	BatchIds      []string
+	BatchIds      []uuid.UUID
+	StepNos       []int16
+	TaskNos       []int16
+	Positions     []string
+	MoreBatches   []string
 	Outcomes      []string
 	Statuses      []int16
 	Codes         []string
@@ -172,6 +192,10 @@ func (q *Queries) ExchangeInsert(ctx context.Context, db DBTX, arg ExchangeInser
 		arg.Attempts,
 		arg.Records,
 		arg.BatchIds,
+		arg.StepNos,
+		arg.TaskNos,
+		arg.Positions,
+		arg.MoreBatches,
 		arg.Outcomes,
 		arg.Statuses,
 		arg.Codes,
@@ -185,7 +209,7 @@ func (q *Queries) ExchangeInsert(ctx context.Context, db DBTX, arg ExchangeInser
 }
 
 const exchangeList = `-- name: ExchangeList :many
-SELECT e.org_id, e.id, e.domain, e.action_id, e.credential_id, e.lane, e.attempt, e.records, e.batch_ids, e.outcome, e.status, e.code, e.provider_code, e.claimed_at, e.sent_at, e.answered_at, e.failed, e.detail, coalesce(c.state, CASE e.outcome WHEN 'success' THEN 'settled' ELSE '' END)::text AS state FROM flow.exchange e LEFT JOIN flow.call c ON c.id = e.id
+SELECT e.org_id, e.id, e.batch_id, e.credential_id, e.claimed_at, e.sent_at, e.answered_at, e.lane, e.attempt, e.records, e.status, e.step_no, e.task_no, e.domain, e.action_id, e.outcome, e.failed, e.code, e.provider_code, e.positions, e.more_batches, e.detail, coalesce(c.state, CASE e.outcome WHEN 'success' THEN 'settled' ELSE '' END)::text AS state FROM flow.exchange e LEFT JOIN flow.call c ON c.id = e.id
 WHERE e.org_id = $1 AND e.id < $2 AND (NOT $3::boolean OR e.failed)
     AND ($4::text IS NULL OR e.domain = $4)
     AND ($5::text IS NULL OR e.action_id = $5)
@@ -235,21 +259,25 @@ func (q *Queries) ExchangeList(ctx context.Context, db DBTX, arg ExchangeListPar
 		if err := rows.Scan(
 			&i.FlowExchange.OrgID,
 			&i.FlowExchange.ID,
-			&i.FlowExchange.Domain,
-			&i.FlowExchange.ActionID,
+			&i.FlowExchange.BatchID,
 			&i.FlowExchange.CredentialID,
-			&i.FlowExchange.Lane,
-			&i.FlowExchange.Attempt,
-			&i.FlowExchange.Records,
-			&i.FlowExchange.BatchIds,
-			&i.FlowExchange.Outcome,
-			&i.FlowExchange.Status,
-			&i.FlowExchange.Code,
-			&i.FlowExchange.ProviderCode,
 			&i.FlowExchange.ClaimedAt,
 			&i.FlowExchange.SentAt,
 			&i.FlowExchange.AnsweredAt,
+			&i.FlowExchange.Lane,
+			&i.FlowExchange.Attempt,
+			&i.FlowExchange.Records,
+			&i.FlowExchange.Status,
+			&i.FlowExchange.StepNo,
+			&i.FlowExchange.TaskNo,
+			&i.FlowExchange.Domain,
+			&i.FlowExchange.ActionID,
+			&i.FlowExchange.Outcome,
 			&i.FlowExchange.Failed,
+			&i.FlowExchange.Code,
+			&i.FlowExchange.ProviderCode,
+			&i.FlowExchange.Positions,
+			&i.FlowExchange.MoreBatches,
 			&i.FlowExchange.Detail,
 			&i.State,
 		); err != nil {
@@ -264,25 +292,30 @@ func (q *Queries) ExchangeList(ctx context.Context, db DBTX, arg ExchangeListPar
 }
 
 const exchangeListOfBatch = `-- name: ExchangeListOfBatch :many
-SELECT e.org_id, e.id, e.domain, e.action_id, e.credential_id, e.lane, e.attempt, e.records, e.batch_ids, e.outcome, e.status, e.code, e.provider_code, e.claimed_at, e.sent_at, e.answered_at, e.failed, e.detail, coalesce(c.state, CASE e.outcome WHEN 'success' THEN 'settled' ELSE '' END)::text AS state FROM flow.exchange_batch b
-JOIN flow.exchange e ON e.org_id = $1 AND e.id = b.call_id
+SELECT e.org_id, e.id, e.batch_id, e.credential_id, e.claimed_at, e.sent_at, e.answered_at, e.lane, e.attempt, e.records, e.status, e.step_no, e.task_no, e.domain, e.action_id, e.outcome, e.failed, e.code, e.provider_code, e.positions, e.more_batches, e.detail, coalesce(c.state, CASE e.outcome WHEN 'success' THEN 'settled' ELSE '' END)::text AS state
+FROM (
+    SELECT f.id FROM flow.exchange f WHERE f.batch_id = $1 AND f.id < $2 AND (NOT $3::boolean OR f.failed)
+        AND ($4::bigint IS NULL OR f.positions @> $4::bigint)
+    UNION ALL
+    SELECT b.call_id FROM flow.exchange_batch b WHERE b.batch_id = $1 AND b.call_id < $2 AND (NOT $3::boolean OR b.failed)
+        AND ($4::bigint IS NULL OR b.positions @> $4::bigint)
+) k
+JOIN flow.exchange e ON e.org_id = $5 AND e.id = k.id
 LEFT JOIN flow.call c ON c.id = e.id
-WHERE b.batch_id = $2 AND b.call_id < $3 AND (NOT $4::boolean OR b.failed)
-    AND ($5::bigint IS NULL OR b.positions @> $5::bigint)
-    AND ($6::text IS NULL OR e.domain = $6)
+WHERE ($6::text IS NULL OR e.domain = $6)
     AND ($7::text IS NULL OR e.action_id = $7)
     AND ($8::text IS NULL OR e.outcome = $8)
     AND ($9::smallint IS NULL OR e.status = $9)
     AND ($10::text IS NULL OR $10 IN (e.code, e.provider_code))
-ORDER BY b.call_id DESC LIMIT $11
+ORDER BY k.id DESC LIMIT $11
 `
 
 type ExchangeListOfBatchParams struct {
-	OrgID    uuid.UUID
 	BatchID  uuid.UUID
 	Before   uuid.UUID
 	Failed   bool
 	Position *int64
+	OrgID    uuid.UUID
 	Domain   *string
 	ActionID *string
 	Outcome  *string
@@ -299,11 +332,11 @@ type ExchangeListOfBatchRow struct {
 // Those of a batch, or of one record of it, the newest first.
 func (q *Queries) ExchangeListOfBatch(ctx context.Context, db DBTX, arg ExchangeListOfBatchParams) ([]ExchangeListOfBatchRow, error) {
 	rows, err := db.Query(ctx, exchangeListOfBatch,
-		arg.OrgID,
 		arg.BatchID,
 		arg.Before,
 		arg.Failed,
 		arg.Position,
+		arg.OrgID,
 		arg.Domain,
 		arg.ActionID,
 		arg.Outcome,
@@ -321,21 +354,25 @@ func (q *Queries) ExchangeListOfBatch(ctx context.Context, db DBTX, arg Exchange
 		if err := rows.Scan(
 			&i.FlowExchange.OrgID,
 			&i.FlowExchange.ID,
-			&i.FlowExchange.Domain,
-			&i.FlowExchange.ActionID,
+			&i.FlowExchange.BatchID,
 			&i.FlowExchange.CredentialID,
-			&i.FlowExchange.Lane,
-			&i.FlowExchange.Attempt,
-			&i.FlowExchange.Records,
-			&i.FlowExchange.BatchIds,
-			&i.FlowExchange.Outcome,
-			&i.FlowExchange.Status,
-			&i.FlowExchange.Code,
-			&i.FlowExchange.ProviderCode,
 			&i.FlowExchange.ClaimedAt,
 			&i.FlowExchange.SentAt,
 			&i.FlowExchange.AnsweredAt,
+			&i.FlowExchange.Lane,
+			&i.FlowExchange.Attempt,
+			&i.FlowExchange.Records,
+			&i.FlowExchange.Status,
+			&i.FlowExchange.StepNo,
+			&i.FlowExchange.TaskNo,
+			&i.FlowExchange.Domain,
+			&i.FlowExchange.ActionID,
+			&i.FlowExchange.Outcome,
 			&i.FlowExchange.Failed,
+			&i.FlowExchange.Code,
+			&i.FlowExchange.ProviderCode,
+			&i.FlowExchange.Positions,
+			&i.FlowExchange.MoreBatches,
 			&i.FlowExchange.Detail,
 			&i.State,
 		); err != nil {

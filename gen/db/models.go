@@ -1030,41 +1030,49 @@ type FlowExchange struct {
 	OrgID uuid.UUID
 	// The call. Ids of later calls are greater.
 	ID uuid.UUID
-	// The Domain of its budget.
-	Domain string
-	// What was asked of the provider, as the catalog names it.
-	ActionID string
+	// The batch of the first of these records.
+	BatchID uuid.UUID
 	// The credential that it used; null for none.
 	CredentialID *uuid.UUID
-	// The lane it was claimed from.
-	Lane FlowLane
-	// Which attempt it was for its records, from 1.
-	Attempt int32
-	// How many records it carried.
-	Records int32
-	// The batches of these records.
-	BatchIds []uuid.UUID
-	// What the answer proved, when it came; what was found out later is the state of the call.
-	Outcome string
-	// The HTTP status; null where no answer came.
-	Status *int16
-	// The code of the error that its records got; null for a success.
-	Code *string
-	// The provider's own code; null where it told none.
-	ProviderCode *string
 	// When it was written down and debited.
 	ClaimedAt time.Time
 	// When its round trip began; null where that is not known.
 	SentAt *time.Time
 	// When its round trip was over; null where that is not known.
 	AnsweredAt *time.Time
+	// The lane it was claimed from.
+	Lane FlowLane
+	// Which attempt it was for its records, from 1.
+	Attempt int32
+	// How many records it carried.
+	Records int32
+	// The HTTP status; null where no answer came.
+	Status *int16
+	// The step of the task of that batch that called.
+	StepNo int16
+	// Place of the task in its step.
+	TaskNo int16
+	// The Domain of its budget.
+	Domain string
+	// What was asked of the provider, as the catalog names it.
+	ActionID string
+	// What the answer proved, when it came; what was found out later is the state of the call.
+	Outcome string
 	// It was no success, or its status would not say so.
 	Failed bool
+	// The code of the error that its records got; null for a success.
+	Code *string
+	// The provider's own code; null where it told none.
+	ProviderCode *string
+	// Places of the records in that batch.
+	Positions pgtype.Multirange[pgtype.Range[pgtype.Int8]]
+	// The batches of the other records, each with a row in flow.exchange_batch; null for none.
+	MoreBatches []uuid.UUID
 	// The rest, as compressed JSON; package dispatch owns the format.
 	Detail []byte
 }
 
-// Which records of a batch an exchange was for.
+// Which records of a batch an exchange was for, besides those of its first batch.
 type FlowExchangeBatch struct {
 	// Whose records they were.
 	BatchID uuid.UUID

@@ -62,11 +62,9 @@ func newParty(s *stack, account string) *party {
 func (s *stack) exchanged(batch string) (id string) {
 	s.t.Helper()
 	id = uuid.Must(uuid.NewV7()).String()
-	_, err := s.app.Pool.Exec(s.t.Context(), `WITH x AS (
-			INSERT INTO flow.exchange (org_id, id, domain, action_id, lane, attempt, records, batch_ids, outcome, claimed_at, detail)
-			SELECT org_id, $1, $2, 'core__flow__transform', 'bulk', 1, 1, ARRAY[id], 'success', flow.clock(), '' FROM flow.batch WHERE id = $3
-		)
-		INSERT INTO flow.exchange_batch (batch_id, call_id, step_no, task_no, positions, failed) VALUES ($3, $1, 0, 0, '{[0,1)}', false)`,
+	_, err := s.app.Pool.Exec(s.t.Context(), `
+		INSERT INTO flow.exchange (org_id, id, domain, action_id, lane, attempt, records, batch_id, step_no, task_no, positions, outcome, claimed_at, detail)
+		SELECT org_id, $1, $2, 'core__flow__transform', 'bulk', 1, 1, id, 0, 0, '{[0,1)}', 'success', flow.clock(), '' FROM flow.batch WHERE id = $3`,
 		id, s.tenancy, batch)
 	require.NoError(s.t, err)
 	return id

@@ -183,12 +183,13 @@ func TestHousekeeping_Exchanges(t *testing.T) {
 	p := startWith(t, func(cfg *app.Config) { cfg.CallRetention = 10 * 24 * time.Hour })
 	for _, sql := range []string{
 		"INSERT INTO flow.organization (id, name) SELECT gen_random_uuid(), 'o' FROM generate_series(1, 3)",
-		`INSERT INTO flow.exchange (org_id, id, domain, action_id, lane, attempt, records, batch_ids, outcome, claimed_at, detail)
+		`INSERT INTO flow.exchange (org_id, id, domain, action_id, lane, attempt, records, batch_id, step_no, task_no, positions, more_batches, outcome,
+				claimed_at, detail)
 			SELECT o.id, (lpad(to_hex((extract(epoch FROM at) * 1000)::bigint), 12, '0') || '7' || right(md5(o.id || d::text), 19))::uuid,
-				'd', 'a', 'bulk', 1, 1, ARRAY[o.id, gen_random_uuid()], 'success', at, ''
+				'd', 'a', 'bulk', 1, 1, gen_random_uuid(), 0, 0, '{[0,1)}', ARRAY[o.id, gen_random_uuid()], 'success', at, ''
 			FROM flow.organization o CROSS JOIN unnest(ARRAY[0, 9, 11, 20]) d CROSS JOIN LATERAL (SELECT flow.clock() - make_interval(days => d) AS at) t`,
 		`INSERT INTO flow.exchange_batch (batch_id, call_id, step_no, task_no, positions, failed)
-			SELECT unnest(batch_ids), id, 0, 0, '{[0,1)}', false FROM flow.exchange`,
+			SELECT unnest(more_batches), id, 0, 0, '{[0,1)}', false FROM flow.exchange`,
 	} {
 		if _, err := p.Pool.Exec(t.Context(), sql); err != nil {
 			t.Fatal(err)

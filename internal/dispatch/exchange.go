@@ -91,8 +91,9 @@ func (d *Dispatcher) exchanged(v *outcome, answer *provider.Answer) {
 
 // exchanges are those that a settlement writes.
 type exchanges struct {
-	rows    db.ExchangeInsertParams
-	batches db.ExchangeBatchInsertParams
+	rows db.ExchangeInsertParams
+	// more are their batches but for the first of each.
+	more db.ExchangeBatchInsertParams
 }
 
 // add has an exchange written once: with what is known of its call first.
@@ -111,7 +112,7 @@ func (e *exchanges) add(keep Keep, call *openCall, v *outcome) {
 		v.exchange.Message, v.exchange.ProviderMessage = told.Message, told.ProviderMessage
 	}
 	r := &e.rows
-	r.BatchIds = append(r.BatchIds, e.addBatches(call, v.failed()))
+	e.addBatches(call, v.failed())
 	r.OrgIds, r.Ids, r.ActionIds = append(r.OrgIds, of.OrgID), append(r.Ids, of.ID), append(r.ActionIds, of.ActionID)
 	r.CredentialIds, r.Lanes = append(r.CredentialIds, deref(of.CredentialID)), append(r.Lanes, string(of.Lane))
 	r.Attempts, r.Records = append(r.Attempts, of.Attempt), append(r.Records, of.Records)
@@ -121,25 +122,28 @@ func (e *exchanges) add(keep Keep, call *openCall, v *outcome) {
 	r.AnsweredAts, r.Details = append(r.AnsweredAts, v.finishedAt), append(r.Details, v.exchange.pack())
 }
 
-// addBatches says which records of which batches a call carried, and returns the ids of the batches as Postgres writes an
-// array.
-func (e *exchanges) addBatches(call *openCall, failed bool) string {
-	var ids []string
+// addBatches says which records of which batches a call carried: those of the first with the exchange itself.
+func (e *exchanges) addBatches(call *openCall, failed bool) {
+	var all []*run.Part // the first of each batch
 	positions := map[uuid.UUID][]string{}
-	b := &e.batches
 	for i := range call.parts {
 		p := &call.parts[i]
 		if positions[p.BatchID] == nil {
-			ids = append(ids, p.BatchID.String())
-			b.BatchIds, b.CallIds, b.Failed = append(b.BatchIds, p.BatchID), append(b.CallIds, call.ID), append(b.Failed, failed)
-			b.StepNos, b.TaskNos = append(b.StepNos, p.StepNo), append(b.TaskNos, p.TaskNo)
+			all = append(all, p)
 		}
 		positions[p.BatchID] = append(positions[p.BatchID], ranges(p)...)
 	}
-	for _, id := range b.BatchIds[len(b.BatchIds)-len(ids):] {
-		b.Positions = append(b.Positions, "{"+strings.Join(positions[id], ",")+"}")
+	text := func(p *run.Part) string { return "{" + strings.Join(positions[p.BatchID], ",") + "}" }
+	r, m, first := &e.rows, &e.more, all[0]
+	r.BatchIds, r.StepNos, r.TaskNos = append(r.BatchIds, first.BatchID), append(r.StepNos, first.StepNo), append(r.TaskNos, first.TaskNo)
+	r.Positions = append(r.Positions, text(first))
+	var ids []string
+	for _, p := range all[1:] {
+		ids = append(ids, p.BatchID.String())
+		m.BatchIds, m.CallIds, m.Failed = append(m.BatchIds, p.BatchID), append(m.CallIds, call.ID), append(m.Failed, failed)
+		m.StepNos, m.TaskNos, m.Positions = append(m.StepNos, p.StepNo), append(m.TaskNos, p.TaskNo), append(m.Positions, text(p))
 	}
-	return "{" + strings.Join(ids, ",") + "}"
+	r.MoreBatches = append(r.MoreBatches, "{"+strings.Join(ids, ",")+"}")
 }
 
 // ranges are the positions of the records of a part as ranges of Postgres.
@@ -163,7 +167,10 @@ func (e *exchanges) write(ctx context.Context, conn db.DBTX, domain string) erro
 	if err := q.ExchangeInsert(ctx, conn, e.rows); err != nil {
 		return fmt.Errorf("write exchanges: %w", err)
 	}
-	if err := q.ExchangeBatchInsert(ctx, conn, e.batches); err != nil {
+	if len(e.more.CallIds) == 0 {
+		return nil
+	}
+	if err := q.ExchangeBatchInsert(ctx, conn, e.more); err != nil {
 		return fmt.Errorf("write exchanges of batches: %w", err)
 	}
 	return nil

@@ -213,9 +213,9 @@ func TestPriority_GoesFirstInItsLane(t *testing.T) {
 		b.minutePasses()
 		b.quiet()
 	}
-	const calls = "SELECT count(*) FROM flow.exchange WHERE batch_ids = ARRAY[$1::uuid]"
+	const calls = "SELECT count(*) FROM flow.exchange WHERE batch_id = $1"
 	// Where the boosted batch does not fill the last group of calls, the older one fills it up.
-	const turns = " AND claimed_at > $2 AND claimed_at < (SELECT max(claimed_at) FROM flow.exchange WHERE batch_ids = ARRAY[$3::uuid])"
+	const turns = " AND claimed_at > $2 AND claimed_at < (SELECT max(claimed_at) FROM flow.exchange WHERE batch_id = $3)"
 	assert.Equal(t, 15, b.count(calls+" AND claimed_at > $2", second, boosted))
 	assert.Zero(t, b.count(calls+turns, first, boosted, second), "calls of the older batch before the last of the boosted one")
 	assert.NotZero(t, b.count(calls+" AND claimed_at > $2", first, boosted), "calls of the older batch that could have gone before")

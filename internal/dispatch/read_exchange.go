@@ -131,7 +131,8 @@ func (d *Dispatcher) callsOf(ctx context.Context, orgID uuid.UUID, rows []db.Exc
 			ProviderCode: deref(e.ProviderCode), ProviderMessage: detail.ProviderMessage, ClaimedAt: e.ClaimedAt,
 			SentAt: e.SentAt, AnsweredAt: e.AnsweredAt, Exchange: detail.Exchange,
 		}
-		for _, batch := range e.BatchIds {
+		in.Ids = append(in.Ids, e.ID)
+		for _, batch := range e.MoreBatches {
 			in.BatchIds, in.CallIds = append(in.BatchIds, batch), append(in.CallIds, e.ID)
 		}
 	}
