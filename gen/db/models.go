@@ -1603,29 +1603,29 @@ type FlowSlice struct {
 	// How many of its records go their own way, each with a row in flow.job.
 	Apart int32
 	// Jobs that are staged now.
-	Staged int32
+	Staged int16
 	// Jobs that are pending now.
-	Pending int32
+	Pending int16
 	// Jobs that are needs_reconcile now.
-	NeedsReconcile int32
+	NeedsReconcile int16
 	// Jobs that are failed now.
-	Failed int32
+	Failed int16
 	// Jobs that are cancelled now.
-	Cancelled int32
+	Cancelled int16
 	// Jobs that are rejected now.
-	Rejected int32
+	Rejected int16
 	// Jobs that are unprocessed now.
-	Unprocessed int32
+	Unprocessed int16
 	// Jobs that are unresolved now.
-	Unresolved int32
+	Unresolved int16
 	// Jobs that are queued now.
-	Queued int32
+	Queued int16
 	// Jobs that are started now.
-	Started int32
+	Started int16
 	// Jobs that are completed now.
-	Completed int32
+	Completed int16
 	// Jobs that are accepted now.
-	Accepted int32
+	Accepted int16
 	// Record-task pairs of this step that are not settled yet; of a slice that is waiting, its rows in flow.wait; of one that is ready, the first of its records whose in-process work is not done, counted from 0.
 	Remaining int32
 	// The step at which its records stand, from 0.

@@ -209,7 +209,7 @@ type RetrySliceInsertParams struct {
 	State     string
 	StepNo    int16
 	Remaining int32
-	Queued    int32
+	Queued    int16
 	PageOff   int32
 	FirstStep int16
 	TasksDone int64

@@ -277,7 +277,7 @@ func (r *retrying) slice(c *candidate, n int32) (row db.RetrySliceInsertParams, 
 	off := int32(c.position - c.view.First)
 	step := &r.of.plan.Steps[c.at.step]
 	row = db.RetrySliceInsertParams{BatchID: r.out.BatchID, No: r.slices, First: c.position, Records: n, State: resumeState(step, c.at.done), StepNo: c.at.step,
-		Queued: n, PageOff: c.view.PageOff + off, FirstStep: c.at.step, TasksDone: c.at.done}
+		Queued: int16(n), PageOff: c.view.PageOff + off, FirstStep: c.at.step, TasksDone: c.at.done} //nolint:gosec // at most a page
 	if r.slices == 0 {
 		r.out.First = c.position
 	}
