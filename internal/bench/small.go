@@ -255,7 +255,7 @@ func (e *env) quiet(ctx context.Context) error {
 func (b *smallBench) through(ctx context.Context, n int) ([]row, error) {
 	var out []row
 	for _, w := range b.ways() {
-		if _, _, err := b.burst(ctx, &w, n/2); err != nil {
+		if _, _, err := b.burst(ctx, &w, n); err != nil {
 			return nil, fmt.Errorf("%s: %w", w.name, err)
 		}
 		b.e.settle(ctx)
@@ -267,11 +267,11 @@ func (b *smallBench) through(ctx context.Context, n int) ([]row, error) {
 			return nil, err
 		}
 		b.e.settle(ctx)
-		before, err := b.e.cost(ctx, b.h.s)
+		size, err := b.e.size(ctx)
 		if err != nil {
 			return nil, err
 		}
-		size, err := b.e.size(ctx)
+		before, err := b.e.cost(ctx, b.h.s)
 		if err != nil {
 			return nil, err
 		}
@@ -305,8 +305,12 @@ func (b *smallBench) through(ctx context.Context, n int) ([]row, error) {
 	return out, nil
 }
 
-// size is how large the tables of the service are.
+// size is how large the tables of the service are once they are vacuumed: what is deleted, or was written twice, is there for what
+// comes next.
 func (e *env) size(ctx context.Context) (bytes int64, err error) {
+	if _, err := e.pool.Exec(ctx, "VACUUM"); err != nil {
+		return 0, err
+	}
 	err = e.pool.QueryRow(ctx, `SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint FROM pg_class c
 		WHERE c.relnamespace = 'flow'::regnamespace AND c.relkind = 'r'`).Scan(&bytes)
 	return bytes, err
