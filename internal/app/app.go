@@ -23,6 +23,7 @@ import (
 	"flowlane/internal/account"
 	"flowlane/internal/api"
 	"flowlane/internal/catalog"
+	"flowlane/internal/command"
 	"flowlane/internal/credential"
 	"flowlane/internal/definition"
 	"flowlane/internal/dispatch"
@@ -83,6 +84,8 @@ type Config struct {
 	DenyNetworks []netip.Prefix
 	// CatalogDir is a folder with further platforms; empty for none.
 	CatalogDir string
+	// Commands is a file, or a folder of files, with the commands that actions of kind cli may run; empty for none.
+	Commands string
 	// Dispatch tunes the dispatcher; zero values are replaced by good ones.
 	Dispatch dispatch.Options
 	// Drain is how long calls in flight may go on once the process is asked to stop; 0 means dispatch.DefaultDrain.
@@ -283,8 +286,15 @@ func (a *App) wire(ctx context.Context) error {
 	for platform, base := range a.cfg.BaseURLs {
 		platformHosts[platform] = HostOf(base) // none for what the catalog refuses
 	}
+	var commands *command.Set
+	if a.cfg.Commands != "" {
+		var err error
+		if commands, err = command.Load(a.cfg.Commands); err != nil {
+			return err //nolint:wrapcheck // says everything
+		}
+	}
 	a.Sender = provider.NewSender(provider.Options{
-		AllowHosts: a.cfg.AllowHosts, DenyNetworks: a.cfg.DenyNetworks, PlatformHosts: platformHosts, Memory: a.Memory,
+		AllowHosts: a.cfg.AllowHosts, DenyNetworks: a.cfg.DenyNetworks, PlatformHosts: platformHosts, Memory: a.Memory, Commands: commands,
 	})
 	queue, err := work.NewQueue(a.clock)
 	if err != nil {

@@ -219,6 +219,15 @@ type Call struct {
 	// Tool is the name of the tool that an action of kind mcp calls, with its parameters as arguments. Method, address, body and
 	// the meaning of answers follow from the protocol.
 	Tool string `yaml:"tool"`
+	// Command is the name of the command that an action of kind cli runs, as the operator allows it. Args are templates, each of
+	// one argument; a null is left out. Stdin is a template of what it reads: a text as it is, anything else as JSON.
+	Command string   `yaml:"command"`
+	Args    []string `yaml:"args"`
+	Stdin   JSON     `yaml:"stdin"`
+	// Stdout is how what it writes is read: json or text (the default).
+	Stdout string `yaml:"stdout"`
+	// Exits say what its exit statuses prove.
+	Exits Exits `yaml:"exits"`
 	// Path is joined to the service's base URL, each expression escaped as one path segment (or query value).
 	Path string `yaml:"path"`
 	// URL replaces base URL and Path where the caller names the whole address.
@@ -267,6 +276,14 @@ func (a *Action) Outcome(params []byte) OutcomeCheck {
 		}
 	}
 	return a.OutcomeCheck
+}
+
+// Exits say what the exit statuses of a command prove: that it did its work, that it did nothing and will not (Refused), or that
+// it did nothing and may be tried again (Retry). Others prove nothing.
+type Exits struct {
+	Success []int `yaml:"success"`
+	Refused []int `yaml:"refused"`
+	Retry   []int `yaml:"retry"`
 }
 
 // OutcomeCase is a refinement of an action's outcome check.

@@ -27,8 +27,8 @@ var windowKinds = []string{"aligned", "rolling"}
 // Values that the contract knows. Services of kinds that have no executor may be described, but have no actions.
 var (
 	platformStatuses = []string{"active", "inactive", "coming_soon"}
-	kinds            = []string{"utility", "api", kindMCP, "cli", "product"}
-	executed         = []string{"utility", "api", kindMCP}
+	kinds            = []string{"utility", "api", kindMCP, kindCLI, "product"}
+	executed         = []string{"utility", "api", kindMCP, kindCLI}
 	protocols        = []string{"REST", ProtocolSOAP, ProtocolGraphQL}
 	authMethods      = []string{"none", "basic_auth", "api_key", "jwt", "oauth2", "aws_access_key"}
 	fieldTypes       = []string{"string", "password"}
@@ -320,10 +320,14 @@ func (ch *checker) action(c *Catalog, s *Service, a *Action, at path) {
 		}
 		return
 	}
-	if s.Kind == kindMCP {
+	own := a.Call.Tool != "" || a.Call.Command != ""
+	switch {
+	case s.Kind == kindMCP:
 		ch.tool(s, a, at.to("call"))
-	} else if s.Kind != "api" || a.Call.Tool != "" {
-		ch.fail(at.to("call"), "calls are made only for services of kind api, and of tools for kind mcp")
+	case s.Kind == kindCLI:
+		ch.command(s, a, at.to("call"))
+	case s.Kind != "api" || own:
+		ch.fail(at.to("call"), "calls are made only for services of kind api, of tools for kind mcp, of commands for cli")
 	}
 	ch.protocol(s, a, at.to("call"))
 	ch.call(c, s, a, at.to("call"), properties)

@@ -39,7 +39,7 @@ const (
 func (ch *checker) call(c *Catalog, s *Service, a *Action, at path, params map[string]bool) {
 	call := a.Call
 	switch {
-	case call.Tool != "":
+	case call.Tool != "", call.Command != "":
 	case call.Method == "":
 		ch.need(at, "method", call.Method)
 	case call.Path == "" && call.URL == "" && s.Protocol != "REST" && s.BaseURL != "": // which is the whole address

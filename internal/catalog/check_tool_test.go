@@ -59,3 +59,52 @@ func TestLoad_Tool(t *testing.T) {
 		}
 	}
 }
+
+const commands = `id: shell
+name: Shell
+description: Commands.
+status: active
+services:
+  - id: shell__run
+    name: Run
+    description: Runs.
+    kind: cli
+    protocol: REST
+    auth_method: none
+    status: active
+    actions:
+      - id: shell__run__a
+        name: A
+        description: A.
+        default_lane: interactive
+        max_records_per_request: 1
+        outcome_check: none
+        params_schema: {type: object, properties: {a: {}}}
+        call:
+          command: a
+          args: ["{{ params.a }}"]
+`
+
+func TestLoad_Command(t *testing.T) {
+	t.Parallel()
+	c := load(t, Options{Dir: folder(t, map[string]string{"shell.yaml": commands})})
+	a, _ := c.Action("shell__run__a")
+	if a.Call.Stdout != StdoutText || len(a.Call.Exits.Success) != 1 || a.Call.TimeoutSeconds != 30 || len(a.Call.Compiled.Args) != 1 {
+		t.Errorf("%+v", a.Call)
+	}
+	for name, tc := range map[string]struct{ old, new, want string }{
+		"no command":  {"command: a", "stdout: text", "command must not be empty"},
+		"stdout":      {"command: a", "command: a\n          stdout: xml", `stdout is "xml"`},
+		"param":       {"params.a }}", "params.b }}", `the action has no parameter "b"`},
+		"answer":      {"command: a", "command: a\n          answer: {success: [200]}", "the call of a command has command, args"},
+		"exit":        {"command: a", "command: a\n          exits: {refused: [256]}", "exit status 256"},
+		"exit twice":  {"command: a", "command: a\n          exits: {refused: [0]}", "exit status 0"},
+		"sign in":     {"auth_method: none", "auth_method: basic_auth", "a service of kind cli has protocol REST, auth_method none"},
+		"another api": {"kind: cli", "kind: api", "of commands for cli"},
+	} {
+		_, err := Load(Options{Dir: folder(t, map[string]string{"shell.yaml": strings.Replace(commands, tc.old, tc.new, 1)})})
+		if err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s: error is %v; want %q", name, err, tc.want)
+		}
+	}
+}

@@ -15,6 +15,9 @@ type Templates struct {
 	// BodyForm is nil where the form is always the same.
 	BodyForm                         *expr.Template
 	ExclusiveOver, IdempotencyHeader *expr.Template
+	// Args and Stdin are those of a command.
+	Args  []*expr.Template
+	Stdin *expr.Template
 	// Path are the pieces of the path and query, in order.
 	Path []PathPart
 	// SOAPAction and SOAPHeader are those of SOAP.
@@ -64,6 +67,10 @@ func (ch *checker) compile(call *Call, at path, known map[string]bool) {
 	if call.SOAP != nil {
 		call.Compiled.SOAPAction = t.text(at.to("soap", "action"), call.SOAP.Action)
 		call.Compiled.SOAPHeader = t.value(at.to("soap", "header"), call.SOAP.Header, callScope)
+	}
+	call.Compiled.Stdin = t.value(at.to("stdin"), call.Stdin, callScope)
+	for i, arg := range call.Args {
+		call.Compiled.Args = append(call.Compiled.Args, t.text(at.to("args", i), arg))
 	}
 	for i, oc := range call.OutcomeCases {
 		here := at.to("outcome_cases", i, "when")

@@ -39,6 +39,8 @@ func explainRefused(r *provider.Reading) (code, message string) {
 	switch r.Reason {
 	case provider.ReasonAddress:
 		return r.Reason, "The address must not be called: it is not public"
+	case provider.ReasonNotAllowed:
+		return r.Reason, "The operator of the service does not allow the command"
 	case provider.ReasonRequest:
 		return r.Reason, "The request cannot be sent as it is"
 	case provider.ReasonImportFailed:

@@ -36,6 +36,9 @@ func Prepare(svc *catalog.Service, act *catalog.Action, params json.RawMessage, 
 		return prepareTool(svc, call, params, secret)
 	}
 	p := preparer{svc: svc, call: call, env: &expr.Env{Params: secret.fill(params)}}
+	if call.Command != "" {
+		return p.command()
+	}
 	r := Request{PlatformID: svc.PlatformID, Header: headersOf(svc), rows: rows}
 	var err error
 	if r.Method, err = p.text("method", call.Compiled.Method); err != nil {

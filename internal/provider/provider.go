@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"time"
 
+	"flowlane/internal/command"
 	"flowlane/internal/memory"
 )
 
@@ -53,6 +54,8 @@ type Request struct {
 	// not at all.
 	soap     bool
 	security string
+	// command is what is run instead; nil for a request over the network.
+	command *commandLine
 	// masks are what its answer must not show.
 	masks []*mask
 	// Repeats: it has the idempotency key of an earlier attempt, which may still be under way there: a conflict (409)
@@ -118,6 +121,8 @@ type Answer struct {
 	// repeats, outcomes and rows are those of the request.
 	repeats  bool
 	outcomes map[int]Kind
+	// exit is how a command ended.
+	exit *command.Result
 	// toolCall is the id of a call of a tool, which its answer repeats.
 	toolCall string
 	rows     []byte

@@ -18,6 +18,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"flowlane/internal/catalog"
+	"flowlane/internal/command"
 	"flowlane/internal/expr"
 )
 
@@ -46,6 +47,7 @@ const (
 	ReasonWithheld     = "withheld"           // people hold it, or nobody could say that they do not
 	ReasonAddress      = "address_refused"    // the address must not be called
 	ReasonRequest      = "bad_request"        // the request cannot be put on the wire
+	ReasonNotAllowed   = "command_forbidden"  // the operator allows no such command
 	ReasonNoSession    = "no_session"         // the server did not begin a session for the call, or ended it before
 	ReasonNoToken      = "no_access_token"    // what the call must carry could not be had
 	ReasonUnreachable  = "unreachable"        // no connection, no such name, no valid certificate
@@ -104,17 +106,8 @@ type Reading struct {
 
 // Read says what an answer proves. nRows is the number of rows that a bulk call carried, 0 for a single record.
 func Read(act *catalog.Action, ans Answer, nRows int) Reading {
-	switch ans.Sent {
-	case NotSent:
-		return readNotSent(ans.Err)
-	case Maybe:
-		return Reading{Kind: Unknown, Reason: reasonOfSilence(ans.Err), Cause: causeOf(ans.Err)}
-	}
-	if ans.Stale {
-		return Reading{Kind: RetryLater, Reason: ReasonBusy, Message: "The platform no longer took the access token."}
-	}
-	if ans.NoSession {
-		return readNoSession(ans)
+	if r, done := readPlain(act, &ans); done {
+		return r
 	}
 	spec, kind := &act.Call.Answer, ans.outcomes[ans.Status]
 	if kind == "" && ans.repeats && ans.Status == http.StatusConflict {
@@ -164,6 +157,23 @@ func Read(act *catalog.Action, ans Answer, nRows int) Reading {
 	}
 	r.Kind = Unknown
 	return r
+}
+
+// readPlain reads what came of a call where the catalog's description of answers has no say.
+func readPlain(act *catalog.Action, ans *Answer) (r Reading, done bool) {
+	switch {
+	case ans.Sent == NotSent:
+		return readNotSent(ans.Err), true
+	case ans.Sent == Maybe:
+		return Reading{Kind: Unknown, Reason: reasonOfSilence(ans.Err), Cause: causeOf(ans.Err)}, true
+	case act.Call.Command != "":
+		return readExit(act.Call, ans), true
+	case ans.Stale:
+		return Reading{Kind: RetryLater, Reason: ReasonBusy, Message: "The platform no longer took the access token."}, true
+	case ans.NoSession:
+		return readNoSession(*ans), true
+	}
+	return Reading{}, false
 }
 
 // readTold reads an answer by a case of the catalog, else by the rules of its protocol. told is false where neither says
@@ -221,6 +231,10 @@ func readNotSent(err error) Reading {
 		return Reading{Kind: NotArrived, Reason: ReasonNoSession, Code: unsigned.Class, Message: unsigned.Details}
 	case errors.As(err, &unsigned):
 		return Reading{Kind: NotArrived, Reason: ReasonNoToken, Code: unsigned.Class, Message: unsigned.Details}
+	case errors.Is(err, command.ErrNotAllowed):
+		return Reading{Kind: Refused, Reason: ReasonNotAllowed}
+	case errors.Is(err, command.ErrInput):
+		return Reading{Kind: Refused, Reason: ReasonRequest, Message: "There is more input than the command takes."}
 	case errors.Is(err, ErrNotTried):
 		return Reading{Kind: NotArrived, Reason: ReasonTooLate}
 	case errors.Is(err, ErrWithheld):
@@ -237,7 +251,7 @@ func readNotSent(err error) Reading {
 
 func reasonOfSilence(err error) string {
 	var timeout net.Error
-	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrTooLate) || (errors.As(err, &timeout) && timeout.Timeout()) {
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrTooLate) || errors.Is(err, command.ErrTime) || (errors.As(err, &timeout) && timeout.Timeout()) {
 		return ReasonTimeout
 	}
 	return ReasonNoAnswer

@@ -25,6 +25,7 @@ import (
 	"github.com/google/uuid"
 
 	"flowlane/internal/catalog"
+	"flowlane/internal/command"
 	"flowlane/internal/memory"
 )
 
@@ -70,6 +71,8 @@ type Options struct {
 	DialTimeout time.Duration
 	// Memory is the process's budget for answers; nil for none.
 	Memory *memory.Budget
+	// Commands are those that may be run; nil for none.
+	Commands *command.Set
 }
 
 // Sender sends requests, each at most once. It is safe for concurrent use; its connections are kept for later calls.
@@ -83,6 +86,7 @@ type Sender struct {
 	memory    *memory.Budget
 	tokens    *tokens
 	sessions  *sessions
+	commands  *command.Set
 }
 
 // metadata is where a public address stands for the machine's own host: the platform service of Azure.
@@ -90,7 +94,7 @@ var metadata = netip.MustParsePrefix("168.63.129.16/32")
 
 // NewSender returns a Sender that reaches public addresses on ports 80 and 443 but for DenyNetworks, and AllowHosts.
 func NewSender(o Options) *Sender {
-	s := &Sender{platforms: map[string]*http.Transport{}, now: o.Now, random: o.Random, maxAnswer: o.MaxAnswer, memory: o.Memory}
+	s := &Sender{platforms: map[string]*http.Transport{}, now: o.Now, random: o.Random, maxAnswer: o.MaxAnswer, memory: o.Memory, commands: o.Commands}
 	if s.now == nil {
 		s.now = time.Now
 	}
@@ -192,6 +196,10 @@ func (s *Sender) Send(ctx context.Context, r Request) Answer {
 	defer g.abort(nil)
 	if !r.FreshUntil.IsZero() {
 		g.fresh, g.confirm = r.FreshUntil, func() (time.Time, error) { return r.Confirm(ctx) }
+	}
+	if r.command != nil {
+		s.runCommand(ctx, &r, g, &ans)
+		return ans
 	}
 	var req *http.Request
 	err := ErrNotTried
