@@ -1,8 +1,8 @@
 -- name: CredentialAdd :exec
-INSERT INTO flow.credential (id, org_id, name, platform_id, auth_method, tenancy_id, grant_type, token_url, scopes, audience,
+INSERT INTO flow.credential (id, org_id, name, platform_id, auth_method, tenancy_id, grant_type, token_url, authorize_url, scopes, audience,
     placement_header, placement_scheme, placement_query, placement_cookie, aws_region, aws_default_bucket, aws_endpoint_url, allowed_origins, status,
     created_by)
-VALUES (@id, @org_id, @name, @platform_id, @auth_method, @tenancy_id, @grant_type, @token_url, @scopes, @audience,
+VALUES (@id, @org_id, @name, @platform_id, @auth_method, @tenancy_id, @grant_type, @token_url, @authorize_url, @scopes, @audience,
     @placement_header, @placement_scheme, @placement_query, @placement_cookie, @aws_region, @aws_default_bucket, @aws_endpoint_url, @allowed_origins, @status,
     @created_by);
 
@@ -34,7 +34,7 @@ WHERE c.org_id = @org_id AND c.id = @id AND c.deleted_at IS NULL FOR UPDATE;
 
 -- name: CredentialReplace :exec
 UPDATE flow.credential
-SET name = @name, auth_method = @auth_method, tenancy_id = @tenancy_id, grant_type = @grant_type, token_url = @token_url, scopes = @scopes,
+SET name = @name, auth_method = @auth_method, tenancy_id = @tenancy_id, grant_type = @grant_type, token_url = @token_url, authorize_url = @authorize_url, scopes = @scopes,
     audience = @audience, placement_header = @placement_header, placement_scheme = @placement_scheme, placement_query = @placement_query, placement_cookie = @placement_cookie,
     aws_region = @aws_region, aws_default_bucket = @aws_default_bucket, aws_endpoint_url = @aws_endpoint_url,
     allowed_origins = @allowed_origins, status = @status,
@@ -81,3 +81,55 @@ UPDATE flow.credential SET deleted_at = flow.clock(), updated_at = flow.clock() 
 
 -- name: CredentialUsesDelete :exec
 DELETE FROM flow.credential_use WHERE org_id = @org_id AND credential_id = @id;
+
+-- name: TokenTurn :one
+-- The row of a credential, locked; made where there is none. Tokens of an older secret are forgotten, but not their count.
+INSERT INTO flow.credential_token AS t (credential_id, org_id, of_version)
+SELECT c.id, c.org_id, @of_version FROM flow.credential c WHERE c.org_id = @org_id AND c.id = @credential_id AND c.deleted_at IS NULL
+ON CONFLICT (credential_id) DO UPDATE SET
+    of_version = greatest(t.of_version, excluded.of_version),
+    expires_at = CASE WHEN t.of_version >= excluded.of_version THEN t.expires_at END,
+    asked_by = CASE WHEN t.of_version >= excluded.of_version THEN t.asked_by END,
+    asked_until = CASE WHEN t.of_version >= excluded.of_version THEN t.asked_until END,
+    failures = CASE WHEN t.of_version >= excluded.of_version THEN t.failures ELSE 0 END,
+    retry_at = CASE WHEN t.of_version >= excluded.of_version THEN t.retry_at END,
+    lost = t.of_version >= excluded.of_version AND t.lost,
+    failure_class = CASE WHEN t.of_version >= excluded.of_version THEN t.failure_class END,
+    failure = CASE WHEN t.of_version >= excluded.of_version THEN t.failure END
+RETURNING sqlc.embed(t), greatest(coalesce(extract(epoch FROM t.expires_at - flow.clock()), 0), 0)::double precision AS life,
+    coalesce(t.asked_until > flow.clock(), false)::boolean AS asked, coalesce(t.retry_at > flow.clock(), false)::boolean AS resting;
+
+-- name: TokenAsk :exec
+UPDATE flow.credential_token SET asked_by = @asked_by::uuid, asked_until = flow.clock() + make_interval(secs => @lease::double precision)
+WHERE org_id = @org_id AND credential_id = @credential_id;
+
+-- name: TokenStored :exec
+UPDATE flow.credential_token SET generation = generation + 1, expires_at = flow.clock() + make_interval(secs => @life::double precision),
+    asked_by = NULL, asked_until = NULL, failures = 0, retry_at = NULL, lost = false, failure_class = NULL, failure = NULL
+WHERE org_id = @org_id AND credential_id = @credential_id;
+
+-- name: TokenFailed :exec
+-- Twice as long a pause after each failure, a minute at most.
+UPDATE flow.credential_token SET asked_by = NULL, asked_until = NULL, failures = failures + 1,
+    retry_at = flow.clock() + make_interval(secs => least(power(2, least(failures, 6)), 60)),
+    lost = @lost, failure_class = @failure_class::text, failure = @failure::text
+WHERE org_id = @org_id AND credential_id = @credential_id AND asked_by = @asked_by::uuid;
+
+-- name: CredentialTokens :many
+-- Those of the credentials' present secrets.
+SELECT sqlc.embed(t) FROM flow.credential_token t JOIN flow.secret s ON s.org_id = t.org_id AND s.id = t.credential_id AND s.version = t.of_version
+WHERE t.org_id = @org_id AND t.credential_id = ANY(@ids::uuid[]);
+
+-- name: CredentialTokenDelete :exec
+DELETE FROM flow.credential_token WHERE org_id = @org_id AND credential_id = @credential_id;
+
+-- name: AuthorizationAdd :one
+-- Those that nobody came back with are cleared away by the next ones.
+WITH gone AS (DELETE FROM flow.credential_authorization WHERE expires_at < flow.clock())
+INSERT INTO flow.credential_authorization (state_hash, org_id, credential_id, of_version, account_id, redirect_uri, expires_at)
+VALUES (@state_hash, @org_id, @credential_id, @of_version, @account_id, @redirect_uri, flow.clock() + make_interval(secs => @life::double precision))
+RETURNING expires_at;
+
+-- name: AuthorizationTake :one
+-- Found by the hash of its state alone: whoever brings the state back has no organization yet.
+DELETE FROM flow.credential_authorization WHERE state_hash = @state_hash RETURNING *, (expires_at > flow.clock())::boolean AS good;

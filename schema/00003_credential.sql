@@ -105,6 +105,7 @@ CREATE TABLE flow.credential (
     tenancy_id text REFERENCES flow.domain (tenancy_id),
     grant_type text,
     token_url text,
+    authorize_url text,
     scopes text[] NOT NULL DEFAULT '{}',
     audience text,
     placement_header text,
@@ -136,6 +137,7 @@ COMMENT ON COLUMN flow.credential.auth_method IS 'basic_auth, api_key, jwt, oaut
 COMMENT ON COLUMN flow.credential.tenancy_id IS 'The Domain that its calls spend from; null where nothing is metered. Once set it never changes.';
 COMMENT ON COLUMN flow.credential.grant_type IS 'oauth2: how a token is asked for; null for other methods.';
 COMMENT ON COLUMN flow.credential.token_url IS 'oauth2: where a token is asked for; null for other methods.';
+COMMENT ON COLUMN flow.credential.authorize_url IS 'oauth2, authorization_code: where a person agrees; null for other grants.';
 COMMENT ON COLUMN flow.credential.scopes IS 'oauth2: what the token is asked for; empty for other methods.';
 COMMENT ON COLUMN flow.credential.audience IS 'oauth2, jwt: whom the token or assertion is meant for; null where none is named.';
 COMMENT ON COLUMN flow.credential.placement_header IS 'api_key: the header that carries the key; null where a query parameter or cookie does.';
@@ -186,3 +188,54 @@ COMMENT ON COLUMN flow.credential_use.last_stamped_at IS 'When this row was last
 COMMENT ON COLUMN flow.credential_use.last_succeeded_at IS 'The last call that the provider let in; null for none.';
 COMMENT ON COLUMN flow.credential_use.last_failed_at IS 'The last call that failed because of the credential; null for none.';
 COMMENT ON COLUMN flow.credential_use.last_failure_class IS 'Why that call failed, as the API shows it; null for none.';
+
+-- The tokens themselves are a row of flow.secret.
+CREATE TABLE flow.credential_token (
+    credential_id uuid PRIMARY KEY,
+    org_id uuid NOT NULL,
+    of_version bigint NOT NULL,
+    generation bigint NOT NULL DEFAULT 0,
+    expires_at timestamptz,
+    asked_by uuid,
+    asked_until timestamptz,
+    failures int NOT NULL DEFAULT 0,
+    retry_at timestamptz,
+    lost boolean NOT NULL DEFAULT false,
+    failure_class text,
+    failure text,
+    FOREIGN KEY (org_id, credential_id) REFERENCES flow.credential (org_id, id) ON DELETE CASCADE
+);
+COMMENT ON TABLE flow.credential_token IS 'What all processes know of the tokens of an oauth2 credential, and which of them is asking for new ones.';
+COMMENT ON COLUMN flow.credential_token.credential_id IS 'The credential whose tokens they are.';
+COMMENT ON COLUMN flow.credential_token.org_id IS 'The organization of the credential.';
+COMMENT ON COLUMN flow.credential_token.of_version IS 'The version of the credential''s secret that they were got with; those of an older one are not used.';
+COMMENT ON COLUMN flow.credential_token.generation IS 'Grows with each set of tokens that is stored; 0 before the first.';
+COMMENT ON COLUMN flow.credential_token.expires_at IS 'Until when the access token is good; null where there is none.';
+COMMENT ON COLUMN flow.credential_token.asked_by IS 'Names the attempt that asks the issuer just now; null for none.';
+COMMENT ON COLUMN flow.credential_token.asked_until IS 'When that attempt counts as dead, and another may ask.';
+COMMENT ON COLUMN flow.credential_token.failures IS 'How often in a row the issuer gave no tokens.';
+COMMENT ON COLUMN flow.credential_token.retry_at IS 'Before this time nobody asks after a failure; null for none.';
+COMMENT ON COLUMN flow.credential_token.lost IS 'The issuer takes the refresh token no longer: nobody asks until a person has authorized the credential again.';
+COMMENT ON COLUMN flow.credential_token.failure_class IS 'Why the latest attempt failed, as a connection test shows it; null for a success.';
+COMMENT ON COLUMN flow.credential_token.failure IS 'The same in words; null for a success.';
+
+CREATE TABLE flow.credential_authorization (
+    state_hash bytea PRIMARY KEY CHECK (length(state_hash) = 32),
+    org_id uuid NOT NULL,
+    credential_id uuid NOT NULL,
+    of_version bigint NOT NULL,
+    account_id uuid NOT NULL,
+    redirect_uri text NOT NULL,
+    expires_at timestamptz NOT NULL,
+    FOREIGN KEY (org_id, credential_id) REFERENCES flow.credential (org_id, id) ON DELETE CASCADE
+);
+CREATE INDEX credential_authorization_of ON flow.credential_authorization (credential_id);
+CREATE INDEX credential_authorization_end ON flow.credential_authorization (expires_at);
+COMMENT ON TABLE flow.credential_authorization IS 'People who were sent to an issuer to authorize a credential and have not come back: each row is good for one return.';
+COMMENT ON COLUMN flow.credential_authorization.state_hash IS 'SHA-256 of the state that the person brings back; the state itself is not stored.';
+COMMENT ON COLUMN flow.credential_authorization.org_id IS 'The organization of the credential.';
+COMMENT ON COLUMN flow.credential_authorization.credential_id IS 'The credential that gets the tokens.';
+COMMENT ON COLUMN flow.credential_authorization.of_version IS 'The version of its secret that asked; another one gets none.';
+COMMENT ON COLUMN flow.credential_authorization.account_id IS 'Whoever asked for the address.';
+COMMENT ON COLUMN flow.credential_authorization.redirect_uri IS 'Where the issuer sends the person back to, as it was told.';
+COMMENT ON COLUMN flow.credential_authorization.expires_at IS 'After this time nobody is let back in.';

@@ -12,13 +12,78 @@ import (
 	"github.com/google/uuid"
 )
 
+const authorizationAdd = `-- name: AuthorizationAdd :one
+WITH gone AS (DELETE FROM flow.credential_authorization WHERE expires_at < flow.clock())
+INSERT INTO flow.credential_authorization (state_hash, org_id, credential_id, of_version, account_id, redirect_uri, expires_at)
+VALUES ($1, $2, $3, $4, $5, $6, flow.clock() + make_interval(secs => $7::double precision))
+RETURNING expires_at
+`
+
+type AuthorizationAddParams struct {
+	StateHash    []byte
+	OrgID        uuid.UUID
+	CredentialID uuid.UUID
+	OfVersion    int64
+	AccountID    uuid.UUID
+	RedirectUri  string
+	Life         float64
+}
+
+// Those that nobody came back with are cleared away by the next ones.
+func (q *Queries) AuthorizationAdd(ctx context.Context, db DBTX, arg AuthorizationAddParams) (time.Time, error) {
+	row := db.QueryRow(ctx, authorizationAdd,
+		arg.StateHash,
+		arg.OrgID,
+		arg.CredentialID,
+		arg.OfVersion,
+		arg.AccountID,
+		arg.RedirectUri,
+		arg.Life,
+	)
+	var expires_at time.Time
+	err := row.Scan(&expires_at)
+	return expires_at, err
+}
+
+const authorizationTake = `-- name: AuthorizationTake :one
+DELETE FROM flow.credential_authorization WHERE state_hash = $1 RETURNING state_hash, org_id, credential_id, of_version, account_id, redirect_uri, expires_at, (expires_at > flow.clock())::boolean AS good
+`
+
+type AuthorizationTakeRow struct {
+	StateHash    []byte
+	OrgID        uuid.UUID
+	CredentialID uuid.UUID
+	OfVersion    int64
+	AccountID    uuid.UUID
+	RedirectUri  string
+	ExpiresAt    time.Time
+	Good         bool
+}
+
+// Found by the hash of its state alone: whoever brings the state back has no organization yet.
+func (q *Queries) AuthorizationTake(ctx context.Context, db DBTX, stateHash []byte) (AuthorizationTakeRow, error) {
+	row := db.QueryRow(ctx, authorizationTake, stateHash)
+	var i AuthorizationTakeRow
+	err := row.Scan(
+		&i.StateHash,
+		&i.OrgID,
+		&i.CredentialID,
+		&i.OfVersion,
+		&i.AccountID,
+		&i.RedirectUri,
+		&i.ExpiresAt,
+		&i.Good,
+	)
+	return i, err
+}
+
 const credentialAdd = `-- name: CredentialAdd :exec
-INSERT INTO flow.credential (id, org_id, name, platform_id, auth_method, tenancy_id, grant_type, token_url, scopes, audience,
+INSERT INTO flow.credential (id, org_id, name, platform_id, auth_method, tenancy_id, grant_type, token_url, authorize_url, scopes, audience,
     placement_header, placement_scheme, placement_query, placement_cookie, aws_region, aws_default_bucket, aws_endpoint_url, allowed_origins, status,
     created_by)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10,
-    $11, $12, $13, $14, $15, $16, $17, $18, $19,
-    $20)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11,
+    $12, $13, $14, $15, $16, $17, $18, $19, $20,
+    $21)
 `
 
 type CredentialAddParams struct {
@@ -30,6 +95,7 @@ type CredentialAddParams struct {
 	TenancyID        *string
 	GrantType        *string
 	TokenUrl         *string
+	AuthorizeUrl     *string
 	Scopes           []string
 	Audience         *string
 	PlacementHeader  *string
@@ -54,6 +120,7 @@ func (q *Queries) CredentialAdd(ctx context.Context, db DBTX, arg CredentialAddP
 		arg.TenancyID,
 		arg.GrantType,
 		arg.TokenUrl,
+		arg.AuthorizeUrl,
 		arg.Scopes,
 		arg.Audience,
 		arg.PlacementHeader,
@@ -102,7 +169,7 @@ func (q *Queries) CredentialDelete(ctx context.Context, db DBTX, arg CredentialD
 }
 
 const credentialForUse = `-- name: CredentialForUse :one
-SELECT c.id, c.org_id, c.name, c.platform_id, c.auth_method, c.tenancy_id, c.grant_type, c.token_url, c.scopes, c.audience, c.placement_header, c.placement_scheme, c.placement_query, c.placement_cookie, c.aws_region, c.aws_default_bucket, c.aws_endpoint_url, c.allowed_origins, c.status, c.created_by, c.last_verified, c.created_at, c.updated_at, c.deleted_at, s.version
+SELECT c.id, c.org_id, c.name, c.platform_id, c.auth_method, c.tenancy_id, c.grant_type, c.token_url, c.authorize_url, c.scopes, c.audience, c.placement_header, c.placement_scheme, c.placement_query, c.placement_cookie, c.aws_region, c.aws_default_bucket, c.aws_endpoint_url, c.allowed_origins, c.status, c.created_by, c.last_verified, c.created_at, c.updated_at, c.deleted_at, s.version
 FROM flow.credential c JOIN flow.secret s ON s.org_id = c.org_id AND s.id = c.id
 WHERE c.org_id = $1 AND c.id = $2 AND c.deleted_at IS NULL
 `
@@ -129,6 +196,7 @@ func (q *Queries) CredentialForUse(ctx context.Context, db DBTX, arg CredentialF
 		&i.FlowCredential.TenancyID,
 		&i.FlowCredential.GrantType,
 		&i.FlowCredential.TokenUrl,
+		&i.FlowCredential.AuthorizeUrl,
 		&i.FlowCredential.Scopes,
 		&i.FlowCredential.Audience,
 		&i.FlowCredential.PlacementHeader,
@@ -151,7 +219,7 @@ func (q *Queries) CredentialForUse(ctx context.Context, db DBTX, arg CredentialF
 }
 
 const credentialGet = `-- name: CredentialGet :one
-SELECT c.id, c.org_id, c.name, c.platform_id, c.auth_method, c.tenancy_id, c.grant_type, c.token_url, c.scopes, c.audience, c.placement_header, c.placement_scheme, c.placement_query, c.placement_cookie, c.aws_region, c.aws_default_bucket, c.aws_endpoint_url, c.allowed_origins, c.status, c.created_by, c.last_verified, c.created_at, c.updated_at, c.deleted_at, coalesce(d.account_number, '')::text AS account_number, coalesce(d.account_name, '')::text AS account_name,
+SELECT c.id, c.org_id, c.name, c.platform_id, c.auth_method, c.tenancy_id, c.grant_type, c.token_url, c.authorize_url, c.scopes, c.audience, c.placement_header, c.placement_scheme, c.placement_query, c.placement_cookie, c.aws_region, c.aws_default_bucket, c.aws_endpoint_url, c.allowed_origins, c.status, c.created_by, c.last_verified, c.created_at, c.updated_at, c.deleted_at, coalesce(d.account_number, '')::text AS account_number, coalesce(d.account_name, '')::text AS account_name,
     coalesce(t.label, '')::text AS label, (d.org_id IS NOT NULL)::boolean AS manual
 FROM flow.credential c LEFT JOIN flow.domain d ON d.tenancy_id = c.tenancy_id
 LEFT JOIN flow.tenant t ON t.org_id = c.org_id AND t.tenancy_id = c.tenancy_id
@@ -183,6 +251,7 @@ func (q *Queries) CredentialGet(ctx context.Context, db DBTX, arg CredentialGetP
 		&i.FlowCredential.TenancyID,
 		&i.FlowCredential.GrantType,
 		&i.FlowCredential.TokenUrl,
+		&i.FlowCredential.AuthorizeUrl,
 		&i.FlowCredential.Scopes,
 		&i.FlowCredential.Audience,
 		&i.FlowCredential.PlacementHeader,
@@ -208,7 +277,7 @@ func (q *Queries) CredentialGet(ctx context.Context, db DBTX, arg CredentialGetP
 }
 
 const credentialList = `-- name: CredentialList :many
-SELECT c.id, c.org_id, c.name, c.platform_id, c.auth_method, c.tenancy_id, c.grant_type, c.token_url, c.scopes, c.audience, c.placement_header, c.placement_scheme, c.placement_query, c.placement_cookie, c.aws_region, c.aws_default_bucket, c.aws_endpoint_url, c.allowed_origins, c.status, c.created_by, c.last_verified, c.created_at, c.updated_at, c.deleted_at, coalesce(d.account_number, '')::text AS account_number, coalesce(d.account_name, '')::text AS account_name,
+SELECT c.id, c.org_id, c.name, c.platform_id, c.auth_method, c.tenancy_id, c.grant_type, c.token_url, c.authorize_url, c.scopes, c.audience, c.placement_header, c.placement_scheme, c.placement_query, c.placement_cookie, c.aws_region, c.aws_default_bucket, c.aws_endpoint_url, c.allowed_origins, c.status, c.created_by, c.last_verified, c.created_at, c.updated_at, c.deleted_at, coalesce(d.account_number, '')::text AS account_number, coalesce(d.account_name, '')::text AS account_name,
     coalesce(t.label, '')::text AS label, (d.org_id IS NOT NULL)::boolean AS manual
 FROM flow.credential c LEFT JOIN flow.domain d ON d.tenancy_id = c.tenancy_id
 LEFT JOIN flow.tenant t ON t.org_id = c.org_id AND t.tenancy_id = c.tenancy_id
@@ -257,6 +326,7 @@ func (q *Queries) CredentialList(ctx context.Context, db DBTX, arg CredentialLis
 			&i.FlowCredential.TenancyID,
 			&i.FlowCredential.GrantType,
 			&i.FlowCredential.TokenUrl,
+			&i.FlowCredential.AuthorizeUrl,
 			&i.FlowCredential.Scopes,
 			&i.FlowCredential.Audience,
 			&i.FlowCredential.PlacementHeader,
@@ -289,7 +359,7 @@ func (q *Queries) CredentialList(ctx context.Context, db DBTX, arg CredentialLis
 }
 
 const credentialLock = `-- name: CredentialLock :one
-SELECT c.id, c.org_id, c.name, c.platform_id, c.auth_method, c.tenancy_id, c.grant_type, c.token_url, c.scopes, c.audience, c.placement_header, c.placement_scheme, c.placement_query, c.placement_cookie, c.aws_region, c.aws_default_bucket, c.aws_endpoint_url, c.allowed_origins, c.status, c.created_by, c.last_verified, c.created_at, c.updated_at, c.deleted_at, s.version
+SELECT c.id, c.org_id, c.name, c.platform_id, c.auth_method, c.tenancy_id, c.grant_type, c.token_url, c.authorize_url, c.scopes, c.audience, c.placement_header, c.placement_scheme, c.placement_query, c.placement_cookie, c.aws_region, c.aws_default_bucket, c.aws_endpoint_url, c.allowed_origins, c.status, c.created_by, c.last_verified, c.created_at, c.updated_at, c.deleted_at, s.version
 FROM flow.credential c JOIN flow.secret s ON s.org_id = c.org_id AND s.id = c.id
 WHERE c.org_id = $1 AND c.id = $2 AND c.deleted_at IS NULL FOR UPDATE
 `
@@ -317,6 +387,7 @@ func (q *Queries) CredentialLock(ctx context.Context, db DBTX, arg CredentialLoc
 		&i.FlowCredential.TenancyID,
 		&i.FlowCredential.GrantType,
 		&i.FlowCredential.TokenUrl,
+		&i.FlowCredential.AuthorizeUrl,
 		&i.FlowCredential.Scopes,
 		&i.FlowCredential.Audience,
 		&i.FlowCredential.PlacementHeader,
@@ -340,12 +411,12 @@ func (q *Queries) CredentialLock(ctx context.Context, db DBTX, arg CredentialLoc
 
 const credentialReplace = `-- name: CredentialReplace :exec
 UPDATE flow.credential
-SET name = $1, auth_method = $2, tenancy_id = $3, grant_type = $4, token_url = $5, scopes = $6,
-    audience = $7, placement_header = $8, placement_scheme = $9, placement_query = $10, placement_cookie = $11,
-    aws_region = $12, aws_default_bucket = $13, aws_endpoint_url = $14,
-    allowed_origins = $15, status = $16,
-    last_verified = CASE WHEN $17::boolean THEN NULL ELSE last_verified END, updated_at = flow.clock()
-WHERE org_id = $18 AND id = $19
+SET name = $1, auth_method = $2, tenancy_id = $3, grant_type = $4, token_url = $5, authorize_url = $6, scopes = $7,
+    audience = $8, placement_header = $9, placement_scheme = $10, placement_query = $11, placement_cookie = $12,
+    aws_region = $13, aws_default_bucket = $14, aws_endpoint_url = $15,
+    allowed_origins = $16, status = $17,
+    last_verified = CASE WHEN $18::boolean THEN NULL ELSE last_verified END, updated_at = flow.clock()
+WHERE org_id = $19 AND id = $20
 `
 
 type CredentialReplaceParams struct {
@@ -354,6 +425,7 @@ type CredentialReplaceParams struct {
 	TenancyID        *string
 	GrantType        *string
 	TokenUrl         *string
+	AuthorizeUrl     *string
 	Scopes           []string
 	Audience         *string
 	PlacementHeader  *string
@@ -377,6 +449,7 @@ func (q *Queries) CredentialReplace(ctx context.Context, db DBTX, arg Credential
 		arg.TenancyID,
 		arg.GrantType,
 		arg.TokenUrl,
+		arg.AuthorizeUrl,
 		arg.Scopes,
 		arg.Audience,
 		arg.PlacementHeader,
@@ -425,6 +498,68 @@ func (q *Queries) CredentialStamp(ctx context.Context, db DBTX, arg CredentialSt
 		arg.ID,
 	)
 	return err
+}
+
+const credentialTokenDelete = `-- name: CredentialTokenDelete :exec
+DELETE FROM flow.credential_token WHERE org_id = $1 AND credential_id = $2
+`
+
+type CredentialTokenDeleteParams struct {
+	OrgID        uuid.UUID
+	CredentialID uuid.UUID
+}
+
+func (q *Queries) CredentialTokenDelete(ctx context.Context, db DBTX, arg CredentialTokenDeleteParams) error {
+	_, err := db.Exec(ctx, credentialTokenDelete, arg.OrgID, arg.CredentialID)
+	return err
+}
+
+const credentialTokens = `-- name: CredentialTokens :many
+SELECT t.credential_id, t.org_id, t.of_version, t.generation, t.expires_at, t.asked_by, t.asked_until, t.failures, t.retry_at, t.lost, t.failure_class, t.failure FROM flow.credential_token t JOIN flow.secret s ON s.org_id = t.org_id AND s.id = t.credential_id AND s.version = t.of_version
+WHERE t.org_id = $1 AND t.credential_id = ANY($2::uuid[])
+`
+
+type CredentialTokensParams struct {
+	OrgID uuid.UUID
+	Ids   []uuid.UUID
+}
+
+type CredentialTokensRow struct {
+	FlowCredentialToken FlowCredentialToken
+}
+
+// Those of the credentials' present secrets.
+func (q *Queries) CredentialTokens(ctx context.Context, db DBTX, arg CredentialTokensParams) ([]CredentialTokensRow, error) {
+	rows, err := db.Query(ctx, credentialTokens, arg.OrgID, arg.Ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []CredentialTokensRow
+	for rows.Next() {
+		var i CredentialTokensRow
+		if err := rows.Scan(
+			&i.FlowCredentialToken.CredentialID,
+			&i.FlowCredentialToken.OrgID,
+			&i.FlowCredentialToken.OfVersion,
+			&i.FlowCredentialToken.Generation,
+			&i.FlowCredentialToken.ExpiresAt,
+			&i.FlowCredentialToken.AskedBy,
+			&i.FlowCredentialToken.AskedUntil,
+			&i.FlowCredentialToken.Failures,
+			&i.FlowCredentialToken.RetryAt,
+			&i.FlowCredentialToken.Lost,
+			&i.FlowCredentialToken.FailureClass,
+			&i.FlowCredentialToken.Failure,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const credentialUser = `-- name: CredentialUser :one
@@ -528,4 +663,126 @@ func (q *Queries) CredentialVerify(ctx context.Context, db DBTX, arg CredentialV
 		arg.ID,
 	)
 	return err
+}
+
+const tokenAsk = `-- name: TokenAsk :exec
+UPDATE flow.credential_token SET asked_by = $1::uuid, asked_until = flow.clock() + make_interval(secs => $2::double precision)
+WHERE org_id = $3 AND credential_id = $4
+`
+
+type TokenAskParams struct {
+	AskedBy      uuid.UUID
+	Lease        float64
+	OrgID        uuid.UUID
+	CredentialID uuid.UUID
+}
+
+func (q *Queries) TokenAsk(ctx context.Context, db DBTX, arg TokenAskParams) error {
+	_, err := db.Exec(ctx, tokenAsk,
+		arg.AskedBy,
+		arg.Lease,
+		arg.OrgID,
+		arg.CredentialID,
+	)
+	return err
+}
+
+const tokenFailed = `-- name: TokenFailed :exec
+UPDATE flow.credential_token SET asked_by = NULL, asked_until = NULL, failures = failures + 1,
+    retry_at = flow.clock() + make_interval(secs => least(power(2, least(failures, 6)), 60)),
+    lost = $1, failure_class = $2::text, failure = $3::text
+WHERE org_id = $4 AND credential_id = $5 AND asked_by = $6::uuid
+`
+
+type TokenFailedParams struct {
+	Lost         bool
+	FailureClass string
+	Failure      string
+	OrgID        uuid.UUID
+	CredentialID uuid.UUID
+	AskedBy      uuid.UUID
+}
+
+// Twice as long a pause after each failure, a minute at most.
+func (q *Queries) TokenFailed(ctx context.Context, db DBTX, arg TokenFailedParams) error {
+	_, err := db.Exec(ctx, tokenFailed,
+		arg.Lost,
+		arg.FailureClass,
+		arg.Failure,
+		arg.OrgID,
+		arg.CredentialID,
+		arg.AskedBy,
+	)
+	return err
+}
+
+const tokenStored = `-- name: TokenStored :exec
+UPDATE flow.credential_token SET generation = generation + 1, expires_at = flow.clock() + make_interval(secs => $1::double precision),
+    asked_by = NULL, asked_until = NULL, failures = 0, retry_at = NULL, lost = false, failure_class = NULL, failure = NULL
+WHERE org_id = $2 AND credential_id = $3
+`
+
+type TokenStoredParams struct {
+	Life         float64
+	OrgID        uuid.UUID
+	CredentialID uuid.UUID
+}
+
+func (q *Queries) TokenStored(ctx context.Context, db DBTX, arg TokenStoredParams) error {
+	_, err := db.Exec(ctx, tokenStored, arg.Life, arg.OrgID, arg.CredentialID)
+	return err
+}
+
+const tokenTurn = `-- name: TokenTurn :one
+INSERT INTO flow.credential_token AS t (credential_id, org_id, of_version)
+SELECT c.id, c.org_id, $1 FROM flow.credential c WHERE c.org_id = $2 AND c.id = $3 AND c.deleted_at IS NULL
+ON CONFLICT (credential_id) DO UPDATE SET
+    of_version = greatest(t.of_version, excluded.of_version),
+    expires_at = CASE WHEN t.of_version >= excluded.of_version THEN t.expires_at END,
+    asked_by = CASE WHEN t.of_version >= excluded.of_version THEN t.asked_by END,
+    asked_until = CASE WHEN t.of_version >= excluded.of_version THEN t.asked_until END,
+    failures = CASE WHEN t.of_version >= excluded.of_version THEN t.failures ELSE 0 END,
+    retry_at = CASE WHEN t.of_version >= excluded.of_version THEN t.retry_at END,
+    lost = t.of_version >= excluded.of_version AND t.lost,
+    failure_class = CASE WHEN t.of_version >= excluded.of_version THEN t.failure_class END,
+    failure = CASE WHEN t.of_version >= excluded.of_version THEN t.failure END
+RETURNING t.credential_id, t.org_id, t.of_version, t.generation, t.expires_at, t.asked_by, t.asked_until, t.failures, t.retry_at, t.lost, t.failure_class, t.failure, greatest(coalesce(extract(epoch FROM t.expires_at - flow.clock()), 0), 0)::double precision AS life,
+    coalesce(t.asked_until > flow.clock(), false)::boolean AS asked, coalesce(t.retry_at > flow.clock(), false)::boolean AS resting
+`
+
+type TokenTurnParams struct {
+	OfVersion    int64
+	OrgID        uuid.UUID
+	CredentialID uuid.UUID
+}
+
+type TokenTurnRow struct {
+	FlowCredentialToken FlowCredentialToken
+	Life                float64
+	Asked               bool
+	Resting             bool
+}
+
+// The row of a credential, locked; made where there is none. Tokens of an older secret are forgotten, but not their count.
+func (q *Queries) TokenTurn(ctx context.Context, db DBTX, arg TokenTurnParams) (TokenTurnRow, error) {
+	row := db.QueryRow(ctx, tokenTurn, arg.OfVersion, arg.OrgID, arg.CredentialID)
+	var i TokenTurnRow
+	err := row.Scan(
+		&i.FlowCredentialToken.CredentialID,
+		&i.FlowCredentialToken.OrgID,
+		&i.FlowCredentialToken.OfVersion,
+		&i.FlowCredentialToken.Generation,
+		&i.FlowCredentialToken.ExpiresAt,
+		&i.FlowCredentialToken.AskedBy,
+		&i.FlowCredentialToken.AskedUntil,
+		&i.FlowCredentialToken.Failures,
+		&i.FlowCredentialToken.RetryAt,
+		&i.FlowCredentialToken.Lost,
+		&i.FlowCredentialToken.FailureClass,
+		&i.FlowCredentialToken.Failure,
+		&i.Life,
+		&i.Asked,
+		&i.Resting,
+	)
+	return i, err
 }

@@ -728,6 +728,8 @@ type FlowCredential struct {
 	GrantType *string
 	// oauth2: where a token is asked for; null for other methods.
 	TokenUrl *string
+	// oauth2, authorization_code: where a person agrees; null for other grants.
+	AuthorizeUrl *string
 	// oauth2: what the token is asked for; empty for other methods.
 	Scopes []string
 	// oauth2, jwt: whom the token or assertion is meant for; null where none is named.
@@ -760,6 +762,52 @@ type FlowCredential struct {
 	UpdatedAt time.Time
 	// When it was deleted: the secret is gone, the row stays for what it spent. Null while it lives.
 	DeletedAt *time.Time
+}
+
+// People who were sent to an issuer to authorize a credential and have not come back: each row is good for one return.
+type FlowCredentialAuthorization struct {
+	// SHA-256 of the state that the person brings back; the state itself is not stored.
+	StateHash []byte
+	// The organization of the credential.
+	OrgID uuid.UUID
+	// The credential that gets the tokens.
+	CredentialID uuid.UUID
+	// The version of its secret that asked; another one gets none.
+	OfVersion int64
+	// Whoever asked for the address.
+	AccountID uuid.UUID
+	// Where the issuer sends the person back to, as it was told.
+	RedirectUri string
+	// After this time nobody is let back in.
+	ExpiresAt time.Time
+}
+
+// What all processes know of the tokens of an oauth2 credential, and which of them is asking for new ones.
+type FlowCredentialToken struct {
+	// The credential whose tokens they are.
+	CredentialID uuid.UUID
+	// The organization of the credential.
+	OrgID uuid.UUID
+	// The version of the credential's secret that they were got with; those of an older one are not used.
+	OfVersion int64
+	// Grows with each set of tokens that is stored; 0 before the first.
+	Generation int64
+	// Until when the access token is good; null where there is none.
+	ExpiresAt *time.Time
+	// Names the attempt that asks the issuer just now; null for none.
+	AskedBy *uuid.UUID
+	// When that attempt counts as dead, and another may ask.
+	AskedUntil *time.Time
+	// How often in a row the issuer gave no tokens.
+	Failures int32
+	// Before this time nobody asks after a failure; null for none.
+	RetryAt *time.Time
+	// The issuer takes the refresh token no longer: nobody asks until a person has authorized the credential again.
+	Lost bool
+	// Why the latest attempt failed, as a connection test shows it; null for a success.
+	FailureClass *string
+	// The same in words; null for a success.
+	Failure *string
 }
 
 // Observed use of a credential, per service of its platform, from the answers to its calls.

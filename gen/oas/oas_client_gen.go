@@ -358,6 +358,15 @@ type CatalogInvoker interface {
 //
 // x-gen-operation-group: Credential
 type CredentialInvoker interface {
+	// AuthorizeCredential invokes authorizeCredential operation.
+	//
+	// For `oauth2` with `grant_type` `authorization_code`: send a person to `url` within ten minutes. They
+	// agree at the issuer, which sends them back to `redirect_uri`; register that with the issuer. The
+	// address is good once, and carries a PKCE challenge. 409 for a credential of another grant, and for
+	// one that is revoked. A credential may be authorized again at any time.
+	//
+	// POST /credentials/{credential_id}/authorize
+	AuthorizeCredential(ctx context.Context, params AuthorizeCredentialParams, options ...RequestOption) (*Consent, error)
 	// CreateCredential invokes createCredential operation.
 	//
 	// Stores a secret, once the platform, or the issuer of its tokens, was asked about it: one that it
@@ -395,13 +404,23 @@ type CredentialInvoker interface {
 	// first: one that it refuses leaves everything as it was (422 with what it said), and so does one of
 	// another provider account (409). If the platform cannot be asked just now, the secret is stored as it
 	// is, and `telemetry` has the failure. Without `credentials`, or with null, the secret is kept; then
-	// what says where it goes must stay, too: `auth_method`, `token_url`, `scopes`, `audience`,
-	// `api_key_placement`, `aws_endpoint_url` and `allowed_origins` (422 otherwise). `platform_id` must be
-	// the stored one (400 otherwise). 409 when another rotation came first. Read-only fields may be sent
-	// back as they were read; they are ignored.
+	// what says where it goes must stay, too: `auth_method`, `grant_type`, `token_url`, `authorize_url`,
+	// `scopes`, `audience`, `api_key_placement`, `aws_endpoint_url` and `allowed_origins` (422 otherwise).
+	// `platform_id` must be the stored one (400 otherwise). 409 when another rotation came first.
+	// Read-only fields may be sent back as they were read; they are ignored.
 	//
 	// PUT /credentials/{credential_id}
 	ReplaceCredential(ctx context.Context, request *CredentialUpdate, params ReplaceCredentialParams, options ...RequestOption) (*Credential, error)
+	// ReturnAuthorization invokes returnAuthorization operation.
+	//
+	// Where the issuer sends a person back who was at the address of
+	// `POST /credentials/{credential_id}/authorize`. No API key is asked for: the trust is in `state`,
+	// which is good once, for ten minutes. The code is exchanged for tokens, which are stored encrypted.
+	// 400 for a state that is not good, and where the issuer did not agree or gives no tokens; ask for a
+	// new address then.
+	//
+	// GET /credentials/callback
+	ReturnAuthorization(ctx context.Context, params ReturnAuthorizationParams, options ...RequestOption) (ReturnAuthorizationOK, error)
 	// TestCredential invokes testCredential operation.
 	//
 	// Makes one call to the platform with the stored secret. Always answers 200: whether the secret works
@@ -1492,6 +1511,179 @@ func (c *Client) sendAppendRecords(ctx context.Context, request *RecordChunk, pa
 
 	stage = "DecodeResponse"
 	result, err := decodeAppendRecordsResponse(resp)
+	if err != nil {
+		return res, errors.Wrap(err, "decode response")
+	}
+
+	return result, nil
+}
+
+// AuthorizeCredential invokes authorizeCredential operation.
+//
+// For `oauth2` with `grant_type` `authorization_code`: send a person to `url` within ten minutes. They
+// agree at the issuer, which sends them back to `redirect_uri`; register that with the issuer. The
+// address is good once, and carries a PKCE challenge. 409 for a credential of another grant, and for
+// one that is revoked. A credential may be authorized again at any time.
+//
+// POST /credentials/{credential_id}/authorize
+func (c *Client) AuthorizeCredential(ctx context.Context, params AuthorizeCredentialParams, options ...RequestOption) (*Consent, error) {
+	res, err := c.sendAuthorizeCredential(ctx, params, options...)
+	return res, err
+}
+
+func (c *Client) sendAuthorizeCredential(ctx context.Context, params AuthorizeCredentialParams, requestOptions ...RequestOption) (res *Consent, err error) {
+	otelAttrs := []attribute.KeyValue{
+		otelogen.OperationID("authorizeCredential"),
+		semconv.HTTPRequestMethodKey.String("POST"),
+		semconv.URLTemplateKey.String("/credentials/{credential_id}/authorize"),
+	}
+	otelAttrs = append(otelAttrs, c.cfg.Attributes...)
+
+	// Run stopwatch.
+	startTime := time.Now()
+	defer func() {
+		// Use floating point division here for higher precision (instead of Millisecond method).
+		elapsedDuration := time.Since(startTime)
+		c.duration.Record(ctx, float64(elapsedDuration)/float64(time.Millisecond), metric.WithAttributes(otelAttrs...))
+	}()
+
+	// Increment request counter.
+	c.requests.Add(ctx, 1, metric.WithAttributes(otelAttrs...))
+
+	// Start a span for this request.
+	ctx, span := c.cfg.Tracer.Start(ctx, AuthorizeCredentialOperation,
+		trace.WithAttributes(otelAttrs...),
+		clientSpanKind,
+	)
+	// Track stage for error reporting.
+	var stage string
+	defer func() {
+		if err != nil {
+			span.RecordError(err)
+			span.SetStatus(codes.Error, stage)
+			c.errors.Add(ctx, 1, metric.WithAttributes(otelAttrs...))
+		}
+		span.End()
+	}()
+
+	var reqCfg requestConfig
+	reqCfg.setDefaults(c.baseClient)
+	for _, o := range requestOptions {
+		o(&reqCfg)
+	}
+
+	stage = "BuildURL"
+	u := c.serverURL
+	if override := reqCfg.ServerURL; override != nil {
+		u = override
+	}
+	u = uri.Clone(u)
+	var pathParts [3]string
+	pathParts[0] = "/credentials/"
+	{
+		// Encode "credential_id" parameter.
+		e := uri.NewPathEncoder(uri.PathEncoderConfig{
+			Param:   "credential_id",
+			Style:   uri.PathStyleSimple,
+			Explode: false,
+		})
+		if err := func() error {
+			return e.EncodeValue(conv.StringToString(params.CredentialID))
+		}(); err != nil {
+			return res, errors.Wrap(err, "encode path")
+		}
+		encoded, err := e.Result()
+		if err != nil {
+			return res, errors.Wrap(err, "encode path")
+		}
+		pathParts[1] = encoded
+	}
+	pathParts[2] = "/authorize"
+	uri.AddPathParts(u, pathParts[:]...)
+
+	stage = "EncodeRequest"
+	r, err := ht.NewRequest(ctx, "POST", u)
+	if err != nil {
+		return res, errors.Wrap(err, "create request")
+	}
+
+	{
+		type bitset = [1]uint8
+		var satisfied bitset
+		{
+			stage = "Security:ApiKeyAuth"
+			switch err := c.securityApiKeyAuth(ctx, AuthorizeCredentialOperation, r); {
+			case err == nil: // if NO error
+				satisfied[0] |= 1 << 0
+			case errors.Is(err, ogenerrors.ErrSkipClientSecurity):
+				// Skip this security.
+			default:
+				return res, errors.Wrap(err, "security \"ApiKeyAuth\"")
+			}
+		}
+		{
+			stage = "Security:OrgJwt"
+			switch err := c.securityOrgJwt(ctx, AuthorizeCredentialOperation, r); {
+			case err == nil: // if NO error
+				satisfied[0] |= 1 << 1
+			case errors.Is(err, ogenerrors.ErrSkipClientSecurity):
+				// Skip this security.
+			default:
+				return res, errors.Wrap(err, "security \"OrgJwt\"")
+			}
+		}
+
+		if ok := func() bool {
+		nextRequirement:
+			for _, requirement := range []bitset{
+				{0b00000001},
+				{0b00000010},
+			} {
+				for i, mask := range requirement {
+					if satisfied[i]&mask != mask {
+						continue nextRequirement
+					}
+				}
+				return true
+			}
+			return false
+		}(); !ok {
+			return res, ogenerrors.ErrSecurityRequirementIsNotSatisfied
+		}
+	}
+
+	if err := c.onRequest(ctx, r); err != nil {
+		return res, errors.Wrap(err, "client edit request")
+	}
+
+	if err := reqCfg.onRequest(r); err != nil {
+		return res, errors.Wrap(err, "edit request")
+	}
+
+	stage = "SendRequest"
+	resp, err := reqCfg.Client.Do(r)
+	if err != nil {
+		return res, errors.Wrap(err, "do request")
+	}
+	body := resp.Body
+	defer func() {
+		// Drain the body to EOF before closing, so the underlying
+		// connection can be reused by the Transport regardless of the
+		// response status code. See https://github.com/ogen-go/ogen/issues/1670.
+		_, _ = io.Copy(io.Discard, body)
+		_ = body.Close()
+	}()
+
+	if err := c.onResponse(ctx, resp); err != nil {
+		return res, errors.Wrap(err, "client edit response")
+	}
+
+	if err := reqCfg.onResponse(resp); err != nil {
+		return res, errors.Wrap(err, "edit response")
+	}
+
+	stage = "DecodeResponse"
+	result, err := decodeAuthorizeCredentialResponse(resp)
 	if err != nil {
 		return res, errors.Wrap(err, "decode response")
 	}
@@ -20078,10 +20270,10 @@ func (c *Client) sendRefreshLimits(ctx context.Context, params RefreshLimitsPara
 // first: one that it refuses leaves everything as it was (422 with what it said), and so does one of
 // another provider account (409). If the platform cannot be asked just now, the secret is stored as it
 // is, and `telemetry` has the failure. Without `credentials`, or with null, the secret is kept; then
-// what says where it goes must stay, too: `auth_method`, `token_url`, `scopes`, `audience`,
-// `api_key_placement`, `aws_endpoint_url` and `allowed_origins` (422 otherwise). `platform_id` must be
-// the stored one (400 otherwise). 409 when another rotation came first. Read-only fields may be sent
-// back as they were read; they are ignored.
+// what says where it goes must stay, too: `auth_method`, `grant_type`, `token_url`, `authorize_url`,
+// `scopes`, `audience`, `api_key_placement`, `aws_endpoint_url` and `allowed_origins` (422 otherwise).
+// `platform_id` must be the stored one (400 otherwise). 409 when another rotation came first.
+// Read-only fields may be sent back as they were read; they are ignored.
 //
 // PUT /credentials/{credential_id}
 func (c *Client) ReplaceCredential(ctx context.Context, request *CredentialUpdate, params ReplaceCredentialParams, options ...RequestOption) (*Credential, error) {
@@ -22260,6 +22452,168 @@ func (c *Client) sendRetryBatch(ctx context.Context, request OptBatchRetry, para
 
 	stage = "DecodeResponse"
 	result, err := decodeRetryBatchResponse(resp)
+	if err != nil {
+		return res, errors.Wrap(err, "decode response")
+	}
+
+	return result, nil
+}
+
+// ReturnAuthorization invokes returnAuthorization operation.
+//
+// Where the issuer sends a person back who was at the address of
+// `POST /credentials/{credential_id}/authorize`. No API key is asked for: the trust is in `state`,
+// which is good once, for ten minutes. The code is exchanged for tokens, which are stored encrypted.
+// 400 for a state that is not good, and where the issuer did not agree or gives no tokens; ask for a
+// new address then.
+//
+// GET /credentials/callback
+func (c *Client) ReturnAuthorization(ctx context.Context, params ReturnAuthorizationParams, options ...RequestOption) (ReturnAuthorizationOK, error) {
+	res, err := c.sendReturnAuthorization(ctx, params, options...)
+	return res, err
+}
+
+func (c *Client) sendReturnAuthorization(ctx context.Context, params ReturnAuthorizationParams, requestOptions ...RequestOption) (res ReturnAuthorizationOK, err error) {
+	otelAttrs := []attribute.KeyValue{
+		otelogen.OperationID("returnAuthorization"),
+		semconv.HTTPRequestMethodKey.String("GET"),
+		semconv.URLTemplateKey.String("/credentials/callback"),
+	}
+	otelAttrs = append(otelAttrs, c.cfg.Attributes...)
+
+	// Run stopwatch.
+	startTime := time.Now()
+	defer func() {
+		// Use floating point division here for higher precision (instead of Millisecond method).
+		elapsedDuration := time.Since(startTime)
+		c.duration.Record(ctx, float64(elapsedDuration)/float64(time.Millisecond), metric.WithAttributes(otelAttrs...))
+	}()
+
+	// Increment request counter.
+	c.requests.Add(ctx, 1, metric.WithAttributes(otelAttrs...))
+
+	// Start a span for this request.
+	ctx, span := c.cfg.Tracer.Start(ctx, ReturnAuthorizationOperation,
+		trace.WithAttributes(otelAttrs...),
+		clientSpanKind,
+	)
+	// Track stage for error reporting.
+	var stage string
+	defer func() {
+		if err != nil {
+			span.RecordError(err)
+			span.SetStatus(codes.Error, stage)
+			c.errors.Add(ctx, 1, metric.WithAttributes(otelAttrs...))
+		}
+		span.End()
+	}()
+
+	var reqCfg requestConfig
+	reqCfg.setDefaults(c.baseClient)
+	for _, o := range requestOptions {
+		o(&reqCfg)
+	}
+
+	stage = "BuildURL"
+	u := c.serverURL
+	if override := reqCfg.ServerURL; override != nil {
+		u = override
+	}
+	u = uri.Clone(u)
+	var pathParts [1]string
+	pathParts[0] = "/credentials/callback"
+	uri.AddPathParts(u, pathParts[:]...)
+
+	stage = "EncodeQueryParams"
+	q := uri.NewQueryEncoder()
+	{
+		// Encode "state" parameter.
+		cfg := uri.QueryParameterEncodingConfig{
+			Name:    "state",
+			Style:   uri.QueryStyleForm,
+			Explode: true,
+		}
+
+		if err := q.EncodeParam(cfg, func(e uri.Encoder) error {
+			return e.EncodeValue(conv.StringToString(params.State))
+		}); err != nil {
+			return res, errors.Wrap(err, "encode query")
+		}
+	}
+	{
+		// Encode "code" parameter.
+		cfg := uri.QueryParameterEncodingConfig{
+			Name:    "code",
+			Style:   uri.QueryStyleForm,
+			Explode: true,
+		}
+
+		if err := q.EncodeParam(cfg, func(e uri.Encoder) error {
+			if val, ok := params.Code.Get(); ok {
+				return e.EncodeValue(conv.StringToString(val))
+			}
+			return nil
+		}); err != nil {
+			return res, errors.Wrap(err, "encode query")
+		}
+	}
+	{
+		// Encode "error" parameter.
+		cfg := uri.QueryParameterEncodingConfig{
+			Name:    "error",
+			Style:   uri.QueryStyleForm,
+			Explode: true,
+		}
+
+		if err := q.EncodeParam(cfg, func(e uri.Encoder) error {
+			if val, ok := params.Error.Get(); ok {
+				return e.EncodeValue(conv.StringToString(val))
+			}
+			return nil
+		}); err != nil {
+			return res, errors.Wrap(err, "encode query")
+		}
+	}
+	u.RawQuery = q.Values().Encode()
+
+	stage = "EncodeRequest"
+	r, err := ht.NewRequest(ctx, "GET", u)
+	if err != nil {
+		return res, errors.Wrap(err, "create request")
+	}
+
+	if err := c.onRequest(ctx, r); err != nil {
+		return res, errors.Wrap(err, "client edit request")
+	}
+
+	if err := reqCfg.onRequest(r); err != nil {
+		return res, errors.Wrap(err, "edit request")
+	}
+
+	stage = "SendRequest"
+	resp, err := reqCfg.Client.Do(r)
+	if err != nil {
+		return res, errors.Wrap(err, "do request")
+	}
+	body := resp.Body
+	defer func() {
+		// Drain the body to EOF before closing, so the underlying
+		// connection can be reused by the Transport regardless of the
+		// response status code. See https://github.com/ogen-go/ogen/issues/1670.
+		_, _ = io.Copy(io.Discard, body)
+		_ = body.Close()
+	}()
+
+	if err := c.onResponse(ctx, resp); err != nil {
+		return res, errors.Wrap(err, "client edit response")
+	}
+
+	if err := reqCfg.onResponse(resp); err != nil {
+		return res, errors.Wrap(err, "edit response")
+	}
+
+	stage = "DecodeResponse"
+	result, err := decodeReturnAuthorizationResponse(resp)
 	if err != nil {
 		return res, errors.Wrap(err, "decode response")
 	}

@@ -3035,6 +3035,174 @@ func (s *AuthMethod) UnmarshalJSON(data []byte) error {
 }
 
 // Encode implements json.Marshaler.
+func (s *Authorization) Encode(e *jx.Encoder) {
+	e.ObjStart()
+	s.encodeFields(e)
+	e.ObjEnd()
+}
+
+// encodeFields encodes fields.
+func (s *Authorization) encodeFields(e *jx.Encoder) {
+	{
+		e.FieldStart("state")
+		s.State.Encode(e)
+	}
+	{
+		e.FieldStart("failure")
+		s.Failure.Encode(e)
+	}
+	{
+		e.FieldStart("expires_at")
+		s.ExpiresAt.Encode(e, json.EncodeDateTime)
+	}
+}
+
+var jsonFieldsNameOfAuthorization = [3]string{
+	0: "state",
+	1: "failure",
+	2: "expires_at",
+}
+
+// Decode decodes Authorization from json.
+func (s *Authorization) Decode(d *jx.Decoder) error {
+	if s == nil {
+		return errors.New("invalid: unable to decode Authorization to nil")
+	}
+	var requiredBitSet [1]uint8
+
+	if err := d.ObjBytes(func(d *jx.Decoder, k []byte) error {
+		switch string(k) {
+		case "state":
+			requiredBitSet[0] |= 1 << 0
+			if err := func() error {
+				if err := s.State.Decode(d); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"state\"")
+			}
+		case "failure":
+			requiredBitSet[0] |= 1 << 1
+			if err := func() error {
+				if err := s.Failure.Decode(d); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"failure\"")
+			}
+		case "expires_at":
+			requiredBitSet[0] |= 1 << 2
+			if err := func() error {
+				if err := s.ExpiresAt.Decode(d, json.DecodeDateTime); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"expires_at\"")
+			}
+		default:
+			return d.Skip()
+		}
+		return nil
+	}); err != nil {
+		return errors.Wrap(err, "decode Authorization")
+	}
+	// Validate required fields.
+	var failures []validate.FieldError
+	for i, mask := range [1]uint8{
+		0b00000111,
+	} {
+		if result := (requiredBitSet[i] & mask) ^ mask; result != 0 {
+			// Mask only required fields and check equality to mask using XOR.
+			//
+			// If XOR result is not zero, result is not equal to expected, so some fields are missed.
+			// Bits of fields which would be set are actually bits of missed fields.
+			missed := bits.OnesCount8(result)
+			for bitN := 0; bitN < missed; bitN++ {
+				bitIdx := bits.TrailingZeros8(result)
+				fieldIdx := i*8 + bitIdx
+				var name string
+				if fieldIdx < len(jsonFieldsNameOfAuthorization) {
+					name = jsonFieldsNameOfAuthorization[fieldIdx]
+				} else {
+					name = strconv.Itoa(fieldIdx)
+				}
+				failures = append(failures, validate.FieldError{
+					Name:  name,
+					Error: validate.ErrFieldRequired,
+				})
+				// Reset bit.
+				result &^= 1 << bitIdx
+			}
+		}
+	}
+	if len(failures) > 0 {
+		return &validate.Error{Fields: failures}
+	}
+
+	return nil
+}
+
+// MarshalJSON implements stdjson.Marshaler.
+func (s *Authorization) MarshalJSON() ([]byte, error) {
+	e := jx.Encoder{}
+	s.Encode(&e)
+	return e.Bytes(), nil
+}
+
+// UnmarshalJSON implements stdjson.Unmarshaler.
+func (s *Authorization) UnmarshalJSON(data []byte) error {
+	d := jx.DecodeBytes(data)
+	return s.Decode(d)
+}
+
+// Encode encodes AuthorizationState as json.
+func (s AuthorizationState) Encode(e *jx.Encoder) {
+	e.Str(string(s))
+}
+
+// Decode decodes AuthorizationState from json.
+func (s *AuthorizationState) Decode(d *jx.Decoder) error {
+	if s == nil {
+		return errors.New("invalid: unable to decode AuthorizationState to nil")
+	}
+	v, err := d.StrBytes()
+	if err != nil {
+		return err
+	}
+	// Try to use constant string.
+	switch AuthorizationState(v) {
+	case AuthorizationStatePending:
+		*s = AuthorizationStatePending
+	case AuthorizationStateAuthorized:
+		*s = AuthorizationStateAuthorized
+	case AuthorizationStateFailing:
+		*s = AuthorizationStateFailing
+	case AuthorizationStateLost:
+		*s = AuthorizationStateLost
+	default:
+		*s = AuthorizationState(v)
+	}
+
+	return nil
+}
+
+// MarshalJSON implements stdjson.Marshaler.
+func (s AuthorizationState) MarshalJSON() ([]byte, error) {
+	e := jx.Encoder{}
+	s.Encode(&e)
+	return e.Bytes(), nil
+}
+
+// UnmarshalJSON implements stdjson.Unmarshaler.
+func (s *AuthorizationState) UnmarshalJSON(data []byte) error {
+	d := jx.DecodeBytes(data)
+	return s.Decode(d)
+}
+
+// Encode implements json.Marshaler.
 func (s *Batch) Encode(e *jx.Encoder) {
 	e.ObjStart()
 	s.encodeFields(e)
@@ -7214,6 +7382,136 @@ func (s *ConnectionTest) UnmarshalJSON(data []byte) error {
 }
 
 // Encode implements json.Marshaler.
+func (s *Consent) Encode(e *jx.Encoder) {
+	e.ObjStart()
+	s.encodeFields(e)
+	e.ObjEnd()
+}
+
+// encodeFields encodes fields.
+func (s *Consent) encodeFields(e *jx.Encoder) {
+	{
+		e.FieldStart("url")
+		e.Str(s.URL)
+	}
+	{
+		e.FieldStart("redirect_uri")
+		e.Str(s.RedirectURI)
+	}
+	{
+		e.FieldStart("expires_at")
+		json.EncodeDateTime(e, s.ExpiresAt)
+	}
+}
+
+var jsonFieldsNameOfConsent = [3]string{
+	0: "url",
+	1: "redirect_uri",
+	2: "expires_at",
+}
+
+// Decode decodes Consent from json.
+func (s *Consent) Decode(d *jx.Decoder) error {
+	if s == nil {
+		return errors.New("invalid: unable to decode Consent to nil")
+	}
+	var requiredBitSet [1]uint8
+
+	if err := d.ObjBytes(func(d *jx.Decoder, k []byte) error {
+		switch string(k) {
+		case "url":
+			requiredBitSet[0] |= 1 << 0
+			if err := func() error {
+				v, err := d.Str()
+				s.URL = string(v)
+				if err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"url\"")
+			}
+		case "redirect_uri":
+			requiredBitSet[0] |= 1 << 1
+			if err := func() error {
+				v, err := d.Str()
+				s.RedirectURI = string(v)
+				if err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"redirect_uri\"")
+			}
+		case "expires_at":
+			requiredBitSet[0] |= 1 << 2
+			if err := func() error {
+				v, err := json.DecodeDateTime(d)
+				s.ExpiresAt = v
+				if err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"expires_at\"")
+			}
+		default:
+			return d.Skip()
+		}
+		return nil
+	}); err != nil {
+		return errors.Wrap(err, "decode Consent")
+	}
+	// Validate required fields.
+	var failures []validate.FieldError
+	for i, mask := range [1]uint8{
+		0b00000111,
+	} {
+		if result := (requiredBitSet[i] & mask) ^ mask; result != 0 {
+			// Mask only required fields and check equality to mask using XOR.
+			//
+			// If XOR result is not zero, result is not equal to expected, so some fields are missed.
+			// Bits of fields which would be set are actually bits of missed fields.
+			missed := bits.OnesCount8(result)
+			for bitN := 0; bitN < missed; bitN++ {
+				bitIdx := bits.TrailingZeros8(result)
+				fieldIdx := i*8 + bitIdx
+				var name string
+				if fieldIdx < len(jsonFieldsNameOfConsent) {
+					name = jsonFieldsNameOfConsent[fieldIdx]
+				} else {
+					name = strconv.Itoa(fieldIdx)
+				}
+				failures = append(failures, validate.FieldError{
+					Name:  name,
+					Error: validate.ErrFieldRequired,
+				})
+				// Reset bit.
+				result &^= 1 << bitIdx
+			}
+		}
+	}
+	if len(failures) > 0 {
+		return &validate.Error{Fields: failures}
+	}
+
+	return nil
+}
+
+// MarshalJSON implements stdjson.Marshaler.
+func (s *Consent) MarshalJSON() ([]byte, error) {
+	e := jx.Encoder{}
+	s.Encode(&e)
+	return e.Bytes(), nil
+}
+
+// UnmarshalJSON implements stdjson.Unmarshaler.
+func (s *Consent) UnmarshalJSON(data []byte) error {
+	d := jx.DecodeBytes(data)
+	return s.Decode(d)
+}
+
+// Encode implements json.Marshaler.
 func (s *Credential) Encode(e *jx.Encoder) {
 	e.ObjStart()
 	s.encodeFields(e)
@@ -7261,6 +7559,14 @@ func (s *Credential) encodeFields(e *jx.Encoder) {
 	{
 		e.FieldStart("token_url")
 		s.TokenURL.Encode(e)
+	}
+	{
+		e.FieldStart("authorize_url")
+		s.AuthorizeURL.Encode(e)
+	}
+	{
+		e.FieldStart("authorization")
+		s.Authorization.Encode(e)
 	}
 	{
 		e.FieldStart("audience")
@@ -7320,7 +7626,7 @@ func (s *Credential) encodeFields(e *jx.Encoder) {
 	}
 }
 
-var jsonFieldsNameOfCredential = [22]string{
+var jsonFieldsNameOfCredential = [24]string{
 	0:  "id",
 	1:  "org_id",
 	2:  "name",
@@ -7331,18 +7637,20 @@ var jsonFieldsNameOfCredential = [22]string{
 	7:  "tenant",
 	8:  "grant_type",
 	9:  "token_url",
-	10: "audience",
-	11: "scopes",
-	12: "api_key_placement",
-	13: "aws_region",
-	14: "aws_default_bucket",
-	15: "aws_endpoint_url",
-	16: "allowed_origins",
-	17: "telemetry",
-	18: "status",
-	19: "created_by",
-	20: "last_verified",
-	21: "created_at",
+	10: "authorize_url",
+	11: "authorization",
+	12: "audience",
+	13: "scopes",
+	14: "api_key_placement",
+	15: "aws_region",
+	16: "aws_default_bucket",
+	17: "aws_endpoint_url",
+	18: "allowed_origins",
+	19: "telemetry",
+	20: "status",
+	21: "created_by",
+	22: "last_verified",
+	23: "created_at",
 }
 
 // Decode decodes Credential from json.
@@ -7464,8 +7772,28 @@ func (s *Credential) Decode(d *jx.Decoder) error {
 			}(); err != nil {
 				return errors.Wrap(err, "decode field \"token_url\"")
 			}
-		case "audience":
+		case "authorize_url":
 			requiredBitSet[1] |= 1 << 2
+			if err := func() error {
+				if err := s.AuthorizeURL.Decode(d); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"authorize_url\"")
+			}
+		case "authorization":
+			requiredBitSet[1] |= 1 << 3
+			if err := func() error {
+				if err := s.Authorization.Decode(d); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"authorization\"")
+			}
+		case "audience":
+			requiredBitSet[1] |= 1 << 4
 			if err := func() error {
 				if err := s.Audience.Decode(d); err != nil {
 					return err
@@ -7475,7 +7803,7 @@ func (s *Credential) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"audience\"")
 			}
 		case "scopes":
-			requiredBitSet[1] |= 1 << 3
+			requiredBitSet[1] |= 1 << 5
 			if err := func() error {
 				s.Scopes = make([]string, 0)
 				if err := d.Arr(func(d *jx.Decoder) error {
@@ -7495,7 +7823,7 @@ func (s *Credential) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"scopes\"")
 			}
 		case "api_key_placement":
-			requiredBitSet[1] |= 1 << 4
+			requiredBitSet[1] |= 1 << 6
 			if err := func() error {
 				if err := s.APIKeyPlacement.Decode(d); err != nil {
 					return err
@@ -7505,7 +7833,7 @@ func (s *Credential) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"api_key_placement\"")
 			}
 		case "aws_region":
-			requiredBitSet[1] |= 1 << 5
+			requiredBitSet[1] |= 1 << 7
 			if err := func() error {
 				if err := s.AWSRegion.Decode(d); err != nil {
 					return err
@@ -7515,7 +7843,7 @@ func (s *Credential) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"aws_region\"")
 			}
 		case "aws_default_bucket":
-			requiredBitSet[1] |= 1 << 6
+			requiredBitSet[2] |= 1 << 0
 			if err := func() error {
 				if err := s.AWSDefaultBucket.Decode(d); err != nil {
 					return err
@@ -7525,7 +7853,7 @@ func (s *Credential) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"aws_default_bucket\"")
 			}
 		case "aws_endpoint_url":
-			requiredBitSet[1] |= 1 << 7
+			requiredBitSet[2] |= 1 << 1
 			if err := func() error {
 				if err := s.AWSEndpointURL.Decode(d); err != nil {
 					return err
@@ -7535,7 +7863,7 @@ func (s *Credential) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"aws_endpoint_url\"")
 			}
 		case "allowed_origins":
-			requiredBitSet[2] |= 1 << 0
+			requiredBitSet[2] |= 1 << 2
 			if err := func() error {
 				s.AllowedOrigins = make([]string, 0)
 				if err := d.Arr(func(d *jx.Decoder) error {
@@ -7555,7 +7883,7 @@ func (s *Credential) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"allowed_origins\"")
 			}
 		case "telemetry":
-			requiredBitSet[2] |= 1 << 1
+			requiredBitSet[2] |= 1 << 3
 			if err := func() error {
 				if err := s.Telemetry.Decode(d); err != nil {
 					return err
@@ -7565,7 +7893,7 @@ func (s *Credential) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"telemetry\"")
 			}
 		case "status":
-			requiredBitSet[2] |= 1 << 2
+			requiredBitSet[2] |= 1 << 4
 			if err := func() error {
 				if err := s.Status.Decode(d); err != nil {
 					return err
@@ -7575,7 +7903,7 @@ func (s *Credential) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"status\"")
 			}
 		case "created_by":
-			requiredBitSet[2] |= 1 << 3
+			requiredBitSet[2] |= 1 << 5
 			if err := func() error {
 				v, err := d.Str()
 				s.CreatedBy = string(v)
@@ -7587,7 +7915,7 @@ func (s *Credential) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"created_by\"")
 			}
 		case "last_verified":
-			requiredBitSet[2] |= 1 << 4
+			requiredBitSet[2] |= 1 << 6
 			if err := func() error {
 				if err := s.LastVerified.Decode(d, json.DecodeDateTime); err != nil {
 					return err
@@ -7597,7 +7925,7 @@ func (s *Credential) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"last_verified\"")
 			}
 		case "created_at":
-			requiredBitSet[2] |= 1 << 5
+			requiredBitSet[2] |= 1 << 7
 			if err := func() error {
 				if err := s.CreatedAt.Decode(d, json.DecodeDateTime); err != nil {
 					return err
@@ -7618,7 +7946,7 @@ func (s *Credential) Decode(d *jx.Decoder) error {
 	for i, mask := range [3]uint8{
 		0b11111111,
 		0b11111111,
-		0b00111111,
+		0b11111111,
 	} {
 		if result := (requiredBitSet[i] & mask) ^ mask; result != 0 {
 			// Mask only required fields and check equality to mask using XOR.
@@ -7699,6 +8027,18 @@ func (s *CredentialCreate) encodeFields(e *jx.Encoder) {
 		if s.TokenURL.Set {
 			e.FieldStart("token_url")
 			s.TokenURL.Encode(e)
+		}
+	}
+	{
+		if s.AuthorizeURL.Set {
+			e.FieldStart("authorize_url")
+			s.AuthorizeURL.Encode(e)
+		}
+	}
+	{
+		if s.Authorization.Set {
+			e.FieldStart("authorization")
+			s.Authorization.Encode(e)
 		}
 	}
 	{
@@ -7783,25 +8123,27 @@ func (s *CredentialCreate) encodeFields(e *jx.Encoder) {
 	}
 }
 
-var jsonFieldsNameOfCredentialCreate = [18]string{
+var jsonFieldsNameOfCredentialCreate = [20]string{
 	0:  "name",
 	1:  "platform_id",
 	2:  "auth_method",
 	3:  "credentials",
 	4:  "grant_type",
 	5:  "token_url",
-	6:  "scopes",
-	7:  "audience",
-	8:  "api_key_placement",
-	9:  "aws_region",
-	10: "aws_default_bucket",
-	11: "aws_endpoint_url",
-	12: "allowed_origins",
-	13: "status",
-	14: "tenancy_id",
-	15: "credentials_ref",
-	16: "tenant",
-	17: "telemetry",
+	6:  "authorize_url",
+	7:  "authorization",
+	8:  "scopes",
+	9:  "audience",
+	10: "api_key_placement",
+	11: "aws_region",
+	12: "aws_default_bucket",
+	13: "aws_endpoint_url",
+	14: "allowed_origins",
+	15: "status",
+	16: "tenancy_id",
+	17: "credentials_ref",
+	18: "tenant",
+	19: "telemetry",
 }
 
 // Decode decodes CredentialCreate from json.
@@ -7876,6 +8218,26 @@ func (s *CredentialCreate) Decode(d *jx.Decoder) error {
 				return nil
 			}(); err != nil {
 				return errors.Wrap(err, "decode field \"token_url\"")
+			}
+		case "authorize_url":
+			if err := func() error {
+				s.AuthorizeURL.Reset()
+				if err := s.AuthorizeURL.Decode(d); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"authorize_url\"")
+			}
+		case "authorization":
+			if err := func() error {
+				s.Authorization.Reset()
+				if err := s.Authorization.Decode(d); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"authorization\"")
 			}
 		case "scopes":
 			if err := func() error {
@@ -8692,6 +9054,18 @@ func (s *CredentialUpdate) encodeFields(e *jx.Encoder) {
 		}
 	}
 	{
+		if s.AuthorizeURL.Set {
+			e.FieldStart("authorize_url")
+			s.AuthorizeURL.Encode(e)
+		}
+	}
+	{
+		if s.Authorization.Set {
+			e.FieldStart("authorization")
+			s.Authorization.Encode(e)
+		}
+	}
+	{
 		if s.Scopes != nil {
 			e.FieldStart("scopes")
 			e.ArrStart()
@@ -8803,30 +9177,32 @@ func (s *CredentialUpdate) encodeFields(e *jx.Encoder) {
 	}
 }
 
-var jsonFieldsNameOfCredentialUpdate = [23]string{
+var jsonFieldsNameOfCredentialUpdate = [25]string{
 	0:  "name",
 	1:  "platform_id",
 	2:  "auth_method",
 	3:  "credentials",
 	4:  "grant_type",
 	5:  "token_url",
-	6:  "scopes",
-	7:  "audience",
-	8:  "api_key_placement",
-	9:  "aws_region",
-	10: "aws_default_bucket",
-	11: "aws_endpoint_url",
-	12: "allowed_origins",
-	13: "status",
-	14: "id",
-	15: "org_id",
-	16: "credentials_ref",
-	17: "tenancy_id",
-	18: "tenant",
-	19: "telemetry",
-	20: "created_by",
-	21: "last_verified",
-	22: "created_at",
+	6:  "authorize_url",
+	7:  "authorization",
+	8:  "scopes",
+	9:  "audience",
+	10: "api_key_placement",
+	11: "aws_region",
+	12: "aws_default_bucket",
+	13: "aws_endpoint_url",
+	14: "allowed_origins",
+	15: "status",
+	16: "id",
+	17: "org_id",
+	18: "credentials_ref",
+	19: "tenancy_id",
+	20: "tenant",
+	21: "telemetry",
+	22: "created_by",
+	23: "last_verified",
+	24: "created_at",
 }
 
 // Decode decodes CredentialUpdate from json.
@@ -8834,7 +9210,7 @@ func (s *CredentialUpdate) Decode(d *jx.Decoder) error {
 	if s == nil {
 		return errors.New("invalid: unable to decode CredentialUpdate to nil")
 	}
-	var requiredBitSet [3]uint8
+	var requiredBitSet [4]uint8
 
 	if err := d.ObjBytes(func(d *jx.Decoder, k []byte) error {
 		switch string(k) {
@@ -8901,6 +9277,26 @@ func (s *CredentialUpdate) Decode(d *jx.Decoder) error {
 				return nil
 			}(); err != nil {
 				return errors.Wrap(err, "decode field \"token_url\"")
+			}
+		case "authorize_url":
+			if err := func() error {
+				s.AuthorizeURL.Reset()
+				if err := s.AuthorizeURL.Decode(d); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"authorize_url\"")
+			}
+		case "authorization":
+			if err := func() error {
+				s.Authorization.Reset()
+				if err := s.Authorization.Decode(d); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"authorization\"")
 			}
 		case "scopes":
 			if err := func() error {
@@ -9099,8 +9495,9 @@ func (s *CredentialUpdate) Decode(d *jx.Decoder) error {
 	}
 	// Validate required fields.
 	var failures []validate.FieldError
-	for i, mask := range [3]uint8{
+	for i, mask := range [4]uint8{
 		0b00000111,
+		0b00000000,
 		0b00000000,
 		0b00000000,
 	} {
@@ -22463,6 +22860,50 @@ func (s NilApiKeyPlacement) MarshalJSON() ([]byte, error) {
 
 // UnmarshalJSON implements stdjson.Unmarshaler.
 func (s *NilApiKeyPlacement) UnmarshalJSON(data []byte) error {
+	d := jx.DecodeBytes(data)
+	return s.Decode(d)
+}
+
+// Encode encodes Authorization as json.
+func (o NilAuthorization) Encode(e *jx.Encoder) {
+	if o.Null {
+		e.Null()
+		return
+	}
+	o.Value.Encode(e)
+}
+
+// Decode decodes Authorization from json.
+func (o *NilAuthorization) Decode(d *jx.Decoder) error {
+	if o == nil {
+		return errors.New("invalid: unable to decode NilAuthorization to nil")
+	}
+	if d.Next() == jx.Null {
+		if err := d.Null(); err != nil {
+			return err
+		}
+
+		var v Authorization
+		o.Value = v
+		o.Null = true
+		return nil
+	}
+	o.Null = false
+	if err := o.Value.Decode(d); err != nil {
+		return err
+	}
+	return nil
+}
+
+// MarshalJSON implements stdjson.Marshaler.
+func (s NilAuthorization) MarshalJSON() ([]byte, error) {
+	e := jx.Encoder{}
+	s.Encode(&e)
+	return e.Bytes(), nil
+}
+
+// UnmarshalJSON implements stdjson.Unmarshaler.
+func (s *NilAuthorization) UnmarshalJSON(data []byte) error {
 	d := jx.DecodeBytes(data)
 	return s.Decode(d)
 }

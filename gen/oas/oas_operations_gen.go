@@ -7,6 +7,7 @@ type OperationName = string
 
 const (
 	AppendRecordsOperation           OperationName = "AppendRecords"
+	AuthorizeCredentialOperation     OperationName = "AuthorizeCredential"
 	CancelBatchOperation             OperationName = "CancelBatch"
 	CreateApiKeyOperation            OperationName = "CreateApiKey"
 	CreateCredentialOperation        OperationName = "CreateCredential"
@@ -114,6 +115,7 @@ const (
 	ResumeDispatchOperation          OperationName = "ResumeDispatch"
 	ResumeDomainOperation            OperationName = "ResumeDomain"
 	RetryBatchOperation              OperationName = "RetryBatch"
+	ReturnAuthorizationOperation     OperationName = "ReturnAuthorization"
 	RevokeApiKeyOperation            OperationName = "RevokeApiKey"
 	RotateWebhookSecretOperation     OperationName = "RotateWebhookSecret"
 	RunScheduleOperation             OperationName = "RunSchedule"

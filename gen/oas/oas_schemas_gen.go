@@ -1559,13 +1559,22 @@ func (s *AuditOutcome) UnmarshalText(data []byte) error {
 //	`basic_auth`     | `username`, `password`                                                                                                                                   |
 //	`api_key`        | `api_key`                                                                                                                                                | `api_key_placement`
 //	`jwt`            | `algorithm` (`RS256`, `ES256` or `HS256`), `key` (a private key in PEM; for `HS256` at least 32 bytes), `issuer`, and if you like `subject` and `key_id` | `audience`
-//	`oauth2`         | `client_id`, `client_secret`                                                                                                                             | `token_url`, and if you like `scopes` and `audience`
+//	`oauth2`         | what `grant_type` needs                                                                                                                                  | `token_url`, and if you like `grant_type`, `scopes` and `audience`
 //	`aws_access_key` | `access_key_id`, `secret_access_key`, and for temporary keys `session_token`                                                                             | `aws_region` (default `us-east-1`), `aws_default_bucket`, `aws_endpoint_url`
 //
 // With `jwt` each call carries an assertion that is signed here and valid for five minutes, as a
-// bearer token. With `oauth2` it carries an access token, which is fetched by the grant
-// `client_credentials`, kept in memory until shortly before it ends, and fetched anew when the
-// platform refuses it. With `aws_access_key` each call is signed with Signature Version 4.
+// bearer token. With `oauth2` it carries an access token, which is kept, encrypted, until shortly
+// before it ends, and fetched anew when the platform refuses it: once for all processes. With
+// `aws_access_key` each call is signed with Signature Version 4.
+//
+//	`grant_type`                   | `credentials`                                                                                   |
+//	-------------------------------+-------------------------------------------------------------------------------------------------+----------------------------------------------------------------
+//	`client_credentials` (default) | `client_id`, `client_secret`                                                                    |
+//	`password`                     | `client_id`, `client_secret` if there is one, `username`, `password`                            |
+//	`refresh_token`                | `client_id`, `client_secret` if there is one, `refresh_token`                                   | a new refresh token is stored before its access token is used
+//	`jwt_bearer`                   | `issuer`, `key`, `algorithm`, and if you like `subject`, `key_id`, `client_id`, `client_secret` | an assertion for `audience` (default: `token_url`) is exchanged
+//	`authorization_code`           | `client_id`, `client_secret` if there is one                                                    | a person agrees at `authorize_url`
+//
 // Ref: #/components/schemas/AuthMethod
 type AuthMethod string
 
@@ -1623,6 +1632,108 @@ func (s *AuthMethod) UnmarshalText(data []byte) error {
 		return nil
 	case AuthMethodAWSAccessKey:
 		*s = AuthMethodAWSAccessKey
+		return nil
+	default:
+		return errors.Errorf("invalid value: %q", data)
+	}
+}
+
+// Ref: #/components/schemas/Authorization
+type Authorization struct {
+	// `pending`: no tokens yet; with `authorization_code` a person has to authorize the credential.
+	// `authorized`: there are. `failing`: the latest attempt got none, and the next call tries again after
+	// a pause of a minute at most. `lost`: the issuer takes the refresh token no longer, and nothing is
+	// tried until the credential is authorized again or rotated.
+	State AuthorizationState `json:"state"`
+	// Why the latest attempt got no tokens; null after a success.
+	Failure NilString `json:"failure"`
+	// Until when the latest access token is good.
+	ExpiresAt NilDateTime `json:"expires_at"`
+}
+
+// GetState returns the value of State.
+func (s *Authorization) GetState() AuthorizationState {
+	return s.State
+}
+
+// GetFailure returns the value of Failure.
+func (s *Authorization) GetFailure() NilString {
+	return s.Failure
+}
+
+// GetExpiresAt returns the value of ExpiresAt.
+func (s *Authorization) GetExpiresAt() NilDateTime {
+	return s.ExpiresAt
+}
+
+// SetState sets the value of State.
+func (s *Authorization) SetState(val AuthorizationState) {
+	s.State = val
+}
+
+// SetFailure sets the value of Failure.
+func (s *Authorization) SetFailure(val NilString) {
+	s.Failure = val
+}
+
+// SetExpiresAt sets the value of ExpiresAt.
+func (s *Authorization) SetExpiresAt(val NilDateTime) {
+	s.ExpiresAt = val
+}
+
+// `pending`: no tokens yet; with `authorization_code` a person has to authorize the credential.
+// `authorized`: there are. `failing`: the latest attempt got none, and the next call tries again after
+// a pause of a minute at most. `lost`: the issuer takes the refresh token no longer, and nothing is
+// tried until the credential is authorized again or rotated.
+type AuthorizationState string
+
+const (
+	AuthorizationStatePending    AuthorizationState = "pending"
+	AuthorizationStateAuthorized AuthorizationState = "authorized"
+	AuthorizationStateFailing    AuthorizationState = "failing"
+	AuthorizationStateLost       AuthorizationState = "lost"
+)
+
+// AllValues returns all AuthorizationState values.
+func (AuthorizationState) AllValues() []AuthorizationState {
+	return []AuthorizationState{
+		AuthorizationStatePending,
+		AuthorizationStateAuthorized,
+		AuthorizationStateFailing,
+		AuthorizationStateLost,
+	}
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (s AuthorizationState) MarshalText() ([]byte, error) {
+	switch s {
+	case AuthorizationStatePending:
+		return []byte(s), nil
+	case AuthorizationStateAuthorized:
+		return []byte(s), nil
+	case AuthorizationStateFailing:
+		return []byte(s), nil
+	case AuthorizationStateLost:
+		return []byte(s), nil
+	default:
+		return nil, errors.Errorf("invalid value: %q", s)
+	}
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *AuthorizationState) UnmarshalText(data []byte) error {
+	switch AuthorizationState(data) {
+	case AuthorizationStatePending:
+		*s = AuthorizationStatePending
+		return nil
+	case AuthorizationStateAuthorized:
+		*s = AuthorizationStateAuthorized
+		return nil
+	case AuthorizationStateFailing:
+		*s = AuthorizationStateFailing
+		return nil
+	case AuthorizationStateLost:
+		*s = AuthorizationStateLost
 		return nil
 	default:
 		return errors.Errorf("invalid value: %q", data)
@@ -3718,6 +3829,46 @@ func (s *ConnectionTest) SetTestedAt(val time.Time) {
 	s.TestedAt = val
 }
 
+// Ref: #/components/schemas/Consent
+type Consent struct {
+	// Where to send the person.
+	URL string `json:"url"`
+	// Where the issuer sends the person back; it must know this address.
+	RedirectURI string `json:"redirect_uri"`
+	// Until when the person must have come back.
+	ExpiresAt time.Time `json:"expires_at"`
+}
+
+// GetURL returns the value of URL.
+func (s *Consent) GetURL() string {
+	return s.URL
+}
+
+// GetRedirectURI returns the value of RedirectURI.
+func (s *Consent) GetRedirectURI() string {
+	return s.RedirectURI
+}
+
+// GetExpiresAt returns the value of ExpiresAt.
+func (s *Consent) GetExpiresAt() time.Time {
+	return s.ExpiresAt
+}
+
+// SetURL sets the value of URL.
+func (s *Consent) SetURL(val string) {
+	s.URL = val
+}
+
+// SetRedirectURI sets the value of RedirectURI.
+func (s *Consent) SetRedirectURI(val string) {
+	s.RedirectURI = val
+}
+
+// SetExpiresAt sets the value of ExpiresAt.
+func (s *Consent) SetExpiresAt(val time.Time) {
+	s.ExpiresAt = val
+}
+
 // Ref: #/components/schemas/Credential
 type Credential struct {
 	ID         string     `json:"id"`
@@ -3730,15 +3881,18 @@ type Credential struct {
 	// The provider account; null until it is identified.
 	TenancyID NilString `json:"tenancy_id"`
 	// The provider account; null until it is identified.
-	Tenant           NilCredentialTenant `json:"tenant"`
-	GrantType        NilString           `json:"grant_type"`
-	TokenURL         NilString           `json:"token_url"`
-	Audience         NilString           `json:"audience"`
-	Scopes           []string            `json:"scopes"`
-	APIKeyPlacement  NilApiKeyPlacement  `json:"api_key_placement"`
-	AWSRegion        NilString           `json:"aws_region"`
-	AWSDefaultBucket NilString           `json:"aws_default_bucket"`
-	AWSEndpointURL   NilString           `json:"aws_endpoint_url"`
+	Tenant       NilCredentialTenant `json:"tenant"`
+	GrantType    NilString           `json:"grant_type"`
+	TokenURL     NilString           `json:"token_url"`
+	AuthorizeURL NilString           `json:"authorize_url"`
+	// How the tokens of `oauth2` stand; null for other methods.
+	Authorization    NilAuthorization   `json:"authorization"`
+	Audience         NilString          `json:"audience"`
+	Scopes           []string           `json:"scopes"`
+	APIKeyPlacement  NilApiKeyPlacement `json:"api_key_placement"`
+	AWSRegion        NilString          `json:"aws_region"`
+	AWSDefaultBucket NilString          `json:"aws_default_bucket"`
+	AWSEndpointURL   NilString          `json:"aws_endpoint_url"`
 	// All origins to which the secret may be sent; besides, that of `token_url` gets what it exchanges for
 	// tokens. A `*` stands for what the secret, or the answer with its token, puts into the address.
 	AllowedOrigins []string `json:"allowed_origins"`
@@ -3801,6 +3955,16 @@ func (s *Credential) GetGrantType() NilString {
 // GetTokenURL returns the value of TokenURL.
 func (s *Credential) GetTokenURL() NilString {
 	return s.TokenURL
+}
+
+// GetAuthorizeURL returns the value of AuthorizeURL.
+func (s *Credential) GetAuthorizeURL() NilString {
+	return s.AuthorizeURL
+}
+
+// GetAuthorization returns the value of Authorization.
+func (s *Credential) GetAuthorization() NilAuthorization {
+	return s.Authorization
 }
 
 // GetAudience returns the value of Audience.
@@ -3913,6 +4077,16 @@ func (s *Credential) SetTokenURL(val NilString) {
 	s.TokenURL = val
 }
 
+// SetAuthorizeURL sets the value of AuthorizeURL.
+func (s *Credential) SetAuthorizeURL(val NilString) {
+	s.AuthorizeURL = val
+}
+
+// SetAuthorization sets the value of Authorization.
+func (s *Credential) SetAuthorization(val NilAuthorization) {
+	s.Authorization = val
+}
+
 // SetAudience sets the value of Audience.
 func (s *Credential) SetAudience(val NilString) {
 	s.Audience = val
@@ -3982,9 +4156,12 @@ type CredentialCreate struct {
 	// The secret, for example `{"username": ..., "password": ...}` for `basic_auth`; `auth_method` says
 	// what else there is. It is stored encrypted and never returned. It is sent to no other origins than
 	// `allowed_origins`.
-	Credentials      FreeObject            `json:"credentials"`
-	GrantType        OptNilString          `json:"grant_type"`
-	TokenURL         OptNilString          `json:"token_url"`
+	Credentials FreeObject   `json:"credentials"`
+	GrantType   OptNilString `json:"grant_type"`
+	TokenURL    OptNilString `json:"token_url"`
+	// Where a person agrees; for `grant_type` `authorization_code`.
+	AuthorizeURL     OptNilString          `json:"authorize_url"`
+	Authorization    OptIgnored            `json:"authorization"`
 	Scopes           []string              `json:"scopes"`
 	Audience         OptNilString          `json:"audience"`
 	APIKeyPlacement  OptNilApiKeyPlacement `json:"api_key_placement"`
@@ -4034,6 +4211,16 @@ func (s *CredentialCreate) GetGrantType() OptNilString {
 // GetTokenURL returns the value of TokenURL.
 func (s *CredentialCreate) GetTokenURL() OptNilString {
 	return s.TokenURL
+}
+
+// GetAuthorizeURL returns the value of AuthorizeURL.
+func (s *CredentialCreate) GetAuthorizeURL() OptNilString {
+	return s.AuthorizeURL
+}
+
+// GetAuthorization returns the value of Authorization.
+func (s *CredentialCreate) GetAuthorization() OptIgnored {
+	return s.Authorization
 }
 
 // GetScopes returns the value of Scopes.
@@ -4124,6 +4311,16 @@ func (s *CredentialCreate) SetGrantType(val OptNilString) {
 // SetTokenURL sets the value of TokenURL.
 func (s *CredentialCreate) SetTokenURL(val OptNilString) {
 	s.TokenURL = val
+}
+
+// SetAuthorizeURL sets the value of AuthorizeURL.
+func (s *CredentialCreate) SetAuthorizeURL(val OptNilString) {
+	s.AuthorizeURL = val
+}
+
+// SetAuthorization sets the value of Authorization.
+func (s *CredentialCreate) SetAuthorization(val OptIgnored) {
+	s.Authorization = val
 }
 
 // SetScopes sets the value of Scopes.
@@ -4429,9 +4626,12 @@ type CredentialUpdate struct {
 	PlatformID string     `json:"platform_id"`
 	AuthMethod AuthMethod `json:"auth_method"`
 	// The new secret, in the form of a creation; null or absent keeps the stored one.
-	Credentials      OptNilFreeObject      `json:"credentials"`
-	GrantType        OptNilString          `json:"grant_type"`
-	TokenURL         OptNilString          `json:"token_url"`
+	Credentials OptNilFreeObject `json:"credentials"`
+	GrantType   OptNilString     `json:"grant_type"`
+	TokenURL    OptNilString     `json:"token_url"`
+	// Where a person agrees; for `grant_type` `authorization_code`.
+	AuthorizeURL     OptNilString          `json:"authorize_url"`
+	Authorization    OptIgnored            `json:"authorization"`
 	Scopes           []string              `json:"scopes"`
 	Audience         OptNilString          `json:"audience"`
 	APIKeyPlacement  OptNilApiKeyPlacement `json:"api_key_placement"`
@@ -4484,6 +4684,16 @@ func (s *CredentialUpdate) GetGrantType() OptNilString {
 // GetTokenURL returns the value of TokenURL.
 func (s *CredentialUpdate) GetTokenURL() OptNilString {
 	return s.TokenURL
+}
+
+// GetAuthorizeURL returns the value of AuthorizeURL.
+func (s *CredentialUpdate) GetAuthorizeURL() OptNilString {
+	return s.AuthorizeURL
+}
+
+// GetAuthorization returns the value of Authorization.
+func (s *CredentialUpdate) GetAuthorization() OptIgnored {
+	return s.Authorization
 }
 
 // GetScopes returns the value of Scopes.
@@ -4599,6 +4809,16 @@ func (s *CredentialUpdate) SetGrantType(val OptNilString) {
 // SetTokenURL sets the value of TokenURL.
 func (s *CredentialUpdate) SetTokenURL(val OptNilString) {
 	s.TokenURL = val
+}
+
+// SetAuthorizeURL sets the value of AuthorizeURL.
+func (s *CredentialUpdate) SetAuthorizeURL(val OptNilString) {
+	s.AuthorizeURL = val
+}
+
+// SetAuthorization sets the value of Authorization.
+func (s *CredentialUpdate) SetAuthorization(val OptIgnored) {
+	s.Authorization = val
 }
 
 // SetScopes sets the value of Scopes.
@@ -11307,6 +11527,51 @@ func (o NilApiKeyPlacement) Get() (v ApiKeyPlacement, ok bool) {
 
 // Or returns value if set, or given parameter if does not.
 func (o NilApiKeyPlacement) Or(d ApiKeyPlacement) ApiKeyPlacement {
+	if v, ok := o.Get(); ok {
+		return v
+	}
+	return d
+}
+
+// NewNilAuthorization returns new NilAuthorization with value set to v.
+func NewNilAuthorization(v Authorization) NilAuthorization {
+	return NilAuthorization{
+		Value: v,
+	}
+}
+
+// NilAuthorization is nullable Authorization.
+type NilAuthorization struct {
+	Value Authorization
+	Null  bool
+}
+
+// SetTo sets value to v.
+func (o *NilAuthorization) SetTo(v Authorization) {
+	o.Null = false
+	o.Value = v
+}
+
+// IsNull returns true if value is Null.
+func (o NilAuthorization) IsNull() bool { return o.Null }
+
+// SetToNull sets value to null.
+func (o *NilAuthorization) SetToNull() {
+	o.Null = true
+	var v Authorization
+	o.Value = v
+}
+
+// Get returns value and boolean that denotes whether value was set.
+func (o NilAuthorization) Get() (v Authorization, ok bool) {
+	if o.Null {
+		return v, false
+	}
+	return o.Value, true
+}
+
+// Or returns value if set, or given parameter if does not.
+func (o NilAuthorization) Or(d Authorization) Authorization {
 	if v, ok := o.Get(); ok {
 		return v
 	}
@@ -18411,6 +18676,20 @@ func (s *RetryInput) SetFactor(val OptFloat64) {
 // SetMaxSeconds sets the value of MaxSeconds.
 func (s *RetryInput) SetMaxSeconds(val OptFloat64) {
 	s.MaxSeconds = val
+}
+
+type ReturnAuthorizationOK struct {
+	Data io.Reader
+}
+
+// Read reads data from the Data reader.
+//
+// Kept to satisfy the io.Reader interface.
+func (s ReturnAuthorizationOK) Read(p []byte) (n int, err error) {
+	if s.Data == nil {
+		return 0, io.EOF
+	}
+	return s.Data.Read(p)
 }
 
 // RevokeApiKeyNoContent is response for RevokeApiKey operation.

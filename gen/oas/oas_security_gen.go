@@ -50,6 +50,9 @@ var operationRolesApiKeyAuth = map[string][]string{
 	AppendRecordsOperation: []string{
 		"admin",
 	},
+	AuthorizeCredentialOperation: []string{
+		"admin",
+	},
 	CancelBatchOperation: []string{},
 	CreateApiKeyOperation: []string{
 		"admin",
@@ -295,6 +298,9 @@ func GetRolesForApiKeyAuth(operation string) []string {
 // operationRolesOrgJwt is a private map storing roles per operation.
 var operationRolesOrgJwt = map[string][]string{
 	AppendRecordsOperation: []string{
+		"admin",
+	},
+	AuthorizeCredentialOperation: []string{
 		"admin",
 	},
 	CancelBatchOperation: []string{},

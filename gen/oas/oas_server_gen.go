@@ -283,6 +283,15 @@ type CatalogHandler interface {
 //
 // x-ogen-operation-group: Credential
 type CredentialHandler interface {
+	// AuthorizeCredential implements authorizeCredential operation.
+	//
+	// For `oauth2` with `grant_type` `authorization_code`: send a person to `url` within ten minutes. They
+	// agree at the issuer, which sends them back to `redirect_uri`; register that with the issuer. The
+	// address is good once, and carries a PKCE challenge. 409 for a credential of another grant, and for
+	// one that is revoked. A credential may be authorized again at any time.
+	//
+	// POST /credentials/{credential_id}/authorize
+	AuthorizeCredential(ctx context.Context, params AuthorizeCredentialParams) (*Consent, error)
 	// CreateCredential implements createCredential operation.
 	//
 	// Stores a secret, once the platform, or the issuer of its tokens, was asked about it: one that it
@@ -320,13 +329,23 @@ type CredentialHandler interface {
 	// first: one that it refuses leaves everything as it was (422 with what it said), and so does one of
 	// another provider account (409). If the platform cannot be asked just now, the secret is stored as it
 	// is, and `telemetry` has the failure. Without `credentials`, or with null, the secret is kept; then
-	// what says where it goes must stay, too: `auth_method`, `token_url`, `scopes`, `audience`,
-	// `api_key_placement`, `aws_endpoint_url` and `allowed_origins` (422 otherwise). `platform_id` must be
-	// the stored one (400 otherwise). 409 when another rotation came first. Read-only fields may be sent
-	// back as they were read; they are ignored.
+	// what says where it goes must stay, too: `auth_method`, `grant_type`, `token_url`, `authorize_url`,
+	// `scopes`, `audience`, `api_key_placement`, `aws_endpoint_url` and `allowed_origins` (422 otherwise).
+	// `platform_id` must be the stored one (400 otherwise). 409 when another rotation came first.
+	// Read-only fields may be sent back as they were read; they are ignored.
 	//
 	// PUT /credentials/{credential_id}
 	ReplaceCredential(ctx context.Context, req *CredentialUpdate, params ReplaceCredentialParams) (*Credential, error)
+	// ReturnAuthorization implements returnAuthorization operation.
+	//
+	// Where the issuer sends a person back who was at the address of
+	// `POST /credentials/{credential_id}/authorize`. No API key is asked for: the trust is in `state`,
+	// which is good once, for ten minutes. The code is exchanged for tokens, which are stored encrypted.
+	// 400 for a state that is not good, and where the issuer did not agree or gives no tokens; ask for a
+	// new address then.
+	//
+	// GET /credentials/callback
+	ReturnAuthorization(ctx context.Context, params ReturnAuthorizationParams) (ReturnAuthorizationOK, error)
 	// TestCredential implements testCredential operation.
 	//
 	// Makes one call to the platform with the stored secret. Always answers 200: whether the secret works

@@ -69,6 +69,8 @@ type Deps struct {
 	Tuner     Tuner
 	Resolver  Resolver
 	Calls     Calls
+	// PublicURL gives the address under which people reach the service, without a slash at its end.
+	PublicURL func() string
 	// Observe is told of every request: its operation, empty for a path that has none, its status, and how long it took.
 	Observe func(operation string, status int, took time.Duration)
 	// Now dates nothing that is stored; it measures how long requests take.
@@ -129,7 +131,7 @@ func New(d Deps) (http.Handler, error) {
 	h := handler{
 		accountHandler:    accountHandler{pool: d.Pool, accounts: d.Accounts, runs: d.Runs},
 		catalogHandler:    catalogs,
-		credentialHandler: credentialHandler{credentials: d.Credentials},
+		credentialHandler: credentialHandler{credentials: d.Credentials, publicURL: d.PublicURL},
 		recordSetHandler:  recordSetHandler{sets: d.RecordSets},
 		definitionGroup: definitionGroup{
 			definitionHandler: definitionHandler{definitions: d.Definitions, templates: d.Templates},

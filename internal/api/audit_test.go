@@ -66,6 +66,10 @@ var auditedCalls = map[string]func(s *stack) auditedCall{
 	"testCredential": func(s *stack) auditedCall {
 		return auditedCall{"POST", "/credentials/" + s.credential + "/test", nil, 200, "credential", s.credential, ""}
 	},
+	"authorizeCredential": func(s *stack) auditedCall {
+		id := s.made("/credentials", codeCredential)
+		return auditedCall{"POST", "/credentials/" + id + "/authorize", nil, 200, "credential", id, ""}
+	},
 	"deleteCredential": func(s *stack) auditedCall {
 		id := s.made("/credentials", auditedCredential)
 		return auditedCall{"DELETE", "/credentials/" + id, nil, 204, "credential", id, ""}
@@ -261,6 +265,10 @@ var auditedCalls = map[string]func(s *stack) auditedCall{
 }
 
 const auditedCredential = `{"name":"c","platform_id":"dialer","auth_method":"basic_auth","credentials":{"username":"acme","password":"` + needle + `"}}`
+
+const codeCredential = `{"name":"c","platform_id":"core","auth_method":"oauth2","grant_type":"authorization_code",
+	"token_url":"https://issuer.example/token","authorize_url":"https://issuer.example/authorize",
+	"allowed_origins":["https://api.example"],"credentials":{"client_id":"app"}}`
 
 // unaudited are the operations that only look as if they changed something.
 var unaudited = []string{"dryRunDefinition", "estimateUpload", "receiveWebhook", "testNewCredential", "validateDefinition"}

@@ -13,11 +13,20 @@ func credentialOf(c *credential.Credential) oas.Credential {
 		ID: c.ID.String(), OrgID: c.OrgID.String(), Name: c.Name, PlatformID: c.PlatformID,
 		AuthMethod: oas.AuthMethod(c.AuthMethod), CredentialsRef: c.Ref(),
 		TenancyID: nilString(c.TenancyID), GrantType: nilString(c.GrantType), TokenURL: nilString(c.TokenUrl),
-		Audience: nilString(c.Audience), Scopes: c.Scopes,
+		AuthorizeURL: nilString(c.AuthorizeUrl),
+		Audience:     nilString(c.Audience), Scopes: c.Scopes,
 		AWSRegion: nilString(c.AwsRegion), AWSDefaultBucket: nilString(c.AwsDefaultBucket), AWSEndpointURL: nilString(c.AwsEndpointUrl),
 		AllowedOrigins: c.Origins,
 		Telemetry:      make(oas.CredentialTelemetry, len(c.Uses)), Status: oas.CredentialStatus(c.Status),
 		CreatedBy: c.CreatedBy, LastVerified: nilTime(c.LastVerified), CreatedAt: nilTime(&c.CreatedAt),
+	}
+	out.Authorization.SetToNull()
+	if a := c.Authorization; a != nil {
+		row := oas.Authorization{State: oas.AuthorizationState(a.State), ExpiresAt: nilTime(a.ExpiresAt)}
+		if row.Failure.SetToNull(); a.Failure != "" {
+			row.Failure.SetTo(a.Failure)
+		}
+		out.Authorization.SetTo(row)
 	}
 	out.Tenant.SetToNull()
 	if c.TenancyID != nil {
@@ -65,7 +74,8 @@ func connectionTestOf(o credential.Outcome) oas.ConnectionTest {
 func createdCredential(r *oas.CredentialCreate, verify oas.OptBool) credential.Input {
 	return credential.Input{
 		Name: r.Name, PlatformID: r.PlatformID, AuthMethod: string(r.AuthMethod), Secret: secretBytes(r.Credentials),
-		GrantType: givenString(r.GrantType), TokenURL: givenString(r.TokenURL), Scopes: r.Scopes, Audience: givenString(r.Audience),
+		GrantType: givenString(r.GrantType), TokenURL: givenString(r.TokenURL), AuthorizeURL: givenString(r.AuthorizeURL),
+		Scopes: r.Scopes, Audience: givenString(r.Audience),
 		Placement: placementOf(r.APIKeyPlacement),
 		AWSRegion: givenString(r.AWSRegion), AWSDefaultBucket: givenString(r.AWSDefaultBucket), AWSEndpointURL: givenString(r.AWSEndpointURL),
 		Origins: r.AllowedOrigins, Status: string(r.Status.Or("")), TenancyID: givenString(r.TenancyID),
@@ -77,7 +87,8 @@ func createdCredential(r *oas.CredentialCreate, verify oas.OptBool) credential.I
 func replacedCredential(r *oas.CredentialUpdate, verify oas.OptBool) credential.Input {
 	in := credential.Input{
 		Name: r.Name, PlatformID: r.PlatformID, AuthMethod: string(r.AuthMethod),
-		GrantType: givenString(r.GrantType), TokenURL: givenString(r.TokenURL), Scopes: r.Scopes, Audience: givenString(r.Audience),
+		GrantType: givenString(r.GrantType), TokenURL: givenString(r.TokenURL), AuthorizeURL: givenString(r.AuthorizeURL),
+		Scopes: r.Scopes, Audience: givenString(r.Audience),
 		Placement: placementOf(r.APIKeyPlacement),
 		AWSRegion: givenString(r.AWSRegion), AWSDefaultBucket: givenString(r.AWSDefaultBucket), AWSEndpointURL: givenString(r.AWSEndpointURL),
 		Origins: r.AllowedOrigins, Status: string(r.Status.Or("")), Unverified: !verify.Or(true),

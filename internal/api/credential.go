@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"strings"
 
 	"flowlane/gen/oas"
 	"flowlane/internal/account"
@@ -9,7 +10,11 @@ import (
 )
 
 // credentialHandler serves /credentials.
-type credentialHandler struct{ credentials *credential.Service }
+type credentialHandler struct {
+	credentials *credential.Service
+	// publicURL gives the address under which people reach the service.
+	publicURL func() string
+}
 
 func (h credentialHandler) ListCredentials(ctx context.Context, params oas.ListCredentialsParams) (*oas.CredentialList, error) {
 	caller := account.FromContext(ctx)
@@ -72,6 +77,31 @@ func (h credentialHandler) TestCredential(ctx context.Context, params oas.TestCr
 		return nil, err
 	}
 	return answerTest(h.credentials.Test(ctx, account.FromContext(ctx).OrgID, id))
+}
+
+// callbackPath is where returnAuthorization is.
+const callbackPath = "/v1/credentials/callback"
+
+func (h credentialHandler) AuthorizeCredential(ctx context.Context, params oas.AuthorizeCredentialParams) (*oas.Consent, error) {
+	id, err := pathID("Credential", params.CredentialID)
+	if err != nil {
+		return nil, err
+	}
+	caller := account.FromContext(ctx)
+	back := h.publicURL() + callbackPath
+	consent, err := h.credentials.Authorize(ctx, caller.OrgID, caller.AccountID, id, back)
+	if err != nil {
+		return nil, err
+	}
+	return &oas.Consent{URL: consent.URL, RedirectURI: back, ExpiresAt: consent.ExpiresAt.UTC()}, nil
+}
+
+func (h credentialHandler) ReturnAuthorization(ctx context.Context, params oas.ReturnAuthorizationParams) (oas.ReturnAuthorizationOK, error) {
+	back := credential.Return{State: params.State, Code: params.Code.Or(""), Error: params.Error.Or("")}
+	if err := h.credentials.Returned(ctx, back); err != nil {
+		return oas.ReturnAuthorizationOK{}, err
+	}
+	return oas.ReturnAuthorizationOK{Data: strings.NewReader("The credential is authorized. You can close this window.\n")}, nil
 }
 
 func answerTest(outcome credential.Outcome, err error) (*oas.ConnectionTest, error) {

@@ -157,19 +157,21 @@ func TestCredentials_MethodsRefused(t *testing.T) {
 		body object
 		want []string
 	}{
-		"no token_url":    {with(ok, "token_url", nil), []string{"body.token_url missing"}},
-		"bad token_url":   {with(ok, "token_url", "ftp://x"), []string{"body.token_url value_error"}},
-		"user in it":      {with(ok, "token_url", "https://a:b@x/token"), []string{"body.token_url value_error"}},
-		"other grant":     {with(ok, "grant_type", "password"), []string{"body.grant_type value_error"}},
-		"two scopes":      {with(ok, "scopes", []string{"a b"}), []string{"body.scopes value_error"}},
-		"no secret":       {with(ok, "credentials", object{"client_id": "app"}), []string{"body.credentials.client_secret missing"}},
-		"aws region":      {with(aws, "aws_region", "evil.example/"), []string{"body.aws_region value_error"}},
-		"aws endpoint":    {with(aws, "aws_endpoint_url", "https://x/path"), []string{"body.aws_endpoint_url value_error"}},
-		"aws bucket":      {with(aws, "aws_default_bucket", "a/b"), []string{"body.aws_default_bucket value_error"}},
-		"aws on core":     {with(aws, "platform_id", "core", "allowed_origins", []string{"https://api.example"}), []string{"body.auth_method value_error"}},
-		"jwt short key":   {with(jwt, "credentials", object{"algorithm": "HS256", "key": "n33dle", "issuer": "me"}), []string{"body.credentials value_error"}},
-		"jwt no PEM":      {with(jwt, "credentials", object{"algorithm": "RS256", "key": "n33dle\nn33dle", "issuer": "me"}), []string{"body.credentials value_error"}},
-		"jwt other field": {with(jwt, "credentials", object{"algorithm": "HS256", "key": strings.Repeat(needle, 8)}), []string{"body.credentials.issuer missing"}},
+		"no token_url":     {with(ok, "token_url", nil), []string{"body.token_url missing"}},
+		"bad token_url":    {with(ok, "token_url", "ftp://x"), []string{"body.token_url value_error"}},
+		"user in it":       {with(ok, "token_url", "https://a:b@x/token"), []string{"body.token_url value_error"}},
+		"other grant":      {with(ok, "grant_type", "implicit"), []string{"body.grant_type value_error"}},
+		"no authorize_url": {with(ok, "grant_type", "authorization_code"), []string{"body.authorize_url missing"}},
+		"no user":          {with(ok, "grant_type", "password"), []string{"body.credentials.username missing", "body.credentials.password missing"}},
+		"two scopes":       {with(ok, "scopes", []string{"a b"}), []string{"body.scopes value_error"}},
+		"no secret":        {with(ok, "credentials", object{"client_id": "app"}), []string{"body.credentials.client_secret missing"}},
+		"aws region":       {with(aws, "aws_region", "evil.example/"), []string{"body.aws_region value_error"}},
+		"aws endpoint":     {with(aws, "aws_endpoint_url", "https://x/path"), []string{"body.aws_endpoint_url value_error"}},
+		"aws bucket":       {with(aws, "aws_default_bucket", "a/b"), []string{"body.aws_default_bucket value_error"}},
+		"aws on core":      {with(aws, "platform_id", "core", "allowed_origins", []string{"https://api.example"}), []string{"body.auth_method value_error"}},
+		"jwt short key":    {with(jwt, "credentials", object{"algorithm": "HS256", "key": "n33dle", "issuer": "me"}), []string{"body.credentials value_error"}},
+		"jwt no PEM":       {with(jwt, "credentials", object{"algorithm": "RS256", "key": "n33dle\nn33dle", "issuer": "me"}), []string{"body.credentials value_error"}},
+		"jwt other field":  {with(jwt, "credentials", object{"algorithm": "HS256", "key": strings.Repeat(needle, 8)}), []string{"body.credentials.issuer missing"}},
 	} {
 		res := s.Do(http.MethodPost, "/credentials", tc.body).Invalid(tc.want...)
 		assert.NotContains(t, string(res.Body), needle, name)

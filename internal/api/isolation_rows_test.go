@@ -121,6 +121,9 @@ var unauditedCalls = map[string]func(s *stack) auditedCall{
 	"receiveWebhook": func(s *stack) auditedCall { // nobody is asked for a key, and whoever does not sign is sent away
 		return auditedCall{method: "POST", path: s.webhook(s.webhookBody()).url, body: `{}`, status: 401}
 	},
+	"returnAuthorization": func(*stack) auditedCall { // nobody is asked for a key, and whoever brings no good state is sent away
+		return auditedCall{method: "GET", path: "/credentials/callback?code=c&state=s", status: 400}
+	},
 	"testNewCredential": func(*stack) auditedCall {
 		return auditedCall{method: "POST", path: "/credentials/test", body: auditedCredential, status: 200}
 	},
@@ -136,7 +139,7 @@ var (
 	adminReads    = []string{"listAuditLog"}
 	streamReads   = []string{"streamExecution"}
 	publicReads   = []string{"/catalog/", "/flows/templates"}
-	signedCalls   = []string{"receiveWebhook"}
+	signedCalls   = []string{"receiveWebhook", "returnAuthorization"}
 	readsByPost   = []string{"createStreamToken", "dryRunDefinition", "estimateUpload", "validateDefinition"}
 	// groupsOfTheirOwn are the groups of the scopes of operations that stand under another tag; empty for no scope.
 	groupsOfTheirOwn = map[string]string{

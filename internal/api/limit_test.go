@@ -42,7 +42,7 @@ func number(t *testing.T, r apitest.Response, name string) int {
 // their own.
 var unlimited = []string{
 	"getAction", "getPlatform", "getService", "getTemplate", "listActions", "listPlatformServices", "listPlatforms",
-	"listServiceActions", "listServices", "listTemplates", "receiveWebhook",
+	"listServiceActions", "listServices", "listTemplates", "receiveWebhook", "returnAuthorization",
 }
 
 // TestRateLimit_Documented: every other operation has a limit.
@@ -69,7 +69,7 @@ func TestRateLimit_Documented(t *testing.T) {
 
 // strictOperations are dear, or give out what opens doors.
 var strictOperations = []string{
-	"createApiKey", "createStreamToken", "dryRunDefinition", "refreshLimits", "testCredential", "testNewCredential",
+	"authorizeCredential", "createApiKey", "createStreamToken", "dryRunDefinition", "refreshLimits", "testCredential", "testNewCredential",
 	"validateDefinition",
 }
 

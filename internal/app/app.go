@@ -68,6 +68,8 @@ type Config struct {
 	Front Front
 	// Operator says where operators look at the process.
 	Operator Operator
+	// PublicURL is where people reach the API, for those who come back from an issuer of tokens; empty for URL of App.
+	PublicURL string
 	// Workers lets this process carry out due work.
 	Workers bool
 	// KEK is the key-encryption key of the installation; required. OtherKEKs open what was stored under them.
@@ -303,7 +305,7 @@ func (a *App) wire(ctx context.Context) error {
 	a.Scheduler = due.New(a.clock, queue, due.Options{Log: a.cfg.Log})
 	a.watch = due.NewClock(a.clock, a.cfg.Log)
 	a.Credentials = credential.New(credential.Deps{Pool: a.Pool, Vault: a.Vault, Catalog: a.Catalog, Prober: a.Sender, Now: time.Now, Due: a.Scheduler,
-		AllowHosts: a.cfg.AllowHosts})
+		AllowHosts: a.cfg.AllowHosts, Redeemer: a.Sender, VerifierKey: root.Derive("oauth-pkce")})
 	a.Definitions = definition.New(a.Pool, a.Catalog)
 	a.RecordSets = recordset.New(a.Pool, a.Scheduler, orgquota.NewMeter(orgquota.StoredBytes, time.Now))
 	a.Stores = store.New(a.Pool, a.Scheduler)
@@ -352,13 +354,20 @@ func (a *App) makeHandler(root vault.Root, plans *definition.Plans) error {
 			Pool: a.Pool, Catalog: a.Catalog, Definitions: a.Definitions, Plans: plans, Credentials: a.Credentials, Forecasts: forecasts, Runs: a.Runs, Now: time.Now,
 		}),
 		Usage:   usage.New(a.Pool, a.Catalog),
-		Answers: answers, Limits: request.NewLimits(a.Pool, time.Now, a.cfg.Log), RequestLimit: a.cfg.RequestLimit, Observe: a.metrics.answered, Now: time.Now, Log: a.cfg.Log,
+		Answers: answers, Limits: request.NewLimits(a.Pool, time.Now, a.cfg.Log), RequestLimit: a.cfg.RequestLimit, PublicURL: a.publicURL, Observe: a.metrics.answered, Now: time.Now, Log: a.cfg.Log,
 	})
 	if err != nil {
 		return fmt.Errorf("make the API: %w", err)
 	}
 	a.handler = a.root(handler)
 	return nil
+}
+
+func (a *App) publicURL() string {
+	if a.cfg.PublicURL != "" {
+		return strings.TrimSuffix(a.cfg.PublicURL, "/")
+	}
+	return a.URL()
 }
 
 // Accounts returns the account service of an installation, for commands that need no more than that. tokens is nil where

@@ -77,6 +77,8 @@ type serveCommand struct {
 	output
 	front
 
+	PublicURL string `name:"public-url" env:"FLOWLANE_PUBLIC_URL" help:"Where people reach the API, as https://flows.example.com: issuers of tokens send them back there. Default: the address that it listens on."`
+
 	Listen string `name:"listen" env:"FLOWLANE_LISTEN" default:"127.0.0.1:8080" help:"HOST:PORT of the API; port 0 takes a free one."`
 }
 
@@ -86,7 +88,7 @@ func (c *serveCommand) Run(ctx context.Context, p *process) error {
 	if err != nil {
 		return err
 	}
-	cfg.Listen, cfg.Front, cfg.Workers = c.Listen, c.front.config(), true
+	cfg.Listen, cfg.Front, cfg.Workers, cfg.PublicURL = c.Listen, c.front.config(), true, c.PublicURL
 	return serve(ctx, p, cfg, c.output)
 }
 

@@ -39,6 +39,10 @@ var fixtures = map[string]fixture{
 	"deleteCredential":  credential,
 	"testCredential":    shared(credential),
 
+	"authorizeCredential": shared(fresh("credential_id", "/credentials", `{"name":"code","platform_id":"core","auth_method":"oauth2",
+		"grant_type":"authorization_code","token_url":"https://issuer.example/token","authorize_url":"https://issuer.example/authorize",
+		"allowed_origins":["https://api.example"],"credentials":{"client_id":"app"}}`)),
+
 	"createDefinition":       shared(all(variableSet, credential)),
 	"validateDefinition":     shared(all(variableSet, credential)),
 	"getDefinition":          shared(definition("active")),
@@ -140,6 +144,8 @@ var anyValue = map[string]string{
 
 // elsewhere are operations that Specmatic cannot ask for, by the reason.
 var elsewhere = map[string]string{
+	"returnAuthorization": "each state is good once, and comes from an issuer; package api sends them, good and bad",
+
 	"receiveWebhook": "each request is signed; package api sends them, good and bad",
 }
 

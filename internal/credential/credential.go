@@ -14,6 +14,7 @@ import (
 	"flowlane/gen/db"
 	"flowlane/internal/catalog"
 	"flowlane/internal/event"
+	"flowlane/internal/provider"
 	"flowlane/internal/vault"
 )
 
@@ -56,6 +57,8 @@ type Credential struct {
 	Origins []string
 	// Uses is the observed use, one entry per service.
 	Uses []db.FlowCredentialUse
+	// Authorization is how the tokens of an oauth2 credential stand; nil for other methods.
+	Authorization *Authorization
 }
 
 // Ref is the pointer to the stored secret; it never changes.
@@ -84,9 +87,11 @@ type Input struct {
 	Secret    []byte
 	GrantType *string
 	TokenURL  *string
-	Scopes    []string
-	Audience  *string
-	Placement *Placement
+	// AuthorizeURL is where a person agrees, for the grant authorization_code.
+	AuthorizeURL *string
+	Scopes       []string
+	Audience     *string
+	Placement    *Placement
 
 	AWSRegion        *string
 	AWSDefaultBucket *string
@@ -118,7 +123,14 @@ type Service struct {
 	stamps  *stamps
 	meter   Meter
 
-	allowHosts []string
+	allowHosts  []string
+	redeemer    Redeemer
+	verifierKey []byte
+}
+
+// Redeemer exchanges the code that a person comes back with for tokens; *provider.Sender does.
+type Redeemer interface {
+	Redeem(ctx context.Context, spec provider.Spec, code provider.Code) (provider.Tokens, error)
 }
 
 // Meter debits a question of the service's own that took so long and ended with outcome. Nobody is named for it.
@@ -145,13 +157,16 @@ type Deps struct {
 	Due     event.Waker
 	// AllowHosts lists the "host:port" to which secrets may go without TLS; it may be empty.
 	AllowHosts []string
+	// Redeemer and VerifierKey, a secret of the installation, are for credentials that a person authorizes.
+	Redeemer    Redeemer
+	VerifierKey []byte
 }
 
 // New returns a Service.
 func New(d Deps) *Service {
 	return &Service{
 		pool: d.Pool, vault: d.Vault, catalog: d.Catalog, prober: d.Prober, now: d.Now, due: d.Due, queries: db.New(),
-		allowHosts: d.AllowHosts, held: newCache(d.Now), stamps: newStamps(), meter: func(context.Context, Question, time.Duration, error) error { return nil },
+		allowHosts: d.AllowHosts, redeemer: d.Redeemer, verifierKey: d.VerifierKey, held: newCache(d.Now), stamps: newStamps(), meter: func(context.Context, Question, time.Duration, error) error { return nil },
 	}
 }
 

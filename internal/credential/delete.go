@@ -41,8 +41,13 @@ func (s *Service) Delete(ctx context.Context, orgID, id uuid.UUID) error {
 		if err := s.queries.CredentialUsesDelete(ctx, tx, db.CredentialUsesDeleteParams{OrgID: orgID, ID: id}); err != nil {
 			return fmt.Errorf("delete the observed use of credential %s: %w", id, err)
 		}
-		if err := s.vault.Delete(ctx, tx, orgID, id); err != nil {
-			return err
+		if err := s.queries.CredentialTokenDelete(ctx, tx, db.CredentialTokenDeleteParams{OrgID: orgID, CredentialID: id}); err != nil {
+			return fmt.Errorf("delete the tokens of credential %s: %w", id, err)
+		}
+		for _, of := range []uuid.UUID{id, tokenID(id)} {
+			if err := s.vault.Delete(ctx, tx, orgID, of); err != nil {
+				return err
+			}
 		}
 		if err := s.wakeOthers(ctx, tx, lock.FlowCredential.TenancyID); err != nil {
 			return err

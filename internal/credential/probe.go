@@ -72,7 +72,8 @@ func (s *Service) Test(ctx context.Context, orgID, id uuid.UUID) (Outcome, error
 		a.fail(provider.UnknownClass, "The catalog no longer has platform %s with %s; nothing can be tested", stored.PlatformID, stored.AuthMethod)
 		return a.Outcome, account.Audit(ctx, s.pool, "credential", id.String())
 	}
-	result := s.probe(ctx, Question{OrgID: orgID, TenancyID: stored.TenancyID}, platform, service, stored.material)
+	result := s.probe(ctx, Question{OrgID: orgID, TenancyID: stored.TenancyID}, platform, service, stored.material,
+		func(secret) (provider.Secret, error) { return s.outgoingStored(stored) })
 	if result.unasked {
 		return result.Outcome, account.Audit(ctx, s.pool, "credential", id.String())
 	}
@@ -100,8 +101,13 @@ func (s *Service) Try(ctx context.Context, orgID uuid.UUID, in Input) (Outcome, 
 		a.fail(provider.InvalidShape, "%s", details)
 		return a.Outcome, nil
 	}
+	if target.secret.onceOnly() {
+		a := &attempt{Outcome: Outcome{TestedAt: began, Latency: s.now().Sub(began)}}
+		a.fail(provider.UnknownClass, "Trying this grant may use it up: create the credential, authorize it where a person must, and test that")
+		return a.Outcome, nil
+	}
 	q := Question{OrgID: orgID, TenancyID: textOf(in.TenancyID)}
-	return s.probe(ctx, q, target.platform, target.service, *target.secret).Outcome, nil
+	return s.probe(ctx, q, target.platform, target.service, *target.secret, s.outgoing).Outcome, nil
 }
 
 // shapeDetails says what is wrong with a secret that the platform would take otherwise; empty for any other error.
@@ -133,21 +139,23 @@ func (s *Service) target(platformID, method string) (*catalog.Platform, *catalog
 }
 
 // probe asks the platform, outside of any transaction. q says who asks, and for which account where that is known.
-func (s *Service) probe(ctx context.Context, q Question, platform *catalog.Platform, service *catalog.Service, material secret) *attempt {
+func (s *Service) probe(ctx context.Context, q Question, platform *catalog.Platform, service *catalog.Service, material secret,
+	outgoing func(secret) (provider.Secret, error),
+) *attempt {
 	a := &attempt{Outcome: Outcome{TestedAt: s.now()}}
 	defer func() { a.Latency = s.now().Sub(a.TestedAt) }()
 	if missing := missingFields(service, material); len(missing) > 0 {
 		a.fail(provider.InvalidShape, "The stored secret lacks %s; rotate the credential with all fields", strings.Join(missing, ", "))
 		return a
 	}
-	outgoing, err := s.outgoing(material, "")
+	sent, err := outgoing(material)
 	if err != nil {
 		a.fail(provider.InvalidShape, "The stored secret cannot be sent; rotate the credential")
 		return a
 	}
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
-	whose, err := s.prober.Whoami(ctx, platform, service, outgoing)
+	whose, err := s.prober.Whoami(ctx, platform, service, sent)
 	s.spend(ctx, q, platform, whose, s.now().Sub(a.TestedAt), err)
 	if err != nil {
 		class, details := provider.Explain(err)

@@ -70,6 +70,17 @@ func (s *Service) addUses(ctx context.Context, q db.DBTX, orgID uuid.UUID, items
 		c := byID[use.CredentialID]
 		c.Uses = append(c.Uses, use)
 	}
+	tokens, err := s.queries.CredentialTokens(ctx, q, db.CredentialTokensParams{OrgID: orgID, Ids: ids})
+	if err != nil {
+		return fmt.Errorf("read how the tokens of credentials stand: %w", err)
+	}
+	rows := map[uuid.UUID]*db.FlowCredentialToken{}
+	for i := range tokens {
+		rows[tokens[i].FlowCredentialToken.CredentialID] = &tokens[i].FlowCredentialToken
+	}
+	for _, c := range items {
+		c.Authorization = authorizationOf(c, rows[c.ID])
+	}
 	return nil
 }
 

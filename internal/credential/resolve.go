@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"sync"
 	"time"
 
@@ -58,8 +57,7 @@ func (s *Service) Resolve(ctx context.Context, orgID, id uuid.UUID) (*Resolved, 
 	if err != nil {
 		return nil, err
 	}
-	version := id.String() + "/" + strconv.FormatInt(fresh.Version, 10)
-	if fresh.Secret, err = s.outgoing(fresh.material, version); err != nil {
+	if fresh.Secret, err = s.outgoingStored(fresh); err != nil {
 		return nil, fmt.Errorf("credential %s: %w", id, err)
 	}
 	s.held.put(key, &fresh.Resolved, mark)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 
 	"flowlane/gen/db"
 	"flowlane/internal/provider"
@@ -22,7 +23,8 @@ type secret struct {
 type settings struct {
 	platformID, method         string
 	placement                  *Placement
-	tokenURL, audience         string
+	grant, tokenURL, audience  string
+	authorizeURL               string
 	scopes                     []string
 	awsRegion, awsURL, awsName string
 	origins                    []string
@@ -31,6 +33,7 @@ type settings struct {
 func (in Input) settings() settings {
 	return settings{
 		platformID: in.PlatformID, method: in.AuthMethod, placement: in.Placement, tokenURL: textOf(in.TokenURL), audience: textOf(in.Audience),
+		grant: textOf(in.GrantType), authorizeURL: textOf(in.AuthorizeURL),
 		scopes: in.Scopes, awsRegion: textOf(in.AWSRegion), awsURL: textOf(in.AWSEndpointURL), awsName: textOf(in.AWSDefaultBucket),
 		origins: in.Origins,
 	}
@@ -39,7 +42,7 @@ func (in Input) settings() settings {
 func settingsOf(row *db.FlowCredential) settings {
 	return settings{
 		platformID: row.PlatformID, method: row.AuthMethod, placement: placement(row),
-		tokenURL: textOf(row.TokenUrl), audience: textOf(row.Audience), scopes: row.Scopes,
+		grant: textOf(row.GrantType), authorizeURL: textOf(row.AuthorizeUrl), tokenURL: textOf(row.TokenUrl), audience: textOf(row.Audience), scopes: row.Scopes,
 		awsRegion: textOf(row.AwsRegion), awsURL: textOf(row.AwsEndpointUrl), awsName: textOf(row.AwsDefaultBucket),
 		origins: row.AllowedOrigins,
 	}
@@ -50,7 +53,7 @@ func settingsOf(row *db.FlowCredential) settings {
 func (s *Service) spec(in settings, fields map[string]string) provider.Spec {
 	out := provider.Spec{
 		Method: in.method, PlatformID: in.platformID, Fields: fields, Placement: in.placement.outgoing(), TokenURL: in.tokenURL, Scopes: in.scopes,
-		Audience: in.audience, Region: in.awsRegion, Endpoint: in.awsURL, Bucket: in.awsName,
+		Grant: in.grant, Audience: in.audience, Region: in.awsRegion, Endpoint: in.awsURL, Bucket: in.awsName,
 		Origins: slices.Clone(in.origins),
 	}
 	if platform, ok := s.catalog.Platform(in.platformID); ok {
@@ -68,11 +71,17 @@ func (s *Service) spec(in settings, fields map[string]string) provider.Spec {
 	return out
 }
 
-// outgoing is a secret as a request carries it. version tells its rotations apart; empty for one that is not stored. The
-// error wraps provider.ErrSecretShape.
-func (s *Service) outgoing(in secret, version string) (provider.Secret, error) {
-	spec := s.spec(in.settings, in.fields)
-	spec.Version = version
+// outgoing is a secret that is not stored as a request carries it. The error wraps provider.ErrSecretShape.
+func (s *Service) outgoing(in secret) (provider.Secret, error) {
+	return provider.NewSecret(s.spec(in.settings, in.fields))
+}
+
+// outgoingStored is a stored secret as a request carries it; its tokens are those that processes share. The error wraps
+// provider.ErrSecretShape.
+func (s *Service) outgoingStored(of *loaded) (provider.Secret, error) {
+	spec := s.spec(of.material.settings, of.material.fields)
+	spec.Version = of.ID.String() + "/" + strconv.FormatInt(of.Version, 10)
+	spec.Share = s.share(of.OrgID, of.ID, of.Version)
 	return provider.NewSecret(spec)
 }
 

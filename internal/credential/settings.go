@@ -13,8 +13,10 @@ import (
 	"flowlane/internal/provider"
 )
 
-// clientCredentials is the one grant that is carried out.
-const clientCredentials = "client_credentials"
+// grants are those that are carried out, the default first.
+var grants = []string{
+	provider.ClientCredentials, provider.RefreshToken, provider.Password, provider.JWTBearer, provider.AuthorizationCode,
+}
 
 var (
 	// awsRegion goes into the host of calls.
@@ -28,8 +30,15 @@ func checkSettings(in Input) []fault.Field {
 	refuse := func(slug, msg, at string) { bad = append(bad, wrong(slug, msg, at)) }
 	switch in.AuthMethod {
 	case OAuth2:
-		if grant := textOf(in.GrantType); grant != "" && grant != clientCredentials {
-			refuse("value_error", "Must be client_credentials, or left out", "grant_type")
+		if grant := textOf(in.GrantType); grant != "" && !slices.Contains(grants, grant) {
+			refuse("value_error", "Must be one of "+strings.Join(grants, ", ")+", or left out for the first", "grant_type")
+		}
+		switch at := textOf(in.AuthorizeURL); {
+		case textOf(in.GrantType) != provider.AuthorizationCode:
+		case at == "":
+			refuse("missing", "Required with grant_type authorization_code: where a person agrees", "authorize_url")
+		case !isAddress(at):
+			refuse("value_error", "Must be a whole http or https address without user name and fragment", "authorize_url")
 		}
 		switch at := textOf(in.TokenURL); {
 		case at == "":

@@ -9,6 +9,7 @@ import (
 
 	"flowlane/internal/catalog"
 	"flowlane/internal/fault"
+	"flowlane/internal/provider"
 )
 
 // maxFieldBytes bounds one field of a secret.
@@ -51,7 +52,7 @@ func (s *Service) check(in Input) (checked, error) {
 	bad = append(bad, wrongOrigins...)
 	out.origins = origins
 	if in.Secret != nil {
-		fields, wrong := readFields(fieldsOf(service, in.AuthMethod), in.AuthMethod, in.Secret)
+		fields, wrong := readFields(fieldsOf(service, in.AuthMethod, textOf(in.GrantType)), in.AuthMethod, in.Secret)
 		bad = append(bad, wrong...)
 		out.secret = &secret{settings: in.settings(), fields: fields}
 	}
@@ -62,7 +63,7 @@ func (s *Service) check(in Input) (checked, error) {
 		if err := s.checkAddresses(platform, *out.secret); err != nil {
 			return checked{}, err
 		}
-		if _, err := s.outgoing(*out.secret, ""); err != nil {
+		if _, err := s.outgoing(*out.secret); err != nil {
 			return checked{}, fault.Invalidated(wrong("value_error", err.Error(), "credentials"))
 		}
 	}
@@ -127,9 +128,12 @@ func anyAddress(service *catalog.Service) bool {
 
 // fieldsOf returns the fields of a secret of this method for the service: those of the catalog or, where the service
 // takes any method, what the method always needs.
-func fieldsOf(service *catalog.Service, method string) []catalog.CredentialField {
+func fieldsOf(service *catalog.Service, method, grant string) []catalog.CredentialField {
 	if auth, ok := service.Auth(method); ok {
 		return auth.Fields
+	}
+	if fields, ok := grantFields[grant]; ok && method == OAuth2 {
+		return fields
 	}
 	return methodFields[method]
 }
@@ -143,6 +147,19 @@ var methodFields = map[string][]catalog.CredentialField{
 	},
 	OAuth2: {{Name: "client_id", Required: true}, {Name: "client_secret", Required: true, Secret: true}},
 }
+
+// grantFields are those of oauth2 by the grant, where they are not those of methodFields.
+var grantFields = map[string][]catalog.CredentialField{
+	provider.RefreshToken:      {{Name: "client_id", Required: true}, clientSecret, {Name: "refresh_token", Required: true, Secret: true}},
+	provider.AuthorizationCode: {{Name: "client_id", Required: true}, clientSecret},
+	provider.Password: {
+		{Name: "client_id", Required: true}, clientSecret, {Name: "username", Required: true}, {Name: "password", Required: true, Secret: true},
+	},
+	provider.JWTBearer: append([]catalog.CredentialField{{Name: "client_id"}, clientSecret}, methodFields[JWT]...),
+}
+
+// clientSecret is left out for a client that cannot keep one.
+var clientSecret = catalog.CredentialField{Name: "client_secret", Secret: true}
 
 // readFields takes the fields out of a JSON object and names every one that is missing, unknown or unusable.
 func readFields(want []catalog.CredentialField, method string, object []byte) (map[string]string, []fault.Field) {
@@ -202,13 +219,13 @@ func readField(field catalog.CredentialField, method string, text json.RawMessag
 
 // inLines tells whether a field is a text of lines: a key in PEM.
 func inLines(method string, field catalog.CredentialField) bool {
-	return method == JWT && field.Name == "key"
+	return (method == JWT || method == OAuth2) && field.Name == "key"
 }
 
 // missingFields names the required fields that a stored secret lacks, for example after a change of the catalog.
 func missingFields(service *catalog.Service, s secret) []string {
 	var missing []string
-	for _, field := range fieldsOf(service, s.method) {
+	for _, field := range fieldsOf(service, s.method, s.grant) {
 		if field.Required && s.fields[field.Name] == "" {
 			missing = append(missing, field.Name)
 		}

@@ -184,6 +184,8 @@ func steered(was *db.FlowCredential, is *db.CredentialAddParams) (changed []stri
 		same bool
 	}{
 		{"auth_method", was.AuthMethod == is.AuthMethod},
+		{"grant_type", firstOf(textOf(was.GrantType), provider.ClientCredentials) == firstOf(textOf(is.GrantType), provider.ClientCredentials)},
+		{"authorize_url", textOf(was.AuthorizeUrl) == textOf(is.AuthorizeUrl)},
 		{"token_url", textOf(was.TokenUrl) == textOf(is.TokenUrl)},
 		{"scopes", slices.Equal(was.Scopes, is.Scopes)},
 		{"audience", textOf(was.Audience) == textOf(is.Audience)},
@@ -210,7 +212,7 @@ func (s *Service) checkIdentity(ctx context.Context, tx pgx.Tx, orgID, id uuid.U
 	if err != nil {
 		return err
 	}
-	if method == target.secret.method && !sameIdentity(fieldsOf(target.service, method), old, target.secret.fields) {
+	if method == target.secret.method && !sameIdentity(fieldsOf(target.service, method, target.secret.grant), old, target.secret.fields) {
 		return fault.New(fault.Conflict, "The credentials belong to another user of the platform; create a new credential for it")
 	}
 	return nil
@@ -219,10 +221,10 @@ func (s *Service) checkIdentity(ctx context.Context, tx pgx.Tx, orgID, id uuid.U
 // identify asks the platform about a new secret; nil where there is nobody to ask. Fault: Unprocessable for one that the platform
 // refuses, unless it is stored unverified. An account is asked for even then: no secret of another takes the place of one.
 func (s *Service) identify(ctx context.Context, q Question, target checked, unverified bool) (*attempt, error) {
-	if target.secret == nil || unverified && !target.platform.Metered() {
+	if target.secret == nil || unverified && !target.platform.Metered() || target.secret.onceOnly() {
 		return nil, nil
 	}
-	a := s.probe(ctx, q, target.platform, target.service, *target.secret)
+	a := s.probe(ctx, q, target.platform, target.service, *target.secret, s.outgoing)
 	if a.unasked {
 		return nil, nil
 	}
@@ -235,6 +237,12 @@ func (s *Service) identify(ctx context.Context, q Question, target checked, unve
 		text += " It said: " + a.said
 	}
 	return nil, fault.Invalidated(wrong("value_error", text+" Nothing was changed; ?verify=false stores it nevertheless.", "credentials"))
+}
+
+// onceOnly tells whether trying a secret may use it up: a refresh token can be good once, and what follows from it is stored with
+// the credential.
+func (s *secret) onceOnly() bool {
+	return s.method == OAuth2 && (s.grant == provider.RefreshToken || s.grant == provider.AuthorizationCode)
 }
 
 func (s *Service) putSecret(ctx context.Context, tx pgx.Tx, orgID, id uuid.UUID, target checked, seen *attempt) error {
@@ -254,7 +262,7 @@ func (s *Service) putSecret(ctx context.Context, tx pgx.Tx, orgID, id uuid.UUID,
 func (in Input) row(orgID, id uuid.UUID, tenancy *string, status string, target checked) db.CredentialAddParams {
 	row := db.CredentialAddParams{
 		ID: id, OrgID: orgID, Name: in.Name, PlatformID: in.PlatformID, AuthMethod: in.AuthMethod, TenancyID: tenancy,
-		GrantType: in.GrantType, TokenUrl: in.TokenURL, Scopes: in.Scopes, Audience: in.Audience,
+		GrantType: in.GrantType, TokenUrl: in.TokenURL, AuthorizeUrl: in.AuthorizeURL, Scopes: in.Scopes, Audience: in.Audience,
 		AwsRegion: in.AWSRegion, AwsDefaultBucket: in.AWSDefaultBucket, AwsEndpointUrl: in.AWSEndpointURL, AllowedOrigins: target.origins, Status: status,
 	}
 	if row.Scopes == nil {
@@ -269,7 +277,7 @@ func (in Input) row(orgID, id uuid.UUID, tenancy *string, status string, target 
 func replaceRow(r db.CredentialAddParams, rotated bool) db.CredentialReplaceParams {
 	return db.CredentialReplaceParams{
 		ID: r.ID, OrgID: r.OrgID, Name: r.Name, AuthMethod: r.AuthMethod, TenancyID: r.TenancyID,
-		GrantType: r.GrantType, TokenUrl: r.TokenUrl, Scopes: r.Scopes, Audience: r.Audience,
+		GrantType: r.GrantType, TokenUrl: r.TokenUrl, AuthorizeUrl: r.AuthorizeUrl, Scopes: r.Scopes, Audience: r.Audience,
 		PlacementHeader: r.PlacementHeader, PlacementScheme: r.PlacementScheme, PlacementQuery: r.PlacementQuery, PlacementCookie: r.PlacementCookie,
 		AwsRegion: r.AwsRegion, AwsDefaultBucket: r.AwsDefaultBucket, AwsEndpointUrl: r.AwsEndpointUrl, AllowedOrigins: r.AllowedOrigins,
 		Status: r.Status, Rotated: rotated,

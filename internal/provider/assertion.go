@@ -18,16 +18,31 @@ const minSharedKey = 32
 
 // newAssertion is the secret of jwt: assertions that are signed here and sent as bearer tokens.
 func newAssertion(spec Spec) (secret, error) {
-	method, key, err := signingKey(spec.Fields["algorithm"], spec.Fields["key"])
+	sign, err := newSigner(&spec)
 	if err != nil {
 		return secret{}, err
 	}
+	return bearer(spec.key(), func(_ context.Context, s *Sender, _ bool) (*token, error) {
+		now := s.now()
+		text, err := sign(now)
+		if err != nil {
+			return nil, err
+		}
+		return &token{value: text, until: now.Add(assertionLife - tokenEarly), mask: newMask(text)}, nil
+	}), nil
+}
+
+// newSigner signs assertions of a credential. The error wraps ErrSecretShape; those of the signer are *ProbeError.
+func newSigner(spec *Spec) (func(now time.Time) (string, error), error) {
+	method, key, err := signingKey(spec.Fields["algorithm"], spec.Fields["key"])
+	if err != nil {
+		return nil, err
+	}
 	issuer, subject, keyID, audience := spec.Fields["issuer"], spec.Fields["subject"], spec.Fields["key_id"], spec.Audience
 	if issuer == "" {
-		return secret{}, fmt.Errorf("%w: jwt needs an issuer", ErrSecretShape)
+		return nil, fmt.Errorf("%w: an assertion needs an issuer", ErrSecretShape)
 	}
-	return bearer(spec.key(), func(_ context.Context, s *Sender) (*token, error) {
-		now := s.now()
+	return func(now time.Time) (string, error) {
 		claims := jwt.MapClaims{"iss": issuer, "iat": now.Unix(), "exp": now.Add(assertionLife).Unix(), "jti": uuid.NewString()}
 		if subject != "" {
 			claims["sub"] = subject
@@ -41,10 +56,10 @@ func newAssertion(spec Spec) (secret, error) {
 		}
 		text, err := assertion.SignedString(key)
 		if err != nil {
-			return nil, probeError(InvalidShape, nil, "The key cannot sign; rotate the credential.")
+			return "", probeError(InvalidShape, nil, "The key cannot sign; rotate the credential.")
 		}
-		return &token{value: text, until: now.Add(assertionLife - tokenEarly), mask: newMask(text)}, nil
-	}), nil
+		return text, nil
+	}, nil
 }
 
 // signingKey reads the key of an algorithm. The errors of parsers are not passed on: they could quote the key.

@@ -50,6 +50,8 @@ type ProbeError struct {
 	// kind is what the answer proves of the question: NotArrived, Refused, or Unknown.
 	kind  Kind
 	cause error
+	// lost: the issuer of tokens takes the refresh token no longer.
+	lost bool
 }
 
 func (e *ProbeError) Error() string { return e.Class + ": " + e.Details }

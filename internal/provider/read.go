@@ -229,6 +229,8 @@ func readNotSent(err error) Reading {
 	switch {
 	case errors.Is(err, errNoSession) && errors.As(err, &unsigned):
 		return Reading{Kind: NotArrived, Reason: ReasonNoSession, Code: unsigned.Class, Message: unsigned.Details}
+	case errors.As(err, &unsigned) && unsigned.lost: // it stays so until somebody authorizes the credential again
+		return Reading{Kind: Refused, Reason: ReasonNoToken, Code: unsigned.Class, Message: unsigned.Details}
 	case errors.As(err, &unsigned):
 		return Reading{Kind: NotArrived, Reason: ReasonNoToken, Code: unsigned.Class, Message: unsigned.Details}
 	case errors.Is(err, command.ErrNotAllowed):

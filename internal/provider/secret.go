@@ -93,7 +93,8 @@ type Spec struct {
 	Placement Placement
 	// SignIn is how the catalog has user and password of basic_auth made of Fields; empty where it does not.
 	SignIn catalog.SignIn
-	// TokenURL and Scopes are for oauth2, Audience for oauth2 and jwt.
+	// Grant, TokenURL and Scopes are for oauth2, Audience for oauth2 and jwt. An empty Grant is ClientCredentials.
+	Grant    string
 	TokenURL string
 	Scopes   []string
 	Audience string
@@ -101,6 +102,8 @@ type Spec struct {
 	Region, Endpoint, Bucket string
 	// Version changes with every rotation: tokens are kept by it. Without one they are not kept.
 	Version string
+	// Share has the tokens of oauth2 that processes share; nil for a secret that is not stored.
+	Share Share
 }
 
 // NewSecret prepares the secret of a method. The error wraps ErrSecretShape and names fields, never values.

@@ -3,11 +3,9 @@ package provider
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -41,6 +39,8 @@ type token struct {
 	fields map[string]string
 	until  time.Time
 	mask   *mask
+	// generation is that of Tokens.
+	generation int64
 	// proven: the platform has taken it.
 	proven atomic.Bool
 }
@@ -53,6 +53,8 @@ type tokens struct {
 	mu     sync.Mutex
 	held   map[string]*token
 	failed map[string]failure
+	// refused are the generations of the latest tokens that a platform has refused.
+	refused map[string]int64
 }
 
 type failure struct {
@@ -61,7 +63,7 @@ type failure struct {
 }
 
 func newTokens(now func() time.Time) *tokens {
-	return &tokens{now: now, held: map[string]*token{}, failed: map[string]failure{}}
+	return &tokens{now: now, held: map[string]*token{}, failed: map[string]failure{}, refused: map[string]int64{}}
 }
 
 // key names the token of a spec without telling it. It is empty for one that is not kept.
@@ -69,7 +71,7 @@ func (spec *Spec) key() string {
 	if spec.Version == "" {
 		return ""
 	}
-	text, err := json.Marshal([]any{spec.Version, spec.Method, spec.Fields, spec.TokenURL, spec.Scopes, spec.Audience})
+	text, err := json.Marshal([]any{spec.Version, spec.Method, spec.Grant, spec.Fields, spec.TokenURL, spec.Scopes, spec.Audience})
 	if err != nil {
 		return ""
 	}
@@ -135,6 +137,7 @@ func (t *tokens) put(key string, fresh *token, err error) {
 	if len(t.held) >= maxTokens || len(t.failed) >= maxTokens {
 		clear(t.held) // each is fetched once more; a list by age is not worth its upkeep
 		clear(t.failed)
+		clear(t.refused)
 	}
 	if err != nil {
 		t.failed[key] = failure{err, now.Add(failureLife)}
@@ -159,14 +162,22 @@ func (t *tokens) answered(used *token, ans *Answer) (stale bool) {
 	defer t.mu.Unlock()
 	if t.held[used.key] == used {
 		delete(t.held, used.key)
+		t.refused[used.key] = used.generation
 	}
 	return used.proven.Load()
 }
 
+// refusedOf is the generation of the latest token of a key that a platform has refused; 0 for none.
+func (t *tokens) refusedOf(key string) int64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.refused[key]
+}
+
 // bearer signs requests with the token of a key.
-func bearer(key string, fetch func(ctx context.Context, s *Sender) (*token, error)) secret {
+func bearer(key string, fetch func(ctx context.Context, s *Sender, renew bool) (*token, error)) secret {
 	return secret{signed: []string{"Authorization"}, sign: func(ctx context.Context, s *Sender, r *Request) (err error) {
-		r.token, err = s.tokens.get(ctx, key, r.newToken, func(ctx context.Context) (*token, error) { return fetch(ctx, s) })
+		r.token, err = s.tokens.get(ctx, key, r.newToken, func(ctx context.Context) (*token, error) { return fetch(ctx, s, r.newToken) })
 		if err != nil {
 			return err
 		}
@@ -174,53 +185,6 @@ func bearer(key string, fetch func(ctx context.Context, s *Sender) (*token, erro
 		r.masks = append(r.masks, r.token.mask)
 		return nil
 	}}
-}
-
-// newClient is the secret of oauth2: client credentials that are exchanged for tokens at TokenURL (RFC 6749, 4.4).
-func newClient(spec Spec) (secret, error) {
-	id, password := spec.Fields["client_id"], spec.Fields["client_secret"]
-	if id == "" || password == "" {
-		return secret{}, fmt.Errorf("%w: oauth2 needs client_id and client_secret", ErrSecretShape)
-	}
-	if Origin(spec.TokenURL) == "" {
-		return secret{}, fmt.Errorf("%w: oauth2 needs a token_url", ErrSecretShape)
-	}
-	form := url.Values{"grant_type": {"client_credentials"}}
-	if len(spec.Scopes) > 0 {
-		form.Set("scope", strings.Join(spec.Scopes, " "))
-	}
-	if spec.Audience != "" {
-		form.Set("audience", spec.Audience)
-	}
-	escapedID, escaped := url.QueryEscape(id), url.QueryEscape(password)
-	address := spec.TokenURL
-	hidden := newMask(password, escaped, base64.StdEncoding.EncodeToString([]byte(escapedID+":"+escaped)))
-	client := bearer(spec.key(), func(ctx context.Context, s *Sender) (*token, error) {
-		r := tokenRequest(address, form)
-		req := http.Request{Header: r.Header}
-		req.SetBasicAuth(escapedID, escaped)
-		ans := s.ask(ctx, r)
-		if ans.Status == http.StatusUnauthorized || ans.Status == http.StatusBadRequest && oauthError(&ans) == "invalid_client" {
-			// Issuers that do not take the header take the same in the body.
-			inBody := url.Values{"client_id": {id}, "client_secret": {password}}
-			for name, values := range form {
-				inBody[name] = values
-			}
-			ans = s.ask(ctx, tokenRequest(address, inBody))
-		}
-		t, err := readToken(&ans, s.now())
-		if err != nil { // what is no token may be quoted
-			hidden.answer(&ans)
-			_, err = readToken(&ans, s.now())
-		}
-		var refused *ProbeError
-		if errors.As(err, &refused) {
-			refused.said = excerpt(&ans)
-		}
-		return t, err
-	})
-	client.issued = true
-	return client, nil
 }
 
 func tokenRequest(address string, form url.Values) Request {
@@ -245,27 +209,25 @@ func oauthError(ans *Answer) string {
 	return named(gjson.ParseBytes(ans.Body), "error")
 }
 
-// readToken reads an issuer's answer. Errors are *ProbeError.
-func readToken(ans *Answer, now time.Time) (*token, error) {
+// readTokens reads an issuer's answer. Errors are *ProbeError.
+func readTokens(ans *Answer) (Tokens, error) {
 	if ans.Sent != Answered || ans.Status != http.StatusOK || ans.Err != nil {
-		return nil, tokenError(ans)
+		return Tokens{}, tokenError(ans)
 	}
 	unreadable := probeError(UnknownClass, nil, "The token endpoint's answer holds no bearer token.")
 	if !gjson.ValidBytes(ans.Body) {
-		return nil, unreadable
+		return Tokens{}, unreadable
 	}
 	doc := gjson.ParseBytes(ans.Body)
 	value, kind := doc.Get("access_token"), doc.Get("token_type").String()
 	if value.Type != gjson.String || value.Str == "" || !httpguts.ValidHeaderFieldValue(value.Str) || kind != "" && !strings.EqualFold(kind, "bearer") {
-		return nil, unreadable
+		return Tokens{}, unreadable
 	}
 	life := tokenLife
 	if given := doc.Get("expires_in"); given.Exists() {
 		life = time.Duration(min(max(given.Int(), 0), 86400)) * time.Second
 	}
-	return &token{
-		value: value.Str, fields: textsOf(doc), until: now.Add(life - min(tokenEarly, life/10)), mask: newMask(value.Str),
-	}, nil
+	return Tokens{Access: value.Str, Refresh: doc.Get("refresh_token").String(), Fields: textsOf(doc), Life: life}, nil
 }
 
 // maxTokenText bounds a text of an issuer's answer that is kept.

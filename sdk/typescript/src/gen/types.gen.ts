@@ -611,13 +611,20 @@ export type ActionList = {
  * | `basic_auth` | `username`, `password` | |
  * | `api_key` | `api_key` | `api_key_placement` |
  * | `jwt` | `algorithm` (`RS256`, `ES256` or `HS256`), `key` (a private key in PEM; for `HS256` at least 32 bytes), `issuer`, and if you like `subject` and `key_id` | `audience` |
- * | `oauth2` | `client_id`, `client_secret` | `token_url`, and if you like `scopes` and `audience` |
+ * | `oauth2` | what `grant_type` needs | `token_url`, and if you like `grant_type`, `scopes` and `audience` |
  * | `aws_access_key` | `access_key_id`, `secret_access_key`, and for temporary keys `session_token` | `aws_region` (default `us-east-1`), `aws_default_bucket`, `aws_endpoint_url` |
  *
  * With `jwt` each call carries an assertion that is signed here and valid for five minutes, as a bearer token. With
- * `oauth2` it carries an access token, which is fetched by the grant `client_credentials`, kept in memory until shortly
- * before it ends, and fetched anew when the platform refuses it. With `aws_access_key` each call is signed with
- * Signature Version 4.
+ * `oauth2` it carries an access token, which is kept, encrypted, until shortly before it ends, and fetched anew when the
+ * platform refuses it: once for all processes. With `aws_access_key` each call is signed with Signature Version 4.
+ *
+ * | `grant_type` | `credentials` | |
+ * |---|---|---|
+ * | `client_credentials` (default) | `client_id`, `client_secret` | |
+ * | `password` | `client_id`, `client_secret` if there is one, `username`, `password` | |
+ * | `refresh_token` | `client_id`, `client_secret` if there is one, `refresh_token` | a new refresh token is stored before its access token is used |
+ * | `jwt_bearer` | `issuer`, `key`, `algorithm`, and if you like `subject`, `key_id`, `client_id`, `client_secret` | an assertion for `audience` (default: `token_url`) is exchanged |
+ * | `authorization_code` | `client_id`, `client_secret` if there is one | a person agrees at `authorize_url` |
  *
  */
 export type AuthMethod = 'basic_auth' | 'api_key' | 'jwt' | 'oauth2' | 'aws_access_key';
@@ -662,6 +669,11 @@ export type Credential = {
     tenant: CredentialTenant | null;
     grant_type: string | null;
     token_url: string | null;
+    authorize_url: string | null;
+    /**
+     * How the tokens of `oauth2` stand; null for other methods.
+     */
+    authorization: Authorization | null;
     audience: string | null;
     scopes: Array<string>;
     api_key_placement: ApiKeyPlacement | null;
@@ -692,6 +704,39 @@ export type Credential = {
      */
     last_verified: string | null;
     created_at: string | null;
+};
+
+export type Authorization = {
+    /**
+     * `pending`: no tokens yet; with `authorization_code` a person has to authorize the credential. `authorized`: there are.
+     * `failing`: the latest attempt got none, and the next call tries again after a pause of a minute at most. `lost`: the
+     * issuer takes the refresh token no longer, and nothing is tried until the credential is authorized again or rotated.
+     *
+     */
+    state: 'pending' | 'authorized' | 'failing' | 'lost';
+    /**
+     * Why the latest attempt got no tokens; null after a success.
+     */
+    failure: string | null;
+    /**
+     * Until when the latest access token is good.
+     */
+    expires_at: string | null;
+};
+
+export type Consent = {
+    /**
+     * Where to send the person.
+     */
+    url: string;
+    /**
+     * Where the issuer sends the person back; it must know this address.
+     */
+    redirect_uri: string;
+    /**
+     * Until when the person must have come back.
+     */
+    expires_at: string;
 };
 
 export type CredentialTenant = {
@@ -827,6 +872,11 @@ export type CredentialCreate = {
     credentials: FreeObject;
     grant_type?: string | null;
     token_url?: string | null;
+    /**
+     * Where a person agrees; for `grant_type` `authorization_code`.
+     */
+    authorize_url?: string | null;
+    authorization?: Ignored;
     scopes?: Array<string>;
     audience?: string | null;
     api_key_placement?: ApiKeyPlacement | null;
@@ -866,6 +916,11 @@ export type CredentialUpdate = {
     credentials?: FreeObject | null;
     grant_type?: string | null;
     token_url?: string | null;
+    /**
+     * Where a person agrees; for `grant_type` `authorization_code`.
+     */
+    authorize_url?: string | null;
+    authorization?: Ignored;
     scopes?: Array<string>;
     audience?: string | null;
     api_key_placement?: ApiKeyPlacement | null;
@@ -5313,6 +5368,82 @@ export type ReplaceCredentialResponses = {
 };
 
 export type ReplaceCredentialResponse = ReplaceCredentialResponses[keyof ReplaceCredentialResponses];
+
+export type ReturnAuthorizationData = {
+    body?: never;
+    path?: never;
+    query: {
+        /**
+         * What the address had as `state`.
+         */
+        state: string;
+        /**
+         * What is exchanged for tokens; there is none where nobody agreed.
+         */
+        code?: string;
+        /**
+         * Why there is no code.
+         */
+        error?: string;
+    };
+    url: '/credentials/callback';
+};
+
+export type ReturnAuthorizationErrors = {
+    /**
+     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
+     *
+     */
+    default: Error;
+};
+
+export type ReturnAuthorizationError = ReturnAuthorizationErrors[keyof ReturnAuthorizationErrors];
+
+export type ReturnAuthorizationResponses = {
+    /**
+     * A sentence for the person.
+     */
+    200: string;
+};
+
+export type ReturnAuthorizationResponse = ReturnAuthorizationResponses[keyof ReturnAuthorizationResponses];
+
+export type AuthorizeCredentialData = {
+    body?: never;
+    path: {
+        /**
+         * The id of the credential.
+         */
+        credential_id: string;
+    };
+    query?: never;
+    url: '/credentials/{credential_id}/authorize';
+};
+
+export type AuthorizeCredentialErrors = {
+    /**
+     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
+     *
+     */
+    default: Error;
+};
+
+export type AuthorizeCredentialError = AuthorizeCredentialErrors[keyof AuthorizeCredentialErrors];
+
+export type AuthorizeCredentialResponses = {
+    /**
+     * Where to send the person.
+     */
+    200: Consent;
+};
+
+export type AuthorizeCredentialResponse = AuthorizeCredentialResponses[keyof AuthorizeCredentialResponses];
 
 export type TestCredentialData = {
     body?: never;
