@@ -294,7 +294,8 @@ type OutcomeCase struct {
 
 // Records says how the records of a bulk call become its body.
 type Records struct {
-	// At names the field of the body that holds the array.
+	// At leads to the field of the body that holds the array, with dots between levels; empty where the array is the body.
+	// Objects on the way that the body lacks are made.
 	At string `yaml:"at"`
 	// Param names the parameter that is evaluated for every record and yields one row.
 	Param string `yaml:"param"`

@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"encoding/json"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -89,8 +90,8 @@ func (ch *checker) fields(a *Action, at path) {
 	if !strings.Contains(call.BodyForm, "{{") && call.BodyForm != BodySOAP {
 		oneOf(ch, at, "body_form", call.BodyForm, BodyForms)
 	}
-	if call.BodyForm != BodyJSON && a.Bulk {
-		ch.fail(at.to("body_form"), "the records of a bulk action go in a JSON body")
+	if a.Bulk && !slices.Contains([]string{BodyJSON, BodyXML, BodySOAP}, call.BodyForm) {
+		ch.fail(at.to("body_form"), "the records of a bulk action go in a body of JSON or XML")
 	}
 }
 
@@ -103,9 +104,9 @@ func (ch *checker) records(a *Action, at path, params map[string]bool) {
 		return
 	}
 	here := at.to("records")
-	ch.field(here, "at", r.At, true)
-	if strings.Contains(r.At, ".") {
-		ch.fail(here.to("at"), "the records stand in a field of the body itself")
+	xml := a.Call.BodyForm == BodyXML || a.Call.BodyForm == BodySOAP
+	if r.At != "" && !recordsPath.MatchString(r.At) || r.At == "" && xml {
+		ch.fail(here.to("at"), "at is %q; it must name the field of the body that holds the records, with dots between levels", r.At)
 	}
 	for _, name := range []string{r.Param, r.KeyParam} {
 		if name != "" && !params[name] {
@@ -121,12 +122,34 @@ func (ch *checker) records(a *Action, at path, params map[string]bool) {
 	if r.Distinct && r.Key == "" && r.KeyParam == "" {
 		ch.fail(here.to("distinct"), "distinct needs the field of the key: key or key_param")
 	}
-	body := map[string]json.RawMessage{}
-	if len(a.Call.Body) > 0 && json.Unmarshal(a.Call.Body, &body) != nil {
-		ch.fail(at.to("body"), "the body of a bulk action must be an object: the envelope around the records")
+	ch.recordsPlace(a.Call, at.to("body"))
+}
+
+var recordsPath = regexp.MustCompile(`^[A-Za-z0-9_:-]+(\.[A-Za-z0-9_:-]+)*$`)
+
+// recordsPlace checks that the body leaves room for the records.
+func (ch *checker) recordsPlace(call *Call, at path) {
+	if call.Records.At == "" {
+		if len(call.Body) > 0 {
+			ch.fail(at, "the records are the whole body where records.at is empty; leave the body out")
+		}
+		return
 	}
-	if _, ok := body[r.At]; ok {
-		ch.fail(at.to("body", r.At), "body must leave out %q, where the records go", r.At)
+	left := json.RawMessage(call.Body)
+	for names := strings.Split(call.Records.At, "."); len(left) > 0; names = names[1:] {
+		body := map[string]json.RawMessage{}
+		if json.Unmarshal(left, &body) != nil {
+			ch.fail(at, "the body of a bulk action must be an object: the envelope around the records")
+			return
+		}
+		if len(names) == 1 {
+			if _, there := body[names[0]]; there {
+				ch.fail(at.to(names[0]), "body must leave out %q, where the records go", names[0])
+			}
+			return
+		}
+		left = body[names[0]]
+		at = at.to(names[0])
 	}
 }
 

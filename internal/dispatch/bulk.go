@@ -186,6 +186,9 @@ func (c *bulk) addRow(r *renderer, offset int32, env *expr.Env) (e *run.Exceptio
 	if c.buf, err = r.task.Row.Append(c.buf, env); err == nil {
 		err = r.task.Check.Record(c.buf[start:])
 	}
+	if err == nil {
+		err = provider.CheckRow(r.task.Action, c.buf[start:])
+	}
 	switch tooLong := len(c.buf)+1 > c.maxBytes; {
 	case err != nil:
 		e = r.bad(offset, err)

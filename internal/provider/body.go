@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/tidwall/gjson"
 
@@ -101,6 +102,9 @@ func writeBody(r *Request, form string, value gjson.Result) ([]byte, error) {
 
 // withRecords puts the records of a bulk call into its envelope, without copying them.
 func (p *preparer) withRecords(raw json.RawMessage, rows []byte) ([][]byte, error) {
+	if p.call.Records.At == "" {
+		return [][]byte{rows}, nil
+	}
 	if raw == nil {
 		raw = json.RawMessage("{}")
 	}
@@ -108,14 +112,57 @@ func (p *preparer) withRecords(raw json.RawMessage, rows []byte) ([][]byte, erro
 	if len(raw) < 2 || raw[0] != '{' {
 		return nil, fmt.Errorf("%w: the envelope of the records must be an object", ErrParams)
 	}
-	name, err := json.Marshal(p.call.Records.At)
-	if err != nil {
-		return nil, err
+	names := strings.Split(p.call.Records.At, ".")
+	// at is the object around the records, as far as the envelope has it, end where it ends.
+	at, end := gjson.ParseBytes(raw), len(raw)
+	start := 0
+	for len(names) > 1 {
+		next := fieldOf(at, names[0])
+		if next.Type == gjson.Null {
+			break
+		}
+		if !next.IsObject() {
+			return nil, fmt.Errorf("%w: the envelope of the records: %q must be an object", ErrParams, names[0])
+		}
+		start += next.Index
+		at, end, names = next, start+len(next.Raw), names[1:]
 	}
-	head := raw[:len(raw)-1]
-	if len(bytes.TrimSpace(head[1:])) > 0 {
+	head := bytes.Clone(raw[:end-1])
+	if len(bytes.TrimSpace(head[start+1:])) > 0 {
 		head = append(head, ',')
 	}
-	head = append(append(head, name...), ':')
-	return [][]byte{head, rows, []byte("}")}, nil
+	for i, name := range names {
+		if i > 0 {
+			head = append(head, '{')
+		}
+		head = append(append(head, quote(name)...), ':')
+	}
+	tail := append(bytes.Repeat([]byte{'}'}, len(names)-1), raw[end-1:]...)
+	return [][]byte{head, rows, tail}, nil
+}
+
+// fieldOf is a field of an object by its name, whatever that is.
+func fieldOf(object gjson.Result, name string) (found gjson.Result) {
+	object.ForEach(func(key, v gjson.Result) bool {
+		if key.String() == name {
+			found = v
+			// Index is counted from the text that was parsed first.
+			found.Index -= object.Index
+			return false
+		}
+		return true
+	})
+	return found
+}
+
+// CheckRow says why the row of a bulk call has no form in its body. The error wraps ErrParams.
+func CheckRow(act *catalog.Action, row []byte) error {
+	if form := act.Call.BodyForm; form != catalog.BodyXML && form != catalog.BodySOAP {
+		return nil
+	}
+	at := act.Call.Records.At
+	if _, err := media.AppendElement(nil, at[strings.LastIndexByte(at, '.')+1:], gjson.ParseBytes(row)); err != nil {
+		return fmt.Errorf("%w: %w", ErrParams, err)
+	}
+	return nil
 }
