@@ -433,8 +433,24 @@ type Result struct {
 	Running []string `yaml:"running"`
 	// Failed are the values of State after which none of the records was taken; may be empty.
 	Failed []string `yaml:"failed"`
+	// DoneWhen says instead of State when the result is there, FailedWhen that none of the records was taken: conditions over
+	// `answer`. While neither holds, the result is not there yet.
+	DoneWhen   string `yaml:"done_when"`
+	FailedWhen string `yaml:"failed_when"`
 	// EverySeconds is the pause between two polls.
 	EverySeconds int         `yaml:"every_seconds"`
 	Rows         *RowResults `yaml:"rows"`
-	Output       []string    `yaml:"output"`
+	// RowsFrom says how to ask for the rows of a result that is there, where the answer that says so does not have them.
+	RowsFrom *RowsFrom `yaml:"rows_from"`
+	Output   []string  `yaml:"output"`
+}
+
+// RowsFrom asks for the rows of a result.
+type RowsFrom struct {
+	// Action is the action that asks; it spends its own bucket.
+	Action string `yaml:"action"`
+	// Params are templates over `reference` and `call`: cursor, which leads to the next page and is null for the first.
+	Params JSON `yaml:"params"`
+	// Page says how an answer goes on that comes in pages; nil where one answer has everything.
+	Page *Page `yaml:"page"`
 }

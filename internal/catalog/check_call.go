@@ -294,7 +294,11 @@ func (ch *checker) page(l *Lookup, at path) {
 	if l.Page == nil {
 		return
 	}
-	p, here, places := l.Page, at.to("page"), 0
+	ch.pageOf(l.Page, l.Params, at.to("page"))
+}
+
+func (ch *checker) pageOf(p *Page, params JSON, here path) {
+	places := 0
 	for _, said := range []bool{p.Cursor != "", p.Link != "", p.LinkHeader} {
 		if said {
 			places++
@@ -305,8 +309,8 @@ func (ch *checker) page(l *Lookup, at path) {
 	}
 	ch.field(here, "cursor", p.Cursor, false)
 	ch.field(here, "link", p.Link, false)
-	if p.Cursor != "" && !strings.Contains(string(l.Params), "call.cursor") {
-		ch.fail(here.to("cursor"), "the params of the lookup must pass the cursor on: {{ call.cursor }}")
+	if p.Cursor != "" && !strings.Contains(string(params), "call.cursor") {
+		ch.fail(here.to("cursor"), "the params of the question must pass the cursor on: {{ call.cursor }}")
 	}
 	if p.MaxPages == 0 {
 		p.MaxPages = defaultMaxPages
@@ -317,10 +321,19 @@ func (ch *checker) page(l *Lookup, at path) {
 func (ch *checker) result(c *Catalog, a *Action, at path) {
 	r := a.Call.Result
 	ch.asks(c, a, at, r.Action)
-	ch.field(at, "state", r.State, true)
-	if len(r.Running) == 0 {
-		ch.fail(at, "running must name the states in which the result is not there yet")
+	switch {
+	case r.DoneWhen == "":
+		ch.field(at, "state", r.State, true)
+		if len(r.Running) == 0 {
+			ch.fail(at, "running must name the states in which the result is not there yet")
+		}
+		if r.FailedWhen != "" {
+			ch.fail(at.to("failed_when"), "failed_when goes with done_when; beside state, failed names the states")
+		}
+	case r.State != "" || len(r.Running)+len(r.Failed) > 0:
+		ch.fail(at, "a result says by state or by done_when that it is there, not by both")
 	}
+	ch.rowsFrom(c, a, at.to("rows_from"))
 	ch.within(at, "every_seconds", r.EverySeconds, 1, 3600)
 	ch.rows(r.Rows, a.Call.Records, at.to("rows"), true)
 	ch.output(r.Output, at)

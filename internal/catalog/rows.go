@@ -148,8 +148,8 @@ func (ch *checker) rowList(l *RowList, records *Records, at path, later bool) {
 	if len(l.Output) > 0 && !l.Accepts() {
 		ch.fail(at.to("output"), "only accepted records have an output")
 	}
-	l.failed = ch.itemCondition(at.to("failed_when"), l.FailedWhen)
-	l.retry = ch.itemCondition(at.to("retry_when"), l.RetryWhen)
+	l.failed = templates{ch: ch}.condition(at.to("failed_when"), l.FailedWhen, expr.Scope{Item: true})
+	l.retry = templates{ch: ch}.condition(at.to("retry_when"), l.RetryWhen, expr.Scope{Item: true})
 }
 
 // rowName checks how the elements of a list name their records.
@@ -183,11 +183,22 @@ func (ch *checker) rowName(l *RowList, records *Records, at path, later bool) {
 	}
 }
 
-func (ch *checker) itemCondition(at path, text string) *expr.Condition {
-	if text == "" {
-		return nil
+// rowsFrom checks how the rows of a result are asked for.
+func (ch *checker) rowsFrom(c *Catalog, a *Action, at path) {
+	r := a.Call.Result
+	if r.RowsFrom == nil {
+		return
 	}
-	cond, errs := expr.CompileCondition(text, expr.Scope{Item: true})
-	templates{ch: ch}.report(at, errs)
-	return cond
+	ch.asks(c, a, at, r.RowsFrom.Action)
+	if r.Rows == nil {
+		ch.fail(at, "rows_from needs rows: how its answers tell records apart")
+		return
+	}
+	if r.RowsFrom.Page == nil {
+		return
+	}
+	ch.pageOf(r.RowsFrom.Page, r.RowsFrom.Params, at.to("page"))
+	if r.Rows.Order {
+		ch.fail(at.to("page"), "a list in order comes in one piece")
+	}
 }

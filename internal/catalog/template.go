@@ -27,7 +27,8 @@ type Templates struct {
 	// Cases run in parallel to the call's OutcomeCases, Answers to the cases of its answer.
 	Cases, Answers            []*expr.Condition
 	LookupParams, LookupMatch *expr.Template
-	ResultParams              *expr.Template
+	ResultParams, ResultRows  *expr.Template
+	ResultDone, ResultFailed  *expr.Condition
 }
 
 // PathPart is a piece of a path: literal text or, where Value is set, an expression.
@@ -42,6 +43,7 @@ var (
 	callScope   = expr.Scope{Params: true}
 	lookupScope = expr.Scope{Params: true, Call: true}
 	resultScope = expr.Scope{Reference: true}
+	rowsScope   = expr.Scope{Reference: true, Call: true}
 	answerScope = expr.Scope{Answer: true}
 	paramName   = regexp.MustCompile(`\bparams\.([A-Za-z_][A-Za-z0-9_]*)`)
 )
@@ -89,13 +91,33 @@ func (ch *checker) compile(call *Call, at path, known map[string]bool) {
 		call.Compiled.LookupMatch = t.value(at.to("lookup", "match"), call.Lookup.Match, callScope)
 	}
 	if call.Result != nil {
-		call.Compiled.ResultParams = t.value(at.to("result", "params"), call.Result.Params, resultScope)
+		t.result(call, at.to("result"))
 	}
 }
 
 type templates struct {
 	ch    *checker
 	known map[string]bool
+}
+
+func (t templates) result(call *Call, at path) {
+	r := call.Result
+	call.Compiled.ResultParams = t.value(at.to("params"), r.Params, resultScope)
+	if r.RowsFrom != nil {
+		call.Compiled.ResultRows = t.value(at.to("rows_from", "params"), r.RowsFrom.Params, rowsScope)
+	}
+	call.Compiled.ResultDone = t.condition(at.to("done_when"), r.DoneWhen, answerScope)
+	call.Compiled.ResultFailed = t.condition(at.to("failed_when"), r.FailedWhen, answerScope)
+}
+
+// condition compiles a condition; an empty one is none.
+func (t templates) condition(at path, text string, scope expr.Scope) *expr.Condition {
+	if text == "" {
+		return nil
+	}
+	cond, errs := expr.CompileCondition(text, scope)
+	t.report(at, errs)
+	return cond
 }
 
 func (t templates) value(at path, value JSON, scope expr.Scope) *expr.Template {

@@ -189,12 +189,54 @@ func (l *lookup) result(ctx context.Context, found *provider.LookupMatch) (*outc
 	if err != nil || ans == nil {
 		return nil, err
 	}
-	pending, reading := provider.ReadResult(l.action, ans.Value(l.action), int(l.row.Records))
+	pending, reading := provider.ReadResult(l.action, ans, int(l.row.Records))
 	if pending || reading.Kind == provider.Unknown {
 		return nil, nil
 	}
+	if spec.RowsFrom != nil && reading.Kind == provider.Success {
+		switch rows, whole, err := l.rows(ctx, found.Reference); {
+		case err != nil || rows == nil:
+			return nil, err
+		case !whole: // a record that was rejected may be on a page that was not read
+			return unresolved("too_many_pages"), nil
+		default:
+			reading.Rows = rows
+		}
+	}
 	reading.Reference = found.Reference
 	return &outcome{reading: reading, startedAt: l.row.ClaimedAt, finishedAt: l.now}, nil
+}
+
+// rows asks for the rows of a result that is there, page by page; nil where one of them cannot be had or read. whole tells that
+// the last page was read.
+func (l *lookup) rows(ctx context.Context, reference string) (rows []provider.RowOutcome, whole bool, err error) {
+	from, most := l.action.Call.Result.RowsFrom, 1
+	if from.Page != nil {
+		most = from.Page.MaxPages
+	}
+	read := provider.NewRowPages(l.action, int(l.row.Records))
+	var page provider.NextPage
+	for pages := 0; pages < most && !whole; pages++ {
+		params, err := provider.ResultRowsParams(l.action, reference, page.Cursor)
+		if err != nil {
+			return nil, false, fmt.Errorf("parameters of the question for rows: %w", err)
+		}
+		ans, err := l.call(ctx, from.Action, params, page.Link)
+		if err != nil || ans == nil {
+			return nil, false, err
+		}
+		if page, err = provider.Next(from.Page, ans); err != nil || !read.Add(ans.Value(l.action)) { // it says nothing: ask again
+			l.failed(0)
+			return nil, false, nil //nolint:nilerr // as above
+		}
+		whole = page.Last()
+	}
+	rows, readable := read.Rows()
+	if !readable && whole {
+		l.failed(0)
+		return nil, false, nil
+	}
+	return append([]provider.RowOutcome{}, rows...), whole, nil
 }
 
 func deref[T any](p *T) (v T) {

@@ -204,32 +204,80 @@ func ResultParams(act *catalog.Action, reference string) (json.RawMessage, error
 	return p.render("result params", act.Call.Compiled.ResultParams)
 }
 
+// ResultRowsParams renders the parameters of the action that asks for a page of the rows of a result; an empty cursor is
+// null.
+func ResultRowsParams(act *catalog.Action, reference, cursor string) (json.RawMessage, error) {
+	next := "null"
+	if cursor != "" {
+		next = quote(cursor)
+	}
+	env := &expr.Env{Reference: json.RawMessage(quote(reference)), Call: json.RawMessage(`{"cursor":` + next + `}`)}
+	p := preparer{call: act.Call, env: env}
+	return p.render("result rows_from params", act.Call.Compiled.ResultRows)
+}
+
 // ReadResult reads the answer to the question for a result; nRows is the number of rows of the call that was accepted.
-// pending means: ask again later. The reading is Success with the rejected rows, Refused where the whole call failed, or
-// Unknown where the answer cannot be read.
-func ReadResult(act *catalog.Action, body []byte, nRows int) (pending bool, r Reading) {
-	spec := act.Call.Result
+// pending means: ask again later. The reading is Success with the rows that came out differently, unless these are asked for
+// apart, Refused where the whole call failed, or Unknown where the answer cannot be read.
+func ReadResult(act *catalog.Action, ans *Answer, nRows int) (pending bool, r Reading) {
+	spec, body := act.Call.Result, ans.Value(act)
 	unreadable := Reading{Kind: Unknown, Reason: ReasonUnreadable}
 	if !gjson.ValidBytes(body) {
 		return false, unreadable
 	}
 	doc := parse(body)
-	state := scalarText(doc.Get(spec.State))
-	switch {
-	case state == "":
+	switch resultState(act, ans, doc) {
+	case Unknown:
 		return false, unreadable
-	case slices.Contains(spec.Running, state):
+	case Pending:
 		return true, Reading{Kind: Pending}
-	case slices.Contains(spec.Failed, state):
+	case Refused:
 		answer := &act.Call.Answer
 		return false, Reading{Kind: Refused, Reason: ReasonImportFailed, Code: named(doc, answer.Code), Message: named(doc, answer.Message)}
 	}
 	r = Reading{Kind: Success, Output: output(doc, body, spec.Output)}
-	if spec.Rows != nil {
+	if spec.Rows != nil && spec.RowsFrom == nil {
 		var ok bool
 		if r.Rows, ok = readRows(doc, spec.Rows, nRows, nil); !ok {
 			return false, unreadable
 		}
 	}
 	return false, r
+}
+
+// resultState says whether a result is there: Success, or Refused where the whole call failed.
+func resultState(act *catalog.Action, ans *Answer, doc gjson.Result) Kind {
+	if act.Call.Compiled.ResultDone != nil {
+		return stateWhen(&act.Call.Compiled, ans)
+	}
+	spec := act.Call.Result
+	switch state := scalarText(doc.Get(spec.State)); {
+	case state == "":
+		return Unknown
+	case slices.Contains(spec.Running, state):
+		return Pending
+	case slices.Contains(spec.Failed, state):
+		return Refused
+	}
+	return Success
+}
+
+// stateWhen is resultState by conditions. One that has no value says nothing.
+func stateWhen(c *catalog.Templates, ans *Answer) Kind {
+	env := expr.Env{Answer: envelope(*ans)}
+	if c.ResultFailed != nil {
+		switch failed, err := c.ResultFailed.Eval(&env); {
+		case err != nil:
+			return Unknown
+		case failed:
+			return Refused
+		}
+	}
+	switch done, err := c.ResultDone.Eval(&env); {
+	case err != nil:
+		return Unknown
+	case done:
+		return Success
+	}
+	return Pending
 }

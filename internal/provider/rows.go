@@ -50,6 +50,33 @@ const openMost = 100
 // it went out, nil where that is not at hand.
 func readRows(doc gjson.Result, spec *catalog.RowResults, nRows int, sent []byte) ([]RowOutcome, bool) {
 	r := rowReader{count: nRows, sent: sent}
+	if !r.lists(doc, spec) {
+		return nil, false
+	}
+	return r.rows(spec)
+}
+
+// RowPages reads the rows of a result that come in pages.
+type RowPages struct {
+	spec *catalog.RowResults
+	r    rowReader
+}
+
+// NewRowPages reads those of a call with so many rows.
+func NewRowPages(act *catalog.Action, nRows int) *RowPages {
+	return &RowPages{spec: act.Call.Result.Rows, r: rowReader{count: nRows}}
+}
+
+// Add reads a page; false where it cannot be read.
+func (p *RowPages) Add(body []byte) bool {
+	return gjson.ValidBytes(body) && p.r.lists(parse(body), p.spec)
+}
+
+// Rows are those of all pages that came out differently; false where these do not say enough.
+func (p *RowPages) Rows() ([]RowOutcome, bool) { return p.r.rows(p.spec) }
+
+// lists reads the lists of an answer.
+func (r *rowReader) lists(doc gjson.Result, spec *catalog.RowResults) bool {
 	for _, l := range spec.Lists() {
 		list := doc
 		if l.At != "" {
@@ -59,9 +86,14 @@ func readRows(doc gjson.Result, spec *catalog.RowResults, nRows int, sent []byte
 		case !l.Accepts() && (!list.Exists() || list.Type == gjson.Null):
 			continue // nothing was rejected
 		case !list.IsArray() || !r.list(list, l, spec.Unnamed == catalog.RowsUnknown):
-			return nil, false
+			return false
 		}
 	}
+	return true
+}
+
+// rows are those of all lists that came out differently.
+func (r *rowReader) rows(spec *catalog.RowResults) ([]RowOutcome, bool) {
 	if !r.unnamed(spec.Unnamed) {
 		return nil, false
 	}

@@ -129,3 +129,20 @@ func TestLoad_Rows(t *testing.T) {
 		assert.ErrorContains(t, err, want, rows)
 	}
 }
+
+// TestLoad_ResultRows: what a result cannot say is a mistake.
+func TestLoad_ResultRows(t *testing.T) {
+	t.Parallel()
+	for result, want := range map[string]string{
+		`{done_when: '{{ answer.body.ok }}', state: s, running: [r]}`:                                                           "by state or by done_when",
+		`{state: s, running: [r], failed_when: '{{ answer.body.ok }}'}`:                                                         "failed_when goes with done_when",
+		`{done_when: '{{ reference == "" }}'}`:                                                                                  "reference",
+		`{state: s, running: [r], rows_from: {action: x}}`:                                                                      "rows_from needs rows",
+		`{state: s, running: [r], rows: {order: true, failed_when: '{{ item.bad }}'}, rows_from: {action: x, page: {link: l}}}`: "a list in order comes in one piece",
+		`{state: s, running: [r], rows: {row: n}, rows_from: {action: x, page: {cursor: c}}}`:                                   "must pass the cursor on",
+		`{state: s, running: [r], rows: {key: k, of: k}}`:                                                                       "must name its records by row or pointer",
+	} {
+		_, err := rowsCatalog(t, map[string]string{"x": "{at: errors, row: n}\n          result: " + result})
+		assert.ErrorContains(t, err, want, result)
+	}
+}
