@@ -51,7 +51,7 @@ func TestImport_Hostile(t *testing.T) {
 		t.Errorf("path is %s", get.Call.Path)
 	}
 	s, _ := c.Service("h__pets")
-	if s.BaseURL != "https://eu.hostile.example/v2" || s.AuthMethod != "api_key" || !strings.Contains(s.Description, "header_name X-Key") {
+	if s.BaseURL != "https://eu.hostile.example/v2" || s.AuthMethod != "api_key" || s.SignIn.Header != "X-Key" {
 		t.Errorf("service is %+v", s)
 	}
 	if strings.Contains(string(get.ParamsSchema), "X-Key") {

@@ -188,10 +188,16 @@ func (im *importer) run(o Options) (*Result, error) {
 }
 
 func (s *service) node() *node {
-	return object("id", text(s.id), "name", text(clip(s.name, 200)), "description", text(clip(s.description, maxText)),
-		"kind", text("api"), "protocol", text("REST"), "auth_method", text(s.auth.method), "base_url", text(s.base),
-		"docs_url", text(s.docs), "credential_fields", s.auth.fields(),
-		"requires_connection", boolean(s.auth.method != "none"), "status", text("active"), "actions", s.actions)
+	out := object("id", text(s.id), "name", text(clip(s.name, 200)), "description", text(clip(s.description, maxText)),
+		"kind", text("api"), "protocol", text("REST"), "auth_method", text(s.auth.method))
+	if s.auth.signIn != nil {
+		out.set("sign_in", s.auth.signIn)
+	}
+	for _, f := range object("base_url", text(s.base), "docs_url", text(s.docs), "credential_fields", s.auth.fields(),
+		"requires_connection", boolean(s.auth.method != "none"), "status", text("active"), "actions", s.actions).fields {
+		out.set(f.name, f.value)
+	}
+	return out
 }
 
 // serviceOf returns the service of an operation: one per first tag, or one for what has no tag. What goes to another

@@ -45,9 +45,7 @@ func TestImport_Requests(t *testing.T) {
 		t.Errorf("call is %+v", form.Call)
 	}
 	s, _ := c.Service(form.ServiceID)
-	for _, params := range []string{`{"body":{"To":{"a":1}}}`, `{"body":[1]}`, `{"body":{"To":[["a"]]}}`} {
-		if r, err := provider.Prepare(s, form, json.RawMessage(params), nil, key, ""); err == nil {
-			t.Errorf("%s was written as %s", params, r.Body)
-		}
+	if r, err := provider.Prepare(s, form, json.RawMessage(`{"body":[1]}`), nil, key, ""); err == nil {
+		t.Errorf("a list was written as %s", r.Body)
 	}
 }

@@ -2,6 +2,7 @@ package openapi
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -13,6 +14,8 @@ type auth struct {
 	method string
 	// scheme is the name in the document; "" for none.
 	scheme string
+	// signIn says where the secret goes; nil where the method says it.
+	signIn *node
 	// hint says how the credential must be made.
 	hint string
 	// in and name are where the secret goes; a parameter of that name is the secret.
@@ -150,22 +153,18 @@ func (im *importer) scheme(name string) (auth, string) {
 	switch {
 	case at.get("x-amazon-apigateway-authtype").str() == "awsSigv4":
 		return auth{}, "calls of imported services are not signed for AWS"
-	case kind == "apiKey" && (at.get("in").str() == "header" || at.get("in").str() == "query") && at.get("name").str() != "":
-		a.method, a.in, a.name = "api_key", at.get("in").str(), clip(at.get("name").text, maxName)
-		if a.in == "header" {
-			a.hint = "The credential's api_key_placement is header_name " + a.name + "."
-		} else {
-			a.hint = "The credential's api_key_placement is query_param " + a.name + "."
-		}
+	case kind == "apiKey" && keyPlaces[at.get("in").str()] && keyName.MatchString(at.get("name").str()):
+		a.method, a.in, a.name = "api_key", at.get("in").str(), at.get("name").text
+		a.signIn = object(a.in, text(a.name))
 	case kind == "http" && http == "basic":
 		a.method = "basic_auth"
 	case kind == "http" && http == "bearer":
-		a.method, a.hint = "api_key", bearerHint
+		a.method, a.signIn = "api_key", bearer()
 	case kind == "oauth2" && catalog.Callable("oauth2") && at.at("flows").at("clientCredentials").node != nil:
 		a.method, a.effort = "oauth2", 1
 		a.hint = "Token URL: " + clip(at.at("flows").at("clientCredentials").get("tokenUrl").str(), 300) + "."
 	case kind == "oauth2" || kind == "openIdConnect":
-		a.method, a.hint, a.effort = "api_key", bearerHint, 2
+		a.method, a.signIn, a.effort = "api_key", bearer(), 2
 		im.report.add(Changed, at, "the access token of "+kind+" is the credential's API key; it is neither fetched nor renewed")
 	default:
 		return auth{}, "calls cannot authenticate by a scheme of this kind: " + clip(strings.TrimSpace(kind+" "+http+" "+at.get("in").str()), 100)
@@ -173,7 +172,13 @@ func (im *importer) scheme(name string) (auth, string) {
 	return a, ""
 }
 
-const bearerHint = "The credential's api_key_placement is header_name Authorization with scheme Bearer."
+// keyPlaces are where a key can go, keyName what its header, parameter or cookie may be called.
+var (
+	keyPlaces = map[string]bool{"header": true, "query": true, "cookie": true}
+	keyName   = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,256}$")
+)
+
+func bearer() *node { return object("header", text("Authorization"), "scheme", text("Bearer")) }
 
 // fields describes what a credential holds.
 func (a auth) fields() *node {
