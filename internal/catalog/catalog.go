@@ -208,8 +208,9 @@ type Action struct {
 	// Call says how the action is carried out; nil for utility actions.
 	Call *Call `yaml:"call"`
 
-	params *jsonschema.Schema // compiled from ParamsSchema when loaded
-	free   []string           // the parameters that may be anything
+	service *Service           // whose action it is
+	params  *jsonschema.Schema // compiled from ParamsSchema when loaded
+	free    []string           // the parameters that may be anything
 }
 
 // Call is the execution part of an action: everything that the dispatcher knows about the provider.

@@ -14,6 +14,8 @@ type Catalog struct {
 	order        []*Platform
 	serviceOrder []*Service
 	actionOrder  []*Action
+
+	organizations Organizations
 }
 
 // Platforms returns every platform: those that come with the program first, then those of the folder by file name.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -60,7 +61,7 @@ func Load(o Options) (*Catalog, error) {
 	if len(errs) > 0 {
 		return nil, fmt.Errorf("catalog: %w", errors.Join(errs...))
 	}
-	c.fillBuckets()
+	c.fillBuckets(c.actionOrder, c.serviceOrder)
 	return c, nil
 }
 
@@ -167,6 +168,44 @@ func (ch *checker) decodeErrors(err error) {
 	}
 }
 
+// Source is a catalog file that does not lie in a folder.
+type Source struct {
+	// Name stands in errors.
+	Name string
+	Text []byte
+}
+
+// With returns a catalog that has the platforms of sources behind those of c, which stays as it is. The error names file and
+// line of each mistake.
+func (c *Catalog) With(sources ...Source) (*Catalog, error) {
+	out := &Catalog{
+		platforms: maps.Clone(c.platforms), services: maps.Clone(c.services), actions: maps.Clone(c.actions),
+		order: slices.Clone(c.order), serviceOrder: slices.Clone(c.serviceOrder), actionOrder: slices.Clone(c.actionOrder),
+	}
+	var checks []*checker
+	var errs []error
+	for _, src := range sources {
+		ch := decode(source{src.Name, src.Text})
+		if len(ch.errs) == 0 {
+			out.add(ch)
+		}
+		if len(ch.errs) == 0 {
+			checks = append(checks, ch)
+		}
+		errs = append(errs, ch.errs...)
+		ch.errs = nil
+	}
+	for _, ch := range checks {
+		ch.platform(out)
+		errs = append(errs, ch.errs...)
+	}
+	if len(errs) > 0 {
+		return nil, fmt.Errorf("catalog: %w", errors.Join(errs...))
+	}
+	out.fillBuckets(out.actionOrder[len(c.actionOrder):], out.serviceOrder[len(c.serviceOrder):])
+	return out, nil
+}
+
 // add indexes a decoded platform; a second one of the same id is a mistake of the later file.
 func (c *Catalog) add(ch *checker) {
 	p := ch.p
@@ -192,7 +231,7 @@ func (c *Catalog) add(ch *checker) {
 				ch.fail([]any{"services", i, "actions", j}, "the action is empty")
 				return
 			}
-			a.ServiceID, a.PlatformID = s.ID, p.ID
+			a.ServiceID, a.PlatformID, a.service = s.ID, p.ID, s
 			if _, ok := c.actions[a.ID]; ok {
 				ch.fail([]any{"services", i, "actions", j, "id"}, "action %q is described twice", a.ID)
 			}
@@ -241,15 +280,15 @@ func badBaseURL(text string) string {
 	return ""
 }
 
-func (c *Catalog) fillBuckets() {
-	for _, a := range c.actionOrder {
+func (c *Catalog) fillBuckets(actions []*Action, services []*Service) {
+	for _, a := range actions {
 		for _, name := range a.Buckets {
 			b := c.services[a.ServiceID].RateBuckets[name]
 			b.MemberActionIDs = append(b.MemberActionIDs, a.ID)
 			b.MaxRecordsPerRequest = max(b.MaxRecordsPerRequest, a.MaxRecordsPerRequest)
 		}
 	}
-	for _, s := range c.serviceOrder {
+	for _, s := range services {
 		for _, b := range s.RateBuckets {
 			slices.Sort(b.MemberActionIDs)
 		}

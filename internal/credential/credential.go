@@ -170,6 +170,17 @@ func New(d Deps) *Service {
 	}
 }
 
+// seenBy returns the service with the catalog as an organization sees it, which may have platforms of its own.
+func (s *Service) seenBy(ctx context.Context, orgID uuid.UUID, platformIDs ...string) (*Service, error) {
+	cat, err := s.catalog.Of(ctx, orgID, platformIDs...)
+	if err != nil || cat == s.catalog {
+		return s, err //nolint:wrapcheck // says everything
+	}
+	own := *s
+	own.catalog = cat
+	return &own, nil
+}
+
 // Filter selects rows of List.
 type Filter struct {
 	// Status is nil for all.

@@ -66,6 +66,9 @@ func (s *Service) Test(ctx context.Context, orgID, id uuid.UUID) (Outcome, error
 	if err != nil {
 		return Outcome{}, err
 	}
+	if s, err = s.seenBy(ctx, orgID, stored.PlatformID); err != nil {
+		return Outcome{}, err
+	}
 	platform, service := s.target(stored.PlatformID, stored.AuthMethod)
 	if service == nil {
 		a := &attempt{Outcome: Outcome{TestedAt: s.now()}}
@@ -86,6 +89,10 @@ func (s *Service) Test(ctx context.Context, orgID, id uuid.UUID) (Outcome, error
 // not take.
 func (s *Service) Try(ctx context.Context, orgID uuid.UUID, in Input) (Outcome, error) {
 	began := s.now()
+	s, err := s.seenBy(ctx, orgID, in.PlatformID)
+	if err != nil {
+		return Outcome{}, err
+	}
 	target, err := s.check(in)
 	details := shapeDetails(err)
 	if err != nil && details == "" {

@@ -24,6 +24,9 @@ func (s *Service) read(ctx context.Context, q db.DBTX, orgID, id uuid.UUID) (*Cr
 	if err != nil {
 		return nil, fmt.Errorf("read credential %s: %w", id, err)
 	}
+	if s, err = s.seenBy(ctx, orgID, row.FlowCredential.PlatformID); err != nil {
+		return nil, err
+	}
 	c := s.credentialOf(row)
 	return c, s.addUses(ctx, q, orgID, []*Credential{c})
 }
@@ -47,6 +50,13 @@ func (s *Service) List(ctx context.Context, orgID uuid.UUID, f Filter) ([]*Crede
 	})
 	if err != nil {
 		return nil, 0, fmt.Errorf("list credentials: %w", err)
+	}
+	platforms := make([]string, len(rows))
+	for i := range rows {
+		platforms[i] = rows[i].FlowCredential.PlatformID
+	}
+	if s, err = s.seenBy(ctx, orgID, platforms...); err != nil {
+		return nil, 0, err
 	}
 	items := make([]*Credential, len(rows))
 	for i, row := range rows {
@@ -95,6 +105,9 @@ func (s *Service) Placeholder(ctx context.Context, orgID, id uuid.UUID) (*Resolv
 		return nil, fmt.Errorf("read credential %s: %w", id, err)
 	}
 	stored := &row.FlowCredential
+	if s, err = s.seenBy(ctx, orgID, stored.PlatformID); err != nil {
+		return nil, err
+	}
 	return &Resolved{
 		ID: id, OrgID: orgID, PlatformID: stored.PlatformID, AuthMethod: stored.AuthMethod, TenancyID: textOf(stored.TenancyID),
 		Status: stored.Status, Version: row.Version, Secret: provider.Placeholder(s.spec(settingsOf(stored), nil)),

@@ -57,6 +57,9 @@ func (s *Service) Resolve(ctx context.Context, orgID, id uuid.UUID) (*Resolved, 
 	if err != nil {
 		return nil, err
 	}
+	if s, err = s.seenBy(ctx, orgID, fresh.PlatformID); err != nil {
+		return nil, err
+	}
 	if fresh.Secret, err = s.outgoingStored(fresh); err != nil {
 		return nil, fmt.Errorf("credential %s: %w", id, err)
 	}

@@ -24,6 +24,10 @@ import (
 // Faults: NotFound for an unknown platform or tenant, Unprocessable for what does not fit the catalog and for a secret that the
 // platform refuses, Conflict for a secret of another account than the tenant's.
 func (s *Service) Create(ctx context.Context, orgID uuid.UUID, createdBy string, in Input, also ...pg.Also[*Credential]) (*Credential, error) {
+	s, err := s.seenBy(ctx, orgID, in.PlatformID)
+	if err != nil {
+		return nil, err
+	}
 	target, err := s.check(in)
 	if err != nil {
 		return nil, err
@@ -102,6 +106,9 @@ func (s *Service) Replace(ctx context.Context, orgID, id uuid.UUID, in Input) (*
 	}
 	if len(in.Origins) == 0 {
 		in.Origins = stored.AllowedOrigins
+	}
+	if s, err = s.seenBy(ctx, orgID, in.PlatformID); err != nil {
+		return nil, err
 	}
 	target, err := s.check(in)
 	if err != nil {

@@ -46,13 +46,17 @@ func (s *Service) examine(ctx context.Context, orgID uuid.UUID, d Draft, statuse
 	if set != nil {
 		keys = set.Names()
 	}
-	_, bad, broken := compile(d.Document, s.catalog, keys)
+	cat, err := s.catalog.Of(ctx, orgID, d.Document.actionIDs()...)
+	if err != nil {
+		return Findings{}, err
+	}
+	_, bad, broken := compile(d.Document, cat, keys)
 	fields = append(fields, broken...)
 	known, err := s.credentials(ctx, orgID, d.Document)
 	if err != nil {
 		return Findings{}, err
 	}
-	r := review{catalog: s.catalog, credentials: known, bound: d.Bound, told: map[string]bool{}}
+	r := review{catalog: cat, credentials: known, bound: d.Bound, told: map[string]bool{}}
 	r.document(d.Document)
 	switch fields = append(fields, r.checker.fields...); {
 	case len(fields) > 0:

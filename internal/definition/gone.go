@@ -17,6 +17,17 @@ type traits struct {
 
 func traitsOf(a *catalog.Action) traits { return traits{Call: a.Call != nil, Bulk: a.Bulk} }
 
+// actionIDs are the actions that a document names.
+func (d *Document) actionIDs() []string {
+	var out []string
+	for _, s := range d.Steps {
+		for _, t := range s.Tasks {
+			out = append(out, t.ActionID)
+		}
+	}
+	return out
+}
+
 // actionTraits returns the traits of the actions that a document names, by id.
 func actionTraits(doc Document, cat *catalog.Catalog) map[string]traits {
 	out := map[string]traits{}

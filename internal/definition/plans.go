@@ -19,8 +19,8 @@ const (
 	planOverhead     = 4 << 10
 )
 
-// Plans hands out compiled plans and keeps those that were used last. Versions never change, so that nothing is ever out
-// of date. It may be used by any number of goroutines.
+// Plans hands out compiled plans and keeps those that were used last. Versions never change, so that a plan is out of date
+// only where its organization has imported a platform again that it uses. It may be used by any number of goroutines.
 type Plans struct {
 	catalog *catalog.Catalog
 	queries *db.Queries
@@ -42,6 +42,9 @@ type cachedPlan struct {
 	key   planKey
 	plan  *Plan
 	bytes int
+	// actions are those of the version, and catalog is what they were looked up in.
+	actions []string
+	catalog *catalog.Catalog
 }
 
 // NewPlans returns an empty cache that holds plans of up to maxBytes of authored text; 0 means 16 MiB.
@@ -56,25 +59,31 @@ func NewPlans(cat *catalog.Catalog, maxBytes int) *Plans {
 // say so. Fault: NotFound.
 func (p *Plans) Plan(ctx context.Context, q db.DBTX, orgID, definitionID uuid.UUID, version int32) (*Plan, error) {
 	key := planKey{orgID, definitionID, version}
-	if plan := p.cached(key); plan != nil {
-		return plan, nil
+	if c := p.cached(key); c != nil {
+		cat, err := p.catalog.Of(ctx, orgID, c.actions...)
+		if err != nil || cat == c.catalog {
+			return c.plan, err //nolint:wrapcheck // says everything
+		}
 	}
 	row, err := p.queries.DefinitionVersion(ctx, q, db.DefinitionVersionParams{OrgID: orgID, DefinitionID: definitionID, Version: version})
 	if err != nil {
 		return nil, missing(err, "read definition version")
 	}
-	plan, err := compileVersion(row, p.catalog)
-	if err != nil {
-		return nil, err
-	}
-	return p.keep(&cachedPlan{key: key, plan: plan, bytes: len(row.Doc) + planOverhead}), nil
-}
-
-func compileVersion(row db.FlowDefinitionVersion, cat *catalog.Catalog) (*Plan, error) {
 	doc, err := Decode(row.Doc)
 	if err != nil {
 		return nil, err
 	}
+	c := &cachedPlan{key: key, bytes: len(row.Doc) + planOverhead, actions: doc.actionIDs()}
+	if c.catalog, err = p.catalog.Of(ctx, orgID, c.actions...); err != nil {
+		return nil, err //nolint:wrapcheck // says everything
+	}
+	if c.plan, err = compileVersion(row, doc, c.catalog); err != nil {
+		return nil, err
+	}
+	return p.keep(c), nil
+}
+
+func compileVersion(row db.FlowDefinitionVersion, doc Document, cat *catalog.Catalog) (*Plan, error) {
 	var was map[string]traits
 	if err := json.Unmarshal(row.Actions, &was); err != nil {
 		return nil, fmt.Errorf("the actions of version %d of definition %s: %w", row.Version, row.DefinitionID, err)
@@ -84,7 +93,7 @@ func compileVersion(row db.FlowDefinitionVersion, cat *catalog.Catalog) (*Plan, 
 	return plan, nil
 }
 
-func (p *Plans) cached(key planKey) *Plan {
+func (p *Plans) cached(key planKey) *cachedPlan {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	e, ok := p.byKey[key]
@@ -92,7 +101,7 @@ func (p *Plans) cached(key planKey) *Plan {
 		return nil
 	}
 	p.order.MoveToFront(e)
-	return e.Value.(*cachedPlan).plan
+	return e.Value.(*cachedPlan)
 }
 
 // keep adds a plan and drops those that were used longest ago. Of two goroutines that compiled the same version the
@@ -102,7 +111,11 @@ func (p *Plans) keep(c *cachedPlan) *Plan {
 	defer p.mu.Unlock()
 	if e, ok := p.byKey[c.key]; ok {
 		p.order.MoveToFront(e)
-		return e.Value.(*cachedPlan).plan
+		if was := e.Value.(*cachedPlan); was.catalog == c.catalog {
+			return was.plan
+		}
+		e.Value = c
+		return c.plan
 	}
 	p.byKey[c.key] = p.order.PushFront(c)
 	p.bytes += c.bytes

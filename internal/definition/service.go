@@ -95,7 +95,11 @@ func (s *Service) accept(ctx context.Context, orgID uuid.UUID, d Draft, statuses
 	if text, err = d.Document.Encode(); err != nil {
 		return nil, nil, err
 	}
-	if actions, err = json.Marshal(actionTraits(d.Document, s.catalog)); err != nil {
+	cat, err := s.catalog.Of(ctx, orgID, d.Document.actionIDs()...)
+	if err != nil {
+		return nil, nil, err
+	}
+	if actions, err = json.Marshal(actionTraits(d.Document, cat)); err != nil {
 		return nil, nil, fmt.Errorf("encode a definition's actions: %w", err)
 	}
 	return text, actions, nil

@@ -103,7 +103,11 @@ func (d *Dispatcher) checkOrPostpone(ctx context.Context, k budgetKey, call *db.
 		return err //nolint:wrapcheck // says everything
 	}
 	l := lookup{d: d, key: k, row: call, now: now, age: ages[0], nextAt: now.Add(Patience(int(call.Checks)))}
-	l.action, _ = d.Catalog.Action(call.ActionID)
+	cat, err := d.Catalog.Of(ctx, call.OrgID, call.ActionID)
+	if err != nil {
+		return err //nolint:wrapcheck // says everything
+	}
+	l.action, _ = cat.Action(call.ActionID)
 	if call.State == stateAwaiting {
 		l.nextAt = now.Add(min(d.pollEvery(call.ActionID), time.Minute))
 	}

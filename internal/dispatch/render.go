@@ -123,8 +123,8 @@ func (d *Dispatcher) renderer(ctx context.Context, row *queueRow) (r *renderer, 
 		}
 		return nil, errGone
 	}
-	svc, ok := d.Catalog.Service(task.Action.ServiceID)
-	if !ok {
+	svc := task.Action.Service()
+	if svc == nil {
 		return nil, fmt.Errorf("the catalog has no service %s any more", task.Action.ServiceID)
 	}
 	r = &renderer{d: d, batch: b, step: step, task: task, svc: svc, used: run.ResultsUsed(task)}

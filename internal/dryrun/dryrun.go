@@ -204,8 +204,8 @@ func asFault(err error) *fault.Error {
 
 // service returns the service of a task's action.
 func (s *Service) service(t *definition.Task) (*catalog.Service, error) {
-	svc, ok := s.Catalog.Service(t.Action.ServiceID)
-	if !ok {
+	svc := t.Action.Service()
+	if svc == nil {
 		return nil, fmt.Errorf("the catalog has no service %s", t.Action.ServiceID)
 	}
 	return svc, nil

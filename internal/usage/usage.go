@@ -216,8 +216,14 @@ func (s *Service) names(ctx context.Context, orgID uuid.UUID, groupBy string, it
 	names := map[string]string{}
 	var ids []uuid.UUID
 	for _, i := range items {
-		if a, ok := s.catalog.Action(i.Key); ok && groupBy == ByAction {
-			names[i.Key] = a.Name
+		if groupBy == ByAction {
+			cat, err := s.catalog.Of(ctx, orgID, i.Key)
+			if err != nil {
+				return nil, err //nolint:wrapcheck // says everything
+			}
+			if a, ok := cat.Action(i.Key); ok {
+				names[i.Key] = a.Name
+			}
 		}
 		if id, err := uuid.Parse(i.Key); err == nil {
 			ids = append(ids, id)
