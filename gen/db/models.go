@@ -676,6 +676,48 @@ type FlowCall struct {
 	Failure *string
 }
 
+// A platform that an organization made of an OpenAPI document. No other organization sees it. The newest version counts.
+type FlowCatalogImport struct {
+	// The organization that sees the platform.
+	OrgID uuid.UUID
+	// What services and actions begin with. One that comes with the program under the same id goes before it.
+	PlatformID string
+	// Counts the imports of the platform from 1; a platform that was deleted begins anew.
+	Version int32
+	// The title of the document.
+	Name string
+	// The platform as a catalog file (YAML), made of the document; the document itself is not kept.
+	File string
+	// sha256:<hex> of the document, by which an importer can tell whether it has changed since.
+	DocumentDigest string
+	// What the importer chose: {auth, only, base_url}.
+	Options []byte
+	// The first entries of what could not be carried over as it was, and how many there were.
+	Report []byte
+	// How many services the platform has.
+	Services int32
+	// How many actions the platform has.
+	Actions int32
+	// How many operations the document has.
+	Operations int32
+	// How many of them were not asked for.
+	Skipped int32
+	// How many of them were asked for and cannot be called.
+	LeftOut int32
+	// The account that imported it.
+	CreatedBy string
+	// When it was imported.
+	CreatedAt time.Time
+}
+
+// One row for each organization that ever imported a platform; whoever imports or deletes one holds it until the commit.
+type FlowCatalogState struct {
+	// Whose platforms.
+	OrgID uuid.UUID
+	// Raised with every import and deletion: what processes keep of the platforms is good as long as it stays the same.
+	Generation int64
+}
+
 // What came of one root cause by events and flows. An event that begins a chain has a row once a batch that it started starts others. Rows older than 90 days are deleted.
 type FlowChain struct {
 	// The batch or the event at the head (as in flow.batch).

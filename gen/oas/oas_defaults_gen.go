@@ -35,6 +35,14 @@ func (s *BatchUpdate) setDefaults() {
 }
 
 // setDefaults set default value of fields.
+func (s *CatalogImportInput) setDefaults() {
+	{
+		val := bool(false)
+		s.DryRun.SetTo(val)
+	}
+}
+
+// setDefaults set default value of fields.
 func (s *DefinitionFromSteps) setDefaults() {
 	{
 		val := string("")

@@ -259,6 +259,20 @@ func encodeExtendPauseRequest(
 	return nil
 }
 
+func encodeImportPlatformRequest(
+	req *CatalogImportInput,
+	r *http.Request,
+) error {
+	const contentType = "application/json"
+	e := new(jx.Encoder)
+	{
+		req.Encode(e)
+	}
+	encoded := e.Bytes()
+	ht.SetBody(r, bytes.NewReader(encoded), contentType)
+	return nil
+}
+
 func encodePauseBatchRequest(
 	req OptPauseCreate,
 	r *http.Request,

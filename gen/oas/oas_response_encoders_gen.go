@@ -279,6 +279,12 @@ func encodeCreateWebhookResponse(response *NewWebhook, w http.ResponseWriter, sp
 	return nil
 }
 
+func encodeDeleteCatalogImportResponse(response *DeleteCatalogImportNoContent, w http.ResponseWriter, span trace.Span) error {
+	w.WriteHeader(204)
+
+	return nil
+}
+
 func encodeDeleteCredentialResponse(response *DeleteCredentialNoContent, w http.ResponseWriter, span trace.Span) error {
 	w.WriteHeader(204)
 
@@ -517,6 +523,27 @@ func encodeGetBatchResponse(response *Batch, w http.ResponseWriter, span trace.S
 }
 
 func encodeGetCallResponse(response *Call, w http.ResponseWriter, span trace.Span) error {
+	if err := func() error {
+		if err := response.Validate(); err != nil {
+			return err
+		}
+		return nil
+	}(); err != nil {
+		return errors.Wrap(err, "validate")
+	}
+	w.Header().Set("Content-Type", "application/json; charset=utf-8")
+	w.WriteHeader(200)
+
+	e := new(jx.Encoder)
+	response.Encode(e)
+	if _, err := e.WriteTo(w); err != nil {
+		return errors.Wrap(err, "write")
+	}
+
+	return nil
+}
+
+func encodeGetCatalogImportResponse(response *CatalogImport, w http.ResponseWriter, span trace.Span) error {
 	if err := func() error {
 		if err := response.Validate(); err != nil {
 			return err
@@ -1233,6 +1260,27 @@ func encodeGetWebhookResponse(response *Webhook, w http.ResponseWriter, span tra
 	return nil
 }
 
+func encodeImportPlatformResponse(response *CatalogImport, w http.ResponseWriter, span trace.Span) error {
+	if err := func() error {
+		if err := response.Validate(); err != nil {
+			return err
+		}
+		return nil
+	}(); err != nil {
+		return errors.Wrap(err, "validate")
+	}
+	w.Header().Set("Content-Type", "application/json; charset=utf-8")
+	w.WriteHeader(201)
+
+	e := new(jx.Encoder)
+	response.Encode(e)
+	if _, err := e.WriteTo(w); err != nil {
+		return errors.Wrap(err, "write")
+	}
+
+	return nil
+}
+
 func encodeListActionsResponse(response ListActionsRes, w http.ResponseWriter, span trace.Span) error {
 	switch response := response.(type) {
 	case *ActionListHeaders:
@@ -1445,6 +1493,27 @@ func encodeListBatchesResponse(response *BatchList, w http.ResponseWriter, span 
 }
 
 func encodeListCallsResponse(response *CallList, w http.ResponseWriter, span trace.Span) error {
+	if err := func() error {
+		if err := response.Validate(); err != nil {
+			return err
+		}
+		return nil
+	}(); err != nil {
+		return errors.Wrap(err, "validate")
+	}
+	w.Header().Set("Content-Type", "application/json; charset=utf-8")
+	w.WriteHeader(200)
+
+	e := new(jx.Encoder)
+	response.Encode(e)
+	if _, err := e.WriteTo(w); err != nil {
+		return errors.Wrap(err, "write")
+	}
+
+	return nil
+}
+
+func encodeListCatalogImportsResponse(response *CatalogImportList, w http.ResponseWriter, span trace.Span) error {
 	if err := func() error {
 		if err := response.Validate(); err != nil {
 			return err

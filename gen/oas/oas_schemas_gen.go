@@ -3516,6 +3516,661 @@ func (s *CallState) UnmarshalText(data []byte) error {
 	}
 }
 
+// Ref: #/components/schemas/CatalogImport
+type CatalogImport struct {
+	// The id of the platform.
+	PlatformID string `json:"platform_id"`
+	// How often the platform was imported, this time included.
+	Version int `json:"version"`
+	// The title of the document.
+	Name string `json:"name"`
+	// Whether it is there; false for a dry run.
+	Stored bool `json:"stored"`
+	// `sha256:` and the hexadecimal SHA-256 of the document.
+	DocumentDigest string               `json:"document_digest"`
+	Options        CatalogImportOptions `json:"options"`
+	// How many services it has.
+	Services int `json:"services"`
+	// How many actions it has.
+	Actions int `json:"actions"`
+	// How many operations the document has.
+	Operations int `json:"operations"`
+	// How many of them were not asked for.
+	OperationsSkipped int `json:"operations_skipped"`
+	// How many of them were asked for and cannot be called.
+	OperationsLeftOut int `json:"operations_left_out"`
+	// What differs from the version before, up to 1000 parts, without the text of what differs where there
+	// is much. Told by the import alone; a read has none.
+	Changes []CatalogImportChange `json:"changes"`
+	// The first 200 things that were not carried over as they were, by line.
+	Report []CatalogImportEntry `json:"report"`
+	// How many there were.
+	ReportTotal int `json:"report_total"`
+	// The versions that are remembered, newest first. Told by a read of one platform alone; else there is
+	// none.
+	Versions []CatalogImportVersion `json:"versions"`
+	// The account that imported this version.
+	CreatedBy string `json:"created_by"`
+	// When it did.
+	CreatedAt time.Time `json:"created_at"`
+}
+
+// GetPlatformID returns the value of PlatformID.
+func (s *CatalogImport) GetPlatformID() string {
+	return s.PlatformID
+}
+
+// GetVersion returns the value of Version.
+func (s *CatalogImport) GetVersion() int {
+	return s.Version
+}
+
+// GetName returns the value of Name.
+func (s *CatalogImport) GetName() string {
+	return s.Name
+}
+
+// GetStored returns the value of Stored.
+func (s *CatalogImport) GetStored() bool {
+	return s.Stored
+}
+
+// GetDocumentDigest returns the value of DocumentDigest.
+func (s *CatalogImport) GetDocumentDigest() string {
+	return s.DocumentDigest
+}
+
+// GetOptions returns the value of Options.
+func (s *CatalogImport) GetOptions() CatalogImportOptions {
+	return s.Options
+}
+
+// GetServices returns the value of Services.
+func (s *CatalogImport) GetServices() int {
+	return s.Services
+}
+
+// GetActions returns the value of Actions.
+func (s *CatalogImport) GetActions() int {
+	return s.Actions
+}
+
+// GetOperations returns the value of Operations.
+func (s *CatalogImport) GetOperations() int {
+	return s.Operations
+}
+
+// GetOperationsSkipped returns the value of OperationsSkipped.
+func (s *CatalogImport) GetOperationsSkipped() int {
+	return s.OperationsSkipped
+}
+
+// GetOperationsLeftOut returns the value of OperationsLeftOut.
+func (s *CatalogImport) GetOperationsLeftOut() int {
+	return s.OperationsLeftOut
+}
+
+// GetChanges returns the value of Changes.
+func (s *CatalogImport) GetChanges() []CatalogImportChange {
+	return s.Changes
+}
+
+// GetReport returns the value of Report.
+func (s *CatalogImport) GetReport() []CatalogImportEntry {
+	return s.Report
+}
+
+// GetReportTotal returns the value of ReportTotal.
+func (s *CatalogImport) GetReportTotal() int {
+	return s.ReportTotal
+}
+
+// GetVersions returns the value of Versions.
+func (s *CatalogImport) GetVersions() []CatalogImportVersion {
+	return s.Versions
+}
+
+// GetCreatedBy returns the value of CreatedBy.
+func (s *CatalogImport) GetCreatedBy() string {
+	return s.CreatedBy
+}
+
+// GetCreatedAt returns the value of CreatedAt.
+func (s *CatalogImport) GetCreatedAt() time.Time {
+	return s.CreatedAt
+}
+
+// SetPlatformID sets the value of PlatformID.
+func (s *CatalogImport) SetPlatformID(val string) {
+	s.PlatformID = val
+}
+
+// SetVersion sets the value of Version.
+func (s *CatalogImport) SetVersion(val int) {
+	s.Version = val
+}
+
+// SetName sets the value of Name.
+func (s *CatalogImport) SetName(val string) {
+	s.Name = val
+}
+
+// SetStored sets the value of Stored.
+func (s *CatalogImport) SetStored(val bool) {
+	s.Stored = val
+}
+
+// SetDocumentDigest sets the value of DocumentDigest.
+func (s *CatalogImport) SetDocumentDigest(val string) {
+	s.DocumentDigest = val
+}
+
+// SetOptions sets the value of Options.
+func (s *CatalogImport) SetOptions(val CatalogImportOptions) {
+	s.Options = val
+}
+
+// SetServices sets the value of Services.
+func (s *CatalogImport) SetServices(val int) {
+	s.Services = val
+}
+
+// SetActions sets the value of Actions.
+func (s *CatalogImport) SetActions(val int) {
+	s.Actions = val
+}
+
+// SetOperations sets the value of Operations.
+func (s *CatalogImport) SetOperations(val int) {
+	s.Operations = val
+}
+
+// SetOperationsSkipped sets the value of OperationsSkipped.
+func (s *CatalogImport) SetOperationsSkipped(val int) {
+	s.OperationsSkipped = val
+}
+
+// SetOperationsLeftOut sets the value of OperationsLeftOut.
+func (s *CatalogImport) SetOperationsLeftOut(val int) {
+	s.OperationsLeftOut = val
+}
+
+// SetChanges sets the value of Changes.
+func (s *CatalogImport) SetChanges(val []CatalogImportChange) {
+	s.Changes = val
+}
+
+// SetReport sets the value of Report.
+func (s *CatalogImport) SetReport(val []CatalogImportEntry) {
+	s.Report = val
+}
+
+// SetReportTotal sets the value of ReportTotal.
+func (s *CatalogImport) SetReportTotal(val int) {
+	s.ReportTotal = val
+}
+
+// SetVersions sets the value of Versions.
+func (s *CatalogImport) SetVersions(val []CatalogImportVersion) {
+	s.Versions = val
+}
+
+// SetCreatedBy sets the value of CreatedBy.
+func (s *CatalogImport) SetCreatedBy(val string) {
+	s.CreatedBy = val
+}
+
+// SetCreatedAt sets the value of CreatedAt.
+func (s *CatalogImport) SetCreatedAt(val time.Time) {
+	s.CreatedAt = val
+}
+
+// Ref: #/components/schemas/CatalogImportChange
+type CatalogImportChange struct {
+	// The action, service or platform.
+	ID string `json:"id"`
+	// What becomes of it.
+	Effect CatalogImportChangeEffect `json:"effect"`
+	// What differs, as a unified diff of the catalog file; empty where it is new or gone.
+	Diff string `json:"diff"`
+}
+
+// GetID returns the value of ID.
+func (s *CatalogImportChange) GetID() string {
+	return s.ID
+}
+
+// GetEffect returns the value of Effect.
+func (s *CatalogImportChange) GetEffect() CatalogImportChangeEffect {
+	return s.Effect
+}
+
+// GetDiff returns the value of Diff.
+func (s *CatalogImportChange) GetDiff() string {
+	return s.Diff
+}
+
+// SetID sets the value of ID.
+func (s *CatalogImportChange) SetID(val string) {
+	s.ID = val
+}
+
+// SetEffect sets the value of Effect.
+func (s *CatalogImportChange) SetEffect(val CatalogImportChangeEffect) {
+	s.Effect = val
+}
+
+// SetDiff sets the value of Diff.
+func (s *CatalogImportChange) SetDiff(val string) {
+	s.Diff = val
+}
+
+// What becomes of it.
+type CatalogImportChangeEffect string
+
+const (
+	CatalogImportChangeEffectAdded   CatalogImportChangeEffect = "added"
+	CatalogImportChangeEffectChanged CatalogImportChangeEffect = "changed"
+	CatalogImportChangeEffectRemoved CatalogImportChangeEffect = "removed"
+)
+
+// AllValues returns all CatalogImportChangeEffect values.
+func (CatalogImportChangeEffect) AllValues() []CatalogImportChangeEffect {
+	return []CatalogImportChangeEffect{
+		CatalogImportChangeEffectAdded,
+		CatalogImportChangeEffectChanged,
+		CatalogImportChangeEffectRemoved,
+	}
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (s CatalogImportChangeEffect) MarshalText() ([]byte, error) {
+	switch s {
+	case CatalogImportChangeEffectAdded:
+		return []byte(s), nil
+	case CatalogImportChangeEffectChanged:
+		return []byte(s), nil
+	case CatalogImportChangeEffectRemoved:
+		return []byte(s), nil
+	default:
+		return nil, errors.Errorf("invalid value: %q", s)
+	}
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *CatalogImportChangeEffect) UnmarshalText(data []byte) error {
+	switch CatalogImportChangeEffect(data) {
+	case CatalogImportChangeEffectAdded:
+		*s = CatalogImportChangeEffectAdded
+		return nil
+	case CatalogImportChangeEffectChanged:
+		*s = CatalogImportChangeEffectChanged
+		return nil
+	case CatalogImportChangeEffectRemoved:
+		*s = CatalogImportChangeEffectRemoved
+		return nil
+	default:
+		return errors.Errorf("invalid value: %q", data)
+	}
+}
+
+// Ref: #/components/schemas/CatalogImportEntry
+type CatalogImportEntry struct {
+	// The place in the document, a JSON pointer.
+	Pointer string `json:"pointer"`
+	// Its line, from 1; 0 where it has none.
+	Line int `json:"line"`
+	// `operation_left_out`: there is no action for it. `dropped`: a part is missing. `changed`: it has
+	// another form, or was chosen among several. `unused`: no action needs it.
+	Effect CatalogImportEntryEffect `json:"effect"`
+	// What happened and what can be done.
+	Message string `json:"message"`
+}
+
+// GetPointer returns the value of Pointer.
+func (s *CatalogImportEntry) GetPointer() string {
+	return s.Pointer
+}
+
+// GetLine returns the value of Line.
+func (s *CatalogImportEntry) GetLine() int {
+	return s.Line
+}
+
+// GetEffect returns the value of Effect.
+func (s *CatalogImportEntry) GetEffect() CatalogImportEntryEffect {
+	return s.Effect
+}
+
+// GetMessage returns the value of Message.
+func (s *CatalogImportEntry) GetMessage() string {
+	return s.Message
+}
+
+// SetPointer sets the value of Pointer.
+func (s *CatalogImportEntry) SetPointer(val string) {
+	s.Pointer = val
+}
+
+// SetLine sets the value of Line.
+func (s *CatalogImportEntry) SetLine(val int) {
+	s.Line = val
+}
+
+// SetEffect sets the value of Effect.
+func (s *CatalogImportEntry) SetEffect(val CatalogImportEntryEffect) {
+	s.Effect = val
+}
+
+// SetMessage sets the value of Message.
+func (s *CatalogImportEntry) SetMessage(val string) {
+	s.Message = val
+}
+
+// `operation_left_out`: there is no action for it. `dropped`: a part is missing. `changed`: it has
+// another form, or was chosen among several. `unused`: no action needs it.
+type CatalogImportEntryEffect string
+
+const (
+	CatalogImportEntryEffectOperationLeftOut CatalogImportEntryEffect = "operation_left_out"
+	CatalogImportEntryEffectDropped          CatalogImportEntryEffect = "dropped"
+	CatalogImportEntryEffectChanged          CatalogImportEntryEffect = "changed"
+	CatalogImportEntryEffectUnused           CatalogImportEntryEffect = "unused"
+)
+
+// AllValues returns all CatalogImportEntryEffect values.
+func (CatalogImportEntryEffect) AllValues() []CatalogImportEntryEffect {
+	return []CatalogImportEntryEffect{
+		CatalogImportEntryEffectOperationLeftOut,
+		CatalogImportEntryEffectDropped,
+		CatalogImportEntryEffectChanged,
+		CatalogImportEntryEffectUnused,
+	}
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (s CatalogImportEntryEffect) MarshalText() ([]byte, error) {
+	switch s {
+	case CatalogImportEntryEffectOperationLeftOut:
+		return []byte(s), nil
+	case CatalogImportEntryEffectDropped:
+		return []byte(s), nil
+	case CatalogImportEntryEffectChanged:
+		return []byte(s), nil
+	case CatalogImportEntryEffectUnused:
+		return []byte(s), nil
+	default:
+		return nil, errors.Errorf("invalid value: %q", s)
+	}
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *CatalogImportEntryEffect) UnmarshalText(data []byte) error {
+	switch CatalogImportEntryEffect(data) {
+	case CatalogImportEntryEffectOperationLeftOut:
+		*s = CatalogImportEntryEffectOperationLeftOut
+		return nil
+	case CatalogImportEntryEffectDropped:
+		*s = CatalogImportEntryEffectDropped
+		return nil
+	case CatalogImportEntryEffectChanged:
+		*s = CatalogImportEntryEffectChanged
+		return nil
+	case CatalogImportEntryEffectUnused:
+		*s = CatalogImportEntryEffectUnused
+		return nil
+	default:
+		return errors.Errorf("invalid value: %q", data)
+	}
+}
+
+// Ref: #/components/schemas/CatalogImportInput
+type CatalogImportInput struct {
+	// The document as text, JSON or YAML.
+	Document string `json:"document"`
+	// The id of the platform, a slug. By default it is made of the document's title.
+	PlatformID OptString `json:"platform_id"`
+	// The address that relative server addresses of the document count from.
+	BaseURL OptString `json:"base_url"`
+	// Security schemes of the document by which calls authenticate, the preferred one first. By default
+	// one is chosen: a secret that stays as it is before a token, then the scheme that most operations
+	// take.
+	Auth []string `json:"auth"`
+	// Patterns of the operations to take: an operationId, `tag:NAME`, or a path with or without a method
+	// before it; `*` stands for anything. By default all are taken.
+	Only []string `json:"only"`
+	// Tells what the import would do, and stores nothing.
+	DryRun OptBool `json:"dry_run"`
+}
+
+// GetDocument returns the value of Document.
+func (s *CatalogImportInput) GetDocument() string {
+	return s.Document
+}
+
+// GetPlatformID returns the value of PlatformID.
+func (s *CatalogImportInput) GetPlatformID() OptString {
+	return s.PlatformID
+}
+
+// GetBaseURL returns the value of BaseURL.
+func (s *CatalogImportInput) GetBaseURL() OptString {
+	return s.BaseURL
+}
+
+// GetAuth returns the value of Auth.
+func (s *CatalogImportInput) GetAuth() []string {
+	return s.Auth
+}
+
+// GetOnly returns the value of Only.
+func (s *CatalogImportInput) GetOnly() []string {
+	return s.Only
+}
+
+// GetDryRun returns the value of DryRun.
+func (s *CatalogImportInput) GetDryRun() OptBool {
+	return s.DryRun
+}
+
+// SetDocument sets the value of Document.
+func (s *CatalogImportInput) SetDocument(val string) {
+	s.Document = val
+}
+
+// SetPlatformID sets the value of PlatformID.
+func (s *CatalogImportInput) SetPlatformID(val OptString) {
+	s.PlatformID = val
+}
+
+// SetBaseURL sets the value of BaseURL.
+func (s *CatalogImportInput) SetBaseURL(val OptString) {
+	s.BaseURL = val
+}
+
+// SetAuth sets the value of Auth.
+func (s *CatalogImportInput) SetAuth(val []string) {
+	s.Auth = val
+}
+
+// SetOnly sets the value of Only.
+func (s *CatalogImportInput) SetOnly(val []string) {
+	s.Only = val
+}
+
+// SetDryRun sets the value of DryRun.
+func (s *CatalogImportInput) SetDryRun(val OptBool) {
+	s.DryRun = val
+}
+
+// Ref: #/components/schemas/CatalogImportList
+type CatalogImportList struct {
+	Items []CatalogImport `json:"items"`
+	// The limit that was applied.
+	Limit int `json:"limit"`
+	// The skip that was applied.
+	Skip int `json:"skip"`
+	// How many items match the filters in all.
+	Total int `json:"total"`
+	// Pass it back as `cursor` for the next page; null on the last.
+	NextCursor NilString `json:"next_cursor"`
+}
+
+// GetItems returns the value of Items.
+func (s *CatalogImportList) GetItems() []CatalogImport {
+	return s.Items
+}
+
+// GetLimit returns the value of Limit.
+func (s *CatalogImportList) GetLimit() int {
+	return s.Limit
+}
+
+// GetSkip returns the value of Skip.
+func (s *CatalogImportList) GetSkip() int {
+	return s.Skip
+}
+
+// GetTotal returns the value of Total.
+func (s *CatalogImportList) GetTotal() int {
+	return s.Total
+}
+
+// GetNextCursor returns the value of NextCursor.
+func (s *CatalogImportList) GetNextCursor() NilString {
+	return s.NextCursor
+}
+
+// SetItems sets the value of Items.
+func (s *CatalogImportList) SetItems(val []CatalogImport) {
+	s.Items = val
+}
+
+// SetLimit sets the value of Limit.
+func (s *CatalogImportList) SetLimit(val int) {
+	s.Limit = val
+}
+
+// SetSkip sets the value of Skip.
+func (s *CatalogImportList) SetSkip(val int) {
+	s.Skip = val
+}
+
+// SetTotal sets the value of Total.
+func (s *CatalogImportList) SetTotal(val int) {
+	s.Total = val
+}
+
+// SetNextCursor sets the value of NextCursor.
+func (s *CatalogImportList) SetNextCursor(val NilString) {
+	s.NextCursor = val
+}
+
+// What the importer chose.
+// Ref: #/components/schemas/CatalogImportOptions
+type CatalogImportOptions struct {
+	// The security schemes that were preferred.
+	Auth []string `json:"auth"`
+	// The patterns of operations.
+	Only []string `json:"only"`
+	// The address that relative servers count from; empty for none.
+	BaseURL string `json:"base_url"`
+}
+
+// GetAuth returns the value of Auth.
+func (s *CatalogImportOptions) GetAuth() []string {
+	return s.Auth
+}
+
+// GetOnly returns the value of Only.
+func (s *CatalogImportOptions) GetOnly() []string {
+	return s.Only
+}
+
+// GetBaseURL returns the value of BaseURL.
+func (s *CatalogImportOptions) GetBaseURL() string {
+	return s.BaseURL
+}
+
+// SetAuth sets the value of Auth.
+func (s *CatalogImportOptions) SetAuth(val []string) {
+	s.Auth = val
+}
+
+// SetOnly sets the value of Only.
+func (s *CatalogImportOptions) SetOnly(val []string) {
+	s.Only = val
+}
+
+// SetBaseURL sets the value of BaseURL.
+func (s *CatalogImportOptions) SetBaseURL(val string) {
+	s.BaseURL = val
+}
+
+// Ref: #/components/schemas/CatalogImportVersion
+type CatalogImportVersion struct {
+	// Which one.
+	Version int `json:"version"`
+	// Of its document.
+	DocumentDigest string `json:"document_digest"`
+	// How many actions it had.
+	Actions int `json:"actions"`
+	// The account that imported it.
+	CreatedBy string `json:"created_by"`
+	// When it did.
+	CreatedAt time.Time `json:"created_at"`
+}
+
+// GetVersion returns the value of Version.
+func (s *CatalogImportVersion) GetVersion() int {
+	return s.Version
+}
+
+// GetDocumentDigest returns the value of DocumentDigest.
+func (s *CatalogImportVersion) GetDocumentDigest() string {
+	return s.DocumentDigest
+}
+
+// GetActions returns the value of Actions.
+func (s *CatalogImportVersion) GetActions() int {
+	return s.Actions
+}
+
+// GetCreatedBy returns the value of CreatedBy.
+func (s *CatalogImportVersion) GetCreatedBy() string {
+	return s.CreatedBy
+}
+
+// GetCreatedAt returns the value of CreatedAt.
+func (s *CatalogImportVersion) GetCreatedAt() time.Time {
+	return s.CreatedAt
+}
+
+// SetVersion sets the value of Version.
+func (s *CatalogImportVersion) SetVersion(val int) {
+	s.Version = val
+}
+
+// SetDocumentDigest sets the value of DocumentDigest.
+func (s *CatalogImportVersion) SetDocumentDigest(val string) {
+	s.DocumentDigest = val
+}
+
+// SetActions sets the value of Actions.
+func (s *CatalogImportVersion) SetActions(val int) {
+	s.Actions = val
+}
+
+// SetCreatedBy sets the value of CreatedBy.
+func (s *CatalogImportVersion) SetCreatedBy(val string) {
+	s.CreatedBy = val
+}
+
+// SetCreatedAt sets the value of CreatedAt.
+func (s *CatalogImportVersion) SetCreatedAt(val time.Time) {
+	s.CreatedAt = val
+}
+
 // Ref: #/components/schemas/Completion
 type Completion struct {
 	// Seconds until the work is done, at the latest; 0 where none waits, null where that cannot be told.
@@ -6383,6 +7038,9 @@ func (s *DefinitionVersionList) SetTotal(val int) {
 func (s *DefinitionVersionList) SetNextCursor(val NilString) {
 	s.NextCursor = val
 }
+
+// DeleteCatalogImportNoContent is response for DeleteCatalogImport operation.
+type DeleteCatalogImportNoContent struct{}
 
 // DeleteCredentialNoContent is response for DeleteCredential operation.
 type DeleteCredentialNoContent struct{}

@@ -13,6 +13,7 @@ type Handler interface {
 	BatchHandler
 	CallHandler
 	CatalogHandler
+	CatalogImportHandler
 	CredentialHandler
 	DefinitionHandler
 	DispatchHandler
@@ -277,6 +278,48 @@ type CatalogHandler interface {
 	//
 	// GET /catalog/services
 	ListServices(ctx context.Context, params ListServicesParams) (ListServicesRes, error)
+}
+
+// CatalogImportHandler handles operations described by OpenAPI v3 specification.
+//
+// x-ogen-operation-group: CatalogImport
+type CatalogImportHandler interface {
+	// DeleteCatalogImport implements deleteCatalogImport operation.
+	//
+	// Removes the platform in all its versions. It is 409 while an active definition or an open batch uses
+	// one of its actions, and while there is a credential of it.
+	//
+	// DELETE /catalog/imports/{import_id}
+	DeleteCatalogImport(ctx context.Context, params DeleteCatalogImportParams) error
+	// GetCatalogImport implements getCatalogImport operation.
+	//
+	// Returns what became of the newest import to this id, with the versions before it, up to 10.
+	//
+	// GET /catalog/imports/{import_id}
+	GetCatalogImport(ctx context.Context, params GetCatalogImportParams) (*CatalogImport, error)
+	// ImportPlatform implements importPlatform operation.
+	//
+	// Makes a platform of the OpenAPI 3.0 or 3.1 document of a third party, which the organization alone
+	// sees and calls. An import to an id that it has imported before makes the next version, which
+	// definitions use from then on, batches that run included. `dry_run` stores nothing and tells what
+	// would be added, changed and removed. Nothing is fetched: references to other documents are reported
+	// and left out.
+	//
+	// It is 409 for the id of a platform that comes with the program, where an action would go that an
+	// active definition or an open batch uses, and where a credential of the platform would be sent to a
+	// host that the version before did not name. The body may have 6 MiB, an organization 20 imported
+	// platforms of 8 MiB together, as catalog files.
+	//
+	// POST /catalog/imports
+	ImportPlatform(ctx context.Context, req *CatalogImportInput, params ImportPlatformParams) (*CatalogImport, error)
+	// ListCatalogImports implements listCatalogImports operation.
+	//
+	// Returns the platforms that the organization imported for itself, each in its newest version, by id.
+	// No other organization sees them. Their services and actions stand in the other lists of the catalog
+	// for who sends a key or token.
+	//
+	// GET /catalog/imports
+	ListCatalogImports(ctx context.Context, params ListCatalogImportsParams) (*CatalogImportList, error)
 }
 
 // CredentialHandler handles operations described by OpenAPI v3 specification.

@@ -20,6 +20,7 @@ import (
 	"flowlane/internal/forecast"
 	"flowlane/internal/hold"
 	"flowlane/internal/memory"
+	"flowlane/internal/orgcatalog"
 	"flowlane/internal/recordset"
 	"flowlane/internal/request"
 	"flowlane/internal/run"
@@ -57,6 +58,7 @@ type Deps struct {
 	Schedules     *schedule.Service
 	Webhooks      *webhook.Service
 	Subscriptions *subscription.Service
+	Imports       *orgcatalog.Service
 	Answers       *request.Answers
 	Limits        *request.Limits
 	// RequestLimit replaces the number of every request limit of the document, unless it is 0. What the operator set
@@ -82,6 +84,7 @@ type Deps struct {
 type handler struct {
 	accountHandler
 	catalogHandler
+	catalogImportHandler
 	credentialHandler
 	recordSetHandler
 	definitionGroup
@@ -129,10 +132,11 @@ func New(d Deps) (http.Handler, error) {
 		return nil, fmt.Errorf("api: %w", err)
 	}
 	h := handler{
-		accountHandler:    accountHandler{pool: d.Pool, accounts: d.Accounts, runs: d.Runs},
-		catalogHandler:    catalogs,
-		credentialHandler: credentialHandler{credentials: d.Credentials, publicURL: d.PublicURL},
-		recordSetHandler:  recordSetHandler{sets: d.RecordSets},
+		accountHandler:       accountHandler{pool: d.Pool, accounts: d.Accounts, runs: d.Runs},
+		catalogHandler:       catalogs,
+		catalogImportHandler: catalogImportHandler{imports: d.Imports},
+		credentialHandler:    credentialHandler{credentials: d.Credentials, publicURL: d.PublicURL},
+		recordSetHandler:     recordSetHandler{sets: d.RecordSets},
 		definitionGroup: definitionGroup{
 			definitionHandler: definitionHandler{definitions: d.Definitions, templates: d.Templates},
 			dryRunHandler:     dryRunHandler{dryRuns: d.DryRuns},

@@ -160,6 +160,14 @@ var auditedCalls = map[string]func(s *stack) auditedCall{
 		id := s.webhook(s.webhookBody()).id
 		return auditedCall{"DELETE", "/flows/webhooks/" + id, nil, 204, "webhook", id, ""}
 	},
+	"importPlatform": func(s *stack) auditedCall {
+		id := s.slug()
+		return auditedCall{"POST", "/catalog/imports", s.importBody(id), 201, "catalog_import", id, ""}
+	},
+	"deleteCatalogImport": func(s *stack) auditedCall {
+		id := s.imported()
+		return auditedCall{"DELETE", "/catalog/imports/" + id, nil, 204, "catalog_import", id, ""}
+	},
 	"createStore": func(s *stack) auditedCall {
 		name := s.unique()
 		return auditedCall{"POST", "/data/stores", `{"name":"` + name + `","fields":[{"name":"a","type":"string"}],"layers":["l"]}`, 201, "store", name, ""}

@@ -8,15 +8,31 @@ import (
 	"github.com/google/uuid"
 
 	"flowlane/gen/oas"
+	"flowlane/internal/account"
 	"flowlane/internal/catalog"
 	"flowlane/internal/fault"
 )
 
-// catalogHandler serves /catalog, which is the same for everybody and does not change while the process lives.
+// catalogHandler serves /catalog: what everybody sees, which does not change while the process lives, and for who signs in
+// also the platforms of the organization.
 type catalogHandler struct {
 	catalog *catalog.Catalog
 	// entityTag is of the catalog as a whole: every answer is a function of it, of the document and of the address.
 	entityTag
+}
+
+// seen returns the handler of what the caller sees. ids are of what is asked for; none for lists.
+func (h catalogHandler) seen(ctx context.Context, ids ...string) (catalogHandler, error) {
+	if !account.Authenticated(ctx) {
+		return h, nil
+	}
+	cat, err := h.catalog.Of(ctx, account.FromContext(ctx).OrgID, ids...)
+	if err != nil || cat == h.catalog {
+		return h, err //nolint:wrapcheck // says everything
+	}
+	exchangeOf(ctx).header.Set("Cache-Control", "private, no-cache")
+	tag, err := tagOf([]any{h.tag, cat.Platforms()[len(h.catalog.Platforms()):]})
+	return catalogHandler{cat, tag}, err
 }
 
 func newCatalogHandler(c *catalog.Catalog) (catalogHandler, error) {
@@ -25,7 +41,11 @@ func newCatalogHandler(c *catalog.Catalog) (catalogHandler, error) {
 }
 
 //nolint:dupl // the same list of another generated type
-func (h catalogHandler) ListPlatforms(_ context.Context, params oas.ListPlatformsParams) (oas.ListPlatformsRes, error) {
+func (h catalogHandler) ListPlatforms(ctx context.Context, params oas.ListPlatformsParams) (oas.ListPlatformsRes, error) {
+	h, err := h.seen(ctx)
+	if err != nil {
+		return nil, err
+	}
 	p, err := pageOf("platforms", uuid.Nil, params.Limit, params.Skip, params.Cursor, params.Status.Value)
 	if err != nil {
 		return nil, err
@@ -43,7 +63,11 @@ func (h catalogHandler) ListPlatforms(_ context.Context, params oas.ListPlatform
 	return &oas.PlatformListHeaders{ETag: oas.NewOptString(h.tag), Response: list}, nil
 }
 
-func (h catalogHandler) GetPlatform(_ context.Context, params oas.GetPlatformParams) (oas.GetPlatformRes, error) {
+func (h catalogHandler) GetPlatform(ctx context.Context, params oas.GetPlatformParams) (oas.GetPlatformRes, error) {
+	h, err := h.seen(ctx, params.PlatformID)
+	if err != nil {
+		return nil, err
+	}
 	p, ok := h.catalog.Platform(params.PlatformID)
 	if !ok {
 		return nil, fault.Missing("Platform")
@@ -54,7 +78,11 @@ func (h catalogHandler) GetPlatform(_ context.Context, params oas.GetPlatformPar
 	return &oas.PlatformHeaders{ETag: oas.NewOptString(h.tag), Response: convertPlatform(p)}, nil
 }
 
-func (h catalogHandler) ListPlatformServices(_ context.Context, params oas.ListPlatformServicesParams) (oas.ListPlatformServicesRes, error) {
+func (h catalogHandler) ListPlatformServices(ctx context.Context, params oas.ListPlatformServicesParams) (oas.ListPlatformServicesRes, error) {
+	h, err := h.seen(ctx, params.PlatformID)
+	if err != nil {
+		return nil, err
+	}
 	p, err := pageOf("services", uuid.Nil, params.Limit, params.Skip, params.Cursor, params.PlatformID, "\x00", params.Order.Value)
 	if err != nil {
 		return nil, err
@@ -69,7 +97,11 @@ func (h catalogHandler) ListPlatformServices(_ context.Context, params oas.ListP
 	return list, nil
 }
 
-func (h catalogHandler) ListServices(_ context.Context, params oas.ListServicesParams) (oas.ListServicesRes, error) {
+func (h catalogHandler) ListServices(ctx context.Context, params oas.ListServicesParams) (oas.ListServicesRes, error) {
+	h, err := h.seen(ctx)
+	if err != nil {
+		return nil, err
+	}
 	p, err := pageOf("services", uuid.Nil, params.Limit, params.Skip, params.Cursor, "\x00", params.Order.Value)
 	if err != nil {
 		return nil, err
@@ -101,7 +133,11 @@ func (h catalogHandler) services(p page, all []*catalog.Service, order oas.OptOr
 	return &oas.ServiceListHeaders{ETag: oas.NewOptString(h.tag), Response: list}, nil
 }
 
-func (h catalogHandler) GetService(_ context.Context, params oas.GetServiceParams) (oas.GetServiceRes, error) {
+func (h catalogHandler) GetService(ctx context.Context, params oas.GetServiceParams) (oas.GetServiceRes, error) {
+	h, err := h.seen(ctx, params.ServiceID)
+	if err != nil {
+		return nil, err
+	}
 	s, ok := h.catalog.Service(params.ServiceID)
 	if !ok {
 		return nil, fault.Missing("Service")
@@ -112,7 +148,11 @@ func (h catalogHandler) GetService(_ context.Context, params oas.GetServiceParam
 	return &oas.ServiceHeaders{ETag: oas.NewOptString(h.tag), Response: convertService(s)}, nil
 }
 
-func (h catalogHandler) ListServiceActions(_ context.Context, params oas.ListServiceActionsParams) (oas.ListServiceActionsRes, error) {
+func (h catalogHandler) ListServiceActions(ctx context.Context, params oas.ListServiceActionsParams) (oas.ListServiceActionsRes, error) {
+	h, err := h.seen(ctx, params.ServiceID)
+	if err != nil {
+		return nil, err
+	}
 	if _, ok := h.catalog.Service(params.ServiceID); !ok {
 		return nil, fault.Missing("Service")
 	}
@@ -130,7 +170,11 @@ func (h catalogHandler) ListServiceActions(_ context.Context, params oas.ListSer
 	return list, nil
 }
 
-func (h catalogHandler) ListActions(_ context.Context, params oas.ListActionsParams) (oas.ListActionsRes, error) {
+func (h catalogHandler) ListActions(ctx context.Context, params oas.ListActionsParams) (oas.ListActionsRes, error) {
+	h, err := h.seen(ctx)
+	if err != nil {
+		return nil, err
+	}
 	p, err := pageOf("actions", uuid.Nil, params.Limit, params.Skip, params.Cursor)
 	if err != nil {
 		return nil, err
@@ -155,7 +199,11 @@ func (h catalogHandler) actions(p page, all []*catalog.Action) (*oas.ActionListH
 	return &oas.ActionListHeaders{ETag: oas.NewOptString(h.tag), Response: list}, nil
 }
 
-func (h catalogHandler) GetAction(_ context.Context, params oas.GetActionParams) (oas.GetActionRes, error) {
+func (h catalogHandler) GetAction(ctx context.Context, params oas.GetActionParams) (oas.GetActionRes, error) {
+	h, err := h.seen(ctx, params.ActionID)
+	if err != nil {
+		return nil, err
+	}
 	a, ok := h.catalog.Action(params.ActionID)
 	if !ok {
 		return nil, fault.Missing("Action")

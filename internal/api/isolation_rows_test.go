@@ -36,6 +36,7 @@ func newParty(s *stack, account string) *party {
 		"credential_id":   p.credential,
 		"definition_id":   flow,
 		"execution_id":    batch + ".0.1",
+		"import_id":       p.imported(),
 		"job_id":          batch + ".0",
 		"key_id":          *who.APIKeyID,
 		"pause_id":        p.openHold(p.domainPath(), `{"lane":"backfill","duration_seconds":604800}`)["id"].(string),
@@ -88,6 +89,7 @@ var missing = map[string]string{
 	"definition_id":   "Definition not found",
 	"delivery_id":     "Delivery not found",
 	"execution_id":    "Execution not found",
+	"import_id":       "Platform not found",
 	"job_id":          "Job not found",
 	"key":             "Record not found",
 	"key_id":          "API key not found",
@@ -138,13 +140,14 @@ var (
 	memberChanges = []string{"cancelBatch", "createStreamToken", "dryRunDefinition", "estimateUpload", "refreshLimits", "updateBatch", "validateDefinition"}
 	adminReads    = []string{"listAuditLog"}
 	streamReads   = []string{"streamExecution"}
-	publicReads   = []string{"/catalog/", "/flows/templates"}
+	publicReads   = []string{"/catalog/actions", "/catalog/platforms", "/catalog/services", "/flows/templates"}
 	signedCalls   = []string{"receiveWebhook", "returnAuthorization"}
 	readsByPost   = []string{"createStreamToken", "dryRunDefinition", "estimateUpload", "validateDefinition"}
 	// groupsOfTheirOwn are the groups of the scopes of operations that stand under another tag; empty for no scope.
 	groupsOfTheirOwn = map[string]string{
 		"getMe": "", "createStreamToken": "executions", "triggerDefinition": "batches", "pauseBatch": "batches", "resumeBatch": "batches",
 		"resolveBatch": "jobs", "listCalls": "executions", "getCall": "executions",
+		"listCatalogImports": "definitions", "getCatalogImport": "definitions", "importPlatform": "definitions", "deleteCatalogImport": "definitions",
 	}
 )
 

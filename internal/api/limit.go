@@ -26,6 +26,8 @@ type rules struct {
 	// limits are their x-rate-limit, scopes their x-scope, by the id of the operation.
 	limits map[string]request.Limit
 	scopes map[string]string
+	// open are those that anybody may call, and that tell more to who signs in.
+	open map[string]bool
 }
 
 // noScope is the x-scope of an operation that needs none.
@@ -45,13 +47,19 @@ var documentedRules = sync.OnceValue(func() rules {
 })
 
 func rulesOf(doc map[string]any) (rules, error) {
-	r := rules{limits: map[string]request.Limit{}, scopes: map[string]string{}}
+	r := rules{limits: map[string]request.Limit{}, scopes: map[string]string{}, open: map[string]bool{}}
 	paths, _ := doc["paths"].(map[string]any)
 	for _, item := range paths {
 		item, _ := item.(map[string]any)
 		for _, o := range item {
 			o, _ := o.(map[string]any)
 			id, _ := o["operationId"].(string)
+			security, _ := o["security"].([]any)
+			for _, way := range security {
+				if way, ok := way.(map[string]any); ok && len(way) == 0 {
+					r.open[id] = true
+				}
+			}
 			if scope, ok := o["x-scope"].(string); ok {
 				r.scopes[id] = scope
 			}

@@ -86,6 +86,8 @@ func TestCursor_EveryList(t *testing.T) {
 		s.send(hook, m, "{}").Want(http.StatusAccepted)
 	}
 	s.namedTenant()
+	s.imported()
+	s.imported()
 	s.upload(rowsOf(1))
 	s.upload(rowsOf(2))
 	s.write(s.store(customers), `a crm {}`, `b crm {}`)

@@ -81,6 +81,7 @@ func (s *stack) keyedRequests() map[string]keyed {
 		"createRecordSet":         {"/data/record-sets", `{"chunk_size":7}`, `{"chunk_size":8}`, http.StatusCreated, "/data/record-sets"},
 		"createVariableSet":       {"/flows/variables", `{"name":"UNIQUE","keys":[]}`, `{"name":"b","keys":[]}`, http.StatusCreated, "/flows/variables"},
 		"createTenant":            {"/tenants", `{"platform_id":"dialer","label":"UNIQUE"}`, `{"platform_id":"dialer","label":"b"}`, http.StatusCreated, "/tenants"},
+		"importPlatform":          {"/catalog/imports", s.importBody("sUNIQUE"), s.importBody("b"), http.StatusCreated, "/catalog/imports"},
 		"createStore":             {"/data/stores", `{"name":"sUNIQUE","fields":[{"name":"a","type":"string"}],"layers":["l"]}`, `{"name":"b","fields":[{"name":"a","type":"string"}],"layers":["l"]}`, http.StatusCreated, "/data/stores"},
 		"upsertStoreRecords":      {s.store(customers) + "/records", writes(`kUNIQUE crm {"email":"a"}`), writes(`k1 crm {"email":"b"}`), http.StatusOK, "/data/stores/customers/records"},
 		"createSchedule":          {"/flows/schedules", s.yearly(), s.yearly(), http.StatusCreated, "/flows/schedules"},

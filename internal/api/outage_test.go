@@ -130,7 +130,10 @@ func TestOutage_EveryOperation(t *testing.T) {
 			known, unknown := p.Do(call.method, call.path, call.body), stranger.Do(call.method, call.path, call.body)
 			switch {
 			case slices.ContainsFunc(publicReads, func(prefix string) bool { return strings.HasPrefix(op.path, prefix) }):
-				assert.Equal(t, []int{call.status, call.status}, []int{known.Status, unknown.Status}, "needs no database")
+				assert.Equal(t, call.status, unknown.Status, "needs no database")
+				if known.Status != call.status { // who is known may have platforms that stand in the database
+					refusedByOutage(t, known)
+				}
 				return
 			case (op.id == "validateDefinition" || op.id == "listEventKinds") && known.Status == call.status: // nor do they, of who is known
 			default:

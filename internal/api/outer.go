@@ -113,6 +113,9 @@ func (o outer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	r.URL = routable(r.URL)
 	x.route, _ = o.route(r.Method, r.URL)
+	if x.body != nil && x.route.OperationID() == "importPlatform" {
+		x.body.limit = maxImportBody
+	}
 
 	defer func() { o.observe(x.route.OperationID(), cmp.Or(rec.status, http.StatusOK), o.now().Sub(began)) }()
 	defer func() {
@@ -160,7 +163,7 @@ func callerID(id string) string {
 
 // cacheControl lets only the public catalog and templates be kept, and these be asked about each time.
 func cacheControl(path string) string {
-	if strings.HasPrefix(path, prefix+"/catalog/") || strings.HasPrefix(path, prefix+"/flows/templates") {
+	if (strings.HasPrefix(path, prefix+"/catalog/") && !strings.HasPrefix(path, prefix+"/catalog/imports")) || strings.HasPrefix(path, prefix+"/flows/templates") {
 		return "public, no-cache"
 	}
 	return "no-store"

@@ -27,6 +27,9 @@ func (s security) HandleApiKeyAuth(ctx context.Context, operation oas.OperationN
 	if err != nil {
 		s.refused(ctx, operation, t.APIKey, err)
 	}
+	if documentedRules().open[operationID(operation)] {
+		return recognize(ctx, operation, caller, err), nil
+	}
 	return s.admit(ctx, operation, t.Roles, caller, err)
 }
 
@@ -39,7 +42,18 @@ func (s security) HandleOrgJwt(ctx context.Context, operation oas.OperationName,
 	if err != nil {
 		s.refused(ctx, operation, "", err)
 	}
+	if documentedRules().open[operationID(operation)] {
+		return recognize(ctx, operation, caller, err), nil
+	}
 	return s.admit(ctx, operation, t.Roles, caller, err)
+}
+
+// recognize sets the caller of an operation that anybody may call: who is not known is nobody. It is not counted.
+func recognize(ctx context.Context, operation oas.OperationName, caller account.Caller, err error) context.Context {
+	if err != nil {
+		return ctx
+	}
+	return account.NewContext(ctx, caller, account.Operation{ID: operationID(operation), RequestID: requestID(ctx)})
 }
 
 // refused has a sign-in that failed written down. key is empty for a bearer token.

@@ -33,6 +33,7 @@ import (
 	"flowlane/internal/forecast"
 	"flowlane/internal/hold"
 	"flowlane/internal/memory"
+	"flowlane/internal/orgcatalog"
 	"flowlane/internal/orgquota"
 	"flowlane/internal/pg"
 	"flowlane/internal/provider"
@@ -135,9 +136,10 @@ type App struct {
 	Sender        *provider.Sender
 	Memory        *memory.Budget
 
-	cfg   Config
-	keys  *provider.Sender
-	clock *pgxpool.Pool
+	cfg     Config
+	imports *orgcatalog.Service
+	keys    *provider.Sender
+	clock   *pgxpool.Pool
 	// watch holds the database's clock against that of the process.
 	watch   *due.Clock
 	metrics *metrics
@@ -304,6 +306,7 @@ func (a *App) wire(ctx context.Context) error {
 	}
 	a.Scheduler = due.New(a.clock, queue, due.Options{Log: a.cfg.Log})
 	a.watch = due.NewClock(a.clock, a.cfg.Log)
+	a.imports = orgcatalog.New(a.Pool, a.clock, a.Catalog)
 	a.Credentials = credential.New(credential.Deps{Pool: a.Pool, Vault: a.Vault, Catalog: a.Catalog, Prober: a.Sender, Now: time.Now, Due: a.Scheduler,
 		AllowHosts: a.cfg.AllowHosts, Redeemer: a.Sender, VerifierKey: root.Derive("oauth-pkce")})
 	a.Definitions = definition.New(a.Pool, a.Catalog)
@@ -347,7 +350,7 @@ func (a *App) makeHandler(root vault.Root, plans *definition.Plans) error {
 	}
 	forecasts := forecast.New(a.Pool, a.Catalog, plans)
 	handler, err := api.New(api.Deps{
-		Pool: a.Pool, Accounts: a.Accounts, Catalog: a.Catalog, RecordSets: a.RecordSets, Definitions: a.Definitions, Templates: templates, Plans: plans,
+		Pool: a.Pool, Accounts: a.Accounts, Catalog: a.Catalog, Imports: a.imports, RecordSets: a.RecordSets, Definitions: a.Definitions, Templates: templates, Plans: plans,
 		Variables: variable.New(a.Pool), Tenants: tenant.New(a.Pool, a.Catalog), Stores: a.Stores, Credentials: a.Credentials, Runs: a.Runs,
 		Streams: a.Streams, Forecasts: forecasts, Holds: a.Holds, Schedules: a.Schedules, Webhooks: a.Webhooks, Subscriptions: a.Subscriptions, Refresher: a.Dispatcher, Tuner: a.Dispatcher, Resolver: a.Dispatcher, Calls: a.Dispatcher,
 		DryRuns: dryrun.New(dryrun.Deps{

@@ -32,6 +32,9 @@ var fixtures = map[string]fixture{
 	"listServiceActions": fixed("service_id", "dialer__api"),
 	"getAction":          fixed("action_id", "dialer__api__upload"),
 
+	"getCatalogImport":    shared(imported),
+	"deleteCatalogImport": imported,
+
 	"createCredential":  shared(credential),
 	"testNewCredential": shared(credential),
 	"getCredential":     shared(credential),
@@ -158,6 +161,7 @@ var cleanups = map[string]cleanup{
 	"createSchedule":          {http.MethodDelete, "/flows/schedules/", "id"},
 	"createWebhook":           {http.MethodDelete, "/flows/webhooks/", "id"},
 	"createEventSubscription": {http.MethodDelete, "/flows/event-subscriptions/", "id"},
+	"importPlatform":          {http.MethodDelete, "/catalog/imports/", "platform_id"},
 	"createStore":             {http.MethodDelete, "/data/stores/", "name"},
 	"createTenant":            {http.MethodDelete, "/tenants/", "id"},
 	"pauseDispatch":           {http.MethodPost, "/admin/dispatch/resume", ""},
@@ -165,6 +169,20 @@ var cleanups = map[string]cleanup{
 
 // world makes fixtures on a service.
 type world struct{ service *service }
+
+// imported is a platform of the organization.
+func imported(ctx context.Context, w *world) (values, error) {
+	id := "made_" + unique()
+	document := `{"openapi":"3.1.0","info":{"title":"Made"},"servers":[{"url":"https://a.example"}],"paths":{"/a":{"get":{"responses":{"200":{"description":"ok"}}}}}}`
+	body, err := json.Marshal(map[string]string{"document": document, "platform_id": id})
+	if err != nil {
+		return nil, fmt.Errorf("encode an import: %w", err)
+	}
+	if _, err := w.post(ctx, "/catalog/imports", string(body)); err != nil {
+		return nil, err
+	}
+	return values{"import_id": id}, nil
+}
 
 // unique is a name that nothing has yet.
 func unique() string { return strings.ToLower(rand.Text()) }

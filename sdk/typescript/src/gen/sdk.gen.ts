@@ -2,7 +2,7 @@
 
 import { client } from './client.gen.js';
 import type { Client, Options as Options2, TDataShape } from './client/index.js';
-import type { AppendRecordsData, AppendRecordsErrors, AppendRecordsResponses, AuthorizeCredentialData, AuthorizeCredentialErrors, AuthorizeCredentialResponses, CancelBatchData, CancelBatchErrors, CancelBatchResponses, CreateApiKeyData, CreateApiKeyErrors, CreateApiKeyResponses, CreateCredentialData, CreateCredentialErrors, CreateCredentialResponses, CreateDefinitionData, CreateDefinitionErrors, CreateDefinitionResponses, CreateEventSubscriptionData, CreateEventSubscriptionErrors, CreateEventSubscriptionResponses, CreateRecordSetData, CreateRecordSetErrors, CreateRecordSetResponses, CreateScheduleData, CreateScheduleErrors, CreateScheduleResponses, CreateStoreData, CreateStoreErrors, CreateStoreResponses, CreateStreamTokenData, CreateStreamTokenErrors, CreateStreamTokenResponses, CreateTenantData, CreateTenantErrors, CreateTenantResponses, CreateVariableSetData, CreateVariableSetErrors, CreateVariableSetResponses, CreateWebhookData, CreateWebhookErrors, CreateWebhookResponses, DeleteCredentialData, DeleteCredentialErrors, DeleteCredentialResponses, DeleteDefinitionData, DeleteDefinitionErrors, DeleteDefinitionResponses, DeleteEventSubscriptionData, DeleteEventSubscriptionErrors, DeleteEventSubscriptionResponses, DeleteRecordSetData, DeleteRecordSetErrors, DeleteRecordSetResponses, DeleteScheduleData, DeleteScheduleErrors, DeleteScheduleResponses, DeleteStoreData, DeleteStoreErrors, DeleteStoreLayerData, DeleteStoreLayerErrors, DeleteStoreLayerResponses, DeleteStoreResponses, DeleteTenantData, DeleteTenantErrors, DeleteTenantResponses, DeleteVariableSetData, DeleteVariableSetErrors, DeleteVariableSetResponses, DeleteWebhookData, DeleteWebhookErrors, DeleteWebhookResponses, DryRunDefinitionData, DryRunDefinitionErrors, DryRunDefinitionResponses, EstimateUploadData, EstimateUploadErrors, EstimateUploadResponses, ExtendPauseData, ExtendPauseErrors, ExtendPauseResponses, GetActionData, GetActionErrors, GetActionResponses, GetAttributionData, GetAttributionErrors, GetAttributionResponses, GetBatchData, GetBatchErrors, GetBatchResponses, GetCallData, GetCallErrors, GetCallResponses, GetCredentialData, GetCredentialErrors, GetCredentialResponses, GetDashboardData, GetDashboardErrors, GetDashboardResponses, GetDefinitionData, GetDefinitionErrors, GetDefinitionResponses, GetDefinitionVersionData, GetDefinitionVersionErrors, GetDefinitionVersionResponses, GetDomainData, GetDomainErrors, GetDomainResponses, GetEventSubscriptionData, GetEventSubscriptionErrors, GetEventSubscriptionResponses, GetExecutionData, GetExecutionErrors, GetExecutionResponses, GetHeadroomData, GetHeadroomErrors, GetHeadroomResponses, GetJobData, GetJobErrors, GetJobResponses, GetLanesData, GetLanesErrors, GetLanesResponses, GetMarginsData, GetMarginsErrors, GetMarginsResponses, GetMeData, GetMeErrors, GetMeResponses, GetPauseData, GetPauseErrors, GetPauseResponses, GetPlatformData, GetPlatformErrors, GetPlatformResponses, GetQueueData, GetQueueErrors, GetQueueResponses, GetQuotasData, GetQuotasErrors, GetQuotasResponses, GetRecordSetData, GetRecordSetErrors, GetRecordSetResponses, GetScheduleData, GetScheduleErrors, GetScheduleResponses, GetServiceData, GetServiceErrors, GetServiceResponses, GetStoreData, GetStoreErrors, GetStoreRecordData, GetStoreRecordErrors, GetStoreRecordResponses, GetStoreResponses, GetTemplateData, GetTemplateErrors, GetTemplateResponses, GetTenantData, GetTenantErrors, GetTenantResponses, GetTriggerData, GetTriggerErrors, GetTriggerResponses, GetUsageData, GetUsageErrors, GetUsageResponses, GetVariableSetData, GetVariableSetErrors, GetVariableSetResponses, GetWebhookData, GetWebhookErrors, GetWebhookResponses, ListActionsData, ListActionsErrors, ListActionsResponses, ListApiKeysData, ListApiKeysErrors, ListApiKeysResponses, ListAuditLogData, ListAuditLogErrors, ListAuditLogResponses, ListBatchErrorsData, ListBatchErrorsErrors, ListBatchErrorsResponses, ListBatchesData, ListBatchesErrors, ListBatchesResponses, ListBatchResultsData, ListBatchResultsErrors, ListBatchResultsResponses, ListCallsData, ListCallsErrors, ListCallsResponses, ListCredentialsData, ListCredentialsErrors, ListCredentialsResponses, ListDefinitionsData, ListDefinitionsErrors, ListDefinitionsResponses, ListDefinitionVersionsData, ListDefinitionVersionsErrors, ListDefinitionVersionsResponses, ListDomainPausesData, ListDomainPausesErrors, ListDomainPausesResponses, ListDomainsData, ListDomainsErrors, ListDomainsResponses, ListEventKindsData, ListEventKindsErrors, ListEventKindsResponses, ListEventSubscriptionsData, ListEventSubscriptionsErrors, ListEventSubscriptionsResponses, ListExecutionsData, ListExecutionsErrors, ListExecutionsResponses, ListJobsData, ListJobsErrors, ListJobsResponses, ListPausesData, ListPausesErrors, ListPausesResponses, ListPlatformsData, ListPlatformsErrors, ListPlatformServicesData, ListPlatformServicesErrors, ListPlatformServicesResponses, ListPlatformsResponses, ListRecordSetsData, ListRecordSetsErrors, ListRecordSetsResponses, ListScheduleFiresData, ListScheduleFiresErrors, ListScheduleFiresResponses, ListSchedulesData, ListSchedulesErrors, ListSchedulesResponses, ListServiceActionsData, ListServiceActionsErrors, ListServiceActionsResponses, ListServicesData, ListServicesErrors, ListServicesResponses, ListStoreRecordsData, ListStoreRecordsErrors, ListStoreRecordsResponses, ListStoresData, ListStoresErrors, ListStoresResponses, ListTemplatesData, ListTemplatesErrors, ListTemplatesResponses, ListTenantsData, ListTenantsErrors, ListTenantsResponses, ListTriggersData, ListTriggersErrors, ListTriggersResponses, ListUsageHistoryData, ListUsageHistoryErrors, ListUsageHistoryResponses, ListVariableSetsData, ListVariableSetsErrors, ListVariableSetsResponses, ListWebhookDeliveriesData, ListWebhookDeliveriesErrors, ListWebhookDeliveriesResponses, ListWebhooksData, ListWebhooksErrors, ListWebhooksResponses, PauseBatchData, PauseBatchErrors, PauseBatchResponses, PauseDispatchData, PauseDispatchErrors, PauseDispatchResponses, PauseDomainData, PauseDomainErrors, PauseDomainResponses, PutStoreLayerData, PutStoreLayerErrors, PutStoreLayerResponses, ReceiveWebhookData, ReceiveWebhookErrors, ReceiveWebhookResponses, RefreshLimitsData, RefreshLimitsErrors, RefreshLimitsResponses, ReplaceCredentialData, ReplaceCredentialErrors, ReplaceCredentialResponses, ReplaceDefinitionData, ReplaceDefinitionErrors, ReplaceDefinitionResponses, ReplaceScheduleData, ReplaceScheduleErrors, ReplaceScheduleResponses, ReplaceStoreData, ReplaceStoreErrors, ReplaceStoreResponses, ReplaceVariableSetData, ReplaceVariableSetErrors, ReplaceVariableSetResponses, ReplayWebhookDeliveryData, ReplayWebhookDeliveryErrors, ReplayWebhookDeliveryResponses, ResolveBatchData, ResolveBatchErrors, ResolveBatchResponses, ResolveJobData, ResolveJobErrors, ResolveJobResponses, ResumeBatchData, ResumeBatchErrors, ResumeBatchResponses, ResumeDispatchData, ResumeDispatchErrors, ResumeDispatchResponses, ResumeDomainData, ResumeDomainErrors, ResumeDomainResponses, RetryBatchData, RetryBatchErrors, RetryBatchResponses, ReturnAuthorizationData, ReturnAuthorizationErrors, ReturnAuthorizationResponses, RevokeApiKeyData, RevokeApiKeyErrors, RevokeApiKeyResponses, RotateWebhookSecretData, RotateWebhookSecretErrors, RotateWebhookSecretResponses, RunScheduleData, RunScheduleErrors, RunScheduleResponses, SealRecordSetData, SealRecordSetErrors, SealRecordSetResponses, SetLaneData, SetLaneErrors, SetLaneResponses, SetMarginData, SetMarginErrors, SetMarginResponses, StreamExecutionData, StreamExecutionErrors, StreamExecutionResponse, StreamExecutionResponses, TestCredentialData, TestCredentialErrors, TestCredentialResponses, TestNewCredentialData, TestNewCredentialErrors, TestNewCredentialResponses, TriggerDefinitionData, TriggerDefinitionErrors, TriggerDefinitionResponses, UpdateBatchData, UpdateBatchErrors, UpdateBatchResponses, UpdateDefinitionData, UpdateDefinitionErrors, UpdateDefinitionResponses, UpdateEventSubscriptionData, UpdateEventSubscriptionErrors, UpdateEventSubscriptionResponses, UpdateScheduleData, UpdateScheduleErrors, UpdateScheduleResponses, UpdateTenantData, UpdateTenantErrors, UpdateTenantResponses, UpdateWebhookData, UpdateWebhookErrors, UpdateWebhookResponses, UpsertStoreRecordsData, UpsertStoreRecordsErrors, UpsertStoreRecordsResponses, ValidateDefinitionData, ValidateDefinitionErrors, ValidateDefinitionResponses } from './types.gen.js';
+import type { AppendRecordsData, AppendRecordsErrors, AppendRecordsResponses, AuthorizeCredentialData, AuthorizeCredentialErrors, AuthorizeCredentialResponses, CancelBatchData, CancelBatchErrors, CancelBatchResponses, CreateApiKeyData, CreateApiKeyErrors, CreateApiKeyResponses, CreateCredentialData, CreateCredentialErrors, CreateCredentialResponses, CreateDefinitionData, CreateDefinitionErrors, CreateDefinitionResponses, CreateEventSubscriptionData, CreateEventSubscriptionErrors, CreateEventSubscriptionResponses, CreateRecordSetData, CreateRecordSetErrors, CreateRecordSetResponses, CreateScheduleData, CreateScheduleErrors, CreateScheduleResponses, CreateStoreData, CreateStoreErrors, CreateStoreResponses, CreateStreamTokenData, CreateStreamTokenErrors, CreateStreamTokenResponses, CreateTenantData, CreateTenantErrors, CreateTenantResponses, CreateVariableSetData, CreateVariableSetErrors, CreateVariableSetResponses, CreateWebhookData, CreateWebhookErrors, CreateWebhookResponses, DeleteCatalogImportData, DeleteCatalogImportErrors, DeleteCatalogImportResponses, DeleteCredentialData, DeleteCredentialErrors, DeleteCredentialResponses, DeleteDefinitionData, DeleteDefinitionErrors, DeleteDefinitionResponses, DeleteEventSubscriptionData, DeleteEventSubscriptionErrors, DeleteEventSubscriptionResponses, DeleteRecordSetData, DeleteRecordSetErrors, DeleteRecordSetResponses, DeleteScheduleData, DeleteScheduleErrors, DeleteScheduleResponses, DeleteStoreData, DeleteStoreErrors, DeleteStoreLayerData, DeleteStoreLayerErrors, DeleteStoreLayerResponses, DeleteStoreResponses, DeleteTenantData, DeleteTenantErrors, DeleteTenantResponses, DeleteVariableSetData, DeleteVariableSetErrors, DeleteVariableSetResponses, DeleteWebhookData, DeleteWebhookErrors, DeleteWebhookResponses, DryRunDefinitionData, DryRunDefinitionErrors, DryRunDefinitionResponses, EstimateUploadData, EstimateUploadErrors, EstimateUploadResponses, ExtendPauseData, ExtendPauseErrors, ExtendPauseResponses, GetActionData, GetActionErrors, GetActionResponses, GetAttributionData, GetAttributionErrors, GetAttributionResponses, GetBatchData, GetBatchErrors, GetBatchResponses, GetCallData, GetCallErrors, GetCallResponses, GetCatalogImportData, GetCatalogImportErrors, GetCatalogImportResponses, GetCredentialData, GetCredentialErrors, GetCredentialResponses, GetDashboardData, GetDashboardErrors, GetDashboardResponses, GetDefinitionData, GetDefinitionErrors, GetDefinitionResponses, GetDefinitionVersionData, GetDefinitionVersionErrors, GetDefinitionVersionResponses, GetDomainData, GetDomainErrors, GetDomainResponses, GetEventSubscriptionData, GetEventSubscriptionErrors, GetEventSubscriptionResponses, GetExecutionData, GetExecutionErrors, GetExecutionResponses, GetHeadroomData, GetHeadroomErrors, GetHeadroomResponses, GetJobData, GetJobErrors, GetJobResponses, GetLanesData, GetLanesErrors, GetLanesResponses, GetMarginsData, GetMarginsErrors, GetMarginsResponses, GetMeData, GetMeErrors, GetMeResponses, GetPauseData, GetPauseErrors, GetPauseResponses, GetPlatformData, GetPlatformErrors, GetPlatformResponses, GetQueueData, GetQueueErrors, GetQueueResponses, GetQuotasData, GetQuotasErrors, GetQuotasResponses, GetRecordSetData, GetRecordSetErrors, GetRecordSetResponses, GetScheduleData, GetScheduleErrors, GetScheduleResponses, GetServiceData, GetServiceErrors, GetServiceResponses, GetStoreData, GetStoreErrors, GetStoreRecordData, GetStoreRecordErrors, GetStoreRecordResponses, GetStoreResponses, GetTemplateData, GetTemplateErrors, GetTemplateResponses, GetTenantData, GetTenantErrors, GetTenantResponses, GetTriggerData, GetTriggerErrors, GetTriggerResponses, GetUsageData, GetUsageErrors, GetUsageResponses, GetVariableSetData, GetVariableSetErrors, GetVariableSetResponses, GetWebhookData, GetWebhookErrors, GetWebhookResponses, ImportPlatformData, ImportPlatformErrors, ImportPlatformResponses, ListActionsData, ListActionsErrors, ListActionsResponses, ListApiKeysData, ListApiKeysErrors, ListApiKeysResponses, ListAuditLogData, ListAuditLogErrors, ListAuditLogResponses, ListBatchErrorsData, ListBatchErrorsErrors, ListBatchErrorsResponses, ListBatchesData, ListBatchesErrors, ListBatchesResponses, ListBatchResultsData, ListBatchResultsErrors, ListBatchResultsResponses, ListCallsData, ListCallsErrors, ListCallsResponses, ListCatalogImportsData, ListCatalogImportsErrors, ListCatalogImportsResponses, ListCredentialsData, ListCredentialsErrors, ListCredentialsResponses, ListDefinitionsData, ListDefinitionsErrors, ListDefinitionsResponses, ListDefinitionVersionsData, ListDefinitionVersionsErrors, ListDefinitionVersionsResponses, ListDomainPausesData, ListDomainPausesErrors, ListDomainPausesResponses, ListDomainsData, ListDomainsErrors, ListDomainsResponses, ListEventKindsData, ListEventKindsErrors, ListEventKindsResponses, ListEventSubscriptionsData, ListEventSubscriptionsErrors, ListEventSubscriptionsResponses, ListExecutionsData, ListExecutionsErrors, ListExecutionsResponses, ListJobsData, ListJobsErrors, ListJobsResponses, ListPausesData, ListPausesErrors, ListPausesResponses, ListPlatformsData, ListPlatformsErrors, ListPlatformServicesData, ListPlatformServicesErrors, ListPlatformServicesResponses, ListPlatformsResponses, ListRecordSetsData, ListRecordSetsErrors, ListRecordSetsResponses, ListScheduleFiresData, ListScheduleFiresErrors, ListScheduleFiresResponses, ListSchedulesData, ListSchedulesErrors, ListSchedulesResponses, ListServiceActionsData, ListServiceActionsErrors, ListServiceActionsResponses, ListServicesData, ListServicesErrors, ListServicesResponses, ListStoreRecordsData, ListStoreRecordsErrors, ListStoreRecordsResponses, ListStoresData, ListStoresErrors, ListStoresResponses, ListTemplatesData, ListTemplatesErrors, ListTemplatesResponses, ListTenantsData, ListTenantsErrors, ListTenantsResponses, ListTriggersData, ListTriggersErrors, ListTriggersResponses, ListUsageHistoryData, ListUsageHistoryErrors, ListUsageHistoryResponses, ListVariableSetsData, ListVariableSetsErrors, ListVariableSetsResponses, ListWebhookDeliveriesData, ListWebhookDeliveriesErrors, ListWebhookDeliveriesResponses, ListWebhooksData, ListWebhooksErrors, ListWebhooksResponses, PauseBatchData, PauseBatchErrors, PauseBatchResponses, PauseDispatchData, PauseDispatchErrors, PauseDispatchResponses, PauseDomainData, PauseDomainErrors, PauseDomainResponses, PutStoreLayerData, PutStoreLayerErrors, PutStoreLayerResponses, ReceiveWebhookData, ReceiveWebhookErrors, ReceiveWebhookResponses, RefreshLimitsData, RefreshLimitsErrors, RefreshLimitsResponses, ReplaceCredentialData, ReplaceCredentialErrors, ReplaceCredentialResponses, ReplaceDefinitionData, ReplaceDefinitionErrors, ReplaceDefinitionResponses, ReplaceScheduleData, ReplaceScheduleErrors, ReplaceScheduleResponses, ReplaceStoreData, ReplaceStoreErrors, ReplaceStoreResponses, ReplaceVariableSetData, ReplaceVariableSetErrors, ReplaceVariableSetResponses, ReplayWebhookDeliveryData, ReplayWebhookDeliveryErrors, ReplayWebhookDeliveryResponses, ResolveBatchData, ResolveBatchErrors, ResolveBatchResponses, ResolveJobData, ResolveJobErrors, ResolveJobResponses, ResumeBatchData, ResumeBatchErrors, ResumeBatchResponses, ResumeDispatchData, ResumeDispatchErrors, ResumeDispatchResponses, ResumeDomainData, ResumeDomainErrors, ResumeDomainResponses, RetryBatchData, RetryBatchErrors, RetryBatchResponses, ReturnAuthorizationData, ReturnAuthorizationErrors, ReturnAuthorizationResponses, RevokeApiKeyData, RevokeApiKeyErrors, RevokeApiKeyResponses, RotateWebhookSecretData, RotateWebhookSecretErrors, RotateWebhookSecretResponses, RunScheduleData, RunScheduleErrors, RunScheduleResponses, SealRecordSetData, SealRecordSetErrors, SealRecordSetResponses, SetLaneData, SetLaneErrors, SetLaneResponses, SetMarginData, SetMarginErrors, SetMarginResponses, StreamExecutionData, StreamExecutionErrors, StreamExecutionResponse, StreamExecutionResponses, TestCredentialData, TestCredentialErrors, TestCredentialResponses, TestNewCredentialData, TestNewCredentialErrors, TestNewCredentialResponses, TriggerDefinitionData, TriggerDefinitionErrors, TriggerDefinitionResponses, UpdateBatchData, UpdateBatchErrors, UpdateBatchResponses, UpdateDefinitionData, UpdateDefinitionErrors, UpdateDefinitionResponses, UpdateEventSubscriptionData, UpdateEventSubscriptionErrors, UpdateEventSubscriptionResponses, UpdateScheduleData, UpdateScheduleErrors, UpdateScheduleResponses, UpdateTenantData, UpdateTenantErrors, UpdateTenantResponses, UpdateWebhookData, UpdateWebhookErrors, UpdateWebhookResponses, UpsertStoreRecordsData, UpsertStoreRecordsErrors, UpsertStoreRecordsResponses, ValidateDefinitionData, ValidateDefinitionErrors, ValidateDefinitionResponses } from './types.gen.js';
 
 export type Options<TData extends TDataShape = TDataShape, ThrowOnError extends boolean = boolean, TResponse = unknown> = Options2<TData, ThrowOnError, TResponse> & {
     /**
@@ -130,60 +130,152 @@ export const listAuditLog = <ThrowOnError extends boolean = false>(options?: Opt
 });
 
 /**
+ * List imported platforms
+ *
+ * Returns the platforms that the organization imported for itself, each in its newest version, by id. No other
+ * organization sees them. Their services and actions stand in the other lists of the catalog for who sends a key or token.
+ *
+ */
+export const listCatalogImports = <ThrowOnError extends boolean = false>(options?: Options<ListCatalogImportsData, ThrowOnError>) => (options?.client ?? client).get<ListCatalogImportsResponses, ListCatalogImportsErrors, ThrowOnError>({
+    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+    url: '/catalog/imports',
+    ...options
+});
+
+/**
+ * Import a platform
+ *
+ * Makes a platform of the OpenAPI 3.0 or 3.1 document of a third party, which the organization alone sees and calls. An
+ * import to an id that it has imported before makes the next version, which definitions use from then on, batches that
+ * run included. `dry_run` stores nothing and tells what would be added, changed and removed. Nothing is fetched: references
+ * to other documents are reported and left out.
+ *
+ * It is 409 for the id of a platform that comes with the program, where an action would go that an active definition or an
+ * open batch uses, and where a credential of the platform would be sent to a host that the version before did not name.
+ * The body may have 6 MiB, an organization 20 imported platforms of 8 MiB together, as catalog files.
+ *
+ */
+export const importPlatform = <ThrowOnError extends boolean = false>(options: Options<ImportPlatformData, ThrowOnError>) => (options.client ?? client).post<ImportPlatformResponses, ImportPlatformErrors, ThrowOnError>({
+    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+    url: '/catalog/imports',
+    ...options,
+    headers: {
+        'Content-Type': 'application/json',
+        ...options.headers
+    }
+});
+
+/**
+ * Delete an imported platform
+ *
+ * Removes the platform in all its versions. It is 409 while an active definition or an open batch uses one of its actions,
+ * and while there is a credential of it.
+ *
+ */
+export const deleteCatalogImport = <ThrowOnError extends boolean = false>(options: Options<DeleteCatalogImportData, ThrowOnError>) => (options.client ?? client).delete<DeleteCatalogImportResponses, DeleteCatalogImportErrors, ThrowOnError>({
+    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+    url: '/catalog/imports/{import_id}',
+    ...options
+});
+
+/**
+ * Read an imported platform
+ *
+ * Returns what became of the newest import to this id, with the versions before it, up to 10.
+ */
+export const getCatalogImport = <ThrowOnError extends boolean = false>(options: Options<GetCatalogImportData, ThrowOnError>) => (options.client ?? client).get<GetCatalogImportResponses, GetCatalogImportErrors, ThrowOnError>({
+    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+    url: '/catalog/imports/{import_id}',
+    ...options
+});
+
+/**
  * List platforms
  *
  * Returns the platforms that flows can work with.
  */
-export const listPlatforms = <ThrowOnError extends boolean = false>(options?: Options<ListPlatformsData, ThrowOnError>) => (options?.client ?? client).get<ListPlatformsResponses, ListPlatformsErrors, ThrowOnError>({ url: '/catalog/platforms', ...options });
+export const listPlatforms = <ThrowOnError extends boolean = false>(options?: Options<ListPlatformsData, ThrowOnError>) => (options?.client ?? client).get<ListPlatformsResponses, ListPlatformsErrors, ThrowOnError>({
+    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+    url: '/catalog/platforms',
+    ...options
+});
 
 /**
  * Read a platform
  *
  * Returns one platform.
  */
-export const getPlatform = <ThrowOnError extends boolean = false>(options: Options<GetPlatformData, ThrowOnError>) => (options.client ?? client).get<GetPlatformResponses, GetPlatformErrors, ThrowOnError>({ url: '/catalog/platforms/{platform_id}', ...options });
+export const getPlatform = <ThrowOnError extends boolean = false>(options: Options<GetPlatformData, ThrowOnError>) => (options.client ?? client).get<GetPlatformResponses, GetPlatformErrors, ThrowOnError>({
+    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+    url: '/catalog/platforms/{platform_id}',
+    ...options
+});
 
 /**
  * List the services of a platform
  *
  * Returns the services of one platform. An unknown platform has an empty page.
  */
-export const listPlatformServices = <ThrowOnError extends boolean = false>(options: Options<ListPlatformServicesData, ThrowOnError>) => (options.client ?? client).get<ListPlatformServicesResponses, ListPlatformServicesErrors, ThrowOnError>({ url: '/catalog/platforms/{platform_id}/services', ...options });
+export const listPlatformServices = <ThrowOnError extends boolean = false>(options: Options<ListPlatformServicesData, ThrowOnError>) => (options.client ?? client).get<ListPlatformServicesResponses, ListPlatformServicesErrors, ThrowOnError>({
+    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+    url: '/catalog/platforms/{platform_id}/services',
+    ...options
+});
 
 /**
  * List services
  *
  * Returns the services of all platforms.
  */
-export const listServices = <ThrowOnError extends boolean = false>(options?: Options<ListServicesData, ThrowOnError>) => (options?.client ?? client).get<ListServicesResponses, ListServicesErrors, ThrowOnError>({ url: '/catalog/services', ...options });
+export const listServices = <ThrowOnError extends boolean = false>(options?: Options<ListServicesData, ThrowOnError>) => (options?.client ?? client).get<ListServicesResponses, ListServicesErrors, ThrowOnError>({
+    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+    url: '/catalog/services',
+    ...options
+});
 
 /**
  * Read a service
  *
  * Returns one service with its rate buckets.
  */
-export const getService = <ThrowOnError extends boolean = false>(options: Options<GetServiceData, ThrowOnError>) => (options.client ?? client).get<GetServiceResponses, GetServiceErrors, ThrowOnError>({ url: '/catalog/services/{service_id}', ...options });
+export const getService = <ThrowOnError extends boolean = false>(options: Options<GetServiceData, ThrowOnError>) => (options.client ?? client).get<GetServiceResponses, GetServiceErrors, ThrowOnError>({
+    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+    url: '/catalog/services/{service_id}',
+    ...options
+});
 
 /**
  * List the actions of a service
  *
  * Returns the actions of one service with their parameter schemas.
  */
-export const listServiceActions = <ThrowOnError extends boolean = false>(options: Options<ListServiceActionsData, ThrowOnError>) => (options.client ?? client).get<ListServiceActionsResponses, ListServiceActionsErrors, ThrowOnError>({ url: '/catalog/services/{service_id}/actions', ...options });
+export const listServiceActions = <ThrowOnError extends boolean = false>(options: Options<ListServiceActionsData, ThrowOnError>) => (options.client ?? client).get<ListServiceActionsResponses, ListServiceActionsErrors, ThrowOnError>({
+    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+    url: '/catalog/services/{service_id}/actions',
+    ...options
+});
 
 /**
  * List actions
  *
  * Returns the actions of all services with their parameter schemas.
  */
-export const listActions = <ThrowOnError extends boolean = false>(options?: Options<ListActionsData, ThrowOnError>) => (options?.client ?? client).get<ListActionsResponses, ListActionsErrors, ThrowOnError>({ url: '/catalog/actions', ...options });
+export const listActions = <ThrowOnError extends boolean = false>(options?: Options<ListActionsData, ThrowOnError>) => (options?.client ?? client).get<ListActionsResponses, ListActionsErrors, ThrowOnError>({
+    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+    url: '/catalog/actions',
+    ...options
+});
 
 /**
  * Read an action
  *
  * Returns one action with its parameter schema.
  */
-export const getAction = <ThrowOnError extends boolean = false>(options: Options<GetActionData, ThrowOnError>) => (options.client ?? client).get<GetActionResponses, GetActionErrors, ThrowOnError>({ url: '/catalog/actions/{action_id}', ...options });
+export const getAction = <ThrowOnError extends boolean = false>(options: Options<GetActionData, ThrowOnError>) => (options.client ?? client).get<GetActionResponses, GetActionErrors, ThrowOnError>({
+    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+    url: '/catalog/actions/{action_id}',
+    ...options
+});
 
 /**
  * List credentials

@@ -413,6 +413,204 @@ export type PlatformList = {
     next_cursor: string | null;
 };
 
+export type CatalogImportInput = {
+    /**
+     * The document as text, JSON or YAML.
+     */
+    document: string;
+    /**
+     * The id of the platform, a slug. By default it is made of the document's title.
+     */
+    platform_id?: string;
+    /**
+     * The address that relative server addresses of the document count from.
+     */
+    base_url?: string;
+    /**
+     * Security schemes of the document by which calls authenticate, the preferred one first. By default one is chosen: a
+     * secret that stays as it is before a token, then the scheme that most operations take.
+     *
+     */
+    auth?: Array<string>;
+    /**
+     * Patterns of the operations to take: an operationId, `tag:NAME`, or a path with or without a method before it; `*`
+     * stands for anything. By default all are taken.
+     *
+     */
+    only?: Array<string>;
+    /**
+     * Tells what the import would do, and stores nothing.
+     */
+    dry_run?: boolean;
+};
+
+export type CatalogImport = {
+    /**
+     * The id of the platform.
+     */
+    platform_id: string;
+    /**
+     * How often the platform was imported, this time included.
+     */
+    version: number;
+    /**
+     * The title of the document.
+     */
+    name: string;
+    /**
+     * Whether it is there; false for a dry run.
+     */
+    stored: boolean;
+    /**
+     * `sha256:` and the hexadecimal SHA-256 of the document.
+     */
+    document_digest: string;
+    options: CatalogImportOptions;
+    /**
+     * How many services it has.
+     */
+    services: number;
+    /**
+     * How many actions it has.
+     */
+    actions: number;
+    /**
+     * How many operations the document has.
+     */
+    operations: number;
+    /**
+     * How many of them were not asked for.
+     */
+    operations_skipped: number;
+    /**
+     * How many of them were asked for and cannot be called.
+     */
+    operations_left_out: number;
+    /**
+     * What differs from the version before, up to 1000 parts, without the text of what differs where there is much. Told by
+     * the import alone; a read has none.
+     *
+     */
+    changes: Array<CatalogImportChange>;
+    /**
+     * The first 200 things that were not carried over as they were, by line.
+     */
+    report: Array<CatalogImportEntry>;
+    /**
+     * How many there were.
+     */
+    report_total: number;
+    /**
+     * The versions that are remembered, newest first. Told by a read of one platform alone; else there is none.
+     */
+    versions: Array<CatalogImportVersion>;
+    /**
+     * The account that imported this version.
+     */
+    created_by: string;
+    /**
+     * When it did.
+     */
+    created_at: string;
+};
+
+/**
+ * What the importer chose.
+ */
+export type CatalogImportOptions = {
+    /**
+     * The security schemes that were preferred.
+     */
+    auth: Array<string>;
+    /**
+     * The patterns of operations.
+     */
+    only: Array<string>;
+    /**
+     * The address that relative servers count from; empty for none.
+     */
+    base_url: string;
+};
+
+export type CatalogImportChange = {
+    /**
+     * The action, service or platform.
+     */
+    id: string;
+    /**
+     * What becomes of it.
+     */
+    effect: 'added' | 'changed' | 'removed';
+    /**
+     * What differs, as a unified diff of the catalog file; empty where it is new or gone.
+     */
+    diff: string;
+};
+
+export type CatalogImportEntry = {
+    /**
+     * The place in the document, a JSON pointer.
+     */
+    pointer: string;
+    /**
+     * Its line, from 1; 0 where it has none.
+     */
+    line: number;
+    /**
+     * `operation_left_out`: there is no action for it. `dropped`: a part is missing. `changed`: it has another form, or was
+     * chosen among several. `unused`: no action needs it.
+     *
+     */
+    effect: 'operation_left_out' | 'dropped' | 'changed' | 'unused';
+    /**
+     * What happened and what can be done.
+     */
+    message: string;
+};
+
+export type CatalogImportVersion = {
+    /**
+     * Which one.
+     */
+    version: number;
+    /**
+     * Of its document.
+     */
+    document_digest: string;
+    /**
+     * How many actions it had.
+     */
+    actions: number;
+    /**
+     * The account that imported it.
+     */
+    created_by: string;
+    /**
+     * When it did.
+     */
+    created_at: string;
+};
+
+export type CatalogImportList = {
+    items: Array<CatalogImport>;
+    /**
+     * The limit that was applied.
+     */
+    limit: number;
+    /**
+     * The skip that was applied.
+     */
+    skip: number;
+    /**
+     * How many items match the filters in all.
+     */
+    total: number;
+    /**
+     * Pass it back as `cursor` for the next page; null on the last.
+     */
+    next_cursor: string | null;
+};
+
 export type Service = {
     id: string;
     platform_id: string;
@@ -4738,6 +4936,159 @@ export type ListAuditLogResponses = {
 };
 
 export type ListAuditLogResponse = ListAuditLogResponses[keyof ListAuditLogResponses];
+
+export type ListCatalogImportsData = {
+    body?: never;
+    path?: never;
+    query?: {
+        /**
+         * The most items to return, 1 to 50000. Where items are very large, a page can have fewer; `next_cursor` tells whether there are more.
+         */
+        limit?: number;
+        /**
+         * How many items to pass over. For deep pages `cursor` is much faster.
+         */
+        skip?: number;
+        /**
+         * The `next_cursor` of the page before, unchanged. One that is damaged or belongs to other filters, another order or
+         * another organization answers 400 `Invalid cursor`; together with a `skip` above 0 it answers 422.
+         *
+         */
+        cursor?: string;
+    };
+    url: '/catalog/imports';
+};
+
+export type ListCatalogImportsErrors = {
+    /**
+     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
+     *
+     */
+    default: Error;
+};
+
+export type ListCatalogImportsError = ListCatalogImportsErrors[keyof ListCatalogImportsErrors];
+
+export type ListCatalogImportsResponses = {
+    /**
+     * A page of imported platforms.
+     */
+    200: CatalogImportList;
+};
+
+export type ListCatalogImportsResponse = ListCatalogImportsResponses[keyof ListCatalogImportsResponses];
+
+export type ImportPlatformData = {
+    body: CatalogImportInput;
+    headers?: {
+        /**
+         * A name of your choice for this request, for example a random UUID, of 1 to 255 characters. Send the same request
+         * with the same key as often as you like: it is carried out once. For 24 hours after it succeeded, repeats of it get
+         * the first answer again, to the byte, with the header `Idempotency-Replayed: true`; a repeat that comes while the
+         * first is under way waits for it. The same key with another body answers 409
+         * `Idempotency key reused with a different request`. A request that failed may be sent again under its key. A key
+         * holds for one path of one organization.
+         *
+         */
+        'Idempotency-Key'?: string;
+    };
+    path?: never;
+    query?: never;
+    url: '/catalog/imports';
+};
+
+export type ImportPlatformErrors = {
+    /**
+     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
+     *
+     */
+    default: Error;
+};
+
+export type ImportPlatformError = ImportPlatformErrors[keyof ImportPlatformErrors];
+
+export type ImportPlatformResponses = {
+    /**
+     * The imported platform, or what it would be.
+     */
+    201: CatalogImport;
+};
+
+export type ImportPlatformResponse = ImportPlatformResponses[keyof ImportPlatformResponses];
+
+export type DeleteCatalogImportData = {
+    body?: never;
+    path: {
+        /**
+         * The id of the imported platform.
+         */
+        import_id: string;
+    };
+    query?: never;
+    url: '/catalog/imports/{import_id}';
+};
+
+export type DeleteCatalogImportErrors = {
+    /**
+     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
+     *
+     */
+    default: Error;
+};
+
+export type DeleteCatalogImportError = DeleteCatalogImportErrors[keyof DeleteCatalogImportErrors];
+
+export type DeleteCatalogImportResponses = {
+    /**
+     * It is gone.
+     */
+    204: void;
+};
+
+export type DeleteCatalogImportResponse = DeleteCatalogImportResponses[keyof DeleteCatalogImportResponses];
+
+export type GetCatalogImportData = {
+    body?: never;
+    path: {
+        /**
+         * The id of the imported platform.
+         */
+        import_id: string;
+    };
+    query?: never;
+    url: '/catalog/imports/{import_id}';
+};
+
+export type GetCatalogImportErrors = {
+    /**
+     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
+     *
+     */
+    default: Error;
+};
+
+export type GetCatalogImportError = GetCatalogImportErrors[keyof GetCatalogImportErrors];
+
+export type GetCatalogImportResponses = {
+    /**
+     * The imported platform.
+     */
+    200: CatalogImport;
+};
+
+export type GetCatalogImportResponse = GetCatalogImportResponses[keyof GetCatalogImportResponses];
 
 export type ListPlatformsData = {
     body?: never;
