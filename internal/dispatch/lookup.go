@@ -225,7 +225,7 @@ func (l *lookup) rows(ctx context.Context, reference string) (rows []provider.Ro
 		if err != nil || ans == nil {
 			return nil, false, err
 		}
-		if page, err = provider.Next(from.Page, ans); err != nil || !read.Add(ans.Value(l.action)) { // it says nothing: ask again
+		if page, err = provider.Next(l.action, from.Page, ans); err != nil || !read.Add(ans.Value(l.action)) { // it says nothing: ask again
 			l.failed(0)
 			return nil, false, nil //nolint:nilerr // as above
 		}

@@ -264,7 +264,7 @@ func resultState(act *catalog.Action, ans *Answer, doc gjson.Result) Kind {
 
 // stateWhen is resultState by conditions. One that has no value says nothing.
 func stateWhen(c *catalog.Templates, ans *Answer) Kind {
-	env := expr.Env{Answer: envelope(*ans)}
+	env := expr.Env{Answer: envelope(ans)}
 	if c.ResultFailed != nil {
 		switch failed, err := c.ResultFailed.Eval(&env); {
 		case err != nil:

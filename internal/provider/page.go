@@ -20,11 +20,11 @@ func (n NextPage) Last() bool { return n == NextPage{} }
 
 // LookupNext reads where the answer to a lookup goes on. The error wraps ErrUnreadable: then nobody knows what the answer leaves out.
 func LookupNext(act *catalog.Action, ans *Answer) (NextPage, error) {
-	return Next(act.Call.Lookup.Page, ans)
+	return Next(act, act.Call.Lookup.Page, ans)
 }
 
-// Next reads where an answer goes on that comes in such pages, nil for one. The error wraps ErrUnreadable.
-func Next(page *catalog.Page, ans *Answer) (next NextPage, err error) {
+// Next reads where an answer goes on that comes in such pages, nil for one; act may be nil. The error wraps ErrUnreadable.
+func Next(act *catalog.Action, page *catalog.Page, ans *Answer) (next NextPage, err error) {
 	link := nextLink(ans.Header)
 	switch {
 	case page == nil && link != "":
