@@ -39,7 +39,39 @@ var platformRuns = map[string]platformRun{
 		want: map[string]any{"accepted": 2.0}, action: "sendgrid__marketing__upsert_contacts",
 		arrivals: map[string]int{"ada@example.com": 1, "grace@example.com": 1},
 	},
+	"braze-set-attributes": {
+		metadata: `{}`, records: []string{`{"external_id":"1","a":1}`, `{"external_id":"2","a":2}`},
+		want: map[string]any{"completed": 2.0}, action: "braze__users__set_attributes", arrivals: map[string]int{"1": 1, "2": 1},
+	},
+	"airtable-upsert-records": {
+		metadata: `{"base":"app1","table":"People","merge_on":"Email"}`, records: []string{`{"Email":"a@x"}`, `{"Email":"b@x"}`},
+		want: map[string]any{"accepted": 2.0}, action: "airtable__records__upsert", arrivals: map[string]int{"a@x": 1, "b@x": 1},
+	},
+	"mailchimp-sync-members": {
+		metadata: `{"list_id":"l1"}`, records: []string{`{"email":"A@x"}`, `{"email":"bad"}`, `{"email":"b@x"}`}, rejects: "email_address",
+		want: map[string]any{"accepted": 2.0, "rejected": 1.0}, action: "mailchimp__audience__upsert_members",
+		arrivals: map[string]int{"A@x": 1, "bad": 1, "b@x": 1},
+	},
+	"hubspot-upsert-contacts": {
+		metadata: `{}`, records: []string{`{"email":"a@x"}`, `{"email":"bad"}`, `{"email":"b@x"}`}, rejects: "id",
+		want: map[string]any{"accepted": 2.0, "rejected": 1.0}, action: "hubspot__crm__upsert", arrivals: map[string]int{"a@x": 1, "bad": 1, "b@x": 1},
+	},
+	"klaviyo-sync-profiles": {
+		metadata: `{}`, records: []string{`{"email":"a@x"}`, `{"email":"bad"}`}, rejects: "data.attributes.email",
+		want: map[string]any{"completed": 1.0, "failed": 1.0}, action: "klaviyo__api__upsert_profile", arrivals: map[string]int{"a@x": 1},
+	},
+	"twilio-send-messages": {
+		metadata: `{"from":"+15550100"}`, records: []string{`{"phone":"+15550101","text":"hi"}`, `{"phone":"bad","text":"hi"}`}, rejects: "To",
+		want: map[string]any{"completed": 1.0, "failed": 1.0}, action: "twilio__messaging__send", arrivals: map[string]int{"+15550101": 1},
+	},
+	"stripe-create-customers": {
+		metadata: `{}`, records: []string{`{"email":"a@x"}`, `{"email":"bad"}`}, rejects: "email",
+		want: map[string]any{"completed": 1.0, "failed": 1.0}, action: "stripe__api__create_customer", arrivals: map[string]int{"a@x": 1},
+	},
 }
+
+// sampleFields are fields of credentials that must look in a certain way.
+var sampleFields = map[string]string{"mailchimp.api_key": "acme-us6", "twilio.account_sid": "AC0123456789abcdef0123456789abcdef"}
 
 // platforms is a stack that reaches every simulated platform.
 type platforms struct {
@@ -83,7 +115,9 @@ func (p platforms) signIn(platformID string) (credentialID string) {
 	svc := cat.Services(platformID)[0]
 	fields := map[string]string{}
 	for _, f := range svc.CredentialFields {
-		fields[f.Name] = "acme"
+		if fields[f.Name] = sampleFields[platformID+"."+f.Name]; fields[f.Name] == "" {
+			fields[f.Name] = "acme"
+		}
 	}
 	for _, l := range svc.Labels {
 		if len(l.Values) > 0 && l.Field != "" {

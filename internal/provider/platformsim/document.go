@@ -44,6 +44,7 @@ func readDocument(text []byte, base string) (*document, error) {
 		item.Servers = nil
 		for _, operation := range item.Operations() {
 			operation.Servers = nil
+			plainForm(operation)
 		}
 	}
 	router, err := gorillamux.NewRouter(doc)
@@ -51,6 +52,49 @@ func readDocument(text []byte, base string) (*document, error) {
 		return nil, fmt.Errorf("paths: %w", err)
 	}
 	return &document{router, base}, nil
+}
+
+const mediaForm = "application/x-www-form-urlencoded"
+
+// plainForm frees the fields of a form that are objects: the library cannot read one whose parts stand in brackets. Their
+// names are checked by unknownField.
+func plainForm(operation *openapi3.Operation) {
+	for name, field := range formOf(operation) {
+		if v := field.Value; v != nil && (v.Type.Is("object") || len(v.AnyOf) > 0 || v.Items != nil && !v.Items.Value.Type.Is("string")) {
+			formOf(operation)[name] = openapi3.NewSchemaRef("", openapi3.NewSchema())
+		}
+	}
+}
+
+// formOf are the fields of the form that an operation takes; nil where it takes none.
+func formOf(operation *openapi3.Operation) openapi3.Schemas {
+	if operation.RequestBody == nil || operation.RequestBody.Value == nil {
+		return nil
+	}
+	form := operation.RequestBody.Value.Content[mediaForm]
+	if form == nil || form.Schema == nil || form.Schema.Value == nil {
+		return nil
+	}
+	return form.Schema.Value.Properties
+}
+
+// unknownField is an error where a form has a field that the operation does not know.
+func unknownField(operation *openapi3.Operation, r *http.Request, body []byte) error {
+	known := formOf(operation)
+	if len(known) == 0 || !strings.HasPrefix(r.Header.Get("Content-Type"), mediaForm) {
+		return nil
+	}
+	fields, err := url.ParseQuery(string(body))
+	if err != nil {
+		return errors.New("the form cannot be read")
+	}
+	for name := range fields {
+		plain, _, _ := strings.Cut(name, "[")
+		if known[plain] == nil {
+			return fmt.Errorf("unknown parameter %s", name)
+		}
+	}
+	return nil
 }
 
 // readSwagger reads a document of version 2. Lists of types for the places of an array, which that version does not have,
@@ -121,6 +165,9 @@ func (d *document) request(r *http.Request, body []byte) error {
 	in := d.find(r, body)
 	if in == nil {
 		return nil
+	}
+	if err := unknownField(in.Route.Operation, r, body); err != nil {
+		return err
 	}
 	return brief(openapi3filter.ValidateRequest(context.Background(), in))
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -54,6 +55,11 @@ type bench struct {
 	platform string
 	sim      *platformsim.Sim
 	url      string
+	sender   *provider.Sender
+	// canned answers instead of the simulator where it is set.
+	canned http.HandlerFunc
+	// fields are those of the credential that must look in a certain way.
+	fields map[string]string
 	// last is what the platform called the call before: its reference, or the first text of its output.
 	last string
 }
@@ -66,8 +72,16 @@ func play(t *testing.T, platformID string, document []byte) *bench {
 func playOf(t *testing.T, o catalog.Options, platformID string, document []byte) *bench {
 	t.Helper()
 	b := &bench{t: t, platform: platformID}
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { b.sim.ServeHTTP(w, r) }))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if b.canned != nil {
+			b.canned(w, r)
+			return
+		}
+		b.sim.ServeHTTP(w, r)
+	}))
 	b.url = server.URL
+	b.sender = provider.NewSender(provider.Options{AllowHosts: []string{strings.TrimPrefix(server.URL, "http://")}})
+	t.Cleanup(b.sender.Close)
 	cat, err := catalog.Load(o)
 	require.NoError(t, err)
 	b.sim, err = platformsim.New(cat, platformID, platformsim.Options{Document: document})
@@ -103,10 +117,9 @@ func (b *bench) secret(svc *catalog.Service, word string) provider.Secret {
 			fields[f.Name] = "acme"
 		}
 	}
-	for _, l := range svc.Labels {
-		if fields[l.Field] != "" && len(l.Values) > 0 {
-			fields[l.Field] = l.Values[0]
-		}
+	maps.Copy(fields, b.fields)
+	for name, text := range fields {
+		fields[name] = strings.ReplaceAll(text, "WORD", word)
 	}
 	spec := provider.Spec{Method: svc.AuthMethod, PlatformID: svc.PlatformID, Fields: fields, Origins: []string{b.url}, SignIn: svc.SignIn}
 	if spec.Placement = (provider.Placement{HeaderName: svc.SignIn.Header, Scheme: svc.SignIn.Scheme}); !svc.SignIn.Placed() {
@@ -130,7 +143,7 @@ func (b *bench) call(actionID, params string, rows []string, key, word string) p
 	}
 	r, err := provider.Prepare(svc, act, json.RawMessage(params), body, b.secret(svc, word), key)
 	require.NoError(b.t, err)
-	out := provider.Read(act, b.send(&r), len(rows))
+	out := provider.Read(act, b.sender.Send(b.t.Context(), r), len(rows))
 	b.last = out.Reference
 	gjson.ParseBytes(out.Output).ForEach(func(_, v gjson.Result) bool {
 		if b.last == "" && v.Type == gjson.String {
@@ -141,31 +154,14 @@ func (b *bench) call(actionID, params string, rows []string, key, word string) p
 	return out
 }
 
-func (b *bench) send(r *provider.Request) provider.Answer {
-	b.t.Helper()
-	var parts []io.Reader
-	for _, part := range r.Body {
-		parts = append(parts, strings.NewReader(string(part)))
-	}
-	req, err := http.NewRequestWithContext(b.t.Context(), r.Method, r.URL, io.MultiReader(parts...))
-	require.NoError(b.t, err)
-	req.Header = r.Header
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return provider.Answer{Sent: provider.Maybe, Err: err}
-	}
-	defer res.Body.Close()
-	text, err := io.ReadAll(res.Body)
-	return provider.Answer{Sent: provider.Answered, Status: res.StatusCode, Header: res.Header, Body: text, Err: err}
-}
-
 // told sums a reading up.
 func told(r provider.Reading) string {
 	out := string(r.Kind)
-	for _, part := range []string{r.Code} {
-		if part != "" {
-			out += " " + part
-		}
+	if r.Code != "" {
+		out += " " + r.Code
+	}
+	for _, row := range r.Rows {
+		out += fmt.Sprintf(" row %d %s", row.Row, row.Code)
 	}
 	if r.Kind == provider.RetryLater {
 		out += fmt.Sprintf(" %s", r.RetryAfter)
