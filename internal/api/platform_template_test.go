@@ -64,6 +64,10 @@ var platformRuns = map[string]platformRun{
 		metadata: `{"from":"+15550100"}`, records: []string{`{"phone":"+15550101","text":"hi"}`, `{"phone":"bad","text":"hi"}`}, rejects: "To",
 		want: map[string]any{"completed": 1.0, "failed": 1.0}, action: "twilio__messaging__send", arrivals: map[string]int{"+15550101": 1},
 	},
+	"zendesk-upsert-users": {
+		metadata: `{}`, records: []string{`{"email":"a@x"}`, `{"email":"bad"}`}, rejects: "user.email",
+		want: map[string]any{"completed": 1.0, "failed": 1.0}, action: "zendesk__support__upsert_user", arrivals: map[string]int{"a@x": 1},
+	},
 	"stripe-create-customers": {
 		metadata: `{}`, records: []string{`{"email":"a@x"}`, `{"email":"bad"}`}, rejects: "email",
 		want: map[string]any{"completed": 1.0, "failed": 1.0}, action: "stripe__api__create_customer", arrivals: map[string]int{"a@x": 1},
