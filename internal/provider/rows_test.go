@@ -88,6 +88,8 @@ func TestRead_Rows(t *testing.T) {
 		"from 1, as text":      {"five9", `{"troubles":[{"rowNumber":"3","kind":"k"}]}`, `success out={"troubles":[{"rowNumber":"3","kind":"k"}]} rows=[{2 k }]`},
 		"from 1, 0":            {"five9", `{"troubles":[{"rowNumber":0}]}`, unreadable},
 		"the others failed":    {"zendesk", `{"results":[{"index":0,"id":5,"status":"Created"},{"index":2,"status":"Failed","error":"E"}]}`, `success rows=[{0 accepted {"id":5}} {1  The answer does not name it among the records that were taken} {2 E }]`},
+		"taken, then not":      {"zendesk", `{"results":[{"index":0,"status":"Created"},{"index":0,"status":"Failed"}]}`, unreadable},
+		"not taken, then is":   {"zendesk", `{"results":[{"index":0,"status":"Failed"},{"index":0,"status":"Created"}]}`, unreadable},
 		"only the taken":       {"taken", `{"taken":[{"n":1},{"n":0}]}`, `success out={"taken":[{"n":1},{"n":0}]} rows=[{2 open }]`},
 		"all of them":          {"taken", `{"taken":[{"n":1},{"n":0},{"n":2}]}`, `success out={"taken":[{"n":1},{"n":0},{"n":2}]}`},
 	} {
