@@ -44,7 +44,7 @@ func TestTaskResult(t *testing.T) {
 	cut, _ := json.Marshal(`{"message":"no","of":"` + strings.Repeat("é", (8<<10-22)/2))
 	want := map[string]string{
 		"conflict": refused(409, `"EXISTS"`, `"is there"`, `{"code":"EXISTS","message":"is there","id":77.10}`),
-		"text":     refused(404, "null", `"No such  thing"`, `"No such\ufffd thing"`),
+		"text":     refused(404, "null", `"No such\ufffd thing"`, `"No such\ufffd thing"`),
 		"large":    refused(400, "null", `"no"`, string(cut)),
 		"empty":    refused(403, "null", "null", "null"),
 		"broken":   unclear("503", "it failed (status 503)", `"boom"`, `{"message":"boom"}`),

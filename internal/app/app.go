@@ -286,20 +286,9 @@ func (a *App) wire(ctx context.Context) error {
 		return err
 	}
 	a.Memory = memory.New(max(cmp.Or(a.cfg.MemoryBudget, memory.Default), memory.Least))
-	platformHosts := map[string][]string{}
-	for platform, base := range a.cfg.BaseURLs {
-		platformHosts[platform] = HostOf(base) // none for what the catalog refuses
+	if a.Sender, err = a.sender(); err != nil {
+		return err
 	}
-	var commands *command.Set
-	if a.cfg.Commands != "" {
-		var err error
-		if commands, err = command.Load(a.cfg.Commands); err != nil {
-			return err //nolint:wrapcheck // says everything
-		}
-	}
-	a.Sender = provider.NewSender(provider.Options{
-		AllowHosts: a.cfg.AllowHosts, DenyNetworks: a.cfg.DenyNetworks, PlatformHosts: platformHosts, Memory: a.Memory, Commands: commands,
-	})
 	queue, err := work.NewQueue(a.clock)
 	if err != nil {
 		return fmt.Errorf("make the work queue: %w", err)
@@ -336,6 +325,24 @@ func (a *App) wire(ctx context.Context) error {
 		}
 	}
 	return a.makeHandler(root, plans)
+}
+
+// sender makes what sends calls.
+func (a *App) sender() (*provider.Sender, error) {
+	platformHosts := map[string][]string{}
+	for platform, base := range a.cfg.BaseURLs {
+		platformHosts[platform] = HostOf(base) // none for what the catalog refuses
+	}
+	var commands *command.Set
+	if a.cfg.Commands != "" {
+		var err error
+		if commands, err = command.Load(a.cfg.Commands); err != nil {
+			return nil, err //nolint:wrapcheck // says everything
+		}
+	}
+	return provider.NewSender(provider.Options{
+		AllowHosts: a.cfg.AllowHosts, DenyNetworks: a.cfg.DenyNetworks, PlatformHosts: platformHosts, Memory: a.Memory, Commands: commands,
+	}), nil
 }
 
 // makeHandler makes what the process answers, of the parts.

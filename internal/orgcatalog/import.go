@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -120,6 +121,9 @@ func (s *Service) convert(ctx context.Context, in Input) (*openapi.Result, *vers
 		defer func() { <-s.turn }()
 	case <-ctx.Done():
 		return nil, nil, ctx.Err()
+	}
+	if u, err := url.Parse(in.Options.BaseURL); err == nil && strings.Contains(u.Hostname(), "_") {
+		return nil, nil, fault.Value([]string{"body", "base_url"}, "No public host has an underscore in its name: check %s", u.Hostname())
 	}
 	made, err := openapi.Import([]byte(in.Document), openapi.Options{
 		PlatformID: in.PlatformID, BaseURL: in.Options.BaseURL, Auth: in.Options.Auth, Only: in.Options.Only,
