@@ -39,7 +39,7 @@ func TestSteps(t *testing.T) {
 	for killed < n {
 		// The kills are spread over the whole run: a record takes two calls of its own, and a share of an upload.
 		far := 2 * stepsRecords * (killed + 1) / (n + 1)
-		w.until("the run gets on", time.Minute, func() bool { return w.count("SELECT count(*) FROM flow.call WHERE records > 0") >= far })
+		w.until("the run gets on", time.Minute, func() bool { return w.count("SELECT count(*) FROM flow.exchange WHERE records > 0") >= far })
 		pass(t.Context(), w.between(0, 300*time.Millisecond))
 		p.kill()
 		killed++
