@@ -52,6 +52,10 @@ var platformRuns = map[string]platformRun{
 		want: map[string]any{"accepted": 2.0, "rejected": 1.0}, action: "mailchimp__audience__upsert_members",
 		arrivals: map[string]int{"A@x": 1, "bad": 1, "b@x": 1},
 	},
+	"genesys-add-contacts": {
+		metadata: `{"contact_list_id":"l1"}`, records: []string{`{"id":"1","data":{"phone":"1"}}`, `{"id":"2","data":{"phone":"2"}}`},
+		want: map[string]any{"accepted": 2.0}, action: "genesys__outbound__add_contacts", arrivals: map[string]int{"1": 1, "2": 1},
+	},
 	"hubspot-upsert-contacts": {
 		metadata: `{}`, records: []string{`{"email":"a@x"}`, `{"email":"bad"}`, `{"email":"b@x"}`}, rejects: "id",
 		want: map[string]any{"accepted": 2.0, "rejected": 1.0}, action: "hubspot__crm__upsert", arrivals: map[string]int{"a@x": 1, "bad": 1, "b@x": 1},
@@ -77,18 +81,22 @@ var platformRuns = map[string]platformRun{
 // sampleFields are fields of credentials that must look in a certain way.
 var sampleFields = map[string]string{"mailchimp.api_key": "acme-us6", "twilio.account_sid": "AC0123456789abcdef0123456789abcdef"}
 
+// tokenPaths are where clients of oauth2 ask for tokens, by their platforms.
+var tokenPaths = map[string]string{"genesys": "/oauth/token"}
+
 // platforms is a stack that reaches every simulated platform.
 type platforms struct {
 	*stack
 	sims map[string]*platformsim.Sim
+	urls map[string]string
 }
 
 func servePlatforms(t *testing.T) platforms {
 	t.Helper()
 	cat, err := catalog.Load(catalog.Options{})
 	require.NoError(t, err)
-	p := platforms{sims: map[string]*platformsim.Sim{}}
-	urls, hosts := map[string]string{}, []string{}
+	p := platforms{sims: map[string]*platformsim.Sim{}, urls: map[string]string{}}
+	var hosts []string
 	for _, shown := range cat.Platforms() {
 		if shown.ID == "core" || shown.ID == "dialer" || shown.ID == "aws" {
 			continue
@@ -99,11 +107,11 @@ func servePlatforms(t *testing.T) platforms {
 		t.Cleanup(server.Close)
 		t.Cleanup(sim.Close)
 		p.sims[shown.ID] = sim
-		urls[shown.ID] = sim.BaseURL(server.URL)
+		p.urls[shown.ID] = sim.BaseURL(server.URL)
 		hosts = append(hosts, strings.TrimPrefix(server.URL, "http://"))
 	}
 	p.stack = serveStack(t, true, func(c *app.Config) {
-		for id, url := range urls {
+		for id, url := range p.urls {
 			c.BaseURLs[id] = url
 		}
 		c.AllowHosts = append(c.AllowHosts, hosts...)
@@ -129,6 +137,9 @@ func (p platforms) signIn(platformID string) (credentialID string) {
 		}
 	}
 	body := map[string]any{"name": platformID, "platform_id": platformID, "auth_method": svc.AuthMethod, "credentials": fields}
+	if path := tokenPaths[platformID]; path != "" {
+		body["token_url"] = p.urls[platformID] + path
+	}
 	text, err := json.Marshal(body)
 	require.NoError(p.t, err)
 	return p.made("/credentials", string(text))

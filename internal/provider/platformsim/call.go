@@ -185,6 +185,9 @@ func (c *call) keyOfMethod(auth catalog.Auth) string {
 		}
 		return ""
 	}
+	if user, password, ok := c.r.BasicAuth(); ok { // who asks for a token
+		return user + ":" + password
+	}
 	return strings.TrimSpace(strings.TrimPrefix(c.r.Header.Get("Authorization"), "Bearer "))
 }
 

@@ -171,7 +171,7 @@ func (c *call) rows() []json.RawMessage {
 		}
 		list = gjson.ParseBytes(raw)
 	case c.route.action != nil && c.route.action.Call.Records != nil:
-		list = gjson.GetBytes(c.body, c.route.action.Call.Records.At)
+		list = c.route.sent(c.body)
 	default:
 		return []json.RawMessage{json.RawMessage(gjson.GetBytes(c.input, "body").Raw)}
 	}

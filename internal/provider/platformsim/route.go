@@ -187,7 +187,7 @@ func (r *route) compare(template, value gjson.Result, at string) *problem {
 
 func (r *route) badRecord(body []byte) *problem {
 	schema := r.params.Properties[r.action.Call.Records.Param]
-	rows := gjson.GetBytes(body, r.action.Call.Records.At)
+	rows := r.sent(body)
 	if schema == nil || !rows.IsArray() {
 		return nil
 	}
@@ -197,6 +197,14 @@ func (r *route) badRecord(body []byte) *problem {
 		}
 	}
 	return nil
+}
+
+// sent is the array of the records in a body.
+func (r *route) sent(body []byte) gjson.Result {
+	if at := r.action.Call.Records.At; at != "" {
+		return gjson.GetBytes(body, at)
+	}
+	return gjson.ParseBytes(body)
 }
 
 func conforms(schema *jsonschema.Schema, raw, at string) *problem {

@@ -60,6 +60,8 @@ type bench struct {
 	canned http.HandlerFunc
 	// fields are those of the credential that must look in a certain way.
 	fields map[string]string
+	// token is the path at which a client asks for a token.
+	token string
 	// last is what the platform called the call before: its reference, or the first text of its output.
 	last string
 }
@@ -73,7 +75,7 @@ func playOf(t *testing.T, o catalog.Options, platformID string, document []byte)
 	t.Helper()
 	b := &bench{t: t, platform: platformID}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if b.canned != nil {
+		if b.canned != nil && r.URL.Path != b.token {
 			b.canned(w, r)
 			return
 		}
@@ -122,6 +124,9 @@ func (b *bench) secret(svc *catalog.Service, word string) provider.Secret {
 		fields[name] = strings.ReplaceAll(text, "WORD", word)
 	}
 	spec := provider.Spec{Method: svc.AuthMethod, PlatformID: svc.PlatformID, Fields: fields, Origins: []string{b.url}, SignIn: svc.SignIn}
+	if svc.AuthMethod == "oauth2" {
+		spec.TokenURL = b.url + b.token
+	}
 	if spec.Placement = (provider.Placement{HeaderName: svc.SignIn.Header, Scheme: svc.SignIn.Scheme}); !svc.SignIn.Placed() {
 		spec.Placement.HeaderName = "Authorization"
 	}
@@ -161,7 +166,11 @@ func told(r provider.Reading) string {
 		out += " " + r.Code
 	}
 	for _, row := range r.Rows {
-		out += fmt.Sprintf(" row %d %s", row.Row, row.Code)
+		said := row.Code
+		if row.Kind != provider.RowRejected {
+			said = string(row.Kind)
+		}
+		out += fmt.Sprintf(" row %d %s", row.Row, said)
 	}
 	if r.Kind == provider.RetryLater {
 		out += fmt.Sprintf(" %s", r.RetryAfter)
