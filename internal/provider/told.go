@@ -41,10 +41,10 @@ func Told(h http.Header, b *catalog.RateBucket) (out []Counter) {
 func toldOf(h http.Header, t catalog.Told) (c Counter, ok bool) {
 	c = Counter{WindowSeconds: t.WindowSeconds, Value: -1}
 	if t.Pair != "" {
-		text := h.Get(t.Pair)
+		text := cutAny(h.Get(t.Pair), ",;") // others may follow, such as those of one app
 		used, limit, _ := strings.Cut(text[strings.LastIndex(text, "=")+1:], "/")
 		n, okUsed := count(used)
-		most, okLimit := count(cutAny(limit, ",; "))
+		most, okLimit := count(limit)
 		if okUsed && okLimit && most > 0 {
 			return Counter{WindowSeconds: t.WindowSeconds, Limit: most, Value: n}, true
 		}

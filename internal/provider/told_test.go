@@ -28,6 +28,7 @@ func TestTold(t *testing.T) {
 		"by its cap":    {several, map[string]string{"X-RateLimit-Limit": "5000", "X-RateLimit-Remaining": "4999"}, []provider.Counter{{WindowSeconds: 86400, Limit: 5000, Value: 1}}},
 		"of which":      {several, map[string]string{"X-RateLimit-Limit": "777", "X-RateLimit-Remaining": "1"}, nil},
 		"named":         {named, map[string]string{"Sforce-Limit-Info": "api-usage=18/4000", "X-Secondly": "19", "X-Secondly-Left": "7", "X-RateLimit-Limit": "1"}, []provider.Counter{{WindowSeconds: 86400, Limit: 4000, Value: 18}, {WindowSeconds: 10, Limit: 19, Value: 12}}},
+		"and others":    {named, map[string]string{"Sforce-Limit-Info": "api-usage=18/4000; per-app-api-usage=17/250(appName=crm)"}, []provider.Counter{{WindowSeconds: 86400, Limit: 4000, Value: 18}}},
 		"only a limit":  {named, map[string]string{"X-Secondly": "19"}, []provider.Counter{{WindowSeconds: 10, Limit: 19, Value: -1}}},
 		"no numbers":    {minute, map[string]string{"X-RateLimit-Limit": "many", "X-RateLimit-Remaining": "-1"}, nil},
 		"nothing":       {minute, map[string]string{"X-RateLimit-Limit": "0", "X-RateLimit-Remaining": "0"}, nil},
