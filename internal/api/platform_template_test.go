@@ -64,6 +64,11 @@ var platformRuns = map[string]platformRun{
 		metadata: `{}`, records: []string{`{"email":"a@x"}`, `{"email":"bad"}`}, rejects: "data.attributes.email",
 		want: map[string]any{"completed": 1.0, "failed": 1.0}, action: "klaviyo__api__upsert_profile", arrivals: map[string]int{"a@x": 1},
 	},
+	"salesforce-upsert-records": {
+		metadata: `{"object":"Contact","external_id_field":"Ext__c"}`, rejects: "Ext__c",
+		records: []string{`{"Ext__c":"1","LastName":"A"}`, `{"Ext__c":"bad","LastName":"B"}`, `{"Ext__c":"2","LastName":"C"}`},
+		want:    map[string]any{"accepted": 2.0, "rejected": 1.0}, action: "salesforce__rest__upsert", arrivals: map[string]int{"1": 1, "bad": 1, "2": 1},
+	},
 	"twilio-send-messages": {
 		metadata: `{"from":"+15550100"}`, records: []string{`{"phone":"+15550101","text":"hi"}`, `{"phone":"bad","text":"hi"}`}, rejects: "To",
 		want: map[string]any{"completed": 1.0, "failed": 1.0}, action: "twilio__messaging__send", arrivals: map[string]int{"+15550101": 1},
@@ -82,7 +87,7 @@ var platformRuns = map[string]platformRun{
 var sampleFields = map[string]string{"mailchimp.api_key": "acme-us6", "twilio.account_sid": "AC0123456789abcdef0123456789abcdef"}
 
 // tokenPaths are where clients of oauth2 ask for tokens, by their platforms.
-var tokenPaths = map[string]string{"genesys": "/oauth/token"}
+var tokenPaths = map[string]string{"genesys": "/oauth/token", "salesforce": "/services/oauth2/token"}
 
 // platforms is a stack that reaches every simulated platform.
 type platforms struct {
