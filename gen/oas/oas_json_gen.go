@@ -33715,6 +33715,10 @@ func (s *ServiceAuth) encodeFields(e *jx.Encoder) {
 		s.AuthMethod.Encode(e)
 	}
 	{
+		e.FieldStart("grant_type")
+		s.GrantType.Encode(e)
+	}
+	{
 		e.FieldStart("credential_fields")
 		e.ArrStart()
 		for _, elem := range s.CredentialFields {
@@ -33724,9 +33728,10 @@ func (s *ServiceAuth) encodeFields(e *jx.Encoder) {
 	}
 }
 
-var jsonFieldsNameOfServiceAuth = [2]string{
+var jsonFieldsNameOfServiceAuth = [3]string{
 	0: "auth_method",
-	1: "credential_fields",
+	1: "grant_type",
+	2: "credential_fields",
 }
 
 // Decode decodes ServiceAuth from json.
@@ -33748,8 +33753,18 @@ func (s *ServiceAuth) Decode(d *jx.Decoder) error {
 			}(); err != nil {
 				return errors.Wrap(err, "decode field \"auth_method\"")
 			}
-		case "credential_fields":
+		case "grant_type":
 			requiredBitSet[0] |= 1 << 1
+			if err := func() error {
+				if err := s.GrantType.Decode(d); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"grant_type\"")
+			}
+		case "credential_fields":
+			requiredBitSet[0] |= 1 << 2
 			if err := func() error {
 				s.CredentialFields = make([]CredentialField, 0)
 				if err := d.Arr(func(d *jx.Decoder) error {
@@ -33776,7 +33791,7 @@ func (s *ServiceAuth) Decode(d *jx.Decoder) error {
 	// Validate required fields.
 	var failures []validate.FieldError
 	for i, mask := range [1]uint8{
-		0b00000011,
+		0b00000111,
 	} {
 		if result := (requiredBitSet[i] & mask) ^ mask; result != 0 {
 			// Mask only required fields and check equality to mask using XOR.

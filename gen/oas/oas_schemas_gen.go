@@ -1555,11 +1555,11 @@ func (s *AuditOutcome) UnmarshalText(data []byte) error {
 // How calls authenticate; `credentials` must fit to it.
 //
 //	Method           | `credentials`                                                                                                                                            | Settings
-//	-----------------+----------------------------------------------------------------------------------------------------------------------------------------------------------+-----------------------------------------------------------------------------
+//	-----------------+----------------------------------------------------------------------------------------------------------------------------------------------------------+-----------------------------------------------------------------------------------------------
 //	`basic_auth`     | `username`, `password`                                                                                                                                   |
 //	`api_key`        | `api_key`                                                                                                                                                | `api_key_placement`
 //	`jwt`            | `algorithm` (`RS256`, `ES256` or `HS256`), `key` (a private key in PEM; for `HS256` at least 32 bytes), `issuer`, and if you like `subject` and `key_id` | `audience`
-//	`oauth2`         | what `grant_type` needs                                                                                                                                  | `token_url`, and if you like `grant_type`, `scopes` and `audience`
+//	`oauth2`         | what `grant_type` needs                                                                                                                                  | `token_url` unless the catalog fixes it, and if you like `grant_type`, `scopes` and `audience`
 //	`aws_access_key` | `access_key_id`, `secret_access_key`, and for temporary keys `session_token`                                                                             | `aws_region` (default `us-east-1`), `aws_default_bucket`, `aws_endpoint_url`
 //
 // With `jwt` each call carries an assertion that is signed here and valid for five minutes, as a
@@ -20525,6 +20525,10 @@ func (s *Service) SetRateBuckets(val ServiceRateBuckets) {
 // Ref: #/components/schemas/ServiceAuth
 type ServiceAuth struct {
 	AuthMethod AuthMethod `json:"auth_method"`
+	// The grant of `oauth2` that this way is for; null where each credential says it, and for other
+	// methods. With `oauth2` the catalog may fix `token_url`, `authorize_url`, `scopes` and `audience`,
+	// too: a credential leaves out what it fixes.
+	GrantType NilString `json:"grant_type"`
 	// What such a credential holds.
 	CredentialFields []CredentialField `json:"credential_fields"`
 }
@@ -20532,6 +20536,11 @@ type ServiceAuth struct {
 // GetAuthMethod returns the value of AuthMethod.
 func (s *ServiceAuth) GetAuthMethod() AuthMethod {
 	return s.AuthMethod
+}
+
+// GetGrantType returns the value of GrantType.
+func (s *ServiceAuth) GetGrantType() NilString {
+	return s.GrantType
 }
 
 // GetCredentialFields returns the value of CredentialFields.
@@ -20542,6 +20551,11 @@ func (s *ServiceAuth) GetCredentialFields() []CredentialField {
 // SetAuthMethod sets the value of AuthMethod.
 func (s *ServiceAuth) SetAuthMethod(val AuthMethod) {
 	s.AuthMethod = val
+}
+
+// SetGrantType sets the value of GrantType.
+func (s *ServiceAuth) SetGrantType(val NilString) {
+	s.GrantType = val
 }
 
 // SetCredentialFields sets the value of CredentialFields.

@@ -16,7 +16,10 @@ func convertPlatform(p *catalog.Platform) oas.Platform {
 func convertService(s *catalog.Service) oas.Service {
 	auths := []oas.ServiceAuth{}
 	for _, a := range s.Auths() {
-		auths = append(auths, oas.ServiceAuth{AuthMethod: oas.AuthMethod(a.Method), CredentialFields: convertFields(a.Fields)})
+		auths = append(auths, oas.ServiceAuth{
+			AuthMethod: oas.AuthMethod(a.Method), CredentialFields: convertFields(a.Fields),
+			GrantType: oas.NilString{Value: a.Grant, Null: a.Grant == ""},
+		})
 	}
 	buckets := make(oas.ServiceRateBuckets, len(s.RateBuckets))
 	for name, b := range s.RateBuckets {

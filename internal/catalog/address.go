@@ -50,24 +50,40 @@ var (
 )
 
 // Address is the base URL with its labels filled. The error is a *LabelError.
-func (s *Service) Address(known Known) (string, error) {
-	if !strings.Contains(s.BaseURL, "{") {
-		return s.BaseURL, nil
+func (s *Service) Address(known Known) (string, error) { return s.Located(s.BaseURL, known) }
+
+// Located is an address of the platform with its labels filled: nothing that they hold leads out of its pattern. The error is a
+// *LabelError.
+func (s *Service) Located(pattern string, known Known) (string, error) {
+	if !strings.Contains(pattern, "{") {
+		return pattern, nil
 	}
-	host, path := splitBase(s.BaseURL)
+	host, path := splitBase(pattern)
+	atHost, badHost := s.fillAll(host, "address "+pattern, known, inHost)
+	atPath, err := s.fillAll(path, "address "+pattern, known, inPath)
+	if badHost != nil {
+		err = badHost
+	}
+	return atHost + atPath, err
+}
+
+// Header is the value of a header with its labels filled. The error is a *LabelError.
+func (s *Service) Header(value string, known Known) (string, error) {
+	return s.fillAll(value, "header "+value, known, inHeader)
+}
+
+// fillAll fills the labels in a part of what errors call of.
+func (s *Service) fillAll(part, of string, known Known, clean func(*Label, string) (string, bool)) (string, error) {
 	var failed error
-	fill := func(part string, clean func(*Label, string) (string, bool)) string {
-		return labelPlace.ReplaceAllStringFunc(part, func(place string) string {
-			name := place[1 : len(place)-1]
-			value, err := s.fill(name, s.Labels[name], known, clean)
-			if err != nil {
-				failed = err
-			}
-			return value
-		})
-	}
-	address := fill(host, inHost) + fill(path, inPath)
-	return address, failed
+	filled := labelPlace.ReplaceAllStringFunc(part, func(place string) string {
+		name := place[1 : len(place)-1]
+		value, err := s.fill(name, of, s.Labels[name], known, clean)
+		if err != nil {
+			failed = err
+		}
+		return value
+	})
+	return filled, failed
 }
 
 // splitBase parts an address before its path.
@@ -80,7 +96,7 @@ func splitBase(base string) (host, path string) {
 	return scheme + "://" + name, path
 }
 
-func (s *Service) fill(name string, l *Label, known Known, clean func(*Label, string) (string, bool)) (string, error) {
+func (s *Service) fill(name, of string, l *Label, known Known, clean func(*Label, string) (string, bool)) (string, error) {
 	source, from := l.source(known)
 	if from == nil {
 		return Open, nil
@@ -97,7 +113,7 @@ func (s *Service) fill(name string, l *Label, known Known, clean func(*Label, st
 	}
 	value, ok := clean(l, value)
 	if !ok || len(l.Values) > 0 && !slices.Contains(l.Values, value) {
-		return "", &LabelError{Field: l.Field, text: fmt.Sprintf("%s does not give the %s of the address %s", source, name, s.BaseURL)}
+		return "", &LabelError{Field: l.Field, text: fmt.Sprintf("%s does not give the %s of the %s", source, name, of)}
 	}
 	return value, nil
 }
@@ -126,6 +142,11 @@ func inHost(l *Label, value string) (string, bool) {
 // inPath returns a value as it stands in a path.
 func inPath(_ *Label, value string) (string, bool) {
 	return url.PathEscape(value), value != "" && value != "." && value != ".."
+}
+
+// inHeader returns a value as it stands in a header.
+func inHeader(_ *Label, value string) (string, bool) {
+	return value, value != "" && len(value) <= 1000 && headerText.MatchString(value)
 }
 
 // labels checks the labels of the platform and prepares them.
@@ -194,29 +215,45 @@ func (ch *checker) baseURL(s *Service, at path) {
 		s.BaseURL = strings.TrimRight(s.BaseURL, "/")
 	}
 	s.Labels = ch.p.Labels
-	if s.BaseURL == "" {
+	ch.pattern(s, s.BaseURL, at, "base_url", true)
+}
+
+// pattern checks an address with labels. token: those that a token's answer fills may be among them.
+func (ch *checker) pattern(s *Service, address string, at path, key string, token bool) {
+	if address == "" {
 		return
 	}
-	if msg := badBaseURL(labelPlace.ReplaceAllString(s.BaseURL, "label")); msg != "" {
-		ch.fail(at.to("base_url"), "base_url: %s", msg)
+	if msg := badBaseURL(labelPlace.ReplaceAllString(address, "label")); msg != "" {
+		ch.fail(at.to(key), "%s: %s", key, msg)
 		return
 	}
-	host, _ := splitBase(s.BaseURL)
-	for _, m := range labelPlace.FindAllStringSubmatch(s.BaseURL, -1) {
-		l, declared := s.Labels[m[1]]
-		if !declared {
-			ch.fail(at.to("base_url"), "base_url: the platform has no label %q", m[1])
-			continue
-		}
-		if s.AuthMethod == "none" {
-			ch.fail(at.to("base_url"), "base_url: a label needs a credential that fills it")
-		}
-		_, behind, inHost := strings.Cut(host, m[0])
+	host, _ := splitBase(address)
+	for _, m := range ch.places(s, address, at.to(key), key, token) {
+		_, behind, inHost := strings.Cut(host, m)
+		l := ch.p.Labels[m[1:len(m)-1]]
 		if !inHost && l.Token != "" {
-			ch.fail(at.to("base_url"), "base_url: {%s} is known once there is a token, and can stand in the host alone", m[1])
+			ch.fail(at.to(key), "%s: %s is known once there is a token, and can stand in the host alone", key, m)
 		}
 		if inHost && len(l.Values) == 0 && (!strings.HasPrefix(behind, ".") || strings.Count(behind, ".") < 2) {
-			ch.fail(at.to("base_url"), "base_url: behind {%s} must stand the domain that all addresses share, or list its values", m[1])
+			ch.fail(at.to(key), "%s: behind %s must stand the domain that all addresses share, or list its values", key, m)
 		}
 	}
+}
+
+// places checks that the labels in a text are there, and returns their places. token: those that a token's answer fills may be.
+func (ch *checker) places(s *Service, text string, at path, key string, token bool) (places []string) {
+	for _, m := range labelPlace.FindAllStringSubmatch(text, -1) {
+		l, declared := ch.p.Labels[m[1]]
+		switch {
+		case !declared:
+			ch.fail(at, "%s: the platform has no label %q", key, m[1])
+			continue
+		case s.AuthMethod == "none":
+			ch.fail(at, "%s: a label needs a credential that fills it", key)
+		case l.Token != "" && !token:
+			ch.fail(at, "%s: {%s} is known only once there is a token", key, m[1])
+		}
+		places = append(places, m[0])
+	}
+	return places
 }

@@ -38,6 +38,9 @@ func (s *Service) Authorize(ctx context.Context, orgID, accountID, id uuid.UUID,
 	if err != nil {
 		return Consent{}, err
 	}
+	if s, err = s.seenBy(ctx, orgID, stored.PlatformID); err != nil {
+		return Consent{}, err
+	}
 	if stored.material.grant != provider.AuthorizationCode {
 		return Consent{}, fault.New(fault.Conflict, "Only a credential of oauth2 with grant_type authorization_code is authorized by a person")
 	}
@@ -65,8 +68,12 @@ func (s *Service) Authorize(ctx context.Context, orgID, accountID, id uuid.UUID,
 }
 
 func (s *Service) consentURL(stored *loaded, state, redirectURI string) (string, error) {
-	u, err := url.Parse(stored.material.authorizeURL)
-	if err != nil {
+	asked := stored.material.settings
+	if platform, ok := s.catalog.Platform(stored.PlatformID); ok {
+		asked, _ = completed(platform, asked, stored.material.fields)
+	}
+	u, err := url.Parse(asked.authorizeURL)
+	if err != nil || u.Host == "" {
 		return "", fmt.Errorf("the authorize_url of credential %s is malformed", stored.ID)
 	}
 	challenge := sha256.Sum256([]byte(s.verifier(state)))
@@ -77,11 +84,11 @@ func (s *Service) consentURL(stored *loaded, state, redirectURI string) (string,
 	q.Set("state", state)
 	q.Set("code_challenge", base64.RawURLEncoding.EncodeToString(challenge[:]))
 	q.Set("code_challenge_method", "S256")
-	if len(stored.material.scopes) > 0 {
-		q.Set("scope", strings.Join(stored.material.scopes, " "))
+	if len(asked.scopes) > 0 {
+		q.Set("scope", strings.Join(asked.scopes, " "))
 	}
-	if stored.material.audience != "" {
-		q.Set("audience", stored.material.audience)
+	if asked.audience != "" {
+		q.Set("audience", asked.audience)
 	}
 	u.RawQuery = q.Encode()
 	return u.String(), nil
@@ -122,6 +129,9 @@ func (s *Service) Returned(ctx context.Context, back Return) error {
 		return errReturn()
 	}
 	if err != nil {
+		return err
+	}
+	if s, err = s.seenBy(ctx, taken.OrgID, stored.PlatformID); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), probeTimeout)

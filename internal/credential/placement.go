@@ -64,7 +64,7 @@ func (p *Placement) one() bool {
 // placed is where the key goes: where the catalog says so, else where the caller does. Fault: Unprocessable for a caller that
 // says something else than the catalog.
 func placed(service *catalog.Service, in Input) (*Placement, error) {
-	auth, _ := service.Auth(in.AuthMethod)
+	auth, _ := service.Auth(in.AuthMethod, textOf(in.GrantType))
 	if !auth.Placed() {
 		return in.Placement, nil
 	}

@@ -69,7 +69,7 @@ func (s *Service) Test(ctx context.Context, orgID, id uuid.UUID) (Outcome, error
 	if s, err = s.seenBy(ctx, orgID, stored.PlatformID); err != nil {
 		return Outcome{}, err
 	}
-	platform, service := s.target(stored.PlatformID, stored.AuthMethod)
+	platform, service := s.target(stored.PlatformID, stored.AuthMethod, stored.material.grant)
 	if service == nil {
 		a := &attempt{Outcome: Outcome{TestedAt: s.now()}}
 		a.fail(provider.UnknownClass, "The catalog no longer has platform %s with %s; nothing can be tested", stored.PlatformID, stored.AuthMethod)
@@ -133,12 +133,12 @@ func shapeDetails(err error) string {
 	return strings.Join(texts, "; ")
 }
 
-func (s *Service) target(platformID, method string) (*catalog.Platform, *catalog.Service) {
+func (s *Service) target(platformID, method, grant string) (*catalog.Platform, *catalog.Service) {
 	platform, ok := s.catalog.Platform(platformID)
 	if !ok {
 		return nil, nil
 	}
-	service, err := serviceFor(platform, method)
+	service, err := serviceFor(platform, method, grant)
 	if err != nil {
 		return nil, nil
 	}

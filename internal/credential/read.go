@@ -32,6 +32,11 @@ func (s *Service) read(ctx context.Context, q db.DBTX, orgID, id uuid.UUID) (*Cr
 }
 
 func (s *Service) credentialOf(row db.CredentialGetRow) *Credential {
+	if platform, ok := s.catalog.Platform(row.FlowCredential.PlatformID); ok && row.FlowCredential.AuthMethod == OAuth2 {
+		shown, _ := completed(platform, settingsOf(&row.FlowCredential), nil)
+		c := &row.FlowCredential
+		c.TokenUrl, c.AuthorizeUrl, c.Audience, c.Scopes = given(shown.tokenURL), given(shown.authorizeURL), given(shown.audience), shown.scopes
+	}
 	return &Credential{
 		FlowCredential: row.FlowCredential, Manual: row.Manual, AccountLabel: firstOf(row.Label, tenant.Label(row.AccountName, row.AccountNumber)),
 		Origins: s.spec(settingsOf(&row.FlowCredential), nil).Origins,

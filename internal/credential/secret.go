@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"flowlane/gen/db"
+	"flowlane/internal/catalog"
 	"flowlane/internal/provider"
 )
 
@@ -51,16 +52,15 @@ func settingsOf(row *db.FlowCredential) settings {
 // spec is the settings as package provider takes them, with all places where the secret may go: those that it names, and those
 // where its platform is reached. fields are those of the secret; nil where it is not read.
 func (s *Service) spec(in settings, fields map[string]string) provider.Spec {
+	platform, ok := s.catalog.Platform(in.platformID)
+	var signIn catalog.SignIn
+	if ok {
+		in, signIn = completed(platform, in, fields)
+	}
 	out := provider.Spec{
 		Method: in.method, PlatformID: in.platformID, Fields: fields, Placement: in.placement.outgoing(), TokenURL: in.tokenURL, Scopes: in.scopes,
 		Grant: in.grant, Audience: in.audience, Region: in.awsRegion, Endpoint: in.awsURL, Bucket: in.awsName,
-		Origins: slices.Clone(in.origins),
-	}
-	if platform, ok := s.catalog.Platform(in.platformID); ok {
-		if service, err := serviceFor(platform, in.method); err == nil {
-			auth, _ := service.Auth(in.method)
-			out.SignIn = auth.SignIn
-		}
+		Origins: slices.Clone(in.origins), SignIn: signIn,
 	}
 	for _, service := range s.catalog.Services(in.platformID) {
 		origin, err := out.OriginOf(service)
@@ -69,6 +69,33 @@ func (s *Service) spec(in settings, fields map[string]string) provider.Spec {
 		}
 	}
 	return out
+}
+
+// completed are the settings with what the catalog says of them, and how it has the secret sent. fields fill the labels of
+// addresses; an address whose labels they do not fill is left out.
+func completed(platform *catalog.Platform, in settings, fields map[string]string) (settings, catalog.SignIn) {
+	service, err := serviceFor(platform, in.method, in.grant)
+	if err != nil {
+		return in, catalog.SignIn{}
+	}
+	auth, _ := service.Auth(in.method, in.grant)
+	known := catalog.Known{Fields: fields, Settings: map[string]string{"aws_region": in.awsRegion}}
+	for _, at := range []struct {
+		own     *string
+		pattern string
+	}{{&in.tokenURL, auth.TokenURL}, {&in.authorizeURL, auth.AuthorizeURL}} {
+		if at.pattern == "" {
+			continue
+		}
+		if *at.own, err = service.Located(at.pattern, known); err != nil {
+			*at.own = ""
+		}
+	}
+	in.grant, in.audience = firstOf(in.grant, auth.Grant), firstOf(auth.Audience, in.audience)
+	if len(in.scopes) == 0 && len(auth.Scopes) > 0 {
+		in.scopes = auth.Scopes
+	}
+	return in, auth.SignIn
 }
 
 // outgoing is a secret that is not stored as a request carries it. The error wraps provider.ErrSecretShape.

@@ -24,8 +24,41 @@ var (
 	awsBucket = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]*[a-z0-9]$`)
 )
 
+// fixOAuth takes out of in what the catalog says of oauth2, which may be sent back as it was read, and returns what differs from it.
+func fixOAuth(service *catalog.Service, in *Input) (bad []fault.Field) {
+	auth, ok := service.Auth(in.AuthMethod, textOf(in.GrantType))
+	if in.AuthMethod != OAuth2 || !ok {
+		return nil
+	}
+	if textOf(in.GrantType) == "" {
+		in.GrantType = given(auth.Grant)
+	}
+	for _, setting := range []struct {
+		name  string
+		given **string
+		said  string
+	}{{"token_url", &in.TokenURL, auth.TokenURL}, {"authorize_url", &in.AuthorizeURL, auth.AuthorizeURL}, {"audience", &in.Audience, auth.Audience}} {
+		if setting.said == "" {
+			continue
+		}
+		shown := setting.said
+		if setting.name != "audience" {
+			shown, _ = service.Located(shown, catalog.Known{Settings: map[string]string{"aws_region": textOf(in.AWSRegion)}})
+		}
+		if own := textOf(*setting.given); own != "" && own != shown {
+			bad = append(bad, wrong("value_error", "The catalog says it for platform "+in.PlatformID+"; leave it out", setting.name))
+		}
+		*setting.given = nil
+	}
+	if slices.Equal(in.Scopes, auth.Scopes) {
+		in.Scopes = nil
+	}
+	return bad
+}
+
 // checkSettings returns what is wrong with the settings of the method; those of other methods are kept and not used.
-func checkSettings(in Input) []fault.Field {
+func checkSettings(service *catalog.Service, in Input) []fault.Field {
+	auth, _ := service.Auth(in.AuthMethod, textOf(in.GrantType))
 	var bad []fault.Field
 	refuse := func(slug, msg, at string) { bad = append(bad, wrong(slug, msg, at)) }
 	switch in.AuthMethod {
@@ -34,13 +67,14 @@ func checkSettings(in Input) []fault.Field {
 			refuse("value_error", "Must be one of "+strings.Join(grants, ", ")+", or left out for the first", "grant_type")
 		}
 		switch at := textOf(in.AuthorizeURL); {
-		case textOf(in.GrantType) != provider.AuthorizationCode:
+		case textOf(in.GrantType) != provider.AuthorizationCode || auth.AuthorizeURL != "":
 		case at == "":
 			refuse("missing", "Required with grant_type authorization_code: where a person agrees", "authorize_url")
 		case !isAddress(at):
 			refuse("value_error", "Must be a whole http or https address without user name and fragment", "authorize_url")
 		}
 		switch at := textOf(in.TokenURL); {
+		case auth.TokenURL != "":
 		case at == "":
 			refuse("missing", "Required with auth_method oauth2", "token_url")
 		case !isAddress(at):

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -19,12 +20,10 @@ const maxFieldBytes = 16 << 10
 type checked struct {
 	platform *catalog.Platform
 	service  *catalog.Service
+	// in is the Input as it is stored.
+	in Input
 	// secret is nil where the stored one is kept.
 	secret *secret
-	// placement is where an API key goes.
-	placement *Placement
-	// origins are those of the Input as they are stored.
-	origins []string
 	// version is that of the stored secret when it was looked at; 0 for a new credential.
 	version int64
 }
@@ -36,21 +35,21 @@ func (s *Service) check(in Input) (checked, error) {
 	if !ok {
 		return checked{}, fault.Missing("Platform")
 	}
-	service, err := serviceFor(platform, in.AuthMethod)
+	service, err := serviceFor(platform, in.AuthMethod, textOf(in.GrantType))
 	if err != nil {
 		return checked{}, err
 	}
-	out := checked{platform: platform, service: service}
 	in.Placement, err = placed(service, in)
 	if err != nil {
 		return checked{}, err
 	}
-	out.placement = in.Placement
-	bad := append(checkPlacement(in.AuthMethod, in.Placement), checkSettings(in)...)
+	bad := fixOAuth(service, &in)
+	bad = append(bad, checkPlacement(in.AuthMethod, in.Placement)...)
+	bad = append(bad, checkSettings(service, in)...)
 	origins, wrongOrigins := s.checkOrigins(platform, in)
 	in.Origins = origins
 	bad = append(bad, wrongOrigins...)
-	out.origins = origins
+	out := checked{platform: platform, service: service, in: in}
 	if in.Secret != nil {
 		fields, wrong := readFields(fieldsOf(service, in.AuthMethod, textOf(in.GrantType)), in.AuthMethod, in.Secret)
 		bad = append(bad, wrong...)
@@ -74,10 +73,16 @@ func (s *Service) check(in Input) (checked, error) {
 func (s *Service) checkAddresses(platform *catalog.Platform, in secret) error {
 	spec := s.spec(in.settings, in.fields)
 	for _, service := range platform.Services {
-		if !takes(service, in.method) {
+		auth, ok := service.Auth(in.method, in.grant)
+		if !ok {
 			continue
 		}
 		_, err := spec.OriginOf(service)
+		for _, pattern := range append([]string{auth.TokenURL, auth.AuthorizeURL}, slices.Collect(maps.Values(service.Headers))...) {
+			if err == nil {
+				err = spec.Fits(service, pattern)
+			}
+		}
 		var label *catalog.LabelError
 		if errors.As(err, &label) && label.Field != "" {
 			return fault.Invalidated(wrong("value_error", err.Error(), "credentials", label.Field))
@@ -92,22 +97,25 @@ func (s *Service) checkAddresses(platform *catalog.Platform, in secret) error {
 // methods are those that are carried out.
 var methods = []string{BasicAuth, APIKey, JWT, OAuth2, AWSAccessKey}
 
-// serviceFor returns the platform's first service that takes the method; it is the one that is asked who a credential
-// belongs to.
-func serviceFor(platform *catalog.Platform, method string) (*catalog.Service, error) {
-	var taken []string
+// serviceFor returns the platform's first service that takes the method, and the grant where one is named; it is the one that is
+// asked who a credential belongs to.
+func serviceFor(platform *catalog.Platform, method, grant string) (*catalog.Service, error) {
+	var taken, grants []string
 	for _, service := range platform.Services {
 		for _, m := range methods {
 			if !takes(service, m) {
 				continue
 			}
-			if m == method {
+			if m == method && takesGrant(service, method, grant, &grants) {
 				return service, nil
 			}
 			if !slices.Contains(taken, m) {
 				taken = append(taken, m)
 			}
 		}
+	}
+	if len(grants) > 0 {
+		return nil, fault.Value([]string{"body", "grant_type"}, "Platform %s takes %s", platform.ID, strings.Join(grants, " or "))
 	}
 	if len(taken) == 0 {
 		return nil, fault.Value([]string{"body", "platform_id"}, "Platform %s takes no credentials of a supported method (%s)", platform.ID, strings.Join(methods, ", "))
@@ -118,8 +126,21 @@ func serviceFor(platform *catalog.Platform, method string) (*catalog.Service, er
 // takes tells whether a service's calls can carry a secret of the method. A service that calls whatever address the flow
 // names, such as plain HTTP, takes any but signatures, which are made for one API.
 func takes(service *catalog.Service, method string) bool {
-	_, ok := service.Auth(method)
+	_, ok := service.Auth(method, "")
 	return ok || anyAddress(service) && method != AWSAccessKey
+}
+
+// takesGrant tells whether a service that takes the method does by the grant; those that it takes instead are added to other.
+func takesGrant(service *catalog.Service, method, grant string, other *[]string) bool {
+	if _, ok := service.Auth(method, grant); ok || anyAddress(service) {
+		return true
+	}
+	for _, a := range service.Auths() {
+		if a.Method == method && !slices.Contains(*other, a.Grant) {
+			*other = append(*other, a.Grant)
+		}
+	}
+	return false
 }
 
 func anyAddress(service *catalog.Service) bool {
@@ -129,7 +150,7 @@ func anyAddress(service *catalog.Service) bool {
 // fieldsOf returns the fields of a secret of this method for the service: those of the catalog or, where the service
 // takes any method, what the method always needs.
 func fieldsOf(service *catalog.Service, method, grant string) []catalog.CredentialField {
-	if auth, ok := service.Auth(method); ok {
+	if auth, ok := service.Auth(method, grant); ok {
 		return auth.Fields
 	}
 	if fields, ok := grantFields[grant]; ok && method == OAuth2 {

@@ -52,7 +52,7 @@ func (s *Service) Create(ctx context.Context, orgID uuid.UUID, createdBy string,
 		if err != nil {
 			return err
 		}
-		row := in.row(orgID, id, tenancy, firstOf(in.Status, Active), target)
+		row := target.row(orgID, id, tenancy, firstOf(in.Status, Active))
 		row.CreatedBy = createdBy
 		if err := s.queries.CredentialAdd(ctx, tx, row); err != nil {
 			return fmt.Errorf("store credential %s: %w", id, err)
@@ -165,7 +165,7 @@ func (s *Service) replace(ctx context.Context, tx pgx.Tx, orgID, id uuid.UUID, i
 	if rotates {
 		status = firstOf(in.Status, stored.Status)
 	}
-	row := in.row(orgID, id, tenancy, status, target)
+	row := target.row(orgID, id, tenancy, status)
 	if changed := steered(stored, &row); !rotates && len(changed) > 0 {
 		return "", fault.Invalidated(wrong("missing", "Another "+strings.Join(changed, ", ")+" needs the secret again: send credentials, too", "credentials"))
 	}
@@ -266,16 +266,17 @@ func (s *Service) putSecret(ctx context.Context, tx pgx.Tx, orgID, id uuid.UUID,
 	return s.stamp(ctx, tx, Use{OrgID: orgID, CredentialID: id, ServiceID: target.service.ID, At: seen.TestedAt, Failure: seen.Failure})
 }
 
-func (in Input) row(orgID, id uuid.UUID, tenancy *string, status string, target checked) db.CredentialAddParams {
+func (target *checked) row(orgID, id uuid.UUID, tenancy *string, status string) db.CredentialAddParams {
+	in := &target.in
 	row := db.CredentialAddParams{
 		ID: id, OrgID: orgID, Name: in.Name, PlatformID: in.PlatformID, AuthMethod: in.AuthMethod, TenancyID: tenancy,
 		GrantType: in.GrantType, TokenUrl: in.TokenURL, AuthorizeUrl: in.AuthorizeURL, Scopes: in.Scopes, Audience: in.Audience,
-		AwsRegion: in.AWSRegion, AwsDefaultBucket: in.AWSDefaultBucket, AwsEndpointUrl: in.AWSEndpointURL, AllowedOrigins: target.origins, Status: status,
+		AwsRegion: in.AWSRegion, AwsDefaultBucket: in.AWSDefaultBucket, AwsEndpointUrl: in.AWSEndpointURL, AllowedOrigins: in.Origins, Status: status,
 	}
 	if row.Scopes == nil {
 		row.Scopes = []string{}
 	}
-	if p := target.placement; p != nil {
+	if p := in.Placement; p != nil {
 		row.PlacementHeader, row.PlacementScheme, row.PlacementQuery, row.PlacementCookie = p.HeaderName, p.Scheme, p.QueryParam, p.CookieName
 	}
 	return row

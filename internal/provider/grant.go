@@ -67,6 +67,8 @@ type grant struct {
 	refresh string
 	// renews: it is asked with a refresh token. There is none before somebody has agreed.
 	renews bool
+	// clientIn is where the secret goes, as catalog.SignIn has it.
+	clientIn string
 	// assert signs the assertion of JWTBearer; nil for other grants.
 	assert func(time.Time) (string, error)
 	hidden *mask
@@ -75,7 +77,7 @@ type grant struct {
 // newGrant reads what a credential of oauth2 says.
 func newGrant(spec *Spec) (*grant, error) {
 	fields := spec.Fields
-	g := &grant{address: spec.TokenURL, id: fields["client_id"], secret: fields["client_secret"], form: url.Values{}}
+	g := &grant{address: spec.TokenURL, id: fields["client_id"], secret: fields["client_secret"], form: url.Values{}, clientIn: spec.SignIn.ClientIn}
 	if Origin(spec.TokenURL) == "" {
 		return nil, fmt.Errorf("%w: oauth2 needs a token_url", ErrSecretShape)
 	}
@@ -166,16 +168,18 @@ func (g *grant) exchange(ctx context.Context, s *Sender, form url.Values, masks 
 	if g.id != "" {
 		inBody.Set("client_id", g.id)
 	}
+	if g.secret != "" { // a public client only says who it is
+		inBody.Set("client_secret", g.secret)
+	}
 	var ans Answer
-	if g.secret == "" { // a public client only says who it is
+	if g.secret == "" || g.clientIn == "body" {
 		ans = s.ask(ctx, tokenRequest(g.address, inBody))
 	} else {
 		r := tokenRequest(g.address, form)
 		(&http.Request{Header: r.Header}).SetBasicAuth(url.QueryEscape(g.id), url.QueryEscape(g.secret))
 		ans = s.ask(ctx, r)
-		if ans.Status == http.StatusUnauthorized || ans.Status == http.StatusBadRequest && oauthError(&ans) == "invalid_client" {
-			// Issuers that do not take the header take the same in the body.
-			inBody.Set("client_secret", g.secret)
+		refused := ans.Status == http.StatusUnauthorized || ans.Status == http.StatusBadRequest && oauthError(&ans) == "invalid_client"
+		if refused && g.clientIn == "" { // issuers that do not take the header take the same in the body
 			ans = s.ask(ctx, tokenRequest(g.address, inBody))
 		}
 	}

@@ -67,6 +67,12 @@ func (spec *Spec) OriginOf(svc *catalog.Service) (string, error) {
 	return Origin(base), nil
 }
 
+// Fits tells whether the secret's fields fill the labels of a pattern of the service's platform. The error is a *catalog.LabelError.
+func (spec *Spec) Fits(svc *catalog.Service, pattern string) error {
+	_, err := svc.Located(pattern, spec.known())
+	return err
+}
+
 // The errors of ParseOrigin; they say what would be right.
 var (
 	errNoOrigin   = errors.New("must be an origin, https://HOST or https://HOST:PORT, and nothing behind it")

@@ -39,8 +39,11 @@ func Prepare(svc *catalog.Service, act *catalog.Action, params json.RawMessage, 
 	if call.Command != "" {
 		return p.command()
 	}
-	r := Request{PlatformID: svc.PlatformID, Header: headersOf(svc), rows: rows}
-	var err error
+	header, err := headersOf(svc, secret)
+	if err != nil {
+		return Request{}, err
+	}
+	r := Request{PlatformID: svc.PlatformID, Header: header, rows: rows}
 	if r.Method, err = p.text("method", call.Compiled.Method); err != nil {
 		return Request{}, err
 	}
@@ -69,13 +72,17 @@ func Prepare(svc *catalog.Service, act *catalog.Action, params json.RawMessage, 
 	return r, nil
 }
 
-// headersOf are the headers that every call of a service has.
-func headersOf(svc *catalog.Service) http.Header {
+// headersOf are the headers that every call of a service has, with the labels that the secret fills. The error wraps ErrSecretShape.
+func headersOf(svc *catalog.Service, secret Secret) (http.Header, error) {
 	h := http.Header{"User-Agent": {userAgent}, "Accept": {"application/json"}}
 	for name, value := range svc.Headers {
+		value, err := svc.Header(value, secret.open().known)
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrSecretShape, err)
+		}
 		h.Set(name, value)
 	}
-	return h
+	return h, nil
 }
 
 func validMethod(m string) bool {

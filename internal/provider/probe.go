@@ -203,8 +203,10 @@ func (s *Sender) send(ctx context.Context, svc *catalog.Service, path string, se
 	}
 	base, err := secret.base(svc)
 	r := Request{
-		Method: http.MethodGet, URL: base + path, PlatformID: svc.PlatformID, SendBefore: deadline, AnswerBefore: deadline,
-		Header: headersOf(svc), newToken: true,
+		Method: http.MethodGet, URL: base + path, PlatformID: svc.PlatformID, SendBefore: deadline, AnswerBefore: deadline, newToken: true,
+	}
+	if err == nil {
+		r.Header, err = headersOf(svc, secret)
 	}
 	if err == nil {
 		err = secret.apply(svc, &r)

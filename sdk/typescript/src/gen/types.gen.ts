@@ -658,6 +658,12 @@ export type Service = {
 export type ServiceAuth = {
     auth_method: AuthMethod;
     /**
+     * The grant of `oauth2` that this way is for; null where each credential says it, and for other methods. With `oauth2` the
+     * catalog may fix `token_url`, `authorize_url`, `scopes` and `audience`, too: a credential leaves out what it fixes.
+     *
+     */
+    grant_type: string | null;
+    /**
      * What such a credential holds.
      */
     credential_fields: Array<CredentialField>;
@@ -809,7 +815,7 @@ export type ActionList = {
  * | `basic_auth` | `username`, `password` | |
  * | `api_key` | `api_key` | `api_key_placement` |
  * | `jwt` | `algorithm` (`RS256`, `ES256` or `HS256`), `key` (a private key in PEM; for `HS256` at least 32 bytes), `issuer`, and if you like `subject` and `key_id` | `audience` |
- * | `oauth2` | what `grant_type` needs | `token_url`, and if you like `grant_type`, `scopes` and `audience` |
+ * | `oauth2` | what `grant_type` needs | `token_url` unless the catalog fixes it, and if you like `grant_type`, `scopes` and `audience` |
  * | `aws_access_key` | `access_key_id`, `secret_access_key`, and for temporary keys `session_token` | `aws_region` (default `us-east-1`), `aws_default_bucket`, `aws_endpoint_url` |
  *
  * With `jwt` each call carries an assertion that is signed here and valid for five minutes, as a bearer token. With
