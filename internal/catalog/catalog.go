@@ -357,9 +357,10 @@ type AnswerCase struct {
 	Is string `yaml:"is"`
 	// RateLimit says of retry_later that the budget is spent: no other call of it goes out meanwhile.
 	RateLimit bool `yaml:"rate_limit"`
-	// Bucket, WindowSeconds and WaitSeconds are as of RetryLater.
+	// Bucket, WindowSeconds, Reset and WaitSeconds are as of RetryLater.
 	Bucket        string `yaml:"bucket"`
 	WindowSeconds string `yaml:"window_seconds"`
+	Reset         string `yaml:"reset"`
 	WaitSeconds   int    `yaml:"wait_seconds"`
 	// Code and Message name the fields of such an answer, where they are not those of others.
 	Code    string `yaml:"code"`
@@ -372,7 +373,9 @@ type RetryLater struct {
 	// Bucket and WindowSeconds name the fields that say which budget is spent; the hold then ends with that window.
 	Bucket        string `yaml:"bucket"`
 	WindowSeconds string `yaml:"window_seconds"`
-	// WaitSeconds is how long to wait where the answer has neither window nor Retry-After. A 429 of an action without buckets backs
+	// Reset names a header that says when the window is over that is spent, where it is none of the usual ones.
+	Reset string `yaml:"reset"`
+	// WaitSeconds is how long to wait where the answer has neither window nor Retry-After nor reset. A 429 of an action without buckets backs
 	// off by itself instead.
 	WaitSeconds int `yaml:"wait_seconds"`
 }

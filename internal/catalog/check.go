@@ -257,16 +257,21 @@ func (ch *checker) further(b *RateBucket, at path) {
 // headerName is what a header's name may be.
 var headerName = regexp.MustCompile(`^[A-Za-z0-9-]{1,100}$`)
 
+// header checks the name of a header, which may be missing.
+func (ch *checker) header(at path, field, name string) {
+	if name != "" && !headerName.MatchString(name) {
+		ch.fail(at.to(field), "%s is %q, which is no name of a header", field, name)
+	}
+}
+
 func (ch *checker) told(b *RateBucket, at path) {
 	for i, t := range b.Told {
 		here := at.to("told", i)
 		if !slices.Contains(b.Lengths(), t.WindowSeconds) {
 			ch.fail(here.to("window_seconds"), "window_seconds is %d; the bucket has no window of this length", t.WindowSeconds)
 		}
-		for _, name := range []string{t.Limit, t.Remaining, t.Used, t.Pair} {
-			if name != "" && !headerName.MatchString(name) {
-				ch.fail(here, "%q is no name of a header", name)
-			}
+		for field, name := range map[string]string{"limit": t.Limit, "remaining": t.Remaining, "used": t.Used, "pair": t.Pair} {
+			ch.header(here, field, name)
 		}
 		if t.Pair == "" && t.Used == "" && t.Remaining == "" && t.Limit == "" {
 			ch.fail(here, "it needs the name of a header: limit, remaining, used or pair")

@@ -208,6 +208,7 @@ func (ch *checker) answer(call *Call, at path) {
 		ch.field(here, "bucket", r.Bucket, false)
 		ch.field(here, "window_seconds", r.WindowSeconds, false)
 		ch.within(here, "wait_seconds", r.WaitSeconds, 1, 86400)
+		ch.header(here, "reset", r.Reset)
 	}
 	for _, f := range [][2]string{{"reference", ans.Reference}, {"code", ans.Code}, {"message", ans.Message}} {
 		ch.field(at, f[0], f[1], false)
@@ -228,8 +229,9 @@ func (ch *checker) answerCases(cases []AnswerCase, at path) {
 		}
 		if c.Is == AnswerRetryLater {
 			ch.within(here, "wait_seconds", c.WaitSeconds, 1, 86400)
-		} else if c.RateLimit || c.Bucket != "" || c.WindowSeconds != "" || c.WaitSeconds != 0 {
-			ch.fail(here, "only retry_later has rate_limit, bucket, window_seconds and wait_seconds")
+			ch.header(here, "reset", c.Reset)
+		} else if c.RateLimit || c.Bucket != "" || c.WindowSeconds != "" || c.Reset != "" || c.WaitSeconds != 0 {
+			ch.fail(here, "only retry_later has rate_limit, bucket, window_seconds, reset and wait_seconds")
 		}
 	}
 }

@@ -140,13 +140,13 @@ func Read(act *catalog.Action, ans Answer, nRows int) Reading {
 	}
 	for i := range spec.RetryLater {
 		if spec.RetryLater[i].Status == ans.Status {
-			r.later(&spec.RetryLater[i], ans)
+			r.later(&spec.RetryLater[i], ans, ans.Status == http.StatusTooManyRequests)
 			return r
 		}
 	}
 	switch {
 	case ans.Status == http.StatusTooManyRequests:
-		r.later(&catalog.RetryLater{Status: ans.Status, WaitSeconds: int(defaultWait / time.Second)}, ans)
+		r.later(&catalog.RetryLater{Status: ans.Status, WaitSeconds: int(defaultWait / time.Second)}, ans, true)
 		return r
 	case ans.Status >= 500:
 		r.Reason = ReasonServerError
@@ -216,10 +216,7 @@ func readCase(c *catalog.AnswerCase, act *catalog.Action, ans Answer, nRows int)
 	case catalog.AnswerRefused:
 		r.Kind, r.Reason = Refused, ReasonRefused
 	case catalog.AnswerRetryLater:
-		r.later(&catalog.RetryLater{Bucket: c.Bucket, WindowSeconds: c.WindowSeconds, WaitSeconds: c.WaitSeconds}, ans)
-		if r.Reason = ReasonBusy; c.RateLimit {
-			r.Reason = ReasonRateLimited
-		}
+		r.later(&catalog.RetryLater{Bucket: c.Bucket, WindowSeconds: c.WindowSeconds, Reset: c.Reset, WaitSeconds: c.WaitSeconds}, ans, c.RateLimit)
 	}
 	return r
 }
@@ -312,10 +309,10 @@ func wholeNumber(v gjson.Result) (int, bool) {
 	return int(v.Num), true
 }
 
-// later fills in when and why to come back.
-func (r *Reading) later(spec *catalog.RetryLater, ans Answer) {
+// later fills in when and why to come back; limited tells that a rate limit is why.
+func (r *Reading) later(spec *catalog.RetryLater, ans Answer, limited bool) {
 	r.Kind, r.Reason = RetryLater, ReasonBusy
-	if ans.Status == http.StatusTooManyRequests {
+	if limited {
 		r.Reason = ReasonRateLimited
 	}
 	if value := ans.Value(nil); value != nil {
@@ -328,7 +325,11 @@ func (r *Reading) later(spec *catalog.RetryLater, ans Answer) {
 	}
 	if wait, ok := retryAfter(ans); ok {
 		r.RetryAfter, r.Named = wait, true
-	} else if r.Named = r.WindowSeconds > 0; !r.Named {
+	} else if r.Named = r.WindowSeconds > 0; r.Named {
+		return
+	} else if wait, ok := reset(ans, spec.Reset); ok && limited {
+		r.RetryAfter, r.Named = wait, true
+	} else {
 		r.RetryAfter = time.Duration(spec.WaitSeconds) * time.Second
 	}
 }
@@ -350,11 +351,15 @@ func retryAfter(ans Answer) (time.Duration, bool) {
 	if err != nil {
 		return 0, false
 	}
-	now := ans.FinishedAt
+	return min(max(at.Sub(answeredAt(ans)), 0), maxWait), true
+}
+
+// answeredAt is when the provider answered: by its own clock where it tells.
+func answeredAt(ans Answer) time.Time {
 	if date, err := http.ParseTime(ans.Header.Get("Date")); err == nil {
-		now = date
+		return date
 	}
-	return min(max(at.Sub(now), 0), maxWait), true
+	return ans.FinishedAt
 }
 
 // named returns the text of a field, cut and cleaned; "" for a field without a name.

@@ -1,9 +1,11 @@
 package provider
 
 import (
+	"math"
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 
 	"flowlane/internal/catalog"
 )
@@ -61,6 +63,52 @@ func toldOf(h http.Header, t catalog.Told) (c Counter, ok bool) {
 		c.Value, ok = used, true
 	}
 	return c, ok
+}
+
+// reset is how long it takes until a window is over that is spent by what an answer's headers tell: the one that the catalog names, else
+// RateLimit, RateLimit-Reset or X-RateLimit-Reset. It is in seconds, or a Unix time in seconds or milliseconds, alone or behind a name
+// ("total=700;remaining=0;resets=12"). Where a header says that something is left, the limit that refused the call is another one.
+func reset(ans Answer, named string) (time.Duration, bool) {
+	if named != "" {
+		return resetOf(ans, ans.Header.Get(named))
+	}
+	for _, item := range items(ans.Header, "RateLimit") {
+		if left, ok := count(item.params["r"]); ok && left == 0 {
+			return resetOf(ans, item.params["t"])
+		}
+	}
+	for _, prefix := range []string{"RateLimit-", "X-RateLimit-"} {
+		if left, ok := count(ans.Header.Get(prefix + "Remaining")); ok && left > 0 {
+			continue
+		}
+		if wait, ok := resetOf(ans, ans.Header.Get(prefix+"Reset")); ok {
+			return wait, true
+		}
+	}
+	return 0, false
+}
+
+// leastEpoch tells times from durations: no window is thirty years long. Times in milliseconds are beyond leastMillis.
+const leastEpoch, leastMillis = 1e9, 1e11
+
+func resetOf(ans Answer, text string) (time.Duration, bool) {
+	for _, part := range strings.SplitN(text, ";", itemsMost) {
+		if name, value, is := strings.Cut(strings.TrimSpace(part), "="); is && strings.HasPrefix(strings.ToLower(name), "reset") {
+			text = value
+		}
+	}
+	n, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
+	if err != nil || !(n >= 0 && n < 1e14) {
+		return 0, false
+	}
+	wait := time.Duration(math.Ceil(min(n, leastEpoch) * float64(time.Second)))
+	switch {
+	case n >= leastMillis:
+		wait = time.UnixMilli(int64(math.Ceil(n))).Sub(answeredAt(ans))
+	case n >= leastEpoch:
+		wait = time.UnixMilli(int64(math.Ceil(n * 1000))).Sub(answeredAt(ans))
+	}
+	return min(max(wait, 0), maxWait), true
 }
 
 // structured reads RateLimit-Policy ("name";q=100;w=60) and RateLimit ("name";r=50;t=30).

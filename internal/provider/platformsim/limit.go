@@ -57,6 +57,13 @@ func (c *call) limits() []capped {
 				label := name + " in " + strconv.Itoa(seconds) + " s"
 				out = append(out, capped{spent{label, name, seconds, calls, 0}, c.credential + "|" + label, true, false})
 			}
+			for _, w := range bucket.Further {
+				if len(c.sim.profile.Limits) > 0 {
+					break // the vendor's own limits say it
+				}
+				label := name + " in " + strconv.Itoa(w.Seconds) + " s"
+				out = append(out, capped{spent{label, name, w.Seconds, w.Calls, 0}, c.credential + "|" + label, w.Kind == "aligned", false})
+			}
 		}
 	}
 	env := c.env()
@@ -92,9 +99,13 @@ func (c *call) enter() (leave func(), full *spent) {
 			return func() {}, &all[i].spent
 		}
 	}
+	left := map[string]int{}
 	for i := range all {
 		s.meter.add(&all[i], now)
+		used, _ := s.meter.used(&all[i], now)
+		left[all[i].Name] = all[i].Calls - used
 	}
+	c.vars["left"] = left
 	return func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()

@@ -1,0 +1,51 @@
+package api_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"flowlane/internal/provider/platformsim"
+)
+
+// TestPlatform_HubSpot: of 2,000 contacts that go to a simulated HubSpot by the template that ships, every tenth is rejected inside an
+// answer of 207. Each has its own outcome and reason, no interval of ten seconds has more calls than the account may make, and what
+// answers tell of the account's plan replaces the cap of the catalog.
+func TestPlatform_HubSpot(t *testing.T) {
+	t.Parallel()
+	p := servePlatforms(t)
+	sim := p.sims["hubspot"]
+	require.NoError(t, sim.Reject(platformsim.Rule{EveryNth: 10, Code: "VALIDATION_ERROR", Message: "The email is not valid."}))
+	var shown struct {
+		Slots []struct{ Name string }
+	}
+	p.Do(http.MethodGet, "/flows/templates/hubspot-upsert-contacts", nil).Want(http.StatusOK).Into(&shown)
+	made := p.Do(http.MethodPost, "/flows/definitions", map[string]any{"name": "contacts", "status": "active", "template_id": "hubspot-upsert-contacts",
+		"bindings": map[string]string{shown.Slots[0].Name: p.signIn("hubspot")}}).Want(http.StatusCreated).JSON()
+	rows := make([]string, 2000)
+	for i := range rows {
+		rows[i] = fmt.Sprintf(`{"email":"p%d@example.com"}`, i)
+	}
+	batch := p.trigger(made["id"].(string), fmt.Sprintf(`{"record_set_id":%q}`, p.upload(rows)))
+	assert.Equal(t, map[string]int{"accepted": 1800, "rejected": 200}, counted(p.await(batch)))
+	reasons := map[string]int{}
+	for _, line := range p.lines("/flows/batches/" + batch + "/results?format=ndjson") {
+		if text := string(line); strings.Contains(text, `"rejected"`) {
+			assert.Contains(t, text, "The email is not valid.")
+			reasons["VALIDATION_ERROR"] += strings.Count(text, `"provider_code":"VALIDATION_ERROR"`)
+		}
+	}
+	assert.Equal(t, map[string]int{"VALIDATION_ERROR": 200}, reasons)
+	for email, n := range sim.Arrivals("hubspot__crm__upsert") {
+		assert.Equal(t, 1, n, email)
+	}
+	assert.Empty(t, sim.Totals().Limited)
+	most := sim.Most()["ten seconds"]
+	assert.Greater(t, most, 1)
+	assert.LessOrEqual(t, most, 190)
+	assert.EqualValues(t, 190, p.number(`SELECT coalesce(max(cap), 0) FROM flow.domain_limit WHERE bucket = 'crm' AND window_seconds = 10`))
+}
