@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"github.com/tidwall/gjson"
 
 	"flowlane/internal/app"
 	"flowlane/internal/catalog"
@@ -69,6 +71,15 @@ var platformRuns = map[string]platformRun{
 		records: []string{`{"Ext__c":"1","LastName":"A"}`, `{"Ext__c":"bad","LastName":"B"}`, `{"Ext__c":"2","LastName":"C"}`},
 		want:    map[string]any{"accepted": 2.0, "rejected": 1.0}, action: "salesforce__rest__upsert", arrivals: map[string]int{"1": 1, "bad": 1, "2": 1},
 	},
+	"klaviyo-import-profiles": { // the errors of a job are on two pages
+		metadata: `{}`, rejects: "attributes.first_name",
+		records: append(numbered(120, `{"external_id":"bad-%d","first_name":"bad"}`), numbered(40, `{"external_id":"good-%d","first_name":"Ada"}`)...),
+		want:    map[string]any{"accepted": 40.0, "rejected": 120.0}, action: "klaviyo__api__import_profiles",
+	},
+	"zendesk-import-users": {
+		metadata: `{}`, records: []string{`{"email":"a@x"}`, `{"email":"bad"}`, `{"email":"b@x"}`}, rejects: "email",
+		want: map[string]any{"accepted": 2.0, "rejected": 1.0}, action: "zendesk__support__import_users", arrivals: map[string]int{"a@x": 1, "bad": 1, "b@x": 1},
+	},
 	"twilio-send-messages": {
 		metadata: `{"from":"+15550100"}`, records: []string{`{"phone":"+15550101","text":"hi"}`, `{"phone":"bad","text":"hi"}`}, rejects: "To",
 		want: map[string]any{"completed": 1.0, "failed": 1.0}, action: "twilio__messaging__send", arrivals: map[string]int{"+15550101": 1},
@@ -81,6 +92,15 @@ var platformRuns = map[string]platformRun{
 		metadata: `{}`, records: []string{`{"email":"a@x"}`, `{"email":"bad"}`}, rejects: "email",
 		want: map[string]any{"completed": 1.0, "failed": 1.0}, action: "stripe__api__create_customer", arrivals: map[string]int{"a@x": 1},
 	},
+}
+
+// numbered makes records of a text with a number.
+func numbered(count int, text string) []string {
+	out := make([]string, count)
+	for i := range out {
+		out[i] = fmt.Sprintf(text, i)
+	}
+	return out
 }
 
 // sampleFields are fields of credentials that must look in a certain way.
@@ -157,11 +177,12 @@ func TestPlatform_Templates(t *testing.T) {
 	p := servePlatforms(t)
 	for id, run := range platformRuns {
 		t.Run(id, func(t *testing.T) {
+			t.Parallel() // some wait for jobs of the platform
 			platformID, _, _ := strings.Cut(run.action, "__")
 			sim := p.sims[platformID]
 			require.NotNil(t, sim)
 			if run.rejects != "" {
-				require.NoError(t, sim.Reject(platformsim.Rule{Field: run.rejects, Equals: "bad"}))
+				require.NoError(t, sim.Reject(platformsim.Rule{Action: run.action, Field: run.rejects, Equals: "bad"}))
 			}
 			var shown struct {
 				Slots []struct{ Name string }
@@ -173,6 +194,12 @@ func TestPlatform_Templates(t *testing.T) {
 			}).Want(http.StatusCreated).JSON()
 			batch := p.await(p.trigger(made["id"].(string), `{"metadata":`+run.metadata+`,"records":[`+strings.Join(run.records, ",")+`]}`))
 			assert.Equal(t, run.want, ended(batch))
+			if run.arrivals == nil {
+				run.arrivals = map[string]int{}
+				for i := range run.records {
+					run.arrivals[gjson.Get(run.records[i], "external_id").String()] = 1
+				}
+			}
 			assert.Equal(t, run.arrivals, sim.Arrivals(run.action))
 			assert.Empty(t, sim.Totals().Mistakes)
 		})

@@ -83,6 +83,21 @@ type job struct {
 	Polls    int      `json:"polls"`
 	Accepted []record `json:"accepted"`
 	Rejected []record `json:"rejected"`
+
+	credential string
+}
+
+// jobPolls is how often a job is asked about until it is done.
+const jobPolls = 2
+
+// openJobs counts the jobs of actions that are not done.
+func (l *ledger) openJobs(credential string, actions []string) (n int) {
+	for _, j := range l.jobs {
+		if j.credential == credential && j.Polls < jobPolls && slices.Contains(actions, j.Action) {
+			n++
+		}
+	}
+	return n
 }
 
 // record is one of an accepted call.
@@ -216,7 +231,7 @@ func (c *call) accept() (name string, why problem) {
 	s := c.sim
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	j := &job{ID: c.vars["id"].(string), Action: action, At: c.vars["now"].(string), Accepted: []record{}, Rejected: []record{}}
+	j := &job{ID: c.vars["id"].(string), Action: action, At: c.vars["now"].(string), Accepted: []record{}, Rejected: []record{}, credential: c.credential}
 	for i, raw := range rows {
 		s.log.records++
 		r := record{Index: i, Key: keys[i], Record: raw, ID: idOf(action+" "+keys[i], 0)}

@@ -42,6 +42,8 @@ type capped struct {
 	key     string
 	aligned bool
 	running bool
+	// jobs are the actions whose open jobs it bounds; none for other limits.
+	jobs []string
 }
 
 // limits are all that the call counts in.
@@ -55,14 +57,14 @@ func (c *call) limits() []capped {
 			}
 			for seconds, calls := range bucket.Windows {
 				label := name + " in " + strconv.Itoa(seconds) + " s"
-				out = append(out, capped{spent{label, name, seconds, calls, 0}, c.credential + "|" + label, true, false})
+				out = append(out, capped{spent{label, name, seconds, calls, 0}, c.credential + "|" + label, true, false, nil})
 			}
 			for _, w := range bucket.Further {
 				if len(c.sim.profile.Limits) > 0 {
 					break // the vendor's own limits say it
 				}
 				label := name + " in " + strconv.Itoa(w.Seconds) + " s"
-				out = append(out, capped{spent{label, name, w.Seconds, w.Calls, 0}, c.credential + "|" + label, w.Kind == "aligned", false})
+				out = append(out, capped{spent{label, name, w.Seconds, w.Calls, 0}, c.credential + "|" + label, w.Kind == "aligned", false, nil})
 			}
 		}
 	}
@@ -83,7 +85,11 @@ func (c *call) limits() []capped {
 		if l.Concurrent > 0 {
 			calls = l.Concurrent
 		}
-		out = append(out, capped{spent{l.Name, l.Name, l.Seconds, calls, 0}, key, false, l.Concurrent > 0})
+		next := capped{spent{l.Name, l.Name, l.Seconds, calls, 0}, key, false, l.Concurrent > 0, nil}
+		if l.OpenJobs > 0 {
+			next.Calls, next.jobs = l.OpenJobs, l.Actions
+		}
+		out = append(out, next)
 	}
 	return out
 }
@@ -94,7 +100,11 @@ func (c *call) enter() (leave func(), full *spent) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := range all {
-		if used, free := s.meter.used(&all[i], now); used >= all[i].Calls {
+		used, free := s.meter.used(&all[i], now)
+		if all[i].jobs != nil {
+			used, free = s.log.openJobs(c.credential, all[i].jobs), time.Second
+		}
+		if used >= all[i].Calls {
 			all[i].RetryAfter = max(int((free+time.Second-1)/time.Second), 1)
 			return func() {}, &all[i].spent
 		}
@@ -139,6 +149,7 @@ func (m *meter) used(l *capped, now time.Time) (calls int, free time.Duration) {
 
 func (m *meter) add(l *capped, now time.Time) {
 	switch {
+	case l.jobs != nil: // the ledger knows them
 	case l.running:
 		m.running[l.key]++
 		m.most[l.Name] = max(m.most[l.Name], m.running[l.key])

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -13,6 +14,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"flowlane/internal/catalog"
+	"flowlane/internal/provider"
 )
 
 // platformCases are what is tried with a platform: a file of testdata/.
@@ -41,6 +43,16 @@ type platformCases struct {
 		Rows    []catalog.JSON    `yaml:"rows"`
 		Want    string            `yaml:"want"`
 	} `yaml:"answers"`
+	// Results are answers to the question for the result of a call of so many rows, or pages of these.
+	Results []resultCase `yaml:"results"`
+}
+
+type resultCase struct {
+	Action string         `yaml:"action"`
+	Body   catalog.JSON   `yaml:"body"`
+	Pages  []catalog.JSON `yaml:"pages"`
+	Rows   int            `yaml:"rows"`
+	Want   string         `yaml:"want"`
 }
 
 // notVendors are platforms that are no third party of this kind.
@@ -142,6 +154,55 @@ func TestPlatform_Answers(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestPlatform_Results: what vendors document as results of jobs is read as what it says of their records.
+func TestPlatform_Results(t *testing.T) {
+	t.Parallel()
+	for _, p := range shipped(t) {
+		for _, c := range casesOf(t, p.ID).Results {
+			act := actionOf(t, p, c.Action)
+			ans := provider.Answer{Sent: provider.Answered, Status: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: c.Body}
+			_, r := provider.ReadResult(act, &ans, c.Rows)
+			if len(c.Pages) > 0 {
+				r = ofPages(act, c.Pages, c.Rows)
+			}
+			assert.Equal(t, c.Want, told(r), "%s %s%s", c.Action, c.Body, c.Pages)
+		}
+		for _, s := range p.Services {
+			for _, a := range s.Actions {
+				tried := slices.ContainsFunc(casesOf(t, p.ID).Results, func(c resultCase) bool { return c.Action == a.ID })
+				assert.True(t, tried || a.Call.Result == nil, "no case has a result of %s", a.ID)
+			}
+		}
+	}
+}
+
+func ofPages(act *catalog.Action, pages []catalog.JSON, count int) (r provider.Reading) {
+	r.Kind = provider.Unknown
+	read := provider.NewRowPages(act, count)
+	for _, page := range pages {
+		if !read.Add(page) {
+			return r
+		}
+	}
+	if rows, ok := read.Rows(); ok {
+		r.Kind, r.Rows = provider.Success, rows
+	}
+	return r
+}
+
+func actionOf(t *testing.T, p *catalog.Platform, id string) *catalog.Action {
+	t.Helper()
+	for _, s := range p.Services {
+		for _, a := range s.Actions {
+			if a.ID == id {
+				return a
+			}
+		}
+	}
+	t.Fatalf("there is no action %s", id)
+	return nil
 }
 
 func texts(rows []catalog.JSON) []string {

@@ -95,10 +95,12 @@ type limit struct {
 	Actions []string `yaml:"actions"`
 	// Per is a template of what it is counted by, within the credential.
 	Per catalog.JSON `yaml:"per"`
-	// Seconds and Calls make a window that rolls; Concurrent bounds the calls that are under way.
+	// Seconds and Calls make a window that rolls; Concurrent bounds the calls that are under way, OpenJobs the calls of Actions whose
+	// job is not done: it is when it was asked about twice.
 	Seconds    int `yaml:"seconds"`
 	Calls      int `yaml:"calls"`
 	Concurrent int `yaml:"concurrent"`
+	OpenJobs   int `yaml:"open_jobs"`
 
 	per *expr.Template
 }

@@ -86,6 +86,25 @@ func TestSim_Limits(t *testing.T) {
 	assert.Equal(t, 1, b.sim.Totals().Limited[post])
 }
 
+// TestSim_OpenJobs: a platform that bounds its open jobs refuses another one until one of them is done.
+func TestSim_OpenJobs(t *testing.T) {
+	t.Parallel()
+	b := play(t, "zendesk", nil)
+	hand := func(word string) string {
+		return told(b.call("zendesk__support__import_users", `{"user":{}}`, []string{`{"email":"a"}`}, "", word))
+	}
+	for range 30 {
+		require.Equal(t, "pending", hand("good"))
+	}
+	one := b.last
+	require.Equal(t, "retry_later APIRateLimitExceeded 1s", hand("good"))
+	require.Equal(t, "pending", hand("another"), "another account")
+	for range 2 {
+		b.call("zendesk__support__get_job", `{"job_id":"`+one+`"}`, nil, "", "good")
+	}
+	assert.Equal(t, "pending", hand("good"))
+}
+
 // TestSim_Unknown: what the platform does not know is refused, and a body that lacks what the action needs.
 func TestSim_Unknown(t *testing.T) {
 	t.Parallel()
