@@ -126,10 +126,13 @@ DELETE FROM flow.credential_token WHERE org_id = @org_id AND credential_id = @cr
 -- name: AuthorizationAdd :one
 -- Those that nobody came back with are cleared away by the next ones.
 WITH gone AS (DELETE FROM flow.credential_authorization WHERE expires_at < flow.clock())
-INSERT INTO flow.credential_authorization (state_hash, org_id, credential_id, of_version, account_id, redirect_uri, expires_at)
-VALUES (@state_hash, @org_id, @credential_id, @of_version, @account_id, @redirect_uri, flow.clock() + make_interval(secs => @life::double precision))
+INSERT INTO flow.credential_authorization (state_hash, org_id, credential_id, of_version, account_id, api_key_id, redirect_uri, expires_at)
+VALUES (@state_hash, @org_id, @credential_id, @of_version, @account_id, sqlc.narg('api_key_id'), @redirect_uri, flow.clock() + make_interval(secs => @life::double precision))
 RETURNING expires_at;
 
 -- name: AuthorizationTake :one
--- Found by the hash of its state alone: whoever brings the state back has no organization yet.
-DELETE FROM flow.credential_authorization WHERE state_hash = @state_hash RETURNING *, (expires_at > flow.clock())::boolean AS good;
+-- Found by the hash of its state alone: whoever brings the state back has no organization yet. What asked for it must still be let in.
+DELETE FROM flow.credential_authorization a WHERE a.state_hash = @state_hash
+RETURNING *, (a.expires_at > flow.clock()
+    AND EXISTS (SELECT FROM flow.organization o WHERE o.id = a.org_id AND o.status = 'active')
+    AND NOT EXISTS (SELECT FROM flow.api_key k WHERE k.id = a.api_key_id AND (k.revoked_at IS NOT NULL OR k.expires_at <= flow.clock())))::boolean AS good;

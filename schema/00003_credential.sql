@@ -225,6 +225,7 @@ CREATE TABLE flow.credential_authorization (
     credential_id uuid NOT NULL,
     of_version bigint NOT NULL,
     account_id uuid NOT NULL,
+    api_key_id uuid,
     redirect_uri text NOT NULL,
     expires_at timestamptz NOT NULL,
     FOREIGN KEY (org_id, credential_id) REFERENCES flow.credential (org_id, id) ON DELETE CASCADE
@@ -237,5 +238,6 @@ COMMENT ON COLUMN flow.credential_authorization.org_id IS 'The organization of t
 COMMENT ON COLUMN flow.credential_authorization.credential_id IS 'The credential that gets the tokens.';
 COMMENT ON COLUMN flow.credential_authorization.of_version IS 'The version of its secret that asked; another one gets none.';
 COMMENT ON COLUMN flow.credential_authorization.account_id IS 'Whoever asked for the address.';
+COMMENT ON COLUMN flow.credential_authorization.api_key_id IS 'The API key that asked; null for a bearer token. Once it is revoked the address is good no longer.';
 COMMENT ON COLUMN flow.credential_authorization.redirect_uri IS 'Where the issuer sends the person back to, as it was told.';
 COMMENT ON COLUMN flow.credential_authorization.expires_at IS 'After this time nobody is let back in.';

@@ -14,8 +14,8 @@ import (
 
 const authorizationAdd = `-- name: AuthorizationAdd :one
 WITH gone AS (DELETE FROM flow.credential_authorization WHERE expires_at < flow.clock())
-INSERT INTO flow.credential_authorization (state_hash, org_id, credential_id, of_version, account_id, redirect_uri, expires_at)
-VALUES ($1, $2, $3, $4, $5, $6, flow.clock() + make_interval(secs => $7::double precision))
+INSERT INTO flow.credential_authorization (state_hash, org_id, credential_id, of_version, account_id, api_key_id, redirect_uri, expires_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, flow.clock() + make_interval(secs => $8::double precision))
 RETURNING expires_at
 `
 
@@ -25,6 +25,7 @@ type AuthorizationAddParams struct {
 	CredentialID uuid.UUID
 	OfVersion    int64
 	AccountID    uuid.UUID
+	ApiKeyID     *uuid.UUID
 	RedirectUri  string
 	Life         float64
 }
@@ -37,6 +38,7 @@ func (q *Queries) AuthorizationAdd(ctx context.Context, db DBTX, arg Authorizati
 		arg.CredentialID,
 		arg.OfVersion,
 		arg.AccountID,
+		arg.ApiKeyID,
 		arg.RedirectUri,
 		arg.Life,
 	)
@@ -46,7 +48,10 @@ func (q *Queries) AuthorizationAdd(ctx context.Context, db DBTX, arg Authorizati
 }
 
 const authorizationTake = `-- name: AuthorizationTake :one
-DELETE FROM flow.credential_authorization WHERE state_hash = $1 RETURNING state_hash, org_id, credential_id, of_version, account_id, redirect_uri, expires_at, (expires_at > flow.clock())::boolean AS good
+DELETE FROM flow.credential_authorization a WHERE a.state_hash = $1
+RETURNING state_hash, org_id, credential_id, of_version, account_id, api_key_id, redirect_uri, expires_at, (a.expires_at > flow.clock()
+    AND EXISTS (SELECT FROM flow.organization o WHERE o.id = a.org_id AND o.status = 'active')
+    AND NOT EXISTS (SELECT FROM flow.api_key k WHERE k.id = a.api_key_id AND (k.revoked_at IS NOT NULL OR k.expires_at <= flow.clock())))::boolean AS good
 `
 
 type AuthorizationTakeRow struct {
@@ -55,12 +60,13 @@ type AuthorizationTakeRow struct {
 	CredentialID uuid.UUID
 	OfVersion    int64
 	AccountID    uuid.UUID
+	ApiKeyID     *uuid.UUID
 	RedirectUri  string
 	ExpiresAt    time.Time
 	Good         bool
 }
 
-// Found by the hash of its state alone: whoever brings the state back has no organization yet.
+// Found by the hash of its state alone: whoever brings the state back has no organization yet. What asked for it must still be let in.
 func (q *Queries) AuthorizationTake(ctx context.Context, db DBTX, stateHash []byte) (AuthorizationTakeRow, error) {
 	row := db.QueryRow(ctx, authorizationTake, stateHash)
 	var i AuthorizationTakeRow
@@ -70,6 +76,7 @@ func (q *Queries) AuthorizationTake(ctx context.Context, db DBTX, stateHash []by
 		&i.CredentialID,
 		&i.OfVersion,
 		&i.AccountID,
+		&i.ApiKeyID,
 		&i.RedirectUri,
 		&i.ExpiresAt,
 		&i.Good,

@@ -818,6 +818,8 @@ type FlowCredentialAuthorization struct {
 	OfVersion int64
 	// Whoever asked for the address.
 	AccountID uuid.UUID
+	// The API key that asked; null for a bearer token. Once it is revoked the address is good no longer.
+	ApiKeyID *uuid.UUID
 	// Where the issuer sends the person back to, as it was told.
 	RedirectUri string
 	// After this time nobody is let back in.

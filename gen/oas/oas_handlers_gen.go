@@ -25856,9 +25856,9 @@ func (s *Server) handleRetryBatchRequest(args [1]string, argsEscaped bool, w htt
 //
 // Where the issuer sends a person back who was at the address of
 // `POST /credentials/{credential_id}/authorize`. No API key is asked for: the trust is in `state`,
-// which is good once, for ten minutes. The code is exchanged for tokens, which are stored encrypted.
-// 400 for a state that is not good, and where the issuer did not agree or gives no tokens; ask for a
-// new address then.
+// which is good once, for ten minutes, while whoever asked for the address is let in. The audit log
+// names that caller. The code is exchanged for tokens, which are stored encrypted. 400 for a state
+// that is not good, and where the issuer did not agree or gives no tokens; ask for a new address then.
 //
 // GET /credentials/callback
 func (s *Server) handleReturnAuthorizationRequest(args [0]string, argsEscaped bool, w http.ResponseWriter, r *http.Request) {

@@ -27,8 +27,8 @@ type Caller struct {
 	Resource string
 }
 
-// keyID is the key in use, nil without one.
-func (c Caller) keyID() *uuid.UUID { return orNil(c.KeyID) }
+// APIKey is the key in use, nil without one.
+func (c Caller) APIKey() *uuid.UUID { return orNil(c.KeyID) }
 
 func orNil(id uuid.UUID) *uuid.UUID {
 	if id == uuid.Nil {

@@ -75,7 +75,7 @@ func (s *Service) AuditDenied(ctx context.Context) error {
 		return err
 	}
 	err = db.New().AuditDenied(ctx, s.cfg.Pool, db.AuditDeniedParams{
-		ID: id, OrgID: a.OrgID, AccountID: &a.AccountID, ApiKeyID: a.keyID(), Action: a.operation.ID, RequestID: a.operation.RequestID,
+		ID: id, OrgID: a.OrgID, AccountID: &a.AccountID, ApiKeyID: a.APIKey(), Action: a.operation.ID, RequestID: a.operation.RequestID,
 	})
 	if err != nil {
 		return fmt.Errorf("write the audit log: %w", err)

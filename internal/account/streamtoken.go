@@ -85,7 +85,7 @@ func (s *Service) AuthenticateStreamToken(ctx context.Context, text string) (Cal
 }
 
 func (s *Service) admitStream(ctx context.Context, grant streamGrant) (Caller, error) {
-	row, err := db.New().StreamTokenAuth(ctx, s.cfg.Pool, db.StreamTokenAuthParams{OrgID: grant.OrgID, AccountID: grant.AccountID, KeyID: grant.keyID()})
+	row, err := db.New().StreamTokenAuth(ctx, s.cfg.Pool, db.StreamTokenAuthParams{OrgID: grant.OrgID, AccountID: grant.AccountID, KeyID: grant.APIKey()})
 	if pg.IsNoRows(err) {
 		return Caller{}, errUnauthenticated
 	}

@@ -89,7 +89,7 @@ func (h credentialHandler) AuthorizeCredential(ctx context.Context, params oas.A
 	}
 	caller := account.FromContext(ctx)
 	back := h.publicURL() + callbackPath
-	consent, err := h.credentials.Authorize(ctx, caller.OrgID, caller.AccountID, id, back)
+	consent, err := h.credentials.Authorize(ctx, caller, id, back)
 	if err != nil {
 		return nil, err
 	}
@@ -97,7 +97,8 @@ func (h credentialHandler) AuthorizeCredential(ctx context.Context, params oas.A
 }
 
 func (h credentialHandler) ReturnAuthorization(ctx context.Context, params oas.ReturnAuthorizationParams) (oas.ReturnAuthorizationOK, error) {
-	back := credential.Return{State: params.State, Code: params.Code.Or(""), Error: params.Error.Or("")}
+	back := credential.Return{State: params.State, Code: params.Code.Or(""), Error: params.Error.Or(""),
+		Operation: account.Operation{ID: "returnAuthorization", RequestID: requestID(ctx)}}
 	if err := h.credentials.Returned(ctx, back); err != nil {
 		return oas.ReturnAuthorizationOK{}, err
 	}

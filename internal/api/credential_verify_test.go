@@ -121,7 +121,7 @@ func TestCredentials_TokensTestedFirst(t *testing.T) {
 	api := newTokenAPI(t)
 	s := serveStack(t, false, func(c *app.Config) { c.AllowHosts = append(c.AllowHosts, hostOf(api.URL)) })
 	wrong := s.Do(http.MethodPost, "/credentials", api.body(needle+"-wrong")).Invalid("body.credentials value_error")
-	assert.Contains(t, string(wrong.Body), "The token endpoint refused the client (status 401 invalid_client). It said: {\\\"error\\\":\\\"invalid_client\\\"}")
+	assert.Contains(t, string(wrong.Body), "The token endpoint refused the client (status 401 invalid_client). Check client_id and client_secret, and rotate the credential. It said: {\\\"error\\\":\\\"invalid_client\\\"}")
 	created := s.Do(http.MethodPost, "/credentials", api.body(needle)).Want(http.StatusCreated).JSON()
 	path := "/credentials/" + created["id"].(string)
 	assert.NotNil(t, created["telemetry"].(object)["core__http"].(object)["last_succeeded_at"])

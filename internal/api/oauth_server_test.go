@@ -72,6 +72,8 @@ func TestOAuthServer(t *testing.T) {
 	assert.Contains(t, back, "The credential is authorized.")
 	assert.Equal(t, "authorized", s.authorization(path)["state"])
 	works()
+	audited := s.get("/account/audit-log?resource_id=" + s.credential)["items"].([]any)[0].(object)
+	assert.Equal(t, []any{"returnAuthorization", "succeeded", "api_key"}, []any{audited["action"], audited["outcome"], audited["auth_method"]})
 	// The state was good once.
 	assert.Contains(t, browse(t, consent["url"].(string), http.StatusBadRequest), "was used already")
 	assert.Equal(t, true, s.Do(http.MethodPost, path+"/test", nil).Want(http.StatusOK).JSON()["success"])
@@ -99,6 +101,47 @@ func browse(t *testing.T, address string, status int) string {
 	require.NoError(t, err)
 	assert.Equal(t, status, res.StatusCode, string(page))
 	return string(page)
+}
+
+// TestOAuthServer_Code: a code that was given for another address is of no use, even to whoever has a good state, and the exchange
+// names the address that the person was sent back to.
+func TestOAuthServer_Code(t *testing.T) {
+	t.Parallel()
+	host := "127.0.0.1:" + servers.Start(t, strings.Replace(oauthServer, "seen.push(req.body.grant_type)", "seen.push(req.body.redirect_uri)", 1))
+	s := serveStack(t, false, func(c *app.Config) { c.AllowHosts = append(c.AllowHosts, host) })
+	at := "http://" + host
+	path := "/credentials/" + s.made("/credentials", strings.ReplaceAll(codeCredential, "https://issuer.example", at))
+	consent := func() *url.URL {
+		t.Helper()
+		u, err := url.Parse(s.Do(http.MethodPost, path+"/authorize", nil).Want(http.StatusOK).JSON()["url"].(string))
+		require.NoError(t, err)
+		return u
+	}
+	// code agrees at the issuer, without coming back.
+	stay := http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	code := func(u *url.URL) string {
+		t.Helper()
+		res, err := stay.Get(u.String())
+		require.NoError(t, err)
+		defer res.Body.Close()
+		back, err := res.Location()
+		require.NoError(t, err)
+		return back.Query().Get("code")
+	}
+	mine, stolen := consent(), consent()
+	require.NotEqual(t, mine.Query().Get("code_challenge"), stolen.Query().Get("code_challenge"))
+	back := func(state, code string) string {
+		return "/credentials/callback?" + url.Values{"state": {state}, "code": {code}}.Encode()
+	}
+	nobody := s.As("")
+	nobody.Do(http.MethodGet, back(mine.Query().Get("state"), code(stolen)), nil).Want(http.StatusBadRequest)
+	assert.NotEqual(t, "authorized", s.authorization(path)["state"])
+	assert.Zero(t, s.count("flow.audit_log WHERE action = 'returnAuthorization'"))
+	nobody.Do(http.MethodGet, back(mine.Query().Get("state"), code(mine)), nil).Want(http.StatusBadRequest) // it was used
+	again := consent()
+	nobody.Do(http.MethodGet, back(again.Query().Get("state"), code(again)), nil).Want(http.StatusOK)
+	assert.Equal(t, "authorized", s.authorization(path)["state"])
+	assert.Contains(t, browse(t, at+"/seen", http.StatusOK), `"`+s.app.URL()+`/v1/credentials/callback"`)
 }
 
 // TestCredentials_Return: nobody comes back with a state that is not good.
@@ -131,6 +174,13 @@ func TestCredentials_Return(t *testing.T) {
 	given = state()
 	_, err := s.reader().Exec(t.Context(), "UPDATE flow.credential_authorization SET expires_at = flow.clock()")
 	require.NoError(t, err)
+	nobody.Do(http.MethodGet, "/credentials/callback?code=c&state="+given, nil).Detail(http.StatusBadRequest, refused)
+	// Who is let in no longer asked for nothing.
+	made := s.Do(http.MethodPost, "/account/api-keys", `{"name":"leaves"}`).Want(http.StatusCreated).JSON()
+	u, err := url.Parse(s.As(made["key"].(string)).Do(http.MethodPost, path+"/authorize", nil).Want(http.StatusOK).JSON()["url"].(string))
+	require.NoError(t, err)
+	s.Do(http.MethodDelete, "/account/api-keys/"+made["id"].(string), nil).Want(http.StatusNoContent)
+	given = u.Query().Get("state")
 	nobody.Do(http.MethodGet, "/credentials/callback?code=c&state="+given, nil).Detail(http.StatusBadRequest, refused)
 	assert.Zero(t, s.count("flow.credential_authorization"))
 	assert.Zero(t, s.count("flow.audit_log t WHERE t::text LIKE '%"+given+"%'"))

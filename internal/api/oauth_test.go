@@ -196,7 +196,7 @@ func TestOAuth_IssuerFails(t *testing.T) {
 	assert.Equal(t, [2]int{5, 0}, issuer.counts(), "after some failures others do not ask")
 	pgtest.MoveClock(t, s.reader(), time.Minute)
 	failing := s.authorization(path)
-	assert.Equal(t, []any{"failing", "The token endpoint answered with status 503 ."}, []any{failing["state"], failing["failure"]})
+	assert.Equal(t, []any{"failing", "The token endpoint answered with status 503."}, []any{failing["state"], failing["failure"]})
 	issuer.set(func() { issuer.down, issuer.refresh = false, "another" })
 	for range 3 {
 		ans := callWith(t.Context(), s.second(), org, id, issuer.URL)
@@ -206,7 +206,7 @@ func TestOAuth_IssuerFails(t *testing.T) {
 	}
 	assert.Equal(t, [2]int{6, 0}, issuer.counts())
 	assert.Equal(t, "lost", s.authorization(path)["state"])
-	assert.Contains(t, s.authorization(path)["failure"], "must be authorized again, or given another refresh token")
+	assert.Contains(t, s.authorization(path)["failure"], "The refresh token is good no longer: replace the credential with another one.")
 	// Another refresh token opens it again.
 	issuer.set(func() { issuer.refresh = needle + "-new" })
 	s.Do(http.MethodPut, path, issuer.body(needle+"-new")).Want(http.StatusOK)
@@ -241,7 +241,7 @@ func TestOAuth_Killed(t *testing.T) {
 	pgtest.MoveClock(t, s.reader(), time.Minute)
 	for range 3 {
 		ans := callWith(t.Context(), s.second(), org, id, issuer.URL)
-		assert.ErrorContains(t, ans.Err, "must be authorized again")
+		assert.ErrorContains(t, ans.Err, "good no longer")
 		pgtest.MoveClock(t, s.reader(), time.Hour)
 	}
 	assert.Equal(t, [2]int{3, 1}, issuer.counts(), "one more try, and then no other")

@@ -33,12 +33,12 @@ type Consent struct {
 // Authorize prepares that a person authorizes a credential of grant authorization_code: they go to the address of the Consent, and
 // come back to redirectURI with its state, which is good once and belongs to this caller, organization, credential and secret.
 // Faults: NotFound; Conflict for a credential of another grant or status.
-func (s *Service) Authorize(ctx context.Context, orgID, accountID, id uuid.UUID, redirectURI string) (Consent, error) {
-	stored, err := s.load(ctx, orgID, id)
+func (s *Service) Authorize(ctx context.Context, by account.Caller, id uuid.UUID, redirectURI string) (Consent, error) {
+	stored, err := s.load(ctx, by.OrgID, id)
 	if err != nil {
 		return Consent{}, err
 	}
-	if s, err = s.seenBy(ctx, orgID, stored.PlatformID); err != nil {
+	if s, err = s.seenBy(ctx, by.OrgID, stored.PlatformID); err != nil {
 		return Consent{}, err
 	}
 	if stored.material.grant != provider.AuthorizationCode {
@@ -52,8 +52,8 @@ func (s *Service) Authorize(ctx context.Context, orgID, accountID, id uuid.UUID,
 	var consent Consent
 	err = pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error {
 		consent.ExpiresAt, err = s.queries.AuthorizationAdd(ctx, tx, db.AuthorizationAddParams{
-			StateHash: hash[:], OrgID: orgID, CredentialID: id, OfVersion: stored.Version, AccountID: accountID, RedirectUri: redirectURI,
-			Life: authorizeWithin.Seconds(),
+			StateHash: hash[:], OrgID: by.OrgID, CredentialID: id, OfVersion: stored.Version, AccountID: by.AccountID, RedirectUri: redirectURI,
+			Life: authorizeWithin.Seconds(), ApiKeyID: by.APIKey(),
 		})
 		if err != nil {
 			return fmt.Errorf("store an authorization of credential %s: %w", id, err)
@@ -102,15 +102,19 @@ func (s *Service) verifier(state string) string {
 	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
 }
 
-// Return is what a person comes back with.
-type Return struct{ State, Code, Error string }
+// Return is what a person comes back with, and by which operation.
+type Return struct {
+	State, Code, Error string
+	Operation          account.Operation
+}
 
 // errReturn is the answer for a state that is unknown, used up or too old; it says no more than that.
 func errReturn() error {
 	return fault.New(fault.Invalid, "This authorization is not known, was used already or took too long; ask for a new address")
 }
 
-// Returned takes a person who comes back from the issuer: the code is exchanged for tokens, which are stored. Faults: Invalid for a
+// Returned takes a person who comes back from the issuer: the code is exchanged for tokens, which are stored, and the audit log names
+// whoever asked for the address. Faults: Invalid for a
 // state that is not good, and where the issuer or the person did not agree.
 func (s *Service) Returned(ctx context.Context, back Return) error {
 	hash := sha256.Sum256([]byte(back.State))
@@ -150,7 +154,14 @@ func (s *Service) Returned(ctx context.Context, back Return) error {
 		if err != nil {
 			return fmt.Errorf("lock the tokens of credential %s: %w", taken.CredentialID, err)
 		}
-		return s.putTokens(ctx, tx, taken.OrgID, taken.CredentialID, got)
+		if err := s.putTokens(ctx, tx, taken.OrgID, taken.CredentialID, got); err != nil {
+			return err
+		}
+		asker := account.Caller{OrgID: taken.OrgID, AccountID: taken.AccountID}
+		if taken.ApiKeyID != nil {
+			asker.KeyID = *taken.ApiKeyID
+		}
+		return account.Audit(account.NewContext(ctx, asker, back.Operation), tx, "credential", taken.CredentialID.String())
 	})
 }
 

@@ -25,6 +25,9 @@ const (
 	AuthorizationCode = "authorization_code"
 )
 
+// sendPerson says how a credential of AuthorizationCode comes to tokens.
+const sendPerson = "send a person to the address that POST /v1/credentials/{credential_id}/authorize gives."
+
 // jwtBearerGrant is what JWTBearer is called on the wire.
 const jwtBearerGrant = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 
@@ -65,8 +68,9 @@ type grant struct {
 	// form is what is asked, and refresh the token that a credential was made with.
 	form    url.Values
 	refresh string
-	// renews: it is asked with a refresh token. There is none before somebody has agreed.
+	// renews: it is asked with a refresh token. There is none before somebody has agreed. again says how to come to another.
 	renews bool
+	again  string
 	// clientIn is where the secret goes, as catalog.SignIn has it.
 	clientIn string
 	// assert signs the assertion of JWTBearer; nil for other grants.
@@ -110,9 +114,11 @@ func newGrant(spec *Spec) (*grant, error) {
 	case RefreshToken:
 		err = need("client_id", "refresh_token")
 		g.refresh, g.renews = fields["refresh_token"], true
+		g.again = "The refresh token is good no longer: replace the credential with another one."
 	case AuthorizationCode:
 		err = need("client_id")
 		g.renews = true
+		g.again = "The credential must be authorized again: " + sendPerson
 		g.form.Set("grant_type", RefreshToken)
 	case JWTBearer:
 		g.form.Set("grant_type", jwtBearerGrant)
@@ -145,8 +151,7 @@ func (g *grant) ask(ctx context.Context, s *Sender, refresh string) (Tokens, err
 			refresh = g.refresh
 		}
 		if refresh == "" {
-			return Tokens{}, ErrLost("Nobody has authorized the credential yet: send a person to the address " +
-				"that POST /v1/credentials/{credential_id}/authorize gives.")
+			return Tokens{}, ErrLost("Nobody has authorized the credential yet: " + sendPerson)
 		}
 		form.Set("refresh_token", refresh)
 		masks = append(masks, newMask(refresh, url.QueryEscape(refresh)))
@@ -194,7 +199,7 @@ func (g *grant) exchange(ctx context.Context, s *Sender, form url.Values, masks 
 	if errors.As(err, &refused) {
 		refused.said = excerpt(&ans)
 		if refused.lost = g.renews && oauthError(&ans) == "invalid_grant"; refused.lost {
-			refused.Details += " The credential must be authorized again, or given another refresh token."
+			refused.Details = fmt.Sprintf("The token endpoint refused the refresh token (%s). %s", statusAnd(&ans, "invalid_grant"), g.again)
 		}
 	}
 	return tokens, err
@@ -209,6 +214,7 @@ func (s *Sender) Redeem(ctx context.Context, spec Spec, code Code) (Tokens, erro
 	if err != nil {
 		return Tokens{}, err
 	}
+	g.renews = false // what is refused now is the code
 	form := url.Values{
 		"grant_type": {AuthorizationCode}, "code": {code.Code}, "redirect_uri": {code.RedirectURI}, "code_verifier": {code.Verifier},
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -257,13 +258,29 @@ func tokenError(ans *Answer) error {
 	case ans.Sent != Answered:
 		return probeError(Network, ans.Err, "The token endpoint could not be reached.")
 	case slices.Contains([]string{"invalid_client", "invalid_grant", "unauthorized_client", "access_denied"}, code), class == AuthFailed:
-		return probeError(AuthFailed, nil, "The token endpoint refused the client (status %d %s).", ans.Status, code)
+		return probeError(AuthFailed, nil, "The token endpoint refused the client (%s). %s", statusAnd(ans, code), adviceOn[code])
 	case code == "invalid_scope", class == PermissionDenied:
-		return probeError(PermissionDenied, nil, "The token endpoint denies these scopes (status %d %s).", ans.Status, code)
+		return probeError(PermissionDenied, nil, "The token endpoint denies these scopes (%s): ask for those that the app may have.", statusAnd(ans, code))
 	case class == RateLimitedClass:
 		return probeError(class, nil, "The token endpoint asks to come back later (status 429).")
 	case class == Network:
 		return probeError(class, ans.Err, "The token endpoint's answer broke off or is too large.")
 	}
-	return probeError(UnknownClass, nil, "The token endpoint answered with status %d %s.", ans.Status, code)
+	return probeError(UnknownClass, nil, "The token endpoint answered with %s.", statusAnd(ans, code))
+}
+
+// adviceOn says what whoever owns a credential can do about an issuer's refusal, by its code.
+var adviceOn = map[string]string{
+	"":                    "Check what the credential holds, and rotate it.",
+	"invalid_client":      "Check client_id and client_secret, and rotate the credential.",
+	"unauthorized_client": "Have the issuer allow this grant_type to the app.",
+	"access_denied":       "Have the issuer allow the app what its scopes ask for.",
+	"invalid_grant":       "Check user, key or token of the credential, and rotate it.",
+}
+
+func statusAnd(ans *Answer, code string) string {
+	if code == "" {
+		return fmt.Sprintf("status %d", ans.Status)
+	}
+	return fmt.Sprintf("status %d %s", ans.Status, code)
 }

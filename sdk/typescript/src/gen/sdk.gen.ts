@@ -379,8 +379,9 @@ export const replaceCredential = <ThrowOnError extends boolean = false>(options:
  * Come back from an issuer of tokens
  *
  * Where the issuer sends a person back who was at the address of `POST /credentials/{credential_id}/authorize`. No API key is
- * asked for: the trust is in `state`, which is good once, for ten minutes. The code is exchanged for tokens, which are stored
- * encrypted. 400 for a state that is not good, and where the issuer did not agree or gives no tokens; ask for a new address then.
+ * asked for: the trust is in `state`, which is good once, for ten minutes, while whoever asked for the address is let in. The
+ * audit log names that caller. The code is exchanged for tokens, which are stored encrypted. 400 for a state that is not good,
+ * and where the issuer did not agree or gives no tokens; ask for a new address then.
  *
  */
 export const returnAuthorization = <ThrowOnError extends boolean = false>(options: Options<ReturnAuthorizationData, ThrowOnError>) => (options.client ?? client).get<ReturnAuthorizationResponses, ReturnAuthorizationErrors, ThrowOnError>({ url: '/credentials/callback', ...options });
