@@ -43,6 +43,8 @@ func explainRefused(r *provider.Reading) (code, message string) {
 		return r.Reason, "The operator of the service does not allow the command"
 	case provider.ReasonRequest:
 		return r.Reason, "The request cannot be sent as it is"
+	case provider.ReasonRedirect:
+		return codeRefused, "The provider answered with a redirect, which is not followed: call the new address"
 	case provider.ReasonImportFailed:
 		return r.Reason, "The provider took the call, and could not do it"
 	}

@@ -2,6 +2,7 @@ package provider
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"strconv"
 	"strings"
@@ -97,7 +98,8 @@ func ErrorBody(ans *Answer) json.RawMessage {
 }
 
 // envelope is the output of an action that shows the whole answer: status, headers with names in lower case, and the
-// body, parsed by its type. A body that is too large, or of another type, becomes a string, cut where it is too large.
+// body, parsed by its type. A body that is too large, or of another type, becomes a string, cut where it is too large; one
+// of bytes is base64, and says so.
 func envelope(ans *Answer) json.RawMessage {
 	var b bytes.Buffer
 	b.WriteString(`{"status":` + strconv.Itoa(ans.Status) + `,"headers":`)
@@ -116,11 +118,16 @@ func envelope(ans *Answer) json.RawMessage {
 		b.WriteString("null")
 	case value != nil && len(value) <= room:
 		b.Write(storable(value))
-	case len(ans.Body) <= room/2:
-		b.WriteString(quote(string(ans.Body)))
 	default:
-		b.WriteString(quote(string(ans.Body[:room/2])))
-		b.WriteString(`,"truncated":true`)
+		kept := ans.Body[:min(len(ans.Body), room/2)]
+		if isText(ans) {
+			b.WriteString(quote(string(kept)))
+		} else {
+			b.WriteString(quote(base64.StdEncoding.EncodeToString(kept)) + `,"base64":true`)
+		}
+		if len(kept) < len(ans.Body) {
+			b.WriteString(`,"truncated":true`)
+		}
 	}
 	if ans.fault != nil {
 		b.WriteString(`,"fault":`)

@@ -92,7 +92,7 @@ type Reading struct {
 	// Code and Message are the provider's own words, cut to 500 characters.
 	Code, Message string
 	// Cause says in a few words what went wrong on the way, where no answer did: a name that is not known, a
-	// connection that was refused; may be empty.
+	// connection that was refused, or where a redirect leads; may be empty.
 	Cause string
 	// RetryAfter is how long to wait after RetryLater: what the provider asked for, else what the catalog says. It is zero
 	// where the answer only names a window: the wait then ends with that window.
@@ -129,6 +129,9 @@ func Read(act *catalog.Action, ans Answer, nRows int) Reading {
 	switch {
 	case kind == Refused, kind == "" && slices.Contains(spec.Refused, ans.Status):
 		r.Kind, r.Reason = Refused, ReasonRefused
+		if ans.Status >= 300 && ans.Status < 400 {
+			r.Reason, r.Cause = ReasonRedirect, redirectTarget(&ans)
+		}
 		return r
 	case kind == NotArrived && ans.Status != http.StatusTooManyRequests: // whose pause is that of everybody
 		r.Kind, r.Reason = NotArrived, ReasonBusy
@@ -151,7 +154,7 @@ func Read(act *catalog.Action, ans Answer, nRows int) Reading {
 	case ans.Status >= 500:
 		r.Reason = ReasonServerError
 	case ans.Status >= 300 && ans.Status < 400:
-		r.Reason = ReasonRedirect
+		r.Reason, r.Cause = ReasonRedirect, redirectTarget(&ans)
 	default:
 		r.Reason = ReasonUnexpected
 	}

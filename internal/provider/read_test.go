@@ -35,6 +35,9 @@ func brief(r Reading) string {
 		}
 	}
 	add("reason", r.Reason)
+	if r.Reason == ReasonRedirect {
+		add("cause", r.Cause)
+	}
 	add("ref", r.Reference)
 	add("out", string(r.Output))
 	var rows []string
@@ -150,17 +153,21 @@ func TestRead_Envelope(t *testing.T) {
 		ans  Answer
 		want string
 	}{
-		"json":      {answered(200, `{"a":1.0}`, "X-B", "c", "X-B", "d"), `success out={"status":200,"headers":{"x-b":"c, d"},"body":{"a":1.0}}`},
-		"text":      {answered(201, "hi \"you\"\x00"), `success out={"status":201,"headers":{},"body":"hi \"you\"` + "\uFFFD" + `"}`},
-		"empty":     {answered(204, ""), `success out={"status":204,"headers":{},"body":null}`},
-		"cut":       {broken(answered(200, "hi")), "unknown reason=unreadable_answer"},
-		"not found": {answered(404, "hi"), "refused reason=refused"},
+		"json":           {answered(200, `{"a":1.0}`, "X-B", "c", "X-B", "d"), `success out={"status":200,"headers":{"x-b":"c, d"},"body":{"a":1.0}}`},
+		"text":           {answered(201, "hi \"you\"\x00"), `success out={"status":201,"headers":{},"body":"hi \"you\"` + "\uFFFD" + `"}`},
+		"bytes":          {answered(200, "\x00\xff\x01"), `success out={"status":200,"headers":{},"body":"AP8B","base64":true}`},
+		"old text":       {answered(200, "caf\xe9", "Content-Type", "text/plain"), `success out={"status":200,"headers":{"content-type":"text/plain"},"body":"caf` + "\uFFFD" + `"}`},
+		"moved":          {answered(302, "", "Location", "https://u:p@b.example/new?token=s"), "unknown reason=redirected cause=to https://b.example/new"},
+		"moved for good": {answered(308, "", "Location", "/new"), "refused reason=redirected cause=to /new"},
+		"empty":          {answered(204, ""), `success out={"status":204,"headers":{},"body":null}`},
+		"cut":            {broken(answered(200, "hi")), "unknown reason=unreadable_answer"},
+		"not found":      {answered(404, "hi"), "refused reason=refused"},
 	} {
 		if got := brief(Read(act, tc.ans, 0)); got != tc.want {
 			t.Errorf("%s: reading is %s; want %s", name, got, tc.want)
 		}
 	}
-	for _, body := range []string{big, `"` + big + `"`} {
+	for _, body := range []string{big, `"` + big + `"`, strings.Repeat("\xff", maxOutput)} {
 		r := Read(act, answered(200, body), 0)
 		if len(r.Output) > maxOutput || !strings.HasSuffix(string(r.Output), `"truncated":true}`) {
 			t.Errorf("a large body gives %d bytes", len(r.Output))

@@ -3,6 +3,7 @@ package provider
 import (
 	"bytes"
 	"mime"
+	"net/url"
 	"strings"
 	"unicode/utf8"
 
@@ -70,6 +71,21 @@ func (a *Answer) parsed(act *catalog.Action) []byte {
 func mediaType(a *Answer) string {
 	kind, _, _ := mime.ParseMediaType(a.Header.Get("Content-Type"))
 	return kind
+}
+
+// redirectTarget says where a redirect leads, without its query, which may hold a secret; empty where the answer does not say.
+func redirectTarget(a *Answer) string {
+	target, err := url.Parse(a.Header.Get("Location"))
+	if err != nil || target.Host == "" && target.Path == "" {
+		return ""
+	}
+	target.User, target.RawQuery, target.Fragment = nil, "", ""
+	return "to " + clean(target.String(), 300)
+}
+
+// isText tells a body that can be shown as it is. What is neither a text by its type nor UTF-8 are bytes.
+func isText(a *Answer) bool {
+	return strings.HasPrefix(mediaType(a), "text/") || utf8.Valid(a.Body)
 }
 
 // isXML does not count the page of a gateway.
