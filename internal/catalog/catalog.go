@@ -27,47 +27,6 @@ type Platform struct {
 	Services []*Service        `yaml:"services"`
 }
 
-// Account says how a provider account is identified and where its own counters stand.
-type Account struct {
-	// TimeZone aligns the windows of accounts that do not name their own zone. IANA name.
-	TimeZone string `yaml:"time_zone"`
-	// Whoami asks who the credential belongs to.
-	Whoami Probe `yaml:"whoami"`
-	// Counters asks for the provider's own counters; nil where it has none.
-	Counters *Counters `yaml:"counters"`
-	// ClockSkewSeconds is how far the provider's clock may stand from ours: a call counts in every window that it may touch.
-	ClockSkewSeconds int `yaml:"clock_skew_seconds"`
-}
-
-// Probe is a GET whose answer is read by field names.
-type Probe struct {
-	Path string `yaml:"path"`
-	// Spends is the bucket that the platform counts it in; empty for none.
-	Spends        string `yaml:"spends"`
-	AccountNumber string `yaml:"account_number"`
-	AccountName   string `yaml:"account_name"`
-	TimeZone      string `yaml:"time_zone"`
-}
-
-// Counters maps the provider's counters to buckets and windows.
-type Counters struct {
-	Path string `yaml:"path"`
-	// Spends is the bucket that the platform counts a reading in; empty for none.
-	Spends string `yaml:"spends"`
-	// AsOf names the field with the time at which the counters were read.
-	AsOf string `yaml:"as_of"`
-	// Items names the array; in each element Bucket, WindowSeconds, Limit and Value name the fields.
-	Items         string `yaml:"items"`
-	Bucket        string `yaml:"bucket"`
-	WindowSeconds string `yaml:"window_seconds"`
-	Limit         string `yaml:"limit"`
-	Value         string `yaml:"value"`
-	// LagSeconds is how old the counters may be.
-	LagSeconds int `yaml:"lag_seconds"`
-	// EverySeconds is how often the dispatcher asks while it sends.
-	EverySeconds int `yaml:"every_seconds"`
-}
-
 // CredentialField is one field of the secret that a credential of the service needs.
 type CredentialField struct {
 	Name     string `yaml:"name"`
@@ -102,9 +61,13 @@ type Service struct {
 	RequiresConnection bool   `yaml:"requires_connection"`
 	Status             string `yaml:"status"`
 	// Check is the path of a GET that answers 200 to every working credential, for platforms that cannot tell accounts.
-	Check       string                 `yaml:"check"`
+	Check string `yaml:"check"`
+	// CheckAction is the action that is called for that instead, for platforms that no GET of a path tells.
+	CheckAction string                 `yaml:"check_action"`
 	RateBuckets map[string]*RateBucket `yaml:"rate_buckets"`
 	Actions     []*Action              `yaml:"actions"`
+
+	checkedBy *Action // of CheckAction
 }
 
 // RateBucket is a budget by operation type. The map key is the provider's name for it.

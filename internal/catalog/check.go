@@ -7,7 +7,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -108,45 +107,8 @@ func (ch *checker) platform(c *Catalog) {
 	for i, s := range p.Services {
 		ch.service(c, s, path{"services", i})
 	}
+	ch.questions(c)
 }
-
-func (ch *checker) account(a *Account) {
-	at := path{"account"}
-	if _, err := time.LoadLocation(a.TimeZone); err != nil || a.TimeZone == "" || a.TimeZone == "Local" {
-		ch.fail(at.to("time_zone"), "time_zone is %q; it must be an IANA name such as UTC or Europe/Paris", a.TimeZone)
-	}
-	ch.within(at, "clock_skew_seconds", a.ClockSkewSeconds, 0, 60)
-	w := at.to("whoami")
-	ch.probePath(w, a.Whoami.Path)
-	ch.spends(w, a.Whoami.Spends)
-	ch.field(w, "account_number", a.Whoami.AccountNumber, true)
-	ch.field(w, "account_name", a.Whoami.AccountName, false)
-	ch.field(w, "time_zone", a.Whoami.TimeZone, false)
-	n := a.Counters
-	if n == nil {
-		return
-	}
-	at = at.to("counters")
-	ch.probePath(at, n.Path)
-	ch.spends(at, n.Spends)
-	ch.field(at, "as_of", n.AsOf, false)
-	ch.field(at, "items", n.Items, false)
-	ch.field(at, "bucket", n.Bucket, true)
-	ch.field(at, "window_seconds", n.WindowSeconds, true)
-	ch.field(at, "limit", n.Limit, false)
-	ch.field(at, "value", n.Value, true)
-	ch.within(at, "lag_seconds", n.LagSeconds, 0, 3600)
-	ch.within(at, "every_seconds", n.EverySeconds, 1, 3600)
-}
-
-// spends checks the bucket that a question about an account is counted in.
-func (ch *checker) spends(at path, bucket string) {
-	if bucket != "" && ch.p.ServiceOf(bucket) == nil {
-		ch.fail(at.to("spends"), "spends is %q; it must be a rate bucket of a service of the platform", bucket)
-	}
-}
-
-func (ch *checker) probePath(at path, value string) { ch.rootPath(at, "path", value) }
 
 func (ch *checker) rootPath(at path, field, value string) {
 	if !strings.HasPrefix(value, "/") || strings.ContainsAny(value, "{} #") {

@@ -101,7 +101,7 @@ func carries(t testing.TB, secret provider.Secret, password string) bool {
 	defer server.Close()
 	sender := provider.NewSender(provider.Options{AllowHosts: []string{strings.TrimPrefix(server.URL, "http://")}})
 	defer sender.Close()
-	platform := &catalog.Platform{Account: &catalog.Account{Whoami: catalog.Probe{Path: "/", AccountNumber: "account_number"}}}
+	platform := &catalog.Platform{Account: &catalog.Account{Whoami: catalog.Probe{Question: catalog.Question{Path: "/"}, AccountNumber: "account_number"}}}
 	service := &catalog.Service{PlatformID: "dialer", BaseURL: server.URL, AuthMethod: credential.BasicAuth}
 	if _, err := sender.Whoami(context.Background(), platform, service, secret); err != nil {
 		t.Fatal(err)

@@ -185,7 +185,7 @@ func (s *Service) probe(ctx context.Context, q Question, platform *catalog.Platf
 // spend debits a question in the budget of its account, which only the answer may tell. One that is not debited does no harm: readings of
 // the counters find it.
 func (s *Service) spend(ctx context.Context, q Question, platform *catalog.Platform, whose provider.Account, took time.Duration, outcome error) {
-	if platform.Account == nil || platform.Account.Whoami.Spends == "" {
+	if platform.Account == nil || platform.Account.Whoami.Debits() == "" {
 		return
 	}
 	if q.TenancyID == "" && outcome == nil {
@@ -194,7 +194,7 @@ func (s *Service) spend(ctx context.Context, q Question, platform *catalog.Platf
 	if q.TenancyID == "" {
 		return
 	}
-	q.TimeZone, q.Bucket = tenant.Zone(whose.TimeZone, platform.Account.TimeZone), platform.Account.Whoami.Spends
+	q.TimeZone, q.Bucket = tenant.Zone(whose.TimeZone, platform.Account.TimeZone), platform.Account.Whoami.Debits()
 	q.Service = platform.ServiceOf(q.Bucket)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
 	defer cancel()

@@ -3,6 +3,7 @@ package dispatch
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -43,6 +44,8 @@ type reading struct {
 	asOf, until, from, to time.Time
 	// young: calls of ours may be missing in it; scarce: a bucket is nearly spent.
 	young, scarce bool
+	// partial: it counts a part of what the account spent.
+	partial bool
 	// every is how often to look while calls go out, mature how old a call must be that a reading holds for certain.
 	every, mature time.Duration
 }
@@ -79,9 +82,13 @@ func (d *Dispatcher) read(ctx context.Context, orgID uuid.UUID, tenancyID string
 	if err != nil {
 		return r, err
 	}
+	r.partial = platform.Account.Counters.Partial
 	began := time.Now()
-	counters, asOf, err := d.Sender.Counters(ctx, platform, svc, cred.Secret)
+	counters, asOf, err := d.askCounters(ctx, &domain, platform, cred)
 	took := time.Since(began)
+	if errors.Is(err, errBusy) {
+		return r, fault.New(fault.Unavailable, "The account takes no further call now, so its limits were not read; try again in some seconds").Because(err)
+	}
 	if spends := platform.Account.Counters.Spends; spends != "" {
 		q := credential.Question{OrgID: orgID, TenancyID: tenancyID, TimeZone: domain.TimeZone, Service: platform.ServiceOf(spends), Bucket: spends}
 		if err := d.note(ctx, q, took, err); err != nil {
@@ -257,7 +264,11 @@ func (d *Dispatcher) observeWindow(ctx context.Context, tx pgx.Tx, m *meter, c p
 		return false, false, nil
 	}
 	young := recent[[2]int64{int64(c.WindowSeconds), start.Unix()}]
-	r := quota.Compare(&quota.Window{Own: int(row.Own), Foreign: int(row.ForeignSpend), Unsure: int(row.Unsure)}, c.Value, young)
+	compare := quota.Compare
+	if read.partial {
+		compare = quota.ComparePart
+	}
+	r := compare(&quota.Window{Own: int(row.Own), Foreign: int(row.ForeignSpend), Unsure: int(row.Unsure)}, c.Value, young)
 	observed, drift := int32(c.Value), int32(r.Drift)
 	effective, limited := m.caps.Aligned[c.WindowSeconds]
 	var limit *int32

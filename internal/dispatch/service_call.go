@@ -27,28 +27,23 @@ func (l *lookup) call(ctx context.Context, actionID string, params json.RawMessa
 	if !found {
 		return nil, fmt.Errorf("the catalog has no action %s any more", actionID)
 	}
-	svc, _ := l.d.Catalog.Service(action.ServiceID)
-	task := &definition.Task{Action: action, Timeout: time.Duration(action.Call.TimeoutSeconds) * time.Second}
-	r := &renderer{d: l.d, batch: &run.Batch{OrgID: l.row.OrgID}, task: task, svc: svc}
+	var cred *credential.Resolved
 	if l.row.CredentialID != nil {
 		var err error
-		if r.cred, err = l.d.credentialFor(ctx, l.row); err != nil || r.cred == nil {
+		if cred, err = l.d.credentialFor(ctx, l.row); err != nil || cred == nil {
 			l.failed(0)
 			return nil, err
 		}
-		task.CredentialID = uuid.NullUUID{UUID: r.cred.ID, Valid: true}
 	}
-	p := r.call(db.FlowLaneInteractive)
-	p.id, p.serviceCall, p.params, p.check = newID(), true, params, catalog.CheckSafe
-	var err error
-	if p.request, err = provider.Prepare(svc, action, params, nil, deref(r.cred).Secret, ""); err == nil && link != "" {
+	p, err := l.d.serviceCall(l.row.OrgID, action, cred, params)
+	if err == nil && link != "" {
 		p.request, err = p.request.At(link)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("prepare %s: %w", actionID, err)
 	}
 	p.digest = bodyDigest(p.request.Body)
-	ans, err := l.spend(ctx, &p)
+	ans, err := l.spend(ctx, p)
 	if err != nil || ans == nil {
 		return nil, err
 	}
@@ -83,27 +78,53 @@ func (d *Dispatcher) credentialFor(ctx context.Context, call *db.FlowCall) (*cre
 	return d.Credentials.Resolve(ctx, call.OrgID, row)
 }
 
-// spend debits the action's budget for a call that carries no record, makes it, and settles the debit. It goes through the same gate as every
-// send. No answer: the budget has no room yet.
+// serviceCall prepares a call of the service's own, which carries no record.
+func (d *Dispatcher) serviceCall(orgID uuid.UUID, action *catalog.Action, cred *credential.Resolved, params json.RawMessage) (*outboundCall, error) {
+	task := &definition.Task{Action: action, Timeout: time.Duration(action.Call.TimeoutSeconds) * time.Second}
+	if cred != nil {
+		task.CredentialID = uuid.NullUUID{UUID: cred.ID, Valid: true}
+	}
+	svc := action.Service()
+	r := &renderer{d: d, batch: &run.Batch{OrgID: orgID}, task: task, svc: svc, cred: cred}
+	p := r.call(db.FlowLaneInteractive)
+	p.id, p.serviceCall, p.params, p.check = newID(), true, params, catalog.CheckSafe
+	var err error
+	p.request, err = provider.Prepare(svc, action, params, nil, deref(cred).Secret, "")
+	return &p, err //nolint:wrapcheck // the caller says what it was for
+}
+
+// spend debits the action's budget for a call that carries no record, makes it, and settles the debit. No answer: the budget has no room
+// yet.
 func (l *lookup) spend(ctx context.Context, p *outboundCall) (*provider.Answer, error) {
-	action, k := p.r.task.Action, budgetKey{domain: l.row.Domain}
+	ans, nextAt, err := l.d.spend(ctx, l.row.Domain, p, l.d.reserveFresh)
+	if ans == nil {
+		l.nextAt = maxTime(l.nextAt, nextAt)
+	}
+	return ans, err
+}
+
+// claims is how a call of an account is written down: reserveFresh, or reserved for what reads the counters itself.
+type claims func(ctx context.Context, k budgetKey, calls []*outboundCall, f *flight) (reserved, error)
+
+// spend makes a call that carries no record through the same gate as every send. No answer: there is no room before nextAt.
+func (d *Dispatcher) spend(ctx context.Context, domain string, p *outboundCall, claim claims) (_ *provider.Answer, nextAt time.Time, err error) {
+	action, k := p.r.task.Action, budgetKey{domain: domain}
 	if len(action.Buckets) == 0 {
 		p.sendWithin(time.Now())
 	} else {
 		k.bucket = action.Buckets[0]
-		got, err := l.d.reserveFresh(ctx, k, []*outboundCall{p}, nil)
+		got, err := claim(ctx, k, []*outboundCall{p}, nil)
 		if err != nil || len(got.calls) == 0 {
-			l.nextAt = maxTime(l.nextAt, got.nextAt)
-			return nil, err
+			return nil, got.nextAt, err
 		}
 	}
-	a := l.d.Sender.Send(ctx, p.request)
-	l.d.observe(ctx, p, &a)
+	a := d.Sender.Send(ctx, p.request)
+	d.observe(ctx, p, &a)
 	if k.bucket == "" {
-		return &a, nil
+		return &a, nextAt, nil
 	}
 	v := outcome{id: p.id, reading: provider.Read(action, a, 0), startedAt: a.StartedAt, finishedAt: a.FinishedAt}
-	return &a, l.d.apply(context.WithoutCancel(ctx), k, []outcome{v}, false)
+	return &a, nextAt, d.apply(context.WithoutCancel(ctx), k, []outcome{v}, false)
 }
 
 // takeServiceCall writes down a call that carries no record, and debits it. What people hold and whose turn it is concerns records alone.

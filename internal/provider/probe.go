@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"net/http"
+	"net/url"
 	"time"
 
 	"github.com/tidwall/gjson"
@@ -94,7 +94,7 @@ func (s *Sender) Whoami(ctx context.Context, p *catalog.Platform, svc *catalog.S
 		return Account{}, s.check(ctx, p, svc, secret)
 	}
 	w := &p.Account.Whoami
-	doc, err := s.probe(ctx, svc, w.Path, secret)
+	doc, err := s.probe(ctx, svc, &w.Question, secret)
 	if err != nil {
 		return Account{}, err
 	}
@@ -105,7 +105,23 @@ func (s *Sender) Whoami(ctx context.Context, p *catalog.Platform, svc *catalog.S
 	if _, err := time.LoadLocation(a.TimeZone); err != nil || a.TimeZone == "Local" {
 		a.TimeZone = ""
 	}
+	if a.TimeZone == "" {
+		a.TimeZone = zoneOf(p.Account, svc, secret)
+	}
 	return a, nil
+}
+
+// zoneOf is the time zone of the data centre that an account is called at; empty where the catalog does not know it.
+func zoneOf(a *catalog.Account, svc *catalog.Service, secret Secret) string {
+	base, err := secret.base(svc)
+	if err != nil {
+		return ""
+	}
+	u, err := url.Parse(base)
+	if err != nil {
+		return ""
+	}
+	return a.TimeZones[u.Hostname()]
 }
 
 // ErrNothingAsked: there was nobody to ask about a credential.
@@ -115,6 +131,10 @@ var ErrNothingAsked = errors.New("nothing was asked")
 func (s *Sender) check(ctx context.Context, p *catalog.Platform, svc *catalog.Service, secret Secret) error {
 	if svc.Kind == "mcp" {
 		return s.trySession(ctx, svc, secret)
+	}
+	if svc.CheckedBy() != nil {
+		_, err := s.call(ctx, svc.CheckedBy(), secret)
+		return err
 	}
 	if svc.Check != "" {
 		return s.send(ctx, svc, svc.Check, secret, &Answer{})
@@ -136,57 +156,20 @@ func (s *Sender) Counters(ctx context.Context, p *catalog.Platform, svc *catalog
 		return nil, time.Time{}, nil
 	}
 	spec := p.Account.Counters
-	doc, err := s.probe(ctx, svc, spec.Path, secret)
+	doc, err := s.probe(ctx, svc, &spec.Question, secret)
 	if err != nil {
 		return nil, time.Time{}, err
 	}
-	unreadable := probeError(UnknownClass, nil, "The platform's counters are not as the catalog describes them.")
-	if spec.AsOf != "" {
-		if asOf, err = time.Parse(time.RFC3339, doc.Get(spec.AsOf).String()); err != nil {
-			return nil, time.Time{}, unreadable
-		}
-	}
-	items := doc
-	if spec.Items != "" {
-		items = doc.Get(spec.Items)
-	}
-	if !items.IsArray() {
-		return nil, time.Time{}, unreadable
-	}
-	for _, item := range items.Array() {
-		c, ok := counterOf(spec, item)
-		if !ok {
-			return nil, time.Time{}, unreadable
-		}
-		if c.WindowSeconds >= 1 && c.WindowSeconds <= longestWindow { // of others, such as a month, no budget knows
-			counters = append(counters, c)
-		}
-	}
-	return counters, asOf, nil
+	return readCounters(spec, doc)
 }
 
-// longestWindow is the length in seconds of the longest window that a budget has.
-const longestWindow = 86400
-
-// maxCount is the most that a counter or limit is taken for: what is stored has 32 bits.
-const maxCount = math.MaxInt32
-
-func counterOf(spec *catalog.Counters, item gjson.Result) (c Counter, ok bool) {
-	c.Bucket = named(item, spec.Bucket)
-	window, okWindow := wholeNumber(item.Get(spec.WindowSeconds))
-	value, okValue := wholeNumber(item.Get(spec.Value))
-	c.WindowSeconds, c.Value = window, min(value, maxCount)
-	if spec.Limit != "" {
-		limit, _ := wholeNumber(item.Get(spec.Limit))
-		c.Limit = min(max(limit, 0), maxCount)
+// probe asks a question about an account and returns the parsed answer.
+func (s *Sender) probe(ctx context.Context, svc *catalog.Service, q *catalog.Question, secret Secret) (gjson.Result, error) {
+	if q.By() != nil {
+		return s.call(ctx, q.By(), secret)
 	}
-	return c, c.Bucket != "" && okWindow && okValue && value >= 0
-}
-
-// probe sends one GET and returns the parsed answer.
-func (s *Sender) probe(ctx context.Context, svc *catalog.Service, path string, secret Secret) (gjson.Result, error) {
 	var ans Answer
-	if err := s.send(ctx, svc, path, secret, &ans); err != nil {
+	if err := s.send(ctx, svc, q.Path, secret, &ans); err != nil {
 		return gjson.Result{}, err
 	}
 	if !gjson.ValidBytes(ans.Body) {
@@ -197,10 +180,7 @@ func (s *Sender) probe(ctx context.Context, svc *catalog.Service, path string, s
 
 // send sends one GET, which must be answered 200.
 func (s *Sender) send(ctx context.Context, svc *catalog.Service, path string, secret Secret, ans *Answer) error {
-	deadline, ok := ctx.Deadline()
-	if !ok {
-		deadline = s.now().Add(probeTimeout)
-	}
+	deadline := s.probeUntil(ctx)
 	base, err := secret.base(svc)
 	r := Request{
 		Method: http.MethodGet, URL: base + path, PlatformID: svc.PlatformID, SendBefore: deadline, AnswerBefore: deadline, newToken: true,
@@ -212,9 +192,7 @@ func (s *Sender) send(ctx context.Context, svc *catalog.Service, path string, se
 		err = secret.apply(svc, &r)
 	}
 	if err != nil {
-		lacking := probeError(InvalidShape, err, "The credential lacks what this platform needs.")
-		lacking.kind = NotArrived
-		return lacking
+		return lacking(err)
 	}
 	*ans = s.Send(ctx, r)
 	err = classify(ans)

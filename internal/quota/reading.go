@@ -20,6 +20,14 @@ func Compare(s *Window, observed, recent int) Comparison {
 	return Comparison{Foreign: foreign, Unsure: foreign - likely, Drift: Drift(observed, s.Own, recent, s.Foreign), Freed: foreign < s.Foreign}
 }
 
+// ComparePart is Compare for a reading that counts a part of what was spent in the window. Others may have spent what it has beyond all
+// of our debits; that a later one has less proves nothing of what was likely before.
+func ComparePart(s *Window, observed, recent int) Comparison {
+	likely := max(s.Foreign-s.Unsure, Foreign(observed, s.Own, 0))
+	foreign := max(likely, Foreign(observed, s.Own, recent))
+	return Comparison{Foreign: foreign, Unsure: foreign - likely, Drift: max(Drift(observed, s.Own, recent, s.Foreign), 0), Freed: foreign < s.Foreign}
+}
+
 // Counted returns the window of this length that a counter speaks of which the provider read between from and to by its own
 // clock; ok is false where that cannot be told, because another one began meanwhile.
 func Counted(from, to time.Time, seconds int, loc *time.Location) (start, end time.Time, ok bool) {

@@ -8,6 +8,28 @@ import (
 	"pgregory.net/rapid"
 )
 
+// A reading that counts a part of what was spent never frees what others likely spent, nor takes a window for less used than we and the
+// reading say.
+func TestProperty_ComparePart(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		own := rapid.IntRange(0, 500).Draw(t, "own")
+		young, observed := rapid.IntRange(0, own).Draw(t, "young"), rapid.IntRange(0, 600).Draw(t, "observed")
+		was := Window{Own: own, Foreign: rapid.IntRange(0, 600).Draw(t, "foreign")}
+		was.Unsure = rapid.IntRange(0, was.Foreign).Draw(t, "unsure")
+		taken := ComparePart(&was, observed, young)
+		now := Window{Own: own, Foreign: taken.Foreign, Unsure: taken.Unsure}
+		require.GreaterOrEqual(t, now.Used(), own)
+		require.GreaterOrEqual(t, now.Used(), observed)
+		before, shown := was.Likely(), now.Likely()
+		require.GreaterOrEqual(t, shown.Foreign, before.Foreign, "it proves nothing of the others")
+		require.GreaterOrEqual(t, taken.Drift, 0, "that it has less than the ledger is no alarm")
+		full := Compare(&was, observed, young)
+		require.GreaterOrEqual(t, taken.Foreign, full.Foreign)
+		require.Equal(t, taken.Foreign < was.Foreign, taken.Freed)
+	})
+}
+
 // TestCounters_Outdated: a reading that comes after a later one changes nothing.
 // Others spent between what a reading holds beyond all of our calls, and what it holds beyond those that it surely has; what is shown
 // lies there, keeps what it was where it can, and never says less than the provider told.
