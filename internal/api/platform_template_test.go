@@ -106,22 +106,18 @@ func numbered(count int, text string) []string {
 // sampleFields are fields of credentials that must look in a certain way.
 var sampleFields = map[string]string{"mailchimp.api_key": "acme-us6", "twilio.account_sid": "AC0123456789abcdef0123456789abcdef"}
 
-// tokenPaths are where clients of oauth2 ask for tokens, by their platforms.
-var tokenPaths = map[string]string{"genesys": "/oauth/token", "salesforce": "/services/oauth2/token"}
-
 // platforms is a stack that reaches every simulated platform.
 type platforms struct {
 	*stack
 	sims map[string]*platformsim.Sim
-	urls map[string]string
 }
 
 func servePlatforms(t *testing.T) platforms {
 	t.Helper()
 	cat, err := catalog.Load(catalog.Options{})
 	require.NoError(t, err)
-	p := platforms{sims: map[string]*platformsim.Sim{}, urls: map[string]string{}}
-	var hosts []string
+	p := platforms{sims: map[string]*platformsim.Sim{}}
+	urls, hosts := map[string]string{}, []string{}
 	for _, shown := range cat.Platforms() {
 		if shown.ID == "core" || shown.ID == "dialer" || shown.ID == "aws" {
 			continue
@@ -132,11 +128,11 @@ func servePlatforms(t *testing.T) platforms {
 		t.Cleanup(server.Close)
 		t.Cleanup(sim.Close)
 		p.sims[shown.ID] = sim
-		p.urls[shown.ID] = sim.BaseURL(server.URL)
+		urls[shown.ID] = sim.BaseURL(server.URL)
 		hosts = append(hosts, strings.TrimPrefix(server.URL, "http://"))
 	}
 	p.stack = serveStack(t, true, func(c *app.Config) {
-		for id, url := range p.urls {
+		for id, url := range urls {
 			c.BaseURLs[id] = url
 		}
 		c.AllowHosts = append(c.AllowHosts, hosts...)
@@ -162,9 +158,6 @@ func (p platforms) signIn(platformID string) (credentialID string) {
 		}
 	}
 	body := map[string]any{"name": platformID, "platform_id": platformID, "auth_method": svc.AuthMethod, "credentials": fields}
-	if path := tokenPaths[platformID]; path != "" {
-		body["token_url"] = p.urls[platformID] + path
-	}
 	text, err := json.Marshal(body)
 	require.NoError(p.t, err)
 	return p.made("/credentials", string(text))

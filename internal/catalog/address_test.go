@@ -3,6 +3,9 @@ package catalog
 import (
 	"strings"
 	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // labelled is the good platform with a base URL and labels.
@@ -95,4 +98,34 @@ func TestLoad_LabelMistakes(t *testing.T) {
 			t.Errorf("%s: error is %v; want %q", name, err, tc.want)
 		}
 	}
+}
+
+// TestLoad_Shipped: platforms that give each customer an address keep calls and tokens within it; an operator's base URL has both.
+func TestLoad_Shipped(t *testing.T) {
+	t.Parallel()
+	shipped, err := Load(Options{})
+	require.NoError(t, err)
+	moved, err := Load(Options{BaseURLs: map[string]string{"salesforce": "http://127.0.0.1:1/x", "genesys": "http://127.0.0.1:2"}})
+	require.NoError(t, err)
+	for _, tc := range []struct{ platform, field, value, address, token string }{
+		{"salesforce", "my_domain", "acme--uat.sandbox", "https://acme--uat.sandbox.my.salesforce.com", "https://acme--uat.sandbox.my.salesforce.com/services/oauth2/token"},
+		{"salesforce", "my_domain", "evil.example#", "", ""},
+		{"salesforce", "my_domain", "acme.lightning", "", ""},
+		{"genesys", "region", "mypurecloud.de", "https://api.mypurecloud.de", "https://login.mypurecloud.de/oauth/token"},
+		{"genesys", "region", "evil.example", "", ""},
+	} {
+		s, known := shipped.Services(tc.platform)[0], Known{Fields: map[string]string{tc.field: tc.value}}
+		address, err := s.Address(known)
+		assert.Equal(t, tc.address != "", err == nil, "%s %s: %v", tc.platform, tc.value, err)
+		if err == nil {
+			assert.Equal(t, tc.address, address)
+			token, err := s.Located(s.SignIn.TokenURL, known)
+			require.NoError(t, err)
+			assert.Equal(t, tc.token, token)
+		}
+	}
+	for _, a := range moved.Services("salesforce")[0].Auths() {
+		assert.Equal(t, "http://127.0.0.1:1/services/oauth2/token", a.TokenURL, a.Grant)
+	}
+	assert.Equal(t, "http://127.0.0.1:2/oauth/token", moved.Services("genesys")[0].SignIn.TokenURL)
 }

@@ -29,8 +29,8 @@ type Options struct {
 	Dir string
 	// Files are further files with one platform each.
 	Files []string
-	// BaseURLs replaces the base URL of every service of a platform, by platform id. It is the operator's setting, for
-	// example for a provider's sandbox or the simulated dialer.
+	// BaseURLs replaces the base URL of every service of a platform, by platform id, and where its tokens are had: at the paths that the
+	// catalog names. It is the operator's setting, for example for a provider's sandbox or a simulated platform.
 	BaseURLs map[string]string
 }
 
@@ -263,10 +263,25 @@ func (c *Catalog) override(urls map[string]string) []error {
 		for _, s := range p.Services {
 			if s.BaseURL != "" {
 				s.BaseURL = base
+				s.SignIn.move(base)
+				for i := range s.OtherAuth {
+					s.OtherAuth[i].move(base)
+				}
 			}
 		}
 	}
 	return errs
+}
+
+// move has tokens asked for where the platform is.
+func (in *SignIn) move(base string) {
+	host, _ := splitBase(base)
+	for _, address := range []*string{&in.TokenURL, &in.AuthorizeURL} {
+		if *address != "" {
+			_, path := splitBase(*address)
+			*address = host + path
+		}
+	}
 }
 
 func badBaseURL(text string) string {

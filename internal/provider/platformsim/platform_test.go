@@ -21,8 +21,6 @@ import (
 type platformCases struct {
 	// Fields are those of the credential that must look in a certain way; WORD stands for the secret.
 	Fields map[string]string `yaml:"fields"`
-	// Token is the path at which clients of oauth2 ask for a token.
-	Token string `yaml:"token"`
 	// Calls are made in order (LAST stands for what the platform called the one before) by the catalog's templates, sent to the simulator, held against the vendor's document, and read.
 	Calls []struct {
 		Action string       `yaml:"action"`
@@ -102,7 +100,7 @@ func TestPlatform_Calls(t *testing.T) {
 func checkCalls(t *testing.T, p *catalog.Platform, b *bench) {
 	t.Helper()
 	tried, cases := map[string]bool{}, casesOf(t, p.ID)
-	b.fields, b.token = cases.Fields, cases.Token
+	b.fields = cases.Fields
 	for _, c := range cases.Calls {
 		word := c.Word
 		if word == "" {
@@ -128,7 +126,7 @@ func TestPlatform_Answers(t *testing.T) {
 		t.Run(p.ID, func(t *testing.T) {
 			t.Parallel()
 			cases, b := casesOf(t, p.ID), play(t, p.ID, nil)
-			b.fields, b.token = cases.Fields, cases.Token
+			b.fields = cases.Fields
 			require.NotEmpty(t, cases.Answers)
 			params := map[string]string{}
 			for _, c := range cases.Calls {
@@ -220,8 +218,7 @@ func TestPlatform_Whoami(t *testing.T) {
 		t.Run(p.ID, func(t *testing.T) {
 			t.Parallel()
 			b := play(t, p.ID, nil)
-			cases := casesOf(t, p.ID)
-			b.fields, b.token = cases.Fields, cases.Token
+			b.fields = casesOf(t, p.ID).Fields
 			shown, _ := b.cat.Platform(p.ID)
 			svc := shown.Services[0]
 			if shown.Account == nil && svc.Check == "" {

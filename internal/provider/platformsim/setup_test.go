@@ -60,8 +60,6 @@ type bench struct {
 	canned http.HandlerFunc
 	// fields are those of the credential that must look in a certain way.
 	fields map[string]string
-	// token is the path at which a client asks for a token.
-	token string
 	// last is what the platform called the call before: its reference, or the first text of its output.
 	last string
 }
@@ -75,7 +73,7 @@ func playOf(t *testing.T, o catalog.Options, platformID string, document []byte)
 	t.Helper()
 	b := &bench{t: t, platform: platformID}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if b.canned != nil && r.URL.Path != b.token {
+		if b.canned != nil && b.url+r.URL.Path != b.tokenURL() {
 			b.canned(w, r)
 			return
 		}
@@ -124,9 +122,7 @@ func (b *bench) secret(svc *catalog.Service, word string) provider.Secret {
 		fields[name] = strings.ReplaceAll(text, "WORD", word)
 	}
 	spec := provider.Spec{Method: svc.AuthMethod, PlatformID: svc.PlatformID, Fields: fields, Origins: []string{b.url}, SignIn: svc.SignIn}
-	if svc.AuthMethod == "oauth2" {
-		spec.TokenURL = b.url + b.token
-	}
+	spec.Grant, spec.TokenURL = svc.SignIn.Grant, svc.SignIn.TokenURL
 	if spec.Placement = (provider.Placement{HeaderName: svc.SignIn.Header, Scheme: svc.SignIn.Scheme}); !svc.SignIn.Placed() {
 		spec.Placement.HeaderName = "Authorization"
 	}
@@ -134,6 +130,9 @@ func (b *bench) secret(svc *catalog.Service, word string) provider.Secret {
 	require.NoError(b.t, err)
 	return s
 }
+
+// tokenURL is where tokens of the platform are had; empty where it has none.
+func (b *bench) tokenURL() string { return b.cat.Services(b.platform)[0].SignIn.TokenURL }
 
 // call makes the request of an action, sends it, and reads the answer.
 func (b *bench) call(actionID, params string, rows []string, key, word string) provider.Reading {
