@@ -151,15 +151,15 @@ SELECT exclusive_key::text FROM flow.call WHERE domain = @domain AND exclusive_k
 
 -- name: CallInsert :exec
 INSERT INTO flow.call (id, org_id, domain, bucket, lane, action_id, credential_id, state, owner, attempt, records, digest, first_key, last_key,
-    params, outcome_check, exclusive_key, claimed_at, send_before, counts_in)
+    params, outcome_check, exclusive_key, claimed_at, send_before, counts_in, costs)
 SELECT d.id, d.org_id, @domain, @bucket, d.lane::flow.lane, d.action_id, nullif(d.credential_id, '00000000-0000-0000-0000-000000000000'), 'intent', @owner,
     d.attempt, d.records, d.digest, nullif(d.first_key, ''), nullif(d.last_key, ''), d.params, d.outcome_check, nullif(d.exclusive_key, ''),
-    @claimed_at, d.send_before, @counts_in
+    @claimed_at, d.send_before, @counts_in, d.costs::jsonb
 FROM (SELECT unnest(@ids::uuid[]) AS id, unnest(@org_ids::uuid[]) AS org_id, unnest(@lanes::text[]) AS lane, unnest(@action_ids::text[]) AS action_id,
         unnest(@credential_ids::uuid[]) AS credential_id, unnest(@attempts::int[]) AS attempt, unnest(@records::int[]) AS records,
         unnest(@digests::text[]) AS digest, unnest(@first_keys::text[]) AS first_key, unnest(@last_keys::text[]) AS last_key,
         unnest(@params::text[]) AS params, unnest(@outcome_checks::text[]) AS outcome_check, unnest(@exclusive_keys::text[]) AS exclusive_key,
-        unnest(@send_befores::timestamptz[]) AS send_before) d;
+        unnest(@send_befores::timestamptz[]) AS send_before, unnest(@costs::text[]) AS costs) d;
 
 -- name: CallsRead :many
 -- Calls of one budget, with the budget, and the time.
@@ -175,10 +175,12 @@ SELECT EXISTS (SELECT FROM flow.call WHERE id = @id AND owner = @owner);
 -- what was said of it first. settled are their records that an answer settles which leaves others open.
 UPDATE flow.call c SET state = d.state, reference = coalesce(nullif(d.reference, ''), c.reference), answered_at = @answered_at::timestamptz,
     next_check_at = nullif(d.next_check_at, '0001-01-01 00:00:00+00'), note = coalesce(nullif(d.note, ''), c.note), counts_in = coalesce(nullif(d.counts_in, '')::jsonb, c.counts_in),
+    costs = coalesce(nullif(d.costs, '')::jsonb, c.costs),
     failure = CASE WHEN d.state IN ('unknown', 'unresolved') THEN coalesce(c.failure, nullif(d.failure, '')) ELSE nullif(d.failure, '') END,
     exclusive_key = CASE WHEN d.state IN ('intent', 'unknown', 'awaiting') THEN c.exclusive_key END, resolved = c.resolved + d.settled
 FROM (SELECT unnest(@ids::uuid[]) AS id, unnest(@states::text[]) AS state, unnest(@refs::text[]) AS reference,
         unnest(@next_check_ats::timestamptz[]) AS next_check_at, unnest(@notes::text[]) AS note, unnest(@counts_in::text[]) AS counts_in, unnest(@failures::text[]) AS failure,
+        unnest(@costs::text[]) AS costs,
         unnest(@seen::text[]) AS seen, unnest(@resolved::int[]) AS resolved, unnest(@settled::int[]) AS settled) d
 WHERE c.id = d.id AND c.state = d.seen AND c.resolved = d.resolved;
 
@@ -298,7 +300,7 @@ SELECT EXISTS (SELECT FROM flow.ledger WHERE domain = @domain AND by_credential 
 -- claimed together count in the same windows: they are counted here, because there may be tens of thousands. They are those of all
 -- buckets in whose queues calls wait that may spend the budget. Questions of the service's own, which no credential spends, are not young:
 -- a reading is one itself.
-SELECT bucket, counts_in, count(*) AS calls, bool_or(state <> 'unresolved' AND credential_id IS NOT NULL)::boolean AS young FROM flow.call
+SELECT bucket, counts_in, sum(coalesce((costs->>(@of_bucket::text))::int, 1))::bigint AS calls, bool_or(state <> 'unresolved' AND credential_id IS NOT NULL)::boolean AS young FROM flow.call
 WHERE domain = @domain AND bucket = ANY(@lines::text[]) AND counts_in <> '{}' AND (
     claimed_at > @since
     OR (answered_at - claimed_at > interval '1 second' AND answered_at > @since)
@@ -345,7 +347,8 @@ FROM (SELECT unnest(@ids::uuid[]) AS id, unnest(@counts_in::text[]) AS counts_in
 -- name: CallsCounted :many
 -- Calls that count in windows of a budget, by when they can have arrived.
 SELECT claimed_at, (CASE WHEN state IN ('settled', 'refused', 'awaiting') THEN least(answered_at, send_before) ELSE send_before END)::timestamptz AS until,
-    coalesce(credential_id, '00000000-0000-0000-0000-000000000000')::uuid AS credential_id, count(*) AS calls
+    coalesce(credential_id, '00000000-0000-0000-0000-000000000000')::uuid AS credential_id,
+    sum(coalesce((costs->>(@bucket::text))::int, 1))::bigint AS calls
 FROM flow.call WHERE domain = @domain AND bucket = ANY(@lines::text[]) AND counts_in <> '{}' AND claimed_at > @since
     AND (bucket = @bucket OR EXISTS (SELECT FROM jsonb_object_keys(counts_in) w WHERE split_part(w, ' ', 2) = @bucket::text))
 GROUP BY 1, 2, 3;

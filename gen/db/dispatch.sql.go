@@ -380,15 +380,15 @@ func (q *Queries) CallBarred(ctx context.Context, db DBTX, arg CallBarredParams)
 
 const callInsert = `-- name: CallInsert :exec
 INSERT INTO flow.call (id, org_id, domain, bucket, lane, action_id, credential_id, state, owner, attempt, records, digest, first_key, last_key,
-    params, outcome_check, exclusive_key, claimed_at, send_before, counts_in)
+    params, outcome_check, exclusive_key, claimed_at, send_before, counts_in, costs)
 SELECT d.id, d.org_id, $1, $2, d.lane::flow.lane, d.action_id, nullif(d.credential_id, '00000000-0000-0000-0000-000000000000'), 'intent', $3,
     d.attempt, d.records, d.digest, nullif(d.first_key, ''), nullif(d.last_key, ''), d.params, d.outcome_check, nullif(d.exclusive_key, ''),
-    $4, d.send_before, $5
+    $4, d.send_before, $5, d.costs::jsonb
 FROM (SELECT unnest($6::uuid[]) AS id, unnest($7::uuid[]) AS org_id, unnest($8::text[]) AS lane, unnest($9::text[]) AS action_id,
         unnest($10::uuid[]) AS credential_id, unnest($11::int[]) AS attempt, unnest($12::int[]) AS records,
         unnest($13::text[]) AS digest, unnest($14::text[]) AS first_key, unnest($15::text[]) AS last_key,
         unnest($16::text[]) AS params, unnest($17::text[]) AS outcome_check, unnest($18::text[]) AS exclusive_key,
-        unnest($19::timestamptz[]) AS send_before) d
+        unnest($19::timestamptz[]) AS send_before, unnest($20::text[]) AS costs) d
 `
 
 type CallInsertParams struct {
@@ -411,6 +411,7 @@ type CallInsertParams struct {
 	OutcomeChecks []string
 	ExclusiveKeys []string
 	SendBefores   []time.Time
+	Costs         []string
 }
 
 func (q *Queries) CallInsert(ctx context.Context, db DBTX, arg CallInsertParams) error {
@@ -434,6 +435,7 @@ func (q *Queries) CallInsert(ctx context.Context, db DBTX, arg CallInsertParams)
 		arg.OutcomeChecks,
 		arg.ExclusiveKeys,
 		arg.SendBefores,
+		arg.Costs,
 	)
 	return err
 }
@@ -457,11 +459,13 @@ func (q *Queries) CallIs(ctx context.Context, db DBTX, arg CallIsParams) (bool, 
 const callMove = `-- name: CallMove :execrows
 UPDATE flow.call c SET state = d.state, reference = coalesce(nullif(d.reference, ''), c.reference), answered_at = $1::timestamptz,
     next_check_at = nullif(d.next_check_at, '0001-01-01 00:00:00+00'), note = coalesce(nullif(d.note, ''), c.note), counts_in = coalesce(nullif(d.counts_in, '')::jsonb, c.counts_in),
+    costs = coalesce(nullif(d.costs, '')::jsonb, c.costs),
     failure = CASE WHEN d.state IN ('unknown', 'unresolved') THEN coalesce(c.failure, nullif(d.failure, '')) ELSE nullif(d.failure, '') END,
     exclusive_key = CASE WHEN d.state IN ('intent', 'unknown', 'awaiting') THEN c.exclusive_key END, resolved = c.resolved + d.settled
 FROM (SELECT unnest($2::uuid[]) AS id, unnest($3::text[]) AS state, unnest($4::text[]) AS reference,
         unnest($5::timestamptz[]) AS next_check_at, unnest($6::text[]) AS note, unnest($7::text[]) AS counts_in, unnest($8::text[]) AS failure,
-        unnest($9::text[]) AS seen, unnest($10::int[]) AS resolved, unnest($11::int[]) AS settled) d
+        unnest($9::text[]) AS costs,
+        unnest($10::text[]) AS seen, unnest($11::int[]) AS resolved, unnest($12::int[]) AS settled) d
 WHERE c.id = d.id AND c.state = d.seen AND c.resolved = d.resolved
 `
 
@@ -474,6 +478,7 @@ type CallMoveParams struct {
 	Notes        []string
 	CountsIn     []string
 	Failures     []string
+	Costs        []string
 	Seen         []string
 	Resolved     []int32
 	Settled      []int32
@@ -491,6 +496,7 @@ func (q *Queries) CallMove(ctx context.Context, db DBTX, arg CallMoveParams) (in
 		arg.Notes,
 		arg.CountsIn,
 		arg.Failures,
+		arg.Costs,
 		arg.Seen,
 		arg.Resolved,
 		arg.Settled,
@@ -625,17 +631,18 @@ func (q *Queries) CallsCheckNow(ctx context.Context, db DBTX) error {
 
 const callsCounted = `-- name: CallsCounted :many
 SELECT claimed_at, (CASE WHEN state IN ('settled', 'refused', 'awaiting') THEN least(answered_at, send_before) ELSE send_before END)::timestamptz AS until,
-    coalesce(credential_id, '00000000-0000-0000-0000-000000000000')::uuid AS credential_id, count(*) AS calls
-FROM flow.call WHERE domain = $1 AND bucket = ANY($2::text[]) AND counts_in <> '{}' AND claimed_at > $3
-    AND (bucket = $4 OR EXISTS (SELECT FROM jsonb_object_keys(counts_in) w WHERE split_part(w, ' ', 2) = $4::text))
+    coalesce(credential_id, '00000000-0000-0000-0000-000000000000')::uuid AS credential_id,
+    sum(coalesce((costs->>($1::text))::int, 1))::bigint AS calls
+FROM flow.call WHERE domain = $2 AND bucket = ANY($3::text[]) AND counts_in <> '{}' AND claimed_at > $4
+    AND (bucket = $1 OR EXISTS (SELECT FROM jsonb_object_keys(counts_in) w WHERE split_part(w, ' ', 2) = $1::text))
 GROUP BY 1, 2, 3
 `
 
 type CallsCountedParams struct {
+	Bucket string
 	Domain string
 	Lines  []string
 	Since  time.Time
-	Bucket string
 }
 
 type CallsCountedRow struct {
@@ -648,10 +655,10 @@ type CallsCountedRow struct {
 // Calls that count in windows of a budget, by when they can have arrived.
 func (q *Queries) CallsCounted(ctx context.Context, db DBTX, arg CallsCountedParams) ([]CallsCountedRow, error) {
 	rows, err := db.Query(ctx, callsCounted,
+		arg.Bucket,
 		arg.Domain,
 		arg.Lines,
 		arg.Since,
-		arg.Bucket,
 	)
 	if err != nil {
 		return nil, err
@@ -799,7 +806,7 @@ func (q *Queries) CallsForget(ctx context.Context, db DBTX, ids []uuid.UUID) (in
 }
 
 const callsLock = `-- name: CallsLock :many
-SELECT c.id, c.org_id, c.domain, c.bucket, c.lane, c.action_id, c.credential_id, c.state, c.owner, c.attempt, c.records, c.resolved, c.digest, c.first_key, c.last_key, c.params, c.outcome_check, c.exclusive_key, c.reference, c.claimed_at, c.send_before, c.answered_at, c.next_check_at, c.checks, c.counts_in, c.note, c.failure, b.domain, b.bucket, b.service_id, b.metered, b.time_zone, b.max_in_flight, b.next_call_at, b.refusals, b.refused_at FROM flow.call c JOIN flow.budget b ON b.domain = c.domain AND b.bucket = c.bucket
+SELECT c.id, c.org_id, c.domain, c.bucket, c.lane, c.action_id, c.credential_id, c.state, c.owner, c.attempt, c.records, c.resolved, c.digest, c.first_key, c.last_key, c.params, c.outcome_check, c.exclusive_key, c.reference, c.claimed_at, c.send_before, c.answered_at, c.next_check_at, c.checks, c.counts_in, c.costs, c.note, c.failure, b.domain, b.bucket, b.service_id, b.metered, b.time_zone, b.max_in_flight, b.next_call_at, b.refusals, b.refused_at FROM flow.call c JOIN flow.budget b ON b.domain = c.domain AND b.bucket = c.bucket
 WHERE c.id = ANY($1::uuid[]) AND c.state IN ('unknown', 'unresolved') ORDER BY c.id FOR UPDATE OF c
 `
 
@@ -843,6 +850,7 @@ func (q *Queries) CallsLock(ctx context.Context, db DBTX, ids []uuid.UUID) ([]Ca
 			&i.FlowCall.NextCheckAt,
 			&i.FlowCall.Checks,
 			&i.FlowCall.CountsIn,
+			&i.FlowCall.Costs,
 			&i.FlowCall.Note,
 			&i.FlowCall.Failure,
 			&i.FlowBudget.Domain,
@@ -930,7 +938,7 @@ func (q *Queries) CallsOfOthers(ctx context.Context, db DBTX, arg CallsOfOthersP
 }
 
 const callsRead = `-- name: CallsRead :many
-SELECT c.id, c.org_id, c.domain, c.bucket, c.lane, c.action_id, c.credential_id, c.state, c.owner, c.attempt, c.records, c.resolved, c.digest, c.first_key, c.last_key, c.params, c.outcome_check, c.exclusive_key, c.reference, c.claimed_at, c.send_before, c.answered_at, c.next_check_at, c.checks, c.counts_in, c.note, c.failure, b.domain, b.bucket, b.service_id, b.metered, b.time_zone, b.max_in_flight, b.next_call_at, b.refusals, b.refused_at, (SELECT flow.clock())::timestamptz AS now
+SELECT c.id, c.org_id, c.domain, c.bucket, c.lane, c.action_id, c.credential_id, c.state, c.owner, c.attempt, c.records, c.resolved, c.digest, c.first_key, c.last_key, c.params, c.outcome_check, c.exclusive_key, c.reference, c.claimed_at, c.send_before, c.answered_at, c.next_check_at, c.checks, c.counts_in, c.costs, c.note, c.failure, b.domain, b.bucket, b.service_id, b.metered, b.time_zone, b.max_in_flight, b.next_call_at, b.refusals, b.refused_at, (SELECT flow.clock())::timestamptz AS now
 FROM flow.budget b CROSS JOIN flow.call c
 WHERE b.domain = $1 AND b.bucket = $2 AND c.id = ANY($3::uuid[]) ORDER BY c.id
 `
@@ -983,6 +991,7 @@ func (q *Queries) CallsRead(ctx context.Context, db DBTX, arg CallsReadParams) (
 			&i.FlowCall.NextCheckAt,
 			&i.FlowCall.Checks,
 			&i.FlowCall.CountsIn,
+			&i.FlowCall.Costs,
 			&i.FlowCall.Note,
 			&i.FlowCall.Failure,
 			&i.FlowBudget.Domain,
@@ -1007,20 +1016,21 @@ func (q *Queries) CallsRead(ctx context.Context, db DBTX, arg CallsReadParams) (
 }
 
 const callsSince = `-- name: CallsSince :many
-SELECT bucket, counts_in, count(*) AS calls, bool_or(state <> 'unresolved' AND credential_id IS NOT NULL)::boolean AS young FROM flow.call
-WHERE domain = $1 AND bucket = ANY($2::text[]) AND counts_in <> '{}' AND (
-    claimed_at > $3
-    OR (answered_at - claimed_at > interval '1 second' AND answered_at > $3)
+SELECT bucket, counts_in, sum(coalesce((costs->>($1::text))::int, 1))::bigint AS calls, bool_or(state <> 'unresolved' AND credential_id IS NOT NULL)::boolean AS young FROM flow.call
+WHERE domain = $2 AND bucket = ANY($3::text[]) AND counts_in <> '{}' AND (
+    claimed_at > $4
+    OR (answered_at - claimed_at > interval '1 second' AND answered_at > $4)
     OR state IN ('intent', 'unknown')
-    OR (state = 'unresolved' AND claimed_at > $4))
+    OR (state = 'unresolved' AND claimed_at > $5))
 GROUP BY bucket, counts_in
 `
 
 type CallsSinceParams struct {
-	Domain string
-	Lines  []string
-	Since  time.Time
-	Oldest time.Time
+	OfBucket string
+	Domain   string
+	Lines    []string
+	Since    time.Time
+	Oldest   time.Time
 }
 
 type CallsSinceRow struct {
@@ -1038,6 +1048,7 @@ type CallsSinceRow struct {
 // a reading is one itself.
 func (q *Queries) CallsSince(ctx context.Context, db DBTX, arg CallsSinceParams) ([]CallsSinceRow, error) {
 	rows, err := db.Query(ctx, callsSince,
+		arg.OfBucket,
 		arg.Domain,
 		arg.Lines,
 		arg.Since,
@@ -1067,7 +1078,7 @@ func (q *Queries) CallsSince(ctx context.Context, db DBTX, arg CallsSinceParams)
 }
 
 const callsToCheck = `-- name: CallsToCheck :many
-SELECT id, org_id, domain, bucket, lane, action_id, credential_id, state, owner, attempt, records, resolved, digest, first_key, last_key, params, outcome_check, exclusive_key, reference, claimed_at, send_before, answered_at, next_check_at, checks, counts_in, note, failure FROM flow.call
+SELECT id, org_id, domain, bucket, lane, action_id, credential_id, state, owner, attempt, records, resolved, digest, first_key, last_key, params, outcome_check, exclusive_key, reference, claimed_at, send_before, answered_at, next_check_at, checks, counts_in, costs, note, failure FROM flow.call
 WHERE domain = $1 AND bucket = $2 AND state IN ('unknown', 'awaiting') AND next_check_at <= (SELECT flow.clock())
     AND NOT id = ANY($3::uuid[])
 ORDER BY next_check_at + make_interval(secs => 10 * least(checks, 30)) LIMIT $4
@@ -1122,6 +1133,7 @@ func (q *Queries) CallsToCheck(ctx context.Context, db DBTX, arg CallsToCheckPar
 			&i.NextCheckAt,
 			&i.Checks,
 			&i.CountsIn,
+			&i.Costs,
 			&i.Note,
 			&i.Failure,
 		); err != nil {

@@ -670,6 +670,8 @@ type FlowCall struct {
 	Checks int32
 	// The windows that it counts in: start times in Unix seconds by window length, numbers of cells by length and r for windows that roll; for another bucket that it spends too by length and bucket, as in 60 query.
 	CountsIn json.RawMessage
+	// What it counts for in the windows of a bucket, by bucket, where that is not 1: what it may cost until it is answered, then what the answer says.
+	Costs json.RawMessage
 	// Why it is in its state, as a word of the program: timeout, no_answer, rate_limited, ...
 	Note *string
 	// What went wrong, as the error of its records tells it (JSON: code, message, provider_code, provider_message); null where nothing did. Secrets are masked; customer data.

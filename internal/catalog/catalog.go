@@ -88,8 +88,33 @@ type RateBucket struct {
 	MaxInFlight int `yaml:"max_in_flight"`
 	// Told says where answers tell what is left of windows, beside the headers that are read without it.
 	Told []Told `yaml:"told"`
+	// Cost is what a call costs, where that is not one of the units that the caps are in.
+	Cost *Cost `yaml:"cost"`
 	// CountsRefused says that the provider counts calls that it answers with one of an action's refused or retry_later statuses.
 	CountsRefused bool `yaml:"counts_refused"`
+}
+
+// Price is what a call costs of a budget: Call, and Record for each of its records.
+type Price struct {
+	Call   int `yaml:"call"`
+	Record int `yaml:"record"`
+}
+
+// Cost is the price of calls before they are made, and where answers say what one did cost.
+type Cost struct {
+	Price `yaml:",inline"`
+	// Field and Header name where an answer says it; empty where none does.
+	Field  string `yaml:"field"`
+	Header string `yaml:"header"`
+}
+
+// CostOf is what a call of the action with so many records may cost of a bucket; at least 1.
+func (a *Action) CostOf(bucket string, b *RateBucket, records int) int {
+	price, own := a.Costs[bucket]
+	if !own && b.Cost != nil {
+		price = b.Cost.Price
+	}
+	return max(price.Call+price.Record*records, 1)
 }
 
 // Window is a window of a budget.
@@ -101,15 +126,19 @@ type Window struct {
 	Kind string `yaml:"kind"`
 }
 
-// Told names the headers in which an answer tells of a window.
+// Told names the headers, or the fields, in which an answer tells of a window.
 type Told struct {
 	WindowSeconds int `yaml:"window_seconds"`
+	// In is "body" where the names are of fields of the body.
+	In string `yaml:"in"`
 	// Limit is how many calls the window allows, Remaining how many of them are left, Used how many are spent.
 	Limit     string `yaml:"limit"`
 	Remaining string `yaml:"remaining"`
 	Used      string `yaml:"used"`
 	// Pair is a header that has both as used/limit, be it behind a name: api-usage=18/5000.
 	Pair string `yaml:"pair"`
+	// Restore is how much comes back a second: of a slower plan the window allows no more than that.
+	Restore string `yaml:"restore"`
 }
 
 // Lengths are the lengths of the bucket's windows in seconds, in ascending order.
@@ -151,20 +180,22 @@ const (
 
 // Action is one operation of a service, "<platform>__<service>__<action>".
 type Action struct {
-	ID                   string       `yaml:"id"`
-	ServiceID            string       `yaml:"-"`
-	PlatformID           string       `yaml:"-"`
-	Name                 string       `yaml:"name"`
-	Description          string       `yaml:"description"`
-	ParamsSchema         JSON         `yaml:"params_schema"`
-	OutputSchema         JSON         `yaml:"output_schema"`
-	Buckets              []string     `yaml:"buckets"`
-	DefaultLane          string       `yaml:"default_lane"`
-	MaxRecordsPerRequest int          `yaml:"max_records_per_request"`
-	MaxBytesPerRequest   int          `yaml:"max_bytes_per_request"`
-	Bulk                 bool         `yaml:"bulk"`
-	OutcomeCheck         OutcomeCheck `yaml:"outcome_check"`
-	Deprecated           bool         `yaml:"deprecated"`
+	ID           string   `yaml:"id"`
+	ServiceID    string   `yaml:"-"`
+	PlatformID   string   `yaml:"-"`
+	Name         string   `yaml:"name"`
+	Description  string   `yaml:"description"`
+	ParamsSchema JSON     `yaml:"params_schema"`
+	OutputSchema JSON     `yaml:"output_schema"`
+	Buckets      []string `yaml:"buckets"`
+	// Costs are the prices of the action's calls by bucket, where they are not the bucket's.
+	Costs                map[string]Price `yaml:"costs"`
+	DefaultLane          string           `yaml:"default_lane"`
+	MaxRecordsPerRequest int              `yaml:"max_records_per_request"`
+	MaxBytesPerRequest   int              `yaml:"max_bytes_per_request"`
+	Bulk                 bool             `yaml:"bulk"`
+	OutcomeCheck         OutcomeCheck     `yaml:"outcome_check"`
+	Deprecated           bool             `yaml:"deprecated"`
 
 	// Utility names the in-process function of a utility action, one of utilities in check.go; empty for actions that make calls.
 	Utility string `yaml:"utility"`

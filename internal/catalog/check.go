@@ -173,6 +173,7 @@ func (ch *checker) buckets(s *Service, at path) {
 		ch.within(here, "max_in_flight", b.MaxInFlight, 0, 1000)
 		ch.further(b, here)
 		ch.told(b, here)
+		ch.cost(b, here)
 		for _, seconds := range slices.Sorted(maps.Keys(b.Windows)) {
 			limit := b.Windows[seconds]
 			if !slices.Contains(windowSeconds, seconds) || limit < 1 {
@@ -216,6 +217,9 @@ func (ch *checker) further(b *RateBucket, at path) {
 	}
 }
 
+// toldBody is where fields of the body tell.
+const toldBody = "body"
+
 // headerName is what a header's name may be.
 var headerName = regexp.MustCompile(`^[A-Za-z0-9-]{1,100}$`)
 
@@ -226,14 +230,42 @@ func (ch *checker) header(at path, field, name string) {
 	}
 }
 
+// mostCost bounds what a call may cost of a budget.
+const mostCost = 1_000_000
+
+func (ch *checker) price(at path, p Price) {
+	ch.within(at, "call", p.Call, 0, mostCost)
+	ch.within(at, "record", p.Record, 0, mostCost)
+}
+
+func (ch *checker) cost(b *RateBucket, at path) {
+	if b.Cost == nil {
+		return
+	}
+	here := at.to("cost")
+	ch.price(here, b.Cost.Price)
+	ch.field(here, "field", b.Cost.Field, false)
+	ch.header(here, "header", b.Cost.Header)
+}
+
 func (ch *checker) told(b *RateBucket, at path) {
 	for i, t := range b.Told {
 		here := at.to("told", i)
 		if !slices.Contains(b.Lengths(), t.WindowSeconds) {
 			ch.fail(here.to("window_seconds"), "window_seconds is %d; the bucket has no window of this length", t.WindowSeconds)
 		}
-		for field, name := range map[string]string{"limit": t.Limit, "remaining": t.Remaining, "used": t.Used, "pair": t.Pair} {
-			ch.header(here, field, name)
+		if t.In != "" {
+			oneOf(ch, here, "in", t.In, []string{"headers", toldBody})
+		}
+		for field, name := range map[string]string{"limit": t.Limit, "remaining": t.Remaining, "used": t.Used, "pair": t.Pair, "restore": t.Restore} {
+			if t.In == toldBody {
+				ch.field(here, field, name, false)
+			} else {
+				ch.header(here, field, name)
+			}
+		}
+		if t.In == toldBody && t.Pair != "" {
+			ch.fail(here.to("pair"), "only headers have pairs")
 		}
 		if t.Pair == "" && t.Used == "" && t.Remaining == "" && t.Limit == "" {
 			ch.fail(here, "it needs the name of a header: limit, remaining, used or pair")
@@ -265,6 +297,12 @@ func (ch *checker) action(c *Catalog, s *Service, a *Action, at path) {
 		if slices.Contains(a.Buckets[:i], name) {
 			ch.fail(at.to("buckets", i), "bucket %q stands twice", name)
 		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(a.Costs)) {
+		if !slices.Contains(a.Buckets, name) {
+			ch.fail(at.to("costs", name), "the action does not spend bucket %q", name)
+		}
+		ch.price(at.to("costs", name), a.Costs[name])
 	}
 	oneOf(ch, at, "default_lane", a.DefaultLane, Lanes)
 	oneOf(ch, at, "outcome_check", a.OutcomeCheck, outcomeChecks)

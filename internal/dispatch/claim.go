@@ -354,7 +354,7 @@ func (c *claim) afford(ctx context.Context, calls []*outboundCall) (_ []*outboun
 	case !until.IsZero():
 		grant, c.elsewhere = quota.Grant{NextAt: until}, c.lanes[0].BackoffUntil.IsZero()
 	case c.meter != nil:
-		if grant, err = c.grant(ctx, wanted, longest); err != nil {
+		if grant, err = c.grant(ctx, calls, wanted, longest); err != nil {
 			return nil, err
 		}
 	}
@@ -377,11 +377,12 @@ func (c *claim) afford(ctx context.Context, calls []*outboundCall) (_ []*outboun
 }
 
 // grant asks what the spacing and the windows of the budget allow; longest is how long a call may take.
-func (c *claim) grant(ctx context.Context, wanted int, longest time.Duration) (quota.Grant, error) {
+func (c *claim) grant(ctx context.Context, calls []*outboundCall, wanted int, longest time.Duration) (quota.Grant, error) {
 	spans, err := c.meter.spans(ctx, c.tx, c.now, c.now.Add(longest))
 	if err != nil {
 		return quota.Grant{}, err
 	}
+	c.meter.price(spans, calls)
 	grant, escalated := c.allow(spans, wanted, c.meter.all()...)
 	if len(c.meter.also) > 0 && !grant.NextAt.IsZero() {
 		own := slices.DeleteFunc(slices.Clone(spans), func(s quota.Window) bool { return s.Bucket != "" })
@@ -450,10 +451,6 @@ func (c *claim) debit(ctx context.Context) error {
 	if len(c.calls) == 0 || c.meter == nil {
 		return nil
 	}
-	spent := quota.Tally{}
-	for _, p := range c.calls {
-		spent[p.r.task.CredentialID.UUID]++
-	}
 	for _, m := range c.meter.all() {
 		if m.spacing == 0 {
 			continue
@@ -463,7 +460,13 @@ func (c *claim) debit(ctx context.Context) error {
 			return fmt.Errorf("space the calls of %s: %w", m.key, err)
 		}
 	}
-	return c.meter.debit(ctx, c.tx, c.spans, spent)
+	return c.meter.debit(ctx, c.tx, c.spans, func(bucket string) quota.Tally {
+		spent := quota.Tally{}
+		for _, p := range c.calls {
+			spent[p.r.task.CredentialID.UUID] += p.costs.of(bucket)
+		}
+		return spent
+	})
 }
 
 // take takes the pieces off their queues, settles what was decided without a call, and debits the calls: late, because

@@ -179,7 +179,7 @@ func (d *Dispatcher) takeOverBucket(ctx context.Context, tx pgx.Tx, domain *db.F
 // recent counts, by window, our calls that a reading up to since may not hold: those that went or were answered since, and those
 // of which nobody knows whether they arrived. young tells that a later reading will hold some of them.
 func (m *meter) recent(ctx context.Context, tx pgx.Tx, since time.Time) (out map[[2]int64]int, young bool, err error) {
-	rows, err := db.New().CallsSince(ctx, tx, db.CallsSinceParams{Domain: m.key.domain, Lines: m.svc.Lines(m.key.bucket), Since: since, Oldest: since.Add(-quota.LongestWindow)})
+	rows, err := db.New().CallsSince(ctx, tx, db.CallsSinceParams{Domain: m.key.domain, Lines: m.svc.Lines(m.key.bucket), Since: since, OfBucket: m.key.bucket, Oldest: since.Add(-quota.LongestWindow)})
 	if err != nil {
 		return nil, false, fmt.Errorf("read recent calls of %s: %w", m.key, err)
 	}

@@ -103,7 +103,14 @@ func (f *flight) leave(ctx context.Context, waits bool, seen int) {
 	missed := f.waits && f.settled != seen
 	f.mu.Unlock()
 	f.d.drop(f)
-	if !missed || ctx.Err() != nil {
+	if missed {
+		f.wake(ctx)
+	}
+}
+
+// wake has the budget looked at: there may be room.
+func (f *flight) wake(ctx context.Context) {
+	if ctx.Err() != nil {
 		return
 	}
 	err := pg.InTx(ctx, f.d.Pool, func(ctx context.Context, tx pgx.Tx) error {
@@ -327,8 +334,12 @@ func (f *flight) settle() {
 			group[i].call.request.Memory.Release()
 		}
 		f.settled++
+		missed := !wake && f.waits && f.passes == 0 // the last pass left while the settlement was under way
 		f.mu.Unlock()
 		notify(f.changed)
+		if missed {
+			f.wake(f.d.process)
+		}
 		f.d.flights.sending.Add(-len(group))
 	}
 	f.d.drop(f)

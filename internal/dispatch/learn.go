@@ -22,11 +22,11 @@ type windowTold struct {
 // never lowered: an answer speaks of the time when it was written, and calls beside it may be in it or not. That it fails
 // stops nobody.
 func (d *Dispatcher) learn(ctx context.Context, p *outboundCall, answer *provider.Answer) {
-	if p.meter == nil || len(answer.Header) == 0 {
+	if p.meter == nil || len(answer.Header)+len(answer.Body) == 0 {
 		return
 	}
 	for _, m := range p.meter.all() {
-		for _, c := range provider.Told(answer.Header, m.svc.RateBuckets[m.key.bucket]) {
+		for _, c := range provider.Told(answer, m.svc.RateBuckets[m.key.bucket]) {
 			if err := d.learnWindow(ctx, m, c); err != nil && ctx.Err() == nil {
 				d.opts.Log.Warn("take over what an answer tells of a budget", "domain", m.key.domain, "bucket", m.key.bucket, "error", err)
 			}

@@ -206,8 +206,9 @@ func ledgerRow(rows []db.FlowLedger, seconds int, start time.Time) *db.FlowLedge
 }
 
 // debit spends calls in every span, or fails with errBudgetMoved and leaves it to the caller to roll back.
-func (m *meter) debit(ctx context.Context, tx pgx.Tx, spans []quota.Window, calls quota.Tally) error {
+func (m *meter) debit(ctx context.Context, tx pgx.Tx, spans []quota.Window, spent func(bucket string) quota.Tally) error {
 	for _, b := range m.all() {
+		calls := spent(b.key.bucket)
 		if err := b.debitRolling(ctx, tx, spans, calls.Sum()); err != nil {
 			return err
 		}
@@ -247,11 +248,16 @@ type releases struct {
 	rolled map[string]map[rolledCell]int
 }
 
-func (r *releases) add(c quota.CountsIn, credentialID uuid.UUID) {
+// add gives back what a call cost in windows; a negative cost is spent beside.
+func (r *releases) add(c quota.CountsIn, credentialID uuid.UUID, cost func(bucket string) int) {
 	for w, starts := range c {
 		bucket := cmp.Or(w.Bucket, r.key.bucket)
+		n := cost(bucket)
+		if n == 0 {
+			continue
+		}
 		if w.Rolls {
-			r.roll(bucket, w.Seconds, starts, -1)
+			r.roll(bucket, w.Seconds, starts, -n)
 			continue
 		}
 		if r.calls[bucket] == nil {
@@ -262,7 +268,7 @@ func (r *releases) add(c quota.CountsIn, credentialID uuid.UUID) {
 			if r.calls[bucket][k] == nil {
 				r.calls[bucket][k] = quota.Tally{}
 			}
-			r.calls[bucket][k][credentialID]++
+			r.calls[bucket][k][credentialID] += n
 		}
 	}
 }

@@ -73,13 +73,13 @@ func TestLedger_Concurrent(t *testing.T) {
 				release := len(held) > 0 && random.IntN(5) < 2
 				err := pg.InTx(context.Background(), pool, func(ctx context.Context, tx pgx.Tx) (err error) {
 					if release {
-						r.add(held[len(held)-1], who)
+						r.add(held[len(held)-1], who, costs(nil).of)
 						return r.write(ctx, tx)
 					}
 					if spans, err = m.spans(ctx, tx, at, at.Add(10*time.Second)); err != nil {
 						return err
 					}
-					return m.debit(ctx, tx, spans, quota.Tally{who: n})
+					return m.debit(ctx, tx, spans, func(string) quota.Tally { return quota.Tally{who: n} })
 				})
 				mu.Lock()
 				switch {
@@ -121,7 +121,7 @@ func TestLedger_DebitIsAllOrNothing(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			return m.debit(ctx, tx, spans, quota.Tally{uuid.Nil: n})
+			return m.debit(ctx, tx, spans, func(string) quota.Tally { return quota.Tally{uuid.Nil: n} })
 		})
 	}
 	require.ErrorIs(t, debit(4), errBudgetMoved, "more than the hour has")

@@ -50,6 +50,8 @@ type outboundCall struct {
 	timeout   time.Duration
 	// serviceCall marks a call of ours that carries no record.
 	serviceCall bool
+	// costs are what it may cost of its budgets.
+	costs costs
 	// written is what the claim wrote down, as far as a settlement asks for it.
 	written db.FlowCall
 	// late: the time for the call was over before its claim had ended.

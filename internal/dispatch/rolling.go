@@ -104,10 +104,11 @@ type rolledCell struct {
 	cell    int64
 }
 
-// move puts the calls that windows of a call were moved to into their cells.
-func (r *releases) move(moved quota.CountsIn) {
+// move puts what a call cost into the cells that it was moved to.
+func (r *releases) move(moved quota.CountsIn, cost func(bucket string) int) {
 	for w, cells := range moved {
-		r.roll(cmp.Or(w.Bucket, r.key.bucket), w.Seconds, cells, 1)
+		bucket := cmp.Or(w.Bucket, r.key.bucket)
+		r.roll(bucket, w.Seconds, cells, cost(bucket))
 	}
 }
 

@@ -123,7 +123,7 @@ func (d *Dispatcher) spend(ctx context.Context, domain string, p *outboundCall, 
 	if k.bucket == "" {
 		return &a, nextAt, nil
 	}
-	v := outcome{id: p.id, reading: provider.Read(action, a, 0), startedAt: a.StartedAt, finishedAt: a.FinishedAt}
+	v := outcome{id: p.id, reading: provider.Read(action, a, 0), startedAt: a.StartedAt, finishedAt: a.FinishedAt, costs: d.toldCosts(action, &a)}
 	return &a, nextAt, d.apply(context.WithoutCancel(ctx), k, []outcome{v}, false)
 }
 

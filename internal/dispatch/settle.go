@@ -26,7 +26,9 @@ type outcome struct {
 	reading provider.Reading
 	// exchange is what it sent and was answered, status that of the answer; 0 for none.
 	exchange exchangeDetail
-	status   int
+	// costs are what the answer says that the call has cost.
+	costs  costs
+	status int
 	// body is that of an answer that is no success, where the task has ErrorBody.
 	body json.RawMessage
 	// startedAt and finishedAt are when the request was under way, by the database's clock; zero where it was not sent.
@@ -45,7 +47,7 @@ func (d *Dispatcher) settle(ctx context.Context, k budgetKey, group []finished, 
 			n = f.call.records
 		}
 		v := outcome{id: f.call.id, call: f.call, reading: provider.Read(action, f.answer, n),
-			startedAt: f.answer.StartedAt, finishedAt: f.answer.FinishedAt}
+			startedAt: f.answer.StartedAt, finishedAt: f.answer.FinishedAt, costs: d.toldCosts(action, &f.answer)}
 		if f.call.r.task.ErrorBody && v.reading.Kind != provider.Success {
 			v.body = provider.ErrorBody(&f.answer)
 		}

@@ -24,12 +24,16 @@ func (s *settlement) move(call *openCall, v *outcome, state string, checkAt time
 		s.forgotten = append(s.forgotten, call.ID)
 		return
 	}
-	counts := "" // as they are
+	counts, cost := "", "" // as they are
 	if s.meter != nil && state != stateUnknown && state != stateUnresolved {
 		w := s.windows(call, Counts(&v.reading, false), Counts(&v.reading, true))
-		s.released.add(w.released, deref(call.CredentialID))
-		s.released.move(w.moved)
-		counts = w.text
+		had, now := w.costs, w.costs.after(v.costs)
+		s.released.add(w.released, deref(call.CredentialID), had.of)
+		s.released.move(w.moved, had.of)
+		if counts = w.text; len(v.costs) > 0 {
+			s.released.add(w.kept, deref(call.CredentialID), func(bucket string) int { return had.of(bucket) - now.of(bucket) })
+			cost = string(now.encode())
+		}
 	}
 	m := &s.moves
 	m.AnsweredAt = s.now
@@ -39,7 +43,7 @@ func (s *settlement) move(call *openCall, v *outcome, state string, checkAt time
 	m.Refs = append(m.Refs, v.reading.Reference)
 	s.checkAt = soonest(s.checkAt, checkAt)
 	m.NextCheckAts, m.Notes = append(m.NextCheckAts, checkAt), append(m.Notes, v.reading.Reason)
-	m.CountsIn, m.Failures = append(m.CountsIn, counts), append(m.Failures, failureText(&v.reading))
+	m.CountsIn, m.Costs, m.Failures = append(m.CountsIn, counts), append(m.Costs, cost), append(m.Failures, failureText(&v.reading))
 }
 
 // forgets reports whether nobody will ask for a call again: it succeeded at once, is in no window, and has no name by which another
@@ -52,6 +56,7 @@ func (s *settlement) forgets(call *openCall, v *outcome, state string) bool {
 // windowKey is what the windows of a call depend on: calls that were claimed together share them.
 type windowKey struct {
 	counts  string
+	costs   string
 	counted bool
 	arrival quota.Arrival
 }
@@ -59,18 +64,22 @@ type windowKey struct {
 // settledWindows are the windows that a settled call counts in, as text ("" for no change), those that it does not, and the cells of
 // rolling ones that it counts in instead of others.
 type settledWindows struct {
-	text            string
-	released, moved quota.CountsIn
+	text                  string
+	kept, released, moved quota.CountsIn
+	costs                 costs
 }
 
 // windows splits those of a call: where it counts, be it only with providers that count what they refuse, and where it does not.
 func (s *settlement) windows(call *openCall, counted, refused bool) settledWindows {
-	k := windowKey{string(call.CountsIn), counted, quota.ArrivalOf(call.ClaimedAt, call.SendBefore, s.now, refused)}
+	k := windowKey{string(call.CountsIn), string(call.Costs), counted, quota.ArrivalOf(call.ClaimedAt, call.SendBefore, s.now, refused)}
 	if w, ok := s.settled[k]; ok {
 		return w
 	}
 	var w settledWindows
 	in, err := quota.DecodeCounts(call.CountsIn)
+	if err == nil {
+		w.costs, err = decodeCosts(call.Costs)
+	}
 	if err != nil { // it goes on counting in all of them, which is never too little
 		s.d.opts.Log.Error("a call's windows cannot be read", "call", call.ID, "error", err)
 		return w
@@ -90,8 +99,8 @@ func (s *settlement) windows(call *openCall, counted, refused bool) settledWindo
 		}
 	}
 	maps.Copy(released, uncounted)
-	if len(released) > 0 {
-		w = settledWindows{string(kept.Encode()), released, moved}
+	if w.kept = kept; len(released) > 0 {
+		w.text, w.released, w.moved = string(kept.Encode()), released, moved
 	}
 	s.settled[k] = w
 	return w

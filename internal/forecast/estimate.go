@@ -60,6 +60,8 @@ type Estimate struct {
 	paced []Paced
 	// with are all buckets that the calls spend.
 	with []string
+	// cost is the most that one of them costs of the bucket.
+	cost int
 }
 
 // Day is the daily budget beside an estimate.
@@ -106,6 +108,9 @@ func (s *Service) estimate(ctx context.Context, conn db.DBTX, orgID uuid.UUID, t
 		}
 	}
 	e.Calls = calls(records, e.MaxRecordsPerRequest)
+	if e.cost = s.costOf(action, name, e.MaxRecordsPerRequest); action == nil {
+		e.cost = s.dearest(name, bucket)
+	}
 	_, err = s.weigh(ctx, conn, orgID, &d, bucket, e, uuid.Nil)
 	return e, err
 }
@@ -152,6 +157,17 @@ func (s *Service) target(d *Domain, q Question) (string, *catalog.RateBucket, *c
 		return "", nil, nil, fault.Value([]string{"body", "bucket"}, "The action spends the bucket %s", a.Buckets[0])
 	}
 	return a.Buckets[0], byName[a.Buckets[0]], a, nil
+}
+
+// dearest is the most that a call of any action costs of a bucket.
+func (s *Service) dearest(name string, b *catalog.RateBucket) int {
+	cost := 1
+	for _, id := range b.MemberActionIDs {
+		if a, ok := s.catalog.Action(id); ok {
+			cost = max(cost, a.CostOf(name, b, a.MaxRecordsPerRequest))
+		}
+	}
+	return cost
 }
 
 // count returns how many records a question is about.
@@ -202,7 +218,7 @@ func (s *Service) weigh(ctx context.Context, conn db.DBTX, orgID uuid.UUID, d *D
 	e.Completion = w.behind(b, bucket{e.Bucket, rates}, caps, e, held)
 	slowest := 0.0
 	for _, w := range b.spend.current(e.Bucket, caps) {
-		slowest = max(slowest, float64(e.Calls)*float64(w.Seconds)/float64(max(w.Cap, 1)))
+		slowest = max(slowest, float64(e.Calls)*float64(max(e.cost, 1))*float64(w.Seconds)/float64(max(w.Cap, 1)))
 		if w.Seconds == daySeconds {
 			e.day(&w)
 		}
@@ -239,10 +255,13 @@ func (e *Estimate) day(w *quota.Window) {
 	likely := w.Likely()
 	left := int64(likely.Remaining())
 	e.Day = &Day{
-		Cap: int64(w.Cap), Remaining: left, Spills: e.Calls > 0 && e.Calls+e.QueuedCalls > left,
-		Percent: math.Round(float64(e.Calls)/float64(max(left, 1))*10000) / 100,
+		Cap: int64(w.Cap), Remaining: left, Spills: e.Calls > 0 && (e.Calls+e.QueuedCalls)*int64(max(e.cost, 1)) > left,
+		Percent: math.Round(float64(e.Calls)*float64(max(e.cost, 1))/float64(max(left, 1))*10000) / 100,
 	}
-	if e.Day.Spills {
+	if e.Day.Spills && e.cost > 1 {
+		e.warn(fmt.Sprintf("This upload takes %d calls that cost up to %d each and %d are queued before it, but %d of the day's %d are left. The rest is "+
+			"delivered at the permitted rate from %s on.", e.Calls, e.cost, e.QueuedCalls, max(left, 0), w.Cap, w.End.UTC().Format(time.RFC3339)))
+	} else if e.Day.Spills {
 		e.warn(fmt.Sprintf("This upload takes %d calls and %d are queued before it, but %d of the day's %d are left. The rest is delivered "+
 			"at the permitted rate from %s on.", e.Calls, e.QueuedCalls, max(left, 0), w.Cap, w.End.UTC().Format(time.RFC3339)))
 	}
@@ -282,6 +301,7 @@ func (s *Service) OfBatch(ctx context.Context, conn db.DBTX, orgID uuid.UUID, b 
 			e.lanes = append(e.lanes, lane)
 		}
 		e.Calls += calls(b.RecordCount, a.MaxRecordsPerRequest)
+		e.cost = max(e.cost, s.costOf(a, bucket, a.MaxRecordsPerRequest))
 		e.steps = max(e.steps, int(r.StepNo)+1)
 		if b.Pacing != nil {
 			e.paced = append(e.paced, pacedOf(b, r))

@@ -64,7 +64,7 @@ func (s *Service) Headroom(ctx context.Context, orgID uuid.UUID, tenancyID strin
 			return nil, err
 		}
 		touched := sp.touched(b.name, caps)
-		next := allowedFrom(quota.Decide(sp.now, likely(touched), 1).NextAt, held, delays[b.name])
+		next := allowedFrom(quota.Decide(sp.now, priced(likely(touched), s.dearest(b.name, b.RateBucket)), 1).NextAt, held, delays[b.name])
 		left := Bucket{Label: b.Label, Windows: likely(sp.current(b.name, caps)), Escalated: s.counts(d.PlatformID) && quota.Escalated(touched)}
 		if next.After(sp.now) && next.Before(noEnd) {
 			left.NextAllowedAt = &next
@@ -72,6 +72,19 @@ func (s *Service) Headroom(ctx context.Context, orgID uuid.UUID, tenancyID strin
 		out.Buckets[b.name] = left
 	}
 	return out, nil
+}
+
+// priced are spans as one call meets them that costs so much, or all that a cap allows.
+func priced(spans []quota.Window, cost int) []quota.Window {
+	for i := range spans {
+		cost = min(cost, max(spans[i].Cap, 1))
+	}
+	if cost > 1 {
+		for i := range spans {
+			spans[i].Sums = []int{cost}
+		}
+	}
+	return spans
 }
 
 // likely are spans without what is unsure.

@@ -61,6 +61,8 @@ type Completion struct {
 	Caveats    []string
 	// Paced is how many paced batches have work here.
 	Paced int
+	// cost is the most that a call of it costs.
+	cost int
 }
 
 // Unknown is why nobody can tell when work will be done.
@@ -154,6 +156,8 @@ type waiting struct {
 	others  map[uuid.UUID]bool
 	// with are budgets that calls of the organization spend beside this one.
 	with map[string]bool
+	// cost is the most that one of the calls costs.
+	cost int
 }
 
 // backlog reads what waits for an account, but for a batch. The ledger comes last: a claim moves work from a queue to it, and where
@@ -305,14 +309,17 @@ func (p Pace) longest() time.Duration {
 }
 
 // rate is how fast a budget goes, where no more than inFlight calls may be under way in some lane; 0 for any number. Calls that
-// exclude each other are taken to go one by one, and those of other lanes no faster than those of the slowest.
+// exclude each other are taken to go one by one, those of other lanes no faster than those of the slowest, and each to cost as much as the
+// dearest.
 func (b *backlog) rate(k bucket, caps quota.Caps, w *waiting, inFlight int) Rate {
-	pace := b.pace[k.name]
+	pace, calls := b.pace[k.name], caps.Of(w.cost)
 	r := Rate{
-		Caps: caps.Aligned, Loc: b.spend.loc, Skew: b.spend.skew, Spacing: time.Duration(k.MinSpacingMS) * time.Millisecond,
+		Caps: calls.Aligned, Loc: b.spend.loc, Skew: b.spend.skew, Spacing: time.Duration(k.MinSpacingMS) * time.Millisecond,
 		InFlight: max(int(pace.MaxInFlight), 1), UnderWay: int(pace.UnderWay),
 		Others: len(w.others), HeldUntil: b.delays[k.name].HeldUntil, Young: b.spend.young,
-		Used: func(seconds int, start time.Time) int { return b.spend.used(k.name, seconds, start) },
+		Used: func(seconds int, start time.Time) int {
+			return inCalls(b.spend.used(k.name, seconds, start), w.cost)
+		},
 	}
 	timeout := w.timeout
 	if timeout == 0 {
@@ -323,8 +330,10 @@ func (b *backlog) rate(k bucket, caps quota.Caps, w *waiting, inFlight int) Rate
 	if next := b.delays[k.name].NextCallAt; next != nil {
 		r.NotBefore = *next
 	}
+	cost := w.cost
 	for _, w := range b.spend.rolls(k.name, caps) {
-		r.Rolling = append(r.Rolling, Rolling{Seconds: w.Seconds, Cap: w.Cap, Used: w.Used(), Until: b.spend.rolledOff(k.name, w.Seconds)})
+		r.Rolling = append(r.Rolling, Rolling{Seconds: w.Seconds, Cap: calls.Rolling[w.Seconds], Used: inCalls(w.Used(), cost),
+			Until: b.spend.rolledOff(k.name, w.Seconds)})
 	}
 	if k.MaxInFlight > 0 {
 		r.InFlight = min(r.InFlight, k.MaxInFlight)
@@ -354,6 +363,7 @@ func (w *waiting) completion(b *backlog, k bucket, caps quota.Caps) Completion {
 	if w.guessed {
 		c.Caveats = append(c.Caveats, CaveatSample)
 	}
+	c.cost = w.cost
 	c.finish(b, k.name, caps, rate, together(b.spend.now, w.work, false), w.depth.Records > 0)
 	return c
 }
@@ -364,7 +374,8 @@ func (w *waiting) completion(b *backlog, k bucket, caps quota.Caps) Completion {
 func (w *waiting) behind(b *backlog, k bucket, caps quota.Caps, e *Estimate, held db.LanesHeldUntilRow) Completion {
 	c := Completion{HoldCauses: []string{}, Caveats: []string{}, Paced: len(e.paced)}
 	inFlight, all := w.inFlight, *w
-	all.timeout, all.exclusive = max(w.timeout, e.timeout), w.exclusive || e.exclusive
+	all.timeout, all.exclusive, all.cost = max(w.timeout, e.timeout), w.exclusive || e.exclusive, max(w.cost, e.cost)
+	c.cost = all.cost
 	for l := range b.atOnce {
 		if len(e.lanes) == 0 || slices.Contains(e.lanes, l) {
 			inFlight = b.inLane(inFlight, l)
@@ -438,7 +449,7 @@ func (c *Completion) finish(b *backlog, bucket string, caps quota.Caps, rate Rat
 	switch {
 	case waits && calls == 0:
 		c.Unknown, c.Source = UnknownPaused, SourceHold
-	case contested(b.spend.current(bucket, caps), calls):
+	case contested(b.spend.current(bucket, caps), calls*int64(max(c.cost, 1))):
 		c.Unknown = UnknownEscalated
 	case c.Drained.At.IsZero():
 		c.Unknown = UnknownNoCap
@@ -447,11 +458,17 @@ func (c *Completion) finish(b *backlog, bucket string, caps quota.Caps, rate Rat
 	}
 }
 
+// inCalls is as how many calls of this cost what is spent counts.
+func inCalls(spent, cost int) int {
+	cost = max(cost, 1)
+	return (spent + cost - 1) / cost
+}
+
 // contested tells that a window is nearly spent of which others spend, too, and which the work does not fit into: how much
 // they will leave of it nobody can tell.
-func contested(spans []quota.Window, calls int64) bool {
+func contested(spans []quota.Window, units int64) bool {
 	for i := range spans {
-		if s := &spans[i]; s.Foreign > 0 && calls > int64(s.Remaining()) && quota.Escalated(spans[i:i+1]) {
+		if s := &spans[i]; s.Foreign > 0 && units > int64(s.Remaining()) && quota.Escalated(spans[i:i+1]) {
 			return true
 		}
 	}

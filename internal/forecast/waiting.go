@@ -43,6 +43,7 @@ func (c *counting) wait(ctx context.Context, r *db.QueueWaitsRow) error {
 	for _, name := range names {
 		w := c.buckets[name]
 		w.calls += n
+		w.cost = max(w.cost, c.s.costOf(t.action, name, t.perCall))
 		w.exclusive = w.exclusive || t.exclusive
 		if own {
 			c.own(w, r, &t, n)
@@ -132,6 +133,7 @@ func (c *counting) later(t *taskFacts, records int64, from time.Time, others boo
 	for _, a := range t.later {
 		for _, name := range a.Buckets {
 			if w := c.buckets[name]; w != nil {
+				w.cost = max(w.cost, c.s.costOf(a, name, a.MaxRecordsPerRequest))
 				w.work = append(w.work, waitingWork{Work: Work{Calls: calls(records, a.MaxRecordsPerRequest), From: from, Background: !others, Others: others}})
 			}
 		}
@@ -166,6 +168,8 @@ type taskFacts struct {
 	// guessed tells that a record may make more calls than one.
 	guessed, exclusive bool
 	timeout            time.Duration
+	// action makes the calls; nil where nobody knows.
+	action *catalog.Action
 	// also are the buckets that its calls spend beside that of the queue.
 	also []string
 	// later are the actions of the steps after it.
@@ -190,6 +194,7 @@ func factsOf(plan *definition.Plan, k taskKey) taskFacts {
 	task := &plan.Steps[k.stepNo].Tasks[k.taskNo]
 	out := taskFacts{perCall: 1, guessed: task.ForEach != nil, timeout: task.Timeout}
 	if task.Gone == "" {
+		out.action = task.Action
 		out.also = task.Action.Buckets[min(1, len(task.Action.Buckets)):]
 		out.exclusive = task.Action.Call != nil && task.Action.Call.ExclusiveOver != ""
 		if task.Action.Bulk && !byRecord(task) {
@@ -204,6 +209,18 @@ func factsOf(plan *definition.Plan, k taskKey) taskFacts {
 		}
 	}
 	return out
+}
+
+// costOf is the most that a call with so many records costs of a bucket.
+func (s *Service) costOf(a *catalog.Action, bucket string, records int) int {
+	if a == nil {
+		return 1
+	}
+	b := s.catalog.Bucket(a, bucket)
+	if b == nil {
+		return 1
+	}
+	return a.CostOf(bucket, b, records)
 }
 
 // byRecord tells that the settings of a bulk task can differ from record to record, each of which then ends a call.

@@ -7,16 +7,19 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tidwall/gjson"
+
 	"flowlane/internal/catalog"
 )
 
 // Told is what an answer's headers tell of the windows of a bucket: those that the catalog names, else RateLimit-Policy with RateLimit,
 // RateLimit-Limit with RateLimit-Remaining, or the same with X- before it. Where a header does not say which window it speaks of,
 // it is the only one of the bucket, or the only one with that cap. Value is -1 where only the limit is told.
-func Told(h http.Header, b *catalog.RateBucket) (out []Counter) {
+func Told(ans *Answer, b *catalog.RateBucket) (out []Counter) {
+	h := ans.Header
 	if len(b.Told) > 0 {
 		for _, t := range b.Told {
-			if c, ok := toldOf(h, t); ok {
+			if c, ok := toldOf(ans, t); ok {
 				out = append(out, c)
 			}
 		}
@@ -39,11 +42,15 @@ func Told(h http.Header, b *catalog.RateBucket) (out []Counter) {
 	return nil
 }
 
-// toldOf reads the headers that the catalog names.
-func toldOf(h http.Header, t catalog.Told) (c Counter, ok bool) {
+// toldOf reads the headers or fields that the catalog names.
+func toldOf(ans *Answer, t catalog.Told) (c Counter, ok bool) {
 	c = Counter{WindowSeconds: t.WindowSeconds, Value: -1}
+	number := func(name string) (int, bool) { return count(ans.Header.Get(name)) }
+	if t.In == "body" {
+		number = ans.number
+	}
 	if t.Pair != "" {
-		text := cutAny(h.Get(t.Pair), ",;") // others may follow, such as those of one app
+		text := cutAny(ans.Header.Get(t.Pair), ",;") // others may follow, such as those of one app
 		used, limit, _ := strings.Cut(text[strings.LastIndex(text, "=")+1:], "/")
 		n, okUsed := count(used)
 		most, okLimit := count(limit)
@@ -52,17 +59,45 @@ func toldOf(h http.Header, t catalog.Told) (c Counter, ok bool) {
 		}
 		return c, false
 	}
-	limit, okLimit := count(h.Get(t.Limit))
+	limit, okLimit := number(t.Limit)
 	if okLimit && limit > 0 {
 		c.Limit, ok = limit, true
 	}
-	if left, is := count(h.Get(t.Remaining)); is && ok && t.Remaining != "" {
+	if left, is := number(t.Remaining); is && ok && t.Remaining != "" {
 		c.Value = max(limit-left, 0)
 	}
-	if used, is := count(h.Get(t.Used)); is && t.Used != "" {
+	if used, is := number(t.Used); is && t.Used != "" {
 		c.Value, ok = used, true
 	}
+	if each, is := number(t.Restore); is && ok && each > 0 && t.Restore != "" {
+		c.Limit = min(c.Limit, min(each, maxCount/t.WindowSeconds)*t.WindowSeconds)
+	}
 	return c, ok
+}
+
+// Cost is what an answer says that its call has cost of a bucket.
+func Cost(ans *Answer, b *catalog.RateBucket) (int, bool) {
+	if b.Cost == nil {
+		return 0, false
+	}
+	if b.Cost.Header != "" {
+		if n, ok := count(ans.Header.Get(b.Cost.Header)); ok {
+			return n, true
+		}
+	}
+	return ans.number(b.Cost.Field)
+}
+
+// number is a number in the body that is not negative, rounded up.
+func (a *Answer) number(field string) (int, bool) {
+	if field == "" || len(a.Body) == 0 {
+		return 0, false
+	}
+	v := parse(a.Value(nil)).Get(field)
+	if n := math.Ceil(v.Num); v.Type == gjson.Number && n >= 0 {
+		return int(min(n, maxCount)), true
+	}
+	return 0, false
 }
 
 // reset is how long it takes until a window is over that is spent by what an answer's headers tell: the one that the catalog names, else

@@ -38,6 +38,36 @@ func TestTold(t *testing.T) {
 		for k, v := range c.h {
 			h.Set(k, v)
 		}
-		assert.Equal(t, c.want, provider.Told(h, c.bucket), name)
+		assert.Equal(t, c.want, provider.Told(&provider.Answer{Header: h}, c.bucket), name)
 	}
+}
+
+// TestTold_Body: costs and what is left are read from fields of an answer, as Shopify tells them.
+func TestTold_Body(t *testing.T) {
+	t.Parallel()
+	bucket := &catalog.RateBucket{Further: []catalog.Window{{Seconds: 20, Calls: 2000, Kind: "rolling"}}, Cost: &catalog.Cost{Field: "cost.actual", Header: "X-Cost"},
+		Told: []catalog.Told{{WindowSeconds: 20, In: "body", Limit: "cost.status.max", Remaining: "cost.status.left", Restore: "cost.status.rate"}}}
+	for name, c := range map[string]struct {
+		body string
+		want []provider.Counter
+		cost int
+	}{
+		"told":          {`{"cost":{"actual":7.2,"status":{"max":2000.0,"left":1500,"rate":100.0}}}`, []provider.Counter{{WindowSeconds: 20, Limit: 2000, Value: 500}}, 8},
+		"slower":        {`{"cost":{"actual":0,"status":{"max":2000,"left":1999,"rate":50}}}`, []provider.Counter{{WindowSeconds: 20, Limit: 1000, Value: 1}}, 0},
+		"no cost":       {`{"cost":{"actual":"7","status":{"left":1}}}`, nil, -1},
+		"negative":      {`{"cost":{"actual":-1,"status":{"max":-5,"left":1,"rate":-1}}}`, nil, -1},
+		"huge":          {`{"cost":{"actual":1e30,"status":{"max":1e30,"left":0,"rate":1e30}}}`, []provider.Counter{{WindowSeconds: 20, Limit: 2147483640, Value: 2147483647}}, 2147483647},
+		"not an answer": {`<html>`, nil, -1},
+	} {
+		ans := provider.Answer{Header: http.Header{}, Body: []byte(c.body)}
+		assert.Equal(t, c.want, provider.Told(&ans, bucket), name)
+		cost, ok := provider.Cost(&ans, bucket)
+		assert.Equal(t, c.cost >= 0, ok, name)
+		assert.Equal(t, max(c.cost, 0), cost, name)
+	}
+	cost, ok := provider.Cost(&provider.Answer{Header: http.Header{"X-Cost": {"3"}}, Body: []byte(`{"cost":{"actual":9}}`)}, bucket)
+	assert.True(t, ok)
+	assert.Equal(t, 3, cost)
+	_, ok = provider.Cost(&provider.Answer{Header: http.Header{"X-Cost": {"3"}}}, &catalog.RateBucket{})
+	assert.False(t, ok)
 }

@@ -21,7 +21,7 @@ func Decide(now time.Time, spans []Window, wanted int) Grant {
 	g := Grant{Calls: wanted}
 	for i := range spans {
 		s := &spans[i]
-		room := max(0, s.Remaining())
+		room := s.Room()
 		if room < g.Calls {
 			g.Calls, g.Binding = room, s.Seconds
 		}
@@ -33,7 +33,7 @@ func Decide(now time.Time, spans []Window, wanted int) Grant {
 	// to count before it: ask when it begins.
 	for i := range spans {
 		s := &spans[i]
-		if s.Remaining() > g.Calls {
+		if s.Room() > g.Calls {
 			continue
 		}
 		at := s.End.Add(s.Lag)
@@ -66,7 +66,7 @@ func reserve(limit int) int { return max(1, limit/10) }
 func BeforeEscalation(spans []Window) int {
 	n := math.MaxInt
 	for i := range spans {
-		n = min(n, spans[i].Remaining()-reserve(spans[i].Cap))
+		n = min(n, spans[i].calls(spans[i].Remaining()-reserve(spans[i].Cap)))
 	}
 	return n
 }

@@ -20,6 +20,21 @@ func (c Caps) All() map[int]int {
 	return out
 }
 
+// Of are the caps in calls where each costs up to so much: at least one call, of a cap that allows any.
+func (c Caps) Of(cost int) Caps {
+	if cost <= 1 {
+		return c
+	}
+	out := Caps{map[int]int{}, map[int]int{}}
+	for seconds, limit := range c.Aligned {
+		out.Aligned[seconds] = max(limit/cost, min(limit, 1))
+	}
+	for seconds, limit := range c.Rolling {
+		out.Rolling[seconds] = max(limit/cost, min(limit, 1))
+	}
+	return out
+}
+
 // Lengths are the lengths of windows with these caps, in ascending order.
 func Lengths(caps map[int]int) []int { return slices.Sorted(maps.Keys(caps)) }
 
@@ -53,13 +68,16 @@ type Cell struct {
 }
 
 // Roll is a rolling window at a time, with what counts of its cells, for calls that cannot arrive after until. Its End is when the first
-// of what counts does so no more; now where nothing counts.
+// of what counts may do so no more; now where nothing counts. A call that is under way may be answered now, and counts less long then.
 func Roll(seconds, limit int, cells []Cell, now, until time.Time) Window {
 	w := Window{Seconds: seconds, Cap: limit, Rolls: true, Cell: CellAt(until, seconds), Start: now.Add(-time.Duration(seconds) * time.Second), End: now}
 	for _, c := range cells {
 		over := CellOver(c.No, seconds)
 		if !over.After(now) || c.Own+c.Foreign == 0 {
 			continue
+		}
+		if answered := CellOver(CellAt(now, seconds), seconds); answered.Before(over) {
+			over = answered
 		}
 		if w.Used() == 0 || over.Before(w.End) {
 			w.End = over

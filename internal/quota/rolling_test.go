@@ -150,3 +150,36 @@ func TestRoll(t *testing.T) {
 	assert.Equal(t, []int64{w.Cell}, kept[WindowKind{Seconds: 10, Rolls: true}])
 	assert.Empty(t, released[WindowKind{Seconds: 10, Rolls: true}])
 }
+
+// TestDecide_Costs: as many calls go as their costs leave room for, the first ones first.
+func TestDecide_Costs(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 6, 0, 0, 0, 0, time.UTC)
+	span := func(limit, own int, sums ...int) Window {
+		return Window{Seconds: 60, Cap: limit, Own: own, Start: now, End: now.Add(time.Minute), Sums: sums}
+	}
+	for name, c := range map[string]struct {
+		spans []Window
+		want  int
+	}{
+		"all":               {[]Window{span(30, 0, 10, 20, 30)}, 3},
+		"some":              {[]Window{span(30, 1, 10, 20, 30)}, 2},
+		"none":              {[]Window{span(30, 21, 10, 20, 30)}, 0},
+		"over":              {[]Window{span(30, 40, 10, 20, 30)}, 0},
+		"beside plain ones": {[]Window{span(30, 0, 10, 20, 30), span(5, 4)}, 1},
+		"the dear one last": {[]Window{span(30, 0, 1, 2, 33)}, 2},
+	} {
+		got := Decide(now, c.spans, 3)
+		require.Equal(t, c.want, got.Calls, name)
+		require.Equal(t, c.want < 3, !got.NextAt.IsZero(), name)
+		total := 0
+		for i := range c.spans {
+			if s := &c.spans[i]; s.Sums != nil && got.Calls > 0 {
+				total = s.Own + s.Sums[got.Calls-1]
+				require.LessOrEqual(t, total, s.Cap, name)
+			}
+		}
+	}
+	require.Equal(t, 1, BeforeEscalation([]Window{span(100, 70, 15, 30)}), "a tenth is kept")
+	require.Equal(t, Caps{Aligned: map[int]int{60: 3}, Rolling: map[int]int{10: 1, 20: 0}}, Caps{Aligned: map[int]int{60: 35}, Rolling: map[int]int{10: 5, 20: 0}}.Of(10))
+}

@@ -5,7 +5,10 @@
 // that whatever is granted stays within every cap, wherever in the time that a call may take it arrives.
 package quota
 
-import "time"
+import (
+	"sort"
+	"time"
+)
 
 // WindowLengths are the lengths in seconds of the windows that reports call by these names alone; others are further ones.
 var WindowLengths = []int{60, 3600, 86400}
@@ -66,6 +69,8 @@ type Window struct {
 	Cell         int64
 	Cap          int
 	Own, Foreign int
+	// Sums are what the calls that are asked about cost of it, each with all before it; nil where each costs 1.
+	Sums []int
 	// Bucket is the budget of the window, where a call spends it beside that of its queue.
 	Bucket string
 	// Unsure is how much of Foreign may be calls of our own that were too young for the provider's counter.
@@ -79,6 +84,17 @@ func (s *Window) Used() int { return s.Own + s.Foreign }
 
 // Remaining is what may still be spent; negative after a clamp.
 func (s *Window) Remaining() int { return s.Cap - s.Used() }
+
+// calls is how many of the calls that are asked about cost no more together.
+func (s *Window) calls(units int) int {
+	if s.Sums == nil {
+		return units
+	}
+	return sort.SearchInts(s.Sums, units+1)
+}
+
+// Room is how many of the calls that are asked about may go.
+func (s *Window) Room() int { return max(0, s.calls(s.Remaining())) }
 
 // Likely is the span without what is unsure, which is likelier our own than others': what is shown to people. Claims go by the span
 // itself, which is never below what the provider has counted.

@@ -1,0 +1,79 @@
+package api_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// leaky is a platform that counts what calls cost: it holds most points, of which rate come back a second. It takes what a call asks for at
+// first, and gives back what it did not need.
+type leaky struct {
+	mu         sync.Mutex
+	most, rate float64
+	level      float64
+	at         time.Time
+	taken      int
+	refused    []string
+}
+
+// asked is what calls may cost, needed what they do: more than that is rare.
+const asked = 10
+
+func (l *leaky) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	body, _ := io.ReadAll(r.Body)
+	now := time.Now()
+	if l.at.IsZero() {
+		l.at = now
+	}
+	l.level, l.at = max(0, l.level-l.rate*now.Sub(l.at).Seconds()), now
+	if l.level+asked > l.most+0.01 {
+		l.refused = append(l.refused, string(body))
+		_, _ = io.WriteString(w, `{"errors":[{"extensions":{"code":"THROTTLED"}}]}`)
+		return
+	}
+	needed := 4.0
+	if l.taken++; l.taken%2 == 0 {
+		needed = asked
+	}
+	l.level += needed
+	_ = json.NewEncoder(w).Encode(map[string]any{"extensions": map[string]any{"cost": map[string]any{"requestedQueryCost": asked, "actualQueryCost": needed,
+		"throttleStatus": map[string]any{"maximumAvailable": l.most, "currentlyAvailable": l.most - l.level, "restoreRate": l.rate}}}})
+}
+
+// TestRates_Cost: calls go as their costs leave room for: by what they may cost until they are answered, then by what the answer says. The
+// platform refuses none. Projections reckon with the costs.
+func TestRates_Cost(t *testing.T) {
+	t.Parallel()
+	const records = 14
+	platform := &leaky{most: 60, rate: 30}
+	s, credential, domain := mailerStack(t, true, fmt.Sprintf(`further_windows: [{seconds: 2, calls: 60, kind: rolling}],
+		cost: {call: %d, field: extensions.cost.actualQueryCost}, told: [{window_seconds: 2, in: body,
+		limit: extensions.cost.throttleStatus.maximumAvailable, remaining: extensions.cost.throttleStatus.currentlyAvailable,
+		restore: extensions.cost.throttleStatus.restoreRate}]`, asked), platform.ServeHTTP)
+	rate := s.Do(http.MethodPost, domain+"/estimate", `{"action_id":"mailer__api__send","record_count":600}`).Want(http.StatusOK).JSON()
+	at, err := time.Parse(time.RFC3339, rate["completion"].(object)["eta_at"].(string))
+	require.NoError(t, err)
+	assert.Greater(t, time.Until(at), 190*time.Second, "600 calls of 10 points at 30 a second")
+	flow := s.define(`[{"id":"s","tasks":[{"id":"t","action_id":"mailer__api__send","credential_id":"` + credential + `","params":{"to":"{{ input.to }}"}}]}]`)
+	batch := s.trigger(flow, `{"records":[`+strings.TrimSuffix(strings.Repeat(`{"to":"a@b.example"},`, records), ",")+`]}`)
+	assert.Equal(t, map[string]int{"completed": records}, counted(s.await(batch)))
+	platform.mu.Lock()
+	defer platform.mu.Unlock()
+	assert.Empty(t, platform.refused)
+	assert.Equal(t, records, platform.taken)
+	assert.EqualValues(t, 7*4+7*asked, s.number(`SELECT sum((costs->>'send')::int) FROM flow.call WHERE bucket = 'send'`))
+	assert.EqualValues(t, 60, s.number(`SELECT cap FROM flow.domain_limit WHERE bucket = 'send'`))
+	over := s.number(`SELECT count(*) FROM flow.rolling WHERE own > 60`)
+	assert.Zero(t, over)
+}
