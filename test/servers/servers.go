@@ -42,19 +42,25 @@ func Start(t *testing.T, script string, args ...string) string {
 	return strings.TrimSpace(first)
 }
 
-// folder is where the packages are.
-func folder(t *testing.T) string {
+// root is the folder of the repository.
+func root(t *testing.T) string {
 	t.Helper()
-	root, err := os.Getwd()
+	dir, err := os.Getwd()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for ; root != filepath.Dir(root); root = filepath.Dir(root) {
-		if _, err := os.Stat(filepath.Join(root, "openapi.yaml")); err == nil {
+	for ; dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, "openapi.yaml")); err == nil {
 			break
 		}
 	}
-	dir := filepath.Join(root, "test", "servers")
+	return dir
+}
+
+// folder is where the packages are.
+func folder(t *testing.T) string {
+	t.Helper()
+	dir := filepath.Join(root(t), "test", "servers")
 	if _, err := os.Stat(filepath.Join(dir, "node_modules")); err != nil {
 		missing(t, "run `npm ci` in test/servers, or `make verify`")
 	}

@@ -11,6 +11,7 @@ import (
 
 	"flowlane/internal/catalog"
 	"flowlane/internal/catalog/openapi"
+	"flowlane/test/servers"
 )
 
 // load puts an imported platform into a folder and loads it, as a server would.
@@ -27,33 +28,12 @@ func load(t testing.TB, r *openapi.Result) *catalog.Catalog {
 	return c
 }
 
-// vendorFolder names a folder with large public documents; without it, usualFolder beside the repository is taken.
-const (
-	vendorFolder = "FLOWLANE_TEST_OPENAPI_DIR"
-	usualFolder  = "../shared/data/openapi"
-)
-
-// vendorFiles are the documents in the folder.
+// vendorFiles are the large public documents.
 func vendorFiles(t *testing.T) []string {
 	t.Helper()
-	dir := os.Getenv(vendorFolder)
-	if dir == "" {
-		dir = filepath.Join("..", "..", "..", usualFolder)
-	}
-	var files []string
-	for _, pattern := range []string{"*.json", "*.yaml", "*.yml"} {
-		found, err := filepath.Glob(filepath.Join(dir, pattern))
-		if err != nil {
-			t.Fatal(err)
-		}
-		files = append(files, found...)
-	}
-	switch {
-	case len(files) > 0:
-	case os.Getenv(vendorFolder) != "":
-		t.Fatalf("%s names %s, which has no document", vendorFolder, dir)
-	default:
-		t.Skipf("there are no large public OpenAPI documents in %s beside the repository; %s names another folder", usualFolder, vendorFolder)
+	files, err := filepath.Glob(filepath.Join(filepath.Dir(servers.Document(t, "box.json")), "*"))
+	if err != nil {
+		t.Fatal(err)
 	}
 	return files
 }

@@ -8,7 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -19,57 +19,37 @@ import (
 	"flowlane/internal/catalog"
 	"flowlane/internal/provider"
 	"flowlane/internal/provider/platformsim"
+	"flowlane/test/servers"
 )
 
-// vendorFolder names a folder with vendors' documents; without it, usualFolder beside the repository is taken.
-const (
-	vendorFolder = "FLOWLANE_TEST_OPENAPI_DIR"
-	usualFolder  = "../shared/data/openapi"
-)
-
-// vendorDocument reads the document of a platform's vendor; nil where it has none. skips are those that are not at hand.
-func vendorDocument(t *testing.T, platformID string) []byte {
-	t.Helper()
-	name := platformsim.DocumentName(platformID)
-	if name == "" {
-		return nil
-	}
-	dir := os.Getenv(vendorFolder)
-	if dir == "" {
-		dir = filepath.Join("..", "..", "..", usualFolder)
-	}
-	text, err := os.ReadFile(filepath.Join(dir, name))
-	if err != nil && os.Getenv(vendorFolder) != "" {
-		t.Fatalf("%s names %s, which lacks %s", vendorFolder, dir, name)
-	}
-	if err != nil {
-		t.Skipf("there is no %s in %s beside the repository; %s names another folder", name, usualFolder, vendorFolder)
-	}
-	return text
-}
-
-// bench is one simulated platform, with its entry in a catalog that leads to it.
+// bench is one simulated platform, with its entry in a catalog that leads to it; with the document of its vendor by way of
+// Prism, which passes on what that allows.
 type bench struct {
 	t        *testing.T
 	cat      *catalog.Catalog
 	platform string
 	sim      *platformsim.Sim
 	url      string
-	sender   *provider.Sender
+	// front is where calls go: Prism, else the simulator.
+	front  string
+	sender *provider.Sender
 	// canned answers instead of the simulator where it is set.
 	canned http.HandlerFunc
 	// fields are those of the credential that must look in a certain way.
 	fields map[string]string
+	// denied is what Prism found wrong with the request of the last call.
+	denied string
 	// last is what the platform called the call before: its reference, or the first text of its output.
 	last string
 }
 
-func play(t *testing.T, platformID string, document []byte) *bench {
+// play plays a platform that ships; file is the document of its vendor, empty for none.
+func play(t *testing.T, platformID, file string) *bench {
 	t.Helper()
-	return playOf(t, catalog.Options{}, platformID, document)
+	return playOf(t, catalog.Options{}, platformID, file)
 }
 
-func playOf(t *testing.T, o catalog.Options, platformID string, document []byte) *bench {
+func playOf(t *testing.T, o catalog.Options, platformID, file string) *bench {
 	t.Helper()
 	b := &bench{t: t, platform: platformID}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -80,18 +60,41 @@ func playOf(t *testing.T, o catalog.Options, platformID string, document []byte)
 		b.sim.ServeHTTP(w, r)
 	}))
 	b.url = server.URL
-	b.sender = provider.NewSender(provider.Options{AllowHosts: []string{strings.TrimPrefix(server.URL, "http://")}})
-	t.Cleanup(b.sender.Close)
+	b.front = server.URL
 	cat, err := catalog.Load(o)
 	require.NoError(t, err)
+	var document []byte
+	if file != "" {
+		document, err = os.ReadFile(file)
+		require.NoError(t, err)
+	}
 	b.sim, err = platformsim.New(cat, platformID, platformsim.Options{Document: document})
 	require.NoError(t, err)
-	o.BaseURLs = map[string]string{platformID: b.sim.BaseURL(server.URL)}
+	if file != "" {
+		b.front = "http://" + servers.Prism(t, file, server.URL, operationsOf(cat, b.sim.BaseURL(""), platformID)...)
+	}
+	b.sender = provider.NewSender(provider.Options{AllowHosts: []string{strings.TrimPrefix(b.front, "http://")}})
+	t.Cleanup(b.sender.Close)
+	o.BaseURLs = map[string]string{platformID: b.sim.BaseURL(b.front)}
 	b.cat, err = catalog.Load(o)
 	require.NoError(t, err)
 	t.Cleanup(server.Close)
 	t.Cleanup(b.sim.Close)
 	return b
+}
+
+var expression = regexp.MustCompile(`{{.*?}}`)
+
+// operationsOf are what the actions of a platform call, as Prism finds it in a document.
+func operationsOf(cat *catalog.Catalog, base, platformID string) []string {
+	var out []string
+	for _, s := range cat.Services(platformID) {
+		for _, a := range s.Actions {
+			path, _, _ := strings.Cut(expression.ReplaceAllString(a.Call.Path, "{}"), "?")
+			out = append(out, a.Call.Method+" "+base+path)
+		}
+	}
+	return out
 }
 
 // control asks the control of the simulator.
@@ -121,7 +124,7 @@ func (b *bench) secret(svc *catalog.Service, word string) provider.Secret {
 	for name, text := range fields {
 		fields[name] = strings.ReplaceAll(text, "WORD", word)
 	}
-	spec := provider.Spec{Method: svc.AuthMethod, PlatformID: svc.PlatformID, Fields: fields, Origins: []string{b.url}, SignIn: svc.SignIn}
+	spec := provider.Spec{Method: svc.AuthMethod, PlatformID: svc.PlatformID, Fields: fields, Origins: []string{b.front, b.url}, SignIn: svc.SignIn}
 	spec.Grant, spec.TokenURL = svc.SignIn.Grant, svc.SignIn.TokenURL
 	if spec.Placement = (provider.Placement{HeaderName: svc.SignIn.Header, Scheme: svc.SignIn.Scheme}); !svc.SignIn.Placed() {
 		spec.Placement.HeaderName = "Authorization"
@@ -147,7 +150,11 @@ func (b *bench) call(actionID, params string, rows []string, key, word string) p
 	}
 	r, err := provider.Prepare(svc, act, json.RawMessage(params), body, b.secret(svc, word), key)
 	require.NoError(b.t, err)
-	out := provider.Read(act, b.sender.Send(b.t.Context(), r), len(rows))
+	answer := b.sender.Send(b.t.Context(), r)
+	if b.denied = ""; strings.Contains(string(answer.Body), "prism/errors") {
+		b.denied = string(answer.Body)
+	}
+	out := provider.Read(act, answer, len(rows))
 	b.last = out.Reference
 	gjson.ParseBytes(out.Output).ForEach(func(_, v gjson.Result) bool {
 		if b.last == "" && v.Type == gjson.String {

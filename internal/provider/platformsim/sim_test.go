@@ -38,13 +38,13 @@ func TestSim_Faults(t *testing.T) {
 		`{"fault":"cut","action":"` + post + `"}`:       {"success", 1},
 		`{"fault":"cut","skip":1}`:                      {"success", 1},
 	} {
-		b := play(t, "sendgrid", nil)
+		b := play(t, "sendgrid", "")
 		b.control(http.MethodPost, "faults", fault, http.StatusCreated)
 		r := b.call(upsert, `{"contact":{}}`, []string{`{"email":"ada@example.com"}`}, "", "good")
 		assert.Contains(t, strings.Split(tc.want, " or "), told(r), fault)
 		assert.Len(t, b.sim.Arrivals(upsert), tc.arrivals, fault)
 	}
-	b := play(t, "sendgrid", nil)
+	b := play(t, "sendgrid", "")
 	b.control(http.MethodPost, "faults", `{"fault":"none"}`, http.StatusBadRequest)
 	b.control(http.MethodPost, "faults", `{"fault":"cut","often":1}`, http.StatusBadRequest)
 	b.control(http.MethodPost, "faults", `{"fault":"cut"}`, http.StatusCreated)
@@ -55,7 +55,7 @@ func TestSim_Faults(t *testing.T) {
 // TestSim_Rules: records that a rule rejects show in the result of their import, and in what arrived.
 func TestSim_Rules(t *testing.T) {
 	t.Parallel()
-	b := play(t, "sendgrid", nil)
+	b := play(t, "sendgrid", "")
 	b.control(http.MethodPost, "rules", `{"field":"email","equals":"bad"}`, http.StatusCreated)
 	b.control(http.MethodPost, "rules", `{"field":"email","every_nth":2}`, http.StatusBadRequest)
 	for range 2 {
@@ -74,7 +74,7 @@ func TestSim_Rules(t *testing.T) {
 // TestSim_Limits: a channel's limit is its own, the bucket's is that of the workspace.
 func TestSim_Limits(t *testing.T) {
 	t.Parallel()
-	b := play(t, "slack", nil)
+	b := play(t, "slack", "")
 	say := func(channel, word string) string {
 		return told(b.call(post, `{"channel":"`+channel+`","text":"x"}`, nil, "", word))
 	}
@@ -89,7 +89,7 @@ func TestSim_Limits(t *testing.T) {
 // TestSim_OpenJobs: a platform that bounds its open jobs refuses another one until one of them is done.
 func TestSim_OpenJobs(t *testing.T) {
 	t.Parallel()
-	b := play(t, "zendesk", nil)
+	b := play(t, "zendesk", "")
 	hand := func(word string) string {
 		return told(b.call("zendesk__support__import_users", `{"user":{}}`, []string{`{"email":"a"}`}, "", word))
 	}
@@ -108,7 +108,7 @@ func TestSim_OpenJobs(t *testing.T) {
 // TestSim_Unknown: what the platform does not know is refused, and a body that lacks what the action needs.
 func TestSim_Unknown(t *testing.T) {
 	t.Parallel()
-	b := play(t, "slack", nil)
+	b := play(t, "slack", "")
 	res, err := http.Get(b.url + "/api/nothing") //nolint:noctx // of this process
 	require.NoError(t, err)
 	require.NoError(t, res.Body.Close())
@@ -161,7 +161,7 @@ func TestSim_Plain(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "plain.yaml"), []byte(plain), 0o600))
-	b := playOf(t, catalog.Options{Dir: dir}, "plain", nil)
+	b := playOf(t, catalog.Options{Dir: dir}, "plain", "")
 	r := b.call("plain__api__add", `{"box":"b/1","thing":{}}`, []string{`{"id":"1"}`, `{"id":"2"}`}, "", "good")
 	assert.Equal(t, "success", told(r))
 	assert.NotEmpty(t, r.Reference)

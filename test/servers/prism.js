@@ -1,0 +1,85 @@
+// Prism in front of a vendor's OpenAPI document, of which it gets the operations that are asked for. It passes requests
+// that the document allows on to an upstream, or answers them by itself where there is none, and answers all others with
+// what is wrong with them. Arguments: the document's file, the upstream's address or "", and operations, each with the
+// whole path and whatever names in it: "POST /v2/people/{id}"; none takes all.
+const { getHttpOperationsFromSpec } = require("@stoplight/prism-http")
+const { createServer } = require("@stoplight/prism-http-server")
+const { createLogger } = require("@stoplight/prism-core")
+const { parse } = require("@stoplight/yaml")
+const Ajv = require("ajv").default
+
+const [file, upstream, ...wanted] = process.argv.slice(1)
+const nameless = (operation) => operation.replace(/\{[^}]*\}/g, "{}")
+const kept = new Set(wanted.map(nameless))
+const methods = ["get", "put", "post", "delete", "patch", "head", "options"]
+
+// Prism matches paths alone, so that of the document's server is put before them.
+function baseOf(document) {
+  if (document.basePath) return document.basePath.replace(/\/$/, "")
+  const address = (document.servers || [])[0]?.url || "/"
+  return new URL(address.replace(/[{}]/g, ""), "http://document").pathname.replace(/\/$/, "")
+}
+
+// Slack's document asks for the token in parameters of that name, too; its pages ask for it in Authorization alone.
+const mend = (parameter) => (parameter.name === "token" ? { ...parameter, required: false } : parameter)
+
+// Prism passes everything where a schema cannot be compiled; here it then passes nothing.
+const { compile } = Ajv.prototype
+Ajv.prototype.compile = function (schema) {
+  try {
+    return compile.call(this, schema)
+  } catch (problem) {
+    const refuse = () => false
+    refuse.errors = [{ instancePath: "", keyword: "schema", params: {}, message: "cannot be checked: " + problem.message }]
+    return refuse
+  }
+}
+
+// The schemas of answers are left out, and then what only they need: in some documents all of them refer to all others,
+// which Prism writes out for each operation.
+function trim(document) {
+  const base = baseOf(document)
+  const paths = {}
+  for (const [path, item] of Object.entries(document.paths)) {
+    const some = { parameters: (item.parameters || []).map(mend) }
+    for (const method of methods) {
+      if (!item[method] || (kept.size && !kept.has(nameless(method.toUpperCase() + " " + base + path)))) continue
+      const responses = {}
+      for (const status of Object.keys(item[method].responses)) responses[status] = { description: "as in the document" }
+      some[method] = { ...item[method], servers: undefined, responses, parameters: (item[method].parameters || []).map(mend) }
+    }
+    if (Object.keys(some).length > 1) paths[base + path] = some
+  }
+  document.paths = paths
+  if (document.basePath) document.basePath = "/"
+  else document.servers = [{ url: "/" }]
+  for (const part of ["responses", "headers", "examples", "callbacks", "links", "pathItems"]) delete (document.components || document)[part]
+  const needed = new Set()
+  const mark = (node) => {
+    if (node === null || typeof node !== "object") return
+    if (node.nullable && !node.type) delete node.nullable // says nothing in 3.0, and cannot be compiled
+    const ref = node.$ref
+    if (typeof ref === "string" && !needed.has(ref)) {
+      needed.add(ref)
+      mark(ref.split("/").slice(1).reduce((at, step) => at?.[step.replace(/~1/g, "/").replace(/~0/g, "~")], document))
+    }
+    Object.values(node).forEach(mark)
+  }
+  mark(paths)
+  for (const [part, root] of document.components
+    ? Object.entries(document.components).map(([name, of]) => [of, "#/components/" + name + "/"])
+    : [[document.definitions || {}, "#/definitions/"]])
+    if (!root.endsWith("/securitySchemes/"))
+      for (const name of Object.keys(part)) if (![...needed].some((ref) => (ref + "/").startsWith(root + name + "/"))) delete part[name]
+  return document
+}
+
+getHttpOperationsFromSpec(trim(parse(require("fs").readFileSync(file, "utf8")))).then(async (operations) => {
+  const config = { checkSecurity: true, validateRequest: true, validateResponse: false, errors: true, mock: { dynamic: false } }
+  const server = createServer(operations, {
+    cors: false,
+    components: { logger: createLogger("prism", { level: "silent" }) },
+    config: upstream ? { ...config, isProxy: true, upstream: new URL(upstream) } : { ...config, isProxy: false },
+  })
+  console.log((await server.listen(0, "127.0.0.1")).replace("http://", ""))
+})
