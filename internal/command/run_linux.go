@@ -37,28 +37,29 @@ type identity struct {
 	wrapper string
 }
 
-// identify finds out who the command runs as. It refuses to run as root, or as the service unless it is told to.
+// identify finds out who the command runs as, and in what. It refuses to run as root, or as the service unless it is told to.
 func (c *Command) identify() error {
 	switch {
-	case c.User != "" && c.Sandbox != "":
-		return errors.New("user and sandbox exclude each other")
-	case c.User != "":
-		return c.as(c.User)
-	case c.Sandbox == None && os.Geteuid() == 0:
-		return errors.New("sandbox: none: a command does not run as root; name a user")
-	case c.Sandbox == None:
-		return nil
-	case c.Sandbox == Bubblewrap:
+	case c.Sandbox != "" && c.Sandbox != None && c.Sandbox != Bubblewrap:
+		return fmt.Errorf("sandbox must be %s or %s", Bubblewrap, None)
+	case c.Sandbox == None && c.User != "":
+		return errors.New("user and sandbox: none exclude each other")
+	case c.User == "" && c.Sandbox == "":
+		return errors.New("say who it runs as: user (where the service runs as root), sandbox: bubblewrap, or sandbox: none for the service's own user")
+	case c.User == "" && os.Geteuid() == 0:
+		return fmt.Errorf("sandbox: %s: a command does not run as root; name a user", c.Sandbox)
+	}
+	if c.Sandbox == Bubblewrap {
 		wrapper, err := exec.LookPath("bwrap")
 		if err != nil {
 			return fmt.Errorf("sandbox: bubblewrap is not installed: %w", err)
 		}
 		c.identity.wrapper = wrapper
-		return nil
-	case c.Sandbox != "":
-		return fmt.Errorf("sandbox must be %s or %s", Bubblewrap, None)
 	}
-	return errors.New("say who it runs as: user (where the service runs as root), sandbox: bubblewrap, or sandbox: none for the service's own user")
+	if c.User == "" {
+		return nil
+	}
+	return c.as(c.User)
 }
 
 func (c *Command) as(name string) error {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -17,11 +18,13 @@ import (
 // allow returns a set with the shell as the command "sh", whose first argument is a script, with more of its description.
 func allow(t *testing.T, more string) *Set {
 	t.Helper()
-	who := "sandbox: none"
-	if os.Geteuid() == 0 {
-		who = "user: nobody"
+	switch {
+	case os.Geteuid() == 0:
+		more += ", user: nobody"
+	case !strings.Contains(more, "sandbox:"):
+		more += ", sandbox: none"
 	}
-	text := "commands:\n  - {name: sh, path: /bin/sh, args: [-c], " + who + ", " + more + "}\n"
+	text := "commands:\n  - {name: sh, path: /bin/sh, args: [-c], " + more + "}\n"
 	file := filepath.Join(t.TempDir(), "commands.yaml")
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
@@ -167,6 +170,35 @@ func TestRun_Cancelled(t *testing.T) {
 	}
 }
 
+// TestRun_Bubblewrap: in the sandbox a command sees no process and no temporary file of others, writes nowhere else, and reaches
+// no network unless it may.
+func TestRun_Bubblewrap(t *testing.T) {
+	t.Parallel()
+	if out, err := exec.CommandContext(t.Context(), "bwrap", "--unshare-all", "--ro-bind", "/", "/", "true").CombinedOutput(); err != nil {
+		t.Skipf("no sandbox can be made here: %v %s", err, out)
+	}
+	const script = `cd /; echo "$(ls -d /proc/[0-9]* | wc -l) $(ls -A /tmp | wc -l)"; touch "$1/x" 2>/dev/null || echo read-only; ` +
+		`touch /tmp/x && echo own; grep -vc -e lo: -e '|' /proc/net/dev; sleep 1000 & `
+	dir, err := os.MkdirTemp("/var/tmp", "flowlane-") // not in /tmp, which it does not see
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	require.NoError(t, os.Chmod(dir, 0o777)) //nolint:gosec // so that only the sandbox keeps the command from writing there
+	for more, network := range map[string]bool{"": false, ", network: true": true} {
+		s := allow(t, "limits: {seconds: 20}, sandbox: bubblewrap"+more)
+		r := s.Run(t.Context(), "sh", []string{script, "sh", dir}, nil, now)
+		lines := strings.Fields(string(r.Stdout))
+		if r.Err != nil || !r.Exited || len(lines) != 5 || lines[1] != "0" || lines[2] != "read-only" || lines[3] != "own" {
+			t.Fatalf("network %v: %+v", network, r)
+		}
+		if n, _ := strconv.Atoi(lines[0]); n == 0 || n > 8 {
+			t.Errorf("it sees %d processes", n)
+		}
+		if alone := lines[4] == "0"; alone == network {
+			t.Errorf("network %v: it has %s devices", network, lines[4])
+		}
+	}
+}
+
 func TestLoad_Mistakes(t *testing.T) {
 	t.Parallel()
 	who := "sandbox: none"
@@ -181,6 +213,7 @@ func TestLoad_Mistakes(t *testing.T) {
 		"{name: a, path: /bin/sh}":                                                         "say who it runs as",
 		"{name: a, path: /bin/sh, sandbox: jail}":                                          "sandbox must be",
 		"{name: a, path: /bin/sh, user: nobody, sandbox: none}":                            "exclude each other",
+		"{name: a, path: /bin/sh, user: nobody, sandbox: jail}":                            "sandbox must be",
 		"{name: a, path: /bin/sh, user: root}":                                             "root",
 		"{name: a, path: /bin/sh, shell: true}":                                            "field shell not found",
 		"{name: a, path: /bin/sh, env_from: [A=B], " + who + "}":                           "no name of a variable",
