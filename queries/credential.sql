@@ -1,9 +1,9 @@
 -- name: CredentialAdd :exec
 INSERT INTO flow.credential (id, org_id, name, platform_id, auth_method, tenancy_id, grant_type, token_url, authorize_url, scopes, audience,
-    placement_header, placement_scheme, placement_query, placement_cookie, aws_region, aws_default_bucket, aws_endpoint_url, allowed_origins, status,
+    placement_header, placement_scheme, placement_query, placement_cookie, aws_region, aws_service, aws_default_bucket, aws_endpoint_url, allowed_origins, status,
     created_by)
 VALUES (@id, @org_id, @name, @platform_id, @auth_method, @tenancy_id, @grant_type, @token_url, @authorize_url, @scopes, @audience,
-    @placement_header, @placement_scheme, @placement_query, @placement_cookie, @aws_region, @aws_default_bucket, @aws_endpoint_url, @allowed_origins, @status,
+    @placement_header, @placement_scheme, @placement_query, @placement_cookie, @aws_region, @aws_service, @aws_default_bucket, @aws_endpoint_url, @allowed_origins, @status,
     @created_by);
 
 -- name: CredentialGet :one
@@ -36,7 +36,7 @@ WHERE c.org_id = @org_id AND c.id = @id AND c.deleted_at IS NULL FOR UPDATE;
 UPDATE flow.credential
 SET name = @name, auth_method = @auth_method, tenancy_id = @tenancy_id, grant_type = @grant_type, token_url = @token_url, authorize_url = @authorize_url, scopes = @scopes,
     audience = @audience, placement_header = @placement_header, placement_scheme = @placement_scheme, placement_query = @placement_query, placement_cookie = @placement_cookie,
-    aws_region = @aws_region, aws_default_bucket = @aws_default_bucket, aws_endpoint_url = @aws_endpoint_url,
+    aws_region = @aws_region, aws_service = @aws_service, aws_default_bucket = @aws_default_bucket, aws_endpoint_url = @aws_endpoint_url,
     allowed_origins = @allowed_origins, status = @status,
     last_verified = CASE WHEN @rotated::boolean THEN NULL ELSE last_verified END, updated_at = flow.clock()
 WHERE org_id = @org_id AND id = @id;

@@ -113,6 +113,7 @@ CREATE TABLE flow.credential (
     placement_query text,
     placement_cookie text,
     aws_region text,
+    aws_service text,
     aws_default_bucket text,
     aws_endpoint_url text,
     allowed_origins text[] NOT NULL DEFAULT '{}',
@@ -145,6 +146,7 @@ COMMENT ON COLUMN flow.credential.placement_scheme IS 'api_key: the word before 
 COMMENT ON COLUMN flow.credential.placement_query IS 'api_key: the query parameter that carries the key; null where a header or cookie does.';
 COMMENT ON COLUMN flow.credential.placement_cookie IS 'api_key: the cookie that carries the key; null where a header or query parameter does.';
 COMMENT ON COLUMN flow.credential.aws_region IS 'aws_access_key: the region that calls are signed for.';
+COMMENT ON COLUMN flow.credential.aws_service IS 'aws_access_key: the service that calls are signed for; null where the catalog, the call or its address says it.';
 COMMENT ON COLUMN flow.credential.aws_default_bucket IS 'aws_access_key: the S3 bucket of calls that name none.';
 COMMENT ON COLUMN flow.credential.aws_endpoint_url IS 'aws_access_key: a service that speaks AWS''s protocols elsewhere; null for AWS itself.';
 COMMENT ON COLUMN flow.credential.allowed_origins IS 'Where the secret may be sent, in order, for a platform whose flows name addresses; empty for others, where the catalog says it.';

@@ -86,11 +86,11 @@ func (q *Queries) AuthorizationTake(ctx context.Context, db DBTX, stateHash []by
 
 const credentialAdd = `-- name: CredentialAdd :exec
 INSERT INTO flow.credential (id, org_id, name, platform_id, auth_method, tenancy_id, grant_type, token_url, authorize_url, scopes, audience,
-    placement_header, placement_scheme, placement_query, placement_cookie, aws_region, aws_default_bucket, aws_endpoint_url, allowed_origins, status,
+    placement_header, placement_scheme, placement_query, placement_cookie, aws_region, aws_service, aws_default_bucket, aws_endpoint_url, allowed_origins, status,
     created_by)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11,
-    $12, $13, $14, $15, $16, $17, $18, $19, $20,
-    $21)
+    $12, $13, $14, $15, $16, $17, $18, $19, $20, $21,
+    $22)
 `
 
 type CredentialAddParams struct {
@@ -110,6 +110,7 @@ type CredentialAddParams struct {
 	PlacementQuery   *string
 	PlacementCookie  *string
 	AwsRegion        *string
+	AwsService       *string
 	AwsDefaultBucket *string
 	AwsEndpointUrl   *string
 	AllowedOrigins   []string
@@ -135,6 +136,7 @@ func (q *Queries) CredentialAdd(ctx context.Context, db DBTX, arg CredentialAddP
 		arg.PlacementQuery,
 		arg.PlacementCookie,
 		arg.AwsRegion,
+		arg.AwsService,
 		arg.AwsDefaultBucket,
 		arg.AwsEndpointUrl,
 		arg.AllowedOrigins,
@@ -176,7 +178,7 @@ func (q *Queries) CredentialDelete(ctx context.Context, db DBTX, arg CredentialD
 }
 
 const credentialForUse = `-- name: CredentialForUse :one
-SELECT c.id, c.org_id, c.name, c.platform_id, c.auth_method, c.tenancy_id, c.grant_type, c.token_url, c.authorize_url, c.scopes, c.audience, c.placement_header, c.placement_scheme, c.placement_query, c.placement_cookie, c.aws_region, c.aws_default_bucket, c.aws_endpoint_url, c.allowed_origins, c.status, c.created_by, c.last_verified, c.created_at, c.updated_at, c.deleted_at, s.version
+SELECT c.id, c.org_id, c.name, c.platform_id, c.auth_method, c.tenancy_id, c.grant_type, c.token_url, c.authorize_url, c.scopes, c.audience, c.placement_header, c.placement_scheme, c.placement_query, c.placement_cookie, c.aws_region, c.aws_service, c.aws_default_bucket, c.aws_endpoint_url, c.allowed_origins, c.status, c.created_by, c.last_verified, c.created_at, c.updated_at, c.deleted_at, s.version
 FROM flow.credential c JOIN flow.secret s ON s.org_id = c.org_id AND s.id = c.id
 WHERE c.org_id = $1 AND c.id = $2 AND c.deleted_at IS NULL
 `
@@ -211,6 +213,7 @@ func (q *Queries) CredentialForUse(ctx context.Context, db DBTX, arg CredentialF
 		&i.FlowCredential.PlacementQuery,
 		&i.FlowCredential.PlacementCookie,
 		&i.FlowCredential.AwsRegion,
+		&i.FlowCredential.AwsService,
 		&i.FlowCredential.AwsDefaultBucket,
 		&i.FlowCredential.AwsEndpointUrl,
 		&i.FlowCredential.AllowedOrigins,
@@ -226,7 +229,7 @@ func (q *Queries) CredentialForUse(ctx context.Context, db DBTX, arg CredentialF
 }
 
 const credentialGet = `-- name: CredentialGet :one
-SELECT c.id, c.org_id, c.name, c.platform_id, c.auth_method, c.tenancy_id, c.grant_type, c.token_url, c.authorize_url, c.scopes, c.audience, c.placement_header, c.placement_scheme, c.placement_query, c.placement_cookie, c.aws_region, c.aws_default_bucket, c.aws_endpoint_url, c.allowed_origins, c.status, c.created_by, c.last_verified, c.created_at, c.updated_at, c.deleted_at, coalesce(d.account_number, '')::text AS account_number, coalesce(d.account_name, '')::text AS account_name,
+SELECT c.id, c.org_id, c.name, c.platform_id, c.auth_method, c.tenancy_id, c.grant_type, c.token_url, c.authorize_url, c.scopes, c.audience, c.placement_header, c.placement_scheme, c.placement_query, c.placement_cookie, c.aws_region, c.aws_service, c.aws_default_bucket, c.aws_endpoint_url, c.allowed_origins, c.status, c.created_by, c.last_verified, c.created_at, c.updated_at, c.deleted_at, coalesce(d.account_number, '')::text AS account_number, coalesce(d.account_name, '')::text AS account_name,
     coalesce(t.label, '')::text AS label, (d.org_id IS NOT NULL)::boolean AS manual
 FROM flow.credential c LEFT JOIN flow.domain d ON d.tenancy_id = c.tenancy_id
 LEFT JOIN flow.tenant t ON t.org_id = c.org_id AND t.tenancy_id = c.tenancy_id
@@ -266,6 +269,7 @@ func (q *Queries) CredentialGet(ctx context.Context, db DBTX, arg CredentialGetP
 		&i.FlowCredential.PlacementQuery,
 		&i.FlowCredential.PlacementCookie,
 		&i.FlowCredential.AwsRegion,
+		&i.FlowCredential.AwsService,
 		&i.FlowCredential.AwsDefaultBucket,
 		&i.FlowCredential.AwsEndpointUrl,
 		&i.FlowCredential.AllowedOrigins,
@@ -284,7 +288,7 @@ func (q *Queries) CredentialGet(ctx context.Context, db DBTX, arg CredentialGetP
 }
 
 const credentialList = `-- name: CredentialList :many
-SELECT c.id, c.org_id, c.name, c.platform_id, c.auth_method, c.tenancy_id, c.grant_type, c.token_url, c.authorize_url, c.scopes, c.audience, c.placement_header, c.placement_scheme, c.placement_query, c.placement_cookie, c.aws_region, c.aws_default_bucket, c.aws_endpoint_url, c.allowed_origins, c.status, c.created_by, c.last_verified, c.created_at, c.updated_at, c.deleted_at, coalesce(d.account_number, '')::text AS account_number, coalesce(d.account_name, '')::text AS account_name,
+SELECT c.id, c.org_id, c.name, c.platform_id, c.auth_method, c.tenancy_id, c.grant_type, c.token_url, c.authorize_url, c.scopes, c.audience, c.placement_header, c.placement_scheme, c.placement_query, c.placement_cookie, c.aws_region, c.aws_service, c.aws_default_bucket, c.aws_endpoint_url, c.allowed_origins, c.status, c.created_by, c.last_verified, c.created_at, c.updated_at, c.deleted_at, coalesce(d.account_number, '')::text AS account_number, coalesce(d.account_name, '')::text AS account_name,
     coalesce(t.label, '')::text AS label, (d.org_id IS NOT NULL)::boolean AS manual
 FROM flow.credential c LEFT JOIN flow.domain d ON d.tenancy_id = c.tenancy_id
 LEFT JOIN flow.tenant t ON t.org_id = c.org_id AND t.tenancy_id = c.tenancy_id
@@ -341,6 +345,7 @@ func (q *Queries) CredentialList(ctx context.Context, db DBTX, arg CredentialLis
 			&i.FlowCredential.PlacementQuery,
 			&i.FlowCredential.PlacementCookie,
 			&i.FlowCredential.AwsRegion,
+			&i.FlowCredential.AwsService,
 			&i.FlowCredential.AwsDefaultBucket,
 			&i.FlowCredential.AwsEndpointUrl,
 			&i.FlowCredential.AllowedOrigins,
@@ -366,7 +371,7 @@ func (q *Queries) CredentialList(ctx context.Context, db DBTX, arg CredentialLis
 }
 
 const credentialLock = `-- name: CredentialLock :one
-SELECT c.id, c.org_id, c.name, c.platform_id, c.auth_method, c.tenancy_id, c.grant_type, c.token_url, c.authorize_url, c.scopes, c.audience, c.placement_header, c.placement_scheme, c.placement_query, c.placement_cookie, c.aws_region, c.aws_default_bucket, c.aws_endpoint_url, c.allowed_origins, c.status, c.created_by, c.last_verified, c.created_at, c.updated_at, c.deleted_at, s.version
+SELECT c.id, c.org_id, c.name, c.platform_id, c.auth_method, c.tenancy_id, c.grant_type, c.token_url, c.authorize_url, c.scopes, c.audience, c.placement_header, c.placement_scheme, c.placement_query, c.placement_cookie, c.aws_region, c.aws_service, c.aws_default_bucket, c.aws_endpoint_url, c.allowed_origins, c.status, c.created_by, c.last_verified, c.created_at, c.updated_at, c.deleted_at, s.version
 FROM flow.credential c JOIN flow.secret s ON s.org_id = c.org_id AND s.id = c.id
 WHERE c.org_id = $1 AND c.id = $2 AND c.deleted_at IS NULL FOR UPDATE
 `
@@ -402,6 +407,7 @@ func (q *Queries) CredentialLock(ctx context.Context, db DBTX, arg CredentialLoc
 		&i.FlowCredential.PlacementQuery,
 		&i.FlowCredential.PlacementCookie,
 		&i.FlowCredential.AwsRegion,
+		&i.FlowCredential.AwsService,
 		&i.FlowCredential.AwsDefaultBucket,
 		&i.FlowCredential.AwsEndpointUrl,
 		&i.FlowCredential.AllowedOrigins,
@@ -420,10 +426,10 @@ const credentialReplace = `-- name: CredentialReplace :exec
 UPDATE flow.credential
 SET name = $1, auth_method = $2, tenancy_id = $3, grant_type = $4, token_url = $5, authorize_url = $6, scopes = $7,
     audience = $8, placement_header = $9, placement_scheme = $10, placement_query = $11, placement_cookie = $12,
-    aws_region = $13, aws_default_bucket = $14, aws_endpoint_url = $15,
-    allowed_origins = $16, status = $17,
-    last_verified = CASE WHEN $18::boolean THEN NULL ELSE last_verified END, updated_at = flow.clock()
-WHERE org_id = $19 AND id = $20
+    aws_region = $13, aws_service = $14, aws_default_bucket = $15, aws_endpoint_url = $16,
+    allowed_origins = $17, status = $18,
+    last_verified = CASE WHEN $19::boolean THEN NULL ELSE last_verified END, updated_at = flow.clock()
+WHERE org_id = $20 AND id = $21
 `
 
 type CredentialReplaceParams struct {
@@ -440,6 +446,7 @@ type CredentialReplaceParams struct {
 	PlacementQuery   *string
 	PlacementCookie  *string
 	AwsRegion        *string
+	AwsService       *string
 	AwsDefaultBucket *string
 	AwsEndpointUrl   *string
 	AllowedOrigins   []string
@@ -464,6 +471,7 @@ func (q *Queries) CredentialReplace(ctx context.Context, db DBTX, arg Credential
 		arg.PlacementQuery,
 		arg.PlacementCookie,
 		arg.AwsRegion,
+		arg.AwsService,
 		arg.AwsDefaultBucket,
 		arg.AwsEndpointUrl,
 		arg.AllowedOrigins,

@@ -788,6 +788,8 @@ type FlowCredential struct {
 	PlacementCookie *string
 	// aws_access_key: the region that calls are signed for.
 	AwsRegion *string
+	// aws_access_key: the service that calls are signed for; null where the catalog, the call or its address says it.
+	AwsService *string
 	// aws_access_key: the S3 bucket of calls that name none.
 	AwsDefaultBucket *string
 	// aws_access_key: a service that speaks AWS's protocols elsewhere; null for AWS itself.

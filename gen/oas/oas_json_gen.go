@@ -9044,6 +9044,10 @@ func (s *Credential) encodeFields(e *jx.Encoder) {
 		s.AWSRegion.Encode(e)
 	}
 	{
+		e.FieldStart("aws_service")
+		s.AWSService.Encode(e)
+	}
+	{
 		e.FieldStart("aws_default_bucket")
 		s.AWSDefaultBucket.Encode(e)
 	}
@@ -9081,7 +9085,7 @@ func (s *Credential) encodeFields(e *jx.Encoder) {
 	}
 }
 
-var jsonFieldsNameOfCredential = [24]string{
+var jsonFieldsNameOfCredential = [25]string{
 	0:  "id",
 	1:  "org_id",
 	2:  "name",
@@ -9098,14 +9102,15 @@ var jsonFieldsNameOfCredential = [24]string{
 	13: "scopes",
 	14: "api_key_placement",
 	15: "aws_region",
-	16: "aws_default_bucket",
-	17: "aws_endpoint_url",
-	18: "allowed_origins",
-	19: "telemetry",
-	20: "status",
-	21: "created_by",
-	22: "last_verified",
-	23: "created_at",
+	16: "aws_service",
+	17: "aws_default_bucket",
+	18: "aws_endpoint_url",
+	19: "allowed_origins",
+	20: "telemetry",
+	21: "status",
+	22: "created_by",
+	23: "last_verified",
+	24: "created_at",
 }
 
 // Decode decodes Credential from json.
@@ -9113,7 +9118,7 @@ func (s *Credential) Decode(d *jx.Decoder) error {
 	if s == nil {
 		return errors.New("invalid: unable to decode Credential to nil")
 	}
-	var requiredBitSet [3]uint8
+	var requiredBitSet [4]uint8
 
 	if err := d.ObjBytes(func(d *jx.Decoder, k []byte) error {
 		switch string(k) {
@@ -9297,8 +9302,18 @@ func (s *Credential) Decode(d *jx.Decoder) error {
 			}(); err != nil {
 				return errors.Wrap(err, "decode field \"aws_region\"")
 			}
-		case "aws_default_bucket":
+		case "aws_service":
 			requiredBitSet[2] |= 1 << 0
+			if err := func() error {
+				if err := s.AWSService.Decode(d); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"aws_service\"")
+			}
+		case "aws_default_bucket":
+			requiredBitSet[2] |= 1 << 1
 			if err := func() error {
 				if err := s.AWSDefaultBucket.Decode(d); err != nil {
 					return err
@@ -9308,7 +9323,7 @@ func (s *Credential) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"aws_default_bucket\"")
 			}
 		case "aws_endpoint_url":
-			requiredBitSet[2] |= 1 << 1
+			requiredBitSet[2] |= 1 << 2
 			if err := func() error {
 				if err := s.AWSEndpointURL.Decode(d); err != nil {
 					return err
@@ -9318,7 +9333,7 @@ func (s *Credential) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"aws_endpoint_url\"")
 			}
 		case "allowed_origins":
-			requiredBitSet[2] |= 1 << 2
+			requiredBitSet[2] |= 1 << 3
 			if err := func() error {
 				s.AllowedOrigins = make([]string, 0)
 				if err := d.Arr(func(d *jx.Decoder) error {
@@ -9338,7 +9353,7 @@ func (s *Credential) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"allowed_origins\"")
 			}
 		case "telemetry":
-			requiredBitSet[2] |= 1 << 3
+			requiredBitSet[2] |= 1 << 4
 			if err := func() error {
 				if err := s.Telemetry.Decode(d); err != nil {
 					return err
@@ -9348,7 +9363,7 @@ func (s *Credential) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"telemetry\"")
 			}
 		case "status":
-			requiredBitSet[2] |= 1 << 4
+			requiredBitSet[2] |= 1 << 5
 			if err := func() error {
 				if err := s.Status.Decode(d); err != nil {
 					return err
@@ -9358,7 +9373,7 @@ func (s *Credential) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"status\"")
 			}
 		case "created_by":
-			requiredBitSet[2] |= 1 << 5
+			requiredBitSet[2] |= 1 << 6
 			if err := func() error {
 				v, err := d.Str()
 				s.CreatedBy = string(v)
@@ -9370,7 +9385,7 @@ func (s *Credential) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"created_by\"")
 			}
 		case "last_verified":
-			requiredBitSet[2] |= 1 << 6
+			requiredBitSet[2] |= 1 << 7
 			if err := func() error {
 				if err := s.LastVerified.Decode(d, json.DecodeDateTime); err != nil {
 					return err
@@ -9380,7 +9395,7 @@ func (s *Credential) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"last_verified\"")
 			}
 		case "created_at":
-			requiredBitSet[2] |= 1 << 7
+			requiredBitSet[3] |= 1 << 0
 			if err := func() error {
 				if err := s.CreatedAt.Decode(d, json.DecodeDateTime); err != nil {
 					return err
@@ -9398,10 +9413,11 @@ func (s *Credential) Decode(d *jx.Decoder) error {
 	}
 	// Validate required fields.
 	var failures []validate.FieldError
-	for i, mask := range [3]uint8{
+	for i, mask := range [4]uint8{
 		0b11111111,
 		0b11111111,
 		0b11111111,
+		0b00000001,
 	} {
 		if result := (requiredBitSet[i] & mask) ^ mask; result != 0 {
 			// Mask only required fields and check equality to mask using XOR.
@@ -9525,6 +9541,12 @@ func (s *CredentialCreate) encodeFields(e *jx.Encoder) {
 		}
 	}
 	{
+		if s.AWSService.Set {
+			e.FieldStart("aws_service")
+			s.AWSService.Encode(e)
+		}
+	}
+	{
 		if s.AWSDefaultBucket.Set {
 			e.FieldStart("aws_default_bucket")
 			s.AWSDefaultBucket.Encode(e)
@@ -9578,7 +9600,7 @@ func (s *CredentialCreate) encodeFields(e *jx.Encoder) {
 	}
 }
 
-var jsonFieldsNameOfCredentialCreate = [20]string{
+var jsonFieldsNameOfCredentialCreate = [21]string{
 	0:  "name",
 	1:  "platform_id",
 	2:  "auth_method",
@@ -9591,14 +9613,15 @@ var jsonFieldsNameOfCredentialCreate = [20]string{
 	9:  "audience",
 	10: "api_key_placement",
 	11: "aws_region",
-	12: "aws_default_bucket",
-	13: "aws_endpoint_url",
-	14: "allowed_origins",
-	15: "status",
-	16: "tenancy_id",
-	17: "credentials_ref",
-	18: "tenant",
-	19: "telemetry",
+	12: "aws_service",
+	13: "aws_default_bucket",
+	14: "aws_endpoint_url",
+	15: "allowed_origins",
+	16: "status",
+	17: "tenancy_id",
+	18: "credentials_ref",
+	19: "tenant",
+	20: "telemetry",
 }
 
 // Decode decodes CredentialCreate from json.
@@ -9742,6 +9765,16 @@ func (s *CredentialCreate) Decode(d *jx.Decoder) error {
 				return nil
 			}(); err != nil {
 				return errors.Wrap(err, "decode field \"aws_region\"")
+			}
+		case "aws_service":
+			if err := func() error {
+				s.AWSService.Reset()
+				if err := s.AWSService.Decode(d); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"aws_service\"")
 			}
 		case "aws_default_bucket":
 			if err := func() error {
@@ -10549,6 +10582,12 @@ func (s *CredentialUpdate) encodeFields(e *jx.Encoder) {
 		}
 	}
 	{
+		if s.AWSService.Set {
+			e.FieldStart("aws_service")
+			s.AWSService.Encode(e)
+		}
+	}
+	{
 		if s.AWSDefaultBucket.Set {
 			e.FieldStart("aws_default_bucket")
 			s.AWSDefaultBucket.Encode(e)
@@ -10632,7 +10671,7 @@ func (s *CredentialUpdate) encodeFields(e *jx.Encoder) {
 	}
 }
 
-var jsonFieldsNameOfCredentialUpdate = [25]string{
+var jsonFieldsNameOfCredentialUpdate = [26]string{
 	0:  "name",
 	1:  "platform_id",
 	2:  "auth_method",
@@ -10645,19 +10684,20 @@ var jsonFieldsNameOfCredentialUpdate = [25]string{
 	9:  "audience",
 	10: "api_key_placement",
 	11: "aws_region",
-	12: "aws_default_bucket",
-	13: "aws_endpoint_url",
-	14: "allowed_origins",
-	15: "status",
-	16: "id",
-	17: "org_id",
-	18: "credentials_ref",
-	19: "tenancy_id",
-	20: "tenant",
-	21: "telemetry",
-	22: "created_by",
-	23: "last_verified",
-	24: "created_at",
+	12: "aws_service",
+	13: "aws_default_bucket",
+	14: "aws_endpoint_url",
+	15: "allowed_origins",
+	16: "status",
+	17: "id",
+	18: "org_id",
+	19: "credentials_ref",
+	20: "tenancy_id",
+	21: "tenant",
+	22: "telemetry",
+	23: "created_by",
+	24: "last_verified",
+	25: "created_at",
 }
 
 // Decode decodes CredentialUpdate from json.
@@ -10801,6 +10841,16 @@ func (s *CredentialUpdate) Decode(d *jx.Decoder) error {
 				return nil
 			}(); err != nil {
 				return errors.Wrap(err, "decode field \"aws_region\"")
+			}
+		case "aws_service":
+			if err := func() error {
+				s.AWSService.Reset()
+				if err := s.AWSService.Decode(d); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"aws_service\"")
 			}
 		case "aws_default_bucket":
 			if err := func() error {

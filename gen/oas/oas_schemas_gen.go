@@ -1560,12 +1560,12 @@ func (s *AuditOutcome) UnmarshalText(data []byte) error {
 //	`api_key`        | `api_key`                                                                                                                                                | `api_key_placement`
 //	`jwt`            | `algorithm` (`RS256`, `ES256` or `HS256`), `key` (a private key in PEM; for `HS256` at least 32 bytes), `issuer`, and if you like `subject` and `key_id` | `audience`
 //	`oauth2`         | what `grant_type` needs                                                                                                                                  | `token_url` unless the catalog fixes it, and if you like `grant_type`, `scopes` and `audience`
-//	`aws_access_key` | `access_key_id`, `secret_access_key`, and for temporary keys `session_token`                                                                             | `aws_region` (default `us-east-1`), `aws_default_bucket`, `aws_endpoint_url`
+//	`aws_access_key` | `access_key_id`, `secret_access_key`, and for temporary keys `session_token`                                                                             | `aws_region`, `aws_service`; for object stores `aws_default_bucket`, `aws_endpoint_url`
 //
 // With `jwt` each call carries an assertion that is signed here and valid for five minutes, as a
 // bearer token. With `oauth2` it carries an access token, which is kept, encrypted, until shortly
 // before it ends, and fetched anew when the platform refuses it: once for all processes. With
-// `aws_access_key` each call is signed with Signature Version 4.
+// `aws_access_key` each call is signed with Signature Version 4, its body included.
 //
 //	`grant_type`                   | `credentials`                                                                                   |
 //	-------------------------------+-------------------------------------------------------------------------------------------------+----------------------------------------------------------------
@@ -4546,6 +4546,7 @@ type Credential struct {
 	Scopes           []string           `json:"scopes"`
 	APIKeyPlacement  NilApiKeyPlacement `json:"api_key_placement"`
 	AWSRegion        NilString          `json:"aws_region"`
+	AWSService       NilString          `json:"aws_service"`
 	AWSDefaultBucket NilString          `json:"aws_default_bucket"`
 	AWSEndpointURL   NilString          `json:"aws_endpoint_url"`
 	// All origins to which the secret may be sent; besides, that of `token_url` gets what it exchanges for
@@ -4640,6 +4641,11 @@ func (s *Credential) GetAPIKeyPlacement() NilApiKeyPlacement {
 // GetAWSRegion returns the value of AWSRegion.
 func (s *Credential) GetAWSRegion() NilString {
 	return s.AWSRegion
+}
+
+// GetAWSService returns the value of AWSService.
+func (s *Credential) GetAWSService() NilString {
+	return s.AWSService
 }
 
 // GetAWSDefaultBucket returns the value of AWSDefaultBucket.
@@ -4762,6 +4768,11 @@ func (s *Credential) SetAWSRegion(val NilString) {
 	s.AWSRegion = val
 }
 
+// SetAWSService sets the value of AWSService.
+func (s *Credential) SetAWSService(val NilString) {
+	s.AWSService = val
+}
+
 // SetAWSDefaultBucket sets the value of AWSDefaultBucket.
 func (s *Credential) SetAWSDefaultBucket(val NilString) {
 	s.AWSDefaultBucket = val
@@ -4815,14 +4826,19 @@ type CredentialCreate struct {
 	GrantType   OptNilString `json:"grant_type"`
 	TokenURL    OptNilString `json:"token_url"`
 	// Where a person agrees; for `grant_type` `authorization_code`.
-	AuthorizeURL     OptNilString          `json:"authorize_url"`
-	Authorization    OptIgnored            `json:"authorization"`
-	Scopes           []string              `json:"scopes"`
-	Audience         OptNilString          `json:"audience"`
-	APIKeyPlacement  OptNilApiKeyPlacement `json:"api_key_placement"`
-	AWSRegion        OptNilString          `json:"aws_region"`
-	AWSDefaultBucket OptNilString          `json:"aws_default_bucket"`
-	AWSEndpointURL   OptNilString          `json:"aws_endpoint_url"`
+	AuthorizeURL    OptNilString          `json:"authorize_url"`
+	Authorization   OptIgnored            `json:"authorization"`
+	Scopes          []string              `json:"scopes"`
+	Audience        OptNilString          `json:"audience"`
+	APIKeyPlacement OptNilApiKeyPlacement `json:"api_key_placement"`
+	// The region that calls are signed for, unless a call names one; left out, that of the address, else
+	// `us-east-1`.
+	AWSRegion OptNilString `json:"aws_region"`
+	// The service that calls are signed for, unless the call or the catalog names one; left out, that of
+	// the address.
+	AWSService       OptNilString `json:"aws_service"`
+	AWSDefaultBucket OptNilString `json:"aws_default_bucket"`
+	AWSEndpointURL   OptNilString `json:"aws_endpoint_url"`
 	// The origins, `scheme://host` or `scheme://host:port`, to which the secret may be sent. Required for
 	// platform `core`, whose flows name addresses: a call to another origin is not sent. They are https,
 	// or http for hosts that the operator allows, and name hosts in ASCII. For other platforms the catalog
@@ -4896,6 +4912,11 @@ func (s *CredentialCreate) GetAPIKeyPlacement() OptNilApiKeyPlacement {
 // GetAWSRegion returns the value of AWSRegion.
 func (s *CredentialCreate) GetAWSRegion() OptNilString {
 	return s.AWSRegion
+}
+
+// GetAWSService returns the value of AWSService.
+func (s *CredentialCreate) GetAWSService() OptNilString {
+	return s.AWSService
 }
 
 // GetAWSDefaultBucket returns the value of AWSDefaultBucket.
@@ -4996,6 +5017,11 @@ func (s *CredentialCreate) SetAPIKeyPlacement(val OptNilApiKeyPlacement) {
 // SetAWSRegion sets the value of AWSRegion.
 func (s *CredentialCreate) SetAWSRegion(val OptNilString) {
 	s.AWSRegion = val
+}
+
+// SetAWSService sets the value of AWSService.
+func (s *CredentialCreate) SetAWSService(val OptNilString) {
+	s.AWSService = val
 }
 
 // SetAWSDefaultBucket sets the value of AWSDefaultBucket.
@@ -5285,14 +5311,19 @@ type CredentialUpdate struct {
 	GrantType   OptNilString     `json:"grant_type"`
 	TokenURL    OptNilString     `json:"token_url"`
 	// Where a person agrees; for `grant_type` `authorization_code`.
-	AuthorizeURL     OptNilString          `json:"authorize_url"`
-	Authorization    OptIgnored            `json:"authorization"`
-	Scopes           []string              `json:"scopes"`
-	Audience         OptNilString          `json:"audience"`
-	APIKeyPlacement  OptNilApiKeyPlacement `json:"api_key_placement"`
-	AWSRegion        OptNilString          `json:"aws_region"`
-	AWSDefaultBucket OptNilString          `json:"aws_default_bucket"`
-	AWSEndpointURL   OptNilString          `json:"aws_endpoint_url"`
+	AuthorizeURL    OptNilString          `json:"authorize_url"`
+	Authorization   OptIgnored            `json:"authorization"`
+	Scopes          []string              `json:"scopes"`
+	Audience        OptNilString          `json:"audience"`
+	APIKeyPlacement OptNilApiKeyPlacement `json:"api_key_placement"`
+	// The region that calls are signed for, unless a call names one; left out, that of the address, else
+	// `us-east-1`.
+	AWSRegion OptNilString `json:"aws_region"`
+	// The service that calls are signed for, unless the call or the catalog names one; left out, that of
+	// the address.
+	AWSService       OptNilString `json:"aws_service"`
+	AWSDefaultBucket OptNilString `json:"aws_default_bucket"`
+	AWSEndpointURL   OptNilString `json:"aws_endpoint_url"`
 	// The origins, `scheme://host` or `scheme://host:port`, to which the secret may be sent. Required for
 	// platform `core`, whose flows name addresses: a call to another origin is not sent. They are https,
 	// or http for hosts that the operator allows, and name hosts in ASCII. For other platforms the catalog
@@ -5369,6 +5400,11 @@ func (s *CredentialUpdate) GetAPIKeyPlacement() OptNilApiKeyPlacement {
 // GetAWSRegion returns the value of AWSRegion.
 func (s *CredentialUpdate) GetAWSRegion() OptNilString {
 	return s.AWSRegion
+}
+
+// GetAWSService returns the value of AWSService.
+func (s *CredentialUpdate) GetAWSService() OptNilString {
+	return s.AWSService
 }
 
 // GetAWSDefaultBucket returns the value of AWSDefaultBucket.
@@ -5494,6 +5530,11 @@ func (s *CredentialUpdate) SetAPIKeyPlacement(val OptNilApiKeyPlacement) {
 // SetAWSRegion sets the value of AWSRegion.
 func (s *CredentialUpdate) SetAWSRegion(val OptNilString) {
 	s.AWSRegion = val
+}
+
+// SetAWSService sets the value of AWSService.
+func (s *CredentialUpdate) SetAWSService(val OptNilString) {
+	s.AWSService = val
 }
 
 // SetAWSDefaultBucket sets the value of AWSDefaultBucket.

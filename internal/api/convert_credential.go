@@ -15,7 +15,7 @@ func credentialOf(c *credential.Credential) oas.Credential {
 		TenancyID: nilString(c.TenancyID), GrantType: nilString(c.GrantType), TokenURL: nilString(c.TokenUrl),
 		AuthorizeURL: nilString(c.AuthorizeUrl),
 		Audience:     nilString(c.Audience), Scopes: c.Scopes,
-		AWSRegion: nilString(c.AwsRegion), AWSDefaultBucket: nilString(c.AwsDefaultBucket), AWSEndpointURL: nilString(c.AwsEndpointUrl),
+		AWSRegion: nilString(c.AwsRegion), AWSService: nilString(c.AwsService), AWSDefaultBucket: nilString(c.AwsDefaultBucket), AWSEndpointURL: nilString(c.AwsEndpointUrl),
 		AllowedOrigins: c.Origins,
 		Telemetry:      make(oas.CredentialTelemetry, len(c.Uses)), Status: oas.CredentialStatus(c.Status),
 		CreatedBy: c.CreatedBy, LastVerified: nilTime(c.LastVerified), CreatedAt: nilTime(&c.CreatedAt),
@@ -77,7 +77,7 @@ func createdCredential(r *oas.CredentialCreate, verify oas.OptBool) credential.I
 		GrantType: givenString(r.GrantType), TokenURL: givenString(r.TokenURL), AuthorizeURL: givenString(r.AuthorizeURL),
 		Scopes: r.Scopes, Audience: givenString(r.Audience),
 		Placement: placementOf(r.APIKeyPlacement),
-		AWSRegion: givenString(r.AWSRegion), AWSDefaultBucket: givenString(r.AWSDefaultBucket), AWSEndpointURL: givenString(r.AWSEndpointURL),
+		AWSRegion: givenString(r.AWSRegion), AWSService: givenString(r.AWSService), AWSDefaultBucket: givenString(r.AWSDefaultBucket), AWSEndpointURL: givenString(r.AWSEndpointURL),
 		Origins: r.AllowedOrigins, Status: string(r.Status.Or("")), TenancyID: givenString(r.TenancyID),
 		Unverified: !verify.Or(true),
 	}
@@ -90,7 +90,7 @@ func replacedCredential(r *oas.CredentialUpdate, verify oas.OptBool) credential.
 		GrantType: givenString(r.GrantType), TokenURL: givenString(r.TokenURL), AuthorizeURL: givenString(r.AuthorizeURL),
 		Scopes: r.Scopes, Audience: givenString(r.Audience),
 		Placement: placementOf(r.APIKeyPlacement),
-		AWSRegion: givenString(r.AWSRegion), AWSDefaultBucket: givenString(r.AWSDefaultBucket), AWSEndpointURL: givenString(r.AWSEndpointURL),
+		AWSRegion: givenString(r.AWSRegion), AWSService: givenString(r.AWSService), AWSDefaultBucket: givenString(r.AWSDefaultBucket), AWSEndpointURL: givenString(r.AWSEndpointURL),
 		Origins: r.AllowedOrigins, Status: string(r.Status.Or("")), Unverified: !verify.Or(true),
 	}
 	if secret, ok := r.Credentials.Get(); ok {

@@ -37,6 +37,8 @@ type SignIn struct {
 	// ClientIn is where the token endpoint takes the client's secret: header or body. Empty for the header, and the body where that
 	// is refused.
 	ClientIn string `yaml:"client_in"`
+	// AWSService is the service that signatures of aws_access_key are made for; empty where the credential or the address says it.
+	AWSService string `yaml:"aws_service"`
 }
 
 // Auths are the ways to sign in to the service, the first one first; none for a service that takes no credential.
@@ -68,6 +70,7 @@ func Fill(text string, fields map[string]string) string {
 var (
 	fieldPlace = regexp.MustCompile(`\{[a-z][a-z0-9_]*\}`)
 	tokenText  = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")
+	awsName    = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
 	scopeText  = regexp.MustCompile(`^[!#-\[\]-~]+$`)
 	headerText = regexp.MustCompile(`^[ -~]*$`)
 )
@@ -114,6 +117,8 @@ func (ch *checker) auth(s *Service, a *Auth, at, signIn path) {
 		}
 	}
 	switch {
+	case a.AWSService != "" && (a.Method != "aws_access_key" || !awsName.MatchString(a.AWSService)):
+		ch.fail(signIn, "aws_service is a name such as sqs, for auth_method aws_access_key")
 	case places > 1 || a.Scheme != "" && a.Header == "":
 		ch.fail(signIn, "a key goes into one of header, query and cookie, and a scheme only with header")
 	case places > 0 && a.Method != "api_key":

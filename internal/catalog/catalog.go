@@ -247,6 +247,9 @@ type Call struct {
 	ExclusiveOver string `yaml:"exclusive_over"`
 	// IdempotencyHeader is a template that yields the name of the header for a key of ours, or empty.
 	IdempotencyHeader string `yaml:"idempotency_header"`
+	// AWSService and AWSRegion are templates: what the call is signed for, or empty for what the credential and the address say.
+	AWSService string `yaml:"aws_service"`
+	AWSRegion  string `yaml:"aws_region"`
 	// OutcomeCases refine OutcomeCheck by the parameters: the first whose When is true counts.
 	OutcomeCases []OutcomeCase `yaml:"outcome_cases"`
 	Answer       Answer        `yaml:"answer"`

@@ -15,6 +15,7 @@ type Templates struct {
 	// BodyForm is nil where the form is always the same.
 	BodyForm                         *expr.Template
 	ExclusiveOver, IdempotencyHeader *expr.Template
+	AWSService, AWSRegion            *expr.Template
 	// Args and Stdin are those of a command.
 	Args  []*expr.Template
 	Stdin *expr.Template
@@ -60,6 +61,8 @@ func (ch *checker) compile(call *Call, at path, known map[string]bool) {
 		Body:              t.value(at.to("body"), call.Body, callScope),
 		ExclusiveOver:     t.text(at.to("exclusive_over"), call.ExclusiveOver),
 		IdempotencyHeader: t.text(at.to("idempotency_header"), call.IdempotencyHeader),
+		AWSService:        t.text(at.to("aws_service"), call.AWSService),
+		AWSRegion:         t.text(at.to("aws_region"), call.AWSRegion),
 		Path:              t.path(at.to("path"), call.Path),
 		Outcomes:          t.text(at.to("answer", "outcomes"), call.Answer.Outcomes),
 	}

@@ -94,6 +94,7 @@ type Input struct {
 	Placement    *Placement
 
 	AWSRegion        *string
+	AWSService       *string
 	AWSDefaultBucket *string
 	AWSEndpointURL   *string
 	// Origins are those to which the secret may be sent; empty for those that are stored, or that the catalog says.

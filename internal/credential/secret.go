@@ -22,20 +22,21 @@ type secret struct {
 
 // settings say how the secret of a credential is sent; nothing in them is secret.
 type settings struct {
-	platformID, method         string
-	placement                  *Placement
-	grant, tokenURL, audience  string
-	authorizeURL               string
-	scopes                     []string
-	awsRegion, awsURL, awsName string
-	origins                    []string
+	platformID, method        string
+	placement                 *Placement
+	grant, tokenURL, audience string
+	authorizeURL              string
+	scopes                    []string
+	awsRegion, awsService     string
+	awsURL, awsName           string
+	origins                   []string
 }
 
 func (in Input) settings() settings {
 	return settings{
 		platformID: in.PlatformID, method: in.AuthMethod, placement: in.Placement, tokenURL: textOf(in.TokenURL), audience: textOf(in.Audience),
 		grant: textOf(in.GrantType), authorizeURL: textOf(in.AuthorizeURL),
-		scopes: in.Scopes, awsRegion: textOf(in.AWSRegion), awsURL: textOf(in.AWSEndpointURL), awsName: textOf(in.AWSDefaultBucket),
+		scopes: in.Scopes, awsRegion: textOf(in.AWSRegion), awsService: textOf(in.AWSService), awsURL: textOf(in.AWSEndpointURL), awsName: textOf(in.AWSDefaultBucket),
 		origins: in.Origins,
 	}
 }
@@ -44,7 +45,7 @@ func settingsOf(row *db.FlowCredential) settings {
 	return settings{
 		platformID: row.PlatformID, method: row.AuthMethod, placement: placement(row),
 		grant: textOf(row.GrantType), authorizeURL: textOf(row.AuthorizeUrl), tokenURL: textOf(row.TokenUrl), audience: textOf(row.Audience), scopes: row.Scopes,
-		awsRegion: textOf(row.AwsRegion), awsURL: textOf(row.AwsEndpointUrl), awsName: textOf(row.AwsDefaultBucket),
+		awsRegion: textOf(row.AwsRegion), awsService: textOf(row.AwsService), awsURL: textOf(row.AwsEndpointUrl), awsName: textOf(row.AwsDefaultBucket),
 		origins: row.AllowedOrigins,
 	}
 }
@@ -59,7 +60,7 @@ func (s *Service) spec(in settings, fields map[string]string) provider.Spec {
 	}
 	out := provider.Spec{
 		Method: in.method, PlatformID: in.platformID, Fields: fields, Placement: in.placement.outgoing(), TokenURL: in.tokenURL, Scopes: in.scopes,
-		Grant: in.grant, Audience: in.audience, Region: in.awsRegion, Endpoint: in.awsURL, Bucket: in.awsName,
+		Grant: in.grant, Audience: in.audience, Region: in.awsRegion, Service: in.awsService, Endpoint: in.awsURL, Bucket: in.awsName,
 		Origins: slices.Clone(in.origins), SignIn: signIn,
 	}
 	for _, service := range s.catalog.Services(in.platformID) {

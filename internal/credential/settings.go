@@ -19,7 +19,7 @@ var grants = []string{
 }
 
 var (
-	// awsRegion goes into the host of calls.
+	// awsRegion goes into the host of calls; services have the same form.
 	awsRegion = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
 	awsBucket = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]*[a-z0-9]$`)
 )
@@ -87,16 +87,39 @@ func checkSettings(service *catalog.Service, in Input) []fault.Field {
 			}
 		}
 	case AWSAccessKey:
-		if region := textOf(in.AWSRegion); region != "" && !awsRegion.MatchString(region) {
-			refuse("value_error", "Must be a region such as eu-central-1", "aws_region")
+		bad = checkAWS(service, &auth, &in)
+	}
+	return bad
+}
+
+// checkAWS returns what is wrong with the settings of aws_access_key.
+func checkAWS(service *catalog.Service, auth *catalog.Auth, in *Input) (bad []fault.Field) {
+	refuse := func(slug, msg, at string) { bad = append(bad, wrong(slug, msg, at)) }
+	if region := textOf(in.AWSRegion); region != "" && !awsRegion.MatchString(region) {
+		refuse("value_error", "Must be a region such as eu-central-1", "aws_region")
+	}
+	switch name := textOf(in.AWSService); {
+	case name == "":
+	case auth.AWSService != "" && name != auth.AWSService:
+		refuse("value_error", "The catalog says it for platform "+in.PlatformID+"; leave it out", "aws_service")
+	case !awsRegion.MatchString(name):
+		refuse("value_error", "Must be a service as signatures name it, such as sqs", "aws_service")
+	}
+	if anyAddress(service) {
+		const elsewhere = "Goes only with a platform of AWS: flows name the whole address"
+		if textOf(in.AWSEndpointURL) != "" {
+			refuse("value_error", elsewhere, "aws_endpoint_url")
 		}
-		if bucket := textOf(in.AWSDefaultBucket); bucket != "" && !awsBucket.MatchString(bucket) {
-			refuse("value_error", "Must be the name of a bucket: small letters, digits, dots and hyphens", "aws_default_bucket")
+		if textOf(in.AWSDefaultBucket) != "" {
+			refuse("value_error", elsewhere, "aws_default_bucket")
 		}
-		if at := textOf(in.AWSEndpointURL); at != "" {
-			if u, err := url.Parse(at); !isAddress(at) || err != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" {
-				refuse("value_error", "Must be a whole http or https address without path, for example https://s3.example.com", "aws_endpoint_url")
-			}
+	}
+	if bucket := textOf(in.AWSDefaultBucket); bucket != "" && !awsBucket.MatchString(bucket) {
+		refuse("value_error", "Must be the name of a bucket: small letters, digits, dots and hyphens", "aws_default_bucket")
+	}
+	if at := textOf(in.AWSEndpointURL); at != "" {
+		if u, err := url.Parse(at); !isAddress(at) || err != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" {
+			refuse("value_error", "Must be a whole http or https address without path, for example https://s3.example.com", "aws_endpoint_url")
 		}
 	}
 	return bad

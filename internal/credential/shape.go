@@ -124,10 +124,10 @@ func serviceFor(platform *catalog.Platform, method, grant string) (*catalog.Serv
 }
 
 // takes tells whether a service's calls can carry a secret of the method. A service that calls whatever address the flow
-// names, such as plain HTTP, takes any but signatures, which are made for one API.
+// names, such as plain HTTP, takes any.
 func takes(service *catalog.Service, method string) bool {
 	_, ok := service.Auth(method, "")
-	return ok || anyAddress(service) && method != AWSAccessKey
+	return ok || anyAddress(service)
 }
 
 // takesGrant tells whether a service that takes the method does by the grant; those that it takes instead are added to other.
@@ -165,6 +165,9 @@ var methodFields = map[string][]catalog.CredentialField{
 	JWT: {
 		{Name: "algorithm", Required: true}, {Name: "key", Required: true, Secret: true}, {Name: "issuer", Required: true},
 		{Name: "subject"}, {Name: "key_id"},
+	},
+	AWSAccessKey: {
+		{Name: "access_key_id", Required: true}, {Name: "secret_access_key", Required: true, Secret: true}, {Name: "session_token", Secret: true},
 	},
 	OAuth2: {{Name: "client_id", Required: true}, {Name: "client_secret", Required: true, Secret: true}},
 }

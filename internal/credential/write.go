@@ -271,7 +271,7 @@ func (target *checked) row(orgID, id uuid.UUID, tenancy *string, status string) 
 	row := db.CredentialAddParams{
 		ID: id, OrgID: orgID, Name: in.Name, PlatformID: in.PlatformID, AuthMethod: in.AuthMethod, TenancyID: tenancy,
 		GrantType: in.GrantType, TokenUrl: in.TokenURL, AuthorizeUrl: in.AuthorizeURL, Scopes: in.Scopes, Audience: in.Audience,
-		AwsRegion: in.AWSRegion, AwsDefaultBucket: in.AWSDefaultBucket, AwsEndpointUrl: in.AWSEndpointURL, AllowedOrigins: in.Origins, Status: status,
+		AwsRegion: in.AWSRegion, AwsService: in.AWSService, AwsDefaultBucket: in.AWSDefaultBucket, AwsEndpointUrl: in.AWSEndpointURL, AllowedOrigins: in.Origins, Status: status,
 	}
 	if row.Scopes == nil {
 		row.Scopes = []string{}
@@ -287,7 +287,7 @@ func replaceRow(r db.CredentialAddParams, rotated bool) db.CredentialReplacePara
 		ID: r.ID, OrgID: r.OrgID, Name: r.Name, AuthMethod: r.AuthMethod, TenancyID: r.TenancyID,
 		GrantType: r.GrantType, TokenUrl: r.TokenUrl, AuthorizeUrl: r.AuthorizeUrl, Scopes: r.Scopes, Audience: r.Audience,
 		PlacementHeader: r.PlacementHeader, PlacementScheme: r.PlacementScheme, PlacementQuery: r.PlacementQuery, PlacementCookie: r.PlacementCookie,
-		AwsRegion: r.AwsRegion, AwsDefaultBucket: r.AwsDefaultBucket, AwsEndpointUrl: r.AwsEndpointUrl, AllowedOrigins: r.AllowedOrigins,
+		AwsRegion: r.AwsRegion, AwsService: r.AwsService, AwsDefaultBucket: r.AwsDefaultBucket, AwsEndpointUrl: r.AwsEndpointUrl, AllowedOrigins: r.AllowedOrigins,
 		Status: r.Status, Rotated: rotated,
 	}
 }

@@ -51,6 +51,9 @@ func TestAWS_PublishedExample(t *testing.T) {
 		if tc.rangeOf != "" {
 			r.Header.Set("Range", tc.rangeOf)
 		}
+		if err := awsSecret(t, nil).open().place(&r); err != nil {
+			t.Fatal(err)
+		}
 		if err := awsSecret(t, nil).open().sign(t.Context(), sender, &r); err != nil {
 			t.Fatal(err)
 		}

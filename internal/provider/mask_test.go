@@ -131,6 +131,8 @@ func TestSend_Echo(t *testing.T) {
 	header.Placement, query.Placement = Placement{HeaderName: "X-Key", Scheme: "Key"}, Placement{QueryParam: "key"}
 	client := spec("oauth2", map[string]string{"client_id": "me", "client_secret": canary})
 	client.TokenURL = echo.URL + "/token"
+	signing := spec("aws_access_key", map[string]string{"access_key_id": "me", "secret_access_key": canary, "session_token": token})
+	signing.Service = "sqs"
 	for name, tc := range map[string]struct {
 		spec Spec
 		// sent is what a call has of the secret.
@@ -146,11 +148,7 @@ func TestSend_Echo(t *testing.T) {
 		"jwt": {
 			spec("jwt", map[string]string{"algorithm": "HS256", "key": strings.Repeat("kAnary", 8), "issuer": "me"}), "",
 		},
-		"aws": {
-			spec("aws_access_key", map[string]string{
-				"access_key_id": "me", "secret_access_key": canary, "session_token": token,
-			}), token,
-		},
+		"aws": {signing, token},
 	} {
 		t.Run(name, func(t *testing.T) {
 			secret, err := NewSecret(tc.spec)

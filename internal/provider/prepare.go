@@ -63,6 +63,12 @@ func Prepare(svc *catalog.Service, act *catalog.Action, params json.RawMessage, 
 	if err = p.headers(&r, idempotencyKey); err != nil {
 		return Request{}, err
 	}
+	if r.aws.service, err = p.text("aws_service", call.Compiled.AWSService); err != nil {
+		return Request{}, err
+	}
+	if r.aws.region, err = p.text("aws_region", call.Compiled.AWSRegion); err != nil {
+		return Request{}, err
+	}
 	if r.outcomes, err = p.outcomes(); err != nil {
 		return Request{}, err
 	}

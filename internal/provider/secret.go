@@ -60,8 +60,8 @@ type secret struct {
 	signed []string
 	// issued: sign asks a token endpoint, which knows the secret.
 	issued bool
-	// address changes where the request goes; nil to leave it.
-	address func(address string) (string, error)
+	// place changes where the request goes, and says what it is signed for; nil for what needs neither.
+	place func(r *Request) error
 	// defaults are parameters of calls that the credential knows.
 	defaults map[string]string
 
@@ -98,8 +98,8 @@ type Spec struct {
 	TokenURL string
 	Scopes   []string
 	Audience string
-	// Region, Endpoint and Bucket are for aws_access_key; all may be empty.
-	Region, Endpoint, Bucket string
+	// Region, Service, Endpoint and Bucket are for aws_access_key; all may be empty.
+	Region, Service, Endpoint, Bucket string
 	// Version changes with every rotation: tokens are kept by it. Without one they are not kept.
 	Version string
 	// Share has the tokens of oauth2 that processes share; nil for a secret that is not stored.
@@ -160,7 +160,7 @@ func Placeholder(spec Spec) Secret {
 		in.value = "Bearer " + Shown
 	case "aws_access_key":
 		in.value = awsAlgorithm + " " + Shown
-		in.address, in.defaults = awsAddress(spec), awsDefaults(spec)
+		in.place, in.defaults = awsPlace(&spec), awsDefaults(spec)
 	}
 	in.key, in.platformID, in.origins, in.known = spec.key(), spec.PlatformID, spec.Origins, spec.known()
 	return hide(in)
@@ -206,9 +206,15 @@ func newKey(key string, p Placement) (secret, error) {
 	return secret{header: name, value: value, mask: newMask(key)}, nil
 }
 
+// errNoAWS: a call says what it is to be signed for, and is not signed.
+var errNoAWS = fmt.Errorf("%w: aws_service and aws_region are for calls with a credential of aws_access_key", ErrParams)
+
 // apply adds the secret to a request that is otherwise complete.
 func (s Secret) apply(svc *catalog.Service, r *Request) error {
 	if s.reveal == nil {
+		if r.aws != (awsScope{}) {
+			return errNoAWS
+		}
 		if svc.AuthMethod != "none" {
 			return fmt.Errorf("%w: service %s needs a credential", ErrSecretShape, svc.ID)
 		}
@@ -227,12 +233,12 @@ func (s Secret) apply(svc *catalog.Service, r *Request) error {
 			return fmt.Errorf("%w: header %s is set by the credential; leave it out of the headers", ErrParams, name)
 		}
 	}
-	if in.address != nil {
-		moved, err := in.address(r.URL)
-		if err != nil {
+	if in.place != nil {
+		if err := in.place(r); err != nil {
 			return err
 		}
-		r.URL = moved
+	} else if r.aws != (awsScope{}) {
+		return errNoAWS
 	}
 	r.masks = append(r.masks, in.mask)
 	if r.security != "" {

@@ -816,11 +816,12 @@ export type ActionList = {
  * | `api_key` | `api_key` | `api_key_placement` |
  * | `jwt` | `algorithm` (`RS256`, `ES256` or `HS256`), `key` (a private key in PEM; for `HS256` at least 32 bytes), `issuer`, and if you like `subject` and `key_id` | `audience` |
  * | `oauth2` | what `grant_type` needs | `token_url` unless the catalog fixes it, and if you like `grant_type`, `scopes` and `audience` |
- * | `aws_access_key` | `access_key_id`, `secret_access_key`, and for temporary keys `session_token` | `aws_region` (default `us-east-1`), `aws_default_bucket`, `aws_endpoint_url` |
+ * | `aws_access_key` | `access_key_id`, `secret_access_key`, and for temporary keys `session_token` | `aws_region`, `aws_service`; for object stores `aws_default_bucket`, `aws_endpoint_url` |
  *
  * With `jwt` each call carries an assertion that is signed here and valid for five minutes, as a bearer token. With
  * `oauth2` it carries an access token, which is kept, encrypted, until shortly before it ends, and fetched anew when the
- * platform refuses it: once for all processes. With `aws_access_key` each call is signed with Signature Version 4.
+ * platform refuses it: once for all processes. With `aws_access_key` each call is signed with Signature Version 4,
+ * its body included.
  *
  * | `grant_type` | `credentials` | |
  * |---|---|---|
@@ -882,6 +883,7 @@ export type Credential = {
     scopes: Array<string>;
     api_key_placement: ApiKeyPlacement | null;
     aws_region: string | null;
+    aws_service: string | null;
     aws_default_bucket: string | null;
     aws_endpoint_url: string | null;
     /**
@@ -1084,7 +1086,14 @@ export type CredentialCreate = {
     scopes?: Array<string>;
     audience?: string | null;
     api_key_placement?: ApiKeyPlacement | null;
+    /**
+     * The region that calls are signed for, unless a call names one; left out, that of the address, else `us-east-1`.
+     */
     aws_region?: string | null;
+    /**
+     * The service that calls are signed for, unless the call or the catalog names one; left out, that of the address.
+     */
+    aws_service?: string | null;
     aws_default_bucket?: string | null;
     aws_endpoint_url?: string | null;
     /**
@@ -1128,7 +1137,14 @@ export type CredentialUpdate = {
     scopes?: Array<string>;
     audience?: string | null;
     api_key_placement?: ApiKeyPlacement | null;
+    /**
+     * The region that calls are signed for, unless a call names one; left out, that of the address, else `us-east-1`.
+     */
     aws_region?: string | null;
+    /**
+     * The service that calls are signed for, unless the call or the catalog names one; left out, that of the address.
+     */
+    aws_service?: string | null;
     aws_default_bucket?: string | null;
     aws_endpoint_url?: string | null;
     /**
