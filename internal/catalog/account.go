@@ -116,8 +116,8 @@ func (ch *checker) counters(n *Counters, at path) {
 	} {
 		ch.field(at, f[0], f[1], false)
 	}
-	if n.Bucket == "" && (n.Items == "" || n.Within != "") {
-		ch.fail(at.to("bucket"), "bucket must name the field that says what a counter counts, unless items is an object of counters by their names")
+	if n.Bucket == "" && (n.Items == "" && len(n.Names) == 0 || n.Within != "") {
+		ch.fail(at.to("bucket"), "bucket must name the field that says what a counter counts, unless items, or the answer, is an object of counters by their names")
 	}
 	for _, name := range slices.Sorted(maps.Keys(n.Names)) {
 		if ch.p.ServiceOf(n.Names[name]) == nil {

@@ -210,6 +210,18 @@ func actionOf(t *testing.T, p *catalog.Platform, id string) *catalog.Action {
 	return nil
 }
 
+// TestPlatform_Counters: what a platform counts itself is read as calls of budgets and their windows.
+func TestPlatform_Counters(t *testing.T) {
+	t.Parallel()
+	for id, want := range map[string]provider.Counter{"salesforce": {Bucket: "api", WindowSeconds: 86400, Limit: 100000, Value: 10}} {
+		b := play(t, id, "")
+		shown, _ := b.cat.Platform(id)
+		got, _, err := b.sender.Counters(t.Context(), shown, shown.Services[0], b.secret(shown.Services[0], "good"))
+		require.NoError(t, err)
+		assert.Equal(t, []provider.Counter{want}, got, id)
+	}
+}
+
 func texts(rows []catalog.JSON) []string {
 	var out []string
 	for _, row := range rows {
