@@ -71,6 +71,10 @@ var platformRuns = map[string]platformRun{
 		records: []string{`{"Ext__c":"1","LastName":"A"}`, `{"Ext__c":"bad","LastName":"B"}`, `{"Ext__c":"2","LastName":"C"}`},
 		want:    map[string]any{"accepted": 2.0, "rejected": 1.0}, action: "salesforce__rest__upsert", arrivals: map[string]int{"1": 1, "bad": 1, "2": 1},
 	},
+	"shopify-sync-customers": {
+		metadata: `{}`, records: []string{`{"email":"a@x"}`, `{"email":"bad"}`}, rejects: "variables.identifier.email",
+		want: map[string]any{"completed": 1.0, "failed": 1.0}, action: "shopify__admin__set_customer", arrivals: map[string]int{"a@x": 1},
+	},
 	"klaviyo-import-profiles": { // the errors of a job are on two pages
 		metadata: `{}`, rejects: "attributes.first_name",
 		records: append(numbered(120, `{"external_id":"bad-%d","first_name":"bad"}`), numbered(40, `{"external_id":"good-%d","first_name":"Ada"}`)...),
