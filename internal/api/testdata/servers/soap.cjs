@@ -1,5 +1,5 @@
-// A list of customers behind the npm package soap. It wants the UsernameToken of version 1.1 with a digest; the same
-// service in version 1.2 takes none.
+// A list of customers behind the npm package soap. In version 1.1 it wants a UsernameToken with a digest, in version 1.2
+// one with the password as a text.
 const http = require("http");
 const soap = require("soap");
 
@@ -60,6 +60,10 @@ server.listen(0, "127.0.0.1", () => {
     seen.add(nonce);
     return Username === "ann" && fresh && (Password.$value || Password) === digest;
   };
-  soap.listen(server, { path: "/v12", services: service("1.2"), xml: wsdl("1.2"), forceSoap12Headers: true });
+  const open = soap.listen(server, { path: "/v12", services: service("1.2"), xml: wsdl("1.2"), forceSoap12Headers: true });
+  open.authenticate = (security) => {
+    const { Username, Password } = security.UsernameToken;
+    return Username === "ann" && Password.attributes.Type.endsWith("#PasswordText") && Password.$value === "s3cret & <word>";
+  };
   console.log(server.address().port);
 });
