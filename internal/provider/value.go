@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"mime"
 	"net/url"
+	"runtime"
 	"strings"
 	"unicode/utf8"
 
@@ -15,6 +16,9 @@ import (
 
 // maxParsed is how large an answer of XML or of a form may be, in bytes, to be read as such: it takes a multiple of it.
 const maxParsed = 2 << 20
+
+// parsing is how many answers are parsed at once: what that takes, some 30 MiB for the worst one, is not in the budget of memory.
+var parsing = make(chan struct{}, runtime.GOMAXPROCS(0))
 
 var answerBounds = media.Bounds{Depth: 64, Parts: 100_000}
 
@@ -44,6 +48,8 @@ func (a *Answer) parsed(act *catalog.Action) []byte {
 	if len(body) > maxParsed {
 		return nil
 	}
+	parsing <- struct{}{}
+	defer func() { <-parsing }()
 	var value []byte
 	ok := false
 	switch {
