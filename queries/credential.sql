@@ -67,6 +67,13 @@ SET last_used_at = greatest(u.last_used_at, excluded.last_used_at), last_stamped
     last_failure_class = CASE WHEN u.last_failed_at IS NULL OR excluded.last_failed_at >= u.last_failed_at THEN excluded.last_failure_class ELSE u.last_failure_class END,
     last_failed_at = greatest(u.last_failed_at, excluded.last_failed_at);
 
+-- name: CredentialLimit :exec
+UPDATE flow.credential SET limits = sqlc.narg('limits')::jsonb, updated_at = flow.clock() WHERE org_id = @org_id AND id = @id;
+
+-- name: BudgetsLimit :exec
+-- The budgets of a credential. The caller holds the credential.
+UPDATE flow.budget SET limits = sqlc.narg('limits')::jsonb WHERE domain = @domain;
+
 -- name: CredentialUser :one
 -- An active definition that names the credential. The caller holds the credential, so that no other can begin to.
 SELECT d.id, d.name FROM flow.definition d JOIN flow.definition_version v ON v.definition_id = d.id AND v.version = d.version

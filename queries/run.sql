@@ -321,8 +321,10 @@ UPDATE flow.batch_count SET unprocessed = unprocessed + staged + queued + pendin
 WHERE batch_id = @batch_id;
 
 -- name: BudgetEnsure :exec
-INSERT INTO flow.budget (domain, bucket, service_id, metered, time_zone, max_in_flight)
-VALUES (@domain, @bucket, @service_id, @metered, @time_zone, @max_in_flight)
+-- Whoever sets the limits of its credential has this wait, or finds the budget.
+INSERT INTO flow.budget (domain, bucket, service_id, metered, time_zone, max_in_flight, limits)
+VALUES (@domain, @bucket, @service_id, @metered, @time_zone, @max_in_flight,
+    (SELECT c.limits FROM flow.credential c WHERE c.id = sqlc.narg('credential_id')::uuid FOR SHARE))
 ON CONFLICT (domain, bucket) DO NOTHING;
 
 -- name: PartsQueued :many

@@ -117,6 +117,7 @@ CREATE TABLE flow.credential (
     aws_default_bucket text,
     aws_endpoint_url text,
     allowed_origins text[] NOT NULL DEFAULT '{}',
+    limits jsonb,
     status text NOT NULL DEFAULT 'active' CHECK (status IN ('active', 'expired', 'revoked')),
     created_by text NOT NULL,
     last_verified timestamptz,
@@ -150,6 +151,7 @@ COMMENT ON COLUMN flow.credential.aws_service IS 'aws_access_key: the service th
 COMMENT ON COLUMN flow.credential.aws_default_bucket IS 'aws_access_key: the S3 bucket of calls that name none.';
 COMMENT ON COLUMN flow.credential.aws_endpoint_url IS 'aws_access_key: a service that speaks AWS''s protocols elsewhere; null for AWS itself.';
 COMMENT ON COLUMN flow.credential.allowed_origins IS 'Where the secret may be sent, in order, for a platform whose flows name addresses; empty for others, where the catalog says it.';
+COMMENT ON COLUMN flow.credential.limits IS 'Windows and calls at once that the organization has set for calls with the credential, each service of the platform by itself; null where nobody has.';
 COMMENT ON COLUMN flow.credential.status IS 'active; expired, revoked: calls with it are not sent.';
 COMMENT ON COLUMN flow.credential.created_by IS 'The account that stored it.';
 COMMENT ON COLUMN flow.credential.last_verified IS 'When a test of it last succeeded; null for never.';

@@ -9,6 +9,7 @@ CREATE TABLE flow.budget (
     next_call_at timestamptz,
     refusals int NOT NULL DEFAULT 0 CHECK (refusals >= 0),
     refused_at timestamptz,
+    limits jsonb,
     PRIMARY KEY (domain, bucket)
 ) WITH (fillfactor = 50);
 COMMENT ON TABLE flow.budget IS 'A budget: one operation type of one Domain, or all calls of one unmetered credential, host or organization. Claims lock its row.';
@@ -20,6 +21,7 @@ COMMENT ON COLUMN flow.budget.time_zone IS 'The IANA zone in which its windows b
 COMMENT ON COLUMN flow.budget.max_in_flight IS 'How many calls of a lane may be under way at once.';
 COMMENT ON COLUMN flow.budget.next_call_at IS 'Before which time no further call goes out, where the catalog asks for a pause between calls; null for none.';
 COMMENT ON COLUMN flow.budget.refusals IS 'How often in a row its receiver refused calls for their rate without naming a time, calls that were under way together counted once; 0 after a success, and where windows limit its calls.';
+COMMENT ON COLUMN flow.budget.limits IS 'Windows and calls at once that the owner of the credential has set, which no provider states: a copy of flow.credential.limits, so that claims read it with the row that they lock; null for none.';
 COMMENT ON COLUMN flow.budget.refused_at IS 'When that was counted last: refusals of calls that were claimed before are no further ones; null for never.';
 
 CREATE TABLE flow.budget_org (

@@ -7,6 +7,7 @@ package db
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 
 	"github.com/google/uuid"
@@ -82,6 +83,21 @@ func (q *Queries) AuthorizationTake(ctx context.Context, db DBTX, stateHash []by
 		&i.Good,
 	)
 	return i, err
+}
+
+const budgetsLimit = `-- name: BudgetsLimit :exec
+UPDATE flow.budget SET limits = $1::jsonb WHERE domain = $2
+`
+
+type BudgetsLimitParams struct {
+	Limits json.RawMessage
+	Domain string
+}
+
+// The budgets of a credential. The caller holds the credential.
+func (q *Queries) BudgetsLimit(ctx context.Context, db DBTX, arg BudgetsLimitParams) error {
+	_, err := db.Exec(ctx, budgetsLimit, arg.Limits, arg.Domain)
+	return err
 }
 
 const credentialAdd = `-- name: CredentialAdd :exec
@@ -178,7 +194,7 @@ func (q *Queries) CredentialDelete(ctx context.Context, db DBTX, arg CredentialD
 }
 
 const credentialForUse = `-- name: CredentialForUse :one
-SELECT c.id, c.org_id, c.name, c.platform_id, c.auth_method, c.tenancy_id, c.grant_type, c.token_url, c.authorize_url, c.scopes, c.audience, c.placement_header, c.placement_scheme, c.placement_query, c.placement_cookie, c.aws_region, c.aws_service, c.aws_default_bucket, c.aws_endpoint_url, c.allowed_origins, c.status, c.created_by, c.last_verified, c.created_at, c.updated_at, c.deleted_at, s.version
+SELECT c.id, c.org_id, c.name, c.platform_id, c.auth_method, c.tenancy_id, c.grant_type, c.token_url, c.authorize_url, c.scopes, c.audience, c.placement_header, c.placement_scheme, c.placement_query, c.placement_cookie, c.aws_region, c.aws_service, c.aws_default_bucket, c.aws_endpoint_url, c.allowed_origins, c.limits, c.status, c.created_by, c.last_verified, c.created_at, c.updated_at, c.deleted_at, s.version
 FROM flow.credential c JOIN flow.secret s ON s.org_id = c.org_id AND s.id = c.id
 WHERE c.org_id = $1 AND c.id = $2 AND c.deleted_at IS NULL
 `
@@ -217,6 +233,7 @@ func (q *Queries) CredentialForUse(ctx context.Context, db DBTX, arg CredentialF
 		&i.FlowCredential.AwsDefaultBucket,
 		&i.FlowCredential.AwsEndpointUrl,
 		&i.FlowCredential.AllowedOrigins,
+		&i.FlowCredential.Limits,
 		&i.FlowCredential.Status,
 		&i.FlowCredential.CreatedBy,
 		&i.FlowCredential.LastVerified,
@@ -229,7 +246,7 @@ func (q *Queries) CredentialForUse(ctx context.Context, db DBTX, arg CredentialF
 }
 
 const credentialGet = `-- name: CredentialGet :one
-SELECT c.id, c.org_id, c.name, c.platform_id, c.auth_method, c.tenancy_id, c.grant_type, c.token_url, c.authorize_url, c.scopes, c.audience, c.placement_header, c.placement_scheme, c.placement_query, c.placement_cookie, c.aws_region, c.aws_service, c.aws_default_bucket, c.aws_endpoint_url, c.allowed_origins, c.status, c.created_by, c.last_verified, c.created_at, c.updated_at, c.deleted_at, coalesce(d.account_number, '')::text AS account_number, coalesce(d.account_name, '')::text AS account_name,
+SELECT c.id, c.org_id, c.name, c.platform_id, c.auth_method, c.tenancy_id, c.grant_type, c.token_url, c.authorize_url, c.scopes, c.audience, c.placement_header, c.placement_scheme, c.placement_query, c.placement_cookie, c.aws_region, c.aws_service, c.aws_default_bucket, c.aws_endpoint_url, c.allowed_origins, c.limits, c.status, c.created_by, c.last_verified, c.created_at, c.updated_at, c.deleted_at, coalesce(d.account_number, '')::text AS account_number, coalesce(d.account_name, '')::text AS account_name,
     coalesce(t.label, '')::text AS label, (d.org_id IS NOT NULL)::boolean AS manual
 FROM flow.credential c LEFT JOIN flow.domain d ON d.tenancy_id = c.tenancy_id
 LEFT JOIN flow.tenant t ON t.org_id = c.org_id AND t.tenancy_id = c.tenancy_id
@@ -273,6 +290,7 @@ func (q *Queries) CredentialGet(ctx context.Context, db DBTX, arg CredentialGetP
 		&i.FlowCredential.AwsDefaultBucket,
 		&i.FlowCredential.AwsEndpointUrl,
 		&i.FlowCredential.AllowedOrigins,
+		&i.FlowCredential.Limits,
 		&i.FlowCredential.Status,
 		&i.FlowCredential.CreatedBy,
 		&i.FlowCredential.LastVerified,
@@ -287,8 +305,23 @@ func (q *Queries) CredentialGet(ctx context.Context, db DBTX, arg CredentialGetP
 	return i, err
 }
 
+const credentialLimit = `-- name: CredentialLimit :exec
+UPDATE flow.credential SET limits = $1::jsonb, updated_at = flow.clock() WHERE org_id = $2 AND id = $3
+`
+
+type CredentialLimitParams struct {
+	Limits json.RawMessage
+	OrgID  uuid.UUID
+	ID     uuid.UUID
+}
+
+func (q *Queries) CredentialLimit(ctx context.Context, db DBTX, arg CredentialLimitParams) error {
+	_, err := db.Exec(ctx, credentialLimit, arg.Limits, arg.OrgID, arg.ID)
+	return err
+}
+
 const credentialList = `-- name: CredentialList :many
-SELECT c.id, c.org_id, c.name, c.platform_id, c.auth_method, c.tenancy_id, c.grant_type, c.token_url, c.authorize_url, c.scopes, c.audience, c.placement_header, c.placement_scheme, c.placement_query, c.placement_cookie, c.aws_region, c.aws_service, c.aws_default_bucket, c.aws_endpoint_url, c.allowed_origins, c.status, c.created_by, c.last_verified, c.created_at, c.updated_at, c.deleted_at, coalesce(d.account_number, '')::text AS account_number, coalesce(d.account_name, '')::text AS account_name,
+SELECT c.id, c.org_id, c.name, c.platform_id, c.auth_method, c.tenancy_id, c.grant_type, c.token_url, c.authorize_url, c.scopes, c.audience, c.placement_header, c.placement_scheme, c.placement_query, c.placement_cookie, c.aws_region, c.aws_service, c.aws_default_bucket, c.aws_endpoint_url, c.allowed_origins, c.limits, c.status, c.created_by, c.last_verified, c.created_at, c.updated_at, c.deleted_at, coalesce(d.account_number, '')::text AS account_number, coalesce(d.account_name, '')::text AS account_name,
     coalesce(t.label, '')::text AS label, (d.org_id IS NOT NULL)::boolean AS manual
 FROM flow.credential c LEFT JOIN flow.domain d ON d.tenancy_id = c.tenancy_id
 LEFT JOIN flow.tenant t ON t.org_id = c.org_id AND t.tenancy_id = c.tenancy_id
@@ -349,6 +382,7 @@ func (q *Queries) CredentialList(ctx context.Context, db DBTX, arg CredentialLis
 			&i.FlowCredential.AwsDefaultBucket,
 			&i.FlowCredential.AwsEndpointUrl,
 			&i.FlowCredential.AllowedOrigins,
+			&i.FlowCredential.Limits,
 			&i.FlowCredential.Status,
 			&i.FlowCredential.CreatedBy,
 			&i.FlowCredential.LastVerified,
@@ -371,7 +405,7 @@ func (q *Queries) CredentialList(ctx context.Context, db DBTX, arg CredentialLis
 }
 
 const credentialLock = `-- name: CredentialLock :one
-SELECT c.id, c.org_id, c.name, c.platform_id, c.auth_method, c.tenancy_id, c.grant_type, c.token_url, c.authorize_url, c.scopes, c.audience, c.placement_header, c.placement_scheme, c.placement_query, c.placement_cookie, c.aws_region, c.aws_service, c.aws_default_bucket, c.aws_endpoint_url, c.allowed_origins, c.status, c.created_by, c.last_verified, c.created_at, c.updated_at, c.deleted_at, s.version
+SELECT c.id, c.org_id, c.name, c.platform_id, c.auth_method, c.tenancy_id, c.grant_type, c.token_url, c.authorize_url, c.scopes, c.audience, c.placement_header, c.placement_scheme, c.placement_query, c.placement_cookie, c.aws_region, c.aws_service, c.aws_default_bucket, c.aws_endpoint_url, c.allowed_origins, c.limits, c.status, c.created_by, c.last_verified, c.created_at, c.updated_at, c.deleted_at, s.version
 FROM flow.credential c JOIN flow.secret s ON s.org_id = c.org_id AND s.id = c.id
 WHERE c.org_id = $1 AND c.id = $2 AND c.deleted_at IS NULL FOR UPDATE
 `
@@ -411,6 +445,7 @@ func (q *Queries) CredentialLock(ctx context.Context, db DBTX, arg CredentialLoc
 		&i.FlowCredential.AwsDefaultBucket,
 		&i.FlowCredential.AwsEndpointUrl,
 		&i.FlowCredential.AllowedOrigins,
+		&i.FlowCredential.Limits,
 		&i.FlowCredential.Status,
 		&i.FlowCredential.CreatedBy,
 		&i.FlowCredential.LastVerified,

@@ -110,9 +110,9 @@ func (q *Queries) BudgetLanes(ctx context.Context, db DBTX, arg BudgetLanesParam
 
 const budgetLock = `-- name: BudgetLock :many
 WITH locked AS MATERIALIZED (
-    SELECT domain, bucket, service_id, metered, time_zone, max_in_flight, next_call_at, refusals, refused_at FROM flow.budget WHERE domain = $1 AND bucket = ANY($2::text[]) ORDER BY bucket FOR NO KEY UPDATE
+    SELECT domain, bucket, service_id, metered, time_zone, max_in_flight, next_call_at, refusals, refused_at, limits FROM flow.budget WHERE domain = $1 AND bucket = ANY($2::text[]) ORDER BY bucket FOR NO KEY UPDATE
 )
-SELECT locked.domain, locked.bucket, locked.service_id, locked.metered, locked.time_zone, locked.max_in_flight, locked.next_call_at, locked.refusals, locked.refused_at, flow.clock()::timestamptz AS now FROM locked
+SELECT locked.domain, locked.bucket, locked.service_id, locked.metered, locked.time_zone, locked.max_in_flight, locked.next_call_at, locked.refusals, locked.refused_at, locked.limits, flow.clock()::timestamptz AS now FROM locked
 `
 
 type BudgetLockParams struct {
@@ -130,6 +130,7 @@ type BudgetLockRow struct {
 	NextCallAt  *time.Time
 	Refusals    int32
 	RefusedAt   *time.Time
+	Limits      json.RawMessage
 	Now         time.Time
 }
 
@@ -154,6 +155,7 @@ func (q *Queries) BudgetLock(ctx context.Context, db DBTX, arg BudgetLockParams)
 			&i.NextCallAt,
 			&i.Refusals,
 			&i.RefusedAt,
+			&i.Limits,
 			&i.Now,
 		); err != nil {
 			return nil, err
@@ -167,7 +169,7 @@ func (q *Queries) BudgetLock(ctx context.Context, db DBTX, arg BudgetLockParams)
 }
 
 const budgetRead = `-- name: BudgetRead :one
-SELECT domain, bucket, service_id, metered, time_zone, max_in_flight, next_call_at, refusals, refused_at FROM flow.budget WHERE domain = $1 AND bucket = $2
+SELECT domain, bucket, service_id, metered, time_zone, max_in_flight, next_call_at, refusals, refused_at, limits FROM flow.budget WHERE domain = $1 AND bucket = $2
 `
 
 type BudgetReadParams struct {
@@ -188,6 +190,7 @@ func (q *Queries) BudgetRead(ctx context.Context, db DBTX, arg BudgetReadParams)
 		&i.NextCallAt,
 		&i.Refusals,
 		&i.RefusedAt,
+		&i.Limits,
 	)
 	return i, err
 }
@@ -806,7 +809,7 @@ func (q *Queries) CallsForget(ctx context.Context, db DBTX, ids []uuid.UUID) (in
 }
 
 const callsLock = `-- name: CallsLock :many
-SELECT c.id, c.org_id, c.domain, c.bucket, c.lane, c.action_id, c.credential_id, c.state, c.owner, c.attempt, c.records, c.resolved, c.digest, c.first_key, c.last_key, c.params, c.outcome_check, c.exclusive_key, c.reference, c.claimed_at, c.send_before, c.answered_at, c.next_check_at, c.checks, c.counts_in, c.costs, c.note, c.failure, b.domain, b.bucket, b.service_id, b.metered, b.time_zone, b.max_in_flight, b.next_call_at, b.refusals, b.refused_at FROM flow.call c JOIN flow.budget b ON b.domain = c.domain AND b.bucket = c.bucket
+SELECT c.id, c.org_id, c.domain, c.bucket, c.lane, c.action_id, c.credential_id, c.state, c.owner, c.attempt, c.records, c.resolved, c.digest, c.first_key, c.last_key, c.params, c.outcome_check, c.exclusive_key, c.reference, c.claimed_at, c.send_before, c.answered_at, c.next_check_at, c.checks, c.counts_in, c.costs, c.note, c.failure, b.domain, b.bucket, b.service_id, b.metered, b.time_zone, b.max_in_flight, b.next_call_at, b.refusals, b.refused_at, b.limits FROM flow.call c JOIN flow.budget b ON b.domain = c.domain AND b.bucket = c.bucket
 WHERE c.id = ANY($1::uuid[]) AND c.state IN ('unknown', 'unresolved') ORDER BY c.id FOR UPDATE OF c
 `
 
@@ -862,6 +865,7 @@ func (q *Queries) CallsLock(ctx context.Context, db DBTX, ids []uuid.UUID) ([]Ca
 			&i.FlowBudget.NextCallAt,
 			&i.FlowBudget.Refusals,
 			&i.FlowBudget.RefusedAt,
+			&i.FlowBudget.Limits,
 		); err != nil {
 			return nil, err
 		}
@@ -938,7 +942,7 @@ func (q *Queries) CallsOfOthers(ctx context.Context, db DBTX, arg CallsOfOthersP
 }
 
 const callsRead = `-- name: CallsRead :many
-SELECT c.id, c.org_id, c.domain, c.bucket, c.lane, c.action_id, c.credential_id, c.state, c.owner, c.attempt, c.records, c.resolved, c.digest, c.first_key, c.last_key, c.params, c.outcome_check, c.exclusive_key, c.reference, c.claimed_at, c.send_before, c.answered_at, c.next_check_at, c.checks, c.counts_in, c.costs, c.note, c.failure, b.domain, b.bucket, b.service_id, b.metered, b.time_zone, b.max_in_flight, b.next_call_at, b.refusals, b.refused_at, (SELECT flow.clock())::timestamptz AS now
+SELECT c.id, c.org_id, c.domain, c.bucket, c.lane, c.action_id, c.credential_id, c.state, c.owner, c.attempt, c.records, c.resolved, c.digest, c.first_key, c.last_key, c.params, c.outcome_check, c.exclusive_key, c.reference, c.claimed_at, c.send_before, c.answered_at, c.next_check_at, c.checks, c.counts_in, c.costs, c.note, c.failure, b.domain, b.bucket, b.service_id, b.metered, b.time_zone, b.max_in_flight, b.next_call_at, b.refusals, b.refused_at, b.limits, (SELECT flow.clock())::timestamptz AS now
 FROM flow.budget b CROSS JOIN flow.call c
 WHERE b.domain = $1 AND b.bucket = $2 AND c.id = ANY($3::uuid[]) ORDER BY c.id
 `
@@ -1003,6 +1007,7 @@ func (q *Queries) CallsRead(ctx context.Context, db DBTX, arg CallsReadParams) (
 			&i.FlowBudget.NextCallAt,
 			&i.FlowBudget.Refusals,
 			&i.FlowBudget.RefusedAt,
+			&i.FlowBudget.Limits,
 			&i.Now,
 		); err != nil {
 			return nil, err
@@ -1149,7 +1154,7 @@ func (q *Queries) CallsToCheck(ctx context.Context, db DBTX, arg CallsToCheckPar
 
 const callsTogether = `-- name: CallsTogether :one
 SELECT count(*) FROM flow.call WHERE domain = $1 AND bucket = ANY($2::text[]) AND send_before > $3 AND state = 'intent'
-    AND action_id = ANY($4::text[])
+    AND (action_id = ANY($4::text[]) OR cardinality($4::text[]) = 0)
 `
 
 type CallsTogetherParams struct {
@@ -1159,7 +1164,7 @@ type CallsTogetherParams struct {
 	Spends []string
 }
 
-// How many calls of these actions may be under way in any process, whichever of these queues they waited in.
+// How many calls of these actions, or of any, may be under way in any process, whichever of these queues they waited in.
 func (q *Queries) CallsTogether(ctx context.Context, db DBTX, arg CallsTogetherParams) (int64, error) {
 	row := db.QueryRow(ctx, callsTogether,
 		arg.Domain,

@@ -586,6 +586,8 @@ type FlowBudget struct {
 	Refusals int32
 	// When that was counted last: refusals of calls that were claimed before are no further ones; null for never.
 	RefusedAt *time.Time
+	// Windows and calls at once that the owner of the credential has set, which no provider states: a copy of flow.credential.limits, so that claims read it with the row that they lock; null for none.
+	Limits json.RawMessage
 }
 
 // Where the organizations of a budget stand in fair queueing: equal shares. Written with an organization's first call.
@@ -796,6 +798,8 @@ type FlowCredential struct {
 	AwsEndpointUrl *string
 	// Where the secret may be sent, in order, for a platform whose flows name addresses; empty for others, where the catalog says it.
 	AllowedOrigins []string
+	// Windows and calls at once that the organization has set for calls with the credential, each service of the platform by itself; null where nobody has.
+	Limits json.RawMessage
 	// active; expired, revoked: calls with it are not sent.
 	Status string
 	// The account that stored it.

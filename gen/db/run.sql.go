@@ -506,20 +506,23 @@ func (q *Queries) BatchesStart(ctx context.Context, db DBTX, arg BatchesStartPar
 }
 
 const budgetEnsure = `-- name: BudgetEnsure :exec
-INSERT INTO flow.budget (domain, bucket, service_id, metered, time_zone, max_in_flight)
-VALUES ($1, $2, $3, $4, $5, $6)
+INSERT INTO flow.budget (domain, bucket, service_id, metered, time_zone, max_in_flight, limits)
+VALUES ($1, $2, $3, $4, $5, $6,
+    (SELECT c.limits FROM flow.credential c WHERE c.id = $7::uuid FOR SHARE))
 ON CONFLICT (domain, bucket) DO NOTHING
 `
 
 type BudgetEnsureParams struct {
-	Domain      string
-	Bucket      string
-	ServiceID   string
-	Metered     bool
-	TimeZone    string
-	MaxInFlight int32
+	Domain       string
+	Bucket       string
+	ServiceID    string
+	Metered      bool
+	TimeZone     string
+	MaxInFlight  int32
+	CredentialID *uuid.UUID
 }
 
+// Whoever sets the limits of its credential has this wait, or finds the budget.
 func (q *Queries) BudgetEnsure(ctx context.Context, db DBTX, arg BudgetEnsureParams) error {
 	_, err := db.Exec(ctx, budgetEnsure,
 		arg.Domain,
@@ -528,6 +531,7 @@ func (q *Queries) BudgetEnsure(ctx context.Context, db DBTX, arg BudgetEnsurePar
 		arg.Metered,
 		arg.TimeZone,
 		arg.MaxInFlight,
+		arg.CredentialID,
 	)
 	return err
 }

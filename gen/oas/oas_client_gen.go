@@ -464,6 +464,18 @@ type CredentialInvoker interface {
 	//
 	// GET /credentials/callback
 	ReturnAuthorization(ctx context.Context, params ReturnAuthorizationParams, options ...RequestOption) (ReturnAuthorizationOK, error)
+	// SetCredentialLimits invokes setCredentialLimits operation.
+	//
+	// Sets how many calls may go out with the credential, in windows of time and at once, for a platform
+	// that has no limits of its own, such as `core`: what the API behind it allows, or less. They hold
+	// from the answer on for every call that is written down, of all lanes, definitions and batches
+	// together, and each service of the platform counts by itself. A call counts from when it is written
+	// down until the window has passed since its answer. What is sent replaces what was set; no windows
+	// and no `max_in_flight` take the limits away. Calls that are refused for a rate limit (429) are
+	// waited out beside. 409 for a platform whose accounts have budgets: there margins let less be spent.
+	//
+	// PUT /credentials/{credential_id}/limits
+	SetCredentialLimits(ctx context.Context, request *CredentialLimits, params SetCredentialLimitsParams, options ...RequestOption) (*Credential, error)
 	// TestCredential invokes testCredential operation.
 	//
 	// Makes one call to the platform with the stored secret. Always answers 200: whether the secret works
@@ -24485,6 +24497,185 @@ func (c *Client) sendSealRecordSet(ctx context.Context, request *RecordSetSeal, 
 
 	stage = "DecodeResponse"
 	result, err := decodeSealRecordSetResponse(resp)
+	if err != nil {
+		return res, errors.Wrap(err, "decode response")
+	}
+
+	return result, nil
+}
+
+// SetCredentialLimits invokes setCredentialLimits operation.
+//
+// Sets how many calls may go out with the credential, in windows of time and at once, for a platform
+// that has no limits of its own, such as `core`: what the API behind it allows, or less. They hold
+// from the answer on for every call that is written down, of all lanes, definitions and batches
+// together, and each service of the platform counts by itself. A call counts from when it is written
+// down until the window has passed since its answer. What is sent replaces what was set; no windows
+// and no `max_in_flight` take the limits away. Calls that are refused for a rate limit (429) are
+// waited out beside. 409 for a platform whose accounts have budgets: there margins let less be spent.
+//
+// PUT /credentials/{credential_id}/limits
+func (c *Client) SetCredentialLimits(ctx context.Context, request *CredentialLimits, params SetCredentialLimitsParams, options ...RequestOption) (*Credential, error) {
+	res, err := c.sendSetCredentialLimits(ctx, request, params, options...)
+	return res, err
+}
+
+func (c *Client) sendSetCredentialLimits(ctx context.Context, request *CredentialLimits, params SetCredentialLimitsParams, requestOptions ...RequestOption) (res *Credential, err error) {
+	otelAttrs := []attribute.KeyValue{
+		otelogen.OperationID("setCredentialLimits"),
+		semconv.HTTPRequestMethodKey.String("PUT"),
+		semconv.URLTemplateKey.String("/credentials/{credential_id}/limits"),
+	}
+	otelAttrs = append(otelAttrs, c.cfg.Attributes...)
+
+	// Run stopwatch.
+	startTime := time.Now()
+	defer func() {
+		// Use floating point division here for higher precision (instead of Millisecond method).
+		elapsedDuration := time.Since(startTime)
+		c.duration.Record(ctx, float64(elapsedDuration)/float64(time.Millisecond), metric.WithAttributes(otelAttrs...))
+	}()
+
+	// Increment request counter.
+	c.requests.Add(ctx, 1, metric.WithAttributes(otelAttrs...))
+
+	// Start a span for this request.
+	ctx, span := c.cfg.Tracer.Start(ctx, SetCredentialLimitsOperation,
+		trace.WithAttributes(otelAttrs...),
+		clientSpanKind,
+	)
+	// Track stage for error reporting.
+	var stage string
+	defer func() {
+		if err != nil {
+			span.RecordError(err)
+			span.SetStatus(codes.Error, stage)
+			c.errors.Add(ctx, 1, metric.WithAttributes(otelAttrs...))
+		}
+		span.End()
+	}()
+
+	var reqCfg requestConfig
+	reqCfg.setDefaults(c.baseClient)
+	for _, o := range requestOptions {
+		o(&reqCfg)
+	}
+
+	stage = "BuildURL"
+	u := c.serverURL
+	if override := reqCfg.ServerURL; override != nil {
+		u = override
+	}
+	u = uri.Clone(u)
+	var pathParts [3]string
+	pathParts[0] = "/credentials/"
+	{
+		// Encode "credential_id" parameter.
+		e := uri.NewPathEncoder(uri.PathEncoderConfig{
+			Param:   "credential_id",
+			Style:   uri.PathStyleSimple,
+			Explode: false,
+		})
+		if err := func() error {
+			return e.EncodeValue(conv.StringToString(params.CredentialID))
+		}(); err != nil {
+			return res, errors.Wrap(err, "encode path")
+		}
+		encoded, err := e.Result()
+		if err != nil {
+			return res, errors.Wrap(err, "encode path")
+		}
+		pathParts[1] = encoded
+	}
+	pathParts[2] = "/limits"
+	uri.AddPathParts(u, pathParts[:]...)
+
+	stage = "EncodeRequest"
+	r, err := ht.NewRequest(ctx, "PUT", u)
+	if err != nil {
+		return res, errors.Wrap(err, "create request")
+	}
+	if err := encodeSetCredentialLimitsRequest(request, r); err != nil {
+		return res, errors.Wrap(err, "encode request")
+	}
+
+	{
+		type bitset = [1]uint8
+		var satisfied bitset
+		{
+			stage = "Security:ApiKeyAuth"
+			switch err := c.securityApiKeyAuth(ctx, SetCredentialLimitsOperation, r); {
+			case err == nil: // if NO error
+				satisfied[0] |= 1 << 0
+			case errors.Is(err, ogenerrors.ErrSkipClientSecurity):
+				// Skip this security.
+			default:
+				return res, errors.Wrap(err, "security \"ApiKeyAuth\"")
+			}
+		}
+		{
+			stage = "Security:OrgJwt"
+			switch err := c.securityOrgJwt(ctx, SetCredentialLimitsOperation, r); {
+			case err == nil: // if NO error
+				satisfied[0] |= 1 << 1
+			case errors.Is(err, ogenerrors.ErrSkipClientSecurity):
+				// Skip this security.
+			default:
+				return res, errors.Wrap(err, "security \"OrgJwt\"")
+			}
+		}
+
+		if ok := func() bool {
+		nextRequirement:
+			for _, requirement := range []bitset{
+				{0b00000001},
+				{0b00000010},
+			} {
+				for i, mask := range requirement {
+					if satisfied[i]&mask != mask {
+						continue nextRequirement
+					}
+				}
+				return true
+			}
+			return false
+		}(); !ok {
+			return res, ogenerrors.ErrSecurityRequirementIsNotSatisfied
+		}
+	}
+
+	if err := c.onRequest(ctx, r); err != nil {
+		return res, errors.Wrap(err, "client edit request")
+	}
+
+	if err := reqCfg.onRequest(r); err != nil {
+		return res, errors.Wrap(err, "edit request")
+	}
+
+	stage = "SendRequest"
+	resp, err := reqCfg.Client.Do(r)
+	if err != nil {
+		return res, errors.Wrap(err, "do request")
+	}
+	body := resp.Body
+	defer func() {
+		// Drain the body to EOF before closing, so the underlying
+		// connection can be reused by the Transport regardless of the
+		// response status code. See https://github.com/ogen-go/ogen/issues/1670.
+		_, _ = io.Copy(io.Discard, body)
+		_ = body.Close()
+	}()
+
+	if err := c.onResponse(ctx, resp); err != nil {
+		return res, errors.Wrap(err, "client edit response")
+	}
+
+	if err := reqCfg.onResponse(resp); err != nil {
+		return res, errors.Wrap(err, "edit response")
+	}
+
+	stage = "DecodeResponse"
+	result, err := decodeSetCredentialLimitsResponse(resp)
 	if err != nil {
 		return res, errors.Wrap(err, "decode response")
 	}

@@ -9064,6 +9064,10 @@ func (s *Credential) encodeFields(e *jx.Encoder) {
 		e.ArrEnd()
 	}
 	{
+		e.FieldStart("limits")
+		s.Limits.Encode(e)
+	}
+	{
 		e.FieldStart("telemetry")
 		s.Telemetry.Encode(e)
 	}
@@ -9085,7 +9089,7 @@ func (s *Credential) encodeFields(e *jx.Encoder) {
 	}
 }
 
-var jsonFieldsNameOfCredential = [25]string{
+var jsonFieldsNameOfCredential = [26]string{
 	0:  "id",
 	1:  "org_id",
 	2:  "name",
@@ -9106,11 +9110,12 @@ var jsonFieldsNameOfCredential = [25]string{
 	17: "aws_default_bucket",
 	18: "aws_endpoint_url",
 	19: "allowed_origins",
-	20: "telemetry",
-	21: "status",
-	22: "created_by",
-	23: "last_verified",
-	24: "created_at",
+	20: "limits",
+	21: "telemetry",
+	22: "status",
+	23: "created_by",
+	24: "last_verified",
+	25: "created_at",
 }
 
 // Decode decodes Credential from json.
@@ -9352,8 +9357,18 @@ func (s *Credential) Decode(d *jx.Decoder) error {
 			}(); err != nil {
 				return errors.Wrap(err, "decode field \"allowed_origins\"")
 			}
-		case "telemetry":
+		case "limits":
 			requiredBitSet[2] |= 1 << 4
+			if err := func() error {
+				if err := s.Limits.Decode(d); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"limits\"")
+			}
+		case "telemetry":
+			requiredBitSet[2] |= 1 << 5
 			if err := func() error {
 				if err := s.Telemetry.Decode(d); err != nil {
 					return err
@@ -9363,7 +9378,7 @@ func (s *Credential) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"telemetry\"")
 			}
 		case "status":
-			requiredBitSet[2] |= 1 << 5
+			requiredBitSet[2] |= 1 << 6
 			if err := func() error {
 				if err := s.Status.Decode(d); err != nil {
 					return err
@@ -9373,7 +9388,7 @@ func (s *Credential) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"status\"")
 			}
 		case "created_by":
-			requiredBitSet[2] |= 1 << 6
+			requiredBitSet[2] |= 1 << 7
 			if err := func() error {
 				v, err := d.Str()
 				s.CreatedBy = string(v)
@@ -9385,7 +9400,7 @@ func (s *Credential) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"created_by\"")
 			}
 		case "last_verified":
-			requiredBitSet[2] |= 1 << 7
+			requiredBitSet[3] |= 1 << 0
 			if err := func() error {
 				if err := s.LastVerified.Decode(d, json.DecodeDateTime); err != nil {
 					return err
@@ -9395,7 +9410,7 @@ func (s *Credential) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"last_verified\"")
 			}
 		case "created_at":
-			requiredBitSet[3] |= 1 << 0
+			requiredBitSet[3] |= 1 << 1
 			if err := func() error {
 				if err := s.CreatedAt.Decode(d, json.DecodeDateTime); err != nil {
 					return err
@@ -9417,7 +9432,7 @@ func (s *Credential) Decode(d *jx.Decoder) error {
 		0b11111111,
 		0b11111111,
 		0b11111111,
-		0b00000001,
+		0b00000011,
 	} {
 		if result := (requiredBitSet[i] & mask) ^ mask; result != 0 {
 			// Mask only required fields and check equality to mask using XOR.
@@ -9581,6 +9596,12 @@ func (s *CredentialCreate) encodeFields(e *jx.Encoder) {
 		}
 	}
 	{
+		if s.Limits.Set {
+			e.FieldStart("limits")
+			s.Limits.Encode(e)
+		}
+	}
+	{
 		if s.CredentialsRef.Set {
 			e.FieldStart("credentials_ref")
 			s.CredentialsRef.Encode(e)
@@ -9600,7 +9621,7 @@ func (s *CredentialCreate) encodeFields(e *jx.Encoder) {
 	}
 }
 
-var jsonFieldsNameOfCredentialCreate = [21]string{
+var jsonFieldsNameOfCredentialCreate = [22]string{
 	0:  "name",
 	1:  "platform_id",
 	2:  "auth_method",
@@ -9619,9 +9640,10 @@ var jsonFieldsNameOfCredentialCreate = [21]string{
 	15: "allowed_origins",
 	16: "status",
 	17: "tenancy_id",
-	18: "credentials_ref",
-	19: "tenant",
-	20: "telemetry",
+	18: "limits",
+	19: "credentials_ref",
+	20: "tenant",
+	21: "telemetry",
 }
 
 // Decode decodes CredentialCreate from json.
@@ -9834,6 +9856,16 @@ func (s *CredentialCreate) Decode(d *jx.Decoder) error {
 				return nil
 			}(); err != nil {
 				return errors.Wrap(err, "decode field \"tenancy_id\"")
+			}
+		case "limits":
+			if err := func() error {
+				s.Limits.Reset()
+				if err := s.Limits.Decode(d); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"limits\"")
 			}
 		case "credentials_ref":
 			if err := func() error {
@@ -10083,6 +10115,129 @@ func (s *CredentialField) MarshalJSON() ([]byte, error) {
 
 // UnmarshalJSON implements stdjson.Unmarshaler.
 func (s *CredentialField) UnmarshalJSON(data []byte) error {
+	d := jx.DecodeBytes(data)
+	return s.Decode(d)
+}
+
+// Encode implements json.Marshaler.
+func (s *CredentialLimits) Encode(e *jx.Encoder) {
+	e.ObjStart()
+	s.encodeFields(e)
+	e.ObjEnd()
+}
+
+// encodeFields encodes fields.
+func (s *CredentialLimits) encodeFields(e *jx.Encoder) {
+	{
+		e.FieldStart("windows")
+		e.ArrStart()
+		for _, elem := range s.Windows {
+			elem.Encode(e)
+		}
+		e.ArrEnd()
+	}
+	{
+		if s.MaxInFlight.Set {
+			e.FieldStart("max_in_flight")
+			s.MaxInFlight.Encode(e)
+		}
+	}
+}
+
+var jsonFieldsNameOfCredentialLimits = [2]string{
+	0: "windows",
+	1: "max_in_flight",
+}
+
+// Decode decodes CredentialLimits from json.
+func (s *CredentialLimits) Decode(d *jx.Decoder) error {
+	if s == nil {
+		return errors.New("invalid: unable to decode CredentialLimits to nil")
+	}
+	var requiredBitSet [1]uint8
+
+	if err := d.ObjBytes(func(d *jx.Decoder, k []byte) error {
+		switch string(k) {
+		case "windows":
+			requiredBitSet[0] |= 1 << 0
+			if err := func() error {
+				s.Windows = make([]LimitWindow, 0)
+				if err := d.Arr(func(d *jx.Decoder) error {
+					var elem LimitWindow
+					if err := elem.Decode(d); err != nil {
+						return err
+					}
+					s.Windows = append(s.Windows, elem)
+					return nil
+				}); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"windows\"")
+			}
+		case "max_in_flight":
+			if err := func() error {
+				s.MaxInFlight.Reset()
+				if err := s.MaxInFlight.Decode(d); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"max_in_flight\"")
+			}
+		default:
+			return errors.Errorf("unexpected field %q", k)
+		}
+		return nil
+	}); err != nil {
+		return errors.Wrap(err, "decode CredentialLimits")
+	}
+	// Validate required fields.
+	var failures []validate.FieldError
+	for i, mask := range [1]uint8{
+		0b00000001,
+	} {
+		if result := (requiredBitSet[i] & mask) ^ mask; result != 0 {
+			// Mask only required fields and check equality to mask using XOR.
+			//
+			// If XOR result is not zero, result is not equal to expected, so some fields are missed.
+			// Bits of fields which would be set are actually bits of missed fields.
+			missed := bits.OnesCount8(result)
+			for bitN := 0; bitN < missed; bitN++ {
+				bitIdx := bits.TrailingZeros8(result)
+				fieldIdx := i*8 + bitIdx
+				var name string
+				if fieldIdx < len(jsonFieldsNameOfCredentialLimits) {
+					name = jsonFieldsNameOfCredentialLimits[fieldIdx]
+				} else {
+					name = strconv.Itoa(fieldIdx)
+				}
+				failures = append(failures, validate.FieldError{
+					Name:  name,
+					Error: validate.ErrFieldRequired,
+				})
+				// Reset bit.
+				result &^= 1 << bitIdx
+			}
+		}
+	}
+	if len(failures) > 0 {
+		return &validate.Error{Fields: failures}
+	}
+
+	return nil
+}
+
+// MarshalJSON implements stdjson.Marshaler.
+func (s *CredentialLimits) MarshalJSON() ([]byte, error) {
+	e := jx.Encoder{}
+	s.Encode(&e)
+	return e.Bytes(), nil
+}
+
+// UnmarshalJSON implements stdjson.Unmarshaler.
+func (s *CredentialLimits) UnmarshalJSON(data []byte) error {
 	d := jx.DecodeBytes(data)
 	return s.Decode(d)
 }
@@ -10616,6 +10771,12 @@ func (s *CredentialUpdate) encodeFields(e *jx.Encoder) {
 		}
 	}
 	{
+		if s.Limits.Set {
+			e.FieldStart("limits")
+			s.Limits.Encode(e)
+		}
+	}
+	{
 		if s.ID.Set {
 			e.FieldStart("id")
 			s.ID.Encode(e)
@@ -10671,7 +10832,7 @@ func (s *CredentialUpdate) encodeFields(e *jx.Encoder) {
 	}
 }
 
-var jsonFieldsNameOfCredentialUpdate = [26]string{
+var jsonFieldsNameOfCredentialUpdate = [27]string{
 	0:  "name",
 	1:  "platform_id",
 	2:  "auth_method",
@@ -10689,15 +10850,16 @@ var jsonFieldsNameOfCredentialUpdate = [26]string{
 	14: "aws_endpoint_url",
 	15: "allowed_origins",
 	16: "status",
-	17: "id",
-	18: "org_id",
-	19: "credentials_ref",
-	20: "tenancy_id",
-	21: "tenant",
-	22: "telemetry",
-	23: "created_by",
-	24: "last_verified",
-	25: "created_at",
+	17: "limits",
+	18: "id",
+	19: "org_id",
+	20: "credentials_ref",
+	21: "tenancy_id",
+	22: "tenant",
+	23: "telemetry",
+	24: "created_by",
+	25: "last_verified",
+	26: "created_at",
 }
 
 // Decode decodes CredentialUpdate from json.
@@ -10900,6 +11062,16 @@ func (s *CredentialUpdate) Decode(d *jx.Decoder) error {
 				return nil
 			}(); err != nil {
 				return errors.Wrap(err, "decode field \"status\"")
+			}
+		case "limits":
+			if err := func() error {
+				s.Limits.Reset()
+				if err := s.Limits.Decode(d); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"limits\"")
 			}
 		case "id":
 			if err := func() error {
@@ -23006,6 +23178,174 @@ func (s *Lane) UnmarshalJSON(data []byte) error {
 }
 
 // Encode implements json.Marshaler.
+func (s *LimitWindow) Encode(e *jx.Encoder) {
+	e.ObjStart()
+	s.encodeFields(e)
+	e.ObjEnd()
+}
+
+// encodeFields encodes fields.
+func (s *LimitWindow) encodeFields(e *jx.Encoder) {
+	{
+		e.FieldStart("seconds")
+		e.Int(s.Seconds)
+	}
+	{
+		e.FieldStart("calls")
+		e.Int(s.Calls)
+	}
+	{
+		e.FieldStart("kind")
+		s.Kind.Encode(e)
+	}
+}
+
+var jsonFieldsNameOfLimitWindow = [3]string{
+	0: "seconds",
+	1: "calls",
+	2: "kind",
+}
+
+// Decode decodes LimitWindow from json.
+func (s *LimitWindow) Decode(d *jx.Decoder) error {
+	if s == nil {
+		return errors.New("invalid: unable to decode LimitWindow to nil")
+	}
+	var requiredBitSet [1]uint8
+
+	if err := d.ObjBytes(func(d *jx.Decoder, k []byte) error {
+		switch string(k) {
+		case "seconds":
+			requiredBitSet[0] |= 1 << 0
+			if err := func() error {
+				v, err := d.Int()
+				s.Seconds = int(v)
+				if err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"seconds\"")
+			}
+		case "calls":
+			requiredBitSet[0] |= 1 << 1
+			if err := func() error {
+				v, err := d.Int()
+				s.Calls = int(v)
+				if err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"calls\"")
+			}
+		case "kind":
+			requiredBitSet[0] |= 1 << 2
+			if err := func() error {
+				if err := s.Kind.Decode(d); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"kind\"")
+			}
+		default:
+			return errors.Errorf("unexpected field %q", k)
+		}
+		return nil
+	}); err != nil {
+		return errors.Wrap(err, "decode LimitWindow")
+	}
+	// Validate required fields.
+	var failures []validate.FieldError
+	for i, mask := range [1]uint8{
+		0b00000111,
+	} {
+		if result := (requiredBitSet[i] & mask) ^ mask; result != 0 {
+			// Mask only required fields and check equality to mask using XOR.
+			//
+			// If XOR result is not zero, result is not equal to expected, so some fields are missed.
+			// Bits of fields which would be set are actually bits of missed fields.
+			missed := bits.OnesCount8(result)
+			for bitN := 0; bitN < missed; bitN++ {
+				bitIdx := bits.TrailingZeros8(result)
+				fieldIdx := i*8 + bitIdx
+				var name string
+				if fieldIdx < len(jsonFieldsNameOfLimitWindow) {
+					name = jsonFieldsNameOfLimitWindow[fieldIdx]
+				} else {
+					name = strconv.Itoa(fieldIdx)
+				}
+				failures = append(failures, validate.FieldError{
+					Name:  name,
+					Error: validate.ErrFieldRequired,
+				})
+				// Reset bit.
+				result &^= 1 << bitIdx
+			}
+		}
+	}
+	if len(failures) > 0 {
+		return &validate.Error{Fields: failures}
+	}
+
+	return nil
+}
+
+// MarshalJSON implements stdjson.Marshaler.
+func (s *LimitWindow) MarshalJSON() ([]byte, error) {
+	e := jx.Encoder{}
+	s.Encode(&e)
+	return e.Bytes(), nil
+}
+
+// UnmarshalJSON implements stdjson.Unmarshaler.
+func (s *LimitWindow) UnmarshalJSON(data []byte) error {
+	d := jx.DecodeBytes(data)
+	return s.Decode(d)
+}
+
+// Encode encodes LimitWindowKind as json.
+func (s LimitWindowKind) Encode(e *jx.Encoder) {
+	e.Str(string(s))
+}
+
+// Decode decodes LimitWindowKind from json.
+func (s *LimitWindowKind) Decode(d *jx.Decoder) error {
+	if s == nil {
+		return errors.New("invalid: unable to decode LimitWindowKind to nil")
+	}
+	v, err := d.StrBytes()
+	if err != nil {
+		return err
+	}
+	// Try to use constant string.
+	switch LimitWindowKind(v) {
+	case LimitWindowKindAligned:
+		*s = LimitWindowKindAligned
+	case LimitWindowKindRolling:
+		*s = LimitWindowKindRolling
+	default:
+		*s = LimitWindowKind(v)
+	}
+
+	return nil
+}
+
+// MarshalJSON implements stdjson.Marshaler.
+func (s LimitWindowKind) MarshalJSON() ([]byte, error) {
+	e := jx.Encoder{}
+	s.Encode(&e)
+	return e.Bytes(), nil
+}
+
+// UnmarshalJSON implements stdjson.Unmarshaler.
+func (s *LimitWindowKind) UnmarshalJSON(data []byte) error {
+	d := jx.DecodeBytes(data)
+	return s.Decode(d)
+}
+
+// Encode implements json.Marshaler.
 func (s *Margin) Encode(e *jx.Encoder) {
 	e.ObjStart()
 	s.encodeFields(e)
@@ -24763,6 +25103,50 @@ func (s NilConnectionError) MarshalJSON() ([]byte, error) {
 
 // UnmarshalJSON implements stdjson.Unmarshaler.
 func (s *NilConnectionError) UnmarshalJSON(data []byte) error {
+	d := jx.DecodeBytes(data)
+	return s.Decode(d)
+}
+
+// Encode encodes CredentialLimits as json.
+func (o NilCredentialLimits) Encode(e *jx.Encoder) {
+	if o.Null {
+		e.Null()
+		return
+	}
+	o.Value.Encode(e)
+}
+
+// Decode decodes CredentialLimits from json.
+func (o *NilCredentialLimits) Decode(d *jx.Decoder) error {
+	if o == nil {
+		return errors.New("invalid: unable to decode NilCredentialLimits to nil")
+	}
+	if d.Next() == jx.Null {
+		if err := d.Null(); err != nil {
+			return err
+		}
+
+		var v CredentialLimits
+		o.Value = v
+		o.Null = true
+		return nil
+	}
+	o.Null = false
+	if err := o.Value.Decode(d); err != nil {
+		return err
+	}
+	return nil
+}
+
+// MarshalJSON implements stdjson.Marshaler.
+func (s NilCredentialLimits) MarshalJSON() ([]byte, error) {
+	e := jx.Encoder{}
+	s.Encode(&e)
+	return e.Bytes(), nil
+}
+
+// UnmarshalJSON implements stdjson.Unmarshaler.
+func (s *NilCredentialLimits) UnmarshalJSON(data []byte) error {
 	d := jx.DecodeBytes(data)
 	return s.Decode(d)
 }

@@ -124,6 +124,7 @@ const (
 	RotateWebhookSecretOperation     OperationName = "RotateWebhookSecret"
 	RunScheduleOperation             OperationName = "RunSchedule"
 	SealRecordSetOperation           OperationName = "SealRecordSet"
+	SetCredentialLimitsOperation     OperationName = "SetCredentialLimits"
 	SetLaneOperation                 OperationName = "SetLane"
 	SetMarginOperation               OperationName = "SetMargin"
 	StreamExecutionOperation         OperationName = "StreamExecution"

@@ -19367,6 +19367,72 @@ func decodeSealRecordSetParams(args [1]string, argsEscaped bool, r *http.Request
 	return params, nil
 }
 
+// SetCredentialLimitsParams is parameters of setCredentialLimits operation.
+type SetCredentialLimitsParams struct {
+	// The id of the credential.
+	CredentialID string
+}
+
+func unpackSetCredentialLimitsParams(packed middleware.Parameters) (params SetCredentialLimitsParams) {
+	{
+		key := middleware.ParameterKey{
+			Name: "credential_id",
+			In:   "path",
+		}
+		params.CredentialID = packed[key].(string)
+	}
+	return params
+}
+
+func decodeSetCredentialLimitsParams(args [1]string, argsEscaped bool, r *http.Request) (params SetCredentialLimitsParams, _ error) {
+	// Decode path: credential_id.
+	if err := func() error {
+		param := args[0]
+		if argsEscaped {
+			unescaped, err := url.PathUnescape(args[0])
+			if err != nil {
+				return errors.Wrap(err, "unescape path")
+			}
+			param = unescaped
+		}
+		if len(param) > 0 {
+			d := uri.NewPathDecoder(uri.PathDecoderConfig{
+				Param:   "credential_id",
+				Value:   param,
+				Style:   uri.PathStyleSimple,
+				Explode: false,
+			})
+
+			if err := func() error {
+				val, err := d.DecodeValue()
+				if err != nil {
+					return err
+				}
+
+				c, err := conv.ToString(val)
+				if err != nil {
+					return err
+				}
+
+				params.CredentialID = c
+				return nil
+			}(); err != nil {
+				return err
+			}
+		} else {
+			return validate.ErrFieldRequired
+		}
+		return nil
+	}(); err != nil {
+		return params, &ogenerrors.DecodeParamError{
+			Name: "credential_id",
+			In:   "path",
+			Err:  err,
+		}
+	}
+	return params, nil
+}
+
 // SetLaneParams is parameters of setLane operation.
 type SetLaneParams struct {
 	// The id of the platform of the account. An account of another platform is 404.

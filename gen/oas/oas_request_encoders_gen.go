@@ -495,6 +495,20 @@ func encodeSealRecordSetRequest(
 	return nil
 }
 
+func encodeSetCredentialLimitsRequest(
+	req *CredentialLimits,
+	r *http.Request,
+) error {
+	const contentType = "application/json"
+	e := new(jx.Encoder)
+	{
+		req.Encode(e)
+	}
+	encoded := e.Bytes()
+	ht.SetBody(r, bytes.NewReader(encoded), contentType)
+	return nil
+}
+
 func encodeSetLaneRequest(
 	req *DomainLaneInput,
 	r *http.Request,

@@ -4552,6 +4552,8 @@ type Credential struct {
 	// All origins to which the secret may be sent; besides, that of `token_url` gets what it exchanges for
 	// tokens. A `*` stands for what the secret, or the answer with its token, puts into the address.
 	AllowedOrigins []string `json:"allowed_origins"`
+	// What the organization has set (`PUT /credentials/{credential_id}/limits`); null where nothing.
+	Limits NilCredentialLimits `json:"limits"`
 	// When the credential was last seen in use, by service id. What is new, such as a first failure, shows
 	// at once; while calls go on as before the times may be 30 seconds old.
 	Telemetry CredentialTelemetry `json:"telemetry"`
@@ -4661,6 +4663,11 @@ func (s *Credential) GetAWSEndpointURL() NilString {
 // GetAllowedOrigins returns the value of AllowedOrigins.
 func (s *Credential) GetAllowedOrigins() []string {
 	return s.AllowedOrigins
+}
+
+// GetLimits returns the value of Limits.
+func (s *Credential) GetLimits() NilCredentialLimits {
+	return s.Limits
 }
 
 // GetTelemetry returns the value of Telemetry.
@@ -4788,6 +4795,11 @@ func (s *Credential) SetAllowedOrigins(val []string) {
 	s.AllowedOrigins = val
 }
 
+// SetLimits sets the value of Limits.
+func (s *Credential) SetLimits(val NilCredentialLimits) {
+	s.Limits = val
+}
+
 // SetTelemetry sets the value of Telemetry.
 func (s *Credential) SetTelemetry(val CredentialTelemetry) {
 	s.Telemetry = val
@@ -4849,6 +4861,7 @@ type CredentialCreate struct {
 	// A tenant of the platform that the organization has named. Left out, the credential is bound to the
 	// account that the platform says it belongs to.
 	TenancyID      OptNilString `json:"tenancy_id"`
+	Limits         OptIgnored   `json:"limits"`
 	CredentialsRef OptIgnored   `json:"credentials_ref"`
 	Tenant         OptIgnored   `json:"tenant"`
 	Telemetry      OptIgnored   `json:"telemetry"`
@@ -4942,6 +4955,11 @@ func (s *CredentialCreate) GetStatus() OptCredentialStatus {
 // GetTenancyID returns the value of TenancyID.
 func (s *CredentialCreate) GetTenancyID() OptNilString {
 	return s.TenancyID
+}
+
+// GetLimits returns the value of Limits.
+func (s *CredentialCreate) GetLimits() OptIgnored {
+	return s.Limits
 }
 
 // GetCredentialsRef returns the value of CredentialsRef.
@@ -5049,6 +5067,11 @@ func (s *CredentialCreate) SetTenancyID(val OptNilString) {
 	s.TenancyID = val
 }
 
+// SetLimits sets the value of Limits.
+func (s *CredentialCreate) SetLimits(val OptIgnored) {
+	s.Limits = val
+}
+
 // SetCredentialsRef sets the value of CredentialsRef.
 func (s *CredentialCreate) SetCredentialsRef(val OptIgnored) {
 	s.CredentialsRef = val
@@ -5122,6 +5145,35 @@ func (s *CredentialField) SetRequired(val bool) {
 // SetSecret sets the value of Secret.
 func (s *CredentialField) SetSecret(val bool) {
 	s.Secret = val
+}
+
+// Ref: #/components/schemas/CredentialLimits
+type CredentialLimits struct {
+	// None of them lets more calls through than it says; no two have one length.
+	Windows []LimitWindow `json:"windows"`
+	// How many calls may be under way at once, of all processes together; null or absent for no such
+	// limit.
+	MaxInFlight OptNilInt `json:"max_in_flight"`
+}
+
+// GetWindows returns the value of Windows.
+func (s *CredentialLimits) GetWindows() []LimitWindow {
+	return s.Windows
+}
+
+// GetMaxInFlight returns the value of MaxInFlight.
+func (s *CredentialLimits) GetMaxInFlight() OptNilInt {
+	return s.MaxInFlight
+}
+
+// SetWindows sets the value of Windows.
+func (s *CredentialLimits) SetWindows(val []LimitWindow) {
+	s.Windows = val
+}
+
+// SetMaxInFlight sets the value of MaxInFlight.
+func (s *CredentialLimits) SetMaxInFlight(val OptNilInt) {
+	s.MaxInFlight = val
 }
 
 // Ref: #/components/schemas/CredentialList
@@ -5331,6 +5383,7 @@ type CredentialUpdate struct {
 	// stored ones.
 	AllowedOrigins []string            `json:"allowed_origins"`
 	Status         OptCredentialStatus `json:"status"`
+	Limits         OptIgnored          `json:"limits"`
 	ID             OptIgnored          `json:"id"`
 	OrgID          OptIgnored          `json:"org_id"`
 	CredentialsRef OptIgnored          `json:"credentials_ref"`
@@ -5425,6 +5478,11 @@ func (s *CredentialUpdate) GetAllowedOrigins() []string {
 // GetStatus returns the value of Status.
 func (s *CredentialUpdate) GetStatus() OptCredentialStatus {
 	return s.Status
+}
+
+// GetLimits returns the value of Limits.
+func (s *CredentialUpdate) GetLimits() OptIgnored {
+	return s.Limits
 }
 
 // GetID returns the value of ID.
@@ -5555,6 +5613,11 @@ func (s *CredentialUpdate) SetAllowedOrigins(val []string) {
 // SetStatus sets the value of Status.
 func (s *CredentialUpdate) SetStatus(val OptCredentialStatus) {
 	s.Status = val
+}
+
+// SetLimits sets the value of Limits.
+func (s *CredentialUpdate) SetLimits(val OptIgnored) {
+	s.Limits = val
 }
 
 // SetID sets the value of ID.
@@ -11424,6 +11487,92 @@ func (s *Lane) UnmarshalText(data []byte) error {
 	}
 }
 
+// Ref: #/components/schemas/LimitWindow
+type LimitWindow struct {
+	// Length of the window.
+	Seconds int `json:"seconds"`
+	// Calls allowed in it.
+	Calls int `json:"calls"`
+	// `aligned` windows begin and end by the clock of UTC, and from a minute on fit into a day a whole
+	// number of times; of a `rolling` one, no interval of its length holds more calls. Take `rolling`
+	// where you do not know.
+	Kind LimitWindowKind `json:"kind"`
+}
+
+// GetSeconds returns the value of Seconds.
+func (s *LimitWindow) GetSeconds() int {
+	return s.Seconds
+}
+
+// GetCalls returns the value of Calls.
+func (s *LimitWindow) GetCalls() int {
+	return s.Calls
+}
+
+// GetKind returns the value of Kind.
+func (s *LimitWindow) GetKind() LimitWindowKind {
+	return s.Kind
+}
+
+// SetSeconds sets the value of Seconds.
+func (s *LimitWindow) SetSeconds(val int) {
+	s.Seconds = val
+}
+
+// SetCalls sets the value of Calls.
+func (s *LimitWindow) SetCalls(val int) {
+	s.Calls = val
+}
+
+// SetKind sets the value of Kind.
+func (s *LimitWindow) SetKind(val LimitWindowKind) {
+	s.Kind = val
+}
+
+// `aligned` windows begin and end by the clock of UTC, and from a minute on fit into a day a whole
+// number of times; of a `rolling` one, no interval of its length holds more calls. Take `rolling`
+// where you do not know.
+type LimitWindowKind string
+
+const (
+	LimitWindowKindAligned LimitWindowKind = "aligned"
+	LimitWindowKindRolling LimitWindowKind = "rolling"
+)
+
+// AllValues returns all LimitWindowKind values.
+func (LimitWindowKind) AllValues() []LimitWindowKind {
+	return []LimitWindowKind{
+		LimitWindowKindAligned,
+		LimitWindowKindRolling,
+	}
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (s LimitWindowKind) MarshalText() ([]byte, error) {
+	switch s {
+	case LimitWindowKindAligned:
+		return []byte(s), nil
+	case LimitWindowKindRolling:
+		return []byte(s), nil
+	default:
+		return nil, errors.Errorf("invalid value: %q", s)
+	}
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *LimitWindowKind) UnmarshalText(data []byte) error {
+	switch LimitWindowKind(data) {
+	case LimitWindowKindAligned:
+		*s = LimitWindowKindAligned
+		return nil
+	case LimitWindowKindRolling:
+		*s = LimitWindowKindRolling
+		return nil
+	default:
+		return errors.Errorf("invalid value: %q", data)
+	}
+}
+
 type ListBatchErrorsStatus string
 
 const (
@@ -12631,6 +12780,51 @@ func (o NilConnectionError) Get() (v ConnectionError, ok bool) {
 
 // Or returns value if set, or given parameter if does not.
 func (o NilConnectionError) Or(d ConnectionError) ConnectionError {
+	if v, ok := o.Get(); ok {
+		return v
+	}
+	return d
+}
+
+// NewNilCredentialLimits returns new NilCredentialLimits with value set to v.
+func NewNilCredentialLimits(v CredentialLimits) NilCredentialLimits {
+	return NilCredentialLimits{
+		Value: v,
+	}
+}
+
+// NilCredentialLimits is nullable CredentialLimits.
+type NilCredentialLimits struct {
+	Value CredentialLimits
+	Null  bool
+}
+
+// SetTo sets value to v.
+func (o *NilCredentialLimits) SetTo(v CredentialLimits) {
+	o.Null = false
+	o.Value = v
+}
+
+// IsNull returns true if value is Null.
+func (o NilCredentialLimits) IsNull() bool { return o.Null }
+
+// SetToNull sets value to null.
+func (o *NilCredentialLimits) SetToNull() {
+	o.Null = true
+	var v CredentialLimits
+	o.Value = v
+}
+
+// Get returns value and boolean that denotes whether value was set.
+func (o NilCredentialLimits) Get() (v CredentialLimits, ok bool) {
+	if o.Null {
+		return v, false
+	}
+	return o.Value, true
+}
+
+// Or returns value if set, or given parameter if does not.
+func (o NilCredentialLimits) Or(d CredentialLimits) CredentialLimits {
 	if v, ok := o.Get(); ok {
 		return v
 	}

@@ -253,6 +253,9 @@ var operationRolesApiKeyAuth = map[string][]string{
 	SealRecordSetOperation: []string{
 		"admin",
 	},
+	SetCredentialLimitsOperation: []string{
+		"admin",
+	},
 	SetLaneOperation: []string{
 		"admin",
 	},
@@ -517,6 +520,9 @@ var operationRolesOrgJwt = map[string][]string{
 		"admin",
 	},
 	SealRecordSetOperation: []string{
+		"admin",
+	},
+	SetCredentialLimitsOperation: []string{
 		"admin",
 	},
 	SetLaneOperation: []string{

@@ -389,6 +389,18 @@ type CredentialHandler interface {
 	//
 	// GET /credentials/callback
 	ReturnAuthorization(ctx context.Context, params ReturnAuthorizationParams) (ReturnAuthorizationOK, error)
+	// SetCredentialLimits implements setCredentialLimits operation.
+	//
+	// Sets how many calls may go out with the credential, in windows of time and at once, for a platform
+	// that has no limits of its own, such as `core`: what the API behind it allows, or less. They hold
+	// from the answer on for every call that is written down, of all lanes, definitions and batches
+	// together, and each service of the platform counts by itself. A call counts from when it is written
+	// down until the window has passed since its answer. What is sent replaces what was set; no windows
+	// and no `max_in_flight` take the limits away. Calls that are refused for a rate limit (429) are
+	// waited out beside. 409 for a platform whose accounts have budgets: there margins let less be spent.
+	//
+	// PUT /credentials/{credential_id}/limits
+	SetCredentialLimits(ctx context.Context, req *CredentialLimits, params SetCredentialLimitsParams) (*Credential, error)
 	// TestCredential implements testCredential operation.
 	//
 	// Makes one call to the platform with the stored secret. Always answers 200: whether the secret works

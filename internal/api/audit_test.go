@@ -70,6 +70,10 @@ var auditedCalls = map[string]func(s *stack) auditedCall{
 		id := s.made("/credentials", codeCredential)
 		return auditedCall{"POST", "/credentials/" + id + "/authorize", nil, 200, "credential", id, ""}
 	},
+	"setCredentialLimits": func(s *stack) auditedCall {
+		id := s.made("/credentials", codeCredential)
+		return auditedCall{"PUT", "/credentials/" + id + "/limits", `{"windows":[],"max_in_flight":3}`, 200, "credential", id, ""}
+	},
 	"deleteCredential": func(s *stack) auditedCall {
 		id := s.made("/credentials", auditedCredential)
 		return auditedCall{"DELETE", "/credentials/" + id, nil, 204, "credential", id, ""}

@@ -20,6 +20,17 @@ func credentialOf(c *credential.Credential) oas.Credential {
 		Telemetry:      make(oas.CredentialTelemetry, len(c.Uses)), Status: oas.CredentialStatus(c.Status),
 		CreatedBy: c.CreatedBy, LastVerified: nilTime(c.LastVerified), CreatedAt: nilTime(&c.CreatedAt),
 	}
+	out.Limits.SetToNull()
+	if l := c.Limits(); l != nil {
+		limits := oas.CredentialLimits{Windows: []oas.LimitWindow{}}
+		if limits.MaxInFlight.SetToNull(); l.MaxInFlight > 0 {
+			limits.MaxInFlight.SetTo(l.MaxInFlight)
+		}
+		for _, w := range l.Windows {
+			limits.Windows = append(limits.Windows, oas.LimitWindow{Seconds: w.Seconds, Calls: w.Calls, Kind: oas.LimitWindowKind(w.Kind)})
+		}
+		out.Limits.SetTo(limits)
+	}
 	out.Authorization.SetToNull()
 	if a := c.Authorization; a != nil {
 		row := oas.Authorization{State: oas.AuthorizationState(a.State), ExpiresAt: nilTime(a.ExpiresAt)}

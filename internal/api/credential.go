@@ -6,6 +6,7 @@ import (
 
 	"flowlane/gen/oas"
 	"flowlane/internal/account"
+	"flowlane/internal/catalog"
 	"flowlane/internal/credential"
 )
 
@@ -57,6 +58,18 @@ func (h credentialHandler) ReplaceCredential(ctx context.Context, req *oas.Crede
 		return nil, err
 	}
 	return answerCredential(h.credentials.Replace(ctx, account.FromContext(ctx).OrgID, id, replacedCredential(req, params.Verify)))
+}
+
+func (h credentialHandler) SetCredentialLimits(ctx context.Context, req *oas.CredentialLimits, params oas.SetCredentialLimitsParams) (*oas.Credential, error) {
+	id, err := pathID("Credential", params.CredentialID)
+	if err != nil {
+		return nil, err
+	}
+	limits := catalog.Limits{MaxInFlight: req.MaxInFlight.Or(0)}
+	for _, w := range req.Windows {
+		limits.Windows = append(limits.Windows, catalog.Window{Seconds: w.Seconds, Calls: w.Calls, Kind: string(w.Kind)})
+	}
+	return answerCredential(h.credentials.SetLimits(ctx, account.FromContext(ctx).OrgID, id, limits))
 }
 
 func (h credentialHandler) DeleteCredential(ctx context.Context, params oas.DeleteCredentialParams) error {

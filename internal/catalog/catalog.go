@@ -119,11 +119,30 @@ func (a *Action) CostOf(bucket string, b *RateBucket, records int) int {
 
 // Window is a window of a budget.
 type Window struct {
-	Seconds int `yaml:"seconds"`
+	Seconds int `yaml:"seconds" json:"seconds"`
 	// Calls is the provider's cap.
-	Calls int `yaml:"calls"`
+	Calls int `yaml:"calls" json:"calls"`
 	// Kind is aligned where it begins and ends by the provider's clock, rolling where no interval of the length may hold more.
-	Kind string `yaml:"kind"`
+	Kind string `yaml:"kind" json:"kind"`
+}
+
+// Limits are those that the owner of a credential sets.
+type Limits struct {
+	Windows     []Window `json:"windows"`
+	MaxInFlight int      `json:"max_in_flight,omitempty"`
+}
+
+// Bucket is the budget of a service that has these limits.
+func (l *Limits) Bucket(s *Service) *RateBucket {
+	return &RateBucket{Label: s.Name, Further: l.Windows, MaxInFlight: l.MaxInFlight}
+}
+
+// Misfit says why a window cannot be kept as it is said; empty where it can.
+func (w Window) Misfit() string {
+	if w.Kind == "aligned" && w.Seconds >= leastAligned && day%w.Seconds != 0 {
+		return "an aligned window of a minute or more must fit into a day a whole number of times: else say that it is rolling"
+	}
+	return ""
 }
 
 // Told names the headers, or the fields, in which an answer tells of a window.

@@ -210,9 +210,8 @@ func (ch *checker) further(b *RateBucket, at path) {
 			ch.fail(here.to("seconds"), "a window of %d seconds stands twice", w.Seconds)
 		}
 		seen[w.Seconds] = true
-		if w.Kind == "aligned" && w.Seconds >= leastAligned && day%w.Seconds != 0 {
-			ch.fail(here.to("seconds"), "seconds is %d; an aligned window of a minute or more must fit into a day a whole number of times: "+
-				"else say that it is rolling", w.Seconds)
+		if bad := w.Misfit(); bad != "" {
+			ch.fail(here.to("seconds"), "seconds is %d; %s", w.Seconds, bad)
 		}
 	}
 }

@@ -42,6 +42,8 @@ var fixtures = map[string]fixture{
 	"deleteCredential":  credential,
 	"testCredential":    shared(credential),
 
+	"setCredentialLimits": shared(fresh("credential_id", "/credentials", `{"name":"limited","platform_id":"core","auth_method":"basic_auth",
+		"allowed_origins":["https://api.example"],"credentials":{"username":"u","password":"p"}}`)),
 	"authorizeCredential": shared(fresh("credential_id", "/credentials", `{"name":"code","platform_id":"core","auth_method":"oauth2",
 		"grant_type":"authorization_code","token_url":"https://issuer.example/token","authorize_url":"https://issuer.example/authorize",
 		"allowed_origins":["https://api.example"],"credentials":{"client_id":"app"}}`)),

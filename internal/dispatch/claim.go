@@ -304,12 +304,12 @@ func (c *claim) together(ctx context.Context) (int, error) {
 		return left, nil
 	}
 	for _, m := range c.meter.all() {
-		rates := m.svc.RateBuckets[m.key.bucket]
+		rates := m.rates
 		if rates.MaxInFlight == 0 {
 			continue
 		}
 		n, err := c.d.q.CallsTogether(ctx, c.tx, db.CallsTogetherParams{Domain: m.key.domain, Lines: m.svc.Lines(m.key.bucket), Now: c.now,
-			Spends: rates.MemberActionIDs})
+			Spends: append([]string{}, rates.MemberActionIDs...)})
 		if err != nil {
 			return 0, fmt.Errorf("count the calls under way of %s: %w", m.key, err)
 		}

@@ -59,7 +59,7 @@ func decodeCosts(raw json.RawMessage) (costs, error) {
 func (m *meter) price(spans []quota.Window, calls []*outboundCall) {
 	for _, b := range m.all() {
 		var sums []int
-		rates, total := b.svc.RateBuckets[b.key.bucket], 0
+		rates, total := b.rates, 0
 		for _, p := range calls {
 			if p.empty() {
 				continue

@@ -22,11 +22,11 @@ type windowTold struct {
 // never lowered: an answer speaks of the time when it was written, and calls beside it may be in it or not. That it fails
 // stops nobody.
 func (d *Dispatcher) learn(ctx context.Context, p *outboundCall, answer *provider.Answer) {
-	if p.meter == nil || len(answer.Header)+len(answer.Body) == 0 {
+	if p.meter == nil || p.meter.owned || len(answer.Header)+len(answer.Body) == 0 {
 		return
 	}
 	for _, m := range p.meter.all() {
-		for _, c := range provider.Told(answer, m.svc.RateBuckets[m.key.bucket]) {
+		for _, c := range provider.Told(answer, m.rates) {
 			if err := d.learnWindow(ctx, m, c); err != nil && ctx.Err() == nil {
 				d.opts.Log.Warn("take over what an answer tells of a budget", "domain", m.key.domain, "bucket", m.key.bucket, "error", err)
 			}
@@ -50,7 +50,7 @@ func (d *Dispatcher) learnWindow(ctx context.Context, m *meter, c provider.Count
 	if err != nil {
 		return err
 	}
-	if m.svc.RateBuckets[m.key.bucket].Rolls(c.WindowSeconds) {
+	if m.rates.Rolls(c.WindowSeconds) {
 		err = m.clampRolling(ctx, d.Pool, c, now)
 	} else if start, end, ok := quota.Counted(now.Add(-m.skew-toldWithin), now.Add(m.skew), c.WindowSeconds, m.loc); ok {
 		_, err = d.q.LedgerClamp(ctx, d.Pool, db.LedgerClampParams{Domain: m.key.domain, Bucket: m.key.bucket, WindowSeconds: int32(c.WindowSeconds),

@@ -3,6 +3,7 @@ package dispatch
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -34,6 +35,9 @@ type meter struct {
 	spacing time.Duration
 	next    time.Time
 	svc     *catalog.Service
+	// rates are those of the catalog, or where it is owned, of the credential's owner.
+	rates *catalog.RateBucket
+	owned bool
 	// also are the budgets that calls spend beside this one, as what their windows are called in those of a call: nothing for the budget
 	// of its queue.
 	also []*meter
@@ -75,9 +79,8 @@ func (d *Dispatcher) meter(ctx context.Context, conn db.DBTX, b *db.FlowBudget, 
 	if m == nil || err != nil {
 		return nil, err
 	}
-	svc, _ := d.Catalog.Service(b.ServiceID)
 	var zone string
-	m.caps, zone, err = Caps(ctx, conn, b.Domain, b.Bucket, svc.RateBuckets[b.Bucket])
+	m.caps, zone, err = Caps(ctx, conn, b.Domain, b.Bucket, m.rates)
 	if err == nil && zone != "" && zone != b.TimeZone {
 		return nil, fmt.Errorf("%w: %s", errZone, m.key)
 	}
@@ -92,10 +95,23 @@ func (d *Dispatcher) meter(ctx context.Context, conn db.DBTX, b *db.FlowBudget, 
 	return m, err
 }
 
+// limited returns the meter of a budget that no provider meters and whose owner has set limits; nil where nobody has.
+func (d *Dispatcher) limited(b *db.FlowBudget) (*meter, error) {
+	if len(b.Limits) == 0 {
+		return nil, nil
+	}
+	var limits catalog.Limits
+	if err := json.Unmarshal(b.Limits, &limits); err != nil {
+		return nil, fmt.Errorf("the limits of %s: %w", b.Domain, err)
+	}
+	svc := &catalog.Service{ID: b.ServiceID}
+	return &meter{key: budgetKey{b.Domain, b.Bucket}, loc: time.UTC, svc: svc, rates: limits.Bucket(svc), owned: true}, nil
+}
+
 // windows returns the meter of a budget without its caps, which is enough to tell windows; nil where it is not metered.
 func (d *Dispatcher) windows(b *db.FlowBudget) (*meter, error) {
 	if !b.Metered {
-		return nil, nil
+		return d.limited(b)
 	}
 	svc, ok := d.Catalog.Service(b.ServiceID)
 	if !ok || svc.RateBuckets[b.Bucket] == nil {
@@ -107,7 +123,7 @@ func (d *Dispatcher) windows(b *db.FlowBudget) (*meter, error) {
 		return nil, fmt.Errorf("time zone of %s: %w", b.Domain, err)
 	}
 	rates := svc.RateBuckets[b.Bucket]
-	m := &meter{key: budgetKey{b.Domain, b.Bucket}, loc: loc, svc: svc, spacing: time.Duration(rates.MinSpacingMS) * time.Millisecond,
+	m := &meter{key: budgetKey{b.Domain, b.Bucket}, loc: loc, svc: svc, rates: rates, spacing: time.Duration(rates.MinSpacingMS) * time.Millisecond,
 		next: deref(b.NextCallAt)}
 	if platform.Account != nil {
 		m.skew = time.Duration(platform.Account.ClockSkewSeconds) * time.Second
@@ -149,7 +165,7 @@ func (d *Dispatcher) lockBudget(ctx context.Context, tx pg.DB, k budgetKey, also
 	for i := range rows {
 		r := &rows[i]
 		row := db.FlowBudget{Domain: r.Domain, Bucket: r.Bucket, ServiceID: r.ServiceID, Metered: r.Metered, TimeZone: r.TimeZone,
-			MaxInFlight: r.MaxInFlight, NextCallAt: r.NextCallAt, Refusals: r.Refusals, RefusedAt: r.RefusedAt}
+			MaxInFlight: r.MaxInFlight, Limits: r.Limits, NextCallAt: r.NextCallAt, Refusals: r.Refusals, RefusedAt: r.RefusedAt}
 		if now = r.Now; r.Bucket == k.bucket {
 			b = row
 		} else {

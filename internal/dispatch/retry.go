@@ -23,7 +23,7 @@ func (s *settlement) retryLater(call *openCall, v *outcome) {
 	until := s.now.Add(max(v.reading.RetryAfter, time.Second))
 	if v.reading.Reason == provider.ReasonRateLimited {
 		switch {
-		case s.meter != nil:
+		case s.meter != nil && !s.meter.owned:
 			until = quota.BackoffUntil(s.now, v.reading.RetryAfter, v.reading.WindowSeconds, s.meter.skew, s.meter.loc)
 		case !v.reading.Named:
 			until = s.refusedForRate(call)

@@ -33,6 +33,9 @@ func (r *Router) Route(ctx context.Context, tx pgx.Tx, orgID uuid.UUID, plan *de
 	if len(task.Action.Buckets) == 0 {
 		out.Domain, out.Bucket = unmetered(orgID, task), task.Action.ServiceID
 		budget.MaxInFlight = int32(max(task.Action.Call.MaxInFlight, 1))
+		if task.CredentialID.Valid {
+			budget.CredentialID = &task.CredentialID.UUID
+		}
 	} else {
 		domain, err := r.account(ctx, tx, orgID, task)
 		if err != nil {
@@ -73,7 +76,7 @@ func (r *Router) account(ctx context.Context, tx pgx.Tx, orgID uuid.UUID, task *
 // names it literally, else of the organization.
 func unmetered(orgID uuid.UUID, task *definition.Task) string {
 	if task.CredentialID.Valid {
-		return ofCredential + orgID.String() + ":" + task.CredentialID.UUID.String()
+		return run.CredentialDomain(orgID, task.CredentialID.UUID)
 	}
 	if task.Host != "" {
 		return ofHost + orgID.String() + ":" + task.Host

@@ -59,6 +59,11 @@ const (
 // DispatchKey names a budget in due rows.
 func DispatchKey(domain, bucket string) string { return domain + "\n" + bucket }
 
+// CredentialDomain names what a credential spends whose calls no provider meters.
+func CredentialDomain(orgID, credentialID uuid.UUID) string {
+	return "credential:" + orgID.String() + ":" + credentialID.String()
+}
+
 // Service starts, moves and reads batches.
 type Service struct {
 	pool    *pgxpool.Pool

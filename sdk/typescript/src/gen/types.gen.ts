@@ -893,6 +893,10 @@ export type Credential = {
      */
     allowed_origins: Array<string>;
     /**
+     * What the organization has set (`PUT /credentials/{credential_id}/limits`); null where nothing.
+     */
+    limits: CredentialLimits | null;
+    /**
      * When the credential was last seen in use, by service id. What is new, such as a first failure, shows at once; while
      * calls go on as before the times may be 30 seconds old.
      *
@@ -1063,6 +1067,34 @@ export type CredentialList = {
     next_cursor: string | null;
 };
 
+export type CredentialLimits = {
+    /**
+     * None of them lets more calls through than it says; no two have one length.
+     */
+    windows: Array<LimitWindow>;
+    /**
+     * How many calls may be under way at once, of all processes together; null or absent for no such limit.
+     */
+    max_in_flight?: number | null;
+};
+
+export type LimitWindow = {
+    /**
+     * Length of the window.
+     */
+    seconds: number;
+    /**
+     * Calls allowed in it.
+     */
+    calls: number;
+    /**
+     * `aligned` windows begin and end by the clock of UTC, and from a minute on fit into a day a whole number of times; of a
+     * `rolling` one, no interval of its length holds more calls. Take `rolling` where you do not know.
+     *
+     */
+    kind: 'aligned' | 'rolling';
+};
+
 export type CredentialCreate = {
     name: string;
     /**
@@ -1111,6 +1143,7 @@ export type CredentialCreate = {
      *
      */
     tenancy_id?: string | null;
+    limits?: Ignored;
     credentials_ref?: Ignored;
     tenant?: Ignored;
     telemetry?: Ignored;
@@ -1156,6 +1189,7 @@ export type CredentialUpdate = {
      */
     allowed_origins?: Array<string>;
     status?: CredentialStatus;
+    limits?: Ignored;
     id?: Ignored;
     org_id?: Ignored;
     credentials_ref?: Ignored;
@@ -5783,6 +5817,40 @@ export type ReturnAuthorizationResponses = {
 };
 
 export type ReturnAuthorizationResponse = ReturnAuthorizationResponses[keyof ReturnAuthorizationResponses];
+
+export type SetCredentialLimitsData = {
+    body: CredentialLimits;
+    path: {
+        /**
+         * The id of the credential.
+         */
+        credential_id: string;
+    };
+    query?: never;
+    url: '/credentials/{credential_id}/limits';
+};
+
+export type SetCredentialLimitsErrors = {
+    /**
+     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
+     *
+     */
+    default: Error;
+};
+
+export type SetCredentialLimitsError = SetCredentialLimitsErrors[keyof SetCredentialLimitsErrors];
+
+export type SetCredentialLimitsResponses = {
+    /**
+     * The credential with its limits.
+     */
+    200: Credential;
+};
+
+export type SetCredentialLimitsResponse = SetCredentialLimitsResponses[keyof SetCredentialLimitsResponses];
 
 export type AuthorizeCredentialData = {
     body?: never;

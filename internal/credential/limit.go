@@ -1,0 +1,87 @@
+package credential
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"flowlane/gen/db"
+	"flowlane/internal/account"
+	"flowlane/internal/catalog"
+	"flowlane/internal/fault"
+	"flowlane/internal/pg"
+	"flowlane/internal/run"
+)
+
+// Limits are those that the organization has set; nil for none.
+func (c *Credential) Limits() *catalog.Limits {
+	if len(c.FlowCredential.Limits) == 0 {
+		return nil
+	}
+	var out catalog.Limits
+	if err := json.Unmarshal(c.FlowCredential.Limits, &out); err != nil {
+		return nil // SetLimits has written it
+	}
+	return &out
+}
+
+// SetLimits sets how many calls go out with a credential of a platform that has no limits of its own: at once, and in windows. They hold for
+// every call that is written down after the answer, of all lanes and definitions. Empty ones take them away. Faults: NotFound; Conflict
+// for a platform that meters calls by account; Unprocessable for windows that cannot be kept.
+func (s *Service) SetLimits(ctx context.Context, orgID, id uuid.UUID, limits catalog.Limits) (out *Credential, err error) {
+	if bad := misfits(limits.Windows); len(bad) > 0 {
+		return nil, fault.Invalidated(bad...)
+	}
+	var raw []byte
+	if len(limits.Windows) > 0 || limits.MaxInFlight > 0 {
+		if raw, err = json.Marshal(limits); err != nil {
+			return nil, fmt.Errorf("write limits: %w", err)
+		}
+	}
+	domain := run.CredentialDomain(orgID, id)
+	err = pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error {
+		lock, err := s.queries.CredentialLock(ctx, tx, db.CredentialLockParams{OrgID: orgID, ID: id})
+		if pg.IsNoRows(err) {
+			return errMissing()
+		}
+		if err != nil {
+			return fmt.Errorf("lock credential %s: %w", id, err)
+		}
+		if p, ok := s.catalog.Platform(lock.FlowCredential.PlatformID); ok && p.Metered() {
+			return fault.New(fault.Conflict, "Platform %s has limits of its own, by account: set the margins of its buckets to spend less", p.ID)
+		}
+		if err := s.queries.CredentialLimit(ctx, tx, db.CredentialLimitParams{OrgID: orgID, ID: id, Limits: raw}); err != nil {
+			return fmt.Errorf("limit credential %s: %w", id, err)
+		}
+		if err := s.queries.BudgetsLimit(ctx, tx, db.BudgetsLimitParams{Domain: domain, Limits: raw}); err != nil {
+			return fmt.Errorf("limit the budgets of credential %s: %w", id, err)
+		}
+		if out, err = s.read(ctx, tx, orgID, id); err != nil {
+			return err
+		}
+		if err := account.Audit(ctx, tx, "credential", id.String()); err != nil {
+			return err
+		}
+		return s.wakeOthers(ctx, tx, &domain)
+	})
+	return out, err
+}
+
+// misfits are what is wrong with windows, beyond what the API document says.
+func misfits(windows []catalog.Window) (bad []fault.Field) {
+	seen := map[int]bool{}
+	for i, w := range windows {
+		msg := w.Misfit()
+		if seen[w.Seconds] {
+			msg = "two windows have this length: keep the one with fewer calls"
+		}
+		if seen[w.Seconds] = true; msg != "" {
+			bad = append(bad, wrong("value_error", msg, "windows", strconv.Itoa(i), "seconds"))
+		}
+	}
+	return bad
+}
