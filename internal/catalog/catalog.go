@@ -252,7 +252,8 @@ type Call struct {
 	// Body is a JSON template; nil sends an empty body. In a bulk action it is the envelope around the records.
 	Body JSON `yaml:"body"`
 	// BodyForm is how the body is written, one of BodyForms or a template that gives one: json (the default); form and
-	// multipart, an object of fields; xml, an object with one field, the root element; text; bytes, in base64.
+	// multipart, an object of fields; xml, an object with one field, the root element; text; bytes, in base64. The records of a
+	// bulk action can be lines: csv, jsonl.
 	BodyForm string `yaml:"body_form"`
 	// SOAP is for services of that protocol: Body is an object of the elements in the envelope's body.
 	SOAP *SOAPCall `yaml:"soap"`
@@ -316,6 +317,10 @@ type Records struct {
 	At string `yaml:"at"`
 	// Param names the parameter that is evaluated for every record and yields one row.
 	Param string `yaml:"param"`
+	// Columns are the fields of a row in a body of CSV, in the order of its columns, which have their names. Null is what a null is
+	// written as there; a field that a row lacks is empty.
+	Columns []string `yaml:"columns"`
+	Null    string   `yaml:"null"`
 	// KeyParam names the parameter that names the row's key field; empty where rows have no key.
 	KeyParam string `yaml:"key_param"`
 	// Key names that field where it is the same in every flow.
@@ -328,6 +333,9 @@ type Records struct {
 
 // Answer says how the provider's answer is read.
 type Answer struct {
+	// Form says that an answer which is no JSON is a table of CSV, whose first line names its columns, or has JSON on each line
+	// (jsonl): its value is the array of these.
+	Form string `yaml:"form"`
 	// Outcomes is a template whose value says for a call what statuses prove, before the lists below do: an object of
 	// lists of statuses by the names success, refused, retry (nothing was done; again, as the retry policy says) and
 	// unclear.

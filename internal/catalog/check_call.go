@@ -21,12 +21,17 @@ const (
 	BodyXML       = "xml"
 	BodyText      = "text"
 	BodyBytes     = "bytes"
+	// BodyCSV and BodyJSONL are a line for each record of a bulk call.
+	BodyCSV   = "csv"
+	BodyJSONL = "jsonl"
 	// BodySOAP is that of all calls of a service of this protocol.
 	BodySOAP = "soap"
 )
 
-// BodyForms are all of them.
+// BodyForms are those of single records, recordForms those of bulk calls.
 var BodyForms = []string{BodyJSON, BodyForm, BodyMultipart, BodyXML, BodyText, BodyBytes}
+
+var recordForms = []string{BodyJSON, BodyXML, BodyCSV, BodyJSONL}
 
 // Bounds of what a call may ask for.
 const (
@@ -87,11 +92,15 @@ func (ch *checker) fields(a *Action, at path) {
 	if call.BodyForm == "" {
 		call.BodyForm = BodyJSON
 	}
-	if !strings.Contains(call.BodyForm, "{{") && call.BodyForm != BodySOAP {
+	switch {
+	case call.BodyForm == BodySOAP:
+	case a.Bulk:
+		oneOf(ch, at, "body_form", call.BodyForm, recordForms)
+	case !strings.Contains(call.BodyForm, "{{"):
 		oneOf(ch, at, "body_form", call.BodyForm, BodyForms)
 	}
-	if a.Bulk && !slices.Contains([]string{BodyJSON, BodyXML, BodySOAP}, call.BodyForm) {
-		ch.fail(at.to("body_form"), "the records of a bulk action go in a body of JSON or XML")
+	if call.Answer.Form != "" {
+		oneOf(ch, at.to("answer"), "form", call.Answer.Form, []string{BodyCSV, BodyJSONL})
 	}
 }
 
@@ -123,6 +132,26 @@ func (ch *checker) records(a *Action, at path, params map[string]bool) {
 		ch.fail(here.to("distinct"), "distinct needs the field of the key: key or key_param")
 	}
 	ch.recordsPlace(a.Call, at.to("body"))
+	ch.lines(a.Call, here)
+}
+
+// lines checks records that are lines of text.
+func (ch *checker) lines(call *Call, at path) {
+	r := call.Records
+	table := call.BodyForm == BodyCSV
+	switch {
+	case (table || call.BodyForm == BodyJSONL) && r.At != "":
+		ch.fail(at.to("at"), "the records are the whole body where they are lines; leave at out")
+	case table != (len(r.Columns) > 0):
+		ch.fail(at.to("columns"), "columns are the fields of records in a body of CSV, which needs them")
+	case r.Null != "" && !table:
+		ch.fail(at.to("null"), "null is how CSV writes a null")
+	}
+	for i, name := range r.Columns {
+		if name == "" || slices.Contains(r.Columns[:i], name) {
+			ch.fail(at.to("columns", i), "column %q is empty or stands twice", name)
+		}
+	}
 }
 
 var recordsPath = regexp.MustCompile(`^[A-Za-z0-9_:-]+(\.[A-Za-z0-9_:-]+)*$`)

@@ -52,6 +52,7 @@ func (l *lookup) call(ctx context.Context, actionID string, params json.RawMessa
 		l.failed(reading.RetryAfter)
 		return nil, nil
 	}
+	ans.As(action)
 	return ans, nil
 }
 

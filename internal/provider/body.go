@@ -22,6 +22,8 @@ var contentTypes = map[string]string{
 	catalog.BodyXML:   "application/xml; charset=utf-8",
 	catalog.BodyText:  "text/plain; charset=utf-8",
 	catalog.BodyBytes: "application/octet-stream",
+	catalog.BodyCSV:   "text/csv; charset=utf-8",
+	catalog.BodyJSONL: "application/x-ndjson",
 }
 
 // body writes the body of a call in its form; null is none.
@@ -35,6 +37,10 @@ func (p *preparer) body(r *Request, rows []byte) error {
 		return err
 	}
 	r.BodyForm = form
+	if rows != nil && (form == catalog.BodyCSV || form == catalog.BodyJSONL) {
+		r.Header.Set("Content-Type", contentTypes[form])
+		return p.lines(r, rows)
+	}
 	if rows != nil {
 		if r.Body, err = p.withRecords(raw, rows); err != nil {
 			return err
@@ -58,6 +64,27 @@ func (p *preparer) body(r *Request, rows []byte) error {
 		return err
 	case err != nil:
 		return fmt.Errorf("%w: body: %w", ErrParams, err)
+	}
+	r.Body = [][]byte{text}
+	return nil
+}
+
+// lines writes a line for each record.
+func (p *preparer) lines(r *Request, rows []byte) (err error) {
+	records, text := p.call.Records, make([]byte, 0, len(rows))
+	if r.BodyForm == catalog.BodyCSV {
+		text = media.AppendCells(text, records.Columns)
+	}
+	parse(rows).ForEach(func(_, row gjson.Result) bool {
+		if r.BodyForm == catalog.BodyCSV {
+			text, err = media.AppendRow(text, records.Columns, records.Null, row)
+		} else {
+			text = media.AppendLine(text, row)
+		}
+		return err == nil
+	})
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrParams, err)
 	}
 	r.Body = [][]byte{text}
 	return nil
@@ -157,11 +184,14 @@ func fieldOf(object gjson.Result, name string) (found gjson.Result) {
 
 // CheckRow says why the row of a bulk call has no form in its body. The error wraps ErrParams.
 func CheckRow(act *catalog.Action, row []byte) error {
-	if form := act.Call.BodyForm; form != catalog.BodyXML && form != catalog.BodySOAP {
-		return nil
+	records, err := act.Call.Records, error(nil)
+	switch act.Call.BodyForm {
+	case catalog.BodyCSV:
+		_, err = media.AppendRow(nil, records.Columns, records.Null, parse(row))
+	case catalog.BodyXML, catalog.BodySOAP:
+		_, err = media.AppendElement(nil, records.At[strings.LastIndexByte(records.At, '.')+1:], gjson.ParseBytes(row))
 	}
-	at := act.Call.Records.At
-	if _, err := media.AppendElement(nil, at[strings.LastIndexByte(at, '.')+1:], gjson.ParseBytes(row)); err != nil {
+	if err != nil {
 		return fmt.Errorf("%w: %w", ErrParams, err)
 	}
 	return nil

@@ -128,8 +128,9 @@ type Answer struct {
 	// toolCall is the id of a call of a tool, which its answer repeats.
 	toolCall string
 	rows     []byte
-	// soap is that of the request.
+	// soap is that of the request, form that of the answers of its action.
 	soap bool
+	form string
 	// value is the body as JSON and fault that of SOAP, once they were asked for.
 	value, fault []byte
 	valued       bool

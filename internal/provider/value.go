@@ -26,7 +26,7 @@ var answerBounds = media.Bounds{Depth: 64, Parts: 100_000}
 const envelopeLevels = 3
 
 // Value is the body of an answer as JSON, by its type: JSON as it is; XML as an object, as package media reads it, names
-// without their prefixes; a form as an object; plain text as a string. Of an envelope of SOAP it is what stands in the one
+// without their prefixes; lines of CSV or JSON as an array where act says so; a form as an object; plain text as a string. Of an envelope of SOAP it is what stands in the one
 // element of its body. It is nil where there is no body, or one of another type, malformed or too large. Elements that act
 // reads as lists are arrays, also where there is one; act may be nil.
 func (a *Answer) Value(act *catalog.Action) []byte {
@@ -38,6 +38,12 @@ func (a *Answer) Value(act *catalog.Action) []byte {
 
 func (a *Answer) parsed(act *catalog.Action) []byte {
 	body := bytes.TrimSpace(a.Body)
+	if a.form == "" && act != nil {
+		a.As(act)
+	}
+	if a.form != "" && a.Err == nil && a.Status/100 == 2 && !strings.HasSuffix(mediaType(a), "/json") {
+		return a.lines()
+	}
 	if len(body) == 0 || a.Err != nil {
 		return nil
 	}
@@ -71,6 +77,26 @@ func (a *Answer) parsed(act *catalog.Action) []byte {
 	if !ok {
 		return nil
 	}
+	return value
+}
+
+// As has an answer read as that of an action, whichever action it is about.
+func (a *Answer) As(act *catalog.Action) {
+	if act.Call != nil {
+		a.form = act.Call.Answer.Form
+	}
+}
+
+// lines are the values of an answer's lines.
+func (a *Answer) lines() (value []byte) {
+	if len(a.Body) > maxParsed {
+		return nil
+	}
+	read := media.JSONLines
+	if a.form == catalog.BodyCSV {
+		read = media.CSV
+	}
+	value, _ = read(a.Body, answerBounds)
 	return value
 }
 
