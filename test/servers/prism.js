@@ -13,10 +13,10 @@ const nameless = (operation) => operation.replace(/\{[^}]*\}/g, "{}")
 const kept = new Set(wanted.map(nameless))
 const methods = ["get", "put", "post", "delete", "patch", "head", "options"]
 
-// Prism matches paths alone, so that of the document's server is put before them.
-function baseOf(document) {
+// Prism matches paths alone, so that of the server is put before them.
+function baseOf(document, item, operation) {
   if (document.basePath) return document.basePath.replace(/\/$/, "")
-  const address = (document.servers || [])[0]?.url || "/"
+  const address = (operation.servers || item.servers || document.servers || [])[0]?.url || "/"
   return new URL(address.replace(/[{}]/g, ""), "http://document").pathname.replace(/\/$/, "")
 }
 
@@ -35,20 +35,43 @@ Ajv.prototype.compile = function (schema) {
   }
 }
 
+// Prism takes a field of a form that is an array for one only where its style is said, though there is one by default.
+function sayStyle(document, body) {
+  if (body?.$ref) body = follow(document, body.$ref)
+  const form = body?.content?.["application/x-www-form-urlencoded"]
+  if (!form?.schema) return
+  const schema = form.schema.$ref ? follow(document, form.schema.$ref) : form.schema
+  for (const [name, field] of Object.entries(schema.properties || {}))
+    if (field.type === "array") form.encoding = { [name]: { style: "form", explode: true }, ...form.encoding }
+}
+
+const follow = (document, ref) =>
+  ref.split("/").slice(1).reduce((at, step) => at?.[step.replace(/~1/g, "/").replace(/~0/g, "~")], document)
+
+// A connection that waits while Prism reads another request's schema is not closed.
+const { Server } = require("http")
+const { listen } = Server.prototype
+Server.prototype.listen = function (...args) {
+  this.keepAliveTimeout = 0
+  return listen.apply(this, args)
+}
+
 // The schemas of answers are left out, and then what only they need: in some documents all of them refer to all others,
 // which Prism writes out for each operation.
 function trim(document) {
-  const base = baseOf(document)
   const paths = {}
   for (const [path, item] of Object.entries(document.paths)) {
-    const some = { parameters: (item.parameters || []).map(mend) }
     for (const method of methods) {
-      if (!item[method] || (kept.size && !kept.has(nameless(method.toUpperCase() + " " + base + path)))) continue
+      if (!item[method]) continue
+      const whole = baseOf(document, item, item[method]) + path
+      if (kept.size && !kept.has(nameless(method.toUpperCase() + " " + whole))) continue
+      sayStyle(document, item[method].requestBody)
       const responses = {}
       for (const status of Object.keys(item[method].responses)) responses[status] = { description: "as in the document" }
-      some[method] = { ...item[method], servers: undefined, responses, parameters: (item[method].parameters || []).map(mend) }
+      const parameters = (item[method].parameters || []).map(mend)
+      paths[whole] ??= { parameters: (item.parameters || []).map(mend) }
+      paths[whole][method] = { ...item[method], servers: undefined, responses, parameters }
     }
-    if (Object.keys(some).length > 1) paths[base + path] = some
   }
   document.paths = paths
   if (document.basePath) document.basePath = "/"
@@ -57,11 +80,11 @@ function trim(document) {
   const needed = new Set()
   const mark = (node) => {
     if (node === null || typeof node !== "object") return
-    if (node.nullable && !node.type) delete node.nullable // says nothing in 3.0, and cannot be compiled
+    if (!node.nullable || !node.type) delete node.nullable // says nothing then, and cannot be compiled
     const ref = node.$ref
     if (typeof ref === "string" && !needed.has(ref)) {
       needed.add(ref)
-      mark(ref.split("/").slice(1).reduce((at, step) => at?.[step.replace(/~1/g, "/").replace(/~0/g, "~")], document))
+      mark(follow(document, ref))
     }
     Object.values(node).forEach(mark)
   }

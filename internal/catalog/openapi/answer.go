@@ -11,13 +11,31 @@ type answer struct{ schema, block *node }
 // anySuccess are the statuses that stand for 2XX; refused those that prove that nothing was done, as in core__http.
 var (
 	anySuccess = []int{200, 201, 202, 203, 204, 205, 206}
-	refused    = []int{400, 401, 402, 403, 404, 405, 406, 410, 411, 413, 414, 415, 416, 417, 421, 422, 426, 431, 451, 501, 505}
+	refused    = []int{
+		307, 308, 400, 401, 402, 403, 404, 405, 406, 407, 409, 410, 411, 412, 413, 414, 415, 416, 417, 418, 421, 422,
+		423, 424, 426, 428, 431, 451, 501, 505,
+	}
 )
+
+// refusals are the statuses that say that nothing was done: those that always do, and of those that a document names the other
+// 4xx. 408 and 499 leave it open, 425 and 429 mean later; where a call has a key, 409 may say that the first one with it is
+// still under way.
+func refusals(named []int, keyed bool) []int {
+	out := slices.Clone(refused)
+	for _, status := range named {
+		if status >= 400 && status <= 498 && status != 408 && status != 425 && status != 429 {
+			out = append(out, status)
+		}
+	}
+	slices.Sort(out)
+	return slices.DeleteFunc(slices.Compact(out), func(status int) bool { return status == 409 && keyed })
+}
 
 // answer reads what an operation answers.
 func (im *importer) answer(method string, op place, c *call) answer {
 	responses := op.at("responses")
 	var success []int
+	var named []int
 	var schemas, media []place
 	ranged := false
 	for _, r := range responses.children() {
@@ -25,6 +43,7 @@ func (im *importer) answer(method string, op place, c *call) answer {
 		status, err := strconv.Atoi(code)
 		good := err == nil && status >= 200 && status <= 299
 		if !good && code != "2XX" {
+			named = append(named, status)
 			continue // a refusal is told by its status
 		}
 		if good {
@@ -53,7 +72,7 @@ func (im *importer) answer(method string, op place, c *call) answer {
 	}
 	slices.Sort(success)
 	success = slices.Compact(success)
-	out := answer{block: object("success", numbers(success), "refused", numbers(refused),
+	out := answer{block: object("success", numbers(success), "refused", numbers(refusals(named, c.key != "")),
 		"retry_later", list(object("status", number(429), "wait_seconds", number(30))))}
 	b := im.builder(responses, false)
 	whole := method == "head" || (len(media) > 0 && len(schemas) == 0)

@@ -90,7 +90,7 @@ func reported(t *testing.T, r *openapi.Result) {
 		"/paths/~1pets~1{petId}/put":                   "the action is called get_pet_2",
 		"/paths/~1pets~1{petId}/post/callbacks":        "no callbacks",
 		"/paths/~1pets~1{petId}/trace":                 "TRACE",
-		"/paths/~1upload/post":                         "JSON bodies and forms only", "/paths/~1all/delete": "may delete too much",
+		"/paths/~1upload/post":                         "multipart with named fields", "/paths/~1all/delete": "may delete too much",
 		"/paths/~1two/get":                                             "several at once",
 		"/paths/~1broken/$ref":                                         "there is nothing at",
 		"/paths/~1far/get/responses/200/$ref":                          "another document",
@@ -107,7 +107,7 @@ func reported(t *testing.T, r *openapi.Result) {
 		"/components/schemas/Shapes/properties/odd/maxLength":          "maxLength has no valid form",
 		"/components/schemas/Shapes/properties/odd/x-y":                "no x-y",
 		"/components/schemas/Unused":                                   "no action needs it",
-		"/paths/~1pets~1{petId}/delete/requestBody":                    "JSON bodies and forms only",
+		"/paths/~1pets~1{petId}/delete/requestBody":                    "multipart with named fields",
 		"/paths/~1pets~1{petId}/patch/responses/200/content/text~1csv": "no JSON",
 	} {
 		i := slices.IndexFunc(r.Report, func(e openapi.Entry) bool { return e.Pointer == pointer && strings.Contains(e.Message, want) })

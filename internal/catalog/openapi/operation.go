@@ -1,7 +1,6 @@
 package openapi
 
 import (
-	"regexp"
 	"slices"
 	"strings"
 )
@@ -98,81 +97,6 @@ func (im *importer) operation(method, path string, op, item place, wanted bool) 
 	return ""
 }
 
-// requestBody takes the body that calls can send: JSON of some kind, else a form.
-func (c *call) requestBody(method string, op place) (schema *node, why string) {
-	at := op.at("requestBody")
-	if at.node == nil {
-		return nil, ""
-	}
-	at, ok := c.im.follow(at)
-	if !ok {
-		return nil, "its body cannot be read"
-	}
-	content := at.at("content")
-	chosen, media := place{}, ""
-	for _, m := range content.children() {
-		name := lastStep(content, m)
-		if isJSON(name) && (chosen.node == nil || (isPlainJSON(name) && !isPlainJSON(media))) {
-			chosen, media = m, name
-		}
-	}
-	for _, m := range content.children() {
-		if name := lastStep(content, m); chosen.node == nil && isForm(name) {
-			chosen, media, c.form = m, name, true
-		}
-	}
-	if chosen.node == nil {
-		names := make([]string, 0, len(content.children()))
-		for _, m := range content.children() {
-			names = append(names, lastStep(content, m))
-		}
-		problem := "calls send JSON bodies and forms only, not " + clip(strings.Join(names, ", "), 200)
-		if at.get("required").isTrue() || (method != "get" && method != "head" && !sayNothing(content)) {
-			return nil, problem
-		}
-		c.im.report.add(Dropped, at, problem)
-		return nil, ""
-	}
-	for _, m := range content.children() {
-		if m.pointer != chosen.pointer {
-			c.im.report.add(Dropped, m, "the body is sent as "+clip(media, 100))
-		}
-	}
-	c.im.rest(chosen, "schema", "example", "examples")
-	c.body, c.bodyNeeded = true, at.get("required").isTrue()
-	if !c.form && !isPlainJSON(media) && !strings.Contains(media, "*") {
-		c.headers.set("Content-Type", text(clip(media, maxName)))
-	}
-	if s := chosen.at("schema"); s.node != nil {
-		return c.builder.part(s), ""
-	}
-	return &node{kind: isObject}, ""
-}
-
-// sayNothing tells whether bodies have no fields, so that nothing is lost without them.
-func sayNothing(content place) bool {
-	for _, m := range content.children() {
-		properties := m.at("schema").at("properties")
-		if !properties.is(isObject) || len(properties.fields) > 0 {
-			return false
-		}
-	}
-	return true
-}
-
-var jsonMedia = regexp.MustCompile(`^(application/json|text/json|application/[A-Za-z0-9!#$&^_.+-]+\+json|\*/\*|application/\*)\s*(;.*)?$`)
-
-func isJSON(media string) bool { return jsonMedia.MatchString(strings.ToLower(media)) }
-
-func isForm(media string) bool {
-	name, _, _ := strings.Cut(media, ";")
-	return strings.EqualFold(strings.TrimSpace(name), "application/x-www-form-urlencoded")
-}
-
-func isPlainJSON(media string) bool {
-	return strings.HasPrefix(strings.ToLower(media), "application/json")
-}
-
 // paramsSchema is the schema of all parameters, by the part of the request that they go to.
 func (c *call) paramsSchema(body *node) *node {
 	properties, required := &node{kind: isObject}, list()
@@ -242,10 +166,10 @@ func (im *importer) add(s *service, id, method, address, path string, op place, 
 		call.set("headers", c.headers)
 	}
 	if c.body {
-		call.set("body", text("{{ params.body }}"))
+		call.set("body", c.template)
 	}
-	if c.form {
-		call.set("body_form", text("form"))
+	if c.form != "" {
+		call.set("body_form", text(c.form))
 	}
 	if c.key != "" {
 		call.set("idempotency_header", text(c.key))

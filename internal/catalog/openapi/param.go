@@ -19,9 +19,11 @@ type call struct {
 	// path is the template of the path, query and headers are those of the query's parameters and the headers.
 	path           string
 	query, headers *node
-	// body: there is one, form: it is written as a form.
-	body, bodyNeeded, form bool
-	key                    string // the idempotency header
+	// body: there is one, template makes it, form is its form where that is not JSON.
+	body, bodyNeeded bool
+	template         *node
+	form             string
+	key              string // the idempotency header
 }
 
 type group struct {
@@ -135,8 +137,12 @@ func (c *call) expression(p place, in, name string) (value string, schema place,
 		return value, schema, ""
 	}
 	switch {
+	case style == "deepObject" && in == "query":
+		return numbersOf(value), schema, ""
 	case types["object"]:
 		return "", schema, "a parameter in " + in + " cannot be an object"
+	case between[style] != "" && in == "query" && types["array"]:
+		return "type(" + value + `) == "array" ? join(` + value + `, "` + between[style] + `") : ` + value, schema, ""
 	case style != "" && style != usual:
 		return "", schema, "style " + clip(style, 60) + " cannot be written"
 	case types["array"] && in == "query" && (p.get("explode") == nil || p.get("explode").isTrue()):
@@ -148,6 +154,9 @@ func (c *call) expression(p place, in, name string) (value string, schema place,
 	}
 	return value, schema, ""
 }
+
+// between stands between the values of an array, by its style.
+var between = map[string]string{"spaceDelimited": " ", "pipeDelimited": "|"}
 
 func nullSafe(function, value, rest string) string {
 	return value + " == nil ? nil : " + function + "(" + value + rest + ")"
