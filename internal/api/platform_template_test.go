@@ -62,6 +62,11 @@ var platformRuns = map[string]platformRun{
 		metadata: `{}`, records: []string{`{"email":"a@x"}`, `{"email":"bad"}`, `{"email":"b@x"}`}, rejects: "id",
 		want: map[string]any{"accepted": 2.0, "rejected": 1.0}, action: "hubspot__crm__upsert", arrivals: map[string]int{"a@x": 1, "bad": 1, "b@x": 1},
 	},
+	"five9-add-contacts": {
+		metadata: `{"list":"Leads"}`, records: []string{`{"phone":"5551208111"}`, `{"phone":"bad"}`, `{"phone":"5551208113"}`}, rejects: "item.0",
+		want: map[string]any{"accepted": 2.0, "rejected": 1.0}, action: "five9__config__add_to_list",
+		arrivals: map[string]int{"5551208111": 1, "bad": 1, "5551208113": 1},
+	},
 	"klaviyo-sync-profiles": {
 		metadata: `{}`, records: []string{`{"email":"a@x"}`, `{"email":"bad"}`}, rejects: "data.attributes.email",
 		want: map[string]any{"completed": 1.0, "failed": 1.0}, action: "klaviyo__api__upsert_profile", arrivals: map[string]int{"a@x": 1},

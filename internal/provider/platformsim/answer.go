@@ -11,6 +11,7 @@ import (
 	"github.com/tidwall/sjson"
 
 	"flowlane/internal/catalog"
+	"flowlane/internal/media"
 )
 
 const mediaJSON = "application/json"
@@ -120,7 +121,13 @@ func (c *call) reply(name string) reply {
 			return reply{status: http.StatusInternalServerError, media: mediaJSON, body: []byte(`{}`)}
 		}
 		out.body = raw
-		if v := gjson.ParseBytes(raw); v.Type == gjson.String && !strings.HasSuffix(out.media, "json") {
+		v := gjson.ParseBytes(raw)
+		if strings.HasSuffix(out.media, "xml") && v.IsObject() {
+			if out.body, err = media.AppendDocument(nil, v); err != nil {
+				c.mistake("body of "+name, err)
+			}
+		}
+		if v.Type == gjson.String && !strings.HasSuffix(out.media, "json") {
 			out.body = []byte(v.String())
 		}
 	}

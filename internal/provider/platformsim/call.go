@@ -15,14 +15,16 @@ import (
 
 	"flowlane/internal/catalog"
 	"flowlane/internal/expr"
+	xmlreader "flowlane/internal/media"
 )
 
 // call is one request and what becomes of it.
 type call struct {
-	sim   *Sim
-	w     http.ResponseWriter
-	r     *http.Request
-	body  []byte
+	sim  *Sim
+	w    http.ResponseWriter
+	r    *http.Request
+	body []byte
+	// form: the body is a form or XML, and was no JSON before.
 	form  bool
 	route *route
 	// input is the request as templates see it, vars what they see beside it.
@@ -31,6 +33,9 @@ type call struct {
 	// credential is what the request was signed with.
 	credential string
 }
+
+// xmlBounds are how much XML is understood.
+var xmlBounds = xmlreader.Bounds{Depth: 32, Parts: 5_000_000}
 
 type headers = map[string]string
 
@@ -47,6 +52,13 @@ func (c *call) read() error {
 			return errors.New("the form cannot be read")
 		}
 		body = flat(fields)
+	case strings.HasSuffix(media, "xml"):
+		c.form = true
+		document, ok := xmlreader.XML(c.body, xmlreader.Reading{Bounds: xmlBounds, Local: true, Lists: c.sim.profile.Lists})
+		if !ok {
+			return errors.New("the body is no XML, or has a DOCTYPE")
+		}
+		body = json.RawMessage(document)
 	case gjson.ValidBytes(c.body):
 		body = json.RawMessage(c.body)
 	case strings.HasSuffix(media, "json"):
@@ -130,6 +142,9 @@ func (c *call) serve() {
 	if c.route.job != nil && !c.findJob() {
 		c.refuse(answerMissing, problem{"not_found", "There is no such job."})
 		return
+	}
+	if counters := c.sim.platform.Account; counters != nil && counters.Counters != nil && c.route.Action == counters.Counters.Action {
+		c.vars["counters"] = c.counters()
 	}
 	name, why := c.accept()
 	if name != answerSuccess {

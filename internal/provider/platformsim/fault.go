@@ -1,6 +1,7 @@
 package platformsim
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -28,12 +29,15 @@ type Fault struct {
 	// Status is that of status (default 503), RetryAfter is what over_limit says (seconds, default 1).
 	Status     int `json:"status,omitempty"`
 	RetryAfter int `json:"retry_after,omitempty"`
+	// Code and Message are what refuse answers with.
+	Code    string `json:"code,omitempty"`
+	Message string `json:"message,omitempty"`
 }
 
 // FaultKinds are the kinds of faults: cut ends the connection without an answer, hang holds it, status answers an HTML page
-// with a status, slow answers late, truncated sends half an answer, garbage an answer that is no JSON, and over_limit refuses
-// as if a limit were reached. truncated, garbage and slow strike what was accepted, over_limit what was not.
-var FaultKinds = []string{"cut", "hang", "status", "slow", "truncated", "garbage", "over_limit"}
+// with a status, slow answers late, truncated sends half an answer, garbage an answer that is no JSON, over_limit refuses
+// as if a limit were reached, and refuse with a code of the platform. truncated, garbage and slow strike what was accepted, over_limit and refuse what was not.
+var FaultKinds = []string{"cut", "hang", "status", "slow", "truncated", "garbage", "over_limit", "refuse"}
 
 const longestHang = 10 * time.Minute
 
@@ -49,6 +53,9 @@ func (f *Fault) check() error {
 	}
 	if f.Status < 300 || f.Status > 599 {
 		return fmt.Errorf("status is %d; it must be from 300 to 599", f.Status)
+	}
+	if (f.Code != "") != (f.Kind == "refuse") {
+		return errors.New("refuse needs a code, and no other fault has one")
 	}
 	if f.Count == 0 && f.Probability == 0 {
 		f.Count = 1
@@ -95,6 +102,10 @@ func (c *call) struck(after bool) bool {
 	f := c.take(after)
 	if f == nil {
 		return false
+	}
+	if f.Kind == "refuse" {
+		c.refuse(answerInvalid, problem{f.Code, f.Message})
+		return true
 	}
 	if f.Kind == "over_limit" {
 		c.limited(&spent{Name: "of a fault", RetryAfter: f.RetryAfter})

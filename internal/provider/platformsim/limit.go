@@ -1,6 +1,7 @@
 package platformsim
 
 import (
+	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -26,6 +27,45 @@ type meter struct {
 	most map[string]int
 }
 
+// start is when the aligned window of a limit began: that of a day at midnight of its zone.
+func (l *capped) start(now time.Time) time.Time {
+	span := time.Duration(l.Seconds) * time.Second
+	if l.Seconds != day || l.zone == nil {
+		return now.Truncate(span)
+	}
+	y, m, d := now.In(l.zone).Date()
+	return time.Date(y, m, d, 0, 0, 0, 0, l.zone)
+}
+
+// day is the length of a day in seconds.
+const day = 86400
+
+// counters are how much of the windows of the catalog's buckets the credential has spent.
+func (c *call) counters() (out []map[string]any) {
+	s, now := c.sim, c.sim.clock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, name := range slices.Sorted(maps.Keys(c.route.service.RateBuckets)) {
+		bucket := c.route.service.RateBuckets[name]
+		for _, seconds := range slices.Sorted(maps.Keys(bucket.Windows)) {
+			l := c.aligned(name, seconds, bucket.Windows[seconds])
+			used, _ := s.meter.used(&l, now)
+			out = append(out, map[string]any{"bucket": name, "window_seconds": seconds, "limit": bucket.Windows[seconds], "value": used})
+		}
+	}
+	return out
+}
+
+// aligned is a window of a bucket by the clock of the account.
+func (c *call) aligned(bucket string, seconds, calls int) capped {
+	label := bucket + " in " + strconv.Itoa(seconds) + " s"
+	l := capped{spent: spent{label, bucket, seconds, calls, 0}, key: c.credential + "|" + label, aligned: true}
+	if a := c.sim.platform.Account; a != nil {
+		l.zone, _ = time.LoadLocation(a.TimeZone) // which the catalog checked
+	}
+	return l
+}
+
 type window struct {
 	start time.Time
 	calls int
@@ -41,6 +81,8 @@ type capped struct {
 
 	key     string
 	aligned bool
+	// zone is that of an aligned window of a day; nil for UTC.
+	zone    *time.Location
 	running bool
 	// jobs are the actions whose open jobs it bounds; none for other limits.
 	jobs []string
@@ -56,15 +98,14 @@ func (c *call) limits() []capped {
 				continue
 			}
 			for seconds, calls := range bucket.Windows {
-				label := name + " in " + strconv.Itoa(seconds) + " s"
-				out = append(out, capped{spent{label, name, seconds, calls, 0}, c.credential + "|" + label, true, false, nil})
+				out = append(out, c.aligned(name, seconds, calls))
 			}
 			for _, w := range bucket.Further {
 				if len(c.sim.profile.Limits) > 0 {
 					break // the vendor's own limits say it
 				}
 				label := name + " in " + strconv.Itoa(w.Seconds) + " s"
-				out = append(out, capped{spent{label, name, w.Seconds, w.Calls, 0}, c.credential + "|" + label, w.Kind == "aligned", false, nil})
+				out = append(out, capped{spent: spent{label, name, w.Seconds, w.Calls, 0}, key: c.credential + "|" + label, aligned: w.Kind == "aligned"})
 			}
 		}
 	}
@@ -85,7 +126,7 @@ func (c *call) limits() []capped {
 		if l.Concurrent > 0 {
 			calls = l.Concurrent
 		}
-		next := capped{spent{l.Name, l.Name, l.Seconds, calls, 0}, key, false, l.Concurrent > 0, nil}
+		next := capped{spent: spent{l.Name, l.Name, l.Seconds, calls, 0}, key: key, running: l.Concurrent > 0}
 		if l.OpenJobs > 0 {
 			next.Calls, next.jobs = l.OpenJobs, l.Actions
 		}
@@ -134,7 +175,7 @@ func (m *meter) used(l *capped, now time.Time) (calls int, free time.Duration) {
 	case l.running:
 		return m.running[l.key], time.Second
 	case l.aligned:
-		start := now.Truncate(span)
+		start := l.start(now)
 		if w := m.windows[l.key]; w != nil && w.start.Equal(start) {
 			calls = w.calls
 		}
@@ -154,7 +195,7 @@ func (m *meter) add(l *capped, now time.Time) {
 		m.running[l.key]++
 		m.most[l.Name] = max(m.most[l.Name], m.running[l.key])
 	case l.aligned:
-		start := now.Truncate(time.Duration(l.Seconds) * time.Second)
+		start := l.start(now)
 		w := m.windows[l.key]
 		if w == nil || !w.start.Equal(start) {
 			w = &window{start: start}

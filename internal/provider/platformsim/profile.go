@@ -28,6 +28,8 @@ type profile struct {
 	// Answers are those that all requests share, by the names of answerNames.
 	Answers  map[string]*answer `yaml:"answers"`
 	Requests []*request         `yaml:"requests"`
+	// Lists are elements of requests of XML that are arrays even where there is one, by the names on the way to each.
+	Lists []string `yaml:"lists"`
 	// Limits are those of the vendor; the buckets of the catalog hold beside them.
 	Limits []*limit `yaml:"limits"`
 }
