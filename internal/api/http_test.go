@@ -242,7 +242,7 @@ func TestCatalog(t *testing.T) {
 		}
 	}
 
-	actions := get("/catalog/actions")
+	actions := get("/catalog/actions?limit=100")
 	var paged []string
 	for cursor := ""; ; {
 		l := get("/catalog/actions?limit=2" + cursor)

@@ -94,7 +94,7 @@ func TestFive9_Requests(t *testing.T) {
 func TestFive9_Simulator(t *testing.T) {
 	t.Parallel()
 	url := startFive9(t)
-	b := play(t, "five9", nil)
+	b := play(t, "five9", "")
 	var seen []string
 	b.canned = func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
