@@ -63,8 +63,14 @@ services:
 // mailerStack serves the mailer with this budget, whose calls are answered by send, and has a credential of its account.
 func mailerStack(t *testing.T, workers bool, bucket string, send http.HandlerFunc) (s *stack, credential, domain string) {
 	t.Helper()
+	return serveMailer(t, workers, strings.ReplaceAll(mailer, "$BUCKET", bucket), send)
+}
+
+// serveMailer is a mailerStack whose catalog says this.
+func serveMailer(t *testing.T, workers bool, text string, send http.HandlerFunc) (s *stack, credential, domain string) {
+	t.Helper()
 	dir := t.TempDir()
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "mailer.yaml"), []byte(strings.ReplaceAll(mailer, "$BUCKET", bucket)), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "mailer.yaml"), []byte(text), 0o600))
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /whoami", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{"id":"m1"}`)) })
 	mux.HandleFunc("POST /send", send)

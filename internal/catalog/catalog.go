@@ -267,6 +267,8 @@ type Call struct {
 	ExclusiveOver string `yaml:"exclusive_over"`
 	// IdempotencyHeader is a template that yields the name of the header for a key of ours, or empty.
 	IdempotencyHeader string `yaml:"idempotency_header"`
+	// Idempotency says where else the key goes, and what it is worth.
+	Idempotency Idempotency `yaml:"idempotency"`
 	// AWSService and AWSRegion are templates: what the call is signed for, or empty for what the credential and the address say.
 	AWSService string `yaml:"aws_service"`
 	AWSRegion  string `yaml:"aws_region"`
@@ -389,6 +391,16 @@ type AnswerCase struct {
 	// Code and Message name the fields of such an answer, where they are not those of others.
 	Code    string `yaml:"code"`
 	Message string `yaml:"message"`
+}
+
+// Idempotency is about the key by which a provider knows a call that is sent again.
+type Idempotency struct {
+	// Body names the field of the body that gets the key; a dot leads into an object.
+	Body string `yaml:"body"`
+	// LifeSeconds is how long after a call the provider knows its key; 0 for longer than any call is repeated.
+	LifeSeconds int `yaml:"life_seconds"`
+	// ReplaysErrors says that a call which failed with a server error gets that answer again, whatever it had done: then no repeat tells.
+	ReplaysErrors bool `yaml:"replays_errors"`
 }
 
 // RetryLater is one answer that asks to come back.

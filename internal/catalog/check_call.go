@@ -194,8 +194,14 @@ func (ch *checker) outcomes(a *Action, at path) {
 	if slices.Contains(possible, CheckLookup) && call.Lookup == nil {
 		ch.fail(at, "outcome_check lookup needs a lookup block")
 	}
-	if slices.Contains(possible, CheckKeyed) && call.IdempotencyHeader == "" {
-		ch.fail(at, "outcome_check keyed needs an idempotency_header")
+	if slices.Contains(possible, CheckKeyed) && call.IdempotencyHeader == "" && call.Idempotency.Body == "" {
+		ch.fail(at, "outcome_check keyed needs an idempotency_header, or idempotency with the field of the body")
+	}
+	here := at.to("idempotency")
+	ch.field(here, "body", call.Idempotency.Body, false)
+	ch.within(here, "life_seconds", call.Idempotency.LifeSeconds, 0, 31*day)
+	if call.Idempotency.Body != "" && (a.Bulk || call.BodyForm == BodyText || call.BodyForm == BodyBytes) {
+		ch.fail(here.to("body"), "only a body with fields, of one record, has a place for the key")
 	}
 }
 

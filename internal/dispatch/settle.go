@@ -5,12 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"flowlane/gen/db"
+	"flowlane/internal/catalog"
 	"flowlane/internal/definition"
 	"flowlane/internal/pg"
 	"flowlane/internal/provider"
@@ -353,9 +355,33 @@ func (s *settlement) all(call *openCall, p *run.Part, v *outcome, e run.Exceptio
 	s.results = append(s.results, r)
 }
 
+// pointless tells that no repeat of a call with a key would tell what became of it: the provider knows the key no more, or has answered the
+// last repeat with the error that it keeps.
+func (s *settlement) pointless(call *openCall, v *outcome) bool {
+	action, ok := s.d.Catalog.Action(call.ActionID)
+	if !ok || action.Call == nil || call.OutcomeCheck != string(catalog.CheckKeyed) {
+		return false
+	}
+	key := action.Call.Idempotency
+	if key.LifeSeconds > 0 && s.now.Sub(call.ClaimedAt) > time.Duration(key.LifeSeconds)*time.Second {
+		return true
+	}
+	return key.ReplaysErrors && v.status >= serverErrors && !slices.ContainsFunc(call.parts, func(p run.Part) bool {
+		_, task := s.task(&p)
+		return int(p.Attempt) < task.Retry.MaxAttempts
+	})
+}
+
+// serverErrors is the least status by which a server says that it failed.
+const serverErrors = 500
+
 // unknown decides by the action's outcome check: repeat what is harmless to repeat, else find out.
 func (s *settlement) unknown(call *openCall, v *outcome) {
-	switch next := Uncertain(call.State, call.OutcomeCheck, v.unresolved); next {
+	next := Uncertain(call.State, call.OutcomeCheck, v.unresolved)
+	if next == stateSettled && s.pointless(call, v) {
+		next = stateUnresolved
+	}
+	switch next {
 	case call.State: // it is looked into already, or left to a person
 	case stateSettled:
 		s.move(call, v, next, time.Time{})

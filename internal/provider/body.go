@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/tidwall/gjson"
+	"github.com/tidwall/sjson"
 
 	"flowlane/internal/catalog"
 	"flowlane/internal/media"
@@ -34,6 +35,9 @@ func (p *preparer) body(r *Request, rows []byte) error {
 	}
 	raw, err := p.render("body", p.call.Compiled.Body)
 	if err != nil {
+		return err
+	}
+	if raw, err = p.keyed(raw); err != nil {
 		return err
 	}
 	r.BodyForm = form
@@ -88,6 +92,22 @@ func (p *preparer) lines(r *Request, rows []byte) (err error) {
 	}
 	r.Body = [][]byte{text}
 	return nil
+}
+
+// keyed puts the key into the field of the body that the catalog names.
+func (p *preparer) keyed(raw json.RawMessage) (json.RawMessage, error) {
+	field := p.call.Idempotency.Body
+	if field == "" || p.key == "" {
+		return raw, nil
+	}
+	if raw == nil {
+		raw = json.RawMessage("{}")
+	}
+	out, err := sjson.SetBytes(raw, field, p.key)
+	if err != nil || !gjson.ParseBytes(raw).IsObject() {
+		return nil, fmt.Errorf("%w: body must be an object, for the key in %s", ErrParams, field)
+	}
+	return out, nil
 }
 
 func (p *preparer) bodyForm() (string, error) {

@@ -35,7 +35,7 @@ func Prepare(svc *catalog.Service, act *catalog.Action, params json.RawMessage, 
 	if call.Tool != "" {
 		return prepareTool(svc, call, params, secret)
 	}
-	p := preparer{svc: svc, call: call, env: &expr.Env{Params: secret.fill(params)}}
+	p := preparer{svc: svc, call: call, env: &expr.Env{Params: secret.fill(params)}, key: idempotencyKey}
 	if call.Command != "" {
 		return p.command()
 	}
@@ -60,7 +60,7 @@ func Prepare(svc *catalog.Service, act *catalog.Action, params json.RawMessage, 
 	if err = p.body(&r, rows); err != nil {
 		return Request{}, err
 	}
-	if err = p.headers(&r, idempotencyKey); err != nil {
+	if err = p.headers(&r); err != nil {
 		return Request{}, err
 	}
 	if r.aws.service, err = p.text("aws_service", call.Compiled.AWSService); err != nil {
@@ -103,6 +103,8 @@ type preparer struct {
 	svc  *catalog.Service
 	call *catalog.Call
 	env  *expr.Env
+	// key is that by which the provider knows the call if it is sent again; empty for none.
+	key string
 }
 
 // render evaluates a template; nil stays nil. An error names the place in the call.
@@ -201,7 +203,7 @@ func (p *preparer) path() (string, error) {
 	return b.String(), nil
 }
 
-func (p *preparer) headers(r *Request, idempotencyKey string) error {
+func (p *preparer) headers(r *Request) error {
 	raw, err := p.render("headers", p.call.Compiled.Headers)
 	if err != nil {
 		return err
@@ -222,14 +224,14 @@ func (p *preparer) headers(r *Request, idempotencyKey string) error {
 		err = setHeader(r.Header, name.String(), text)
 		return err == nil
 	})
-	if err != nil || idempotencyKey == "" {
+	if err != nil || p.key == "" {
 		return err
 	}
 	name, err := p.text("idempotency_header", p.call.Compiled.IdempotencyHeader)
 	if err != nil || name == "" {
 		return err
 	}
-	return setHeader(r.Header, name, idempotencyKey)
+	return setHeader(r.Header, name, p.key)
 }
 
 func setHeader(h http.Header, name, value string) error {
