@@ -27,14 +27,14 @@ func (d *Dispatcher) learn(ctx context.Context, p *outboundCall, answer *provide
 	}
 	for _, m := range p.meter.all() {
 		for _, c := range provider.Told(answer, m.rates) {
-			if err := d.learnWindow(ctx, m, c); err != nil && ctx.Err() == nil {
+			if err := d.learnWindow(ctx, m, c, answer.FinishedAt); err != nil && ctx.Err() == nil {
 				d.opts.Log.Warn("take over what an answer tells of a budget", "domain", m.key.domain, "bucket", m.key.bucket, "error", err)
 			}
 		}
 	}
 }
 
-func (d *Dispatcher) learnWindow(ctx context.Context, m *meter, c provider.Counter) error {
+func (d *Dispatcher) learnWindow(ctx context.Context, m *meter, c provider.Counter, answeredAt time.Time) error {
 	k := windowTold{m.key, c.WindowSeconds}
 	if last, known := d.told.Load(k); c.Limit > 0 && (!known || last != c.Limit) {
 		if err := d.putLimit(ctx, d.Pool, m, c); err != nil {
@@ -43,7 +43,7 @@ func (d *Dispatcher) learnWindow(ctx context.Context, m *meter, c provider.Count
 		d.told.Store(k, c.Limit)
 	}
 	plenty := c.Limit > 0 && (c.Limit-c.Value)*toldScarce > c.Limit
-	if c.Value <= 0 || plenty && !d.learned.due(k.String()+" "+strconv.Itoa(k.seconds), toldEvery, time.Now()) {
+	if c.Value <= 0 || plenty && !d.learned.due(k.String()+" "+strconv.Itoa(k.seconds), toldEvery, answeredAt) {
 		return nil
 	}
 	now, err := d.clock(ctx, d.Pool)
