@@ -155,3 +155,82 @@ func TestLines(t *testing.T) {
 	assert.Equal(t, map[string][]string{"id": {"id", "name", "note"}, "1": {"1", "a, \"b\"\nc", "#N/A"}, "2": {"2", "bad", ""}, "4": {"4", "y", ""}}, p.loaded)
 	assert.Equal(t, []string{"text/csv; charset=utf-8", "application/x-ndjson"}, p.kinds)
 }
+
+// files are the jobs of sheets whose rejected rows lie in a file elsewhere.
+var files = strings.NewReplacer(
+	"auth_method: none", "auth_method: api_key\n    sign_in: {header: X-Key}\n    credential_fields: [{name: api_key, label: Key, type: password, required: true, secret: true}]",
+	"requires_connection: false", "requires_connection: true",
+	"rows_from: {action: sheets__api__failed, params: {id: '{{ reference }}'}}",
+	"rows_from: {when: '{{ answer.body.bad > 0 }}', action: sheets__files__read, params: {url: '{{ answer.body.file }}'}}",
+).Replace(sheets) + `
+  - id: sheets__files
+    name: Files
+    description: Files with what was rejected.
+    kind: api
+    protocol: REST
+    auth_method: none
+    requires_connection: false
+    status: active
+    actions:
+      - id: sheets__files__read
+        name: Read
+        description: Reads a file.
+        default_lane: interactive
+        max_records_per_request: 1
+        outcome_check: safe
+        params_schema: {type: object, required: [url], properties: {url: {type: string}}}
+        call: {method: GET, url: '{{ params.url }}', origins: ["ORIGIN"], answer: {success: [200], form: csv}}
+`
+
+// TestLines_File: rows of a result lie in a file that an answer names. Nothing of the credential goes there, nor anything to where files
+// must not lie.
+func TestLines_File(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	var asked []http.Header
+	store := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		asked = append(asked, r.Header.Clone())
+		w.Header().Set("Content-Type", "binary/octet-stream")
+		_, _ = fmt.Fprint(w, "line,code,why\n2,INVALID,no\n")
+	}))
+	t.Cleanup(store.Close)
+	elsewhere := ""
+	polls := 0
+	platform := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		assert.Equal(t, "secret-key", r.Header.Get("X-Key"))
+		w.Header().Set("Content-Type", "application/json")
+		switch {
+		case r.Method == http.MethodPut:
+			w.WriteHeader(http.StatusAccepted)
+			_, _ = fmt.Fprintf(w, `{"id":%q}`, r.Header.Get("Content-Length"))
+		case elsewhere != "" && polls == 0:
+			polls++
+			_, _ = fmt.Fprintf(w, `{"done":true,"bad":1,"file":%q}`, elsewhere)
+		default:
+			_, _ = fmt.Fprintf(w, `{"done":true,"bad":1,"file":"%s/f.csv?X-Amz-Signature=abc"}`, store.URL)
+		}
+	}))
+	t.Cleanup(platform.Close)
+	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("asked where no file may lie") }))
+	t.Cleanup(other.Close)
+	elsewhere = other.URL + "/f.csv"
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "sheets.yaml"), []byte(strings.Replace(files, "ORIGIN", store.URL, 1)), 0o600))
+	s := serveStack(t, true, func(c *app.Config) {
+		c.CatalogDir, c.BaseURLs["sheets"] = dir, platform.URL
+		c.AllowHosts = append(c.AllowHosts, strings.TrimPrefix(store.URL, "http://"), strings.TrimPrefix(other.URL, "http://"))
+	})
+	credential := s.made("/credentials?verify=false", `{"name":"k","platform_id":"sheets","auth_method":"api_key","credentials":{"api_key":"secret-key"}}`)
+	load := s.define(`[{"id":"s","tasks":[{"id":"t","action_id":"sheets__api__load","credential_id":"` + credential + `","params":{"row":"{{ input }}"}}]}]`)
+	batch := s.trigger(load, `{"records":[{"id":1},{"id":2},{"id":3}]}`)
+	assert.Equal(t, map[string]int{"accepted": 2, "rejected": 1}, counted(s.await(batch)))
+	mu.Lock()
+	defer mu.Unlock()
+	require.Len(t, asked, 1)
+	assert.Empty(t, asked[0].Get("X-Key"))
+	assert.Equal(t, 1, polls)
+}

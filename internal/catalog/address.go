@@ -257,3 +257,32 @@ func (ch *checker) places(s *Service, text string, at path, key string, token bo
 	}
 	return places
 }
+
+// originPattern is an origin of a call's address, of one host or of all below a domain that nobody else hands out.
+var originPattern = regexp.MustCompile(`^https?://(\*\.[a-z0-9-]+\.)?[a-z0-9-]+(\.[a-z0-9-]+)*(:[0-9]{1,5})?$`)
+
+// origins checks where the address of a call may lead.
+func (ch *checker) origins(call *Call, at path) {
+	if len(call.Origins) > 0 && call.URL == "" {
+		ch.fail(at.to("origins"), "origins bound the address that url gives")
+	}
+	for i, pattern := range call.Origins {
+		if !originPattern.MatchString(pattern) {
+			ch.fail(at.to("origins", i), "%q is no origin such as https://files.example.com, or https://*.example.com for all hosts below", pattern)
+		}
+	}
+}
+
+// MayReach reports whether an address is at one of the origins that the call is bound to, if it is.
+func (c *Call) MayReach(address *url.URL) bool {
+	origin := address.Scheme + "://" + strings.ToLower(address.Host)
+	return len(c.Origins) == 0 || slices.ContainsFunc(c.Origins, func(pattern string) bool {
+		scheme, domain, below := strings.Cut(pattern, "*")
+		if !below {
+			return origin == pattern
+		}
+		host, found := strings.CutPrefix(origin, scheme)
+		name, ends := strings.CutSuffix(host, domain)
+		return found && ends && name != ""
+	})
+}

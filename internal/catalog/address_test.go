@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"net/url"
 	"strings"
 	"testing"
 
@@ -128,4 +129,25 @@ func TestLoad_Shipped(t *testing.T) {
 		assert.Equal(t, "http://127.0.0.1:1/services/oauth2/token", a.TokenURL, a.Grant)
 	}
 	assert.Equal(t, "http://127.0.0.1:2/oauth/token", moved.Services("genesys")[0].SignIn.TokenURL)
+}
+
+// TestCall_MayReach: an address that an answer gives leads to no origin but those that are allowed.
+func TestCall_MayReach(t *testing.T) {
+	t.Parallel()
+	call := Call{Origins: []string{"https://*.files.example.com", "https://one.example.org:8443"}}
+	for address, want := range map[string]bool{
+		"https://a.files.example.com/x?sig=1": true, "https://A.b.files.example.com": true, "https://one.example.org:8443/": true,
+		"https://files.example.com": false, "https://.files.example.com": false, "http://a.files.example.com": false,
+		"https://a.files.example.com:444": false, "https://a.files.example.com.evil.net": false, "https://evilfiles.example.com": false,
+		"https://one.example.org": false, "https://evil.net/.files.example.com": false,
+	} {
+		u, err := url.Parse(address)
+		require.NoError(t, err)
+		assert.Equal(t, want, call.MayReach(u), address)
+	}
+	for pattern, want := range map[string]bool{
+		"https://*.s3.amazonaws.com": true, "https://a.example": true, "https://*.com": false, "https://*": false, "https://a.example/x": false, "a.example": false,
+	} {
+		assert.Equal(t, want, originPattern.MatchString(pattern), pattern)
+	}
 }

@@ -244,9 +244,11 @@ type Call struct {
 	Exits Exits `yaml:"exits"`
 	// Path is joined to the service's base URL, each expression escaped as one path segment (or query value).
 	Path string `yaml:"path"`
-	// URL replaces base URL and Path where the caller names the whole address.
-	URL     string `yaml:"url"`
-	Headers JSON   `yaml:"headers"`
+	// URL replaces base URL and Path where the caller names the whole address. Origins are those that it may have, where they are
+	// bounded: https://*.example.com is that of any host below example.com.
+	URL     string   `yaml:"url"`
+	Origins []string `yaml:"origins"`
+	Headers JSON     `yaml:"headers"`
 	// Query is a JSON template of an object: the parameters of the query, behind those of Path, written like a form.
 	Query JSON `yaml:"query"`
 	// Body is a JSON template; nil sends an empty body. In a bulk action it is the envelope around the records.
@@ -489,7 +491,9 @@ type Result struct {
 type RowsFrom struct {
 	// Action is the action that asks; it spends its own bucket.
 	Action string `yaml:"action"`
-	// Params are templates over `reference` and `call`: cursor, which leads to the next page and is null for the first.
+	// When is a condition over `answer`, the one that says that the result is there: whether there are rows to ask for.
+	When string `yaml:"when"`
+	// Params are templates over `reference`, `answer` and `call`: cursor, which leads to the next page and is null for the first.
 	Params JSON `yaml:"params"`
 	// Page says how an answer goes on that comes in pages; nil where one answer has everything.
 	Page *Page `yaml:"page"`

@@ -65,6 +65,7 @@ func (ch *checker) call(c *Catalog, s *Service, a *Action, at path, params map[s
 	}
 	ch.within(at, "max_in_flight", call.MaxInFlight, 1, 1000)
 	ch.fields(a, at)
+	ch.origins(call, at)
 	ch.compile(call, at, params)
 	ch.records(a, at, params)
 	ch.outcomes(a, at)

@@ -190,6 +190,9 @@ func (ch *checker) rowsFrom(c *Catalog, a *Action, at path) {
 		return
 	}
 	ch.asks(c, a, at, r.RowsFrom.Action)
+	if from, ok := c.Action(r.RowsFrom.Action); ok && from.Call != nil && from.Call.URL != "" && len(from.Call.Origins) == 0 {
+		ch.fail(at.to("action"), "action %q must name the origins at which files may lie: an answer says the address", from.ID)
+	}
 	if r.Rows == nil {
 		ch.fail(at, "rows_from needs rows: how its answers tell records apart")
 		return

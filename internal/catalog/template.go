@@ -29,6 +29,7 @@ type Templates struct {
 	Cases, Answers            []*expr.Condition
 	LookupParams, LookupMatch *expr.Template
 	ResultParams, ResultRows  *expr.Template
+	ResultRowsWhen            *expr.Condition
 	ResultDone, ResultFailed  *expr.Condition
 }
 
@@ -44,7 +45,7 @@ var (
 	callScope   = expr.Scope{Params: true}
 	lookupScope = expr.Scope{Params: true, Call: true}
 	resultScope = expr.Scope{Reference: true}
-	rowsScope   = expr.Scope{Reference: true, Call: true}
+	rowsScope   = expr.Scope{Reference: true, Call: true, Answer: true}
 	answerScope = expr.Scope{Answer: true}
 	paramName   = regexp.MustCompile(`\bparams\.([A-Za-z_][A-Za-z0-9_]*)`)
 )
@@ -108,6 +109,7 @@ func (t templates) result(call *Call, at path) {
 	call.Compiled.ResultParams = t.value(at.to("params"), r.Params, resultScope)
 	if r.RowsFrom != nil {
 		call.Compiled.ResultRows = t.value(at.to("rows_from", "params"), r.RowsFrom.Params, rowsScope)
+		call.Compiled.ResultRowsWhen = t.condition(at.to("rows_from", "when"), r.RowsFrom.When, answerScope)
 	}
 	call.Compiled.ResultDone = t.condition(at.to("done_when"), r.DoneWhen, answerScope)
 	call.Compiled.ResultFailed = t.condition(at.to("failed_when"), r.FailedWhen, answerScope)

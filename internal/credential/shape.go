@@ -144,7 +144,9 @@ func takesGrant(service *catalog.Service, method, grant string, other *[]string)
 }
 
 func anyAddress(service *catalog.Service) bool {
-	return service.Kind == "api" && service.AuthMethod == "none" && service.BaseURL == ""
+	bound := func(a *catalog.Action) bool { return a.Call != nil && len(a.Call.Origins) > 0 } // reads files, without a secret
+	return service.Kind == "api" && service.AuthMethod == "none" && service.BaseURL == "" &&
+		(len(service.Actions) == 0 || !slices.ContainsFunc(service.Actions, bound))
 }
 
 // fieldsOf returns the fields of a secret of this method for the service: those of the catalog or, where the service

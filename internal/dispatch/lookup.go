@@ -194,7 +194,7 @@ func (l *lookup) result(ctx context.Context, found *provider.LookupMatch) (*outc
 		return nil, nil
 	}
 	if spec.RowsFrom != nil && reading.Kind == provider.Success {
-		switch rows, whole, err := l.rows(ctx, found.Reference); {
+		switch rows, whole, err := l.rows(ctx, found.Reference, ans); {
 		case err != nil || rows == nil:
 			return nil, err
 		case !whole: // a record that was rejected may be on a page that was not read
@@ -209,15 +209,22 @@ func (l *lookup) result(ctx context.Context, found *provider.LookupMatch) (*outc
 
 // rows asks for the rows of a result that is there, page by page; nil where one of them cannot be had or read. whole tells that
 // the last page was read.
-func (l *lookup) rows(ctx context.Context, reference string) (rows []provider.RowOutcome, whole bool, err error) {
+func (l *lookup) rows(ctx context.Context, reference string, result *provider.Answer) (rows []provider.RowOutcome, whole bool, err error) {
 	from, most := l.action.Call.Result.RowsFrom, 1
+	switch has, ok := provider.HasRows(l.action, result); {
+	case !ok:
+		l.failed(0)
+		return nil, false, nil
+	case !has:
+		return []provider.RowOutcome{}, true, nil
+	}
 	if from.Page != nil {
 		most = from.Page.MaxPages
 	}
 	read := provider.NewRowPages(l.action, int(l.row.Records))
 	var page provider.NextPage
 	for pages := 0; pages < most && !whole; pages++ {
-		params, err := provider.ResultRowsParams(l.action, reference, page.Cursor)
+		params, err := provider.ResultRowsParams(l.action, reference, result, page.Cursor)
 		if err != nil {
 			return nil, false, fmt.Errorf("parameters of the question for rows: %w", err)
 		}

@@ -204,14 +204,24 @@ func ResultParams(act *catalog.Action, reference string) (json.RawMessage, error
 	return p.render("result params", act.Call.Compiled.ResultParams)
 }
 
+// HasRows reports whether a result that is there has rows to ask for. ok is false where its answer does not say.
+func HasRows(act *catalog.Action, result *Answer) (has, ok bool) {
+	when := act.Call.Compiled.ResultRowsWhen
+	if when == nil {
+		return true, true
+	}
+	has, err := when.Eval(&expr.Env{Answer: envelope(result)})
+	return has, err == nil
+}
+
 // ResultRowsParams renders the parameters of the action that asks for a page of the rows of a result; an empty cursor is
-// null.
-func ResultRowsParams(act *catalog.Action, reference, cursor string) (json.RawMessage, error) {
+// null. result is the answer that says that the result is there.
+func ResultRowsParams(act *catalog.Action, reference string, result *Answer, cursor string) (json.RawMessage, error) {
 	next := "null"
 	if cursor != "" {
 		next = quote(cursor)
 	}
-	env := &expr.Env{Reference: json.RawMessage(quote(reference)), Call: json.RawMessage(`{"cursor":` + next + `}`)}
+	env := &expr.Env{Reference: json.RawMessage(quote(reference)), Answer: envelope(result), Call: json.RawMessage(`{"cursor":` + next + `}`)}
 	p := preparer{call: act.Call, env: env}
 	return p.render("result rows_from params", act.Call.Compiled.ResultRows)
 }

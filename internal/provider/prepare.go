@@ -165,6 +165,8 @@ func (p *preparer) address(base string) (string, error) {
 		return "", fmt.Errorf("%w: url must be a whole http or https address", ErrParams)
 	case u.User != nil:
 		return "", fmt.Errorf("%w: url must not hold a user name or password; use a credential", ErrParams)
+	case !p.call.MayReach(u):
+		return "", fmt.Errorf("%w: url is at none of the origins that the catalog allows", ErrParams)
 	}
 	u.Fragment, u.RawFragment = "", ""
 	query, err := p.fields("query", p.call.Compiled.Query)
