@@ -26,6 +26,7 @@ type importOpenAPI struct {
 	PlatformID string   `name:"platform-id" placeholder:"SLUG" help:"Id of the platform; by default made of the document's title."`
 	BaseURL    string   `name:"base-url" placeholder:"URL" help:"Address that the document's relative server addresses count from."`
 	Auth       []string `sep:"none" placeholder:"SCHEME" help:"Security scheme of the document by which calls authenticate; given several times, the first that an operation takes. By default one is chosen."`
+	Account    string   `placeholder:"PATH=FIELD" help:"How an account is told, such as /api/accounts=data.0.id: a path that is read and the field of its answer with the account's number. Limits that the document names need it."`
 	Only       []string `sep:"none" placeholder:"PATTERN" help:"Take these operations only: an operationId, tag:NAME, or a path with or without a method; * stands for anything. May be given several times."`
 }
 
@@ -55,7 +56,13 @@ func (c *importOpenAPI) Run(_ context.Context, p *process) error {
 	if err != nil {
 		return err
 	}
-	result, err := openapi.Import(text, openapi.Options{PlatformID: c.PlatformID, BaseURL: c.BaseURL, Auth: c.Auth, Only: c.Only})
+	o := openapi.Options{PlatformID: c.PlatformID, BaseURL: c.BaseURL, Auth: c.Auth, Only: c.Only}
+	if c.Account != "" {
+		if o.Account, err = openapi.ParseAccount(c.Account); err != nil {
+			return err
+		}
+	}
+	result, err := openapi.Import(text, o)
 	if err != nil {
 		if errors.Is(err, openapi.ErrNothing) {
 			c.summary(p.stderr, result)

@@ -26,6 +26,8 @@ type Options struct {
 	Auth []string
 	// Only are patterns of operations, see only.go; what none of them matches is skipped. Empty takes all.
 	Only []string
+	// Account says whose a credential is, which limits of the document need; without it they are left out.
+	Account Account
 }
 
 // Result is an imported platform.
@@ -93,7 +95,7 @@ func Import(document []byte, o Options) (*Result, error) {
 	}
 	for limit := maxSchema; ; limit /= 2 {
 		im := newImporter(root, base, limit)
-		im.auth, im.only = o.Auth, only
+		im.auth, im.only, im.account = o.Auth, only, o.Account
 		im.old = strings.HasPrefix(version.text, "3.0")
 		for _, e := range twice {
 			im.report.seen[e] = true
@@ -107,27 +109,29 @@ func Import(document []byte, o Options) (*Result, error) {
 }
 
 type importer struct {
-	root   place
-	base   *url.URL
-	old    bool // OpenAPI 3.0
-	limit  int
-	work   int
-	auth   []string       // the caller's
-	only   *selection     // the caller's
-	offers map[string]int // of security schemes, by name
-	report report
-	result Result
-	loop   loopSearch
-	units  map[unitKey]*unit
-	found  map[string]place
-	used   map[string]bool
-	names  map[string]string // of schemas, by pointer
-	taken  map[string]int
+	root    place
+	base    *url.URL
+	old     bool // OpenAPI 3.0
+	limit   int
+	work    int
+	auth    []string       // the caller's
+	only    *selection     // the caller's
+	account Account        // the caller's
+	offers  map[string]int // of security schemes, by name
+	report  report
+	result  Result
+	loop    loopSearch
+	units   map[unitKey]*unit
+	found   map[string]place
+	used    map[string]bool
+	names   map[string]string // of schemas, by pointer
+	taken   map[string]int
 
 	platform     string
 	services     []*service
 	serviceByKey map[serviceKey]*service
 	serviceIDs   map[string]int
+	bucketNames  map[string]int
 }
 
 type serviceKey struct{ tag, base, scheme string }
@@ -137,7 +141,7 @@ type service struct {
 	base                  string
 	auth                  auth
 	docs                  string
-	actions               *node
+	actions, buckets      *node
 	ids                   map[string]int
 }
 
@@ -146,6 +150,7 @@ func newImporter(root *node, base *url.URL, limit int) *importer {
 		root: place{root, ""}, base: base, limit: limit, report: report{seen: map[Entry]bool{}}, loop: newLoopSearch(),
 		units: map[unitKey]*unit{}, found: map[string]place{}, used: map[string]bool{}, names: map[string]string{},
 		taken: map[string]int{}, serviceByKey: map[serviceKey]*service{}, serviceIDs: map[string]int{},
+		bucketNames: map[string]int{},
 	}
 }
 
@@ -176,7 +181,11 @@ func (im *importer) run(o Options) (*Result, error) {
 	}
 	description := firstText(info.get("description").str(), info.get("summary").str(), title)
 	platform := object("id", text(im.platform), "name", text(clip(title, 200)), "description", text(clip(description, maxText)),
-		"status", text("active"), "docs_url", text(clip(im.root.at("externalDocs").get("url").str(), 1000)), "services", list())
+		"status", text("active"), "docs_url", text(clip(im.root.at("externalDocs").get("url").str(), 1000)))
+	if im.account != (Account{}) {
+		platform.set("account", im.account.node())
+	}
+	platform.set("services", list())
 	for _, s := range im.services {
 		platform.get("services").set("", s.node())
 	}
@@ -194,9 +203,13 @@ func (s *service) node() *node {
 		out.set("sign_in", s.auth.signIn)
 	}
 	for _, f := range object("base_url", text(s.base), "docs_url", text(s.docs), "credential_fields", s.auth.fields(),
-		"requires_connection", boolean(s.auth.method != "none"), "status", text("active"), "actions", s.actions).fields {
+		"requires_connection", boolean(s.auth.method != "none"), "status", text("active")).fields {
 		out.set(f.name, f.value)
 	}
+	if len(s.buckets.fields) > 0 {
+		out.set("rate_buckets", s.buckets)
+	}
+	out.set("actions", s.actions)
 	return out
 }
 
@@ -227,7 +240,7 @@ func (im *importer) serviceOf(op place, base string, way auth) *service {
 	}
 	s := &service{
 		id: im.platform + "__" + unique(im.serviceIDs, slug), name: firstText(tag, "API"), base: base, auth: way,
-		docs: clip(about.at("externalDocs").get("url").str(), 1000), actions: list(), ids: map[string]int{},
+		docs: clip(about.at("externalDocs").get("url").str(), 1000), actions: list(), buckets: &node{kind: isObject}, ids: map[string]int{},
 	}
 	s.description = strings.TrimSpace(clip(firstText(about.get("description").str(), s.name), maxText-300) + "\n" + way.hint)
 	im.serviceByKey[key] = s

@@ -84,15 +84,16 @@ func (im *importer) operation(method, path string, op, item place, wanted bool) 
 		return why
 	}
 	answer := im.answer(method, op, c)
+	bucket, limits := im.limits(op)
 	for _, f := range op.children() {
-		if name := lastStep(op, f); !slices.Contains(operationKeys, name) {
+		if name := lastStep(op, f); name != limits && !slices.Contains(operationKeys, name) {
 			im.report.add(Dropped, f, "an action has no "+clip(name, 60))
 		}
 	}
 	s := im.serviceOf(op, base, way)
 	id := im.actionID(s, method, path, op)
 	if wanted {
-		im.add(s, id, method, address, path, op, c, body, answer)
+		im.add(s, id, method, address, path, op, c, body, answer, bucket)
 	}
 	return ""
 }
@@ -142,7 +143,7 @@ func (c *call) outcome(method string) string {
 }
 
 // add writes the action down.
-func (im *importer) add(s *service, id, method, address, path string, op place, c *call, body *node, answer answer) {
+func (im *importer) add(s *service, id, method, address, path string, op place, c *call, body *node, answer answer, bucket *node) {
 	title := strings.ToUpper(method) + " " + path
 	name := firstText(op.get("summary").str(), op.get("operationId").str(), title)
 	description := firstText(op.get("description").str(), name)
@@ -152,6 +153,9 @@ func (im *importer) add(s *service, id, method, address, path string, op place, 
 	action := object("id", text(id), "name", text(clip(name, 200)), "description", text(clip(description, maxText)))
 	if op.get("deprecated").isTrue() {
 		action.set("deprecated", boolean(true))
+	}
+	if bucket != nil {
+		im.spend(s, id, name, bucket, action)
 	}
 	action.set("default_lane", text("interactive"))
 	action.set("max_records_per_request", number(1))
