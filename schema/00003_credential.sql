@@ -101,7 +101,7 @@ CREATE TABLE flow.credential (
     org_id uuid NOT NULL REFERENCES flow.organization (id),
     name text NOT NULL,
     platform_id text NOT NULL,
-    auth_method text NOT NULL CHECK (auth_method IN ('basic_auth', 'api_key', 'jwt', 'oauth2', 'aws_access_key')),
+    auth_method text NOT NULL CHECK (auth_method IN ('basic_auth', 'api_key', 'jwt', 'oauth2', 'aws_access_key', 'mutual_tls')),
     tenancy_id text REFERENCES flow.domain (tenancy_id),
     grant_type text,
     token_url text,
@@ -135,7 +135,7 @@ COMMENT ON COLUMN flow.credential.id IS 'What definitions name.';
 COMMENT ON COLUMN flow.credential.org_id IS 'The organization that may use it; never changes.';
 COMMENT ON COLUMN flow.credential.name IS 'How its owner calls it.';
 COMMENT ON COLUMN flow.credential.platform_id IS 'The provider it is for, as the catalog names it; never changes.';
-COMMENT ON COLUMN flow.credential.auth_method IS 'basic_auth, api_key, jwt, oauth2 or aws_access_key: what the secret consists of and how calls carry it.';
+COMMENT ON COLUMN flow.credential.auth_method IS 'basic_auth, api_key, jwt, oauth2, aws_access_key or mutual_tls: what the secret consists of and how calls carry it.';
 COMMENT ON COLUMN flow.credential.tenancy_id IS 'The Domain that its calls spend from; null where nothing is metered. Once set it never changes.';
 COMMENT ON COLUMN flow.credential.grant_type IS 'oauth2: how a token is asked for; null for other methods.';
 COMMENT ON COLUMN flow.credential.token_url IS 'oauth2: where a token is asked for; null for other methods.';

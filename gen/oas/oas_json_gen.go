@@ -3014,6 +3014,8 @@ func (s *AuthMethod) Decode(d *jx.Decoder) error {
 		*s = AuthMethodOAuth2
 	case AuthMethodAWSAccessKey:
 		*s = AuthMethodAWSAccessKey
+	case AuthMethodMutualTLS:
+		*s = AuthMethodMutualTLS
 	default:
 		*s = AuthMethod(v)
 	}
@@ -34297,6 +34299,8 @@ func (s *ServiceAuthMethod) Decode(d *jx.Decoder) error {
 		*s = ServiceAuthMethodOAuth2
 	case ServiceAuthMethodAWSAccessKey:
 		*s = ServiceAuthMethodAWSAccessKey
+	case ServiceAuthMethodMutualTLS:
+		*s = ServiceAuthMethodMutualTLS
 	case ServiceAuthMethodNone:
 		*s = ServiceAuthMethodNone
 	default:

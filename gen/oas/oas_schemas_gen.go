@@ -1561,6 +1561,12 @@ func (s *AuditOutcome) UnmarshalText(data []byte) error {
 //	`jwt`            | `algorithm` (`RS256`, `ES256` or `HS256`), `key` (a private key in PEM; for `HS256` at least 32 bytes), `issuer`, and if you like `subject` and `key_id` | `audience`
 //	`oauth2`         | what `grant_type` needs                                                                                                                                  | `token_url` unless the catalog fixes it, and if you like `grant_type`, `scopes` and `audience`
 //	`aws_access_key` | `access_key_id`, `secret_access_key`, and for temporary keys `session_token`                                                                             | `aws_region`, `aws_service`; for object stores `aws_default_bucket`, `aws_endpoint_url`
+//	`mutual_tls`     | `client_certificate` and `client_key` in PEM                                                                                                             |
+//
+// Besides, `credentials` of every method may hold `client_certificate` (with the certificates that
+// signed it behind it) and `client_key`, which are shown to the platform and to its token endpoint,
+// over https alone, and `server_ca`, certificates in PEM of authorities that are believed beside those
+// of the system. Such connections are never shared with another credential.
 //
 // With `jwt` each call carries an assertion that is signed here and valid for five minutes, as a
 // bearer token. With `oauth2` it carries an access token, which is kept, encrypted, until shortly
@@ -1584,6 +1590,7 @@ const (
 	AuthMethodJwt          AuthMethod = "jwt"
 	AuthMethodOAuth2       AuthMethod = "oauth2"
 	AuthMethodAWSAccessKey AuthMethod = "aws_access_key"
+	AuthMethodMutualTLS    AuthMethod = "mutual_tls"
 )
 
 // AllValues returns all AuthMethod values.
@@ -1594,6 +1601,7 @@ func (AuthMethod) AllValues() []AuthMethod {
 		AuthMethodJwt,
 		AuthMethodOAuth2,
 		AuthMethodAWSAccessKey,
+		AuthMethodMutualTLS,
 	}
 }
 
@@ -1609,6 +1617,8 @@ func (s AuthMethod) MarshalText() ([]byte, error) {
 	case AuthMethodOAuth2:
 		return []byte(s), nil
 	case AuthMethodAWSAccessKey:
+		return []byte(s), nil
+	case AuthMethodMutualTLS:
 		return []byte(s), nil
 	default:
 		return nil, errors.Errorf("invalid value: %q", s)
@@ -1632,6 +1642,9 @@ func (s *AuthMethod) UnmarshalText(data []byte) error {
 		return nil
 	case AuthMethodAWSAccessKey:
 		*s = AuthMethodAWSAccessKey
+		return nil
+	case AuthMethodMutualTLS:
+		*s = AuthMethodMutualTLS
 		return nil
 	default:
 		return errors.Errorf("invalid value: %q", data)
@@ -20807,6 +20820,7 @@ const (
 	ServiceAuthMethodJwt          ServiceAuthMethod = "jwt"
 	ServiceAuthMethodOAuth2       ServiceAuthMethod = "oauth2"
 	ServiceAuthMethodAWSAccessKey ServiceAuthMethod = "aws_access_key"
+	ServiceAuthMethodMutualTLS    ServiceAuthMethod = "mutual_tls"
 	ServiceAuthMethodNone         ServiceAuthMethod = "none"
 )
 
@@ -20818,6 +20832,7 @@ func (ServiceAuthMethod) AllValues() []ServiceAuthMethod {
 		ServiceAuthMethodJwt,
 		ServiceAuthMethodOAuth2,
 		ServiceAuthMethodAWSAccessKey,
+		ServiceAuthMethodMutualTLS,
 		ServiceAuthMethodNone,
 	}
 }
@@ -20834,6 +20849,8 @@ func (s ServiceAuthMethod) MarshalText() ([]byte, error) {
 	case ServiceAuthMethodOAuth2:
 		return []byte(s), nil
 	case ServiceAuthMethodAWSAccessKey:
+		return []byte(s), nil
+	case ServiceAuthMethodMutualTLS:
 		return []byte(s), nil
 	case ServiceAuthMethodNone:
 		return []byte(s), nil
@@ -20859,6 +20876,9 @@ func (s *ServiceAuthMethod) UnmarshalText(data []byte) error {
 		return nil
 	case ServiceAuthMethodAWSAccessKey:
 		*s = ServiceAuthMethodAWSAccessKey
+		return nil
+	case ServiceAuthMethodMutualTLS:
+		*s = ServiceAuthMethodMutualTLS
 		return nil
 	case ServiceAuthMethodNone:
 		*s = ServiceAuthMethodNone

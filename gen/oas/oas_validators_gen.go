@@ -815,6 +815,8 @@ func (s AuthMethod) Validate() error {
 		return nil
 	case "aws_access_key":
 		return nil
+	case "mutual_tls":
+		return nil
 	default:
 		return errors.Errorf("invalid value: %v", s)
 	}
@@ -9401,6 +9403,8 @@ func (s ServiceAuthMethod) Validate() error {
 	case "oauth2":
 		return nil
 	case "aws_access_key":
+		return nil
+	case "mutual_tls":
 		return nil
 	case "none":
 		return nil

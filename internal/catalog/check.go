@@ -29,13 +29,14 @@ var (
 	kinds            = []string{"utility", "api", kindMCP, kindCLI, "product"}
 	executed         = []string{"utility", "api", kindMCP, kindCLI}
 	protocols        = []string{"REST", ProtocolSOAP, ProtocolGraphQL}
-	authMethods      = []string{"none", "basic_auth", "api_key", "jwt", "oauth2", "aws_access_key"}
+	authMethods      = []string{"none", "basic_auth", "api_key", "jwt", "oauth2", "aws_access_key", "mutual_tls"}
 	fieldTypes       = []string{"string", "password"}
 	utilities        = []string{"transform", "fail", "store_read", "store_write", "emit_event", "delay", "start_flow", "wait_for_event"}
 	outcomeChecks    = []OutcomeCheck{CheckSafe, CheckKeyed, CheckLookup, CheckNone}
 	secretFields     = map[string][]string{
 		"basic_auth": {"username", "password"}, "api_key": {"api_key"}, "jwt": {"algorithm", "issuer", "key"},
 		"oauth2": {"client_id", "client_secret"}, "aws_access_key": {"access_key_id", "secret_access_key"},
+		"mutual_tls": {"client_certificate", "client_key"},
 	}
 	slug      = regexp.MustCompile(`^[a-z][a-z0-9]*(_[a-z0-9]+)*$`)
 	fieldPath = regexp.MustCompile(`^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$`)

@@ -32,6 +32,7 @@ const (
 	JWT          = "jwt"
 	OAuth2       = "oauth2"
 	AWSAccessKey = "aws_access_key"
+	MutualTLS    = "mutual_tls"
 )
 
 // refScheme begins every credentials_ref.

@@ -314,7 +314,7 @@ func TestCreate_Refused(t *testing.T) {
 		"too long":         {secret(`{"username": "ann", "password": "` + strings.Repeat("x", 20000) + `"}`), "body.credentials.password string_too_long"},
 		"unknown field":    {secret(`{"username": "ann", "password": "needle-secret", "pin": "needle-secret"}`), "body.credentials.pin extra_forbidden"},
 		"other method":     {with(keyed(needle), func(in *credential.Input) { in.PlatformID = "dialer" }), "body.auth_method value_error"},
-		"core, bad method": {with(basic(needle), func(in *credential.Input) { in.PlatformID, in.AuthMethod = "core", "aws_access_key" }), "body.auth_method value_error"},
+		"core, bad method": {with(basic(needle), func(in *credential.Input) { in.PlatformID, in.AuthMethod = "core", "none" }), "body.auth_method value_error"},
 		"core, no key": {with(keyed(needle), func(in *credential.Input) {
 			in.PlatformID, in.Origins, in.Secret = "core", []string{"https://api.example"}, []byte("{}")
 		}), "body.credentials.api_key missing"},

@@ -62,7 +62,11 @@ func (s *Service) check(in Input) (checked, error) {
 		if err := s.checkAddresses(platform, *out.secret); err != nil {
 			return checked{}, err
 		}
-		if _, err := s.outgoing(*out.secret); err != nil {
+		made, err := s.outgoing(*out.secret)
+		if err == nil {
+			err = provider.CheckCertificate(made, s.now())
+		}
+		if err != nil {
 			return checked{}, fault.Invalidated(wrong("value_error", err.Error(), "credentials"))
 		}
 	}
@@ -95,7 +99,7 @@ func (s *Service) checkAddresses(platform *catalog.Platform, in secret) error {
 }
 
 // methods are those that are carried out.
-var methods = []string{BasicAuth, APIKey, JWT, OAuth2, AWSAccessKey}
+var methods = []string{BasicAuth, APIKey, JWT, OAuth2, AWSAccessKey, MutualTLS}
 
 // serviceFor returns the platform's first service that takes the method, and the grant where one is named; it is the one that is
 // asked who a credential belongs to.
@@ -152,13 +156,21 @@ func anyAddress(service *catalog.Service) bool {
 // fieldsOf returns the fields of a secret of this method for the service: those of the catalog or, where the service
 // takes any method, what the method always needs.
 func fieldsOf(service *catalog.Service, method, grant string) []catalog.CredentialField {
+	fields := methodFields[method]
+	if own, ok := grantFields[grant]; ok && method == OAuth2 {
+		fields = own
+	}
 	if auth, ok := service.Auth(method, grant); ok {
-		return auth.Fields
+		fields = auth.Fields
 	}
-	if fields, ok := grantFields[grant]; ok && method == OAuth2 {
-		return fields
-	}
-	return methodFields[method]
+	return slices.Concat(fields, slices.DeleteFunc(slices.Clone(connectionFields), func(f catalog.CredentialField) bool {
+		return slices.ContainsFunc(fields, func(own catalog.CredentialField) bool { return own.Name == f.Name })
+	}))
+}
+
+// connectionFields go with any method: how connections are made.
+var connectionFields = []catalog.CredentialField{
+	{Name: provider.ClientCertificate, Secret: true}, {Name: provider.ClientKey, Secret: true}, {Name: provider.ServerCA, Secret: true},
 }
 
 var methodFields = map[string][]catalog.CredentialField{
@@ -171,7 +183,8 @@ var methodFields = map[string][]catalog.CredentialField{
 	AWSAccessKey: {
 		{Name: "access_key_id", Required: true}, {Name: "secret_access_key", Required: true, Secret: true}, {Name: "session_token", Secret: true},
 	},
-	OAuth2: {{Name: "client_id", Required: true}, {Name: "client_secret", Required: true, Secret: true}},
+	MutualTLS: {{Name: provider.ClientCertificate, Required: true, Secret: true}, {Name: provider.ClientKey, Required: true, Secret: true}},
+	OAuth2:    {{Name: "client_id", Required: true}, {Name: "client_secret", Required: true, Secret: true}},
 }
 
 // grantFields are those of oauth2 by the grant, where they are not those of methodFields.
@@ -245,7 +258,8 @@ func readField(field catalog.CredentialField, method string, text json.RawMessag
 
 // inLines tells whether a field is a text of lines: a key in PEM.
 func inLines(method string, field catalog.CredentialField) bool {
-	return (method == JWT || method == OAuth2) && field.Name == "key"
+	return (method == JWT || method == OAuth2) && field.Name == "key" ||
+		slices.ContainsFunc(connectionFields, func(f catalog.CredentialField) bool { return f.Name == field.Name })
 }
 
 // missingFields names the required fields that a stored secret lacks, for example after a change of the catalog.

@@ -25,6 +25,8 @@ type guard struct {
 	confirm func() (time.Time, error)
 
 	stage stage
+	// reused: another request had its connection before.
+	reused atomic.Bool
 
 	mu    sync.Mutex
 	fresh time.Time

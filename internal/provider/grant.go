@@ -73,15 +73,17 @@ type grant struct {
 	again  string
 	// clientIn is where the secret goes, as catalog.SignIn has it.
 	clientIn string
+	// tls is how connections to the issuer are made; nil for any.
+	tls *clientTLS
 	// assert signs the assertion of JWTBearer; nil for other grants.
 	assert func(time.Time) (string, error)
 	hidden *mask
 }
 
 // newGrant reads what a credential of oauth2 says.
-func newGrant(spec *Spec) (*grant, error) {
+func newGrant(spec *Spec, own *clientTLS) (*grant, error) {
 	fields := spec.Fields
-	g := &grant{address: spec.TokenURL, id: fields["client_id"], secret: fields["client_secret"], form: url.Values{}, clientIn: spec.SignIn.ClientIn}
+	g := &grant{address: spec.TokenURL, id: fields["client_id"], secret: fields["client_secret"], form: url.Values{}, clientIn: spec.SignIn.ClientIn, tls: own}
 	if Origin(spec.TokenURL) == "" {
 		return nil, fmt.Errorf("%w: oauth2 needs a token_url", ErrSecretShape)
 	}
@@ -178,14 +180,14 @@ func (g *grant) exchange(ctx context.Context, s *Sender, form url.Values, masks 
 	}
 	var ans Answer
 	if g.secret == "" || g.clientIn == "body" {
-		ans = s.ask(ctx, tokenRequest(g.address, inBody))
+		ans = s.ask(ctx, g.request(inBody))
 	} else {
-		r := tokenRequest(g.address, form)
+		r := g.request(form)
 		(&http.Request{Header: r.Header}).SetBasicAuth(url.QueryEscape(g.id), url.QueryEscape(g.secret))
 		ans = s.ask(ctx, r)
 		refused := ans.Status == http.StatusUnauthorized || ans.Status == http.StatusBadRequest && oauthError(&ans) == "invalid_client"
 		if refused && g.clientIn == "" { // issuers that do not take the header take the same in the body
-			ans = s.ask(ctx, tokenRequest(g.address, inBody))
+			ans = s.ask(ctx, g.request(inBody))
 		}
 	}
 	tokens, err := readTokens(&ans)
@@ -210,7 +212,11 @@ type Code struct{ Code, Verifier, RedirectURI string }
 
 // Redeem exchanges a code for the tokens of a credential of AuthorizationCode. Errors are *ProbeError, or wrap ErrSecretShape.
 func (s *Sender) Redeem(ctx context.Context, spec Spec, code Code) (Tokens, error) {
-	g, err := newGrant(&spec)
+	own, err := newClientTLS(&spec)
+	if err != nil {
+		return Tokens{}, err
+	}
+	g, err := newGrant(&spec, own)
 	if err != nil {
 		return Tokens{}, err
 	}
@@ -233,8 +239,8 @@ func ErrLost(details string) error {
 }
 
 // newClient is the secret of oauth2: what an issuer at TokenURL gives tokens for.
-func newClient(spec Spec) (secret, error) {
-	g, err := newGrant(&spec)
+func newClient(spec Spec, own *clientTLS) (secret, error) {
+	g, err := newGrant(&spec, own)
 	if err != nil {
 		return secret{}, err
 	}

@@ -46,6 +46,8 @@ type Request struct {
 	sign     signer
 	token    *token
 	newToken bool
+	// tls is how its connection is made; nil for any that there is.
+	tls *clientTLS
 	// aws is what it is signed for, where the call says so.
 	aws awsScope
 	// Owner names whose session with a server it may share with other requests; empty for a session of its own.

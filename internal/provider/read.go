@@ -229,7 +229,7 @@ func readNotSent(err error) Reading {
 	switch {
 	case errors.Is(err, errNoSession) && errors.As(err, &unsigned):
 		return Reading{Kind: NotArrived, Reason: ReasonNoSession, Code: unsigned.Class, Message: unsigned.Details}
-	case errors.As(err, &unsigned) && unsigned.lost: // it stays so until somebody authorizes the credential again
+	case errors.As(err, &unsigned) && (unsigned.lost || unsigned.kind == Refused): // it stays so until somebody does something about the credential
 		return Reading{Kind: Refused, Reason: ReasonNoToken, Code: unsigned.Class, Message: unsigned.Details}
 	case errors.As(err, &unsigned):
 		return Reading{Kind: NotArrived, Reason: ReasonNoToken, Code: unsigned.Class, Message: unsigned.Details}

@@ -65,6 +65,9 @@ type secret struct {
 	// defaults are parameters of calls that the credential knows.
 	defaults map[string]string
 
+	// tls is how its connections are made; nil for any.
+	tls *clientTLS
+
 	// mask has what is sent of it.
 	mask *mask
 
@@ -82,7 +85,7 @@ type signer func(ctx context.Context, s *Sender, r *Request) error
 
 // Spec is what a Secret is made of.
 type Spec struct {
-	// Method is basic_auth, api_key, jwt, oauth2 or aws_access_key; Fields are what the method needs.
+	// Method is basic_auth, api_key, jwt, oauth2, aws_access_key or mutual_tls; Fields are what the method needs.
 	Method string
 	Fields map[string]string
 	// PlatformID is the platform whose services take the secret at their base URLs. Any other address gets it only at one of
@@ -108,15 +111,20 @@ type Spec struct {
 
 // NewSecret prepares the secret of a method. The error wraps ErrSecretShape and names fields, never values.
 func NewSecret(spec Spec) (Secret, error) {
-	in, err := newSecret(spec)
+	own, err := newClientTLS(&spec)
 	if err != nil {
 		return Secret{}, err
 	}
+	in, err := newSecret(spec, own)
+	if err != nil {
+		return Secret{}, err
+	}
+	in.tls = own
 	in.key, in.platformID, in.origins, in.known = spec.key(), spec.PlatformID, spec.Origins, spec.known()
 	return hide(in), nil
 }
 
-func newSecret(spec Spec) (secret, error) {
+func newSecret(spec Spec, own *clientTLS) (secret, error) {
 	switch spec.Method {
 	case "basic_auth":
 		user, password := spec.Fields["username"], spec.Fields["password"]
@@ -136,9 +144,14 @@ func newSecret(spec Spec) (secret, error) {
 	case "jwt":
 		return newAssertion(spec)
 	case "oauth2":
-		return newClient(spec)
+		return newClient(spec, own)
 	case "aws_access_key":
 		return newAWSKey(spec)
+	case "mutual_tls":
+		if own == nil || own.certificate == nil {
+			return secret{}, fmt.Errorf("%w: mutual_tls needs client_certificate and client_key", ErrSecretShape)
+		}
+		return secret{}, nil
 	}
 	return secret{}, fmt.Errorf("%w: method %q is not supported", ErrSecretShape, spec.Method)
 }
@@ -158,6 +171,8 @@ func Placeholder(spec Spec) Secret {
 		in.value, in.user = "Basic "+Shown, Shown
 	case "jwt", "oauth2":
 		in.value = "Bearer " + Shown
+	case "mutual_tls":
+		in = secret{}
 	case "aws_access_key":
 		in.value = awsAlgorithm + " " + Shown
 		in.place, in.defaults = awsPlace(&spec), awsDefaults(spec)
@@ -240,7 +255,13 @@ func (s Secret) apply(svc *catalog.Service, r *Request) error {
 	} else if r.aws != (awsScope{}) {
 		return errNoAWS
 	}
-	r.masks = append(r.masks, in.mask)
+	if err := in.tls.onlyTLS(r.URL); err != nil {
+		return err
+	}
+	r.tls = in.tls
+	if in.mask != nil {
+		r.masks = append(r.masks, in.mask)
+	}
 	if r.security != "" {
 		return in.secure(r)
 	}
@@ -252,8 +273,15 @@ func (s Secret) apply(svc *catalog.Service, r *Request) error {
 		r.sign = in.locate(svc, r)
 		return nil
 	}
+	return in.put(r)
+}
+
+// put puts the value of a secret into a request; one that the connection shows has none.
+func (in *secret) put(r *Request) error {
 	if in.query == "" {
-		r.Header.Set(in.header, in.value)
+		if in.header != "" {
+			r.Header.Set(in.header, in.value)
+		}
 		return nil
 	}
 	u, err := url.Parse(r.URL)

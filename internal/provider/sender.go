@@ -86,6 +86,7 @@ type Sender struct {
 	memory    *memory.Budget
 	tokens    *tokens
 	sessions  *sessions
+	pools     *pools
 	commands  *command.Set
 }
 
@@ -102,6 +103,7 @@ func NewSender(o Options) *Sender {
 		s.random = rand.Reader
 	}
 	s.tokens, s.sessions = newTokens(s.now), newSessions()
+	s.pools = newPools(s.now)
 	if s.maxAnswer == 0 {
 		s.maxAnswer = DefaultMaxAnswer
 	}
@@ -136,6 +138,7 @@ func newTransport(o *Options, allow []string) *http.Transport {
 
 // Close closes the connections that are idle.
 func (s *Sender) Close() {
+	s.pools.close()
 	s.transport.CloseIdleConnections()
 	for _, t := range s.platforms {
 		t.CloseIdleConnections()
@@ -204,6 +207,9 @@ func (s *Sender) Send(ctx context.Context, r Request) Answer {
 	var req *http.Request
 	err := ErrNotTried
 	if !g.late() {
+		err = r.tls.good(s.now())
+	}
+	if err == nil {
 		err = s.sign(ctx, &r)
 	}
 	if err == nil && r.tool != nil {
@@ -241,7 +247,17 @@ func (s *Sender) sign(ctx context.Context, r *Request) error {
 
 // exchange does the one round trip; what it learns goes into ans.
 func (s *Sender) exchange(req *http.Request, r *Request, g *guard, ans *Answer) {
-	resp, err := cmp.Or(s.platforms[r.PlatformID], s.transport).RoundTrip(req)
+	transport := cmp.Or(s.platforms[r.PlatformID], s.transport)
+	if r.tls != nil {
+		own, done, err := s.pools.take(r.tls, r.PlatformID, transport)
+		if err != nil {
+			ans.Err = err
+			return
+		}
+		defer done()
+		transport = own
+	}
+	resp, err := transport.RoundTrip(req)
 	if err != nil {
 		if cause := context.Cause(req.Context()); cause != nil && !errors.Is(err, cause) {
 			err = fmt.Errorf("%w (%w)", cause, err)
@@ -249,6 +265,9 @@ func (s *Sender) exchange(req *http.Request, r *Request, g *guard, ans *Answer) 
 		ans.Err = err
 		if g.written() > 0 {
 			ans.Sent = Maybe
+		}
+		if refused := refusesClient(err); refused != nil && !g.reused.Load() {
+			ans.Sent, ans.Err = NotSent, refused
 		}
 		return
 	}
@@ -283,6 +302,7 @@ func (g *guard) request(ctx context.Context, r Request) (*http.Request, error) {
 		TLSHandshakeStart: func() { g.stage.reach(StageTLS) },
 		GotConn: func(info httptrace.GotConnInfo) {
 			g.stage.reach(StageWrite)
+			g.reused.Store(info.Reused)
 			g.attach(info.Conn)
 		},
 		WroteRequest: func(info httptrace.WroteRequestInfo) {

@@ -189,6 +189,7 @@ func (s *Sender) inform(ctx context.Context, call *Request, r Request, of *sessi
 	}
 	deadline := s.now().Add(sessionTimeout)
 	r.URL, r.PlatformID, r.sign, r.newToken, r.masks = call.URL, call.PlatformID, call.sign, call.newToken, slices.Clip(call.masks)
+	r.tls = call.tls
 	r.SendBefore, r.AnswerBefore = deadline, deadline
 	return s.Send(ctx, r)
 }

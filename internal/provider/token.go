@@ -188,9 +188,9 @@ func bearer(key string, fetch func(ctx context.Context, s *Sender, renew bool) (
 	}}
 }
 
-func tokenRequest(address string, form url.Values) Request {
+func (g *grant) request(form url.Values) Request {
 	return Request{
-		Method: http.MethodPost, URL: address, Body: [][]byte{[]byte(form.Encode())},
+		Method: http.MethodPost, URL: g.address, tls: g.tls, Body: [][]byte{[]byte(form.Encode())},
 		Header: http.Header{"User-Agent": {userAgent}, "Accept": {"application/json"}, "Content-Type": {"application/x-www-form-urlencoded"}},
 	}
 }
@@ -249,6 +249,10 @@ func textsOf(doc gjson.Result) map[string]string {
 func tokenError(ans *Answer) error {
 	if ans.Sent == NotSent && errors.Is(ans.Err, ErrAddressRefused) {
 		return probeError(Network, ans.Err, "The token endpoint's address is not allowed: it lies in a private network or on an unusual port.")
+	}
+	var refused *ProbeError
+	if ans.Sent == NotSent && errors.As(ans.Err, &refused) { // the connection was not taken
+		return refused
 	}
 	class, used := CredentialUse(ans)
 	code := oauthError(ans)

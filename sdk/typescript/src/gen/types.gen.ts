@@ -669,7 +669,7 @@ export type ServiceAuth = {
     credential_fields: Array<CredentialField>;
 };
 
-export type ServiceAuthMethod = 'basic_auth' | 'api_key' | 'jwt' | 'oauth2' | 'aws_access_key' | 'none';
+export type ServiceAuthMethod = 'basic_auth' | 'api_key' | 'jwt' | 'oauth2' | 'aws_access_key' | 'mutual_tls' | 'none';
 
 export type CredentialField = {
     /**
@@ -817,6 +817,11 @@ export type ActionList = {
  * | `jwt` | `algorithm` (`RS256`, `ES256` or `HS256`), `key` (a private key in PEM; for `HS256` at least 32 bytes), `issuer`, and if you like `subject` and `key_id` | `audience` |
  * | `oauth2` | what `grant_type` needs | `token_url` unless the catalog fixes it, and if you like `grant_type`, `scopes` and `audience` |
  * | `aws_access_key` | `access_key_id`, `secret_access_key`, and for temporary keys `session_token` | `aws_region`, `aws_service`; for object stores `aws_default_bucket`, `aws_endpoint_url` |
+ * | `mutual_tls` | `client_certificate` and `client_key` in PEM | |
+ *
+ * Besides, `credentials` of every method may hold `client_certificate` (with the certificates that signed it behind it) and
+ * `client_key`, which are shown to the platform and to its token endpoint, over https alone, and `server_ca`, certificates in PEM
+ * of authorities that are believed beside those of the system. Such connections are never shared with another credential.
  *
  * With `jwt` each call carries an assertion that is signed here and valid for five minutes, as a bearer token. With
  * `oauth2` it carries an access token, which is kept, encrypted, until shortly before it ends, and fetched anew when the
@@ -832,7 +837,7 @@ export type ActionList = {
  * | `authorization_code` | `client_id`, `client_secret` if there is one | a person agrees at `authorize_url` |
  *
  */
-export type AuthMethod = 'basic_auth' | 'api_key' | 'jwt' | 'oauth2' | 'aws_access_key';
+export type AuthMethod = 'basic_auth' | 'api_key' | 'jwt' | 'oauth2' | 'aws_access_key' | 'mutual_tls';
 
 /**
  * Only an `active` credential is used.
