@@ -766,7 +766,7 @@ type FlowCredential struct {
 	Name string
 	// The provider it is for, as the catalog names it; never changes.
 	PlatformID string
-	// basic_auth, api_key, jwt, oauth2 or aws_access_key: what the secret consists of and how calls carry it.
+	// basic_auth, api_key, jwt, oauth2, aws_access_key or mutual_tls: what the secret consists of and how calls carry it.
 	AuthMethod string
 	// The Domain that its calls spend from; null where nothing is metered. Once set it never changes.
 	TenancyID *string
