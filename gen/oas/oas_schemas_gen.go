@@ -5162,7 +5162,8 @@ func (s *CredentialField) SetSecret(val bool) {
 
 // Ref: #/components/schemas/CredentialLimits
 type CredentialLimits struct {
-	// None of them lets more calls through than it says; no two have one length.
+	// None of them lets more calls through than it says. Several of one length become one, with the fewest
+	// calls, rolling if one of them is.
 	Windows []LimitWindow `json:"windows"`
 	// How many calls may be under way at once, of all processes together; null or absent for no such
 	// limit.

@@ -91,11 +91,14 @@ func TestCredentialLimits_Refused(t *testing.T) {
 	id := s.made("/credentials", codeCredential)
 	path := "/credentials/" + id + "/limits"
 	for body, field := range map[string]string{
-		`{"windows":[{"seconds":700,"calls":1,"kind":"aligned"}]}`:                                        "body.windows.0.seconds value_error",
-		`{"windows":[{"seconds":7,"calls":1,"kind":"rolling"},{"seconds":7,"calls":2,"kind":"rolling"}]}`: "body.windows.1.seconds value_error",
+		`{"windows":[{"seconds":700,"calls":1,"kind":"aligned"}]}`: "body.windows.0.seconds value_error",
 	} {
 		s.Do(http.MethodPut, path, body).Invalid(field)
 	}
+	s.Do(http.MethodPut, path, `{"windows":[{"seconds":60,"calls":9,"kind":"rolling"},{"seconds":60,"calls":2,"kind":"aligned"},{"seconds":7,"calls":5,"kind":"aligned"}]}`).
+		Want(http.StatusOK)
+	require.Equal(t, map[string]any{"windows": []any{map[string]any{"seconds": 60.0, "calls": 2.0, "kind": "rolling"}, map[string]any{"seconds": 7.0, "calls": 5.0, "kind": "aligned"}},
+		"max_in_flight": nil}, s.get("/credentials/" + id)["limits"], "two of one length are the tightest of both")
 	for _, body := range []string{`{}`, `{"windows":[{"seconds":0,"calls":1,"kind":"rolling"}]}`, `{"windows":[{"seconds":1,"calls":0,"kind":"rolling"}]}`,
 		`{"windows":[],"max_in_flight":0}`, `{"windows":[{"seconds":1,"calls":1,"kind":"leaky"}]}`} {
 		require.Equal(t, http.StatusUnprocessableEntity, s.Do(http.MethodPut, path, body).Status, body)

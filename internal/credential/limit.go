@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/google/uuid"
@@ -36,6 +37,7 @@ func (s *Service) SetLimits(ctx context.Context, orgID, id uuid.UUID, limits cat
 	if bad := misfits(limits.Windows); len(bad) > 0 {
 		return nil, fault.Invalidated(bad...)
 	}
+	limits.Windows = tightest(limits.Windows)
 	var raw []byte
 	if len(limits.Windows) > 0 || limits.MaxInFlight > 0 {
 		if raw, err = json.Marshal(limits); err != nil {
@@ -73,15 +75,27 @@ func (s *Service) SetLimits(ctx context.Context, orgID, id uuid.UUID, limits cat
 
 // misfits are what is wrong with windows, beyond what the API document says.
 func misfits(windows []catalog.Window) (bad []fault.Field) {
-	seen := map[int]bool{}
 	for i, w := range windows {
-		msg := w.Misfit()
-		if seen[w.Seconds] {
-			msg = "two windows have this length: keep the one with fewer calls"
-		}
-		if seen[w.Seconds] = true; msg != "" {
+		if msg := w.Misfit(); msg != "" {
 			bad = append(bad, wrong("value_error", msg, "windows", strconv.Itoa(i), "seconds"))
 		}
 	}
 	return bad
+}
+
+// tightest has one window for each length, which lets no more calls through than any of that length: as many as the one with the
+// fewest, rolling if one of them is.
+func tightest(windows []catalog.Window) (out []catalog.Window) {
+	for _, w := range windows {
+		i := slices.IndexFunc(out, func(o catalog.Window) bool { return o.Seconds == w.Seconds })
+		if i < 0 {
+			out = append(out, w)
+			continue
+		}
+		out[i].Calls = min(out[i].Calls, w.Calls)
+		if w.Kind == "rolling" {
+			out[i].Kind = w.Kind
+		}
+	}
+	return out
 }

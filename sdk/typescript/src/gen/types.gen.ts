@@ -1074,7 +1074,7 @@ export type CredentialList = {
 
 export type CredentialLimits = {
     /**
-     * None of them lets more calls through than it says; no two have one length.
+     * None of them lets more calls through than it says. Several of one length become one, with the fewest calls, rolling if one of them is.
      */
     windows: Array<LimitWindow>;
     /**
