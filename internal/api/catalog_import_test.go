@@ -130,7 +130,12 @@ func TestCatalogImport(t *testing.T) {
 	key := s.Do("POST", "/credentials", credential).Want(http.StatusCreated).JSON()
 	assert.Equal(t, []any{"http://" + s.host}, key["allowed_origins"])
 	steps := fmt.Sprintf(`[{"id":"s","tasks":[{"id":"t","action_id":"shop__orders__put_order","credential_id":%q,"params":{"body":{"id":"{{ input.id }}"}}}]}]`, key["id"])
-	s.other.Do("POST", "/flows/definitions", `{"name":"x","steps":`+strings.Replace(steps, key["id"].(string), s.credential, 1)+`}`).Want(http.StatusUnprocessableEntity)
+	foreign := `{"name":"x","steps":` + strings.Replace(steps, key["id"].(string), s.credential, 1) + `}`
+	s.other.Do("POST", "/flows/definitions", foreign).Want(http.StatusUnprocessableEntity)
+	assert.Equal(t, http.StatusUnprocessableEntity, s.other.Do("POST", "/flows/definitions/validate", foreign).Status)
+	s.load(s.other, shopPlain, map[string]any{"platform_id": "own"}).Want(http.StatusCreated) // so that it has a catalog of its own, too
+	assert.Equal(t, http.StatusUnprocessableEntity, s.other.Do("POST", "/flows/definitions/validate", foreign).Status)
+	assert.NotContains(t, string(s.other.Do("GET", "/catalog/actions?limit=500", nil).Want(http.StatusOK).Body), "shop__")
 
 	// It is called.
 	flow := s.define(steps)

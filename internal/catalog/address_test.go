@@ -65,6 +65,7 @@ func TestService_Address(t *testing.T) {
 		{region, field("shop", "eu.shop.example"), "https://api.eu.shop.example"},
 		{region, field("shop", ""), "https://api.shop.example"},
 		{region, field("shop", "evil.example"), ""},
+		{region, field("shop", "localhost"), ""},
 	} {
 		got, err := tc.of.Address(tc.known)
 		if (err == nil) != (tc.want != "") || err == nil && got != tc.want {
