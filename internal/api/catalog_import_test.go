@@ -231,3 +231,19 @@ func TestCatalogImport_Refused(t *testing.T) {
 	large := strings.Replace(shopPlain, `"title":"Shop"`, `"title":"Shop","description":"`+strings.Repeat("x", 6<<20)+`"`, 1)
 	assert.Equal(t, http.StatusRequestEntityTooLarge, s.load(s.Client, large, nil).Status)
 }
+
+// TestCatalogImport_Room: an organization may have twenty platforms, and what others have takes nothing of that.
+func TestCatalogImport_Room(t *testing.T) {
+	t.Parallel()
+	s := serveImports(t)
+	ids := make([]string, 20)
+	for i := range ids {
+		ids[i] = s.imported()
+	}
+	refused := s.load(s.Client, shopPlain, map[string]any{"platform_id": s.slug()}).Want(http.StatusUnprocessableEntity)
+	assert.Contains(t, string(refused.Body), "has 20 imported platforms")
+	s.load(s.Client, shopCancel, map[string]any{"platform_id": ids[0]}).Want(http.StatusCreated)
+	s.load(s.other, shopPlain, nil).Want(http.StatusCreated)
+	s.Do(http.MethodDelete, "/catalog/imports/"+ids[1], nil).Want(http.StatusNoContent)
+	s.load(s.Client, shopPlain, map[string]any{"platform_id": s.slug()}).Want(http.StatusCreated)
+}
