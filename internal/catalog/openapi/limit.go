@@ -45,7 +45,7 @@ func (im *importer) limits(op place) (bucket *node, read string) {
 		case windows == nil:
 			return nil, ""
 		case im.account == Account{}:
-			im.report.add(Dropped, f, "limits belong to an account; --account says where calls learn whose a credential is")
+			im.report.add(Dropped, f, "limits belong to an account; flowlane catalog import openapi --account says how one is told")
 			return nil, name
 		}
 		return object("default_lane", text("interactive"), "further_windows", windows), name
