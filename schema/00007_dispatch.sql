@@ -238,7 +238,7 @@ CREATE TABLE flow.call (
     next_check_at timestamptz,
     checks int NOT NULL DEFAULT 0,
     counts_in jsonb NOT NULL,
-    costs jsonb NOT NULL DEFAULT '{}',
+    costs jsonb,
     note text,
     failure text
 ) WITH (fillfactor = 70);
@@ -279,7 +279,7 @@ COMMENT ON COLUMN flow.call.send_before IS 'After this nothing of it is sent any
 COMMENT ON COLUMN flow.call.answered_at IS 'When it was last settled or doubted; null before.';
 COMMENT ON COLUMN flow.call.next_check_at IS 'When the provider is asked about it next; null where nobody asks.';
 COMMENT ON COLUMN flow.call.checks IS 'How often the provider was asked about it.';
-COMMENT ON COLUMN flow.call.costs IS 'What it counts for in the windows of a bucket, by bucket, where that is not 1: what it may cost until it is answered, then what the answer says.';
+COMMENT ON COLUMN flow.call.costs IS 'What it counts for in the windows of a bucket, by bucket, where that is not 1; null where it is 1 in all. What it may cost until it is answered, then what the answer says.';
 COMMENT ON COLUMN flow.call.counts_in IS 'The windows that it counts in: start times in Unix seconds by window length, numbers of cells by length and r for windows that roll; for another bucket that it spends too by length and bucket, as in 60 query.';
 COMMENT ON COLUMN flow.call.failure IS 'What went wrong, as the error of its records tells it (JSON: code, message, provider_code, provider_message); null where nothing did. Secrets are masked; customer data.';
 

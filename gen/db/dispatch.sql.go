@@ -386,7 +386,7 @@ INSERT INTO flow.call (id, org_id, domain, bucket, lane, action_id, credential_i
     params, outcome_check, exclusive_key, claimed_at, send_before, counts_in, costs)
 SELECT d.id, d.org_id, $1, $2, d.lane::flow.lane, d.action_id, nullif(d.credential_id, '00000000-0000-0000-0000-000000000000'), 'intent', $3,
     d.attempt, d.records, d.digest, nullif(d.first_key, ''), nullif(d.last_key, ''), d.params, d.outcome_check, nullif(d.exclusive_key, ''),
-    $4, d.send_before, $5, d.costs::jsonb
+    $4, d.send_before, $5, nullif(d.costs, '')::jsonb
 FROM (SELECT unnest($6::uuid[]) AS id, unnest($7::uuid[]) AS org_id, unnest($8::text[]) AS lane, unnest($9::text[]) AS action_id,
         unnest($10::uuid[]) AS credential_id, unnest($11::int[]) AS attempt, unnest($12::int[]) AS records,
         unnest($13::text[]) AS digest, unnest($14::text[]) AS first_key, unnest($15::text[]) AS last_key,

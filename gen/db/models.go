@@ -672,7 +672,7 @@ type FlowCall struct {
 	Checks int32
 	// The windows that it counts in: start times in Unix seconds by window length, numbers of cells by length and r for windows that roll; for another bucket that it spends too by length and bucket, as in 60 query.
 	CountsIn json.RawMessage
-	// What it counts for in the windows of a bucket, by bucket, where that is not 1: what it may cost until it is answered, then what the answer says.
+	// What it counts for in the windows of a bucket, by bucket, where that is not 1; null where it is 1 in all. What it may cost until it is answered, then what the answer says.
 	Costs json.RawMessage
 	// Why it is in its state, as a word of the program: timeout, no_answer, rate_limited, ...
 	Note *string

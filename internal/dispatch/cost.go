@@ -32,12 +32,10 @@ func (c costs) after(told costs) costs {
 	return out
 }
 
-// noCosts is the stored form of a call that costs 1 of each of its buckets.
-var noCosts = json.RawMessage("{}")
-
+// encode gives the stored form; nothing for a call that costs 1 of each of its buckets.
 func (c costs) encode() json.RawMessage {
 	if len(c) == 0 {
-		return noCosts
+		return nil
 	}
 	b, _ := json.Marshal(c) // numbers alone: cannot fail
 	return b
@@ -45,7 +43,7 @@ func (c costs) encode() json.RawMessage {
 
 func decodeCosts(raw json.RawMessage) (costs, error) {
 	var c costs
-	if len(raw) == 0 || string(raw) == string(noCosts) {
+	if len(raw) == 0 {
 		return nil, nil
 	}
 	if err := json.Unmarshal(raw, &c); err != nil {
