@@ -25,6 +25,9 @@ func Told(ans *Answer, b *catalog.RateBucket) (out []Counter) {
 		}
 		return out
 	}
+	if !tellsLimits(h) {
+		return nil
+	}
 	if out = structured(h, b); len(out) > 0 {
 		return out
 	}
@@ -40,6 +43,16 @@ func Told(ans *Answer, b *catalog.RateBucket) (out []Counter) {
 		}
 	}
 	return nil
+}
+
+// tellsLimits rules most answers out: to ask for headers that are not there in their canonical form takes an allocation each.
+func tellsLimits(h http.Header) bool {
+	for name := range h {
+		if strings.HasPrefix(name, "Ratelimit") || strings.HasPrefix(name, "X-Ratelimit") {
+			return true
+		}
+	}
+	return false
 }
 
 // toldOf reads the headers or fields that the catalog names.
