@@ -51,3 +51,21 @@ func TestPlatform_HubSpot(t *testing.T) {
 	assert.LessOrEqual(t, most, 15)
 	assert.EqualValues(t, 190, p.number(`SELECT coalesce(max(cap), 0) FROM flow.domain_limit WHERE bucket = 'crm' AND window_seconds = 10`))
 }
+
+// TestPlatform_SignInCounts: whose account a credential belongs to is asked in a call that the platform counts, and so
+// do we.
+func TestPlatform_SignInCounts(t *testing.T) {
+	t.Parallel()
+	p := servePlatforms(t)
+	for platform, limit := range map[string]struct{ bucket, name string }{
+		"hubspot": {"crm", "ten seconds"}, "stripe": {"api", "per second"},
+	} {
+		account := p.get("/credentials/" + p.signIn(platform))["tenancy_id"]
+		counted := p.sims[platform].Most()[limit.name]
+		assert.Positive(t, counted, platform)
+		for _, debited := range []string{"count(*) FROM flow.call", "coalesce(sum(own), 0) FROM flow.rolling"} {
+			ours := p.number("SELECT "+debited+" WHERE domain = $1 AND bucket = $2", account, limit.bucket)
+			assert.Equal(t, counted, ours, "%s: %s", platform, debited)
+		}
+	}
+}
