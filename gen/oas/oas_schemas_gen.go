@@ -8362,6 +8362,32 @@ func (s *DryRunTask) SetError(val NilJobError) {
 type Error struct {
 	// A sentence; or for 422 the list of bad fields, or the bad expressions of a definition.
 	Detail ErrorDetail `json:"detail"`
+	// A stable word for what is wrong; there can be more of them one day. By status:
+	//
+	//  - 400: `invalid`, `definition_not_active`, `invalid_cursor`; `malformed_request` for what is no
+	//    HTTP, also with other statuses
+	//  - 401: `unauthenticated`; `invalid_signature` of a message to a webhook
+	//  - 403: `forbidden`; `scope_missing` of an API key
+	//  - 404: `not_found` (no such resource in your organization), `path_not_found` (no such address)
+	//  - 405: `method_not_allowed`
+	//  - 408: `too_slow`
+	//  - 409: `conflict`, `record_set_consumed`, `record_set_not_sealed`, `record_set_not_open`,
+	//    `batch_over`, `credential_not_identified`, `idempotency_key_reused`
+	//  - 413: `too_large`
+	//  - 415: `unsupported`
+	//  - 422: `validation_failed` (`detail` is a list), `bad_expressions` (`detail` has
+	//    `expression_errors`), `quota_exceeded`
+	//  - 429: `rate_limited`
+	//  - 500: `internal`
+	//  - 503: `unavailable`, `busy`, `database_unavailable`, `too_many_streams`; `outcome_unknown` where
+	//    the request may have been carried out all the same
+	Code string `json:"code"`
+	// The id of the request, as in `X-Request-Id`. Quote it when you report a problem.
+	RequestID string `json:"request_id"`
+	// What to do next, in a sentence for people. Its words may change.
+	Hint string `json:"hint"`
+	// Where the reference says more of this `code`; an address, or a path of this service.
+	Docs string `json:"docs"`
 }
 
 // GetDetail returns the value of Detail.
@@ -8369,9 +8395,49 @@ func (s *Error) GetDetail() ErrorDetail {
 	return s.Detail
 }
 
+// GetCode returns the value of Code.
+func (s *Error) GetCode() string {
+	return s.Code
+}
+
+// GetRequestID returns the value of RequestID.
+func (s *Error) GetRequestID() string {
+	return s.RequestID
+}
+
+// GetHint returns the value of Hint.
+func (s *Error) GetHint() string {
+	return s.Hint
+}
+
+// GetDocs returns the value of Docs.
+func (s *Error) GetDocs() string {
+	return s.Docs
+}
+
 // SetDetail sets the value of Detail.
 func (s *Error) SetDetail(val ErrorDetail) {
 	s.Detail = val
+}
+
+// SetCode sets the value of Code.
+func (s *Error) SetCode(val string) {
+	s.Code = val
+}
+
+// SetRequestID sets the value of RequestID.
+func (s *Error) SetRequestID(val string) {
+	s.RequestID = val
+}
+
+// SetHint sets the value of Hint.
+func (s *Error) SetHint(val string) {
+	s.Hint = val
+}
+
+// SetDocs sets the value of Docs.
+func (s *Error) SetDocs(val string) {
+	s.Docs = val
 }
 
 // A sentence; or for 422 the list of bad fields, or the bad expressions of a definition.

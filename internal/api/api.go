@@ -121,7 +121,7 @@ func New(d Deps) (http.Handler, error) {
 		d.Observe = func(string, int, time.Duration) {}
 	}
 	go documentedRules() // takes a while, and is not needed yet
-	errs := errorHandler{log: d.Log, outage: &outage{pool: d.Pool, now: d.Now, log: d.Log}}
+	errs := errorHandler{log: d.Log, outage: &outage{pool: d.Pool, now: d.Now, log: d.Log}, publicURL: d.PublicURL}
 	sec := security{accounts: d.Accounts, limiter: limiter{limits: d.Limits, most: d.RequestLimit}, log: d.Log}
 	catalogs, err := newCatalogHandler(d.Catalog)
 	if err != nil {

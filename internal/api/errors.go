@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/go-faster/jx"
@@ -40,15 +41,17 @@ var statuses = map[fault.Code]int{
 type errorHandler struct {
 	log    *slog.Logger
 	outage *outage
+	// publicURL is where people reach the service; nil where that is not known.
+	publicURL func() string
 }
 
 // NewError is called by the generated server with what a handler or the security check returned.
 func (h errorHandler) NewError(ctx context.Context, err error) *oas.ErrorStatusCodeWithHeaders {
 	if errors.Is(err, ogenerrors.ErrSecurityRequirementIsNotSatisfied) {
-		return answer(unauthenticated)
+		return h.answer(ctx, unauthenticated)
 	}
 	if errors.Is(err, errReplay) {
-		return internalError() // the recorder sends what is replayed instead
+		return h.internalError(ctx) // the recorder sends what is replayed instead
 	}
 	var f *fault.Error
 	if errors.As(err, &f) && statuses[f.Code] != 0 {
@@ -56,11 +59,11 @@ func (h errorHandler) NewError(ctx context.Context, err error) *oas.ErrorStatusC
 		if cause := f.Unwrap(); cause != nil && !(errors.As(err, &own) && h.outage.refuse(ctx, cause) != nil) {
 			h.log.WarnContext(ctx, "refused", "request_id", requestID(ctx), "error", f)
 		}
-		return answer(f)
+		return h.answer(ctx, f)
 	}
 	if ctx.Err() == nil {
 		if f := h.outage.refuse(ctx, err); f != nil {
-			return answer(f)
+			return h.answer(ctx, f)
 		}
 	}
 	if ctx.Err() != nil {
@@ -69,25 +72,30 @@ func (h errorHandler) NewError(ctx context.Context, err error) *oas.ErrorStatusC
 	} else {
 		h.log.ErrorContext(ctx, "request failed", "request_id", requestID(ctx), "error", err)
 	}
-	return internalError()
+	return h.internalError(ctx)
 }
 
 // busy answers a request that ran out of the time that one of our own look-ups has, and has done nothing.
-var busy = &fault.Error{Code: fault.Unavailable, Detail: "The service is too busy; try again", RetryAfter: time.Second}
+var busy = &fault.Error{Code: fault.Unavailable, Detail: "The service is too busy; try again", RetryAfter: time.Second, Reason: fault.Busy}
 
-func internalError() *oas.ErrorStatusCodeWithHeaders {
-	return &oas.ErrorStatusCodeWithHeaders{
-		StatusCode: http.StatusInternalServerError,
-		Response:   oas.Error{Detail: oas.NewStringErrorDetail("Internal error; quote the X-Request-Id when you report it")},
-	}
+func (h errorHandler) internalError(ctx context.Context) *oas.ErrorStatusCodeWithHeaders {
+	return h.problem(ctx, http.StatusInternalServerError,
+		oas.NewStringErrorDetail("Internal error; quote the X-Request-Id when you report it"), codeInternal, "")
 }
 
 // answer is what a caller reads of a fault.
-func answer(f *fault.Error) *oas.ErrorStatusCodeWithHeaders {
-	out := &oas.ErrorStatusCodeWithHeaders{StatusCode: statuses[f.Code]}
+func (h errorHandler) answer(ctx context.Context, f *fault.Error) *oas.ErrorStatusCodeWithHeaders {
+	out := h.problem(ctx, statuses[f.Code], errorDetail(f), codeOf(f), f.Hint)
+	if f.RetryAfter > 0 || f.Code == fault.RateLimited || f.Code == fault.Unavailable {
+		out.RetryAfter = oas.NewOptInt(wholeSeconds(f.RetryAfter))
+	}
+	return out
+}
+
+func errorDetail(f *fault.Error) oas.ErrorDetail {
 	switch {
 	case f.Expressions != nil:
-		out.Response.Detail = oas.NewExpressionErrorsErrorDetail(oas.ExpressionErrors{ExpressionErrors: f.Expressions})
+		return oas.NewExpressionErrorsErrorDetail(oas.ExpressionErrors{ExpressionErrors: f.Expressions})
 	case f.Fields != nil:
 		var entries []oas.ValidationEntry
 		for _, field := range f.Fields[:min(len(f.Fields), violation.Most)] {
@@ -97,14 +105,9 @@ func answer(f *fault.Error) *oas.ErrorStatusCodeWithHeaders {
 			entries = append(entries, oas.ValidationEntry{Loc: f.Fields[violation.Most].Loc[:1], Type: "too_many_errors",
 				Msg: "More places are bad; they are told once these are mended"})
 		}
-		out.Response.Detail = oas.NewValidationEntryArrayErrorDetail(entries)
-	default:
-		out.Response.Detail = oas.NewStringErrorDetail(f.Detail)
+		return oas.NewValidationEntryArrayErrorDetail(entries)
 	}
-	if f.RetryAfter > 0 || f.Code == fault.RateLimited || f.Code == fault.Unavailable {
-		out.RetryAfter = oas.NewOptInt(wholeSeconds(f.RetryAfter))
-	}
-	return out
+	return oas.NewStringErrorDetail(f.Detail)
 }
 
 func entry(f fault.Field) oas.ValidationEntry {
@@ -145,19 +148,14 @@ func (h errorHandler) fail(ctx context.Context, w http.ResponseWriter, err error
 	h.write(w, h.NewError(ctx, err))
 }
 
-func (h errorHandler) plain(w http.ResponseWriter, status int, detail string) {
-	h.write(w, &oas.ErrorStatusCodeWithHeaders{
-		StatusCode: status, Response: oas.Error{Detail: oas.NewStringErrorDetail(detail)},
-	})
+func (h errorHandler) notFound(w http.ResponseWriter, r *http.Request) {
+	h.write(w, h.problem(r.Context(), http.StatusNotFound, oas.NewStringErrorDetail("Not found"), codePath, lostHint(r.URL.Path)))
 }
 
-func (h errorHandler) notFound(w http.ResponseWriter, _ *http.Request) {
-	h.plain(w, http.StatusNotFound, "Not found")
-}
-
-func (h errorHandler) methodNotAllowed(w http.ResponseWriter, _ *http.Request, allowed string) {
+func (h errorHandler) methodNotAllowed(w http.ResponseWriter, r *http.Request, allowed string) {
 	w.Header().Set("Allow", allowed)
-	h.plain(w, http.StatusMethodNotAllowed, "Method not allowed")
+	h.write(w, h.problem(r.Context(), http.StatusMethodNotAllowed, oas.NewStringErrorDetail("Method not allowed"), codeMethod,
+		"This path takes "+strings.Join(strings.Split(allowed, ","), " and ")+", not "+r.Method+"."))
 }
 
 // refused answers a request that the generated server could not decode, or a response that it could not send.

@@ -27,23 +27,23 @@ func TestErrors(t *testing.T) {
 		name   string
 		err    error
 		status int
-		body   string
+		detail string
 	}{
-		{"Invalid", fault.New(fault.Invalid, "x"), 400, `{"detail":"x"}`},
-		{"Unauthenticated", fault.New(fault.Unauthenticated, "x"), 401, `{"detail":"x"}`},
-		{"Forbidden", fault.New(fault.Forbidden, "Admin role required"), 403, `{"detail":"Admin role required"}`},
-		{"NotFound", fault.Missing("Batch"), 404, `{"detail":"Batch not found"}`},
-		{"Conflict", fault.New(fault.Conflict, "x"), 409, `{"detail":"x"}`},
-		{"TooLarge", fault.New(fault.TooLarge, "x"), 413, `{"detail":"x"}`},
-		{"TooSlow", fault.New(fault.TooSlow, "x"), 408, `{"detail":"x"}`},
-		{"Fields", fault.Invalidated(field), 422, `{"detail":[{"loc":["body","a"],"msg":"m","type":"t","input":"i","ctx":{"ge":1}}]}`},
-		{"Expressions", fault.BadExpressions([]string{"x"}), 422, `{"detail":{"expression_errors":["x"]}}`},
-		{"RateLimited", &fault.Error{Code: fault.RateLimited, Detail: "x", RetryAfter: 1500 * time.Millisecond}, 429, `{"detail":"x"}`},
-		{"Unavailable", fault.New(fault.Unavailable, "x"), 503, `{"detail":"x"}`},
-		{"Wrapped", fmt.Errorf("somewhere: %w", fault.Missing("Job")), 404, `{"detail":"Job not found"}`},
-		{"WithCause", fault.New(fault.Conflict, "x").Because(errors.New("secret")), 409, `{"detail":"x"}`},
-		{"OfOurs", errors.New("secret: connection refused"), 500, `{"detail":"Internal error; quote the X-Request-Id when you report it"}`},
-		{"UnknownCode", &fault.Error{Code: "new", Detail: "secret"}, 500, `{"detail":"Internal error; quote the X-Request-Id when you report it"}`},
+		{"Invalid", fault.New(fault.Invalid, "x"), 400, `"x"`},
+		{"Unauthenticated", fault.New(fault.Unauthenticated, "x"), 401, `"x"`},
+		{"Forbidden", fault.New(fault.Forbidden, "Admin role required"), 403, `"Admin role required"`},
+		{"NotFound", fault.Missing("Batch"), 404, `"Batch not found"`},
+		{"Conflict", fault.New(fault.Conflict, "x"), 409, `"x"`},
+		{"TooLarge", fault.New(fault.TooLarge, "x"), 413, `"x"`},
+		{"TooSlow", fault.New(fault.TooSlow, "x"), 408, `"x"`},
+		{"Fields", fault.Invalidated(field), 422, `[{"loc":["body","a"],"msg":"m","type":"t","input":"i","ctx":{"ge":1}}]`},
+		{"Expressions", fault.BadExpressions([]string{"x"}), 422, `{"expression_errors":["x"]}`},
+		{"RateLimited", &fault.Error{Code: fault.RateLimited, Detail: "x", RetryAfter: 1500 * time.Millisecond}, 429, `"x"`},
+		{"Unavailable", fault.New(fault.Unavailable, "x"), 503, `"x"`},
+		{"Wrapped", fmt.Errorf("somewhere: %w", fault.Missing("Job")), 404, `"Job not found"`},
+		{"WithCause", fault.New(fault.Conflict, "x").Because(errors.New("secret")), 409, `"x"`},
+		{"OfOurs", errors.New("secret: connection refused"), 500, `"Internal error; quote the X-Request-Id when you report it"`},
+		{"UnknownCode", &fault.Error{Code: "new", Detail: "secret"}, 500, `"Internal error; quote the X-Request-Id when you report it"`},
 	}
 	h := errorHandler{log: slog.New(slog.DiscardHandler)}
 	for _, tt := range tests {
@@ -51,8 +51,18 @@ func TestErrors(t *testing.T) {
 			t.Parallel()
 			w := httptest.NewRecorder()
 			h.fail(context.Background(), w, tt.err)
-			if w.Code != tt.status || w.Body.String() != tt.body {
-				t.Errorf("%d %s, want %d %s", w.Code, w.Body, tt.status, tt.body)
+			var body struct {
+				Detail     json.RawMessage
+				Code, Hint string
+			}
+			if err := json.Unmarshal(w.Body.Bytes(), &body); err != nil {
+				t.Fatal(err)
+			}
+			if w.Code != tt.status || string(body.Detail) != tt.detail {
+				t.Errorf("%d %s, want %d %s", w.Code, body.Detail, tt.status, tt.detail)
+			}
+			if hints[body.Code] == "" || body.Hint != hints[body.Code] {
+				t.Errorf("code %q with hint %q", body.Code, body.Hint)
 			}
 			want := ""
 			switch tt.status {

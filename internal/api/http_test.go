@@ -10,6 +10,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"flowlane/internal/api/apitest"
 )
 
 func TestRequestID(t *testing.T) {
@@ -161,7 +163,7 @@ func TestTooLarge_Unhurried(t *testing.T) {
 		}
 		text, _ := io.ReadAll(res.Body)
 		_ = res.Body.Close()
-		if want := `{"detail":"Request body exceeds ` + limit + ` bytes"}`; res.StatusCode != 413 || string(text) != want {
+		if want := `{"detail":"Request body exceeds ` + limit + ` bytes"}`; res.StatusCode != 413 || apitest.Detail(string(text)) != want {
 			t.Errorf("%s: %d %s", path, res.StatusCode, text)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -28,6 +29,8 @@ type rules struct {
 	scopes map[string]string
 	// open are those that anybody may call, and that tell more to who signs in.
 	open map[string]bool
+	// roots are the first segments of all paths.
+	roots map[string]bool
 }
 
 // noScope is the x-scope of an operation that needs none.
@@ -47,9 +50,11 @@ var documentedRules = sync.OnceValue(func() rules {
 })
 
 func rulesOf(doc map[string]any) (rules, error) {
-	r := rules{limits: map[string]request.Limit{}, scopes: map[string]string{}, open: map[string]bool{}}
+	r := rules{limits: map[string]request.Limit{}, scopes: map[string]string{}, open: map[string]bool{}, roots: map[string]bool{}}
 	paths, _ := doc["paths"].(map[string]any)
-	for _, item := range paths {
+	for path, item := range paths {
+		root, _, _ := strings.Cut(path[1:], "/")
+		r.roots[root] = true
 		item, _ := item.(map[string]any)
 		for _, o := range item {
 			o, _ := o.(map[string]any)

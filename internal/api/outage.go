@@ -22,9 +22,10 @@ const (
 
 var (
 	// away answers a request that the database did not take.
-	away = &fault.Error{Code: fault.Unavailable, Detail: "The database cannot be used just now; try again", RetryAfter: time.Second}
+	away = &fault.Error{Code: fault.Unavailable, Detail: "The database cannot be used just now; try again", RetryAfter: time.Second,
+		Reason: fault.DatabaseUnavailable}
 	// unconfirmed answers one of which nobody knows whether the database has carried it out.
-	unconfirmed = &fault.Error{Code: fault.Unavailable, RetryAfter: time.Second,
+	unconfirmed = &fault.Error{Code: fault.Unavailable, RetryAfter: time.Second, Reason: fault.OutcomeUnknown,
 		Detail: "The database did not confirm the request; see whether it was carried out, or repeat it with its Idempotency-Key"}
 )
 

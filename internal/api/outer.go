@@ -148,7 +148,7 @@ func (o outer) recovered(r *http.Request, rec *recorder, v any) {
 	if rec.status != 0 {
 		panic(http.ErrAbortHandler)
 	}
-	o.errs.write(rec, internalError())
+	o.errs.write(rec, o.errs.internalError(r.Context()))
 }
 
 // callerID takes over an id of visible ASCII characters, and makes one otherwise.

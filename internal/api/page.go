@@ -27,7 +27,7 @@ type page struct {
 }
 
 var (
-	errCursor     = fault.New(fault.Invalid, "Invalid cursor")
+	errCursor     = fault.New(fault.Invalid, "Invalid cursor").Known(fault.CursorInvalid)
 	errCursorSkip = fault.Value([]string{"query", "skip"}, "Must be 0 or absent beside a cursor")
 )
 

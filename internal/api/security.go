@@ -105,7 +105,7 @@ func refuse(caller account.Caller, operation oas.OperationName, roles []string) 
 	case !declared: // a mistake of ours, which opens nothing
 		return fault.New(fault.Forbidden, "A key without scopes required")
 	case scope != noScope && !caller.Holds(scope):
-		return fault.New(fault.Forbidden, "Scope %s required", scope)
+		return fault.New(fault.Forbidden, "Scope %s required", scope).Known(fault.ScopeMissing)
 	}
 	return nil
 }

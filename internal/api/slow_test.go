@@ -100,7 +100,7 @@ func TestSlow_Unsigned(t *testing.T) {
 		for _, length := range []int{10, 20_000, 200_000, webhook.MaxBody} {
 			status, body := s.post(h.url, length, 1, header...).answer()
 			assert.Equal(t, http.StatusUnauthorized, status, "%s, %d bytes", name, length)
-			assert.JSONEq(t, `{"detail":"Signature verification failed"}`, body, name)
+			assert.JSONEq(t, `{"detail":"Signature verification failed"}`, apitest.Detail(body), name)
 		}
 	}
 	for range 40 {
@@ -139,10 +139,10 @@ func TestSlow_Uploads(t *testing.T) {
 	header := []string{"X-API-Key", s.Key, "Content-Type", "application/json"}
 	status, body := s.post("/data/record-sets/"+uuid.NewString()+"/records", 16<<20, 1, header...).answer()
 	assert.Equal(t, http.StatusNotFound, status)
-	assert.JSONEq(t, `{"detail":"Record set not found"}`, body)
+	assert.JSONEq(t, `{"detail":"Record set not found"}`, apitest.Detail(body))
 	status, body = s.post("/data/record-sets/"+s.upload(rowsOf(1))+"/records", 16<<20, 1, header...).answer()
 	assert.Equal(t, http.StatusConflict, status)
-	assert.JSONEq(t, `{"detail":"Record set is not open"}`, body)
+	assert.JSONEq(t, `{"detail":"Record set is not open"}`, apitest.Detail(body))
 	status, _ = s.post("/data/record-sets/"+uuid.NewString()+"/records", 16<<20, 1).answer()
 	assert.Equal(t, http.StatusUnauthorized, status)
 
@@ -181,7 +181,7 @@ func TestSlow_Turns(t *testing.T) {
 		for _, one := range open {
 			if !one.waits() {
 				status, body := one.answer()
-				refused = append(refused, fmt.Sprint(status, " ", body))
+				refused = append(refused, fmt.Sprint(status, " ", apitest.Detail(body)))
 			}
 		}
 	}
@@ -206,7 +206,7 @@ func TestSlow_Tells(t *testing.T) {
 	for _, one := range stalled {
 		status, body := one.answer()
 		assert.Equal(t, http.StatusRequestTimeout, status)
-		assert.JSONEq(t, `{"detail":"Request body came too slowly: after 10 seconds it must come at 32 KiB a second"}`, body)
+		assert.JSONEq(t, `{"detail":"Request body came too slowly: after 10 seconds it must come at 32 KiB a second"}`, apitest.Detail(body))
 		_, err := one.Read(make([]byte, 1))
 		assert.ErrorIs(t, err, io.EOF, "the connection is closed")
 	}
@@ -221,7 +221,7 @@ func TestSlow_TooLarge(t *testing.T) {
 	status, body := s.post("/flows/definitions", 1<<30, 1, key...).answer()
 	require.True(t, before.waits(), "whoever came before and stalls has not been told so yet")
 	assert.Equal(t, http.StatusRequestEntityTooLarge, status)
-	assert.JSONEq(t, `{"detail":"Request body exceeds 1048576 bytes"}`, body)
+	assert.JSONEq(t, `{"detail":"Request body exceeds 1048576 bytes"}`, apitest.Detail(body))
 }
 
 // TestSlow_Hurried: a client that looks for no answer before it has sent everything gets that of a refusal which

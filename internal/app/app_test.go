@@ -58,7 +58,7 @@ func TestApp_Serves(t *testing.T) {
 	}
 	for _, path := range []string{"/metrics", "/debug/pprof/", "//healthz", "/healthz/", "/v1//account/me",
 		"/v1/./account/me", "/v1/account/../account/me"} {
-		if status, body := get(t, p.URL()+path, p.key); status != http.StatusNotFound || body != `{"detail":"Not found"}` {
+		if status, body := get(t, p.URL()+path, p.key); status != http.StatusNotFound || apitest.Detail(body) != `{"detail":"Not found"}` {
 			t.Errorf("GET %s: %d %s", path, status, body)
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"net"
 	"net/http"
@@ -12,6 +11,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"flowlane/internal/api"
 )
 
 // framed listens for connections that look at the heads of their requests. net/http drops the Content-Length of a
@@ -56,12 +57,11 @@ func (c *framedConn) Write(p []byte) (int, error) {
 	}
 	head, text, _ := bytes.Cut(p, []byte("\r\n\r\n"))
 	status, _, _ := strings.Cut(strings.TrimPrefix(string(head), "HTTP/1.1 "), "\r\n")
-	body, err := json.Marshal(map[string]string{"detail": cmp.Or(string(text), status)})
-	if err != nil {
-		return 0, fmt.Errorf("write an answer: %w", err)
-	}
-	_, err = fmt.Fprintf(c.Conn, "HTTP/1.1 %s\r\n%sConnection: close\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n%s",
-		status, c.headers, jsonType, len(body), body)
+	id := api.NewRequestID()
+	body := api.Problem(id, cmp.Or(string(text), status), "")
+	_, err := fmt.Fprintf(c.Conn,
+		"HTTP/1.1 %s\r\n%sConnection: close\r\nX-Request-Id: %s\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n%s",
+		status, c.headers, id, jsonType, len(body), body)
 	if err != nil {
 		return 0, err //nolint:wrapcheck // a writer
 	}

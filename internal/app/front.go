@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/rs/cors"
+
+	"flowlane/internal/api"
 )
 
 // Front says how clients reach the API.
@@ -121,8 +123,10 @@ func (f Front) around(next http.Handler) http.Handler {
 		if ambiguous(r.Context()) {
 			header.Set("Connection", "close")
 			header.Set("Content-Type", jsonType)
+			id := api.NewRequestID()
+			header.Set("X-Request-Id", id)
 			w.WriteHeader(http.StatusBadRequest)
-			_, _ = w.Write([]byte(`{"detail":"A request has either a Content-Length or a Transfer-Encoding, not both"}`))
+			_, _ = w.Write(api.Problem(id, "A request has either a Content-Length or a Transfer-Encoding, not both", ""))
 			return
 		}
 		next.ServeHTTP(w, r)

@@ -202,7 +202,7 @@ func Active(ctx context.Context, q db.DBTX, orgID, id uuid.UUID) (db.FlowDefinit
 		return db.FlowDefinition{}, missing(err, "read definition")
 	}
 	if row.Status != StatusActive {
-		return db.FlowDefinition{}, fault.New(fault.Invalid, "Definition is not active")
+		return db.FlowDefinition{}, fault.New(fault.Invalid, "Definition is not active").Known(fault.DefinitionNotActive)
 	}
 	return row, nil
 }

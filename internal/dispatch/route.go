@@ -54,7 +54,7 @@ func (r *Router) Route(ctx context.Context, tx pgx.Tx, orgID uuid.UUID, plan *de
 // account returns the provider account that a metered task spends from.
 func (r *Router) account(ctx context.Context, tx pgx.Tx, orgID uuid.UUID, task *definition.Task) (db.FlowDomain, error) {
 	if !task.CredentialID.Valid {
-		return db.FlowDomain{}, fault.New(fault.Conflict, "Credential has no provider account")
+		return db.FlowDomain{}, fault.New(fault.Conflict, "Credential has no provider account").Known(fault.CredentialNotIdentified)
 	}
 	row, err := db.New().CredentialDomain(ctx, tx, db.CredentialDomainParams{ID: task.CredentialID.UUID, OrgID: orgID})
 	if pg.IsNoRows(err) {
@@ -67,7 +67,7 @@ func (r *Router) account(ctx context.Context, tx pgx.Tx, orgID uuid.UUID, task *
 		return db.FlowDomain{}, fault.New(fault.Conflict, "Credential is %s: set its status to active, or choose another", row.Status)
 	}
 	if row.TenancyID == nil {
-		return db.FlowDomain{}, fault.New(fault.Conflict, "Credential has no provider account")
+		return db.FlowDomain{}, fault.New(fault.Conflict, "Credential has no provider account").Known(fault.CredentialNotIdentified)
 	}
 	return db.FlowDomain{TenancyID: *row.TenancyID, TimeZone: *row.TimeZone}, nil
 }

@@ -59,7 +59,12 @@ type Error struct {
 	// Expressions replaces Detail for bad expressions of a definition, each entry naming expression, step, task and field.
 	Expressions []string
 	RetryAfter  time.Duration
-	cause       error
+	// Reason is a stable word that is narrower than Code, for example "record_set_consumed"; empty where Code says it all. Package api
+	// lists them all.
+	Reason string
+	// Hint says what to do next, in a sentence; empty for what package api says of the reason or the code.
+	Hint  string
+	cause error
 }
 
 func (e *Error) Error() string {
@@ -98,6 +103,20 @@ func BadExpressions(list []string) *Error {
 func (e *Error) Because(cause error) *Error {
 	c := *e
 	c.cause = cause
+	return &c
+}
+
+// Known returns a copy that programs can tell from others of its code by reason.
+func (e *Error) Known(reason string) *Error {
+	c := *e
+	c.Reason = reason
+	return &c
+}
+
+// Hinted returns a copy that says what to do next.
+func (e *Error) Hinted(format string, args ...any) *Error {
+	c := *e
+	c.Hint = fmt.Sprintf(format, args...)
 	return &c
 }
 

@@ -17,6 +17,7 @@ import (
 	"flowlane/internal/fault"
 	"flowlane/internal/pg"
 	"flowlane/internal/quota"
+	"flowlane/internal/recordset"
 	"flowlane/internal/run"
 )
 
@@ -186,9 +187,9 @@ func (s *Service) count(ctx context.Context, conn db.DBTX, orgID uuid.UUID, q Qu
 	case err != nil:
 		return 0, fmt.Errorf("read record set %s: %w", id, err)
 	case set.Status == db.FlowRecordSetStatusOpen:
-		return 0, fault.New(fault.Conflict, "Record set is not sealed")
+		return 0, recordset.ErrNotSealed
 	case set.Status == db.FlowRecordSetStatusConsumed:
-		return 0, fault.New(fault.Conflict, "Record set is already consumed")
+		return 0, recordset.UsedBy(set.BatchID)
 	}
 	return set.ReceivedCount, nil
 }

@@ -72,7 +72,7 @@ var spanLists = sync.Pool{New: func() any { return new([]span) }}
 func (s *Service) openSet(ctx context.Context, orgID, id uuid.UUID) (Manifest, error) {
 	m, err := s.Get(ctx, orgID, id)
 	if err == nil && m.Status != db.FlowRecordSetStatusOpen {
-		err = errNotOpen()
+		err = errNotOpen
 	}
 	return m, err
 }
@@ -143,7 +143,7 @@ func (u *upload) insert(ctx context.Context) (ChunkResult, error) {
 	if errors.Is(err, errGone) {
 		// Sealed, deleted or expired since it was read.
 		if _, err = u.openSet(ctx, u.set.OrgID, u.set.ID); err == nil {
-			err = errNotOpen()
+			err = errNotOpen
 		}
 	}
 	return out, err

@@ -145,7 +145,7 @@ func (s *Service) Delete(ctx context.Context, orgID, id uuid.UUID) error {
 			return notFound(err)
 		}
 		if m.Status == db.FlowRecordSetStatusConsumed {
-			return errConsumed()
+			return UsedBy(m.BatchID)
 		}
 		if _, err := s.reclaim(ctx, tx, id, maxInt32); err != nil {
 			return err
@@ -161,6 +161,17 @@ func notFound(err error) error {
 	return fmt.Errorf("read record set: %w", err)
 }
 
-func errNotOpen() error   { return fault.New(fault.Conflict, "Record set is not open") }
-func errNotSealed() error { return fault.New(fault.Conflict, "Record set is not sealed") }
-func errConsumed() error  { return fault.New(fault.Conflict, "Record set is already consumed") }
+// ErrNotSealed refuses a set that may still take records. Fault: Conflict.
+var ErrNotSealed = fault.New(fault.Conflict, "Record set is not sealed").Known(fault.RecordSetNotSealed)
+
+var errNotOpen = fault.New(fault.Conflict, "Record set is not open").Known(fault.RecordSetNotOpen)
+
+// UsedBy refuses a set that a batch has used. Fault: Conflict, which names the batch where it is known.
+func UsedBy(batchID *uuid.UUID) error {
+	f := fault.New(fault.Conflict, "Record set is already consumed").Known(fault.RecordSetConsumed)
+	if batchID == nil {
+		return f
+	}
+	return f.Hinted("Batch %s used it, and a record set is used once: retry what failed with POST /v1/flows/batches/%s/retry, "+
+		"or upload the records as a new set.", batchID, batchID)
+}

@@ -150,7 +150,7 @@ func Consume(ctx context.Context, tx pgx.Tx, orgID, id, batchID uuid.UUID) (coun
 	case err != nil:
 		return 0, notFound(err)
 	case m.Status == db.FlowRecordSetStatusConsumed:
-		return 0, errConsumed()
+		return 0, UsedBy(m.BatchID)
 	}
-	return 0, errNotSealed()
+	return 0, ErrNotSealed
 }

@@ -125,7 +125,7 @@ type Attempt struct {
 var (
 	// ErrAnswered is Keep's error when an answer is there already. The transaction must be rolled back: Kept has the answer.
 	ErrAnswered = errors.New("a request with the same idempotency key was carried out meanwhile")
-	errReused   = fault.New(fault.Conflict, "Idempotency key reused with a different request")
+	errReused   = fault.New(fault.Conflict, "Idempotency key reused with a different request").Known(fault.IdempotencyKeyReused)
 )
 
 // Keep stores the answer in the transaction of what the request does; it comes last in it. A transaction of another process

@@ -91,7 +91,7 @@ func (s *Service) beginOne(ctx context.Context, tx pgx.Tx, orgID, batchID uuid.U
 func (s *Service) beginOpen(ctx context.Context, tx pgx.Tx, orgID, batchID uuid.UUID) (*Change, *head, error) {
 	c, h, err := s.beginOne(ctx, tx, orgID, batchID)
 	if err == nil && BatchTerminal(h.Status) {
-		err = fault.New(fault.Conflict, "Batch is already %s", h.Status)
+		err = fault.New(fault.Conflict, "Batch is already %s", h.Status).Known(fault.BatchOver)
 	}
 	return c, h, err
 }

@@ -115,7 +115,8 @@ func (h *Hub) Take(org uuid.UUID) (*Place, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.life.Err() != nil || h.listeners >= h.opts.Most || h.of[org] >= max(h.opts.Most/2, 1) {
-		err := fault.New(fault.Unavailable, "Too many streams are open; close some, or come back later")
+		err := fault.New(fault.Unavailable, "Too many streams are open; close some, or come back later").
+			Known(fault.StreamsExhausted)
 		err.RetryAfter = retryAfter
 		return nil, err
 	}

@@ -32,7 +32,7 @@ type Message struct {
 var nobody = []string{"whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="} //nolint:gochecknoglobals // a constant
 
 var (
-	errUnsigned = fault.New(fault.Unauthenticated, "Signature verification failed")
+	errUnsigned = fault.New(fault.Unauthenticated, "Signature verification failed").Known(fault.SignatureInvalid)
 	// errChanged means that the secrets changed after a message was verified.
 	errChanged = errors.New("webhook: its secrets changed")
 	errBusy    = &fault.Error{Code: fault.Unavailable, Detail: "The webhook is being changed; try again", RetryAfter: time.Second}

@@ -221,3 +221,15 @@ func (r Response) JSON() map[string]any {
 	r.Into(&v)
 	return v
 }
+
+// Detail is what the body of an error says is wrong, alone: `{"detail":"Batch not found"}`.
+func Detail(body string) string {
+	var e struct {
+		Detail json.RawMessage `json:"detail"`
+	}
+	if err := json.Unmarshal([]byte(body), &e); err != nil {
+		return body
+	}
+	text, _ := json.Marshal(e)
+	return string(text)
+}

@@ -80,6 +80,9 @@ func Check(r *http.Request, res *http.Response) error {
 		_ = res.Body.Close()
 		res.Body = io.NopCloser(bytes.NewReader(body))
 	}
+	if err := checkProblem(res, body); err != nil {
+		return err
+	}
 	route, params, err := doc.router.FindRoute(r)
 	if err != nil {
 		return doc.checkError(res.StatusCode, body)
@@ -95,6 +98,27 @@ func Check(r *http.Request, res *http.Response) error {
 	}
 	in.SetBodyBytes(body)
 	return openapi3filter.ValidateResponse(r.Context(), in)
+}
+
+// checkProblem holds of an error what no schema can say: it names its own request, and says what to do.
+func checkProblem(res *http.Response, body []byte) error {
+	if res.StatusCode < http.StatusBadRequest {
+		return nil
+	}
+	var e struct {
+		RequestID string `json:"request_id"`
+		Hint      string `json:"hint"`
+	}
+	if err := json.Unmarshal(body, &e); err != nil {
+		return err
+	}
+	if id := res.Header.Get("X-Request-Id"); e.RequestID != id {
+		return fmt.Errorf("the error of request %s names request %q", id, e.RequestID)
+	}
+	if e.Hint == "" {
+		return errors.New("the error has no hint")
+	}
+	return nil
 }
 
 // CheckSchema validates a JSON text that is no response of its own, such as the data of an event, as a schema of the

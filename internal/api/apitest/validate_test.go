@@ -35,11 +35,13 @@ func TestCheck(t *testing.T) {
 		{"NullWhereNone", "GET", "/account/api-keys", 200, strings.Replace(page(good), `"total":1`, `"total":null`, 1), false},
 		{"WrongEnum", "GET", "/account/api-keys", 200, page(strings.Replace(good, "active", "asleep", 1)), false},
 		{"UndocumentedStatus", "GET", "/account/api-keys", 202, page(good), false},
-		{"Error", "GET", "/account/api-keys", 401, `{"detail":"x"}`, true},
-		{"ErrorList", "GET", "/account/api-keys", 422, `{"detail":[{"loc":["query"],"msg":"m","type":"t","input":1e400,"ctx":{"ge":1}}]}`, true},
-		{"ErrorExpressions", "GET", "/account/api-keys", 422, `{"detail":{"expression_errors":["x"]}}`, true},
-		{"ErrorWrong", "GET", "/account/api-keys", 401, `{"detail":1}`, false},
-		{"ErrorMore", "GET", "/account/api-keys", 401, `{"detail":"x","code":1}`, false},
+		{"Error", "GET", "/account/api-keys", 401, envelope(`"x"`), true},
+		{"ErrorList", "GET", "/account/api-keys", 422, envelope(`[{"loc":["query"],"msg":"m","type":"t","input":1e400,"ctx":{"ge":1}}]`), true},
+		{"ErrorExpressions", "GET", "/account/api-keys", 422, envelope(`{"expression_errors":["x"]}`), true},
+		{"ErrorWrong", "GET", "/account/api-keys", 401, envelope(`1`), false},
+		{"ErrorMore", "GET", "/account/api-keys", 401, strings.Replace(envelope(`"x"`), "{", `{"more":1,`, 1), false},
+		{"ErrorLess", "GET", "/account/api-keys", 401, `{"detail":"x"}`, false},
+		{"ErrorOfAnother", "GET", "/account/api-keys", 401, strings.Replace(envelope(`"x"`), `"1"`, `"2"`, 1), false},
 		{"NoContent", "DELETE", "/account/api-keys/1", 204, ``, true},
 		{"NotModified", "GET", "/catalog/actions", 304, ``, true},
 		{"BodyWhereNone", "DELETE", "/account/api-keys/1", 204, `{}`, false},
@@ -52,10 +54,10 @@ func TestCheck(t *testing.T) {
 		{"Free", "POST", "/data/record-sets", 201, `{"id":"a","status":"open","chunk_size":1,"chunk_count":0,"expected_count":null,` +
 			`"received_count":0,"content_hash":null,"metadata":{"a":{"b":1e400}},"batch_id":null,"created_at":"2026-01-01T00:00:00Z",` +
 			`"sealed_at":null,"updated_at":"2026-01-01T00:00:00Z","staging_expires_at":null}`, true},
-		{"UnknownPath", "GET", "/nowhere", 404, `{"detail":"Not found"}`, true},
+		{"UnknownPath", "GET", "/nowhere", 404, envelope(`"Not found"`), true},
 		{"UnknownPathAnswered", "GET", "/nowhere", 200, `{}`, false},
 		{"UnknownPathNoEnvelope", "GET", "/nowhere", 404, `{"message":"x"}`, false},
-		{"UnknownMethod", "PUT", "/account/me", 405, `{"detail":"x"}`, true},
+		{"UnknownMethod", "PUT", "/account/me", 405, envelope(`"x"`), true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -76,10 +78,15 @@ func TestCheck(t *testing.T) {
 	}
 }
 
+// envelope is an error to a request with the id 1.
+func envelope(detail string) string {
+	return `{"detail":` + detail + `,"code":"c","request_id":"1","hint":"h","docs":"/d"}`
+}
+
 func TestCheck_NoRequestID(t *testing.T) {
 	t.Parallel()
 	res := &http.Response{StatusCode: 401, Header: http.Header{"Content-Type": {"application/json"}},
-		Body: io.NopCloser(strings.NewReader(`{"detail":"x"}`))}
+		Body: io.NopCloser(strings.NewReader(envelope(`"x"`)))}
 	if apitest.Check(httptest.NewRequest("GET", "/v1/account/me", nil), res) == nil {
 		t.Error("a response without X-Request-Id passes")
 	}

@@ -9,6 +9,39 @@ export type Error = {
      * A sentence; or for 422 the list of bad fields, or the bad expressions of a definition.
      */
     detail: string | Array<ValidationEntry> | ExpressionErrors;
+    /**
+     * A stable word for what is wrong; there can be more of them one day. By status:
+     *
+     * - 400: `invalid`, `definition_not_active`, `invalid_cursor`; `malformed_request` for what is no HTTP, also with other statuses
+     * - 401: `unauthenticated`; `invalid_signature` of a message to a webhook
+     * - 403: `forbidden`; `scope_missing` of an API key
+     * - 404: `not_found` (no such resource in your organization), `path_not_found` (no such address)
+     * - 405: `method_not_allowed`
+     * - 408: `too_slow`
+     * - 409: `conflict`, `record_set_consumed`, `record_set_not_sealed`, `record_set_not_open`, `batch_over`,
+     * `credential_not_identified`, `idempotency_key_reused`
+     * - 413: `too_large`
+     * - 415: `unsupported`
+     * - 422: `validation_failed` (`detail` is a list), `bad_expressions` (`detail` has `expression_errors`), `quota_exceeded`
+     * - 429: `rate_limited`
+     * - 500: `internal`
+     * - 503: `unavailable`, `busy`, `database_unavailable`, `too_many_streams`; `outcome_unknown` where the request may have been
+     * carried out all the same
+     *
+     */
+    code: string;
+    /**
+     * The id of the request, as in `X-Request-Id`. Quote it when you report a problem.
+     */
+    request_id: string;
+    /**
+     * What to do next, in a sentence for people. Its words may change.
+     */
+    hint: string;
+    /**
+     * Where the reference says more of this `code`; an address, or a path of this service.
+     */
+    docs: string;
 };
 
 /**
