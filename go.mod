@@ -50,6 +50,8 @@ require (
 	github.com/vektah/gqlparser/v2 v2.5.64
 )
 
+require golang.org/x/term v0.46.0 // indirect
+
 require (
 	dario.cat/mergo v1.0.2 // indirect
 	github.com/Azure/go-ansiterm v0.0.0-20250102033503-faa5f7b0171c // indirect

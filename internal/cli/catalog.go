@@ -9,11 +9,6 @@ import (
 	"flowlane/internal/catalog"
 )
 
-type catalogCommand struct {
-	Validate catalogValidate `cmd:"" help:"Check catalog files as a server does when it starts, and name every mistake."`
-	Import   catalogImport   `cmd:"" help:"Make a catalog file of another description."`
-}
-
 type catalogValidate struct {
 	output
 

@@ -17,36 +17,29 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// Exit codes.
-const (
-	exitOK          = 0
-	exitFailed      = 1
-	exitUsage       = 2
-	exitInterrupted = 130
-)
-
 // commands is the whole command line.
 type commands struct {
 	LogLevel  string `enum:"debug,info,warn,error,auto" default:"auto" env:"FLOWLANE_LOG_LEVEL" help:"Least level of log lines: ${enum}. Auto is warn for dev, else info."`
 	LogFormat string `enum:"text,json" default:"text" env:"FLOWLANE_LOG_FORMAT" help:"Form of log lines: ${enum}."`
 
-	Dev     devCommand     `cmd:"" help:"Run everything on this machine: Postgres, a simulated platform, API and workers."`
-	Serve   serveCommand   `cmd:"" help:"Run the API and workers against DATABASE_URL."`
-	Work    workCommand    `cmd:"" help:"Run workers only."`
-	Migrate migrateCommand `cmd:"" help:"Bring the database up to date, or see how far it is."`
-	Org     orgCommand     `cmd:"" help:"Create, list and suspend organizations."`
-	Apikey  apikeyCommand  `cmd:"" help:"Create API keys."`
-	Hold    holdCommand    `cmd:"" help:"Stop calls."`
-	Release releaseCommand `cmd:"" help:"Let calls go on that were held."`
-	Audit   auditCommand   `cmd:"" help:"Export the audit log."`
-	Vault   vaultCommand   `cmd:"" help:"Replace the keys that secrets are stored under."`
-	Env     envCommand     `cmd:"" help:"Print the settings of a development server, for a shell: eval \"$$(flowlane env)\"."`
-	Sim     simCommand     `cmd:"" help:"Run a simulated platform on its own."`
-	Records recordsCommand `cmd:"" help:"Upload records."`
-	Webhook webhookCommand `cmd:"" help:"Send signed deliveries, as other systems do."`
-	Catalog catalogCommand `cmd:"" help:"Check catalog files, or make one of a third party's OpenAPI document."`
-	Demo    demoCommand    `cmd:"" help:"Run sample records through a flow on a server, and watch."`
-	Version versionCommand `cmd:"" help:"Print the version."`
+	Login    loginCommand    `cmd:"" group:"work" help:"Write down a server and a key as a profile."`
+	Logout   logoutCommand   `cmd:"" group:"work" help:"Forget a profile."`
+	Profiles profilesCommand `cmd:"" group:"work" help:"List profiles, or choose one."`
+	Demo     demoCommand     `cmd:"" group:"work" help:"Run sample records through a flow on a server, and watch."`
+	Version  versionCommand  `cmd:"" group:"work" help:"Print the version."`
+
+	Dev     devCommand     `cmd:"" group:"operate" help:"Run everything on this machine: Postgres, a simulated platform, API and workers."`
+	Serve   serveCommand   `cmd:"" group:"operate" help:"Run the API and workers against DATABASE_URL."`
+	Work    workCommand    `cmd:"" group:"operate" help:"Run workers only."`
+	Migrate migrateCommand `cmd:"" group:"operate" help:"Bring the database up to date, or see how far it is."`
+	Org     orgCommand     `cmd:"" group:"operate" help:"Create, list and suspend organizations."`
+	Apikey  apikeyCommand  `cmd:"" group:"operate" help:"Create API keys."`
+	Hold    holdCommand    `cmd:"" group:"operate" help:"Stop calls."`
+	Release releaseCommand `cmd:"" group:"operate" help:"Let calls go on that were held."`
+	Audit   auditCommand   `cmd:"" group:"operate" help:"Export the audit log."`
+	Vault   vaultCommand   `cmd:"" group:"operate" help:"Replace the keys that secrets are stored under."`
+	Env     envCommand     `cmd:"" group:"operate" help:"Print the settings of a development server, for a shell: eval \"$$(flowlane env)\"."`
+	Sim     simCommand     `cmd:"" group:"operate" help:"Run a simulated platform on its own."`
 }
 
 // process is what a command gets from the outside.
@@ -59,11 +52,18 @@ type process struct {
 func Main(args []string, stdout, stderr io.Writer) int {
 	var c commands
 	code := -1
-	parser, err := kong.New(&c, kong.Name("flowlane"),
+	options, actions, err := grammar(nouns())
+	if err != nil {
+		fmt.Fprintln(stderr, "flowlane:", err)
+		return exitFailed
+	}
+	parser, err := kong.New(&c, append(options, kong.Name("flowlane"),
 		kong.Description("Flowlane runs flows against third-party platforms: reliably, at the rate each provider allows, and never twice."),
-		kong.Writers(stdout, stderr), kong.UsageOnError(), kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
+		kong.Writers(stdout, stderr), kong.UsageOnError(),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true}),
+		kong.ExplicitGroups(groups),
 		kong.Exit(func(n int) { code = n }),
-	)
+	)...)
 	if err != nil {
 		fmt.Fprintln(stderr, "flowlane:", err)
 		return exitFailed
@@ -84,7 +84,11 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	p.log = c.logger(stderr, selected.Command() == "dev")
 	slog.SetDefault(p.log)
 	selected.BindTo(ctx, (*context.Context)(nil))
-	err = selected.Run(p)
+	if ok, failed := runAction(ctx, p, actions, selected.Selected()); ok {
+		err = failed
+	} else {
+		err = selected.Run(p)
+	}
 	switch {
 	case err == nil:
 		return exitOK
@@ -96,7 +100,7 @@ func Main(args []string, stdout, stderr io.Writer) int {
 		return exitInterrupted
 	default:
 		fmt.Fprintln(stderr, "flowlane:", err)
-		return exitFailed
+		return exitCode(err)
 	}
 }
 

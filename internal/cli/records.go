@@ -11,10 +11,6 @@ import (
 	"flowlane/internal/cli/upload"
 )
 
-type recordsCommand struct {
-	Upload recordsUpload `cmd:"" help:"Upload a CSV or NDJSON file as a sealed record set. The same command again goes on where it stopped."`
-}
-
 type recordsUpload struct {
 	target
 	output

@@ -29,7 +29,7 @@ var settingNames = []string{varURL, varKey, varDatabase, varSim}
 
 // folder is the flag of commands that use the data of a development server.
 type folder struct {
-	DataDir string `name:"data-dir" default:".flowlane" env:"FLOWLANE_DATA_DIR" help:"Folder of the development server's data and settings." type:"path"`
+	DataDir string `name:"data-dir" group:"server" default:".flowlane" env:"FLOWLANE_DATA_DIR" help:"Folder of the development server's data and settings." type:"path"`
 }
 
 func (f folder) envFile() string { return filepath.Join(f.DataDir, "env") }
@@ -98,28 +98,45 @@ func (f folder) setting(given, name string) (string, error) {
 type target struct {
 	folder
 
-	URL string `name:"url" env:"FLOWLANE_URL" help:"Root of the server. Default: the development server of the data folder."`
-	Key string `name:"api-key" env:"FLOWLANE_API_KEY" help:"API key with the admin role. Better set by the environment."`
+	Profile string `group:"server" env:"FLOWLANE_PROFILE" help:"Profile of flowlane login; goes before the next two." placeholder:"NAME"`
+	URL     string `name:"url" group:"server" placeholder:"URL" env:"FLOWLANE_URL" help:"Root of the server. Default: the development server of the data folder, then the current profile."`
+	Key     string `name:"api-key" group:"server" placeholder:"KEY" env:"FLOWLANE_API_KEY" help:"API key. Better set by the environment, or by flowlane login."`
 }
 
+// client finds the server and its key. A key goes only to the server that it was written down with.
 func (t target) client() (*remote.Client, error) {
-	server, err := t.setting(t.URL, varURL)
+	saved, err := loadProfiles()
 	if err != nil {
 		return nil, err
 	}
-	if server == "" {
-		return nil, fmt.Errorf("no server: set %s and %s, or start one here with `flowlane dev`", varURL, varKey)
-	}
-	key := t.Key
-	if key == "" {
-		// A key goes only to the server that it was written down with.
-		settings, err := t.settings()
+	if t.Profile != "" {
+		p, err := saved.named(t.Profile)
 		if err != nil {
 			return nil, err
 		}
-		if settings[varURL] == server {
-			key = settings[varKey]
+		return remote.New(p.URL, p.Key) //nolint:wrapcheck // says what to set
+	}
+	settings, err := t.settings()
+	if err != nil {
+		return nil, err
+	}
+	server, key := t.URL, t.Key
+	if server == "" {
+		server = settings[varURL]
+	}
+	if server == "" {
+		p, ok := saved.Profiles[saved.Current]
+		if !ok {
+			return nil, fmt.Errorf("no server: run `flowlane login URL`, set %s and %s, or start one here with `flowlane dev`",
+				varURL, varKey)
 		}
+		return remote.New(p.URL, p.Key) //nolint:wrapcheck // says what to set
+	}
+	if key == "" && settings[varURL] == server {
+		key = settings[varKey]
+	}
+	if key == "" {
+		key = saved.keyOf(server)
 	}
 	return remote.New(server, key) //nolint:wrapcheck // says what to set
 }

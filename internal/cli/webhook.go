@@ -14,10 +14,6 @@ import (
 	"flowlane/internal/webhook"
 )
 
-type webhookCommand struct {
-	Send webhookSend `cmd:"" help:"Sign a file and post it to a webhook. The same --id again starts nothing more."`
-}
-
 // varSecret is the variable that holds the signing secret where no other is named.
 const varSecret = "FLOWLANE_WEBHOOK_SECRET"
 

@@ -153,7 +153,7 @@ func TestWebhook_SendFails(t *testing.T) {
 		code int
 		says string
 	}{
-		"Refused":     {set, []string{"--url", refusing.URL, file}, 1, "answered 401: Signature verification failed"},
+		"Refused":     {set, []string{"--url", refusing.URL, file}, 4, "answered 401: Signature verification failed"},
 		"Moved":       {set, []string{"--url", moved.URL, file}, 1, "answered 307"},
 		"NoSecret":    {nil, []string{"--url", refusing.URL, file}, 1, "set FLOWLANE_WEBHOOK_SECRET"},
 		"SecretNamed": {nil, []string{"--url", refusing.URL, "--secret-env", secret, file}, 1, "not the secret itself"},

@@ -18,17 +18,20 @@ import (
 
 // AnswerError is an answer that is no success.
 type AnswerError struct {
-	Status     int
-	Detail     string
-	RetryAfter time.Duration
+	Status int
+	// Code and Hint are empty where the server names none.
+	Detail, Code, Hint, RequestID string
+	RetryAfter                    time.Duration
 }
 
 func (p *AnswerError) Error() string {
 	text := fmt.Sprintf("the server answered %d: %s", p.Status, p.Detail)
-	switch p.Status {
-	case http.StatusUnauthorized:
+	switch {
+	case p.Hint != "":
+		return text + "\nHint: " + p.Hint
+	case p.Status == http.StatusUnauthorized:
 		text += " (check FLOWLANE_API_KEY; FLOWLANE_URL must be the server that gave it)"
-	case http.StatusForbidden:
+	case p.Status == http.StatusForbidden:
 		text += " (this needs a key with the admin role)"
 	}
 	return text
@@ -43,6 +46,9 @@ func Status(err error) int {
 	return 0
 }
 
+// ErrNoServer is an address at which nothing listens.
+var ErrNoServer = errors.New("no server answers")
+
 // Explain puts an error of the client into words for a person. what says what was tried: "create the record set".
 func (c *Client) Explain(what string, err error) error {
 	if err == nil {
@@ -54,9 +60,9 @@ func (c *Client) Explain(what string, err error) error {
 	case errors.Is(err, context.Canceled):
 		return fmt.Errorf("%s: %w", what, context.Canceled)
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return fmt.Errorf("%s: no server answers at %s; start one with `flowlane dev`, or set FLOWLANE_URL", what, c.URL)
+		return fmt.Errorf("%s: %w at %s; start one with `flowlane dev`, or set FLOWLANE_URL", what, ErrNoServer, c.URL)
 	case errors.As(err, &network):
-		return fmt.Errorf("%s: %s: %w", what, c.URL, network.Err)
+		return fmt.Errorf("%s: %w", what, &url.Error{Op: network.Op, URL: c.URL, Err: network.Err})
 	}
 	return fmt.Errorf("%s: %w", what, err)
 }

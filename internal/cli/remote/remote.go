@@ -8,10 +8,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 	"time"
 
@@ -129,23 +127,11 @@ func (c *Client) do(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err //nolint:wrapcheck // Explain knows it
 	}
-	if res.StatusCode == http.StatusOK {
+	if res.StatusCode/100 == 2 {
 		return res, nil
 	}
 	defer res.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
-	if err != nil {
-		return nil, fmt.Errorf("read the answer: %w", err)
-	}
-	p := &AnswerError{Status: res.StatusCode, Detail: strings.TrimSpace(string(text))}
-	var e oas.Error
-	if e.UnmarshalJSON(text) == nil {
-		p.Detail = detail(e.Detail)
-	}
-	if s, err := strconv.Atoi(res.Header.Get("Retry-After")); err == nil {
-		p.RetryAfter = time.Duration(s) * time.Second
-	}
-	return nil, p
+	return nil, answer(res)
 }
 
 // Retry calls do until it succeeds, fails for good, or has failed too often. Only for what may be repeated.

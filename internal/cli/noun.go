@@ -1,0 +1,246 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"strconv"
+	"strings"
+
+	"github.com/alecthomas/kong"
+
+	"flowlane"
+	"flowlane/internal/cli/apidoc"
+)
+
+// noun is a kind of thing, and what can be done with it. Most verbs are an operation of the API: arguments and flags come
+// from its parameters and its body as openapi.yaml has them. A verb that needs more is a command made by hand.
+type noun struct {
+	name, help string
+	// alias is an older name, empty for none.
+	alias string
+	verbs []verb
+}
+
+// verb is one command of a noun.
+type verb struct {
+	name string
+	// operation is the operationId of what it does; columns are those of the table that it prints.
+	operation string
+	columns   string
+	// command is a pointer to a command made by hand, with help of its own; it stands for operation, which may be empty.
+	command any
+	help    string
+}
+
+// The flags of every verb; no parameter may have their names.
+type verbFlags struct {
+	target
+	form
+}
+
+// field is one argument or flag of a verb: where its value goes in the request.
+type field struct {
+	in   string // path, query, header or body
+	name string
+	kind apidoc.Kind
+	// choices are the values that are allowed; all where there are none.
+	choices []string
+	// at is the index of its value in the struct of the command.
+	at int
+}
+
+// action is a verb as it can be run.
+type action struct {
+	verb
+
+	doc    *apidoc.Document
+	op     *apidoc.Operation
+	fields []field
+	// list says that the answer comes in pages.
+	list bool
+	// shape is the struct that arguments are parsed into.
+	shape reflect.Type
+}
+
+// Names of fields of shapes.
+const (
+	shapeFlags = "Flags"
+	shapeFile  = "File"
+	shapeLimit = "Limit"
+	shapeAll   = "All"
+)
+
+// grammar makes the commands of the nouns. The actions are by "NOUN VERB".
+func grammar(nouns []noun) (options []kong.Option, actions map[string]*action, err error) {
+	doc, err := apidoc.Read(flowlane.OpenAPI)
+	if err != nil {
+		return nil, nil, err //nolint:wrapcheck // says what it is about
+	}
+	actions = map[string]*action{}
+	for _, n := range nouns {
+		fields := make([]reflect.StructField, len(n.verbs))
+		byHand := map[int]any{}
+		for i, v := range n.verbs {
+			f := reflect.StructField{Name: "V" + strconv.Itoa(i)}
+			if v.command != nil {
+				byHand[i], f.Type = v.command, reflect.TypeOf(v.command)
+			} else {
+				a := newAction(doc, v)
+				if a.op == nil {
+					return nil, nil, fmt.Errorf("%s %s: the API has no operation %q", n.name, v.name, v.operation)
+				}
+				actions[n.name+" "+v.name], f.Type = a, a.shape
+				if v.help == "" {
+					v.help = a.op.Summary
+				}
+			}
+			f.Tag = tag("cmd", "", "name", v.name, "help", strings.TrimSuffix(v.help, ".")+".")
+			fields[i] = f
+		}
+		made := reflect.New(reflect.StructOf(fields))
+		for i, c := range byHand {
+			made.Elem().Field(i).Set(reflect.ValueOf(c))
+		}
+		options = append(options, kong.DynamicCommand(n.name, n.help, groupWork, made.Interface(),
+			string(tag("aliases", n.alias))))
+	}
+	return options, actions, nil
+}
+
+// newAction makes the shape of a verb from its operation.
+func newAction(doc *apidoc.Document, v verb) *action {
+	a := &action{verb: v, doc: doc, op: doc.Operation(v.operation)}
+	if a.op == nil {
+		return a
+	}
+	shape := []reflect.StructField{{Name: shapeFlags, Type: reflect.TypeFor[verbFlags](), Tag: tag("embed", "")}}
+	add := func(f field, description string, s *apidoc.Schema) {
+		f.at, f.kind, f.choices = len(shape), doc.Kind(s), doc.Choices(s)
+		shape = append(shape, f.shape(description))
+		a.fields = append(a.fields, f)
+	}
+	for _, p := range a.op.Params {
+		switch {
+		case p.Name == "cursor":
+			a.list = true
+		case p.Name == "limit", p.Name == "skip", p.Name == "format", p.In == "header":
+		default:
+			add(field{in: p.In, name: p.Name}, p.Description, p.Schema)
+		}
+	}
+	for _, p := range doc.Fields(a.op.Body) {
+		add(field{in: "body", name: p.Name}, p.Schema.Description, p.Schema)
+	}
+	if a.op.Body != nil {
+		shape = append(shape, reflect.StructField{Name: shapeFile, Type: reflect.TypeFor[string](), Tag: tag("name", "file",
+			"short", "f", "placeholder", "FILE", "help", "What to send, as YAML or JSON; - is standard input. Flags go before it.")})
+	}
+	if a.list {
+		shape = append(shape,
+			reflect.StructField{Name: shapeLimit, Type: reflect.TypeFor[int](), Tag: tag("name", "limit", "default", "50",
+				"help", "The most to print.")},
+			reflect.StructField{Name: shapeAll, Type: reflect.TypeFor[bool](), Tag: tag("name", "all", "help", "Print all.")})
+	}
+	a.shape = reflect.StructOf(shape)
+	return a
+}
+
+// shape is the field of the struct that a value is parsed into.
+func (f field) shape(description string) reflect.StructField {
+	out := reflect.StructField{Name: "F" + strconv.Itoa(f.at), Type: reflect.TypeFor[*string]()}
+	help := sentences(description)
+	if f.in == "path" {
+		out.Type = reflect.TypeFor[string]()
+		out.Tag = tag("arg", "", "name", argument(f.name), "help", help)
+		return out
+	}
+	if len(f.choices) > 0 {
+		help += " One of: " + strings.Join(f.choices, ", ") + "."
+	}
+	placeholder := "TEXT"
+	switch f.kind {
+	case apidoc.Number:
+		placeholder = "N"
+	case apidoc.Boolean:
+		out.Type, placeholder = reflect.TypeFor[*bool](), ""
+	case apidoc.List:
+		out.Type, placeholder = reflect.TypeFor[[]string](), "TEXT"
+	case apidoc.JSON:
+		placeholder = "JSON"
+		help += " JSON or YAML; @FILE reads it from a file, @- from standard input."
+	}
+	tags := []string{"name", flagName(f.name), "help", strings.TrimSpace(help)}
+	if placeholder != "" {
+		tags = append(tags, "placeholder", placeholder)
+	} else {
+		tags = append(tags, "negatable", "")
+	}
+	out.Tag = tag(tags...)
+	return out
+}
+
+// argument names a positional argument: definition_id is a FLOW to people.
+func argument(name string) string {
+	name = strings.TrimSuffix(name, "_id")
+	switch name {
+	case "definition":
+		name = "flow"
+	case "tenancy":
+		name = "account"
+	}
+	return strings.ReplaceAll(name, "_", "-")
+}
+
+func flagName(name string) string {
+	switch name {
+	case "definition_id":
+		return "flow"
+	case "tenancy_id":
+		return "account"
+	}
+	return strings.ReplaceAll(name, "_", "-")
+}
+
+// maxHelp bounds what of a description stands in the help of a flag.
+const maxHelp = 160
+
+// sentences returns the beginning of a description: whole sentences as far as there is room, at least one.
+func sentences(text string) string {
+	text = strings.Join(strings.Fields(strings.ReplaceAll(text, "`", "'")), " ")
+	if len(text) <= maxHelp {
+		return text
+	}
+	end := strings.Index(text, ". ")
+	if end < 0 {
+		return text
+	}
+	for {
+		next := strings.Index(text[end+1:], ". ")
+		if next < 0 || end+1+next > maxHelp {
+			return text[:end+1]
+		}
+		end += 1 + next
+	}
+}
+
+// tag writes a struct tag of names and values.
+func tag(pairs ...string) reflect.StructTag {
+	var out strings.Builder
+	for i := 0; i < len(pairs); i += 2 {
+		fmt.Fprintf(&out, "%s:%s ", pairs[i], strconv.Quote(strings.ReplaceAll(pairs[i+1], "${", "$${")))
+	}
+	return reflect.StructTag(strings.TrimSpace(out.String()))
+}
+
+// run carries out the verb that the command line selected; ok is false where that is a command made by hand.
+func runAction(ctx context.Context, p *process, actions map[string]*action, node *kong.Node) (ok bool, err error) {
+	if node == nil || node.Parent == nil {
+		return false, nil
+	}
+	a := actions[node.Parent.Name+" "+node.Name]
+	if a == nil {
+		return false, nil
+	}
+	return true, a.run(ctx, p, node.Target)
+}

@@ -1,0 +1,90 @@
+package remote
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"flowlane/gen/oas"
+)
+
+// Request is any request to the API.
+type Request struct {
+	Method string
+	// Path is below /v1, with its parameters escaped.
+	Path   string
+	Query  url.Values
+	Header http.Header
+	// Body is JSON; nil for none.
+	Body []byte
+	// Repeat says that it may be sent again where nobody knows whether it arrived.
+	Repeat bool
+}
+
+// Send makes a request and returns its answer, whose body the caller closes. Anything but a success is an error, an
+// *AnswerError where the server answered.
+func (c *Client) Send(ctx context.Context, r Request) (*http.Response, error) {
+	var res *http.Response
+	once := func() (err error) {
+		target := c.URL + "/v1" + r.Path
+		if len(r.Query) > 0 {
+			target += "?" + r.Query.Encode()
+		}
+		req, err := http.NewRequestWithContext(ctx, r.Method, target, nil)
+		if err != nil {
+			return fmt.Errorf("make the request: %w", err)
+		}
+		for name, values := range r.Header {
+			req.Header[name] = values
+		}
+		if r.Body != nil {
+			req.Body, req.ContentLength = io.NopCloser(bytes.NewReader(r.Body)), int64(len(r.Body))
+			req.Header.Set("Content-Type", "application/json")
+		}
+		res, err = c.do(req) //nolint:bodyclose // the caller closes it
+		return err
+	}
+	if r.Repeat {
+		return res, Retry(ctx, once)
+	}
+	return res, once()
+}
+
+// answer reads an answer that is no success.
+func answer(res *http.Response) error {
+	text, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
+	if err != nil {
+		return fmt.Errorf("read the answer: %w", err)
+	}
+	p := &AnswerError{Status: res.StatusCode, RequestID: res.Header.Get("X-Request-Id")}
+	var said struct {
+		Detail json.RawMessage `json:"detail"`
+		Code   string          `json:"code"`
+		Hint   string          `json:"hint"`
+	}
+	if json.Unmarshal(text, &said) == nil && said.Detail != nil {
+		p.Detail, p.Code, p.Hint = sentence(said.Detail), said.Code, said.Hint
+	} else {
+		p.Detail = "this is not an answer of Flowlane; check FLOWLANE_URL"
+	}
+	if s, err := strconv.Atoi(res.Header.Get("Retry-After")); err == nil {
+		p.RetryAfter = time.Duration(s) * time.Second
+	}
+	return p
+}
+
+// sentence puts the detail of an error answer into words. Details of a form that is not known are shown as they are.
+func sentence(text json.RawMessage) string {
+	var e oas.Error
+	if e.UnmarshalJSON([]byte(`{"detail":`+string(text)+`}`)) == nil {
+		return detail(e.Detail)
+	}
+	return strings.TrimSpace(string(text))
+}

@@ -1,0 +1,231 @@
+package render
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"go.yaml.in/yaml/v3"
+)
+
+const (
+	gap = "  "
+	// leastWidth is what a column keeps when a terminal is narrow.
+	leastWidth = 8
+	// cellRunes bounds what one cell shows where no terminal does.
+	cellRunes = 80
+)
+
+// table holds rows until the widths of its columns are known.
+type table struct {
+	w       io.Writer
+	columns []string
+	rows    [][]string
+	widths  []int
+	color   bool
+	width   int
+	headed  bool
+}
+
+func (t *table) add(n *yaml.Node) error {
+	if t.columns == nil {
+		t.columns = plain(n)
+	}
+	row := make([]string, len(t.columns))
+	for i, c := range t.columns {
+		row[i] = Printable(short(Field(n, c)))
+	}
+	if t.rows = append(t.rows, row); len(t.rows) < tableRows {
+		return nil
+	}
+	return t.flush()
+}
+
+// plain returns the fields of an object that fit into a cell.
+func plain(n *yaml.Node) (out []string) {
+	if n.Kind != yaml.MappingNode {
+		return []string{""}
+	}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		if n.Content[i+1].Kind == yaml.ScalarNode {
+			out = append(out, n.Content[i].Value)
+		}
+	}
+	return out
+}
+
+// short writes a value for a cell: times to the second, lists with commas, nothing as a dash.
+func short(n *yaml.Node) string {
+	if n != nil && n.Kind == yaml.SequenceNode {
+		parts := make([]string, len(n.Content))
+		for i, item := range n.Content {
+			parts[i] = Text(item)
+		}
+		return strings.Join(parts, ", ")
+	}
+	text := Text(n)
+	if n != nil && n.Tag == "!!str" {
+		if at, err := time.Parse(time.RFC3339, text); err == nil {
+			return at.UTC().Format("2006-01-02 15:04:05Z")
+		}
+	}
+	if text == "" {
+		return "-"
+	}
+	return text
+}
+
+// flush writes the rows that are held; the first time, after the names of the columns.
+func (t *table) flush() error {
+	if !t.headed {
+		t.widths = make([]int, len(t.columns))
+		head := make([]string, len(t.columns))
+		for i, c := range t.columns {
+			head[i] = strings.ToUpper(strings.NewReplacer("_", " ", ".", " ").Replace(c))
+		}
+		for _, row := range append([][]string{head}, t.rows...) {
+			for i, cell := range row {
+				t.widths[i] = max(t.widths[i], min(utf8.RuneCountInString(cell), cellRunes))
+			}
+		}
+		t.fit()
+		if t.headed = true; len(t.rows) > 0 {
+			if err := t.line(head, "1"); err != nil {
+				return err
+			}
+		}
+	}
+	for _, row := range t.rows {
+		if err := t.line(row, ""); err != nil {
+			return err
+		}
+	}
+	t.rows = nil
+	return nil
+}
+
+// fit takes from the widest column until the table fits the terminal.
+func (t *table) fit() {
+	for t.width > 0 && len(t.widths) > 0 {
+		all, widest := len(gap)*(len(t.widths)-1), 0
+		for i, w := range t.widths {
+			all += w
+			// Ids stay whole while anything else can give way: they are what the next command needs.
+			if t.weight(i) > t.weight(widest) {
+				widest = i
+			}
+		}
+		if all <= t.width || t.weight(widest) <= leastWidth {
+			return
+		}
+		t.widths[widest]--
+	}
+}
+
+func (t *table) weight(i int) int {
+	if t.columns[i] == "id" {
+		return 0
+	}
+	return t.widths[i]
+}
+
+func (t *table) line(cells []string, style string) error {
+	var out strings.Builder
+	for i, cell := range cells {
+		n := utf8.RuneCountInString(cell)
+		if n > t.widths[i] {
+			cell, n = string([]rune(cell)[:t.widths[i]-1])+"…", t.widths[i]
+		}
+		code := style
+		if code == "" {
+			code = colorOf(cell)
+		}
+		out.WriteString(paint(t.color, code, cell))
+		if i < len(cells)-1 {
+			out.WriteString(strings.Repeat(" ", t.widths[i]-n) + gap)
+		}
+	}
+	return write(t.w, out.String(), "\n")
+}
+
+// fields writes an object for a person: one field a line, what has parts indented below its name.
+func fields(w io.Writer, n *yaml.Node, color bool) error {
+	if n.Kind != yaml.MappingNode {
+		return write(w, Printable(Text(n)), "\n")
+	}
+	wide := 0
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		if n.Content[i+1].Kind == yaml.ScalarNode {
+			wide = max(wide, utf8.RuneCountInString(n.Content[i].Value))
+		}
+	}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		name, v := Printable(n.Content[i].Value), n.Content[i+1]
+		if v.Kind == yaml.ScalarNode || len(v.Content) == 0 {
+			text := "-"
+			if v.Kind == yaml.ScalarNode {
+				text = Printable(short(v))
+			}
+			space := strings.Repeat(" ", max(0, wide-utf8.RuneCountInString(name)))
+			if err := write(w, paint(color, "1", name), space, gap, paint(color, colorOf(text), text), "\n"); err != nil {
+				return err
+			}
+			continue
+		}
+		var block bytes.Buffer
+		if err := writeYAML(&block, v); err != nil {
+			return err
+		}
+		if err := write(w, paint(color, "1", name), "\n"); err != nil {
+			return err
+		}
+		for line := range strings.Lines(block.String()) {
+			if err := write(w, gap, Printable(strings.TrimRight(line, "\n")), "\n"); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Printable replaces what would steer a terminal: names and messages are other people's.
+func Printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '\n' || r == '\t' || unicode.Is(unicode.Zl, r) || unicode.Is(unicode.Zp, r) {
+			return ' '
+		}
+		if unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) {
+			return '�'
+		}
+		return r
+	}, text)
+}
+
+// states are words of the API that say how something is, by their colours.
+var states = map[string]string{
+	"32": "completed active accepted succeeded ok enabled healthy valid dispatched fired",
+	"31": "failed rejected error expired revoked invalid dead",
+	"33": "paused partially_failed unresolved needs_reconcile unprocessed pending cancelled unknown skipped waiting",
+	"36": "running started queued staged",
+}
+
+func colorOf(text string) string {
+	for code, words := range states {
+		if slices.Contains(strings.Fields(words), text) {
+			return code
+		}
+	}
+	return ""
+}
+
+func paint(color bool, code, text string) string {
+	if !color || code == "" {
+		return text
+	}
+	return fmt.Sprintf("\x1b[%sm%s\x1b[0m", code, text)
+}
