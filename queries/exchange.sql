@@ -6,7 +6,7 @@ INSERT INTO flow.exchange (org_id, id, domain, action_id, credential_id, lane, a
 SELECT unnest(@org_ids::uuid[]), unnest(@ids::uuid[]), @domain, unnest(@action_ids::text[]),
     nullif(unnest(@credential_ids::uuid[]), '00000000-0000-0000-0000-000000000000'), unnest(@lanes::text[])::flow.lane,
     unnest(@attempts::int[]), unnest(@records::int[]), unnest(@batch_ids::uuid[]), unnest(@step_nos::smallint[]), unnest(@task_nos::smallint[]),
-    unnest(@positions::text[])::int8multirange, nullif(unnest(@more_batches::text[]), '{}')::uuid[], unnest(@outcomes::text[]),
+    nullif(unnest(@positions::text[])::int8multirange, '{[0,1)}'), nullif(unnest(@more_batches::text[]), '{}')::uuid[], unnest(@outcomes::text[]),
     nullif(unnest(@statuses::smallint[]), 0), nullif(unnest(@codes::text[]), ''), nullif(unnest(@provider_codes::text[]), ''),
     unnest(@claimed_ats::timestamptz[]), nullif(unnest(@sent_ats::timestamptz[]), '0001-01-01 00:00:00+00'),
     nullif(unnest(@answered_ats::timestamptz[]), '0001-01-01 00:00:00+00'), unnest(@details::bytea[]);
@@ -32,7 +32,7 @@ ORDER BY e.id DESC LIMIT @max_rows;
 SELECT sqlc.embed(e), coalesce(c.state, CASE e.outcome WHEN 'success' THEN 'settled' ELSE '' END)::text AS state
 FROM (
     SELECT f.id FROM flow.exchange f WHERE f.batch_id = @batch_id AND f.id < @before AND (NOT @failed::boolean OR f.failed)
-        AND (sqlc.narg(position)::bigint IS NULL OR f.positions @> sqlc.narg(position)::bigint)
+        AND (sqlc.narg(position)::bigint IS NULL OR coalesce(f.positions, '{[0,1)}') @> sqlc.narg(position)::bigint)
     UNION ALL
     SELECT b.call_id FROM flow.exchange_batch b WHERE b.batch_id = @batch_id AND b.call_id < @before AND (NOT @failed::boolean OR b.failed)
         AND (sqlc.narg(position)::bigint IS NULL OR b.positions @> sqlc.narg(position)::bigint)

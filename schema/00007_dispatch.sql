@@ -305,7 +305,7 @@ CREATE TABLE flow.exchange (
     failed boolean NOT NULL GENERATED ALWAYS AS (outcome NOT IN ('success', 'pending') OR coalesce(status, 200) NOT BETWEEN 200 AND 299) STORED,
     code text,
     provider_code text,
-    positions int8multirange NOT NULL,
+    positions int8multirange,
     more_batches uuid[],
     detail bytea NOT NULL,
     PRIMARY KEY (org_id, id)
@@ -328,7 +328,7 @@ COMMENT ON COLUMN flow.exchange.records IS 'How many records it carried.';
 COMMENT ON COLUMN flow.exchange.batch_id IS 'The batch of the first of these records.';
 COMMENT ON COLUMN flow.exchange.step_no IS 'The step of the task of that batch that called.';
 COMMENT ON COLUMN flow.exchange.task_no IS 'Place of the task in its step.';
-COMMENT ON COLUMN flow.exchange.positions IS 'Places of the records in that batch.';
+COMMENT ON COLUMN flow.exchange.positions IS 'Places of the records in that batch; null for the first alone, as most calls have it.';
 COMMENT ON COLUMN flow.exchange.more_batches IS 'The batches of the other records, each with a row in flow.exchange_batch; null for none.';
 COMMENT ON COLUMN flow.exchange.outcome IS 'What the answer proved, when it came; what was found out later is the state of the call.';
 COMMENT ON COLUMN flow.exchange.status IS 'The HTTP status; null where no answer came.';

@@ -150,7 +150,7 @@ INSERT INTO flow.exchange (org_id, id, domain, action_id, credential_id, lane, a
 SELECT unnest($1::uuid[]), unnest($2::uuid[]), $3, unnest($4::text[]),
     nullif(unnest($5::uuid[]), '00000000-0000-0000-0000-000000000000'), unnest($6::text[])::flow.lane,
     unnest($7::int[]), unnest($8::int[]), unnest($9::uuid[]), unnest($10::smallint[]), unnest($11::smallint[]),
-    unnest($12::text[])::int8multirange, nullif(unnest($13::text[]), '{}')::uuid[], unnest($14::text[]),
+    nullif(unnest($12::text[])::int8multirange, '{[0,1)}'), nullif(unnest($13::text[]), '{}')::uuid[], unnest($14::text[]),
     nullif(unnest($15::smallint[]), 0), nullif(unnest($16::text[]), ''), nullif(unnest($17::text[]), ''),
     unnest($18::timestamptz[]), nullif(unnest($19::timestamptz[]), '0001-01-01 00:00:00+00'),
     nullif(unnest($20::timestamptz[]), '0001-01-01 00:00:00+00'), unnest($21::bytea[])
@@ -295,7 +295,7 @@ const exchangeListOfBatch = `-- name: ExchangeListOfBatch :many
 SELECT e.org_id, e.id, e.batch_id, e.credential_id, e.claimed_at, e.sent_at, e.answered_at, e.lane, e.attempt, e.records, e.status, e.step_no, e.task_no, e.domain, e.action_id, e.outcome, e.failed, e.code, e.provider_code, e.positions, e.more_batches, e.detail, coalesce(c.state, CASE e.outcome WHEN 'success' THEN 'settled' ELSE '' END)::text AS state
 FROM (
     SELECT f.id FROM flow.exchange f WHERE f.batch_id = $1 AND f.id < $2 AND (NOT $3::boolean OR f.failed)
-        AND ($4::bigint IS NULL OR f.positions @> $4::bigint)
+        AND ($4::bigint IS NULL OR coalesce(f.positions, '{[0,1)}') @> $4::bigint)
     UNION ALL
     SELECT b.call_id FROM flow.exchange_batch b WHERE b.batch_id = $1 AND b.call_id < $2 AND (NOT $3::boolean OR b.failed)
         AND ($4::bigint IS NULL OR b.positions @> $4::bigint)

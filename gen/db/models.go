@@ -1164,7 +1164,7 @@ type FlowExchange struct {
 	Code *string
 	// The provider's own code; null where it told none.
 	ProviderCode *string
-	// Places of the records in that batch.
+	// Places of the records in that batch; null for the first alone, as most calls have it.
 	Positions pgtype.Multirange[pgtype.Range[pgtype.Int8]]
 	// The batches of the other records, each with a row in flow.exchange_batch; null for none.
 	MoreBatches []uuid.UUID
