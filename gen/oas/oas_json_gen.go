@@ -12468,6 +12468,14 @@ func (s *DefinitionCheck) encodeFields(e *jx.Encoder) {
 		e.ArrEnd()
 	}
 	{
+		e.FieldStart("errors")
+		e.ArrStart()
+		for _, elem := range s.Errors {
+			elem.Encode(e)
+		}
+		e.ArrEnd()
+	}
+	{
 		e.FieldStart("warnings")
 		e.ArrStart()
 		for _, elem := range s.Warnings {
@@ -12477,10 +12485,11 @@ func (s *DefinitionCheck) encodeFields(e *jx.Encoder) {
 	}
 }
 
-var jsonFieldsNameOfDefinitionCheck = [3]string{
+var jsonFieldsNameOfDefinitionCheck = [4]string{
 	0: "valid",
 	1: "expression_errors",
-	2: "warnings",
+	2: "errors",
+	3: "warnings",
 }
 
 // Decode decodes DefinitionCheck from json.
@@ -12524,8 +12533,26 @@ func (s *DefinitionCheck) Decode(d *jx.Decoder) error {
 			}(); err != nil {
 				return errors.Wrap(err, "decode field \"expression_errors\"")
 			}
-		case "warnings":
+		case "errors":
 			requiredBitSet[0] |= 1 << 2
+			if err := func() error {
+				s.Errors = make([]ValidationEntry, 0)
+				if err := d.Arr(func(d *jx.Decoder) error {
+					var elem ValidationEntry
+					if err := elem.Decode(d); err != nil {
+						return err
+					}
+					s.Errors = append(s.Errors, elem)
+					return nil
+				}); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"errors\"")
+			}
+		case "warnings":
+			requiredBitSet[0] |= 1 << 3
 			if err := func() error {
 				s.Warnings = make([]string, 0)
 				if err := d.Arr(func(d *jx.Decoder) error {
@@ -12554,7 +12581,7 @@ func (s *DefinitionCheck) Decode(d *jx.Decoder) error {
 	// Validate required fields.
 	var failures []validate.FieldError
 	for i, mask := range [1]uint8{
-		0b00000111,
+		0b00001111,
 	} {
 		if result := (requiredBitSet[i] & mask) ^ mask; result != 0 {
 			// Mask only required fields and check equality to mask using XOR.
@@ -17210,6 +17237,16 @@ func (s *Error) encodeFields(e *jx.Encoder) {
 		e.Str(s.RequestID)
 	}
 	{
+		if s.Errors != nil {
+			e.FieldStart("errors")
+			e.ArrStart()
+			for _, elem := range s.Errors {
+				elem.Encode(e)
+			}
+			e.ArrEnd()
+		}
+	}
+	{
 		e.FieldStart("hint")
 		e.Str(s.Hint)
 	}
@@ -17219,12 +17256,13 @@ func (s *Error) encodeFields(e *jx.Encoder) {
 	}
 }
 
-var jsonFieldsNameOfError = [5]string{
+var jsonFieldsNameOfError = [6]string{
 	0: "detail",
 	1: "code",
 	2: "request_id",
-	3: "hint",
-	4: "docs",
+	3: "errors",
+	4: "hint",
+	5: "docs",
 }
 
 // Decode decodes Error from json.
@@ -17270,8 +17308,25 @@ func (s *Error) Decode(d *jx.Decoder) error {
 			}(); err != nil {
 				return errors.Wrap(err, "decode field \"request_id\"")
 			}
+		case "errors":
+			if err := func() error {
+				s.Errors = make([]ValidationEntry, 0)
+				if err := d.Arr(func(d *jx.Decoder) error {
+					var elem ValidationEntry
+					if err := elem.Decode(d); err != nil {
+						return err
+					}
+					s.Errors = append(s.Errors, elem)
+					return nil
+				}); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"errors\"")
+			}
 		case "hint":
-			requiredBitSet[0] |= 1 << 3
+			requiredBitSet[0] |= 1 << 4
 			if err := func() error {
 				v, err := d.Str()
 				s.Hint = string(v)
@@ -17283,7 +17338,7 @@ func (s *Error) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"hint\"")
 			}
 		case "docs":
-			requiredBitSet[0] |= 1 << 4
+			requiredBitSet[0] |= 1 << 5
 			if err := func() error {
 				v, err := d.Str()
 				s.Docs = string(v)
@@ -17304,7 +17359,7 @@ func (s *Error) Decode(d *jx.Decoder) error {
 	// Validate required fields.
 	var failures []validate.FieldError
 	for i, mask := range [1]uint8{
-		0b00011111,
+		0b00110111,
 	} {
 		if result := (requiredBitSet[i] & mask) ^ mask; result != 0 {
 			// Mask only required fields and check equality to mask using XOR.

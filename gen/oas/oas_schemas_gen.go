@@ -6288,6 +6288,9 @@ type DefinitionCheck struct {
 	Valid bool `json:"valid"`
 	// One sentence per bad expression, naming expression, step, task and field.
 	ExpressionErrors []string `json:"expression_errors"`
+	// The same expressions with their places in the body, for programs; `ctx` has `expression` and
+	// `offset` (characters from 0).
+	Errors []ValidationEntry `json:"errors"`
 	// What is allowed but probably not meant.
 	Warnings []string `json:"warnings"`
 }
@@ -6300,6 +6303,11 @@ func (s *DefinitionCheck) GetValid() bool {
 // GetExpressionErrors returns the value of ExpressionErrors.
 func (s *DefinitionCheck) GetExpressionErrors() []string {
 	return s.ExpressionErrors
+}
+
+// GetErrors returns the value of Errors.
+func (s *DefinitionCheck) GetErrors() []ValidationEntry {
+	return s.Errors
 }
 
 // GetWarnings returns the value of Warnings.
@@ -6315,6 +6323,11 @@ func (s *DefinitionCheck) SetValid(val bool) {
 // SetExpressionErrors sets the value of ExpressionErrors.
 func (s *DefinitionCheck) SetExpressionErrors(val []string) {
 	s.ExpressionErrors = val
+}
+
+// SetErrors sets the value of Errors.
+func (s *DefinitionCheck) SetErrors(val []ValidationEntry) {
+	s.Errors = val
 }
 
 // SetWarnings sets the value of Warnings.
@@ -8384,6 +8397,10 @@ type Error struct {
 	Code string `json:"code"`
 	// The id of the request, as in `X-Request-Id`. Quote it when you report a problem.
 	RequestID string `json:"request_id"`
+	// Every bad place of the request, whatever form `detail` has: with each 422, so for expressions too,
+	// and with a 404 of an id in the body. An entry for an expression has in `ctx` the `expression` and,
+	// where it is known, the `offset` of what is wrong in it, in characters from 0.
+	Errors []ValidationEntry `json:"errors"`
 	// What to do next, in a sentence for people. Its words may change.
 	Hint string `json:"hint"`
 	// Where the reference says more of this `code`; an address, or a path of this service.
@@ -8403,6 +8420,11 @@ func (s *Error) GetCode() string {
 // GetRequestID returns the value of RequestID.
 func (s *Error) GetRequestID() string {
 	return s.RequestID
+}
+
+// GetErrors returns the value of Errors.
+func (s *Error) GetErrors() []ValidationEntry {
+	return s.Errors
 }
 
 // GetHint returns the value of Hint.
@@ -8428,6 +8450,11 @@ func (s *Error) SetCode(val string) {
 // SetRequestID sets the value of RequestID.
 func (s *Error) SetRequestID(val string) {
 	s.RequestID = val
+}
+
+// SetErrors sets the value of Errors.
+func (s *Error) SetErrors(val []ValidationEntry) {
+	s.Errors = val
 }
 
 // SetHint sets the value of Hint.

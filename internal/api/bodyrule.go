@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"flowlane/internal/api/violation"
+	"flowlane/internal/definition"
 	"flowlane/internal/fault"
 	"flowlane/internal/schedule"
 	"flowlane/internal/subscription"
@@ -25,6 +26,7 @@ type bodyRule struct {
 var (
 	scheduleRules     = []bodyRule{{"cron_expression", ofString(schedule.CheckCron)}}
 	subscriptionRules = []bodyRule{{"filter", ofString(subscription.CheckFilter)}, {"input_template", ofObject(subscription.CheckTemplate)}}
+	definitionRules   = []bodyRule{{"steps", definition.CheckExpressions}}
 	webhookRules      = []bodyRule{{"input_template", ofObject(webhook.CheckTemplate)}}
 )
 
@@ -32,6 +34,7 @@ var (
 var bodyRules = map[string][]bodyRule{
 	"createSchedule": scheduleRules, "replaceSchedule": scheduleRules, "updateSchedule": scheduleRules,
 	"createEventSubscription": subscriptionRules, "updateEventSubscription": subscriptionRules,
+	"createDefinition": definitionRules, "replaceDefinition": definitionRules, "validateDefinition": definitionRules,
 	"createWebhook": webhookRules, "updateWebhook": webhookRules,
 }
 

@@ -10,7 +10,6 @@ import (
 	"flowlane/gen/oas"
 	"flowlane/internal/account"
 	"flowlane/internal/catalog"
-	"flowlane/internal/fault"
 )
 
 // catalogHandler serves /catalog: what everybody sees, which does not change while the process lives, and for who signs in
@@ -70,7 +69,7 @@ func (h catalogHandler) GetPlatform(ctx context.Context, params oas.GetPlatformP
 	}
 	p, ok := h.catalog.Platform(params.PlatformID)
 	if !ok {
-		return nil, fault.Missing("Platform")
+		return nil, h.catalog.MissingPlatform(params.PlatformID)
 	}
 	if h.fresh(params.IfNoneMatch) {
 		return h.notModified(), nil
@@ -140,7 +139,7 @@ func (h catalogHandler) GetService(ctx context.Context, params oas.GetServicePar
 	}
 	s, ok := h.catalog.Service(params.ServiceID)
 	if !ok {
-		return nil, fault.Missing("Service")
+		return nil, h.catalog.MissingService(params.ServiceID)
 	}
 	if h.fresh(params.IfNoneMatch) {
 		return h.notModified(), nil
@@ -154,7 +153,7 @@ func (h catalogHandler) ListServiceActions(ctx context.Context, params oas.ListS
 		return nil, err
 	}
 	if _, ok := h.catalog.Service(params.ServiceID); !ok {
-		return nil, fault.Missing("Service")
+		return nil, h.catalog.MissingService(params.ServiceID)
 	}
 	p, err := pageOf("actions", uuid.Nil, params.Limit, params.Skip, params.Cursor, params.ServiceID)
 	if err != nil {
@@ -206,7 +205,7 @@ func (h catalogHandler) GetAction(ctx context.Context, params oas.GetActionParam
 	}
 	a, ok := h.catalog.Action(params.ActionID)
 	if !ok {
-		return nil, fault.Missing("Action")
+		return nil, h.catalog.MissingAction(params.ActionID)
 	}
 	if h.fresh(params.IfNoneMatch) {
 		return h.notModified(), nil

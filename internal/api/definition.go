@@ -66,9 +66,14 @@ func (h definitionHandler) ValidateDefinition(ctx context.Context, req oas.Defin
 	if err != nil {
 		return nil, err
 	}
+	sentences, entries := []string{}, []oas.ValidationEntry{}
+	for _, bad := range found.BadExpressions {
+		sentences, entries = append(sentences, bad.Sentence), append(entries, entry(bad.Field))
+	}
 	return &oas.DefinitionCheck{
-		Valid:            len(found.ExpressionErrors) == 0,
-		ExpressionErrors: append([]string{}, found.ExpressionErrors...),
+		Valid:            len(found.BadExpressions) == 0,
+		ExpressionErrors: sentences,
+		Errors:           entries,
 		Warnings:         append([]string{}, found.Warnings...),
 	}, nil
 }

@@ -26,7 +26,7 @@ func (o onPlatform) middleware(req middleware.Request, next middleware.Next) (mi
 	tenancyID, ok := id.(string)
 	if !ok {
 		if _, known := o.catalog.Platform(platform); !known {
-			return middleware.Response{}, fault.Missing("Platform")
+			return middleware.Response{}, o.catalog.MissingPlatform(platform)
 		}
 		return next(req)
 	}

@@ -86,6 +86,7 @@ func (h errorHandler) internalError(ctx context.Context) *oas.ErrorStatusCodeWit
 // answer is what a caller reads of a fault.
 func (h errorHandler) answer(ctx context.Context, f *fault.Error) *oas.ErrorStatusCodeWithHeaders {
 	out := h.problem(ctx, statuses[f.Code], errorDetail(f), codeOf(f), f.Hint)
+	out.Response.Errors = entriesOf(f.Fields)
 	if f.RetryAfter > 0 || f.Code == fault.RateLimited || f.Code == fault.Unavailable {
 		out.RetryAfter = oas.NewOptInt(wholeSeconds(f.RetryAfter))
 	}
@@ -96,18 +97,21 @@ func errorDetail(f *fault.Error) oas.ErrorDetail {
 	switch {
 	case f.Expressions != nil:
 		return oas.NewExpressionErrorsErrorDetail(oas.ExpressionErrors{ExpressionErrors: f.Expressions})
-	case f.Fields != nil:
-		var entries []oas.ValidationEntry
-		for _, field := range f.Fields[:min(len(f.Fields), violation.Most)] {
-			entries = append(entries, entry(field))
-		}
-		if len(f.Fields) > violation.Most {
-			entries = append(entries, oas.ValidationEntry{Loc: f.Fields[violation.Most].Loc[:1], Type: "too_many_errors",
-				Msg: "More places are bad; they are told once these are mended"})
-		}
-		return oas.NewValidationEntryArrayErrorDetail(entries)
+	case f.Fields != nil && f.Code == fault.Unprocessable:
+		return oas.NewValidationEntryArrayErrorDetail(entriesOf(f.Fields))
 	}
 	return oas.NewStringErrorDetail(f.Detail)
+}
+
+func entriesOf(fields []fault.Field) (entries []oas.ValidationEntry) {
+	for _, field := range fields[:min(len(fields), violation.Most)] {
+		entries = append(entries, entry(field))
+	}
+	if len(fields) > violation.Most {
+		entries = append(entries, oas.ValidationEntry{Loc: fields[violation.Most].Loc[:1], Type: "too_many_errors",
+			Msg: "More places are bad; they are told once these are mended"})
+	}
+	return entries
 }
 
 func entry(f fault.Field) oas.ValidationEntry {

@@ -3,7 +3,9 @@ package api
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -31,6 +33,8 @@ type rules struct {
 	open map[string]bool
 	// roots are the first segments of all paths.
 	roots map[string]bool
+	// paths are all of them, sorted.
+	paths []string
 }
 
 // noScope is the x-scope of an operation that needs none.
@@ -52,6 +56,7 @@ var documentedRules = sync.OnceValue(func() rules {
 func rulesOf(doc map[string]any) (rules, error) {
 	r := rules{limits: map[string]request.Limit{}, scopes: map[string]string{}, open: map[string]bool{}, roots: map[string]bool{}}
 	paths, _ := doc["paths"].(map[string]any)
+	r.paths = slices.Sorted(maps.Keys(paths))
 	for path, item := range paths {
 		root, _, _ := strings.Cut(path[1:], "/")
 		r.roots[root] = true

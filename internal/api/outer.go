@@ -113,6 +113,9 @@ func (o outer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	r.URL = routable(r.URL)
 	x.route, _ = o.route(r.Method, r.URL)
+	if r.URL.RawQuery != "" {
+		tellIgnored(header, x.route.OperationID(), r.URL.Query())
+	}
 	if x.body != nil && x.route.OperationID() == "importPlatform" {
 		x.body.limit = maxImportBody
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/http"
 	"slices"
-	"strings"
 
 	"github.com/go-faster/jx"
 
@@ -122,16 +121,3 @@ func Problem(requestID, detail, publicURL string) []byte {
 
 // NewRequestID is an id for a request that reaches no operation.
 func NewRequestID() string { return callerID("") }
-
-// lostHint says of a path that is none how the one that was meant may read.
-func lostHint(path string) string {
-	switch first, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/"); {
-	case path != prefix && !strings.HasPrefix(path, prefix+"/") && documentedRules().roots[first]:
-		return "Every path begins with " + prefix + ": send the request to " + prefix + path + "."
-	case strings.HasPrefix(path, prefix+prefix+"/"):
-		return "The path names " + prefix + " twice: send the request to " + strings.TrimPrefix(path, prefix) + "."
-	case strings.HasPrefix(path, prefix+"/") && strings.HasSuffix(path, "/"):
-		return "No path has a slash at its end: send the request to " + strings.TrimRight(path, "/") + "."
-	}
-	return ""
-}

@@ -81,7 +81,7 @@ func (f Front) cors(next http.Handler) http.Handler {
 			"Authorization", "X-API-Key", "Content-Type", "Idempotency-Key", "If-None-Match", "Last-Event-ID", "X-Request-Id",
 		},
 		ExposedHeaders: []string{
-			"Allow", "ETag", "Idempotency-Replayed", "RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset", "Retry-After",
+			"Allow", "ETag", "Idempotency-Replayed", "Ignored-Query-Parameters", "RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset", "Retry-After",
 			"X-Request-Id",
 		},
 		MaxAge: int(preflightFor.Seconds()),

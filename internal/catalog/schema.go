@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math/big"
 	"slices"
 	"strconv"
@@ -16,6 +17,7 @@ import (
 	"golang.org/x/text/message"
 
 	"flowlane/internal/schema"
+	"flowlane/internal/suggest"
 )
 
 // Problem is one place where parameters break their action's schema.
@@ -39,7 +41,13 @@ func (a *Action) ValidateParams(params []byte, skipTemplates bool) []Problem {
 	if bad := a.oversized(value); len(bad) > 0 {
 		return bad
 	}
-	return problems(a.params, value, skipTemplates)
+	out := problems(a.params, value, skipTemplates)
+	for i, p := range out {
+		if p.Type == "extra_forbidden" && len(p.Path) == 1 {
+			out[i].Message += suggest.DidYouMean(p.Path[0], a.paramNames())
+		}
+	}
+	return out
 }
 
 // oversized returns where parameters have numbers that are too large to be compared, but for those that no rule looks
@@ -72,11 +80,16 @@ func problems(s *jsonschema.Schema, value any, skipTemplates bool) []Problem {
 }
 
 // HasParam tells whether the action has a parameter of this name.
-func (a *Action) HasParam(name string) bool {
+func (a *Action) HasParam(name string) bool { return slices.Contains(a.paramNames(), name) }
+
+func (a *Action) paramNames() []string {
 	var shape struct {
 		Properties map[string]json.RawMessage `json:"properties"`
 	}
-	return json.Unmarshal(a.ParamsSchema, &shape) == nil && shape.Properties[name] != nil
+	if json.Unmarshal(a.ParamsSchema, &shape) != nil {
+		return nil
+	}
+	return slices.Sorted(maps.Keys(shape.Properties))
 }
 
 // defaultOf returns the default of a parameter that is a string; "" where there is none.

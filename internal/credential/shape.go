@@ -33,7 +33,7 @@ type checked struct {
 func (s *Service) check(in Input) (checked, error) {
 	platform, ok := s.catalog.Platform(in.PlatformID)
 	if !ok {
-		return checked{}, fault.Missing("Platform")
+		return checked{}, s.catalog.MissingPlatform(in.PlatformID)
 	}
 	service, err := serviceFor(platform, in.AuthMethod, textOf(in.GrantType))
 	if err != nil {

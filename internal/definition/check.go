@@ -68,10 +68,18 @@ func check(doc Document, cat *catalog.Catalog) []fault.Field {
 }
 
 func (c *checker) add(at place, kind string, input any, format string, args ...any) {
-	if text, ok := input.(string); ok && len(text) > maxEcho {
-		input = nil
+	if text, ok := input.(string); ok {
+		input = shortened(text)
 	}
 	c.fields = append(c.fields, fault.Field{Loc: at, Type: kind, Input: input, Msg: fmt.Sprintf(format, args...)})
+}
+
+// shortened is a text that is sent back; nil for one that is too long.
+func shortened(text string) any {
+	if len(text) > maxEcho {
+		return nil
+	}
+	return text
 }
 
 func (c *checker) step(at place, s DocumentStep) {
@@ -102,7 +110,11 @@ func (c *checker) task(at place, t DocumentTask) {
 	}
 	action, known := c.catalog.Action(t.ActionID)
 	if !known {
-		c.add(at.below("action_id"), "value_error", t.ActionID, "There is no such action in the catalog; GET /v1/catalog/actions lists them")
+		near := c.catalog.NearAction(t.ActionID)
+		if near == "" {
+			near = ";"
+		}
+		c.add(at.below("action_id"), "value_error", t.ActionID, "There is no such action in the catalog%s GET /v1/catalog/actions lists them", near)
 		return
 	}
 	c.action(at, t, action)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/google/uuid"
 
@@ -21,33 +20,37 @@ import (
 // Expressions are looked at once no rule is broken: each bad one is a sentence that names expression, step, task and
 // field, and then there is no plan either. Credentials are not looked up here: Service does that.
 func Compile(doc Document, cat *catalog.Catalog) (*Plan, []string, []fault.Field) {
-	return compile(doc, cat, nil)
-}
-
-// compile is Compile where the keys of the document's variable set are known.
-func compile(doc Document, cat *catalog.Catalog, vars []string) (*Plan, []string, []fault.Field) {
-	if fields := check(doc, cat); len(fields) > 0 {
+	plan, bad, fields := compile(doc, cat, nil)
+	if len(fields) > 0 {
 		return nil, nil, fields
 	}
+	return plan, sentences(bad), nil
+}
+
+// compile is Compile where the keys of the document's variable set are known. It finds bad expressions beside broken rules, too.
+func compile(doc Document, cat *catalog.Catalog, vars []string) (*Plan, []BadExpression, []fault.Field) {
+	fields := check(doc, cat)
 	c := newCompiler(doc, cat)
-	c.vars = vars
+	c.vars, c.broken = vars, len(fields) > 0
 	if len(doc.InputSchema) > 0 {
 		if input, problems := schema.Compile(doc.InputSchema); len(problems) == 0 {
 			c.records = input.Shape()
 		}
 	}
 	plan := c.compile(doc)
-	if len(c.bad) > 0 {
-		return nil, c.bad, nil
+	if len(c.bad) > 0 || c.broken {
+		return nil, c.bad, fields
 	}
 	return plan, nil, nil
 }
 
-// compiler compiles one document that broke no rule.
+// compiler compiles one document.
 type compiler struct {
 	catalog *catalog.Catalog
 	// was holds the traits of the actions of a stored version; nil for a document that is new.
 	was map[string]traits
+	// broken: the document breaks rules, so that there will be no plan, and only its expressions are looked at.
+	broken bool
 	// vars are the keys of the variable set; nil where they are not known.
 	vars []string
 	// records is what the input schema says of a record; of a stored version, which runs as it is, nothing.
@@ -61,8 +64,8 @@ type compiler struct {
 	continuing map[[2]string]bool
 	// plan is what is compiled so far.
 	plan *Plan
-	// bad collects the sentences about bad expressions.
-	bad []string
+	// bad collects the bad expressions.
+	bad []BadExpression
 }
 
 func newCompiler(doc Document, cat *catalog.Catalog) *compiler {
@@ -81,8 +84,8 @@ func (c *compiler) compile(doc Document) *Plan {
 	c.plan = plan
 	c.hasVars, c.used = doc.VariableSetID != "", map[string]bool{}
 	c.earlier = map[string][]string{}
-	for _, s := range doc.Steps {
-		plan.Steps = append(plan.Steps, c.step(s))
+	for i, s := range doc.Steps {
+		plan.Steps = append(plan.Steps, c.step(place{"body"}.below("steps", i), s))
 		// Templates keep their scope: what later steps see goes into a new map.
 		c.earlier = maps.Clone(c.earlier)
 		c.earlier[s.ID] = c.all[s.ID]
@@ -92,18 +95,18 @@ func (c *compiler) compile(doc Document) *Plan {
 	return plan
 }
 
-func (c *compiler) step(s DocumentStep) Step {
+func (c *compiler) step(at place, s DocumentStep) Step {
 	step := Step{ID: s.ID, Name: s.Name}
 	if step.Name == "" {
 		step.Name = s.ID
 	}
-	for _, t := range s.Tasks {
-		step.Tasks = append(step.Tasks, c.task(s.ID, t))
+	for i, t := range s.Tasks {
+		step.Tasks = append(step.Tasks, c.task(at.below("tasks", i), s.ID, t))
 	}
 	return step
 }
 
-func (c *compiler) task(stepID string, t DocumentTask) Task {
+func (c *compiler) task(at place, stepID string, t DocumentTask) Task {
 	action, gone := c.action(t)
 	task := Task{
 		ID: t.ID, Action: action, Gone: gone, Timeout: timeout(t, action), Retry: t.Retry.policy(),
@@ -113,13 +116,13 @@ func (c *compiler) task(stepID string, t DocumentTask) Task {
 		task.CredentialID = id
 	}
 	if gone == "" {
-		c.expressions(&task, stepID, t)
+		c.expressions(&task, author{at, stepID, t.ID}, t)
 	}
 	return task
 }
 
 // expressions compiles those of a task. In a stored version a bad one means that the task can no longer run.
-func (c *compiler) expressions(task *Task, stepID string, t DocumentTask) {
+func (c *compiler) expressions(task *Task, by author, t DocumentTask) {
 	scope := expr.Scope{Input: true, Metadata: true, Batch: true, Vars: c.hasVars, VarKeys: c.vars, InputShape: c.records,
 		Steps: c.earlier, AllSteps: c.all,
 		Continues: func(step, task string) bool { return c.continuing[[2]string{step, task}] }}
@@ -127,7 +130,7 @@ func (c *compiler) expressions(task *Task, stepID string, t DocumentTask) {
 	var errs []expr.Error
 	if t.ForEach != nil {
 		task.ForEach, errs = expr.CompileList(*t.ForEach, scope)
-		c.note(stepID, t.ID, "for_each", errs)
+		c.note(by, "for_each", errs)
 		if scope.Item = true; task.ForEach != nil {
 			scope.ItemShape = task.ForEach.Element()
 		}
@@ -137,21 +140,17 @@ func (c *compiler) expressions(task *Task, stepID string, t DocumentTask) {
 		params, match = cutMatch(params)
 	}
 	task.Params, errs = expr.Compile(params, scope)
-	c.note(stepID, t.ID, "params", errs)
+	c.note(by, "params", errs)
 	if match != "" {
 		task.Match, errs = expr.CompileMatch(match, scope)
-		c.note(stepID, t.ID, "params.match", errs)
+		c.note(by, "params.match", errs)
 	}
-	task.Host = literalHost(t.params())
-	if task.Action.Call != nil {
-		task.Check = task.Action.RenderCheck(t.params())
-	}
-	if task.Action.Bulk && len(errs) == 0 {
-		task.Row, task.Settings = split(t.params(), task.Action.Call.Records.Param, scope)
+	if !c.broken {
+		c.call(task, t, scope, len(errs) == 0)
 	}
 	if t.When != nil {
 		task.When, errs = expr.CompileCondition(*t.When, scope)
-		c.note(stepID, t.ID, "when", errs)
+		c.note(by, "when", errs)
 	}
 	if len(c.bad) == known {
 		c.use(task.Params.Refs())
@@ -166,7 +165,7 @@ func (c *compiler) expressions(task *Task, stepID string, t DocumentTask) {
 		}
 	}
 	if c.was != nil && len(c.bad) > known {
-		task.Gone, task.Action = c.bad[known], lost(t.ActionID, traitsOf(task.Action))
+		task.Gone, task.Action = c.bad[known].Sentence, lost(t.ActionID, traitsOf(task.Action))
 	}
 }
 
@@ -181,10 +180,14 @@ func (c *compiler) use(refs expr.Refs) {
 	}
 }
 
-func (c *compiler) note(step, task, field string, errs []expr.Error) {
-	for _, e := range errs {
-		place := strings.Join(append([]string{field}, e.Path...), ".")
-		c.bad = append(c.bad, fmt.Sprintf("step %q, task %q, field %s: %s", step, task, place, e.Error()))
+// call compiles what the call of a task needs.
+func (c *compiler) call(task *Task, t DocumentTask, scope expr.Scope, compiled bool) {
+	task.Host = literalHost(t.params())
+	if task.Action.Call != nil {
+		task.Check = task.Action.RenderCheck(t.params())
+	}
+	if task.Action.Bulk && compiled {
+		task.Row, task.Settings = split(t.params(), task.Action.Call.Records.Param, scope)
 	}
 }
 

@@ -17,8 +17,8 @@ import (
 
 // Findings is what was found in a document that breaks no rule.
 type Findings struct {
-	// ExpressionErrors holds a sentence for every bad expression; with any of them the document cannot be stored.
-	ExpressionErrors []string
+	// BadExpressions holds every bad expression; with any of them the document cannot be stored.
+	BadExpressions []BadExpression
 	// Warnings holds what is allowed but probably not meant.
 	Warnings []string
 }
@@ -60,13 +60,14 @@ func (s *Service) examine(ctx context.Context, orgID uuid.UUID, d Draft, statuse
 	r.document(d.Document)
 	switch fields = append(fields, r.checker.fields...); {
 	case len(fields) > 0:
-		return Findings{}, fault.Invalidated(fields...)
-	case r.unknown:
-		return Findings{}, fault.Missing("Credential")
+		return Findings{}, fault.Invalidated(beside(fields, bad)...)
+	case len(r.unknown) > 0:
+		return Findings{}, fault.Missing("Credential").At(r.unknown...)
 	case set == nil && d.Document.VariableSetID != "":
-		return Findings{}, fault.Missing("VariableSet")
+		return Findings{}, fault.Missing("VariableSet").At(fault.Field{Loc: place{"body", "variable_set_id"}, Type: "not_found",
+			Msg: "Names no variable set of this organization; GET /v1/flows/variables lists them", Input: d.Document.VariableSetID})
 	}
-	return Findings{ExpressionErrors: bad, Warnings: r.warnings}, nil
+	return Findings{BadExpressions: bad, Warnings: r.warnings}, nil
 }
 
 // variables returns the variable set that the document names, nil where there is none, and what is wrong with its version.
@@ -113,10 +114,11 @@ type review struct {
 	catalog     *catalog.Catalog
 	credentials map[uuid.UUID]db.DefinitionCredentialsRow
 	// bound is Draft.Bound; told holds the bindings that something was said about.
-	bound    map[string]string
-	told     map[string]bool
-	checker  checker
-	unknown  bool
+	bound   map[string]string
+	told    map[string]bool
+	checker checker
+	// unknown are the places of credentials that the organization does not have.
+	unknown  []fault.Field
 	warnings []string
 }
 
@@ -148,7 +150,8 @@ func (r *review) credential(at place, s DocumentStep, t DocumentTask, a *catalog
 	}
 	row, known := r.credentials[id.UUID]
 	if err != nil || !known {
-		r.unknown = true
+		r.unknown = append(r.unknown, fault.Field{Loc: at, Type: "not_found", Input: shortened(*t.CredentialID),
+			Msg: "Names no credential of this organization; GET /v1/credentials lists them"})
 		return
 	}
 	// A service without an account of its own, such as plain HTTP, may call with anybody's credential.

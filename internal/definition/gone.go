@@ -54,8 +54,18 @@ func restore(doc Document, was map[string]traits, cat *catalog.Catalog) *Plan {
 
 // action returns the action of a task and, for a stored version, why the task can no longer run.
 func (c *compiler) action(t DocumentTask) (a *catalog.Action, gone string) {
+	if c.catalog == nil {
+		a = lost(t.ActionID, traits{})
+		if strings.HasSuffix(t.ActionID, "__"+WaitForEvent) {
+			a.Utility = WaitForEvent
+		}
+		return a, ""
+	}
 	a, known := c.catalog.Action(t.ActionID)
-	if c.was == nil {
+	switch {
+	case c.was == nil && !known:
+		return lost(t.ActionID, traits{}), ""
+	case c.was == nil:
 		return a, ""
 	}
 	was, noted := c.was[t.ActionID]

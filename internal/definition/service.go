@@ -89,8 +89,8 @@ func (s *Service) accept(ctx context.Context, orgID uuid.UUID, d Draft, statuses
 	if err != nil {
 		return nil, nil, err
 	}
-	if len(findings.ExpressionErrors) > 0 {
-		return nil, nil, fault.BadExpressions(findings.ExpressionErrors)
+	if bad := findings.BadExpressions; len(bad) > 0 {
+		return nil, nil, fault.BadExpressions(sentences(bad)).At(places(bad)...)
 	}
 	if text, err = d.Document.Encode(); err != nil {
 		return nil, nil, err

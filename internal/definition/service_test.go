@@ -100,9 +100,9 @@ func TestService_Create_Refused(t *testing.T) {
 	}{
 		"Head": {definition.Draft{Name: "", Status: "archived", Document: definition.Document{Lane: "x"}}, fault.Unprocessable,
 			[]string{"body.name string_too_short", "body.status enum", "body.lane enum", "body.steps too_short"}, "Validation failed"},
-		"ForeignCredential": {upload(t, b.credential(other, "dialer", "active")), fault.NotFound, nil, "Credential not found"},
-		"UnknownCredential": {upload(t, uuid.NewString()), fault.NotFound, nil, "Credential not found"},
-		"NoUUID":            {upload(t, "mine"), fault.NotFound, nil, "Credential not found"},
+		"ForeignCredential": {upload(t, b.credential(other, "dialer", "active")), fault.NotFound, []string{"body.steps.0.tasks.0.credential_id not_found"}, "Credential not found"},
+		"UnknownCredential": {upload(t, uuid.NewString()), fault.NotFound, []string{"body.steps.0.tasks.0.credential_id not_found"}, "Credential not found"},
+		"NoUUID":            {upload(t, "mine"), fault.NotFound, []string{"body.steps.0.tasks.0.credential_id not_found"}, "Credential not found"},
 		"OtherPlatform": {upload(t, b.credential(b.org, "aws", "active")), fault.Unprocessable,
 			[]string{"body.steps.0.tasks.0.credential_id value_error"}, "Validation failed"},
 	}
@@ -126,7 +126,7 @@ func TestService_Validate(t *testing.T) {
 	b := setup(t)
 	found, err := b.Validate(t.Context(), b.org, upload(t, b.credential(b.org, "dialer", "active")))
 	require.NoError(t, err)
-	assert.Empty(t, found.ExpressionErrors)
+	assert.Empty(t, found.BadExpressions)
 	assert.Empty(t, found.Warnings)
 
 	expired := b.credential(b.org, "dialer", "expired")
@@ -135,7 +135,7 @@ func TestService_Validate(t *testing.T) {
 		{"id": "twice", "action_id": "dialer__api__upload", "credential_id": %q, "params": {"list": "l", "row": "{{ input }}"}, "delivery": "at_least_once"}]}]}`, expired, expired))}
 	found, err = b.Validate(t.Context(), b.org, d)
 	require.NoError(t, err)
-	assert.Len(t, found.ExpressionErrors, 1)
+	assert.Len(t, found.BadExpressions, 1)
 	require.Len(t, found.Warnings, 4)
 	for i, want := range []string{"the credential is expired", "cannot tell whether a call arrived", "the credential is expired", "twice"} {
 		assert.Contains(t, found.Warnings[i], want)
@@ -187,7 +187,7 @@ func TestService_ValidateIdle(t *testing.T) {
 		{"id": "f", "action_id": "core__http__request", "params": {"url": "http://a.example"}, "timeout_seconds": 5, "retry": {"max_attempts": 2}}]}]}`)}
 	found, err := b.Validate(t.Context(), b.org, d)
 	require.NoError(t, err)
-	assert.Empty(t, found.ExpressionErrors)
+	assert.Empty(t, found.BadExpressions)
 	assert.Equal(t, []string{
 		`step "s", task "a": retry of the task changes nothing, because core__flow__delay makes no call`,
 		`step "s", task "b": timeout_seconds and retry of the task changes nothing, because core__flow__wait_for_event makes no call; how long it waits is timeout_seconds of its params`,

@@ -54,7 +54,7 @@ func (b *builder) template(value json.RawMessage) *Template {
 }
 
 func (b *builder) fail(source string, err error) {
-	b.errs = append(b.errs, Error{Path: slices.Clone(b.place), Expression: source, Msg: err.Error()})
+	b.errs = append(b.errs, errorOf(slices.Clone(b.place), source, err))
 }
 
 // literal adds bytes of the result, joined to the literal before.

@@ -76,6 +76,8 @@ type Error struct {
 	Expression string
 	// Msg says what is wrong and, where it can, what would be right.
 	Msg string
+	// Character is where in Expression, counted from 1; 0 where the whole is at fault.
+	Character int
 }
 
 func (e Error) Error() string {
@@ -87,6 +89,18 @@ func (e Error) Error() string {
 		source = strings.ToValidUTF8(source[:maxShown], "") + "..."
 	}
 	return fmt.Sprintf("{{ %s }}: %s", source, e.Msg)
+}
+
+// Ctx is what programs want to know: the expression, and the offset of what is wrong in it, in characters from 0.
+func (e Error) Ctx() map[string]any {
+	if e.Expression == "" {
+		return nil
+	}
+	ctx := map[string]any{"expression": e.Expression}
+	if e.Character > 0 {
+		ctx["offset"] = e.Character - 1
+	}
+	return ctx
 }
 
 // EvalError is an expression that has no value for this record: a wrong type, a division by zero, a bound reached. Its

@@ -11,6 +11,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/expr-lang/expr/ast"
+
+	"flowlane/internal/suggest"
 )
 
 // function is a pure function of its arguments, of which it takes min to max.
@@ -97,7 +99,7 @@ func (c *compiler) call(name string, args []ast.Node) (evaluator, error) {
 	}
 	f, ok := functions[name]
 	if !ok {
-		return nil, fmt.Errorf("unknown function %q%s", name, suggestion(name, functionNames()))
+		return nil, fmt.Errorf("unknown function %q%s", name, suggest.DidYouMean(name, functionNames()))
 	}
 	if len(args) < f.min || len(args) > f.max {
 		return nil, fmt.Errorf("%s takes %s, not %d", name, f.arity(), len(args))

@@ -7,6 +7,7 @@ import (
 	"github.com/expr-lang/expr/ast"
 
 	"flowlane/internal/schema"
+	"flowlane/internal/suggest"
 )
 
 // mostFields is how many fields a value may have for a message to name them, or one that is similar.
@@ -71,7 +72,7 @@ func (k known) follow(segs []segment) (to known, bad int, err error) {
 // instead says what may have been meant by a name that the value cannot have.
 func (k known) instead(name string) string {
 	fields := k.shape.Fields(mostFields)
-	if hint := suggestion(name, fields); hint != "" {
+	if hint := suggest.DidYouMean(name, fields); hint != "" {
 		return hint
 	}
 	if len(fields) == 0 {

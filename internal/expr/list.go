@@ -23,7 +23,7 @@ func CompileList(s string, scope Scope) (*List, []Error) {
 	parts, err := split(trimText(s))
 	switch {
 	case err != nil:
-		return nil, []Error{{Expression: parts[len(parts)-1].text, Msg: err.Error()}}
+		return nil, []Error{errorOf(nil, parts[len(parts)-1].text, err)}
 	case len(parts) != 1 || !parts[0].isExpr:
 		return nil, []Error{{Msg: "for_each must be one {{ }} expression that gives an array"}}
 	}

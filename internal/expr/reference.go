@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/expr-lang/expr/ast"
+
+	"flowlane/internal/suggest"
 )
 
 // chain takes a reference apart: a.b[0].c is the base a and the keys "b", 0 and "c".
@@ -102,13 +104,13 @@ func (s *Scope) result(segs []segment) (ref TaskRef, bad int, err error) {
 		if _, known := s.AllSteps[ref.Step]; known {
 			return ref, 1, fmt.Errorf("step %q runs later or is this one; only earlier steps are visible", ref.Step)
 		}
-		return ref, 1, fmt.Errorf("unknown step %q%s", ref.Step, suggestion(ref.Step, slices.Sorted(maps.Keys(s.Steps))))
+		return ref, 1, fmt.Errorf("unknown step %q%s", ref.Step, suggest.DidYouMean(ref.Step, slices.Sorted(maps.Keys(s.Steps))))
 	}
 	if !slices.Contains(tasks, ref.Task) {
-		return ref, 2, fmt.Errorf("step %q has no task %q%s", ref.Step, ref.Task, suggestion(ref.Task, tasks))
+		return ref, 2, fmt.Errorf("step %q has no task %q%s", ref.Step, ref.Task, suggest.DidYouMean(ref.Task, tasks))
 	}
 	if !slices.Contains(taskResults, ref.Of) {
-		return ref, 3, fmt.Errorf("a task has no %q%s; it has output, error and skipped", ref.Of, suggestion(ref.Of, taskResults))
+		return ref, 3, fmt.Errorf("a task has no %q%s; it has output, error and skipped", ref.Of, suggest.DidYouMean(ref.Of, taskResults))
 	}
 	if ref.Of != OfError {
 		return ref, 0, nil
@@ -119,7 +121,7 @@ func (s *Scope) result(segs []segment) (ref TaskRef, bad int, err error) {
 	}
 	if len(segs) > 3 && !segs[3].isIndex && !slices.Contains(errorFields, segs[3].names[0]) {
 		name := segs[3].names[0]
-		return ref, 4, fmt.Errorf("an error has no %q%s; it has %s", name, suggestion(name, errorFields),
+		return ref, 4, fmt.Errorf("an error has no %q%s; it has %s", name, suggest.DidYouMean(name, errorFields),
 			strings.Join(errorFields, ", "))
 	}
 	return ref, 0, nil
@@ -132,7 +134,7 @@ func (s *Scope) variable(segs []segment) error {
 	}
 	name := segs[0].names[0]
 	known := strings.Join(s.VarKeys, ", ")
-	return fmt.Errorf("unknown variable %q; the variable set has %s%s", name, known, suggestion(name, s.VarKeys))
+	return fmt.Errorf("unknown variable %q; the variable set has %s%s", name, known, suggest.DidYouMean(name, s.VarKeys))
 }
 
 // answerField checks a reference to a field of an answer.
@@ -144,7 +146,7 @@ func answerField(segs []segment) error {
 	if !segs[0].isIndex {
 		name = segs[0].names[0]
 	}
-	return fmt.Errorf("an answer has no %q%s; it has %s", name, suggestion(name, answerFields), strings.Join(answerFields, ", "))
+	return fmt.Errorf("an answer has no %q%s; it has %s", name, suggest.DidYouMean(name, answerFields), strings.Join(answerFields, ", "))
 }
 
 // names are those that may be used.
@@ -226,7 +228,7 @@ func (c *compiler) name(name string) (evaluator, error) {
 	if isFunction(name) {
 		return nil, fmt.Errorf("%s is a function; write %s(...)", name, name)
 	}
-	if hint := suggestion(name, append(c.scope.names(), c.locals...)); hint != "" {
+	if hint := suggest.DidYouMean(name, append(c.scope.names(), c.locals...)); hint != "" {
 		return nil, fmt.Errorf("unknown name %q%s", name, hint)
 	}
 	return nil, fmt.Errorf("unknown name %q; use %s", name, c.scope)

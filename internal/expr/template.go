@@ -121,7 +121,7 @@ func CompileCondition(s string, scope Scope) (*Condition, []Error) {
 	parts, err := split(trimText(s))
 	switch {
 	case err != nil:
-		return nil, []Error{{Expression: parts[len(parts)-1].text, Msg: err.Error()}}
+		return nil, []Error{errorOf(nil, parts[len(parts)-1].text, err)}
 	case len(parts) == 1 && (parts[0] == part{text: "true"} || parts[0] == part{text: "false"}):
 		return &Condition{constant: true, fixed: parts[0].text == "true", t: &Template{}}, nil
 	case len(parts) != 1 || !parts[0].isExpr:

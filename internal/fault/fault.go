@@ -55,6 +55,7 @@ type Field struct {
 type Error struct {
 	Code   Code
 	Detail string
+	// Fields are the bad places. Of an Unprocessable fault they stand in the place of Detail, unless Expressions do.
 	Fields []Field
 	// Expressions replaces Detail for bad expressions of a definition, each entry naming expression, step, task and field.
 	Expressions []string
@@ -110,6 +111,13 @@ func (e *Error) Because(cause error) *Error {
 func (e *Error) Known(reason string) *Error {
 	c := *e
 	c.Reason = reason
+	return &c
+}
+
+// At returns a copy that names places of the request beside what it says.
+func (e *Error) At(fields ...Field) *Error {
+	c := *e
+	c.Fields = fields
 	return &c
 }
 

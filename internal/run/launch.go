@@ -133,7 +133,7 @@ func CompileInput(text json.RawMessage, at ...string) (*InputTemplate, []fault.F
 func BadExpressions(errs []expr.Error, at ...string) []fault.Field {
 	fields := make([]fault.Field, len(errs))
 	for i, e := range errs {
-		fields[i] = fault.Field{Loc: append(slices.Clone(at), e.Path...), Msg: e.Error(), Type: "value_error"}
+		fields[i] = fault.Field{Loc: append(slices.Clone(at), e.Path...), Msg: e.Error(), Type: "value_error", Ctx: e.Ctx()}
 	}
 	return fields
 }

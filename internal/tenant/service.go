@@ -54,7 +54,7 @@ func New(pool *pgxpool.Pool, cat *catalog.Catalog) *Service {
 func (s *Service) Create(ctx context.Context, orgID uuid.UUID, in Input, also ...pg.Also[*Tenant]) (*Tenant, error) {
 	platform, ok := s.catalog.Platform(in.PlatformID)
 	if !ok {
-		return nil, fault.Missing("Platform")
+		return nil, s.catalog.MissingPlatform(in.PlatformID)
 	}
 	zone := ""
 	if platform.Account != nil {

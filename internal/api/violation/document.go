@@ -4,6 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -41,15 +44,20 @@ var secretBodies = map[string]bool{
 // operations compiles the document when it is first needed. The document is part of the program, so an error in it is a
 // mistake of ours, which the tests find.
 var operations = sync.OnceValue(func() map[string]operation {
-	doc, err := Document()
-	if err != nil {
-		panic(err)
-	}
-	ops, err := compile(doc)
+	ops, err := compile(tree())
 	if err != nil {
 		panic(err)
 	}
 	return ops
+})
+
+// tree is the document, which nobody changes.
+var tree = sync.OnceValue(func() map[string]any {
+	doc, err := Document()
+	if err != nil {
+		panic(err)
+	}
+	return doc
 })
 
 // Document returns the API document as the values of its JSON form, numbers as json.Number.
@@ -68,6 +76,30 @@ func Document() (map[string]any, error) {
 	}
 	return value.(map[string]any), nil
 }
+
+// propertiesAt are the names of the properties of a schema of the document, by its URL; none where it has none.
+func propertiesAt(schemaURL string) []string {
+	_, pointer, _ := strings.Cut(schemaURL, "#")
+	at := any(tree())
+	for _, name := range strings.Split(strings.Trim(pointer, "/"), "/") {
+		name = unescape.Replace(name)
+		switch v := at.(type) {
+		case map[string]any:
+			at = v[name]
+		case []any:
+			i, err := strconv.Atoi(name)
+			if err != nil || i < 0 || i >= len(v) {
+				return nil
+			}
+			at = v[i]
+		}
+	}
+	schema, _ := at.(map[string]any)
+	properties, _ := schema["properties"].(map[string]any)
+	return slices.Sorted(maps.Keys(properties))
+}
+
+var unescape = strings.NewReplacer("~1", "/", "~0", "~", "%7B", "{", "%7D", "}")
 
 const (
 	resource = "openapi.json"

@@ -12,6 +12,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
 
 	"flowlane/internal/fault"
+	"flowlane/internal/suggest"
 )
 
 // echoMax is the longest string that is echoed.
@@ -186,12 +187,12 @@ func entries(e *jsonschema.ValidationError) []fault.Field {
 	case *kind.Required:
 		return below(loc, k.Missing, Missing())
 	case *kind.AdditionalProperties:
-		return below(loc, k.Properties, fault.Field{Msg: "This field is not known here", Type: "extra_forbidden"})
+		return extra(loc, k.Properties, propertiesAt(e.SchemaURL))
 	case *kind.Type:
 		slug, msg := typeEntry(k)
 		return one(slug, msg, nil)
 	case *kind.Enum:
-		return one("enum", "Must be one of "+list(k.Want), map[string]any{"expected": k.Want})
+		return one("enum", "Must be one of "+list(k.Want)+meantWord(k), map[string]any{"expected": k.Want})
 	case *kind.Format:
 		if k.Want == "date" {
 			return one("date_parsing", "Must be a day like 2026-01-31", nil)
@@ -223,6 +224,31 @@ func below(loc, names []string, f fault.Field) []fault.Field {
 		out[i].Loc = append(slices.Clone(loc), name)
 	}
 	return out
+}
+
+// extra names fields that are not known, each with the known one that may have been meant.
+func extra(loc, names, known []string) []fault.Field {
+	out := make([]fault.Field, len(names))
+	for i, name := range names {
+		out[i] = fault.Field{Loc: append(slices.Clone(loc), name), Type: "extra_forbidden",
+			Msg: "This field is not known here" + suggest.DidYouMean(name, known)}
+	}
+	return out
+}
+
+// meantWord asks for the word that may have been meant by one that is none of those wanted.
+func meantWord(k *kind.Enum) string {
+	got, ok := k.Got.(string)
+	if !ok {
+		return ""
+	}
+	var words []string
+	for _, want := range k.Want {
+		if word, ok := want.(string); ok {
+			words = append(words, word)
+		}
+	}
+	return suggest.DidYouMean(got, words)
 }
 
 // typeEntry names the type that was wanted.

@@ -6,6 +6,7 @@ package violation
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"math"
 	"net/http"
 	"net/url"
@@ -16,6 +17,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"flowlane/internal/fault"
+	"flowlane/internal/suggest"
 )
 
 // Missing is the entry of a required value that did not come.
@@ -120,6 +122,25 @@ func Query(operationID string, query url.Values) []fault.Field {
 		return nil
 	}
 	return parameters(op.query, "query", func(name string) []string { return query[name] })
+}
+
+// Unknown returns the names of query parameters that an operation does not have, sorted, each with the known one that may have been
+// meant; empty where none is near. A stream's token is known.
+func Unknown(operationID string, query url.Values) (names, meant []string) {
+	op, ok := operations()[operationID]
+	if !ok {
+		return nil, nil
+	}
+	known := []string{"token"}
+	for _, p := range op.query {
+		known = append(known, p.name)
+	}
+	for _, name := range slices.Sorted(maps.Keys(query)) {
+		if !slices.Contains(known, name) {
+			names, meant = append(names, name), append(meant, suggest.Nearest(name, known[1:]))
+		}
+	}
+	return names, meant
 }
 
 // Header does the same for the header parameters; a place names them in lower case.

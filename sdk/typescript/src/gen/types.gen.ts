@@ -35,6 +35,13 @@ export type Error = {
      */
     request_id: string;
     /**
+     * Every bad place of the request, whatever form `detail` has: with each 422, so for expressions too, and with a 404 of an id
+     * in the body. An entry for an expression has in `ctx` the `expression` and, where it is known, the `offset` of what is wrong
+     * in it, in characters from 0.
+     *
+     */
+    errors?: Array<ValidationEntry>;
+    /**
      * What to do next, in a sentence for people. Its words may change.
      */
     hint: string;
@@ -1683,6 +1690,10 @@ export type DefinitionCheck = {
      * One sentence per bad expression, naming expression, step, task and field.
      */
     expression_errors: Array<string>;
+    /**
+     * The same expressions with their places in the body, for programs; `ctx` has `expression` and `offset` (characters from 0).
+     */
+    errors: Array<ValidationEntry>;
     /**
      * What is allowed but probably not meant.
      */
