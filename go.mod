@@ -50,7 +50,7 @@ require (
 	github.com/vektah/gqlparser/v2 v2.5.64
 )
 
-require golang.org/x/term v0.46.0 // indirect
+require golang.org/x/term v0.46.0
 
 require (
 	dario.cat/mergo v1.0.2 // indirect

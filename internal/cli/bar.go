@@ -58,6 +58,7 @@ func (b *bar) show(done, all int64, note string) {
 		return
 	}
 	if b.terminal {
+		text = oneLine(text, width(b.w))
 		fmt.Fprintf(b.w, "\r%s\x1b[K", text)
 	} else {
 		fmt.Fprintln(b.w, text)
@@ -71,6 +72,14 @@ func (b *bar) end() {
 		fmt.Fprintln(b.w)
 	}
 	b.last = ""
+}
+
+// oneLine cuts a text so that a terminal does not break it: what is drawn over must be one line.
+func oneLine(text string, columns int) string {
+	if runes := []rune(text); columns > 1 && len(runes) >= columns {
+		return string(runes[:columns-2]) + "…"
+	}
+	return text
 }
 
 func share(done, all int64) int64 {

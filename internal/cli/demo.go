@@ -273,7 +273,7 @@ func (d *demo) report(ctx context.Context) error {
 func (d *demo) results(ctx context.Context) error {
 	imports := map[string]bool{}
 	n := 0
-	err := d.client.EachResult(ctx, d.facts.BatchID, func(text []byte) error {
+	err := d.client.EachResult(ctx, d.facts.BatchID, "", func(text []byte) error {
 		var r struct {
 			Position int `json:"position"`
 			Output   struct {

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"strings"
 
@@ -41,7 +42,7 @@ func (f form) options(p *process, columns string) render.Options {
 	if o.Columns == nil && columns != "" {
 		o.Columns = strings.Fields(columns)
 	}
-	o.Color, o.Width = colored(p), width(p)
+	o.Color, o.Width = colored(p), width(p.stdout)
 	return o
 }
 
@@ -63,9 +64,9 @@ func colored(p *process) bool {
 	return terminal(p.stdout) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 }
 
-// width is how many columns the terminal has, 0 where there is none.
-func width(p *process) int {
-	file, ok := p.stdout.(*os.File)
+// width is how many columns a terminal has, 0 where there is none.
+func width(w io.Writer) int {
+	file, ok := w.(*os.File)
 	if !ok || !terminal(file) {
 		return 0
 	}

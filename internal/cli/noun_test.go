@@ -11,7 +11,6 @@ import (
 // unreached are the operations that no command is for.
 var unreached = map[string]string{
 	"returnAuthorization": "a browser comes back here from the consent that `credentials authorize` asks for",
-	"streamExecution":     "it takes a token in its address; `executions get` shows the same",
 }
 
 // TestNouns_ReachEverything: what the API can do, the command line can.

@@ -45,6 +45,7 @@ func workNouns() []noun { //nolint:funlen // a table
 			{name: "pause", operation: "pauseBatch"},
 			{name: "resume", operation: "resumeBatch", columns: pauseColumns},
 			{name: "retry", operation: "retryBatch"},
+			{name: "watch", command: &batchesWatch{}, help: "Show how far a batch is until it is over"},
 			{name: "errors", operation: "listBatchErrors", columns: "id status count error.code error.message"},
 			{name: "resolve", operation: "resolveBatch"},
 			{name: "results", operation: "listBatchResults", columns: "position status job_id error.code error.message output"},
@@ -57,6 +58,8 @@ func workNouns() []noun { //nolint:funlen // a table
 		{name: "executions", help: "How single records went through their flows.", verbs: []verb{
 			{name: "list", operation: "listExecutions", columns: "id status run batch_id started_at completed_at"},
 			{name: "get", operation: "getExecution"},
+			{name: "follow", operation: "streamExecution", command: &executionsFollow{},
+				help: "Print what happens to an execution until it is over"},
 		}},
 		{name: "calls", help: "Calls to platforms: what was sent and answered.", verbs: []verb{
 			{name: "list", operation: "listCalls", columns: "id action_id tenancy_id outcome state attempt record_count response.status sent_at"},
@@ -135,7 +138,8 @@ func setupNouns() []noun { //nolint:funlen // a table
 			{name: "list", operation: "listCredentials", columns: "id name platform_id auth_method status tenancy_id last_verified"},
 			{name: "get", operation: "getCredential"},
 			{name: "create", operation: "createCredential"},
-			{name: "replace", operation: "replaceCredential", help: "Replace a credential: how a secret is rotated"},
+			{name: "replace", operation: "replaceCredential"},
+			{name: "rotate", command: &credentialsRotate{}, help: "Replace the secret of a credential, and nothing else of it"},
 			{name: "delete", operation: "deleteCredential"},
 			{name: "test", operation: "testCredential"},
 			{name: "test-new", operation: "testNewCredential"},

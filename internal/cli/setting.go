@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -71,11 +72,19 @@ func (f folder) save(settings map[string]string) error {
 
 // writeFile replaces a file whole or not at all; only its owner may read it.
 func writeFile(path string, text []byte) error {
+	return writeWhole(path, func(w io.Writer) error {
+		_, err := w.Write(text)
+		return err //nolint:wrapcheck // names the file
+	})
+}
+
+// writeWhole is writeFile for what is written piece by piece.
+func writeWhole(path string, write func(io.Writer) error) error {
 	file, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*") // mode 0600
 	if err != nil {
 		return err //nolint:wrapcheck // names the file
 	}
-	_, err = file.Write(text)
+	err = write(file)
 	if err = errors.Join(err, file.Close()); err == nil {
 		err = os.Rename(file.Name(), path)
 	}

@@ -13,7 +13,6 @@ import (
 	"syscall"
 	"time"
 
-	"flowlane/gen/oas"
 	"flowlane/internal/webhook"
 )
 
@@ -127,14 +126,4 @@ func (d *Delivery) post(ctx context.Context, client *http.Client, out *Delivered
 }
 
 // refused reads an answer that is no success.
-func refused(res *http.Response, text []byte) error {
-	p := &AnswerError{Status: res.StatusCode}
-	var e oas.Error
-	if e.UnmarshalJSON(text) == nil {
-		p.Detail = detail(e.Detail)
-	}
-	if s, err := strconv.Atoi(res.Header.Get("Retry-After")); err == nil {
-		p.RetryAfter = time.Duration(s) * time.Second
-	}
-	return refusal{p}
-}
+func refused(res *http.Response, text []byte) error { return refusal{problemOf(res, text)} }

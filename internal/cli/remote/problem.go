@@ -26,13 +26,17 @@ type AnswerError struct {
 
 func (p *AnswerError) Error() string {
 	text := fmt.Sprintf("the server answered %d: %s", p.Status, p.Detail)
-	switch {
-	case p.Hint != "":
-		return text + "\nHint: " + p.Hint
-	case p.Status == http.StatusUnauthorized:
-		text += " (check FLOWLANE_API_KEY; FLOWLANE_URL must be the server that gave it)"
-	case p.Status == http.StatusForbidden:
+	hint := p.Hint
+	switch p.Status {
+	case http.StatusUnauthorized:
+		hint = "Log in with `flowlane login`, or check FLOWLANE_API_KEY; FLOWLANE_URL must be the server that gave it."
+	case http.StatusForbidden:
 		text += " (this needs a key with the admin role)"
+	case http.StatusInternalServerError:
+		text += " (request " + p.RequestID + ")"
+	}
+	if hint != "" {
+		text += "\nHint: " + hint
 	}
 	return text
 }
@@ -73,11 +77,12 @@ func explain(err error) error {
 	var unexpected *validate.UnexpectedStatusCodeError
 	switch {
 	case errors.As(err, &coded):
-		p := &AnswerError{Status: coded.StatusCode, Detail: detail(coded.Response.Detail)}
+		r := coded.Response
+		p := &AnswerError{Status: coded.StatusCode, Detail: detail(r.Detail), Code: r.Code, Hint: r.Hint, RequestID: r.RequestID}
 		p.RetryAfter = time.Duration(coded.RetryAfter.Or(0)) * time.Second
 		return p
 	case errors.As(err, &unexpected):
-		return &AnswerError{Status: unexpected.StatusCode, Detail: "this is not an answer of Flowlane; check FLOWLANE_URL"}
+		return &AnswerError{Status: unexpected.StatusCode, Detail: notOurs}
 	}
 	return err
 }

@@ -97,10 +97,13 @@ func (c *Client) AppendChunk(ctx context.Context, setID string, body []byte) err
 	return res.Body.Close() //nolint:wrapcheck // cannot matter
 }
 
-// EachResult calls see with every result of a batch, in order, each the text of a JSON object that is valid until see
-// returns. The results are not held in memory.
-func (c *Client) EachResult(ctx context.Context, batchID string, see func(result []byte) error) error {
+// EachResult calls see with every result of a batch, or those in one status, in order, each the text of a JSON object that
+// is valid until see returns. The results are not held in memory.
+func (c *Client) EachResult(ctx context.Context, batchID, status string, see func(result []byte) error) error {
 	target := c.URL + "/v1/flows/batches/" + url.PathEscape(batchID) + "/results?format=ndjson"
+	if status != "" {
+		target += "&status=" + url.QueryEscape(status)
+	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, target, nil)
 	if err != nil {
 		return fmt.Errorf("make the request: %w", err)

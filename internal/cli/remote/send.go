@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
-	"strings"
 	"time"
 
 	"flowlane/gen/oas"
@@ -63,28 +62,31 @@ func answer(res *http.Response) error {
 	if err != nil {
 		return fmt.Errorf("read the answer: %w", err)
 	}
-	p := &AnswerError{Status: res.StatusCode, RequestID: res.Header.Get("X-Request-Id")}
-	var said struct {
-		Detail json.RawMessage `json:"detail"`
-		Code   string          `json:"code"`
-		Hint   string          `json:"hint"`
+	p := problemOf(res, text)
+	if p.Detail == "" {
+		p.Detail = notOurs
 	}
-	if json.Unmarshal(text, &said) == nil && said.Detail != nil {
-		p.Detail, p.Code, p.Hint = sentence(said.Detail), said.Code, said.Hint
-	} else {
-		p.Detail = "this is not an answer of Flowlane; check FLOWLANE_URL"
+	return p
+}
+
+// notOurs is what is said of an answer that something else gave.
+const notOurs = "this is not an answer of Flowlane; check FLOWLANE_URL"
+
+// problemOf reads what an answer says; its detail is empty where that is not in the form of the API.
+func problemOf(res *http.Response, text []byte) *AnswerError {
+	p := &AnswerError{Status: res.StatusCode}
+	var said struct {
+		Detail    json.RawMessage `json:"detail"`
+		Code      string          `json:"code"`
+		Hint      string          `json:"hint"`
+		RequestID string          `json:"request_id"`
+	}
+	var d oas.ErrorDetail
+	if json.Unmarshal(text, &said) == nil && d.UnmarshalJSON(said.Detail) == nil {
+		p.Detail, p.Code, p.Hint, p.RequestID = detail(d), said.Code, said.Hint, said.RequestID
 	}
 	if s, err := strconv.Atoi(res.Header.Get("Retry-After")); err == nil {
 		p.RetryAfter = time.Duration(s) * time.Second
 	}
 	return p
-}
-
-// sentence puts the detail of an error answer into words. Details of a form that is not known are shown as they are.
-func sentence(text json.RawMessage) string {
-	var e oas.Error
-	if e.UnmarshalJSON([]byte(`{"detail":`+string(text)+`}`)) == nil {
-		return detail(e.Detail)
-	}
-	return strings.TrimSpace(string(text))
 }

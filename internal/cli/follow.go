@@ -1,0 +1,156 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"flowlane/gen/oas"
+	"flowlane/internal/cli/remote"
+	"flowlane/internal/cli/render"
+)
+
+// executionsFollow prints what happens to an execution until it is over.
+type executionsFollow struct {
+	target
+	output
+
+	Execution string `arg:"" help:"The id of the execution."`
+}
+
+// event is one server-sent event.
+type event struct {
+	ID   string          `json:"id"`
+	Name string          `json:"event"`
+	Data json.RawMessage `json:"data"`
+}
+
+const (
+	closed = "execution.closed"
+	// maxEvent bounds one line of a stream, reopenEvery is how long to wait before a stream is opened again.
+	maxEvent    = 16 << 20
+	reopenEvery = 2 * time.Second
+)
+
+// Run follows; a stream that breaks is opened again where it stopped.
+func (c *executionsFollow) Run(ctx context.Context, p *process) error {
+	client, err := c.client()
+	if err != nil {
+		return err
+	}
+	last, status := "", ""
+	see := func(e event) error {
+		last = e.ID
+		var data struct{ Status string }
+		_ = json.Unmarshal(e.Data, &data) // shown as it is
+		if e.Name == closed {
+			status = data.Status
+		}
+		return c.print(p, e, func(w io.Writer) { fmt.Fprintln(w, e.line()) })
+	}
+	for status == "" {
+		switch err := c.stream(ctx, client, last, see); {
+		case ctx.Err() != nil:
+			return ctx.Err() //nolint:wrapcheck // Main says that it was stopped
+		case err != nil && (last == "" || remote.Status(err) != 0):
+			return client.Explain("follow the execution", err)
+		case status != "":
+		default:
+			select {
+			case <-ctx.Done():
+			case <-time.After(reopenEvery):
+			}
+		}
+	}
+	if status != string(oas.ExecutionStatusCompleted) {
+		return unwellError{fmt.Errorf("the execution is %s", status)}
+	}
+	return nil
+}
+
+// stream reads events after the last one until the stream ends.
+func (c *executionsFollow) stream(ctx context.Context, client *remote.Client, last string, see func(event) error) error {
+	token, err := client.CreateStreamToken(ctx, oas.NewOptStreamTokenCreate(
+		oas.StreamTokenCreate{ExecutionID: oas.NewOptNilString(c.Execution)}))
+	if err != nil {
+		return err //nolint:wrapcheck // Run explains it
+	}
+	header := http.Header{}
+	if last != "" {
+		header.Set("Last-Event-ID", last)
+	}
+	res, err := client.Send(ctx, remote.Request{
+		Method: "GET", Path: "/flows/executions/" + url.PathEscape(c.Execution) + "/stream",
+		Query: url.Values{"token": {token.Token}}, Header: header, Repeat: true,
+	})
+	if err != nil {
+		return err //nolint:wrapcheck // Run explains it
+	}
+	defer res.Body.Close()
+	if res.StatusCode == http.StatusNoContent {
+		return errors.New("the execution is over")
+	}
+	return events(res.Body, see)
+}
+
+// events reads a stream of server-sent events.
+func events(from io.Reader, see func(event) error) error {
+	lines := bufio.NewScanner(from)
+	lines.Buffer(nil, maxEvent)
+	var e event
+	for lines.Scan() {
+		name, value, _ := strings.Cut(lines.Text(), ":")
+		value = strings.TrimPrefix(value, " ")
+		switch name {
+		case "id":
+			e.ID = value
+		case "event":
+			e.Name = value
+		case "data":
+			if e.Data != nil {
+				e.Data = append(e.Data, '\n')
+			}
+			e.Data = append(e.Data, value...)
+		case "":
+			if value == "" && e.Data != nil {
+				if err := see(e); err != nil {
+					return err
+				}
+				e = event{}
+			}
+		}
+	}
+	return lines.Err() //nolint:wrapcheck // Run explains it
+}
+
+// line is an event for a person.
+func (e event) line() string {
+	var d struct {
+		At        time.Time
+		CreatedAt time.Time `json:"created_at"`
+		Status    string
+		StepID    string `json:"step_id"`
+		TaskID    string `json:"task_id"`
+		Attempt   int
+		Error     *struct{ Code, Message string }
+	}
+	_ = json.Unmarshal(e.Data, &d) // what is not there is not shown
+	if d.At.IsZero() {
+		d.At = d.CreatedAt
+	}
+	parts := []string{d.At.UTC().Format("15:04:05.000"), e.Name, strings.Trim(d.StepID+"/"+d.TaskID, "/"), d.Status}
+	if d.Attempt > 0 {
+		parts = append(parts, fmt.Sprintf("(attempt %d)", d.Attempt))
+	}
+	if d.Error != nil {
+		parts = append(parts, d.Error.Code+": "+d.Error.Message)
+	}
+	return render.Printable(strings.Join(strings.Fields(strings.Join(parts, " ")), " "))
+}
