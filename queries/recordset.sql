@@ -70,9 +70,15 @@ DELETE FROM flow.record_chunk d WHERE d.record_set_id = @record_set_id AND d.chu
     SELECT c.chunk_index FROM flow.record_chunk c WHERE c.record_set_id = @record_set_id ORDER BY c.chunk_index LIMIT @max_rows);
 
 -- name: PageRead :many
+-- From the table of pages, or from the row of the batch that has its only one there.
 SELECT p.set_id, p.first, p.rows, p.raw_bytes, p.body
 FROM (SELECT DISTINCT unnest(@set_ids::uuid[]) AS set_id, unnest(@firsts::bigint[]) AS first) n
-CROSS JOIN LATERAL (SELECT * FROM flow.page x WHERE x.set_id = n.set_id AND x.first = n.first OFFSET 0) p
+CROSS JOIN LATERAL (
+    SELECT x.set_id, x.first, x.rows, x.raw_bytes, x.body FROM flow.page x WHERE x.set_id = n.set_id AND x.first = n.first
+    UNION ALL
+    SELECT b.id, 0, b.record_count::int, b.page_bytes, b.page FROM flow.batch b WHERE b.id = n.set_id AND b.page IS NOT NULL AND n.first = 0
+    OFFSET 0
+) p
 ORDER BY p.set_id, p.first;
 
 -- name: PageDelete :execrows

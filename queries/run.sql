@@ -18,7 +18,7 @@ SELECT id, org_id, definition_id, version, page_set, metadata, created_at, recor
 
 -- name: BatchesStart :exec
 -- Batches that alike ones start, in one statement. Each has its records in one page and is all here, unless it is paged: then its records
--- have pages already, and its slices come later. calls: the records are queued for the first step. One without records is over. The queues
+-- have pages already, and its slices come later. A page whose set is the batch itself stands in its row. calls: the records are queued for the first step. One without records is over. The queues
 -- of a paced batch have nothing to claim before the first tick.
 WITH started AS MATERIALIZED (
     SELECT unnest(@ids::uuid[]) AS id, unnest(@metadata::text[]) AS metadata,
@@ -28,9 +28,10 @@ WITH started AS MATERIALIZED (
         unnest(@buckets::text[]) AS bucket, unnest(@lanes::text[])::flow.lane AS lane
 ), batch AS (
     INSERT INTO flow.batch (id, org_id, definition_id, version, trigger_type, trigger_source, metadata, record_count, page_set, lane,
-        scheduled_at, created_by, created_at, event_depth, root_id)
+        scheduled_at, created_by, created_at, event_depth, root_id, page_bytes, page)
     SELECT s.id, @org_id, @definition_id, @version, @trigger_type, @trigger_source, s.metadata, s.rows, s.page_set, @lane,
-        @scheduled_at, @created_by, @now, @event_depth, sqlc.narg('root_id')
+        @scheduled_at, @created_by, @now, @event_depth, sqlc.narg('root_id'), CASE WHEN s.page_set = s.id THEN s.raw_bytes END,
+        CASE WHEN s.page_set = s.id THEN s.body END
     FROM started s
 ), count AS (
     INSERT INTO flow.batch_count (batch_id, org_id, schedule_id, status, started_at, completed_at, updated_at, priority, pacing, pace_next_at,
@@ -40,7 +41,8 @@ WITH started AS MATERIALIZED (
         s.rows, CASE WHEN @staged::boolean THEN s.rows ELSE 0 END, CASE WHEN @staged::boolean THEN 0 ELSE s.rows END
     FROM started s
 ), page AS (
-    INSERT INTO flow.page (set_id, first, rows, raw_bytes, body) SELECT s.page_set, 0, s.rows, s.raw_bytes, s.body FROM started s WHERE NOT @paged::boolean
+    INSERT INTO flow.page (set_id, first, rows, raw_bytes, body) SELECT s.page_set, 0, s.rows, s.raw_bytes, s.body FROM started s
+    WHERE NOT @paged::boolean AND s.page_set <> s.id
 ), slice AS (
     INSERT INTO flow.slice (batch_id, no, first, records, state, remaining, queued)
     SELECT s.id, 0, 0, s.rows, @state, s.rows * @call_tasks::int, s.rows FROM started s WHERE NOT @paged::boolean

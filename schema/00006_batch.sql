@@ -35,8 +35,15 @@ CREATE TABLE flow.batch (
     scheduled_at timestamptz,
     created_by uuid,
     created_at timestamptz NOT NULL,
-    CHECK ((retry_of IS NULL) = (retry_root IS NULL))
+    page_bytes int,
+    page bytea,
+    CHECK ((retry_of IS NULL) = (retry_root IS NULL)),
+    CHECK ((page IS NULL) = (page_bytes IS NULL)),
+    CHECK (page IS NULL OR page_set = id)
 );
+-- A small page of a batch that has no other stands here: a row of flow.page and its entry in an index less for each start. It is small
+-- because lists read whole rows.
+ALTER TABLE flow.batch ALTER COLUMN page SET STORAGE EXTERNAL;
 CREATE INDEX batch_by_definition ON flow.batch (definition_id, id);
 -- Lists of things that come by the million find their page by what they are filtered by.
 CREATE INDEX batch_by_trigger_type ON flow.batch (org_id, trigger_type, id) WHERE trigger_type <> 'api_call';
@@ -60,11 +67,13 @@ COMMENT ON COLUMN flow.batch.retry_root IS 'The first batch of those that retry 
 COMMENT ON COLUMN flow.batch.retry_no IS 'Place among the retries of the same root; 0 for all others.';
 COMMENT ON COLUMN flow.batch.metadata IS 'A JSON object of the trigger''s, as text: key order and digits stay as they were sent.';
 COMMENT ON COLUMN flow.batch.record_count IS 'How many jobs it has; never changes.';
-COMMENT ON COLUMN flow.batch.page_set IS 'The set of pages with its records; a retry shares that of the earlier batch.';
+COMMENT ON COLUMN flow.batch.page_set IS 'The set of pages with its records, or the batch whose row has the only one; a retry shares that of the earlier batch.';
 COMMENT ON COLUMN flow.batch.lane IS 'The lane that the trigger asked for; null where definition or catalog decide.';
 COMMENT ON COLUMN flow.batch.scheduled_at IS 'When it is to begin; null for at once.';
 COMMENT ON COLUMN flow.batch.created_by IS 'The account that triggered it; null for work without a caller.';
 COMMENT ON COLUMN flow.batch.created_at IS 'When the trigger was accepted.';
+COMMENT ON COLUMN flow.batch.page_bytes IS 'Size of the rows of page before compression; null for none.';
+COMMENT ON COLUMN flow.batch.page IS 'Its records, as in flow.page.body, where they are few and small; null where they stand there. Customer data.';
 
 -- change_no is raised under the lock of the batch; what a change leaves in fragments is numbered by it, so that readers
 -- can tell in which order things came that different tasks did.

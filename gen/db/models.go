@@ -486,7 +486,7 @@ type FlowBatch struct {
 	Metadata string
 	// How many jobs it has; never changes.
 	RecordCount int64
-	// The set of pages with its records; a retry shares that of the earlier batch.
+	// The set of pages with its records, or the batch whose row has the only one; a retry shares that of the earlier batch.
 	PageSet uuid.UUID
 	// The lane that the trigger asked for; null where definition or catalog decide.
 	Lane *FlowLane
@@ -496,6 +496,10 @@ type FlowBatch struct {
 	CreatedBy *uuid.UUID
 	// When the trigger was accepted.
 	CreatedAt time.Time
+	// Size of the rows of page before compression; null for none.
+	PageBytes *int32
+	// Its records, as in flow.page.body, where they are few and small; null where they stand there. Customer data.
+	Page []byte
 }
 
 // What changes of a batch: its status, how its work goes on, how many jobs stand where. Whoever changes a batch locks this row. A constraint keeps the sum of the counters: a change that loses a record does not commit.

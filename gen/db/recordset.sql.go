@@ -131,7 +131,12 @@ func (q *Queries) PageDelete(ctx context.Context, db DBTX, arg PageDeleteParams)
 const pageRead = `-- name: PageRead :many
 SELECT p.set_id, p.first, p.rows, p.raw_bytes, p.body
 FROM (SELECT DISTINCT unnest($1::uuid[]) AS set_id, unnest($2::bigint[]) AS first) n
-CROSS JOIN LATERAL (SELECT set_id, first, rows, raw_bytes, body FROM flow.page x WHERE x.set_id = n.set_id AND x.first = n.first OFFSET 0) p
+CROSS JOIN LATERAL (
+    SELECT x.set_id, x.first, x.rows, x.raw_bytes, x.body FROM flow.page x WHERE x.set_id = n.set_id AND x.first = n.first
+    UNION ALL
+    SELECT b.id, 0, b.record_count::int, b.page_bytes, b.page FROM flow.batch b WHERE b.id = n.set_id AND b.page IS NOT NULL AND n.first = 0
+    OFFSET 0
+) p
 ORDER BY p.set_id, p.first
 `
 
@@ -140,6 +145,7 @@ type PageReadParams struct {
 	Firsts []int64
 }
 
+// From the table of pages, or from the row of the batch that has its only one there.
 func (q *Queries) PageRead(ctx context.Context, db DBTX, arg PageReadParams) ([]FlowPage, error) {
 	rows, err := db.Query(ctx, pageRead, arg.SetIds, arg.Firsts)
 	if err != nil {

@@ -84,7 +84,7 @@ func (q *Queries) BatchCountRelease(ctx context.Context, db DBTX, batchID uuid.U
 }
 
 const batchGet = `-- name: BatchGet :one
-SELECT b.id, b.org_id, b.definition_id, b.version, b.trigger_type, b.trigger_source, b.event_depth, b.root_id, b.retry_of, b.retry_root, b.retry_no, b.metadata, b.record_count, b.page_set, b.lane, b.scheduled_at, b.created_by, b.created_at, c.batch_id, c.org_id, c.schedule_id, c.priority, c.pacing, c.paced_at, c.pace_next_at, c.cancel_reason, c.paused_from, c.stopped_at, c.record_count, c.staged, c.pending, c.needs_reconcile, c.failed, c.cancelled, c.rejected, c.unprocessed, c.unresolved, c.change_no, c.queued, c.started, c.completed, c.accepted, c.status, c.started_at, c.completed_at, c.updated_at FROM flow.batch b JOIN flow.batch_count c ON c.batch_id = b.id WHERE b.id = $1 AND b.org_id = $2
+SELECT b.id, b.org_id, b.definition_id, b.version, b.trigger_type, b.trigger_source, b.event_depth, b.root_id, b.retry_of, b.retry_root, b.retry_no, b.metadata, b.record_count, b.page_set, b.lane, b.scheduled_at, b.created_by, b.created_at, b.page_bytes, b.page, c.batch_id, c.org_id, c.schedule_id, c.priority, c.pacing, c.paced_at, c.pace_next_at, c.cancel_reason, c.paused_from, c.stopped_at, c.record_count, c.staged, c.pending, c.needs_reconcile, c.failed, c.cancelled, c.rejected, c.unprocessed, c.unresolved, c.change_no, c.queued, c.started, c.completed, c.accepted, c.status, c.started_at, c.completed_at, c.updated_at FROM flow.batch b JOIN flow.batch_count c ON c.batch_id = b.id WHERE b.id = $1 AND b.org_id = $2
 `
 
 type BatchGetParams struct {
@@ -119,6 +119,8 @@ func (q *Queries) BatchGet(ctx context.Context, db DBTX, arg BatchGetParams) (Ba
 		&i.FlowBatch.ScheduledAt,
 		&i.FlowBatch.CreatedBy,
 		&i.FlowBatch.CreatedAt,
+		&i.FlowBatch.PageBytes,
+		&i.FlowBatch.Page,
 		&i.FlowBatchCount.BatchID,
 		&i.FlowBatchCount.OrgID,
 		&i.FlowBatchCount.ScheduleID,
@@ -399,9 +401,10 @@ WITH started AS MATERIALIZED (
         unnest($17::text[]) AS bucket, unnest($18::text[])::flow.lane AS lane
 ), batch AS (
     INSERT INTO flow.batch (id, org_id, definition_id, version, trigger_type, trigger_source, metadata, record_count, page_set, lane,
-        scheduled_at, created_by, created_at, event_depth, root_id)
+        scheduled_at, created_by, created_at, event_depth, root_id, page_bytes, page)
     SELECT s.id, $1, $4, $5, $19, $20, s.metadata, s.rows, s.page_set, $21,
-        $22, $23, $7, $24, $25
+        $22, $23, $7, $24, $25, CASE WHEN s.page_set = s.id THEN s.raw_bytes END,
+        CASE WHEN s.page_set = s.id THEN s.body END
     FROM started s
 ), count AS (
     INSERT INTO flow.batch_count (batch_id, org_id, schedule_id, status, started_at, completed_at, updated_at, priority, pacing, pace_next_at,
@@ -411,7 +414,8 @@ WITH started AS MATERIALIZED (
         s.rows, CASE WHEN $30::boolean THEN s.rows ELSE 0 END, CASE WHEN $30::boolean THEN 0 ELSE s.rows END
     FROM started s
 ), page AS (
-    INSERT INTO flow.page (set_id, first, rows, raw_bytes, body) SELECT s.page_set, 0, s.rows, s.raw_bytes, s.body FROM started s WHERE NOT $31::boolean
+    INSERT INTO flow.page (set_id, first, rows, raw_bytes, body) SELECT s.page_set, 0, s.rows, s.raw_bytes, s.body FROM started s
+    WHERE NOT $31::boolean AND s.page_set <> s.id
 ), slice AS (
     INSERT INTO flow.slice (batch_id, no, first, records, state, remaining, queued)
     SELECT s.id, 0, 0, s.rows, $32, s.rows * $33::int, s.rows FROM started s WHERE NOT $31::boolean
@@ -464,7 +468,7 @@ type BatchesStartParams struct {
 }
 
 // Batches that alike ones start, in one statement. Each has its records in one page and is all here, unless it is paged: then its records
-// have pages already, and its slices come later. calls: the records are queued for the first step. One without records is over. The queues
+// have pages already, and its slices come later. A page whose set is the batch itself stands in its row. calls: the records are queued for the first step. One without records is over. The queues
 // of a paced batch have nothing to claim before the first tick.
 func (q *Queries) BatchesStart(ctx context.Context, db DBTX, arg BatchesStartParams) error {
 	_, err := db.Exec(ctx, batchesStart,

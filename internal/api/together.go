@@ -61,9 +61,9 @@ func (t *together) start(ctx context.Context, in run.StartInput) (*run.StartedBa
 	if _, metered := t.metered.Load(in.DefinitionID); metered || exchangeOf(ctx).attempt != nil {
 		return nil, nil
 	}
-	one, err := in.Small()
-	if err != nil || one == nil {
-		return nil, err
+	one := in.Small()
+	if one == nil {
+		return nil, nil
 	}
 	// What belongs to the request is copied: its caller may leave.
 	one.By, one.Metadata = account.ActorFrom(ctx), bytes.Clone(one.Metadata)

@@ -67,30 +67,20 @@ func pageAt(ctx context.Context, conn db.DBTX, setID uuid.UUID, first int64) (*P
 	return &pages[0], nil
 }
 
-// Sheet is the only page of a set that a trigger brought, ready to be stored.
+// Sheet is the only page of what a trigger brought, ready to be stored.
 type Sheet struct {
-	SetID uuid.UUID
 	// Rows is how many records it holds, RawBytes how large their text is.
 	Rows, RawBytes int32
 	Body           []byte
 }
 
-// OneSheet lays records out that fit one page of a fresh set; nil where they do not, or there are none. Each record is the text of one
-// JSON object that was checked before.
-func OneSheet(records [][]byte) (*Sheet, error) {
+// OneSheet lays records out that fit one page; nil where they do not, or there are none. Each record is the text of one JSON object
+// that was checked before.
+func OneSheet(records [][]byte) *Sheet {
 	if len(records) == 0 {
-		return nil, nil
+		return nil
 	}
-	one := onePage(len(records), func(i int) []byte { return records[i] })
-	if one == nil {
-		return nil, nil
-	}
-	id, err := uuid.NewV7()
-	if err != nil {
-		return nil, fmt.Errorf("make a set id: %w", err)
-	}
-	one.SetID = id
-	return one, nil
+	return onePage(len(records), func(i int) []byte { return records[i] })
 }
 
 // Page is what a reader of the stored sheet gets.

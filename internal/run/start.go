@@ -80,10 +80,7 @@ type TaskRoute struct {
 // Start starts a batch in the caller's transaction: nothing of it remains if that rolls back. Faults: 404 and 409 of the
 // record set and the credentials.
 func (s *Service) Start(ctx context.Context, tx pgx.Tx, in StartInput) (*StartedBatch, error) {
-	one, err := in.Small()
-	if err != nil {
-		return nil, err
-	}
+	one := in.Small()
 	if one == nil {
 		one = &Small{Metadata: in.metadata()}
 	}

@@ -39,15 +39,15 @@ type Small struct {
 }
 
 // Small returns what starts with others: a start at once and not paced of records that fit one page; nil for another.
-func (in *StartInput) Small() (*Small, error) {
+func (in *StartInput) Small() *Small {
 	if in.ScheduledAt != nil || in.Pacing != nil || in.Source.RecordSetID != uuid.Nil {
-		return nil, nil
+		return nil
 	}
-	sheet, err := recordset.OneSheet(in.Source.Records)
-	if err != nil || sheet == nil {
-		return nil, err //nolint:wrapcheck // says everything
+	sheet := recordset.OneSheet(in.Source.Records)
+	if sheet == nil {
+		return nil
 	}
-	return &Small{Sheet: sheet, Metadata: in.metadata()}, nil
+	return &Small{Sheet: sheet, Metadata: in.metadata()}
 }
 
 // now is the database's time, unless it is known.
@@ -172,6 +172,9 @@ func (s *Service) addSlices(ctx context.Context, later *pg.Pipeline, p *db.Batch
 	return wrap(errors.Join(s.q.SliceInsert(ctx, later, slices), s.q.SlicesQueue(ctx, later, p.Ids[0])), "insert slices")
 }
 
+// pageInRow is how large the only page of a batch may be, compressed, to stand in the batch's row, which lists read whole.
+const pageInRow = 1 << 10
+
 // addOne adds a batch to those that are started.
 func (s *Service) addOne(ctx context.Context, tx pgx.Tx, l *preparedStart, in *StartInput, p *db.BatchesStartParams, one *Small) (out *StartedBatch, err error) {
 	out = &StartedBatch{BatchID: one.ID, Status: BatchQueued, Routes: l.queues, Pacing: in.Pacing, FirstTick: deref(p.PaceNextAt)}
@@ -184,7 +187,10 @@ func (s *Service) addOne(ctx context.Context, tx pgx.Tx, l *preparedStart, in *S
 	var set uuid.UUID
 	var page *recordset.Page
 	if sheet := one.Sheet; sheet != nil {
-		set, page, out.RecordCount = sheet.SetID, sheet.Page(), int64(sheet.Rows)
+		if set = out.BatchID; len(sheet.Body) > pageInRow {
+			set = newID()
+		}
+		page, out.RecordCount = sheet.Page(), int64(sheet.Rows)
 		p.RawBytes, p.Bodies = append(p.RawBytes, sheet.RawBytes), append(p.Bodies, sheet.Body)
 	} else if set, out.RecordCount, err = in.takePages(ctx, tx, out.BatchID); err != nil {
 		return nil, err

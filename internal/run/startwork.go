@@ -233,11 +233,7 @@ func (c *Change) lockChain(ctx context.Context, h *head, works []*sliceWork) (Ch
 
 // startFlow starts the batch that the task of a job wants; what is due for it is woken with the rest of the change.
 func (c *Change) startFlow(ctx context.Context, later *pg.Pipeline, p *preparedStart, h *head, wanted *flowStart, job string) (uuid.UUID, error) {
-	sheet, err := recordset.OneSheet([][]byte{wanted.input})
-	if err != nil {
-		return uuid.Nil, err //nolint:wrapcheck // says everything
-	}
-	g := Alike{Each: []Small{{Sheet: sheet, Metadata: wanted.metadata}}, In: StartInput{
+	g := Alike{Each: []Small{{Sheet: recordset.OneSheet([][]byte{wanted.input}), Metadata: wanted.metadata}}, In: StartInput{
 		OrgID: h.OrgID, DefinitionID: wanted.definition, Version: p.version, Lane: wanted.laneOf(), TriggerType: db.FlowTriggerTypeFlow,
 		TriggerSource: &job, CreatedBy: h.CreatedBy, Chain: h.chain().Next()}}
 	if err := c.s.addAlike(ctx, c.tx, later, c.wakes, p, &g, c.Now); err != nil {

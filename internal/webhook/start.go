@@ -122,9 +122,9 @@ func groupOf(w *db.FlowWebhook, version int32) *run.Alike {
 
 // addTo adds the start of a delivery to a group; batch is the id that it has, zero for a new one.
 func addTo(group *run.Alike, record []byte, delivery, batch uuid.UUID) error {
-	sheet, err := recordset.OneSheet([][]byte{record})
-	if err != nil || sheet == nil {
-		return fmt.Errorf("a record of %d bytes fits no page: %w", len(record), err)
+	sheet := recordset.OneSheet([][]byte{record})
+	if sheet == nil {
+		return fmt.Errorf("a record of %d bytes fits no page", len(record))
 	}
 	metadata := fmt.Appendf(nil, `{"webhook_id":%q,"delivery_id":%q}`, *group.In.TriggerSource, delivery)
 	group.Each = append(group.Each, run.Small{ID: batch, Sheet: sheet, Metadata: metadata})
