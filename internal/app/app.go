@@ -56,6 +56,9 @@ import (
 // clockConns are the connections on which leases are kept and jobs arrive, so that busy handlers cannot starve them.
 const clockConns = 6
 
+// listenSetting is what names the address of the API.
+const listenSetting = "--listen or FLOWLANE_LISTEN"
+
 // commandLease is how long what a command woke waits for a worker before another one looks for it.
 const commandLease = 10 * time.Second
 
@@ -81,7 +84,7 @@ type Config struct {
 	// BaseURLs replaces the base URL of every service of a platform, by platform id. Calls of that platform may reach their hosts
 	// in a private network.
 	BaseURLs map[string]string
-	// AllowHosts lists "host:port" in private networks that calls may reach.
+	// AllowHosts lists "host:port" in private networks that calls may reach, "host:*" for all ports.
 	AllowHosts []string
 	// DenyNetworks are public networks that calls must not reach, but for hosts that are allowed by name.
 	DenyNetworks []netip.Prefix
@@ -163,7 +166,7 @@ func New(ctx context.Context, cfg Config) (_ *App, err error) {
 	if err := cfg.Tokens.check(); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(cfg.Operator.check(), cfg.Front.check()); err != nil {
+	if err := errors.Join(cfg.Operator.check(), cfg.Front.check(), cfg.checkHosts(), cfg.checkListen(ctx)); err != nil {
 		return nil, err
 	}
 	if cfg.Drain < 0 || cfg.Drain > dispatch.MostDrain {
@@ -204,7 +207,7 @@ func New(ctx context.Context, cfg Config) (_ *App, err error) {
 			return nil, err
 		}
 	}
-	if a.listener, err = listen(ctx, cfg.Listen, "--listen or FLOWLANE_LISTEN"); err != nil {
+	if a.listener, err = listen(ctx, cfg.Listen, listenSetting); err != nil {
 		return nil, err
 	}
 	if a.listener, err = cfg.Front.secured(a.listener, cfg.Log); err != nil {
@@ -214,6 +217,26 @@ func New(ctx context.Context, cfg Config) (_ *App, err error) {
 		return nil, err
 	}
 	return a, nil
+}
+
+// checkHosts finds a host that is written so that no call could ever match it.
+func (c *Config) checkHosts() error {
+	for _, host := range c.AllowHosts {
+		if err := provider.CheckHost(host); err != nil {
+			return fmt.Errorf("--allow-host or FLOWLANE_ALLOW_HOSTS: %w", err)
+		}
+	}
+	return nil
+}
+
+// checkListen tells of an address that is taken before a database is asked, or migrated. It is let go again: who connected
+// would wait until the process serves.
+func (c *Config) checkListen(ctx context.Context) error {
+	listener, err := listen(ctx, c.Listen, listenSetting)
+	if listener != nil {
+		_ = listener.Close()
+	}
+	return err
 }
 
 // loadCatalog reads the catalog while the database is connected.

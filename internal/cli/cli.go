@@ -84,6 +84,9 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	p := &process{stdout: stdout, stderr: stderr}
 	p.log = c.logger(stderr, selected.Command() == "dev")
 	slog.SetDefault(p.log)
+	for _, say := range unknownVariables(parser.Model, os.Environ()) {
+		fmt.Fprintln(stderr, "flowlane:", say)
+	}
 	selected.BindTo(ctx, (*context.Context)(nil))
 	if ok, failed := runAction(ctx, p, actions, selected.Selected()); ok {
 		err = failed

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,8 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -15,7 +18,6 @@ import (
 	"flowlane/internal/app"
 	"flowlane/internal/cli/remote"
 	"flowlane/internal/pg/devpg"
-	"flowlane/internal/vault"
 )
 
 const (
@@ -27,16 +29,16 @@ const (
 // devDrain is the time to drain of a development server: who stops one waits for it.
 const devDrain = 6 * time.Second
 
-type devCommand struct {
-	folder
-	output
-	operators
+// thisMachine is what a development server may call beside public addresses, unless it is told.
+var thisMachine = []string{"localhost:*", "127.0.0.1:*", "[::1]:*"}
 
-	Listen      string `name:"listen" env:"FLOWLANE_LISTEN" help:"HOST:PORT of the API. Default: 127.0.0.1:8080, or a free port that is then kept."`
-	Demo        bool   `help:"Run 10,000 sample records through a flow once the service answers."`
-	DatabaseURL string `name:"database-url" env:"DATABASE_URL" help:"Use this Postgres instead of an embedded one."`
-	SimURL      string `name:"sim-url" env:"FLOWLANE_SIM_URL" help:"Use this simulator instead of one inside."`
-	KEK         string `name:"kek" env:"FLOWLANE_KEK" help:"Key-encryption key: 32 bytes in base64. Default: a file of the data folder."`
+type devCommand struct {
+	server
+	front
+	output
+
+	Listen string `name:"listen" env:"FLOWLANE_LISTEN" help:"HOST:PORT of the API. Default: 127.0.0.1:8080, or a free port that is then kept."`
+	Demo   bool   `help:"Run 10,000 sample records through a flow once the service answers."`
 }
 
 // dev is a development server as it comes up.
@@ -48,7 +50,6 @@ type dev struct {
 	// postgres and sim are nil where others are used.
 	postgres *devpg.Server
 	sim      *sim
-	kek      vault.KEK
 	app      *app.App
 	seeded   seeded
 }
@@ -79,21 +80,13 @@ func (d *dev) start(ctx context.Context) error {
 	g, gctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return d.startPostgres(gctx) })
 	g.Go(func() error { return d.startSim(gctx) })
-	g.Go(func() (err error) {
-		d.kek, err = keyring{KEK: d.KEK}.current(gctx, d.p, d.folder)
-		return err
-	})
 	if err := g.Wait(); err != nil {
 		return err //nolint:wrapcheck // each says what it is about
 	}
-	cfg := app.Config{
-		DatabaseURL: d.DatabaseURL, KEK: d.kek, BaseURLs: map[string]string{dialerPlatform: d.SimURL}, AllowHosts: app.HostOf(d.SimURL),
-		Listen: d.listen(ctx), Operator: d.operators.config(), Workers: true, Migrate: true, Log: d.p.log, Drain: devDrain,
+	cfg, err := d.config(ctx)
+	if err != nil {
+		return err
 	}
-	if d.postgres != nil {
-		cfg.DatabaseURL = d.postgres.LocalDSN()
-	}
-	var err error
 	if d.app, err = app.New(ctx, cfg); err != nil {
 		return err //nolint:wrapcheck // says everything
 	}
@@ -101,6 +94,24 @@ func (d *dev) start(ctx context.Context) error {
 		return err
 	}
 	return d.remember()
+}
+
+// config is that of serve, with what is good on a machine of one's own where nothing is said.
+func (d *dev) config(ctx context.Context) (app.Config, error) {
+	if len(d.AllowHost) == 0 {
+		d.AllowHost = thisMachine
+	}
+	cfg, err := d.server.config(ctx, d.p)
+	if err != nil {
+		return cfg, err
+	}
+	cfg.AllowHosts = slices.Concat(d.AllowHost, app.HostOf(d.SimURL))
+	cfg.Listen, cfg.Front, cfg.PublicURL, cfg.Workers = d.listen(ctx), d.front.config(), d.PublicURL, true
+	cfg.Drain = cmp.Or(d.Drain, devDrain)
+	if d.postgres != nil {
+		cfg.DatabaseURL = d.postgres.LocalDSN()
+	}
+	return cfg, nil
 }
 
 func (d *dev) startPostgres(ctx context.Context) (err error) {
@@ -158,9 +169,13 @@ func (d *dev) remember() error {
 	if err := d.state.save(); err != nil {
 		return err
 	}
-	return d.save(map[string]string{
+	settings := map[string]string{
 		varURL: d.app.URL(), varKey: d.seeded.key, varDatabase: d.DatabaseURL, varSim: d.SimURL,
-	})
+	}
+	if d.KEK == "" && d.KEKCommand == "" { // those are the caller's own to keep
+		settings[varKEKFile] = cmp.Or(d.KEKFile, d.kekFile())
+	}
+	return d.save(settings)
 }
 
 // serve says where everything is, runs the demo if asked, and goes on.
@@ -219,15 +234,17 @@ type devFacts struct {
 	APIKey      string `json:"api_key,omitempty"`
 	DatabaseURL string `json:"database_url"`
 	SimURL      string `json:"sim_url"`
-	OperatorURL string `json:"operator_url,omitempty"`
-	DataDir     string `json:"data_dir"`
-	EnvFile     string `json:"env_file"`
-	FirstStart  bool   `json:"first_start"`
+	// AllowHosts are the addresses that calls may reach beside public ones.
+	AllowHosts  []string `json:"allow_hosts"`
+	OperatorURL string   `json:"operator_url,omitempty"`
+	DataDir     string   `json:"data_dir"`
+	EnvFile     string   `json:"env_file"`
+	FirstStart  bool     `json:"first_start"`
 }
 
 func (d *dev) announce() error {
 	facts := devFacts{
-		URL: d.app.URL(), DatabaseURL: d.DatabaseURL, SimURL: d.SimURL, OperatorURL: d.app.OperatorURL(), DataDir: d.DataDir, EnvFile: d.envFile(), FirstStart: d.seeded.first,
+		URL: d.app.URL(), DatabaseURL: d.DatabaseURL, SimURL: d.SimURL, AllowHosts: d.AllowHost, OperatorURL: d.app.OperatorURL(), DataDir: d.DataDir, EnvFile: d.envFile(), FirstStart: d.seeded.first,
 	}
 	if d.seeded.newKey {
 		facts.APIKey = d.seeded.key
@@ -245,6 +262,7 @@ func (d *dev) announce() error {
 		}
 		line("Postgres", facts.DatabaseURL)
 		line("Simulator", facts.SimURL)
+		line("May call", "public addresses, "+strings.Join(facts.AllowHosts, ", ")+"  (--allow-host)")
 		if facts.OperatorURL != "" {
 			line("Metrics", facts.OperatorURL+"/metrics")
 		}

@@ -23,6 +23,9 @@ func (c *envCommand) Run(_ context.Context, p *process) error {
 	}
 	return c.print(p, settings, func(w io.Writer) {
 		for _, name := range settingNames {
+			if settings[name] == "" {
+				continue
+			}
 			fmt.Fprintf(w, "export %s='%s'\n", name, strings.ReplaceAll(settings[name], "'", `'\''`))
 		}
 	})

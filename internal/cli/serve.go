@@ -31,7 +31,7 @@ type server struct {
 	CatalogDir string            `name:"catalog-dir" env:"FLOWLANE_CATALOG_DIR" help:"Folder with further platforms, one YAML file each." type:"path"`
 	BaseURL    map[string]string `name:"base-url" env:"FLOWLANE_BASE_URLS" help:"Base URL to use for a platform, as PLATFORM=URL; calls of that platform, and no others, may reach its host in a private network." placeholder:"PLATFORM=URL;..."`
 	SimURL     string            `name:"sim-url" env:"FLOWLANE_SIM_URL" help:"Base URL for the platform dialer: a simulator."`
-	AllowHost  []string          `name:"allow-host" env:"FLOWLANE_ALLOW_HOSTS" help:"HOST:PORT in a private network that calls may reach, and secrets of core without TLS."`
+	AllowHost  []string          `name:"allow-host" env:"FLOWLANE_ALLOW_HOSTS" help:"HOST:PORT in a private network that calls may reach, and secrets of core without TLS; HOST:* for all its ports. Default: none; for dev this machine."`
 	Deny       []netip.Prefix    `name:"deny-network" env:"FLOWLANE_DENY_NETWORK" help:"Network that calls must not reach beside private ones, as 203.0.113.0/24; hosts that --allow-host or --base-url names are reached all the same." placeholder:"CIDR"`
 	MaxConns   int               `name:"max-conns" env:"FLOWLANE_MAX_CONNS" default:"20" help:"Most connections to Postgres for requests and work; six more keep the leases."`
 	MaxStreams int               `name:"max-streams" env:"FLOWLANE_MAX_STREAMS" default:"10000" help:"Most event streams that are open at once; one organization has half of them at most."`
@@ -41,7 +41,7 @@ type server struct {
 	Keep       dispatch.Keep     `name:"keep-calls" env:"FLOWLANE_KEEP_CALLS" default:"all" enum:"all,failed,none" help:"Of which calls to keep what they sent and were answered: all, failed or none."`
 	KeepFor    time.Duration     `name:"call-retention" env:"FLOWLANE_CALL_RETENTION" default:"168h" help:"How long that is kept: 7 days by default, at least 1h."`
 	Audit      time.Duration     `name:"audit-retention" env:"FLOWLANE_AUDIT_RETENTION" default:"9600h" help:"How long rows of the audit log are kept: 400 days by default, at least 30 days (720h)."`
-	Drain      time.Duration     `name:"drain-timeout" env:"FLOWLANE_DRAIN_TIMEOUT" default:"30s" help:"How long calls under way may go on once the process is asked to stop, up to 1h."`
+	Drain      time.Duration     `name:"drain-timeout" env:"FLOWLANE_DRAIN_TIMEOUT" help:"How long calls under way may go on once the process is asked to stop, up to 1h. Default: 30s; 6s for dev."`
 	Lease      time.Duration     `name:"lease" env:"FLOWLANE_LEASE" help:"Most time for which a process that crashed holds up what it was doing. Default: 10s to 30s, by kind of work."`
 	Requests   int64             `name:"request-limit" env:"FLOWLANE_REQUEST_LIMIT" help:"Requests that an organization may make in the time of any request limit, for tests. Default: what the API document says."`
 	Migrate    bool              `name:"migrate" env:"FLOWLANE_MIGRATE" default:"true" negatable:"" help:"Bring the database up to date first."`
@@ -76,8 +76,6 @@ type serveCommand struct {
 	server
 	output
 	front
-
-	PublicURL string `name:"public-url" env:"FLOWLANE_PUBLIC_URL" help:"Where people reach the API, as https://flows.example.com: issuers of tokens send them back there. Default: the address that it listens on."`
 
 	Listen string `name:"listen" env:"FLOWLANE_LISTEN" default:"127.0.0.1:8080" help:"HOST:PORT of the API; port 0 takes a free one."`
 }
@@ -142,14 +140,14 @@ func serve(ctx context.Context, p *process, cfg app.Config, out output) error {
 		Operator string `json:"operator_url,omitempty"`
 	}{a.URL(), a.OperatorURL()}
 	if err := out.print(p, facts, func(w io.Writer) {
-		if cfg.Listen == "" {
-			fmt.Fprintln(w, "Flowlane works.")
-		} else {
-			fmt.Fprintf(w, "Flowlane serves at %s\n", a.URL())
+		line := "Flowlane works"
+		if cfg.Listen != "" {
+			line = "Flowlane serves at " + a.URL()
 		}
 		if cfg.Operator.Listen != "" {
-			fmt.Fprintf(w, "Health, metrics and profiles are at %s\n", a.OperatorURL())
+			line += "; health, metrics and profiles are at " + a.OperatorURL()
 		}
+		fmt.Fprintln(w, line)
 	}); err != nil {
 		return err
 	}

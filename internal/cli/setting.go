@@ -23,10 +23,11 @@ const (
 	varKey      = "FLOWLANE_API_KEY"
 	varDatabase = "DATABASE_URL"
 	varSim      = "FLOWLANE_SIM_URL"
+	varKEKFile  = "FLOWLANE_KEK_FILE"
 )
 
 // settingNames is their order in the file.
-var settingNames = []string{varURL, varKey, varDatabase, varSim}
+var settingNames = []string{varURL, varKey, varDatabase, varSim, varKEKFile}
 
 // folder is the flag of commands that use the data of a development server.
 type folder struct {
@@ -34,6 +35,9 @@ type folder struct {
 }
 
 func (f folder) envFile() string { return filepath.Join(f.DataDir, "env") }
+
+// kekFile is the key-encryption key of the folder.
+func (f folder) kekFile() string { return filepath.Join(f.DataDir, "kek") }
 
 // settings reads the settings file; there are none when it is not there.
 func (f folder) settings() (map[string]string, error) {
@@ -62,7 +66,9 @@ func (f folder) settings() (map[string]string, error) {
 func (f folder) save(settings map[string]string) error {
 	var text strings.Builder
 	for _, name := range settingNames {
-		fmt.Fprintf(&text, "%s=%s\n", name, settings[name])
+		if settings[name] != "" {
+			fmt.Fprintf(&text, "%s=%s\n", name, settings[name])
+		}
 	}
 	if err := writeFile(f.envFile(), []byte(text.String())); err != nil {
 		return fmt.Errorf("write the settings: %w", err)

@@ -38,7 +38,7 @@ func explain(r *provider.Reading) *run.JobError {
 func explainRefused(r *provider.Reading) (code, message string) {
 	switch r.Reason {
 	case provider.ReasonAddress:
-		return r.Reason, "The address must not be called: it is not public. Who runs the service can allow it (serve --allow-host HOST:PORT)"
+		return r.Reason, "The service must not call this address"
 	case provider.ReasonNotAllowed:
 		return r.Reason, "The operator of the service does not allow the command"
 	case provider.ReasonRequest:

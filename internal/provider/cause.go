@@ -10,14 +10,17 @@ import (
 )
 
 // causeOf says in a few words where and why a request failed on its way: the name, the connection, its encryption, or
-// the answer; empty where nothing can be said. It never holds the address that was called, which may hold secrets.
+// the answer; empty where nothing can be said. It never holds the path that was called, which may hold secrets.
 func causeOf(err error) string {
 	var name *net.DNSError
 	var certificate *tls.CertificateVerificationError
 	var alert tls.AlertError
 	var header tls.RecordHeaderError
 	var op *net.OpError
+	var refused *refusedAddressError
 	switch {
+	case errors.As(err, &refused):
+		return clean(refused.why(), maxSaid)
 	case errors.As(err, &name) && name.IsNotFound:
 		return "the name " + clean(name.Name, maxSaid) + " is not known"
 	case errors.As(err, &name):

@@ -81,7 +81,7 @@ var (
 )
 
 // ParseOrigin reads an origin that somebody wrote, in the form that Origin gives to addresses. It is https, or http for one of the
-// hosts in allowed, each "host:port".
+// hosts in allowed, each "host:port" or "host:*".
 func ParseOrigin(text string, allowed []string) (string, error) {
 	if !isASCII(text) {
 		return "", errOriginHost
@@ -104,7 +104,7 @@ func ParseOrigin(text string, allowed []string) (string, error) {
 		return "", errOriginHost
 	}
 	at := strings.TrimSuffix(strings.ToLower(u.Host), ":"+u.Port()) + ":" + port
-	if u.Scheme == "http" && !slices.ContainsFunc(allowed, func(h string) bool { return strings.EqualFold(h, at) }) {
+	if u.Scheme == "http" && !newHosts(allowed).has(at) {
 		return "", errOriginHTTP
 	}
 	return Origin(text), nil

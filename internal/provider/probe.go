@@ -252,7 +252,7 @@ func classify(ans *Answer) error {
 		return unsigned
 	}
 	if ans.Sent == NotSent && errors.Is(ans.Err, ErrAddressRefused) {
-		return probeError(Network, ans.Err, "The platform's address is not allowed: it lies in a private network or on an unusual port.")
+		return probeError(Network, ans.Err, "The platform's address is not allowed: %s.", causeOf(ans.Err))
 	}
 	class, used := CredentialUse(ans)
 	switch {

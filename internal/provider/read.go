@@ -242,7 +242,7 @@ func readNotSent(err error) Reading {
 	case errors.Is(err, ErrWithheld):
 		return Reading{Kind: NotArrived, Reason: ReasonWithheld}
 	case errors.Is(err, ErrAddressRefused):
-		return Reading{Kind: Refused, Reason: ReasonAddress}
+		return Reading{Kind: Refused, Reason: ReasonAddress, Cause: causeOf(err)}
 	case errors.Is(err, ErrBadRequest):
 		return Reading{Kind: Refused, Reason: ReasonRequest}
 	case reasonOfSilence(err) == ReasonTimeout:

@@ -53,7 +53,8 @@ const DefaultMaxAnswer = 8 << 20
 // Options configure a Sender.
 type Options struct {
 	// AllowHosts lists "host:port" that may be reached although they lie in a private network, as the operator configured
-	// them (the simulator, a provider behind a VPN). They are compared with the address as the URL names it.
+	// them (the simulator, a provider behind a VPN); "host:*" allows all ports. They are compared with the address as the URL
+	// names it.
 	AllowHosts []string
 	// DenyNetworks are public networks that must not be reached either, but for those hosts.
 	DenyNetworks []netip.Prefix
@@ -164,16 +165,16 @@ func dialer(o *Options, allow []string) func(ctx context.Context, network, addr 
 	}
 	guarded := &net.Dialer{Timeout: o.DialTimeout, Control: control}
 	open := &net.Dialer{Timeout: o.DialTimeout}
-	allowed := map[string]bool{}
-	for _, host := range allow {
-		allowed[strings.ToLower(host)] = true
-	}
+	allowed := newHosts(allow)
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		d := guarded
-		if allowed[strings.ToLower(addr)] {
+		if allowed.has(addr) {
 			d = open
 		}
 		c, err := d.DialContext(ctx, network, addr)
+		if errors.Is(err, ErrAddressRefused) {
+			return nil, &refusedAddressError{addr, err}
+		}
 		if err != nil {
 			return nil, err
 		}

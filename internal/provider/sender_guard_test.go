@@ -99,3 +99,50 @@ func TestSend_DeniedNetworks(t *testing.T) {
 		t.Errorf("the allowed host: answer is %+v", ans)
 	}
 }
+
+// TestSend_AllPorts: an allowed host may be allowed with all its ports, and no other host with it.
+func TestSend_AllPorts(t *testing.T) {
+	t.Parallel()
+	srv := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	defer srv.Close()
+	s := NewSender(Options{AllowHosts: []string{"127.0.0.1:*", "[::1]:80"}})
+	if ans := s.Send(t.Context(), soon(Request{Method: "GET", URL: srv.URL})); ans.Sent != Answered {
+		t.Errorf("the allowed host: answer is %+v", ans)
+	}
+	for url, want := range map[string]string{
+		"http://127.0.0.2:3000/":  "127.0.0.2 is private: start with --allow-host 127.0.0.2:3000",
+		"http://localhost/":       "localhost is private: start with --allow-host localhost:80",
+		"http://[::1]:81/a?b=c":   "::1 is private: start with --allow-host [::1]:81",
+		"http://1.1.1.1:8080/":    "port 8080 is neither 80 nor 443: start with --allow-host 1.1.1.1:8080",
+		"http://168.63.129.16/":   "168.63.129.16 is in a network that must not be called: start with --allow-host 168.63.129.16:80",
+		"http://169.254.169.254/": "169.254.169.254 is private: start with --allow-host 169.254.169.254:80",
+	} {
+		ans := s.Send(t.Context(), soon(Request{Method: "GET", URL: url}))
+		if got := causeOf(ans.Err); ans.Sent != NotSent || got != want {
+			t.Errorf("%s: %q; want %q", url, got, want)
+		}
+	}
+}
+
+func TestCheckHost(t *testing.T) {
+	t.Parallel()
+	for _, good := range []string{"127.0.0.1:3000", "127.0.0.1:*", "[::1]:80", "crm.internal:443", "localhost:*"} {
+		if err := CheckHost(good); err != nil {
+			t.Errorf("%s: %v", good, err)
+		}
+	}
+	for text, want := range map[string]string{
+		"127.0.0.1":              "write 127.0.0.1:3000, or 127.0.0.1:* for all its ports",
+		"::1":                    "write [::1]:3000, or [::1]:* for all its ports",
+		"http://127.0.0.1:3000/": "leave out the scheme and the path",
+		"localhost":              "is no HOST:PORT",
+		"":                       "is no HOST:PORT",
+		"localhost:":             "is no HOST:PORT",
+		"localhost:0":            "names no port from 1 to 65535",
+		"localhost:http":         "names no port from 1 to 65535",
+	} {
+		if err := CheckHost(text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v; want %q", text, err, want)
+		}
+	}
+}

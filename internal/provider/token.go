@@ -248,7 +248,7 @@ func textsOf(doc gjson.Result) map[string]string {
 
 func tokenError(ans *Answer) error {
 	if ans.Sent == NotSent && errors.Is(ans.Err, ErrAddressRefused) {
-		return probeError(Network, ans.Err, "The token endpoint's address is not allowed: it lies in a private network or on an unusual port.")
+		return probeError(Network, ans.Err, "The token endpoint's address is not allowed: %s.", causeOf(ans.Err))
 	}
 	var refused *ProbeError
 	if ans.Sent == NotSent && errors.As(ans.Err, &refused) { // the connection was not taken
