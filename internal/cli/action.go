@@ -19,6 +19,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"flowlane/internal/cli/apidoc"
+	"flowlane/internal/cli/flowfile"
 	"flowlane/internal/cli/remote"
 	"flowlane/internal/cli/render"
 )
@@ -224,22 +225,12 @@ func readValue(text string) (any, error) {
 	if err := yaml.Unmarshal([]byte(text), &node); err != nil {
 		return nil, usageError{fmt.Errorf("%s: %w", name, err)}
 	}
-	keepDates(&node)
+	flowfile.KeepDates(&node)
 	var v any
 	if err := node.Decode(&v); err != nil {
 		return nil, usageError{fmt.Errorf("%s: %w", name, err)}
 	}
 	return v, nil
-}
-
-// keepDates makes texts of what YAML takes for times: the API has times as texts.
-func keepDates(n *yaml.Node) {
-	if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!timestamp" {
-		n.Tag = "!!str"
-	}
-	for _, child := range n.Content {
-		keepDates(child)
-	}
 }
 
 // once makes the request and prints its answer.

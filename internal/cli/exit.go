@@ -43,6 +43,7 @@ func exitCode(err error) int {
 	var missing notFoundError
 	var unwell unwellError
 	var network *url.Error
+	var invalid invalidError
 	switch {
 	case errors.As(err, &usage):
 		return exitUsage
@@ -50,6 +51,8 @@ func exitCode(err error) int {
 		return exitNotFound
 	case errors.As(err, &unwell):
 		return exitUnwell
+	case errors.As(err, &invalid):
+		return exitRefused
 	case errors.Is(err, context.Canceled):
 		return exitInterrupted
 	}

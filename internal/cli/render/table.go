@@ -145,7 +145,7 @@ func (t *table) line(cells []string, style string) error {
 		if code == "" {
 			code = colorOf(cell)
 		}
-		out.WriteString(paint(t.color, code, cell))
+		out.WriteString(Paint(t.color, code, cell))
 		if i < len(cells)-1 {
 			out.WriteString(strings.Repeat(" ", t.widths[i]-n) + gap)
 		}
@@ -172,7 +172,7 @@ func fields(w io.Writer, n *yaml.Node, color bool) error {
 				text = Printable(short(v))
 			}
 			space := strings.Repeat(" ", max(0, wide-utf8.RuneCountInString(name)))
-			if err := write(w, paint(color, "1", name), space, gap, paint(color, colorOf(text), text), "\n"); err != nil {
+			if err := write(w, Paint(color, "1", name), space, gap, Paint(color, colorOf(text), text), "\n"); err != nil {
 				return err
 			}
 			continue
@@ -181,7 +181,7 @@ func fields(w io.Writer, n *yaml.Node, color bool) error {
 		if err := writeYAML(&block, v); err != nil {
 			return err
 		}
-		if err := write(w, paint(color, "1", name), "\n"); err != nil {
+		if err := write(w, Paint(color, "1", name), "\n"); err != nil {
 			return err
 		}
 		for line := range strings.Lines(block.String()) {
@@ -223,7 +223,8 @@ func colorOf(text string) string {
 	return ""
 }
 
-func paint(color bool, code, text string) string {
+// Paint gives a text a colour, by its ANSI code.
+func Paint(color bool, code, text string) string {
 	if !color || code == "" {
 		return text
 	}
