@@ -95,6 +95,10 @@ sbom: bin/flowlane bin/supply ## Write the bill of materials of bin/flowlane bes
 bin/supply: $(wildcard $(SUPPLY)/*.go $(SUPPLY)/*.json $(SUPPLY)/go.*)
 	go -C $(SUPPLY) build -o $(CURDIR)/$@ .
 
+.PHONY: docs
+docs: ## Make a site of docs/ in bin/docs, to be published as it is; servers have it at /docs
+	go run ./internal/site/build bin/docs
+
 .PHONY: test
 test: ## Run all tests against a Postgres that they start (or FLOWLANE_TEST_DATABASE_URL names); TEST=flags adds flags
 	go test -timeout 20m -p $(AT_ONCE) -parallel $(AT_ONCE) $(TEST) ./...

@@ -220,8 +220,8 @@ func New(ctx context.Context, cfg Config) (_ *App, err error) {
 }
 
 // checkHosts finds a host that is written so that no call could ever match it.
-func (c *Config) checkHosts() error {
-	for _, host := range c.AllowHosts {
+func (cfg *Config) checkHosts() error {
+	for _, host := range cfg.AllowHosts {
 		if err := provider.CheckHost(host); err != nil {
 			return fmt.Errorf("--allow-host or FLOWLANE_ALLOW_HOSTS: %w", err)
 		}
@@ -231,8 +231,8 @@ func (c *Config) checkHosts() error {
 
 // checkListen tells of an address that is taken before a database is asked, or migrated. It is let go again: who connected
 // would wait until the process serves.
-func (c *Config) checkListen(ctx context.Context) error {
-	listener, err := listen(ctx, c.Listen, listenSetting)
+func (cfg *Config) checkListen(ctx context.Context) error {
+	listener, err := listen(ctx, cfg.Listen, listenSetting)
 	if listener != nil {
 		_ = listener.Close()
 	}
