@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -64,9 +65,9 @@ const (
 	asScript = `const flow = require('@flowlane/client');`
 	askWho   = `
 (async () => {
-  const client = flow.connect({ url: process.env.FLOWLANE_URL, apiKey: process.env.FLOWLANE_API_KEY });
-  const { data } = await flow.getMe({ client, throwOnError: true });
-  process.stdout.write(data.organization.name);
+  const client = new flow.Flowlane({ url: process.env.FLOWLANE_URL, apiKey: process.env.FLOWLANE_API_KEY });
+  const me = await client.account.getMe();
+  process.stdout.write(me.organization.name);
 })();
 `
 )
@@ -92,8 +93,8 @@ func TestSDK_TypeScript_Package(t *testing.T) {
 	}
 
 	const typed = "import * as flow from '@flowlane/client';\n" +
-		"export const status: Promise<flow.BatchStatus> =\n" +
-		"  flow.getBatch({ path: { batch_id: 'b' }, throwOnError: true }).then(({ data }) => data.status);\n"
+		"export const status = async (client: flow.Flowlane): Promise<flow.BatchStatus> =>\n" +
+		"  (await client.batches.get({ path: { batch_id: 'b' } })).status;\n"
 	write(t, dir, "typed.mts", typed)
 	write(t, dir, "typed.cts", typed)
 	compiler, err := filepath.Abs(filepath.Join(typeScript, "node_modules/typescript/bin/tsc"))
@@ -102,4 +103,61 @@ func TestSDK_TypeScript_Package(t *testing.T) {
 		node(t, nil, compiler, "--noEmit", "--strict", "--module", module, "--target", "es2022", "--lib", "es2022,dom",
 			filepath.Join(dir, "typed.mts"), filepath.Join(dir, "typed.cts"))
 	}
+}
+
+const filesProgram = asModule + `
+const client = new flow.Flowlane({ url: process.env.FLOWLANE_URL, apiKey: process.env.FLOWLANE_API_KEY });
+const seen = [];
+const { receive_url, signing_secret } = await client.webhooks.create({
+  body: { definition_id: process.env.DEFINITION, description: 'd', provider: 'standard', mode: 'trigger' },
+});
+const body = '{"a":1}';
+const headers = await flow.signWebhook(signing_secret, body);
+const address = process.env.FLOWLANE_URL + '/v1' + receive_url;
+seen.push((await fetch(address, { method: 'POST', body, headers })).status);
+await flow.verifyWebhook(signing_secret, body, headers);
+await flow.verifyWebhook(signing_secret, new TextEncoder().encode(body), new Headers(headers));
+for (const [what, options] of [['{"a":2}'], [body, { now: new Date(Date.now() + 301e3) }]]) {
+  seen.push(await flow.verifyWebhook(signing_secret, what, headers, options).catch((e) => e instanceof flow.SignatureError));
+}
+const lines = new Blob(['{"id":"a","n":12345678901234567890}\n\n{"id":"b"}\n']);
+const rows = new File(['\uFEFFid,text\r\na,"x,""y""\nz"\r\n,\r\n'], 'rows.csv');
+const sets = [await client.records.upload(lines), await client.records.upload(rows)];
+seen.push(sets.map((set) => set.received_count));
+const before = (await client.records.list({})).items.length;
+const bad = new Blob(['{"id":1}\n[2]\n']);
+seen.push(await client.records.upload(bad, { chunkSize: 1 }).catch((e) => e.message));
+seen.push((await client.records.list({})).items.length - before);
+for (const set of sets) {
+  await client.definitions.trigger({ path: { definition_id: process.env.DEFINITION }, body: { record_set_id: set.id } });
+}
+const refused = await client.definitions.trigger({ path: { definition_id: process.env.DEFINITION }, body: { input_data: 1 } }).catch((e) => e);
+seen.push(refused instanceof flow.ValidationError, refused.code, refused.fields.map((f) => f.loc.join('.')));
+process.stdout.write(JSON.stringify(seen));
+`
+
+// TestSDK_TypeScript_Files signs and verifies messages, uploads files, and looks at the fields of an error.
+func TestSDK_TypeScript_Files(t *testing.T) {
+	t.Parallel()
+	dir := project(t)
+	s := serveStack(t, false)
+	definition := s.define(uploadSteps)
+	write(t, dir, "files.mjs", filesProgram)
+	env := []string{"FLOWLANE_URL=" + s.URL, "FLOWLANE_API_KEY=" + s.Key, "DEFINITION=" + definition}
+	out := string(node(t, env, filepath.Join(dir, "files.mjs")))
+	assert.JSONEq(t, `[202,true,true,[2,2],"Line 2 is no JSON object: [2]",0,true,"validation_failed",["body.input_data"]]`, out)
+	var inputs []string
+	for _, job := range s.pages("/flows/jobs", 10) {
+		var read struct {
+			TriggerType string          `json:"trigger_type"`
+			InputData   json.RawMessage `json:"input_data"`
+		}
+		require.NoError(t, json.Unmarshal(job, &read))
+		if read.TriggerType == "api_call" {
+			inputs = append(inputs, string(read.InputData))
+		}
+	}
+	assert.ElementsMatch(t, []string{
+		`{"id":"a","n":12345678901234567890}`, `{"id":"b"}`, `{"id":"a","text":"x,\"y\"\nz"}`, `{"id":"","text":""}`,
+	}, inputs)
 }

@@ -4,13 +4,8 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"encoding/json"
-	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -21,7 +16,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"flowlane/gen/oas"
-	"flowlane/internal/api/apitest"
 )
 
 // sdkCaller is the caller of a generated client.
@@ -150,34 +144,6 @@ func (s *stack) check(seen smoke) {
 		Unknown: []any{404.0, map[string]any{"detail": "Batch not found"}},
 	}, seen)
 	assert.Equal(s.t, map[string]int{"a": 1, "b": 1, "c": 1}, s.sim.Arrivals("smoke"), "arrivals at the platform")
-}
-
-// TestSDK_TypeScript runs the main job with the generated TypeScript client, in Node. It needs what `npm ci` installs in
-// sdk/typescript; with CI set the lack of it is a failure.
-func TestSDK_TypeScript(t *testing.T) {
-	t.Parallel()
-	compiler, err := filepath.Abs("../../sdk/typescript/node_modules/typescript/bin/tsc")
-	require.NoError(t, err)
-	if _, err := os.Stat(compiler); err != nil {
-		if os.Getenv("CI") != "" {
-			t.Fatal("run `npm ci` in sdk/typescript")
-		}
-		t.Skip("not tested: run `npm ci` in sdk/typescript, or `make generate`, first")
-	}
-	dir := t.TempDir()
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "package.json"), []byte(`{"type":"module"}`), 0o600))
-	node(t, nil, compiler, "--project", "../../sdk/typescript/smoke/tsconfig.json", "--outDir", dir)
-
-	s := serveStack(t, true)
-	target, err := url.Parse(s.URL)
-	require.NoError(t, err)
-	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }, Transport: apitest.Checked(t, nil)}
-	front := httptest.NewServer(proxy)
-	t.Cleanup(front.Close)
-	text := node(t, []string{"FLOWLANE_URL=" + front.URL + "/v1/", "FLOWLANE_API_KEY=" + s.Key}, filepath.Join(dir, "smoke", "smoke.js"))
-	var seen smoke
-	require.NoError(t, json.Unmarshal(text, &seen), "%s", text)
-	s.check(seen)
 }
 
 // node runs a program in Node and returns what it printed.

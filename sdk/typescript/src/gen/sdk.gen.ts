@@ -18,1973 +18,3101 @@ export type Options<TData extends TDataShape = TDataShape, ThrowOnError extends 
     meta?: Record<string, unknown>;
 };
 
-/**
- * Read who is calling
- *
- * Returns the account and organization of the key or token, and the role. A bearer token acts as the account of its
- * subject, which is made when the subject first calls.
- *
- */
-export const getMe = <ThrowOnError extends boolean = false>(options?: Options<GetMeData, ThrowOnError>) => (options?.client ?? client).get<GetMeResponses, GetMeErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/account/me',
-    ...options
-});
-
-/**
- * Read the quotas
- *
- * Returns how much of each thing the organization may have at once, as the operator of the service set it, and how much it
- * has. `used` is counted for this answer; it can be more than `limit`, because a quota that becomes lower takes nothing away.
- *
- */
-export const getQuotas = <ThrowOnError extends boolean = false>(options?: Options<GetQuotasData, ThrowOnError>) => (options?.client ?? client).get<GetQuotasResponses, GetQuotasErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/account/quotas',
-    ...options
-});
-
-/**
- * List API keys
- *
- * Returns the keys of the organization, revoked ones included. Only the end of a key is shown.
- */
-export const listApiKeys = <ThrowOnError extends boolean = false>(options?: Options<ListApiKeysData, ThrowOnError>) => (options?.client ?? client).get<ListApiKeysResponses, ListApiKeysErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/account/api-keys',
-    ...options
-});
-
-/**
- * Create an API key
- *
- * Returns the key itself once, in `key`. It cannot be read again. Without `role` and `scopes` the key may do whatever an
- * admin may. Give a key no more than it is for, and an end.
- *
- * A key that asks for another one can give it no more than it has itself: 422 names the role, the scopes or the end that
- * are too much. With `scopes`, or an `expires_at`, of its own it must give the other one some, too. Admins with a bearer
- * token can make any key.
- *
- */
-export const createApiKey = <ThrowOnError extends boolean = false>(options: Options<CreateApiKeyData, ThrowOnError>) => (options.client ?? client).post<CreateApiKeyResponses, CreateApiKeyErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/account/api-keys',
-    ...options,
-    headers: {
-        'Content-Type': 'application/json',
-        ...options.headers
+class HeyApiClient {
+    protected client: Client;
+    
+    constructor(args?: {
+        client?: Client;
+    }) {
+        this.client = args?.client ?? client;
     }
-});
+}
 
-/**
- * Revoke an API key
- *
- * The key stops working within one second. It stays in the list as `revoked`. Doing it again is no error.
- *
- * A key that fell into wrong hands may have made others. The answer to its revocation is 200 and lists them, with those
- * that they made in turn; read their `status`, and look into the audit log for what each did. `cascade=true` revokes them
- * with it. The answer to the revocation of a key that made none is 204.
- *
- */
-export const revokeApiKey = <ThrowOnError extends boolean = false>(options: Options<RevokeApiKeyData, ThrowOnError>) => (options.client ?? client).delete<RevokeApiKeyResponses, RevokeApiKeyErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/account/api-keys/{key_id}',
-    ...options
-});
-
-/**
- * Create a stream token
- *
- * Returns a token that opens event streams of the organization for 300 seconds, and does nothing else. It goes into the
- * address of a stream, because a browser's `EventSource` sends no headers; that is why it lives so shortly. A stream
- * that is open goes on when its token expires. Name an execution, and the token opens the stream of that one alone: a
- * page that shows one execution should ask for no more. When the API key that asked for the token is revoked, or the
- * organization suspended, the token opens no more streams.
- *
- */
-export const createStreamToken = <ThrowOnError extends boolean = false>(options?: Options<CreateStreamTokenData, ThrowOnError>) => (options?.client ?? client).post<CreateStreamTokenResponses, CreateStreamTokenErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/account/auth/stream-token',
-    ...options,
-    headers: {
-        'Content-Type': 'application/json',
-        ...options?.headers
+class HeyApiRegistry<T> {
+    private readonly defaultKey = 'default';
+    
+    private readonly instances: Map<string, T> = new Map();
+    
+    get(key?: string): T {
+        const instance = this.instances.get(key ?? this.defaultKey);
+        if (!instance) {
+            throw new Error(`No SDK client found. Create one with "new AccountOperations()" to fix this error.`);
+        }
+        return instance;
     }
-});
-
-/**
- * Read who changed what
- *
- * Returns the audit log of the organization, newest first. Every call that changes something leaves one entry,
- * which is written together with the change: a call that failed leaves none. So does a sign-in that was refused, if
- * it is known to be of this organization, and what the operator of the service does to it. Entries are never
- * changed, and kept for 400 days unless the operator says otherwise. They name what was changed, not how: no body
- * and no secret is kept. Reads leave no entries, nor does what the service does by itself. This list knows no
- * `skip`.
- *
- */
-export const listAuditLog = <ThrowOnError extends boolean = false>(options?: Options<ListAuditLogData, ThrowOnError>) => (options?.client ?? client).get<ListAuditLogResponses, ListAuditLogErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/account/audit-log',
-    ...options
-});
-
-/**
- * List imported platforms
- *
- * Returns the platforms that the organization imported for itself, each in its newest version, by id. No other
- * organization sees them. Their services and actions stand in the other lists of the catalog for who sends a key or token.
- *
- */
-export const listCatalogImports = <ThrowOnError extends boolean = false>(options?: Options<ListCatalogImportsData, ThrowOnError>) => (options?.client ?? client).get<ListCatalogImportsResponses, ListCatalogImportsErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/catalog/imports',
-    ...options
-});
-
-/**
- * Import a platform
- *
- * Makes a platform of the OpenAPI 3.0 or 3.1 document of a third party, which the organization alone sees and calls. An
- * import to an id that it has imported before makes the next version, which definitions use from then on, batches that
- * run included. `dry_run` stores nothing and tells what would be added, changed and removed. Nothing is fetched: references
- * to other documents are reported and left out.
- *
- * It is 409 for the id of a platform that comes with the program, where an action would go that an active definition or an
- * open batch uses, and where a credential of the platform would be sent to a host that the version before did not name.
- * The body may have 6 MiB, an organization 20 imported platforms of 8 MiB together, as catalog files.
- *
- */
-export const importPlatform = <ThrowOnError extends boolean = false>(options: Options<ImportPlatformData, ThrowOnError>) => (options.client ?? client).post<ImportPlatformResponses, ImportPlatformErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/catalog/imports',
-    ...options,
-    headers: {
-        'Content-Type': 'application/json',
-        ...options.headers
+    
+    set(value: T, key?: string): void {
+        this.instances.set(key ?? this.defaultKey, value);
     }
-});
+}
 
-/**
- * Delete an imported platform
- *
- * Removes the platform in all its versions. It is 409 while an active definition or an open batch uses one of its actions,
- * and while there is a credential of it.
- *
- */
-export const deleteCatalogImport = <ThrowOnError extends boolean = false>(options: Options<DeleteCatalogImportData, ThrowOnError>) => (options.client ?? client).delete<DeleteCatalogImportResponses, DeleteCatalogImportErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/catalog/imports/{import_id}',
-    ...options
-});
-
-/**
- * Read an imported platform
- *
- * Returns what became of the newest import to this id, with the versions before it, up to 10.
- */
-export const getCatalogImport = <ThrowOnError extends boolean = false>(options: Options<GetCatalogImportData, ThrowOnError>) => (options.client ?? client).get<GetCatalogImportResponses, GetCatalogImportErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/catalog/imports/{import_id}',
-    ...options
-});
-
-/**
- * List platforms
- *
- * Returns the platforms that flows can work with.
- */
-export const listPlatforms = <ThrowOnError extends boolean = false>(options?: Options<ListPlatformsData, ThrowOnError>) => (options?.client ?? client).get<ListPlatformsResponses, ListPlatformsErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/catalog/platforms',
-    ...options
-});
-
-/**
- * Read a platform
- *
- * Returns one platform.
- */
-export const getPlatform = <ThrowOnError extends boolean = false>(options: Options<GetPlatformData, ThrowOnError>) => (options.client ?? client).get<GetPlatformResponses, GetPlatformErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/catalog/platforms/{platform_id}',
-    ...options
-});
-
-/**
- * List the services of a platform
- *
- * Returns the services of one platform. An unknown platform has an empty page.
- */
-export const listPlatformServices = <ThrowOnError extends boolean = false>(options: Options<ListPlatformServicesData, ThrowOnError>) => (options.client ?? client).get<ListPlatformServicesResponses, ListPlatformServicesErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/catalog/platforms/{platform_id}/services',
-    ...options
-});
-
-/**
- * List services
- *
- * Returns the services of all platforms.
- */
-export const listServices = <ThrowOnError extends boolean = false>(options?: Options<ListServicesData, ThrowOnError>) => (options?.client ?? client).get<ListServicesResponses, ListServicesErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/catalog/services',
-    ...options
-});
-
-/**
- * Read a service
- *
- * Returns one service with its rate buckets.
- */
-export const getService = <ThrowOnError extends boolean = false>(options: Options<GetServiceData, ThrowOnError>) => (options.client ?? client).get<GetServiceResponses, GetServiceErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/catalog/services/{service_id}',
-    ...options
-});
-
-/**
- * List the actions of a service
- *
- * Returns the actions of one service with their parameter schemas.
- */
-export const listServiceActions = <ThrowOnError extends boolean = false>(options: Options<ListServiceActionsData, ThrowOnError>) => (options.client ?? client).get<ListServiceActionsResponses, ListServiceActionsErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/catalog/services/{service_id}/actions',
-    ...options
-});
-
-/**
- * List actions
- *
- * Returns the actions of all services with their parameter schemas.
- */
-export const listActions = <ThrowOnError extends boolean = false>(options?: Options<ListActionsData, ThrowOnError>) => (options?.client ?? client).get<ListActionsResponses, ListActionsErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/catalog/actions',
-    ...options
-});
-
-/**
- * Read an action
- *
- * Returns one action with its parameter schema.
- */
-export const getAction = <ThrowOnError extends boolean = false>(options: Options<GetActionData, ThrowOnError>) => (options.client ?? client).get<GetActionResponses, GetActionErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/catalog/actions/{action_id}',
-    ...options
-});
-
-/**
- * List credentials
- *
- * Returns the credentials of the organization with when each was last seen in use. No secrets.
- */
-export const listCredentials = <ThrowOnError extends boolean = false>(options?: Options<ListCredentialsData, ThrowOnError>) => (options?.client ?? client).get<ListCredentialsResponses, ListCredentialsErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/credentials',
-    ...options
-});
-
-/**
- * Create a credential
- *
- * Stores a secret, once the platform, or the issuer of its tokens, was asked about it: one that it refuses is not stored
- * (422 with what it said). Where the platform can tell which account a secret belongs to, the credential is bound to it
- * at once (`tenancy_id`); if the platform cannot be asked just now, the secret is stored as it is, `telemetry` has the
- * failure, and `tenancy_id` stays null until a test succeeds. One more than the quota `credentials` is 422 `quota_exceeded`.
- *
- */
-export const createCredential = <ThrowOnError extends boolean = false>(options: Options<CreateCredentialData, ThrowOnError>) => (options.client ?? client).post<CreateCredentialResponses, CreateCredentialErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/credentials',
-    ...options,
-    headers: {
-        'Content-Type': 'application/json',
-        ...options.headers
+class HeyApiClient2 {
+    protected client: Client;
+    
+    constructor(args?: {
+        client?: Client;
+    }) {
+        this.client = args?.client ?? client;
     }
-});
+}
 
-/**
- * Test a secret before it is stored
- *
- * Takes the body of a creation and makes one call to the platform with its secret. Nothing is stored or changed, so
- * the audit log has no entry of it; a test of a stored credential has one, because it writes down what it found.
- * Answers 200 whatever the platform does: whether the secret works is in `success` and `error`. A secret that lacks
- * a field or has one too many is `INVALID_CREDENTIALS_SHAPE`. An unknown platform or tenant is 404 all the same, as at
- * a creation.
- *
- */
-export const testNewCredential = <ThrowOnError extends boolean = false>(options: Options<TestNewCredentialData, ThrowOnError>) => (options.client ?? client).post<TestNewCredentialResponses, TestNewCredentialErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/credentials/test',
-    ...options,
-    headers: {
-        'Content-Type': 'application/json',
-        ...options.headers
+class HeyApiRegistry2<T> {
+    private readonly defaultKey = 'default';
+    
+    private readonly instances: Map<string, T> = new Map();
+    
+    get(key?: string): T {
+        const instance = this.instances.get(key ?? this.defaultKey);
+        if (!instance) {
+            throw new Error(`No SDK client found. Create one with "new CatalogOperations()" to fix this error.`);
+        }
+        return instance;
     }
-});
-
-/**
- * Delete a credential
- *
- * Destroys the secret; 409 while an active definition names the credential. What it spent stays counted. Records of
- * other definitions that still wait for a call with it fail with `credential_unusable`.
- *
- */
-export const deleteCredential = <ThrowOnError extends boolean = false>(options: Options<DeleteCredentialData, ThrowOnError>) => (options.client ?? client).delete<DeleteCredentialResponses, DeleteCredentialErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/credentials/{credential_id}',
-    ...options
-});
-
-/**
- * Read a credential
- *
- * Returns one credential without its secret.
- */
-export const getCredential = <ThrowOnError extends boolean = false>(options: Options<GetCredentialData, ThrowOnError>) => (options.client ?? client).get<GetCredentialResponses, GetCredentialErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/credentials/{credential_id}',
-    ...options
-});
-
-/**
- * Replace or rotate a credential
- *
- * Replaces what can be set. With `credentials` the secret is rotated in place: the id stays, and running flows use
- * the new secret within five minutes. The platform is asked about the new secret first: one that it refuses leaves
- * everything as it was (422 with what it said), and so does one of another provider account (409). If the platform cannot
- * be asked just now, the secret is stored as it is, and `telemetry` has the failure.
- * Without `credentials`, or with null, the secret is kept; then what says where it goes must stay, too: `auth_method`,
- * `grant_type`, `token_url`, `authorize_url`, `scopes`, `audience`, `api_key_placement`, `aws_endpoint_url` and
- * `allowed_origins` (422 otherwise).
- * `platform_id` must be the stored one (400 otherwise). 409 when another rotation came first.
- * Read-only fields may be sent back as they were read; they are ignored.
- *
- */
-export const replaceCredential = <ThrowOnError extends boolean = false>(options: Options<ReplaceCredentialData, ThrowOnError>) => (options.client ?? client).put<ReplaceCredentialResponses, ReplaceCredentialErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/credentials/{credential_id}',
-    ...options,
-    headers: {
-        'Content-Type': 'application/json',
-        ...options.headers
+    
+    set(value: T, key?: string): void {
+        this.instances.set(key ?? this.defaultKey, value);
     }
-});
+}
 
-/**
- * Come back from an issuer of tokens
- *
- * Where the issuer sends a person back who was at the address of `POST /credentials/{credential_id}/authorize`. No API key is
- * asked for: the trust is in `state`, which is good once, for ten minutes, while whoever asked for the address is let in. The
- * audit log names that caller. The code is exchanged for tokens, which are stored encrypted. 400 for a state that is not good,
- * and where the issuer did not agree or gives no tokens; ask for a new address then.
- *
- */
-export const returnAuthorization = <ThrowOnError extends boolean = false>(options: Options<ReturnAuthorizationData, ThrowOnError>) => (options.client ?? client).get<ReturnAuthorizationResponses, ReturnAuthorizationErrors, ThrowOnError>({ url: '/credentials/callback', ...options });
-
-/**
- * Set the limits of a credential
- *
- * Sets how many calls may go out with the credential, in windows of time and at once, for a platform that has no limits of
- * its own, such as `core`: what the API behind it allows, or less. They hold from the answer on for every call that is
- * written down, of all lanes, definitions and batches together, and each service of the platform counts by itself. A call
- * counts from when it is written down until the window has passed since its answer. What is sent replaces what was set;
- * no windows and no `max_in_flight` take the limits away. Calls that are refused for a rate limit (429) are waited out beside.
- * 409 for a platform whose accounts have budgets: there margins let less be spent.
- *
- */
-export const setCredentialLimits = <ThrowOnError extends boolean = false>(options: Options<SetCredentialLimitsData, ThrowOnError>) => (options.client ?? client).put<SetCredentialLimitsResponses, SetCredentialLimitsErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/credentials/{credential_id}/limits',
-    ...options,
-    headers: {
-        'Content-Type': 'application/json',
-        ...options.headers
+class HeyApiClient3 {
+    protected client: Client;
+    
+    constructor(args?: {
+        client?: Client;
+    }) {
+        this.client = args?.client ?? client;
     }
-});
+}
 
-/**
- * Get the address where a person authorizes a credential
- *
- * For `oauth2` with `grant_type` `authorization_code`: send a person to `url` within ten minutes. They agree at the issuer, which
- * sends them back to `redirect_uri`; register that with the issuer. The address is good once, and carries a PKCE challenge.
- * 409 for a credential of another grant, and for one that is revoked. A credential may be authorized again at any time.
- *
- */
-export const authorizeCredential = <ThrowOnError extends boolean = false>(options: Options<AuthorizeCredentialData, ThrowOnError>) => (options.client ?? client).post<AuthorizeCredentialResponses, AuthorizeCredentialErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/credentials/{credential_id}/authorize',
-    ...options
-});
-
-/**
- * Test a credential
- *
- * Makes one call to the platform with the stored secret. Always answers 200: whether the secret works is in
- * `success` and `error`. The call spends the account's rate budget.
- *
- */
-export const testCredential = <ThrowOnError extends boolean = false>(options: Options<TestCredentialData, ThrowOnError>) => (options.client ?? client).post<TestCredentialResponses, TestCredentialErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/credentials/{credential_id}/test',
-    ...options
-});
-
-/**
- * List tenants
- *
- * Returns the provider accounts that the organization knows: those that providers identified by its credentials, and
- * those that it named itself.
- *
- */
-export const listTenants = <ThrowOnError extends boolean = false>(options?: Options<ListTenantsData, ThrowOnError>) => (options?.client ?? client).get<ListTenantsResponses, ListTenantsErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/tenants',
-    ...options
-});
-
-/**
- * Name a provider account
- *
- * Makes a tenant for credentials whose account the platform does not tell, or that are to have budgets of their own.
- * Its id follows from the organization, the platform and `account_number`, else `label`: another one with the same is
- * 409, and one that was deleted comes back with what it spent.
- *
- */
-export const createTenant = <ThrowOnError extends boolean = false>(options: Options<CreateTenantData, ThrowOnError>) => (options.client ?? client).post<CreateTenantResponses, CreateTenantErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/tenants',
-    ...options,
-    headers: {
-        'Content-Type': 'application/json',
-        ...options.headers
+class HeyApiRegistry3<T> {
+    private readonly defaultKey = 'default';
+    
+    private readonly instances: Map<string, T> = new Map();
+    
+    get(key?: string): T {
+        const instance = this.instances.get(key ?? this.defaultKey);
+        if (!instance) {
+            throw new Error(`No SDK client found. Create one with "new CredentialsOperations()" to fix this error.`);
+        }
+        return instance;
     }
-});
-
-/**
- * Delete a tenant
- *
- * Makes the organization forget the account; 409 while a credential is bound to it or a batch that is not over calls it.
- * What was spent stays counted.
- *
- */
-export const deleteTenant = <ThrowOnError extends boolean = false>(options: Options<DeleteTenantData, ThrowOnError>) => (options.client ?? client).delete<DeleteTenantResponses, DeleteTenantErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/tenants/{tenancy_id}',
-    ...options
-});
-
-/**
- * Read a tenant
- *
- * Returns one provider account.
- */
-export const getTenant = <ThrowOnError extends boolean = false>(options: Options<GetTenantData, ThrowOnError>) => (options.client ?? client).get<GetTenantResponses, GetTenantErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/tenants/{tenancy_id}',
-    ...options
-});
-
-/**
- * Rename a tenant
- *
- * Sets the organization's own name for the account. Others that use the account do not see it.
- */
-export const updateTenant = <ThrowOnError extends boolean = false>(options: Options<UpdateTenantData, ThrowOnError>) => (options.client ?? client).patch<UpdateTenantResponses, UpdateTenantErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/tenants/{tenancy_id}',
-    ...options,
-    headers: {
-        'Content-Type': 'application/json',
-        ...options.headers
+    
+    set(value: T, key?: string): void {
+        this.instances.set(key ?? this.defaultKey, value);
     }
-});
+}
 
-/**
- * List definitions
- *
- * Returns the flow definitions of the organization.
- */
-export const listDefinitions = <ThrowOnError extends boolean = false>(options?: Options<ListDefinitionsData, ThrowOnError>) => (options?.client ?? client).get<ListDefinitionsResponses, ListDefinitionsErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/flows/definitions',
-    ...options
-});
-
-/**
- * Create a definition
- *
- * Stores a flow as version 1, of the `steps` in the body or of those of a template (`template_id`, `bindings`). Every
- * expression is checked; all that is wrong with them comes back at once as 422 with `expression_errors`. One more than the
- * quota `definitions` is 422 `quota_exceeded`.
- *
- */
-export const createDefinition = <ThrowOnError extends boolean = false>(options: Options<CreateDefinitionData, ThrowOnError>) => (options.client ?? client).post<CreateDefinitionResponses, CreateDefinitionErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/flows/definitions',
-    ...options,
-    headers: {
-        'Content-Type': 'application/json',
-        ...options.headers
+class HeyApiClient4 {
+    protected client: Client;
+    
+    constructor(args?: {
+        client?: Client;
+    }) {
+        this.client = args?.client ?? client;
     }
-});
+}
 
-/**
- * Check a definition without storing it
- *
- * Takes the body of a creation. A body that breaks the schema answers 422, as a creation does; bad expressions
- * answer 200 with `valid` false. `warnings` name what is allowed but hardly meant, such as `retry` on a task that waits,
- * and calls whose jobs may end `unresolved`.
- *
- */
-export const validateDefinition = <ThrowOnError extends boolean = false>(options: Options<ValidateDefinitionData, ThrowOnError>) => (options.client ?? client).post<ValidateDefinitionResponses, ValidateDefinitionErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/flows/definitions/validate',
-    ...options,
-    headers: {
-        'Content-Type': 'application/json',
-        ...options.headers
+class HeyApiRegistry4<T> {
+    private readonly defaultKey = 'default';
+    
+    private readonly instances: Map<string, T> = new Map();
+    
+    get(key?: string): T {
+        const instance = this.instances.get(key ?? this.defaultKey);
+        if (!instance) {
+            throw new Error(`No SDK client found. Create one with "new TenantsOperations()" to fix this error.`);
+        }
+        return instance;
     }
-});
-
-/**
- * Delete a definition
- *
- * Takes the definition and its versions away. Its batches, jobs and executions stay readable. While one of its
- * batches is not over this is 409: wait for it, or cancel it. It is 409, too, while a schedule, a webhook or an event
- * subscription names it, and while messages that a webhook accepted before it was deleted wait for their start.
- *
- */
-export const deleteDefinition = <ThrowOnError extends boolean = false>(options: Options<DeleteDefinitionData, ThrowOnError>) => (options.client ?? client).delete<DeleteDefinitionResponses, DeleteDefinitionErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/flows/definitions/{definition_id}',
-    ...options
-});
-
-/**
- * Read a definition
- *
- * Returns the definition in its newest version.
- */
-export const getDefinition = <ThrowOnError extends boolean = false>(options: Options<GetDefinitionData, ThrowOnError>) => (options.client ?? client).get<GetDefinitionResponses, GetDefinitionErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/flows/definitions/{definition_id}',
-    ...options
-});
-
-/**
- * Rename a definition or change its status
- *
- * Changes only the fields that are sent and makes no new version. Status moves from `draft` to `active` or
- * `archived`, and between `active` and `archived`; any other change answers 409.
- *
- */
-export const updateDefinition = <ThrowOnError extends boolean = false>(options: Options<UpdateDefinitionData, ThrowOnError>) => (options.client ?? client).patch<UpdateDefinitionResponses, UpdateDefinitionErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/flows/definitions/{definition_id}',
-    ...options,
-    headers: {
-        'Content-Type': 'application/json',
-        ...options.headers
+    
+    set(value: T, key?: string): void {
+        this.instances.set(key ?? this.defaultKey, value);
     }
-});
+}
 
-/**
- * Replace a definition
- *
- * Makes a new version of what is sent, also if nothing in it differs. Triggers start the new version from now on;
- * batches that have started keep theirs. Without `status` the definition keeps the one that it has. What was read can
- * be sent back: the fields that the service sets are ignored.
- *
- */
-export const replaceDefinition = <ThrowOnError extends boolean = false>(options: Options<ReplaceDefinitionData, ThrowOnError>) => (options.client ?? client).put<ReplaceDefinitionResponses, ReplaceDefinitionErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/flows/definitions/{definition_id}',
-    ...options,
-    headers: {
-        'Content-Type': 'application/json',
-        ...options.headers
+class HeyApiClient5 {
+    protected client: Client;
+    
+    constructor(args?: {
+        client?: Client;
+    }) {
+        this.client = args?.client ?? client;
     }
-});
+}
 
-/**
- * List the versions of a definition
- *
- * Returns the versions, oldest first. A batch keeps the version that it started with.
- */
-export const listDefinitionVersions = <ThrowOnError extends boolean = false>(options: Options<ListDefinitionVersionsData, ThrowOnError>) => (options.client ?? client).get<ListDefinitionVersionsResponses, ListDefinitionVersionsErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/flows/definitions/{definition_id}/versions',
-    ...options
-});
-
-/**
- * Read a version of a definition
- *
- * Returns the steps as they were in that version.
- */
-export const getDefinitionVersion = <ThrowOnError extends boolean = false>(options: Options<GetDefinitionVersionData, ThrowOnError>) => (options.client ?? client).get<GetDefinitionVersionResponses, GetDefinitionVersionErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/flows/definitions/{definition_id}/versions/{version}',
-    ...options
-});
-
-/**
- * Start a flow
- *
- * Starts a batch over the rows of a sealed record set, over up to 1000 inline records, or over one `input_data`
- * object; with none of them the batch has one record, `{}`. More than one of them is 422. The definition must be
- * `active` (400 otherwise). A record set that is not sealed, or that another batch used, is 409. While the quota
- * `open_batches` is full the answer is 429 with `Retry-After` (seconds), and a record set stays sealed.
- *
- */
-export const triggerDefinition = <ThrowOnError extends boolean = false>(options: Options<TriggerDefinitionData, ThrowOnError>) => (options.client ?? client).post<TriggerDefinitionResponses, TriggerDefinitionErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/flows/definitions/{definition_id}/trigger',
-    ...options,
-    headers: {
-        'Content-Type': 'application/json',
-        ...options.headers
+class HeyApiRegistry5<T> {
+    private readonly defaultKey = 'default';
+    
+    private readonly instances: Map<string, T> = new Map();
+    
+    get(key?: string): T {
+        const instance = this.instances.get(key ?? this.defaultKey);
+        if (!instance) {
+            throw new Error(`No SDK client found. Create one with "new DefinitionsOperations()" to fix this error.`);
+        }
+        return instance;
     }
-});
-
-/**
- * Rehearse a flow
- *
- * Shows what every task of the newest version would do with one sample record, and sends and stores nothing. Each
- * call is resolved to method, address, headers and body; `CREDENTIAL` stands where the secret would. `when`
- * conditions are decided, and tasks that make no call are carried out. A task that cannot be resolved says why, and
- * the others are shown all the same, also those that a failure would keep from running. The definition may be in
- * any status.
- *
- */
-export const dryRunDefinition = <ThrowOnError extends boolean = false>(options: Options<DryRunDefinitionData, ThrowOnError>) => (options.client ?? client).post<DryRunDefinitionResponses, DryRunDefinitionErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/flows/definitions/{definition_id}/dry-run',
-    ...options,
-    headers: {
-        'Content-Type': 'application/json',
-        ...options.headers
+    
+    set(value: T, key?: string): void {
+        this.instances.set(key ?? this.defaultKey, value);
     }
-});
+}
 
-/**
- * List templates
- *
- * Returns the flows to start from. Only active ones can be named by a new definition.
- */
-export const listTemplates = <ThrowOnError extends boolean = false>(options?: Options<ListTemplatesData, ThrowOnError>) => (options?.client ?? client).get<ListTemplatesResponses, ListTemplatesErrors, ThrowOnError>({ url: '/flows/templates', ...options });
-
-/**
- * Read a template
- *
- * Returns one template. To use it, create a definition with its `template_id` and a credential for each of its
- * slots, and trigger that as `example` shows.
- *
- */
-export const getTemplate = <ThrowOnError extends boolean = false>(options: Options<GetTemplateData, ThrowOnError>) => (options.client ?? client).get<GetTemplateResponses, GetTemplateErrors, ThrowOnError>({ url: '/flows/templates/{template_id}', ...options });
-
-/**
- * List variable sets
- *
- * Returns the variable sets of the organization.
- */
-export const listVariableSets = <ThrowOnError extends boolean = false>(options?: Options<ListVariableSetsData, ThrowOnError>) => (options?.client ?? client).get<ListVariableSetsResponses, ListVariableSetsErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/flows/variables',
-    ...options
-});
-
-/**
- * Create a variable set
- *
- * Stores typed keys and versions of their values. A name that is taken is 409, a value that is not of its key's type
- * 422, and so is the 201st set of an organization. Values can be read by every member: secrets belong in credentials.
- *
- */
-export const createVariableSet = <ThrowOnError extends boolean = false>(options: Options<CreateVariableSetData, ThrowOnError>) => (options.client ?? client).post<CreateVariableSetResponses, CreateVariableSetErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/flows/variables',
-    ...options,
-    headers: {
-        'Content-Type': 'application/json',
-        ...options.headers
+class HeyApiClient6 {
+    protected client: Client;
+    
+    constructor(args?: {
+        client?: Client;
+    }) {
+        this.client = args?.client ?? client;
     }
-});
+}
 
-/**
- * Delete a variable set
- *
- * Removes the set; 409 while the newest version of a definition names it.
- */
-export const deleteVariableSet = <ThrowOnError extends boolean = false>(options: Options<DeleteVariableSetData, ThrowOnError>) => (options.client ?? client).delete<DeleteVariableSetResponses, DeleteVariableSetErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/flows/variables/{variable_set_id}',
-    ...options
-});
-
-/**
- * Read a variable set
- *
- * Returns one set with all of its values.
- */
-export const getVariableSet = <ThrowOnError extends boolean = false>(options: Options<GetVariableSetData, ThrowOnError>) => (options.client ?? client).get<GetVariableSetResponses, GetVariableSetErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/flows/variables/{variable_set_id}',
-    ...options
-});
-
-/**
- * Replace a variable set
- *
- * Replaces name, keys and versions. Batches take their values when they start: those that have started keep them. A
- * start is 409 while the set lacks a version or a key that the definition uses. What was read can be sent back: the
- * fields that the service sets are ignored.
- *
- */
-export const replaceVariableSet = <ThrowOnError extends boolean = false>(options: Options<ReplaceVariableSetData, ThrowOnError>) => (options.client ?? client).put<ReplaceVariableSetResponses, ReplaceVariableSetErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/flows/variables/{variable_set_id}',
-    ...options,
-    headers: {
-        'Content-Type': 'application/json',
-        ...options.headers
+class HeyApiRegistry6<T> {
+    private readonly defaultKey = 'default';
+    
+    private readonly instances: Map<string, T> = new Map();
+    
+    get(key?: string): T {
+        const instance = this.instances.get(key ?? this.defaultKey);
+        if (!instance) {
+            throw new Error(`No SDK client found. Create one with "new TemplatesOperations()" to fix this error.`);
+        }
+        return instance;
     }
-});
-
-/**
- * List schedules
- *
- * Returns the schedules of the organization, those that are switched off included.
- */
-export const listSchedules = <ThrowOnError extends boolean = false>(options?: Options<ListSchedulesData, ThrowOnError>) => (options?.client ?? client).get<ListSchedulesResponses, ListSchedulesErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/flows/schedules',
-    ...options
-});
-
-/**
- * Create a schedule
- *
- * Starts a flow at every time that a cron expression names, its **slots**. Each slot starts one batch, however many
- * processes of the service run and whatever becomes of them. The definition must be active, else the answer is 400;
- * each start takes its version of that time. If the schedule cannot be set up on our side, the answer is 503 and nothing remains of it.
- * One more than the quota `schedules` is 422 `quota_exceeded`. A slot that finds the quota `open_batches` full fails, and its row
- * among the fires says so.
- *
- */
-export const createSchedule = <ThrowOnError extends boolean = false>(options: Options<CreateScheduleData, ThrowOnError>) => (options.client ?? client).post<CreateScheduleResponses, CreateScheduleErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/flows/schedules',
-    ...options,
-    headers: {
-        'Content-Type': 'application/json',
-        ...options.headers
+    
+    set(value: T, key?: string): void {
+        this.instances.set(key ?? this.defaultKey, value);
     }
-});
+}
 
-/**
- * Delete a schedule
- *
- * Removes the schedule and its fires. The batches that it started stay, and go on.
- */
-export const deleteSchedule = <ThrowOnError extends boolean = false>(options: Options<DeleteScheduleData, ThrowOnError>) => (options.client ?? client).delete<DeleteScheduleResponses, DeleteScheduleErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/flows/schedules/{schedule_id}',
-    ...options
-});
-
-/**
- * Read a schedule
- *
- * Returns one schedule, with its next slot as seen at this moment.
- */
-export const getSchedule = <ThrowOnError extends boolean = false>(options: Options<GetScheduleData, ThrowOnError>) => (options.client ?? client).get<GetScheduleResponses, GetScheduleErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/flows/schedules/{schedule_id}',
-    ...options
-});
-
-/**
- * Change a schedule
- *
- * Changes what the body names, for example `{"enabled":false}` to switch it off. Slots before now are not made up for
- * when the expression changes or the schedule is switched on. An empty body changes nothing.
- *
- */
-export const updateSchedule = <ThrowOnError extends boolean = false>(options: Options<UpdateScheduleData, ThrowOnError>) => (options.client ?? client).patch<UpdateScheduleResponses, UpdateScheduleErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/flows/schedules/{schedule_id}',
-    ...options,
-    headers: {
-        'Content-Type': 'application/json',
-        ...options.headers
+class HeyApiClient7 {
+    protected client: Client;
+    
+    constructor(args?: {
+        client?: Client;
+    }) {
+        this.client = args?.client ?? client;
     }
-});
+}
 
-/**
- * Replace a schedule
- *
- * Replaces all that can be set; what is left out gets its default. Slots before now are not made up for when the
- * expression changes or the schedule is switched on. What was read can be sent back: the fields that the service sets
- * are ignored.
- *
- */
-export const replaceSchedule = <ThrowOnError extends boolean = false>(options: Options<ReplaceScheduleData, ThrowOnError>) => (options.client ?? client).put<ReplaceScheduleResponses, ReplaceScheduleErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/flows/schedules/{schedule_id}',
-    ...options,
-    headers: {
-        'Content-Type': 'application/json',
-        ...options.headers
+class HeyApiRegistry7<T> {
+    private readonly defaultKey = 'default';
+    
+    private readonly instances: Map<string, T> = new Map();
+    
+    get(key?: string): T {
+        const instance = this.instances.get(key ?? this.defaultKey);
+        if (!instance) {
+            throw new Error(`No SDK client found. Create one with "new VariablesOperations()" to fix this error.`);
+        }
+        return instance;
     }
-});
-
-/**
- * List the fires of a schedule
- *
- * Returns what became of each slot of the last 90 days, oldest first, and of the runs that people asked for in between.
- * Slots while the schedule was switched off are not listed; one that had come, but was not decided yet when the schedule
- * was switched off or got another expression, is skipped.
- *
- */
-export const listScheduleFires = <ThrowOnError extends boolean = false>(options: Options<ListScheduleFiresData, ThrowOnError>) => (options.client ?? client).get<ListScheduleFiresResponses, ListScheduleFiresErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/flows/schedules/{schedule_id}/fires',
-    ...options
-});
-
-/**
- * Run a schedule now
- *
- * Starts the flow at once, as a slot would: with the schedule's `input_data` and `metadata`. It does so whether or
- * not the schedule is switched on or an earlier batch is under way, and moves no slot. A definition that is not active answers 400.
- * It takes no body: to start the flow with other input, trigger its definition. While the quota `open_batches` is full the
- * answer is 429 with `Retry-After` (seconds).
- *
- */
-export const runSchedule = <ThrowOnError extends boolean = false>(options: Options<RunScheduleData, ThrowOnError>) => (options.client ?? client).post<RunScheduleResponses, RunScheduleErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/flows/schedules/{schedule_id}/run',
-    ...options
-});
-
-/**
- * List event kinds
- *
- * Returns what can happen, with the JSON Schema of each payload.
- */
-export const listEventKinds = <ThrowOnError extends boolean = false>(options?: Options<ListEventKindsData, ThrowOnError>) => (options?.client ?? client).get<ListEventKindsResponses, ListEventKindsErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/flows/event-kinds',
-    ...options
-});
-
-/**
- * List event subscriptions
- *
- * Returns the event subscriptions of the organization, those that are switched off included.
- */
-export const listEventSubscriptions = <ThrowOnError extends boolean = false>(options?: Options<ListEventSubscriptionsData, ThrowOnError>) => (options?.client ?? client).get<ListEventSubscriptionsResponses, ListEventSubscriptionsErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/flows/event-subscriptions',
-    ...options
-});
-
-/**
- * Create an event subscription
- *
- * Starts a flow at every event of a kind that happens from now on. Each event that passes `filter` starts one batch of one
- * record, with `trigger_type` `event`, the id of the subscription as `trigger_source`, and `subscription_id`, `event_id` and
- * `event_kind` in its metadata. The definition need not be active yet. An event that finds it inactive, or whose record cannot
- * be made, starts nothing; `last_error` says why, and the next event is not held up.
- *
- * Events of batches that events started can start batches in turn, up to 8 starts in a row, those by tasks included: what the
- * batch of the eighth causes starts nothing; `last_error` and a row among the triggers say so. One root cause (a trigger, or an
- * event that no chain led to) leads to up to 1000 batches by events and tasks, or as many as the operator set for the
- * organization; further ones are refused in the same way, and the first 100 of them have rows. Of events that come together and find
- * the quota `open_batches` full, one has a row.
- *
- * One subscription more than the quota `subscriptions` is 422 `quota_exceeded`.
- *
- */
-export const createEventSubscription = <ThrowOnError extends boolean = false>(options: Options<CreateEventSubscriptionData, ThrowOnError>) => (options.client ?? client).post<CreateEventSubscriptionResponses, CreateEventSubscriptionErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/flows/event-subscriptions',
-    ...options,
-    headers: {
-        'Content-Type': 'application/json',
-        ...options.headers
+    
+    set(value: T, key?: string): void {
+        this.instances.set(key ?? this.defaultKey, value);
     }
-});
+}
 
-/**
- * Delete an event subscription
- *
- * Removes the subscription. The batches that it started stay, and go on; events that have not started one yet start none.
- */
-export const deleteEventSubscription = <ThrowOnError extends boolean = false>(options: Options<DeleteEventSubscriptionData, ThrowOnError>) => (options.client ?? client).delete<DeleteEventSubscriptionResponses, DeleteEventSubscriptionErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/flows/event-subscriptions/{subscription_id}',
-    ...options
-});
-
-/**
- * Read an event subscription
- *
- * Returns one event subscription, with how its starts went.
- */
-export const getEventSubscription = <ThrowOnError extends boolean = false>(options: Options<GetEventSubscriptionData, ThrowOnError>) => (options.client ?? client).get<GetEventSubscriptionResponses, GetEventSubscriptionErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/flows/event-subscriptions/{subscription_id}',
-    ...options
-});
-
-/**
- * Change an event subscription
- *
- * Changes what the body names. Events that happened before and have not started anything yet find the subscription as it is
- * then: those of another kind, and all where it is switched off, start nothing any more. An empty body changes nothing.
- *
- */
-export const updateEventSubscription = <ThrowOnError extends boolean = false>(options: Options<UpdateEventSubscriptionData, ThrowOnError>) => (options.client ?? client).patch<UpdateEventSubscriptionResponses, UpdateEventSubscriptionErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/flows/event-subscriptions/{subscription_id}',
-    ...options,
-    headers: {
-        'Content-Type': 'application/json',
-        ...options.headers
+class HeyApiClient8 {
+    protected client: Client;
+    
+    constructor(args?: {
+        client?: Client;
+    }) {
+        this.client = args?.client ?? client;
     }
-});
+}
 
-/**
- * List webhooks
- *
- * Returns the webhooks of the organization in the order in which they were made. Secrets and addresses are not shown. This list knows no `skip`.
- */
-export const listWebhooks = <ThrowOnError extends boolean = false>(options?: Options<ListWebhooksData, ThrowOnError>) => (options?.client ?? client).get<ListWebhooksResponses, ListWebhooksErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/flows/webhooks',
-    ...options
-});
-
-/**
- * Create a webhook
- *
- * Makes an address at which signed messages start a flow: one batch for each message. The answer shows the signing secret;
- * no later answer does. Senders post to `<base URL>/v1` followed by `receive_url`. The definition need not be active
- * yet, but must be when a message is dispatched. `Idempotency-Key` is ignored, because a secret is shown once. One more than the
- * quota `webhooks` is 422 `quota_exceeded`.
- *
- */
-export const createWebhook = <ThrowOnError extends boolean = false>(options: Options<CreateWebhookData, ThrowOnError>) => (options.client ?? client).post<CreateWebhookResponses, CreateWebhookErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/flows/webhooks',
-    ...options,
-    headers: {
-        'Content-Type': 'application/json',
-        ...options.headers
+class HeyApiRegistry8<T> {
+    private readonly defaultKey = 'default';
+    
+    private readonly instances: Map<string, T> = new Map();
+    
+    get(key?: string): T {
+        const instance = this.instances.get(key ?? this.defaultKey);
+        if (!instance) {
+            throw new Error(`No SDK client found. Create one with "new SchedulesOperations()" to fix this error.`);
+        }
+        return instance;
     }
-});
-
-/**
- * Delete a webhook
- *
- * Destroys its secrets; the address answers 404 from now on, and its deliveries are no longer listed. Messages that were
- * accepted before still start their batches.
- *
- */
-export const deleteWebhook = <ThrowOnError extends boolean = false>(options: Options<DeleteWebhookData, ThrowOnError>) => (options.client ?? client).delete<DeleteWebhookResponses, DeleteWebhookErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/flows/webhooks/{webhook_id}',
-    ...options
-});
-
-/**
- * Read a webhook
- *
- * Returns one webhook, without its secret and address.
- */
-export const getWebhook = <ThrowOnError extends boolean = false>(options: Options<GetWebhookData, ThrowOnError>) => (options.client ?? client).get<GetWebhookResponses, GetWebhookErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/flows/webhooks/{webhook_id}',
-    ...options
-});
-
-/**
- * Change a webhook
- *
- * Changes what the body names, at once: a message that arrives after the answer finds the webhook as it is then, and one
- * that was accepted before and is not dispatched yet, too. `mode` and `provider` never change. An empty body changes nothing.
- *
- */
-export const updateWebhook = <ThrowOnError extends boolean = false>(options: Options<UpdateWebhookData, ThrowOnError>) => (options.client ?? client).patch<UpdateWebhookResponses, UpdateWebhookErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/flows/webhooks/{webhook_id}',
-    ...options,
-    headers: {
-        'Content-Type': 'application/json',
-        ...options.headers
+    
+    set(value: T, key?: string): void {
+        this.instances.set(key ?? this.defaultKey, value);
     }
-});
+}
 
-/**
- * Rotate the secret of a webhook
- *
- * Makes a new signing secret and shows it once. The one before stays valid for 24 hours beside it, so that senders can
- * change over, also when another rotation follows. 409 while ten earlier secrets are valid; it says when it is possible again.
- *
- */
-export const rotateWebhookSecret = <ThrowOnError extends boolean = false>(options: Options<RotateWebhookSecretData, ThrowOnError>) => (options.client ?? client).post<RotateWebhookSecretResponses, RotateWebhookSecretErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/flows/webhooks/{webhook_id}/rotate-secret',
-    ...options
-});
-
-/**
- * List the deliveries of a webhook
- *
- * Returns the messages that were accepted in the last 90 days, newest first, and what became of each. This list knows
- * no `skip`.
- *
- */
-export const listWebhookDeliveries = <ThrowOnError extends boolean = false>(options: Options<ListWebhookDeliveriesData, ThrowOnError>) => (options.client ?? client).get<ListWebhookDeliveriesResponses, ListWebhookDeliveriesErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/flows/webhooks/{webhook_id}/deliveries',
-    ...options
-});
-
-/**
- * Replay a delivery
- *
- * Has the start of a delivery tried again, by the webhook as it is now and with as many attempts as `dispatch_retry` allows. Only
- * where no batch was started; otherwise the answer is 409 `Delivery already started a batch`.
- *
- */
-export const replayWebhookDelivery = <ThrowOnError extends boolean = false>(options: Options<ReplayWebhookDeliveryData, ThrowOnError>) => (options.client ?? client).post<ReplayWebhookDeliveryResponses, ReplayWebhookDeliveryErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/flows/webhooks/{webhook_id}/deliveries/{delivery_id}/replay',
-    ...options
-});
-
-/**
- * Send a message to a webhook
- *
- * For external senders, without an API key: the message is signed as Standard Webhooks says. `webhook-signature` is `v1,` and
- * the base64 of the HMAC-SHA256, with the bytes of the secret behind `whsec_`, of `webhook-id`, a full stop,
- * `webhook-timestamp`, a full stop, and the body as it is sent. It may list several, separated by spaces.
- *
- * The answer is 202 once the message is durable; its batch starts after that, once for each `webhook-id`, however often the
- * message is sent: each copy gets the same answer. A body of any `Content-Type` is taken, up to 1 MiB (413), if it comes at
- * 32 KiB a second after the first 10 seconds (408). The answer is 404 where there is no such webhook or it is switched off;
- * 401, always the same, where a header is missing, the timestamp is more than 5 minutes away or no signature fits; 429 with
- * `Retry-After` where the minute of the webhook is full, or the organization has as many open batches as it may have. Send the message again after those that may pass, with the same `webhook-id`.
- *
- */
-export const receiveWebhook = <ThrowOnError extends boolean = false>(options: Options<ReceiveWebhookData, ThrowOnError>) => (options.client ?? client).post<ReceiveWebhookResponses, ReceiveWebhookErrors, ThrowOnError>({
-    bodySerializer: null,
-    url: '/flows/webhooks/{slug}/{webhook_id}',
-    ...options,
-    headers: {
-        'Content-Type': '*/*',
-        ...options.headers
+class HeyApiClient9 {
+    protected client: Client;
+    
+    constructor(args?: {
+        client?: Client;
+    }) {
+        this.client = args?.client ?? client;
     }
-});
+}
 
-/**
- * List batches
- *
- * Returns the batches of the organization. An unknown id in a filter gives an empty page.
- */
-export const listBatches = <ThrowOnError extends boolean = false>(options?: Options<ListBatchesData, ThrowOnError>) => (options?.client ?? client).get<ListBatchesResponses, ListBatchesErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/flows/batches',
-    ...options
-});
-
-/**
- * Read a batch
- *
- * Returns the batch with a count of its jobs per status and its progress.
- */
-export const getBatch = <ThrowOnError extends boolean = false>(options: Options<GetBatchData, ThrowOnError>) => (options.client ?? client).get<GetBatchResponses, GetBatchErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/flows/batches/{batch_id}',
-    ...options
-});
-
-/**
- * Change the priority or the pacing of a batch
- *
- * Changes how the work of a batch goes on that is not in a call yet. Its status stays as it is; a paused batch
- * accepts changes, one in a terminal status answers 409. A body that asks for nothing new leaves `updated_at`.
- *
- * `pacing` takes effect with the next release: the first one of a policy comes at once where there was none before, and
- * otherwise no sooner than the new period after the last release. What was released and not sent stays released as
- * far as the new policy allows it. A policy must be slower than the batch is without it, at the rate that its rate
- * budgets allow after the safety margin, else the answer is 422 and names both rates; a batch that spends no rate
- * budget accepts any. `remove_pacing` lets the batch go on at the rate of its budgets.
- *
- */
-export const updateBatch = <ThrowOnError extends boolean = false>(options: Options<UpdateBatchData, ThrowOnError>) => (options.client ?? client).patch<UpdateBatchResponses, UpdateBatchErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/flows/batches/{batch_id}',
-    ...options,
-    headers: {
-        'Content-Type': 'application/json',
-        ...options.headers
+class HeyApiRegistry9<T> {
+    private readonly defaultKey = 'default';
+    
+    private readonly instances: Map<string, T> = new Map();
+    
+    get(key?: string): T {
+        const instance = this.instances.get(key ?? this.defaultKey);
+        if (!instance) {
+            throw new Error(`No SDK client found. Create one with "new EventsOperations()" to fix this error.`);
+        }
+        return instance;
     }
-});
-
-/**
- * Cancel a batch
- *
- * Stops sending: records that were not sent become `unprocessed`. Calls that are under way are settled as usual.
- * A batch in a terminal status answers 409.
- *
- */
-export const cancelBatch = <ThrowOnError extends boolean = false>(options: Options<CancelBatchData, ThrowOnError>) => (options.client ?? client).post<CancelBatchResponses, CancelBatchErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/flows/batches/{batch_id}/cancel',
-    ...options,
-    headers: {
-        'Content-Type': 'application/json',
-        ...options.headers
+    
+    set(value: T, key?: string): void {
+        this.instances.set(key ?? this.defaultKey, value);
     }
-});
+}
 
-/**
- * Pause a batch
- *
- * Holds a batch. It becomes `paused` and remembers where it stood. Once this is answered, no further record of it is
- * sent, and nothing is worked on in the service; calls that are under way are settled as usual. The batch does not
- * end while it is paused. If it is paused already, the answer is the hold that it has, unchanged. A batch in a
- * terminal status answers 409.
- *
- */
-export const pauseBatch = <ThrowOnError extends boolean = false>(options: Options<PauseBatchData, ThrowOnError>) => (options.client ?? client).post<PauseBatchResponses, PauseBatchErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/flows/batches/{batch_id}/pause',
-    ...options,
-    headers: {
-        'Content-Type': 'application/json',
-        ...options.headers
+class HeyApiClient10 {
+    protected client: Client;
+    
+    constructor(args?: {
+        client?: Client;
+    }) {
+        this.client = args?.client ?? client;
     }
-});
+}
 
-/**
- * Resume a batch
- *
- * Releases the hold of a batch, which goes on in the status that it had before. If all of its jobs came to their
- * end meanwhile, it ends now. Nothing that was sent is sent again. The answer is empty for a batch that is not paused.
- *
- */
-export const resumeBatch = <ThrowOnError extends boolean = false>(options: Options<ResumeBatchData, ThrowOnError>) => (options.client ?? client).post<ResumeBatchResponses, ResumeBatchErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/flows/batches/{batch_id}/resume',
-    ...options
-});
-
-/**
- * Retry jobs of a batch
- *
- * Starts a new batch over the records of a batch that is over (else 409) whose jobs have one of `job_statuses`. It runs
- * the same version with the same metadata and variables. Each record keeps its position, so that job
- * `<new batch_id>.<position>` retries `<batch_id>.<position>`, and goes on at the step that failed, without the tasks
- * of that step that succeeded, and with the outputs of all that did. A task with `for_each` that failed begins with its
- * first element again.
- *
- * A job has one retry at a time: jobs whose retry is under way are left out, and so are those whose retry succeeded
- * or whose outcome nobody knows (`needs_reconcile`, `unresolved`). One whose retry failed goes on where that failed.
- * With `groups` only jobs whose error in this batch is in one of them are retried. If no job is left, the answer is
- * 409. While the quota `open_batches` is full it is 429 with `Retry-After` (seconds).
- *
- */
-export const retryBatch = <ThrowOnError extends boolean = false>(options: Options<RetryBatchData, ThrowOnError>) => (options.client ?? client).post<RetryBatchResponses, RetryBatchErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/flows/batches/{batch_id}/retry',
-    ...options,
-    headers: {
-        'Content-Type': 'application/json',
-        ...options.headers
+class HeyApiRegistry10<T> {
+    private readonly defaultKey = 'default';
+    
+    private readonly instances: Map<string, T> = new Map();
+    
+    get(key?: string): T {
+        const instance = this.instances.get(key ?? this.defaultKey);
+        if (!instance) {
+            throw new Error(`No SDK client found. Create one with "new WebhooksOperations()" to fix this error.`);
+        }
+        return instance;
     }
-});
-
-/**
- * Group the errors of a batch
- *
- * Says what went wrong in a batch, however many records it has: its jobs that are `failed`, `rejected`,
- * `needs_reconcile` or `unresolved`, put into groups of those that failed alike. Alike are errors of the same task,
- * job status, codes and status of the answer whose messages differ in nothing but what belongs to one record:
- * numbers, ids, addresses and texts in quotes, which are `#` in the messages of the group. The largest group comes
- * first. `POST /flows/batches/{batch_id}/retry` and `POST /flows/batches/{batch_id}/resolve` take the ids of groups.
- *
- */
-export const listBatchErrors = <ThrowOnError extends boolean = false>(options: Options<ListBatchErrorsData, ThrowOnError>) => (options.client ?? client).get<ListBatchErrorsResponses, ListBatchErrorsErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/flows/batches/{batch_id}/errors',
-    ...options
-});
-
-/**
- * Resolve many jobs of a batch
- *
- * Settles jobs of a batch that are `needs_reconcile` or `unresolved`, all alike, as `POST /flows/jobs/{job_id}/resolve`
- * settles one: by what you found at the provider. `groups` of `GET /flows/batches/{batch_id}/errors` narrow it to
- * what failed alike. Look how many there are, and say so in `expected_count`: if by then another number is in doubt,
- * nothing is settled, and the answer is 409.
- *
- * Calls are settled one after the other, each with all of its records. A request settles about 50000 records, fewer
- * where each was a call of its own; repeat it while `remaining` is not 0.
- *
- */
-export const resolveBatch = <ThrowOnError extends boolean = false>(options: Options<ResolveBatchData, ThrowOnError>) => (options.client ?? client).post<ResolveBatchResponses, ResolveBatchErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/flows/batches/{batch_id}/resolve',
-    ...options,
-    headers: {
-        'Content-Type': 'application/json',
-        ...options.headers
+    
+    set(value: T, key?: string): void {
+        this.instances.set(key ?? this.defaultKey, value);
     }
-});
+}
 
-/**
- * Read the results of a batch
- *
- * Returns one result per record, in position order. `json` is a page. `ndjson` and `csv` stream every result from
- * `skip` (or `cursor`) on and take no notice of `limit`: one JSON object a line, or one row a line after a line of
- * column names (RFC 4180, UTF-8). The columns are `position`, `job_id`, `status`, `output` (as JSON text, empty for
- * null) and the parts of the error, empty where they are null: `error_code`, `error_message`, `step_id`, `task_id`,
- * `provider_status`, `provider_code`, `provider_message`; the last is `skipped_tasks`, separated by spaces. A part of
- * the error that a spreadsheet would take for a formula, because it begins with `=`, `+`, `-`, `@`, a tab or a line
- * break and is no number, has an apostrophe before it; `ndjson` has all texts as they are.
- *
- */
-export const listBatchResults = <ThrowOnError extends boolean = false>(options: Options<ListBatchResultsData, ThrowOnError>) => (options.client ?? client).get<ListBatchResultsResponses, ListBatchResultsErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/flows/batches/{batch_id}/results',
-    ...options
-});
-
-/**
- * List starts
- *
- * Returns one row for each start of a flow, whatever started it, in the order in which they happened. A start by an
- * event that was refused because it would have been the ninth in a row, or because its root cause had led to as many
- * batches as it may, has a row, too, for 90 days: it has no batch, and `error` says why. An unknown id in a filter gives an empty page.
- *
- */
-export const listTriggers = <ThrowOnError extends boolean = false>(options?: Options<ListTriggersData, ThrowOnError>) => (options?.client ?? client).get<ListTriggersResponses, ListTriggersErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/flows/triggers',
-    ...options
-});
-
-/**
- * Read a start
- *
- * Returns who or what started a flow, when, and the batch that came of it, or why none did.
- */
-export const getTrigger = <ThrowOnError extends boolean = false>(options: Options<GetTriggerData, ThrowOnError>) => (options.client ?? client).get<GetTriggerResponses, GetTriggerErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/flows/triggers/{trigger_id}',
-    ...options
-});
-
-/**
- * List jobs
- *
- * Returns the jobs of the organization. An unknown id in a filter gives an empty page.
- */
-export const listJobs = <ThrowOnError extends boolean = false>(options?: Options<ListJobsData, ThrowOnError>) => (options?.client ?? client).get<ListJobsResponses, ListJobsErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/flows/jobs',
-    ...options
-});
-
-/**
- * Read a job
- *
- * Returns one record of a batch with its status, output and error.
- */
-export const getJob = <ThrowOnError extends boolean = false>(options: Options<GetJobData, ThrowOnError>) => (options.client ?? client).get<GetJobResponses, GetJobErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/flows/jobs/{job_id}',
-    ...options
-});
-
-/**
- * Resolve a job
- *
- * Settles a job that is `needs_reconcile` or `unresolved`: a call carried its record, and nobody knows whether it
- * arrived. Look it up at the provider, then say what you found. The job goes on as if the call had been answered so.
- * A job in any other status is 409.
- *
- * * `accepted`: the provider has the record. A job of a call of its own goes on, and ends `completed`; one of a bulk
- * call ends `accepted` where that was its last task.
- * * `rejected`: the provider refused it. The job ends `failed`, or `rejected` after a bulk call, unless the task's
- * `on_error` is `continue`.
- * * `requeue`: it never arrived, or may be sent again. The job is `queued` again, and run 1 ends `cancelled` while the
- * execution `<job_id>.2` goes on with the task that was in doubt. 409 once the batch is cancelled or stopped.
- *
- * Each record of a bulk call is resolved alone. Should the provider answer for the call after all, that settles the
- * others, and moves a resolved job no more.
- *
- */
-export const resolveJob = <ThrowOnError extends boolean = false>(options: Options<ResolveJobData, ThrowOnError>) => (options.client ?? client).post<ResolveJobResponses, ResolveJobErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/flows/jobs/{job_id}/resolve',
-    ...options,
-    headers: {
-        'Content-Type': 'application/json',
-        ...options.headers
+class HeyApiClient11 {
+    protected client: Client;
+    
+    constructor(args?: {
+        client?: Client;
+    }) {
+        this.client = args?.client ?? client;
     }
-});
+}
 
-/**
- * List calls
- *
- * Returns the calls that carried records of the organization, newest first, with what was sent and what came back. A
- * call stands here once its round trip is over. Each attempt is a call of its own. Calls are kept for 7 days unless
- * the operator says otherwise, who may also have only those kept that failed, or none. This list knows no `skip` and
- * no `total`. An unknown id in a filter gives an empty page.
- *
- * Secrets of the credential are overwritten with `*` wherever they stand. Values of query parameters whose names speak
- * of secrets, such as `token`, are `***`.
- *
- */
-export const listCalls = <ThrowOnError extends boolean = false>(options?: Options<ListCallsData, ThrowOnError>) => (options?.client ?? client).get<ListCallsResponses, ListCallsErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/flows/calls',
-    ...options
-});
-
-/**
- * Read a call
- *
- * Returns what one call sent and what came back, as the list shows it.
- */
-export const getCall = <ThrowOnError extends boolean = false>(options: Options<GetCallData, ThrowOnError>) => (options.client ?? client).get<GetCallResponses, GetCallErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/flows/calls/{call_id}',
-    ...options
-});
-
-/**
- * List executions
- *
- * Returns the executions of the organization. An unknown id in a filter gives an empty page.
- */
-export const listExecutions = <ThrowOnError extends boolean = false>(options?: Options<ListExecutionsData, ThrowOnError>) => (options?.client ?? client).get<ListExecutionsResponses, ListExecutionsErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/flows/executions',
-    ...options
-});
-
-/**
- * Read an execution
- *
- * Returns the path of one record through every step and task of its flow.
- */
-export const getExecution = <ThrowOnError extends boolean = false>(options: Options<GetExecutionData, ThrowOnError>) => (options.client ?? client).get<GetExecutionResponses, GetExecutionErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/flows/executions/{execution_id}',
-    ...options
-});
-
-/**
- * Follow an execution
- *
- * Streams what happens to one execution as server-sent events, within about a quarter of a second, until the execution
- * is over. It takes a stream token (`POST /account/auth/stream-token`) in the query and nothing else, so that a browser
- * can open it with `new EventSource(address)`; `curl -N` shows it too. The token is looked at when the stream is opened.
- *
- * The stream begins with `execution.snapshot`, whose data is the execution as `GET /flows/executions/{execution_id}`
- * answers it. Events that follow tell what has changed since; the last is `execution.closed`, after which the server ends
- * the stream. Every other event has data of the schema `ExecutionEvent`:
- *
- * | Event | Its `status` | Also |
- * |---|---|---|
- * | `execution.status` | of the execution | `error` |
- * | `step.started` | `running` | `step_id` |
- * | `step.completed` | `completed`, or `skipped` when all of its tasks were | `step_id` |
- * | `step.failed` | `failed` | `step_id`, `error` |
- * | `task.attempt` | of the task: `running` when a call takes it, then `completed`, `failed`, `skipped`, `waiting` to be tried again, or `reconciling` while the outcome of the call is being found out | `step_id`, `task_id`, `attempt`, `error` |
- * | `job.status` | of the job | `error` |
- * | `execution.closed` | of the execution, final | |
- *
- * The `id` of events is a number that grows. A client that was cut off sends the last one that it got as
- * `Last-Event-ID` (browsers do so by themselves, after the 2 seconds that the stream asks for) or as `last_event_id`,
- * and gets everything after that, without a snapshot, without a gap and without a repeat, from whichever process
- * answers; the header counts if both are there. After `execution.closed` the answer is 204, at which a browser stops.
- * Every 15 seconds a comment keeps the connection open. A process that has as many streams as it can take answers 503
- * with `Retry-After`.
- *
- */
-export const streamExecution = <ThrowOnError extends boolean = false>(options: Options<StreamExecutionData, ThrowOnError, StreamExecutionResponse>) => (options.client ?? client).sse.get<StreamExecutionResponses, StreamExecutionErrors, ThrowOnError>({
-    security: [{
-            in: 'query',
-            name: 'token',
-            type: 'apiKey'
-        }],
-    url: '/flows/executions/{execution_id}/stream',
-    ...options
-});
-
-/**
- * Read the dashboard
- *
- * Returns how the batches fare that were started in a period up to now, as they stand now, and the holds that are
- * active.
- *
- */
-export const getDashboard = <ThrowOnError extends boolean = false>(options?: Options<GetDashboardData, ThrowOnError>) => (options?.client ?? client).get<GetDashboardResponses, GetDashboardErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/flows/dashboard',
-    ...options
-});
-
-/**
- * Read the usage
- *
- * Returns what the organization used in some days (UTC). Batches and jobs count on the day on which they were started,
- * calls and the records in them on the day on which they were sent. Days are kept for more than two years.
- *
- */
-export const getUsage = <ThrowOnError extends boolean = false>(options?: Options<GetUsageData, ThrowOnError>) => (options?.client ?? client).get<GetUsageResponses, GetUsageErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/flows/usage',
-    ...options
-});
-
-/**
- * List record sets
- *
- * Returns the record sets of the organization that have not expired.
- */
-export const listRecordSets = <ThrowOnError extends boolean = false>(options?: Options<ListRecordSetsData, ThrowOnError>) => (options?.client ?? client).get<ListRecordSetsResponses, ListRecordSetsErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/data/record-sets',
-    ...options
-});
-
-/**
- * Create a record set
- *
- * Opens an upload. A set that is not sealed and triggered in time expires (`staging_expires_at`). One more open set than the
- * quota `open_record_sets` is 422 `quota_exceeded`.
- *
- */
-export const createRecordSet = <ThrowOnError extends boolean = false>(options?: Options<CreateRecordSetData, ThrowOnError>) => (options?.client ?? client).post<CreateRecordSetResponses, CreateRecordSetErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/data/record-sets',
-    ...options,
-    headers: {
-        'Content-Type': 'application/json',
-        ...options?.headers
+class HeyApiRegistry11<T> {
+    private readonly defaultKey = 'default';
+    
+    private readonly instances: Map<string, T> = new Map();
+    
+    get(key?: string): T {
+        const instance = this.instances.get(key ?? this.defaultKey);
+        if (!instance) {
+            throw new Error(`No SDK client found. Create one with "new BatchesOperations()" to fix this error.`);
+        }
+        return instance;
     }
-});
-
-/**
- * Delete a record set
- *
- * Removes the set and its rows. A consumed set answers 409.
- */
-export const deleteRecordSet = <ThrowOnError extends boolean = false>(options: Options<DeleteRecordSetData, ThrowOnError>) => (options.client ?? client).delete<DeleteRecordSetResponses, DeleteRecordSetErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/data/record-sets/{record_set_id}',
-    ...options
-});
-
-/**
- * Read a record set
- *
- * Returns the manifest of the record set, not its rows.
- */
-export const getRecordSet = <ThrowOnError extends boolean = false>(options: Options<GetRecordSetData, ThrowOnError>) => (options.client ?? client).get<GetRecordSetResponses, GetRecordSetErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/data/record-sets/{record_set_id}',
-    ...options
-});
-
-/**
- * Upload a chunk of records
- *
- * Stores one chunk; it is durable when the answer comes. Chunks may come in any order and side by side. The row
- * position of a record is `chunk_index * chunk_size` plus its place in the chunk, so every chunk but the last must
- * hold exactly `chunk_size` records. Sending the same chunk again answers `replay` true and changes nothing; other
- * records under a used `chunk_index` are 409, and so is a set that is not open (`Record set is not open`). The
- * body may have 16777216 bytes (413 beyond). Numbers are kept digit for digit. A chunk that does not fit into the quota
- * `stored_bytes` is 422 `quota_exceeded`: nothing of it is stored, and the set stays open.
- *
- */
-export const appendRecords = <ThrowOnError extends boolean = false>(options: Options<AppendRecordsData, ThrowOnError>) => (options.client ?? client).post<AppendRecordsResponses, AppendRecordsErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/data/record-sets/{record_set_id}/records',
-    ...options,
-    headers: {
-        'Content-Type': 'application/json',
-        ...options.headers
+    
+    set(value: T, key?: string): void {
+        this.instances.set(key ?? this.defaultKey, value);
     }
-});
+}
 
-/**
- * Seal a record set
- *
- * Closes the upload and fixes the content hash. A count that is not what arrived is 409 and names both counts; a
- * gap is 409 and names the missing ranges. Sealing again with the same count is no error.
- *
- */
-export const sealRecordSet = <ThrowOnError extends boolean = false>(options: Options<SealRecordSetData, ThrowOnError>) => (options.client ?? client).post<SealRecordSetResponses, SealRecordSetErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/data/record-sets/{record_set_id}/seal',
-    ...options,
-    headers: {
-        'Content-Type': 'application/json',
-        ...options.headers
+class HeyApiClient12 {
+    protected client: Client;
+    
+    constructor(args?: {
+        client?: Client;
+    }) {
+        this.client = args?.client ?? client;
     }
-});
+}
 
-/**
- * List stores
- *
- * Returns the stores of the organization, without their records.
- */
-export const listStores = <ThrowOnError extends boolean = false>(options?: Options<ListStoresData, ThrowOnError>) => (options?.client ?? client).get<ListStoresResponses, ListStoresErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/data/stores',
-    ...options
-});
-
-/**
- * Create a store
- *
- * Makes an empty store with typed fields and layers. A name that is taken is 409; the 101st store of an organization is
- * 422.
- *
- */
-export const createStore = <ThrowOnError extends boolean = false>(options: Options<CreateStoreData, ThrowOnError>) => (options.client ?? client).post<CreateStoreResponses, CreateStoreErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/data/stores',
-    ...options,
-    headers: {
-        'Content-Type': 'application/json',
-        ...options.headers
+class HeyApiRegistry12<T> {
+    private readonly defaultKey = 'default';
+    
+    private readonly instances: Map<string, T> = new Map();
+    
+    get(key?: string): T {
+        const instance = this.instances.get(key ?? this.defaultKey);
+        if (!instance) {
+            throw new Error(`No SDK client found. Create one with "new DispatchOperations()" to fix this error.`);
+        }
+        return instance;
     }
-});
-
-/**
- * Delete a store
- *
- * Removes the store and its records; its name is free at once. It is 409 while the newest version of an active definition
- * has a store task that names the store: archive, change or delete the definition first. Tasks that name the store by
- * an expression, and batches of other definitions, do not hold it: their records fail from then on.
- *
- */
-export const deleteStore = <ThrowOnError extends boolean = false>(options: Options<DeleteStoreData, ThrowOnError>) => (options.client ?? client).delete<DeleteStoreResponses, DeleteStoreErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/data/stores/{store}',
-    ...options
-});
-
-/**
- * Read a store
- *
- * Returns the configuration of the store and how many records it has.
- */
-export const getStore = <ThrowOnError extends boolean = false>(options: Options<GetStoreData, ThrowOnError>) => (options.client ?? client).get<GetStoreResponses, GetStoreErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/data/stores/{store}',
-    ...options
-});
-
-/**
- * Replace the configuration of a store
- *
- * Replaces fields and layers, and raises `config_version` by one. The records are resolved again in the background, in
- * the order of their keys; `resolving` is true until all are. Meanwhile the list shows, filters, counts and sorts every
- * record as it was resolved last, and `resolved_config_version` tells by which configuration that was: a filter finds
- * the records that show the value, where the field has the type that it has now. A single record, and every record that
- * is written, is resolved at once.
- *
- * Layers keep what was written to them: values of a field or a layer that is no longer declared, and values that are
- * not of the field's new type, show no more but count again once they are declared as they were. A store cannot be
- * renamed. What was read can be sent back: the fields that the service sets are ignored.
- *
- */
-export const replaceStore = <ThrowOnError extends boolean = false>(options: Options<ReplaceStoreData, ThrowOnError>) => (options.client ?? client).put<ReplaceStoreResponses, ReplaceStoreErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/data/stores/{store}',
-    ...options,
-    headers: {
-        'Content-Type': 'application/json',
-        ...options.headers
+    
+    set(value: T, key?: string): void {
+        this.instances.set(key ?? this.defaultKey, value);
     }
-});
+}
 
-/**
- * List the records of a store
- *
- * Returns records as they were resolved last, by key in the order of its bytes unless you sort otherwise. This list
- * knows no `skip`. While the store is `resolving`, see there for what a filter finds.
- *
- */
-export const listStoreRecords = <ThrowOnError extends boolean = false>(options: Options<ListStoreRecordsData, ThrowOnError>) => (options.client ?? client).get<ListStoreRecordsResponses, ListStoreRecordsErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/data/stores/{store}/records',
-    ...options
-});
-
-/**
- * Write records
- *
- * Writes up to 1000 times to one layer of one record each, in order, all or none. A record that is not there is made.
- * Fields that are not named keep their values in the layer, null takes a value away. A bad field of any record is 422,
- * and then nothing is written.
- *
- */
-export const upsertStoreRecords = <ThrowOnError extends boolean = false>(options: Options<UpsertStoreRecordsData, ThrowOnError>) => (options.client ?? client).post<UpsertStoreRecordsResponses, UpsertStoreRecordsErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/data/stores/{store}/records',
-    ...options,
-    headers: {
-        'Content-Type': 'application/json',
-        ...options.headers
+class HeyApiClient13 {
+    protected client: Client;
+    
+    constructor(args?: {
+        client?: Client;
+    }) {
+        this.client = args?.client ?? client;
     }
-});
+}
 
-/**
- * Read a record
- *
- * Returns one record, resolved by the newest configuration. With `include=layers` also what each layer says, and which
- * layer each field has its value from.
- *
- */
-export const getStoreRecord = <ThrowOnError extends boolean = false>(options: Options<GetStoreRecordData, ThrowOnError>) => (options.client ?? client).get<GetStoreRecordResponses, GetStoreRecordErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/data/stores/{store}/records/{key}',
-    ...options
-});
-
-/**
- * Delete a layer of a record
- *
- * Removes what the layer says, also where the store no longer declares it. A record goes with its last layer. A layer that
- * the record does not have is 404.
- *
- */
-export const deleteStoreLayer = <ThrowOnError extends boolean = false>(options: Options<DeleteStoreLayerData, ThrowOnError>) => (options.client ?? client).delete<DeleteStoreLayerResponses, DeleteStoreLayerErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/data/stores/{store}/records/{key}/layers/{layer}',
-    ...options
-});
-
-/**
- * Replace a layer of a record
- *
- * Has the layer hold these values and no others; a record that is not there is made. A layer that the store does not
- * declare is 404. To change some fields only, write the record with a POST.
- *
- */
-export const putStoreLayer = <ThrowOnError extends boolean = false>(options: Options<PutStoreLayerData, ThrowOnError>) => (options.client ?? client).put<PutStoreLayerResponses, PutStoreLayerErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/data/stores/{store}/records/{key}/layers/{layer}',
-    ...options,
-    headers: {
-        'Content-Type': 'application/json',
-        ...options.headers
+class HeyApiRegistry13<T> {
+    private readonly defaultKey = 'default';
+    
+    private readonly instances: Map<string, T> = new Map();
+    
+    get(key?: string): T {
+        const instance = this.instances.get(key ?? this.defaultKey);
+        if (!instance) {
+            throw new Error(`No SDK client found. Create one with "new JobsOperations()" to fix this error.`);
+        }
+        return instance;
     }
-});
-
-/**
- * List Domains
- *
- * Returns the metered accounts of a platform that the organization knows, in the order in which it came to know them. A platform
- * that the catalog does not have is 404; one that meters nothing has no Domains.
- *
- */
-export const listDomains = <ThrowOnError extends boolean = false>(options: Options<ListDomainsData, ThrowOnError>) => (options.client ?? client).get<ListDomainsResponses, ListDomainsErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/platforms/{platform}/domains',
-    ...options
-});
-
-/**
- * Read a Domain
- *
- * Returns one provider account.
- */
-export const getDomain = <ThrowOnError extends boolean = false>(options: Options<GetDomainData, ThrowOnError>) => (options.client ?? client).get<GetDomainResponses, GetDomainErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/platforms/{platform}/domains/{tenancy_id}',
-    ...options
-});
-
-/**
- * Read what is left of the rate budgets
- *
- * Returns, for every bucket and window, what is spent and what is left. Computed when read; it reserves nothing,
- * so do not decide by it whether to send.
- *
- */
-export const getHeadroom = <ThrowOnError extends boolean = false>(options: Options<GetHeadroomData, ThrowOnError>) => (options.client ?? client).get<GetHeadroomResponses, GetHeadroomErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/platforms/{platform}/domains/{tenancy_id}/headroom',
-    ...options
-});
-
-/**
- * Read what waits for the rate budgets, and when it will be done
- *
- * Counts what waits for calls to the account, in all, by lane and by bucket, and says of each bucket when that will
- * be done. Only the organization's own work is counted; that of others who share the account delays the time.
- *
- * The time is one that the work will keep: it is played forward by the rules by which calls are sent, and wherever
- * they leave a choice the later end is taken. It holds as long as nothing is added, nobody steers, and other clients
- * of the account stay away. Computed when read; it reserves nothing, so do not decide by it whether to send.
- *
- */
-export const getQueue = <ThrowOnError extends boolean = false>(options: Options<GetQueueData, ThrowOnError>) => (options.client ?? client).get<GetQueueResponses, GetQueueErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/platforms/{platform}/domains/{tenancy_id}/queue',
-    ...options
-});
-
-/**
- * Read which credentials spent the rate budgets
- *
- * Splits what is spent of the current windows among the organization's credentials. The last entry of each window
- * has no credential: it is what nobody here can be named for, such as other clients of the account, tests of
- * credentials, and limits that were read. The percentages of a window add up to exactly 100.
- *
- */
-export const getAttribution = <ThrowOnError extends boolean = false>(options: Options<GetAttributionData, ThrowOnError>) => (options.client ?? client).get<GetAttributionResponses, GetAttributionErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/platforms/{platform}/domains/{tenancy_id}/attribution',
-    ...options
-});
-
-/**
- * List what was spent in the last 30 days
- *
- * Lists the windows in which something was spent or counted by the provider, the current ones included, newest
- * first. They are kept for 30 days; a `next_cursor` of null means that this was the oldest. There is no total.
- *
- */
-export const listUsageHistory = <ThrowOnError extends boolean = false>(options: Options<ListUsageHistoryData, ThrowOnError>) => (options.client ?? client).get<ListUsageHistoryResponses, ListUsageHistoryErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/platforms/{platform}/domains/{tenancy_id}/usage-history',
-    ...options
-});
-
-/**
- * Read the safety margins
- *
- * Returns, for every bucket of the account, how much of the provider's caps may be spent. Other clients of the account
- * have the rest.
- *
- */
-export const getMargins = <ThrowOnError extends boolean = false>(options: Options<GetMarginsData, ThrowOnError>) => (options.client ?? client).get<GetMarginsResponses, GetMarginsErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/platforms/{platform}/domains/{tenancy_id}/margins',
-    ...options
-});
-
-/**
- * Set the safety margin of a bucket
- *
- * Sets how much of the provider's caps may be spent: with a margin of 80 percent and a cap of 20 calls a minute, 16
- * calls. It holds for every call that is sent after the answer, and for every window of the bucket; parts of calls
- * are rounded down, and at least one call is left of a cap. A margin is your organization's own. Where several
- * organizations use one account, the lowest binds, of those with an active credential that the provider accepted.
- *
- */
-export const setMargin = <ThrowOnError extends boolean = false>(options: Options<SetMarginData, ThrowOnError>) => (options.client ?? client).put<SetMarginResponses, SetMarginErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/platforms/{platform}/domains/{tenancy_id}/margins/{bucket}',
-    ...options,
-    headers: {
-        'Content-Type': 'application/json',
-        ...options.headers
+    
+    set(value: T, key?: string): void {
+        this.instances.set(key ?? this.defaultKey, value);
     }
-});
+}
 
-/**
- * Read the lanes
- *
- * Returns your organization's four lanes of the account, with how they share its calls. Lanes that nobody has set have
- * the weights 50 (`interactive`), 30 (`compliance`), 15 (`bulk`) and 5 (`backfill`).
- *
- */
-export const getLanes = <ThrowOnError extends boolean = false>(options: Options<GetLanesData, ThrowOnError>) => (options.client ?? client).get<GetLanesResponses, GetLanesErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/platforms/{platform}/domains/{tenancy_id}/lanes',
-    ...options
-});
-
-/**
- * Set a lane
- *
- * Replaces the weight and the limit of one lane; they hold for every call that is sent after the answer. While lanes
- * compete, calls go to them in proportion to their weights, and a lane that has work never starves. Lanes without work
- * leave their share to the others. The lanes are your organization's own: organizations that use one account share its
- * calls equally, whatever weights they set.
- *
- */
-export const setLane = <ThrowOnError extends boolean = false>(options: Options<SetLaneData, ThrowOnError>) => (options.client ?? client).put<SetLaneResponses, SetLaneErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/platforms/{platform}/domains/{tenancy_id}/lanes/{lane}',
-    ...options,
-    headers: {
-        'Content-Type': 'application/json',
-        ...options.headers
+class HeyApiClient14 {
+    protected client: Client;
+    
+    constructor(args?: {
+        client?: Client;
+    }) {
+        this.client = args?.client ?? client;
     }
-});
+}
 
-/**
- * Estimate what an upload would cost
- *
- * Says how many calls a number of records would take and what share of the day's remaining budget that is. Give
- * exactly one of `record_set_id` and `record_count`, and at least one of `bucket` and `action_id`. Writes nothing.
- *
- */
-export const estimateUpload = <ThrowOnError extends boolean = false>(options: Options<EstimateUploadData, ThrowOnError>) => (options.client ?? client).post<EstimateUploadResponses, EstimateUploadErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/platforms/{platform}/domains/{tenancy_id}/estimate',
-    ...options,
-    headers: {
-        'Content-Type': 'application/json',
-        ...options.headers
+class HeyApiRegistry14<T> {
+    private readonly defaultKey = 'default';
+    
+    private readonly instances: Map<string, T> = new Map();
+    
+    get(key?: string): T {
+        const instance = this.instances.get(key ?? this.defaultKey);
+        if (!instance) {
+            throw new Error(`No SDK client found. Create one with "new CallsOperations()" to fix this error.`);
+        }
+        return instance;
     }
-});
-
-/**
- * Read the provider's limits again
- *
- * Asks the provider for its limits and counters now, and returns the budgets as they are afterwards. Without an active
- * credential of the account there is nobody to ask for (409).
- *
- */
-export const refreshLimits = <ThrowOnError extends boolean = false>(options: Options<RefreshLimitsData, ThrowOnError>) => (options.client ?? client).post<RefreshLimitsResponses, RefreshLimitsErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/platforms/{platform}/domains/{tenancy_id}/refresh-limits',
-    ...options
-});
-
-/**
- * Pause a Domain, or one of its lanes
- *
- * Holds the organization's calls to a provider account, or with `lane` those of one lane. Once this is answered, no
- * further record is sent; calls that are under way are settled as usual. Batches keep their status. A hold covers
- * nothing of other organizations that use the same account. Each request opens a hold of its own, of which an
- * organization can have 1000 besides those of batches (else 409); calls go on when the last of them is released or over.
- *
- */
-export const pauseDomain = <ThrowOnError extends boolean = false>(options: Options<PauseDomainData, ThrowOnError>) => (options.client ?? client).post<PauseDomainResponses, PauseDomainErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/platforms/{platform}/domains/{tenancy_id}/pause',
-    ...options,
-    headers: {
-        'Content-Type': 'application/json',
-        ...options.headers
+    
+    set(value: T, key?: string): void {
+        this.instances.set(key ?? this.defaultKey, value);
     }
-});
+}
 
-/**
- * Resume a Domain, or one of its lanes
- *
- * Releases the organization's holds of the whole Domain; with `lane` it releases those of that lane instead. Automatic
- * backoffs (scope `bucket`) end by themselves and cannot be released.
- *
- */
-export const resumeDomain = <ThrowOnError extends boolean = false>(options: Options<ResumeDomainData, ThrowOnError>) => (options.client ?? client).post<ResumeDomainResponses, ResumeDomainErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/platforms/{platform}/domains/{tenancy_id}/resume',
-    ...options
-});
-
-/**
- * List the holds of a Domain
- *
- * Returns the organization's holds of a Domain and of its lanes, and the automatic backoffs of the Domain's buckets.
- * Holds of batches and of the whole organization are in the list of all holds.
- *
- */
-export const listDomainPauses = <ThrowOnError extends boolean = false>(options: Options<ListDomainPausesData, ThrowOnError>) => (options.client ?? client).get<ListDomainPausesResponses, ListDomainPausesErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/platforms/{platform}/domains/{tenancy_id}/pauses',
-    ...options
-});
-
-/**
- * Extend a hold
- *
- * Moves the end of a hold of a Domain or of a lane further away: to `duration_seconds` from now, or to `expires_at`,
- * which wins if both are there; one of them is required. An end that is not later than the present one answers 409,
- * as does a hold that is released, that has no end, or that is an automatic backoff, and the thousand-and-first extension.
- *
- */
-export const extendPause = <ThrowOnError extends boolean = false>(options: Options<ExtendPauseData, ThrowOnError>) => (options.client ?? client).patch<ExtendPauseResponses, ExtendPauseErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/platforms/{platform}/domains/{tenancy_id}/pauses/{pause_id}',
-    ...options,
-    headers: {
-        'Content-Type': 'application/json',
-        ...options.headers
+class HeyApiClient15 {
+    protected client: Client;
+    
+    constructor(args?: {
+        client?: Client;
+    }) {
+        this.client = args?.client ?? client;
     }
-});
+}
 
-/**
- * Pause all calls of the organization
- *
- * Holds every call that carries records of the organization, to whatever account or host. Once this is answered, no
- * further record is sent; calls that are under way are settled as usual. Batches keep their status.
- *
- */
-export const pauseDispatch = <ThrowOnError extends boolean = false>(options?: Options<PauseDispatchData, ThrowOnError>) => (options?.client ?? client).post<PauseDispatchResponses, PauseDispatchErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/admin/dispatch/pause',
-    ...options,
-    headers: {
-        'Content-Type': 'application/json',
-        ...options?.headers
+class HeyApiRegistry15<T> {
+    private readonly defaultKey = 'default';
+    
+    private readonly instances: Map<string, T> = new Map();
+    
+    get(key?: string): T {
+        const instance = this.instances.get(key ?? this.defaultKey);
+        if (!instance) {
+            throw new Error(`No SDK client found. Create one with "new ExecutionsOperations()" to fix this error.`);
+        }
+        return instance;
     }
-});
+    
+    set(value: T, key?: string): void {
+        this.instances.set(key ?? this.defaultKey, value);
+    }
+}
 
-/**
- * Resume the calls of the organization
- *
- * Releases every active hold of scope `global`, and no other.
- */
-export const resumeDispatch = <ThrowOnError extends boolean = false>(options?: Options<ResumeDispatchData, ThrowOnError>) => (options?.client ?? client).post<ResumeDispatchResponses, ResumeDispatchErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/admin/dispatch/resume',
-    ...options
-});
+class HeyApiClient16 {
+    protected client: Client;
+    
+    constructor(args?: {
+        client?: Client;
+    }) {
+        this.client = args?.client ?? client;
+    }
+}
 
-/**
- * List holds
- *
- * Returns the organization's holds of all scopes, and the automatic backoffs of the accounts that it knows.
- *
- */
-export const listPauses = <ThrowOnError extends boolean = false>(options?: Options<ListPausesData, ThrowOnError>) => (options?.client ?? client).get<ListPausesResponses, ListPausesErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/admin/dispatch/pauses',
-    ...options
-});
+class HeyApiRegistry16<T> {
+    private readonly defaultKey = 'default';
+    
+    private readonly instances: Map<string, T> = new Map();
+    
+    get(key?: string): T {
+        const instance = this.instances.get(key ?? this.defaultKey);
+        if (!instance) {
+            throw new Error(`No SDK client found. Create one with "new UsageOperations()" to fix this error.`);
+        }
+        return instance;
+    }
+    
+    set(value: T, key?: string): void {
+        this.instances.set(key ?? this.defaultKey, value);
+    }
+}
 
-/**
- * Read a hold
- *
- * Returns one hold with who opened, extended and released it, and when.
- */
-export const getPause = <ThrowOnError extends boolean = false>(options: Options<GetPauseData, ThrowOnError>) => (options.client ?? client).get<GetPauseResponses, GetPauseErrors, ThrowOnError>({
-    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/admin/dispatch/pauses/{pause_id}',
-    ...options
-});
+class HeyApiClient17 {
+    protected client: Client;
+    
+    constructor(args?: {
+        client?: Client;
+    }) {
+        this.client = args?.client ?? client;
+    }
+}
+
+class HeyApiRegistry17<T> {
+    private readonly defaultKey = 'default';
+    
+    private readonly instances: Map<string, T> = new Map();
+    
+    get(key?: string): T {
+        const instance = this.instances.get(key ?? this.defaultKey);
+        if (!instance) {
+            throw new Error(`No SDK client found. Create one with "new RecordSetsOperations()" to fix this error.`);
+        }
+        return instance;
+    }
+    
+    set(value: T, key?: string): void {
+        this.instances.set(key ?? this.defaultKey, value);
+    }
+}
+
+class HeyApiClient18 {
+    protected client: Client;
+    
+    constructor(args?: {
+        client?: Client;
+    }) {
+        this.client = args?.client ?? client;
+    }
+}
+
+class HeyApiRegistry18<T> {
+    private readonly defaultKey = 'default';
+    
+    private readonly instances: Map<string, T> = new Map();
+    
+    get(key?: string): T {
+        const instance = this.instances.get(key ?? this.defaultKey);
+        if (!instance) {
+            throw new Error(`No SDK client found. Create one with "new StoresOperations()" to fix this error.`);
+        }
+        return instance;
+    }
+    
+    set(value: T, key?: string): void {
+        this.instances.set(key ?? this.defaultKey, value);
+    }
+}
+
+export class AccountOperations extends HeyApiClient {
+    public static readonly __registry = new HeyApiRegistry<AccountOperations>();
+    
+    constructor(args?: {
+        client?: Client;
+        key?: string;
+    }) {
+        super(args);
+        AccountOperations.__registry.set(this, args?.key);
+    }
+    
+    /**
+     * Read who is calling
+     *
+     * Returns the account and organization of the key or token, and the role. A bearer token acts as the account of its
+     * subject, which is made when the subject first calls.
+     *
+     */
+    public getMe<ThrowOnError extends boolean = true>(options?: Options<GetMeData, ThrowOnError>) {
+        return (options?.client ?? this.client).get<GetMeResponses, GetMeErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/account/me',
+            ...options
+        });
+    }
+    
+    /**
+     * Read the quotas
+     *
+     * Returns how much of each thing the organization may have at once, as the operator of the service set it, and how much it
+     * has. `used` is counted for this answer; it can be more than `limit`, because a quota that becomes lower takes nothing away.
+     *
+     */
+    public getQuotas<ThrowOnError extends boolean = true>(options?: Options<GetQuotasData, ThrowOnError>) {
+        return (options?.client ?? this.client).get<GetQuotasResponses, GetQuotasErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/account/quotas',
+            ...options
+        });
+    }
+    
+    /**
+     * List API keys
+     *
+     * Returns the keys of the organization, revoked ones included. Only the end of a key is shown.
+     */
+    public listApiKeys<ThrowOnError extends boolean = true>(options?: Options<ListApiKeysData, ThrowOnError>) {
+        return (options?.client ?? this.client).get<ListApiKeysResponses, ListApiKeysErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/account/api-keys',
+            ...options
+        });
+    }
+    
+    /**
+     * Create an API key
+     *
+     * Returns the key itself once, in `key`. It cannot be read again. Without `role` and `scopes` the key may do whatever an
+     * admin may. Give a key no more than it is for, and an end.
+     *
+     * A key that asks for another one can give it no more than it has itself: 422 names the role, the scopes or the end that
+     * are too much. With `scopes`, or an `expires_at`, of its own it must give the other one some, too. Admins with a bearer
+     * token can make any key.
+     *
+     */
+    public createApiKey<ThrowOnError extends boolean = true>(options: Options<CreateApiKeyData, ThrowOnError>) {
+        return (options.client ?? this.client).post<CreateApiKeyResponses, CreateApiKeyErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/account/api-keys',
+            ...options,
+            headers: {
+                'Content-Type': 'application/json',
+                ...options.headers
+            }
+        });
+    }
+    
+    /**
+     * Revoke an API key
+     *
+     * The key stops working within one second. It stays in the list as `revoked`. Doing it again is no error.
+     *
+     * A key that fell into wrong hands may have made others. The answer to its revocation is 200 and lists them, with those
+     * that they made in turn; read their `status`, and look into the audit log for what each did. `cascade=true` revokes them
+     * with it. The answer to the revocation of a key that made none is 204.
+     *
+     */
+    public revokeApiKey<ThrowOnError extends boolean = true>(options: Options<RevokeApiKeyData, ThrowOnError>) {
+        return (options.client ?? this.client).delete<RevokeApiKeyResponses, RevokeApiKeyErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/account/api-keys/{key_id}',
+            ...options
+        });
+    }
+    
+    /**
+     * Create a stream token
+     *
+     * Returns a token that opens event streams of the organization for 300 seconds, and does nothing else. It goes into the
+     * address of a stream, because a browser's `EventSource` sends no headers; that is why it lives so shortly. A stream
+     * that is open goes on when its token expires. Name an execution, and the token opens the stream of that one alone: a
+     * page that shows one execution should ask for no more. When the API key that asked for the token is revoked, or the
+     * organization suspended, the token opens no more streams.
+     *
+     */
+    public createStreamToken<ThrowOnError extends boolean = true>(options?: Options<CreateStreamTokenData, ThrowOnError>) {
+        return (options?.client ?? this.client).post<CreateStreamTokenResponses, CreateStreamTokenErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/account/auth/stream-token',
+            ...options,
+            headers: {
+                'Content-Type': 'application/json',
+                ...options?.headers
+            }
+        });
+    }
+    
+    /**
+     * Read who changed what
+     *
+     * Returns the audit log of the organization, newest first. Every call that changes something leaves one entry,
+     * which is written together with the change: a call that failed leaves none. So does a sign-in that was refused, if
+     * it is known to be of this organization, and what the operator of the service does to it. Entries are never
+     * changed, and kept for 400 days unless the operator says otherwise. They name what was changed, not how: no body
+     * and no secret is kept. Reads leave no entries, nor does what the service does by itself. This list knows no
+     * `skip`.
+     *
+     */
+    public listAuditLog<ThrowOnError extends boolean = true>(options?: Options<ListAuditLogData, ThrowOnError>) {
+        return (options?.client ?? this.client).get<ListAuditLogResponses, ListAuditLogErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/account/audit-log',
+            ...options
+        });
+    }
+}
+
+export class CatalogOperations extends HeyApiClient {
+    public static readonly __registry = new HeyApiRegistry2<CatalogOperations>();
+    
+    constructor(args?: {
+        client?: Client;
+        key?: string;
+    }) {
+        super(args);
+        CatalogOperations.__registry.set(this, args?.key);
+    }
+    
+    /**
+     * List imported platforms
+     *
+     * Returns the platforms that the organization imported for itself, each in its newest version, by id. No other
+     * organization sees them. Their services and actions stand in the other lists of the catalog for who sends a key or token.
+     *
+     */
+    public listImports<ThrowOnError extends boolean = true>(options?: Options<ListCatalogImportsData, ThrowOnError>) {
+        return (options?.client ?? this.client).get<ListCatalogImportsResponses, ListCatalogImportsErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/catalog/imports',
+            ...options
+        });
+    }
+    
+    /**
+     * Import a platform
+     *
+     * Makes a platform of the OpenAPI 3.0 or 3.1 document of a third party, which the organization alone sees and calls. An
+     * import to an id that it has imported before makes the next version, which definitions use from then on, batches that
+     * run included. `dry_run` stores nothing and tells what would be added, changed and removed. Nothing is fetched: references
+     * to other documents are reported and left out.
+     *
+     * It is 409 for the id of a platform that comes with the program, where an action would go that an active definition or an
+     * open batch uses, and where a credential of the platform would be sent to a host that the version before did not name.
+     * The body may have 6 MiB, an organization 20 imported platforms of 8 MiB together, as catalog files.
+     *
+     */
+    public importPlatform<ThrowOnError extends boolean = true>(options: Options<ImportPlatformData, ThrowOnError>) {
+        return (options.client ?? this.client).post<ImportPlatformResponses, ImportPlatformErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/catalog/imports',
+            ...options,
+            headers: {
+                'Content-Type': 'application/json',
+                ...options.headers
+            }
+        });
+    }
+    
+    /**
+     * Delete an imported platform
+     *
+     * Removes the platform in all its versions. It is 409 while an active definition or an open batch uses one of its actions,
+     * and while there is a credential of it.
+     *
+     */
+    public deleteImport<ThrowOnError extends boolean = true>(options: Options<DeleteCatalogImportData, ThrowOnError>) {
+        return (options.client ?? this.client).delete<DeleteCatalogImportResponses, DeleteCatalogImportErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/catalog/imports/{import_id}',
+            ...options
+        });
+    }
+    
+    /**
+     * Read an imported platform
+     *
+     * Returns what became of the newest import to this id, with the versions before it, up to 10.
+     */
+    public getImport<ThrowOnError extends boolean = true>(options: Options<GetCatalogImportData, ThrowOnError>) {
+        return (options.client ?? this.client).get<GetCatalogImportResponses, GetCatalogImportErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/catalog/imports/{import_id}',
+            ...options
+        });
+    }
+    
+    /**
+     * List platforms
+     *
+     * Returns the platforms that flows can work with.
+     */
+    public listPlatforms<ThrowOnError extends boolean = true>(options?: Options<ListPlatformsData, ThrowOnError>) {
+        return (options?.client ?? this.client).get<ListPlatformsResponses, ListPlatformsErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/catalog/platforms',
+            ...options
+        });
+    }
+    
+    /**
+     * Read a platform
+     *
+     * Returns one platform.
+     */
+    public getPlatform<ThrowOnError extends boolean = true>(options: Options<GetPlatformData, ThrowOnError>) {
+        return (options.client ?? this.client).get<GetPlatformResponses, GetPlatformErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/catalog/platforms/{platform_id}',
+            ...options
+        });
+    }
+    
+    /**
+     * List the services of a platform
+     *
+     * Returns the services of one platform. An unknown platform has an empty page.
+     */
+    public listPlatformServices<ThrowOnError extends boolean = true>(options: Options<ListPlatformServicesData, ThrowOnError>) {
+        return (options.client ?? this.client).get<ListPlatformServicesResponses, ListPlatformServicesErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/catalog/platforms/{platform_id}/services',
+            ...options
+        });
+    }
+    
+    /**
+     * List services
+     *
+     * Returns the services of all platforms.
+     */
+    public listServices<ThrowOnError extends boolean = true>(options?: Options<ListServicesData, ThrowOnError>) {
+        return (options?.client ?? this.client).get<ListServicesResponses, ListServicesErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/catalog/services',
+            ...options
+        });
+    }
+    
+    /**
+     * Read a service
+     *
+     * Returns one service with its rate buckets.
+     */
+    public getService<ThrowOnError extends boolean = true>(options: Options<GetServiceData, ThrowOnError>) {
+        return (options.client ?? this.client).get<GetServiceResponses, GetServiceErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/catalog/services/{service_id}',
+            ...options
+        });
+    }
+    
+    /**
+     * List the actions of a service
+     *
+     * Returns the actions of one service with their parameter schemas.
+     */
+    public listServiceActions<ThrowOnError extends boolean = true>(options: Options<ListServiceActionsData, ThrowOnError>) {
+        return (options.client ?? this.client).get<ListServiceActionsResponses, ListServiceActionsErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/catalog/services/{service_id}/actions',
+            ...options
+        });
+    }
+    
+    /**
+     * List actions
+     *
+     * Returns the actions of all services with their parameter schemas.
+     */
+    public listActions<ThrowOnError extends boolean = true>(options?: Options<ListActionsData, ThrowOnError>) {
+        return (options?.client ?? this.client).get<ListActionsResponses, ListActionsErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/catalog/actions',
+            ...options
+        });
+    }
+    
+    /**
+     * Read an action
+     *
+     * Returns one action with its parameter schema.
+     */
+    public getAction<ThrowOnError extends boolean = true>(options: Options<GetActionData, ThrowOnError>) {
+        return (options.client ?? this.client).get<GetActionResponses, GetActionErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/catalog/actions/{action_id}',
+            ...options
+        });
+    }
+}
+
+export class CredentialsOperations extends HeyApiClient {
+    public static readonly __registry = new HeyApiRegistry3<CredentialsOperations>();
+    
+    constructor(args?: {
+        client?: Client;
+        key?: string;
+    }) {
+        super(args);
+        CredentialsOperations.__registry.set(this, args?.key);
+    }
+    
+    /**
+     * List credentials
+     *
+     * Returns the credentials of the organization with when each was last seen in use. No secrets.
+     */
+    public list<ThrowOnError extends boolean = true>(options?: Options<ListCredentialsData, ThrowOnError>) {
+        return (options?.client ?? this.client).get<ListCredentialsResponses, ListCredentialsErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/credentials',
+            ...options
+        });
+    }
+    
+    /**
+     * Create a credential
+     *
+     * Stores a secret, once the platform, or the issuer of its tokens, was asked about it: one that it refuses is not stored
+     * (422 with what it said). Where the platform can tell which account a secret belongs to, the credential is bound to it
+     * at once (`tenancy_id`); if the platform cannot be asked just now, the secret is stored as it is, `telemetry` has the
+     * failure, and `tenancy_id` stays null until a test succeeds. One more than the quota `credentials` is 422 `quota_exceeded`.
+     *
+     */
+    public create<ThrowOnError extends boolean = true>(options: Options<CreateCredentialData, ThrowOnError>) {
+        return (options.client ?? this.client).post<CreateCredentialResponses, CreateCredentialErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/credentials',
+            ...options,
+            headers: {
+                'Content-Type': 'application/json',
+                ...options.headers
+            }
+        });
+    }
+    
+    /**
+     * Test a secret before it is stored
+     *
+     * Takes the body of a creation and makes one call to the platform with its secret. Nothing is stored or changed, so
+     * the audit log has no entry of it; a test of a stored credential has one, because it writes down what it found.
+     * Answers 200 whatever the platform does: whether the secret works is in `success` and `error`. A secret that lacks
+     * a field or has one too many is `INVALID_CREDENTIALS_SHAPE`. An unknown platform or tenant is 404 all the same, as at
+     * a creation.
+     *
+     */
+    public testNew<ThrowOnError extends boolean = true>(options: Options<TestNewCredentialData, ThrowOnError>) {
+        return (options.client ?? this.client).post<TestNewCredentialResponses, TestNewCredentialErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/credentials/test',
+            ...options,
+            headers: {
+                'Content-Type': 'application/json',
+                ...options.headers
+            }
+        });
+    }
+    
+    /**
+     * Delete a credential
+     *
+     * Destroys the secret; 409 while an active definition names the credential. What it spent stays counted. Records of
+     * other definitions that still wait for a call with it fail with `credential_unusable`.
+     *
+     */
+    public delete<ThrowOnError extends boolean = true>(options: Options<DeleteCredentialData, ThrowOnError>) {
+        return (options.client ?? this.client).delete<DeleteCredentialResponses, DeleteCredentialErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/credentials/{credential_id}',
+            ...options
+        });
+    }
+    
+    /**
+     * Read a credential
+     *
+     * Returns one credential without its secret.
+     */
+    public get<ThrowOnError extends boolean = true>(options: Options<GetCredentialData, ThrowOnError>) {
+        return (options.client ?? this.client).get<GetCredentialResponses, GetCredentialErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/credentials/{credential_id}',
+            ...options
+        });
+    }
+    
+    /**
+     * Replace or rotate a credential
+     *
+     * Replaces what can be set. With `credentials` the secret is rotated in place: the id stays, and running flows use
+     * the new secret within five minutes. The platform is asked about the new secret first: one that it refuses leaves
+     * everything as it was (422 with what it said), and so does one of another provider account (409). If the platform cannot
+     * be asked just now, the secret is stored as it is, and `telemetry` has the failure.
+     * Without `credentials`, or with null, the secret is kept; then what says where it goes must stay, too: `auth_method`,
+     * `grant_type`, `token_url`, `authorize_url`, `scopes`, `audience`, `api_key_placement`, `aws_endpoint_url` and
+     * `allowed_origins` (422 otherwise).
+     * `platform_id` must be the stored one (400 otherwise). 409 when another rotation came first.
+     * Read-only fields may be sent back as they were read; they are ignored.
+     *
+     */
+    public replace<ThrowOnError extends boolean = true>(options: Options<ReplaceCredentialData, ThrowOnError>) {
+        return (options.client ?? this.client).put<ReplaceCredentialResponses, ReplaceCredentialErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/credentials/{credential_id}',
+            ...options,
+            headers: {
+                'Content-Type': 'application/json',
+                ...options.headers
+            }
+        });
+    }
+    
+    /**
+     * Come back from an issuer of tokens
+     *
+     * Where the issuer sends a person back who was at the address of `POST /credentials/{credential_id}/authorize`. No API key is
+     * asked for: the trust is in `state`, which is good once, for ten minutes, while whoever asked for the address is let in. The
+     * audit log names that caller. The code is exchanged for tokens, which are stored encrypted. 400 for a state that is not good,
+     * and where the issuer did not agree or gives no tokens; ask for a new address then.
+     *
+     */
+    public returnAuthorization<ThrowOnError extends boolean = true>(options: Options<ReturnAuthorizationData, ThrowOnError>) {
+        return (options.client ?? this.client).get<ReturnAuthorizationResponses, ReturnAuthorizationErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            url: '/credentials/callback',
+            ...options
+        });
+    }
+    
+    /**
+     * Set the limits of a credential
+     *
+     * Sets how many calls may go out with the credential, in windows of time and at once, for a platform that has no limits of
+     * its own, such as `core`: what the API behind it allows, or less. They hold from the answer on for every call that is
+     * written down, of all lanes, definitions and batches together, and each service of the platform counts by itself. A call
+     * counts from when it is written down until the window has passed since its answer. What is sent replaces what was set;
+     * no windows and no `max_in_flight` take the limits away. Calls that are refused for a rate limit (429) are waited out beside.
+     * 409 for a platform whose accounts have budgets: there margins let less be spent.
+     *
+     */
+    public setLimits<ThrowOnError extends boolean = true>(options: Options<SetCredentialLimitsData, ThrowOnError>) {
+        return (options.client ?? this.client).put<SetCredentialLimitsResponses, SetCredentialLimitsErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/credentials/{credential_id}/limits',
+            ...options,
+            headers: {
+                'Content-Type': 'application/json',
+                ...options.headers
+            }
+        });
+    }
+    
+    /**
+     * Get the address where a person authorizes a credential
+     *
+     * For `oauth2` with `grant_type` `authorization_code`: send a person to `url` within ten minutes. They agree at the issuer, which
+     * sends them back to `redirect_uri`; register that with the issuer. The address is good once, and carries a PKCE challenge.
+     * 409 for a credential of another grant, and for one that is revoked. A credential may be authorized again at any time.
+     *
+     */
+    public authorize<ThrowOnError extends boolean = true>(options: Options<AuthorizeCredentialData, ThrowOnError>) {
+        return (options.client ?? this.client).post<AuthorizeCredentialResponses, AuthorizeCredentialErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/credentials/{credential_id}/authorize',
+            ...options
+        });
+    }
+    
+    /**
+     * Test a credential
+     *
+     * Makes one call to the platform with the stored secret. Always answers 200: whether the secret works is in
+     * `success` and `error`. The call spends the account's rate budget.
+     *
+     */
+    public test<ThrowOnError extends boolean = true>(options: Options<TestCredentialData, ThrowOnError>) {
+        return (options.client ?? this.client).post<TestCredentialResponses, TestCredentialErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/credentials/{credential_id}/test',
+            ...options
+        });
+    }
+}
+
+export class TenantsOperations extends HeyApiClient {
+    public static readonly __registry = new HeyApiRegistry4<TenantsOperations>();
+    
+    constructor(args?: {
+        client?: Client;
+        key?: string;
+    }) {
+        super(args);
+        TenantsOperations.__registry.set(this, args?.key);
+    }
+    
+    /**
+     * List tenants
+     *
+     * Returns the provider accounts that the organization knows: those that providers identified by its credentials, and
+     * those that it named itself.
+     *
+     */
+    public list<ThrowOnError extends boolean = true>(options?: Options<ListTenantsData, ThrowOnError>) {
+        return (options?.client ?? this.client).get<ListTenantsResponses, ListTenantsErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/tenants',
+            ...options
+        });
+    }
+    
+    /**
+     * Name a provider account
+     *
+     * Makes a tenant for credentials whose account the platform does not tell, or that are to have budgets of their own.
+     * Its id follows from the organization, the platform and `account_number`, else `label`: another one with the same is
+     * 409, and one that was deleted comes back with what it spent.
+     *
+     */
+    public create<ThrowOnError extends boolean = true>(options: Options<CreateTenantData, ThrowOnError>) {
+        return (options.client ?? this.client).post<CreateTenantResponses, CreateTenantErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/tenants',
+            ...options,
+            headers: {
+                'Content-Type': 'application/json',
+                ...options.headers
+            }
+        });
+    }
+    
+    /**
+     * Delete a tenant
+     *
+     * Makes the organization forget the account; 409 while a credential is bound to it or a batch that is not over calls it.
+     * What was spent stays counted.
+     *
+     */
+    public delete<ThrowOnError extends boolean = true>(options: Options<DeleteTenantData, ThrowOnError>) {
+        return (options.client ?? this.client).delete<DeleteTenantResponses, DeleteTenantErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/tenants/{tenancy_id}',
+            ...options
+        });
+    }
+    
+    /**
+     * Read a tenant
+     *
+     * Returns one provider account.
+     */
+    public get<ThrowOnError extends boolean = true>(options: Options<GetTenantData, ThrowOnError>) {
+        return (options.client ?? this.client).get<GetTenantResponses, GetTenantErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/tenants/{tenancy_id}',
+            ...options
+        });
+    }
+    
+    /**
+     * Rename a tenant
+     *
+     * Sets the organization's own name for the account. Others that use the account do not see it.
+     */
+    public update<ThrowOnError extends boolean = true>(options: Options<UpdateTenantData, ThrowOnError>) {
+        return (options.client ?? this.client).patch<UpdateTenantResponses, UpdateTenantErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/tenants/{tenancy_id}',
+            ...options,
+            headers: {
+                'Content-Type': 'application/json',
+                ...options.headers
+            }
+        });
+    }
+}
+
+export class DefinitionsOperations extends HeyApiClient {
+    public static readonly __registry = new HeyApiRegistry5<DefinitionsOperations>();
+    
+    constructor(args?: {
+        client?: Client;
+        key?: string;
+    }) {
+        super(args);
+        DefinitionsOperations.__registry.set(this, args?.key);
+    }
+    
+    /**
+     * List definitions
+     *
+     * Returns the flow definitions of the organization.
+     */
+    public list<ThrowOnError extends boolean = true>(options?: Options<ListDefinitionsData, ThrowOnError>) {
+        return (options?.client ?? this.client).get<ListDefinitionsResponses, ListDefinitionsErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/flows/definitions',
+            ...options
+        });
+    }
+    
+    /**
+     * Create a definition
+     *
+     * Stores a flow as version 1, of the `steps` in the body or of those of a template (`template_id`, `bindings`). Every
+     * expression is checked; all that is wrong with them comes back at once as 422 with `expression_errors`. One more than the
+     * quota `definitions` is 422 `quota_exceeded`.
+     *
+     */
+    public create<ThrowOnError extends boolean = true>(options: Options<CreateDefinitionData, ThrowOnError>) {
+        return (options.client ?? this.client).post<CreateDefinitionResponses, CreateDefinitionErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/flows/definitions',
+            ...options,
+            headers: {
+                'Content-Type': 'application/json',
+                ...options.headers
+            }
+        });
+    }
+    
+    /**
+     * Check a definition without storing it
+     *
+     * Takes the body of a creation. A body that breaks the schema answers 422, as a creation does; bad expressions
+     * answer 200 with `valid` false. `warnings` name what is allowed but hardly meant, such as `retry` on a task that waits,
+     * and calls whose jobs may end `unresolved`.
+     *
+     */
+    public validate<ThrowOnError extends boolean = true>(options: Options<ValidateDefinitionData, ThrowOnError>) {
+        return (options.client ?? this.client).post<ValidateDefinitionResponses, ValidateDefinitionErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/flows/definitions/validate',
+            ...options,
+            headers: {
+                'Content-Type': 'application/json',
+                ...options.headers
+            }
+        });
+    }
+    
+    /**
+     * Delete a definition
+     *
+     * Takes the definition and its versions away. Its batches, jobs and executions stay readable. While one of its
+     * batches is not over this is 409: wait for it, or cancel it. It is 409, too, while a schedule, a webhook or an event
+     * subscription names it, and while messages that a webhook accepted before it was deleted wait for their start.
+     *
+     */
+    public delete<ThrowOnError extends boolean = true>(options: Options<DeleteDefinitionData, ThrowOnError>) {
+        return (options.client ?? this.client).delete<DeleteDefinitionResponses, DeleteDefinitionErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/flows/definitions/{definition_id}',
+            ...options
+        });
+    }
+    
+    /**
+     * Read a definition
+     *
+     * Returns the definition in its newest version.
+     */
+    public get<ThrowOnError extends boolean = true>(options: Options<GetDefinitionData, ThrowOnError>) {
+        return (options.client ?? this.client).get<GetDefinitionResponses, GetDefinitionErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/flows/definitions/{definition_id}',
+            ...options
+        });
+    }
+    
+    /**
+     * Rename a definition or change its status
+     *
+     * Changes only the fields that are sent and makes no new version. Status moves from `draft` to `active` or
+     * `archived`, and between `active` and `archived`; any other change answers 409.
+     *
+     */
+    public update<ThrowOnError extends boolean = true>(options: Options<UpdateDefinitionData, ThrowOnError>) {
+        return (options.client ?? this.client).patch<UpdateDefinitionResponses, UpdateDefinitionErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/flows/definitions/{definition_id}',
+            ...options,
+            headers: {
+                'Content-Type': 'application/json',
+                ...options.headers
+            }
+        });
+    }
+    
+    /**
+     * Replace a definition
+     *
+     * Makes a new version of what is sent, also if nothing in it differs. Triggers start the new version from now on;
+     * batches that have started keep theirs. Without `status` the definition keeps the one that it has. What was read can
+     * be sent back: the fields that the service sets are ignored.
+     *
+     */
+    public replace<ThrowOnError extends boolean = true>(options: Options<ReplaceDefinitionData, ThrowOnError>) {
+        return (options.client ?? this.client).put<ReplaceDefinitionResponses, ReplaceDefinitionErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/flows/definitions/{definition_id}',
+            ...options,
+            headers: {
+                'Content-Type': 'application/json',
+                ...options.headers
+            }
+        });
+    }
+    
+    /**
+     * List the versions of a definition
+     *
+     * Returns the versions, oldest first. A batch keeps the version that it started with.
+     */
+    public listVersions<ThrowOnError extends boolean = true>(options: Options<ListDefinitionVersionsData, ThrowOnError>) {
+        return (options.client ?? this.client).get<ListDefinitionVersionsResponses, ListDefinitionVersionsErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/flows/definitions/{definition_id}/versions',
+            ...options
+        });
+    }
+    
+    /**
+     * Read a version of a definition
+     *
+     * Returns the steps as they were in that version.
+     */
+    public getVersion<ThrowOnError extends boolean = true>(options: Options<GetDefinitionVersionData, ThrowOnError>) {
+        return (options.client ?? this.client).get<GetDefinitionVersionResponses, GetDefinitionVersionErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/flows/definitions/{definition_id}/versions/{version}',
+            ...options
+        });
+    }
+    
+    /**
+     * Start a flow
+     *
+     * Starts a batch over the rows of a sealed record set, over up to 1000 inline records, or over one `input_data`
+     * object; with none of them the batch has one record, `{}`. More than one of them is 422. The definition must be
+     * `active` (400 otherwise). A record set that is not sealed, or that another batch used, is 409. While the quota
+     * `open_batches` is full the answer is 429 with `Retry-After` (seconds), and a record set stays sealed.
+     *
+     */
+    public trigger<ThrowOnError extends boolean = true>(options: Options<TriggerDefinitionData, ThrowOnError>) {
+        return (options.client ?? this.client).post<TriggerDefinitionResponses, TriggerDefinitionErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/flows/definitions/{definition_id}/trigger',
+            ...options,
+            headers: {
+                'Content-Type': 'application/json',
+                ...options.headers
+            }
+        });
+    }
+    
+    /**
+     * Rehearse a flow
+     *
+     * Shows what every task of the newest version would do with one sample record, and sends and stores nothing. Each
+     * call is resolved to method, address, headers and body; `CREDENTIAL` stands where the secret would. `when`
+     * conditions are decided, and tasks that make no call are carried out. A task that cannot be resolved says why, and
+     * the others are shown all the same, also those that a failure would keep from running. The definition may be in
+     * any status.
+     *
+     */
+    public dryRun<ThrowOnError extends boolean = true>(options: Options<DryRunDefinitionData, ThrowOnError>) {
+        return (options.client ?? this.client).post<DryRunDefinitionResponses, DryRunDefinitionErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/flows/definitions/{definition_id}/dry-run',
+            ...options,
+            headers: {
+                'Content-Type': 'application/json',
+                ...options.headers
+            }
+        });
+    }
+}
+
+export class TemplatesOperations extends HeyApiClient {
+    public static readonly __registry = new HeyApiRegistry6<TemplatesOperations>();
+    
+    constructor(args?: {
+        client?: Client;
+        key?: string;
+    }) {
+        super(args);
+        TemplatesOperations.__registry.set(this, args?.key);
+    }
+    
+    /**
+     * List templates
+     *
+     * Returns the flows to start from. Only active ones can be named by a new definition.
+     */
+    public list<ThrowOnError extends boolean = true>(options?: Options<ListTemplatesData, ThrowOnError>) {
+        return (options?.client ?? this.client).get<ListTemplatesResponses, ListTemplatesErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            url: '/flows/templates',
+            ...options
+        });
+    }
+    
+    /**
+     * Read a template
+     *
+     * Returns one template. To use it, create a definition with its `template_id` and a credential for each of its
+     * slots, and trigger that as `example` shows.
+     *
+     */
+    public get<ThrowOnError extends boolean = true>(options: Options<GetTemplateData, ThrowOnError>) {
+        return (options.client ?? this.client).get<GetTemplateResponses, GetTemplateErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            url: '/flows/templates/{template_id}',
+            ...options
+        });
+    }
+}
+
+export class VariablesOperations extends HeyApiClient {
+    public static readonly __registry = new HeyApiRegistry7<VariablesOperations>();
+    
+    constructor(args?: {
+        client?: Client;
+        key?: string;
+    }) {
+        super(args);
+        VariablesOperations.__registry.set(this, args?.key);
+    }
+    
+    /**
+     * List variable sets
+     *
+     * Returns the variable sets of the organization.
+     */
+    public list<ThrowOnError extends boolean = true>(options?: Options<ListVariableSetsData, ThrowOnError>) {
+        return (options?.client ?? this.client).get<ListVariableSetsResponses, ListVariableSetsErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/flows/variables',
+            ...options
+        });
+    }
+    
+    /**
+     * Create a variable set
+     *
+     * Stores typed keys and versions of their values. A name that is taken is 409, a value that is not of its key's type
+     * 422, and so is the 201st set of an organization. Values can be read by every member: secrets belong in credentials.
+     *
+     */
+    public create<ThrowOnError extends boolean = true>(options: Options<CreateVariableSetData, ThrowOnError>) {
+        return (options.client ?? this.client).post<CreateVariableSetResponses, CreateVariableSetErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/flows/variables',
+            ...options,
+            headers: {
+                'Content-Type': 'application/json',
+                ...options.headers
+            }
+        });
+    }
+    
+    /**
+     * Delete a variable set
+     *
+     * Removes the set; 409 while the newest version of a definition names it.
+     */
+    public delete<ThrowOnError extends boolean = true>(options: Options<DeleteVariableSetData, ThrowOnError>) {
+        return (options.client ?? this.client).delete<DeleteVariableSetResponses, DeleteVariableSetErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/flows/variables/{variable_set_id}',
+            ...options
+        });
+    }
+    
+    /**
+     * Read a variable set
+     *
+     * Returns one set with all of its values.
+     */
+    public get<ThrowOnError extends boolean = true>(options: Options<GetVariableSetData, ThrowOnError>) {
+        return (options.client ?? this.client).get<GetVariableSetResponses, GetVariableSetErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/flows/variables/{variable_set_id}',
+            ...options
+        });
+    }
+    
+    /**
+     * Replace a variable set
+     *
+     * Replaces name, keys and versions. Batches take their values when they start: those that have started keep them. A
+     * start is 409 while the set lacks a version or a key that the definition uses. What was read can be sent back: the
+     * fields that the service sets are ignored.
+     *
+     */
+    public replace<ThrowOnError extends boolean = true>(options: Options<ReplaceVariableSetData, ThrowOnError>) {
+        return (options.client ?? this.client).put<ReplaceVariableSetResponses, ReplaceVariableSetErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/flows/variables/{variable_set_id}',
+            ...options,
+            headers: {
+                'Content-Type': 'application/json',
+                ...options.headers
+            }
+        });
+    }
+}
+
+export class SchedulesOperations extends HeyApiClient {
+    public static readonly __registry = new HeyApiRegistry8<SchedulesOperations>();
+    
+    constructor(args?: {
+        client?: Client;
+        key?: string;
+    }) {
+        super(args);
+        SchedulesOperations.__registry.set(this, args?.key);
+    }
+    
+    /**
+     * List schedules
+     *
+     * Returns the schedules of the organization, those that are switched off included.
+     */
+    public list<ThrowOnError extends boolean = true>(options?: Options<ListSchedulesData, ThrowOnError>) {
+        return (options?.client ?? this.client).get<ListSchedulesResponses, ListSchedulesErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/flows/schedules',
+            ...options
+        });
+    }
+    
+    /**
+     * Create a schedule
+     *
+     * Starts a flow at every time that a cron expression names, its **slots**. Each slot starts one batch, however many
+     * processes of the service run and whatever becomes of them. The definition must be active, else the answer is 400;
+     * each start takes its version of that time. If the schedule cannot be set up on our side, the answer is 503 and nothing remains of it.
+     * One more than the quota `schedules` is 422 `quota_exceeded`. A slot that finds the quota `open_batches` full fails, and its row
+     * among the fires says so.
+     *
+     */
+    public create<ThrowOnError extends boolean = true>(options: Options<CreateScheduleData, ThrowOnError>) {
+        return (options.client ?? this.client).post<CreateScheduleResponses, CreateScheduleErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/flows/schedules',
+            ...options,
+            headers: {
+                'Content-Type': 'application/json',
+                ...options.headers
+            }
+        });
+    }
+    
+    /**
+     * Delete a schedule
+     *
+     * Removes the schedule and its fires. The batches that it started stay, and go on.
+     */
+    public delete<ThrowOnError extends boolean = true>(options: Options<DeleteScheduleData, ThrowOnError>) {
+        return (options.client ?? this.client).delete<DeleteScheduleResponses, DeleteScheduleErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/flows/schedules/{schedule_id}',
+            ...options
+        });
+    }
+    
+    /**
+     * Read a schedule
+     *
+     * Returns one schedule, with its next slot as seen at this moment.
+     */
+    public get<ThrowOnError extends boolean = true>(options: Options<GetScheduleData, ThrowOnError>) {
+        return (options.client ?? this.client).get<GetScheduleResponses, GetScheduleErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/flows/schedules/{schedule_id}',
+            ...options
+        });
+    }
+    
+    /**
+     * Change a schedule
+     *
+     * Changes what the body names, for example `{"enabled":false}` to switch it off. Slots before now are not made up for
+     * when the expression changes or the schedule is switched on. An empty body changes nothing.
+     *
+     */
+    public update<ThrowOnError extends boolean = true>(options: Options<UpdateScheduleData, ThrowOnError>) {
+        return (options.client ?? this.client).patch<UpdateScheduleResponses, UpdateScheduleErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/flows/schedules/{schedule_id}',
+            ...options,
+            headers: {
+                'Content-Type': 'application/json',
+                ...options.headers
+            }
+        });
+    }
+    
+    /**
+     * Replace a schedule
+     *
+     * Replaces all that can be set; what is left out gets its default. Slots before now are not made up for when the
+     * expression changes or the schedule is switched on. What was read can be sent back: the fields that the service sets
+     * are ignored.
+     *
+     */
+    public replace<ThrowOnError extends boolean = true>(options: Options<ReplaceScheduleData, ThrowOnError>) {
+        return (options.client ?? this.client).put<ReplaceScheduleResponses, ReplaceScheduleErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/flows/schedules/{schedule_id}',
+            ...options,
+            headers: {
+                'Content-Type': 'application/json',
+                ...options.headers
+            }
+        });
+    }
+    
+    /**
+     * List the fires of a schedule
+     *
+     * Returns what became of each slot of the last 90 days, oldest first, and of the runs that people asked for in between.
+     * Slots while the schedule was switched off are not listed; one that had come, but was not decided yet when the schedule
+     * was switched off or got another expression, is skipped.
+     *
+     */
+    public listFires<ThrowOnError extends boolean = true>(options: Options<ListScheduleFiresData, ThrowOnError>) {
+        return (options.client ?? this.client).get<ListScheduleFiresResponses, ListScheduleFiresErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/flows/schedules/{schedule_id}/fires',
+            ...options
+        });
+    }
+    
+    /**
+     * Run a schedule now
+     *
+     * Starts the flow at once, as a slot would: with the schedule's `input_data` and `metadata`. It does so whether or
+     * not the schedule is switched on or an earlier batch is under way, and moves no slot. A definition that is not active answers 400.
+     * It takes no body: to start the flow with other input, trigger its definition. While the quota `open_batches` is full the
+     * answer is 429 with `Retry-After` (seconds).
+     *
+     */
+    public run<ThrowOnError extends boolean = true>(options: Options<RunScheduleData, ThrowOnError>) {
+        return (options.client ?? this.client).post<RunScheduleResponses, RunScheduleErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/flows/schedules/{schedule_id}/run',
+            ...options
+        });
+    }
+}
+
+export class EventsOperations extends HeyApiClient {
+    public static readonly __registry = new HeyApiRegistry9<EventsOperations>();
+    
+    constructor(args?: {
+        client?: Client;
+        key?: string;
+    }) {
+        super(args);
+        EventsOperations.__registry.set(this, args?.key);
+    }
+    
+    /**
+     * List event kinds
+     *
+     * Returns what can happen, with the JSON Schema of each payload.
+     */
+    public listKinds<ThrowOnError extends boolean = true>(options?: Options<ListEventKindsData, ThrowOnError>) {
+        return (options?.client ?? this.client).get<ListEventKindsResponses, ListEventKindsErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/flows/event-kinds',
+            ...options
+        });
+    }
+    
+    /**
+     * List event subscriptions
+     *
+     * Returns the event subscriptions of the organization, those that are switched off included.
+     */
+    public listSubscriptions<ThrowOnError extends boolean = true>(options?: Options<ListEventSubscriptionsData, ThrowOnError>) {
+        return (options?.client ?? this.client).get<ListEventSubscriptionsResponses, ListEventSubscriptionsErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/flows/event-subscriptions',
+            ...options
+        });
+    }
+    
+    /**
+     * Create an event subscription
+     *
+     * Starts a flow at every event of a kind that happens from now on. Each event that passes `filter` starts one batch of one
+     * record, with `trigger_type` `event`, the id of the subscription as `trigger_source`, and `subscription_id`, `event_id` and
+     * `event_kind` in its metadata. The definition need not be active yet. An event that finds it inactive, or whose record cannot
+     * be made, starts nothing; `last_error` says why, and the next event is not held up.
+     *
+     * Events of batches that events started can start batches in turn, up to 8 starts in a row, those by tasks included: what the
+     * batch of the eighth causes starts nothing; `last_error` and a row among the triggers say so. One root cause (a trigger, or an
+     * event that no chain led to) leads to up to 1000 batches by events and tasks, or as many as the operator set for the
+     * organization; further ones are refused in the same way, and the first 100 of them have rows. Of events that come together and find
+     * the quota `open_batches` full, one has a row.
+     *
+     * One subscription more than the quota `subscriptions` is 422 `quota_exceeded`.
+     *
+     */
+    public createSubscription<ThrowOnError extends boolean = true>(options: Options<CreateEventSubscriptionData, ThrowOnError>) {
+        return (options.client ?? this.client).post<CreateEventSubscriptionResponses, CreateEventSubscriptionErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/flows/event-subscriptions',
+            ...options,
+            headers: {
+                'Content-Type': 'application/json',
+                ...options.headers
+            }
+        });
+    }
+    
+    /**
+     * Delete an event subscription
+     *
+     * Removes the subscription. The batches that it started stay, and go on; events that have not started one yet start none.
+     */
+    public deleteSubscription<ThrowOnError extends boolean = true>(options: Options<DeleteEventSubscriptionData, ThrowOnError>) {
+        return (options.client ?? this.client).delete<DeleteEventSubscriptionResponses, DeleteEventSubscriptionErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/flows/event-subscriptions/{subscription_id}',
+            ...options
+        });
+    }
+    
+    /**
+     * Read an event subscription
+     *
+     * Returns one event subscription, with how its starts went.
+     */
+    public getSubscription<ThrowOnError extends boolean = true>(options: Options<GetEventSubscriptionData, ThrowOnError>) {
+        return (options.client ?? this.client).get<GetEventSubscriptionResponses, GetEventSubscriptionErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/flows/event-subscriptions/{subscription_id}',
+            ...options
+        });
+    }
+    
+    /**
+     * Change an event subscription
+     *
+     * Changes what the body names. Events that happened before and have not started anything yet find the subscription as it is
+     * then: those of another kind, and all where it is switched off, start nothing any more. An empty body changes nothing.
+     *
+     */
+    public updateSubscription<ThrowOnError extends boolean = true>(options: Options<UpdateEventSubscriptionData, ThrowOnError>) {
+        return (options.client ?? this.client).patch<UpdateEventSubscriptionResponses, UpdateEventSubscriptionErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/flows/event-subscriptions/{subscription_id}',
+            ...options,
+            headers: {
+                'Content-Type': 'application/json',
+                ...options.headers
+            }
+        });
+    }
+}
+
+export class WebhooksOperations extends HeyApiClient {
+    public static readonly __registry = new HeyApiRegistry10<WebhooksOperations>();
+    
+    constructor(args?: {
+        client?: Client;
+        key?: string;
+    }) {
+        super(args);
+        WebhooksOperations.__registry.set(this, args?.key);
+    }
+    
+    /**
+     * List webhooks
+     *
+     * Returns the webhooks of the organization in the order in which they were made. Secrets and addresses are not shown. This list knows no `skip`.
+     */
+    public list<ThrowOnError extends boolean = true>(options?: Options<ListWebhooksData, ThrowOnError>) {
+        return (options?.client ?? this.client).get<ListWebhooksResponses, ListWebhooksErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/flows/webhooks',
+            ...options
+        });
+    }
+    
+    /**
+     * Create a webhook
+     *
+     * Makes an address at which signed messages start a flow: one batch for each message. The answer shows the signing secret;
+     * no later answer does. Senders post to `<base URL>/v1` followed by `receive_url`. The definition need not be active
+     * yet, but must be when a message is dispatched. `Idempotency-Key` is ignored, because a secret is shown once. One more than the
+     * quota `webhooks` is 422 `quota_exceeded`.
+     *
+     */
+    public create<ThrowOnError extends boolean = true>(options: Options<CreateWebhookData, ThrowOnError>) {
+        return (options.client ?? this.client).post<CreateWebhookResponses, CreateWebhookErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/flows/webhooks',
+            ...options,
+            headers: {
+                'Content-Type': 'application/json',
+                ...options.headers
+            }
+        });
+    }
+    
+    /**
+     * Delete a webhook
+     *
+     * Destroys its secrets; the address answers 404 from now on, and its deliveries are no longer listed. Messages that were
+     * accepted before still start their batches.
+     *
+     */
+    public delete<ThrowOnError extends boolean = true>(options: Options<DeleteWebhookData, ThrowOnError>) {
+        return (options.client ?? this.client).delete<DeleteWebhookResponses, DeleteWebhookErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/flows/webhooks/{webhook_id}',
+            ...options
+        });
+    }
+    
+    /**
+     * Read a webhook
+     *
+     * Returns one webhook, without its secret and address.
+     */
+    public get<ThrowOnError extends boolean = true>(options: Options<GetWebhookData, ThrowOnError>) {
+        return (options.client ?? this.client).get<GetWebhookResponses, GetWebhookErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/flows/webhooks/{webhook_id}',
+            ...options
+        });
+    }
+    
+    /**
+     * Change a webhook
+     *
+     * Changes what the body names, at once: a message that arrives after the answer finds the webhook as it is then, and one
+     * that was accepted before and is not dispatched yet, too. `mode` and `provider` never change. An empty body changes nothing.
+     *
+     */
+    public update<ThrowOnError extends boolean = true>(options: Options<UpdateWebhookData, ThrowOnError>) {
+        return (options.client ?? this.client).patch<UpdateWebhookResponses, UpdateWebhookErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/flows/webhooks/{webhook_id}',
+            ...options,
+            headers: {
+                'Content-Type': 'application/json',
+                ...options.headers
+            }
+        });
+    }
+    
+    /**
+     * Rotate the secret of a webhook
+     *
+     * Makes a new signing secret and shows it once. The one before stays valid for 24 hours beside it, so that senders can
+     * change over, also when another rotation follows. 409 while ten earlier secrets are valid; it says when it is possible again.
+     *
+     */
+    public rotateSecret<ThrowOnError extends boolean = true>(options: Options<RotateWebhookSecretData, ThrowOnError>) {
+        return (options.client ?? this.client).post<RotateWebhookSecretResponses, RotateWebhookSecretErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/flows/webhooks/{webhook_id}/rotate-secret',
+            ...options
+        });
+    }
+    
+    /**
+     * List the deliveries of a webhook
+     *
+     * Returns the messages that were accepted in the last 90 days, newest first, and what became of each. This list knows
+     * no `skip`.
+     *
+     */
+    public listDeliveries<ThrowOnError extends boolean = true>(options: Options<ListWebhookDeliveriesData, ThrowOnError>) {
+        return (options.client ?? this.client).get<ListWebhookDeliveriesResponses, ListWebhookDeliveriesErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/flows/webhooks/{webhook_id}/deliveries',
+            ...options
+        });
+    }
+    
+    /**
+     * Replay a delivery
+     *
+     * Has the start of a delivery tried again, by the webhook as it is now and with as many attempts as `dispatch_retry` allows. Only
+     * where no batch was started; otherwise the answer is 409 `Delivery already started a batch`.
+     *
+     */
+    public replayDelivery<ThrowOnError extends boolean = true>(options: Options<ReplayWebhookDeliveryData, ThrowOnError>) {
+        return (options.client ?? this.client).post<ReplayWebhookDeliveryResponses, ReplayWebhookDeliveryErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/flows/webhooks/{webhook_id}/deliveries/{delivery_id}/replay',
+            ...options
+        });
+    }
+    
+    /**
+     * Send a message to a webhook
+     *
+     * For external senders, without an API key: the message is signed as Standard Webhooks says. `webhook-signature` is `v1,` and
+     * the base64 of the HMAC-SHA256, with the bytes of the secret behind `whsec_`, of `webhook-id`, a full stop,
+     * `webhook-timestamp`, a full stop, and the body as it is sent. It may list several, separated by spaces.
+     *
+     * The answer is 202 once the message is durable; its batch starts after that, once for each `webhook-id`, however often the
+     * message is sent: each copy gets the same answer. A body of any `Content-Type` is taken, up to 1 MiB (413), if it comes at
+     * 32 KiB a second after the first 10 seconds (408). The answer is 404 where there is no such webhook or it is switched off;
+     * 401, always the same, where a header is missing, the timestamp is more than 5 minutes away or no signature fits; 429 with
+     * `Retry-After` where the minute of the webhook is full, or the organization has as many open batches as it may have. Send the message again after those that may pass, with the same `webhook-id`.
+     *
+     */
+    public receive<ThrowOnError extends boolean = true>(options: Options<ReceiveWebhookData, ThrowOnError>) {
+        return (options.client ?? this.client).post<ReceiveWebhookResponses, ReceiveWebhookErrors, ThrowOnError, 'data'>({
+            bodySerializer: null,
+            responseStyle: 'data',
+            url: '/flows/webhooks/{slug}/{webhook_id}',
+            ...options,
+            headers: {
+                'Content-Type': '*/*',
+                ...options.headers
+            }
+        });
+    }
+}
+
+export class BatchesOperations extends HeyApiClient {
+    public static readonly __registry = new HeyApiRegistry11<BatchesOperations>();
+    
+    constructor(args?: {
+        client?: Client;
+        key?: string;
+    }) {
+        super(args);
+        BatchesOperations.__registry.set(this, args?.key);
+    }
+    
+    /**
+     * List batches
+     *
+     * Returns the batches of the organization. An unknown id in a filter gives an empty page.
+     */
+    public list<ThrowOnError extends boolean = true>(options?: Options<ListBatchesData, ThrowOnError>) {
+        return (options?.client ?? this.client).get<ListBatchesResponses, ListBatchesErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/flows/batches',
+            ...options
+        });
+    }
+    
+    /**
+     * Read a batch
+     *
+     * Returns the batch with a count of its jobs per status and its progress.
+     */
+    public get<ThrowOnError extends boolean = true>(options: Options<GetBatchData, ThrowOnError>) {
+        return (options.client ?? this.client).get<GetBatchResponses, GetBatchErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/flows/batches/{batch_id}',
+            ...options
+        });
+    }
+    
+    /**
+     * Change the priority or the pacing of a batch
+     *
+     * Changes how the work of a batch goes on that is not in a call yet. Its status stays as it is; a paused batch
+     * accepts changes, one in a terminal status answers 409. A body that asks for nothing new leaves `updated_at`.
+     *
+     * `pacing` takes effect with the next release: the first one of a policy comes at once where there was none before, and
+     * otherwise no sooner than the new period after the last release. What was released and not sent stays released as
+     * far as the new policy allows it. A policy must be slower than the batch is without it, at the rate that its rate
+     * budgets allow after the safety margin, else the answer is 422 and names both rates; a batch that spends no rate
+     * budget accepts any. `remove_pacing` lets the batch go on at the rate of its budgets.
+     *
+     */
+    public update<ThrowOnError extends boolean = true>(options: Options<UpdateBatchData, ThrowOnError>) {
+        return (options.client ?? this.client).patch<UpdateBatchResponses, UpdateBatchErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/flows/batches/{batch_id}',
+            ...options,
+            headers: {
+                'Content-Type': 'application/json',
+                ...options.headers
+            }
+        });
+    }
+    
+    /**
+     * Cancel a batch
+     *
+     * Stops sending: records that were not sent become `unprocessed`. Calls that are under way are settled as usual.
+     * A batch in a terminal status answers 409.
+     *
+     */
+    public cancel<ThrowOnError extends boolean = true>(options: Options<CancelBatchData, ThrowOnError>) {
+        return (options.client ?? this.client).post<CancelBatchResponses, CancelBatchErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/flows/batches/{batch_id}/cancel',
+            ...options,
+            headers: {
+                'Content-Type': 'application/json',
+                ...options.headers
+            }
+        });
+    }
+    
+    /**
+     * Retry jobs of a batch
+     *
+     * Starts a new batch over the records of a batch that is over (else 409) whose jobs have one of `job_statuses`. It runs
+     * the same version with the same metadata and variables. Each record keeps its position, so that job
+     * `<new batch_id>.<position>` retries `<batch_id>.<position>`, and goes on at the step that failed, without the tasks
+     * of that step that succeeded, and with the outputs of all that did. A task with `for_each` that failed begins with its
+     * first element again.
+     *
+     * A job has one retry at a time: jobs whose retry is under way are left out, and so are those whose retry succeeded
+     * or whose outcome nobody knows (`needs_reconcile`, `unresolved`). One whose retry failed goes on where that failed.
+     * With `groups` only jobs whose error in this batch is in one of them are retried. If no job is left, the answer is
+     * 409. While the quota `open_batches` is full it is 429 with `Retry-After` (seconds).
+     *
+     */
+    public retry<ThrowOnError extends boolean = true>(options: Options<RetryBatchData, ThrowOnError>) {
+        return (options.client ?? this.client).post<RetryBatchResponses, RetryBatchErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/flows/batches/{batch_id}/retry',
+            ...options,
+            headers: {
+                'Content-Type': 'application/json',
+                ...options.headers
+            }
+        });
+    }
+    
+    /**
+     * Group the errors of a batch
+     *
+     * Says what went wrong in a batch, however many records it has: its jobs that are `failed`, `rejected`,
+     * `needs_reconcile` or `unresolved`, put into groups of those that failed alike. Alike are errors of the same task,
+     * job status, codes and status of the answer whose messages differ in nothing but what belongs to one record:
+     * numbers, ids, addresses and texts in quotes, which are `#` in the messages of the group. The largest group comes
+     * first. `POST /flows/batches/{batch_id}/retry` and `POST /flows/batches/{batch_id}/resolve` take the ids of groups.
+     *
+     */
+    public listErrors<ThrowOnError extends boolean = true>(options: Options<ListBatchErrorsData, ThrowOnError>) {
+        return (options.client ?? this.client).get<ListBatchErrorsResponses, ListBatchErrorsErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/flows/batches/{batch_id}/errors',
+            ...options
+        });
+    }
+    
+    /**
+     * Resolve many jobs of a batch
+     *
+     * Settles jobs of a batch that are `needs_reconcile` or `unresolved`, all alike, as `POST /flows/jobs/{job_id}/resolve`
+     * settles one: by what you found at the provider. `groups` of `GET /flows/batches/{batch_id}/errors` narrow it to
+     * what failed alike. Look how many there are, and say so in `expected_count`: if by then another number is in doubt,
+     * nothing is settled, and the answer is 409.
+     *
+     * Calls are settled one after the other, each with all of its records. A request settles about 50000 records, fewer
+     * where each was a call of its own; repeat it while `remaining` is not 0.
+     *
+     */
+    public resolve<ThrowOnError extends boolean = true>(options: Options<ResolveBatchData, ThrowOnError>) {
+        return (options.client ?? this.client).post<ResolveBatchResponses, ResolveBatchErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/flows/batches/{batch_id}/resolve',
+            ...options,
+            headers: {
+                'Content-Type': 'application/json',
+                ...options.headers
+            }
+        });
+    }
+    
+    /**
+     * Read the results of a batch
+     *
+     * Returns one result per record, in position order. `json` is a page. `ndjson` and `csv` stream every result from
+     * `skip` (or `cursor`) on and take no notice of `limit`: one JSON object a line, or one row a line after a line of
+     * column names (RFC 4180, UTF-8). The columns are `position`, `job_id`, `status`, `output` (as JSON text, empty for
+     * null) and the parts of the error, empty where they are null: `error_code`, `error_message`, `step_id`, `task_id`,
+     * `provider_status`, `provider_code`, `provider_message`; the last is `skipped_tasks`, separated by spaces. A part of
+     * the error that a spreadsheet would take for a formula, because it begins with `=`, `+`, `-`, `@`, a tab or a line
+     * break and is no number, has an apostrophe before it; `ndjson` has all texts as they are.
+     *
+     */
+    public listResults<ThrowOnError extends boolean = true>(options: Options<ListBatchResultsData, ThrowOnError>) {
+        return (options.client ?? this.client).get<ListBatchResultsResponses, ListBatchResultsErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/flows/batches/{batch_id}/results',
+            ...options
+        });
+    }
+    
+    /**
+     * List starts
+     *
+     * Returns one row for each start of a flow, whatever started it, in the order in which they happened. A start by an
+     * event that was refused because it would have been the ninth in a row, or because its root cause had led to as many
+     * batches as it may, has a row, too, for 90 days: it has no batch, and `error` says why. An unknown id in a filter gives an empty page.
+     *
+     */
+    public listTriggers<ThrowOnError extends boolean = true>(options?: Options<ListTriggersData, ThrowOnError>) {
+        return (options?.client ?? this.client).get<ListTriggersResponses, ListTriggersErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/flows/triggers',
+            ...options
+        });
+    }
+    
+    /**
+     * Read a start
+     *
+     * Returns who or what started a flow, when, and the batch that came of it, or why none did.
+     */
+    public getTrigger<ThrowOnError extends boolean = true>(options: Options<GetTriggerData, ThrowOnError>) {
+        return (options.client ?? this.client).get<GetTriggerResponses, GetTriggerErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/flows/triggers/{trigger_id}',
+            ...options
+        });
+    }
+}
+
+export class DispatchOperations extends HeyApiClient {
+    public static readonly __registry = new HeyApiRegistry12<DispatchOperations>();
+    
+    constructor(args?: {
+        client?: Client;
+        key?: string;
+    }) {
+        super(args);
+        DispatchOperations.__registry.set(this, args?.key);
+    }
+    
+    /**
+     * Pause a batch
+     *
+     * Holds a batch. It becomes `paused` and remembers where it stood. Once this is answered, no further record of it is
+     * sent, and nothing is worked on in the service; calls that are under way are settled as usual. The batch does not
+     * end while it is paused. If it is paused already, the answer is the hold that it has, unchanged. A batch in a
+     * terminal status answers 409.
+     *
+     */
+    public pauseBatch<ThrowOnError extends boolean = true>(options: Options<PauseBatchData, ThrowOnError>) {
+        return (options.client ?? this.client).post<PauseBatchResponses, PauseBatchErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/flows/batches/{batch_id}/pause',
+            ...options,
+            headers: {
+                'Content-Type': 'application/json',
+                ...options.headers
+            }
+        });
+    }
+    
+    /**
+     * Resume a batch
+     *
+     * Releases the hold of a batch, which goes on in the status that it had before. If all of its jobs came to their
+     * end meanwhile, it ends now. Nothing that was sent is sent again. The answer is empty for a batch that is not paused.
+     *
+     */
+    public resumeBatch<ThrowOnError extends boolean = true>(options: Options<ResumeBatchData, ThrowOnError>) {
+        return (options.client ?? this.client).post<ResumeBatchResponses, ResumeBatchErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/flows/batches/{batch_id}/resume',
+            ...options
+        });
+    }
+    
+    /**
+     * List Domains
+     *
+     * Returns the metered accounts of a platform that the organization knows, in the order in which it came to know them. A platform
+     * that the catalog does not have is 404; one that meters nothing has no Domains.
+     *
+     */
+    public listDomains<ThrowOnError extends boolean = true>(options: Options<ListDomainsData, ThrowOnError>) {
+        return (options.client ?? this.client).get<ListDomainsResponses, ListDomainsErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/platforms/{platform}/domains',
+            ...options
+        });
+    }
+    
+    /**
+     * Read a Domain
+     *
+     * Returns one provider account.
+     */
+    public getDomain<ThrowOnError extends boolean = true>(options: Options<GetDomainData, ThrowOnError>) {
+        return (options.client ?? this.client).get<GetDomainResponses, GetDomainErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/platforms/{platform}/domains/{tenancy_id}',
+            ...options
+        });
+    }
+    
+    /**
+     * Read what is left of the rate budgets
+     *
+     * Returns, for every bucket and window, what is spent and what is left. Computed when read; it reserves nothing,
+     * so do not decide by it whether to send.
+     *
+     */
+    public getHeadroom<ThrowOnError extends boolean = true>(options: Options<GetHeadroomData, ThrowOnError>) {
+        return (options.client ?? this.client).get<GetHeadroomResponses, GetHeadroomErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/platforms/{platform}/domains/{tenancy_id}/headroom',
+            ...options
+        });
+    }
+    
+    /**
+     * Read what waits for the rate budgets, and when it will be done
+     *
+     * Counts what waits for calls to the account, in all, by lane and by bucket, and says of each bucket when that will
+     * be done. Only the organization's own work is counted; that of others who share the account delays the time.
+     *
+     * The time is one that the work will keep: it is played forward by the rules by which calls are sent, and wherever
+     * they leave a choice the later end is taken. It holds as long as nothing is added, nobody steers, and other clients
+     * of the account stay away. Computed when read; it reserves nothing, so do not decide by it whether to send.
+     *
+     */
+    public getQueue<ThrowOnError extends boolean = true>(options: Options<GetQueueData, ThrowOnError>) {
+        return (options.client ?? this.client).get<GetQueueResponses, GetQueueErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/platforms/{platform}/domains/{tenancy_id}/queue',
+            ...options
+        });
+    }
+    
+    /**
+     * Read which credentials spent the rate budgets
+     *
+     * Splits what is spent of the current windows among the organization's credentials. The last entry of each window
+     * has no credential: it is what nobody here can be named for, such as other clients of the account, tests of
+     * credentials, and limits that were read. The percentages of a window add up to exactly 100.
+     *
+     */
+    public getAttribution<ThrowOnError extends boolean = true>(options: Options<GetAttributionData, ThrowOnError>) {
+        return (options.client ?? this.client).get<GetAttributionResponses, GetAttributionErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/platforms/{platform}/domains/{tenancy_id}/attribution',
+            ...options
+        });
+    }
+    
+    /**
+     * List what was spent in the last 30 days
+     *
+     * Lists the windows in which something was spent or counted by the provider, the current ones included, newest
+     * first. They are kept for 30 days; a `next_cursor` of null means that this was the oldest. There is no total.
+     *
+     */
+    public listUsageHistory<ThrowOnError extends boolean = true>(options: Options<ListUsageHistoryData, ThrowOnError>) {
+        return (options.client ?? this.client).get<ListUsageHistoryResponses, ListUsageHistoryErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/platforms/{platform}/domains/{tenancy_id}/usage-history',
+            ...options
+        });
+    }
+    
+    /**
+     * Read the safety margins
+     *
+     * Returns, for every bucket of the account, how much of the provider's caps may be spent. Other clients of the account
+     * have the rest.
+     *
+     */
+    public getMargins<ThrowOnError extends boolean = true>(options: Options<GetMarginsData, ThrowOnError>) {
+        return (options.client ?? this.client).get<GetMarginsResponses, GetMarginsErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/platforms/{platform}/domains/{tenancy_id}/margins',
+            ...options
+        });
+    }
+    
+    /**
+     * Set the safety margin of a bucket
+     *
+     * Sets how much of the provider's caps may be spent: with a margin of 80 percent and a cap of 20 calls a minute, 16
+     * calls. It holds for every call that is sent after the answer, and for every window of the bucket; parts of calls
+     * are rounded down, and at least one call is left of a cap. A margin is your organization's own. Where several
+     * organizations use one account, the lowest binds, of those with an active credential that the provider accepted.
+     *
+     */
+    public setMargin<ThrowOnError extends boolean = true>(options: Options<SetMarginData, ThrowOnError>) {
+        return (options.client ?? this.client).put<SetMarginResponses, SetMarginErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/platforms/{platform}/domains/{tenancy_id}/margins/{bucket}',
+            ...options,
+            headers: {
+                'Content-Type': 'application/json',
+                ...options.headers
+            }
+        });
+    }
+    
+    /**
+     * Read the lanes
+     *
+     * Returns your organization's four lanes of the account, with how they share its calls. Lanes that nobody has set have
+     * the weights 50 (`interactive`), 30 (`compliance`), 15 (`bulk`) and 5 (`backfill`).
+     *
+     */
+    public getLanes<ThrowOnError extends boolean = true>(options: Options<GetLanesData, ThrowOnError>) {
+        return (options.client ?? this.client).get<GetLanesResponses, GetLanesErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/platforms/{platform}/domains/{tenancy_id}/lanes',
+            ...options
+        });
+    }
+    
+    /**
+     * Set a lane
+     *
+     * Replaces the weight and the limit of one lane; they hold for every call that is sent after the answer. While lanes
+     * compete, calls go to them in proportion to their weights, and a lane that has work never starves. Lanes without work
+     * leave their share to the others. The lanes are your organization's own: organizations that use one account share its
+     * calls equally, whatever weights they set.
+     *
+     */
+    public setLane<ThrowOnError extends boolean = true>(options: Options<SetLaneData, ThrowOnError>) {
+        return (options.client ?? this.client).put<SetLaneResponses, SetLaneErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/platforms/{platform}/domains/{tenancy_id}/lanes/{lane}',
+            ...options,
+            headers: {
+                'Content-Type': 'application/json',
+                ...options.headers
+            }
+        });
+    }
+    
+    /**
+     * Estimate what an upload would cost
+     *
+     * Says how many calls a number of records would take and what share of the day's remaining budget that is. Give
+     * exactly one of `record_set_id` and `record_count`, and at least one of `bucket` and `action_id`. Writes nothing.
+     *
+     */
+    public estimateUpload<ThrowOnError extends boolean = true>(options: Options<EstimateUploadData, ThrowOnError>) {
+        return (options.client ?? this.client).post<EstimateUploadResponses, EstimateUploadErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/platforms/{platform}/domains/{tenancy_id}/estimate',
+            ...options,
+            headers: {
+                'Content-Type': 'application/json',
+                ...options.headers
+            }
+        });
+    }
+    
+    /**
+     * Read the provider's limits again
+     *
+     * Asks the provider for its limits and counters now, and returns the budgets as they are afterwards. Without an active
+     * credential of the account there is nobody to ask for (409).
+     *
+     */
+    public refreshLimits<ThrowOnError extends boolean = true>(options: Options<RefreshLimitsData, ThrowOnError>) {
+        return (options.client ?? this.client).post<RefreshLimitsResponses, RefreshLimitsErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/platforms/{platform}/domains/{tenancy_id}/refresh-limits',
+            ...options
+        });
+    }
+    
+    /**
+     * Pause a Domain, or one of its lanes
+     *
+     * Holds the organization's calls to a provider account, or with `lane` those of one lane. Once this is answered, no
+     * further record is sent; calls that are under way are settled as usual. Batches keep their status. A hold covers
+     * nothing of other organizations that use the same account. Each request opens a hold of its own, of which an
+     * organization can have 1000 besides those of batches (else 409); calls go on when the last of them is released or over.
+     *
+     */
+    public pauseDomain<ThrowOnError extends boolean = true>(options: Options<PauseDomainData, ThrowOnError>) {
+        return (options.client ?? this.client).post<PauseDomainResponses, PauseDomainErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/platforms/{platform}/domains/{tenancy_id}/pause',
+            ...options,
+            headers: {
+                'Content-Type': 'application/json',
+                ...options.headers
+            }
+        });
+    }
+    
+    /**
+     * Resume a Domain, or one of its lanes
+     *
+     * Releases the organization's holds of the whole Domain; with `lane` it releases those of that lane instead. Automatic
+     * backoffs (scope `bucket`) end by themselves and cannot be released.
+     *
+     */
+    public resumeDomain<ThrowOnError extends boolean = true>(options: Options<ResumeDomainData, ThrowOnError>) {
+        return (options.client ?? this.client).post<ResumeDomainResponses, ResumeDomainErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/platforms/{platform}/domains/{tenancy_id}/resume',
+            ...options
+        });
+    }
+    
+    /**
+     * List the holds of a Domain
+     *
+     * Returns the organization's holds of a Domain and of its lanes, and the automatic backoffs of the Domain's buckets.
+     * Holds of batches and of the whole organization are in the list of all holds.
+     *
+     */
+    public listDomainPauses<ThrowOnError extends boolean = true>(options: Options<ListDomainPausesData, ThrowOnError>) {
+        return (options.client ?? this.client).get<ListDomainPausesResponses, ListDomainPausesErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/platforms/{platform}/domains/{tenancy_id}/pauses',
+            ...options
+        });
+    }
+    
+    /**
+     * Extend a hold
+     *
+     * Moves the end of a hold of a Domain or of a lane further away: to `duration_seconds` from now, or to `expires_at`,
+     * which wins if both are there; one of them is required. An end that is not later than the present one answers 409,
+     * as does a hold that is released, that has no end, or that is an automatic backoff, and the thousand-and-first extension.
+     *
+     */
+    public extendPause<ThrowOnError extends boolean = true>(options: Options<ExtendPauseData, ThrowOnError>) {
+        return (options.client ?? this.client).patch<ExtendPauseResponses, ExtendPauseErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/platforms/{platform}/domains/{tenancy_id}/pauses/{pause_id}',
+            ...options,
+            headers: {
+                'Content-Type': 'application/json',
+                ...options.headers
+            }
+        });
+    }
+    
+    /**
+     * Pause all calls of the organization
+     *
+     * Holds every call that carries records of the organization, to whatever account or host. Once this is answered, no
+     * further record is sent; calls that are under way are settled as usual. Batches keep their status.
+     *
+     */
+    public pause<ThrowOnError extends boolean = true>(options?: Options<PauseDispatchData, ThrowOnError>) {
+        return (options?.client ?? this.client).post<PauseDispatchResponses, PauseDispatchErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/admin/dispatch/pause',
+            ...options,
+            headers: {
+                'Content-Type': 'application/json',
+                ...options?.headers
+            }
+        });
+    }
+    
+    /**
+     * Resume the calls of the organization
+     *
+     * Releases every active hold of scope `global`, and no other.
+     */
+    public resume<ThrowOnError extends boolean = true>(options?: Options<ResumeDispatchData, ThrowOnError>) {
+        return (options?.client ?? this.client).post<ResumeDispatchResponses, ResumeDispatchErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/admin/dispatch/resume',
+            ...options
+        });
+    }
+    
+    /**
+     * List holds
+     *
+     * Returns the organization's holds of all scopes, and the automatic backoffs of the accounts that it knows.
+     *
+     */
+    public listPauses<ThrowOnError extends boolean = true>(options?: Options<ListPausesData, ThrowOnError>) {
+        return (options?.client ?? this.client).get<ListPausesResponses, ListPausesErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/admin/dispatch/pauses',
+            ...options
+        });
+    }
+    
+    /**
+     * Read a hold
+     *
+     * Returns one hold with who opened, extended and released it, and when.
+     */
+    public getPause<ThrowOnError extends boolean = true>(options: Options<GetPauseData, ThrowOnError>) {
+        return (options.client ?? this.client).get<GetPauseResponses, GetPauseErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/admin/dispatch/pauses/{pause_id}',
+            ...options
+        });
+    }
+}
+
+export class JobsOperations extends HeyApiClient {
+    public static readonly __registry = new HeyApiRegistry13<JobsOperations>();
+    
+    constructor(args?: {
+        client?: Client;
+        key?: string;
+    }) {
+        super(args);
+        JobsOperations.__registry.set(this, args?.key);
+    }
+    
+    /**
+     * List jobs
+     *
+     * Returns the jobs of the organization. An unknown id in a filter gives an empty page.
+     */
+    public list<ThrowOnError extends boolean = true>(options?: Options<ListJobsData, ThrowOnError>) {
+        return (options?.client ?? this.client).get<ListJobsResponses, ListJobsErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/flows/jobs',
+            ...options
+        });
+    }
+    
+    /**
+     * Read a job
+     *
+     * Returns one record of a batch with its status, output and error.
+     */
+    public get<ThrowOnError extends boolean = true>(options: Options<GetJobData, ThrowOnError>) {
+        return (options.client ?? this.client).get<GetJobResponses, GetJobErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/flows/jobs/{job_id}',
+            ...options
+        });
+    }
+    
+    /**
+     * Resolve a job
+     *
+     * Settles a job that is `needs_reconcile` or `unresolved`: a call carried its record, and nobody knows whether it
+     * arrived. Look it up at the provider, then say what you found. The job goes on as if the call had been answered so.
+     * A job in any other status is 409.
+     *
+     * * `accepted`: the provider has the record. A job of a call of its own goes on, and ends `completed`; one of a bulk
+     * call ends `accepted` where that was its last task.
+     * * `rejected`: the provider refused it. The job ends `failed`, or `rejected` after a bulk call, unless the task's
+     * `on_error` is `continue`.
+     * * `requeue`: it never arrived, or may be sent again. The job is `queued` again, and run 1 ends `cancelled` while the
+     * execution `<job_id>.2` goes on with the task that was in doubt. 409 once the batch is cancelled or stopped.
+     *
+     * Each record of a bulk call is resolved alone. Should the provider answer for the call after all, that settles the
+     * others, and moves a resolved job no more.
+     *
+     */
+    public resolve<ThrowOnError extends boolean = true>(options: Options<ResolveJobData, ThrowOnError>) {
+        return (options.client ?? this.client).post<ResolveJobResponses, ResolveJobErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/flows/jobs/{job_id}/resolve',
+            ...options,
+            headers: {
+                'Content-Type': 'application/json',
+                ...options.headers
+            }
+        });
+    }
+}
+
+export class CallsOperations extends HeyApiClient {
+    public static readonly __registry = new HeyApiRegistry14<CallsOperations>();
+    
+    constructor(args?: {
+        client?: Client;
+        key?: string;
+    }) {
+        super(args);
+        CallsOperations.__registry.set(this, args?.key);
+    }
+    
+    /**
+     * List calls
+     *
+     * Returns the calls that carried records of the organization, newest first, with what was sent and what came back. A
+     * call stands here once its round trip is over. Each attempt is a call of its own. Calls are kept for 7 days unless
+     * the operator says otherwise, who may also have only those kept that failed, or none. This list knows no `skip` and
+     * no `total`. An unknown id in a filter gives an empty page.
+     *
+     * Secrets of the credential are overwritten with `*` wherever they stand. Values of query parameters whose names speak
+     * of secrets, such as `token`, are `***`.
+     *
+     */
+    public list<ThrowOnError extends boolean = true>(options?: Options<ListCallsData, ThrowOnError>) {
+        return (options?.client ?? this.client).get<ListCallsResponses, ListCallsErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/flows/calls',
+            ...options
+        });
+    }
+    
+    /**
+     * Read a call
+     *
+     * Returns what one call sent and what came back, as the list shows it.
+     */
+    public get<ThrowOnError extends boolean = true>(options: Options<GetCallData, ThrowOnError>) {
+        return (options.client ?? this.client).get<GetCallResponses, GetCallErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/flows/calls/{call_id}',
+            ...options
+        });
+    }
+}
+
+export class ExecutionsOperations extends HeyApiClient {
+    public static readonly __registry = new HeyApiRegistry15<ExecutionsOperations>();
+    
+    constructor(args?: {
+        client?: Client;
+        key?: string;
+    }) {
+        super(args);
+        ExecutionsOperations.__registry.set(this, args?.key);
+    }
+    
+    /**
+     * List executions
+     *
+     * Returns the executions of the organization. An unknown id in a filter gives an empty page.
+     */
+    public list<ThrowOnError extends boolean = true>(options?: Options<ListExecutionsData, ThrowOnError>) {
+        return (options?.client ?? this.client).get<ListExecutionsResponses, ListExecutionsErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/flows/executions',
+            ...options
+        });
+    }
+    
+    /**
+     * Read an execution
+     *
+     * Returns the path of one record through every step and task of its flow.
+     */
+    public get<ThrowOnError extends boolean = true>(options: Options<GetExecutionData, ThrowOnError>) {
+        return (options.client ?? this.client).get<GetExecutionResponses, GetExecutionErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/flows/executions/{execution_id}',
+            ...options
+        });
+    }
+    
+    /**
+     * Follow an execution
+     *
+     * Streams what happens to one execution as server-sent events, within about a quarter of a second, until the execution
+     * is over. It takes a stream token (`POST /account/auth/stream-token`) in the query and nothing else, so that a browser
+     * can open it with `new EventSource(address)`; `curl -N` shows it too. The token is looked at when the stream is opened.
+     *
+     * The stream begins with `execution.snapshot`, whose data is the execution as `GET /flows/executions/{execution_id}`
+     * answers it. Events that follow tell what has changed since; the last is `execution.closed`, after which the server ends
+     * the stream. Every other event has data of the schema `ExecutionEvent`:
+     *
+     * | Event | Its `status` | Also |
+     * |---|---|---|
+     * | `execution.status` | of the execution | `error` |
+     * | `step.started` | `running` | `step_id` |
+     * | `step.completed` | `completed`, or `skipped` when all of its tasks were | `step_id` |
+     * | `step.failed` | `failed` | `step_id`, `error` |
+     * | `task.attempt` | of the task: `running` when a call takes it, then `completed`, `failed`, `skipped`, `waiting` to be tried again, or `reconciling` while the outcome of the call is being found out | `step_id`, `task_id`, `attempt`, `error` |
+     * | `job.status` | of the job | `error` |
+     * | `execution.closed` | of the execution, final | |
+     *
+     * The `id` of events is a number that grows. A client that was cut off sends the last one that it got as
+     * `Last-Event-ID` (browsers do so by themselves, after the 2 seconds that the stream asks for) or as `last_event_id`,
+     * and gets everything after that, without a snapshot, without a gap and without a repeat, from whichever process
+     * answers; the header counts if both are there. After `execution.closed` the answer is 204, at which a browser stops.
+     * Every 15 seconds a comment keeps the connection open. A process that has as many streams as it can take answers 503
+     * with `Retry-After`.
+     *
+     */
+    public stream<ThrowOnError extends boolean = true>(options: Options<StreamExecutionData, ThrowOnError, StreamExecutionResponse>) {
+        return (options.client ?? this.client).sse.get<StreamExecutionResponses, StreamExecutionErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{
+                    in: 'query',
+                    name: 'token',
+                    type: 'apiKey'
+                }],
+            url: '/flows/executions/{execution_id}/stream',
+            ...options
+        });
+    }
+}
+
+export class UsageOperations extends HeyApiClient {
+    public static readonly __registry = new HeyApiRegistry16<UsageOperations>();
+    
+    constructor(args?: {
+        client?: Client;
+        key?: string;
+    }) {
+        super(args);
+        UsageOperations.__registry.set(this, args?.key);
+    }
+    
+    /**
+     * Read the dashboard
+     *
+     * Returns how the batches fare that were started in a period up to now, as they stand now, and the holds that are
+     * active.
+     *
+     */
+    public getDashboard<ThrowOnError extends boolean = true>(options?: Options<GetDashboardData, ThrowOnError>) {
+        return (options?.client ?? this.client).get<GetDashboardResponses, GetDashboardErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/flows/dashboard',
+            ...options
+        });
+    }
+    
+    /**
+     * Read the usage
+     *
+     * Returns what the organization used in some days (UTC). Batches and jobs count on the day on which they were started,
+     * calls and the records in them on the day on which they were sent. Days are kept for more than two years.
+     *
+     */
+    public get<ThrowOnError extends boolean = true>(options?: Options<GetUsageData, ThrowOnError>) {
+        return (options?.client ?? this.client).get<GetUsageResponses, GetUsageErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/flows/usage',
+            ...options
+        });
+    }
+}
+
+export class RecordSetsOperations extends HeyApiClient {
+    public static readonly __registry = new HeyApiRegistry17<RecordSetsOperations>();
+    
+    constructor(args?: {
+        client?: Client;
+        key?: string;
+    }) {
+        super(args);
+        RecordSetsOperations.__registry.set(this, args?.key);
+    }
+    
+    /**
+     * List record sets
+     *
+     * Returns the record sets of the organization that have not expired.
+     */
+    public list<ThrowOnError extends boolean = true>(options?: Options<ListRecordSetsData, ThrowOnError>) {
+        return (options?.client ?? this.client).get<ListRecordSetsResponses, ListRecordSetsErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/data/record-sets',
+            ...options
+        });
+    }
+    
+    /**
+     * Create a record set
+     *
+     * Opens an upload. A set that is not sealed and triggered in time expires (`staging_expires_at`). One more open set than the
+     * quota `open_record_sets` is 422 `quota_exceeded`.
+     *
+     */
+    public create<ThrowOnError extends boolean = true>(options?: Options<CreateRecordSetData, ThrowOnError>) {
+        return (options?.client ?? this.client).post<CreateRecordSetResponses, CreateRecordSetErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/data/record-sets',
+            ...options,
+            headers: {
+                'Content-Type': 'application/json',
+                ...options?.headers
+            }
+        });
+    }
+    
+    /**
+     * Delete a record set
+     *
+     * Removes the set and its rows. A consumed set answers 409.
+     */
+    public delete<ThrowOnError extends boolean = true>(options: Options<DeleteRecordSetData, ThrowOnError>) {
+        return (options.client ?? this.client).delete<DeleteRecordSetResponses, DeleteRecordSetErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/data/record-sets/{record_set_id}',
+            ...options
+        });
+    }
+    
+    /**
+     * Read a record set
+     *
+     * Returns the manifest of the record set, not its rows.
+     */
+    public get<ThrowOnError extends boolean = true>(options: Options<GetRecordSetData, ThrowOnError>) {
+        return (options.client ?? this.client).get<GetRecordSetResponses, GetRecordSetErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/data/record-sets/{record_set_id}',
+            ...options
+        });
+    }
+    
+    /**
+     * Upload a chunk of records
+     *
+     * Stores one chunk; it is durable when the answer comes. Chunks may come in any order and side by side. The row
+     * position of a record is `chunk_index * chunk_size` plus its place in the chunk, so every chunk but the last must
+     * hold exactly `chunk_size` records. Sending the same chunk again answers `replay` true and changes nothing; other
+     * records under a used `chunk_index` are 409, and so is a set that is not open (`Record set is not open`). The
+     * body may have 16777216 bytes (413 beyond). Numbers are kept digit for digit. A chunk that does not fit into the quota
+     * `stored_bytes` is 422 `quota_exceeded`: nothing of it is stored, and the set stays open.
+     *
+     */
+    public appendRecords<ThrowOnError extends boolean = true>(options: Options<AppendRecordsData, ThrowOnError>) {
+        return (options.client ?? this.client).post<AppendRecordsResponses, AppendRecordsErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/data/record-sets/{record_set_id}/records',
+            ...options,
+            headers: {
+                'Content-Type': 'application/json',
+                ...options.headers
+            }
+        });
+    }
+    
+    /**
+     * Seal a record set
+     *
+     * Closes the upload and fixes the content hash. A count that is not what arrived is 409 and names both counts; a
+     * gap is 409 and names the missing ranges. Sealing again with the same count is no error.
+     *
+     */
+    public seal<ThrowOnError extends boolean = true>(options: Options<SealRecordSetData, ThrowOnError>) {
+        return (options.client ?? this.client).post<SealRecordSetResponses, SealRecordSetErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/data/record-sets/{record_set_id}/seal',
+            ...options,
+            headers: {
+                'Content-Type': 'application/json',
+                ...options.headers
+            }
+        });
+    }
+}
+
+export class StoresOperations extends HeyApiClient {
+    public static readonly __registry = new HeyApiRegistry18<StoresOperations>();
+    
+    constructor(args?: {
+        client?: Client;
+        key?: string;
+    }) {
+        super(args);
+        StoresOperations.__registry.set(this, args?.key);
+    }
+    
+    /**
+     * List stores
+     *
+     * Returns the stores of the organization, without their records.
+     */
+    public list<ThrowOnError extends boolean = true>(options?: Options<ListStoresData, ThrowOnError>) {
+        return (options?.client ?? this.client).get<ListStoresResponses, ListStoresErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/data/stores',
+            ...options
+        });
+    }
+    
+    /**
+     * Create a store
+     *
+     * Makes an empty store with typed fields and layers. A name that is taken is 409; the 101st store of an organization is
+     * 422.
+     *
+     */
+    public create<ThrowOnError extends boolean = true>(options: Options<CreateStoreData, ThrowOnError>) {
+        return (options.client ?? this.client).post<CreateStoreResponses, CreateStoreErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/data/stores',
+            ...options,
+            headers: {
+                'Content-Type': 'application/json',
+                ...options.headers
+            }
+        });
+    }
+    
+    /**
+     * Delete a store
+     *
+     * Removes the store and its records; its name is free at once. It is 409 while the newest version of an active definition
+     * has a store task that names the store: archive, change or delete the definition first. Tasks that name the store by
+     * an expression, and batches of other definitions, do not hold it: their records fail from then on.
+     *
+     */
+    public delete<ThrowOnError extends boolean = true>(options: Options<DeleteStoreData, ThrowOnError>) {
+        return (options.client ?? this.client).delete<DeleteStoreResponses, DeleteStoreErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/data/stores/{store}',
+            ...options
+        });
+    }
+    
+    /**
+     * Read a store
+     *
+     * Returns the configuration of the store and how many records it has.
+     */
+    public get<ThrowOnError extends boolean = true>(options: Options<GetStoreData, ThrowOnError>) {
+        return (options.client ?? this.client).get<GetStoreResponses, GetStoreErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/data/stores/{store}',
+            ...options
+        });
+    }
+    
+    /**
+     * Replace the configuration of a store
+     *
+     * Replaces fields and layers, and raises `config_version` by one. The records are resolved again in the background, in
+     * the order of their keys; `resolving` is true until all are. Meanwhile the list shows, filters, counts and sorts every
+     * record as it was resolved last, and `resolved_config_version` tells by which configuration that was: a filter finds
+     * the records that show the value, where the field has the type that it has now. A single record, and every record that
+     * is written, is resolved at once.
+     *
+     * Layers keep what was written to them: values of a field or a layer that is no longer declared, and values that are
+     * not of the field's new type, show no more but count again once they are declared as they were. A store cannot be
+     * renamed. What was read can be sent back: the fields that the service sets are ignored.
+     *
+     */
+    public replace<ThrowOnError extends boolean = true>(options: Options<ReplaceStoreData, ThrowOnError>) {
+        return (options.client ?? this.client).put<ReplaceStoreResponses, ReplaceStoreErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/data/stores/{store}',
+            ...options,
+            headers: {
+                'Content-Type': 'application/json',
+                ...options.headers
+            }
+        });
+    }
+    
+    /**
+     * List the records of a store
+     *
+     * Returns records as they were resolved last, by key in the order of its bytes unless you sort otherwise. This list
+     * knows no `skip`. While the store is `resolving`, see there for what a filter finds.
+     *
+     */
+    public listRecords<ThrowOnError extends boolean = true>(options: Options<ListStoreRecordsData, ThrowOnError>) {
+        return (options.client ?? this.client).get<ListStoreRecordsResponses, ListStoreRecordsErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/data/stores/{store}/records',
+            ...options
+        });
+    }
+    
+    /**
+     * Write records
+     *
+     * Writes up to 1000 times to one layer of one record each, in order, all or none. A record that is not there is made.
+     * Fields that are not named keep their values in the layer, null takes a value away. A bad field of any record is 422,
+     * and then nothing is written.
+     *
+     */
+    public upsertRecords<ThrowOnError extends boolean = true>(options: Options<UpsertStoreRecordsData, ThrowOnError>) {
+        return (options.client ?? this.client).post<UpsertStoreRecordsResponses, UpsertStoreRecordsErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/data/stores/{store}/records',
+            ...options,
+            headers: {
+                'Content-Type': 'application/json',
+                ...options.headers
+            }
+        });
+    }
+    
+    /**
+     * Read a record
+     *
+     * Returns one record, resolved by the newest configuration. With `include=layers` also what each layer says, and which
+     * layer each field has its value from.
+     *
+     */
+    public getRecord<ThrowOnError extends boolean = true>(options: Options<GetStoreRecordData, ThrowOnError>) {
+        return (options.client ?? this.client).get<GetStoreRecordResponses, GetStoreRecordErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/data/stores/{store}/records/{key}',
+            ...options
+        });
+    }
+    
+    /**
+     * Delete a layer of a record
+     *
+     * Removes what the layer says, also where the store no longer declares it. A record goes with its last layer. A layer that
+     * the record does not have is 404.
+     *
+     */
+    public deleteLayer<ThrowOnError extends boolean = true>(options: Options<DeleteStoreLayerData, ThrowOnError>) {
+        return (options.client ?? this.client).delete<DeleteStoreLayerResponses, DeleteStoreLayerErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/data/stores/{store}/records/{key}/layers/{layer}',
+            ...options
+        });
+    }
+    
+    /**
+     * Replace a layer of a record
+     *
+     * Has the layer hold these values and no others; a record that is not there is made. A layer that the store does not
+     * declare is 404. To change some fields only, write the record with a POST.
+     *
+     */
+    public putLayer<ThrowOnError extends boolean = true>(options: Options<PutStoreLayerData, ThrowOnError>) {
+        return (options.client ?? this.client).put<PutStoreLayerResponses, PutStoreLayerErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/data/stores/{store}/records/{key}/layers/{layer}',
+            ...options,
+            headers: {
+                'Content-Type': 'application/json',
+                ...options.headers
+            }
+        });
+    }
+}
