@@ -57,8 +57,8 @@ type exchange struct {
 	lists *slots
 	// release gives back the place of the long list or export that this is.
 	release func()
-	// header is that of the answer.
-	header http.Header
+	// header is that of the answer, sent that of the request.
+	header, sent http.Header
 	// attempt is set while a request with an idempotency key is carried out.
 	attempt *request.Attempt
 	// kept is what its handler has kept as its answer.
@@ -99,7 +99,7 @@ func (o outer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x := &exchange{id: callerID(r.Header.Get("X-Request-Id")), remote: r.RemoteAddr, lists: o.lists, release: func() {}}
 	rec := &recorder{ResponseWriter: w, exchange: x}
 	header := rec.Header()
-	x.header = header
+	x.header, x.sent = header, r.Header
 	header.Set("X-Request-Id", x.id)
 	header.Set("Cache-Control", cacheControl(r.URL.Path))
 

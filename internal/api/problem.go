@@ -2,14 +2,18 @@ package api
 
 import (
 	"context"
+	"maps"
 	"net/http"
 	"slices"
+	"strings"
 
 	"github.com/go-faster/jx"
 
 	"flowlane/gen/oas"
+	"flowlane/internal/account"
 	"flowlane/internal/fault"
 	"flowlane/internal/orgquota"
+	"flowlane/internal/reference"
 )
 
 // ReferencePath is where the reference of the API is served; each code of an error has a place in it.
@@ -69,13 +73,12 @@ var hints = map[string]string{
 	fault.RecordSetNotOpen:        "A sealed set takes no more records: create another record set for them.",
 }
 
-// Codes are all codes of errors, sorted.
-func Codes() []string {
-	codes := make([]string, 0, len(hints))
-	for code := range hints {
-		codes = append(codes, code)
+// Codes are all codes of errors, sorted, each with what it says to do.
+func Codes() []reference.Code {
+	var codes []reference.Code
+	for _, code := range slices.Sorted(maps.Keys(hints)) {
+		codes = append(codes, reference.Code{Code: code, Hint: hints[code]})
 	}
-	slices.Sort(codes)
 	return codes
 }
 
@@ -97,6 +100,9 @@ func codeOf(f *fault.Error) string {
 
 // problem is an error with all that its caller reads beside detail: hint is what code says of itself where it is empty.
 func (h errorHandler) problem(ctx context.Context, status int, detail oas.ErrorDetail, code, hint string) *oas.ErrorStatusCodeWithHeaders {
+	if hint == "" && code == string(fault.Unauthenticated) {
+		hint = signInHint(exchangeOf(ctx).sent)
+	}
 	if hint == "" {
 		hint = hints[code]
 	}
@@ -107,6 +113,19 @@ func (h errorHandler) problem(ctx context.Context, status int, detail oas.ErrorD
 	return &oas.ErrorStatusCodeWithHeaders{StatusCode: status, Response: oas.Error{
 		Detail: detail, Code: code, RequestID: requestID(ctx), Hint: hint, Docs: docs,
 	}}
+}
+
+// signInHint says what is wrong with how a request says who sends it; empty where that cannot be seen from outside.
+func signInHint(sent http.Header) string {
+	authorization := sent.Get("Authorization")
+	switch {
+	case sent == nil || sent.Get("X-API-Key") != "":
+	case strings.Contains(authorization, account.KeyPrefix):
+		return "Send the key in the header X-API-Key: Authorization is for tokens of your identity provider."
+	case authorization == "":
+		return "The request has neither X-API-Key nor Authorization. " + hints[string(fault.Unauthenticated)]
+	}
+	return ""
 }
 
 // Problem is the body of an error that is answered before a request reaches this package.

@@ -103,6 +103,6 @@ func TestProblem_NoVersion(t *testing.T) {
 func TestCodes(t *testing.T) {
 	t.Parallel()
 	for _, code := range api.Codes() {
-		assert.Contains(t, string(flowlane.OpenAPI), "`"+code+"`")
+		assert.Contains(t, string(flowlane.OpenAPI), "`"+code.Code+"`")
 	}
 }

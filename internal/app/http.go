@@ -7,8 +7,10 @@ import (
 	"io"
 	"log"
 	"log/slog"
+	"maps"
 	"net/http"
 	"os"
+	"strings"
 	"time"
 
 	"flowlane/internal/fault"
@@ -37,9 +39,14 @@ func (b bounds) patience(bytes int64, waited time.Duration) time.Duration {
 // root routes what the process answers to clients.
 func (a *App) root(v1 http.Handler) http.Handler {
 	own := a.health()
+	maps.Copy(own, documents())
+	docs := docsOf(nil)
 	// No http.ServeMux: it answers a path such as //healthz by itself, with a redirect in place of a 404.
 	return a.cfg.Front.around(standardBounds.around(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h, ok := own[r.URL.Path]
+		if !ok && strings.HasPrefix(r.URL.Path+"/", docsRoot) {
+			h, ok = docs, true
+		}
 		if !ok || r.Method != http.MethodGet && r.Method != http.MethodHead {
 			h = v1
 		}
