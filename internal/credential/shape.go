@@ -200,6 +200,14 @@ var grantFields = map[string][]catalog.CredentialField{
 // clientSecret is left out for a client that cannot keep one.
 var clientSecret = catalog.CredentialField{Name: "client_secret", Secret: true}
 
+func namesOf(fields []catalog.CredentialField) string {
+	names := make([]string, len(fields))
+	for i, f := range fields {
+		names[i] = f.Name
+	}
+	return strings.Join(names, ", ")
+}
+
 // readFields takes the fields out of a JSON object and names every one that is missing, unknown or unusable.
 func readFields(want []catalog.CredentialField, method string, object []byte) (map[string]string, []fault.Field) {
 	var raw map[string]json.RawMessage
@@ -225,7 +233,7 @@ func readFields(want []catalog.CredentialField, method string, object []byte) (m
 		fields[field.Name] = value
 	}
 	for _, name := range sortedKeys(raw) {
-		bad = append(bad, wrong("extra_forbidden", "Not a field of this platform's credentials", "credentials", name))
+		bad = append(bad, wrong("extra_forbidden", "Not a field of this platform's credentials: they are "+namesOf(want), "credentials", name))
 	}
 	return fields, bad
 }

@@ -34,14 +34,15 @@ func Parse(expression string) (*Cron, error) {
 	text := strings.TrimSpace(expression)
 	switch upper := strings.ToUpper(text); {
 	case strings.HasPrefix(text, "@"):
-		return nil, errors.New("aliases such as @hourly are not accepted: write five fields, for example 0 * * * *")
+		return nil, unaliased(text)
 	case strings.HasPrefix(upper, "TZ=") || strings.HasPrefix(upper, "CRON_TZ="):
 		return nil, errors.New("a time zone is not accepted: fields are in UTC")
 	}
 	fields := strings.Fields(text)
 	switch n := len(fields); {
 	case n == 6 || n == 7:
-		return nil, fmt.Errorf("it has %d fields; seconds and years are not accepted: write minute, hour, day of the month, month, day of the week", n)
+		return nil, fmt.Errorf("it has %d fields; seconds and years are not accepted: write minute, hour, day of the month, month, day of the "+
+			"week, for example %s", n, strings.Join(fields[1:1+len(fieldNames)], " "))
 	case n != len(fieldNames):
 		return nil, fmt.Errorf("it has %d fields: write minute, hour, day of the month, month, day of the week", n)
 	}
@@ -76,6 +77,20 @@ func Parse(expression string) (*Cron, error) {
 	}
 	spec.Location = time.UTC
 	return &Cron{spec}, nil
+}
+
+// aliases are names of other dialects, each with what to write instead.
+var aliases = map[string]string{
+	"@yearly": "0 0 1 1 *", "@annually": "0 0 1 1 *", "@monthly": "0 0 1 * *", "@weekly": "0 0 * * 0", "@daily": "0 0 * * *",
+	"@midnight": "0 0 * * *", "@hourly": "0 * * * *",
+}
+
+// unaliased refuses an alias, and says what to write instead.
+func unaliased(text string) error {
+	if fields, ok := aliases[strings.ToLower(text)]; ok {
+		return fmt.Errorf("aliases such as @hourly are not accepted: for %s write %s", text, fields)
+	}
+	return errors.New("aliases such as @hourly are not accepted: write five fields, for example 0 * * * *")
 }
 
 // spelled refuses what the parser would take for something else, such as *-5 for *, or say nothing clear about.

@@ -199,7 +199,7 @@ func entries(e *jsonschema.ValidationError) []fault.Field {
 		}
 		return one("datetime_parsing", "Must be a date and time like 2026-01-31T12:00:00Z", nil)
 	case *kind.Pattern:
-		return one("string_pattern_mismatch", "Must match "+k.Want, map[string]any{"pattern": k.Want})
+		return one("string_pattern_mismatch", patternText(k.Want), map[string]any{"pattern": k.Want})
 	case *kind.MinLength:
 		return one("string_too_short", fmt.Sprintf("Must have at least %d characters", k.Want), map[string]any{"min_length": k.Want})
 	case *kind.MaxLength:
@@ -224,6 +224,16 @@ func below(loc, names []string, f fault.Field) []fault.Field {
 		out[i].Loc = append(slices.Clone(loc), name)
 	}
 	return out
+}
+
+// slug is the pattern of the document for ids that authors choose.
+const slug = "^[a-z0-9][a-z0-9_-]{0,63}$"
+
+func patternText(pattern string) string {
+	if pattern == slug {
+		return "Must be 1 to 64 lowercase letters, digits, _ or -, and start with a letter or digit"
+	}
+	return "Must match " + pattern
 }
 
 // extra names fields that are not known, each with the known one that may have been meant.
