@@ -23,6 +23,7 @@ type commands struct {
 	LogFormat string `enum:"text,json" default:"text" env:"FLOWLANE_LOG_FORMAT" help:"Form of log lines: ${enum}."`
 
 	Login    loginCommand    `cmd:"" group:"work" help:"Write down a server and a key as a profile."`
+	Run      runCommand      `cmd:"" group:"work" help:"Upload a file, start a flow over it, and watch."`
 	Results  resultsCommand  `cmd:"" group:"work" help:"Print what became of the records of a batch."`
 	Logout   logoutCommand   `cmd:"" group:"work" help:"Forget a profile."`
 	Profiles profilesCommand `cmd:"" group:"work" help:"List profiles, or choose one."`

@@ -41,7 +41,7 @@ func workNouns() []noun { //nolint:funlen // a table
 			{name: "version", operation: "getDefinitionVersion"},
 		}},
 		{name: "batches", help: "Runs of a flow over records.", verbs: []verb{
-			{name: "list", operation: "listBatches", columns: "id status progress_percent record_count trigger_type created_at completed_at"},
+			{name: "list", operation: "listBatches", columns: "id status progress_percent record_count created_at trigger_type completed_at"},
 			{name: "get", operation: "getBatch"},
 			{name: "update", operation: "updateBatch"},
 			{name: "cancel", operation: "cancelBatch"},

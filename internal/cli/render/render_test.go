@@ -38,8 +38,10 @@ func TestList(t *testing.T) {
 			"ID  NAME              COUNTS X  AT\n" +
 			"a   line break �[31m  1         2026-11-25 16:12:44Z\n" +
 			"b   plain             -         -\n"},
-		"Narrow": {render.Options{Format: render.Table, Columns: []string{"id", "name", "n"}, Width: 22}, "" +
-			"ID  NAME      N\na   line br…  1234567…\nb   plain     1.50\n"},
+		"Narrow": {render.Options{Format: render.Table, Columns: []string{"id", "name", "n"}, Width: 30}, "" +
+			"ID  NAME …\na   line break �[31m\nb   plain\n"},
+		"NamesCut": {render.Options{Format: render.Table, Columns: []string{"id", "status", "counts.x"}, Width: 22}, "" +
+			"ID  STATUS     COUNTS…\na   failed     1\nb   completed  -\n"},
 		"Colored": {render.Options{Format: render.Table, Columns: []string{"id", "status"}, Color: true}, "" +
 			"\x1b[1mID\x1b[0m  \x1b[1mSTATUS\x1b[0m\na   \x1b[31mfailed\x1b[0m\nb   \x1b[32mcompleted\x1b[0m\n"},
 		"JSON":   {render.Options{Format: render.JSON}, "[" + items[0] + ",\n" + items[1] + "]\n"},

@@ -15,8 +15,8 @@ import (
 
 const (
 	gap = "  "
-	// leastWidth is what a column keeps when a terminal is narrow.
-	leastWidth = 8
+	// textWidth is what a column of text keeps when a terminal is narrow, headWidth what its name keeps.
+	textWidth, headWidth = 20, 6
 	// cellRunes bounds what one cell shows where no terminal does.
 	cellRunes = 80
 )
@@ -82,22 +82,17 @@ func short(n *yaml.Node) string {
 
 // flush writes the rows that are held; the first time, after the names of the columns.
 func (t *table) flush() error {
-	if !t.headed {
-		t.widths = make([]int, len(t.columns))
+	if !t.headed && len(t.rows) > 0 {
 		head := make([]string, len(t.columns))
 		for i, c := range t.columns {
 			head[i] = strings.ToUpper(strings.NewReplacer("_", " ", ".", " ").Replace(c))
 		}
-		for _, row := range append([][]string{head}, t.rows...) {
-			for i, cell := range row {
-				t.widths[i] = max(t.widths[i], min(utf8.RuneCountInString(cell), cellRunes))
-			}
+		if t.fit(head) {
+			head[len(t.widths)-1] += " …"
 		}
-		t.fit()
-		if t.headed = true; len(t.rows) > 0 {
-			if err := t.line(head, "1"); err != nil {
-				return err
-			}
+		t.headed = true
+		if err := t.line(head, "1"); err != nil {
+			return err
 		}
 	}
 	for _, row := range t.rows {
@@ -109,45 +104,77 @@ func (t *table) flush() error {
 	return nil
 }
 
-// fit takes from the widest column until the table fits the terminal.
-func (t *table) fit() {
-	for t.width > 0 && len(t.widths) > 0 {
-		all, widest := len(gap)*(len(t.widths)-1), 0
+// fit finds the widths of the columns: those of what stands in them. Where a terminal is too narrow for that, names of
+// columns are cut first, then long texts; what still has no room is left out from the right, which it reports.
+func (t *table) fit(head []string) (left bool) {
+	cells := make([]int, len(head))
+	for _, row := range t.rows {
+		for i, cell := range row {
+			cells[i] = max(cells[i], min(utf8.RuneCountInString(cell), cellRunes))
+		}
+	}
+	t.widths = make([]int, len(head))
+	for i, name := range head {
+		t.widths[i] = max(cells[i], utf8.RuneCountInString(name))
+	}
+	t.shrink(func(i int) int { return max(cells[i], headWidth) })
+	// Ids stay whole: they are what the next command needs.
+	t.shrink(func(i int) int {
+		if t.columns[i] == "id" {
+			return t.widths[i]
+		}
+		return textWidth
+	})
+	for len(t.widths) > 1 && t.missing() > 0 {
+		t.widths = t.widths[:len(t.widths)-1]
+		left = true
+	}
+	return left
+}
+
+// missing is how many columns of the terminal are too few.
+func (t *table) missing() int {
+	if t.width == 0 {
+		return 0
+	}
+	all := len(gap) * (len(t.widths) - 1)
+	for _, w := range t.widths {
+		all += w
+	}
+	return all - t.width
+}
+
+// shrink takes from the widest column, down to what least says of it, until the table fits.
+func (t *table) shrink(least func(i int) int) {
+	for t.missing() > 0 {
+		widest := -1
 		for i, w := range t.widths {
-			all += w
-			// Ids stay whole while anything else can give way: they are what the next command needs.
-			if t.weight(i) > t.weight(widest) {
+			if w > least(i) && (widest < 0 || w > t.widths[widest]) {
 				widest = i
 			}
 		}
-		if all <= t.width || t.weight(widest) <= leastWidth {
+		if widest < 0 {
 			return
 		}
 		t.widths[widest]--
 	}
 }
 
-func (t *table) weight(i int) int {
-	if t.columns[i] == "id" {
-		return 0
-	}
-	return t.widths[i]
-}
-
 func (t *table) line(cells []string, style string) error {
 	var out strings.Builder
-	for i, cell := range cells {
-		n := utf8.RuneCountInString(cell)
-		if n > t.widths[i] {
-			cell, n = string([]rune(cell)[:t.widths[i]-1])+"…", t.widths[i]
-		}
+	for i, width := range t.widths {
+		cell := cells[i]
 		code := style
 		if code == "" {
 			code = colorOf(cell)
 		}
+		n := utf8.RuneCountInString(cell)
+		if n > width {
+			cell, n = string([]rune(cell)[:width-1])+"…", width
+		}
 		out.WriteString(Paint(t.color, code, cell))
-		if i < len(cells)-1 {
-			out.WriteString(strings.Repeat(" ", t.widths[i]-n) + gap)
+		if i < len(t.widths)-1 {
+			out.WriteString(strings.Repeat(" ", width-n) + gap)
 		}
 	}
 	return write(t.w, out.String(), "\n")

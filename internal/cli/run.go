@@ -1,0 +1,249 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"golang.org/x/term"
+
+	"flowlane/gen/oas"
+	"flowlane/internal/cli/remote"
+	"flowlane/internal/cli/render"
+	"flowlane/internal/cli/rowfile"
+	"flowlane/internal/cli/upload"
+)
+
+// runCommand is the way of one file through one flow.
+type runCommand struct {
+	target
+	output
+
+	Flow     string `arg:"" help:"Name or id of an active flow."`
+	File     string `arg:"" type:"existingfile" help:"FILE.csv (first line names the columns; values become strings) or FILE.ndjson (one JSON object a line)."`
+	Watch    bool   `short:"w" help:"Show the progress until the batch is over, then what failed."`
+	Yes      bool   `short:"y" help:"Do not ask before the batch is started."`
+	Lane     string `help:"Lane of the batch. Default: that of the flow." placeholder:"LANE"`
+	Priority string `enum:"normal,high," default:"" help:"Priority of the batch: normal or high."`
+	Results  string `type:"path" placeholder:"FILE.csv" help:"Write the results into this file; watches, too."`
+}
+
+// runFacts is what is printed for programs.
+type runFacts struct {
+	Flow        string          `json:"definition_id"`
+	RecordSetID string          `json:"record_set_id"`
+	Records     int64           `json:"record_count"`
+	Estimates   []*oas.Estimate `json:"estimates"`
+	BatchID     string          `json:"batch_id"`
+	Status      string          `json:"status"`
+	JobCounts   map[string]int  `json:"job_counts,omitempty"`
+}
+
+// Run uploads, estimates, asks, starts, and watches.
+func (c *runCommand) Run(ctx context.Context, p *process) error {
+	if !c.Yes && !term.IsTerminal(int(os.Stdin.Fd())) { //nolint:gosec // a small number
+		return usageError{errors.New("nobody is there to ask whether to start: say --yes")}
+	}
+	client, err := c.client()
+	if err != nil {
+		return err
+	}
+	flow, err := c.flow(ctx, client)
+	if err != nil {
+		return err
+	}
+	facts := runFacts{Flow: flow.ID, Estimates: []*oas.Estimate{}}
+	sent, err := uploadFile(ctx, p, client, c.File)
+	if err != nil {
+		return err
+	}
+	facts.RecordSetID, facts.Records = sent.RecordSetID, sent.Records
+	if facts.Estimates, err = estimates(ctx, client, flow, sent.RecordSetID); err != nil {
+		return err
+	}
+	fmt.Fprintf(p.stderr, "%s records for the flow %s\n", thousands(sent.Records), render.Printable(flow.Name))
+	for _, e := range facts.Estimates {
+		sayEstimate(p.stderr, e)
+	}
+	if !c.Yes {
+		if err := confirm(p, "Start it?"); err != nil {
+			return fmt.Errorf("%w; what was uploaded is the record set %s", err, sent.RecordSetID)
+		}
+	}
+	if facts.BatchID, err = c.start(ctx, client, flow.ID, sent.RecordSetID); err != nil {
+		return err
+	}
+	facts.Status = string(oas.BatchStatusQueued)
+	if c.Watch || c.Results != "" {
+		return c.finish(ctx, p, client, facts)
+	}
+	return c.print(p, facts, func(w io.Writer) {
+		fmt.Fprintf(w, "Started batch %s; `flowlane batches watch %s` shows how far it is.\n", facts.BatchID, facts.BatchID)
+	})
+}
+
+// flow finds the flow, and refuses one that could not be started before anything is uploaded.
+func (c *runCommand) flow(ctx context.Context, client *remote.Client) (*oas.Definition, error) {
+	id, err := resolve(ctx, client, "definition_id", c.Flow)
+	if err != nil {
+		return nil, err
+	}
+	flow, err := client.GetDefinition(ctx, oas.GetDefinitionParams{DefinitionID: id})
+	if err != nil {
+		return nil, client.Explain("read the flow", err)
+	}
+	if flow.Status != oas.DefinitionStatusActive {
+		return nil, usageError{fmt.Errorf("the flow %s is %s: `flowlane flows update %s --status active` lets it be started",
+			flow.Name, flow.Status, flow.ID)}
+	}
+	return flow, nil
+}
+
+// uploadFile uploads rows, with a bar; the same file again goes on where it stopped.
+func uploadFile(ctx context.Context, p *process, client *remote.Client, path string) (upload.Result, error) {
+	bar := newBar(p.stderr, filepath.Base(path))
+	defer bar.end()
+	opts := upload.Options{Progress: bar.upload}
+	var err error
+	if opts.Memory, err = upload.Remember("", client.URL, path); err != nil {
+		return upload.Result{}, err //nolint:wrapcheck // says everything
+	}
+	source := func() (upload.Rows, io.Closer, error) { return rowfile.Open(path) }
+	return upload.Run(ctx, client, source, opts) //nolint:wrapcheck // says everything
+}
+
+// estimates asks what the records cost of every budget that a task of the flow spends.
+func estimates(ctx context.Context, client *remote.Client, flow *oas.Definition, setID string) ([]*oas.Estimate, error) {
+	out := []*oas.Estimate{}
+	seen := map[string]bool{}
+	for _, step := range flow.Steps {
+		for _, task := range step.Tasks {
+			id := task.CredentialID.Value
+			if id == "" || seen[id+" "+task.ActionID] {
+				continue
+			}
+			seen[id+" "+task.ActionID] = true
+			e, err := estimate(ctx, client, id, task.ActionID, setID)
+			if err != nil {
+				return nil, err
+			}
+			if e != nil {
+				out = append(out, e)
+			}
+		}
+	}
+	return out, nil
+}
+
+// estimate is nil where the account is not known, or the action spends none of its budgets.
+func estimate(ctx context.Context, client *remote.Client, credentialID, actionID, setID string) (*oas.Estimate, error) {
+	credential, err := client.GetCredential(ctx, oas.GetCredentialParams{CredentialID: credentialID})
+	if err != nil {
+		return nil, client.Explain("read the credential "+credentialID, err)
+	}
+	if credential.TenancyID.Value == "" {
+		return nil, nil
+	}
+	e, err := client.EstimateUpload(ctx,
+		&oas.EstimateRequest{ActionID: oas.NewOptString(actionID), RecordSetID: oas.NewOptString(setID)},
+		oas.EstimateUploadParams{Platform: credential.PlatformID, TenancyID: credential.TenancyID.Value})
+	if status := remote.Status(err); status >= 400 && status < 500 { //nolint:mnd // what the estimate cannot say does not stop a run
+		return nil, nil
+	}
+	return e, client.Explain("estimate the calls", err)
+}
+
+func sayEstimate(w io.Writer, e *oas.Estimate) {
+	calls := "calls"
+	if e.EstimatedCalls == 1 {
+		calls = "call"
+	}
+	text := fmt.Sprintf("  %s: %s %s of up to %s records, budget %s of %s", e.ActionID.Value, thousands(int64(e.EstimatedCalls)),
+		calls, thousands(int64(e.MaxRecordsPerRequest)), e.Bucket, e.TenancyID)
+	if !e.DayRemainingCalls.Null {
+		text += fmt.Sprintf(", %s left today", thousands(int64(e.DayRemainingCalls.Value)))
+	}
+	if at, ok := e.Completion.EtaAt.Get(); ok {
+		text += ", done by about " + at.UTC().Format("2006-01-02 15:04:05Z")
+	}
+	fmt.Fprintln(w, render.Printable(text))
+	if e.Warning.Value != "" {
+		fmt.Fprintln(w, "  "+render.Printable(e.Warning.Value))
+	}
+}
+
+// start starts the batch, once: the request has a name of its own.
+func (c *runCommand) start(ctx context.Context, client *remote.Client, flowID, setID string) (string, error) {
+	request := oas.TriggerRequest{RecordSetID: oas.NewOptString(setID)}
+	if c.Lane != "" {
+		request.Lane = oas.NewOptLane(oas.Lane(c.Lane))
+	}
+	if c.Priority != "" {
+		request.Priority = oas.NewOptPriority(oas.Priority(c.Priority))
+	}
+	params := oas.TriggerDefinitionParams{DefinitionID: flowID, IdempotencyKey: oas.NewOptString(rand.Text())}
+	var started *oas.TriggerResult
+	err := remote.Retry(ctx, func() (err error) {
+		started, err = client.TriggerDefinition(ctx, oas.NewOptTriggerRequest(request), params)
+		return err //nolint:wrapcheck // explained below
+	})
+	if err != nil {
+		return "", client.Explain("start the flow", err)
+	}
+	return started.BatchID, nil
+}
+
+// finish watches, writes the results, and says what failed.
+func (c *runCommand) finish(ctx context.Context, p *process, client *remote.Client, facts runFacts) error {
+	fmt.Fprintln(p.stderr, "Started batch "+facts.BatchID)
+	end, err := watch(ctx, p, client, facts.BatchID)
+	if err != nil {
+		return err
+	}
+	facts.Status, facts.JobCounts = end.Status, end.JobCounts
+	if c.Results != "" {
+		r := resultsCommand{Batch: facts.BatchID, form: form{Output: string(render.CSV)}}
+		err := writeWhole(c.Results, func(w io.Writer) error { return r.write(ctx, p, client, w, nil) })
+		if err != nil {
+			return client.Explain("write the results to "+c.Results, err)
+		}
+	}
+	if err := c.print(p, facts, end.say); err != nil {
+		return err
+	}
+	if !c.JSON && slices.ContainsFunc(slices.Collect(maps.Keys(end.JobCounts)), func(status string) bool {
+		return end.JobCounts[status] > 0 && slices.Contains(failedStatuses, status)
+	}) {
+		if err := sayErrors(ctx, p, client, facts.BatchID); err != nil {
+			return err
+		}
+	}
+	return end.unwell()
+}
+
+// sayErrors prints the groups of errors of a batch, the largest first.
+func sayErrors(ctx context.Context, p *process, client *remote.Client, id string) error {
+	errs, err := client.ListBatchErrors(ctx, oas.ListBatchErrorsParams{BatchID: id})
+	if err != nil {
+		return client.Explain("read the errors of the batch", err)
+	}
+	list := render.NewList(p.stdout, form{Output: string(render.Table)}.options(p, "count status error.code error.message"))
+	for _, group := range errs.Items {
+		text, err := json.Marshal(&group)
+		if err != nil {
+			return fmt.Errorf("print: %w", err)
+		}
+		if err := list.Add(bytes.TrimSpace(text)); err != nil {
+			return err //nolint:wrapcheck // says what it did
+		}
+	}
+	return list.End() //nolint:wrapcheck // says what it did
+}
