@@ -86,7 +86,7 @@ ORDER BY l.org_id, l.lane, l.high DESC, l.batch_id;
 -- What is ready in queues, slice by slice, in the order in which it goes; of each so many parts at most. Each queue is looked up for
 -- itself: else the planner takes reading all parts for cheap.
 SELECT (k.no - 1)::int AS queue_no, p.id, k.batch_id::uuid AS batch_id, k.step_no::smallint AS step_no, k.task_no::smallint AS task_no, p.slice_no,
-    p.from_off, p.to_off, p.apart, p.attempt, p.element, p.first, p.size
+    p.part_slice AS begins, p.from_off, p.to_off, p.apart, p.attempt, p.element, p.first, p.size
 FROM (SELECT unnest(@batch_ids::uuid[]) AS batch_id, unnest(@step_nos::smallint[]) AS step_no, unnest(@task_nos::smallint[]) AS task_no,
         unnest(@max_parts::int[]) AS most, generate_series(1, cardinality(@batch_ids::uuid[])) AS no) k
 CROSS JOIN LATERAL (

@@ -224,18 +224,21 @@ SELECT unnest(@batch_ids::uuid[]), unnest(@step_nos::smallint[]), unnest(@task_n
     unnest(@ready_ats::timestamptz[]);
 
 -- name: PartDelete :execrows
-DELETE FROM flow.part WHERE id = ANY(@ids::bigint[]);
+DELETE FROM flow.part p
+USING (SELECT unnest(@batch_ids::uuid[]) AS batch_id, unnest(@slice_nos::int[]) AS slice_no, unnest(@ids::bigint[]) AS id) k
+WHERE p.batch_id = k.batch_id AND p.slice_no = k.slice_no AND p.id = k.id;
 
 -- name: PartDeleteOfCalls :execrows
 DELETE FROM flow.part WHERE call_id = ANY(@call_ids::uuid[]);
 
 -- name: PartRequeue :execrows
-UPDATE flow.part SET call_id = NULL, call_seq = NULL, claim_no = NULL, left_out = NULL, ready_at = @ready_at, attempt = attempt + @attempts::int
-WHERE id = ANY(@ids::bigint[]) AND call_id IS NOT NULL;
+UPDATE flow.part p SET call_id = NULL, call_seq = NULL, claim_no = NULL, left_out = NULL, ready_at = @ready_at, attempt = p.attempt + @attempts::int
+FROM (SELECT unnest(@batch_ids::uuid[]) AS batch_id, unnest(@slice_nos::int[]) AS slice_no, unnest(@ids::bigint[]) AS id) k
+WHERE p.batch_id = k.batch_id AND p.slice_no = k.slice_no AND p.id = k.id AND p.call_id IS NOT NULL;
 
 -- name: PartsOfSlices :many
 -- The parts of slices, each cut to its slice.
-SELECT p.id, p.batch_id, p.step_no, p.task_no, s.no AS slice_no,
+SELECT p.id, p.batch_id, p.step_no, p.task_no, s.no AS slice_no, p.slice_no AS begins,
     (CASE WHEN s.no = p.slice_no THEN p.from_off ELSE 0 END)::int AS from_off,
     (CASE WHEN s.no = p.last_no THEN p.to_off ELSE s.records END)::int AS to_off,
     p.apart, p.attempt, p.element, p.left_out, p.call_id, coalesce(p.claim_no, 0)::bigint AS claim_no, c.state AS call_state, c.claimed_at,
@@ -330,20 +333,27 @@ VALUES (@domain, @bucket, @service_id, @metered, @time_zone, @max_in_flight,
 ON CONFLICT (domain, bucket) DO NOTHING;
 
 -- name: PartsQueued :many
--- The condition is not one that part_ready has, so that each part is looked up by its id, and that index is not read whole.
-SELECT id, slice_no, last_no, from_off, to_off FROM flow.part
-WHERE id = ANY(@ids::bigint[]) AND coalesce(call_id, '00000000-0000-0000-0000-000000000000') = '00000000-0000-0000-0000-000000000000';
+-- Parts that began in a slice when they were chosen, and begin in another now, at the most, because calls have taken what was before.
+-- The condition is not one that part_ready has, so that each part is looked up by its key, and that index is not read whole.
+SELECT p.id, p.slice_no, p.last_no, p.from_off, p.to_off
+FROM (SELECT unnest(@batch_ids::uuid[]) AS batch_id, unnest(@begins::int[]) AS begins, unnest(@slice_nos::int[]) AS slice_no,
+        unnest(@ids::bigint[]) AS id) k
+JOIN flow.part p ON p.batch_id = k.batch_id AND p.slice_no BETWEEN k.begins AND k.slice_no AND p.id = k.id
+WHERE coalesce(p.call_id, '00000000-0000-0000-0000-000000000000') = '00000000-0000-0000-0000-000000000000';
 
 -- name: PartClaim :exec
 UPDATE flow.part p SET call_id = d.call_id, call_seq = d.seq, claim_no = nullif(d.claim_no, 0), left_out = nullif(d.left_out, '')::int[],
     element = d.element, elements = d.elements
-FROM (SELECT unnest(@ids::bigint[]) AS id, unnest(@call_ids::uuid[]) AS call_id, unnest(@seqs::int[]) AS seq, unnest(@claim_nos::bigint[]) AS claim_no,
+FROM (SELECT unnest(@batch_ids::uuid[]) AS batch_id, unnest(@begins::int[]) AS slice_no, unnest(@ids::bigint[]) AS id,
+        unnest(@call_ids::uuid[]) AS call_id, unnest(@seqs::int[]) AS seq, unnest(@claim_nos::bigint[]) AS claim_no,
         unnest(@left_out::text[]) AS left_out, unnest(@element::int[]) AS element, unnest(@elements::int[]) AS elements) d
-WHERE p.id = d.id;
+WHERE p.batch_id = d.batch_id AND p.slice_no = d.slice_no AND p.id = d.id;
 
 -- name: PartShrink :exec
 UPDATE flow.part p SET slice_no = d.slice_no, from_off = d.from_off
-FROM (SELECT unnest(@ids::bigint[]) AS id, unnest(@slice_nos::int[]) AS slice_no, unnest(@froms::int[]) AS from_off) d WHERE p.id = d.id;
+FROM (SELECT unnest(@batch_ids::uuid[]) AS batch_id, unnest(@begins::int[]) AS begins, unnest(@ids::bigint[]) AS id,
+        unnest(@slice_nos::int[]) AS slice_no, unnest(@froms::int[]) AS from_off) d
+WHERE p.batch_id = d.batch_id AND p.slice_no = d.begins AND p.id = d.id;
 
 -- name: PartInsertClaimed :exec
 INSERT INTO flow.part (batch_id, step_no, task_no, slice_no, last_no, from_off, to_off, apart, attempt, element, elements, call_id, call_seq, claim_no, left_out)
@@ -354,7 +364,7 @@ SELECT unnest(@batch_ids::uuid[]), unnest(@step_nos::smallint[]), unnest(@task_n
 
 -- name: PartsOfCall :many
 -- The parts of calls, slice by slice, in the order in which their records were sent.
-SELECT p.id, p.batch_id, p.step_no, p.task_no, s.no AS slice_no,
+SELECT p.id, p.batch_id, p.step_no, p.task_no, s.no AS slice_no, p.slice_no AS begins,
     (CASE WHEN s.no = p.slice_no THEN p.from_off ELSE 0 END)::int AS from_off,
     (CASE WHEN s.no = p.last_no THEN p.to_off ELSE s.records END)::int AS to_off,
     p.apart, p.attempt, p.element, p.elements, p.left_out, p.call_id, coalesce(p.claim_no, 0)::bigint AS claim_no, s.first, s.records AS size
@@ -384,7 +394,7 @@ ORDER BY j.slice_no, j.position;
 -- record is the first of its slice, what comes behind it begins with the next one where it is the last. All pieces are new rows: who
 -- read the old one must see that it is gone. Only a part of one slice has records left out.
 WITH old AS (
-    DELETE FROM flow.part p WHERE p.id = @id
+    DELETE FROM flow.part p WHERE p.batch_id = @batch_id AND p.slice_no = @begins AND p.id = @id
     RETURNING batch_id, step_no, task_no, slice_no, last_no, from_off, to_off, apart, attempt, element, elements, call_id, call_seq, claim_no, left_out
 ),
 piece AS (

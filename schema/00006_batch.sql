@@ -317,7 +317,7 @@ CREATE TRIGGER job_moves BEFORE UPDATE OF status ON flow.job
 -- From from_off of slice_no up to, but not including, to_off of last_no: a start queues a million records as one row,
 -- and a call that takes whole slices holds them as one. What left a slice can only be left out of a range within it.
 CREATE TABLE flow.part (
-    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    id bigint GENERATED ALWAYS AS IDENTITY,
     batch_id uuid NOT NULL,
     step_no smallint NOT NULL,
     task_no smallint NOT NULL,
@@ -336,15 +336,16 @@ CREATE TABLE flow.part (
     claim_no bigint,
     CHECK (from_off >= 0 AND (last_no > slice_no OR (last_no = slice_no AND to_off > from_off)) AND to_off > 0),
     CHECK (NOT apart OR to_off = from_off + 1),
-    CHECK (last_no = slice_no OR NOT apart AND left_out IS NULL)
+    CHECK (last_no = slice_no OR NOT apart AND left_out IS NULL),
+    -- The slice stands before the id, so that one index finds a part and all of a slice.
+    PRIMARY KEY (batch_id, slice_no, id)
 ) WITH (fillfactor = 70);
 CREATE INDEX part_ready ON flow.part (batch_id, step_no, task_no, ready_at, slice_no, from_off) WHERE call_id IS NULL;
 CREATE INDEX part_by_call ON flow.part (call_id) WHERE call_id IS NOT NULL;
-CREATE INDEX part_by_slice ON flow.part (batch_id, slice_no);
--- A slice finds the parts that begin before it here, all others by part_by_slice.
+-- A slice finds the parts that begin before it here, all others by the primary key.
 CREATE INDEX part_across ON flow.part (batch_id, slice_no) WHERE last_no > slice_no;
 COMMENT ON TABLE flow.part IS 'A range of a batch''s records, over one slice or several that follow each other, that waits for a call of a task or is covered by one.';
-COMMENT ON COLUMN flow.part.id IS 'Nothing but a name.';
+COMMENT ON COLUMN flow.part.id IS 'Nothing but a name, which no other part has.';
 COMMENT ON COLUMN flow.part.batch_id IS 'The batch of the records.';
 COMMENT ON COLUMN flow.part.step_no IS 'The step of the task.';
 COMMENT ON COLUMN flow.part.task_no IS 'Place of the task in its step.';

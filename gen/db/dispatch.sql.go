@@ -1913,7 +1913,7 @@ func (q *Queries) MarginSet(ctx context.Context, db DBTX, arg MarginSetParams) e
 
 const partChoose = `-- name: PartChoose :many
 SELECT (k.no - 1)::int AS queue_no, p.id, k.batch_id::uuid AS batch_id, k.step_no::smallint AS step_no, k.task_no::smallint AS task_no, p.slice_no,
-    p.from_off, p.to_off, p.apart, p.attempt, p.element, p.first, p.size
+    p.part_slice AS begins, p.from_off, p.to_off, p.apart, p.attempt, p.element, p.first, p.size
 FROM (SELECT unnest($1::uuid[]) AS batch_id, unnest($2::smallint[]) AS step_no, unnest($3::smallint[]) AS task_no,
         unnest($4::int[]) AS most, generate_series(1, cardinality($1::uuid[])) AS no) k
 CROSS JOIN LATERAL (
@@ -1949,6 +1949,7 @@ type PartChooseRow struct {
 	StepNo  int16
 	TaskNo  int16
 	SliceNo int32
+	Begins  int32
 	FromOff int32
 	ToOff   int32
 	Apart   bool
@@ -1981,6 +1982,7 @@ func (q *Queries) PartChoose(ctx context.Context, db DBTX, arg PartChooseParams)
 			&i.StepNo,
 			&i.TaskNo,
 			&i.SliceNo,
+			&i.Begins,
 			&i.FromOff,
 			&i.ToOff,
 			&i.Apart,

@@ -1406,7 +1406,7 @@ type FlowPage struct {
 
 // A range of a batch's records, over one slice or several that follow each other, that waits for a call of a task or is covered by one.
 type FlowPart struct {
-	// Nothing but a name.
+	// Nothing but a name, which no other part has.
 	ID int64
 	// The batch of the records.
 	BatchID uuid.UUID

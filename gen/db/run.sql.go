@@ -1279,12 +1279,15 @@ func (q *Queries) LaneBatchesEnd(ctx context.Context, db DBTX, batchIds []uuid.U
 const partClaim = `-- name: PartClaim :exec
 UPDATE flow.part p SET call_id = d.call_id, call_seq = d.seq, claim_no = nullif(d.claim_no, 0), left_out = nullif(d.left_out, '')::int[],
     element = d.element, elements = d.elements
-FROM (SELECT unnest($1::bigint[]) AS id, unnest($2::uuid[]) AS call_id, unnest($3::int[]) AS seq, unnest($4::bigint[]) AS claim_no,
-        unnest($5::text[]) AS left_out, unnest($6::int[]) AS element, unnest($7::int[]) AS elements) d
-WHERE p.id = d.id
+FROM (SELECT unnest($1::uuid[]) AS batch_id, unnest($2::int[]) AS slice_no, unnest($3::bigint[]) AS id,
+        unnest($4::uuid[]) AS call_id, unnest($5::int[]) AS seq, unnest($6::bigint[]) AS claim_no,
+        unnest($7::text[]) AS left_out, unnest($8::int[]) AS element, unnest($9::int[]) AS elements) d
+WHERE p.batch_id = d.batch_id AND p.slice_no = d.slice_no AND p.id = d.id
 `
 
 type PartClaimParams struct {
+	BatchIds []uuid.UUID
+	Begins   []int32
 	Ids      []int64
 	CallIds  []uuid.UUID
 	Seqs     []int32
@@ -1296,6 +1299,8 @@ type PartClaimParams struct {
 
 func (q *Queries) PartClaim(ctx context.Context, db DBTX, arg PartClaimParams) error {
 	_, err := db.Exec(ctx, partClaim,
+		arg.BatchIds,
+		arg.Begins,
 		arg.Ids,
 		arg.CallIds,
 		arg.Seqs,
@@ -1309,13 +1314,13 @@ func (q *Queries) PartClaim(ctx context.Context, db DBTX, arg PartClaimParams) e
 
 const partCut = `-- name: PartCut :many
 WITH old AS (
-    DELETE FROM flow.part p WHERE p.id = $1
+    DELETE FROM flow.part p WHERE p.batch_id = $1 AND p.slice_no = $2 AND p.id = $3
     RETURNING batch_id, step_no, task_no, slice_no, last_no, from_off, to_off, apart, attempt, element, elements, call_id, call_seq, claim_no, left_out
 ),
 piece AS (
     SELECT (ARRAY[old.slice_no, s.no, coalesce(a.no, s.no)])[i]::int AS slice_no, (ARRAY[old.from_off, d.off, CASE WHEN a.no IS NULL THEN d.off + 1 ELSE 0 END])[i]::int AS from_off,
         (ARRAY[coalesce(b.no, s.no), s.no, old.last_no])[i]::int AS last_no, (ARRAY[coalesce(b.records, d.off), d.off + 1, old.to_off])[i]::int AS to_off
-    FROM generate_series(1, 3) i CROSS JOIN (SELECT $2::int AS no, $3::int AS off) d CROSS JOIN old
+    FROM generate_series(1, 3) i CROSS JOIN (SELECT $4::int AS no, $5::int AS off) d CROSS JOIN old
     CROSS JOIN LATERAL (SELECT w.batch_id, w.no, w.first, w.records, w.page_off, w.tasks_done, w.first_step, w.apart, w.staged, w.pending, w.needs_reconcile, w.failed, w.cancelled, w.rejected, w.unprocessed, w.unresolved, w.queued, w.started, w.completed, w.accepted, w.remaining, w.step_no, w.state, w.ready FROM flow.slice w WHERE w.batch_id = old.batch_id AND w.no = d.no OFFSET 0) s
     LEFT JOIN flow.slice b ON b.batch_id = s.batch_id AND b.no = s.no - 1 AND b.no >= old.slice_no AND d.off = 0
     LEFT JOIN flow.slice a ON a.batch_id = s.batch_id AND a.no = s.no + 1 AND a.no <= old.last_no AND d.off = s.records - 1
@@ -1330,6 +1335,8 @@ RETURNING id, slice_no, from_off, elements, call_id
 `
 
 type PartCutParams struct {
+	BatchID uuid.UUID
+	Begins  int32
 	ID      int64
 	SliceNo int32
 	Off     int32
@@ -1347,7 +1354,13 @@ type PartCutRow struct {
 // record is the first of its slice, what comes behind it begins with the next one where it is the last. All pieces are new rows: who
 // read the old one must see that it is gone. Only a part of one slice has records left out.
 func (q *Queries) PartCut(ctx context.Context, db DBTX, arg PartCutParams) ([]PartCutRow, error) {
-	rows, err := db.Query(ctx, partCut, arg.ID, arg.SliceNo, arg.Off)
+	rows, err := db.Query(ctx, partCut,
+		arg.BatchID,
+		arg.Begins,
+		arg.ID,
+		arg.SliceNo,
+		arg.Off,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -1373,11 +1386,19 @@ func (q *Queries) PartCut(ctx context.Context, db DBTX, arg PartCutParams) ([]Pa
 }
 
 const partDelete = `-- name: PartDelete :execrows
-DELETE FROM flow.part WHERE id = ANY($1::bigint[])
+DELETE FROM flow.part p
+USING (SELECT unnest($1::uuid[]) AS batch_id, unnest($2::int[]) AS slice_no, unnest($3::bigint[]) AS id) k
+WHERE p.batch_id = k.batch_id AND p.slice_no = k.slice_no AND p.id = k.id
 `
 
-func (q *Queries) PartDelete(ctx context.Context, db DBTX, ids []int64) (int64, error) {
-	result, err := db.Exec(ctx, partDelete, ids)
+type PartDeleteParams struct {
+	BatchIds []uuid.UUID
+	SliceNos []int32
+	Ids      []int64
+}
+
+func (q *Queries) PartDelete(ctx context.Context, db DBTX, arg PartDeleteParams) (int64, error) {
+	result, err := db.Exec(ctx, partDelete, arg.BatchIds, arg.SliceNos, arg.Ids)
 	if err != nil {
 		return 0, err
 	}
@@ -1480,18 +1501,27 @@ func (q *Queries) PartInsertClaimed(ctx context.Context, db DBTX, arg PartInsert
 }
 
 const partRequeue = `-- name: PartRequeue :execrows
-UPDATE flow.part SET call_id = NULL, call_seq = NULL, claim_no = NULL, left_out = NULL, ready_at = $1, attempt = attempt + $2::int
-WHERE id = ANY($3::bigint[]) AND call_id IS NOT NULL
+UPDATE flow.part p SET call_id = NULL, call_seq = NULL, claim_no = NULL, left_out = NULL, ready_at = $1, attempt = p.attempt + $2::int
+FROM (SELECT unnest($3::uuid[]) AS batch_id, unnest($4::int[]) AS slice_no, unnest($5::bigint[]) AS id) k
+WHERE p.batch_id = k.batch_id AND p.slice_no = k.slice_no AND p.id = k.id AND p.call_id IS NOT NULL
 `
 
 type PartRequeueParams struct {
 	ReadyAt  time.Time
 	Attempts int32
+	BatchIds []uuid.UUID
+	SliceNos []int32
 	Ids      []int64
 }
 
 func (q *Queries) PartRequeue(ctx context.Context, db DBTX, arg PartRequeueParams) (int64, error) {
-	result, err := db.Exec(ctx, partRequeue, arg.ReadyAt, arg.Attempts, arg.Ids)
+	result, err := db.Exec(ctx, partRequeue,
+		arg.ReadyAt,
+		arg.Attempts,
+		arg.BatchIds,
+		arg.SliceNos,
+		arg.Ids,
+	)
 	if err != nil {
 		return 0, err
 	}
@@ -1500,22 +1530,32 @@ func (q *Queries) PartRequeue(ctx context.Context, db DBTX, arg PartRequeueParam
 
 const partShrink = `-- name: PartShrink :exec
 UPDATE flow.part p SET slice_no = d.slice_no, from_off = d.from_off
-FROM (SELECT unnest($1::bigint[]) AS id, unnest($2::int[]) AS slice_no, unnest($3::int[]) AS from_off) d WHERE p.id = d.id
+FROM (SELECT unnest($1::uuid[]) AS batch_id, unnest($2::int[]) AS begins, unnest($3::bigint[]) AS id,
+        unnest($4::int[]) AS slice_no, unnest($5::int[]) AS from_off) d
+WHERE p.batch_id = d.batch_id AND p.slice_no = d.begins AND p.id = d.id
 `
 
 type PartShrinkParams struct {
+	BatchIds []uuid.UUID
+	Begins   []int32
 	Ids      []int64
 	SliceNos []int32
 	Froms    []int32
 }
 
 func (q *Queries) PartShrink(ctx context.Context, db DBTX, arg PartShrinkParams) error {
-	_, err := db.Exec(ctx, partShrink, arg.Ids, arg.SliceNos, arg.Froms)
+	_, err := db.Exec(ctx, partShrink,
+		arg.BatchIds,
+		arg.Begins,
+		arg.Ids,
+		arg.SliceNos,
+		arg.Froms,
+	)
 	return err
 }
 
 const partsOfCall = `-- name: PartsOfCall :many
-SELECT p.id, p.batch_id, p.step_no, p.task_no, s.no AS slice_no,
+SELECT p.id, p.batch_id, p.step_no, p.task_no, s.no AS slice_no, p.slice_no AS begins,
     (CASE WHEN s.no = p.slice_no THEN p.from_off ELSE 0 END)::int AS from_off,
     (CASE WHEN s.no = p.last_no THEN p.to_off ELSE s.records END)::int AS to_off,
     p.apart, p.attempt, p.element, p.elements, p.left_out, p.call_id, coalesce(p.claim_no, 0)::bigint AS claim_no, s.first, s.records AS size
@@ -1529,6 +1569,7 @@ type PartsOfCallRow struct {
 	StepNo   int16
 	TaskNo   int16
 	SliceNo  int32
+	Begins   int32
 	FromOff  int32
 	ToOff    int32
 	Apart    bool
@@ -1558,6 +1599,7 @@ func (q *Queries) PartsOfCall(ctx context.Context, db DBTX, callIds []uuid.UUID)
 			&i.StepNo,
 			&i.TaskNo,
 			&i.SliceNo,
+			&i.Begins,
 			&i.FromOff,
 			&i.ToOff,
 			&i.Apart,
@@ -1581,7 +1623,7 @@ func (q *Queries) PartsOfCall(ctx context.Context, db DBTX, callIds []uuid.UUID)
 }
 
 const partsOfSlices = `-- name: PartsOfSlices :many
-SELECT p.id, p.batch_id, p.step_no, p.task_no, s.no AS slice_no,
+SELECT p.id, p.batch_id, p.step_no, p.task_no, s.no AS slice_no, p.slice_no AS begins,
     (CASE WHEN s.no = p.slice_no THEN p.from_off ELSE 0 END)::int AS from_off,
     (CASE WHEN s.no = p.last_no THEN p.to_off ELSE s.records END)::int AS to_off,
     p.apart, p.attempt, p.element, p.left_out, p.call_id, coalesce(p.claim_no, 0)::bigint AS claim_no, c.state AS call_state, c.claimed_at,
@@ -1608,6 +1650,7 @@ type PartsOfSlicesRow struct {
 	StepNo    int16
 	TaskNo    int16
 	SliceNo   int32
+	Begins    int32
 	FromOff   int32
 	ToOff     int32
 	Apart     bool
@@ -1637,6 +1680,7 @@ func (q *Queries) PartsOfSlices(ctx context.Context, db DBTX, arg PartsOfSlicesP
 			&i.StepNo,
 			&i.TaskNo,
 			&i.SliceNo,
+			&i.Begins,
 			&i.FromOff,
 			&i.ToOff,
 			&i.Apart,
@@ -1660,9 +1704,19 @@ func (q *Queries) PartsOfSlices(ctx context.Context, db DBTX, arg PartsOfSlicesP
 }
 
 const partsQueued = `-- name: PartsQueued :many
-SELECT id, slice_no, last_no, from_off, to_off FROM flow.part
-WHERE id = ANY($1::bigint[]) AND coalesce(call_id, '00000000-0000-0000-0000-000000000000') = '00000000-0000-0000-0000-000000000000'
+SELECT p.id, p.slice_no, p.last_no, p.from_off, p.to_off
+FROM (SELECT unnest($1::uuid[]) AS batch_id, unnest($2::int[]) AS begins, unnest($3::int[]) AS slice_no,
+        unnest($4::bigint[]) AS id) k
+JOIN flow.part p ON p.batch_id = k.batch_id AND p.slice_no BETWEEN k.begins AND k.slice_no AND p.id = k.id
+WHERE coalesce(p.call_id, '00000000-0000-0000-0000-000000000000') = '00000000-0000-0000-0000-000000000000'
 `
+
+type PartsQueuedParams struct {
+	BatchIds []uuid.UUID
+	Begins   []int32
+	SliceNos []int32
+	Ids      []int64
+}
 
 type PartsQueuedRow struct {
 	ID      int64
@@ -1672,9 +1726,15 @@ type PartsQueuedRow struct {
 	ToOff   int32
 }
 
-// The condition is not one that part_ready has, so that each part is looked up by its id, and that index is not read whole.
-func (q *Queries) PartsQueued(ctx context.Context, db DBTX, ids []int64) ([]PartsQueuedRow, error) {
-	rows, err := db.Query(ctx, partsQueued, ids)
+// Parts that began in a slice when they were chosen, and begin in another now, at the most, because calls have taken what was before.
+// The condition is not one that part_ready has, so that each part is looked up by its key, and that index is not read whole.
+func (q *Queries) PartsQueued(ctx context.Context, db DBTX, arg PartsQueuedParams) ([]PartsQueuedRow, error) {
+	rows, err := db.Query(ctx, partsQueued,
+		arg.BatchIds,
+		arg.Begins,
+		arg.SliceNos,
+		arg.Ids,
+	)
 	if err != nil {
 		return nil, err
 	}

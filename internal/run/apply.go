@@ -119,13 +119,13 @@ func sortedSlices(m map[sliceKey]*sliceDelta) []sliceKey {
 }
 
 func (c *Change) writeParts(ctx context.Context) error {
-	if len(c.deleted) > 0 {
+	if asked := len(c.deleted.Ids); asked > 0 {
 		n, err := c.s.q.PartDelete(ctx, c.tx, c.deleted)
 		if err != nil {
 			return fmt.Errorf("delete parts: %w", err)
 		}
-		if int(n) != len(c.deleted) {
-			return fmt.Errorf("%w: %d of %d parts were settled before", ErrMoved, len(c.deleted)-int(n), len(c.deleted))
+		if int(n) != asked {
+			return fmt.Errorf("%w: %d of %d parts were settled before", ErrMoved, asked-int(n), asked)
 		}
 	}
 	if len(c.answered) > 0 {

@@ -27,6 +27,8 @@ type Part struct {
 	BatchID        uuid.UUID
 	StepNo, TaskNo int16
 	SliceNo        int32
+	// Begins is the slice in which its row begins, which may lie before: with the batch and the ID it names the row.
+	Begins int32
 	// First is the position of the slice's first record.
 	First    int64
 	From, To int32
@@ -154,7 +156,7 @@ type Change struct {
 	jobs    map[jobKey]*job
 	was     map[jobKey]Status
 	queued  db.PartInsertParams
-	deleted []int64
+	deleted db.PartDeleteParams
 	// answered are calls that are settled with all their parts.
 	answered []uuid.UUID
 	// advances are the slices that leave in-process work.

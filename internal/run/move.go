@@ -74,14 +74,20 @@ func (c *Change) take(ctx context.Context, pieces []Piece) error {
 }
 
 // partsOf returns the stored parts that pieces are taken from.
-func partsOf(pieces []Piece) []int64 {
-	var ids []int64
+func partsOf(pieces []Piece) (out db.PartsQueuedParams) {
 	for i := range pieces {
-		if id := pieces[i].Part.ID; !slices.Contains(ids, id) {
-			ids = append(ids, id)
+		if p := &pieces[i].Part; !slices.Contains(out.Ids, p.ID) {
+			out.BatchIds, out.Ids = append(out.BatchIds, p.BatchID), append(out.Ids, p.ID)
+			out.Begins, out.SliceNos = append(out.Begins, p.Begins), append(out.SliceNos, p.SliceNo)
 		}
 	}
-	return ids
+	return out
+}
+
+// deletePart has the stored part deleted with the rest of the change.
+func (c *Change) deletePart(p *Part) {
+	d := &c.deleted
+	d.BatchIds, d.SliceNos, d.Ids = append(d.BatchIds, p.BatchID), append(d.SliceNos, p.Begins), append(d.Ids, p.ID)
 }
 
 // taken is what take writes.
@@ -114,7 +120,11 @@ func (c *Change) takePart(t *taken, r *db.PartsQueuedRow, ps []*Piece) error {
 	if all {
 		lane.parts--
 	}
+	for _, p := range ps {
+		p.Part.Begins = r.SliceNo
+	}
 	if all && len(runs) == 1 && len(runs[0]) == len(ps) {
+		t.whole.BatchIds, t.whole.Begins = append(t.whole.BatchIds, first.BatchID), append(t.whole.Begins, r.SliceNo)
 		t.whole.Ids, t.whole.CallIds = append(t.whole.Ids, r.ID), append(t.whole.CallIds, ps[0].CallID)
 		t.whole.Seqs, t.whole.ClaimNos = append(t.whole.Seqs, ps[0].Seq), append(t.whole.ClaimNos, claimNo)
 		t.whole.LeftOut = append(t.whole.LeftOut, intsText(first.LeftOut))
@@ -125,8 +135,9 @@ func (c *Change) takePart(t *taken, r *db.PartsQueuedRow, ps []*Piece) error {
 		return nil
 	}
 	if all {
-		c.deleted = append(c.deleted, r.ID)
+		c.deletePart(first)
 	} else {
+		t.shrink.BatchIds, t.shrink.Begins = append(t.shrink.BatchIds, first.BatchID), append(t.shrink.Begins, r.SliceNo)
 		t.shrink.Ids, t.shrink.SliceNos = append(t.shrink.Ids, r.ID), append(t.shrink.SliceNos, no)
 		t.shrink.Froms = append(t.shrink.Froms, off)
 	}
@@ -217,7 +228,7 @@ func (c *Change) Requeue(ctx context.Context, ps []Part, again Again) error {
 		k := laneKey{p.BatchID, p.StepNo, p.TaskNo}
 		d := c.lane(k)
 		if i == 0 || ps[i-1].ID != p.ID {
-			args.Ids = append(args.Ids, p.ID)
+			args.BatchIds, args.SliceNos, args.Ids = append(args.BatchIds, p.BatchID), append(args.SliceNos, p.Begins), append(args.Ids, p.ID)
 			d.parts++
 		}
 		d.records += int64(p.Records())

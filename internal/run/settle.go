@@ -60,7 +60,7 @@ func (c *Change) Settle(ctx context.Context, results []Result) error {
 	for i := range results {
 		r := &results[i]
 		if r.Part.ID != 0 && (i == 0 || results[i-1].Part.ID != r.Part.ID) {
-			c.deleted = append(c.deleted, r.Part.ID)
+			c.deletePart(&r.Part)
 		}
 		if r.Part.ID == 0 && r.CallID != uuid.Nil && (i == 0 || results[i-1].CallID != r.CallID) {
 			c.answered = append(c.answered, r.CallID)
