@@ -196,7 +196,7 @@ var sections = []struct {
 	pages []string
 }{
 	{"Begin", []string{frontPage, "concepts.md"}},
-	{"Write flows", []string{"flows.md", "expressions.md", "outcomes.md", "limits.md", "cookbook.md", "webhooks.md"}},
+	{"Write flows", []string{"flows.md", "expressions.md", "outcomes.md", "cookbook.md", "webhooks.md"}},
 	{"Platforms", []string{"credentials.md", "catalog.md", "openapi-import.md", "platforms", "simulator.md"}},
 	{"Run it", []string{"cli.md", "operations.md", "security.md"}},
 	{"Make it", []string{"architecture.md"}},
