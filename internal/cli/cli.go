@@ -22,13 +22,16 @@ type commands struct {
 	LogLevel  string `enum:"debug,info,warn,error,auto" default:"auto" env:"FLOWLANE_LOG_LEVEL" help:"Least level of log lines: ${enum}. Auto is warn for dev, else info."`
 	LogFormat string `enum:"text,json" default:"text" env:"FLOWLANE_LOG_FORMAT" help:"Form of log lines: ${enum}."`
 
-	Login    loginCommand    `cmd:"" group:"work" help:"Write down a server and a key as a profile."`
-	Run      runCommand      `cmd:"" group:"work" help:"Upload a file, start a flow over it, and watch."`
-	Results  resultsCommand  `cmd:"" group:"work" help:"Print what became of the records of a batch."`
-	Logout   logoutCommand   `cmd:"" group:"work" help:"Forget a profile."`
-	Profiles profilesCommand `cmd:"" group:"work" help:"List profiles, or choose one."`
-	Demo     demoCommand     `cmd:"" group:"work" help:"Run sample records through a flow on a server, and watch."`
-	Version  versionCommand  `cmd:"" group:"work" help:"Print the version."`
+	Login      loginCommand      `cmd:"" group:"work" help:"Write down a server and a key as a profile."`
+	Run        runCommand        `cmd:"" group:"work" help:"Upload a file, start a flow over it, and watch."`
+	Results    resultsCommand    `cmd:"" group:"work" help:"Print what became of the records of a batch."`
+	Logout     logoutCommand     `cmd:"" group:"work" help:"Forget a profile."`
+	Profiles   profilesCommand   `cmd:"" group:"work" help:"List profiles, or choose one."`
+	Demo       demoCommand       `cmd:"" group:"work" help:"Run sample records through a flow on a server, and watch."`
+	Doctor     doctorCommand     `cmd:"" group:"work" help:"Check an installation, and say what is wrong."`
+	Open       openCommand       `cmd:"" group:"work" help:"Open the documentation of the server in a browser."`
+	Completion completionCommand `cmd:"" group:"work" help:"Print what completes commands in a shell: source <(flowlane completion bash)."`
+	Version    versionCommand    `cmd:"" group:"work" help:"Print the version."`
 
 	Dev     devCommand     `cmd:"" group:"operate" help:"Run everything on this machine: Postgres, a simulated platform, API and workers."`
 	Serve   serveCommand   `cmd:"" group:"operate" help:"Run the API and workers against DATABASE_URL."`
@@ -41,6 +44,7 @@ type commands struct {
 	Audit   auditCommand   `cmd:"" group:"operate" help:"Export the audit log."`
 	Vault   vaultCommand   `cmd:"" group:"operate" help:"Replace the keys that secrets are stored under."`
 	Env     envCommand     `cmd:"" group:"operate" help:"Print the settings of a development server, for a shell: eval \"$$(flowlane env)\"."`
+	Psql    psqlCommand    `cmd:"" group:"operate" help:"Open the database in psql."`
 	Sim     simCommand     `cmd:"" group:"operate" help:"Run a simulated platform on its own."`
 }
 
@@ -69,6 +73,10 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	if err != nil {
 		fmt.Fprintln(stderr, "flowlane:", err)
 		return exitFailed
+	}
+	if len(args) > 0 && args[0] == completeWord {
+		complete(stdout, parser.Model.Node, args[1:])
+		return exitOK
 	}
 	selected, err := parser.Parse(args)
 	if code >= 0 {

@@ -63,6 +63,9 @@ type action struct {
 	shape reflect.Type
 }
 
+// choicesTag holds the values that a flag may have, for the completion of shells.
+const choicesTag = "choices"
+
 // Names of fields of shapes.
 const (
 	shapeFlags = "Flags"
@@ -170,7 +173,7 @@ func (f field) shape(description string) reflect.StructField {
 		placeholder = "JSON"
 		help += " JSON or YAML; @FILE reads it from a file, @- from standard input."
 	}
-	tags := []string{"name", flagName(f.name), "help", strings.TrimSpace(help)}
+	tags := []string{"name", flagName(f.name), "help", strings.TrimSpace(help), choicesTag, strings.Join(f.choices, ",")}
 	if placeholder != "" {
 		tags = append(tags, "placeholder", placeholder)
 	} else {

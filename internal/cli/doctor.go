@@ -1,0 +1,163 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"flowlane/internal/cli/remote"
+	"flowlane/internal/cli/render"
+	"flowlane/internal/pg"
+)
+
+// doctorCommand looks at an installation and says what is wrong with it, and what to do.
+type doctorCommand struct {
+	target
+	output
+
+	DatabaseURL string `name:"database-url" env:"DATABASE_URL" help:"Postgres address, to look at it, too. Default: that of the development server of the data folder."`
+}
+
+// finding is what one check found. Its state is ok, warning or failed.
+type finding struct {
+	Check string `json:"check"`
+	State string `json:"state"`
+	Says  string `json:"says"`
+}
+
+const (
+	stateOK      = "ok"
+	stateWarning = "warning"
+	stateFailed  = "failed"
+	// maxSkew is how wrong a clock may be: signatures of webhooks are good for five minutes.
+	maxSkew = time.Minute
+)
+
+// doctor collects findings.
+type doctor struct{ findings []finding }
+
+func (d *doctor) note(check, state, format string, args ...any) {
+	d.findings = append(d.findings, finding{Check: check, State: state, Says: fmt.Sprintf(format, args...)})
+}
+
+// Run checks.
+func (c *doctorCommand) Run(ctx context.Context, p *process) error {
+	d := &doctor{}
+	client, err := c.client()
+	if err != nil {
+		d.note("settings", stateFailed, "%v", err)
+	} else {
+		d.note("settings", stateOK, "the server is %s", client.URL)
+		if d.server(ctx, client) {
+			d.list(ctx, client, "/credentials", d.credential)
+			d.list(ctx, client, "/admin/dispatch/pauses", d.pause)
+		}
+	}
+	d.database(ctx, database{folder: c.folder, DatabaseURL: c.DatabaseURL})
+	err = c.print(p, d.findings, func(w io.Writer) {
+		for _, f := range d.findings {
+			code := map[string]string{stateOK: "32", stateWarning: "33", stateFailed: "31"}[f.State]
+			fmt.Fprintf(w, "%s %-11s %s\n", render.Paint(colored(p), code, fmt.Sprintf("%-7s", f.State)), f.Check, render.Printable(f.Says))
+		}
+	})
+	for _, f := range d.findings {
+		if err == nil && f.State == stateFailed {
+			err = unwellError{errors.New("something is wrong, as said above")}
+		}
+	}
+	return err
+}
+
+// server checks that the server answers, takes the key, and has the right time; false if the first two fail.
+func (d *doctor) server(ctx context.Context, client *remote.Client) bool {
+	began := time.Now()
+	res, err := client.Send(ctx, remote.Request{Method: http.MethodGet, Path: "/account/me"})
+	if err != nil {
+		d.note("server", stateFailed, "%v", client.Explain("ask whose key this is", err))
+		return false
+	}
+	defer res.Body.Close()
+	took := time.Since(began)
+	var me struct {
+		Organization struct{ Name string }
+		Role         string
+	}
+	if err := json.NewDecoder(io.LimitReader(res.Body, maxAnswer)).Decode(&me); err != nil {
+		d.note("server", stateFailed, "%s does not answer as Flowlane does", client.URL)
+		return false
+	}
+	d.note("server", stateOK, "it answers within %s", took.Round(time.Millisecond))
+	d.note("key", stateOK, "%s in %s", me.Role, me.Organization.Name)
+	if at, err := http.ParseTime(res.Header.Get("Date")); err == nil {
+		if skew := time.Since(at).Abs(); skew > maxSkew {
+			d.note("clock", stateWarning, "this machine and the server differ by %s: set the clock (NTP)", skew.Round(time.Second))
+		} else {
+			d.note("clock", stateOK, "this machine and the server agree")
+		}
+	}
+	return true
+}
+
+// list looks at every item of a list.
+func (d *doctor) list(ctx context.Context, client *remote.Client, path string, see func(json.RawMessage)) {
+	err := each(ctx, client, path, func(item json.RawMessage) error {
+		see(item)
+		return nil
+	})
+	if err != nil {
+		d.note(path, stateWarning, "%v", client.Explain("read it", err))
+	}
+}
+
+func (d *doctor) credential(item json.RawMessage) {
+	var c struct {
+		ID, Name, Status string
+		Tenancy          *string `json:"tenancy_id"`
+	}
+	if json.Unmarshal(item, &c) == nil && c.Status != "active" {
+		d.note("credential", stateWarning, "%s is %s: `flowlane credentials test %s` says why", c.Name, c.Status, c.ID)
+	}
+}
+
+func (d *doctor) pause(item json.RawMessage) {
+	var h struct {
+		ID, Scope, Reason, Status string
+	}
+	if json.Unmarshal(item, &h) == nil && h.Status == "active" {
+		d.note("hold", stateWarning, "calls are held (%s, %q): `flowlane dispatch get-hold %s` shows since when", h.Scope, h.Reason, h.ID)
+	}
+}
+
+// database checks that all migrations are applied, where an address is known.
+func (d *doctor) database(ctx context.Context, at database) {
+	dsn, err := at.setting(at.DatabaseURL, varDatabase)
+	if err != nil || dsn == "" {
+		return
+	}
+	pool, err := at.open(ctx)
+	if err != nil {
+		d.note("database", stateFailed, "%v", err)
+		return
+	}
+	defer pool.Close()
+	all, err := pg.Status(ctx, pool)
+	if err != nil {
+		d.note("database", stateFailed, "%v", err)
+		return
+	}
+	pending := 0
+	for _, m := range all {
+		if !m.Applied {
+			pending++
+		}
+	}
+	if pending > 0 {
+		d.note("database", stateFailed, "%d migrations are not applied: run `flowlane migrate up`", pending)
+		return
+	}
+	d.note("database", stateOK, "all %d migrations are applied", len(all))
+}

@@ -1,0 +1,117 @@
+package cli_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"flowlane/internal/pg/pgtest"
+)
+
+// TestDoctor: an installation that is well, one whose calls are held, and what is wrong with others.
+func TestDoctor(t *testing.T) {
+	t.Parallel()
+	l := newLive(t)
+	var findings []struct{ Check, State, Says string }
+	find := func() string {
+		var out []string
+		for _, f := range findings {
+			out = append(out, f.Check+" "+f.State)
+		}
+		return strings.Join(out, ", ")
+	}
+	if output(t, l.env, &findings, "doctor"); find() != "settings ok, server ok, key ok, clock ok" {
+		t.Errorf("doctor: %+v", findings)
+	}
+	says(t, l.env, "", "dispatch", "hold", "--reason", "a test")
+	if output(t, l.env, &findings, "doctor"); !strings.HasSuffix(find(), "hold warning") {
+		t.Errorf("doctor while calls are held: %+v", findings)
+	}
+	empty, _ := pgtest.NewEmpty(t)
+	for name, tt := range map[string]struct {
+		env  []string
+		says string
+	}{
+		"NoServer": {nil, "flowlane login"},
+		"Away":     {[]string{"FLOWLANE_URL=http://127.0.0.1:1", "FLOWLANE_API_KEY=x"}, "no server answers"},
+		"WrongKey": {[]string{"FLOWLANE_URL=" + l.url, "FLOWLANE_API_KEY=x"}, "401"},
+		"Empty":    {append(l.env, "DATABASE_URL="+empty), "flowlane migrate up"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cmd := program(t, tt.env, "doctor")
+			out, _ := cmd.Output()
+			if cmd.ProcessState.ExitCode() != 7 || !strings.Contains(string(out), tt.says) || !strings.Contains(string(out), "failed") {
+				t.Errorf("exit %d\n%s", cmd.ProcessState.ExitCode(), out)
+			}
+		})
+	}
+	if got := says(t, l.env, "", "open", "--print"); got != l.url+"/docs\n" {
+		t.Errorf("open --print: %q", got)
+	}
+}
+
+// TestPsql: the address, with its password, is in the environment and not among the arguments.
+func TestPsql(t *testing.T) {
+	t.Parallel()
+	bin := t.TempDir()
+	script := "#!/bin/sh\necho \"$PGHOST $PGPORT $PGUSER $PGPASSWORD $PGDATABASE $PGSSLMODE|$*\"\n"
+	if err := os.WriteFile(filepath.Join(bin, "psql"), []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	env := []string{"PATH=" + bin + ":" + os.Getenv("PATH"), "DATABASE_URL=postgres://me:p%40ss@db.example.com:5433/flows?sslmode=verify-full"}
+	if got := says(t, env, "", "psql", "--", "-c", "select 1"); got != "db.example.com 5433 me p@ss flows verify-full|-c select 1\n" {
+		t.Errorf("psql: %q", got)
+	}
+	if code, said := fails(t, nil, "psql"); code != 1 || !strings.Contains(said, "DATABASE_URL") {
+		t.Errorf("psql without a database: exit %d, %s", code, said)
+	}
+}
+
+// TestCompletion asks what shells ask, and has those that are there read their scripts.
+func TestCompletion(t *testing.T) {
+	t.Parallel()
+	for line, want := range map[string]string{
+		"batches ca":                    "cancel\n",
+		"bat":                           "batches\n",
+		"batches list --status part":    "partially_failed\n",
+		"batches list --status=part":    "--status=partially_failed\n",
+		"flows list -o nd":              "ndjson\n",
+		"schedules list --url x --colu": "--columns\n",
+		"completion f":                  "fish\n",
+		"webhook rot":                   "rotate-secret\n",
+		"run ":                          "",
+	} {
+		args := append([]string{"__complete"}, strings.Split(line, " ")...)
+		if got := says(t, nil, "", args...); got != want {
+			t.Errorf("%s: %q, want %q", line, got, want)
+		}
+	}
+	for _, shell := range []string{"bash", "zsh", "fish"} {
+		file := testFile(t, "completion", says(t, nil, "", "completion", shell))
+		path, err := exec.LookPath(shell)
+		if err != nil {
+			t.Logf("%s is not installed: its script is only printed", shell)
+			continue
+		}
+		if out, err := exec.CommandContext(t.Context(), path, "-n", file).CombinedOutput(); err != nil {
+			t.Errorf("%s: %v, %s", shell, err, out)
+		}
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	bin := t.TempDir()
+	if err := os.Symlink(self, filepath.Join(bin, "flowlane")); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), "bash", "-c", `source <(flowlane completion bash)
+COMP_WORDS=(flowlane batches re); COMP_CWORD=2; _flowlane; echo "${COMPREPLY[@]}"`)
+	cmd.Env = []string{asProgram + "=1", "PATH=" + bin + ":" + os.Getenv("PATH"), "HOME=" + bin}
+	if out, err := cmd.CombinedOutput(); err != nil || string(out) != "resume retry resolve results\n" {
+		t.Errorf("bash completes %q, %v", out, err)
+	}
+}
