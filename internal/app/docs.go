@@ -6,15 +6,17 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"io/fs"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
 	"flowlane"
+	"flowlane/docs"
 	"flowlane/internal/api"
 	"flowlane/internal/api/violation"
 	"flowlane/internal/reference"
+	"flowlane/internal/site"
 )
 
 // docsRoot is where people read.
@@ -40,20 +42,28 @@ func documentJSON() ([]byte, error) {
 	return text, nil
 }
 
-// docsOf serves the reference, and beside it the files of a site, whose root is /docs/; nil for no site.
-func docsOf(site fs.FS) http.Handler {
+// docsOf serves the reference, and beside it the pages of the documentation, whose root is /docs/.
+func docsOf() http.Handler {
 	pages := static("text/html; charset=utf-8", reference.Policy(), func() ([]byte, error) {
 		return reference.Page(flowlane.OpenAPI, api.Codes())
 	})
-	var rest http.Handler = http.RedirectHandler(api.ReferencePath, http.StatusFound)
-	if site != nil {
-		rest = http.StripPrefix(docsRoot, http.FileServerFS(site))
-	}
+	made := sync.OnceValues(func() (http.Handler, error) {
+		s, err := site.New(docs.Files, site.Options{Reference: strings.TrimPrefix(api.ReferencePath, docsRoot)})
+		if err != nil {
+			return nil, fmt.Errorf("make the documentation: %w", err)
+		}
+		return s.Handler(docsRoot), nil
+	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case api.ReferencePath, api.ReferencePath + "/":
 			pages.ServeHTTP(w, r)
 		default:
+			rest, err := made()
+			if err != nil { // a mistake of ours, which the tests find
+				http.Error(w, "Internal error", http.StatusInternalServerError)
+				return
+			}
 			rest.ServeHTTP(w, r)
 		}
 	})

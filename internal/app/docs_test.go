@@ -50,7 +50,17 @@ func TestDocs(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(text), &doc))
 	assert.Equal(t, "3.1.0", doc.OpenAPI)
 
-	res, text = read("/docs") // leads to the reference
+	res, text = read("/docs") // leads to the pages, and these to the reference
+	assert.Equal(t, "/docs/", res.Request.URL.Path)
+	assert.Contains(t, text, `<a href="flows.html">Flows</a>`)
+	assert.Contains(t, text, `<a href="reference">Reference</a>`)
+	assert.Contains(t, res.Header.Get("Content-Security-Policy"), "default-src 'none'; style-src 'self'")
+	res, _ = read("/docs/style.css")
+	assert.Equal(t, "text/css; charset=utf-8", res.Header.Get("Content-Type"))
+	res, _ = read("/docs/none.html")
+	assert.Equal(t, http.StatusNotFound, res.StatusCode)
+
+	res, text = read("/docs/reference")
 	assert.Equal(t, http.StatusOK, res.StatusCode)
 	assert.Equal(t, "text/html; charset=utf-8", res.Header.Get("Content-Type"))
 	assert.Contains(t, res.Header.Get("Content-Security-Policy"), "default-src 'none'; style-src 'sha256-")

@@ -40,7 +40,7 @@ func (b bounds) patience(bytes int64, waited time.Duration) time.Duration {
 func (a *App) root(v1 http.Handler) http.Handler {
 	own := a.health()
 	maps.Copy(own, documents())
-	docs := docsOf(nil)
+	docs := docsOf()
 	// No http.ServeMux: it answers a path such as //healthz by itself, with a redirect in place of a 404.
 	return a.cfg.Front.around(standardBounds.around(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h, ok := own[r.URL.Path]
