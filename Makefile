@@ -13,7 +13,7 @@ SERVERS_PACKAGES = test/servers/node_modules/.package-lock.json
 SUPPLY = tools/supply
 SDK = sdk/typescript
 SDK_PACKAGES = $(SDK)/node_modules/.package-lock.json
-GENERATED = gen $(SDK)/src/gen $(SDK)/src/keyed.gen.ts
+GENERATED = gen $(SDK)/src/gen $(SDK)/src/keyed.gen.ts sdk/go/models.gen.go sdk/go/operations.gen.go
 # Tests share one Postgres: on a large machine, fewer of them at once than there are processors.
 AT_ONCE := $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); if [ "$$n" -gt 4 ]; then echo 4; else echo "$$n"; fi)
 
@@ -40,10 +40,11 @@ bin/flowlane: $(SOURCES)
 	go build -o $@ ./cmd/flowlane
 
 .PHONY: generate
-generate: $(SDK_PACKAGES) ## Generate gen/oas and the TypeScript client from openapi.yaml, and gen/db from schema and queries
+generate: $(SDK_PACKAGES) ## Generate gen/oas and the clients of sdk from openapi.yaml, and gen/db from schema and queries
 	go tool ogen --target gen/oas --package oas --clean --config ogen.yml openapi.yaml
 	$(SQLC) generate
 	cd $(SDK) && npx --no-install openapi-ts
+	go run ./internal/sdkgen
 
 $(SDK_PACKAGES): $(SDK)/package-lock.json
 	cd $(SDK) && npm ci --ignore-scripts --no-audit --no-fund
@@ -69,6 +70,7 @@ verify: generate $(REDOCLY_PACKAGES) $(SERVERS_PACKAGES) ## Fail when what is ge
 	@files=$$(git ls-files '*.go') && bad=$$(gofmt -l $$files) || exit 1; if [ -n "$$bad" ]; then echo "$$bad"; \
 		echo 'These files are not formatted: run `gofmt -w` on them.' >&2; exit 1; fi
 	go vet ./...
+	go -C sdk/go vet ./...
 	cd $(SDK) && npx --no-install tsc --noEmit --project examples/tsconfig.json
 	$(REDOCLY) lint openapi.yaml
 
@@ -102,6 +104,7 @@ docs: ## Make a site of docs/ in bin/docs, to be published as it is; servers hav
 .PHONY: test
 test: ## Run all tests against a Postgres that they start (or FLOWLANE_TEST_DATABASE_URL names); TEST=flags adds flags
 	go test -timeout 20m -p $(AT_ONCE) -parallel $(AT_ONCE) $(TEST) ./...
+	go -C sdk/go test $(TEST) ./...
 
 .PHONY: simulate
 simulate: ## Drive the pure rules through 5,000 weeks of virtual time; SEEDS=100

@@ -1,0 +1,101 @@
+package flowlane
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestVerifyWebhook(t *testing.T) {
+	t.Parallel()
+	const secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+	at := time.Unix(1614265330, 0)
+	body := []byte(`{"test": 2432232314}`)
+	header := http.Header{}
+	if err := SignWebhook(header, secret, "msg_p5jXN8AQM9LWM0D4loKWxJek", at, body); err != nil {
+		t.Fatal(err)
+	}
+	// The example of the Standard Webhooks libraries.
+	if got := header.Get("Webhook-Signature"); got != "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=" {
+		t.Errorf("signature: %s", got)
+	}
+	header.Set("Webhook-Signature", "v1,AAAA "+header.Get("Webhook-Signature"))
+	for name, c := range map[string]struct {
+		secret string
+		now    time.Time
+		body   string
+		want   error
+	}{
+		"Good":        {secret, at.Add(tolerance), string(body), nil},
+		"Old":         {secret, at.Add(tolerance + time.Second), string(body), ErrSignature},
+		"Ahead":       {secret, at.Add(-tolerance - time.Second), string(body), ErrSignature},
+		"Tampered":    {secret, at, "{}", ErrSignature},
+		"OtherSecret": {"whsec_AAAA", at, string(body), ErrSignature},
+		"NoSecret":    {"", at, string(body), ErrSignature},
+	} {
+		if err := VerifyWebhook(header, c.secret, c.now, []byte(c.body)); !errors.Is(err, c.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestReaders(t *testing.T) {
+	t.Parallel()
+	read := func(records iter.Seq2[json.RawMessage, error]) (out string) {
+		for r, err := range records {
+			if err != nil {
+				return out + "!"
+			}
+			out += string(r)
+		}
+		return out
+	}
+	for want, records := range map[string]iter.Seq2[json.RawMessage, error]{
+		`{"n":12345678901234567890}{"b":1}`: NDJSON(strings.NewReader("{\"n\":12345678901234567890}\n\n{\"b\":1}")),
+		`{"a":"1","b":"x,\ny"}`:             CSV(strings.NewReader("a,b\r\n1,\"x,\ny\"\r\n")),
+		`{"a":"1"}!`:                        CSV(strings.NewReader("a\n1\n1,2\n")),
+		``:                                  CSV(strings.NewReader("")),
+	} {
+		if got := read(records); got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+}
+
+func TestAllBatches(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		cursor := r.URL.Query().Get("cursor")
+		if cursor == "bad" {
+			w.WriteHeader(http.StatusUnprocessableEntity)
+			_, _ = fmt.Fprint(w, `{"detail":[{"loc":["query","cursor"],"msg":"is bad","type":"t"}],"code":"validation_failed","request_id":"r"}`)
+			return
+		}
+		next := map[string]string{"": `"x"`, "x": `"bad"`}[cursor]
+		_, _ = fmt.Fprintf(w, `{"items":[{"id":%q}],"next_cursor":%s}`, r.URL.Query().Get("status")+cursor, next)
+	}))
+	defer server.Close()
+	c := &Client{URL: server.URL}
+	var seen []string
+	for batch, err := range c.AllBatches(t.Context(), &ListBatchesParams{Status: Ptr(BatchStatusFailed)}) {
+		if err == nil {
+			seen = append(seen, batch.ID)
+			continue
+		}
+		var refused *APIError
+		if !errors.As(err, &refused) || refused.Code != "validation_failed" || refused.RequestID != "r" || len(refused.Fields) != 1 {
+			t.Errorf("error: %#v", err)
+		}
+		seen = append(seen, err.Error())
+	}
+	if want := []string{"failed", "failedx", "422: query.cursor: is bad"}; !slices.Equal(seen, want) {
+		t.Errorf("seen: %q", seen)
+	}
+}

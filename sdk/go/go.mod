@@ -1,0 +1,3 @@
+module flowlane/sdk/go
+
+go 1.25.0

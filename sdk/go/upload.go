@@ -1,0 +1,161 @@
+package flowlane
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"net/url"
+	"sync"
+)
+
+// UploadOptions say how records are uploaded; zero is good.
+type UploadOptions struct {
+	// ChunkSize is the number of records in each request, 1000 if 0; a request may have 16777216 bytes.
+	ChunkSize int
+	// Concurrency is the number of requests at a time, 4 if 0.
+	Concurrency int
+	// Metadata are notes of yours, kept with the set.
+	Metadata map[string]any
+	// OnProgress is called after each request with the number of records that are stored by then.
+	OnProgress func(records int)
+}
+
+// Records makes records of values that become JSON objects.
+func Records[T any](values ...T) iter.Seq2[json.RawMessage, error] {
+	return func(yield func(json.RawMessage, error) bool) {
+		for _, v := range values {
+			text, err := json.Marshal(v)
+			if !yield(text, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// NDJSON reads records of which each is a line; they are sent as they are, so that numbers keep every digit.
+func NDJSON(r io.Reader) iter.Seq2[json.RawMessage, error] {
+	return func(yield func(json.RawMessage, error) bool) {
+		lines := bufio.NewReader(r)
+		for {
+			line, err := lines.ReadBytes('\n')
+			if line = bytes.TrimSpace(line); len(line) > 0 && !yield(line, nil) {
+				return
+			}
+			if err != nil {
+				if !errors.Is(err, io.EOF) {
+					yield(nil, fmt.Errorf("ndjson: %w", err))
+				}
+				return
+			}
+		}
+	}
+}
+
+// CSV reads records of rows under a row of column names; every value is a string.
+func CSV(r io.Reader) iter.Seq2[json.RawMessage, error] {
+	return func(yield func(json.RawMessage, error) bool) {
+		rows := csv.NewReader(r)
+		names, err := rows.Read()
+		for err == nil {
+			var row []string
+			if row, err = rows.Read(); err != nil {
+				break
+			}
+			record := make(map[string]string, len(names))
+			for i, name := range names {
+				record[name] = row[i]
+			}
+			text, failed := json.Marshal(record)
+			if !yield(text, failed) {
+				return
+			}
+		}
+		if !errors.Is(err, io.EOF) {
+			yield(nil, fmt.Errorf("csv: %w", err))
+		}
+	}
+}
+
+// Upload stores records and seals their set, which a trigger can then use. A set whose upload fails is deleted.
+func (c *Client) Upload(ctx context.Context, records iter.Seq2[json.RawMessage, error], o UploadOptions) (RecordSet, error) {
+	if o.ChunkSize == 0 {
+		o.ChunkSize = 1000
+	}
+	if o.Concurrency == 0 {
+		o.Concurrency = 4
+	}
+	set, err := c.CreateRecordSet(ctx, &RecordSetCreate{ChunkSize: Ptr(int64(o.ChunkSize)), Metadata: o.Metadata})
+	if err != nil {
+		return RecordSet{}, err
+	}
+	total, err := c.append(ctx, set.ID, records, o)
+	if err == nil {
+		if set, err = c.SealRecordSet(ctx, set.ID, &RecordSetSeal{ExpectedCount: int64(total)}); err == nil {
+			return set, nil
+		}
+	}
+	_ = c.DeleteRecordSet(context.WithoutCancel(ctx), set.ID) // it would expire
+	return RecordSet{}, err
+}
+
+// append sends the chunks, some of them side by side, and returns the number of records.
+func (c *Client) append(ctx context.Context, set string, records iter.Seq2[json.RawMessage, error], o UploadOptions) (total int, err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var running sync.WaitGroup
+	var mu sync.Mutex
+	stored := 0
+	free := make(chan struct{}, o.Concurrency)
+	send := func(index int, chunk []json.RawMessage) {
+		free <- struct{}{}
+		running.Go(func() {
+			defer func() { <-free }()
+			text := fmt.Appendf(nil, `{"chunk_index":%d,"records":[%s]}`, index, bytes.Join(asBytes(chunk), []byte(",")))
+			path := "/data/record-sets/" + url.PathEscape(set) + "/records"
+			if err := c.do(ctx, call{"AppendRecords", "POST", path, nil, json.RawMessage(text)}, nil); err != nil {
+				cancel(err)
+				return
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			stored += len(chunk)
+			if o.OnProgress != nil {
+				o.OnProgress(stored)
+			}
+		})
+	}
+	var chunk []json.RawMessage
+	index := 0
+	for record, err := range records {
+		if err != nil {
+			cancel(err)
+		}
+		if ctx.Err() != nil {
+			break
+		}
+		total++
+		if chunk = append(chunk, record); len(chunk) == o.ChunkSize {
+			send(index, chunk)
+			index, chunk = index+1, nil
+		}
+	}
+	if len(chunk) > 0 && ctx.Err() == nil {
+		send(index, chunk)
+	}
+	running.Wait()
+	return total, context.Cause(ctx)
+}
+
+func asBytes(chunk []json.RawMessage) [][]byte {
+	out := make([][]byte, len(chunk))
+	for i, r := range chunk {
+		out[i] = r
+	}
+	return out
+}
