@@ -9,6 +9,8 @@ GOLANGCI_LINT = bin/golangci-lint-$(GOLANGCI_LINT_VERSION)
 SPECMATIC = bin/specmatic-$(SPECMATIC_VERSION).jar
 REDOCLY = REDOCLY_TELEMETRY=off REDOCLY_SUPPRESS_UPDATE_NOTICE=true tools/redocly/node_modules/.bin/redocly
 REDOCLY_PACKAGES = tools/redocly/node_modules/.package-lock.json
+GENERATORS = tools/generators
+GENERATORS_PACKAGES = $(GENERATORS)/node_modules/.package-lock.json
 SERVERS_PACKAGES = test/servers/node_modules/.package-lock.json
 SUPPLY = tools/supply
 SDK = sdk/typescript
@@ -52,6 +54,10 @@ $(SDK_PACKAGES): $(SDK)/package-lock.json
 
 $(REDOCLY_PACKAGES): tools/redocly/package-lock.json
 	cd tools/redocly && npm ci --ignore-scripts --no-audit --no-fund
+	@touch $@
+
+$(GENERATORS_PACKAGES): $(GENERATORS)/package-lock.json
+	cd $(GENERATORS) && npm ci --ignore-scripts --no-audit --no-fund
 	@touch $@
 
 $(SERVERS_PACKAGES): test/servers/package-lock.json
@@ -129,6 +135,18 @@ $(SPECMATIC):
 	tar -xzf bin/specmatic/specmatic-$(SPECMATIC_VERSION).tgz -C bin/specmatic package/specmatic.jar
 	mv bin/specmatic/package/specmatic.jar $@
 	rm -r bin/specmatic
+
+# ogen, @hey-api/openapi-ts and sdkgen generate in every make verify.
+.PHONY: generators
+generators: $(GENERATORS_PACKAGES) ## See that other generators make clients of openapi.yaml that compile
+	rm -rf bin/generators
+	cd $(GENERATORS) && npx --no-install openapi-typescript ../../openapi.yaml -o ../../bin/generators/openapi-typescript.ts
+	cd $(GENERATORS) && npx --no-install orval --input ../../openapi.yaml --output ../../bin/generators/orval.ts --client fetch
+	cd $(GENERATORS) && npx --no-install sta generate -p ../../openapi.yaml -o ../../bin/generators -n swagger-typescript-api.ts --silent
+	@for f in openapi-typescript orval swagger-typescript-api; do \
+		[ -s bin/generators/$$f.ts ] || { echo "$$f made nothing of openapi.yaml." >&2; exit 1; }; done
+	cd $(GENERATORS) && npx --no-install tsc --noEmit --strict --skipLibCheck --target es2022 --module es2022 --moduleResolution bundler \
+		--lib es2022,dom,dom.iterable ../../bin/generators/*.ts
 
 .PHONY: bench
 bench: ## Measure the speed targets of docs/architecture.md; BENCH=regex picks some
