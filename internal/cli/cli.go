@@ -33,19 +33,20 @@ type commands struct {
 	Completion completionCommand `cmd:"" group:"work" help:"Print what completes commands in a shell: source <(flowlane completion bash)."`
 	Version    versionCommand    `cmd:"" group:"work" help:"Print the version."`
 
-	Dev     devCommand     `cmd:"" group:"operate" help:"Run everything on this machine: Postgres, a simulated platform, API and workers."`
-	Serve   serveCommand   `cmd:"" group:"operate" help:"Run the API and workers against DATABASE_URL."`
-	Work    workCommand    `cmd:"" group:"operate" help:"Run workers only."`
-	Migrate migrateCommand `cmd:"" group:"operate" help:"Bring the database up to date, or see how far it is."`
-	Org     orgCommand     `cmd:"" group:"operate" help:"Create, list and suspend organizations."`
-	Apikey  apikeyCommand  `cmd:"" group:"operate" help:"Create API keys."`
-	Hold    holdCommand    `cmd:"" group:"operate" help:"Stop calls."`
-	Release releaseCommand `cmd:"" group:"operate" help:"Let calls go on that were held."`
-	Audit   auditCommand   `cmd:"" group:"operate" help:"Export the audit log."`
-	Vault   vaultCommand   `cmd:"" group:"operate" help:"Replace the keys that secrets are stored under."`
-	Env     envCommand     `cmd:"" group:"operate" help:"Print the settings of a development server, for a shell: eval \"$$(flowlane env)\"."`
-	Psql    psqlCommand    `cmd:"" group:"operate" help:"Open the database in psql."`
-	Sim     simCommand     `cmd:"" group:"operate" help:"Run a simulated platform on its own."`
+	Dev      devCommand      `cmd:"" group:"operate" help:"Run everything on this machine: Postgres, a simulated platform, API and workers."`
+	Serve    serveCommand    `cmd:"" group:"operate" help:"Run the API and workers against DATABASE_URL."`
+	Work     workCommand     `cmd:"" group:"operate" help:"Run workers only."`
+	Migrate  migrateCommand  `cmd:"" group:"operate" help:"Bring the database up to date, or see how far it is."`
+	Org      orgCommand      `cmd:"" group:"operate" help:"Create, list and suspend organizations."`
+	Apikey   apikeyCommand   `cmd:"" group:"operate" help:"Create API keys."`
+	Hold     holdCommand     `cmd:"" group:"operate" help:"Stop calls."`
+	Release  releaseCommand  `cmd:"" group:"operate" help:"Let calls go on that were held."`
+	Audit    auditCommand    `cmd:"" group:"operate" help:"Export the audit log."`
+	Vault    vaultCommand    `cmd:"" group:"operate" help:"Replace the keys that secrets are stored under."`
+	Env      envCommand      `cmd:"" group:"operate" help:"Print the settings of a development server, for a shell: eval \"$$(flowlane env)\"."`
+	Psql     psqlCommand     `cmd:"" group:"operate" help:"Open the database in psql."`
+	Sim      simCommand      `cmd:"" group:"operate" help:"Run a simulated platform on its own."`
+	Receiver receiverCommand `cmd:"" group:"operate" help:"Stand in for an API of your own: print each request, and answer it."`
 }
 
 // process is what a command gets from the outside.

@@ -195,7 +195,7 @@ var sections = []struct {
 	name  string
 	pages []string
 }{
-	{"Begin", []string{frontPage, "concepts.md"}},
+	{"Begin", []string{frontPage, "tutorial.md", "concepts.md"}},
 	{"Write flows", []string{"flows.md", "expressions.md", "outcomes.md", "cookbook.md", "webhooks.md"}},
 	{"Platforms", []string{"credentials.md", "catalog.md", "openapi-import.md", "platforms", "simulator.md"}},
 	{"Run it", []string{"cli.md", "operations.md", "security.md"}},
