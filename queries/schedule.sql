@@ -1,7 +1,7 @@
 -- name: ScheduleAdd :exec
-INSERT INTO flow.schedule (id, org_id, definition_id, description, cron_expression, enabled, input_data, metadata, catch_up_seconds, overlap_policy,
+INSERT INTO flow.schedule (id, org_id, definition_id, description, cron_expression, timezone, enabled, input_data, metadata, catch_up_seconds, overlap_policy,
     decided_upto, created_by, created_at, updated_at)
-VALUES (@id, @org_id, @definition_id, @description, @cron_expression, @enabled, sqlc.narg('input_data'), @metadata, @catch_up_seconds, @overlap_policy,
+VALUES (@id, @org_id, @definition_id, @description, @cron_expression, @timezone, @enabled, sqlc.narg('input_data'), @metadata, @catch_up_seconds, @overlap_policy,
     @now, @created_by, @now, @now);
 
 -- name: ScheduleGet :one
@@ -28,7 +28,7 @@ SELECT * FROM flow.schedule WHERE org_id = @org_id AND id = @id FOR NO KEY UPDAT
 SELECT * FROM flow.schedule WHERE id = @id FOR NO KEY UPDATE;
 
 -- name: ScheduleUpdate :exec
-UPDATE flow.schedule SET definition_id = @definition_id, description = @description, cron_expression = @cron_expression, enabled = @enabled,
+UPDATE flow.schedule SET definition_id = @definition_id, description = @description, cron_expression = @cron_expression, timezone = @timezone, enabled = @enabled,
     input_data = sqlc.narg('input_data'), metadata = @metadata, catch_up_seconds = @catch_up_seconds, overlap_policy = @overlap_policy,
     decided_upto = @decided_upto, updated_at = @now
 WHERE org_id = @org_id AND id = @id;

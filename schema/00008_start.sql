@@ -5,6 +5,7 @@ CREATE TABLE flow.schedule (
     definition_id uuid NOT NULL REFERENCES flow.definition (id),
     description text NOT NULL CHECK (char_length(description) BETWEEN 1 AND 200),
     cron_expression text NOT NULL,
+    timezone text NOT NULL DEFAULT 'UTC',
     enabled boolean NOT NULL,
     input_data json,
     metadata json NOT NULL,
@@ -24,7 +25,8 @@ COMMENT ON COLUMN flow.schedule.id IS 'Made by the service; ids sort by creation
 COMMENT ON COLUMN flow.schedule.org_id IS 'The organization that owns it (flow.organization).';
 COMMENT ON COLUMN flow.schedule.definition_id IS 'What it starts.';
 COMMENT ON COLUMN flow.schedule.description IS 'What people call it.';
-COMMENT ON COLUMN flow.schedule.cron_expression IS 'Its slots: five cron fields, in UTC.';
+COMMENT ON COLUMN flow.schedule.cron_expression IS 'Its slots: five cron fields, in its time zone.';
+COMMENT ON COLUMN flow.schedule.timezone IS 'The IANA zone of its fields.';
 COMMENT ON COLUMN flow.schedule.enabled IS 'False: no slot fires.';
 COMMENT ON COLUMN flow.schedule.input_data IS 'The record of each batch; null for an empty one.';
 COMMENT ON COLUMN flow.schedule.metadata IS 'The metadata of each batch.';

@@ -1626,8 +1626,10 @@ type FlowSchedule struct {
 	DefinitionID uuid.UUID
 	// What people call it.
 	Description string
-	// Its slots: five cron fields, in UTC.
+	// Its slots: five cron fields, in its time zone.
 	CronExpression string
+	// The IANA zone of its fields.
+	Timezone string
 	// False: no slot fires.
 	Enabled bool
 	// The record of each batch; null for an empty one.

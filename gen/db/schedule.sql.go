@@ -135,10 +135,10 @@ func (q *Queries) HousekeepFires(ctx context.Context, db DBTX, maxRows int32) (i
 }
 
 const scheduleAdd = `-- name: ScheduleAdd :exec
-INSERT INTO flow.schedule (id, org_id, definition_id, description, cron_expression, enabled, input_data, metadata, catch_up_seconds, overlap_policy,
+INSERT INTO flow.schedule (id, org_id, definition_id, description, cron_expression, timezone, enabled, input_data, metadata, catch_up_seconds, overlap_policy,
     decided_upto, created_by, created_at, updated_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10,
-    $11, $12, $11, $11)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11,
+    $12, $13, $12, $12)
 `
 
 type ScheduleAddParams struct {
@@ -147,6 +147,7 @@ type ScheduleAddParams struct {
 	DefinitionID   uuid.UUID
 	Description    string
 	CronExpression string
+	Timezone       string
 	Enabled        bool
 	InputData      []byte
 	Metadata       []byte
@@ -163,6 +164,7 @@ func (q *Queries) ScheduleAdd(ctx context.Context, db DBTX, arg ScheduleAddParam
 		arg.DefinitionID,
 		arg.Description,
 		arg.CronExpression,
+		arg.Timezone,
 		arg.Enabled,
 		arg.InputData,
 		arg.Metadata,
@@ -230,7 +232,7 @@ func (q *Queries) ScheduleFired(ctx context.Context, db DBTX, arg ScheduleFiredP
 }
 
 const scheduleGet = `-- name: ScheduleGet :one
-SELECT s.id, s.org_id, s.definition_id, s.description, s.cron_expression, s.enabled, s.input_data, s.metadata, s.catch_up_seconds, s.overlap_policy, s.decided_upto, s.last_fired_at, s.last_batch_id, s.created_by, s.created_at, s.updated_at, b.status AS last_status, flow.clock()::timestamptz AS now
+SELECT s.id, s.org_id, s.definition_id, s.description, s.cron_expression, s.timezone, s.enabled, s.input_data, s.metadata, s.catch_up_seconds, s.overlap_policy, s.decided_upto, s.last_fired_at, s.last_batch_id, s.created_by, s.created_at, s.updated_at, b.status AS last_status, flow.clock()::timestamptz AS now
 FROM flow.schedule s LEFT JOIN flow.batch_count b ON b.batch_id = s.last_batch_id
 WHERE s.org_id = $1 AND s.id = $2
 `
@@ -256,6 +258,7 @@ func (q *Queries) ScheduleGet(ctx context.Context, db DBTX, arg ScheduleGetParam
 		&i.FlowSchedule.DefinitionID,
 		&i.FlowSchedule.Description,
 		&i.FlowSchedule.CronExpression,
+		&i.FlowSchedule.Timezone,
 		&i.FlowSchedule.Enabled,
 		&i.FlowSchedule.InputData,
 		&i.FlowSchedule.Metadata,
@@ -274,7 +277,7 @@ func (q *Queries) ScheduleGet(ctx context.Context, db DBTX, arg ScheduleGetParam
 }
 
 const scheduleList = `-- name: ScheduleList :many
-SELECT s.id, s.org_id, s.definition_id, s.description, s.cron_expression, s.enabled, s.input_data, s.metadata, s.catch_up_seconds, s.overlap_policy, s.decided_upto, s.last_fired_at, s.last_batch_id, s.created_by, s.created_at, s.updated_at, b.status AS last_status, flow.clock()::timestamptz AS now
+SELECT s.id, s.org_id, s.definition_id, s.description, s.cron_expression, s.timezone, s.enabled, s.input_data, s.metadata, s.catch_up_seconds, s.overlap_policy, s.decided_upto, s.last_fired_at, s.last_batch_id, s.created_by, s.created_at, s.updated_at, b.status AS last_status, flow.clock()::timestamptz AS now
 FROM flow.schedule s LEFT JOIN flow.batch_count b ON b.batch_id = s.last_batch_id
 WHERE s.org_id = $1 AND s.id > $2 ORDER BY s.id LIMIT $4 OFFSET $3
 `
@@ -313,6 +316,7 @@ func (q *Queries) ScheduleList(ctx context.Context, db DBTX, arg ScheduleListPar
 			&i.FlowSchedule.DefinitionID,
 			&i.FlowSchedule.Description,
 			&i.FlowSchedule.CronExpression,
+			&i.FlowSchedule.Timezone,
 			&i.FlowSchedule.Enabled,
 			&i.FlowSchedule.InputData,
 			&i.FlowSchedule.Metadata,
@@ -338,7 +342,7 @@ func (q *Queries) ScheduleList(ctx context.Context, db DBTX, arg ScheduleListPar
 }
 
 const scheduleLock = `-- name: ScheduleLock :one
-SELECT id, org_id, definition_id, description, cron_expression, enabled, input_data, metadata, catch_up_seconds, overlap_policy, decided_upto, last_fired_at, last_batch_id, created_by, created_at, updated_at FROM flow.schedule WHERE org_id = $1 AND id = $2 FOR NO KEY UPDATE
+SELECT id, org_id, definition_id, description, cron_expression, timezone, enabled, input_data, metadata, catch_up_seconds, overlap_policy, decided_upto, last_fired_at, last_batch_id, created_by, created_at, updated_at FROM flow.schedule WHERE org_id = $1 AND id = $2 FOR NO KEY UPDATE
 `
 
 type ScheduleLockParams struct {
@@ -356,6 +360,7 @@ func (q *Queries) ScheduleLock(ctx context.Context, db DBTX, arg ScheduleLockPar
 		&i.DefinitionID,
 		&i.Description,
 		&i.CronExpression,
+		&i.Timezone,
 		&i.Enabled,
 		&i.InputData,
 		&i.Metadata,
@@ -372,7 +377,7 @@ func (q *Queries) ScheduleLock(ctx context.Context, db DBTX, arg ScheduleLockPar
 }
 
 const scheduleLockDue = `-- name: ScheduleLockDue :one
-SELECT id, org_id, definition_id, description, cron_expression, enabled, input_data, metadata, catch_up_seconds, overlap_policy, decided_upto, last_fired_at, last_batch_id, created_by, created_at, updated_at FROM flow.schedule WHERE id = $1 FOR NO KEY UPDATE
+SELECT id, org_id, definition_id, description, cron_expression, timezone, enabled, input_data, metadata, catch_up_seconds, overlap_policy, decided_upto, last_fired_at, last_batch_id, created_by, created_at, updated_at FROM flow.schedule WHERE id = $1 FOR NO KEY UPDATE
 `
 
 // Locks a schedule whose slot may have come.
@@ -385,6 +390,7 @@ func (q *Queries) ScheduleLockDue(ctx context.Context, db DBTX, id uuid.UUID) (F
 		&i.DefinitionID,
 		&i.Description,
 		&i.CronExpression,
+		&i.Timezone,
 		&i.Enabled,
 		&i.InputData,
 		&i.Metadata,
@@ -432,16 +438,17 @@ func (q *Queries) ScheduleOverlaps(ctx context.Context, db DBTX, scheduleID *uui
 }
 
 const scheduleUpdate = `-- name: ScheduleUpdate :exec
-UPDATE flow.schedule SET definition_id = $1, description = $2, cron_expression = $3, enabled = $4,
-    input_data = $5, metadata = $6, catch_up_seconds = $7, overlap_policy = $8,
-    decided_upto = $9, updated_at = $10
-WHERE org_id = $11 AND id = $12
+UPDATE flow.schedule SET definition_id = $1, description = $2, cron_expression = $3, timezone = $4, enabled = $5,
+    input_data = $6, metadata = $7, catch_up_seconds = $8, overlap_policy = $9,
+    decided_upto = $10, updated_at = $11
+WHERE org_id = $12 AND id = $13
 `
 
 type ScheduleUpdateParams struct {
 	DefinitionID   uuid.UUID
 	Description    string
 	CronExpression string
+	Timezone       string
 	Enabled        bool
 	InputData      []byte
 	Metadata       []byte
@@ -458,6 +465,7 @@ func (q *Queries) ScheduleUpdate(ctx context.Context, db DBTX, arg ScheduleUpdat
 		arg.DefinitionID,
 		arg.Description,
 		arg.CronExpression,
+		arg.Timezone,
 		arg.Enabled,
 		arg.InputData,
 		arg.Metadata,

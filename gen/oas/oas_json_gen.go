@@ -24790,6 +24790,136 @@ func (s *NewWebhook) UnmarshalJSON(data []byte) error {
 	return s.Decode(d)
 }
 
+// Encode implements json.Marshaler.
+func (s *NextFire) Encode(e *jx.Encoder) {
+	e.ObjStart()
+	s.encodeFields(e)
+	e.ObjEnd()
+}
+
+// encodeFields encodes fields.
+func (s *NextFire) encodeFields(e *jx.Encoder) {
+	{
+		e.FieldStart("at")
+		json.EncodeDateTime(e, s.At)
+	}
+	{
+		e.FieldStart("local")
+		e.Str(s.Local)
+	}
+	{
+		if s.Note.Set {
+			e.FieldStart("note")
+			s.Note.Encode(e)
+		}
+	}
+}
+
+var jsonFieldsNameOfNextFire = [3]string{
+	0: "at",
+	1: "local",
+	2: "note",
+}
+
+// Decode decodes NextFire from json.
+func (s *NextFire) Decode(d *jx.Decoder) error {
+	if s == nil {
+		return errors.New("invalid: unable to decode NextFire to nil")
+	}
+	var requiredBitSet [1]uint8
+
+	if err := d.ObjBytes(func(d *jx.Decoder, k []byte) error {
+		switch string(k) {
+		case "at":
+			requiredBitSet[0] |= 1 << 0
+			if err := func() error {
+				v, err := json.DecodeDateTime(d)
+				s.At = v
+				if err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"at\"")
+			}
+		case "local":
+			requiredBitSet[0] |= 1 << 1
+			if err := func() error {
+				v, err := d.Str()
+				s.Local = string(v)
+				if err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"local\"")
+			}
+		case "note":
+			if err := func() error {
+				s.Note.Reset()
+				if err := s.Note.Decode(d); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"note\"")
+			}
+		default:
+			return d.Skip()
+		}
+		return nil
+	}); err != nil {
+		return errors.Wrap(err, "decode NextFire")
+	}
+	// Validate required fields.
+	var failures []validate.FieldError
+	for i, mask := range [1]uint8{
+		0b00000011,
+	} {
+		if result := (requiredBitSet[i] & mask) ^ mask; result != 0 {
+			// Mask only required fields and check equality to mask using XOR.
+			//
+			// If XOR result is not zero, result is not equal to expected, so some fields are missed.
+			// Bits of fields which would be set are actually bits of missed fields.
+			missed := bits.OnesCount8(result)
+			for bitN := 0; bitN < missed; bitN++ {
+				bitIdx := bits.TrailingZeros8(result)
+				fieldIdx := i*8 + bitIdx
+				var name string
+				if fieldIdx < len(jsonFieldsNameOfNextFire) {
+					name = jsonFieldsNameOfNextFire[fieldIdx]
+				} else {
+					name = strconv.Itoa(fieldIdx)
+				}
+				failures = append(failures, validate.FieldError{
+					Name:  name,
+					Error: validate.ErrFieldRequired,
+				})
+				// Reset bit.
+				result &^= 1 << bitIdx
+			}
+		}
+	}
+	if len(failures) > 0 {
+		return &validate.Error{Fields: failures}
+	}
+
+	return nil
+}
+
+// MarshalJSON implements stdjson.Marshaler.
+func (s *NextFire) MarshalJSON() ([]byte, error) {
+	e := jx.Encoder{}
+	s.Encode(&e)
+	return e.Bytes(), nil
+}
+
+// UnmarshalJSON implements stdjson.Unmarshaler.
+func (s *NextFire) UnmarshalJSON(data []byte) error {
+	d := jx.DecodeBytes(data)
+	return s.Decode(d)
+}
+
 // Encode encodes ApiKeyPlacement as json.
 func (o NilApiKeyPlacement) Encode(e *jx.Encoder) {
 	if o.Null {
@@ -32573,6 +32703,10 @@ func (s *Schedule) encodeFields(e *jx.Encoder) {
 		e.Str(s.CronExpression)
 	}
 	{
+		e.FieldStart("timezone")
+		e.Str(s.Timezone)
+	}
+	{
 		e.FieldStart("enabled")
 		e.Bool(s.Enabled)
 	}
@@ -32597,6 +32731,24 @@ func (s *Schedule) encodeFields(e *jx.Encoder) {
 		s.NextFireAt.Encode(e, json.EncodeDateTime)
 	}
 	{
+		if s.NextFires != nil {
+			e.FieldStart("next_fires")
+			e.ArrStart()
+			for _, elem := range s.NextFires {
+				elem.Encode(e)
+			}
+			e.ArrEnd()
+		}
+	}
+	{
+		e.FieldStart("warnings")
+		e.ArrStart()
+		for _, elem := range s.Warnings {
+			e.Str(elem)
+		}
+		e.ArrEnd()
+	}
+	{
 		e.FieldStart("last_fired_at")
 		s.LastFiredAt.Encode(e, json.EncodeDateTime)
 	}
@@ -32614,22 +32766,25 @@ func (s *Schedule) encodeFields(e *jx.Encoder) {
 	}
 }
 
-var jsonFieldsNameOfSchedule = [15]string{
+var jsonFieldsNameOfSchedule = [18]string{
 	0:  "id",
 	1:  "org_id",
 	2:  "definition_id",
 	3:  "description",
 	4:  "cron_expression",
-	5:  "enabled",
-	6:  "input_data",
-	7:  "metadata",
-	8:  "catch_up_seconds",
-	9:  "overlap_policy",
-	10: "next_fire_at",
-	11: "last_fired_at",
-	12: "last_fire_status",
-	13: "created_at",
-	14: "updated_at",
+	5:  "timezone",
+	6:  "enabled",
+	7:  "input_data",
+	8:  "metadata",
+	9:  "catch_up_seconds",
+	10: "overlap_policy",
+	11: "next_fire_at",
+	12: "next_fires",
+	13: "warnings",
+	14: "last_fired_at",
+	15: "last_fire_status",
+	16: "created_at",
+	17: "updated_at",
 }
 
 // Decode decodes Schedule from json.
@@ -32637,7 +32792,7 @@ func (s *Schedule) Decode(d *jx.Decoder) error {
 	if s == nil {
 		return errors.New("invalid: unable to decode Schedule to nil")
 	}
-	var requiredBitSet [2]uint8
+	var requiredBitSet [3]uint8
 	s.setDefaults()
 
 	if err := d.ObjBytes(func(d *jx.Decoder, k []byte) error {
@@ -32702,8 +32857,20 @@ func (s *Schedule) Decode(d *jx.Decoder) error {
 			}(); err != nil {
 				return errors.Wrap(err, "decode field \"cron_expression\"")
 			}
-		case "enabled":
+		case "timezone":
 			requiredBitSet[0] |= 1 << 5
+			if err := func() error {
+				v, err := d.Str()
+				s.Timezone = string(v)
+				if err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"timezone\"")
+			}
+		case "enabled":
+			requiredBitSet[0] |= 1 << 6
 			if err := func() error {
 				v, err := d.Bool()
 				s.Enabled = bool(v)
@@ -32715,7 +32882,7 @@ func (s *Schedule) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"enabled\"")
 			}
 		case "input_data":
-			requiredBitSet[0] |= 1 << 6
+			requiredBitSet[0] |= 1 << 7
 			if err := func() error {
 				if err := s.InputData.Decode(d); err != nil {
 					return err
@@ -32725,7 +32892,7 @@ func (s *Schedule) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"input_data\"")
 			}
 		case "metadata":
-			requiredBitSet[0] |= 1 << 7
+			requiredBitSet[1] |= 1 << 0
 			if err := func() error {
 				if err := s.Metadata.Decode(d); err != nil {
 					return err
@@ -32735,7 +32902,7 @@ func (s *Schedule) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"metadata\"")
 			}
 		case "catch_up_seconds":
-			requiredBitSet[1] |= 1 << 0
+			requiredBitSet[1] |= 1 << 1
 			if err := func() error {
 				v, err := d.Int()
 				s.CatchUpSeconds = int(v)
@@ -32747,7 +32914,7 @@ func (s *Schedule) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"catch_up_seconds\"")
 			}
 		case "overlap_policy":
-			requiredBitSet[1] |= 1 << 1
+			requiredBitSet[1] |= 1 << 2
 			if err := func() error {
 				if err := s.OverlapPolicy.Decode(d); err != nil {
 					return err
@@ -32757,7 +32924,7 @@ func (s *Schedule) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"overlap_policy\"")
 			}
 		case "next_fire_at":
-			requiredBitSet[1] |= 1 << 2
+			requiredBitSet[1] |= 1 << 3
 			if err := func() error {
 				if err := s.NextFireAt.Decode(d, json.DecodeDateTime); err != nil {
 					return err
@@ -32766,8 +32933,45 @@ func (s *Schedule) Decode(d *jx.Decoder) error {
 			}(); err != nil {
 				return errors.Wrap(err, "decode field \"next_fire_at\"")
 			}
+		case "next_fires":
+			if err := func() error {
+				s.NextFires = make([]NextFire, 0)
+				if err := d.Arr(func(d *jx.Decoder) error {
+					var elem NextFire
+					if err := elem.Decode(d); err != nil {
+						return err
+					}
+					s.NextFires = append(s.NextFires, elem)
+					return nil
+				}); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"next_fires\"")
+			}
+		case "warnings":
+			requiredBitSet[1] |= 1 << 5
+			if err := func() error {
+				s.Warnings = make([]string, 0)
+				if err := d.Arr(func(d *jx.Decoder) error {
+					var elem string
+					v, err := d.Str()
+					elem = string(v)
+					if err != nil {
+						return err
+					}
+					s.Warnings = append(s.Warnings, elem)
+					return nil
+				}); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"warnings\"")
+			}
 		case "last_fired_at":
-			requiredBitSet[1] |= 1 << 3
+			requiredBitSet[1] |= 1 << 6
 			if err := func() error {
 				if err := s.LastFiredAt.Decode(d, json.DecodeDateTime); err != nil {
 					return err
@@ -32777,7 +32981,7 @@ func (s *Schedule) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"last_fired_at\"")
 			}
 		case "last_fire_status":
-			requiredBitSet[1] |= 1 << 4
+			requiredBitSet[1] |= 1 << 7
 			if err := func() error {
 				if err := s.LastFireStatus.Decode(d); err != nil {
 					return err
@@ -32787,7 +32991,7 @@ func (s *Schedule) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"last_fire_status\"")
 			}
 		case "created_at":
-			requiredBitSet[1] |= 1 << 5
+			requiredBitSet[2] |= 1 << 0
 			if err := func() error {
 				v, err := json.DecodeDateTime(d)
 				s.CreatedAt = v
@@ -32799,7 +33003,7 @@ func (s *Schedule) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"created_at\"")
 			}
 		case "updated_at":
-			requiredBitSet[1] |= 1 << 6
+			requiredBitSet[2] |= 1 << 1
 			if err := func() error {
 				v, err := json.DecodeDateTime(d)
 				s.UpdatedAt = v
@@ -32819,9 +33023,10 @@ func (s *Schedule) Decode(d *jx.Decoder) error {
 	}
 	// Validate required fields.
 	var failures []validate.FieldError
-	for i, mask := range [2]uint8{
+	for i, mask := range [3]uint8{
 		0b11111111,
-		0b01111111,
+		0b11101111,
+		0b00000011,
 	} {
 		if result := (requiredBitSet[i] & mask) ^ mask; result != 0 {
 			// Mask only required fields and check equality to mask using XOR.
@@ -32889,6 +33094,12 @@ func (s *ScheduleInput) encodeFields(e *jx.Encoder) {
 		e.Str(s.CronExpression)
 	}
 	{
+		if s.Timezone.Set {
+			e.FieldStart("timezone")
+			s.Timezone.Encode(e)
+		}
+	}
+	{
 		if s.Enabled.Set {
 			e.FieldStart("enabled")
 			s.Enabled.Encode(e)
@@ -32920,15 +33131,16 @@ func (s *ScheduleInput) encodeFields(e *jx.Encoder) {
 	}
 }
 
-var jsonFieldsNameOfScheduleInput = [8]string{
+var jsonFieldsNameOfScheduleInput = [9]string{
 	0: "definition_id",
 	1: "description",
 	2: "cron_expression",
-	3: "enabled",
-	4: "input_data",
-	5: "metadata",
-	6: "catch_up_seconds",
-	7: "overlap_policy",
+	3: "timezone",
+	4: "enabled",
+	5: "input_data",
+	6: "metadata",
+	7: "catch_up_seconds",
+	8: "overlap_policy",
 }
 
 // Decode decodes ScheduleInput from json.
@@ -32936,7 +33148,7 @@ func (s *ScheduleInput) Decode(d *jx.Decoder) error {
 	if s == nil {
 		return errors.New("invalid: unable to decode ScheduleInput to nil")
 	}
-	var requiredBitSet [1]uint8
+	var requiredBitSet [2]uint8
 	s.setDefaults()
 
 	if err := d.ObjBytes(func(d *jx.Decoder, k []byte) error {
@@ -32976,6 +33188,16 @@ func (s *ScheduleInput) Decode(d *jx.Decoder) error {
 				return nil
 			}(); err != nil {
 				return errors.Wrap(err, "decode field \"cron_expression\"")
+			}
+		case "timezone":
+			if err := func() error {
+				s.Timezone.Reset()
+				if err := s.Timezone.Decode(d); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"timezone\"")
 			}
 		case "enabled":
 			if err := func() error {
@@ -33036,8 +33258,9 @@ func (s *ScheduleInput) Decode(d *jx.Decoder) error {
 	}
 	// Validate required fields.
 	var failures []validate.FieldError
-	for i, mask := range [1]uint8{
+	for i, mask := range [2]uint8{
 		0b00000111,
+		0b00000000,
 	} {
 		if result := (requiredBitSet[i] & mask) ^ mask; result != 0 {
 			// Mask only required fields and check equality to mask using XOR.
@@ -33319,6 +33542,12 @@ func (s *ScheduleReplace) encodeFields(e *jx.Encoder) {
 		e.Str(s.CronExpression)
 	}
 	{
+		if s.Timezone.Set {
+			e.FieldStart("timezone")
+			s.Timezone.Encode(e)
+		}
+	}
+	{
 		if s.Enabled.Set {
 			e.FieldStart("enabled")
 			s.Enabled.Encode(e)
@@ -33367,6 +33596,18 @@ func (s *ScheduleReplace) encodeFields(e *jx.Encoder) {
 		}
 	}
 	{
+		if s.NextFires.Set {
+			e.FieldStart("next_fires")
+			s.NextFires.Encode(e)
+		}
+	}
+	{
+		if s.Warnings.Set {
+			e.FieldStart("warnings")
+			s.Warnings.Encode(e)
+		}
+	}
+	{
 		if s.LastFiredAt.Set {
 			e.FieldStart("last_fired_at")
 			s.LastFiredAt.Encode(e)
@@ -33392,22 +33633,25 @@ func (s *ScheduleReplace) encodeFields(e *jx.Encoder) {
 	}
 }
 
-var jsonFieldsNameOfScheduleReplace = [15]string{
+var jsonFieldsNameOfScheduleReplace = [18]string{
 	0:  "definition_id",
 	1:  "description",
 	2:  "cron_expression",
-	3:  "enabled",
-	4:  "input_data",
-	5:  "metadata",
-	6:  "catch_up_seconds",
-	7:  "overlap_policy",
-	8:  "id",
-	9:  "org_id",
-	10: "next_fire_at",
-	11: "last_fired_at",
-	12: "last_fire_status",
-	13: "created_at",
-	14: "updated_at",
+	3:  "timezone",
+	4:  "enabled",
+	5:  "input_data",
+	6:  "metadata",
+	7:  "catch_up_seconds",
+	8:  "overlap_policy",
+	9:  "id",
+	10: "org_id",
+	11: "next_fire_at",
+	12: "next_fires",
+	13: "warnings",
+	14: "last_fired_at",
+	15: "last_fire_status",
+	16: "created_at",
+	17: "updated_at",
 }
 
 // Decode decodes ScheduleReplace from json.
@@ -33415,7 +33659,7 @@ func (s *ScheduleReplace) Decode(d *jx.Decoder) error {
 	if s == nil {
 		return errors.New("invalid: unable to decode ScheduleReplace to nil")
 	}
-	var requiredBitSet [2]uint8
+	var requiredBitSet [3]uint8
 	s.setDefaults()
 
 	if err := d.ObjBytes(func(d *jx.Decoder, k []byte) error {
@@ -33455,6 +33699,16 @@ func (s *ScheduleReplace) Decode(d *jx.Decoder) error {
 				return nil
 			}(); err != nil {
 				return errors.Wrap(err, "decode field \"cron_expression\"")
+			}
+		case "timezone":
+			if err := func() error {
+				s.Timezone.Reset()
+				if err := s.Timezone.Decode(d); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"timezone\"")
 			}
 		case "enabled":
 			if err := func() error {
@@ -33536,6 +33790,26 @@ func (s *ScheduleReplace) Decode(d *jx.Decoder) error {
 			}(); err != nil {
 				return errors.Wrap(err, "decode field \"next_fire_at\"")
 			}
+		case "next_fires":
+			if err := func() error {
+				s.NextFires.Reset()
+				if err := s.NextFires.Decode(d); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"next_fires\"")
+			}
+		case "warnings":
+			if err := func() error {
+				s.Warnings.Reset()
+				if err := s.Warnings.Decode(d); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"warnings\"")
+			}
 		case "last_fired_at":
 			if err := func() error {
 				s.LastFiredAt.Reset()
@@ -33585,8 +33859,9 @@ func (s *ScheduleReplace) Decode(d *jx.Decoder) error {
 	}
 	// Validate required fields.
 	var failures []validate.FieldError
-	for i, mask := range [2]uint8{
+	for i, mask := range [3]uint8{
 		0b00000111,
+		0b00000000,
 		0b00000000,
 	} {
 		if result := (requiredBitSet[i] & mask) ^ mask; result != 0 {
@@ -33661,6 +33936,12 @@ func (s *ScheduleUpdate) encodeFields(e *jx.Encoder) {
 		}
 	}
 	{
+		if s.Timezone.Set {
+			e.FieldStart("timezone")
+			s.Timezone.Encode(e)
+		}
+	}
+	{
 		if s.Enabled.Set {
 			e.FieldStart("enabled")
 			s.Enabled.Encode(e)
@@ -33692,15 +33973,16 @@ func (s *ScheduleUpdate) encodeFields(e *jx.Encoder) {
 	}
 }
 
-var jsonFieldsNameOfScheduleUpdate = [8]string{
+var jsonFieldsNameOfScheduleUpdate = [9]string{
 	0: "definition_id",
 	1: "description",
 	2: "cron_expression",
-	3: "enabled",
-	4: "input_data",
-	5: "metadata",
-	6: "catch_up_seconds",
-	7: "overlap_policy",
+	3: "timezone",
+	4: "enabled",
+	5: "input_data",
+	6: "metadata",
+	7: "catch_up_seconds",
+	8: "overlap_policy",
 }
 
 // Decode decodes ScheduleUpdate from json.
@@ -33740,6 +34022,16 @@ func (s *ScheduleUpdate) Decode(d *jx.Decoder) error {
 				return nil
 			}(); err != nil {
 				return errors.Wrap(err, "decode field \"cron_expression\"")
+			}
+		case "timezone":
+			if err := func() error {
+				s.Timezone.Reset()
+				if err := s.Timezone.Decode(d); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"timezone\"")
 			}
 		case "enabled":
 			if err := func() error {

@@ -12443,6 +12443,46 @@ func (s *NewWebhook) SetReceiveURL(val string) {
 	s.ReceiveURL = val
 }
 
+// Ref: #/components/schemas/NextFire
+type NextFire struct {
+	// The slot.
+	At time.Time `json:"at"`
+	// The same in the zone of the schedule.
+	Local string `json:"local"`
+	// How clocks that go forward or back move it; absent where they do not.
+	Note OptString `json:"note"`
+}
+
+// GetAt returns the value of At.
+func (s *NextFire) GetAt() time.Time {
+	return s.At
+}
+
+// GetLocal returns the value of Local.
+func (s *NextFire) GetLocal() string {
+	return s.Local
+}
+
+// GetNote returns the value of Note.
+func (s *NextFire) GetNote() OptString {
+	return s.Note
+}
+
+// SetAt sets the value of At.
+func (s *NextFire) SetAt(val time.Time) {
+	s.At = val
+}
+
+// SetLocal sets the value of Local.
+func (s *NextFire) SetLocal(val string) {
+	s.Local = val
+}
+
+// SetNote sets the value of Note.
+func (s *NextFire) SetNote(val OptString) {
+	s.Note = val
+}
+
 // NewNilApiKeyPlacement returns new NilApiKeyPlacement with value set to v.
 func NewNilApiKeyPlacement(v ApiKeyPlacement) NilApiKeyPlacement {
 	return NilApiKeyPlacement{
@@ -19770,11 +19810,13 @@ func (s *RotatedSecret) SetPreviousValidUntil(val time.Time) {
 
 // Ref: #/components/schemas/Schedule
 type Schedule struct {
-	ID             string        `json:"id"`
-	OrgID          string        `json:"org_id"`
-	DefinitionID   string        `json:"definition_id"`
-	Description    string        `json:"description"`
-	CronExpression string        `json:"cron_expression"`
+	ID             string `json:"id"`
+	OrgID          string `json:"org_id"`
+	DefinitionID   string `json:"definition_id"`
+	Description    string `json:"description"`
+	CronExpression string `json:"cron_expression"`
+	// The IANA zone of the fields.
+	Timezone       string        `json:"timezone"`
 	Enabled        bool          `json:"enabled"`
 	InputData      NilFreeObject `json:"input_data"`
 	Metadata       FreeObject    `json:"metadata"`
@@ -19783,6 +19825,10 @@ type Schedule struct {
 	// The next slot as seen from now, also while the schedule is switched off. Null only where the
 	// expression names no time to come, such as the 30th of February.
 	NextFireAt NilDateTime `json:"next_fire_at"`
+	// The next 5 slots as seen from now; only where one schedule is read or written, not in the list.
+	NextFires []NextFire `json:"next_fires"`
+	// What is allowed but probably not meant, such as an expression that never fires.
+	Warnings []string `json:"warnings"`
 	// When it last started a batch or failed to; null before that.
 	LastFiredAt NilDateTime `json:"last_fired_at"`
 	// What became of that: `running` until the batch is in a terminal status, `success` if it is
@@ -19817,6 +19863,11 @@ func (s *Schedule) GetCronExpression() string {
 	return s.CronExpression
 }
 
+// GetTimezone returns the value of Timezone.
+func (s *Schedule) GetTimezone() string {
+	return s.Timezone
+}
+
 // GetEnabled returns the value of Enabled.
 func (s *Schedule) GetEnabled() bool {
 	return s.Enabled
@@ -19845,6 +19896,16 @@ func (s *Schedule) GetOverlapPolicy() OverlapPolicy {
 // GetNextFireAt returns the value of NextFireAt.
 func (s *Schedule) GetNextFireAt() NilDateTime {
 	return s.NextFireAt
+}
+
+// GetNextFires returns the value of NextFires.
+func (s *Schedule) GetNextFires() []NextFire {
+	return s.NextFires
+}
+
+// GetWarnings returns the value of Warnings.
+func (s *Schedule) GetWarnings() []string {
+	return s.Warnings
 }
 
 // GetLastFiredAt returns the value of LastFiredAt.
@@ -19892,6 +19953,11 @@ func (s *Schedule) SetCronExpression(val string) {
 	s.CronExpression = val
 }
 
+// SetTimezone sets the value of Timezone.
+func (s *Schedule) SetTimezone(val string) {
+	s.Timezone = val
+}
+
 // SetEnabled sets the value of Enabled.
 func (s *Schedule) SetEnabled(val bool) {
 	s.Enabled = val
@@ -19922,6 +19988,16 @@ func (s *Schedule) SetNextFireAt(val NilDateTime) {
 	s.NextFireAt = val
 }
 
+// SetNextFires sets the value of NextFires.
+func (s *Schedule) SetNextFires(val []NextFire) {
+	s.NextFires = val
+}
+
+// SetWarnings sets the value of Warnings.
+func (s *Schedule) SetWarnings(val []string) {
+	s.Warnings = val
+}
+
 // SetLastFiredAt sets the value of LastFiredAt.
 func (s *Schedule) SetLastFiredAt(val NilDateTime) {
 	s.LastFiredAt = val
@@ -19947,11 +20023,16 @@ type ScheduleInput struct {
 	// What to start; it must be active.
 	DefinitionID string `json:"definition_id"`
 	Description  string `json:"description"`
-	// Five fields in UTC: minute (0-59), hour (0-23), day of the month (1-31), month (1-12 or JAN-DEC),
-	// day of the week (0-7 or SUN-SAT; 0 and 7 are Sunday). Each is `*` or a list of numbers and ranges,
-	// with `/` for steps. Where both days are restricted, either one is enough. Aliases such as `@hourly`,
-	// time zones, seconds, `?` and `L` are refused.
+	// Five fields, in UTC or in `timezone`: minute (0-59), hour (0-23), day of the month (1-31), month
+	// (1-12 or JAN-DEC), day of the week (0-7 or SUN-SAT; 0 and 7 are Sunday). Each is `*` or a list of
+	// numbers and ranges, with `/` for steps. Where both days are restricted, either one is enough.
+	// Aliases such as `@hourly`, seconds, `?` and `L` are refused; the answer says what to write instead.
 	CronExpression string `json:"cron_expression"`
+	// The IANA zone that the fields are in; `UTC` where it is left out. Where clocks go forward, a slot in
+	// the hour that is left out fires at its end; where they go back, a slot in the hour that comes twice
+	// fires the first time. An expression with `*` for the hour follows the time that passes instead.
+	// `next_fires` shows it.
+	Timezone OptString `json:"timezone"`
 	// False keeps the schedule, and fires no slot.
 	Enabled OptBool `json:"enabled"`
 	// The one record that each batch works on; null or absent stands for an empty one.
@@ -19978,6 +20059,11 @@ func (s *ScheduleInput) GetDescription() string {
 // GetCronExpression returns the value of CronExpression.
 func (s *ScheduleInput) GetCronExpression() string {
 	return s.CronExpression
+}
+
+// GetTimezone returns the value of Timezone.
+func (s *ScheduleInput) GetTimezone() OptString {
+	return s.Timezone
 }
 
 // GetEnabled returns the value of Enabled.
@@ -20018,6 +20104,11 @@ func (s *ScheduleInput) SetDescription(val string) {
 // SetCronExpression sets the value of CronExpression.
 func (s *ScheduleInput) SetCronExpression(val string) {
 	s.CronExpression = val
+}
+
+// SetTimezone sets the value of Timezone.
+func (s *ScheduleInput) SetTimezone(val OptString) {
+	s.Timezone = val
 }
 
 // SetEnabled sets the value of Enabled.
@@ -20161,11 +20252,16 @@ type ScheduleReplace struct {
 	// What to start; it must be active.
 	DefinitionID string `json:"definition_id"`
 	Description  string `json:"description"`
-	// Five fields in UTC: minute (0-59), hour (0-23), day of the month (1-31), month (1-12 or JAN-DEC),
-	// day of the week (0-7 or SUN-SAT; 0 and 7 are Sunday). Each is `*` or a list of numbers and ranges,
-	// with `/` for steps. Where both days are restricted, either one is enough. Aliases such as `@hourly`,
-	// time zones, seconds, `?` and `L` are refused.
+	// Five fields, in UTC or in `timezone`: minute (0-59), hour (0-23), day of the month (1-31), month
+	// (1-12 or JAN-DEC), day of the week (0-7 or SUN-SAT; 0 and 7 are Sunday). Each is `*` or a list of
+	// numbers and ranges, with `/` for steps. Where both days are restricted, either one is enough.
+	// Aliases such as `@hourly`, seconds, `?` and `L` are refused; the answer says what to write instead.
 	CronExpression string `json:"cron_expression"`
+	// The IANA zone that the fields are in; `UTC` where it is left out. Where clocks go forward, a slot in
+	// the hour that is left out fires at its end; where they go back, a slot in the hour that comes twice
+	// fires the first time. An expression with `*` for the hour follows the time that passes instead.
+	// `next_fires` shows it.
+	Timezone OptString `json:"timezone"`
 	// False keeps the schedule, and fires no slot.
 	Enabled OptBool `json:"enabled"`
 	// The one record that each batch works on; null or absent stands for an empty one.
@@ -20180,6 +20276,8 @@ type ScheduleReplace struct {
 	ID             OptIgnored       `json:"id"`
 	OrgID          OptIgnored       `json:"org_id"`
 	NextFireAt     OptIgnored       `json:"next_fire_at"`
+	NextFires      OptIgnored       `json:"next_fires"`
+	Warnings       OptIgnored       `json:"warnings"`
 	LastFiredAt    OptIgnored       `json:"last_fired_at"`
 	LastFireStatus OptIgnored       `json:"last_fire_status"`
 	CreatedAt      OptIgnored       `json:"created_at"`
@@ -20199,6 +20297,11 @@ func (s *ScheduleReplace) GetDescription() string {
 // GetCronExpression returns the value of CronExpression.
 func (s *ScheduleReplace) GetCronExpression() string {
 	return s.CronExpression
+}
+
+// GetTimezone returns the value of Timezone.
+func (s *ScheduleReplace) GetTimezone() OptString {
+	return s.Timezone
 }
 
 // GetEnabled returns the value of Enabled.
@@ -20241,6 +20344,16 @@ func (s *ScheduleReplace) GetNextFireAt() OptIgnored {
 	return s.NextFireAt
 }
 
+// GetNextFires returns the value of NextFires.
+func (s *ScheduleReplace) GetNextFires() OptIgnored {
+	return s.NextFires
+}
+
+// GetWarnings returns the value of Warnings.
+func (s *ScheduleReplace) GetWarnings() OptIgnored {
+	return s.Warnings
+}
+
 // GetLastFiredAt returns the value of LastFiredAt.
 func (s *ScheduleReplace) GetLastFiredAt() OptIgnored {
 	return s.LastFiredAt
@@ -20274,6 +20387,11 @@ func (s *ScheduleReplace) SetDescription(val string) {
 // SetCronExpression sets the value of CronExpression.
 func (s *ScheduleReplace) SetCronExpression(val string) {
 	s.CronExpression = val
+}
+
+// SetTimezone sets the value of Timezone.
+func (s *ScheduleReplace) SetTimezone(val OptString) {
+	s.Timezone = val
 }
 
 // SetEnabled sets the value of Enabled.
@@ -20316,6 +20434,16 @@ func (s *ScheduleReplace) SetNextFireAt(val OptIgnored) {
 	s.NextFireAt = val
 }
 
+// SetNextFires sets the value of NextFires.
+func (s *ScheduleReplace) SetNextFires(val OptIgnored) {
+	s.NextFires = val
+}
+
+// SetWarnings sets the value of Warnings.
+func (s *ScheduleReplace) SetWarnings(val OptIgnored) {
+	s.Warnings = val
+}
+
 // SetLastFiredAt sets the value of LastFiredAt.
 func (s *ScheduleReplace) SetLastFiredAt(val OptIgnored) {
 	s.LastFiredAt = val
@@ -20342,11 +20470,16 @@ type ScheduleUpdate struct {
 	// What to start; it must be active.
 	DefinitionID OptString `json:"definition_id"`
 	Description  OptString `json:"description"`
-	// Five fields in UTC: minute (0-59), hour (0-23), day of the month (1-31), month (1-12 or JAN-DEC),
-	// day of the week (0-7 or SUN-SAT; 0 and 7 are Sunday). Each is `*` or a list of numbers and ranges,
-	// with `/` for steps. Where both days are restricted, either one is enough. Aliases such as `@hourly`,
-	// time zones, seconds, `?` and `L` are refused.
+	// Five fields, in UTC or in `timezone`: minute (0-59), hour (0-23), day of the month (1-31), month
+	// (1-12 or JAN-DEC), day of the week (0-7 or SUN-SAT; 0 and 7 are Sunday). Each is `*` or a list of
+	// numbers and ranges, with `/` for steps. Where both days are restricted, either one is enough.
+	// Aliases such as `@hourly`, seconds, `?` and `L` are refused; the answer says what to write instead.
 	CronExpression OptString `json:"cron_expression"`
+	// The IANA zone that the fields are in; `UTC` where it is left out. Where clocks go forward, a slot in
+	// the hour that is left out fires at its end; where they go back, a slot in the hour that comes twice
+	// fires the first time. An expression with `*` for the hour follows the time that passes instead.
+	// `next_fires` shows it.
+	Timezone OptString `json:"timezone"`
 	// False keeps the schedule, and fires no slot.
 	Enabled OptBool `json:"enabled"`
 	// The one record that each batch works on; null or absent stands for an empty one.
@@ -20372,6 +20505,11 @@ func (s *ScheduleUpdate) GetDescription() OptString {
 // GetCronExpression returns the value of CronExpression.
 func (s *ScheduleUpdate) GetCronExpression() OptString {
 	return s.CronExpression
+}
+
+// GetTimezone returns the value of Timezone.
+func (s *ScheduleUpdate) GetTimezone() OptString {
+	return s.Timezone
 }
 
 // GetEnabled returns the value of Enabled.
@@ -20412,6 +20550,11 @@ func (s *ScheduleUpdate) SetDescription(val OptString) {
 // SetCronExpression sets the value of CronExpression.
 func (s *ScheduleUpdate) SetCronExpression(val OptString) {
 	s.CronExpression = val
+}
+
+// SetTimezone sets the value of Timezone.
+func (s *ScheduleUpdate) SetTimezone(val OptString) {
+	s.Timezone = val
 }
 
 // SetEnabled sets the value of Enabled.

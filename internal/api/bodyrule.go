@@ -24,7 +24,7 @@ type bodyRule struct {
 }
 
 var (
-	scheduleRules     = []bodyRule{{"cron_expression", ofString(schedule.CheckCron)}}
+	scheduleRules     = []bodyRule{{"cron_expression", ofString(schedule.CheckCron)}, {"timezone", ofString(schedule.CheckZone)}}
 	subscriptionRules = []bodyRule{{"filter", ofString(subscription.CheckFilter)}, {"input_template", ofObject(subscription.CheckTemplate)}}
 	definitionRules   = []bodyRule{{"steps", definition.CheckExpressions}}
 	webhookRules      = []bodyRule{{"input_template", ofObject(webhook.CheckTemplate)}}

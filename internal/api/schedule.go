@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -45,7 +46,7 @@ func (h scheduleHandler) ListSchedules(ctx context.Context, params oas.ListSched
 
 func (h scheduleHandler) CreateSchedule(ctx context.Context, req *oas.ScheduleInput, _ oas.CreateScheduleParams) (*oas.Schedule, error) {
 	caller := account.FromContext(ctx)
-	in := scheduleInput{bodyID(req.DefinitionID), req.Description, req.CronExpression, req.Enabled, req.InputData, req.Metadata, req.CatchUpSeconds, req.OverlapPolicy}
+	in := scheduleInput{bodyID(req.DefinitionID), req.Description, req.CronExpression, req.Timezone, req.Enabled, req.InputData, req.Metadata, req.CatchUpSeconds, req.OverlapPolicy}
 	out, err := answerSchedule(h.schedules.Create(ctx, caller.OrgID, caller.AccountID, in.all(), keepCreated(answerSchedule)))
 	if err != nil {
 		return nil, notMade(ctx, err, "Schedule create failed, record cleaned up")
@@ -66,7 +67,7 @@ func (h scheduleHandler) ReplaceSchedule(ctx context.Context, req *oas.ScheduleR
 	if err != nil {
 		return nil, err
 	}
-	in := scheduleInput{bodyID(req.DefinitionID), req.Description, req.CronExpression, req.Enabled, req.InputData, req.Metadata, req.CatchUpSeconds, req.OverlapPolicy}
+	in := scheduleInput{bodyID(req.DefinitionID), req.Description, req.CronExpression, req.Timezone, req.Enabled, req.InputData, req.Metadata, req.CatchUpSeconds, req.OverlapPolicy}
 	return answerSchedule(h.schedules.Change(ctx, account.FromContext(ctx).OrgID, id, func(schedule.Input) schedule.Input { return in.all() }))
 }
 
@@ -80,6 +81,7 @@ func (h scheduleHandler) UpdateSchedule(ctx context.Context, req *oas.ScheduleUp
 			in.DefinitionID = bodyID(req.DefinitionID.Value)
 		}
 		in.Description, in.Cron, in.Enabled = req.Description.Or(in.Description), req.CronExpression.Or(in.Cron), req.Enabled.Or(in.Enabled)
+		in.Timezone = req.Timezone.Or(in.Timezone)
 		if req.InputData.Set {
 			in.InputData = dataOf(req.InputData)
 		}
@@ -151,6 +153,7 @@ type scheduleInput struct {
 	definition  uuid.UUID
 	description string
 	cron        string
+	timezone    oas.OptString
 	enabled     oas.OptBool
 	data        oas.OptNilFreeObject
 	metadata    oas.OptFreeObject
@@ -160,7 +163,7 @@ type scheduleInput struct {
 
 func (in *scheduleInput) all() schedule.Input {
 	return schedule.Input{
-		DefinitionID: in.definition, Description: in.description, Cron: in.cron, Enabled: in.enabled.Or(true), InputData: dataOf(in.data),
+		DefinitionID: in.definition, Description: in.description, Cron: in.cron, Timezone: in.timezone.Or(schedule.UTC), Enabled: in.enabled.Or(true), InputData: dataOf(in.data),
 		Metadata: jsonraw.Object(in.metadata.Value).Bytes(), CatchUpSeconds: int32(in.catchUp.Or(3600)),
 		OverlapPolicy: string(in.overlap.Or(oas.OverlapPolicyAllow)),
 	}
@@ -174,17 +177,28 @@ func dataOf(data oas.OptNilFreeObject) json.RawMessage {
 	return nil
 }
 
+// upcoming is how many slots a single schedule shows.
+const upcoming = 5
+
 func answerSchedule(s *schedule.Schedule, err error) (*oas.Schedule, error) {
 	if err != nil {
 		return nil, err
 	}
 	out := scheduleOf(s)
+	for _, slot := range s.Cron.Upcoming(s.Now, upcoming) {
+		next := oas.NextFire{At: slot.At.UTC(), Local: slot.At.Format(time.RFC3339)}
+		if slot.Note != "" {
+			next.Note = oas.NewOptString(slot.Note)
+		}
+		out.NextFires = append(out.NextFires, next)
+	}
 	return &out, nil
 }
 
 func scheduleOf(s *schedule.Schedule) oas.Schedule {
 	out := oas.Schedule{
 		ID: s.ID.String(), OrgID: s.OrgID.String(), DefinitionID: s.DefinitionID.String(), Description: s.Description, CronExpression: s.CronExpression,
+		Timezone: s.Timezone, Warnings: []string{},
 		Enabled: s.Enabled, InputData: oas.NilFreeObject{Null: true}, Metadata: oas.FreeObject(s.Metadata), CatchUpSeconds: int(s.CatchUpSeconds),
 		OverlapPolicy: oas.OverlapPolicy(s.OverlapPolicy), NextFireAt: oas.NilDateTime{Null: true}, LastFiredAt: nilTime(s.LastFiredAt),
 		LastFireStatus: lastFireOf(s), CreatedAt: s.CreatedAt.UTC(), UpdatedAt: s.UpdatedAt.UTC(),
@@ -194,6 +208,8 @@ func scheduleOf(s *schedule.Schedule) oas.Schedule {
 	}
 	if !s.Next.IsZero() {
 		out.NextFireAt = oas.NewNilDateTime(s.Next)
+	} else {
+		out.Warnings = append(out.Warnings, "cron_expression: it never fires, because no day to come has this date")
 	}
 	return out
 }

@@ -11,8 +11,12 @@ import (
 	"github.com/robfig/cron/v3"
 )
 
-// Cron is a compiled expression: five fields, in UTC.
-type Cron struct{ spec *cron.SpecSchedule }
+// Cron is a compiled expression: five fields, in UTC or in a zone.
+type Cron struct {
+	spec *cron.SpecSchedule
+	// zone is nil for UTC.
+	zone *time.Location
+}
 
 var parser = cron.NewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow)
 
@@ -36,7 +40,7 @@ func Parse(expression string) (*Cron, error) {
 	case strings.HasPrefix(text, "@"):
 		return nil, unaliased(text)
 	case strings.HasPrefix(upper, "TZ=") || strings.HasPrefix(upper, "CRON_TZ="):
-		return nil, errors.New("a time zone is not accepted: fields are in UTC")
+		return nil, errors.New("a time zone is not accepted here: write five fields, and the zone as timezone beside them")
 	}
 	fields := strings.Fields(text)
 	switch n := len(fields); {
@@ -76,7 +80,7 @@ func Parse(expression string) (*Cron, error) {
 		return nil, errors.New("write five fields")
 	}
 	spec.Location = time.UTC
-	return &Cron{spec}, nil
+	return &Cron{spec: spec}, nil
 }
 
 // aliases are names of other dialects, each with what to write instead.
@@ -174,7 +178,12 @@ func weekday(text string) int {
 }
 
 // Next returns the first slot after a time; the zero time where there is none within five years.
-func (c *Cron) Next(after time.Time) time.Time { return c.spec.Next(after.UTC()) }
+func (c *Cron) Next(after time.Time) time.Time {
+	if c.zone != nil {
+		return c.local(after)
+	}
+	return c.spec.Next(after.UTC())
+}
 
 // Between returns the slots after one time up to another, oldest first, at most so many; more tells that there are others.
 func (c *Cron) Between(after, upto time.Time, most int) (slots []time.Time, more bool) {

@@ -75,7 +75,7 @@ func (s *Service) fire(ctx context.Context, l *due.Lease, id uuid.UUID, reason s
 		if err != nil {
 			return fmt.Errorf("read the clock: %w", err)
 		}
-		cron, err := Parse(row.CronExpression)
+		cron, err := ParseIn(row.CronExpression, row.Timezone)
 		if err != nil {
 			return fmt.Errorf("the expression of schedule %s: %w", id, err)
 		}
@@ -146,7 +146,7 @@ func missed(slots []time.Time, reason string) []fire {
 
 // passOver lists the slots that have come and nobody has decided as missed: from now on the schedule names others, or none.
 func (s *Service) passOver(ctx context.Context, tx pgx.Tx, row *db.FlowSchedule, now time.Time) error {
-	cron, err := Parse(row.CronExpression)
+	cron, err := ParseIn(row.CronExpression, row.Timezone)
 	if err != nil {
 		return fmt.Errorf("the expression of schedule %s: %w", row.ID, err)
 	}

@@ -38,7 +38,9 @@ type Input struct {
 	DefinitionID uuid.UUID
 	Description  string
 	Cron         string
-	Enabled      bool
+	// Timezone is the name of an IANA zone, UTC for none.
+	Timezone string
+	Enabled  bool
 	// InputData is a JSON object, nil for an empty one; Metadata is a JSON object.
 	InputData, Metadata json.RawMessage
 	CatchUpSeconds      int32
@@ -48,8 +50,10 @@ type Input struct {
 // Schedule is a stored schedule as seen at a time.
 type Schedule struct {
 	db.FlowSchedule
-	// Next is the next slot; zero where there is none.
+	// Next is the next slot; zero where there is none. Cron gives others, Now is when both were read.
 	Next time.Time
+	Cron *Cron
+	Now  time.Time
 	// LastStatus is the status of the batch that it started last; nil where it did not.
 	LastStatus *run.BatchStatus
 }
@@ -72,7 +76,7 @@ func New(pool *pgxpool.Pool, definitions *definition.Service, runs *run.Service,
 // Create stores a schedule. Faults: Unprocessable for the expression; NotFound for the definition; Invalid where that is not
 // active.
 func (s *Service) Create(ctx context.Context, orgID, by uuid.UUID, in Input, also ...pg.Also[*Schedule]) (*Schedule, error) {
-	if err := CheckCron(in.Cron); err != nil {
+	if err := in.check(); err != nil {
 		return nil, err
 	}
 	id, err := uuid.NewV7()
@@ -92,7 +96,7 @@ func (s *Service) Create(ctx context.Context, orgID, by uuid.UUID, in Input, als
 			return fmt.Errorf("read the clock: %w", err)
 		}
 		err = s.q.ScheduleAdd(ctx, tx, db.ScheduleAddParams{
-			ID: id, OrgID: orgID, DefinitionID: in.DefinitionID, Description: in.Description, CronExpression: in.Cron, Enabled: in.Enabled,
+			ID: id, OrgID: orgID, DefinitionID: in.DefinitionID, Description: in.Description, CronExpression: in.Cron, Timezone: in.Timezone, Enabled: in.Enabled,
 			InputData: in.InputData, Metadata: in.Metadata, CatchUpSeconds: in.CatchUpSeconds, OverlapPolicy: in.OverlapPolicy, CreatedBy: by, Now: now,
 		})
 		if err != nil {
@@ -120,6 +124,14 @@ func (s *Service) plan(ctx context.Context, tx pgx.Tx, orgID, id uuid.UUID) (*Sc
 	return out, account.Audit(ctx, tx, auditType, id.String())
 }
 
+// check refuses what names no slots. Fault: Unprocessable.
+func (in Input) check() error {
+	if err := CheckCron(in.Cron); err != nil {
+		return err
+	}
+	return CheckZone(in.Timezone)
+}
+
 // CheckCron refuses an expression that is none. Fault: Unprocessable.
 func CheckCron(expression string) error {
 	if _, err := Parse(expression); err != nil {
@@ -142,11 +154,11 @@ func (s *Service) read(ctx context.Context, q db.DBTX, orgID, id uuid.UUID) (*Sc
 }
 
 func seen(row db.FlowSchedule, status *run.BatchStatus, now time.Time) (*Schedule, error) {
-	c, err := Parse(row.CronExpression)
+	c, err := ParseIn(row.CronExpression, row.Timezone)
 	if err != nil {
 		return nil, fmt.Errorf("the expression of schedule %s: %w", row.ID, err)
 	}
-	return &Schedule{FlowSchedule: row, Next: c.Next(now), LastStatus: status}, nil
+	return &Schedule{FlowSchedule: row, Next: c.Next(now), Cron: c, Now: now, LastStatus: status}, nil
 }
 
 func stored(err error, what string) error {
@@ -186,7 +198,7 @@ func (s *Service) Change(ctx context.Context, orgID, id uuid.UUID, change func(I
 			return stored(err, "lock schedule")
 		}
 		in := change(inputOf(&row))
-		if err := CheckCron(in.Cron); err != nil {
+		if err := in.check(); err != nil {
 			return err
 		}
 		if in.DefinitionID != row.DefinitionID {
@@ -203,7 +215,7 @@ func (s *Service) Change(ctx context.Context, orgID, id uuid.UUID, change func(I
 			return err
 		}
 		decided := row.DecidedUpto
-		if in.Cron != row.CronExpression || in.Enabled != row.Enabled {
+		if in.Cron != row.CronExpression || in.Timezone != row.Timezone || in.Enabled != row.Enabled {
 			decided = now
 			if row.Enabled {
 				if err := s.passOver(ctx, tx, &row, now); err != nil {
@@ -212,7 +224,7 @@ func (s *Service) Change(ctx context.Context, orgID, id uuid.UUID, change func(I
 			}
 		}
 		err = s.q.ScheduleUpdate(ctx, tx, db.ScheduleUpdateParams{
-			OrgID: orgID, ID: id, DefinitionID: in.DefinitionID, Description: in.Description, CronExpression: in.Cron, Enabled: in.Enabled,
+			OrgID: orgID, ID: id, DefinitionID: in.DefinitionID, Description: in.Description, CronExpression: in.Cron, Timezone: in.Timezone, Enabled: in.Enabled,
 			InputData: in.InputData, Metadata: in.Metadata, CatchUpSeconds: in.CatchUpSeconds, OverlapPolicy: in.OverlapPolicy, DecidedUpto: decided, Now: now,
 		})
 		if err != nil {
@@ -225,7 +237,7 @@ func (s *Service) Change(ctx context.Context, orgID, id uuid.UUID, change func(I
 }
 
 func inputOf(row *db.FlowSchedule) Input {
-	return Input{DefinitionID: row.DefinitionID, Description: row.Description, Cron: row.CronExpression, Enabled: row.Enabled, InputData: row.InputData,
+	return Input{DefinitionID: row.DefinitionID, Description: row.Description, Cron: row.CronExpression, Timezone: row.Timezone, Enabled: row.Enabled, InputData: row.InputData,
 		Metadata: row.Metadata, CatchUpSeconds: row.CatchUpSeconds, OverlapPolicy: row.OverlapPolicy}
 }
 
