@@ -11,6 +11,19 @@ WHERE b.org_id = @org_id AND b.id > @after AND c.batch_id > @after
     AND (sqlc.narg('trigger_type')::flow.trigger_type IS NULL OR b.trigger_type = sqlc.narg('trigger_type'))
 ORDER BY b.id LIMIT @max_rows OFFSET @skip_rows;
 
+-- name: BatchListNewest :many
+-- BatchList from the newest on, down to what is before one id.
+SELECT sqlc.embed(b), sqlc.embed(c), r.id AS record_set_id
+FROM flow.batch b
+JOIN flow.batch_count c ON c.batch_id = b.id AND c.org_id = b.org_id
+LEFT JOIN flow.record_set r ON r.id = b.page_set AND r.org_id = b.org_id
+WHERE b.org_id = @org_id AND b.id < @before AND c.batch_id < @before
+    AND (sqlc.narg('status')::flow.batch_status IS NULL OR c.status = sqlc.narg('status'))
+    AND (sqlc.narg('definition_id')::uuid IS NULL OR b.definition_id = sqlc.narg('definition_id'))
+    AND (sqlc.narg('schedule_id')::uuid IS NULL OR c.schedule_id = sqlc.narg('schedule_id'))
+    AND (sqlc.narg('trigger_type')::flow.trigger_type IS NULL OR b.trigger_type = sqlc.narg('trigger_type'))
+ORDER BY b.id DESC LIMIT @max_rows OFFSET @skip_rows;
+
 -- name: BatchRead :one
 -- IS TRUE keeps the organization out of the choice of an index: where most have few batches, one by organization looks as
 -- good as the primary key, and is read to its end for who has many.

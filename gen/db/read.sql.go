@@ -206,6 +206,116 @@ func (q *Queries) BatchList(ctx context.Context, db DBTX, arg BatchListParams) (
 	return items, nil
 }
 
+const batchListNewest = `-- name: BatchListNewest :many
+SELECT b.id, b.org_id, b.definition_id, b.version, b.trigger_type, b.trigger_source, b.event_depth, b.root_id, b.retry_of, b.retry_root, b.retry_no, b.metadata, b.record_count, b.page_set, b.lane, b.scheduled_at, b.created_by, b.created_at, b.page_bytes, b.page, c.batch_id, c.org_id, c.schedule_id, c.priority, c.pacing, c.paced_at, c.pace_next_at, c.cancel_reason, c.paused_from, c.stopped_at, c.record_count, c.staged, c.pending, c.needs_reconcile, c.failed, c.cancelled, c.rejected, c.unprocessed, c.unresolved, c.change_no, c.queued, c.started, c.completed, c.accepted, c.status, c.started_at, c.completed_at, c.updated_at, r.id AS record_set_id
+FROM flow.batch b
+JOIN flow.batch_count c ON c.batch_id = b.id AND c.org_id = b.org_id
+LEFT JOIN flow.record_set r ON r.id = b.page_set AND r.org_id = b.org_id
+WHERE b.org_id = $1 AND b.id < $2 AND c.batch_id < $2
+    AND ($3::flow.batch_status IS NULL OR c.status = $3)
+    AND ($4::uuid IS NULL OR b.definition_id = $4)
+    AND ($5::uuid IS NULL OR c.schedule_id = $5)
+    AND ($6::flow.trigger_type IS NULL OR b.trigger_type = $6)
+ORDER BY b.id DESC LIMIT $8 OFFSET $7
+`
+
+type BatchListNewestParams struct {
+	OrgID        uuid.UUID
+	Before       uuid.UUID
+	Status       *FlowBatchStatus
+	DefinitionID *uuid.UUID
+	ScheduleID   *uuid.UUID
+	TriggerType  *FlowTriggerType
+	SkipRows     int32
+	MaxRows      int32
+}
+
+type BatchListNewestRow struct {
+	FlowBatch      FlowBatch
+	FlowBatchCount FlowBatchCount
+	RecordSetID    *uuid.UUID
+}
+
+// BatchList from the newest on, down to what is before one id.
+func (q *Queries) BatchListNewest(ctx context.Context, db DBTX, arg BatchListNewestParams) ([]BatchListNewestRow, error) {
+	rows, err := db.Query(ctx, batchListNewest,
+		arg.OrgID,
+		arg.Before,
+		arg.Status,
+		arg.DefinitionID,
+		arg.ScheduleID,
+		arg.TriggerType,
+		arg.SkipRows,
+		arg.MaxRows,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []BatchListNewestRow
+	for rows.Next() {
+		var i BatchListNewestRow
+		if err := rows.Scan(
+			&i.FlowBatch.ID,
+			&i.FlowBatch.OrgID,
+			&i.FlowBatch.DefinitionID,
+			&i.FlowBatch.Version,
+			&i.FlowBatch.TriggerType,
+			&i.FlowBatch.TriggerSource,
+			&i.FlowBatch.EventDepth,
+			&i.FlowBatch.RootID,
+			&i.FlowBatch.RetryOf,
+			&i.FlowBatch.RetryRoot,
+			&i.FlowBatch.RetryNo,
+			&i.FlowBatch.Metadata,
+			&i.FlowBatch.RecordCount,
+			&i.FlowBatch.PageSet,
+			&i.FlowBatch.Lane,
+			&i.FlowBatch.ScheduledAt,
+			&i.FlowBatch.CreatedBy,
+			&i.FlowBatch.CreatedAt,
+			&i.FlowBatch.PageBytes,
+			&i.FlowBatch.Page,
+			&i.FlowBatchCount.BatchID,
+			&i.FlowBatchCount.OrgID,
+			&i.FlowBatchCount.ScheduleID,
+			&i.FlowBatchCount.Priority,
+			&i.FlowBatchCount.Pacing,
+			&i.FlowBatchCount.PacedAt,
+			&i.FlowBatchCount.PaceNextAt,
+			&i.FlowBatchCount.CancelReason,
+			&i.FlowBatchCount.PausedFrom,
+			&i.FlowBatchCount.StoppedAt,
+			&i.FlowBatchCount.RecordCount,
+			&i.FlowBatchCount.Staged,
+			&i.FlowBatchCount.Pending,
+			&i.FlowBatchCount.NeedsReconcile,
+			&i.FlowBatchCount.Failed,
+			&i.FlowBatchCount.Cancelled,
+			&i.FlowBatchCount.Rejected,
+			&i.FlowBatchCount.Unprocessed,
+			&i.FlowBatchCount.Unresolved,
+			&i.FlowBatchCount.ChangeNo,
+			&i.FlowBatchCount.Queued,
+			&i.FlowBatchCount.Started,
+			&i.FlowBatchCount.Completed,
+			&i.FlowBatchCount.Accepted,
+			&i.FlowBatchCount.Status,
+			&i.FlowBatchCount.StartedAt,
+			&i.FlowBatchCount.CompletedAt,
+			&i.FlowBatchCount.UpdatedAt,
+			&i.RecordSetID,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const batchRead = `-- name: BatchRead :one
 SELECT b.id, b.org_id, b.definition_id, b.version, b.trigger_type, b.trigger_source, b.event_depth, b.root_id, b.retry_of, b.retry_root, b.retry_no, b.metadata, b.record_count, b.page_set, b.lane, b.scheduled_at, b.created_by, b.created_at, b.page_bytes, b.page, c.batch_id, c.org_id, c.schedule_id, c.priority, c.pacing, c.paced_at, c.pace_next_at, c.cancel_reason, c.paused_from, c.stopped_at, c.record_count, c.staged, c.pending, c.needs_reconcile, c.failed, c.cancelled, c.rejected, c.unprocessed, c.unresolved, c.change_no, c.queued, c.started, c.completed, c.accepted, c.status, c.started_at, c.completed_at, c.updated_at, r.id AS record_set_id
 FROM flow.batch b

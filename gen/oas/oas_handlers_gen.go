@@ -13879,6 +13879,10 @@ func (s *Server) handleListActionsRequest(args [0]string, argsEscaped bool, w ht
 					In:   "query",
 				}: params.Cursor,
 				{
+					Name: "q",
+					In:   "query",
+				}: params.Q,
+				{
 					Name: "If-None-Match",
 					In:   "header",
 				}: params.IfNoneMatch,
@@ -15086,6 +15090,10 @@ func (s *Server) handleListBatchesRequest(args [0]string, argsEscaped bool, w ht
 					Name: "trigger_type",
 					In:   "query",
 				}: params.TriggerType,
+				{
+					Name: "order",
+					In:   "query",
+				}: params.Order,
 			},
 			Raw: r,
 		}

@@ -11815,6 +11815,47 @@ func (s ListBatchResultsOKTextCsv) Read(p []byte) (n int, err error) {
 
 func (*ListBatchResultsOKTextCsv) listBatchResultsRes() {}
 
+type ListBatchesOrder string
+
+const (
+	ListBatchesOrderAsc  ListBatchesOrder = "asc"
+	ListBatchesOrderDesc ListBatchesOrder = "desc"
+)
+
+// AllValues returns all ListBatchesOrder values.
+func (ListBatchesOrder) AllValues() []ListBatchesOrder {
+	return []ListBatchesOrder{
+		ListBatchesOrderAsc,
+		ListBatchesOrderDesc,
+	}
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (s ListBatchesOrder) MarshalText() ([]byte, error) {
+	switch s {
+	case ListBatchesOrderAsc:
+		return []byte(s), nil
+	case ListBatchesOrderDesc:
+		return []byte(s), nil
+	default:
+		return nil, errors.Errorf("invalid value: %q", s)
+	}
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *ListBatchesOrder) UnmarshalText(data []byte) error {
+	switch ListBatchesOrder(data) {
+	case ListBatchesOrderAsc:
+		*s = ListBatchesOrderAsc
+		return nil
+	case ListBatchesOrderDesc:
+		*s = ListBatchesOrderDesc
+		return nil
+	default:
+		return errors.Errorf("invalid value: %q", data)
+	}
+}
+
 type ListStoreRecordsSortBy string
 
 const (
@@ -15417,6 +15458,52 @@ func (o OptListBatchResultsFormat) Get() (v ListBatchResultsFormat, ok bool) {
 
 // Or returns value if set, or given parameter if does not.
 func (o OptListBatchResultsFormat) Or(d ListBatchResultsFormat) ListBatchResultsFormat {
+	if v, ok := o.Get(); ok {
+		return v
+	}
+	return d
+}
+
+// NewOptListBatchesOrder returns new OptListBatchesOrder with value set to v.
+func NewOptListBatchesOrder(v ListBatchesOrder) OptListBatchesOrder {
+	return OptListBatchesOrder{
+		Value: v,
+		Set:   true,
+	}
+}
+
+// OptListBatchesOrder is optional ListBatchesOrder.
+type OptListBatchesOrder struct {
+	Value ListBatchesOrder
+	Set   bool
+}
+
+// IsSet returns true if OptListBatchesOrder was set.
+func (o OptListBatchesOrder) IsSet() bool { return o.Set }
+
+// Reset unsets value.
+func (o *OptListBatchesOrder) Reset() {
+	var v ListBatchesOrder
+	o.Value = v
+	o.Set = false
+}
+
+// SetTo sets value to v.
+func (o *OptListBatchesOrder) SetTo(v ListBatchesOrder) {
+	o.Set = true
+	o.Value = v
+}
+
+// Get returns value and boolean that denotes whether value was set.
+func (o OptListBatchesOrder) Get() (v ListBatchesOrder, ok bool) {
+	if !o.Set {
+		return v, false
+	}
+	return o.Value, true
+}
+
+// Or returns value if set, or given parameter if does not.
+func (o OptListBatchesOrder) Or(d ListBatchesOrder) ListBatchesOrder {
 	if v, ok := o.Get(); ok {
 		return v
 	}

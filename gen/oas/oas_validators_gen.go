@@ -7344,6 +7344,17 @@ func (s ListBatchResultsFormat) Validate() error {
 	}
 }
 
+func (s ListBatchesOrder) Validate() error {
+	switch s {
+	case "asc":
+		return nil
+	case "desc":
+		return nil
+	default:
+		return errors.Errorf("invalid value: %v", s)
+	}
+}
+
 func (s ListStoreRecordsSortBy) Validate() error {
 	switch s {
 	case "key":

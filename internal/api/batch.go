@@ -33,7 +33,7 @@ func (h batchHandler) ListBatches(ctx context.Context, params oas.ListBatchesPar
 	caller := account.FromContext(ctx)
 	p, err := pageOf("batches", caller.OrgID, params.Limit, params.Skip, params.Cursor, params.Status.Value, "\x00",
 		params.DefinitionID, "\x00",
-		params.ScheduleID, "\x00", params.TriggerType.Value)
+		params.ScheduleID, "\x00", params.TriggerType.Value, "\x00", params.Order.Or(oas.ListBatchesOrderAsc))
 	if err != nil {
 		return nil, err
 	}
@@ -58,14 +58,7 @@ func (h batchHandler) ListBatches(ctx context.Context, params oas.ListBatchesPar
 	}
 	in.DefinitionID, in.ScheduleID = definition, schedule
 	q, conn := db.New(), pg.Planned{Pool: h.pool}
-	var total int64
-	if (in.Status != nil || schedule != nil) && definition == nil && in.TriggerType == nil {
-		total, err = q.BatchTotalOfState(ctx, conn, db.BatchTotalOfStateParams{OrgID: in.OrgID, Status: in.Status,
-			ScheduleID: schedule})
-	} else {
-		total, err = q.BatchTotal(ctx, conn, db.BatchTotalParams{OrgID: in.OrgID, Status: in.Status, DefinitionID: definition,
-			ScheduleID: schedule, TriggerType: in.TriggerType})
-	}
+	total, err := batchTotal(ctx, q, conn, in)
 	if err != nil {
 		return nil, err
 	}
@@ -74,6 +67,9 @@ func (h batchHandler) ListBatches(ctx context.Context, params oas.ListBatchesPar
 		in.SkipRows, in.MaxRows = skip, n
 		if last != nil {
 			in.After = last.FlowBatch.ID
+		}
+		if params.Order.Value == oas.ListBatchesOrderDesc {
+			return newestBatches(ctx, q, conn, in)
 		}
 		return q.BatchList(ctx, conn, in)
 	})
@@ -89,6 +85,30 @@ func (h batchHandler) ListBatches(ctx context.Context, params oas.ListBatchesPar
 		return batchOf(&r, skipped[r.FlowBatch.ID])
 	}))
 	return &list, nil
+}
+
+// batchTotal counts the batches of a list.
+func batchTotal(ctx context.Context, q *db.Queries, conn db.DBTX, in db.BatchListParams) (int64, error) {
+	if (in.Status != nil || in.ScheduleID != nil) && in.DefinitionID == nil && in.TriggerType == nil {
+		return q.BatchTotalOfState(ctx, conn, db.BatchTotalOfStateParams{OrgID: in.OrgID, Status: in.Status, ScheduleID: in.ScheduleID})
+	}
+	return q.BatchTotal(ctx, conn, db.BatchTotalParams{OrgID: in.OrgID, Status: in.Status, DefinitionID: in.DefinitionID,
+		ScheduleID: in.ScheduleID, TriggerType: in.TriggerType})
+}
+
+// newestBatches lists backwards: After of in is what they are before, zero for the newest.
+func newestBatches(ctx context.Context, q *db.Queries, conn db.DBTX, in db.BatchListParams) ([]run.BatchRow, error) {
+	before := in.After
+	if before == uuid.Nil {
+		before = uuid.Max
+	}
+	rows, err := q.BatchListNewest(ctx, conn, db.BatchListNewestParams{OrgID: in.OrgID, Before: before, Status: in.Status,
+		DefinitionID: in.DefinitionID, ScheduleID: in.ScheduleID, TriggerType: in.TriggerType, SkipRows: in.SkipRows, MaxRows: in.MaxRows})
+	out := make([]run.BatchRow, len(rows))
+	for i, row := range rows {
+		out[i] = run.BatchRow(row)
+	}
+	return out, err
 }
 
 // filterID reads an id of a filter; ok is false for one that names nothing.

@@ -174,11 +174,11 @@ func (h catalogHandler) ListActions(ctx context.Context, params oas.ListActionsP
 	if err != nil {
 		return nil, err
 	}
-	p, err := pageOf("actions", uuid.Nil, params.Limit, params.Skip, params.Cursor)
+	p, err := pageOf("actions", uuid.Nil, params.Limit, params.Skip, params.Cursor, params.Q.Value)
 	if err != nil {
 		return nil, err
 	}
-	list, err := h.actions(p, h.catalog.AllActions())
+	list, err := h.actions(p, h.catalog.Search(params.Q.Value))
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,9 @@
 package catalog
 
 import (
+	"slices"
+	"strings"
+
 	"flowlane/internal/fault"
 	"flowlane/internal/suggest"
 )
@@ -30,6 +33,30 @@ func (c *Catalog) MissingAction(id string) error {
 
 // NearAction ends a message about an action that there is not: it asks for the nearest one; empty if none is near.
 func (c *Catalog) NearAction(id string) string { return suggest.DidYouMean(id, c.actionIDs()) }
+
+// Search returns the actions that have every word of a text in their id, name or description, or in the name of their service or
+// platform, whatever their case; all for an empty text.
+func (c *Catalog) Search(text string) []*Action {
+	words := strings.Fields(strings.ToLower(text))
+	if len(words) == 0 {
+		return c.actionOrder
+	}
+	var out []*Action
+	for _, a := range c.actionOrder {
+		in := a.ID + "\n" + a.Name + "\n" + a.Description
+		if s, ok := c.Service(a.ServiceID); ok {
+			in += "\n" + s.Name
+		}
+		if p, ok := c.Platform(a.PlatformID); ok {
+			in += "\n" + p.Name
+		}
+		in = strings.ToLower(in)
+		if !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(in, w) }) {
+			out = append(out, a)
+		}
+	}
+	return out
+}
 
 func (c *Catalog) actionIDs() []string {
 	ids := make([]string, len(c.actionOrder))

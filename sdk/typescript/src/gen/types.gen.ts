@@ -2549,6 +2549,10 @@ export type Schedule = {
     definition_id: string;
     description: string;
     cron_expression: string;
+    /**
+     * The IANA zone of the fields.
+     */
+    timezone: string;
     enabled: boolean;
     input_data: FreeObject | null;
     metadata: FreeObject;
@@ -2561,6 +2565,14 @@ export type Schedule = {
      */
     next_fire_at: string | null;
     /**
+     * The next 5 slots as seen from now; only where one schedule is read or written, not in the list.
+     */
+    next_fires?: Array<NextFire>;
+    /**
+     * What is allowed but probably not meant, such as an expression that never fires.
+     */
+    warnings: Array<string>;
+    /**
      * When it last started a batch or failed to; null before that.
      */
     last_fired_at: string | null;
@@ -2572,6 +2584,21 @@ export type Schedule = {
     last_fire_status: 'success' | 'failure' | 'running' | null;
     created_at: string;
     updated_at: string;
+};
+
+export type NextFire = {
+    /**
+     * The slot.
+     */
+    at: string;
+    /**
+     * The same in the zone of the schedule.
+     */
+    local: string;
+    /**
+     * How clocks that go forward or back move it; absent where they do not.
+     */
+    note?: string;
 };
 
 export type ScheduleList = {
@@ -2608,13 +2635,20 @@ export type ScheduleInput = {
     definition_id: string;
     description: string;
     /**
-     * Five fields in UTC: minute (0-59), hour (0-23), day of the month (1-31), month (1-12 or JAN-DEC), day of the week
+     * Five fields, in UTC or in `timezone`: minute (0-59), hour (0-23), day of the month (1-31), month (1-12 or JAN-DEC), day of the week
      * (0-7 or SUN-SAT; 0 and 7 are Sunday). Each is `*` or a list of numbers and ranges, with `/` for steps. Where
-     * both days are restricted, either one is enough. Aliases such as `@hourly`, time zones, seconds, `?` and
-     * `L` are refused.
+     * both days are restricted, either one is enough. Aliases such as `@hourly`, seconds, `?` and `L` are refused; the answer
+     * says what to write instead.
      *
      */
     cron_expression: string;
+    /**
+     * The IANA zone that the fields are in; `UTC` where it is left out. Where clocks go forward, a slot in the hour that is left
+     * out fires at its end; where they go back, a slot in the hour that comes twice fires the first time. An expression with `*`
+     * for the hour follows the time that passes instead. `next_fires` shows it.
+     *
+     */
+    timezone?: string;
     /**
      * False keeps the schedule, and fires no slot.
      */
@@ -2643,13 +2677,20 @@ export type ScheduleReplace = {
     definition_id: string;
     description: string;
     /**
-     * Five fields in UTC: minute (0-59), hour (0-23), day of the month (1-31), month (1-12 or JAN-DEC), day of the week
+     * Five fields, in UTC or in `timezone`: minute (0-59), hour (0-23), day of the month (1-31), month (1-12 or JAN-DEC), day of the week
      * (0-7 or SUN-SAT; 0 and 7 are Sunday). Each is `*` or a list of numbers and ranges, with `/` for steps. Where
-     * both days are restricted, either one is enough. Aliases such as `@hourly`, time zones, seconds, `?` and
-     * `L` are refused.
+     * both days are restricted, either one is enough. Aliases such as `@hourly`, seconds, `?` and `L` are refused; the answer
+     * says what to write instead.
      *
      */
     cron_expression: string;
+    /**
+     * The IANA zone that the fields are in; `UTC` where it is left out. Where clocks go forward, a slot in the hour that is left
+     * out fires at its end; where they go back, a slot in the hour that comes twice fires the first time. An expression with `*`
+     * for the hour follows the time that passes instead. `next_fires` shows it.
+     *
+     */
+    timezone?: string;
     /**
      * False keeps the schedule, and fires no slot.
      */
@@ -2672,6 +2713,8 @@ export type ScheduleReplace = {
     id?: Ignored;
     org_id?: Ignored;
     next_fire_at?: Ignored;
+    next_fires?: Ignored;
+    warnings?: Ignored;
     last_fired_at?: Ignored;
     last_fire_status?: Ignored;
     created_at?: Ignored;
@@ -2688,13 +2731,20 @@ export type ScheduleUpdate = {
     definition_id?: string;
     description?: string;
     /**
-     * Five fields in UTC: minute (0-59), hour (0-23), day of the month (1-31), month (1-12 or JAN-DEC), day of the week
+     * Five fields, in UTC or in `timezone`: minute (0-59), hour (0-23), day of the month (1-31), month (1-12 or JAN-DEC), day of the week
      * (0-7 or SUN-SAT; 0 and 7 are Sunday). Each is `*` or a list of numbers and ranges, with `/` for steps. Where
-     * both days are restricted, either one is enough. Aliases such as `@hourly`, time zones, seconds, `?` and
-     * `L` are refused.
+     * both days are restricted, either one is enough. Aliases such as `@hourly`, seconds, `?` and `L` are refused; the answer
+     * says what to write instead.
      *
      */
     cron_expression?: string;
+    /**
+     * The IANA zone that the fields are in; `UTC` where it is left out. Where clocks go forward, a slot in the hour that is left
+     * out fires at its end; where they go back, a slot in the hour that comes twice fires the first time. An expression with `*`
+     * for the hour follows the time that passes instead. `next_fires` shows it.
+     *
+     */
+    timezone?: string;
     /**
      * False keeps the schedule, and fires no slot.
      */
@@ -5529,6 +5579,12 @@ export type ListActionsData = {
          *
          */
         cursor?: string;
+        /**
+         * Only actions that have each of these words in their id, name or description, or in the name of their service or platform;
+         * upper and lower case are the same.
+         *
+         */
+        q?: string;
     };
     url: '/catalog/actions';
 };
@@ -7790,6 +7846,10 @@ export type ListBatchesData = {
          * Only batches that were started this way.
          */
         trigger_type?: TriggerType;
+        /**
+         * `asc` begins with the oldest batch, `desc` with the newest.
+         */
+        order?: 'asc' | 'desc';
     };
     url: '/flows/batches';
 };
