@@ -46,8 +46,8 @@ func nounTable(t *testing.T) string {
 	return out.String()
 }
 
-// TestDocs: docs/cli.md has every noun and verb as they are, and names every other command. To write the table:
-// go test ./internal/cli -run TestDocs -write-docs
+// TestDocs: docs/cli.md has every noun and verb as they are, and names every other command. The flag -write-docs
+// writes the table.
 func TestDocs(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(docsFile)

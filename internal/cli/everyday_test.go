@@ -167,6 +167,10 @@ func TestNouns(t *testing.T) {
 	if output(t, l.env, &holds, "dispatch", "resume"); len(holds) != 1 || holds[0].Status != "released" {
 		t.Errorf("dispatch resume: %+v", holds)
 	}
+	var actions []struct{ ID string }
+	if output(t, l.env, &actions, "catalog", "search", "UPLOAD", "dialer"); len(actions) == 0 || !strings.HasPrefix(actions[0].ID, "dialer__") {
+		t.Errorf("catalog search: %+v", actions)
+	}
 	for _, noun := range []string{"batches", "executions", "calls", "triggers", "records", "webhooks", "subscriptions", "stores",
 		"variables", "credentials", "tenants", "templates", "keys"} {
 		says(t, l.env, "", noun, "list")

@@ -182,6 +182,7 @@ func setupNouns() []noun { //nolint:funlen // a table
 			{name: "service", operation: "getService"},
 			{name: "actions", operation: "listActions", columns: "id name bulk description"},
 			{name: "service-actions", operation: "listServiceActions", columns: "id name bulk description"},
+			{name: "search", command: &catalogSearch{}, help: "Find actions by words"},
 			{name: "action", operation: "getAction"},
 			{name: "imports", operation: "listCatalogImports", columns: "platform_id name version actions stored created_at"},
 			{name: "get-import", operation: "getCatalogImport"},
