@@ -265,7 +265,8 @@ func (d *Dispatcher) readParts(ctx context.Context, queues ...*picked) error {
 	for i := range rows {
 		r := &rows[i]
 		q := queues[r.QueueNo]
-		q.parts = append(q.parts, run.Part{ID: r.ID, BatchID: r.BatchID, StepNo: r.StepNo, TaskNo: r.TaskNo, SliceNo: r.SliceNo, Begins: r.Begins, First: r.First,
+		q.parts = append(q.parts, run.Part{ID: r.ID, BatchID: r.BatchID, StepNo: r.StepNo, TaskNo: r.TaskNo,
+			SliceNo: r.SliceNo, Begins: r.Begins, First: r.First,
 			From: r.FromOff, To: r.ToOff, Size: r.Size, Apart: r.Apart, Attempt: r.Attempt, Element: r.Element})
 	}
 	return nil

@@ -49,7 +49,8 @@ func partStatus(callState *string) Status {
 }
 
 func partOf(r *db.PartsOfSlicesRow) Part {
-	return Part{ID: r.ID, BatchID: r.BatchID, StepNo: r.StepNo, TaskNo: r.TaskNo, SliceNo: r.SliceNo, Begins: r.Begins, From: r.FromOff, To: r.ToOff,
+	return Part{ID: r.ID, BatchID: r.BatchID, StepNo: r.StepNo, TaskNo: r.TaskNo,
+		SliceNo: r.SliceNo, Begins: r.Begins, From: r.FromOff, To: r.ToOff,
 		Apart: r.Apart, Attempt: r.Attempt, Element: r.Element, LeftOut: r.LeftOut, ClaimNo: r.ClaimNo}
 }
 
@@ -147,13 +148,15 @@ func (c *Change) CutOut(ctx context.Context, orgID, batchID uuid.UUID, position 
 		if p.state != NeedsReconcile && p.state != Unresolved || p.StepNo != v.stepOf(offset) || !v.concerns(p, offset) {
 			continue
 		}
-		pieces, err := c.s.q.PartCut(ctx, c.tx, db.PartCutParams{BatchID: p.BatchID, Begins: p.Begins, ID: p.ID, SliceNo: v.No, Off: offset})
+		pieces, err := c.s.q.PartCut(ctx, c.tx, db.PartCutParams{BatchID: p.BatchID, Begins: p.Begins, ID: p.ID,
+			SliceNo: v.No, Off: offset})
 		if err != nil {
 			return nil, fmt.Errorf("cut a record out of part %d: %w", p.ID, err)
 		}
 		own := pieces[slices.IndexFunc(pieces, func(r db.PartCutRow) bool { return r.SliceNo == v.No && r.FromOff == offset })]
 		alone := p.Part
-		alone.ID, alone.Begins, alone.First, alone.Size, alone.From, alone.To, alone.LeftOut = own.ID, own.SliceNo, v.First, v.Records, offset, offset+1, nil
+		alone.ID, alone.Begins, alone.First, alone.Size = own.ID, own.SliceNo, v.First, v.Records
+		alone.From, alone.To, alone.LeftOut = offset, offset+1, nil
 		alone.Elements = own.Elements
 		out = append(out, Doubtful{Part: alone, CallID: *own.CallID, From: p.state})
 	}
@@ -166,7 +169,8 @@ func (c *Change) CutOut(ctx context.Context, orgID, batchID uuid.UUID, position 
 // Cut puts the record at an offset of a part into a part of its own, in the same call. The call must be locked, and nothing
 // else may have happened in the change yet.
 func (c *Change) Cut(ctx context.Context, p *Part, offset int32) error {
-	_, err := c.s.q.PartCut(ctx, c.tx, db.PartCutParams{BatchID: p.BatchID, Begins: p.Begins, ID: p.ID, SliceNo: p.SliceNo, Off: offset})
+	_, err := c.s.q.PartCut(ctx, c.tx, db.PartCutParams{BatchID: p.BatchID, Begins: p.Begins, ID: p.ID,
+		SliceNo: p.SliceNo, Off: offset})
 	return wrap(err, "cut a record out of part %d", p.ID)
 }
 

@@ -228,7 +228,8 @@ func (c *Change) Requeue(ctx context.Context, ps []Part, again Again) error {
 		k := laneKey{p.BatchID, p.StepNo, p.TaskNo}
 		d := c.lane(k)
 		if i == 0 || ps[i-1].ID != p.ID {
-			args.BatchIds, args.SliceNos, args.Ids = append(args.BatchIds, p.BatchID), append(args.SliceNos, p.Begins), append(args.Ids, p.ID)
+			args.BatchIds, args.SliceNos = append(args.BatchIds, p.BatchID), append(args.SliceNos, p.Begins)
+			args.Ids = append(args.Ids, p.ID)
 			d.parts++
 		}
 		d.records += int64(p.Records())

@@ -87,8 +87,8 @@ func TestStart_Page(t *testing.T) {
 		records := [][]byte{[]byte(record), []byte(`{}`)}
 		var id uuid.UUID
 		require.NoError(t, pg.InTx(w.ctx, w.pool, func(ctx context.Context, tx pgx.Tx) error {
-			out, err := w.s.Start(ctx, tx, StartInput{OrgID: w.org, DefinitionID: def, Version: 1, Source: Source{Records: records},
-				TriggerType: db.FlowTriggerTypeApiCall})
+			out, err := w.s.Start(ctx, tx, StartInput{OrgID: w.org, DefinitionID: def, Version: 1,
+				Source: Source{Records: records}, TriggerType: db.FlowTriggerTypeApiCall})
 			if err == nil {
 				id = out.BatchID
 			}
