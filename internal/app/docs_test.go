@@ -5,7 +5,7 @@ import (
 	"io"
 	"net/http"
 	"regexp"
-	"strings"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -80,7 +80,7 @@ func TestDocs(t *testing.T) {
 	for path, item := range doc.Paths {
 		for method, operation := range item {
 			var o struct{ OperationID string }
-			if !strings.Contains("get post put patch delete", method) {
+			if !slices.Contains([]string{"get", "post", "put", "patch", "delete"}, method) {
 				continue
 			}
 			require.NoError(t, json.Unmarshal(operation, &o))
