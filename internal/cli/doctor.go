@@ -104,7 +104,7 @@ func (d *doctor) server(ctx context.Context, client *remote.Client) bool {
 
 // list looks at every item of a list.
 func (d *doctor) list(ctx context.Context, client *remote.Client, path string, see func(json.RawMessage)) {
-	err := each(ctx, client, path, func(item json.RawMessage) error {
+	err := each(ctx, client, path, nil, func(item json.RawMessage) error {
 		see(item)
 		return nil
 	})

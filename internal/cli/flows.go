@@ -68,7 +68,7 @@ func newPlan(ctx context.Context, client *remote.Client) (*flowsPlan, error) {
 	for field, kind := range map[string]string{flowfile.Credential: "credential_id", flowfile.VariableSet: "variable_set_id"} {
 		at := named[kind]
 		l := &nameList{noun: at.noun, ids: map[string][]string{}, name: map[string]string{}}
-		err := each(ctx, client, at.path, func(item json.RawMessage) error {
+		err := each(ctx, client, at.path, nil, func(item json.RawMessage) error {
 			var thing struct{ ID, Name string }
 			if err := json.Unmarshal(item, &thing); err != nil {
 				return fmt.Errorf("the answer is not as documented: %w", err)
@@ -81,7 +81,7 @@ func newPlan(ctx context.Context, client *remote.Client) (*flowsPlan, error) {
 		}
 		plan.names[field] = l
 	}
-	err := each(ctx, client, named["definition_id"].path, func(item json.RawMessage) error {
+	err := each(ctx, client, named["definition_id"].path, nil, func(item json.RawMessage) error {
 		var f map[string]any
 		d := json.NewDecoder(bytes.NewReader(item))
 		d.UseNumber()

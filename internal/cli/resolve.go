@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/url"
 	"regexp"
 	"strconv"
@@ -34,7 +35,7 @@ func resolve(ctx context.Context, client *remote.Client, param, text string) (st
 		return text, nil
 	}
 	var ids []string
-	err := each(ctx, client, at.path, func(item json.RawMessage) error {
+	err := each(ctx, client, at.path, nil, func(item json.RawMessage) error {
 		n, err := render.Decode(item)
 		if err != nil {
 			return err //nolint:wrapcheck // says what it is about
@@ -57,8 +58,9 @@ func resolve(ctx context.Context, client *remote.Client, param, text string) (st
 }
 
 // each calls see with every item of a list, page by page.
-func each(ctx context.Context, client *remote.Client, path string, see func(json.RawMessage) error) error {
+func each(ctx context.Context, client *remote.Client, path string, query url.Values, see func(json.RawMessage) error) error {
 	r := remote.Request{Method: "GET", Path: path, Query: url.Values{}, Repeat: true}
+	maps.Copy(r.Query, query)
 	r.Query.Set("limit", strconv.Itoa(200)) //nolint:mnd // every list allows it
 	for {
 		got, err := readPage(ctx, client, r)

@@ -3,13 +3,14 @@ package cli
 import (
 	"context"
 	"encoding/json"
-	"fmt"
+	"net/url"
 	"strings"
 
 	"flowlane/internal/cli/render"
 )
 
-// catalogSearch lists the actions of the catalog that have all of some words in id, name or description.
+// catalogSearch lists the actions of the catalog that have all of some words in id, name or
+// description, or in the name of their service or platform.
 type catalogSearch struct {
 	target
 	form
@@ -28,17 +29,7 @@ func (c *catalogSearch) Run(ctx context.Context, p *process) error {
 	}
 	list := render.NewList(p.stdout, c.options(p, "id name bulk description"))
 	found := 0
-	err = each(ctx, client, "/catalog/actions", func(item json.RawMessage) error {
-		var a struct{ ID, Name, Description string }
-		if err := json.Unmarshal(item, &a); err != nil {
-			return fmt.Errorf("the answer is not as documented: %w", err)
-		}
-		text := strings.ToLower(a.ID + " " + a.Name + " " + a.Description)
-		for _, word := range c.Words {
-			if !strings.Contains(text, strings.ToLower(word)) {
-				return nil
-			}
-		}
+	err = each(ctx, client, "/catalog/actions", url.Values{"q": {strings.Join(c.Words, " ")}}, func(item json.RawMessage) error {
 		found++
 		return list.Add(item) //nolint:wrapcheck // says what it did
 	})
