@@ -96,14 +96,14 @@ func TestReceiver_StandardWebhooks(t *testing.T) {
 	post := func(p [4]string) apitest.Response {
 		return s.sendUnsigned(h.url, p[3], "webhook-id", p[0], "webhook-timestamp", p[1], "webhook-signature", p[2])
 	}
-	refused := string(s.sendUnsigned(h.url, "").Detail(http.StatusUnauthorized, "Signature verification failed").Body)
+	refused := s.sendUnsigned(h.url, "").Detail(http.StatusUnauthorized, "Signature verification failed").Alike()
 	for part := range parts {
 		for at := range parts[part] {
 			forged := parts
 			text := []byte(forged[part])
 			text[at] ^= 1
 			forged[part] = string(text)
-			assert.Equal(t, refused, string(post(forged).Want(http.StatusUnauthorized).Body), "%q", forged)
+			assert.Equal(t, refused, post(forged).Want(http.StatusUnauthorized).Alike(), "%q", forged)
 		}
 	}
 	post(parts).Want(http.StatusAccepted)

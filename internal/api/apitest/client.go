@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -232,4 +233,11 @@ func Detail(body string) string {
 	}
 	text, _ := json.Marshal(e)
 	return string(text)
+}
+
+var requestID = regexp.MustCompile(`"request_id":"[^"]*"`)
+
+// Alike is the body of an error without what tells one request from another: two that must not be told apart have the same.
+func (r Response) Alike() string {
+	return requestID.ReplaceAllString(string(r.Body), `"request_id":""`)
 }
