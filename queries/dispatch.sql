@@ -150,16 +150,17 @@ SELECT count(*) FROM flow.call WHERE domain = @domain AND bucket = ANY(@lines::t
 SELECT exclusive_key::text FROM flow.call WHERE domain = @domain AND exclusive_key = ANY(@keys::text[]);
 
 -- name: CallInsert :exec
+-- counts are the windows of one call, where these are not those of all.
 INSERT INTO flow.call (id, org_id, domain, bucket, lane, action_id, credential_id, state, owner, attempt, records, digest, first_key, last_key,
     params, outcome_check, exclusive_key, claimed_at, send_before, counts_in, costs)
 SELECT d.id, d.org_id, @domain, @bucket, d.lane::flow.lane, d.action_id, nullif(d.credential_id, '00000000-0000-0000-0000-000000000000'), 'intent', @owner,
     d.attempt, d.records, d.digest, nullif(d.first_key, ''), nullif(d.last_key, ''), d.params, d.outcome_check, nullif(d.exclusive_key, ''),
-    @claimed_at, d.send_before, @counts_in, nullif(d.costs, '')::jsonb
+    @claimed_at, d.send_before, coalesce(nullif(d.counts, '')::jsonb, @counts_in::jsonb) AS counts_in, nullif(d.costs, '')::jsonb
 FROM (SELECT unnest(@ids::uuid[]) AS id, unnest(@org_ids::uuid[]) AS org_id, unnest(@lanes::text[]) AS lane, unnest(@action_ids::text[]) AS action_id,
         unnest(@credential_ids::uuid[]) AS credential_id, unnest(@attempts::int[]) AS attempt, unnest(@records::int[]) AS records,
         unnest(@digests::text[]) AS digest, unnest(@first_keys::text[]) AS first_key, unnest(@last_keys::text[]) AS last_key,
         unnest(@params::text[]) AS params, unnest(@outcome_checks::text[]) AS outcome_check, unnest(@exclusive_keys::text[]) AS exclusive_key,
-        unnest(@send_befores::timestamptz[]) AS send_before, unnest(@costs::text[]) AS costs) d;
+        unnest(@send_befores::timestamptz[]) AS send_before, unnest(@costs::text[]) AS costs, unnest(@counts::text[]) AS counts) d;
 
 -- name: CallsRead :many
 -- Calls of one budget, with the budget, and the time.

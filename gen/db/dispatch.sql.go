@@ -386,12 +386,12 @@ INSERT INTO flow.call (id, org_id, domain, bucket, lane, action_id, credential_i
     params, outcome_check, exclusive_key, claimed_at, send_before, counts_in, costs)
 SELECT d.id, d.org_id, $1, $2, d.lane::flow.lane, d.action_id, nullif(d.credential_id, '00000000-0000-0000-0000-000000000000'), 'intent', $3,
     d.attempt, d.records, d.digest, nullif(d.first_key, ''), nullif(d.last_key, ''), d.params, d.outcome_check, nullif(d.exclusive_key, ''),
-    $4, d.send_before, $5, nullif(d.costs, '')::jsonb
+    $4, d.send_before, coalesce(nullif(d.counts, '')::jsonb, $5::jsonb) AS counts_in, nullif(d.costs, '')::jsonb
 FROM (SELECT unnest($6::uuid[]) AS id, unnest($7::uuid[]) AS org_id, unnest($8::text[]) AS lane, unnest($9::text[]) AS action_id,
         unnest($10::uuid[]) AS credential_id, unnest($11::int[]) AS attempt, unnest($12::int[]) AS records,
         unnest($13::text[]) AS digest, unnest($14::text[]) AS first_key, unnest($15::text[]) AS last_key,
         unnest($16::text[]) AS params, unnest($17::text[]) AS outcome_check, unnest($18::text[]) AS exclusive_key,
-        unnest($19::timestamptz[]) AS send_before, unnest($20::text[]) AS costs) d
+        unnest($19::timestamptz[]) AS send_before, unnest($20::text[]) AS costs, unnest($21::text[]) AS counts) d
 `
 
 type CallInsertParams struct {
@@ -415,8 +415,10 @@ type CallInsertParams struct {
 	ExclusiveKeys []string
 	SendBefores   []time.Time
 	Costs         []string
+	Counts        []string
 }
 
+// counts are the windows of one call, where these are not those of all.
 func (q *Queries) CallInsert(ctx context.Context, db DBTX, arg CallInsertParams) error {
 	_, err := db.Exec(ctx, callInsert,
 		arg.Domain,
@@ -439,6 +441,7 @@ func (q *Queries) CallInsert(ctx context.Context, db DBTX, arg CallInsertParams)
 		arg.ExclusiveKeys,
 		arg.SendBefores,
 		arg.Costs,
+		arg.Counts,
 	)
 	return err
 }

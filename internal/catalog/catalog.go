@@ -82,6 +82,9 @@ type RateBucket struct {
 	Windows map[int]int `yaml:"windows"`
 	// Further are windows of other lengths, or that roll.
 	Further []Window `yaml:"further_windows"`
+	// Per says of what there is a budget each within the account: of a credential (PerCredential), or of what a template over the
+	// parameters of a call gives. Empty: the account has one.
+	Per string `yaml:"per"`
 	// MinSpacingMS is the least time between two calls, in milliseconds; 0 for none.
 	MinSpacingMS int `yaml:"min_spacing_ms"`
 	// MaxInFlight is how many calls may be under way at once, of all lanes, organizations and processes; 0 for no such limit.
@@ -93,6 +96,9 @@ type RateBucket struct {
 	// CountsRefused says that the provider counts calls that it answers with one of an action's refused or retry_later statuses.
 	CountsRefused bool `yaml:"counts_refused"`
 }
+
+// PerCredential is the Per of a bucket that counts for each credential.
+const PerCredential = "credential"
 
 // Price is what a call costs of a budget: Call, and Record for each of its records.
 type Price struct {

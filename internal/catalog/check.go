@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"flowlane/internal/expr"
 )
 
 // Lanes are the lanes that work may wait in, most urgent first.
@@ -175,6 +177,7 @@ func (ch *checker) buckets(s *Service, at path) {
 		ch.further(b, here)
 		ch.told(b, here)
 		ch.cost(b, here)
+		ch.scoped(b, here)
 		for _, seconds := range slices.Sorted(maps.Keys(b.Windows)) {
 			limit := b.Windows[seconds]
 			if !slices.Contains(windowSeconds, seconds) || limit < 1 {
@@ -214,6 +217,48 @@ func (ch *checker) further(b *RateBucket, at path) {
 		if bad := w.Misfit(); bad != "" {
 			ch.fail(here.to("seconds"), "seconds is %d; %s", w.Seconds, bad)
 		}
+	}
+}
+
+// scoped checks a bucket that has a budget for each credential or value: windows that roll are all that is kept of those, since nobody
+// knows beforehand which there will be.
+func (ch *checker) scoped(b *RateBucket, at path) {
+	if b.Per == "" {
+		return
+	}
+	if b.Per != PerCredential && !strings.Contains(b.Per, "{{") {
+		ch.fail(at.to("per"), "per is %q; it must be %s, or a template over params", b.Per, PerCredential)
+	}
+	aligned := func(w Window) bool { return !b.Rolls(w.Seconds) }
+	if len(b.Windows)+b.MaxInFlight+b.MinSpacingMS+len(b.Told) > 0 || b.Cost != nil || slices.ContainsFunc(b.Further, aligned) {
+		ch.fail(at.to("per"), "a bucket with per has further_windows that roll, or are shorter than a minute, and nothing else")
+	}
+}
+
+// per compiles what the buckets of an action are each for; service is the place of the service.
+func (ch *checker) per(s *Service, a *Action, service path, params map[string]bool) {
+	t := templates{ch: ch, known: params}
+	for i, name := range a.Buckets {
+		b := s.RateBuckets[name]
+		if b == nil || b.Per == "" {
+			continue
+		}
+		at := service.to("rate_buckets", name, "per")
+		if i == 0 {
+			ch.fail(at, "%s: the first bucket of an action is the one whose queue it waits in, and is that of an account", a.ID)
+		}
+		if b.Per == PerCredential {
+			continue
+		}
+		for _, m := range paramName.FindAllStringSubmatch(b.Per, -1) {
+			if r := a.Call.Records; r != nil && m[1] == r.Param {
+				ch.fail(at, "%s: a call has %s of many records: per names what they have in common", a.ID, m[1])
+			}
+		}
+		if a.Call.Compiled.Per == nil {
+			a.Call.Compiled.Per = map[string]*expr.Template{}
+		}
+		a.Call.Compiled.Per[name] = t.text(at, b.Per)
 	}
 }
 

@@ -67,6 +67,7 @@ func (ch *checker) call(c *Catalog, s *Service, a *Action, at path, params map[s
 	ch.fields(a, at)
 	ch.origins(call, at)
 	ch.compile(call, at, params)
+	ch.per(s, a, at[:len(at)-3], params)
 	ch.records(a, at, params)
 	ch.outcomes(a, at)
 	ch.answer(call, at.to("answer"))

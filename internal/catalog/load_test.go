@@ -207,6 +207,8 @@ func TestLoad_Mistakes(t *testing.T) {
 		"further length":     {"    actions:", "    rate_buckets: {orders: {label: O, default_lane: bulk, further_windows: [{seconds: 7000, calls: 1, kind: aligned}]}}\n    actions:", "must fit into a day a whole number of times"},
 		"further kind":       {"    actions:", "    rate_buckets: {orders: {label: O, default_lane: bulk, further_windows: [{seconds: 10, calls: 1, kind: sliding}]}}\n    actions:", "kind is \"sliding\""},
 		"further twice":      {"    actions:", "    rate_buckets: {orders: {label: O, default_lane: bulk, windows: {60: 1}, further_windows: [{seconds: 60, calls: 1, kind: rolling}]}}\n    actions:", "a window of 60 seconds stands twice"},
+		"per of nothing":     {"    actions:", "    rate_buckets: {orders: {label: O, default_lane: bulk, per: shop, further_windows: [{seconds: 1, calls: 1, kind: rolling}]}}\n    actions:", `per is "shop"`},
+		"per by the clock":   {"    actions:", "    rate_buckets: {orders: {label: O, default_lane: bulk, per: credential, windows: {60: 1}}}\n    actions:", "further_windows that roll"},
 		"no limit":           {"    actions:", "    rate_buckets: {orders: {label: O, default_lane: bulk, min_spacing_ms: 5}}\n    actions:", "needs at least one window, or max_in_flight"},
 		"told window":        {"    actions:", "    rate_buckets: {orders: {label: O, default_lane: bulk, windows: {60: 1}, told: [{window_seconds: 61, limit: L}]}}\n    actions:", "the bucket has no window of this length"},
 		"told header":        {"    actions:", "    rate_buckets: {orders: {label: O, default_lane: bulk, windows: {60: 1}, told: [{window_seconds: 60, limit: 'a b'}]}}\n    actions:", "is no name of a header"},

@@ -16,6 +16,8 @@ type Templates struct {
 	BodyForm                         *expr.Template
 	ExclusiveOver, IdempotencyHeader *expr.Template
 	AWSService, AWSRegion            *expr.Template
+	// Per are, by bucket, the templates of what its budgets are each for.
+	Per map[string]*expr.Template
 	// Args and Stdin are those of a command.
 	Args  []*expr.Template
 	Stdin *expr.Template

@@ -39,6 +39,7 @@ type reserved struct {
 	full []quota.LaneKey
 	// elsewhere: another budget that the calls spend too is in the way until nextAt; blocked has their queues.
 	elsewhere bool
+	crowd
 	// decided tells that records were settled without a call.
 	decided bool
 	// now is the database's time, taken under the budget's lock.
@@ -166,6 +167,9 @@ func (c *claim) run(ctx context.Context, calls []*outboundCall) (err error) {
 		return err
 	}
 	if calls, err = c.free(ctx, calls); err != nil || len(calls) == 0 {
+		return err
+	}
+	if calls, err = c.spread(ctx, calls); err != nil || len(calls) == 0 {
 		return err
 	}
 	if calls, err = c.afford(ctx, calls); err != nil || len(calls) == 0 {
@@ -459,6 +463,9 @@ func (c *claim) debit(ctx context.Context) error {
 		if err := c.d.q.BudgetSpace(ctx, c.tx, db.BudgetSpaceParams{Domain: m.key.domain, Bucket: m.key.bucket, NextCallAt: &next}); err != nil {
 			return fmt.Errorf("space the calls of %s: %w", m.key, err)
 		}
+	}
+	if err := c.debitScopes(ctx); err != nil {
+		return err
 	}
 	return c.meter.debit(ctx, c.tx, c.spans, func(bucket string) quota.Tally {
 		spent := quota.Tally{}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgtype"
@@ -17,6 +18,12 @@ import (
 func (c *claim) writeDown(ctx context.Context, conn db.DBTX, calls []*outboundCall) error {
 	in := db.CallInsertParams{Domain: c.key.domain, Bucket: c.key.bucket, Owner: c.d.opts.Owner, ClaimedAt: c.now, CountsIn: quota.CountsOf(c.spans).Encode()}
 	for _, p := range calls {
+		counts, own := in.CountsIn, ""
+		if len(p.scoped) > 0 {
+			counts = quota.CountsOf(slices.Concat(c.spans, p.scoped)).Encode()
+			own = string(counts)
+		}
+		in.Counts = append(in.Counts, own)
 		in.Ids, in.OrgIds = append(in.Ids, p.id), append(in.OrgIds, p.orgID)
 		in.Lanes, in.ActionIds = append(in.Lanes, string(p.lane)), append(in.ActionIds, p.r.task.Action.ID)
 		in.CredentialIds = append(in.CredentialIds, p.r.task.CredentialID.UUID)
@@ -30,7 +37,7 @@ func (c *claim) writeDown(ctx context.Context, conn db.DBTX, calls []*outboundCa
 		in.OutcomeChecks = append(in.OutcomeChecks, p.outcomeCheck())
 		in.ExclusiveKeys = append(in.ExclusiveKeys, p.exclusive)
 		in.Costs = append(in.Costs, string(p.costs.encode()))
-		p.written = db.FlowCall{ID: p.id, State: stateIntent, ClaimedAt: c.now, SendBefore: c.now.Add(p.timeout), CountsIn: in.CountsIn, Costs: p.costs.encode(),
+		p.written = db.FlowCall{ID: p.id, State: stateIntent, ClaimedAt: c.now, SendBefore: c.now.Add(p.timeout), CountsIn: counts, Costs: p.costs.encode(),
 			CredentialID: &p.r.task.CredentialID.UUID}
 		in.SendBefores = append(in.SendBefores, p.written.SendBefore)
 		p.meter, p.refusals = c.meter, c.budget.Refusals

@@ -41,7 +41,9 @@ type meter struct {
 	// also are the budgets that calls spend beside this one, as what their windows are called in those of a call: nothing for the budget
 	// of its queue.
 	also []*meter
-	as   string
+	// scoped are those of them that have a budget each for a credential, or for what the parameters of a call name.
+	scoped []*meter
+	as     string
 	// askEvery is how often the provider's own counters are read while calls go out; 0 where it has none. A reading may
 	// miss calls that are younger than young.
 	askEvery, young time.Duration
@@ -90,6 +92,10 @@ func (d *Dispatcher) meter(ctx context.Context, conn db.DBTX, b *db.FlowBudget, 
 			return nil, err
 		}
 		other.as = other.key.bucket
+		if other.rates.Per != "" {
+			m.scoped = append(m.scoped, other)
+			continue
+		}
 		m.also = append(m.also, other)
 	}
 	return m, err
@@ -142,7 +148,7 @@ func Mature(a *catalog.Account) time.Duration {
 
 // counts reports whether the provider counts refused calls in these windows of a call.
 func (m *meter) counts(w quota.WindowKind) bool {
-	b := m.svc.RateBuckets[cmp.Or(w.Bucket, m.key.bucket)]
+	b := m.svc.RateBuckets[BucketOf(cmp.Or(w.Bucket, m.key.bucket))]
 	return b != nil && b.CountsRefused
 }
 

@@ -46,6 +46,8 @@ type pass struct {
 	// shut are blocked queues whose calls spend another budget too that has no room before again.
 	shut  map[queueKey]bool
 	again time.Time
+	// againLocal is, by this process's clock, when the first of them may go again that waits for what its call counts for; zero for none.
+	againLocal time.Time
 	// nextAt is when the budget has room again, by the database's clock, waitLocal by this process's; zero while it has.
 	nextAt, waitLocal time.Time
 	// spaced: the budget grants one call at a time.
@@ -219,6 +221,7 @@ func (p *pass) step(ctx context.Context) (progress bool, err error) {
 		return false, nil
 	}
 	p.nextAt, p.waitLocal = time.Time{}, time.Time{}
+	p.reopen()
 	calls := p.flight.takeHeld(p.blocked)
 	if len(calls) == 0 {
 		if calls, err = p.choose(ctx); err != nil || len(calls) == 0 {
@@ -248,6 +251,10 @@ func (p *pass) step(ctx context.Context) (progress bool, err error) {
 			p.shut[k], p.again = true, soonest(p.again, got.nextAt)
 		}
 	}
+	for _, k := range got.crowded {
+		p.blocked[k], p.shut[k] = true, true
+		p.again, p.againLocal = soonest(p.again, got.roomAt), soonest(p.againLocal, time.Now().Add(got.roomAt.Sub(got.now)))
+	}
 	for _, lane := range got.full {
 		p.full[lane] = true
 	}
@@ -256,7 +263,19 @@ func (p *pass) step(ctx context.Context) (progress bool, err error) {
 		return false, nil
 	}
 	all := p.ready == len(calls) && len(got.calls) == len(calls) // what was ready goes: nothing more is known of
-	return !all && (len(got.calls) > 0 || got.decided || len(got.blocked) > 0 || len(got.full) > 0), nil
+	return !all && (len(got.calls) > 0 || got.decided || len(got.blocked)+len(got.crowded) > 0 || len(got.full) > 0), nil
+}
+
+// reopen lets queues go again for whose next call there is room by now.
+func (p *pass) reopen() {
+	if p.againLocal.IsZero() || time.Now().Before(p.againLocal) {
+		return
+	}
+	for k := range p.shut {
+		delete(p.blocked, k)
+	}
+	clear(p.shut)
+	p.again, p.againLocal = time.Time{}, time.Time{}
 }
 
 // choose renders what may go next, where there is room.

@@ -46,8 +46,11 @@ type outboundCall struct {
 	decided   []run.Result
 	check     catalog.OutcomeCheck
 	exclusive string
-	request   provider.Request
-	timeout   time.Duration
+	// scopes are what it counts for in buckets that have a budget each for it, by bucket, and scoped the windows of these.
+	scopes  map[string]string
+	scoped  []quota.Window
+	request provider.Request
+	timeout time.Duration
 	// serviceCall marks a call of ours that carries no record.
 	serviceCall bool
 	// costs are what it may cost of its budgets.
@@ -196,6 +199,9 @@ func (p *outboundCall) prepare(idempotencyKey string) (err error) {
 	}
 	over, err := provider.ExclusiveOver(action, p.params)
 	if err != nil {
+		return err
+	}
+	if err := p.scope(); err != nil {
 		return err
 	}
 	p.id, p.exclusive, p.check = newID(), exclusiveKey(over), action.Outcome(p.params)

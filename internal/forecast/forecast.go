@@ -201,13 +201,20 @@ func (s *spend) current(bucket string, caps quota.Caps) []quota.Window {
 // rolls returns the rolling windows of a bucket as they are now.
 func (s *spend) rolls(bucket string, caps quota.Caps) (out []quota.Window) {
 	for _, seconds := range quota.Lengths(caps.Rolling) {
-		var cells []quota.Cell
+		cells := map[string][]quota.Cell{bucket: nil}
 		for _, r := range s.rolling {
-			if r.Bucket == bucket && int(r.WindowSeconds) == seconds {
-				cells = append(cells, quota.Cell{No: r.Cell, Own: int(r.Own), Foreign: int(r.ForeignSpend)})
+			if dispatch.BucketOf(r.Bucket) == bucket && int(r.WindowSeconds) == seconds {
+				cells[r.Bucket] = append(cells[r.Bucket], quota.Cell{No: r.Cell, Own: int(r.Own), Foreign: int(r.ForeignSpend)})
 			}
 		}
-		out = append(out, quota.Roll(seconds, caps.Rolling[seconds], cells, s.now, s.now))
+		// Of a bucket that has a budget each for a part of the account, the fullest tells: no call finds less room.
+		var fullest *quota.Window
+		for _, name := range slices.Sorted(maps.Keys(cells)) {
+			if w := quota.Roll(seconds, caps.Rolling[seconds], cells[name], s.now, s.now); fullest == nil || w.Used() > fullest.Used() {
+				fullest = &w
+			}
+		}
+		out = append(out, *fullest)
 	}
 	return out
 }
@@ -215,7 +222,7 @@ func (s *spend) rolls(bucket string, caps quota.Caps) (out []quota.Window) {
 // rolledOff is when nothing counts any more of what counts now in a rolling window of a bucket.
 func (s *spend) rolledOff(bucket string, seconds int) (at time.Time) {
 	for _, r := range s.rolling {
-		if r.Bucket == bucket && int(r.WindowSeconds) == seconds && r.Own+r.ForeignSpend > 0 {
+		if dispatch.BucketOf(r.Bucket) == bucket && int(r.WindowSeconds) == seconds && r.Own+r.ForeignSpend > 0 {
 			at = later(at, quota.CellOver(r.Cell, seconds))
 		}
 	}

@@ -249,6 +249,13 @@ func setHeader(h http.Header, name, value string) error {
 	return nil
 }
 
+// Per says what a call counts for in a bucket that has a budget each for what its parameters name; empty where the bucket has none.
+// Errors wrap ErrParams.
+func Per(act *catalog.Action, bucket string, params json.RawMessage) (string, error) {
+	p := preparer{call: act.Call, env: &expr.Env{Params: params}}
+	return p.text("per", act.Call.Compiled.Per[bucket])
+}
+
 // ExclusiveOver names what the call must have for itself within its account; empty for nothing. Errors wrap ErrParams.
 func ExclusiveOver(act *catalog.Action, params json.RawMessage) (string, error) {
 	if act.Call == nil {

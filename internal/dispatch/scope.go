@@ -1,0 +1,149 @@
+package dispatch
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"flowlane/internal/catalog"
+	"flowlane/internal/provider"
+	"flowlane/internal/quota"
+)
+
+// A bucket may have a budget each for a part of the account: for a credential, or for what the parameters of a call name, as a channel.
+// The account has one row of the bucket, whose lock all claims take, and its margin; what is spent is kept by bucket and value.
+
+// crowd are queues whose next call counts for something that has no room before roomAt.
+type crowd struct {
+	crowded []queueKey
+	roomAt  time.Time
+}
+
+// scopeMark stands between a bucket and the digest of what one of its budgets is for. No bucket's name has it.
+const scopeMark = "#"
+
+// scopeOf is what a value's budget of a bucket is called. The value may be of any length, and is nobody else's concern.
+func scopeOf(bucket, value string) string {
+	sum := sha256.Sum256([]byte(value))
+	return bucket + scopeMark + hex.EncodeToString(sum[:12])
+}
+
+// BucketOf is the bucket of the catalog that a budget belongs to.
+func BucketOf(budget string) string {
+	bucket, _, _ := strings.Cut(budget, scopeMark)
+	return bucket
+}
+
+// scope finds out what the call counts for.
+func (p *outboundCall) scope() error {
+	action := p.r.task.Action
+	for _, bucket := range action.Buckets {
+		b := p.r.d.Catalog.Bucket(action, bucket)
+		if b == nil || b.Per == "" {
+			continue
+		}
+		value := p.r.task.CredentialID.UUID.String()
+		if b.Per != catalog.PerCredential {
+			var err error
+			if value, err = provider.Per(action, bucket, p.params); err != nil {
+				return err //nolint:wrapcheck // says everything
+			}
+		}
+		if p.scopes == nil {
+			p.scopes = map[string]string{}
+		}
+		p.scopes[bucket] = scopeOf(bucket, value)
+	}
+	return nil
+}
+
+// spread keeps the calls for which there is room in what they count for. What comes in a queue after the first that must wait waits, too.
+func (c *claim) spread(ctx context.Context, calls []*outboundCall) (out []*outboundCall, err error) {
+	if c.meter == nil || len(c.meter.scoped) == 0 {
+		return calls, nil
+	}
+	windows := map[string][]quota.Window{}
+	taken := map[string]int{}
+	waits := map[queueKey]bool{}
+	for _, p := range calls {
+		if slices.ContainsFunc(p.queues, func(k queueKey) bool { return waits[k] }) {
+			continue
+		}
+		if p.empty() {
+			out = append(out, p)
+			continue
+		}
+		spans, err := c.scopeSpans(ctx, p, windows)
+		if err != nil {
+			return nil, err
+		}
+		if roomAt := c.crowdedUntil(spans, taken); !roomAt.IsZero() {
+			c.crowded, c.roomAt = append(c.crowded, p.queues...), soonest(c.roomAt, roomAt)
+			for _, k := range p.queues {
+				waits[k] = true
+			}
+			continue
+		}
+		for _, name := range p.scopes {
+			taken[name]++
+		}
+		p.scoped = spans
+		out = append(out, p)
+	}
+	return out, nil
+}
+
+// scopeSpans are the windows of what a call counts for. known has those that were read already.
+func (c *claim) scopeSpans(ctx context.Context, p *outboundCall, known map[string][]quota.Window) (out []quota.Window, err error) {
+	for _, m := range c.meter.scoped {
+		name := p.scopes[m.key.bucket]
+		spans, read := known[name]
+		if !read {
+			if spans, err = m.of(name).rolling(ctx, c.tx, c.now, c.now.Add(p.timeout)); err != nil {
+				return nil, err
+			}
+			known[name] = spans
+		}
+		out = append(out, spans...)
+	}
+	return out, nil
+}
+
+// crowdedUntil is when there may be room for one more call in windows of which the claim takes so many already; zero where there is now.
+func (c *claim) crowdedUntil(spans []quota.Window, taken map[string]int) (at time.Time) {
+	for i := range spans {
+		s := &spans[i]
+		if s.Room() > taken[s.Bucket] {
+			continue
+		}
+		end := s.End
+		if !end.After(c.now) { // it is full of calls of this claim
+			end = c.now.Add(time.Duration(s.Seconds) * time.Second)
+		}
+		at = maxTime(at, end)
+	}
+	return at
+}
+
+// of is the meter of one budget of a scoped bucket.
+func (m *meter) of(name string) *meter {
+	one := *m
+	one.key.bucket, one.as = name, name
+	return &one
+}
+
+// debitScopes spends the calls of what each counts for.
+func (c *claim) debitScopes(ctx context.Context) error {
+	for _, m := range c.meter.scoped {
+		for _, p := range c.calls {
+			if err := m.of(p.scopes[m.key.bucket]).debitRolling(ctx, c.tx, p.scoped, 1); err != nil {
+				return fmt.Errorf("debit what a call counts for: %w", err)
+			}
+		}
+	}
+	return nil
+}
