@@ -1786,11 +1786,13 @@ type WebhookDeliveryList struct {
 }
 
 type Schedule struct {
-	ID             string        `json:"id"`
-	OrgID          string        `json:"org_id"`
-	DefinitionID   string        `json:"definition_id"`
-	Description    string        `json:"description"`
-	CronExpression string        `json:"cron_expression"`
+	ID             string `json:"id"`
+	OrgID          string `json:"org_id"`
+	DefinitionID   string `json:"definition_id"`
+	Description    string `json:"description"`
+	CronExpression string `json:"cron_expression"`
+	// The IANA zone of the fields.
+	Timezone       string        `json:"timezone"`
 	Enabled        bool          `json:"enabled"`
 	InputData      FreeObject    `json:"input_data"`
 	Metadata       FreeObject    `json:"metadata"`
@@ -1799,6 +1801,10 @@ type Schedule struct {
 	// The next slot as seen from now, also while the schedule is switched off. Null only where the expression
 	// names no time to come, such as the 30th of February.
 	NextFireAt *time.Time `json:"next_fire_at"`
+	// The next 5 slots as seen from now; only where one schedule is read or written, not in the list.
+	NextFires []NextFire `json:"next_fires,omitempty"`
+	// What is allowed but probably not meant, such as an expression that never fires.
+	Warnings []string `json:"warnings"`
 	// When it last started a batch or failed to; null before that.
 	LastFiredAt *time.Time `json:"last_fired_at"`
 	// What became of that: `running` until the batch is in a terminal status, `success` if it is `completed`, else
@@ -1806,6 +1812,15 @@ type Schedule struct {
 	LastFireStatus *string   `json:"last_fire_status"`
 	CreatedAt      time.Time `json:"created_at"`
 	UpdatedAt      time.Time `json:"updated_at"`
+}
+
+type NextFire struct {
+	// The slot.
+	At time.Time `json:"at"`
+	// The same in the zone of the schedule.
+	Local string `json:"local"`
+	// How clocks that go forward or back move it; absent where they do not.
+	Note *string `json:"note,omitempty"`
 }
 
 type ScheduleList struct {
@@ -1833,11 +1848,15 @@ type ScheduleInput struct {
 	// What to start; it must be active.
 	DefinitionID string `json:"definition_id"`
 	Description  string `json:"description"`
-	// Five fields in UTC: minute (0-59), hour (0-23), day of the month (1-31), month (1-12 or JAN-DEC), day of the week
+	// Five fields, in UTC or in `timezone`: minute (0-59), hour (0-23), day of the month (1-31), month (1-12 or JAN-DEC), day of the week
 	// (0-7 or SUN-SAT; 0 and 7 are Sunday). Each is `*` or a list of numbers and ranges, with `/` for steps. Where
-	// both days are restricted, either one is enough. Aliases such as `@hourly`, time zones, seconds, `?` and
-	// `L` are refused.
+	// both days are restricted, either one is enough. Aliases such as `@hourly`, seconds, `?` and `L` are refused; the answer
+	// says what to write instead.
 	CronExpression string `json:"cron_expression"`
+	// The IANA zone that the fields are in; `UTC` where it is left out. Where clocks go forward, a slot in the hour that is left
+	// out fires at its end; where they go back, a slot in the hour that comes twice fires the first time. An expression with `*`
+	// for the hour follows the time that passes instead. `next_fires` shows it.
+	Timezone *string `json:"timezone,omitempty"`
 	// False keeps the schedule, and fires no slot.
 	Enabled *bool `json:"enabled,omitempty"`
 	// The one record that each batch works on; null or absent stands for an empty one.
@@ -1854,11 +1873,15 @@ type ScheduleReplace struct {
 	// What to start; it must be active.
 	DefinitionID string `json:"definition_id"`
 	Description  string `json:"description"`
-	// Five fields in UTC: minute (0-59), hour (0-23), day of the month (1-31), month (1-12 or JAN-DEC), day of the week
+	// Five fields, in UTC or in `timezone`: minute (0-59), hour (0-23), day of the month (1-31), month (1-12 or JAN-DEC), day of the week
 	// (0-7 or SUN-SAT; 0 and 7 are Sunday). Each is `*` or a list of numbers and ranges, with `/` for steps. Where
-	// both days are restricted, either one is enough. Aliases such as `@hourly`, time zones, seconds, `?` and
-	// `L` are refused.
+	// both days are restricted, either one is enough. Aliases such as `@hourly`, seconds, `?` and `L` are refused; the answer
+	// says what to write instead.
 	CronExpression string `json:"cron_expression"`
+	// The IANA zone that the fields are in; `UTC` where it is left out. Where clocks go forward, a slot in the hour that is left
+	// out fires at its end; where they go back, a slot in the hour that comes twice fires the first time. An expression with `*`
+	// for the hour follows the time that passes instead. `next_fires` shows it.
+	Timezone *string `json:"timezone,omitempty"`
 	// False keeps the schedule, and fires no slot.
 	Enabled *bool `json:"enabled,omitempty"`
 	// The one record that each batch works on; null or absent stands for an empty one.
@@ -1872,6 +1895,8 @@ type ScheduleReplace struct {
 	ID             any            `json:"id,omitempty"`
 	OrgID          any            `json:"org_id,omitempty"`
 	NextFireAt     any            `json:"next_fire_at,omitempty"`
+	NextFires      any            `json:"next_fires,omitempty"`
+	Warnings       any            `json:"warnings,omitempty"`
 	LastFiredAt    any            `json:"last_fired_at,omitempty"`
 	LastFireStatus any            `json:"last_fire_status,omitempty"`
 	CreatedAt      any            `json:"created_at,omitempty"`
@@ -1883,11 +1908,15 @@ type ScheduleUpdate struct {
 	// What to start; it must be active.
 	DefinitionID *string `json:"definition_id,omitempty"`
 	Description  *string `json:"description,omitempty"`
-	// Five fields in UTC: minute (0-59), hour (0-23), day of the month (1-31), month (1-12 or JAN-DEC), day of the week
+	// Five fields, in UTC or in `timezone`: minute (0-59), hour (0-23), day of the month (1-31), month (1-12 or JAN-DEC), day of the week
 	// (0-7 or SUN-SAT; 0 and 7 are Sunday). Each is `*` or a list of numbers and ranges, with `/` for steps. Where
-	// both days are restricted, either one is enough. Aliases such as `@hourly`, time zones, seconds, `?` and
-	// `L` are refused.
+	// both days are restricted, either one is enough. Aliases such as `@hourly`, seconds, `?` and `L` are refused; the answer
+	// says what to write instead.
 	CronExpression *string `json:"cron_expression,omitempty"`
+	// The IANA zone that the fields are in; `UTC` where it is left out. Where clocks go forward, a slot in the hour that is left
+	// out fires at its end; where they go back, a slot in the hour that comes twice fires the first time. An expression with `*`
+	// for the hour follows the time that passes instead. `next_fires` shows it.
+	Timezone *string `json:"timezone,omitempty"`
 	// False keeps the schedule, and fires no slot.
 	Enabled *bool `json:"enabled,omitempty"`
 	// The one record that each batch works on; null or absent stands for an empty one.

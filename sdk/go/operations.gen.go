@@ -368,6 +368,9 @@ type ListActionsParams struct {
 	// The `next_cursor` of the page before, unchanged. One that is damaged or belongs to other filters, another order or
 	// another organization answers 400 `Invalid cursor`; together with a `skip` above 0 it answers 422.
 	Cursor *string `json:"cursor,omitempty"`
+	// Only actions that have each of these words in their id, name or description, or in the name of their service or platform;
+	// upper and lower case are the same.
+	Q *string `json:"q,omitempty"`
 }
 
 // ListActions: List actions.
@@ -1178,6 +1181,8 @@ type ListBatchesParams struct {
 	ScheduleID *string `json:"schedule_id,omitempty"`
 	// Only batches that were started this way.
 	TriggerType *TriggerType `json:"trigger_type,omitempty"`
+	// `asc` begins with the oldest batch, `desc` with the newest.
+	Order *string `json:"order,omitempty"`
 }
 
 // ListBatches: List batches.
