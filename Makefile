@@ -15,7 +15,8 @@ SERVERS_PACKAGES = test/servers/node_modules/.package-lock.json
 SUPPLY = tools/supply
 SDK = sdk/typescript
 SDK_PACKAGES = $(SDK)/node_modules/.package-lock.json
-GENERATED = gen $(SDK)/src/gen $(SDK)/src/keyed.gen.ts sdk/go/models.gen.go sdk/go/operations.gen.go
+GENERATED = gen $(SDK)/src/gen $(SDK)/src/keyed.gen.ts sdk/go/models.gen.go sdk/go/operations.gen.go \
+	sdk/python/flowlane/models.py sdk/python/flowlane/_operations.py
 # Tests share one Postgres: on a large machine, fewer of them at once than there are processors.
 AT_ONCE := $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); if [ "$$n" -gt 4 ]; then echo 4; else echo "$$n"; fi)
 

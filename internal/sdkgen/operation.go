@@ -8,34 +8,58 @@ import (
 // operation is what a method is made of.
 type operation struct {
 	id, method, path string
+	description      string
 	arguments        []string // of the path
 	query            []node
-	body             string
-	answer           string
+	request          node
+	responses        []node // of 2xx
+	body, answer     string // types
 	keyed, cursor    bool
 }
 
 // byHand are the operations that are no single exchange of JSON.
 var byHand = map[string]bool{"streamExecution": true, "receiveWebhook": true, "returnAuthorization": true}
 
-func (g *generator) operations() {
-	g.later = nil
-	var methods []operation
+// list is every operation, in the document's order; types are left to the writer of a language.
+func (g *generator) list() (out []operation) {
 	for _, path := range g.root.at("paths").fields() {
 		for _, m := range path.value.fields() {
-			if id := m.value.at("operationId").text(); id != "" && !byHand[id] {
-				o := operation{id: exported(id), method: strings.ToUpper(m.name), path: path.name}
-				g.parameters(&o, append(path.value.at("parameters").items(), m.value.at("parameters").items()...))
-				o.body = g.content(o.id+"Request", m.value.at("requestBody"))
-				for _, r := range m.value.at("responses").fields() {
-					if strings.HasPrefix(r.name, "2") && o.answer == "" {
-						o.answer = g.content(o.id+"Answer", r.value)
-					}
-				}
-				g.operation(o, m.value.at("summary").text()+".\n"+m.value.at("description").text())
-				methods = append(methods, o)
+			id := m.value.at("operationId").text()
+			if id == "" || byHand[id] {
+				continue
 			}
+			o := operation{
+				id: exported(id), method: strings.ToUpper(m.name), path: path.name, request: m.value.at("requestBody"),
+				description: m.value.at("summary").text() + ".\n" + m.value.at("description").text(),
+			}
+			g.parameters(&o, append(path.value.at("parameters").items(), m.value.at("parameters").items()...))
+			for _, r := range m.value.at("responses").fields() {
+				if strings.HasPrefix(r.name, "2") {
+					o.responses = append(o.responses, r.value)
+				}
+			}
+			out = append(out, o)
 		}
+	}
+	return out
+}
+
+// types sets those of the body and of the answer: of the first response that has one.
+func (o *operation) types(typeOf func(name string, schema node) string) {
+	o.body = content(o.id+"Request", o.request, typeOf)
+	for _, r := range o.responses {
+		if o.answer == "" {
+			o.answer = content(o.id+"Answer", r, typeOf)
+		}
+	}
+}
+
+func (g *generator) operations() {
+	g.later = nil
+	methods := g.list()
+	for _, o := range methods {
+		o.types(g.typeOf)
+		g.operation(o)
 	}
 	for len(g.later) > 0 {
 		next := g.later[0]
@@ -76,15 +100,15 @@ func (g *generator) parameters(o *operation, list []node) {
 }
 
 // content is the type of a JSON body.
-func (g *generator) content(name string, body node) string {
+func content(name string, body node, typeOf func(name string, schema node) string) string {
 	schema := body.at("content").at("application/json").at("schema")
 	if !schema.exists() {
 		return ""
 	}
-	return g.typeOf(name, schema)
+	return typeOf(name, schema)
 }
 
-func (g *generator) operation(o operation, description string) {
+func (g *generator) operation(o operation) {
 	params := o.id + "Params"
 	if len(o.query) > 0 {
 		g.printf("// %s narrows what %s does; what is zero is left out.\ntype %s struct {\n", params, o.id, params)
@@ -109,7 +133,7 @@ func (g *generator) operation(o operation, description string) {
 		arguments, values, query = append(arguments, "params *"+params), append(values, "params"), "queryOf(params)"
 	}
 	call := fmt.Sprintf("c.do(ctx, call{%q, %q, %s, %s, %s}", o.id, o.method, address, query, body)
-	g.comment(o.id, description)
+	g.comment(o.id, o.description)
 	if o.answer == "" {
 		g.printf("func (c *Client) %s(%s) error {\nreturn %s, nil)\n}\n\n", o.id, strings.Join(arguments, ", "), call)
 		return
