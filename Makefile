@@ -150,5 +150,5 @@ generators: $(GENERATORS_PACKAGES) ## See that other generators make clients of 
 		--lib es2022,dom,dom.iterable ../../bin/generators/*.ts
 
 .PHONY: bench
-bench: ## Measure the speed targets of docs/architecture.md; BENCH=regex picks some
+bench: ## Measure the speed targets of docs/architecture.md and docs/measurements.md; BENCH=regex picks some
 	go run ./internal/bench -run '$(BENCH)'

@@ -199,7 +199,7 @@ var sections = []struct {
 	{"Write flows", []string{"flows.md", "expressions.md", "outcomes.md", "cookbook.md", "webhooks.md"}},
 	{"Platforms", []string{"credentials.md", "catalog.md", "openapi-import.md", "platforms", "simulator.md"}},
 	{"Run it", []string{"cli.md", "operations.md", "security.md"}},
-	{"Make it", []string{"architecture.md"}},
+	{"Make it", []string{"architecture.md", "measurements.md"}},
 }
 
 // navigation is the links of a page to all others.
