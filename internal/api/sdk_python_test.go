@@ -54,12 +54,22 @@ func TestSDK_Python(t *testing.T) {
 	})
 }
 
-// TestSDK_Python_Types checks the types of the client and of its example.
+// TestSDK_Python_Units runs the tests that the Python client has of its own.
+func TestSDK_Python_Units(t *testing.T) {
+	t.Parallel()
+	tests, err := filepath.Abs(filepath.Join(pythonClient, "tests"))
+	require.NoError(t, err)
+	runPython(t, nil, "-m", "unittest", "discover", tests)
+}
+
+// TestSDK_Python_Types checks the types of the client, of its tests and of its example.
 func TestSDK_Python_Types(t *testing.T) {
 	t.Parallel()
 	client, err := filepath.Abs(pythonClient)
 	require.NoError(t, err)
-	config := filepath.Join(client, "pyproject.toml")
-	runPython(t, nil, "-m", "mypy", "--config-file", config, "-p", "flowlane")
-	runPython(t, nil, "-m", "mypy", "--config-file", config, filepath.Join(client, "example/main.py"))
+	args := []string{"-m", "mypy", "--config-file", filepath.Join(client, "pyproject.toml")}
+	for _, path := range []string{"flowlane", "tests/test_client.py", "example/main.py"} {
+		args = append(args, filepath.Join(client, path))
+	}
+	runPython(t, nil, args...)
 }

@@ -26,7 +26,9 @@ class Client(Operations):
     def __enter__(self) -> Client:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
     def close(self) -> None:
@@ -69,7 +71,12 @@ class Client(Operations):
             raise
 
     def _append(
-        self, set_id: str, records: Iterator[str], chunk_size: int, concurrency: int, on_progress: Callable[[int], None] | None
+        self,
+        set_id: str,
+        records: Iterator[str],
+        chunk_size: int,
+        concurrency: int,
+        on_progress: Callable[[int], None] | None,
     ) -> int:
         """Sends the chunks, some of them side by side, and returns the number of records."""
         path = f"/data/record-sets/{segment(set_id)}/records"
@@ -129,8 +136,8 @@ class Client(Operations):
     def results(self, batch_id: str, *, status: models.JobStatus | None = None) -> Iterator[models.Result]:
         """Streams the results of a batch in the order of its records, those of one status if one is given.
 
-        When the stream is cut it goes on where it was. Read a batch that is over: the places of results with a status shift
-        while others are added.
+        When the stream is cut it goes on where it was. Read a batch that is over: the places of results with a status
+        shift while others are added.
         """
         path = f"/flows/batches/{segment(batch_id)}/results"
         skip = failures = 0

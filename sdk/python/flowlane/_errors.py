@@ -18,7 +18,7 @@ class SignatureError(FlowlaneError):
 
 
 class ApiError(FlowlaneError):
-    """The service answered with a status of 400 or more."""
+    """The service answered with a status of 400 or more, or with a redirection, which is not followed."""
 
     def __init__(self, status: int, body: Any, headers: Mapping[str, str]) -> None:
         known: dict[str, Any] = body if isinstance(body, dict) else {}
@@ -26,7 +26,7 @@ class ApiError(FlowlaneError):
         self.status = status
         self.body = body
         self.code: str = known.get("code", "")
-        """A stable word for what is wrong, for example record_set_consumed; empty where something else than the service answered."""
+        """A stable word for what is wrong, such as record_set_consumed; empty where not the service has answered."""
         self.request_id: str = known.get("request_id", headers.get("X-Request-Id", ""))
         """Quote it when you report a problem."""
         self.hint: str = known.get("hint", "")

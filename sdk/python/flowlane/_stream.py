@@ -6,12 +6,13 @@ from typing import Any, Iterable, Iterator
 
 @dataclass(frozen=True)
 class Event:
-    """What happened to an execution. `data` is an ExecutionDetail where `name` is execution.snapshot, else an ExecutionEvent."""
+    """What happened to an execution."""
 
     id: str
     """It grows; give the last one to `follow` to go on after it."""
     name: str
     data: Any
+    """An ExecutionDetail where `name` is execution.snapshot, else an ExecutionEvent."""
 
 
 def lines(chunks: Iterable[bytes]) -> Iterator[bytes]:

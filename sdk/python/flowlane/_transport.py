@@ -48,9 +48,10 @@ class Transport:
 
         api_key: a key of the organization. Without one, token is asked for a bearer token before each request.
         retries: how often a request that failed and may pass is sent again; 0 for never.
-        backoff: seconds before the first retry. Each further wait is twice as long, up to 10; Retry-After counts for more.
+        backoff: seconds before the first retry. Each further wait is twice as long, up to 10 s; Retry-After counts
+            for more.
         parse_float: what makes a number of the text of a fraction; decimal.Decimal keeps every digit.
-        http: what sends the requests, and is not closed with this; give one for proxies, certificates or other timeouts.
+        http: what sends the requests, for proxies, certificates or other timeouts; it is not closed with this.
         """
         self._root = url.rstrip("/").removesuffix("/v1") + "/v1"
         self._api_key = api_key
@@ -95,7 +96,7 @@ class Transport:
         headers: Mapping[str, str] | None = None,
         stream: bool = False,
     ) -> httpx.Response:
-        """Returns the first answer below 400; that of a stream is to be read and closed."""
+        """Returns the first answer below 300; that of a stream is to be read and closed."""
         sent = dict(headers or {})
         if key is not None:
             sent["Idempotency-Key"] = key
@@ -124,13 +125,13 @@ class Transport:
     def _once(self, request: httpx.Request, stream: bool) -> httpx.Response:
         response = self._http.send(request, stream=True)
         try:
-            if response.status_code < 400 and stream:
+            if response.status_code < 300 and stream:
                 return response
             response.read()
         except BaseException:
             response.close()
             raise
-        if response.status_code < 400:
+        if response.status_code < 300:
             return response
         try:
             body = json.loads(response.content)
@@ -161,7 +162,7 @@ class Transport:
 
 
 def _passing(error: ApiError, repeatable: bool) -> bool:
-    """Whether an error says that a later request may succeed, and that this one did nothing or may be carried out twice."""
+    """Whether a later request may succeed, and this one did nothing or may be carried out twice."""
     if error.status == 429:
         return True
     if error.status == 503:

@@ -14,8 +14,8 @@ from ._errors import SignatureError
 def sign_webhook(secret: str, body: bytes, *, id: str | None = None, at: float | None = None) -> dict[str, str]:
     """Returns the headers with which a webhook takes a message, as Standard Webhooks says.
 
-    Send exactly this body. A message that is sent again keeps its id, which is made unless given. `at` is the time of signing in
-    seconds since 1970, now unless given.
+    Send exactly this body. A message that is sent again keeps its id, which is made unless given. `at` is the time of
+    signing in seconds since 1970, now unless given.
     """
     id = id or f"msg_{uuid.uuid4()}"
     timestamp = str(int(time.time() if at is None else at))
