@@ -27,6 +27,8 @@ type commands struct {
 	Results    resultsCommand    `cmd:"" group:"work" help:"Print what became of the records of a batch."`
 	Logout     logoutCommand     `cmd:"" group:"work" help:"Forget a profile."`
 	Profiles   profilesCommand   `cmd:"" group:"work" help:"List profiles, or choose one."`
+	Init       initCommand       `cmd:"" group:"work" help:"Write a folder with a flow, rows and a test to begin with."`
+	Test       testCommand       `cmd:"" group:"work" help:"Run tests of flows: no server, no key, no network."`
 	Demo       demoCommand       `cmd:"" group:"work" help:"Run sample records through a flow on a server, and watch."`
 	Doctor     doctorCommand     `cmd:"" group:"work" help:"Check an installation, and say what is wrong."`
 	Open       openCommand       `cmd:"" group:"work" help:"Open the documentation of the server in a browser."`
@@ -92,7 +94,7 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	// The first signal asks to stop; once that has begun the second one ends the process at once.
 	context.AfterFunc(ctx, stop)
 	p := &process{stdout: stdout, stderr: stderr}
-	p.log = c.logger(stderr, selected.Command() == "dev")
+	p.log = c.logger(stderr, selected.Command() == "dev" || selected.Selected().Name == "test")
 	slog.SetDefault(p.log)
 	for _, say := range unknownVariables(parser.Model, os.Environ()) {
 		fmt.Fprintln(stderr, "flowlane:", say)
