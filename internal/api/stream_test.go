@@ -343,7 +343,7 @@ func TestStream_Refused(t *testing.T) {
 	for execution, query := range map[string]string{
 		id: "?token=" + streamToken(s.other, ""), second: "?token=" + narrow, id[:len(id)-1] + "2": "?token=" + token, "x": "?token=" + token,
 	} {
-		assert.Equal(t, missing.Body, get(nobody, execution, query).Detail(http.StatusNotFound, "Execution not found").Body)
+		assert.Equal(t, missing.Alike(), get(nobody, execution, query).Detail(http.StatusNotFound, "Execution not found").Alike())
 	}
 	for _, bad := range []string{"0", "-1", "x", "1.5", "01", "3", "99", "9999999999999999999"} {
 		get(nobody, id, "?token="+token+"&last_event_id="+bad).Invalid("query.last_event_id value_error")

@@ -377,7 +377,7 @@ func TestUsage(t *testing.T) {
 		"no settings":      {nil, []string{"env"}, 1, "flowlane dev"},
 		"no server":        {nil, []string{"demo"}, 1, "FLOWLANE_URL"},
 		"no key":           {[]string{"FLOWLANE_URL=http://127.0.0.1:1"}, []string{"demo"}, 1, "FLOWLANE_API_KEY"},
-		"server is down":   {[]string{"FLOWLANE_URL=http://127.0.0.1:1", "FLOWLANE_API_KEY=flow_x"}, []string{"demo"}, 1, "no server answers"},
+		"server is down":   {[]string{"FLOWLANE_URL=http://127.0.0.1:1", "FLOWLANE_API_KEY=flow_x"}, []string{"demo"}, 6, "no server answers"},
 		"bad URL":          {[]string{"FLOWLANE_URL=localhost", "FLOWLANE_API_KEY=flow_x"}, []string{"demo"}, 1, "root of a server"},
 		"no database":      {nil, []string{"org", "list"}, 1, "DATABASE_URL"},
 		"database is down": {[]string{"DATABASE_URL=postgres://a:b@127.0.0.1:1/x"}, []string{"org", "list"}, 1, "no Postgres answers"},

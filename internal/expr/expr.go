@@ -84,19 +84,23 @@ func (e Error) Error() string {
 	if e.Expression == "" {
 		return e.Msg
 	}
-	source := e.Expression
-	if len(source) > maxShown {
-		source = strings.ToValidUTF8(source[:maxShown], "") + "..."
-	}
-	return fmt.Sprintf("{{ %s }}: %s", source, e.Msg)
+	return fmt.Sprintf("{{ %s }}: %s", e.shown(), e.Msg)
 }
 
-// Ctx is what programs want to know: the expression, and the offset of what is wrong in it, in characters from 0.
+// shown is the expression as far as it is sent back.
+func (e Error) shown() string {
+	if len(e.Expression) <= maxShown {
+		return e.Expression
+	}
+	return strings.ToValidUTF8(e.Expression[:maxShown], "") + "..."
+}
+
+// Ctx is what programs want to know: the beginning of the expression, and the offset of what is wrong in it, in characters from 0.
 func (e Error) Ctx() map[string]any {
 	if e.Expression == "" {
 		return nil
 	}
-	ctx := map[string]any{"expression": e.Expression}
+	ctx := map[string]any{"expression": e.shown()}
 	if e.Character > 0 {
 		ctx["offset"] = e.Character - 1
 	}
