@@ -197,7 +197,9 @@ var sections = []struct {
 }{
 	{"Begin", []string{frontPage, "tutorial.md", "concepts.md"}},
 	{"Write flows", []string{"flows.md", "expressions.md", "outcomes.md", "cookbook.md", "webhooks.md"}},
-	{"Platforms", []string{"credentials.md", "catalog.md", "openapi-import.md", "platforms", "simulator.md"}},
+	{"Platforms", []string{
+		"credentials.md", "catalog.md", "catalog-keys.md", "openapi-import.md", "platforms", "simulator.md",
+	}},
 	{"Run it", []string{"cli.md", "operations.md", "security.md"}},
 	{"Make it", []string{"architecture.md", "measurements.md"}},
 }
