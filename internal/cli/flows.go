@@ -231,6 +231,9 @@ func (p *flowsPlan) show(w io.Writer, color bool) {
 		p.count(toCreate), p.count(toChange), p.count(toDelete), p.count(toKeep))
 }
 
+// nothingChanged is the last line where a flow of several is refused.
+const nothingChanged = "Nothing was changed."
+
 // check has the server look at every flow before any is changed.
 func (p *flowsPlan) check(ctx context.Context) error {
 	var mistakes []error
@@ -259,7 +262,7 @@ func (p *flowsPlan) check(ctx context.Context) error {
 		}
 	}
 	if len(mistakes) > 0 {
-		return fmt.Errorf("%w\nNothing was changed.", errors.Join(mistakes...)) //nolint:revive,staticcheck // the end of several lines
+		return fmt.Errorf("%w\n%s", errors.Join(mistakes...), nothingChanged)
 	}
 	return nil
 }

@@ -63,3 +63,41 @@ func TestInit(t *testing.T) {
 		t.Errorf("again: exit %d, %s, %v", code, said, err)
 	}
 }
+
+// TestTest: one server runs several tests; a batch that takes too long does not disturb the next one; a flow that the server
+// refuses fails its test alone.
+func TestTest(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	says(t, nil, "", "init", dir)
+	flow := func(name, old, changed string) {
+		text, err := os.ReadFile(filepath.Join(dir, "flows", "greet.yaml"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(dir, "flows", name+".yaml")
+		if err := os.WriteFile(path, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		replaceIn(t, path, old, changed)
+		text = []byte("flow: flows/" + name + ".yaml\nrows: [{id: \"1\", name: Ada}]\nhosts: [\"http://127.0.0.1:3000\"]\n" +
+			"answers: [{call: PUT /people/1, status: 503, headers: {Retry-After: \"600\"}}]\nexpect: {calls: []}\n")
+		if err := os.WriteFile(filepath.Join(dir, name+".test.yaml"), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	flow("bad", "input.name", "inputt.name")
+	flow("busy", "action_id:", "retry: {max_attempts: 3, initial_seconds: 600, max_seconds: 600}\n        action_id:")
+	code, said := tested(t, dir, "--timeout", "5s")
+	for _, want := range []string{
+		"bad.test.yaml:1: ", `did you mean "input"?`, "busy.test.yaml:1: the flow was not done after 5s (--timeout), with 1 calls",
+		"ok    " + filepath.Join(dir, "greet.test.yaml") + " (3 rows, 3 calls)", "2 of 3 tests failed",
+	} {
+		if !strings.Contains(said, want) {
+			t.Errorf("nothing says %q", want)
+		}
+	}
+	if code != 1 || t.Failed() {
+		t.Errorf("exit %d\n%s", code, said)
+	}
+}

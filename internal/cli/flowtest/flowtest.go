@@ -140,7 +140,7 @@ func Read(path string) (*Test, error) {
 // What the decoder says: with a line, and of a field that is not known.
 var (
 	knownError   = regexp.MustCompile(`line (\d+): (.*)`)
-	unknownField = regexp.MustCompile(`^field (\S+) not found in type \S+$`)
+	unknownField = regexp.MustCompile(`^field (\S+) not found in type .+$`)
 )
 
 // decode decodes strictly: a field that is not known is a mistake.
@@ -213,7 +213,7 @@ func (t *Test) prepare(a *Answer) error {
 
 func isCall(text string) bool {
 	method, path, ok := strings.Cut(text, " ")
-	return ok && method != "" && strings.HasPrefix(path, "/")
+	return ok && method != "" && (path == "*" || strings.HasPrefix(path, "/"))
 }
 
 // value is what a node stands for, as JSON has it.
