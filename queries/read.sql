@@ -41,6 +41,12 @@ JOIN flow.batch b ON b.id = d.id AND (b.org_id = d.org_id) IS TRUE
 JOIN flow.batch_count c ON c.batch_id = b.id
 LEFT JOIN flow.record_set r ON r.id = b.page_set AND (r.org_id = b.org_id) IS TRUE;
 
+-- name: BatchCountsRead :many
+-- The counters of several batches, each of its organization.
+SELECT sqlc.embed(c)
+FROM (SELECT unnest(@org_ids::uuid[]) AS org_id, unnest(@ids::uuid[]) AS id) d
+JOIN flow.batch_count c ON c.batch_id = d.id AND (c.org_id = d.org_id) IS TRUE;
+
 -- name: BatchTotal :one
 -- Only the table is read that has what is filtered by: nothing is left of the join with the other one.
 SELECT count(*) FROM flow.batch b LEFT JOIN flow.batch_count c ON c.batch_id = b.id AND c.org_id = b.org_id

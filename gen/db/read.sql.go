@@ -12,6 +12,71 @@ import (
 	"github.com/google/uuid"
 )
 
+const batchCountsRead = `-- name: BatchCountsRead :many
+SELECT c.batch_id, c.org_id, c.schedule_id, c.priority, c.pacing, c.paced_at, c.pace_next_at, c.cancel_reason, c.paused_from, c.stopped_at, c.record_count, c.staged, c.pending, c.needs_reconcile, c.failed, c.cancelled, c.rejected, c.unprocessed, c.unresolved, c.change_no, c.queued, c.started, c.completed, c.accepted, c.status, c.started_at, c.completed_at, c.updated_at
+FROM (SELECT unnest($1::uuid[]) AS org_id, unnest($2::uuid[]) AS id) d
+JOIN flow.batch_count c ON c.batch_id = d.id AND (c.org_id = d.org_id) IS TRUE
+`
+
+type BatchCountsReadParams struct {
+	OrgIds []uuid.UUID
+	Ids    []uuid.UUID
+}
+
+type BatchCountsReadRow struct {
+	FlowBatchCount FlowBatchCount
+}
+
+// The counters of several batches, each of its organization.
+func (q *Queries) BatchCountsRead(ctx context.Context, db DBTX, arg BatchCountsReadParams) ([]BatchCountsReadRow, error) {
+	rows, err := db.Query(ctx, batchCountsRead, arg.OrgIds, arg.Ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []BatchCountsReadRow
+	for rows.Next() {
+		var i BatchCountsReadRow
+		if err := rows.Scan(
+			&i.FlowBatchCount.BatchID,
+			&i.FlowBatchCount.OrgID,
+			&i.FlowBatchCount.ScheduleID,
+			&i.FlowBatchCount.Priority,
+			&i.FlowBatchCount.Pacing,
+			&i.FlowBatchCount.PacedAt,
+			&i.FlowBatchCount.PaceNextAt,
+			&i.FlowBatchCount.CancelReason,
+			&i.FlowBatchCount.PausedFrom,
+			&i.FlowBatchCount.StoppedAt,
+			&i.FlowBatchCount.RecordCount,
+			&i.FlowBatchCount.Staged,
+			&i.FlowBatchCount.Pending,
+			&i.FlowBatchCount.NeedsReconcile,
+			&i.FlowBatchCount.Failed,
+			&i.FlowBatchCount.Cancelled,
+			&i.FlowBatchCount.Rejected,
+			&i.FlowBatchCount.Unprocessed,
+			&i.FlowBatchCount.Unresolved,
+			&i.FlowBatchCount.ChangeNo,
+			&i.FlowBatchCount.Queued,
+			&i.FlowBatchCount.Started,
+			&i.FlowBatchCount.Completed,
+			&i.FlowBatchCount.Accepted,
+			&i.FlowBatchCount.Status,
+			&i.FlowBatchCount.StartedAt,
+			&i.FlowBatchCount.CompletedAt,
+			&i.FlowBatchCount.UpdatedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const batchIDs = `-- name: BatchIDs :many
 SELECT r.id, r.matching, r.before FROM (
     SELECT d.id, d.matching, ((sum(d.matching) OVER (ORDER BY d.id ROWS UNBOUNDED PRECEDING))::bigint - d.matching)::bigint AS before

@@ -259,6 +259,31 @@ type BatchInvoker interface {
 	//
 	// POST /flows/batches/{batch_id}/retry
 	RetryBatch(ctx context.Context, request OptBatchRetry, params RetryBatchParams, options ...RequestOption) (*TriggerResult, error)
+	// StreamBatch invokes streamBatch operation.
+	//
+	// Streams how far a batch is as server-sent events, until it is over. It takes a stream token
+	// (`POST /account/auth/stream-token`) in the query and nothing else, so that a browser can open it
+	// with `new EventSource(address)`; `curl -N` shows it too. The token is looked at when the stream is
+	// opened; one that names an execution opens no stream of a batch.
+	//
+	// The stream begins with where the batch stands. What follows comes only when that has changed, and at
+	// most once a second: what lies between two events is left out, for each tells the whole. Data is of
+	// the schema `BatchProgress`, whose fields are those that `GET /flows/batches/{batch_id}` answers.
+	//
+	// 	Event          | When
+	// 	---------------+-------------------------------------------------------------------------------------------------------------------
+	// 	`progress`     | The batch goes on: it is queued, running or paused.
+	// 	`batch.closed` | The batch is over, and this is how. The server ends the stream. A batch that was over before has this event alone.
+	//
+	// The `id` of an event stands for what its data tells, and is no number. A client that was cut off
+	// sends the last one that it got as `Last-Event-ID` (browsers do so by themselves, after the 2 seconds
+	// that the stream asks for) or as `last_event_id`, and gets the next event when the batch no longer
+	// stands there, from whichever process answers; the header counts if both are there. After
+	// `batch.closed` the answer is 204, at which a browser stops. Every 15 seconds a comment keeps the
+	// connection open. A process that has as many streams as it can take answers 503 with `Retry-After`.
+	//
+	// GET /flows/batches/{batch_id}/stream
+	StreamBatch(ctx context.Context, params StreamBatchParams, options ...RequestOption) (StreamBatchRes, error)
 	// UpdateBatch invokes updateBatch operation.
 	//
 	// Changes how the work of a batch goes on that is not in a call yet. Its status stays as it is; a
@@ -25138,6 +25163,213 @@ func (c *Client) sendSetMargin(ctx context.Context, request *MarginInput, params
 
 	stage = "DecodeResponse"
 	result, err := decodeSetMarginResponse(resp)
+	if err != nil {
+		return res, errors.Wrap(err, "decode response")
+	}
+
+	return result, nil
+}
+
+// StreamBatch invokes streamBatch operation.
+//
+// Streams how far a batch is as server-sent events, until it is over. It takes a stream token
+// (`POST /account/auth/stream-token`) in the query and nothing else, so that a browser can open it
+// with `new EventSource(address)`; `curl -N` shows it too. The token is looked at when the stream is
+// opened; one that names an execution opens no stream of a batch.
+//
+// The stream begins with where the batch stands. What follows comes only when that has changed, and at
+// most once a second: what lies between two events is left out, for each tells the whole. Data is of
+// the schema `BatchProgress`, whose fields are those that `GET /flows/batches/{batch_id}` answers.
+//
+//	Event          | When
+//	---------------+-------------------------------------------------------------------------------------------------------------------
+//	`progress`     | The batch goes on: it is queued, running or paused.
+//	`batch.closed` | The batch is over, and this is how. The server ends the stream. A batch that was over before has this event alone.
+//
+// The `id` of an event stands for what its data tells, and is no number. A client that was cut off
+// sends the last one that it got as `Last-Event-ID` (browsers do so by themselves, after the 2 seconds
+// that the stream asks for) or as `last_event_id`, and gets the next event when the batch no longer
+// stands there, from whichever process answers; the header counts if both are there. After
+// `batch.closed` the answer is 204, at which a browser stops. Every 15 seconds a comment keeps the
+// connection open. A process that has as many streams as it can take answers 503 with `Retry-After`.
+//
+// GET /flows/batches/{batch_id}/stream
+func (c *Client) StreamBatch(ctx context.Context, params StreamBatchParams, options ...RequestOption) (StreamBatchRes, error) {
+	res, err := c.sendStreamBatch(ctx, params, options...)
+	return res, err
+}
+
+func (c *Client) sendStreamBatch(ctx context.Context, params StreamBatchParams, requestOptions ...RequestOption) (res StreamBatchRes, err error) {
+	otelAttrs := []attribute.KeyValue{
+		otelogen.OperationID("streamBatch"),
+		semconv.HTTPRequestMethodKey.String("GET"),
+		semconv.URLTemplateKey.String("/flows/batches/{batch_id}/stream"),
+	}
+	otelAttrs = append(otelAttrs, c.cfg.Attributes...)
+
+	// Run stopwatch.
+	startTime := time.Now()
+	defer func() {
+		// Use floating point division here for higher precision (instead of Millisecond method).
+		elapsedDuration := time.Since(startTime)
+		c.duration.Record(ctx, float64(elapsedDuration)/float64(time.Millisecond), metric.WithAttributes(otelAttrs...))
+	}()
+
+	// Increment request counter.
+	c.requests.Add(ctx, 1, metric.WithAttributes(otelAttrs...))
+
+	// Start a span for this request.
+	ctx, span := c.cfg.Tracer.Start(ctx, StreamBatchOperation,
+		trace.WithAttributes(otelAttrs...),
+		clientSpanKind,
+	)
+	// Track stage for error reporting.
+	var stage string
+	defer func() {
+		if err != nil {
+			span.RecordError(err)
+			span.SetStatus(codes.Error, stage)
+			c.errors.Add(ctx, 1, metric.WithAttributes(otelAttrs...))
+		}
+		span.End()
+	}()
+
+	var reqCfg requestConfig
+	reqCfg.setDefaults(c.baseClient)
+	for _, o := range requestOptions {
+		o(&reqCfg)
+	}
+
+	stage = "BuildURL"
+	u := c.serverURL
+	if override := reqCfg.ServerURL; override != nil {
+		u = override
+	}
+	u = uri.Clone(u)
+	var pathParts [3]string
+	pathParts[0] = "/flows/batches/"
+	{
+		// Encode "batch_id" parameter.
+		e := uri.NewPathEncoder(uri.PathEncoderConfig{
+			Param:   "batch_id",
+			Style:   uri.PathStyleSimple,
+			Explode: false,
+		})
+		if err := func() error {
+			return e.EncodeValue(conv.StringToString(params.BatchID))
+		}(); err != nil {
+			return res, errors.Wrap(err, "encode path")
+		}
+		encoded, err := e.Result()
+		if err != nil {
+			return res, errors.Wrap(err, "encode path")
+		}
+		pathParts[1] = encoded
+	}
+	pathParts[2] = "/stream"
+	uri.AddPathParts(u, pathParts[:]...)
+
+	stage = "EncodeQueryParams"
+	q := uri.NewQueryEncoder()
+	{
+		// Encode "last_event_id" parameter.
+		cfg := uri.QueryParameterEncodingConfig{
+			Name:    "last_event_id",
+			Style:   uri.QueryStyleForm,
+			Explode: true,
+		}
+
+		if err := q.EncodeParam(cfg, func(e uri.Encoder) error {
+			if val, ok := params.QueryLastEventID.Get(); ok {
+				return e.EncodeValue(conv.StringToString(val))
+			}
+			return nil
+		}); err != nil {
+			return res, errors.Wrap(err, "encode query")
+		}
+	}
+	u.RawQuery = q.Values().Encode()
+
+	stage = "EncodeRequest"
+	r, err := ht.NewRequest(ctx, "GET", u)
+	if err != nil {
+		return res, errors.Wrap(err, "create request")
+	}
+
+	stage = "EncodeHeaderParams"
+	h := uri.NewHeaderEncoder(r.Header)
+	{
+		cfg := uri.HeaderParameterEncodingConfig{
+			Name:    "Last-Event-ID",
+			Explode: false,
+		}
+		if err := h.EncodeParam(cfg, func(e uri.Encoder) error {
+			if val, ok := params.HeaderLastEventID.Get(); ok {
+				return e.EncodeValue(conv.StringToString(val))
+			}
+			return nil
+		}); err != nil {
+			return res, errors.Wrap(err, "encode header")
+		}
+	}
+
+	{
+		type bitset = [1]uint8
+		var satisfied bitset
+		{
+			stage = "Security:StreamAuth"
+			switch err := c.securityStreamAuth(ctx, StreamBatchOperation, r); {
+			case err == nil: // if NO error
+				satisfied[0] |= 1 << 0
+			case errors.Is(err, ogenerrors.ErrSkipClientSecurity):
+				// Skip this security.
+			default:
+				return res, errors.Wrap(err, "security \"StreamAuth\"")
+			}
+		}
+
+		if ok := func() bool {
+		nextRequirement:
+			for _, requirement := range []bitset{
+				{0b00000001},
+			} {
+				for i, mask := range requirement {
+					if satisfied[i]&mask != mask {
+						continue nextRequirement
+					}
+				}
+				return true
+			}
+			return false
+		}(); !ok {
+			return res, ogenerrors.ErrSecurityRequirementIsNotSatisfied
+		}
+	}
+
+	if err := c.onRequest(ctx, r); err != nil {
+		return res, errors.Wrap(err, "client edit request")
+	}
+
+	if err := reqCfg.onRequest(r); err != nil {
+		return res, errors.Wrap(err, "edit request")
+	}
+
+	stage = "SendRequest"
+	resp, err := reqCfg.Client.Do(r)
+	if err != nil {
+		return res, errors.Wrap(err, "do request")
+	}
+
+	if err := c.onResponse(ctx, resp); err != nil {
+		return res, errors.Wrap(err, "client edit response")
+	}
+
+	if err := reqCfg.onResponse(resp); err != nil {
+		return res, errors.Wrap(err, "edit response")
+	}
+
+	stage = "DecodeResponse"
+	result, err := decodeStreamBatchResponse(resp)
 	if err != nil {
 		return res, errors.Wrap(err, "decode response")
 	}

@@ -27670,6 +27670,223 @@ func (s *Server) handleSetMarginRequest(args [3]string, argsEscaped bool, w http
 	}
 }
 
+// handleStreamBatchRequest handles streamBatch operation.
+//
+// Streams how far a batch is as server-sent events, until it is over. It takes a stream token
+// (`POST /account/auth/stream-token`) in the query and nothing else, so that a browser can open it
+// with `new EventSource(address)`; `curl -N` shows it too. The token is looked at when the stream is
+// opened; one that names an execution opens no stream of a batch.
+//
+// The stream begins with where the batch stands. What follows comes only when that has changed, and at
+// most once a second: what lies between two events is left out, for each tells the whole. Data is of
+// the schema `BatchProgress`, whose fields are those that `GET /flows/batches/{batch_id}` answers.
+//
+//	Event          | When
+//	---------------+-------------------------------------------------------------------------------------------------------------------
+//	`progress`     | The batch goes on: it is queued, running or paused.
+//	`batch.closed` | The batch is over, and this is how. The server ends the stream. A batch that was over before has this event alone.
+//
+// The `id` of an event stands for what its data tells, and is no number. A client that was cut off
+// sends the last one that it got as `Last-Event-ID` (browsers do so by themselves, after the 2 seconds
+// that the stream asks for) or as `last_event_id`, and gets the next event when the batch no longer
+// stands there, from whichever process answers; the header counts if both are there. After
+// `batch.closed` the answer is 204, at which a browser stops. Every 15 seconds a comment keeps the
+// connection open. A process that has as many streams as it can take answers 503 with `Retry-After`.
+//
+// GET /flows/batches/{batch_id}/stream
+func (s *Server) handleStreamBatchRequest(args [1]string, argsEscaped bool, w http.ResponseWriter, r *http.Request) {
+	statusWriter := &codeRecorder{ResponseWriter: w}
+	w = statusWriter
+	otelAttrs := []attribute.KeyValue{
+		otelogen.OperationID("streamBatch"),
+		semconv.HTTPRequestMethodKey.String("GET"),
+		semconv.HTTPRouteKey.String("/flows/batches/{batch_id}/stream"),
+	}
+	// Add attributes from config.
+	otelAttrs = append(otelAttrs, s.cfg.Attributes...)
+
+	// Start a span for this request.
+	ctx, span := s.cfg.Tracer.Start(r.Context(), StreamBatchOperation,
+		trace.WithAttributes(otelAttrs...),
+		serverSpanKind,
+	)
+	defer span.End()
+
+	// Add Labeler to context.
+	labeler := &Labeler{attrs: otelAttrs}
+	ctx = contextWithLabeler(ctx, labeler)
+
+	// Run stopwatch.
+	startTime := time.Now()
+	defer func() {
+		elapsedDuration := time.Since(startTime)
+
+		attrSet := labeler.AttributeSet()
+		attrs := attrSet.ToSlice()
+		code := statusWriter.status
+		if code != 0 {
+			codeAttr := semconv.HTTPResponseStatusCode(code)
+			attrs = append(attrs, codeAttr)
+			span.SetAttributes(attrs...)
+		}
+		attrOpt := metric.WithAttributes(attrs...)
+
+		// Increment request counter.
+		s.requests.Add(ctx, 1, attrOpt)
+
+		// Use floating point division here for higher precision (instead of Millisecond method).
+		s.duration.Record(ctx, float64(elapsedDuration)/float64(time.Millisecond), attrOpt)
+	}()
+
+	var (
+		recordError = func(stage string, err error) {
+			span.RecordError(err)
+
+			// https://opentelemetry.io/docs/specs/semconv/http/http-spans/#status
+			// Span Status MUST be left unset if HTTP status code was in the 1xx, 2xx or 3xx ranges,
+			// unless there was another error (e.g., network error receiving the response body; or 3xx codes with
+			// max redirects exceeded), in which case status MUST be set to Error.
+			code := statusWriter.status
+			if code < 100 || code >= 500 {
+				span.SetStatus(codes.Error, stage)
+			}
+
+			attrSet := labeler.AttributeSet()
+			attrs := attrSet.ToSlice()
+			if code != 0 {
+				attrs = append(attrs, semconv.HTTPResponseStatusCode(code))
+			}
+
+			s.errors.Add(ctx, 1, metric.WithAttributes(attrs...))
+		}
+		err          error
+		opErrContext = ogenerrors.OperationContext{
+			Name: StreamBatchOperation,
+			ID:   "streamBatch",
+		}
+	)
+	{
+		type bitset = [1]uint8
+		var satisfied bitset
+		{
+			sctx, ok, err := s.securityStreamAuth(ctx, StreamBatchOperation, r)
+			if err != nil {
+				err = &ogenerrors.SecurityError{
+					OperationContext: opErrContext,
+					Security:         "StreamAuth",
+					Err:              err,
+				}
+				if encodeErr := encodeErrorResponse(s.h.NewError(ctx, err), w, span); encodeErr != nil {
+					defer recordError("Security:StreamAuth", err)
+				}
+				return
+			}
+			if ok {
+				satisfied[0] |= 1 << 0
+				ctx = sctx
+			}
+		}
+
+		if ok := func() bool {
+		nextRequirement:
+			for _, requirement := range []bitset{
+				{0b00000001},
+			} {
+				for i, mask := range requirement {
+					if satisfied[i]&mask != mask {
+						continue nextRequirement
+					}
+				}
+				return true
+			}
+			return false
+		}(); !ok {
+			err = &ogenerrors.SecurityError{
+				OperationContext: opErrContext,
+				Err:              ogenerrors.ErrSecurityRequirementIsNotSatisfied,
+			}
+			if encodeErr := encodeErrorResponse(s.h.NewError(ctx, err), w, span); encodeErr != nil {
+				defer recordError("Security", err)
+			}
+			return
+		}
+	}
+	params, err := decodeStreamBatchParams(args, argsEscaped, r)
+	if err != nil {
+		err = &ogenerrors.DecodeParamsError{
+			OperationContext: opErrContext,
+			Err:              err,
+		}
+		defer recordError("DecodeParams", err)
+		s.cfg.ErrorHandler(ctx, w, r, err)
+		return
+	}
+
+	var rawBody []byte
+	if m := s.cfg.Middleware; m != nil {
+		mreq := middleware.Request{
+			Context:          ctx,
+			OperationName:    StreamBatchOperation,
+			OperationSummary: "Follow a batch",
+			OperationID:      "streamBatch",
+			Body:             nil,
+			RawBody:          rawBody,
+			Params: middleware.Parameters{
+				{
+					Name: "last_event_id",
+					In:   "query",
+				}: params.QueryLastEventID,
+				{
+					Name: "Last-Event-ID",
+					In:   "header",
+				}: params.HeaderLastEventID,
+				{
+					Name: "batch_id",
+					In:   "path",
+				}: params.BatchID,
+			},
+			Raw: r,
+		}
+
+		type (
+			Request  = struct{}
+			Params   = StreamBatchParams
+			Response = struct{}
+		)
+		_, err = middleware.HookMiddleware[
+			Request,
+			Params,
+			Response,
+		](
+			m,
+			mreq,
+			unpackStreamBatchParams,
+			func(ctx context.Context, request Request, params Params) (response Response, err error) {
+				err = s.h.StreamBatch(ctx, params, w)
+				return response, err
+			},
+		)
+	} else {
+		err = s.h.StreamBatch(ctx, params, w)
+	}
+	if err != nil {
+		if errRes, ok := errors.Into[*ErrorStatusCodeWithHeaders](err); ok {
+			if err := encodeErrorResponse(errRes, w, span); err != nil {
+				defer recordError("Internal", err)
+			}
+			return
+		}
+		if errors.Is(err, ht.ErrNotImplemented) {
+			s.cfg.ErrorHandler(ctx, w, r, err)
+			return
+		}
+		if err := encodeErrorResponse(s.h.NewError(ctx, err), w, span); err != nil {
+			defer recordError("Internal", err)
+		}
+		return
+	}
+}
+
 // handleStreamExecutionRequest handles streamExecution operation.
 //
 // Streams what happens to one execution as server-sent events, within about a quarter of a second,

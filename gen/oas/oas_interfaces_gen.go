@@ -49,6 +49,10 @@ type RevokeApiKeyRes interface {
 	revokeApiKeyRes()
 }
 
+type StreamBatchRes interface {
+	streamBatchRes()
+}
+
 type StreamExecutionRes interface {
 	streamExecutionRes()
 }

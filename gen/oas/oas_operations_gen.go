@@ -127,6 +127,7 @@ const (
 	SetCredentialLimitsOperation     OperationName = "SetCredentialLimits"
 	SetLaneOperation                 OperationName = "SetLane"
 	SetMarginOperation               OperationName = "SetMargin"
+	StreamBatchOperation             OperationName = "StreamBatch"
 	StreamExecutionOperation         OperationName = "StreamExecution"
 	TestCredentialOperation          OperationName = "TestCredential"
 	TestNewCredentialOperation       OperationName = "TestNewCredential"

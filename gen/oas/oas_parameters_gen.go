@@ -19933,6 +19933,176 @@ func decodeSetMarginParams(args [3]string, argsEscaped bool, r *http.Request) (p
 	return params, nil
 }
 
+// StreamBatchParams is parameters of streamBatch operation.
+type StreamBatchParams struct {
+	// The `id` of the last event that you got. What cannot be one answers 422.
+	QueryLastEventID OptString `json:",omitempty,omitzero"`
+	// The same, as browsers send it.
+	HeaderLastEventID OptString `json:",omitempty,omitzero"`
+	// The id of the batch.
+	BatchID string
+}
+
+func unpackStreamBatchParams(packed middleware.Parameters) (params StreamBatchParams) {
+	{
+		key := middleware.ParameterKey{
+			Name: "last_event_id",
+			In:   "query",
+		}
+		if v, ok := packed[key]; ok {
+			params.QueryLastEventID = v.(OptString)
+		}
+	}
+	{
+		key := middleware.ParameterKey{
+			Name: "Last-Event-ID",
+			In:   "header",
+		}
+		if v, ok := packed[key]; ok {
+			params.HeaderLastEventID = v.(OptString)
+		}
+	}
+	{
+		key := middleware.ParameterKey{
+			Name: "batch_id",
+			In:   "path",
+		}
+		params.BatchID = packed[key].(string)
+	}
+	return params
+}
+
+func decodeStreamBatchParams(args [1]string, argsEscaped bool, r *http.Request) (params StreamBatchParams, _ error) {
+	q := uri.NewQueryDecoder(r.URL.Query())
+	h := uri.NewHeaderDecoder(r.Header)
+	// Decode query: last_event_id.
+	if err := func() error {
+		cfg := uri.QueryParameterDecodingConfig{
+			Name:    "last_event_id",
+			Style:   uri.QueryStyleForm,
+			Explode: true,
+		}
+
+		if err := q.HasParam(cfg); err == nil {
+			if err := q.DecodeParam(cfg, func(d uri.Decoder) error {
+				var paramsDotQueryLastEventIDVal string
+				if err := func() error {
+					val, err := d.DecodeValue()
+					if err != nil {
+						return err
+					}
+
+					c, err := conv.ToString(val)
+					if err != nil {
+						return err
+					}
+
+					paramsDotQueryLastEventIDVal = c
+					return nil
+				}(); err != nil {
+					return err
+				}
+				params.QueryLastEventID.SetTo(paramsDotQueryLastEventIDVal)
+				return nil
+			}); err != nil {
+				return err
+			}
+		}
+		return nil
+	}(); err != nil {
+		return params, &ogenerrors.DecodeParamError{
+			Name: "last_event_id",
+			In:   "query",
+			Err:  err,
+		}
+	}
+	// Decode header: Last-Event-ID.
+	if err := func() error {
+		cfg := uri.HeaderParameterDecodingConfig{
+			Name:    "Last-Event-ID",
+			Explode: false,
+		}
+		if err := h.HasParam(cfg); err == nil {
+			if err := h.DecodeParam(cfg, func(d uri.Decoder) error {
+				var paramsDotHeaderLastEventIDVal string
+				if err := func() error {
+					val, err := d.DecodeValue()
+					if err != nil {
+						return err
+					}
+
+					c, err := conv.ToString(val)
+					if err != nil {
+						return err
+					}
+
+					paramsDotHeaderLastEventIDVal = c
+					return nil
+				}(); err != nil {
+					return err
+				}
+				params.HeaderLastEventID.SetTo(paramsDotHeaderLastEventIDVal)
+				return nil
+			}); err != nil {
+				return err
+			}
+		}
+		return nil
+	}(); err != nil {
+		return params, &ogenerrors.DecodeParamError{
+			Name: "Last-Event-ID",
+			In:   "header",
+			Err:  err,
+		}
+	}
+	// Decode path: batch_id.
+	if err := func() error {
+		param := args[0]
+		if argsEscaped {
+			unescaped, err := url.PathUnescape(args[0])
+			if err != nil {
+				return errors.Wrap(err, "unescape path")
+			}
+			param = unescaped
+		}
+		if len(param) > 0 {
+			d := uri.NewPathDecoder(uri.PathDecoderConfig{
+				Param:   "batch_id",
+				Value:   param,
+				Style:   uri.PathStyleSimple,
+				Explode: false,
+			})
+
+			if err := func() error {
+				val, err := d.DecodeValue()
+				if err != nil {
+					return err
+				}
+
+				c, err := conv.ToString(val)
+				if err != nil {
+					return err
+				}
+
+				params.BatchID = c
+				return nil
+			}(); err != nil {
+				return err
+			}
+		} else {
+			return validate.ErrFieldRequired
+		}
+		return nil
+	}(); err != nil {
+		return params, &ogenerrors.DecodeParamError{
+			Name: "batch_id",
+			In:   "path",
+			Err:  err,
+		}
+	}
+	return params, nil
+}
+
 // StreamExecutionParams is parameters of streamExecution operation.
 type StreamExecutionParams struct {
 	// The `id` of the last event that you got. What is no id of this stream answers 422.

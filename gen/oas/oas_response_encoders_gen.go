@@ -2909,6 +2909,18 @@ func encodeSetMarginResponse(response *Margin, w http.ResponseWriter, span trace
 	return nil
 }
 
+func encodeStreamBatchResponse(response StreamBatchRes, w http.ResponseWriter, span trace.Span) error {
+	switch response := response.(type) {
+	case *StreamBatchNoContent:
+		w.WriteHeader(204)
+
+		return nil
+
+	default:
+		return errors.Errorf("unexpected response type: %T", response)
+	}
+}
+
 func encodeStreamExecutionResponse(response StreamExecutionRes, w http.ResponseWriter, span trace.Span) error {
 	switch response := response.(type) {
 	case *StreamExecutionNoContent:

@@ -22513,6 +22513,42 @@ func (s *StreamAuth) SetRoles(val []string) {
 	s.Roles = val
 }
 
+// StreamBatchNoContent is response for StreamBatch operation.
+type StreamBatchNoContent struct{}
+
+func (*StreamBatchNoContent) streamBatchRes() {}
+
+type StreamBatchOK struct {
+	Data io.Reader
+}
+
+// Read reads data from the Data reader.
+//
+// Kept to satisfy the io.Reader interface.
+func (s StreamBatchOK) Read(p []byte) (n int, err error) {
+	if s.Data == nil {
+		return 0, io.EOF
+	}
+	return s.Data.Read(p)
+}
+
+// StreamBatchOKRawTextEventStream represents raw HTTP response for StreamBatch text/event-stream.
+type StreamBatchOKRawTextEventStream struct {
+	Response *http.Response `json:"-"`
+}
+
+// GetResponse returns the value of Response.
+func (s *StreamBatchOKRawTextEventStream) GetResponse() *http.Response {
+	return s.Response
+}
+
+// SetResponse sets the value of Response.
+func (s *StreamBatchOKRawTextEventStream) SetResponse(val *http.Response) {
+	s.Response = val
+}
+
+func (*StreamBatchOKRawTextEventStream) streamBatchRes() {}
+
 // StreamExecutionNoContent is response for StreamExecution operation.
 type StreamExecutionNoContent struct{}
 

@@ -585,6 +585,7 @@ func GetRolesForOrgJwt(operation string) []string {
 
 // operationRolesStreamAuth is a private map storing roles per operation.
 var operationRolesStreamAuth = map[string][]string{
+	StreamBatchOperation:     []string{},
 	StreamExecutionOperation: []string{},
 }
 

@@ -184,6 +184,31 @@ type BatchHandler interface {
 	//
 	// POST /flows/batches/{batch_id}/retry
 	RetryBatch(ctx context.Context, req OptBatchRetry, params RetryBatchParams) (*TriggerResult, error)
+	// StreamBatch implements streamBatch operation.
+	//
+	// Streams how far a batch is as server-sent events, until it is over. It takes a stream token
+	// (`POST /account/auth/stream-token`) in the query and nothing else, so that a browser can open it
+	// with `new EventSource(address)`; `curl -N` shows it too. The token is looked at when the stream is
+	// opened; one that names an execution opens no stream of a batch.
+	//
+	// The stream begins with where the batch stands. What follows comes only when that has changed, and at
+	// most once a second: what lies between two events is left out, for each tells the whole. Data is of
+	// the schema `BatchProgress`, whose fields are those that `GET /flows/batches/{batch_id}` answers.
+	//
+	// 	Event          | When
+	// 	---------------+-------------------------------------------------------------------------------------------------------------------
+	// 	`progress`     | The batch goes on: it is queued, running or paused.
+	// 	`batch.closed` | The batch is over, and this is how. The server ends the stream. A batch that was over before has this event alone.
+	//
+	// The `id` of an event stands for what its data tells, and is no number. A client that was cut off
+	// sends the last one that it got as `Last-Event-ID` (browsers do so by themselves, after the 2 seconds
+	// that the stream asks for) or as `last_event_id`, and gets the next event when the batch no longer
+	// stands there, from whichever process answers; the header counts if both are there. After
+	// `batch.closed` the answer is 204, at which a browser stops. Every 15 seconds a comment keeps the
+	// connection open. A process that has as many streams as it can take answers 503 with `Retry-After`.
+	//
+	// GET /flows/batches/{batch_id}/stream
+	StreamBatch(ctx context.Context, params StreamBatchParams, w http.ResponseWriter) error
 	// UpdateBatch implements updateBatch operation.
 	//
 	// Changes how the work of a batch goes on that is not in a call yet. Its status stays as it is; a

@@ -149,7 +149,7 @@ func New(d Deps) (http.Handler, error) {
 		eventHandler:     eventHandler{subscriptions: d.Subscriptions},
 		tenantHandler:    tenantHandler{tenants: d.Tenants},
 		storeHandler:     storeHandler{stores: d.Stores},
-		batchHandler:     batchHandler{pool: d.Pool, runs: d.Runs, forecasts: d.Forecasts, resolver: d.Resolver, exports: newSlots(exportsAtOnce)},
+		batchHandler:     newBatchHandler(d),
 		triggersHandler:  triggersHandler{pool: d.Pool},
 		jobHandler:       jobHandler{runs: d.Runs, resolver: d.Resolver},
 		executionHandler: executionHandler{runs: d.Runs, streams: d.Streams, heartbeat: heartbeat},

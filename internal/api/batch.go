@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -17,6 +18,7 @@ import (
 	"flowlane/internal/forecast"
 	"flowlane/internal/pg"
 	"flowlane/internal/run"
+	"flowlane/internal/stream"
 )
 
 // batchHandler serves /flows/batches.
@@ -27,6 +29,14 @@ type batchHandler struct {
 	resolver  Resolver
 	// exports bounds the exports that are written at once.
 	exports *slots
+	streams *stream.Hub
+	// heartbeat is the pause between two comments of a stream.
+	heartbeat time.Duration
+}
+
+func newBatchHandler(d Deps) batchHandler {
+	return batchHandler{pool: d.Pool, runs: d.Runs, forecasts: d.Forecasts, resolver: d.Resolver,
+		exports: newSlots(exportsAtOnce), streams: d.Streams, heartbeat: heartbeat}
 }
 
 func (h batchHandler) ListBatches(ctx context.Context, params oas.ListBatchesParams) (*oas.BatchList, error) {

@@ -139,7 +139,7 @@ var unauditedCalls = map[string]func(s *stack) auditedCall{
 var (
 	memberChanges = []string{"cancelBatch", "createStreamToken", "dryRunDefinition", "estimateUpload", "refreshLimits", "updateBatch", "validateDefinition"}
 	adminReads    = []string{"listAuditLog"}
-	streamReads   = []string{"streamExecution"}
+	streamReads   = []string{"streamBatch", "streamExecution"}
 	publicReads   = []string{"/catalog/actions", "/catalog/platforms", "/catalog/services", "/flows/templates"}
 	signedCalls   = []string{"receiveWebhook", "returnAuthorization"}
 	readsByPost   = []string{"createStreamToken", "dryRunDefinition", "estimateUpload", "validateDefinition"}

@@ -38,13 +38,16 @@ func (h executionHandler) StreamExecution(ctx context.Context, params oas.Stream
 		return err
 	}
 	defer place.GiveBack()
-	out := eventStream{w: w, control: http.NewResponseController(w), execution: params.ExecutionID}
-	listener, err := h.beginStream(ctx, caller, params, place, &out)
+	out := newEventStream(w)
+	listener, err := h.beginStream(ctx, caller, params, place, out)
 	if err != nil || listener == nil {
 		return err
 	}
 	defer listener.Leave()
-	out.follow(ctx, listener, h.heartbeat)
+	follow(ctx, out, listener.Done(), listener.Events, pauses{heartbeat: h.heartbeat}, func(events []run.Event) (over bool) {
+		out.events(params.ExecutionID, events)
+		return events[len(events)-1].Kind == run.EventClosed
+	})
 	return nil
 }
 
@@ -73,36 +76,49 @@ func (h executionHandler) beginStream(ctx context.Context, caller account.Caller
 		}
 		out.snapshot(seen, e)
 	}
-	out.events(e.Log.After(seen))
+	out.events(params.ExecutionID, e.Log.After(seen))
 	if !out.flush() || e.Log.Closed() {
 		return nil, nil
 	}
 	return place.ListenRun(batch, e.SliceNo, position, number, e.Log.Last), nil
 }
 
-// lastEvent is the number of the last event that the reader has, if it has any. A browser repeats the query with which it
-// began, so that its header counts. Fault: Unprocessable for what is no event of this stream.
-func lastEvent(params oas.StreamExecutionParams, log *run.Log) (no int64, given bool, err error) {
-	text, loc := params.HeaderLastEventID.Value, []string{"header", "last-event-id"}
-	if text == "" {
-		text, loc = params.QueryLastEventID.Value, []string{"query", "last_event_id"}
+// lastEventID is the id of the last event that the reader has, empty for none, and where it said so. A browser repeats the
+// query with which it began, so that its header counts.
+func lastEventID(header, query oas.OptString) (text string, loc []string) {
+	if header.Value != "" {
+		return header.Value, []string{"header", "last-event-id"}
 	}
+	return query.Value, []string{"query", "last_event_id"}
+}
+
+// lastEvent is the number of the last event that the reader has, if it has any. Fault: Unprocessable for what is no event
+// of this stream.
+func lastEvent(params oas.StreamExecutionParams, log *run.Log) (no int64, given bool, err error) {
+	text, loc := lastEventID(params.HeaderLastEventID, params.QueryLastEventID)
 	if text == "" {
 		return 0, false, nil
 	}
 	no, err = strconv.ParseInt(text, 10, 64)
 	if err != nil || no < 1 || no > log.Last || strconv.FormatInt(no, 10) != text {
-		return 0, false, fault.Value(loc, "must be the id of an event of this stream; leave it out to begin with a snapshot")
+		return 0, false, notItsEvent(loc)
 	}
 	return no, true, nil
 }
 
+func notItsEvent(loc []string) error {
+	return fault.Value(loc, "must be the id of an event of this stream; leave it out to begin with a snapshot")
+}
+
 // eventStream writes server-sent events.
 type eventStream struct {
-	w         http.ResponseWriter
-	control   *http.ResponseController
-	execution string
-	buf       bytes.Buffer
+	w       http.ResponseWriter
+	control *http.ResponseController
+	buf     bytes.Buffer
+}
+
+func newEventStream(w http.ResponseWriter) *eventStream {
+	return &eventStream{w: w, control: http.NewResponseController(w)}
 }
 
 func (s *eventStream) begin() {
@@ -128,25 +144,25 @@ func (s *eventStream) snapshot(no int64, e *run.LoggedExecution) {
 	detail := executionDetailOf(e.Record, e.Steps)
 	var enc jx.Encoder
 	detail.Encode(&enc)
-	s.event(no, "execution.snapshot", enc.Bytes())
+	s.event(strconv.FormatInt(no, 10), "execution.snapshot", enc.Bytes())
 }
 
-func (s *eventStream) events(events []run.Event) {
+func (s *eventStream) events(execution string, events []run.Event) {
 	for i := range events {
 		e := &events[i]
-		data := eventData{ExecutionID: s.execution, At: e.At.UTC(), Status: e.Status, StepID: e.StepID, TaskID: e.TaskID, Attempt: e.Attempt}
+		data := eventData{ExecutionID: execution, At: e.At.UTC(), Status: e.Status, StepID: e.StepID, TaskID: e.TaskID, Attempt: e.Attempt}
 		if e.Error != nil {
 			wire := jobErrorOf(e.Error).Value
 			data.Error = &wire
 		}
 		text, _ := json.Marshal(data) // strings and numbers: cannot fail
-		s.event(e.No, string(e.Kind), text)
+		s.event(strconv.FormatInt(e.No, 10), string(e.Kind), text)
 	}
 }
 
 // event writes one, on one line: what callers sent may have line breaks between its parts.
-func (s *eventStream) event(no int64, kind string, data []byte) {
-	s.buf.WriteString("id: " + strconv.FormatInt(no, 10) + "\nevent: " + kind + "\ndata: ")
+func (s *eventStream) event(id, kind string, data []byte) {
+	s.buf.WriteString("id: " + id + "\nevent: " + kind + "\ndata: ")
 	if !bytes.ContainsAny(data, "\r\n") || json.Compact(&s.buf, data) != nil {
 		s.buf.Write(data)
 	}
@@ -165,21 +181,31 @@ func (s *eventStream) flush() bool {
 // keepBuffer is how much room for events a stream keeps while it waits.
 const keepBuffer = 4 << 10
 
-// follow writes what comes, and comments while nothing does.
-func (s *eventStream) follow(ctx context.Context, l *stream.Listener, pause time.Duration) {
-	beat := time.NewTicker(pause)
+// pauses are those of a stream: between two comments that keep it open, and the least between two writings of what came.
+type pauses struct{ heartbeat, between time.Duration }
+
+// follow writes what comes, and comments while nothing does, until write says that it is over, the reader is gone, or done.
+func follow[T any](ctx context.Context, s *eventStream, done <-chan struct{}, news <-chan T, p pauses,
+	write func(T) (over bool)) {
+	beat, pause := time.NewTicker(p.heartbeat), time.NewTimer(p.between)
 	defer beat.Stop()
+	defer pause.Stop()
+	var ready <-chan T // nil, so that nothing is taken, while it pauses
 	for over := false; ; {
 		select {
 		case <-ctx.Done():
 			return
-		case <-l.Done():
+		case <-done:
 			return
+		case <-pause.C:
+			ready = news
+			continue
 		case <-beat.C:
 			s.buf.WriteString(":\n\n")
-		case events := <-l.Events:
-			s.events(events)
-			over = events[len(events)-1].Kind == run.EventClosed
+		case n := <-ready:
+			over = write(n)
+			ready = nil
+			pause.Reset(p.between)
 		}
 		if !s.flush() || over {
 			return

@@ -72,7 +72,12 @@ type eventSource struct {
 // openStream opens a stream; query and header as given. It fails the test unless the answer is 200.
 func openStream(t *testing.T, c *apitest.Client, execution, query string, header ...string) *eventSource {
 	t.Helper()
-	req, err := http.NewRequestWithContext(context.WithoutCancel(t.Context()), http.MethodGet, c.URL+"/v1/flows/executions/"+execution+"/stream?"+query, nil)
+	return openStreamAt(t, c, "/flows/executions/"+execution+"/stream?"+query, header...)
+}
+
+func openStreamAt(t *testing.T, c *apitest.Client, path string, header ...string) *eventSource {
+	t.Helper()
+	req, err := http.NewRequestWithContext(context.WithoutCancel(t.Context()), http.MethodGet, c.URL+"/v1"+path, nil)
 	require.NoError(t, err)
 	req.Header.Set("Accept", "text/event-stream")
 	for i := 0; i+1 < len(header); i += 2 {

@@ -136,6 +136,32 @@ func TestAccounts(t *testing.T) {
 	}
 }
 
+// TestBatches_Stream prints where a batch stands up to its end.
+func TestBatches_Stream(t *testing.T) {
+	t.Parallel()
+	l := newLive(t)
+	strictFlow(t, l, "strict")
+	var started struct {
+		ID string `json:"batch_id"`
+	}
+	output(t, l.env, &started, "flows", "trigger", "strict", "--input-data", `{"id": "a"}`)
+	lines := strings.Split(strings.TrimSpace(says(t, l.env, "", "batches", "stream", started.ID, "--json")), "\n")
+	var last struct{ Event string }
+	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &last); err != nil || last.Event != "batch.closed" {
+		t.Errorf("batches stream: %v, %v", lines, err)
+	}
+	if said := says(t, l.env, "", "batches", "stream", started.ID); said != "batch.closed 100.00 % completed: 1 accepted\n" {
+		t.Errorf("batches stream: %q", said)
+	}
+	output(t, l.env, &started, "flows", "trigger", "strict", "--input-data", `{"id": ""}`)
+	if code, said := fails(t, l.env, "batches", "stream", started.ID); code != 7 || !strings.Contains(said, "failed") {
+		t.Errorf("batches stream of one that fails: exit %d, %s", code, said)
+	}
+	if code, _ := fails(t, l.env, "batches", "stream", "0192f0c1-7c3e-7a52-9d3b-5d5b0c6f1a11"); code != 5 {
+		t.Errorf("batches stream of none: exit %d", code)
+	}
+}
+
 // TestExecutions_Follow prints the events of an execution up to the last.
 func TestExecutions_Follow(t *testing.T) {
 	t.Parallel()

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -25,6 +24,24 @@ type executionsFollow struct {
 	Execution string `arg:"" help:"The id of the execution."`
 }
 
+// batchesStream prints where a batch stands, whenever that changes, until it is over.
+type batchesStream struct {
+	target
+	output
+
+	Batch string `arg:"" help:"The id of the batch."`
+}
+
+// followed is something whose events are streamed.
+type followed struct {
+	what string
+	path string
+	// closed is the event that is the last.
+	closed string
+	token  oas.StreamTokenCreate
+	print  func(event) error
+}
+
 // event is one server-sent event.
 type event struct {
 	ID   string          `json:"id"`
@@ -33,34 +50,54 @@ type event struct {
 }
 
 const (
-	closed = "execution.closed"
 	// maxEvent bounds one line of a stream, reopenEvery is how long to wait before a stream is opened again.
 	maxEvent    = 16 << 20
 	reopenEvery = 2 * time.Second
 )
 
-// Run follows; a stream that breaks is opened again where it stopped.
+// Run follows.
 func (c *executionsFollow) Run(ctx context.Context, p *process) error {
 	client, err := c.client()
 	if err != nil {
 		return err
 	}
+	return followed{
+		what: "execution", path: "/flows/executions/" + url.PathEscape(c.Execution) + "/stream", closed: "execution.closed",
+		token: oas.StreamTokenCreate{ExecutionID: oas.NewOptNilString(c.Execution)},
+		print: func(e event) error { return c.print(p, e, func(w io.Writer) { fmt.Fprintln(w, e.line()) }) },
+	}.follow(ctx, client)
+}
+
+// Run follows.
+func (c *batchesStream) Run(ctx context.Context, p *process) error {
+	client, err := c.client()
+	if err != nil {
+		return err
+	}
+	return followed{
+		what: "batch", path: "/flows/batches/" + url.PathEscape(c.Batch) + "/stream", closed: "batch.closed",
+		print: func(e event) error { return c.print(p, e, func(w io.Writer) { fmt.Fprintln(w, e.progress()) }) },
+	}.follow(ctx, client)
+}
+
+// follow prints what comes; a stream that breaks is opened again where it stopped.
+func (f followed) follow(ctx context.Context, client *remote.Client) error {
 	last, status := "", ""
 	see := func(e event) error {
 		last = e.ID
 		var data struct{ Status string }
 		_ = json.Unmarshal(e.Data, &data) // shown as it is
-		if e.Name == closed {
+		if e.Name == f.closed {
 			status = data.Status
 		}
-		return c.print(p, e, func(w io.Writer) { fmt.Fprintln(w, e.line()) })
+		return f.print(e)
 	}
 	for status == "" {
-		switch err := c.stream(ctx, client, last, see); {
+		switch err := f.stream(ctx, client, last, see); {
 		case ctx.Err() != nil:
 			return ctx.Err() //nolint:wrapcheck // Main says that it was stopped
 		case err != nil && (last == "" || remote.Status(err) != 0):
-			return client.Explain("follow the execution", err)
+			return client.Explain("follow the "+f.what, err)
 		case status != "":
 		default:
 			select {
@@ -70,15 +107,14 @@ func (c *executionsFollow) Run(ctx context.Context, p *process) error {
 		}
 	}
 	if status != string(oas.ExecutionStatusCompleted) {
-		return unwellError{fmt.Errorf("the execution is %s", status)}
+		return unwellError{fmt.Errorf("the %s is %s", f.what, status)}
 	}
 	return nil
 }
 
 // stream reads events after the last one until the stream ends.
-func (c *executionsFollow) stream(ctx context.Context, client *remote.Client, last string, see func(event) error) error {
-	token, err := client.CreateStreamToken(ctx, oas.NewOptStreamTokenCreate(
-		oas.StreamTokenCreate{ExecutionID: oas.NewOptNilString(c.Execution)}))
+func (f followed) stream(ctx context.Context, client *remote.Client, last string, see func(event) error) error {
+	token, err := client.CreateStreamToken(ctx, oas.NewOptStreamTokenCreate(f.token))
 	if err != nil {
 		return err //nolint:wrapcheck // Run explains it
 	}
@@ -87,7 +123,7 @@ func (c *executionsFollow) stream(ctx context.Context, client *remote.Client, la
 		header.Set("Last-Event-ID", last)
 	}
 	res, err := client.Send(ctx, remote.Request{
-		Method: "GET", Path: "/flows/executions/" + url.PathEscape(c.Execution) + "/stream",
+		Method: "GET", Path: f.path,
 		Query: url.Values{"token": {token.Token}}, Header: header, Repeat: true,
 	})
 	if err != nil {
@@ -95,7 +131,7 @@ func (c *executionsFollow) stream(ctx context.Context, client *remote.Client, la
 	}
 	defer res.Body.Close()
 	if res.StatusCode == http.StatusNoContent {
-		return errors.New("the execution is over")
+		return fmt.Errorf("the %s is over", f.what)
 	}
 	return events(res.Body, see)
 }
@@ -130,7 +166,18 @@ func events(from io.Reader, see func(event) error) error {
 	return lines.Err() //nolint:wrapcheck // Run explains it
 }
 
-// line is an event for a person.
+// progress is an event of a batch for a person.
+func (e event) progress() string {
+	var d struct {
+		Status  string
+		Counts  map[string]int `json:"job_counts"`
+		Percent float64        `json:"progress_percent"`
+	}
+	_ = json.Unmarshal(e.Data, &d) // what is not there is not shown
+	return render.Printable(fmt.Sprintf("%s %.2f %% %s: %s", e.Name, d.Percent, d.Status, summary(d.Counts)))
+}
+
+// line is an event of an execution for a person.
 func (e event) line() string {
 	var d struct {
 		At        time.Time

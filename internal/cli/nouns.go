@@ -49,6 +49,8 @@ func workNouns() []noun { //nolint:funlen // a table
 			{name: "resume", operation: "resumeBatch", columns: pauseColumns},
 			{name: "retry", operation: "retryBatch"},
 			{name: "watch", command: &batchesWatch{}, help: "Show how far a batch is until it is over"},
+			{name: "stream", operation: "streamBatch", command: &batchesStream{},
+				help: "Print where a batch stands, whenever that changes, until it is over"},
 			{name: "errors", operation: "listBatchErrors", columns: "id status count error.code error.message"},
 			{name: "resolve", operation: "resolveBatch"},
 			{name: "results", operation: "listBatchResults", columns: "position status job_id error.code error.message output"},

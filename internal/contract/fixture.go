@@ -95,6 +95,7 @@ var fixtures = map[string]fixture{
 	"resolveBatch":     unresolved,
 	"listBatchResults": shared(finished),
 	"listBatchErrors":  shared(finished),
+	"streamBatch":      streamedBatch,
 	"getTrigger":       shared(finished),
 	"getJob":           shared(finished),
 	"getExecution":     shared(finished),
@@ -405,11 +406,11 @@ func (w *world) await(ctx context.Context, path string, done func(map[string]any
 	}
 }
 
-// ended is the execution whose stream is read: it is over, so that the stream ends.
+// ended is the batch, and its execution, whose streams are read: it is over, so that they end.
 var ended = shared(finished)
 
-// streamed is that with a token, which lives shortly, and the id of the first event of the stream.
-func streamed(ctx context.Context, w *world) (values, error) {
+// withStreamToken is that with a token, which lives shortly.
+func withStreamToken(ctx context.Context, w *world) (values, error) {
 	v, err := ended(ctx, w)
 	if err != nil {
 		return nil, err
@@ -419,6 +420,25 @@ func streamed(ctx context.Context, w *world) (values, error) {
 		return nil, err
 	}
 	v["stream_token"] = made["token"].(string)
+	return v, nil
+}
+
+// streamedBatch is that with the id of an event that came before the last one, behind which the stream would be empty.
+func streamedBatch(ctx context.Context, w *world) (values, error) {
+	v, err := withStreamToken(ctx, w)
+	if err != nil {
+		return nil, err
+	}
+	v["event_id"] = "0123456789abcdef"
+	return v, nil
+}
+
+// streamed is an execution with a token, and the id of the first event of the stream.
+func streamed(ctx context.Context, w *world) (values, error) {
+	v, err := withStreamToken(ctx, w)
+	if err != nil {
+		return nil, err
+	}
 	text, err := w.service.read(ctx, http.MethodGet, "/flows/executions/"+v["execution_id"]+"/stream?token="+v["stream_token"], nil)
 	if err != nil {
 		return nil, err

@@ -191,6 +191,33 @@ func (w *walk) takeRecord(v *sliceView, r Record) {
 // everything is the limit of a list that is only counted.
 const everything = math.MaxInt32
 
+// BatchState is where a batch and its jobs stand.
+type BatchState struct {
+	Status   BatchStatus
+	Records  int64
+	Counts   Counts
+	Progress float64 // as of the function of that name
+}
+
+// StateOf returns where a batch stands, as those who read it see it.
+func StateOf(r *BatchRow) BatchState {
+	return BatchState{Status: StatusOf(r), Records: r.FlowBatch.RecordCount, Counts: JobCounts(r), Progress: Progress(r)}
+}
+
+// BatchStates reads where batches stand, each of the organization at the same place; it leaves out those that are not there.
+func (s *Service) BatchStates(ctx context.Context, orgIDs, ids []uuid.UUID) (map[uuid.UUID]BatchState, error) {
+	rows, err := s.q.BatchCountsRead(ctx, s.pool, db.BatchCountsReadParams{OrgIds: orgIDs, Ids: ids})
+	if err != nil {
+		return nil, fmt.Errorf("read where batches stand: %w", err)
+	}
+	out := make(map[uuid.UUID]BatchState, len(rows))
+	for i := range rows {
+		c := &rows[i].FlowBatchCount
+		out[c.BatchID] = StateOf(&BatchRow{FlowBatch: db.FlowBatch{RecordCount: c.RecordCount}, FlowBatchCount: *c})
+	}
+	return out, nil
+}
+
 // StatusOf is where a batch stands for those who read it: one whose calls are under way is running, also before it is marked so.
 func StatusOf(r *BatchRow) BatchStatus {
 	counts := JobCounts(r)

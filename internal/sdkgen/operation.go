@@ -18,7 +18,7 @@ type operation struct {
 }
 
 // byHand are the operations that are no single exchange of JSON.
-var byHand = map[string]bool{"streamExecution": true, "receiveWebhook": true, "returnAuthorization": true}
+var byHand = map[string]bool{"streamBatch": true, "streamExecution": true, "receiveWebhook": true, "returnAuthorization": true}
 
 // list is every operation, in the document's order; types are left to the writer of a language.
 func (g *generator) list() (out []operation) {

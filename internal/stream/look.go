@@ -12,17 +12,27 @@ import (
 
 // look looks for changes as long as anybody listens.
 func (h *Hub) look() {
+	h.repeat(interval, func() func(context.Context) error {
+		if found := h.everything(); found != nil {
+			return func(ctx context.Context) error { return h.read(ctx, found) }
+		}
+		return nil
+	})
+}
+
+// repeat does what next returns, with a pause after each, until that is nil.
+func (h *Hub) repeat(interval time.Duration, next func() func(context.Context) error) {
 	failures := 0
 	for {
 		began := time.Now()
-		found := h.everything()
-		if found == nil || h.life.Err() != nil {
+		do := next()
+		if do == nil || h.life.Err() != nil {
 			return
 		}
 		pause := interval
-		if err := h.once(found); err != nil && h.life.Err() == nil {
+		if err := h.once(do); err != nil && h.life.Err() == nil {
 			if failures++; failures == 1 {
-				h.opts.Log.Warn("streams wait: changes of executions cannot be read", "error", err)
+				h.opts.Log.Warn("streams wait: changes cannot be read", "error", err)
 			}
 			pause = pauseMax
 		} else {
@@ -44,7 +54,7 @@ func (h *Hub) lookAtOwn() {
 		if found == nil || h.life.Err() != nil {
 			return
 		}
-		_ = h.once(found)
+		_ = h.once(func(ctx context.Context) error { return h.read(ctx, found) })
 		if !h.rest(breath, time.Since(began)) {
 			return
 		}
@@ -124,10 +134,15 @@ func (s *slice) line() {
 }
 
 // once looks once. A panic must not end the process; in a request it would not either.
-func (h *Hub) once(w *watching) (err error) {
+func (h *Hub) once(do func(context.Context) error) (err error) {
 	defer fault.Recovered(&err)
 	ctx, cancel := context.WithTimeout(h.life, 10*time.Second)
 	defer cancel()
+	return do(ctx)
+}
+
+// read reads what has changed, and hands it out.
+func (h *Hub) read(ctx context.Context, w *watching) error {
 	return h.source.Follow(ctx, w.watched, func(i int, mark int64, logs []run.Log) {
 		h.mu.Lock()
 		defer h.mu.Unlock()

@@ -1,8 +1,9 @@
-// Package stream owns who follows executions in this process, and reads for all of them together: one look at the marks of
+// Package stream owns who follows executions and batches in this process, and reads for all of them together: one look at the marks of
 // their slices ten times a second, and one reading of those that changed, however many listeners there are. What this
 // process itself has changed is looked at at once. It promises
 // that a listener gets every event of its execution behind the one that it has seen, once and in order, and that it costs
-// a place in a table and no query. It knows nothing of HTTP, and nothing of what events mean.
+// a place in a table and no query. Where followed batches stand it reads once a second, and a listener gets the newest.
+// It knows nothing of HTTP, and nothing of what events mean.
 package stream
 
 import (
@@ -31,9 +32,10 @@ const (
 	Most = 10_000
 )
 
-// Source reads what has happened to executions: run.Service.
+// Source reads what has happened to executions and batches: run.Service.
 type Source interface {
 	Follow(ctx context.Context, watched []run.Watched, do func(i int, mark int64, logs []run.Log)) error
+	BatchStates(ctx context.Context, orgIDs, ids []uuid.UUID) (map[uuid.UUID]run.BatchState, error)
 }
 
 // Options are what a Hub may be told.
@@ -53,11 +55,13 @@ type Hub struct {
 	mu      sync.Mutex
 	batches map[uuid.UUID]map[int32]*slice
 	// changed are followed batches that this process has changed since it last looked at such.
-	changed   map[uuid.UUID]struct{}
+	changed map[uuid.UUID]struct{}
+	// whole are those who follow batches.
+	whole     map[*BatchListener]struct{}
 	listeners int
 	of        map[uuid.UUID]int
-	// looking and lookingAtOwn tell that somebody looks at everything, and at what is in changed.
-	looking, lookingAtOwn bool
+	// looking, lookingAtOwn and lookingAtWhole tell that somebody looks at everything, at what is in changed, and at batches.
+	looking, lookingAtOwn, lookingAtWhole bool
 }
 
 // slice is one of which records are followed.
@@ -78,7 +82,7 @@ func New(life context.Context, source Source, opts Options) *Hub {
 		opts.Most = Most
 	}
 	return &Hub{source: source, opts: opts, life: life, batches: map[uuid.UUID]map[int32]*slice{}, changed: map[uuid.UUID]struct{}{},
-		of: map[uuid.UUID]int{}}
+		whole: map[*BatchListener]struct{}{}, of: map[uuid.UUID]int{}}
 }
 
 // Changed says that this process has changed these batches. It does not wait for anything.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"sync"
 	"testing"
 	"time"
@@ -29,6 +30,18 @@ type book struct {
 	alone map[uuid.UUID]chan struct{}
 	// held, if set, is waited for within a look, after the marks were read.
 	held chan struct{}
+	// states are where batches stand, and asked how often somebody asked for how many.
+	states map[uuid.UUID]run.BatchState
+	asked  []int
+}
+
+func (b *book) BatchStates(_ context.Context, orgIDs, ids []uuid.UUID) (map[uuid.UUID]run.BatchState, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.asked = append(b.asked, len(ids)); b.fails || len(orgIDs) != len(ids) {
+		return nil, errors.New("the database is away")
+	}
+	return maps.Clone(b.states), nil
 }
 
 func (b *book) Follow(_ context.Context, watched []run.Watched, do func(i int, mark int64, logs []run.Log)) error {

@@ -2238,6 +2238,16 @@ type JobCounts struct {
 	Unresolved     int64 `json:"unresolved"`
 }
 
+// BatchProgress: The data of an event of a batch's stream; the fields mean what those of `Batch` do.
+type BatchProgress struct {
+	BatchID     string      `json:"batch_id"`
+	Status      BatchStatus `json:"status"`
+	RecordCount int64       `json:"record_count"`
+	JobCounts   JobCounts   `json:"job_counts"`
+	// The share of jobs in a terminal status; 100 for a batch without records.
+	ProgressPercent float64 `json:"progress_percent"`
+}
+
 type BatchList struct {
 	Items []Batch `json:"items"`
 	// The limit that was applied.

@@ -2225,6 +2225,17 @@ class JobCounts(TypedDict):
 
 
 
+class BatchProgress(TypedDict):
+    """The data of an event of a batch's stream; the fields mean what those of `Batch` do."""
+    batch_id: str
+    status: BatchStatus
+    record_count: int
+    job_counts: JobCounts
+    progress_percent: float
+    """The share of jobs in a terminal status; 100 for a batch without records."""
+
+
+
 class BatchList(TypedDict):
     items: list[Batch]
     limit: int

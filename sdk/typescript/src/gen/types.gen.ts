@@ -3182,6 +3182,20 @@ export type JobCounts = {
     unresolved: number;
 };
 
+/**
+ * The data of an event of a batch's stream; the fields mean what those of `Batch` do.
+ */
+export type BatchProgress = {
+    batch_id: string;
+    status: BatchStatus;
+    record_count: number;
+    job_counts: JobCounts;
+    /**
+     * The share of jobs in a terminal status; 100 for a batch without records.
+     */
+    progress_percent: number;
+};
+
 export type BatchList = {
     items: Array<Batch>;
     /**
@@ -7943,6 +7957,55 @@ export type UpdateBatchResponses = {
 };
 
 export type UpdateBatchResponse = UpdateBatchResponses[keyof UpdateBatchResponses];
+
+export type StreamBatchData = {
+    body?: never;
+    headers?: {
+        /**
+         * The same, as browsers send it.
+         */
+        'Last-Event-ID'?: string;
+    };
+    path: {
+        /**
+         * The id of the batch.
+         */
+        batch_id: string;
+    };
+    query?: {
+        /**
+         * The `id` of the last event that you got. What cannot be one answers 422.
+         */
+        last_event_id?: string;
+    };
+    url: '/flows/batches/{batch_id}/stream';
+};
+
+export type StreamBatchErrors = {
+    /**
+     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
+     *
+     */
+    default: Error;
+};
+
+export type StreamBatchError = StreamBatchErrors[keyof StreamBatchErrors];
+
+export type StreamBatchResponses = {
+    /**
+     * The events.
+     */
+    200: string;
+    /**
+     * The stream was read to its end.
+     */
+    204: void;
+};
+
+export type StreamBatchResponse = StreamBatchResponses[keyof StreamBatchResponses];
 
 export type CancelBatchData = {
     body?: BatchCancel;

@@ -1,0 +1,93 @@
+package stream
+
+import (
+	"context"
+
+	"github.com/google/uuid"
+
+	"flowlane/internal/run"
+)
+
+// BatchInterval is the pause between two looks at where batches stand.
+const BatchInterval = pauseMax
+
+// BatchListener follows one batch.
+type BatchListener struct {
+	// States has where the batch stands, if that is not what the listener got last. What it does not take, what comes later
+	// replaces.
+	States <-chan run.BatchState
+
+	states chan run.BatchState
+	hub    *Hub
+	org    uuid.UUID
+	batch  uuid.UUID
+	seen   run.BatchState
+}
+
+// Done ends with the process.
+func (l *BatchListener) Done() <-chan struct{} { return l.hub.life.Done() }
+
+// ListenBatch follows a batch whose state is known so far. Leave when it is over.
+func (p *Place) ListenBatch(batch uuid.UUID, seen run.BatchState) *BatchListener {
+	states := make(chan run.BatchState, 1)
+	l := &BatchListener{States: states, states: states, hub: p.hub, org: p.org, batch: batch, seen: seen}
+	h := p.hub
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.whole[l] = struct{}{}
+	if !h.lookingAtWhole {
+		h.lookingAtWhole = true
+		go h.repeat(BatchInterval, h.nextBatches)
+	}
+	return l
+}
+
+// Leave ends it.
+func (l *BatchListener) Leave() {
+	l.hub.mu.Lock()
+	defer l.hub.mu.Unlock()
+	delete(l.hub.whole, l)
+}
+
+// nextBatches returns what reads the batches that somebody follows, or nil if nobody does: then looking at them is over.
+func (h *Hub) nextBatches() func(context.Context) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.whole) == 0 {
+		h.lookingAtWhole = false
+		return nil
+	}
+	orgs := map[uuid.UUID]uuid.UUID{}
+	for l := range h.whole {
+		orgs[l.batch] = l.org
+	}
+	var orgIDs, ids []uuid.UUID
+	for id, org := range orgs {
+		orgIDs, ids = append(orgIDs, org), append(ids, id)
+	}
+	return func(ctx context.Context) error {
+		states, err := h.source.BatchStates(ctx, orgIDs, ids)
+		if err == nil {
+			h.tell(states)
+		}
+		return err
+	}
+}
+
+// tell gives each listener the state of its batch, unless it has it.
+func (h *Hub) tell(states map[uuid.UUID]run.BatchState) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for l := range h.whole {
+		state, read := states[l.batch]
+		if !read || state == l.seen {
+			continue
+		}
+		select {
+		case <-l.states:
+		default:
+		}
+		l.states <- state // nobody else sends: there is room
+		l.seen = state
+	}
+}

@@ -1,0 +1,63 @@
+package stream
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/assert"
+
+	"flowlane/internal/run"
+)
+
+// TestListenBatch: one reading a second for all who listen, of each batch once; a listener gets what is new to it, and the
+// newest of what it did not take.
+func TestListenBatch(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h, b, end := open(t, 0)
+		defer end()
+		moving, still := uuid.New(), uuid.New()
+		state := func(records int64) run.BatchState { return run.BatchState{Status: run.BatchRunning, Records: records} }
+		set := func(n int64) {
+			b.set(func(b *book) { b.states = map[uuid.UUID]run.BatchState{moving: state(n), still: state(0)} })
+			<-time.After(BatchInterval)
+			synctest.Wait()
+		}
+		b.states = map[uuid.UUID]run.BatchState{moving: state(1), still: state(0)}
+		p := take(t, h, uuid.New())
+		quick, slow, waits := p.ListenBatch(moving, state(1)), p.ListenBatch(moving, state(0)), p.ListenBatch(still, state(0))
+		synctest.Wait()
+		assert.Empty(t, quick.States, "it has seen that")
+		assert.Len(t, slow.States, 1)
+		set(2)
+		assert.Equal(t, state(2), <-quick.States)
+		b.set(func(b *book) { b.fails = true })
+		set(3)
+		assert.Empty(t, quick.States)
+		b.set(func(b *book) { b.fails = false })
+		set(4)
+		assert.Equal(t, state(4), <-quick.States)
+		set(4)
+		assert.Empty(t, quick.States)
+		assert.Equal(t, state(4), <-slow.States)
+		assert.Empty(t, slow.States)
+		assert.Empty(t, waits.States)
+		for _, n := range b.asked {
+			assert.Equal(t, 2, n, "two batches")
+		}
+		assert.InDelta(t, 5, len(b.asked), 1)
+		for _, l := range []*BatchListener{quick, slow, waits} {
+			l.Leave()
+		}
+		<-time.After(BatchInterval)
+		synctest.Wait()
+		asked := len(b.asked)
+		<-time.After(10 * BatchInterval)
+		assert.Len(t, b.asked, asked, "nobody listens")
+		assert.False(t, h.lookingAtWhole)
+		p.ListenBatch(moving, state(1)).Leave()
+		<-time.After(BatchInterval)
+	})
+}
