@@ -100,8 +100,8 @@ ON CONFLICT (org_id, issuer, subject) DO UPDATE SET name = excluded.name
 RETURNING id;
 
 -- name: StreamTokenAuth :one
--- Whether whoever asked for a stream token may still come in, and what time it is.
-SELECT flow.clock()::timestamptz AS now, o.request_limits,
+-- Whether whoever asked for a stream token may still come in, what its key may read, and what time it is.
+SELECT flow.clock()::timestamptz AS now, o.request_limits, k.scopes,
     (o.status = 'active' AND (sqlc.narg('key_id')::uuid IS NULL
         OR (k.id IS NOT NULL AND flow.api_key_status(k.revoked_at, k.expires_at) = 'active')))::boolean AS usable
 FROM flow.organization o

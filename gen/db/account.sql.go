@@ -518,7 +518,7 @@ func (q *Queries) OrgCreate(ctx context.Context, db DBTX, arg OrgCreateParams) (
 }
 
 const streamTokenAuth = `-- name: StreamTokenAuth :one
-SELECT flow.clock()::timestamptz AS now, o.request_limits,
+SELECT flow.clock()::timestamptz AS now, o.request_limits, k.scopes,
     (o.status = 'active' AND ($1::uuid IS NULL
         OR (k.id IS NOT NULL AND flow.api_key_status(k.revoked_at, k.expires_at) = 'active')))::boolean AS usable
 FROM flow.organization o
@@ -536,14 +536,20 @@ type StreamTokenAuthParams struct {
 type StreamTokenAuthRow struct {
 	Now           time.Time
 	RequestLimits json.RawMessage
+	Scopes        []string
 	Usable        bool
 }
 
-// Whether whoever asked for a stream token may still come in, and what time it is.
+// Whether whoever asked for a stream token may still come in, what its key may read, and what time it is.
 func (q *Queries) StreamTokenAuth(ctx context.Context, db DBTX, arg StreamTokenAuthParams) (StreamTokenAuthRow, error) {
 	row := db.QueryRow(ctx, streamTokenAuth, arg.KeyID, arg.AccountID, arg.OrgID)
 	var i StreamTokenAuthRow
-	err := row.Scan(&i.Now, &i.RequestLimits, &i.Usable)
+	err := row.Scan(
+		&i.Now,
+		&i.RequestLimits,
+		&i.Scopes,
+		&i.Usable,
+	)
 	return i, err
 }
 

@@ -133,7 +133,8 @@ type AccountInvoker interface {
 	// why it lives so shortly. A stream that is open goes on when its token expires. Name an execution,
 	// and the token opens the stream of that one alone: a page that shows one execution should ask for no
 	// more. When the API key that asked for the token is revoked, or the organization suspended, the token
-	// opens no more streams.
+	// opens no more streams. A token of a key with scopes opens what these let it read: streams of batches
+	// with `batches:read`.
 	//
 	// POST /account/auth/stream-token
 	CreateStreamToken(ctx context.Context, request OptStreamTokenCreate, options ...RequestOption) (*StreamToken, error)
@@ -3184,7 +3185,8 @@ func (c *Client) sendCreateStore(ctx context.Context, request *StoreInput, param
 // why it lives so shortly. A stream that is open goes on when its token expires. Name an execution,
 // and the token opens the stream of that one alone: a page that shows one execution should ask for no
 // more. When the API key that asked for the token is revoked, or the organization suspended, the token
-// opens no more streams.
+// opens no more streams. A token of a key with scopes opens what these let it read: streams of batches
+// with `batches:read`.
 //
 // POST /account/auth/stream-token
 func (c *Client) CreateStreamToken(ctx context.Context, request OptStreamTokenCreate, options ...RequestOption) (*StreamToken, error) {

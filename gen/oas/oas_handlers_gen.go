@@ -2395,7 +2395,8 @@ func (s *Server) handleCreateStoreRequest(args [0]string, argsEscaped bool, w ht
 // why it lives so shortly. A stream that is open goes on when its token expires. Name an execution,
 // and the token opens the stream of that one alone: a page that shows one execution should ask for no
 // more. When the API key that asked for the token is revoked, or the organization suspended, the token
-// opens no more streams.
+// opens no more streams. A token of a key with scopes opens what these let it read: streams of batches
+// with `batches:read`.
 //
 // POST /account/auth/stream-token
 func (s *Server) handleCreateStreamTokenRequest(args [0]string, argsEscaped bool, w http.ResponseWriter, r *http.Request) {

@@ -95,6 +95,7 @@ func (s *Service) admitStream(ctx context.Context, grant streamGrant) (Caller, e
 	if !row.Usable || !row.Now.Before(grant.expires) {
 		return Caller{}, errUnauthenticated
 	}
+	grant.Scopes = row.Scopes // it opens nothing that the key may not read
 	grant.RequestLimits, err = requestLimits(row.RequestLimits)
 	return grant.Caller, err
 }

@@ -250,7 +250,7 @@ func (op operation) expected() access {
 func (op operation) expectedScope() string {
 	group, own := groupsOfTheirOwn[op.id]
 	switch {
-	case op.access == anybody, op.access == streamers:
+	case op.access == anybody:
 		return ""
 	case !own:
 		group = strings.ReplaceAll(strings.ToLower(op.tag), " ", "-")

@@ -136,6 +136,9 @@ func TestStreamBatch_Refused(t *testing.T) {
 		get(nobody, batch, "token="+token+"&last_event_id=0123456789abcdef", "Last-Event-ID", bad).Invalid("header.last-event-id value_error")
 	}
 
+	limited := s.Do(http.MethodPost, "/account/api-keys", `{"name":"x","scopes":["executions:read"]}`).Want(http.StatusCreated).JSON()["key"].(string)
+	get(nobody, batch, "token="+streamToken(s.As(limited), "")).Detail(http.StatusForbidden, "Scope batches:read required")
+
 	// Streams of batches and of executions share their bounds, and a stream that is open outlives its token.
 	one := openStreamAt(t, nobody, streamOf(batch, "token="+token))
 	openStream(t, nobody, batch+".0.1", "token="+token)

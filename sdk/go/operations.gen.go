@@ -95,7 +95,8 @@ func (c *Client) RevokeApiKey(ctx context.Context, keyID string, params *RevokeA
 // address of a stream, because a browser's `EventSource` sends no headers; that is why it lives so shortly. A stream
 // that is open goes on when its token expires. Name an execution, and the token opens the stream of that one alone: a
 // page that shows one execution should ask for no more. When the API key that asked for the token is revoked, or the
-// organization suspended, the token opens no more streams.
+// organization suspended, the token opens no more streams. A token of a key with scopes opens what these let it read:
+// streams of batches with `batches:read`.
 func (c *Client) CreateStreamToken(ctx context.Context, body *StreamTokenCreate) (answer StreamToken, err error) {
 	err = c.do(ctx, call{"CreateStreamToken", "POST", "/account/auth/stream-token", nil, body}, &answer)
 	return answer, err
