@@ -77,7 +77,11 @@ func TestPlatform_Five9(t *testing.T) {
 	}
 	assert.Len(t, sim.Arrivals("five9__config__add_record"), 20)
 
-	p.Do(http.MethodPost, "/platforms/five9/domains/"+tenancy+"/refresh-limits", nil).Want(http.StatusOK)
+	// The service may be asking for itself, and only one call of a user is made at once.
+	p.eventually(func() bool {
+		answer := p.Do(http.MethodPost, "/platforms/five9/domains/"+tenancy+"/refresh-limits", nil)
+		return answer.Status != http.StatusServiceUnavailable && assert.Equal(t, http.StatusOK, answer.Status)
+	})
 	totals := sim.Totals()
 	assert.Positive(t, totals.Accepted["five9__config__get_counters"])
 	assert.EqualValues(t, 1000, p.number(`SELECT max(cap) FROM flow.domain_limit WHERE bucket = 'upload_async' AND window_seconds = 3600`))
