@@ -2,10 +2,13 @@ package cli
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
 	"github.com/alecthomas/kong"
+
+	"flowlane/internal/suggest"
 )
 
 // ownPrefix begins the variables of the program.
@@ -38,7 +41,7 @@ func unknownVariables(app *kong.Application, environment []string) []string {
 			continue
 		}
 		say := name + " is no variable of flowlane and does nothing"
-		if near := nearest(name, known); near != "" {
+		if near := suggest.Nearest(name, slices.Sorted(maps.Keys(known))); near != "" {
 			say += fmt.Sprintf(": did you mean %s?", near)
 		} else {
 			say += "; `flowlane serve --help` names them"
@@ -47,39 +50,4 @@ func unknownVariables(app *kong.Application, environment []string) []string {
 	}
 	slices.Sort(out)
 	return out
-}
-
-// mostTypos is how many letters a name may be away from one that is meant.
-const mostTypos = 3
-
-// nearest is the known name that takes the fewest changes of a letter, the first of those in the alphabet; empty where it takes too many.
-func nearest(name string, known map[string]bool) string {
-	best, least := "", mostTypos+1
-	for candidate := range known {
-		if n := distance(name, candidate); n < least || n == least && best != "" && candidate < best {
-			best, least = candidate, n
-		}
-	}
-	return best
-}
-
-// distance is how many letters must be put in, taken out or replaced to make b of a.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		corner := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			change := corner
-			if a[i] != b[j] {
-				change++
-			}
-			corner = row[j+1]
-			row[j+1] = min(change, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }
