@@ -196,7 +196,7 @@ var sections = []struct {
 	pages []string
 }{
 	{"Begin", []string{frontPage, "tutorial.md", "concepts.md"}},
-	{"Write flows", []string{"flows.md", "expressions.md", "outcomes.md", "cookbook.md", "webhooks.md", "clients.md"}},
+	{"Write flows", []string{"flows.md", "expressions.md", "outcomes.md", "limits.md", "cookbook.md", "webhooks.md", "clients.md"}},
 	{"Platforms", []string{
 		"credentials.md", "catalog.md", "catalog-keys.md", "openapi-import.md", "platforms", "simulator.md",
 	}},
