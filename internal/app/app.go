@@ -68,6 +68,8 @@ type Config struct {
 	DatabaseURL string
 	// Listen is the host:port of the API; port 0 takes a free one, empty means no API.
 	Listen string
+	// Sockets is nil where no other App of this process takes over.
+	Sockets *Sockets
 	// Front says how clients reach the API.
 	Front Front
 	// Operator says where operators look at the process.
@@ -207,13 +209,13 @@ func New(ctx context.Context, cfg Config) (_ *App, err error) {
 			return nil, err
 		}
 	}
-	if a.listener, err = listen(ctx, cfg.Listen, listenSetting); err != nil {
+	if a.listener, err = cfg.Sockets.listen(ctx, cfg.Listen, listenSetting); err != nil {
 		return nil, err
 	}
 	if a.listener, err = cfg.Front.secured(a.listener, cfg.Log); err != nil {
 		return nil, err
 	}
-	if a.operators, err = cfg.Operator.listen(ctx, cfg.Log); err != nil {
+	if a.operators, err = cfg.Operator.listen(ctx, cfg.Sockets, cfg.Log); err != nil {
 		return nil, err
 	}
 	return a, nil
@@ -232,7 +234,7 @@ func (cfg *Config) checkHosts() error {
 // checkListen tells of an address that is taken before a database is asked, or migrated. It is let go again: who connected
 // would wait until the process serves.
 func (cfg *Config) checkListen(ctx context.Context) error {
-	listener, err := listen(ctx, cfg.Listen, listenSetting)
+	listener, err := cfg.Sockets.listen(ctx, cfg.Listen, listenSetting)
 	if listener != nil {
 		_ = listener.Close()
 	}

@@ -47,14 +47,14 @@ func (o Operator) check() error {
 }
 
 // listen returns the listener of the operators' pages; nil for none.
-func (o Operator) listen(ctx context.Context, log *slog.Logger) (net.Listener, error) {
-	listener, err := listen(ctx, o.Listen, "--operator-listen or FLOWLANE_OPERATOR_LISTEN")
+func (o Operator) listen(ctx context.Context, sockets *Sockets, log *slog.Logger) (net.Listener, error) {
+	listener, err := sockets.listen(ctx, o.Listen, "--operator-listen or FLOWLANE_OPERATOR_LISTEN")
 	if err == nil || !o.OrFree || !errors.Is(err, syscall.EADDRINUSE) {
 		return listener, err
 	}
 	log.WarnContext(ctx, "the port of metrics and profiles is taken; another one is used", "address", o.Listen)
 	host, _, _ := net.SplitHostPort(o.Listen)
-	return listen(ctx, net.JoinHostPort(host, "0"), "--operator-listen")
+	return sockets.listen(ctx, net.JoinHostPort(host, "0"), "--operator-listen")
 }
 
 // operatorPages are health, metrics and profiles.

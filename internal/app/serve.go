@@ -26,16 +26,53 @@ const (
 )
 
 // listen returns the listener of an address, nil for none; setting is what else could name one.
-func listen(ctx context.Context, address, setting string) (net.Listener, error) {
+func (s *Sockets) listen(ctx context.Context, address, setting string) (net.Listener, error) {
 	if address == "" {
 		return nil, nil
 	}
-	var config net.ListenConfig
-	listener, err := config.Listen(ctx, "tcp", address)
+	listener, err := s.open(ctx, address, setting)
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s (choose another address with %s): %w", address, setting, err)
 	}
 	return listener, nil
+}
+
+// Sockets keeps addresses open while one App of a process takes over from another: clients wait for a moment where they would be
+// refused. The nil value keeps none.
+type Sockets struct{ kept map[string]*net.TCPListener }
+
+// open listens at an address, for the same setting at the same socket each time.
+func (s *Sockets) open(ctx context.Context, address, setting string) (net.Listener, error) {
+	var config net.ListenConfig
+	if s == nil {
+		return config.Listen(ctx, "tcp", address) //nolint:wrapcheck // listen names the setting
+	}
+	name := setting + " " + address // two settings may ask for any free port
+	kept, ok := s.kept[name]
+	if !ok {
+		listener, err := config.Listen(ctx, "tcp", address)
+		if err != nil {
+			return nil, err //nolint:wrapcheck // listen names the setting
+		}
+		kept = listener.(*net.TCPListener) //nolint:forcetypeassert // as "tcp" gives
+		if s.kept == nil {
+			s.kept = map[string]*net.TCPListener{}
+		}
+		s.kept[name] = kept
+	}
+	file, err := kept.File()
+	if err != nil {
+		return nil, err //nolint:wrapcheck // listen names the setting
+	}
+	defer file.Close()
+	return net.FileListener(file) //nolint:wrapcheck // listen names the setting
+}
+
+// Close lets the addresses go.
+func (s *Sockets) Close() {
+	for _, listener := range s.kept {
+		_ = listener.Close()
+	}
 }
 
 // spare is heap that nobody uses, once for a process. The collector runs when the heap has doubled, and in a process

@@ -8,7 +8,6 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -37,8 +36,9 @@ type devCommand struct {
 	front
 	output
 
-	Listen string `name:"listen" env:"FLOWLANE_LISTEN" help:"HOST:PORT of the API. Default: 127.0.0.1:8080, or a free port that is then kept."`
-	Demo   bool   `help:"Run 10,000 sample records through a flow once the service answers."`
+	Listen   string `name:"listen" env:"FLOWLANE_LISTEN" help:"HOST:PORT of the API. Default: 127.0.0.1:8080, or a free port that is then kept."`
+	FlowsDir string `name:"flows-dir" env:"FLOWLANE_FLOWS_DIR" placeholder:"DIR" help:"Folder of flows (YAML or JSON): they are applied, and again whenever one is saved, as files of --catalog-dir are taken in."`
+	Demo     bool   `help:"Run 10,000 sample records through a flow once the service answers."`
 }
 
 // dev is a development server as it comes up.
@@ -52,6 +52,11 @@ type dev struct {
 	sim      *sim
 	app      *app.App
 	seeded   seeded
+	// setup and sockets are those that the app was made with, for the one that takes over when the catalog changes.
+	setup   app.Config
+	sockets app.Sockets
+	// catalogFiles and flowFiles are nil where there is no such folder.
+	catalogFiles, flowFiles *folderWatch
 }
 
 // Run brings everything up, serves until it is told to stop, and takes everything down.
@@ -71,6 +76,9 @@ func (c *devCommand) Run(ctx context.Context, p *process) (err error) {
 
 // start brings up what the service needs, side by side, then the service.
 func (d *dev) start(ctx context.Context) error {
+	if err := d.watchFolders(); err != nil {
+		return err
+	}
 	if d.DatabaseURL == d.state.Postgres {
 		d.DatabaseURL = "" // it is our own, which `flowlane env` has put into the environment
 	}
@@ -83,11 +91,11 @@ func (d *dev) start(ctx context.Context) error {
 	if err := g.Wait(); err != nil {
 		return err //nolint:wrapcheck // each says what it is about
 	}
-	cfg, err := d.config(ctx)
-	if err != nil {
+	var err error
+	if d.setup, err = d.config(ctx); err != nil {
 		return err
 	}
-	if d.app, err = app.New(ctx, cfg); err != nil {
+	if d.app, err = app.New(ctx, d.setup); err != nil {
 		return err //nolint:wrapcheck // says everything
 	}
 	if d.seeded, err = d.seed(ctx); err != nil {
@@ -107,7 +115,7 @@ func (d *dev) config(ctx context.Context) (app.Config, error) {
 	}
 	cfg.AllowHosts = slices.Concat(d.AllowHost, app.HostOf(d.SimURL))
 	cfg.Listen, cfg.Front, cfg.PublicURL, cfg.Workers = d.listen(ctx), d.front.config(), d.PublicURL, true
-	cfg.Drain = cmp.Or(d.Drain, devDrain)
+	cfg.Drain, cfg.Sockets = cmp.Or(d.Drain, devDrain), &d.sockets
 	if d.postgres != nil {
 		cfg.DatabaseURL = d.postgres.LocalDSN()
 	}
@@ -182,8 +190,7 @@ func (d *dev) remember() error {
 func (d *dev) serve(ctx context.Context) error {
 	running, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	done := make(chan error, 1)
-	go func() { done <- d.app.Run(running) }()
+	served := d.run(running)
 	if d.postgres != nil && d.postgres.Done() != nil {
 		go func() {
 			select {
@@ -199,7 +206,7 @@ func (d *dev) serve(ctx context.Context) error {
 	if d.Demo {
 		d.demo(running)
 	}
-	err := <-done
+	err := d.follow(running, served)
 	if ctx.Err() == nil {
 		err = errors.Join(err, context.Cause(running))
 	} else {
@@ -295,6 +302,7 @@ func (d *dev) close() error {
 	if d.app != nil {
 		d.app.Close()
 	}
+	d.sockets.Close()
 	if d.sim != nil {
 		d.sim.close()
 	}
@@ -304,14 +312,4 @@ func (d *dev) close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), stopPostgres)
 	defer cancel()
 	return d.postgres.Stop(ctx) //nolint:wrapcheck // says everything
-}
-
-// terminal tells whether a person looks at w.
-func terminal(w io.Writer) bool {
-	file, ok := w.(*os.File)
-	if !ok {
-		return false
-	}
-	info, err := file.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }

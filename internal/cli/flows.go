@@ -44,7 +44,8 @@ type flowChange struct {
 	ID     string `json:"id,omitempty"`
 	Diff   string `json:"diff,omitempty"`
 
-	body flowfile.Flow
+	body   flowfile.Flow
+	source flowfile.File
 }
 
 // The actions of a plan.
@@ -129,16 +130,22 @@ func (p *flowsPlan) add(file flowfile.File) error {
 	name := file.Flow.Name()
 	at := p.current[name]
 	if len(at) > 1 {
-		return usageError{fmt.Errorf("%s: %d flows have the name %q: rename or delete the others", file.Path, len(at), name)}
+		return usageError{fmt.Errorf("%s: %d flows of the server have the name %q: rename or delete the others", file.Place("name"), len(at), name)}
 	}
-	change := flowChange{Name: name, Action: toCreate, File: file.Path}
+	change := flowChange{Name: name, Action: toCreate, File: file.Path, source: file}
 	var old flowfile.Flow
 	if len(at) == 1 {
 		change.Action, change.ID, old = toChange, at[0].id, at[0].flow
 	}
-	body, err := file.Flow.Rename(p.idOf)
+	body, err := file.Flow.Rename(func(field, text string) (string, error) {
+		id, err := p.idOf(field, text)
+		if err != nil {
+			return "", fmt.Errorf("%s: %w", file.PlaceOf(field, text), err)
+		}
+		return id, nil
+	})
 	if err != nil {
-		return fmt.Errorf("%s: flow %s: %w", file.Path, name, err)
+		return err //nolint:wrapcheck // names file and line
 	}
 	change.body = body
 	wanted, err := body.Rename(p.nameOf)
@@ -230,47 +237,6 @@ func (p *flowsPlan) show(w io.Writer, color bool) {
 	fmt.Fprintf(w, "%d to create, %d to change, %d to delete, %d unchanged.\n",
 		p.count(toCreate), p.count(toChange), p.count(toDelete), p.count(toKeep))
 }
-
-// nothingChanged is the last line where a flow of several is refused.
-const nothingChanged = "Nothing was changed."
-
-// check has the server look at every flow before any is changed.
-func (p *flowsPlan) check(ctx context.Context) error {
-	var mistakes []error
-	for _, c := range p.changes {
-		if c.body == nil || c.Action == toKeep {
-			continue
-		}
-		body := c.body
-		if body["status"] == "archived" {
-			return usageError{fmt.Errorf("%s: flow %s: delete the file and apply with --prune in place of archiving it here", c.File, c.Name)}
-		}
-		text, err := json.Marshal(body)
-		if err != nil {
-			return usageError{fmt.Errorf("%s: flow %s: names of fields must be texts: %w", c.File, c.Name, err)}
-		}
-		answer, err := object(ctx, p.client, remote.Request{
-			Method: http.MethodPost, Path: "/flows/definitions/validate", Body: text, Repeat: true,
-		})
-		what := c.File + ": flow " + c.Name
-		switch {
-		case err != nil:
-			mistakes = append(mistakes, p.client.Explain(what, err))
-		case answer["valid"] != true:
-			lines, _ := answer["expression_errors"].([]any)
-			mistakes = append(mistakes, invalidError{what, fmt.Sprintln(lines...)})
-		}
-	}
-	if len(mistakes) > 0 {
-		return fmt.Errorf("%w\n%s", errors.Join(mistakes...), nothingChanged)
-	}
-	return nil
-}
-
-// invalidError is a flow that the server would refuse.
-type invalidError struct{ what, says string }
-
-func (e invalidError) Error() string { return e.what + ": " + strings.TrimSpace(e.says) }
 
 // carryOut makes the changes.
 func (p *flowsPlan) carryOut(ctx context.Context, done func(flowChange, map[string]any)) error {

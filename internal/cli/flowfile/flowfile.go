@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -26,43 +27,58 @@ type Flow map[string]any
 type File struct {
 	Path string
 	Flow Flow
+
+	node *yaml.Node
 }
 
 // maxFile bounds one file.
 const maxFile = 16 << 20
 
-// Read reads the flows of files, and of the *.yaml, *.yml and *.json files of folders. A YAML file may hold several.
-// The errors name the file and the line.
+// TestSuffix is how the names of files end that hold tests of flows.
+const TestSuffix = ".test.yaml"
+
+// ErrNone is that there is no flow where some are looked for.
+var ErrNone = errors.New("there is no flow")
+
+// Read reads the flows of files, and those of folders that List names. A YAML file may hold several. The errors name every
+// file that has a mistake, with the line.
 func Read(paths []string) ([]File, error) {
 	var out []File
-	seen := map[string]string{}
+	var mistakes []error
+	seen := map[string]File{}
 	for _, path := range paths {
-		files, err := list(path)
+		files, err := List(path)
 		if err != nil {
 			return nil, err
 		}
 		for _, file := range files {
 			flows, err := readFile(file)
 			if err != nil {
-				return nil, err
+				mistakes = append(mistakes, err)
 			}
 			for _, f := range flows {
-				name := f.Name()
-				if other := seen[name]; other != "" {
-					return nil, fmt.Errorf("%s: the flow %q stands in %s, too", file, name, other)
+				name := f.Flow.Name()
+				if other, ok := seen[name]; ok {
+					mistakes = append(mistakes, fmt.Errorf("%s: the flow %q stands in %s, too", f.Place("name"), name, other.Place("name")))
+					continue
 				}
-				seen[name] = file
-				out = append(out, File{Path: file, Flow: f})
+				seen[name] = f
+				out = append(out, f)
 			}
 		}
 	}
+	if len(mistakes) > 0 {
+		return nil, errors.Join(mistakes...)
+	}
 	if len(out) == 0 {
-		return nil, fmt.Errorf("%s holds no flow", strings.Join(paths, ", "))
+		return nil, fmt.Errorf("%w in %s", ErrNone, strings.Join(paths, ", "))
 	}
 	return out, nil
 }
 
-func list(path string) ([]string, error) {
+// List returns a file as it is, and of a folder the *.yaml, *.yml and *.json files in it and below, but for tests of flows and
+// what is hidden.
+func List(path string) ([]string, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, err //nolint:wrapcheck // names the file
@@ -72,15 +88,27 @@ func list(path string) ([]string, error) {
 	}
 	var out []string
 	err = filepath.WalkDir(path, func(at string, entry fs.DirEntry, err error) error {
-		if err == nil && entry.Type().IsRegular() && slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(at)) {
+		switch {
+		case err != nil:
+			return err
+		case at != path && strings.HasPrefix(entry.Name(), "."):
+			if entry.IsDir() {
+				return filepath.SkipDir
+			}
+		case entry.Type().IsRegular() && !strings.HasSuffix(at, TestSuffix) &&
+			slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(at)):
 			out = append(out, at)
 		}
-		return err
+		return nil
 	})
 	return out, err //nolint:wrapcheck // names the file
 }
 
-func readFile(path string) ([]Flow, error) {
+// syntaxLine is where the decoder says that a mistake is.
+var syntaxLine = regexp.MustCompile(`^(?:yaml: )?line (\d+): `)
+
+// readFile returns what could be read before the first mistake, too.
+func readFile(path string) ([]File, error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, err //nolint:wrapcheck // names the file
@@ -93,27 +121,36 @@ func readFile(path string) ([]Flow, error) {
 	if len(text) > maxFile {
 		return nil, fmt.Errorf("%s is larger than %d bytes", path, maxFile)
 	}
-	var out []Flow
+	var out []File
 	for d := yaml.NewDecoder(bytes.NewReader(text)); ; {
 		var node yaml.Node
 		if err := d.Decode(&node); errors.Is(err, io.EOF) {
 			return out, nil
 		} else if err != nil {
-			return nil, fmt.Errorf("%s: %w", path, err)
+			return out, syntaxError(path, err)
 		}
 		KeepDates(&node)
 		var f Flow
 		if err := node.Decode(&f); err != nil {
-			return nil, fmt.Errorf("%s:%d: a flow is an object with name and steps: %w", path, node.Line, err)
+			return out, fmt.Errorf("%s:%d: a flow is an object with name and steps: %w", path, node.Line, err)
 		}
 		if f == nil {
 			continue // an empty document
 		}
 		if f.Name() == "" {
-			return nil, fmt.Errorf("%s:%d: a flow needs a name", path, node.Line)
+			return out, fmt.Errorf("%s:%d: a flow needs a name", path, node.Line)
 		}
-		out = append(out, Bare(f))
+		out = append(out, File{Path: path, Flow: Bare(f), node: &node})
 	}
+}
+
+// syntaxError puts the line where compilers put it.
+func syntaxError(path string, err error) error {
+	text := err.Error()
+	if at := syntaxLine.FindStringSubmatch(text); at != nil {
+		return fmt.Errorf("%s:%s: %s", path, at[1], strings.TrimPrefix(text, at[0])) //nolint:errorlint // the text of YAML is all that it has
+	}
+	return fmt.Errorf("%s: %w", path, err)
 }
 
 // KeepDates makes texts of what YAML takes for times: the API has times as texts.

@@ -20,9 +20,6 @@ import (
 	"flowlane/internal/cli/flowfile"
 )
 
-// Suffix is how the names of files end that a folder's tests are taken from.
-const Suffix = ".test.yaml"
-
 // maxFile bounds a file in bytes.
 const maxFile = 4 << 20
 
@@ -87,7 +84,7 @@ func (m MistakeError) Error() string {
 	return text
 }
 
-// Find returns the files of paths: files as they are, of folders those whose names end with Suffix.
+// Find returns the files of paths: files as they are, of folders those whose names end with flowfile.TestSuffix.
 func Find(paths []string) ([]string, error) {
 	var out []string
 	for _, path := range paths {
@@ -100,7 +97,7 @@ func Find(paths []string) ([]string, error) {
 			continue
 		}
 		err = filepath.WalkDir(path, func(at string, entry fs.DirEntry, err error) error {
-			if err == nil && entry.Type().IsRegular() && strings.HasSuffix(at, Suffix) {
+			if err == nil && entry.Type().IsRegular() && strings.HasSuffix(at, flowfile.TestSuffix) {
 				out = append(out, at)
 			}
 			return err
@@ -111,7 +108,7 @@ func Find(paths []string) ([]string, error) {
 	}
 	if len(out) == 0 {
 		return nil, fmt.Errorf("%s holds no test: the names of tests end with %s; `flowlane init` writes one",
-			strings.Join(paths, ", "), Suffix)
+			strings.Join(paths, ", "), flowfile.TestSuffix)
 	}
 	return out, nil
 }

@@ -21,7 +21,9 @@ type AnswerError struct {
 	Status int
 	// Code and Hint are empty where the server names none.
 	Detail, Code, Hint, RequestID string
-	RetryAfter                    time.Duration
+	// Entries are the fields that are bad, where it names them.
+	Entries    []oas.ValidationEntry
+	RetryAfter time.Duration
 }
 
 func (p *AnswerError) Error() string {
@@ -79,6 +81,7 @@ func explain(err error) error {
 	case errors.As(err, &coded):
 		r := coded.Response
 		p := &AnswerError{Status: coded.StatusCode, Detail: detail(r.Detail), Code: r.Code, Hint: r.Hint, RequestID: r.RequestID}
+		p.Entries = r.Detail.ValidationEntryArray
 		p.RetryAfter = time.Duration(coded.RetryAfter.Or(0)) * time.Second
 		return p
 	case errors.As(err, &unexpected):

@@ -84,6 +84,7 @@ func problemOf(res *http.Response, text []byte) *AnswerError {
 	var d oas.ErrorDetail
 	if json.Unmarshal(text, &said) == nil && d.UnmarshalJSON(said.Detail) == nil {
 		p.Detail, p.Code, p.Hint, p.RequestID = detail(d), said.Code, said.Hint, said.RequestID
+		p.Entries = d.ValidationEntryArray
 	}
 	if s, err := strconv.Atoi(res.Header.Get("Retry-After")); err == nil {
 		p.RetryAfter = time.Duration(s) * time.Second
