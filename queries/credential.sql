@@ -8,7 +8,7 @@ VALUES (@id, @org_id, @name, @platform_id, @auth_method, @tenancy_id, @grant_typ
 
 -- name: CredentialGet :one
 SELECT sqlc.embed(c), coalesce(d.account_number, '')::text AS account_number, coalesce(d.account_name, '')::text AS account_name,
-    coalesce(t.label, '')::text AS label, (d.org_id IS NOT NULL)::boolean AS manual
+    coalesce(t.label, '')::text AS label, t.limits AS account_limits, (d.org_id IS NOT NULL)::boolean AS manual
 FROM flow.credential c LEFT JOIN flow.domain d ON d.tenancy_id = c.tenancy_id
 LEFT JOIN flow.tenant t ON t.org_id = c.org_id AND t.tenancy_id = c.tenancy_id
 WHERE c.org_id = @org_id AND c.id = @id AND c.deleted_at IS NULL;
@@ -16,7 +16,7 @@ WHERE c.org_id = @org_id AND c.id = @id AND c.deleted_at IS NULL;
 -- name: CredentialList :many
 -- Ids are in order of creation, so that a page starts after the last id of the page before.
 SELECT sqlc.embed(c), coalesce(d.account_number, '')::text AS account_number, coalesce(d.account_name, '')::text AS account_name,
-    coalesce(t.label, '')::text AS label, (d.org_id IS NOT NULL)::boolean AS manual
+    coalesce(t.label, '')::text AS label, t.limits AS account_limits, (d.org_id IS NOT NULL)::boolean AS manual
 FROM flow.credential c LEFT JOIN flow.domain d ON d.tenancy_id = c.tenancy_id
 LEFT JOIN flow.tenant t ON t.org_id = c.org_id AND t.tenancy_id = c.tenancy_id
 WHERE c.org_id = @org_id AND c.deleted_at IS NULL AND c.id > @after AND (sqlc.narg(status)::text IS NULL OR c.status = sqlc.narg(status))
@@ -71,7 +71,7 @@ SET last_used_at = greatest(u.last_used_at, excluded.last_used_at), last_stamped
 UPDATE flow.credential SET limits = sqlc.narg('limits')::jsonb, updated_at = flow.clock() WHERE org_id = @org_id AND id = @id;
 
 -- name: BudgetsLimit :exec
--- The budgets of a credential. The caller holds the credential.
+-- The budgets of a credential, or of an account. The caller holds the credential, or the tenant.
 UPDATE flow.budget SET limits = sqlc.narg('limits')::jsonb WHERE domain = @domain;
 
 -- name: CredentialUser :one

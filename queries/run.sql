@@ -326,10 +326,11 @@ UPDATE flow.batch_count SET unprocessed = unprocessed + staged + queued + pendin
 WHERE batch_id = @batch_id;
 
 -- name: BudgetEnsure :exec
--- Whoever sets the limits of its credential has this wait, or finds the budget.
+-- Whoever sets the limits of its credential, or of its account, has this wait, or finds the budget.
 INSERT INTO flow.budget (domain, bucket, service_id, metered, time_zone, max_in_flight, limits)
 VALUES (@domain, @bucket, @service_id, @metered, @time_zone, @max_in_flight,
-    (SELECT c.limits FROM flow.credential c WHERE c.id = sqlc.narg('credential_id')::uuid FOR SHARE))
+    coalesce((SELECT c.limits FROM flow.credential c WHERE c.id = sqlc.narg('credential_id')::uuid FOR SHARE),
+        (SELECT t.limits FROM flow.tenant t WHERE t.org_id = sqlc.narg('org_id')::uuid AND t.tenancy_id = @domain FOR SHARE)))
 ON CONFLICT (domain, bucket) DO NOTHING;
 
 -- name: PartsQueued :many

@@ -51,6 +51,9 @@ SELECT count(*) FROM flow.tenant WHERE org_id = @org_id;
 -- name: TenantRename :exec
 UPDATE flow.tenant SET label = @label WHERE org_id = @org_id AND tenancy_id = @tenancy_id;
 
+-- name: TenantLimit :exec
+UPDATE flow.tenant SET limits = sqlc.narg('limits')::jsonb WHERE org_id = @org_id AND tenancy_id = @tenancy_id;
+
 -- name: TenantBusy :one
 -- Why a tenant cannot go: credentials that are bound to it, and batches that are not over with calls for it.
 SELECT EXISTS (SELECT FROM flow.credential c WHERE c.org_id = @org_id AND c.tenancy_id = @tenancy_id::text AND c.deleted_at IS NULL) AS bound,

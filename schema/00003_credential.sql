@@ -85,6 +85,7 @@ CREATE TABLE flow.tenant (
     org_id uuid NOT NULL REFERENCES flow.organization (id),
     tenancy_id text NOT NULL REFERENCES flow.domain (tenancy_id),
     label text CHECK (char_length(label) BETWEEN 1 AND 200),
+    limits jsonb,
     created_at timestamptz NOT NULL DEFAULT flow.clock(),
     PRIMARY KEY (org_id, tenancy_id)
 );
@@ -93,6 +94,7 @@ COMMENT ON TABLE flow.tenant IS 'A Domain as one organization knows it; others t
 COMMENT ON COLUMN flow.tenant.org_id IS 'The organization that knows it.';
 COMMENT ON COLUMN flow.tenant.tenancy_id IS 'The Domain (flow.domain) that is known.';
 COMMENT ON COLUMN flow.tenant.label IS 'What the organization calls it; null for what the provider calls it.';
+COMMENT ON COLUMN flow.tenant.limits IS 'Windows and calls at once that the organization has set for all of its credentials of the account, where the platform is its own; null for none.';
 COMMENT ON COLUMN flow.tenant.created_at IS 'When the organization came to know it.';
 
 -- One that was deleted is kept, without its secret, for what it spent; nothing else finds it.

@@ -14,14 +14,14 @@ CREATE TABLE flow.budget (
 ) WITH (fillfactor = 50);
 COMMENT ON TABLE flow.budget IS 'A budget: one operation type of one Domain, or all calls of one unmetered credential, host or organization. Claims lock its row.';
 COMMENT ON COLUMN flow.budget.domain IS 'The Domain; for unmetered calls credential:, host: or organization: and what they are counted by.';
-COMMENT ON COLUMN flow.budget.bucket IS 'The operation type of the Domain; for unmetered calls the service.';
+COMMENT ON COLUMN flow.budget.bucket IS 'The operation type of the Domain; for unmetered calls the service, for those of an account of an imported platform the platform.';
 COMMENT ON COLUMN flow.budget.service_id IS 'The service of the catalog that says what a call may cost.';
 COMMENT ON COLUMN flow.budget.metered IS 'True where windows limit its calls; false where only max_in_flight does.';
 COMMENT ON COLUMN flow.budget.time_zone IS 'The IANA zone in which its windows begin.';
 COMMENT ON COLUMN flow.budget.max_in_flight IS 'How many calls of a lane may be under way at once.';
 COMMENT ON COLUMN flow.budget.next_call_at IS 'Before which time no further call goes out, where the catalog asks for a pause between calls; null for none.';
 COMMENT ON COLUMN flow.budget.refusals IS 'How often in a row its receiver refused calls for their rate without naming a time, calls that were under way together counted once; 0 after a success, and where windows limit its calls.';
-COMMENT ON COLUMN flow.budget.limits IS 'Windows and calls at once that the owner of the credential has set, which no provider states: a copy of flow.credential.limits, so that claims read it with the row that they lock; null for none.';
+COMMENT ON COLUMN flow.budget.limits IS 'Windows and calls at once that the owner of the credential has set, which no provider states: a copy of flow.credential.limits, or flow.tenant.limits, so that claims read it with the row that they lock; null for none.';
 COMMENT ON COLUMN flow.budget.refused_at IS 'When that was counted last: refusals of calls that were claimed before are no further ones; null for never.';
 
 CREATE TABLE flow.budget_org (

@@ -94,7 +94,7 @@ type BudgetsLimitParams struct {
 	Domain string
 }
 
-// The budgets of a credential. The caller holds the credential.
+// The budgets of a credential, or of an account. The caller holds the credential, or the tenant.
 func (q *Queries) BudgetsLimit(ctx context.Context, db DBTX, arg BudgetsLimitParams) error {
 	_, err := db.Exec(ctx, budgetsLimit, arg.Limits, arg.Domain)
 	return err
@@ -247,7 +247,7 @@ func (q *Queries) CredentialForUse(ctx context.Context, db DBTX, arg CredentialF
 
 const credentialGet = `-- name: CredentialGet :one
 SELECT c.id, c.org_id, c.name, c.platform_id, c.auth_method, c.tenancy_id, c.grant_type, c.token_url, c.authorize_url, c.scopes, c.audience, c.placement_header, c.placement_scheme, c.placement_query, c.placement_cookie, c.aws_region, c.aws_service, c.aws_default_bucket, c.aws_endpoint_url, c.allowed_origins, c.limits, c.status, c.created_by, c.last_verified, c.created_at, c.updated_at, c.deleted_at, coalesce(d.account_number, '')::text AS account_number, coalesce(d.account_name, '')::text AS account_name,
-    coalesce(t.label, '')::text AS label, (d.org_id IS NOT NULL)::boolean AS manual
+    coalesce(t.label, '')::text AS label, t.limits AS account_limits, (d.org_id IS NOT NULL)::boolean AS manual
 FROM flow.credential c LEFT JOIN flow.domain d ON d.tenancy_id = c.tenancy_id
 LEFT JOIN flow.tenant t ON t.org_id = c.org_id AND t.tenancy_id = c.tenancy_id
 WHERE c.org_id = $1 AND c.id = $2 AND c.deleted_at IS NULL
@@ -263,6 +263,7 @@ type CredentialGetRow struct {
 	AccountNumber  string
 	AccountName    string
 	Label          string
+	AccountLimits  json.RawMessage
 	Manual         bool
 }
 
@@ -300,6 +301,7 @@ func (q *Queries) CredentialGet(ctx context.Context, db DBTX, arg CredentialGetP
 		&i.AccountNumber,
 		&i.AccountName,
 		&i.Label,
+		&i.AccountLimits,
 		&i.Manual,
 	)
 	return i, err
@@ -322,7 +324,7 @@ func (q *Queries) CredentialLimit(ctx context.Context, db DBTX, arg CredentialLi
 
 const credentialList = `-- name: CredentialList :many
 SELECT c.id, c.org_id, c.name, c.platform_id, c.auth_method, c.tenancy_id, c.grant_type, c.token_url, c.authorize_url, c.scopes, c.audience, c.placement_header, c.placement_scheme, c.placement_query, c.placement_cookie, c.aws_region, c.aws_service, c.aws_default_bucket, c.aws_endpoint_url, c.allowed_origins, c.limits, c.status, c.created_by, c.last_verified, c.created_at, c.updated_at, c.deleted_at, coalesce(d.account_number, '')::text AS account_number, coalesce(d.account_name, '')::text AS account_name,
-    coalesce(t.label, '')::text AS label, (d.org_id IS NOT NULL)::boolean AS manual
+    coalesce(t.label, '')::text AS label, t.limits AS account_limits, (d.org_id IS NOT NULL)::boolean AS manual
 FROM flow.credential c LEFT JOIN flow.domain d ON d.tenancy_id = c.tenancy_id
 LEFT JOIN flow.tenant t ON t.org_id = c.org_id AND t.tenancy_id = c.tenancy_id
 WHERE c.org_id = $1 AND c.deleted_at IS NULL AND c.id > $2 AND ($3::text IS NULL OR c.status = $3)
@@ -342,6 +344,7 @@ type CredentialListRow struct {
 	AccountNumber  string
 	AccountName    string
 	Label          string
+	AccountLimits  json.RawMessage
 	Manual         bool
 }
 
@@ -392,6 +395,7 @@ func (q *Queries) CredentialList(ctx context.Context, db DBTX, arg CredentialLis
 			&i.AccountNumber,
 			&i.AccountName,
 			&i.Label,
+			&i.AccountLimits,
 			&i.Manual,
 		); err != nil {
 			return nil, err

@@ -574,7 +574,7 @@ type FlowBatchVar struct {
 type FlowBudget struct {
 	// The Domain; for unmetered calls credential:, host: or organization: and what they are counted by.
 	Domain string
-	// The operation type of the Domain; for unmetered calls the service.
+	// The operation type of the Domain; for unmetered calls the service, for those of an account of an imported platform the platform.
 	Bucket string
 	// The service of the catalog that says what a call may cost.
 	ServiceID string
@@ -590,7 +590,7 @@ type FlowBudget struct {
 	Refusals int32
 	// When that was counted last: refusals of calls that were claimed before are no further ones; null for never.
 	RefusedAt *time.Time
-	// Windows and calls at once that the owner of the credential has set, which no provider states: a copy of flow.credential.limits, so that claims read it with the row that they lock; null for none.
+	// Windows and calls at once that the owner of the credential has set, which no provider states: a copy of flow.credential.limits, or flow.tenant.limits, so that claims read it with the row that they lock; null for none.
 	Limits json.RawMessage
 }
 
@@ -1808,6 +1808,8 @@ type FlowTenant struct {
 	TenancyID string
 	// What the organization calls it; null for what the provider calls it.
 	Label *string
+	// Windows and calls at once that the organization has set for all of its credentials of the account, where the platform is its own; null for none.
+	Limits json.RawMessage
 	// When the organization came to know it.
 	CreatedAt time.Time
 }

@@ -512,7 +512,8 @@ func (q *Queries) BatchesStart(ctx context.Context, db DBTX, arg BatchesStartPar
 const budgetEnsure = `-- name: BudgetEnsure :exec
 INSERT INTO flow.budget (domain, bucket, service_id, metered, time_zone, max_in_flight, limits)
 VALUES ($1, $2, $3, $4, $5, $6,
-    (SELECT c.limits FROM flow.credential c WHERE c.id = $7::uuid FOR SHARE))
+    coalesce((SELECT c.limits FROM flow.credential c WHERE c.id = $7::uuid FOR SHARE),
+        (SELECT t.limits FROM flow.tenant t WHERE t.org_id = $8::uuid AND t.tenancy_id = $1 FOR SHARE)))
 ON CONFLICT (domain, bucket) DO NOTHING
 `
 
@@ -524,9 +525,10 @@ type BudgetEnsureParams struct {
 	TimeZone     string
 	MaxInFlight  int32
 	CredentialID *uuid.UUID
+	OrgID        *uuid.UUID
 }
 
-// Whoever sets the limits of its credential has this wait, or finds the budget.
+// Whoever sets the limits of its credential, or of its account, has this wait, or finds the budget.
 func (q *Queries) BudgetEnsure(ctx context.Context, db DBTX, arg BudgetEnsureParams) error {
 	_, err := db.Exec(ctx, budgetEnsure,
 		arg.Domain,
@@ -536,6 +538,7 @@ func (q *Queries) BudgetEnsure(ctx context.Context, db DBTX, arg BudgetEnsurePar
 		arg.TimeZone,
 		arg.MaxInFlight,
 		arg.CredentialID,
+		arg.OrgID,
 	)
 	return err
 }

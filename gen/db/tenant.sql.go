@@ -7,6 +7,7 @@ package db
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 
 	"github.com/google/uuid"
@@ -171,7 +172,7 @@ func (q *Queries) TenantDomainName(ctx context.Context, db DBTX, arg TenantDomai
 }
 
 const tenantGet = `-- name: TenantGet :one
-SELECT t.org_id, t.tenancy_id, t.label, t.created_at, d.tenancy_id, d.org_id, d.platform_id, d.account_number, d.account_name, d.time_zone, d.identified_at, d.answers_in, d.created_at FROM flow.tenant t JOIN flow.domain d ON d.tenancy_id = t.tenancy_id
+SELECT t.org_id, t.tenancy_id, t.label, t.limits, t.created_at, d.tenancy_id, d.org_id, d.platform_id, d.account_number, d.account_name, d.time_zone, d.identified_at, d.answers_in, d.created_at FROM flow.tenant t JOIN flow.domain d ON d.tenancy_id = t.tenancy_id
 WHERE t.org_id = $1 AND t.tenancy_id = $2
 `
 
@@ -192,6 +193,7 @@ func (q *Queries) TenantGet(ctx context.Context, db DBTX, arg TenantGetParams) (
 		&i.FlowTenant.OrgID,
 		&i.FlowTenant.TenancyID,
 		&i.FlowTenant.Label,
+		&i.FlowTenant.Limits,
 		&i.FlowTenant.CreatedAt,
 		&i.FlowDomain.TenancyID,
 		&i.FlowDomain.OrgID,
@@ -222,8 +224,23 @@ func (q *Queries) TenantKnow(ctx context.Context, db DBTX, arg TenantKnowParams)
 	return err
 }
 
+const tenantLimit = `-- name: TenantLimit :exec
+UPDATE flow.tenant SET limits = $1::jsonb WHERE org_id = $2 AND tenancy_id = $3
+`
+
+type TenantLimitParams struct {
+	Limits    json.RawMessage
+	OrgID     uuid.UUID
+	TenancyID string
+}
+
+func (q *Queries) TenantLimit(ctx context.Context, db DBTX, arg TenantLimitParams) error {
+	_, err := db.Exec(ctx, tenantLimit, arg.Limits, arg.OrgID, arg.TenancyID)
+	return err
+}
+
 const tenantList = `-- name: TenantList :many
-SELECT t.org_id, t.tenancy_id, t.label, t.created_at, d.tenancy_id, d.org_id, d.platform_id, d.account_number, d.account_name, d.time_zone, d.identified_at, d.answers_in, d.created_at FROM flow.tenant t JOIN flow.domain d ON d.tenancy_id = t.tenancy_id
+SELECT t.org_id, t.tenancy_id, t.label, t.limits, t.created_at, d.tenancy_id, d.org_id, d.platform_id, d.account_number, d.account_name, d.time_zone, d.identified_at, d.answers_in, d.created_at FROM flow.tenant t JOIN flow.domain d ON d.tenancy_id = t.tenancy_id
 WHERE t.org_id = $1 AND (t.created_at, t.tenancy_id) > ($2::timestamptz, $3::text)
 ORDER BY t.created_at, t.tenancy_id LIMIT $5 OFFSET $4
 `
@@ -261,6 +278,7 @@ func (q *Queries) TenantList(ctx context.Context, db DBTX, arg TenantListParams)
 			&i.FlowTenant.OrgID,
 			&i.FlowTenant.TenancyID,
 			&i.FlowTenant.Label,
+			&i.FlowTenant.Limits,
 			&i.FlowTenant.CreatedAt,
 			&i.FlowDomain.TenancyID,
 			&i.FlowDomain.OrgID,
@@ -314,7 +332,7 @@ func (q *Queries) TenantRename(ctx context.Context, db DBTX, arg TenantRenamePar
 }
 
 const tenantShare = `-- name: TenantShare :one
-SELECT t.org_id, t.tenancy_id, t.label, t.created_at, d.tenancy_id, d.org_id, d.platform_id, d.account_number, d.account_name, d.time_zone, d.identified_at, d.answers_in, d.created_at FROM flow.tenant t JOIN flow.domain d ON d.tenancy_id = t.tenancy_id
+SELECT t.org_id, t.tenancy_id, t.label, t.limits, t.created_at, d.tenancy_id, d.org_id, d.platform_id, d.account_number, d.account_name, d.time_zone, d.identified_at, d.answers_in, d.created_at FROM flow.tenant t JOIN flow.domain d ON d.tenancy_id = t.tenancy_id
 WHERE t.org_id = $1 AND t.tenancy_id = $2 FOR SHARE OF t
 `
 
@@ -336,6 +354,7 @@ func (q *Queries) TenantShare(ctx context.Context, db DBTX, arg TenantShareParam
 		&i.FlowTenant.OrgID,
 		&i.FlowTenant.TenancyID,
 		&i.FlowTenant.Label,
+		&i.FlowTenant.Limits,
 		&i.FlowTenant.CreatedAt,
 		&i.FlowDomain.TenancyID,
 		&i.FlowDomain.OrgID,

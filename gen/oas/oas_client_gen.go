@@ -408,8 +408,8 @@ type CatalogImportInvoker interface {
 	//
 	// It is 409 for the id of a platform that comes with the program, where an action would go that an
 	// active definition or an open batch uses, and where a credential of the platform would be sent to a
-	// host that the version before did not name. The body may have 6 MiB, an organization 20 imported
-	// platforms of 8 MiB together, as catalog files.
+	// host that the version before did not name, or count for another `account`. The body may have 6 MiB,
+	// an organization 20 imported platforms of 8 MiB together, as catalog files.
 	//
 	// POST /catalog/imports
 	ImportPlatform(ctx context.Context, request *CatalogImportInput, params ImportPlatformParams, options ...RequestOption) (*CatalogImport, error)
@@ -496,9 +496,12 @@ type CredentialInvoker interface {
 	// that has no limits of its own, such as `core`: what the API behind it allows, or less. They hold
 	// from the answer on for every call that is written down, of all lanes, definitions and batches
 	// together, and each service of the platform counts by itself. A call counts from when it is written
-	// down until the window has passed since its answer. What is sent replaces what was set; no windows
-	// and no `max_in_flight` take the limits away. Calls that are refused for a rate limit (429) are
-	// waited out beside. 409 for a platform whose accounts have budgets: there margins let less be spent.
+	// down until the window has passed since its answer. Where an imported platform tells accounts, they
+	// hold for all of the organization's credentials of the same account, and all services together; the
+	// credential must have been tested once, so that its account is known. What is sent replaces what was
+	// set; no windows and no `max_in_flight` take the limits away. Calls that are refused for a rate limit
+	// (429) are waited out beside. 409 for a platform whose accounts have budgets: there margins let less
+	// be spent.
 	//
 	// PUT /credentials/{credential_id}/limits
 	SetCredentialLimits(ctx context.Context, request *CredentialLimits, params SetCredentialLimitsParams, options ...RequestOption) (*Credential, error)
@@ -11984,8 +11987,8 @@ func (c *Client) sendGetWebhook(ctx context.Context, params GetWebhookParams, re
 //
 // It is 409 for the id of a platform that comes with the program, where an action would go that an
 // active definition or an open batch uses, and where a credential of the platform would be sent to a
-// host that the version before did not name. The body may have 6 MiB, an organization 20 imported
-// platforms of 8 MiB together, as catalog files.
+// host that the version before did not name, or count for another `account`. The body may have 6 MiB,
+// an organization 20 imported platforms of 8 MiB together, as catalog files.
 //
 // POST /catalog/imports
 func (c *Client) ImportPlatform(ctx context.Context, request *CatalogImportInput, params ImportPlatformParams, options ...RequestOption) (*CatalogImport, error) {
@@ -24571,9 +24574,12 @@ func (c *Client) sendSealRecordSet(ctx context.Context, request *RecordSetSeal, 
 // that has no limits of its own, such as `core`: what the API behind it allows, or less. They hold
 // from the answer on for every call that is written down, of all lanes, definitions and batches
 // together, and each service of the platform counts by itself. A call counts from when it is written
-// down until the window has passed since its answer. What is sent replaces what was set; no windows
-// and no `max_in_flight` take the limits away. Calls that are refused for a rate limit (429) are
-// waited out beside. 409 for a platform whose accounts have budgets: there margins let less be spent.
+// down until the window has passed since its answer. Where an imported platform tells accounts, they
+// hold for all of the organization's credentials of the same account, and all services together; the
+// credential must have been tested once, so that its account is known. What is sent replaces what was
+// set; no windows and no `max_in_flight` take the limits away. Calls that are refused for a rate limit
+// (429) are waited out beside. 409 for a platform whose accounts have budgets: there margins let less
+// be spent.
 //
 // PUT /credentials/{credential_id}/limits
 func (c *Client) SetCredentialLimits(ctx context.Context, request *CredentialLimits, params SetCredentialLimitsParams, options ...RequestOption) (*Credential, error) {

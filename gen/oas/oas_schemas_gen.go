@@ -3738,6 +3738,36 @@ func (s *CatalogImport) SetCreatedAt(val time.Time) {
 	s.CreatedAt = val
 }
 
+// A path that answers whose a credential is.
+// Ref: #/components/schemas/CatalogImportAccount
+type CatalogImportAccount struct {
+	// The path below the base URL that is read with the credential, a GET that changes nothing.
+	Path string `json:"path"`
+	// The field of its answer that tells accounts apart, a dot between levels and numbers for elements of
+	// arrays.
+	AccountNumber string `json:"account_number"`
+}
+
+// GetPath returns the value of Path.
+func (s *CatalogImportAccount) GetPath() string {
+	return s.Path
+}
+
+// GetAccountNumber returns the value of AccountNumber.
+func (s *CatalogImportAccount) GetAccountNumber() string {
+	return s.AccountNumber
+}
+
+// SetPath sets the value of Path.
+func (s *CatalogImportAccount) SetPath(val string) {
+	s.Path = val
+}
+
+// SetAccountNumber sets the value of AccountNumber.
+func (s *CatalogImportAccount) SetAccountNumber(val string) {
+	s.AccountNumber = val
+}
+
 // Ref: #/components/schemas/CatalogImportChange
 type CatalogImportChange struct {
 	// The action, service or platform.
@@ -3952,6 +3982,10 @@ type CatalogImportInput struct {
 	// Patterns of the operations to take: an operationId, `tag:NAME`, or a path with or without a method
 	// before it; `*` stands for anything. By default all are taken.
 	Only []string `json:"only"`
+	// How the API tells whose a credential is. Then all credentials of one account are limited together,
+	// by what `PUT /credentials/{credential_id}/limits` sets for one of them; without it each is limited
+	// by itself.
+	Account OptNilCatalogImportAccount `json:"account"`
 	// Tells what the import would do, and stores nothing.
 	DryRun OptBool `json:"dry_run"`
 }
@@ -3979,6 +4013,11 @@ func (s *CatalogImportInput) GetAuth() []string {
 // GetOnly returns the value of Only.
 func (s *CatalogImportInput) GetOnly() []string {
 	return s.Only
+}
+
+// GetAccount returns the value of Account.
+func (s *CatalogImportInput) GetAccount() OptNilCatalogImportAccount {
+	return s.Account
 }
 
 // GetDryRun returns the value of DryRun.
@@ -4009,6 +4048,11 @@ func (s *CatalogImportInput) SetAuth(val []string) {
 // SetOnly sets the value of Only.
 func (s *CatalogImportInput) SetOnly(val []string) {
 	s.Only = val
+}
+
+// SetAccount sets the value of Account.
+func (s *CatalogImportInput) SetAccount(val OptNilCatalogImportAccount) {
+	s.Account = val
 }
 
 // SetDryRun sets the value of DryRun.
@@ -4088,6 +4132,8 @@ type CatalogImportOptions struct {
 	Only []string `json:"only"`
 	// The address that relative servers count from; empty for none.
 	BaseURL string `json:"base_url"`
+	// How accounts are told; null where they are not.
+	Account NilCatalogImportAccount `json:"account"`
 }
 
 // GetAuth returns the value of Auth.
@@ -4105,6 +4151,11 @@ func (s *CatalogImportOptions) GetBaseURL() string {
 	return s.BaseURL
 }
 
+// GetAccount returns the value of Account.
+func (s *CatalogImportOptions) GetAccount() NilCatalogImportAccount {
+	return s.Account
+}
+
 // SetAuth sets the value of Auth.
 func (s *CatalogImportOptions) SetAuth(val []string) {
 	s.Auth = val
@@ -4118,6 +4169,11 @@ func (s *CatalogImportOptions) SetOnly(val []string) {
 // SetBaseURL sets the value of BaseURL.
 func (s *CatalogImportOptions) SetBaseURL(val string) {
 	s.BaseURL = val
+}
+
+// SetAccount sets the value of Account.
+func (s *CatalogImportOptions) SetAccount(val NilCatalogImportAccount) {
+	s.Account = val
 }
 
 // Ref: #/components/schemas/CatalogImportVersion
@@ -12929,6 +12985,51 @@ func (o NilCallState) Or(d CallState) CallState {
 	return d
 }
 
+// NewNilCatalogImportAccount returns new NilCatalogImportAccount with value set to v.
+func NewNilCatalogImportAccount(v CatalogImportAccount) NilCatalogImportAccount {
+	return NilCatalogImportAccount{
+		Value: v,
+	}
+}
+
+// NilCatalogImportAccount is nullable CatalogImportAccount.
+type NilCatalogImportAccount struct {
+	Value CatalogImportAccount
+	Null  bool
+}
+
+// SetTo sets value to v.
+func (o *NilCatalogImportAccount) SetTo(v CatalogImportAccount) {
+	o.Null = false
+	o.Value = v
+}
+
+// IsNull returns true if value is Null.
+func (o NilCatalogImportAccount) IsNull() bool { return o.Null }
+
+// SetToNull sets value to null.
+func (o *NilCatalogImportAccount) SetToNull() {
+	o.Null = true
+	var v CatalogImportAccount
+	o.Value = v
+}
+
+// Get returns value and boolean that denotes whether value was set.
+func (o NilCatalogImportAccount) Get() (v CatalogImportAccount, ok bool) {
+	if o.Null {
+		return v, false
+	}
+	return o.Value, true
+}
+
+// Or returns value if set, or given parameter if does not.
+func (o NilCatalogImportAccount) Or(d CatalogImportAccount) CatalogImportAccount {
+	if v, ok := o.Get(); ok {
+		return v
+	}
+	return d
+}
+
 // NewNilConnectionError returns new NilConnectionError with value set to v.
 func NewNilConnectionError(v ConnectionError) NilConnectionError {
 	return NilConnectionError{
@@ -15710,6 +15811,74 @@ func (o OptNilApiKeyPlacement) Get() (v ApiKeyPlacement, ok bool) {
 
 // Or returns value if set, or given parameter if does not.
 func (o OptNilApiKeyPlacement) Or(d ApiKeyPlacement) ApiKeyPlacement {
+	if v, ok := o.Get(); ok {
+		return v
+	}
+	return d
+}
+
+// NewOptNilCatalogImportAccount returns new OptNilCatalogImportAccount with value set to v.
+func NewOptNilCatalogImportAccount(v CatalogImportAccount) OptNilCatalogImportAccount {
+	return OptNilCatalogImportAccount{
+		Value: v,
+		Set:   true,
+	}
+}
+
+// OptNilCatalogImportAccount is optional nullable CatalogImportAccount.
+type OptNilCatalogImportAccount struct {
+	Value CatalogImportAccount
+	Set   bool
+	Null  bool
+}
+
+// IsSet returns true if OptNilCatalogImportAccount was set.
+func (o OptNilCatalogImportAccount) IsSet() bool { return o.Set }
+
+// Reset unsets value.
+func (o *OptNilCatalogImportAccount) Reset() {
+	var v CatalogImportAccount
+	o.Value = v
+	o.Set = false
+	o.Null = false
+}
+
+// SetTo sets value to v.
+func (o *OptNilCatalogImportAccount) SetTo(v CatalogImportAccount) {
+	o.Set = true
+	o.Null = false
+	o.Value = v
+}
+
+// IsNull returns true if value is Null.
+func (o OptNilCatalogImportAccount) IsNull() bool { return o.Null }
+
+// SetToNull sets value to null.
+func (o *OptNilCatalogImportAccount) SetToNull() {
+	o.Set = true
+	o.Null = true
+	var v CatalogImportAccount
+	o.Value = v
+}
+
+// IsEmpty returns true if the field was omitted from the payload (not Set and not Null).
+func (o OptNilCatalogImportAccount) IsEmpty() bool {
+	return !o.Set && !o.Null
+}
+
+// Get returns value and boolean that denotes whether value was set.
+func (o OptNilCatalogImportAccount) Get() (v CatalogImportAccount, ok bool) {
+	if o.Null {
+		return v, false
+	}
+	if !o.Set {
+		return v, false
+	}
+	return o.Value, true
+}
+
+// Or returns value if set, or given parameter if does not.
+func (o OptNilCatalogImportAccount) Or(d CatalogImportAccount) CatalogImportAccount {
 	if v, ok := o.Get(); ok {
 		return v
 	}

@@ -35,6 +35,9 @@ func (h catalogImportHandler) ImportPlatform(ctx context.Context, req *oas.Catal
 		Document: req.Document, PlatformID: req.PlatformID.Value, DryRun: req.DryRun.Value,
 		Options: orgcatalog.Options{Auth: orEmpty(req.Auth), Only: orEmpty(req.Only), BaseURL: req.BaseURL.Value},
 	}
+	if a, ok := req.Account.Get(); ok {
+		in.Options.Account = &orgcatalog.Account{Path: a.Path, Number: a.AccountNumber}
+	}
 	return answerImport(h.imports.Import(ctx, caller.OrgID, caller.AccountID.String(), in, keepCreated(answerImport)))
 }
 
@@ -61,6 +64,10 @@ func importOf(p *orgcatalog.Platform) oas.CatalogImport {
 		Services: int(p.Services), Actions: int(p.Actions), Operations: int(p.Operations), OperationsSkipped: int(p.Skipped), OperationsLeftOut: int(p.LeftOut),
 		Changes: []oas.CatalogImportChange{}, Report: []oas.CatalogImportEntry{}, ReportTotal: p.Report.Total, Versions: []oas.CatalogImportVersion{},
 		CreatedBy: p.CreatedBy, CreatedAt: p.CreatedAt.UTC(),
+	}
+	out.Options.Account.SetToNull()
+	if a := p.Options.Account; a != nil {
+		out.Options.Account.SetTo(oas.CatalogImportAccount{Path: a.Path, AccountNumber: a.Number})
 	}
 	for _, c := range p.Changes {
 		out.Changes = append(out.Changes, oas.CatalogImportChange{ID: c.ID, Effect: oas.CatalogImportChangeEffect(c.Effect), Diff: c.Diff})

@@ -25,6 +25,8 @@ type Platform struct {
 	// Labels fill places {name} in the base URLs of the services.
 	Labels   map[string]*Label `yaml:"labels"`
 	Services []*Service        `yaml:"services"`
+	// Private: one organization has it for itself.
+	Private bool `yaml:"-"`
 }
 
 // CredentialField is one field of the secret that a credential of the service needs.
@@ -227,9 +229,10 @@ type Action struct {
 	// Call says how the action is carried out; nil for utility actions.
 	Call *Call `yaml:"call"`
 
-	service *Service           // whose action it is
-	params  *jsonschema.Schema // compiled from ParamsSchema when loaded
-	free    []string           // the parameters that may be anything
+	service  *Service // whose action it is
+	platform *Platform
+	params   *jsonschema.Schema // compiled from ParamsSchema when loaded
+	free     []string           // the parameters that may be anything
 }
 
 // Call is the execution part of an action: everything that the dispatcher knows about the provider.

@@ -106,3 +106,6 @@ func (c *Catalog) Lane(a *Action) string {
 
 // Metered reports whether a platform has accounts with budgets, so that its credentials must be identified.
 func (p *Platform) Metered() bool { return p.Account != nil }
+
+// OwnerLimited reports whether the limits of a platform's accounts are those that their owner sets, and not the catalog's.
+func (p *Platform) OwnerLimited() bool { return p.Private && p.Account != nil }

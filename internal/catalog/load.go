@@ -187,6 +187,7 @@ func (c *Catalog) With(sources ...Source) (*Catalog, error) {
 	for _, src := range sources {
 		ch := decode(source{src.Name, src.Text})
 		if len(ch.errs) == 0 {
+			ch.p.Private = true
 			out.add(ch)
 		}
 		if len(ch.errs) == 0 {
@@ -231,7 +232,7 @@ func (c *Catalog) add(ch *checker) {
 				ch.fail([]any{"services", i, "actions", j}, "the action is empty")
 				return
 			}
-			a.ServiceID, a.PlatformID, a.service = s.ID, p.ID, s
+			a.ServiceID, a.PlatformID, a.service, a.platform = s.ID, p.ID, s, p
 			if _, ok := c.actions[a.ID]; ok {
 				ch.fail([]any{"services", i, "actions", j, "id"}, "action %q is described twice", a.ID)
 			}

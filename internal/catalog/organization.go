@@ -39,3 +39,6 @@ func (c *Catalog) everybodys(ids []string) bool {
 
 // Service returns the service that the action belongs to; nil for one that is of no catalog.
 func (a *Action) Service() *Service { return a.service }
+
+// Platform returns the platform that the action belongs to; nil for one that is of no catalog.
+func (a *Action) Platform() *Platform { return a.platform }

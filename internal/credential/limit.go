@@ -31,8 +31,9 @@ func (c *Credential) Limits() *catalog.Limits {
 }
 
 // SetLimits sets how many calls go out with a credential of a platform that has no limits of its own: at once, and in windows. They hold for
-// every call that is written down after the answer, of all lanes and definitions. Empty ones take them away. Faults: NotFound; Conflict
-// for a platform that meters calls by account; Unprocessable for windows that cannot be kept.
+// every call that is written down after the answer, of all lanes and definitions; where the platform tells accounts, for all credentials
+// of the same account. Empty ones take them away. Faults: NotFound; Conflict for a platform that meters calls by account, and where the
+// account is not known yet; Unprocessable for windows that cannot be kept.
 func (s *Service) SetLimits(ctx context.Context, orgID, id uuid.UUID, limits catalog.Limits) (out *Credential, err error) {
 	if bad := misfits(limits.Windows); len(bad) > 0 {
 		return nil, fault.Invalidated(bad...)
@@ -44,7 +45,6 @@ func (s *Service) SetLimits(ctx context.Context, orgID, id uuid.UUID, limits cat
 			return nil, fmt.Errorf("write limits: %w", err)
 		}
 	}
-	domain := run.CredentialDomain(orgID, id)
 	err = pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error {
 		lock, err := s.queries.CredentialLock(ctx, tx, db.CredentialLockParams{OrgID: orgID, ID: id})
 		if pg.IsNoRows(err) {
@@ -53,11 +53,9 @@ func (s *Service) SetLimits(ctx context.Context, orgID, id uuid.UUID, limits cat
 		if err != nil {
 			return fmt.Errorf("lock credential %s: %w", id, err)
 		}
-		if p, ok := s.catalog.Platform(lock.FlowCredential.PlatformID); ok && p.Metered() {
-			return fault.New(fault.Conflict, "Platform %s has limits of its own, by account: set the margins of its buckets to spend less", p.ID)
-		}
-		if err := s.queries.CredentialLimit(ctx, tx, db.CredentialLimitParams{OrgID: orgID, ID: id, Limits: raw}); err != nil {
-			return fmt.Errorf("limit credential %s: %w", id, err)
+		domain, err := s.limit(ctx, tx, &lock.FlowCredential, raw)
+		if err != nil {
+			return err
 		}
 		if err := s.queries.BudgetsLimit(ctx, tx, db.BudgetsLimitParams{Domain: domain, Limits: raw}); err != nil {
 			return fmt.Errorf("limit the budgets of credential %s: %w", id, err)
@@ -71,6 +69,30 @@ func (s *Service) SetLimits(ctx context.Context, orgID, id uuid.UUID, limits cat
 		return s.wakeOthers(ctx, tx, &domain)
 	})
 	return out, err
+}
+
+// limit stores limits where they hold, for the credential or its account, and returns the Domain of its budgets.
+func (s *Service) limit(ctx context.Context, tx pgx.Tx, c *db.FlowCredential, limits []byte) (domain string, err error) {
+	if s, err = s.seenBy(ctx, c.OrgID, c.PlatformID); err != nil {
+		return "", err
+	}
+	p, ok := s.catalog.Platform(c.PlatformID)
+	switch {
+	case ok && p.OwnerLimited() && c.TenancyID == nil:
+		return "", fault.New(fault.Conflict, "Credential has no provider account").Known(fault.CredentialNotIdentified)
+	case ok && p.OwnerLimited():
+		err = s.queries.TenantLimit(ctx, tx, db.TenantLimitParams{OrgID: c.OrgID, TenancyID: *c.TenancyID, Limits: limits})
+		domain = *c.TenancyID
+	case ok && p.Metered():
+		return "", fault.New(fault.Conflict, "Platform %s has limits of its own, by account: set the margins of its buckets to spend less", p.ID)
+	default:
+		err = s.queries.CredentialLimit(ctx, tx, db.CredentialLimitParams{OrgID: c.OrgID, ID: c.ID, Limits: limits})
+		domain = run.CredentialDomain(c.OrgID, c.ID)
+	}
+	if err != nil {
+		return "", fmt.Errorf("limit credential %s: %w", c.ID, err)
+	}
+	return domain, nil
 }
 
 // misfits are what is wrong with windows, beyond what the API document says.

@@ -177,6 +177,7 @@ func (s *Service) probe(ctx context.Context, q Question, platform *catalog.Platf
 	}
 	a.account = &tenant.Account{
 		PlatformID: platform.ID, Number: whose.Number, Name: whose.Name, TimeZone: tenant.Zone(whose.TimeZone, platform.Account.TimeZone),
+		Private: platform.Private,
 	}
 	a.Success, a.Details = true, "Connected to account "+tenant.Label(whose.Name, whose.Number)
 	return a

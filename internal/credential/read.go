@@ -37,6 +37,9 @@ func (s *Service) credentialOf(row db.CredentialGetRow) *Credential {
 		c := &row.FlowCredential
 		c.TokenUrl, c.AuthorizeUrl, c.Audience, c.Scopes = given(shown.tokenURL), given(shown.authorizeURL), given(shown.audience), shown.scopes
 	}
+	if len(row.AccountLimits) > 0 {
+		row.FlowCredential.Limits = row.AccountLimits
+	}
 	return &Credential{
 		FlowCredential: row.FlowCredential, Manual: row.Manual, AccountLabel: firstOf(row.Label, tenant.Label(row.AccountName, row.AccountNumber)),
 		Origins: s.spec(settingsOf(&row.FlowCredential), nil).Origins,

@@ -30,13 +30,22 @@ func (r *Router) Route(ctx context.Context, tx pgx.Tx, orgID uuid.UUID, plan *de
 	// The trigger chooses before the definition, and that before the catalog.
 	out := run.Route{Lane: cmp.Or(deref(lane), db.FlowLane(plan.Lane), db.FlowLane(r.Catalog.Lane(task.Action)))}
 	budget := db.BudgetEnsureParams{ServiceID: task.Action.ServiceID, TimeZone: "UTC"}
-	if len(task.Action.Buckets) == 0 {
+	platform := task.Action.Platform()
+	switch {
+	case platform != nil && platform.OwnerLimited() && task.CredentialID.Valid:
+		domain, err := r.account(ctx, tx, orgID, task)
+		if err != nil {
+			return out, err
+		}
+		out.Domain, out.Bucket, budget.OrgID = domain.TenancyID, platform.ID, &orgID
+		budget.MaxInFlight = int32(max(task.Action.Call.MaxInFlight, 1))
+	case len(task.Action.Buckets) == 0:
 		out.Domain, out.Bucket = unmetered(orgID, task), task.Action.ServiceID
 		budget.MaxInFlight = int32(max(task.Action.Call.MaxInFlight, 1))
 		if task.CredentialID.Valid {
 			budget.CredentialID = &task.CredentialID.UUID
 		}
-	} else {
+	default:
 		domain, err := r.account(ctx, tx, orgID, task)
 		if err != nil {
 			return out, err
@@ -51,7 +60,7 @@ func (r *Router) Route(ctx context.Context, tx pgx.Tx, orgID uuid.UUID, plan *de
 	return out, r.ensure(ctx, tx, budget)
 }
 
-// account returns the provider account that a metered task spends from.
+// account returns the provider account that a task spends from.
 func (r *Router) account(ctx context.Context, tx pgx.Tx, orgID uuid.UUID, task *definition.Task) (db.FlowDomain, error) {
 	if !task.CredentialID.Valid {
 		return db.FlowDomain{}, fault.New(fault.Conflict, "Credential has no provider account").Known(fault.CredentialNotIdentified)

@@ -40,6 +40,14 @@ type Options struct {
 	Auth    []string `json:"auth"`
 	Only    []string `json:"only"`
 	BaseURL string   `json:"base_url"`
+	// Account says how an account is told; nil where the platform tells none.
+	Account *Account `json:"account,omitempty"`
+}
+
+// Account is a path that is read, and the field of its answer that tells accounts apart.
+type Account struct {
+	Path   string `json:"path"`
+	Number string `json:"account_number"`
 }
 
 // Report is what was not carried over as it was: the first entries, and how many there were.
@@ -70,7 +78,7 @@ type Platform struct {
 
 // Import makes the next version of a platform. Faults: Unprocessable for a document that cannot be carried over and for more
 // than an organization may have; Conflict for the id of a platform that everybody sees, for an action that is used and
-// would go, and for a credential that would go to another host.
+// would go, and for a credential that would go to another host or count for another account.
 func (s *Service) Import(ctx context.Context, orgID uuid.UUID, by string, in Input, also ...pg.Also[*Platform]) (*Platform, error) {
 	made, next, err := s.convert(ctx, in)
 	if err != nil {
@@ -125,9 +133,13 @@ func (s *Service) convert(ctx context.Context, in Input) (*openapi.Result, *vers
 	if u, err := url.Parse(in.Options.BaseURL); err == nil && strings.Contains(u.Hostname(), "_") {
 		return nil, nil, fault.Value([]string{"body", "base_url"}, "No public host has an underscore in its name: check %s", u.Hostname())
 	}
-	made, err := openapi.Import([]byte(in.Document), openapi.Options{
-		PlatformID: in.PlatformID, BaseURL: in.Options.BaseURL, Auth: in.Options.Auth, Only: in.Options.Only,
-	})
+	options := openapi.Options{
+		PlatformID: in.PlatformID, BaseURL: in.Options.BaseURL, Auth: in.Options.Auth, Only: in.Options.Only, OwnerLimited: true,
+	}
+	if a := in.Options.Account; a != nil {
+		options.Account = openapi.Account{Path: a.Path, Number: a.Number}
+	}
+	made, err := openapi.Import([]byte(in.Document), options)
 	if err != nil {
 		return nil, nil, fault.Value([]string{"body", "document"}, "%s", refusal(err, made))
 	}
@@ -252,6 +264,12 @@ func (s *Service) mayReplace(ctx context.Context, tx pgx.Tx, orgID uuid.UUID, be
 	if err := s.unused(ctx, tx, orgID, gone, "import it with this operation"); err != nil {
 		return err
 	}
+	if accountOf(was) != accountOf(will) {
+		err := s.noCredential(ctx, tx, orgID, will.ID, "Its calls would count for another account, or for none: delete the credential first, or import under another platform_id")
+		if err != nil {
+			return err
+		}
+	}
 	reached := origins(was)
 	for _, origin := range slices.Sorted(maps.Keys(origins(will))) {
 		if reached[origin] {
@@ -279,6 +297,14 @@ func actionIDs(p *catalog.Platform) []string {
 		}
 	}
 	return out
+}
+
+// accountOf says how accounts are told; the zero value where they are not.
+func accountOf(p *catalog.Platform) Account {
+	if p.Account == nil {
+		return Account{}
+	}
+	return Account{p.Account.Whoami.Path, p.Account.Whoami.AccountNumber}
 }
 
 // origins are the addresses to which secrets of the platform go.

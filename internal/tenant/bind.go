@@ -33,24 +33,47 @@ func Named(ctx context.Context, q db.DBTX, orgID uuid.UUID, platformID, id strin
 // another.
 func Bind(ctx context.Context, tx pgx.Tx, orgID uuid.UUID, has *string, account Account) (*string, error) {
 	found := TenancyID(account.PlatformID, account.Number)
-	if has != nil && *has != found {
-		same, err := db.New().TenantDomainIdentify(ctx, tx, db.TenantDomainIdentifyParams{
-			TenancyID: *has, OrgID: &orgID, AccountNumber: account.Number, AccountName: account.Name, TimeZone: Zone(account.TimeZone),
-			AnsweredIn: account.AnsweredIn.Seconds(),
-		})
-		if err != nil {
-			return nil, fmt.Errorf("identify account %s: %w", *has, err)
-		}
-		if same == 0 {
-			return has, fault.New(fault.Conflict, "The credentials belong to another provider account; create a new credential for it")
-		}
-		return has, nil
+	if account.Private {
+		found = manualID(orgID, Input{PlatformID: account.PlatformID, Number: &account.Number})
 	}
-	if _, err := Keep(ctx, tx, account); err != nil {
+	if has != nil && *has != found {
+		return has, identify(ctx, tx, orgID, *has, account)
+	}
+	if err := keep(ctx, tx, orgID, found, account); err != nil {
 		return nil, err
 	}
 	if err := db.New().TenantKnow(ctx, tx, db.TenantKnowParams{OrgID: orgID, TenancyID: found}); err != nil {
 		return nil, fmt.Errorf("store tenant %s: %w", found, err)
 	}
 	return &found, nil
+}
+
+// keep stores what the provider said about the account with this id.
+func keep(ctx context.Context, tx pgx.Tx, orgID uuid.UUID, id string, account Account) error {
+	if !account.Private {
+		_, err := Keep(ctx, tx, account)
+		return err
+	}
+	err := db.New().TenantDomainName(ctx, tx, db.TenantDomainNameParams{
+		TenancyID: id, PlatformID: account.PlatformID, AccountNumber: &account.Number, TimeZone: Zone(account.TimeZone), OrgID: &orgID,
+	})
+	if err != nil {
+		return fmt.Errorf("store account %s: %w", id, err)
+	}
+	return identify(ctx, tx, orgID, id, account)
+}
+
+// identify stores what the provider said about an account that is the organization's alone. Fault: Conflict for another account.
+func identify(ctx context.Context, tx pgx.Tx, orgID uuid.UUID, id string, account Account) error {
+	same, err := db.New().TenantDomainIdentify(ctx, tx, db.TenantDomainIdentifyParams{
+		TenancyID: id, OrgID: &orgID, AccountNumber: account.Number, AccountName: account.Name, TimeZone: Zone(account.TimeZone),
+		AnsweredIn: account.AnsweredIn.Seconds(),
+	})
+	if err != nil {
+		return fmt.Errorf("identify account %s: %w", id, err)
+	}
+	if same == 0 {
+		return fault.New(fault.Conflict, "The credentials belong to another provider account; create a new credential for it")
+	}
+	return nil
 }

@@ -52,9 +52,13 @@ func New(pool *pgxpool.Pool, cat *catalog.Catalog) *Service {
 
 // Create names an account. Faults: NotFound for the platform; Conflict for one that is named already.
 func (s *Service) Create(ctx context.Context, orgID uuid.UUID, in Input, also ...pg.Also[*Tenant]) (*Tenant, error) {
-	platform, ok := s.catalog.Platform(in.PlatformID)
+	cat, err := s.catalog.Of(ctx, orgID, in.PlatformID)
+	if err != nil {
+		return nil, err //nolint:wrapcheck // says everything
+	}
+	platform, ok := cat.Platform(in.PlatformID)
 	if !ok {
-		return nil, s.catalog.MissingPlatform(in.PlatformID)
+		return nil, cat.MissingPlatform(in.PlatformID)
 	}
 	zone := ""
 	if platform.Account != nil {
@@ -62,7 +66,7 @@ func (s *Service) Create(ctx context.Context, orgID uuid.UUID, in Input, also ..
 	}
 	id := manualID(orgID, in)
 	var out *Tenant
-	err := pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error {
+	err = pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error {
 		err := s.queries.TenantDomainName(ctx, tx, db.TenantDomainNameParams{
 			TenancyID: id, PlatformID: in.PlatformID, AccountNumber: in.Number, TimeZone: Zone(zone), OrgID: &orgID,
 		})

@@ -29,6 +29,8 @@ type Account struct {
 	Name string
 	// TimeZone is the IANA name of the zone that the account's windows follow.
 	TimeZone string
+	// Private: the platform is the organization's own, so that nobody shares the account.
+	Private bool
 	// AnsweredIn is how long the provider took to say so.
 	AnsweredIn time.Duration
 }

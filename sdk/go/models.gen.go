@@ -351,6 +351,9 @@ type CatalogImportInput struct {
 	// Patterns of the operations to take: an operationId, `tag:NAME`, or a path with or without a method before it; `*`
 	// stands for anything. By default all are taken.
 	Only []string `json:"only,omitempty"`
+	// How the API tells whose a credential is. Then all credentials of one account are limited together, by what
+	// `PUT /credentials/{credential_id}/limits` sets for one of them; without it each is limited by itself.
+	Account *CatalogImportAccount `json:"account,omitempty"`
 	// Tells what the import would do, and stores nothing.
 	DryRun *bool `json:"dry_run,omitempty"`
 }
@@ -392,6 +395,14 @@ type CatalogImport struct {
 	CreatedAt time.Time `json:"created_at"`
 }
 
+// CatalogImportAccount: A path that answers whose a credential is.
+type CatalogImportAccount struct {
+	// The path below the base URL that is read with the credential, a GET that changes nothing.
+	Path string `json:"path"`
+	// The field of its answer that tells accounts apart, a dot between levels and numbers for elements of arrays.
+	AccountNumber string `json:"account_number"`
+}
+
 // CatalogImportOptions: What the importer chose.
 type CatalogImportOptions struct {
 	// The security schemes that were preferred.
@@ -400,6 +411,8 @@ type CatalogImportOptions struct {
 	Only []string `json:"only"`
 	// The address that relative servers count from; empty for none.
 	BaseURL string `json:"base_url"`
+	// How accounts are told; null where they are not.
+	Account *CatalogImportAccount `json:"account"`
 }
 
 type CatalogImportChange struct {

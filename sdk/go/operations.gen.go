@@ -179,7 +179,8 @@ func (c *Client) AllCatalogImports(ctx context.Context, params *ListCatalogImpor
 // to other documents are reported and left out.
 //
 // It is 409 for the id of a platform that comes with the program, where an action would go that an active definition or an
-// open batch uses, and where a credential of the platform would be sent to a host that the version before did not name.
+// open batch uses, and where a credential of the platform would be sent to a host that the version before did not name, or
+// count for another `account`.
 // The body may have 6 MiB, an organization 20 imported platforms of 8 MiB together, as catalog files.
 func (c *Client) ImportPlatform(ctx context.Context, body *CatalogImportInput) (answer CatalogImport, err error) {
 	err = c.do(ctx, call{"ImportPlatform", "POST", "/catalog/imports", nil, body}, &answer)
@@ -506,7 +507,9 @@ func (c *Client) DeleteCredential(ctx context.Context, credentialID string) erro
 // Sets how many calls may go out with the credential, in windows of time and at once, for a platform that has no limits of
 // its own, such as `core`: what the API behind it allows, or less. They hold from the answer on for every call that is
 // written down, of all lanes, definitions and batches together, and each service of the platform counts by itself. A call
-// counts from when it is written down until the window has passed since its answer. What is sent replaces what was set;
+// counts from when it is written down until the window has passed since its answer. Where an imported platform tells accounts,
+// they hold for all of the organization's credentials of the same account, and all services together; the credential must have
+// been tested once, so that its account is known. What is sent replaces what was set;
 // no windows and no `max_in_flight` take the limits away. Calls that are refused for a rate limit (429) are waited out beside.
 // 409 for a platform whose accounts have budgets: there margins let less be spent.
 func (c *Client) SetCredentialLimits(ctx context.Context, credentialID string, body *CredentialLimits) (answer Credential, err error) {

@@ -44,6 +44,9 @@ func (im *importer) limits(op place) (bucket *node, read string) {
 		switch {
 		case windows == nil:
 			return nil, ""
+		case im.owned:
+			im.report.add(Dropped, f, "limits belong to an account; PUT /v1/credentials/{credential_id}/limits sets those of a credential, or of its account")
+			return nil, name
 		case im.account == Account{}:
 			im.report.add(Dropped, f, "limits belong to an account; flowlane catalog import openapi --account says how one is told")
 			return nil, name

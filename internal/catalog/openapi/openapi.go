@@ -28,6 +28,8 @@ type Options struct {
 	Only []string
 	// Account says whose a credential is, which limits of the document need; without it they are left out.
 	Account Account
+	// OwnerLimited leaves the limits of the document out although there is an account: the owner of its credentials sets them.
+	OwnerLimited bool
 }
 
 // Result is an imported platform.
@@ -95,7 +97,7 @@ func Import(document []byte, o Options) (*Result, error) {
 	}
 	for limit := maxSchema; ; limit /= 2 {
 		im := newImporter(root, base, limit)
-		im.auth, im.only, im.account = o.Auth, only, o.Account
+		im.auth, im.only, im.account, im.owned = o.Auth, only, o.Account, o.OwnerLimited
 		im.old = strings.HasPrefix(version.text, "3.0")
 		for _, e := range twice {
 			im.report.seen[e] = true
@@ -117,6 +119,7 @@ type importer struct {
 	auth    []string       // the caller's
 	only    *selection     // the caller's
 	account Account        // the caller's
+	owned   bool           // OwnerLimited
 	offers  map[string]int // of security schemes, by name
 	report  report
 	result  Result

@@ -325,6 +325,10 @@ class CatalogImportInput(TypedDict):
     """Patterns of the operations to take: an operationId, `tag:NAME`, or a path with or without a method before it; `*`
     stands for anything. By default all are taken.
     """
+    account: NotRequired[CatalogImportAccount | None]
+    """How the API tells whose a credential is. Then all credentials of one account are limited together, by what
+    `PUT /credentials/{credential_id}/limits` sets for one of them; without it each is limited by itself.
+    """
     dry_run: NotRequired[bool]
     """Tells what the import would do, and stores nothing."""
 
@@ -369,6 +373,15 @@ class CatalogImport(TypedDict):
 
 
 
+class CatalogImportAccount(TypedDict):
+    """A path that answers whose a credential is."""
+    path: str
+    """The path below the base URL that is read with the credential, a GET that changes nothing."""
+    account_number: str
+    """The field of its answer that tells accounts apart, a dot between levels and numbers for elements of arrays."""
+
+
+
 class CatalogImportOptions(TypedDict):
     """What the importer chose."""
     auth: list[str]
@@ -377,6 +390,8 @@ class CatalogImportOptions(TypedDict):
     """The patterns of operations."""
     base_url: str
     """The address that relative servers count from; empty for none."""
+    account: CatalogImportAccount | None
+    """How accounts are told; null where they are not."""
 
 
 

@@ -479,6 +479,12 @@ export type CatalogImportInput = {
      */
     only?: Array<string>;
     /**
+     * How the API tells whose a credential is. Then all credentials of one account are limited together, by what
+     * `PUT /credentials/{credential_id}/limits` sets for one of them; without it each is limited by itself.
+     *
+     */
+    account?: CatalogImportAccount | null;
+    /**
      * Tells what the import would do, and stores nothing.
      */
     dry_run?: boolean;
@@ -555,6 +561,20 @@ export type CatalogImport = {
 };
 
 /**
+ * A path that answers whose a credential is.
+ */
+export type CatalogImportAccount = {
+    /**
+     * The path below the base URL that is read with the credential, a GET that changes nothing.
+     */
+    path: string;
+    /**
+     * The field of its answer that tells accounts apart, a dot between levels and numbers for elements of arrays.
+     */
+    account_number: string;
+};
+
+/**
  * What the importer chose.
  */
 export type CatalogImportOptions = {
@@ -570,6 +590,10 @@ export type CatalogImportOptions = {
      * The address that relative servers count from; empty for none.
      */
     base_url: string;
+    /**
+     * How accounts are told; null where they are not.
+     */
+    account: CatalogImportAccount | null;
 };
 
 export type CatalogImportChange = {
