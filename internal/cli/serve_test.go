@@ -2,7 +2,9 @@ package cli_test
 
 import (
 	"fmt"
+	"io"
 	"maps"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -68,6 +70,38 @@ func TestServe(t *testing.T) {
 	}
 	for _, p := range []*running{first, second, third} {
 		p.stop(t, syscall.SIGTERM)
+	}
+}
+
+// TestServe_Waits: a Postgres that takes connections and says nothing is named while it is waited for, then why there is none.
+func TestServe_Waits(t *testing.T) {
+	t.Parallel()
+	var config net.ListenConfig
+	silent, err := config.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = silent.Close() })
+	at := silent.Addr().String()
+	cmd := program(t, []string{
+		"FLOWLANE_KEK=" + testKEK, "DATABASE_URL=postgres://a:secret@" + at + "/b?connect_timeout=1",
+	}, "serve", "--listen", "127.0.0.1:0")
+	pipe, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	said, err := io.ReadAll(pipe)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // its exit code is looked at
+	waits := strings.Index(string(said), `msg="waiting for Postgres" address=`+at+"/b")
+	ends := strings.Index(string(said), "no Postgres answers at "+at+"/b; check DATABASE_URL: it did not answer in time\n")
+	if cmd.ProcessState.ExitCode() != 1 || waits < 0 || ends < waits || strings.Contains(string(said), "secret") {
+		t.Errorf("exit %d\n%s", cmd.ProcessState.ExitCode(), said)
 	}
 }
 

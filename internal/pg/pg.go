@@ -8,7 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"net"
+	"os"
 	"strconv"
 	"time"
 
@@ -21,6 +23,8 @@ import (
 const (
 	defaultMaxConns = 20
 	connectTimeout  = 5 * time.Second
+	// silence is how long nobody is told that a database is waited for.
+	silence = 500 * time.Millisecond
 	// idleInTransaction frees the locks of a process that was stopped, or cut off, inside a transaction.
 	idleInTransaction = 10 * time.Second
 	statementCache    = 512
@@ -55,11 +59,40 @@ func connect(ctx context.Context, cfg *pgxpool.Config) (*pgxpool.Pool, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open a pool for %s: %w", address(cfg.ConnConfig), err)
 	}
+	waits := time.AfterFunc(silence, func() {
+		slog.WarnContext(ctx, "waiting for Postgres", "address", address(cfg.ConnConfig), "for_at_most", cfg.ConnConfig.ConnectTimeout)
+	})
+	defer waits.Stop()
 	if err := pool.Ping(ctx); err != nil {
 		pool.Close()
-		return nil, fmt.Errorf("no Postgres answers at %s; check DATABASE_URL: %w", address(cfg.ConnConfig), err)
+		return nil, &connectError{address(cfg.ConnConfig), err}
 	}
 	return pool, nil
+}
+
+// connectError says why there is no connection in a few words: pgx names every address and every attempt at it.
+type connectError struct {
+	address string
+	err     error
+}
+
+func (e *connectError) Unwrap() error { return e.err }
+
+func (e *connectError) Error() string {
+	at := "no Postgres answers at " + e.address + "; check DATABASE_URL: "
+	var host *net.DNSError
+	var call *os.SyscallError
+	switch refused, ok := asPg(e.err); {
+	case ok:
+		return fmt.Sprintf("Postgres at %s takes no connection; check DATABASE_URL: %s (SQLSTATE %s)", e.address, refused.Message, refused.Code)
+	case errors.As(e.err, &host):
+		return at + "the host is not found"
+	case errors.As(e.err, &call):
+		return at + call.Err.Error()
+	case errors.Is(e.err, context.DeadlineExceeded):
+		return at + "it did not answer in time"
+	}
+	return at + e.err.Error()
 }
 
 // unreadable says what an address looks like. What the parser says of one quotes it, with the password where that is
