@@ -2367,9 +2367,11 @@ class ResultList(TypedDict):
 
 
 JobStatus: TypeAlias = "Literal['staged', 'queued', 'pending', 'started', 'needs_reconcile', 'completed', 'failed', 'cancelled', 'accepted', 'rejected', 'unprocessed', 'unresolved']"
-"""`staged` not released yet, `queued` waits for its turn, `pending` is being worked on, `started` is in a call,
-`needs_reconcile` the outcome of its call is being found out. Ends: `completed`, `failed`, `cancelled`;
-`accepted` and `rejected` by a bulk call; `unprocessed` never sent; `unresolved` only a person can tell.
+"""`staged` not released yet, `queued` waits for its turn, `started` is in a call, `needs_reconcile` the outcome of its
+call is being found out, `unresolved` only a person can tell. Ends: `completed`, `failed`; `accepted` and `rejected`
+by a bulk call; `unprocessed` will never be sent, because its batch was cancelled or stopped. No job is `pending` or
+`cancelled` at present: one that is worked on without a call is `queued` until that is done, and those of a cancelled
+batch end `unprocessed`. Expect them all the same.
 """
 
 
