@@ -219,9 +219,9 @@ type BatchInvoker interface {
 	// row a line after a line of column names (RFC 4180, UTF-8). The columns are `position`, `job_id`,
 	// `status`, `output` (as JSON text, empty for null) and the parts of the error, empty where they are
 	// null: `error_code`, `error_message`, `step_id`, `task_id`, `provider_status`, `provider_code`,
-	// `provider_message`; the last is `skipped_tasks`, separated by spaces. A part of the error that a
-	// spreadsheet would take for a formula, because it begins with `=`, `+`, `-`, `@`, a tab or a line
-	// break and is no number, has an apostrophe before it; `ndjson` has all texts as they are.
+	// `provider_message`; then `skipped_tasks`, separated by spaces, and `key`. A part of the error, or a
+	// key, that a spreadsheet would take for a formula, because it begins with `=`, `+`, `-`, `@`, a tab
+	// or a line break and is no number, has an apostrophe before it; `ndjson` has all texts as they are.
 	//
 	// GET /flows/batches/{batch_id}/results
 	ListBatchResults(ctx context.Context, params ListBatchResultsParams, options ...RequestOption) (ListBatchResultsRes, error)
@@ -13137,9 +13137,9 @@ func (c *Client) sendListBatchErrors(ctx context.Context, params ListBatchErrors
 // row a line after a line of column names (RFC 4180, UTF-8). The columns are `position`, `job_id`,
 // `status`, `output` (as JSON text, empty for null) and the parts of the error, empty where they are
 // null: `error_code`, `error_message`, `step_id`, `task_id`, `provider_status`, `provider_code`,
-// `provider_message`; the last is `skipped_tasks`, separated by spaces. A part of the error that a
-// spreadsheet would take for a formula, because it begins with `=`, `+`, `-`, `@`, a tab or a line
-// break and is no number, has an apostrophe before it; `ndjson` has all texts as they are.
+// `provider_message`; then `skipped_tasks`, separated by spaces, and `key`. A part of the error, or a
+// key, that a spreadsheet would take for a formula, because it begins with `=`, `+`, `-`, `@`, a tab
+// or a line break and is no number, has an apostrophe before it; `ndjson` has all texts as they are.
 //
 // GET /flows/batches/{batch_id}/results
 func (c *Client) ListBatchResults(ctx context.Context, params ListBatchResultsParams, options ...RequestOption) (ListBatchResultsRes, error) {
@@ -13298,6 +13298,23 @@ func (c *Client) sendListBatchResults(ctx context.Context, params ListBatchResul
 		if err := q.EncodeParam(cfg, func(e uri.Encoder) error {
 			if val, ok := params.Status.Get(); ok {
 				return e.EncodeValue(conv.StringToString(string(val)))
+			}
+			return nil
+		}); err != nil {
+			return res, errors.Wrap(err, "encode query")
+		}
+	}
+	{
+		// Encode "key" parameter.
+		cfg := uri.QueryParameterEncodingConfig{
+			Name:    "key",
+			Style:   uri.QueryStyleForm,
+			Explode: true,
+		}
+
+		if err := q.EncodeParam(cfg, func(e uri.Encoder) error {
+			if val, ok := params.Key.Get(); ok {
+				return e.EncodeValue(conv.StringToString(val))
 			}
 			return nil
 		}); err != nil {
@@ -16215,6 +16232,23 @@ func (c *Client) sendListJobs(ctx context.Context, params ListJobsParams, reques
 		if err := q.EncodeParam(cfg, func(e uri.Encoder) error {
 			if val, ok := params.Status.Get(); ok {
 				return e.EncodeValue(conv.StringToString(string(val)))
+			}
+			return nil
+		}); err != nil {
+			return res, errors.Wrap(err, "encode query")
+		}
+	}
+	{
+		// Encode "key" parameter.
+		cfg := uri.QueryParameterEncodingConfig{
+			Name:    "key",
+			Style:   uri.QueryStyleForm,
+			Explode: true,
+		}
+
+		if err := q.EncodeParam(cfg, func(e uri.Encoder) error {
+			if val, ok := params.Key.Get(); ok {
+				return e.EncodeValue(conv.StringToString(val))
 			}
 			return nil
 		}); err != nil {

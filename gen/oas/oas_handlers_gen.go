@@ -14660,9 +14660,9 @@ func (s *Server) handleListBatchErrorsRequest(args [1]string, argsEscaped bool, 
 // row a line after a line of column names (RFC 4180, UTF-8). The columns are `position`, `job_id`,
 // `status`, `output` (as JSON text, empty for null) and the parts of the error, empty where they are
 // null: `error_code`, `error_message`, `step_id`, `task_id`, `provider_status`, `provider_code`,
-// `provider_message`; the last is `skipped_tasks`, separated by spaces. A part of the error that a
-// spreadsheet would take for a formula, because it begins with `=`, `+`, `-`, `@`, a tab or a line
-// break and is no number, has an apostrophe before it; `ndjson` has all texts as they are.
+// `provider_message`; then `skipped_tasks`, separated by spaces, and `key`. A part of the error, or a
+// key, that a spreadsheet would take for a formula, because it begins with `=`, `+`, `-`, `@`, a tab
+// or a line break and is no number, has an apostrophe before it; `ndjson` has all texts as they are.
 //
 // GET /flows/batches/{batch_id}/results
 func (s *Server) handleListBatchResultsRequest(args [1]string, argsEscaped bool, w http.ResponseWriter, r *http.Request) {
@@ -14844,6 +14844,10 @@ func (s *Server) handleListBatchResultsRequest(args [1]string, argsEscaped bool,
 					Name: "status",
 					In:   "query",
 				}: params.Status,
+				{
+					Name: "key",
+					In:   "query",
+				}: params.Key,
 				{
 					Name: "batch_id",
 					In:   "path",
@@ -17684,6 +17688,10 @@ func (s *Server) handleListJobsRequest(args [0]string, argsEscaped bool, w http.
 					Name: "status",
 					In:   "query",
 				}: params.Status,
+				{
+					Name: "key",
+					In:   "query",
+				}: params.Key,
 			},
 			Raw: r,
 		}

@@ -12312,6 +12312,10 @@ func (s *Definition) encodeFields(e *jx.Encoder) {
 		s.FailureThreshold.Encode(e)
 	}
 	{
+		e.FieldStart("key")
+		s.Key.Encode(e)
+	}
+	{
 		e.FieldStart("steps")
 		e.ArrStart()
 		for _, elem := range s.Steps {
@@ -12333,7 +12337,7 @@ func (s *Definition) encodeFields(e *jx.Encoder) {
 	}
 }
 
-var jsonFieldsNameOfDefinition = [15]string{
+var jsonFieldsNameOfDefinition = [16]string{
 	0:  "id",
 	1:  "org_id",
 	2:  "name",
@@ -12345,10 +12349,11 @@ var jsonFieldsNameOfDefinition = [15]string{
 	8:  "variable_version",
 	9:  "input_schema",
 	10: "failure_threshold",
-	11: "steps",
-	12: "created_by",
-	13: "created_at",
-	14: "updated_at",
+	11: "key",
+	12: "steps",
+	13: "created_by",
+	14: "created_at",
+	15: "updated_at",
 }
 
 // Decode decodes Definition from json.
@@ -12480,8 +12485,18 @@ func (s *Definition) Decode(d *jx.Decoder) error {
 			}(); err != nil {
 				return errors.Wrap(err, "decode field \"failure_threshold\"")
 			}
-		case "steps":
+		case "key":
 			requiredBitSet[1] |= 1 << 3
+			if err := func() error {
+				if err := s.Key.Decode(d); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"key\"")
+			}
+		case "steps":
+			requiredBitSet[1] |= 1 << 4
 			if err := func() error {
 				s.Steps = make([]Step, 0)
 				if err := d.Arr(func(d *jx.Decoder) error {
@@ -12499,7 +12514,7 @@ func (s *Definition) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"steps\"")
 			}
 		case "created_by":
-			requiredBitSet[1] |= 1 << 4
+			requiredBitSet[1] |= 1 << 5
 			if err := func() error {
 				v, err := d.Str()
 				s.CreatedBy = string(v)
@@ -12511,7 +12526,7 @@ func (s *Definition) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"created_by\"")
 			}
 		case "created_at":
-			requiredBitSet[1] |= 1 << 5
+			requiredBitSet[1] |= 1 << 6
 			if err := func() error {
 				v, err := json.DecodeDateTime(d)
 				s.CreatedAt = v
@@ -12523,7 +12538,7 @@ func (s *Definition) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"created_at\"")
 			}
 		case "updated_at":
-			requiredBitSet[1] |= 1 << 6
+			requiredBitSet[1] |= 1 << 7
 			if err := func() error {
 				v, err := json.DecodeDateTime(d)
 				s.UpdatedAt = v
@@ -12545,7 +12560,7 @@ func (s *Definition) Decode(d *jx.Decoder) error {
 	var failures []validate.FieldError
 	for i, mask := range [2]uint8{
 		0b11111111,
-		0b01111111,
+		0b11111111,
 	} {
 		if result := (requiredBitSet[i] & mask) ^ mask; result != 0 {
 			// Mask only required fields and check equality to mask using XOR.
@@ -12937,6 +12952,12 @@ func (s *DefinitionFromSteps) encodeFields(e *jx.Encoder) {
 		}
 	}
 	{
+		if s.Key.Set {
+			e.FieldStart("key")
+			s.Key.Encode(e)
+		}
+	}
+	{
 		e.FieldStart("steps")
 		e.ArrStart()
 		for _, elem := range s.Steps {
@@ -12946,7 +12967,7 @@ func (s *DefinitionFromSteps) encodeFields(e *jx.Encoder) {
 	}
 }
 
-var jsonFieldsNameOfDefinitionFromSteps = [9]string{
+var jsonFieldsNameOfDefinitionFromSteps = [10]string{
 	0: "name",
 	1: "description",
 	2: "status",
@@ -12955,7 +12976,8 @@ var jsonFieldsNameOfDefinitionFromSteps = [9]string{
 	5: "variable_version",
 	6: "input_schema",
 	7: "failure_threshold",
-	8: "steps",
+	8: "key",
+	9: "steps",
 }
 
 // Decode decodes DefinitionFromSteps from json.
@@ -13050,8 +13072,18 @@ func (s *DefinitionFromSteps) Decode(d *jx.Decoder) error {
 			}(); err != nil {
 				return errors.Wrap(err, "decode field \"failure_threshold\"")
 			}
+		case "key":
+			if err := func() error {
+				s.Key.Reset()
+				if err := s.Key.Decode(d); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"key\"")
+			}
 		case "steps":
-			requiredBitSet[1] |= 1 << 0
+			requiredBitSet[1] |= 1 << 1
 			if err := func() error {
 				s.Steps = make([]StepInput, 0)
 				if err := d.Arr(func(d *jx.Decoder) error {
@@ -13079,7 +13111,7 @@ func (s *DefinitionFromSteps) Decode(d *jx.Decoder) error {
 	var failures []validate.FieldError
 	for i, mask := range [2]uint8{
 		0b00000001,
-		0b00000001,
+		0b00000010,
 	} {
 		if result := (requiredBitSet[i] & mask) ^ mask; result != 0 {
 			// Mask only required fields and check equality to mask using XOR.
@@ -13181,6 +13213,12 @@ func (s *DefinitionFromTemplate) encodeFields(e *jx.Encoder) {
 		}
 	}
 	{
+		if s.Key.Set {
+			e.FieldStart("key")
+			s.Key.Encode(e)
+		}
+	}
+	{
 		e.FieldStart("template_id")
 		e.Str(s.TemplateID)
 	}
@@ -13192,17 +13230,18 @@ func (s *DefinitionFromTemplate) encodeFields(e *jx.Encoder) {
 	}
 }
 
-var jsonFieldsNameOfDefinitionFromTemplate = [10]string{
-	0: "name",
-	1: "description",
-	2: "status",
-	3: "lane",
-	4: "variable_set_id",
-	5: "variable_version",
-	6: "input_schema",
-	7: "failure_threshold",
-	8: "template_id",
-	9: "bindings",
+var jsonFieldsNameOfDefinitionFromTemplate = [11]string{
+	0:  "name",
+	1:  "description",
+	2:  "status",
+	3:  "lane",
+	4:  "variable_set_id",
+	5:  "variable_version",
+	6:  "input_schema",
+	7:  "failure_threshold",
+	8:  "key",
+	9:  "template_id",
+	10: "bindings",
 }
 
 // Decode decodes DefinitionFromTemplate from json.
@@ -13297,8 +13336,18 @@ func (s *DefinitionFromTemplate) Decode(d *jx.Decoder) error {
 			}(); err != nil {
 				return errors.Wrap(err, "decode field \"failure_threshold\"")
 			}
+		case "key":
+			if err := func() error {
+				s.Key.Reset()
+				if err := s.Key.Decode(d); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"key\"")
+			}
 		case "template_id":
-			requiredBitSet[1] |= 1 << 0
+			requiredBitSet[1] |= 1 << 1
 			if err := func() error {
 				v, err := d.Str()
 				s.TemplateID = string(v)
@@ -13330,7 +13379,7 @@ func (s *DefinitionFromTemplate) Decode(d *jx.Decoder) error {
 	var failures []validate.FieldError
 	for i, mask := range [2]uint8{
 		0b00000001,
-		0b00000001,
+		0b00000010,
 	} {
 		if result := (requiredBitSet[i] & mask) ^ mask; result != 0 {
 			// Mask only required fields and check equality to mask using XOR.
@@ -13660,6 +13709,12 @@ func (s *DefinitionReplace) encodeFields(e *jx.Encoder) {
 		}
 	}
 	{
+		if s.Key.Set {
+			e.FieldStart("key")
+			s.Key.Encode(e)
+		}
+	}
+	{
 		e.FieldStart("steps")
 		e.ArrStart()
 		for _, elem := range s.Steps {
@@ -13705,7 +13760,7 @@ func (s *DefinitionReplace) encodeFields(e *jx.Encoder) {
 	}
 }
 
-var jsonFieldsNameOfDefinitionReplace = [15]string{
+var jsonFieldsNameOfDefinitionReplace = [16]string{
 	0:  "name",
 	1:  "description",
 	2:  "status",
@@ -13714,13 +13769,14 @@ var jsonFieldsNameOfDefinitionReplace = [15]string{
 	5:  "variable_version",
 	6:  "input_schema",
 	7:  "failure_threshold",
-	8:  "steps",
-	9:  "id",
-	10: "org_id",
-	11: "version",
-	12: "created_by",
-	13: "created_at",
-	14: "updated_at",
+	8:  "key",
+	9:  "steps",
+	10: "id",
+	11: "org_id",
+	12: "version",
+	13: "created_by",
+	14: "created_at",
+	15: "updated_at",
 }
 
 // Decode decodes DefinitionReplace from json.
@@ -13815,8 +13871,18 @@ func (s *DefinitionReplace) Decode(d *jx.Decoder) error {
 			}(); err != nil {
 				return errors.Wrap(err, "decode field \"failure_threshold\"")
 			}
+		case "key":
+			if err := func() error {
+				s.Key.Reset()
+				if err := s.Key.Decode(d); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"key\"")
+			}
 		case "steps":
-			requiredBitSet[1] |= 1 << 0
+			requiredBitSet[1] |= 1 << 1
 			if err := func() error {
 				s.Steps = make([]StepInput, 0)
 				if err := d.Arr(func(d *jx.Decoder) error {
@@ -13904,7 +13970,7 @@ func (s *DefinitionReplace) Decode(d *jx.Decoder) error {
 	var failures []validate.FieldError
 	for i, mask := range [2]uint8{
 		0b00000001,
-		0b00000001,
+		0b00000010,
 	} {
 		if result := (requiredBitSet[i] & mask) ^ mask; result != 0 {
 			// Mask only required fields and check equality to mask using XOR.
@@ -14127,6 +14193,10 @@ func (s *DefinitionVersion) encodeFields(e *jx.Encoder) {
 		s.FailureThreshold.Encode(e)
 	}
 	{
+		e.FieldStart("key")
+		s.Key.Encode(e)
+	}
+	{
 		e.FieldStart("steps")
 		e.ArrStart()
 		for _, elem := range s.Steps {
@@ -14144,17 +14214,18 @@ func (s *DefinitionVersion) encodeFields(e *jx.Encoder) {
 	}
 }
 
-var jsonFieldsNameOfDefinitionVersion = [10]string{
-	0: "definition_id",
-	1: "version",
-	2: "lane",
-	3: "variable_set_id",
-	4: "variable_version",
-	5: "input_schema",
-	6: "failure_threshold",
-	7: "steps",
-	8: "created_by",
-	9: "created_at",
+var jsonFieldsNameOfDefinitionVersion = [11]string{
+	0:  "definition_id",
+	1:  "version",
+	2:  "lane",
+	3:  "variable_set_id",
+	4:  "variable_version",
+	5:  "input_schema",
+	6:  "failure_threshold",
+	7:  "key",
+	8:  "steps",
+	9:  "created_by",
+	10: "created_at",
 }
 
 // Decode decodes DefinitionVersion from json.
@@ -14240,8 +14311,18 @@ func (s *DefinitionVersion) Decode(d *jx.Decoder) error {
 			}(); err != nil {
 				return errors.Wrap(err, "decode field \"failure_threshold\"")
 			}
-		case "steps":
+		case "key":
 			requiredBitSet[0] |= 1 << 7
+			if err := func() error {
+				if err := s.Key.Decode(d); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"key\"")
+			}
+		case "steps":
+			requiredBitSet[1] |= 1 << 0
 			if err := func() error {
 				s.Steps = make([]Step, 0)
 				if err := d.Arr(func(d *jx.Decoder) error {
@@ -14259,7 +14340,7 @@ func (s *DefinitionVersion) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"steps\"")
 			}
 		case "created_by":
-			requiredBitSet[1] |= 1 << 0
+			requiredBitSet[1] |= 1 << 1
 			if err := func() error {
 				v, err := d.Str()
 				s.CreatedBy = string(v)
@@ -14271,7 +14352,7 @@ func (s *DefinitionVersion) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"created_by\"")
 			}
 		case "created_at":
-			requiredBitSet[1] |= 1 << 1
+			requiredBitSet[1] |= 1 << 2
 			if err := func() error {
 				v, err := json.DecodeDateTime(d)
 				s.CreatedAt = v
@@ -14293,7 +14374,7 @@ func (s *DefinitionVersion) Decode(d *jx.Decoder) error {
 	var failures []validate.FieldError
 	for i, mask := range [2]uint8{
 		0b11111111,
-		0b00000011,
+		0b00000111,
 	} {
 		if result := (requiredBitSet[i] & mask) ^ mask; result != 0 {
 			// Mask only required fields and check equality to mask using XOR.
@@ -19539,6 +19620,10 @@ func (s *Execution) encodeFields(e *jx.Encoder) {
 		e.Int(s.Run)
 	}
 	{
+		e.FieldStart("key")
+		s.Key.Encode(e)
+	}
+	{
 		e.FieldStart("status")
 		s.Status.Encode(e)
 	}
@@ -19564,7 +19649,7 @@ func (s *Execution) encodeFields(e *jx.Encoder) {
 	}
 }
 
-var jsonFieldsNameOfExecution = [13]string{
+var jsonFieldsNameOfExecution = [14]string{
 	0:  "id",
 	1:  "job_id",
 	2:  "batch_id",
@@ -19572,12 +19657,13 @@ var jsonFieldsNameOfExecution = [13]string{
 	4:  "definition_version",
 	5:  "org_id",
 	6:  "run",
-	7:  "status",
-	8:  "error",
-	9:  "created_at",
-	10: "started_at",
-	11: "completed_at",
-	12: "updated_at",
+	7:  "key",
+	8:  "status",
+	9:  "error",
+	10: "created_at",
+	11: "started_at",
+	12: "completed_at",
+	13: "updated_at",
 }
 
 // Decode decodes Execution from json.
@@ -19673,8 +19759,18 @@ func (s *Execution) Decode(d *jx.Decoder) error {
 			}(); err != nil {
 				return errors.Wrap(err, "decode field \"run\"")
 			}
-		case "status":
+		case "key":
 			requiredBitSet[0] |= 1 << 7
+			if err := func() error {
+				if err := s.Key.Decode(d); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"key\"")
+			}
+		case "status":
+			requiredBitSet[1] |= 1 << 0
 			if err := func() error {
 				if err := s.Status.Decode(d); err != nil {
 					return err
@@ -19684,7 +19780,7 @@ func (s *Execution) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"status\"")
 			}
 		case "error":
-			requiredBitSet[1] |= 1 << 0
+			requiredBitSet[1] |= 1 << 1
 			if err := func() error {
 				if err := s.Error.Decode(d); err != nil {
 					return err
@@ -19694,7 +19790,7 @@ func (s *Execution) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"error\"")
 			}
 		case "created_at":
-			requiredBitSet[1] |= 1 << 1
+			requiredBitSet[1] |= 1 << 2
 			if err := func() error {
 				v, err := json.DecodeDateTime(d)
 				s.CreatedAt = v
@@ -19706,7 +19802,7 @@ func (s *Execution) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"created_at\"")
 			}
 		case "started_at":
-			requiredBitSet[1] |= 1 << 2
+			requiredBitSet[1] |= 1 << 3
 			if err := func() error {
 				if err := s.StartedAt.Decode(d, json.DecodeDateTime); err != nil {
 					return err
@@ -19716,7 +19812,7 @@ func (s *Execution) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"started_at\"")
 			}
 		case "completed_at":
-			requiredBitSet[1] |= 1 << 3
+			requiredBitSet[1] |= 1 << 4
 			if err := func() error {
 				if err := s.CompletedAt.Decode(d, json.DecodeDateTime); err != nil {
 					return err
@@ -19726,7 +19822,7 @@ func (s *Execution) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"completed_at\"")
 			}
 		case "updated_at":
-			requiredBitSet[1] |= 1 << 4
+			requiredBitSet[1] |= 1 << 5
 			if err := func() error {
 				v, err := json.DecodeDateTime(d)
 				s.UpdatedAt = v
@@ -19748,7 +19844,7 @@ func (s *Execution) Decode(d *jx.Decoder) error {
 	var failures []validate.FieldError
 	for i, mask := range [2]uint8{
 		0b11111111,
-		0b00011111,
+		0b00111111,
 	} {
 		if result := (requiredBitSet[i] & mask) ^ mask; result != 0 {
 			// Mask only required fields and check equality to mask using XOR.
@@ -19832,6 +19928,10 @@ func (s *ExecutionDetail) encodeFields(e *jx.Encoder) {
 		e.Int(s.Run)
 	}
 	{
+		e.FieldStart("key")
+		s.Key.Encode(e)
+	}
+	{
 		e.FieldStart("status")
 		s.Status.Encode(e)
 	}
@@ -19869,7 +19969,7 @@ func (s *ExecutionDetail) encodeFields(e *jx.Encoder) {
 	}
 }
 
-var jsonFieldsNameOfExecutionDetail = [15]string{
+var jsonFieldsNameOfExecutionDetail = [16]string{
 	0:  "id",
 	1:  "job_id",
 	2:  "batch_id",
@@ -19877,14 +19977,15 @@ var jsonFieldsNameOfExecutionDetail = [15]string{
 	4:  "definition_version",
 	5:  "org_id",
 	6:  "run",
-	7:  "status",
-	8:  "error",
-	9:  "created_at",
-	10: "started_at",
-	11: "completed_at",
-	12: "updated_at",
-	13: "input_data",
-	14: "steps",
+	7:  "key",
+	8:  "status",
+	9:  "error",
+	10: "created_at",
+	11: "started_at",
+	12: "completed_at",
+	13: "updated_at",
+	14: "input_data",
+	15: "steps",
 }
 
 // Decode decodes ExecutionDetail from json.
@@ -19980,8 +20081,18 @@ func (s *ExecutionDetail) Decode(d *jx.Decoder) error {
 			}(); err != nil {
 				return errors.Wrap(err, "decode field \"run\"")
 			}
-		case "status":
+		case "key":
 			requiredBitSet[0] |= 1 << 7
+			if err := func() error {
+				if err := s.Key.Decode(d); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"key\"")
+			}
+		case "status":
+			requiredBitSet[1] |= 1 << 0
 			if err := func() error {
 				if err := s.Status.Decode(d); err != nil {
 					return err
@@ -19991,7 +20102,7 @@ func (s *ExecutionDetail) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"status\"")
 			}
 		case "error":
-			requiredBitSet[1] |= 1 << 0
+			requiredBitSet[1] |= 1 << 1
 			if err := func() error {
 				if err := s.Error.Decode(d); err != nil {
 					return err
@@ -20001,7 +20112,7 @@ func (s *ExecutionDetail) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"error\"")
 			}
 		case "created_at":
-			requiredBitSet[1] |= 1 << 1
+			requiredBitSet[1] |= 1 << 2
 			if err := func() error {
 				v, err := json.DecodeDateTime(d)
 				s.CreatedAt = v
@@ -20013,7 +20124,7 @@ func (s *ExecutionDetail) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"created_at\"")
 			}
 		case "started_at":
-			requiredBitSet[1] |= 1 << 2
+			requiredBitSet[1] |= 1 << 3
 			if err := func() error {
 				if err := s.StartedAt.Decode(d, json.DecodeDateTime); err != nil {
 					return err
@@ -20023,7 +20134,7 @@ func (s *ExecutionDetail) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"started_at\"")
 			}
 		case "completed_at":
-			requiredBitSet[1] |= 1 << 3
+			requiredBitSet[1] |= 1 << 4
 			if err := func() error {
 				if err := s.CompletedAt.Decode(d, json.DecodeDateTime); err != nil {
 					return err
@@ -20033,7 +20144,7 @@ func (s *ExecutionDetail) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"completed_at\"")
 			}
 		case "updated_at":
-			requiredBitSet[1] |= 1 << 4
+			requiredBitSet[1] |= 1 << 5
 			if err := func() error {
 				v, err := json.DecodeDateTime(d)
 				s.UpdatedAt = v
@@ -20045,7 +20156,7 @@ func (s *ExecutionDetail) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"updated_at\"")
 			}
 		case "input_data":
-			requiredBitSet[1] |= 1 << 5
+			requiredBitSet[1] |= 1 << 6
 			if err := func() error {
 				if err := s.InputData.Decode(d); err != nil {
 					return err
@@ -20055,7 +20166,7 @@ func (s *ExecutionDetail) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"input_data\"")
 			}
 		case "steps":
-			requiredBitSet[1] |= 1 << 6
+			requiredBitSet[1] |= 1 << 7
 			if err := func() error {
 				s.Steps = make([]ExecutionStep, 0)
 				if err := d.Arr(func(d *jx.Decoder) error {
@@ -20083,7 +20194,7 @@ func (s *ExecutionDetail) Decode(d *jx.Decoder) error {
 	var failures []validate.FieldError
 	for i, mask := range [2]uint8{
 		0b11111111,
-		0b01111111,
+		0b11111111,
 	} {
 		if result := (requiredBitSet[i] & mask) ^ mask; result != 0 {
 			// Mask only required fields and check equality to mask using XOR.
@@ -22232,6 +22343,10 @@ func (s *Job) encodeFields(e *jx.Encoder) {
 		e.Int(s.Position)
 	}
 	{
+		e.FieldStart("key")
+		s.Key.Encode(e)
+	}
+	{
 		e.FieldStart("input_data")
 		s.InputData.Encode(e)
 	}
@@ -22273,7 +22388,7 @@ func (s *Job) encodeFields(e *jx.Encoder) {
 	}
 }
 
-var jsonFieldsNameOfJob = [16]string{
+var jsonFieldsNameOfJob = [17]string{
 	0:  "id",
 	1:  "batch_id",
 	2:  "definition_id",
@@ -22281,15 +22396,16 @@ var jsonFieldsNameOfJob = [16]string{
 	4:  "trigger_id",
 	5:  "trigger_type",
 	6:  "position",
-	7:  "input_data",
-	8:  "status",
-	9:  "attempts",
-	10: "output",
-	11: "skipped_tasks",
-	12: "error",
-	13: "created_at",
-	14: "started_at",
-	15: "updated_at",
+	7:  "key",
+	8:  "input_data",
+	9:  "status",
+	10: "attempts",
+	11: "output",
+	12: "skipped_tasks",
+	13: "error",
+	14: "created_at",
+	15: "started_at",
+	16: "updated_at",
 }
 
 // Decode decodes Job from json.
@@ -22297,7 +22413,7 @@ func (s *Job) Decode(d *jx.Decoder) error {
 	if s == nil {
 		return errors.New("invalid: unable to decode Job to nil")
 	}
-	var requiredBitSet [2]uint8
+	var requiredBitSet [3]uint8
 
 	if err := d.ObjBytes(func(d *jx.Decoder, k []byte) error {
 		switch string(k) {
@@ -22383,8 +22499,18 @@ func (s *Job) Decode(d *jx.Decoder) error {
 			}(); err != nil {
 				return errors.Wrap(err, "decode field \"position\"")
 			}
-		case "input_data":
+		case "key":
 			requiredBitSet[0] |= 1 << 7
+			if err := func() error {
+				if err := s.Key.Decode(d); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"key\"")
+			}
+		case "input_data":
+			requiredBitSet[1] |= 1 << 0
 			if err := func() error {
 				if err := s.InputData.Decode(d); err != nil {
 					return err
@@ -22394,7 +22520,7 @@ func (s *Job) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"input_data\"")
 			}
 		case "status":
-			requiredBitSet[1] |= 1 << 0
+			requiredBitSet[1] |= 1 << 1
 			if err := func() error {
 				if err := s.Status.Decode(d); err != nil {
 					return err
@@ -22404,7 +22530,7 @@ func (s *Job) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"status\"")
 			}
 		case "attempts":
-			requiredBitSet[1] |= 1 << 1
+			requiredBitSet[1] |= 1 << 2
 			if err := func() error {
 				v, err := d.Int()
 				s.Attempts = int(v)
@@ -22416,7 +22542,7 @@ func (s *Job) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"attempts\"")
 			}
 		case "output":
-			requiredBitSet[1] |= 1 << 2
+			requiredBitSet[1] |= 1 << 3
 			if err := func() error {
 				if err := s.Output.Decode(d); err != nil {
 					return err
@@ -22426,7 +22552,7 @@ func (s *Job) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"output\"")
 			}
 		case "skipped_tasks":
-			requiredBitSet[1] |= 1 << 3
+			requiredBitSet[1] |= 1 << 4
 			if err := func() error {
 				s.SkippedTasks = make([]string, 0)
 				if err := d.Arr(func(d *jx.Decoder) error {
@@ -22446,7 +22572,7 @@ func (s *Job) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"skipped_tasks\"")
 			}
 		case "error":
-			requiredBitSet[1] |= 1 << 4
+			requiredBitSet[1] |= 1 << 5
 			if err := func() error {
 				if err := s.Error.Decode(d); err != nil {
 					return err
@@ -22456,7 +22582,7 @@ func (s *Job) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"error\"")
 			}
 		case "created_at":
-			requiredBitSet[1] |= 1 << 5
+			requiredBitSet[1] |= 1 << 6
 			if err := func() error {
 				v, err := json.DecodeDateTime(d)
 				s.CreatedAt = v
@@ -22468,7 +22594,7 @@ func (s *Job) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"created_at\"")
 			}
 		case "started_at":
-			requiredBitSet[1] |= 1 << 6
+			requiredBitSet[1] |= 1 << 7
 			if err := func() error {
 				if err := s.StartedAt.Decode(d, json.DecodeDateTime); err != nil {
 					return err
@@ -22478,7 +22604,7 @@ func (s *Job) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"started_at\"")
 			}
 		case "updated_at":
-			requiredBitSet[1] |= 1 << 7
+			requiredBitSet[2] |= 1 << 0
 			if err := func() error {
 				v, err := json.DecodeDateTime(d)
 				s.UpdatedAt = v
@@ -22498,9 +22624,10 @@ func (s *Job) Decode(d *jx.Decoder) error {
 	}
 	// Validate required fields.
 	var failures []validate.FieldError
-	for i, mask := range [2]uint8{
+	for i, mask := range [3]uint8{
 		0b11111111,
 		0b11111111,
+		0b00000001,
 	} {
 		if result := (requiredBitSet[i] & mask) ^ mask; result != 0 {
 			// Mask only required fields and check equality to mask using XOR.
@@ -32122,6 +32249,10 @@ func (s *Result) encodeFields(e *jx.Encoder) {
 		e.Str(s.JobID)
 	}
 	{
+		e.FieldStart("key")
+		s.Key.Encode(e)
+	}
+	{
 		e.FieldStart("status")
 		s.Status.Encode(e)
 	}
@@ -32143,13 +32274,14 @@ func (s *Result) encodeFields(e *jx.Encoder) {
 	}
 }
 
-var jsonFieldsNameOfResult = [6]string{
+var jsonFieldsNameOfResult = [7]string{
 	0: "position",
 	1: "job_id",
-	2: "status",
-	3: "output",
-	4: "skipped_tasks",
-	5: "error",
+	2: "key",
+	3: "status",
+	4: "output",
+	5: "skipped_tasks",
+	6: "error",
 }
 
 // Decode decodes Result from json.
@@ -32185,8 +32317,18 @@ func (s *Result) Decode(d *jx.Decoder) error {
 			}(); err != nil {
 				return errors.Wrap(err, "decode field \"job_id\"")
 			}
-		case "status":
+		case "key":
 			requiredBitSet[0] |= 1 << 2
+			if err := func() error {
+				if err := s.Key.Decode(d); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"key\"")
+			}
+		case "status":
+			requiredBitSet[0] |= 1 << 3
 			if err := func() error {
 				if err := s.Status.Decode(d); err != nil {
 					return err
@@ -32196,7 +32338,7 @@ func (s *Result) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"status\"")
 			}
 		case "output":
-			requiredBitSet[0] |= 1 << 3
+			requiredBitSet[0] |= 1 << 4
 			if err := func() error {
 				if err := s.Output.Decode(d); err != nil {
 					return err
@@ -32206,7 +32348,7 @@ func (s *Result) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"output\"")
 			}
 		case "skipped_tasks":
-			requiredBitSet[0] |= 1 << 4
+			requiredBitSet[0] |= 1 << 5
 			if err := func() error {
 				s.SkippedTasks = make([]string, 0)
 				if err := d.Arr(func(d *jx.Decoder) error {
@@ -32226,7 +32368,7 @@ func (s *Result) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"skipped_tasks\"")
 			}
 		case "error":
-			requiredBitSet[0] |= 1 << 5
+			requiredBitSet[0] |= 1 << 6
 			if err := func() error {
 				if err := s.Error.Decode(d); err != nil {
 					return err
@@ -32245,7 +32387,7 @@ func (s *Result) Decode(d *jx.Decoder) error {
 	// Validate required fields.
 	var failures []validate.FieldError
 	for i, mask := range [1]uint8{
-		0b00111111,
+		0b01111111,
 	} {
 		if result := (requiredBitSet[i] & mask) ^ mask; result != 0 {
 			// Mask only required fields and check equality to mask using XOR.

@@ -6489,6 +6489,11 @@ type ListBatchResultsParams struct {
 	Format OptListBatchResultsFormat `json:",omitempty,omitzero"`
 	// Only results of jobs in this status.
 	Status OptJobStatus `json:",omitempty,omitzero"`
+	// Only results whose record has this key (the flow says what that is), character for character. The
+	// records of the batch are read through: a page ends after 250,000 of them, full or not, and
+	// `next_cursor` goes on behind them. `total` counts what the page has. `skip` must be 0. `ndjson` and
+	// `csv` read the whole batch through.
+	Key OptString `json:",omitempty,omitzero"`
 	// The id of the batch.
 	BatchID string
 }
@@ -6537,6 +6542,15 @@ func unpackListBatchResultsParams(packed middleware.Parameters) (params ListBatc
 		}
 		if v, ok := packed[key]; ok {
 			params.Status = v.(OptJobStatus)
+		}
+	}
+	{
+		key := middleware.ParameterKey{
+			Name: "key",
+			In:   "query",
+		}
+		if v, ok := packed[key]; ok {
+			params.Key = v.(OptString)
 		}
 	}
 	{
@@ -6847,6 +6861,74 @@ func decodeListBatchResultsParams(args [1]string, argsEscaped bool, r *http.Requ
 	}(); err != nil {
 		return params, &ogenerrors.DecodeParamError{
 			Name: "status",
+			In:   "query",
+			Err:  err,
+		}
+	}
+	// Decode query: key.
+	if err := func() error {
+		cfg := uri.QueryParameterDecodingConfig{
+			Name:    "key",
+			Style:   uri.QueryStyleForm,
+			Explode: true,
+		}
+
+		if err := q.HasParam(cfg); err == nil {
+			if err := q.DecodeParam(cfg, func(d uri.Decoder) error {
+				var paramsDotKeyVal string
+				if err := func() error {
+					val, err := d.DecodeValue()
+					if err != nil {
+						return err
+					}
+
+					c, err := conv.ToString(val)
+					if err != nil {
+						return err
+					}
+
+					paramsDotKeyVal = c
+					return nil
+				}(); err != nil {
+					return err
+				}
+				params.Key.SetTo(paramsDotKeyVal)
+				return nil
+			}); err != nil {
+				return err
+			}
+			if err := func() error {
+				if value, ok := params.Key.Get(); ok {
+					if err := func() error {
+						if err := (validate.String{
+							MinLength:     1,
+							MinLengthSet:  true,
+							MaxLength:     200,
+							MaxLengthSet:  true,
+							Email:         false,
+							Hostname:      false,
+							Regex:         nil,
+							MinNumeric:    0,
+							MinNumericSet: false,
+							MaxNumeric:    0,
+							MaxNumericSet: false,
+						}).Validate(string(value)); err != nil {
+							return errors.Wrap(err, "string")
+						}
+						return nil
+					}(); err != nil {
+						return err
+					}
+				}
+				return nil
+			}(); err != nil {
+				return err
+			}
+		}
+		return nil
+	}(); err != nil {
+		return params, &ogenerrors.DecodeParamError{
+			Name: "key",
 			In:   "query",
 			Err:  err,
 		}
@@ -10818,6 +10900,11 @@ type ListJobsParams struct {
 	BatchID OptString `json:",omitempty,omitzero"`
 	// Only jobs in this status.
 	Status OptJobStatus `json:",omitempty,omitzero"`
+	// Only jobs whose record has this key (the flow says what that is), character for character. The
+	// records of the batch are read through: a page ends after 250,000 of them, full or not, and
+	// `next_cursor` goes on behind them. `total` counts what the page has. `skip` must be 0. Needs
+	// `batch_id`.
+	Key OptString `json:",omitempty,omitzero"`
 }
 
 func unpackListJobsParams(packed middleware.Parameters) (params ListJobsParams) {
@@ -10864,6 +10951,15 @@ func unpackListJobsParams(packed middleware.Parameters) (params ListJobsParams) 
 		}
 		if v, ok := packed[key]; ok {
 			params.Status = v.(OptJobStatus)
+		}
+	}
+	{
+		key := middleware.ParameterKey{
+			Name: "key",
+			In:   "query",
+		}
+		if v, ok := packed[key]; ok {
+			params.Key = v.(OptString)
 		}
 	}
 	return params
@@ -11147,6 +11243,74 @@ func decodeListJobsParams(args [0]string, argsEscaped bool, r *http.Request) (pa
 	}(); err != nil {
 		return params, &ogenerrors.DecodeParamError{
 			Name: "status",
+			In:   "query",
+			Err:  err,
+		}
+	}
+	// Decode query: key.
+	if err := func() error {
+		cfg := uri.QueryParameterDecodingConfig{
+			Name:    "key",
+			Style:   uri.QueryStyleForm,
+			Explode: true,
+		}
+
+		if err := q.HasParam(cfg); err == nil {
+			if err := q.DecodeParam(cfg, func(d uri.Decoder) error {
+				var paramsDotKeyVal string
+				if err := func() error {
+					val, err := d.DecodeValue()
+					if err != nil {
+						return err
+					}
+
+					c, err := conv.ToString(val)
+					if err != nil {
+						return err
+					}
+
+					paramsDotKeyVal = c
+					return nil
+				}(); err != nil {
+					return err
+				}
+				params.Key.SetTo(paramsDotKeyVal)
+				return nil
+			}); err != nil {
+				return err
+			}
+			if err := func() error {
+				if value, ok := params.Key.Get(); ok {
+					if err := func() error {
+						if err := (validate.String{
+							MinLength:     1,
+							MinLengthSet:  true,
+							MaxLength:     200,
+							MaxLengthSet:  true,
+							Email:         false,
+							Hostname:      false,
+							Regex:         nil,
+							MinNumeric:    0,
+							MinNumericSet: false,
+							MaxNumeric:    0,
+							MaxNumericSet: false,
+						}).Validate(string(value)); err != nil {
+							return errors.Wrap(err, "string")
+						}
+						return nil
+					}(); err != nil {
+						return err
+					}
+				}
+				return nil
+			}(); err != nil {
+				return err
+			}
+		}
+		return nil
+	}(); err != nil {
+		return params, &ogenerrors.DecodeParamError{
+			Name: "key",
 			In:   "query",
 			Err:  err,
 		}

@@ -6181,7 +6181,9 @@ type Definition struct {
 	// What every record must fit; null where anything does.
 	InputSchema      NilFreeObject       `json:"input_schema"`
 	FailureThreshold NilFailureThreshold `json:"failure_threshold"`
-	Steps            []Step              `json:"steps"`
+	// What gives the key of a record; null where records have none.
+	Key   NilString `json:"key"`
+	Steps []Step    `json:"steps"`
 	// The id of the account that created it.
 	CreatedBy string    `json:"created_by"`
 	CreatedAt time.Time `json:"created_at"`
@@ -6241,6 +6243,11 @@ func (s *Definition) GetInputSchema() NilFreeObject {
 // GetFailureThreshold returns the value of FailureThreshold.
 func (s *Definition) GetFailureThreshold() NilFailureThreshold {
 	return s.FailureThreshold
+}
+
+// GetKey returns the value of Key.
+func (s *Definition) GetKey() NilString {
+	return s.Key
 }
 
 // GetSteps returns the value of Steps.
@@ -6316,6 +6323,11 @@ func (s *Definition) SetInputSchema(val NilFreeObject) {
 // SetFailureThreshold sets the value of FailureThreshold.
 func (s *Definition) SetFailureThreshold(val NilFailureThreshold) {
 	s.FailureThreshold = val
+}
+
+// SetKey sets the value of Key.
+func (s *Definition) SetKey(val NilString) {
+	s.Key = val
 }
 
 // SetSteps sets the value of Steps.
@@ -6481,6 +6493,11 @@ type DefinitionFromSteps struct {
 	// rules out is an error.
 	InputSchema      OptNilFreeObject            `json:"input_schema"`
 	FailureThreshold OptNilFailureThresholdInput `json:"failure_threshold"`
+	// What tells records apart for you: a text with expressions over `input`. Jobs, executions and results
+	// carry it as `key`, and those of a batch are found by it. It need not be unique. A record has no key
+	// where this gives null, an object, an array, nothing, or more than 200 characters; it runs all the
+	// same. Null or left out for no keys.
+	Key OptNilString `json:"key"`
 	// Run one after another.
 	Steps []StepInput `json:"steps"`
 }
@@ -6523,6 +6540,11 @@ func (s *DefinitionFromSteps) GetInputSchema() OptNilFreeObject {
 // GetFailureThreshold returns the value of FailureThreshold.
 func (s *DefinitionFromSteps) GetFailureThreshold() OptNilFailureThresholdInput {
 	return s.FailureThreshold
+}
+
+// GetKey returns the value of Key.
+func (s *DefinitionFromSteps) GetKey() OptNilString {
+	return s.Key
 }
 
 // GetSteps returns the value of Steps.
@@ -6570,6 +6592,11 @@ func (s *DefinitionFromSteps) SetFailureThreshold(val OptNilFailureThresholdInpu
 	s.FailureThreshold = val
 }
 
+// SetKey sets the value of Key.
+func (s *DefinitionFromSteps) SetKey(val OptNilString) {
+	s.Key = val
+}
+
 // SetSteps sets the value of Steps.
 func (s *DefinitionFromSteps) SetSteps(val []StepInput) {
 	s.Steps = val
@@ -6597,6 +6624,11 @@ type DefinitionFromTemplate struct {
 	// rules out is an error.
 	InputSchema      OptNilFreeObject            `json:"input_schema"`
 	FailureThreshold OptNilFailureThresholdInput `json:"failure_threshold"`
+	// What tells records apart for you: a text with expressions over `input`. Jobs, executions and results
+	// carry it as `key`, and those of a batch are found by it. It need not be unique. A record has no key
+	// where this gives null, an object, an array, nothing, or more than 200 characters; it runs all the
+	// same. Null or left out for no keys.
+	Key OptNilString `json:"key"`
 	// The id of an active template.
 	TemplateID string `json:"template_id"`
 	// The id of a credential for each slot of the template, by the slot's name. Every slot needs one.
@@ -6641,6 +6673,11 @@ func (s *DefinitionFromTemplate) GetInputSchema() OptNilFreeObject {
 // GetFailureThreshold returns the value of FailureThreshold.
 func (s *DefinitionFromTemplate) GetFailureThreshold() OptNilFailureThresholdInput {
 	return s.FailureThreshold
+}
+
+// GetKey returns the value of Key.
+func (s *DefinitionFromTemplate) GetKey() OptNilString {
+	return s.Key
 }
 
 // GetTemplateID returns the value of TemplateID.
@@ -6691,6 +6728,11 @@ func (s *DefinitionFromTemplate) SetInputSchema(val OptNilFreeObject) {
 // SetFailureThreshold sets the value of FailureThreshold.
 func (s *DefinitionFromTemplate) SetFailureThreshold(val OptNilFailureThresholdInput) {
 	s.FailureThreshold = val
+}
+
+// SetKey sets the value of Key.
+func (s *DefinitionFromTemplate) SetKey(val OptNilString) {
+	s.Key = val
 }
 
 // SetTemplateID sets the value of TemplateID.
@@ -6797,6 +6839,11 @@ type DefinitionReplace struct {
 	// rules out is an error.
 	InputSchema      OptNilFreeObject            `json:"input_schema"`
 	FailureThreshold OptNilFailureThresholdInput `json:"failure_threshold"`
+	// What tells records apart for you: a text with expressions over `input`. Jobs, executions and results
+	// carry it as `key`, and those of a batch are found by it. It need not be unique. A record has no key
+	// where this gives null, an object, an array, nothing, or more than 200 characters; it runs all the
+	// same. Null or left out for no keys.
+	Key OptNilString `json:"key"`
 	// Run one after another.
 	Steps     []StepInput `json:"steps"`
 	ID        OptIgnored  `json:"id"`
@@ -6845,6 +6892,11 @@ func (s *DefinitionReplace) GetInputSchema() OptNilFreeObject {
 // GetFailureThreshold returns the value of FailureThreshold.
 func (s *DefinitionReplace) GetFailureThreshold() OptNilFailureThresholdInput {
 	return s.FailureThreshold
+}
+
+// GetKey returns the value of Key.
+func (s *DefinitionReplace) GetKey() OptNilString {
+	return s.Key
 }
 
 // GetSteps returns the value of Steps.
@@ -6920,6 +6972,11 @@ func (s *DefinitionReplace) SetInputSchema(val OptNilFreeObject) {
 // SetFailureThreshold sets the value of FailureThreshold.
 func (s *DefinitionReplace) SetFailureThreshold(val OptNilFailureThresholdInput) {
 	s.FailureThreshold = val
+}
+
+// SetKey sets the value of Key.
+func (s *DefinitionReplace) SetKey(val OptNilString) {
+	s.Key = val
 }
 
 // SetSteps sets the value of Steps.
@@ -7057,7 +7114,9 @@ type DefinitionVersion struct {
 	// What every record must fit; null where anything does.
 	InputSchema      NilFreeObject       `json:"input_schema"`
 	FailureThreshold NilFailureThreshold `json:"failure_threshold"`
-	Steps            []Step              `json:"steps"`
+	// What gives the key of a record; null where records have none.
+	Key   NilString `json:"key"`
+	Steps []Step    `json:"steps"`
 	// The id of the account that made the version.
 	CreatedBy string    `json:"created_by"`
 	CreatedAt time.Time `json:"created_at"`
@@ -7096,6 +7155,11 @@ func (s *DefinitionVersion) GetInputSchema() NilFreeObject {
 // GetFailureThreshold returns the value of FailureThreshold.
 func (s *DefinitionVersion) GetFailureThreshold() NilFailureThreshold {
 	return s.FailureThreshold
+}
+
+// GetKey returns the value of Key.
+func (s *DefinitionVersion) GetKey() NilString {
+	return s.Key
 }
 
 // GetSteps returns the value of Steps.
@@ -7146,6 +7210,11 @@ func (s *DefinitionVersion) SetInputSchema(val NilFreeObject) {
 // SetFailureThreshold sets the value of FailureThreshold.
 func (s *DefinitionVersion) SetFailureThreshold(val NilFailureThreshold) {
 	s.FailureThreshold = val
+}
+
+// SetKey sets the value of Key.
+func (s *DefinitionVersion) SetKey(val NilString) {
+	s.Key = val
 }
 
 // SetSteps sets the value of Steps.
@@ -9594,7 +9663,9 @@ type Execution struct {
 	DefinitionVersion int    `json:"definition_version"`
 	OrgID             string `json:"org_id"`
 	// The first run of a job is 1.
-	Run    int             `json:"run"`
+	Run int `json:"run"`
+	// The key of the record, as the flow's `key` gives it; null where it has none.
+	Key    NilString       `json:"key"`
 	Status ExecutionStatus `json:"status"`
 	// What went wrong; null if nothing did.
 	Error       NilJobError `json:"error"`
@@ -9637,6 +9708,11 @@ func (s *Execution) GetOrgID() string {
 // GetRun returns the value of Run.
 func (s *Execution) GetRun() int {
 	return s.Run
+}
+
+// GetKey returns the value of Key.
+func (s *Execution) GetKey() NilString {
+	return s.Key
 }
 
 // GetStatus returns the value of Status.
@@ -9704,6 +9780,11 @@ func (s *Execution) SetRun(val int) {
 	s.Run = val
 }
 
+// SetKey sets the value of Key.
+func (s *Execution) SetKey(val NilString) {
+	s.Key = val
+}
+
 // SetStatus sets the value of Status.
 func (s *Execution) SetStatus(val ExecutionStatus) {
 	s.Status = val
@@ -9743,7 +9824,9 @@ type ExecutionDetail struct {
 	DefinitionVersion int    `json:"definition_version"`
 	OrgID             string `json:"org_id"`
 	// The first run of a job is 1.
-	Run    int             `json:"run"`
+	Run int `json:"run"`
+	// The key of the record, as the flow's `key` gives it; null where it has none.
+	Key    NilString       `json:"key"`
 	Status ExecutionStatus `json:"status"`
 	// What went wrong; null if nothing did.
 	Error       NilJobError     `json:"error"`
@@ -9788,6 +9871,11 @@ func (s *ExecutionDetail) GetOrgID() string {
 // GetRun returns the value of Run.
 func (s *ExecutionDetail) GetRun() int {
 	return s.Run
+}
+
+// GetKey returns the value of Key.
+func (s *ExecutionDetail) GetKey() NilString {
+	return s.Key
 }
 
 // GetStatus returns the value of Status.
@@ -9863,6 +9951,11 @@ func (s *ExecutionDetail) SetOrgID(val string) {
 // SetRun sets the value of Run.
 func (s *ExecutionDetail) SetRun(val int) {
 	s.Run = val
+}
+
+// SetKey sets the value of Key.
+func (s *ExecutionDetail) SetKey(val NilString) {
+	s.Key = val
 }
 
 // SetStatus sets the value of Status.
@@ -10929,7 +11022,9 @@ type Job struct {
 	TriggerID    string      `json:"trigger_id"`
 	TriggerType  TriggerType `json:"trigger_type"`
 	// The place of the record in the batch, from 0.
-	Position  int        `json:"position"`
+	Position int `json:"position"`
+	// The key of the record, as the flow's `key` gives it; null where it has none.
+	Key       NilString  `json:"key"`
 	InputData FreeObject `json:"input_data"`
 	Status    JobStatus  `json:"status"`
 	// How many calls carried the record.
@@ -10978,6 +11073,11 @@ func (s *Job) GetTriggerType() TriggerType {
 // GetPosition returns the value of Position.
 func (s *Job) GetPosition() int {
 	return s.Position
+}
+
+// GetKey returns the value of Key.
+func (s *Job) GetKey() NilString {
+	return s.Key
 }
 
 // GetInputData returns the value of InputData.
@@ -11058,6 +11158,11 @@ func (s *Job) SetTriggerType(val TriggerType) {
 // SetPosition sets the value of Position.
 func (s *Job) SetPosition(val int) {
 	s.Position = val
+}
+
+// SetKey sets the value of Key.
+func (s *Job) SetKey(val NilString) {
+	s.Key = val
 }
 
 // SetInputData sets the value of InputData.
@@ -19740,10 +19845,12 @@ func (s *RecordSetStatus) UnmarshalText(data []byte) error {
 // Ref: #/components/schemas/Result
 type Result struct {
 	// The place of the record in the batch, from 0.
-	Position int       `json:"position"`
-	JobID    string    `json:"job_id"`
-	Status   JobStatus `json:"status"`
-	Output   AnyValue  `json:"output"`
+	Position int    `json:"position"`
+	JobID    string `json:"job_id"`
+	// The key of the record, as the flow's `key` gives it; null where it has none.
+	Key    NilString `json:"key"`
+	Status JobStatus `json:"status"`
+	Output AnyValue  `json:"output"`
 	// The ids of those tasks of the last step whose `when` was false for this record, and which therefore
 	// gave no output.
 	SkippedTasks []string `json:"skipped_tasks"`
@@ -19759,6 +19866,11 @@ func (s *Result) GetPosition() int {
 // GetJobID returns the value of JobID.
 func (s *Result) GetJobID() string {
 	return s.JobID
+}
+
+// GetKey returns the value of Key.
+func (s *Result) GetKey() NilString {
+	return s.Key
 }
 
 // GetStatus returns the value of Status.
@@ -19789,6 +19901,11 @@ func (s *Result) SetPosition(val int) {
 // SetJobID sets the value of JobID.
 func (s *Result) SetJobID(val string) {
 	s.JobID = val
+}
+
+// SetKey sets the value of Key.
+func (s *Result) SetKey(val NilString) {
+	s.Key = val
 }
 
 // SetStatus sets the value of Status.

@@ -144,9 +144,9 @@ type BatchHandler interface {
 	// row a line after a line of column names (RFC 4180, UTF-8). The columns are `position`, `job_id`,
 	// `status`, `output` (as JSON text, empty for null) and the parts of the error, empty where they are
 	// null: `error_code`, `error_message`, `step_id`, `task_id`, `provider_status`, `provider_code`,
-	// `provider_message`; the last is `skipped_tasks`, separated by spaces. A part of the error that a
-	// spreadsheet would take for a formula, because it begins with `=`, `+`, `-`, `@`, a tab or a line
-	// break and is no number, has an apostrophe before it; `ndjson` has all texts as they are.
+	// `provider_message`; then `skipped_tasks`, separated by spaces, and `key`. A part of the error, or a
+	// key, that a spreadsheet would take for a formula, because it begins with `=`, `+`, `-`, `@`, a tab
+	// or a line break and is no number, has an apostrophe before it; `ndjson` has all texts as they are.
 	//
 	// GET /flows/batches/{batch_id}/results
 	ListBatchResults(ctx context.Context, params ListBatchResultsParams) (ListBatchResultsRes, error)

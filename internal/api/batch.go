@@ -219,11 +219,14 @@ func (h batchHandler) ListBatchResults(ctx context.Context, params oas.ListBatch
 	if err != nil {
 		return nil, err
 	}
-	p, err := pageOf("results", caller.OrgID, params.Limit, params.Skip, params.Cursor, id, params.Status.Value)
+	p, err := pageOf("results", caller.OrgID, params.Limit, params.Skip, params.Cursor, id, params.Status.Value, "\x00", params.Key)
 	if err != nil {
 		return nil, err
 	}
-	f := run.RecordFilter{BatchID: &id, Want: run.Want{Output: true}}
+	f := run.RecordFilter{BatchID: &id, Want: run.Want{Output: true, Key: true}}
+	if err := p.seek(&f, params.Key); err != nil {
+		return nil, err
+	}
 	if params.Status.Set {
 		status := run.Status(params.Status.Value)
 		f.Status = &status
@@ -241,7 +244,7 @@ func (h batchHandler) ListBatchResults(ctx context.Context, params oas.ListBatch
 		if asCSV {
 			write = appendCSV
 		}
-		export, err := h.runs.Export(ctx, caller.OrgID, id, f.Status, f.FromPosition, int64(f.Skip), write)
+		export, err := h.runs.Export(ctx, caller.OrgID, f, write)
 		if err != nil {
 			return nil, err
 		}

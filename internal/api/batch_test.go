@@ -47,7 +47,7 @@ func TestBatch_Upload(t *testing.T) {
 	for i, item := range all {
 		require.Equal(t, float64(i), field[float64](t, item, "position"))
 	}
-	assert.JSONEq(t, fmt.Sprintf(`{"position":105,"job_id":"%s.105","status":"rejected","output":null,"error":{"code":"record_rejected",
+	assert.JSONEq(t, fmt.Sprintf(`{"position":105,"job_id":"%s.105","key":null,"status":"rejected","output":null,"error":{"code":"record_rejected",
 		"message":"The provider rejected the record","step_id":"send","task_id":"up",
 		"provider_status":null,"provider_code":"BAD_ROW","provider_message":"Row is \"bad\", sir"},
 		"skipped_tasks":[]}`, batch), string(all[105]))
@@ -73,11 +73,11 @@ func TestBatch_Upload(t *testing.T) {
 	table := s.table(path + "?format=csv&skip=104")
 	require.Len(t, table, 1+700-104)
 	assert.Equal(t, []string{"position", "job_id", "status", "output", "error_code", "error_message",
-		"step_id", "task_id", "provider_status", "provider_code", "provider_message", "skipped_tasks"}, table[0])
+		"step_id", "task_id", "provider_status", "provider_code", "provider_message", "skipped_tasks", "key"}, table[0])
 	assert.Equal(t, []string{"104", batch + ".104", "accepted"}, table[1][:3])
 	assert.Contains(t, table[1][3], `{"import_id":"`)
 	assert.Equal(t, []string{"105", batch + ".105", "rejected", "", "record_rejected", "The provider rejected the record",
-		"send", "up", "", "BAD_ROW", `Row is "bad", sir`, ""}, table[2])
+		"send", "up", "", "BAD_ROW", `Row is "bad", sir`, "", ""}, table[2])
 	assert.Len(t, s.table(path+"?format=csv&status=rejected"), 1+7)
 	assert.Len(t, s.table(path+"?format=csv&status=failed"), 1)
 

@@ -14,7 +14,8 @@ func definitionOf(d definition.Definition) oas.Definition {
 		Status: oas.DefinitionStatus(d.Status), Version: int(d.Version),
 		Lane:          laneOf(d.Document.Lane),
 		VariableSetID: nilText(d.Document.VariableSetID), VariableVersion: nilText(d.Document.VariableVersion),
-		InputSchema: schemaOf(d.Document.InputSchema), FailureThreshold: thresholdOf(d.Document.FailureThreshold), Steps: stepsOf(d.Document.Steps),
+		InputSchema: schemaOf(d.Document.InputSchema), FailureThreshold: thresholdOf(d.Document.FailureThreshold),
+		Key: nilText(d.Document.Key), Steps: stepsOf(d.Document.Steps),
 		CreatedBy: d.CreatedBy, CreatedAt: d.CreatedAt.UTC(), UpdatedAt: d.UpdatedAt.UTC(),
 	}
 }
@@ -24,7 +25,8 @@ func definitionVersionOf(v definition.Version) oas.DefinitionVersion {
 		DefinitionID: v.DefinitionID.String(), Version: int(v.Version),
 		Lane:          laneOf(v.Document.Lane),
 		VariableSetID: nilText(v.Document.VariableSetID), VariableVersion: nilText(v.Document.VariableVersion),
-		InputSchema: schemaOf(v.Document.InputSchema), FailureThreshold: thresholdOf(v.Document.FailureThreshold), Steps: stepsOf(v.Document.Steps),
+		InputSchema: schemaOf(v.Document.InputSchema), FailureThreshold: thresholdOf(v.Document.FailureThreshold),
+		Key: nilText(v.Document.Key), Steps: stepsOf(v.Document.Steps),
 		CreatedBy: v.CreatedBy, CreatedAt: v.CreatedAt.UTC(),
 	}
 }
@@ -107,7 +109,7 @@ func (h definitionHandler) draftOf(req oas.DefinitionCreate) (definition.Draft, 
 	if !req.IsDefinitionFromTemplate() {
 		b := &req.DefinitionFromSteps
 		doc := documentOf(b.Lane, b.VariableSetID, b.VariableVersion, b.Steps)
-		doc.InputSchema, doc.FailureThreshold = documentSchemaOf(b.InputSchema), documentThresholdOf(b.FailureThreshold)
+		doc.InputSchema, doc.FailureThreshold, doc.Key = documentSchemaOf(b.InputSchema), documentThresholdOf(b.FailureThreshold), b.Key.Value
 		return definition.Draft{Name: b.Name, Description: b.Description.Value, Status: string(b.Status.Value), Document: doc}, nil
 	}
 	b := &req.DefinitionFromTemplate
@@ -119,13 +121,13 @@ func (h definitionHandler) draftOf(req oas.DefinitionCreate) (definition.Draft, 
 	d.Name, d.Description, d.Status = b.Name, b.Description.Or(d.Description), string(b.Status.Value)
 	d.Document = documentOf(b.Lane, b.VariableSetID, b.VariableVersion, nil)
 	d.Document.InputSchema, d.Document.FailureThreshold = documentSchemaOf(b.InputSchema), documentThresholdOf(b.FailureThreshold)
-	d.Document.Steps = steps
+	d.Document.Steps, d.Document.Key = steps, b.Key.Value
 	return d, nil
 }
 
 func replacementOf(req *oas.DefinitionReplace) definition.Draft {
 	doc := documentOf(req.Lane, req.VariableSetID, req.VariableVersion, req.Steps)
-	doc.InputSchema, doc.FailureThreshold = documentSchemaOf(req.InputSchema), documentThresholdOf(req.FailureThreshold)
+	doc.InputSchema, doc.FailureThreshold, doc.Key = documentSchemaOf(req.InputSchema), documentThresholdOf(req.FailureThreshold), req.Key.Value
 	return definition.Draft{Name: req.Name, Description: req.Description.Value, Status: string(req.Status.Value), Document: doc}
 }
 

@@ -56,7 +56,7 @@ func jobErrorOf(e *run.JobError) oas.NilJobError {
 
 func resultOf(r *run.Record) oas.Result {
 	return oas.Result{
-		Position: int(r.Position), JobID: jobIDOf(r), Status: oas.JobStatus(r.Status), Output: oas.AnyValue(r.Output), Error: jobErrorOf(r.Error),
+		Position: int(r.Position), JobID: jobIDOf(r), Key: nilText(r.Key), Status: oas.JobStatus(r.Status), Output: oas.AnyValue(r.Output), Error: jobErrorOf(r.Error),
 		SkippedTasks: append([]string{}, r.SkippedTasks...),
 	}
 }
@@ -82,7 +82,7 @@ func (ids *batchIDs) job(r *run.Record) oas.Job {
 	b := &r.Batch.FlowBatch
 	return oas.Job{
 		ID: jobIDOf(r), BatchID: ids.batch, DefinitionID: ids.definition, OrgID: ids.org,
-		TriggerID: ids.batch, TriggerType: oas.TriggerType(b.TriggerType), Position: int(r.Position),
+		TriggerID: ids.batch, TriggerType: oas.TriggerType(b.TriggerType), Position: int(r.Position), Key: nilText(r.Key),
 		InputData: oas.FreeObject(r.Input), Status: oas.JobStatus(r.Status), Attempts: int(r.Attempts),
 		Output: oas.AnyValue(r.Output), SkippedTasks: append([]string{}, r.SkippedTasks...), Error: jobErrorOf(r.Error),
 		CreatedAt: b.CreatedAt.UTC(), StartedAt: nilTime(r.StartedAt), UpdatedAt: r.UpdatedAt.UTC(),
@@ -97,7 +97,8 @@ func (ids *batchIDs) execution(r *run.Record) oas.Execution {
 	job := jobIDOf(r)
 	return oas.Execution{
 		ID: executionID(job, r.Run), JobID: job, BatchID: ids.batch, DefinitionID: ids.definition,
-		DefinitionVersion: int(b.Version), OrgID: ids.org, Run: int(r.Run), Status: oas.ExecutionStatus(r.Execution), Error: jobErrorOf(r.Error),
+		DefinitionVersion: int(b.Version), OrgID: ids.org, Run: int(r.Run), Key: nilText(r.Key),
+		Status: oas.ExecutionStatus(r.Execution), Error: jobErrorOf(r.Error),
 		CreatedAt: r.Created.UTC(), StartedAt: nilTime(r.StartedAt), CompletedAt: nilTime(r.CompletedAt), UpdatedAt: r.UpdatedAt.UTC(),
 	}
 }
@@ -106,7 +107,7 @@ func executionDetailOf(r *run.Record, steps []run.ExecutionStep) oas.ExecutionDe
 	e := executionOf(r)
 	out := oas.ExecutionDetail{
 		ID: e.ID, JobID: e.JobID, BatchID: e.BatchID, DefinitionID: e.DefinitionID, DefinitionVersion: e.DefinitionVersion, OrgID: e.OrgID,
-		Run: e.Run, Status: e.Status, Error: e.Error, CreatedAt: e.CreatedAt, StartedAt: e.StartedAt, CompletedAt: e.CompletedAt,
+		Run: e.Run, Key: e.Key, Status: e.Status, Error: e.Error, CreatedAt: e.CreatedAt, StartedAt: e.StartedAt, CompletedAt: e.CompletedAt,
 		UpdatedAt: e.UpdatedAt, InputData: oas.FreeObject(r.Input), Steps: make([]oas.ExecutionStep, len(steps)),
 	}
 	for i := range steps {

@@ -25,7 +25,7 @@ func (h executionHandler) ListExecutions(ctx context.Context, params oas.ListExe
 	if err != nil {
 		return nil, err
 	}
-	f := run.RecordFilter{Want: run.Want{History: true, Runs: true}}
+	f := run.RecordFilter{Want: run.Want{History: true, Runs: true, Key: true}}
 	if params.Status.Set {
 		status := run.ExecutionStatus(params.Status.Value)
 		f.Execution = &status

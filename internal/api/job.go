@@ -24,11 +24,18 @@ type jobHandler struct {
 
 func (h jobHandler) ListJobs(ctx context.Context, params oas.ListJobsParams) (*oas.JobList, error) {
 	caller := account.FromContext(ctx)
-	p, err := pageOf("jobs", caller.OrgID, params.Limit, params.Skip, params.Cursor, params.Status.Value, "\x00", params.BatchID)
+	p, err := pageOf("jobs", caller.OrgID, params.Limit, params.Skip, params.Cursor, params.Status.Value, "\x00", params.BatchID,
+		"\x00", params.Key)
 	if err != nil {
 		return nil, err
 	}
-	f := run.RecordFilter{Want: run.Want{Input: true, Output: true, History: true}}
+	if params.Key.Set && !params.BatchID.Set {
+		return nil, errKeyAlone
+	}
+	f := run.RecordFilter{Want: run.Want{Input: true, Output: true, History: true, Key: true}}
+	if err := p.seek(&f, params.Key); err != nil {
+		return nil, err
+	}
 	if params.Status.Set {
 		status := run.Status(params.Status.Value)
 		f.Status = &status

@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 
 	"flowlane/gen/oas"
+	"flowlane/internal/fault"
 	"flowlane/internal/run"
 )
 
@@ -69,6 +70,26 @@ func (p page) beginAt(f *run.RecordFilter) error {
 		return errCursor
 	}
 	f.FromBatch, f.FromPosition = batch, position+1
+	return nil
+}
+
+// keyReach is how many records are looked through for a key before a page ends: what bounds how long a request takes.
+const keyReach = 250_000
+
+var (
+	// errKeyAlone: keys are found by reading a batch through, which cannot be done for all that there are.
+	errKeyAlone = fault.Invalidated(fault.Field{Loc: []string{"query", "batch_id"}, Type: "missing",
+		Msg: "Is required beside key: name the batch whose jobs are to be found"})
+	// errKeySkip: a page of a list by key can end before it has passed over what it should.
+	errKeySkip = fault.Value([]string{"query", "skip"}, "Must be 0 or absent beside a key")
+)
+
+// seek narrows a list of a batch's records to those that have a key.
+func (p page) seek(f *run.RecordFilter, key oas.OptString) error {
+	if key.Set && p.skip > 0 {
+		return errKeySkip
+	}
+	f.Key, f.KeyReach = key.Value, keyReach
 	return nil
 }
 

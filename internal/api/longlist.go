@@ -35,10 +35,11 @@ type item[T any] interface {
 	Encode(e *jx.Encoder)
 }
 
-// readRecords reads the records of a list. One that may be long waits for room, until its answer is written.
+// readRecords reads the records of a list. One that may be long, or that looks for a key, waits for room, until its answer is
+// written.
 func readRecords(ctx context.Context, runs *run.Service, orgID uuid.UUID, p page, f run.RecordFilter) (run.RecordPage,
 	error) {
-	if known, ok := ctx.Value(exchangeKey{}).(*exchange); ok && p.limit > longList {
+	if known, ok := ctx.Value(exchangeKey{}).(*exchange); ok && (p.limit > longList || f.Key != "") {
 		held, err := known.lists.take(ctx, orgID)
 		if err != nil {
 			return run.RecordPage{}, err
@@ -53,7 +54,9 @@ func listOfRecords[T any, P item[T]](ctx context.Context, p page, found run.Reco
 	convert func(*run.Record) T) listed[T] {
 	out := listed[T]{Items: []T{}, Limit: p.limit, Skip: p.skip, Total: int(found.Total)}
 	out.NextCursor.SetToNull()
-	if n := len(found.Records); found.More && n > 0 {
+	if n := len(found.Records); found.Stopped != "" {
+		out.NextCursor.SetTo(p.cursor(found.Stopped))
+	} else if found.More && n > 0 {
 		out.NextCursor.SetTo(p.cursor(key(&found.Records[n-1])))
 	}
 	known, ok := ctx.Value(exchangeKey{}).(*exchange)

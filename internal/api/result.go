@@ -8,6 +8,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"flowlane/internal/expr"
 	"flowlane/internal/run"
 )
 
@@ -26,7 +27,12 @@ func (w *lineWriter) append(b []byte, r *run.Record) []byte {
 		w.middle = []byte(`,"job_id":"` + r.Batch.FlowBatch.ID.String() + `.`)
 	}
 	b = strconv.AppendInt(append(b, `{"position":`...), r.Position, 10)
-	b = strconv.AppendInt(append(b, w.middle...), r.Position, 10)
+	b = append(strconv.AppendInt(append(b, w.middle...), r.Position, 10), `","key":`...)
+	if r.Key == "" {
+		b = append(b, "null"...)
+	} else {
+		b = expr.AppendJSONString(b, r.Key)
+	}
 	if r.Error != nil {
 		return appendFailure(appendOutcome(b, r), r.Error)
 	}
@@ -46,7 +52,7 @@ func same(a, b json.RawMessage) bool {
 }
 
 func appendOutcome(b []byte, r *run.Record) []byte {
-	b = append(b, `","status":"`...)
+	b = append(b, `,"status":"`...)
 	b = append(b, r.Status...)
 	b = append(b, `","output":`...)
 	if len(r.Output) == 0 {
@@ -90,7 +96,7 @@ func appendFailure(b []byte, f *run.JobError) []byte {
 
 // csvColumns are the columns of an export as CSV.
 var csvColumns = []string{"position", "job_id", "status", "output", "error_code", "error_message", "step_id", "task_id",
-	"provider_status", "provider_code", "provider_message", "skipped_tasks"}
+	"provider_status", "provider_code", "provider_message", "skipped_tasks", "key"}
 
 // appendCSV writes a result as a row of RFC 4180. The package encoding/csv does not keep line breaks within texts as they are
 // where lines end as the RFC says.
@@ -104,7 +110,7 @@ func appendCSV(b []byte, r *run.Record) []byte {
 	}
 	return appendRow(b, at, r.Batch.FlowBatch.ID.String()+"."+at, string(r.Status), out, failure.Code, literal(failure.Message),
 		literal(failure.StepID), literal(failure.TaskID), statusText(failure.ProviderStatus), literal(failure.ProviderCode),
-		literal(failure.ProviderMessage), literal(strings.Join(r.SkippedTasks, " ")))
+		literal(failure.ProviderMessage), literal(strings.Join(r.SkippedTasks, " ")), literal(r.Key))
 }
 
 func statusText(status int) string {

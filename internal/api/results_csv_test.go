@@ -90,7 +90,7 @@ func (s *stack) wantTable(batch string) (seen map[string]int) {
 	list := s.pages(path, 7)
 	require.Len(t, table, len(list)+1)
 	require.Equal(t, []string{"position", "job_id", "status", "output", "error_code", "error_message",
-		"step_id", "task_id", "provider_status", "provider_code", "provider_message", "skipped_tasks"}, table[0])
+		"step_id", "task_id", "provider_status", "provider_code", "provider_message", "skipped_tasks", "key"}, table[0])
 	for i, item := range list {
 		var r struct {
 			Position json.Number
@@ -108,7 +108,7 @@ func (s *stack) wantTable(batch string) (seen map[string]int) {
 			}
 		}
 		require.NoError(t, json.Unmarshal(item, &r))
-		want := []string{r.Position.String(), r.JobID, r.Status, string(r.Output), "", "", "", "", "", "", "", strings.Join(r.Skipped, " ")}
+		want := []string{r.Position.String(), r.JobID, r.Status, string(r.Output), "", "", "", "", "", "", "", strings.Join(r.Skipped, " "), ""}
 		if want[3] == "null" {
 			want[3] = ""
 		}

@@ -207,6 +207,7 @@ func (a *adapter) fill(r *http.Request, op *operation) error {
 	if err != nil {
 		return err
 	}
+	besideKey(r, op)
 	path := r.URL.EscapedPath()
 	if strings.Contains(path+r.URL.RawQuery+string(body), standIn) {
 		values := values{}
@@ -289,6 +290,19 @@ func rename(node any, taken map[string]bool) (changed bool) {
 		}
 	}
 	return changed
+}
+
+// besideKey lets a list that looks for a key go without skip, and of jobs be of a batch.
+func besideKey(r *http.Request, op *operation) {
+	query := r.URL.Query()
+	if !query.Has("key") || !good(r) {
+		return
+	}
+	query.Del("skip")
+	if op.id == "listJobs" && !query.Has("batch_id") {
+		query.Set("batch_id", "none")
+	}
+	r.URL.RawQuery = query.Encode()
 }
 
 // cursor replaces the stand-in of a cursor by one of the same list with the same filters; where there is no second page,

@@ -18,7 +18,7 @@ type BadExpression struct {
 	Field fault.Field
 }
 
-// author is the task that expressions stand in.
+// author is the task that expressions stand in; no step is set for those of the flow itself.
 type author struct {
 	at         place
 	step, task string
@@ -27,8 +27,12 @@ type author struct {
 func (c *compiler) note(by author, field string, errs []expr.Error) {
 	for _, e := range errs {
 		path := append(strings.Split(field, "."), e.Path...)
+		sentence := fmt.Sprintf("field %s: %s", strings.Join(path, "."), e.Error())
+		if by.step != "" {
+			sentence = fmt.Sprintf("step %q, task %q, %s", by.step, by.task, sentence)
+		}
 		c.bad = append(c.bad, BadExpression{
-			Sentence: fmt.Sprintf("step %q, task %q, field %s: %s", by.step, by.task, strings.Join(path, "."), e.Error()),
+			Sentence: sentence,
 			Field:    fault.Field{Loc: append(slices.Clone(by.at), path...), Type: "bad_expression", Msg: e.Error(), Ctx: e.Ctx()},
 		})
 	}

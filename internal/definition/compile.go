@@ -91,8 +91,19 @@ func (c *compiler) compile(doc Document) *Plan {
 		c.earlier[s.ID] = c.all[s.ID]
 	}
 	c.input(plan, doc.InputSchema)
+	c.key(plan, doc.Key)
 	plan.VarKeys = slices.Sorted(maps.Keys(c.used))
 	return plan
+}
+
+// key compiles what tells records apart. In a stored version a bad one means that they have no keys.
+func (c *compiler) key(plan *Plan, text string) {
+	if text == "" {
+		return
+	}
+	var errs []expr.Error
+	plan.Key, errs = expr.CompileKey(text, expr.Scope{Input: true, InputShape: c.records})
+	c.note(author{at: place{"body"}}, "key", errs)
 }
 
 func (c *compiler) step(at place, s DocumentStep) Step {

@@ -19,6 +19,8 @@ type Document struct {
 	InputSchema json.RawMessage `json:"input_schema,omitempty"`
 	// FailureThreshold is nil where a batch goes on however many of its jobs fail.
 	FailureThreshold *Threshold `json:"failure_threshold,omitempty"`
+	// Key is a text with expressions that tells records apart; empty for none.
+	Key string `json:"key,omitempty"`
 
 	Steps []DocumentStep `json:"steps"`
 }

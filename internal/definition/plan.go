@@ -26,7 +26,9 @@ type Plan struct {
 	VarKeys         []string
 	// FailureThreshold is nil where a batch goes on however many of its jobs fail.
 	FailureThreshold *Threshold
-	Steps            []Step
+	// Key gives the key of a record; nil where records have none.
+	Key   *expr.Key
+	Steps []Step
 }
 
 // Step is one step of a plan.

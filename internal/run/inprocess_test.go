@@ -120,7 +120,7 @@ func TestWork_Bounded(t *testing.T) {
 		}
 		f.FromBatch, f.FromPosition = batch, positions[len(positions)-1]+1
 	}
-	export, err := w.s.Export(w.ctx, w.org, batch, nil, 0, 0, func(b []byte, r *Record) []byte {
+	export, err := w.s.Export(w.ctx, w.org, RecordFilter{BatchID: &batch}, func(b []byte, r *Record) []byte {
 		return fmt.Appendf(b, `{"position":%d,"output":%s}`+"\n", r.Position, r.Output)
 	})
 	require.NoError(t, err)

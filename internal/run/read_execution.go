@@ -88,13 +88,13 @@ func (t *Times) end(at int64) {
 
 // Record reads one record of a batch, with its input, output and history. Fault: NotFound.
 func (s *Service) Record(ctx context.Context, orgID, batchID uuid.UUID, position int64) (*Record, error) {
-	return s.one(ctx, orgID, batchID, position, 0, Want{Input: true, Output: true, History: true}, func(*sliceView, *Record) error { return nil })
+	return s.one(ctx, orgID, batchID, position, 0, Want{Input: true, Output: true, History: true, Key: true}, func(*sliceView, *Record) error { return nil })
 }
 
 // Execution reads a run of a record of a batch: its path through every step and task. Fault: NotFound.
 func (s *Service) Execution(ctx context.Context, orgID, batchID uuid.UUID, position int64, run int32) (*Record, []ExecutionStep, error) {
 	var steps []ExecutionStep
-	out, err := s.one(ctx, orgID, batchID, position, run, Want{Input: true, History: true}, func(v *sliceView, r *Record) (err error) {
+	out, err := s.one(ctx, orgID, batchID, position, run, Want{Input: true, History: true, Key: true}, func(v *sliceView, r *Record) (err error) {
 		steps, err = v.path(r)
 		return err
 	})

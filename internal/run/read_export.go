@@ -17,6 +17,10 @@ type Export struct {
 	s     *Service
 	batch *batchView
 	match matcher
+	// key narrows the results to records that have it; empty for all.
+	key string
+	// release gives back the rows of views.
+	release func()
 	// from is the first position to show, skip how many matching ones to pass over before.
 	from, skip int64
 	no         int32
@@ -30,19 +34,23 @@ type Export struct {
 	write func(b []byte, r *Record) []byte
 }
 
-// Export opens the results of a batch in position order, each as write appends it: from position from on, of the matching ones all but
-// the first skip. Fault: NotFound.
-func (s *Service) Export(ctx context.Context, orgID, batchID uuid.UUID, status *Status, from, skip int64, write func(b []byte, r *Record) []byte) (*Export, error) {
-	e := &Export{ctx: ctx, s: s, write: write, match: newMatcher(status, nil), from: from, skip: skip}
+// exported is what an export tells of each record.
+var exported = Want{Output: true, Key: true}
+
+// Export opens the results of the filter's batch in position order, each as write appends it: of those that match by status and key,
+// from FromPosition on, all but the first Skip. It heeds nothing else of the filter. Fault: NotFound.
+func (s *Service) Export(ctx context.Context, orgID uuid.UUID, f RecordFilter, write func(b []byte, r *Record) []byte) (*Export, error) {
+	e := &Export{ctx: ctx, s: s, write: write, match: newMatcher(f.Status, nil), from: f.FromPosition, skip: int64(f.Skip), key: f.Key}
 	err := s.snapshot(ctx, func(ctx context.Context, tx pgx.Tx) (err error) {
-		if e.batch, err = s.view(ctx, tx, orgID, batchID); err != nil {
+		if e.batch, err = s.view(ctx, tx, orgID, *f.BatchID); err != nil {
 			return err
 		}
-		if e.match.all() && !e.batch.retry() {
-			e.from, e.skip = from+skip, 0
+		e.done = e.key != "" && !e.batch.keys()
+		if e.match.all() && !e.batch.retry() && e.key == "" {
+			e.from, e.skip = e.from+e.skip, 0
 		}
 		if e.from > 0 {
-			e.no, err = s.q.SliceAt(ctx, tx, db.SliceAtParams{BatchID: batchID, Place: e.from})
+			e.no, err = s.q.SliceAt(ctx, tx, db.SliceAtParams{BatchID: *f.BatchID, Place: e.from})
 		}
 		return err
 	})
@@ -93,9 +101,15 @@ func (e *Export) load(ctx context.Context, tx pgx.Tx) error {
 		return err
 	}
 	for _, v := range found {
-		v.needs = Want{Output: true}.of(e.batch)
+		v.needs = exported.of(e.batch)
 	}
-	if e.views, err = e.s.openFitting(ctx, tx, found, false); err != nil {
+	if e.views, err = e.s.openFitting(ctx, tx, found, e.batch.keys()); err != nil {
+		return err
+	}
+	if e.release != nil {
+		e.release()
+	}
+	if e.release, err = readInputs(ctx, tx, exported.rowsOf(e.views)); err != nil {
 		return err
 	}
 	n := len(e.views)
@@ -107,13 +121,17 @@ func (e *Export) load(ctx context.Context, tx pgx.Tx) error {
 }
 
 func (e *Export) add(v *sliceView, from, to int32) error {
+	var has func(record []byte) bool
+	if e.key != "" {
+		has = v.batch.plan.Key.Is(e.key)
+	}
 	wanted := make([]bool, v.Records)
 	for o := from; o < to; o++ {
-		wanted[o] = v.First+int64(o) >= e.from && e.match.job(v.statuses[o])
+		wanted[o] = v.First+int64(o) >= e.from && e.match.job(v.statuses[o]) && (has == nil || has(v.rows[o]))
 		if wanted[o] && e.skip > 0 {
 			e.skip--
 			wanted[o] = false
 		}
 	}
-	return v.each(wanted, Want{Output: true}, func(r *Record) { e.buf = e.write(e.buf, r) })
+	return v.each(wanted, exported, func(r *Record) { e.buf = e.write(e.buf, r) })
 }

@@ -24,6 +24,9 @@ type batchList struct {
 func (w *walk) list(ctx context.Context, batches []*batchView) error {
 	var rest []*batchList
 	for _, b := range batches {
+		if w.f.Key != "" && !b.keys() {
+			continue
+		}
 		l, err := w.begin(ctx, b)
 		if err != nil {
 			return err
@@ -50,7 +53,7 @@ func (w *walk) begin(ctx context.Context, b *batchView) (*batchList, error) {
 	}
 	if p := w.f.Position; p != nil {
 		l.start, l.end = max(*p, l.start), min(*p+1, l.end)
-	} else if w.skip > 0 && w.match.all() && !b.retry() {
+	} else if w.skip > 0 && w.match.all() && !b.retry() && w.f.Key == "" {
 		ended := w.ended
 		if ended > 0 {
 			var err error
@@ -88,7 +91,7 @@ func (w *walk) listSome(ctx context.Context, list []*batchList) (rest []*batchLi
 		l := list[r.I]
 		switch {
 		case r.First >= l.end:
-		case len(views) == 0 && w.match.begun == "" && r.First >= l.whole && w.skip >= r.Matching:
+		case len(views) == 0 && w.match.begun == "" && w.f.Key == "" && r.First >= l.whole && w.skip >= r.Matching:
 			w.skip -= r.Matching // counters are exact but for what is queued and begun
 		default:
 			v := l.found(r)
@@ -106,13 +109,16 @@ func (w *walk) listSome(ctx context.Context, list []*batchList) (rest []*batchLi
 
 // slices lists the records of these slices, opening as few at once as the page can need and as fit into memory.
 func (w *walk) slices(ctx context.Context, views []*sliceView) error {
+	if w.f.Key != "" {
+		return w.search(ctx, views)
+	}
 	for len(views) > 0 && !w.more {
 		need, n := w.need(), 0
 		for need > 0 && n < len(views) {
 			need -= min(views[n].matching, int64(views[n].to-views[n].from))
 			n++
 		}
-		opened, err := w.s.openFitting(ctx, w.tx, views[:n], w.f.Want.Input)
+		opened, err := w.s.openFitting(ctx, w.tx, views[:n], len(w.f.Want.rowsOf(views[:n])) > 0)
 		if err != nil {
 			return err
 		}
@@ -126,13 +132,11 @@ func (w *walk) slices(ctx context.Context, views []*sliceView) error {
 
 // take appends the matching records of opened slices to the page.
 func (w *walk) take(ctx context.Context, views []*sliceView) error {
-	if w.f.Want.Input {
-		release, err := readInputs(ctx, w.tx, views)
-		if err != nil {
-			return err
-		}
-		defer release()
+	release, err := readInputs(ctx, w.tx, w.f.Want.rowsOf(views))
+	if err != nil {
+		return err
 	}
+	defer release()
 	for _, v := range views {
 		if err := w.takeSlice(v); err != nil || w.more {
 			return err
@@ -147,6 +151,9 @@ func readInputs(ctx context.Context, tx pgx.Tx, views []*sliceView) (release fun
 	refs := make([]recordset.PageRef, len(views))
 	for i, v := range views {
 		refs[i] = recordset.PageRef{Set: v.batch.FlowBatch.PageSet, First: v.First - int64(v.PageOff)}
+	}
+	if len(refs) == 0 {
+		return func() {}, nil
 	}
 	pages, err := recordset.ReadPagesOf(ctx, tx, refs)
 	if err != nil {
@@ -174,6 +181,9 @@ func (w *walk) takeSlice(v *sliceView) error {
 	for from := v.from; from < v.to && !w.more; from += step {
 		wanted := make([]bool, v.Records)
 		for o := from; o < min(from+step, v.to); o++ {
+			if v.keyed != nil && !v.keyed[o] {
+				continue
+			}
 			wanted[o] = w.match.job(v.statuses[o]) || len(v.runs[o]) > 0 && w.showsRuns()
 		}
 		if !slices.Contains(wanted, true) {

@@ -30,6 +30,8 @@ type Record struct {
 	Attempts int32
 	// Input and Output are raw JSON; nil where they were not asked for. An output that is not there is nil too.
 	Input, Output json.RawMessage
+	// Key is empty where the record has none, or it was not asked for.
+	Key string
 	// SkippedTasks are those tasks of the last step whose condition left the record out, which gives them no output.
 	SkippedTasks []string
 	Error        *JobError
@@ -45,7 +47,7 @@ func JobID(batchID uuid.UUID, position int64) string {
 
 // Want says what a reader needs of records besides status, position and error.
 type Want struct {
-	Input, Output bool
+	Input, Output, Key bool
 	// History is attempts, times and the status of the execution.
 	History bool
 	// Runs are the runs of a job, each as a record of its own.
@@ -104,6 +106,9 @@ func (v *sliceView) each(wanted []bool, want Want, do func(r *Record)) error {
 		r = Record{Batch: v.batch.BatchRow, Position: v.First + int64(o), Status: v.statuses[o], Run: 1, Created: v.batch.FlowBatch.CreatedAt}
 		if want.Input {
 			r.Input = append(json.RawMessage(nil), v.rows[o]...)
+		}
+		if want.Key && v.batch.keys() {
+			r.Key = v.batch.plan.Key.Of(v.rows[o])
 		}
 		if outputs != nil {
 			r.Output, r.SkippedTasks = outputs.at(o)

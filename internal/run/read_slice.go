@@ -52,6 +52,8 @@ type sliceView struct {
 	bodies []taskBody
 	// rows are the raw records, where they were read.
 	rows [][]byte
+	// keyed tells by offset which records have the key that is looked for; nil where none is.
+	keyed []bool
 }
 
 type taskBody struct {
@@ -124,6 +126,15 @@ func keysOf(views []*sliceView, meant func(*sliceView) bool) (batchIDs []uuid.UU
 // openFitting opens as many of the first slices as fit into memory together, at least one if there are any; pages tells
 // that their pages will be read as well.
 func (s *Service) openFitting(ctx context.Context, tx pgx.Tx, views []*sliceView, pages bool) ([]*sliceView, error) {
+	views, err := s.fitting(ctx, tx, views, pages)
+	if err != nil {
+		return nil, err
+	}
+	return views, s.open(ctx, tx, views)
+}
+
+// fitting returns the slices that openFitting opens.
+func (s *Service) fitting(ctx context.Context, tx pgx.Tx, views []*sliceView, pages bool) ([]*sliceView, error) {
 	in, traces := db.SliceSizesParams{Pages: pages}, false
 	for _, v := range views {
 		in.BatchIds, in.SliceNos = append(in.BatchIds, v.batch.FlowBatch.ID), append(in.SliceNos, v.No)
@@ -131,7 +142,7 @@ func (s *Service) openFitting(ctx context.Context, tx pgx.Tx, views []*sliceView
 		traces = traces || v.needs.own < noTraces || v.needs.inherited < noTraces
 	}
 	if len(views) < 2 || !traces && !pages {
-		return views, s.open(ctx, tx, views)
+		return views, nil
 	}
 	sizes, err := s.q.SliceSizes(ctx, tx, in)
 	if err != nil {
@@ -140,11 +151,10 @@ func (s *Service) openFitting(ctx context.Context, tx pgx.Tx, views []*sliceView
 	total := int64(0)
 	for i, bytes := range sizes {
 		if total += bytes; total > walkBytes {
-			views = views[:max(i, 1)]
-			break
+			return views[:max(i, 1)], nil
 		}
 	}
-	return views, s.open(ctx, tx, views)
+	return views, nil
 }
 
 // openEach opens slices, as many at once as fit into memory, and calls do with each.

@@ -20,6 +20,10 @@ type RecordFilter struct {
 	// Status or Execution narrows it further; at most one is set.
 	Status    *Status
 	Execution *ExecutionStatus
+	// Key narrows a list of one batch to records that have it; empty for all. About as many records as KeyReach are looked through
+	// for a page.
+	Key      string
+	KeyReach int64
 
 	// FromRun is the first run to show of the record at FromPosition, where runs are wanted.
 	FromBatch    uuid.UUID
@@ -33,8 +37,10 @@ type RecordFilter struct {
 type RecordPage struct {
 	Records []Record
 	More    bool
-	// Total is how many records match, on all pages.
+	// Total is how many records match, on all pages; where a key is looked for, how many the page has.
 	Total int64
+	// Stopped is the job behind which a list that looks for a key goes on, where it ended because it has looked at as many as it may.
+	Stopped string
 }
 
 const (
@@ -60,7 +66,10 @@ func (s *Service) Records(ctx context.Context, orgID uuid.UUID, f RecordFilter) 
 		if err := w.run(ctx); err != nil {
 			return err
 		}
-		out.Records, out.More = w.out, w.more
+		out.Records, out.More, out.Stopped = w.out, w.more, w.stopped
+		if f.Key != "" {
+			out.Total = int64(len(w.out))
+		}
 		return nil
 	})
 	return out, err
@@ -107,6 +116,10 @@ type walk struct {
 	ended        int64
 	begunBatches []uuid.UUID
 	begunJobs    []int64
+
+	// searched is how many records were looked through for a key, stopped the last one, where that was enough.
+	searched int64
+	stopped  string
 
 	skip  int64
 	out   []Record

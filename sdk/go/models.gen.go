@@ -933,7 +933,9 @@ type Definition struct {
 	// What every record must fit; null where anything does.
 	InputSchema      FreeObject        `json:"input_schema"`
 	FailureThreshold *FailureThreshold `json:"failure_threshold"`
-	Steps            []Step            `json:"steps"`
+	// What gives the key of a record; null where records have none.
+	Key   *string `json:"key"`
+	Steps []Step  `json:"steps"`
 	// The id of the account that created it.
 	CreatedBy string    `json:"created_by"`
 	CreatedAt time.Time `json:"created_at"`
@@ -964,7 +966,9 @@ type DefinitionVersion struct {
 	// What every record must fit; null where anything does.
 	InputSchema      FreeObject        `json:"input_schema"`
 	FailureThreshold *FailureThreshold `json:"failure_threshold"`
-	Steps            []Step            `json:"steps"`
+	// What gives the key of a record; null where records have none.
+	Key   *string `json:"key"`
+	Steps []Step  `json:"steps"`
 	// The id of the account that made the version.
 	CreatedBy string    `json:"created_by"`
 	CreatedAt time.Time `json:"created_at"`
@@ -1076,6 +1080,10 @@ type DefinitionFromTemplate struct {
 	// field of `input` which `additionalProperties: false` rules out is an error.
 	InputSchema      FreeObject             `json:"input_schema,omitempty"`
 	FailureThreshold *FailureThresholdInput `json:"failure_threshold,omitempty"`
+	// What tells records apart for you: a text with expressions over `input`. Jobs, executions and results carry it as
+	// `key`, and those of a batch are found by it. It need not be unique. A record has no key where this gives null, an
+	// object, an array, nothing, or more than 200 characters; it runs all the same. Null or left out for no keys.
+	Key *string `json:"key,omitempty"`
 	// The id of an active template.
 	TemplateID string `json:"template_id"`
 	// The id of a credential for each slot of the template, by the slot's name. Every slot needs one.
@@ -1099,6 +1107,10 @@ type DefinitionFromSteps struct {
 	// field of `input` which `additionalProperties: false` rules out is an error.
 	InputSchema      FreeObject             `json:"input_schema,omitempty"`
 	FailureThreshold *FailureThresholdInput `json:"failure_threshold,omitempty"`
+	// What tells records apart for you: a text with expressions over `input`. Jobs, executions and results carry it as
+	// `key`, and those of a batch are found by it. It need not be unique. A record has no key where this gives null, an
+	// object, an array, nothing, or more than 200 characters; it runs all the same. Null or left out for no keys.
+	Key *string `json:"key,omitempty"`
 	// Run one after another.
 	Steps []StepInput `json:"steps"`
 }
@@ -1120,6 +1132,10 @@ type DefinitionReplace struct {
 	// field of `input` which `additionalProperties: false` rules out is an error.
 	InputSchema      FreeObject             `json:"input_schema,omitempty"`
 	FailureThreshold *FailureThresholdInput `json:"failure_threshold,omitempty"`
+	// What tells records apart for you: a text with expressions over `input`. Jobs, executions and results carry it as
+	// `key`, and those of a batch are found by it. It need not be unique. A record has no key where this gives null, an
+	// object, an array, nothing, or more than 200 characters; it runs all the same. Null or left out for no keys.
+	Key *string `json:"key,omitempty"`
 	// Run one after another.
 	Steps     []StepInput `json:"steps"`
 	ID        any         `json:"id,omitempty"`
@@ -2342,10 +2358,12 @@ type BatchCancel struct {
 
 type Result struct {
 	// The place of the record in the batch, from 0.
-	Position int64     `json:"position"`
-	JobID    string    `json:"job_id"`
-	Status   JobStatus `json:"status"`
-	Output   any       `json:"output"`
+	Position int64  `json:"position"`
+	JobID    string `json:"job_id"`
+	// The key of the record, as the flow's `key` gives it; null where it has none.
+	Key    *string   `json:"key"`
+	Status JobStatus `json:"status"`
+	Output any       `json:"output"`
 	// The ids of those tasks of the last step whose `when` was false for this record, and which therefore gave no
 	// output.
 	SkippedTasks []string `json:"skipped_tasks"`
@@ -2417,7 +2435,9 @@ type Job struct {
 	TriggerID    string      `json:"trigger_id"`
 	TriggerType  TriggerType `json:"trigger_type"`
 	// The place of the record in the batch, from 0.
-	Position  int64      `json:"position"`
+	Position int64 `json:"position"`
+	// The key of the record, as the flow's `key` gives it; null where it has none.
+	Key       *string    `json:"key"`
 	InputData FreeObject `json:"input_data"`
 	Status    JobStatus  `json:"status"`
 	// How many calls carried the record.
@@ -2563,7 +2583,9 @@ type Execution struct {
 	DefinitionVersion int64  `json:"definition_version"`
 	OrgID             string `json:"org_id"`
 	// The first run of a job is 1.
-	Run    int64           `json:"run"`
+	Run int64 `json:"run"`
+	// The key of the record, as the flow's `key` gives it; null where it has none.
+	Key    *string         `json:"key"`
 	Status ExecutionStatus `json:"status"`
 	// What went wrong; null if nothing did.
 	Error       *JobError  `json:"error"`
@@ -2581,7 +2603,9 @@ type ExecutionDetail struct {
 	DefinitionVersion int64  `json:"definition_version"`
 	OrgID             string `json:"org_id"`
 	// The first run of a job is 1.
-	Run    int64           `json:"run"`
+	Run int64 `json:"run"`
+	// The key of the record, as the flow's `key` gives it; null where it has none.
+	Key    *string         `json:"key"`
 	Status ExecutionStatus `json:"status"`
 	// What went wrong; null if nothing did.
 	Error       *JobError       `json:"error"`

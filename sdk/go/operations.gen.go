@@ -1318,6 +1318,10 @@ type ListBatchResultsParams struct {
 	Format *string `json:"format,omitempty"`
 	// Only results of jobs in this status.
 	Status *JobStatus `json:"status,omitempty"`
+	// Only results whose record has this key (the flow says what that is), character for character. The records of the batch
+	// are read through: a page ends after 250,000 of them, full or not, and `next_cursor` goes on behind them. `total`
+	// counts what the page has. `skip` must be 0. `ndjson` and `csv` read the whole batch through.
+	Key *string `json:"key,omitempty"`
 }
 
 // ListBatchResults: Read the results of a batch.
@@ -1325,8 +1329,8 @@ type ListBatchResultsParams struct {
 // `skip` (or `cursor`) on and take no notice of `limit`: one JSON object a line, or one row a line after a line of
 // column names (RFC 4180, UTF-8). The columns are `position`, `job_id`, `status`, `output` (as JSON text, empty for
 // null) and the parts of the error, empty where they are null: `error_code`, `error_message`, `step_id`, `task_id`,
-// `provider_status`, `provider_code`, `provider_message`; the last is `skipped_tasks`, separated by spaces. A part of
-// the error that a spreadsheet would take for a formula, because it begins with `=`, `+`, `-`, `@`, a tab or a line
+// `provider_status`, `provider_code`, `provider_message`; then `skipped_tasks`, separated by spaces, and `key`. A part
+// of the error, or a key, that a spreadsheet would take for a formula, because it begins with `=`, `+`, `-`, `@`, a tab or a line
 // break and is no number, has an apostrophe before it; `ndjson` has all texts as they are.
 func (c *Client) ListBatchResults(ctx context.Context, batchID string, params *ListBatchResultsParams) (answer ResultList, err error) {
 	err = c.do(ctx, call{"ListBatchResults", "GET", "/flows/batches/" + url.PathEscape(batchID) + "/results", queryOf(params), nil}, &answer)
@@ -1409,6 +1413,10 @@ type ListJobsParams struct {
 	BatchID *string `json:"batch_id,omitempty"`
 	// Only jobs in this status.
 	Status *JobStatus `json:"status,omitempty"`
+	// Only jobs whose record has this key (the flow says what that is), character for character. The records of the batch
+	// are read through: a page ends after 250,000 of them, full or not, and `next_cursor` goes on behind them. `total`
+	// counts what the page has. `skip` must be 0. Needs `batch_id`.
+	Key *string `json:"key,omitempty"`
 }
 
 // ListJobs: List jobs.

@@ -60,7 +60,7 @@ func TestLines(t *testing.T) {
 	t.Parallel()
 	const path = "/v1/flows/batches/x/results?format=ndjson"
 	result := func(more string) string {
-		return `{"position":0,"job_id":"x.0","status":"completed","output":{"any":1},"error":null,"skipped_tasks":[]` + more + "}\n"
+		return `{"position":0,"job_id":"x.0","key":null,"status":"completed","output":{"any":1},"error":null,"skipped_tasks":[]` + more + "}\n"
 	}
 	for text, want := range map[string]int{
 		"": 0, result("") + result(""): 0, result("") + result(`,"more":1`) + result(""): 1, "null\nx\n" + result(""): 2,

@@ -290,7 +290,7 @@ func clone(v any) any {
 
 // order is how fields follow each other in a file; others come after them, by their names.
 var order = []string{
-	"id", "name", "description", "status", "lane", VariableSet, "variable_version", "input_schema", "failure_threshold", "steps",
+	"id", "name", "description", "status", "lane", VariableSet, "variable_version", "input_schema", "failure_threshold", "key", "steps",
 	"action_id", Credential, "when", "for_each", "params", "timeout_seconds", "retry", "on_error", "delivery", "tasks",
 }
 

@@ -1054,17 +1054,18 @@ class Operations(Transport):
         cursor: str | None = None,
         format: Literal['json', 'ndjson', 'csv'] | None = None,
         status: models.JobStatus | None = None,
+        key: str | None = None,
     ) -> models.ResultList:
         """Read the results of a batch.
         Returns one result per record, in position order. `json` is a page. `ndjson` and `csv` stream every result from
         `skip` (or `cursor`) on and take no notice of `limit`: one JSON object a line, or one row a line after a line of
         column names (RFC 4180, UTF-8). The columns are `position`, `job_id`, `status`, `output` (as JSON text, empty for
         null) and the parts of the error, empty where they are null: `error_code`, `error_message`, `step_id`, `task_id`,
-        `provider_status`, `provider_code`, `provider_message`; the last is `skipped_tasks`, separated by spaces. A part of
-        the error that a spreadsheet would take for a formula, because it begins with `=`, `+`, `-`, `@`, a tab or a line
+        `provider_status`, `provider_code`, `provider_message`; then `skipped_tasks`, separated by spaces, and `key`. A part
+        of the error, or a key, that a spreadsheet would take for a formula, because it begins with `=`, `+`, `-`, `@`, a tab or a line
         break and is no number, has an apostrophe before it; `ndjson` has all texts as they are.
         """
-        return self._call("list_batch_results", "GET", f"/flows/batches/{segment(batch_id)}/results", query={"limit": limit, "skip": skip, "cursor": cursor, "format": format, "status": status})
+        return self._call("list_batch_results", "GET", f"/flows/batches/{segment(batch_id)}/results", query={"limit": limit, "skip": skip, "cursor": cursor, "format": format, "status": status, "key": key})
 
     def all_batch_results(
         self,
@@ -1074,9 +1075,10 @@ class Operations(Transport):
         skip: int | None = None,
         format: Literal['json', 'ndjson', 'csv'] | None = None,
         status: models.JobStatus | None = None,
+        key: str | None = None,
     ) -> Iterator[models.Result]:
         """Goes through all pages of list_batch_results."""
-        return self._pages("list_batch_results", f"/flows/batches/{segment(batch_id)}/results", {"limit": limit, "skip": skip, "format": format, "status": status})
+        return self._pages("list_batch_results", f"/flows/batches/{segment(batch_id)}/results", {"limit": limit, "skip": skip, "format": format, "status": status, "key": key})
 
     def list_triggers(
         self,
@@ -1119,11 +1121,12 @@ class Operations(Transport):
         cursor: str | None = None,
         batch_id: str | None = None,
         status: models.JobStatus | None = None,
+        key: str | None = None,
     ) -> models.JobList:
         """List jobs.
         Returns the jobs of the organization. An unknown id in a filter gives an empty page.
         """
-        return self._call("list_jobs", "GET", "/flows/jobs", query={"limit": limit, "skip": skip, "cursor": cursor, "batch_id": batch_id, "status": status})
+        return self._call("list_jobs", "GET", "/flows/jobs", query={"limit": limit, "skip": skip, "cursor": cursor, "batch_id": batch_id, "status": status, "key": key})
 
     def all_jobs(
         self,
@@ -1132,9 +1135,10 @@ class Operations(Transport):
         skip: int | None = None,
         batch_id: str | None = None,
         status: models.JobStatus | None = None,
+        key: str | None = None,
     ) -> Iterator[models.Job]:
         """Goes through all pages of list_jobs."""
-        return self._pages("list_jobs", "/flows/jobs", {"limit": limit, "skip": skip, "batch_id": batch_id, "status": status})
+        return self._pages("list_jobs", "/flows/jobs", {"limit": limit, "skip": skip, "batch_id": batch_id, "status": status, "key": key})
 
     def get_job(self, job_id: str) -> models.Job:
         """Read a job.

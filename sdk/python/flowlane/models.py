@@ -908,6 +908,8 @@ class Definition(TypedDict):
     input_schema: FreeObject | None
     """What every record must fit; null where anything does."""
     failure_threshold: FailureThreshold | None
+    key: None | str
+    """What gives the key of a record; null where records have none."""
     steps: list[Step]
     created_by: str
     """The id of the account that created it."""
@@ -941,6 +943,8 @@ class DefinitionVersion(TypedDict):
     input_schema: FreeObject | None
     """What every record must fit; null where anything does."""
     failure_threshold: FailureThreshold | None
+    key: None | str
+    """What gives the key of a record; null where records have none."""
     steps: list[Step]
     created_by: str
     """The id of the account that made the version."""
@@ -1051,6 +1055,11 @@ class DefinitionFromTemplate(TypedDict):
     field of `input` which `additionalProperties: false` rules out is an error.
     """
     failure_threshold: NotRequired[FailureThresholdInput | None]
+    key: NotRequired[None | str]
+    """What tells records apart for you: a text with expressions over `input`. Jobs, executions and results carry it as
+    `key`, and those of a batch are found by it. It need not be unique. A record has no key where this gives null, an
+    object, an array, nothing, or more than 200 characters; it runs all the same. Null or left out for no keys.
+    """
     template_id: str
     """The id of an active template."""
     bindings: NotRequired[dict[str, str]]
@@ -1076,6 +1085,11 @@ class DefinitionFromSteps(TypedDict):
     field of `input` which `additionalProperties: false` rules out is an error.
     """
     failure_threshold: NotRequired[FailureThresholdInput | None]
+    key: NotRequired[None | str]
+    """What tells records apart for you: a text with expressions over `input`. Jobs, executions and results carry it as
+    `key`, and those of a batch are found by it. It need not be unique. A record has no key where this gives null, an
+    object, an array, nothing, or more than 200 characters; it runs all the same. Null or left out for no keys.
+    """
     steps: list[StepInput]
     """Run one after another."""
 
@@ -1099,6 +1113,11 @@ class DefinitionReplace(TypedDict):
     field of `input` which `additionalProperties: false` rules out is an error.
     """
     failure_threshold: NotRequired[FailureThresholdInput | None]
+    key: NotRequired[None | str]
+    """What tells records apart for you: a text with expressions over `input`. Jobs, executions and results carry it as
+    `key`, and those of a batch are found by it. It need not be unique. A record has no key where this gives null, an
+    object, an array, nothing, or more than 200 characters; it runs all the same. Null or left out for no keys.
+    """
     steps: list[StepInput]
     """Run one after another."""
     id: NotRequired[Ignored]
@@ -2343,6 +2362,8 @@ class Result(TypedDict):
     position: int
     """The place of the record in the batch, from 0."""
     job_id: str
+    key: None | str
+    """The key of the record, as the flow's `key` gives it; null where it has none."""
     status: JobStatus
     output: AnyValue
     skipped_tasks: list[str]
@@ -2411,6 +2432,8 @@ class Job(TypedDict):
     trigger_type: TriggerType
     position: int
     """The place of the record in the batch, from 0."""
+    key: None | str
+    """The key of the record, as the flow's `key` gives it; null where it has none."""
     input_data: FreeObject
     status: JobStatus
     attempts: int
@@ -2554,6 +2577,8 @@ class Execution(TypedDict):
     org_id: str
     run: int
     """The first run of a job is 1."""
+    key: None | str
+    """The key of the record, as the flow's `key` gives it; null where it has none."""
     status: ExecutionStatus
     error: JobError | None
     """What went wrong; null if nothing did."""
@@ -2573,6 +2598,8 @@ class ExecutionDetail(TypedDict):
     org_id: str
     run: int
     """The first run of a job is 1."""
+    key: None | str
+    """The key of the record, as the flow's `key` gives it; null where it has none."""
     status: ExecutionStatus
     error: JobError | None
     """What went wrong; null if nothing did."""

@@ -1329,6 +1329,10 @@ export type Definition = {
      */
     input_schema: FreeObject | null;
     failure_threshold: FailureThreshold | null;
+    /**
+     * What gives the key of a record; null where records have none.
+     */
+    key: string | null;
     steps: Array<Step>;
     /**
      * The id of the account that created it.
@@ -1378,6 +1382,10 @@ export type DefinitionVersion = {
      */
     input_schema: FreeObject | null;
     failure_threshold: FailureThreshold | null;
+    /**
+     * What gives the key of a record; null where records have none.
+     */
+    key: string | null;
     steps: Array<Step>;
     /**
      * The id of the account that made the version.
@@ -1524,6 +1532,13 @@ export type DefinitionFromTemplate = {
     input_schema?: FreeObject | null;
     failure_threshold?: FailureThresholdInput | null;
     /**
+     * What tells records apart for you: a text with expressions over `input`. Jobs, executions and results carry it as
+     * `key`, and those of a batch are found by it. It need not be unique. A record has no key where this gives null, an
+     * object, an array, nothing, or more than 200 characters; it runs all the same. Null or left out for no keys.
+     *
+     */
+    key?: string | null;
+    /**
      * The id of an active template.
      */
     template_id: string;
@@ -1562,6 +1577,13 @@ export type DefinitionFromSteps = {
     input_schema?: FreeObject | null;
     failure_threshold?: FailureThresholdInput | null;
     /**
+     * What tells records apart for you: a text with expressions over `input`. Jobs, executions and results carry it as
+     * `key`, and those of a batch are found by it. It need not be unique. A record has no key where this gives null, an
+     * object, an array, nothing, or more than 200 characters; it runs all the same. Null or left out for no keys.
+     *
+     */
+    key?: string | null;
+    /**
      * Run one after another.
      */
     steps: Array<StepInput>;
@@ -1593,6 +1615,13 @@ export type DefinitionReplace = {
      */
     input_schema?: FreeObject | null;
     failure_threshold?: FailureThresholdInput | null;
+    /**
+     * What tells records apart for you: a text with expressions over `input`. Jobs, executions and results carry it as
+     * `key`, and those of a batch are found by it. It need not be unique. A record has no key where this gives null, an
+     * object, an array, nothing, or more than 200 characters; it runs all the same. Null or left out for no keys.
+     *
+     */
+    key?: string | null;
     /**
      * Run one after another.
      */
@@ -3355,6 +3384,10 @@ export type Result = {
      */
     position: number;
     job_id: string;
+    /**
+     * The key of the record, as the flow's `key` gives it; null where it has none.
+     */
+    key: string | null;
     status: JobStatus;
     output: AnyValue;
     /**
@@ -3446,6 +3479,10 @@ export type Job = {
      * The place of the record in the batch, from 0.
      */
     position: number;
+    /**
+     * The key of the record, as the flow's `key` gives it; null where it has none.
+     */
+    key: string | null;
     input_data: FreeObject;
     status: JobStatus;
     /**
@@ -3646,6 +3683,10 @@ export type Execution = {
      * The first run of a job is 1.
      */
     run: number;
+    /**
+     * The key of the record, as the flow's `key` gives it; null where it has none.
+     */
+    key: string | null;
     status: ExecutionStatus;
     /**
      * What went wrong; null if nothing did.
@@ -3668,6 +3709,10 @@ export type ExecutionDetail = {
      * The first run of a job is 1.
      */
     run: number;
+    /**
+     * The key of the record, as the flow's `key` gives it; null where it has none.
+     */
+    key: string | null;
     status: ExecutionStatus;
     /**
      * What went wrong; null if nothing did.
@@ -8297,6 +8342,13 @@ export type ListBatchResultsData = {
          * Only results of jobs in this status.
          */
         status?: JobStatus;
+        /**
+         * Only results whose record has this key (the flow says what that is), character for character. The records of the batch
+         * are read through: a page ends after 250,000 of them, full or not, and `next_cursor` goes on behind them. `total`
+         * counts what the page has. `skip` must be 0. `ndjson` and `csv` read the whole batch through.
+         *
+         */
+        key?: string;
     };
     url: '/flows/batches/{batch_id}/results';
 };
@@ -8435,6 +8487,13 @@ export type ListJobsData = {
          * Only jobs in this status.
          */
         status?: JobStatus;
+        /**
+         * Only jobs whose record has this key (the flow says what that is), character for character. The records of the batch
+         * are read through: a page ends after 250,000 of them, full or not, and `next_cursor` goes on behind them. `total`
+         * counts what the page has. `skip` must be 0. Needs `batch_id`.
+         *
+         */
+        key?: string;
     };
     url: '/flows/jobs';
 };
