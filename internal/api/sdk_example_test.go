@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"bytes"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -18,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"flowlane/internal/api/apitest"
+	"flowlane/internal/app"
 	"flowlane/internal/provider/dialersim"
 )
 
@@ -40,7 +42,8 @@ type front struct {
 	*httptest.Server
 	t       *testing.T
 	service http.Handler
-	repair  func() // called when a retry of a batch arrives
+	browser http.Handler // the service without a look at its answers, for what browsers ask before a request
+	repair  func()       // called when a retry of a batch arrives
 
 	mu       sync.Mutex
 	faults   map[string]string
@@ -63,7 +66,8 @@ func serveFront(t *testing.T, s *stack, faults map[string]string) *front {
 			Rewrite:   func(r *httputil.ProxyRequest) { r.SetURL(target) },
 			Transport: apitest.Checked(t, nil),
 		},
-		repair: func() { s.sim.SetAccount("acme", dialersim.AccountSettings{Rules: []dialersim.Rule{}}) },
+		browser: httputil.NewSingleHostReverseProxy(target),
+		repair:  func() { s.sim.SetAccount("acme", dialersim.AccountSettings{Rules: []dialersim.Rule{}}) },
 	}
 	f.Server = httptest.NewServer(f)
 	t.Cleanup(f.Close)
@@ -81,12 +85,18 @@ func kind(r *http.Request) string {
 }
 
 func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method == http.MethodOptions {
+		f.browser.ServeHTTP(w, r)
+		return
+	}
 	name := kind(r)
 	if name == "POST retry" {
 		f.repair()
 	}
 	switch f.fault(name, r) {
-	case "busy":
+	case "busy": // as the service says it, to pages of other origins, too
+		w.Header().Set("Access-Control-Allow-Origin", "*")
+		w.Header().Set("Access-Control-Expose-Headers", "Retry-After")
 		w.Header().Set("Retry-After", "1")
 		w.WriteHeader(http.StatusServiceUnavailable)
 	case "cut before":
@@ -97,7 +107,8 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case "cut midway":
 		answer := httptest.NewRecorder()
 		f.service.ServeHTTP(answer, r)
-		w.Header().Set("Content-Type", answer.Header().Get("Content-Type"))
+		maps.Copy(w.Header(), answer.Header())
+		w.Header().Del("Content-Length")
 		body := answer.Body.Bytes()
 		_, _ = w.Write(body[:f.midway(name, body)])
 		_ = http.NewResponseController(w).Flush()
@@ -166,12 +177,12 @@ func purposely() map[string]string {
 }
 
 // runExample has an example run twice: with a service that works, and with one that fails on purpose.
-func runExample(t *testing.T, run func(t *testing.T, env []string) string) {
+func runExample(t *testing.T, run func(t *testing.T, env []string) string, options ...func(c *app.Config)) {
 	t.Helper()
 	for name, faults := range map[string]map[string]string{"Live": {}, "Failing": purposely()} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := serveStack(t, true)
+			s := serveStack(t, true, options...)
 			failing := len(faults) > 0
 			f := serveFront(t, s, faults)
 			env := []string{"FLOWLANE_URL=" + f.URL + "/v1/", "FLOWLANE_API_KEY=" + s.Key}
