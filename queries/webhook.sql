@@ -166,22 +166,25 @@ WHERE org_id = @org_id AND webhook_id = @webhook_id AND id = @id
 RETURNING id, message_id, received_at, status, duplicates, content_type, size_bytes, batch_id, attempts, last_error;
 
 -- name: HousekeepNextWebhook :one
--- A webhook that has deliveries which are old and over.
-SELECT d.webhook_id FROM flow.webhook_delivery d
-WHERE d.received_at < (SELECT flow.clock()) - interval '90 days' AND d.next_at IS NULL
-ORDER BY d.received_at LIMIT 1;
+-- A webhook whose oldest delivery that is over is old.
+SELECT w.id FROM flow.webhook w
+CROSS JOIN LATERAL (
+    SELECT d.received_at FROM flow.webhook_delivery d WHERE d.org_id = w.org_id AND d.webhook_id = w.id AND d.next_at IS NULL ORDER BY d.id LIMIT 1
+) oldest
+WHERE oldest.received_at < (SELECT flow.clock()) - interval '90 days' LIMIT 1;
 
 -- name: HousekeepDeliveries :one
--- Those of one webhook, whose lock is taken first, as by those that accept messages.
+-- Those of one webhook, whose lock is taken first, as by those that accept messages. They arrived in the order of their ids.
 WITH hook AS MATERIALIZED (
     SELECT w.org_id, w.id FROM flow.webhook w WHERE w.id = @webhook_id FOR NO KEY UPDATE
 ), gone AS (
     DELETE FROM flow.webhook_delivery d USING (
         SELECT o.org_id, o.webhook_id, o.id FROM hook, flow.webhook_delivery o
-        WHERE o.org_id = hook.org_id AND o.webhook_id = hook.id AND o.received_at < (SELECT flow.clock()) - interval '90 days' AND o.next_at IS NULL
+        WHERE o.org_id = hook.org_id AND o.webhook_id = hook.id AND o.next_at IS NULL
         ORDER BY o.id LIMIT @max_rows
     ) old
     WHERE d.org_id = old.org_id AND d.webhook_id = old.webhook_id AND d.id = old.id AND d.next_at IS NULL
+        AND d.received_at < (SELECT flow.clock()) - interval '90 days'
     RETURNING d.id
 ), counted AS (
     UPDATE flow.webhook w SET delivery_count = w.delivery_count - (SELECT count(*) FROM gone) FROM hook WHERE w.id = hook.id

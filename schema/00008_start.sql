@@ -142,8 +142,6 @@ CREATE INDEX webhook_delivery_dead ON flow.webhook_delivery (org_id, webhook_id,
 -- The only one that begins with the webhook: with another, Postgres takes that for what waits once most webhooks have few
 -- deliveries, and reads all of one that has many.
 CREATE INDEX webhook_delivery_waiting ON flow.webhook_delivery (webhook_id, next_at, id) WHERE next_at IS NOT NULL;
--- Only what is over grows old.
-CREATE INDEX webhook_delivery_by_age ON flow.webhook_delivery (received_at) WHERE next_at IS NULL;
 COMMENT ON TABLE flow.webhook_delivery IS 'Messages that were acknowledged. Rows older than 90 days are deleted, unless they still wait.';
 COMMENT ON COLUMN flow.webhook_delivery.webhook_id IS 'Where it arrived (flow.webhook).';
 COMMENT ON COLUMN flow.webhook_delivery.id IS 'Made by the service; ids sort by arrival.';

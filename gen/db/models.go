@@ -525,33 +525,33 @@ type FlowBatchCount struct {
 	// When its failure threshold stopped it: nothing more is sent, and it ends as failed once nothing is open.
 	StoppedAt *time.Time
 	// What all the others must add up to.
-	RecordCount int64
+	RecordCount int32
 	// Jobs that are staged now.
-	Staged int64
+	Staged int32
 	// Jobs that are pending now.
-	Pending int64
+	Pending int32
 	// Jobs that are needs_reconcile now.
-	NeedsReconcile int64
+	NeedsReconcile int32
 	// Jobs that are failed now.
-	Failed int64
+	Failed int32
 	// Jobs that are cancelled now.
-	Cancelled int64
+	Cancelled int32
 	// Jobs that are rejected now.
-	Rejected int64
+	Rejected int32
 	// Jobs that are unprocessed now.
-	Unprocessed int64
+	Unprocessed int32
 	// Jobs that are unresolved now.
-	Unresolved int64
+	Unresolved int32
 	// How many changes there were of the batch: orders what different tasks did. Streams number events by it.
 	ChangeNo int64
 	// Jobs that are queued now.
-	Queued int64
+	Queued int32
 	// Jobs that are started now.
-	Started int64
+	Started int32
 	// Jobs that are completed now.
-	Completed int64
+	Completed int32
 	// Jobs that are accepted now.
-	Accepted int64
+	Accepted int32
 	// Where it stands; a trigger refuses moves that are not drawn in run/status.go.
 	Status FlowBatchStatus
 	// When its first job began; null before.

@@ -372,10 +372,11 @@ WITH hook AS MATERIALIZED (
 ), gone AS (
     DELETE FROM flow.webhook_delivery d USING (
         SELECT o.org_id, o.webhook_id, o.id FROM hook, flow.webhook_delivery o
-        WHERE o.org_id = hook.org_id AND o.webhook_id = hook.id AND o.received_at < (SELECT flow.clock()) - interval '90 days' AND o.next_at IS NULL
+        WHERE o.org_id = hook.org_id AND o.webhook_id = hook.id AND o.next_at IS NULL
         ORDER BY o.id LIMIT $2
     ) old
     WHERE d.org_id = old.org_id AND d.webhook_id = old.webhook_id AND d.id = old.id AND d.next_at IS NULL
+        AND d.received_at < (SELECT flow.clock()) - interval '90 days'
     RETURNING d.id
 ), counted AS (
     UPDATE flow.webhook w SET delivery_count = w.delivery_count - (SELECT count(*) FROM gone) FROM hook WHERE w.id = hook.id
@@ -388,7 +389,7 @@ type HousekeepDeliveriesParams struct {
 	MaxRows   int32
 }
 
-// Those of one webhook, whose lock is taken first, as by those that accept messages.
+// Those of one webhook, whose lock is taken first, as by those that accept messages. They arrived in the order of their ids.
 func (q *Queries) HousekeepDeliveries(ctx context.Context, db DBTX, arg HousekeepDeliveriesParams) (int64, error) {
 	row := db.QueryRow(ctx, housekeepDeliveries, arg.WebhookID, arg.MaxRows)
 	var count int64
@@ -397,17 +398,19 @@ func (q *Queries) HousekeepDeliveries(ctx context.Context, db DBTX, arg Housekee
 }
 
 const housekeepNextWebhook = `-- name: HousekeepNextWebhook :one
-SELECT d.webhook_id FROM flow.webhook_delivery d
-WHERE d.received_at < (SELECT flow.clock()) - interval '90 days' AND d.next_at IS NULL
-ORDER BY d.received_at LIMIT 1
+SELECT w.id FROM flow.webhook w
+CROSS JOIN LATERAL (
+    SELECT d.received_at FROM flow.webhook_delivery d WHERE d.org_id = w.org_id AND d.webhook_id = w.id AND d.next_at IS NULL ORDER BY d.id LIMIT 1
+) oldest
+WHERE oldest.received_at < (SELECT flow.clock()) - interval '90 days' LIMIT 1
 `
 
-// A webhook that has deliveries which are old and over.
+// A webhook whose oldest delivery that is over is old.
 func (q *Queries) HousekeepNextWebhook(ctx context.Context, db DBTX) (uuid.UUID, error) {
 	row := db.QueryRow(ctx, housekeepNextWebhook)
-	var webhook_id uuid.UUID
-	err := row.Scan(&webhook_id)
-	return webhook_id, err
+	var id uuid.UUID
+	err := row.Scan(&id)
+	return id, err
 }
 
 const housekeepWebhooks = `-- name: HousekeepWebhooks :execrows

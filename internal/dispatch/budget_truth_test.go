@@ -39,7 +39,7 @@ func TestHeadroomIsTrue(t *testing.T) {
 	for sent := int64(perMinute); sent <= calls; sent += perMinute {
 		b.awaitUntil(id, func(_ run.BatchStatus, c db.FlowBatchCount) bool {
 			b.neverBelow(heads)
-			return c.Accepted >= sent*perCall
+			return int64(c.Accepted) >= sent*perCall
 		})
 		b.equal(heads)
 		if sent < calls {

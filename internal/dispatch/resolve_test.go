@@ -29,7 +29,7 @@ func (b *bundle) abandoned(n int) (batch, call uuid.UUID) {
 		return b.pool.QueryRow(b.t.Context(), "SELECT id FROM flow.call WHERE state = 'awaiting'").Scan(&call) == nil
 	})
 	pgtest.MoveClock(b.t, b.pool, 25*time.Hour)
-	b.awaitUntil(batch, func(_ run.BatchStatus, c db.FlowBatchCount) bool { return c.Unresolved == int64(n) })
+	b.awaitUntil(batch, func(_ run.BatchStatus, c db.FlowBatchCount) bool { return int(c.Unresolved) == n })
 	return batch, call
 }
 
@@ -154,7 +154,7 @@ func TestResolveAgainstALateAnswer(t *testing.T) {
 	if n < 3 || n == 40 {
 		t.Fatalf("%d records were resolved: the test shows nothing", n)
 	}
-	if _, counts := b.await(batch); counts.Rejected != int64(n) || counts.Accepted != int64(40-n) {
+	if _, counts := b.await(batch); int(counts.Rejected) != n || int(counts.Accepted) != 40-n {
 		t.Errorf("%d were resolved, and the counters are %+v", n, counts)
 	}
 }

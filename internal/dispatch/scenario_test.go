@@ -243,7 +243,7 @@ func TestBudgetIsKept(t *testing.T) {
 	b.minutePasses()
 	id := b.start(b.define(flowOf(modify("m", "l", `{"n":1}`))), 100, plainRow)
 	for sent := 30; sent < 100; sent += 30 {
-		b.awaitUntil(id, func(_ run.BatchStatus, c db.FlowBatchCount) bool { return c.Completed >= int64(sent) })
+		b.awaitUntil(id, func(_ run.BatchStatus, c db.FlowBatchCount) bool { return int(c.Completed) >= sent })
 		b.minutePasses()
 	}
 	if status, counts := b.await(id); status != run.BatchCompleted {

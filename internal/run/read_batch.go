@@ -90,8 +90,12 @@ func (s *Service) viewsOf(ctx context.Context, conn db.DBTX, which db.BatchesRea
 // JobCounts returns how many of the batch's jobs stand where.
 func JobCounts(row *BatchRow) Counts {
 	r := &row.FlowBatchCount
-	return Counts{r.Staged, r.Queued, r.Pending, r.Started, r.NeedsReconcile, r.Completed, r.Failed, r.Cancelled, r.Accepted, r.Rejected,
-		r.Unprocessed, r.Unresolved}
+	var out Counts
+	for i, n := range [len(Statuses)]int32{r.Staged, r.Queued, r.Pending, r.Started, r.NeedsReconcile, r.Completed, r.Failed, r.Cancelled,
+		r.Accepted, r.Rejected, r.Unprocessed, r.Unresolved} {
+		out[i] = int64(n)
+	}
+	return out
 }
 
 // Progress returns the share of jobs that are over, in percent; 100 for a batch without records.
@@ -213,7 +217,7 @@ func (s *Service) BatchStates(ctx context.Context, orgIDs, ids []uuid.UUID) (map
 	out := make(map[uuid.UUID]BatchState, len(rows))
 	for i := range rows {
 		c := &rows[i].FlowBatchCount
-		out[c.BatchID] = StateOf(&BatchRow{FlowBatch: db.FlowBatch{RecordCount: c.RecordCount}, FlowBatchCount: *c})
+		out[c.BatchID] = StateOf(&BatchRow{FlowBatch: db.FlowBatch{RecordCount: int64(c.RecordCount)}, FlowBatchCount: *c})
 	}
 	return out, nil
 }

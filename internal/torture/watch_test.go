@@ -171,7 +171,7 @@ func (w *world) checkBatch(b *batch) {
 	case b.rejected > 0:
 		end = run.BatchPartiallyFailed
 	}
-	if (outcome{c.RecordCount, c.Accepted, c.Rejected, c.Completed}) != want || status != end {
+	if (outcome{int64(c.RecordCount), int64(c.Accepted), int64(c.Rejected), int64(c.Completed)}) != want || status != end {
 		w.Errorf("batch %s is %s with %+v; want %s with %+v", b.id, status, c, end, want)
 	}
 }
