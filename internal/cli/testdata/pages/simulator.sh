@@ -1,0 +1,2 @@
+eval "$(flowlane env)"
+SIM=$FLOWLANE_SIM_URL

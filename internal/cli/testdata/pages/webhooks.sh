@@ -1,0 +1,2 @@
+eval "$(flowlane env)"
+echo '{"id": "17"}' > order.json
