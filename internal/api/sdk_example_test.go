@@ -8,7 +8,6 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -207,36 +206,5 @@ func TestSDK_TypeScript(t *testing.T) {
 	runExample(t, func(t *testing.T, env []string) string {
 		t.Helper()
 		return string(node(t, env, filepath.Join(dir, "main.mjs")))
-	})
-}
-
-// TestSDK_GoModule runs the example of the Go client in a module that has it from outside, as the README of the client says.
-func TestSDK_GoModule(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	client, err := filepath.Abs("../../sdk/go")
-	require.NoError(t, err)
-	text, err := os.ReadFile(filepath.Join(client, "example/main.go"))
-	require.NoError(t, err)
-	write(t, dir, "main.go", string(text))
-	write(t, dir, "go.mod", "module example\n\ngo 1.25.0\n")
-	for _, args := range [][]string{
-		{"mod", "edit", "-require=flowlane/sdk/go@v0.1.0", "-replace=flowlane/sdk/go=" + client},
-		{"build", "-o", "example", "."},
-	} {
-		cmd := exec.CommandContext(t.Context(), "go", args...)
-		cmd.Dir, cmd.Env = dir, append(os.Environ(), "GOPROXY=off")
-		out, err := cmd.CombinedOutput()
-		require.NoError(t, err, "go %v: %s", args, out)
-	}
-	runExample(t, func(t *testing.T, env []string) string {
-		t.Helper()
-		cmd := exec.CommandContext(t.Context(), filepath.Join(dir, "example"))
-		cmd.Env = append(os.Environ(), env...)
-		var stderr bytes.Buffer
-		cmd.Stderr = &stderr
-		out, err := cmd.Output()
-		require.NoError(t, err, "%s%s", out, stderr.String())
-		return string(out)
 	})
 }

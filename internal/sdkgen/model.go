@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -11,6 +12,8 @@ type generator struct {
 	out           bytes.Buffer
 	// later are objects within objects, which need a name and a type of their own.
 	later []field
+	// changes are the schemas of PATCH bodies: there, a field that is null says something else than one that is absent.
+	changes map[string]bool
 }
 
 func (g *generator) printf(format string, args ...any) { fmt.Fprintf(&g.out, format, args...) }
@@ -31,6 +34,11 @@ func (g *generator) comment(name, text string) {
 
 func (g *generator) models() {
 	g.printf("import \"time\"\n\n")
+	g.changes = map[string]bool{}
+	for _, path := range g.root.at("paths").fields() {
+		body := path.value.at("patch").at("requestBody").at("content").at("application/json").at("schema")
+		g.changes[exported(schemaName(body))] = true
+	}
 	for _, s := range g.schemas.fields() {
 		g.later = []field{s}
 		for len(g.later) > 0 {
@@ -64,8 +72,10 @@ func (g *generator) object(name string, schema node) {
 		g.comment("", p.value.at("description").text())
 		kind, tag := g.typeOf(name+exported(p.name), p.value), p.name
 		if !schema.at("required").has(p.name) {
-			tag += ",omitempty"
-			kind = optional(kind)
+			tag += ",omitzero"
+			if kind = optional(kind); g.changes[name] && nullable(p.value) {
+				kind = "Nullable[" + strings.TrimPrefix(kind, "*") + "]"
+			}
 		}
 		g.printf("%s %s `json:%q`\n", exported(p.name), kind, tag)
 	}
@@ -81,6 +91,18 @@ func optional(kind string) string {
 	return "*" + kind
 }
 
+// schemaName is the name that a schema refers to, or nothing.
+func schemaName(schema node) string {
+	ref := schema.at("$ref").text()
+	return ref[strings.LastIndex(ref, "/")+1:]
+}
+
+// nullable tells whether a schema allows null beside a value.
+func nullable(schema node) bool {
+	return schema.at("type").has("null") ||
+		slices.ContainsFunc(schema.at("oneOf").items(), func(s node) bool { return s.at("type").text() == "null" })
+}
+
 // anything tells whether a schema allows values of several types.
 func (g *generator) anything(schema node) bool {
 	return !schema.at("type").exists() && !schema.at("properties").exists() && g.typeOf("", schema) == "any"
@@ -88,8 +110,8 @@ func (g *generator) anything(schema node) bool {
 
 // typeOf is the Go type of a schema; an object without a name of its own gets the one given.
 func (g *generator) typeOf(name string, schema node) string {
-	if ref := schema.at("$ref").text(); ref != "" {
-		name = ref[strings.LastIndex(ref, "/")+1:]
+	if to := schemaName(schema); to != "" {
+		name = to
 		if g.anything(g.schemas.at(name)) {
 			return "any"
 		}

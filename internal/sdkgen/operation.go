@@ -114,7 +114,7 @@ func (g *generator) operation(o operation) {
 		g.printf("// %s narrows what %s does; what is zero is left out.\ntype %s struct {\n", params, o.id, params)
 		for _, p := range o.query {
 			g.comment("", p.at("description").text())
-			g.printf("%s %s `json:%q`\n", exported(p.at("name").text()), optional(g.typeOf(params+"Item", p.at("schema"))), p.at("name").text()+",omitempty")
+			g.printf("%s %s `json:%q`\n", exported(p.at("name").text()), optional(g.typeOf(params+"Item", p.at("schema"))), p.at("name").text()+",omitzero")
 		}
 		g.printf("}\n\n")
 	}

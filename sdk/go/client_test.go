@@ -99,3 +99,24 @@ func TestAllBatches(t *testing.T) {
 		t.Errorf("seen: %q", seen)
 	}
 }
+
+func TestNullable(t *testing.T) {
+	t.Parallel()
+	for want, change := range map[string]EventSubscriptionUpdate{
+		`{}`:                           {},
+		`{"filter":null}`:              {Filter: Null[string]()},
+		`{"filter":""}`:                {Filter: Set("")},
+		`{"input_template":{}}`:        {InputTemplate: Set(FreeObject{})},
+		`{"input_template":{"a":"b"}}`: {InputTemplate: Set(FreeObject{"a": "b"})},
+	} {
+		var read EventSubscriptionUpdate
+		if err := json.Unmarshal([]byte(want), &read); err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range []EventSubscriptionUpdate{change, read} {
+			if got, err := json.Marshal(c); err != nil || string(got) != want {
+				t.Errorf("got %s, want %s: %v", got, want, err)
+			}
+		}
+	}
+}

@@ -30,7 +30,7 @@ type Error struct {
 	// Every bad place of the request, whatever form `detail` has: with each 422, so for expressions too, and with a 404 of an id
 	// in the body. An entry for an expression has in `ctx` the `expression` and, where it is known, the `offset` of what is wrong
 	// in it, in characters from 0.
-	Errors []ValidationEntry `json:"errors,omitempty"`
+	Errors []ValidationEntry `json:"errors,omitzero"`
 	// What to do next, in a sentence for people. Its words may change.
 	Hint string `json:"hint"`
 	// Where the reference says more of this `code`; an address, or a path of this service.
@@ -46,9 +46,9 @@ type ValidationEntry struct {
 	// A stable word for the rule that was broken.
 	Type string `json:"type"`
 	// The value that was sent. Left out for secrets and large values.
-	Input any `json:"input,omitempty"`
+	Input any `json:"input,omitzero"`
 	// The numbers of the rule, for example `{"ge":1}`.
-	Ctx map[string]any `json:"ctx,omitempty"`
+	Ctx map[string]any `json:"ctx,omitzero"`
 }
 
 type ExpressionErrors struct {
@@ -226,11 +226,11 @@ type ApiKeyList struct {
 type ApiKeyCreate struct {
 	// What the key is for.
 	Name string `json:"name"`
-	Role *Role  `json:"role,omitempty"`
+	Role *Role  `json:"role,omitzero"`
 	// Narrows the key to these operations, in any order; null or absent for all that the role allows.
-	Scopes []Scope `json:"scopes,omitempty"`
+	Scopes []Scope `json:"scopes,omitzero"`
 	// When the key stops by itself, in the future; null or absent for never.
-	ExpiresAt *time.Time `json:"expires_at,omitempty"`
+	ExpiresAt *time.Time `json:"expires_at,omitzero"`
 }
 
 type ApiKeyRevocation struct {
@@ -242,7 +242,7 @@ type ApiKeyRevocation struct {
 
 type StreamTokenCreate struct {
 	// The only execution whose stream the token opens; null or absent for every one of the organization.
-	ExecutionID *string `json:"execution_id,omitempty"`
+	ExecutionID *string `json:"execution_id,omitzero"`
 }
 
 type StreamToken struct {
@@ -342,20 +342,20 @@ type CatalogImportInput struct {
 	// The document as text, JSON or YAML.
 	Document string `json:"document"`
 	// The id of the platform, a slug. By default it is made of the document's title.
-	PlatformID *string `json:"platform_id,omitempty"`
+	PlatformID *string `json:"platform_id,omitzero"`
 	// The address that relative server addresses of the document count from.
-	BaseURL *string `json:"base_url,omitempty"`
+	BaseURL *string `json:"base_url,omitzero"`
 	// Security schemes of the document by which calls authenticate, the preferred one first. By default one is chosen: a
 	// secret that stays as it is before a token, then the scheme that most operations take.
-	Auth []string `json:"auth,omitempty"`
+	Auth []string `json:"auth,omitzero"`
 	// Patterns of the operations to take: an operationId, `tag:NAME`, or a path with or without a method before it; `*`
 	// stands for anything. By default all are taken.
-	Only []string `json:"only,omitempty"`
+	Only []string `json:"only,omitzero"`
 	// How the API tells whose a credential is. Then all credentials of one account are limited together, by what
 	// `PUT /credentials/{credential_id}/limits` sets for one of them; without it each is limited by itself.
-	Account *CatalogImportAccount `json:"account,omitempty"`
+	Account *CatalogImportAccount `json:"account,omitzero"`
 	// Tells what the import would do, and stores nothing.
-	DryRun *bool `json:"dry_run,omitempty"`
+	DryRun *bool `json:"dry_run,omitzero"`
 }
 
 type CatalogImport struct {
@@ -640,11 +640,11 @@ const (
 // ApiKeyPlacement: Where the key of an `api_key` credential is put. Exactly one of `header_name`, `query_param` and `cookie_name` is set;
 // `scheme` goes only with `header_name`. Where the catalog says it for a platform, leave it out.
 type ApiKeyPlacement struct {
-	HeaderName *string `json:"header_name,omitempty"`
+	HeaderName *string `json:"header_name,omitzero"`
 	// A word before the value.
-	Scheme     *string `json:"scheme,omitempty"`
-	QueryParam *string `json:"query_param,omitempty"`
-	CookieName *string `json:"cookie_name,omitempty"`
+	Scheme     *string `json:"scheme,omitzero"`
+	QueryParam *string `json:"query_param,omitzero"`
+	CookieName *string `json:"cookie_name,omitzero"`
 }
 
 type Credential struct {
@@ -736,11 +736,11 @@ type TenantCreate struct {
 	PlatformID string `json:"platform_id"`
 	Label      string `json:"label"`
 	// The provider's number of the account. Credentials that turn out to be of another account are refused.
-	AccountNumber *string `json:"account_number,omitempty"`
+	AccountNumber *string `json:"account_number,omitzero"`
 }
 
 type TenantPatch struct {
-	Label *string `json:"label,omitempty"`
+	Label *string `json:"label,omitzero"`
 }
 
 type TenantList struct {
@@ -784,7 +784,7 @@ type CredentialLimits struct {
 	// None of them lets more calls through than it says. Several of one length become one, with the fewest calls, rolling if one of them is.
 	Windows []LimitWindow `json:"windows"`
 	// How many calls may be under way at once, of all processes together; null or absent for no such limit.
-	MaxInFlight *int64 `json:"max_in_flight,omitempty"`
+	MaxInFlight *int64 `json:"max_in_flight,omitzero"`
 }
 
 type LimitWindow struct {
@@ -805,33 +805,33 @@ type CredentialCreate struct {
 	// The secret, for example `{"username": ..., "password": ...}` for `basic_auth`; `auth_method` says what else there
 	// is. It is stored encrypted and never returned. It is sent to no other origins than `allowed_origins`.
 	Credentials FreeObject `json:"credentials"`
-	GrantType   *string    `json:"grant_type,omitempty"`
-	TokenURL    *string    `json:"token_url,omitempty"`
+	GrantType   *string    `json:"grant_type,omitzero"`
+	TokenURL    *string    `json:"token_url,omitzero"`
 	// Where a person agrees; for `grant_type` `authorization_code`.
-	AuthorizeURL    *string          `json:"authorize_url,omitempty"`
-	Authorization   any              `json:"authorization,omitempty"`
-	Scopes          []string         `json:"scopes,omitempty"`
-	Audience        *string          `json:"audience,omitempty"`
-	APIKeyPlacement *ApiKeyPlacement `json:"api_key_placement,omitempty"`
+	AuthorizeURL    *string          `json:"authorize_url,omitzero"`
+	Authorization   any              `json:"authorization,omitzero"`
+	Scopes          []string         `json:"scopes,omitzero"`
+	Audience        *string          `json:"audience,omitzero"`
+	APIKeyPlacement *ApiKeyPlacement `json:"api_key_placement,omitzero"`
 	// The region that calls are signed for, unless a call names one; left out, that of the address, else `us-east-1`.
-	AWSRegion *string `json:"aws_region,omitempty"`
+	AWSRegion *string `json:"aws_region,omitzero"`
 	// The service that calls are signed for, unless the call or the catalog names one; left out, that of the address.
-	AWSService       *string `json:"aws_service,omitempty"`
-	AWSDefaultBucket *string `json:"aws_default_bucket,omitempty"`
-	AWSEndpointURL   *string `json:"aws_endpoint_url,omitempty"`
+	AWSService       *string `json:"aws_service,omitzero"`
+	AWSDefaultBucket *string `json:"aws_default_bucket,omitzero"`
+	AWSEndpointURL   *string `json:"aws_endpoint_url,omitzero"`
 	// The origins, `scheme://host` or `scheme://host:port`, to which the secret may be sent. Required for platform `core`,
 	// whose flows name addresses: a call to another origin is not sent. They are https, or http for hosts that the
 	// operator allows, and name hosts in ASCII. For other platforms the catalog says them: leave them out, or send them
 	// as they were read. A replacement without them keeps the stored ones.
-	AllowedOrigins []string          `json:"allowed_origins,omitempty"`
-	Status         *CredentialStatus `json:"status,omitempty"`
+	AllowedOrigins []string          `json:"allowed_origins,omitzero"`
+	Status         *CredentialStatus `json:"status,omitzero"`
 	// A tenant of the platform that the organization has named. Left out, the credential is bound to the account that
 	// the platform says it belongs to.
-	TenancyID      *string `json:"tenancy_id,omitempty"`
-	Limits         any     `json:"limits,omitempty"`
-	CredentialsRef any     `json:"credentials_ref,omitempty"`
-	Tenant         any     `json:"tenant,omitempty"`
-	Telemetry      any     `json:"telemetry,omitempty"`
+	TenancyID      *string `json:"tenancy_id,omitzero"`
+	Limits         any     `json:"limits,omitzero"`
+	CredentialsRef any     `json:"credentials_ref,omitzero"`
+	Tenant         any     `json:"tenant,omitzero"`
+	Telemetry      any     `json:"telemetry,omitzero"`
 }
 
 type CredentialUpdate struct {
@@ -840,37 +840,37 @@ type CredentialUpdate struct {
 	PlatformID string     `json:"platform_id"`
 	AuthMethod AuthMethod `json:"auth_method"`
 	// The new secret, in the form of a creation; null or absent keeps the stored one.
-	Credentials FreeObject `json:"credentials,omitempty"`
-	GrantType   *string    `json:"grant_type,omitempty"`
-	TokenURL    *string    `json:"token_url,omitempty"`
+	Credentials FreeObject `json:"credentials,omitzero"`
+	GrantType   *string    `json:"grant_type,omitzero"`
+	TokenURL    *string    `json:"token_url,omitzero"`
 	// Where a person agrees; for `grant_type` `authorization_code`.
-	AuthorizeURL    *string          `json:"authorize_url,omitempty"`
-	Authorization   any              `json:"authorization,omitempty"`
-	Scopes          []string         `json:"scopes,omitempty"`
-	Audience        *string          `json:"audience,omitempty"`
-	APIKeyPlacement *ApiKeyPlacement `json:"api_key_placement,omitempty"`
+	AuthorizeURL    *string          `json:"authorize_url,omitzero"`
+	Authorization   any              `json:"authorization,omitzero"`
+	Scopes          []string         `json:"scopes,omitzero"`
+	Audience        *string          `json:"audience,omitzero"`
+	APIKeyPlacement *ApiKeyPlacement `json:"api_key_placement,omitzero"`
 	// The region that calls are signed for, unless a call names one; left out, that of the address, else `us-east-1`.
-	AWSRegion *string `json:"aws_region,omitempty"`
+	AWSRegion *string `json:"aws_region,omitzero"`
 	// The service that calls are signed for, unless the call or the catalog names one; left out, that of the address.
-	AWSService       *string `json:"aws_service,omitempty"`
-	AWSDefaultBucket *string `json:"aws_default_bucket,omitempty"`
-	AWSEndpointURL   *string `json:"aws_endpoint_url,omitempty"`
+	AWSService       *string `json:"aws_service,omitzero"`
+	AWSDefaultBucket *string `json:"aws_default_bucket,omitzero"`
+	AWSEndpointURL   *string `json:"aws_endpoint_url,omitzero"`
 	// The origins, `scheme://host` or `scheme://host:port`, to which the secret may be sent. Required for platform `core`,
 	// whose flows name addresses: a call to another origin is not sent. They are https, or http for hosts that the
 	// operator allows, and name hosts in ASCII. For other platforms the catalog says them: leave them out, or send them
 	// as they were read. A replacement without them keeps the stored ones.
-	AllowedOrigins []string          `json:"allowed_origins,omitempty"`
-	Status         *CredentialStatus `json:"status,omitempty"`
-	Limits         any               `json:"limits,omitempty"`
-	ID             any               `json:"id,omitempty"`
-	OrgID          any               `json:"org_id,omitempty"`
-	CredentialsRef any               `json:"credentials_ref,omitempty"`
-	TenancyID      any               `json:"tenancy_id,omitempty"`
-	Tenant         any               `json:"tenant,omitempty"`
-	Telemetry      any               `json:"telemetry,omitempty"`
-	CreatedBy      any               `json:"created_by,omitempty"`
-	LastVerified   any               `json:"last_verified,omitempty"`
-	CreatedAt      any               `json:"created_at,omitempty"`
+	AllowedOrigins []string          `json:"allowed_origins,omitzero"`
+	Status         *CredentialStatus `json:"status,omitzero"`
+	Limits         any               `json:"limits,omitzero"`
+	ID             any               `json:"id,omitzero"`
+	OrgID          any               `json:"org_id,omitzero"`
+	CredentialsRef any               `json:"credentials_ref,omitzero"`
+	TenancyID      any               `json:"tenancy_id,omitzero"`
+	Tenant         any               `json:"tenant,omitzero"`
+	Telemetry      any               `json:"telemetry,omitzero"`
+	CreatedBy      any               `json:"created_by,omitzero"`
+	LastVerified   any               `json:"last_verified,omitzero"`
+	CreatedAt      any               `json:"created_at,omitzero"`
 }
 
 type ConnectionError string
@@ -1019,9 +1019,9 @@ type FailureThreshold struct {
 // `failed`. Takes one of `count` and `percent`.
 type FailureThresholdInput struct {
 	// So many jobs may fail; one more stops the batch.
-	Count *int64 `json:"count,omitempty"`
+	Count *int64 `json:"count,omitzero"`
 	// This share of the batch's records may fail, in percent; more stops the batch.
-	Percent *float64 `json:"percent,omitempty"`
+	Percent *float64 `json:"percent,omitzero"`
 }
 
 type Retry struct {
@@ -1065,92 +1065,92 @@ const (
 type DefinitionFromTemplate struct {
 	Name string `json:"name"`
 	// Absent, it is the template's.
-	Description *string              `json:"description,omitempty"`
-	Status      *NewDefinitionStatus `json:"status,omitempty"`
+	Description *string              `json:"description,omitzero"`
+	Status      *NewDefinitionStatus `json:"status,omitzero"`
 	// The lane of the flow's calls; null leaves it to the action.
-	Lane *Lane `json:"lane,omitempty"`
+	Lane *Lane `json:"lane,omitzero"`
 	// The variable set whose values expressions read as `vars`; null for none.
-	VariableSetID *string `json:"variable_set_id,omitempty"`
+	VariableSetID *string `json:"variable_set_id,omitzero"`
 	// The version of the set; null for the defaults of its keys.
-	VariableVersion *string `json:"variable_version,omitempty"`
+	VariableVersion *string `json:"variable_version,omitzero"`
 	// A JSON Schema (draft 2020-12) that every record must fit; null or left out for none. A record that breaks it
 	// fails that job with `input_invalid`, which names the places, before its first task; the others go on. `format` is
 	// checked. At most 64 KiB; `$ref` leads to a place in the schema itself, and not back to where it came from;
 	// `$id`, `$dynamicRef` and other drafts are refused. Records over 1 MiB fail the check. An expression that names a
 	// field of `input` which `additionalProperties: false` rules out is an error.
-	InputSchema      FreeObject             `json:"input_schema,omitempty"`
-	FailureThreshold *FailureThresholdInput `json:"failure_threshold,omitempty"`
+	InputSchema      FreeObject             `json:"input_schema,omitzero"`
+	FailureThreshold *FailureThresholdInput `json:"failure_threshold,omitzero"`
 	// What tells records apart for you: a text with expressions over `input`. Jobs, executions and results carry it as
 	// `key`, and those of a batch are found by it. It need not be unique. A record has no key where this gives null, an
 	// object, an array, nothing, or more than 200 characters; it runs all the same. Null or left out for no keys.
-	Key *string `json:"key,omitempty"`
+	Key *string `json:"key,omitzero"`
 	// The id of an active template.
 	TemplateID string `json:"template_id"`
 	// The id of a credential for each slot of the template, by the slot's name. Every slot needs one.
-	Bindings map[string]string `json:"bindings,omitempty"`
+	Bindings map[string]string `json:"bindings,omitzero"`
 }
 
 type DefinitionFromSteps struct {
 	Name        string               `json:"name"`
-	Description *string              `json:"description,omitempty"`
-	Status      *NewDefinitionStatus `json:"status,omitempty"`
+	Description *string              `json:"description,omitzero"`
+	Status      *NewDefinitionStatus `json:"status,omitzero"`
 	// The lane of the flow's calls; null leaves it to the action.
-	Lane *Lane `json:"lane,omitempty"`
+	Lane *Lane `json:"lane,omitzero"`
 	// The variable set whose values expressions read as `vars`; null for none.
-	VariableSetID *string `json:"variable_set_id,omitempty"`
+	VariableSetID *string `json:"variable_set_id,omitzero"`
 	// The version of the set; null for the defaults of its keys.
-	VariableVersion *string `json:"variable_version,omitempty"`
+	VariableVersion *string `json:"variable_version,omitzero"`
 	// A JSON Schema (draft 2020-12) that every record must fit; null or left out for none. A record that breaks it
 	// fails that job with `input_invalid`, which names the places, before its first task; the others go on. `format` is
 	// checked. At most 64 KiB; `$ref` leads to a place in the schema itself, and not back to where it came from;
 	// `$id`, `$dynamicRef` and other drafts are refused. Records over 1 MiB fail the check. An expression that names a
 	// field of `input` which `additionalProperties: false` rules out is an error.
-	InputSchema      FreeObject             `json:"input_schema,omitempty"`
-	FailureThreshold *FailureThresholdInput `json:"failure_threshold,omitempty"`
+	InputSchema      FreeObject             `json:"input_schema,omitzero"`
+	FailureThreshold *FailureThresholdInput `json:"failure_threshold,omitzero"`
 	// What tells records apart for you: a text with expressions over `input`. Jobs, executions and results carry it as
 	// `key`, and those of a batch are found by it. It need not be unique. A record has no key where this gives null, an
 	// object, an array, nothing, or more than 200 characters; it runs all the same. Null or left out for no keys.
-	Key *string `json:"key,omitempty"`
+	Key *string `json:"key,omitzero"`
 	// Run one after another.
 	Steps []StepInput `json:"steps"`
 }
 
 type DefinitionReplace struct {
 	Name        string            `json:"name"`
-	Description *string           `json:"description,omitempty"`
-	Status      *DefinitionStatus `json:"status,omitempty"`
+	Description *string           `json:"description,omitzero"`
+	Status      *DefinitionStatus `json:"status,omitzero"`
 	// The lane of the flow's calls; null leaves it to the action.
-	Lane *Lane `json:"lane,omitempty"`
+	Lane *Lane `json:"lane,omitzero"`
 	// The variable set whose values expressions read as `vars`; null for none.
-	VariableSetID *string `json:"variable_set_id,omitempty"`
+	VariableSetID *string `json:"variable_set_id,omitzero"`
 	// The version of the set; null for the defaults of its keys.
-	VariableVersion *string `json:"variable_version,omitempty"`
+	VariableVersion *string `json:"variable_version,omitzero"`
 	// A JSON Schema (draft 2020-12) that every record must fit; null or left out for none. A record that breaks it
 	// fails that job with `input_invalid`, which names the places, before its first task; the others go on. `format` is
 	// checked. At most 64 KiB; `$ref` leads to a place in the schema itself, and not back to where it came from;
 	// `$id`, `$dynamicRef` and other drafts are refused. Records over 1 MiB fail the check. An expression that names a
 	// field of `input` which `additionalProperties: false` rules out is an error.
-	InputSchema      FreeObject             `json:"input_schema,omitempty"`
-	FailureThreshold *FailureThresholdInput `json:"failure_threshold,omitempty"`
+	InputSchema      FreeObject             `json:"input_schema,omitzero"`
+	FailureThreshold *FailureThresholdInput `json:"failure_threshold,omitzero"`
 	// What tells records apart for you: a text with expressions over `input`. Jobs, executions and results carry it as
 	// `key`, and those of a batch are found by it. It need not be unique. A record has no key where this gives null, an
 	// object, an array, nothing, or more than 200 characters; it runs all the same. Null or left out for no keys.
-	Key *string `json:"key,omitempty"`
+	Key *string `json:"key,omitzero"`
 	// Run one after another.
 	Steps     []StepInput `json:"steps"`
-	ID        any         `json:"id,omitempty"`
-	OrgID     any         `json:"org_id,omitempty"`
-	Version   any         `json:"version,omitempty"`
-	CreatedBy any         `json:"created_by,omitempty"`
-	CreatedAt any         `json:"created_at,omitempty"`
-	UpdatedAt any         `json:"updated_at,omitempty"`
+	ID        any         `json:"id,omitzero"`
+	OrgID     any         `json:"org_id,omitzero"`
+	Version   any         `json:"version,omitzero"`
+	CreatedBy any         `json:"created_by,omitzero"`
+	CreatedAt any         `json:"created_at,omitzero"`
+	UpdatedAt any         `json:"updated_at,omitzero"`
 }
 
 type StepInput struct {
 	// Unique in the definition; later steps refer to outputs by it.
 	ID string `json:"id"`
 	// Defaults to the id.
-	Name *string `json:"name,omitempty"`
+	Name *string `json:"name,omitzero"`
 	// Run side by side; they do not see each other's output. A task that waits for an event beside a call misses nothing that
 	// the call causes: its wait begins before the call is made. What is not a call is done first; where that fails the
 	// record at once, none of the step's calls is made. Where a task fails while others wait, the record waits for nothing
@@ -1164,17 +1164,17 @@ type TaskInput struct {
 	// An action of the catalog.
 	ActionID string `json:"action_id"`
 	// The credential to call with; required where the service requires a connection.
-	CredentialID *string `json:"credential_id,omitempty"`
+	CredentialID *string `json:"credential_id,omitzero"`
 	// The parameters of the action, by its `params_schema`. Any string may hold `{{ }}` expressions over `input`,
 	// `metadata`, `vars`, `batch` and, of tasks of earlier steps, `steps.<step>.<task>.output`, `.error` and `.skipped`;
 	// one that is a single expression keeps its type.
 	// Of a task that makes calls, what is rendered is held against the schema again: a record that breaks it fails
 	// with `invalid_parameters`. A null in what is not required counts as left out, and a number as its text where
 	// it is not part of a JSON body.
-	Params FreeObject `json:"params,omitempty"`
+	Params FreeObject `json:"params,omitzero"`
 	// An expression; where it is false the task is skipped. To do one thing where another failed, let that one have
 	// `on_error: continue` and ask for its error here.
-	When *string `json:"when,omitempty"`
+	When *string `json:"when,omitzero"`
 	// An expression that gives an array of up to 1000 elements: the task runs once for each, one after another, and
 	// `params` and `when` see `item`, the element, and `index`, its number from 0. A `when` that names neither is asked once
 	// for the record. The output is the array of the elements' outputs in their order, null for those that `when`
@@ -1183,32 +1183,32 @@ type TaskInput struct {
 	// `continue` its output is null and the next one goes on. What expressions compute for the elements of one record is
 	// bounded together; past that the task fails. Not for bulk actions, nor for those that do one thing for a record:
 	// read or write stores, emit events, start flows, wait.
-	ForEach *string `json:"for_each,omitempty"`
+	ForEach *string `json:"for_each,omitzero"`
 	// How long one attempt of a call may take; null leaves it to the action. Actions that make no call, such as those that wait,
 	// compute, or read and write stores, do not heed it, nor `retry` and `delivery`; how long to wait stands in `params`.
 	// A definition may have them there all the same, and its validation warns of it.
-	TimeoutSeconds *int64 `json:"timeout_seconds,omitempty"`
+	TimeoutSeconds *int64 `json:"timeout_seconds,omitzero"`
 	// When a failed attempt that did no harm is made again; null for the defaults (3 attempts). Never: `max_attempts` 1.
-	Retry    *RetryInput `json:"retry,omitempty"`
-	OnError  *OnError    `json:"on_error,omitempty"`
-	Delivery *Delivery   `json:"delivery,omitempty"`
+	Retry    *RetryInput `json:"retry,omitzero"`
+	OnError  *OnError    `json:"on_error,omitzero"`
+	Delivery *Delivery   `json:"delivery,omitzero"`
 }
 
 type RetryInput struct {
 	// Attempts in all, the first included.
 	MaxAttempts int64 `json:"max_attempts"`
 	// The pause after the first failure.
-	InitialSeconds *float64 `json:"initial_seconds,omitempty"`
+	InitialSeconds *float64 `json:"initial_seconds,omitzero"`
 	// Each further pause is this many times the one before.
-	Factor *float64 `json:"factor,omitempty"`
+	Factor *float64 `json:"factor,omitzero"`
 	// The longest pause.
-	MaxSeconds *float64 `json:"max_seconds,omitempty"`
+	MaxSeconds *float64 `json:"max_seconds,omitzero"`
 }
 
 type DefinitionUpdate struct {
-	Name        *string           `json:"name,omitempty"`
-	Description *string           `json:"description,omitempty"`
-	Status      *DefinitionStatus `json:"status,omitempty"`
+	Name        *string           `json:"name,omitzero"`
+	Description *string           `json:"description,omitzero"`
+	Status      *DefinitionStatus `json:"status,omitzero"`
 }
 
 type DefinitionCheck struct {
@@ -1316,9 +1316,9 @@ type VariableSetList struct {
 type VariableKeyInput struct {
 	// Expressions read it as `vars.<name>`. Unique in the set.
 	Name string        `json:"name"`
-	Type *VariableType `json:"type,omitempty"`
+	Type *VariableType `json:"type,omitzero"`
 	// The value where a version names none; null or absent for null.
-	Default any `json:"default,omitempty"`
+	Default any `json:"default,omitzero"`
 }
 
 type VariableVersionInput struct {
@@ -1333,7 +1333,7 @@ type VariableSetInput struct {
 	Name string `json:"name"`
 	// Keys and versions take at most 65536 bytes of JSON together.
 	Keys     []VariableKeyInput     `json:"keys"`
-	Versions []VariableVersionInput `json:"versions,omitempty"`
+	Versions []VariableVersionInput `json:"versions,omitzero"`
 }
 
 type VariableSetReplace struct {
@@ -1341,12 +1341,12 @@ type VariableSetReplace struct {
 	Name string `json:"name"`
 	// Keys and versions take at most 65536 bytes of JSON together.
 	Keys      []VariableKeyInput     `json:"keys"`
-	Versions  []VariableVersionInput `json:"versions,omitempty"`
-	ID        any                    `json:"id,omitempty"`
-	OrgID     any                    `json:"org_id,omitempty"`
-	CreatedBy any                    `json:"created_by,omitempty"`
-	CreatedAt any                    `json:"created_at,omitempty"`
-	UpdatedAt any                    `json:"updated_at,omitempty"`
+	Versions  []VariableVersionInput `json:"versions,omitzero"`
+	ID        any                    `json:"id,omitzero"`
+	OrgID     any                    `json:"org_id,omitzero"`
+	CreatedBy any                    `json:"created_by,omitzero"`
+	CreatedAt any                    `json:"created_at,omitzero"`
+	UpdatedAt any                    `json:"updated_at,omitzero"`
 }
 
 type StoreField struct {
@@ -1384,18 +1384,18 @@ type StoreInput struct {
 
 type StoreReplace struct {
 	// May be left out; must be the name that the store has.
-	Name *string `json:"name,omitempty"`
+	Name *string `json:"name,omitzero"`
 	// The fields of records, in the order in which records show them.
 	Fields []StoreFieldInput `json:"fields"`
 	// The names of the layers, from the lowest precedence to the highest. Each is unique in the store.
 	Layers        []string `json:"layers"`
-	OrgID         any      `json:"org_id,omitempty"`
-	ConfigVersion any      `json:"config_version,omitempty"`
-	RecordCount   any      `json:"record_count,omitempty"`
-	Resolving     any      `json:"resolving,omitempty"`
-	CreatedBy     any      `json:"created_by,omitempty"`
-	CreatedAt     any      `json:"created_at,omitempty"`
-	UpdatedAt     any      `json:"updated_at,omitempty"`
+	OrgID         any      `json:"org_id,omitzero"`
+	ConfigVersion any      `json:"config_version,omitzero"`
+	RecordCount   any      `json:"record_count,omitzero"`
+	Resolving     any      `json:"resolving,omitzero"`
+	CreatedBy     any      `json:"created_by,omitzero"`
+	CreatedAt     any      `json:"created_at,omitzero"`
+	UpdatedAt     any      `json:"updated_at,omitzero"`
 }
 
 type Store struct {
@@ -1463,9 +1463,9 @@ type StoreRecordDetail struct {
 	// When a value was last written.
 	UpdatedAt time.Time `json:"updated_at"`
 	// Only with `include=layers`. From the lowest precedence to the highest, behind those that the store no longer declares.
-	Layers []StoreLayer `json:"layers,omitempty"`
+	Layers []StoreLayer `json:"layers,omitzero"`
 	// Only with `include=layers`. The layer from which each field with a value has it.
-	Provenance map[string]string `json:"provenance,omitempty"`
+	Provenance map[string]string `json:"provenance,omitzero"`
 }
 
 type StoreLayer struct {
@@ -1480,9 +1480,9 @@ type StoreLayer struct {
 type StoreLayerReplace struct {
 	// Values by field, each of the field's type. Leave a field out for no value.
 	Values    FreeObject `json:"values"`
-	Layer     any        `json:"layer,omitempty"`
-	UpdatedAt any        `json:"updated_at,omitempty"`
-	UpdatedBy any        `json:"updated_by,omitempty"`
+	Layer     any        `json:"layer,omitzero"`
+	UpdatedAt any        `json:"updated_at,omitzero"`
+	UpdatedBy any        `json:"updated_by,omitzero"`
 }
 
 type StoreUpsert struct {
@@ -1507,30 +1507,30 @@ type StoreUpserted struct {
 
 type DryRunRequest struct {
 	// The sample record; absent means `{}`.
-	InputData FreeObject `json:"input_data,omitempty"`
+	InputData FreeObject `json:"input_data,omitzero"`
 	// What expressions read as `metadata`.
-	Metadata FreeObject `json:"metadata,omitempty"`
+	Metadata FreeObject `json:"metadata,omitzero"`
 	// What tasks that make calls are taken to have answered, by step and task, for the expressions of later steps;
 	// without one such an output is null. A task that waits for an event is taken to have got the one given for it, or one without
 	// a payload. A task that starts a flow is taken to have the output given for it; without one its batch is completed and gave
 	// null. Outputs of other tasks are computed and cannot be given.
-	Outputs FreeObject `json:"outputs,omitempty"`
+	Outputs FreeObject `json:"outputs,omitzero"`
 	// How tasks that make calls, wait for an event or start a flow are taken to have failed, by step and task; such a
 	// task has no output. Later steps read it as `steps.<step>.<task>.error`, if the task continues on errors.
-	Errors map[string]map[string]DryRunError `json:"errors,omitempty"`
+	Errors map[string]map[string]DryRunError `json:"errors,omitzero"`
 	// The records that the estimate is for.
-	RecordCount *int64 `json:"record_count,omitempty"`
+	RecordCount *int64 `json:"record_count,omitzero"`
 }
 
 // DryRunError: What is left out is null, but for `code`.
 type DryRunError struct {
-	Code            *string `json:"code,omitempty"`
-	Message         *string `json:"message,omitempty"`
-	Status          *int64  `json:"status,omitempty"`
-	ProviderCode    *string `json:"provider_code,omitempty"`
-	ProviderMessage *string `json:"provider_message,omitempty"`
+	Code            *string `json:"code,omitzero"`
+	Message         *string `json:"message,omitzero"`
+	Status          *int64  `json:"status,omitzero"`
+	ProviderCode    *string `json:"provider_code,omitzero"`
+	ProviderMessage *string `json:"provider_message,omitzero"`
 	// The body of the platform's answer, parsed where it is JSON.
-	Body any `json:"body,omitempty"`
+	Body any `json:"body,omitzero"`
 }
 
 type DryRun struct {
@@ -1591,19 +1591,19 @@ type DryRunCall struct {
 
 type TriggerRequest struct {
 	// A sealed record set; one job per row.
-	RecordSetID *string `json:"record_set_id,omitempty"`
+	RecordSetID *string `json:"record_set_id,omitzero"`
 	// Inline records; one job each.
-	Records []FreeObject `json:"records,omitempty"`
+	Records []FreeObject `json:"records,omitzero"`
 	// One record.
-	InputData FreeObject `json:"input_data,omitempty"`
+	InputData FreeObject `json:"input_data,omitzero"`
 	// Notes for the batch; expressions read them as `metadata`.
-	Metadata FreeObject `json:"metadata,omitempty"`
-	Lane     *Lane      `json:"lane,omitempty"`
-	Priority *Priority  `json:"priority,omitempty"`
+	Metadata FreeObject `json:"metadata,omitzero"`
+	Lane     *Lane      `json:"lane,omitzero"`
+	Priority *Priority  `json:"priority,omitzero"`
 	// Paces the batch from its start on. A policy that is not slower than the batch without it answers 422.
-	Pacing *Pacing `json:"pacing,omitempty"`
+	Pacing *Pacing `json:"pacing,omitzero"`
 	// When to start; absent or past means now.
-	ScheduledAt *time.Time `json:"scheduled_at,omitempty"`
+	ScheduledAt *time.Time `json:"scheduled_at,omitzero"`
 }
 
 type TriggerResult struct {
@@ -1704,58 +1704,58 @@ type DispatchRetryInput struct {
 	// Attempts in all, the first included.
 	MaxAttempts int64 `json:"max_attempts"`
 	// The pauses between attempts.
-	Backoff *DispatchRetryInputBackoff `json:"backoff,omitempty"`
+	Backoff *DispatchRetryInputBackoff `json:"backoff,omitzero"`
 }
 
 // DispatchRetryInputBackoff: The pauses between attempts.
 type DispatchRetryInputBackoff struct {
 	// The pause after the first failure.
-	InitialSeconds *float64 `json:"initial_seconds,omitempty"`
+	InitialSeconds *float64 `json:"initial_seconds,omitzero"`
 	// Each further pause is this many times the one before.
-	Factor *float64 `json:"factor,omitempty"`
+	Factor *float64 `json:"factor,omitzero"`
 	// The longest pause.
-	MaxSeconds *float64 `json:"max_seconds,omitempty"`
+	MaxSeconds *float64 `json:"max_seconds,omitzero"`
 }
 
 type WebhookInput struct {
 	// What to start; it must be active when a message is dispatched.
 	DefinitionID string           `json:"definition_id"`
 	Description  string           `json:"description"`
-	Mode         *WebhookMode     `json:"mode,omitempty"`
-	Provider     *WebhookProvider `json:"provider,omitempty"`
+	Mode         *WebhookMode     `json:"mode,omitzero"`
+	Provider     *WebhookProvider `json:"provider,omitzero"`
 	// Makes the record of the batch: an object whose strings may hold `{{ }}` expressions over `payload`, the body of the
 	// message. A JSON body is the value that it says, a form an object, XML an object by element names; anything else is
 	// `{"raw": text, "content_type": type}`. Null or absent passes the whole payload as the record, and one that is no
 	// object as `{"payload": value}`.
-	InputTemplate FreeObject `json:"input_template,omitempty"`
+	InputTemplate FreeObject `json:"input_template,omitzero"`
 	// When a start that failed is tried again, for example because the definition is not active. Null or absent: it is
 	// not.
-	DispatchRetry *DispatchRetryInput `json:"dispatch_retry,omitempty"`
+	DispatchRetry *DispatchRetryInput `json:"dispatch_retry,omitzero"`
 	// The most deliveries that are accepted in a minute, 1 to 1000000; null or absent stands for 1000. Copies of a message
 	// do not count, nor does what is not signed.
-	RateLimit *int64 `json:"rate_limit,omitempty"`
+	RateLimit *int64 `json:"rate_limit,omitzero"`
 	// False has the address answer 404.
-	Enabled *bool `json:"enabled,omitempty"`
+	Enabled *bool `json:"enabled,omitzero"`
 }
 
 // WebhookUpdate: What changes of a webhook; what is absent stays.
 type WebhookUpdate struct {
 	// What to start; it must be active when a message is dispatched.
-	DefinitionID *string `json:"definition_id,omitempty"`
-	Description  *string `json:"description,omitempty"`
+	DefinitionID *string `json:"definition_id,omitzero"`
+	Description  *string `json:"description,omitzero"`
 	// Makes the record of the batch: an object whose strings may hold `{{ }}` expressions over `payload`, the body of the
 	// message. A JSON body is the value that it says, a form an object, XML an object by element names; anything else is
 	// `{"raw": text, "content_type": type}`. Null or absent passes the whole payload as the record, and one that is no
 	// object as `{"payload": value}`.
-	InputTemplate FreeObject `json:"input_template,omitempty"`
+	InputTemplate Nullable[FreeObject] `json:"input_template,omitzero"`
 	// When a start that failed is tried again, for example because the definition is not active. Null or absent: it is
 	// not.
-	DispatchRetry *DispatchRetryInput `json:"dispatch_retry,omitempty"`
+	DispatchRetry Nullable[DispatchRetryInput] `json:"dispatch_retry,omitzero"`
 	// The most deliveries that are accepted in a minute, 1 to 1000000; null or absent stands for 1000. Copies of a message
 	// do not count, nor does what is not signed.
-	RateLimit *int64 `json:"rate_limit,omitempty"`
+	RateLimit Nullable[int64] `json:"rate_limit,omitzero"`
 	// False has the address answer 404.
-	Enabled *bool `json:"enabled,omitempty"`
+	Enabled *bool `json:"enabled,omitzero"`
 }
 
 type RotatedSecret struct {
@@ -1831,7 +1831,7 @@ type Schedule struct {
 	// names no time to come, such as the 30th of February.
 	NextFireAt *time.Time `json:"next_fire_at"`
 	// The next 5 slots as seen from now; only where one schedule is read or written, not in the list.
-	NextFires []NextFire `json:"next_fires,omitempty"`
+	NextFires []NextFire `json:"next_fires,omitzero"`
 	// What is allowed but probably not meant, such as an expression that never fires.
 	Warnings []string `json:"warnings"`
 	// When it last started a batch or failed to; null before that.
@@ -1849,7 +1849,7 @@ type NextFire struct {
 	// The same in the zone of the schedule.
 	Local string `json:"local"`
 	// How clocks that go forward or back move it; absent where they do not.
-	Note *string `json:"note,omitempty"`
+	Note *string `json:"note,omitzero"`
 }
 
 type ScheduleList struct {
@@ -1885,17 +1885,17 @@ type ScheduleInput struct {
 	// The IANA zone that the fields are in; `UTC` where it is left out. Where clocks go forward, a slot in the hour that is left
 	// out fires at its end; where they go back, a slot in the hour that comes twice fires the first time. An expression with `*`
 	// for the hour follows the time that passes instead. `next_fires` shows it.
-	Timezone *string `json:"timezone,omitempty"`
+	Timezone *string `json:"timezone,omitzero"`
 	// False keeps the schedule, and fires no slot.
-	Enabled *bool `json:"enabled,omitempty"`
+	Enabled *bool `json:"enabled,omitzero"`
 	// The one record that each batch works on; null or absent stands for an empty one.
-	InputData FreeObject `json:"input_data,omitempty"`
+	InputData FreeObject `json:"input_data,omitzero"`
 	// Notes for the batches; expressions read them as `metadata`.
-	Metadata FreeObject `json:"metadata,omitempty"`
+	Metadata FreeObject `json:"metadata,omitzero"`
 	// Seconds, 0 to 86400. When slots were missed because the service was away, the newest of them fires late if it is at
 	// most this old; the others are listed as skipped. One that is up to 60 seconds late is not missed.
-	CatchUpSeconds *int64         `json:"catch_up_seconds,omitempty"`
-	OverlapPolicy  *OverlapPolicy `json:"overlap_policy,omitempty"`
+	CatchUpSeconds *int64         `json:"catch_up_seconds,omitzero"`
+	OverlapPolicy  *OverlapPolicy `json:"overlap_policy,omitzero"`
 }
 
 type ScheduleReplace struct {
@@ -1910,52 +1910,52 @@ type ScheduleReplace struct {
 	// The IANA zone that the fields are in; `UTC` where it is left out. Where clocks go forward, a slot in the hour that is left
 	// out fires at its end; where they go back, a slot in the hour that comes twice fires the first time. An expression with `*`
 	// for the hour follows the time that passes instead. `next_fires` shows it.
-	Timezone *string `json:"timezone,omitempty"`
+	Timezone *string `json:"timezone,omitzero"`
 	// False keeps the schedule, and fires no slot.
-	Enabled *bool `json:"enabled,omitempty"`
+	Enabled *bool `json:"enabled,omitzero"`
 	// The one record that each batch works on; null or absent stands for an empty one.
-	InputData FreeObject `json:"input_data,omitempty"`
+	InputData FreeObject `json:"input_data,omitzero"`
 	// Notes for the batches; expressions read them as `metadata`.
-	Metadata FreeObject `json:"metadata,omitempty"`
+	Metadata FreeObject `json:"metadata,omitzero"`
 	// Seconds, 0 to 86400. When slots were missed because the service was away, the newest of them fires late if it is at
 	// most this old; the others are listed as skipped. One that is up to 60 seconds late is not missed.
-	CatchUpSeconds *int64         `json:"catch_up_seconds,omitempty"`
-	OverlapPolicy  *OverlapPolicy `json:"overlap_policy,omitempty"`
-	ID             any            `json:"id,omitempty"`
-	OrgID          any            `json:"org_id,omitempty"`
-	NextFireAt     any            `json:"next_fire_at,omitempty"`
-	NextFires      any            `json:"next_fires,omitempty"`
-	Warnings       any            `json:"warnings,omitempty"`
-	LastFiredAt    any            `json:"last_fired_at,omitempty"`
-	LastFireStatus any            `json:"last_fire_status,omitempty"`
-	CreatedAt      any            `json:"created_at,omitempty"`
-	UpdatedAt      any            `json:"updated_at,omitempty"`
+	CatchUpSeconds *int64         `json:"catch_up_seconds,omitzero"`
+	OverlapPolicy  *OverlapPolicy `json:"overlap_policy,omitzero"`
+	ID             any            `json:"id,omitzero"`
+	OrgID          any            `json:"org_id,omitzero"`
+	NextFireAt     any            `json:"next_fire_at,omitzero"`
+	NextFires      any            `json:"next_fires,omitzero"`
+	Warnings       any            `json:"warnings,omitzero"`
+	LastFiredAt    any            `json:"last_fired_at,omitzero"`
+	LastFireStatus any            `json:"last_fire_status,omitzero"`
+	CreatedAt      any            `json:"created_at,omitzero"`
+	UpdatedAt      any            `json:"updated_at,omitzero"`
 }
 
 // ScheduleUpdate: What changes of a schedule; what is absent stays.
 type ScheduleUpdate struct {
 	// What to start; it must be active.
-	DefinitionID *string `json:"definition_id,omitempty"`
-	Description  *string `json:"description,omitempty"`
+	DefinitionID *string `json:"definition_id,omitzero"`
+	Description  *string `json:"description,omitzero"`
 	// Five fields, in UTC or in `timezone`: minute (0-59), hour (0-23), day of the month (1-31), month (1-12 or JAN-DEC), day of the week
 	// (0-7 or SUN-SAT; 0 and 7 are Sunday). Each is `*` or a list of numbers and ranges, with `/` for steps. Where
 	// both days are restricted, either one is enough. Aliases such as `@hourly`, seconds, `?` and `L` are refused; the answer
 	// says what to write instead.
-	CronExpression *string `json:"cron_expression,omitempty"`
+	CronExpression *string `json:"cron_expression,omitzero"`
 	// The IANA zone that the fields are in; `UTC` where it is left out. Where clocks go forward, a slot in the hour that is left
 	// out fires at its end; where they go back, a slot in the hour that comes twice fires the first time. An expression with `*`
 	// for the hour follows the time that passes instead. `next_fires` shows it.
-	Timezone *string `json:"timezone,omitempty"`
+	Timezone *string `json:"timezone,omitzero"`
 	// False keeps the schedule, and fires no slot.
-	Enabled *bool `json:"enabled,omitempty"`
+	Enabled *bool `json:"enabled,omitzero"`
 	// The one record that each batch works on; null or absent stands for an empty one.
-	InputData FreeObject `json:"input_data,omitempty"`
+	InputData Nullable[FreeObject] `json:"input_data,omitzero"`
 	// Notes for the batches; expressions read them as `metadata`.
-	Metadata FreeObject `json:"metadata,omitempty"`
+	Metadata FreeObject `json:"metadata,omitzero"`
 	// Seconds, 0 to 86400, as at creation.
-	CatchUpSeconds *int64 `json:"catch_up_seconds,omitempty"`
+	CatchUpSeconds *int64 `json:"catch_up_seconds,omitzero"`
 	// As at creation.
-	OverlapPolicy *string `json:"overlap_policy,omitempty"`
+	OverlapPolicy *string `json:"overlap_policy,omitzero"`
 }
 
 // FireStatus: `fired`: a batch was started. `skipped`: none was, because the slot was missed or an earlier batch was under way.
@@ -2081,29 +2081,29 @@ type EventSubscriptionInput struct {
 	// One `{{ }}` expression over `payload` that is true for the events that start a batch and false for the others. One that
 	// has no such value for an event counts as a start that failed. Null or absent: every event of the kind starts one. At most
 	// 4096 bytes.
-	Filter *string `json:"filter,omitempty"`
+	Filter *string `json:"filter,omitzero"`
 	// Makes the record of the batch: an object whose strings may hold `{{ }}` expressions over `payload`. Null or absent passes
 	// the whole payload as the record.
-	InputTemplate FreeObject `json:"input_template,omitempty"`
+	InputTemplate FreeObject `json:"input_template,omitzero"`
 	// False starts nothing.
-	Enabled *bool `json:"enabled,omitempty"`
+	Enabled *bool `json:"enabled,omitzero"`
 }
 
 // EventSubscriptionUpdate: What changes of an event subscription; what is absent stays.
 type EventSubscriptionUpdate struct {
 	// What to start; it must be active when an event happens.
-	DefinitionID *string        `json:"definition_id,omitempty"`
-	Description  *string        `json:"description,omitempty"`
-	EventKind    *EventKindName `json:"event_kind,omitempty"`
+	DefinitionID *string        `json:"definition_id,omitzero"`
+	Description  *string        `json:"description,omitzero"`
+	EventKind    *EventKindName `json:"event_kind,omitzero"`
 	// One `{{ }}` expression over `payload` that is true for the events that start a batch and false for the others. One that
 	// has no such value for an event counts as a start that failed. Null or absent: every event of the kind starts one. At most
 	// 4096 bytes.
-	Filter *string `json:"filter,omitempty"`
+	Filter Nullable[string] `json:"filter,omitzero"`
 	// Makes the record of the batch: an object whose strings may hold `{{ }}` expressions over `payload`. Null or absent passes
 	// the whole payload as the record.
-	InputTemplate FreeObject `json:"input_template,omitempty"`
+	InputTemplate Nullable[FreeObject] `json:"input_template,omitzero"`
 	// False starts nothing.
-	Enabled *bool `json:"enabled,omitempty"`
+	Enabled *bool `json:"enabled,omitzero"`
 }
 
 // BatchStatus: `completed`: every job ended well. `partially_failed`: some did. `failed`: none did. These and `cancelled` are
@@ -2213,10 +2213,10 @@ const (
 
 // BatchUpdate: What changes of a batch; what is absent stays.
 type BatchUpdate struct {
-	Priority *Priority `json:"priority,omitempty"`
-	Pacing   *Pacing   `json:"pacing,omitempty"`
+	Priority *Priority `json:"priority,omitzero"`
+	Pacing   *Pacing   `json:"pacing,omitzero"`
 	// Ends pacing; not together with `pacing`.
-	RemovePacing *bool `json:"remove_pacing,omitempty"`
+	RemovePacing *bool `json:"remove_pacing,omitzero"`
 }
 
 // Pacing: Releases up to `records_per_period` records at a time, `period_minutes` apart, each task of the flow that makes calls for
@@ -2227,7 +2227,7 @@ type Pacing struct {
 	RecordsPerPeriod int64 `json:"records_per_period"`
 	// Minutes from one release to the next, 1 to 1440.
 	PeriodMinutes int64           `json:"period_minutes"`
-	Window        *DeliveryWindow `json:"window,omitempty"`
+	Window        *DeliveryWindow `json:"window,omitzero"`
 }
 
 // DeliveryWindow: When records may be sent: while the clocks of the time zone show a minute from `start_minute_of_day` up to, but not
@@ -2241,7 +2241,7 @@ type DeliveryWindow struct {
 	// Minutes after midnight, exclusive; later than the start, so that a window does not go past midnight.
 	EndMinuteOfDay int64 `json:"end_minute_of_day"`
 	// The days of the week on which it opens; absent means every day.
-	Days []string `json:"days,omitempty"`
+	Days []string `json:"days,omitzero"`
 }
 
 type SkippedTask struct {
@@ -2291,22 +2291,22 @@ type BatchList struct {
 
 type BatchRetry struct {
 	// Which jobs to retry: those in any of these statuses. Without it `failed`, `rejected` and `unprocessed`.
-	JobStatuses []string `json:"job_statuses,omitempty"`
+	JobStatuses []string `json:"job_statuses,omitzero"`
 	// Only jobs whose error is in one of these groups: ids of `GET /flows/batches/{batch_id}/errors`.
-	Groups []string `json:"groups,omitempty"`
+	Groups []string `json:"groups,omitzero"`
 }
 
 type BatchResolution struct {
 	// What became of the record.
 	Outcome string `json:"outcome"`
 	// How you know; kept with the resolution and shown in the error of the job.
-	Note *string `json:"note,omitempty"`
+	Note *string `json:"note,omitzero"`
 	// Only jobs in this status; both if left out.
-	Status *string `json:"status,omitempty"`
+	Status *string `json:"status,omitzero"`
 	// Only jobs whose error is in one of these groups: ids of `GET /flows/batches/{batch_id}/errors`.
-	Groups []string `json:"groups,omitempty"`
+	Groups []string `json:"groups,omitzero"`
 	// How many jobs you expect to be meant. If there are more or fewer, nothing is settled (409).
-	ExpectedCount *int64 `json:"expected_count,omitempty"`
+	ExpectedCount *int64 `json:"expected_count,omitzero"`
 }
 
 type BatchResolved struct {
@@ -2348,12 +2348,12 @@ type JobResolution struct {
 	// What became of the record.
 	Outcome string `json:"outcome"`
 	// How you know; kept with the resolution and shown in the error of the job.
-	Note *string `json:"note,omitempty"`
+	Note *string `json:"note,omitzero"`
 }
 
 type BatchCancel struct {
 	// Kept in `status_reason`.
-	Reason *string `json:"reason,omitempty"`
+	Reason *string `json:"reason,omitzero"`
 }
 
 type Result struct {
@@ -2624,11 +2624,11 @@ type ExecutionEvent struct {
 	At time.Time `json:"at"`
 	// What the thing that the event is about has become; an `ExecutionStatus`, a `TaskStatus` or a `JobStatus`.
 	Status string  `json:"status"`
-	StepID *string `json:"step_id,omitempty"`
-	TaskID *string `json:"task_id,omitempty"`
+	StepID *string `json:"step_id,omitzero"`
+	TaskID *string `json:"task_id,omitzero"`
 	// Which attempt of the task it was, from 1; absent where none was made.
-	Attempt *int64    `json:"attempt,omitempty"`
-	Error   *JobError `json:"error,omitempty"`
+	Attempt *int64    `json:"attempt,omitzero"`
+	Error   *JobError `json:"error,omitzero"`
 }
 
 type ExecutionList struct {
@@ -2885,25 +2885,25 @@ type PauseList struct {
 
 type PauseCreate struct {
 	// After how many seconds it is released by itself, up to seven days; null or left out for a hold without an end.
-	DurationSeconds *int64 `json:"duration_seconds,omitempty"`
+	DurationSeconds *int64 `json:"duration_seconds,omitzero"`
 	// A note for those who read it.
-	Reason *string `json:"reason,omitempty"`
+	Reason *string `json:"reason,omitzero"`
 }
 
 type DomainPauseCreate struct {
 	// After how many seconds it is released by itself, up to seven days; null or left out for a hold without an end.
-	DurationSeconds *int64 `json:"duration_seconds,omitempty"`
+	DurationSeconds *int64 `json:"duration_seconds,omitzero"`
 	// A note for those who read it.
-	Reason *string `json:"reason,omitempty"`
+	Reason *string `json:"reason,omitzero"`
 	// The lane of the flow's calls; null leaves it to the action.
-	Lane *Lane `json:"lane,omitempty"`
+	Lane *Lane `json:"lane,omitzero"`
 }
 
 type PauseExtend struct {
 	// The new end, in seconds from now.
-	DurationSeconds *int64 `json:"duration_seconds,omitempty"`
+	DurationSeconds *int64 `json:"duration_seconds,omitzero"`
 	// The new end, before the year 9999.
-	ExpiresAt *time.Time `json:"expires_at,omitempty"`
+	ExpiresAt *time.Time `json:"expires_at,omitzero"`
 }
 
 // RecordSetStatus: Takes chunks while `open`, can be triggered once `sealed`, was used by a batch when `consumed`.
@@ -2953,9 +2953,9 @@ type RecordSetList struct {
 
 type RecordSetCreate struct {
 	// Records in every chunk but the last; fixed for the whole upload.
-	ChunkSize *int64 `json:"chunk_size,omitempty"`
+	ChunkSize *int64 `json:"chunk_size,omitzero"`
 	// Notes of yours.
-	Metadata FreeObject `json:"metadata,omitempty"`
+	Metadata FreeObject `json:"metadata,omitzero"`
 }
 
 type RecordChunk struct {
@@ -3197,9 +3197,9 @@ type Margin struct {
 type MarginInput struct {
 	// The percentage of the provider's caps that may be spent.
 	MarginPercent  int64 `json:"margin_percent"`
-	Bucket         any   `json:"bucket,omitempty"`
-	BindingPercent any   `json:"binding_percent,omitempty"`
-	UpdatedAt      any   `json:"updated_at,omitempty"`
+	Bucket         any   `json:"bucket,omitzero"`
+	BindingPercent any   `json:"binding_percent,omitzero"`
+	UpdatedAt      any   `json:"updated_at,omitzero"`
 }
 
 type DomainLanes struct {
@@ -3222,20 +3222,20 @@ type DomainLaneInput struct {
 	// The lane's share beside the other lanes.
 	Weight int64 `json:"weight"`
 	// How many calls of the lane may be under way at once in each bucket; null or left out for as many as the account takes.
-	MaxConcurrentCalls *int64 `json:"max_concurrent_calls,omitempty"`
-	Lane               any    `json:"lane,omitempty"`
-	UpdatedAt          any    `json:"updated_at,omitempty"`
+	MaxConcurrentCalls *int64 `json:"max_concurrent_calls,omitzero"`
+	Lane               any    `json:"lane,omitzero"`
+	UpdatedAt          any    `json:"updated_at,omitzero"`
 }
 
 type EstimateRequest struct {
 	// The rate budget.
-	Bucket *string `json:"bucket,omitempty"`
+	Bucket *string `json:"bucket,omitzero"`
 	// The action that sends the records.
-	ActionID *string `json:"action_id,omitempty"`
+	ActionID *string `json:"action_id,omitzero"`
 	// Count the rows of this sealed record set.
-	RecordSetID *string `json:"record_set_id,omitempty"`
+	RecordSetID *string `json:"record_set_id,omitzero"`
 	// Count so many records.
-	RecordCount *int64 `json:"record_count,omitempty"`
+	RecordCount *int64 `json:"record_count,omitzero"`
 }
 
 type Estimate struct {

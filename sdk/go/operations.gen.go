@@ -28,14 +28,14 @@ func (c *Client) GetQuotas(ctx context.Context) (answer Quotas, err error) {
 // ListApiKeysParams narrows what ListApiKeys does; what is zero is left out.
 type ListApiKeysParams struct {
 	// The most items to return, 1 to 50000. Where items are very large, a page can have fewer; `next_cursor` tells whether there are more.
-	Limit *int64 `json:"limit,omitempty"`
+	Limit *int64 `json:"limit,omitzero"`
 	// How many items to pass over. For deep pages `cursor` is much faster.
-	Skip *int64 `json:"skip,omitempty"`
+	Skip *int64 `json:"skip,omitzero"`
 	// The `next_cursor` of the page before, unchanged. One that is damaged or belongs to other filters, another order or
 	// another organization answers 400 `Invalid cursor`; together with a `skip` above 0 it answers 422.
-	Cursor *string `json:"cursor,omitempty"`
+	Cursor *string `json:"cursor,omitzero"`
 	// Only keys in this status.
-	Status *ApiKeyStatus `json:"status,omitempty"`
+	Status *ApiKeyStatus `json:"status,omitzero"`
 }
 
 // ListApiKeys: List API keys.
@@ -76,7 +76,7 @@ func (c *Client) CreateApiKey(ctx context.Context, body *ApiKeyCreate) (answer A
 // RevokeApiKeyParams narrows what RevokeApiKey does; what is zero is left out.
 type RevokeApiKeyParams struct {
 	// Revokes the keys that this key made, too, and those that these made.
-	Cascade *bool `json:"cascade,omitempty"`
+	Cascade *bool `json:"cascade,omitzero"`
 }
 
 // RevokeApiKey: Revoke an API key.
@@ -105,24 +105,24 @@ func (c *Client) CreateStreamToken(ctx context.Context, body *StreamTokenCreate)
 // ListAuditLogParams narrows what ListAuditLog does; what is zero is left out.
 type ListAuditLogParams struct {
 	// The most entries to return, 1 to 200.
-	Limit *int64 `json:"limit,omitempty"`
+	Limit *int64 `json:"limit,omitzero"`
 	// The `next_cursor` of the page before, unchanged. One that is damaged or belongs to other filters, another order or
 	// another organization answers 400 `Invalid cursor`; together with a `skip` above 0 it answers 422.
-	Cursor *string `json:"cursor,omitempty"`
+	Cursor *string `json:"cursor,omitzero"`
 	// Only what this account did.
-	AccountID *string `json:"account_id,omitempty"`
+	AccountID *string `json:"account_id,omitzero"`
 	// Only calls of this operation, by its `operationId`.
-	Action *string `json:"action,omitempty"`
+	Action *string `json:"action,omitzero"`
 	// Only changes of this kind of resource.
-	ResourceType *string `json:"resource_type,omitempty"`
+	ResourceType *string `json:"resource_type,omitzero"`
 	// Only changes of the resource with this id.
-	ResourceID *string `json:"resource_id,omitempty"`
+	ResourceID *string `json:"resource_id,omitzero"`
 	// Only calls with this outcome.
-	Outcome *AuditOutcome `json:"outcome,omitempty"`
+	Outcome *AuditOutcome `json:"outcome,omitzero"`
 	// Only what happened at this time or later.
-	From *time.Time `json:"from,omitempty"`
+	From *time.Time `json:"from,omitzero"`
 	// Only what happened before this time.
-	To *time.Time `json:"to,omitempty"`
+	To *time.Time `json:"to,omitzero"`
 }
 
 // ListAuditLog: Read who changed what.
@@ -140,12 +140,12 @@ func (c *Client) ListAuditLog(ctx context.Context, params *ListAuditLogParams) (
 // ListCatalogImportsParams narrows what ListCatalogImports does; what is zero is left out.
 type ListCatalogImportsParams struct {
 	// The most items to return, 1 to 50000. Where items are very large, a page can have fewer; `next_cursor` tells whether there are more.
-	Limit *int64 `json:"limit,omitempty"`
+	Limit *int64 `json:"limit,omitzero"`
 	// How many items to pass over. For deep pages `cursor` is much faster.
-	Skip *int64 `json:"skip,omitempty"`
+	Skip *int64 `json:"skip,omitzero"`
 	// The `next_cursor` of the page before, unchanged. One that is damaged or belongs to other filters, another order or
 	// another organization answers 400 `Invalid cursor`; together with a `skip` above 0 it answers 422.
-	Cursor *string `json:"cursor,omitempty"`
+	Cursor *string `json:"cursor,omitzero"`
 }
 
 // ListCatalogImports: List imported platforms.
@@ -204,14 +204,14 @@ func (c *Client) DeleteCatalogImport(ctx context.Context, importID string) error
 // ListPlatformsParams narrows what ListPlatforms does; what is zero is left out.
 type ListPlatformsParams struct {
 	// The most items to return, 1 to 50000. Where items are very large, a page can have fewer; `next_cursor` tells whether there are more.
-	Limit *int64 `json:"limit,omitempty"`
+	Limit *int64 `json:"limit,omitzero"`
 	// How many items to pass over. For deep pages `cursor` is much faster.
-	Skip *int64 `json:"skip,omitempty"`
+	Skip *int64 `json:"skip,omitzero"`
 	// The `next_cursor` of the page before, unchanged. One that is damaged or belongs to other filters, another order or
 	// another organization answers 400 `Invalid cursor`; together with a `skip` above 0 it answers 422.
-	Cursor *string `json:"cursor,omitempty"`
+	Cursor *string `json:"cursor,omitzero"`
 	// Only platforms in this status.
-	Status *PlatformStatus `json:"status,omitempty"`
+	Status *PlatformStatus `json:"status,omitzero"`
 }
 
 // ListPlatforms: List platforms.
@@ -247,16 +247,16 @@ func (c *Client) GetPlatform(ctx context.Context, platformID string) (answer Pla
 // ListPlatformServicesParams narrows what ListPlatformServices does; what is zero is left out.
 type ListPlatformServicesParams struct {
 	// The most services to return, 1 to 500.
-	Limit *int64 `json:"limit,omitempty"`
+	Limit *int64 `json:"limit,omitzero"`
 	// How many items to pass over. For deep pages `cursor` is much faster.
-	Skip *int64 `json:"skip,omitempty"`
+	Skip *int64 `json:"skip,omitzero"`
 	// The `next_cursor` of the page before, unchanged. One that is damaged or belongs to other filters, another order or
 	// another organization answers 400 `Invalid cursor`; together with a `skip` above 0 it answers 422.
-	Cursor *string `json:"cursor,omitempty"`
+	Cursor *string `json:"cursor,omitzero"`
 	// What to sort by.
-	SortBy *string `json:"sort_by,omitempty"`
+	SortBy *string `json:"sort_by,omitzero"`
 	// The direction of `sort_by`.
-	Order *string `json:"order,omitempty"`
+	Order *string `json:"order,omitzero"`
 }
 
 // ListPlatformServices: List the services of a platform.
@@ -285,16 +285,16 @@ func (c *Client) AllPlatformServices(ctx context.Context, platformID string, par
 // ListServicesParams narrows what ListServices does; what is zero is left out.
 type ListServicesParams struct {
 	// The most services to return, 1 to 500.
-	Limit *int64 `json:"limit,omitempty"`
+	Limit *int64 `json:"limit,omitzero"`
 	// How many items to pass over. For deep pages `cursor` is much faster.
-	Skip *int64 `json:"skip,omitempty"`
+	Skip *int64 `json:"skip,omitzero"`
 	// The `next_cursor` of the page before, unchanged. One that is damaged or belongs to other filters, another order or
 	// another organization answers 400 `Invalid cursor`; together with a `skip` above 0 it answers 422.
-	Cursor *string `json:"cursor,omitempty"`
+	Cursor *string `json:"cursor,omitzero"`
 	// What to sort by.
-	SortBy *string `json:"sort_by,omitempty"`
+	SortBy *string `json:"sort_by,omitzero"`
 	// The direction of `sort_by`.
-	Order *string `json:"order,omitempty"`
+	Order *string `json:"order,omitzero"`
 }
 
 // ListServices: List services.
@@ -330,12 +330,12 @@ func (c *Client) GetService(ctx context.Context, serviceID string) (answer Servi
 // ListServiceActionsParams narrows what ListServiceActions does; what is zero is left out.
 type ListServiceActionsParams struct {
 	// The most items to return, 1 to 50000. Where items are very large, a page can have fewer; `next_cursor` tells whether there are more.
-	Limit *int64 `json:"limit,omitempty"`
+	Limit *int64 `json:"limit,omitzero"`
 	// How many items to pass over. For deep pages `cursor` is much faster.
-	Skip *int64 `json:"skip,omitempty"`
+	Skip *int64 `json:"skip,omitzero"`
 	// The `next_cursor` of the page before, unchanged. One that is damaged or belongs to other filters, another order or
 	// another organization answers 400 `Invalid cursor`; together with a `skip` above 0 it answers 422.
-	Cursor *string `json:"cursor,omitempty"`
+	Cursor *string `json:"cursor,omitzero"`
 }
 
 // ListServiceActions: List the actions of a service.
@@ -364,15 +364,15 @@ func (c *Client) AllServiceActions(ctx context.Context, serviceID string, params
 // ListActionsParams narrows what ListActions does; what is zero is left out.
 type ListActionsParams struct {
 	// The most items to return, 1 to 50000. Where items are very large, a page can have fewer; `next_cursor` tells whether there are more.
-	Limit *int64 `json:"limit,omitempty"`
+	Limit *int64 `json:"limit,omitzero"`
 	// How many items to pass over. For deep pages `cursor` is much faster.
-	Skip *int64 `json:"skip,omitempty"`
+	Skip *int64 `json:"skip,omitzero"`
 	// The `next_cursor` of the page before, unchanged. One that is damaged or belongs to other filters, another order or
 	// another organization answers 400 `Invalid cursor`; together with a `skip` above 0 it answers 422.
-	Cursor *string `json:"cursor,omitempty"`
+	Cursor *string `json:"cursor,omitzero"`
 	// Only actions that have each of these words in their id, name or description, or in the name of their service or platform;
 	// upper and lower case are the same.
-	Q *string `json:"q,omitempty"`
+	Q *string `json:"q,omitzero"`
 }
 
 // ListActions: List actions.
@@ -408,14 +408,14 @@ func (c *Client) GetAction(ctx context.Context, actionID string) (answer Action,
 // ListCredentialsParams narrows what ListCredentials does; what is zero is left out.
 type ListCredentialsParams struct {
 	// The most items to return, 1 to 50000. Where items are very large, a page can have fewer; `next_cursor` tells whether there are more.
-	Limit *int64 `json:"limit,omitempty"`
+	Limit *int64 `json:"limit,omitzero"`
 	// How many items to pass over. For deep pages `cursor` is much faster.
-	Skip *int64 `json:"skip,omitempty"`
+	Skip *int64 `json:"skip,omitzero"`
 	// The `next_cursor` of the page before, unchanged. One that is damaged or belongs to other filters, another order or
 	// another organization answers 400 `Invalid cursor`; together with a `skip` above 0 it answers 422.
-	Cursor *string `json:"cursor,omitempty"`
+	Cursor *string `json:"cursor,omitzero"`
 	// Only credentials in this status.
-	Status *CredentialStatus `json:"status,omitempty"`
+	Status *CredentialStatus `json:"status,omitzero"`
 }
 
 // ListCredentials: List credentials.
@@ -444,7 +444,7 @@ func (c *Client) AllCredentials(ctx context.Context, params *ListCredentialsPara
 // CreateCredentialParams narrows what CreateCredential does; what is zero is left out.
 type CreateCredentialParams struct {
 	// False stores a secret even if the platform refuses it. One of another account is refused all the same.
-	Verify *bool `json:"verify,omitempty"`
+	Verify *bool `json:"verify,omitzero"`
 }
 
 // CreateCredential: Create a credential.
@@ -478,7 +478,7 @@ func (c *Client) GetCredential(ctx context.Context, credentialID string) (answer
 // ReplaceCredentialParams narrows what ReplaceCredential does; what is zero is left out.
 type ReplaceCredentialParams struct {
 	// False stores a secret even if the platform refuses it. One of another account is refused all the same.
-	Verify *bool `json:"verify,omitempty"`
+	Verify *bool `json:"verify,omitzero"`
 }
 
 // ReplaceCredential: Replace or rotate a credential.
@@ -537,12 +537,12 @@ func (c *Client) TestCredential(ctx context.Context, credentialID string) (answe
 // ListTenantsParams narrows what ListTenants does; what is zero is left out.
 type ListTenantsParams struct {
 	// The most items to return, 1 to 50000. Where items are very large, a page can have fewer; `next_cursor` tells whether there are more.
-	Limit *int64 `json:"limit,omitempty"`
+	Limit *int64 `json:"limit,omitzero"`
 	// How many items to pass over. For deep pages `cursor` is much faster.
-	Skip *int64 `json:"skip,omitempty"`
+	Skip *int64 `json:"skip,omitzero"`
 	// The `next_cursor` of the page before, unchanged. One that is damaged or belongs to other filters, another order or
 	// another organization answers 400 `Invalid cursor`; together with a `skip` above 0 it answers 422.
-	Cursor *string `json:"cursor,omitempty"`
+	Cursor *string `json:"cursor,omitzero"`
 }
 
 // ListTenants: List tenants.
@@ -602,14 +602,14 @@ func (c *Client) DeleteTenant(ctx context.Context, tenancyID string) error {
 // ListDefinitionsParams narrows what ListDefinitions does; what is zero is left out.
 type ListDefinitionsParams struct {
 	// The most items to return, 1 to 50000. Where items are very large, a page can have fewer; `next_cursor` tells whether there are more.
-	Limit *int64 `json:"limit,omitempty"`
+	Limit *int64 `json:"limit,omitzero"`
 	// How many items to pass over. For deep pages `cursor` is much faster.
-	Skip *int64 `json:"skip,omitempty"`
+	Skip *int64 `json:"skip,omitzero"`
 	// The `next_cursor` of the page before, unchanged. One that is damaged or belongs to other filters, another order or
 	// another organization answers 400 `Invalid cursor`; together with a `skip` above 0 it answers 422.
-	Cursor *string `json:"cursor,omitempty"`
+	Cursor *string `json:"cursor,omitzero"`
 	// Only definitions in this status.
-	Status *DefinitionStatus `json:"status,omitempty"`
+	Status *DefinitionStatus `json:"status,omitzero"`
 }
 
 // ListDefinitions: List definitions.
@@ -688,12 +688,12 @@ func (c *Client) DeleteDefinition(ctx context.Context, definitionID string) erro
 // ListDefinitionVersionsParams narrows what ListDefinitionVersions does; what is zero is left out.
 type ListDefinitionVersionsParams struct {
 	// The most items to return, 1 to 50000. Where items are very large, a page can have fewer; `next_cursor` tells whether there are more.
-	Limit *int64 `json:"limit,omitempty"`
+	Limit *int64 `json:"limit,omitzero"`
 	// How many items to pass over. For deep pages `cursor` is much faster.
-	Skip *int64 `json:"skip,omitempty"`
+	Skip *int64 `json:"skip,omitzero"`
 	// The `next_cursor` of the page before, unchanged. One that is damaged or belongs to other filters, another order or
 	// another organization answers 400 `Invalid cursor`; together with a `skip` above 0 it answers 422.
-	Cursor *string `json:"cursor,omitempty"`
+	Cursor *string `json:"cursor,omitzero"`
 }
 
 // ListDefinitionVersions: List the versions of a definition.
@@ -750,14 +750,14 @@ func (c *Client) DryRunDefinition(ctx context.Context, definitionID string, body
 // ListTemplatesParams narrows what ListTemplates does; what is zero is left out.
 type ListTemplatesParams struct {
 	// The most items to return, 1 to 50000. Where items are very large, a page can have fewer; `next_cursor` tells whether there are more.
-	Limit *int64 `json:"limit,omitempty"`
+	Limit *int64 `json:"limit,omitzero"`
 	// How many items to pass over. For deep pages `cursor` is much faster.
-	Skip *int64 `json:"skip,omitempty"`
+	Skip *int64 `json:"skip,omitzero"`
 	// The `next_cursor` of the page before, unchanged. One that is damaged or belongs to other filters, another order or
 	// another organization answers 400 `Invalid cursor`; together with a `skip` above 0 it answers 422.
-	Cursor *string `json:"cursor,omitempty"`
+	Cursor *string `json:"cursor,omitzero"`
 	// Only templates in this status.
-	Status *TemplateStatus `json:"status,omitempty"`
+	Status *TemplateStatus `json:"status,omitzero"`
 }
 
 // ListTemplates: List templates.
@@ -794,12 +794,12 @@ func (c *Client) GetTemplate(ctx context.Context, templateID string) (answer Tem
 // ListVariableSetsParams narrows what ListVariableSets does; what is zero is left out.
 type ListVariableSetsParams struct {
 	// The most items to return, 1 to 50000. Where items are very large, a page can have fewer; `next_cursor` tells whether there are more.
-	Limit *int64 `json:"limit,omitempty"`
+	Limit *int64 `json:"limit,omitzero"`
 	// How many items to pass over. For deep pages `cursor` is much faster.
-	Skip *int64 `json:"skip,omitempty"`
+	Skip *int64 `json:"skip,omitzero"`
 	// The `next_cursor` of the page before, unchanged. One that is damaged or belongs to other filters, another order or
 	// another organization answers 400 `Invalid cursor`; together with a `skip` above 0 it answers 422.
-	Cursor *string `json:"cursor,omitempty"`
+	Cursor *string `json:"cursor,omitzero"`
 }
 
 // ListVariableSets: List variable sets.
@@ -858,12 +858,12 @@ func (c *Client) DeleteVariableSet(ctx context.Context, variableSetID string) er
 // ListSchedulesParams narrows what ListSchedules does; what is zero is left out.
 type ListSchedulesParams struct {
 	// The most items to return, 1 to 50000. Where items are very large, a page can have fewer; `next_cursor` tells whether there are more.
-	Limit *int64 `json:"limit,omitempty"`
+	Limit *int64 `json:"limit,omitzero"`
 	// How many items to pass over. For deep pages `cursor` is much faster.
-	Skip *int64 `json:"skip,omitempty"`
+	Skip *int64 `json:"skip,omitzero"`
 	// The `next_cursor` of the page before, unchanged. One that is damaged or belongs to other filters, another order or
 	// another organization answers 400 `Invalid cursor`; together with a `skip` above 0 it answers 422.
-	Cursor *string `json:"cursor,omitempty"`
+	Cursor *string `json:"cursor,omitzero"`
 }
 
 // ListSchedules: List schedules.
@@ -933,14 +933,14 @@ func (c *Client) DeleteSchedule(ctx context.Context, scheduleID string) error {
 // ListScheduleFiresParams narrows what ListScheduleFires does; what is zero is left out.
 type ListScheduleFiresParams struct {
 	// The most items to return, 1 to 50000. Where items are very large, a page can have fewer; `next_cursor` tells whether there are more.
-	Limit *int64 `json:"limit,omitempty"`
+	Limit *int64 `json:"limit,omitzero"`
 	// How many items to pass over. For deep pages `cursor` is much faster.
-	Skip *int64 `json:"skip,omitempty"`
+	Skip *int64 `json:"skip,omitzero"`
 	// The `next_cursor` of the page before, unchanged. One that is damaged or belongs to other filters, another order or
 	// another organization answers 400 `Invalid cursor`; together with a `skip` above 0 it answers 422.
-	Cursor *string `json:"cursor,omitempty"`
+	Cursor *string `json:"cursor,omitzero"`
 	// Only fires in this status.
-	Status *FireStatus `json:"status,omitempty"`
+	Status *FireStatus `json:"status,omitzero"`
 }
 
 // ListScheduleFires: List the fires of a schedule.
@@ -981,12 +981,12 @@ func (c *Client) RunSchedule(ctx context.Context, scheduleID string) (answer Tri
 // ListEventKindsParams narrows what ListEventKinds does; what is zero is left out.
 type ListEventKindsParams struct {
 	// The most items to return, 1 to 50000. Where items are very large, a page can have fewer; `next_cursor` tells whether there are more.
-	Limit *int64 `json:"limit,omitempty"`
+	Limit *int64 `json:"limit,omitzero"`
 	// How many items to pass over. For deep pages `cursor` is much faster.
-	Skip *int64 `json:"skip,omitempty"`
+	Skip *int64 `json:"skip,omitzero"`
 	// The `next_cursor` of the page before, unchanged. One that is damaged or belongs to other filters, another order or
 	// another organization answers 400 `Invalid cursor`; together with a `skip` above 0 it answers 422.
-	Cursor *string `json:"cursor,omitempty"`
+	Cursor *string `json:"cursor,omitzero"`
 }
 
 // ListEventKinds: List event kinds.
@@ -1015,12 +1015,12 @@ func (c *Client) AllEventKinds(ctx context.Context, params *ListEventKindsParams
 // ListEventSubscriptionsParams narrows what ListEventSubscriptions does; what is zero is left out.
 type ListEventSubscriptionsParams struct {
 	// The most items to return, 1 to 50000. Where items are very large, a page can have fewer; `next_cursor` tells whether there are more.
-	Limit *int64 `json:"limit,omitempty"`
+	Limit *int64 `json:"limit,omitzero"`
 	// How many items to pass over. For deep pages `cursor` is much faster.
-	Skip *int64 `json:"skip,omitempty"`
+	Skip *int64 `json:"skip,omitzero"`
 	// The `next_cursor` of the page before, unchanged. One that is damaged or belongs to other filters, another order or
 	// another organization answers 400 `Invalid cursor`; together with a `skip` above 0 it answers 422.
-	Cursor *string `json:"cursor,omitempty"`
+	Cursor *string `json:"cursor,omitzero"`
 }
 
 // ListEventSubscriptions: List event subscriptions.
@@ -1088,10 +1088,10 @@ func (c *Client) DeleteEventSubscription(ctx context.Context, subscriptionID str
 // ListWebhooksParams narrows what ListWebhooks does; what is zero is left out.
 type ListWebhooksParams struct {
 	// The most items to return, 1 to 200.
-	Limit *int64 `json:"limit,omitempty"`
+	Limit *int64 `json:"limit,omitzero"`
 	// The `next_cursor` of the page before, unchanged. One that is damaged or belongs to other filters, another order or
 	// another organization answers 400 `Invalid cursor`; together with a `skip` above 0 it answers 422.
-	Cursor *string `json:"cursor,omitempty"`
+	Cursor *string `json:"cursor,omitzero"`
 }
 
 // ListWebhooks: List webhooks.
@@ -1144,12 +1144,12 @@ func (c *Client) RotateWebhookSecret(ctx context.Context, webhookID string) (ans
 // ListWebhookDeliveriesParams narrows what ListWebhookDeliveries does; what is zero is left out.
 type ListWebhookDeliveriesParams struct {
 	// The most items to return, 1 to 200.
-	Limit *int64 `json:"limit,omitempty"`
+	Limit *int64 `json:"limit,omitzero"`
 	// The `next_cursor` of the page before, unchanged. One that is damaged or belongs to other filters, another order or
 	// another organization answers 400 `Invalid cursor`; together with a `skip` above 0 it answers 422.
-	Cursor *string `json:"cursor,omitempty"`
+	Cursor *string `json:"cursor,omitzero"`
 	// Only deliveries in this status.
-	Status *WebhookDeliveryStatus `json:"status,omitempty"`
+	Status *WebhookDeliveryStatus `json:"status,omitzero"`
 }
 
 // ListWebhookDeliveries: List the deliveries of a webhook.
@@ -1171,22 +1171,22 @@ func (c *Client) ReplayWebhookDelivery(ctx context.Context, webhookID string, de
 // ListBatchesParams narrows what ListBatches does; what is zero is left out.
 type ListBatchesParams struct {
 	// The most items to return, 1 to 50000. Where items are very large, a page can have fewer; `next_cursor` tells whether there are more.
-	Limit *int64 `json:"limit,omitempty"`
+	Limit *int64 `json:"limit,omitzero"`
 	// How many items to pass over. For deep pages `cursor` is much faster.
-	Skip *int64 `json:"skip,omitempty"`
+	Skip *int64 `json:"skip,omitzero"`
 	// The `next_cursor` of the page before, unchanged. One that is damaged or belongs to other filters, another order or
 	// another organization answers 400 `Invalid cursor`; together with a `skip` above 0 it answers 422.
-	Cursor *string `json:"cursor,omitempty"`
+	Cursor *string `json:"cursor,omitzero"`
 	// Only batches in this status.
-	Status *BatchStatus `json:"status,omitempty"`
+	Status *BatchStatus `json:"status,omitzero"`
 	// Only batches of this definition.
-	DefinitionID *string `json:"definition_id,omitempty"`
+	DefinitionID *string `json:"definition_id,omitzero"`
 	// Only batches that this schedule started.
-	ScheduleID *string `json:"schedule_id,omitempty"`
+	ScheduleID *string `json:"schedule_id,omitzero"`
 	// Only batches that were started this way.
-	TriggerType *TriggerType `json:"trigger_type,omitempty"`
+	TriggerType *TriggerType `json:"trigger_type,omitzero"`
 	// `asc` begins with the oldest batch, `desc` with the newest.
-	Order *string `json:"order,omitempty"`
+	Order *string `json:"order,omitzero"`
 }
 
 // ListBatches: List batches.
@@ -1278,7 +1278,7 @@ func (c *Client) RetryBatch(ctx context.Context, batchID string, body *BatchRetr
 // ListBatchErrorsParams narrows what ListBatchErrors does; what is zero is left out.
 type ListBatchErrorsParams struct {
 	// Only jobs in this status.
-	Status *string `json:"status,omitempty"`
+	Status *string `json:"status,omitzero"`
 }
 
 // ListBatchErrors: Group the errors of a batch.
@@ -1308,20 +1308,20 @@ func (c *Client) ResolveBatch(ctx context.Context, batchID string, body *BatchRe
 // ListBatchResultsParams narrows what ListBatchResults does; what is zero is left out.
 type ListBatchResultsParams struct {
 	// The most items to return, 1 to 50000. Where items are very large, a page can have fewer; `next_cursor` tells whether there are more.
-	Limit *int64 `json:"limit,omitempty"`
+	Limit *int64 `json:"limit,omitzero"`
 	// How many items to pass over. For deep pages `cursor` is much faster.
-	Skip *int64 `json:"skip,omitempty"`
+	Skip *int64 `json:"skip,omitzero"`
 	// The `next_cursor` of the page before, unchanged. One that is damaged or belongs to other filters, another order or
 	// another organization answers 400 `Invalid cursor`; together with a `skip` above 0 it answers 422.
-	Cursor *string `json:"cursor,omitempty"`
+	Cursor *string `json:"cursor,omitzero"`
 	// A page, or one line per result.
-	Format *string `json:"format,omitempty"`
+	Format *string `json:"format,omitzero"`
 	// Only results of jobs in this status.
-	Status *JobStatus `json:"status,omitempty"`
+	Status *JobStatus `json:"status,omitzero"`
 	// Only results whose record has this key (the flow says what that is), character for character. The records of the batch
 	// are read through: a page ends after 250,000 of them, full or not, and `next_cursor` goes on behind them. `total`
 	// counts what the page has. `skip` must be 0. `ndjson` and `csv` read the whole batch through.
-	Key *string `json:"key,omitempty"`
+	Key *string `json:"key,omitzero"`
 }
 
 // ListBatchResults: Read the results of a batch.
@@ -1356,16 +1356,16 @@ func (c *Client) AllBatchResults(ctx context.Context, batchID string, params *Li
 // ListTriggersParams narrows what ListTriggers does; what is zero is left out.
 type ListTriggersParams struct {
 	// The most items to return, 1 to 50000. Where items are very large, a page can have fewer; `next_cursor` tells whether there are more.
-	Limit *int64 `json:"limit,omitempty"`
+	Limit *int64 `json:"limit,omitzero"`
 	// How many items to pass over. For deep pages `cursor` is much faster.
-	Skip *int64 `json:"skip,omitempty"`
+	Skip *int64 `json:"skip,omitzero"`
 	// The `next_cursor` of the page before, unchanged. One that is damaged or belongs to other filters, another order or
 	// another organization answers 400 `Invalid cursor`; together with a `skip` above 0 it answers 422.
-	Cursor *string `json:"cursor,omitempty"`
+	Cursor *string `json:"cursor,omitzero"`
 	// Only starts of this definition.
-	DefinitionID *string `json:"definition_id,omitempty"`
+	DefinitionID *string `json:"definition_id,omitzero"`
 	// Only starts of this kind.
-	TriggerType *TriggerType `json:"trigger_type,omitempty"`
+	TriggerType *TriggerType `json:"trigger_type,omitzero"`
 }
 
 // ListTriggers: List starts.
@@ -1403,20 +1403,20 @@ func (c *Client) GetTrigger(ctx context.Context, triggerID string) (answer Trigg
 // ListJobsParams narrows what ListJobs does; what is zero is left out.
 type ListJobsParams struct {
 	// The most items to return, 1 to 50000. Where items are very large, a page can have fewer; `next_cursor` tells whether there are more.
-	Limit *int64 `json:"limit,omitempty"`
+	Limit *int64 `json:"limit,omitzero"`
 	// How many items to pass over. For deep pages `cursor` is much faster.
-	Skip *int64 `json:"skip,omitempty"`
+	Skip *int64 `json:"skip,omitzero"`
 	// The `next_cursor` of the page before, unchanged. One that is damaged or belongs to other filters, another order or
 	// another organization answers 400 `Invalid cursor`; together with a `skip` above 0 it answers 422.
-	Cursor *string `json:"cursor,omitempty"`
+	Cursor *string `json:"cursor,omitzero"`
 	// Only jobs of this batch.
-	BatchID *string `json:"batch_id,omitempty"`
+	BatchID *string `json:"batch_id,omitzero"`
 	// Only jobs in this status.
-	Status *JobStatus `json:"status,omitempty"`
+	Status *JobStatus `json:"status,omitzero"`
 	// Only jobs whose record has this key (the flow says what that is), character for character. The records of the batch
 	// are read through: a page ends after 250,000 of them, full or not, and `next_cursor` goes on behind them. `total`
 	// counts what the page has. `skip` must be 0. Needs `batch_id`.
-	Key *string `json:"key,omitempty"`
+	Key *string `json:"key,omitzero"`
 }
 
 // ListJobs: List jobs.
@@ -1471,24 +1471,24 @@ func (c *Client) ResolveJob(ctx context.Context, jobID string, body *JobResoluti
 // ListCallsParams narrows what ListCalls does; what is zero is left out.
 type ListCallsParams struct {
 	// The most calls to return, 1 to 200.
-	Limit *int64 `json:"limit,omitempty"`
+	Limit *int64 `json:"limit,omitzero"`
 	// The `next_cursor` of the page before, unchanged. One that is damaged or belongs to other filters, another order or
 	// another organization answers 400 `Invalid cursor`; together with a `skip` above 0 it answers 422.
-	Cursor *string `json:"cursor,omitempty"`
+	Cursor *string `json:"cursor,omitzero"`
 	// Only calls with records of this batch.
-	BatchID *string `json:"batch_id,omitempty"`
+	BatchID *string `json:"batch_id,omitzero"`
 	// Only calls that carried this job.
-	JobID *string `json:"job_id,omitempty"`
+	JobID *string `json:"job_id,omitzero"`
 	// Only calls to this provider account.
-	TenancyID *string `json:"tenancy_id,omitempty"`
+	TenancyID *string `json:"tenancy_id,omitzero"`
 	// Only calls of this action.
-	ActionID *string `json:"action_id,omitempty"`
+	ActionID *string `json:"action_id,omitzero"`
 	// Only calls with this outcome.
-	Outcome *CallOutcome `json:"outcome,omitempty"`
+	Outcome *CallOutcome `json:"outcome,omitzero"`
 	// Only calls that were answered with this HTTP status.
-	Status *int64 `json:"status,omitempty"`
+	Status *int64 `json:"status,omitzero"`
 	// Only calls with this code of error, of ours or of the platform.
-	Code *string `json:"code,omitempty"`
+	Code *string `json:"code,omitzero"`
 }
 
 // ListCalls: List calls.
@@ -1514,18 +1514,18 @@ func (c *Client) GetCall(ctx context.Context, callID string) (answer Call, err e
 // ListExecutionsParams narrows what ListExecutions does; what is zero is left out.
 type ListExecutionsParams struct {
 	// The most items to return, 1 to 50000. Where items are very large, a page can have fewer; `next_cursor` tells whether there are more.
-	Limit *int64 `json:"limit,omitempty"`
+	Limit *int64 `json:"limit,omitzero"`
 	// How many items to pass over. For deep pages `cursor` is much faster.
-	Skip *int64 `json:"skip,omitempty"`
+	Skip *int64 `json:"skip,omitzero"`
 	// The `next_cursor` of the page before, unchanged. One that is damaged or belongs to other filters, another order or
 	// another organization answers 400 `Invalid cursor`; together with a `skip` above 0 it answers 422.
-	Cursor *string `json:"cursor,omitempty"`
+	Cursor *string `json:"cursor,omitzero"`
 	// Only executions of this batch.
-	BatchID *string `json:"batch_id,omitempty"`
+	BatchID *string `json:"batch_id,omitzero"`
 	// Only executions of this job.
-	JobID *string `json:"job_id,omitempty"`
+	JobID *string `json:"job_id,omitzero"`
 	// Only executions in this status.
-	Status *ExecutionStatus `json:"status,omitempty"`
+	Status *ExecutionStatus `json:"status,omitzero"`
 }
 
 // ListExecutions: List executions.
@@ -1561,7 +1561,7 @@ func (c *Client) GetExecution(ctx context.Context, executionID string) (answer E
 // GetDashboardParams narrows what GetDashboard does; what is zero is left out.
 type GetDashboardParams struct {
 	// How far back: an hour, a day, a week or 30 days.
-	Period *string `json:"period,omitempty"`
+	Period *string `json:"period,omitzero"`
 }
 
 // GetDashboard: Read the dashboard.
@@ -1575,12 +1575,12 @@ func (c *Client) GetDashboard(ctx context.Context, params *GetDashboardParams) (
 // GetUsageParams narrows what GetUsage does; what is zero is left out.
 type GetUsageParams struct {
 	// The first day; absent, 29 days before the last.
-	From *string `json:"from,omitempty"`
+	From *string `json:"from,omitzero"`
 	// The last day; absent, today. At most 366 days in all.
-	To *string `json:"to,omitempty"`
+	To *string `json:"to,omitzero"`
 	// What an item is. By `credential` and `action`, a batch counts for every one that its definition names, so that
 	// the sum of the items can be more than `totals`.
-	GroupBy *string `json:"group_by,omitempty"`
+	GroupBy *string `json:"group_by,omitzero"`
 }
 
 // GetUsage: Read the usage.
@@ -1594,14 +1594,14 @@ func (c *Client) GetUsage(ctx context.Context, params *GetUsageParams) (answer U
 // ListRecordSetsParams narrows what ListRecordSets does; what is zero is left out.
 type ListRecordSetsParams struct {
 	// The most items to return, 1 to 50000. Where items are very large, a page can have fewer; `next_cursor` tells whether there are more.
-	Limit *int64 `json:"limit,omitempty"`
+	Limit *int64 `json:"limit,omitzero"`
 	// How many items to pass over. For deep pages `cursor` is much faster.
-	Skip *int64 `json:"skip,omitempty"`
+	Skip *int64 `json:"skip,omitzero"`
 	// The `next_cursor` of the page before, unchanged. One that is damaged or belongs to other filters, another order or
 	// another organization answers 400 `Invalid cursor`; together with a `skip` above 0 it answers 422.
-	Cursor *string `json:"cursor,omitempty"`
+	Cursor *string `json:"cursor,omitzero"`
 	// Only record sets in this status.
-	Status *RecordSetStatus `json:"status,omitempty"`
+	Status *RecordSetStatus `json:"status,omitzero"`
 }
 
 // ListRecordSets: List record sets.
@@ -1671,12 +1671,12 @@ func (c *Client) SealRecordSet(ctx context.Context, recordSetID string, body *Re
 // ListStoresParams narrows what ListStores does; what is zero is left out.
 type ListStoresParams struct {
 	// The most items to return, 1 to 50000. Where items are very large, a page can have fewer; `next_cursor` tells whether there are more.
-	Limit *int64 `json:"limit,omitempty"`
+	Limit *int64 `json:"limit,omitzero"`
 	// How many items to pass over. For deep pages `cursor` is much faster.
-	Skip *int64 `json:"skip,omitempty"`
+	Skip *int64 `json:"skip,omitzero"`
 	// The `next_cursor` of the page before, unchanged. One that is damaged or belongs to other filters, another order or
 	// another organization answers 400 `Invalid cursor`; together with a `skip` above 0 it answers 422.
-	Cursor *string `json:"cursor,omitempty"`
+	Cursor *string `json:"cursor,omitzero"`
 }
 
 // ListStores: List stores.
@@ -1743,22 +1743,22 @@ func (c *Client) DeleteStore(ctx context.Context, store string) error {
 // ListStoreRecordsParams narrows what ListStoreRecords does; what is zero is left out.
 type ListStoreRecordsParams struct {
 	// The most records to return, 1 to 200.
-	Limit *int64 `json:"limit,omitempty"`
+	Limit *int64 `json:"limit,omitzero"`
 	// The `next_cursor` of the page before, unchanged. One that is damaged or belongs to other filters, another order or
 	// another organization answers 400 `Invalid cursor`; together with a `skip` above 0 it answers 422.
-	Cursor *string `json:"cursor,omitempty"`
+	Cursor *string `json:"cursor,omitzero"`
 	// Only records whose field has this value, as `field=value`, for example `filter=country=CZ`. Repeat it for more
 	// fields: a record must pass every filter, and `total` counts those that do. The field must be one that the store
 	// declares. Write a string as it is, everything else as JSON, date-times without quotes. Numbers are equal by value
 	// (`1.0` is `1`), date-times by instant, objects whatever the order of their names. Filters do not find records in
 	// which the field has no value. Escape `&`, `+`, `#` and `%` as in any address.
-	Filter []string `json:"filter,omitempty"`
+	Filter []string `json:"filter,omitzero"`
 	// What to sort by; `updated_at` is when a value was last written.
-	SortBy *string `json:"sort_by,omitempty"`
+	SortBy *string `json:"sort_by,omitzero"`
 	// The direction of `sort_by`.
-	Order *string `json:"order,omitempty"`
+	Order *string `json:"order,omitzero"`
 	// `layers` adds `layers` and `provenance` to a single record. A list never has them: there it changes nothing.
-	Include *string `json:"include,omitempty"`
+	Include *string `json:"include,omitzero"`
 }
 
 // ListStoreRecords: List the records of a store.
@@ -1781,7 +1781,7 @@ func (c *Client) UpsertStoreRecords(ctx context.Context, store string, body *Sto
 // GetStoreRecordParams narrows what GetStoreRecord does; what is zero is left out.
 type GetStoreRecordParams struct {
 	// `layers` adds `layers` and `provenance` to a single record. A list never has them: there it changes nothing.
-	Include *string `json:"include,omitempty"`
+	Include *string `json:"include,omitzero"`
 }
 
 // GetStoreRecord: Read a record.
@@ -1810,12 +1810,12 @@ func (c *Client) DeleteStoreLayer(ctx context.Context, store string, key string,
 // ListDomainsParams narrows what ListDomains does; what is zero is left out.
 type ListDomainsParams struct {
 	// The most items to return, 1 to 50000. Where items are very large, a page can have fewer; `next_cursor` tells whether there are more.
-	Limit *int64 `json:"limit,omitempty"`
+	Limit *int64 `json:"limit,omitzero"`
 	// How many items to pass over. For deep pages `cursor` is much faster.
-	Skip *int64 `json:"skip,omitempty"`
+	Skip *int64 `json:"skip,omitzero"`
 	// The `next_cursor` of the page before, unchanged. One that is damaged or belongs to other filters, another order or
 	// another organization answers 400 `Invalid cursor`; together with a `skip` above 0 it answers 422.
-	Cursor *string `json:"cursor,omitempty"`
+	Cursor *string `json:"cursor,omitzero"`
 }
 
 // ListDomains: List Domains.
@@ -1881,14 +1881,14 @@ func (c *Client) GetAttribution(ctx context.Context, platform string, tenancyID 
 // ListUsageHistoryParams narrows what ListUsageHistory does; what is zero is left out.
 type ListUsageHistoryParams struct {
 	// The most windows to return, 1 to 500.
-	Limit *int64 `json:"limit,omitempty"`
+	Limit *int64 `json:"limit,omitzero"`
 	// The `next_cursor` of the page before, unchanged. One that is damaged or belongs to other filters, another order or
 	// another organization answers 400 `Invalid cursor`; together with a `skip` above 0 it answers 422.
-	Cursor *string `json:"cursor,omitempty"`
+	Cursor *string `json:"cursor,omitzero"`
 	// Only windows of this bucket.
-	Bucket *string `json:"bucket,omitempty"`
+	Bucket *string `json:"bucket,omitzero"`
 	// Only windows of this length in seconds.
-	Window *int64 `json:"window,omitempty"`
+	Window *int64 `json:"window,omitzero"`
 }
 
 // ListUsageHistory: List what was spent in the last 30 days.
@@ -1964,7 +1964,7 @@ func (c *Client) PauseDomain(ctx context.Context, platform string, tenancyID str
 // ResumeDomainParams narrows what ResumeDomain does; what is zero is left out.
 type ResumeDomainParams struct {
 	// The lane whose holds to release. Without it the holds of the whole Domain are released, and none of a lane.
-	Lane *Lane `json:"lane,omitempty"`
+	Lane *Lane `json:"lane,omitzero"`
 }
 
 // ResumeDomain: Resume a Domain, or one of its lanes.
@@ -1978,18 +1978,18 @@ func (c *Client) ResumeDomain(ctx context.Context, platform string, tenancyID st
 // ListDomainPausesParams narrows what ListDomainPauses does; what is zero is left out.
 type ListDomainPausesParams struct {
 	// Whether to list holds that are over, too.
-	IncludeReleased *bool `json:"include_released,omitempty"`
+	IncludeReleased *bool `json:"include_released,omitzero"`
 	// What to sort by. A hold without an end comes after all that have one.
-	SortBy *string `json:"sort_by,omitempty"`
+	SortBy *string `json:"sort_by,omitzero"`
 	// The direction of `sort_by`.
-	Order *string `json:"order,omitempty"`
+	Order *string `json:"order,omitzero"`
 	// The most holds to return, 1 to 500.
-	Limit *int64 `json:"limit,omitempty"`
+	Limit *int64 `json:"limit,omitzero"`
 	// How many items to pass over. For deep pages `cursor` is much faster.
-	Skip *int64 `json:"skip,omitempty"`
+	Skip *int64 `json:"skip,omitzero"`
 	// The `next_cursor` of the page before, unchanged. One that is damaged or belongs to other filters, another order or
 	// another organization answers 400 `Invalid cursor`; together with a `skip` above 0 it answers 422.
-	Cursor *string `json:"cursor,omitempty"`
+	Cursor *string `json:"cursor,omitzero"`
 }
 
 // ListDomainPauses: List the holds of a Domain.
@@ -2043,20 +2043,20 @@ func (c *Client) ResumeDispatch(ctx context.Context) (answer []Pause, err error)
 // ListPausesParams narrows what ListPauses does; what is zero is left out.
 type ListPausesParams struct {
 	// Only holds of this scope.
-	Scope *HoldScope `json:"scope,omitempty"`
+	Scope *HoldScope `json:"scope,omitzero"`
 	// Whether to list holds that are over, too.
-	IncludeReleased *bool `json:"include_released,omitempty"`
+	IncludeReleased *bool `json:"include_released,omitzero"`
 	// What to sort by. A hold without an end comes after all that have one.
-	SortBy *string `json:"sort_by,omitempty"`
+	SortBy *string `json:"sort_by,omitzero"`
 	// The direction of `sort_by`.
-	Order *string `json:"order,omitempty"`
+	Order *string `json:"order,omitzero"`
 	// The most holds to return, 1 to 500.
-	Limit *int64 `json:"limit,omitempty"`
+	Limit *int64 `json:"limit,omitzero"`
 	// How many items to pass over. For deep pages `cursor` is much faster.
-	Skip *int64 `json:"skip,omitempty"`
+	Skip *int64 `json:"skip,omitzero"`
 	// The `next_cursor` of the page before, unchanged. One that is damaged or belongs to other filters, another order or
 	// another organization answers 400 `Invalid cursor`; together with a `skip` above 0 it answers 422.
-	Cursor *string `json:"cursor,omitempty"`
+	Cursor *string `json:"cursor,omitzero"`
 }
 
 // ListPauses: List holds.
