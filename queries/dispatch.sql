@@ -142,8 +142,10 @@ UPDATE flow.pause SET status = 'released', released_at = expires_at
 WHERE domain = @domain::text AND scope = 'bucket' AND status = 'active' AND expires_at <= (SELECT flow.clock());
 
 -- name: CallsTogether :one
--- How many calls of these actions, or of any, may be under way in any process, whichever of these queues they waited in.
-SELECT count(*) FROM flow.call WHERE domain = @domain AND bucket = ANY(@lines::text[]) AND send_before > @now AND state = 'intent'
+-- How many calls of these actions, or of any, may be under way in any process, whichever of these queues they waited in. With jobs,
+-- also those whose result is not known.
+SELECT count(*) FROM flow.call WHERE domain = @domain AND bucket = ANY(@lines::text[])
+    AND (send_before > @now AND state = 'intent' OR @jobs::boolean AND state IN ('intent', 'unknown', 'awaiting'))
     AND (action_id = ANY(@spends::text[]) OR cardinality(@spends::text[]) = 0);
 
 -- name: CallsExclusive :many

@@ -1156,23 +1156,27 @@ func (q *Queries) CallsToCheck(ctx context.Context, db DBTX, arg CallsToCheckPar
 }
 
 const callsTogether = `-- name: CallsTogether :one
-SELECT count(*) FROM flow.call WHERE domain = $1 AND bucket = ANY($2::text[]) AND send_before > $3 AND state = 'intent'
-    AND (action_id = ANY($4::text[]) OR cardinality($4::text[]) = 0)
+SELECT count(*) FROM flow.call WHERE domain = $1 AND bucket = ANY($2::text[])
+    AND (send_before > $3 AND state = 'intent' OR $4::boolean AND state IN ('intent', 'unknown', 'awaiting'))
+    AND (action_id = ANY($5::text[]) OR cardinality($5::text[]) = 0)
 `
 
 type CallsTogetherParams struct {
 	Domain string
 	Lines  []string
 	Now    time.Time
+	Jobs   bool
 	Spends []string
 }
 
-// How many calls of these actions, or of any, may be under way in any process, whichever of these queues they waited in.
+// How many calls of these actions, or of any, may be under way in any process, whichever of these queues they waited in. With jobs,
+// also those whose result is not known.
 func (q *Queries) CallsTogether(ctx context.Context, db DBTX, arg CallsTogetherParams) (int64, error) {
 	row := db.QueryRow(ctx, callsTogether,
 		arg.Domain,
 		arg.Lines,
 		arg.Now,
+		arg.Jobs,
 		arg.Spends,
 	)
 	var count int64

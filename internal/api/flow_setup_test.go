@@ -116,6 +116,12 @@ func (s *stack) hold(suffix string) (release func()) {
 // serve starts a process; stop ends it.
 func (s *stack) serve() {
 	s.t.Helper()
+	s.app, s.stop = s.process()
+}
+
+// process runs one more process on the database of the stack, as the stack's own is configured.
+func (s *stack) process() (process *app.App, stop func()) {
+	s.t.Helper()
 	process, err := app.New(s.t.Context(), s.config)
 	if err != nil {
 		s.t.Fatal(err)
@@ -123,14 +129,15 @@ func (s *stack) serve() {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(s.t.Context()))
 	done := make(chan error, 1)
 	go func() { done <- process.Run(ctx) }()
-	s.app, s.stop = process, sync.OnceFunc(func() {
+	stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-done; err != nil {
 			s.t.Errorf("stop: %v", err)
 		}
 		process.Close()
 	})
-	s.t.Cleanup(s.stop)
+	s.t.Cleanup(stop)
+	return process, stop
 }
 
 func (s *stack) tenant(name string) (key string) {

@@ -51,8 +51,10 @@ func (q *Question) Debits() string {
 type Probe struct {
 	Question      `yaml:",inline"`
 	AccountNumber string `yaml:"account_number"`
-	AccountName   string `yaml:"account_name"`
-	TimeZone      string `yaml:"time_zone"`
+	// AccountLabel is the label whose value is the number instead, where the address is the account's own.
+	AccountLabel string `yaml:"account_label"`
+	AccountName  string `yaml:"account_name"`
+	TimeZone     string `yaml:"time_zone"`
 }
 
 // Counters maps the provider's counters to buckets and windows.
@@ -95,7 +97,10 @@ func (ch *checker) account(a *Account) {
 	}
 	ch.within(at, "clock_skew_seconds", a.ClockSkewSeconds, 0, 60)
 	w := at.to("whoami")
-	ch.field(w, "account_number", a.Whoami.AccountNumber, true)
+	ch.field(w, "account_number", a.Whoami.AccountNumber, a.Whoami.AccountLabel == "")
+	if label := a.Whoami.AccountLabel; label != "" && (a.Whoami.AccountNumber != "" || ch.p.Labels[label] == nil || ch.p.Labels[label].Token != "") {
+		ch.fail(w.to("account_label"), "account_label is %q; it must be a label of the platform that the credential fills, and stands instead of account_number", label)
+	}
 	ch.field(w, "account_name", a.Whoami.AccountName, false)
 	ch.field(w, "time_zone", a.Whoami.TimeZone, false)
 	if a.Counters != nil {

@@ -91,6 +91,8 @@ type RateBucket struct {
 	MinSpacingMS int `yaml:"min_spacing_ms"`
 	// MaxInFlight is how many calls may be under way at once, of all lanes, organizations and processes; 0 for no such limit.
 	MaxInFlight int `yaml:"max_in_flight"`
+	// HeldUntil says how long a call is under way: until its answer (empty), or until its result is known (HeldUntilResult).
+	HeldUntil string `yaml:"held_until"`
 	// Told says where answers tell what is left of windows, beside the headers that are read without it.
 	Told []Told `yaml:"told"`
 	// Cost is what a call costs, where that is not one of the units that the caps are in.
@@ -98,6 +100,9 @@ type RateBucket struct {
 	// CountsRefused says that the provider counts calls that it answers with one of an action's refused or retry_later statuses.
 	CountsRefused bool `yaml:"counts_refused"`
 }
+
+// HeldUntilResult is the HeldUntil of a bucket whose calls begin jobs of which so many may be open.
+const HeldUntilResult = "result"
 
 // PerCredential is the Per of a bucket that counts for each credential.
 const PerCredential = "credential"

@@ -174,6 +174,7 @@ func (ch *checker) buckets(s *Service, at path) {
 			ch.fail(here.to("windows"), "bucket %q needs at least one window, or max_in_flight", name)
 		}
 		ch.within(here, "max_in_flight", b.MaxInFlight, 0, 1000)
+		ch.heldUntil(s, name, b, here)
 		ch.further(b, here)
 		ch.told(b, here)
 		ch.cost(b, here)
@@ -193,6 +194,21 @@ func (ch *checker) buckets(s *Service, at path) {
 			if !slices.Contains(members, id) || !slices.Contains(Lanes, lane) {
 				ch.fail(here.to("default_lane_by_action", id), "%s: %s; it must map an action that spends the bucket to one of %v", id, lane, Lanes)
 			}
+		}
+	}
+}
+
+// heldUntil checks that every call of a bucket whose places are held until a result has one.
+func (ch *checker) heldUntil(s *Service, name string, b *RateBucket, at path) {
+	if b.HeldUntil == "" {
+		return
+	}
+	if b.HeldUntil != HeldUntilResult || b.MaxInFlight == 0 {
+		ch.fail(at.to("held_until"), "held_until is %q; it must be %s, beside max_in_flight", b.HeldUntil, HeldUntilResult)
+	}
+	for _, a := range s.Actions {
+		if slices.Contains(a.Buckets, name) && (a.Call == nil || a.Call.Result == nil) {
+			ch.fail(at.to("held_until"), "%s has no result", a.ID)
 		}
 	}
 }

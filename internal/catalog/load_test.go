@@ -206,6 +206,7 @@ func TestLoad_Mistakes(t *testing.T) {
 		"window":             {"    actions:", "    rate_buckets: {orders: {label: O, default_lane: bulk, windows: {61: 0}}}\n    actions:", ":17: window 61: 0"},
 		"further length":     {"    actions:", "    rate_buckets: {orders: {label: O, default_lane: bulk, further_windows: [{seconds: 7000, calls: 1, kind: aligned}]}}\n    actions:", "must fit into a day a whole number of times"},
 		"further kind":       {"    actions:", "    rate_buckets: {orders: {label: O, default_lane: bulk, further_windows: [{seconds: 10, calls: 1, kind: sliding}]}}\n    actions:", "kind is \"sliding\""},
+		"held until what":    {"    actions:", "    rate_buckets: {orders: {label: O, default_lane: bulk, max_in_flight: 1, held_until: answer}}\n    actions:", `held_until is "answer"; it must be result, beside max_in_flight`},
 		"further twice":      {"    actions:", "    rate_buckets: {orders: {label: O, default_lane: bulk, windows: {60: 1}, further_windows: [{seconds: 60, calls: 1, kind: rolling}]}}\n    actions:", "a window of 60 seconds stands twice"},
 		"per of nothing":     {"    actions:", "    rate_buckets: {orders: {label: O, default_lane: bulk, per: shop, further_windows: [{seconds: 1, calls: 1, kind: rolling}]}}\n    actions:", `per is "shop"`},
 		"per by the clock":   {"    actions:", "    rate_buckets: {orders: {label: O, default_lane: bulk, per: credential, windows: {60: 1}}}\n    actions:", "further_windows that roll"},

@@ -301,7 +301,8 @@ func (c *claim) free(ctx context.Context, calls []*outboundCall) (out []*outboun
 }
 
 // together is how many calls more may be under way of all lanes, organizations and processes, where the catalog limits them. A call is
-// under way from when it is written down until it is settled, but never longer than it may take.
+// under way from when it is written down until it is settled, but never longer than it may take; one that begins a job, until the
+// result of that is known.
 func (c *claim) together(ctx context.Context) (int, error) {
 	left := math.MaxInt
 	if c.meter == nil {
@@ -313,7 +314,7 @@ func (c *claim) together(ctx context.Context) (int, error) {
 			continue
 		}
 		n, err := c.d.q.CallsTogether(ctx, c.tx, db.CallsTogetherParams{Domain: m.key.domain, Lines: m.svc.Lines(m.key.bucket), Now: c.now,
-			Spends: append([]string{}, rates.MemberActionIDs...)})
+			Jobs: rates.HeldUntil == catalog.HeldUntilResult, Spends: append([]string{}, rates.MemberActionIDs...)})
 		if err != nil {
 			return 0, fmt.Errorf("count the calls under way of %s: %w", m.key, err)
 		}

@@ -24,6 +24,16 @@ func (s Secret) base(svc *catalog.Service) (string, error) {
 	return base, nil
 }
 
+// label is the value of a label, as it stands in an address. The error wraps ErrSecretShape.
+func (s Secret) label(svc *catalog.Service, name string) (string, error) {
+	const scheme = "https://"
+	address, err := svc.Located(scheme+"{"+name+"}", s.open().known)
+	if err != nil {
+		return "", fmt.Errorf("%w: %w", ErrSecretShape, err)
+	}
+	return strings.TrimPrefix(address, scheme), nil
+}
+
 // locate has a request go to the address that the answer with its token names, once it is signed.
 func (in *secret) locate(svc *catalog.Service, r *Request) signer {
 	if !strings.Contains(Origin(r.URL), catalog.Open) {

@@ -99,6 +99,11 @@ func (s *Sender) Whoami(ctx context.Context, p *catalog.Platform, svc *catalog.S
 		return Account{}, err
 	}
 	a := Account{Number: named(doc, w.AccountNumber), Name: named(doc, w.AccountName), TimeZone: named(doc, w.TimeZone)}
+	if w.AccountLabel != "" {
+		if a.Number, err = secret.label(svc, w.AccountLabel); err != nil {
+			return Account{}, probeError(InvalidShape, err, "The secret does not say the %s of the account.", w.AccountLabel)
+		}
+	}
 	if a.Number == "" {
 		return Account{}, probeError(UnknownClass, nil, "The platform's answer names no account.")
 	}

@@ -84,8 +84,9 @@ type capped struct {
 	// zone is that of an aligned window of a day; nil for UTC.
 	zone    *time.Location
 	running bool
-	// jobs are the actions whose open jobs it bounds; none for other limits.
+	// jobs are the actions whose open jobs it bounds, open how many of these there are; none for other limits.
 	jobs []string
+	open int
 }
 
 // limits are all that the call counts in.
@@ -144,6 +145,7 @@ func (c *call) enter() (leave func(), full *spent) {
 		used, free := s.meter.used(&all[i], now)
 		if all[i].jobs != nil {
 			used, free = s.log.openJobs(c.credential, all[i].jobs), time.Second
+			all[i].open = used
 		}
 		if used >= all[i].Calls {
 			all[i].RetryAfter = max(int((free+time.Second-1)/time.Second), 1)
@@ -191,6 +193,7 @@ func (m *meter) used(l *capped, now time.Time) (calls int, free time.Duration) {
 func (m *meter) add(l *capped, now time.Time) {
 	switch {
 	case l.jobs != nil: // the ledger knows them
+		m.most[l.Name] = max(m.most[l.Name], l.open+1)
 	case l.running:
 		m.running[l.key]++
 		m.most[l.Name] = max(m.most[l.Name], m.running[l.key])
