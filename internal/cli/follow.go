@@ -53,6 +53,8 @@ const (
 	// maxEvent bounds one line of a stream, reopenEvery is how long to wait before a stream is opened again.
 	maxEvent    = 16 << 20
 	reopenEvery = 2 * time.Second
+	// maxSilence is how long a stream may say nothing: the server says something every 15 seconds.
+	maxSilence = 45 * time.Second
 )
 
 // Run follows.
@@ -74,10 +76,13 @@ func (c *batchesStream) Run(ctx context.Context, p *process) error {
 	if err != nil {
 		return err
 	}
-	return followed{
-		what: "batch", path: "/flows/batches/" + url.PathEscape(c.Batch) + "/stream", closed: "batch.closed",
-		print: func(e event) error { return c.print(p, e, func(w io.Writer) { fmt.Fprintln(w, e.progress()) }) },
-	}.follow(ctx, client)
+	f := batchStream(c.Batch)
+	f.print = func(e event) error { return c.print(p, e, func(w io.Writer) { fmt.Fprintln(w, e.progress()) }) }
+	return f.follow(ctx, client)
+}
+
+func batchStream(id string) followed {
+	return followed{what: "batch", path: "/flows/batches/" + url.PathEscape(id) + "/stream", closed: "batch.closed"}
 }
 
 // follow prints what comes; a stream that breaks is opened again where it stopped.
@@ -122,6 +127,10 @@ func (f followed) stream(ctx context.Context, client *remote.Client, last string
 	if last != "" {
 		header.Set("Last-Event-ID", last)
 	}
+	ctx, cut := context.WithCancel(ctx)
+	defer cut()
+	silent := time.AfterFunc(maxSilence, cut)
+	defer silent.Stop()
 	res, err := client.Send(ctx, remote.Request{
 		Method: "GET", Path: f.path,
 		Query: url.Values{"token": {token.Token}}, Header: header, Repeat: true,
@@ -133,7 +142,22 @@ func (f followed) stream(ctx context.Context, client *remote.Client, last string
 	if res.StatusCode == http.StatusNoContent {
 		return fmt.Errorf("the %s is over", f.what)
 	}
-	return events(res.Body, see)
+	return events(wakeful{res.Body, silent}, see)
+}
+
+// wakeful puts off a timer whenever something is read.
+type wakeful struct {
+	io.Reader
+
+	timer *time.Timer
+}
+
+func (w wakeful) Read(p []byte) (int, error) {
+	n, err := w.Reader.Read(p)
+	if n > 0 {
+		w.timer.Reset(maxSilence)
+	}
+	return n, err //nolint:wrapcheck // io.EOF must stay what it is
 }
 
 // events reads a stream of server-sent events.
@@ -168,11 +192,7 @@ func events(from io.Reader, see func(event) error) error {
 
 // progress is an event of a batch for a person.
 func (e event) progress() string {
-	var d struct {
-		Status  string
-		Counts  map[string]int `json:"job_counts"`
-		Percent float64        `json:"progress_percent"`
-	}
+	var d progress
 	_ = json.Unmarshal(e.Data, &d) // what is not there is not shown
 	return render.Printable(fmt.Sprintf("%s %.2f %% %s: %s", e.Name, d.Percent, d.Status, summary(d.Counts)))
 }

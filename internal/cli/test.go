@@ -290,18 +290,6 @@ func (s *testServer) cancel(ctx context.Context, id string) error {
 
 // wait waits until a batch is over.
 func (s *testServer) wait(ctx context.Context, id string) error {
-	for {
-		batch, err := s.client.GetBatch(ctx, oas.GetBatchParams{BatchID: id})
-		if err != nil {
-			return s.client.Explain("read the batch", err)
-		}
-		if slices.Contains(terminalStatuses, batch.Status) {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err() //nolint:wrapcheck // the caller says what was waited for
-		case <-time.After(pollEvery):
-		}
-	}
+	_, err := awaitBatch(ctx, s.client, id, func(progress) {})
+	return err
 }

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -10,9 +11,6 @@ import (
 	"flowlane/gen/oas"
 	"flowlane/internal/cli/remote"
 )
-
-// watchEvery is the longest between two looks at a batch; the first ones follow each other faster.
-const watchEvery = time.Second
 
 // batchesWatch shows how far a batch is until it is over.
 type batchesWatch struct {
@@ -46,34 +44,71 @@ func (c *batchesWatch) Run(ctx context.Context, p *process) error {
 	return facts.unwell()
 }
 
+// progress is where a batch stands.
+type progress struct {
+	Status  string
+	Records int            `json:"record_count"`
+	Counts  map[string]int `json:"job_counts"`
+	Percent float64        `json:"progress_percent"`
+}
+
+func (g progress) over() bool { return slices.Contains(terminalStatuses, oas.BatchStatus(g.Status)) }
+
+func (g progress) show(b *bar) {
+	note := summary(g.Counts)
+	if g.Status == string(oas.BatchStatusPaused) {
+		note = "paused, " + note
+	}
+	b.show(int64(g.Percent*100), 100_00, note)
+}
+
 // watch shows the progress of a batch on standard error, and returns how it ended.
 func watch(ctx context.Context, p *process, client *remote.Client, id string) (watchFacts, error) {
 	bar := newBar(p.stderr, "batch")
 	defer bar.end()
-	for every := pollEvery; ; every = min(every*3/2, watchEvery) {
+	end, err := awaitBatch(ctx, client, id, func(g progress) { g.show(bar) })
+	if ctx.Err() != nil {
+		bar.end()
+		fmt.Fprintf(p.stderr, "The batch goes on; `flowlane batches watch %s` shows it again.\n", id)
+		return watchFacts{}, ctx.Err() //nolint:wrapcheck // Main says that it was stopped
+	}
+	return watchFacts{BatchID: id, Status: end.Status, Records: end.Records, JobCounts: end.Counts}, err
+}
+
+// awaitBatch calls see with where a batch stands, whenever that changes, until it is over. It follows the stream; where that breaks
+// or is not to be had, it asks, and tries the stream again.
+func awaitBatch(ctx context.Context, client *remote.Client, id string, see func(progress)) (progress, error) {
+	var now progress
+	last := ""
+	f := batchStream(id)
+	for {
+		// Why there is no stream does not matter: a question tells whether the server can be asked at all.
+		_ = f.stream(ctx, client, last, func(e event) error {
+			last = e.ID
+			if err := json.Unmarshal(e.Data, &now); err != nil {
+				return fmt.Errorf("the answer is not as documented: %w", err)
+			}
+			see(now)
+			return nil
+		})
+		if now.over() || ctx.Err() != nil {
+			return now, ctx.Err() //nolint:wrapcheck // the caller says what was waited for
+		}
 		var batch *oas.Batch
 		err := remote.Retry(ctx, func() (err error) {
 			batch, err = client.GetBatch(ctx, oas.GetBatchParams{BatchID: id})
 			return err //nolint:wrapcheck // explained below
 		})
 		if err != nil {
-			return watchFacts{}, client.Explain("read the batch", err)
+			return now, client.Explain("read the batch", err)
 		}
-		counts := countsOf(batch.JobCounts)
-		note := summary(counts)
-		if batch.Status == oas.BatchStatusPaused {
-			note = "paused, " + note
-		}
-		bar.show(int64(batch.ProgressPercent*100), 100_00, note)
-		if slices.Contains(terminalStatuses, batch.Status) {
-			return watchFacts{BatchID: id, Status: string(batch.Status), Records: batch.RecordCount, JobCounts: counts}, nil
+		now = progress{string(batch.Status), batch.RecordCount, countsOf(batch.JobCounts), batch.ProgressPercent}
+		if see(now); now.over() {
+			return now, nil
 		}
 		select {
 		case <-ctx.Done():
-			bar.end()
-			fmt.Fprintf(p.stderr, "The batch goes on; `flowlane batches watch %s` shows it again.\n", id)
-			return watchFacts{}, ctx.Err() //nolint:wrapcheck // Main says that it was stopped
-		case <-time.After(every):
+		case <-time.After(reopenEvery):
 		}
 	}
 }
