@@ -47,3 +47,16 @@ ORDER BY i.batch_id, i.slice_no, f.step_no, f.task_no, i.depth DESC, f.seq;
 SELECT coalesce(min(j.step_no), 32767)::smallint AS step_no
 FROM (SELECT DISTINCT unnest(@slice_nos::int[]) AS no) n
 CROSS JOIN LATERAL (SELECT * FROM flow.job x WHERE x.batch_id = @batch_id AND x.slice_no = n.no OFFSET 0) j;
+
+-- name: KeptKeysInsert :exec
+-- Tasks of a retry's slices that keep the idempotency keys of the slices which they retry.
+INSERT INTO flow.kept_key (batch_id, slice_no, step_no, task_no, key_batch)
+SELECT @batch_id, n.slice_no, n.step_no, n.task_no, coalesce(k.key_batch, n.from_batch)
+FROM (SELECT unnest(@slice_nos::int[]) AS slice_no, unnest(@step_nos::smallint[]) AS step_no, unnest(@task_nos::smallint[]) AS task_no,
+    unnest(@from_batches::uuid[]) AS from_batch, unnest(@from_slices::int[]) AS from_slice) n
+LEFT JOIN flow.kept_key k ON k.batch_id = n.from_batch AND k.slice_no = n.from_slice AND k.step_no = n.step_no AND k.task_no = n.task_no;
+
+-- name: KeptKeys :many
+-- The tasks of these slices that keep keys at a step, or at any if that is negative.
+SELECT slice_no, step_no, task_no, key_batch FROM flow.kept_key
+WHERE batch_id = @batch_id AND slice_no = ANY(@slice_nos::int[]) AND (step_no = @step_no::smallint OR @step_no::smallint < 0);

@@ -425,6 +425,21 @@ COMMENT ON COLUMN flow.inherited.off IS 'How many records further on they stand 
 COMMENT ON COLUMN flow.inherited.step_no IS 'The step before which everything is taken over.';
 COMMENT ON COLUMN flow.inherited.tasks_done IS 'Tasks of that step that are taken over as well, as bits by number.';
 
+CREATE TABLE flow.kept_key (
+    batch_id uuid NOT NULL,
+    slice_no int NOT NULL,
+    step_no smallint NOT NULL,
+    task_no smallint NOT NULL,
+    key_batch uuid NOT NULL,
+    PRIMARY KEY (batch_id, slice_no, step_no, task_no)
+);
+COMMENT ON TABLE flow.kept_key IS 'Tasks of slices of a retry whose calls have the idempotency keys of an earlier batch: one of those may have arrived.';
+COMMENT ON COLUMN flow.kept_key.batch_id IS 'The retry.';
+COMMENT ON COLUMN flow.kept_key.slice_no IS 'The slice of the retry.';
+COMMENT ON COLUMN flow.kept_key.step_no IS 'The step at which the slice began.';
+COMMENT ON COLUMN flow.kept_key.task_no IS 'Place of the task in its step, from 0.';
+COMMENT ON COLUMN flow.kept_key.key_batch IS 'The batch that made the keys.';
+
 CREATE TABLE flow.ended_run (
     org_id uuid NOT NULL,
     batch_id uuid NOT NULL,

@@ -1278,6 +1278,20 @@ type FlowJob struct {
 	UpdatedAt time.Time
 }
 
+// Tasks of slices of a retry whose calls have the idempotency keys of an earlier batch: one of those may have arrived.
+type FlowKeptKey struct {
+	// The retry.
+	BatchID uuid.UUID
+	// The slice of the retry.
+	SliceNo int32
+	// The step at which the slice began.
+	StepNo int16
+	// Place of the task in its step, from 0.
+	TaskNo int16
+	// The batch that made the keys.
+	KeyBatch uuid.UUID
+}
+
 // The queue of one call task of one batch within a lane, until the batch comes to its end. Holds, cancels and priorities touch these few rows, never slices.
 type FlowLaneBatch struct {
 	// The batch whose records wait.

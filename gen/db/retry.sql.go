@@ -107,6 +107,80 @@ func (q *Queries) JobsFirstStep(ctx context.Context, db DBTX, arg JobsFirstStepP
 	return step_no, err
 }
 
+const keptKeys = `-- name: KeptKeys :many
+SELECT slice_no, step_no, task_no, key_batch FROM flow.kept_key
+WHERE batch_id = $1 AND slice_no = ANY($2::int[]) AND (step_no = $3::smallint OR $3::smallint < 0)
+`
+
+type KeptKeysParams struct {
+	BatchID  uuid.UUID
+	SliceNos []int32
+	StepNo   int16
+}
+
+type KeptKeysRow struct {
+	SliceNo  int32
+	StepNo   int16
+	TaskNo   int16
+	KeyBatch uuid.UUID
+}
+
+// The tasks of these slices that keep keys at a step, or at any if that is negative.
+func (q *Queries) KeptKeys(ctx context.Context, db DBTX, arg KeptKeysParams) ([]KeptKeysRow, error) {
+	rows, err := db.Query(ctx, keptKeys, arg.BatchID, arg.SliceNos, arg.StepNo)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []KeptKeysRow
+	for rows.Next() {
+		var i KeptKeysRow
+		if err := rows.Scan(
+			&i.SliceNo,
+			&i.StepNo,
+			&i.TaskNo,
+			&i.KeyBatch,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const keptKeysInsert = `-- name: KeptKeysInsert :exec
+INSERT INTO flow.kept_key (batch_id, slice_no, step_no, task_no, key_batch)
+SELECT $1, n.slice_no, n.step_no, n.task_no, coalesce(k.key_batch, n.from_batch)
+FROM (SELECT unnest($2::int[]) AS slice_no, unnest($3::smallint[]) AS step_no, unnest($4::smallint[]) AS task_no,
+    unnest($5::uuid[]) AS from_batch, unnest($6::int[]) AS from_slice) n
+LEFT JOIN flow.kept_key k ON k.batch_id = n.from_batch AND k.slice_no = n.from_slice AND k.step_no = n.step_no AND k.task_no = n.task_no
+`
+
+type KeptKeysInsertParams struct {
+	BatchID     uuid.UUID
+	SliceNos    []int32
+	StepNos     []int16
+	TaskNos     []int16
+	FromBatches []uuid.UUID
+	FromSlices  []int32
+}
+
+// Tasks of a retry's slices that keep the idempotency keys of the slices which they retry.
+func (q *Queries) KeptKeysInsert(ctx context.Context, db DBTX, arg KeptKeysInsertParams) error {
+	_, err := db.Exec(ctx, keptKeysInsert,
+		arg.BatchID,
+		arg.SliceNos,
+		arg.StepNos,
+		arg.TaskNos,
+		arg.FromBatches,
+		arg.FromSlices,
+	)
+	return err
+}
+
 const retryBatchInsert = `-- name: RetryBatchInsert :exec
 INSERT INTO flow.batch (id, org_id, definition_id, version, trigger_type, trigger_source, metadata, record_count, page_set, lane, created_by,
     created_at, retry_of, retry_root, retry_no, event_depth, root_id)

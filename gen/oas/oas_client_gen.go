@@ -258,6 +258,10 @@ type BatchInvoker interface {
 	// them are retried. If no job is left, the answer is 409. While the quota `open_batches` is full it is
 	// 429 with `Retry-After` (seconds).
 	//
+	// A call with an idempotency key that may have arrived is sent again under the same key, in all
+	// retries of its job until its outcome is clear. One that was refused, by the provider or by a person,
+	// gets a new key.
+	//
 	// POST /flows/batches/{batch_id}/retry
 	RetryBatch(ctx context.Context, request OptBatchRetry, params RetryBatchParams, options ...RequestOption) (*TriggerResult, error)
 	// StreamBatch invokes streamBatch operation.
@@ -23520,6 +23524,10 @@ func (c *Client) sendResumeDomain(ctx context.Context, params ResumeDomainParams
 // failed goes on where that failed. With `groups` only jobs whose error in this batch is in one of
 // them are retried. If no job is left, the answer is 409. While the quota `open_batches` is full it is
 // 429 with `Retry-After` (seconds).
+//
+// A call with an idempotency key that may have arrived is sent again under the same key, in all
+// retries of its job until its outcome is clear. One that was refused, by the provider or by a person,
+// gets a new key.
 //
 // POST /flows/batches/{batch_id}/retry
 func (c *Client) RetryBatch(ctx context.Context, request OptBatchRetry, params RetryBatchParams, options ...RequestOption) (*TriggerResult, error) {

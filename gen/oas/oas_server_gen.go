@@ -183,6 +183,10 @@ type BatchHandler interface {
 	// them are retried. If no job is left, the answer is 409. While the quota `open_batches` is full it is
 	// 429 with `Retry-After` (seconds).
 	//
+	// A call with an idempotency key that may have arrived is sent again under the same key, in all
+	// retries of its job until its outcome is clear. One that was refused, by the provider or by a person,
+	// gets a new key.
+	//
 	// POST /flows/batches/{batch_id}/retry
 	RetryBatch(ctx context.Context, req OptBatchRetry, params RetryBatchParams) (*TriggerResult, error)
 	// StreamBatch implements streamBatch operation.

@@ -80,6 +80,12 @@ type Task struct {
 // WhenElement reports whether When is asked for each element of ForEach, not for the record.
 func (t *Task) WhenElement() bool { return t.ForEach != nil && t.When != nil && t.When.Refs().Item }
 
+// Keyed reports whether calls of the task can carry an idempotency key.
+func (t *Task) Keyed() bool {
+	call := t.Action.Call
+	return call != nil && !t.Action.Bulk && (call.IdempotencyHeader != "" || call.Idempotency.Body != "")
+}
+
 // Task returns a task by the ids of its step and of itself; nil where the plan has none.
 func (p *Plan) Task(step, task string) *Task {
 	for i := range p.Steps {

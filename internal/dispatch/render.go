@@ -41,7 +41,9 @@ type outboundCall struct {
 	lastKey  string
 	records  int
 	attempt  int32
-	pieces   []run.Piece
+	// repeats: its idempotency key may be that of an earlier call.
+	repeats bool
+	pieces  []run.Piece
 	// decided are the records that need no call: skipped by `when`, or impossible to render.
 	decided   []run.Result
 	check     catalog.OutcomeCheck
@@ -206,7 +208,7 @@ func (p *outboundCall) prepare(idempotencyKey string) (err error) {
 	}
 	p.id, p.exclusive, p.check = newID(), exclusiveKey(over), action.Outcome(p.params)
 	p.request.Owner = p.orgID.String()
-	p.request.Repeats = p.check == catalog.CheckKeyed && p.attempt > 1
+	p.request.Repeats = p.check == catalog.CheckKeyed && p.repeats
 	return nil
 }
 
@@ -390,6 +392,8 @@ func cut(p *run.Part, in, gone []int32, n int) (from, to int32, leftOut []int32)
 func (r *renderer) small(row *queueRow, piece run.Part, offset int32, rec *run.Records) *outboundCall {
 	p := r.call(row.Lane)
 	p.queues, p.attempt = []queueKey{keyOf(row)}, piece.Attempt
+	keyBatch := rec.KeyBatch(piece.TaskNo)
+	p.repeats = p.attempt > 1 || keyBatch != piece.BatchID
 	env := rec.Env(offset)
 	if e := r.exception(offset, &env); e != nil {
 		p.decide(piece, nil, *e)
@@ -407,7 +411,7 @@ func (r *renderer) small(row *queueRow, piece run.Part, offset int32, rec *run.R
 		err = r.task.Check.Params(p.params)
 	}
 	if err == nil {
-		err = p.prepare(r.idempotencyKey(&piece, offset))
+		err = p.prepare(r.idempotencyKey(keyBatch, &piece, offset))
 	}
 	if err != nil {
 		p.decide(piece, nil, *r.bad(offset, err))
@@ -457,10 +461,10 @@ func exclusiveKey(over string) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// idempotencyKey is the key of a record's task, or of one element of it: the same however often it is sent.
-func (r *renderer) idempotencyKey(p *run.Part, offset int32) string {
+// idempotencyKey is the key of a record's task in a batch, or of one element of it: the same however often it is sent.
+func (r *renderer) idempotencyKey(batch uuid.UUID, p *run.Part, offset int32) string {
 	position := strconv.FormatInt(p.First+int64(offset), 10)
-	sum := sha256.Sum256([]byte(p.BatchID.String() + "." + position + "\x00" + r.step.ID + "\x00" + r.task.ID))
+	sum := sha256.Sum256([]byte(batch.String() + "." + position + "\x00" + r.step.ID + "\x00" + r.task.ID))
 	key := hex.EncodeToString(sum[:16])
 	if r.task.ForEach != nil {
 		sum = sha256.Sum256([]byte(key + "\x00" + strconv.Itoa(int(p.Element))))

@@ -196,7 +196,8 @@ func (r *resolving) result(call *db.FlowCall, p *run.Part, from run.Status) run.
 		e.Kind, e.Error.Code = run.TraceRetry, run.CodeRequeued
 		e.Error.Message = "The outcome of the call stayed unknown; a person had the job run again"
 	case OutcomeRejected:
-		e.Kind, e.Error.Message = run.TraceFailed, "The outcome of the call stayed unknown; a person settled the job as failed"
+		e.Kind, e.Refused = run.TraceFailed, true
+		e.Error.Message = "The outcome of the call stayed unknown; a person settled the job as failed"
 		if task.Action.Bulk {
 			e.Kind = run.TraceRejected
 			e.Error.Message = "The outcome of the call stayed unknown; a person settled the job as rejected"

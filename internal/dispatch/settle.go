@@ -322,7 +322,7 @@ func (s *settlement) failure(p *run.Part, v *outcome) *run.JobError {
 
 // failed is the end of the records of a part for good.
 func (s *settlement) failed(p *run.Part, v *outcome) run.Exception {
-	return run.Exception{Kind: run.TraceFailed, Error: s.failure(p, v), Body: v.body}
+	return run.Exception{Kind: run.TraceFailed, Error: s.failure(p, v), Body: v.body, Refused: v.reading.RefusedByProvider()}
 }
 
 // at says in an error which task of the flow it came from.

@@ -104,6 +104,15 @@ type Reading struct {
 	WindowSeconds int
 }
 
+// RefusedByProvider reports whether it was the provider that refused the call: others never leave this process.
+func (r *Reading) RefusedByProvider() bool {
+	switch r.Reason {
+	case ReasonAddress, ReasonRequest, ReasonNotAllowed:
+		return false
+	}
+	return r.Kind == Refused
+}
+
 // Read says what an answer proves. nRows is the number of rows that a bulk call carried, 0 for a single record.
 func Read(act *catalog.Action, ans Answer, nRows int) Reading {
 	if r, done := readPlain(act, &ans); done {

@@ -54,6 +54,8 @@ type Trace struct {
 	EndedAt   int64           `json:"e,omitempty"`
 	Output    json.RawMessage `json:"o,omitempty"`
 	Error     *JobError       `json:"r,omitempty"`
+	// Refused: it is known that the provider has not done it, and never will under the same idempotency key.
+	Refused bool `json:"d,omitempty"`
 	// Body is that of the answer to a call that failed, as JSON, where a later task may read it.
 	Body json.RawMessage `json:"y,omitempty"`
 	// inherited: it happened in an earlier batch, whose records this one tries again.

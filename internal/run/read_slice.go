@@ -41,6 +41,8 @@ type sliceView struct {
 	// from and to are the offsets between which a list shows records of it.
 	from, to int32
 	statuses []Status
+	// kept are the tasks of FirstStep, as bits by number, that keep the keys of an earlier batch, where that was read.
+	kept int64
 	// wanted: all its records have statuses that are asked for, so that nobody read which.
 	wanted bool
 	// jobs are the records set apart, by offset.

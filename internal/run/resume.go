@@ -2,6 +2,7 @@ package run
 
 import (
 	"context"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 
@@ -39,6 +40,8 @@ func resumeState(step *definition.Step, done int64) string {
 type resumePoint struct {
 	step int16
 	done int64
+	// kept are those of the other tasks, as bits by number, that keep their idempotency keys: a call with one may have arrived.
+	kept int64
 }
 
 // resumePoints returns where the wanted records of the slice would go on, by offset.
@@ -50,11 +53,21 @@ func (v *sliceView) resumePoints(wanted []bool) ([]resumePoint, error) {
 	for o := range v.Records {
 		out[o].step = v.stepOf(o)
 		if out[o].step == v.FirstStep {
-			out[o].done = v.TasksDone
+			out[o].done, out[o].kept = v.TasksDone, v.kept
 		}
 	}
-	err := v.traces(func(_ int16, line []byte) (Trace, error) { return decodeTraceHead(line) }, wanted, func(step, task int16, t *Trace) {
-		if t.inherited || !t.decides() {
+	err := v.traces(v.batch.decodeToResume, wanted, func(step, task int16, t *Trace) {
+		if t.inherited {
+			return
+		}
+		if of := &v.batch.plan.Steps[step].Tasks[task]; of.Keyed() {
+			t.each(func(o int32) {
+				if out[o].step == step {
+					out[o].keep(task, of, t)
+				}
+			})
+		}
+		if !t.decides() {
 			return
 		}
 		passes := t.Kind == TraceOK || t.Kind == TraceSkipped || v.batch.plan.Steps[step].Tasks[task].ContinueOnError
@@ -74,11 +87,38 @@ func (v *sliceView) resumePoints(wanted []bool) ([]resumePoint, error) {
 	}
 	for o := range out {
 		// A record can stand at the end of a step because its batch was cancelled before it could go on.
-		if p := &out[o]; p.done == 1<<len(v.batch.plan.Steps[p.step].Tasks)-1 && p.step < v.batch.lastStep() {
+		p := &out[o]
+		p.kept &^= p.done
+		if p.done == 1<<len(v.batch.plan.Steps[p.step].Tasks)-1 && p.step < v.batch.lastStep() {
 			*p = resumePoint{step: p.step + 1}
 		}
 	}
 	return out, nil
+}
+
+// keep notes what a trace of a task says of its key. What may have arrived must come again under the same key, and what was refused
+// under another one, because providers repeat the refusals that they remember. The elements of a for_each begin anew together: once
+// one of them may have arrived, all keep their keys.
+func (p *resumePoint) keep(no int16, task *definition.Task, t *Trace) {
+	switch {
+	case t.Kind == TraceUnknown, t.Kind == TraceElement, t.Error != nil && t.Error.Code == CodeUnknown:
+		p.kept |= 1 << no
+	case t.Refused && task.ForEach == nil:
+		p.kept &^= 1 << no
+	}
+}
+
+// decodeToResume reads of a trace what resumePoints needs.
+func (b *batchView) decodeToResume(step int16, line []byte) (Trace, error) {
+	if keyed(&b.plan.Steps[step]) {
+		return light(step, line)
+	}
+	return decodeTraceHead(line)
+}
+
+// keyed reports whether calls of the step can carry idempotency keys.
+func keyed(step *definition.Step) bool {
+	return slices.ContainsFunc(step.Tasks, func(t definition.Task) bool { return t.Keyed() })
 }
 
 // openToResume opens as many of these slices as fit into memory, with what resumePoints needs. Where they were looked for by the
@@ -107,13 +147,37 @@ func (b *batchView) openToResume(ctx context.Context, s *Service, tx pgx.Tx, vie
 	if views[0].wanted {
 		return views[:n], nil
 	}
-	return s.openFitting(ctx, tx, views[:n], false)
+	opened, err := s.openFitting(ctx, tx, views[:n], false)
+	if err != nil {
+		return nil, err
+	}
+	return opened, b.readKept(ctx, s, tx, opened)
 }
 
-// anew reports whether whatever is tried again begins anew: nothing comes before or beside the only task, and that is a call. The
+// readKept reads which tasks of slices of a retry keep their keys.
+func (b *batchView) readKept(ctx context.Context, s *Service, tx pgx.Tx, views []*sliceView) error {
+	if !b.retry() {
+		return nil
+	}
+	in, byNo := db.KeptKeysParams{BatchID: b.FlowBatch.ID, StepNo: -1}, map[int32]*sliceView{}
+	for _, v := range views {
+		in.SliceNos, byNo[v.No] = append(in.SliceNos, v.No), v
+	}
+	rows, err := s.q.KeptKeys(ctx, tx, in)
+	for _, r := range rows {
+		byNo[r.SliceNo].kept |= 1 << r.TaskNo
+	}
+	return wrap(err, "read the keys that batch %s keeps", b.FlowBatch.ID)
+}
+
+// anew reports whether whatever is tried again begins anew: nothing comes before or beside the only task, and that is a call without a key. The
 // in-process work of a record can be done while others of its slice still wait for theirs.
 func (b *batchView) anew() bool {
-	return len(b.plan.Steps) == 1 && len(b.plan.Steps[0].Tasks) == 1 && b.plan.Steps[0].Tasks[0].Action.Call != nil
+	if len(b.plan.Steps) > 1 || len(b.plan.Steps[0].Tasks) > 1 {
+		return false
+	}
+	only := &b.plan.Steps[0].Tasks[0]
+	return only.Action.Call != nil && !only.Keyed()
 }
 
 // firstStep is the first at which a record of these slices stands.

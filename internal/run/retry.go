@@ -250,6 +250,7 @@ func (r *retrying) supersede(ctx context.Context, b *batchView, chosen map[int64
 func (r *retrying) insert(ctx context.Context, list []candidate) error {
 	var rows []db.RetrySliceInsertParams
 	var inherited []db.InheritedInsertParams
+	kept := db.KeptKeysInsertParams{BatchID: r.out.BatchID}
 	for len(list) > 0 {
 		n := 1
 		for n < len(list) && list[n].position == list[0].position+int64(n) && list[n].view == list[0].view && list[n].at == list[0].at {
@@ -260,6 +261,7 @@ func (r *retrying) insert(ctx context.Context, list []candidate) error {
 		if from != nil {
 			inherited = append(inherited, *from)
 		}
+		keepKeys(&kept, &list[0], row.No)
 		list = list[n:]
 	}
 	if len(rows) == 0 {
@@ -268,8 +270,23 @@ func (r *retrying) insert(ctx context.Context, list []candidate) error {
 	if _, err := r.s.q.RetrySliceInsert(ctx, r.tx, rows); err != nil {
 		return fmt.Errorf("insert slices: %w", err)
 	}
-	_, err := r.s.q.InheritedInsert(ctx, r.tx, inherited)
-	return wrap(err, "insert what slices inherit")
+	if _, err := r.s.q.InheritedInsert(ctx, r.tx, inherited); err != nil {
+		return fmt.Errorf("insert what slices inherit: %w", err)
+	}
+	if len(kept.SliceNos) == 0 {
+		return nil
+	}
+	return wrap(r.s.q.KeptKeysInsert(ctx, r.tx, kept), "insert the keys that slices keep")
+}
+
+// keepKeys has a slice, of which c is the first record, keep the keys of calls that may have arrived.
+func keepKeys(in *db.KeptKeysInsertParams, c *candidate, sliceNo int32) {
+	for task := int16(0); c.at.kept>>task != 0; task++ {
+		if c.at.kept>>task&1 == 1 {
+			in.SliceNos, in.StepNos, in.TaskNos = append(in.SliceNos, sliceNo), append(in.StepNos, c.at.step), append(in.TaskNos, task)
+			in.FromBatches, in.FromSlices = append(in.FromBatches, c.view.batch.FlowBatch.ID), append(in.FromSlices, c.view.No)
+		}
+	}
 }
 
 // slice makes the slice of n records from one on.

@@ -33,6 +33,8 @@ type Exception struct {
 	// on with its next element, TraceElement.
 	Kind  string
 	Error *JobError
+	// Refused: the provider, or a person, says that it was not done.
+	Refused bool
 	// Output is that of a TraceOK.
 	Output json.RawMessage
 	// Body is that of the answer, as JSON, where the task has ErrorBody.
@@ -133,7 +135,7 @@ func (c *Change) traceResult(r *Result) {
 	}
 	for _, e := range r.Exceptions {
 		t.From, t.To, t.LeftOut, t.Kind, t.Error, t.Output = e.Offset, e.Offset+1, nil, e.Kind, e.Error, e.Output
-		t.Body = e.Body
+		t.Body, t.Refused = e.Body, e.Refused
 		c.trace(&r.Part, t)
 	}
 }

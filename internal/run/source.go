@@ -205,6 +205,8 @@ type Records struct {
 	batch *Batch
 	page  *recordset.Page
 	apart []int32
+	// kept are the batches that made the idempotency keys of tasks of the step that it was opened for, where those are of another batch.
+	kept map[int16]uuid.UUID
 	// results are those of earlier tasks, by offset.
 	results map[expr.TaskRef][]json.RawMessage
 	// from and to are the offsets between which outputs were read, bytes how much that is.
@@ -217,6 +219,15 @@ func (r *Records) Release() { r.page.Release() }
 
 // Apart returns the offsets, ascending, of records that left the slice before the step that it was opened for.
 func (r *Records) Apart() []int32 { return r.apart }
+
+// KeyBatch returns the batch whose idempotency keys the calls for a task have: another one, in a retry, where one of those may have
+// arrived.
+func (r *Records) KeyBatch(task int16) uuid.UUID {
+	if id, kept := r.kept[task]; kept {
+		return id
+	}
+	return r.batch.ID
+}
 
 // Env returns what the expressions of the record at this offset can see.
 func (r *Records) Env(offset int32) expr.Env { return *r.Envs()(offset) }
@@ -289,7 +300,32 @@ func (s *Service) Open(
 		}
 		out[i] = &Records{No: ref.No, First: ref.First, Rows: rows, batch: b, page: page, apart: apart[ref.No], to: int32(len(rows))}
 	}
+	if b.retry && keyed(&b.Plan.Steps[step]) {
+		if err := s.openKept(ctx, conn, b, out, nos, step); err != nil {
+			return nil, err
+		}
+	}
 	return out, s.openResults(ctx, conn, b, out, used, math.MaxInt)
+}
+
+// openKept reads which tasks of slices keep the keys of another batch.
+func (s *Service) openKept(ctx context.Context, conn db.DBTX, b *Batch, recs []*Records, nos []int32, step int16) error {
+	rows, err := s.q.KeptKeys(ctx, conn, db.KeptKeysParams{BatchID: b.ID, SliceNos: nos, StepNo: step})
+	if err != nil {
+		return fmt.Errorf("read the keys that batch %s keeps: %w", b.ID, err)
+	}
+	for _, r := range rows {
+		for _, rec := range recs {
+			if rec.No != r.SliceNo {
+				continue
+			}
+			if rec.kept == nil {
+				rec.kept = map[int16]uuid.UUID{}
+			}
+			rec.kept[r.TaskNo] = r.KeyBatch
+		}
+	}
+	return nil
 }
 
 // pages reads pages of the batch. Slices of a retry that lie in one page share it, so that it is unpacked once: release them when all

@@ -1270,6 +1270,9 @@ func (c *Client) ResumeBatch(ctx context.Context, batchID string) (answer []Paus
 // or whose outcome nobody knows (`needs_reconcile`, `unresolved`). One whose retry failed goes on where that failed.
 // With `groups` only jobs whose error in this batch is in one of them are retried. If no job is left, the answer is
 // 409. While the quota `open_batches` is full it is 429 with `Retry-After` (seconds).
+//
+// A call with an idempotency key that may have arrived is sent again under the same key, in all retries of its job
+// until its outcome is clear. One that was refused, by the provider or by a person, gets a new key.
 func (c *Client) RetryBatch(ctx context.Context, batchID string, body *BatchRetry) (answer TriggerResult, err error) {
 	err = c.do(ctx, call{"RetryBatch", "POST", "/flows/batches/" + url.PathEscape(batchID) + "/retry", nil, body}, &answer)
 	return answer, err

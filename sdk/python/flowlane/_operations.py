@@ -1015,6 +1015,9 @@ class Operations(Transport):
         or whose outcome nobody knows (`needs_reconcile`, `unresolved`). One whose retry failed goes on where that failed.
         With `groups` only jobs whose error in this batch is in one of them are retried. If no job is left, the answer is
         409. While the quota `open_batches` is full it is 429 with `Retry-After` (seconds).
+
+        A call with an idempotency key that may have arrived is sent again under the same key, in all retries of its job
+        until its outcome is clear. One that was refused, by the provider or by a person, gets a new key.
         """
         return self._call("retry_batch", "POST", f"/flows/batches/{segment(batch_id)}/retry", body=body, key=idempotency_key or self._new_key())
 

@@ -2094,6 +2094,9 @@ export class BatchesOperations extends HeyApiClient {
      * With `groups` only jobs whose error in this batch is in one of them are retried. If no job is left, the answer is
      * 409. While the quota `open_batches` is full it is 429 with `Retry-After` (seconds).
      *
+     * A call with an idempotency key that may have arrived is sent again under the same key, in all retries of its job
+     * until its outcome is clear. One that was refused, by the provider or by a person, gets a new key.
+     *
      */
     public retry<ThrowOnError extends boolean = true>(options: Options<RetryBatchData, ThrowOnError>) {
         return (options.client ?? this.client).post<RetryBatchResponses, RetryBatchErrors, ThrowOnError, 'data'>({
