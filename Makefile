@@ -74,6 +74,7 @@ verify: generate $(REDOCLY_PACKAGES) $(SERVERS_PACKAGES) ## Fail when what is ge
 	go mod verify
 	go -C tools mod verify
 	go -C $(SUPPLY) mod verify
+	go -C $(GENERATORS) mod verify
 	@files=$$(git ls-files '*.go') && bad=$$(gofmt -l $$files) || exit 1; if [ -n "$$bad" ]; then echo "$$bad"; \
 		echo 'These files are not formatted: run `gofmt -w` on them.' >&2; exit 1; fi
 	go vet ./...
@@ -148,6 +149,9 @@ generators: $(GENERATORS_PACKAGES) ## See that other generators make clients of 
 		[ -s bin/generators/$$f.ts ] || { echo "$$f made nothing of openapi.yaml." >&2; exit 1; }; done
 	cd $(GENERATORS) && npx --no-install tsc --noEmit --strict --skipLibCheck --target es2022 --module es2022 --moduleResolution bundler \
 		--lib es2022,dom,dom.iterable ../../bin/generators/*.ts
+	mkdir bin/generators/client && cp $(GENERATORS)/go.mod $(GENERATORS)/go.sum bin/generators
+	go -C $(GENERATORS) tool oapi-codegen -generate types,client -package client -o ../../bin/generators/client/client.go ../../openapi.yaml
+	go -C bin/generators build ./client
 
 .PHONY: bench
 bench: ## Measure the speed targets of docs/architecture.md and docs/measurements.md; BENCH=regex picks some
