@@ -101,3 +101,68 @@ func TestTest(t *testing.T) {
 		t.Errorf("exit %d\n%s", code, said)
 	}
 }
+
+// TestTest_Everything: a flow with a credential, a variable set, a platform of a folder and a flow that it starts is tested
+// with what the test makes up; a record that failed names its step; a test that cannot be read is a mistake of the command.
+func TestTest_Everything(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		t.Helper()
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	write("catalog/parcels.yaml", savedCatalog)
+	write("inner.yaml", "name: inner\nsteps: [{id: send, tasks: [{id: send, action_id: parcels__api__send, params: {to: '{{ input.to }}'}}]}]\n")
+	write("outer.yaml", `name: outer
+variable_set_id: settings
+steps:
+  - id: first
+    tasks:
+      - {id: greet, action_id: core__http__request, credential_id: crm, params: {method: POST, url: "http://127.0.0.1:3000/greet", body: {text: "{{ vars.greeting }}"}}}
+  - id: second
+    tasks:
+      - {id: parcel, action_id: core__flow__start_flow, params: {definition_id: inner-id, input: {to: "{{ input.to }}"}, wait: true, timeout_seconds: 30}}
+`)
+	test := write("a.test.yaml", `flow: outer.yaml
+flows: {inner-id: inner.yaml}
+rows: [{to: Ada}, {to: Bo}]
+hosts: ["http://127.0.0.1:3000"]
+credentials:
+  - {name: crm, platform_id: core, auth_method: api_key, credentials: {api_key: made-up}, api_key_placement: {header_name: X-Key}, allowed_origins: ["http://127.0.0.1:3000"]}
+variables:
+  - {name: settings, keys: [{name: greeting, default: Hello}]}
+answers:
+  - {call: POST /parcels, status: 201, body: {id: p1}}
+expect:
+  calls:
+    - {call: POST /greet, body: {text: Hello}}
+    - {call: POST /greet, body: {text: Hello}}
+    - {call: POST /parcels, body: {to: Ada}}
+    - {call: POST /parcels, body: {to: Bo}}
+  results: [{status: completed}, {status: completed}]
+`)
+	catalog := filepath.Join(dir, "catalog")
+	if code, said := tested(t, test, "--catalog-dir", catalog); code != 0 || !strings.Contains(said, "ok    "+test+" (2 rows, 4 calls)") {
+		t.Errorf("exit %d\n%s", code, said)
+	}
+	replaceIn(t, test, "call: POST /parcels, status: 201", "call: POST /greet, status: 422")
+	if code, said := tested(t, test, "--catalog-dir", catalog); code != 1 || !strings.Contains(said, test+":17: the result of row 1 is another one: "+
+		`it failed in step "first", task "greet" of `+filepath.Join(dir, "outer.yaml")) {
+		t.Errorf("a call that is refused: exit %d\n%s", code, said)
+	}
+	replaceIn(t, test, "credentials: {api_key", "credentials: {key")
+	if code, said := tested(t, test, "--catalog-dir", catalog); code != 1 || !strings.Contains(said, test+":6: make it: ") {
+		t.Errorf("a credential that is none: exit %d\n%s", code, said)
+	}
+	replaceIn(t, test, "answers:", "replies:")
+	if code, said := tested(t, test); code != 2 || !strings.Contains(said, test+":9: a test has no field replies there") {
+		t.Errorf("a test that cannot be read: exit %d\n%s", code, said)
+	}
+}

@@ -10,15 +10,19 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/http"
 	"net/netip"
 	"os"
 	"slices"
 	"strings"
 	"time"
 
+	"go.yaml.in/yaml/v3"
+
 	"flowlane/gen/oas"
 	"flowlane/internal/account"
 	"flowlane/internal/app"
+	"flowlane/internal/catalog"
 	"flowlane/internal/cli/flowfile"
 	"flowlane/internal/cli/flowtest"
 	"flowlane/internal/cli/remote"
@@ -34,6 +38,8 @@ type testCommand struct {
 
 	Paths   []string      `arg:"" optional:"" name:"path" help:"Tests, or folders of *.test.yaml files. Default: this folder."`
 	Timeout time.Duration `default:"1m" help:"Most time for one test."`
+	// The calls of every platform go to the tests.
+	CatalogDir string `name:"catalog-dir" env:"FLOWLANE_CATALOG_DIR" help:"Folder with further platforms, one YAML file each." type:"path"`
 }
 
 // testFacts is how a test ended.
@@ -52,7 +58,7 @@ func (c *testCommand) Run(ctx context.Context, p *process) error {
 	}
 	files, err := flowtest.Find(c.Paths)
 	if err != nil {
-		return err //nolint:wrapcheck // says what to do
+		return usageError{err}
 	}
 	var tests []*flowtest.Test
 	var unread error
@@ -61,9 +67,9 @@ func (c *testCommand) Run(ctx context.Context, p *process) error {
 		tests, unread = append(tests, t), errors.Join(unread, err)
 	}
 	if unread != nil {
-		return unread
+		return usageError{unread}
 	}
-	s, err := startTestServer(ctx, p)
+	s, err := startTestServer(ctx, p, c.CatalogDir)
 	defer s.close(p)
 	if err != nil {
 		return fmt.Errorf("start a server for the tests: %w", err)
@@ -105,7 +111,6 @@ func (f testFacts) say(w io.Writer) {
 func (c *testCommand) one(ctx context.Context, s *testServer, t *flowtest.Test) (testFacts, error) {
 	limited, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
-	s.receiver.Begin(t)
 	results, err := s.run(limited, t)
 	calls := s.receiver.Calls()
 	facts := testFacts{File: t.Path, Rows: len(results), Calls: len(calls), Mistakes: []flowtest.MistakeError{}}
@@ -142,7 +147,7 @@ type testServer struct {
 var everywhere = []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}
 
 // startTestServer returns what was started, in any case; close it.
-func startTestServer(ctx context.Context, p *process) (s *testServer, err error) {
+func startTestServer(ctx context.Context, p *process, catalogDir string) (s *testServer, err error) {
 	s = &testServer{}
 	if s.dir, err = os.MkdirTemp("", "flowlane-test-"); err != nil {
 		return s, err //nolint:wrapcheck // names the folder
@@ -163,19 +168,15 @@ func startTestServer(ctx context.Context, p *process) (s *testServer, err error)
 	if err != nil {
 		return s, err //nolint:wrapcheck // cannot be
 	}
+	bases, err := s.basesOf(catalogDir)
+	if err != nil {
+		return s, err
+	}
 	s.app, err = app.New(ctx, app.Config{
 		DatabaseURL: s.postgres.LocalDSN(), Listen: "127.0.0.1:0", Workers: true, KEK: kek, Log: p.log, Migrate: true,
-		AllowHosts: []string{strings.TrimPrefix(s.receiver.URL, "http://")}, DenyNetworks: everywhere, Drain: time.Second,
+		AllowHosts: []string{strings.TrimPrefix(s.receiver.URL, "http://")}, DenyNetworks: everywhere, Drain: time.Second, CatalogDir: catalogDir, BaseURLs: bases,
 		RequestLimit: 1 << 20, // a batch that takes long is asked about often
 	})
-	if err != nil {
-		return s, err //nolint:wrapcheck // says everything
-	}
-	org, err := account.CreateOrg(ctx, s.app.Pool, "test")
-	if err != nil {
-		return s, err //nolint:wrapcheck // says everything
-	}
-	key, _, err := s.app.Accounts.CreateKey(ctx, s.app.Pool, account.NewKey{OrgID: org.ID, Name: "test"})
 	if err != nil {
 		return s, err //nolint:wrapcheck // says everything
 	}
@@ -183,8 +184,7 @@ func startTestServer(ctx context.Context, p *process) (s *testServer, err error)
 	running, s.stop = context.WithCancel(context.WithoutCancel(ctx))
 	s.done = make(chan error, 1)
 	go func() { s.done <- s.app.Run(running) }()
-	s.client, err = remote.New(s.app.URL(), key)
-	return s, err //nolint:wrapcheck // says everything
+	return s, nil
 }
 
 // close takes everything down and removes it.
@@ -213,8 +213,56 @@ func (s *testServer) close(p *process) {
 	}
 }
 
+// basesOf has the calls of every platform come to the receiver.
+func (s *testServer) basesOf(catalogDir string) (map[string]string, error) {
+	loaded, err := catalog.Load(catalog.Options{Dir: catalogDir})
+	if err != nil {
+		return nil, usageError{err}
+	}
+	out := map[string]string{}
+	for _, platform := range loaded.Platforms() {
+		if slices.ContainsFunc(platform.Services, func(s *catalog.Service) bool { return s.BaseURL != "" }) {
+			out[platform.ID] = s.receiver.URL
+		}
+	}
+	return out, nil
+}
+
+// begin makes what a test needs, in an organization of its own.
+func (s *testServer) begin(ctx context.Context, t *flowtest.Test) error {
+	org, err := account.CreateOrg(ctx, s.app.Pool, t.Path)
+	if err != nil {
+		return err //nolint:wrapcheck // says everything
+	}
+	key, _, err := s.app.Accounts.CreateKey(ctx, s.app.Pool, account.NewKey{OrgID: org.ID, Name: "test"})
+	if err != nil {
+		return err //nolint:wrapcheck // says everything
+	}
+	if s.client, err = remote.New(s.app.URL(), key); err != nil {
+		return err //nolint:wrapcheck // says everything
+	}
+	s.receiver.Begin(t)
+	for field, nodes := range map[string][]yaml.Node{"credential_id": t.Credentials, "variable_set_id": t.Variables} {
+		for i := range nodes {
+			body, err := t.Body(&nodes[i], s.receiver.URL)
+			if err != nil {
+				return err //nolint:wrapcheck // names the line
+			}
+			err = discard(ctx, s.client, remote.Request{Method: http.MethodPost, Path: named[field].path, Body: body})
+			if err != nil {
+				return t.Mistake(&nodes[i], s.client.Explain("make it", err).Error())
+			}
+		}
+	}
+	s.receiver.Begin(t) // calls by which a platform was asked whose credential it is do not count
+	return nil
+}
+
 // run runs a flow over the rows of a test, and returns the results in their order.
 func (s *testServer) run(ctx context.Context, t *flowtest.Test) ([]json.RawMessage, error) {
+	if err := s.begin(ctx, t); err != nil {
+		return nil, err
+	}
 	id, err := s.apply(ctx, t)
 	if err != nil {
 		return nil, err
@@ -249,27 +297,42 @@ func (s *testServer) run(ctx context.Context, t *flowtest.Test) ([]json.RawMessa
 	return results, s.client.Explain("read the results", err)
 }
 
-// apply makes the flow of a test the server's, aimed at the receiver, and returns its id.
+// apply makes the flows of a test the server's, those that others start first, and returns the id of its flow.
 func (s *testServer) apply(ctx context.Context, t *flowtest.Test) (string, error) {
-	files, err := flowfile.Read([]string{t.Near(t.Flow.Value)})
+	ids := map[string]string{}
+	for _, started := range t.Started() {
+		id, err := s.applyOne(ctx, t, &started.File, ids)
+		if err != nil {
+			return "", err
+		}
+		ids[started.ID] = id
+	}
+	return s.applyOne(ctx, t, &t.Flow, ids)
+}
+
+// applyOne makes a flow the server's, aimed at the receiver, and returns its id. ids are those of the flows that it may start.
+func (s *testServer) applyOne(ctx context.Context, t *flowtest.Test, at *yaml.Node, ids map[string]string) (string, error) {
+	files, err := flowfile.Read([]string{t.Near(at.Value)})
 	if err != nil {
-		return "", err //nolint:wrapcheck // names the file
+		return "", t.Mistake(at, err.Error())
 	}
 	if len(files) != 1 {
-		return "", fmt.Errorf("%s holds %d flows: a test is for one", t.Flow.Value, len(files))
+		return "", t.Mistake(at, fmt.Sprintf("%s holds %d flows: one is needed", at.Value, len(files)))
 	}
 	flow := files[0]
 	t.Aim(map[string]any(flow.Flow), s.receiver.URL)
+	flowtest.Link(map[string]any(flow.Flow), ids)
 	flow.Flow["status"] = string(oas.DefinitionStatusActive)
 	plan, err := newPlan(ctx, s.client)
 	if err != nil {
 		return "", err
 	}
-	if err := plan.add(flow); err != nil {
-		return "", err
+	err = plan.add(flow)
+	if err == nil {
+		err = plan.check(ctx)
 	}
-	if err := plan.check(ctx); err != nil {
-		return "", err
+	if err != nil {
+		return "", t.Mistake(at, strings.TrimSuffix(err.Error(), "\n"+nothingChanged))
 	}
 	id := plan.changes[0].ID
 	err = plan.carryOut(ctx, func(_ flowChange, answer map[string]any) {

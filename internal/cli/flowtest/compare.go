@@ -131,7 +131,7 @@ func (t *Test) compareResults(came []json.RawMessage) []MistakeError {
 			return append(out, mistakes(t.at(n.Content[i], "the result is no JSON: %v", err))...)
 		}
 		if !within(expected, result) {
-			m := t.at(n.Content[i], "the result of row %d is another one", i+1)
+			m := t.at(n.Content[i], "the result of row %d is another one%s", i+1, t.failedIn(result))
 			m.Expected, m.Came = line(expected), line(shown(result))
 			out = append(out, m)
 		}
@@ -156,6 +156,17 @@ func within(expected, came any) bool {
 		}
 	}
 	return true
+}
+
+// failedIn says which step of the flow a record ended in, where it failed.
+func (t *Test) failedIn(result any) string {
+	r, _ := result.(map[string]any)
+	e, _ := r["error"].(map[string]any)
+	step, _ := e["step_id"].(string)
+	if step == "" {
+		return ""
+	}
+	return fmt.Sprintf(": it failed in step %q, task %q of %s", step, e["task_id"], t.Near(t.Flow.Value))
 }
 
 // shown is of a result what a test may expect: ids and times differ each time.

@@ -28,6 +28,11 @@ type Test struct {
 	Path string `yaml:"-"`
 	// Flow is the file with the flow; paths count from the folder of the test.
 	Flow yaml.Node `yaml:"flow"`
+	// Flows are the files of flows that the flow starts, by what stands for each in definition_id.
+	Flows yaml.Node `yaml:"flows"`
+	// Credentials and Variables are made before, as the API takes them; flows have them by their names.
+	Credentials []yaml.Node `yaml:"credentials"`
+	Variables   []yaml.Node `yaml:"variables"`
 	// Hosts are the beginnings of addresses, as http://127.0.0.1:3000, in whose place the test answers.
 	Hosts []string `yaml:"hosts"`
 	// Rows are the records, or RowsFile the file that holds them.
@@ -172,6 +177,9 @@ func (t *Test) check() error {
 			return t.at(&t.Flow, "a host is the beginning of an address, as http://127.0.0.1:3000; %q is none", host)
 		}
 	}
+	if !t.Flows.IsZero() && t.Flows.Kind != yaml.MappingNode {
+		return t.at(&t.Flows, "`flows` has a file for each definition_id, as {reminder: flows/reminder.yaml}")
+	}
 	for i := range t.Answers {
 		if err := t.prepare(&t.Answers[i]); err != nil {
 			return err
@@ -262,6 +270,48 @@ func (t *Test) Records() ([]byte, error) {
 		out = append(append(out, line(v)...), '\n')
 	}
 	return out, nil
+}
+
+// Started is a flow that others start.
+type Started struct {
+	// ID stands for it in definition_id.
+	ID   string
+	File yaml.Node
+}
+
+// Started returns the flows that others start, in the order of the test.
+func (t *Test) Started() []Started {
+	var out []Started
+	for i := 0; i+1 < len(t.Flows.Content); i += 2 {
+		out = append(out, Started{t.Flows.Content[i].Value, *t.Flows.Content[i+1]})
+	}
+	return out
+}
+
+// Body is an object of the test as JSON, aimed as Aim does.
+func (t *Test) Body(n *yaml.Node, to string) ([]byte, error) {
+	v, err := t.value(n)
+	return []byte(line(t.Aim(v, to))), err
+}
+
+// Mistake is what is wrong with a part of the test.
+func (t *Test) Mistake(n *yaml.Node, message string) MistakeError { return t.at(n, "%s", message) }
+
+// Link puts the ids of flows that were made in the place of what stands for them in definition_id.
+func Link(v any, ids map[string]string) {
+	switch v := v.(type) {
+	case map[string]any:
+		if text, ok := v["definition_id"].(string); ok && ids[text] != "" {
+			v["definition_id"] = ids[text]
+		}
+		for _, child := range v {
+			Link(child, ids)
+		}
+	case []any:
+		for _, child := range v {
+			Link(child, ids)
+		}
+	}
 }
 
 // Aim returns a flow whose texts have the address to in the place of the test's hosts.
