@@ -90,6 +90,9 @@ func (c *checker) claims(b *budget, calls []*call, spans []quota.Window, among [
 		}
 	}
 	for i := range spans {
+		if spans[i].Rolls {
+			continue // the provider counts in each interval
+		}
 		at := windowOf(&spans[i])
 		c.window(b, at)
 		k.seenAt[at] = k.seen[at]

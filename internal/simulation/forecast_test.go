@@ -43,6 +43,10 @@ func (b *budget) rate(lanes []quota.LaneKey) forecast.Rate {
 			}
 			return 0
 		}}
+	for _, seconds := range quota.Lengths(b.rolling) {
+		w := quota.Roll(seconds, quota.AfterMargin(b.rolling[seconds], b.lowest()), b.log(seconds), b.w.now, b.w.now)
+		r.Rolling = append(r.Rolling, forecast.Rolling{Seconds: seconds, Cap: w.Cap, Used: w.Used(), Until: b.rolledOff(seconds)})
+	}
 	for _, k := range lanes {
 		if most := a.lanes[k].most; most > 0 {
 			if r.Own == 0 || most < r.Own {
@@ -169,8 +173,8 @@ func (b *budget) unforeseeable(calls int64) bool {
 
 // promises simulates some days, ends all that is new, and asks about every budget a little later; it returns what was said when
 // that has come true or not.
-func promises(seed uint64) []*promise {
-	w := newWorld(seed, faultNone)
+func promises(seed uint64, rolls bool) []*promise {
+	w := newWorld(seed, faultNone, rolls)
 	w.run(w.began.Add(day+w.upTo(5*day)), nil)
 	w.quiet = true
 	for _, p := range w.processes {
@@ -223,7 +227,7 @@ func TestForecast(t *testing.T) {
 	}
 	var late []float64
 	for seed := from; seed <= to; seed++ {
-		for _, p := range promises(seed) {
+		for _, p := range promises(seed, false) {
 			done := p.done()
 			took := done.Sub(p.asked)
 			switch {
@@ -249,5 +253,28 @@ func TestForecast(t *testing.T) {
 	t.Logf("late, of %d: p50 %.1f%%, p90 %.1f%%, p95 %.1f%%", len(late), 100*half, 100*most, 100*late[len(late)*19/20])
 	if half > 0.05 || most > 0.15 {
 		t.Errorf("late by %.1f%% at the median, by %.1f%% at the ninth decile", 100*half, 100*most)
+	}
+}
+
+// rollingSeeds are simulated for budgets with windows that roll.
+const rollingSeeds = 150
+
+// TestForecast_Rolling: of windows that roll, too, the work is done by the time that the projections name. That may be much sooner, as they
+// go by a schedule that the rule allows, though it allows more.
+func TestForecast_Rolling(t *testing.T) {
+	t.Parallel()
+	rolled := 0
+	for seed := uint64(1); seed <= rollingSeeds; seed++ {
+		for _, p := range promises(seed, true) {
+			if len(p.b.rolling) > 0 {
+				rolled++
+			}
+			if done := p.done(); done.IsZero() || done.After(p.said.At) {
+				t.Errorf("seed %d: done %s: %s", seed, done, p)
+			}
+		}
+	}
+	if rolled < rollingSeeds {
+		t.Errorf("only %d projections were of windows that roll", rolled)
 	}
 }

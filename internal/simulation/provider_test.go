@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"slices"
 	"time"
 
 	"flowlane/internal/provider"
@@ -15,6 +16,8 @@ type platform struct {
 	ours, others map[window]int
 	// log is what counters may not hold yet.
 	log []counted
+	// rolled are when the calls of ours came that count in windows that roll.
+	rolled []time.Time
 	// held is up to when the last reading held everything: counters do not go back.
 	held time.Time
 }
@@ -183,6 +186,7 @@ func (p *platform) arrive(c *call) verdict {
 	}
 	p.count(windows, true)
 	w.check.counted(p.b, windows)
+	p.roll()
 	c.accepted, c.arrivedAt = true, w.now
 	if c.batch != nil {
 		c.visibleAt = w.now.Add(w.upTo(c.batch.settles))
@@ -203,7 +207,21 @@ func (p *platform) refuse(windows []window) {
 	if p.b.refusals {
 		p.count(windows, true)
 		p.b.w.check.counted(p.b, windows)
+		p.roll()
 	}
+}
+
+// roll counts a call of ours in the windows that roll, of which none is ever over its cap.
+func (p *platform) roll() {
+	now := p.b.w.now
+	for _, seconds := range quota.Lengths(p.b.rolling) {
+		since := now.Add(-time.Duration(seconds) * time.Second)
+		p.rolled = append(slices.DeleteFunc(p.rolled, func(at time.Time) bool { return !at.After(since) }), now)
+		if len(p.rolled) > p.b.rolling[seconds] {
+			p.b.w.check.fail("budget %d: %d calls came within %d s, at most %d may", p.b.no, len(p.rolled), seconds, p.b.rolling[seconds])
+		}
+	}
+	p.b.w.stats.rolled += len(p.b.rolling)
 }
 
 // find answers a lookup: whether it knows of a call.

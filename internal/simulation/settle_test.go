@@ -149,6 +149,14 @@ func (b *budget) moveCall(c *call, state string, v verdict) {
 		arrival := quota.ArrivalOf(c.claimedAt, c.sendBefore, w.now, dispatch.Counts(v.reading(), b.refusals))
 		kept, released := c.counts.Keep(arrival, b.account.skew, b.account.loc)
 		c.counts = kept
+		for k := range released {
+			if k.Rolls {
+				b.count(quota.CountsIn{k: released[k]}, -1)
+				if !w.strike(faultForgetRolled) {
+					b.count(quota.CountsIn{k: kept[k]}, 1)
+				}
+			}
+		}
 		eachWindow(released, func(k window) {
 			r := b.row(k)
 			r.own = max(0, r.own-1)

@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -43,7 +44,10 @@ type budget struct {
 	no      int
 	account *account
 	// raw are the provider's caps, margins those that organizations set, in percent.
-	raw     map[int]int
+	raw map[int]int
+	// rolling are those of windows that roll, cells how many calls count there.
+	rolling map[int]int
+	cells   map[int]map[int64]int
 	margins map[uuid.UUID]int
 	spacing time.Duration
 	// perCall is how many records a call takes, most how many calls of a lane are under way, group how many are claimed together.
@@ -109,13 +113,51 @@ func (b *budget) spans(now time.Time) []quota.Window {
 			s.Own, s.Foreign, s.Unsure = r.own, r.foreign, r.unsure
 		}
 	}
+	for _, seconds := range quota.Lengths(b.rolling) {
+		out = append(out, quota.Roll(seconds, quota.AfterMargin(b.rolling[seconds], b.lowest()), b.log(seconds), now, now.Add(b.timeout)))
+	}
 	return out
+}
+
+// log are the cells of a rolling window.
+func (b *budget) log(seconds int) (out []quota.Cell) {
+	for _, no := range slices.Sorted(maps.Keys(b.cells[seconds])) {
+		if !quota.CellOver(no, seconds).After(b.w.now) {
+			delete(b.cells[seconds], no)
+			continue
+		}
+		out = append(out, quota.Cell{No: no, Own: b.cells[seconds][no]})
+	}
+	return out
+}
+
+// rolledOff is when nothing counts any more of what does now.
+func (b *budget) rolledOff(seconds int) (at time.Time) {
+	for _, c := range b.log(seconds) {
+		if c.Own > 0 {
+			at = later(at, quota.CellOver(c.No, seconds))
+		}
+	}
+	return at
+}
+
+// count puts calls into the rolling windows of in, or takes them out.
+func (b *budget) count(in quota.CountsIn, n int) {
+	for k, cells := range in {
+		if k.Rolls && len(cells) > 0 {
+			b.cells[k.Seconds][cells[0]] += n
+		}
+	}
 }
 
 // debit is the conditional debit: all rows or none.
 func (b *budget) debit(spans []quota.Window, n int) bool {
 	for i := range spans {
-		if r := b.row(windowOf(&spans[i])); r.own+r.foreign+n > spans[i].Cap {
+		switch s := &spans[i]; {
+		case s.Rolls && s.Own+n > s.Cap:
+			return false
+		case s.Rolls:
+		case b.row(windowOf(s)).own+b.row(windowOf(s)).foreign+n > s.Cap:
 			return false
 		}
 	}
@@ -123,6 +165,10 @@ func (b *budget) debit(spans []quota.Window, n int) bool {
 		n--
 	}
 	for i := range spans {
+		if s := &spans[i]; s.Rolls {
+			b.cells[s.Seconds][s.Cell] += n
+			continue
+		}
 		b.row(windowOf(&spans[i])).own += n
 		b.account.spentUntil = later(b.account.spentUntil, spans[i].End)
 	}

@@ -17,7 +17,7 @@ const patience = 730 * day
 
 // live simulates a week, and then what is left of it; it returns what went wrong.
 func live(seed uint64, f fault) (w *world, err error) {
-	w = newWorld(seed, f)
+	w = newWorld(seed, f, true)
 	defer func() {
 		switch v := recover().(type) {
 		case nil:
@@ -75,7 +75,8 @@ const faultSeeds = 20
 // TestFaults: the checker finds each of the deliberate faults, and quickly.
 func TestFaults(t *testing.T) {
 	t.Parallel()
-	for name, f := range map[string]fault{"skip one debit": faultSkipDebit, "ignore one hold": faultIgnoreHold, "settle twice": faultSettleTwice} {
+	for name, f := range map[string]fault{"skip one debit": faultSkipDebit, "ignore one hold": faultIgnoreHold, "settle twice": faultSettleTwice,
+		"forget a call that rolls": faultForgetRolled} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			caught := 0

@@ -20,12 +20,15 @@ const (
 	faultSkipDebit
 	faultIgnoreHold
 	faultSettleTwice
+	faultForgetRolled
 )
 
 // world is everything of one seed.
 type world struct {
 	agenda
-	r         *rand.Rand
+	r *rand.Rand
+	// rolls draws which budgets have windows that roll; nil for none.
+	rolls     *rand.Rand
 	began     time.Time
 	zone      string
 	orgs      []uuid.UUID
@@ -50,7 +53,7 @@ type world struct {
 
 // stats tell what a world has lived through: a simulation in which nothing happens proves nothing.
 type stats struct {
-	calls, accepted, refused, limited, lost, crashes, stops, holds, ticks, readings, escalated, resent, foreign, late, moved int
+	calls, accepted, refused, limited, lost, crashes, stops, holds, ticks, readings, escalated, resent, foreign, late, moved, rolled int
 	// after is how long what was left took after the week.
 	after time.Duration
 }
@@ -71,6 +74,7 @@ func (s *stats) add(o *stats) {
 	s.foreign += o.foreign
 	s.late += o.late
 	s.moved += o.moved
+	s.rolled += o.rolled
 	s.after += o.after
 }
 
@@ -146,16 +150,19 @@ var zones = func() map[string]*time.Location {
 	return out
 }()
 
-// newWorld draws a world, which begins some days before clocks change.
-func newWorld(seed uint64, f fault) *world {
+// newWorld draws a world, which begins some days before clocks change. Where it rolls, some of its budgets have windows that do.
+func newWorld(seed uint64, f fault, rolls bool) *world {
 	r := rand.New(rand.NewPCG(seed, 4))
 	c := changes[r.IntN(len(changes))]
 	w := &world{r: r, zone: c.zone, due: map[dueKey]*dueRow{}, passing: map[dueKey]*pass{}, fault: f, orgs: []uuid.UUID{{1}, {2}}}
+	if rolls {
+		w.rolls = rand.New(rand.NewPCG(seed, 5))
+	}
 	w.began = c.at.Add(-time.Duration(1+r.IntN(5))*day - time.Duration(r.IntN(86400))*time.Second)
 	w.now = w.began
 	w.check = newChecker(w)
 	switch f {
-	case faultSkipDebit, faultSettleTwice:
+	case faultSkipDebit, faultSettleTwice, faultForgetRolled:
 		w.faultAt = 1 + r.IntN(300)
 	case faultIgnoreHold:
 		w.faultAt = 1 + r.IntN(10)
@@ -261,8 +268,20 @@ func (w *world) addBudget(a *account, bulk bool) {
 	if r.IntN(4) == 0 {
 		b.spacing = time.Duration(1+r.IntN(20_000)) * time.Millisecond
 	}
+	if w.rolls != nil && !a.others && w.rolls.IntN(2) == 0 { // what others spend of a rolling window no reading tells
+		b.roll(rollingLengths[w.rolls.IntN(len(rollingLengths))], 1+w.rolls.IntN(4))
+	}
 	b.provider, b.refusals = &platform{b: b, ours: map[window]int{}, others: map[window]int{}}, r.IntN(3) == 0
 	a.budgets, w.budgets = append(a.budgets, b), append(w.budgets, b)
+}
+
+// rollingLengths are those of windows that roll, in seconds; each budget has one of them at most.
+var rollingLengths = []int{1, 10, 90, 900, 7200}
+
+// roll gives a budget a window of this length that rolls.
+func (b *budget) roll(seconds, limit int) {
+	b.rolling, b.cells = map[int]int{seconds: limit}, map[int]map[int64]int{seconds: {}}
+	b.daily = min(b.daily, limit*86400/seconds)
 }
 
 // calm ends all that is new and all that goes wrong; what waits then goes on.
