@@ -6,17 +6,23 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
+	"os"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"flowlane/internal/cli/remote"
 	"flowlane/internal/cli/render"
 	"flowlane/internal/pg"
+	"flowlane/internal/vault"
 )
 
 // doctorCommand looks at an installation and says what is wrong with it, and what to do.
 type doctorCommand struct {
 	target
+	keyring
 	output
 
 	DatabaseURL string `name:"database-url" env:"DATABASE_URL" help:"Postgres address, to look at it, too. Default: that of the development server of the data folder."`
@@ -57,7 +63,7 @@ func (c *doctorCommand) Run(ctx context.Context, p *process) error {
 			d.list(ctx, client, "/admin/dispatch/pauses", d.pause)
 		}
 	}
-	d.database(ctx, database{folder: c.folder, DatabaseURL: c.DatabaseURL})
+	d.database(ctx, database{folder: c.folder, DatabaseURL: c.DatabaseURL}, c.keyring)
 	err = c.print(p, d.findings, func(w io.Writer) {
 		for _, f := range d.findings {
 			code := map[string]string{stateOK: "32", stateWarning: "33", stateFailed: "31"}[f.State]
@@ -133,7 +139,7 @@ func (d *doctor) pause(item json.RawMessage) {
 }
 
 // database checks that all migrations are applied, where an address is known.
-func (d *doctor) database(ctx context.Context, at database) {
+func (d *doctor) database(ctx context.Context, at database, keys keyring) {
 	dsn, err := at.setting(at.DatabaseURL, varDatabase)
 	if err != nil || dsn == "" {
 		return
@@ -160,4 +166,32 @@ func (d *doctor) database(ctx context.Context, at database) {
 		return
 	}
 	d.note("database", stateOK, "all %d migrations are applied", len(all))
+	d.encryption(ctx, pool, keys, at.folder)
+}
+
+// encryption checks that the key-encryption key opens the database, where one is known; none is made.
+func (d *doctor) encryption(ctx context.Context, pool *pgxpool.Pool, keys keyring, at folder) {
+	if _, err := os.Stat(at.kekFile()); err != nil && keys.KEK+keys.KEKFile+keys.KEKCommand == "" {
+		return
+	}
+	v, err := keys.vault(ctx, &process{log: slog.New(slog.DiscardHandler)}, at)
+	if err == nil {
+		err = d.opens(ctx, pool, v)
+	}
+	if err != nil {
+		d.note("encryption", stateFailed, "%v", err)
+		return
+	}
+	d.note("encryption", stateOK, "the key-encryption key opens what is stored")
+}
+
+// opens reads the root key; one that is made for an empty database is taken back.
+func (d *doctor) opens(ctx context.Context, pool *pgxpool.Pool, v *vault.Vault) error {
+	tx, err := pool.Begin(ctx)
+	if err != nil {
+		return fmt.Errorf("read the root key: %w", err)
+	}
+	defer func() { _ = tx.Rollback(ctx) }() // there is nothing to keep
+	_, err = v.Root(ctx, tx)
+	return err //nolint:wrapcheck // says what to do
 }

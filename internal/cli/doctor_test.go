@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -25,6 +26,10 @@ func TestDoctor(t *testing.T) {
 	if output(t, l.env, &findings, "doctor"); find() != "settings ok, server ok, key ok, clock ok" {
 		t.Errorf("doctor: %+v", findings)
 	}
+	operator := slices.Concat(l.env, []string{"DATABASE_URL=" + l.dsn, "FLOWLANE_KEK=" + testKEK})
+	if output(t, operator, &findings, "doctor"); !strings.HasSuffix(find(), "database ok, encryption ok") {
+		t.Errorf("doctor for an operator: %+v", findings)
+	}
 	says(t, l.env, "", "dispatch", "hold", "--reason", "a test")
 	if output(t, l.env, &findings, "doctor"); !strings.HasSuffix(find(), "hold warning") {
 		t.Errorf("doctor while calls are held: %+v", findings)
@@ -37,7 +42,8 @@ func TestDoctor(t *testing.T) {
 		"NoServer": {nil, "flowlane login"},
 		"Away":     {[]string{"FLOWLANE_URL=http://127.0.0.1:1", "FLOWLANE_API_KEY=x"}, "no server answers"},
 		"WrongKey": {[]string{"FLOWLANE_URL=" + l.url, "FLOWLANE_API_KEY=x"}, "401"},
-		"Empty":    {append(l.env, "DATABASE_URL="+empty), "flowlane migrate up"},
+		"Empty":    {slices.Concat(l.env, []string{"DATABASE_URL=" + empty}), "flowlane migrate up"},
+		"WrongKEK": {slices.Concat(l.env, []string{"DATABASE_URL=" + l.dsn, "FLOWLANE_KEK=" + strings.Repeat("A", 43) + "="}), "fingerprint"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -16,6 +16,8 @@ import (
 type live struct {
 	env      []string
 	url, key string
+	// dsn is the server's database, which only operators know.
+	dsn string
 }
 
 func newLive(t *testing.T) live {
@@ -29,7 +31,7 @@ func newLive(t *testing.T) live {
 	var sim, at urlFacts
 	launch(t, nil, &sim, "sim", "dialer", "--listen", "127.0.0.1:0")
 	launch(t, append(env, "FLOWLANE_SIM_URL="+sim.URL), &at, "serve", "--listen", "127.0.0.1:0")
-	return live{env: []string{"FLOWLANE_URL=" + at.URL, "FLOWLANE_API_KEY=" + key.Key}, url: at.URL, key: key.Key}
+	return live{env: []string{"FLOWLANE_URL=" + at.URL, "FLOWLANE_API_KEY=" + key.Key}, url: at.URL, key: key.Key, dsn: dsn}
 }
 
 // says runs a command that must succeed, and returns what it prints.
