@@ -14,17 +14,35 @@ LEFT JOIN flow.tenant t ON t.org_id = c.org_id AND t.tenancy_id = c.tenancy_id
 WHERE c.org_id = @org_id AND c.id = @id AND c.deleted_at IS NULL;
 
 -- name: CredentialList :many
--- Ids are in order of creation, so that a page starts after the last id of the page before.
+-- In order of creation, between two ids. name is a pattern.
 SELECT sqlc.embed(c), coalesce(d.account_number, '')::text AS account_number, coalesce(d.account_name, '')::text AS account_name,
     coalesce(t.label, '')::text AS label, t.limits AS account_limits, (d.org_id IS NOT NULL)::boolean AS manual
 FROM flow.credential c LEFT JOIN flow.domain d ON d.tenancy_id = c.tenancy_id
 LEFT JOIN flow.tenant t ON t.org_id = c.org_id AND t.tenancy_id = c.tenancy_id
-WHERE c.org_id = @org_id AND c.deleted_at IS NULL AND c.id > @after AND (sqlc.narg(status)::text IS NULL OR c.status = sqlc.narg(status))
+WHERE c.org_id = @org_id AND c.deleted_at IS NULL AND c.id BETWEEN @least AND @most AND (sqlc.narg(status)::text IS NULL OR c.status = sqlc.narg(status))
+    AND (sqlc.narg('created_after')::timestamptz IS NULL OR c.created_at >= sqlc.narg('created_after')) AND (sqlc.narg('created_before')::timestamptz IS NULL OR c.created_at < sqlc.narg('created_before'))
+    AND (sqlc.narg('name')::text IS NULL OR lower(c.name) LIKE lower(sqlc.narg('name')))
+    AND (sqlc.narg('platform_id')::text IS NULL OR c.platform_id = sqlc.narg('platform_id'))
 ORDER BY c.id LIMIT @max_rows OFFSET @skip;
+
+-- name: CredentialListNewest :many
+-- CredentialList from the newest on.
+SELECT sqlc.embed(c), coalesce(d.account_number, '')::text AS account_number, coalesce(d.account_name, '')::text AS account_name,
+    coalesce(t.label, '')::text AS label, t.limits AS account_limits, (d.org_id IS NOT NULL)::boolean AS manual
+FROM flow.credential c LEFT JOIN flow.domain d ON d.tenancy_id = c.tenancy_id
+LEFT JOIN flow.tenant t ON t.org_id = c.org_id AND t.tenancy_id = c.tenancy_id
+WHERE c.org_id = @org_id AND c.deleted_at IS NULL AND c.id BETWEEN @least AND @most AND (sqlc.narg(status)::text IS NULL OR c.status = sqlc.narg(status))
+    AND (sqlc.narg('created_after')::timestamptz IS NULL OR c.created_at >= sqlc.narg('created_after')) AND (sqlc.narg('created_before')::timestamptz IS NULL OR c.created_at < sqlc.narg('created_before'))
+    AND (sqlc.narg('name')::text IS NULL OR lower(c.name) LIKE lower(sqlc.narg('name')))
+    AND (sqlc.narg('platform_id')::text IS NULL OR c.platform_id = sqlc.narg('platform_id'))
+ORDER BY c.id DESC LIMIT @max_rows OFFSET @skip;
 
 -- name: CredentialCount :one
 SELECT count(*) FROM flow.credential c
-WHERE c.org_id = @org_id AND c.deleted_at IS NULL AND (sqlc.narg(status)::text IS NULL OR c.status = sqlc.narg(status));
+WHERE c.org_id = @org_id AND c.deleted_at IS NULL AND c.id BETWEEN @least AND @most AND (sqlc.narg(status)::text IS NULL OR c.status = sqlc.narg(status))
+    AND (sqlc.narg('created_after')::timestamptz IS NULL OR c.created_at >= sqlc.narg('created_after')) AND (sqlc.narg('created_before')::timestamptz IS NULL OR c.created_at < sqlc.narg('created_before'))
+    AND (sqlc.narg('name')::text IS NULL OR lower(c.name) LIKE lower(sqlc.narg('name')))
+    AND (sqlc.narg('platform_id')::text IS NULL OR c.platform_id = sqlc.narg('platform_id'));
 
 -- name: CredentialLock :one
 -- The secret's version comes along, so that a change can tell whether the secret is still the one that it looked at.

@@ -32,17 +32,30 @@ WHERE (d.org_id, d.id) IN (SELECT unnest(@org_ids::uuid[]), unnest(@ids::uuid[])
 FOR KEY SHARE SKIP LOCKED;
 
 -- name: Definitions :many
--- In insertion order; `after` is the last id of the page before (all zeros for the first).
+-- In insertion order, between two ids. name is a pattern.
 SELECT sqlc.embed(d), v.doc
 FROM flow.definition d
 JOIN flow.definition_version v ON v.definition_id = d.id AND v.version = d.version
-WHERE d.org_id = @org_id AND d.deleted_at IS NULL AND d.id > @after AND (sqlc.narg('status')::text IS NULL OR d.status = sqlc.narg('status'))
-ORDER BY d.id
-LIMIT @row_limit OFFSET @row_offset;
+WHERE d.org_id = @org_id AND d.deleted_at IS NULL AND d.id BETWEEN @least AND @most AND (sqlc.narg('status')::text IS NULL OR d.status = sqlc.narg('status'))
+    AND (sqlc.narg('created_after')::timestamptz IS NULL OR d.created_at >= sqlc.narg('created_after')) AND (sqlc.narg('created_before')::timestamptz IS NULL OR d.created_at < sqlc.narg('created_before'))
+    AND (sqlc.narg('name')::text IS NULL OR lower(d.name) LIKE lower(sqlc.narg('name')))
+ORDER BY d.id LIMIT @row_limit OFFSET @row_offset;
+
+-- name: DefinitionsNewest :many
+-- Definitions from the newest on.
+SELECT sqlc.embed(d), v.doc
+FROM flow.definition d
+JOIN flow.definition_version v ON v.definition_id = d.id AND v.version = d.version
+WHERE d.org_id = @org_id AND d.deleted_at IS NULL AND d.id BETWEEN @least AND @most AND (sqlc.narg('status')::text IS NULL OR d.status = sqlc.narg('status'))
+    AND (sqlc.narg('created_after')::timestamptz IS NULL OR d.created_at >= sqlc.narg('created_after')) AND (sqlc.narg('created_before')::timestamptz IS NULL OR d.created_at < sqlc.narg('created_before'))
+    AND (sqlc.narg('name')::text IS NULL OR lower(d.name) LIKE lower(sqlc.narg('name')))
+ORDER BY d.id DESC LIMIT @row_limit OFFSET @row_offset;
 
 -- name: CountDefinitions :one
-SELECT count(*) FROM flow.definition
-WHERE org_id = @org_id AND deleted_at IS NULL AND (sqlc.narg('status')::text IS NULL OR status = sqlc.narg('status'));
+SELECT count(*) FROM flow.definition d
+WHERE d.org_id = @org_id AND d.deleted_at IS NULL AND d.id BETWEEN @least AND @most AND (sqlc.narg('status')::text IS NULL OR d.status = sqlc.narg('status'))
+    AND (sqlc.narg('created_after')::timestamptz IS NULL OR d.created_at >= sqlc.narg('created_after')) AND (sqlc.narg('created_before')::timestamptz IS NULL OR d.created_at < sqlc.narg('created_before'))
+    AND (sqlc.narg('name')::text IS NULL OR lower(d.name) LIKE lower(sqlc.narg('name')));
 
 -- name: UpdateDefinition :one
 UPDATE flow.definition

@@ -53,11 +53,29 @@ VALUES (@id, @org_id, @definition_id, @description, @event_kind, sqlc.narg('filt
 SELECT * FROM flow.event_subscription WHERE org_id = @org_id AND id = @id;
 
 -- name: EventSubscriptionList :many
--- In insertion order; `after` is the last id of the page before (all zeros for the first).
-SELECT * FROM flow.event_subscription WHERE org_id = @org_id AND id > @after ORDER BY id LIMIT @max_rows OFFSET @skip;
+-- In insertion order, between two ids.
+SELECT * FROM flow.event_subscription
+WHERE org_id = @org_id AND id BETWEEN @least AND @most
+    AND (sqlc.narg('definition_id')::uuid IS NULL OR definition_id = sqlc.narg('definition_id'))
+    AND (sqlc.narg('event_kind')::text IS NULL OR event_kind = sqlc.narg('event_kind'))
+    AND (sqlc.narg('created_after')::timestamptz IS NULL OR created_at >= sqlc.narg('created_after')) AND (sqlc.narg('created_before')::timestamptz IS NULL OR created_at < sqlc.narg('created_before'))
+ORDER BY id LIMIT @max_rows OFFSET @skip;
+
+-- name: EventSubscriptionListNewest :many
+-- EventSubscriptionList from the newest on.
+SELECT * FROM flow.event_subscription
+WHERE org_id = @org_id AND id BETWEEN @least AND @most
+    AND (sqlc.narg('definition_id')::uuid IS NULL OR definition_id = sqlc.narg('definition_id'))
+    AND (sqlc.narg('event_kind')::text IS NULL OR event_kind = sqlc.narg('event_kind'))
+    AND (sqlc.narg('created_after')::timestamptz IS NULL OR created_at >= sqlc.narg('created_after')) AND (sqlc.narg('created_before')::timestamptz IS NULL OR created_at < sqlc.narg('created_before'))
+ORDER BY id DESC LIMIT @max_rows OFFSET @skip;
 
 -- name: EventSubscriptionCount :one
-SELECT count(*) FROM flow.event_subscription WHERE org_id = @org_id;
+SELECT count(*) FROM flow.event_subscription
+WHERE org_id = @org_id AND id BETWEEN @least AND @most
+    AND (sqlc.narg('definition_id')::uuid IS NULL OR definition_id = sqlc.narg('definition_id'))
+    AND (sqlc.narg('event_kind')::text IS NULL OR event_kind = sqlc.narg('event_kind'))
+    AND (sqlc.narg('created_after')::timestamptz IS NULL OR created_at >= sqlc.narg('created_after')) AND (sqlc.narg('created_before')::timestamptz IS NULL OR created_at < sqlc.narg('created_before'));
 
 -- name: EventSubscriptionLock :one
 -- Locks a subscription of an organization. What starts its batches waits.

@@ -1,27 +1,29 @@
 -- name: BatchList :many
--- In insertion order, from one id on. record_set_id is null where the trigger brought its own rows.
+-- In insertion order, between two ids. record_set_id is null where the trigger brought its own rows.
 SELECT sqlc.embed(b), sqlc.embed(c), r.id AS record_set_id
 FROM flow.batch b
 JOIN flow.batch_count c ON c.batch_id = b.id AND c.org_id = b.org_id
 LEFT JOIN flow.record_set r ON r.id = b.page_set AND r.org_id = b.org_id
-WHERE b.org_id = @org_id AND b.id > @after AND c.batch_id > @after
+WHERE b.org_id = @org_id AND b.id BETWEEN @least AND @most AND c.batch_id BETWEEN @least AND @most
     AND (sqlc.narg('status')::flow.batch_status IS NULL OR c.status = sqlc.narg('status'))
     AND (sqlc.narg('definition_id')::uuid IS NULL OR b.definition_id = sqlc.narg('definition_id'))
     AND (sqlc.narg('schedule_id')::uuid IS NULL OR c.schedule_id = sqlc.narg('schedule_id'))
     AND (sqlc.narg('trigger_type')::flow.trigger_type IS NULL OR b.trigger_type = sqlc.narg('trigger_type'))
+    AND (sqlc.narg('created_after')::timestamptz IS NULL OR b.created_at >= sqlc.narg('created_after')) AND (sqlc.narg('created_before')::timestamptz IS NULL OR b.created_at < sqlc.narg('created_before'))
 ORDER BY b.id LIMIT @max_rows OFFSET @skip_rows;
 
 -- name: BatchListNewest :many
--- BatchList from the newest on, down to what is before one id.
+-- BatchList from the newest on.
 SELECT sqlc.embed(b), sqlc.embed(c), r.id AS record_set_id
 FROM flow.batch b
 JOIN flow.batch_count c ON c.batch_id = b.id AND c.org_id = b.org_id
 LEFT JOIN flow.record_set r ON r.id = b.page_set AND r.org_id = b.org_id
-WHERE b.org_id = @org_id AND b.id < @before AND c.batch_id < @before
+WHERE b.org_id = @org_id AND b.id BETWEEN @least AND @most AND c.batch_id BETWEEN @least AND @most
     AND (sqlc.narg('status')::flow.batch_status IS NULL OR c.status = sqlc.narg('status'))
     AND (sqlc.narg('definition_id')::uuid IS NULL OR b.definition_id = sqlc.narg('definition_id'))
     AND (sqlc.narg('schedule_id')::uuid IS NULL OR c.schedule_id = sqlc.narg('schedule_id'))
     AND (sqlc.narg('trigger_type')::flow.trigger_type IS NULL OR b.trigger_type = sqlc.narg('trigger_type'))
+    AND (sqlc.narg('created_after')::timestamptz IS NULL OR b.created_at >= sqlc.narg('created_after')) AND (sqlc.narg('created_before')::timestamptz IS NULL OR b.created_at < sqlc.narg('created_before'))
 ORDER BY b.id DESC LIMIT @max_rows OFFSET @skip_rows;
 
 -- name: BatchRead :one
@@ -50,7 +52,8 @@ JOIN flow.batch_count c ON c.batch_id = d.id AND (c.org_id = d.org_id) IS TRUE;
 -- name: BatchTotal :one
 -- Only the table is read that has what is filtered by: nothing is left of the join with the other one.
 SELECT count(*) FROM flow.batch b LEFT JOIN flow.batch_count c ON c.batch_id = b.id AND c.org_id = b.org_id
-WHERE b.org_id = @org_id
+WHERE b.org_id = @org_id AND b.id BETWEEN @least AND @most
+    AND (sqlc.narg('created_after')::timestamptz IS NULL OR b.created_at >= sqlc.narg('created_after')) AND (sqlc.narg('created_before')::timestamptz IS NULL OR b.created_at < sqlc.narg('created_before'))
     AND (sqlc.narg('status')::flow.batch_status IS NULL OR c.status = sqlc.narg('status'))
     AND (sqlc.narg('definition_id')::uuid IS NULL OR b.definition_id = sqlc.narg('definition_id'))
     AND (sqlc.narg('schedule_id')::uuid IS NULL OR c.schedule_id = sqlc.narg('schedule_id'))

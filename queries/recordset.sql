@@ -15,15 +15,26 @@ WHERE org_id = @org_id AND id = @id AND (staging_expires_at IS NULL OR staging_e
 FOR NO KEY UPDATE;
 
 -- name: RecordSetList :many
+-- In insertion order, between two ids.
 SELECT * FROM flow.record_set
-WHERE org_id = @org_id AND id > @after AND (sqlc.narg('status')::flow.record_set_status IS NULL OR status = sqlc.narg('status'))
+WHERE org_id = @org_id AND id BETWEEN @least AND @most AND (sqlc.narg('status')::flow.record_set_status IS NULL OR status = sqlc.narg('status'))
     AND (staging_expires_at IS NULL OR staging_expires_at > flow.clock())
+    AND (sqlc.narg('created_after')::timestamptz IS NULL OR created_at >= sqlc.narg('created_after')) AND (sqlc.narg('created_before')::timestamptz IS NULL OR created_at < sqlc.narg('created_before'))
 ORDER BY id LIMIT @max_rows OFFSET @skip_rows;
+
+-- name: RecordSetListNewest :many
+-- RecordSetList from the newest on.
+SELECT * FROM flow.record_set
+WHERE org_id = @org_id AND id BETWEEN @least AND @most AND (sqlc.narg('status')::flow.record_set_status IS NULL OR status = sqlc.narg('status'))
+    AND (staging_expires_at IS NULL OR staging_expires_at > flow.clock())
+    AND (sqlc.narg('created_after')::timestamptz IS NULL OR created_at >= sqlc.narg('created_after')) AND (sqlc.narg('created_before')::timestamptz IS NULL OR created_at < sqlc.narg('created_before'))
+ORDER BY id DESC LIMIT @max_rows OFFSET @skip_rows;
 
 -- name: RecordSetTotal :one
 SELECT count(*) FROM flow.record_set
-WHERE org_id = @org_id AND (sqlc.narg('status')::flow.record_set_status IS NULL OR status = sqlc.narg('status'))
-    AND (staging_expires_at IS NULL OR staging_expires_at > flow.clock());
+WHERE org_id = @org_id AND id BETWEEN @least AND @most AND (sqlc.narg('status')::flow.record_set_status IS NULL OR status = sqlc.narg('status'))
+    AND (staging_expires_at IS NULL OR staging_expires_at > flow.clock())
+    AND (sqlc.narg('created_after')::timestamptz IS NULL OR created_at >= sqlc.narg('created_after')) AND (sqlc.narg('created_before')::timestamptz IS NULL OR created_at < sqlc.narg('created_before'));
 
 -- name: RecordSetReceive :one
 -- Counts an accepted chunk; no row means that the set is not open any more.

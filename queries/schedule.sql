@@ -11,13 +11,28 @@ FROM flow.schedule s LEFT JOIN flow.batch_count b ON b.batch_id = s.last_batch_i
 WHERE s.org_id = @org_id AND s.id = @id;
 
 -- name: ScheduleList :many
--- In insertion order; `after` is the last id of the page before (all zeros for the first).
+-- In insertion order, between two ids.
 SELECT sqlc.embed(s), b.status AS last_status, flow.clock()::timestamptz AS now
 FROM flow.schedule s LEFT JOIN flow.batch_count b ON b.batch_id = s.last_batch_id
-WHERE s.org_id = @org_id AND s.id > @after ORDER BY s.id LIMIT @max_rows OFFSET @skip;
+WHERE s.org_id = @org_id AND s.id BETWEEN @least AND @most
+    AND (sqlc.narg('definition_id')::uuid IS NULL OR s.definition_id = sqlc.narg('definition_id'))
+    AND (sqlc.narg('created_after')::timestamptz IS NULL OR s.created_at >= sqlc.narg('created_after')) AND (sqlc.narg('created_before')::timestamptz IS NULL OR s.created_at < sqlc.narg('created_before'))
+ORDER BY s.id LIMIT @max_rows OFFSET @skip;
+
+-- name: ScheduleListNewest :many
+-- ScheduleList from the newest on.
+SELECT sqlc.embed(s), b.status AS last_status, flow.clock()::timestamptz AS now
+FROM flow.schedule s LEFT JOIN flow.batch_count b ON b.batch_id = s.last_batch_id
+WHERE s.org_id = @org_id AND s.id BETWEEN @least AND @most
+    AND (sqlc.narg('definition_id')::uuid IS NULL OR s.definition_id = sqlc.narg('definition_id'))
+    AND (sqlc.narg('created_after')::timestamptz IS NULL OR s.created_at >= sqlc.narg('created_after')) AND (sqlc.narg('created_before')::timestamptz IS NULL OR s.created_at < sqlc.narg('created_before'))
+ORDER BY s.id DESC LIMIT @max_rows OFFSET @skip;
 
 -- name: ScheduleCount :one
-SELECT count(*) FROM flow.schedule WHERE org_id = @org_id;
+SELECT count(*) FROM flow.schedule s
+WHERE s.org_id = @org_id AND s.id BETWEEN @least AND @most
+    AND (sqlc.narg('definition_id')::uuid IS NULL OR s.definition_id = sqlc.narg('definition_id'))
+    AND (sqlc.narg('created_after')::timestamptz IS NULL OR s.created_at >= sqlc.narg('created_after')) AND (sqlc.narg('created_before')::timestamptz IS NULL OR s.created_at < sqlc.narg('created_before'));
 
 -- name: ScheduleLock :one
 -- Locks a schedule of an organization. What fires it waits.

@@ -8,11 +8,26 @@ VALUES (@id, @org_id, @place, @definition_id, @description, @mode, @provider, sq
 SELECT * FROM flow.webhook WHERE org_id = @org_id AND id = @id AND deleted_at IS NULL;
 
 -- name: WebhookList :many
--- In insertion order; `after` is the place of the last of the page before (all zeros for the first).
-SELECT * FROM flow.webhook WHERE org_id = @org_id AND place > @after AND deleted_at IS NULL ORDER BY place LIMIT @max_rows;
+-- In insertion order, between two places.
+SELECT * FROM flow.webhook
+WHERE org_id = @org_id AND place BETWEEN @least AND @most AND deleted_at IS NULL
+    AND (sqlc.narg('definition_id')::uuid IS NULL OR definition_id = sqlc.narg('definition_id'))
+    AND (sqlc.narg('created_after')::timestamptz IS NULL OR created_at >= sqlc.narg('created_after')) AND (sqlc.narg('created_before')::timestamptz IS NULL OR created_at < sqlc.narg('created_before'))
+ORDER BY place LIMIT @max_rows;
+
+-- name: WebhookListNewest :many
+-- WebhookList from the newest on.
+SELECT * FROM flow.webhook
+WHERE org_id = @org_id AND place BETWEEN @least AND @most AND deleted_at IS NULL
+    AND (sqlc.narg('definition_id')::uuid IS NULL OR definition_id = sqlc.narg('definition_id'))
+    AND (sqlc.narg('created_after')::timestamptz IS NULL OR created_at >= sqlc.narg('created_after')) AND (sqlc.narg('created_before')::timestamptz IS NULL OR created_at < sqlc.narg('created_before'))
+ORDER BY place DESC LIMIT @max_rows;
 
 -- name: WebhookCount :one
-SELECT count(*) FROM flow.webhook WHERE org_id = @org_id AND deleted_at IS NULL;
+SELECT count(*) FROM flow.webhook
+WHERE org_id = @org_id AND place BETWEEN @least AND @most AND deleted_at IS NULL
+    AND (sqlc.narg('definition_id')::uuid IS NULL OR definition_id = sqlc.narg('definition_id'))
+    AND (sqlc.narg('created_after')::timestamptz IS NULL OR created_at >= sqlc.narg('created_after')) AND (sqlc.narg('created_before')::timestamptz IS NULL OR created_at < sqlc.narg('created_before'));
 
 -- name: WebhookLock :one
 -- Locks a webhook of an organization. Deliveries to it wait.

@@ -131,6 +131,7 @@ CREATE TABLE flow.credential (
     CONSTRAINT credential_scheme CHECK (placement_scheme IS NULL OR placement_header IS NOT NULL)
 );
 CREATE INDEX credential_tenancy ON flow.credential (tenancy_id, org_id);
+CREATE INDEX credential_by_name ON flow.credential (org_id, lower(name) text_pattern_ops) WHERE deleted_at IS NULL;
 CREATE INDEX credential_kept ON flow.credential (org_id, id) WHERE deleted_at IS NULL;
 COMMENT ON TABLE flow.credential IS 'How an organization comes into a provider''s account. The secret itself is the row of flow.secret with the same id.';
 COMMENT ON COLUMN flow.credential.id IS 'What definitions name.';

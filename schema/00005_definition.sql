@@ -18,6 +18,7 @@ CREATE TABLE flow.definition (
 );
 -- Most are active: starts, which ask for those, must not find them by their status.
 CREATE INDEX definition_inactive ON flow.definition (org_id, status, id) WHERE status <> 'active';
+CREATE INDEX definition_by_name ON flow.definition (org_id, lower(name) text_pattern_ops) WHERE deleted_at IS NULL;
 CREATE INDEX definition_by_variable_set ON flow.definition (variable_set_id) WHERE variable_set_id IS NOT NULL;
 COMMENT ON TABLE flow.definition IS 'What a flow does. The steps stand in its versions; this row says which one counts now.';
 COMMENT ON COLUMN flow.definition.id IS 'What triggers name.';

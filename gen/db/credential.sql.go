@@ -164,16 +164,34 @@ func (q *Queries) CredentialAdd(ctx context.Context, db DBTX, arg CredentialAddP
 
 const credentialCount = `-- name: CredentialCount :one
 SELECT count(*) FROM flow.credential c
-WHERE c.org_id = $1 AND c.deleted_at IS NULL AND ($2::text IS NULL OR c.status = $2)
+WHERE c.org_id = $1 AND c.deleted_at IS NULL AND c.id BETWEEN $2 AND $3 AND ($4::text IS NULL OR c.status = $4)
+    AND ($5::timestamptz IS NULL OR c.created_at >= $5) AND ($6::timestamptz IS NULL OR c.created_at < $6)
+    AND ($7::text IS NULL OR lower(c.name) LIKE lower($7))
+    AND ($8::text IS NULL OR c.platform_id = $8)
 `
 
 type CredentialCountParams struct {
-	OrgID  uuid.UUID
-	Status *string
+	OrgID         uuid.UUID
+	Least         uuid.UUID
+	Most          uuid.UUID
+	Status        *string
+	CreatedAfter  *time.Time
+	CreatedBefore *time.Time
+	Name          *string
+	PlatformID    *string
 }
 
 func (q *Queries) CredentialCount(ctx context.Context, db DBTX, arg CredentialCountParams) (int64, error) {
-	row := db.QueryRow(ctx, credentialCount, arg.OrgID, arg.Status)
+	row := db.QueryRow(ctx, credentialCount,
+		arg.OrgID,
+		arg.Least,
+		arg.Most,
+		arg.Status,
+		arg.CreatedAfter,
+		arg.CreatedBefore,
+		arg.Name,
+		arg.PlatformID,
+	)
 	var count int64
 	err := row.Scan(&count)
 	return count, err
@@ -327,16 +345,24 @@ SELECT c.id, c.org_id, c.name, c.platform_id, c.auth_method, c.tenancy_id, c.gra
     coalesce(t.label, '')::text AS label, t.limits AS account_limits, (d.org_id IS NOT NULL)::boolean AS manual
 FROM flow.credential c LEFT JOIN flow.domain d ON d.tenancy_id = c.tenancy_id
 LEFT JOIN flow.tenant t ON t.org_id = c.org_id AND t.tenancy_id = c.tenancy_id
-WHERE c.org_id = $1 AND c.deleted_at IS NULL AND c.id > $2 AND ($3::text IS NULL OR c.status = $3)
-ORDER BY c.id LIMIT $5 OFFSET $4
+WHERE c.org_id = $1 AND c.deleted_at IS NULL AND c.id BETWEEN $2 AND $3 AND ($4::text IS NULL OR c.status = $4)
+    AND ($5::timestamptz IS NULL OR c.created_at >= $5) AND ($6::timestamptz IS NULL OR c.created_at < $6)
+    AND ($7::text IS NULL OR lower(c.name) LIKE lower($7))
+    AND ($8::text IS NULL OR c.platform_id = $8)
+ORDER BY c.id LIMIT $10 OFFSET $9
 `
 
 type CredentialListParams struct {
-	OrgID   uuid.UUID
-	After   uuid.UUID
-	Status  *string
-	Skip    int32
-	MaxRows int32
+	OrgID         uuid.UUID
+	Least         uuid.UUID
+	Most          uuid.UUID
+	Status        *string
+	CreatedAfter  *time.Time
+	CreatedBefore *time.Time
+	Name          *string
+	PlatformID    *string
+	Skip          int32
+	MaxRows       int32
 }
 
 type CredentialListRow struct {
@@ -348,12 +374,17 @@ type CredentialListRow struct {
 	Manual         bool
 }
 
-// Ids are in order of creation, so that a page starts after the last id of the page before.
+// In order of creation, between two ids. name is a pattern.
 func (q *Queries) CredentialList(ctx context.Context, db DBTX, arg CredentialListParams) ([]CredentialListRow, error) {
 	rows, err := db.Query(ctx, credentialList,
 		arg.OrgID,
-		arg.After,
+		arg.Least,
+		arg.Most,
 		arg.Status,
+		arg.CreatedAfter,
+		arg.CreatedBefore,
+		arg.Name,
+		arg.PlatformID,
 		arg.Skip,
 		arg.MaxRows,
 	)
@@ -364,6 +395,105 @@ func (q *Queries) CredentialList(ctx context.Context, db DBTX, arg CredentialLis
 	var items []CredentialListRow
 	for rows.Next() {
 		var i CredentialListRow
+		if err := rows.Scan(
+			&i.FlowCredential.ID,
+			&i.FlowCredential.OrgID,
+			&i.FlowCredential.Name,
+			&i.FlowCredential.PlatformID,
+			&i.FlowCredential.AuthMethod,
+			&i.FlowCredential.TenancyID,
+			&i.FlowCredential.GrantType,
+			&i.FlowCredential.TokenUrl,
+			&i.FlowCredential.AuthorizeUrl,
+			&i.FlowCredential.Scopes,
+			&i.FlowCredential.Audience,
+			&i.FlowCredential.PlacementHeader,
+			&i.FlowCredential.PlacementScheme,
+			&i.FlowCredential.PlacementQuery,
+			&i.FlowCredential.PlacementCookie,
+			&i.FlowCredential.AwsRegion,
+			&i.FlowCredential.AwsService,
+			&i.FlowCredential.AwsDefaultBucket,
+			&i.FlowCredential.AwsEndpointUrl,
+			&i.FlowCredential.AllowedOrigins,
+			&i.FlowCredential.Limits,
+			&i.FlowCredential.Status,
+			&i.FlowCredential.CreatedBy,
+			&i.FlowCredential.LastVerified,
+			&i.FlowCredential.CreatedAt,
+			&i.FlowCredential.UpdatedAt,
+			&i.FlowCredential.DeletedAt,
+			&i.AccountNumber,
+			&i.AccountName,
+			&i.Label,
+			&i.AccountLimits,
+			&i.Manual,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const credentialListNewest = `-- name: CredentialListNewest :many
+SELECT c.id, c.org_id, c.name, c.platform_id, c.auth_method, c.tenancy_id, c.grant_type, c.token_url, c.authorize_url, c.scopes, c.audience, c.placement_header, c.placement_scheme, c.placement_query, c.placement_cookie, c.aws_region, c.aws_service, c.aws_default_bucket, c.aws_endpoint_url, c.allowed_origins, c.limits, c.status, c.created_by, c.last_verified, c.created_at, c.updated_at, c.deleted_at, coalesce(d.account_number, '')::text AS account_number, coalesce(d.account_name, '')::text AS account_name,
+    coalesce(t.label, '')::text AS label, t.limits AS account_limits, (d.org_id IS NOT NULL)::boolean AS manual
+FROM flow.credential c LEFT JOIN flow.domain d ON d.tenancy_id = c.tenancy_id
+LEFT JOIN flow.tenant t ON t.org_id = c.org_id AND t.tenancy_id = c.tenancy_id
+WHERE c.org_id = $1 AND c.deleted_at IS NULL AND c.id BETWEEN $2 AND $3 AND ($4::text IS NULL OR c.status = $4)
+    AND ($5::timestamptz IS NULL OR c.created_at >= $5) AND ($6::timestamptz IS NULL OR c.created_at < $6)
+    AND ($7::text IS NULL OR lower(c.name) LIKE lower($7))
+    AND ($8::text IS NULL OR c.platform_id = $8)
+ORDER BY c.id DESC LIMIT $10 OFFSET $9
+`
+
+type CredentialListNewestParams struct {
+	OrgID         uuid.UUID
+	Least         uuid.UUID
+	Most          uuid.UUID
+	Status        *string
+	CreatedAfter  *time.Time
+	CreatedBefore *time.Time
+	Name          *string
+	PlatformID    *string
+	Skip          int32
+	MaxRows       int32
+}
+
+type CredentialListNewestRow struct {
+	FlowCredential FlowCredential
+	AccountNumber  string
+	AccountName    string
+	Label          string
+	AccountLimits  json.RawMessage
+	Manual         bool
+}
+
+// CredentialList from the newest on.
+func (q *Queries) CredentialListNewest(ctx context.Context, db DBTX, arg CredentialListNewestParams) ([]CredentialListNewestRow, error) {
+	rows, err := db.Query(ctx, credentialListNewest,
+		arg.OrgID,
+		arg.Least,
+		arg.Most,
+		arg.Status,
+		arg.CreatedAfter,
+		arg.CreatedBefore,
+		arg.Name,
+		arg.PlatformID,
+		arg.Skip,
+		arg.MaxRows,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []CredentialListNewestRow
+	for rows.Next() {
+		var i CredentialListNewestRow
 		if err := rows.Scan(
 			&i.FlowCredential.ID,
 			&i.FlowCredential.OrgID,

@@ -7,6 +7,7 @@ package db
 
 import (
 	"context"
+	"time"
 
 	"github.com/google/uuid"
 )
@@ -28,17 +29,32 @@ func (q *Queries) CountDefinitionVersions(ctx context.Context, db DBTX, arg Coun
 }
 
 const countDefinitions = `-- name: CountDefinitions :one
-SELECT count(*) FROM flow.definition
-WHERE org_id = $1 AND deleted_at IS NULL AND ($2::text IS NULL OR status = $2)
+SELECT count(*) FROM flow.definition d
+WHERE d.org_id = $1 AND d.deleted_at IS NULL AND d.id BETWEEN $2 AND $3 AND ($4::text IS NULL OR d.status = $4)
+    AND ($5::timestamptz IS NULL OR d.created_at >= $5) AND ($6::timestamptz IS NULL OR d.created_at < $6)
+    AND ($7::text IS NULL OR lower(d.name) LIKE lower($7))
 `
 
 type CountDefinitionsParams struct {
-	OrgID  uuid.UUID
-	Status *string
+	OrgID         uuid.UUID
+	Least         uuid.UUID
+	Most          uuid.UUID
+	Status        *string
+	CreatedAfter  *time.Time
+	CreatedBefore *time.Time
+	Name          *string
 }
 
 func (q *Queries) CountDefinitions(ctx context.Context, db DBTX, arg CountDefinitionsParams) (int64, error) {
-	row := db.QueryRow(ctx, countDefinitions, arg.OrgID, arg.Status)
+	row := db.QueryRow(ctx, countDefinitions,
+		arg.OrgID,
+		arg.Least,
+		arg.Most,
+		arg.Status,
+		arg.CreatedAfter,
+		arg.CreatedBefore,
+		arg.Name,
+	)
 	var count int64
 	err := row.Scan(&count)
 	return count, err
@@ -412,17 +428,22 @@ const definitions = `-- name: Definitions :many
 SELECT d.id, d.org_id, d.name, d.description, d.status, d.version, d.variable_set_id, d.created_by, d.created_at, d.updated_at, d.deleted_at, v.doc
 FROM flow.definition d
 JOIN flow.definition_version v ON v.definition_id = d.id AND v.version = d.version
-WHERE d.org_id = $1 AND d.deleted_at IS NULL AND d.id > $2 AND ($3::text IS NULL OR d.status = $3)
-ORDER BY d.id
-LIMIT $5 OFFSET $4
+WHERE d.org_id = $1 AND d.deleted_at IS NULL AND d.id BETWEEN $2 AND $3 AND ($4::text IS NULL OR d.status = $4)
+    AND ($5::timestamptz IS NULL OR d.created_at >= $5) AND ($6::timestamptz IS NULL OR d.created_at < $6)
+    AND ($7::text IS NULL OR lower(d.name) LIKE lower($7))
+ORDER BY d.id LIMIT $9 OFFSET $8
 `
 
 type DefinitionsParams struct {
-	OrgID     uuid.UUID
-	After     uuid.UUID
-	Status    *string
-	RowOffset int32
-	RowLimit  int32
+	OrgID         uuid.UUID
+	Least         uuid.UUID
+	Most          uuid.UUID
+	Status        *string
+	CreatedAfter  *time.Time
+	CreatedBefore *time.Time
+	Name          *string
+	RowOffset     int32
+	RowLimit      int32
 }
 
 type DefinitionsRow struct {
@@ -430,12 +451,16 @@ type DefinitionsRow struct {
 	Doc            []byte
 }
 
-// In insertion order; `after` is the last id of the page before (all zeros for the first).
+// In insertion order, between two ids. name is a pattern.
 func (q *Queries) Definitions(ctx context.Context, db DBTX, arg DefinitionsParams) ([]DefinitionsRow, error) {
 	rows, err := db.Query(ctx, definitions,
 		arg.OrgID,
-		arg.After,
+		arg.Least,
+		arg.Most,
 		arg.Status,
+		arg.CreatedAfter,
+		arg.CreatedBefore,
+		arg.Name,
 		arg.RowOffset,
 		arg.RowLimit,
 	)
@@ -498,6 +523,77 @@ func (q *Queries) DefinitionsForStart(ctx context.Context, db DBTX, arg Definiti
 	for rows.Next() {
 		var i DefinitionsForStartRow
 		if err := rows.Scan(&i.OrgID, &i.ID, &i.Version); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const definitionsNewest = `-- name: DefinitionsNewest :many
+SELECT d.id, d.org_id, d.name, d.description, d.status, d.version, d.variable_set_id, d.created_by, d.created_at, d.updated_at, d.deleted_at, v.doc
+FROM flow.definition d
+JOIN flow.definition_version v ON v.definition_id = d.id AND v.version = d.version
+WHERE d.org_id = $1 AND d.deleted_at IS NULL AND d.id BETWEEN $2 AND $3 AND ($4::text IS NULL OR d.status = $4)
+    AND ($5::timestamptz IS NULL OR d.created_at >= $5) AND ($6::timestamptz IS NULL OR d.created_at < $6)
+    AND ($7::text IS NULL OR lower(d.name) LIKE lower($7))
+ORDER BY d.id DESC LIMIT $9 OFFSET $8
+`
+
+type DefinitionsNewestParams struct {
+	OrgID         uuid.UUID
+	Least         uuid.UUID
+	Most          uuid.UUID
+	Status        *string
+	CreatedAfter  *time.Time
+	CreatedBefore *time.Time
+	Name          *string
+	RowOffset     int32
+	RowLimit      int32
+}
+
+type DefinitionsNewestRow struct {
+	FlowDefinition FlowDefinition
+	Doc            []byte
+}
+
+// Definitions from the newest on.
+func (q *Queries) DefinitionsNewest(ctx context.Context, db DBTX, arg DefinitionsNewestParams) ([]DefinitionsNewestRow, error) {
+	rows, err := db.Query(ctx, definitionsNewest,
+		arg.OrgID,
+		arg.Least,
+		arg.Most,
+		arg.Status,
+		arg.CreatedAfter,
+		arg.CreatedBefore,
+		arg.Name,
+		arg.RowOffset,
+		arg.RowLimit,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []DefinitionsNewestRow
+	for rows.Next() {
+		var i DefinitionsNewestRow
+		if err := rows.Scan(
+			&i.FlowDefinition.ID,
+			&i.FlowDefinition.OrgID,
+			&i.FlowDefinition.Name,
+			&i.FlowDefinition.Description,
+			&i.FlowDefinition.Status,
+			&i.FlowDefinition.Version,
+			&i.FlowDefinition.VariableSetID,
+			&i.FlowDefinition.CreatedBy,
+			&i.FlowDefinition.CreatedAt,
+			&i.FlowDefinition.UpdatedAt,
+			&i.FlowDefinition.DeletedAt,
+			&i.Doc,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

@@ -282,11 +282,33 @@ func (q *Queries) EventSubscriptionAdd(ctx context.Context, db DBTX, arg EventSu
 }
 
 const eventSubscriptionCount = `-- name: EventSubscriptionCount :one
-SELECT count(*) FROM flow.event_subscription WHERE org_id = $1
+SELECT count(*) FROM flow.event_subscription
+WHERE org_id = $1 AND id BETWEEN $2 AND $3
+    AND ($4::uuid IS NULL OR definition_id = $4)
+    AND ($5::text IS NULL OR event_kind = $5)
+    AND ($6::timestamptz IS NULL OR created_at >= $6) AND ($7::timestamptz IS NULL OR created_at < $7)
 `
 
-func (q *Queries) EventSubscriptionCount(ctx context.Context, db DBTX, orgID uuid.UUID) (int64, error) {
-	row := db.QueryRow(ctx, eventSubscriptionCount, orgID)
+type EventSubscriptionCountParams struct {
+	OrgID         uuid.UUID
+	Least         uuid.UUID
+	Most          uuid.UUID
+	DefinitionID  *uuid.UUID
+	EventKind     *string
+	CreatedAfter  *time.Time
+	CreatedBefore *time.Time
+}
+
+func (q *Queries) EventSubscriptionCount(ctx context.Context, db DBTX, arg EventSubscriptionCountParams) (int64, error) {
+	row := db.QueryRow(ctx, eventSubscriptionCount,
+		arg.OrgID,
+		arg.Least,
+		arg.Most,
+		arg.DefinitionID,
+		arg.EventKind,
+		arg.CreatedAfter,
+		arg.CreatedBefore,
+	)
 	var count int64
 	err := row.Scan(&count)
 	return count, err
@@ -340,21 +362,105 @@ func (q *Queries) EventSubscriptionGet(ctx context.Context, db DBTX, arg EventSu
 }
 
 const eventSubscriptionList = `-- name: EventSubscriptionList :many
-SELECT id, org_id, definition_id, description, event_kind, filter, input_template, enabled, started_count, failed_count, last_started_at, last_failed_at, last_error, created_by, created_at, updated_at FROM flow.event_subscription WHERE org_id = $1 AND id > $2 ORDER BY id LIMIT $4 OFFSET $3
+SELECT id, org_id, definition_id, description, event_kind, filter, input_template, enabled, started_count, failed_count, last_started_at, last_failed_at, last_error, created_by, created_at, updated_at FROM flow.event_subscription
+WHERE org_id = $1 AND id BETWEEN $2 AND $3
+    AND ($4::uuid IS NULL OR definition_id = $4)
+    AND ($5::text IS NULL OR event_kind = $5)
+    AND ($6::timestamptz IS NULL OR created_at >= $6) AND ($7::timestamptz IS NULL OR created_at < $7)
+ORDER BY id LIMIT $9 OFFSET $8
 `
 
 type EventSubscriptionListParams struct {
-	OrgID   uuid.UUID
-	After   uuid.UUID
-	Skip    int32
-	MaxRows int32
+	OrgID         uuid.UUID
+	Least         uuid.UUID
+	Most          uuid.UUID
+	DefinitionID  *uuid.UUID
+	EventKind     *string
+	CreatedAfter  *time.Time
+	CreatedBefore *time.Time
+	Skip          int32
+	MaxRows       int32
 }
 
-// In insertion order; `after` is the last id of the page before (all zeros for the first).
+// In insertion order, between two ids.
 func (q *Queries) EventSubscriptionList(ctx context.Context, db DBTX, arg EventSubscriptionListParams) ([]FlowEventSubscription, error) {
 	rows, err := db.Query(ctx, eventSubscriptionList,
 		arg.OrgID,
-		arg.After,
+		arg.Least,
+		arg.Most,
+		arg.DefinitionID,
+		arg.EventKind,
+		arg.CreatedAfter,
+		arg.CreatedBefore,
+		arg.Skip,
+		arg.MaxRows,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []FlowEventSubscription
+	for rows.Next() {
+		var i FlowEventSubscription
+		if err := rows.Scan(
+			&i.ID,
+			&i.OrgID,
+			&i.DefinitionID,
+			&i.Description,
+			&i.EventKind,
+			&i.Filter,
+			&i.InputTemplate,
+			&i.Enabled,
+			&i.StartedCount,
+			&i.FailedCount,
+			&i.LastStartedAt,
+			&i.LastFailedAt,
+			&i.LastError,
+			&i.CreatedBy,
+			&i.CreatedAt,
+			&i.UpdatedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const eventSubscriptionListNewest = `-- name: EventSubscriptionListNewest :many
+SELECT id, org_id, definition_id, description, event_kind, filter, input_template, enabled, started_count, failed_count, last_started_at, last_failed_at, last_error, created_by, created_at, updated_at FROM flow.event_subscription
+WHERE org_id = $1 AND id BETWEEN $2 AND $3
+    AND ($4::uuid IS NULL OR definition_id = $4)
+    AND ($5::text IS NULL OR event_kind = $5)
+    AND ($6::timestamptz IS NULL OR created_at >= $6) AND ($7::timestamptz IS NULL OR created_at < $7)
+ORDER BY id DESC LIMIT $9 OFFSET $8
+`
+
+type EventSubscriptionListNewestParams struct {
+	OrgID         uuid.UUID
+	Least         uuid.UUID
+	Most          uuid.UUID
+	DefinitionID  *uuid.UUID
+	EventKind     *string
+	CreatedAfter  *time.Time
+	CreatedBefore *time.Time
+	Skip          int32
+	MaxRows       int32
+}
+
+// EventSubscriptionList from the newest on.
+func (q *Queries) EventSubscriptionListNewest(ctx context.Context, db DBTX, arg EventSubscriptionListNewestParams) ([]FlowEventSubscription, error) {
+	rows, err := db.Query(ctx, eventSubscriptionListNewest,
+		arg.OrgID,
+		arg.Least,
+		arg.Most,
+		arg.DefinitionID,
+		arg.EventKind,
+		arg.CreatedAfter,
+		arg.CreatedBefore,
 		arg.Skip,
 		arg.MaxRows,
 	)

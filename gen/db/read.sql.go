@@ -166,23 +166,27 @@ SELECT b.id, b.org_id, b.definition_id, b.version, b.trigger_type, b.trigger_sou
 FROM flow.batch b
 JOIN flow.batch_count c ON c.batch_id = b.id AND c.org_id = b.org_id
 LEFT JOIN flow.record_set r ON r.id = b.page_set AND r.org_id = b.org_id
-WHERE b.org_id = $1 AND b.id > $2 AND c.batch_id > $2
-    AND ($3::flow.batch_status IS NULL OR c.status = $3)
-    AND ($4::uuid IS NULL OR b.definition_id = $4)
-    AND ($5::uuid IS NULL OR c.schedule_id = $5)
-    AND ($6::flow.trigger_type IS NULL OR b.trigger_type = $6)
-ORDER BY b.id LIMIT $8 OFFSET $7
+WHERE b.org_id = $1 AND b.id BETWEEN $2 AND $3 AND c.batch_id BETWEEN $2 AND $3
+    AND ($4::flow.batch_status IS NULL OR c.status = $4)
+    AND ($5::uuid IS NULL OR b.definition_id = $5)
+    AND ($6::uuid IS NULL OR c.schedule_id = $6)
+    AND ($7::flow.trigger_type IS NULL OR b.trigger_type = $7)
+    AND ($8::timestamptz IS NULL OR b.created_at >= $8) AND ($9::timestamptz IS NULL OR b.created_at < $9)
+ORDER BY b.id LIMIT $11 OFFSET $10
 `
 
 type BatchListParams struct {
-	OrgID        uuid.UUID
-	After        uuid.UUID
-	Status       *FlowBatchStatus
-	DefinitionID *uuid.UUID
-	ScheduleID   *uuid.UUID
-	TriggerType  *FlowTriggerType
-	SkipRows     int32
-	MaxRows      int32
+	OrgID         uuid.UUID
+	Least         uuid.UUID
+	Most          uuid.UUID
+	Status        *FlowBatchStatus
+	DefinitionID  *uuid.UUID
+	ScheduleID    *uuid.UUID
+	TriggerType   *FlowTriggerType
+	CreatedAfter  *time.Time
+	CreatedBefore *time.Time
+	SkipRows      int32
+	MaxRows       int32
 }
 
 type BatchListRow struct {
@@ -191,15 +195,18 @@ type BatchListRow struct {
 	RecordSetID    *uuid.UUID
 }
 
-// In insertion order, from one id on. record_set_id is null where the trigger brought its own rows.
+// In insertion order, between two ids. record_set_id is null where the trigger brought its own rows.
 func (q *Queries) BatchList(ctx context.Context, db DBTX, arg BatchListParams) ([]BatchListRow, error) {
 	rows, err := db.Query(ctx, batchList,
 		arg.OrgID,
-		arg.After,
+		arg.Least,
+		arg.Most,
 		arg.Status,
 		arg.DefinitionID,
 		arg.ScheduleID,
 		arg.TriggerType,
+		arg.CreatedAfter,
+		arg.CreatedBefore,
 		arg.SkipRows,
 		arg.MaxRows,
 	)
@@ -276,23 +283,27 @@ SELECT b.id, b.org_id, b.definition_id, b.version, b.trigger_type, b.trigger_sou
 FROM flow.batch b
 JOIN flow.batch_count c ON c.batch_id = b.id AND c.org_id = b.org_id
 LEFT JOIN flow.record_set r ON r.id = b.page_set AND r.org_id = b.org_id
-WHERE b.org_id = $1 AND b.id < $2 AND c.batch_id < $2
-    AND ($3::flow.batch_status IS NULL OR c.status = $3)
-    AND ($4::uuid IS NULL OR b.definition_id = $4)
-    AND ($5::uuid IS NULL OR c.schedule_id = $5)
-    AND ($6::flow.trigger_type IS NULL OR b.trigger_type = $6)
-ORDER BY b.id DESC LIMIT $8 OFFSET $7
+WHERE b.org_id = $1 AND b.id BETWEEN $2 AND $3 AND c.batch_id BETWEEN $2 AND $3
+    AND ($4::flow.batch_status IS NULL OR c.status = $4)
+    AND ($5::uuid IS NULL OR b.definition_id = $5)
+    AND ($6::uuid IS NULL OR c.schedule_id = $6)
+    AND ($7::flow.trigger_type IS NULL OR b.trigger_type = $7)
+    AND ($8::timestamptz IS NULL OR b.created_at >= $8) AND ($9::timestamptz IS NULL OR b.created_at < $9)
+ORDER BY b.id DESC LIMIT $11 OFFSET $10
 `
 
 type BatchListNewestParams struct {
-	OrgID        uuid.UUID
-	Before       uuid.UUID
-	Status       *FlowBatchStatus
-	DefinitionID *uuid.UUID
-	ScheduleID   *uuid.UUID
-	TriggerType  *FlowTriggerType
-	SkipRows     int32
-	MaxRows      int32
+	OrgID         uuid.UUID
+	Least         uuid.UUID
+	Most          uuid.UUID
+	Status        *FlowBatchStatus
+	DefinitionID  *uuid.UUID
+	ScheduleID    *uuid.UUID
+	TriggerType   *FlowTriggerType
+	CreatedAfter  *time.Time
+	CreatedBefore *time.Time
+	SkipRows      int32
+	MaxRows       int32
 }
 
 type BatchListNewestRow struct {
@@ -301,15 +312,18 @@ type BatchListNewestRow struct {
 	RecordSetID    *uuid.UUID
 }
 
-// BatchList from the newest on, down to what is before one id.
+// BatchList from the newest on.
 func (q *Queries) BatchListNewest(ctx context.Context, db DBTX, arg BatchListNewestParams) ([]BatchListNewestRow, error) {
 	rows, err := db.Query(ctx, batchListNewest,
 		arg.OrgID,
-		arg.Before,
+		arg.Least,
+		arg.Most,
 		arg.Status,
 		arg.DefinitionID,
 		arg.ScheduleID,
 		arg.TriggerType,
+		arg.CreatedAfter,
+		arg.CreatedBefore,
 		arg.SkipRows,
 		arg.MaxRows,
 	)
@@ -461,25 +475,34 @@ func (q *Queries) BatchRead(ctx context.Context, db DBTX, arg BatchReadParams) (
 
 const batchTotal = `-- name: BatchTotal :one
 SELECT count(*) FROM flow.batch b LEFT JOIN flow.batch_count c ON c.batch_id = b.id AND c.org_id = b.org_id
-WHERE b.org_id = $1
-    AND ($2::flow.batch_status IS NULL OR c.status = $2)
-    AND ($3::uuid IS NULL OR b.definition_id = $3)
-    AND ($4::uuid IS NULL OR c.schedule_id = $4)
-    AND ($5::flow.trigger_type IS NULL OR b.trigger_type = $5)
+WHERE b.org_id = $1 AND b.id BETWEEN $2 AND $3
+    AND ($4::timestamptz IS NULL OR b.created_at >= $4) AND ($5::timestamptz IS NULL OR b.created_at < $5)
+    AND ($6::flow.batch_status IS NULL OR c.status = $6)
+    AND ($7::uuid IS NULL OR b.definition_id = $7)
+    AND ($8::uuid IS NULL OR c.schedule_id = $8)
+    AND ($9::flow.trigger_type IS NULL OR b.trigger_type = $9)
 `
 
 type BatchTotalParams struct {
-	OrgID        uuid.UUID
-	Status       *FlowBatchStatus
-	DefinitionID *uuid.UUID
-	ScheduleID   *uuid.UUID
-	TriggerType  *FlowTriggerType
+	OrgID         uuid.UUID
+	Least         uuid.UUID
+	Most          uuid.UUID
+	CreatedAfter  *time.Time
+	CreatedBefore *time.Time
+	Status        *FlowBatchStatus
+	DefinitionID  *uuid.UUID
+	ScheduleID    *uuid.UUID
+	TriggerType   *FlowTriggerType
 }
 
 // Only the table is read that has what is filtered by: nothing is left of the join with the other one.
 func (q *Queries) BatchTotal(ctx context.Context, db DBTX, arg BatchTotalParams) (int64, error) {
 	row := db.QueryRow(ctx, batchTotal,
 		arg.OrgID,
+		arg.Least,
+		arg.Most,
+		arg.CreatedAfter,
+		arg.CreatedBefore,
 		arg.Status,
 		arg.DefinitionID,
 		arg.ScheduleID,

@@ -7,6 +7,7 @@ package db
 
 import (
 	"context"
+	"time"
 
 	"github.com/google/uuid"
 )
@@ -279,24 +280,97 @@ func (q *Queries) RecordSetInsert(ctx context.Context, db DBTX, arg RecordSetIns
 
 const recordSetList = `-- name: RecordSetList :many
 SELECT id, org_id, status, chunk_size, chunk_count, received_count, row_bytes, expected_count, content_hash, metadata, batch_id, created_at, sealed_at, updated_at, staging_expires_at FROM flow.record_set
-WHERE org_id = $1 AND id > $2 AND ($3::flow.record_set_status IS NULL OR status = $3)
+WHERE org_id = $1 AND id BETWEEN $2 AND $3 AND ($4::flow.record_set_status IS NULL OR status = $4)
     AND (staging_expires_at IS NULL OR staging_expires_at > flow.clock())
-ORDER BY id LIMIT $5 OFFSET $4
+    AND ($5::timestamptz IS NULL OR created_at >= $5) AND ($6::timestamptz IS NULL OR created_at < $6)
+ORDER BY id LIMIT $8 OFFSET $7
 `
 
 type RecordSetListParams struct {
-	OrgID    uuid.UUID
-	After    uuid.UUID
-	Status   *FlowRecordSetStatus
-	SkipRows int32
-	MaxRows  int32
+	OrgID         uuid.UUID
+	Least         uuid.UUID
+	Most          uuid.UUID
+	Status        *FlowRecordSetStatus
+	CreatedAfter  *time.Time
+	CreatedBefore *time.Time
+	SkipRows      int32
+	MaxRows       int32
 }
 
+// In insertion order, between two ids.
 func (q *Queries) RecordSetList(ctx context.Context, db DBTX, arg RecordSetListParams) ([]FlowRecordSet, error) {
 	rows, err := db.Query(ctx, recordSetList,
 		arg.OrgID,
-		arg.After,
+		arg.Least,
+		arg.Most,
 		arg.Status,
+		arg.CreatedAfter,
+		arg.CreatedBefore,
+		arg.SkipRows,
+		arg.MaxRows,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []FlowRecordSet
+	for rows.Next() {
+		var i FlowRecordSet
+		if err := rows.Scan(
+			&i.ID,
+			&i.OrgID,
+			&i.Status,
+			&i.ChunkSize,
+			&i.ChunkCount,
+			&i.ReceivedCount,
+			&i.RowBytes,
+			&i.ExpectedCount,
+			&i.ContentHash,
+			&i.Metadata,
+			&i.BatchID,
+			&i.CreatedAt,
+			&i.SealedAt,
+			&i.UpdatedAt,
+			&i.StagingExpiresAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const recordSetListNewest = `-- name: RecordSetListNewest :many
+SELECT id, org_id, status, chunk_size, chunk_count, received_count, row_bytes, expected_count, content_hash, metadata, batch_id, created_at, sealed_at, updated_at, staging_expires_at FROM flow.record_set
+WHERE org_id = $1 AND id BETWEEN $2 AND $3 AND ($4::flow.record_set_status IS NULL OR status = $4)
+    AND (staging_expires_at IS NULL OR staging_expires_at > flow.clock())
+    AND ($5::timestamptz IS NULL OR created_at >= $5) AND ($6::timestamptz IS NULL OR created_at < $6)
+ORDER BY id DESC LIMIT $8 OFFSET $7
+`
+
+type RecordSetListNewestParams struct {
+	OrgID         uuid.UUID
+	Least         uuid.UUID
+	Most          uuid.UUID
+	Status        *FlowRecordSetStatus
+	CreatedAfter  *time.Time
+	CreatedBefore *time.Time
+	SkipRows      int32
+	MaxRows       int32
+}
+
+// RecordSetList from the newest on.
+func (q *Queries) RecordSetListNewest(ctx context.Context, db DBTX, arg RecordSetListNewestParams) ([]FlowRecordSet, error) {
+	rows, err := db.Query(ctx, recordSetListNewest,
+		arg.OrgID,
+		arg.Least,
+		arg.Most,
+		arg.Status,
+		arg.CreatedAfter,
+		arg.CreatedBefore,
 		arg.SkipRows,
 		arg.MaxRows,
 	)
@@ -479,17 +553,29 @@ func (q *Queries) RecordSetSeal(ctx context.Context, db DBTX, arg RecordSetSealP
 
 const recordSetTotal = `-- name: RecordSetTotal :one
 SELECT count(*) FROM flow.record_set
-WHERE org_id = $1 AND ($2::flow.record_set_status IS NULL OR status = $2)
+WHERE org_id = $1 AND id BETWEEN $2 AND $3 AND ($4::flow.record_set_status IS NULL OR status = $4)
     AND (staging_expires_at IS NULL OR staging_expires_at > flow.clock())
+    AND ($5::timestamptz IS NULL OR created_at >= $5) AND ($6::timestamptz IS NULL OR created_at < $6)
 `
 
 type RecordSetTotalParams struct {
-	OrgID  uuid.UUID
-	Status *FlowRecordSetStatus
+	OrgID         uuid.UUID
+	Least         uuid.UUID
+	Most          uuid.UUID
+	Status        *FlowRecordSetStatus
+	CreatedAfter  *time.Time
+	CreatedBefore *time.Time
 }
 
 func (q *Queries) RecordSetTotal(ctx context.Context, db DBTX, arg RecordSetTotalParams) (int64, error) {
-	row := db.QueryRow(ctx, recordSetTotal, arg.OrgID, arg.Status)
+	row := db.QueryRow(ctx, recordSetTotal,
+		arg.OrgID,
+		arg.Least,
+		arg.Most,
+		arg.Status,
+		arg.CreatedAfter,
+		arg.CreatedBefore,
+	)
 	var count int64
 	err := row.Scan(&count)
 	return count, err

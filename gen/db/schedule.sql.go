@@ -177,11 +177,30 @@ func (q *Queries) ScheduleAdd(ctx context.Context, db DBTX, arg ScheduleAddParam
 }
 
 const scheduleCount = `-- name: ScheduleCount :one
-SELECT count(*) FROM flow.schedule WHERE org_id = $1
+SELECT count(*) FROM flow.schedule s
+WHERE s.org_id = $1 AND s.id BETWEEN $2 AND $3
+    AND ($4::uuid IS NULL OR s.definition_id = $4)
+    AND ($5::timestamptz IS NULL OR s.created_at >= $5) AND ($6::timestamptz IS NULL OR s.created_at < $6)
 `
 
-func (q *Queries) ScheduleCount(ctx context.Context, db DBTX, orgID uuid.UUID) (int64, error) {
-	row := db.QueryRow(ctx, scheduleCount, orgID)
+type ScheduleCountParams struct {
+	OrgID         uuid.UUID
+	Least         uuid.UUID
+	Most          uuid.UUID
+	DefinitionID  *uuid.UUID
+	CreatedAfter  *time.Time
+	CreatedBefore *time.Time
+}
+
+func (q *Queries) ScheduleCount(ctx context.Context, db DBTX, arg ScheduleCountParams) (int64, error) {
+	row := db.QueryRow(ctx, scheduleCount,
+		arg.OrgID,
+		arg.Least,
+		arg.Most,
+		arg.DefinitionID,
+		arg.CreatedAfter,
+		arg.CreatedBefore,
+	)
 	var count int64
 	err := row.Scan(&count)
 	return count, err
@@ -279,14 +298,21 @@ func (q *Queries) ScheduleGet(ctx context.Context, db DBTX, arg ScheduleGetParam
 const scheduleList = `-- name: ScheduleList :many
 SELECT s.id, s.org_id, s.definition_id, s.description, s.cron_expression, s.timezone, s.enabled, s.input_data, s.metadata, s.catch_up_seconds, s.overlap_policy, s.decided_upto, s.last_fired_at, s.last_batch_id, s.created_by, s.created_at, s.updated_at, b.status AS last_status, flow.clock()::timestamptz AS now
 FROM flow.schedule s LEFT JOIN flow.batch_count b ON b.batch_id = s.last_batch_id
-WHERE s.org_id = $1 AND s.id > $2 ORDER BY s.id LIMIT $4 OFFSET $3
+WHERE s.org_id = $1 AND s.id BETWEEN $2 AND $3
+    AND ($4::uuid IS NULL OR s.definition_id = $4)
+    AND ($5::timestamptz IS NULL OR s.created_at >= $5) AND ($6::timestamptz IS NULL OR s.created_at < $6)
+ORDER BY s.id LIMIT $8 OFFSET $7
 `
 
 type ScheduleListParams struct {
-	OrgID   uuid.UUID
-	After   uuid.UUID
-	Skip    int32
-	MaxRows int32
+	OrgID         uuid.UUID
+	Least         uuid.UUID
+	Most          uuid.UUID
+	DefinitionID  *uuid.UUID
+	CreatedAfter  *time.Time
+	CreatedBefore *time.Time
+	Skip          int32
+	MaxRows       int32
 }
 
 type ScheduleListRow struct {
@@ -295,11 +321,15 @@ type ScheduleListRow struct {
 	Now          time.Time
 }
 
-// In insertion order; `after` is the last id of the page before (all zeros for the first).
+// In insertion order, between two ids.
 func (q *Queries) ScheduleList(ctx context.Context, db DBTX, arg ScheduleListParams) ([]ScheduleListRow, error) {
 	rows, err := db.Query(ctx, scheduleList,
 		arg.OrgID,
-		arg.After,
+		arg.Least,
+		arg.Most,
+		arg.DefinitionID,
+		arg.CreatedAfter,
+		arg.CreatedBefore,
 		arg.Skip,
 		arg.MaxRows,
 	)
@@ -310,6 +340,82 @@ func (q *Queries) ScheduleList(ctx context.Context, db DBTX, arg ScheduleListPar
 	var items []ScheduleListRow
 	for rows.Next() {
 		var i ScheduleListRow
+		if err := rows.Scan(
+			&i.FlowSchedule.ID,
+			&i.FlowSchedule.OrgID,
+			&i.FlowSchedule.DefinitionID,
+			&i.FlowSchedule.Description,
+			&i.FlowSchedule.CronExpression,
+			&i.FlowSchedule.Timezone,
+			&i.FlowSchedule.Enabled,
+			&i.FlowSchedule.InputData,
+			&i.FlowSchedule.Metadata,
+			&i.FlowSchedule.CatchUpSeconds,
+			&i.FlowSchedule.OverlapPolicy,
+			&i.FlowSchedule.DecidedUpto,
+			&i.FlowSchedule.LastFiredAt,
+			&i.FlowSchedule.LastBatchID,
+			&i.FlowSchedule.CreatedBy,
+			&i.FlowSchedule.CreatedAt,
+			&i.FlowSchedule.UpdatedAt,
+			&i.LastStatus,
+			&i.Now,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const scheduleListNewest = `-- name: ScheduleListNewest :many
+SELECT s.id, s.org_id, s.definition_id, s.description, s.cron_expression, s.timezone, s.enabled, s.input_data, s.metadata, s.catch_up_seconds, s.overlap_policy, s.decided_upto, s.last_fired_at, s.last_batch_id, s.created_by, s.created_at, s.updated_at, b.status AS last_status, flow.clock()::timestamptz AS now
+FROM flow.schedule s LEFT JOIN flow.batch_count b ON b.batch_id = s.last_batch_id
+WHERE s.org_id = $1 AND s.id BETWEEN $2 AND $3
+    AND ($4::uuid IS NULL OR s.definition_id = $4)
+    AND ($5::timestamptz IS NULL OR s.created_at >= $5) AND ($6::timestamptz IS NULL OR s.created_at < $6)
+ORDER BY s.id DESC LIMIT $8 OFFSET $7
+`
+
+type ScheduleListNewestParams struct {
+	OrgID         uuid.UUID
+	Least         uuid.UUID
+	Most          uuid.UUID
+	DefinitionID  *uuid.UUID
+	CreatedAfter  *time.Time
+	CreatedBefore *time.Time
+	Skip          int32
+	MaxRows       int32
+}
+
+type ScheduleListNewestRow struct {
+	FlowSchedule FlowSchedule
+	LastStatus   *FlowBatchStatus
+	Now          time.Time
+}
+
+// ScheduleList from the newest on.
+func (q *Queries) ScheduleListNewest(ctx context.Context, db DBTX, arg ScheduleListNewestParams) ([]ScheduleListNewestRow, error) {
+	rows, err := db.Query(ctx, scheduleListNewest,
+		arg.OrgID,
+		arg.Least,
+		arg.Most,
+		arg.DefinitionID,
+		arg.CreatedAfter,
+		arg.CreatedBefore,
+		arg.Skip,
+		arg.MaxRows,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ScheduleListNewestRow
+	for rows.Next() {
+		var i ScheduleListNewestRow
 		if err := rows.Scan(
 			&i.FlowSchedule.ID,
 			&i.FlowSchedule.OrgID,

@@ -599,11 +599,30 @@ func (q *Queries) WebhookAdd(ctx context.Context, db DBTX, arg WebhookAddParams)
 }
 
 const webhookCount = `-- name: WebhookCount :one
-SELECT count(*) FROM flow.webhook WHERE org_id = $1 AND deleted_at IS NULL
+SELECT count(*) FROM flow.webhook
+WHERE org_id = $1 AND place BETWEEN $2 AND $3 AND deleted_at IS NULL
+    AND ($4::uuid IS NULL OR definition_id = $4)
+    AND ($5::timestamptz IS NULL OR created_at >= $5) AND ($6::timestamptz IS NULL OR created_at < $6)
 `
 
-func (q *Queries) WebhookCount(ctx context.Context, db DBTX, orgID uuid.UUID) (int64, error) {
-	row := db.QueryRow(ctx, webhookCount, orgID)
+type WebhookCountParams struct {
+	OrgID         uuid.UUID
+	Least         uuid.UUID
+	Most          uuid.UUID
+	DefinitionID  *uuid.UUID
+	CreatedAfter  *time.Time
+	CreatedBefore *time.Time
+}
+
+func (q *Queries) WebhookCount(ctx context.Context, db DBTX, arg WebhookCountParams) (int64, error) {
+	row := db.QueryRow(ctx, webhookCount,
+		arg.OrgID,
+		arg.Least,
+		arg.Most,
+		arg.DefinitionID,
+		arg.CreatedAfter,
+		arg.CreatedBefore,
+	)
 	var count int64
 	err := row.Scan(&count)
 	return count, err
@@ -717,18 +736,101 @@ func (q *Queries) WebhookGet(ctx context.Context, db DBTX, arg WebhookGetParams)
 }
 
 const webhookList = `-- name: WebhookList :many
-SELECT id, org_id, place, definition_id, description, mode, provider, input_template, dispatch_retry, rate_limit, enabled, secret_version, window_began_at, window_used, delivery_count, created_by, created_at, updated_at, deleted_at FROM flow.webhook WHERE org_id = $1 AND place > $2 AND deleted_at IS NULL ORDER BY place LIMIT $3
+SELECT id, org_id, place, definition_id, description, mode, provider, input_template, dispatch_retry, rate_limit, enabled, secret_version, window_began_at, window_used, delivery_count, created_by, created_at, updated_at, deleted_at FROM flow.webhook
+WHERE org_id = $1 AND place BETWEEN $2 AND $3 AND deleted_at IS NULL
+    AND ($4::uuid IS NULL OR definition_id = $4)
+    AND ($5::timestamptz IS NULL OR created_at >= $5) AND ($6::timestamptz IS NULL OR created_at < $6)
+ORDER BY place LIMIT $7
 `
 
 type WebhookListParams struct {
-	OrgID   uuid.UUID
-	After   uuid.UUID
-	MaxRows int32
+	OrgID         uuid.UUID
+	Least         uuid.UUID
+	Most          uuid.UUID
+	DefinitionID  *uuid.UUID
+	CreatedAfter  *time.Time
+	CreatedBefore *time.Time
+	MaxRows       int32
 }
 
-// In insertion order; `after` is the place of the last of the page before (all zeros for the first).
+// In insertion order, between two places.
 func (q *Queries) WebhookList(ctx context.Context, db DBTX, arg WebhookListParams) ([]FlowWebhook, error) {
-	rows, err := db.Query(ctx, webhookList, arg.OrgID, arg.After, arg.MaxRows)
+	rows, err := db.Query(ctx, webhookList,
+		arg.OrgID,
+		arg.Least,
+		arg.Most,
+		arg.DefinitionID,
+		arg.CreatedAfter,
+		arg.CreatedBefore,
+		arg.MaxRows,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []FlowWebhook
+	for rows.Next() {
+		var i FlowWebhook
+		if err := rows.Scan(
+			&i.ID,
+			&i.OrgID,
+			&i.Place,
+			&i.DefinitionID,
+			&i.Description,
+			&i.Mode,
+			&i.Provider,
+			&i.InputTemplate,
+			&i.DispatchRetry,
+			&i.RateLimit,
+			&i.Enabled,
+			&i.SecretVersion,
+			&i.WindowBeganAt,
+			&i.WindowUsed,
+			&i.DeliveryCount,
+			&i.CreatedBy,
+			&i.CreatedAt,
+			&i.UpdatedAt,
+			&i.DeletedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const webhookListNewest = `-- name: WebhookListNewest :many
+SELECT id, org_id, place, definition_id, description, mode, provider, input_template, dispatch_retry, rate_limit, enabled, secret_version, window_began_at, window_used, delivery_count, created_by, created_at, updated_at, deleted_at FROM flow.webhook
+WHERE org_id = $1 AND place BETWEEN $2 AND $3 AND deleted_at IS NULL
+    AND ($4::uuid IS NULL OR definition_id = $4)
+    AND ($5::timestamptz IS NULL OR created_at >= $5) AND ($6::timestamptz IS NULL OR created_at < $6)
+ORDER BY place DESC LIMIT $7
+`
+
+type WebhookListNewestParams struct {
+	OrgID         uuid.UUID
+	Least         uuid.UUID
+	Most          uuid.UUID
+	DefinitionID  *uuid.UUID
+	CreatedAfter  *time.Time
+	CreatedBefore *time.Time
+	MaxRows       int32
+}
+
+// WebhookList from the newest on.
+func (q *Queries) WebhookListNewest(ctx context.Context, db DBTX, arg WebhookListNewestParams) ([]FlowWebhook, error) {
+	rows, err := db.Query(ctx, webhookListNewest,
+		arg.OrgID,
+		arg.Least,
+		arg.Most,
+		arg.DefinitionID,
+		arg.CreatedAfter,
+		arg.CreatedBefore,
+		arg.MaxRows,
+	)
 	if err != nil {
 		return nil, err
 	}

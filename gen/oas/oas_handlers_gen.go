@@ -15099,6 +15099,14 @@ func (s *Server) handleListBatchesRequest(args [0]string, argsEscaped bool, w ht
 					Name: "order",
 					In:   "query",
 				}: params.Order,
+				{
+					Name: "created_after",
+					In:   "query",
+				}: params.CreatedAfter,
+				{
+					Name: "created_before",
+					In:   "query",
+				}: params.CreatedBefore,
 			},
 			Raw: r,
 		}
@@ -15814,9 +15822,29 @@ func (s *Server) handleListCredentialsRequest(args [0]string, argsEscaped bool, 
 					In:   "query",
 				}: params.Cursor,
 				{
+					Name: "name",
+					In:   "query",
+				}: params.Name,
+				{
+					Name: "order",
+					In:   "query",
+				}: params.Order,
+				{
+					Name: "created_after",
+					In:   "query",
+				}: params.CreatedAfter,
+				{
+					Name: "created_before",
+					In:   "query",
+				}: params.CreatedBefore,
+				{
 					Name: "status",
 					In:   "query",
 				}: params.Status,
+				{
+					Name: "platform_id",
+					In:   "query",
+				}: params.PlatformID,
 			},
 			Raw: r,
 		}
@@ -16275,6 +16303,22 @@ func (s *Server) handleListDefinitionsRequest(args [0]string, argsEscaped bool, 
 					Name: "cursor",
 					In:   "query",
 				}: params.Cursor,
+				{
+					Name: "name",
+					In:   "query",
+				}: params.Name,
+				{
+					Name: "order",
+					In:   "query",
+				}: params.Order,
+				{
+					Name: "created_after",
+					In:   "query",
+				}: params.CreatedAfter,
+				{
+					Name: "created_before",
+					In:   "query",
+				}: params.CreatedBefore,
 				{
 					Name: "status",
 					In:   "query",
@@ -17214,6 +17258,26 @@ func (s *Server) handleListEventSubscriptionsRequest(args [0]string, argsEscaped
 					Name: "cursor",
 					In:   "query",
 				}: params.Cursor,
+				{
+					Name: "definition_id",
+					In:   "query",
+				}: params.DefinitionID,
+				{
+					Name: "event_kind",
+					In:   "query",
+				}: params.EventKind,
+				{
+					Name: "order",
+					In:   "query",
+				}: params.Order,
+				{
+					Name: "created_after",
+					In:   "query",
+				}: params.CreatedAfter,
+				{
+					Name: "created_before",
+					In:   "query",
+				}: params.CreatedBefore,
 			},
 			Raw: r,
 		}
@@ -18644,6 +18708,18 @@ func (s *Server) handleListRecordSetsRequest(args [0]string, argsEscaped bool, w
 					In:   "query",
 				}: params.Cursor,
 				{
+					Name: "order",
+					In:   "query",
+				}: params.Order,
+				{
+					Name: "created_after",
+					In:   "query",
+				}: params.CreatedAfter,
+				{
+					Name: "created_before",
+					In:   "query",
+				}: params.CreatedBefore,
+				{
 					Name: "status",
 					In:   "query",
 				}: params.Status,
@@ -19111,6 +19187,22 @@ func (s *Server) handleListSchedulesRequest(args [0]string, argsEscaped bool, w 
 					Name: "cursor",
 					In:   "query",
 				}: params.Cursor,
+				{
+					Name: "definition_id",
+					In:   "query",
+				}: params.DefinitionID,
+				{
+					Name: "order",
+					In:   "query",
+				}: params.Order,
+				{
+					Name: "created_after",
+					In:   "query",
+				}: params.CreatedAfter,
+				{
+					Name: "created_before",
+					In:   "query",
+				}: params.CreatedBefore,
 			},
 			Raw: r,
 		}
@@ -21619,6 +21711,22 @@ func (s *Server) handleListWebhooksRequest(args [0]string, argsEscaped bool, w h
 					Name: "cursor",
 					In:   "query",
 				}: params.Cursor,
+				{
+					Name: "definition_id",
+					In:   "query",
+				}: params.DefinitionID,
+				{
+					Name: "order",
+					In:   "query",
+				}: params.Order,
+				{
+					Name: "created_after",
+					In:   "query",
+				}: params.CreatedAfter,
+				{
+					Name: "created_before",
+					In:   "query",
+				}: params.CreatedBefore,
 			},
 			Raw: r,
 		}

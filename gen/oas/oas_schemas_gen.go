@@ -11978,27 +11978,28 @@ func (s ListBatchResultsOKTextCsv) Read(p []byte) (n int, err error) {
 
 func (*ListBatchResultsOKTextCsv) listBatchResultsRes() {}
 
-type ListBatchesOrder string
+// Ref: #/components/schemas/ListOrder
+type ListOrder string
 
 const (
-	ListBatchesOrderAsc  ListBatchesOrder = "asc"
-	ListBatchesOrderDesc ListBatchesOrder = "desc"
+	ListOrderAsc  ListOrder = "asc"
+	ListOrderDesc ListOrder = "desc"
 )
 
-// AllValues returns all ListBatchesOrder values.
-func (ListBatchesOrder) AllValues() []ListBatchesOrder {
-	return []ListBatchesOrder{
-		ListBatchesOrderAsc,
-		ListBatchesOrderDesc,
+// AllValues returns all ListOrder values.
+func (ListOrder) AllValues() []ListOrder {
+	return []ListOrder{
+		ListOrderAsc,
+		ListOrderDesc,
 	}
 }
 
 // MarshalText implements encoding.TextMarshaler.
-func (s ListBatchesOrder) MarshalText() ([]byte, error) {
+func (s ListOrder) MarshalText() ([]byte, error) {
 	switch s {
-	case ListBatchesOrderAsc:
+	case ListOrderAsc:
 		return []byte(s), nil
-	case ListBatchesOrderDesc:
+	case ListOrderDesc:
 		return []byte(s), nil
 	default:
 		return nil, errors.Errorf("invalid value: %q", s)
@@ -12006,13 +12007,13 @@ func (s ListBatchesOrder) MarshalText() ([]byte, error) {
 }
 
 // UnmarshalText implements encoding.TextUnmarshaler.
-func (s *ListBatchesOrder) UnmarshalText(data []byte) error {
-	switch ListBatchesOrder(data) {
-	case ListBatchesOrderAsc:
-		*s = ListBatchesOrderAsc
+func (s *ListOrder) UnmarshalText(data []byte) error {
+	switch ListOrder(data) {
+	case ListOrderAsc:
+		*s = ListOrderAsc
 		return nil
-	case ListBatchesOrderDesc:
-		*s = ListBatchesOrderDesc
+	case ListOrderDesc:
+		*s = ListOrderDesc
 		return nil
 	default:
 		return errors.Errorf("invalid value: %q", data)
@@ -15672,38 +15673,38 @@ func (o OptListBatchResultsFormat) Or(d ListBatchResultsFormat) ListBatchResults
 	return d
 }
 
-// NewOptListBatchesOrder returns new OptListBatchesOrder with value set to v.
-func NewOptListBatchesOrder(v ListBatchesOrder) OptListBatchesOrder {
-	return OptListBatchesOrder{
+// NewOptListOrder returns new OptListOrder with value set to v.
+func NewOptListOrder(v ListOrder) OptListOrder {
+	return OptListOrder{
 		Value: v,
 		Set:   true,
 	}
 }
 
-// OptListBatchesOrder is optional ListBatchesOrder.
-type OptListBatchesOrder struct {
-	Value ListBatchesOrder
+// OptListOrder is optional ListOrder.
+type OptListOrder struct {
+	Value ListOrder
 	Set   bool
 }
 
-// IsSet returns true if OptListBatchesOrder was set.
-func (o OptListBatchesOrder) IsSet() bool { return o.Set }
+// IsSet returns true if OptListOrder was set.
+func (o OptListOrder) IsSet() bool { return o.Set }
 
 // Reset unsets value.
-func (o *OptListBatchesOrder) Reset() {
-	var v ListBatchesOrder
+func (o *OptListOrder) Reset() {
+	var v ListOrder
 	o.Value = v
 	o.Set = false
 }
 
 // SetTo sets value to v.
-func (o *OptListBatchesOrder) SetTo(v ListBatchesOrder) {
+func (o *OptListOrder) SetTo(v ListOrder) {
 	o.Set = true
 	o.Value = v
 }
 
 // Get returns value and boolean that denotes whether value was set.
-func (o OptListBatchesOrder) Get() (v ListBatchesOrder, ok bool) {
+func (o OptListOrder) Get() (v ListOrder, ok bool) {
 	if !o.Set {
 		return v, false
 	}
@@ -15711,7 +15712,7 @@ func (o OptListBatchesOrder) Get() (v ListBatchesOrder, ok bool) {
 }
 
 // Or returns value if set, or given parameter if does not.
-func (o OptListBatchesOrder) Or(d ListBatchesOrder) ListBatchesOrder {
+func (o OptListOrder) Or(d ListOrder) ListOrder {
 	if v, ok := o.Get(); ok {
 		return v
 	}

@@ -7528,7 +7528,7 @@ func (s ListBatchResultsFormat) Validate() error {
 	}
 }
 
-func (s ListBatchesOrder) Validate() error {
+func (s ListOrder) Validate() error {
 	switch s {
 	case "asc":
 		return nil

@@ -41,17 +41,19 @@ func newBatchHandler(d Deps) batchHandler {
 
 func (h batchHandler) ListBatches(ctx context.Context, params oas.ListBatchesParams) (*oas.BatchList, error) {
 	caller := account.FromContext(ctx)
+	when := created{params.Order, params.CreatedAfter, params.CreatedBefore}
 	p, err := pageOf("batches", caller.OrgID, params.Limit, params.Skip, params.Cursor, params.Status.Value, "\x00",
 		params.DefinitionID, "\x00",
-		params.ScheduleID, "\x00", params.TriggerType.Value, "\x00", params.Order.Or(oas.ListBatchesOrderAsc))
+		params.ScheduleID, "\x00", params.TriggerType.Value, "\x00", when)
 	if err != nil {
 		return nil, err
 	}
-	after, err := p.afterID()
+	whole, at, err := p.of(when)
 	if err != nil {
 		return nil, err
 	}
-	in := db.BatchListParams{OrgID: caller.OrgID, After: after}
+	in := db.BatchListParams{OrgID: caller.OrgID, Least: whole.Least, Most: whole.Most, CreatedAfter: whole.CreatedAfter,
+		CreatedBefore: whole.CreatedBefore}
 	if status, ok := params.Status.Get(); ok {
 		value := db.FlowBatchStatus(status)
 		in.Status = &value
@@ -74,11 +76,11 @@ func (h batchHandler) ListBatches(ctx context.Context, params oas.ListBatchesPar
 	}
 	size := func(r run.BatchRow) int { return len(r.FlowBatch.Metadata) }
 	rows, err := gather(&p, size, func(last *run.BatchRow, skip, n int32) ([]run.BatchRow, error) {
-		in.SkipRows, in.MaxRows = skip, n
 		if last != nil {
-			in.After = last.FlowBatch.ID
+			at = at.Behind(last.FlowBatch.ID)
 		}
-		if params.Order.Value == oas.ListBatchesOrderDesc {
+		in.Least, in.Most, in.SkipRows, in.MaxRows = at.Least, at.Most, skip, n
+		if at.Newest {
 			return newestBatches(ctx, q, conn, in)
 		}
 		return q.BatchList(ctx, conn, in)
@@ -99,21 +101,17 @@ func (h batchHandler) ListBatches(ctx context.Context, params oas.ListBatchesPar
 
 // batchTotal counts the batches of a list.
 func batchTotal(ctx context.Context, q *db.Queries, conn db.DBTX, in db.BatchListParams) (int64, error) {
-	if (in.Status != nil || in.ScheduleID != nil) && in.DefinitionID == nil && in.TriggerType == nil {
+	timed := in.CreatedAfter != nil || in.CreatedBefore != nil
+	if (in.Status != nil || in.ScheduleID != nil) && in.DefinitionID == nil && in.TriggerType == nil && !timed {
 		return q.BatchTotalOfState(ctx, conn, db.BatchTotalOfStateParams{OrgID: in.OrgID, Status: in.Status, ScheduleID: in.ScheduleID})
 	}
-	return q.BatchTotal(ctx, conn, db.BatchTotalParams{OrgID: in.OrgID, Status: in.Status, DefinitionID: in.DefinitionID,
-		ScheduleID: in.ScheduleID, TriggerType: in.TriggerType})
+	return q.BatchTotal(ctx, conn, db.BatchTotalParams{OrgID: in.OrgID, Least: in.Least, Most: in.Most, CreatedAfter: in.CreatedAfter,
+		CreatedBefore: in.CreatedBefore, Status: in.Status, DefinitionID: in.DefinitionID, ScheduleID: in.ScheduleID, TriggerType: in.TriggerType})
 }
 
-// newestBatches lists backwards: After of in is what they are before, zero for the newest.
+// newestBatches lists backwards.
 func newestBatches(ctx context.Context, q *db.Queries, conn db.DBTX, in db.BatchListParams) ([]run.BatchRow, error) {
-	before := in.After
-	if before == uuid.Nil {
-		before = uuid.Max
-	}
-	rows, err := q.BatchListNewest(ctx, conn, db.BatchListNewestParams{OrgID: in.OrgID, Before: before, Status: in.Status,
-		DefinitionID: in.DefinitionID, ScheduleID: in.ScheduleID, TriggerType: in.TriggerType, SkipRows: in.SkipRows, MaxRows: in.MaxRows})
+	rows, err := q.BatchListNewest(ctx, conn, db.BatchListNewestParams(in))
 	out := make([]run.BatchRow, len(rows))
 	for i, row := range rows {
 		out[i] = run.BatchRow(row)

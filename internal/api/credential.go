@@ -19,17 +19,20 @@ type credentialHandler struct {
 
 func (h credentialHandler) ListCredentials(ctx context.Context, params oas.ListCredentialsParams) (*oas.CredentialList, error) {
 	caller := account.FromContext(ctx)
-	p, err := pageOf("credentials", caller.OrgID, params.Limit, params.Skip, params.Cursor, params.Status.Value)
+	when := created{params.Order, params.CreatedAfter, params.CreatedBefore}
+	p, err := pageOf("credentials", caller.OrgID, params.Limit, params.Skip, params.Cursor, params.Status.Value, "\x00", params.Name,
+		"\x00", params.PlatformID, "\x00", when)
 	if err != nil {
 		return nil, err
 	}
-	after, err := p.afterID()
+	whole, at, err := p.of(when)
 	if err != nil {
 		return nil, err
 	}
 	rows, total, err := h.credentials.List(ctx, caller.OrgID, credential.Filter{
-		Status: optional(params.Status.Value, params.Status.Set), After: after, Skip: p.Skip(), MaxRows: p.Fetch(),
-	})
+		Status: optional(params.Status.Value, params.Status.Set), Name: params.Name.Value, Created: whole,
+		PlatformID: optional(params.PlatformID.Value, params.PlatformID.Set),
+	}, at)
 	if err != nil {
 		return nil, err
 	}

@@ -19,26 +19,28 @@ type definitionHandler struct {
 
 func (h definitionHandler) ListDefinitions(ctx context.Context, params oas.ListDefinitionsParams) (*oas.DefinitionList, error) {
 	caller := account.FromContext(ctx)
-	p, err := pageOf("definitions", caller.OrgID, params.Limit, params.Skip, params.Cursor, params.Status.Value)
+	when := created{params.Order, params.CreatedAfter, params.CreatedBefore}
+	p, err := pageOf("definitions", caller.OrgID, params.Limit, params.Skip, params.Cursor, params.Status.Value, "\x00", params.Name,
+		"\x00", when)
 	if err != nil {
 		return nil, err
 	}
-	after, err := p.afterID()
+	whole, at, err := p.of(when)
 	if err != nil {
 		return nil, err
 	}
-	f := definition.Filter{Status: optional(params.Status.Value, params.Status.Set), After: after}
+	f := definition.Filter{Status: optional(params.Status.Value, params.Status.Set), Name: params.Name.Value, Created: whole}
 	total, err := h.definitions.Count(ctx, caller.OrgID, f)
 	if err != nil {
 		return nil, err
 	}
 	size := func(d definition.Definition) int { return d.Bytes }
 	rows, err := gather(&p, size, func(last *definition.Definition, skip, n int32) ([]definition.Definition, error) {
-		f.Skip, f.MaxRows = skip, n
 		if last != nil {
-			f.After = last.ID
+			at = at.Behind(last.ID)
 		}
-		return h.definitions.List(ctx, caller.OrgID, f)
+		at.Skip, at.MaxRows = skip, n
+		return h.definitions.List(ctx, caller.OrgID, f, at)
 	})
 	if err != nil {
 		return nil, err

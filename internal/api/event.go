@@ -34,15 +34,23 @@ func eventKindOf(k event.Kind) oas.EventKind {
 
 func (h eventHandler) ListEventSubscriptions(ctx context.Context, params oas.ListEventSubscriptionsParams) (*oas.EventSubscriptionList, error) {
 	caller := account.FromContext(ctx)
-	p, err := pageOf("event-subscriptions", caller.OrgID, params.Limit, params.Skip, params.Cursor)
+	when := created{params.Order, params.CreatedAfter, params.CreatedBefore}
+	p, err := pageOf("event-subscriptions", caller.OrgID, params.Limit, params.Skip, params.Cursor, params.DefinitionID, "\x00",
+		params.EventKind.Value, "\x00", when)
 	if err != nil {
 		return nil, err
 	}
-	after, err := p.afterID()
+	whole, at, err := p.of(when)
 	if err != nil {
 		return nil, err
 	}
-	rows, total, err := h.subscriptions.List(ctx, caller.OrgID, after, p.Skip(), p.Fetch())
+	of, known := filterID(params.DefinitionID)
+	if !known {
+		list := oas.EventSubscriptionList(nothing[oas.EventSubscription](p))
+		return &list, nil
+	}
+	f := subscription.Filter{DefinitionID: of, EventKind: optional(params.EventKind.Value, params.EventKind.Set), Created: whole}
+	rows, total, err := h.subscriptions.List(ctx, caller.OrgID, f, at)
 	if err != nil {
 		return nil, err
 	}

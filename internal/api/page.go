@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"math"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/google/uuid"
 
 	"flowlane/gen/oas"
 	"flowlane/internal/fault"
+	"flowlane/internal/listing"
 )
 
 // page is one request for a page of a list. Handlers read Fetch() rows after Key (or afterID) and past Skip, and give
@@ -79,6 +81,33 @@ func (p page) afterID() (uuid.UUID, error) {
 		return uuid.Nil, errCursor
 	}
 	return id, nil
+}
+
+// created are the parameters that lists of things have in common: their order, and when the things were created.
+type created struct {
+	order         oas.OptListOrder
+	after, before oas.OptDateTime
+}
+
+// of is the range of the list, and the part of it that the page shows. It must be among the filters of pageOf.
+func (p page) of(c created) (listing.Range, listing.Page, error) {
+	whole := listing.Created(setTime(c.after), setTime(c.before))
+	at := listing.Page{Range: whole, Newest: c.order.Value == oas.ListOrderDesc, Skip: p.Skip(), MaxRows: p.Fetch()}
+	if p.Key == "" {
+		return whole, at, nil
+	}
+	last, ok := parseID(p.Key)
+	if !ok {
+		return whole, at, errCursor
+	}
+	return whole, at.Behind(last), nil
+}
+
+func setTime(t oas.OptDateTime) *time.Time {
+	if !t.Set {
+		return nil
+	}
+	return &t.Value
 }
 
 const (

@@ -17,15 +17,16 @@ type recordSetHandler struct {
 
 func (h recordSetHandler) ListRecordSets(ctx context.Context, params oas.ListRecordSetsParams) (*oas.RecordSetList, error) {
 	caller := account.FromContext(ctx)
-	p, err := pageOf("record-sets", caller.OrgID, params.Limit, params.Skip, params.Cursor, params.Status.Value)
+	when := created{params.Order, params.CreatedAfter, params.CreatedBefore}
+	p, err := pageOf("record-sets", caller.OrgID, params.Limit, params.Skip, params.Cursor, params.Status.Value, "\x00", when)
 	if err != nil {
 		return nil, err
 	}
-	after, err := p.afterID()
+	whole, at, err := p.of(when)
 	if err != nil {
 		return nil, err
 	}
-	f := recordset.Filter{After: after}
+	f := recordset.Filter{Created: whole}
 	if params.Status.Set {
 		status := recordset.Status(params.Status.Value)
 		f.Status = &status
@@ -36,11 +37,11 @@ func (h recordSetHandler) ListRecordSets(ctx context.Context, params oas.ListRec
 	}
 	size := func(m recordset.Manifest) int { return len(m.Metadata) }
 	rows, err := gather(&p, size, func(last *recordset.Manifest, skip, n int32) ([]recordset.Manifest, error) {
-		f.Skip, f.MaxRows = skip, n
 		if last != nil {
-			f.After = last.ID
+			at = at.Behind(last.ID)
 		}
-		return h.sets.List(ctx, caller.OrgID, f)
+		at.Skip, at.MaxRows = skip, n
+		return h.sets.List(ctx, caller.OrgID, f, at)
 	})
 	if err != nil {
 		return nil, err

@@ -27,15 +27,21 @@ type scheduleHandler struct {
 
 func (h scheduleHandler) ListSchedules(ctx context.Context, params oas.ListSchedulesParams) (*oas.ScheduleList, error) {
 	caller := account.FromContext(ctx)
-	p, err := pageOf("schedules", caller.OrgID, params.Limit, params.Skip, params.Cursor)
+	when := created{params.Order, params.CreatedAfter, params.CreatedBefore}
+	p, err := pageOf("schedules", caller.OrgID, params.Limit, params.Skip, params.Cursor, params.DefinitionID, "\x00", when)
 	if err != nil {
 		return nil, err
 	}
-	after, err := p.afterID()
+	whole, at, err := p.of(when)
 	if err != nil {
 		return nil, err
 	}
-	rows, total, err := h.schedules.List(ctx, caller.OrgID, after, p.Skip(), p.Fetch())
+	of, known := filterID(params.DefinitionID)
+	if !known {
+		list := oas.ScheduleList(nothing[oas.Schedule](p))
+		return &list, nil
+	}
+	rows, total, err := h.schedules.List(ctx, caller.OrgID, schedule.Filter{DefinitionID: of, Created: whole}, at)
 	if err != nil {
 		return nil, err
 	}

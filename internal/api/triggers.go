@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"flowlane/gen/db"
@@ -36,7 +37,7 @@ func (h triggersHandler) ListTriggers(ctx context.Context, params oas.ListTrigge
 		in.TriggerType = &value
 	}
 	q, conn := db.New(), pg.Planned{Pool: h.pool}
-	started, err := q.BatchTotal(ctx, conn, db.BatchTotalParams{OrgID: in.OrgID, DefinitionID: definition, TriggerType: in.TriggerType})
+	started, err := q.BatchTotal(ctx, conn, db.BatchTotalParams{OrgID: in.OrgID, Most: uuid.Max, DefinitionID: definition, TriggerType: in.TriggerType})
 	if err != nil {
 		return nil, err
 	}

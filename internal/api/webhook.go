@@ -25,15 +25,21 @@ func webhookID(text string) (uuid.UUID, error) {
 
 func (h webhookHandler) ListWebhooks(ctx context.Context, params oas.ListWebhooksParams) (*oas.WebhookList, error) {
 	caller := account.FromContext(ctx)
-	p, err := pageOf("webhooks", caller.OrgID, params.Limit, oas.OptInt{}, params.Cursor)
+	when := created{params.Order, params.CreatedAfter, params.CreatedBefore}
+	p, err := pageOf("webhooks", caller.OrgID, params.Limit, oas.OptInt{}, params.Cursor, params.DefinitionID, "\x00", when)
 	if err != nil {
 		return nil, err
 	}
-	after, err := p.afterID()
+	whole, at, err := p.of(when)
 	if err != nil {
 		return nil, err
 	}
-	rows, total, err := h.webhooks.List(ctx, caller.OrgID, after, p.Fetch())
+	of, known := filterID(params.DefinitionID)
+	if !known {
+		list := oas.WebhookList(nothing[oas.Webhook](p))
+		return &list, nil
+	}
+	rows, total, err := h.webhooks.List(ctx, caller.OrgID, webhook.Filter{DefinitionID: of, Created: whole}, at)
 	if err != nil {
 		return nil, err
 	}

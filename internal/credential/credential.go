@@ -14,6 +14,7 @@ import (
 	"flowlane/gen/db"
 	"flowlane/internal/catalog"
 	"flowlane/internal/event"
+	"flowlane/internal/listing"
 	"flowlane/internal/provider"
 	"flowlane/internal/vault"
 )
@@ -187,10 +188,11 @@ func (s *Service) seenBy(ctx context.Context, orgID uuid.UUID, platformIDs ...st
 type Filter struct {
 	// Status is nil for all.
 	Status *string
-	// After is the last id of the page before; uuid.Nil for the first page.
-	After uuid.UUID
-	// Skip and MaxRows count rows.
-	Skip, MaxRows int32
+	// PlatformID is nil for all.
+	PlatformID *string
+	// Name is how names begin, in upper or lower case; empty for all.
+	Name    string
+	Created listing.Range
 }
 
 // Read returns one credential of the organization, or a NotFound fault.

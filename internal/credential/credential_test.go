@@ -25,6 +25,7 @@ import (
 	"flowlane/internal/catalog"
 	"flowlane/internal/credential"
 	"flowlane/internal/fault"
+	"flowlane/internal/listing"
 	"flowlane/internal/pg"
 	"flowlane/internal/pg/pgtest"
 	"flowlane/internal/provider"
@@ -399,8 +400,9 @@ func TestList(t *testing.T) {
 	if _, err := b.service.Create(t.Context(), b.addOrg(t), "x", basic("p")); err != nil {
 		t.Fatal(err)
 	}
-	list := func(f credential.Filter) []*credential.Credential {
-		items, total, err := b.service.List(t.Context(), b.org, f)
+	list := func(f credential.Filter, at listing.Page) []*credential.Credential {
+		f.Created = listing.Created(nil, nil)
+		items, total, err := b.service.List(t.Context(), b.org, f, at)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -410,8 +412,8 @@ func TestList(t *testing.T) {
 		return items
 	}
 	var got []uuid.UUID
-	for f := (credential.Filter{MaxRows: 2}); ; f.After = got[len(got)-1] {
-		items := list(f)
+	for at := (listing.Page{Range: listing.Created(nil, nil), MaxRows: 2}); ; at = at.Behind(got[len(got)-1]) {
+		items := list(credential.Filter{}, at)
 		if len(items) == 0 {
 			break
 		}
@@ -425,10 +427,10 @@ func TestList(t *testing.T) {
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("ids %v, want %v", got, want)
 	}
-	if items := list(credential.Filter{MaxRows: 2, Skip: 4}); len(items) != 1 || items[0].ID != want[4] {
+	if items := list(credential.Filter{}, listing.Page{Range: listing.Created(nil, nil), MaxRows: 2, Skip: 4}); len(items) != 1 || items[0].ID != want[4] {
 		t.Errorf("skip: %+v", items)
 	}
-	if items := list(credential.Filter{MaxRows: 5, Status: ptr(credential.Revoked)}); len(items) != 1 || items[0].ID != want[3] {
+	if items := list(credential.Filter{Status: ptr(credential.Revoked)}, listing.Page{Range: listing.Created(nil, nil), MaxRows: 5}); len(items) != 1 || items[0].ID != want[3] {
 		t.Errorf("status: %+v", items)
 	}
 }

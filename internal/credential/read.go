@@ -8,6 +8,7 @@ import (
 
 	"flowlane/gen/db"
 	"flowlane/internal/fault"
+	"flowlane/internal/listing"
 	"flowlane/internal/pg"
 	"flowlane/internal/provider"
 	"flowlane/internal/tenant"
@@ -46,16 +47,19 @@ func (s *Service) credentialOf(row db.CredentialGetRow) *Credential {
 	}
 }
 
-// List returns credentials of the organization in order of creation, and how many there are in that status, on whatever
-// page.
-func (s *Service) List(ctx context.Context, orgID uuid.UUID, f Filter) ([]*Credential, int64, error) {
-	total, err := s.queries.CredentialCount(ctx, s.pool, db.CredentialCountParams{OrgID: orgID, Status: f.Status})
+// List returns a page of the organization's credentials, and how many there are on all pages.
+func (s *Service) List(ctx context.Context, orgID uuid.UUID, f Filter, at listing.Page) ([]*Credential, int64, error) {
+	total, err := s.queries.CredentialCount(ctx, pg.Planned{Pool: s.pool}, db.CredentialCountParams{
+		OrgID: orgID, Least: f.Created.Least, Most: f.Created.Most, Status: f.Status, CreatedAfter: f.Created.CreatedAfter,
+		CreatedBefore: f.Created.CreatedBefore, Name: listing.Beginning(f.Name), PlatformID: f.PlatformID,
+	})
 	if err != nil {
 		return nil, 0, fmt.Errorf("count credentials: %w", err)
 	}
-	rows, err := s.queries.CredentialList(ctx, s.pool, db.CredentialListParams{
-		OrgID: orgID, After: f.After, Status: f.Status, Skip: f.Skip, MaxRows: f.MaxRows,
-	})
+	rows, err := s.rows(ctx, db.CredentialListParams{
+		OrgID: orgID, Least: at.Least, Most: at.Most, Status: f.Status, CreatedAfter: at.CreatedAfter, CreatedBefore: at.CreatedBefore,
+		Name: listing.Beginning(f.Name), PlatformID: f.PlatformID, Skip: at.Skip, MaxRows: at.MaxRows,
+	}, at.Newest)
 	if err != nil {
 		return nil, 0, fmt.Errorf("list credentials: %w", err)
 	}
@@ -71,6 +75,19 @@ func (s *Service) List(ctx context.Context, orgID uuid.UUID, f Filter) ([]*Crede
 		items[i] = s.credentialOf(db.CredentialGetRow(row))
 	}
 	return items, total, s.addUses(ctx, s.pool, orgID, items)
+}
+
+func (s *Service) rows(ctx context.Context, in db.CredentialListParams, newest bool) ([]db.CredentialListRow, error) {
+	conn := pg.Planned{Pool: s.pool}
+	if !newest {
+		return s.queries.CredentialList(ctx, conn, in)
+	}
+	rows, err := s.queries.CredentialListNewest(ctx, conn, db.CredentialListNewestParams(in))
+	out := make([]db.CredentialListRow, len(rows))
+	for i, row := range rows {
+		out[i] = db.CredentialListRow(row)
+	}
+	return out, err
 }
 
 func (s *Service) addUses(ctx context.Context, q db.DBTX, orgID uuid.UUID, items []*Credential) error {

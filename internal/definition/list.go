@@ -8,6 +8,7 @@ import (
 
 	"flowlane/gen/db"
 	"flowlane/internal/fault"
+	"flowlane/internal/listing"
 	"flowlane/internal/pg"
 )
 
@@ -15,26 +16,30 @@ import (
 type Filter struct {
 	// Status is draft, active or archived; nil means all.
 	Status *string
-	// After is the last id of the page before; uuid.Nil on the first.
-	After uuid.UUID
-	// Skip rows are passed over, then up to MaxRows are read.
-	Skip, MaxRows int32
+	// Name is how names begin, in upper or lower case; empty means any.
+	Name    string
+	Created listing.Range
 }
 
 // Count says how many definitions match the filter in all.
 func (s *Service) Count(ctx context.Context, orgID uuid.UUID, f Filter) (int64, error) {
-	total, err := s.queries.CountDefinitions(ctx, pg.Planned{Pool: s.pool}, db.CountDefinitionsParams{OrgID: orgID, Status: f.Status})
+	total, err := s.queries.CountDefinitions(ctx, pg.Planned{Pool: s.pool}, db.CountDefinitionsParams{
+		OrgID: orgID, Least: f.Created.Least, Most: f.Created.Most, Status: f.Status, CreatedAfter: f.Created.CreatedAfter,
+		CreatedBefore: f.Created.CreatedBefore, Name: listing.Beginning(f.Name),
+	})
 	if err != nil {
 		return 0, fmt.Errorf("count definitions: %w", err)
 	}
 	return total, nil
 }
 
-// List returns a page of definitions in insertion order.
-func (s *Service) List(ctx context.Context, orgID uuid.UUID, f Filter) ([]Definition, error) {
-	rows, err := s.queries.Definitions(ctx, pg.Planned{Pool: s.pool}, db.DefinitionsParams{
-		OrgID: orgID, Status: f.Status, After: f.After, RowLimit: f.MaxRows, RowOffset: f.Skip,
-	})
+// List returns a page of the definitions.
+func (s *Service) List(ctx context.Context, orgID uuid.UUID, f Filter, at listing.Page) ([]Definition, error) {
+	in := db.DefinitionsParams{
+		OrgID: orgID, Least: at.Least, Most: at.Most, Status: f.Status, CreatedAfter: at.CreatedAfter, CreatedBefore: at.CreatedBefore,
+		Name: listing.Beginning(f.Name), RowLimit: at.MaxRows, RowOffset: at.Skip,
+	}
+	rows, err := s.rows(ctx, in, at.Newest)
 	if err != nil {
 		return nil, fmt.Errorf("list definitions: %w", err)
 	}
@@ -47,6 +52,19 @@ func (s *Service) List(ctx context.Context, orgID uuid.UUID, f Filter) ([]Defini
 		out = append(out, Definition{FlowDefinition: row.FlowDefinition, Document: doc, Bytes: len(row.Doc)})
 	}
 	return out, nil
+}
+
+func (s *Service) rows(ctx context.Context, in db.DefinitionsParams, newest bool) ([]db.DefinitionsRow, error) {
+	conn := pg.Planned{Pool: s.pool}
+	if !newest {
+		return s.queries.Definitions(ctx, conn, in)
+	}
+	rows, err := s.queries.DefinitionsNewest(ctx, conn, db.DefinitionsNewestParams(in))
+	out := make([]db.DefinitionsRow, len(rows))
+	for i, row := range rows {
+		out[i] = db.DefinitionsRow(row)
+	}
+	return out, err
 }
 
 // Version is one version of a definition; it never changes.

@@ -12,6 +12,7 @@ import (
 
 	"flowlane/internal/definition"
 	"flowlane/internal/fault"
+	"flowlane/internal/listing"
 	"flowlane/internal/pg/pgtest"
 )
 
@@ -278,8 +279,10 @@ func TestService_List(t *testing.T) {
 		_, err := b.Create(ctx, b.org, "me", d)
 		require.NoError(t, err)
 	}
-	names := func(f definition.Filter) (out []string, last uuid.UUID, total int64) {
-		items, err := b.List(ctx, b.org, f)
+	all := listing.Created(nil, nil)
+	names := func(f definition.Filter, at listing.Page) (out []string, last uuid.UUID, total int64) {
+		f.Created = all
+		items, err := b.List(ctx, b.org, f, at)
 		require.NoError(t, err)
 		total, err = b.Count(ctx, b.org, f)
 		require.NoError(t, err)
@@ -288,15 +291,15 @@ func TestService_List(t *testing.T) {
 		}
 		return out, last, total
 	}
-	first, last, total := names(definition.Filter{MaxRows: 2})
+	first, last, total := names(definition.Filter{}, listing.Page{Range: all, MaxRows: 2})
 	assert.Equal(t, []string{"d0", "d1"}, first)
 	assert.Equal(t, int64(5), total)
-	next, _, _ := names(definition.Filter{After: last, MaxRows: 2})
+	next, _, _ := names(definition.Filter{}, listing.Page{Range: all, MaxRows: 2}.Behind(last))
 	assert.Equal(t, []string{"d2", "d3"}, next)
-	skipped, _, _ := names(definition.Filter{Skip: 4, MaxRows: 50})
+	skipped, _, _ := names(definition.Filter{}, listing.Page{Range: all, Skip: 4, MaxRows: 50})
 	assert.Equal(t, []string{"d4"}, skipped)
 	active := definition.StatusActive
-	filtered, _, total := names(definition.Filter{Status: &active, MaxRows: 50})
+	filtered, _, total := names(definition.Filter{Status: &active}, listing.Page{Range: all, MaxRows: 50})
 	assert.Equal(t, []string{"d1", "d3"}, filtered)
 	assert.Equal(t, int64(2), total)
 }

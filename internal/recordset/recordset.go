@@ -21,6 +21,7 @@ import (
 	"flowlane/gen/db"
 	"flowlane/internal/account"
 	"flowlane/internal/fault"
+	"flowlane/internal/listing"
 	"flowlane/internal/orgquota"
 	"flowlane/internal/pg"
 )
@@ -110,18 +111,25 @@ func (s *Service) Get(ctx context.Context, orgID, id uuid.UUID) (Manifest, error
 	return m, nil
 }
 
-// Filter is what a list shows: sets with this status (nil: any), after the id After, from the Skip-th on, at most MaxRows.
+// Filter is what a list shows: sets with this status (nil: any) that were created then.
 type Filter struct {
-	Status        *Status
-	After         uuid.UUID
-	Skip, MaxRows int32
+	Status  *Status
+	Created listing.Range
 }
 
-// List returns sets in the order of their creation.
-func (s *Service) List(ctx context.Context, orgID uuid.UUID, f Filter) ([]Manifest, error) {
-	items, err := s.q.RecordSetList(ctx, pg.Planned{Pool: s.pool}, db.RecordSetListParams{
-		OrgID: orgID, After: f.After, Status: f.Status, SkipRows: f.Skip, MaxRows: f.MaxRows,
-	})
+// List returns a page of the sets.
+func (s *Service) List(ctx context.Context, orgID uuid.UUID, f Filter, at listing.Page) ([]Manifest, error) {
+	conn, in := pg.Planned{Pool: s.pool}, db.RecordSetListParams{
+		OrgID: orgID, Least: at.Least, Most: at.Most, Status: f.Status, CreatedAfter: at.CreatedAfter, CreatedBefore: at.CreatedBefore,
+		SkipRows: at.Skip, MaxRows: at.MaxRows,
+	}
+	list := s.q.RecordSetList
+	if at.Newest {
+		list = func(ctx context.Context, conn db.DBTX, in db.RecordSetListParams) ([]Manifest, error) {
+			return s.q.RecordSetListNewest(ctx, conn, db.RecordSetListNewestParams(in))
+		}
+	}
+	items, err := list(ctx, conn, in)
 	if err != nil {
 		return nil, fmt.Errorf("list record sets: %w", err)
 	}
@@ -130,7 +138,8 @@ func (s *Service) List(ctx context.Context, orgID uuid.UUID, f Filter) ([]Manife
 
 // Count says how many sets there are in all with the filter's status.
 func (s *Service) Count(ctx context.Context, orgID uuid.UUID, f Filter) (int64, error) {
-	total, err := s.q.RecordSetTotal(ctx, pg.Planned{Pool: s.pool}, db.RecordSetTotalParams{OrgID: orgID, Status: f.Status})
+	total, err := s.q.RecordSetTotal(ctx, pg.Planned{Pool: s.pool}, db.RecordSetTotalParams{OrgID: orgID, Least: f.Created.Least,
+		Most: f.Created.Most, Status: f.Status, CreatedAfter: f.Created.CreatedAfter, CreatedBefore: f.Created.CreatedBefore})
 	if err != nil {
 		return 0, fmt.Errorf("count record sets: %w", err)
 	}

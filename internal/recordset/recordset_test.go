@@ -12,6 +12,7 @@ import (
 
 	"flowlane/gen/db"
 	"flowlane/internal/fault"
+	"flowlane/internal/listing"
 	"flowlane/internal/pg"
 )
 
@@ -61,19 +62,22 @@ func TestList(t *testing.T) {
 	_, err := b.Seal(b.ctx, b.org, ids[3], 0)
 	require.NoError(t, err)
 	sealed := db.FlowRecordSetStatusSealed
+	all := listing.Created(nil, nil)
+	every, two := Filter{Created: all}, listing.Page{Range: all, MaxRows: 2}
 	for _, c := range []struct {
 		filter Filter
+		page   listing.Page
 		want   []uuid.UUID
 		total  int64
 	}{
-		{Filter{MaxRows: 5}, ids, 5},
-		{Filter{MaxRows: 2}, ids[:2], 5},
-		{Filter{MaxRows: 2, Skip: 3}, ids[3:], 5},
-		{Filter{MaxRows: 2, After: ids[1]}, ids[2:4], 5},
-		{Filter{MaxRows: 2, Status: &sealed}, ids[3:4], 1},
-		{Filter{MaxRows: 2, Skip: 9}, nil, 5},
+		{every, listing.Page{Range: all, MaxRows: 5}, ids, 5},
+		{every, two, ids[:2], 5},
+		{every, listing.Page{Range: all, MaxRows: 2, Skip: 3}, ids[3:], 5},
+		{every, two.Behind(ids[1]), ids[2:4], 5},
+		{Filter{Created: all, Status: &sealed}, two, ids[3:4], 1},
+		{every, listing.Page{Range: all, MaxRows: 2, Skip: 9}, nil, 5},
 	} {
-		items, err := b.List(b.ctx, b.org, c.filter)
+		items, err := b.List(b.ctx, b.org, c.filter, c.page)
 		require.NoError(t, err)
 		total, err := b.Count(b.ctx, b.org, c.filter)
 		require.NoError(t, err)
@@ -85,9 +89,9 @@ func TestList(t *testing.T) {
 		assert.Equal(t, c.total, total)
 	}
 	other := b.addOrg(t)
-	items, err := b.List(b.ctx, other, Filter{MaxRows: 5})
+	items, err := b.List(b.ctx, other, every, listing.Page{Range: all, MaxRows: 5})
 	require.NoError(t, err)
-	total, err := b.Count(b.ctx, other, Filter{})
+	total, err := b.Count(b.ctx, other, every)
 	require.NoError(t, err)
 	assert.Empty(t, items)
 	assert.Zero(t, total)

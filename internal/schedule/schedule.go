@@ -19,6 +19,7 @@ import (
 	"flowlane/internal/account"
 	"flowlane/internal/definition"
 	"flowlane/internal/fault"
+	"flowlane/internal/listing"
 	"flowlane/internal/orgquota"
 	"flowlane/internal/pg"
 	"flowlane/internal/run"
@@ -168,13 +169,22 @@ func stored(err error, what string) error {
 	return fmt.Errorf("%s: %w", what, err)
 }
 
-// List returns schedules in insertion order, from the one behind after, and how many there are in all.
-func (s *Service) List(ctx context.Context, orgID, after uuid.UUID, skip, maxRows int32) ([]*Schedule, int64, error) {
-	rows, err := s.q.ScheduleList(ctx, s.pool, db.ScheduleListParams{OrgID: orgID, After: after, Skip: skip, MaxRows: maxRows})
+// Filter says what a list shows.
+type Filter struct {
+	// DefinitionID is nil for schedules of all definitions.
+	DefinitionID *uuid.UUID
+	Created      listing.Range
+}
+
+// List returns a page of the schedules, and how many there are on all pages.
+func (s *Service) List(ctx context.Context, orgID uuid.UUID, f Filter, at listing.Page) ([]*Schedule, int64, error) {
+	rows, err := s.rows(ctx, db.ScheduleListParams{OrgID: orgID, Least: at.Least, Most: at.Most, DefinitionID: f.DefinitionID,
+		CreatedAfter: at.CreatedAfter, CreatedBefore: at.CreatedBefore, Skip: at.Skip, MaxRows: at.MaxRows}, at.Newest)
 	if err != nil {
 		return nil, 0, fmt.Errorf("list schedules: %w", err)
 	}
-	total, err := s.q.ScheduleCount(ctx, s.pool, orgID)
+	total, err := s.q.ScheduleCount(ctx, pg.Planned{Pool: s.pool}, db.ScheduleCountParams{OrgID: orgID, Least: f.Created.Least,
+		Most: f.Created.Most, DefinitionID: f.DefinitionID, CreatedAfter: f.Created.CreatedAfter, CreatedBefore: f.Created.CreatedBefore})
 	if err != nil {
 		return nil, 0, fmt.Errorf("count schedules: %w", err)
 	}
@@ -185,6 +195,19 @@ func (s *Service) List(ctx context.Context, orgID, after uuid.UUID, skip, maxRow
 		}
 	}
 	return out, total, nil
+}
+
+func (s *Service) rows(ctx context.Context, in db.ScheduleListParams, newest bool) ([]db.ScheduleListRow, error) {
+	conn := pg.Planned{Pool: s.pool}
+	if !newest {
+		return s.q.ScheduleList(ctx, conn, in)
+	}
+	rows, err := s.q.ScheduleListNewest(ctx, conn, db.ScheduleListNewestParams(in))
+	out := make([]db.ScheduleListRow, len(rows))
+	for i, row := range rows {
+		out[i] = db.ScheduleListRow(row)
+	}
+	return out, err
 }
 
 // Change replaces what authors set of a schedule by what change makes of it. A definition that it newly names must be active.

@@ -20,6 +20,7 @@ import (
 	"flowlane/internal/definition"
 	"flowlane/internal/expr"
 	"flowlane/internal/fault"
+	"flowlane/internal/listing"
 	"flowlane/internal/orgquota"
 	"flowlane/internal/pg"
 	"flowlane/internal/run"
@@ -167,17 +168,37 @@ func stored(err error, what string) error {
 	return fmt.Errorf("%s: %w", what, err)
 }
 
-// List returns subscriptions in insertion order, from the one behind after, and how many there are in all.
-func (s *Service) List(ctx context.Context, orgID, after uuid.UUID, skip, maxRows int32) ([]Subscription, int64, error) {
-	rows, err := s.q.EventSubscriptionList(ctx, s.pool, db.EventSubscriptionListParams{OrgID: orgID, After: after, Skip: skip, MaxRows: maxRows})
+// Filter says what a list shows.
+type Filter struct {
+	// DefinitionID is nil for subscriptions of all definitions.
+	DefinitionID *uuid.UUID
+	// EventKind is nil for all kinds.
+	EventKind *string
+	Created   listing.Range
+}
+
+// List returns a page of the subscriptions, and how many there are on all pages.
+func (s *Service) List(ctx context.Context, orgID uuid.UUID, f Filter, at listing.Page) ([]Subscription, int64, error) {
+	rows, err := s.rows(ctx, db.EventSubscriptionListParams{OrgID: orgID, Least: at.Least, Most: at.Most, DefinitionID: f.DefinitionID,
+		EventKind: f.EventKind, CreatedAfter: at.CreatedAfter, CreatedBefore: at.CreatedBefore, Skip: at.Skip, MaxRows: at.MaxRows}, at.Newest)
 	if err != nil {
 		return nil, 0, fmt.Errorf("list event subscriptions: %w", err)
 	}
-	total, err := s.q.EventSubscriptionCount(ctx, s.pool, orgID)
+	total, err := s.q.EventSubscriptionCount(ctx, pg.Planned{Pool: s.pool}, db.EventSubscriptionCountParams{OrgID: orgID,
+		Least: f.Created.Least, Most: f.Created.Most, DefinitionID: f.DefinitionID, EventKind: f.EventKind,
+		CreatedAfter: f.Created.CreatedAfter, CreatedBefore: f.Created.CreatedBefore})
 	if err != nil {
 		return nil, 0, fmt.Errorf("count event subscriptions: %w", err)
 	}
 	return rows, total, nil
+}
+
+func (s *Service) rows(ctx context.Context, in db.EventSubscriptionListParams, newest bool) ([]Subscription, error) {
+	conn := pg.Planned{Pool: s.pool}
+	if newest {
+		return s.q.EventSubscriptionListNewest(ctx, conn, db.EventSubscriptionListNewestParams(in))
+	}
+	return s.q.EventSubscriptionList(ctx, conn, in)
 }
 
 // Change replaces what authors set of a subscription by what change makes of it. Events that are not decided yet are decided on the

@@ -18,6 +18,7 @@ import (
 	"flowlane/internal/account"
 	"flowlane/internal/definition"
 	"flowlane/internal/fault"
+	"flowlane/internal/listing"
 	"flowlane/internal/orgquota"
 	"flowlane/internal/pg"
 	"flowlane/internal/run"
@@ -202,13 +203,22 @@ func stored(err error, what string) error {
 	return fmt.Errorf("%s: %w", what, err)
 }
 
-// List returns webhooks in insertion order, from the one behind the place after, and how many there are in all.
-func (s *Service) List(ctx context.Context, orgID, after uuid.UUID, maxRows int32) ([]*Webhook, int64, error) {
-	rows, err := s.q.WebhookList(ctx, s.Pool, db.WebhookListParams{OrgID: orgID, After: after, MaxRows: maxRows})
+// Filter says what a list shows.
+type Filter struct {
+	// DefinitionID is nil for webhooks of all definitions.
+	DefinitionID *uuid.UUID
+	Created      listing.Range
+}
+
+// List returns a page of the webhooks by their places, and how many there are on all pages. It passes over none.
+func (s *Service) List(ctx context.Context, orgID uuid.UUID, f Filter, at listing.Page) ([]*Webhook, int64, error) {
+	rows, err := s.rows(ctx, db.WebhookListParams{OrgID: orgID, Least: at.Least, Most: at.Most, DefinitionID: f.DefinitionID,
+		CreatedAfter: at.CreatedAfter, CreatedBefore: at.CreatedBefore, MaxRows: at.MaxRows}, at.Newest)
 	if err != nil {
 		return nil, 0, fmt.Errorf("list webhooks: %w", err)
 	}
-	total, err := s.q.WebhookCount(ctx, s.Pool, orgID)
+	total, err := s.q.WebhookCount(ctx, pg.Planned{Pool: s.Pool}, db.WebhookCountParams{OrgID: orgID, Least: f.Created.Least,
+		Most: f.Created.Most, DefinitionID: f.DefinitionID, CreatedAfter: f.Created.CreatedAfter, CreatedBefore: f.Created.CreatedBefore})
 	if err != nil {
 		return nil, 0, fmt.Errorf("count webhooks: %w", err)
 	}
@@ -219,6 +229,14 @@ func (s *Service) List(ctx context.Context, orgID, after uuid.UUID, maxRows int3
 		}
 	}
 	return out, total, nil
+}
+
+func (s *Service) rows(ctx context.Context, in db.WebhookListParams, newest bool) ([]db.FlowWebhook, error) {
+	conn := pg.Planned{Pool: s.Pool}
+	if newest {
+		return s.q.WebhookListNewest(ctx, conn, db.WebhookListNewestParams(in))
+	}
+	return s.q.WebhookList(ctx, conn, in)
 }
 
 // Change replaces what authors set of a webhook by what change makes of it. No message is accepted on the old terms after it

@@ -1052,6 +1052,13 @@ const (
 // DefinitionCreate: Steps of your own, or those of a template.
 type DefinitionCreate = any
 
+type ListOrder string
+
+const (
+	ListOrderAsc  ListOrder = "asc"
+	ListOrderDesc ListOrder = "desc"
+)
+
 // NewDefinitionStatus: Whether it can be triggered at once.
 type NewDefinitionStatus string
 

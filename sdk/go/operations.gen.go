@@ -414,8 +414,18 @@ type ListCredentialsParams struct {
 	// The `next_cursor` of the page before, unchanged. One that is damaged or belongs to other filters, another order or
 	// another organization answers 400 `Invalid cursor`; together with a `skip` above 0 it answers 422.
 	Cursor *string `json:"cursor,omitzero"`
+	// Only those whose name begins so. Upper and lower case are the same, beyond a to z if the database's locale says so.
+	Name *string `json:"name,omitzero"`
+	// `asc` begins with what was created first, `desc` with what was created last.
+	Order *ListOrder `json:"order,omitzero"`
+	// Only what was created at this time or later.
+	CreatedAfter *time.Time `json:"created_after,omitzero"`
+	// Only what was created before this time.
+	CreatedBefore *time.Time `json:"created_before,omitzero"`
 	// Only credentials in this status.
 	Status *CredentialStatus `json:"status,omitzero"`
+	// Only credentials of this platform.
+	PlatformID *string `json:"platform_id,omitzero"`
 }
 
 // ListCredentials: List credentials.
@@ -608,6 +618,14 @@ type ListDefinitionsParams struct {
 	// The `next_cursor` of the page before, unchanged. One that is damaged or belongs to other filters, another order or
 	// another organization answers 400 `Invalid cursor`; together with a `skip` above 0 it answers 422.
 	Cursor *string `json:"cursor,omitzero"`
+	// Only those whose name begins so. Upper and lower case are the same, beyond a to z if the database's locale says so.
+	Name *string `json:"name,omitzero"`
+	// `asc` begins with what was created first, `desc` with what was created last.
+	Order *ListOrder `json:"order,omitzero"`
+	// Only what was created at this time or later.
+	CreatedAfter *time.Time `json:"created_after,omitzero"`
+	// Only what was created before this time.
+	CreatedBefore *time.Time `json:"created_before,omitzero"`
 	// Only definitions in this status.
 	Status *DefinitionStatus `json:"status,omitzero"`
 }
@@ -864,6 +882,14 @@ type ListSchedulesParams struct {
 	// The `next_cursor` of the page before, unchanged. One that is damaged or belongs to other filters, another order or
 	// another organization answers 400 `Invalid cursor`; together with a `skip` above 0 it answers 422.
 	Cursor *string `json:"cursor,omitzero"`
+	// Only those that start this definition. An unknown id gives an empty page.
+	DefinitionID *string `json:"definition_id,omitzero"`
+	// `asc` begins with what was created first, `desc` with what was created last.
+	Order *ListOrder `json:"order,omitzero"`
+	// Only what was created at this time or later.
+	CreatedAfter *time.Time `json:"created_after,omitzero"`
+	// Only what was created before this time.
+	CreatedBefore *time.Time `json:"created_before,omitzero"`
 }
 
 // ListSchedules: List schedules.
@@ -1021,6 +1047,16 @@ type ListEventSubscriptionsParams struct {
 	// The `next_cursor` of the page before, unchanged. One that is damaged or belongs to other filters, another order or
 	// another organization answers 400 `Invalid cursor`; together with a `skip` above 0 it answers 422.
 	Cursor *string `json:"cursor,omitzero"`
+	// Only those that start this definition. An unknown id gives an empty page.
+	DefinitionID *string `json:"definition_id,omitzero"`
+	// Only those that hear of this kind of event.
+	EventKind *EventKindName `json:"event_kind,omitzero"`
+	// `asc` begins with what was created first, `desc` with what was created last.
+	Order *ListOrder `json:"order,omitzero"`
+	// Only what was created at this time or later.
+	CreatedAfter *time.Time `json:"created_after,omitzero"`
+	// Only what was created before this time.
+	CreatedBefore *time.Time `json:"created_before,omitzero"`
 }
 
 // ListEventSubscriptions: List event subscriptions.
@@ -1092,6 +1128,14 @@ type ListWebhooksParams struct {
 	// The `next_cursor` of the page before, unchanged. One that is damaged or belongs to other filters, another order or
 	// another organization answers 400 `Invalid cursor`; together with a `skip` above 0 it answers 422.
 	Cursor *string `json:"cursor,omitzero"`
+	// Only those that start this definition. An unknown id gives an empty page.
+	DefinitionID *string `json:"definition_id,omitzero"`
+	// `asc` begins with what was created first, `desc` with what was created last.
+	Order *ListOrder `json:"order,omitzero"`
+	// Only what was created at this time or later.
+	CreatedAfter *time.Time `json:"created_after,omitzero"`
+	// Only what was created before this time.
+	CreatedBefore *time.Time `json:"created_before,omitzero"`
 }
 
 // ListWebhooks: List webhooks.
@@ -1185,8 +1229,12 @@ type ListBatchesParams struct {
 	ScheduleID *string `json:"schedule_id,omitzero"`
 	// Only batches that were started this way.
 	TriggerType *TriggerType `json:"trigger_type,omitzero"`
-	// `asc` begins with the oldest batch, `desc` with the newest.
-	Order *string `json:"order,omitzero"`
+	// `asc` begins with what was created first, `desc` with what was created last.
+	Order *ListOrder `json:"order,omitzero"`
+	// Only what was created at this time or later.
+	CreatedAfter *time.Time `json:"created_after,omitzero"`
+	// Only what was created before this time.
+	CreatedBefore *time.Time `json:"created_before,omitzero"`
 }
 
 // ListBatches: List batches.
@@ -1603,6 +1651,12 @@ type ListRecordSetsParams struct {
 	// The `next_cursor` of the page before, unchanged. One that is damaged or belongs to other filters, another order or
 	// another organization answers 400 `Invalid cursor`; together with a `skip` above 0 it answers 422.
 	Cursor *string `json:"cursor,omitzero"`
+	// `asc` begins with what was created first, `desc` with what was created last.
+	Order *ListOrder `json:"order,omitzero"`
+	// Only what was created at this time or later.
+	CreatedAfter *time.Time `json:"created_after,omitzero"`
+	// Only what was created before this time.
+	CreatedBefore *time.Time `json:"created_before,omitzero"`
 	// Only record sets in this status.
 	Status *RecordSetStatus `json:"status,omitzero"`
 }

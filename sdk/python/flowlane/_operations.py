@@ -318,22 +318,32 @@ class Operations(Transport):
         limit: int | None = None,
         skip: int | None = None,
         cursor: str | None = None,
+        name: str | None = None,
+        order: models.ListOrder | None = None,
+        created_after: str | None = None,
+        created_before: str | None = None,
         status: models.CredentialStatus | None = None,
+        platform_id: str | None = None,
     ) -> models.CredentialList:
         """List credentials.
         Returns the credentials of the organization with when each was last seen in use. No secrets.
         """
-        return self._call("list_credentials", "GET", "/credentials", query={"limit": limit, "skip": skip, "cursor": cursor, "status": status})
+        return self._call("list_credentials", "GET", "/credentials", query={"limit": limit, "skip": skip, "cursor": cursor, "name": name, "order": order, "created_after": created_after, "created_before": created_before, "status": status, "platform_id": platform_id})
 
     def all_credentials(
         self,
         *,
         limit: int | None = None,
         skip: int | None = None,
+        name: str | None = None,
+        order: models.ListOrder | None = None,
+        created_after: str | None = None,
+        created_before: str | None = None,
         status: models.CredentialStatus | None = None,
+        platform_id: str | None = None,
     ) -> Iterator[models.Credential]:
         """Goes through all pages of list_credentials."""
-        return self._pages("list_credentials", "/credentials", {"limit": limit, "skip": skip, "status": status})
+        return self._pages("list_credentials", "/credentials", {"limit": limit, "skip": skip, "name": name, "order": order, "created_after": created_after, "created_before": created_before, "status": status, "platform_id": platform_id})
 
     def create_credential(
         self,
@@ -471,22 +481,30 @@ class Operations(Transport):
         limit: int | None = None,
         skip: int | None = None,
         cursor: str | None = None,
+        name: str | None = None,
+        order: models.ListOrder | None = None,
+        created_after: str | None = None,
+        created_before: str | None = None,
         status: models.DefinitionStatus | None = None,
     ) -> models.DefinitionList:
         """List definitions.
         Returns the flow definitions of the organization.
         """
-        return self._call("list_definitions", "GET", "/flows/definitions", query={"limit": limit, "skip": skip, "cursor": cursor, "status": status})
+        return self._call("list_definitions", "GET", "/flows/definitions", query={"limit": limit, "skip": skip, "cursor": cursor, "name": name, "order": order, "created_after": created_after, "created_before": created_before, "status": status})
 
     def all_definitions(
         self,
         *,
         limit: int | None = None,
         skip: int | None = None,
+        name: str | None = None,
+        order: models.ListOrder | None = None,
+        created_after: str | None = None,
+        created_before: str | None = None,
         status: models.DefinitionStatus | None = None,
     ) -> Iterator[models.Definition]:
         """Goes through all pages of list_definitions."""
-        return self._pages("list_definitions", "/flows/definitions", {"limit": limit, "skip": skip, "status": status})
+        return self._pages("list_definitions", "/flows/definitions", {"limit": limit, "skip": skip, "name": name, "order": order, "created_after": created_after, "created_before": created_before, "status": status})
 
     def create_definition(
         self,
@@ -676,15 +694,28 @@ class Operations(Transport):
         limit: int | None = None,
         skip: int | None = None,
         cursor: str | None = None,
+        definition_id: str | None = None,
+        order: models.ListOrder | None = None,
+        created_after: str | None = None,
+        created_before: str | None = None,
     ) -> models.ScheduleList:
         """List schedules.
         Returns the schedules of the organization, those that are switched off included.
         """
-        return self._call("list_schedules", "GET", "/flows/schedules", query={"limit": limit, "skip": skip, "cursor": cursor})
+        return self._call("list_schedules", "GET", "/flows/schedules", query={"limit": limit, "skip": skip, "cursor": cursor, "definition_id": definition_id, "order": order, "created_after": created_after, "created_before": created_before})
 
-    def all_schedules(self, *, limit: int | None = None, skip: int | None = None) -> Iterator[models.Schedule]:
+    def all_schedules(
+        self,
+        *,
+        limit: int | None = None,
+        skip: int | None = None,
+        definition_id: str | None = None,
+        order: models.ListOrder | None = None,
+        created_after: str | None = None,
+        created_before: str | None = None,
+    ) -> Iterator[models.Schedule]:
         """Goes through all pages of list_schedules."""
-        return self._pages("list_schedules", "/flows/schedules", {"limit": limit, "skip": skip})
+        return self._pages("list_schedules", "/flows/schedules", {"limit": limit, "skip": skip, "definition_id": definition_id, "order": order, "created_after": created_after, "created_before": created_before})
 
     def create_schedule(self, body: models.ScheduleInput, *, idempotency_key: str | None = None) -> models.Schedule:
         """Create a schedule.
@@ -781,20 +812,30 @@ class Operations(Transport):
         limit: int | None = None,
         skip: int | None = None,
         cursor: str | None = None,
+        definition_id: str | None = None,
+        event_kind: models.EventKindName | None = None,
+        order: models.ListOrder | None = None,
+        created_after: str | None = None,
+        created_before: str | None = None,
     ) -> models.EventSubscriptionList:
         """List event subscriptions.
         Returns the event subscriptions of the organization, those that are switched off included.
         """
-        return self._call("list_event_subscriptions", "GET", "/flows/event-subscriptions", query={"limit": limit, "skip": skip, "cursor": cursor})
+        return self._call("list_event_subscriptions", "GET", "/flows/event-subscriptions", query={"limit": limit, "skip": skip, "cursor": cursor, "definition_id": definition_id, "event_kind": event_kind, "order": order, "created_after": created_after, "created_before": created_before})
 
     def all_event_subscriptions(
         self,
         *,
         limit: int | None = None,
         skip: int | None = None,
+        definition_id: str | None = None,
+        event_kind: models.EventKindName | None = None,
+        order: models.ListOrder | None = None,
+        created_after: str | None = None,
+        created_before: str | None = None,
     ) -> Iterator[models.EventSubscription]:
         """Goes through all pages of list_event_subscriptions."""
-        return self._pages("list_event_subscriptions", "/flows/event-subscriptions", {"limit": limit, "skip": skip})
+        return self._pages("list_event_subscriptions", "/flows/event-subscriptions", {"limit": limit, "skip": skip, "definition_id": definition_id, "event_kind": event_kind, "order": order, "created_after": created_after, "created_before": created_before})
 
     def create_event_subscription(
         self,
@@ -841,15 +882,32 @@ class Operations(Transport):
         """
         return self._call("delete_event_subscription", "DELETE", f"/flows/event-subscriptions/{segment(subscription_id)}")
 
-    def list_webhooks(self, *, limit: int | None = None, cursor: str | None = None) -> models.WebhookList:
+    def list_webhooks(
+        self,
+        *,
+        limit: int | None = None,
+        cursor: str | None = None,
+        definition_id: str | None = None,
+        order: models.ListOrder | None = None,
+        created_after: str | None = None,
+        created_before: str | None = None,
+    ) -> models.WebhookList:
         """List webhooks.
         Returns the webhooks of the organization in the order in which they were made. Secrets and addresses are not shown. This list knows no `skip`.
         """
-        return self._call("list_webhooks", "GET", "/flows/webhooks", query={"limit": limit, "cursor": cursor})
+        return self._call("list_webhooks", "GET", "/flows/webhooks", query={"limit": limit, "cursor": cursor, "definition_id": definition_id, "order": order, "created_after": created_after, "created_before": created_before})
 
-    def all_webhooks(self, *, limit: int | None = None) -> Iterator[models.Webhook]:
+    def all_webhooks(
+        self,
+        *,
+        limit: int | None = None,
+        definition_id: str | None = None,
+        order: models.ListOrder | None = None,
+        created_after: str | None = None,
+        created_before: str | None = None,
+    ) -> Iterator[models.Webhook]:
         """Goes through all pages of list_webhooks."""
-        return self._pages("list_webhooks", "/flows/webhooks", {"limit": limit})
+        return self._pages("list_webhooks", "/flows/webhooks", {"limit": limit, "definition_id": definition_id, "order": order, "created_after": created_after, "created_before": created_before})
 
     def create_webhook(self, body: models.WebhookInput) -> models.NewWebhook:
         """Create a webhook.
@@ -928,12 +986,14 @@ class Operations(Transport):
         definition_id: str | None = None,
         schedule_id: str | None = None,
         trigger_type: models.TriggerType | None = None,
-        order: Literal['asc', 'desc'] | None = None,
+        order: models.ListOrder | None = None,
+        created_after: str | None = None,
+        created_before: str | None = None,
     ) -> models.BatchList:
         """List batches.
         Returns the batches of the organization. An unknown id in a filter gives an empty page.
         """
-        return self._call("list_batches", "GET", "/flows/batches", query={"limit": limit, "skip": skip, "cursor": cursor, "status": status, "definition_id": definition_id, "schedule_id": schedule_id, "trigger_type": trigger_type, "order": order})
+        return self._call("list_batches", "GET", "/flows/batches", query={"limit": limit, "skip": skip, "cursor": cursor, "status": status, "definition_id": definition_id, "schedule_id": schedule_id, "trigger_type": trigger_type, "order": order, "created_after": created_after, "created_before": created_before})
 
     def all_batches(
         self,
@@ -944,10 +1004,12 @@ class Operations(Transport):
         definition_id: str | None = None,
         schedule_id: str | None = None,
         trigger_type: models.TriggerType | None = None,
-        order: Literal['asc', 'desc'] | None = None,
+        order: models.ListOrder | None = None,
+        created_after: str | None = None,
+        created_before: str | None = None,
     ) -> Iterator[models.Batch]:
         """Goes through all pages of list_batches."""
-        return self._pages("list_batches", "/flows/batches", {"limit": limit, "skip": skip, "status": status, "definition_id": definition_id, "schedule_id": schedule_id, "trigger_type": trigger_type, "order": order})
+        return self._pages("list_batches", "/flows/batches", {"limit": limit, "skip": skip, "status": status, "definition_id": definition_id, "schedule_id": schedule_id, "trigger_type": trigger_type, "order": order, "created_after": created_after, "created_before": created_before})
 
     def get_batch(self, batch_id: str) -> models.Batch:
         """Read a batch.
@@ -1271,22 +1333,28 @@ class Operations(Transport):
         limit: int | None = None,
         skip: int | None = None,
         cursor: str | None = None,
+        order: models.ListOrder | None = None,
+        created_after: str | None = None,
+        created_before: str | None = None,
         status: models.RecordSetStatus | None = None,
     ) -> models.RecordSetList:
         """List record sets.
         Returns the record sets of the organization that have not expired.
         """
-        return self._call("list_record_sets", "GET", "/data/record-sets", query={"limit": limit, "skip": skip, "cursor": cursor, "status": status})
+        return self._call("list_record_sets", "GET", "/data/record-sets", query={"limit": limit, "skip": skip, "cursor": cursor, "order": order, "created_after": created_after, "created_before": created_before, "status": status})
 
     def all_record_sets(
         self,
         *,
         limit: int | None = None,
         skip: int | None = None,
+        order: models.ListOrder | None = None,
+        created_after: str | None = None,
+        created_before: str | None = None,
         status: models.RecordSetStatus | None = None,
     ) -> Iterator[models.RecordSet]:
         """Goes through all pages of list_record_sets."""
-        return self._pages("list_record_sets", "/data/record-sets", {"limit": limit, "skip": skip, "status": status})
+        return self._pages("list_record_sets", "/data/record-sets", {"limit": limit, "skip": skip, "order": order, "created_after": created_after, "created_before": created_before, "status": status})
 
     def create_record_set(
         self,

@@ -1029,6 +1029,8 @@ Delivery: TypeAlias = "Literal['at_most_once', 'at_least_once']"
 DefinitionCreate: TypeAlias = "DefinitionFromSteps | DefinitionFromTemplate"
 """Steps of your own, or those of a template."""
 
+ListOrder: TypeAlias = "Literal['asc', 'desc']"
+
 NewDefinitionStatus: TypeAlias = "Literal['draft', 'active']"
 """Whether it can be triggered at once."""
 

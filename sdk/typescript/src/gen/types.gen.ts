@@ -1492,6 +1492,8 @@ export type Delivery = 'at_most_once' | 'at_least_once';
  */
 export type DefinitionCreate = DefinitionFromSteps | DefinitionFromTemplate;
 
+export type ListOrder = 'asc' | 'desc';
+
 /**
  * Whether it can be triggered at once.
  */
@@ -4771,6 +4773,31 @@ export type ServiceSortBy = 'name';
 export type Order = 'asc' | 'desc';
 
 /**
+ * `asc` begins with what was created first, `desc` with what was created last.
+ */
+export type ListOrder2 = ListOrder;
+
+/**
+ * Only what was created at this time or later.
+ */
+export type CreatedAfter = string;
+
+/**
+ * Only what was created before this time.
+ */
+export type CreatedBefore = string;
+
+/**
+ * Only those whose name begins so. Upper and lower case are the same, beyond a to z if the database's locale says so.
+ */
+export type NameFilter = string;
+
+/**
+ * Only those that start this definition. An unknown id gives an empty page.
+ */
+export type DefinitionFilter = string;
+
+/**
  * An earlier `ETag`; if the answer is still the same, the status is 304 and there is no body.
  */
 export type IfNoneMatch = string;
@@ -5755,9 +5782,29 @@ export type ListCredentialsData = {
          */
         cursor?: string;
         /**
+         * Only those whose name begins so. Upper and lower case are the same, beyond a to z if the database's locale says so.
+         */
+        name?: string;
+        /**
+         * `asc` begins with what was created first, `desc` with what was created last.
+         */
+        order?: ListOrder;
+        /**
+         * Only what was created at this time or later.
+         */
+        created_after?: string;
+        /**
+         * Only what was created before this time.
+         */
+        created_before?: string;
+        /**
          * Only credentials in this status.
          */
         status?: CredentialStatus;
+        /**
+         * Only credentials of this platform.
+         */
+        platform_id?: string;
     };
     url: '/credentials';
 };
@@ -6315,6 +6362,22 @@ export type ListDefinitionsData = {
          *
          */
         cursor?: string;
+        /**
+         * Only those whose name begins so. Upper and lower case are the same, beyond a to z if the database's locale says so.
+         */
+        name?: string;
+        /**
+         * `asc` begins with what was created first, `desc` with what was created last.
+         */
+        order?: ListOrder;
+        /**
+         * Only what was created at this time or later.
+         */
+        created_after?: string;
+        /**
+         * Only what was created before this time.
+         */
+        created_before?: string;
         /**
          * Only definitions in this status.
          */
@@ -7017,6 +7080,22 @@ export type ListSchedulesData = {
          *
          */
         cursor?: string;
+        /**
+         * Only those that start this definition. An unknown id gives an empty page.
+         */
+        definition_id?: string;
+        /**
+         * `asc` begins with what was created first, `desc` with what was created last.
+         */
+        order?: ListOrder;
+        /**
+         * Only what was created at this time or later.
+         */
+        created_after?: string;
+        /**
+         * Only what was created before this time.
+         */
+        created_before?: string;
     };
     url: '/flows/schedules';
 };
@@ -7381,6 +7460,26 @@ export type ListEventSubscriptionsData = {
          *
          */
         cursor?: string;
+        /**
+         * Only those that start this definition. An unknown id gives an empty page.
+         */
+        definition_id?: string;
+        /**
+         * Only those that hear of this kind of event.
+         */
+        event_kind?: EventKindName;
+        /**
+         * `asc` begins with what was created first, `desc` with what was created last.
+         */
+        order?: ListOrder;
+        /**
+         * Only what was created at this time or later.
+         */
+        created_after?: string;
+        /**
+         * Only what was created before this time.
+         */
+        created_before?: string;
     };
     url: '/flows/event-subscriptions';
 };
@@ -7564,6 +7663,22 @@ export type ListWebhooksData = {
          *
          */
         cursor?: string;
+        /**
+         * Only those that start this definition. An unknown id gives an empty page.
+         */
+        definition_id?: string;
+        /**
+         * `asc` begins with what was created first, `desc` with what was created last.
+         */
+        order?: ListOrder;
+        /**
+         * Only what was created at this time or later.
+         */
+        created_after?: string;
+        /**
+         * Only what was created before this time.
+         */
+        created_before?: string;
     };
     url: '/flows/webhooks';
 };
@@ -7932,9 +8047,17 @@ export type ListBatchesData = {
          */
         trigger_type?: TriggerType;
         /**
-         * `asc` begins with the oldest batch, `desc` with the newest.
+         * `asc` begins with what was created first, `desc` with what was created last.
          */
-        order?: 'asc' | 'desc';
+        order?: ListOrder;
+        /**
+         * Only what was created at this time or later.
+         */
+        created_after?: string;
+        /**
+         * Only what was created before this time.
+         */
+        created_before?: string;
     };
     url: '/flows/batches';
 };
@@ -8925,6 +9048,18 @@ export type ListRecordSetsData = {
          *
          */
         cursor?: string;
+        /**
+         * `asc` begins with what was created first, `desc` with what was created last.
+         */
+        order?: ListOrder;
+        /**
+         * Only what was created at this time or later.
+         */
+        created_after?: string;
+        /**
+         * Only what was created before this time.
+         */
+        created_before?: string;
         /**
          * Only record sets in this status.
          */
