@@ -48,6 +48,8 @@ func TestPage_Behind(t *testing.T) {
 	for behind, want := range map[string]string{"20": "1f", "ff": "f0", "f1": "f0", "e0": "df"} {
 		assert.Equal(t, listing.Range{Least: id("10"), Most: id(want)}, p.Behind(id(behind)).Range)
 	}
+	p.Most = uuid.Max
+	assert.Equal(t, "00000000-0000-7000-8000-00000000ffff", p.Behind(uuid.MustParse("00000000-0000-7000-8000-000000010000")).Most.String())
 	assert.Equal(t, "00000000-0000-7000-8000-000000000100", listing.Page{}.Behind(id("ff")).Least.String())
 }
 
