@@ -6,6 +6,9 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"flowlane/internal/provider/platformsim"
 )
 
 // TestPlatform_Channels: of Slack's messages each channel takes one a second. Those to different channels do not wait for each other, no
@@ -34,6 +37,26 @@ func TestPlatform_Channels(t *testing.T) {
 		"messages to different channels go together")
 	shown := p.Do(http.MethodGet, "/platforms/slack/domains/"+account+"/headroom", nil).Want(http.StatusOK)
 	assert.Contains(t, string(shown.Body), `"channel":{`)
+}
+
+// TestPlatform_ChannelUnderWay: what is under way to a channel counts there before any answer comes, so that the next message to it
+// waits, and those to others do not.
+func TestPlatform_ChannelUnderWay(t *testing.T) {
+	t.Parallel()
+	p := servePlatforms(t)
+	sim := p.sims["slack"]
+	id := p.ofTemplate("slack-notify", p.signIn("slack"))
+	post := func(channel string) (batch string) {
+		return p.trigger(id, fmt.Sprintf(`{"metadata":{"channel":"C0"},"records":[{"text":"m","channel":%q}]}`, channel))
+	}
+	require.NoError(t, sim.AddFault(platformsim.Fault{Kind: "hang", Action: "slack__web__post_message"}))
+	hanging := post("C1")
+	p.until(hanging, func(b map[string]any) bool { return counted(b)["started"] == 1 })
+	waiting := post("C1")
+	require.Equal(t, map[string]int{"completed": 1}, counted(p.await(post("C2"))), "a later message has passed it")
+	assert.Equal(t, map[string]int{"queued": 1}, counted(p.get("/flows/batches/"+waiting)))
+	assert.Equal(t, map[string]int{"started": 1}, counted(p.get("/flows/batches/"+hanging)))
+	sim.Close()
 }
 
 // TestPlatform_Bases: each of Airtable's bases takes five calls a second, and all of a person's together fifty. Batches of different bases
