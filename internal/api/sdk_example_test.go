@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"bytes"
+	"io"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -91,6 +92,12 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	name := kind(r)
 	if name == "POST retry" {
 		f.repair()
+	}
+	if name == "POST stream-token" {
+		body, err := io.ReadAll(r.Body)
+		assert.NoError(f.t, err)
+		assert.Contains(f.t, string(body), `"execution_id"`, "a token that opens more than one stream")
+		r.Body = io.NopCloser(bytes.NewReader(body))
 	}
 	switch f.fault(name, r) {
 	case "busy": // as the service says it, to pages of other origins, too

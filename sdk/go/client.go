@@ -57,6 +57,14 @@ func (c *Client) do(ctx context.Context, call call, answer any) error {
 	return nil
 }
 
+type idempotencyKey struct{}
+
+// WithIdempotencyKey has a call that creates or starts something use this key: made again with it, also by another process within 24
+// hours, the call does nothing more and gets the first answer. Without it each call has a key of its own, which its retries share.
+func WithIdempotencyKey(ctx context.Context, key string) context.Context {
+	return context.WithValue(ctx, idempotencyKey{}, key)
+}
+
 // send returns the first answer below 400.
 func (c *Client) send(ctx context.Context, call call, header http.Header) (*http.Response, error) {
 	text, ok := call.body.(json.RawMessage)
@@ -71,7 +79,11 @@ func (c *Client) send(ctx context.Context, call call, header http.Header) (*http
 		header = http.Header{}
 	}
 	if keyed[call.operation] {
-		header.Set("Idempotency-Key", rand.Text())
+		key, ok := ctx.Value(idempotencyKey{}).(string)
+		if !ok {
+			key = rand.Text()
+		}
+		header.Set("Idempotency-Key", key)
 	}
 	if text != nil {
 		header.Set("Content-Type", "application/json")

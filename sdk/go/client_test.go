@@ -1,6 +1,7 @@
 package flowlane
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -118,5 +119,61 @@ func TestNullable(t *testing.T) {
 				t.Errorf("got %s, want %s: %v", got, want, err)
 			}
 		}
+	}
+}
+
+func TestRetries(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		status int
+		call   func(ctx context.Context, flow *Client) error
+		times  int
+		key    string // that all requests have, "made" for one that the client made
+	}{
+		"Read":    {502, func(ctx context.Context, f *Client) error { _, err := f.GetMe(ctx); return err }, 3, ""},
+		"Refused": {500, func(ctx context.Context, f *Client) error { _, err := f.GetMe(ctx); return err }, 1, ""},
+		"Keyed":   {503, func(ctx context.Context, f *Client) error { _, err := f.RetryBatch(ctx, "b", nil); return err }, 3, "made"},
+		"Chosen": {503, func(ctx context.Context, f *Client) error {
+			_, err := f.RetryBatch(WithIdempotencyKey(ctx, "mine"), "b", nil)
+			return err
+		}, 3, "mine"},
+		"NotRepeatable": {502, func(ctx context.Context, f *Client) error {
+			_, err := f.CreateApiKey(WithIdempotencyKey(ctx, "mine"), &ApiKeyCreate{Name: "n"})
+			return err
+		}, 1, ""},
+		"Limited": {429, func(ctx context.Context, f *Client) error {
+			_, err := f.CreateApiKey(ctx, &ApiKeyCreate{Name: "n"})
+			return err
+		}, 3, ""},
+		"Stream": {503, func(ctx context.Context, f *Client) (err error) {
+			for _, err = range f.Follow(ctx, "e", "") {
+				continue
+			}
+			return err
+		}, 3, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			keys := map[string]int{}
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				keys[r.Header.Get("Idempotency-Key")]++
+				w.WriteHeader(c.status)
+			}))
+			defer server.Close()
+			err := c.call(t.Context(), &Client{URL: server.URL, Retries: 2, Backoff: time.Microsecond})
+			var refused *APIError
+			if !errors.As(err, &refused) || refused.Status != c.status {
+				t.Errorf("error: %v", err)
+			}
+			times, known := keys[c.key]
+			for key, n := range keys {
+				if c.key == "made" && key != "" {
+					times, known = n, true
+				}
+			}
+			if len(keys) != 1 || !known || times != c.times {
+				t.Errorf("requests by key: %v", keys)
+			}
+		})
 	}
 }

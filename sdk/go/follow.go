@@ -86,7 +86,7 @@ type Event struct {
 func (c *Client) Follow(ctx context.Context, executionID, lastEventID string) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		err := c.reconnect(ctx, func() (progress bool, err error) {
-			token, err := c.CreateStreamToken(ctx, nil)
+			token, err := c.CreateStreamToken(ctx, &StreamTokenCreate{ExecutionID: &executionID})
 			if err != nil {
 				return false, &finalError{err}
 			}

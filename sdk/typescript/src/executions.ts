@@ -1,5 +1,5 @@
 import type { Client } from './gen/client/index.js';
-import { ExecutionsOperations, type ExecutionDetail, type ExecutionEvent } from './gen/index.js';
+import { AccountOperations, ExecutionsOperations, type ExecutionDetail, type ExecutionEvent } from './gen/index.js';
 import { NetworkError } from './errors.js';
 import { lines } from './lines.js';
 import { delay, sleep, type Retries } from './retry.js';
@@ -33,11 +33,14 @@ export class Executions extends ExecutionsOperations {
     const { retries = 5 } = this.retries;
     let last = lastEventId;
     for (let failures = 0; ; ) {
+      const { token } = await new AccountOperations({ client: this.connected }).createStreamToken({
+        body: { execution_id: executionId },
+        signal: signal ?? null,
+      });
       const { data, response } = await this.connected.get<ReadableStream<Uint8Array>, unknown, true>({
         url: '/flows/executions/{execution_id}/stream',
         path: { execution_id: executionId },
-        security: [{ in: 'query', name: 'token', type: 'apiKey' }],
-        query: {}, // where the token is put
+        query: { token }, // which opens this stream alone
         headers: { Accept: 'text/event-stream', ...(last === undefined ? {} : { 'Last-Event-ID': last }) },
         parseAs: 'stream',
         responseStyle: 'fields',
