@@ -69,8 +69,9 @@ CROSS JOIN LATERAL (
     FROM flow.lane_batch q
     WHERE q.domain = @domain::text AND q.bucket = @bucket::text AND q.org_id = org.org_id AND q.lane = k.lane AND q.open AND NOT q.paused AND q.ready_parts > 0
         AND (q.allowance IS NULL OR q.allowance > 0) AND (q.lapses_at IS NULL OR q.lapses_at > (SELECT flow.clock()))
-        AND EXISTS (SELECT FROM flow.part p WHERE p.batch_id = q.batch_id AND p.step_no = q.step_no AND p.task_no = q.task_no
-            AND p.call_id IS NULL AND p.ready_at <= (SELECT flow.clock()))
+        AND (q.part_id IS NOT NULL AND q.call_id IS NULL
+            OR EXISTS (SELECT FROM flow.part p WHERE p.batch_id = q.batch_id AND p.step_no = q.step_no AND p.task_no = q.task_no
+                AND p.call_id IS NULL AND p.ready_at <= (SELECT flow.clock())))
         -- Of the lane, and so asked once, not for each of its queues.
         AND (SELECT NOT EXISTS (SELECT FROM flow.holds_over(org.org_id, @domain::text, k.lane)))
         AND NOT concat_ws('.', q.batch_id, q.step_no, q.task_no) = ANY(@skip::text[])
@@ -91,13 +92,16 @@ FROM (SELECT unnest(@batch_ids::uuid[]) AS batch_id, unnest(@step_nos::smallint[
         unnest(@max_parts::int[]) AS most, generate_series(1, cardinality(@batch_ids::uuid[])) AS no) k
 CROSS JOIN LATERAL (
     SELECT r.id, s.no AS slice_no, (CASE WHEN s.no = r.slice_no THEN r.from_off ELSE 0 END)::int AS from_off,
-        (CASE WHEN s.no = r.last_no THEN r.to_off ELSE s.records END)::int AS to_off,
+        (CASE WHEN s.no = r.last_no THEN coalesce(r.to_off, s.records) ELSE s.records END)::int AS to_off,
         r.apart, r.attempt, r.element, s.first, s.records AS size, r.ready_at, r.slice_no AS part_slice, r.from_off AS part_from
     FROM (
-        SELECT * FROM flow.part q
+        (SELECT q.id, q.slice_no, q.from_off, q.last_no, q.to_off, q.apart, q.attempt, q.element, q.ready_at FROM flow.part q
         WHERE q.batch_id = k.batch_id AND q.step_no = k.step_no AND q.task_no = k.task_no AND q.call_id IS NULL
             AND q.ready_at <= (SELECT flow.clock())
-        ORDER BY q.ready_at, q.slice_no, q.from_off LIMIT k.most
+        ORDER BY q.ready_at, q.slice_no, q.from_off LIMIT k.most)
+        UNION ALL
+        SELECT f.part_id, 0, 0, 0, NULL, false, 1, 0, '-infinity' FROM flow.lane_batch f
+        WHERE f.batch_id = k.batch_id AND f.step_no = k.step_no AND f.task_no = k.task_no AND f.part_id IS NOT NULL AND f.call_id IS NULL
     ) r
     CROSS JOIN LATERAL (
         SELECT z.no, z.first, z.records FROM flow.slice z
@@ -153,12 +157,12 @@ SELECT exclusive_key::text FROM flow.call WHERE domain = @domain AND exclusive_k
 
 -- name: CallInsert :exec
 -- counts are the windows of one call, where these are not those of all.
-INSERT INTO flow.call (id, org_id, domain, bucket, lane, action_id, credential_id, state, owner, attempt, records, digest, first_key, last_key,
+INSERT INTO flow.call (id, org_id, batch_id, domain, bucket, lane, action_id, credential_id, state, owner, attempt, records, digest, first_key, last_key,
     params, outcome_check, exclusive_key, claimed_at, send_before, counts_in, costs)
-SELECT d.id, d.org_id, @domain, @bucket, d.lane::flow.lane, d.action_id, nullif(d.credential_id, '00000000-0000-0000-0000-000000000000'), 'intent', @owner,
+SELECT d.id, d.org_id, nullif(d.batch_id, '00000000-0000-0000-0000-000000000000'), @domain, @bucket, d.lane::flow.lane, d.action_id, nullif(d.credential_id, '00000000-0000-0000-0000-000000000000'), 'intent', @owner,
     d.attempt, d.records, d.digest, nullif(d.first_key, ''), nullif(d.last_key, ''), d.params, d.outcome_check, nullif(d.exclusive_key, ''),
     @claimed_at, d.send_before, coalesce(nullif(d.counts, '')::jsonb, @counts_in::jsonb) AS counts_in, nullif(d.costs, '')::jsonb
-FROM (SELECT unnest(@ids::uuid[]) AS id, unnest(@org_ids::uuid[]) AS org_id, unnest(@lanes::text[]) AS lane, unnest(@action_ids::text[]) AS action_id,
+FROM (SELECT unnest(@ids::uuid[]) AS id, unnest(@org_ids::uuid[]) AS org_id, unnest(@batch_ids::uuid[]) AS batch_id, unnest(@lanes::text[]) AS lane, unnest(@action_ids::text[]) AS action_id,
         unnest(@credential_ids::uuid[]) AS credential_id, unnest(@attempts::int[]) AS attempt, unnest(@records::int[]) AS records,
         unnest(@digests::text[]) AS digest, unnest(@first_keys::text[]) AS first_key, unnest(@last_keys::text[]) AS last_key,
         unnest(@params::text[]) AS params, unnest(@outcome_checks::text[]) AS outcome_check, unnest(@exclusive_keys::text[]) AS exclusive_key,

@@ -46,7 +46,12 @@ LEFT JOIN LATERAL (
 SELECT u.org_id, u.definition_id, u.version, u.step_no, sum(u.records)::bigint AS records
 FROM (
     SELECT DISTINCT c.id, c.records, b.org_id, b.definition_id, b.version, p.step_no
-    FROM flow.call c JOIN flow.part p ON p.call_id = c.id JOIN flow.batch b ON b.id = p.batch_id
+    FROM flow.call c
+    CROSS JOIN LATERAL (
+        SELECT o.batch_id, o.step_no FROM flow.part o WHERE o.call_id = c.id
+        UNION ALL SELECT q.batch_id, q.step_no FROM flow.lane_batch q WHERE q.batch_id = c.batch_id AND q.call_id = c.id
+    ) p
+    JOIN flow.batch b ON b.id = p.batch_id
     WHERE c.domain = @domain AND c.state IN ('intent', 'unknown', 'awaiting')
 ) u
 GROUP BY u.org_id, u.definition_id, u.version, u.step_no;

@@ -18,7 +18,7 @@ SELECT id, org_id, definition_id, version, page_set, metadata, created_at, recor
 
 -- name: BatchesStart :exec
 -- Batches that alike ones start, in one statement. Each has its records in one page and is all here, unless it is paged: then its records
--- have pages already, and its slices come later. A page whose set is the batch itself stands in its row. calls: the records are queued for the first step. One without records is over. The queues
+-- have pages already, and its slices come later. A page whose set is the batch itself stands in its row. calls: the records are queued for the first step, as parts or in_queue. One without records is over. The queues
 -- of a paced batch have nothing to claim before the first tick.
 WITH started AS MATERIALIZED (
     SELECT unnest(@ids::uuid[]) AS id, unnest(@metadata::text[]) AS metadata,
@@ -48,13 +48,14 @@ WITH started AS MATERIALIZED (
     SELECT s.id, 0, 0, s.rows, @state, s.rows * @call_tasks::int, s.rows FROM started s WHERE NOT @paged::boolean
 ), part AS (
     INSERT INTO flow.part (batch_id, step_no, task_no, slice_no, last_no, from_off, to_off)
-    SELECT s.id, q.step_no, q.task_no, 0, 0, 0, s.rows FROM started s CROSS JOIN queue q WHERE @calls::boolean AND q.step_no = 0
+    SELECT s.id, q.step_no, q.task_no, 0, 0, 0, s.rows FROM started s CROSS JOIN queue q WHERE @calls::boolean AND NOT @in_queue::boolean AND q.step_no = 0
 )
 INSERT INTO flow.lane_batch (batch_id, step_no, task_no, org_id, domain, bucket, lane, ready_parts, ready_records, high, definition_id, version,
-    allowance, lapses_at)
+    allowance, lapses_at, part_id)
 SELECT s.id, q.step_no, q.task_no, @org_id, q.domain, q.bucket, q.lane, CASE WHEN @calls::boolean AND q.step_no = 0 THEN 1 ELSE 0 END,
     CASE WHEN @calls::boolean AND q.step_no = 0 THEN s.rows ELSE 0 END, @high, @definition_id, @version,
-    CASE WHEN @paced::boolean THEN 0 END, CASE WHEN @paced::boolean THEN @now::timestamptz END
+    CASE WHEN @paced::boolean THEN 0 END, CASE WHEN @paced::boolean THEN @now::timestamptz END,
+    CASE WHEN @calls::boolean AND @in_queue::boolean AND q.step_no = 0 THEN nextval('flow.part_id_seq') END
 FROM started s CROSS JOIN queue q WHERE s.rows > 0;
 
 -- name: SliceInsert :exec
@@ -161,9 +162,10 @@ WHERE b.batch_id IN (
 
 -- name: LaneBatchMove :exec
 UPDATE flow.lane_batch l SET ready_parts = l.ready_parts + d.parts, ready_records = l.ready_records + d.records, allowance = l.allowance - d.claimed,
-    delayed_until = greatest(l.delayed_until, nullif(d.delayed_until, '0001-01-01 00:00:00+00'))
+    delayed_until = greatest(l.delayed_until, nullif(d.delayed_until, '0001-01-01 00:00:00+00')),
+    call_id = coalesce(nullif(d.call_id, '00000000-0000-0000-0000-000000000000'), l.call_id)
 FROM (SELECT unnest(@batch_ids::uuid[]) AS batch_id, unnest(@step_nos::smallint[]) AS step_no, unnest(@task_nos::smallint[]) AS task_no,
-        unnest(@parts::int[]) AS parts, unnest(@records::bigint[]) AS records, unnest(@claimed::bigint[]) AS claimed, unnest(@delayed_untils::timestamptz[]) AS delayed_until) d
+        unnest(@parts::int[]) AS parts, unnest(@records::bigint[]) AS records, unnest(@claimed::bigint[]) AS claimed, unnest(@delayed_untils::timestamptz[]) AS delayed_until, unnest(@call_ids::uuid[]) AS call_id) d
 WHERE l.batch_id = d.batch_id AND l.step_no = d.step_no AND l.task_no = d.task_no;
 
 -- name: LaneBatchInsert :exec
@@ -228,8 +230,28 @@ DELETE FROM flow.part p
 USING (SELECT unnest(@batch_ids::uuid[]) AS batch_id, unnest(@slice_nos::int[]) AS slice_no, unnest(@ids::bigint[]) AS id) k
 WHERE p.batch_id = k.batch_id AND p.slice_no = k.slice_no AND p.id = k.id;
 
--- name: PartDeleteOfCalls :execrows
-DELETE FROM flow.part WHERE call_id = ANY(@call_ids::uuid[]);
+-- name: PartDeleteOfCalls :one
+-- Deletes the parts of calls. Those that stand in queues stay, but are counted: of batches that a call has all records of.
+WITH gone AS (
+    DELETE FROM flow.part WHERE call_id = ANY(@call_ids::uuid[]) RETURNING 1
+)
+SELECT ((SELECT count(*) FROM gone) + (SELECT count(*) FROM flow.lane_batch WHERE batch_id = ANY(@batch_ids::uuid[]) AND call_id = ANY(@call_ids::uuid[])))::bigint AS parts;
+
+-- name: LaneBatchTaken :exec
+-- Queues of batches that go on, whose part was settled.
+UPDATE flow.lane_batch SET part_id = NULL, call_id = NULL WHERE batch_id = ANY(@batch_ids::uuid[]) AND call_id = ANY(@call_ids::uuid[]);
+
+-- name: PartsWriteOut :exec
+-- Writes the parts of batches that stand in their queues.
+WITH old AS MATERIALIZED (
+    SELECT l.batch_id, l.step_no, l.task_no, l.part_id, l.call_id FROM flow.lane_batch l
+    WHERE l.batch_id = ANY(@batch_ids::uuid[]) AND l.part_id IS NOT NULL FOR NO KEY UPDATE
+), emptied AS (
+    UPDATE flow.lane_batch l SET part_id = NULL, call_id = NULL FROM old o WHERE l.batch_id = o.batch_id AND l.step_no = o.step_no AND l.task_no = o.task_no
+)
+INSERT INTO flow.part (id, batch_id, step_no, task_no, slice_no, last_no, from_off, to_off, call_id, call_seq) OVERRIDING SYSTEM VALUE
+SELECT o.part_id, o.batch_id, o.step_no, o.task_no, 0, 0, 0, s.records, o.call_id, CASE WHEN o.call_id IS NOT NULL THEN 0 END
+FROM old o CROSS JOIN LATERAL (SELECT x.records FROM flow.slice x WHERE x.batch_id = o.batch_id AND x.no = 0 OFFSET 0) s;
 
 -- name: PartRequeue :execrows
 UPDATE flow.part p SET call_id = NULL, call_seq = NULL, claim_no = NULL, left_out = NULL, ready_at = @ready_at, attempt = p.attempt + @attempts::int
@@ -240,15 +262,20 @@ WHERE p.batch_id = k.batch_id AND p.slice_no = k.slice_no AND p.id = k.id AND p.
 -- The parts of slices, each cut to its slice.
 SELECT p.id, p.batch_id, p.step_no, p.task_no, s.no AS slice_no, p.slice_no AS begins,
     (CASE WHEN s.no = p.slice_no THEN p.from_off ELSE 0 END)::int AS from_off,
-    (CASE WHEN s.no = p.last_no THEN p.to_off ELSE s.records END)::int AS to_off,
+    (CASE WHEN s.no = p.last_no THEN coalesce(p.to_off, s.records) ELSE s.records END)::int AS to_off,
     p.apart, p.attempt, p.element, p.left_out, p.call_id, coalesce(p.claim_no, 0)::bigint AS claim_no, c.state AS call_state, c.claimed_at,
     coalesce(c.failure, '')::text AS failure
 FROM (SELECT unnest(@batch_ids::uuid[]) AS batch_id, unnest(@slice_nos::int[]) AS no) d
 JOIN flow.slice s ON s.batch_id = d.batch_id AND s.no = d.no
 CROSS JOIN LATERAL (
-    SELECT b.* FROM flow.part b WHERE b.batch_id = s.batch_id AND b.slice_no = s.no
+    SELECT b.id, b.batch_id, b.step_no, b.task_no, b.slice_no, b.from_off, b.last_no, b.to_off, b.apart, b.attempt, b.element, b.left_out, b.call_id, b.claim_no
+    FROM flow.part b WHERE b.batch_id = s.batch_id AND b.slice_no = s.no
     UNION ALL
-    SELECT a.* FROM flow.part a WHERE a.batch_id = s.batch_id AND a.last_no > a.slice_no AND a.slice_no < s.no AND a.last_no >= s.no
+    SELECT a.id, a.batch_id, a.step_no, a.task_no, a.slice_no, a.from_off, a.last_no, a.to_off, a.apart, a.attempt, a.element, a.left_out, a.call_id, a.claim_no
+    FROM flow.part a WHERE a.batch_id = s.batch_id AND a.last_no > a.slice_no AND a.slice_no < s.no AND a.last_no >= s.no
+    UNION ALL
+    SELECT q.part_id, q.batch_id, q.step_no, q.task_no, 0, 0, 0, NULL, false, 1, 0, NULL, q.call_id, NULL
+    FROM flow.lane_batch q WHERE s.no = 0 AND q.batch_id = s.batch_id AND q.part_id IS NOT NULL
 ) p
 LEFT JOIN flow.call c ON c.id = p.call_id
 ORDER BY p.id, s.no;
@@ -336,11 +363,17 @@ ON CONFLICT (domain, bucket) DO NOTHING;
 -- name: PartsQueued :many
 -- Parts that began in a slice when they were chosen, and begin in another now, at the most, because calls have taken what was before.
 -- The condition is not one that part_ready has, so that each part is looked up by its key, and that index is not read whole.
-SELECT p.id, p.slice_no, p.last_no, p.from_off, p.to_off
-FROM (SELECT unnest(@batch_ids::uuid[]) AS batch_id, unnest(@begins::int[]) AS begins, unnest(@slice_nos::int[]) AS slice_no,
-        unnest(@ids::bigint[]) AS id) k
-JOIN flow.part p ON p.batch_id = k.batch_id AND p.slice_no BETWEEN k.begins AND k.slice_no AND p.id = k.id
-WHERE coalesce(p.call_id, '00000000-0000-0000-0000-000000000000') = '00000000-0000-0000-0000-000000000000';
+WITH k AS MATERIALIZED (
+    SELECT unnest(@batch_ids::uuid[]) AS batch_id, unnest(@begins::int[]) AS begins, unnest(@slice_nos::int[]) AS slice_no,
+        unnest(@ids::bigint[]) AS id
+)
+SELECT p.id, p.slice_no, p.last_no, p.from_off, p.to_off, false AS in_queue
+FROM k JOIN flow.part p ON p.batch_id = k.batch_id AND p.slice_no BETWEEN k.begins AND k.slice_no AND p.id = k.id
+WHERE coalesce(p.call_id, '00000000-0000-0000-0000-000000000000') = '00000000-0000-0000-0000-000000000000'
+UNION ALL
+SELECT q.part_id::bigint, 0, 0, 0, s.records, true
+FROM k JOIN flow.lane_batch q ON q.batch_id = k.batch_id AND q.part_id = k.id AND q.call_id IS NULL
+    CROSS JOIN LATERAL (SELECT x.records FROM flow.slice x WHERE x.batch_id = q.batch_id AND x.no = 0 OFFSET 0) s;
 
 -- name: PartClaim :exec
 UPDATE flow.part p SET call_id = d.call_id, call_seq = d.seq, claim_no = nullif(d.claim_no, 0), left_out = nullif(d.left_out, '')::int[],
@@ -367,10 +400,18 @@ SELECT unnest(@batch_ids::uuid[]), unnest(@step_nos::smallint[]), unnest(@task_n
 -- The parts of calls, slice by slice, in the order in which their records were sent.
 SELECT p.id, p.batch_id, p.step_no, p.task_no, s.no AS slice_no, p.slice_no AS begins,
     (CASE WHEN s.no = p.slice_no THEN p.from_off ELSE 0 END)::int AS from_off,
-    (CASE WHEN s.no = p.last_no THEN p.to_off ELSE s.records END)::int AS to_off,
+    (CASE WHEN s.no = p.last_no THEN coalesce(p.to_off, s.records) ELSE s.records END)::int AS to_off,
     p.apart, p.attempt, p.element, p.elements, p.left_out, p.call_id, coalesce(p.claim_no, 0)::bigint AS claim_no, s.first, s.records AS size
-FROM flow.part p JOIN flow.slice s ON s.batch_id = p.batch_id AND s.no BETWEEN p.slice_no AND p.last_no
-WHERE p.call_id = ANY(@call_ids::uuid[]) ORDER BY p.call_id, p.call_seq, p.slice_no, p.from_off, s.no;
+FROM (
+    SELECT o.id, o.batch_id, o.step_no, o.task_no, o.slice_no, o.from_off, o.last_no, o.to_off, o.apart, o.attempt, o.element, o.elements, o.left_out,
+        o.call_id, o.call_seq, o.claim_no
+    FROM flow.part o WHERE o.call_id = ANY(@call_ids::uuid[])
+    UNION ALL
+    SELECT q.part_id, q.batch_id, q.step_no, q.task_no, 0, 0, 0, NULL, false, 1, 0, 0, NULL, q.call_id, 0, NULL
+    FROM flow.call c JOIN flow.lane_batch q ON q.batch_id = c.batch_id AND q.call_id = c.id WHERE c.id = ANY(@call_ids::uuid[])
+) p
+JOIN flow.slice s ON s.batch_id = p.batch_id AND s.no BETWEEN p.slice_no AND p.last_no
+ORDER BY p.call_id, p.call_seq, p.slice_no, p.from_off, s.no;
 
 -- name: SliceRows :many
 SELECT s.batch_id, s.no, s.first, s.records, s.state, s.step_no, s.remaining, s.apart, s.page_off, s.first_step, s.tasks_done

@@ -167,6 +167,9 @@ END $$;
 -- +goose StatementEnd
 COMMENT ON FUNCTION flow.tally(jsonb, jsonb) IS 'Adds up two objects of numbers key by key; keys whose sum is not above 0 go.';
 
+-- Most batches have one slice, whose records go into their first call together: the part that is all of it stands here, with the call that
+-- takes it, because a row of flow.part with its index entries would cost such a batch as much as anything else. Whoever does more with
+-- it than to claim or to settle it as a whole writes it to flow.part first.
 -- The definition is here so that what waits for an account is summed up by task without a look at each batch, and
 -- delayed_until so that projections look for calls that wait for their next attempt only in queues that have some.
 CREATE TABLE flow.lane_batch (
@@ -187,7 +190,10 @@ CREATE TABLE flow.lane_batch (
     delayed_until timestamptz,
     allowance bigint CHECK (allowance >= 0),
     lapses_at timestamptz,
+    part_id bigint,
+    call_id uuid,
     PRIMARY KEY (batch_id, step_no, task_no),
+    CHECK (call_id IS NULL OR part_id IS NOT NULL),
     CHECK ((allowance IS NULL) = (lapses_at IS NULL))
 ) WITH (fillfactor = 50);
 -- The queues of a budget are found by organization, then by lane. Those of a paused batch stay where they are in the
@@ -211,6 +217,8 @@ COMMENT ON COLUMN flow.lane_batch.ready_records IS 'Records in these parts.';
 COMMENT ON COLUMN flow.lane_batch.delayed_until IS 'Until when parts of the queue may wait for their next attempt: the latest ready_at that any of them ever had; null where none had one.';
 COMMENT ON COLUMN flow.lane_batch.allowance IS 'How many more records may be claimed before lapses_at; null where the batch is not paced.';
 COMMENT ON COLUMN flow.lane_batch.lapses_at IS 'From when on nothing may be claimed until the next tick; null where the batch is not paced.';
+COMMENT ON COLUMN flow.lane_batch.part_id IS 'The part that is all of the batch''s only slice, in its first attempt, while it has no row in flow.part; null otherwise.';
+COMMENT ON COLUMN flow.lane_batch.call_id IS 'The call that covers that part; null while it waits.';
 
 CREATE TABLE flow.call (
     id uuid PRIMARY KEY,
@@ -240,7 +248,8 @@ CREATE TABLE flow.call (
     counts_in jsonb NOT NULL,
     costs jsonb,
     note text,
-    failure text
+    failure text,
+    batch_id uuid
 ) WITH (fillfactor = 70);
 CREATE INDEX call_open ON flow.call (domain, bucket, send_before) WHERE state IN ('intent', 'unknown', 'awaiting');
 -- One that nobody meters is entered once it is over; most of those are gone then.
@@ -281,6 +290,7 @@ COMMENT ON COLUMN flow.call.next_check_at IS 'When the provider is asked about i
 COMMENT ON COLUMN flow.call.checks IS 'How often the provider was asked about it.';
 COMMENT ON COLUMN flow.call.costs IS 'What it counts for in the windows of a bucket, by bucket, where that is not 1; null where it is 1 in all. What it may cost until it is answered, then what the answer says.';
 COMMENT ON COLUMN flow.call.counts_in IS 'The windows that it counts in: start times in Unix seconds by window length, numbers of cells by length and r for windows that roll; for another bucket that it spends too by length and bucket, as in 60 query.';
+COMMENT ON COLUMN flow.call.batch_id IS 'The batch of its records, where one part has all of them: that part may stand in the batch''s queue. Null for several parts, or none.';
 COMMENT ON COLUMN flow.call.failure IS 'What went wrong, as the error of its records tells it (JSON: code, message, provider_code, provider_message); null where nothing did. Secrets are masked; customer data.';
 
 -- Rows are only inserted, with the settlement of their calls, and deleted when they are old.

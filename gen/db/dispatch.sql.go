@@ -382,16 +382,16 @@ func (q *Queries) CallBarred(ctx context.Context, db DBTX, arg CallBarredParams)
 }
 
 const callInsert = `-- name: CallInsert :exec
-INSERT INTO flow.call (id, org_id, domain, bucket, lane, action_id, credential_id, state, owner, attempt, records, digest, first_key, last_key,
+INSERT INTO flow.call (id, org_id, batch_id, domain, bucket, lane, action_id, credential_id, state, owner, attempt, records, digest, first_key, last_key,
     params, outcome_check, exclusive_key, claimed_at, send_before, counts_in, costs)
-SELECT d.id, d.org_id, $1, $2, d.lane::flow.lane, d.action_id, nullif(d.credential_id, '00000000-0000-0000-0000-000000000000'), 'intent', $3,
+SELECT d.id, d.org_id, nullif(d.batch_id, '00000000-0000-0000-0000-000000000000'), $1, $2, d.lane::flow.lane, d.action_id, nullif(d.credential_id, '00000000-0000-0000-0000-000000000000'), 'intent', $3,
     d.attempt, d.records, d.digest, nullif(d.first_key, ''), nullif(d.last_key, ''), d.params, d.outcome_check, nullif(d.exclusive_key, ''),
     $4, d.send_before, coalesce(nullif(d.counts, '')::jsonb, $5::jsonb) AS counts_in, nullif(d.costs, '')::jsonb
-FROM (SELECT unnest($6::uuid[]) AS id, unnest($7::uuid[]) AS org_id, unnest($8::text[]) AS lane, unnest($9::text[]) AS action_id,
-        unnest($10::uuid[]) AS credential_id, unnest($11::int[]) AS attempt, unnest($12::int[]) AS records,
-        unnest($13::text[]) AS digest, unnest($14::text[]) AS first_key, unnest($15::text[]) AS last_key,
-        unnest($16::text[]) AS params, unnest($17::text[]) AS outcome_check, unnest($18::text[]) AS exclusive_key,
-        unnest($19::timestamptz[]) AS send_before, unnest($20::text[]) AS costs, unnest($21::text[]) AS counts) d
+FROM (SELECT unnest($6::uuid[]) AS id, unnest($7::uuid[]) AS org_id, unnest($8::uuid[]) AS batch_id, unnest($9::text[]) AS lane, unnest($10::text[]) AS action_id,
+        unnest($11::uuid[]) AS credential_id, unnest($12::int[]) AS attempt, unnest($13::int[]) AS records,
+        unnest($14::text[]) AS digest, unnest($15::text[]) AS first_key, unnest($16::text[]) AS last_key,
+        unnest($17::text[]) AS params, unnest($18::text[]) AS outcome_check, unnest($19::text[]) AS exclusive_key,
+        unnest($20::timestamptz[]) AS send_before, unnest($21::text[]) AS costs, unnest($22::text[]) AS counts) d
 `
 
 type CallInsertParams struct {
@@ -402,6 +402,7 @@ type CallInsertParams struct {
 	CountsIn      json.RawMessage
 	Ids           []uuid.UUID
 	OrgIds        []uuid.UUID
+	BatchIds      []uuid.UUID
 	Lanes         []string
 	ActionIds     []string
 	CredentialIds []uuid.UUID
@@ -428,6 +429,7 @@ func (q *Queries) CallInsert(ctx context.Context, db DBTX, arg CallInsertParams)
 		arg.CountsIn,
 		arg.Ids,
 		arg.OrgIds,
+		arg.BatchIds,
 		arg.Lanes,
 		arg.ActionIds,
 		arg.CredentialIds,
@@ -812,7 +814,7 @@ func (q *Queries) CallsForget(ctx context.Context, db DBTX, ids []uuid.UUID) (in
 }
 
 const callsLock = `-- name: CallsLock :many
-SELECT c.id, c.org_id, c.domain, c.bucket, c.lane, c.action_id, c.credential_id, c.state, c.owner, c.attempt, c.records, c.resolved, c.digest, c.first_key, c.last_key, c.params, c.outcome_check, c.exclusive_key, c.reference, c.claimed_at, c.send_before, c.answered_at, c.next_check_at, c.checks, c.counts_in, c.costs, c.note, c.failure, b.domain, b.bucket, b.service_id, b.metered, b.time_zone, b.max_in_flight, b.next_call_at, b.refusals, b.refused_at, b.limits FROM flow.call c JOIN flow.budget b ON b.domain = c.domain AND b.bucket = c.bucket
+SELECT c.id, c.org_id, c.domain, c.bucket, c.lane, c.action_id, c.credential_id, c.state, c.owner, c.attempt, c.records, c.resolved, c.digest, c.first_key, c.last_key, c.params, c.outcome_check, c.exclusive_key, c.reference, c.claimed_at, c.send_before, c.answered_at, c.next_check_at, c.checks, c.counts_in, c.costs, c.note, c.failure, c.batch_id, b.domain, b.bucket, b.service_id, b.metered, b.time_zone, b.max_in_flight, b.next_call_at, b.refusals, b.refused_at, b.limits FROM flow.call c JOIN flow.budget b ON b.domain = c.domain AND b.bucket = c.bucket
 WHERE c.id = ANY($1::uuid[]) AND c.state IN ('unknown', 'unresolved') ORDER BY c.id FOR UPDATE OF c
 `
 
@@ -859,6 +861,7 @@ func (q *Queries) CallsLock(ctx context.Context, db DBTX, ids []uuid.UUID) ([]Ca
 			&i.FlowCall.Costs,
 			&i.FlowCall.Note,
 			&i.FlowCall.Failure,
+			&i.FlowCall.BatchID,
 			&i.FlowBudget.Domain,
 			&i.FlowBudget.Bucket,
 			&i.FlowBudget.ServiceID,
@@ -945,7 +948,7 @@ func (q *Queries) CallsOfOthers(ctx context.Context, db DBTX, arg CallsOfOthersP
 }
 
 const callsRead = `-- name: CallsRead :many
-SELECT c.id, c.org_id, c.domain, c.bucket, c.lane, c.action_id, c.credential_id, c.state, c.owner, c.attempt, c.records, c.resolved, c.digest, c.first_key, c.last_key, c.params, c.outcome_check, c.exclusive_key, c.reference, c.claimed_at, c.send_before, c.answered_at, c.next_check_at, c.checks, c.counts_in, c.costs, c.note, c.failure, b.domain, b.bucket, b.service_id, b.metered, b.time_zone, b.max_in_flight, b.next_call_at, b.refusals, b.refused_at, b.limits, (SELECT flow.clock())::timestamptz AS now
+SELECT c.id, c.org_id, c.domain, c.bucket, c.lane, c.action_id, c.credential_id, c.state, c.owner, c.attempt, c.records, c.resolved, c.digest, c.first_key, c.last_key, c.params, c.outcome_check, c.exclusive_key, c.reference, c.claimed_at, c.send_before, c.answered_at, c.next_check_at, c.checks, c.counts_in, c.costs, c.note, c.failure, c.batch_id, b.domain, b.bucket, b.service_id, b.metered, b.time_zone, b.max_in_flight, b.next_call_at, b.refusals, b.refused_at, b.limits, (SELECT flow.clock())::timestamptz AS now
 FROM flow.budget b CROSS JOIN flow.call c
 WHERE b.domain = $1 AND b.bucket = $2 AND c.id = ANY($3::uuid[]) ORDER BY c.id
 `
@@ -1001,6 +1004,7 @@ func (q *Queries) CallsRead(ctx context.Context, db DBTX, arg CallsReadParams) (
 			&i.FlowCall.Costs,
 			&i.FlowCall.Note,
 			&i.FlowCall.Failure,
+			&i.FlowCall.BatchID,
 			&i.FlowBudget.Domain,
 			&i.FlowBudget.Bucket,
 			&i.FlowBudget.ServiceID,
@@ -1086,7 +1090,7 @@ func (q *Queries) CallsSince(ctx context.Context, db DBTX, arg CallsSinceParams)
 }
 
 const callsToCheck = `-- name: CallsToCheck :many
-SELECT id, org_id, domain, bucket, lane, action_id, credential_id, state, owner, attempt, records, resolved, digest, first_key, last_key, params, outcome_check, exclusive_key, reference, claimed_at, send_before, answered_at, next_check_at, checks, counts_in, costs, note, failure FROM flow.call
+SELECT id, org_id, domain, bucket, lane, action_id, credential_id, state, owner, attempt, records, resolved, digest, first_key, last_key, params, outcome_check, exclusive_key, reference, claimed_at, send_before, answered_at, next_check_at, checks, counts_in, costs, note, failure, batch_id FROM flow.call
 WHERE domain = $1 AND bucket = $2 AND state IN ('unknown', 'awaiting') AND next_check_at <= (SELECT flow.clock())
     AND NOT id = ANY($3::uuid[])
 ORDER BY next_check_at + make_interval(secs => 10 * least(checks, 30)) LIMIT $4
@@ -1144,6 +1148,7 @@ func (q *Queries) CallsToCheck(ctx context.Context, db DBTX, arg CallsToCheckPar
 			&i.Costs,
 			&i.Note,
 			&i.Failure,
+			&i.BatchID,
 		); err != nil {
 			return nil, err
 		}
@@ -1925,13 +1930,16 @@ FROM (SELECT unnest($1::uuid[]) AS batch_id, unnest($2::smallint[]) AS step_no, 
         unnest($4::int[]) AS most, generate_series(1, cardinality($1::uuid[])) AS no) k
 CROSS JOIN LATERAL (
     SELECT r.id, s.no AS slice_no, (CASE WHEN s.no = r.slice_no THEN r.from_off ELSE 0 END)::int AS from_off,
-        (CASE WHEN s.no = r.last_no THEN r.to_off ELSE s.records END)::int AS to_off,
+        (CASE WHEN s.no = r.last_no THEN coalesce(r.to_off, s.records) ELSE s.records END)::int AS to_off,
         r.apart, r.attempt, r.element, s.first, s.records AS size, r.ready_at, r.slice_no AS part_slice, r.from_off AS part_from
     FROM (
-        SELECT id, batch_id, step_no, task_no, slice_no, from_off, last_no, to_off, apart, element, elements, attempt, ready_at, call_id, call_seq, left_out, claim_no FROM flow.part q
+        (SELECT q.id, q.slice_no, q.from_off, q.last_no, q.to_off, q.apart, q.attempt, q.element, q.ready_at FROM flow.part q
         WHERE q.batch_id = k.batch_id AND q.step_no = k.step_no AND q.task_no = k.task_no AND q.call_id IS NULL
             AND q.ready_at <= (SELECT flow.clock())
-        ORDER BY q.ready_at, q.slice_no, q.from_off LIMIT k.most
+        ORDER BY q.ready_at, q.slice_no, q.from_off LIMIT k.most)
+        UNION ALL
+        SELECT f.part_id, 0, 0, 0, NULL, false, 1, 0, '-infinity' FROM flow.lane_batch f
+        WHERE f.batch_id = k.batch_id AND f.step_no = k.step_no AND f.task_no = k.task_no AND f.part_id IS NOT NULL AND f.call_id IS NULL
     ) r
     CROSS JOIN LATERAL (
         SELECT z.no, z.first, z.records FROM flow.slice z
@@ -2030,8 +2038,9 @@ CROSS JOIN LATERAL (
     FROM flow.lane_batch q
     WHERE q.domain = $1::text AND q.bucket = $2::text AND q.org_id = org.org_id AND q.lane = k.lane AND q.open AND NOT q.paused AND q.ready_parts > 0
         AND (q.allowance IS NULL OR q.allowance > 0) AND (q.lapses_at IS NULL OR q.lapses_at > (SELECT flow.clock()))
-        AND EXISTS (SELECT FROM flow.part p WHERE p.batch_id = q.batch_id AND p.step_no = q.step_no AND p.task_no = q.task_no
-            AND p.call_id IS NULL AND p.ready_at <= (SELECT flow.clock()))
+        AND (q.part_id IS NOT NULL AND q.call_id IS NULL
+            OR EXISTS (SELECT FROM flow.part p WHERE p.batch_id = q.batch_id AND p.step_no = q.step_no AND p.task_no = q.task_no
+                AND p.call_id IS NULL AND p.ready_at <= (SELECT flow.clock())))
         -- Of the lane, and so asked once, not for each of its queues.
         AND (SELECT NOT EXISTS (SELECT FROM flow.holds_over(org.org_id, $1::text, k.lane)))
         AND NOT concat_ws('.', q.batch_id, q.step_no, q.task_no) = ANY($3::text[])

@@ -682,6 +682,8 @@ type FlowCall struct {
 	Note *string
 	// What went wrong, as the error of its records tells it (JSON: code, message, provider_code, provider_message); null where nothing did. Secrets are masked; customer data.
 	Failure *string
+	// The batch of its records, where one part has all of them: that part may stand in the batch's queue. Null for several parts, or none.
+	BatchID *uuid.UUID
 }
 
 // A platform that an organization made of an OpenAPI document. No other organization sees it. The newest version counts.
@@ -1328,6 +1330,10 @@ type FlowLaneBatch struct {
 	Allowance *int64
 	// From when on nothing may be claimed until the next tick; null where the batch is not paced.
 	LapsesAt *time.Time
+	// The part that is all of the batch's only slice, in its first attempt, while it has no row in flow.part; null otherwise.
+	PartID *int64
+	// The call that covers that part; null while it waits.
+	CallID *uuid.UUID
 }
 
 // Spend by Domain, bucket, window length and window start. No debit for a call to come raises own + foreign_spend above the cap; one for a question that was asked already may.

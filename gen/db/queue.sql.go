@@ -81,7 +81,12 @@ const queueUnderWay = `-- name: QueueUnderWay :many
 SELECT u.org_id, u.definition_id, u.version, u.step_no, sum(u.records)::bigint AS records
 FROM (
     SELECT DISTINCT c.id, c.records, b.org_id, b.definition_id, b.version, p.step_no
-    FROM flow.call c JOIN flow.part p ON p.call_id = c.id JOIN flow.batch b ON b.id = p.batch_id
+    FROM flow.call c
+    CROSS JOIN LATERAL (
+        SELECT o.batch_id, o.step_no FROM flow.part o WHERE o.call_id = c.id
+        UNION ALL SELECT q.batch_id, q.step_no FROM flow.lane_batch q WHERE q.batch_id = c.batch_id AND q.call_id = c.id
+    ) p
+    JOIN flow.batch b ON b.id = p.batch_id
     WHERE c.domain = $1 AND c.state IN ('intent', 'unknown', 'awaiting')
 ) u
 GROUP BY u.org_id, u.definition_id, u.version, u.step_no
@@ -129,7 +134,7 @@ WITH waits AS MATERIALIZED (
         max(q.allowance) AS allowance, max(q.lapses_at) AS lapses_at, max(q.delayed_until) AS delayed_until,
         count(*) AS queues, sum(q.ready_parts)::bigint AS parts, sum(q.ready_records)::bigint AS records
     FROM (
-        SELECT l.batch_id, l.step_no, l.task_no, l.org_id, l.definition_id, l.version, l.domain, l.bucket, l.lane, l.high, l.open, l.paused, l.ready_parts, l.ready_records, l.delayed_until, l.allowance, l.lapses_at, CASE WHEN l.paused OR l.allowance IS NOT NULL OR l.delayed_until > $3::timestamptz THEN l.batch_id END AS alone FROM flow.lane_batch l
+        SELECT l.batch_id, l.step_no, l.task_no, l.org_id, l.definition_id, l.version, l.domain, l.bucket, l.lane, l.high, l.open, l.paused, l.ready_parts, l.ready_records, l.delayed_until, l.allowance, l.lapses_at, l.part_id, l.call_id, CASE WHEN l.paused OR l.allowance IS NOT NULL OR l.delayed_until > $3::timestamptz THEN l.batch_id END AS alone FROM flow.lane_batch l
         WHERE l.domain = $2 AND l.open AND l.ready_parts > 0 AND l.batch_id <> $4 OFFSET 0
     ) q
     GROUP BY q.org_id, q.definition_id, q.version, q.step_no, q.task_no, q.bucket, q.lane, q.alone

@@ -394,40 +394,41 @@ func (q *Queries) BatchTick(ctx context.Context, db DBTX, arg BatchTickParams) e
 
 const batchesStart = `-- name: BatchesStart :exec
 WITH started AS MATERIALIZED (
-    SELECT unnest($8::uuid[]) AS id, unnest($9::text[]) AS metadata,
-        unnest($10::uuid[]) AS page_set, unnest($11::bigint[]) AS rows, unnest($12::int[]) AS raw_bytes, unnest($13::bytea[]) AS body
+    SELECT unnest($9::uuid[]) AS id, unnest($10::text[]) AS metadata,
+        unnest($11::uuid[]) AS page_set, unnest($12::bigint[]) AS rows, unnest($13::int[]) AS raw_bytes, unnest($14::bytea[]) AS body
 ), queue AS MATERIALIZED (
-    SELECT unnest($14::smallint[]) AS step_no, unnest($15::smallint[]) AS task_no, unnest($16::text[]) AS domain,
-        unnest($17::text[]) AS bucket, unnest($18::text[])::flow.lane AS lane
+    SELECT unnest($15::smallint[]) AS step_no, unnest($16::smallint[]) AS task_no, unnest($17::text[]) AS domain,
+        unnest($18::text[]) AS bucket, unnest($19::text[])::flow.lane AS lane
 ), batch AS (
     INSERT INTO flow.batch (id, org_id, definition_id, version, trigger_type, trigger_source, metadata, record_count, page_set, lane,
         scheduled_at, created_by, created_at, event_depth, root_id, page_bytes, page)
-    SELECT s.id, $1, $4, $5, $19, $20, s.metadata, s.rows, s.page_set, $21,
-        $22, $23, $7, $24, $25, CASE WHEN s.page_set = s.id THEN s.raw_bytes END,
+    SELECT s.id, $1, $4, $5, $20, $21, s.metadata, s.rows, s.page_set, $22,
+        $23, $24, $7, $25, $26, CASE WHEN s.page_set = s.id THEN s.raw_bytes END,
         CASE WHEN s.page_set = s.id THEN s.body END
     FROM started s
 ), count AS (
     INSERT INTO flow.batch_count (batch_id, org_id, schedule_id, status, started_at, completed_at, updated_at, priority, pacing, pace_next_at,
         record_count, staged, queued)
-    SELECT s.id, $1, $26, CASE WHEN s.rows = 0 THEN 'completed' ELSE 'queued' END::flow.batch_status,
-        CASE WHEN s.rows = 0 THEN $7::timestamptz END, CASE WHEN s.rows = 0 THEN $7::timestamptz END, $7, $27, $28, $29,
-        s.rows, CASE WHEN $30::boolean THEN s.rows ELSE 0 END, CASE WHEN $30::boolean THEN 0 ELSE s.rows END
+    SELECT s.id, $1, $27, CASE WHEN s.rows = 0 THEN 'completed' ELSE 'queued' END::flow.batch_status,
+        CASE WHEN s.rows = 0 THEN $7::timestamptz END, CASE WHEN s.rows = 0 THEN $7::timestamptz END, $7, $28, $29, $30,
+        s.rows, CASE WHEN $31::boolean THEN s.rows ELSE 0 END, CASE WHEN $31::boolean THEN 0 ELSE s.rows END
     FROM started s
 ), page AS (
     INSERT INTO flow.page (set_id, first, rows, raw_bytes, body) SELECT s.page_set, 0, s.rows, s.raw_bytes, s.body FROM started s
-    WHERE NOT $31::boolean AND s.page_set <> s.id
+    WHERE NOT $32::boolean AND s.page_set <> s.id
 ), slice AS (
     INSERT INTO flow.slice (batch_id, no, first, records, state, remaining, queued)
-    SELECT s.id, 0, 0, s.rows, $32, s.rows * $33::int, s.rows FROM started s WHERE NOT $31::boolean
+    SELECT s.id, 0, 0, s.rows, $33, s.rows * $34::int, s.rows FROM started s WHERE NOT $32::boolean
 ), part AS (
     INSERT INTO flow.part (batch_id, step_no, task_no, slice_no, last_no, from_off, to_off)
-    SELECT s.id, q.step_no, q.task_no, 0, 0, 0, s.rows FROM started s CROSS JOIN queue q WHERE $2::boolean AND q.step_no = 0
+    SELECT s.id, q.step_no, q.task_no, 0, 0, 0, s.rows FROM started s CROSS JOIN queue q WHERE $2::boolean AND NOT $8::boolean AND q.step_no = 0
 )
 INSERT INTO flow.lane_batch (batch_id, step_no, task_no, org_id, domain, bucket, lane, ready_parts, ready_records, high, definition_id, version,
-    allowance, lapses_at)
+    allowance, lapses_at, part_id)
 SELECT s.id, q.step_no, q.task_no, $1, q.domain, q.bucket, q.lane, CASE WHEN $2::boolean AND q.step_no = 0 THEN 1 ELSE 0 END,
     CASE WHEN $2::boolean AND q.step_no = 0 THEN s.rows ELSE 0 END, $3, $4, $5,
-    CASE WHEN $6::boolean THEN 0 END, CASE WHEN $6::boolean THEN $7::timestamptz END
+    CASE WHEN $6::boolean THEN 0 END, CASE WHEN $6::boolean THEN $7::timestamptz END,
+    CASE WHEN $2::boolean AND $8::boolean AND q.step_no = 0 THEN nextval('flow.part_id_seq') END
 FROM started s CROSS JOIN queue q WHERE s.rows > 0
 `
 
@@ -439,6 +440,7 @@ type BatchesStartParams struct {
 	Version       int32
 	Paced         bool
 	Now           time.Time
+	InQueue       bool
 	Ids           []uuid.UUID
 	Metadata      []string
 	PageSets      []uuid.UUID
@@ -468,7 +470,7 @@ type BatchesStartParams struct {
 }
 
 // Batches that alike ones start, in one statement. Each has its records in one page and is all here, unless it is paged: then its records
-// have pages already, and its slices come later. A page whose set is the batch itself stands in its row. calls: the records are queued for the first step. One without records is over. The queues
+// have pages already, and its slices come later. A page whose set is the batch itself stands in its row. calls: the records are queued for the first step, as parts or in_queue. One without records is over. The queues
 // of a paced batch have nothing to claim before the first tick.
 func (q *Queries) BatchesStart(ctx context.Context, db DBTX, arg BatchesStartParams) error {
 	_, err := db.Exec(ctx, batchesStart,
@@ -479,6 +481,7 @@ func (q *Queries) BatchesStart(ctx context.Context, db DBTX, arg BatchesStartPar
 		arg.Version,
 		arg.Paced,
 		arg.Now,
+		arg.InQueue,
 		arg.Ids,
 		arg.Metadata,
 		arg.PageSets,
@@ -1117,9 +1120,10 @@ func (q *Queries) LaneBatchInsert(ctx context.Context, db DBTX, arg LaneBatchIns
 
 const laneBatchMove = `-- name: LaneBatchMove :exec
 UPDATE flow.lane_batch l SET ready_parts = l.ready_parts + d.parts, ready_records = l.ready_records + d.records, allowance = l.allowance - d.claimed,
-    delayed_until = greatest(l.delayed_until, nullif(d.delayed_until, '0001-01-01 00:00:00+00'))
+    delayed_until = greatest(l.delayed_until, nullif(d.delayed_until, '0001-01-01 00:00:00+00')),
+    call_id = coalesce(nullif(d.call_id, '00000000-0000-0000-0000-000000000000'), l.call_id)
 FROM (SELECT unnest($1::uuid[]) AS batch_id, unnest($2::smallint[]) AS step_no, unnest($3::smallint[]) AS task_no,
-        unnest($4::int[]) AS parts, unnest($5::bigint[]) AS records, unnest($6::bigint[]) AS claimed, unnest($7::timestamptz[]) AS delayed_until) d
+        unnest($4::int[]) AS parts, unnest($5::bigint[]) AS records, unnest($6::bigint[]) AS claimed, unnest($7::timestamptz[]) AS delayed_until, unnest($8::uuid[]) AS call_id) d
 WHERE l.batch_id = d.batch_id AND l.step_no = d.step_no AND l.task_no = d.task_no
 `
 
@@ -1131,6 +1135,7 @@ type LaneBatchMoveParams struct {
 	Records       []int64
 	Claimed       []int64
 	DelayedUntils []time.Time
+	CallIds       []uuid.UUID
 }
 
 func (q *Queries) LaneBatchMove(ctx context.Context, db DBTX, arg LaneBatchMoveParams) error {
@@ -1142,6 +1147,7 @@ func (q *Queries) LaneBatchMove(ctx context.Context, db DBTX, arg LaneBatchMoveP
 		arg.Records,
 		arg.Claimed,
 		arg.DelayedUntils,
+		arg.CallIds,
 	)
 	return err
 }
@@ -1257,6 +1263,21 @@ UPDATE flow.lane_batch SET paused = false WHERE batch_id = $1
 
 func (q *Queries) LaneBatchResume(ctx context.Context, db DBTX, batchID uuid.UUID) error {
 	_, err := db.Exec(ctx, laneBatchResume, batchID)
+	return err
+}
+
+const laneBatchTaken = `-- name: LaneBatchTaken :exec
+UPDATE flow.lane_batch SET part_id = NULL, call_id = NULL WHERE batch_id = ANY($1::uuid[]) AND call_id = ANY($2::uuid[])
+`
+
+type LaneBatchTakenParams struct {
+	BatchIds []uuid.UUID
+	CallIds  []uuid.UUID
+}
+
+// Queues of batches that go on, whose part was settled.
+func (q *Queries) LaneBatchTaken(ctx context.Context, db DBTX, arg LaneBatchTakenParams) error {
+	_, err := db.Exec(ctx, laneBatchTaken, arg.BatchIds, arg.CallIds)
 	return err
 }
 
@@ -1408,16 +1429,24 @@ func (q *Queries) PartDelete(ctx context.Context, db DBTX, arg PartDeleteParams)
 	return result.RowsAffected(), nil
 }
 
-const partDeleteOfCalls = `-- name: PartDeleteOfCalls :execrows
-DELETE FROM flow.part WHERE call_id = ANY($1::uuid[])
+const partDeleteOfCalls = `-- name: PartDeleteOfCalls :one
+WITH gone AS (
+    DELETE FROM flow.part WHERE call_id = ANY($2::uuid[]) RETURNING 1
+)
+SELECT ((SELECT count(*) FROM gone) + (SELECT count(*) FROM flow.lane_batch WHERE batch_id = ANY($1::uuid[]) AND call_id = ANY($2::uuid[])))::bigint AS parts
 `
 
-func (q *Queries) PartDeleteOfCalls(ctx context.Context, db DBTX, callIds []uuid.UUID) (int64, error) {
-	result, err := db.Exec(ctx, partDeleteOfCalls, callIds)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
+type PartDeleteOfCallsParams struct {
+	BatchIds []uuid.UUID
+	CallIds  []uuid.UUID
+}
+
+// Deletes the parts of calls. Those that stand in queues stay, but are counted: of batches that a call has all records of.
+func (q *Queries) PartDeleteOfCalls(ctx context.Context, db DBTX, arg PartDeleteOfCallsParams) (int64, error) {
+	row := db.QueryRow(ctx, partDeleteOfCalls, arg.BatchIds, arg.CallIds)
+	var parts int64
+	err := row.Scan(&parts)
+	return parts, err
 }
 
 const partInsert = `-- name: PartInsert :exec
@@ -1560,10 +1589,18 @@ func (q *Queries) PartShrink(ctx context.Context, db DBTX, arg PartShrinkParams)
 const partsOfCall = `-- name: PartsOfCall :many
 SELECT p.id, p.batch_id, p.step_no, p.task_no, s.no AS slice_no, p.slice_no AS begins,
     (CASE WHEN s.no = p.slice_no THEN p.from_off ELSE 0 END)::int AS from_off,
-    (CASE WHEN s.no = p.last_no THEN p.to_off ELSE s.records END)::int AS to_off,
+    (CASE WHEN s.no = p.last_no THEN coalesce(p.to_off, s.records) ELSE s.records END)::int AS to_off,
     p.apart, p.attempt, p.element, p.elements, p.left_out, p.call_id, coalesce(p.claim_no, 0)::bigint AS claim_no, s.first, s.records AS size
-FROM flow.part p JOIN flow.slice s ON s.batch_id = p.batch_id AND s.no BETWEEN p.slice_no AND p.last_no
-WHERE p.call_id = ANY($1::uuid[]) ORDER BY p.call_id, p.call_seq, p.slice_no, p.from_off, s.no
+FROM (
+    SELECT o.id, o.batch_id, o.step_no, o.task_no, o.slice_no, o.from_off, o.last_no, o.to_off, o.apart, o.attempt, o.element, o.elements, o.left_out,
+        o.call_id, o.call_seq, o.claim_no
+    FROM flow.part o WHERE o.call_id = ANY($1::uuid[])
+    UNION ALL
+    SELECT q.part_id, q.batch_id, q.step_no, q.task_no, 0, 0, 0, NULL, false, 1, 0, 0, NULL, q.call_id, 0, NULL
+    FROM flow.call c JOIN flow.lane_batch q ON q.batch_id = c.batch_id AND q.call_id = c.id WHERE c.id = ANY($1::uuid[])
+) p
+JOIN flow.slice s ON s.batch_id = p.batch_id AND s.no BETWEEN p.slice_no AND p.last_no
+ORDER BY p.call_id, p.call_seq, p.slice_no, p.from_off, s.no
 `
 
 type PartsOfCallRow struct {
@@ -1628,15 +1665,20 @@ func (q *Queries) PartsOfCall(ctx context.Context, db DBTX, callIds []uuid.UUID)
 const partsOfSlices = `-- name: PartsOfSlices :many
 SELECT p.id, p.batch_id, p.step_no, p.task_no, s.no AS slice_no, p.slice_no AS begins,
     (CASE WHEN s.no = p.slice_no THEN p.from_off ELSE 0 END)::int AS from_off,
-    (CASE WHEN s.no = p.last_no THEN p.to_off ELSE s.records END)::int AS to_off,
+    (CASE WHEN s.no = p.last_no THEN coalesce(p.to_off, s.records) ELSE s.records END)::int AS to_off,
     p.apart, p.attempt, p.element, p.left_out, p.call_id, coalesce(p.claim_no, 0)::bigint AS claim_no, c.state AS call_state, c.claimed_at,
     coalesce(c.failure, '')::text AS failure
 FROM (SELECT unnest($1::uuid[]) AS batch_id, unnest($2::int[]) AS no) d
 JOIN flow.slice s ON s.batch_id = d.batch_id AND s.no = d.no
 CROSS JOIN LATERAL (
-    SELECT b.id, b.batch_id, b.step_no, b.task_no, b.slice_no, b.from_off, b.last_no, b.to_off, b.apart, b.element, b.elements, b.attempt, b.ready_at, b.call_id, b.call_seq, b.left_out, b.claim_no FROM flow.part b WHERE b.batch_id = s.batch_id AND b.slice_no = s.no
+    SELECT b.id, b.batch_id, b.step_no, b.task_no, b.slice_no, b.from_off, b.last_no, b.to_off, b.apart, b.attempt, b.element, b.left_out, b.call_id, b.claim_no
+    FROM flow.part b WHERE b.batch_id = s.batch_id AND b.slice_no = s.no
     UNION ALL
-    SELECT a.id, a.batch_id, a.step_no, a.task_no, a.slice_no, a.from_off, a.last_no, a.to_off, a.apart, a.element, a.elements, a.attempt, a.ready_at, a.call_id, a.call_seq, a.left_out, a.claim_no FROM flow.part a WHERE a.batch_id = s.batch_id AND a.last_no > a.slice_no AND a.slice_no < s.no AND a.last_no >= s.no
+    SELECT a.id, a.batch_id, a.step_no, a.task_no, a.slice_no, a.from_off, a.last_no, a.to_off, a.apart, a.attempt, a.element, a.left_out, a.call_id, a.claim_no
+    FROM flow.part a WHERE a.batch_id = s.batch_id AND a.last_no > a.slice_no AND a.slice_no < s.no AND a.last_no >= s.no
+    UNION ALL
+    SELECT q.part_id, q.batch_id, q.step_no, q.task_no, 0, 0, 0, NULL, false, 1, 0, NULL, q.call_id, NULL
+    FROM flow.lane_batch q WHERE s.no = 0 AND q.batch_id = s.batch_id AND q.part_id IS NOT NULL
 ) p
 LEFT JOIN flow.call c ON c.id = p.call_id
 ORDER BY p.id, s.no
@@ -1707,11 +1749,17 @@ func (q *Queries) PartsOfSlices(ctx context.Context, db DBTX, arg PartsOfSlicesP
 }
 
 const partsQueued = `-- name: PartsQueued :many
-SELECT p.id, p.slice_no, p.last_no, p.from_off, p.to_off
-FROM (SELECT unnest($1::uuid[]) AS batch_id, unnest($2::int[]) AS begins, unnest($3::int[]) AS slice_no,
-        unnest($4::bigint[]) AS id) k
-JOIN flow.part p ON p.batch_id = k.batch_id AND p.slice_no BETWEEN k.begins AND k.slice_no AND p.id = k.id
+WITH k AS MATERIALIZED (
+    SELECT unnest($1::uuid[]) AS batch_id, unnest($2::int[]) AS begins, unnest($3::int[]) AS slice_no,
+        unnest($4::bigint[]) AS id
+)
+SELECT p.id, p.slice_no, p.last_no, p.from_off, p.to_off, false AS in_queue
+FROM k JOIN flow.part p ON p.batch_id = k.batch_id AND p.slice_no BETWEEN k.begins AND k.slice_no AND p.id = k.id
 WHERE coalesce(p.call_id, '00000000-0000-0000-0000-000000000000') = '00000000-0000-0000-0000-000000000000'
+UNION ALL
+SELECT q.part_id::bigint, 0, 0, 0, s.records, true
+FROM k JOIN flow.lane_batch q ON q.batch_id = k.batch_id AND q.part_id = k.id AND q.call_id IS NULL
+    CROSS JOIN LATERAL (SELECT x.records FROM flow.slice x WHERE x.batch_id = q.batch_id AND x.no = 0 OFFSET 0) s
 `
 
 type PartsQueuedParams struct {
@@ -1727,6 +1775,7 @@ type PartsQueuedRow struct {
 	LastNo  int32
 	FromOff int32
 	ToOff   int32
+	InQueue bool
 }
 
 // Parts that began in a slice when they were chosen, and begin in another now, at the most, because calls have taken what was before.
@@ -1751,6 +1800,7 @@ func (q *Queries) PartsQueued(ctx context.Context, db DBTX, arg PartsQueuedParam
 			&i.LastNo,
 			&i.FromOff,
 			&i.ToOff,
+			&i.InQueue,
 		); err != nil {
 			return nil, err
 		}
@@ -1760,6 +1810,24 @@ func (q *Queries) PartsQueued(ctx context.Context, db DBTX, arg PartsQueuedParam
 		return nil, err
 	}
 	return items, nil
+}
+
+const partsWriteOut = `-- name: PartsWriteOut :exec
+WITH old AS MATERIALIZED (
+    SELECT l.batch_id, l.step_no, l.task_no, l.part_id, l.call_id FROM flow.lane_batch l
+    WHERE l.batch_id = ANY($1::uuid[]) AND l.part_id IS NOT NULL FOR NO KEY UPDATE
+), emptied AS (
+    UPDATE flow.lane_batch l SET part_id = NULL, call_id = NULL FROM old o WHERE l.batch_id = o.batch_id AND l.step_no = o.step_no AND l.task_no = o.task_no
+)
+INSERT INTO flow.part (id, batch_id, step_no, task_no, slice_no, last_no, from_off, to_off, call_id, call_seq) OVERRIDING SYSTEM VALUE
+SELECT o.part_id, o.batch_id, o.step_no, o.task_no, 0, 0, 0, s.records, o.call_id, CASE WHEN o.call_id IS NOT NULL THEN 0 END
+FROM old o CROSS JOIN LATERAL (SELECT x.records FROM flow.slice x WHERE x.batch_id = o.batch_id AND x.no = 0 OFFSET 0) s
+`
+
+// Writes the parts of batches that stand in their queues.
+func (q *Queries) PartsWriteOut(ctx context.Context, db DBTX, batchIds []uuid.UUID) error {
+	_, err := db.Exec(ctx, partsWriteOut, batchIds)
+	return err
 }
 
 const sliceAdvance = `-- name: SliceAdvance :exec

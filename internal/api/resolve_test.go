@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"flowlane/internal/pg/pgtest"
 )
 
 // doubt lets what a batch without workers has queued be in calls that are under way (an intent), or of which nobody knows what
@@ -16,6 +18,7 @@ import (
 func (s *stack) doubt(batch, state string) {
 	s.t.Helper()
 	status := map[string]string{"intent": "started", "unknown": "needs_reconcile", "unresolved": "unresolved"}[state]
+	pgtest.WriteOutParts(s.t, s.app.Pool)
 	for _, sql := range []string{
 		`INSERT INTO flow.call (id, org_id, domain, bucket, lane, action_id, state, owner, records, digest, params, outcome_check, claimed_at, send_before, counts_in)
 			SELECT gen_random_uuid(), l.org_id, l.domain, l.bucket, l.lane, 'dialer__api__' || l.bucket, '` + state + `', l.step_no || '.' || l.task_no || '.' || l.batch_id,

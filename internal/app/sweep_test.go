@@ -148,6 +148,7 @@ func TestSweep_NothingLost(t *testing.T) {
 		t.Errorf("%d pieces of work are lost, want both: the test shows nothing", n)
 	}
 	idle.exec(t, "UPDATE flow.batch_count SET stopped_at = flow.clock() WHERE batch_id <> '"+batch.String()+"'")
+	pgtest.WriteOutParts(t, idle.Pool)
 	for undo, do := range map[string]string{
 		"DELETE FROM flow.pause": `INSERT INTO flow.pause (id, org_id, scope, cause, created_at) SELECT gen_random_uuid(), id, 'global', 'c', flow.clock()
 			FROM flow.organization`,

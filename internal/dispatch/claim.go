@@ -451,32 +451,6 @@ func (c *claim) intend(ctx context.Context, calls []*outboundCall) (*run.Locking
 	return l, nil
 }
 
-// debit spends the calls.
-func (c *claim) debit(ctx context.Context) error {
-	if len(c.calls) == 0 || c.meter == nil {
-		return nil
-	}
-	for _, m := range c.meter.all() {
-		if m.spacing == 0 {
-			continue
-		}
-		next := c.now.Add(m.spacing)
-		if err := c.d.q.BudgetSpace(ctx, c.tx, db.BudgetSpaceParams{Domain: m.key.domain, Bucket: m.key.bucket, NextCallAt: &next}); err != nil {
-			return fmt.Errorf("space the calls of %s: %w", m.key, err)
-		}
-	}
-	if err := c.debitScopes(ctx); err != nil {
-		return err
-	}
-	return c.meter.debit(ctx, c.tx, c.spans, func(bucket string) quota.Tally {
-		spent := quota.Tally{}
-		for _, p := range c.calls {
-			spent[p.r.task.CredentialID.UUID] += p.costs.of(bucket)
-		}
-		return spent
-	})
-}
-
 // take takes the pieces off their queues, settles what was decided without a call, and debits the calls: late, because
 // settlements wait for the ledger.
 func (c *claim) take(ctx context.Context, calls []*outboundCall) error {

@@ -24,7 +24,7 @@ func (c *claim) writeDown(ctx context.Context, conn db.DBTX, calls []*outboundCa
 			own = string(counts)
 		}
 		in.Counts = append(in.Counts, own)
-		in.Ids, in.OrgIds = append(in.Ids, p.id), append(in.OrgIds, p.orgID)
+		in.Ids, in.OrgIds, in.BatchIds = append(in.Ids, p.id), append(in.OrgIds, p.orgID), append(in.BatchIds, p.onlyBatch())
 		in.Lanes, in.ActionIds = append(in.Lanes, string(p.lane)), append(in.ActionIds, p.r.task.Action.ID)
 		in.CredentialIds = append(in.CredentialIds, p.r.task.CredentialID.UUID)
 		in.Attempts, in.Records = append(in.Attempts, max(p.attempt, 1)), append(in.Records, int32(p.records))
@@ -46,6 +46,14 @@ func (c *claim) writeDown(ctx context.Context, conn db.DBTX, calls []*outboundCa
 		return fmt.Errorf("write down calls: %w", err)
 	}
 	return c.count(ctx, conn, calls)
+}
+
+// onlyBatch is the batch of the records of a call that one part has; zero for several parts, or none.
+func (p *outboundCall) onlyBatch() uuid.UUID {
+	if len(p.pieces) != 1 {
+		return uuid.Nil
+	}
+	return p.pieces[0].Part.BatchID
 }
 
 // lookupFacts is what a lookup needs of a call; zero for one of which nobody will ask.
@@ -132,3 +140,29 @@ const (
 
 // checkAuthor stands for an outcome check where the flow's author chose to send again.
 const checkAuthor = "at_least_once"
+
+// debit spends the calls.
+func (c *claim) debit(ctx context.Context) error {
+	if len(c.calls) == 0 || c.meter == nil {
+		return nil
+	}
+	for _, m := range c.meter.all() {
+		if m.spacing == 0 {
+			continue
+		}
+		next := c.now.Add(m.spacing)
+		if err := c.d.q.BudgetSpace(ctx, c.tx, db.BudgetSpaceParams{Domain: m.key.domain, Bucket: m.key.bucket, NextCallAt: &next}); err != nil {
+			return fmt.Errorf("space the calls of %s: %w", m.key, err)
+		}
+	}
+	if err := c.debitScopes(ctx); err != nil {
+		return err
+	}
+	return c.meter.debit(ctx, c.tx, c.spans, func(bucket string) quota.Tally {
+		spent := quota.Tally{}
+		for _, p := range c.calls {
+			spent[p.r.task.CredentialID.UUID] += p.costs.of(bucket)
+		}
+		return spent
+	})
+}

@@ -16,6 +16,7 @@ import (
 	"flowlane/gen/db"
 	"flowlane/internal/dispatch"
 	"flowlane/internal/pg"
+	"flowlane/internal/pg/pgtest"
 	"flowlane/internal/provider/dialersim"
 	"flowlane/internal/run"
 )
@@ -159,6 +160,7 @@ func (b *bundle) startBroken(def uuid.UUID, sql string) (id uuid.UUID) {
 		s, err := b.runs.Start(ctx, tx, in)
 		if err == nil {
 			id = s.BatchID
+			pgtest.WriteOutParts(b.t, tx)
 			_, err = tx.Exec(ctx, sql, id)
 		}
 		return err

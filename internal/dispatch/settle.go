@@ -80,6 +80,7 @@ func (d *Dispatcher) fromMemory(ctx context.Context, k budgetKey, outcomes []out
 		}
 		if s == nil {
 			s = newSettlement(d, k, p.meter)
+			s.known = true
 		}
 		call := &openCall{from: run.Started, FlowCall: p.written}
 		for _, piece := range p.pieces {
@@ -161,6 +162,8 @@ type settlement struct {
 	now   time.Time
 	calls map[uuid.UUID]*openCall
 	plans map[uuid.UUID]*definition.Plan
+	// known: nothing was read for it, see fromMemory.
+	known bool
 	// moves and released are what happens to the calls and their windows, the others what happens to their records.
 	moves db.CallMoveParams
 	// forgotten are the calls that go instead.

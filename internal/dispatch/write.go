@@ -124,7 +124,11 @@ func (s *settlement) write(ctx context.Context, tx pgx.Tx, wake bool) error {
 			return fmt.Errorf("open the backoff of %s of %s: %w", bucket, s.key.domain, err)
 		}
 	}
-	change, err := s.d.Runs.Begin(ctx, tx, slices.Collect(maps.Keys(s.plans))...)
+	begin := s.d.Runs.Begin
+	if s.known {
+		begin = s.d.Runs.BeginAnswered
+	}
+	change, err := begin(ctx, tx, slices.Collect(maps.Keys(s.plans))...)
 	if err != nil {
 		return err
 	}

@@ -128,13 +128,13 @@ func (c *Change) writeParts(ctx context.Context) error {
 			return fmt.Errorf("%w: %d of %d parts were settled before", ErrMoved, asked-int(n), asked)
 		}
 	}
-	if len(c.answered) > 0 {
+	if answered := len(c.answered.CallIds); answered > 0 {
 		n, err := c.s.q.PartDeleteOfCalls(ctx, c.tx, c.answered)
 		if err != nil {
 			return fmt.Errorf("delete parts of calls: %w", err)
 		}
-		if int(n) < len(c.answered) {
-			return fmt.Errorf("%w: %d calls have %d parts", ErrMoved, len(c.answered), n)
+		if int(n) < answered {
+			return fmt.Errorf("%w: %d calls have %d parts", ErrMoved, answered, n)
 		}
 	}
 	if len(c.queued.Froms) == 0 {
@@ -152,7 +152,7 @@ func (c *Change) writeLanes(ctx context.Context) error {
 		args.BatchIds, args.StepNos = append(args.BatchIds, k.batch), append(args.StepNos, k.step)
 		args.TaskNos, args.Parts = append(args.TaskNos, k.task), append(args.Parts, d.parts)
 		args.Records, args.Claimed = append(args.Records, d.records), append(args.Claimed, d.claimed)
-		args.DelayedUntils = append(args.DelayedUntils, d.delayedUntil)
+		args.DelayedUntils, args.CallIds = append(args.DelayedUntils, d.delayedUntil), append(args.CallIds, d.call)
 	}
 	if len(args.Parts) == 0 {
 		return nil
@@ -183,7 +183,15 @@ func (c *Change) moveBatches(ctx context.Context) error {
 	for k, d := range c.slices {
 		entry(deltas, k.batch).add(&d.counts)
 	}
-	return c.moveCounts(ctx, deltas)
+	if err := c.moveCounts(ctx, deltas); err != nil {
+		return err
+	}
+	goOn := slices.DeleteFunc(c.answered.BatchIds, func(id uuid.UUID) bool { return slices.Contains(c.ended, id) })
+	if len(goOn) == 0 {
+		return nil
+	}
+	taken := db.LaneBatchTakenParams{BatchIds: goOn, CallIds: c.answered.CallIds}
+	return wrap(c.s.q.LaneBatchTaken(ctx, c.later, taken), "take settled parts off their queues")
 }
 
 // moveCounts writes the counters of batches, ends those whose jobs are over, and marks the others as running. A paused one ends when it

@@ -136,6 +136,8 @@ type laneDelta struct {
 	claimed int64
 	// delayedUntil is the latest time from which on some of it may be claimed.
 	delayedUntil time.Time
+	// call is the one that takes the part which stands in the queue's row; zero for none.
+	call uuid.UUID
 }
 
 // Change is what one transaction does to batches. Begin locks them; the methods collect what happens; Apply writes it.
@@ -157,8 +159,8 @@ type Change struct {
 	was     map[jobKey]Status
 	queued  db.PartInsertParams
 	deleted db.PartDeleteParams
-	// answered are calls that are settled with all their parts.
-	answered []uuid.UUID
+	// answered are calls that are settled with all their parts; of their batches, those of which one of them has all records.
+	answered db.PartDeleteOfCallsParams
 	// advances are the slices that leave in-process work.
 	advances db.SliceAdvanceParams
 	// waits are those that begin, dropped how many records do without that fail.
@@ -186,6 +188,17 @@ type Change struct {
 
 // Begin locks these batches against every other change until tx ends. Whoever also locks a budget locks it first.
 func (s *Service) Begin(ctx context.Context, tx pgx.Tx, batchIDs ...uuid.UUID) (*Change, error) {
+	l := s.Locking(batchIDs, nil)
+	if err := pg.Together(ctx, tx, func(db pg.DB) error { return l.lock(ctx, db) }, func(db pg.DB) error {
+		return wrap(s.q.PartsWriteOut(ctx, db, l.ids), "write out parts")
+	}); err != nil {
+		return nil, err //nolint:wrapcheck // says everything
+	}
+	return s.BeginLocked(ctx, tx, l)
+}
+
+// BeginAnswered is Begin for a change that does nothing but settle calls, each with all its parts, none of which is named.
+func (s *Service) BeginAnswered(ctx context.Context, tx pgx.Tx, batchIDs ...uuid.UUID) (*Change, error) {
 	l := s.Locking(batchIDs, nil)
 	if err := l.lock(ctx, tx); err != nil {
 		return nil, err

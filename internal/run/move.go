@@ -48,6 +48,11 @@ type Piece struct {
 	Decided bool
 }
 
+// alone reports whether the call of a piece has nothing but it, and all of its range.
+func (p *Piece) alone(inCall map[uuid.UUID]int) bool {
+	return inCall[p.CallID] == 1 && !p.Decided && p.Part.Elements == 0 && len(p.Part.LeftOut) == 0
+}
+
 // take removes the pieces from their queued parts, and inserts those that go into calls.
 func (c *Change) take(ctx context.Context, pieces []Piece) error {
 	byPart := map[int64][]*Piece{}
@@ -64,7 +69,10 @@ func (c *Change) take(ctx context.Context, pieces []Piece) error {
 	if len(rows) != len(byPart) {
 		return fmt.Errorf("%w: %d of %d parts are queued", ErrMoved, len(rows), len(byPart))
 	}
-	var t taken
+	t := taken{inCall: map[uuid.UUID]int{}}
+	for i := range pieces {
+		t.inCall[pieces[i].CallID]++
+	}
 	for i := range rows {
 		if err := c.takePart(&t, &rows[i], byPart[rows[i].ID]); err != nil {
 			return err
@@ -92,6 +100,9 @@ func (c *Change) deletePart(p *Part) {
 
 // taken is what take writes.
 type taken struct {
+	// inCall is how many pieces each call has, out the batches whose parts stand in their queues and are not taken whole.
+	inCall map[uuid.UUID]int
+	out    []uuid.UUID
 	whole  db.PartClaimParams
 	shrink db.PartShrinkParams
 	insert db.PartInsertClaimedParams
@@ -122,6 +133,14 @@ func (c *Change) takePart(t *taken, r *db.PartsQueuedRow, ps []*Piece) error {
 	}
 	for _, p := range ps {
 		p.Part.Begins = r.SliceNo
+	}
+	if r.InQueue {
+		if all && len(ps) == 1 && claimNo == 0 && ps[0].alone(t.inCall) {
+			lane.call = ps[0].CallID
+			c.covered(first, func(q *coverPart) { q.state = Started })
+			return nil
+		}
+		t.out = append(t.out, first.BatchID)
 	}
 	if all && len(runs) == 1 && len(runs[0]) == len(ps) {
 		t.whole.BatchIds, t.whole.Begins = append(t.whole.BatchIds, first.BatchID), append(t.whole.Begins, r.SliceNo)
@@ -186,6 +205,11 @@ func addClaimed(in *db.PartInsertClaimedParams, run []*Piece, claimNo int64) {
 }
 
 func (c *Change) writeTaken(ctx context.Context, t *taken) error {
+	if len(t.out) > 0 { // at once: parts are deleted before what is sent later
+		if err := c.s.q.PartsWriteOut(ctx, c.tx, t.out); err != nil {
+			return fmt.Errorf("write out parts: %w", err)
+		}
+	}
 	if len(t.whole.Ids) > 0 {
 		if err := c.s.q.PartClaim(ctx, c.later, t.whole); err != nil {
 			return fmt.Errorf("claim parts: %w", err)

@@ -15,6 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"flowlane/internal/event"
+	"flowlane/internal/pg"
 )
 
 // propertyTime bounds the property below unless the number of its checks is asked for (-rapid.checks=1000).
@@ -362,7 +363,11 @@ func (p *play) claim(b *modelBatch, step, task int, kind bool) {
 	var unmarked []uuid.UUID
 	var now time.Time
 	p.do(p.t, func(ctx context.Context, tx pgx.Tx) error {
-		ch, err := p.s.Begin(ctx, tx, b.id)
+		l := p.s.Locking([]uuid.UUID{b.id}, c.pieces)
+		if err := pg.Together(ctx, tx, l.Asks(ctx)...); err != nil {
+			return err
+		}
+		ch, err := p.s.BeginLocked(ctx, tx, l)
 		if err != nil {
 			return err
 		}
@@ -372,7 +377,7 @@ func (p *play) claim(b *modelBatch, step, task int, kind bool) {
 		if err := ch.Settle(ctx, c.decided); err != nil {
 			return err
 		}
-		if err := p.insertCalls(ctx, tx, action, c.calls, ch.Now); err != nil {
+		if err := p.insertCalls(ctx, tx, b.id, action, c.calls, ch.Now); err != nil {
 			return err
 		}
 		err = ch.Apply(ctx)

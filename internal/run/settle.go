@@ -65,7 +65,10 @@ func (c *Change) Settle(ctx context.Context, results []Result) error {
 			c.deletePart(&r.Part)
 		}
 		if r.Part.ID == 0 && r.CallID != uuid.Nil && (i == 0 || results[i-1].CallID != r.CallID) {
-			c.answered = append(c.answered, r.CallID)
+			c.answered.CallIds = append(c.answered.CallIds, r.CallID)
+			if int64(r.Part.Records()) == c.heads[r.Part.BatchID].RecordCount {
+				c.answered.BatchIds = append(c.answered.BatchIds, r.Part.BatchID)
+			}
 		}
 		if h := c.heads[r.Part.BatchID]; !r.StartedAt.IsZero() && (h.began.IsZero() || r.StartedAt.Before(h.began)) {
 			h.began = r.StartedAt

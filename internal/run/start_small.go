@@ -147,6 +147,7 @@ func (s *Service) addAlike(ctx context.Context, tx pgx.Tx, later *pg.Pipeline, w
 		}
 	}
 	p.Calls = p.State == sliceCalling && !p.Paged
+	p.InQueue = p.CallTasks == 1 && !stepWaits(first)
 	if err := s.q.BatchesStart(ctx, later, p); err != nil {
 		return fmt.Errorf("insert batches: %w", err)
 	}

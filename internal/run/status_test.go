@@ -81,7 +81,7 @@ func (s *script) claimPart(p Part) uuid.UUID {
 		c, err := s.s.Begin(ctx, tx, s.b.id)
 		require.NoError(s.t, err)
 		require.NoError(s.t, c.Claim(ctx, []Piece{{Part: p, CallID: id}}))
-		require.NoError(s.t, s.insertCalls(ctx, tx, "dialer__api__modify", []uuid.UUID{id}, c.Now))
+		require.NoError(s.t, s.insertCalls(ctx, tx, s.b.id, "dialer__api__modify", []uuid.UUID{id}, c.Now))
 		return c.Apply(ctx)
 	})
 	return id

@@ -39,7 +39,7 @@ func TestAbandon_Told(t *testing.T) {
 		id := uuid.Must(uuid.NewV7())
 		change(func(ctx context.Context, tx pgx.Tx, c *Change) error {
 			require.NoError(t, c.Claim(ctx, []Piece{{Part: w.queued(t, b.id, 0, 0)[0], CallID: id}}))
-			return w.insertCalls(ctx, tx, "dialer__api__upload", []uuid.UUID{id}, c.Now)
+			return w.insertCalls(ctx, tx, b.id, "dialer__api__upload", []uuid.UUID{id}, c.Now)
 		})
 		change(func(ctx context.Context, tx pgx.Tx, c *Change) error {
 			calls := w.calls(t, []*modelBatch{b})

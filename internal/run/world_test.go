@@ -225,7 +225,7 @@ func (w *world) calls(t require.TestingT, batches []*modelBatch) (out []*simCall
 		ids = append(ids, b.id)
 	}
 	rows, err := w.pool.Query(w.ctx, `SELECT id, state FROM flow.call c WHERE state = ANY($1)
-		AND EXISTS (SELECT FROM flow.part p WHERE p.call_id = c.id AND p.batch_id = ANY($2)) ORDER BY id`, openCalls, ids)
+		AND batch_id = ANY($2) ORDER BY id`, openCalls, ids)
 	require.NoError(t, err)
 	byID := map[uuid.UUID]*simCall{}
 	var all []uuid.UUID
@@ -247,14 +247,14 @@ func (w *world) calls(t require.TestingT, batches []*modelBatch) (out []*simCall
 	return out
 }
 
-// insertCalls writes calls down as intents.
-func (w *world) insertCalls(ctx context.Context, tx pgx.Tx, action string, ids []uuid.UUID, now time.Time) error {
+// insertCalls writes calls for records of a batch down as intents.
+func (w *world) insertCalls(ctx context.Context, tx pgx.Tx, batch uuid.UUID, action string, ids []uuid.UUID, now time.Time) error {
 	if len(ids) == 0 {
 		return nil
 	}
 	n := len(ids)
 	return w.q.CallInsert(ctx, tx, db.CallInsertParams{Domain: "d", Bucket: action, Owner: "test", ClaimedAt: now, CountsIn: json.RawMessage("{}"), Ids: ids,
-		OrgIds: slices.Repeat([]uuid.UUID{w.org}, n), Lanes: slices.Repeat([]string{"bulk"}, n), ActionIds: slices.Repeat([]string{action}, n),
+		OrgIds: slices.Repeat([]uuid.UUID{w.org}, n), BatchIds: slices.Repeat([]uuid.UUID{batch}, n), Lanes: slices.Repeat([]string{"bulk"}, n), ActionIds: slices.Repeat([]string{action}, n),
 		CredentialIds: make([]uuid.UUID, n), Attempts: slices.Repeat([]int32{1}, n), Records: slices.Repeat([]int32{1}, n), Digests: make([]string, n),
 		FirstKeys: make([]string, n), LastKeys: make([]string, n), Params: slices.Repeat([]string{"{}"}, n),
 		OutcomeChecks: slices.Repeat([]string{"lookup"}, n), ExclusiveKeys: make([]string, n), SendBefores: slices.Repeat([]time.Time{now.Add(time.Minute)}, n)})

@@ -53,6 +53,7 @@ CREATE FUNCTION torture.claimed() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 	RETURN NULL;
 END $$;
 CREATE TRIGGER claimed AFTER INSERT OR UPDATE OF call_id ON flow.part FOR EACH ROW WHEN (NEW.call_id IS NOT NULL) EXECUTE FUNCTION torture.claimed();
+CREATE TRIGGER claimed AFTER UPDATE OF call_id ON flow.lane_batch FOR EACH ROW WHEN (NEW.call_id IS NOT NULL) EXECUTE FUNCTION torture.claimed();
 
 CREATE FUNCTION torture.paced() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 	IF TG_OP = 'INSERT' OR NEW.pacing IS DISTINCT FROM OLD.pacing THEN
@@ -85,7 +86,7 @@ CREATE FUNCTION torture.fared() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 		UNION SELECT q.domain, q.org_id, q.lane FROM flow.lane_batch q
 		WHERE q.bucket = 'modify' AND q.domain IN (SELECT domain FROM went) AND (q.domain, q.org_id, q.lane) NOT IN (SELECT domain, org_id, lane FROM full_lane) AND q.open AND q.ready_parts > 0 AND NOT q.paused
 			AND (q.allowance IS NULL OR q.allowance > 0 AND q.lapses_at > flow.clock())
-			AND EXISTS (SELECT FROM flow.part p WHERE p.batch_id = q.batch_id AND p.step_no = q.step_no AND p.task_no = q.task_no AND p.call_id IS NULL AND p.ready_at <= flow.clock())
+			AND (q.part_id IS NOT NULL AND q.call_id IS NULL OR EXISTS (SELECT FROM flow.part p WHERE p.batch_id = q.batch_id AND p.step_no = q.step_no AND p.task_no = q.task_no AND p.call_id IS NULL AND p.ready_at <= flow.clock()))
 			AND NOT EXISTS (SELECT FROM flow.call c WHERE c.domain = q.domain AND c.bucket = q.bucket AND c.org_id = q.org_id AND c.lane = q.lane AND c.state = 'intent'
 				AND c.id NOT IN (SELECT id FROM fresh))
 			AND NOT EXISTS (SELECT FROM flow.pause h WHERE h.org_id = q.org_id AND h.status = 'active' AND h.scope IN ('global', 'domain', 'lane')

@@ -153,7 +153,7 @@ func (s *soak) checkLeft() {
 	for what, sql := range map[string]string{
 		"batches that have no delivery":            "SELECT (SELECT count(*) FROM flow.batch) - (SELECT count(*) FROM flow.webhook_delivery)",
 		"parts but those of unresolved calls":      "SELECT count(*) FROM flow.part p LEFT JOIN flow.call c ON c.id = p.call_id WHERE c.state IS DISTINCT FROM 'unresolved'",
-		"queues with something in them":            "SELECT count(*) FROM flow.lane_batch WHERE ready_parts <> 0 OR ready_records <> 0",
+		"queues with something in them":            "SELECT count(*) FROM flow.lane_batch WHERE ready_parts <> 0 OR ready_records <> 0 OR part_id IS NOT NULL",
 		"slices that are not done":                 "SELECT count(*) FROM flow.slice WHERE state <> 'done' AND unresolved < records",
 		"jobs that are not over":                   "SELECT count(*) FROM flow.job WHERE status NOT IN ('completed', 'failed', 'unresolved')",
 		"waits":                                    "SELECT count(*) FROM flow.wait",

@@ -105,7 +105,7 @@ func (w *world) checkEnd() {
 	for what, sql := range map[string]string{
 		"calls in doubt for ever":       "SELECT count(*) FROM flow.call WHERE state = 'unresolved'",
 		"parts left":                    "SELECT count(*) FROM flow.part p JOIN flow.batch_count b ON b.batch_id = p.batch_id WHERE b.status <> 'cancelled' OR p.call_id IS NOT NULL",
-		"queues with something in them": "SELECT count(*) FROM flow.lane_batch WHERE open AND (ready_parts <> 0 OR ready_records <> 0)",
+		"queues with something in them": "SELECT count(*) FROM flow.lane_batch WHERE open AND (ready_parts <> 0 OR ready_records <> 0 OR part_id IS NOT NULL)",
 		"slices that are not done":      "SELECT count(*) FROM flow.slice s JOIN flow.batch_count b ON b.batch_id = s.batch_id WHERE s.state <> 'done' AND b.status <> 'cancelled'",
 		"jobs that are not over": `SELECT count(*) FROM flow.job j JOIN flow.batch_count b ON b.batch_id = j.batch_id WHERE j.status NOT IN ('completed', 'accepted', 'rejected', 'unprocessed')
 			AND NOT ((b.status = 'cancelled' OR b.stopped_at IS NOT NULL) AND j.status IN ('staged', 'queued', 'pending'))`,

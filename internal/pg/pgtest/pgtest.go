@@ -13,9 +13,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"flowlane/gen/db"
 	"flowlane/internal/pg"
 )
 
@@ -133,4 +135,17 @@ func withDatabase(dsn, name string) string {
 		return u.String()
 	}
 	return fmt.Sprintf("%s dbname=%s", dsn, name)
+}
+
+// WriteOutParts writes the parts that stand in queues to flow.part, where a test can change them.
+func WriteOutParts(t testing.TB, conn pg.DB) {
+	t.Helper()
+	var ids []uuid.UUID
+	err := conn.QueryRow(t.Context(), "SELECT coalesce(array_agg(batch_id), '{}') FROM flow.lane_batch WHERE part_id IS NOT NULL").Scan(&ids)
+	if err == nil {
+		err = db.New().PartsWriteOut(t.Context(), conn, ids)
+	}
+	if err != nil {
+		t.Fatalf("write out parts: %v", err)
+	}
 }
