@@ -100,6 +100,34 @@ $$ SELECT CASE WHEN revoked_at IS NOT NULL THEN 'revoked' WHEN expires_at <= flo
 -- +goose StatementEnd
 COMMENT ON FUNCTION flow.api_key_status(timestamptz, timestamptz) IS 'What an API key is worth now: active, expired or revoked. Revoked wins over expired.';
 
+CREATE TABLE flow.session (
+    id uuid PRIMARY KEY,
+    org_id uuid NOT NULL REFERENCES flow.organization (id),
+    account_id uuid NOT NULL,
+    api_key_id uuid,
+    role text NOT NULL CHECK (role IN ('admin', 'member')),
+    hash bytea NOT NULL CONSTRAINT session_hash UNIQUE,
+    opened boolean NOT NULL,
+    created_at timestamptz NOT NULL DEFAULT flow.clock(),
+    last_used_at timestamptz NOT NULL DEFAULT flow.clock(),
+    expires_at timestamptz NOT NULL,
+    FOREIGN KEY (org_id, account_id) REFERENCES flow.account (org_id, id),
+    FOREIGN KEY (org_id, api_key_id) REFERENCES flow.api_key (org_id, id)
+);
+CREATE INDEX session_expires ON flow.session (expires_at);
+CREATE INDEX session_owner ON flow.session (org_id, account_id, api_key_id);
+COMMENT ON TABLE flow.session IS 'Who is signed in to the console in a browser. A row goes when its owner signs out, else when it has expired.';
+COMMENT ON COLUMN flow.session.id IS 'How the audit log names the session; it says nothing of the secret.';
+COMMENT ON COLUMN flow.session.org_id IS 'The organization that it shows.';
+COMMENT ON COLUMN flow.session.account_id IS 'The account as which it acts.';
+COMMENT ON COLUMN flow.session.api_key_id IS 'The key that it was made from, with which it ends; null where a person came from the identity provider.';
+COMMENT ON COLUMN flow.session.role IS 'What it may do at most; a key''s scopes narrow it further.';
+COMMENT ON COLUMN flow.session.hash IS 'Keyed hash of the text that the browser keeps in a cookie, or of the one in the link that opens it.';
+COMMENT ON COLUMN flow.session.opened IS 'false while it is a link that nobody has followed; such a link works once.';
+COMMENT ON COLUMN flow.session.created_at IS 'When somebody signed in, or the link was made.';
+COMMENT ON COLUMN flow.session.last_used_at IS 'About when a request came with it last: it ends two hours later.';
+COMMENT ON COLUMN flow.session.expires_at IS 'When it ends whatever it is used for.';
+
 -- There are no foreign keys: a row outlives what it names, and calls side by side would else lock the row of their
 -- organization.
 CREATE TABLE flow.audit_log (

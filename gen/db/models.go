@@ -1710,6 +1710,30 @@ type FlowSecret struct {
 	UpdatedAt time.Time
 }
 
+// Who is signed in to the console in a browser. A row goes when its owner signs out, else when it has expired.
+type FlowSession struct {
+	// How the audit log names the session; it says nothing of the secret.
+	ID uuid.UUID
+	// The organization that it shows.
+	OrgID uuid.UUID
+	// The account as which it acts.
+	AccountID uuid.UUID
+	// The key that it was made from, with which it ends; null where a person came from the identity provider.
+	ApiKeyID *uuid.UUID
+	// What it may do at most; a key's scopes narrow it further.
+	Role string
+	// Keyed hash of the text that the browser keeps in a cookie, or of the one in the link that opens it.
+	Hash []byte
+	// false while it is a link that nobody has followed; such a link works once.
+	Opened bool
+	// When somebody signed in, or the link was made.
+	CreatedAt time.Time
+	// About when a request came with it last: it ends two hours later.
+	LastUsedAt time.Time
+	// When it ends whatever it is used for.
+	ExpiresAt time.Time
+}
+
 // A run of a batch's records: one page. Its records stand at one step and move together, but for those set apart.
 type FlowSlice struct {
 	// The batch that the records belong to.

@@ -1933,6 +1933,76 @@ func decodeDryRunDefinitionParams(args [1]string, argsEscaped bool, r *http.Requ
 	return params, nil
 }
 
+// EndSessionParams is parameters of endSession operation.
+type EndSessionParams struct {
+	// Whether all other sessions of the same key or person end, too.
+	Everywhere OptBool `json:",omitempty,omitzero"`
+}
+
+func unpackEndSessionParams(packed middleware.Parameters) (params EndSessionParams) {
+	{
+		key := middleware.ParameterKey{
+			Name: "everywhere",
+			In:   "query",
+		}
+		if v, ok := packed[key]; ok {
+			params.Everywhere = v.(OptBool)
+		}
+	}
+	return params
+}
+
+func decodeEndSessionParams(args [0]string, argsEscaped bool, r *http.Request) (params EndSessionParams, _ error) {
+	q := uri.NewQueryDecoder(r.URL.Query())
+	// Set default value for query: everywhere.
+	{
+		val := bool(false)
+		params.Everywhere.SetTo(val)
+	}
+	// Decode query: everywhere.
+	if err := func() error {
+		cfg := uri.QueryParameterDecodingConfig{
+			Name:    "everywhere",
+			Style:   uri.QueryStyleForm,
+			Explode: true,
+		}
+
+		if err := q.HasParam(cfg); err == nil {
+			if err := q.DecodeParam(cfg, func(d uri.Decoder) error {
+				var paramsDotEverywhereVal bool
+				if err := func() error {
+					val, err := d.DecodeValue()
+					if err != nil {
+						return err
+					}
+
+					c, err := conv.ToBool(val)
+					if err != nil {
+						return err
+					}
+
+					paramsDotEverywhereVal = c
+					return nil
+				}(); err != nil {
+					return err
+				}
+				params.Everywhere.SetTo(paramsDotEverywhereVal)
+				return nil
+			}); err != nil {
+				return err
+			}
+		}
+		return nil
+	}(); err != nil {
+		return params, &ogenerrors.DecodeParamError{
+			Name: "everywhere",
+			In:   "query",
+			Err:  err,
+		}
+	}
+	return params, nil
+}
+
 // EstimateUploadParams is parameters of estimateUpload operation.
 type EstimateUploadParams struct {
 	// The id of the platform of the account. An account of another platform is 404.

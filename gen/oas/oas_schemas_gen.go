@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-faster/errors"
 	"github.com/go-faster/jx"
+	"github.com/google/uuid"
 )
 
 func (s *ErrorStatusCodeWithHeaders) Error() string {
@@ -8494,6 +8495,21 @@ func (s *DryRunTask) SetOutput(val AnyValue) {
 // SetError sets the value of Error.
 func (s *DryRunTask) SetError(val NilJobError) {
 	s.Error = val
+}
+
+// EndSessionNoContent is response for EndSession operation.
+type EndSessionNoContent struct {
+	SetCookie string
+}
+
+// GetSetCookie returns the value of SetCookie.
+func (s *EndSessionNoContent) GetSetCookie() string {
+	return s.SetCookie
+}
+
+// SetSetCookie sets the value of SetCookie.
+func (s *EndSessionNoContent) SetSetCookie(val string) {
+	s.SetCookie = val
 }
 
 // Ref: #/components/schemas/Error
@@ -21778,6 +21794,90 @@ func (s *ServiceSortBy) UnmarshalText(data []byte) error {
 	default:
 		return errors.Errorf("invalid value: %q", data)
 	}
+}
+
+// A browser that is signed in.
+// Ref: #/components/schemas/Session
+type Session struct {
+	// How the audit log names the session.
+	SessionID uuid.UUID `json:"session_id"`
+	// When the session ends at the latest.
+	ExpiresAt time.Time `json:"expires_at"`
+}
+
+// GetSessionID returns the value of SessionID.
+func (s *Session) GetSessionID() uuid.UUID {
+	return s.SessionID
+}
+
+// GetExpiresAt returns the value of ExpiresAt.
+func (s *Session) GetExpiresAt() time.Time {
+	return s.ExpiresAt
+}
+
+// SetSessionID sets the value of SessionID.
+func (s *Session) SetSessionID(val uuid.UUID) {
+	s.SessionID = val
+}
+
+// SetExpiresAt sets the value of ExpiresAt.
+func (s *Session) SetExpiresAt(val time.Time) {
+	s.ExpiresAt = val
+}
+
+// SessionHeaders wraps Session with response headers.
+type SessionHeaders struct {
+	SetCookie string
+	Response  Session
+}
+
+// GetSetCookie returns the value of SetCookie.
+func (s *SessionHeaders) GetSetCookie() string {
+	return s.SetCookie
+}
+
+// GetResponse returns the value of Response.
+func (s *SessionHeaders) GetResponse() Session {
+	return s.Response
+}
+
+// SetSetCookie sets the value of SetCookie.
+func (s *SessionHeaders) SetSetCookie(val string) {
+	s.SetCookie = val
+}
+
+// SetResponse sets the value of Response.
+func (s *SessionHeaders) SetResponse(val Session) {
+	s.Response = val
+}
+
+// A link that signs a browser in.
+// Ref: #/components/schemas/SessionLink
+type SessionLink struct {
+	// What to open in a browser.
+	URL string `json:"url"`
+	// When the link stops working.
+	ExpiresAt time.Time `json:"expires_at"`
+}
+
+// GetURL returns the value of URL.
+func (s *SessionLink) GetURL() string {
+	return s.URL
+}
+
+// GetExpiresAt returns the value of ExpiresAt.
+func (s *SessionLink) GetExpiresAt() time.Time {
+	return s.ExpiresAt
+}
+
+// SetURL sets the value of URL.
+func (s *SessionLink) SetURL(val string) {
+	s.URL = val
+}
+
+// SetExpiresAt sets the value of ExpiresAt.
+func (s *SessionLink) SetExpiresAt(val time.Time) {
+	s.ExpiresAt = val
 }
 
 // Ref: #/components/schemas/SkippedTask

@@ -72,6 +72,8 @@ var operationRolesApiKeyAuth = map[string][]string{
 	CreateScheduleOperation: []string{
 		"admin",
 	},
+	CreateSessionOperation:     []string{},
+	CreateSessionLinkOperation: []string{},
 	CreateStoreOperation: []string{
 		"admin",
 	},
@@ -119,6 +121,7 @@ var operationRolesApiKeyAuth = map[string][]string{
 		"admin",
 	},
 	DryRunDefinitionOperation: []string{},
+	EndSessionOperation:       []string{},
 	EstimateUploadOperation:   []string{},
 	ExtendPauseOperation: []string{
 		"admin",
@@ -341,6 +344,8 @@ var operationRolesOrgJwt = map[string][]string{
 	CreateScheduleOperation: []string{
 		"admin",
 	},
+	CreateSessionOperation:     []string{},
+	CreateSessionLinkOperation: []string{},
 	CreateStoreOperation: []string{
 		"admin",
 	},
@@ -388,6 +393,7 @@ var operationRolesOrgJwt = map[string][]string{
 		"admin",
 	},
 	DryRunDefinitionOperation: []string{},
+	EndSessionOperation:       []string{},
 	EstimateUploadOperation:   []string{},
 	ExtendPauseOperation: []string{
 		"admin",

@@ -51,6 +51,27 @@ type AccountHandler interface {
 	//
 	// POST /account/api-keys
 	CreateApiKey(ctx context.Context, req *ApiKeyCreate) (*ApiKeyCreated, error)
+	// CreateSession implements createSession operation.
+	//
+	// Makes a session of the API key or token of this request, with what that may do, and gives it to the
+	// browser as the cookie `__Host-flowlane`, which scripts cannot read. Pages of this service need no
+	// key from then on. The session ends after 12 hours, 2 hours after its last use, when its browser
+	// signs out, and within a second once its key is revoked or expires. The cookie counts only for
+	// requests of pages of this very origin; what they change must carry the header `X-Flowlane-Console`
+	// as well, so that no other page can act in the reader's name. Programs go on with `X-API-Key`. Over
+	// plain HTTP a browser can sign in on its own machine alone, as `http://localhost:8080`: elsewhere the
+	// cookie could be read on its way, and the answer is 409.
+	//
+	// POST /account/session
+	CreateSession(ctx context.Context) (*SessionHeaders, error)
+	// CreateSessionLink implements createSessionLink operation.
+	//
+	// Returns the address of the console with a text behind its `#` that signs a browser in as the caller,
+	// once, within 10 minutes. `flowlane open` opens it. What stands behind a `#` is sent to no server and
+	// stands in no log; whoever has the address can sign in with it, so give it to nobody.
+	//
+	// POST /account/session/link
+	CreateSessionLink(ctx context.Context) (*SessionLink, error)
 	// CreateStreamToken implements createStreamToken operation.
 	//
 	// Returns a token that opens event streams of the organization for 300 seconds, and does nothing else.
@@ -63,6 +84,14 @@ type AccountHandler interface {
 	//
 	// POST /account/auth/stream-token
 	CreateStreamToken(ctx context.Context, req OptStreamTokenCreate) (*StreamToken, error)
+	// EndSession implements endSession operation.
+	//
+	// Ends the session of this request and takes its cookie from the browser; with `everywhere` also all
+	// other sessions of the same key or person. For a request with a key or a token there is nothing to
+	// end.
+	//
+	// DELETE /account/session
+	EndSession(ctx context.Context, params EndSessionParams) (*EndSessionNoContent, error)
 	// GetMe implements getMe operation.
 	//
 	// Returns the account and organization of the key or token, and the role. A bearer token acts as the

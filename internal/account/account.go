@@ -20,6 +20,10 @@ type Caller struct {
 	AccountID uuid.UUID
 	// KeyID is the API key in use; uuid.Nil for a bearer token.
 	KeyID uuid.UUID
+	// SessionID is the session of a browser; uuid.Nil for whoever shows a key or a token.
+	SessionID uuid.UUID
+	// Link tells that the caller came with a link, which signs in and does nothing else.
+	Link bool
 	Grant
 	// RequestLimits are what the operator set in the place of the document's x-rate-limit, in its form, by operationId.
 	RequestLimits map[string]string

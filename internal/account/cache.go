@@ -88,3 +88,11 @@ func (c *cache) forget(keyIDs map[uuid.UUID]bool) {
 		}
 	}
 }
+
+// drop forgets everything.
+func (c *cache) drop() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.epoch++
+	clear(c.entries)
+}

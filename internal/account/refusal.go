@@ -24,6 +24,7 @@ const (
 	malformedKey   = "malformed_key"
 	unknownKey     = "unknown_key"
 	badToken       = "bad_token"
+	badSession     = "bad_session"
 	unknownOrg     = "unknown_organization"
 	suspended      = "suspended"
 	reasonOfStatus = "_key" // behind what the status of a key is
@@ -31,7 +32,7 @@ const (
 
 // Reasons are all reasons for which a sign-in is refused.
 var Reasons = []string{
-	malformedKey, unknownKey, "revoked" + reasonOfStatus, "expired" + reasonOfStatus, badToken, unknownOrg, suspended,
+	malformedKey, unknownKey, "revoked" + reasonOfStatus, "expired" + reasonOfStatus, badToken, badSession, unknownOrg, suspended,
 }
 
 func refused(reason string) error { return &RefusalError{Reason: reason} }

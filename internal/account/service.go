@@ -45,6 +45,8 @@ type Service struct {
 	cache *cache
 	// streams remembers stream tokens.
 	streams *cache
+	// sessions remembers sessions of browsers.
+	sessions *cache
 	// tokens is nil where no bearer tokens are taken.
 	tokens   *tokens
 	refusals seldom
@@ -60,7 +62,7 @@ func New(cfg Config) (*Service, error) {
 			return nil, fmt.Errorf("account: a hash key has %d bytes; it needs at least %d", len(k), minHashKey)
 		}
 	}
-	s := &Service{cfg: cfg, cache: newCache(cfg.Now), streams: newCache(cfg.Now)}
+	s := &Service{cfg: cfg, cache: newCache(cfg.Now), streams: newCache(cfg.Now), sessions: newCache(cfg.Now)}
 	if cfg.Tokens != nil {
 		if err := cfg.Tokens.check(); err != nil {
 			return nil, err
@@ -182,6 +184,7 @@ func (s *Service) RevokeKey(ctx context.Context, orgID, keyID uuid.UUID, cascade
 	})
 	s.cache.forget(stopped)
 	s.streams.forget(stopped)
+	s.sessions.forget(stopped)
 	return out, err
 }
 

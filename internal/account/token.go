@@ -82,10 +82,13 @@ func newTokens(cfg Config) (*tokens, error) {
 }
 
 // AuthenticateToken returns the caller whose bearer token this is, from memory if it was checked within the last second.
-// An account is made for a subject that was never here before. Faults: Unauthenticated, in a RefusalError, for a token that is not good for
+// An account is made for a subject that was never here before. The text of a session is such a token, too. Faults: Unauthenticated, in a RefusalError, for a token that is not good for
 // whatever reason, and for one whose organization is unknown or suspended; Unavailable while nobody can tell because the
 // identity provider's keys cannot be read.
 func (s *Service) AuthenticateToken(ctx context.Context, token string) (Caller, error) {
+	if strings.HasPrefix(token, sessionPrefix) || strings.HasPrefix(token, linkPrefix) {
+		return s.authenticateSession(ctx, token)
+	}
 	if s.tokens == nil || len(token) > maxToken {
 		return Caller{}, refused(badToken)
 	}

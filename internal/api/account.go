@@ -22,6 +22,8 @@ type accountHandler struct {
 	pool     *pgxpool.Pool
 	accounts *account.Service
 	runs     *run.Service
+	// publicURL gives the address under which people reach the service.
+	publicURL func() string
 }
 
 func (h accountHandler) GetMe(ctx context.Context) (*oas.Me, error) {

@@ -132,7 +132,7 @@ func New(d Deps) (http.Handler, error) {
 		return nil, fmt.Errorf("api: %w", err)
 	}
 	h := handler{
-		accountHandler:       accountHandler{pool: d.Pool, accounts: d.Accounts, runs: d.Runs},
+		accountHandler:       accountHandler{pool: d.Pool, accounts: d.Accounts, runs: d.Runs, publicURL: errs.reached},
 		catalogHandler:       catalogs,
 		catalogImportHandler: catalogImportHandler{imports: d.Imports},
 		credentialHandler:    credentialHandler{credentials: d.Credentials, publicURL: d.PublicURL},

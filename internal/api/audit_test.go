@@ -57,6 +57,12 @@ var auditedCalls = map[string]func(s *stack) auditedCall{
 	"createStreamToken": func(s *stack) auditedCall {
 		return auditedCall{"POST", "/account/auth/stream-token", nil, 201, "organization", s.orgID(s.Key), ""}
 	},
+	"createSession": func(*stack) auditedCall {
+		return auditedCall{"POST", sessions, nil, 201, "session", "", "session_id"}
+	},
+	"createSessionLink": func(*stack) auditedCall {
+		return auditedCall{"POST", sessions + "/link", nil, 201, "session", "", ""}
+	},
 	"createCredential": func(*stack) auditedCall {
 		return auditedCall{"POST", "/credentials", auditedCredential, 201, "credential", "", "id"}
 	},
@@ -282,8 +288,8 @@ const codeCredential = `{"name":"c","platform_id":"core","auth_method":"oauth2",
 	"token_url":"https://issuer.example/token","authorize_url":"https://issuer.example/authorize",
 	"allowed_origins":["https://api.example"],"credentials":{"client_id":"app"}}`
 
-// unaudited are the operations that only look as if they changed something.
-var unaudited = []string{"dryRunDefinition", "estimateUpload", "receiveWebhook", "testNewCredential", "validateDefinition"}
+// unaudited are the operations that only look as if they changed something, and endSession, which ends what keys do not have.
+var unaudited = []string{"dryRunDefinition", "endSession", "estimateUpload", "receiveWebhook", "testNewCredential", "validateDefinition"}
 
 // ownTransaction are the operations that make a call to a provider between transactions.
 var ownTransaction = []string{"refreshLimits"}

@@ -129,6 +129,9 @@ var unauditedCalls = map[string]func(s *stack) auditedCall{
 	"testNewCredential": func(*stack) auditedCall {
 		return auditedCall{method: "POST", path: "/credentials/test", body: auditedCredential, status: 200}
 	},
+	"endSession": func(*stack) auditedCall {
+		return auditedCall{method: "DELETE", path: sessions, status: 204}
+	},
 	"validateDefinition": func(*stack) auditedCall {
 		return auditedCall{method: "POST", path: "/flows/definitions/validate", body: `{"name":"d","steps":` + transformSteps + `}`, status: 200}
 	},
@@ -137,7 +140,7 @@ var unauditedCalls = map[string]func(s *stack) auditedCall{
 // These say by the contract, not by the document, who may do what: reads are for members and changes for admins, but for
 // those named here.
 var (
-	memberChanges = []string{"cancelBatch", "createStreamToken", "dryRunDefinition", "estimateUpload", "refreshLimits", "updateBatch", "validateDefinition"}
+	memberChanges = []string{"cancelBatch", "createSession", "createSessionLink", "createStreamToken", "dryRunDefinition", "endSession", "estimateUpload", "refreshLimits", "updateBatch", "validateDefinition"}
 	adminReads    = []string{"listAuditLog"}
 	streamReads   = []string{"streamBatch", "streamExecution"}
 	publicReads   = []string{"/catalog/actions", "/catalog/platforms", "/catalog/services", "/flows/templates"}
@@ -145,7 +148,7 @@ var (
 	readsByPost   = []string{"createStreamToken", "dryRunDefinition", "estimateUpload", "validateDefinition"}
 	// groupsOfTheirOwn are the groups of the scopes of operations that stand under another tag; empty for no scope.
 	groupsOfTheirOwn = map[string]string{
-		"getMe": "", "createStreamToken": "executions", "triggerDefinition": "batches", "pauseBatch": "batches", "resumeBatch": "batches",
+		"getMe": "", "createSession": "", "createSessionLink": "", "endSession": "", "createStreamToken": "executions", "triggerDefinition": "batches", "pauseBatch": "batches", "resumeBatch": "batches",
 		"resolveBatch": "jobs", "listCalls": "executions", "getCall": "executions",
 		"listCatalogImports": "definitions", "getCatalogImport": "definitions", "importPlatform": "definitions", "deleteCatalogImport": "definitions",
 	}

@@ -122,7 +122,7 @@ func (s *stack) makeWay(operation string) {
 }
 
 // secretOnce are the operations that create a secret and show it once: they take no key.
-var secretOnce = map[string]bool{"createApiKey": true, "createStreamToken": true, "createWebhook": true}
+var secretOnce = map[string]bool{"createApiKey": true, "createSession": true, "createSessionLink": true, "createStreamToken": true, "createWebhook": true}
 
 func TestIdempotency_EveryOperation(t *testing.T) {
 	t.Parallel()

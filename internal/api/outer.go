@@ -47,6 +47,8 @@ type exchange struct {
 	// route is the operation with what its path names; zero where a path has none.
 	route oas.Route
 	body  *lazyBody
+	// private tells that nobody on the way can read the answer.
+	private bool
 	// unread tells that the request was refused before its body was wanted.
 	unread bool
 	// items are those of a long list, which are written past the generated server.
@@ -100,6 +102,8 @@ func (o outer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	rec := &recorder{ResponseWriter: w, exchange: x}
 	header := rec.Header()
 	x.header, x.sent = header, r.Header
+	showSession(r)
+	x.private = privateWay(r, o.errs.reached())
 	header.Set("X-Request-Id", x.id)
 	header.Set("Cache-Control", cacheControl(r.URL.Path))
 

@@ -106,13 +106,18 @@ func (h errorHandler) problem(ctx context.Context, status int, detail oas.ErrorD
 	if hint == "" {
 		hint = hints[code]
 	}
-	docs := ReferencePath + "#error-" + code
-	if h.publicURL != nil {
-		docs = h.publicURL() + docs
-	}
+	docs := h.reached() + ReferencePath + "#error-" + code
 	return &oas.ErrorStatusCodeWithHeaders{StatusCode: status, Response: oas.Error{
 		Detail: detail, Code: code, RequestID: requestID(ctx), Hint: hint, Docs: docs,
 	}}
+}
+
+// reached is where people reach the service; empty where that is not known.
+func (h errorHandler) reached() string {
+	if h.publicURL == nil {
+		return ""
+	}
+	return h.publicURL()
 }
 
 // signInHint says what is wrong with how a request says who sends it; empty where that cannot be seen from outside.

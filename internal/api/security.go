@@ -97,6 +97,9 @@ func refuse(caller account.Caller, operation oas.OperationName, roles []string) 
 			return fault.New(fault.Forbidden, "%s role required", strings.ToUpper(role[:1])+role[1:])
 		}
 	}
+	if caller.Link && operationID(operation) != signIn {
+		return fault.New(fault.Forbidden, "The link signs in and does nothing else")
+	}
 	if caller.Scopes == nil {
 		return nil
 	}

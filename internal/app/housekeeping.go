@@ -67,7 +67,7 @@ func (a *App) housekeep(ctx context.Context, _ *due.Lease) (time.Time, error) {
 	q := db.New()
 	steps := []func(context.Context, db.DBTX, int32) (int64, error){
 		q.HousekeepLedger, q.HousekeepRolling, q.HousekeepCalls, q.HousekeepBackoffs, q.HousekeepIdempotencyKeys, q.HousekeepUsage, q.HousekeepFires, a.Webhooks.Housekeep, q.HousekeepWebhooks, q.HousekeepArrivals,
-		q.HousekeepRefusedStarts, q.HousekeepChains,
+		q.HousekeepRefusedStarts, q.HousekeepChains, q.HousekeepSessions,
 		a.housekeepExchanges,
 		func(ctx context.Context, tx db.DBTX, most int32) (int64, error) {
 			return q.HousekeepAudit(ctx, tx, db.HousekeepAuditParams{KeepSeconds: a.cfg.AuditRetention.Seconds(), MaxRows: most})

@@ -10,6 +10,9 @@ import (
 
 // unreached are the operations that no command is for.
 var unreached = map[string]string{
+	"createSessionLink":   "`open` uses it",
+	"createSession":       "a browser signs in by it, for which a command has no use",
+	"endSession":          "a browser signs out by it",
 	"returnAuthorization": "a browser comes back here from the consent that `credentials authorize` asks for",
 }
 

@@ -245,6 +245,22 @@ type StreamTokenCreate struct {
 	ExecutionID *string `json:"execution_id,omitzero"`
 }
 
+// SessionLink: A link that signs a browser in.
+type SessionLink struct {
+	// What to open in a browser.
+	URL string `json:"url"`
+	// When the link stops working.
+	ExpiresAt time.Time `json:"expires_at"`
+}
+
+// Session: A browser that is signed in.
+type Session struct {
+	// How the audit log names the session.
+	SessionID string `json:"session_id"`
+	// When the session ends at the latest.
+	ExpiresAt time.Time `json:"expires_at"`
+}
+
 type StreamToken struct {
 	// Goes into the query parameter `token` of a stream. It starts with `stream_`.
 	Token string `json:"token"`

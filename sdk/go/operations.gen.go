@@ -102,6 +102,41 @@ func (c *Client) CreateStreamToken(ctx context.Context, body *StreamTokenCreate)
 	return answer, err
 }
 
+// CreateSession: Sign a browser in.
+// Makes a session of the API key or token of this request, with what that may do, and gives it to the browser as the
+// cookie `__Host-flowlane`, which scripts cannot read. Pages of this service need no key from then on. The session ends
+// after 12 hours, 2 hours after its last use, when its browser signs out, and within a second once its key is revoked or
+// expires. The cookie counts only for requests of pages of this very origin; what they change must carry the header
+// `X-Flowlane-Console` as well, so that no other page can act in the reader's name. Programs go on with `X-API-Key`.
+// Over plain HTTP a browser can sign in on its own machine alone, as `http://localhost:8080`: elsewhere the cookie could
+// be read on its way, and the answer is 409.
+func (c *Client) CreateSession(ctx context.Context) (answer Session, err error) {
+	err = c.do(ctx, call{"CreateSession", "POST", "/account/session", nil, nil}, &answer)
+	return answer, err
+}
+
+// EndSessionParams narrows what EndSession does; what is zero is left out.
+type EndSessionParams struct {
+	// Whether all other sessions of the same key or person end, too.
+	Everywhere *bool `json:"everywhere,omitempty"`
+}
+
+// EndSession: Sign a browser out.
+// Ends the session of this request and takes its cookie from the browser; with `everywhere` also all other sessions of
+// the same key or person. For a request with a key or a token there is nothing to end.
+func (c *Client) EndSession(ctx context.Context, params *EndSessionParams) error {
+	return c.do(ctx, call{"EndSession", "DELETE", "/account/session", queryOf(params), nil}, nil)
+}
+
+// CreateSessionLink: Create a link that signs in.
+// Returns the address of the console with a text behind its `#` that signs a browser in as the caller, once, within 10
+// minutes. `flowlane open` opens it. What stands behind a `#` is sent to no server and stands in no log; whoever has the
+// address can sign in with it, so give it to nobody.
+func (c *Client) CreateSessionLink(ctx context.Context) (answer SessionLink, err error) {
+	err = c.do(ctx, call{"CreateSessionLink", "POST", "/account/session/link", nil, nil}, &answer)
+	return answer, err
+}
+
 // ListAuditLogParams narrows what ListAuditLog does; what is zero is left out.
 type ListAuditLogParams struct {
 	// The most entries to return, 1 to 200.

@@ -135,6 +135,9 @@ func (c *Client) Do(method, path string, body any, header ...string) Response {
 		if header[i+1] != "" {
 			req.Header.Set(header[i], header[i+1])
 		}
+		if header[i] == "Host" {
+			req.Host = header[i+1]
+		}
 	}
 	res, err := c.HTTP.Do(req)
 	if err != nil {

@@ -81,6 +81,33 @@ class Operations(Transport):
         """
         return self._call("create_stream_token", "POST", "/account/auth/stream-token", body=body)
 
+    def create_session(self) -> models.Session:
+        """Sign a browser in.
+        Makes a session of the API key or token of this request, with what that may do, and gives it to the browser as the
+        cookie `__Host-flowlane`, which scripts cannot read. Pages of this service need no key from then on. The session ends
+        after 12 hours, 2 hours after its last use, when its browser signs out, and within a second once its key is revoked or
+        expires. The cookie counts only for requests of pages of this very origin; what they change must carry the header
+        `X-Flowlane-Console` as well, so that no other page can act in the reader's name. Programs go on with `X-API-Key`.
+        Over plain HTTP a browser can sign in on its own machine alone, as `http://localhost:8080`: elsewhere the cookie could
+        be read on its way, and the answer is 409.
+        """
+        return self._call("create_session", "POST", "/account/session")
+
+    def end_session(self, *, everywhere: bool | None = None) -> None:
+        """Sign a browser out.
+        Ends the session of this request and takes its cookie from the browser; with `everywhere` also all other sessions of
+        the same key or person. For a request with a key or a token there is nothing to end.
+        """
+        return self._call("end_session", "DELETE", "/account/session", query={"everywhere": everywhere})
+
+    def create_session_link(self) -> models.SessionLink:
+        """Create a link that signs in.
+        Returns the address of the console with a text behind its `#` that signs a browser in as the caller, once, within 10
+        minutes. `flowlane open` opens it. What stands behind a `#` is sent to no server and stands in no log; whoever has the
+        address can sign in with it, so give it to nobody.
+        """
+        return self._call("create_session_link", "POST", "/account/session/link")
+
     def list_audit_log(
         self,
         *,

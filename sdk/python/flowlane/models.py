@@ -222,6 +222,24 @@ class StreamTokenCreate(TypedDict):
 
 
 
+class SessionLink(TypedDict):
+    """A link that signs a browser in."""
+    url: str
+    """What to open in a browser."""
+    expires_at: str
+    """When the link stops working."""
+
+
+
+class Session(TypedDict):
+    """A browser that is signed in."""
+    session_id: str
+    """How the audit log names the session."""
+    expires_at: str
+    """When the session ends at the latest."""
+
+
+
 class StreamToken(TypedDict):
     token: str
     """Goes into the query parameter `token` of a stream. It starts with `stream_`."""

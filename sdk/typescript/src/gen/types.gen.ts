@@ -318,6 +318,34 @@ export type StreamTokenCreate = {
     execution_id?: string | null;
 };
 
+/**
+ * A link that signs a browser in.
+ */
+export type SessionLink = {
+    /**
+     * What to open in a browser.
+     */
+    url: string;
+    /**
+     * When the link stops working.
+     */
+    expires_at: string;
+};
+
+/**
+ * A browser that is signed in.
+ */
+export type Session = {
+    /**
+     * How the audit log names the session.
+     */
+    session_id: string;
+    /**
+     * When the session ends at the latest.
+     */
+    expires_at: string;
+};
+
 export type StreamToken = {
     /**
      * Goes into the query parameter `token` of a stream. It starts with `stream_`.
@@ -5135,6 +5163,98 @@ export type CreateStreamTokenResponses = {
 };
 
 export type CreateStreamTokenResponse = CreateStreamTokenResponses[keyof CreateStreamTokenResponses];
+
+export type EndSessionData = {
+    body?: never;
+    path?: never;
+    query?: {
+        /**
+         * Whether all other sessions of the same key or person end, too.
+         */
+        everywhere?: boolean;
+    };
+    url: '/account/session';
+};
+
+export type EndSessionErrors = {
+    /**
+     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
+     *
+     */
+    default: Error;
+};
+
+export type EndSessionError = EndSessionErrors[keyof EndSessionErrors];
+
+export type EndSessionResponses = {
+    /**
+     * The session is over.
+     */
+    204: void;
+};
+
+export type EndSessionResponse = EndSessionResponses[keyof EndSessionResponses];
+
+export type CreateSessionData = {
+    body?: never;
+    path?: never;
+    query?: never;
+    url: '/account/session';
+};
+
+export type CreateSessionErrors = {
+    /**
+     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
+     *
+     */
+    default: Error;
+};
+
+export type CreateSessionError = CreateSessionErrors[keyof CreateSessionErrors];
+
+export type CreateSessionResponses = {
+    /**
+     * The browser is signed in.
+     */
+    201: Session;
+};
+
+export type CreateSessionResponse = CreateSessionResponses[keyof CreateSessionResponses];
+
+export type CreateSessionLinkData = {
+    body?: never;
+    path?: never;
+    query?: never;
+    url: '/account/session/link';
+};
+
+export type CreateSessionLinkErrors = {
+    /**
+     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
+     *
+     */
+    default: Error;
+};
+
+export type CreateSessionLinkError = CreateSessionLinkErrors[keyof CreateSessionLinkErrors];
+
+export type CreateSessionLinkResponses = {
+    /**
+     * The link, which is shown once.
+     */
+    201: SessionLink;
+};
+
+export type CreateSessionLinkResponse = CreateSessionLinkResponses[keyof CreateSessionLinkResponses];
 
 export type ListAuditLogData = {
     body?: never;
