@@ -15,7 +15,9 @@ SERVERS_PACKAGES = test/servers/node_modules/.package-lock.json
 SUPPLY = tools/supply
 SDK = sdk/typescript
 SDK_PACKAGES = $(SDK)/node_modules/.package-lock.json
-GENERATED = gen $(SDK)/src/gen $(SDK)/src/keyed.gen.ts sdk/go/models.gen.go sdk/go/operations.gen.go \
+WEB = web
+WEB_PACKAGES = $(WEB)/node_modules/.package-lock.json
+GENERATED = gen internal/console/dist $(SDK)/src/gen $(SDK)/src/keyed.gen.ts sdk/go/models.gen.go sdk/go/operations.gen.go \
 	sdk/python/flowlane/models.py sdk/python/flowlane/_operations.py
 # Tests share one Postgres: on a large machine, fewer of them at once than there are processors.
 AT_ONCE := $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); if [ "$$n" -gt 4 ]; then echo 4; else echo "$$n"; fi)
@@ -43,14 +45,19 @@ bin/flowlane: $(SOURCES)
 	go build -o $@ ./cmd/flowlane
 
 .PHONY: generate
-generate: $(SDK_PACKAGES) ## Generate gen/oas and the clients of sdk from openapi.yaml, and gen/db from schema and queries
+generate: $(SDK_PACKAGES) $(WEB_PACKAGES) ## Generate gen/oas and the clients of sdk from openapi.yaml, gen/db from schema and queries, and the console from web
 	go tool ogen --target gen/oas --package oas --clean --config ogen.yml openapi.yaml
 	$(SQLC) generate
 	cd $(SDK) && npx --no-install openapi-ts
 	go run ./internal/sdkgen
+	cd $(WEB) && npx --no-install vite build --logLevel warn
 
 $(SDK_PACKAGES): $(SDK)/package-lock.json
 	cd $(SDK) && npm ci --ignore-scripts --no-audit --no-fund
+	@touch $@
+
+$(WEB_PACKAGES): $(WEB)/package-lock.json
+	cd $(WEB) && npm ci --ignore-scripts --no-audit --no-fund
 	@touch $@
 
 $(REDOCLY_PACKAGES): tools/redocly/package-lock.json
@@ -80,6 +87,7 @@ verify: generate $(REDOCLY_PACKAGES) $(SERVERS_PACKAGES) ## Fail when what is ge
 	go vet ./...
 	go -C sdk/go vet ./...
 	cd $(SDK) && npx --no-install tsc --noEmit --project examples/tsconfig.json
+	cd $(WEB) && npx --no-install tsc --noEmit
 	$(REDOCLY) lint openapi.yaml
 
 .PHONY: lint
@@ -152,6 +160,11 @@ generators: $(GENERATORS_PACKAGES) ## See that other generators make clients of 
 	mkdir bin/generators/client && cp $(GENERATORS)/go.mod $(GENERATORS)/go.sum bin/generators
 	go -C $(GENERATORS) tool oapi-codegen -generate types,client -package client -o ../../bin/generators/client/client.go ../../openapi.yaml
 	go -C bin/generators build ./client
+
+.PHONY: console
+console: bin/flowlane $(WEB_PACKAGES) ## Try the console in a browser (Debian's chromium, or CHROMIUM) against a live server
+	cd $(WEB) && npx --no-install vitest run
+	cd $(WEB) && node --test e2e/
 
 .PHONY: bench
 bench: ## Measure the speed targets of docs/architecture.md and docs/measurements.md; BENCH=regex picks some

@@ -35555,6 +35555,10 @@ func (s *SessionLink) Encode(e *jx.Encoder) {
 // encodeFields encodes fields.
 func (s *SessionLink) encodeFields(e *jx.Encoder) {
 	{
+		e.FieldStart("session_id")
+		json.EncodeUUID(e, s.SessionID)
+	}
+	{
 		e.FieldStart("url")
 		e.Str(s.URL)
 	}
@@ -35564,9 +35568,10 @@ func (s *SessionLink) encodeFields(e *jx.Encoder) {
 	}
 }
 
-var jsonFieldsNameOfSessionLink = [2]string{
-	0: "url",
-	1: "expires_at",
+var jsonFieldsNameOfSessionLink = [3]string{
+	0: "session_id",
+	1: "url",
+	2: "expires_at",
 }
 
 // Decode decodes SessionLink from json.
@@ -35578,8 +35583,20 @@ func (s *SessionLink) Decode(d *jx.Decoder) error {
 
 	if err := d.ObjBytes(func(d *jx.Decoder, k []byte) error {
 		switch string(k) {
-		case "url":
+		case "session_id":
 			requiredBitSet[0] |= 1 << 0
+			if err := func() error {
+				v, err := json.DecodeUUID(d)
+				s.SessionID = v
+				if err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"session_id\"")
+			}
+		case "url":
+			requiredBitSet[0] |= 1 << 1
 			if err := func() error {
 				v, err := d.Str()
 				s.URL = string(v)
@@ -35591,7 +35608,7 @@ func (s *SessionLink) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"url\"")
 			}
 		case "expires_at":
-			requiredBitSet[0] |= 1 << 1
+			requiredBitSet[0] |= 1 << 2
 			if err := func() error {
 				v, err := json.DecodeDateTime(d)
 				s.ExpiresAt = v
@@ -35612,7 +35629,7 @@ func (s *SessionLink) Decode(d *jx.Decoder) error {
 	// Validate required fields.
 	var failures []validate.FieldError
 	for i, mask := range [1]uint8{
-		0b00000011,
+		0b00000111,
 	} {
 		if result := (requiredBitSet[i] & mask) ^ mask; result != 0 {
 			// Mask only required fields and check equality to mask using XOR.

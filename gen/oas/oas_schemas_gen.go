@@ -21854,10 +21854,17 @@ func (s *SessionHeaders) SetResponse(val Session) {
 // A link that signs a browser in.
 // Ref: #/components/schemas/SessionLink
 type SessionLink struct {
+	// How the audit log names the session that the link opens.
+	SessionID uuid.UUID `json:"session_id"`
 	// What to open in a browser.
 	URL string `json:"url"`
 	// When the link stops working.
 	ExpiresAt time.Time `json:"expires_at"`
+}
+
+// GetSessionID returns the value of SessionID.
+func (s *SessionLink) GetSessionID() uuid.UUID {
+	return s.SessionID
 }
 
 // GetURL returns the value of URL.
@@ -21868,6 +21875,11 @@ func (s *SessionLink) GetURL() string {
 // GetExpiresAt returns the value of ExpiresAt.
 func (s *SessionLink) GetExpiresAt() time.Time {
 	return s.ExpiresAt
+}
+
+// SetSessionID sets the value of SessionID.
+func (s *SessionLink) SetSessionID(val uuid.UUID) {
+	s.SessionID = val
 }
 
 // SetURL sets the value of URL.

@@ -61,7 +61,7 @@ var auditedCalls = map[string]func(s *stack) auditedCall{
 		return auditedCall{"POST", sessions, nil, 201, "session", "", "session_id"}
 	},
 	"createSessionLink": func(*stack) auditedCall {
-		return auditedCall{"POST", sessions + "/link", nil, 201, "session", "", ""}
+		return auditedCall{"POST", sessions + "/link", nil, 201, "session", "", "session_id"}
 	},
 	"createCredential": func(*stack) auditedCall {
 		return auditedCall{"POST", "/credentials", auditedCredential, 201, "credential", "", "id"}

@@ -43,7 +43,7 @@ func (h accountHandler) CreateSessionLink(ctx context.Context) (*oas.SessionLink
 	if err != nil {
 		return nil, err
 	}
-	return &oas.SessionLink{URL: h.publicURL() + signInPath + link.Text, ExpiresAt: link.Expires}, nil
+	return &oas.SessionLink{SessionID: link.ID, URL: h.publicURL() + signInPath + link.Text, ExpiresAt: link.Expires}, nil
 }
 
 func (h accountHandler) EndSession(ctx context.Context, params oas.EndSessionParams) (*oas.EndSessionNoContent, error) {

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"flowlane/internal/console"
 	"flowlane/internal/fault"
 )
 
@@ -37,21 +38,29 @@ func (b bounds) patience(bytes int64, waited time.Duration) time.Duration {
 }
 
 // root routes what the process answers to clients.
-func (a *App) root(v1 http.Handler) http.Handler {
+func (a *App) root(v1 http.Handler) (http.Handler, error) {
 	own := a.health()
 	maps.Copy(own, documents())
 	docs := docsOf()
+	pages, err := console.New()
+	if err != nil {
+		return nil, err //nolint:wrapcheck // says everything
+	}
 	// No http.ServeMux: it answers a path such as //healthz by itself, with a redirect in place of a 404.
 	return a.cfg.Front.around(standardBounds.around(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h, ok := own[r.URL.Path]
-		if !ok && strings.HasPrefix(r.URL.Path+"/", docsRoot) {
+		switch place := r.URL.Path + "/"; {
+		case ok:
+		case strings.HasPrefix(place, docsRoot):
 			h, ok = docs, true
+		case strings.HasPrefix(place, console.Root):
+			h, ok = pages, true
 		}
 		if !ok || r.Method != http.MethodGet && r.Method != http.MethodHead {
 			h = v1
 		}
 		h.ServeHTTP(w, r)
-	})))
+	}))), nil
 }
 
 // health is what tells whether the process is up, and whether it can serve.

@@ -31,7 +31,7 @@ type commands struct {
 	Test       testCommand       `cmd:"" group:"work" help:"Run tests of flows: no server, no key, no network."`
 	Demo       demoCommand       `cmd:"" group:"work" help:"Run sample records through a flow on a server, and watch."`
 	Doctor     doctorCommand     `cmd:"" group:"work" help:"Check an installation, and say what is wrong."`
-	Open       openCommand       `cmd:"" group:"work" help:"Open the documentation of the server in a browser."`
+	Open       openCommand       `cmd:"" group:"work" help:"Open the console in a browser, signed in."`
 	Completion completionCommand `cmd:"" group:"work" help:"Print what completes commands in a shell: source <(flowlane completion bash)."`
 	Version    versionCommand    `cmd:"" group:"work" help:"Print the version."`
 

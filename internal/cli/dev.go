@@ -200,7 +200,7 @@ func (d *dev) serve(ctx context.Context) error {
 			}
 		}()
 	}
-	if err := d.announce(); err != nil {
+	if err := d.announce(ctx); err != nil {
 		return err
 	}
 	if d.Demo {
@@ -237,7 +237,9 @@ func (d *dev) demo(ctx context.Context) {
 }
 
 type devFacts struct {
-	URL         string `json:"url"`
+	URL string `json:"url"`
+	// ConsoleURL signs a browser in, once.
+	ConsoleURL  string `json:"console_url"`
 	APIKey      string `json:"api_key,omitempty"`
 	DatabaseURL string `json:"database_url"`
 	SimURL      string `json:"sim_url"`
@@ -249,9 +251,13 @@ type devFacts struct {
 	FirstStart  bool     `json:"first_start"`
 }
 
-func (d *dev) announce() error {
+func (d *dev) announce(ctx context.Context) error {
+	console, err := d.signInLink(ctx)
+	if err != nil {
+		return err
+	}
 	facts := devFacts{
-		URL: d.app.URL(), DatabaseURL: d.DatabaseURL, SimURL: d.SimURL, AllowHosts: d.AllowHost, OperatorURL: d.app.OperatorURL(), DataDir: d.DataDir, EnvFile: d.envFile(), FirstStart: d.seeded.first,
+		URL: d.app.URL(), ConsoleURL: console, DatabaseURL: d.DatabaseURL, SimURL: d.SimURL, AllowHosts: d.AllowHost, OperatorURL: d.app.OperatorURL(), DataDir: d.DataDir, EnvFile: d.envFile(), FirstStart: d.seeded.first,
 	}
 	if d.seeded.newKey {
 		facts.APIKey = d.seeded.key
@@ -259,6 +265,7 @@ func (d *dev) announce() error {
 	return d.print(d.p, facts, func(w io.Writer) {
 		fmt.Fprintf(w, "Flowlane is ready.\n\n")
 		line := func(name, text string) { fmt.Fprintf(w, "  %-10s %s\n", name, text) }
+		line("Console", facts.ConsoleURL+"  (signs in once)")
 		line("URL", facts.URL)
 		key := facts.APIKey
 		if key == "" {

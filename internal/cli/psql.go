@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
-	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -54,33 +52,4 @@ func (c *psqlCommand) Run(_ context.Context, _ *process) error {
 		args = args[1:]
 	}
 	return syscall.Exec(path, append([]string{"psql"}, args...), env) //nolint:gosec,wrapcheck // that is what was asked for
-}
-
-// openCommand opens a page of the server in a browser.
-type openCommand struct {
-	target
-
-	Print bool `help:"Only print the address."`
-}
-
-// Run opens the documentation that the server serves.
-func (c *openCommand) Run(ctx context.Context, p *process) error {
-	client, err := c.client()
-	if err != nil {
-		return err
-	}
-	address := client.URL + "/docs"
-	program := "xdg-open"
-	if runtime.GOOS == "darwin" {
-		program = "open"
-	}
-	_, err = exec.LookPath(program)
-	if c.Print || err != nil {
-		_, err := io.WriteString(p.stdout, address+"\n")
-		return err //nolint:wrapcheck // nobody reads it
-	}
-	if err := exec.CommandContext(ctx, program, address).Run(); err != nil { //nolint:gosec // an address that New has checked
-		return fmt.Errorf("open %s: %w", address, err)
-	}
-	return nil
 }

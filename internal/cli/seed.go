@@ -104,3 +104,16 @@ func (d *dev) seedOrg(ctx context.Context) (uuid.UUID, error) {
 	}
 	return org.ID, nil
 }
+
+// signInLink is the address at which a browser is signed in as the key of this server.
+func (d *dev) signInLink(ctx context.Context) (string, error) {
+	caller, err := d.app.Accounts.Authenticate(ctx, d.seeded.key, netip.Addr{})
+	if err != nil {
+		return "", fmt.Errorf("sign in with the API key: %w", err)
+	}
+	link, err := d.app.Accounts.CreateLink(ctx, caller)
+	if err != nil {
+		return "", fmt.Errorf("make a link to the console: %w", err)
+	}
+	return d.app.URL() + "/console/login#" + link.Text, nil
+}

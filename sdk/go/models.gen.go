@@ -247,6 +247,8 @@ type StreamTokenCreate struct {
 
 // SessionLink: A link that signs a browser in.
 type SessionLink struct {
+	// How the audit log names the session that the link opens.
+	SessionID string `json:"session_id"`
 	// What to open in a browser.
 	URL string `json:"url"`
 	// When the link stops working.

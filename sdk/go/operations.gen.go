@@ -118,7 +118,7 @@ func (c *Client) CreateSession(ctx context.Context) (answer Session, err error) 
 // EndSessionParams narrows what EndSession does; what is zero is left out.
 type EndSessionParams struct {
 	// Whether all other sessions of the same key or person end, too.
-	Everywhere *bool `json:"everywhere,omitempty"`
+	Everywhere *bool `json:"everywhere,omitzero"`
 }
 
 // EndSession: Sign a browser out.

@@ -224,6 +224,8 @@ class StreamTokenCreate(TypedDict):
 
 class SessionLink(TypedDict):
     """A link that signs a browser in."""
+    session_id: str
+    """How the audit log names the session that the link opens."""
     url: str
     """What to open in a browser."""
     expires_at: str

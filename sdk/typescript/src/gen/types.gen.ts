@@ -323,6 +323,10 @@ export type StreamTokenCreate = {
  */
 export type SessionLink = {
     /**
+     * How the audit log names the session that the link opens.
+     */
+    session_id: string;
+    /**
      * What to open in a browser.
      */
     url: string;

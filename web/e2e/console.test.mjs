@@ -1,0 +1,208 @@
+import assert from 'node:assert/strict';
+import { createServer } from 'node:http';
+import { after, before, describe, it } from 'node:test';
+
+import { AxeBuilder } from '@axe-core/playwright';
+
+import { open, start, until } from './server.mjs';
+
+const markup = '<img src=x onerror=alert(1)><b>"&amp;';
+let server;
+let failing;
+
+/** Runs a flow of two records, of which the second is refused by the expression of its only task. */
+async function batch(name) {
+  const flow = await server.api('POST', '/flows/definitions', {
+    name, description: 'of a test', status: 'active',
+    steps: [{ id: 'check', name: 'Check', tasks: [{ id: 'parse', action_id: 'core__flow__transform', params: { value: '{{ int(input.n) }}' } }] }],
+  });
+  const set = await server.api('POST', '/data/record-sets');
+  await server.api('POST', `/data/record-sets/${set.id}/records`, { chunk_index: 0, records: [{ n: '1' }, { n: markup }] });
+  await server.api('POST', `/data/record-sets/${set.id}/seal`, { expected_count: 2 });
+  const started = await server.api('POST', `/flows/definitions/${flow.id}/trigger`, { record_set_id: set.id });
+  await until(async () => (await server.api('GET', `/flows/batches/${started.batch_id}`)).completed_at !== null, 'the end of the batch');
+  return started.batch_id;
+}
+
+before(async () => {
+  server = await start();
+  failing = await batch(markup);
+}, { timeout: 120_000 });
+after(() => server?.stop());
+
+/** Signs in by a new link, which works once. */
+async function signedIn(options) {
+  const view = await open(server, options);
+  const { url } = await server.api('POST', '/account/session/link');
+  await view.page.goto(url);
+  await view.page.waitForURL('**/console/');
+  return view;
+}
+
+describe('signing in', () => {
+  it('follows the link that dev prints once, and leaves nothing of it in the address', async () => {
+    const { page, context, faults } = await open(server);
+    await page.goto(server.link);
+    await page.getByRole('heading', { name: 'Overview' }).waitFor();
+    assert.equal(page.url(), `${server.url}/console/`);
+    assert.equal(await page.evaluate(() => document.cookie + JSON.stringify(localStorage) + JSON.stringify(sessionStorage)), '{}{}');
+    await context.close();
+    const again = await open(server);
+    await again.page.goto(server.link);
+    await again.page.getByRole('alert').waitFor();
+    await again.context.close();
+    assert.deepEqual(faults, []);
+  });
+
+  it('takes a key, sends who is not signed in to sign in, and refuses another key', async () => {
+    const { page, context, faults } = await open(server);
+    await page.goto(`${server.url}/console/batches`);
+    await page.waitForURL('**/console/login');
+    await page.getByLabel('API key').fill('flow_wrong');
+    await page.getByRole('button', { name: 'Sign in' }).click();
+    await page.getByRole('alert').waitFor();
+    await page.getByLabel('API key').fill(server.key);
+    await page.keyboard.press('Enter');
+    await page.getByRole('heading', { name: 'Overview' }).waitFor();
+    await context.close();
+    assert.deepEqual(faults, []);
+  });
+
+  it('ends everywhere with the cookie: a stolen one is worth nothing after the sign-out', async () => {
+    const { page, context } = await signedIn();
+    const [cookie] = await context.cookies();
+    assert.ok(cookie.httpOnly && cookie.secure && cookie.sameSite === 'Strict');
+    const show = () => fetch(`${server.url}/v1/account/me`, { headers: { Cookie: `${cookie.name}=${cookie.value}`, 'Sec-Fetch-Site': 'same-origin' } });
+    assert.equal((await show()).status, 200);
+    await page.getByRole('button', { name: 'Sign out' }).click();
+    await page.waitForURL('**/console/login');
+    assert.equal((await show()).status, 401);
+    await context.close();
+  });
+
+  it('does not work from another page, and not inside of one', async () => {
+    const { page, context } = await signedIn();
+    // Another site on this machine, and another port of the same one: their requests carry what the browser lets them carry.
+    const attacker = createServer((_, answer) => answer.setHeader('Content-Type', 'text/html').end(`<iframe src="${server.url}/console/"></iframe>
+      <form method="post" enctype="text/plain" action="${server.url}/v1/admin/dispatch/pause"></form>
+      <script>fetch('${server.url}/v1/account/me', {credentials: 'include', mode: 'no-cors'})
+        .then(() => document.forms[0].submit())</script>`));
+    await new Promise((ready) => attacker.listen(0, '127.0.0.1', ready));
+    attacker.unref();
+    await page.goto('about:blank');
+    await page.waitForTimeout(500);
+    const statuses = [];
+    let framed = 0;
+    page.on('response', (r) => r.url().startsWith(`${server.url}/v1/`) && statuses.push(r.status()));
+    page.on('console', (m) => { if (/frame-ancestors|refused to connect/.test(m.text())) framed++; });
+    for (const host of ['localhost', '127.0.0.1']) {
+      statuses.length = 0;
+      await page.goto(`http://${host}:${attacker.address().port}/`);
+      await until(() => statuses.length >= 2, 'the answers to the forged requests');
+      assert.ok(statuses.every((s) => s === 401), `${host}: ${statuses}`);
+      assert.ok(framed > 0, 'the frame was not asked for');
+    }
+    attacker.closeAllConnections();
+    attacker.close();
+    assert.deepEqual((await server.api('GET', '/admin/dispatch/pauses')).items, []);
+    await context.close();
+  });
+});
+
+describe('a batch', () => {
+  it('is found in the list, says what went wrong, shows a record, and its failed records are sent again', async () => {
+    const { page, context, faults } = await signedIn();
+    await page.getByRole('link', { name: 'Batches' }).first().click();
+    await page.getByRole('cell', { name: markup }).first().waitFor();
+    await page.locator('tbody a').first().click();
+    await page.getByRole('heading', { name: markup }).waitFor();
+    await page.getByText('partially failed').first().waitFor();
+    await page.getByRole('link', { name: 'record 1' }).click();
+    await page.getByRole('heading', { name: 'Record 1' }).waitFor();
+    await page.getByText('parse').first().waitFor();
+    await page.goto(`${server.url}/console/batches/${failing}`);
+    await page.getByRole('button', { name: 'Retry', exact: true }).click();
+    await page.getByRole('button', { name: 'Send 1 again' }).click();
+    await page.waitForURL((url) => url.pathname.startsWith('/console/batches/') && !url.pathname.endsWith(failing));
+    await page.getByRole('tab', { name: 'origin' }).click();
+    await page.getByRole('link', { name: 'an earlier batch' }).waitFor();
+    await context.close();
+    assert.deepEqual(faults, []);
+  });
+
+  it('is paused and resumed by the keyboard alone', async () => {
+    const flow = await server.api('POST', '/flows/definitions', {
+      name: 'waits', description: '', status: 'active',
+      steps: [{ id: 'wait', name: 'Wait', tasks: [{ id: 'wait', action_id: 'core__flow__delay', params: { seconds: 600 } }] }],
+    });
+    const { batch_id: id } = await server.api('POST', `/flows/definitions/${flow.id}/trigger`, { input_data: { n: 1 } });
+    const { page, context, faults } = await signedIn();
+    await page.goto(`${server.url}/console/batches/${id}`);
+    const press = async (name) => {
+      await page.getByRole('button', { name, exact: true }).first().waitFor();
+      await until(async () => {
+        await page.keyboard.press('Tab');
+        return page.evaluate((wanted) => document.activeElement?.textContent === wanted, name);
+      }, `the focus on ${name}`);
+      await page.keyboard.press('Enter');
+    };
+    await press('Pause');
+    await page.getByRole('dialog').waitFor();
+    await page.keyboard.type('looking into it');
+    await page.keyboard.press('Enter');
+    await press('Resume');
+    await page.getByRole('button', { name: 'Pause', exact: true }).waitFor();
+    await page.keyboard.press('g');
+    await page.keyboard.press('a');
+    await page.getByRole('heading', { name: 'Accounts' }).waitFor();
+    await context.close();
+    assert.deepEqual(faults, []);
+  });
+});
+
+it('shows a member everything and lets it change nothing', async () => {
+  const { key } = await server.api('POST', '/account/api-keys', { name: 'reader', role: 'member' });
+  const { page, context, faults } = await open(server);
+  await page.goto(`${server.url}/console/login`);
+  await page.getByLabel('API key').fill(key);
+  await page.keyboard.press('Enter');
+  await page.getByRole('heading', { name: 'Overview' }).waitFor();
+  await page.goto(`${server.url}/console/batches/${failing}`);
+  const retry = page.getByRole('button', { name: 'Retry', exact: true });
+  await retry.waitFor();
+  assert.ok(await retry.isDisabled());
+  assert.equal(await retry.getAttribute('title'), 'Only an admin may do this');
+  await context.close();
+  assert.deepEqual(faults, []);
+});
+
+describe('every screen', () => {
+  for (const colorScheme of ['light', 'dark']) {
+    it(`has no serious finding of axe, ${colorScheme}`, async () => {
+      const { page, context, faults } = await signedIn({ colorScheme });
+      const [domain] = (await server.api('GET', '/platforms/dialer/domains')).items;
+      const places = [
+        '', 'batches', `batches/${failing}`, `batches/${failing}?tab=records`, `batches/${failing}?tab=calls`, `batches/${failing}?tab=origin`,
+        `batches/${failing}/1`, 'accounts', `accounts/dialer/${domain.tenancy_id}`, 'nowhere',
+      ];
+      for (const place of places) {
+        await page.goto(`${server.url}/console/${place}`, { waitUntil: 'load' });
+        await page.getByRole('heading', { level: 1 }).waitFor();
+        const { violations } = await new AxeBuilder({ page }).analyze();
+        const serious = violations.filter((v) => v.impact === 'serious' || v.impact === 'critical');
+        assert.deepEqual(serious.map((v) => `${place}: ${v.id} ${v.nodes[0].html}`), []);
+      }
+      await context.close();
+      assert.deepEqual(faults, []);
+    });
+  }
+
+  it('fits a narrow window', async () => {
+    const { page, context } = await signedIn({ viewport: { width: 390, height: 800 } });
+    for (const place of ['', 'batches', `batches/${failing}`, `batches/${failing}/1`, 'accounts']) {
+      await page.goto(`${server.url}/console/${place}`, { waitUntil: 'load' });
+      assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), `${place || 'overview'} is too wide`);
+    }
+    await context.close();
+  });
+});

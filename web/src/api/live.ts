@@ -1,0 +1,37 @@
+import { keepPreviousData, useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
+
+import { signedOut } from './client';
+
+/** Milliseconds between two reads of what moves, and of what rests. */
+export const moving = 2000;
+export const resting = 15_000;
+
+/**
+ * Reads something again and again while the page is looked at: often while it moves, seldom while it rests. What was read before
+ * stays on the page while it is read anew, and when that fails.
+ */
+export function useLive<T>(key: unknown[], read: (signal: AbortSignal) => Promise<T>, moves: boolean | ((data: T) => boolean) = false) {
+  return useQuery({
+    queryKey: key,
+    queryFn: ({ signal }) => read(signal),
+    placeholderData: keepPreviousData,
+    refetchInterval: (query) => {
+      if (signedOut(query.state.error)) return false;
+      const data = query.state.data as T | undefined;
+      const busy = typeof moves === 'function' ? data !== undefined && moves(data) : moves;
+      return busy ? moving : resting;
+    },
+  });
+}
+
+/** Does something once when it is asked to, and has everything read again after it. */
+export function useChange<A>(change: (argument: A) => Promise<unknown>, done?: () => void) {
+  const queries = useQueryClient();
+  return useMutation({
+    mutationFn: change,
+    onSuccess: async () => {
+      done?.();
+      await queries.invalidateQueries();
+    },
+  });
+}

@@ -1,0 +1,63 @@
+import { useQueryClient } from '@tanstack/react-query';
+import { useNavigate } from '@tanstack/react-router';
+import { useEffect, useState } from 'react';
+
+import { signIn } from '../api/client';
+import { Button, Failure } from '../ui/parts';
+
+/** Links are followed once, also where the page is drawn twice. */
+const followed = new Set<string>();
+
+/** Signs in by the link that the service printed, or by an API key. */
+export function Login() {
+  const navigate = useNavigate();
+  const queries = useQueryClient();
+  const [key, setKey] = useState('');
+  const [error, setError] = useState<unknown>();
+  const [busy, setBusy] = useState(false);
+
+  const enter = async (secret: string) => {
+    setBusy(true);
+    setError(undefined);
+    try {
+      await signIn(secret);
+      queries.clear();
+      await navigate({ to: '/', search: {} });
+    } catch (reason) {
+      setError(reason);
+    } finally {
+      setBusy(false);
+    }
+  };
+
+  useEffect(() => {
+    const link = location.hash.slice(1);
+    if (!link.startsWith('login_') || followed.has(link)) return;
+    followed.add(link);
+    history.replaceState(null, '', location.pathname); // so that it stands in no history
+    void enter(link);
+  });
+
+  return (
+    <main className="page narrow login">
+      <h1>Flowlane</h1>
+      <form
+        onSubmit={(event) => {
+          event.preventDefault();
+          void enter(key.trim());
+        }}
+      >
+        <label htmlFor="key">API key</label>
+        <input
+          id="key" type="password" autoComplete="off" spellCheck={false} placeholder="flow_…" required value={key}
+          onChange={(event) => setKey(event.target.value)}
+        />
+        <p className="faint">
+          The key is sent once and not kept here: the browser gets a session of 12 hours, which ends 2 hours after its last use.
+        </p>
+        {error != null && <Failure error={error} />}
+        <Button type="submit" strong disabled={busy}>{busy ? 'One moment…' : 'Sign in'}</Button>
+      </form>
+    </main>
+  );
+}

@@ -1,0 +1,101 @@
+import { useInfiniteQuery } from '@tanstack/react-query';
+import { Link, useNavigate, useSearch } from '@tanstack/react-router';
+
+import { flowlane, type Batch, type BatchStatus, type TriggerType } from '../api/client';
+import { moving, resting, useLive } from '../api/live';
+import { count, span, words } from '../lib/format';
+import { RecordBar } from '../ui/bar';
+import { Button, Empty, Failure, Head, Loading, Status, Time } from '../ui/parts';
+
+const statuses: BatchStatus[] = ['queued', 'running', 'paused', 'completed', 'partially_failed', 'failed', 'cancelled'];
+const ways: TriggerType[] = ['api_call', 'schedule', 'webhook', 'event', 'flow', 'retry'];
+
+/** All batches, newest first. */
+export function Batches() {
+  const { status, flow, via } = useSearch({ from: '/frame/batches' });
+  const navigate = useNavigate();
+  const flows = useLive(['flows', 'names'], (signal) => flowlane.definitions.list({ query: { limit: 200 }, signal }));
+  const names = new Map(flows.data?.items.map((f) => [f.id, f.name]));
+  const pages = useInfiniteQuery({
+    queryKey: ['batches', status, flow, via],
+    initialPageParam: undefined as string | undefined,
+    queryFn: ({ pageParam, signal }) =>
+      flowlane.batches.list({ query: { order: 'desc', limit: 50, status, definition_id: flow, trigger_type: via, cursor: pageParam }, signal }),
+    getNextPageParam: (last) => last.next_cursor ?? undefined,
+    refetchInterval: (query) => (query.state.data?.pages.some((p) => p.items.some(moves)) ? moving : resting),
+  });
+  const go = (change: { status?: BatchStatus; flow?: string; via?: TriggerType }) =>
+    void navigate({ to: '/batches', search: { status, flow, via, ...change } });
+  const items = pages.data?.pages.flatMap((p) => p.items) ?? [];
+  const filtered = status !== undefined || flow !== undefined || via !== undefined;
+  return (
+    <>
+      <Head title="Batches">
+        <span className="faint">{pages.data ? `${count(pages.data.pages[0]!.total)} in all` : ''}</span>
+      </Head>
+      <div className="filters">
+        <Choice label="Status" value={status} all={statuses} name={words} onChange={(v) => go({ status: v as BatchStatus | undefined })} />
+        <Choice label="Flow" value={flow} all={[...names.keys()]} name={(id) => names.get(id) ?? id} onChange={(v) => go({ flow: v })} />
+        <Choice label="Started by" value={via} all={ways} name={words} onChange={(v) => go({ via: v as TriggerType | undefined })} />
+        {filtered && <Button quiet onClick={() => void navigate({ to: '/batches', search: {} })}>Clear</Button>}
+      </div>
+      {pages.error && <Failure error={pages.error} retry={() => void pages.refetch()} />}
+      {pages.isPending && <Loading />}
+      {pages.data && items.length === 0 && (filtered
+        ? <Empty>No batch is like that. <Button quiet onClick={() => void navigate({ to: '/batches', search: {} })}>Show all</Button></Empty>
+        : <Empty>There are no batches yet. Start one: <code>flowlane run FLOW FILE.csv --watch</code></Empty>)}
+      {items.length > 0 && (
+        <table>
+          <thead>
+            <tr><th>Started</th><th>Flow</th><th>Status</th><th className="wide">Records</th><th className="number">Count</th><th>By</th><th>Took</th></tr>
+          </thead>
+          <tbody>
+            {items.map((b) => (
+              <tr key={b.id}>
+                <td><Link to="/batches/$batchId" params={{ batchId: b.id }}><Time at={b.created_at} /></Link></td>
+                <td>{names.get(b.definition_id) ?? 'a deleted flow'} <span className="faint">v{b.definition_version}</span></td>
+                <td title={b.status_reason ?? undefined}><Status status={b.status} /></td>
+                <td className="wide"><RecordBar counts={b.job_counts} records={b.record_count} /></td>
+                <td className="number">{count(b.record_count)}</td>
+                <td>{words(b.trigger_type)}</td>
+                <td>{took(b)}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      )}
+      {pages.hasNextPage && <Button disabled={pages.isFetchingNextPage} onClick={() => void pages.fetchNextPage()}>Show more</Button>}
+    </>
+  );
+}
+
+/** Whether a batch may change by itself. */
+export const moves = (b: Batch): boolean => b.status === 'running' || b.status === 'queued';
+
+/** How long a batch took, or takes until now. */
+function took(b: Batch): string {
+  if (!b.started_at) return '–';
+  const end = b.completed_at ? Date.parse(b.completed_at) : Date.now();
+  return span((end - Date.parse(b.started_at)) / 1000);
+}
+
+interface ChoiceProps {
+  label: string;
+  value: string | undefined;
+  all: string[];
+  name: (value: string) => string;
+  onChange: (value: string | undefined) => void;
+}
+
+/** One of several values, or any. */
+export function Choice({ label, value, all, name, onChange }: ChoiceProps) {
+  return (
+    <label className="inline">
+      {label}{' '}
+      <select value={value ?? ''} onChange={(event) => onChange(event.target.value || undefined)}>
+        <option value="">any</option>
+        {all.map((v) => <option key={v} value={v}>{name(v)}</option>)}
+      </select>
+    </label>
+  );
+}
