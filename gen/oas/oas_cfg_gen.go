@@ -19,7 +19,7 @@ import (
 )
 
 var regexMap = map[string]ogenregex.Regexp{
-	"^/[^{}# ]*$":                          ogenregex.MustCompile("^/[^{}# ]*$"),
+	"^[/][^{}# ]*$":                        ogenregex.MustCompile("^[/][^{}# ]*$"),
 	"^[A-Za-z0-9_-]+([.][A-Za-z0-9_-]+)*$": ogenregex.MustCompile("^[A-Za-z0-9_-]+([.][A-Za-z0-9_-]+)*$"),
 	"^[A-Za-z_][A-Za-z0-9_]{0,63}$":        ogenregex.MustCompile("^[A-Za-z_][A-Za-z0-9_]{0,63}$"),
 	"^[a-z0-9][a-z0-9_-]{0,62}$":           ogenregex.MustCompile("^[a-z0-9][a-z0-9_-]{0,62}$"),

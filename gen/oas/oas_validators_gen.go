@@ -2056,7 +2056,7 @@ func (s *CatalogImportAccount) Validate() error {
 			MaxLengthSet:  true,
 			Email:         false,
 			Hostname:      false,
-			Regex:         regexMap["^/[^{}# ]*$"],
+			Regex:         regexMap["^[/][^{}# ]*$"],
 			MinNumeric:    0,
 			MinNumericSet: false,
 			MaxNumeric:    0,

@@ -108,20 +108,29 @@ type taken struct {
 	insert db.PartInsertClaimedParams
 }
 
-// takePart takes pieces from one stored part. They must follow each other from its front on.
-func (c *Change) takePart(t *taken, r *db.PartsQueuedRow, ps []*Piece) error {
-	no, off := r.SliceNo, r.FromOff
+// reach is the slice and the offset in it where pieces end that follow each other from the front of a stored part on.
+func reach(r *db.PartsQueuedRow, ps []*Piece) (no, off int32, err error) {
+	no, off = r.SliceNo, r.FromOff
 	for _, p := range ps {
 		end := p.Part.Size
 		if no == r.LastNo {
 			end = r.ToOff
 		}
 		if no > r.LastNo || p.Part.SliceNo != no || p.Part.From != off || p.Part.To > end {
-			return fmt.Errorf("%w: part %d", ErrMoved, r.ID)
+			return 0, 0, fmt.Errorf("%w: part %d", ErrMoved, r.ID)
 		}
 		if off = p.Part.To; off == end {
 			no, off = no+1, 0
 		}
+	}
+	return no, off, nil
+}
+
+// takePart takes pieces from one stored part. They must follow each other from its front on.
+func (c *Change) takePart(t *taken, r *db.PartsQueuedRow, ps []*Piece) error {
+	no, off, err := reach(r, ps)
+	if err != nil {
+		return err
 	}
 	first := &ps[0].Part
 	lane := c.lane(laneKey{first.BatchID, first.StepNo, first.TaskNo})
