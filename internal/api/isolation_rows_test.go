@@ -8,6 +8,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
+
+	"flowlane/internal/event"
 )
 
 // The rows of the isolation matrix. An operation that changes something has its row in auditedCalls (audit_test.go); what
@@ -49,12 +51,13 @@ func newParty(s *stack, account string) *party {
 		"store":           p.filledStore(), "key": "k",
 		"schedule_id":     p.ranSchedule(),
 		"slug":            "standard",
-		"subscription_id": p.subscribe(p.deaf()),
+		"subscription_id": p.subscribe(listening(flow, event.RecordSetExpired)),
 		// The catalog and the templates belong to nobody.
 		"action_id": "core__flow__transform", "bucket": "upload", "lane": "bulk", "platform": "dialer", "platform_id": "core", "service_id": "core__flow", "template_id": "http-copy",
 	}
 	p.ids["call_id"] = p.exchanged(batch)
-	h := p.webhook(p.webhookBody())
+	p.schedule(scheduleOf(flow, "0 0 29 2 *"))
+	h := p.webhook(hookOf(flow))
 	p.ids["webhook_id"], p.ids["delivery_id"] = h.id, p.send(h, "m", "{}").Want(http.StatusAccepted).JSON()["delivery_id"].(string)
 	return p
 }

@@ -58,7 +58,7 @@ func TestLoad_SplitsWhatHasManyParameters(t *testing.T) {
 		}
 	}
 	for key, want := range map[string]int{
-		"listAuditLog cursor": 1, "listAuditLog to": 1, "listBatchResults format": 3, "listBatchResults status": 3, "listBatchResults batch_id": 3,
+		"listAuditLog cursor": 1, "listAuditLog to": 1, "listBatchResults format": 6, "listBatchResults status": 3, "listBatchResults batch_id": 6,
 	} {
 		if seen[key] != want {
 			t.Errorf("%s stands in %d parts, want %d", key, seen[key], want)

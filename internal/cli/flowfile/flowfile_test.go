@@ -27,7 +27,7 @@ func TestRead(t *testing.T) {
 		t.Errorf("%+v, %v", files, err)
 	}
 	for text, want := range map[string]string{
-		"":                      "holds no flow",
+		"":                      "there is no flow in",
 		"steps: []":             "a.yaml:1: a flow needs a name",
 		"- a":                   "a.yaml:1: a flow is an object",
 		"name: a\n---\n: :":     "a.yaml",
