@@ -56,11 +56,11 @@ type AccountHandler interface {
 	// Makes a session of the API key or token of this request, with what that may do, and gives it to the
 	// browser as the cookie `__Host-flowlane`, which scripts cannot read. Pages of this service need no
 	// key from then on. The session ends after 12 hours, 2 hours after its last use, when its browser
-	// signs out, and within a second once its key is revoked or expires. The cookie counts only for
-	// requests of pages of this very origin; what they change must carry the header `X-Flowlane-Console`
-	// as well, so that no other page can act in the reader's name. Programs go on with `X-API-Key`. Over
-	// plain HTTP a browser can sign in on its own machine alone, as `http://localhost:8080`: elsewhere the
-	// cookie could be read on its way, and the answer is 409.
+	// signs out, and within a second once its key is revoked or expires; it makes no other one (403). The
+	// cookie counts only for requests of pages of this very origin; what they change must carry the header
+	// `X-Flowlane-Console` as well, so that no other page can act in the reader's name. Programs go on
+	// with `X-API-Key`. Over plain HTTP a browser can sign in on its own machine alone, as
+	// `http://localhost:8080`: elsewhere the cookie could be read on its way, and the answer is 409.
 	//
 	// POST /account/session
 	CreateSession(ctx context.Context) (*SessionHeaders, error)

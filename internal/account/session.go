@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"flowlane/gen/db"
+	"flowlane/internal/fault"
 	"flowlane/internal/pg"
 )
 
@@ -38,9 +39,12 @@ type Session struct {
 }
 
 // CreateSession signs the caller of this request in, with what it may do and no longer than its API key lives. It writes its
-// audit row. Fault: Unauthenticated for a link that somebody followed a moment before.
+// audit row. Faults: Unauthenticated for a link that somebody followed a moment before, Forbidden for a session.
 func (s *Service) CreateSession(ctx context.Context) (out Session, err error) {
 	c := FromContext(ctx)
+	if c.SessionID != uuid.Nil && !c.Link {
+		return out, errOfSession
+	}
 	err = pg.InTx(ctx, s.cfg.Pool, func(ctx context.Context, tx pgx.Tx) error {
 		if c.Link {
 			out, err = s.openLink(ctx, tx, c)
@@ -55,9 +59,15 @@ func (s *Service) CreateSession(ctx context.Context) (out Session, err error) {
 	return out, err
 }
 
+// errOfSession keeps whoever has got hold of a session from outlasting its end.
+var errOfSession = fault.New(fault.Forbidden, "A session makes no other one: sign in with an API key, a token or a link")
+
 // CreateLink returns the text of a link that signs in once, within LinkLife, as c. It writes its audit row where there is a
-// caller.
+// caller. Fault: Forbidden where c has a session.
 func (s *Service) CreateLink(ctx context.Context, c Caller) (out Session, err error) {
+	if c.SessionID != uuid.Nil {
+		return out, errOfSession
+	}
 	err = pg.InTx(ctx, s.cfg.Pool, func(ctx context.Context, tx pgx.Tx) error {
 		if out, err = s.storeSession(ctx, tx, c, linkPrefix, LinkLife); err != nil {
 			return err

@@ -45,6 +45,12 @@ func TestSession(t *testing.T) {
 	browser.Do(http.MethodPost, "/account/api-keys", `{"name":"x"}`, "Cookie", cookie, fromPage, "same-origin", ofConsole, "1").Want(http.StatusCreated)
 	browser.Do(http.MethodGet, whoami, nil, "Cookie", cookie, fromPage, "none").Want(http.StatusOK)
 
+	// Whoever has stolen a session gets no other one, which would outlast the sign-out.
+	for _, path := range []string{sessions, sessions + "/link"} {
+		browser.Do(http.MethodPost, path, nil, "Cookie", cookie, fromPage, "same-origin", ofConsole, "1").
+			Detail(http.StatusForbidden, "A session makes no other one: sign in with an API key, a token or a link")
+	}
+
 	// Another page, another server on this machine, a program: the cookie says nothing.
 	for _, site := range []string{"cross-site", "same-site", ""} {
 		browser.Do(http.MethodGet, whoami, nil, "Cookie", cookie, fromPage, site).Detail(http.StatusUnauthorized, "Authentication required")

@@ -394,8 +394,8 @@ func (a *App) makeHandler(root vault.Root, plans *definition.Plans) error {
 	if err != nil {
 		return fmt.Errorf("make the API: %w", err)
 	}
-	a.handler, err = a.root(handler)
-	return err
+	a.handler = a.root(handler)
+	return nil
 }
 
 func (a *App) publicURL() string {

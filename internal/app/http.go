@@ -38,14 +38,11 @@ func (b bounds) patience(bytes int64, waited time.Duration) time.Duration {
 }
 
 // root routes what the process answers to clients.
-func (a *App) root(v1 http.Handler) (http.Handler, error) {
+func (a *App) root(v1 http.Handler) http.Handler {
 	own := a.health()
 	maps.Copy(own, documents())
 	docs := docsOf()
-	pages, err := console.New()
-	if err != nil {
-		return nil, err //nolint:wrapcheck // says everything
-	}
+	pages := console.Handler()
 	// No http.ServeMux: it answers a path such as //healthz by itself, with a redirect in place of a 404.
 	return a.cfg.Front.around(standardBounds.around(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h, ok := own[r.URL.Path]
@@ -60,7 +57,7 @@ func (a *App) root(v1 http.Handler) (http.Handler, error) {
 			h = v1
 		}
 		h.ServeHTTP(w, r)
-	}))), nil
+	})))
 }
 
 // health is what tells whether the process is up, and whether it can serve.

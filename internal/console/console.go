@@ -8,12 +8,12 @@ import (
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
-	"fmt"
 	"io/fs"
 	"mime"
 	"net/http"
 	"path"
 	"strings"
+	"sync"
 )
 
 // Root is where the console stands.
@@ -32,29 +32,23 @@ type file struct {
 	media, tag   string
 }
 
-// New returns the handler of everything below Root, and of Root without its last slash. An address that names no file is one of a
-// screen, which the page reads itself.
-func New() (http.Handler, error) {
-	files := map[string]file{}
+// Handler serves everything below Root, and Root without its last slash. An address that names no file is one of a screen, which
+// the page reads itself.
+func Handler() http.Handler { return http.HandlerFunc(serve) }
+
+// files are what is served, by their names. They are read when somebody first looks: to compress them takes a while.
+var files = sync.OnceValues(func() (map[string]file, error) {
+	all := map[string]file{}
 	err := fs.WalkDir(dist, "dist", func(name string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
 			return err
 		}
 		text, err := dist.ReadFile(name)
-		if err != nil {
-			return fmt.Errorf("read %s: %w", name, err)
-		}
-		files[strings.TrimPrefix(name, "dist/")] = fileOf(name, text)
-		return nil
+		all[strings.TrimPrefix(name, "dist/")] = fileOf(name, text)
+		return err //nolint:wrapcheck // names the file
 	})
-	if err != nil {
-		return nil, fmt.Errorf("console: %w", err)
-	}
-	if _, ok := files["index.html"]; !ok {
-		return nil, fmt.Errorf("console: %w: index.html", fs.ErrNotExist)
-	}
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { serve(w, r, files) }), nil
-}
+	return all, err //nolint:wrapcheck // names the file
+})
 
 func fileOf(name string, text []byte) file {
 	sum := sha256.Sum256(text)
@@ -69,7 +63,7 @@ func fileOf(name string, text []byte) file {
 	return f
 }
 
-func serve(w http.ResponseWriter, r *http.Request, files map[string]file) {
+func serve(w http.ResponseWriter, r *http.Request) {
 	name, below := strings.CutPrefix(r.URL.Path, Root)
 	header := w.Header()
 	switch {
@@ -81,7 +75,12 @@ func serve(w http.ResponseWriter, r *http.Request, files map[string]file) {
 		http.Redirect(w, r, Root, http.StatusMovedPermanently)
 		return
 	}
-	f, found := files[name]
+	all, err := files()
+	if err != nil { // a mistake of ours, which the tests find
+		http.Error(w, "Internal error", http.StatusInternalServerError)
+		return
+	}
+	f, found := all[name]
 	switch {
 	case found && strings.HasPrefix(name, "assets/"):
 		header.Set("Cache-Control", "public, max-age=31536000, immutable") // their names change with what is in them
@@ -89,7 +88,7 @@ func serve(w http.ResponseWriter, r *http.Request, files map[string]file) {
 		http.NotFound(w, r)
 		return
 	default:
-		f = files["index.html"]
+		f = all["index.html"]
 		header.Set("Cache-Control", "no-cache")
 	}
 	header.Set("Content-Security-Policy", policy)

@@ -15,8 +15,7 @@ import (
 
 func TestConsole(t *testing.T) {
 	t.Parallel()
-	handler, err := console.New()
-	require.NoError(t, err)
+	handler := console.Handler()
 	get := func(method, path string, header ...string) *httptest.ResponseRecorder {
 		req := httptest.NewRequestWithContext(t.Context(), method, path, nil)
 		for i := 0; i+1 < len(header); i += 2 {

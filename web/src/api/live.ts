@@ -35,3 +35,6 @@ export function useChange<A>(change: (argument: A) => Promise<unknown>, done?: (
     },
   });
 }
+
+/** Milliseconds until a list is read again: seldom where somebody has many pages of it open, because all of them are. */
+export const again = (pages: number, moves: boolean): number => (moves && pages < 2 ? moving : resting);

@@ -3,7 +3,7 @@ import { Link, useNavigate, useParams, useSearch } from '@tanstack/react-router'
 import { useState } from 'react';
 
 import { flowlane, type Batch, type JobStatus } from '../api/client';
-import { moving, resting, useChange, useLive } from '../api/live';
+import { again, useChange, useLive } from '../api/live';
 import { useMe } from '../app/frame';
 import { count, span, words } from '../lib/format';
 import { RecordBar } from '../ui/bar';
@@ -111,7 +111,7 @@ function Records({ batch, status }: { batch: Batch; status: JobStatus | undefine
     initialPageParam: undefined as string | undefined,
     queryFn: ({ pageParam, signal }) => flowlane.batches.listResults({ path: { batch_id: batch.id }, query: { limit: 50, status, cursor: pageParam }, signal }),
     getNextPageParam: (last) => last.next_cursor ?? undefined,
-    refetchInterval: () => (moves(batch) ? moving : resting),
+    refetchInterval: ({ state }) => again(state.data?.pages.length ?? 0, moves(batch)),
   });
   const items = pages.data?.pages.flatMap((p) => p.items) ?? [];
   return (

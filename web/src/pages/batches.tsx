@@ -2,7 +2,7 @@ import { useInfiniteQuery } from '@tanstack/react-query';
 import { Link, useNavigate, useSearch } from '@tanstack/react-router';
 
 import { flowlane, type Batch, type BatchStatus, type TriggerType } from '../api/client';
-import { moving, resting, useLive } from '../api/live';
+import { again, useLive } from '../api/live';
 import { count, span, words } from '../lib/format';
 import { RecordBar } from '../ui/bar';
 import { Button, Empty, Failure, Head, Loading, Status, Time } from '../ui/parts';
@@ -22,7 +22,7 @@ export function Batches() {
     queryFn: ({ pageParam, signal }) =>
       flowlane.batches.list({ query: { order: 'desc', limit: 50, status, definition_id: flow, trigger_type: via, cursor: pageParam }, signal }),
     getNextPageParam: (last) => last.next_cursor ?? undefined,
-    refetchInterval: (query) => (query.state.data?.pages.some((p) => p.items.some(moves)) ? moving : resting),
+    refetchInterval: ({ state: { data } }) => again(data?.pages.length ?? 0, data?.pages.some((p) => p.items.some(moves)) ?? false),
   });
   const go = (change: { status?: BatchStatus; flow?: string; via?: TriggerType }) =>
     void navigate({ to: '/batches', search: { status, flow, via, ...change } });

@@ -1,7 +1,7 @@
 import { useInfiniteQuery } from '@tanstack/react-query';
 
 import { flowlane, type Call, type CallBody, type ListCallsData } from '../api/client';
-import { moving, resting } from '../api/live';
+import { again } from '../api/live';
 import { count, pretty, span, words } from '../lib/format';
 import { Button, Empty, Facts, Failure, Id, Loading, Status, Time } from '../ui/parts';
 
@@ -12,7 +12,7 @@ export function Calls({ query, live }: { query: ListCallsData['query']; live: bo
     initialPageParam: undefined as string | undefined,
     queryFn: ({ pageParam, signal }) => flowlane.calls.list({ query: { ...query, limit: 20, cursor: pageParam }, signal }),
     getNextPageParam: (last) => last.next_cursor ?? undefined,
-    refetchInterval: live ? moving : resting,
+    refetchInterval: ({ state }) => again(state.data?.pages.length ?? 0, live),
   });
   const items = pages.data?.pages.flatMap((p) => p.items) ?? [];
   return (
