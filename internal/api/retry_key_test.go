@@ -21,6 +21,8 @@ type keyedReceiver struct {
 	mu sync.Mutex
 	// refuse and cut are the paths that it refuses, and those whose connections it cuts after it has done what they ask.
 	refuse, cut map[string]bool
+	// conflict are the paths at which it answers 409 to a key that it knows, and does nothing.
+	conflict map[string]bool
 	// keys are those that came to a path, each once; done is how often it did what the path asks, and refused which keys
 	// it refused.
 	keys    map[string][]string
@@ -33,6 +35,10 @@ func (k *keyedReceiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	key, path := r.Header.Get("Idempotency-Key"), r.URL.Path
+	if k.conflict[path] && slices.Contains(k.keys[path], key) {
+		w.WriteHeader(http.StatusConflict)
+		return
+	}
 	if !slices.Contains(k.keys[path], key) {
 		k.keys[path] = append(k.keys[path], key)
 		if k.refused[key] = k.refuse[path]; !k.refused[key] {
@@ -53,7 +59,7 @@ func (k *keyedReceiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (k *keyedReceiver) behave(refuse, cut []string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.refuse, k.cut = map[string]bool{}, map[string]bool{}
+	k.refuse, k.cut, k.conflict = map[string]bool{}, map[string]bool{}, map[string]bool{}
 	for _, path := range refuse {
 		k.refuse[path] = true
 	}
@@ -121,6 +127,38 @@ func TestRetry_Keys(t *testing.T) {
 	} {
 		assert.Equal(t, want, k.seen(path), path)
 	}
+}
+
+// TestRetry_KeysOfConflict: who is told that its kept key is known learns nothing of the first call, and keeps it further.
+func TestRetry_KeysOfConflict(t *testing.T) {
+	t.Parallel()
+	s, k := serveKeyed(t)
+	k.behave(nil, []string{"/cut"})
+	batch := s.trigger(s.define(`[{"id":"s","tasks":[`+k.post("t", "cut", 1, "")+`]}]`), `{"input_data":{}}`)
+	require.Equal(t, map[string]int{"failed": 1}, counted(s.await(batch)))
+	k.behave(nil, nil)
+	k.conflict["/cut"] = true
+	_, second := s.retry(batch, "")
+	require.Equal(t, map[string]int{"failed": 1}, counted(s.await(second)))
+	k.behave(nil, nil)
+	_, third := s.retry(batch, "")
+	require.Equal(t, map[string]int{"completed": 1}, counted(s.await(third)))
+	assert.Equal(t, [2]int{1, 1}, k.seen("/cut"), "it came once")
+}
+
+// TestRetry_KeysOfRefusal: a call that may have arrived, and whose next attempt was refused, was not done: it gets a new key.
+func TestRetry_KeysOfRefusal(t *testing.T) {
+	t.Parallel()
+	s, k := serveKeyed(t)
+	k.behave([]string{"/turns"}, []string{"/turns"})
+	batch := s.trigger(s.define(`[{"id":"s","tasks":[`+k.post("t", "turns", 2, "")+`]}]`), `{"input_data":{}}`)
+	s.until(batch, func(map[string]any) bool { return k.seen("/turns") == [2]int{1, 0} })
+	k.behave([]string{"/turns"}, nil)
+	require.Equal(t, map[string]int{"failed": 1}, counted(s.await(batch)))
+	k.behave(nil, nil)
+	_, again := s.retry(batch, "")
+	require.Equal(t, map[string]int{"completed": 1}, counted(s.await(again)))
+	assert.Equal(t, [2]int{2, 1}, k.seen("/turns"))
 }
 
 // TestRetry_KeysOfStep: of tasks of one step the one that may have arrived keeps its key, whatever became of the others.

@@ -144,7 +144,7 @@ func (c *Change) takePart(t *taken, r *db.PartsQueuedRow, ps []*Piece) error {
 		p.Part.Begins = r.SliceNo
 	}
 	if r.InQueue {
-		if all && len(ps) == 1 && claimNo == 0 && ps[0].alone(t.inCall) {
+		if all && len(ps) == 1 && ps[0].alone(t.inCall) {
 			lane.call = ps[0].CallID
 			c.covered(first, func(q *coverPart) { q.state = Started })
 			return nil

@@ -35,6 +35,12 @@ func TestProperty_RecordsOfManyCalls(t *testing.T) {
 	playAll(t, (*play).beginSmall)
 }
 
+// The same for small batches whose only part stands in their queue's row.
+func TestProperty_RecordsInQueue(t *testing.T) {
+	t.Parallel()
+	playAll(t, (*play).beginInQueue)
+}
+
 // The same for batches over whose records others are started again, and again.
 func TestProperty_Retries(t *testing.T) {
 	t.Parallel()
@@ -121,6 +127,21 @@ func (p *play) beginSmall() {
 	in := make([]modelInput, rapid.IntRange(1, 2).Draw(p.t, "records"))
 	p.allowed = rapid.IntRange(-1, 1).Draw(p.t, "allowed")
 	p.batches = append(p.batches, p.start(p.t, p.plan, p.define(p.t, p.plan, p.allowed, false), in, 2, false, false))
+	p.batches[0].allowed = p.allowed
+	p.check("start")
+}
+
+func (p *play) beginInQueue() {
+	kinds := rapid.Custom(func(t *rapid.T) modelTask {
+		return modelTask{kind: rapid.SampledFrom([]string{"modify", "upload", "upload", "each"}).Draw(t, "kind"),
+			passes: rapid.IntRange(0, 3).Draw(t, "continue") == 3}
+	})
+	for _, task := range rapid.SliceOfN(kinds, 1, 3).Draw(p.t, "steps") {
+		p.plan = append(p.plan, []modelTask{task})
+	}
+	p.allowed = rapid.IntRange(-1, 1).Draw(p.t, "allowed")
+	in := make([]modelInput, rapid.SampledFrom([]int{1, 1, 1, 3}).Draw(p.t, "records")) // one is taken whole
+	p.batches = append(p.batches, p.start(p.t, p.plan, p.define(p.t, p.plan, p.allowed, false), in, 4, false, false))
 	p.batches[0].allowed = p.allowed
 	p.check("start")
 }
