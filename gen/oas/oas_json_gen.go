@@ -5581,15 +5581,15 @@ func (s *Call) encodeFields(e *jx.Encoder) {
 	}
 	{
 		e.FieldStart("claimed_at")
-		json.EncodeDateTime(e, s.ClaimedAt)
+		json.EncodeTimeFormat(e, s.ClaimedAt, "2006-01-02T15:04:05.000Z07:00")
 	}
 	{
 		e.FieldStart("sent_at")
-		s.SentAt.Encode(e, json.EncodeDateTime)
+		s.SentAt.Encode(e, json.NewTimeEncoder("2006-01-02T15:04:05.000Z07:00"))
 	}
 	{
 		e.FieldStart("answered_at")
-		s.AnsweredAt.Encode(e, json.EncodeDateTime)
+		s.AnsweredAt.Encode(e, json.NewTimeEncoder("2006-01-02T15:04:05.000Z07:00"))
 	}
 }
 
@@ -5781,7 +5781,7 @@ func (s *Call) Decode(d *jx.Decoder) error {
 		case "claimed_at":
 			requiredBitSet[1] |= 1 << 6
 			if err := func() error {
-				v, err := json.DecodeDateTime(d)
+				v, err := json.DecodeTimeFormat(d, "2006-01-02T15:04:05.000Z07:00")
 				s.ClaimedAt = v
 				if err != nil {
 					return err
@@ -5793,7 +5793,7 @@ func (s *Call) Decode(d *jx.Decoder) error {
 		case "sent_at":
 			requiredBitSet[1] |= 1 << 7
 			if err := func() error {
-				if err := s.SentAt.Decode(d, json.DecodeDateTime); err != nil {
+				if err := s.SentAt.Decode(d, json.NewTimeDecoder("2006-01-02T15:04:05.000Z07:00")); err != nil {
 					return err
 				}
 				return nil
@@ -5803,7 +5803,7 @@ func (s *Call) Decode(d *jx.Decoder) error {
 		case "answered_at":
 			requiredBitSet[2] |= 1 << 0
 			if err := func() error {
-				if err := s.AnsweredAt.Decode(d, json.DecodeDateTime); err != nil {
+				if err := s.AnsweredAt.Decode(d, json.NewTimeDecoder("2006-01-02T15:04:05.000Z07:00")); err != nil {
 					return err
 				}
 				return nil
@@ -20263,11 +20263,11 @@ func (s *ExecutionElement) encodeFields(e *jx.Encoder) {
 	}
 	{
 		e.FieldStart("started_at")
-		s.StartedAt.Encode(e, json.EncodeDateTime)
+		s.StartedAt.Encode(e, json.NewTimeEncoder("2006-01-02T15:04:05.000Z07:00"))
 	}
 	{
 		e.FieldStart("completed_at")
-		s.CompletedAt.Encode(e, json.EncodeDateTime)
+		s.CompletedAt.Encode(e, json.NewTimeEncoder("2006-01-02T15:04:05.000Z07:00"))
 	}
 	{
 		e.FieldStart("error")
@@ -20330,7 +20330,7 @@ func (s *ExecutionElement) Decode(d *jx.Decoder) error {
 		case "started_at":
 			requiredBitSet[0] |= 1 << 3
 			if err := func() error {
-				if err := s.StartedAt.Decode(d, json.DecodeDateTime); err != nil {
+				if err := s.StartedAt.Decode(d, json.NewTimeDecoder("2006-01-02T15:04:05.000Z07:00")); err != nil {
 					return err
 				}
 				return nil
@@ -20340,7 +20340,7 @@ func (s *ExecutionElement) Decode(d *jx.Decoder) error {
 		case "completed_at":
 			requiredBitSet[0] |= 1 << 4
 			if err := func() error {
-				if err := s.CompletedAt.Decode(d, json.DecodeDateTime); err != nil {
+				if err := s.CompletedAt.Decode(d, json.NewTimeDecoder("2006-01-02T15:04:05.000Z07:00")); err != nil {
 					return err
 				}
 				return nil
@@ -20654,11 +20654,11 @@ func (s *ExecutionStep) encodeFields(e *jx.Encoder) {
 	}
 	{
 		e.FieldStart("started_at")
-		s.StartedAt.Encode(e, json.EncodeDateTime)
+		s.StartedAt.Encode(e, json.NewTimeEncoder("2006-01-02T15:04:05.000Z07:00"))
 	}
 	{
 		e.FieldStart("completed_at")
-		s.CompletedAt.Encode(e, json.EncodeDateTime)
+		s.CompletedAt.Encode(e, json.NewTimeEncoder("2006-01-02T15:04:05.000Z07:00"))
 	}
 	{
 		e.FieldStart("tasks")
@@ -20725,7 +20725,7 @@ func (s *ExecutionStep) Decode(d *jx.Decoder) error {
 		case "started_at":
 			requiredBitSet[0] |= 1 << 3
 			if err := func() error {
-				if err := s.StartedAt.Decode(d, json.DecodeDateTime); err != nil {
+				if err := s.StartedAt.Decode(d, json.NewTimeDecoder("2006-01-02T15:04:05.000Z07:00")); err != nil {
 					return err
 				}
 				return nil
@@ -20735,7 +20735,7 @@ func (s *ExecutionStep) Decode(d *jx.Decoder) error {
 		case "completed_at":
 			requiredBitSet[0] |= 1 << 4
 			if err := func() error {
-				if err := s.CompletedAt.Decode(d, json.DecodeDateTime); err != nil {
+				if err := s.CompletedAt.Decode(d, json.NewTimeDecoder("2006-01-02T15:04:05.000Z07:00")); err != nil {
 					return err
 				}
 				return nil
@@ -20843,11 +20843,11 @@ func (s *ExecutionTask) encodeFields(e *jx.Encoder) {
 	}
 	{
 		e.FieldStart("started_at")
-		s.StartedAt.Encode(e, json.EncodeDateTime)
+		s.StartedAt.Encode(e, json.NewTimeEncoder("2006-01-02T15:04:05.000Z07:00"))
 	}
 	{
 		e.FieldStart("completed_at")
-		s.CompletedAt.Encode(e, json.EncodeDateTime)
+		s.CompletedAt.Encode(e, json.NewTimeEncoder("2006-01-02T15:04:05.000Z07:00"))
 	}
 	{
 		e.FieldStart("output")
@@ -20941,7 +20941,7 @@ func (s *ExecutionTask) Decode(d *jx.Decoder) error {
 		case "started_at":
 			requiredBitSet[0] |= 1 << 4
 			if err := func() error {
-				if err := s.StartedAt.Decode(d, json.DecodeDateTime); err != nil {
+				if err := s.StartedAt.Decode(d, json.NewTimeDecoder("2006-01-02T15:04:05.000Z07:00")); err != nil {
 					return err
 				}
 				return nil
@@ -20951,7 +20951,7 @@ func (s *ExecutionTask) Decode(d *jx.Decoder) error {
 		case "completed_at":
 			requiredBitSet[0] |= 1 << 5
 			if err := func() error {
-				if err := s.CompletedAt.Decode(d, json.DecodeDateTime); err != nil {
+				if err := s.CompletedAt.Decode(d, json.NewTimeDecoder("2006-01-02T15:04:05.000Z07:00")); err != nil {
 					return err
 				}
 				return nil

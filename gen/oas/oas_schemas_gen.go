@@ -2857,7 +2857,7 @@ type Call struct {
 	Response NilCallResponse `json:"response"`
 	// When it was taken from its queue, written down and debited.
 	ClaimedAt time.Time `json:"claimed_at"`
-	// When the round trip began.
+	// When the round trip began, to the millisecond.
 	SentAt NilDateTime `json:"sent_at"`
 	// When it was over, whether an answer came or not.
 	AnsweredAt NilDateTime `json:"answered_at"`

@@ -146,6 +146,7 @@ func TestCalls(t *testing.T) {
 			"timeout_seconds":1,"retry":{"max_attempts":2,"initial_seconds":0.1},"params":{"method":"PUT","url":%q,
 			"body":{"ab":%q,"text":"{{ input.text }}"}}}]}]`, key, c.address, secret)), fmt.Sprintf(`{"input_data":{"text":%q}}`, long))
 	}
+	fractions := 0
 	for name, c := range cases {
 		batch := batches[name]
 		s.settledJob(batch)
@@ -161,6 +162,7 @@ func TestCalls(t *testing.T) {
 			require.Len(t, one.Batches, 1)
 			assert.Equal(t, []string{batch, "s", "t"}, []string{one.Batches[0].BatchID, one.Batches[0].StepID, one.Batches[0].TaskID})
 			assert.False(t, one.SentAt.Before(one.ClaimedAt.Add(-time.Second)) || one.AnsweredAt.Before(*one.SentAt), name)
+			fractions += one.SentAt.Nanosecond()
 			assert.Equal(t, "PUT", one.Request.Method)
 			assert.Equal(t, len(`{"ab":"","text":""}`)+len(secret)+len(long), one.Request.Body.Size, name)
 			assert.True(t, strings.HasPrefix(one.Request.Body.Text, `{"ab":"**************","text":"éé`), one.Request.Body.Text)
@@ -187,6 +189,7 @@ func TestCalls(t *testing.T) {
 		assert.Empty(t, s.calls("job_id="+batch+".1"), name)
 	}
 
+	assert.Positive(t, fractions, "times to the millisecond")
 	refused := s.calls("batch_id=" + batches["refused"])[0]
 	assert.Equal(t, receiver.URL+"/refused?a=b&Access_Token=***&echo="+strings.Repeat("*", len(secret)), refused.Request.URL)
 	headers := map[string]string{"content-type": "application/json", "date": refused.Response.Headers["date"],

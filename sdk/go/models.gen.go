@@ -2572,7 +2572,7 @@ type Call struct {
 	Response *CallResponse `json:"response"`
 	// When it was taken from its queue, written down and debited.
 	ClaimedAt time.Time `json:"claimed_at"`
-	// When the round trip began.
+	// When the round trip began, to the millisecond.
 	SentAt *time.Time `json:"sent_at"`
 	// When it was over, whether an answer came or not.
 	AnsweredAt *time.Time `json:"answered_at"`

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 
-import { clock, count, cut, exact, percent, pretty, relative, span } from '../src/lib/format';
+import { clock, count, cut, exact, percent, pretty, relative, span, took } from '../src/lib/format';
 
 const now = Date.parse('2026-03-03T12:00:00Z');
 
@@ -21,6 +21,13 @@ describe('percent', () => {
 describe('span', () => {
   it('tells the two largest units', () => {
     expect([0.4, 59, 61, 3600 * 2 + 300, 86_400 * 3 + 3600 * 4].map(span)).toEqual(['0 s', '59 s', '1 min 01 s', '2 h 05 min', '3 d 4 h']);
+  });
+});
+
+describe('took', () => {
+  it('tells milliseconds of what is short', () => {
+    const ends = ['00.043', '01.200', '12.400', '00.000'];
+    expect(ends.map((s) => took('2026-03-03T12:00:00.000Z', `2026-03-03T12:00:${s}Z`))).toEqual(['43 ms', '1.2 s', '12 s', '0 ms']);
   });
 });
 

@@ -2569,7 +2569,7 @@ class Call(TypedDict):
     claimed_at: str
     """When it was taken from its queue, written down and debited."""
     sent_at: None | str
-    """When the round trip began."""
+    """When the round trip began, to the millisecond."""
     answered_at: None | str
     """When it was over, whether an answer came or not."""
 

@@ -22,6 +22,12 @@ export function span(seconds: number): string {
   return `${Math.floor(s / 86_400)} d ${Math.floor((s % 86_400) / 3600)} h`;
 }
 
+/** The time between two moments, below a second in milliseconds: 43 ms, 12 s. */
+export function took(from: string, to: string): string {
+  const ms = Date.parse(to) - Date.parse(from);
+  return ms < 1000 ? `${Math.max(0, ms)} ms` : ms < 10_000 ? `${(ms / 1000).toFixed(1)} s` : span(ms / 1000);
+}
+
 /** How long ago or how soon: 12 s ago, in 3 min. */
 export function relative(at: string, now: number): string {
   const seconds = (Date.parse(at) - now) / 1000;

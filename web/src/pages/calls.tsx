@@ -2,7 +2,7 @@ import { useInfiniteQuery } from '@tanstack/react-query';
 
 import { flowlane, type Call, type CallBody, type ListCallsData } from '../api/client';
 import { again } from '../api/live';
-import { count, pretty, span, words } from '../lib/format';
+import { count, pretty, took, words } from '../lib/format';
 import { Button, Empty, Facts, Failure, Id, Loading, Status, Time } from '../ui/parts';
 
 /** Calls as they were sent and answered, newest first. */
@@ -38,7 +38,7 @@ function CallDetails({ call: c }: { call: Call }) {
       <Facts
         facts={[
           ['Action', c.action_id], ['Claimed', <Time at={c.claimed_at} />], ['Sent', <Time at={c.sent_at} />], ['Answered', <Time at={c.answered_at} />],
-          ['Took', took(c)], ['Lane', words(c.lane)], ['Call', <Id id={c.id} />],
+          ['Took', c.sent_at && c.answered_at ? took(c.sent_at, c.answered_at) : '–'], ['Lane', words(c.lane)], ['Call', <Id id={c.id} />],
         ]}
       />
       {c.error && <p className="message">{c.error.provider_message ?? c.error.message} <code>{c.error.provider_code ?? c.error.code}</code></p>}
@@ -51,13 +51,6 @@ function CallDetails({ call: c }: { call: Call }) {
       )}
     </details>
   );
-}
-
-/** How long the answer took; the API tells whole seconds. */
-function took(c: Call): string {
-  if (!c.sent_at || !c.answered_at) return '–';
-  const seconds = (Date.parse(c.answered_at) - Date.parse(c.sent_at)) / 1000;
-  return seconds < 1 ? 'less than 1 s' : span(seconds);
 }
 
 function Body({ title, body }: { title: string; body: CallBody }) {

@@ -2,7 +2,7 @@ import { Link, useParams } from '@tanstack/react-router';
 
 import { flowlane, type ExecutionTask } from '../api/client';
 import { useLive } from '../api/live';
-import { count, span } from '../lib/format';
+import { count, took } from '../lib/format';
 import { Facts, Failure, Head, Id, Loading, Status, Time } from '../ui/parts';
 import { Calls } from './calls';
 
@@ -61,14 +61,13 @@ export function RecordPage() {
 }
 
 function Task({ task }: { task: ExecutionTask }) {
-  const took = task.started_at && task.completed_at ? (Date.parse(task.completed_at) - Date.parse(task.started_at)) / 1000 : undefined;
   return (
     <details className="task">
       <summary>
         <Status status={task.status} /> <strong>{task.id}</strong> <code>{task.action_id}</code>{' '}
         <span className="faint">
           {task.attempts > 1 && `${task.attempts} attempts · `}
-          {took === undefined ? <Time at={task.started_at} /> : took < 1 ? 'less than 1 s' : span(took)}
+          {task.started_at && task.completed_at ? took(task.started_at, task.completed_at) : <Time at={task.started_at} />}
         </span>
       </summary>
       {task.error && <p className="message">{task.error.provider_message ?? task.error.message}</p>}

@@ -3675,7 +3675,7 @@ export type Call = {
      */
     claimed_at: string;
     /**
-     * When the round trip began.
+     * When the round trip began, to the millisecond.
      */
     sent_at: string | null;
     /**
