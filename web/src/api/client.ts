@@ -13,6 +13,9 @@ const sameOrigin: typeof fetch = (input, init) => {
 /** The service that this page comes from. It does not send again by itself: pages say that something failed, and read again. */
 export const flowlane = new Flowlane({ url: location.origin, fetch: sameOrigin, retries: 0 });
 
+/** The same, for what people wait for and would send again themselves: what may pass is sent again for some seconds. */
+export const patient = new Flowlane({ url: location.origin, fetch: sameOrigin });
+
 /** Signs in with an API key, or with the text of a link that the service printed. */
 export async function signIn(secret: string): Promise<void> {
   const header: Record<string, string> = secret.startsWith('flow_') ? { 'X-API-Key': secret } : { Authorization: `Bearer ${secret}` };

@@ -11,6 +11,8 @@ import { useKeys } from './keys';
 const places = [
   { to: '/', label: 'Overview' },
   { to: '/batches', label: 'Batches' },
+  { to: '/start', label: 'Start' },
+  { to: '/sets', label: 'Record sets' },
   { to: '/accounts', label: 'Accounts' },
 ] as const;
 

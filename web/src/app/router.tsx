@@ -1,6 +1,6 @@
 import { createRootRoute, createRoute, createRouter, lazyRouteComponent, redirect } from '@tanstack/react-router';
 
-import type { BatchStatus, JobStatus, TriggerType } from '../api/client';
+import type { BatchStatus, JobStatus, RecordSetStatus, TriggerType } from '../api/client';
 import { Frame } from './frame';
 import { Login } from './login';
 import { Lost } from './lost';
@@ -55,9 +55,21 @@ const account = createRoute({
   path: '/accounts/$platformId/$tenancyId',
   component: lazyRouteComponent(() => import('../pages/account'), 'AccountPage'),
 });
+const startBatch = createRoute({
+  getParentRoute: () => frame,
+  path: '/start',
+  validateSearch: (search: Record<string, unknown>): { flow?: string; set?: string } => ({ flow: text(search.flow), set: text(search.set) }),
+  component: lazyRouteComponent(() => import('../pages/start'), 'Start'),
+});
+const sets = createRoute({
+  getParentRoute: () => frame,
+  path: '/sets',
+  validateSearch: (search: Record<string, unknown>): { status?: RecordSetStatus } => ({ status: text(search.status) as RecordSetStatus | undefined }),
+  component: lazyRouteComponent(() => import('../pages/sets'), 'Sets'),
+});
 const start = createRoute({ getParentRoute: () => frame, path: '/index.html', beforeLoad: () => { throw redirect({ to: '/' }); } });
 
-const tree = root.addChildren([login, frame.addChildren([overview, batches, batch, record, accounts, account, start])]);
+const tree = root.addChildren([login, frame.addChildren([overview, batches, batch, record, accounts, account, startBatch, sets, start])]);
 
 /** Every address of the console and the screen that it shows. */
 export const makeRouter = () => createRouter({ routeTree: tree, basepath: '/console', defaultPreload: 'intent', scrollRestoration: true });
