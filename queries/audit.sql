@@ -39,6 +39,19 @@ WHERE l.org_id = @org_id AND l.created_at >= @from_time AND (l.created_at, l.id)
     AND (sqlc.narg('resource_id')::text IS NULL OR l.resource_id = sqlc.narg('resource_id'))
 ORDER BY l.created_at DESC, l.id DESC LIMIT @max_rows;
 
+-- name: AuditListOldest :many
+-- Oldest first, from behind a place on.
+SELECT sqlc.embed(l), a.name AS account_name, k.name AS key_name, k.prefix AS key_prefix, k.last_four AS key_last_four
+FROM flow.audit_log l LEFT JOIN flow.account a ON a.org_id = l.org_id AND a.id = l.account_id
+LEFT JOIN flow.api_key k ON k.org_id = l.org_id AND k.id = l.api_key_id
+WHERE l.org_id = @org_id AND l.created_at >= @from_time AND (l.created_at, l.id) > (@after_time::timestamptz, @after_id::uuid) AND l.created_at < @to_time
+    AND (sqlc.narg('account_id')::uuid IS NULL OR l.account_id = sqlc.narg('account_id'))
+    AND (sqlc.narg('action')::text IS NULL OR l.action = sqlc.narg('action'))
+    AND (sqlc.narg('outcome')::text IS NULL OR l.outcome = sqlc.narg('outcome'))
+    AND (sqlc.narg('resource_type')::text IS NULL OR l.resource_type = sqlc.narg('resource_type'))
+    AND (sqlc.narg('resource_id')::text IS NULL OR l.resource_id = sqlc.narg('resource_id'))
+ORDER BY l.created_at, l.id LIMIT @max_rows;
+
 -- name: AuditCount :one
 SELECT count(*) FROM flow.audit_log l
 WHERE l.org_id = @org_id AND l.created_at >= @from_time AND l.created_at < @to_time

@@ -76,14 +76,26 @@ FROM (SELECT unnest(@ids::uuid[]) AS id, unnest(@slots::timestamptz[]) AS slot_a
         unnest(@reasons::text[]) AS reason, unnest(@batch_ids::uuid[]) AS batch_id) d;
 
 -- name: FireList :many
--- In insertion order; `after` is the last id of the page before (all zeros for the first).
+-- In insertion order, between two ids.
 SELECT * FROM flow.schedule_fire
-WHERE schedule_id = @schedule_id AND org_id = @org_id AND id > @after AND (sqlc.narg('status')::text IS NULL OR status = sqlc.narg('status'))
+WHERE schedule_id = @schedule_id AND org_id = @org_id AND id BETWEEN @least AND @most
+    AND (sqlc.narg('status')::text IS NULL OR status = sqlc.narg('status'))
+    AND (sqlc.narg('created_after')::timestamptz IS NULL OR created_at >= sqlc.narg('created_after')) AND (sqlc.narg('created_before')::timestamptz IS NULL OR created_at < sqlc.narg('created_before'))
 ORDER BY id LIMIT @max_rows OFFSET @skip;
+
+-- name: FireListNewest :many
+-- FireList from the newest on.
+SELECT * FROM flow.schedule_fire
+WHERE schedule_id = @schedule_id AND org_id = @org_id AND id BETWEEN @least AND @most
+    AND (sqlc.narg('status')::text IS NULL OR status = sqlc.narg('status'))
+    AND (sqlc.narg('created_after')::timestamptz IS NULL OR created_at >= sqlc.narg('created_after')) AND (sqlc.narg('created_before')::timestamptz IS NULL OR created_at < sqlc.narg('created_before'))
+ORDER BY id DESC LIMIT @max_rows OFFSET @skip;
 
 -- name: FireCount :one
 SELECT count(*) FROM flow.schedule_fire
-WHERE schedule_id = @schedule_id AND org_id = @org_id AND (sqlc.narg('status')::text IS NULL OR status = sqlc.narg('status'));
+WHERE schedule_id = @schedule_id AND org_id = @org_id AND id BETWEEN @least AND @most
+    AND (sqlc.narg('status')::text IS NULL OR status = sqlc.narg('status'))
+    AND (sqlc.narg('created_after')::timestamptz IS NULL OR created_at >= sqlc.narg('created_after')) AND (sqlc.narg('created_before')::timestamptz IS NULL OR created_at < sqlc.narg('created_before'));
 
 -- name: HousekeepFires :execrows
 DELETE FROM flow.schedule_fire f USING (

@@ -156,11 +156,30 @@ UPDATE flow.webhook_delivery SET status = CASE WHEN sqlc.narg('next_at')::timest
 WHERE org_id = @org_id AND webhook_id = @webhook_id AND id = @id;
 
 -- name: DeliveryList :many
--- Newest first; `before` is the last id of the page before (all ones for the first).
+-- In the order of arrival, between two ids.
 SELECT id, message_id, received_at, status, duplicates, content_type, size_bytes, batch_id, attempts, last_error FROM flow.webhook_delivery
-WHERE webhook_id = @webhook_id AND org_id = @org_id AND id < @before AND (sqlc.narg('status')::text IS NULL OR status = sqlc.narg('status'))
+WHERE webhook_id = @webhook_id AND org_id = @org_id AND id BETWEEN @least AND @most
+    AND (sqlc.narg('status')::text IS NULL OR status = sqlc.narg('status'))
     AND (sqlc.narg('status') IS NULL OR sqlc.narg('status') NOT IN ('accepted', 'failed') OR next_at IS NOT NULL) -- they have an index
+    AND (sqlc.narg('created_after')::timestamptz IS NULL OR received_at >= sqlc.narg('created_after')) AND (sqlc.narg('created_before')::timestamptz IS NULL OR received_at < sqlc.narg('created_before'))
+ORDER BY id LIMIT @max_rows;
+
+-- name: DeliveryListNewest :many
+-- DeliveryList from the newest on.
+SELECT id, message_id, received_at, status, duplicates, content_type, size_bytes, batch_id, attempts, last_error FROM flow.webhook_delivery
+WHERE webhook_id = @webhook_id AND org_id = @org_id AND id BETWEEN @least AND @most
+    AND (sqlc.narg('status')::text IS NULL OR status = sqlc.narg('status'))
+    AND (sqlc.narg('status') IS NULL OR sqlc.narg('status') NOT IN ('accepted', 'failed') OR next_at IS NOT NULL) -- they have an index
+    AND (sqlc.narg('created_after')::timestamptz IS NULL OR received_at >= sqlc.narg('created_after')) AND (sqlc.narg('created_before')::timestamptz IS NULL OR received_at < sqlc.narg('created_before'))
 ORDER BY id DESC LIMIT @max_rows;
+
+-- name: DeliveryTotal :one
+-- As DeliveryCounts, of a time.
+SELECT count(*) FROM flow.webhook_delivery
+WHERE webhook_id = @webhook_id AND org_id = @org_id AND id BETWEEN @least AND @most
+    AND (sqlc.narg('status')::text IS NULL OR status = sqlc.narg('status'))
+    AND (sqlc.narg('status') IS NULL OR sqlc.narg('status') NOT IN ('accepted', 'failed') OR next_at IS NOT NULL) -- they have an index
+    AND (sqlc.narg('created_after')::timestamptz IS NULL OR received_at >= sqlc.narg('created_after')) AND (sqlc.narg('created_before')::timestamptz IS NULL OR received_at < sqlc.narg('created_before'));
 
 -- name: DeliveryCounts :one
 -- How many deliveries of a webhook started no batch, by status.

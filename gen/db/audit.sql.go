@@ -266,6 +266,91 @@ func (q *Queries) AuditList(ctx context.Context, db DBTX, arg AuditListParams) (
 	return items, nil
 }
 
+const auditListOldest = `-- name: AuditListOldest :many
+SELECT l.id, l.org_id, l.created_at, l.account_id, l.api_key_id, l.action, l.resource_type, l.resource_id, l.outcome, l.reason, l.address, l.request_id, a.name AS account_name, k.name AS key_name, k.prefix AS key_prefix, k.last_four AS key_last_four
+FROM flow.audit_log l LEFT JOIN flow.account a ON a.org_id = l.org_id AND a.id = l.account_id
+LEFT JOIN flow.api_key k ON k.org_id = l.org_id AND k.id = l.api_key_id
+WHERE l.org_id = $1 AND l.created_at >= $2 AND (l.created_at, l.id) > ($3::timestamptz, $4::uuid) AND l.created_at < $5
+    AND ($6::uuid IS NULL OR l.account_id = $6)
+    AND ($7::text IS NULL OR l.action = $7)
+    AND ($8::text IS NULL OR l.outcome = $8)
+    AND ($9::text IS NULL OR l.resource_type = $9)
+    AND ($10::text IS NULL OR l.resource_id = $10)
+ORDER BY l.created_at, l.id LIMIT $11
+`
+
+type AuditListOldestParams struct {
+	OrgID        uuid.UUID
+	FromTime     time.Time
+	AfterTime    time.Time
+	AfterID      uuid.UUID
+	ToTime       time.Time
+	AccountID    *uuid.UUID
+	Action       *string
+	Outcome      *string
+	ResourceType *string
+	ResourceID   *string
+	MaxRows      int32
+}
+
+type AuditListOldestRow struct {
+	FlowAuditLog FlowAuditLog
+	AccountName  *string
+	KeyName      *string
+	KeyPrefix    *string
+	KeyLastFour  *string
+}
+
+// Oldest first, from behind a place on.
+func (q *Queries) AuditListOldest(ctx context.Context, db DBTX, arg AuditListOldestParams) ([]AuditListOldestRow, error) {
+	rows, err := db.Query(ctx, auditListOldest,
+		arg.OrgID,
+		arg.FromTime,
+		arg.AfterTime,
+		arg.AfterID,
+		arg.ToTime,
+		arg.AccountID,
+		arg.Action,
+		arg.Outcome,
+		arg.ResourceType,
+		arg.ResourceID,
+		arg.MaxRows,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []AuditListOldestRow
+	for rows.Next() {
+		var i AuditListOldestRow
+		if err := rows.Scan(
+			&i.FlowAuditLog.ID,
+			&i.FlowAuditLog.OrgID,
+			&i.FlowAuditLog.CreatedAt,
+			&i.FlowAuditLog.AccountID,
+			&i.FlowAuditLog.ApiKeyID,
+			&i.FlowAuditLog.Action,
+			&i.FlowAuditLog.ResourceType,
+			&i.FlowAuditLog.ResourceID,
+			&i.FlowAuditLog.Outcome,
+			&i.FlowAuditLog.Reason,
+			&i.FlowAuditLog.Address,
+			&i.FlowAuditLog.RequestID,
+			&i.AccountName,
+			&i.KeyName,
+			&i.KeyPrefix,
+			&i.KeyLastFour,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const auditRefused = `-- name: AuditRefused :exec
 INSERT INTO flow.audit_log (id, org_id, created_at, account_id, api_key_id, action, outcome, reason, address, request_id)
 VALUES ($1, $2, flow.clock(), $3, $4, $5, 'refused', $6::text, $7::text, $8)

@@ -49,17 +49,31 @@ func (q *Queries) FireAdd(ctx context.Context, db DBTX, arg FireAddParams) error
 
 const fireCount = `-- name: FireCount :one
 SELECT count(*) FROM flow.schedule_fire
-WHERE schedule_id = $1 AND org_id = $2 AND ($3::text IS NULL OR status = $3)
+WHERE schedule_id = $1 AND org_id = $2 AND id BETWEEN $3 AND $4
+    AND ($5::text IS NULL OR status = $5)
+    AND ($6::timestamptz IS NULL OR created_at >= $6) AND ($7::timestamptz IS NULL OR created_at < $7)
 `
 
 type FireCountParams struct {
-	ScheduleID uuid.UUID
-	OrgID      uuid.UUID
-	Status     *string
+	ScheduleID    uuid.UUID
+	OrgID         uuid.UUID
+	Least         uuid.UUID
+	Most          uuid.UUID
+	Status        *string
+	CreatedAfter  *time.Time
+	CreatedBefore *time.Time
 }
 
 func (q *Queries) FireCount(ctx context.Context, db DBTX, arg FireCountParams) (int64, error) {
-	row := db.QueryRow(ctx, fireCount, arg.ScheduleID, arg.OrgID, arg.Status)
+	row := db.QueryRow(ctx, fireCount,
+		arg.ScheduleID,
+		arg.OrgID,
+		arg.Least,
+		arg.Most,
+		arg.Status,
+		arg.CreatedAfter,
+		arg.CreatedBefore,
+	)
 	var count int64
 	err := row.Scan(&count)
 	return count, err
@@ -67,26 +81,95 @@ func (q *Queries) FireCount(ctx context.Context, db DBTX, arg FireCountParams) (
 
 const fireList = `-- name: FireList :many
 SELECT id, org_id, schedule_id, slot_at, manual, status, reason, batch_id, created_at FROM flow.schedule_fire
-WHERE schedule_id = $1 AND org_id = $2 AND id > $3 AND ($4::text IS NULL OR status = $4)
-ORDER BY id LIMIT $6 OFFSET $5
+WHERE schedule_id = $1 AND org_id = $2 AND id BETWEEN $3 AND $4
+    AND ($5::text IS NULL OR status = $5)
+    AND ($6::timestamptz IS NULL OR created_at >= $6) AND ($7::timestamptz IS NULL OR created_at < $7)
+ORDER BY id LIMIT $9 OFFSET $8
 `
 
 type FireListParams struct {
-	ScheduleID uuid.UUID
-	OrgID      uuid.UUID
-	After      uuid.UUID
-	Status     *string
-	Skip       int32
-	MaxRows    int32
+	ScheduleID    uuid.UUID
+	OrgID         uuid.UUID
+	Least         uuid.UUID
+	Most          uuid.UUID
+	Status        *string
+	CreatedAfter  *time.Time
+	CreatedBefore *time.Time
+	Skip          int32
+	MaxRows       int32
 }
 
-// In insertion order; `after` is the last id of the page before (all zeros for the first).
+// In insertion order, between two ids.
 func (q *Queries) FireList(ctx context.Context, db DBTX, arg FireListParams) ([]FlowScheduleFire, error) {
 	rows, err := db.Query(ctx, fireList,
 		arg.ScheduleID,
 		arg.OrgID,
-		arg.After,
+		arg.Least,
+		arg.Most,
 		arg.Status,
+		arg.CreatedAfter,
+		arg.CreatedBefore,
+		arg.Skip,
+		arg.MaxRows,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []FlowScheduleFire
+	for rows.Next() {
+		var i FlowScheduleFire
+		if err := rows.Scan(
+			&i.ID,
+			&i.OrgID,
+			&i.ScheduleID,
+			&i.SlotAt,
+			&i.Manual,
+			&i.Status,
+			&i.Reason,
+			&i.BatchID,
+			&i.CreatedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const fireListNewest = `-- name: FireListNewest :many
+SELECT id, org_id, schedule_id, slot_at, manual, status, reason, batch_id, created_at FROM flow.schedule_fire
+WHERE schedule_id = $1 AND org_id = $2 AND id BETWEEN $3 AND $4
+    AND ($5::text IS NULL OR status = $5)
+    AND ($6::timestamptz IS NULL OR created_at >= $6) AND ($7::timestamptz IS NULL OR created_at < $7)
+ORDER BY id DESC LIMIT $9 OFFSET $8
+`
+
+type FireListNewestParams struct {
+	ScheduleID    uuid.UUID
+	OrgID         uuid.UUID
+	Least         uuid.UUID
+	Most          uuid.UUID
+	Status        *string
+	CreatedAfter  *time.Time
+	CreatedBefore *time.Time
+	Skip          int32
+	MaxRows       int32
+}
+
+// FireList from the newest on.
+func (q *Queries) FireListNewest(ctx context.Context, db DBTX, arg FireListNewestParams) ([]FlowScheduleFire, error) {
+	rows, err := db.Query(ctx, fireListNewest,
+		arg.ScheduleID,
+		arg.OrgID,
+		arg.Least,
+		arg.Most,
+		arg.Status,
+		arg.CreatedAfter,
+		arg.CreatedBefore,
 		arg.Skip,
 		arg.MaxRows,
 	)

@@ -62,19 +62,32 @@ func (q *Queries) RefusedStartAdd(ctx context.Context, db DBTX, arg RefusedStart
 
 const refusedStartTotal = `-- name: RefusedStartTotal :one
 SELECT count(*) FROM flow.refused_start r
-WHERE r.org_id = $1
-    AND ($2::uuid IS NULL OR r.definition_id = $2)
-    AND ($3::flow.trigger_type IS NULL OR r.trigger_type = $3)
+WHERE r.org_id = $1 AND r.id BETWEEN $2 AND $3
+    AND ($4::timestamptz IS NULL OR r.created_at >= $4) AND ($5::timestamptz IS NULL OR r.created_at < $5)
+    AND ($6::uuid IS NULL OR r.definition_id = $6)
+    AND ($7::flow.trigger_type IS NULL OR r.trigger_type = $7)
 `
 
 type RefusedStartTotalParams struct {
-	OrgID        uuid.UUID
-	DefinitionID *uuid.UUID
-	TriggerType  *FlowTriggerType
+	OrgID         uuid.UUID
+	Least         uuid.UUID
+	Most          uuid.UUID
+	CreatedAfter  *time.Time
+	CreatedBefore *time.Time
+	DefinitionID  *uuid.UUID
+	TriggerType   *FlowTriggerType
 }
 
 func (q *Queries) RefusedStartTotal(ctx context.Context, db DBTX, arg RefusedStartTotalParams) (int64, error) {
-	row := db.QueryRow(ctx, refusedStartTotal, arg.OrgID, arg.DefinitionID, arg.TriggerType)
+	row := db.QueryRow(ctx, refusedStartTotal,
+		arg.OrgID,
+		arg.Least,
+		arg.Most,
+		arg.CreatedAfter,
+		arg.CreatedBefore,
+		arg.DefinitionID,
+		arg.TriggerType,
+	)
 	var count int64
 	err := row.Scan(&count)
 	return count, err
@@ -86,25 +99,30 @@ SELECT t.id, t.definition_id, t.version, t.trigger_type, t.trigger_source, t.sta
     SELECT b.id, b.definition_id, b.version, b.trigger_type, b.trigger_source, c.status::text AS status, b.record_count,
         b.created_by, b.created_at, ''::text AS reason
     FROM flow.batch b JOIN flow.batch_count c ON c.batch_id = b.id
-    WHERE b.org_id = $1 AND b.id > $2
-        AND ($3::uuid IS NULL OR b.definition_id = $3)
-        AND ($4::flow.trigger_type IS NULL OR b.trigger_type = $4)
+    WHERE b.org_id = $1 AND b.id BETWEEN $2 AND $3
+        AND ($4::timestamptz IS NULL OR b.created_at >= $4) AND ($5::timestamptz IS NULL OR b.created_at < $5)
+        AND ($6::uuid IS NULL OR b.definition_id = $6)
+        AND ($7::flow.trigger_type IS NULL OR b.trigger_type = $7)
     UNION ALL
     SELECT r.id, r.definition_id, r.version, r.trigger_type, r.trigger_source, ''::text, 0::bigint, r.created_by, r.created_at, r.reason
     FROM flow.refused_start r
-    WHERE r.org_id = $1 AND r.id > $2
-        AND ($3::uuid IS NULL OR r.definition_id = $3)
-        AND ($4::flow.trigger_type IS NULL OR r.trigger_type = $4)
-) t ORDER BY t.id LIMIT $6 OFFSET $5
+    WHERE r.org_id = $1 AND r.id BETWEEN $2 AND $3
+        AND ($4::timestamptz IS NULL OR r.created_at >= $4) AND ($5::timestamptz IS NULL OR r.created_at < $5)
+        AND ($6::uuid IS NULL OR r.definition_id = $6)
+        AND ($7::flow.trigger_type IS NULL OR r.trigger_type = $7)
+) t ORDER BY t.id LIMIT $9 OFFSET $8
 `
 
 type TriggerListParams struct {
-	OrgID        uuid.UUID
-	After        uuid.UUID
-	DefinitionID *uuid.UUID
-	TriggerType  *FlowTriggerType
-	SkipRows     int32
-	MaxRows      int32
+	OrgID         uuid.UUID
+	Least         uuid.UUID
+	Most          uuid.UUID
+	CreatedAfter  *time.Time
+	CreatedBefore *time.Time
+	DefinitionID  *uuid.UUID
+	TriggerType   *FlowTriggerType
+	SkipRows      int32
+	MaxRows       int32
 }
 
 type TriggerListRow struct {
@@ -122,10 +140,14 @@ type TriggerListRow struct {
 
 // Starts: each has a batch, or was refused. A start has the id of its batch, or one of its own: both
 // sort by time. status is that of the batch, or empty.
+// In insertion order, between two ids.
 func (q *Queries) TriggerList(ctx context.Context, db DBTX, arg TriggerListParams) ([]TriggerListRow, error) {
 	rows, err := db.Query(ctx, triggerList,
 		arg.OrgID,
-		arg.After,
+		arg.Least,
+		arg.Most,
+		arg.CreatedAfter,
+		arg.CreatedBefore,
 		arg.DefinitionID,
 		arg.TriggerType,
 		arg.SkipRows,
@@ -138,6 +160,92 @@ func (q *Queries) TriggerList(ctx context.Context, db DBTX, arg TriggerListParam
 	var items []TriggerListRow
 	for rows.Next() {
 		var i TriggerListRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.DefinitionID,
+			&i.Version,
+			&i.TriggerType,
+			&i.TriggerSource,
+			&i.Status,
+			&i.RecordCount,
+			&i.CreatedBy,
+			&i.CreatedAt,
+			&i.Reason,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const triggerListNewest = `-- name: TriggerListNewest :many
+SELECT t.id, t.definition_id, t.version, t.trigger_type, t.trigger_source, t.status, t.record_count, t.created_by, t.created_at, t.reason FROM (
+    SELECT b.id, b.definition_id, b.version, b.trigger_type, b.trigger_source, c.status::text AS status, b.record_count,
+        b.created_by, b.created_at, ''::text AS reason
+    FROM flow.batch b JOIN flow.batch_count c ON c.batch_id = b.id
+    WHERE b.org_id = $1 AND b.id BETWEEN $2 AND $3
+        AND ($4::timestamptz IS NULL OR b.created_at >= $4) AND ($5::timestamptz IS NULL OR b.created_at < $5)
+        AND ($6::uuid IS NULL OR b.definition_id = $6)
+        AND ($7::flow.trigger_type IS NULL OR b.trigger_type = $7)
+    UNION ALL
+    SELECT r.id, r.definition_id, r.version, r.trigger_type, r.trigger_source, ''::text, 0::bigint, r.created_by, r.created_at, r.reason
+    FROM flow.refused_start r
+    WHERE r.org_id = $1 AND r.id BETWEEN $2 AND $3
+        AND ($4::timestamptz IS NULL OR r.created_at >= $4) AND ($5::timestamptz IS NULL OR r.created_at < $5)
+        AND ($6::uuid IS NULL OR r.definition_id = $6)
+        AND ($7::flow.trigger_type IS NULL OR r.trigger_type = $7)
+) t ORDER BY t.id DESC LIMIT $9 OFFSET $8
+`
+
+type TriggerListNewestParams struct {
+	OrgID         uuid.UUID
+	Least         uuid.UUID
+	Most          uuid.UUID
+	CreatedAfter  *time.Time
+	CreatedBefore *time.Time
+	DefinitionID  *uuid.UUID
+	TriggerType   *FlowTriggerType
+	SkipRows      int32
+	MaxRows       int32
+}
+
+type TriggerListNewestRow struct {
+	ID            uuid.UUID
+	DefinitionID  uuid.UUID
+	Version       int32
+	TriggerType   FlowTriggerType
+	TriggerSource *string
+	Status        string
+	RecordCount   int64
+	CreatedBy     *uuid.UUID
+	CreatedAt     time.Time
+	Reason        string
+}
+
+// TriggerList from the newest on.
+func (q *Queries) TriggerListNewest(ctx context.Context, db DBTX, arg TriggerListNewestParams) ([]TriggerListNewestRow, error) {
+	rows, err := db.Query(ctx, triggerListNewest,
+		arg.OrgID,
+		arg.Least,
+		arg.Most,
+		arg.CreatedAfter,
+		arg.CreatedBefore,
+		arg.DefinitionID,
+		arg.TriggerType,
+		arg.SkipRows,
+		arg.MaxRows,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []TriggerListNewestRow
+	for rows.Next() {
+		var i TriggerListNewestRow
 		if err := rows.Scan(
 			&i.ID,
 			&i.DefinitionID,

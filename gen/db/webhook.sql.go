@@ -124,17 +124,22 @@ func (q *Queries) DeliveryKnown(ctx context.Context, db DBTX, arg DeliveryKnownP
 
 const deliveryList = `-- name: DeliveryList :many
 SELECT id, message_id, received_at, status, duplicates, content_type, size_bytes, batch_id, attempts, last_error FROM flow.webhook_delivery
-WHERE webhook_id = $1 AND org_id = $2 AND id < $3 AND ($4::text IS NULL OR status = $4)
-    AND ($4 IS NULL OR $4 NOT IN ('accepted', 'failed') OR next_at IS NOT NULL) -- they have an index
-ORDER BY id DESC LIMIT $5
+WHERE webhook_id = $1 AND org_id = $2 AND id BETWEEN $3 AND $4
+    AND ($5::text IS NULL OR status = $5)
+    AND ($5 IS NULL OR $5 NOT IN ('accepted', 'failed') OR next_at IS NOT NULL) -- they have an index
+    AND ($6::timestamptz IS NULL OR received_at >= $6) AND ($7::timestamptz IS NULL OR received_at < $7)
+ORDER BY id LIMIT $8
 `
 
 type DeliveryListParams struct {
-	WebhookID uuid.UUID
-	OrgID     uuid.UUID
-	Before    uuid.UUID
-	Status    *string
-	MaxRows   int32
+	WebhookID     uuid.UUID
+	OrgID         uuid.UUID
+	Least         uuid.UUID
+	Most          uuid.UUID
+	Status        *string
+	CreatedAfter  *time.Time
+	CreatedBefore *time.Time
+	MaxRows       int32
 }
 
 type DeliveryListRow struct {
@@ -150,13 +155,16 @@ type DeliveryListRow struct {
 	LastError   *string
 }
 
-// Newest first; `before` is the last id of the page before (all ones for the first).
+// In the order of arrival, between two ids.
 func (q *Queries) DeliveryList(ctx context.Context, db DBTX, arg DeliveryListParams) ([]DeliveryListRow, error) {
 	rows, err := db.Query(ctx, deliveryList,
 		arg.WebhookID,
 		arg.OrgID,
-		arg.Before,
+		arg.Least,
+		arg.Most,
 		arg.Status,
+		arg.CreatedAfter,
+		arg.CreatedBefore,
 		arg.MaxRows,
 	)
 	if err != nil {
@@ -166,6 +174,80 @@ func (q *Queries) DeliveryList(ctx context.Context, db DBTX, arg DeliveryListPar
 	var items []DeliveryListRow
 	for rows.Next() {
 		var i DeliveryListRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.MessageID,
+			&i.ReceivedAt,
+			&i.Status,
+			&i.Duplicates,
+			&i.ContentType,
+			&i.SizeBytes,
+			&i.BatchID,
+			&i.Attempts,
+			&i.LastError,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const deliveryListNewest = `-- name: DeliveryListNewest :many
+SELECT id, message_id, received_at, status, duplicates, content_type, size_bytes, batch_id, attempts, last_error FROM flow.webhook_delivery
+WHERE webhook_id = $1 AND org_id = $2 AND id BETWEEN $3 AND $4
+    AND ($5::text IS NULL OR status = $5)
+    AND ($5 IS NULL OR $5 NOT IN ('accepted', 'failed') OR next_at IS NOT NULL) -- they have an index
+    AND ($6::timestamptz IS NULL OR received_at >= $6) AND ($7::timestamptz IS NULL OR received_at < $7)
+ORDER BY id DESC LIMIT $8
+`
+
+type DeliveryListNewestParams struct {
+	WebhookID     uuid.UUID
+	OrgID         uuid.UUID
+	Least         uuid.UUID
+	Most          uuid.UUID
+	Status        *string
+	CreatedAfter  *time.Time
+	CreatedBefore *time.Time
+	MaxRows       int32
+}
+
+type DeliveryListNewestRow struct {
+	ID          uuid.UUID
+	MessageID   string
+	ReceivedAt  time.Time
+	Status      string
+	Duplicates  int64
+	ContentType *string
+	SizeBytes   int32
+	BatchID     *uuid.UUID
+	Attempts    int32
+	LastError   *string
+}
+
+// DeliveryList from the newest on.
+func (q *Queries) DeliveryListNewest(ctx context.Context, db DBTX, arg DeliveryListNewestParams) ([]DeliveryListNewestRow, error) {
+	rows, err := db.Query(ctx, deliveryListNewest,
+		arg.WebhookID,
+		arg.OrgID,
+		arg.Least,
+		arg.Most,
+		arg.Status,
+		arg.CreatedAfter,
+		arg.CreatedBefore,
+		arg.MaxRows,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []DeliveryListNewestRow
+	for rows.Next() {
+		var i DeliveryListNewestRow
 		if err := rows.Scan(
 			&i.ID,
 			&i.MessageID,
@@ -307,6 +389,40 @@ func (q *Queries) DeliveryReplay(ctx context.Context, db DBTX, arg DeliveryRepla
 		&i.LastError,
 	)
 	return i, err
+}
+
+const deliveryTotal = `-- name: DeliveryTotal :one
+SELECT count(*) FROM flow.webhook_delivery
+WHERE webhook_id = $1 AND org_id = $2 AND id BETWEEN $3 AND $4
+    AND ($5::text IS NULL OR status = $5)
+    AND ($5 IS NULL OR $5 NOT IN ('accepted', 'failed') OR next_at IS NOT NULL) -- they have an index
+    AND ($6::timestamptz IS NULL OR received_at >= $6) AND ($7::timestamptz IS NULL OR received_at < $7)
+`
+
+type DeliveryTotalParams struct {
+	WebhookID     uuid.UUID
+	OrgID         uuid.UUID
+	Least         uuid.UUID
+	Most          uuid.UUID
+	Status        *string
+	CreatedAfter  *time.Time
+	CreatedBefore *time.Time
+}
+
+// As DeliveryCounts, of a time.
+func (q *Queries) DeliveryTotal(ctx context.Context, db DBTX, arg DeliveryTotalParams) (int64, error) {
+	row := db.QueryRow(ctx, deliveryTotal,
+		arg.WebhookID,
+		arg.OrgID,
+		arg.Least,
+		arg.Most,
+		arg.Status,
+		arg.CreatedAfter,
+		arg.CreatedBefore,
+	)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
 }
 
 const deliveryWaiting = `-- name: DeliveryWaiting :many

@@ -190,12 +190,12 @@ type AccountInvoker interface {
 	ListApiKeys(ctx context.Context, params ListApiKeysParams, options ...RequestOption) (*ApiKeyList, error)
 	// ListAuditLog invokes listAuditLog operation.
 	//
-	// Returns the audit log of the organization, newest first. Every call that changes something leaves
-	// one entry, which is written together with the change: a call that failed leaves none. So does a
-	// sign-in that was refused, if it is known to be of this organization, and what the operator of the
-	// service does to it. Entries are never changed, and kept for 400 days unless the operator says
-	// otherwise. They name what was changed, not how: no body and no secret is kept. Reads leave no
-	// entries, nor does what the service does by itself. This list knows no `skip`.
+	// Returns the audit log of the organization, newest first unless asked otherwise. Every call that
+	// changes something leaves one entry, which is written together with the change: a call that failed
+	// leaves none. So does a sign-in that was refused, if it is known to be of this organization, and what
+	// the operator of the service does to it. Entries are never changed, and kept for 400 days unless the
+	// operator says otherwise. They name what was changed, not how: no body and no secret is kept. Reads
+	// leave no entries, nor does what the service does by itself. This list knows no `skip`.
 	//
 	// GET /account/audit-log
 	ListAuditLog(ctx context.Context, params ListAuditLogParams, options ...RequestOption) (*AuditEntryList, error)
@@ -1060,9 +1060,10 @@ type ScheduleInvoker interface {
 	GetSchedule(ctx context.Context, params GetScheduleParams, options ...RequestOption) (*Schedule, error)
 	// ListScheduleFires invokes listScheduleFires operation.
 	//
-	// Returns what became of each slot of the last 90 days, oldest first, and of the runs that people
-	// asked for in between. Slots while the schedule was switched off are not listed; one that had come,
-	// but was not decided yet when the schedule was switched off or got another expression, is skipped.
+	// Returns what became of each slot of the last 90 days, oldest first unless asked otherwise, and of
+	// the runs that people asked for in between. Slots while the schedule was switched off are not listed;
+	// one that had come, but was not decided yet when the schedule was switched off or got another
+	// expression, is skipped.
 	//
 	// GET /flows/schedules/{schedule_id}/fires
 	ListScheduleFires(ctx context.Context, params ListScheduleFiresParams, options ...RequestOption) (*FireList, error)
@@ -1258,10 +1259,10 @@ type TriggerInvoker interface {
 	GetTrigger(ctx context.Context, params GetTriggerParams, options ...RequestOption) (*Trigger, error)
 	// ListTriggers invokes listTriggers operation.
 	//
-	// Returns one row for each start of a flow, whatever started it, in the order in which they happened.
-	// A start by an event that was refused because it would have been the ninth in a row, or because its
-	// root cause had led to as many batches as it may, has a row, too, for 90 days: it has no batch, and
-	// `error` says why. An unknown id in a filter gives an empty page.
+	// Returns one row for each start of a flow, whatever started it, in the order in which they happened
+	// unless asked otherwise. A start by an event that was refused because it would have been the ninth in
+	// a row, or because its root cause had led to as many batches as it may, has a row, too, for 90 days:
+	// it has no batch, and `error` says why. An unknown id in a filter gives an empty page.
 	//
 	// GET /flows/triggers
 	ListTriggers(ctx context.Context, params ListTriggersParams, options ...RequestOption) (*TriggerList, error)
@@ -1357,8 +1358,8 @@ type WebhookInvoker interface {
 	GetWebhook(ctx context.Context, params GetWebhookParams, options ...RequestOption) (*Webhook, error)
 	// ListWebhookDeliveries invokes listWebhookDeliveries operation.
 	//
-	// Returns the messages that were accepted in the last 90 days, newest first, and what became of each.
-	// This list knows no `skip`.
+	// Returns the messages that were accepted in the last 90 days, newest first unless asked otherwise,
+	// and what became of each. This list knows no `skip`.
 	//
 	// GET /flows/webhooks/{webhook_id}/deliveries
 	ListWebhookDeliveries(ctx context.Context, params ListWebhookDeliveriesParams, options ...RequestOption) (*WebhookDeliveryList, error)
@@ -13141,12 +13142,12 @@ func (c *Client) sendListApiKeys(ctx context.Context, params ListApiKeysParams, 
 
 // ListAuditLog invokes listAuditLog operation.
 //
-// Returns the audit log of the organization, newest first. Every call that changes something leaves
-// one entry, which is written together with the change: a call that failed leaves none. So does a
-// sign-in that was refused, if it is known to be of this organization, and what the operator of the
-// service does to it. Entries are never changed, and kept for 400 days unless the operator says
-// otherwise. They name what was changed, not how: no body and no secret is kept. Reads leave no
-// entries, nor does what the service does by itself. This list knows no `skip`.
+// Returns the audit log of the organization, newest first unless asked otherwise. Every call that
+// changes something leaves one entry, which is written together with the change: a call that failed
+// leaves none. So does a sign-in that was refused, if it is known to be of this organization, and what
+// the operator of the service does to it. Entries are never changed, and kept for 400 days unless the
+// operator says otherwise. They name what was changed, not how: no body and no secret is kept. Reads
+// leave no entries, nor does what the service does by itself. This list knows no `skip`.
 //
 // GET /account/audit-log
 func (c *Client) ListAuditLog(ctx context.Context, params ListAuditLogParams, options ...RequestOption) (*AuditEntryList, error) {
@@ -13319,6 +13320,23 @@ func (c *Client) sendListAuditLog(ctx context.Context, params ListAuditLogParams
 
 		if err := q.EncodeParam(cfg, func(e uri.Encoder) error {
 			if val, ok := params.Outcome.Get(); ok {
+				return e.EncodeValue(conv.StringToString(string(val)))
+			}
+			return nil
+		}); err != nil {
+			return res, errors.Wrap(err, "encode query")
+		}
+	}
+	{
+		// Encode "order" parameter.
+		cfg := uri.QueryParameterEncodingConfig{
+			Name:    "order",
+			Style:   uri.QueryStyleForm,
+			Explode: true,
+		}
+
+		if err := q.EncodeParam(cfg, func(e uri.Encoder) error {
+			if val, ok := params.Order.Get(); ok {
 				return e.EncodeValue(conv.StringToString(string(val)))
 			}
 			return nil
@@ -18206,9 +18224,10 @@ func (c *Client) sendListRecordSets(ctx context.Context, params ListRecordSetsPa
 
 // ListScheduleFires invokes listScheduleFires operation.
 //
-// Returns what became of each slot of the last 90 days, oldest first, and of the runs that people
-// asked for in between. Slots while the schedule was switched off are not listed; one that had come,
-// but was not decided yet when the schedule was switched off or got another expression, is skipped.
+// Returns what became of each slot of the last 90 days, oldest first unless asked otherwise, and of
+// the runs that people asked for in between. Slots while the schedule was switched off are not listed;
+// one that had come, but was not decided yet when the schedule was switched off or got another
+// expression, is skipped.
 //
 // GET /flows/schedules/{schedule_id}/fires
 func (c *Client) ListScheduleFires(ctx context.Context, params ListScheduleFiresParams, options ...RequestOption) (*FireList, error) {
@@ -18350,6 +18369,57 @@ func (c *Client) sendListScheduleFires(ctx context.Context, params ListScheduleF
 		if err := q.EncodeParam(cfg, func(e uri.Encoder) error {
 			if val, ok := params.Status.Get(); ok {
 				return e.EncodeValue(conv.StringToString(string(val)))
+			}
+			return nil
+		}); err != nil {
+			return res, errors.Wrap(err, "encode query")
+		}
+	}
+	{
+		// Encode "order" parameter.
+		cfg := uri.QueryParameterEncodingConfig{
+			Name:    "order",
+			Style:   uri.QueryStyleForm,
+			Explode: true,
+		}
+
+		if err := q.EncodeParam(cfg, func(e uri.Encoder) error {
+			if val, ok := params.Order.Get(); ok {
+				return e.EncodeValue(conv.StringToString(string(val)))
+			}
+			return nil
+		}); err != nil {
+			return res, errors.Wrap(err, "encode query")
+		}
+	}
+	{
+		// Encode "created_after" parameter.
+		cfg := uri.QueryParameterEncodingConfig{
+			Name:    "created_after",
+			Style:   uri.QueryStyleForm,
+			Explode: true,
+		}
+
+		if err := q.EncodeParam(cfg, func(e uri.Encoder) error {
+			if val, ok := params.CreatedAfter.Get(); ok {
+				return e.EncodeValue(conv.DateTimeToString(val))
+			}
+			return nil
+		}); err != nil {
+			return res, errors.Wrap(err, "encode query")
+		}
+	}
+	{
+		// Encode "created_before" parameter.
+		cfg := uri.QueryParameterEncodingConfig{
+			Name:    "created_before",
+			Style:   uri.QueryStyleForm,
+			Explode: true,
+		}
+
+		if err := q.EncodeParam(cfg, func(e uri.Encoder) error {
+			if val, ok := params.CreatedBefore.Get(); ok {
+				return e.EncodeValue(conv.DateTimeToString(val))
 			}
 			return nil
 		}); err != nil {
@@ -20120,10 +20190,10 @@ func (c *Client) sendListTenants(ctx context.Context, params ListTenantsParams, 
 
 // ListTriggers invokes listTriggers operation.
 //
-// Returns one row for each start of a flow, whatever started it, in the order in which they happened.
-// A start by an event that was refused because it would have been the ninth in a row, or because its
-// root cause had led to as many batches as it may, has a row, too, for 90 days: it has no batch, and
-// `error` says why. An unknown id in a filter gives an empty page.
+// Returns one row for each start of a flow, whatever started it, in the order in which they happened
+// unless asked otherwise. A start by an event that was refused because it would have been the ninth in
+// a row, or because its root cause had led to as many batches as it may, has a row, too, for 90 days:
+// it has no batch, and `error` says why. An unknown id in a filter gives an empty page.
 //
 // GET /flows/triggers
 func (c *Client) ListTriggers(ctx context.Context, params ListTriggersParams, options ...RequestOption) (*TriggerList, error) {
@@ -20263,6 +20333,57 @@ func (c *Client) sendListTriggers(ctx context.Context, params ListTriggersParams
 		if err := q.EncodeParam(cfg, func(e uri.Encoder) error {
 			if val, ok := params.TriggerType.Get(); ok {
 				return e.EncodeValue(conv.StringToString(string(val)))
+			}
+			return nil
+		}); err != nil {
+			return res, errors.Wrap(err, "encode query")
+		}
+	}
+	{
+		// Encode "order" parameter.
+		cfg := uri.QueryParameterEncodingConfig{
+			Name:    "order",
+			Style:   uri.QueryStyleForm,
+			Explode: true,
+		}
+
+		if err := q.EncodeParam(cfg, func(e uri.Encoder) error {
+			if val, ok := params.Order.Get(); ok {
+				return e.EncodeValue(conv.StringToString(string(val)))
+			}
+			return nil
+		}); err != nil {
+			return res, errors.Wrap(err, "encode query")
+		}
+	}
+	{
+		// Encode "created_after" parameter.
+		cfg := uri.QueryParameterEncodingConfig{
+			Name:    "created_after",
+			Style:   uri.QueryStyleForm,
+			Explode: true,
+		}
+
+		if err := q.EncodeParam(cfg, func(e uri.Encoder) error {
+			if val, ok := params.CreatedAfter.Get(); ok {
+				return e.EncodeValue(conv.DateTimeToString(val))
+			}
+			return nil
+		}); err != nil {
+			return res, errors.Wrap(err, "encode query")
+		}
+	}
+	{
+		// Encode "created_before" parameter.
+		cfg := uri.QueryParameterEncodingConfig{
+			Name:    "created_before",
+			Style:   uri.QueryStyleForm,
+			Explode: true,
+		}
+
+		if err := q.EncodeParam(cfg, func(e uri.Encoder) error {
+			if val, ok := params.CreatedBefore.Get(); ok {
+				return e.EncodeValue(conv.DateTimeToString(val))
 			}
 			return nil
 		}); err != nil {
@@ -20832,8 +20953,8 @@ func (c *Client) sendListVariableSets(ctx context.Context, params ListVariableSe
 
 // ListWebhookDeliveries invokes listWebhookDeliveries operation.
 //
-// Returns the messages that were accepted in the last 90 days, newest first, and what became of each.
-// This list knows no `skip`.
+// Returns the messages that were accepted in the last 90 days, newest first unless asked otherwise,
+// and what became of each. This list knows no `skip`.
 //
 // GET /flows/webhooks/{webhook_id}/deliveries
 func (c *Client) ListWebhookDeliveries(ctx context.Context, params ListWebhookDeliveriesParams, options ...RequestOption) (*WebhookDeliveryList, error) {
@@ -20958,6 +21079,57 @@ func (c *Client) sendListWebhookDeliveries(ctx context.Context, params ListWebho
 		if err := q.EncodeParam(cfg, func(e uri.Encoder) error {
 			if val, ok := params.Status.Get(); ok {
 				return e.EncodeValue(conv.StringToString(string(val)))
+			}
+			return nil
+		}); err != nil {
+			return res, errors.Wrap(err, "encode query")
+		}
+	}
+	{
+		// Encode "order" parameter.
+		cfg := uri.QueryParameterEncodingConfig{
+			Name:    "order",
+			Style:   uri.QueryStyleForm,
+			Explode: true,
+		}
+
+		if err := q.EncodeParam(cfg, func(e uri.Encoder) error {
+			if val, ok := params.Order.Get(); ok {
+				return e.EncodeValue(conv.StringToString(string(val)))
+			}
+			return nil
+		}); err != nil {
+			return res, errors.Wrap(err, "encode query")
+		}
+	}
+	{
+		// Encode "created_after" parameter.
+		cfg := uri.QueryParameterEncodingConfig{
+			Name:    "created_after",
+			Style:   uri.QueryStyleForm,
+			Explode: true,
+		}
+
+		if err := q.EncodeParam(cfg, func(e uri.Encoder) error {
+			if val, ok := params.CreatedAfter.Get(); ok {
+				return e.EncodeValue(conv.DateTimeToString(val))
+			}
+			return nil
+		}); err != nil {
+			return res, errors.Wrap(err, "encode query")
+		}
+	}
+	{
+		// Encode "created_before" parameter.
+		cfg := uri.QueryParameterEncodingConfig{
+			Name:    "created_before",
+			Style:   uri.QueryStyleForm,
+			Explode: true,
+		}
+
+		if err := q.EncodeParam(cfg, func(e uri.Encoder) error {
+			if val, ok := params.CreatedBefore.Get(); ok {
+				return e.EncodeValue(conv.DateTimeToString(val))
 			}
 			return nil
 		}); err != nil {

@@ -14809,12 +14809,12 @@ func (s *Server) handleListApiKeysRequest(args [0]string, argsEscaped bool, w ht
 
 // handleListAuditLogRequest handles listAuditLog operation.
 //
-// Returns the audit log of the organization, newest first. Every call that changes something leaves
-// one entry, which is written together with the change: a call that failed leaves none. So does a
-// sign-in that was refused, if it is known to be of this organization, and what the operator of the
-// service does to it. Entries are never changed, and kept for 400 days unless the operator says
-// otherwise. They name what was changed, not how: no body and no secret is kept. Reads leave no
-// entries, nor does what the service does by itself. This list knows no `skip`.
+// Returns the audit log of the organization, newest first unless asked otherwise. Every call that
+// changes something leaves one entry, which is written together with the change: a call that failed
+// leaves none. So does a sign-in that was refused, if it is known to be of this organization, and what
+// the operator of the service does to it. Entries are never changed, and kept for 400 days unless the
+// operator says otherwise. They name what was changed, not how: no body and no secret is kept. Reads
+// leave no entries, nor does what the service does by itself. This list knows no `skip`.
 //
 // GET /account/audit-log
 func (s *Server) handleListAuditLogRequest(args [0]string, argsEscaped bool, w http.ResponseWriter, r *http.Request) {
@@ -15004,6 +15004,10 @@ func (s *Server) handleListAuditLogRequest(args [0]string, argsEscaped bool, w h
 					Name: "outcome",
 					In:   "query",
 				}: params.Outcome,
+				{
+					Name: "order",
+					In:   "query",
+				}: params.Order,
 				{
 					Name: "from",
 					In:   "query",
@@ -19414,9 +19418,10 @@ func (s *Server) handleListRecordSetsRequest(args [0]string, argsEscaped bool, w
 
 // handleListScheduleFiresRequest handles listScheduleFires operation.
 //
-// Returns what became of each slot of the last 90 days, oldest first, and of the runs that people
-// asked for in between. Slots while the schedule was switched off are not listed; one that had come,
-// but was not decided yet when the schedule was switched off or got another expression, is skipped.
+// Returns what became of each slot of the last 90 days, oldest first unless asked otherwise, and of
+// the runs that people asked for in between. Slots while the schedule was switched off are not listed;
+// one that had come, but was not decided yet when the schedule was switched off or got another
+// expression, is skipped.
 //
 // GET /flows/schedules/{schedule_id}/fires
 func (s *Server) handleListScheduleFiresRequest(args [1]string, argsEscaped bool, w http.ResponseWriter, r *http.Request) {
@@ -19594,6 +19599,18 @@ func (s *Server) handleListScheduleFiresRequest(args [1]string, argsEscaped bool
 					Name: "status",
 					In:   "query",
 				}: params.Status,
+				{
+					Name: "order",
+					In:   "query",
+				}: params.Order,
+				{
+					Name: "created_after",
+					In:   "query",
+				}: params.CreatedAfter,
+				{
+					Name: "created_before",
+					In:   "query",
+				}: params.CreatedBefore,
 				{
 					Name: "schedule_id",
 					In:   "path",
@@ -21240,10 +21257,10 @@ func (s *Server) handleListTenantsRequest(args [0]string, argsEscaped bool, w ht
 
 // handleListTriggersRequest handles listTriggers operation.
 //
-// Returns one row for each start of a flow, whatever started it, in the order in which they happened.
-// A start by an event that was refused because it would have been the ninth in a row, or because its
-// root cause had led to as many batches as it may, has a row, too, for 90 days: it has no batch, and
-// `error` says why. An unknown id in a filter gives an empty page.
+// Returns one row for each start of a flow, whatever started it, in the order in which they happened
+// unless asked otherwise. A start by an event that was refused because it would have been the ninth in
+// a row, or because its root cause had led to as many batches as it may, has a row, too, for 90 days:
+// it has no batch, and `error` says why. An unknown id in a filter gives an empty page.
 //
 // GET /flows/triggers
 func (s *Server) handleListTriggersRequest(args [0]string, argsEscaped bool, w http.ResponseWriter, r *http.Request) {
@@ -21425,6 +21442,18 @@ func (s *Server) handleListTriggersRequest(args [0]string, argsEscaped bool, w h
 					Name: "trigger_type",
 					In:   "query",
 				}: params.TriggerType,
+				{
+					Name: "order",
+					In:   "query",
+				}: params.Order,
+				{
+					Name: "created_after",
+					In:   "query",
+				}: params.CreatedAfter,
+				{
+					Name: "created_before",
+					In:   "query",
+				}: params.CreatedBefore,
 			},
 			Raw: r,
 		}
@@ -21946,8 +21975,8 @@ func (s *Server) handleListVariableSetsRequest(args [0]string, argsEscaped bool,
 
 // handleListWebhookDeliveriesRequest handles listWebhookDeliveries operation.
 //
-// Returns the messages that were accepted in the last 90 days, newest first, and what became of each.
-// This list knows no `skip`.
+// Returns the messages that were accepted in the last 90 days, newest first unless asked otherwise,
+// and what became of each. This list knows no `skip`.
 //
 // GET /flows/webhooks/{webhook_id}/deliveries
 func (s *Server) handleListWebhookDeliveriesRequest(args [1]string, argsEscaped bool, w http.ResponseWriter, r *http.Request) {
@@ -22121,6 +22150,18 @@ func (s *Server) handleListWebhookDeliveriesRequest(args [1]string, argsEscaped 
 					Name: "status",
 					In:   "query",
 				}: params.Status,
+				{
+					Name: "order",
+					In:   "query",
+				}: params.Order,
+				{
+					Name: "created_after",
+					In:   "query",
+				}: params.CreatedAfter,
+				{
+					Name: "created_before",
+					In:   "query",
+				}: params.CreatedBefore,
 				{
 					Name: "webhook_id",
 					In:   "path",

@@ -12664,6 +12664,48 @@ func (s *NewWebhook) SetReceiveURL(val string) {
 	s.ReceiveURL = val
 }
 
+// Ref: #/components/schemas/NewestOrder
+type NewestOrder string
+
+const (
+	NewestOrderAsc  NewestOrder = "asc"
+	NewestOrderDesc NewestOrder = "desc"
+)
+
+// AllValues returns all NewestOrder values.
+func (NewestOrder) AllValues() []NewestOrder {
+	return []NewestOrder{
+		NewestOrderAsc,
+		NewestOrderDesc,
+	}
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (s NewestOrder) MarshalText() ([]byte, error) {
+	switch s {
+	case NewestOrderAsc:
+		return []byte(s), nil
+	case NewestOrderDesc:
+		return []byte(s), nil
+	default:
+		return nil, errors.Errorf("invalid value: %q", s)
+	}
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *NewestOrder) UnmarshalText(data []byte) error {
+	switch NewestOrder(data) {
+	case NewestOrderAsc:
+		*s = NewestOrderAsc
+		return nil
+	case NewestOrderDesc:
+		*s = NewestOrderDesc
+		return nil
+	default:
+		return errors.Errorf("invalid value: %q", data)
+	}
+}
+
 // Ref: #/components/schemas/NextFire
 type NextFire struct {
 	// The slot.
@@ -15867,6 +15909,52 @@ func (o OptNewDefinitionStatus) Get() (v NewDefinitionStatus, ok bool) {
 
 // Or returns value if set, or given parameter if does not.
 func (o OptNewDefinitionStatus) Or(d NewDefinitionStatus) NewDefinitionStatus {
+	if v, ok := o.Get(); ok {
+		return v
+	}
+	return d
+}
+
+// NewOptNewestOrder returns new OptNewestOrder with value set to v.
+func NewOptNewestOrder(v NewestOrder) OptNewestOrder {
+	return OptNewestOrder{
+		Value: v,
+		Set:   true,
+	}
+}
+
+// OptNewestOrder is optional NewestOrder.
+type OptNewestOrder struct {
+	Value NewestOrder
+	Set   bool
+}
+
+// IsSet returns true if OptNewestOrder was set.
+func (o OptNewestOrder) IsSet() bool { return o.Set }
+
+// Reset unsets value.
+func (o *OptNewestOrder) Reset() {
+	var v NewestOrder
+	o.Value = v
+	o.Set = false
+}
+
+// SetTo sets value to v.
+func (o *OptNewestOrder) SetTo(v NewestOrder) {
+	o.Set = true
+	o.Value = v
+}
+
+// Get returns value and boolean that denotes whether value was set.
+func (o OptNewestOrder) Get() (v NewestOrder, ok bool) {
+	if !o.Set {
+		return v, false
+	}
+	return o.Value, true
+}
+
+// Or returns value if set, or given parameter if does not.
+func (o OptNewestOrder) Or(d NewestOrder) NewestOrder {
 	if v, ok := o.Get(); ok {
 		return v
 	}

@@ -115,12 +115,12 @@ type AccountHandler interface {
 	ListApiKeys(ctx context.Context, params ListApiKeysParams) (*ApiKeyList, error)
 	// ListAuditLog implements listAuditLog operation.
 	//
-	// Returns the audit log of the organization, newest first. Every call that changes something leaves
-	// one entry, which is written together with the change: a call that failed leaves none. So does a
-	// sign-in that was refused, if it is known to be of this organization, and what the operator of the
-	// service does to it. Entries are never changed, and kept for 400 days unless the operator says
-	// otherwise. They name what was changed, not how: no body and no secret is kept. Reads leave no
-	// entries, nor does what the service does by itself. This list knows no `skip`.
+	// Returns the audit log of the organization, newest first unless asked otherwise. Every call that
+	// changes something leaves one entry, which is written together with the change: a call that failed
+	// leaves none. So does a sign-in that was refused, if it is known to be of this organization, and what
+	// the operator of the service does to it. Entries are never changed, and kept for 400 days unless the
+	// operator says otherwise. They name what was changed, not how: no body and no secret is kept. Reads
+	// leave no entries, nor does what the service does by itself. This list knows no `skip`.
 	//
 	// GET /account/audit-log
 	ListAuditLog(ctx context.Context, params ListAuditLogParams) (*AuditEntryList, error)
@@ -985,9 +985,10 @@ type ScheduleHandler interface {
 	GetSchedule(ctx context.Context, params GetScheduleParams) (*Schedule, error)
 	// ListScheduleFires implements listScheduleFires operation.
 	//
-	// Returns what became of each slot of the last 90 days, oldest first, and of the runs that people
-	// asked for in between. Slots while the schedule was switched off are not listed; one that had come,
-	// but was not decided yet when the schedule was switched off or got another expression, is skipped.
+	// Returns what became of each slot of the last 90 days, oldest first unless asked otherwise, and of
+	// the runs that people asked for in between. Slots while the schedule was switched off are not listed;
+	// one that had come, but was not decided yet when the schedule was switched off or got another
+	// expression, is skipped.
 	//
 	// GET /flows/schedules/{schedule_id}/fires
 	ListScheduleFires(ctx context.Context, params ListScheduleFiresParams) (*FireList, error)
@@ -1183,10 +1184,10 @@ type TriggerHandler interface {
 	GetTrigger(ctx context.Context, params GetTriggerParams) (*Trigger, error)
 	// ListTriggers implements listTriggers operation.
 	//
-	// Returns one row for each start of a flow, whatever started it, in the order in which they happened.
-	// A start by an event that was refused because it would have been the ninth in a row, or because its
-	// root cause had led to as many batches as it may, has a row, too, for 90 days: it has no batch, and
-	// `error` says why. An unknown id in a filter gives an empty page.
+	// Returns one row for each start of a flow, whatever started it, in the order in which they happened
+	// unless asked otherwise. A start by an event that was refused because it would have been the ninth in
+	// a row, or because its root cause had led to as many batches as it may, has a row, too, for 90 days:
+	// it has no batch, and `error` says why. An unknown id in a filter gives an empty page.
 	//
 	// GET /flows/triggers
 	ListTriggers(ctx context.Context, params ListTriggersParams) (*TriggerList, error)
@@ -1282,8 +1283,8 @@ type WebhookHandler interface {
 	GetWebhook(ctx context.Context, params GetWebhookParams) (*Webhook, error)
 	// ListWebhookDeliveries implements listWebhookDeliveries operation.
 	//
-	// Returns the messages that were accepted in the last 90 days, newest first, and what became of each.
-	// This list knows no `skip`.
+	// Returns the messages that were accepted in the last 90 days, newest first unless asked otherwise,
+	// and what became of each. This list knows no `skip`.
 	//
 	// GET /flows/webhooks/{webhook_id}/deliveries
 	ListWebhookDeliveries(ctx context.Context, params ListWebhookDeliveriesParams) (*WebhookDeliveryList, error)

@@ -7809,6 +7809,17 @@ func (s *NewWebhook) Validate() error {
 	return nil
 }
 
+func (s NewestOrder) Validate() error {
+	switch s {
+	case "asc":
+		return nil
+	case "desc":
+		return nil
+	default:
+		return errors.Errorf("invalid value: %v", s)
+	}
+}
+
 func (s OnError) Validate() error {
 	switch s {
 	case "fail":

@@ -21,7 +21,7 @@ func (h accountHandler) ListAuditLog(ctx context.Context, params oas.ListAuditLo
 	caller := account.FromContext(ctx)
 	p, err := pageOf("audit-log", caller.OrgID, params.Limit, oas.OptInt{}, params.Cursor,
 		fmt.Sprintf("%q", []string{params.AccountID.Value, params.Action.Value, params.ResourceType.Value, params.ResourceID.Value}),
-		params.Outcome.Value, params.From.Value.UnixMicro(), " ", params.To.Value.UnixMicro())
+		params.Outcome.Value, params.From.Value.UnixMicro(), " ", params.To.Value.UnixMicro(), " ", params.Order.Value)
 	if err != nil {
 		return nil, err
 	}
@@ -44,17 +44,39 @@ func (h accountHandler) ListAuditLog(ctx context.Context, params oas.ListAuditLo
 	if err != nil {
 		return nil, err
 	}
-	if p.Key != "" {
-		if in.BeforeTime, in.BeforeID, err = auditPlace(p.Key); err != nil {
-			return nil, err
-		}
-	}
-	rows, err := q.AuditList(ctx, h.pool, in)
+	rows, err := h.auditRows(ctx, in, p.Key, params.Order.Value == oas.NewestOrderAsc)
 	if err != nil {
 		return nil, err
 	}
 	list := oas.AuditEntryList(listOf(p, rows, total, auditKey, auditEntryOf))
 	return &list, nil
+}
+
+// auditRows reads the entries behind the one of a key, from the newest or the oldest on.
+func (h accountHandler) auditRows(ctx context.Context, in db.AuditListParams, key string, oldest bool) ([]db.AuditListRow, error) {
+	var at time.Time
+	var id uuid.UUID
+	if key != "" {
+		var err error
+		if at, id, err = auditPlace(key); err != nil {
+			return nil, err
+		}
+	}
+	if !oldest {
+		if key != "" {
+			in.BeforeTime, in.BeforeID = at, id
+		}
+		return db.New().AuditList(ctx, h.pool, in)
+	}
+	rows, err := db.New().AuditListOldest(ctx, h.pool, db.AuditListOldestParams{
+		OrgID: in.OrgID, FromTime: in.FromTime, AfterTime: at, AfterID: id, ToTime: in.BeforeTime, AccountID: in.AccountID, Action: in.Action,
+		Outcome: in.Outcome, ResourceType: in.ResourceType, ResourceID: in.ResourceID, MaxRows: in.MaxRows,
+	})
+	out := make([]db.AuditListRow, len(rows))
+	for i, row := range rows {
+		out[i] = db.AuditListRow(row)
+	}
+	return out, err
 }
 
 // auditKey is the place of an entry; auditPlace reads it.

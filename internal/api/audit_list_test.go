@@ -2,6 +2,8 @@ package api_test
 
 import (
 	"fmt"
+	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -99,12 +101,36 @@ func TestAuditLog_Paging(t *testing.T) {
 	assert.Len(t, seen, 15)
 	assert.Equal(t, 3, pages)
 
+	newest, oldest := b.auditIDs(""), b.auditIDs("order=asc")
+	assert.Equal(t, newest, b.auditIDs("order=desc"))
+	slices.Reverse(oldest)
+	assert.Equal(t, newest, oldest, "the other way round, entries of one time too")
+	until := url.QueryEscape(last.Add(time.Microsecond).Format(time.RFC3339Nano))
+	assert.Equal(t, newest[7:], b.auditIDs("to="+until))
+	assert.Len(t, b.auditIDs("order=asc&to="+until), 8)
+	assert.Len(t, b.auditIDs("order=asc&from="+until), 7)
+
 	var page auditLog
 	b.Do("GET", "/account/audit-log?limit=4", nil).Want(200).Into(&page)
 	cursor := *page.NextCursor
-	for _, query := range []string{"cursor=x", "cursor=" + cursor[1:], "action=createApiKey&cursor=" + cursor,
+	for _, query := range []string{"cursor=x", "order=asc&cursor=" + cursor, "cursor=" + cursor[1:], "action=createApiKey&cursor=" + cursor,
 		"from=2020-01-01T00:00:00Z&cursor=" + cursor, fmt.Sprintf("outcome=denied&cursor=%s", cursor)} {
 		b.Do("GET", "/account/audit-log?"+query, nil).Detail(400, "Invalid cursor")
 	}
 	b.As(b.other.Key).Do("GET", "/account/audit-log?cursor="+cursor, nil).Detail(400, "Invalid cursor")
+}
+
+// auditIDs are the entries of the audit log, from all pages.
+func (b *bundle) auditIDs(query string) (ids []string) {
+	for cursor := ""; ; {
+		var page auditLog
+		b.Do("GET", "/account/audit-log?limit=4&"+query+cursor, nil).Want(200).Into(&page)
+		for _, e := range page.Items {
+			ids = append(ids, e.ID)
+		}
+		if page.NextCursor == nil {
+			return ids
+		}
+		cursor = "&cursor=" + *page.NextCursor
+	}
 }

@@ -43,6 +43,7 @@ func TestLists_Order(t *testing.T) {
 		}, "name=CRM&platform_id=core"},
 		{"/data/record-sets", func(int) string { return post("/data/record-sets", "") }, ""},
 		{"/flows/batches", func(i int) string { return s.trigger([]string{flow, another}[i%2], `{}`) }, "definition_id=" + flow},
+		{"/flows/triggers", func(i int) string { return s.trigger([]string{flow, another}[i%2], `{}`) }, "trigger_type=api_call&definition_id=" + flow},
 	}
 	for path, body := range map[string]string{
 		"/flows/schedules":           `{"definition_id":%q,"description":"d","cron_expression":"0 0 29 2 *"}`,
@@ -121,4 +122,66 @@ func (s *stack) dbTime() (now time.Time) {
 	s.t.Helper()
 	require.NoError(s.t, s.app.Pool.QueryRow(s.t.Context(), "SELECT flow.clock()").Scan(&now))
 	return now
+}
+
+// TestLists_OrderOfPast: what became of a schedule's slots and of a webhook's messages is listed in both orders, and by time.
+func TestLists_OrderOfPast(t *testing.T) {
+	t.Parallel()
+	s := serveStack(t, true)
+	id := s.schedule(s.yearly())
+	h := s.webhook(s.webhookBody())
+	for _, l := range []struct {
+		name, path, status string
+		newest             bool
+		make               func(i int)
+	}{
+		{"Fires", "/flows/schedules/" + id + "/fires", "fired", false, func(int) {
+			s.Do(http.MethodPost, "/flows/schedules/"+id+"/run", nil).Want(http.StatusOK)
+		}},
+		{"Deliveries", "/flows/webhooks/" + h.id + "/deliveries", "dispatched", true, func(i int) {
+			s.send(h, fmt.Sprint(i), "{}").Want(http.StatusAccepted)
+			if i == 4 {
+				s.settledDeliveries(h, 5)
+			}
+		}},
+	} {
+		t.Run(l.name, func(t *testing.T) {
+			ids := func(query string) (out []string) {
+				for _, item := range s.pages(l.path+"?"+query, 2) {
+					out = append(out, field[string](t, item, "id"))
+				}
+				return out
+			}
+			at := ""
+			for i := range 5 {
+				if i == 2 {
+					at = url.QueryEscape(s.dbTime().Format(time.RFC3339Nano))
+				}
+				l.make(i)
+			}
+			asc, desc := ids("order=asc"), ids("order=desc")
+			require.Len(t, asc, 5)
+			assert.True(t, slices.IsSorted(asc), "ids sort by time")
+			usual := asc
+			if l.newest {
+				usual = desc
+			}
+			assert.Equal(t, usual, ids(""))
+			back := slices.Clone(asc)
+			slices.Reverse(back)
+			assert.Equal(t, back, desc)
+			assert.Equal(t, asc[:2], ids("order=asc&created_before="+at))
+			assert.Equal(t, back[:3], ids("order=desc&status="+l.status+"&created_after="+at))
+			assert.Empty(t, ids("status=failed&created_after="+at))
+			assert.Empty(t, ids("created_after="+at+"&created_before="+at))
+
+			cursor := "&cursor=" + s.get(l.path + "?order=desc&limit=2")["next_cursor"].(string)
+			s.Do(http.MethodGet, l.path+"?order=desc"+cursor, nil).Want(http.StatusOK)
+			for _, other := range []string{"order=asc", "order=desc&created_after=" + at, "order=desc&status=" + l.status} {
+				s.Do(http.MethodGet, l.path+"?"+other+cursor, nil).Detail(http.StatusBadRequest, "Invalid cursor")
+			}
+			s.Do(http.MethodGet, l.path+"?order=down", nil).Invalid("query.order enum")
+			s.other.Do(http.MethodGet, l.path+"?order=asc", nil).Want(http.StatusNotFound)
+		})
+	}
 }

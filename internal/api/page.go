@@ -103,6 +103,11 @@ func (p page) of(c created) (listing.Range, listing.Page, error) {
 	return whole, at.Behind(last), nil
 }
 
+// newestOrder is the order of a list that begins with the newest unless it is asked otherwise.
+func newestOrder(order oas.OptNewestOrder) oas.OptListOrder {
+	return oas.NewOptListOrder(oas.ListOrder(order.Or(oas.NewestOrderDesc)))
+}
+
 func setTime(t oas.OptDateTime) *time.Time {
 	if !t.Set {
 		return nil

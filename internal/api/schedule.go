@@ -114,16 +114,17 @@ func (h scheduleHandler) ListScheduleFires(ctx context.Context, params oas.ListS
 	if err != nil {
 		return nil, err
 	}
-	p, err := pageOf("schedule-fires", caller.OrgID, params.Limit, params.Skip, params.Cursor, id, params.Status.Value)
+	when := created{params.Order, params.CreatedAfter, params.CreatedBefore}
+	p, err := pageOf("schedule-fires", caller.OrgID, params.Limit, params.Skip, params.Cursor, id, params.Status.Value, "\x00", when)
 	if err != nil {
 		return nil, err
 	}
-	after, err := p.afterID()
+	whole, at, err := p.of(when)
 	if err != nil {
 		return nil, err
 	}
-	f := schedule.FireFilter{Status: optional(params.Status.Value, params.Status.Set), After: after, Skip: p.Skip(), MaxRows: p.Fetch()}
-	rows, total, err := h.schedules.Fires(ctx, caller.OrgID, id, f)
+	f := schedule.FireFilter{Status: optional(params.Status.Value, params.Status.Set), Created: whole}
+	rows, total, err := h.schedules.Fires(ctx, caller.OrgID, id, f, at)
 	if err != nil {
 		return nil, err
 	}

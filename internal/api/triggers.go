@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"flowlane/gen/db"
@@ -18,11 +17,13 @@ type triggersHandler struct{ pool *pgxpool.Pool }
 
 func (h triggersHandler) ListTriggers(ctx context.Context, params oas.ListTriggersParams) (*oas.TriggerList, error) {
 	caller := account.FromContext(ctx)
-	p, err := pageOf("triggers", caller.OrgID, params.Limit, params.Skip, params.Cursor, params.DefinitionID, "\x00", params.TriggerType.Value)
+	when := created{params.Order, params.CreatedAfter, params.CreatedBefore}
+	p, err := pageOf("triggers", caller.OrgID, params.Limit, params.Skip, params.Cursor, params.DefinitionID, "\x00",
+		params.TriggerType.Value, "\x00", when)
 	if err != nil {
 		return nil, err
 	}
-	after, err := p.afterID()
+	whole, at, err := p.of(when)
 	if err != nil {
 		return nil, err
 	}
@@ -31,27 +32,50 @@ func (h triggersHandler) ListTriggers(ctx context.Context, params oas.ListTrigge
 		list := oas.TriggerList(nothing[oas.Trigger](p))
 		return &list, nil
 	}
-	in := db.TriggerListParams{OrgID: caller.OrgID, DefinitionID: definition, After: after, SkipRows: p.Skip(), MaxRows: p.Fetch()}
+	in := db.TriggerListParams{OrgID: caller.OrgID, Least: at.Least, Most: at.Most, DefinitionID: definition,
+		CreatedAfter: at.CreatedAfter, CreatedBefore: at.CreatedBefore, SkipRows: at.Skip, MaxRows: at.MaxRows}
 	if kind, ok := params.TriggerType.Get(); ok {
 		value := db.FlowTriggerType(kind)
 		in.TriggerType = &value
 	}
-	q, conn := db.New(), pg.Planned{Pool: h.pool}
-	started, err := q.BatchTotal(ctx, conn, db.BatchTotalParams{OrgID: in.OrgID, Most: uuid.Max, DefinitionID: definition, TriggerType: in.TriggerType})
+	rows, err := h.rows(ctx, in, at.Newest)
 	if err != nil {
 		return nil, err
 	}
-	refused, err := q.RefusedStartTotal(ctx, conn, db.RefusedStartTotalParams{OrgID: in.OrgID, DefinitionID: definition, TriggerType: in.TriggerType})
-	if err != nil {
-		return nil, err
-	}
-	rows, err := q.TriggerList(ctx, conn, in)
+	in.Least, in.Most = whole.Least, whole.Most
+	total, err := h.total(ctx, in)
 	if err != nil {
 		return nil, err
 	}
 	key := func(r db.TriggerListRow) string { return r.ID.String() }
-	list := oas.TriggerList(listOf(p, rows, started+refused, key, func(r db.TriggerListRow) oas.Trigger { return triggerOf(&r) }))
+	list := oas.TriggerList(listOf(p, rows, total, key, func(r db.TriggerListRow) oas.Trigger { return triggerOf(&r) }))
 	return &list, nil
+}
+
+func (h triggersHandler) rows(ctx context.Context, in db.TriggerListParams, newest bool) ([]db.TriggerListRow, error) {
+	q, conn := db.New(), pg.Planned{Pool: h.pool}
+	if !newest {
+		return q.TriggerList(ctx, conn, in)
+	}
+	rows, err := q.TriggerListNewest(ctx, conn, db.TriggerListNewestParams(in))
+	out := make([]db.TriggerListRow, len(rows))
+	for i, row := range rows {
+		out[i] = db.TriggerListRow(row)
+	}
+	return out, err
+}
+
+// total is how many starts of the range match, those that were refused included.
+func (h triggersHandler) total(ctx context.Context, in db.TriggerListParams) (int64, error) {
+	q, conn := db.New(), pg.Planned{Pool: h.pool}
+	started, err := q.BatchTotal(ctx, conn, db.BatchTotalParams{OrgID: in.OrgID, Least: in.Least, Most: in.Most,
+		CreatedAfter: in.CreatedAfter, CreatedBefore: in.CreatedBefore, DefinitionID: in.DefinitionID, TriggerType: in.TriggerType})
+	if err != nil {
+		return 0, err
+	}
+	refused, err := q.RefusedStartTotal(ctx, conn, db.RefusedStartTotalParams{OrgID: in.OrgID, Least: in.Least, Most: in.Most,
+		CreatedAfter: in.CreatedAfter, CreatedBefore: in.CreatedBefore, DefinitionID: in.DefinitionID, TriggerType: in.TriggerType})
+	return started + refused, err
 }
 
 func (h triggersHandler) GetTrigger(ctx context.Context, params oas.GetTriggerParams) (*oas.Trigger, error) {

@@ -122,18 +122,17 @@ func (h webhookHandler) ListWebhookDeliveries(ctx context.Context, params oas.Li
 	if err != nil {
 		return nil, err
 	}
-	p, err := pageOf("webhook-deliveries", orgID, params.Limit, oas.OptInt{}, params.Cursor, id, params.Status.Value)
+	when := created{newestOrder(params.Order), params.CreatedAfter, params.CreatedBefore}
+	p, err := pageOf("webhook-deliveries", orgID, params.Limit, oas.OptInt{}, params.Cursor, id, params.Status.Value, "\x00", when)
 	if err != nil {
 		return nil, err
 	}
-	before := uuid.Max
-	if p.Key != "" {
-		if before, err = p.afterID(); err != nil {
-			return nil, err
-		}
+	whole, at, err := p.of(when)
+	if err != nil {
+		return nil, err
 	}
-	f := webhook.DeliveryFilter{Status: optional(params.Status.Value, params.Status.Set), Before: before, MaxRows: p.Fetch()}
-	rows, total, err := h.webhooks.Deliveries(ctx, orgID, id, f)
+	f := webhook.DeliveryFilter{Status: optional(params.Status.Value, params.Status.Set), Received: whole}
+	rows, total, err := h.webhooks.Deliveries(ctx, orgID, id, f, at)
 	if err != nil {
 		return nil, err
 	}

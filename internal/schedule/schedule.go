@@ -279,25 +279,34 @@ func (s *Service) Delete(ctx context.Context, orgID, id uuid.UUID) error {
 	})
 }
 
-// FireFilter selects fires of a schedule: those behind After, in one status or, where that is nil, in any.
+// FireFilter says which fires of a schedule a list shows: those in one status or, where that is nil, in any.
 type FireFilter struct {
-	Status        *string
-	After         uuid.UUID
-	Skip, MaxRows int32
+	Status  *string
+	Created listing.Range
 }
 
-// Fires returns what became of the slots of a schedule, oldest first, and how many there are in all. Fault: NotFound.
-func (s *Service) Fires(ctx context.Context, orgID, id uuid.UUID, f FireFilter) ([]db.FlowScheduleFire, int64, error) {
+// Fires returns a page of what became of the slots of a schedule, and how many there are on all pages. Fault: NotFound.
+func (s *Service) Fires(ctx context.Context, orgID, id uuid.UUID, f FireFilter, at listing.Page) ([]db.FlowScheduleFire, int64, error) {
 	if _, err := s.Get(ctx, orgID, id); err != nil {
 		return nil, 0, err
 	}
-	rows, err := s.q.FireList(ctx, s.pool, db.FireListParams{ScheduleID: id, OrgID: orgID, Status: f.Status, After: f.After, Skip: f.Skip, MaxRows: f.MaxRows})
+	rows, err := s.fires(ctx, db.FireListParams{ScheduleID: id, OrgID: orgID, Least: at.Least, Most: at.Most, Status: f.Status,
+		CreatedAfter: at.CreatedAfter, CreatedBefore: at.CreatedBefore, Skip: at.Skip, MaxRows: at.MaxRows}, at.Newest)
 	if err != nil {
 		return nil, 0, fmt.Errorf("list fires: %w", err)
 	}
-	total, err := s.q.FireCount(ctx, s.pool, db.FireCountParams{ScheduleID: id, OrgID: orgID, Status: f.Status})
+	total, err := s.q.FireCount(ctx, pg.Planned{Pool: s.pool}, db.FireCountParams{ScheduleID: id, OrgID: orgID, Least: f.Created.Least,
+		Most: f.Created.Most, Status: f.Status, CreatedAfter: f.Created.CreatedAfter, CreatedBefore: f.Created.CreatedBefore})
 	if err != nil {
 		return nil, 0, fmt.Errorf("count fires: %w", err)
 	}
 	return rows, total, nil
+}
+
+func (s *Service) fires(ctx context.Context, in db.FireListParams, newest bool) ([]db.FlowScheduleFire, error) {
+	conn := pg.Planned{Pool: s.pool}
+	if newest {
+		return s.q.FireListNewest(ctx, conn, db.FireListNewestParams(in))
+	}
+	return s.q.FireList(ctx, conn, in)
 }

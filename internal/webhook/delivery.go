@@ -11,38 +11,66 @@ import (
 	"flowlane/gen/db"
 	"flowlane/internal/account"
 	"flowlane/internal/fault"
+	"flowlane/internal/listing"
 	"flowlane/internal/pg"
 )
 
 // Delivery is what became of a message.
 type Delivery = db.DeliveryListRow
 
-// DeliveryFilter selects deliveries of a webhook: those before Before, in one status or, where that is nil, in any.
+// DeliveryFilter says which deliveries of a webhook a list shows: those in one status or, where that is nil, in any.
 type DeliveryFilter struct {
-	Status  *string
-	Before  uuid.UUID
-	MaxRows int32
+	Status   *string
+	Received listing.Range
 }
 
-// Deliveries returns deliveries of a webhook, newest first, and how many there are in all. Fault: NotFound.
-func (s *Service) Deliveries(ctx context.Context, orgID, id uuid.UUID, f DeliveryFilter) ([]Delivery, int64, error) {
+// Deliveries returns a page of the deliveries of a webhook, and how many there are on all pages. Fault: NotFound.
+func (s *Service) Deliveries(ctx context.Context, orgID, id uuid.UUID, f DeliveryFilter, at listing.Page) ([]Delivery, int64, error) {
 	w, err := s.Get(ctx, orgID, id)
 	if err != nil {
 		return nil, 0, err
 	}
-	rows, err := s.q.DeliveryList(ctx, pg.Planned{Pool: s.Pool}, db.DeliveryListParams{WebhookID: id, OrgID: orgID, Before: f.Before, Status: f.Status, MaxRows: f.MaxRows})
+	rows, err := s.deliveries(ctx, db.DeliveryListParams{WebhookID: id, OrgID: orgID, Least: at.Least, Most: at.Most, Status: f.Status,
+		CreatedAfter: at.CreatedAfter, CreatedBefore: at.CreatedBefore, MaxRows: at.MaxRows}, at.Newest)
 	if err != nil {
 		return nil, 0, fmt.Errorf("list deliveries: %w", err)
 	}
-	if f.Status == nil {
-		return rows, w.DeliveryCount, nil
-	}
-	n, err := s.q.DeliveryCounts(ctx, pg.Planned{Pool: s.Pool}, db.DeliveryCountsParams{WebhookID: id, OrgID: orgID})
+	total, err := s.deliveryTotal(ctx, w, f)
 	if err != nil {
 		return nil, 0, fmt.Errorf("count deliveries: %w", err)
 	}
+	return rows, total, nil
+}
+
+func (s *Service) deliveries(ctx context.Context, in db.DeliveryListParams, newest bool) ([]Delivery, error) {
+	conn := pg.Planned{Pool: s.Pool}
+	if !newest {
+		return s.q.DeliveryList(ctx, conn, in)
+	}
+	rows, err := s.q.DeliveryListNewest(ctx, conn, db.DeliveryListNewestParams(in))
+	out := make([]Delivery, len(rows))
+	for i, row := range rows {
+		out[i] = Delivery(row)
+	}
+	return out, err
+}
+
+// deliveryTotal counts rows only where a time is asked for: the webhook knows how many it has, and few of them wait or are dead.
+func (s *Service) deliveryTotal(ctx context.Context, w *Webhook, f DeliveryFilter) (int64, error) {
+	r := f.Received
+	if r.CreatedAfter != nil || r.CreatedBefore != nil {
+		return s.q.DeliveryTotal(ctx, pg.Planned{Pool: s.Pool}, db.DeliveryTotalParams{WebhookID: w.ID, OrgID: w.OrgID, Least: r.Least,
+			Most: r.Most, Status: f.Status, CreatedAfter: r.CreatedAfter, CreatedBefore: r.CreatedBefore})
+	}
+	if f.Status == nil {
+		return w.DeliveryCount, nil
+	}
+	n, err := s.q.DeliveryCounts(ctx, pg.Planned{Pool: s.Pool}, db.DeliveryCountsParams{WebhookID: w.ID, OrgID: w.OrgID})
+	if err != nil {
+		return 0, err
+	}
 	dispatched := max(w.DeliveryCount-n.Accepted-n.Failed-n.Dead, 0)
-	return rows, map[string]int64{"accepted": n.Accepted, "failed": n.Failed, "dead": n.Dead, "dispatched": dispatched}[*f.Status], nil
+	return map[string]int64{"accepted": n.Accepted, "failed": n.Failed, "dead": n.Dead, "dispatched": dispatched}[*f.Status], nil
 }
 
 // Replay has the start of a delivery tried again that has none yet, with as many attempts as a new one. Faults: NotFound;

@@ -1077,6 +1077,13 @@ const (
 	ListOrderDesc ListOrder = "desc"
 )
 
+type NewestOrder string
+
+const (
+	NewestOrderAsc  NewestOrder = "asc"
+	NewestOrderDesc NewestOrder = "desc"
+)
+
 // NewDefinitionStatus: Whether it can be triggered at once.
 type NewDefinitionStatus string
 

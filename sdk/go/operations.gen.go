@@ -154,6 +154,8 @@ type ListAuditLogParams struct {
 	ResourceID *string `json:"resource_id,omitzero"`
 	// Only calls with this outcome.
 	Outcome *AuditOutcome `json:"outcome,omitzero"`
+	// `desc` begins with what was created last, `asc` with what was created first.
+	Order *NewestOrder `json:"order,omitzero"`
 	// Only what happened at this time or later.
 	From *time.Time `json:"from,omitzero"`
 	// Only what happened before this time.
@@ -161,7 +163,7 @@ type ListAuditLogParams struct {
 }
 
 // ListAuditLog: Read who changed what.
-// Returns the audit log of the organization, newest first. Every call that changes something leaves one entry,
+// Returns the audit log of the organization, newest first unless asked otherwise. Every call that changes something leaves one entry,
 // which is written together with the change: a call that failed leaves none. So does a sign-in that was refused, if
 // it is known to be of this organization, and what the operator of the service does to it. Entries are never
 // changed, and kept for 400 days unless the operator says otherwise. They name what was changed, not how: no body
@@ -1002,10 +1004,16 @@ type ListScheduleFiresParams struct {
 	Cursor *string `json:"cursor,omitzero"`
 	// Only fires in this status.
 	Status *FireStatus `json:"status,omitzero"`
+	// `asc` begins with what was created first, `desc` with what was created last.
+	Order *ListOrder `json:"order,omitzero"`
+	// Only what was created at this time or later.
+	CreatedAfter *time.Time `json:"created_after,omitzero"`
+	// Only what was created before this time.
+	CreatedBefore *time.Time `json:"created_before,omitzero"`
 }
 
 // ListScheduleFires: List the fires of a schedule.
-// Returns what became of each slot of the last 90 days, oldest first, and of the runs that people asked for in between.
+// Returns what became of each slot of the last 90 days, oldest first unless asked otherwise, and of the runs that people asked for in between.
 // Slots while the schedule was switched off are not listed; one that had come, but was not decided yet when the schedule
 // was switched off or got another expression, is skipped.
 func (c *Client) ListScheduleFires(ctx context.Context, scheduleID string, params *ListScheduleFiresParams) (answer FireList, err error) {
@@ -1229,10 +1237,16 @@ type ListWebhookDeliveriesParams struct {
 	Cursor *string `json:"cursor,omitzero"`
 	// Only deliveries in this status.
 	Status *WebhookDeliveryStatus `json:"status,omitzero"`
+	// `desc` begins with what was created last, `asc` with what was created first.
+	Order *NewestOrder `json:"order,omitzero"`
+	// Only what was received at this time or later.
+	CreatedAfter *time.Time `json:"created_after,omitzero"`
+	// Only what was received before this time.
+	CreatedBefore *time.Time `json:"created_before,omitzero"`
 }
 
 // ListWebhookDeliveries: List the deliveries of a webhook.
-// Returns the messages that were accepted in the last 90 days, newest first, and what became of each. This list knows
+// Returns the messages that were accepted in the last 90 days, newest first unless asked otherwise, and what became of each. This list knows
 // no `skip`.
 func (c *Client) ListWebhookDeliveries(ctx context.Context, webhookID string, params *ListWebhookDeliveriesParams) (answer WebhookDeliveryList, err error) {
 	err = c.do(ctx, call{"ListWebhookDeliveries", "GET", "/flows/webhooks/" + url.PathEscape(webhookID) + "/deliveries", queryOf(params), nil}, &answer)
@@ -1452,10 +1466,16 @@ type ListTriggersParams struct {
 	DefinitionID *string `json:"definition_id,omitzero"`
 	// Only starts of this kind.
 	TriggerType *TriggerType `json:"trigger_type,omitzero"`
+	// `asc` begins with what was created first, `desc` with what was created last.
+	Order *ListOrder `json:"order,omitzero"`
+	// Only what was created at this time or later.
+	CreatedAfter *time.Time `json:"created_after,omitzero"`
+	// Only what was created before this time.
+	CreatedBefore *time.Time `json:"created_before,omitzero"`
 }
 
 // ListTriggers: List starts.
-// Returns one row for each start of a flow, whatever started it, in the order in which they happened. A start by an
+// Returns one row for each start of a flow, whatever started it, in the order in which they happened unless asked otherwise. A start by an
 // event that was refused because it would have been the ninth in a row, or because its root cause had led to as many
 // batches as it may, has a row, too, for 90 days: it has no batch, and `error` says why. An unknown id in a filter gives an empty page.
 func (c *Client) ListTriggers(ctx context.Context, params *ListTriggersParams) (answer TriggerList, err error) {

@@ -118,18 +118,19 @@ class Operations(Transport):
         resource_type: str | None = None,
         resource_id: str | None = None,
         outcome: models.AuditOutcome | None = None,
+        order: models.NewestOrder | None = None,
         from_: str | None = None,
         to: str | None = None,
     ) -> models.AuditEntryList:
         """Read who changed what.
-        Returns the audit log of the organization, newest first. Every call that changes something leaves one entry,
+        Returns the audit log of the organization, newest first unless asked otherwise. Every call that changes something leaves one entry,
         which is written together with the change: a call that failed leaves none. So does a sign-in that was refused, if
         it is known to be of this organization, and what the operator of the service does to it. Entries are never
         changed, and kept for 400 days unless the operator says otherwise. They name what was changed, not how: no body
         and no secret is kept. Reads leave no entries, nor does what the service does by itself. This list knows no
         `skip`.
         """
-        return self._call("list_audit_log", "GET", "/account/audit-log", query={"limit": limit, "cursor": cursor, "account_id": account_id, "action": action, "resource_type": resource_type, "resource_id": resource_id, "outcome": outcome, "from": from_, "to": to})
+        return self._call("list_audit_log", "GET", "/account/audit-log", query={"limit": limit, "cursor": cursor, "account_id": account_id, "action": action, "resource_type": resource_type, "resource_id": resource_id, "outcome": outcome, "order": order, "from": from_, "to": to})
 
     def all_audit_log(
         self,
@@ -140,11 +141,12 @@ class Operations(Transport):
         resource_type: str | None = None,
         resource_id: str | None = None,
         outcome: models.AuditOutcome | None = None,
+        order: models.NewestOrder | None = None,
         from_: str | None = None,
         to: str | None = None,
     ) -> Iterator[models.AuditEntry]:
         """Goes through all pages of list_audit_log."""
-        return self._pages("list_audit_log", "/account/audit-log", {"limit": limit, "account_id": account_id, "action": action, "resource_type": resource_type, "resource_id": resource_id, "outcome": outcome, "from": from_, "to": to})
+        return self._pages("list_audit_log", "/account/audit-log", {"limit": limit, "account_id": account_id, "action": action, "resource_type": resource_type, "resource_id": resource_id, "outcome": outcome, "order": order, "from": from_, "to": to})
 
     def list_catalog_imports(
         self,
@@ -789,13 +791,16 @@ class Operations(Transport):
         skip: int | None = None,
         cursor: str | None = None,
         status: models.FireStatus | None = None,
+        order: models.ListOrder | None = None,
+        created_after: str | None = None,
+        created_before: str | None = None,
     ) -> models.FireList:
         """List the fires of a schedule.
-        Returns what became of each slot of the last 90 days, oldest first, and of the runs that people asked for in between.
+        Returns what became of each slot of the last 90 days, oldest first unless asked otherwise, and of the runs that people asked for in between.
         Slots while the schedule was switched off are not listed; one that had come, but was not decided yet when the schedule
         was switched off or got another expression, is skipped.
         """
-        return self._call("list_schedule_fires", "GET", f"/flows/schedules/{segment(schedule_id)}/fires", query={"limit": limit, "skip": skip, "cursor": cursor, "status": status})
+        return self._call("list_schedule_fires", "GET", f"/flows/schedules/{segment(schedule_id)}/fires", query={"limit": limit, "skip": skip, "cursor": cursor, "status": status, "order": order, "created_after": created_after, "created_before": created_before})
 
     def all_schedule_fires(
         self,
@@ -804,9 +809,12 @@ class Operations(Transport):
         limit: int | None = None,
         skip: int | None = None,
         status: models.FireStatus | None = None,
+        order: models.ListOrder | None = None,
+        created_after: str | None = None,
+        created_before: str | None = None,
     ) -> Iterator[models.Fire]:
         """Goes through all pages of list_schedule_fires."""
-        return self._pages("list_schedule_fires", f"/flows/schedules/{segment(schedule_id)}/fires", {"limit": limit, "skip": skip, "status": status})
+        return self._pages("list_schedule_fires", f"/flows/schedules/{segment(schedule_id)}/fires", {"limit": limit, "skip": skip, "status": status, "order": order, "created_after": created_after, "created_before": created_before})
 
     def run_schedule(self, schedule_id: str, *, idempotency_key: str | None = None) -> models.TriggerResult:
         """Run a schedule now.
@@ -979,12 +987,15 @@ class Operations(Transport):
         limit: int | None = None,
         cursor: str | None = None,
         status: models.WebhookDeliveryStatus | None = None,
+        order: models.NewestOrder | None = None,
+        created_after: str | None = None,
+        created_before: str | None = None,
     ) -> models.WebhookDeliveryList:
         """List the deliveries of a webhook.
-        Returns the messages that were accepted in the last 90 days, newest first, and what became of each. This list knows
+        Returns the messages that were accepted in the last 90 days, newest first unless asked otherwise, and what became of each. This list knows
         no `skip`.
         """
-        return self._call("list_webhook_deliveries", "GET", f"/flows/webhooks/{segment(webhook_id)}/deliveries", query={"limit": limit, "cursor": cursor, "status": status})
+        return self._call("list_webhook_deliveries", "GET", f"/flows/webhooks/{segment(webhook_id)}/deliveries", query={"limit": limit, "cursor": cursor, "status": status, "order": order, "created_after": created_after, "created_before": created_before})
 
     def all_webhook_deliveries(
         self,
@@ -992,9 +1003,12 @@ class Operations(Transport):
         *,
         limit: int | None = None,
         status: models.WebhookDeliveryStatus | None = None,
+        order: models.NewestOrder | None = None,
+        created_after: str | None = None,
+        created_before: str | None = None,
     ) -> Iterator[models.WebhookDelivery]:
         """Goes through all pages of list_webhook_deliveries."""
-        return self._pages("list_webhook_deliveries", f"/flows/webhooks/{segment(webhook_id)}/deliveries", {"limit": limit, "status": status})
+        return self._pages("list_webhook_deliveries", f"/flows/webhooks/{segment(webhook_id)}/deliveries", {"limit": limit, "status": status, "order": order, "created_after": created_after, "created_before": created_before})
 
     def replay_webhook_delivery(self, webhook_id: str, delivery_id: str) -> models.WebhookDelivery:
         """Replay a delivery.
@@ -1180,13 +1194,16 @@ class Operations(Transport):
         cursor: str | None = None,
         definition_id: str | None = None,
         trigger_type: models.TriggerType | None = None,
+        order: models.ListOrder | None = None,
+        created_after: str | None = None,
+        created_before: str | None = None,
     ) -> models.TriggerList:
         """List starts.
-        Returns one row for each start of a flow, whatever started it, in the order in which they happened. A start by an
+        Returns one row for each start of a flow, whatever started it, in the order in which they happened unless asked otherwise. A start by an
         event that was refused because it would have been the ninth in a row, or because its root cause had led to as many
         batches as it may, has a row, too, for 90 days: it has no batch, and `error` says why. An unknown id in a filter gives an empty page.
         """
-        return self._call("list_triggers", "GET", "/flows/triggers", query={"limit": limit, "skip": skip, "cursor": cursor, "definition_id": definition_id, "trigger_type": trigger_type})
+        return self._call("list_triggers", "GET", "/flows/triggers", query={"limit": limit, "skip": skip, "cursor": cursor, "definition_id": definition_id, "trigger_type": trigger_type, "order": order, "created_after": created_after, "created_before": created_before})
 
     def all_triggers(
         self,
@@ -1195,9 +1212,12 @@ class Operations(Transport):
         skip: int | None = None,
         definition_id: str | None = None,
         trigger_type: models.TriggerType | None = None,
+        order: models.ListOrder | None = None,
+        created_after: str | None = None,
+        created_before: str | None = None,
     ) -> Iterator[models.Trigger]:
         """Goes through all pages of list_triggers."""
-        return self._pages("list_triggers", "/flows/triggers", {"limit": limit, "skip": skip, "definition_id": definition_id, "trigger_type": trigger_type})
+        return self._pages("list_triggers", "/flows/triggers", {"limit": limit, "skip": skip, "definition_id": definition_id, "trigger_type": trigger_type, "order": order, "created_after": created_after, "created_before": created_before})
 
     def get_trigger(self, trigger_id: str) -> models.Trigger:
         """Read a start.

@@ -1051,6 +1051,8 @@ DefinitionCreate: TypeAlias = "DefinitionFromSteps | DefinitionFromTemplate"
 
 ListOrder: TypeAlias = "Literal['asc', 'desc']"
 
+NewestOrder: TypeAlias = "Literal['asc', 'desc']"
+
 NewDefinitionStatus: TypeAlias = "Literal['draft', 'active']"
 """Whether it can be triggered at once."""
 

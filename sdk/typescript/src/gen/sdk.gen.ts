@@ -703,7 +703,7 @@ export class AccountOperations extends HeyApiClient {
     /**
      * Read who changed what
      *
-     * Returns the audit log of the organization, newest first. Every call that changes something leaves one entry,
+     * Returns the audit log of the organization, newest first unless asked otherwise. Every call that changes something leaves one entry,
      * which is written together with the change: a call that failed leaves none. So does a sign-in that was refused, if
      * it is known to be of this organization, and what the operator of the service does to it. Entries are never
      * changed, and kept for 400 days unless the operator says otherwise. They name what was changed, not how: no body
@@ -1687,7 +1687,7 @@ export class SchedulesOperations extends HeyApiClient {
     /**
      * List the fires of a schedule
      *
-     * Returns what became of each slot of the last 90 days, oldest first, and of the runs that people asked for in between.
+     * Returns what became of each slot of the last 90 days, oldest first unless asked otherwise, and of the runs that people asked for in between.
      * Slots while the schedule was switched off are not listed; one that had come, but was not decided yet when the schedule
      * was switched off or got another expression, is skipped.
      *
@@ -1954,7 +1954,7 @@ export class WebhooksOperations extends HeyApiClient {
     /**
      * List the deliveries of a webhook
      *
-     * Returns the messages that were accepted in the last 90 days, newest first, and what became of each. This list knows
+     * Returns the messages that were accepted in the last 90 days, newest first unless asked otherwise, and what became of each. This list knows
      * no `skip`.
      *
      */
@@ -2233,7 +2233,7 @@ export class BatchesOperations extends HeyApiClient {
     /**
      * List starts
      *
-     * Returns one row for each start of a flow, whatever started it, in the order in which they happened. A start by an
+     * Returns one row for each start of a flow, whatever started it, in the order in which they happened unless asked otherwise. A start by an
      * event that was refused because it would have been the ninth in a row, or because its root cause had led to as many
      * batches as it may, has a row, too, for 90 days: it has no batch, and `error` says why. An unknown id in a filter gives an empty page.
      *

@@ -1526,6 +1526,8 @@ export type DefinitionCreate = DefinitionFromSteps | DefinitionFromTemplate;
 
 export type ListOrder = 'asc' | 'desc';
 
+export type NewestOrder = 'asc' | 'desc';
+
 /**
  * Whether it can be triggered at once.
  */
@@ -4810,6 +4812,11 @@ export type Order = 'asc' | 'desc';
 export type ListOrder2 = ListOrder;
 
 /**
+ * `desc` begins with what was created last, `asc` with what was created first.
+ */
+export type NewestOrder2 = NewestOrder;
+
+/**
  * Only what was created at this time or later.
  */
 export type CreatedAfter = string;
@@ -5294,6 +5301,10 @@ export type ListAuditLogData = {
          * Only calls with this outcome.
          */
         outcome?: AuditOutcome;
+        /**
+         * `desc` begins with what was created last, `asc` with what was created first.
+         */
+        order?: NewestOrder;
         /**
          * Only what happened at this time or later.
          */
@@ -7450,6 +7461,18 @@ export type ListScheduleFiresData = {
          * Only fires in this status.
          */
         status?: FireStatus;
+        /**
+         * `asc` begins with what was created first, `desc` with what was created last.
+         */
+        order?: ListOrder;
+        /**
+         * Only what was created at this time or later.
+         */
+        created_after?: string;
+        /**
+         * Only what was created before this time.
+         */
+        created_before?: string;
     };
     url: '/flows/schedules/{schedule_id}/fires';
 };
@@ -8017,6 +8040,18 @@ export type ListWebhookDeliveriesData = {
          * Only deliveries in this status.
          */
         status?: WebhookDeliveryStatus;
+        /**
+         * `desc` begins with what was created last, `asc` with what was created first.
+         */
+        order?: NewestOrder;
+        /**
+         * Only what was received at this time or later.
+         */
+        created_after?: string;
+        /**
+         * Only what was received before this time.
+         */
+        created_before?: string;
     };
     url: '/flows/webhooks/{webhook_id}/deliveries';
 };
@@ -8648,6 +8683,18 @@ export type ListTriggersData = {
          * Only starts of this kind.
          */
         trigger_type?: TriggerType;
+        /**
+         * `asc` begins with what was created first, `desc` with what was created last.
+         */
+        order?: ListOrder;
+        /**
+         * Only what was created at this time or later.
+         */
+        created_after?: string;
+        /**
+         * Only what was created before this time.
+         */
+        created_before?: string;
     };
     url: '/flows/triggers';
 };
