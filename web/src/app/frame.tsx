@@ -8,12 +8,17 @@ import { Button, Failure, Time } from '../ui/parts';
 import { setZone, useZone } from '../ui/zone';
 import { useKeys } from './keys';
 
-const places = [
-  { to: '/', label: 'Overview' },
-  { to: '/batches', label: 'Batches' },
-  { to: '/start', label: 'Start' },
-  { to: '/sets', label: 'Record sets' },
-  { to: '/accounts', label: 'Accounts' },
+/** Every place of the console, in groups, as the navigation has them. */
+export const groups = [
+  {
+    name: 'Work',
+    places: [
+      { to: '/', label: 'Overview' }, { to: '/inbox', label: 'Unknown outcomes' }, { to: '/batches', label: 'Batches' }, { to: '/start', label: 'Start' },
+      { to: '/sets', label: 'Record sets' },
+    ],
+  },
+  { name: 'Starts', places: [{ to: '/schedules', label: 'Schedules' }] },
+  { name: 'Providers', places: [{ to: '/accounts', label: 'Accounts' }] },
 ] as const;
 
 /** Who is signed in; undefined until that is known. */
@@ -37,8 +42,11 @@ export function Frame() {
       <a className="skip" href="#main">Skip to the page</a>
       <TopBar me={me.data} />
       <nav aria-label="Places">
-        {places.map(({ to, label }) => (
-          <Link key={to} to={to} activeOptions={{ exact: to === '/' }}>{label}</Link>
+        {groups.map(({ name, places }) => (
+          <div key={name} role="group" aria-label={name}>
+            <span className="group-name" aria-hidden="true">{name}</span>
+            {places.map(({ to, label }) => <Link key={to} to={to} activeOptions={{ exact: to === '/' }}>{label}</Link>)}
+          </div>
         ))}
         <a href="/docs/">Documentation</a>
         <a href="/docs/reference">API</a>

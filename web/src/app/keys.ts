@@ -1,7 +1,7 @@
 import { useNavigate } from '@tanstack/react-router';
 import { useEffect } from 'react';
 
-const targets: Record<string, string> = { o: '/', b: '/batches', a: '/accounts', s: '/start', r: '/sets' };
+const targets: Record<string, string> = { o: '/', b: '/batches', a: '/accounts', s: '/start', r: '/sets', i: '/inbox', c: '/schedules' };
 
 /** Goes to a place by g and its letter. No single key changes anything. */
 export function useKeys(): void {

@@ -1,6 +1,6 @@
 import { createRootRoute, createRoute, createRouter, lazyRouteComponent, redirect } from '@tanstack/react-router';
 
-import type { BatchStatus, JobStatus, RecordSetStatus, TriggerType } from '../api/client';
+import type { BatchStatus, FireStatus, JobStatus, RecordSetStatus, TriggerType } from '../api/client';
 import { Frame } from './frame';
 import { Login } from './login';
 import { Lost } from './lost';
@@ -15,6 +15,18 @@ const root = createRootRoute({ notFoundComponent: Lost });
 const login = createRoute({ getParentRoute: () => root, path: '/login', component: Login });
 const frame = createRoute({ getParentRoute: () => root, id: 'frame', component: Frame });
 
+const inbox = createRoute({ getParentRoute: () => frame, path: '/inbox', component: lazyRouteComponent(() => import('../pages/inbox'), 'Inbox') });
+const schedules = createRoute({
+  getParentRoute: () => frame,
+  path: '/schedules',
+  component: lazyRouteComponent(() => import('../pages/schedules'), 'Schedules'),
+});
+const schedule = createRoute({
+  getParentRoute: () => frame,
+  path: '/schedules/$scheduleId',
+  validateSearch: (search: Record<string, unknown>): { status?: FireStatus } => ({ status: text(search.status) as FireStatus | undefined }),
+  component: lazyRouteComponent(() => import('../pages/schedules'), 'SchedulePage'),
+});
 const overview = createRoute({
   getParentRoute: () => frame,
   path: '/',
@@ -69,7 +81,13 @@ const sets = createRoute({
 });
 const start = createRoute({ getParentRoute: () => frame, path: '/index.html', beforeLoad: () => { throw redirect({ to: '/' }); } });
 
-const tree = root.addChildren([login, frame.addChildren([overview, batches, batch, record, accounts, account, startBatch, sets, start])]);
+const tree = root.addChildren([
+  login,
+  frame.addChildren([
+    overview, batches, batch, record, accounts, account, startBatch, sets, start,
+    inbox, schedules, schedule,
+  ]),
+]);
 
 /** Every address of the console and the screen that it shows. */
 export const makeRouter = () => createRouter({ routeTree: tree, basepath: '/console', defaultPreload: 'intent', scrollRestoration: true });

@@ -1,16 +1,17 @@
 import { Link } from '@tanstack/react-router';
 import { useState } from 'react';
 
-import { flowlane, type Batch, type ErrorGroup } from '../api/client';
-import { useChange, useLive } from '../api/live';
+import { flowlane, type Batch, type ErrorGroup, type JobStatus } from '../api/client';
+import { useLive } from '../api/live';
 import { useMe } from '../app/frame';
-import { count, words } from '../lib/format';
-import { Ask, Button, Empty, Failure, Loading, Status } from '../ui/parts';
+import { count } from '../lib/format';
+import { Button, Empty, Failure, Loading, Status } from '../ui/parts';
 import { moves } from './batches';
+import { Decide } from './decide';
 import { RetryBatch } from './steer';
 
 /** What went wrong in a batch, alike things together, and what can be done about each. */
-export function Errors({ batch }: { batch: Batch }) {
+export function Errors({ batch, only }: { batch: Batch; only?: JobStatus[] }) {
   const errors = useLive(['errors', batch.id], (signal) => flowlane.batches.listErrors({ path: { batch_id: batch.id }, signal }), moves(batch));
   if (errors.error && !errors.data) return <Failure error={errors.error} retry={() => void errors.refetch()} />;
   if (!errors.data) return <Loading />;
@@ -18,9 +19,9 @@ export function Errors({ batch }: { batch: Batch }) {
   return (
     <>
       <ul className="cards">
-        {errors.data.items.map((g) => <Group key={g.id} batch={batch} group={g} />)}
+        {errors.data.items.filter((g) => !only || only.includes(g.status)).map((g) => <Group key={g.id} batch={batch} group={g} />)}
       </ul>
-      {errors.data.others > 0 && <p className="faint">{count(errors.data.others)} more records failed in other ways; the results have them all.</p>}
+      {!only && errors.data.others > 0 && <p className="faint">{count(errors.data.others)} more records failed in other ways; the results have them all.</p>}
     </>
   );
 }
@@ -61,41 +62,12 @@ function Group({ batch, group: g }: { batch: Batch; group: ErrorGroup }) {
         </div>
       </div>
       {open === 'retry' && <RetryBatch batch={batch} groups={{ ids: [g.id], records: g.count }} close={() => setOpen(undefined)} />}
-      {open === 'resolve' && <Decide batch={batch} group={g} close={() => setOpen(undefined)} />}
+      {open === 'resolve' && (
+        <Decide
+          records={g.count} status={g.status} close={() => setOpen(undefined)}
+          send={(outcome, note) => flowlane.batches.resolve({ path: { batch_id: batch.id }, body: { outcome, note, groups: [g.id], expected_count: g.count } })}
+        />
+      )}
     </li>
-  );
-}
-
-type Outcome = 'accepted' | 'rejected' | 'requeue';
-
-const outcomes: Array<[Outcome, string]> = [
-  ['accepted', 'The provider has them: count them as accepted'],
-  ['rejected', 'The provider does not have them, and shall not: count them as rejected'],
-  ['requeue', 'The provider does not have them: send them again'],
-];
-
-/** Says what became of records of which nobody knows. Sending again is never the default: it cannot be unsent. */
-function Decide({ batch, group, close }: { batch: Batch; group: ErrorGroup; close: () => void }) {
-  const [outcome, setOutcome] = useState<Outcome>('accepted');
-  const [note, setNote] = useState('');
-  const decide = useChange(
-    () => flowlane.batches.resolve({ path: { batch_id: batch.id }, body: { outcome, note, groups: [group.id], expected_count: group.count } }),
-    close,
-  );
-  return (
-    <Ask
-      title={`Decide about ${count(group.count)} ${group.count === 1 ? 'record' : 'records'}`} action="Decide" busy={decide.isPending || note.trim() === ''}
-      error={decide.error} onGo={() => decide.mutate(undefined)} onClose={close}
-    >
-      <p>No answer came that says whether the provider took them ({words(group.status)}). Look there first.</p>
-      {outcomes.map(([value, text]) => (
-        <label key={value} className="check">
-          <input type="radio" name="outcome" checked={outcome === value} onChange={() => setOutcome(value)} />
-          {text}
-        </label>
-      ))}
-      {outcome === 'requeue' && <p className="note attention">If the provider has them after all, it gets them twice.</p>}
-      <label>What you saw there (kept with the decision)<input value={note} required maxLength={500} onChange={(e) => setNote(e.target.value)} /></label>
-    </Ask>
   );
 }

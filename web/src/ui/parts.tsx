@@ -8,12 +8,12 @@ import { useZone } from './zone';
 
 /** What a status means, beside its word: shapes and colours follow it. */
 const kinds: Record<string, string> = {
-  queued: 'waiting', staged: 'waiting', pending: 'waiting', skipped: 'waiting', unprocessed: 'waiting', cancelled: 'waiting', waiting: 'waiting',
+  queued: 'waiting', staged: 'waiting', pending: 'waiting', skipped: 'waiting', unprocessed: 'waiting', cancelled: 'waiting', waiting: 'waiting', inactive: 'waiting', revoked: 'waiting', expired: 'waiting',
   running: 'running', started: 'running',
-  paused: 'hold', active: 'hold',
-  completed: 'ok', accepted: 'ok', success: 'ok', succeeded: 'ok',
+  paused: 'hold', held: 'hold',
+  completed: 'ok', accepted: 'ok', success: 'ok', succeeded: 'ok', enabled: 'ok', active: 'ok', fired: 'ok', dispatched: 'ok',
   partially_failed: 'partial', retry_later: 'partial', not_arrived: 'partial',
-  failed: 'failed', rejected: 'failed', refused: 'failed', failure: 'failed',
+  failed: 'failed', rejected: 'failed', refused: 'failed', failure: 'failed', dead: 'failed', denied: 'failed',
   unresolved: 'unknown', needs_reconcile: 'unknown', unknown: 'unknown',
 };
 
@@ -76,12 +76,15 @@ export function Button({ quiet, strong, ...rest }: ButtonProps) {
   return <button type="button" className={strong ? 'button strong' : quiet ? 'button quiet' : 'button'} {...rest} />;
 }
 
+/** What somebody typed cannot be sent: the message says why. */
+export class InputError extends Error {}
+
 /** Why something could not be read or done, and what to do about it. */
 export function Failure({ error, retry }: { error: unknown; retry?: () => void }) {
   const api = error instanceof ApiError ? error : undefined;
   return (
     <div className="note failure" role="alert">
-      <p>{api ? api.message.replace(/^\d+: /, '') : 'The service does not answer. What is shown may be old.'}</p>
+      <p>{api ? api.message.replace(/^\d+: /, '') : error instanceof InputError ? error.message : 'The service does not answer. What is shown may be old.'}</p>
       {api?.hint && <p className="faint">{api.hint}</p>}
       {api?.requestId && <p className="faint">Request <code>{api.requestId}</code></p>}
       {retry && <Button quiet onClick={retry}>Try again</Button>}

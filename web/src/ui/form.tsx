@@ -1,0 +1,150 @@
+import { useState, type ReactNode } from 'react';
+
+import { useChange } from '../api/live';
+import { useMe } from '../app/frame';
+import { Ask, Button, InputError } from './parts';
+
+/** One field of a form. JSON is typed as text and sent as what it says. */
+export interface Field {
+  name: string;
+  label: string;
+  kind?: 'text' | 'secret' | 'number' | 'json' | 'check' | 'time' | 'lines';
+  options?: Array<[string, string]>;
+  value?: unknown;
+  required?: boolean;
+  hint?: string;
+}
+
+/** The text that a field begins with. */
+export function textOf(field: Field): string {
+  const { kind, value } = field;
+  if (value === undefined || value === null) return '';
+  if (kind === 'json') return JSON.stringify(value, null, 2);
+  if (kind === 'lines') return (value as string[]).join('\n');
+  return String(value);
+}
+
+/** What a form sends: every field by its name; what was left empty is null, or left out where it is a secret. */
+export function valuesOf(fields: Field[], texts: Record<string, string>): Record<string, unknown> {
+  const values: Record<string, unknown> = {};
+  for (const { name, label, kind } of fields) {
+    const text = texts[name] ?? '';
+    if (kind === 'check') values[name] = text === 'true';
+    else if (kind === 'lines') values[name] = text.split('\n').map((line) => line.trim()).filter(Boolean);
+    else if (text.trim() === '') {
+      if (kind !== 'secret') values[name] = null;
+    } else if (kind === 'number') values[name] = Number(text);
+    else if (kind === 'time') values[name] = new Date(text).toISOString();
+    else if (kind === 'json') {
+      try {
+        values[name] = JSON.parse(text);
+      } catch (error) {
+        throw new InputError(`${label} is no JSON: ${(error as Error).message}`, { cause: error });
+      }
+    } else values[name] = text;
+  }
+  return values;
+}
+
+interface FormProps {
+  title: string;
+  action: string;
+  fields: Field[];
+  children?: ReactNode;
+  onSend: (values: Record<string, unknown>) => Promise<unknown>;
+  onClose: () => void;
+}
+
+/** A dialog that asks for fields and sends them once. */
+export function Form({ title, action, fields, children, onSend, onClose }: FormProps) {
+  const [texts, setTexts] = useState<Record<string, string>>({});
+  const all = Object.fromEntries(fields.map((f) => [f.name, texts[f.name] ?? textOf(f)]));
+  const send = useChange(async () => onSend(valuesOf(fields, all)), onClose);
+  const set = (name: string, text: string) => setTexts((before) => ({ ...before, [name]: text }));
+  return (
+    <Ask title={title} action={action} busy={send.isPending} error={send.error} onGo={() => send.mutate(undefined)} onClose={onClose}>
+      {children}
+      {fields.map((f) => <Input key={f.name} field={f} text={all[f.name]!} onText={(text) => set(f.name, text)} />)}
+    </Ask>
+  );
+}
+
+function Input({ field: f, text, onText }: { field: Field; text: string; onText: (text: string) => void }) {
+  const label = <span>{f.label}{f.hint && <span className="faint"> · {f.hint}</span>}</span>;
+  if (f.kind === 'check') {
+    return <label className="check"><input type="checkbox" checked={text === 'true'} onChange={(e) => onText(String(e.target.checked))} />{label}</label>;
+  }
+  if (f.options) {
+    return (
+      <label>
+        {label}
+        <select value={text} required={f.required} onChange={(e) => onText(e.target.value)}>
+          {!f.options.some(([v]) => v === text) && <option value={text}>{text || 'choose one'}</option>}
+          {f.options.map(([value, name]) => <option key={value} value={value}>{name}</option>)}
+        </select>
+      </label>
+    );
+  }
+  if (f.kind === 'json' || f.kind === 'lines') {
+    return <label>{label}<textarea rows={4} spellCheck={false} required={f.required} value={text} onChange={(e) => onText(e.target.value)} /></label>;
+  }
+  const type = f.kind === 'secret' ? 'password' : f.kind === 'number' ? 'number' : f.kind === 'time' ? 'datetime-local' : 'text';
+  return (
+    <label>
+      {label}
+      <input
+        type={type} autoComplete={f.kind === 'secret' ? 'new-password' : 'off'} required={f.required} value={text}
+        onChange={(e) => onText(e.target.value)}
+      />
+    </label>
+  );
+}
+
+interface ActProps {
+  label: string;
+  strong?: boolean;
+  disabled?: boolean;
+  /** What happens at once, where it needs no question. */
+  run?: () => Promise<unknown>;
+  /** Or the dialog that asks. */
+  ask?: (close: () => void) => ReactNode;
+}
+
+/** A button for what only an admin may do; a member sees it with the reason why it cannot be pressed. */
+export function Act({ label, strong, disabled, run, ask }: ActProps) {
+  const me = useMe();
+  const [open, setOpen] = useState(false);
+  const change = useChange(async () => run?.());
+  const may = me?.role === 'admin';
+  const why = may ? (change.error ? String(change.error.message) : undefined) : 'Only an admin may do this';
+  return (
+    <>
+      <Button
+        strong={strong} disabled={!may || disabled || change.isPending} title={why}
+        onClick={() => (ask ? setOpen(true) : change.mutate(undefined))}
+      >
+        {label}
+      </Button>
+      {change.error && <span className="bad" role="alert">{change.error.message}</span>}
+      {open && ask?.(() => setOpen(false))}
+    </>
+  );
+}
+
+interface ConfirmProps {
+  title: string;
+  action: string;
+  children: ReactNode;
+  onGo: () => Promise<unknown>;
+  onClose: () => void;
+}
+
+/** Asks before something that cannot be undone. */
+export function Confirm({ title, action, children, onGo, onClose }: ConfirmProps) {
+  const go = useChange(onGo, onClose);
+  return (
+    <Ask title={title} action={action} busy={go.isPending} error={go.error} onGo={() => go.mutate(undefined)} onClose={onClose}>
+      {children}
+    </Ask>
+  );
+}
