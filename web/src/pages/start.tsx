@@ -41,8 +41,8 @@ export function Start() {
       {flows.isPending && <Loading />}
       {flows.data?.items.length === 0 && (
         <Empty>
-          No flow is active yet, and a batch is a flow that runs for each record. The <a href="/docs/tutorial">tutorial</a> makes one
-          in a few minutes; the <a href="/docs/cookbook">cookbook</a> has some to copy.
+          No flow is active yet, and a batch is a flow that runs for each record. The <a href="/docs/tutorial.html">tutorial</a> makes one
+          in a few minutes; the <a href="/docs/cookbook.html">cookbook</a> has some to copy.
         </Empty>
       )}
       {flows.data && flows.data.items.length > 0 && (

@@ -1,0 +1,333 @@
+// From a file to a batch, and the record sets between them.
+import assert from 'node:assert/strict';
+import { createHash } from 'node:crypto';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { after, before, describe, it } from 'node:test';
+
+import { AxeBuilder } from '@axe-core/playwright';
+
+import { open, start, until } from './server.mjs';
+
+const markup = '<img src=x onerror=alert(1)>';
+let server;
+let folder;
+
+before(async () => {
+  folder = await mkdtemp(path.join(tmpdir(), 'flowlane-start-'));
+  server = await start();
+}, { timeout: 120_000 });
+after(async () => {
+  await server?.stop();
+  await rm(folder, { recursive: true, force: true });
+});
+
+async function signedIn(options) {
+  const view = await open(server, options);
+  const { page } = view;
+  page.setDefaultTimeout(10_000);
+  const { url } = await server.api('POST', '/account/session/link');
+  await page.goto(url);
+  await page.getByRole('heading', { name: 'Overview' }).waitFor();
+  return view;
+}
+
+const file = (name, text) => ({ name, mimeType: 'text/csv', buffer: Buffer.from(text) });
+/** Chooses a file, which lies on the disk as those of people do. */
+async function choose(page, name, text) {
+  await writeFile(path.join(folder, name), text);
+  await page.getByLabel('File of records').setInputFiles(path.join(folder, name));
+}
+
+/** Lets go of a file over the page as a mouse does. */
+async function drop(page, name, text) {
+  const data = await page.evaluateHandle(([n, t]) => {
+    const transfer = new DataTransfer();
+    transfer.items.add(new File([t], n, { type: 'text/csv' }));
+    return transfer;
+  }, [name, text]);
+  await page.dispatchEvent('.drop', 'drop', { dataTransfer: data });
+}
+
+/** Ways of airports, as many as the list of them has. */
+const frequencies = (count) => `"id","airport_ident","type","description","frequency_mhz"\n${Array.from({ length: count }, (_, i) =>
+  `${70000 + i},"A${i}","CTAF",${i % 20 ? `"Way ""${i}"", north"` : ''},122.9\n`).join('')}`;
+
+const text = 'x'.repeat(1000);
+
+/** Records of which several requests are needed. */
+const wide = (count) => `id,text\n${Array.from({ length: count }, (_, i) => `${i},${text}\n`).join('')}`;
+
+/** The content hash of a set of them, as the API describes it. */
+function hashOf(count, chunkSize) {
+  const hash = createHash('sha256');
+  for (let from = 0; from < count; from += chunkSize) {
+    const chunk = createHash('sha256');
+    for (let i = from; i < Math.min(count, from + chunkSize); i++) chunk.update(`{"id":"${i}","text":"${text}"}\n`);
+    hash.update(chunk.digest());
+  }
+  return `sha256:${hash.digest('hex')}`;
+}
+
+describe('a file', () => {
+  it('is dropped, rehearsed, started and watched to its end', async () => {
+    const { page, context, faults } = await signedIn();
+    await page.getByRole('link', { name: 'Start', exact: true }).click();
+    await page.getByText('Drop a file here').waitFor();
+    await drop(page, `${markup}.csv`, frequencies(30_340));
+    await page.getByText(`${markup}.csv`).waitFor();
+    await page.getByRole('cell', { name: 'in 95 % of the records' }).waitFor();
+    await page.getByText('/lists/demo/upload').click();
+    await page.getByLabel('Body of upload').getByText('"airport_ident": "A0"').waitFor();
+    await page.getByText('Calls', { exact: true }).waitFor();
+    await page.getByLabel('Priority in its lane').selectOption('high');
+    await page.getByRole('button', { name: /^Start 30.340 records/ }).click();
+    await page.waitForURL('**/console/batches/*');
+    const id = new URL(page.url()).pathname.split('/').pop();
+    await page.getByText('100 %').waitFor();
+    await page.getByText('completed', { exact: true }).first().waitFor();
+    const batch = await server.api('GET', `/flows/batches/${id}`);
+    assert.deepEqual([batch.record_count, batch.job_counts.accepted, batch.priority], [30_340, 30_340, 'high']);
+    await context.close();
+    assert.deepEqual(faults, []);
+  });
+
+  it('is refused with the line of each mistake, and is not sent', async () => {
+    const { page, context, faults } = await signedIn();
+    const sets = (await server.api('GET', '/data/record-sets')).total;
+    await page.goto(`${server.url}/console/start`);
+    await choose(page, 'book.xlsx', 'PK');
+    await page.getByRole('alert').getByText('CSV UTF-8').waitFor();
+    await choose(page, 'people.csv', `id,${markup}\n1,a\n2\n3,"x"y\n`);
+    await page.getByText('Line 3 has 1 value, and the first line names 2 columns.').waitFor();
+    await page.getByText('Line 4 has a letter after the quote').waitFor();
+    assert.equal(await page.getByRole('button', { name: /^Start / }).count(), 0);
+    await page.getByRole('button', { name: 'Another file' }).click();
+    await page.getByText('Drop a file here').waitFor();
+    assert.equal((await server.api('GET', '/data/record-sets')).total, sets);
+    await context.close();
+    assert.deepEqual(faults, []);
+  });
+
+  it('is held against what the flow requires and reads', async (t) => {
+    const flow = await server.api('POST', '/flows/definitions', {
+      name: 'greets', description: markup, status: 'active', input_schema: { type: 'object', required: ['id', 'city'] },
+      steps: [{ id: 'greet', name: 'Greet', tasks: [{ id: 'text', action_id: 'core__flow__transform', params: { value: '{{ input.id + input.name + metadata.end }}' } }] }],
+    });
+    t.after(() => server.api('DELETE', `/flows/definitions/${flow.id}`));
+    const { page, context, faults } = await signedIn();
+    await page.goto(`${server.url}/console/start?flow=${flow.id}`);
+    await choose(page, 'people.csv', `id,name,${markup}\n1,Ada,x\n2,Bo,y and more\n`);
+    await page.getByText('the input schema requires city').waitFor();
+    await page.getByText('This record would fail before its first task').waitFor();
+    await page.getByRole('cell', { name: markup }).waitFor();
+    await page.getByRole('button', { name: 'Another file' }).click();
+    await choose(page, 'people.ndjson', '{"id":"1","city":"Bonn","name":"Ada"}\n{"id":"2","city":"Ulm","name":"Bo"}');
+    await page.getByText('Metadata', { exact: true }).click();
+    await page.getByLabel('A JSON object').fill('{"end": "!"}');
+    await page.keyboard.press('Tab');
+    await page.getByText('resolved Greet · text').click();
+    await page.getByLabel('Output of text').getByText('1Ada!').waitFor();
+    await page.getByLabel('Records each time').fill('1');
+    await page.getByRole('button', { name: 'Start 2 records' }).and(page.locator(':disabled')).waitFor();
+    await page.getByLabel('Minutes between two times').fill('30');
+    await page.getByText('2 releases; the last 30 min 00 s after the first').waitFor();
+    await context.close();
+    assert.deepEqual(faults, []);
+  });
+
+  it('is uploaded through a pause, a lost connection and another visit, and comes whole', async () => {
+    const csv = wide(40_000);
+    const { page, context, faults } = await signedIn();
+    await page.goto(`${server.url}/console/start`);
+    await choose(page, 'wide.csv', csv);
+    await page.getByText('Requests to upload').waitFor();
+    let reached = 0;
+    const sets = async () => (await server.api('GET', '/data/record-sets')).items.filter((s) => s.metadata.file === 'wide.csv');
+    // Each request is slow, and from the sixth on the service cannot be reached.
+    const slow = async (route) => {
+      if (++reached > 5) return route.abort();
+      await new Promise((r) => setTimeout(r, 200));
+      return route.continue();
+    };
+    await page.route('**/records', slow);
+    await page.getByRole('button', { name: 'Upload only' }).click();
+    await page.getByRole('button', { name: 'Pause the upload' }).click();
+    await page.getByText(/^Paused: \d+ %/).waitFor();
+    const before = reached;
+    assert.ok(before <= 2, `${before} requests`);
+    await page.getByRole('button', { name: 'Resume the upload' }).click();
+    await page.getByRole('alert').getByText('does not answer').waitFor({ timeout: 60_000 });
+    const [stopped] = await sets();
+    assert.ok(stopped.chunk_count > 0 && stopped.chunk_count <= 5 && stopped.status === 'open');
+    // The page goes on with what is missing.
+    await page.unroute('**/records', slow);
+    reached = 0;
+    await page.route('**/records', (route) => (++reached > 2 ? route.abort() : route.continue()));
+    await page.getByRole('button', { name: 'Resume the upload' }).click();
+    await page.getByRole('alert').getByText('does not answer').waitFor({ timeout: 60_000 });
+    await context.close();
+
+    // Another visit finds the upload by the file.
+    const again = await signedIn();
+    await again.page.goto(`${server.url}/console/start`);
+    await choose(again.page, 'renamed.csv', csv);
+    await again.page.getByText(/of 40.000 records were uploaded/).waitFor();
+    let sent = 0;
+    again.page.on('request', (r) => r.url().endsWith('/records') && sent++);
+    await again.page.getByRole('button', { name: 'Upload only' }).click();
+    await again.page.getByText('All is uploaded').waitFor();
+    const [set, ...others] = await sets();
+    assert.deepEqual([others.length, set.status, set.received_count, set.content_hash], [0, 'sealed', 40_000, hashOf(40_000, set.chunk_size)]);
+    assert.ok(sent < 10, `${sent} of 10 chunks were sent again`);
+
+    // A third visit sends nothing: the set is there.
+    await again.page.goto(`${server.url}/console/start`);
+    await choose(again.page, 'wide.csv', csv);
+    await again.page.getByText('it is not sent again').waitFor();
+    await again.context.close();
+    assert.deepEqual([...faults, ...again.faults], []);
+  });
+
+  it('of more than 100 000 records is started when their number is typed in', async () => {
+    const { page, context, faults } = await signedIn();
+    await page.goto(`${server.url}/console/start`);
+    await choose(page, 'many.csv', `id\n${Array.from({ length: 100_001 }, (_, i) => `${i}\n`).join('')}`);
+    const go = page.getByRole('button', { name: /^Start 100.001 records/ });
+    await go.waitFor();
+    assert.ok(await go.isDisabled());
+    const count = page.getByLabel(/type their number/);
+    await count.fill('100000');
+    assert.ok(await go.isDisabled());
+    await count.fill('100 001');
+    await count.press('Enter');
+    await page.waitForURL('**/console/batches/*', { timeout: 60_000 });
+    await context.close();
+    assert.deepEqual(faults, []);
+  });
+
+  it('is chosen and started by the keyboard alone', async () => {
+    const { page, context, faults } = await signedIn();
+    await page.keyboard.press('g');
+    await page.keyboard.press('s');
+    await page.getByText('Drop a file here').waitFor();
+    const reach = (holds, what) => until(async () => {
+      await page.keyboard.press('Tab');
+      return page.evaluate(holds);
+    }, `the focus on ${what}`);
+    await reach(() => document.activeElement?.matches('input[type=file]'), 'the field for files');
+    const chooser = page.waitForEvent('filechooser');
+    await page.keyboard.press('Space');
+    await (await chooser).setFiles(file('few.csv', 'id,name\n1,Ada\n2,Bo\n'));
+    await page.getByRole('button', { name: 'Start 2 records' }).waitFor();
+    await reach(() => document.activeElement?.textContent === 'Start 2 records', 'the button that starts');
+    await page.keyboard.press('Enter');
+    await page.waitForURL('**/console/batches/*');
+    await context.close();
+    assert.deepEqual(faults, []);
+  });
+});
+
+describe('a record set', () => {
+  const upload = async (count) => {
+    const set = await server.api('POST', '/data/record-sets', { metadata: { file: `${markup}.csv` } });
+    await server.api('POST', `/data/record-sets/${set.id}/records`, { chunk_index: 0, records: Array.from({ length: count }, (_, i) => ({ id: String(i) })) });
+    return set.id;
+  };
+
+  it('is started from the list, and one that is not wanted is deleted', async () => {
+    const wanted = await upload(7);
+    await server.api('POST', `/data/record-sets/${wanted}/seal`, { expected_count: 7 });
+    const unwanted = await upload(3);
+    const { page, context, faults } = await signedIn();
+    await page.goto(`${server.url}/console/sets?status=open`);
+    await page.getByRole('button', { name: 'Delete the set of 3 records' }).click();
+    await page.getByRole('button', { name: 'Delete 3 records' }).click();
+    await page.getByText('No record set is open').waitFor();
+    await assert.rejects(server.api('GET', `/data/record-sets/${unwanted}`), /404/);
+    await page.goto(`${server.url}/console/sets?status=sealed`);
+    await page.getByRole('row', { name: markup }).getByRole('link', { name: 'Start a batch' }).click();
+    await page.getByRole('button', { name: 'Start 7 records' }).click();
+    await page.waitForURL('**/console/batches/*');
+    assert.equal((await server.api('GET', `/data/record-sets/${wanted}`)).status, 'consumed');
+    await context.close();
+    assert.deepEqual(faults, []);
+  });
+});
+
+it('shows a member what would be started, and lets it start and delete nothing', async () => {
+  const { key } = await server.api('POST', '/account/api-keys', { name: 'reader', role: 'member' });
+  await server.api('POST', '/data/record-sets');
+  const { page, context, faults } = await open(server);
+  await page.goto(`${server.url}/console/login`);
+  await page.getByLabel('API key').fill(key);
+  await page.keyboard.press('Enter');
+  await page.getByRole('link', { name: 'Start', exact: true }).click();
+  await choose(page, 'few.csv', 'id,name\n1,Ada\n');
+  const go = page.getByRole('button', { name: 'Start 1 record' });
+  await go.waitFor();
+  assert.ok(await go.isDisabled());
+  assert.equal(await go.getAttribute('title'), 'Only an admin may start a batch');
+  assert.ok(await page.getByRole('button', { name: 'Upload only' }).isDisabled());
+  await page.getByRole('link', { name: 'Record sets' }).first().click();
+  const remove = page.getByRole('button', { name: 'Delete the set of 0 records' }).first();
+  await remove.waitFor();
+  assert.ok(await remove.isDisabled());
+  await context.close();
+  assert.deepEqual(faults, []);
+});
+
+describe('every screen', () => {
+  const states = {
+    empty: async () => undefined,
+    read: async (page) => {
+      await choose(page, 'few.csv', 'id,name\n1,Ada\n2,Bo and more\n');
+      await page.getByText('Done by').waitFor();
+      await page.getByText('/lists/demo/upload').click();
+    },
+    wrong: async (page) => {
+      await choose(page, 'few.csv', 'id\n1,2\n');
+      await page.getByText('One line is').waitFor();
+    },
+  };
+  const serious = async (page, what) => {
+    const { violations } = await new AxeBuilder({ page }).analyze();
+    return violations.filter((v) => ['serious', 'critical'].includes(v.impact)).map((v) => `${what}: ${v.id} ${v.nodes[0].html}`);
+  };
+
+  for (const colorScheme of ['light', 'dark']) {
+    it(`has no serious finding of axe and fits a narrow window, ${colorScheme}`, async () => {
+      const { page, context, faults } = await signedIn({ colorScheme });
+      const found = [];
+      for (const [name, reach] of Object.entries(states)) {
+        await page.setViewportSize({ width: 1280, height: 800 });
+        await page.goto(`${server.url}/console/start`);
+        await page.getByText('Drop a file here').waitFor();
+        await reach(page);
+        found.push(...await serious(page, name));
+        await page.setViewportSize({ width: 390, height: 800 });
+        assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), `${name} is too wide`);
+      }
+      await page.goto(`${server.url}/console/sets`);
+      await page.getByRole('cell', { name: 'consumed' }).first().waitFor();
+      assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), 'the sets are too wide');
+      await page.setViewportSize({ width: 1280, height: 800 });
+      found.push(...await serious(page, 'sets'));
+      await context.close();
+      assert.deepEqual([...found, ...faults], []);
+    });
+  }
+
+  it('says how to make a flow where none is active', async () => {
+    const [flow] = (await server.api('GET', '/flows/definitions')).items;
+    await server.api('PATCH', `/flows/definitions/${flow.id}`, { status: 'archived' });
+    const { page, context, faults } = await signedIn();
+    await page.goto(`${server.url}/console/start`);
+    await page.getByText('No flow is active yet').waitFor();
+    await page.getByRole('link', { name: 'tutorial' }).click();
+    await page.getByRole('heading', { name: 'Tutorial' }).waitFor();
+    await context.close();
+    assert.deepEqual(faults, []);
+  });
+});
