@@ -8,6 +8,8 @@ COMMENT ON SCHEMA flow IS 'Everything that Flowlane owns. The tables of its job 
 -- goose makes this table before it runs the first migration.
 -- +goose StatementBegin
 DO $$ BEGIN
+    ALTER TABLE flow.schema_version ADD COLUMN content_sha256 text;
+    COMMENT ON COLUMN flow.schema_version.content_sha256 IS 'Digest of the migration''s file, in hex, by which a program knows that the tables are those that it expects.';
     COMMENT ON TABLE flow.schema_version IS 'Which migrations of the schema flow are applied; goose keeps it. See `flowlane migrate status`.';
     COMMENT ON COLUMN flow.schema_version.id IS 'In the order in which they were applied.';
     COMMENT ON COLUMN flow.schema_version.version_id IS 'The number of the migration''s file.';

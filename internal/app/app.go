@@ -281,11 +281,14 @@ func prepare(ctx context.Context, pool *pgxpool.Pool, migrate bool) error {
 	return nil
 }
 
-// pending counts the migrations that the database lacks.
+// pending counts the migrations that the database lacks. Error: pg.SchemaDiffersError.
 func pending(ctx context.Context, pool *pgxpool.Pool) (int, error) {
 	all, err := pg.Status(ctx, pool)
 	if err != nil {
 		return 0, fmt.Errorf("read the migrations of the database: %w", err)
+	}
+	if err := pg.Differing(all); err != nil {
+		return 0, err //nolint:wrapcheck // says what to do
 	}
 	missing := 0
 	for _, m := range all {

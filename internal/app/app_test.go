@@ -91,6 +91,19 @@ func TestNew_Unmigrated(t *testing.T) {
 	a.Close()
 }
 
+// TestNew_OtherSchema: a database that has all migrations, but others, is refused at once.
+func TestNew_OtherSchema(t *testing.T) {
+	t.Parallel()
+	dsn, pool := pgtest.NewDatabase(t)
+	if _, err := pool.Exec(t.Context(), "UPDATE flow.schema_version SET content_sha256 = 'x' WHERE version_id = 6"); err != nil {
+		t.Fatal(err)
+	}
+	cfg := app.Config{DatabaseURL: dsn, KEK: testKEK(t), Log: slog.New(slog.DiscardHandler), Migrate: true}
+	if _, err := app.New(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), "00006_batch.sql was another file then): start that version") {
+		t.Fatalf("error %v", err)
+	}
+}
+
 func TestNew_NoKEK(t *testing.T) {
 	t.Parallel()
 	dsn, _ := pgtest.NewDatabase(t)

@@ -16,6 +16,7 @@ import (
 
 	"flowlane/internal/app"
 	"flowlane/internal/cli/remote"
+	"flowlane/internal/pg"
 	"flowlane/internal/pg/devpg"
 )
 
@@ -96,6 +97,10 @@ func (d *dev) start(ctx context.Context) error {
 		return err
 	}
 	if d.app, err = app.New(ctx, d.setup); err != nil {
+		if differs, ok := errors.AsType[pg.SchemaDiffersError](err); ok && d.postgres != nil {
+			return fmt.Errorf("another version of Flowlane made the data in %s (%s was another file then): start with another folder "+
+				"(--data-dir), or remove this one and all that is in it", d.DataDir, differs.Name)
+		}
 		return err //nolint:wrapcheck // says everything
 	}
 	if d.seeded, err = d.seed(ctx); err != nil {

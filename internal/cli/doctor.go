@@ -155,6 +155,10 @@ func (d *doctor) database(ctx context.Context, at database, keys keyring) {
 		d.note("database", stateFailed, "%v", err)
 		return
 	}
+	if err := pg.Differing(all); err != nil {
+		d.note("database", stateFailed, "%v", err)
+		return
+	}
 	pending := 0
 	for _, m := range all {
 		if !m.Applied {

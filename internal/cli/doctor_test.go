@@ -1,12 +1,17 @@
 package cli_test
 
 import (
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"flowlane/internal/pg/pgtest"
 )
@@ -35,15 +40,20 @@ func TestDoctor(t *testing.T) {
 		t.Errorf("doctor while calls are held: %+v", findings)
 	}
 	empty, _ := pgtest.NewEmpty(t)
+	old, oldPool := pgtest.NewDatabase(t)
+	if _, err := oldPool.Exec(t.Context(), "ALTER TABLE flow.schema_version DROP COLUMN content_sha256"); err != nil {
+		t.Fatal(err)
+	}
 	for name, tt := range map[string]struct {
 		env  []string
 		says string
 	}{
-		"NoServer": {nil, "flowlane login"},
-		"Away":     {[]string{"FLOWLANE_URL=http://127.0.0.1:1", "FLOWLANE_API_KEY=x"}, "no server answers"},
-		"WrongKey": {[]string{"FLOWLANE_URL=" + l.url, "FLOWLANE_API_KEY=x"}, "401"},
-		"Empty":    {slices.Concat(l.env, []string{"DATABASE_URL=" + empty}), "flowlane migrate up"},
-		"WrongKEK": {slices.Concat(l.env, []string{"DATABASE_URL=" + l.dsn, "FLOWLANE_KEK=" + strings.Repeat("A", 43) + "="}), "fingerprint"},
+		"NoServer":  {nil, "flowlane login"},
+		"Away":      {[]string{"FLOWLANE_URL=http://127.0.0.1:1", "FLOWLANE_API_KEY=x"}, "no server answers"},
+		"WrongKey":  {[]string{"FLOWLANE_URL=" + l.url, "FLOWLANE_API_KEY=x"}, "401"},
+		"Empty":     {slices.Concat(l.env, []string{"DATABASE_URL=" + empty}), "flowlane migrate up"},
+		"OldTables": {slices.Concat(l.env, []string{"DATABASE_URL=" + old}), "another version of Flowlane"},
+		"WrongKEK":  {slices.Concat(l.env, []string{"DATABASE_URL=" + l.dsn, "FLOWLANE_KEK=" + strings.Repeat("A", 43) + "="}), "fingerprint"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -56,6 +66,28 @@ func TestDoctor(t *testing.T) {
 	}
 	if got := says(t, l.env, "", "open", "--print"); !strings.HasPrefix(got, l.url+"/console/login#login_") {
 		t.Errorf("open --print: %q", got)
+	}
+}
+
+// TestDoctor_WrongClock: a server whose time is another is told of.
+func TestDoctor_WrongClock(t *testing.T) {
+	t.Parallel()
+	l := newLive(t)
+	to, err := url.Parse(l.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	front := httputil.NewSingleHostReverseProxy(to)
+	front.ModifyResponse = func(res *http.Response) error {
+		res.Header.Set("Date", time.Now().Add(-10*time.Minute).UTC().Format(http.TimeFormat))
+		return nil
+	}
+	server := httptest.NewServer(front)
+	defer server.Close()
+	var findings []struct{ Check, State, Says string }
+	output(t, append(slices.Clone(l.env), "FLOWLANE_URL="+server.URL), &findings, "doctor")
+	if f := findings[len(findings)-1]; f.Check != "clock" || f.State != "warning" || !strings.Contains(f.Says, "differ by 10m") || !strings.Contains(f.Says, "set the clock") {
+		t.Errorf("doctor: %+v", findings)
 	}
 }
 

@@ -69,6 +69,7 @@ type migrationFacts struct {
 	Version   int64      `json:"version"`
 	Name      string     `json:"name"`
 	Applied   bool       `json:"applied"`
+	Differs   bool       `json:"differs"`
 	AppliedAt *time.Time `json:"applied_at"`
 }
 
@@ -85,7 +86,7 @@ func (c *migrateStatus) Run(ctx context.Context, p *process) error {
 	}
 	facts := make([]migrationFacts, len(all))
 	for i, m := range all {
-		facts[i] = migrationFacts{Line: m.Line, Version: m.Version, Name: m.Name, Applied: m.Applied}
+		facts[i] = migrationFacts{Line: m.Line, Version: m.Version, Name: m.Name, Applied: m.Applied, Differs: m.Differs}
 		if !m.AppliedAt.IsZero() {
 			facts[i].AppliedAt = &m.AppliedAt
 		}
@@ -97,6 +98,9 @@ func (c *migrateStatus) Run(ctx context.Context, p *process) error {
 			state := "pending"
 			if m.Applied {
 				state = "applied"
+			}
+			if m.Differs {
+				state = "applied by another version of Flowlane, with other content"
 			}
 			fmt.Fprintf(table, "%s\t%d\t%s\t%s\n", m.Line, m.Version, m.Name, state)
 		}

@@ -2,11 +2,14 @@ package pg
 
 import (
 	"context"
+	"crypto/sha256"
 	"database/sql"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
@@ -34,13 +37,36 @@ type Migration struct {
 	Version int64
 	Name    string
 	Applied bool
+	// Differs is true for one of flow that is applied, but was another when it was: the program expects other tables.
+	Differs bool
 	// AppliedAt is zero where it is not known or not applied.
 	AppliedAt time.Time
 }
 
+// SchemaDiffersError is what becomes of a database that another version of the program made in another way.
+type SchemaDiffersError struct {
+	// Name is the first migration that differs.
+	Name string
+}
+
+func (e SchemaDiffersError) Error() string {
+	return "another version of Flowlane made the tables of this database (" + e.Name +
+		" was another file then): start that version, or name an empty database"
+}
+
+// Differing returns a SchemaDiffersError for the first migration that differs; nil for none.
+func Differing(all []Migration) error {
+	for _, m := range all {
+		if m.Differs {
+			return SchemaDiffersError{m.Name}
+		}
+	}
+	return nil
+}
+
 // Migrate brings the database of pool up to date: the schema flow with the views of ops, then River's, then, as far as the user
 // may, the role that reads those views (OpsAdvice tells). It may be called by several processes at once, on an empty database
-// too. It uses connections of its own, so that a small pool does not block it.
+// too. It uses connections of its own, so that a small pool does not block it. Error: SchemaDiffersError, before anything is changed.
 func Migrate(ctx context.Context, pool *pgxpool.Pool) error {
 	own, err := migrationPool(ctx, pool)
 	if err != nil {
@@ -59,6 +85,13 @@ func Migrate(ctx context.Context, pool *pgxpool.Pool) error {
 		_, _ = lock.Exec(context.WithoutCancel(ctx), "SELECT pg_advisory_unlock($1)", int64(migrateLock))
 	}()
 
+	all, err := flowStatus(ctx, own)
+	if err != nil {
+		return err
+	}
+	if err := Differing(all); err != nil {
+		return err
+	}
 	// The version table lives in the schema that the first migration creates, so the schema has to come before it.
 	for _, name := range []string{"flow", RiverSchema} {
 		if err := ensureSchema(ctx, lock, name); err != nil {
@@ -98,7 +131,27 @@ func migrateFlow(ctx context.Context, pool *pgxpool.Pool) error {
 	if _, err := provider.Up(ctx); err != nil {
 		return fmt.Errorf("migrate schema flow: %w", err)
 	}
+	for _, source := range provider.ListSources() {
+		sum, err := digest(source.Path)
+		if err != nil {
+			return err
+		}
+		_, err = pool.Exec(ctx, "UPDATE "+versionTable+" SET content_sha256 = $2 WHERE version_id = $1 AND content_sha256 IS NULL", source.Version, sum)
+		if err != nil {
+			return fmt.Errorf("note the digest of %s: %w", source.Path, err)
+		}
+	}
 	return nil
+}
+
+// digest is that of a migration's file, in hex.
+func digest(path string) (string, error) {
+	text, err := schema.FS.ReadFile(path)
+	if err != nil {
+		return "", fmt.Errorf("read migration %s: %w", path, err)
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:]), nil
 }
 
 func migrateRiver(ctx context.Context, pool *pgxpool.Pool) error {
@@ -137,35 +190,56 @@ func flowStatus(ctx context.Context, pool *pgxpool.Pool) ([]Migration, error) {
 		return nil, err
 	}
 	defer closeDB()
-	applied := map[int64]time.Time{}
+	applied, err := appliedFlow(ctx, pool)
+	if err != nil {
+		return nil, err
+	}
+	var out []Migration
+	for _, source := range provider.ListSources() {
+		m := Migration{Line: "flow", Version: source.Version, Name: source.Path}
+		if row, ok := applied[source.Version]; ok {
+			sum, err := digest(source.Path)
+			if err != nil {
+				return nil, err
+			}
+			m.Applied, m.AppliedAt, m.Differs = true, row.at, row.sum != nil && *row.sum != sum
+		}
+		out = append(out, m)
+	}
+	return out, nil
+}
+
+// appliedRow is when a migration was applied, and the digest of its file then. That is nil where a program ended between the two,
+// and empty where one applied it that knew no digests.
+type appliedRow struct {
+	at  time.Time
+	sum *string
+}
+
+func appliedFlow(ctx context.Context, pool *pgxpool.Pool) (map[int64]appliedRow, error) {
+	applied := map[int64]appliedRow{}
 	var exists bool
 	if err := pool.QueryRow(ctx, "SELECT to_regclass($1) IS NOT NULL", versionTable).Scan(&exists); err != nil {
 		return nil, fmt.Errorf("look for %s: %w", versionTable, err)
 	}
-	if exists {
-		rows, err := pool.Query(ctx, "SELECT version_id, tstamp::timestamptz FROM "+versionTable+" WHERE is_applied")
-		if err != nil {
-			return nil, fmt.Errorf("read %s: %w", versionTable, err)
-		}
-		defer rows.Close()
-		for rows.Next() {
-			var version int64
-			var at time.Time
-			if err := rows.Scan(&version, &at); err != nil {
-				return nil, fmt.Errorf("read %s: %w", versionTable, err)
-			}
-			applied[version] = at
-		}
-		if err := rows.Err(); err != nil {
-			return nil, fmt.Errorf("read %s: %w", versionTable, err)
-		}
+	if !exists {
+		return applied, nil
 	}
-	var out []Migration
-	for _, source := range provider.ListSources() {
-		at, ok := applied[source.Version]
-		out = append(out, Migration{Line: "flow", Version: source.Version, Name: source.Path, Applied: ok, AppliedAt: at})
+	rows, err := pool.Query(ctx, `SELECT v.version_id, v.tstamp::timestamptz,
+		CASE WHEN to_jsonb(v) ? 'content_sha256' THEN to_jsonb(v) ->> 'content_sha256' ELSE '' END FROM `+versionTable+" v WHERE v.is_applied")
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", versionTable, err)
 	}
-	return out, nil
+	var version int64
+	var row appliedRow
+	_, err = pgx.ForEachRow(rows, []any{&version, &row.at, &row.sum}, func() error {
+		applied[version] = row
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", versionTable, err)
+	}
+	return applied, nil
 }
 
 func riverStatus(ctx context.Context, pool *pgxpool.Pool) ([]Migration, error) {
