@@ -1,9 +1,11 @@
 import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
 import { after, before, describe, it } from 'node:test';
+import { promisify } from 'node:util';
 
 import { AxeBuilder } from '@axe-core/playwright';
 
-import { open, start } from './server.mjs';
+import { open, start, until } from './server.mjs';
 
 const markup = '<img src=x onerror=alert(1)><b>"&amp;';
 let server;
@@ -30,6 +32,9 @@ async function at(place, { key = server.key, ...options } = {}) {
   return view;
 }
 
+/** A field of the dialog that is open, by how its label begins. */
+const field = (page, role, name) => page.getByRole('dialog').getByRole(role, { name: new RegExp(`^${name}( |$)`) });
+
 /** Presses a button of the dialog that is open, which goes when it worked. */
 async function send(page, name) {
   await page.getByRole('dialog').getByRole('button', { name, exact: true }).click();
@@ -49,13 +54,13 @@ describe('schedules', () => {
   it('are made, run, paused and deleted', async () => {
     const { page, context, faults } = await at('schedules');
     await page.getByRole('button', { name: 'New schedule' }).click();
-    await page.getByLabel('Name').fill(markup);
-    await page.getByLabel('Flow').selectOption(flow.id);
-    await page.getByLabel('Zone').fill('Pacific/Auckland');
-    await page.getByLabel('Input').fill('{"n": ');
+    await field(page, 'textbox', 'Name').fill(markup);
+    await field(page, 'combobox', 'Flow').selectOption(flow.id);
+    await field(page, 'textbox', 'Zone').fill('Pacific/Auckland');
+    await field(page, 'textbox', 'Input').fill('{"n": ');
     await page.getByRole('button', { name: 'Make it' }).click();
     await page.getByRole('alert').getByText('Input is no JSON').waitFor();
-    await page.getByLabel('Input').fill('{"n": 1}');
+    await field(page, 'textbox', 'Input').fill('{"n": 1}');
     await send(page, 'Make it');
     const [made] = (await server.api('GET', '/flows/schedules')).items;
     assert.deepEqual([made.description, made.timezone, made.input_data], [markup, 'Pacific/Auckland', { n: 1 }]);
@@ -77,6 +82,127 @@ describe('schedules', () => {
   });
 });
 
+describe('webhooks', () => {
+  it('show their secret once, list what arrives, and are rotated', async () => {
+    const { page, context, faults } = await at('webhooks');
+    await page.getByRole('button', { name: 'New webhook' }).click();
+    await field(page, 'textbox', 'Name').fill(markup);
+    await field(page, 'combobox', 'Flow').selectOption(flow.id);
+    await page.getByRole('button', { name: 'Make it' }).click();
+    const shown = page.getByRole('dialog', { name: 'The secret of the webhook' });
+    await shown.waitFor();
+    const [secret, address] = await shown.locator('pre').allTextContents();
+    assert.match(secret, /^whsec_/);
+    await page.keyboard.press('Escape');
+    await send(page, 'I have kept it');
+    assert.ok(!(await page.content()).includes(secret));
+    await page.getByRole('link', { name: markup }).click();
+    await page.getByText(address).first().waitFor();
+    await page.getByText('Nothing has arrived yet.').waitFor();
+    await page.getByText('How a sender signs').click();
+    const command = (await page.getByText('WEBHOOK_SECRET holds').textContent()).replace('curl ', 'curl --silent --fail-with-body ');
+    await promisify(execFile)('bash', ['-ec', command], { env: { ...process.env, WEBHOOK_SECRET: secret } });
+    await page.getByRole('cell', { name: 'order-17' }).waitFor();
+    await page.getByRole('button', { name: 'New secret' }).click();
+    await page.getByRole('dialog').getByRole('button', { name: 'Make it' }).click();
+    const second = await page.getByRole('dialog', { name: 'The new secret' }).locator('pre').textContent();
+    assert.ok(second.startsWith('whsec_') && second !== secret);
+    await send(page, 'I have kept it');
+    await context.close();
+    assert.deepEqual(faults, []);
+  });
+});
+
+describe('events', () => {
+  it('are subscribed to, paused and left again', async () => {
+    const { page, context, faults } = await at('events');
+    await page.getByRole('button', { name: 'New subscription' }).click();
+    await field(page, 'textbox', 'Name').fill(markup);
+    await field(page, 'combobox', 'Upon').selectOption('batch.failed');
+    await field(page, 'combobox', 'Starts').selectOption(flow.id);
+    await send(page, 'Make it');
+    await page.getByRole('button', { name: 'Pause' }).click();
+    await page.getByRole('button', { name: 'Resume' }).waitFor();
+    await page.getByRole('button', { name: 'Delete' }).click();
+    await send(page, 'Delete it');
+    await page.getByText('No flow listens to an event yet.').waitFor();
+    await context.close();
+    assert.deepEqual(faults, []);
+  });
+});
+
+describe('credentials', () => {
+  it('are made by the form of the catalog, tested and deleted, and keep their secret', async () => {
+    const { page, context, faults } = await at('credentials');
+    await page.getByRole('button', { name: 'New credential' }).click();
+    await field(page, 'combobox', 'Platform').selectOption('dialer');
+    await field(page, 'textbox', 'Name').fill(markup);
+    const secrets = page.getByRole('dialog').locator('input[type=password]');
+    await secrets.first().fill('hush-hush');
+    for (const other of await page.getByRole('dialog').locator('input:required').all()) if (!await other.inputValue()) await other.fill('someone');
+    await send(page, 'Make it');
+    await page.getByRole('link', { name: markup }).click();
+    await page.getByRole('button', { name: 'Test' }).click();
+    await page.getByText(/^It (works|does not work)/).waitFor();
+    assert.ok(!(await page.content()).includes('hush-hush') && !page.url().includes('hush-hush'));
+    await page.getByRole('button', { name: 'Delete' }).click();
+    await send(page, 'Delete it');
+    await page.waitForURL('**/console/credentials');
+    await context.close();
+    assert.deepEqual(faults, []);
+  });
+});
+
+describe('keys', () => {
+  it('are shown once, and refused after they were revoked', async () => {
+    const { page, context, faults } = await at('keys');
+    await page.getByRole('button', { name: 'New key' }).click();
+    await field(page, 'textbox', 'Name').fill(markup);
+    await page.getByRole('button', { name: 'Make it' }).click();
+    const key = await page.getByRole('dialog', { name: 'The new key' }).locator('pre').textContent();
+    const show = async () => (await fetch(`${server.url}/v1/account/me`, { headers: { 'X-API-Key': key } })).status;
+    assert.equal(await show(), 200);
+    await send(page, 'I have kept it');
+    assert.ok(!(await page.content()).includes(key));
+    await page.getByRole('row').filter({ hasText: markup }).getByRole('button', { name: 'Revoke' }).click();
+    await send(page, 'Revoke it');
+    await until(async () => await show() === 401, 'the end of the key');
+    await page.goto(`${server.url}/console/audit?action=revokeApiKey`);
+    await page.getByRole('cell', { name: 'revokeApiKey' }).waitFor();
+    await page.getByLabel('Action').fill('nothing');
+    await page.keyboard.press('Enter');
+    await page.getByText('Nothing was like that.').waitFor();
+    await context.close();
+    assert.deepEqual(faults, []);
+  });
+});
+
+describe('data', () => {
+  it('has variables, stores and tenants made', async () => {
+    const { page, context, faults } = await at('variables');
+    await page.getByRole('button', { name: 'New set' }).click();
+    await field(page, 'textbox', 'Name').fill('regions');
+    await send(page, 'Make it');
+    await page.getByRole('cell', { name: 'regions' }).waitFor();
+    await page.goto(`${server.url}/console/stores`);
+    await page.getByRole('button', { name: 'New store' }).click();
+    await field(page, 'textbox', 'Name').fill('prices');
+    await field(page, 'textbox', 'Layers').fill('base\nown');
+    await send(page, 'Make it');
+    await page.getByRole('cell', { name: 'base › own' }).waitFor();
+    await page.goto(`${server.url}/console/tenants`);
+    await page.getByRole('button', { name: 'New tenant' }).click();
+    await field(page, 'textbox', 'Platform').fill('dialer');
+    await field(page, 'textbox', 'Name').fill(markup);
+    await send(page, 'Make it');
+    await page.getByRole('cell', { name: markup }).waitFor();
+    await context.close();
+    assert.deepEqual(faults, []);
+  });
+});
+
+const places = ['inbox', 'schedules', 'webhooks', 'events', 'credentials', 'usage', 'keys', 'audit', 'variables', 'stores', 'tenants'];
+
 describe('every place', () => {
   it('shows a member what it may not do, with the reason', async () => {
     const { key } = await server.api('POST', '/account/api-keys', { name: 'reader', role: 'member' });
@@ -91,7 +217,7 @@ describe('every place', () => {
   for (const colorScheme of ['light', 'dark']) {
     it(`has no serious finding of axe, ${colorScheme}`, async () => {
       const { page, context, faults } = await at('', { colorScheme });
-      for (const place of ['inbox', 'schedules']) {
+      for (const place of places) {
         await page.goto(`${server.url}/console/${place}`, { waitUntil: 'load' });
         await page.getByRole('heading', { level: 1 }).waitFor();
         await page.getByRole('status', { name: 'Loading' }).waitFor({ state: 'detached' });

@@ -17,8 +17,13 @@ export const groups = [
       { to: '/sets', label: 'Record sets' },
     ],
   },
-  { name: 'Starts', places: [{ to: '/schedules', label: 'Schedules' }] },
-  { name: 'Providers', places: [{ to: '/accounts', label: 'Accounts' }] },
+  { name: 'Starts', places: [{ to: '/schedules', label: 'Schedules' }, { to: '/webhooks', label: 'Webhooks' }, { to: '/events', label: 'Events' }] },
+  { name: 'Data', places: [{ to: '/variables', label: 'Variables' }, { to: '/stores', label: 'Stores' }] },
+  {
+    name: 'Providers',
+    places: [{ to: '/accounts', label: 'Accounts' }, { to: '/credentials', label: 'Credentials' }, { to: '/tenants', label: 'Tenants' }],
+  },
+  { name: 'Organization', places: [{ to: '/usage', label: 'Usage' }, { to: '/keys', label: 'API keys' }, { to: '/audit', label: 'Audit' }] },
 ] as const;
 
 /** Who is signed in; undefined until that is known. */

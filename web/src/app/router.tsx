@@ -1,6 +1,6 @@
 import { createRootRoute, createRoute, createRouter, lazyRouteComponent, redirect } from '@tanstack/react-router';
 
-import type { BatchStatus, FireStatus, JobStatus, RecordSetStatus, TriggerType } from '../api/client';
+import type { AuditOutcome, BatchStatus, FireStatus, JobStatus, RecordSetStatus, TriggerType, WebhookDeliveryStatus } from '../api/client';
 import { Frame } from './frame';
 import { Login } from './login';
 import { Lost } from './lost';
@@ -27,6 +27,49 @@ const schedule = createRoute({
   validateSearch: (search: Record<string, unknown>): { status?: FireStatus } => ({ status: text(search.status) as FireStatus | undefined }),
   component: lazyRouteComponent(() => import('../pages/schedules'), 'SchedulePage'),
 });
+const webhooks = createRoute({ getParentRoute: () => frame, path: '/webhooks', component: lazyRouteComponent(() => import('../pages/webhooks'), 'Webhooks') });
+const webhook = createRoute({
+  getParentRoute: () => frame,
+  path: '/webhooks/$webhookId',
+  validateSearch: (search: Record<string, unknown>): { status?: WebhookDeliveryStatus } => ({ status: text(search.status) as WebhookDeliveryStatus | undefined }),
+  component: lazyRouteComponent(() => import('../pages/webhooks'), 'WebhookPage'),
+});
+const events = createRoute({ getParentRoute: () => frame, path: '/events', component: lazyRouteComponent(() => import('../pages/events'), 'Events') });
+const credentials = createRoute({
+  getParentRoute: () => frame,
+  path: '/credentials',
+  component: lazyRouteComponent(() => import('../pages/credentials'), 'Credentials'),
+});
+const credential = createRoute({
+  getParentRoute: () => frame,
+  path: '/credentials/$credentialId',
+  component: lazyRouteComponent(() => import('../pages/credentials'), 'CredentialPage'),
+});
+type By = 'day' | 'definition' | 'credential' | 'action';
+const usage = createRoute({
+  getParentRoute: () => frame,
+  path: '/usage',
+  validateSearch: (search: Record<string, unknown>): { by?: By; days?: number } => ({
+    by: text(search.by) as By | undefined,
+    days: typeof search.days === 'number' ? search.days : undefined,
+  }),
+  component: lazyRouteComponent(() => import('../pages/usage'), 'Usage'),
+});
+const keys = createRoute({ getParentRoute: () => frame, path: '/keys', component: lazyRouteComponent(() => import('../pages/keys'), 'Keys') });
+const audit = createRoute({
+  getParentRoute: () => frame,
+  path: '/audit',
+  validateSearch: (search: Record<string, unknown>): { action?: string; outcome?: AuditOutcome; resource?: string } => ({
+    action: text(search.action),
+    outcome: text(search.outcome) as AuditOutcome | undefined,
+    resource: text(search.resource),
+  }),
+  component: lazyRouteComponent(() => import('../pages/audit'), 'Audit'),
+});
+const variables = createRoute({ getParentRoute: () => frame, path: '/variables', component: lazyRouteComponent(() => import('../pages/data'), 'Variables') });
+const stores = createRoute({ getParentRoute: () => frame, path: '/stores', component: lazyRouteComponent(() => import('../pages/data'), 'Stores') });
+const tenants = createRoute({ getParentRoute: () => frame, path: '/tenants', component: lazyRouteComponent(() => import('../pages/data'), 'Tenants') });
+
 const overview = createRoute({
   getParentRoute: () => frame,
   path: '/',
@@ -85,7 +128,7 @@ const tree = root.addChildren([
   login,
   frame.addChildren([
     overview, batches, batch, record, accounts, account, startBatch, sets, start,
-    inbox, schedules, schedule,
+    inbox, schedules, schedule, webhooks, webhook, events, credentials, credential, usage, keys, audit, variables, stores, tenants,
   ]),
 ]);
 
