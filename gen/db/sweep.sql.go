@@ -79,6 +79,7 @@ WITH RECURSIVE b AS (
         WHERE q.domain = s.domain AND q.bucket = s.bucket AND q.open AND NOT q.paused AND q.ready_parts > 0
             AND (q.allowance IS NULL OR q.allowance > 0) AND (q.lapses_at IS NULL OR q.lapses_at > (SELECT flow.clock()))
             AND (q.part_id IS NOT NULL AND q.call_id IS NULL
+                    AND (SELECT b.created_at <= (SELECT flow.clock()) - interval '10 seconds' FROM flow.batch b WHERE b.id = q.batch_id)
                 OR EXISTS (SELECT FROM flow.part p WHERE p.batch_id = q.batch_id AND p.step_no = q.step_no AND p.task_no = q.task_no
                     AND p.call_id IS NULL AND p.ready_at <= (SELECT flow.clock()) - interval '10 seconds'))
             AND NOT EXISTS (SELECT FROM flow.pause h WHERE h.org_id = q.org_id AND h.status = 'active' AND h.scope IN ('global', 'domain', 'lane')
