@@ -49,11 +49,11 @@ GROUP BY c.org_id, c.lane;
 -- under way, and least, from which one bulk call may take. Queues to skip are an
 -- array of texts because Postgres then keeps one plan: with sets of keys it plans anew for each call, which takes longer than to run it.
 WITH RECURSIVE org AS (
-    (SELECT f.org_id FROM flow.lane_batch f WHERE f.domain = @domain::text AND f.bucket = @bucket::text AND f.open AND f.ready_parts > 0
+    (SELECT f.org_id FROM flow.lane_batch f WHERE f.domain = @domain::text AND f.bucket = @bucket::text AND f.open AND f.listed AND f.ready_parts > 0
         ORDER BY f.org_id LIMIT 1)
     UNION ALL
     SELECT n.org_id FROM org CROSS JOIN LATERAL (
-        SELECT f.org_id FROM flow.lane_batch f WHERE f.domain = @domain::text AND f.bucket = @bucket::text AND f.open AND f.ready_parts > 0
+        SELECT f.org_id FROM flow.lane_batch f WHERE f.domain = @domain::text AND f.bucket = @bucket::text AND f.open AND f.listed AND f.ready_parts > 0
             AND f.org_id > org.org_id ORDER BY f.org_id LIMIT 1
     ) n
 )
@@ -67,7 +67,7 @@ CROSS JOIN (SELECT unnest(enum_range(NULL::flow.lane)) AS lane) k
 CROSS JOIN LATERAL (
     SELECT q.batch_id, q.step_no, q.task_no, q.org_id, q.lane, q.high, q.ready_records, q.allowance
     FROM flow.lane_batch q
-    WHERE q.domain = @domain::text AND q.bucket = @bucket::text AND q.org_id = org.org_id AND q.lane = k.lane AND q.open AND NOT q.paused AND q.ready_parts > 0
+    WHERE q.domain = @domain::text AND q.bucket = @bucket::text AND q.org_id = org.org_id AND q.lane = k.lane AND q.open AND q.listed AND NOT q.paused AND q.ready_parts > 0
         AND (q.allowance IS NULL OR q.allowance > 0) AND (q.lapses_at IS NULL OR q.lapses_at > (SELECT flow.clock()))
         AND (q.part_id IS NOT NULL AND q.call_id IS NULL
             OR EXISTS (SELECT FROM flow.part p WHERE p.batch_id = q.batch_id AND p.step_no = q.step_no AND p.task_no = q.task_no
@@ -119,7 +119,7 @@ CROSS JOIN LATERAL (
     WHERE p.batch_id = q.batch_id AND p.step_no = q.step_no AND p.task_no = q.task_no AND p.call_id IS NULL AND p.ready_at > @chosen_at::timestamptz
     ORDER BY p.ready_at LIMIT 1
 ) n
-WHERE q.domain = @domain AND q.bucket = @bucket AND q.open AND q.ready_parts > 0;
+WHERE q.domain = @domain AND q.bucket = @bucket AND q.open AND q.listed AND q.ready_parts > 0;
 
 -- name: HoldCovers :many
 -- The queues of these batches that active holds of people cover. Those of batches are not read: the batch says that it is paused.
@@ -423,12 +423,12 @@ SELECT bucket FROM flow.budget WHERE domain = @domain ORDER BY bucket FOR NO KEY
 
 -- name: BudgetsWaiting :many
 -- The budgets of an account for which work waits.
-SELECT DISTINCT bucket FROM flow.lane_batch WHERE domain = @domain AND open AND ready_parts > 0 ORDER BY bucket;
+SELECT DISTINCT bucket FROM flow.lane_batch WHERE domain = @domain AND open AND listed AND ready_parts > 0 ORDER BY bucket;
 
 -- name: BudgetWaits :many
 -- Those of these budgets of an account for which work waits.
 SELECT b.bucket::text FROM unnest(@buckets::text[]) AS b (bucket)
-WHERE EXISTS (SELECT FROM flow.lane_batch q WHERE q.domain = @domain AND q.bucket = b.bucket AND q.open AND q.ready_parts > 0)
+WHERE EXISTS (SELECT FROM flow.lane_batch q WHERE q.domain = @domain AND q.bucket = b.bucket AND q.open AND q.listed AND q.ready_parts > 0)
 ORDER BY b.bucket;
 
 -- name: CredentialDomain :one

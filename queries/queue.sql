@@ -9,7 +9,7 @@ WITH waits AS MATERIALIZED (
         count(*) AS queues, sum(q.ready_parts)::bigint AS parts, sum(q.ready_records)::bigint AS records
     FROM (
         SELECT l.*, CASE WHEN l.paused OR l.allowance IS NOT NULL OR l.delayed_until > @now::timestamptz THEN l.batch_id END AS alone FROM flow.lane_batch l
-        WHERE l.domain = @domain AND l.open AND l.ready_parts > 0 AND l.batch_id <> @except_batch OFFSET 0
+        WHERE l.domain = @domain AND l.open AND l.listed AND l.ready_parts > 0 AND l.batch_id <> @except_batch OFFSET 0
     ) q
     GROUP BY q.org_id, q.definition_id, q.version, q.step_no, q.task_no, q.bucket, q.lane, q.alone
 )

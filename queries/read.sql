@@ -66,6 +66,11 @@ WHERE c.org_id = @org_id
     AND (sqlc.narg('status')::flow.batch_status IS NULL OR c.status = sqlc.narg('status'))
     AND (sqlc.narg('schedule_id')::uuid IS NULL OR c.schedule_id = sqlc.narg('schedule_id'));
 
+-- name: BatchTotalCompleted :one
+-- As BatchTotalOfState for the status that its index leaves out: all but those with another one.
+SELECT ((SELECT count(*) FROM flow.batch b WHERE b.org_id = @org_id)
+    - (SELECT count(*) FROM flow.batch_count c WHERE c.org_id = @org_id AND c.status <> 'completed'))::bigint AS total;
+
 -- name: BatchIDs :many
 -- Batches between two ids that have jobs that match, in insertion order, from the one on that has the match behind skip_jobs others:
 -- with how many they have, and how many those before them have. It matches what has one of these statuses, which batches that are

@@ -7,11 +7,11 @@
 -- Budgets in which calls may go. Whether there are any is looked at only where there is no due row: of a queue that a hold covered until
 -- just now, or whose parts became ready just now, whoever is to wake it may not have come to it.
 WITH RECURSIVE b AS (
-    (SELECT f.domain, f.bucket, 1 AS n FROM flow.lane_batch f WHERE f.open AND f.ready_parts > 0
+    (SELECT f.domain, f.bucket, 1 AS n FROM flow.lane_batch f WHERE f.open AND f.listed AND f.ready_parts > 0
         AND (f.domain, f.bucket) > (@after_domain::text, @after_bucket::text) ORDER BY f.domain, f.bucket LIMIT 1)
     UNION ALL
     SELECT x.domain, x.bucket, b.n + 1 FROM b CROSS JOIN LATERAL (
-        SELECT f.domain, f.bucket FROM flow.lane_batch f WHERE f.open AND f.ready_parts > 0
+        SELECT f.domain, f.bucket FROM flow.lane_batch f WHERE f.open AND f.listed AND f.ready_parts > 0
             AND (f.domain, f.bucket) > (b.domain, b.bucket) ORDER BY f.domain, f.bucket LIMIT 1
     ) x WHERE b.n < @most::int
 ), seen AS MATERIALIZED (
@@ -19,7 +19,7 @@ WITH RECURSIVE b AS (
 ), judged AS MATERIALIZED (
     SELECT s.domain, s.bucket, s.n, CASE WHEN s.alone THEN EXISTS (
         SELECT FROM flow.lane_batch q
-        WHERE q.domain = s.domain AND q.bucket = s.bucket AND q.open AND NOT q.paused AND q.ready_parts > 0
+        WHERE q.domain = s.domain AND q.bucket = s.bucket AND q.open AND q.listed AND NOT q.paused AND q.ready_parts > 0
             AND (q.allowance IS NULL OR q.allowance > 0) AND (q.lapses_at IS NULL OR q.lapses_at > (SELECT flow.clock()))
             AND (q.part_id IS NOT NULL AND q.call_id IS NULL
                     AND (SELECT b.created_at <= (SELECT flow.clock()) - interval '10 seconds' FROM flow.batch b WHERE b.id = q.batch_id)

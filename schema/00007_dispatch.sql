@@ -192,13 +192,15 @@ CREATE TABLE flow.lane_batch (
     lapses_at timestamptz,
     part_id bigint,
     call_id uuid,
+    listed boolean NOT NULL GENERATED ALWAYS AS (ready_parts > 0 OR part_id IS NOT NULL) STORED,
     PRIMARY KEY (batch_id, step_no, task_no),
     CHECK (call_id IS NULL OR part_id IS NOT NULL),
     CHECK ((allowance IS NULL) = (lapses_at IS NULL))
 ) WITH (fillfactor = 50);
 -- The queues of a budget are found by organization, then by lane. Those of a paused batch stay where they are in the
--- order, and are passed over by the index.
-CREATE INDEX lane_batch_by_org ON flow.lane_batch (domain, bucket, org_id, lane, paused, high DESC, batch_id) WHERE open AND ready_parts > 0;
+-- order, and are passed over by the index. So does one whose only part was claimed: it is gone soon, and a claim that changes nothing
+-- that is indexed writes one version of the row and no entry of an index.
+CREATE INDEX lane_batch_by_org ON flow.lane_batch (domain, bucket, org_id, lane, paused, high DESC, batch_id) WHERE open AND listed;
 COMMENT ON TABLE flow.lane_batch IS 'The queue of one call task of one batch within a lane, until the batch comes to its end. Holds, cancels and priorities touch these few rows, never slices.';
 COMMENT ON COLUMN flow.lane_batch.batch_id IS 'The batch whose records wait.';
 COMMENT ON COLUMN flow.lane_batch.step_no IS 'The step of the task.';
@@ -219,6 +221,7 @@ COMMENT ON COLUMN flow.lane_batch.allowance IS 'How many more records may be cla
 COMMENT ON COLUMN flow.lane_batch.lapses_at IS 'From when on nothing may be claimed until the next tick; null where the batch is not paced.';
 COMMENT ON COLUMN flow.lane_batch.part_id IS 'The part that is all of the batch''s only slice, in its first attempt, while it has no row in flow.part; null otherwise.';
 COMMENT ON COLUMN flow.lane_batch.call_id IS 'The call that covers that part; null while it waits.';
+COMMENT ON COLUMN flow.lane_batch.listed IS 'Whether the index of queues has it, while it is open: it has parts that wait, or is gone once its only one is settled.';
 
 CREATE TABLE flow.call (
     id uuid PRIMARY KEY,

@@ -21,7 +21,7 @@ SELECT q.domain, q.bucket, q.lane, q.org_id, count(*) AS queues, sum(q.ready_par
         OR (q.domain, q.bucket) IN (SELECT domain, bucket FROM held WHERE scope = 'bucket')), 0)::bigint AS held_records,
     max(clock.now - coalesce(c.started_at, b.scheduled_at, b.created_at)) AS oldest_age
 FROM flow.lane_batch q JOIN flow.batch b ON b.id = q.batch_id JOIN flow.batch_count c ON c.batch_id = b.id, clock
-WHERE q.open AND q.ready_parts > 0
+WHERE q.open AND q.listed AND q.ready_parts > 0
 GROUP BY q.domain, q.bucket, q.lane, q.org_id;
 COMMENT ON VIEW ops.queue IS 'What waits for calls, by budget, lane and organization. Only what has something waiting has a row.';
 COMMENT ON COLUMN ops.queue.domain IS 'The Domain; for unmetered calls credential:, host: or organization: and what they are counted by.';

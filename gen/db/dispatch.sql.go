@@ -234,7 +234,7 @@ func (q *Queries) BudgetSpace(ctx context.Context, db DBTX, arg BudgetSpaceParam
 
 const budgetWaits = `-- name: BudgetWaits :many
 SELECT b.bucket::text FROM unnest($1::text[]) AS b (bucket)
-WHERE EXISTS (SELECT FROM flow.lane_batch q WHERE q.domain = $2 AND q.bucket = b.bucket AND q.open AND q.ready_parts > 0)
+WHERE EXISTS (SELECT FROM flow.lane_batch q WHERE q.domain = $2 AND q.bucket = b.bucket AND q.open AND q.listed AND q.ready_parts > 0)
 ORDER BY b.bucket
 `
 
@@ -331,7 +331,7 @@ func (q *Queries) BudgetsUnaligned(ctx context.Context, db DBTX, domain string) 
 }
 
 const budgetsWaiting = `-- name: BudgetsWaiting :many
-SELECT DISTINCT bucket FROM flow.lane_batch WHERE domain = $1 AND open AND ready_parts > 0 ORDER BY bucket
+SELECT DISTINCT bucket FROM flow.lane_batch WHERE domain = $1 AND open AND listed AND ready_parts > 0 ORDER BY bucket
 `
 
 // The budgets of an account for which work waits.
@@ -2018,11 +2018,11 @@ func (q *Queries) PartChoose(ctx context.Context, db DBTX, arg PartChooseParams)
 
 const queueChoose = `-- name: QueueChoose :many
 WITH RECURSIVE org AS (
-    (SELECT f.org_id FROM flow.lane_batch f WHERE f.domain = $1::text AND f.bucket = $2::text AND f.open AND f.ready_parts > 0
+    (SELECT f.org_id FROM flow.lane_batch f WHERE f.domain = $1::text AND f.bucket = $2::text AND f.open AND f.listed AND f.ready_parts > 0
         ORDER BY f.org_id LIMIT 1)
     UNION ALL
     SELECT n.org_id FROM org CROSS JOIN LATERAL (
-        SELECT f.org_id FROM flow.lane_batch f WHERE f.domain = $1::text AND f.bucket = $2::text AND f.open AND f.ready_parts > 0
+        SELECT f.org_id FROM flow.lane_batch f WHERE f.domain = $1::text AND f.bucket = $2::text AND f.open AND f.listed AND f.ready_parts > 0
             AND f.org_id > org.org_id ORDER BY f.org_id LIMIT 1
     ) n
 )
@@ -2036,7 +2036,7 @@ CROSS JOIN (SELECT unnest(enum_range(NULL::flow.lane)) AS lane) k
 CROSS JOIN LATERAL (
     SELECT q.batch_id, q.step_no, q.task_no, q.org_id, q.lane, q.high, q.ready_records, q.allowance
     FROM flow.lane_batch q
-    WHERE q.domain = $1::text AND q.bucket = $2::text AND q.org_id = org.org_id AND q.lane = k.lane AND q.open AND NOT q.paused AND q.ready_parts > 0
+    WHERE q.domain = $1::text AND q.bucket = $2::text AND q.org_id = org.org_id AND q.lane = k.lane AND q.open AND q.listed AND NOT q.paused AND q.ready_parts > 0
         AND (q.allowance IS NULL OR q.allowance > 0) AND (q.lapses_at IS NULL OR q.lapses_at > (SELECT flow.clock()))
         AND (q.part_id IS NOT NULL AND q.call_id IS NULL
             OR EXISTS (SELECT FROM flow.part p WHERE p.batch_id = q.batch_id AND p.step_no = q.step_no AND p.task_no = q.task_no
@@ -2127,7 +2127,7 @@ CROSS JOIN LATERAL (
     WHERE p.batch_id = q.batch_id AND p.step_no = q.step_no AND p.task_no = q.task_no AND p.call_id IS NULL AND p.ready_at > $1::timestamptz
     ORDER BY p.ready_at LIMIT 1
 ) n
-WHERE q.domain = $2 AND q.bucket = $3 AND q.open AND q.ready_parts > 0
+WHERE q.domain = $2 AND q.bucket = $3 AND q.open AND q.listed AND q.ready_parts > 0
 `
 
 type QueueNextReadyParams struct {

@@ -14,7 +14,7 @@ import (
 
 const holdBudgets = `-- name: HoldBudgets :many
 SELECT DISTINCT q.domain, q.bucket FROM flow.batch_count b
-CROSS JOIN LATERAL (SELECT l.batch_id, l.step_no, l.task_no, l.org_id, l.definition_id, l.version, l.domain, l.bucket, l.lane, l.high, l.open, l.paused, l.ready_parts, l.ready_records, l.delayed_until, l.allowance, l.lapses_at, l.part_id, l.call_id FROM flow.lane_batch l WHERE l.batch_id = b.batch_id OFFSET 0) q
+CROSS JOIN LATERAL (SELECT l.batch_id, l.step_no, l.task_no, l.org_id, l.definition_id, l.version, l.domain, l.bucket, l.lane, l.high, l.open, l.paused, l.ready_parts, l.ready_records, l.delayed_until, l.allowance, l.lapses_at, l.part_id, l.call_id, l.listed FROM flow.lane_batch l WHERE l.batch_id = b.batch_id OFFSET 0) q
 WHERE b.org_id = $1 AND b.status IN ('queued', 'running') AND q.open AND q.ready_parts > 0
     AND ($2::text IS NULL OR q.domain = $2) AND ($3::flow.lane IS NULL OR q.lane = $3)
 ORDER BY q.domain, q.bucket

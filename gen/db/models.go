@@ -1334,6 +1334,8 @@ type FlowLaneBatch struct {
 	PartID *int64
 	// The call that covers that part; null while it waits.
 	CallID *uuid.UUID
+	// Whether the index of queues has it, while it is open: it has parts that wait, or is gone once its only one is settled.
+	Listed bool
 }
 
 // Spend by Domain, bucket, window length and window start. No debit for a call to come raises own + foreign_spend above the cap; one for a question that was asked already may.

@@ -134,8 +134,8 @@ WITH waits AS MATERIALIZED (
         max(q.allowance) AS allowance, max(q.lapses_at) AS lapses_at, max(q.delayed_until) AS delayed_until,
         count(*) AS queues, sum(q.ready_parts)::bigint AS parts, sum(q.ready_records)::bigint AS records
     FROM (
-        SELECT l.batch_id, l.step_no, l.task_no, l.org_id, l.definition_id, l.version, l.domain, l.bucket, l.lane, l.high, l.open, l.paused, l.ready_parts, l.ready_records, l.delayed_until, l.allowance, l.lapses_at, l.part_id, l.call_id, CASE WHEN l.paused OR l.allowance IS NOT NULL OR l.delayed_until > $3::timestamptz THEN l.batch_id END AS alone FROM flow.lane_batch l
-        WHERE l.domain = $2 AND l.open AND l.ready_parts > 0 AND l.batch_id <> $4 OFFSET 0
+        SELECT l.batch_id, l.step_no, l.task_no, l.org_id, l.definition_id, l.version, l.domain, l.bucket, l.lane, l.high, l.open, l.paused, l.ready_parts, l.ready_records, l.delayed_until, l.allowance, l.lapses_at, l.part_id, l.call_id, l.listed, CASE WHEN l.paused OR l.allowance IS NOT NULL OR l.delayed_until > $3::timestamptz THEN l.batch_id END AS alone FROM flow.lane_batch l
+        WHERE l.domain = $2 AND l.open AND l.listed AND l.ready_parts > 0 AND l.batch_id <> $4 OFFSET 0
     ) q
     GROUP BY q.org_id, q.definition_id, q.version, q.step_no, q.task_no, q.bucket, q.lane, q.alone
 )

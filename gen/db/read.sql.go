@@ -513,6 +513,19 @@ func (q *Queries) BatchTotal(ctx context.Context, db DBTX, arg BatchTotalParams)
 	return count, err
 }
 
+const batchTotalCompleted = `-- name: BatchTotalCompleted :one
+SELECT ((SELECT count(*) FROM flow.batch b WHERE b.org_id = $1)
+    - (SELECT count(*) FROM flow.batch_count c WHERE c.org_id = $1 AND c.status <> 'completed'))::bigint AS total
+`
+
+// As BatchTotalOfState for the status that its index leaves out: all but those with another one.
+func (q *Queries) BatchTotalCompleted(ctx context.Context, db DBTX, orgID uuid.UUID) (int64, error) {
+	row := db.QueryRow(ctx, batchTotalCompleted, orgID)
+	var total int64
+	err := row.Scan(&total)
+	return total, err
+}
+
 const batchTotalOfState = `-- name: BatchTotalOfState :one
 SELECT count(*) FROM flow.batch_count c
 WHERE c.org_id = $1

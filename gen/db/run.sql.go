@@ -302,7 +302,7 @@ func (q *Queries) BatchPause(ctx context.Context, db DBTX, arg BatchPauseParams)
 }
 
 const batchResume = `-- name: BatchResume :one
-UPDATE flow.batch_count SET status = paused_from, updated_at = $1::timestamptz WHERE batch_id = $2 AND status = 'paused' RETURNING status
+UPDATE flow.batch_count SET status = paused_from, updated_at = $1::timestamptz WHERE batch_id = $2 AND (status = 'paused') IS TRUE RETURNING status
 `
 
 type BatchResumeParams struct {
@@ -321,7 +321,7 @@ const batchStart = `-- name: BatchStart :exec
 UPDATE flow.batch_count b SET status = CASE WHEN b.status = 'queued' THEN 'running' ELSE b.status END, paused_from = CASE WHEN b.status = 'paused' THEN 'running'::flow.batch_status END,
     started_at = $1::timestamptz, updated_at = $2::timestamptz
 WHERE b.batch_id IN (
-    SELECT q.batch_id FROM flow.batch_count q WHERE q.batch_id = ANY($3::uuid[]) AND (q.status = 'queued' OR q.status = 'paused' AND q.paused_from = 'queued')
+    SELECT q.batch_id FROM flow.batch_count q WHERE q.batch_id = ANY($3::uuid[]) AND coalesce(q.paused_from, q.status) = 'queued'
     FOR UPDATE SKIP LOCKED
 )
 `
@@ -332,7 +332,7 @@ type BatchStartParams struct {
 	Ids   []uuid.UUID
 }
 
-// Marks as running what is queued, or was when it was paused. A batch that somebody works on just now is left to them.
+// Marks as running what is queued, or was when it was paused; paused_from is null unless it is paused. A batch that somebody works on just now is left to them.
 func (q *Queries) BatchStart(ctx context.Context, db DBTX, arg BatchStartParams) error {
 	_, err := db.Exec(ctx, batchStart, arg.Began, arg.Now, arg.Ids)
 	return err
@@ -995,7 +995,7 @@ func (q *Queries) JobsAt(ctx context.Context, db DBTX, arg JobsAtParams) ([]Flow
 
 const jobsReady = `-- name: JobsReady :many
 SELECT j.batch_id, j.position, j.slice_no, j.apart_step, j.step_no, j.remaining, j.status, j.ready, j.doomed, j.attempts, j.error, j.started_at, j.updated_at FROM flow.job j WHERE j.batch_id = $1 AND j.ready
-    AND EXISTS (SELECT FROM flow.batch_count b WHERE b.batch_id = $1 AND b.status IN ('queued', 'running') AND b.stopped_at IS NULL)
+    AND EXISTS (SELECT FROM flow.batch_count b WHERE b.batch_id = $1 AND (b.status IN ('queued', 'running')) IS TRUE AND b.stopped_at IS NULL)
 ORDER BY j.position LIMIT $2
 `
 
@@ -2135,7 +2135,7 @@ func (q *Queries) SlicesQueue(ctx context.Context, db DBTX, batchID uuid.UUID) e
 const slicesReady = `-- name: SlicesReady :many
 SELECT s.batch_id, s.no, s.first, s.records, s.state, s.step_no, s.remaining, s.apart, s.page_off, s.first_step, s.tasks_done FROM flow.slice s
 WHERE s.batch_id = $1 AND s.ready
-    AND EXISTS (SELECT FROM flow.batch_count b WHERE b.batch_id = $1 AND b.status IN ('queued', 'running') AND b.stopped_at IS NULL)
+    AND EXISTS (SELECT FROM flow.batch_count b WHERE b.batch_id = $1 AND (b.status IN ('queued', 'running')) IS TRUE AND b.stopped_at IS NULL)
 ORDER BY s.no LIMIT $2
 `
 
@@ -2158,7 +2158,7 @@ type SlicesReadyRow struct {
 	TasksDone int64
 }
 
-// Slices with in-process work, for one worker.
+// Slices with in-process work, for one worker. IS TRUE keeps the status out of the choice of an index, which leaves most batches out.
 func (q *Queries) SlicesReady(ctx context.Context, db DBTX, arg SlicesReadyParams) ([]SlicesReadyRow, error) {
 	rows, err := db.Query(ctx, slicesReady, arg.BatchID, arg.MaxSlices)
 	if err != nil {

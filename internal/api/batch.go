@@ -103,6 +103,9 @@ func (h batchHandler) ListBatches(ctx context.Context, params oas.ListBatchesPar
 func batchTotal(ctx context.Context, q *db.Queries, conn db.DBTX, in db.BatchListParams) (int64, error) {
 	timed := in.CreatedAfter != nil || in.CreatedBefore != nil
 	if (in.Status != nil || in.ScheduleID != nil) && in.DefinitionID == nil && in.TriggerType == nil && !timed {
+		if in.ScheduleID == nil && *in.Status == db.FlowBatchStatusCompleted {
+			return q.BatchTotalCompleted(ctx, conn, in.OrgID)
+		}
 		return q.BatchTotalOfState(ctx, conn, db.BatchTotalOfStateParams{OrgID: in.OrgID, Status: in.Status, ScheduleID: in.ScheduleID})
 	}
 	return q.BatchTotal(ctx, conn, db.BatchTotalParams{OrgID: in.OrgID, Least: in.Least, Most: in.Most, CreatedAfter: in.CreatedAfter,
