@@ -1,6 +1,6 @@
-import { useInfiniteQuery } from '@tanstack/react-query';
+import { useInfiniteQuery, useQueryClient } from '@tanstack/react-query';
 import { Link, useNavigate, useParams, useSearch } from '@tanstack/react-router';
-import { useState } from 'react';
+import { useEffect, useState } from 'react';
 
 import { flowlane, type Batch, type JobStatus } from '../api/client';
 import { again, useChange, useLive } from '../api/live';
@@ -113,6 +113,11 @@ function Records({ batch, status }: { batch: Batch; status: JobStatus | undefine
     getNextPageParam: (last) => last.next_cursor ?? undefined,
     refetchInterval: ({ state }) => again(state.data?.pages.length ?? 0, moves(batch)),
   });
+  const queries = useQueryClient();
+  useEffect(() => {
+    // The list that was read last may be from before the end, after which it is seldom read.
+    if (batch.completed_at) void queries.invalidateQueries({ queryKey: ['results', batch.id] });
+  }, [queries, batch.id, batch.completed_at]);
   const items = pages.data?.pages.flatMap((p) => p.items) ?? [];
   return (
     <>
