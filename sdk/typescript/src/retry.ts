@@ -47,6 +47,15 @@ async function passing(request: Request, response: Response): Promise<boolean> {
   return response.headers.has('Retry-After') && body.code !== 'outcome_unknown';
 }
 
+/** Milliseconds that `Retry-After` asks for, as seconds or as a date by the clock of who answers; 0 where it says nothing. */
+function retryAfter(headers: Headers): number {
+  const text = headers.get('Retry-After') ?? '';
+  const seconds = Number(text);
+  if (!Number.isNaN(seconds)) return seconds * 1000;
+  const now = Date.parse(headers.get('Date') ?? '') || Date.now();
+  return Date.parse(text) - now || 0;
+}
+
 /** Returns a fetch that sends a request again where that can do no harm, after the time that `Retry-After` names. */
 export function retrying(send: typeof fetch, options: Retries): typeof fetch {
   const { retries = 5 } = options;
@@ -57,8 +66,7 @@ export function retrying(send: typeof fetch, options: Retries): typeof fetch {
       try {
         const response = await send(request.clone());
         if (failures >= retries || !(await passing(request, response))) return response;
-        const after = Number(response.headers.get('Retry-After') ?? Number.NaN);
-        if (after >= 0) wait = Math.max(wait, after * 1000);
+        wait = Math.max(wait, retryAfter(response.headers));
         await response.body?.cancel();
       } catch (error) {
         if (request.signal.aborted || failures >= retries || !repeatable(request)) throw error;
