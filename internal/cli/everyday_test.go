@@ -173,6 +173,18 @@ func TestNouns(t *testing.T) {
 	if output(t, l.env, &actions, "catalog", "search", "UPLOAD", "dialer"); len(actions) == 0 || !strings.HasPrefix(actions[0].ID, "dialer__") {
 		t.Errorf("catalog search: %+v", actions)
 	}
+	if output(t, l.env, &actions, "catalog", "search", "--limit", "2", "dialer"); len(actions) != 2 {
+		t.Errorf("catalog search --limit 2: %+v", actions)
+	}
+	if output(t, l.env, &actions, "catalog", "search", "--all", "e"); len(actions) <= 50 {
+		t.Errorf("catalog search --all: %d actions", len(actions))
+	}
+	var said strings.Builder
+	search := program(t, l.env, "catalog", "search", "e")
+	search.Stderr = &said
+	if err := search.Run(); err != nil || !strings.Contains(said.String(), "50, and there are more: --limit N or --all prints them") {
+		t.Errorf("catalog search of what all have: %v, %s", err, &said)
+	}
 	for _, noun := range []string{"batches", "executions", "calls", "triggers", "records", "webhooks", "subscriptions", "stores",
 		"variables", "credentials", "tenants", "templates", "keys"} {
 		says(t, l.env, "", noun, "list")

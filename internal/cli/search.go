@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net/url"
 	"strings"
 
@@ -15,8 +16,13 @@ type catalogSearch struct {
 	target
 	form
 
+	Limit int      `name:"limit" default:"50" help:"The most to print."`
+	All   bool     `name:"all" help:"Print all."`
 	Words []string `arg:"" name:"word" help:"Words, or parts of them, in any order."`
 }
+
+// errEnough ends a search that has found as many as it may print.
+var errEnough = errors.New("enough")
 
 // Run searches.
 func (c *catalogSearch) Run(ctx context.Context, p *process) error {
@@ -30,12 +36,19 @@ func (c *catalogSearch) Run(ctx context.Context, p *process) error {
 	list := render.NewList(p.stdout, c.options(p, "id name bulk description"))
 	found := 0
 	err = each(ctx, client, "/catalog/actions", url.Values{"q": {strings.Join(c.Words, " ")}}, func(item json.RawMessage) error {
+		if !c.All && c.Limit > 0 && found == c.Limit {
+			return errEnough
+		}
 		found++
 		return list.Add(item) //nolint:wrapcheck // says what it did
 	})
-	if err != nil {
+	more := errors.Is(err, errEnough)
+	if err != nil && !more {
 		return client.Explain("search the catalog", err)
 	}
-	c.remark(p, found, nil, false)
-	return list.End() //nolint:wrapcheck // says what it did
+	if err := list.End(); err != nil {
+		return err //nolint:wrapcheck // says what it did
+	}
+	c.remark(p, found, nil, more)
+	return nil
 }
