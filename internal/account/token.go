@@ -38,6 +38,8 @@ type TokenConfig struct {
 	// RoleClaim is the claim that holds the role or a list of roles; with AdminRole among them the caller is an admin, else
 	// a member.
 	RoleClaim, AdminRole string
+	// ClientID is what the console is called at the provider, the audience of its ID tokens; empty where nobody signs in there.
+	ClientID string
 	// FetchKeys reads the provider's JWK Set. It must be bounded in size; its time ends with ctx.
 	FetchKeys func(ctx context.Context) ([]byte, error)
 }
@@ -59,8 +61,10 @@ type tokens struct {
 	TokenConfig
 
 	parser *jwt.Parser
-	keys   keyfunc.Keyfunc
-	cache  *cache
+	// idParser checks ID tokens; nil where nobody signs in.
+	idParser *jwt.Parser
+	keys     keyfunc.Keyfunc
+	cache    *cache
 }
 
 func newTokens(cfg Config) (*tokens, error) {
@@ -71,14 +75,16 @@ func newTokens(cfg Config) (*tokens, error) {
 	if err != nil {
 		return nil, fmt.Errorf("account: %w", err)
 	}
-	return &tokens{
-		TokenConfig: c,
+	parser := func(audience string) *jwt.Parser {
 		// The method is checked before anything is looked up: a token that names another one has no key.
-		parser: jwt.NewParser(jwt.WithValidMethods([]string{"RS256"}), jwt.WithIssuer(c.Issuer), jwt.WithAudience(c.Audience),
-			jwt.WithExpirationRequired(), jwt.WithLeeway(tokenLeeway), jwt.WithTimeFunc(cfg.Now), jwt.WithStrictDecoding()),
-		keys:  keys,
-		cache: newCache(cfg.Now),
-	}, nil
+		return jwt.NewParser(jwt.WithValidMethods([]string{"RS256"}), jwt.WithIssuer(c.Issuer), jwt.WithAudience(audience),
+			jwt.WithExpirationRequired(), jwt.WithLeeway(tokenLeeway), jwt.WithTimeFunc(cfg.Now), jwt.WithStrictDecoding())
+	}
+	t := &tokens{TokenConfig: c, parser: parser(c.Audience), keys: keys, cache: newCache(cfg.Now)}
+	if c.ClientID != "" {
+		t.idParser = parser(c.ClientID)
+	}
+	return t, nil
 }
 
 // AuthenticateToken returns the caller whose bearer token this is, from memory if it was checked within the last second.
@@ -114,11 +120,19 @@ type claims struct {
 	role                        Role
 }
 
-// verify checks a token, and reads it.
+// verify checks a bearer token, and reads it.
 func (t *tokens) verify(ctx context.Context, text string) (claims, error) {
-	var none claims
+	said, err := t.parse(ctx, t.parser, text)
+	if err != nil {
+		return claims{}, err
+	}
+	return t.read(said)
+}
+
+// parse checks a token by one of the parsers.
+func (t *tokens) parse(ctx context.Context, parser *jwt.Parser, text string) (jwt.MapClaims, error) {
 	said := jwt.MapClaims{}
-	_, err := t.parser.ParseWithClaims(text, said, func(token *jwt.Token) (any, error) {
+	_, err := parser.ParseWithClaims(text, said, func(token *jwt.Token) (any, error) {
 		if _, critical := token.Header["crit"]; critical {
 			return nil, errors.New("the token has critical extensions, of which none is known")
 		}
@@ -128,11 +142,16 @@ func (t *tokens) verify(ctx context.Context, text string) (claims, error) {
 		return t.keys.KeyfuncCtx(ctx)(token)
 	})
 	if err != nil {
-		return none, fmt.Errorf("check a bearer token: %w", err)
+		return nil, fmt.Errorf("check a token: %w", err)
 	}
+	return said, nil
+}
+
+// read is what a good token says.
+func (t *tokens) read(said jwt.MapClaims) (claims, error) {
 	c := claims{organization: textOf(said[t.OrgClaim]), subject: textOf(said["sub"]), role: Member}
 	if c.organization == "" || c.subject == "" {
-		return none, fmt.Errorf("the token has no usable claim %q or no usable subject", t.OrgClaim)
+		return claims{}, fmt.Errorf("the token has no usable claim %q or no usable subject", t.OrgClaim)
 	}
 	if slices.Contains(rolesOf(said[t.RoleClaim]), t.AdminRole) {
 		c.role = Admin

@@ -41,6 +41,7 @@ func (b bounds) patience(bytes int64, waited time.Duration) time.Duration {
 func (a *App) root(v1 http.Handler) http.Handler {
 	own := a.health()
 	maps.Copy(own, documents())
+	maps.Copy(own, a.signIns())
 	docs := docsOf()
 	pages := console.Handler()
 	// No http.ServeMux: it answers a path such as //healthz by itself, with a redirect in place of a 404.

@@ -12,6 +12,7 @@ import (
 
 	"flowlane/internal/account"
 	"flowlane/internal/provider"
+	"flowlane/internal/signin"
 )
 
 const (
@@ -29,6 +30,8 @@ type Tokens struct {
 	// OrgClaim and RoleClaim are the claims that hold the organization and the role; empty for org_id and role. AdminRole is
 	// the role that admins have there; empty for admin.
 	OrgClaim, RoleClaim, AdminRole string
+	// ClientID and ClientSecret are those of the console, where people sign in to it at the provider; empty where they do not.
+	ClientID, ClientSecret string
 }
 
 // config returns what the accounts need, nil where no tokens are taken. The sender reads the keys.
@@ -38,7 +41,7 @@ func (t Tokens) config(sender *provider.Sender) *account.TokenConfig {
 	}
 	return &account.TokenConfig{
 		Issuer: t.Issuer, Audience: t.Audience, OrgClaim: cmp.Or(t.OrgClaim, "org_id"), RoleClaim: cmp.Or(t.RoleClaim, "role"),
-		AdminRole: cmp.Or(t.AdminRole, "admin"),
+		AdminRole: cmp.Or(t.AdminRole, "admin"), ClientID: t.ClientID,
 		FetchKeys: func(ctx context.Context) ([]byte, error) { return fetchKeys(ctx, sender, t.KeysURL) },
 	}
 }
@@ -46,7 +49,7 @@ func (t Tokens) config(sender *provider.Sender) *account.TokenConfig {
 // check refuses half a provider, and an address on which somebody in between could put keys of his own.
 func (t Tokens) check() error {
 	if t.Issuer == "" && t.Audience == "" && t.KeysURL == "" {
-		return nil
+		return signin.Check(t.Issuer, t.ClientID, t.ClientSecret) //nolint:wrapcheck // names the flag
 	}
 	if t.Issuer == "" || t.Audience == "" || t.KeysURL == "" {
 		return errors.New("bearer tokens need all of --jwt-issuer, --jwt-audience and --jwt-keys-url, or none of them")
@@ -60,14 +63,14 @@ func (t Tokens) check() error {
 	if u.Scheme != "https" && (u.Scheme != "http" || !here) {
 		return errors.New("--jwt-keys-url must begin with https://; only keys from this machine may come by http://")
 	}
-	return nil
+	return signin.Check(t.Issuer, t.ClientID, t.ClientSecret) //nolint:wrapcheck // names the flag
 }
 
-// sender returns the guarded client for the keys. The operator named their host, so it may be private; nothing follows it
-// anywhere else.
+// sender returns the guarded client for the keys and for sign-ins. The operator named their hosts, so they may be private;
+// nothing follows them anywhere else.
 func (t Tokens) sender() *provider.Sender {
 	return provider.NewSender(provider.Options{
-		AllowHosts: HostOf(t.KeysURL), MaxAnswer: keySetBytes, DialTimeout: keySetConnect,
+		AllowHosts: append(HostOf(t.KeysURL), HostOf(t.Issuer)...), MaxAnswer: keySetBytes, DialTimeout: keySetConnect,
 	})
 }
 

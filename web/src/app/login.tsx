@@ -1,4 +1,4 @@
-import { useQueryClient } from '@tanstack/react-query';
+import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { useNavigate } from '@tanstack/react-router';
 import { useEffect, useState } from 'react';
 
@@ -8,10 +8,26 @@ import { Button, Failure } from '../ui/parts';
 /** Links are followed once, also where the page is drawn twice. */
 const followed = new Set<string>();
 
+/** Why the identity provider sent somebody back without signing in, and what to do about it. */
+const reasons: Record<string, string> = {
+  cancelled: 'The identity provider did not sign you in. Try again, or ask who looks after it.',
+  expired: 'That sign-in was begun too long ago, or in another browser. Sign in again here.',
+  unavailable: 'The identity provider did not answer as it should. Try again in a moment; the log of the server says more.',
+  unknown: 'You are signed in there, but to no organization of this server. Ask an admin whether your organization and you are set up.',
+};
+
+/** Whether people can sign in at an identity provider. Where none is set up, a page of ours answers. */
+async function hasProvider({ signal }: { signal: AbortSignal }): Promise<boolean> {
+  return (await fetch(providerPath, { method: 'HEAD', signal })).status === 204;
+}
+const providerPath = '/console/sign-in';
+
 /** Signs in by the link that the service printed, or by an API key. */
 export function Login() {
   const navigate = useNavigate();
   const queries = useQueryClient();
+  const provider = useQuery({ queryKey: ['provider'], queryFn: hasProvider, staleTime: Infinity });
+  const failed = reasons[new URLSearchParams(location.search).get('failed') ?? ''];
   const [key, setKey] = useState('');
   const [error, setError] = useState<unknown>();
   const [busy, setBusy] = useState(false);
@@ -41,6 +57,12 @@ export function Login() {
   return (
     <main className="page narrow login">
       <h1>Flowlane</h1>
+      {failed && <p className="note failure" role="alert">{failed}</p>}
+      {provider.data && (
+        <p>
+          <a className="button strong" href={providerPath}>Sign in with your organization</a>
+        </p>
+      )}
       <form
         onSubmit={(event) => {
           event.preventDefault();
