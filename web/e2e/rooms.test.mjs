@@ -201,6 +201,39 @@ describe('data', () => {
   });
 });
 
+describe('the frame', () => {
+  it('goes to a screen by Ctrl-K and a few letters', async () => {
+    const { page, context, faults } = await at('keys');
+    await page.keyboard.press('Control+k');
+    await page.getByRole('combobox', { name: 'Go to' }).fill('webh');
+    await page.keyboard.press('Enter');
+    await page.getByRole('heading', { name: 'Webhooks' }).waitFor();
+    await page.keyboard.press('Control+k');
+    await page.getByRole('combobox', { name: 'Go to' }).fill('onerror');
+    await page.getByRole('option').first().waitFor();
+    if (process.env.PICTURES) await page.screenshot({ path: `${process.env.PICTURES}/palette.png` });
+    await page.keyboard.press('ArrowDown');
+    await page.keyboard.press('ArrowUp');
+    await page.keyboard.press('Enter');
+    await page.waitForURL(`**/console/batches?flow=${flow.id}`);
+    await context.close();
+    assert.deepEqual(faults, []);
+  });
+
+  it('signs in again over a page that somebody was at', async () => {
+    const { page, context, faults } = await at('audit?action=createApiKey');
+    await context.clearCookies();
+    await page.getByLabel('Id of what').fill('typed before');
+    await page.getByRole('button', { name: 'Search' }).click();
+    await page.getByRole('dialog', { name: 'Sign in again' }).getByLabel('API key').fill(server.key);
+    await send(page, 'Sign in');
+    await page.getByText('Nothing was like that.').waitFor();
+    assert.match(page.url(), /action=createApiKey.*typed/);
+    await context.close();
+    assert.deepEqual(faults, []);
+  });
+});
+
 const places = ['inbox', 'schedules', 'webhooks', 'events', 'credentials', 'usage', 'keys', 'audit', 'variables', 'stores', 'tenants'];
 
 describe('every place', () => {

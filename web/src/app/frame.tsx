@@ -1,30 +1,16 @@
 import { useQuery } from '@tanstack/react-query';
 import { Link, Outlet, useNavigate } from '@tanstack/react-router';
-import { useEffect } from 'react';
+import { lazy, Suspense, useEffect, useState } from 'react';
 
 import { flowlane, signedOut, type Me } from '../api/client';
 import { useLive } from '../api/live';
 import { Button, Failure, Time } from '../ui/parts';
 import { setZone, useZone } from '../ui/zone';
 import { useKeys } from './keys';
+import { groups } from './places';
 
-/** Every place of the console, in groups, as the navigation has them. */
-export const groups = [
-  {
-    name: 'Work',
-    places: [
-      { to: '/', label: 'Overview' }, { to: '/inbox', label: 'Unknown outcomes' }, { to: '/batches', label: 'Batches' }, { to: '/start', label: 'Start' },
-      { to: '/sets', label: 'Record sets' },
-    ],
-  },
-  { name: 'Starts', places: [{ to: '/schedules', label: 'Schedules' }, { to: '/webhooks', label: 'Webhooks' }, { to: '/events', label: 'Events' }] },
-  { name: 'Data', places: [{ to: '/variables', label: 'Variables' }, { to: '/stores', label: 'Stores' }] },
-  {
-    name: 'Providers',
-    places: [{ to: '/accounts', label: 'Accounts' }, { to: '/credentials', label: 'Credentials' }, { to: '/tenants', label: 'Tenants' }],
-  },
-  { name: 'Organization', places: [{ to: '/usage', label: 'Usage' }, { to: '/keys', label: 'API keys' }, { to: '/audit', label: 'Audit' }] },
-] as const;
+const Palette = lazy(() => import('./palette').then((m) => ({ default: m.Palette })));
+const SignInAgain = lazy(() => import('./again').then((m) => ({ default: m.SignInAgain })));
 
 /** Who is signed in; undefined until that is known. */
 export function useMe(): Me | undefined {
@@ -35,17 +21,19 @@ export function useMe(): Me | undefined {
 export function Frame() {
   const me = useQuery({ queryKey: ['me'], queryFn: () => flowlane.account.getMe(), staleTime: 60_000 });
   const navigate = useNavigate();
-  const gone = signedOut(me.error);
+  const [palette, setPalette] = useState(false);
+  const ended = signedOut(me.error);
+  const gone = ended && !me.data;
   useEffect(() => {
     if (gone) void navigate({ to: '/login' });
   }, [gone, navigate]);
-  useKeys();
+  useKeys(() => setPalette(true));
   if (me.isPending || gone) return null;
   if (me.error && !me.data) return <main className="page narrow"><Failure error={me.error} retry={() => void me.refetch()} /></main>;
   return (
     <div className="frame">
       <a className="skip" href="#main">Skip to the page</a>
-      <TopBar me={me.data} />
+      <TopBar me={me.data} find={() => setPalette(true)} />
       <nav aria-label="Places">
         {groups.map(({ name, places }) => (
           <div key={name} role="group" aria-label={name}>
@@ -60,11 +48,15 @@ export function Frame() {
         <GlobalPause />
         <Outlet />
       </main>
+      <Suspense>
+        {palette && <Palette close={() => setPalette(false)} />}
+        {ended && <SignInAgain before={me.data} />}
+      </Suspense>
     </div>
   );
 }
 
-function TopBar({ me }: { me: Me }) {
+function TopBar({ me, find }: { me: Me; find: () => void }) {
   const zone = useZone();
   const leave = () => void flowlane.account.endSession().finally(() => location.assign('/console/login'));
   return (
@@ -73,6 +65,7 @@ function TopBar({ me }: { me: Me }) {
       <span className="organization">{me.organization.name}</span>
       <span className="spring" />
       {me.role === 'member' && <span className="tag" title="A member reads; an admin changes things">member</span>}
+      <Button quiet title="Go to a screen, a flow or a batch" onClick={find}>Go to <kbd>Ctrl K</kbd></Button>
       <Button quiet title="Show times in the other zone" onClick={() => setZone(zone === 'utc' ? 'local' : 'utc')}>
         {zone === 'utc' ? 'UTC' : 'Local time'}
       </Button>

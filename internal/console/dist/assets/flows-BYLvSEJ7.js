@@ -1,1 +1,0 @@
-import{T as e,w as t}from"./parts-Ctc7TnQ4.js";function n(){let n=t([`flows`,`names`],t=>e.definitions.list({query:{limit:200},signal:t}));return new Map(n.data?.items.map(e=>[e.id,e.name]))}export{n as t};
