@@ -95,7 +95,7 @@ describe('webhooks', () => {
     assert.match(secret, /^whsec_/);
     await page.keyboard.press('Escape');
     await send(page, 'I have kept it');
-    assert.ok(!(await page.content()).includes(secret));
+    await until(async () => !(await page.content()).includes(secret), 'the end of the secret on the page');
     await page.getByRole('link', { name: markup }).click();
     await page.getByText(address).first().waitFor();
     await page.getByText('Nothing has arrived yet.').waitFor();
@@ -163,7 +163,7 @@ describe('keys', () => {
     const show = async () => (await fetch(`${server.url}/v1/account/me`, { headers: { 'X-API-Key': key } })).status;
     assert.equal(await show(), 200);
     await send(page, 'I have kept it');
-    assert.ok(!(await page.content()).includes(key));
+    await until(async () => !(await page.content()).includes(key), 'the end of the key on the page');
     await page.getByRole('row').filter({ hasText: markup }).getByRole('button', { name: 'Revoke' }).click();
     await send(page, 'Revoke it');
     await until(async () => await show() === 401, 'the end of the key');
