@@ -1,7 +1,7 @@
 import { useNavigate } from '@tanstack/react-router';
 import { useEffect } from 'react';
 
-const targets: Record<string, string> = { o: '/', b: '/batches', a: '/accounts', s: '/start', r: '/sets', i: '/inbox', c: '/schedules' };
+const targets: Record<string, string> = { o: '/', b: '/batches', a: '/accounts', s: '/start', r: '/sets', i: '/inbox', c: '/schedules', f: '/flows', k: '/catalog' };
 
 /** Goes to a place by g and its letter, and finds one by Ctrl-K. No single key changes anything. */
 export function useKeys(find: () => void): void {

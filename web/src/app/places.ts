@@ -7,11 +7,11 @@ export const groups = [
       { to: '/sets', label: 'Record sets' },
     ],
   },
-  { name: 'Starts', places: [{ to: '/schedules', label: 'Schedules' }, { to: '/webhooks', label: 'Webhooks' }, { to: '/events', label: 'Events' }] },
+  { name: 'Starts', places: [{ to: '/flows', label: 'Flows' }, { to: '/schedules', label: 'Schedules' }, { to: '/webhooks', label: 'Webhooks' }, { to: '/events', label: 'Events' }] },
   { name: 'Data', places: [{ to: '/variables', label: 'Variables' }, { to: '/stores', label: 'Stores' }] },
   {
     name: 'Providers',
-    places: [{ to: '/accounts', label: 'Accounts' }, { to: '/credentials', label: 'Credentials' }, { to: '/tenants', label: 'Tenants' }],
+    places: [{ to: '/accounts', label: 'Accounts' }, { to: '/credentials', label: 'Credentials' }, { to: '/tenants', label: 'Tenants' }, { to: '/catalog', label: 'Catalog' }],
   },
   { name: 'Organization', places: [{ to: '/usage', label: 'Usage' }, { to: '/keys', label: 'API keys' }, { to: '/audit', label: 'Audit' }] },
 ] as const;

@@ -1,11 +1,12 @@
 import { createRootRoute, createRoute, createRouter, lazyRouteComponent, redirect } from '@tanstack/react-router';
 
-import type { AuditOutcome, BatchStatus, FireStatus, JobStatus, RecordSetStatus, TriggerType, WebhookDeliveryStatus } from '../api/client';
+import type { AuditOutcome, BatchStatus, DefinitionStatus, FireStatus, JobStatus, RecordSetStatus, TriggerType, WebhookDeliveryStatus } from '../api/client';
 import { Frame } from './frame';
 import { Login } from './login';
 import { Lost } from './lost';
 
 type Period = '1h' | '24h' | '7d' | '30d';
+type FlowTab = 'steps' | 'text' | 'versions' | 'used by';
 type Tab = 'errors' | 'records' | 'calls' | 'origin';
 
 /** Text of the address, where it has some. */
@@ -122,12 +123,36 @@ const sets = createRoute({
   validateSearch: (search: Record<string, unknown>): { status?: RecordSetStatus } => ({ status: text(search.status) as RecordSetStatus | undefined }),
   component: lazyRouteComponent(() => import('../pages/sets'), 'Sets'),
 });
+const flows = createRoute({
+  getParentRoute: () => frame,
+  path: '/flows',
+  validateSearch: (search: Record<string, unknown>): { status?: DefinitionStatus; name?: string } => ({
+    status: text(search.status) as DefinitionStatus | undefined,
+    name: text(search.name),
+  }),
+  component: lazyRouteComponent(() => import('../pages/flows'), 'Flows'),
+});
+const flow = createRoute({
+  getParentRoute: () => frame,
+  path: '/flows/$flowId',
+  validateSearch: (search: Record<string, unknown>): { tab?: FlowTab; v?: number } => ({
+    tab: text(search.tab) as FlowTab | undefined,
+    v: Number(search.v) || undefined,
+  }),
+  component: lazyRouteComponent(() => import('../pages/flow'), 'FlowPage'),
+});
+const catalog = createRoute({
+  getParentRoute: () => frame,
+  path: '/catalog',
+  validateSearch: (search: Record<string, unknown>): { q?: string; action?: string } => ({ q: text(search.q), action: text(search.action) }),
+  component: lazyRouteComponent(() => import('../pages/catalog'), 'Catalog'),
+});
 const start = createRoute({ getParentRoute: () => frame, path: '/index.html', beforeLoad: () => { throw redirect({ to: '/' }); } });
 
 const tree = root.addChildren([
   login,
   frame.addChildren([
-    overview, batches, batch, record, accounts, account, startBatch, sets, start,
+    overview, batches, batch, record, accounts, account, startBatch, sets, flows, flow, catalog, start,
     inbox, schedules, schedule, webhooks, webhook, events, credentials, credential, usage, keys, audit, variables, stores, tenants,
   ]),
 ]);

@@ -52,7 +52,8 @@ export function Rehearsal({ flow, report, metadata }: { flow: Definition; report
   );
 }
 
-function Outcome({ run, record }: { run: DryRun; record: string }) {
+/** What a rehearsal came to, task by task. */
+export function Outcome({ run, record }: { run: DryRun; record: string }) {
   return (
     <>
       {run.input_error && <div className="note failure" role="alert">This record would fail before its first task: {run.input_error.message}</div>}

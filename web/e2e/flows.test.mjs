@@ -1,0 +1,216 @@
+import assert from 'node:assert/strict';
+import { after, before, describe, it } from 'node:test';
+
+import { AxeBuilder } from '@axe-core/playwright';
+
+import { open, start, until } from './server.mjs';
+
+const markup = '<img src=x onerror=alert(1)><b>"&amp;';
+let server;
+let flow;
+
+const body = {
+  name: markup, description: markup, status: 'active',
+  steps: [
+    { id: 'check', name: 'Check', tasks: [
+      { id: 'parse', action_id: 'core__flow__transform', params: { value: '{{ int(input.n) }}' }, when: '{{ input.n != null }}', on_error: 'continue' },
+      { id: 'wait', action_id: 'core__flow__delay', params: { seconds: 1 } },
+    ] },
+    { id: 'tell', tasks: [{ id: 'say', action_id: 'core__flow__transform', params: { value: ['{{ steps.check.parse.output }}', markup] } }] },
+  ],
+};
+
+before(async () => {
+  server = await start();
+  flow = await server.api('POST', '/flows/definitions', body);
+  await server.api('POST', '/flows/schedules', { definition_id: flow.id, cron_expression: '0 3 * * *', timezone: 'UTC', description: markup });
+}, { timeout: 120_000 });
+after(() => server?.stop());
+
+async function signedIn(options) {
+  const view = await open(server, options);
+  const { url } = await server.api('POST', '/account/session/link');
+  await view.page.goto(url);
+  await view.page.waitForURL('**/console/');
+  return view;
+}
+
+/** Puts the caret of the editor behind a text. */
+const caret = (page, text) => page.getByLabel('The flow as JSON').evaluate((area, wanted) => {
+  const at = area.value.indexOf(wanted) + wanted.length;
+  area.focus();
+  area.setSelectionRange(at, at);
+}, text);
+
+const role = (page, name, text) => page.getByRole(name, { name: text, exact: true });
+
+describe('a flow', () => {
+  it('is found in the list with what starts it, and drawn as steps and tasks', async () => {
+    const { page, context, faults } = await signedIn();
+    await page.keyboard.press('g');
+    await page.keyboard.press('f');
+    const row = page.getByRole('row').filter({ hasText: markup });
+    await row.getByText('1 schedule', { exact: true }).waitFor();
+    await row.getByRole('link', { name: markup }).click();
+    await page.getByRole('heading', { name: markup }).waitFor();
+    await page.getByText('{{ input.n != null }}').waitFor();
+    await page.getByText('2 tasks, side by side').waitFor();
+    await page.getByText('the record goes on').waitFor();
+    await role(page, 'tab', 'used by').click();
+    await page.getByText('0 3 * * * UTC').waitFor();
+    await context.close();
+    assert.deepEqual(faults, []);
+  });
+
+  it('says where its text is wrong as one types, completes it, is rehearsed, and saved after its changes were shown', async () => {
+    const made = await server.api('POST', '/flows/definitions', { ...body, name: 'to be changed', steps: [...body.steps.slice(0, 1),
+      { id: 'big', tasks: [{ id: 'big', action_id: 'core__flow__transform', params: { value: 'NUMBER' } }] }] });
+    const exact = JSON.stringify({ name: made.name, status: 'active', steps: made.steps }).replace('"NUMBER"', '12345678901234567890');
+    const put = await fetch(`${server.url}/v1/flows/definitions/${made.id}`, {
+      method: 'PUT', headers: { 'X-API-Key': server.key, 'Content-Type': 'application/json' }, body: exact,
+    });
+    assert.equal(put.status, 200, await put.text());
+    const { page, context, faults } = await signedIn();
+    await page.goto(`${server.url}/console/flows/${made.id}?tab=text`);
+    await page.getByText('No mistakes').waitFor();
+
+    await caret(page, '"{{ int(input.n)');
+    await page.keyboard.type(' + hmac');
+    await role(page, 'listbox', 'Completions').getByText('hmacSha256').waitFor();
+    await page.keyboard.press('Enter');
+    await page.getByText('1 mistake', { exact: true }).waitFor();
+    const mistake = page.getByRole('list', { name: 'Mistakes' }).getByRole('button');
+    assert.match(await mistake.textContent(), /^Line \d+: steps\.0\.tasks\.0\.params\.value: /);
+    await page.getByRole('textbox', { name: 'Rehearse with a record' }).focus();
+    await mistake.click();
+    const area = page.getByLabel('The flow as JSON');
+    assert.match(await area.evaluate((a) => a.value.slice(a.selectionStart)), /^"\{\{ int\(input\.n\) \+ hmacSha256/);
+    assert.ok(await role(page, 'button', 'Save…').isDisabled());
+
+    await page.reload(); // the draft stays
+    await page.getByText('1 mistake', { exact: true }).waitFor();
+    await caret(page, ') + hmacSha256');
+    for (const _ of ' + hmacSha256') await page.keyboard.press('Backspace');
+    await page.keyboard.type(' + 1');
+    await page.getByText('No mistakes').waitFor();
+
+    await caret(page, '"steps"');
+    await page.keyboard.press('Backspace');
+    await page.getByText(/does not end on its line|: is missing/).first().waitFor();
+    await page.keyboard.type('"');
+    await page.getByText('No mistakes').waitFor();
+
+    await page.getByRole('textbox', { name: 'Rehearse with a record' }).fill('{"n": "41"}');
+    await role(page, 'button', 'Rehearse').click();
+    await page.getByText('check · parse').or(page.getByText('Check · parse')).first().waitFor();
+
+    await caret(page, '"steps"');
+    await page.keyboard.press('Control+s');
+    const dialog = page.getByRole('dialog');
+    await dialog.getByText('int(input.n) + 1').waitFor();
+    await page.keyboard.press('Tab');
+    await dialog.getByRole('button', { name: 'Save' }).click();
+    await dialog.waitFor({ state: 'detached' });
+    await until(async () => (await server.api('GET', `/flows/definitions/${made.id}`)).version === 3, 'the third version');
+    const now = await fetch(`${server.url}/v1/flows/definitions/${made.id}`, { headers: { 'X-API-Key': server.key } }).then((r) => r.text());
+    assert.match(now, /12345678901234567890/); // no digit was lost on the way
+    assert.match(now, /int\(input\.n\) \+ 1/);
+    assert.match(now, /"status": ?"active"/);
+
+    await role(page, 'tab', 'versions').click();
+    await role(page, 'link', 'Compare version 2').click();
+    await page.getByRole('region', { name: 'What differs' }).getByText('int(input.n) + 1').waitFor();
+    await role(page, 'button', 'Restore version 2').click();
+    await role(page, 'button', 'Restore').click();
+    await until(async () => (await server.api('GET', `/flows/definitions/${made.id}`)).version === 4, 'the fourth version');
+    await role(page, 'button', 'Deactivate').click();
+    await page.getByRole('dialog').getByRole('button', { name: 'Deactivate' }).click();
+    await role(page, 'button', 'Activate').waitFor();
+    await context.close();
+    assert.deepEqual(faults, []);
+  });
+
+  it('is made anew, by the keyboard alone', async () => {
+    const { page, context, faults } = await signedIn();
+    await page.goto(`${server.url}/console/flows/new`);
+    await page.getByText('No mistakes').waitFor();
+    await page.getByLabel('The flow as JSON').focus();
+    await page.keyboard.press('Control+s');
+    await page.getByRole('dialog').waitFor();
+    await page.keyboard.press('Tab');
+    await until(async () => {
+      await page.keyboard.press('Tab');
+      return page.evaluate(() => document.activeElement?.textContent === 'Create');
+    }, 'the focus on Create');
+    await page.keyboard.press('Enter');
+    await page.getByRole('heading', { name: 'A new flow' }).waitFor();
+    await context.close();
+    assert.deepEqual(faults, []);
+  });
+});
+
+it('finds an action in the catalog, says what it takes, and copies a task', async () => {
+  const { page, context, faults } = await signedIn();
+  await context.grantPermissions(['clipboard-read', 'clipboard-write']);
+  await page.goto(`${server.url}/console/catalog`);
+  await page.getByLabel('Search').fill('core flow delay');
+  await page.waitForURL('**/catalog?q=*');
+  await page.getByRole('link', { name: /core__flow__delay/ }).click();
+  await page.getByText('When an outcome is unknown').waitFor();
+  await page.getByRole('cell', { name: /seconds/ }).first().waitFor();
+  await page.getByRole('button', { name: 'Use in flow: copy a task' }).click();
+  await page.getByRole('button', { name: 'Copied' }).waitFor();
+  assert.equal(JSON.parse(await page.evaluate(() => navigator.clipboard.readText())).action_id, 'core__flow__delay');
+  await context.close();
+  assert.deepEqual(faults, []);
+});
+
+it('shows a member flows and catalog, and lets it change nothing', async () => {
+  const { key } = await server.api('POST', '/account/api-keys', { name: 'reader', role: 'member' });
+  const { page, context, faults } = await open(server);
+  await page.goto(`${server.url}/console/login`);
+  await page.getByLabel('API key').fill(key);
+  await page.keyboard.press('Enter');
+  await page.getByRole('heading', { name: 'Overview' }).waitFor();
+  await page.goto(`${server.url}/console/flows/${flow.id}?tab=text`);
+  const area = page.getByLabel('The flow as JSON');
+  await area.waitFor();
+  assert.ok(await area.evaluate((a) => a.readOnly));
+  for (const name of ['Save…', 'Deactivate']) {
+    assert.ok(await role(page, 'button', name).isDisabled(), name);
+    assert.equal(await role(page, 'button', name).getAttribute('title'), 'Only an admin may do this');
+  }
+  await context.close();
+  assert.deepEqual(faults, []);
+});
+
+describe('the screens of flows and of the catalog', () => {
+  const places = () => [
+    'flows', `flows/${flow.id}`, `flows/${flow.id}?tab=text`, `flows/${flow.id}?tab=versions`, `flows/${flow.id}?tab=used+by`, 'flows/new',
+    'catalog', 'catalog?q=flow&action=core__flow__delay',
+  ];
+  for (const colorScheme of ['light', 'dark']) {
+    it(`have no serious finding of axe, ${colorScheme}`, async () => {
+      const { page, context, faults } = await signedIn({ colorScheme });
+      for (const place of places()) {
+        await page.goto(`${server.url}/console/${place}`, { waitUntil: 'networkidle' });
+        await page.getByRole('heading', { level: 1 }).first().waitFor();
+        if (process.env.PICTURES) await page.screenshot({ path: `${process.env.PICTURES}/${colorScheme}-${place.replaceAll(/[^a-z]+/g, '-')}.png`, fullPage: true });
+        const { violations } = await new AxeBuilder({ page }).analyze();
+        const serious = violations.filter((v) => v.impact === 'serious' || v.impact === 'critical');
+        assert.deepEqual(serious.map((v) => `${place}: ${v.id} ${v.nodes[0].html}`), []);
+      }
+      await context.close();
+      assert.deepEqual(faults, []);
+    });
+  }
+
+  it('fit a narrow window', async () => {
+    const { page, context } = await signedIn({ viewport: { width: 390, height: 800 } });
+    for (const place of places()) {
+      await page.goto(`${server.url}/console/${place}`, { waitUntil: 'networkidle' });
+      assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), `${place} is too wide`);
+    }
+    await context.close();
+  });
+});
