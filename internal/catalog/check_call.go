@@ -196,7 +196,11 @@ func (ch *checker) outcomes(a *Action, at path) {
 	if slices.Contains(possible, CheckLookup) && call.Lookup == nil {
 		ch.fail(at, "outcome_check lookup needs a lookup block")
 	}
-	if slices.Contains(possible, CheckKeyed) && call.IdempotencyHeader == "" && call.Idempotency.Body == "" {
+	switch keyed := slices.Contains(possible, CheckKeyed); {
+	case keyed && a.Bulk:
+		ch.fail(at, "outcome_check keyed is for actions of one record: a call with many has no idempotency key; "+
+			"say safe where a repeat does no harm, else lookup or none")
+	case keyed && call.IdempotencyHeader == "" && call.Idempotency.Body == "":
 		ch.fail(at, "outcome_check keyed needs an idempotency_header, or idempotency with the field of the body")
 	}
 	here := at.to("idempotency")

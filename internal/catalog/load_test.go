@@ -161,6 +161,7 @@ func TestLoad_Mistakes(t *testing.T) {
 		"lookup page field":  {"          answer:", "          lookup: {action: dialer__api__list_imports, digest: d, reference: r, horizon_seconds: 60, page: {link: 'a b'}}\n          answer:", `link is "a b"; it must name a field`},
 		"lookup page count":  {"          answer:", "          lookup: {action: dialer__api__list_imports, digest: d, reference: r, horizon_seconds: 60, page: {link: l, max_pages: 101}}\n          answer:", `max_pages is 101; it must be from 2 to 100`},
 		"keyed":              {"outcome_check: none", "outcome_check: keyed", ":28: outcome_check keyed needs an idempotency_header"},
+		"keyed in bulk":      {"outcome_check: none", "bulk: true\n        outcome_check: keyed", "keyed is for actions of one record: a call with many has no idempotency key; say safe"},
 		"key in bulk":        {"          method: POST\n", "          method: POST\n          idempotency: {body: key}\n          body_form: text\n", "only a body with fields"},
 		"schema":             {"{sku: {type: string}}", "{sku: {type: text}}", ":24: params_schema is no JSON Schema"},
 		"remote schema":      {"{sku: {type: string}}", "{sku: {$ref: 'http://169.254.169.254/x'}}", "reference to another document"},
