@@ -32,6 +32,7 @@ async function signedIn(options) {
   const { url } = await server.api('POST', '/account/session/link');
   await view.page.goto(url);
   await view.page.waitForURL('**/console/');
+  await view.page.getByRole('heading', { name: 'Overview' }).waitFor();
   return view;
 }
 
@@ -41,6 +42,15 @@ const caret = (page, text) => page.getByLabel('The flow as JSON').evaluate((area
   area.focus();
   area.setSelectionRange(at, at);
 }, text);
+
+/** Holds what is shown just now against the rules of axe. */
+async function accessible(page, what) {
+  const { violations } = await new AxeBuilder({ page }).analyze();
+  const serious = violations.filter((v) => v.impact === 'serious' || v.impact === 'critical');
+  assert.deepEqual(serious.map((v) => `${what}: ${v.id} ${v.nodes[0].html}`), []);
+}
+
+const picture = (page, name) => process.env.PICTURES && page.screenshot({ path: `${process.env.PICTURES}/${name}.png`, fullPage: true });
 
 const role = (page, name, text) => page.getByRole(name, { name: text, exact: true });
 
@@ -55,6 +65,7 @@ describe('a flow', () => {
     await page.getByRole('heading', { name: markup }).waitFor();
     await page.getByText('{{ input.n != null }}').waitFor();
     await page.getByText('2 tasks, side by side').waitFor();
+    await page.getByRole('region', { name: 'Parameters of parse' }).getByText('int(input.n)').waitFor();
     await page.getByText('the record goes on').waitFor();
     await role(page, 'tab', 'used by').click();
     await page.getByText('0 3 * * * UTC').waitFor();
@@ -77,8 +88,12 @@ describe('a flow', () => {
     await caret(page, '"{{ int(input.n)');
     await page.keyboard.type(' + hmac');
     await role(page, 'listbox', 'Completions').getByText('hmacSha256').waitFor();
+    await accessible(page, 'completions');
+    await picture(page, 'completions');
     await page.keyboard.press('Enter');
     await page.getByText('1 mistake', { exact: true }).waitFor();
+    await accessible(page, 'mistakes');
+    await picture(page, 'mistakes');
     const mistake = page.getByRole('list', { name: 'Mistakes' }).getByRole('button');
     assert.match(await mistake.textContent(), /^Line \d+: steps\.0\.tasks\.0\.params\.value: /);
     await page.getByRole('textbox', { name: 'Rehearse with a record' }).focus();
@@ -103,11 +118,14 @@ describe('a flow', () => {
     await page.getByRole('textbox', { name: 'Rehearse with a record' }).fill('{"n": "41"}');
     await role(page, 'button', 'Rehearse').click();
     await page.getByText('check · parse').or(page.getByText('Check · parse')).first().waitFor();
+    await picture(page, 'rehearsal');
 
     await caret(page, '"steps"');
     await page.keyboard.press('Control+s');
     const dialog = page.getByRole('dialog');
     await dialog.getByText('int(input.n) + 1').waitFor();
+    await accessible(page, 'what is saved');
+    await picture(page, 'save');
     await page.keyboard.press('Tab');
     await dialog.getByRole('button', { name: 'Save' }).click();
     await dialog.waitFor({ state: 'detached' });
@@ -130,6 +148,38 @@ describe('a flow', () => {
     assert.deepEqual(faults, []);
   });
 
+  it('warns of a newer version, and leaves no draft to who signs in next', async () => {
+    const made = await server.api('POST', '/flows/definitions', { ...body, name: 'of two authors' });
+    const { page, context, faults } = await signedIn();
+    await page.goto(`${server.url}/console/flows/${made.id}?tab=text`);
+    await page.getByText('No mistakes').waitFor();
+    await caret(page, '"Check');
+    await page.keyboard.type(' it');
+    await server.api('PUT', `/flows/definitions/${made.id}`, { ...body, name: 'of two authors', steps: body.steps.slice(0, 1) });
+    await page.reload();
+    await page.getByText('This draft began with version 1; the newest is 2.').waitFor();
+    assert.match(await page.getByLabel('The flow as JSON').inputValue(), /"Check it"/);
+    await role(page, 'button', 'Sign out').click();
+    await page.waitForURL('**/console/login');
+    assert.equal(await page.evaluate(() => Object.keys(sessionStorage).filter((key) => key.startsWith('flow-draft')).length), 0);
+    await context.close();
+    assert.deepEqual(faults, []);
+  });
+
+  it('begins with a template', async () => {
+    const credential = await server.api('GET', '/credentials').then((all) => all.items.find((c) => c.platform_id === 'dialer'));
+    const { page, context, faults } = await signedIn();
+    await page.goto(`${server.url}/console/flows`);
+    await role(page, 'button', 'Use Upload contacts to a dialer list').click();
+    const dialog = page.getByRole('dialog');
+    await dialog.getByLabel('Name').fill(`made of a template ${markup}`);
+    await dialog.getByRole('combobox').selectOption(credential.id);
+    await dialog.getByRole('button', { name: 'Make a draft' }).click();
+    await page.getByRole('heading', { name: 'made of a template' }).waitFor();
+    await context.close();
+    assert.deepEqual(faults, []);
+  });
+
   it('is made anew, by the keyboard alone', async () => {
     const { page, context, faults } = await signedIn();
     await page.goto(`${server.url}/console/flows/new`);
@@ -144,6 +194,7 @@ describe('a flow', () => {
     }, 'the focus on Create');
     await page.keyboard.press('Enter');
     await page.getByRole('heading', { name: 'A new flow' }).waitFor();
+    assert.ok(page.url().includes('/flows/') && !page.url().endsWith('/new'));
     await context.close();
     assert.deepEqual(faults, []);
   });
@@ -195,10 +246,8 @@ describe('the screens of flows and of the catalog', () => {
       for (const place of places()) {
         await page.goto(`${server.url}/console/${place}`, { waitUntil: 'networkidle' });
         await page.getByRole('heading', { level: 1 }).first().waitFor();
-        if (process.env.PICTURES) await page.screenshot({ path: `${process.env.PICTURES}/${colorScheme}-${place.replaceAll(/[^a-z]+/g, '-')}.png`, fullPage: true });
-        const { violations } = await new AxeBuilder({ page }).analyze();
-        const serious = violations.filter((v) => v.impact === 'serious' || v.impact === 'critical');
-        assert.deepEqual(serious.map((v) => `${place}: ${v.id} ${v.nodes[0].html}`), []);
+        await picture(page, `${colorScheme}-${place.replace(flow.id, 'ID').replaceAll(/\W+/g, '-')}`);
+        await accessible(page, place);
       }
       await context.close();
       assert.deepEqual(faults, []);
@@ -213,4 +262,22 @@ describe('the screens of flows and of the catalog', () => {
     }
     await context.close();
   });
+});
+
+it('waits with a check where too many were made', async () => {
+  const { page, context, faults } = await signedIn();
+  await page.goto(`${server.url}/console/flows/${flow.id}?tab=text`);
+  await page.getByText('No mistakes').waitFor();
+  const cookie = (await context.cookies()).map((c) => `${c.name}=${c.value}`).join('; ');
+  const check = () => fetch(`${server.url}/v1/flows/definitions/validate`, {
+    method: 'POST', body: JSON.stringify(body),
+    headers: { Cookie: cookie, 'Sec-Fetch-Site': 'same-origin', 'X-Flowlane-Console': '1', 'Content-Type': 'application/json' },
+  });
+  await until(async () => (await Promise.all(Array.from({ length: 40 }, check))).some((answer) => answer.status === 429), 'the limit');
+  await caret(page, '"Check');
+  await page.keyboard.type(' it');
+  await page.getByText('Many checks were made; this one waits a moment.').waitFor();
+  assert.equal(await page.getByRole('alert').count(), 0);
+  await context.close();
+  assert.deepEqual(faults, []);
 });

@@ -58,7 +58,10 @@ export function Frame() {
 
 function TopBar({ me, find }: { me: Me; find: () => void }) {
   const zone = useZone();
-  const leave = () => void flowlane.account.endSession().finally(() => location.assign('/console/login'));
+  const leave = () => {
+    sessionStorage.clear(); // drafts are of who signs out
+    void flowlane.account.endSession().finally(() => location.assign('/console/login'));
+  };
   return (
     <header className="top">
       <Link to="/" className="brand">Flowlane</Link>

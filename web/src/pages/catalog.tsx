@@ -66,7 +66,7 @@ function Detail({ id }: { id: string }) {
   const a = action.data;
   return (
     <>
-      <Head title={<span className="break">{a.name}</span>}><Copy text={taskOf(a)}>Use in flow: copy a task</Copy></Head>
+      <div className="action-head"><h2>{a.name}</h2><Copy text={taskOf(a)}>Use in flow: copy a task</Copy></div>
       <p><code>{a.id}</code></p>
       <p className="break">{a.description}</p>
       <Facts facts={[

@@ -24,8 +24,8 @@ export function Diff({ before, after, names }: { before: string; after: string; 
 function Row({ line: { before, after, same } }: { line: DiffLine }) {
   return (
     <tr>
-      <td className={same || before === undefined ? undefined : 'gone'}>{!same && before !== undefined && <span className="faint">− </span>}{before}</td>
-      <td className={same || after === undefined ? undefined : 'come'}>{!same && after !== undefined && <span className="faint">+ </span>}{after}</td>
+      <td className={same || before === undefined ? undefined : 'gone'}>{before !== undefined && (same ? '  ' : '− ')}{before}</td>
+      <td className={same || after === undefined ? undefined : 'come'}>{after !== undefined && (same ? '  ' : '+ ')}{after}</td>
     </tr>
   );
 }

@@ -1,11 +1,11 @@
 import { useQuery } from '@tanstack/react-query';
 import { useNavigate } from '@tanstack/react-router';
-import { useDeferredValue, useEffect, useMemo, useRef, useState } from 'react';
+import { useEffect, useMemo, useRef, useState } from 'react';
 
 import { ApiError, flowlane, type Definition, type ValidationEntry } from '../api/client';
 import { useChange } from '../api/live';
 import { count } from '../lib/format';
-import { lineOf, locate, scan, type Mistake } from '../lib/json';
+import { locate, scan, type Mistake } from '../lib/json';
 import { Ask, Button, Failure } from '../ui/parts';
 import { Diff } from './flow-diff';
 import { Rehearse } from './flow-rehearse';
@@ -143,11 +143,9 @@ interface SaveProps {
 /** Shows what changes, then saves it. */
 function Save({ flow, before, text, onSaved, onClose }: SaveProps) {
   const navigate = useNavigate();
-  const shown = useDeferredValue(text);
   const save = useChange(async () => {
     if (flow) {
-      const kept = scan(text).root!.children.has('status') ? text : text.replace('{', `{"status":"${flow.status}",`);
-      await flowlane.definitions.replace({ path: { definition_id: flow.id }, body: kept as never, bodySerializer: null });
+      await flowlane.definitions.replace({ path: { definition_id: flow.id }, body: text as never, bodySerializer: null });
       onSaved();
       return;
     }
@@ -160,7 +158,7 @@ function Save({ flow, before, text, onSaved, onClose }: SaveProps) {
       <Ask title={flow ? `Save ${flow.name}` : 'Create this flow'} action={flow ? 'Save' : 'Create'} busy={save.isPending} error={save.error}
         onGo={() => save.mutate(undefined)} onClose={onClose}>
         {flow && <p>New starts take it from now on. What runs goes on with its own version.</p>}
-        <Diff before={flow ? before : ''} after={shown} names={flow ? [`Version ${flow.version}`, 'Your text'] : ['Nothing', 'Your text']} />
+        <Diff before={flow ? before : ''} after={text} names={flow ? [`Version ${flow.version}`, 'Your text'] : ['Nothing', 'Your text']} />
       </Ask>
     </div>
   );

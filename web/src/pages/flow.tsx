@@ -5,7 +5,7 @@ import { useState } from 'react';
 import { flowlane, type Definition, type DefinitionStatus, type Task } from '../api/client';
 import { useChange, useLive } from '../api/live';
 import { useMe } from '../app/frame';
-import { pick } from '../lib/json';
+import { locate, pick, scan } from '../lib/json';
 import { count, pretty } from '../lib/format';
 import { Ask, Button, Empty, Facts, Failure, Head, Id, Loading, Status, Time } from '../ui/parts';
 import { Diff } from './flow-diff';
@@ -74,7 +74,7 @@ function Known({ id, reason }: { id: string; reason: string | undefined }) {
           </button>
         ))}
       </div>
-      {tab === 'steps' && <Steps flow={f} />}
+      {tab === 'steps' && <Steps flow={f} text={text.data} />}
       {text.error && <Failure error={text.error} retry={() => void text.refetch()} />}
       {tab === 'text' && (text.data ? <Editor key={id} flow={f} before={text.data} reason={reason} /> : <Loading />)}
       {tab === 'versions' && (text.data ? <Versions flow={f} newest={text.data} chosen={v} reason={reason} /> : <Loading />)}
@@ -102,21 +102,28 @@ function Activate({ flow, reason }: { flow: Definition; reason: string | undefin
 }
 
 /** The steps one below the other, the tasks of each side by side, as they run. */
-function Steps({ flow }: { flow: Definition }) {
+function Steps({ flow, text }: { flow: Definition; text: string | undefined }) {
+  const root = text === undefined ? undefined : scan(text).root;
   return (
     <ol className="steps">
       {flow.steps.map((step, i) => (
         <li key={step.id}>
           <h3>{i + 1}. {step.name || step.id} <span className="faint">{step.id}</span></h3>
           {step.tasks.length > 1 && <p className="faint">{count(step.tasks.length)} tasks, side by side</p>}
-          <ul className="tasks">{step.tasks.map((task) => <TaskCard key={task.id} task={task} />)}</ul>
+          <ul className="tasks">
+            {step.tasks.map((task, j) => {
+              const at = root && locate(root, ['steps', String(i), 'tasks', String(j), 'params']).place;
+              return <TaskCard key={task.id} task={task} params={at && pretty(text!.slice(at.from, at.to))} />;
+            })}
+          </ul>
         </li>
       ))}
     </ol>
   );
 }
 
-function TaskCard({ task }: { task: Task }) {
+/** A task, with its parameters in the text of the flow. */
+function TaskCard({ task, params }: { task: Task; params: string | undefined }) {
   const { retry } = task;
   const rules: Array<[string, string | null]> = [
     ['when', task.when], ['for each', task.for_each], ['credential', task.credential_id],
@@ -133,7 +140,7 @@ function TaskCard({ task }: { task: Task }) {
         {rules.map(([name, value]) => value !== null && [<dt key={name}>{name}</dt>, <dd key={`${name} value`}><code>{value}</code></dd>])}
       </dl>
       {Object.keys(task.params).length > 0 && (
-        <pre tabIndex={0} role="region" aria-label={`Parameters of ${task.id}`}>{JSON.stringify(task.params, null, 2)}</pre>
+        <pre tabIndex={0} role="region" aria-label={`Parameters of ${task.id}`}>{params}</pre>
       )}
     </li>
   );
@@ -157,7 +164,7 @@ function Versions({ flow, newest, chosen, reason }: { flow: Definition; newest: 
   const restore = useChange(
     () => flowlane.definitions.replace({
       path: { definition_id: flow.id }, bodySerializer: null,
-      body: `{"status":"${flow.status}",${[pick(newest, ['name', 'description']), pick(old.data!, kept)].map((t) => t.slice(1, -1)).join(',')}}` as never,
+      body: `{${[pick(newest, ['name', 'description']), pick(old.data!, kept)].map((t) => t.slice(1, -1)).join(',')}}` as never,
     }),
     () => setAsks(false),
   );

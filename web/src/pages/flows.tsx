@@ -90,13 +90,13 @@ function Rows({ flows }: { flows: Definition[] }) {
   return (
     <div className="scroll">
       <table>
-        <thead><tr><th>Name</th><th>Status</th><th className="number">Version</th><th>Changed</th><th>Last batches</th><th>Started by</th></tr></thead>
+        <thead><tr><th>Name</th><th>Status</th><th>Version</th><th>Changed</th><th>Last batches</th><th>Started by</th></tr></thead>
         <tbody>
           {flows.map((f) => (
             <tr key={f.id}>
               <td className="break"><Link to="/flows/$flowId" params={{ flowId: f.id }}>{f.name}</Link></td>
               <td><FlowStatus status={f.status} /></td>
-              <td className="number">{f.version}</td>
+              <td>{f.version}</td>
               <td><Time at={f.updated_at} ago /></td>
               <td>
                 <span className="lately">
