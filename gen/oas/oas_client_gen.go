@@ -655,8 +655,7 @@ type DispatchInvoker interface {
 	//
 	// Says how many calls a number of records would take and what share of the day's remaining budget that
 	// is. Give exactly one of `record_set_id` and `record_count`, and at least one of `bucket` and
-	// `action_id`. Writes nothing. Of an action that spends several budgets the answer is about the one
-	// that binds, or the one that `bucket` names; `completion` reckons with all of them.
+	// `action_id`. Writes nothing.
 	//
 	// POST /platforms/{platform}/domains/{tenancy_id}/estimate
 	EstimateUpload(ctx context.Context, request *EstimateRequest, params EstimateUploadParams, options ...RequestOption) (*Estimate, error)
@@ -6456,8 +6455,7 @@ func (c *Client) sendEndSession(ctx context.Context, params EndSessionParams, re
 //
 // Says how many calls a number of records would take and what share of the day's remaining budget that
 // is. Give exactly one of `record_set_id` and `record_count`, and at least one of `bucket` and
-// `action_id`. Writes nothing. Of an action that spends several budgets the answer is about the one
-// that binds, or the one that `bucket` names; `completion` reckons with all of them.
+// `action_id`. Writes nothing.
 //
 // POST /platforms/{platform}/domains/{tenancy_id}/estimate
 func (c *Client) EstimateUpload(ctx context.Context, request *EstimateRequest, params EstimateUploadParams, options ...RequestOption) (*Estimate, error) {

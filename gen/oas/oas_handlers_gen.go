@@ -6618,8 +6618,7 @@ func (s *Server) handleEndSessionRequest(args [0]string, argsEscaped bool, w htt
 //
 // Says how many calls a number of records would take and what share of the day's remaining budget that
 // is. Give exactly one of `record_set_id` and `record_count`, and at least one of `bucket` and
-// `action_id`. Writes nothing. Of an action that spends several budgets the answer is about the one
-// that binds, or the one that `bucket` names; `completion` reckons with all of them.
+// `action_id`. Writes nothing.
 //
 // POST /platforms/{platform}/domains/{tenancy_id}/estimate
 func (s *Server) handleEstimateUploadRequest(args [2]string, argsEscaped bool, w http.ResponseWriter, r *http.Request) {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -93,7 +92,7 @@ func (s *Service) estimate(ctx context.Context, conn db.DBTX, orgID uuid.UUID, t
 	if err != nil {
 		return nil, err
 	}
-	buckets, action, err := s.target(&d, q)
+	name, bucket, action, err := s.target(&d, q)
 	if err != nil {
 		return nil, err
 	}
@@ -101,34 +100,8 @@ func (s *Service) estimate(ctx context.Context, conn db.DBTX, orgID uuid.UUID, t
 	if err != nil {
 		return nil, err
 	}
-	var all []*Estimate
-	var out *Estimate
-	var longest time.Duration
-	for _, b := range buckets {
-		e := s.ofRecords(tenancyID, b, action, records)
-		takes, err := s.weigh(ctx, conn, orgID, &d, b.RateBucket, e, uuid.Nil)
-		if err != nil {
-			return nil, err
-		}
-		switch {
-		case q.Bucket != nil && b.name != *q.Bucket:
-		case out == nil, e.tighter(out, takes-longest):
-			out, longest = e, takes
-		}
-		all = append(all, e)
-	}
-	for _, e := range all {
-		if e != out {
-			out.Completion = out.Completion.and(e.Completion)
-		}
-	}
-	return out, nil
-}
-
-// ofRecords is what records cost of a bucket, before it is weighed; action is nil where nobody chose one.
-func (s *Service) ofRecords(tenancyID string, b bucket, action *catalog.Action, records int64) *Estimate {
-	e := &Estimate{TenancyID: tenancyID, Bucket: b.name, RecordCount: records, MaxRecordsPerRequest: b.MaxRecordsPerRequest,
-		usual: db.FlowLane(cmp.Or(b.DefaultLane, catalog.DefaultLane))}
+	e := &Estimate{TenancyID: tenancyID, Bucket: name, RecordCount: records, MaxRecordsPerRequest: bucket.MaxRecordsPerRequest,
+		usual: db.FlowLane(cmp.Or(bucket.DefaultLane, catalog.DefaultLane))}
 	if action != nil {
 		e.ActionID, e.MaxRecordsPerRequest, e.usual = &action.ID, action.MaxRecordsPerRequest, db.FlowLane(s.catalog.Lane(action))
 		if action.Call != nil {
@@ -136,30 +109,11 @@ func (s *Service) ofRecords(tenancyID string, b bucket, action *catalog.Action, 
 		}
 	}
 	e.Calls = calls(records, e.MaxRecordsPerRequest)
-	if e.cost = s.costOf(action, b.name, e.MaxRecordsPerRequest); action == nil {
-		e.cost = s.dearest(b.name, b.RateBucket)
+	if e.cost = s.costOf(action, name, e.MaxRecordsPerRequest); action == nil {
+		e.cost = s.dearest(name, bucket)
 	}
-	return e
-}
-
-// tighter reports whether the budget of an estimate binds more than that of another with the same calls, which take so much longer at
-// its rate: it goes past its day, is done later behind what waits for it or, both idle, is slower.
-func (e *Estimate) tighter(o *Estimate, slower time.Duration) bool {
-	spills := func(e *Estimate) int {
-		if e.Day != nil && e.Day.Spills {
-			return 1
-		}
-		return 0
-	}
-	return cmp.Or(cmp.Compare(spills(e), spills(o)), cmp.Compare(e.takes(), o.takes()), cmp.Compare(slower, 0)) > 0
-}
-
-// takes is how long it is until all is done, to the second; the longest time there is where nobody can tell.
-func (e *Estimate) takes() time.Duration {
-	if e.Completion.At == nil {
-		return math.MaxInt64
-	}
-	return e.Completion.At.Sub(e.AsOf).Round(time.Second)
+	_, err = s.weigh(ctx, conn, orgID, &d, bucket, e, uuid.Nil)
+	return e, err
 }
 
 func (q *Question) check() error {
@@ -181,29 +135,29 @@ func (q *Question) check() error {
 	return nil
 }
 
-// target finds the budgets that a question is about: the one that it names, or all that calls of its action spend.
-func (s *Service) target(d *Domain, q Question) (out []bucket, action *catalog.Action, err error) {
-	names := []string{}
-	if q.ActionID == nil {
-		names = append(names, *q.Bucket)
-	} else {
-		a, ok := s.catalog.Action(*q.ActionID)
-		if !ok || a.PlatformID != d.PlatformID || len(a.Buckets) == 0 {
-			return nil, nil, fault.Value([]string{"body", "action_id"}, "The account does not meter this action")
-		}
-		if names, action = a.Buckets, a; q.Bucket != nil && !slices.Contains(names, *q.Bucket) {
-			return nil, nil, fault.Value([]string{"body", "bucket"}, "The action spends the bucket %s", strings.Join(names, " and "))
-		}
-	}
+// target finds the budget that a question is about.
+func (s *Service) target(d *Domain, q Question) (string, *catalog.RateBucket, *catalog.Action, error) {
+	byName := map[string]*catalog.RateBucket{}
 	for _, b := range s.buckets(d.PlatformID) {
-		if slices.Contains(names, b.name) {
-			out = append(out, b)
+		byName[b.name] = b.RateBucket
+	}
+	if q.ActionID == nil {
+		if b := byName[*q.Bucket]; b != nil {
+			return *q.Bucket, b, nil, nil
 		}
+		return "", nil, nil, fault.Value([]string{"body", "bucket"}, "The account has no such bucket; it has %v", d.Buckets)
 	}
-	if len(out) == 0 {
-		return nil, nil, fault.Value([]string{"body", "bucket"}, "The account has no such bucket; it has %v", d.Buckets)
+	at := []string{"body", "action_id"}
+	a, ok := s.catalog.Action(*q.ActionID)
+	switch {
+	case !ok || a.PlatformID != d.PlatformID || len(a.Buckets) == 0:
+		return "", nil, nil, fault.Value(at, "The account does not meter this action")
+	case len(a.Buckets) > 1:
+		return "", nil, nil, fault.Value(at, "The action spends several budgets: %v", a.Buckets)
+	case q.Bucket != nil && *q.Bucket != a.Buckets[0]:
+		return "", nil, nil, fault.Value([]string{"body", "bucket"}, "The action spends the bucket %s", a.Buckets[0])
 	}
-	return out, action, nil
+	return a.Buckets[0], byName[a.Buckets[0]], a, nil
 }
 
 // dearest is the most that a call of any action costs of a bucket.

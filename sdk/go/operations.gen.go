@@ -2050,8 +2050,6 @@ func (c *Client) SetLane(ctx context.Context, platform string, tenancyID string,
 // EstimateUpload: Estimate what an upload would cost.
 // Says how many calls a number of records would take and what share of the day's remaining budget that is. Give
 // exactly one of `record_set_id` and `record_count`, and at least one of `bucket` and `action_id`. Writes nothing.
-// Of an action that spends several budgets the answer is about the one that binds, or the one that `bucket`
-// names; `completion` reckons with all of them.
 func (c *Client) EstimateUpload(ctx context.Context, platform string, tenancyID string, body *EstimateRequest) (answer Estimate, err error) {
 	err = c.do(ctx, call{"EstimateUpload", "POST", "/platforms/" + url.PathEscape(platform) + "/domains/" + url.PathEscape(tenancyID) + "/estimate", nil, body}, &answer)
 	return answer, err

@@ -1693,8 +1693,6 @@ class Operations(Transport):
         """Estimate what an upload would cost.
         Says how many calls a number of records would take and what share of the day's remaining budget that is. Give
         exactly one of `record_set_id` and `record_count`, and at least one of `bucket` and `action_id`. Writes nothing.
-        Of an action that spends several budgets the answer is about the one that binds, or the one that `bucket`
-        names; `completion` reckons with all of them.
         """
         return self._call("estimate_upload", "POST", f"/platforms/{segment(platform)}/domains/{segment(tenancy_id)}/estimate", body=body)
 

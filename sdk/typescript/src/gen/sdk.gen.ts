@@ -2491,8 +2491,6 @@ export class DispatchOperations extends HeyApiClient {
      *
      * Says how many calls a number of records would take and what share of the day's remaining budget that is. Give
      * exactly one of `record_set_id` and `record_count`, and at least one of `bucket` and `action_id`. Writes nothing.
-     * Of an action that spends several budgets the answer is about the one that binds, or the one that `bucket`
-     * names; `completion` reckons with all of them.
      *
      */
     public estimateUpload<ThrowOnError extends boolean = true>(options: Options<EstimateUploadData, ThrowOnError>) {
