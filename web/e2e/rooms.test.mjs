@@ -215,7 +215,7 @@ describe('the frame', () => {
     await page.keyboard.press('ArrowDown');
     await page.keyboard.press('ArrowUp');
     await page.keyboard.press('Enter');
-    await page.waitForURL(`**/console/batches?flow=${flow.id}`);
+    await page.waitForURL(`**/console/flows/${flow.id}`);
     await context.close();
     assert.deepEqual(faults, []);
   });

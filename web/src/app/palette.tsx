@@ -74,7 +74,9 @@ function useGoals(text: string): Goal[] {
     ({ id: `go-${id}`, kind: `batch ${id}`, label, go: () => void navigate({ to: '/batches/$batchId', params: { batchId: id }, search: {} }) });
   const all: Goal[] = [
     ...groups.flatMap((g) => g.places.map(({ to, label }) => ({ id: `go-${to}`, kind: g.name as string, label, go: () => void navigate({ to, search: {} }) }))),
-    ...[...names].map(([id, label]) => ({ id: `go-${id}`, kind: `batches of the flow ${id}`, label, go: () => void navigate({ to: '/batches', search: { flow: id } }) })),
+    ...[...names].map(([id, label]) => (
+      { id: `go-${id}`, kind: `flow ${id}`, label, go: () => void navigate({ to: '/flows/$flowId', params: { flowId: id }, search: {} }) }
+    )),
     ...(read.data?.batches ?? []).map((b) => batch(b.id, names.get(b.definition_id) ?? 'a deleted flow')),
   ];
   const fit = all.filter((g) => `${g.label} ${g.kind}`.toLowerCase().includes(text)).slice(0, 12);
