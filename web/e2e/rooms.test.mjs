@@ -254,6 +254,7 @@ describe('every place', () => {
         await page.goto(`${server.url}/console/${place}`, { waitUntil: 'load' });
         await page.getByRole('heading', { level: 1 }).waitFor();
         await page.getByRole('status', { name: 'Loading' }).waitFor({ state: 'detached' });
+        assert.equal(await page.locator('.note.failure').count(), 0, `${place} fails`);
         if (process.env.PICTURES) await page.screenshot({ path: `${process.env.PICTURES}/${place.replaceAll('/', '-')}-${colorScheme}.png` });
         const { violations } = await new AxeBuilder({ page }).analyze();
         const serious = violations.filter((v) => v.impact === 'serious' || v.impact === 'critical');

@@ -16,7 +16,7 @@ export function Usage() {
   const go = (change: { by?: typeof by; days?: number }) => void navigate({ to: '/usage', search: { by, days, ...change } });
   const usage = useLive(['usage', by, days], (signal) => {
     const from = new Date(Date.now() - (days - 1) * 86_400_000).toISOString().slice(0, 10);
-    return flowlane.usage.get({ query: { group_by: by, from: `${from}T00:00:00Z` }, signal });
+    return flowlane.usage.get({ query: { group_by: by, from }, signal });
   });
   const u = usage.data;
   const most = Math.max(1, ...(u?.items.map((i) => i.records) ?? []));
