@@ -36,7 +36,7 @@ const (
 	linkPage = "/console/login#"
 	// maxText is the length of the longest code and state that are looked at.
 	maxText = 4096
-	// atOnce is how many exchanges of codes are under way at once.
+	// atOnce is how many may wait for the provider at once.
 	atOnce = 16
 )
 
@@ -88,6 +88,12 @@ func (h *Handler) Begin(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusNoContent)
 		return
 	}
+	leave, err := h.enter()
+	if err != nil {
+		h.fail(w, r, failedUnavailable, err)
+		return
+	}
+	defer leave()
 	client, err := h.client(r.Context())
 	if err != nil {
 		h.fail(w, r, failedUnavailable, err)
@@ -113,6 +119,16 @@ func (h *Handler) Finish(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, address, http.StatusSeeOther)
 }
 
+// enter bounds how many wait for a provider that is slow: nobody has signed in yet, so anybody can ask. leave must be called.
+func (h *Handler) enter() (leave func(), err error) {
+	select {
+	case h.slots <- struct{}{}:
+		return func() { <-h.slots }, nil
+	default:
+		return nil, errors.New("too many people sign in at once")
+	}
+}
+
 func (h *Handler) finish(r *http.Request) (address, word string, err error) {
 	said := r.URL.Query()
 	set, err := r.Cookie(cookieName)
@@ -127,12 +143,11 @@ func (h *Handler) finish(r *http.Request) (address, word string, err error) {
 	if code == "" || len(code) > maxText {
 		return "", failedCancelled, nil
 	}
-	select {
-	case h.slots <- struct{}{}:
-		defer func() { <-h.slots }()
-	default:
-		return "", failedUnavailable, errors.New("too many people sign in at once")
+	leave, err := h.enter()
+	if err != nil {
+		return "", failedUnavailable, err
 	}
+	defer leave()
 	token, err := h.exchange(r.Context(), code, t.verifier)
 	if err != nil {
 		return "", failedUnavailable, err
