@@ -1,4 +1,5 @@
 import { ApiError, Flowlane } from '../../../sdk/typescript/src/index';
+import { write } from '../lib/exact';
 
 export type * from '../../../sdk/typescript/src/gen/types.gen';
 export { ApiError };
@@ -15,6 +16,9 @@ export const flowlane = new Flowlane({ url: location.origin, fetch: sameOrigin, 
 
 /** The same, for what people wait for and would send again themselves: what may pass is sent again for some seconds. */
 export const patient = new Flowlane({ url: location.origin, fetch: sameOrigin });
+
+// What somebody typed is sent with the digits that were typed.
+for (const { client } of [flowlane, patient]) client.setConfig({ bodySerializer: (body: unknown) => write(body) });
 
 /** Signs in with an API key, or with the text of a link that the service printed. */
 export async function signIn(secret: string): Promise<void> {

@@ -1,4 +1,5 @@
 import { flowlane, type Store, type StoreInput, type Tenant, type VariableSet, type VariableSetInput } from '../api/client';
+import { exactly, write } from '../lib/exact';
 import { count } from '../lib/format';
 import { Act, Confirm, Form, type Field } from '../ui/form';
 import { Listing } from '../ui/listing';
@@ -11,11 +12,11 @@ export function Variables() {
       <Head title="Variables"><Act label="New set" strong ask={(close) => <EditVariables close={close} />} /></Head>
       <Listing<VariableSet>
         of={['variables']} row={(v) => v.id} empty="There are no variables yet. Flows read them instead of values written in their tasks."
-        read={(cursor, signal) => flowlane.variables.list({ query: { limit: 50, cursor }, signal })}
+        read={(cursor, signal) => exactly(flowlane.variables.list({ query: { limit: 50, cursor }, signal, parseAs: 'text' }))}
         columns={[
           { head: 'Set', cell: (v) => <>{v.name} <Id id={v.id} /></> },
-          { head: 'Keys', cell: (v) => <details><summary>{count(v.keys.length)}</summary><pre>{JSON.stringify(v.keys, null, 2)}</pre></details> },
-          { head: 'Versions', cell: (v) => <details><summary>{v.versions.map((n) => n.name).join(', ') || 'none'}</summary><pre>{JSON.stringify(v.versions, null, 2)}</pre></details> },
+          { head: 'Keys', cell: (v) => <details><summary>{count(v.keys.length)}</summary><pre>{write(v.keys, 2)}</pre></details> },
+          { head: 'Versions', cell: (v) => <details><summary>{v.versions.map((n) => n.name).join(', ') || 'none'}</summary><pre>{write(v.versions, 2)}</pre></details> },
           { head: 'Changed', cell: (v) => <Time at={v.updated_at} /> },
           {
             head: 'Change',

@@ -1,5 +1,6 @@
 import { flowlane, type EventKind, type EventSubscription, type EventSubscriptionInput } from '../api/client';
 import { useLive } from '../api/live';
+import { exactly } from '../lib/exact';
 import { count } from '../lib/format';
 import { useFlows } from '../ui/flows';
 import { Act, Confirm, Form, type Field } from '../ui/form';
@@ -18,7 +19,7 @@ export function Events() {
       </Head>
       <Listing<EventSubscription>
         of={['subscriptions']} row={(s) => s.id} empty="No flow listens to an event yet. A subscription starts a flow when one comes."
-        read={(cursor, signal) => flowlane.events.listSubscriptions({ query: { limit: 50, cursor, order: 'desc' }, signal })}
+        read={(cursor, signal) => exactly(flowlane.events.listSubscriptions({ query: { limit: 50, cursor, order: 'desc' }, signal, parseAs: 'text' }))}
         columns={[
           { head: 'Subscription', cell: (s) => s.description || s.id },
           { head: 'Upon', cell: (s) => <><code>{s.event_kind}</code>{s.filter && <> where <code>{s.filter}</code></>}</> },

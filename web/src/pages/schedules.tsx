@@ -2,6 +2,7 @@ import { Link, useNavigate, useParams, useSearch } from '@tanstack/react-router'
 
 import { flowlane, type Fire, type FireStatus, type Schedule, type ScheduleInput } from '../api/client';
 import { useLive } from '../api/live';
+import { exactly } from '../lib/exact';
 import { words } from '../lib/format';
 import { useFlows } from '../ui/flows';
 import { Act, Confirm, Form, type Field } from '../ui/form';
@@ -39,7 +40,7 @@ export function SchedulePage() {
   const navigate = useNavigate();
   const flows = useFlows();
   const path = { schedule_id: scheduleId };
-  const read = useLive(['schedule', scheduleId], (signal) => flowlane.schedules.get({ path, signal }));
+  const read = useLive(['schedule', scheduleId], (signal) => exactly(flowlane.schedules.get({ path, signal, parseAs: 'text' })));
   const s = read.data;
   if (!s) return read.error ? <Failure error={read.error} retry={() => void read.refetch()} /> : <Loading />;
   const run = async () => {

@@ -3,6 +3,7 @@ import { useRef, useState } from 'react';
 
 import type { Definition, RecordSet, TriggerRequest } from '../api/client';
 import { useChange } from '../api/live';
+import { write } from '../lib/exact';
 import { count, span } from '../lib/format';
 import { Button, Failure } from '../ui/parts';
 import { startBatch, type Job, type State } from '../upload/job';
@@ -26,7 +27,7 @@ export function Go({ flow, records, plan, set, current, may }: Props) {
   const navigate = useNavigate();
   const key = useRef({ of: '', is: '' });
   const start = useChange(async (request: TriggerRequest) => {
-    const of = JSON.stringify([flow.id, request]);
+    const of = write([flow.id, request]);
     if (key.current.of !== of) key.current = { of, is: crypto.randomUUID() };
     const batchId = await startBatch({ flow: flow.id, request }, set!.id, key.current.is);
     await navigate({ to: '/batches/$batchId', params: { batchId }, search: {} });

@@ -1,4 +1,5 @@
 import type { Definition, Estimate, Lane, Pacing, Priority, TriggerRequest } from '../api/client';
+import { read, write } from '../lib/exact';
 import { count, span, words } from '../lib/format';
 import { Facts, Failure, Loading, Time } from '../ui/parts';
 import { useRehearsal } from './start-rehearsal';
@@ -39,13 +40,13 @@ function paceOf({ records, minutes }: Form): Pacing | undefined | string {
 /** The metadata as the text of JSON, `{}` while it is not a JSON object. */
 export function metadataOf(form: Form): string {
   const notes = notesOf(form.metadata);
-  return typeof notes === 'object' ? JSON.stringify(notes) : '{}';
+  return typeof notes === 'object' ? write(notes) : '{}';
 }
 
 function notesOf(text: string): Record<string, unknown> | undefined | string {
   if (text.trim() === '') return undefined;
   try {
-    const value = JSON.parse(text) as unknown;
+    const value = read(text);
     if (value !== null && typeof value === 'object' && !Array.isArray(value)) return value as Record<string, unknown>;
   } catch { /* said below */ }
   return 'The metadata must be a JSON object.';

@@ -3,6 +3,7 @@ import { useState } from 'react';
 
 import { flowlane, type Webhook, type WebhookDelivery, type WebhookDeliveryStatus, type WebhookInput } from '../api/client';
 import { useLive } from '../api/live';
+import { exactly } from '../lib/exact';
 import { count, words } from '../lib/format';
 import { useFlows } from '../ui/flows';
 import { Act, Confirm, Form, type Field } from '../ui/form';
@@ -49,7 +50,7 @@ export function WebhookPage() {
   const flows = useFlows();
   const [secret, setSecret] = useState<{ signing_secret: string; previous_valid_until: string }>();
   const path = { webhook_id: webhookId };
-  const read = useLive(['webhook', webhookId], (signal) => flowlane.webhooks.get({ path, signal }));
+  const read = useLive(['webhook', webhookId], (signal) => exactly(flowlane.webhooks.get({ path, signal, parseAs: 'text' })));
   const w = read.data;
   if (!w) return read.error ? <Failure error={read.error} retry={() => void read.refetch()} /> : <Loading />;
   const remove = async () => {

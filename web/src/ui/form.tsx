@@ -1,70 +1,41 @@
+import { useMutation } from '@tanstack/react-query';
 import { useState, type ReactNode } from 'react';
 
 import { useChange } from '../api/live';
 import { useMe } from '../app/frame';
-import { Ask, Button, InputError } from './parts';
+import { textOf, valuesOf, type Field } from './fields';
+import { Ask, Button } from './parts';
 
-/** One field of a form. JSON is typed as text and sent as what it says. */
-export interface Field {
-  name: string;
-  label: string;
-  kind?: 'text' | 'secret' | 'number' | 'json' | 'check' | 'time' | 'lines';
-  options?: Array<[string, string]>;
-  value?: unknown;
-  required?: boolean;
-  hint?: string;
-}
-
-/** The text that a field begins with. */
-export function textOf(field: Field): string {
-  const { kind, value } = field;
-  if (value === undefined || value === null) return '';
-  if (kind === 'json') return JSON.stringify(value, null, 2);
-  if (kind === 'lines') return (value as string[]).join('\n');
-  return String(value);
-}
-
-/** What a form sends: every field by its name; what was left empty is null, or left out where it is a secret. */
-export function valuesOf(fields: Field[], texts: Record<string, string>): Record<string, unknown> {
-  const values: Record<string, unknown> = {};
-  for (const { name, label, kind } of fields) {
-    const text = texts[name] ?? '';
-    if (kind === 'check') values[name] = text === 'true';
-    else if (kind === 'lines') values[name] = text.split('\n').map((line) => line.trim()).filter(Boolean);
-    else if (text.trim() === '') {
-      if (kind !== 'secret') values[name] = null;
-    } else if (kind === 'number') values[name] = Number(text);
-    else if (kind === 'time') values[name] = new Date(text).toISOString();
-    else if (kind === 'json') {
-      try {
-        values[name] = JSON.parse(text);
-      } catch (error) {
-        throw new InputError(`${label} is no JSON: ${(error as Error).message}`, { cause: error });
-      }
-    } else values[name] = text;
-  }
-  return values;
-}
+export type { Field };
 
 interface FormProps {
   title: string;
   action: string;
   fields: Field[];
   children?: ReactNode;
+  /** What can be tried with the values before they are sent: it says what came of it. */
+  attempt?: { label: string; run: (values: Record<string, unknown>) => Promise<ReactNode> };
   onSend: (values: Record<string, unknown>) => Promise<unknown>;
   onClose: () => void;
 }
 
 /** A dialog that asks for fields and sends them once. */
-export function Form({ title, action, fields, children, onSend, onClose }: FormProps) {
+export function Form({ title, action, fields, children, attempt, onSend, onClose }: FormProps) {
   const [texts, setTexts] = useState<Record<string, string>>({});
   const all = Object.fromEntries(fields.map((f) => [f.name, texts[f.name] ?? textOf(f)]));
   const send = useChange(async () => onSend(valuesOf(fields, all)), onClose);
+  const tried = useMutation({ mutationFn: async () => attempt!.run(valuesOf(fields, all)) });
   const set = (name: string, text: string) => setTexts((before) => ({ ...before, [name]: text }));
+  const input = (f: Field) => <Input key={f.name} field={f} text={all[f.name]!} onText={(text) => set(f.name, text)} />;
   return (
-    <Ask title={title} action={action} busy={send.isPending} error={send.error} onGo={() => send.mutate(undefined)} onClose={onClose}>
+    <Ask
+      title={title} action={action} busy={send.isPending} error={send.error ?? tried.error} onGo={() => send.mutate(undefined)} onClose={onClose}
+      beside={attempt && <Button disabled={tried.isPending} onClick={(e) => e.currentTarget.form?.reportValidity() && tried.mutate()}>{attempt.label}</Button>}
+    >
       {children}
-      {fields.map((f) => <Input key={f.name} field={f} text={all[f.name]!} onText={(text) => set(f.name, text)} />)}
+      {fields.filter((f) => !f.more).map(input)}
+      {fields.some((f) => f.more) && <details><summary>More</summary>{fields.filter((f) => f.more).map(input)}</details>}
+      {tried.data}
     </Ask>
   );
 }
@@ -85,8 +56,8 @@ function Input({ field: f, text, onText }: { field: Field; text: string; onText:
       </label>
     );
   }
-  if (f.kind === 'json' || f.kind === 'lines') {
-    return <label>{label}<textarea rows={4} spellCheck={false} required={f.required} value={text} onChange={(e) => onText(e.target.value)} /></label>;
+  if (f.kind === 'json' || f.kind === 'lines' || f.kind === 'long') {
+    return <label>{label}<textarea rows={f.kind === 'json' ? 8 : 3} autoComplete="off" spellCheck={false} required={f.required} value={text} onChange={(e) => onText(e.target.value)} /></label>;
   }
   const type = f.kind === 'secret' ? 'password' : f.kind === 'number' ? 'number' : f.kind === 'time' ? 'datetime-local' : 'text';
   return (

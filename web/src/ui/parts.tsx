@@ -3,6 +3,7 @@ import { useEffect, useRef, useState, type ButtonHTMLAttributes, type ReactNode 
 
 import { ApiError } from '../api/client';
 import { clock, cut, exact, relative, words } from '../lib/format';
+import { InputError } from './fields';
 import { useNow } from './now';
 import { useZone } from './zone';
 
@@ -76,9 +77,6 @@ export function Button({ quiet, strong, ...rest }: ButtonProps) {
   return <button type="button" className={strong ? 'button strong' : quiet ? 'button quiet' : 'button'} {...rest} />;
 }
 
-/** What somebody typed cannot be sent: the message says why. */
-export class InputError extends Error {}
-
 /** Why something could not be read or done, and what to do about it. */
 export function Failure({ error, retry }: { error: unknown; retry?: () => void }) {
   const api = error instanceof ApiError ? error : undefined;
@@ -140,12 +138,14 @@ interface AskProps {
   action: string;
   busy?: boolean;
   error?: unknown;
+  /** Another button of the form. */
+  beside?: ReactNode;
   onGo: () => void;
   onClose: () => void;
 }
 
 /** Asks before something is done: what it is, how much of it, and what comes of it. */
-export function Ask({ title, children, action, busy, error, onGo, onClose }: AskProps) {
+export function Ask({ title, children, action, busy, error, beside, onGo, onClose }: AskProps) {
   const dialog = useRef<HTMLDialogElement>(null);
   useEffect(() => dialog.current?.showModal(), []);
   return (
@@ -162,6 +162,7 @@ export function Ask({ title, children, action, busy, error, onGo, onClose }: Ask
         {error != null && <Failure error={error} />}
         <div className="actions">
           <Button onClick={() => dialog.current?.close()}>Cancel</Button>
+          {beside}
           <button className="button strong" type="submit" disabled={busy}>{busy ? 'One moment…' : action}</button>
         </div>
       </form>

@@ -1,6 +1,7 @@
 import { useSyncExternalStore } from 'react';
 
 import { flowlane, patient, type RecordSet, type TriggerRequest } from '../api/client';
+import { write } from '../lib/exact';
 import { Reader } from './reader';
 import type { Report } from './report';
 import { formatOf } from './rows';
@@ -152,7 +153,7 @@ export class Job {
 
   /** The same key for the same start, so that one whose answer was lost does not happen twice. */
   private keyOf(plan: Plan): string {
-    const of = JSON.stringify(plan);
+    const of = write(plan);
     if (this.key?.of !== of) this.key = { of, is: crypto.randomUUID() };
     return this.key.is;
   }
