@@ -5,20 +5,25 @@ import { promisify } from 'node:util';
 
 import { AxeBuilder } from '@axe-core/playwright';
 
-import { open, start, until } from './server.mjs';
+import { issuer, open, start, until } from './server.mjs';
 
 const markup = '<img src=x onerror=alert(1)><b>"&amp;';
 let server;
+let tokens;
 let flow;
 
 before(async () => {
-  server = await start();
+  tokens = await issuer();
+  server = await start(`--allow-host=${tokens.host}`);
   flow = await server.api('POST', '/flows/definitions', {
     name: markup, description: 'of a test', status: 'active',
     steps: [{ id: 'check', name: 'Check', tasks: [{ id: 'pass', action_id: 'core__flow__transform', params: { value: 'ok' } }] }],
   });
 }, { timeout: 120_000 });
-after(() => server?.stop());
+after(async () => {
+  await server?.stop();
+  tokens?.stop();
+});
 
 /** Signs in with a key, and goes to a place. */
 async function at(place, { key = server.key, ...options } = {}) {
@@ -141,13 +146,76 @@ describe('credentials', () => {
     await secrets.first().fill('hush-hush');
     for (const other of await page.getByRole('dialog').locator('input:required').all()) if (!await other.inputValue()) await other.fill('someone');
     await send(page, 'Make it');
-    await page.getByRole('link', { name: markup }).click();
+    await page.getByRole('heading', { name: markup }).waitFor();
     await page.getByRole('button', { name: 'Test' }).click();
     await page.getByText(/^It (works|does not work)/).waitFor();
     assert.ok(!(await page.content()).includes('hush-hush') && !page.url().includes('hush-hush'));
     await page.getByRole('button', { name: 'Delete' }).click();
     await send(page, 'Delete it');
     await page.waitForURL('**/console/credentials');
+    await context.close();
+    assert.deepEqual(faults, []);
+  });
+});
+
+describe('credentials of any address', () => {
+  it('say where a key goes and where it may be sent, are tried before they are made, rotated, and name who uses them', async () => {
+    const { page, context, faults } = await at('credentials');
+    await page.getByRole('button', { name: 'New credential' }).click();
+    await field(page, 'combobox', 'Platform').selectOption('core');
+    await field(page, 'combobox', 'Signs in by').selectOption({ label: 'api key' });
+    await field(page, 'textbox', 'Name').fill('a key');
+    await page.getByRole('dialog').locator('input[type=password]').first().fill('good-one');
+    await field(page, 'textbox', 'Word before the key').fill('Token');
+    await field(page, 'textbox', 'Where the secret may be sent').fill('no address');
+    await page.getByRole('button', { name: 'Make it' }).click();
+    await page.getByRole('alert').getByText(/allowed_origins/).waitFor();
+    await field(page, 'textbox', 'Where the secret may be sent').fill(tokens.url);
+    await page.getByRole('dialog').getByRole('button', { name: 'Test' }).click();
+    await page.getByRole('dialog').getByText(/^It (works|does not work)/).waitFor();
+    assert.equal((await server.api('GET', '/credentials?name=a%20key')).total, 0);
+    await send(page, 'Make it');
+    await page.getByRole('heading', { name: 'a key' }).waitFor();
+    const id = page.url().split('/').at(-1);
+    const made = await server.api('GET', `/credentials/${id}`);
+    assert.deepEqual([made.api_key_placement, made.allowed_origins], [{ header_name: 'Authorization', scheme: 'Token', query_param: null }, [tokens.url]]);
+    await page.getByText('No flow names it.').waitFor();
+    await server.api('POST', '/flows/definitions', { name: 'of the key', steps: [{ id: 's', tasks: [
+      { id: 't', action_id: 'core__http__request', credential_id: id, params: { url: `${tokens.url}/things` } },
+    ] }] });
+    await page.reload();
+    await page.getByRole('row').filter({ hasText: 'of the key' }).getByText('s · t').waitFor();
+    await page.getByRole('button', { name: 'Rotate' }).click();
+    await page.getByRole('dialog').locator('input[type=password]').first().fill('good-two');
+    await send(page, 'Test and replace');
+    await page.getByRole('button', { name: 'Limits' }).click();
+    await field(page, 'spinbutton', 'At most so many calls').fill('5');
+    await send(page, 'Set');
+    await page.getByText('5 calls in any 1 min 00 s').waitFor();
+    await context.close();
+    assert.deepEqual(faults, []);
+  });
+
+  it('are authorized by a person at the issuer', async () => {
+    const { page, context, faults } = await at('credentials');
+    await page.getByRole('button', { name: 'New credential' }).click();
+    await field(page, 'combobox', 'Platform').selectOption('core');
+    await field(page, 'combobox', 'Signs in by').selectOption({ label: 'oauth2, authorization code' });
+    const texts = { Name: 'by a person', 'Client id': 'app', 'Address of the token': `${tokens.url}/token`, 'Address where a person agrees': `${tokens.url}/authorize`, Scopes: 'read write', 'Where the secret may be sent': tokens.url };
+    for (const [name, text] of Object.entries(texts)) await field(page, 'textbox', name).fill(text);
+    await page.getByRole('dialog').locator('input[type=password]').first().fill('hush-hush');
+    await send(page, 'Make it');
+    await page.getByRole('heading', { name: 'by a person' }).waitFor();
+    await page.getByText('pending').first().waitFor();
+    await page.getByRole('button', { name: 'Authorize' }).click();
+    await page.getByText('Nobody has agreed yet.').waitFor();
+    const other = context.waitForEvent('page');
+    await page.getByRole('link', { name: 'Open the page of the provider' }).click();
+    await (await other).getByText('The credential is authorized.').waitFor();
+    await page.getByText('The credential is authorized. The other page can be closed.').waitFor();
+    await send(page, 'Done');
+    await page.getByText(/^authorized/).waitFor();
+    assert.deepEqual((await server.api('GET', `/credentials/${page.url().split('/').at(-1)}`)).scopes, ['read', 'write']);
     await context.close();
     assert.deepEqual(faults, []);
   });
@@ -182,8 +250,17 @@ describe('data', () => {
     const { page, context, faults } = await at('variables');
     await page.getByRole('button', { name: 'New set' }).click();
     await field(page, 'textbox', 'Name').fill('regions');
+    await field(page, 'textbox', 'Keys').fill('[{"name": "limit", "type": "integer", "default": 9007199254740993}]');
     await send(page, 'Make it');
     await page.getByRole('cell', { name: 'regions' }).waitFor();
+    const raw = async () => (await fetch(`${server.url}/v1/flows/variables`, { headers: { 'X-API-Key': server.key } })).text();
+    assert.match(await raw(), /"default": ?9007199254740993\b/);
+    await page.getByRole('row').filter({ hasText: 'regions' }).getByRole('button', { name: 'Edit' }).click();
+    assert.match(await field(page, 'textbox', 'Keys').inputValue(), /9007199254740993/);
+    await field(page, 'textbox', 'Versions').fill('[{"name": "one", "values": {"limit": 9007199254740995}}]');
+    await send(page, 'Save');
+    await page.getByText('one', { exact: true }).waitFor();
+    assert.match(await raw(), /9007199254740993[\s\S]*9007199254740995/);
     await page.goto(`${server.url}/console/stores`);
     await page.getByRole('button', { name: 'New store' }).click();
     await field(page, 'textbox', 'Name').fill('prices');

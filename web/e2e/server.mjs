@@ -10,9 +10,9 @@ import { chromium } from 'playwright-core';
 const program = fileURLToPath(new URL('../../bin/flowlane', import.meta.url));
 
 /** Starts a server and a browser; stop ends both. */
-export async function start() {
+export async function start(...more) {
   const folder = await mkdtemp(path.join(tmpdir(), 'flowlane-console-'));
-  const args = ['dev', '--data-dir', path.join(folder, 'data'), '--listen', '127.0.0.1:0', '--json'];
+  const args = ['dev', '--data-dir', path.join(folder, 'data'), '--listen', '127.0.0.1:0', '--json', ...more];
   const child = spawn(program, args, { stdio: ['ignore', 'pipe', 'pipe'] });
   const said = { out: '', err: '' };
   child.stderr.on('data', (text) => (said.err += text));
@@ -48,6 +48,22 @@ export async function start() {
       await rm(folder, { recursive: true, force: true });
     },
   };
+}
+
+/** Starts an issuer of tokens that others wrote, and an API that takes its tokens. */
+export async function issuer() {
+  const script = `
+    const { OAuth2Server } = require("oauth2-mock-server");
+    const server = new OAuth2Server();
+    server.service.requestHandler.get("/things", (req, res) => res.status(/^Bearer ey|^Token good/.test(req.headers.authorization) ? 200 : 401).json({}));
+    server.issuer.keys.generate("RS256").then(() => server.start(0, "127.0.0.1")).then(() => console.log(server.address().port));`;
+  const cwd = fileURLToPath(new URL('../../test/servers/', import.meta.url));
+  const child = spawn('node', ['-e', script], { cwd, stdio: ['ignore', 'pipe', 'inherit'] });
+  const port = await new Promise((resolve, reject) => {
+    child.once('exit', (code) => reject(new Error(`the issuer ended with ${code}; run npm ci in test/servers`)));
+    child.stdout.once('data', (text) => resolve(String(text).trim()));
+  });
+  return { url: `http://127.0.0.1:${port}`, host: `127.0.0.1:${port}`, stop: () => child.removeAllListeners('exit').kill() };
 }
 
 /** Opens a page that notes what a page of ours must not do: break its policy, fail, or ask somebody else. */

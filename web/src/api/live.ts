@@ -1,5 +1,6 @@
 import { keepPreviousData, useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 
+import { items } from '../../../sdk/typescript/src/index';
 import { signedOut } from './client';
 
 /** Milliseconds between two reads of what moves, and of what rests. */
@@ -38,3 +39,10 @@ export function useChange<A>(change: (argument: A) => Promise<unknown>, done?: (
 
 /** Milliseconds until a list is read again: seldom where somebody has many pages of it open, because all of them are. */
 export const again = (pages: number, moves: boolean): number => (moves && pages < 2 ? moving : resting);
+
+/** Every item of a list, a page after the other. */
+export async function all<T>(list: (page: { cursor?: string }) => Promise<{ items: T[]; next_cursor: string | null }>): Promise<T[]> {
+  const found: T[] = [];
+  for await (const item of items(list)) found.push(item);
+  return found;
+}

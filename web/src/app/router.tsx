@@ -44,7 +44,7 @@ const credentials = createRoute({
 const credential = createRoute({
   getParentRoute: () => frame,
   path: '/credentials/$credentialId',
-  component: lazyRouteComponent(() => import('../pages/credentials'), 'CredentialPage'),
+  component: lazyRouteComponent(() => import('../pages/credential'), 'CredentialPage'),
 });
 type By = 'day' | 'definition' | 'credential' | 'action';
 const usage = createRoute({
