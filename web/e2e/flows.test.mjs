@@ -1,9 +1,8 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 
-import { AxeBuilder } from '@axe-core/playwright';
-
-import { open, start, until } from './server.mjs';
+import { at, findings } from './page.mjs';
+import { start, until } from './server.mjs';
 
 const markup = '<img src=x onerror=alert(1)><b>"&amp;';
 let server;
@@ -27,14 +26,7 @@ before(async () => {
 }, { timeout: 120_000 });
 after(() => server?.stop());
 
-async function signedIn(options) {
-  const view = await open(server, options);
-  const { url } = await server.api('POST', '/account/session/link');
-  await view.page.goto(url);
-  await view.page.waitForURL('**/console/');
-  await view.page.getByRole('heading', { name: 'Overview' }).waitFor();
-  return view;
-}
+const signedIn = (options) => at(server, '', options);
 
 /** Puts the caret of the editor behind a text. */
 const caret = (page, text) => page.getByLabel('The flow as JSON').evaluate((area, wanted) => {
@@ -44,19 +36,13 @@ const caret = (page, text) => page.getByLabel('The flow as JSON').evaluate((area
 }, text);
 
 /** Holds what is shown just now against the rules of axe. */
-async function accessible(page, what) {
-  const { violations } = await new AxeBuilder({ page }).analyze();
-  const serious = violations.filter((v) => v.impact === 'serious' || v.impact === 'critical');
-  assert.deepEqual(serious.map((v) => `${what}: ${v.id} ${v.nodes[0].html}`), []);
-}
-
-const picture = (page, name) => process.env.PICTURES && page.screenshot({ path: `${process.env.PICTURES}/${name}.png`, fullPage: true });
+const accessible = async (page, what) => assert.deepEqual(await findings(page, what), []);
 
 const role = (page, name, text) => page.getByRole(name, { name: text, exact: true });
 
 describe('a flow', () => {
   it('is found in the list with what starts it, and drawn as steps and tasks', async () => {
-    const { page, context, faults } = await signedIn();
+    const { page } = await signedIn();
     await page.keyboard.press('g');
     await page.keyboard.press('f');
     const row = page.getByRole('row').filter({ hasText: markup });
@@ -69,8 +55,6 @@ describe('a flow', () => {
     await page.getByText('the record goes on').waitFor();
     await role(page, 'tab', 'used by').click();
     await page.getByText('0 3 * * * UTC').waitFor();
-    await context.close();
-    assert.deepEqual(faults, []);
   });
 
   it('says where its text is wrong as one types, completes it, is rehearsed, and saved after its changes were shown', async () => {
@@ -81,7 +65,7 @@ describe('a flow', () => {
       method: 'PUT', headers: { 'X-API-Key': server.key, 'Content-Type': 'application/json' }, body: exact,
     });
     assert.equal(put.status, 200, await put.text());
-    const { page, context, faults } = await signedIn();
+    const { page } = await signedIn();
     await page.goto(`${server.url}/console/flows/${made.id}?tab=text`);
     await page.getByText('No mistakes').waitFor();
 
@@ -89,11 +73,9 @@ describe('a flow', () => {
     await page.keyboard.type(' + hmac');
     await role(page, 'listbox', 'Completions').getByText('hmacSha256').waitFor();
     await accessible(page, 'completions');
-    await picture(page, 'completions');
     await page.keyboard.press('Enter');
     await page.getByText('1 mistake', { exact: true }).waitFor();
     await accessible(page, 'mistakes');
-    await picture(page, 'mistakes');
     const mistake = page.getByRole('list', { name: 'Mistakes' }).getByRole('button');
     assert.match(await mistake.textContent(), /^Line \d+: steps\.0\.tasks\.0\.params\.value: /);
     await page.getByRole('textbox', { name: 'Rehearse with a record' }).focus();
@@ -118,14 +100,12 @@ describe('a flow', () => {
     await page.getByRole('textbox', { name: 'Rehearse with a record' }).fill('{"n": "41"}');
     await role(page, 'button', 'Rehearse').click();
     await page.getByText('check · parse').or(page.getByText('Check · parse')).first().waitFor();
-    await picture(page, 'rehearsal');
 
     await caret(page, '"steps"');
     await page.keyboard.press('Control+s');
     const dialog = page.getByRole('dialog');
     await dialog.getByText('int(input.n) + 1').waitFor();
     await accessible(page, 'what is saved');
-    await picture(page, 'save');
     await page.keyboard.press('Tab');
     await dialog.getByRole('button', { name: 'Save' }).click();
     await dialog.waitFor({ state: 'detached' });
@@ -144,13 +124,11 @@ describe('a flow', () => {
     await role(page, 'button', 'Deactivate').click();
     await page.getByRole('dialog').getByRole('button', { name: 'Deactivate' }).click();
     await role(page, 'button', 'Activate').waitFor();
-    await context.close();
-    assert.deepEqual(faults, []);
   });
 
   it('warns of a newer version, and leaves no draft to who signs in next', async () => {
     const made = await server.api('POST', '/flows/definitions', { ...body, name: 'of two authors' });
-    const { page, context, faults } = await signedIn();
+    const { page } = await signedIn({ own: true });
     await page.goto(`${server.url}/console/flows/${made.id}?tab=text`);
     await page.getByText('No mistakes').waitFor();
     await caret(page, '"Check');
@@ -162,13 +140,11 @@ describe('a flow', () => {
     await role(page, 'button', 'Sign out').click();
     await page.waitForURL('**/console/login');
     assert.equal(await page.evaluate(() => Object.keys(sessionStorage).filter((key) => key.startsWith('flow-draft')).length), 0);
-    await context.close();
-    assert.deepEqual(faults, []);
   });
 
   it('begins with a template', async () => {
     const credential = await server.api('GET', '/credentials').then((all) => all.items.find((c) => c.platform_id === 'dialer'));
-    const { page, context, faults } = await signedIn();
+    const { page } = await signedIn();
     await page.goto(`${server.url}/console/flows`);
     await role(page, 'button', 'Use Upload contacts to a dialer list').click();
     const dialog = page.getByRole('dialog');
@@ -176,12 +152,10 @@ describe('a flow', () => {
     await dialog.getByRole('combobox').selectOption(credential.id);
     await dialog.getByRole('button', { name: 'Make a draft' }).click();
     await page.getByRole('heading', { name: 'made of a template' }).waitFor();
-    await context.close();
-    assert.deepEqual(faults, []);
   });
 
   it('is made anew, by the keyboard alone', async () => {
-    const { page, context, faults } = await signedIn();
+    const { page } = await signedIn();
     await page.goto(`${server.url}/console/flows/new`);
     await page.getByText('No mistakes').waitFor();
     await page.getByLabel('The flow as JSON').focus();
@@ -195,13 +169,11 @@ describe('a flow', () => {
     await page.keyboard.press('Enter');
     await page.getByRole('heading', { name: 'A new flow' }).waitFor();
     assert.ok(page.url().includes('/flows/') && !page.url().endsWith('/new'));
-    await context.close();
-    assert.deepEqual(faults, []);
   });
 });
 
 it('finds an action in the catalog, says what it takes, and copies a task', async () => {
-  const { page, context, faults } = await signedIn();
+  const { page, context } = await signedIn();
   await context.grantPermissions(['clipboard-read', 'clipboard-write']);
   await page.goto(`${server.url}/console/catalog`);
   await page.getByLabel('Search').fill('core flow delay');
@@ -212,17 +184,11 @@ it('finds an action in the catalog, says what it takes, and copies a task', asyn
   await page.getByRole('button', { name: 'Use in flow: copy a task' }).click();
   await page.getByRole('button', { name: 'Copied' }).waitFor();
   assert.equal(JSON.parse(await page.evaluate(() => navigator.clipboard.readText())).action_id, 'core__flow__delay');
-  await context.close();
-  assert.deepEqual(faults, []);
 });
 
 it('shows a member flows and catalog, and lets it change nothing', async () => {
   const { key } = await server.api('POST', '/account/api-keys', { name: 'reader', role: 'member' });
-  const { page, context, faults } = await open(server);
-  await page.goto(`${server.url}/console/login`);
-  await page.getByLabel('API key').fill(key);
-  await page.keyboard.press('Enter');
-  await page.getByRole('heading', { name: 'Overview' }).waitFor();
+  const { page } = await at(server, '', { key });
   await page.goto(`${server.url}/console/flows/${flow.id}?tab=text`);
   const area = page.getByLabel('The flow as JSON');
   await area.waitFor();
@@ -231,41 +197,10 @@ it('shows a member flows and catalog, and lets it change nothing', async () => {
     assert.ok(await role(page, 'button', name).isDisabled(), name);
     assert.equal(await role(page, 'button', name).getAttribute('title'), 'Only an admin may do this');
   }
-  await context.close();
-  assert.deepEqual(faults, []);
-});
-
-describe('the screens of flows and of the catalog', () => {
-  const places = () => [
-    'flows', `flows/${flow.id}`, `flows/${flow.id}?tab=text`, `flows/${flow.id}?tab=versions`, `flows/${flow.id}?tab=used+by`, 'flows/new',
-    'catalog', 'catalog?q=flow&action=core__flow__delay',
-  ];
-  for (const colorScheme of ['light', 'dark']) {
-    it(`have no serious finding of axe, ${colorScheme}`, async () => {
-      const { page, context, faults } = await signedIn({ colorScheme });
-      for (const place of places()) {
-        await page.goto(`${server.url}/console/${place}`, { waitUntil: 'networkidle' });
-        await page.getByRole('heading', { level: 1 }).first().waitFor();
-        await picture(page, `${colorScheme}-${place.replace(flow.id, 'ID').replaceAll(/\W+/g, '-')}`);
-        await accessible(page, place);
-      }
-      await context.close();
-      assert.deepEqual(faults, []);
-    });
-  }
-
-  it('fit a narrow window', async () => {
-    const { page, context } = await signedIn({ viewport: { width: 390, height: 800 } });
-    for (const place of places()) {
-      await page.goto(`${server.url}/console/${place}`, { waitUntil: 'networkidle' });
-      assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), `${place} is too wide`);
-    }
-    await context.close();
-  });
 });
 
 it('waits with a check where too many were made', async () => {
-  const { page, context, faults } = await signedIn();
+  const { page, context } = await signedIn();
   await page.goto(`${server.url}/console/flows/${flow.id}?tab=text`);
   await page.getByText('No mistakes').waitFor();
   const cookie = (await context.cookies()).map((c) => `${c.name}=${c.value}`).join('; ');
@@ -278,6 +213,4 @@ it('waits with a check where too many were made', async () => {
   await page.keyboard.type(' it');
   await page.getByText('Many checks were made; this one waits a moment.').waitFor();
   assert.equal(await page.getByRole('alert').count(), 0);
-  await context.close();
-  assert.deepEqual(faults, []);
 });

@@ -1,18 +1,19 @@
 // A development server of its own for each file of tests: with its own Postgres, in a folder that goes when it ends.
-import { spawn } from 'node:child_process';
+import { execFile, spawn } from 'node:child_process';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
 
-import { chromium } from 'playwright-core';
+import { browse, open, until } from './page.mjs';
+
+export { open, until };
 
 const program = fileURLToPath(new URL('../../bin/flowlane', import.meta.url));
 
-/** Starts a server and a browser; stop ends both. */
-export async function start(...more) {
-  const folder = await mkdtemp(path.join(tmpdir(), 'flowlane-console-'));
-  const args = ['dev', '--data-dir', path.join(folder, 'data'), '--listen', '127.0.0.1:0', '--json', ...more];
+/** Starts the program, and returns what it says of itself once it is ready. */
+async function launch(args) {
   const child = spawn(program, args, { stdio: ['ignore', 'pipe', 'pipe'] });
   const said = { out: '', err: '' };
   child.stderr.on('data', (text) => (said.err += text));
@@ -25,12 +26,35 @@ export async function start(...more) {
       } catch { /* not all of it has come */ }
     });
   });
-  const browser = await chromium.launch({ executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium', args: ['--no-sandbox'] });
+  child.removeAllListeners('exit');
+  return { child, said, facts };
+}
+
+/** Ends a program in order. */
+async function end(child) {
+  const ended = new Promise((resolve) => child.once('exit', resolve));
+  child.kill('SIGINT');
+  await ended;
+}
+
+/** Starts a server and a browser; stop ends both, and fails where the log holds what it must not. */
+export async function start(...flags) {
+  const folder = await mkdtemp(path.join(tmpdir(), 'flowlane-console-'));
+  const args = ['dev', '--data-dir', path.join(folder, 'data'), '--json', '--log-level', 'debug', ...flags];
+  const [first, browser] = await Promise.all([launch([...args, '--listen', '127.0.0.1:0']), browse()]);
+  let { child, said } = first;
+  const { facts } = first;
+  const logs = [said];
+  const cookies = new Map();
+  const secrets = [facts.api_key];
   return {
     url: facts.url,
     link: facts.console_url,
     key: facts.api_key,
+    sim: facts.sim_url,
     browser,
+    /** What the server has logged. */
+    log: () => logs.map((l) => l.err).join(''),
     /** Sends a request of the API with the key, and returns what was answered. */
     async api(method, address, body) {
       const answer = await fetch(`${facts.url}/v1${address}`, {
@@ -39,13 +63,37 @@ export async function start(...more) {
       if (!answer.ok) throw new Error(`${method} ${address}: ${answer.status} ${await answer.text()}`);
       return answer.status === 204 ? undefined : answer.json();
     },
+    /** The cookies of a session of a key, which tests that do not end it share; own is one that nobody else has. */
+    async session(key = facts.api_key, own = false) {
+      if (!own && cookies.has(key)) return cookies.get(key);
+      const answer = await fetch(`${facts.url}/v1/account/session`, { method: 'POST', headers: { 'X-API-Key': key, 'X-Flowlane-Console': '1' } });
+      if (!answer.ok) throw new Error(`sign in: ${answer.status} ${await answer.text()}`);
+      const [, name, value] = /^([^=]+)=([^;]+)/.exec(answer.headers.get('set-cookie'));
+      secrets.push(key, value);
+      const made = [{ name, value, url: facts.url.replace('http:', 'https:'), httpOnly: true, secure: true, sameSite: 'Strict' }];
+      if (!own) cookies.set(key, made);
+      return made;
+    },
+    /** Runs statements in the server's Postgres. */
+    async sql(text) {
+      const { stdout } = await promisify(execFile)('psql', ['--no-psqlrc', '-qAtv', 'ON_ERROR_STOP=1', '-c', text, facts.database_url]);
+      return stdout.trim();
+    },
+    /** Ends the server for a time; the function that it returns starts it again where it was. */
+    async pause() {
+      await end(child);
+      return async () => {
+        ({ child, said } = await launch([...args, '--listen', new URL(facts.url).host]));
+        logs.push(said);
+      };
+    },
     async stop() {
       await browser.close();
-      child.removeAllListeners('exit');
-      const ended = new Promise((resolve) => child.once('exit', resolve));
-      child.kill('SIGINT');
-      await ended;
+      await end(child);
       await rm(folder, { recursive: true, force: true });
+      const text = logs.map((l) => l.err).join('');
+      const secret = secrets.find((s) => text.includes(s)) ?? /login_[A-Za-z0-9_-]{8}|whsec_[A-Za-z0-9+/]{8}/.exec(text)?.[0];
+      if (secret) throw new Error(`the log holds the secret ${secret.slice(0, 12)}…`);
     },
   };
 }
@@ -64,23 +112,4 @@ export async function issuer() {
     child.stdout.once('data', (text) => resolve(String(text).trim()));
   });
   return { url: `http://127.0.0.1:${port}`, host: `127.0.0.1:${port}`, stop: () => child.removeAllListeners('exit').kill() };
-}
-
-/** Opens a page that notes what a page of ours must not do: break its policy, fail, or ask somebody else. */
-export async function open(server, options = {}) {
-  const context = await server.browser.newContext({ viewport: { width: 1280, height: 800 }, ...options });
-  const page = await context.newPage();
-  const faults = [];
-  page.on('console', (m) => m.type() === 'error' && !m.text().startsWith('Failed to load resource') && faults.push(m.text()));
-  page.on('pageerror', (e) => faults.push(e.message));
-  page.on('request', (r) => !r.url().startsWith(server.url) && !r.url().startsWith('data:') && faults.push(`asks ${r.url()}`));
-  return { context, page, faults };
-}
-
-/** Waits until something holds, for ten seconds at most. */
-export async function until(holds, what) {
-  for (const end = Date.now() + 10_000; Date.now() < end; await new Promise((r) => setTimeout(r, 100))) {
-    if (await holds()) return;
-  }
-  throw new Error(`did not come: ${what}`);
 }
