@@ -26,6 +26,20 @@ WHERE b.org_id = @org_id AND b.id BETWEEN @least AND @most AND c.batch_id BETWEE
     AND (sqlc.narg('created_after')::timestamptz IS NULL OR b.created_at >= sqlc.narg('created_after')) AND (sqlc.narg('created_before')::timestamptz IS NULL OR b.created_at < sqlc.narg('created_before'))
 ORDER BY b.id DESC LIMIT @max_rows OFFSET @skip_rows;
 
+-- name: BatchesMeant :many
+-- The newest batches that one action on many means, with how many it means. None that completed can be meant, which an index leaves out.
+SELECT b.id, count(*) OVER () AS matched
+FROM flow.batch b
+JOIN flow.batch_count c ON c.batch_id = b.id AND c.org_id = b.org_id
+WHERE b.org_id = @org_id AND b.id BETWEEN @least AND @most AND c.batch_id BETWEEN @least AND @most
+    AND c.status <> 'completed' AND c.status = ANY(CAST(@statuses::text[] AS flow.batch_status[]))
+    AND (sqlc.narg('ids')::uuid[] IS NULL OR b.id = ANY(sqlc.narg('ids')::uuid[]))
+    AND (sqlc.narg('definition_id')::uuid IS NULL OR b.definition_id = sqlc.narg('definition_id'))
+    AND (sqlc.narg('schedule_id')::uuid IS NULL OR c.schedule_id = sqlc.narg('schedule_id'))
+    AND (sqlc.narg('trigger_type')::flow.trigger_type IS NULL OR b.trigger_type = sqlc.narg('trigger_type'))
+    AND (sqlc.narg('created_after')::timestamptz IS NULL OR b.created_at >= sqlc.narg('created_after')) AND (sqlc.narg('created_before')::timestamptz IS NULL OR b.created_at < sqlc.narg('created_before'))
+ORDER BY b.id DESC LIMIT @max_rows;
+
 -- name: BatchRead :one
 -- IS TRUE keeps the organization out of the choice of an index: where most have few batches, one by organization looks as
 -- good as the primary key, and is read to its end for who has many.

@@ -547,6 +547,72 @@ func (q *Queries) BatchTotalOfState(ctx context.Context, db DBTX, arg BatchTotal
 	return count, err
 }
 
+const batchesMeant = `-- name: BatchesMeant :many
+SELECT b.id, count(*) OVER () AS matched
+FROM flow.batch b
+JOIN flow.batch_count c ON c.batch_id = b.id AND c.org_id = b.org_id
+WHERE b.org_id = $1 AND b.id BETWEEN $2 AND $3 AND c.batch_id BETWEEN $2 AND $3
+    AND c.status <> 'completed' AND c.status = ANY(CAST($4::text[] AS flow.batch_status[]))
+    AND ($5::uuid[] IS NULL OR b.id = ANY($5::uuid[]))
+    AND ($6::uuid IS NULL OR b.definition_id = $6)
+    AND ($7::uuid IS NULL OR c.schedule_id = $7)
+    AND ($8::flow.trigger_type IS NULL OR b.trigger_type = $8)
+    AND ($9::timestamptz IS NULL OR b.created_at >= $9) AND ($10::timestamptz IS NULL OR b.created_at < $10)
+ORDER BY b.id DESC LIMIT $11
+`
+
+type BatchesMeantParams struct {
+	OrgID         uuid.UUID
+	Least         uuid.UUID
+	Most          uuid.UUID
+	Statuses      []string
+	Ids           []uuid.UUID
+	DefinitionID  *uuid.UUID
+	ScheduleID    *uuid.UUID
+	TriggerType   *FlowTriggerType
+	CreatedAfter  *time.Time
+	CreatedBefore *time.Time
+	MaxRows       int32
+}
+
+type BatchesMeantRow struct {
+	ID      uuid.UUID
+	Matched int64
+}
+
+// The newest batches that one action on many means, with how many it means. None that completed can be meant, which an index leaves out.
+func (q *Queries) BatchesMeant(ctx context.Context, db DBTX, arg BatchesMeantParams) ([]BatchesMeantRow, error) {
+	rows, err := db.Query(ctx, batchesMeant,
+		arg.OrgID,
+		arg.Least,
+		arg.Most,
+		arg.Statuses,
+		arg.Ids,
+		arg.DefinitionID,
+		arg.ScheduleID,
+		arg.TriggerType,
+		arg.CreatedAfter,
+		arg.CreatedBefore,
+		arg.MaxRows,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []BatchesMeantRow
+	for rows.Next() {
+		var i BatchesMeantRow
+		if err := rows.Scan(&i.ID, &i.Matched); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const batchesRead = `-- name: BatchesRead :many
 SELECT b.id, b.org_id, b.definition_id, b.version, b.trigger_type, b.trigger_source, b.event_depth, b.root_id, b.retry_of, b.retry_root, b.retry_no, b.metadata, b.record_count, b.page_set, b.lane, b.scheduled_at, b.created_by, b.created_at, b.page_bytes, b.page, c.batch_id, c.org_id, c.schedule_id, c.priority, c.pacing, c.paced_at, c.pace_next_at, c.cancel_reason, c.paused_from, c.stopped_at, c.record_count, c.staged, c.pending, c.needs_reconcile, c.failed, c.cancelled, c.rejected, c.unprocessed, c.unresolved, c.change_no, c.queued, c.started, c.completed, c.accepted, c.status, c.started_at, c.completed_at, c.updated_at, r.id AS record_set_id
 FROM (SELECT unnest($1::uuid[]) AS org_id, unnest($2::uuid[]) AS id) d

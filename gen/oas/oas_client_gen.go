@@ -224,6 +224,30 @@ type BatchInvoker interface {
 	//
 	// POST /flows/batches/{batch_id}/cancel
 	CancelBatch(ctx context.Context, request OptBatchCancel, params CancelBatchParams, options ...RequestOption) (*Batch, error)
+	// ChangeBatches invokes changeBatches operation.
+	//
+	// Does one thing to every batch that a filter means, as the operation for one batch does it, each in a
+	// transaction of its own. What is done stays done should a later one fail. Of what the filter finds,
+	// it means the batches that the action can be done to:
+	//
+	// 	`action`                                     | Batches that are
+	// 	---------------------------------------------+-------------------------------------------------------------------------------------------------------
+	// 	`pause`                                      | `queued` or `running`
+	// 	`resume`                                     | `paused`
+	// 	`cancel`, `raise_priority`, `lower_priority` | `queued`, `running` or `paused`
+	// 	`retry`                                      | `partially_failed`, `failed` or `cancelled`: their jobs that are `failed`, `rejected` or `unprocessed`
+	//
+	// First leave out `expected_count`: nothing is done, and `matched` says how many are meant. Then send
+	// the same with that number. If another number is meant by then, nothing is done, and the answer is
+	// 409; look at them again.
+	//
+	// A request changes the newest 100 of them, or retries the newest 10. While `next_cursor` is not null,
+	// send the same with it as `cursor` for the next ones. The number is not compared then, as batches end
+	// by themselves meanwhile; those that were started since are not among them. A batch that could not be
+	// changed stands in `batches` with the reason.
+	//
+	// POST /flows/batches/bulk
+	ChangeBatches(ctx context.Context, request *BatchBulk, options ...RequestOption) (*BatchBulkResult, error)
 	// GetBatch invokes getBatch operation.
 	//
 	// Returns the batch with a count of its jobs per status and its progress.
@@ -1976,6 +2000,178 @@ func (c *Client) sendCancelBatch(ctx context.Context, request OptBatchCancel, pa
 
 	stage = "DecodeResponse"
 	result, err := decodeCancelBatchResponse(resp)
+	if err != nil {
+		return res, errors.Wrap(err, "decode response")
+	}
+
+	return result, nil
+}
+
+// ChangeBatches invokes changeBatches operation.
+//
+// Does one thing to every batch that a filter means, as the operation for one batch does it, each in a
+// transaction of its own. What is done stays done should a later one fail. Of what the filter finds,
+// it means the batches that the action can be done to:
+//
+//	`action`                                     | Batches that are
+//	---------------------------------------------+-------------------------------------------------------------------------------------------------------
+//	`pause`                                      | `queued` or `running`
+//	`resume`                                     | `paused`
+//	`cancel`, `raise_priority`, `lower_priority` | `queued`, `running` or `paused`
+//	`retry`                                      | `partially_failed`, `failed` or `cancelled`: their jobs that are `failed`, `rejected` or `unprocessed`
+//
+// First leave out `expected_count`: nothing is done, and `matched` says how many are meant. Then send
+// the same with that number. If another number is meant by then, nothing is done, and the answer is
+// 409; look at them again.
+//
+// A request changes the newest 100 of them, or retries the newest 10. While `next_cursor` is not null,
+// send the same with it as `cursor` for the next ones. The number is not compared then, as batches end
+// by themselves meanwhile; those that were started since are not among them. A batch that could not be
+// changed stands in `batches` with the reason.
+//
+// POST /flows/batches/bulk
+func (c *Client) ChangeBatches(ctx context.Context, request *BatchBulk, options ...RequestOption) (*BatchBulkResult, error) {
+	res, err := c.sendChangeBatches(ctx, request, options...)
+	return res, err
+}
+
+func (c *Client) sendChangeBatches(ctx context.Context, request *BatchBulk, requestOptions ...RequestOption) (res *BatchBulkResult, err error) {
+	otelAttrs := []attribute.KeyValue{
+		otelogen.OperationID("changeBatches"),
+		semconv.HTTPRequestMethodKey.String("POST"),
+		semconv.URLTemplateKey.String("/flows/batches/bulk"),
+	}
+	otelAttrs = append(otelAttrs, c.cfg.Attributes...)
+
+	// Run stopwatch.
+	startTime := time.Now()
+	defer func() {
+		// Use floating point division here for higher precision (instead of Millisecond method).
+		elapsedDuration := time.Since(startTime)
+		c.duration.Record(ctx, float64(elapsedDuration)/float64(time.Millisecond), metric.WithAttributes(otelAttrs...))
+	}()
+
+	// Increment request counter.
+	c.requests.Add(ctx, 1, metric.WithAttributes(otelAttrs...))
+
+	// Start a span for this request.
+	ctx, span := c.cfg.Tracer.Start(ctx, ChangeBatchesOperation,
+		trace.WithAttributes(otelAttrs...),
+		clientSpanKind,
+	)
+	// Track stage for error reporting.
+	var stage string
+	defer func() {
+		if err != nil {
+			span.RecordError(err)
+			span.SetStatus(codes.Error, stage)
+			c.errors.Add(ctx, 1, metric.WithAttributes(otelAttrs...))
+		}
+		span.End()
+	}()
+
+	var reqCfg requestConfig
+	reqCfg.setDefaults(c.baseClient)
+	for _, o := range requestOptions {
+		o(&reqCfg)
+	}
+
+	stage = "BuildURL"
+	u := c.serverURL
+	if override := reqCfg.ServerURL; override != nil {
+		u = override
+	}
+	u = uri.Clone(u)
+	var pathParts [1]string
+	pathParts[0] = "/flows/batches/bulk"
+	uri.AddPathParts(u, pathParts[:]...)
+
+	stage = "EncodeRequest"
+	r, err := ht.NewRequest(ctx, "POST", u)
+	if err != nil {
+		return res, errors.Wrap(err, "create request")
+	}
+	if err := encodeChangeBatchesRequest(request, r); err != nil {
+		return res, errors.Wrap(err, "encode request")
+	}
+
+	{
+		type bitset = [1]uint8
+		var satisfied bitset
+		{
+			stage = "Security:ApiKeyAuth"
+			switch err := c.securityApiKeyAuth(ctx, ChangeBatchesOperation, r); {
+			case err == nil: // if NO error
+				satisfied[0] |= 1 << 0
+			case errors.Is(err, ogenerrors.ErrSkipClientSecurity):
+				// Skip this security.
+			default:
+				return res, errors.Wrap(err, "security \"ApiKeyAuth\"")
+			}
+		}
+		{
+			stage = "Security:OrgJwt"
+			switch err := c.securityOrgJwt(ctx, ChangeBatchesOperation, r); {
+			case err == nil: // if NO error
+				satisfied[0] |= 1 << 1
+			case errors.Is(err, ogenerrors.ErrSkipClientSecurity):
+				// Skip this security.
+			default:
+				return res, errors.Wrap(err, "security \"OrgJwt\"")
+			}
+		}
+
+		if ok := func() bool {
+		nextRequirement:
+			for _, requirement := range []bitset{
+				{0b00000001},
+				{0b00000010},
+			} {
+				for i, mask := range requirement {
+					if satisfied[i]&mask != mask {
+						continue nextRequirement
+					}
+				}
+				return true
+			}
+			return false
+		}(); !ok {
+			return res, ogenerrors.ErrSecurityRequirementIsNotSatisfied
+		}
+	}
+
+	if err := c.onRequest(ctx, r); err != nil {
+		return res, errors.Wrap(err, "client edit request")
+	}
+
+	if err := reqCfg.onRequest(r); err != nil {
+		return res, errors.Wrap(err, "edit request")
+	}
+
+	stage = "SendRequest"
+	resp, err := reqCfg.Client.Do(r)
+	if err != nil {
+		return res, errors.Wrap(err, "do request")
+	}
+	body := resp.Body
+	defer func() {
+		// Drain the body to EOF before closing, so the underlying
+		// connection can be reused by the Transport regardless of the
+		// response status code. See https://github.com/ogen-go/ogen/issues/1670.
+		_, _ = io.Copy(io.Discard, body)
+		_ = body.Close()
+	}()
+
+	if err := c.onResponse(ctx, resp); err != nil {
+		return res, errors.Wrap(err, "client edit response")
+	}
+
+	if err := reqCfg.onResponse(resp); err != nil {
+		return res, errors.Wrap(err, "edit response")
+	}
+
+	stage = "DecodeResponse"
+	result, err := decodeChangeBatchesResponse(resp)
 	if err != nil {
 		return res, errors.Wrap(err, "decode response")
 	}

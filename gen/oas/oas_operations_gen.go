@@ -9,6 +9,7 @@ const (
 	AppendRecordsOperation           OperationName = "AppendRecords"
 	AuthorizeCredentialOperation     OperationName = "AuthorizeCredential"
 	CancelBatchOperation             OperationName = "CancelBatch"
+	ChangeBatchesOperation           OperationName = "ChangeBatches"
 	CreateApiKeyOperation            OperationName = "CreateApiKey"
 	CreateCredentialOperation        OperationName = "CreateCredential"
 	CreateDefinitionOperation        OperationName = "CreateDefinition"

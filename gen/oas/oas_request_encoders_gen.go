@@ -45,6 +45,20 @@ func encodeCancelBatchRequest(
 	return nil
 }
 
+func encodeChangeBatchesRequest(
+	req *BatchBulk,
+	r *http.Request,
+) error {
+	const contentType = "application/json"
+	e := new(jx.Encoder)
+	{
+		req.Encode(e)
+	}
+	encoded := e.Bytes()
+	ht.SetBody(r, bytes.NewReader(encoded), contentType)
+	return nil
+}
+
 func encodeCreateApiKeyRequest(
 	req *ApiKeyCreate,
 	r *http.Request,

@@ -2046,6 +2046,320 @@ func (s *Batch) SetPacing(val NilPacing) {
 	s.Pacing = val
 }
 
+// Ref: #/components/schemas/BatchBulk
+type BatchBulk struct {
+	// What is done to each.
+	Action BatchBulkAction `json:"action"`
+	Filter BatchFilter     `json:"filter"`
+	// How many batches you expect to be meant. If there are more or fewer, nothing is done (409). Without
+	// it nothing is done either.
+	ExpectedCount OptInt64 `json:"expected_count"`
+	// `next_cursor` of the answer before, to the same action and filter.
+	Cursor OptString `json:"cursor"`
+	// Kept with each pause or cancel; other actions leave it out.
+	Reason OptString `json:"reason"`
+	// After how many seconds each pause is released by itself, up to seven days; other actions leave it
+	// out.
+	DurationSeconds OptInt `json:"duration_seconds"`
+}
+
+// GetAction returns the value of Action.
+func (s *BatchBulk) GetAction() BatchBulkAction {
+	return s.Action
+}
+
+// GetFilter returns the value of Filter.
+func (s *BatchBulk) GetFilter() BatchFilter {
+	return s.Filter
+}
+
+// GetExpectedCount returns the value of ExpectedCount.
+func (s *BatchBulk) GetExpectedCount() OptInt64 {
+	return s.ExpectedCount
+}
+
+// GetCursor returns the value of Cursor.
+func (s *BatchBulk) GetCursor() OptString {
+	return s.Cursor
+}
+
+// GetReason returns the value of Reason.
+func (s *BatchBulk) GetReason() OptString {
+	return s.Reason
+}
+
+// GetDurationSeconds returns the value of DurationSeconds.
+func (s *BatchBulk) GetDurationSeconds() OptInt {
+	return s.DurationSeconds
+}
+
+// SetAction sets the value of Action.
+func (s *BatchBulk) SetAction(val BatchBulkAction) {
+	s.Action = val
+}
+
+// SetFilter sets the value of Filter.
+func (s *BatchBulk) SetFilter(val BatchFilter) {
+	s.Filter = val
+}
+
+// SetExpectedCount sets the value of ExpectedCount.
+func (s *BatchBulk) SetExpectedCount(val OptInt64) {
+	s.ExpectedCount = val
+}
+
+// SetCursor sets the value of Cursor.
+func (s *BatchBulk) SetCursor(val OptString) {
+	s.Cursor = val
+}
+
+// SetReason sets the value of Reason.
+func (s *BatchBulk) SetReason(val OptString) {
+	s.Reason = val
+}
+
+// SetDurationSeconds sets the value of DurationSeconds.
+func (s *BatchBulk) SetDurationSeconds(val OptInt) {
+	s.DurationSeconds = val
+}
+
+// What is done to each.
+type BatchBulkAction string
+
+const (
+	BatchBulkActionPause         BatchBulkAction = "pause"
+	BatchBulkActionResume        BatchBulkAction = "resume"
+	BatchBulkActionCancel        BatchBulkAction = "cancel"
+	BatchBulkActionRetry         BatchBulkAction = "retry"
+	BatchBulkActionRaisePriority BatchBulkAction = "raise_priority"
+	BatchBulkActionLowerPriority BatchBulkAction = "lower_priority"
+)
+
+// AllValues returns all BatchBulkAction values.
+func (BatchBulkAction) AllValues() []BatchBulkAction {
+	return []BatchBulkAction{
+		BatchBulkActionPause,
+		BatchBulkActionResume,
+		BatchBulkActionCancel,
+		BatchBulkActionRetry,
+		BatchBulkActionRaisePriority,
+		BatchBulkActionLowerPriority,
+	}
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (s BatchBulkAction) MarshalText() ([]byte, error) {
+	switch s {
+	case BatchBulkActionPause:
+		return []byte(s), nil
+	case BatchBulkActionResume:
+		return []byte(s), nil
+	case BatchBulkActionCancel:
+		return []byte(s), nil
+	case BatchBulkActionRetry:
+		return []byte(s), nil
+	case BatchBulkActionRaisePriority:
+		return []byte(s), nil
+	case BatchBulkActionLowerPriority:
+		return []byte(s), nil
+	default:
+		return nil, errors.Errorf("invalid value: %q", s)
+	}
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *BatchBulkAction) UnmarshalText(data []byte) error {
+	switch BatchBulkAction(data) {
+	case BatchBulkActionPause:
+		*s = BatchBulkActionPause
+		return nil
+	case BatchBulkActionResume:
+		*s = BatchBulkActionResume
+		return nil
+	case BatchBulkActionCancel:
+		*s = BatchBulkActionCancel
+		return nil
+	case BatchBulkActionRetry:
+		*s = BatchBulkActionRetry
+		return nil
+	case BatchBulkActionRaisePriority:
+		*s = BatchBulkActionRaisePriority
+		return nil
+	case BatchBulkActionLowerPriority:
+		*s = BatchBulkActionLowerPriority
+		return nil
+	default:
+		return errors.Errorf("invalid value: %q", data)
+	}
+}
+
+// Ref: #/components/schemas/BatchBulkItem
+type BatchBulkItem struct {
+	BatchID string               `json:"batch_id"`
+	Outcome BatchBulkItemOutcome `json:"outcome"`
+	// Why it was refused.
+	Detail NilString `json:"detail"`
+	// The batch that a retry started.
+	StartedBatchID NilString `json:"started_batch_id"`
+}
+
+// GetBatchID returns the value of BatchID.
+func (s *BatchBulkItem) GetBatchID() string {
+	return s.BatchID
+}
+
+// GetOutcome returns the value of Outcome.
+func (s *BatchBulkItem) GetOutcome() BatchBulkItemOutcome {
+	return s.Outcome
+}
+
+// GetDetail returns the value of Detail.
+func (s *BatchBulkItem) GetDetail() NilString {
+	return s.Detail
+}
+
+// GetStartedBatchID returns the value of StartedBatchID.
+func (s *BatchBulkItem) GetStartedBatchID() NilString {
+	return s.StartedBatchID
+}
+
+// SetBatchID sets the value of BatchID.
+func (s *BatchBulkItem) SetBatchID(val string) {
+	s.BatchID = val
+}
+
+// SetOutcome sets the value of Outcome.
+func (s *BatchBulkItem) SetOutcome(val BatchBulkItemOutcome) {
+	s.Outcome = val
+}
+
+// SetDetail sets the value of Detail.
+func (s *BatchBulkItem) SetDetail(val NilString) {
+	s.Detail = val
+}
+
+// SetStartedBatchID sets the value of StartedBatchID.
+func (s *BatchBulkItem) SetStartedBatchID(val NilString) {
+	s.StartedBatchID = val
+}
+
+type BatchBulkItemOutcome string
+
+const (
+	BatchBulkItemOutcomeDone    BatchBulkItemOutcome = "done"
+	BatchBulkItemOutcomeRefused BatchBulkItemOutcome = "refused"
+)
+
+// AllValues returns all BatchBulkItemOutcome values.
+func (BatchBulkItemOutcome) AllValues() []BatchBulkItemOutcome {
+	return []BatchBulkItemOutcome{
+		BatchBulkItemOutcomeDone,
+		BatchBulkItemOutcomeRefused,
+	}
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (s BatchBulkItemOutcome) MarshalText() ([]byte, error) {
+	switch s {
+	case BatchBulkItemOutcomeDone:
+		return []byte(s), nil
+	case BatchBulkItemOutcomeRefused:
+		return []byte(s), nil
+	default:
+		return nil, errors.Errorf("invalid value: %q", s)
+	}
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *BatchBulkItemOutcome) UnmarshalText(data []byte) error {
+	switch BatchBulkItemOutcome(data) {
+	case BatchBulkItemOutcomeDone:
+		*s = BatchBulkItemOutcomeDone
+		return nil
+	case BatchBulkItemOutcomeRefused:
+		*s = BatchBulkItemOutcomeRefused
+		return nil
+	default:
+		return errors.Errorf("invalid value: %q", data)
+	}
+}
+
+// Ref: #/components/schemas/BatchBulkResult
+type BatchBulkResult struct {
+	// How many batches are meant.
+	Matched int64 `json:"matched"`
+	// How many this request changed.
+	Done int `json:"done"`
+	// How many of `batches` could not be changed.
+	Refused int `json:"refused"`
+	// How many this request has not come to.
+	Left int64 `json:"left"`
+	// What became of each, newest first.
+	Batches []BatchBulkItem `json:"batches"`
+	// Leads to those that are left; null where there are none.
+	NextCursor NilString `json:"next_cursor"`
+}
+
+// GetMatched returns the value of Matched.
+func (s *BatchBulkResult) GetMatched() int64 {
+	return s.Matched
+}
+
+// GetDone returns the value of Done.
+func (s *BatchBulkResult) GetDone() int {
+	return s.Done
+}
+
+// GetRefused returns the value of Refused.
+func (s *BatchBulkResult) GetRefused() int {
+	return s.Refused
+}
+
+// GetLeft returns the value of Left.
+func (s *BatchBulkResult) GetLeft() int64 {
+	return s.Left
+}
+
+// GetBatches returns the value of Batches.
+func (s *BatchBulkResult) GetBatches() []BatchBulkItem {
+	return s.Batches
+}
+
+// GetNextCursor returns the value of NextCursor.
+func (s *BatchBulkResult) GetNextCursor() NilString {
+	return s.NextCursor
+}
+
+// SetMatched sets the value of Matched.
+func (s *BatchBulkResult) SetMatched(val int64) {
+	s.Matched = val
+}
+
+// SetDone sets the value of Done.
+func (s *BatchBulkResult) SetDone(val int) {
+	s.Done = val
+}
+
+// SetRefused sets the value of Refused.
+func (s *BatchBulkResult) SetRefused(val int) {
+	s.Refused = val
+}
+
+// SetLeft sets the value of Left.
+func (s *BatchBulkResult) SetLeft(val int64) {
+	s.Left = val
+}
+
+// SetBatches sets the value of Batches.
+func (s *BatchBulkResult) SetBatches(val []BatchBulkItem) {
+	s.Batches = val
+}
+
+// SetNextCursor sets the value of NextCursor.
+func (s *BatchBulkResult) SetNextCursor(val NilString) {
+	s.NextCursor = val
+}
+
 // Ref: #/components/schemas/BatchCancel
 type BatchCancel struct {
 	// Kept in `status_reason`.
@@ -2182,6 +2496,94 @@ func (s *BatchErrors) SetRecords(val int64) {
 // SetOthers sets the value of Others.
 func (s *BatchErrors) SetOthers(val int64) {
 	s.Others = val
+}
+
+// Which batches, by the filters of `GET /flows/batches`; all of those that are there apply. One must
+// be there (422).
+// Ref: #/components/schemas/BatchFilter
+type BatchFilter struct {
+	// These batches. Unknown ones are left out.
+	Ids    []string       `json:"ids"`
+	Status OptBatchStatus `json:"status"`
+	// Batches of this definition.
+	DefinitionID OptString `json:"definition_id"`
+	// Batches that this schedule started.
+	ScheduleID  OptString      `json:"schedule_id"`
+	TriggerType OptTriggerType `json:"trigger_type"`
+	// Batches that were created at this time or later.
+	CreatedAfter OptDateTime `json:"created_after"`
+	// Batches that were created before this time.
+	CreatedBefore OptDateTime `json:"created_before"`
+}
+
+// GetIds returns the value of Ids.
+func (s *BatchFilter) GetIds() []string {
+	return s.Ids
+}
+
+// GetStatus returns the value of Status.
+func (s *BatchFilter) GetStatus() OptBatchStatus {
+	return s.Status
+}
+
+// GetDefinitionID returns the value of DefinitionID.
+func (s *BatchFilter) GetDefinitionID() OptString {
+	return s.DefinitionID
+}
+
+// GetScheduleID returns the value of ScheduleID.
+func (s *BatchFilter) GetScheduleID() OptString {
+	return s.ScheduleID
+}
+
+// GetTriggerType returns the value of TriggerType.
+func (s *BatchFilter) GetTriggerType() OptTriggerType {
+	return s.TriggerType
+}
+
+// GetCreatedAfter returns the value of CreatedAfter.
+func (s *BatchFilter) GetCreatedAfter() OptDateTime {
+	return s.CreatedAfter
+}
+
+// GetCreatedBefore returns the value of CreatedBefore.
+func (s *BatchFilter) GetCreatedBefore() OptDateTime {
+	return s.CreatedBefore
+}
+
+// SetIds sets the value of Ids.
+func (s *BatchFilter) SetIds(val []string) {
+	s.Ids = val
+}
+
+// SetStatus sets the value of Status.
+func (s *BatchFilter) SetStatus(val OptBatchStatus) {
+	s.Status = val
+}
+
+// SetDefinitionID sets the value of DefinitionID.
+func (s *BatchFilter) SetDefinitionID(val OptString) {
+	s.DefinitionID = val
+}
+
+// SetScheduleID sets the value of ScheduleID.
+func (s *BatchFilter) SetScheduleID(val OptString) {
+	s.ScheduleID = val
+}
+
+// SetTriggerType sets the value of TriggerType.
+func (s *BatchFilter) SetTriggerType(val OptTriggerType) {
+	s.TriggerType = val
+}
+
+// SetCreatedAfter sets the value of CreatedAfter.
+func (s *BatchFilter) SetCreatedAfter(val OptDateTime) {
+	s.CreatedAfter = val
+}
+
+// SetCreatedBefore sets the value of CreatedBefore.
+func (s *BatchFilter) SetCreatedBefore(val OptDateTime) {
+	s.CreatedBefore = val
 }
 
 // Ref: #/components/schemas/BatchList

@@ -54,6 +54,9 @@ var operationRolesApiKeyAuth = map[string][]string{
 		"admin",
 	},
 	CancelBatchOperation: []string{},
+	ChangeBatchesOperation: []string{
+		"admin",
+	},
 	CreateApiKeyOperation: []string{
 		"admin",
 	},
@@ -326,6 +329,9 @@ var operationRolesOrgJwt = map[string][]string{
 		"admin",
 	},
 	CancelBatchOperation: []string{},
+	ChangeBatchesOperation: []string{
+		"admin",
+	},
 	CreateApiKeyOperation: []string{
 		"admin",
 	},

@@ -149,6 +149,30 @@ type BatchHandler interface {
 	//
 	// POST /flows/batches/{batch_id}/cancel
 	CancelBatch(ctx context.Context, req OptBatchCancel, params CancelBatchParams) (*Batch, error)
+	// ChangeBatches implements changeBatches operation.
+	//
+	// Does one thing to every batch that a filter means, as the operation for one batch does it, each in a
+	// transaction of its own. What is done stays done should a later one fail. Of what the filter finds,
+	// it means the batches that the action can be done to:
+	//
+	// 	`action`                                     | Batches that are
+	// 	---------------------------------------------+-------------------------------------------------------------------------------------------------------
+	// 	`pause`                                      | `queued` or `running`
+	// 	`resume`                                     | `paused`
+	// 	`cancel`, `raise_priority`, `lower_priority` | `queued`, `running` or `paused`
+	// 	`retry`                                      | `partially_failed`, `failed` or `cancelled`: their jobs that are `failed`, `rejected` or `unprocessed`
+	//
+	// First leave out `expected_count`: nothing is done, and `matched` says how many are meant. Then send
+	// the same with that number. If another number is meant by then, nothing is done, and the answer is
+	// 409; look at them again.
+	//
+	// A request changes the newest 100 of them, or retries the newest 10. While `next_cursor` is not null,
+	// send the same with it as `cursor` for the next ones. The number is not compared then, as batches end
+	// by themselves meanwhile; those that were started since are not among them. A batch that could not be
+	// changed stands in `batches` with the reason.
+	//
+	// POST /flows/batches/bulk
+	ChangeBatches(ctx context.Context, req *BatchBulk) (*BatchBulkResult, error)
 	// GetBatch implements getBatch operation.
 	//
 	// Returns the batch with a count of its jobs per status and its progress.

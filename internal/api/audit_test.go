@@ -224,6 +224,11 @@ var auditedCalls = map[string]func(s *stack) auditedCall{
 		body := `{"outcome":"accepted","note":"` + needle + `"}`
 		return auditedCall{"POST", "/flows/batches/" + batch + "/resolve", body, 200, "batch", batch, ""}
 	},
+	"changeBatches": func(s *stack) auditedCall {
+		id := s.trigger(s.define(transformSteps), "{}")
+		body := `{"action":"cancel","filter":{"ids":["` + id + `"]},"expected_count":1,"reason":"` + needle + `"}`
+		return auditedCall{"POST", "/flows/batches/bulk", body, 200, "batch", id, ""}
+	},
 	"retryBatch": func(s *stack) auditedCall {
 		id := s.trigger(s.define(transformSteps), "{}")
 		s.Do("POST", "/flows/batches/"+id+"/cancel", nil).Want(200)

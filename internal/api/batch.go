@@ -16,6 +16,7 @@ import (
 	"flowlane/internal/account"
 	"flowlane/internal/fault"
 	"flowlane/internal/forecast"
+	"flowlane/internal/hold"
 	"flowlane/internal/pg"
 	"flowlane/internal/run"
 	"flowlane/internal/stream"
@@ -27,6 +28,7 @@ type batchHandler struct {
 	runs      *run.Service
 	forecasts *forecast.Service
 	resolver  Resolver
+	holds     *hold.Service
 	// exports bounds the exports that are written at once.
 	exports *slots
 	streams *stream.Hub
@@ -35,7 +37,7 @@ type batchHandler struct {
 }
 
 func newBatchHandler(d Deps) batchHandler {
-	return batchHandler{pool: d.Pool, runs: d.Runs, forecasts: d.Forecasts, resolver: d.Resolver,
+	return batchHandler{pool: d.Pool, runs: d.Runs, forecasts: d.Forecasts, resolver: d.Resolver, holds: d.Holds,
 		exports: newSlots(exportsAtOnce), streams: d.Streams, heartbeat: heartbeat}
 }
 

@@ -48,6 +48,7 @@ func workNouns() []noun { //nolint:funlen // a table
 			{name: "pause", operation: "pauseBatch"},
 			{name: "resume", operation: "resumeBatch", columns: pauseColumns},
 			{name: "retry", operation: "retryBatch"},
+			{name: "change", operation: "changeBatches"},
 			{name: "watch", command: &batchesWatch{}, help: "Show how far a batch is until it is over"},
 			{name: "stream", operation: "streamBatch", command: &batchesStream{},
 				help: "Print where a batch stands, whenever that changes, until it is over"},

@@ -2383,6 +2383,60 @@ type JobResolution struct {
 	Note *string `json:"note,omitzero"`
 }
 
+type BatchBulk struct {
+	// What is done to each.
+	Action string      `json:"action"`
+	Filter BatchFilter `json:"filter"`
+	// How many batches you expect to be meant. If there are more or fewer, nothing is done (409). Without it nothing is done either.
+	ExpectedCount *int64 `json:"expected_count,omitzero"`
+	// `next_cursor` of the answer before, to the same action and filter.
+	Cursor *string `json:"cursor,omitzero"`
+	// Kept with each pause or cancel; other actions leave it out.
+	Reason *string `json:"reason,omitzero"`
+	// After how many seconds each pause is released by itself, up to seven days; other actions leave it out.
+	DurationSeconds *int64 `json:"duration_seconds,omitzero"`
+}
+
+// BatchFilter: Which batches, by the filters of `GET /flows/batches`; all of those that are there apply. One must be there (422).
+type BatchFilter struct {
+	// These batches. Unknown ones are left out.
+	IDs    []string     `json:"ids,omitzero"`
+	Status *BatchStatus `json:"status,omitzero"`
+	// Batches of this definition.
+	DefinitionID *string `json:"definition_id,omitzero"`
+	// Batches that this schedule started.
+	ScheduleID  *string      `json:"schedule_id,omitzero"`
+	TriggerType *TriggerType `json:"trigger_type,omitzero"`
+	// Batches that were created at this time or later.
+	CreatedAfter *time.Time `json:"created_after,omitzero"`
+	// Batches that were created before this time.
+	CreatedBefore *time.Time `json:"created_before,omitzero"`
+}
+
+type BatchBulkResult struct {
+	// How many batches are meant
+	Matched int64 `json:"matched"`
+	// How many this request changed.
+	Done int64 `json:"done"`
+	// How many of `batches` could not be changed.
+	Refused int64 `json:"refused"`
+	// How many this request has not come to.
+	Left int64 `json:"left"`
+	// What became of each, newest first.
+	Batches []BatchBulkItem `json:"batches"`
+	// Leads to those that are left; null where there are none.
+	NextCursor *string `json:"next_cursor"`
+}
+
+type BatchBulkItem struct {
+	BatchID string `json:"batch_id"`
+	Outcome string `json:"outcome"`
+	// Why it was refused.
+	Detail *string `json:"detail"`
+	// The batch that a retry started.
+	StartedBatchID *string `json:"started_batch_id"`
+}
+
 type BatchCancel struct {
 	// Kept in `status_reason`.
 	Reason *string `json:"reason,omitzero"`

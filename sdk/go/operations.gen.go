@@ -1309,6 +1309,29 @@ func (c *Client) AllBatches(ctx context.Context, params *ListBatchesParams) iter
 	})
 }
 
+// ChangeBatches: Change many batches alike.
+// Does one thing to every batch that a filter means, as the operation for one batch does it, each in a transaction of its own.
+// What is done stays done should a later one fail. Of what the filter finds, it means the batches that the action can be done
+// to:
+//
+// | `action` | Batches that are |
+// |---|---|
+// | `pause` | `queued` or `running` |
+// | `resume` | `paused` |
+// | `cancel`, `raise_priority`, `lower_priority` | `queued`, `running` or `paused` |
+// | `retry` | `partially_failed`, `failed` or `cancelled`: their jobs that are `failed`, `rejected` or `unprocessed` |
+//
+// First leave out `expected_count`: nothing is done, and `matched` says how many are meant. Then send the same with that
+// number. If another number is meant by then, nothing is done, and the answer is 409; look at them again.
+//
+// A request changes the newest 100 of them, or retries the newest 10. While `next_cursor` is not null, send the same with it as
+// `cursor` for the next ones. The number is not compared then, as batches end by themselves meanwhile; those that were started
+// since are not among them. A batch that could not be changed stands in `batches` with the reason.
+func (c *Client) ChangeBatches(ctx context.Context, body *BatchBulk) (answer BatchBulkResult, err error) {
+	err = c.do(ctx, call{"ChangeBatches", "POST", "/flows/batches/bulk", nil, body}, &answer)
+	return answer, err
+}
+
 // GetBatch: Read a batch.
 // Returns the batch with a count of its jobs per status and its progress.
 func (c *Client) GetBatch(ctx context.Context, batchID string) (answer Batch, err error) {

@@ -208,6 +208,8 @@ func entries(e *jsonschema.ValidationError) []fault.Field {
 		return one("too_short", fmt.Sprintf("Must have at least %d items", k.Want), map[string]any{"min_length": k.Want})
 	case *kind.MaxItems:
 		return one("too_long", fmt.Sprintf("Must have at most %d items", k.Want), map[string]any{"max_length": k.Want})
+	case *kind.MinProperties:
+		return one("too_short", fmt.Sprintf("Must have at least %d of its fields", k.Want), map[string]any{"min_length": k.Want})
 	case *kind.Minimum:
 		return one("greater_than_equal", "Must be at least "+number(k.Want), map[string]any{"ge": bound(k.Want)})
 	case *kind.Maximum:

@@ -1052,6 +1052,28 @@ class Operations(Transport):
         """Goes through all pages of list_batches."""
         return self._pages("list_batches", "/flows/batches", {"limit": limit, "skip": skip, "status": status, "definition_id": definition_id, "schedule_id": schedule_id, "trigger_type": trigger_type, "order": order, "created_after": created_after, "created_before": created_before})
 
+    def change_batches(self, body: models.BatchBulk) -> models.BatchBulkResult:
+        """Change many batches alike.
+        Does one thing to every batch that a filter means, as the operation for one batch does it, each in a transaction of its own.
+        What is done stays done should a later one fail. Of what the filter finds, it means the batches that the action can be done
+        to:
+
+        | `action` | Batches that are |
+        |---|---|
+        | `pause` | `queued` or `running` |
+        | `resume` | `paused` |
+        | `cancel`, `raise_priority`, `lower_priority` | `queued`, `running` or `paused` |
+        | `retry` | `partially_failed`, `failed` or `cancelled`: their jobs that are `failed`, `rejected` or `unprocessed` |
+
+        First leave out `expected_count`: nothing is done, and `matched` says how many are meant. Then send the same with that
+        number. If another number is meant by then, nothing is done, and the answer is 409; look at them again.
+
+        A request changes the newest 100 of them, or retries the newest 10. While `next_cursor` is not null, send the same with it as
+        `cursor` for the next ones. The number is not compared then, as batches end by themselves meanwhile; those that were started
+        since are not among them. A batch that could not be changed stands in `batches` with the reason.
+        """
+        return self._call("change_batches", "POST", "/flows/batches/bulk", body=body)
+
     def get_batch(self, batch_id: str) -> models.Batch:
         """Read a batch.
         Returns the batch with a count of its jobs per status and its progress.

@@ -2376,6 +2376,64 @@ class JobResolution(TypedDict):
 
 
 
+class BatchBulk(TypedDict):
+    action: Literal['pause', 'resume', 'cancel', 'retry', 'raise_priority', 'lower_priority']
+    """What is done to each."""
+    filter: BatchFilter
+    expected_count: NotRequired[int]
+    """How many batches you expect to be meant. If there are more or fewer, nothing is done (409). Without it nothing is done either."""
+    cursor: NotRequired[str]
+    """`next_cursor` of the answer before, to the same action and filter."""
+    reason: NotRequired[str]
+    """Kept with each pause or cancel; other actions leave it out."""
+    duration_seconds: NotRequired[int]
+    """After how many seconds each pause is released by itself, up to seven days; other actions leave it out."""
+
+
+
+class BatchFilter(TypedDict):
+    """Which batches, by the filters of `GET /flows/batches`; all of those that are there apply. One must be there (422)."""
+    ids: NotRequired[list[str]]
+    """These batches. Unknown ones are left out."""
+    status: NotRequired[BatchStatus]
+    definition_id: NotRequired[str]
+    """Batches of this definition."""
+    schedule_id: NotRequired[str]
+    """Batches that this schedule started."""
+    trigger_type: NotRequired[TriggerType]
+    created_after: NotRequired[str]
+    """Batches that were created at this time or later."""
+    created_before: NotRequired[str]
+    """Batches that were created before this time."""
+
+
+
+class BatchBulkResult(TypedDict):
+    matched: int
+    """How many batches are meant"""
+    done: int
+    """How many this request changed."""
+    refused: int
+    """How many of `batches` could not be changed."""
+    left: int
+    """How many this request has not come to."""
+    batches: list[BatchBulkItem]
+    """What became of each, newest first."""
+    next_cursor: None | str
+    """Leads to those that are left; null where there are none."""
+
+
+
+class BatchBulkItem(TypedDict):
+    batch_id: str
+    outcome: Literal['done', 'refused']
+    detail: None | str
+    """Why it was refused."""
+    started_batch_id: None | str
+    """The batch that a retry started."""
+
+
+
 class BatchCancel(TypedDict):
     reason: NotRequired[str]
     """Kept in `status_reason`."""

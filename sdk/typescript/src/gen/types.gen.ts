@@ -3407,6 +3407,98 @@ export type JobResolution = {
     note?: string;
 };
 
+export type BatchBulk = {
+    /**
+     * What is done to each.
+     */
+    action: 'pause' | 'resume' | 'cancel' | 'retry' | 'raise_priority' | 'lower_priority';
+    filter: BatchFilter;
+    /**
+     * How many batches you expect to be meant. If there are more or fewer, nothing is done (409). Without it nothing is done either.
+     */
+    expected_count?: number;
+    /**
+     * `next_cursor` of the answer before, to the same action and filter.
+     */
+    cursor?: string;
+    /**
+     * Kept with each pause or cancel; other actions leave it out.
+     */
+    reason?: string;
+    /**
+     * After how many seconds each pause is released by itself, up to seven days; other actions leave it out.
+     */
+    duration_seconds?: number;
+};
+
+/**
+ * Which batches, by the filters of `GET /flows/batches`; all of those that are there apply. One must be there (422).
+ */
+export type BatchFilter = {
+    /**
+     * These batches. Unknown ones are left out.
+     */
+    ids?: Array<string>;
+    status?: BatchStatus;
+    /**
+     * Batches of this definition.
+     */
+    definition_id?: string;
+    /**
+     * Batches that this schedule started.
+     */
+    schedule_id?: string;
+    trigger_type?: TriggerType;
+    /**
+     * Batches that were created at this time or later.
+     */
+    created_after?: string;
+    /**
+     * Batches that were created before this time.
+     */
+    created_before?: string;
+};
+
+export type BatchBulkResult = {
+    /**
+     * How many batches are meant
+     */
+    matched: number;
+    /**
+     * How many this request changed.
+     */
+    done: number;
+    /**
+     * How many of `batches` could not be changed.
+     */
+    refused: number;
+    /**
+     * How many this request has not come to.
+     */
+    left: number;
+    /**
+     * What became of each, newest first.
+     */
+    batches: Array<BatchBulkItem>;
+    /**
+     * Leads to those that are left; null where there are none.
+     */
+    next_cursor: string | null;
+};
+
+export type BatchBulkItem = {
+    batch_id: string;
+    outcome: 'done' | 'refused';
+    /**
+     * Why it was refused.
+     */
+    detail: string | null;
+    /**
+     * The batch that a retry started.
+     */
+    started_batch_id: string | null;
+};
+
 export type BatchCancel = {
     /**
      * Kept in `status_reason`.
@@ -8242,6 +8334,35 @@ export type ListBatchesResponses = {
 };
 
 export type ListBatchesResponse = ListBatchesResponses[keyof ListBatchesResponses];
+
+export type ChangeBatchesData = {
+    body: BatchBulk;
+    path?: never;
+    query?: never;
+    url: '/flows/batches/bulk';
+};
+
+export type ChangeBatchesErrors = {
+    /**
+     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
+     *
+     */
+    default: Error;
+};
+
+export type ChangeBatchesError = ChangeBatchesErrors[keyof ChangeBatchesErrors];
+
+export type ChangeBatchesResponses = {
+    /**
+     * What was done, and how many are left.
+     */
+    200: BatchBulkResult;
+};
+
+export type ChangeBatchesResponse = ChangeBatchesResponses[keyof ChangeBatchesResponses];
 
 export type GetBatchData = {
     body?: never;
