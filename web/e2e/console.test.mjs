@@ -147,6 +147,45 @@ describe('a batch', () => {
   });
 });
 
+describe('many batches', () => {
+  it('are chosen by x or by their filter, paused, resumed and cancelled after their number is typed', async () => {
+    const flow = await server.api('POST', '/flows/definitions', {
+      name: 'many', description: '', status: 'active',
+      steps: [{ id: 'wait', name: 'Wait', tasks: [{ id: 'wait', action_id: 'core__flow__delay', params: { seconds: 600 } }] }],
+    });
+    for (let i = 0; i < 3; i++) await server.api('POST', `/flows/definitions/${flow.id}/trigger`, { input_data: { n: i } });
+    const { page, context, faults } = await signedIn();
+    await page.goto(`${server.url}/console/batches?flow=${flow.id}`);
+    await page.locator('tbody a').first().focus();
+    for (const key of ['x', 'j', 'x']) await page.keyboard.press(key);
+    const chosen = page.getByRole('group', { name: 'Chosen batches' });
+    await chosen.getByText('2 chosen').waitFor();
+    const drawer = page.getByRole('complementary', { name: 'Many batches' });
+    const act = async (action, button, outcome) => {
+      await chosen.getByRole('button', { name: action, exact: true }).click();
+      await page.getByRole('dialog').getByRole('button', { name: button }).click();
+      await drawer.getByText(outcome).waitFor();
+    };
+    await act('Pause', 'Pause: 2 batches', '2 of 2 batches paused.');
+    await chosen.getByRole('button', { name: 'All 3 matching' }).click();
+    await act('Resume', 'Resume: 2 batches', '2 of 2 batches resumed.');
+    await chosen.getByRole('button', { name: 'Cancel', exact: true }).click();
+    const cancel = page.getByRole('dialog').getByRole('button', { name: 'Cancel: 3 batches' });
+    await cancel.waitFor();
+    assert.ok(await cancel.isDisabled(), 'before the number is typed');
+    await page.getByLabel('Type 3 to cancel').fill('3');
+    const { violations } = await new AxeBuilder({ page }).analyze();
+    assert.deepEqual(violations.map((v) => `${v.id} ${v.nodes[0].html}`), []);
+    await cancel.click();
+    await drawer.getByText('3 of 3 batches cancelled.').waitFor();
+    await drawer.getByRole('button', { name: 'Close' }).click();
+    const { items } = await server.api('GET', `/flows/batches?definition_id=${flow.id}`);
+    assert.deepEqual(items.map((b) => b.status), ['cancelled', 'cancelled', 'cancelled']);
+    await context.close();
+    assert.deepEqual(faults, []);
+  });
+});
+
 it('shows a member everything and lets it change nothing', async () => {
   const { key } = await server.api('POST', '/account/api-keys', { name: 'reader', role: 'member' });
   const { page } = await at(server, '', { key });

@@ -4,6 +4,7 @@ import { lazy, Suspense, useEffect, useState } from 'react';
 
 import { flowlane, signedOut, type Me } from '../api/client';
 import { useLive } from '../api/live';
+import { useBulk } from '../ui/bulk';
 import { Button, Failure, Time } from '../ui/parts';
 import { setZone, useZone } from '../ui/zone';
 import { useKeys } from './keys';
@@ -11,6 +12,7 @@ import { groups } from './places';
 
 const Palette = lazy(() => import('./palette').then((m) => ({ default: m.Palette })));
 const SignInAgain = lazy(() => import('./again').then((m) => ({ default: m.SignInAgain })));
+const BulkDrawer = lazy(() => import('../pages/bulk').then((m) => ({ default: m.BulkDrawer })));
 
 /** Who is signed in; undefined until that is known. */
 export function useMe(): Me | undefined {
@@ -22,6 +24,7 @@ export function Frame() {
   const me = useQuery({ queryKey: ['me'], queryFn: () => flowlane.account.getMe(), staleTime: 60_000 });
   const navigate = useNavigate();
   const [palette, setPalette] = useState(false);
+  const bulk = useBulk();
   const ended = signedOut(me.error);
   const gone = ended && !me.data;
   useEffect(() => {
@@ -50,6 +53,7 @@ export function Frame() {
       </main>
       <Suspense>
         {palette && <Palette close={() => setPalette(false)} />}
+        {bulk && <BulkDrawer bulk={bulk} />}
         {ended && <SignInAgain before={me.data} />}
       </Suspense>
     </div>

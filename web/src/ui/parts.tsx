@@ -137,6 +137,8 @@ interface AskProps {
   children: ReactNode;
   action: string;
   busy?: boolean;
+  /** Something is missing before it can be done. */
+  disabled?: boolean;
   error?: unknown;
   /** Another button of the form. */
   beside?: ReactNode;
@@ -145,7 +147,7 @@ interface AskProps {
 }
 
 /** Asks before something is done: what it is, how much of it, and what comes of it. */
-export function Ask({ title, children, action, busy, error, beside, onGo, onClose }: AskProps) {
+export function Ask({ title, children, action, busy, disabled, error, beside, onGo, onClose }: AskProps) {
   const dialog = useRef<HTMLDialogElement>(null);
   useEffect(() => dialog.current?.showModal(), []);
   return (
@@ -163,7 +165,7 @@ export function Ask({ title, children, action, busy, error, beside, onGo, onClos
         <div className="actions">
           <Button onClick={() => dialog.current?.close()}>Cancel</Button>
           {beside}
-          <button className="button strong" type="submit" disabled={busy}>{busy ? 'One moment…' : action}</button>
+          <button className="button strong" type="submit" disabled={busy || disabled}>{busy ? 'One moment…' : action}</button>
         </div>
       </form>
     </dialog>
