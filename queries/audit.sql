@@ -1,7 +1,7 @@
 -- name: AuditInsert :exec
 -- An account or a key of zeros stands for none.
 INSERT INTO flow.audit_log (id, org_id, created_at, account_id, api_key_id, action, resource_type, resource_id, outcome, request_id)
-SELECT unnest(@ids::uuid[]), unnest(@org_ids::uuid[]), flow.clock(), nullif(unnest(@account_ids::uuid[]), '00000000-0000-0000-0000-000000000000'),
+SELECT unnest(@ids::uuid[]), unnest(@org_ids::uuid[]), (SELECT flow.clock()), nullif(unnest(@account_ids::uuid[]), '00000000-0000-0000-0000-000000000000'),
     nullif(unnest(@key_ids::uuid[]), '00000000-0000-0000-0000-000000000000'), unnest(@actions::text[]), @resource_type::text,
     unnest(@resource_ids::text[]), 'succeeded', unnest(@request_ids::text[]);
 

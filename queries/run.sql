@@ -2,8 +2,8 @@
 SELECT flow.clock()::timestamptz;
 
 -- name: BatchLock :many
--- Locks batches against every other change, in one order, and reads them. The clock stands outside, where it is read after
--- each row's lock was had: beside FOR UPDATE it would be read before.
+-- Locks batches against every other change, in one order, and reads them. The clock is read once, when all locks were had:
+-- beside FOR UPDATE it would be read before.
 WITH locked AS MATERIALIZED (
     SELECT b.id, b.org_id, b.definition_id, b.version, c.status, b.page_set, b.metadata, b.created_at, b.record_count, c.stopped_at, c.change_no,
         (c.pacing IS NOT NULL)::boolean AS paced, b.event_depth, b.root_id, b.created_by, ARRAY[c.staged, c.queued, c.pending, c.started,
@@ -11,7 +11,7 @@ WITH locked AS MATERIALIZED (
     FROM flow.batch_count c JOIN flow.batch b ON b.id = c.batch_id
     WHERE c.batch_id = ANY(@ids::uuid[]) ORDER BY c.batch_id FOR UPDATE OF c
 )
-SELECT locked.*, flow.clock()::timestamptz AS now FROM locked;
+SELECT locked.*, (SELECT flow.clock() FROM (SELECT count(*) FROM locked) l)::timestamptz AS now FROM locked;
 
 -- name: BatchHeads :many
 SELECT id, org_id, definition_id, version, page_set, metadata, created_at, record_count, retry_of FROM flow.batch WHERE id = ANY(@ids::uuid[]);

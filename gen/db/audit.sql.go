@@ -152,7 +152,7 @@ func (q *Queries) AuditExport(ctx context.Context, db DBTX, arg AuditExportParam
 
 const auditInsert = `-- name: AuditInsert :exec
 INSERT INTO flow.audit_log (id, org_id, created_at, account_id, api_key_id, action, resource_type, resource_id, outcome, request_id)
-SELECT unnest($1::uuid[]), unnest($2::uuid[]), flow.clock(), nullif(unnest($3::uuid[]), '00000000-0000-0000-0000-000000000000'),
+SELECT unnest($1::uuid[]), unnest($2::uuid[]), (SELECT flow.clock()), nullif(unnest($3::uuid[]), '00000000-0000-0000-0000-000000000000'),
     nullif(unnest($4::uuid[]), '00000000-0000-0000-0000-000000000000'), unnest($5::text[]), $6::text,
     unnest($7::text[]), 'succeeded', unnest($8::text[])
 `

@@ -207,7 +207,7 @@ WITH locked AS MATERIALIZED (
     FROM flow.batch_count c JOIN flow.batch b ON b.id = c.batch_id
     WHERE c.batch_id = ANY($1::uuid[]) ORDER BY c.batch_id FOR UPDATE OF c
 )
-SELECT locked.id, locked.org_id, locked.definition_id, locked.version, locked.status, locked.page_set, locked.metadata, locked.created_at, locked.record_count, locked.stopped_at, locked.change_no, locked.paced, locked.event_depth, locked.root_id, locked.created_by, locked.counts, flow.clock()::timestamptz AS now FROM locked
+SELECT locked.id, locked.org_id, locked.definition_id, locked.version, locked.status, locked.page_set, locked.metadata, locked.created_at, locked.record_count, locked.stopped_at, locked.change_no, locked.paced, locked.event_depth, locked.root_id, locked.created_by, locked.counts, (SELECT flow.clock() FROM (SELECT count(*) FROM locked) l)::timestamptz AS now FROM locked
 `
 
 type BatchLockRow struct {
@@ -230,8 +230,8 @@ type BatchLockRow struct {
 	Now          time.Time
 }
 
-// Locks batches against every other change, in one order, and reads them. The clock stands outside, where it is read after
-// each row's lock was had: beside FOR UPDATE it would be read before.
+// Locks batches against every other change, in one order, and reads them. The clock is read once, when all locks were had:
+// beside FOR UPDATE it would be read before.
 func (q *Queries) BatchLock(ctx context.Context, db DBTX, ids []uuid.UUID) ([]BatchLockRow, error) {
 	rows, err := db.Query(ctx, batchLock, ids)
 	if err != nil {
