@@ -1933,13 +1933,10 @@ CROSS JOIN LATERAL (
         (CASE WHEN s.no = r.last_no THEN coalesce(r.to_off, s.records) ELSE s.records END)::int AS to_off,
         r.apart, r.attempt, r.element, s.first, s.records AS size, r.ready_at, r.slice_no AS part_slice, r.from_off AS part_from
     FROM (
-        (SELECT q.id, q.slice_no, q.from_off, q.last_no, q.to_off, q.apart, q.attempt, q.element, q.ready_at FROM flow.part q
+        SELECT q.id, q.slice_no, q.from_off, q.last_no, q.to_off, q.apart, q.attempt, q.element, q.ready_at FROM flow.part q
         WHERE q.batch_id = k.batch_id AND q.step_no = k.step_no AND q.task_no = k.task_no AND q.call_id IS NULL
             AND q.ready_at <= (SELECT flow.clock())
-        ORDER BY q.ready_at, q.slice_no, q.from_off LIMIT k.most)
-        UNION ALL
-        SELECT f.part_id, 0, 0, 0, NULL, false, 1, 0, '-infinity' FROM flow.lane_batch f
-        WHERE f.batch_id = k.batch_id AND f.step_no = k.step_no AND f.task_no = k.task_no AND f.part_id IS NOT NULL AND f.call_id IS NULL
+        ORDER BY q.ready_at, q.slice_no, q.from_off LIMIT k.most
     ) r
     CROSS JOIN LATERAL (
         SELECT z.no, z.first, z.records FROM flow.slice z
@@ -2026,7 +2023,7 @@ WITH RECURSIVE org AS (
             AND f.org_id > org.org_id ORDER BY f.org_id LIMIT 1
     ) n
 )
-SELECT l.lane, l.batch_id, l.step_no, l.task_no, l.org_id, l.ready_records, l.allowance, coalesce(s.max_concurrent_calls, 0)::int AS max_calls,
+SELECT l.lane, l.batch_id, l.step_no, l.task_no, l.org_id, l.ready_records, l.allowance, l.part_id, coalesce(s.max_concurrent_calls, 0)::int AS max_calls,
     coalesce(s.weight, 0)::int AS weight, coalesce(o.vtime, 0)::bigint AS org_vtime, coalesce(t.vtime, 0)::bigint AS vtime,
     (SELECT coalesce(max(c.vstart), 0) FROM flow.budget_org c WHERE c.domain = $1::text AND c.bucket = $2::text)::bigint AS org_clock,
     (SELECT coalesce(max(c.vstart), 0) FROM flow.budget_org_lane c
@@ -2034,7 +2031,8 @@ SELECT l.lane, l.batch_id, l.step_no, l.task_no, l.org_id, l.ready_records, l.al
 FROM org
 CROSS JOIN (SELECT unnest(enum_range(NULL::flow.lane)) AS lane) k
 CROSS JOIN LATERAL (
-    SELECT q.batch_id, q.step_no, q.task_no, q.org_id, q.lane, q.high, q.ready_records, q.allowance
+    SELECT q.batch_id, q.step_no, q.task_no, q.org_id, q.lane, q.high, q.ready_records, q.allowance,
+        coalesce(CASE WHEN q.call_id IS NULL THEN q.part_id END, 0)::bigint AS part_id
     FROM flow.lane_batch q
     WHERE q.domain = $1::text AND q.bucket = $2::text AND q.org_id = org.org_id AND q.lane = k.lane AND q.open AND q.listed AND NOT q.paused AND q.ready_parts > 0
         AND (q.allowance IS NULL OR q.allowance > 0) AND (q.lapses_at IS NULL OR q.lapses_at > (SELECT flow.clock()))
@@ -2068,6 +2066,7 @@ type QueueChooseRow struct {
 	OrgID        uuid.UUID
 	ReadyRecords int64
 	Allowance    *int64
+	PartID       int64
 	MaxCalls     int32
 	Weight       int32
 	OrgVtime     int64
@@ -2079,7 +2078,8 @@ type QueueChooseRow struct {
 // The batches that may go next: of each lane the boosted ones first, then the oldest, with where the lane is in fair queueing;
 // the clocks are the latest starts of its competitors. Queues to skip ("batch.step.task"), and
 // those of paced batches that must wait for a tick, do not take the places of others. Of a lane no more are read than calls may be
-// under way, and least, from which one bulk call may take. Queues to skip are an
+// under way, and least, from which one bulk call may take. part_id is the part that stands in the queue and is all that is ready in it; 0 for
+// none. Queues to skip are an
 // array of texts because Postgres then keeps one plan: with sets of keys it plans anew for each call, which takes longer than to run it.
 func (q *Queries) QueueChoose(ctx context.Context, db DBTX, arg QueueChooseParams) ([]QueueChooseRow, error) {
 	rows, err := db.Query(ctx, queueChoose,
@@ -2103,6 +2103,7 @@ func (q *Queries) QueueChoose(ctx context.Context, db DBTX, arg QueueChooseParam
 			&i.OrgID,
 			&i.ReadyRecords,
 			&i.Allowance,
+			&i.PartID,
 			&i.MaxCalls,
 			&i.Weight,
 			&i.OrgVtime,

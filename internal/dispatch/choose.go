@@ -246,13 +246,20 @@ func allowance(row *queueRow, n int) int {
 	return int(min(*row.Allowance, int64(n)))
 }
 
-// readParts reads what is ready in queues, as many parts as they may have calls.
+// readParts finds what is ready in queues, as many parts as they may have calls.
 func (d *Dispatcher) readParts(ctx context.Context, queues ...*picked) error {
 	var in db.PartChooseParams
+	var asked []*picked
 	for _, q := range queues {
-		q.parts = nil
+		if q.parts = q.inQueue(); q.parts != nil {
+			continue
+		}
+		asked = append(asked, q)
 		in.BatchIds, in.StepNos, in.TaskNos = append(in.BatchIds, q.BatchID), append(in.StepNos, q.StepNo), append(in.TaskNos, q.TaskNo)
 		in.MaxParts = append(in.MaxParts, int32(q.calls)) //nolint:gosec // at most PartsPerCall
+	}
+	if len(asked) == 0 {
+		return nil
 	}
 	var rows []db.PartChooseRow
 	err := pg.Kept(ctx, d.Pool, func(tx pg.DB) (err error) {
@@ -260,16 +267,26 @@ func (d *Dispatcher) readParts(ctx context.Context, queues ...*picked) error {
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("read %d queues: %w", len(queues), err)
+		return fmt.Errorf("read %d queues: %w", len(asked), err)
 	}
 	for i := range rows {
 		r := &rows[i]
-		q := queues[r.QueueNo]
+		q := asked[r.QueueNo]
 		q.parts = append(q.parts, run.Part{ID: r.ID, BatchID: r.BatchID, StepNo: r.StepNo, TaskNo: r.TaskNo,
 			SliceNo: r.SliceNo, Begins: r.Begins, First: r.First,
 			From: r.FromOff, To: r.ToOff, Size: r.Size, Apart: r.Apart, Attempt: r.Attempt, Element: r.Element})
 	}
 	return nil
+}
+
+// inQueue is the part that stands in the queue: its batch's only slice, as it began. Most batches are small, and nothing
+// more need be read of them. It is nil where what is ready stands in rows of its own.
+func (r *queueRow) inQueue() []run.Part {
+	if r.PartID == 0 {
+		return nil
+	}
+	size := int32(r.ReadyRecords) //nolint:gosec // of one slice
+	return []run.Part{{ID: r.PartID, BatchID: r.BatchID, StepNo: r.StepNo, TaskNo: r.TaskNo, To: size, Size: size, Attempt: 1}}
 }
 
 // bulkLimits returns how many records and bytes one call of an action may hold.

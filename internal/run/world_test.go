@@ -201,6 +201,16 @@ func (w *world) members(t require.TestingT, p *Part) (in, gone []int32) {
 
 // queued returns the queued parts of a task, in the order in which they are claimed.
 func (w *world) queued(t require.TestingT, batch uuid.UUID, step, task int) (out []Part) {
+	var inQueue Part
+	err := w.pool.QueryRow(w.ctx, `SELECT q.part_id, s.records FROM flow.lane_batch q JOIN flow.slice s ON s.batch_id = q.batch_id AND s.no = 0
+		WHERE q.batch_id = $1 AND q.step_no = $2 AND q.task_no = $3 AND q.part_id IS NOT NULL AND q.call_id IS NULL`,
+		batch, step, task).Scan(&inQueue.ID, &inQueue.Size)
+	if err == nil {
+		inQueue.BatchID, inQueue.StepNo, inQueue.TaskNo = batch, int16(step), int16(task)
+		inQueue.To, inQueue.Attempt = inQueue.Size, 1
+		return []Part{inQueue}
+	}
+	require.ErrorIs(t, err, pgx.ErrNoRows)
 	rows, err := w.q.PartChoose(w.ctx, w.pool, db.PartChooseParams{BatchIds: []uuid.UUID{batch}, StepNos: []int16{int16(step)},
 		TaskNos: []int16{int16(task)}, MaxParts: []int32{100}})
 	require.NoError(t, err)
