@@ -45,3 +45,51 @@ SELECT coalesce(reason, '')::text FROM flow.pause WHERE operator = @operator::te
 SELECT o.id FROM flow.organization o
 WHERE @held::boolean = EXISTS (SELECT FROM flow.pause p WHERE p.org_id = o.id AND p.operator = @operator::text AND p.status = 'active')
 ORDER BY o.id;
+
+-- The page of operators shows each view of ops as it is: rows as JSON, whose members are in the order of the columns.
+
+-- name: OpsQueue :many
+SELECT row_to_json(v) FROM (SELECT * FROM ops.queue ORDER BY waiting_records DESC LIMIT @most) v;
+
+-- name: OpsCalls :many
+SELECT row_to_json(v) FROM (SELECT * FROM ops.call_in_flight ORDER BY oldest_age DESC LIMIT @most) v;
+
+-- name: OpsUnknown :many
+SELECT row_to_json(v) FROM (SELECT * FROM ops.unknown_outcome ORDER BY age DESC LIMIT @most) v;
+
+-- name: OpsHolds :many
+SELECT row_to_json(v) FROM (SELECT * FROM ops.hold ORDER BY age DESC LIMIT @most) v;
+
+-- name: OpsBudgets :many
+SELECT row_to_json(v) FROM (SELECT * FROM ops.budget_window ORDER BY exhausted DESC NULLS LAST, remaining LIMIT @most) v;
+
+-- name: OpsRetries :many
+SELECT row_to_json(v) FROM (SELECT * FROM ops.retry_storm ORDER BY retries DESC LIMIT @most) v;
+
+-- name: OpsLate :many
+SELECT row_to_json(v) FROM (SELECT * FROM ops.due_late ORDER BY late DESC LIMIT @most) v;
+
+-- name: OpsDue :many
+-- All due work by its kind: flow.due has a row for each thing that waits, not for each record.
+SELECT row_to_json(v) FROM (
+    SELECT d.kind, count(*) AS rows, count(*) FILTER (WHERE d.leased) AS leased, count(*) FILTER (WHERE d.failures > 0) AS failing,
+        min(d.due_at) FILTER (WHERE NOT d.leased) AS next_at
+    FROM flow.due d GROUP BY d.kind ORDER BY d.kind LIMIT @most
+) v;
+
+-- name: OpsJobs :many
+SELECT row_to_json(v) FROM (SELECT * FROM ops.river_backlog ORDER BY queue, state LIMIT @most) v;
+
+-- name: OpsHolders :many
+SELECT row_to_json(v) FROM (SELECT * FROM ops.xmin_holder ORDER BY xmin_age DESC LIMIT @most) v;
+
+-- name: OpsTables :many
+SELECT row_to_json(v) FROM (SELECT * FROM ops.table_health ORDER BY table_bytes + index_bytes DESC LIMIT @most) v;
+
+-- name: OpsComments :many
+-- What the views of ops and their columns say; the column is empty for a view as a whole.
+SELECT c.relname::text AS view_name, coalesce(a.attname, '')::text AS column_name, d.description
+FROM pg_catalog.pg_description d
+JOIN pg_catalog.pg_class c ON c.oid = d.objoid AND d.classoid = 'pg_catalog.pg_class'::regclass
+LEFT JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum = d.objsubid AND d.objsubid > 0
+WHERE c.relnamespace = (SELECT n.oid FROM pg_catalog.pg_namespace n WHERE n.nspname = 'ops');

@@ -25,6 +25,312 @@ func (q *Queries) HoldOfEverything(ctx context.Context, db DBTX, operator string
 	return column_1, err
 }
 
+const opsBudgets = `-- name: OpsBudgets :many
+SELECT row_to_json(v) FROM (SELECT domain, bucket, window_seconds, starts_at, ends_at, own, foreign_spend, used, cap, remaining, exhausted, observed, observed_at FROM ops.budget_window ORDER BY exhausted DESC NULLS LAST, remaining LIMIT $1) v
+`
+
+func (q *Queries) OpsBudgets(ctx context.Context, db DBTX, most int32) ([][]byte, error) {
+	rows, err := db.Query(ctx, opsBudgets, most)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items [][]byte
+	for rows.Next() {
+		var row_to_json []byte
+		if err := rows.Scan(&row_to_json); err != nil {
+			return nil, err
+		}
+		items = append(items, row_to_json)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const opsCalls = `-- name: OpsCalls :many
+SELECT row_to_json(v) FROM (SELECT domain, bucket, lane, org_id, action_id, calls, records, oldest_age, overdue FROM ops.call_in_flight ORDER BY oldest_age DESC LIMIT $1) v
+`
+
+func (q *Queries) OpsCalls(ctx context.Context, db DBTX, most int32) ([][]byte, error) {
+	rows, err := db.Query(ctx, opsCalls, most)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items [][]byte
+	for rows.Next() {
+		var row_to_json []byte
+		if err := rows.Scan(&row_to_json); err != nil {
+			return nil, err
+		}
+		items = append(items, row_to_json)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const opsComments = `-- name: OpsComments :many
+SELECT c.relname::text AS view_name, coalesce(a.attname, '')::text AS column_name, d.description
+FROM pg_catalog.pg_description d
+JOIN pg_catalog.pg_class c ON c.oid = d.objoid AND d.classoid = 'pg_catalog.pg_class'::regclass
+LEFT JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum = d.objsubid AND d.objsubid > 0
+WHERE c.relnamespace = (SELECT n.oid FROM pg_catalog.pg_namespace n WHERE n.nspname = 'ops')
+`
+
+type OpsCommentsRow struct {
+	ViewName    string
+	ColumnName  string
+	Description string
+}
+
+// What the views of ops and their columns say; the column is empty for a view as a whole.
+func (q *Queries) OpsComments(ctx context.Context, db DBTX) ([]OpsCommentsRow, error) {
+	rows, err := db.Query(ctx, opsComments)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []OpsCommentsRow
+	for rows.Next() {
+		var i OpsCommentsRow
+		if err := rows.Scan(&i.ViewName, &i.ColumnName, &i.Description); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const opsDue = `-- name: OpsDue :many
+SELECT row_to_json(v) FROM (
+    SELECT d.kind, count(*) AS rows, count(*) FILTER (WHERE d.leased) AS leased, count(*) FILTER (WHERE d.failures > 0) AS failing,
+        min(d.due_at) FILTER (WHERE NOT d.leased) AS next_at
+    FROM flow.due d GROUP BY d.kind ORDER BY d.kind LIMIT $1
+) v
+`
+
+// All due work by its kind: flow.due has a row for each thing that waits, not for each record.
+func (q *Queries) OpsDue(ctx context.Context, db DBTX, most int32) ([][]byte, error) {
+	rows, err := db.Query(ctx, opsDue, most)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items [][]byte
+	for rows.Next() {
+		var row_to_json []byte
+		if err := rows.Scan(&row_to_json); err != nil {
+			return nil, err
+		}
+		items = append(items, row_to_json)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const opsHolders = `-- name: OpsHolders :many
+SELECT row_to_json(v) FROM (SELECT kind, name, held_by, began_at, xmin_age FROM ops.xmin_holder ORDER BY xmin_age DESC LIMIT $1) v
+`
+
+func (q *Queries) OpsHolders(ctx context.Context, db DBTX, most int32) ([][]byte, error) {
+	rows, err := db.Query(ctx, opsHolders, most)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items [][]byte
+	for rows.Next() {
+		var row_to_json []byte
+		if err := rows.Scan(&row_to_json); err != nil {
+			return nil, err
+		}
+		items = append(items, row_to_json)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const opsHolds = `-- name: OpsHolds :many
+SELECT row_to_json(v) FROM (SELECT pause_id, scope, org_id, domain, bucket, lane, batch_id, cause, operator, created_by, created_at, age, expires_at, expired FROM ops.hold ORDER BY age DESC LIMIT $1) v
+`
+
+func (q *Queries) OpsHolds(ctx context.Context, db DBTX, most int32) ([][]byte, error) {
+	rows, err := db.Query(ctx, opsHolds, most)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items [][]byte
+	for rows.Next() {
+		var row_to_json []byte
+		if err := rows.Scan(&row_to_json); err != nil {
+			return nil, err
+		}
+		items = append(items, row_to_json)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const opsJobs = `-- name: OpsJobs :many
+SELECT row_to_json(v) FROM (SELECT queue, state, jobs, oldest_age FROM ops.river_backlog ORDER BY queue, state LIMIT $1) v
+`
+
+func (q *Queries) OpsJobs(ctx context.Context, db DBTX, most int32) ([][]byte, error) {
+	rows, err := db.Query(ctx, opsJobs, most)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items [][]byte
+	for rows.Next() {
+		var row_to_json []byte
+		if err := rows.Scan(&row_to_json); err != nil {
+			return nil, err
+		}
+		items = append(items, row_to_json)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const opsLate = `-- name: OpsLate :many
+SELECT row_to_json(v) FROM (SELECT kind, key, due_at, late, leased, failures FROM ops.due_late ORDER BY late DESC LIMIT $1) v
+`
+
+func (q *Queries) OpsLate(ctx context.Context, db DBTX, most int32) ([][]byte, error) {
+	rows, err := db.Query(ctx, opsLate, most)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items [][]byte
+	for rows.Next() {
+		var row_to_json []byte
+		if err := rows.Scan(&row_to_json); err != nil {
+			return nil, err
+		}
+		items = append(items, row_to_json)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const opsQueue = `-- name: OpsQueue :many
+
+SELECT row_to_json(v) FROM (SELECT domain, bucket, lane, org_id, queues, waiting_parts, waiting_records, held_records, oldest_age FROM ops.queue ORDER BY waiting_records DESC LIMIT $1) v
+`
+
+// The page of operators shows each view of ops as it is: rows as JSON, whose members are in the order of the columns.
+func (q *Queries) OpsQueue(ctx context.Context, db DBTX, most int32) ([][]byte, error) {
+	rows, err := db.Query(ctx, opsQueue, most)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items [][]byte
+	for rows.Next() {
+		var row_to_json []byte
+		if err := rows.Scan(&row_to_json); err != nil {
+			return nil, err
+		}
+		items = append(items, row_to_json)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const opsRetries = `-- name: OpsRetries :many
+SELECT row_to_json(v) FROM (SELECT domain, bucket, org_id, action_id, calls, retries, highest_attempt, refused, retry_percent, main_reason, over FROM ops.retry_storm ORDER BY retries DESC LIMIT $1) v
+`
+
+func (q *Queries) OpsRetries(ctx context.Context, db DBTX, most int32) ([][]byte, error) {
+	rows, err := db.Query(ctx, opsRetries, most)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items [][]byte
+	for rows.Next() {
+		var row_to_json []byte
+		if err := rows.Scan(&row_to_json); err != nil {
+			return nil, err
+		}
+		items = append(items, row_to_json)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const opsTables = `-- name: OpsTables :many
+SELECT row_to_json(v) FROM (SELECT table_schema, table_name, live_rows, dead_rows, dead_percent, vacuumed_at, analyzed_at, table_bytes, index_bytes, freeze_age FROM ops.table_health ORDER BY table_bytes + index_bytes DESC LIMIT $1) v
+`
+
+func (q *Queries) OpsTables(ctx context.Context, db DBTX, most int32) ([][]byte, error) {
+	rows, err := db.Query(ctx, opsTables, most)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items [][]byte
+	for rows.Next() {
+		var row_to_json []byte
+		if err := rows.Scan(&row_to_json); err != nil {
+			return nil, err
+		}
+		items = append(items, row_to_json)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const opsUnknown = `-- name: OpsUnknown :many
+SELECT row_to_json(v) FROM (SELECT call_id, state, domain, bucket, lane, org_id, action_id, records, age, reason, found_out_by, next_check_at, checks FROM ops.unknown_outcome ORDER BY age DESC LIMIT $1) v
+`
+
+func (q *Queries) OpsUnknown(ctx context.Context, db DBTX, most int32) ([][]byte, error) {
+	rows, err := db.Query(ctx, opsUnknown, most)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items [][]byte
+	for rows.Next() {
+		var row_to_json []byte
+		if err := rows.Scan(&row_to_json); err != nil {
+			return nil, err
+		}
+		items = append(items, row_to_json)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const orgBatches = `-- name: OrgBatches :one
 SELECT count(*) FROM flow.batch WHERE org_id = $1
 `

@@ -73,6 +73,7 @@ func (a *App) operatorPages() http.Handler {
 	} {
 		mux.Handle("GET "+path, a.cfg.Operator.guard(h))
 	}
+	mux.Handle("GET /queue", a.cfg.Operator.login(http.HandlerFunc(a.showQueue)))
 	return Front{}.around(mux)
 }
 

@@ -2,6 +2,7 @@ package app_test
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -90,6 +91,52 @@ func TestOperator_Pages(t *testing.T) {
 		if status, body := get(t, open.OperatorURL()+path, open.key); status != http.StatusNotFound {
 			t.Errorf("GET %s: %d %s", path, status, body)
 		}
+	}
+}
+
+// TestOperator_Queue: the page shows what the views of ops do, to who has the token or is on this machine, and runs nothing.
+func TestOperator_Queue(t *testing.T) {
+	t.Parallel()
+	open := start(t)
+	token := "operators-of-acme-only"
+	locked := startWith(t, func(cfg *app.Config) { cfg.Operator.Token = token })
+	show := func(p *process, prepare func(r *http.Request)) (int, string, http.Header) {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, p.OperatorURL()+"/queue", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		prepare(req)
+		res, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = res.Body.Close() }()
+		body, err := io.ReadAll(res.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return res.StatusCode, string(body), res.Header
+	}
+	status, body, header := show(open, func(*http.Request) {})
+	for _, want := range []string{"Operator&#39;s queue", "What waits for calls, by budget, lane and organization.", "<td>housekeeping</td>", "<td>batch_count</td>", `id="river_backlog"`} {
+		if status != http.StatusOK || !strings.Contains(body, strings.ReplaceAll(want, "&#39;", "'")) {
+			t.Errorf("the page lacks %s: %d %s", want, status, body)
+		}
+	}
+	if policy := header.Get("Content-Security-Policy"); !strings.HasPrefix(policy, "default-src 'none'; style-src 'sha256-") || strings.Contains(policy, "script") {
+		t.Errorf("policy %q", policy)
+	}
+	if status, _, _ := show(open, func(r *http.Request) { r.Host = "rebound.example" }); status != http.StatusForbidden {
+		t.Errorf("by the name of another site: %d", status)
+	}
+	for password, want := range map[string]int{token: http.StatusOK, "": http.StatusUnauthorized, token + "x": http.StatusUnauthorized, locked.key: http.StatusUnauthorized} {
+		status, _, header := show(locked, func(r *http.Request) { r.SetBasicAuth("anna", password) })
+		if status != want || (status == http.StatusUnauthorized) != strings.HasPrefix(header.Get("WWW-Authenticate"), "Basic ") {
+			t.Errorf("with the password %q: %d %s", password, status, header.Get("WWW-Authenticate"))
+		}
+	}
+	if status, _, _ := show(locked, func(*http.Request) {}); status != http.StatusUnauthorized {
+		t.Errorf("without a token: %d", status)
 	}
 }
 

@@ -284,6 +284,7 @@ func (d *dev) announce(ctx context.Context) error {
 		line("May call", "public addresses, "+strings.Join(facts.AllowHosts, ", ")+"  (--allow-host)")
 		if facts.OperatorURL != "" {
 			line("Metrics", facts.OperatorURL+"/metrics")
+			line("Operator", facts.OperatorURL+"/queue")
 		}
 		line("Data", facts.DataDir+d.kept())
 		fmt.Fprintln(w)
