@@ -69,6 +69,20 @@ const audit = createRoute({
 });
 const variables = createRoute({ getParentRoute: () => frame, path: '/variables', component: lazyRouteComponent(() => import('../pages/data'), 'Variables') });
 const stores = createRoute({ getParentRoute: () => frame, path: '/stores', component: lazyRouteComponent(() => import('../pages/data'), 'Stores') });
+const store = createRoute({
+  getParentRoute: () => frame,
+  path: '/stores/$store',
+  validateSearch: (search: Record<string, unknown>): { filter?: string; sort?: 'written' } => ({
+    filter: text(search.filter),
+    sort: search.sort === 'written' ? 'written' : undefined,
+  }),
+  component: lazyRouteComponent(() => import('../pages/store'), 'StorePage'),
+});
+const storeRecord = createRoute({
+  getParentRoute: () => frame,
+  path: '/stores/$store/$key',
+  component: lazyRouteComponent(() => import('../pages/store-record'), 'StoreRecordPage'),
+});
 const tenants = createRoute({ getParentRoute: () => frame, path: '/tenants', component: lazyRouteComponent(() => import('../pages/data'), 'Tenants') });
 
 const overview = createRoute({
@@ -153,7 +167,7 @@ const tree = root.addChildren([
   login,
   frame.addChildren([
     overview, batches, batch, record, accounts, account, startBatch, sets, flows, flow, catalog, start,
-    inbox, schedules, schedule, webhooks, webhook, events, credentials, credential, usage, keys, audit, variables, stores, tenants,
+    inbox, schedules, schedule, webhooks, webhook, events, credentials, credential, usage, keys, audit, variables, stores, store, storeRecord, tenants,
   ]),
 ]);
 

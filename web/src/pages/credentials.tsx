@@ -53,7 +53,8 @@ export function useWays(platform: string | undefined) {
 export function Tested({ result }: { result: ConnectionTest }) {
   return (
     <div className={result.success ? 'note' : 'note failure'} role="status">
-      {result.success ? `It works; the provider answered in ${result.latency_ms} ms.` : `It does not work: ${words(result.error ?? '').toLowerCase()}.`}{' '}
+      {result.success ? `It works; the provider answered in ${result.latency_ms} ms.`
+        : result.error === 'UNKNOWN' ? 'Nobody can say whether it works.' : `It does not work: ${words(result.error ?? '').toLowerCase()}.`}{' '}
       {result.details}
     </div>
   );

@@ -1,3 +1,5 @@
+import { Link } from '@tanstack/react-router';
+
 import { flowlane, type Store, type StoreInput, type Tenant, type VariableSet, type VariableSetInput } from '../api/client';
 import { exactly, write } from '../lib/exact';
 import { count } from '../lib/format';
@@ -66,7 +68,7 @@ export function Stores() {
         of={['stores']} row={(s) => s.name} empty="There are no stores yet. A store keeps one record for each key, put together of layers."
         read={(cursor, signal) => flowlane.stores.list({ query: { limit: 50, cursor }, signal })}
         columns={[
-          { head: 'Store', cell: (s) => s.name },
+          { head: 'Store', cell: (s) => <Link to="/stores/$store" params={{ store: s.name }}>{s.name}</Link> },
           { head: 'Fields', cell: (s) => s.fields.map((f) => `${f.name}: ${f.type}`).join(', ') },
           { head: 'Layers', cell: (s) => s.layers.join(' › ') },
           { head: 'Records', cell: (s) => count(s.record_count), number: true },

@@ -24,7 +24,12 @@ export function Form({ title, action, fields, children, attempt, onSend, onClose
   const [texts, setTexts] = useState<Record<string, string>>({});
   const all = Object.fromEntries(fields.map((f) => [f.name, texts[f.name] ?? textOf(f)]));
   const send = useChange(async () => onSend(valuesOf(fields, all)), onClose);
-  const tried = useMutation({ mutationFn: async () => attempt!.run(valuesOf(fields, all)) });
+  const tried = useMutation({
+    mutationFn: async () => {
+      send.reset();
+      return attempt!.run(valuesOf(fields, all));
+    },
+  });
   const set = (name: string, text: string) => setTexts((before) => ({ ...before, [name]: text }));
   const input = (f: Field) => <Input key={f.name} field={f} text={all[f.name]!} onText={(text) => set(f.name, text)} />;
   return (
@@ -73,6 +78,8 @@ function Input({ field: f, text, onText }: { field: Field; text: string; onText:
 
 interface ActProps {
   label: string;
+  /** What stands on the button, where its place says the rest. */
+  short?: string;
   strong?: boolean;
   disabled?: boolean;
   /** What happens at once, where it needs no question. */
@@ -82,7 +89,7 @@ interface ActProps {
 }
 
 /** A button for what only an admin may do; a member sees it with the reason why it cannot be pressed. */
-export function Act({ label, strong, disabled, run, ask }: ActProps) {
+export function Act({ label, short, strong, disabled, run, ask }: ActProps) {
   const me = useMe();
   const [open, setOpen] = useState(false);
   const change = useChange(async () => run?.());
@@ -91,10 +98,10 @@ export function Act({ label, strong, disabled, run, ask }: ActProps) {
   return (
     <>
       <Button
-        strong={strong} disabled={!may || disabled || change.isPending} title={why}
+        strong={strong} quiet={short !== undefined} aria-label={short && label} disabled={!may || disabled || change.isPending} title={why}
         onClick={() => (ask ? setOpen(true) : change.mutate(undefined))}
       >
-        {label}
+        {short ?? label}
       </Button>
       {change.error && <span className="bad" role="alert">{change.error.message}</span>}
       {open && ask?.(() => setOpen(false))}
