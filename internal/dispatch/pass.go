@@ -36,8 +36,10 @@ type pass struct {
 	settled int
 	// maxInFlight is how many calls of an organization may be under way, as the last claim saw it.
 	maxInFlight int
-	// opened is what was ready when it was looked for last, until it is chosen from.
+	// opened is what was ready when it was looked for last, and was not chosen since.
 	opened []queueRow
+	// openedAt is when they were read.
+	openedAt time.Time
 	// ready is how many records were ready when calls were chosen last, up to some.
 	ready int
 	// blocked are queues, full lanes that something bars until a call settles.
@@ -87,6 +89,7 @@ func (p *pass) open(ctx context.Context) error {
 			MarginSeconds: p.d.opts.Margin.Seconds()})
 		return err
 	}, func(tx pg.DB) (err error) {
+		p.openedAt = time.Now()
 		p.opened, err = p.d.ready(ctx, tx, p.key, nil)
 		return err
 	})
@@ -197,6 +200,7 @@ func (p *pass) recheck(ctx context.Context, tx pgx.Tx) (more bool, next time.Tim
 	if p.chosenAt, err = p.d.clock(ctx, tx); err != nil {
 		return false, next, err
 	}
+	p.openedAt = time.Now()
 	if p.opened, err = p.d.ready(ctx, tx, p.key, p.blocked); err != nil {
 		return false, next, err
 	}
@@ -236,6 +240,9 @@ func (p *pass) step(ctx context.Context) (progress bool, err error) {
 		}
 	}()
 	got, err = p.d.reserveFresh(ctx, p.key, calls, p.flight)
+	if err != nil || len(got.calls) < len(calls) {
+		p.opened = nil // something else is ready than was read
+	}
 	if err != nil {
 		got.calls, err = p.isolate(ctx, calls, err)
 		return err == nil, err
@@ -281,7 +288,8 @@ func (p *pass) reopen() {
 // choose renders what may go next, where there is room.
 func (p *pass) choose(ctx context.Context) ([]*outboundCall, error) {
 	ready := p.opened
-	if p.opened = nil; ready == nil {
+	if p.opened = nil; ready == nil || time.Since(p.openedAt) > restFor {
+		p.openedAt = time.Now()
 		err := pg.Kept(ctx, p.d.Pool, func(tx pg.DB) (err error) {
 			ready, err = p.d.ready(ctx, tx, p.key, p.blocked)
 			return err
@@ -294,7 +302,38 @@ func (p *pass) choose(ctx context.Context) ([]*outboundCall, error) {
 	for i := range ready {
 		p.ready += int(min(ready[i].ReadyRecords, groupMax+1))
 	}
-	return p.d.choose(ctx, ready, p.blocked, p.room)
+	calls, err := p.d.choose(ctx, ready, p.blocked, p.room)
+	p.opened = p.rest(ready, calls)
+	return calls, err
+}
+
+// restFor is how long queues count as ready that were read for an earlier claim; a claim finds out which of them are not.
+const restFor = 50 * time.Millisecond
+
+// rest are the queues that can go next after calls without a look at what else is ready: none where it is another's turn, of
+// a lane that shares the budget or of a queue that has more, and none where they would make a smaller claim.
+func (p *pass) rest(ready []queueRow, calls []*outboundCall) []queueRow {
+	taken := map[queueKey]bool{}
+	for _, call := range calls {
+		for _, k := range call.queues {
+			taken[k] = true
+		}
+	}
+	var rest []queueRow
+	for i := range ready {
+		row := &ready[i]
+		k := keyOf(row)
+		if row.laneKey() != ready[0].laneKey() || row.Allowance != nil || taken[k] && row.ReadyRecords > 1 {
+			return nil
+		}
+		if !taken[k] && !p.blocked[k] {
+			rest = append(rest, *row)
+		}
+	}
+	if len(rest) < max(p.maxInFlight, bulkQueues/2) {
+		return nil
+	}
+	return rest
 }
 
 // room is how many calls of a queue's lane, and of its organization, may go now.
