@@ -27,7 +27,7 @@ export function Decide({ records, status, send, close }: Props) {
   const decide = useChange(() => send(outcome, note), close);
   return (
     <Ask
-      title={`Decide about ${count(records)} ${records === 1 ? 'record' : 'records'}`} action="Decide" busy={decide.isPending || note.trim() === ''}
+      title={`Decide about ${count(records)} ${records === 1 ? 'record' : 'records'}`} action="Decide" busy={decide.isPending} disabled={note.trim() === ''}
       error={decide.error} onGo={() => decide.mutate(undefined)} onClose={close}
     >
       <p>No answer came that says whether the provider took them ({words(status)}). Look there first.</p>
