@@ -1,9 +1,8 @@
 import assert from 'node:assert/strict';
-import { createServer } from 'node:http';
 import { after, before, describe, it } from 'node:test';
 
 import { at, findings } from './page.mjs';
-import { open, start, until } from './server.mjs';
+import { start, until } from './server.mjs';
 
 const markup = '<img src=x onerror=alert(1)><b>"&amp;';
 let server;
@@ -28,77 +27,6 @@ before(async () => {
   failing = await batch(markup);
 }, { timeout: 120_000 });
 after(() => server?.stop());
-
-/** Signs in by a new link, which works once. */
-async function signedIn(options) {
-  const view = await open(server, options);
-  const { url } = await server.api('POST', '/account/session/link');
-  await view.page.goto(url);
-  await view.page.waitForURL('**/console/');
-  return view;
-}
-
-describe('signing in', () => {
-  it('follows the link that dev prints once, and leaves nothing of it in the address', async () => {
-    const { page } = await open(server);
-    await page.goto(server.link);
-    await page.getByRole('heading', { name: 'Overview' }).waitFor();
-    assert.equal(page.url(), `${server.url}/console/`);
-    assert.equal(await page.evaluate(() => document.cookie + JSON.stringify(localStorage) + JSON.stringify(sessionStorage)), '{}{}');
-    const again = await open(server);
-    await again.page.goto(server.link);
-    await again.page.getByRole('alert').waitFor();
-  });
-
-  it('takes a key, sends who is not signed in to sign in, and refuses another key', async () => {
-    const { page } = await open(server);
-    await page.goto(`${server.url}/console/batches`);
-    await page.waitForURL('**/console/login');
-    await page.getByLabel('API key').fill('flow_wrong');
-    await page.getByRole('button', { name: 'Sign in' }).click();
-    await page.getByRole('alert').waitFor();
-    await page.getByLabel('API key').fill(server.key);
-    await page.keyboard.press('Enter');
-    await page.getByRole('heading', { name: 'Overview' }).waitFor();
-  });
-
-  it('ends everywhere with the cookie: a stolen one is worth nothing after the sign-out', async () => {
-    const { page, context } = await signedIn();
-    const [cookie] = await context.cookies();
-    assert.ok(cookie.httpOnly && cookie.secure && cookie.sameSite === 'Strict');
-    const show = () => fetch(`${server.url}/v1/account/me`, { headers: { Cookie: `${cookie.name}=${cookie.value}`, 'Sec-Fetch-Site': 'same-origin' } });
-    assert.equal((await show()).status, 200);
-    await page.getByRole('button', { name: 'Sign out' }).click();
-    await page.waitForURL('**/console/login');
-    assert.equal((await show()).status, 401);
-  });
-
-  it('does not work from another page, and not inside of one', async () => {
-    const { page } = await at(server, '', { expected: [/^asks http:\/\/(localhost|127\.0\.0\.1):/, /frame-ancestors|refused to connect/i] });
-    // Another site on this machine, and another port of the same one: their requests carry what the browser lets them carry.
-    const attacker = createServer((_, answer) => answer.setHeader('Content-Type', 'text/html').end(`<iframe src="${server.url}/console/"></iframe>
-      <form method="post" enctype="text/plain" action="${server.url}/v1/admin/dispatch/pause"></form>
-      <script>fetch('${server.url}/v1/account/me', {credentials: 'include', mode: 'no-cors'})
-        .then(() => document.forms[0].submit())</script>`));
-    await new Promise((ready) => attacker.listen(0, '127.0.0.1', ready));
-    attacker.unref();
-    await page.goto('about:blank');
-    const statuses = [];
-    let framed = 0;
-    page.on('response', (r) => r.url().startsWith(`${server.url}/v1/`) && statuses.push(r.status()));
-    page.on('console', (m) => { if (/frame-ancestors|refused to connect/.test(m.text())) framed++; });
-    for (const host of ['localhost', '127.0.0.1']) {
-      statuses.length = 0;
-      await page.goto(`http://${host}:${attacker.address().port}/`);
-      await until(() => statuses.length >= 2, 'the answers to the forged requests');
-      assert.ok(statuses.every((s) => s === 401), `${host}: ${statuses}`);
-      assert.ok(framed > 0, 'the frame was not asked for');
-    }
-    attacker.closeAllConnections();
-    attacker.close();
-    assert.deepEqual((await server.api('GET', '/admin/dispatch/pauses')).items, []);
-  });
-});
 
 describe('a batch', () => {
   it('is found in the list, says what went wrong, shows a record, and its failed records are sent again', async () => {
@@ -154,7 +82,7 @@ describe('many batches', () => {
       steps: [{ id: 'wait', name: 'Wait', tasks: [{ id: 'wait', action_id: 'core__flow__delay', params: { seconds: 600 } }] }],
     });
     for (let i = 0; i < 3; i++) await server.api('POST', `/flows/definitions/${flow.id}/trigger`, { input_data: { n: i } });
-    const { page } = await signedIn();
+    const { page } = await at(server);
     await page.goto(`${server.url}/console/batches?flow=${flow.id}`);
     await page.locator('tbody a').first().focus();
     for (const key of ['x', 'j', 'x']) await page.keyboard.press(key);

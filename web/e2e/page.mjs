@@ -145,7 +145,8 @@ export const tooWide = (page, what) => page.evaluate((name) => {
 
 /** What is wrong with what a page shows just now: light and dark, wide and narrow. */
 export async function examine({ page }, name) {
-  const wrong = [...await tooWide(page, name), ...await findings(page, name)];
+  const made = await page.locator('img[src=x], b').count();
+  const wrong = [...(made > 0 ? [`${name} makes elements of what people typed`] : []), ...await tooWide(page, name), ...await findings(page, name)];
   await page.emulateMedia({ colorScheme: 'dark' });
   wrong.push(...await findings(page, `${name}, dark`, ['color-contrast']));
   await page.emulateMedia({ colorScheme: 'light' });
