@@ -163,7 +163,7 @@ generators: $(GENERATORS_PACKAGES) ## See that other generators make clients of 
 	go -C bin/generators build ./client
 
 .PHONY: console
-console: bin/flowlane $(WEB_PACKAGES) ## Try the console in a browser (Debian's chromium, or CHROMIUM) against a live server
+console: bin/flowlane $(WEB_PACKAGES) $(SERVERS_PACKAGES) ## Try the console in a browser (Debian's chromium, or CHROMIUM) against a live server
 	cd $(WEB) && npx --no-install vitest run test/
 	cd $(WEB) && node --test e2e/
 
