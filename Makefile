@@ -119,8 +119,9 @@ docs: ## Make a site of docs/ in bin/docs, to be published as it is; servers hav
 
 .PHONY: test
 test: ## Run all tests against a Postgres that they start (or FLOWLANE_TEST_DATABASE_URL names); TEST=flags adds flags
-	@# The torture takes longest but for one and mostly waits: begun first, it runs beside the others and not after them.
-	go test -timeout 20m -p $(AT_ONCE) -parallel $(AT_ONCE) $(TEST) ./internal/torture ./...
+	@# The torture takes longest but for one and mostly waits: begun first, it runs beside the others and not after them. Vet has been over
+	@# all of it in make verify.
+	go test -vet=off -timeout 20m -p $(AT_ONCE) -parallel $(AT_ONCE) $(TEST) ./internal/torture ./...
 	go -C sdk/go test $(TEST) ./...
 
 .PHONY: simulate
