@@ -62,3 +62,25 @@ FROM (
 ) x
 JOIN flow.batch b ON b.id = x.batch_id AND b.org_id = @org_id
 ORDER BY x.call_id, x.batch_id;
+
+-- name: BatchTimeline :many
+-- What the newest calls of a batch carried, by intervals of the least width of which 90 reach over them all, the oldest first.
+WITH key AS (
+    SELECT x.call_id, x.positions FROM (
+        SELECT f.id AS call_id, CASE WHEN f.more_batches IS NOT NULL THEN coalesce(f.positions, '{[0,1)}') END AS positions
+        FROM flow.exchange f WHERE f.batch_id = @batch_id
+        UNION ALL
+        SELECT b.call_id, b.positions FROM flow.exchange_batch b WHERE b.batch_id = @batch_id
+    ) x ORDER BY x.call_id DESC LIMIT @most
+), newest AS MATERIALIZED (
+    SELECT coalesce(e.sent_at, e.claimed_at) AS at, e.failed,
+        coalesce((SELECT sum(upper(r) - lower(r)) FROM unnest(key.positions) r), e.records)::bigint AS records
+    FROM key JOIN flow.exchange e ON e.org_id = @org_id AND e.id = key.call_id
+), span AS (
+    SELECT count(*) AS calls, coalesce((SELECT min(s) FROM unnest(ARRAY[1, 5, 15, 60, 300, 900, 3600, 21600]) s
+        WHERE 90 * s >= extract(epoch FROM max(n.at) - min(n.at))), 86400)::bigint AS seconds
+    FROM newest n
+)
+SELECT date_bin(make_interval(secs => span.seconds), n.at, '2000-01-01 00:00:00+00')::timestamptz AS starts_at, span.seconds, span.calls AS counted,
+    count(*) AS calls, sum(n.records)::bigint AS records, coalesce(sum(n.records) FILTER (WHERE n.failed), 0)::bigint AS failed
+FROM newest n, span GROUP BY 1, 2, 3 ORDER BY 1;

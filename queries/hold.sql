@@ -118,3 +118,8 @@ SELECT ((SELECT count(*) FROM flow.pause o
     WHERE t.org_id = @org_id::uuid AND p.scope = 'bucket' AND (@released::boolean OR p.status = 'active' AND p.ends_at > @now::timestamptz)
         AND (sqlc.narg('scope')::text IS NULL OR sqlc.narg('scope') = 'bucket')
         AND (sqlc.narg('domain')::text IS NULL OR t.tenancy_id = sqlc.narg('domain'))))::bigint AS total;
+
+-- name: HoldsOfBatch :many
+-- The newest holds that a batch has or had, none of which is older than it.
+SELECT * FROM flow.pause WHERE org_id = @org_id AND scope = 'batch' AND created_at >= @since AND batch_id = @batch_id
+ORDER BY created_at DESC, id DESC LIMIT @most;

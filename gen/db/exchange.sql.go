@@ -12,6 +12,71 @@ import (
 	"github.com/google/uuid"
 )
 
+const batchTimeline = `-- name: BatchTimeline :many
+WITH key AS (
+    SELECT x.call_id, x.positions FROM (
+        SELECT f.id AS call_id, CASE WHEN f.more_batches IS NOT NULL THEN coalesce(f.positions, '{[0,1)}') END AS positions
+        FROM flow.exchange f WHERE f.batch_id = $1
+        UNION ALL
+        SELECT b.call_id, b.positions FROM flow.exchange_batch b WHERE b.batch_id = $1
+    ) x ORDER BY x.call_id DESC LIMIT $2
+), newest AS MATERIALIZED (
+    SELECT coalesce(e.sent_at, e.claimed_at) AS at, e.failed,
+        coalesce((SELECT sum(upper(r) - lower(r)) FROM unnest(key.positions) r), e.records)::bigint AS records
+    FROM key JOIN flow.exchange e ON e.org_id = $3 AND e.id = key.call_id
+), span AS (
+    SELECT count(*) AS calls, coalesce((SELECT min(s) FROM unnest(ARRAY[1, 5, 15, 60, 300, 900, 3600, 21600]) s
+        WHERE 90 * s >= extract(epoch FROM max(n.at) - min(n.at))), 86400)::bigint AS seconds
+    FROM newest n
+)
+SELECT date_bin(make_interval(secs => span.seconds), n.at, '2000-01-01 00:00:00+00')::timestamptz AS starts_at, span.seconds, span.calls AS counted,
+    count(*) AS calls, sum(n.records)::bigint AS records, coalesce(sum(n.records) FILTER (WHERE n.failed), 0)::bigint AS failed
+FROM newest n, span GROUP BY 1, 2, 3 ORDER BY 1
+`
+
+type BatchTimelineParams struct {
+	BatchID uuid.UUID
+	Most    int32
+	OrgID   uuid.UUID
+}
+
+type BatchTimelineRow struct {
+	StartsAt time.Time
+	Seconds  int64
+	Counted  int64
+	Calls    int64
+	Records  int64
+	Failed   int64
+}
+
+// What the newest calls of a batch carried, by intervals of the least width of which 90 reach over them all, the oldest first.
+func (q *Queries) BatchTimeline(ctx context.Context, db DBTX, arg BatchTimelineParams) ([]BatchTimelineRow, error) {
+	rows, err := db.Query(ctx, batchTimeline, arg.BatchID, arg.Most, arg.OrgID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []BatchTimelineRow
+	for rows.Next() {
+		var i BatchTimelineRow
+		if err := rows.Scan(
+			&i.StartsAt,
+			&i.Seconds,
+			&i.Counted,
+			&i.Calls,
+			&i.Records,
+			&i.Failed,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const exchangeBatchInsert = `-- name: ExchangeBatchInsert :exec
 INSERT INTO flow.exchange_batch (batch_id, call_id, step_no, task_no, positions, failed)
 SELECT unnest($1::uuid[]), unnest($2::uuid[]), unnest($3::smallint[]), unnest($4::smallint[]),

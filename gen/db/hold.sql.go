@@ -574,6 +574,63 @@ func (q *Queries) HoldsCount(ctx context.Context, db DBTX, orgID *uuid.UUID) (in
 	return count, err
 }
 
+const holdsOfBatch = `-- name: HoldsOfBatch :many
+SELECT id, org_id, scope, domain, lane, bucket, batch_id, status, cause, reason, operator, created_by, created_at, expires_at, ends_at, released_at, released_by, extensions FROM flow.pause WHERE org_id = $1 AND scope = 'batch' AND created_at >= $2 AND batch_id = $3
+ORDER BY created_at DESC, id DESC LIMIT $4
+`
+
+type HoldsOfBatchParams struct {
+	OrgID   *uuid.UUID
+	Since   time.Time
+	BatchID *uuid.UUID
+	Most    int32
+}
+
+// The newest holds that a batch has or had, none of which is older than it.
+func (q *Queries) HoldsOfBatch(ctx context.Context, db DBTX, arg HoldsOfBatchParams) ([]FlowPause, error) {
+	rows, err := db.Query(ctx, holdsOfBatch,
+		arg.OrgID,
+		arg.Since,
+		arg.BatchID,
+		arg.Most,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []FlowPause
+	for rows.Next() {
+		var i FlowPause
+		if err := rows.Scan(
+			&i.ID,
+			&i.OrgID,
+			&i.Scope,
+			&i.Domain,
+			&i.Lane,
+			&i.Bucket,
+			&i.BatchID,
+			&i.Status,
+			&i.Cause,
+			&i.Reason,
+			&i.Operator,
+			&i.CreatedBy,
+			&i.CreatedAt,
+			&i.ExpiresAt,
+			&i.EndsAt,
+			&i.ReleasedAt,
+			&i.ReleasedBy,
+			&i.Extensions,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const holdsOfBatchRelease = `-- name: HoldsOfBatchRelease :many
 UPDATE flow.pause SET status = 'released', released_at = $1::timestamptz, released_by = $2::uuid
 WHERE batch_id = $3::uuid AND scope = 'batch' AND status = 'active'

@@ -254,6 +254,15 @@ type BatchInvoker interface {
 	//
 	// GET /flows/batches/{batch_id}
 	GetBatch(ctx context.Context, params GetBatchParams, options ...RequestOption) (*Batch, error)
+	// GetBatchTimeline invokes getBatchTimeline operation.
+	//
+	// Says what the calls of a batch carried over time, by intervals, and when it was paused. It is made
+	// of the calls that are kept (`GET /flows/calls`), so that what the service works on itself is not in
+	// it. A record counts in each call that took it: with several tasks, or when it is sent again, more
+	// than once. At most the newest 20000 calls are counted; `complete` is false where there are more.
+	//
+	// GET /flows/batches/{batch_id}/timeline
+	GetBatchTimeline(ctx context.Context, params GetBatchTimelineParams, options ...RequestOption) (*BatchTimeline, error)
 	// ListBatchErrors invokes listBatchErrors operation.
 	//
 	// Says what went wrong in a batch, however many records it has: its jobs that are `failed`,
@@ -7595,6 +7604,179 @@ func (c *Client) sendGetBatch(ctx context.Context, params GetBatchParams, reques
 
 	stage = "DecodeResponse"
 	result, err := decodeGetBatchResponse(resp)
+	if err != nil {
+		return res, errors.Wrap(err, "decode response")
+	}
+
+	return result, nil
+}
+
+// GetBatchTimeline invokes getBatchTimeline operation.
+//
+// Says what the calls of a batch carried over time, by intervals, and when it was paused. It is made
+// of the calls that are kept (`GET /flows/calls`), so that what the service works on itself is not in
+// it. A record counts in each call that took it: with several tasks, or when it is sent again, more
+// than once. At most the newest 20000 calls are counted; `complete` is false where there are more.
+//
+// GET /flows/batches/{batch_id}/timeline
+func (c *Client) GetBatchTimeline(ctx context.Context, params GetBatchTimelineParams, options ...RequestOption) (*BatchTimeline, error) {
+	res, err := c.sendGetBatchTimeline(ctx, params, options...)
+	return res, err
+}
+
+func (c *Client) sendGetBatchTimeline(ctx context.Context, params GetBatchTimelineParams, requestOptions ...RequestOption) (res *BatchTimeline, err error) {
+	otelAttrs := []attribute.KeyValue{
+		otelogen.OperationID("getBatchTimeline"),
+		semconv.HTTPRequestMethodKey.String("GET"),
+		semconv.URLTemplateKey.String("/flows/batches/{batch_id}/timeline"),
+	}
+	otelAttrs = append(otelAttrs, c.cfg.Attributes...)
+
+	// Run stopwatch.
+	startTime := time.Now()
+	defer func() {
+		// Use floating point division here for higher precision (instead of Millisecond method).
+		elapsedDuration := time.Since(startTime)
+		c.duration.Record(ctx, float64(elapsedDuration)/float64(time.Millisecond), metric.WithAttributes(otelAttrs...))
+	}()
+
+	// Increment request counter.
+	c.requests.Add(ctx, 1, metric.WithAttributes(otelAttrs...))
+
+	// Start a span for this request.
+	ctx, span := c.cfg.Tracer.Start(ctx, GetBatchTimelineOperation,
+		trace.WithAttributes(otelAttrs...),
+		clientSpanKind,
+	)
+	// Track stage for error reporting.
+	var stage string
+	defer func() {
+		if err != nil {
+			span.RecordError(err)
+			span.SetStatus(codes.Error, stage)
+			c.errors.Add(ctx, 1, metric.WithAttributes(otelAttrs...))
+		}
+		span.End()
+	}()
+
+	var reqCfg requestConfig
+	reqCfg.setDefaults(c.baseClient)
+	for _, o := range requestOptions {
+		o(&reqCfg)
+	}
+
+	stage = "BuildURL"
+	u := c.serverURL
+	if override := reqCfg.ServerURL; override != nil {
+		u = override
+	}
+	u = uri.Clone(u)
+	var pathParts [3]string
+	pathParts[0] = "/flows/batches/"
+	{
+		// Encode "batch_id" parameter.
+		e := uri.NewPathEncoder(uri.PathEncoderConfig{
+			Param:   "batch_id",
+			Style:   uri.PathStyleSimple,
+			Explode: false,
+		})
+		if err := func() error {
+			return e.EncodeValue(conv.StringToString(params.BatchID))
+		}(); err != nil {
+			return res, errors.Wrap(err, "encode path")
+		}
+		encoded, err := e.Result()
+		if err != nil {
+			return res, errors.Wrap(err, "encode path")
+		}
+		pathParts[1] = encoded
+	}
+	pathParts[2] = "/timeline"
+	uri.AddPathParts(u, pathParts[:]...)
+
+	stage = "EncodeRequest"
+	r, err := ht.NewRequest(ctx, "GET", u)
+	if err != nil {
+		return res, errors.Wrap(err, "create request")
+	}
+
+	{
+		type bitset = [1]uint8
+		var satisfied bitset
+		{
+			stage = "Security:ApiKeyAuth"
+			switch err := c.securityApiKeyAuth(ctx, GetBatchTimelineOperation, r); {
+			case err == nil: // if NO error
+				satisfied[0] |= 1 << 0
+			case errors.Is(err, ogenerrors.ErrSkipClientSecurity):
+				// Skip this security.
+			default:
+				return res, errors.Wrap(err, "security \"ApiKeyAuth\"")
+			}
+		}
+		{
+			stage = "Security:OrgJwt"
+			switch err := c.securityOrgJwt(ctx, GetBatchTimelineOperation, r); {
+			case err == nil: // if NO error
+				satisfied[0] |= 1 << 1
+			case errors.Is(err, ogenerrors.ErrSkipClientSecurity):
+				// Skip this security.
+			default:
+				return res, errors.Wrap(err, "security \"OrgJwt\"")
+			}
+		}
+
+		if ok := func() bool {
+		nextRequirement:
+			for _, requirement := range []bitset{
+				{0b00000001},
+				{0b00000010},
+			} {
+				for i, mask := range requirement {
+					if satisfied[i]&mask != mask {
+						continue nextRequirement
+					}
+				}
+				return true
+			}
+			return false
+		}(); !ok {
+			return res, ogenerrors.ErrSecurityRequirementIsNotSatisfied
+		}
+	}
+
+	if err := c.onRequest(ctx, r); err != nil {
+		return res, errors.Wrap(err, "client edit request")
+	}
+
+	if err := reqCfg.onRequest(r); err != nil {
+		return res, errors.Wrap(err, "edit request")
+	}
+
+	stage = "SendRequest"
+	resp, err := reqCfg.Client.Do(r)
+	if err != nil {
+		return res, errors.Wrap(err, "do request")
+	}
+	body := resp.Body
+	defer func() {
+		// Drain the body to EOF before closing, so the underlying
+		// connection can be reused by the Transport regardless of the
+		// response status code. See https://github.com/ogen-go/ogen/issues/1670.
+		_, _ = io.Copy(io.Discard, body)
+		_ = body.Close()
+	}()
+
+	if err := c.onResponse(ctx, resp); err != nil {
+		return res, errors.Wrap(err, "client edit response")
+	}
+
+	if err := reqCfg.onResponse(resp); err != nil {
+		return res, errors.Wrap(err, "edit response")
+	}
+
+	stage = "DecodeResponse"
+	result, err := decodeGetBatchTimelineResponse(resp)
 	if err != nil {
 		return res, errors.Wrap(err, "decode response")
 	}

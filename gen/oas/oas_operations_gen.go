@@ -41,6 +41,7 @@ const (
 	GetActionOperation               OperationName = "GetAction"
 	GetAttributionOperation          OperationName = "GetAttribution"
 	GetBatchOperation                OperationName = "GetBatch"
+	GetBatchTimelineOperation        OperationName = "GetBatchTimeline"
 	GetCallOperation                 OperationName = "GetCall"
 	GetCatalogImportOperation        OperationName = "GetCatalogImport"
 	GetCredentialOperation           OperationName = "GetCredential"

@@ -2995,6 +2995,108 @@ func (s *BatchStatus) UnmarshalText(data []byte) error {
 	}
 }
 
+// Ref: #/components/schemas/BatchTimeline
+type BatchTimeline struct {
+	// The width of each interval.
+	IntervalSeconds int64 `json:"interval_seconds"`
+	// Whether all calls that are kept are counted.
+	Complete bool `json:"complete"`
+	// The intervals in which something was sent, the oldest first.
+	Points []BatchTimelinePointsItem `json:"points"`
+	// The newest 100 pauses of the batch itself, the newest first.
+	Pauses []Pause `json:"pauses"`
+}
+
+// GetIntervalSeconds returns the value of IntervalSeconds.
+func (s *BatchTimeline) GetIntervalSeconds() int64 {
+	return s.IntervalSeconds
+}
+
+// GetComplete returns the value of Complete.
+func (s *BatchTimeline) GetComplete() bool {
+	return s.Complete
+}
+
+// GetPoints returns the value of Points.
+func (s *BatchTimeline) GetPoints() []BatchTimelinePointsItem {
+	return s.Points
+}
+
+// GetPauses returns the value of Pauses.
+func (s *BatchTimeline) GetPauses() []Pause {
+	return s.Pauses
+}
+
+// SetIntervalSeconds sets the value of IntervalSeconds.
+func (s *BatchTimeline) SetIntervalSeconds(val int64) {
+	s.IntervalSeconds = val
+}
+
+// SetComplete sets the value of Complete.
+func (s *BatchTimeline) SetComplete(val bool) {
+	s.Complete = val
+}
+
+// SetPoints sets the value of Points.
+func (s *BatchTimeline) SetPoints(val []BatchTimelinePointsItem) {
+	s.Points = val
+}
+
+// SetPauses sets the value of Pauses.
+func (s *BatchTimeline) SetPauses(val []Pause) {
+	s.Pauses = val
+}
+
+type BatchTimelinePointsItem struct {
+	StartsAt time.Time `json:"starts_at"`
+	// How many calls were sent in it.
+	Calls int64 `json:"calls"`
+	// How many records of the batch they carried.
+	Records int64 `json:"records"`
+	// How many of these were in calls that did not succeed.
+	Failed int64 `json:"failed"`
+}
+
+// GetStartsAt returns the value of StartsAt.
+func (s *BatchTimelinePointsItem) GetStartsAt() time.Time {
+	return s.StartsAt
+}
+
+// GetCalls returns the value of Calls.
+func (s *BatchTimelinePointsItem) GetCalls() int64 {
+	return s.Calls
+}
+
+// GetRecords returns the value of Records.
+func (s *BatchTimelinePointsItem) GetRecords() int64 {
+	return s.Records
+}
+
+// GetFailed returns the value of Failed.
+func (s *BatchTimelinePointsItem) GetFailed() int64 {
+	return s.Failed
+}
+
+// SetStartsAt sets the value of StartsAt.
+func (s *BatchTimelinePointsItem) SetStartsAt(val time.Time) {
+	s.StartsAt = val
+}
+
+// SetCalls sets the value of Calls.
+func (s *BatchTimelinePointsItem) SetCalls(val int64) {
+	s.Calls = val
+}
+
+// SetRecords sets the value of Records.
+func (s *BatchTimelinePointsItem) SetRecords(val int64) {
+	s.Records = val
+}
+
+// SetFailed sets the value of Failed.
+func (s *BatchTimelinePointsItem) SetFailed(val int64) {
+	s.Failed = val
+}
+
 // What changes of a batch; what is absent stays.
 // Ref: #/components/schemas/BatchUpdate
 type BatchUpdate struct {

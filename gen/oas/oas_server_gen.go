@@ -179,6 +179,15 @@ type BatchHandler interface {
 	//
 	// GET /flows/batches/{batch_id}
 	GetBatch(ctx context.Context, params GetBatchParams) (*Batch, error)
+	// GetBatchTimeline implements getBatchTimeline operation.
+	//
+	// Says what the calls of a batch carried over time, by intervals, and when it was paused. It is made
+	// of the calls that are kept (`GET /flows/calls`), so that what the service works on itself is not in
+	// it. A record counts in each call that took it: with several tasks, or when it is sent again, more
+	// than once. At most the newest 20000 calls are counted; `complete` is false where there are more.
+	//
+	// GET /flows/batches/{batch_id}/timeline
+	GetBatchTimeline(ctx context.Context, params GetBatchTimelineParams) (*BatchTimeline, error)
 	// ListBatchErrors implements listBatchErrors operation.
 	//
 	// Says what went wrong in a batch, however many records it has: its jobs that are `failed`,

@@ -29,6 +29,7 @@ type batchHandler struct {
 	forecasts *forecast.Service
 	resolver  Resolver
 	holds     *hold.Service
+	calls     Calls
 	// exports bounds the exports that are written at once.
 	exports *slots
 	streams *stream.Hub
@@ -37,7 +38,7 @@ type batchHandler struct {
 }
 
 func newBatchHandler(d Deps) batchHandler {
-	return batchHandler{pool: d.Pool, runs: d.Runs, forecasts: d.Forecasts, resolver: d.Resolver, holds: d.Holds,
+	return batchHandler{pool: d.Pool, runs: d.Runs, forecasts: d.Forecasts, resolver: d.Resolver, holds: d.Holds, calls: d.Calls,
 		exports: newSlots(exportsAtOnce), streams: d.Streams, heartbeat: heartbeat}
 }
 

@@ -16,6 +16,7 @@ import (
 type Calls interface {
 	Calls(ctx context.Context, f dispatch.CallFilter) ([]dispatch.Call, error)
 	Call(ctx context.Context, orgID, id uuid.UUID) (*dispatch.Call, error)
+	Timeline(ctx context.Context, orgID, batchID uuid.UUID) (*dispatch.Timeline, error)
 }
 
 // callHandler serves /flows/calls.

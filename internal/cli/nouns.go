@@ -53,6 +53,7 @@ func workNouns() []noun { //nolint:funlen // a table
 			{name: "stream", operation: "streamBatch", command: &batchesStream{},
 				help: "Print where a batch stands, whenever that changes, until it is over"},
 			{name: "errors", operation: "listBatchErrors", columns: "id status count error.code error.message"},
+			{name: "timeline", operation: "getBatchTimeline"},
 			{name: "resolve", operation: "resolveBatch"},
 			{name: "results", operation: "listBatchResults", columns: "position status job_id error.code error.message output"},
 		}},

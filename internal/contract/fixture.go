@@ -89,6 +89,7 @@ var fixtures = map[string]fixture{
 	"resolveBatch":     unresolved,
 	"listBatchResults": shared(finished),
 	"listBatchErrors":  shared(finished),
+	"getBatchTimeline": shared(finished),
 	"streamBatch":      streamedBatch,
 	"getTrigger":       shared(finished),
 	"getJob":           shared(finished),

@@ -84,3 +84,16 @@ func (s *Service) page(ctx context.Context, in db.HoldListParams, descending boo
 	}
 	return out, err
 }
+
+// OfBatch returns the newest holds that a batch has or had; none is from before it was made.
+func (s *Service) OfBatch(ctx context.Context, orgID, batchID uuid.UUID, since time.Time) ([]*Hold, error) {
+	now, err := s.q.Clock(ctx, s.pool)
+	if err != nil {
+		return nil, fmt.Errorf("read the clock: %w", err)
+	}
+	rows, err := s.q.HoldsOfBatch(ctx, s.pool, db.HoldsOfBatchParams{OrgID: &orgID, Since: since, BatchID: &batchID, Most: 100})
+	if err != nil {
+		return nil, fmt.Errorf("list the holds of batch %s: %w", batchID, err)
+	}
+	return holdsOf(rows, now)
+}

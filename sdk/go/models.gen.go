@@ -2348,6 +2348,27 @@ type BatchResolved struct {
 	Remaining int64 `json:"remaining"`
 }
 
+type BatchTimeline struct {
+	// The width of each interval.
+	IntervalSeconds int64 `json:"interval_seconds"`
+	// Whether all calls that are kept are counted.
+	Complete bool `json:"complete"`
+	// The intervals in which something was sent, the oldest first.
+	Points []BatchTimelinePointsItem `json:"points"`
+	// The newest 100 pauses of the batch itself, the newest first.
+	Pauses []Pause `json:"pauses"`
+}
+
+type BatchTimelinePointsItem struct {
+	StartsAt time.Time `json:"starts_at"`
+	// How many calls were sent in it.
+	Calls int64 `json:"calls"`
+	// How many records of the batch they carried.
+	Records int64 `json:"records"`
+	// How many of these were in calls that did not succeed.
+	Failed int64 `json:"failed"`
+}
+
 type BatchErrors struct {
 	// The groups, the largest first; at most 1000.
 	Items []ErrorGroup `json:"items"`

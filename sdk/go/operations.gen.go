@@ -1398,6 +1398,16 @@ func (c *Client) RetryBatch(ctx context.Context, batchID string, body *BatchRetr
 	return answer, err
 }
 
+// GetBatchTimeline: Read how fast a batch went.
+// Says what the calls of a batch carried over time, by intervals, and when it was paused. It is made of the calls that are kept
+// (`GET /flows/calls`), so that what the service works on itself is not in it. A record counts in each call that took it: with
+// several tasks, or when it is sent again, more than once. At most the newest 20000 calls are counted; `complete` is false where
+// there are more.
+func (c *Client) GetBatchTimeline(ctx context.Context, batchID string) (answer BatchTimeline, err error) {
+	err = c.do(ctx, call{"GetBatchTimeline", "GET", "/flows/batches/" + url.PathEscape(batchID) + "/timeline", nil, nil}, &answer)
+	return answer, err
+}
+
 // ListBatchErrorsParams narrows what ListBatchErrors does; what is zero is left out.
 type ListBatchErrorsParams struct {
 	// Only jobs in this status.

@@ -111,6 +111,40 @@ describe('many batches', () => {
   });
 });
 
+it('shows how fast a batch went, and draws the lanes of its account by the keyboard', async () => {
+  const flow = (await server.api('GET', '/flows/definitions')).items.find((f) => f.name === 'bulk-upload');
+  const { batch_id: id } = await server.api('POST', `/flows/definitions/${flow.id}/trigger`, { records: [{ id: 'a' }, { id: 'b' }, { id: 'c' }] });
+  await until(async () => (await server.api('GET', `/flows/batches/${id}`)).completed_at !== null, 'the end of the upload');
+  const { page } = await signedIn();
+  await page.goto(`${server.url}/console/batches/${id}?tab=speed`);
+  await page.getByRole('img', { name: 'Sent: 3 records in 1 call, 0 of them in calls that did not succeed' }).waitFor();
+  const [domain] = (await server.api('GET', '/platforms/dialer/domains')).items;
+  const path = `/platforms/dialer/domains/${domain.tenancy_id}`;
+  const before = (await server.api('GET', `${path}/lanes`)).lanes.bulk.weight;
+  await page.goto(`${server.url}/console/accounts/dialer/${domain.tenancy_id}`);
+  await page.getByLabel('Weight of bulk').focus();
+  await page.keyboard.press('ArrowRight');
+  await page.getByRole('button', { name: 'Set 1 lane' }).click();
+  await page.getByRole('button', { name: 'Set 1 lane' }).waitFor({ state: 'detached' });
+  assert.equal((await server.api('GET', `${path}/lanes`)).lanes.bulk.weight, before + 1);
+  await page.getByLabel('Records', { exact: true }).fill('100000');
+  await page.getByRole('button', { name: 'Estimate' }).click();
+  await page.getByText('Calls that wait before them').waitFor();
+  await page.getByRole('button', { name: 'Pause the account…' }).click();
+  const dialog = page.getByRole('dialog');
+  await dialog.getByLabel('What').selectOption('backfill');
+  await dialog.getByLabel('For how many minutes').fill('60');
+  await dialog.getByRole('button', { name: 'Pause', exact: true }).click();
+  await page.getByRole('button', { name: 'Prolong…' }).click();
+  const year = new Date().getFullYear() + 1;
+  await dialog.getByLabel('Until').fill(`${year}-01-02T03:04`);
+  await dialog.getByRole('button', { name: 'Prolong', exact: true }).click();
+  await page.getByRole('cell', { name: `2 Jan ${year}` }).waitFor();
+  await page.getByRole('button', { name: 'Resume…' }).click();
+  await dialog.getByRole('button', { name: 'Resume', exact: true }).click();
+  await page.getByText('Nothing holds it.').waitFor();
+});
+
 it('shows a member everything and lets it change nothing', async () => {
   const { key } = await server.api('POST', '/account/api-keys', { name: 'reader', role: 'member' });
   const { page } = await at(server, '', { key });

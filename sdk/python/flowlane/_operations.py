@@ -1146,6 +1146,15 @@ class Operations(Transport):
         """
         return self._call("retry_batch", "POST", f"/flows/batches/{segment(batch_id)}/retry", body=body, key=idempotency_key or self._new_key())
 
+    def get_batch_timeline(self, batch_id: str) -> models.BatchTimeline:
+        """Read how fast a batch went.
+        Says what the calls of a batch carried over time, by intervals, and when it was paused. It is made of the calls that are kept
+        (`GET /flows/calls`), so that what the service works on itself is not in it. A record counts in each call that took it: with
+        several tasks, or when it is sent again, more than once. At most the newest 20000 calls are counted; `complete` is false where
+        there are more.
+        """
+        return self._call("get_batch_timeline", "GET", f"/flows/batches/{segment(batch_id)}/timeline")
+
     def list_batch_errors(
         self,
         batch_id: str,

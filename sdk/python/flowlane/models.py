@@ -2337,6 +2337,29 @@ class BatchResolved(TypedDict):
 
 
 
+class BatchTimeline(TypedDict):
+    interval_seconds: int
+    """The width of each interval."""
+    complete: bool
+    """Whether all calls that are kept are counted."""
+    points: list[BatchTimelinePointsItem]
+    """The intervals in which something was sent, the oldest first."""
+    pauses: list[Pause]
+    """The newest 100 pauses of the batch itself, the newest first."""
+
+
+
+class BatchTimelinePointsItem(TypedDict):
+    starts_at: str
+    calls: int
+    """How many calls were sent in it."""
+    records: int
+    """How many records of the batch they carried."""
+    failed: int
+    """How many of these were in calls that did not succeed."""
+
+
+
 class BatchErrors(TypedDict):
     items: list[ErrorGroup]
     """The groups, the largest first; at most 1000."""

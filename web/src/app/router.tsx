@@ -7,7 +7,7 @@ import { Lost } from './lost';
 
 type Period = '1h' | '24h' | '7d' | '30d';
 type FlowTab = 'steps' | 'text' | 'versions' | 'used by';
-type Tab = 'errors' | 'records' | 'calls' | 'origin';
+type Tab = 'errors' | 'records' | 'calls' | 'speed' | 'origin';
 
 /** Text of the address, where it has some. */
 const text = (value: unknown): string | undefined => (typeof value === 'string' && value !== '' ? value : undefined);

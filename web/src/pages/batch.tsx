@@ -6,14 +6,16 @@ import { flowlane, type Batch, type JobStatus } from '../api/client';
 import { again, useChange, useLive } from '../api/live';
 import { useMe } from '../app/frame';
 import { count, span, words } from '../lib/format';
+import { doneOf, pace } from '../lib/speed';
 import { RecordBar } from '../ui/bar';
 import { Button, Copy, Empty, Facts, Failure, Head, Id, Loading, Status, Time } from '../ui/parts';
 import { Choice, moves } from './batches';
+import { Speed, useSpeed } from './batch-speed';
 import { Calls } from './calls';
 import { Errors } from './errors';
 import { CancelBatch, PauseBatch, RetryBatch } from './steer';
 
-const tabs = ['errors', 'records', 'calls', 'origin'] as const;
+const tabs = ['errors', 'records', 'calls', 'speed', 'origin'] as const;
 const statuses: JobStatus[] = [
   'queued', 'started', 'completed', 'accepted', 'rejected', 'failed', 'unresolved', 'needs_reconcile', 'unprocessed', 'staged',
 ];
@@ -26,6 +28,7 @@ export function BatchPage() {
   const batch = useLive(['batch', batchId], (signal) => flowlane.batches.get({ path: { batch_id: batchId }, signal }), moves);
   const flow = useLive(['flow', batch.data?.definition_id], async (signal) =>
     batch.data ? flowlane.definitions.get({ path: { definition_id: batch.data.definition_id }, signal }).catch(() => null) : null);
+  const speed = useSpeed(batch.data, batch.dataUpdatedAt);
   if (batch.error && !batch.data) return <Failure error={batch.error} retry={() => void batch.refetch()} />;
   if (!batch.data) return <Loading />;
   const b = batch.data;
@@ -41,7 +44,7 @@ export function BatchPage() {
         <Status status={b.status} /> {b.status_reason && <span>{b.status_reason}</span>} <Id id={b.id} />
       </p>
       <RecordBar counts={b.job_counts} records={b.record_count} />
-      <Facts facts={figures(b)} />
+      <Facts facts={figures(b, speed)} />
       <div className="tabs" role="tablist" aria-label="Parts of the batch">
         {tabs.map((t) => (
           <button
@@ -56,13 +59,14 @@ export function BatchPage() {
         {tab === 'errors' && <Errors batch={b} />}
         {tab === 'records' && <Records batch={b} status={search.status} />}
         {tab === 'calls' && <Calls query={{ batch_id: b.id }} live={moves(b)} />}
+        {tab === 'speed' && <Speed batch={b} />}
         {tab === 'origin' && <Origin batch={b} />}
       </div>
     </>
   );
 }
 
-function figures(b: Batch): Array<[string, React.ReactNode]> {
+function figures(b: Batch, speed: number | undefined): Array<[string, React.ReactNode]> {
   const c = b.job_counts;
   const facts: Array<[string, React.ReactNode]> = [['Records', count(b.record_count)], ['Progress', `${Math.floor(b.progress_percent)} %`]];
   const shown: Array<[string, number]> = [
@@ -73,6 +77,11 @@ function figures(b: Batch): Array<[string, React.ReactNode]> {
   facts.push(['Started', <Time at={b.started_at} />]);
   if (b.completed_at) facts.push(['Ended', <Time at={b.completed_at} />]);
   if (b.started_at) facts.push(['Took', span(((b.completed_at ? Date.parse(b.completed_at) : Date.now()) - Date.parse(b.started_at)) / 1000)]);
+  if (speed !== undefined) {
+    const left = b.record_count - doneOf(b.job_counts);
+    facts.push(['Speed', pace(speed)]);
+    if (speed > 0 && left > 0) facts.push(['At this speed', <>done <Time at={new Date(Date.now() + (1000 * left) / speed).toISOString()} ago /></>]);
+  }
   if (b.pacing) facts.push(['Paced', `${count(b.pacing.records_per_period)} each ${span(b.pacing.period_minutes * 60)}`]);
   if (b.lane) facts.push(['Lane', b.lane]);
   return facts;

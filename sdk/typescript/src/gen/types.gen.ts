@@ -3352,6 +3352,39 @@ export type BatchResolved = {
     remaining: number;
 };
 
+export type BatchTimeline = {
+    /**
+     * The width of each interval.
+     */
+    interval_seconds: number;
+    /**
+     * Whether all calls that are kept are counted.
+     */
+    complete: boolean;
+    /**
+     * The intervals in which something was sent, the oldest first.
+     */
+    points: Array<{
+        starts_at: string;
+        /**
+         * How many calls were sent in it.
+         */
+        calls: number;
+        /**
+         * How many records of the batch they carried.
+         */
+        records: number;
+        /**
+         * How many of these were in calls that did not succeed.
+         */
+        failed: number;
+    }>;
+    /**
+     * The newest 100 pauses of the batch itself, the newest first.
+     */
+    pauses: Array<Pause>;
+};
+
 export type BatchErrors = {
     /**
      * The groups, the largest first; at most 1000.
@@ -8640,6 +8673,40 @@ export type RetryBatchResponses = {
 };
 
 export type RetryBatchResponse = RetryBatchResponses[keyof RetryBatchResponses];
+
+export type GetBatchTimelineData = {
+    body?: never;
+    path: {
+        /**
+         * The id of the batch.
+         */
+        batch_id: string;
+    };
+    query?: never;
+    url: '/flows/batches/{batch_id}/timeline';
+};
+
+export type GetBatchTimelineErrors = {
+    /**
+     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
+     *
+     */
+    default: Error;
+};
+
+export type GetBatchTimelineError = GetBatchTimelineErrors[keyof GetBatchTimelineErrors];
+
+export type GetBatchTimelineResponses = {
+    /**
+     * The timeline.
+     */
+    200: BatchTimeline;
+};
+
+export type GetBatchTimelineResponse = GetBatchTimelineResponses[keyof GetBatchTimelineResponses];
 
 export type ListBatchErrorsData = {
     body?: never;
