@@ -5,6 +5,10 @@ import { useChange, useLive } from '../api/live';
 import { count, span, words } from '../lib/format';
 import { Gauge } from '../ui/bar';
 import { Button, Failure, Head, Id, Loading, Time } from '../ui/parts';
+import { WhatIf } from './account-estimate';
+import { Holds } from './account-holds';
+import { Lanes } from './account-lanes';
+import { Usage } from './account-usage';
 
 /** Windows are keyed by their seconds. */
 const lengths: Record<string, string> = { 60: 'a minute', 3600: 'an hour', 86400: 'a day' };
@@ -20,6 +24,8 @@ export function AccountPage() {
   const error = domain.error ?? headroom.error ?? queue.error;
   if (error && !headroom.data) return <Failure error={error} />;
   if (!headroom.data || !queue.data) return <Loading />;
+  // The answer has no order of its own.
+  const buckets = Object.fromEntries(Object.entries(headroom.data.buckets).sort(([, a], [, b]) => a.label.localeCompare(b.label)));
   return (
     <>
       <Head title={domain.data?.label ?? 'Account'} back={{ to: '/accounts', label: 'Accounts' }}>
@@ -30,25 +36,13 @@ export function AccountPage() {
       <p className="lead">
         {platform} <Id id={tenancyId} /> <span className="faint">limits as of <Time at={headroom.data.as_of} /></span>
       </p>
-      {Object.entries(headroom.data.buckets).map(([name, bucket]) => (
+      {Object.entries(buckets).map(([name, bucket]) => (
         <Bucket key={name} bucket={bucket} queue={queue.data.buckets[name]} />
       ))}
-      <section>
-        <h2>Waiting, by lane</h2>
-        <table>
-          <thead><tr><th>Lane</th><th className="number">Records</th><th className="number">Paused</th><th className="number">Calls</th></tr></thead>
-          <tbody>
-            {Object.entries(queue.data.lanes).map(([lane, depth]) => (
-              <tr key={lane}>
-                <td>{lane}</td>
-                <td className="number">{count(depth.queued_records)}</td>
-                <td className="number">{count(depth.paused_records)}</td>
-                <td className="number">{count(depth.estimated_calls)}</td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </section>
+      <Usage path={path} buckets={buckets} />
+      <Lanes path={path} waiting={queue.data.lanes} />
+      <WhatIf path={path} buckets={buckets} />
+      <Holds path={path} />
     </>
   );
 }
