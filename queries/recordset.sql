@@ -92,6 +92,11 @@ CROSS JOIN LATERAL (
 ) p
 ORDER BY p.set_id, p.first;
 
+-- name: PageFrom :one
+-- The page with a row, or else the next one; it begins behind a position.
+SELECT first, rows, raw_bytes, body FROM flow.page
+WHERE set_id = @set_id AND first > @behind AND first + rows > @from_row::bigint ORDER BY first LIMIT 1;
+
 -- name: PageDelete :execrows
 DELETE FROM flow.page d WHERE d.set_id = @set_id AND d.first IN (
     SELECT p.first FROM flow.page p WHERE p.set_id = @set_id ORDER BY p.first LIMIT @max_rows);

@@ -190,6 +190,9 @@ FROM (
     UNION ALL SELECT o.status FROM flow.webhook_delivery o WHERE o.org_id = @org_id AND o.webhook_id = @webhook_id AND o.status = 'dead'
 ) d;
 
+-- name: DeliveryGet :one
+SELECT * FROM flow.webhook_delivery WHERE webhook_id = @webhook_id AND org_id = @org_id AND id = @id;
+
 -- name: DeliveryLock :one
 -- What there is of a delivery, and its lock; starts of it wait.
 SELECT id, batch_id FROM flow.webhook_delivery WHERE webhook_id = @webhook_id AND org_id = @org_id AND id = @id FOR NO KEY UPDATE;

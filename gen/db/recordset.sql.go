@@ -129,6 +129,37 @@ func (q *Queries) PageDelete(ctx context.Context, db DBTX, arg PageDeleteParams)
 	return result.RowsAffected(), nil
 }
 
+const pageFrom = `-- name: PageFrom :one
+SELECT first, rows, raw_bytes, body FROM flow.page
+WHERE set_id = $1 AND first > $2 AND first + rows > $3::bigint ORDER BY first LIMIT 1
+`
+
+type PageFromParams struct {
+	SetID   uuid.UUID
+	Behind  int64
+	FromRow int64
+}
+
+type PageFromRow struct {
+	First    int64
+	Rows     int32
+	RawBytes int32
+	Body     []byte
+}
+
+// The page with a row, or else the next one; it begins behind a position.
+func (q *Queries) PageFrom(ctx context.Context, db DBTX, arg PageFromParams) (PageFromRow, error) {
+	row := db.QueryRow(ctx, pageFrom, arg.SetID, arg.Behind, arg.FromRow)
+	var i PageFromRow
+	err := row.Scan(
+		&i.First,
+		&i.Rows,
+		&i.RawBytes,
+		&i.Body,
+	)
+	return i, err
+}
+
 const pageRead = `-- name: PageRead :many
 SELECT p.set_id, p.first, p.rows, p.raw_bytes, p.body
 FROM (SELECT DISTINCT unnest($1::uuid[]) AS set_id, unnest($2::bigint[]) AS first) n

@@ -89,6 +89,40 @@ func (q *Queries) DeliveryFailed(ctx context.Context, db DBTX, arg DeliveryFaile
 	return err
 }
 
+const deliveryGet = `-- name: DeliveryGet :one
+SELECT webhook_id, id, org_id, message_id, received_at, duplicates, content_type, content_encoding, body, size_bytes, packed, status, attempts, next_at, last_error, batch_id FROM flow.webhook_delivery WHERE webhook_id = $1 AND org_id = $2 AND id = $3
+`
+
+type DeliveryGetParams struct {
+	WebhookID uuid.UUID
+	OrgID     uuid.UUID
+	ID        uuid.UUID
+}
+
+func (q *Queries) DeliveryGet(ctx context.Context, db DBTX, arg DeliveryGetParams) (FlowWebhookDelivery, error) {
+	row := db.QueryRow(ctx, deliveryGet, arg.WebhookID, arg.OrgID, arg.ID)
+	var i FlowWebhookDelivery
+	err := row.Scan(
+		&i.WebhookID,
+		&i.ID,
+		&i.OrgID,
+		&i.MessageID,
+		&i.ReceivedAt,
+		&i.Duplicates,
+		&i.ContentType,
+		&i.ContentEncoding,
+		&i.Body,
+		&i.SizeBytes,
+		&i.Packed,
+		&i.Status,
+		&i.Attempts,
+		&i.NextAt,
+		&i.LastError,
+		&i.BatchID,
+	)
+	return i, err
+}
+
 const deliveryKnown = `-- name: DeliveryKnown :many
 SELECT o.message_id FROM unnest($1::text[]) AS m(message_id)
     CROSS JOIN LATERAL (

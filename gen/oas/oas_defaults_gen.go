@@ -123,6 +123,18 @@ func (s *Me) setDefaults() {
 }
 
 // setDefaults set default value of fields.
+func (s *NewDryRunRequest) setDefaults() {
+	{
+		val := string("")
+		s.Description.SetTo(val)
+	}
+	{
+		val := NewDefinitionStatus("draft")
+		s.Status.SetTo(val)
+	}
+}
+
+// setDefaults set default value of fields.
 func (s *NewWebhook) setDefaults() {
 	{
 		val := WebhookMode("trigger")
@@ -179,6 +191,14 @@ func (s *ScheduleInput) setDefaults() {
 	{
 		val := OverlapPolicy("allow")
 		s.OverlapPolicy.SetTo(val)
+	}
+}
+
+// setDefaults set default value of fields.
+func (s *SchedulePreviewRequest) setDefaults() {
+	{
+		val := int(10)
+		s.Count.SetTo(val)
 	}
 }
 

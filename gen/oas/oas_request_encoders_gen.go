@@ -245,6 +245,20 @@ func encodeDryRunDefinitionRequest(
 	return nil
 }
 
+func encodeDryRunNewDefinitionRequest(
+	req *NewDryRunRequest,
+	r *http.Request,
+) error {
+	const contentType = "application/json"
+	e := new(jx.Encoder)
+	{
+		req.Encode(e)
+	}
+	encoded := e.Bytes()
+	ht.SetBody(r, bytes.NewReader(encoded), contentType)
+	return nil
+}
+
 func encodeEstimateUploadRequest(
 	req *EstimateRequest,
 	r *http.Request,
@@ -341,6 +355,20 @@ func encodePauseDomainRequest(
 		if req.Set {
 			req.Encode(e)
 		}
+	}
+	encoded := e.Bytes()
+	ht.SetBody(r, bytes.NewReader(encoded), contentType)
+	return nil
+}
+
+func encodePreviewScheduleRequest(
+	req *SchedulePreviewRequest,
+	r *http.Request,
+) error {
+	const contentType = "application/json"
+	e := new(jx.Encoder)
+	{
+		req.Encode(e)
 	}
 	encoded := e.Bytes()
 	ht.SetBody(r, bytes.NewReader(encoded), contentType)

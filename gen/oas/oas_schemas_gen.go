@@ -8498,8 +8498,9 @@ func (s *DomainPauseCreate) SetLane(val OptNilLane) {
 
 // Ref: #/components/schemas/DryRun
 type DryRun struct {
+	// Empty for one that is not stored.
 	DefinitionID string `json:"definition_id"`
-	// The version that was rehearsed.
+	// The version that was rehearsed; 0 for a definition that is not stored.
 	Version int `json:"version"`
 	// Why the sample record would fail before its first task: it breaks the input schema. The tasks are
 	// shown all the same.
@@ -13002,6 +13003,145 @@ func (s *NewDefinitionStatus) UnmarshalText(data []byte) error {
 	default:
 		return errors.Errorf("invalid value: %q", data)
 	}
+}
+
+// Ref: #/components/schemas/NewDryRunRequest
+type NewDryRunRequest struct {
+	Name        string                 `json:"name"`
+	Description OptString              `json:"description"`
+	Status      OptNewDefinitionStatus `json:"status"`
+	// The lane of the flow's calls; null leaves it to the action.
+	Lane OptNilLane `json:"lane"`
+	// The variable set whose values expressions read as `vars`; null for none.
+	VariableSetID OptNilString `json:"variable_set_id"`
+	// The version of the set; null for the defaults of its keys.
+	VariableVersion OptNilString `json:"variable_version"`
+	// A JSON Schema (draft 2020-12) that every record must fit; null or left out for none. A record that
+	// breaks it fails that job with `input_invalid`, which names the places, before its first task; the
+	// others go on. `format` is checked. At most 64 KiB; `$ref` leads to a place in the schema itself, and
+	// not back to where it came from; `$id`, `$dynamicRef` and other drafts are refused. Records over 1
+	// MiB fail the check. An expression that names a field of `input` which `additionalProperties: false`
+	// rules out is an error.
+	InputSchema      OptNilFreeObject            `json:"input_schema"`
+	FailureThreshold OptNilFailureThresholdInput `json:"failure_threshold"`
+	// What tells records apart for you: a text with expressions over `input`. Jobs, executions and results
+	// carry it as `key`, and those of a batch are found by it. It need not be unique. A record has no key
+	// where this gives null, an object, an array, nothing, or more than 200 characters; it runs all the
+	// same. Null or left out for no keys.
+	Key OptNilString `json:"key"`
+	// Run one after another.
+	Steps     []StepInput      `json:"steps"`
+	Rehearsal OptDryRunRequest `json:"rehearsal"`
+}
+
+// GetName returns the value of Name.
+func (s *NewDryRunRequest) GetName() string {
+	return s.Name
+}
+
+// GetDescription returns the value of Description.
+func (s *NewDryRunRequest) GetDescription() OptString {
+	return s.Description
+}
+
+// GetStatus returns the value of Status.
+func (s *NewDryRunRequest) GetStatus() OptNewDefinitionStatus {
+	return s.Status
+}
+
+// GetLane returns the value of Lane.
+func (s *NewDryRunRequest) GetLane() OptNilLane {
+	return s.Lane
+}
+
+// GetVariableSetID returns the value of VariableSetID.
+func (s *NewDryRunRequest) GetVariableSetID() OptNilString {
+	return s.VariableSetID
+}
+
+// GetVariableVersion returns the value of VariableVersion.
+func (s *NewDryRunRequest) GetVariableVersion() OptNilString {
+	return s.VariableVersion
+}
+
+// GetInputSchema returns the value of InputSchema.
+func (s *NewDryRunRequest) GetInputSchema() OptNilFreeObject {
+	return s.InputSchema
+}
+
+// GetFailureThreshold returns the value of FailureThreshold.
+func (s *NewDryRunRequest) GetFailureThreshold() OptNilFailureThresholdInput {
+	return s.FailureThreshold
+}
+
+// GetKey returns the value of Key.
+func (s *NewDryRunRequest) GetKey() OptNilString {
+	return s.Key
+}
+
+// GetSteps returns the value of Steps.
+func (s *NewDryRunRequest) GetSteps() []StepInput {
+	return s.Steps
+}
+
+// GetRehearsal returns the value of Rehearsal.
+func (s *NewDryRunRequest) GetRehearsal() OptDryRunRequest {
+	return s.Rehearsal
+}
+
+// SetName sets the value of Name.
+func (s *NewDryRunRequest) SetName(val string) {
+	s.Name = val
+}
+
+// SetDescription sets the value of Description.
+func (s *NewDryRunRequest) SetDescription(val OptString) {
+	s.Description = val
+}
+
+// SetStatus sets the value of Status.
+func (s *NewDryRunRequest) SetStatus(val OptNewDefinitionStatus) {
+	s.Status = val
+}
+
+// SetLane sets the value of Lane.
+func (s *NewDryRunRequest) SetLane(val OptNilLane) {
+	s.Lane = val
+}
+
+// SetVariableSetID sets the value of VariableSetID.
+func (s *NewDryRunRequest) SetVariableSetID(val OptNilString) {
+	s.VariableSetID = val
+}
+
+// SetVariableVersion sets the value of VariableVersion.
+func (s *NewDryRunRequest) SetVariableVersion(val OptNilString) {
+	s.VariableVersion = val
+}
+
+// SetInputSchema sets the value of InputSchema.
+func (s *NewDryRunRequest) SetInputSchema(val OptNilFreeObject) {
+	s.InputSchema = val
+}
+
+// SetFailureThreshold sets the value of FailureThreshold.
+func (s *NewDryRunRequest) SetFailureThreshold(val OptNilFailureThresholdInput) {
+	s.FailureThreshold = val
+}
+
+// SetKey sets the value of Key.
+func (s *NewDryRunRequest) SetKey(val OptNilString) {
+	s.Key = val
+}
+
+// SetSteps sets the value of Steps.
+func (s *NewDryRunRequest) SetSteps(val []StepInput) {
+	s.Steps = val
+}
+
+// SetRehearsal sets the value of Rehearsal.
+func (s *NewDryRunRequest) SetRehearsal(val OptDryRunRequest) {
+	s.Rehearsal = val
 }
 
 // Ref: #/components/schemas/NewWebhook
@@ -19177,6 +19317,33 @@ func (s *PauseStatus) UnmarshalText(data []byte) error {
 	}
 }
 
+// Ref: #/components/schemas/PeekedRecord
+type PeekedRecord struct {
+	// Its place in the set, from 0.
+	Position int64      `json:"position"`
+	Data     FreeObject `json:"data"`
+}
+
+// GetPosition returns the value of Position.
+func (s *PeekedRecord) GetPosition() int64 {
+	return s.Position
+}
+
+// GetData returns the value of Data.
+func (s *PeekedRecord) GetData() FreeObject {
+	return s.Data
+}
+
+// SetPosition sets the value of Position.
+func (s *PeekedRecord) SetPosition(val int64) {
+	s.Position = val
+}
+
+// SetData sets the value of Data.
+func (s *PeekedRecord) SetData(val FreeObject) {
+	s.Data = val
+}
+
 // Ref: #/components/schemas/Platform
 type Platform struct {
 	ID          string `json:"id"`
@@ -20385,6 +20552,21 @@ func (s *RecordSetList) SetNextCursor(val NilString) {
 	s.NextCursor = val
 }
 
+// Ref: #/components/schemas/RecordSetPeek
+type RecordSetPeek struct {
+	Items []PeekedRecord `json:"items"`
+}
+
+// GetItems returns the value of Items.
+func (s *RecordSetPeek) GetItems() []PeekedRecord {
+	return s.Items
+}
+
+// SetItems sets the value of Items.
+func (s *RecordSetPeek) SetItems(val []PeekedRecord) {
+	s.Items = val
+}
+
 // Ref: #/components/schemas/RecordSetSeal
 type RecordSetSeal struct {
 	// How many records you sent in all.
@@ -21229,6 +21411,79 @@ func (s *ScheduleList) SetTotal(val int) {
 // SetNextCursor sets the value of NextCursor.
 func (s *ScheduleList) SetNextCursor(val NilString) {
 	s.NextCursor = val
+}
+
+// Ref: #/components/schemas/SchedulePreview
+type SchedulePreview struct {
+	NextFires []NextFire `json:"next_fires"`
+	// What is allowed but probably not meant, such as an expression that never fires.
+	Warnings []string `json:"warnings"`
+}
+
+// GetNextFires returns the value of NextFires.
+func (s *SchedulePreview) GetNextFires() []NextFire {
+	return s.NextFires
+}
+
+// GetWarnings returns the value of Warnings.
+func (s *SchedulePreview) GetWarnings() []string {
+	return s.Warnings
+}
+
+// SetNextFires sets the value of NextFires.
+func (s *SchedulePreview) SetNextFires(val []NextFire) {
+	s.NextFires = val
+}
+
+// SetWarnings sets the value of Warnings.
+func (s *SchedulePreview) SetWarnings(val []string) {
+	s.Warnings = val
+}
+
+// Ref: #/components/schemas/SchedulePreviewRequest
+type SchedulePreviewRequest struct {
+	// Five fields, in UTC or in `timezone`: minute (0-59), hour (0-23), day of the month (1-31), month
+	// (1-12 or JAN-DEC), day of the week (0-7 or SUN-SAT; 0 and 7 are Sunday). Each is `*` or a list of
+	// numbers and ranges, with `/` for steps. Where both days are restricted, either one is enough.
+	// Aliases such as `@hourly`, seconds, `?` and `L` are refused; the answer says what to write instead.
+	CronExpression string `json:"cron_expression"`
+	// The IANA zone that the fields are in; `UTC` where it is left out. Where clocks go forward, a slot in
+	// the hour that is left out fires at its end; where they go back, a slot in the hour that comes twice
+	// fires the first time. An expression with `*` for the hour follows the time that passes instead.
+	// `next_fires` shows it.
+	Timezone OptString `json:"timezone"`
+	// The most slots to return.
+	Count OptInt `json:"count"`
+}
+
+// GetCronExpression returns the value of CronExpression.
+func (s *SchedulePreviewRequest) GetCronExpression() string {
+	return s.CronExpression
+}
+
+// GetTimezone returns the value of Timezone.
+func (s *SchedulePreviewRequest) GetTimezone() OptString {
+	return s.Timezone
+}
+
+// GetCount returns the value of Count.
+func (s *SchedulePreviewRequest) GetCount() OptInt {
+	return s.Count
+}
+
+// SetCronExpression sets the value of CronExpression.
+func (s *SchedulePreviewRequest) SetCronExpression(val string) {
+	s.CronExpression = val
+}
+
+// SetTimezone sets the value of Timezone.
+func (s *SchedulePreviewRequest) SetTimezone(val OptString) {
+	s.Timezone = val
+}
+
+// SetCount sets the value of Count.
+func (s *SchedulePreviewRequest) SetCount(val OptInt) {
+	s.Count = val
 }
 
 // Ref: #/components/schemas/ScheduleReplace
@@ -26126,6 +26381,165 @@ func (s *WebhookDelivery) SetAttempts(val int) {
 // SetLastError sets the value of LastError.
 func (s *WebhookDelivery) SetLastError(val NilString) {
 	s.LastError = val
+}
+
+// Ref: #/components/schemas/WebhookDeliveryDetail
+type WebhookDeliveryDetail struct {
+	ID string `json:"id"`
+	// The `webhook-id` that the sender gave.
+	WebhookMessageID string `json:"webhook_message_id"`
+	// When its first copy arrived.
+	ReceivedAt time.Time             `json:"received_at"`
+	Status     WebhookDeliveryStatus `json:"status"`
+	// How many more copies arrived.
+	Duplicates int64 `json:"duplicates"`
+	// As the sender wrote it, up to 256 bytes; null for none, and where the body is empty.
+	ContentType NilString `json:"content_type"`
+	// As the sender wrote it; null for none.
+	ContentEncoding NilString `json:"content_encoding"`
+	// The size of the body.
+	SizeBytes int `json:"size_bytes"`
+	// The batch that was started; null for none.
+	BatchID NilString `json:"batch_id"`
+	// How often a start was tried.
+	Attempts int `json:"attempts"`
+	// Why the last start failed; null where none did.
+	LastError NilString `json:"last_error"`
+	// The first 64 KiB of the body as text, unpacked where it was sent with gzip; what is no UTF-8 is
+	// U+FFFD.
+	Body string `json:"body"`
+	// Whether the body is longer.
+	BodyTruncated bool `json:"body_truncated"`
+}
+
+// GetID returns the value of ID.
+func (s *WebhookDeliveryDetail) GetID() string {
+	return s.ID
+}
+
+// GetWebhookMessageID returns the value of WebhookMessageID.
+func (s *WebhookDeliveryDetail) GetWebhookMessageID() string {
+	return s.WebhookMessageID
+}
+
+// GetReceivedAt returns the value of ReceivedAt.
+func (s *WebhookDeliveryDetail) GetReceivedAt() time.Time {
+	return s.ReceivedAt
+}
+
+// GetStatus returns the value of Status.
+func (s *WebhookDeliveryDetail) GetStatus() WebhookDeliveryStatus {
+	return s.Status
+}
+
+// GetDuplicates returns the value of Duplicates.
+func (s *WebhookDeliveryDetail) GetDuplicates() int64 {
+	return s.Duplicates
+}
+
+// GetContentType returns the value of ContentType.
+func (s *WebhookDeliveryDetail) GetContentType() NilString {
+	return s.ContentType
+}
+
+// GetContentEncoding returns the value of ContentEncoding.
+func (s *WebhookDeliveryDetail) GetContentEncoding() NilString {
+	return s.ContentEncoding
+}
+
+// GetSizeBytes returns the value of SizeBytes.
+func (s *WebhookDeliveryDetail) GetSizeBytes() int {
+	return s.SizeBytes
+}
+
+// GetBatchID returns the value of BatchID.
+func (s *WebhookDeliveryDetail) GetBatchID() NilString {
+	return s.BatchID
+}
+
+// GetAttempts returns the value of Attempts.
+func (s *WebhookDeliveryDetail) GetAttempts() int {
+	return s.Attempts
+}
+
+// GetLastError returns the value of LastError.
+func (s *WebhookDeliveryDetail) GetLastError() NilString {
+	return s.LastError
+}
+
+// GetBody returns the value of Body.
+func (s *WebhookDeliveryDetail) GetBody() string {
+	return s.Body
+}
+
+// GetBodyTruncated returns the value of BodyTruncated.
+func (s *WebhookDeliveryDetail) GetBodyTruncated() bool {
+	return s.BodyTruncated
+}
+
+// SetID sets the value of ID.
+func (s *WebhookDeliveryDetail) SetID(val string) {
+	s.ID = val
+}
+
+// SetWebhookMessageID sets the value of WebhookMessageID.
+func (s *WebhookDeliveryDetail) SetWebhookMessageID(val string) {
+	s.WebhookMessageID = val
+}
+
+// SetReceivedAt sets the value of ReceivedAt.
+func (s *WebhookDeliveryDetail) SetReceivedAt(val time.Time) {
+	s.ReceivedAt = val
+}
+
+// SetStatus sets the value of Status.
+func (s *WebhookDeliveryDetail) SetStatus(val WebhookDeliveryStatus) {
+	s.Status = val
+}
+
+// SetDuplicates sets the value of Duplicates.
+func (s *WebhookDeliveryDetail) SetDuplicates(val int64) {
+	s.Duplicates = val
+}
+
+// SetContentType sets the value of ContentType.
+func (s *WebhookDeliveryDetail) SetContentType(val NilString) {
+	s.ContentType = val
+}
+
+// SetContentEncoding sets the value of ContentEncoding.
+func (s *WebhookDeliveryDetail) SetContentEncoding(val NilString) {
+	s.ContentEncoding = val
+}
+
+// SetSizeBytes sets the value of SizeBytes.
+func (s *WebhookDeliveryDetail) SetSizeBytes(val int) {
+	s.SizeBytes = val
+}
+
+// SetBatchID sets the value of BatchID.
+func (s *WebhookDeliveryDetail) SetBatchID(val NilString) {
+	s.BatchID = val
+}
+
+// SetAttempts sets the value of Attempts.
+func (s *WebhookDeliveryDetail) SetAttempts(val int) {
+	s.Attempts = val
+}
+
+// SetLastError sets the value of LastError.
+func (s *WebhookDeliveryDetail) SetLastError(val NilString) {
+	s.LastError = val
+}
+
+// SetBody sets the value of Body.
+func (s *WebhookDeliveryDetail) SetBody(val string) {
+	s.Body = val
+}
+
+// SetBodyTruncated sets the value of BodyTruncated.
+func (s *WebhookDeliveryDetail) SetBodyTruncated(val bool) {
+	s.BodyTruncated = val
 }
 
 // Ref: #/components/schemas/WebhookDeliveryList

@@ -123,9 +123,10 @@ var operationRolesApiKeyAuth = map[string][]string{
 	DeleteWebhookOperation: []string{
 		"admin",
 	},
-	DryRunDefinitionOperation: []string{},
-	EndSessionOperation:       []string{},
-	EstimateUploadOperation:   []string{},
+	DryRunDefinitionOperation:    []string{},
+	DryRunNewDefinitionOperation: []string{},
+	EndSessionOperation:          []string{},
+	EstimateUploadOperation:      []string{},
 	ExtendPauseOperation: []string{
 		"admin",
 	},
@@ -161,6 +162,7 @@ var operationRolesApiKeyAuth = map[string][]string{
 	GetUsageOperation:             []string{},
 	GetVariableSetOperation:       []string{},
 	GetWebhookOperation:           []string{},
+	GetWebhookDeliveryOperation:   []string{},
 	ImportPlatformOperation: []string{
 		"admin",
 	},
@@ -208,6 +210,8 @@ var operationRolesApiKeyAuth = map[string][]string{
 	PauseDomainOperation: []string{
 		"admin",
 	},
+	PeekRecordSetOperation:   []string{},
+	PreviewScheduleOperation: []string{},
 	PutStoreLayerOperation: []string{
 		"admin",
 	},
@@ -399,9 +403,10 @@ var operationRolesOrgJwt = map[string][]string{
 	DeleteWebhookOperation: []string{
 		"admin",
 	},
-	DryRunDefinitionOperation: []string{},
-	EndSessionOperation:       []string{},
-	EstimateUploadOperation:   []string{},
+	DryRunDefinitionOperation:    []string{},
+	DryRunNewDefinitionOperation: []string{},
+	EndSessionOperation:          []string{},
+	EstimateUploadOperation:      []string{},
 	ExtendPauseOperation: []string{
 		"admin",
 	},
@@ -437,6 +442,7 @@ var operationRolesOrgJwt = map[string][]string{
 	GetUsageOperation:             []string{},
 	GetVariableSetOperation:       []string{},
 	GetWebhookOperation:           []string{},
+	GetWebhookDeliveryOperation:   []string{},
 	ImportPlatformOperation: []string{
 		"admin",
 	},
@@ -484,6 +490,8 @@ var operationRolesOrgJwt = map[string][]string{
 	PauseDomainOperation: []string{
 		"admin",
 	},
+	PeekRecordSetOperation:   []string{},
+	PreviewScheduleOperation: []string{},
 	PutStoreLayerOperation: []string{
 		"admin",
 	},

@@ -546,6 +546,14 @@ type DefinitionHandler interface {
 	//
 	// POST /flows/definitions/{definition_id}/dry-run
 	DryRunDefinition(ctx context.Context, req OptDryRunRequest, params DryRunDefinitionParams) (*DryRun, error)
+	// DryRunNewDefinition implements dryRunNewDefinition operation.
+	//
+	// Takes a definition as a creation does, and in `rehearsal` what a dry run takes. Nothing is sent or
+	// stored. Of the answer, `definition_id` is empty and `version` 0. What a creation would refuse is
+	// refused here, bad expressions included.
+	//
+	// POST /flows/definitions/dry-run
+	DryRunNewDefinition(ctx context.Context, req *NewDryRunRequest) (*DryRun, error)
 	// GetDefinition implements getDefinition operation.
 	//
 	// Returns the definition in its newest version.
@@ -980,6 +988,14 @@ type RecordSetHandler interface {
 	//
 	// GET /data/record-sets
 	ListRecordSets(ctx context.Context, params ListRecordSetsParams) (*RecordSetList, error)
+	// PeekRecordSet implements peekRecordSet operation.
+	//
+	// Returns some records of the set, by position, as they were uploaded: 100 at most, and no more behind
+	// the first MiB. Of an open set, those that have arrived. The records of a batch that is old may be
+	// gone.
+	//
+	// GET /data/record-sets/{record_set_id}/records
+	PeekRecordSet(ctx context.Context, params PeekRecordSetParams) (*RecordSetPeek, error)
 	// SealRecordSet implements sealRecordSet operation.
 	//
 	// Closes the upload and fixes the content hash. A count that is not what arrived is 409 and names both
@@ -1031,6 +1047,12 @@ type ScheduleHandler interface {
 	//
 	// GET /flows/schedules
 	ListSchedules(ctx context.Context, params ListSchedulesParams) (*ScheduleList, error)
+	// PreviewSchedule implements previewSchedule operation.
+	//
+	// Returns the next slots of an expression that no schedule has yet. Nothing is stored.
+	//
+	// POST /flows/schedules/preview
+	PreviewSchedule(ctx context.Context, req *SchedulePreviewRequest) (*SchedulePreview, error)
 	// ReplaceSchedule implements replaceSchedule operation.
 	//
 	// Replaces all that can be set; what is left out gets its default. Slots before now are not made up
@@ -1314,6 +1336,13 @@ type WebhookHandler interface {
 	//
 	// GET /flows/webhooks/{webhook_id}
 	GetWebhook(ctx context.Context, params GetWebhookParams) (*Webhook, error)
+	// GetWebhookDelivery implements getWebhookDelivery operation.
+	//
+	// Returns one delivery with the beginning of the body that was sent, as it is kept for 90 days. No
+	// signature or other header is kept, but for the type and encoding of the body.
+	//
+	// GET /flows/webhooks/{webhook_id}/deliveries/{delivery_id}
+	GetWebhookDelivery(ctx context.Context, params GetWebhookDeliveryParams) (*WebhookDeliveryDetail, error)
 	// ListWebhookDeliveries implements listWebhookDeliveries operation.
 	//
 	// Returns the messages that were accepted in the last 90 days, newest first unless asked otherwise,

@@ -294,7 +294,7 @@ const codeCredential = `{"name":"c","platform_id":"core","auth_method":"oauth2",
 	"allowed_origins":["https://api.example"],"credentials":{"client_id":"app"}}`
 
 // unaudited are the operations that only look as if they changed something, and endSession, which ends what keys do not have.
-var unaudited = []string{"dryRunDefinition", "endSession", "estimateUpload", "receiveWebhook", "testNewCredential", "validateDefinition"}
+var unaudited = []string{"dryRunDefinition", "dryRunNewDefinition", "endSession", "estimateUpload", "previewSchedule", "receiveWebhook", "testNewCredential", "validateDefinition"}
 
 // ownTransaction are the operations that make a call to a provider between transactions.
 var ownTransaction = []string{"refreshLimits"}

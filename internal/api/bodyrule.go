@@ -32,9 +32,9 @@ var (
 
 // bodyRules are the rules by operation.
 var bodyRules = map[string][]bodyRule{
-	"createSchedule": scheduleRules, "replaceSchedule": scheduleRules, "updateSchedule": scheduleRules,
+	"createSchedule": scheduleRules, "replaceSchedule": scheduleRules, "updateSchedule": scheduleRules, "previewSchedule": scheduleRules,
 	"createEventSubscription": subscriptionRules, "updateEventSubscription": subscriptionRules,
-	"createDefinition": definitionRules, "replaceDefinition": definitionRules, "validateDefinition": definitionRules,
+	"createDefinition": definitionRules, "replaceDefinition": definitionRules, "validateDefinition": definitionRules, "dryRunNewDefinition": definitionRules,
 	"createWebhook": webhookRules, "updateWebhook": webhookRules,
 }
 

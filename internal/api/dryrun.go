@@ -28,16 +28,31 @@ func (h dryRunHandler) DryRunDefinition(ctx context.Context, req oas.OptDryRunRe
 	if err != nil {
 		return nil, err
 	}
-	in := dryrun.Input{
-		Data: jsonraw.Object(req.Value.InputData.Value).Bytes(), Metadata: jsonraw.Object(req.Value.Metadata.Value).Bytes(),
-		Outputs: jsonraw.Object(req.Value.Outputs.Value).Bytes(), Records: req.Value.RecordCount.Or(1),
-		Errors: failuresOf(req.Value.Errors.Value),
-	}
-	out, err := h.dryRuns.Run(ctx, account.FromContext(ctx).OrgID, id, in)
+	out, err := h.dryRuns.Run(ctx, account.FromContext(ctx).OrgID, id, dryRunInputOf(req.Value))
 	if err != nil {
 		return nil, err
 	}
 	return dryRunOf(out), nil
+}
+
+func (h dryRunHandler) DryRunNewDefinition(ctx context.Context, req *oas.NewDryRunRequest) (*oas.DryRun, error) {
+	doc := documentOf(req.Lane, req.VariableSetID, req.VariableVersion, req.Steps)
+	doc.InputSchema, doc.FailureThreshold, doc.Key = documentSchemaOf(req.InputSchema), documentThresholdOf(req.FailureThreshold), req.Key.Value
+	draft := definition.Draft{Name: req.Name, Description: req.Description.Value, Status: string(req.Status.Value), Document: doc}
+	out, err := h.dryRuns.RunNew(ctx, account.FromContext(ctx).OrgID, draft, dryRunInputOf(req.Rehearsal.Value))
+	if err != nil {
+		return nil, err
+	}
+	answer := dryRunOf(out)
+	answer.DefinitionID = "" // there is none
+	return answer, nil
+}
+
+func dryRunInputOf(req oas.DryRunRequest) dryrun.Input {
+	return dryrun.Input{
+		Data: jsonraw.Object(req.InputData.Value).Bytes(), Metadata: jsonraw.Object(req.Metadata.Value).Bytes(),
+		Outputs: jsonraw.Object(req.Outputs.Value).Bytes(), Records: req.RecordCount.Or(1), Errors: failuresOf(req.Errors.Value),
+	}
 }
 
 func failuresOf(steps oas.DryRunRequestErrors) map[string]map[string]dryrun.Failure {

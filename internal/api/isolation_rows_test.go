@@ -120,6 +120,12 @@ var unauditedCalls = map[string]func(s *stack) auditedCall{
 	"dryRunDefinition": func(s *stack) auditedCall {
 		return auditedCall{method: "POST", path: "/flows/definitions/" + s.define(transformSteps) + "/dry-run", body: `{"input_data":{"n":1}}`, status: 200}
 	},
+	"dryRunNewDefinition": func(*stack) auditedCall {
+		return auditedCall{method: "POST", path: "/flows/definitions/dry-run", body: `{"name":"d","steps":` + transformSteps + `}`, status: 200}
+	},
+	"previewSchedule": func(*stack) auditedCall {
+		return auditedCall{method: "POST", path: "/flows/schedules/preview", body: `{"cron_expression":"0 9 * * *"}`, status: 200}
+	},
 	"estimateUpload": func(s *stack) auditedCall {
 		return auditedCall{method: "POST", path: "/platforms/dialer/domains/" + s.tenancy + "/estimate", body: `{"record_count":5,"action_id":"dialer__api__upload"}`, status: 200}
 	},
@@ -143,12 +149,12 @@ var unauditedCalls = map[string]func(s *stack) auditedCall{
 // These say by the contract, not by the document, who may do what: reads are for members and changes for admins, but for
 // those named here.
 var (
-	memberChanges = []string{"cancelBatch", "createSession", "createSessionLink", "createStreamToken", "dryRunDefinition", "endSession", "estimateUpload", "refreshLimits", "updateBatch", "validateDefinition"}
+	memberChanges = []string{"cancelBatch", "createSession", "createSessionLink", "createStreamToken", "dryRunDefinition", "dryRunNewDefinition", "endSession", "estimateUpload", "previewSchedule", "refreshLimits", "updateBatch", "validateDefinition"}
 	adminReads    = []string{"listAuditLog"}
 	streamReads   = []string{"streamBatch", "streamExecution"}
 	publicReads   = []string{"/catalog/actions", "/catalog/platforms", "/catalog/services", "/flows/templates"}
 	signedCalls   = []string{"receiveWebhook", "returnAuthorization"}
-	readsByPost   = []string{"createStreamToken", "dryRunDefinition", "estimateUpload", "validateDefinition"}
+	readsByPost   = []string{"createStreamToken", "dryRunDefinition", "dryRunNewDefinition", "estimateUpload", "previewSchedule", "validateDefinition"}
 	// groupsOfTheirOwn are the groups of the scopes of operations that stand under another tag; empty for no scope.
 	groupsOfTheirOwn = map[string]string{
 		"getMe": "", "createSession": "", "createSessionLink": "", "endSession": "", "createStreamToken": "executions", "triggerDefinition": "batches", "pauseBatch": "batches", "resumeBatch": "batches",
@@ -173,26 +179,28 @@ var nobodys = map[string]bool{
 
 // references has a row for every other field of a body that ends in _id, and for bindings: "operation field".
 var references = map[string]reference{
-	"createCredential tenancy_id":                  {(*party).named, binding("/credentials", 201)},
-	"testNewCredential tenancy_id":                 {(*party).named, binding("/credentials/test", 200)},
-	"createDefinition bindings":                    {(*party).ownCredential, fillingSlot("", 201)},
-	"createDefinition steps.tasks.credential_id":   {(*party).ownCredential, defining("POST", "", 201, "credential_id")},
-	"createDefinition variable_set_id":             {(*party).ownVariableSet, defining("POST", "", 201, "variable_set_id")},
-	"createStreamToken execution_id":               {(*party).ownExecution, streaming},
-	"estimateUpload record_set_id":                 {(*party).sealedSet, estimating},
-	"replaceDefinition steps.tasks.credential_id":  {(*party).ownCredential, defining("PUT", "/own", 200, "credential_id")},
-	"replaceDefinition variable_set_id":            {(*party).ownVariableSet, defining("PUT", "/own", 200, "variable_set_id")},
-	"createSchedule definition_id":                 {(*party).ownDefinition, scheduling("POST", "", 201)},
-	"replaceSchedule definition_id":                {(*party).ownDefinition, scheduling("PUT", "/own", 200)},
-	"updateSchedule definition_id":                 {(*party).ownDefinition, scheduling("PATCH", "/own", 200)},
-	"createWebhook definition_id":                  {(*party).ownDefinition, hooking("POST", "", 201)},
-	"updateWebhook definition_id":                  {(*party).ownDefinition, hooking("PATCH", "/own", 200)},
-	"createEventSubscription definition_id":        {(*party).ownDefinition, subscribing("POST", "", 201)},
-	"updateEventSubscription definition_id":        {(*party).ownDefinition, subscribing("PATCH", "/own", 200)},
-	"triggerDefinition record_set_id":              {(*party).sealedSet, triggering},
-	"validateDefinition bindings":                  {(*party).ownCredential, fillingSlot("/validate", 200)},
-	"validateDefinition steps.tasks.credential_id": {(*party).ownCredential, defining("POST", "/validate", 200, "credential_id")},
-	"validateDefinition variable_set_id":           {(*party).ownVariableSet, defining("POST", "/validate", 200, "variable_set_id")},
+	"createCredential tenancy_id":                   {(*party).named, binding("/credentials", 201)},
+	"testNewCredential tenancy_id":                  {(*party).named, binding("/credentials/test", 200)},
+	"createDefinition bindings":                     {(*party).ownCredential, fillingSlot("", 201)},
+	"createDefinition steps.tasks.credential_id":    {(*party).ownCredential, defining("POST", "", 201, "credential_id")},
+	"createDefinition variable_set_id":              {(*party).ownVariableSet, defining("POST", "", 201, "variable_set_id")},
+	"createStreamToken execution_id":                {(*party).ownExecution, streaming},
+	"estimateUpload record_set_id":                  {(*party).sealedSet, estimating},
+	"replaceDefinition steps.tasks.credential_id":   {(*party).ownCredential, defining("PUT", "/own", 200, "credential_id")},
+	"replaceDefinition variable_set_id":             {(*party).ownVariableSet, defining("PUT", "/own", 200, "variable_set_id")},
+	"createSchedule definition_id":                  {(*party).ownDefinition, scheduling("POST", "", 201)},
+	"replaceSchedule definition_id":                 {(*party).ownDefinition, scheduling("PUT", "/own", 200)},
+	"updateSchedule definition_id":                  {(*party).ownDefinition, scheduling("PATCH", "/own", 200)},
+	"createWebhook definition_id":                   {(*party).ownDefinition, hooking("POST", "", 201)},
+	"updateWebhook definition_id":                   {(*party).ownDefinition, hooking("PATCH", "/own", 200)},
+	"createEventSubscription definition_id":         {(*party).ownDefinition, subscribing("POST", "", 201)},
+	"updateEventSubscription definition_id":         {(*party).ownDefinition, subscribing("PATCH", "/own", 200)},
+	"triggerDefinition record_set_id":               {(*party).sealedSet, triggering},
+	"dryRunNewDefinition steps.tasks.credential_id": {(*party).ownCredential, defining("POST", "/dry-run", 200, "credential_id")},
+	"dryRunNewDefinition variable_set_id":           {(*party).ownVariableSet, defining("POST", "/dry-run", 200, "variable_set_id")},
+	"validateDefinition bindings":                   {(*party).ownCredential, fillingSlot("/validate", 200)},
+	"validateDefinition steps.tasks.credential_id":  {(*party).ownCredential, defining("POST", "/validate", 200, "credential_id")},
+	"validateDefinition variable_set_id":            {(*party).ownVariableSet, defining("POST", "/validate", 200, "variable_set_id")},
 }
 
 func (p *party) named() string          { return p.namedTenant() }

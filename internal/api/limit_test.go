@@ -69,7 +69,7 @@ func TestRateLimit_Documented(t *testing.T) {
 
 // strictOperations are dear, or give out what opens doors.
 var strictOperations = []string{
-	"authorizeCredential", "createApiKey", "createSession", "createSessionLink", "createStreamToken", "dryRunDefinition", "endSession", "refreshLimits", "testCredential", "testNewCredential",
+	"authorizeCredential", "createApiKey", "createSession", "createSessionLink", "createStreamToken", "dryRunDefinition", "dryRunNewDefinition", "endSession", "refreshLimits", "testCredential", "testNewCredential",
 	"validateDefinition",
 }
 

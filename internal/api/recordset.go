@@ -63,6 +63,22 @@ func (h recordSetHandler) GetRecordSet(ctx context.Context, params oas.GetRecord
 	return answerRecordSet(h.sets.Get(ctx, account.FromContext(ctx).OrgID, id))
 }
 
+func (h recordSetHandler) PeekRecordSet(ctx context.Context, params oas.PeekRecordSetParams) (*oas.RecordSetPeek, error) {
+	id, err := pathID("Record set", params.RecordSetID)
+	if err != nil {
+		return nil, err
+	}
+	found, err := h.sets.Peek(ctx, account.FromContext(ctx).OrgID, id, params.From.Or(0), params.Count.Or(0))
+	if err != nil {
+		return nil, err
+	}
+	out := &oas.RecordSetPeek{Items: []oas.PeekedRecord{}}
+	for _, p := range found {
+		out.Items = append(out.Items, oas.PeekedRecord{Position: p.Position, Data: oas.FreeObject(p.Record)})
+	}
+	return out, nil
+}
+
 func (h recordSetHandler) SealRecordSet(ctx context.Context, req *oas.RecordSetSeal, params oas.SealRecordSetParams) (*oas.RecordSet, error) {
 	id, err := pathID("Record set", params.RecordSetID)
 	if err != nil {

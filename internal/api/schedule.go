@@ -192,14 +192,35 @@ func answerSchedule(s *schedule.Schedule, err error) (*oas.Schedule, error) {
 		return nil, err
 	}
 	out := scheduleOf(s)
-	for _, slot := range s.Cron.Upcoming(s.Now, upcoming) {
+	out.NextFires = nextFiresOf(s.Cron.Upcoming(s.Now, upcoming))
+	return &out, nil
+}
+
+func nextFiresOf(slots []schedule.Slot) []oas.NextFire {
+	var out []oas.NextFire
+	for _, slot := range slots {
 		next := oas.NextFire{At: slot.At.UTC(), Local: slot.At.Format(time.RFC3339)}
 		if slot.Note != "" {
 			next.Note = oas.NewOptString(slot.Note)
 		}
-		out.NextFires = append(out.NextFires, next)
+		out = append(out, next)
 	}
-	return &out, nil
+	return out
+}
+
+// neverFires is said of an expression that names no time to come.
+const neverFires = "cron_expression: it never fires, because no day to come has this date"
+
+func (h scheduleHandler) PreviewSchedule(ctx context.Context, req *oas.SchedulePreviewRequest) (*oas.SchedulePreview, error) {
+	slots, err := h.schedules.Preview(ctx, req.CronExpression, req.Timezone.Or(schedule.UTC), req.Count.Or(0))
+	if err != nil {
+		return nil, err
+	}
+	out := &oas.SchedulePreview{NextFires: append([]oas.NextFire{}, nextFiresOf(slots)...), Warnings: []string{}}
+	if len(slots) == 0 {
+		out.Warnings = append(out.Warnings, neverFires)
+	}
+	return out, nil
 }
 
 func scheduleOf(s *schedule.Schedule) oas.Schedule {
@@ -216,7 +237,7 @@ func scheduleOf(s *schedule.Schedule) oas.Schedule {
 	if !s.Next.IsZero() {
 		out.NextFireAt = oas.NewNilDateTime(s.Next)
 	} else {
-		out.Warnings = append(out.Warnings, "cron_expression: it never fires, because no day to come has this date")
+		out.Warnings = append(out.Warnings, neverFires)
 	}
 	return out
 }

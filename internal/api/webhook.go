@@ -141,17 +141,41 @@ func (h webhookHandler) ListWebhookDeliveries(ctx context.Context, params oas.Li
 	return &list, nil
 }
 
-func (h webhookHandler) ReplayWebhookDelivery(ctx context.Context, params oas.ReplayWebhookDeliveryParams) (*oas.WebhookDelivery, error) {
+func (h webhookHandler) GetWebhookDelivery(ctx context.Context, params oas.GetWebhookDeliveryParams) (*oas.WebhookDeliveryDetail, error) {
 	orgID := account.FromContext(ctx).OrgID
-	id, err := webhookID(params.WebhookID)
+	id, delivery, err := h.deliveryID(ctx, params.WebhookID, params.DeliveryID)
 	if err != nil {
 		return nil, err
 	}
-	delivery, err := pathID("Delivery", params.DeliveryID)
+	found, err := h.webhooks.Delivery(ctx, orgID, id, delivery)
 	if err != nil {
-		if _, missing := h.webhooks.Get(ctx, orgID, id); missing != nil { // the webhook is missed first
-			return nil, missing
+		return nil, err
+	}
+	d := deliveryOf(found.Delivery)
+	return &oas.WebhookDeliveryDetail{
+		ID: d.ID, WebhookMessageID: d.WebhookMessageID, ReceivedAt: d.ReceivedAt, Status: d.Status, Duplicates: d.Duplicates, ContentType: d.ContentType,
+		ContentEncoding: nilString(found.Encoding), SizeBytes: d.SizeBytes, BatchID: d.BatchID, Attempts: d.Attempts, LastError: d.LastError,
+		Body: found.Body, BodyTruncated: found.Truncated,
+	}, nil
+}
+
+// deliveryID reads the ids of a delivery in a path; the webhook is missed first. Fault: NotFound.
+func (h webhookHandler) deliveryID(ctx context.Context, hook, text string) (id, delivery uuid.UUID, err error) {
+	if id, err = webhookID(hook); err != nil {
+		return id, delivery, err
+	}
+	if delivery, err = pathID("Delivery", text); err != nil {
+		if _, missing := h.webhooks.Get(ctx, account.FromContext(ctx).OrgID, id); missing != nil {
+			return id, delivery, missing
 		}
+	}
+	return id, delivery, err
+}
+
+func (h webhookHandler) ReplayWebhookDelivery(ctx context.Context, params oas.ReplayWebhookDeliveryParams) (*oas.WebhookDelivery, error) {
+	orgID := account.FromContext(ctx).OrgID
+	id, delivery, err := h.deliveryID(ctx, params.WebhookID, params.DeliveryID)
+	if err != nil {
 		return nil, err
 	}
 	replayed, err := h.webhooks.Replay(ctx, orgID, id, delivery)

@@ -36,6 +36,7 @@ func workNouns() []noun { //nolint:funlen // a table
 			{name: "export", command: &flowsExport{}, help: "Write flows as files that flows apply takes"},
 			{name: "validate", operation: "validateDefinition"},
 			{name: "dry-run", operation: "dryRunDefinition"},
+			{name: "dry-run-new", operation: "dryRunNewDefinition"},
 			{name: "trigger", operation: "triggerDefinition"},
 			{name: "versions", operation: "listDefinitionVersions", columns: "version lane created_by created_at"},
 			{name: "version", operation: "getDefinitionVersion"},
@@ -84,6 +85,7 @@ func workNouns() []noun { //nolint:funlen // a table
 			{name: "create", operation: "createRecordSet"},
 			{name: "append", operation: "appendRecords"},
 			{name: "seal", operation: "sealRecordSet"},
+			{name: "peek", operation: "peekRecordSet", columns: "position data"},
 			{name: "delete", operation: "deleteRecordSet"},
 		}},
 		{name: "schedules", help: "Flows that start by the clock.", verbs: []verb{
@@ -95,6 +97,7 @@ func workNouns() []noun { //nolint:funlen // a table
 			{name: "delete", operation: "deleteSchedule"},
 			{name: "fires", operation: "listScheduleFires", columns: "id slot_at manual status reason batch_id"},
 			{name: "run", operation: "runSchedule"},
+			{name: "preview", operation: "previewSchedule"},
 		}},
 		{name: "webhooks", alias: "webhook", help: "Flows that start by messages of other systems.", verbs: []verb{
 			{name: "list", operation: "listWebhooks", columns: "id description provider enabled definition_id created_at"},
@@ -104,6 +107,7 @@ func workNouns() []noun { //nolint:funlen // a table
 			{name: "delete", operation: "deleteWebhook"},
 			{name: "rotate-secret", operation: "rotateWebhookSecret"},
 			{name: "deliveries", operation: "listWebhookDeliveries", columns: "id status received_at attempts batch_id last_error"},
+			{name: "delivery", operation: "getWebhookDelivery"},
 			{name: "replay", operation: "replayWebhookDelivery"},
 			{name: "send", operation: "receiveWebhook", command: &webhookSend{},
 				help: "Sign a file and post it to a webhook. The same --id again starts nothing more."},

@@ -44,6 +44,7 @@ var fixtures = map[string]fixture{
 
 	"createDefinition":       shared(all(variableSet, credential)),
 	"validateDefinition":     shared(all(variableSet, credential)),
+	"dryRunNewDefinition":    shared(all(variableSet, credential)),
 	"getDefinition":          shared(definition("active")),
 	"replaceDefinition":      all(definition("draft"), shared(variableSet)),
 	"updateDefinition":       definition("draft"),
@@ -75,6 +76,7 @@ var fixtures = map[string]fixture{
 
 	"listWebhookDeliveries": shared(deadDelivery),
 	"replayWebhookDelivery": shared(deadDelivery),
+	"getWebhookDelivery":    shared(deadDelivery),
 
 	"createEventSubscription": shared(definition("active")),
 	"getEventSubscription":    shared(subscription),
@@ -101,6 +103,7 @@ var fixtures = map[string]fixture{
 	"deleteRecordSet": openSet,
 	"appendRecords":   openSet,
 	"sealRecordSet":   filledSet,
+	"peekRecordSet":   shared(filledSet),
 
 	"getStore":           shared(store),
 	"replaceStore":       shared(store),

@@ -29,6 +29,23 @@ func (s *Service) Validate(ctx context.Context, orgID uuid.UUID, d Draft) (Findi
 	return s.examine(ctx, orgID, d, StatusDraft, StatusActive)
 }
 
+// Plan compiles a draft that is not stored, without ids and version. Faults: as Create.
+func (s *Service) Plan(ctx context.Context, orgID uuid.UUID, d Draft) (*Plan, error) {
+	text, actions, err := s.accept(ctx, orgID, d, StatusDraft, StatusActive)
+	if err != nil {
+		return nil, err
+	}
+	doc, err := Decode(text)
+	if err != nil {
+		return nil, err
+	}
+	cat, err := s.catalog.Of(ctx, orgID, doc.actionIDs()...)
+	if err != nil {
+		return nil, err
+	}
+	return compileVersion(db.FlowDefinitionVersion{OrgID: orgID, Doc: text, Actions: actions}, doc, cat)
+}
+
 // examine looks at a draft whose status, where it has one, must be among those given.
 func (s *Service) examine(ctx context.Context, orgID uuid.UUID, d Draft, statuses ...string) (Findings, error) {
 	fields := checkHead(Patch{Name: &d.Name, Description: &d.Description})

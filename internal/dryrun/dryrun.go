@@ -106,11 +106,24 @@ func (s *Service) Run(ctx context.Context, orgID, id uuid.UUID, in Input) (*Outc
 	if err != nil {
 		return nil, err
 	}
+	return s.rehearse(ctx, orgID, def, plan, in)
+}
+
+// RunNew rehearses a definition that is not stored. Faults: as Run, and those of a creation.
+func (s *Service) RunNew(ctx context.Context, orgID uuid.UUID, d definition.Draft, in Input) (*Outcome, error) {
+	plan, err := s.Definitions.Plan(ctx, orgID, d)
+	if err != nil {
+		return nil, err
+	}
+	return s.rehearse(ctx, orgID, definition.Definition{}, plan, in)
+}
+
+func (s *Service) rehearse(ctx context.Context, orgID uuid.UUID, def definition.Definition, plan *definition.Plan, in Input) (*Outcome, error) {
 	given, err := readGiven(plan, &in)
 	if err != nil {
 		return nil, err
 	}
-	facts, err := run.Facts(uuid.Nil, id, def.Version, in.Records, s.Now())
+	facts, err := run.Facts(uuid.Nil, def.ID, def.Version, in.Records, s.Now())
 	if err != nil {
 		return nil, err
 	}

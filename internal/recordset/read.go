@@ -1,6 +1,7 @@
 package recordset
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"flowlane/gen/db"
+	"flowlane/internal/pg"
 )
 
 // PageRef names a page: of a set, the one that begins at position First.
@@ -56,6 +58,51 @@ func ReadPagesOf(ctx context.Context, conn db.DBTX, refs []PageRef) (map[PageRef
 		pages[PageRef{f.SetID, f.First}] = &Page{First: f.First, Count: int(f.Rows), rawBytes: int(f.RawBytes), body: f.Body}
 	}
 	return pages, nil
+}
+
+const (
+	// MaxPeek is how many records are shown at once, and peekBytes after how many bytes no more are.
+	MaxPeek   = 100
+	peekBytes = 1 << 20
+)
+
+// Peeked is a record with its position in the set.
+type Peeked struct {
+	Position int64
+	Record   []byte
+}
+
+// Peek returns up to most records of a set from a position on. Fault: NotFound.
+func (s *Service) Peek(ctx context.Context, orgID, id uuid.UUID, from int64, most int) ([]Peeked, error) {
+	if _, err := s.Get(ctx, orgID, id); err != nil {
+		return nil, err
+	}
+	var out []Peeked
+	size := 0
+	for len(out) < most && size < peekBytes {
+		row, err := db.New().PageFrom(ctx, s.pool, db.PageFromParams{SetID: id, Behind: from - pageRows, FromRow: from})
+		if pg.IsNoRows(err) {
+			break
+		}
+		if err != nil {
+			return nil, fmt.Errorf("peek into set %s: %w", id, err)
+		}
+		page := Page{First: row.First, Count: int(row.Rows), rawBytes: int(row.RawBytes), body: row.Body}
+		rows, err := page.Rows()
+		if err != nil {
+			return nil, err
+		}
+		for i, record := range rows {
+			at := row.First + int64(i)
+			if at >= from && len(out) < most && size < peekBytes {
+				out = append(out, Peeked{at, bytes.Clone(record)})
+				size += len(record)
+			}
+		}
+		page.Release()
+		from = row.First + int64(row.Rows)
+	}
+	return out, nil
 }
 
 // pageAt reads the page that begins at a position.

@@ -310,3 +310,22 @@ func (s *Service) fires(ctx context.Context, in db.FireListParams, newest bool) 
 	}
 	return s.q.FireList(ctx, conn, in)
 }
+
+// Preview returns the next slots of an expression that no schedule has, at most so many. Fault: Unprocessable.
+func (s *Service) Preview(ctx context.Context, expression, zone string, most int) ([]Slot, error) {
+	if err := CheckCron(expression); err != nil {
+		return nil, err
+	}
+	if err := CheckZone(zone); err != nil {
+		return nil, err
+	}
+	cron, err := ParseIn(expression, zone)
+	if err != nil {
+		return nil, err
+	}
+	now, err := s.q.Clock(ctx, s.pool)
+	if err != nil {
+		return nil, fmt.Errorf("read the clock: %w", err)
+	}
+	return cron.Upcoming(now, most), nil
+}

@@ -3,6 +3,7 @@ package webhook
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -71,6 +72,54 @@ func (s *Service) deliveryTotal(ctx context.Context, w *Webhook, f DeliveryFilte
 	}
 	dispatched := max(w.DeliveryCount-n.Accepted-n.Failed-n.Dead, 0)
 	return map[string]int64{"accepted": n.Accepted, "failed": n.Failed, "dead": n.Dead, "dispatched": dispatched}[*f.Status], nil
+}
+
+// MaxShown is how many bytes of a body are shown.
+const MaxShown = 64 << 10
+
+// DeliveryDetail is a delivery with the beginning of its body as text.
+type DeliveryDetail struct {
+	Delivery
+
+	Encoding *string
+	Body     string
+	// Truncated is set where the body is longer.
+	Truncated bool
+}
+
+// Delivery returns one delivery. Fault: NotFound.
+func (s *Service) Delivery(ctx context.Context, orgID, id, delivery uuid.UUID) (*DeliveryDetail, error) {
+	if _, err := s.Get(ctx, orgID, id); err != nil {
+		return nil, err
+	}
+	row, err := s.q.DeliveryGet(ctx, s.Pool, db.DeliveryGetParams{WebhookID: id, OrgID: orgID, ID: delivery})
+	if pg.IsNoRows(err) {
+		return nil, fault.Missing("Delivery")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read delivery %s: %w", delivery, err)
+	}
+	body, err := bodyOf(&row)
+	if err != nil {
+		return nil, err
+	}
+	out := &DeliveryDetail{Encoding: row.ContentEncoding, Delivery: Delivery{
+		ID: row.ID, MessageID: row.MessageID, ReceivedAt: row.ReceivedAt, Status: row.Status, Duplicates: row.Duplicates, ContentType: row.ContentType,
+		SizeBytes: row.SizeBytes, BatchID: row.BatchID, Attempts: row.Attempts, LastError: row.LastError,
+	}}
+	out.Body, out.Truncated = shown(textOf(row.ContentEncoding), body)
+	return out, nil
+}
+
+// shown is the beginning of a body as text that can be answered, and whether there is more of it.
+func shown(contentEncoding string, body []byte) (text string, truncated bool) {
+	if plain, ok := unpack(contentEncoding, body); ok {
+		body = plain
+	}
+	if len(body) > MaxShown {
+		body, truncated = body[:MaxShown], true
+	}
+	return strings.ToValidUTF8(strings.ReplaceAll(string(body), "\x00", "\ufffd"), "\ufffd"), truncated
 }
 
 // Replay has the start of a delivery tried again that has none yet, with as many attempts as a new one. Faults: NotFound;

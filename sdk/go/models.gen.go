@@ -1565,9 +1565,36 @@ type DryRunError struct {
 	Body any `json:"body,omitzero"`
 }
 
+type NewDryRunRequest struct {
+	Name        string               `json:"name"`
+	Description *string              `json:"description,omitzero"`
+	Status      *NewDefinitionStatus `json:"status,omitzero"`
+	// The lane of the flow's calls; null leaves it to the action.
+	Lane *Lane `json:"lane,omitzero"`
+	// The variable set whose values expressions read as `vars`; null for none.
+	VariableSetID *string `json:"variable_set_id,omitzero"`
+	// The version of the set; null for the defaults of its keys.
+	VariableVersion *string `json:"variable_version,omitzero"`
+	// A JSON Schema (draft 2020-12) that every record must fit; null or left out for none. A record that breaks it
+	// fails that job with `input_invalid`, which names the places, before its first task; the others go on. `format` is
+	// checked. At most 64 KiB; `$ref` leads to a place in the schema itself, and not back to where it came from;
+	// `$id`, `$dynamicRef` and other drafts are refused. Records over 1 MiB fail the check. An expression that names a
+	// field of `input` which `additionalProperties: false` rules out is an error.
+	InputSchema      FreeObject             `json:"input_schema,omitzero"`
+	FailureThreshold *FailureThresholdInput `json:"failure_threshold,omitzero"`
+	// What tells records apart for you: a text with expressions over `input`. Jobs, executions and results carry it as
+	// `key`, and those of a batch are found by it. It need not be unique. A record has no key where this gives null, an
+	// object, an array, nothing, or more than 200 characters; it runs all the same. Null or left out for no keys.
+	Key *string `json:"key,omitzero"`
+	// Run one after another.
+	Steps     []StepInput    `json:"steps"`
+	Rehearsal *DryRunRequest `json:"rehearsal,omitzero"`
+}
+
 type DryRun struct {
+	// Empty for one that is not stored.
 	DefinitionID string `json:"definition_id"`
-	// The version that was rehearsed.
+	// The version that was rehearsed; 0 for a definition that is not stored.
 	Version int64 `json:"version"`
 	// Why the sample record would fail before its first task: it breaks the input schema. The tasks are shown all the same.
 	InputError *JobError `json:"input_error"`
@@ -1813,6 +1840,33 @@ const (
 	WebhookDeliveryStatusDead       WebhookDeliveryStatus = "dead"
 )
 
+type WebhookDeliveryDetail struct {
+	ID string `json:"id"`
+	// The `webhook-id` that the sender gave.
+	WebhookMessageID string `json:"webhook_message_id"`
+	// When its first copy arrived.
+	ReceivedAt time.Time             `json:"received_at"`
+	Status     WebhookDeliveryStatus `json:"status"`
+	// How many more copies arrived.
+	Duplicates int64 `json:"duplicates"`
+	// As the sender wrote it, up to 256 bytes; null for none, and where the body is empty.
+	ContentType *string `json:"content_type"`
+	// As the sender wrote it; null for none.
+	ContentEncoding *string `json:"content_encoding"`
+	// The size of the body.
+	SizeBytes int64 `json:"size_bytes"`
+	// The batch that was started; null for none.
+	BatchID *string `json:"batch_id"`
+	// How often a start was tried.
+	Attempts int64 `json:"attempts"`
+	// Why the last start failed; null where none did.
+	LastError *string `json:"last_error"`
+	// The first 64 KiB of the body as text, unpacked where it was sent with gzip; what is no UTF-8 is U+FFFD.
+	Body string `json:"body"`
+	// Whether the body is longer.
+	BodyTruncated bool `json:"body_truncated"`
+}
+
 type WebhookDelivery struct {
 	ID string `json:"id"`
 	// The `webhook-id` that the sender gave.
@@ -1928,6 +1982,26 @@ type ScheduleInput struct {
 	// most this old; the others are listed as skipped. One that is up to 60 seconds late is not missed.
 	CatchUpSeconds *int64         `json:"catch_up_seconds,omitzero"`
 	OverlapPolicy  *OverlapPolicy `json:"overlap_policy,omitzero"`
+}
+
+type SchedulePreviewRequest struct {
+	// Five fields, in UTC or in `timezone`: minute (0-59), hour (0-23), day of the month (1-31), month (1-12 or JAN-DEC), day of the week
+	// (0-7 or SUN-SAT; 0 and 7 are Sunday). Each is `*` or a list of numbers and ranges, with `/` for steps. Where
+	// both days are restricted, either one is enough. Aliases such as `@hourly`, seconds, `?` and `L` are refused; the answer
+	// says what to write instead.
+	CronExpression string `json:"cron_expression"`
+	// The IANA zone that the fields are in; `UTC` where it is left out. Where clocks go forward, a slot in the hour that is left
+	// out fires at its end; where they go back, a slot in the hour that comes twice fires the first time. An expression with `*`
+	// for the hour follows the time that passes instead. `next_fires` shows it.
+	Timezone *string `json:"timezone,omitzero"`
+	// The most slots to return.
+	Count *int64 `json:"count,omitzero"`
+}
+
+type SchedulePreview struct {
+	NextFires []NextFire `json:"next_fires"`
+	// What is allowed but probably not meant, such as an expression that never fires.
+	Warnings []string `json:"warnings"`
 }
 
 type ScheduleReplace struct {
@@ -3021,6 +3095,16 @@ const (
 	RecordSetStatusSealed   RecordSetStatus = "sealed"
 	RecordSetStatusConsumed RecordSetStatus = "consumed"
 )
+
+type RecordSetPeek struct {
+	Items []PeekedRecord `json:"items"`
+}
+
+type PeekedRecord struct {
+	// Its place in the set, from 0.
+	Position int64      `json:"position"`
+	Data     FreeObject `json:"data"`
+}
 
 type RecordSet struct {
 	ID     string          `json:"id"`

@@ -708,6 +708,14 @@ func (c *Client) ValidateDefinition(ctx context.Context, body any) (answer Defin
 	return answer, err
 }
 
+// DryRunNewDefinition: Rehearse a flow before it is stored.
+// Takes a definition as a creation does, and in `rehearsal` what a dry run takes. Nothing is sent or stored. Of the answer,
+// `definition_id` is empty and `version` 0. What a creation would refuse is refused here, bad expressions included.
+func (c *Client) DryRunNewDefinition(ctx context.Context, body *NewDryRunRequest) (answer DryRun, err error) {
+	err = c.do(ctx, call{"DryRunNewDefinition", "POST", "/flows/definitions/dry-run", nil, body}, &answer)
+	return answer, err
+}
+
 // GetDefinition: Read a definition.
 // Returns the definition in its newest version.
 func (c *Client) GetDefinition(ctx context.Context, definitionID string) (answer Definition, err error) {
@@ -960,6 +968,13 @@ func (c *Client) AllSchedules(ctx context.Context, params *ListSchedulesParams) 
 // among the fires says so.
 func (c *Client) CreateSchedule(ctx context.Context, body *ScheduleInput) (answer Schedule, err error) {
 	err = c.do(ctx, call{"CreateSchedule", "POST", "/flows/schedules", nil, body}, &answer)
+	return answer, err
+}
+
+// PreviewSchedule: Tell the slots of a cron expression.
+// Returns the next slots of an expression that no schedule has yet. Nothing is stored.
+func (c *Client) PreviewSchedule(ctx context.Context, body *SchedulePreviewRequest) (answer SchedulePreview, err error) {
+	err = c.do(ctx, call{"PreviewSchedule", "POST", "/flows/schedules/preview", nil, body}, &answer)
 	return answer, err
 }
 
@@ -1250,6 +1265,14 @@ type ListWebhookDeliveriesParams struct {
 // no `skip`.
 func (c *Client) ListWebhookDeliveries(ctx context.Context, webhookID string, params *ListWebhookDeliveriesParams) (answer WebhookDeliveryList, err error) {
 	err = c.do(ctx, call{"ListWebhookDeliveries", "GET", "/flows/webhooks/" + url.PathEscape(webhookID) + "/deliveries", queryOf(params), nil}, &answer)
+	return answer, err
+}
+
+// GetWebhookDelivery: Read a delivery.
+// Returns one delivery with the beginning of the body that was sent, as it is kept for 90 days. No signature or other header is
+// kept, but for the type and encoding of the body.
+func (c *Client) GetWebhookDelivery(ctx context.Context, webhookID string, deliveryID string) (answer WebhookDeliveryDetail, err error) {
+	err = c.do(ctx, call{"GetWebhookDelivery", "GET", "/flows/webhooks/" + url.PathEscape(webhookID) + "/deliveries/" + url.PathEscape(deliveryID), nil, nil}, &answer)
 	return answer, err
 }
 
@@ -1791,6 +1814,22 @@ func (c *Client) GetRecordSet(ctx context.Context, recordSetID string) (answer R
 // Removes the set and its rows. A consumed set answers 409.
 func (c *Client) DeleteRecordSet(ctx context.Context, recordSetID string) error {
 	return c.do(ctx, call{"DeleteRecordSet", "DELETE", "/data/record-sets/" + url.PathEscape(recordSetID), nil, nil}, nil)
+}
+
+// PeekRecordSetParams narrows what PeekRecordSet does; what is zero is left out.
+type PeekRecordSetParams struct {
+	// The position of the first record, from 0.
+	From *int64 `json:"from,omitzero"`
+	// The most records to return.
+	Count *int64 `json:"count,omitzero"`
+}
+
+// PeekRecordSet: Look at records of a set.
+// Returns some records of the set, by position, as they were uploaded: 100 at most, and no more behind the first MiB. Of an open
+// set, those that have arrived. The records of a batch that is old may be gone.
+func (c *Client) PeekRecordSet(ctx context.Context, recordSetID string, params *PeekRecordSetParams) (answer RecordSetPeek, err error) {
+	err = c.do(ctx, call{"PeekRecordSet", "GET", "/data/record-sets/" + url.PathEscape(recordSetID) + "/records", queryOf(params), nil}, &answer)
+	return answer, err
 }
 
 // AppendRecords: Upload a chunk of records.

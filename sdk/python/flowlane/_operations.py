@@ -556,6 +556,13 @@ class Operations(Transport):
         """
         return self._call("validate_definition", "POST", "/flows/definitions/validate", body=body)
 
+    def dry_run_new_definition(self, body: models.NewDryRunRequest) -> models.DryRun:
+        """Rehearse a flow before it is stored.
+        Takes a definition as a creation does, and in `rehearsal` what a dry run takes. Nothing is sent or stored. Of the answer,
+        `definition_id` is empty and `version` 0. What a creation would refuse is refused here, bad expressions included.
+        """
+        return self._call("dry_run_new_definition", "POST", "/flows/definitions/dry-run", body=body)
+
     def get_definition(self, definition_id: str) -> models.Definition:
         """Read a definition.
         Returns the definition in its newest version.
@@ -755,6 +762,12 @@ class Operations(Transport):
         among the fires says so.
         """
         return self._call("create_schedule", "POST", "/flows/schedules", body=body, key=idempotency_key or self._new_key())
+
+    def preview_schedule(self, body: models.SchedulePreviewRequest) -> models.SchedulePreview:
+        """Tell the slots of a cron expression.
+        Returns the next slots of an expression that no schedule has yet. Nothing is stored.
+        """
+        return self._call("preview_schedule", "POST", "/flows/schedules/preview", body=body)
 
     def get_schedule(self, schedule_id: str) -> models.Schedule:
         """Read a schedule.
@@ -1009,6 +1022,13 @@ class Operations(Transport):
     ) -> Iterator[models.WebhookDelivery]:
         """Goes through all pages of list_webhook_deliveries."""
         return self._pages("list_webhook_deliveries", f"/flows/webhooks/{segment(webhook_id)}/deliveries", {"limit": limit, "status": status, "order": order, "created_after": created_after, "created_before": created_before})
+
+    def get_webhook_delivery(self, webhook_id: str, delivery_id: str) -> models.WebhookDeliveryDetail:
+        """Read a delivery.
+        Returns one delivery with the beginning of the body that was sent, as it is kept for 90 days. No signature or other header is
+        kept, but for the type and encoding of the body.
+        """
+        return self._call("get_webhook_delivery", "GET", f"/flows/webhooks/{segment(webhook_id)}/deliveries/{segment(delivery_id)}")
 
     def replay_webhook_delivery(self, webhook_id: str, delivery_id: str) -> models.WebhookDelivery:
         """Replay a delivery.
@@ -1457,6 +1477,19 @@ class Operations(Transport):
         Removes the set and its rows. A consumed set answers 409.
         """
         return self._call("delete_record_set", "DELETE", f"/data/record-sets/{segment(record_set_id)}")
+
+    def peek_record_set(
+        self,
+        record_set_id: str,
+        *,
+        from_: int | None = None,
+        count: int | None = None,
+    ) -> models.RecordSetPeek:
+        """Look at records of a set.
+        Returns some records of the set, by position, as they were uploaded: 100 at most, and no more behind the first MiB. Of an open
+        set, those that have arrived. The records of a batch that is old may be gone.
+        """
+        return self._call("peek_record_set", "GET", f"/data/record-sets/{segment(record_set_id)}/records", query={"from": from_, "count": count})
 
     def append_records(self, record_set_id: str, body: models.RecordChunk) -> models.RecordChunkResult:
         """Upload a chunk of records.

@@ -1553,10 +1553,40 @@ class DryRunError(TypedDict):
 
 
 
+class NewDryRunRequest(TypedDict):
+    name: str
+    description: NotRequired[str]
+    status: NotRequired[NewDefinitionStatus]
+    lane: NotRequired[Lane | None]
+    """The lane of the flow's calls; null leaves it to the action."""
+    variable_set_id: NotRequired[None | str]
+    """The variable set whose values expressions read as `vars`; null for none."""
+    variable_version: NotRequired[None | str]
+    """The version of the set; null for the defaults of its keys."""
+    input_schema: NotRequired[FreeObject | None]
+    """A JSON Schema (draft 2020-12) that every record must fit; null or left out for none. A record that breaks it
+    fails that job with `input_invalid`, which names the places, before its first task; the others go on. `format` is
+    checked. At most 64 KiB; `$ref` leads to a place in the schema itself, and not back to where it came from;
+    `$id`, `$dynamicRef` and other drafts are refused. Records over 1 MiB fail the check. An expression that names a
+    field of `input` which `additionalProperties: false` rules out is an error.
+    """
+    failure_threshold: NotRequired[FailureThresholdInput | None]
+    key: NotRequired[None | str]
+    """What tells records apart for you: a text with expressions over `input`. Jobs, executions and results carry it as
+    `key`, and those of a batch are found by it. It need not be unique. A record has no key where this gives null, an
+    object, an array, nothing, or more than 200 characters; it runs all the same. Null or left out for no keys.
+    """
+    steps: list[StepInput]
+    """Run one after another."""
+    rehearsal: NotRequired[DryRunRequest]
+
+
+
 class DryRun(TypedDict):
     definition_id: str
+    """Empty for one that is not stored."""
     version: int
-    """The version that was rehearsed."""
+    """The version that was rehearsed; 0 for a definition that is not stored."""
     input_error: JobError | None
     """Why the sample record would fail before its first task: it breaks the input schema. The tasks are shown all the same."""
     allowed_failures: None | int
@@ -1805,6 +1835,34 @@ WebhookDeliveryStatus: TypeAlias = "Literal['accepted', 'dispatched', 'failed', 
 """
 
 
+class WebhookDeliveryDetail(TypedDict):
+    id: str
+    webhook_message_id: str
+    """The `webhook-id` that the sender gave."""
+    received_at: str
+    """When its first copy arrived."""
+    status: WebhookDeliveryStatus
+    duplicates: int
+    """How many more copies arrived."""
+    content_type: None | str
+    """As the sender wrote it, up to 256 bytes; null for none, and where the body is empty."""
+    content_encoding: None | str
+    """As the sender wrote it; null for none."""
+    size_bytes: int
+    """The size of the body."""
+    batch_id: None | str
+    """The batch that was started; null for none."""
+    attempts: int
+    """How often a start was tried."""
+    last_error: None | str
+    """Why the last start failed; null where none did."""
+    body: str
+    """The first 64 KiB of the body as text, unpacked where it was sent with gzip; what is no UTF-8 is U+FFFD."""
+    body_truncated: bool
+    """Whether the body is longer."""
+
+
+
 class WebhookDelivery(TypedDict):
     id: str
     webhook_message_id: str
@@ -1926,6 +1984,30 @@ class ScheduleInput(TypedDict):
     most this old; the others are listed as skipped. One that is up to 60 seconds late is not missed.
     """
     overlap_policy: NotRequired[OverlapPolicy]
+
+
+
+class SchedulePreviewRequest(TypedDict):
+    cron_expression: str
+    """Five fields, in UTC or in `timezone`: minute (0-59), hour (0-23), day of the month (1-31), month (1-12 or JAN-DEC), day of the week
+    (0-7 or SUN-SAT; 0 and 7 are Sunday). Each is `*` or a list of numbers and ranges, with `/` for steps. Where
+    both days are restricted, either one is enough. Aliases such as `@hourly`, seconds, `?` and `L` are refused; the answer
+    says what to write instead.
+    """
+    timezone: NotRequired[str]
+    """The IANA zone that the fields are in; `UTC` where it is left out. Where clocks go forward, a slot in the hour that is left
+    out fires at its end; where they go back, a slot in the hour that comes twice fires the first time. An expression with `*`
+    for the hour follows the time that passes instead. `next_fires` shows it.
+    """
+    count: NotRequired[int]
+    """The most slots to return."""
+
+
+
+class SchedulePreview(TypedDict):
+    next_fires: list[NextFire]
+    warnings: list[str]
+    """What is allowed but probably not meant, such as an expression that never fires."""
 
 
 
@@ -2993,6 +3075,18 @@ class PauseExtend(TypedDict):
 
 RecordSetStatus: TypeAlias = "Literal['open', 'sealed', 'consumed']"
 """Takes chunks while `open`, can be triggered once `sealed`, was used by a batch when `consumed`."""
+
+
+class RecordSetPeek(TypedDict):
+    items: list[PeekedRecord]
+
+
+
+class PeekedRecord(TypedDict):
+    position: int
+    """Its place in the set, from 0."""
+    data: FreeObject
+
 
 
 class RecordSet(TypedDict):

@@ -2223,10 +2223,53 @@ export type DryRunError = {
     body?: AnyValue;
 };
 
+export type NewDryRunRequest = {
+    name: string;
+    description?: string;
+    status?: NewDefinitionStatus;
+    /**
+     * The lane of the flow's calls; null leaves it to the action.
+     */
+    lane?: Lane | null;
+    /**
+     * The variable set whose values expressions read as `vars`; null for none.
+     */
+    variable_set_id?: string | null;
+    /**
+     * The version of the set; null for the defaults of its keys.
+     */
+    variable_version?: string | null;
+    /**
+     * A JSON Schema (draft 2020-12) that every record must fit; null or left out for none. A record that breaks it
+     * fails that job with `input_invalid`, which names the places, before its first task; the others go on. `format` is
+     * checked. At most 64 KiB; `$ref` leads to a place in the schema itself, and not back to where it came from;
+     * `$id`, `$dynamicRef` and other drafts are refused. Records over 1 MiB fail the check. An expression that names a
+     * field of `input` which `additionalProperties: false` rules out is an error.
+     *
+     */
+    input_schema?: FreeObject | null;
+    failure_threshold?: FailureThresholdInput | null;
+    /**
+     * What tells records apart for you: a text with expressions over `input`. Jobs, executions and results carry it as
+     * `key`, and those of a batch are found by it. It need not be unique. A record has no key where this gives null, an
+     * object, an array, nothing, or more than 200 characters; it runs all the same. Null or left out for no keys.
+     *
+     */
+    key?: string | null;
+    /**
+     * Run one after another.
+     */
+    steps: Array<StepInput>;
+    rehearsal?: DryRunRequest;
+};
+
 export type DryRun = {
+    /**
+     * Empty for one that is not stored.
+     */
     definition_id: string;
     /**
-     * The version that was rehearsed.
+     * The version that was rehearsed; 0 for a definition that is not stored.
      */
     version: number;
     /**
@@ -2575,6 +2618,55 @@ export type WebhookReceipt = {
  */
 export type WebhookDeliveryStatus = 'accepted' | 'dispatched' | 'failed' | 'dead';
 
+export type WebhookDeliveryDetail = {
+    id: string;
+    /**
+     * The `webhook-id` that the sender gave.
+     */
+    webhook_message_id: string;
+    /**
+     * When its first copy arrived.
+     */
+    received_at: string;
+    status: WebhookDeliveryStatus;
+    /**
+     * How many more copies arrived.
+     */
+    duplicates: number;
+    /**
+     * As the sender wrote it, up to 256 bytes; null for none, and where the body is empty.
+     */
+    content_type: string | null;
+    /**
+     * As the sender wrote it; null for none.
+     */
+    content_encoding: string | null;
+    /**
+     * The size of the body.
+     */
+    size_bytes: number;
+    /**
+     * The batch that was started; null for none.
+     */
+    batch_id: string | null;
+    /**
+     * How often a start was tried.
+     */
+    attempts: number;
+    /**
+     * Why the last start failed; null where none did.
+     */
+    last_error: string | null;
+    /**
+     * The first 64 KiB of the body as text, unpacked where it was sent with gzip; what is no UTF-8 is U+FFFD.
+     */
+    body: string;
+    /**
+     * Whether the body is longer.
+     */
+    body_truncated: boolean;
+};
+
 export type WebhookDelivery = {
     id: string;
     /**
@@ -2757,6 +2849,36 @@ export type ScheduleInput = {
      */
     catch_up_seconds?: number;
     overlap_policy?: OverlapPolicy;
+};
+
+export type SchedulePreviewRequest = {
+    /**
+     * Five fields, in UTC or in `timezone`: minute (0-59), hour (0-23), day of the month (1-31), month (1-12 or JAN-DEC), day of the week
+     * (0-7 or SUN-SAT; 0 and 7 are Sunday). Each is `*` or a list of numbers and ranges, with `/` for steps. Where
+     * both days are restricted, either one is enough. Aliases such as `@hourly`, seconds, `?` and `L` are refused; the answer
+     * says what to write instead.
+     *
+     */
+    cron_expression: string;
+    /**
+     * The IANA zone that the fields are in; `UTC` where it is left out. Where clocks go forward, a slot in the hour that is left
+     * out fires at its end; where they go back, a slot in the hour that comes twice fires the first time. An expression with `*`
+     * for the hour follows the time that passes instead. `next_fires` shows it.
+     *
+     */
+    timezone?: string;
+    /**
+     * The most slots to return.
+     */
+    count?: number;
+};
+
+export type SchedulePreview = {
+    next_fires: Array<NextFire>;
+    /**
+     * What is allowed but probably not meant, such as an expression that never fires.
+     */
+    warnings: Array<string>;
 };
 
 export type ScheduleReplace = {
@@ -4307,6 +4429,18 @@ export type PauseExtend = {
  * Takes chunks while `open`, can be triggered once `sealed`, was used by a batch when `consumed`.
  */
 export type RecordSetStatus = 'open' | 'sealed' | 'consumed';
+
+export type RecordSetPeek = {
+    items: Array<PeekedRecord>;
+};
+
+export type PeekedRecord = {
+    /**
+     * Its place in the set, from 0.
+     */
+    position: number;
+    data: FreeObject;
+};
 
 export type RecordSet = {
     id: string;
@@ -6738,6 +6872,35 @@ export type ValidateDefinitionResponses = {
 
 export type ValidateDefinitionResponse = ValidateDefinitionResponses[keyof ValidateDefinitionResponses];
 
+export type DryRunNewDefinitionData = {
+    body: NewDryRunRequest;
+    path?: never;
+    query?: never;
+    url: '/flows/definitions/dry-run';
+};
+
+export type DryRunNewDefinitionErrors = {
+    /**
+     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
+     *
+     */
+    default: Error;
+};
+
+export type DryRunNewDefinitionError = DryRunNewDefinitionErrors[keyof DryRunNewDefinitionErrors];
+
+export type DryRunNewDefinitionResponses = {
+    /**
+     * What the flow would do.
+     */
+    200: DryRun;
+};
+
+export type DryRunNewDefinitionResponse = DryRunNewDefinitionResponses[keyof DryRunNewDefinitionResponses];
+
 export type DeleteDefinitionData = {
     body?: never;
     path: {
@@ -7422,6 +7585,35 @@ export type CreateScheduleResponses = {
 };
 
 export type CreateScheduleResponse = CreateScheduleResponses[keyof CreateScheduleResponses];
+
+export type PreviewScheduleData = {
+    body: SchedulePreviewRequest;
+    path?: never;
+    query?: never;
+    url: '/flows/schedules/preview';
+};
+
+export type PreviewScheduleErrors = {
+    /**
+     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
+     *
+     */
+    default: Error;
+};
+
+export type PreviewScheduleError = PreviewScheduleErrors[keyof PreviewScheduleErrors];
+
+export type PreviewScheduleResponses = {
+    /**
+     * The slots, as seen from now.
+     */
+    200: SchedulePreview;
+};
+
+export type PreviewScheduleResponse = PreviewScheduleResponses[keyof PreviewScheduleResponses];
 
 export type DeleteScheduleData = {
     body?: never;
@@ -8202,6 +8394,44 @@ export type ListWebhookDeliveriesResponses = {
 };
 
 export type ListWebhookDeliveriesResponse = ListWebhookDeliveriesResponses[keyof ListWebhookDeliveriesResponses];
+
+export type GetWebhookDeliveryData = {
+    body?: never;
+    path: {
+        /**
+         * The id of the webhook, 32 hexadecimal digits.
+         */
+        webhook_id: string;
+        /**
+         * The id of the delivery.
+         */
+        delivery_id: string;
+    };
+    query?: never;
+    url: '/flows/webhooks/{webhook_id}/deliveries/{delivery_id}';
+};
+
+export type GetWebhookDeliveryErrors = {
+    /**
+     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
+     *
+     */
+    default: Error;
+};
+
+export type GetWebhookDeliveryError = GetWebhookDeliveryErrors[keyof GetWebhookDeliveryErrors];
+
+export type GetWebhookDeliveryResponses = {
+    /**
+     * The delivery.
+     */
+    200: WebhookDeliveryDetail;
+};
+
+export type GetWebhookDeliveryResponse = GetWebhookDeliveryResponses[keyof GetWebhookDeliveryResponses];
 
 export type ReplayWebhookDeliveryData = {
     body?: never;
@@ -9557,6 +9787,49 @@ export type GetRecordSetResponses = {
 };
 
 export type GetRecordSetResponse = GetRecordSetResponses[keyof GetRecordSetResponses];
+
+export type PeekRecordSetData = {
+    body?: never;
+    path: {
+        /**
+         * The id of the record set.
+         */
+        record_set_id: string;
+    };
+    query?: {
+        /**
+         * The position of the first record, from 0.
+         */
+        from?: number;
+        /**
+         * The most records to return.
+         */
+        count?: number;
+    };
+    url: '/data/record-sets/{record_set_id}/records';
+};
+
+export type PeekRecordSetErrors = {
+    /**
+     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
+     *
+     */
+    default: Error;
+};
+
+export type PeekRecordSetError = PeekRecordSetErrors[keyof PeekRecordSetErrors];
+
+export type PeekRecordSetResponses = {
+    /**
+     * The records.
+     */
+    200: RecordSetPeek;
+};
+
+export type PeekRecordSetResponse = PeekRecordSetResponses[keyof PeekRecordSetResponses];
 
 export type AppendRecordsData = {
     body: RecordChunk;
