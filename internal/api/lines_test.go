@@ -5,6 +5,7 @@ import (
 	"encoding/csv"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -159,7 +160,7 @@ func TestLines(t *testing.T) {
 // files are the jobs of sheets whose rejected rows lie in a file elsewhere.
 var files = strings.NewReplacer(
 	"auth_method: none", "auth_method: api_key\n    sign_in: {header: X-Key}\n    credential_fields: [{name: api_key, label: Key, type: password, required: true, secret: true}]",
-	"requires_connection: false", "requires_connection: true",
+	"requires_connection: false", "requires_connection: true", "columns: [id, name, note], ", "",
 	"rows_from: {action: sheets__api__failed, params: {id: '{{ reference }}'}}",
 	"rows_from: {when: '{{ answer.body.bad > 0 }}', action: sheets__files__read, params: {url: '{{ answer.body.file }}'}}",
 ).Replace(sheets) + `
@@ -183,7 +184,7 @@ var files = strings.NewReplacer(
 `
 
 // TestLines_File: rows of a result lie in a file that an answer names. Nothing of the credential goes there, nor anything to where files
-// must not lie.
+// must not lie. The table that was sent has the fields of all records.
 func TestLines_File(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
@@ -196,7 +197,7 @@ func TestLines_File(t *testing.T) {
 		_, _ = fmt.Fprint(w, "line,code,why\n2,INVALID,no\n")
 	}))
 	t.Cleanup(store.Close)
-	elsewhere := ""
+	elsewhere, sent := "", ""
 	polls := 0
 	platform := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		mu.Lock()
@@ -205,6 +206,9 @@ func TestLines_File(t *testing.T) {
 		w.Header().Set("Content-Type", "application/json")
 		switch {
 		case r.Method == http.MethodPut:
+			body, err := io.ReadAll(r.Body)
+			assert.NoError(t, err)
+			sent = string(body)
 			w.WriteHeader(http.StatusAccepted)
 			_, _ = fmt.Fprintf(w, `{"id":%q}`, r.Header.Get("Content-Length"))
 		case elsewhere != "" && polls == 0:
@@ -226,11 +230,12 @@ func TestLines_File(t *testing.T) {
 	})
 	credential := s.made("/credentials?verify=false", `{"name":"k","platform_id":"sheets","auth_method":"api_key","credentials":{"api_key":"secret-key"}}`)
 	load := s.define(`[{"id":"s","tasks":[{"id":"t","action_id":"sheets__api__load","credential_id":"` + credential + `","params":{"row":"{{ input }}"}}]}]`)
-	batch := s.trigger(load, `{"records":[{"id":1},{"id":2},{"id":3}]}`)
+	batch := s.trigger(load, `{"records":[{"id":1,"a":"x"},{"b":null,"id":2},{"id":3}]}`)
 	assert.Equal(t, map[string]int{"accepted": 2, "rejected": 1}, counted(s.await(batch)))
 	mu.Lock()
 	defer mu.Unlock()
 	require.Len(t, asked, 1)
 	assert.Empty(t, asked[0].Get("X-Key"))
 	assert.Equal(t, 1, polls)
+	assert.Equal(t, "id,a,b\n1,x,\n2,,#N/A\n3,,\n", sent)
 }

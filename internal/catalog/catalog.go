@@ -335,8 +335,8 @@ type Records struct {
 	At string `yaml:"at"`
 	// Param names the parameter that is evaluated for every record and yields one row.
 	Param string `yaml:"param"`
-	// Columns are the fields of a row in a body of CSV, in the order of its columns, which have their names. Null is what a null is
-	// written as there; a field that a row lacks is empty.
+	// Columns are the fields of a row in a body of CSV, in the order of its columns, which have their names: all that the rows of a call
+	// have where it is empty. Null is what a null is written as there; a field that a row lacks is empty.
 	Columns []string `yaml:"columns"`
 	Null    string   `yaml:"null"`
 	// KeyParam names the parameter that names the row's key field; empty where rows have no key.

@@ -144,8 +144,8 @@ func (ch *checker) lines(call *Call, at path) {
 	switch {
 	case (table || call.BodyForm == BodyJSONL) && r.At != "":
 		ch.fail(at.to("at"), "the records are the whole body where they are lines; leave at out")
-	case table != (len(r.Columns) > 0):
-		ch.fail(at.to("columns"), "columns are the fields of records in a body of CSV, which needs them")
+	case !table && len(r.Columns) > 0:
+		ch.fail(at.to("columns"), "columns are those of a body of CSV")
 	case r.Null != "" && !table:
 		ch.fail(at.to("null"), "null is how CSV writes a null")
 	}

@@ -7,9 +7,13 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/tidwall/gjson"
+
 	"flowlane/gen/db"
+	"flowlane/internal/catalog"
 	"flowlane/internal/expr"
 	"flowlane/internal/fault"
+	"flowlane/internal/media"
 	"flowlane/internal/provider"
 	"flowlane/internal/run"
 )
@@ -26,6 +30,9 @@ type bulk struct {
 	maxBytes  int
 	// keys are those of its rows, where no two may have the same.
 	keys map[string]bool
+	// columns are those of its table, where its rows are one whose columns are not fixed; width is what a line of it takes to name them.
+	columns []string
+	width   int
 	// upTo is how many rows the call may have while it is filled from the queue at hand.
 	upTo int
 }
@@ -204,7 +211,7 @@ func (c *bulk) addRow(r *renderer, offset int32, env *expr.Env) (e *run.Exceptio
 		c.buf = c.buf[:at]
 		return e, true
 	}
-	if !c.distinct(r, settings, start) {
+	if !c.distinct(r, settings, start) || !c.inTable(r, start) {
 		c.buf, c.full = c.buf[:at], true
 		return nil, false
 	}
@@ -233,6 +240,30 @@ func (c *bulk) distinct(r *renderer, settings []byte, start int) bool {
 	had := c.keys[key]
 	c.keys[key] = true
 	return !had
+}
+
+// tableMost bounds what the lines of a table take to name its columns, when it is answered as JSON.
+const tableMost = 10 << 20
+
+// inTable reports whether the call may have the row that was added last: records of different fields share a table as wide as all of them.
+func (c *bulk) inTable(r *renderer, start int) bool {
+	call := r.task.Action.Call
+	if call.BodyForm != catalog.BodyCSV || len(call.Records.Columns) > 0 {
+		return true
+	}
+	columns, more := media.Columns(c.columns, gjson.ParseBytes(c.buf[start:]))
+	if !more {
+		return false
+	}
+	width := c.width
+	for _, name := range columns[len(c.columns):] {
+		width += len(name) + len(`"":"",`)
+	}
+	if c.records > 0 && (c.records+1)*width > tableMost {
+		return false
+	}
+	c.columns, c.width = columns, width
+	return true
 }
 
 // finish makes the call of what was added; nil where nothing was.

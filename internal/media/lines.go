@@ -29,6 +29,8 @@ func AppendRow(dst []byte, columns []string, null string, record gjson.Result) (
 	record.ForEach(func(key, v gjson.Result) bool {
 		at := slices.Index(columns, key.String())
 		switch {
+		case key.Str == "":
+			err = fmt.Errorf("a field without a name %w", ErrNoCSV)
 		case at < 0:
 			err = fmt.Errorf("field %q %w: there is no column for it", key.String(), ErrNoCSV)
 		case v.Type == gjson.JSON:
@@ -46,6 +48,26 @@ func AppendRow(dst []byte, columns []string, null string, record gjson.Result) (
 		return dst, err
 	}
 	return AppendCells(dst, cells), nil
+}
+
+// MostColumns bounds the columns that a table has of its records.
+const MostColumns = 500
+
+// Columns adds the fields of a record that no column is for yet, in their order. more is false where there would be more than
+// MostColumns, and columns are as they were.
+func Columns(columns []string, record gjson.Result) (all []string, more bool) {
+	had, more := len(columns), true
+	record.ForEach(func(key, _ gjson.Result) bool {
+		if name := key.String(); !slices.Contains(columns, name) {
+			more = len(columns) < MostColumns
+			columns = append(columns, name)
+		}
+		return more
+	})
+	if !more {
+		return columns[:had], false
+	}
+	return columns, true
 }
 
 // AppendCells appends a line of CSV.
@@ -79,7 +101,8 @@ func AppendLine(dst []byte, record gjson.Result) []byte {
 }
 
 // CSV reads a table whose first line names its columns: an array of objects of texts. It is not ok where lines differ in their
-// columns, there is no line, a name is empty or stands twice, or there are more cells than b has parts.
+// columns, there is no line, a name is empty or stands twice, there are more cells than b has parts, or the array would be larger than
+// b says: each object repeats the names.
 func CSV(body []byte, b Bounds) (array []byte, ok bool) {
 	if !utf8.Valid(body) {
 		return nil, false
@@ -89,10 +112,12 @@ func CSV(body []byte, b Bounds) (array []byte, ok bool) {
 	if err != nil { // where there is no line, nobody knows what is missing
 		return nil, false
 	}
-	for i, name := range names {
-		if name == "" || slices.Contains(names[:i], name) {
+	seen := make(map[string]bool, len(names))
+	for _, name := range names {
+		if name == "" || seen[name] {
 			return nil, false
 		}
+		seen[name] = true
 	}
 	r.ReuseRecord = true
 	array = []byte{'['}
@@ -101,7 +126,7 @@ func CSV(body []byte, b Bounds) (array []byte, ok bool) {
 		if errors.Is(err, io.EOF) {
 			return append(array, ']'), true
 		}
-		if parts += len(cells); err != nil || parts > b.Parts {
+		if parts += len(cells); err != nil || parts > b.Parts || b.Size > 0 && len(array) > b.Size {
 			return nil, false
 		}
 		for i, cell := range cells {

@@ -25,6 +25,8 @@ type Bounds struct {
 	// Depth is how deep objects and arrays may lie in one another, Parts how many fields a form, or elements and
 	// attributes an XML document, may have.
 	Depth, Parts int
+	// Size is how many bytes of JSON a table of CSV may come to; 0 for no such bound.
+	Size int
 }
 
 // Reading says how an XML document is read.

@@ -75,13 +75,17 @@ func (p *preparer) body(r *Request, rows []byte) error {
 
 // lines writes a line for each record.
 func (p *preparer) lines(r *Request, rows []byte) (err error) {
-	records, text := p.call.Records, make([]byte, 0, len(rows))
+	text := make([]byte, 0, len(rows))
+	var columns []string
 	if r.BodyForm == catalog.BodyCSV {
-		text = media.AppendCells(text, records.Columns)
+		if columns, err = columnsOf(p.call.Records, parse(rows)); err != nil {
+			return err
+		}
+		text = media.AppendCells(text, columns)
 	}
 	parse(rows).ForEach(func(_, row gjson.Result) bool {
 		if r.BodyForm == catalog.BodyCSV {
-			text, err = media.AppendRow(text, records.Columns, records.Null, row)
+			text, err = media.AppendRow(text, columns, p.call.Records.Null, row)
 		} else {
 			text = media.AppendLine(text, row)
 		}
@@ -92,6 +96,21 @@ func (p *preparer) lines(r *Request, rows []byte) (err error) {
 	}
 	r.Body = [][]byte{text}
 	return nil
+}
+
+// columnsOf are the columns of a table: those of the catalog, else the fields of the records.
+func columnsOf(records *catalog.Records, rows gjson.Result) (columns []string, err error) {
+	if len(records.Columns) > 0 {
+		return records.Columns, nil
+	}
+	rows.ForEach(func(_, row gjson.Result) bool {
+		more := true
+		if columns, more = media.Columns(columns, row); !more {
+			err = fmt.Errorf("%w: the records have more than %d fields, which a table cannot have", ErrParams, media.MostColumns)
+		}
+		return err == nil
+	})
+	return columns, err
 }
 
 // keyed puts the key into the field of the body that the catalog names.
@@ -207,7 +226,14 @@ func CheckRow(act *catalog.Action, row []byte) error {
 	records, err := act.Call.Records, error(nil)
 	switch act.Call.BodyForm {
 	case catalog.BodyCSV:
-		_, err = media.AppendRow(nil, records.Columns, records.Null, parse(row))
+		columns := records.Columns
+		if len(columns) == 0 {
+			more := true
+			if columns, more = media.Columns(nil, parse(row)); !more {
+				return fmt.Errorf("%w: the record has more than %d fields", ErrParams, media.MostColumns)
+			}
+		}
+		_, err = media.AppendRow(nil, columns, records.Null, parse(row))
 	case catalog.BodyXML, catalog.BodySOAP:
 		_, err = media.AppendElement(nil, records.At[strings.LastIndexByte(records.At, '.')+1:], gjson.ParseBytes(row))
 	}

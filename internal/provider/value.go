@@ -22,6 +22,9 @@ var parsing = make(chan struct{}, runtime.GOMAXPROCS(0))
 
 var answerBounds = media.Bounds{Depth: 64, Parts: 100_000}
 
+// lineBounds are those of lines, which may be all of an answer.
+var lineBounds = media.Bounds{Depth: 64, Parts: 1_000_000, Size: 24 << 20}
+
 // envelopeLevels are the elements around what an envelope of SOAP answers: Envelope, Body and the response.
 const envelopeLevels = 3
 
@@ -89,14 +92,13 @@ func (a *Answer) As(act *catalog.Action) {
 
 // lines are the values of an answer's lines.
 func (a *Answer) lines() (value []byte) {
-	if len(a.Body) > maxParsed {
-		return nil
-	}
+	parsing <- struct{}{}
+	defer func() { <-parsing }()
 	read := media.JSONLines
 	if a.form == catalog.BodyCSV {
 		read = media.CSV
 	}
-	value, _ = read(a.Body, answerBounds)
+	value, _ = read(a.Body, lineBounds)
 	return value
 }
 
