@@ -157,15 +157,16 @@ SELECT exclusive_key::text FROM flow.call WHERE domain = @domain AND exclusive_k
 -- name: CallInsert :exec
 -- counts are the windows of one call, where these are not those of all.
 INSERT INTO flow.call (id, org_id, batch_id, domain, bucket, lane, action_id, credential_id, state, owner, attempt, records, digest, first_key, last_key,
-    params, outcome_check, exclusive_key, claimed_at, send_before, counts_in, costs)
+    params, outcome_check, exclusive_key, claimed_at, send_before, counts_in, costs, key_sums)
 SELECT d.id, d.org_id, nullif(d.batch_id, '00000000-0000-0000-0000-000000000000'), @domain, @bucket, d.lane::flow.lane, d.action_id, nullif(d.credential_id, '00000000-0000-0000-0000-000000000000'), 'intent', @owner,
     d.attempt, d.records, d.digest, nullif(d.first_key, ''), nullif(d.last_key, ''), d.params, d.outcome_check, nullif(d.exclusive_key, ''),
-    @claimed_at, d.send_before, coalesce(nullif(d.counts, '')::jsonb, @counts_in::jsonb) AS counts_in, nullif(d.costs, '')::jsonb
+    @claimed_at, d.send_before, coalesce(nullif(d.counts, '')::jsonb, @counts_in::jsonb) AS counts_in, nullif(d.costs, '')::jsonb, d.key_sums
 FROM (SELECT unnest(@ids::uuid[]) AS id, unnest(@org_ids::uuid[]) AS org_id, unnest(@batch_ids::uuid[]) AS batch_id, unnest(@lanes::text[]) AS lane, unnest(@action_ids::text[]) AS action_id,
         unnest(@credential_ids::uuid[]) AS credential_id, unnest(@attempts::int[]) AS attempt, unnest(@records::int[]) AS records,
         unnest(@digests::text[]) AS digest, unnest(@first_keys::text[]) AS first_key, unnest(@last_keys::text[]) AS last_key,
         unnest(@params::text[]) AS params, unnest(@outcome_checks::text[]) AS outcome_check, unnest(@exclusive_keys::text[]) AS exclusive_key,
-        unnest(@send_befores::timestamptz[]) AS send_before, unnest(@costs::text[]) AS costs, unnest(@counts::text[]) AS counts) d;
+        unnest(@send_befores::timestamptz[]) AS send_before, unnest(@costs::text[]) AS costs, unnest(@counts::text[]) AS counts,
+        unnest(@key_sums::bytea[]) AS key_sums) d;
 
 -- name: CallsRead :many
 -- Calls of one budget, with the budget, and the time.
@@ -176,6 +177,10 @@ WHERE b.domain = @domain AND b.bucket = @bucket AND c.id = ANY(@ids::uuid[]) ORD
 -- name: CallIs :one
 SELECT EXISTS (SELECT FROM flow.call WHERE id = @id AND owner = @owner);
 
+-- name: CallOpened :execrows
+-- Notes by what name the provider knows the job of a call that is under way still.
+UPDATE flow.call SET reference = @reference::text WHERE id = @id AND state = 'intent';
+
 -- name: CallMove :execrows
 -- Moves calls that are still in the state that they were seen in, with as many of their records resolved. What is looked into keeps
 -- what was said of it first. settled are their records that an answer settles which leaves others open.
@@ -183,7 +188,8 @@ UPDATE flow.call c SET state = d.state, reference = coalesce(nullif(d.reference,
     next_check_at = nullif(d.next_check_at, '0001-01-01 00:00:00+00'), note = coalesce(nullif(d.note, ''), c.note), counts_in = coalesce(nullif(d.counts_in, '')::jsonb, c.counts_in),
     costs = coalesce(nullif(d.costs, '')::jsonb, c.costs),
     failure = CASE WHEN d.state IN ('unknown', 'unresolved') THEN coalesce(c.failure, nullif(d.failure, '')) ELSE nullif(d.failure, '') END,
-    exclusive_key = CASE WHEN d.state IN ('intent', 'unknown', 'awaiting') THEN c.exclusive_key END, resolved = c.resolved + d.settled
+    exclusive_key = CASE WHEN d.state IN ('intent', 'unknown', 'awaiting') THEN c.exclusive_key END,
+    key_sums = CASE WHEN d.state IN ('intent', 'unknown', 'awaiting') THEN c.key_sums END, resolved = c.resolved + d.settled
 FROM (SELECT unnest(@ids::uuid[]) AS id, unnest(@states::text[]) AS state, unnest(@refs::text[]) AS reference,
         unnest(@next_check_ats::timestamptz[]) AS next_check_at, unnest(@notes::text[]) AS note, unnest(@counts_in::text[]) AS counts_in, unnest(@failures::text[]) AS failure,
         unnest(@costs::text[]) AS costs,

@@ -383,15 +383,16 @@ func (q *Queries) CallBarred(ctx context.Context, db DBTX, arg CallBarredParams)
 
 const callInsert = `-- name: CallInsert :exec
 INSERT INTO flow.call (id, org_id, batch_id, domain, bucket, lane, action_id, credential_id, state, owner, attempt, records, digest, first_key, last_key,
-    params, outcome_check, exclusive_key, claimed_at, send_before, counts_in, costs)
+    params, outcome_check, exclusive_key, claimed_at, send_before, counts_in, costs, key_sums)
 SELECT d.id, d.org_id, nullif(d.batch_id, '00000000-0000-0000-0000-000000000000'), $1, $2, d.lane::flow.lane, d.action_id, nullif(d.credential_id, '00000000-0000-0000-0000-000000000000'), 'intent', $3,
     d.attempt, d.records, d.digest, nullif(d.first_key, ''), nullif(d.last_key, ''), d.params, d.outcome_check, nullif(d.exclusive_key, ''),
-    $4, d.send_before, coalesce(nullif(d.counts, '')::jsonb, $5::jsonb) AS counts_in, nullif(d.costs, '')::jsonb
+    $4, d.send_before, coalesce(nullif(d.counts, '')::jsonb, $5::jsonb) AS counts_in, nullif(d.costs, '')::jsonb, d.key_sums
 FROM (SELECT unnest($6::uuid[]) AS id, unnest($7::uuid[]) AS org_id, unnest($8::uuid[]) AS batch_id, unnest($9::text[]) AS lane, unnest($10::text[]) AS action_id,
         unnest($11::uuid[]) AS credential_id, unnest($12::int[]) AS attempt, unnest($13::int[]) AS records,
         unnest($14::text[]) AS digest, unnest($15::text[]) AS first_key, unnest($16::text[]) AS last_key,
         unnest($17::text[]) AS params, unnest($18::text[]) AS outcome_check, unnest($19::text[]) AS exclusive_key,
-        unnest($20::timestamptz[]) AS send_before, unnest($21::text[]) AS costs, unnest($22::text[]) AS counts) d
+        unnest($20::timestamptz[]) AS send_before, unnest($21::text[]) AS costs, unnest($22::text[]) AS counts,
+        unnest($23::bytea[]) AS key_sums) d
 `
 
 type CallInsertParams struct {
@@ -417,6 +418,7 @@ type CallInsertParams struct {
 	SendBefores   []time.Time
 	Costs         []string
 	Counts        []string
+	KeySums       [][]byte
 }
 
 // counts are the windows of one call, where these are not those of all.
@@ -444,6 +446,7 @@ func (q *Queries) CallInsert(ctx context.Context, db DBTX, arg CallInsertParams)
 		arg.SendBefores,
 		arg.Costs,
 		arg.Counts,
+		arg.KeySums,
 	)
 	return err
 }
@@ -469,7 +472,8 @@ UPDATE flow.call c SET state = d.state, reference = coalesce(nullif(d.reference,
     next_check_at = nullif(d.next_check_at, '0001-01-01 00:00:00+00'), note = coalesce(nullif(d.note, ''), c.note), counts_in = coalesce(nullif(d.counts_in, '')::jsonb, c.counts_in),
     costs = coalesce(nullif(d.costs, '')::jsonb, c.costs),
     failure = CASE WHEN d.state IN ('unknown', 'unresolved') THEN coalesce(c.failure, nullif(d.failure, '')) ELSE nullif(d.failure, '') END,
-    exclusive_key = CASE WHEN d.state IN ('intent', 'unknown', 'awaiting') THEN c.exclusive_key END, resolved = c.resolved + d.settled
+    exclusive_key = CASE WHEN d.state IN ('intent', 'unknown', 'awaiting') THEN c.exclusive_key END,
+    key_sums = CASE WHEN d.state IN ('intent', 'unknown', 'awaiting') THEN c.key_sums END, resolved = c.resolved + d.settled
 FROM (SELECT unnest($2::uuid[]) AS id, unnest($3::text[]) AS state, unnest($4::text[]) AS reference,
         unnest($5::timestamptz[]) AS next_check_at, unnest($6::text[]) AS note, unnest($7::text[]) AS counts_in, unnest($8::text[]) AS failure,
         unnest($9::text[]) AS costs,
@@ -558,6 +562,24 @@ func (q *Queries) CallNote(ctx context.Context, db DBTX, arg CallNoteParams) err
 		arg.CountsIn,
 	)
 	return err
+}
+
+const callOpened = `-- name: CallOpened :execrows
+UPDATE flow.call SET reference = $1::text WHERE id = $2 AND state = 'intent'
+`
+
+type CallOpenedParams struct {
+	Reference string
+	ID        uuid.UUID
+}
+
+// Notes by what name the provider knows the job of a call that is under way still.
+func (q *Queries) CallOpened(ctx context.Context, db DBTX, arg CallOpenedParams) (int64, error) {
+	result, err := db.Exec(ctx, callOpened, arg.Reference, arg.ID)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const callPostpone = `-- name: CallPostpone :exec
@@ -814,7 +836,7 @@ func (q *Queries) CallsForget(ctx context.Context, db DBTX, ids []uuid.UUID) (in
 }
 
 const callsLock = `-- name: CallsLock :many
-SELECT c.id, c.org_id, c.domain, c.bucket, c.lane, c.action_id, c.credential_id, c.state, c.owner, c.attempt, c.records, c.resolved, c.digest, c.first_key, c.last_key, c.params, c.outcome_check, c.exclusive_key, c.reference, c.claimed_at, c.send_before, c.answered_at, c.next_check_at, c.checks, c.counts_in, c.costs, c.note, c.failure, c.batch_id, b.domain, b.bucket, b.service_id, b.metered, b.time_zone, b.max_in_flight, b.next_call_at, b.refusals, b.refused_at, b.limits FROM flow.call c JOIN flow.budget b ON b.domain = c.domain AND b.bucket = c.bucket
+SELECT c.id, c.org_id, c.domain, c.bucket, c.lane, c.action_id, c.credential_id, c.state, c.owner, c.attempt, c.records, c.resolved, c.digest, c.first_key, c.last_key, c.params, c.outcome_check, c.exclusive_key, c.reference, c.claimed_at, c.send_before, c.answered_at, c.next_check_at, c.checks, c.counts_in, c.costs, c.note, c.failure, c.batch_id, c.key_sums, b.domain, b.bucket, b.service_id, b.metered, b.time_zone, b.max_in_flight, b.next_call_at, b.refusals, b.refused_at, b.limits FROM flow.call c JOIN flow.budget b ON b.domain = c.domain AND b.bucket = c.bucket
 WHERE c.id = ANY($1::uuid[]) AND c.state IN ('unknown', 'unresolved') ORDER BY c.id FOR UPDATE OF c
 `
 
@@ -862,6 +884,7 @@ func (q *Queries) CallsLock(ctx context.Context, db DBTX, ids []uuid.UUID) ([]Ca
 			&i.FlowCall.Note,
 			&i.FlowCall.Failure,
 			&i.FlowCall.BatchID,
+			&i.FlowCall.KeySums,
 			&i.FlowBudget.Domain,
 			&i.FlowBudget.Bucket,
 			&i.FlowBudget.ServiceID,
@@ -948,7 +971,7 @@ func (q *Queries) CallsOfOthers(ctx context.Context, db DBTX, arg CallsOfOthersP
 }
 
 const callsRead = `-- name: CallsRead :many
-SELECT c.id, c.org_id, c.domain, c.bucket, c.lane, c.action_id, c.credential_id, c.state, c.owner, c.attempt, c.records, c.resolved, c.digest, c.first_key, c.last_key, c.params, c.outcome_check, c.exclusive_key, c.reference, c.claimed_at, c.send_before, c.answered_at, c.next_check_at, c.checks, c.counts_in, c.costs, c.note, c.failure, c.batch_id, b.domain, b.bucket, b.service_id, b.metered, b.time_zone, b.max_in_flight, b.next_call_at, b.refusals, b.refused_at, b.limits, (SELECT flow.clock())::timestamptz AS now
+SELECT c.id, c.org_id, c.domain, c.bucket, c.lane, c.action_id, c.credential_id, c.state, c.owner, c.attempt, c.records, c.resolved, c.digest, c.first_key, c.last_key, c.params, c.outcome_check, c.exclusive_key, c.reference, c.claimed_at, c.send_before, c.answered_at, c.next_check_at, c.checks, c.counts_in, c.costs, c.note, c.failure, c.batch_id, c.key_sums, b.domain, b.bucket, b.service_id, b.metered, b.time_zone, b.max_in_flight, b.next_call_at, b.refusals, b.refused_at, b.limits, (SELECT flow.clock())::timestamptz AS now
 FROM flow.budget b CROSS JOIN flow.call c
 WHERE b.domain = $1 AND b.bucket = $2 AND c.id = ANY($3::uuid[]) ORDER BY c.id
 `
@@ -1005,6 +1028,7 @@ func (q *Queries) CallsRead(ctx context.Context, db DBTX, arg CallsReadParams) (
 			&i.FlowCall.Note,
 			&i.FlowCall.Failure,
 			&i.FlowCall.BatchID,
+			&i.FlowCall.KeySums,
 			&i.FlowBudget.Domain,
 			&i.FlowBudget.Bucket,
 			&i.FlowBudget.ServiceID,
@@ -1090,7 +1114,7 @@ func (q *Queries) CallsSince(ctx context.Context, db DBTX, arg CallsSinceParams)
 }
 
 const callsToCheck = `-- name: CallsToCheck :many
-SELECT id, org_id, domain, bucket, lane, action_id, credential_id, state, owner, attempt, records, resolved, digest, first_key, last_key, params, outcome_check, exclusive_key, reference, claimed_at, send_before, answered_at, next_check_at, checks, counts_in, costs, note, failure, batch_id FROM flow.call
+SELECT id, org_id, domain, bucket, lane, action_id, credential_id, state, owner, attempt, records, resolved, digest, first_key, last_key, params, outcome_check, exclusive_key, reference, claimed_at, send_before, answered_at, next_check_at, checks, counts_in, costs, note, failure, batch_id, key_sums FROM flow.call
 WHERE domain = $1 AND bucket = $2 AND state IN ('unknown', 'awaiting') AND next_check_at <= (SELECT flow.clock())
     AND NOT id = ANY($3::uuid[])
 ORDER BY next_check_at + make_interval(secs => 10 * least(checks, 30)) LIMIT $4
@@ -1149,6 +1173,7 @@ func (q *Queries) CallsToCheck(ctx context.Context, db DBTX, arg CallsToCheckPar
 			&i.Note,
 			&i.Failure,
 			&i.BatchID,
+			&i.KeySums,
 		); err != nil {
 			return nil, err
 		}

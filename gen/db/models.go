@@ -684,6 +684,8 @@ type FlowCall struct {
 	Failure *string
 	// The batch of its records, where one part has all of them: that part may stand in the batch's queue. Null for several parts, or none.
 	BatchID *uuid.UUID
+	// Of what each row has as its key, in their order, the first 8 bytes of its SHA-256: the result names rows by their keys. Null where it does not, and once the call is over.
+	KeySums []byte
 }
 
 // A platform that an organization made of an OpenAPI document. No other organization sees it. The newest version counts.

@@ -293,6 +293,8 @@ type Call struct {
 	Answer       Answer        `yaml:"answer"`
 	Lookup       *Lookup       `yaml:"lookup"`
 	Result       *Result       `yaml:"result"`
+	// Job is for calls that take several requests.
+	Job *Job `yaml:"job"`
 	// MaxInFlight limits the calls in flight of an unmetered action per credential or host.
 	MaxInFlight int `yaml:"max_in_flight"`
 
@@ -499,6 +501,8 @@ type Result struct {
 	// RowsFrom says how to ask for the rows of a result that is there, where the answer that says so does not have them.
 	RowsFrom *RowsFrom `yaml:"rows_from"`
 	Output   []string  `yaml:"output"`
+	// Message names the field with the text of a result that none of the records was taken, where it is not that of the answer.
+	Message string `yaml:"message"`
 }
 
 // RowsFrom asks for the rows of a result.
@@ -507,8 +511,11 @@ type RowsFrom struct {
 	Action string `yaml:"action"`
 	// When is a condition over `answer`, the one that says that the result is there: whether there are rows to ask for.
 	When string `yaml:"when"`
-	// Params are templates over `reference`, `answer` and `call`: cursor, which leads to the next page and is null for the first.
+	// Params are templates over `reference`, `answer` and `call`: cursor, which leads to the next page and is null for the first, and
+	// each.
 	Params JSON `yaml:"params"`
+	// Each are the values of `call.each`: the action is asked once for every one, and each answer has others of the rows.
+	Each []string `yaml:"each"`
 	// Page says how an answer goes on that comes in pages; nil where one answer has everything.
 	Page *Page `yaml:"page"`
 }

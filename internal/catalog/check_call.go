@@ -77,6 +77,9 @@ func (ch *checker) call(c *Catalog, s *Service, a *Action, at path, params map[s
 	if call.Result != nil {
 		ch.result(c, a, at.to("result"))
 	}
+	if call.Job != nil {
+		ch.job(c, a, at.to("job"))
+	}
 	if len(call.Answer.Pending) > 0 && call.Result == nil {
 		ch.fail(at.to("answer", "pending"), "an answer whose result comes later needs a result block that says how to ask for it")
 	}
@@ -193,8 +196,8 @@ func (ch *checker) outcomes(a *Action, at path) {
 		oneOf(ch, here, "check", oc.Check, outcomeChecks)
 		possible = append(possible, oc.Check)
 	}
-	if slices.Contains(possible, CheckLookup) && call.Lookup == nil {
-		ch.fail(at, "outcome_check lookup needs a lookup block")
+	if slices.Contains(possible, CheckLookup) && call.Lookup == nil && call.Job == nil {
+		ch.fail(at, "outcome_check lookup needs a lookup block, or a job that is asked about by its reference")
 	}
 	switch keyed := slices.Contains(possible, CheckKeyed); {
 	case keyed && a.Bulk:
@@ -380,17 +383,31 @@ func (ch *checker) result(c *Catalog, a *Action, at path) {
 	ch.within(at, "every_seconds", r.EverySeconds, 1, 3600)
 	ch.rows(r.Rows, a.Call.Records, at.to("rows"), true)
 	ch.output(r.Output, at)
+	ch.field(at, "message", r.Message, false)
 }
 
 // asks checks the action by which another one asks the provider: it must exist beside it and be harmless to repeat.
-func (ch *checker) asks(c *Catalog, a *Action, at path, id string) {
+func (ch *checker) asks(c *Catalog, a *Action, at path, id string) *Action {
+	other := ch.beside(c, a, at, id)
+	if other != nil && (other.Bulk || other.OutcomeCheck != CheckSafe) {
+		ch.fail(at.to("action"), "action %q must be a single-record call with outcome_check safe", id)
+		return nil
+	}
+	return other
+}
+
+// beside checks that an action of the platform makes calls; nil where none of that name does.
+func (ch *checker) beside(c *Catalog, a *Action, at path, id string) *Action {
 	other, ok := c.Action(id)
 	switch {
 	case !ok:
 		ch.fail(at.to("action"), "there is no action %q", id)
 	case other.PlatformID != a.PlatformID:
 		ch.fail(at.to("action"), "action %q belongs to another platform", id)
-	case other.Call == nil || other.Bulk || other.OutcomeCheck != CheckSafe:
+	case other.Call == nil:
 		ch.fail(at.to("action"), "action %q must be a single-record call with outcome_check safe", id)
+	default:
+		return other
 	}
+	return nil
 }

@@ -25,7 +25,7 @@ type RowList struct {
 	Is         string `yaml:"is"`
 	FailedWhen string `yaml:"failed_when"`
 
-	// Row, Pointer, Key and Order are the ways to name a record, of which a list has one.
+	// Row, Pointer, Key, ByKey and Order are the ways to name a record, of which a list has one.
 	//
 	// Row names the field with its number, which counts from Base. Pointer names the field with a JSON pointer into the
 	// body that was sent, in which the number stands behind Under: where the records are, unless that says otherwise.
@@ -38,6 +38,8 @@ type RowList struct {
 	Key        string `yaml:"key"`
 	Of         string `yaml:"of"`
 	IgnoreCase bool   `yaml:"ignore_case"`
+	// ByKey: an element has the key of its record, in the field of that name.
+	ByKey bool `yaml:"by_key"`
 	// Order: the list has an element for each record, in the order in which they were sent.
 	Order bool `yaml:"order"`
 
@@ -155,23 +157,26 @@ func (ch *checker) rowList(l *RowList, records *Records, at path, later bool) {
 // rowName checks how the elements of a list name their records.
 func (ch *checker) rowName(l *RowList, records *Records, at path, later bool) {
 	ways := 0
-	for _, said := range []bool{l.Row != "", l.Pointer != "", l.Key != "", l.Order} {
+	for _, said := range []bool{l.Row != "", l.Pointer != "", l.Key != "", l.ByKey, l.Order} {
 		if said {
 			ways++
 		}
 	}
 	if ways != 1 {
-		ch.fail(at, "a list needs one of row, pointer, key and order: how its elements name their records")
+		ch.fail(at, "a list needs one of row, pointer, key, by_key and order: how its elements name their records")
 	}
 	ch.within(at, "base", l.Base, 0, 1)
-	if l.Base != 0 && (l.Key != "" || l.Order) {
+	if l.ByKey && (!later || !records.Distinct) {
+		ch.fail(at.to("by_key"), "by_key is for the result of an earlier call whose records are distinct; else name key and of")
+	}
+	if l.Base != 0 && (l.Key != "" || l.ByKey || l.Order) {
 		ch.fail(at.to("base"), "base says from what numbers count: of row or of pointer")
 	}
 	if (l.Key == "") != (l.Of == "") || l.IgnoreCase && l.Key == "" {
 		ch.fail(at, "key names a field of the answer, of the field of the record that has the same value: a list has both or neither")
 	}
 	if l.Key != "" && later {
-		ch.fail(at.to("key"), "the result of an earlier call must name its records by row or pointer")
+		ch.fail(at.to("key"), "the result of an earlier call must name its records by row, pointer or by_key")
 	}
 	switch {
 	case l.Under != "" && l.Pointer == "":
@@ -196,6 +201,9 @@ func (ch *checker) rowsFrom(c *Catalog, a *Action, at path) {
 	if r.Rows == nil {
 		ch.fail(at, "rows_from needs rows: how its answers tell records apart")
 		return
+	}
+	if len(r.RowsFrom.Each) > 0 && (r.RowsFrom.Page != nil || r.Rows.Order) {
+		ch.fail(at.to("each"), "answers that are asked for one by one have no further pages, and no rows in order")
 	}
 	if r.RowsFrom.Page == nil {
 		return

@@ -33,6 +33,9 @@ type Templates struct {
 	ResultParams, ResultRows  *expr.Template
 	ResultRowsWhen            *expr.Condition
 	ResultDone, ResultFailed  *expr.Condition
+	// JobOpen, JobCommit and JobUncommitted are those of a job.
+	JobOpen, JobCommit *expr.Template
+	JobUncommitted     *expr.Condition
 }
 
 // PathPart is a piece of a path: literal text or, where Value is set, an expression.
@@ -66,7 +69,7 @@ func (ch *checker) compile(call *Call, at path, known map[string]bool) {
 		IdempotencyHeader: t.text(at.to("idempotency_header"), call.IdempotencyHeader),
 		AWSService:        t.text(at.to("aws_service"), call.AWSService),
 		AWSRegion:         t.text(at.to("aws_region"), call.AWSRegion),
-		Path:              t.path(at.to("path"), call.Path),
+		Path:              t.path(at.to("path"), call.Path, pathScope[call.Job != nil]),
 		Outcomes:          t.text(at.to("answer", "outcomes"), call.Answer.Outcomes),
 	}
 	if strings.Contains(call.BodyForm, "{{") {
@@ -98,6 +101,11 @@ func (ch *checker) compile(call *Call, at path, known map[string]bool) {
 	}
 	if call.Result != nil {
 		t.result(call, at.to("result"))
+	}
+	if call.Job != nil {
+		call.Compiled.JobOpen = t.value(at.to("job", "open", "params"), call.Job.Open.Params, callScope)
+		call.Compiled.JobCommit = t.value(at.to("job", "commit", "params"), call.Job.Commit.Params, jobScope)
+		call.Compiled.JobUncommitted = t.condition(at.to("job", "uncommitted_when"), call.Job.UncommittedWhen, answerScope)
 	}
 }
 
@@ -138,7 +146,9 @@ func (t templates) value(at path, value JSON, scope expr.Scope) *expr.Template {
 }
 
 // text compiles a template of a string; an empty one is none.
-func (t templates) text(at path, text string) *expr.Template {
+func (t templates) text(at path, text string) *expr.Template { return t.textIn(at, text, callScope) }
+
+func (t templates) textIn(at path, text string, scope expr.Scope) *expr.Template {
 	if text == "" {
 		return nil
 	}
@@ -147,11 +157,11 @@ func (t templates) text(at path, text string) *expr.Template {
 		t.ch.fail(at, "%v", err)
 		return nil
 	}
-	return t.value(at, raw, callScope)
+	return t.value(at, raw, scope)
 }
 
 // path cuts a path at its expressions, so that the value of each can be escaped by itself.
-func (t templates) path(at path, text string) []PathPart {
+func (t templates) path(at path, text string, scope expr.Scope) []PathPart {
 	var parts []PathPart
 	query := false
 	for text != "" {
@@ -168,7 +178,7 @@ func (t templates) path(at path, text string) []PathPart {
 			t.ch.fail(at, `path: "}}" is missing`)
 			return nil
 		}
-		parts = append(parts, PathPart{Value: t.text(at, "{{"+source+"}}"), Query: query})
+		parts = append(parts, PathPart{Value: t.textIn(at, "{{"+source+"}}", scope), Query: query})
 		text = after
 	}
 	return parts

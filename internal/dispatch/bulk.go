@@ -155,13 +155,17 @@ func (r *renderer) settingsOf(env *expr.Env) (settings []byte, err error) {
 	return settings, err
 }
 
-// keyWithNUL decides a record whose row has a NUL in its key. The keys of the first and the last row of a call are written down, and
-// which rows these are is chance.
-func (r *renderer) keyWithNUL(offset int32, row, settings []byte) *run.Exception {
-	if !bytes.Contains(row, []byte(`\u0000`)) {
+// badKey decides a record whose row has a NUL in its key: the keys of the first and the last row of a call are written down, and
+// which rows these are is chance. Where a result names rows by their keys, each must have one.
+func (r *renderer) badKey(offset int32, row, settings []byte) *run.Exception {
+	nul, keyed := bytes.Contains(row, []byte(`\u0000`)), r.task.Action.KeyedResult()
+	if !nul && !keyed {
 		return nil
 	}
 	field := provider.KeyField(r.task.Action, settings)
+	if keyed && provider.SameKey(keyOfRow(row, field)) == "" {
+		return r.failed(offset, codeParams, fmt.Sprintf("The row has no %q, by which the provider's answer names it: give it a value", field))
+	}
 	if !strings.Contains(keyOfRow(row, field), "\x00") {
 		return nil
 	}
@@ -205,7 +209,7 @@ func (c *bulk) addRow(r *renderer, offset int32, env *expr.Env) (e *run.Exceptio
 	case tooLong:
 		e = r.failed(offset, codeParams, "The record is larger than one call may be")
 	default:
-		e = r.keyWithNUL(offset, c.buf[start:], settings)
+		e = r.badKey(offset, c.buf[start:], settings)
 	}
 	if e != nil {
 		c.buf = c.buf[:at]
@@ -230,7 +234,7 @@ func (c *bulk) distinct(r *renderer, settings []byte, start int) bool {
 	if !r.task.Action.Call.Records.Distinct {
 		return true
 	}
-	key := strings.ToLower(keyOfRow(c.buf[start:], provider.KeyField(r.task.Action, settings)))
+	key := provider.SameKey(keyOfRow(c.buf[start:], provider.KeyField(r.task.Action, settings)))
 	if key == "" {
 		return true
 	}
@@ -278,7 +282,7 @@ func (c *bulk) finish() *outboundCall {
 	c.buf = append(c.buf, ']')
 	p.rows, p.params = c.buf, json.RawMessage(c.settings)
 	p.lastKey = keyOfRow(p.rows[c.lastStart:len(p.rows)-1], provider.KeyField(p.r.task.Action, p.params))
-	p.digest = provider.Digest(p.r.task.Action, p.rows)
+	p.digest, p.keySums = provider.Digest(p.r.task.Action, p.rows), provider.KeySums(p.r.task.Action, p.params, p.rows)
 	if err := p.prepare(""); err != nil {
 		p.refuse(p.r.bad(0, err).Error)
 		return p

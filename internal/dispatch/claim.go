@@ -83,6 +83,7 @@ func (d *Dispatcher) reserve(ctx context.Context, k budgetKey, calls []*outbound
 		if !p.serviceCall {
 			p.request.FreshUntil = started.Add(freshFor)
 			p.request.Confirm = func(ctx context.Context) (time.Time, error) { return d.confirm(ctx, k, p) }
+			p.request.Opened = func(ctx context.Context, reference string) error { return d.opened(ctx, p, reference) }
 		}
 		p.late = !time.Now().Before(p.request.SendBefore)
 	}

@@ -376,7 +376,22 @@ func (f *flight) gather() (group []finished, wake bool) {
 // is written more than a second after their answer.
 const freshFor = 900 * time.Millisecond
 
+// opened writes down the reference of a job before it is committed: without it nobody could ask what became of it. A call that was
+// taken over meanwhile is not committed.
+func (d *Dispatcher) opened(ctx context.Context, p *outboundCall, reference string) error {
+	n, err := d.q.CallOpened(ctx, d.Pool, db.CallOpenedParams{ID: p.id, Reference: reference})
+	if err != nil {
+		return fmt.Errorf("write down the reference of call %s: %w", p.id, err)
+	}
+	if n == 0 {
+		return errTakenOver
+	}
+	return nil
+}
+
 var (
+	errTakenOver = errors.New("somebody else has taken over the call")
+
 	errHeld     = errors.New("people hold the call, or its batch is over")
 	errPanicked = errors.New("the request broke while it was sent")
 )

@@ -29,9 +29,10 @@ func (c *claim) writeDown(ctx context.Context, conn db.DBTX, calls []*outboundCa
 		in.CredentialIds = append(in.CredentialIds, p.r.task.CredentialID.UUID)
 		in.Attempts, in.Records = append(in.Attempts, max(p.attempt, 1)), append(in.Records, int32(p.records))
 		var ask lookupFacts
-		if call := p.r.task.Action.Call; call != nil && call.Lookup != nil {
+		if call := p.r.task.Action.Call; call != nil && (call.Lookup != nil || p.keySums != nil) {
 			ask = lookupFacts{p.digest, p.firstKey, p.lastKey, string(p.params)}
 		}
+		in.KeySums = append(in.KeySums, p.keySums)
 		in.Digests, in.FirstKeys = append(in.Digests, ask.digest), append(in.FirstKeys, ask.firstKey)
 		in.LastKeys, in.Params = append(in.LastKeys, ask.lastKey), append(in.Params, ask.params)
 		in.OutcomeChecks = append(in.OutcomeChecks, p.outcomeCheck())

@@ -314,6 +314,9 @@ func (r *releases) write(ctx context.Context, tx pgx.Tx) error {
 // later. What it refused counts where it counts refusals, and so does what a lookup does not find (no reason): it may have been
 // refused. What never came to it does not count.
 func Counts(r *provider.Reading, refusals bool) bool {
+	if r.Spent {
+		return true
+	}
 	switch r.Kind {
 	case provider.NotArrived:
 		return refusals && (r.Reason == "" || r.Reason == provider.ReasonBusy)

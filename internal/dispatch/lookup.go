@@ -87,13 +87,13 @@ func (l *lookup) pastHorizon() bool {
 // find asks whether the call arrived. No outcome: nobody can say yet.
 func (l *lookup) find(ctx context.Context) (*outcome, error) {
 	spec := l.action.Call.Lookup
+	if l.action.Call.Job != nil {
+		return l.committed(ctx)
+	}
 	if spec == nil {
 		return unresolved("no_lookup"), nil
 	}
-	skew := time.Duration(0)
-	if p, ok := l.d.Catalog.Platform(l.action.PlatformID); ok && p.Account != nil {
-		skew = time.Duration(p.Account.ClockSkewSeconds) * time.Second
-	}
+	skew := l.skew()
 	_, _, shift := l.d.Clock.Steps()
 	since := l.row.ClaimedAt.Add(-skew - lookupSlack - shift)
 	asked := l.row.ClaimedAt.Add(l.age)
@@ -124,6 +124,36 @@ func (l *lookup) find(ctx context.Context) (*outcome, error) {
 		l.nextAt = settled.Add(100 * time.Millisecond)
 	}
 	return nil, nil
+}
+
+// committed asks a job whether its commit arrived. One whose reference was not written down was not committed, and cannot be any more.
+func (l *lookup) committed(ctx context.Context) (*outcome, error) {
+	absent := &outcome{reading: provider.Reading{Kind: provider.NotArrived, Spent: true}}
+	if l.row.Reference == nil {
+		return absent, nil
+	}
+	asked := l.row.ClaimedAt.Add(l.age)
+	v, err := l.result(ctx, &provider.LookupMatch{Reference: *l.row.Reference})
+	if v == nil || v.reading.Kind != provider.NotArrived {
+		return v, err
+	}
+	settles := time.Duration(l.action.Call.Job.SettlesWithinSeconds) * time.Second
+	final := l.row.SendBefore.Add(l.d.opts.Margin + l.skew() + settles)
+	if asked.After(final) {
+		return absent, nil
+	}
+	if settled := l.now.Add(final.Sub(asked)); settled.Before(l.nextAt) || l.row.Checks > 3 {
+		l.nextAt = settled.Add(100 * time.Millisecond)
+	}
+	return nil, nil
+}
+
+// skew is how far the provider's clock may be off.
+func (l *lookup) skew() time.Duration {
+	if p, ok := l.d.Catalog.Platform(l.action.PlatformID); ok && p.Account != nil {
+		return time.Duration(p.Account.ClockSkewSeconds) * time.Second
+	}
+	return 0
 }
 
 // unresolved leaves a call to a person.
@@ -189,12 +219,19 @@ func (l *lookup) result(ctx context.Context, found *provider.LookupMatch) (*outc
 	if err != nil || ans == nil {
 		return nil, err
 	}
-	pending, reading := provider.ReadResult(l.action, ans, int(l.row.Records))
+	if provider.JobUncommitted(l.action, ans) {
+		if l.row.State == stateAwaiting { // it was accepted
+			return nil, nil
+		}
+		return &outcome{reading: provider.Reading{Kind: provider.NotArrived}}, nil
+	}
+	keyed := provider.KeyedBy(l.action, json.RawMessage(l.row.Params), l.row.KeySums)
+	pending, reading := provider.ReadResult(l.action, ans, int(l.row.Records), keyed)
 	if pending || reading.Kind == provider.Unknown {
 		return nil, nil
 	}
 	if spec.RowsFrom != nil && reading.Kind == provider.Success {
-		switch rows, whole, err := l.rows(ctx, found.Reference, ans); {
+		switch rows, whole, err := l.rows(ctx, found.Reference, ans, keyed); {
 		case err != nil || rows == nil:
 			return nil, err
 		case !whole: // a record that was rejected may be on a page that was not read
@@ -207,10 +244,11 @@ func (l *lookup) result(ctx context.Context, found *provider.LookupMatch) (*outc
 	return &outcome{reading: reading, startedAt: l.row.ClaimedAt, finishedAt: l.now}, nil
 }
 
-// rows asks for the rows of a result that is there, page by page; nil where one of them cannot be had or read. whole tells that
+// rows asks for the rows of a result that is there, answer by answer; nil where one of them cannot be had or read. whole tells that
 // the last page was read.
-func (l *lookup) rows(ctx context.Context, reference string, result *provider.Answer) (rows []provider.RowOutcome, whole bool, err error) {
-	from, most := l.action.Call.Result.RowsFrom, 1
+func (l *lookup) rows(ctx context.Context, reference string, result *provider.Answer, keyed provider.Keyed,
+) (rows []provider.RowOutcome, whole bool, err error) {
+	from := l.action.Call.Result.RowsFrom
 	switch has, ok := provider.HasRows(l.action, result); {
 	case !ok:
 		l.failed(0)
@@ -218,25 +256,16 @@ func (l *lookup) rows(ctx context.Context, reference string, result *provider.An
 	case !has:
 		return []provider.RowOutcome{}, true, nil
 	}
-	if from.Page != nil {
-		most = from.Page.MaxPages
+	each := from.Each
+	if len(each) == 0 {
+		each = []string{""}
 	}
-	read := provider.NewRowPages(l.action, int(l.row.Records))
-	var page provider.NextPage
-	for pages := 0; pages < most && !whole; pages++ {
-		params, err := provider.ResultRowsParams(l.action, reference, result, page.Cursor)
-		if err != nil {
-			return nil, false, fmt.Errorf("parameters of the question for rows: %w", err)
-		}
-		ans, err := l.call(ctx, from.Action, params, page.Link)
-		if err != nil || ans == nil {
+	read := provider.NewRowPages(l.action, int(l.row.Records), keyed)
+	for _, one := range each {
+		var had bool
+		if had, whole, err = l.pages(ctx, read, reference, result, one); err != nil || !had {
 			return nil, false, err
 		}
-		if page, err = provider.Next(l.action, from.Page, ans); err != nil || !read.Add(ans.Value(l.action)) { // it says nothing: ask again
-			l.failed(0)
-			return nil, false, nil //nolint:nilerr // as above
-		}
-		whole = page.Last()
 	}
 	rows, readable := read.Rows()
 	if !readable && whole {
@@ -244,6 +273,32 @@ func (l *lookup) rows(ctx context.Context, reference string, result *provider.An
 		return nil, false, nil
 	}
 	return append([]provider.RowOutcome{}, rows...), whole, nil
+}
+
+// pages reads one answer with rows, page by page; had is false where one of them cannot be had or read.
+func (l *lookup) pages(ctx context.Context, read *provider.RowPages, reference string, result *provider.Answer, each string,
+) (had, whole bool, err error) {
+	from, most := l.action.Call.Result.RowsFrom, 1
+	if from.Page != nil {
+		most = from.Page.MaxPages
+	}
+	var page provider.NextPage
+	for pages := 0; pages < most && !whole; pages++ {
+		params, err := provider.ResultRowsParams(l.action, reference, result, each, page.Cursor)
+		if err != nil {
+			return false, false, fmt.Errorf("parameters of the question for rows: %w", err)
+		}
+		ans, err := l.call(ctx, from.Action, params, page.Link)
+		if err != nil || ans == nil {
+			return false, false, err
+		}
+		if page, err = provider.Next(l.action, from.Page, ans); err != nil || !read.Add(ans.Value(l.action)) { // it says nothing: ask again
+			l.failed(0)
+			return false, false, nil //nolint:nilerr // as above
+		}
+		whole = page.Last()
+	}
+	return true, whole, nil
 }
 
 func deref[T any](p *T) (v T) {

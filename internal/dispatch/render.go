@@ -39,8 +39,10 @@ type outboundCall struct {
 	digest   string
 	firstKey string
 	lastKey  string
-	records  int
-	attempt  int32
+	// keySums are those of its rows, where its result names them by their keys.
+	keySums []byte
+	records int
+	attempt int32
 	// repeats: its idempotency key may be that of an earlier call.
 	repeats bool
 	pieces  []run.Piece

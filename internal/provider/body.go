@@ -104,7 +104,7 @@ func columnsOf(records *catalog.Records, rows gjson.Result) (columns []string, e
 		return records.Columns, nil
 	}
 	rows.ForEach(func(_, row gjson.Result) bool {
-		more := true
+		var more bool
 		if columns, more = media.Columns(columns, row); !more {
 			err = fmt.Errorf("%w: the records have more than %d fields, which a table cannot have", ErrParams, media.MostColumns)
 		}
@@ -228,7 +228,7 @@ func CheckRow(act *catalog.Action, row []byte) error {
 	case catalog.BodyCSV:
 		columns := records.Columns
 		if len(columns) == 0 {
-			more := true
+			var more bool
 			if columns, more = media.Columns(nil, parse(row)); !more {
 				return fmt.Errorf("%w: the record has more than %d fields", ErrParams, media.MostColumns)
 			}

@@ -156,7 +156,7 @@ func TestDialer_AsynchronousImport(t *testing.T) {
 		if poll.Kind != Success {
 			t.Fatalf("the poll reads as %s", brief(poll))
 		}
-		pending, r = ReadResult(act, &ans, 3)
+		pending, r = ReadResult(act, &ans, 3, Keyed{})
 	}
 	if polls < 2 || r.Kind != Success {
 		t.Errorf("after %d polls the result is %s", polls, brief(r))

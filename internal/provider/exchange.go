@@ -91,8 +91,11 @@ func headOf(body []byte, size int64, most int) Head {
 	return Head{Size: size, Text: base64.StdEncoding.EncodeToString(cut), Base64: true}
 }
 
-// Exchange is what went over the wire for a request and its answer.
+// Exchange is what went over the wire for a request and its answer: the last of a job.
 func (a *Answer) Exchange(r *Request) Exchange {
+	if a.step != nil {
+		r = a.step.request
+	}
 	out := Exchange{Method: r.Method, URL: a.hide(shownURL(r.URL)), FailedAt: a.FailedAt}
 	var head []byte
 	for _, part := range r.Body {

@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
@@ -215,21 +216,23 @@ func HasRows(act *catalog.Action, result *Answer) (has, ok bool) {
 }
 
 // ResultRowsParams renders the parameters of the action that asks for a page of the rows of a result; an empty cursor is
-// null. result is the answer that says that the result is there.
-func ResultRowsParams(act *catalog.Action, reference string, result *Answer, cursor string) (json.RawMessage, error) {
+// null. result is the answer that says that the result is there, each which of its answers with rows is asked for.
+func ResultRowsParams(act *catalog.Action, reference string, result *Answer, each, cursor string) (json.RawMessage, error) {
 	next := "null"
 	if cursor != "" {
 		next = quote(cursor)
 	}
-	env := &expr.Env{Reference: json.RawMessage(quote(reference)), Answer: envelope(result), Call: json.RawMessage(`{"cursor":` + next + `}`)}
+	call := json.RawMessage(`{"each":` + quote(each) + `,"cursor":` + next + `}`)
+	env := &expr.Env{Reference: json.RawMessage(quote(reference)), Answer: envelope(result), Call: call}
 	p := preparer{call: act.Call, env: env}
 	return p.render("result rows_from params", act.Call.Compiled.ResultRows)
 }
 
-// ReadResult reads the answer to the question for a result; nRows is the number of rows of the call that was accepted.
+// ReadResult reads the answer to the question for a result; nRows is the number of rows of the call that was accepted, and keyed how its
+// result names them by their keys.
 // pending means: ask again later. The reading is Success with the rows that came out differently, unless these are asked for
 // apart, Refused where the whole call failed, or Unknown where the answer cannot be read.
-func ReadResult(act *catalog.Action, ans *Answer, nRows int) (pending bool, r Reading) {
+func ReadResult(act *catalog.Action, ans *Answer, nRows int, keyed Keyed) (pending bool, r Reading) {
 	spec, body := act.Call.Result, ans.Value(act)
 	unreadable := Reading{Kind: Unknown, Reason: ReasonUnreadable}
 	if !gjson.ValidBytes(body) {
@@ -243,12 +246,13 @@ func ReadResult(act *catalog.Action, ans *Answer, nRows int) (pending bool, r Re
 		return true, Reading{Kind: Pending}
 	case Refused:
 		answer := &act.Call.Answer
-		return false, Reading{Kind: Refused, Reason: ReasonImportFailed, Code: named(doc, answer.Code), Message: named(doc, answer.Message)}
+		return false, Reading{Kind: Refused, Reason: ReasonImportFailed, Code: named(doc, answer.Code),
+			Message: named(doc, cmp.Or(spec.Message, answer.Message))}
 	}
 	r = Reading{Kind: Success, Output: output(doc, body, spec.Output)}
 	if spec.Rows != nil && spec.RowsFrom == nil {
 		var ok bool
-		if r.Rows, ok = readRows(doc, spec.Rows, nRows, nil); !ok {
+		if r.Rows, ok = readRows(doc, spec.Rows, rowReader{count: nRows, keyed: keyed}); !ok {
 			return false, unreadable
 		}
 	}

@@ -84,7 +84,7 @@ func TestReadResult(t *testing.T) {
 		`{}`:     "false unknown reason=unreadable_answer",
 		`<html>`: "false unknown reason=unreadable_answer",
 	} {
-		pending, r := ReadResult(act, &Answer{Status: 200, Body: []byte(body)}, 2)
+		pending, r := ReadResult(act, &Answer{Status: 200, Body: []byte(body)}, 2, Keyed{})
 		if got := fmt.Sprint(pending, " ", brief(r)); got != want {
 			t.Errorf("%s: result is %s; want %s", body, got, want)
 		}
@@ -95,7 +95,7 @@ func TestReadResult(t *testing.T) {
 	call.Result = &copied
 	failing := *act
 	failing.Call = &call
-	if _, r := ReadResult(&failing, &Answer{Body: []byte(`{"state":"broken","fault":"f"}`)}, 2); brief(r) != "refused reason=import_failed code=f" {
+	if _, r := ReadResult(&failing, &Answer{Body: []byte(`{"state":"broken","fault":"f"}`)}, 2, Keyed{}); brief(r) != "refused reason=import_failed code=f" {
 		t.Errorf("result is %s", brief(r))
 	}
 }

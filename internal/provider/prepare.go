@@ -25,6 +25,15 @@ const userAgent = "flowlane"
 // it is referred to, not copied. idempotencyKey is sent where the action asks for one. Errors wrap ErrParams or
 // ErrSecretShape. The deadlines of the request are left to the caller.
 func Prepare(svc *catalog.Service, act *catalog.Action, params json.RawMessage, rows []byte, secret Secret, idempotencyKey string) (Request, error) {
+	r, err := prepare(svc, act, params, rows, secret, idempotencyKey, unopened)
+	if err == nil && act.Call.Job != nil {
+		r.job, err = newJob(svc, act, params, secret)
+	}
+	return r, err
+}
+
+// prepare renders a call; reference is that of the job which it is a part of.
+func prepare(svc *catalog.Service, act *catalog.Action, params json.RawMessage, rows []byte, secret Secret, idempotencyKey, reference string) (Request, error) {
 	call := act.Call
 	if call == nil {
 		return Request{}, fmt.Errorf("action %s makes no calls", act.ID)
@@ -35,7 +44,7 @@ func Prepare(svc *catalog.Service, act *catalog.Action, params json.RawMessage, 
 	if call.Tool != "" {
 		return prepareTool(svc, call, params, secret)
 	}
-	p := preparer{svc: svc, call: call, env: &expr.Env{Params: secret.fill(params)}, key: idempotencyKey}
+	p := preparer{svc: svc, call: call, env: &expr.Env{Params: secret.fill(params), Reference: json.RawMessage(quote(reference))}, key: idempotencyKey}
 	if call.Command != "" {
 		return p.command()
 	}

@@ -37,6 +37,8 @@ type Request struct {
 	// request that needs none.
 	FreshUntil time.Time
 	Confirm    func(ctx context.Context) (until time.Time, err error)
+	// Opened is told the reference of a job before that is committed; its error means that it must not be. Nil for other requests.
+	Opened func(ctx context.Context, reference string) error
 	// Memory is what the call holds of the process's budget, and grows with its answer; whoever made it releases it when the
 	// answer is done with. Where there is none, an answer counts while it is read.
 	Memory *memory.Grant
@@ -69,6 +71,8 @@ type Request struct {
 	outcomes map[int]Kind
 	// rows is the array of rows of a bulk call.
 	rows []byte
+	// job is what a call has that goes as several requests; nil for others.
+	job *job
 }
 
 // Size is the length of the body in bytes.
@@ -130,6 +134,8 @@ type Answer struct {
 	// toolCall is the id of a call of a tool, which its answer repeats.
 	toolCall string
 	rows     []byte
+	// step is the request of a job that it is about; nil for other calls.
+	step *jobStep
 	// soap is that of the request, form that of the answers of its action.
 	soap bool
 	form string

@@ -102,6 +102,8 @@ type Reading struct {
 	// Bucket and WindowSeconds say which budget is spent, where the answer says so.
 	Bucket        string
 	WindowSeconds int
+	// Spent: requests of it were answered, whatever became of it.
+	Spent bool
 }
 
 // RefusedByProvider reports whether it was the provider that refused the call: others never leave this process.
@@ -115,6 +117,9 @@ func (r *Reading) RefusedByProvider() bool {
 
 // Read says what an answer proves. nRows is the number of rows that a bulk call carried, 0 for a single record.
 func Read(act *catalog.Action, ans Answer, nRows int) Reading {
+	if ans.step != nil {
+		return readStep(&ans)
+	}
 	if r, done := readPlain(act, &ans); done {
 		return r
 	}
@@ -304,7 +309,7 @@ func readAccepted(kind Kind, act *catalog.Action, ans Answer, nRows int) Reading
 	}
 	if kind == Success && spec.Rows != nil {
 		var ok bool
-		if r.Rows, ok = readRows(doc, spec.Rows, nRows, ans.rows); !ok {
+		if r.Rows, ok = readRows(doc, spec.Rows, rowReader{count: nRows, sent: ans.rows}); !ok {
 			return unreadable
 		}
 		if len(spec.Output) == 0 && spec.Rows.HasOutput() {

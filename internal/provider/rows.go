@@ -46,10 +46,8 @@ func (r *Reading) LeavesOpen() bool {
 const openMost = 100
 
 // readRows lists the rows that came out differently, by ascending row, each once. It fails on anything that could hide
-// one: a list that is none, an element that names no row of the call, two that disagree. sent is the array of the rows as
-// it went out, nil where that is not at hand.
-func readRows(doc gjson.Result, spec *catalog.RowResults, nRows int, sent []byte) ([]RowOutcome, bool) {
-	r := rowReader{count: nRows, sent: sent}
+// one: a list that is none, an element that names no row of the call, two that disagree. r knows the rows of the call.
+func readRows(doc gjson.Result, spec *catalog.RowResults, r rowReader) ([]RowOutcome, bool) {
 	if !r.lists(doc, spec) {
 		return nil, false
 	}
@@ -62,9 +60,9 @@ type RowPages struct {
 	r    rowReader
 }
 
-// NewRowPages reads those of a call with so many rows.
-func NewRowPages(act *catalog.Action, nRows int) *RowPages {
-	return &RowPages{spec: act.Call.Result.Rows, r: rowReader{count: nRows}}
+// NewRowPages reads those of a call with so many rows; keyed is how an answer names these by their keys.
+func NewRowPages(act *catalog.Action, nRows int, keyed Keyed) *RowPages {
+	return &RowPages{spec: act.Call.Result.Rows, r: rowReader{count: nRows, keyed: keyed}}
 }
 
 // Add reads a page; false where it cannot be read.
@@ -104,7 +102,9 @@ func (r *rowReader) rows(spec *catalog.RowResults) ([]RowOutcome, bool) {
 // rowReader goes through the lists of an answer.
 type rowReader struct {
 	count int
+	// sent is the array of the rows as it went out, nil where that is not at hand; keyed are these by their keys.
 	sent  []byte
+	keyed Keyed
 	out   []RowOutcome
 	// named are the rows of which elements have spoken, taken those of them that were accepted.
 	named, taken rowSet
@@ -124,7 +124,7 @@ func (r *rowReader) add(s *rowSet, row int) {
 
 // list reads one list. lenient: an element that names no row leaves no doubt that there was not before.
 func (r *rowReader) list(list gjson.Result, l *catalog.RowList, lenient bool) bool {
-	name := rowNamer{list: l}
+	name := rowNamer{list: l, sums: r.keyed}
 	if l.Key != "" && !name.index(list, r.sent) {
 		return false
 	}
@@ -200,6 +200,7 @@ type rowNamer struct {
 	list *catalog.RowList
 	// keyed are the rows by the keys that elements name.
 	keyed map[string]int
+	sums  Keyed
 }
 
 // row is the row that the i-th element of a list names; false where it names none, and a row that is none of the call
@@ -209,6 +210,8 @@ func (n *rowNamer) row(item gjson.Result, i int) (int, bool) {
 	switch {
 	case l.Order:
 		return i, true
+	case l.ByKey:
+		return n.sums.row(item)
 	case l.Key != "":
 		key := n.key(item.Get(l.Key))
 		if key == "" {

@@ -110,8 +110,8 @@ func TestRead_Rows(t *testing.T) {
 func TestLoad_Rows(t *testing.T) {
 	t.Parallel()
 	for rows, want := range map[string]string{
-		`{at: errors}`:                                     "one of row, pointer, key and order",
-		`{at: errors, row: n, order: true}`:                "one of row, pointer, key and order",
+		`{at: errors}`:                                     "one of row, pointer, key, by_key and order",
+		`{at: errors, row: n, order: true}`:                "one of row, pointer, key, by_key and order",
 		`{at: errors, row: n, base: 2}`:                    "base is 2",
 		`{at: errors, key: k}`:                             "has both or neither",
 		`{at: errors, row: n, of: k}`:                      "has both or neither",
@@ -125,6 +125,7 @@ func TestLoad_Rows(t *testing.T) {
 		`{at: errors, row: n, under: /a}`:                                                  "under says where",
 		`{at: errors, pointer: p, under: a}`:                                               "must be a JSON pointer",
 		`{at: errors, row: n, retry_when: '{{ answer.status == 1 }}'}`:                     "answer",
+		`{at: errors, by_key: true}`:                                                       "by_key is for the result of an earlier call whose records are distinct",
 		`{at: errors, row: n, more: [{at: other, row: "a b"}]}`:                            `row is "a b"`,
 	} {
 		_, err := rowsCatalog(t, map[string]string{"x": rows})
@@ -142,7 +143,9 @@ func TestLoad_ResultRows(t *testing.T) {
 		`{state: s, running: [r], rows_from: {action: x}}`:                                                                      "rows_from needs rows",
 		`{state: s, running: [r], rows: {order: true, failed_when: '{{ item.bad }}'}, rows_from: {action: x, page: {link: l}}}`: "a list in order comes in one piece",
 		`{state: s, running: [r], rows: {row: n}, rows_from: {action: x, page: {cursor: c}}}`:                                   "must pass the cursor on",
-		`{state: s, running: [r], rows: {key: k, of: k}}`:                                                                       "must name its records by row or pointer",
+		`{state: s, running: [r], rows: {row: n}, rows_from: {action: x, each: [a], page: {link: l}}}`:                          "have no further pages",
+		`{state: s, running: [r], rows: {by_key: true}}`:                                                                        "whose records are distinct",
+		`{state: s, running: [r], rows: {key: k, of: k}}`:                                                                       "must name its records by row, pointer or by_key",
 	} {
 		_, err := rowsCatalog(t, map[string]string{"x": "{at: errors, row: n}\n          result: " + result})
 		assert.ErrorContains(t, err, want, result)

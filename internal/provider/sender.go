@@ -201,6 +201,9 @@ func (s *Sender) Send(ctx context.Context, r Request) Answer {
 	if !r.FreshUntil.IsZero() {
 		g.fresh, g.confirm = r.FreshUntil, func() (time.Time, error) { return r.Confirm(ctx) }
 	}
+	if r.job != nil {
+		return s.sendJob(ctx, &r)
+	}
 	if r.command != nil {
 		s.runCommand(ctx, &r, g, &ans)
 		return ans

@@ -168,7 +168,7 @@ func TestPlatform_Results(t *testing.T) {
 		for _, c := range casesOf(t, p.ID).Results {
 			act := actionOf(t, p, c.Action)
 			ans := provider.Answer{Sent: provider.Answered, Status: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: c.Body}
-			_, r := provider.ReadResult(act, &ans, c.Rows)
+			_, r := provider.ReadResult(act, &ans, c.Rows, provider.Keyed{})
 			if len(c.Pages) > 0 {
 				r = ofPages(act, c.Pages, c.Rows)
 			}
@@ -185,7 +185,7 @@ func TestPlatform_Results(t *testing.T) {
 
 func ofPages(act *catalog.Action, pages []catalog.JSON, count int) (r provider.Reading) {
 	r.Kind = provider.Unknown
-	read := provider.NewRowPages(act, count)
+	read := provider.NewRowPages(act, count, provider.Keyed{})
 	for _, page := range pages {
 		if !read.Add(page) {
 			return r

@@ -1,0 +1,169 @@
+package provider
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+
+	"flowlane/internal/catalog"
+	"flowlane/internal/expr"
+)
+
+// A call that is a job goes as several requests, each at most once:
+//
+//	open ──► upload ──► opened(reference) ──► commit
+//
+// Nothing is done for it before the commit, so whatever becomes of the requests before, the call has not arrived. The reference is
+// written down between, for without it nobody could ask whether the commit arrived.
+
+// ErrNotOpened: the reference of a job could not be written down, so that it was not committed.
+var ErrNotOpened = errors.New("the job could not be written down")
+
+// unopened stands for the reference of a job that is not open yet.
+const unopened = "reference"
+
+// job is what a call that is a job has beside other requests.
+type job struct {
+	svc    *catalog.Service
+	act    *catalog.Action
+	params json.RawMessage
+	secret Secret
+	open   Request
+}
+
+// jobStep is the request of a job that an answer is about.
+type jobStep struct {
+	action    *catalog.Action
+	request   *Request
+	reference string
+	// first and last tell the request that opens the job and the one that commits it.
+	first, last bool
+}
+
+// newJob makes ready how the call is opened. Errors wrap ErrParams or ErrSecretShape.
+func newJob(svc *catalog.Service, act *catalog.Action, params json.RawMessage, secret Secret) (*job, error) {
+	j := &job{svc: svc, act: act, params: params, secret: secret}
+	with, err := j.render("job open params", act.Call.Compiled.JobOpen, "")
+	if err != nil {
+		return nil, err
+	}
+	by := act.Call.Job.Open.By()
+	j.open, err = Prepare(by.Service(), by, with, nil, secret, "")
+	return j, err
+}
+
+func (j *job) render(place string, t *expr.Template, reference string) (json.RawMessage, error) {
+	p := preparer{call: j.act.Call, env: &expr.Env{Params: j.secret.fill(j.params), Reference: json.RawMessage(quote(reference))}}
+	out, err := p.render(place, t)
+	if out == nil {
+		out = json.RawMessage("{}")
+	}
+	return out, err
+}
+
+// upload is the request that carries the records of r into the job.
+func (j *job) upload(r *Request, reference string) (Request, error) {
+	var none []byte
+	if j.act.Bulk {
+		none = []byte("[]") // the records are written already
+	}
+	up, err := prepare(j.svc, j.act, j.params, none, j.secret, "", reference)
+	up.Body, up.rows, up.job = r.Body, r.rows, nil
+	return up, err
+}
+
+func (j *job) commit(reference string) (Request, error) {
+	params, err := j.render("job commit params", j.act.Call.Compiled.JobCommit, reference)
+	if err != nil {
+		return Request{}, err
+	}
+	by := j.act.Call.Job.Commit.By()
+	return Prepare(by.Service(), by, params, nil, j.secret, "")
+}
+
+// sendJob sends the requests of a job, as far as each one's answer allows the next.
+func (s *Sender) sendJob(ctx context.Context, r *Request) (ans Answer) {
+	began := s.now()
+	defer func() { ans.StartedAt = began }()
+	spec := r.job.act.Call.Job
+	open := r.job.open
+	ans = s.sendStep(ctx, r, jobStep{action: spec.Open.By(), request: &open, first: true})
+	reading := Read(ans.step.action, ans.alone(), 0)
+	if reading.Kind != Success {
+		return ans
+	}
+	reference := reading.Reference
+	up, err := r.job.upload(r, reference)
+	if err != nil {
+		return s.unsent(err, jobStep{action: r.job.act, request: r, reference: reference})
+	}
+	ans = s.sendStep(ctx, r, jobStep{action: r.job.act, request: &up, reference: reference})
+	if Read(r.job.act, ans.alone(), 0).Kind != Success {
+		return ans
+	}
+	last := jobStep{action: spec.Commit.By(), request: r, reference: reference, last: true}
+	commit, err := r.job.commit(reference)
+	if err != nil {
+		return s.unsent(err, last)
+	}
+	last.request = &commit
+	if r.Opened != nil {
+		if err := r.Opened(ctx, reference); err != nil {
+			return s.unsent(err, last)
+		}
+	}
+	return s.sendStep(ctx, r, last)
+}
+
+// sendStep sends one request of a job within the bounds of the call.
+func (s *Sender) sendStep(ctx context.Context, r *Request, step jobStep) Answer {
+	one := step.request
+	one.SendBefore, one.AnswerBefore, one.FreshUntil, one.Confirm = r.SendBefore, r.AnswerBefore, r.FreshUntil, r.Confirm
+	one.Memory = r.Memory
+	ans := s.Send(ctx, *one)
+	ans.step = &step
+	return ans
+}
+
+// unsent is the answer of a job whose next request cannot be sent.
+func (s *Sender) unsent(err error, step jobStep) Answer {
+	return Answer{Err: errors.Join(ErrNotOpened, err), FinishedAt: s.now(), step: &step}
+}
+
+// alone is the answer to a request of a job as that of a call of its own.
+func (a *Answer) alone() Answer {
+	out := *a
+	out.step, out.value, out.fault, out.valued, out.form = nil, nil, nil, false, ""
+	return out
+}
+
+// readStep reads what came of a job. Before its commit nothing can be unclear.
+func readStep(ans *Answer) Reading {
+	step := ans.step
+	r := Read(step.action, ans.alone(), 0)
+	r.Spent = !step.first || r.Kind == Unknown || r.Kind == Success
+	r.Output, r.Rows = nil, nil
+	switch {
+	case step.last && (r.Kind == Success || r.Kind == Pending):
+		r.Kind, r.Reference = Pending, step.reference
+		return r
+	case step.last && r.Kind == Unknown:
+		r.Reference = step.reference
+		return r
+	case r.Kind == Unknown, r.Kind == Success, r.Kind == Pending: // a success without a reference is none
+		r.Kind, r.RetryAfter = NotArrived, 0
+	case r.Reason == ReasonTooLate && !step.first: // another attempt would come no further
+		r.Reason = ReasonTimeout
+	}
+	return r
+}
+
+// JobUncommitted reports whether the answer about a job says that its commit has not arrived.
+func JobUncommitted(act *catalog.Action, ans *Answer) bool {
+	when := act.Call.Compiled.JobUncommitted
+	if when == nil {
+		return false
+	}
+	holds, err := when.Eval(&expr.Env{Answer: envelope(ans)})
+	return err == nil && holds
+}
