@@ -127,11 +127,28 @@ func (c *call) reply(name string) reply {
 				c.mistake("body of "+name, err)
 			}
 		}
+		if strings.HasSuffix(out.media, "csv") && v.IsArray() {
+			out.body = table(v)
+		}
 		if v.Type == gjson.String && !strings.HasSuffix(out.media, "json") {
 			out.body = []byte(v.String())
 		}
 	}
 	return out
+}
+
+// table writes lines of cells.
+func table(lines gjson.Result) (text []byte) {
+	lines.ForEach(func(_, line gjson.Result) bool {
+		var cells []string
+		line.ForEach(func(_, cell gjson.Result) bool {
+			cells = append(cells, cell.String())
+			return true
+		})
+		text = media.AppendCells(text, cells)
+		return true
+	})
+	return text
 }
 
 // guess makes an answer from the entry in the catalog alone: a status that it lists and the fields that it names.

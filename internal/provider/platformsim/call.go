@@ -9,6 +9,7 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/tidwall/gjson"
@@ -24,12 +25,14 @@ type call struct {
 	w    http.ResponseWriter
 	r    *http.Request
 	body []byte
-	// form: the body is a form or XML, and was no JSON before.
+	// form: the body is a form, XML or CSV, and was no JSON before.
 	form  bool
 	route *route
 	// input is the request as templates see it, vars what they see beside it.
 	input json.RawMessage
 	vars  map[string]any
+	// job is the one that the request is about, as it was found; nil for none.
+	job *job
 	// credential is what the request was signed with.
 	credential string
 }
@@ -39,32 +42,46 @@ var xmlBounds = xmlreader.Bounds{Depth: 32, Parts: 5_000_000}
 
 type headers = map[string]string
 
-// read finds out what the request is.
-func (c *call) read() error {
-	var body any
+// parsed is the body as templates see it, by its type.
+func (c *call) parsed() (body any, err error) {
 	media, _, _ := mime.ParseMediaType(c.r.Header.Get("Content-Type"))
 	switch {
 	case len(bytes.TrimSpace(c.body)) == 0:
+		return nil, nil
 	case media == "application/x-www-form-urlencoded":
 		c.form = true
 		fields, err := url.ParseQuery(string(c.body))
 		if err != nil {
-			return errors.New("the form cannot be read")
+			return nil, errors.New("the form cannot be read")
 		}
-		body = flat(fields)
+		return flat(fields), nil
 	case strings.HasSuffix(media, "xml"):
 		c.form = true
 		document, ok := xmlreader.XML(c.body, xmlreader.Reading{Bounds: xmlBounds, Local: true, Lists: c.sim.profile.Lists})
 		if !ok {
-			return errors.New("the body is no XML, or has a DOCTYPE")
+			return nil, errors.New("the body is no XML, or has a DOCTYPE")
 		}
-		body = json.RawMessage(document)
+		return json.RawMessage(document), nil
+	case strings.HasSuffix(media, "csv"):
+		c.form = true
+		lines, ok := xmlreader.CSV(c.body, xmlBounds)
+		if !ok {
+			return nil, errors.New("the body is no CSV")
+		}
+		return json.RawMessage(lines), nil
 	case gjson.ValidBytes(c.body):
-		body = json.RawMessage(c.body)
+		return json.RawMessage(c.body), nil
 	case strings.HasSuffix(media, "json"):
-		return errors.New("the body is no JSON")
-	default:
-		body = string(c.body)
+		return nil, errors.New("the body is no JSON")
+	}
+	return string(c.body), nil
+}
+
+// read finds out what the request is.
+func (c *call) read() error {
+	body, err := c.parsed()
+	if err != nil {
+		return err
 	}
 	names := headers{}
 	for name, values := range c.r.Header {
@@ -120,7 +137,7 @@ func (c *call) serve() {
 	case c.route == nil:
 		c.refuse(answerMissing, problem{"not_found", "There is no operation " + c.r.Method + " " + c.r.URL.Path + "."})
 		return
-	case c.struck(false):
+	case c.struck():
 		return
 	case !c.route.Public && !c.allowed():
 		c.refuse(answerUnauthorized, problem{"unauthorized", "The credential is missing or not accepted."})
@@ -141,6 +158,10 @@ func (c *call) serve() {
 	}
 	if c.route.job != nil && !c.findJob() {
 		c.refuse(answerMissing, problem{"not_found", "There is no such job."})
+		return
+	}
+	if len(c.route.Needs) > 0 && !slices.Contains(c.route.Needs, c.job.State) {
+		c.refuse(answerInvalid, problem{"invalid_state", "The job is " + c.job.State + "."})
 		return
 	}
 	if counters := c.sim.platform.Account; counters != nil && counters.Counters != nil && c.route.Action == counters.Counters.Action {

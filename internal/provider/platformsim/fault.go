@@ -37,7 +37,9 @@ type Fault struct {
 // FaultKinds are the kinds of faults: cut ends the connection without an answer, hang holds it, status answers an HTML page
 // with a status, slow answers late, truncated sends half an answer, garbage an answer that is no JSON, over_limit refuses
 // as if a limit were reached, and refuse with a code of the platform. truncated, garbage and slow strike what was accepted, over_limit and refuse what was not.
-var FaultKinds = []string{"cut", "hang", "status", "slow", "truncated", "garbage", "over_limit", "refuse"}
+//
+// job_failed strikes a request that begins a job: it fails, before its work or, with accept, after half of it.
+var FaultKinds = []string{"cut", "hang", "status", "slow", "truncated", "garbage", "over_limit", "refuse", "job_failed"}
 
 const longestHang = 10 * time.Minute
 
@@ -66,17 +68,30 @@ func (f *Fault) check() error {
 	return nil
 }
 
-func (f *Fault) after() bool {
-	return f.Accept || f.Kind == "truncated" || f.Kind == "garbage" || f.Kind == "slow"
+// When faults strike: before the work is done, after it, or in it.
+const (
+	strikesBefore = iota
+	strikesAfter
+	strikesJob
+)
+
+func (f *Fault) strikes() int {
+	switch {
+	case f.Kind == "job_failed":
+		return strikesJob
+	case f.Accept, f.Kind == "truncated", f.Kind == "garbage", f.Kind == "slow":
+		return strikesAfter
+	}
+	return strikesBefore
 }
 
 // take returns the fault that strikes the call now; nil for none.
-func (c *call) take(after bool) *Fault {
+func (c *call) take(now int) *Fault {
 	name, s := c.name(), c.sim
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i, f := range s.faults {
-		if f.after() != after || f.Action != name && (f.Action != "" || c.route.action == nil) {
+		if f.strikes() != now || f.Action != name && (f.Action != "" || c.route.action == nil) {
 			continue
 		}
 		if f.Skip > 0 {
@@ -98,8 +113,8 @@ func (c *call) take(after bool) *Fault {
 }
 
 // struck applies a fault to a call of which nothing is done.
-func (c *call) struck(after bool) bool {
-	f := c.take(after)
+func (c *call) struck() bool {
+	f := c.take(strikesBefore)
 	if f == nil {
 		return false
 	}
@@ -117,7 +132,7 @@ func (c *call) struck(after bool) bool {
 
 // struckAfter spoils the answer of a call that was accepted.
 func (c *call) struckAfter(a reply) bool {
-	f := c.take(true)
+	f := c.take(strikesAfter)
 	if f == nil {
 		return false
 	}

@@ -83,8 +83,29 @@ type job struct {
 	Polls    int      `json:"polls"`
 	Accepted []record `json:"accepted"`
 	Rejected []record `json:"rejected"`
+	// State is what its requests made of it, Failed that a fault ended it before it came to the Unprocessed records.
+	State       string   `json:"state"`
+	Failed      bool     `json:"failed"`
+	Unprocessed []record `json:"unprocessed"`
 
 	credential string
+}
+
+// fail ends the job without its work, or after half of it.
+func (j *job) fail(half bool) {
+	count := len(j.Accepted) + len(j.Rejected)
+	done := 0
+	if half {
+		done = count / 2
+	}
+	j.Failed = true
+	rest := func(r record) bool { return r.Index >= done }
+	for _, r := range slices.Concat(j.Accepted, j.Rejected) {
+		if rest(r) {
+			j.Unprocessed = append(j.Unprocessed, r)
+		}
+	}
+	j.Accepted, j.Rejected = slices.DeleteFunc(j.Accepted, rest), slices.DeleteFunc(j.Rejected, rest)
 }
 
 // jobPolls is how often a job is asked about until it is done.
@@ -224,6 +245,11 @@ func (c *call) keyOf(env *expr.Env, raw json.RawMessage) string {
 // accept notes what arrived and judges each record by the rules. It returns the answer to give.
 func (c *call) accept() (name string, why problem) {
 	env, rows, action := c.env(), c.rows(), c.name()
+	state := c.text("state", c.route.state)
+	var failure *Fault
+	if c.route.Begins {
+		failure = c.take(strikesJob)
+	}
 	keys := make([]string, len(rows))
 	for i, raw := range rows {
 		keys[i] = c.keyOf(env, raw)
@@ -231,7 +257,7 @@ func (c *call) accept() (name string, why problem) {
 	s := c.sim
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	j := &job{ID: c.vars["id"].(string), Action: action, At: c.vars["now"].(string), Accepted: []record{}, Rejected: []record{}, credential: c.credential}
+	j := &job{ID: c.vars["id"].(string), Action: action, At: c.vars["now"].(string), Accepted: []record{}, Rejected: []record{}, Unprocessed: []record{}, State: state, credential: c.credential}
 	for i, raw := range rows {
 		s.log.records++
 		r := record{Index: i, Key: keys[i], Record: raw, ID: idOf(action+" "+keys[i], 0)}
@@ -257,11 +283,13 @@ func (c *call) accept() (name string, why problem) {
 		first := j.Rejected[0]
 		return answerRejected, problem{first.Code, first.Message}
 	}
-	for _, r := range append(slices.Clone(j.Accepted), j.Rejected...) {
-		s.log.note(action, r.Key, r.Code != "")
+	if !c.route.Fills {
+		s.log.arrived(j)
 	}
 	s.log.totals.Accepted[action]++
-	if c.route.Method != http.MethodGet {
+	if c.job != nil && state != "" {
+		c.advance(s.log.jobs[c.job.ID], j, failure)
+	} else if c.route.Method != http.MethodGet {
 		s.log.jobs[j.ID] = j
 		kept := append([]json.RawMessage{c.seen(j.ID)}, s.log.items[action]...)
 		s.log.items[action] = kept[:min(len(kept), mostItems)]
@@ -270,6 +298,27 @@ func (c *call) accept() (name string, why problem) {
 		c.vars["items"] = append([]json.RawMessage{}, s.log.items[c.route.Of]...)
 	}
 	return answerSuccess, problem{}
+}
+
+// advance has a request move on the job that it is about.
+func (c *call) advance(about, j *job, failure *Fault) {
+	about.State, about.Polls = j.State, 0
+	if c.route.Fills {
+		about.Action, about.Accepted, about.Rejected = j.Action, j.Accepted, j.Rejected
+	}
+	if c.route.Begins {
+		if failure != nil {
+			about.fail(failure.Accept)
+		}
+		c.sim.log.arrived(about)
+	}
+}
+
+// arrived notes the records of a job.
+func (l *ledger) arrived(j *job) {
+	for _, r := range slices.Concat(j.Accepted, j.Rejected) {
+		l.note(j.Action, r.Key, r.Code != "")
+	}
 }
 
 // seen is an accepted request as lists show it.
@@ -293,19 +342,29 @@ func (l *ledger) note(action, key string, rejected bool) {
 
 // findJob puts the call that the request asks about into vars.job.
 func (c *call) findJob() bool {
-	raw, err := c.route.job.Append(nil, c.env())
-	if err != nil {
-		c.mistake("job", err)
-	}
+	id := c.text("job", c.route.job)
 	c.sim.mu.Lock()
 	defer c.sim.mu.Unlock()
-	j := c.sim.log.jobs[strings.ToLower(gjson.ParseBytes(raw).String())]
+	j := c.sim.log.jobs[strings.ToLower(id)]
 	if j == nil {
 		return false
 	}
 	j.Polls++
-	c.vars["job"] = *j
+	found := *j
+	c.job, c.vars["job"] = &found, found
 	return true
+}
+
+// text renders a template of a text; empty for none.
+func (c *call) text(where string, t *expr.Template) string {
+	if t == nil {
+		return ""
+	}
+	raw, err := t.Append(nil, c.env())
+	if err != nil {
+		c.mistake(where, err)
+	}
+	return gjson.ParseBytes(raw).String()
 }
 
 func (c *call) mistake(where string, err error) {

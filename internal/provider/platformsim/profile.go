@@ -54,7 +54,8 @@ type answer struct {
 	Status  int          `yaml:"status"`
 	Headers catalog.JSON `yaml:"headers"`
 	Body    catalog.JSON `yaml:"body"`
-	// Media is the type of the body; application/json where it is empty. The body of another type is a text.
+	// Media is the type of the body; application/json where it is empty. The body of another type is a text, that of CSV an array of lines,
+	// which are arrays of cells.
 	Media string `yaml:"media"`
 
 	headers, body *expr.Template
@@ -81,13 +82,19 @@ type request struct {
 	Idempotency string `yaml:"idempotency"`
 	// Job is a template of the id of an earlier call, which vars.job then describes.
 	Job catalog.JSON `yaml:"job"`
+	// State is a template of the state that the job has afterwards, or the one that the request makes; Needs are the states that it may
+	// have. Fills has the records of the request become those of the job, Begins has the job done.
+	State  catalog.JSON `yaml:"state"`
+	Needs  []string     `yaml:"needs"`
+	Fills  bool         `yaml:"fills"`
+	Begins bool         `yaml:"begins"`
 	// Of is the action whose accepted requests vars.items lists, newest first.
 	Of string `yaml:"of"`
 	// Answers go before those of the profile.
 	Answers map[string]*answer `yaml:"answers"`
 
-	when              *expr.Condition
-	records, key, job *expr.Template
+	when                     *expr.Condition
+	records, key, job, state *expr.Template
 }
 
 // limit is one of the vendor's.
@@ -143,6 +150,7 @@ func readProfile(text []byte) (*profile, error) {
 		r.records = c.template(at+".records", r.Records, requestScope)
 		r.key = c.template(at+".key", r.Key, recordScope)
 		r.job = c.template(at+".job", r.Job, requestScope)
+		r.state = c.template(at+".state", r.State, requestScope)
 		c.answers(at, r.Answers)
 	}
 	for i, l := range p.Limits {
