@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -85,6 +87,11 @@ var platformRuns = map[string]platformRun{
 		records: append(numbered(120, `{"external_id":"bad-%d","first_name":"bad"}`), numbered(40, `{"external_id":"good-%d","first_name":"Ada"}`)...),
 		want:    map[string]any{"accepted": 40.0, "rejected": 120.0}, action: "klaviyo__api__import_profiles",
 	},
+	"salesforce-bulk-upsert": {
+		metadata: `{"object":"Contact","external_id_field":"Ext__c"}`, rejects: "Ext__c",
+		records: []string{`{"Ext__c":"1","LastName":"A"}`, `{"Ext__c":"bad","Email":"b@x"}`, `{"Ext__c":"2","Phone":null}`},
+		want:    map[string]any{"accepted": 2.0, "rejected": 1.0}, action: "salesforce__rest__bulk_upsert", arrivals: map[string]int{"1": 1, "bad": 1, "2": 1},
+	},
 	"zendesk-import-users": {
 		metadata: `{}`, records: []string{`{"email":"a@x"}`, `{"email":"bad"}`, `{"email":"b@x"}`}, rejects: "email",
 		want: map[string]any{"accepted": 2.0, "rejected": 1.0}, action: "zendesk__support__import_users", arrivals: map[string]int{"a@x": 1, "bad": 1, "b@x": 1},
@@ -119,13 +126,29 @@ var sampleFields = map[string]string{"mailchimp.api_key": "acme-us6", "twilio.ac
 type platforms struct {
 	*stack
 	sims map[string]*platformsim.Sim
+	// held is what an answer waits for, by the request; nil for nothing.
+	held *atomic.Pointer[func(*http.Request)]
 }
 
-func servePlatforms(t *testing.T) platforms {
+// holdAnswer keeps the next answer to a request of this method, whose work is done, until release is called.
+func (p platforms) holdAnswer(method string) (release func()) {
+	open, once := make(chan struct{}), new(sync.Once)
+	wait := func(r *http.Request) {
+		if r.Method == method {
+			once.Do(func() { p.held.Store(nil); <-open })
+		}
+	}
+	p.held.Store(&wait)
+	release = sync.OnceFunc(func() { close(open) })
+	p.t.Cleanup(release)
+	return release
+}
+
+func servePlatforms(t *testing.T, options ...func(c *app.Config)) platforms {
 	t.Helper()
 	cat, err := catalog.Load(catalog.Options{})
 	require.NoError(t, err)
-	p := platforms{sims: map[string]*platformsim.Sim{}}
+	p := platforms{sims: map[string]*platformsim.Sim{}, held: new(atomic.Pointer[func(*http.Request)])}
 	urls, hosts := map[string]string{}, []string{}
 	for _, shown := range cat.Platforms() {
 		if shown.ID == "core" || shown.ID == "dialer" || shown.ID == "aws" {
@@ -133,7 +156,12 @@ func servePlatforms(t *testing.T) platforms {
 		}
 		sim, err := platformsim.New(cat, shown.ID, platformsim.Options{Seed: 1})
 		require.NoError(t, err)
-		server := httptest.NewServer(sim)
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			sim.ServeHTTP(w, r)
+			if wait := p.held.Load(); wait != nil {
+				(*wait)(r)
+			}
+		}))
 		t.Cleanup(server.Close)
 		t.Cleanup(sim.Close)
 		p.sims[shown.ID] = sim
@@ -145,6 +173,9 @@ func servePlatforms(t *testing.T) platforms {
 			c.BaseURLs[id] = url
 		}
 		c.AllowHosts = append(c.AllowHosts, hosts...)
+		for _, o := range options {
+			o(c)
+		}
 	})
 	return p
 }
