@@ -106,11 +106,37 @@ SELECT r.id, r.matching, r.before FROM (
         LEFT JOIN flow.batch_count c ON c.batch_id = b.id AND c.org_id = b.org_id AND c.batch_id BETWEEN @from_id AND @to_id
         LEFT JOIN (SELECT unnest(@of_begun::uuid[]) AS id, unnest(@begun::bigint[]) AS begun) x ON x.id = b.id
         WHERE b.org_id = @org_id AND b.id BETWEEN @from_id AND @to_id
+            AND (sqlc.narg('created_after')::timestamptz IS NULL OR b.created_at >= sqlc.narg('created_after')) AND (sqlc.narg('created_before')::timestamptz IS NULL OR b.created_at < sqlc.narg('created_before'))
             AND (@every::boolean OR @ended_runs::boolean OR c.status = ANY(ARRAY['queued', 'running', 'paused',
                 CASE WHEN @in_completed::boolean THEN 'completed'::flow.batch_status ELSE 'queued' END, CASE WHEN @in_failed::boolean THEN 'failed'::flow.batch_status ELSE 'queued' END,
                 CASE WHEN @in_failed::boolean THEN 'partially_failed'::flow.batch_status ELSE 'queued' END, CASE WHEN @in_cancelled::boolean THEN 'cancelled'::flow.batch_status ELSE 'queued' END]))
     ) d WHERE d.matching > 0
 ) r WHERE r.before + r.matching > @skip_jobs::bigint ORDER BY r.id LIMIT @max_rows;
+
+-- name: BatchIDsNewest :many
+-- BatchIDs from the newest on: those before a batch are the ones behind it.
+SELECT r.id, r.matching, r.before FROM (
+    SELECT d.id, d.matching, ((sum(d.matching) OVER (ORDER BY d.id DESC ROWS UNBOUNDED PRECEDING))::bigint - d.matching)::bigint AS before
+    FROM (
+        SELECT b.id, (CASE WHEN @every::boolean THEN b.record_count ELSE
+                CASE WHEN 'staged' = ANY(@statuses::text[]) THEN c.staged ELSE 0 END + CASE WHEN 'queued' = ANY(@statuses::text[]) THEN c.queued ELSE 0 END
+                + CASE WHEN 'pending' = ANY(@statuses::text[]) THEN c.pending ELSE 0 END + CASE WHEN 'started' = ANY(@statuses::text[]) THEN c.started ELSE 0 END
+                + CASE WHEN 'needs_reconcile' = ANY(@statuses::text[]) THEN c.needs_reconcile ELSE 0 END + CASE WHEN 'completed' = ANY(@statuses::text[]) THEN c.completed ELSE 0 END
+                + CASE WHEN 'failed' = ANY(@statuses::text[]) THEN c.failed ELSE 0 END + CASE WHEN 'cancelled' = ANY(@statuses::text[]) THEN c.cancelled ELSE 0 END
+                + CASE WHEN 'accepted' = ANY(@statuses::text[]) THEN c.accepted ELSE 0 END + CASE WHEN 'rejected' = ANY(@statuses::text[]) THEN c.rejected ELSE 0 END
+                + CASE WHEN 'unprocessed' = ANY(@statuses::text[]) THEN c.unprocessed ELSE 0 END + CASE WHEN 'unresolved' = ANY(@statuses::text[]) THEN c.unresolved ELSE 0 END END
+            + CASE WHEN @ended_runs::boolean THEN (SELECT count(*) FROM flow.ended_run r WHERE r.org_id = b.org_id AND r.batch_id = b.id) ELSE 0 END
+            + coalesce(x.begun, 0))::bigint AS matching
+        FROM flow.batch b
+        LEFT JOIN flow.batch_count c ON c.batch_id = b.id AND c.org_id = b.org_id AND c.batch_id BETWEEN @from_id AND @to_id
+        LEFT JOIN (SELECT unnest(@of_begun::uuid[]) AS id, unnest(@begun::bigint[]) AS begun) x ON x.id = b.id
+        WHERE b.org_id = @org_id AND b.id BETWEEN @from_id AND @to_id
+            AND (sqlc.narg('created_after')::timestamptz IS NULL OR b.created_at >= sqlc.narg('created_after')) AND (sqlc.narg('created_before')::timestamptz IS NULL OR b.created_at < sqlc.narg('created_before'))
+            AND (@every::boolean OR @ended_runs::boolean OR c.status = ANY(ARRAY['queued', 'running', 'paused',
+                CASE WHEN @in_completed::boolean THEN 'completed'::flow.batch_status ELSE 'queued' END, CASE WHEN @in_failed::boolean THEN 'failed'::flow.batch_status ELSE 'queued' END,
+                CASE WHEN @in_failed::boolean THEN 'partially_failed'::flow.batch_status ELSE 'queued' END, CASE WHEN @in_cancelled::boolean THEN 'cancelled'::flow.batch_status ELSE 'queued' END]))
+    ) d WHERE d.matching > 0
+) r WHERE r.before + r.matching > @skip_jobs::bigint ORDER BY r.id DESC LIMIT @max_rows;
 
 -- name: JobTotal :one
 -- How many jobs match of an organization's batches between two ids, as in BatchIDs.
@@ -122,7 +148,9 @@ SELECT coalesce(sum(CASE WHEN @every::boolean THEN b.record_count ELSE
         + CASE WHEN 'accepted' = ANY(@statuses::text[]) THEN c.accepted ELSE 0 END + CASE WHEN 'rejected' = ANY(@statuses::text[]) THEN c.rejected ELSE 0 END
         + CASE WHEN 'unprocessed' = ANY(@statuses::text[]) THEN c.unprocessed ELSE 0 END + CASE WHEN 'unresolved' = ANY(@statuses::text[]) THEN c.unresolved ELSE 0 END END), 0)::bigint AS total
 FROM flow.batch b LEFT JOIN flow.batch_count c ON c.batch_id = b.id AND c.org_id = b.org_id AND c.batch_id BETWEEN @from_id AND @to_id
-WHERE b.org_id = @org_id AND b.id BETWEEN @from_id AND @to_id AND (@every::boolean OR c.status = ANY(ARRAY['queued', 'running', 'paused',
+WHERE b.org_id = @org_id AND b.id BETWEEN @from_id AND @to_id
+    AND (sqlc.narg('created_after')::timestamptz IS NULL OR b.created_at >= sqlc.narg('created_after')) AND (sqlc.narg('created_before')::timestamptz IS NULL OR b.created_at < sqlc.narg('created_before'))
+    AND (@every::boolean OR c.status = ANY(ARRAY['queued', 'running', 'paused',
         CASE WHEN @in_completed::boolean THEN 'completed'::flow.batch_status ELSE 'queued' END, CASE WHEN @in_failed::boolean THEN 'failed'::flow.batch_status ELSE 'queued' END,
         CASE WHEN @in_failed::boolean THEN 'partially_failed'::flow.batch_status ELSE 'queued' END, CASE WHEN @in_cancelled::boolean THEN 'cancelled'::flow.batch_status ELSE 'queued' END]));
 
@@ -141,6 +169,8 @@ CROSS JOIN LATERAL (
 ) s
 WHERE b.org_id = @org_id AND b.batch_id BETWEEN @from_id AND @to_id AND b.status IN ('running', 'paused') AND b.started_at IS NOT NULL AND b.stopped_at IS NULL
     AND (s.begun > 0 OR cardinality(s.mixed) > 0)
+    AND (sqlc.narg('created_after')::timestamptz IS NULL AND sqlc.narg('created_before')::timestamptz IS NULL OR EXISTS (SELECT FROM flow.batch a WHERE a.id = b.batch_id
+        AND (sqlc.narg('created_after') IS NULL OR a.created_at >= sqlc.narg('created_after')) AND (sqlc.narg('created_before') IS NULL OR a.created_at < sqlc.narg('created_before'))))
 ORDER BY b.batch_id;
 
 -- name: SliceAt :one
@@ -178,6 +208,35 @@ CROSS JOIN LATERAL (SELECT * FROM (
             OR s.rejected > 0 AND 'rejected' = ANY(w.statuses) OR s.unprocessed > 0 AND 'unprocessed' = ANY(w.statuses) OR s.unresolved > 0 AND 'unresolved' = ANY(w.statuses))
 ) a WHERE a.matching > 0 ORDER BY a.no LIMIT @max_rows) d
 ORDER BY w.i, d.no;
+
+-- name: SlicesBack :many
+-- SlicesFrom from a number down, the last one of a batch first.
+SELECT w.i::int AS i, d.no, d.first, d.records, d.state, d.step_no, d.apart, d.page_off, d.first_step, d.tasks_done, d.matching::bigint AS matching
+FROM (
+    SELECT b.i, b.batch_id, b.from_no, CASE WHEN b.over THEN @over_statuses::text[] ELSE @statuses::text[] END AS statuses, CASE WHEN b.over THEN '' ELSE @begun::text END AS begun,
+        (@ended_runs::boolean AND EXISTS (SELECT FROM flow.ended_run r WHERE r.org_id = @org_id AND r.batch_id = b.batch_id)) AS ended_runs
+    FROM (SELECT generate_series(0, cardinality(@batch_ids::uuid[]) - 1) AS i, unnest(@batch_ids::uuid[]) AS batch_id, unnest(@from_nos::int[]) AS from_no, unnest(@over::boolean[]) AS over) b OFFSET 0
+) w
+CROSS JOIN LATERAL (SELECT * FROM (
+    SELECT s.no, s.first, s.records, s.state, s.step_no, s.apart, s.page_off, s.first_step, s.tasks_done, (CASE WHEN 'staged' = ANY(w.statuses) THEN s.staged ELSE 0 END + CASE WHEN 'queued' = ANY(w.statuses) THEN s.queued ELSE 0 END
+        + CASE WHEN 'pending' = ANY(w.statuses) THEN s.pending ELSE 0 END + CASE WHEN 'started' = ANY(w.statuses) THEN s.started ELSE 0 END
+        + CASE WHEN 'needs_reconcile' = ANY(w.statuses) THEN s.needs_reconcile ELSE 0 END + CASE WHEN 'completed' = ANY(w.statuses) THEN s.completed ELSE 0 END
+        + CASE WHEN 'failed' = ANY(w.statuses) THEN s.failed ELSE 0 END + CASE WHEN 'cancelled' = ANY(w.statuses) THEN s.cancelled ELSE 0 END
+        + CASE WHEN 'accepted' = ANY(w.statuses) THEN s.accepted ELSE 0 END + CASE WHEN 'rejected' = ANY(w.statuses) THEN s.rejected ELSE 0 END
+        + CASE WHEN 'unprocessed' = ANY(w.statuses) THEN s.unprocessed ELSE 0 END + CASE WHEN 'unresolved' = ANY(w.statuses) THEN s.unresolved ELSE 0 END)
+        + CASE WHEN w.begun = 'yes' AND s.queued > 0
+            AND (s.step_no > s.first_step OR EXISTS (SELECT FROM flow.fragment f WHERE f.batch_id = s.batch_id AND f.slice_no = s.no)) THEN s.queued ELSE 0 END
+        - CASE WHEN w.begun = 'no' AND s.step_no > s.first_step THEN s.queued ELSE 0 END
+        + CASE WHEN w.ended_runs THEN (SELECT count(*) FROM flow.ended_run r WHERE r.org_id = @org_id AND r.batch_id = s.batch_id
+            AND r.position >= s.first AND r.position < s.first + s.records) ELSE 0 END AS matching
+    FROM flow.slice s WHERE s.batch_id = w.batch_id AND s.no <= w.from_no
+        -- Most slices of a large batch pass by here: what costs little, and rules nearly all out, comes first.
+        AND (w.begun = 'yes' AND s.queued > 0 OR w.ended_runs OR s.staged > 0 AND 'staged' = ANY(w.statuses) OR s.queued > 0 AND 'queued' = ANY(w.statuses) OR s.pending > 0 AND 'pending' = ANY(w.statuses)
+            OR s.started > 0 AND 'started' = ANY(w.statuses) OR s.needs_reconcile > 0 AND 'needs_reconcile' = ANY(w.statuses) OR s.completed > 0 AND 'completed' = ANY(w.statuses)
+            OR s.failed > 0 AND 'failed' = ANY(w.statuses) OR s.cancelled > 0 AND 'cancelled' = ANY(w.statuses) OR s.accepted > 0 AND 'accepted' = ANY(w.statuses)
+            OR s.rejected > 0 AND 'rejected' = ANY(w.statuses) OR s.unprocessed > 0 AND 'unprocessed' = ANY(w.statuses) OR s.unresolved > 0 AND 'unresolved' = ANY(w.statuses))
+) a WHERE a.matching > 0 ORDER BY a.no DESC LIMIT @max_rows) d
+ORDER BY w.i, d.no DESC;
 
 -- name: JobsRead :many
 -- OFFSET 0 keeps it one walk along the index for each slice, whatever the planner thinks of the size of the table.
@@ -251,4 +310,6 @@ CROSS JOIN LATERAL (SELECT * FROM flow.ended_run e WHERE e.org_id = b.org_id AND
 ORDER BY r.batch_id, r.position, r.run;
 
 -- name: EndedRunTotal :one
-SELECT count(*) FROM flow.ended_run WHERE org_id = @org_id AND batch_id BETWEEN @from_id AND @to_id;
+SELECT count(*) FROM flow.ended_run r WHERE r.org_id = @org_id AND r.batch_id BETWEEN @from_id AND @to_id
+    AND (sqlc.narg('created_after')::timestamptz IS NULL AND sqlc.narg('created_before')::timestamptz IS NULL OR EXISTS (SELECT FROM flow.batch a WHERE a.id = r.batch_id
+        AND (sqlc.narg('created_after') IS NULL OR a.created_at >= sqlc.narg('created_after')) AND (sqlc.narg('created_before') IS NULL OR a.created_at < sqlc.narg('created_before'))));

@@ -94,27 +94,30 @@ SELECT r.id, r.matching, r.before FROM (
         LEFT JOIN flow.batch_count c ON c.batch_id = b.id AND c.org_id = b.org_id AND c.batch_id BETWEEN $4 AND $5
         LEFT JOIN (SELECT unnest($6::uuid[]) AS id, unnest($7::bigint[]) AS begun) x ON x.id = b.id
         WHERE b.org_id = $8 AND b.id BETWEEN $4 AND $5
+            AND ($9::timestamptz IS NULL OR b.created_at >= $9) AND ($10::timestamptz IS NULL OR b.created_at < $10)
             AND ($1::boolean OR $3::boolean OR c.status = ANY(ARRAY['queued', 'running', 'paused',
-                CASE WHEN $9::boolean THEN 'completed'::flow.batch_status ELSE 'queued' END, CASE WHEN $10::boolean THEN 'failed'::flow.batch_status ELSE 'queued' END,
-                CASE WHEN $10::boolean THEN 'partially_failed'::flow.batch_status ELSE 'queued' END, CASE WHEN $11::boolean THEN 'cancelled'::flow.batch_status ELSE 'queued' END]))
+                CASE WHEN $11::boolean THEN 'completed'::flow.batch_status ELSE 'queued' END, CASE WHEN $12::boolean THEN 'failed'::flow.batch_status ELSE 'queued' END,
+                CASE WHEN $12::boolean THEN 'partially_failed'::flow.batch_status ELSE 'queued' END, CASE WHEN $13::boolean THEN 'cancelled'::flow.batch_status ELSE 'queued' END]))
     ) d WHERE d.matching > 0
-) r WHERE r.before + r.matching > $12::bigint ORDER BY r.id LIMIT $13
+) r WHERE r.before + r.matching > $14::bigint ORDER BY r.id LIMIT $15
 `
 
 type BatchIDsParams struct {
-	Every       bool
-	Statuses    []string
-	EndedRuns   bool
-	FromID      uuid.UUID
-	ToID        uuid.UUID
-	OfBegun     []uuid.UUID
-	Begun       []int64
-	OrgID       uuid.UUID
-	InCompleted bool
-	InFailed    bool
-	InCancelled bool
-	SkipJobs    int64
-	MaxRows     int32
+	Every         bool
+	Statuses      []string
+	EndedRuns     bool
+	FromID        uuid.UUID
+	ToID          uuid.UUID
+	OfBegun       []uuid.UUID
+	Begun         []int64
+	OrgID         uuid.UUID
+	CreatedAfter  *time.Time
+	CreatedBefore *time.Time
+	InCompleted   bool
+	InFailed      bool
+	InCancelled   bool
+	SkipJobs      int64
+	MaxRows       int32
 }
 
 type BatchIDsRow struct {
@@ -137,6 +140,8 @@ func (q *Queries) BatchIDs(ctx context.Context, db DBTX, arg BatchIDsParams) ([]
 		arg.OfBegun,
 		arg.Begun,
 		arg.OrgID,
+		arg.CreatedAfter,
+		arg.CreatedBefore,
 		arg.InCompleted,
 		arg.InFailed,
 		arg.InCancelled,
@@ -150,6 +155,92 @@ func (q *Queries) BatchIDs(ctx context.Context, db DBTX, arg BatchIDsParams) ([]
 	var items []BatchIDsRow
 	for rows.Next() {
 		var i BatchIDsRow
+		if err := rows.Scan(&i.ID, &i.Matching, &i.Before); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const batchIDsNewest = `-- name: BatchIDsNewest :many
+SELECT r.id, r.matching, r.before FROM (
+    SELECT d.id, d.matching, ((sum(d.matching) OVER (ORDER BY d.id DESC ROWS UNBOUNDED PRECEDING))::bigint - d.matching)::bigint AS before
+    FROM (
+        SELECT b.id, (CASE WHEN $1::boolean THEN b.record_count ELSE
+                CASE WHEN 'staged' = ANY($2::text[]) THEN c.staged ELSE 0 END + CASE WHEN 'queued' = ANY($2::text[]) THEN c.queued ELSE 0 END
+                + CASE WHEN 'pending' = ANY($2::text[]) THEN c.pending ELSE 0 END + CASE WHEN 'started' = ANY($2::text[]) THEN c.started ELSE 0 END
+                + CASE WHEN 'needs_reconcile' = ANY($2::text[]) THEN c.needs_reconcile ELSE 0 END + CASE WHEN 'completed' = ANY($2::text[]) THEN c.completed ELSE 0 END
+                + CASE WHEN 'failed' = ANY($2::text[]) THEN c.failed ELSE 0 END + CASE WHEN 'cancelled' = ANY($2::text[]) THEN c.cancelled ELSE 0 END
+                + CASE WHEN 'accepted' = ANY($2::text[]) THEN c.accepted ELSE 0 END + CASE WHEN 'rejected' = ANY($2::text[]) THEN c.rejected ELSE 0 END
+                + CASE WHEN 'unprocessed' = ANY($2::text[]) THEN c.unprocessed ELSE 0 END + CASE WHEN 'unresolved' = ANY($2::text[]) THEN c.unresolved ELSE 0 END END
+            + CASE WHEN $3::boolean THEN (SELECT count(*) FROM flow.ended_run r WHERE r.org_id = b.org_id AND r.batch_id = b.id) ELSE 0 END
+            + coalesce(x.begun, 0))::bigint AS matching
+        FROM flow.batch b
+        LEFT JOIN flow.batch_count c ON c.batch_id = b.id AND c.org_id = b.org_id AND c.batch_id BETWEEN $4 AND $5
+        LEFT JOIN (SELECT unnest($6::uuid[]) AS id, unnest($7::bigint[]) AS begun) x ON x.id = b.id
+        WHERE b.org_id = $8 AND b.id BETWEEN $4 AND $5
+            AND ($9::timestamptz IS NULL OR b.created_at >= $9) AND ($10::timestamptz IS NULL OR b.created_at < $10)
+            AND ($1::boolean OR $3::boolean OR c.status = ANY(ARRAY['queued', 'running', 'paused',
+                CASE WHEN $11::boolean THEN 'completed'::flow.batch_status ELSE 'queued' END, CASE WHEN $12::boolean THEN 'failed'::flow.batch_status ELSE 'queued' END,
+                CASE WHEN $12::boolean THEN 'partially_failed'::flow.batch_status ELSE 'queued' END, CASE WHEN $13::boolean THEN 'cancelled'::flow.batch_status ELSE 'queued' END]))
+    ) d WHERE d.matching > 0
+) r WHERE r.before + r.matching > $14::bigint ORDER BY r.id DESC LIMIT $15
+`
+
+type BatchIDsNewestParams struct {
+	Every         bool
+	Statuses      []string
+	EndedRuns     bool
+	FromID        uuid.UUID
+	ToID          uuid.UUID
+	OfBegun       []uuid.UUID
+	Begun         []int64
+	OrgID         uuid.UUID
+	CreatedAfter  *time.Time
+	CreatedBefore *time.Time
+	InCompleted   bool
+	InFailed      bool
+	InCancelled   bool
+	SkipJobs      int64
+	MaxRows       int32
+}
+
+type BatchIDsNewestRow struct {
+	ID       uuid.UUID
+	Matching int64
+	Before   int64
+}
+
+// BatchIDs from the newest on: those before a batch are the ones behind it.
+func (q *Queries) BatchIDsNewest(ctx context.Context, db DBTX, arg BatchIDsNewestParams) ([]BatchIDsNewestRow, error) {
+	rows, err := db.Query(ctx, batchIDsNewest,
+		arg.Every,
+		arg.Statuses,
+		arg.EndedRuns,
+		arg.FromID,
+		arg.ToID,
+		arg.OfBegun,
+		arg.Begun,
+		arg.OrgID,
+		arg.CreatedAfter,
+		arg.CreatedBefore,
+		arg.InCompleted,
+		arg.InFailed,
+		arg.InCancelled,
+		arg.SkipJobs,
+		arg.MaxRows,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []BatchIDsNewestRow
+	for rows.Next() {
+		var i BatchIDsNewestRow
 		if err := rows.Scan(&i.ID, &i.Matching, &i.Before); err != nil {
 			return nil, err
 		}
@@ -715,13 +806,17 @@ CROSS JOIN LATERAL (
 ) s
 WHERE b.org_id = $1 AND b.batch_id BETWEEN $2 AND $3 AND b.status IN ('running', 'paused') AND b.started_at IS NOT NULL AND b.stopped_at IS NULL
     AND (s.begun > 0 OR cardinality(s.mixed) > 0)
+    AND ($4::timestamptz IS NULL AND $5::timestamptz IS NULL OR EXISTS (SELECT FROM flow.batch a WHERE a.id = b.batch_id
+        AND ($4 IS NULL OR a.created_at >= $4) AND ($5 IS NULL OR a.created_at < $5)))
 ORDER BY b.batch_id
 `
 
 type BegunBatchesParams struct {
-	OrgID  uuid.UUID
-	FromID uuid.UUID
-	ToID   uuid.UUID
+	OrgID         uuid.UUID
+	FromID        uuid.UUID
+	ToID          uuid.UUID
+	CreatedAfter  *time.Time
+	CreatedBefore *time.Time
 }
 
 type BegunBatchesRow struct {
@@ -734,7 +829,13 @@ type BegunBatchesRow struct {
 // past their first step, and the slices at it for which something was done, so that they must be looked at. No slice behind
 // the last one that has a fragment is one of those, which rules most out.
 func (q *Queries) BegunBatches(ctx context.Context, db DBTX, arg BegunBatchesParams) ([]BegunBatchesRow, error) {
-	rows, err := db.Query(ctx, begunBatches, arg.OrgID, arg.FromID, arg.ToID)
+	rows, err := db.Query(ctx, begunBatches,
+		arg.OrgID,
+		arg.FromID,
+		arg.ToID,
+		arg.CreatedAfter,
+		arg.CreatedBefore,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -754,17 +855,27 @@ func (q *Queries) BegunBatches(ctx context.Context, db DBTX, arg BegunBatchesPar
 }
 
 const endedRunTotal = `-- name: EndedRunTotal :one
-SELECT count(*) FROM flow.ended_run WHERE org_id = $1 AND batch_id BETWEEN $2 AND $3
+SELECT count(*) FROM flow.ended_run r WHERE r.org_id = $1 AND r.batch_id BETWEEN $2 AND $3
+    AND ($4::timestamptz IS NULL AND $5::timestamptz IS NULL OR EXISTS (SELECT FROM flow.batch a WHERE a.id = r.batch_id
+        AND ($4 IS NULL OR a.created_at >= $4) AND ($5 IS NULL OR a.created_at < $5)))
 `
 
 type EndedRunTotalParams struct {
-	OrgID  uuid.UUID
-	FromID uuid.UUID
-	ToID   uuid.UUID
+	OrgID         uuid.UUID
+	FromID        uuid.UUID
+	ToID          uuid.UUID
+	CreatedAfter  *time.Time
+	CreatedBefore *time.Time
 }
 
 func (q *Queries) EndedRunTotal(ctx context.Context, db DBTX, arg EndedRunTotalParams) (int64, error) {
-	row := db.QueryRow(ctx, endedRunTotal, arg.OrgID, arg.FromID, arg.ToID)
+	row := db.QueryRow(ctx, endedRunTotal,
+		arg.OrgID,
+		arg.FromID,
+		arg.ToID,
+		arg.CreatedAfter,
+		arg.CreatedBefore,
+	)
 	var count int64
 	err := row.Scan(&count)
 	return count, err
@@ -893,20 +1004,24 @@ SELECT coalesce(sum(CASE WHEN $1::boolean THEN b.record_count ELSE
         + CASE WHEN 'accepted' = ANY($2::text[]) THEN c.accepted ELSE 0 END + CASE WHEN 'rejected' = ANY($2::text[]) THEN c.rejected ELSE 0 END
         + CASE WHEN 'unprocessed' = ANY($2::text[]) THEN c.unprocessed ELSE 0 END + CASE WHEN 'unresolved' = ANY($2::text[]) THEN c.unresolved ELSE 0 END END), 0)::bigint AS total
 FROM flow.batch b LEFT JOIN flow.batch_count c ON c.batch_id = b.id AND c.org_id = b.org_id AND c.batch_id BETWEEN $3 AND $4
-WHERE b.org_id = $5 AND b.id BETWEEN $3 AND $4 AND ($1::boolean OR c.status = ANY(ARRAY['queued', 'running', 'paused',
-        CASE WHEN $6::boolean THEN 'completed'::flow.batch_status ELSE 'queued' END, CASE WHEN $7::boolean THEN 'failed'::flow.batch_status ELSE 'queued' END,
-        CASE WHEN $7::boolean THEN 'partially_failed'::flow.batch_status ELSE 'queued' END, CASE WHEN $8::boolean THEN 'cancelled'::flow.batch_status ELSE 'queued' END]))
+WHERE b.org_id = $5 AND b.id BETWEEN $3 AND $4
+    AND ($6::timestamptz IS NULL OR b.created_at >= $6) AND ($7::timestamptz IS NULL OR b.created_at < $7)
+    AND ($1::boolean OR c.status = ANY(ARRAY['queued', 'running', 'paused',
+        CASE WHEN $8::boolean THEN 'completed'::flow.batch_status ELSE 'queued' END, CASE WHEN $9::boolean THEN 'failed'::flow.batch_status ELSE 'queued' END,
+        CASE WHEN $9::boolean THEN 'partially_failed'::flow.batch_status ELSE 'queued' END, CASE WHEN $10::boolean THEN 'cancelled'::flow.batch_status ELSE 'queued' END]))
 `
 
 type JobTotalParams struct {
-	Every       bool
-	Statuses    []string
-	FromID      uuid.UUID
-	ToID        uuid.UUID
-	OrgID       uuid.UUID
-	InCompleted bool
-	InFailed    bool
-	InCancelled bool
+	Every         bool
+	Statuses      []string
+	FromID        uuid.UUID
+	ToID          uuid.UUID
+	OrgID         uuid.UUID
+	CreatedAfter  *time.Time
+	CreatedBefore *time.Time
+	InCompleted   bool
+	InFailed      bool
+	InCancelled   bool
 }
 
 // How many jobs match of an organization's batches between two ids, as in BatchIDs.
@@ -917,6 +1032,8 @@ func (q *Queries) JobTotal(ctx context.Context, db DBTX, arg JobTotalParams) (in
 		arg.FromID,
 		arg.ToID,
 		arg.OrgID,
+		arg.CreatedAfter,
+		arg.CreatedBefore,
 		arg.InCompleted,
 		arg.InFailed,
 		arg.InCancelled,
@@ -1093,6 +1210,104 @@ func (q *Queries) SliceSizes(ctx context.Context, db DBTX, arg SliceSizesParams)
 			return nil, err
 		}
 		items = append(items, bytes)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const slicesBack = `-- name: SlicesBack :many
+SELECT w.i::int AS i, d.no, d.first, d.records, d.state, d.step_no, d.apart, d.page_off, d.first_step, d.tasks_done, d.matching::bigint AS matching
+FROM (
+    SELECT b.i, b.batch_id, b.from_no, CASE WHEN b.over THEN $1::text[] ELSE $2::text[] END AS statuses, CASE WHEN b.over THEN '' ELSE $3::text END AS begun,
+        ($4::boolean AND EXISTS (SELECT FROM flow.ended_run r WHERE r.org_id = $5 AND r.batch_id = b.batch_id)) AS ended_runs
+    FROM (SELECT generate_series(0, cardinality($6::uuid[]) - 1) AS i, unnest($6::uuid[]) AS batch_id, unnest($7::int[]) AS from_no, unnest($8::boolean[]) AS over) b OFFSET 0
+) w
+CROSS JOIN LATERAL (SELECT no, first, records, state, step_no, apart, page_off, first_step, tasks_done, matching FROM (
+    SELECT s.no, s.first, s.records, s.state, s.step_no, s.apart, s.page_off, s.first_step, s.tasks_done, (CASE WHEN 'staged' = ANY(w.statuses) THEN s.staged ELSE 0 END + CASE WHEN 'queued' = ANY(w.statuses) THEN s.queued ELSE 0 END
+        + CASE WHEN 'pending' = ANY(w.statuses) THEN s.pending ELSE 0 END + CASE WHEN 'started' = ANY(w.statuses) THEN s.started ELSE 0 END
+        + CASE WHEN 'needs_reconcile' = ANY(w.statuses) THEN s.needs_reconcile ELSE 0 END + CASE WHEN 'completed' = ANY(w.statuses) THEN s.completed ELSE 0 END
+        + CASE WHEN 'failed' = ANY(w.statuses) THEN s.failed ELSE 0 END + CASE WHEN 'cancelled' = ANY(w.statuses) THEN s.cancelled ELSE 0 END
+        + CASE WHEN 'accepted' = ANY(w.statuses) THEN s.accepted ELSE 0 END + CASE WHEN 'rejected' = ANY(w.statuses) THEN s.rejected ELSE 0 END
+        + CASE WHEN 'unprocessed' = ANY(w.statuses) THEN s.unprocessed ELSE 0 END + CASE WHEN 'unresolved' = ANY(w.statuses) THEN s.unresolved ELSE 0 END)
+        + CASE WHEN w.begun = 'yes' AND s.queued > 0
+            AND (s.step_no > s.first_step OR EXISTS (SELECT FROM flow.fragment f WHERE f.batch_id = s.batch_id AND f.slice_no = s.no)) THEN s.queued ELSE 0 END
+        - CASE WHEN w.begun = 'no' AND s.step_no > s.first_step THEN s.queued ELSE 0 END
+        + CASE WHEN w.ended_runs THEN (SELECT count(*) FROM flow.ended_run r WHERE r.org_id = $5 AND r.batch_id = s.batch_id
+            AND r.position >= s.first AND r.position < s.first + s.records) ELSE 0 END AS matching
+    FROM flow.slice s WHERE s.batch_id = w.batch_id AND s.no <= w.from_no
+        -- Most slices of a large batch pass by here: what costs little, and rules nearly all out, comes first.
+        AND (w.begun = 'yes' AND s.queued > 0 OR w.ended_runs OR s.staged > 0 AND 'staged' = ANY(w.statuses) OR s.queued > 0 AND 'queued' = ANY(w.statuses) OR s.pending > 0 AND 'pending' = ANY(w.statuses)
+            OR s.started > 0 AND 'started' = ANY(w.statuses) OR s.needs_reconcile > 0 AND 'needs_reconcile' = ANY(w.statuses) OR s.completed > 0 AND 'completed' = ANY(w.statuses)
+            OR s.failed > 0 AND 'failed' = ANY(w.statuses) OR s.cancelled > 0 AND 'cancelled' = ANY(w.statuses) OR s.accepted > 0 AND 'accepted' = ANY(w.statuses)
+            OR s.rejected > 0 AND 'rejected' = ANY(w.statuses) OR s.unprocessed > 0 AND 'unprocessed' = ANY(w.statuses) OR s.unresolved > 0 AND 'unresolved' = ANY(w.statuses))
+) a WHERE a.matching > 0 ORDER BY a.no DESC LIMIT $9) d
+ORDER BY w.i, d.no DESC
+`
+
+type SlicesBackParams struct {
+	OverStatuses []string
+	Statuses     []string
+	Begun        string
+	EndedRuns    bool
+	OrgID        uuid.UUID
+	BatchIds     []uuid.UUID
+	FromNos      []int32
+	Over         []bool
+	MaxRows      int32
+}
+
+type SlicesBackRow struct {
+	I         int32
+	No        int32
+	First     int64
+	Records   int32
+	State     string
+	StepNo    int16
+	Apart     int32
+	PageOff   int32
+	FirstStep int16
+	TasksDone int64
+	Matching  int64
+}
+
+// SlicesFrom from a number down, the last one of a batch first.
+func (q *Queries) SlicesBack(ctx context.Context, db DBTX, arg SlicesBackParams) ([]SlicesBackRow, error) {
+	rows, err := db.Query(ctx, slicesBack,
+		arg.OverStatuses,
+		arg.Statuses,
+		arg.Begun,
+		arg.EndedRuns,
+		arg.OrgID,
+		arg.BatchIds,
+		arg.FromNos,
+		arg.Over,
+		arg.MaxRows,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []SlicesBackRow
+	for rows.Next() {
+		var i SlicesBackRow
+		if err := rows.Scan(
+			&i.I,
+			&i.No,
+			&i.First,
+			&i.Records,
+			&i.State,
+			&i.StepNo,
+			&i.Apart,
+			&i.PageOff,
+			&i.FirstStep,
+			&i.TasksDone,
+			&i.Matching,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err

@@ -19063,6 +19063,18 @@ func (s *Server) handleListExecutionsRequest(args [0]string, argsEscaped bool, w
 					Name: "status",
 					In:   "query",
 				}: params.Status,
+				{
+					Name: "order",
+					In:   "query",
+				}: params.Order,
+				{
+					Name: "created_after",
+					In:   "query",
+				}: params.CreatedAfter,
+				{
+					Name: "created_before",
+					In:   "query",
+				}: params.CreatedBefore,
 			},
 			Raw: r,
 		}
@@ -19302,6 +19314,18 @@ func (s *Server) handleListJobsRequest(args [0]string, argsEscaped bool, w http.
 					Name: "key",
 					In:   "query",
 				}: params.Key,
+				{
+					Name: "order",
+					In:   "query",
+				}: params.Order,
+				{
+					Name: "created_after",
+					In:   "query",
+				}: params.CreatedAfter,
+				{
+					Name: "created_before",
+					In:   "query",
+				}: params.CreatedBefore,
 			},
 			Raw: r,
 		}

@@ -21,11 +21,13 @@ type executionHandler struct {
 
 func (h executionHandler) ListExecutions(ctx context.Context, params oas.ListExecutionsParams) (*oas.ExecutionList, error) {
 	caller := account.FromContext(ctx)
-	p, err := pageOf("executions", caller.OrgID, params.Limit, params.Skip, params.Cursor, params.Status.Value, "\x00", params.BatchID, "\x00", params.JobID)
+	when := created{params.Order, params.CreatedAfter, params.CreatedBefore}
+	p, err := pageOf("executions", caller.OrgID, params.Limit, params.Skip, params.Cursor, params.Status.Value, "\x00", params.BatchID, "\x00",
+		params.JobID, "\x00", when)
 	if err != nil {
 		return nil, err
 	}
-	f := run.RecordFilter{Want: run.Want{History: true, Runs: true, Key: true}}
+	f := when.records(run.Want{History: true, Runs: true, Key: true})
 	if params.Status.Set {
 		status := run.ExecutionStatus(params.Status.Value)
 		f.Execution = &status

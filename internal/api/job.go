@@ -24,15 +24,16 @@ type jobHandler struct {
 
 func (h jobHandler) ListJobs(ctx context.Context, params oas.ListJobsParams) (*oas.JobList, error) {
 	caller := account.FromContext(ctx)
+	when := created{params.Order, params.CreatedAfter, params.CreatedBefore}
 	p, err := pageOf("jobs", caller.OrgID, params.Limit, params.Skip, params.Cursor, params.Status.Value, "\x00", params.BatchID,
-		"\x00", params.Key)
+		"\x00", params.Key, "\x00", when)
 	if err != nil {
 		return nil, err
 	}
 	if params.Key.Set && !params.BatchID.Set {
 		return nil, errKeyAlone
 	}
-	f := run.RecordFilter{Want: run.Want{Input: true, Output: true, History: true, Key: true}}
+	f := when.records(run.Want{Input: true, Output: true, History: true, Key: true})
 	if err := p.seek(&f, params.Key); err != nil {
 		return nil, err
 	}

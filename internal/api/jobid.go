@@ -47,29 +47,25 @@ func executionIDOf(r *run.Record) string { return executionID(jobIDOf(r), r.Run)
 
 // beginAtRun makes a list of executions continue after the one that its cursor names.
 func (p page) beginAtRun(f *run.RecordFilter) error {
-	f.Limit, f.Skip = p.limit, p.skip
-	if p.Key == "" {
-		return nil
-	}
 	batch, position, last, ok := parseExecutionID(p.Key)
-	if !ok {
-		return errCursor
-	}
-	f.FromBatch, f.FromPosition, f.FromRun = batch, position, last+1
-	return nil
+	return p.begin(f, batch, position, last, ok)
 }
 
 // beginAt makes a list of records continue after the record that its cursor names.
 func (p page) beginAt(f *run.RecordFilter) error {
-	f.Limit, f.Skip = p.limit, p.skip
-	if p.Key == "" {
-		return nil
-	}
 	batch, position, ok := parseJobID(p.Key)
-	if !ok {
+	return p.begin(f, batch, position, 0, ok)
+}
+
+func (p page) begin(f *run.RecordFilter, batch uuid.UUID, position int64, last int32, ok bool) error {
+	f.Limit, f.Skip = p.limit, p.skip
+	switch {
+	case p.Key == "":
+	case !ok:
 		return errCursor
+	default:
+		f.BehindRun(batch, position, last)
 	}
-	f.FromBatch, f.FromPosition = batch, position+1
 	return nil
 }
 

@@ -44,6 +44,8 @@ func TestLists_Order(t *testing.T) {
 		{"/data/record-sets", func(int) string { return post("/data/record-sets", "") }, ""},
 		{"/flows/batches", func(i int) string { return s.trigger([]string{flow, another}[i%2], `{}`) }, "definition_id=" + flow},
 		{"/flows/triggers", func(i int) string { return s.trigger([]string{flow, another}[i%2], `{}`) }, "trigger_type=api_call&definition_id=" + flow},
+		{"/flows/jobs", func(i int) string { return s.trigger([]string{flow, another}[i%2], `{}`) + ".0" }, ""},
+		{"/flows/executions", func(i int) string { return s.trigger([]string{flow, another}[i%2], `{}`) + ".0.1" }, ""},
 	}
 	for path, body := range map[string]string{
 		"/flows/schedules":           `{"definition_id":%q,"description":"d","cron_expression":"0 0 29 2 *"}`,

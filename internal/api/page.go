@@ -14,6 +14,7 @@ import (
 	"flowlane/gen/oas"
 	"flowlane/internal/fault"
 	"flowlane/internal/listing"
+	"flowlane/internal/run"
 )
 
 // page is one request for a page of a list. Handlers read Fetch() rows after Key (or afterID) and past Skip, and give
@@ -101,6 +102,11 @@ func (p page) of(c created) (listing.Range, listing.Page, error) {
 		return whole, at, errCursor
 	}
 	return whole, at.Behind(last), nil
+}
+
+// records are those that the list has, in its order, and what readers want of them.
+func (c created) records(want run.Want) run.RecordFilter {
+	return run.RecordFilter{Newest: c.order.Value == oas.ListOrderDesc, CreatedAfter: setTime(c.after), CreatedBefore: setTime(c.before), Want: want}
 }
 
 // newestOrder is the order of a list that begins with the newest unless it is asked otherwise.

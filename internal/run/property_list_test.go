@@ -3,6 +3,7 @@ package run
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -23,7 +24,7 @@ func listed(records []Record) []string {
 
 // shows reports whether a list with this filter has the record.
 func (f *RecordFilter) shows(r *Record) bool {
-	return (f.BatchID == nil || *f.BatchID == r.Batch.FlowBatch.ID) && (f.Position == nil || *f.Position == r.Position) &&
+	return f.created(r.Batch.FlowBatch.CreatedAt) && (f.BatchID == nil || *f.BatchID == r.Batch.FlowBatch.ID) && (f.Position == nil || *f.Position == r.Position) &&
 		(f.Status == nil || *f.Status == r.Status) && (f.Execution == nil || *f.Execution == r.Execution)
 }
 
@@ -67,11 +68,21 @@ func (p *play) checkLists(after string) {
 	case 1:
 		f.BatchID, f.Position = &one.Batch.FlowBatch.ID, &one.Position
 	}
+	made := &one.Batch.FlowBatch.CreatedAt
+	switch rapid.IntRange(0, 3).Draw(p.t, "created") {
+	case 0:
+		f.CreatedAfter = made
+	case 1:
+		f.CreatedBefore = made
+	}
 	var want []Record
 	for i := range all {
 		if f.shows(&all[i]) {
 			want = append(want, all[i])
 		}
+	}
+	if f.Newest = rapid.Bool().Draw(p.t, "newest"); f.Newest {
+		slices.Reverse(want)
 	}
 	p.checkPage(p.t, after, f, want, rapid.IntRange(0, len(want)).Draw(p.t, "behind"), rapid.IntRange(0, 3).Draw(p.t, "skip"), rapid.IntRange(1, 4).Draw(p.t, "limit"))
 }
@@ -80,11 +91,7 @@ func (p *play) checkLists(after string) {
 func (w *world) checkPage(t require.TestingT, after string, f RecordFilter, want []Record, behind, skip, limit int) {
 	f.Skip, f.Limit = skip, limit
 	if behind > 0 {
-		last := &want[behind-1]
-		f.FromBatch, f.FromPosition, f.FromRun = last.Batch.FlowBatch.ID, last.Position+1, 0
-		if f.Want.Runs {
-			f.FromPosition, f.FromRun = last.Position, last.Run+1
-		}
+		f.Behind(&want[behind-1])
 	}
 	page, err := w.s.Records(w.ctx, w.org, f)
 	require.NoError(t, err)
@@ -114,9 +121,13 @@ func TestRecords_Skip(t *testing.T) {
 			AND b.status = 'queued' RETURNING s.batch_id)
 		UPDATE flow.batch_count b SET status = 'running', started_at = b.updated_at FROM begun WHERE begun.batch_id = b.batch_id`)
 	require.NoError(t, err)
+	some, err := w.s.Records(w.ctx, w.org, RecordFilter{Skip: 100, Limit: 150})
+	require.NoError(t, err)
+	early, late := &some.Records[0].Batch.FlowBatch.CreatedAt, &some.Records[149].Batch.FlowBatch.CreatedAt
 	for _, filter := range []RecordFilter{
 		{}, {Status: ref(Queued)}, {Status: ref(Staged)}, {Status: ref(Unprocessed)}, {Status: ref(Failed)},
 		{Want: Want{History: true, Runs: true}, Execution: ref(ExecutionPending)}, {Want: Want{History: true, Runs: true}, Execution: ref(ExecutionRunning)},
+		{CreatedAfter: early, CreatedBefore: late}, {Want: Want{History: true, Runs: true}, Execution: ref(ExecutionPending), CreatedBefore: late},
 	} {
 		f := filter
 		f.Limit = everything
@@ -124,20 +135,31 @@ func TestRecords_Skip(t *testing.T) {
 		require.NoError(t, err)
 		want := whole.Records
 		require.Equal(t, filter.Status != nil && *filter.Status == Failed, len(want) == 0)
-		for skip := 0; skip <= len(want)+1; skip += 3 {
-			w.checkPage(t, "skip", filter, want, 0, skip, 2)
+		for _, r := range want {
+			require.True(t, filter.shows(&r))
 		}
-		walked, seen := filter, []Record{}
-		for walked.Limit = 7; ; {
-			page, err := w.s.Records(w.ctx, w.org, walked)
-			require.NoError(t, err)
-			if seen = append(seen, page.Records...); !page.More {
-				break
+		for _, f.Newest = range []bool{false, true} {
+			filter.Newest = f.Newest
+			if f.Newest {
+				slices.Reverse(want)
 			}
-			last := &page.Records[len(page.Records)-1]
-			walked.FromBatch, walked.FromPosition = last.Batch.FlowBatch.ID, last.Position+1
+			for skip := 0; skip <= len(want)+1; skip += 3 {
+				w.checkPage(t, "skip", filter, want, 0, skip, 2)
+			}
+			require.Equal(t, listed(want), listed(w.walked(t, filter, 7)))
 		}
-		require.Equal(t, listed(want), listed(seen))
+	}
+}
+
+// walked reads a list page by page.
+func (w *world) walked(t require.TestingT, f RecordFilter, limit int) (seen []Record) {
+	for f.Limit = limit; ; {
+		page, err := w.s.Records(w.ctx, w.org, f)
+		require.NoError(t, err)
+		if seen = append(seen, page.Records...); !page.More {
+			return seen
+		}
+		f.Behind(&page.Records[len(page.Records)-1])
 	}
 }
 
@@ -183,6 +205,17 @@ func TestRecords_Together(t *testing.T) {
 	require.False(t, page.More)
 	all := page.Records
 	for _, behind := range []int{1, 2, 40, len(want) - 5, len(want) - 3} {
+		w.checkPage(t, "cursor", f, all, behind, 0, len(want))
+		w.checkPage(t, "cursor and skip", f, all, behind, 2, len(want)-behind-3)
+	}
+	slices.Reverse(want)
+	slices.Reverse(all)
+	f.Newest = true
+	page, err = w.s.Records(w.ctx, w.org, f)
+	require.NoError(t, err)
+	require.Equal(t, want, seen(page.Records))
+	require.False(t, page.More)
+	for _, behind := range []int{1, 4, 5, 40, len(want) - 5, len(want) - 3} {
 		w.checkPage(t, "cursor", f, all, behind, 0, len(want))
 		w.checkPage(t, "cursor and skip", f, all, behind, 2, len(want)-behind-3)
 	}

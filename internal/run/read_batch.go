@@ -160,7 +160,8 @@ func (w *walk) endedRuns(ctx context.Context, from, to uuid.UUID) (int64, error)
 	if !w.showsRuns() {
 		return 0, nil
 	}
-	n, err := w.s.q.EndedRunTotal(ctx, w.tx, db.EndedRunTotalParams{OrgID: w.orgID, FromID: from, ToID: to})
+	n, err := w.s.q.EndedRunTotal(ctx, w.tx, db.EndedRunTotalParams{OrgID: w.orgID, FromID: from, ToID: to,
+		CreatedAfter: w.f.CreatedAfter, CreatedBefore: w.f.CreatedBefore})
 	return n, wrap(err, "count ended runs")
 }
 
@@ -168,14 +169,12 @@ func (w *walk) endedRuns(ctx context.Context, from, to uuid.UUID) (int64, error)
 func (w *walk) takeRecord(v *sliceView, r Record) {
 	offset := int32(r.Position - v.First)
 	runs := int32(len(v.runs[offset])) + 1
-	from := int32(1)
-	switch {
-	case !w.f.Want.Runs:
-		from = runs
-	case v.batch.FlowBatch.ID == w.f.FromBatch && r.Position == w.f.FromPosition:
-		from = max(w.f.FromRun, 1)
-	}
-	for run := from; run <= runs && !w.more; run++ {
+	first, last := w.runsOf(v, r.Position, runs)
+	for i := first; i <= last && !w.more; i++ {
+		run := i
+		if w.f.Newest {
+			run = first + last - i
+		}
 		one := v.ofRun(r, offset, run)
 		if run < runs && !w.showsRuns() || run == runs && (!w.match.job(r.Status) || !w.match.execution(one.Execution)) {
 			continue

@@ -12,12 +12,11 @@ import (
 	"flowlane/internal/recordset"
 )
 
-// batchList is a batch whose records are listed: those between two positions, of slices from a number on. From whole on it can show
-// all runs.
+// batchList is a batch of which a part is listed, of slices from a number on, or down.
 type batchList struct {
 	*batchView
-	start, whole, end int64
-	no                int32
+	stretch
+	no int32
 }
 
 // list lists the records of batches; a list that passes over records takes one at a time.
@@ -47,10 +46,11 @@ func (w *walk) list(ctx context.Context, batches []*batchView) error {
 // begin finds where the list begins in a batch.
 func (w *walk) begin(ctx context.Context, b *batchView) (*batchList, error) {
 	id := b.FlowBatch.ID
-	l := &batchList{batchView: b, end: b.FlowBatch.RecordCount}
-	if l.start, l.whole = w.start(id); b.retry() {
-		l.end = math.MaxInt64
+	positions := b.FlowBatch.RecordCount
+	if b.retry() {
+		positions = math.MaxInt64
 	}
+	l := &batchList{batchView: b, stretch: w.stretch(id, positions)}
 	if p := w.f.Position; p != nil {
 		l.start, l.end = max(*p, l.start), min(*p+1, l.end)
 	} else if w.skip > 0 && w.match.all() && !b.retry() && w.f.Key == "" {
@@ -62,16 +62,19 @@ func (w *walk) begin(ctx context.Context, b *batchView) (*batchList, error) {
 			}
 		}
 		if ended == 0 { // each record has one run
-			l.start = l.whole + w.skip
-			w.skip = max(l.start-l.end, 0)
+			w.skip = l.pass(w.skip, w.f.Newest)
 		}
 	}
-	if l.start == 0 || l.start >= l.end {
+	place := l.start
+	if w.f.Newest {
+		place = l.end - 1
+	}
+	if place == 0 || l.start >= l.end {
 		return l, nil
 	}
-	no, err := w.s.q.SliceAt(ctx, w.tx, db.SliceAtParams{BatchID: id, Place: l.start})
+	no, err := w.s.q.SliceAt(ctx, w.tx, db.SliceAtParams{BatchID: id, Place: place})
 	l.no = no
-	return l, wrap(err, "find position %d of batch %s", l.start, id)
+	return l, wrap(err, "find position %d of batch %s", place, id)
 }
 
 // listSome lists the records of the next slices of batches, and returns what is left of them.
@@ -81,26 +84,29 @@ func (w *walk) listSome(ctx context.Context, list []*batchList) (rest []*batchLi
 	for _, l := range list {
 		in.BatchIds, in.FromNos, in.Over = append(in.BatchIds, l.FlowBatch.ID), append(in.FromNos, l.no), append(in.Over, l.over())
 	}
-	found, err := w.s.q.SlicesFrom(ctx, w.tx, in)
+	found, err := w.slicesFrom(ctx, in)
 	if err != nil {
 		return nil, fmt.Errorf("list slices of batch %s: %w", in.BatchIds[0], err)
 	}
 	var views []*sliceView
 	for i := range found {
 		r := &found[i]
-		l := list[r.I]
+		l, records := list[r.I], int64(r.Records)
 		switch {
-		case r.First >= l.end:
-		case len(views) == 0 && w.match.begun == "" && w.f.Key == "" && r.First >= l.whole && w.skip >= r.Matching:
+		case r.First >= l.end, r.First+records <= l.start:
+		case len(views) == 0 && w.match.begun == "" && w.f.Key == "" && l.holds(r.First, records, w.f.Newest) && w.skip >= r.Matching:
 			w.skip -= r.Matching // counters are exact but for what is queued and begun
 		default:
 			v := l.found(r)
 			v.needs = w.f.Want.of(l.batchView)
-			v.from, v.to = int32(min(max(l.start-r.First, 0), int64(r.Records))), int32(min(l.end-r.First, int64(r.Records)))
+			v.from, v.to = int32(min(max(l.start-r.First, 0), records)), int32(min(l.end-r.First, records))
 			views = append(views, v)
 		}
-		if last := i + 1 - walkSlices; last >= 0 && found[last].I == r.I && r.First+int64(r.Records) < l.end { // the batch has more
-			l.no, rest = r.No+1, list[r.I:]
+		if last := i + 1 - walkSlices; last >= 0 && found[last].I == r.I && l.goesOn(r.First, records, w.f.Newest) { // the batch has more
+			if l.no = r.No + 1; w.f.Newest {
+				l.no = r.No - 1
+			}
+			rest = list[r.I:]
 			break
 		}
 	}
@@ -179,8 +185,12 @@ func readInputs(ctx context.Context, tx pgx.Tx, views []*sliceView) (release fun
 func (w *walk) takeSlice(v *sliceView) error {
 	step := v.atOnce()
 	for from := v.from; from < v.to && !w.more; from += step {
+		low, high := from, min(from+step, v.to)
+		if w.f.Newest { // the same from the other end
+			low, high = v.to-(high-v.from), v.to-(from-v.from)
+		}
 		wanted := make([]bool, v.Records)
-		for o := from; o < min(from+step, v.to); o++ {
+		for o := low; o < high; o++ {
 			if v.keyed != nil && !v.keyed[o] {
 				continue
 			}
@@ -192,6 +202,9 @@ func (w *walk) takeSlice(v *sliceView) error {
 		found, err := v.list(wanted, w.f.Want)
 		if err != nil {
 			return err
+		}
+		if w.f.Newest {
+			slices.Reverse(found)
 		}
 		for _, r := range found {
 			w.takeRecord(v, r)

@@ -35,9 +35,15 @@ func (w *walk) search(ctx context.Context, views []*sliceView) error {
 			w.searched += int64(v.to - v.from)
 		}
 		last := some[len(some)-1]
-		b, end := last.batch, last.First+int64(last.to)
-		if w.searched >= w.f.KeyReach && !w.more && (end < b.FlowBatch.RecordCount || b.retry()) {
-			w.more, w.stopped = true, JobID(b.FlowBatch.ID, end-1)
+		b, reached, on := last.batch, last.First+int64(last.to)-1, false
+		if w.f.Newest {
+			reached = last.First + int64(last.from)
+			on = reached > 0
+		} else {
+			on = reached+1 < b.FlowBatch.RecordCount || b.retry()
+		}
+		if w.searched >= w.f.KeyReach && !w.more && on {
+			w.more, w.stopped = true, JobID(b.FlowBatch.ID, reached)
 		}
 		views = views[len(some):]
 	}

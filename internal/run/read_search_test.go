@@ -2,6 +2,7 @@ package run
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -24,29 +25,47 @@ func TestRecords_KeyReach(t *testing.T) {
 	}
 	doc := `{"key":"{{ input.n }}","steps":[{"id":"a","tasks":[{"id":"t","action_id":"core__flow__transform","params":{"value":1}}]}]}`
 	batch := w.startDoc(t, doc, rows)
+	back := slices.Clone(want)
+	slices.Reverse(back)
 	for _, limit := range []int{1, 2, 10} {
 		for _, reach := range []int64{1, 17_000, records} {
-			var got, ends []int64
-			f := RecordFilter{BatchID: &batch, Key: "k3", KeyReach: reach, Limit: limit, Want: Want{Key: true}}
-			for more := true; more; {
-				page, err := w.s.Records(w.ctx, w.org, f)
-				require.NoError(t, err)
-				assert.EqualValues(t, len(page.Records), page.Total)
-				for _, r := range page.Records {
-					assert.Equal(t, "k3", r.Key)
-					got = append(got, r.Position)
+			for _, newest := range []bool{false, true} {
+				want := want
+				if newest {
+					want = back
 				}
-				if f.FromBatch, more = batch, page.More; page.Stopped != "" {
-					_, err := fmt.Sscanf(page.Stopped, batch.String()+".%d", &f.FromPosition)
-					require.NoError(t, err)
-					ends = append(ends, f.FromPosition)
-				} else if more {
-					f.FromPosition = got[len(got)-1]
+				f := RecordFilter{BatchID: &batch, Key: "k3", KeyReach: reach, Limit: limit, Newest: newest, Want: Want{Key: true}}
+				got, ends := w.found(t, f)
+				assert.Equal(t, want, got, "limit %d, reach %d, newest %t", limit, reach, newest)
+				if newest && reach == 1 && limit == 2 { // the third one is behind where the page ends
+					continue
 				}
-				f.FromPosition++
+				assert.Equal(t, reach == 1 && limit == 10, len(ends) > 0, "limit %d, reach %d, newest %t: ends %v", limit, reach, newest, ends)
 			}
-			assert.Equal(t, want, got, "limit %d, reach %d", limit, reach)
-			assert.Equal(t, reach == 1 && limit == 10, len(ends) > 0, "limit %d, reach %d: ends %v", limit, reach, ends)
 		}
 	}
+}
+
+// found are the positions that a list by key has, page by page, and those at which pages ended that had looked through enough.
+func (w *world) found(t *testing.T, f RecordFilter) (got, ends []int64) {
+	t.Helper()
+	for more := true; more; {
+		page, err := w.s.Records(w.ctx, w.org, f)
+		require.NoError(t, err)
+		assert.EqualValues(t, len(page.Records), page.Total)
+		for _, r := range page.Records {
+			assert.Equal(t, f.Key, r.Key)
+			got = append(got, r.Position)
+		}
+		at := int64(0)
+		if more = page.More; page.Stopped != "" {
+			_, err := fmt.Sscanf(page.Stopped, f.BatchID.String()+".%d", &at)
+			require.NoError(t, err)
+			ends = append(ends, at)
+		} else if more {
+			at = got[len(got)-1]
+		}
+		f.BehindRun(*f.BatchID, at, 0)
+	}
+	return got, ends
 }

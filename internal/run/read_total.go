@@ -30,7 +30,8 @@ func (w *walk) total(ctx context.Context) (int64, error) {
 		return 0, err
 	}
 	n, err := w.s.q.JobTotal(ctx, conn, db.JobTotalParams{Every: w.match.all(), Statuses: w.match.statuses, OrgID: w.orgID, FromID: from, ToID: to,
-		InCompleted: w.match.in(BatchCompleted), InFailed: w.match.in(BatchFailed), InCancelled: w.match.in(BatchCancelled)})
+		InCompleted: w.match.in(BatchCompleted), InFailed: w.match.in(BatchFailed), InCancelled: w.match.in(BatchCancelled),
+		CreatedAfter: w.f.CreatedAfter, CreatedBefore: w.f.CreatedBefore})
 	if err != nil {
 		return 0, fmt.Errorf("count jobs: %w", err)
 	}
@@ -79,7 +80,8 @@ func (w *walk) countBegun(ctx context.Context, from, to uuid.UUID) error {
 	if err != nil {
 		return err
 	}
-	found, err := w.s.q.BegunBatches(ctx, conn, db.BegunBatchesParams{OrgID: w.orgID, FromID: from, ToID: to})
+	found, err := w.s.q.BegunBatches(ctx, conn, db.BegunBatchesParams{OrgID: w.orgID, FromID: from, ToID: to,
+		CreatedAfter: w.f.CreatedAfter, CreatedBefore: w.f.CreatedBefore})
 	if err != nil {
 		return fmt.Errorf("count what is queued: %w", err)
 	}

@@ -1,9 +1,9 @@
 package run
 
 import (
-	"bytes"
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -14,6 +14,11 @@ import (
 // RecordFilter says which records a list shows, and which page of it: from the record at FromPosition of FromBatch on, the
 // first Skip matching ones passed over, at most Limit.
 type RecordFilter struct {
+	// Newest turns the order around: from the last record of the newest batch down.
+	Newest bool
+	// CreatedAfter and CreatedBefore narrow the list to records of batches that were created from the one time on, until before the
+	// other; nil for any time.
+	CreatedAfter, CreatedBefore *time.Time
 	// BatchID and, with it, Position narrow the list; nil for all.
 	BatchID  *uuid.UUID
 	Position *int64
@@ -25,7 +30,8 @@ type RecordFilter struct {
 	Key      string
 	KeyReach int64
 
-	// FromRun is the first run to show of the record at FromPosition, where runs are wanted.
+	// FromRun is the first run to show of the record at FromPosition, where runs are wanted; 0 for all. Without FromBatch the list begins
+	// where it begins.
 	FromBatch    uuid.UUID
 	FromPosition int64
 	FromRun      int32
@@ -137,10 +143,7 @@ func newWalk(s *Service, tx pgx.Tx, orgID uuid.UUID, f RecordFilter) *walk {
 
 func (w *walk) run(ctx context.Context) error {
 	const batchesAtOnce = 128
-	from, to := w.between()
-	if bytes.Compare(w.f.FromBatch[:], from[:]) > 0 {
-		from = w.f.FromBatch
-	}
+	from, to := w.rest()
 	if w.f.BatchID != nil {
 		if from != to {
 			return nil
@@ -157,8 +160,12 @@ func (w *walk) run(ctx context.Context) error {
 			if err := w.listFound(ctx, rest[:n]); err != nil {
 				return err
 			}
-			from, rest = after(rest[n-1].ID), rest[n:]
-			if w.skip > 0 {
+			if w.f.Newest {
+				to = before(rest[n-1].ID)
+			} else {
+				from = after(rest[n-1].ID)
+			}
+			if rest = rest[n:]; w.skip > 0 {
 				break // the next one may be far from here
 			}
 		}
@@ -177,8 +184,7 @@ func (w *walk) together(found []db.BatchIDsRow) int {
 	}
 	need := w.need()
 	for i, b := range found {
-		start, _ := w.start(b.ID)
-		if need -= max(b.Matching-start, 0); need <= 0 {
+		if need -= w.surely(b); need <= 0 {
 			return i + 1
 		}
 	}
@@ -203,7 +209,7 @@ func (w *walk) listFound(ctx context.Context, found []db.BatchIDsRow) error {
 	}
 	var list []*batchView
 	for _, b := range found {
-		if v := views[b.ID]; v != nil {
+		if v := views[b.ID]; v != nil && w.f.created(v.FlowBatch.CreatedAt) {
 			list = append(list, v)
 		}
 	}
@@ -214,16 +220,18 @@ func (w *walk) listFound(ctx context.Context, found []db.BatchIDsRow) error {
 // one statement sums up their counters. A batch that the list begins in the middle of has no counters for its rest.
 func (w *walk) batches(ctx context.Context, from, to uuid.UUID, most int32) ([]db.BatchIDsRow, error) {
 	skip := w.skip
-	if _, whole := w.start(from); whole > 0 {
+	if w.begunAt(from, to) {
 		skip = 0
 	}
 	conn, err := w.planned(ctx)
 	if err != nil {
 		return nil, err
 	}
-	found, err := w.s.q.BatchIDs(ctx, conn, db.BatchIDsParams{Every: w.match.all(), Statuses: w.match.statuses,
+	in := db.BatchIDsParams{Every: w.match.all(), Statuses: w.match.statuses,
 		InCompleted: w.match.in(BatchCompleted), InFailed: w.match.in(BatchFailed), InCancelled: w.match.in(BatchCancelled),
-		EndedRuns: w.ended > 0, OfBegun: w.begunBatches, Begun: w.begunJobs, OrgID: w.orgID, FromID: from, ToID: to, SkipJobs: skip, MaxRows: most})
+		EndedRuns: w.ended > 0, OfBegun: w.begunBatches, Begun: w.begunJobs, OrgID: w.orgID, FromID: from, ToID: to, SkipJobs: skip, MaxRows: most,
+		CreatedAfter: w.f.CreatedAfter, CreatedBefore: w.f.CreatedBefore}
+	found, err := w.batchIDs(ctx, conn, in)
 	if err != nil {
 		return nil, fmt.Errorf("list batches: %w", err)
 	}
@@ -231,33 +239,4 @@ func (w *walk) batches(ctx context.Context, from, to uuid.UUID, most int32) ([]d
 		w.skip -= found[0].Before
 	}
 	return found, nil
-}
-
-// between returns the first and the last batch that the list can have.
-func (w *walk) between() (from, to uuid.UUID) {
-	if w.f.BatchID != nil {
-		return *w.f.BatchID, *w.f.BatchID
-	}
-	return uuid.Nil, uuid.Max
-}
-
-// after returns the least id that is greater.
-func after(id uuid.UUID) uuid.UUID {
-	for i := len(id) - 1; i >= 0; i-- {
-		if id[i]++; id[i] != 0 {
-			break
-		}
-	}
-	return id
-}
-
-// start returns the first position that the list can show of a batch, and the first of which it can show all runs.
-func (w *walk) start(id uuid.UUID) (start, whole int64) {
-	switch {
-	case id != w.f.FromBatch:
-		return 0, 0
-	case w.f.FromRun > 1:
-		return w.f.FromPosition, w.f.FromPosition + 1
-	}
-	return w.f.FromPosition, w.f.FromPosition
 }

@@ -1579,6 +1579,12 @@ type ListJobsParams struct {
 	// are read through: a page ends after 250,000 of them, full or not, and `next_cursor` goes on behind them. `total`
 	// counts what the page has. `skip` must be 0. Needs `batch_id`.
 	Key *string `json:"key,omitzero"`
+	// `asc` begins with the first record of the batch that was created first, `desc` with the last one of that which was created last.
+	Order *ListOrder `json:"order,omitzero"`
+	// Only those of batches that were created at this time or later.
+	CreatedAfter *time.Time `json:"created_after,omitzero"`
+	// Only those of batches that were created before this time.
+	CreatedBefore *time.Time `json:"created_before,omitzero"`
 }
 
 // ListJobs: List jobs.
@@ -1688,6 +1694,12 @@ type ListExecutionsParams struct {
 	JobID *string `json:"job_id,omitzero"`
 	// Only executions in this status.
 	Status *ExecutionStatus `json:"status,omitzero"`
+	// `asc` begins with the first record of the batch that was created first, `desc` with the last one of that which was created last.
+	Order *ListOrder `json:"order,omitzero"`
+	// Only those of batches that were created at this time or later.
+	CreatedAfter *time.Time `json:"created_after,omitzero"`
+	// Only those of batches that were created before this time.
+	CreatedBefore *time.Time `json:"created_before,omitzero"`
 }
 
 // ListExecutions: List executions.

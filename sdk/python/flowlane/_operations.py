@@ -1285,11 +1285,14 @@ class Operations(Transport):
         batch_id: str | None = None,
         status: models.JobStatus | None = None,
         key: str | None = None,
+        order: models.ListOrder | None = None,
+        created_after: str | None = None,
+        created_before: str | None = None,
     ) -> models.JobList:
         """List jobs.
         Returns the jobs of the organization. An unknown id in a filter gives an empty page.
         """
-        return self._call("list_jobs", "GET", "/flows/jobs", query={"limit": limit, "skip": skip, "cursor": cursor, "batch_id": batch_id, "status": status, "key": key})
+        return self._call("list_jobs", "GET", "/flows/jobs", query={"limit": limit, "skip": skip, "cursor": cursor, "batch_id": batch_id, "status": status, "key": key, "order": order, "created_after": created_after, "created_before": created_before})
 
     def all_jobs(
         self,
@@ -1299,9 +1302,12 @@ class Operations(Transport):
         batch_id: str | None = None,
         status: models.JobStatus | None = None,
         key: str | None = None,
+        order: models.ListOrder | None = None,
+        created_after: str | None = None,
+        created_before: str | None = None,
     ) -> Iterator[models.Job]:
         """Goes through all pages of list_jobs."""
-        return self._pages("list_jobs", "/flows/jobs", {"limit": limit, "skip": skip, "batch_id": batch_id, "status": status, "key": key})
+        return self._pages("list_jobs", "/flows/jobs", {"limit": limit, "skip": skip, "batch_id": batch_id, "status": status, "key": key, "order": order, "created_after": created_after, "created_before": created_before})
 
     def get_job(self, job_id: str) -> models.Job:
         """Read a job.
@@ -1381,11 +1387,14 @@ class Operations(Transport):
         batch_id: str | None = None,
         job_id: str | None = None,
         status: models.ExecutionStatus | None = None,
+        order: models.ListOrder | None = None,
+        created_after: str | None = None,
+        created_before: str | None = None,
     ) -> models.ExecutionList:
         """List executions.
         Returns the executions of the organization. An unknown id in a filter gives an empty page.
         """
-        return self._call("list_executions", "GET", "/flows/executions", query={"limit": limit, "skip": skip, "cursor": cursor, "batch_id": batch_id, "job_id": job_id, "status": status})
+        return self._call("list_executions", "GET", "/flows/executions", query={"limit": limit, "skip": skip, "cursor": cursor, "batch_id": batch_id, "job_id": job_id, "status": status, "order": order, "created_after": created_after, "created_before": created_before})
 
     def all_executions(
         self,
@@ -1395,9 +1404,12 @@ class Operations(Transport):
         batch_id: str | None = None,
         job_id: str | None = None,
         status: models.ExecutionStatus | None = None,
+        order: models.ListOrder | None = None,
+        created_after: str | None = None,
+        created_before: str | None = None,
     ) -> Iterator[models.Execution]:
         """Goes through all pages of list_executions."""
-        return self._pages("list_executions", "/flows/executions", {"limit": limit, "skip": skip, "batch_id": batch_id, "job_id": job_id, "status": status})
+        return self._pages("list_executions", "/flows/executions", {"limit": limit, "skip": skip, "batch_id": batch_id, "job_id": job_id, "status": status, "order": order, "created_after": created_after, "created_before": created_before})
 
     def get_execution(self, execution_id: str) -> models.ExecutionDetail:
         """Read an execution.

@@ -5086,6 +5086,21 @@ export type CreatedAfter = string;
 export type CreatedBefore = string;
 
 /**
+ * `asc` begins with the first record of the batch that was created first, `desc` with the last one of that which was created last.
+ */
+export type RecordOrder = ListOrder;
+
+/**
+ * Only those of batches that were created at this time or later.
+ */
+export type BatchCreatedAfter = string;
+
+/**
+ * Only those of batches that were created before this time.
+ */
+export type BatchCreatedBefore = string;
+
+/**
  * Only those whose name begins so. Upper and lower case are the same, beyond a to z if the database's locale says so.
  */
 export type NameFilter = string;
@@ -9206,6 +9221,18 @@ export type ListJobsData = {
          *
          */
         key?: string;
+        /**
+         * `asc` begins with the first record of the batch that was created first, `desc` with the last one of that which was created last.
+         */
+        order?: ListOrder;
+        /**
+         * Only those of batches that were created at this time or later.
+         */
+        created_after?: string;
+        /**
+         * Only those of batches that were created before this time.
+         */
+        created_before?: string;
     };
     url: '/flows/jobs';
 };
@@ -9432,6 +9459,18 @@ export type ListExecutionsData = {
          * Only executions in this status.
          */
         status?: ExecutionStatus;
+        /**
+         * `asc` begins with the first record of the batch that was created first, `desc` with the last one of that which was created last.
+         */
+        order?: ListOrder;
+        /**
+         * Only those of batches that were created at this time or later.
+         */
+        created_after?: string;
+        /**
+         * Only those of batches that were created before this time.
+         */
+        created_before?: string;
     };
     url: '/flows/executions';
 };
