@@ -6,11 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
 
-	"flowlane/gen/oas"
 	"flowlane/internal/cli/remote"
 	"flowlane/internal/cli/upload"
 )
@@ -19,8 +20,6 @@ const (
 	demoRecords = 10_000
 	// pollEvery is how often the batch is asked about.
 	pollEvery = 100 * time.Millisecond
-	// listPage is how many definitions or credentials are read at once.
-	listPage = 100
 	// shownResults is how many results are shown.
 	shownResults = 2
 )
@@ -98,75 +97,86 @@ func (d *demo) say(format string, args ...any) { fmt.Fprintf(d.out, format+"\n",
 
 // find reuses the active definition that has the demo's name, or makes it.
 func (d *demo) find(ctx context.Context) error {
-	params := oas.ListDefinitionsParams{Limit: oas.NewOptInt(listPage), Status: oas.NewOptDefinitionStatus(oas.DefinitionStatusActive)}
-	for {
-		page, err := d.client.ListDefinitions(ctx, params)
-		if err != nil {
-			return d.client.Explain("list the definitions", err)
+	var found flowAnswer
+	err := each(ctx, d.client, "/flows/definitions", url.Values{"status": {flowActive}, "name": {demoDefinition}}, func(item json.RawMessage) error {
+		var f flowAnswer
+		if err := json.Unmarshal(item, &f); err != nil {
+			return fmt.Errorf("the answer is not as documented: %w", err)
 		}
-		for _, f := range page.Items {
-			if f.Name == demoDefinition {
-				d.facts.DefinitionID = f.ID
-				if task := f.Steps[0].Tasks[0]; task.CredentialID.Value != "" {
-					return d.account(ctx, task.CredentialID.Value)
-				}
-				return nil
-			}
+		if f.Name == demoDefinition && found.ID == "" {
+			found = f
 		}
-		if page.NextCursor.Null {
-			return d.create(ctx)
-		}
-		params.Cursor = oas.NewOptString(page.NextCursor.Value)
+		return nil
+	})
+	if err != nil {
+		return d.client.Explain("list the definitions", err)
 	}
+	if found.ID == "" {
+		return d.create(ctx)
+	}
+	d.facts.DefinitionID = found.ID
+	if id := found.Steps[0].Tasks[0].CredentialID; id != "" {
+		return d.account(ctx, id)
+	}
+	return nil
 }
 
 // account remembers which provider account the calls spend from.
 func (d *demo) account(ctx context.Context, credentialID string) error {
-	c, err := d.client.GetCredential(ctx, oas.GetCredentialParams{CredentialID: credentialID})
+	c, err := remote.Get[credentialAnswer](ctx, d.client, credentialPath(credentialID))
 	if err != nil {
 		return d.client.Explain("read the credential of the definition "+demoDefinition, err)
 	}
-	d.domain = c.TenancyID.Or("")
+	d.domain = c.TenancyID
 	return nil
 }
 
-// create makes the definition, and the simulator's credential where there is none for the platform.
+// create makes the definition, with a credential for the simulator.
 func (d *demo) create(ctx context.Context) error {
-	page, err := d.client.ListCredentials(ctx, oas.ListCredentialsParams{Limit: oas.NewOptInt(listPage)})
+	credential, err := d.credential(ctx)
 	if err != nil {
-		return d.client.Explain("list the credentials", err)
+		return err
 	}
-	usable := func(c oas.Credential) bool { return c.PlatformID == dialerPlatform && !c.TenancyID.Null }
-	var credential oas.Credential
-	if i := slices.IndexFunc(page.Items, usable); i >= 0 {
-		credential = page.Items[i]
-	} else {
-		made, err := d.client.CreateCredential(ctx, &oas.CredentialCreate{
-			Name: "dialer demo", PlatformID: dialerPlatform, AuthMethod: oas.AuthMethodBasicAuth,
-			Credentials: oas.FreeObject(`{"username": "demo", "password": "demo"}`),
-		}, oas.CreateCredentialParams{})
-		if err != nil {
-			return d.client.Explain("create a credential for the simulated dialer", err)
-		}
-		if made.TenancyID.Null {
-			return fmt.Errorf("the server reaches no simulated dialer: start `flowlane sim dialer`, then the server with %s set to its address", varSim)
-		}
-		credential = *made
-	}
-	d.domain = credential.TenancyID.Value
-	body := oas.NewDefinitionFromStepsDefinitionCreate(oas.DefinitionFromSteps{
-		Name: demoDefinition, Status: oas.NewOptNewDefinitionStatus(oas.NewDefinitionStatusActive),
-		Steps: []oas.StepInput{{ID: "upload", Tasks: []oas.TaskInput{{
-			ID: "upload", ActionID: demoAction, CredentialID: oas.NewOptNilString(credential.ID),
-			Params: oas.NewOptFreeObject(oas.FreeObject(demoParams)),
+	d.domain = credential.TenancyID
+	made, err := remote.Ask[flowAnswer](ctx, d.client, remote.Request{Method: http.MethodPost, Path: "/flows/definitions"}, map[string]any{
+		"name": demoDefinition, "status": flowActive,
+		"steps": []any{map[string]any{"id": "upload", "tasks": []any{map[string]any{
+			"id": "upload", "action_id": demoAction, "credential_id": credential.ID, "params": demoParams,
 		}}}},
 	})
-	made, err := d.client.CreateDefinition(ctx, body, oas.CreateDefinitionParams{})
 	if err != nil {
 		return d.client.Explain("create the definition "+demoDefinition, err)
 	}
 	d.facts.DefinitionID = made.ID
 	return nil
+}
+
+// credential finds one of the platform whose account is known, or makes the simulator's.
+func (d *demo) credential(ctx context.Context) (found credentialAnswer, err error) {
+	err = each(ctx, d.client, "/credentials", url.Values{"platform_id": {dialerPlatform}}, func(item json.RawMessage) error {
+		var c credentialAnswer
+		if err := json.Unmarshal(item, &c); err != nil {
+			return fmt.Errorf("the answer is not as documented: %w", err)
+		}
+		if found.ID == "" && c.TenancyID != "" {
+			found = c
+		}
+		return nil
+	})
+	if err != nil || found.ID != "" {
+		return found, d.client.Explain("list the credentials", err)
+	}
+	made, err := remote.Ask[credentialAnswer](ctx, d.client, remote.Request{Method: http.MethodPost, Path: "/credentials"}, map[string]any{
+		"name": "dialer demo", "platform_id": dialerPlatform, "auth_method": "basic_auth",
+		"credentials": map[string]string{"username": "demo", "password": "demo"},
+	})
+	if err != nil {
+		return made, d.client.Explain("create a credential for the simulated dialer", err)
+	}
+	if made.TenancyID == "" {
+		return made, fmt.Errorf("the server reaches no simulated dialer: start `flowlane sim dialer`, then the server with %s set to its address", varSim)
+	}
+	return made, nil
 }
 
 func (d *demo) upload(ctx context.Context) error {
@@ -190,29 +200,26 @@ func (d *demo) upload(ctx context.Context) error {
 // trigger starts the batch and watches it.
 func (d *demo) trigger(ctx context.Context) error {
 	began := time.Now()
-	started, err := d.client.TriggerDefinition(ctx,
-		oas.NewOptTriggerRequest(oas.TriggerRequest{RecordSetID: oas.NewOptString(d.facts.RecordSetID)}),
-		oas.TriggerDefinitionParams{DefinitionID: d.facts.DefinitionID})
+	started, err := startFlow(ctx, d.client, d.facts.DefinitionID, map[string]any{"record_set_id": d.facts.RecordSetID})
 	if err != nil {
 		return d.client.Explain("trigger the definition "+demoDefinition, err)
 	}
 	d.facts.BatchID = started.BatchID
 	d.say("2. Triggered the flow %s: batch %s in %s", demoDefinition, started.BatchID, took(began))
-	if e, ok := started.Estimate.Get(); ok {
-		d.say("   estimated calls: %d, of up to %s records each", e.EstimatedCalls, thousands(int64(e.MaxRecordsPerRequest)))
+	if e := started.Estimate; e != nil {
+		d.say("   estimated calls: %d, of up to %s records each", e.EstimatedCalls, thousands(e.MaxRecordsPerRequest))
 	}
 	bar := newBar(d.out, "   ")
 	for {
-		batch, err := d.client.GetBatch(ctx, oas.GetBatchParams{BatchID: started.BatchID})
+		batch, err := remote.Get[progress](ctx, d.client, batchPath(started.BatchID))
 		if err != nil {
 			bar.end()
 			return d.client.Explain("read the batch", err)
 		}
-		counts := countsOf(batch.JobCounts)
-		bar.show(int64(batch.ProgressPercent*100), 100_00, summary(counts))
-		if slices.Contains(terminalStatuses, batch.Status) {
+		bar.show(int64(batch.Percent*100), 100_00, summary(batch.Counts))
+		if batch.over() {
 			bar.end()
-			d.facts.Status, d.facts.Records, d.facts.JobCounts = string(batch.Status), batch.RecordCount, counts
+			d.facts.Status, d.facts.Records, d.facts.JobCounts = batch.Status, batch.Records, batch.Counts
 			d.facts.Seconds = time.Since(began).Seconds()
 			return nil
 		}
@@ -222,19 +229,6 @@ func (d *demo) trigger(ctx context.Context) error {
 			return fmt.Errorf("watch batch %s, which goes on: %w", started.BatchID, ctx.Err())
 		case <-time.After(pollEvery):
 		}
-	}
-}
-
-// terminalStatuses are those in which a batch is over.
-var terminalStatuses = []oas.BatchStatus{
-	oas.BatchStatusCompleted, oas.BatchStatusPartiallyFailed, oas.BatchStatusFailed, oas.BatchStatusCancelled,
-}
-
-func countsOf(c oas.JobCounts) map[string]int {
-	return map[string]int{
-		"staged": c.Staged, "queued": c.Queued, "pending": c.Pending, "started": c.Started, "needs_reconcile": c.NeedsReconcile,
-		"completed": c.Completed, "failed": c.Failed, "cancelled": c.Cancelled, "accepted": c.Accepted, "rejected": c.Rejected,
-		"unprocessed": c.Unprocessed, "unresolved": c.Unresolved,
 	}
 }
 
@@ -308,7 +302,11 @@ func (d *demo) budget(ctx context.Context) error {
 	if d.domain == "" {
 		return nil
 	}
-	h, err := d.client.GetHeadroom(ctx, oas.GetHeadroomParams{Platform: dialerPlatform, TenancyID: d.domain})
+	h, err := remote.Get[struct {
+		Buckets map[string]struct {
+			Windows map[string]struct{ Used, Cap int }
+		}
+	}](ctx, d.client, accountPath(dialerPlatform, d.domain)+"/headroom")
 	if err != nil {
 		return d.client.Explain("read the budget", err)
 	}

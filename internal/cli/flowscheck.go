@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"strings"
 
-	"flowlane/gen/oas"
 	"flowlane/internal/cli/flowfile"
 	"flowlane/internal/cli/remote"
 )
@@ -50,23 +49,15 @@ func (p *flowsPlan) check(ctx context.Context) error {
 }
 
 // validate asks the server what is wrong with a flow that has the form of one.
-func (p *flowsPlan) validate(ctx context.Context, text []byte) ([]oas.ValidationEntry, error) {
-	res, err := p.client.Send(ctx, remote.Request{
+func (p *flowsPlan) validate(ctx context.Context, text []byte) ([]remote.Entry, error) {
+	said, err := remote.Ask[struct{ Errors []remote.Entry }](ctx, p.client, remote.Request{
 		Method: http.MethodPost, Path: "/flows/definitions/validate", Body: text, Repeat: true,
-	})
-	if err != nil {
-		return nil, err //nolint:wrapcheck // check explains it
-	}
-	defer res.Body.Close()
-	var said struct{ Errors []oas.ValidationEntry }
-	if err := json.NewDecoder(res.Body).Decode(&said); err != nil {
-		return nil, fmt.Errorf("the answer is not as documented: %w", err)
-	}
-	return said.Errors, nil
+	}, nil)
+	return said.Errors, err //nolint:wrapcheck // check explains it
 }
 
 // mistakeOf is a bad field of a flow, where it stands in the file.
-func mistakeOf(file flowfile.File, e oas.ValidationEntry) error {
+func mistakeOf(file flowfile.File, e remote.Entry) error {
 	loc := e.Loc
 	if len(loc) > 0 && loc[0] == "body" {
 		loc = loc[1:]

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"flowlane/gen/oas"
 	"flowlane/internal/cli/remote"
 	"flowlane/internal/cli/render"
 )
@@ -38,7 +37,7 @@ type followed struct {
 	path string
 	// closed is the event that is the last.
 	closed string
-	token  oas.StreamTokenCreate
+	token  map[string]string
 	print  func(event) error
 }
 
@@ -65,7 +64,7 @@ func (c *executionsFollow) Run(ctx context.Context, p *process) error {
 	}
 	return followed{
 		what: "execution", path: "/flows/executions/" + url.PathEscape(c.Execution) + "/stream", closed: "execution.closed",
-		token: oas.StreamTokenCreate{ExecutionID: oas.NewOptNilString(c.Execution)},
+		token: map[string]string{"execution_id": c.Execution},
 		print: func(e event) error { return c.print(p, e, func(w io.Writer) { fmt.Fprintln(w, e.line()) }) },
 	}.follow(ctx, client)
 }
@@ -82,7 +81,7 @@ func (c *batchesStream) Run(ctx context.Context, p *process) error {
 }
 
 func batchStream(id string) followed {
-	return followed{what: "batch", path: "/flows/batches/" + url.PathEscape(id) + "/stream", closed: "batch.closed"}
+	return followed{what: "batch", path: batchPath(id) + "/stream", closed: "batch.closed", token: map[string]string{}}
 }
 
 // follow prints what comes; a stream that breaks is opened again where it stopped.
@@ -111,7 +110,7 @@ func (f followed) follow(ctx context.Context, client *remote.Client) error {
 			}
 		}
 	}
-	if status != string(oas.ExecutionStatusCompleted) {
+	if status != batchCompleted {
 		return unwellError{fmt.Errorf("the %s is %s", f.what, status)}
 	}
 	return nil
@@ -119,7 +118,7 @@ func (f followed) follow(ctx context.Context, client *remote.Client) error {
 
 // stream reads events after the last one until the stream ends.
 func (f followed) stream(ctx context.Context, client *remote.Client, last string, see func(event) error) error {
-	token, err := client.CreateStreamToken(ctx, oas.NewOptStreamTokenCreate(f.token))
+	token, err := remote.Ask[struct{ Token string }](ctx, client, remote.Request{Method: http.MethodPost, Path: "/account/auth/stream-token"}, f.token)
 	if err != nil {
 		return err //nolint:wrapcheck // Run explains it
 	}

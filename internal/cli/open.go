@@ -4,9 +4,12 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net/http"
 	"os/exec"
 	"runtime"
 	"strings"
+
+	"flowlane/internal/cli/remote"
 )
 
 // openCommand opens the console in a browser.
@@ -22,7 +25,7 @@ func (c *openCommand) Run(ctx context.Context, p *process) error {
 	if err != nil {
 		return err
 	}
-	link, err := client.CreateSessionLink(ctx)
+	link, err := remote.Ask[struct{ URL string }](ctx, client, remote.Request{Method: http.MethodPost, Path: "/account/session/link"}, nil)
 	if err != nil {
 		return client.Explain("make a link to the console", err)
 	}

@@ -1,21 +1,19 @@
 package cli
 
 import (
-	"bytes"
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
 
 	"golang.org/x/term"
 
-	"flowlane/gen/oas"
 	"flowlane/internal/cli/remote"
 	"flowlane/internal/cli/render"
 	"flowlane/internal/cli/rowfile"
@@ -38,13 +36,13 @@ type runCommand struct {
 
 // runFacts is what is printed for programs.
 type runFacts struct {
-	Flow        string          `json:"definition_id"`
-	RecordSetID string          `json:"record_set_id"`
-	Records     int64           `json:"record_count"`
-	Estimates   []*oas.Estimate `json:"estimates"`
-	BatchID     string          `json:"batch_id"`
-	Status      string          `json:"status"`
-	JobCounts   map[string]int  `json:"job_counts,omitempty"`
+	Flow        string            `json:"definition_id"`
+	RecordSetID string            `json:"record_set_id"`
+	Records     int64             `json:"record_count"`
+	Estimates   []json.RawMessage `json:"estimates"`
+	BatchID     string            `json:"batch_id"`
+	Status      string            `json:"status"`
+	JobCounts   map[string]int    `json:"job_counts,omitempty"`
 }
 
 // Run uploads, estimates, asks, starts, and watches.
@@ -60,7 +58,7 @@ func (c *runCommand) Run(ctx context.Context, p *process) error {
 	if err != nil {
 		return err
 	}
-	facts := runFacts{Flow: flow.ID, Estimates: []*oas.Estimate{}}
+	facts := runFacts{Flow: flow.ID}
 	sent, err := uploadFile(ctx, p, client, c.File)
 	if err != nil {
 		return err
@@ -70,8 +68,12 @@ func (c *runCommand) Run(ctx context.Context, p *process) error {
 		return err
 	}
 	fmt.Fprintf(p.stderr, "%s records for the flow %s\n", thousands(sent.Records), render.Printable(flow.Name))
-	for _, e := range facts.Estimates {
-		sayEstimate(p.stderr, e)
+	for _, text := range facts.Estimates {
+		var e estimateAnswer
+		if err := json.Unmarshal(text, &e); err != nil {
+			return fmt.Errorf("the answer is not as documented: %w", err)
+		}
+		sayEstimate(p.stderr, &e)
 	}
 	if !c.Yes {
 		if err := confirm(p, "Start it?"); err != nil {
@@ -81,7 +83,7 @@ func (c *runCommand) Run(ctx context.Context, p *process) error {
 	if facts.BatchID, err = c.start(ctx, client, flow.ID, sent.RecordSetID); err != nil {
 		return err
 	}
-	facts.Status = string(oas.BatchStatusQueued)
+	facts.Status = batchQueued
 	if c.Watch || c.Results != "" {
 		return c.finish(ctx, p, client, facts)
 	}
@@ -91,17 +93,17 @@ func (c *runCommand) Run(ctx context.Context, p *process) error {
 }
 
 // flow finds the flow, and refuses one that could not be started before anything is uploaded.
-func (c *runCommand) flow(ctx context.Context, client *remote.Client) (*oas.Definition, error) {
+func (c *runCommand) flow(ctx context.Context, client *remote.Client) (flowAnswer, error) {
 	id, err := resolve(ctx, client, "definition_id", c.Flow)
 	if err != nil {
-		return nil, err
+		return flowAnswer{}, err
 	}
-	flow, err := client.GetDefinition(ctx, oas.GetDefinitionParams{DefinitionID: id})
+	flow, err := remote.Get[flowAnswer](ctx, client, flowPath(id))
 	if err != nil {
-		return nil, client.Explain("read the flow", err)
+		return flow, client.Explain("read the flow", err)
 	}
-	if flow.Status != oas.DefinitionStatusActive {
-		return nil, usageError{fmt.Errorf("the flow %s is %s: `flowlane flows update %s --status active` lets it be started",
+	if flow.Status != flowActive {
+		return flow, usageError{fmt.Errorf("the flow %s is %s: `flowlane flows update %s --status active` lets it be started",
 			flow.Name, flow.Status, flow.ID)}
 	}
 	return flow, nil
@@ -121,12 +123,12 @@ func uploadFile(ctx context.Context, p *process, client *remote.Client, path str
 }
 
 // estimates asks what the records cost of every budget that a task of the flow spends.
-func estimates(ctx context.Context, client *remote.Client, flow *oas.Definition, setID string) ([]*oas.Estimate, error) {
-	out := []*oas.Estimate{}
+func estimates(ctx context.Context, client *remote.Client, flow flowAnswer, setID string) ([]json.RawMessage, error) {
+	out := []json.RawMessage{}
 	seen := map[string]bool{}
 	for _, step := range flow.Steps {
 		for _, task := range step.Tasks {
-			id := task.CredentialID.Value
+			id := task.CredentialID
 			if id == "" || seen[id+" "+task.ActionID] {
 				continue
 			}
@@ -144,61 +146,53 @@ func estimates(ctx context.Context, client *remote.Client, flow *oas.Definition,
 }
 
 // estimate is nil where the account is not known, or the action spends none of its budgets.
-func estimate(ctx context.Context, client *remote.Client, credentialID, actionID, setID string) (*oas.Estimate, error) {
-	credential, err := client.GetCredential(ctx, oas.GetCredentialParams{CredentialID: credentialID})
+func estimate(ctx context.Context, client *remote.Client, credentialID, actionID, setID string) (json.RawMessage, error) {
+	credential, err := remote.Get[credentialAnswer](ctx, client, credentialPath(credentialID))
 	if err != nil {
 		return nil, client.Explain("read the credential "+credentialID, err)
 	}
-	if credential.TenancyID.Value == "" {
+	if credential.TenancyID == "" {
 		return nil, nil
 	}
-	e, err := client.EstimateUpload(ctx,
-		&oas.EstimateRequest{ActionID: oas.NewOptString(actionID), RecordSetID: oas.NewOptString(setID)},
-		oas.EstimateUploadParams{Platform: credential.PlatformID, TenancyID: credential.TenancyID.Value})
+	e, err := remote.Ask[json.RawMessage](ctx, client, remote.Request{
+		Method: http.MethodPost, Path: accountPath(credential.PlatformID, credential.TenancyID) + "/estimate", Repeat: true,
+	}, map[string]string{"action_id": actionID, "record_set_id": setID})
 	if status := remote.Status(err); status >= 400 && status < 500 { //nolint:mnd // what the estimate cannot say does not stop a run
 		return nil, nil
 	}
 	return e, client.Explain("estimate the calls", err)
 }
 
-func sayEstimate(w io.Writer, e *oas.Estimate) {
+func sayEstimate(w io.Writer, e *estimateAnswer) {
 	calls := "calls"
 	if e.EstimatedCalls == 1 {
 		calls = "call"
 	}
-	text := fmt.Sprintf("  %s: %s %s of up to %s records, budget %s of %s", e.ActionID.Value, thousands(int64(e.EstimatedCalls)),
-		calls, thousands(int64(e.MaxRecordsPerRequest)), e.Bucket, e.TenancyID)
-	if !e.DayRemainingCalls.Null {
-		text += fmt.Sprintf(", %s left today", thousands(int64(e.DayRemainingCalls.Value)))
+	text := fmt.Sprintf("  %s: %s %s of up to %s records, budget %s of %s", e.ActionID, thousands(e.EstimatedCalls),
+		calls, thousands(e.MaxRecordsPerRequest), e.Bucket, e.TenancyID)
+	if n := e.DayRemainingCalls; n != nil {
+		text += fmt.Sprintf(", %s left today", thousands(*n))
 	}
-	if at, ok := e.Completion.EtaAt.Get(); ok {
+	if at := e.Completion.EtaAt; at != nil {
 		text += ", done by about " + at.UTC().Format("2006-01-02 15:04:05Z")
 	}
 	fmt.Fprintln(w, render.Printable(text))
-	if e.Warning.Value != "" {
-		fmt.Fprintln(w, "  "+render.Printable(e.Warning.Value))
+	if e.Warning != "" {
+		fmt.Fprintln(w, "  "+render.Printable(e.Warning))
 	}
 }
 
-// start starts the batch, once: the request has a name of its own.
+// start starts the batch.
 func (c *runCommand) start(ctx context.Context, client *remote.Client, flowID, setID string) (string, error) {
-	request := oas.TriggerRequest{RecordSetID: oas.NewOptString(setID)}
+	request := map[string]any{"record_set_id": setID}
 	if c.Lane != "" {
-		request.Lane = oas.NewOptLane(oas.Lane(c.Lane))
+		request["lane"] = c.Lane
 	}
 	if c.Priority != "" {
-		request.Priority = oas.NewOptPriority(oas.Priority(c.Priority))
+		request["priority"] = c.Priority
 	}
-	params := oas.TriggerDefinitionParams{DefinitionID: flowID, IdempotencyKey: oas.NewOptString(rand.Text())}
-	var started *oas.TriggerResult
-	err := remote.Retry(ctx, func() (err error) {
-		started, err = client.TriggerDefinition(ctx, oas.NewOptTriggerRequest(request), params)
-		return err //nolint:wrapcheck // explained below
-	})
-	if err != nil {
-		return "", client.Explain("start the flow", err)
-	}
-	return started.BatchID, nil
+	started, err := startFlow(ctx, client, flowID, request)
+	return started.BatchID, client.Explain("start the flow", err)
 }
 
 // finish watches, writes the results, and says what failed.
@@ -231,17 +225,13 @@ func (c *runCommand) finish(ctx context.Context, p *process, client *remote.Clie
 
 // sayErrors prints the groups of errors of a batch, the largest first.
 func sayErrors(ctx context.Context, p *process, client *remote.Client, id string) error {
-	errs, err := client.ListBatchErrors(ctx, oas.ListBatchErrorsParams{BatchID: id})
+	errs, err := remote.Get[page](ctx, client, batchPath(id)+"/errors")
 	if err != nil {
 		return client.Explain("read the errors of the batch", err)
 	}
 	list := render.NewList(p.stdout, form{Output: string(render.Table)}.options(p, "count status error.code error.message"))
 	for _, group := range errs.Items {
-		text, err := json.Marshal(&group)
-		if err != nil {
-			return fmt.Errorf("print: %w", err)
-		}
-		if err := list.Add(bytes.TrimSpace(text)); err != nil {
+		if err := list.Add(group); err != nil {
 			return err //nolint:wrapcheck // says what it did
 		}
 	}

@@ -19,7 +19,6 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"flowlane/gen/oas"
 	"flowlane/internal/account"
 	"flowlane/internal/app"
 	"flowlane/internal/catalog"
@@ -322,7 +321,7 @@ func (s *testServer) applyOne(ctx context.Context, t *flowtest.Test, at *yaml.No
 	flow := files[0]
 	t.Aim(map[string]any(flow.Flow), s.receiver.URL)
 	flowtest.Link(map[string]any(flow.Flow), ids)
-	flow.Flow["status"] = string(oas.DefinitionStatusActive)
+	flow.Flow["status"] = flowActive
 	plan, err := newPlan(ctx, s.client)
 	if err != nil {
 		return "", err
@@ -345,7 +344,7 @@ func (s *testServer) applyOne(ctx context.Context, t *flowtest.Test, at *yaml.No
 func (s *testServer) cancel(ctx context.Context, id string) error {
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), stopPostgres)
 	defer stop()
-	if _, err := s.client.CancelBatch(ctx, oas.OptBatchCancel{}, oas.CancelBatchParams{BatchID: id}); err != nil {
+	if _, err := remote.Ask[progress](ctx, s.client, remote.Request{Method: http.MethodPost, Path: batchPath(id) + "/cancel"}, nil); err != nil {
 		return s.client.Explain("cancel the batch", err)
 	}
 	return s.wait(ctx, id)

@@ -5,10 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"slices"
 	"time"
 
-	"flowlane/gen/oas"
 	"flowlane/internal/cli/remote"
 )
 
@@ -44,19 +42,9 @@ func (c *batchesWatch) Run(ctx context.Context, p *process) error {
 	return facts.unwell()
 }
 
-// progress is where a batch stands.
-type progress struct {
-	Status  string
-	Records int            `json:"record_count"`
-	Counts  map[string]int `json:"job_counts"`
-	Percent float64        `json:"progress_percent"`
-}
-
-func (g progress) over() bool { return slices.Contains(terminalStatuses, oas.BatchStatus(g.Status)) }
-
 func (g progress) show(b *bar) {
 	note := summary(g.Counts)
-	if g.Status == string(oas.BatchStatusPaused) {
+	if g.Status == batchPaused {
 		note = "paused, " + note
 	}
 	b.show(int64(g.Percent*100), 100_00, note)
@@ -94,15 +82,10 @@ func awaitBatch(ctx context.Context, client *remote.Client, id string, see func(
 		if now.over() || ctx.Err() != nil {
 			return now, ctx.Err() //nolint:wrapcheck // the caller says what was waited for
 		}
-		var batch *oas.Batch
-		err := remote.Retry(ctx, func() (err error) {
-			batch, err = client.GetBatch(ctx, oas.GetBatchParams{BatchID: id})
-			return err //nolint:wrapcheck // explained below
-		})
-		if err != nil {
+		var err error
+		if now, err = remote.Get[progress](ctx, client, batchPath(id)); err != nil {
 			return now, client.Explain("read the batch", err)
 		}
-		now = progress{string(batch.Status), batch.RecordCount, countsOf(batch.JobCounts), batch.ProgressPercent}
 		if see(now); now.over() {
 			return now, nil
 		}
@@ -119,7 +102,7 @@ func (f watchFacts) say(w io.Writer) {
 
 // unwell is an error where a batch did not complete.
 func (f watchFacts) unwell() error {
-	if f.Status == string(oas.BatchStatusCompleted) {
+	if f.Status == batchCompleted {
 		return nil
 	}
 	return unwellError{fmt.Errorf("the batch is %s; `flowlane batches errors %s` and `flowlane results %s --failed` say why",

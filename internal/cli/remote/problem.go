@@ -2,6 +2,7 @@ package remote
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -10,10 +11,6 @@ import (
 	"strings"
 	"syscall"
 	"time"
-
-	"github.com/ogen-go/ogen/validate"
-
-	"flowlane/gen/oas"
 )
 
 // AnswerError is an answer that is no success.
@@ -22,8 +19,14 @@ type AnswerError struct {
 	// Code and Hint are empty where the server names none.
 	Detail, Code, Hint, RequestID string
 	// Entries are the fields that are bad, where it names them.
-	Entries    []oas.ValidationEntry
+	Entries    []Entry
 	RetryAfter time.Duration
+}
+
+// Entry is a field that is bad.
+type Entry struct {
+	Loc []string `json:"loc"`
+	Msg string   `json:"msg"`
 }
 
 func (p *AnswerError) Error() string {
@@ -46,7 +49,7 @@ func (p *AnswerError) Error() string {
 // Status returns the status of a AnswerError in err, 0 if there is none.
 func Status(err error) int {
 	var p *AnswerError
-	if errors.As(explain(err), &p) {
+	if errors.As(err, &p) {
 		return p.Status
 	}
 	return 0
@@ -60,7 +63,6 @@ func (c *Client) Explain(what string, err error) error {
 	if err == nil {
 		return nil
 	}
-	err = explain(err)
 	var network *url.Error
 	switch {
 	case errors.Is(err, context.Canceled):
@@ -73,42 +75,30 @@ func (c *Client) Explain(what string, err error) error {
 	return fmt.Errorf("%s: %w", what, err)
 }
 
-// explain finds the answer in an error of the generated client.
-func explain(err error) error {
-	var coded *oas.ErrorStatusCodeWithHeaders
-	var unexpected *validate.UnexpectedStatusCodeError
-	switch {
-	case errors.As(err, &coded):
-		r := coded.Response
-		p := &AnswerError{Status: coded.StatusCode, Detail: detail(r.Detail), Code: r.Code, Hint: r.Hint, RequestID: r.RequestID}
-		p.Entries = r.Detail.ValidationEntryArray
-		p.RetryAfter = time.Duration(coded.RetryAfter.Or(0)) * time.Second
-		return p
-	case errors.As(err, &unexpected):
-		return &AnswerError{Status: unexpected.StatusCode, Detail: notOurs}
+// detailOf puts the detail of an error answer into one line, and names the fields that are bad. Both are empty where it has no form that
+// errors have.
+func detailOf(raw json.RawMessage) (text string, entries []Entry) {
+	var said string
+	var expressions struct {
+		Errors []string `json:"expression_errors"`
 	}
-	return err
-}
-
-// detail puts the detail of an error answer into one line.
-func detail(d oas.ErrorDetail) string {
-	switch d.Type {
-	case oas.StringErrorDetail:
-		return d.String
-	case oas.ValidationEntryArrayErrorDetail:
-		lines := make([]string, len(d.ValidationEntryArray))
-		for i, e := range d.ValidationEntryArray {
+	switch {
+	case json.Unmarshal(raw, &said) == nil:
+		return said, nil
+	case json.Unmarshal(raw, &entries) == nil:
+		lines := make([]string, len(entries))
+		for i, e := range entries {
 			lines[i] = strings.Join(e.Loc, ".") + ": " + e.Msg
 		}
-		return strings.Join(lines, "; ")
-	default:
-		return strings.Join(d.ExpressionErrors.ExpressionErrors, "; ")
+		return strings.Join(lines, "; "), entries
+	case json.Unmarshal(raw, &expressions) == nil:
+		return strings.Join(expressions.Errors, "; "), nil
 	}
+	return "", nil
 }
 
 // temporary tells whether the same may succeed in a moment.
 func temporary(err error) bool {
-	err = explain(err)
 	var p *AnswerError
 	if errors.As(err, &p) {
 		switch p.Status {

@@ -1,5 +1,6 @@
-// Package remote is the way from the command line to a server: the generated client, chunks as raw bytes, retries of
-// what may be repeated, and errors in words that say what to do. It knows no command.
+// Package remote is the way from the command line to a server: requests, chunks as raw bytes, retries of what may be repeated, and
+// errors in words that say what to do. It knows no command. Of answers it reads what is asked of them: a server of another version may
+// say more, or use words that are not known here.
 package remote
 
 import (
@@ -12,17 +13,14 @@ import (
 	"net/url"
 	"strings"
 	"time"
-
-	"github.com/ogen-go/ogen/ogenerrors"
-
-	"flowlane/gen/oas"
 )
 
 const (
 	// answerTimeout bounds the wait for the beginning of an answer.
 	answerTimeout = 2 * time.Minute
-	// maxAnswer bounds what is read of an answer that is no success, maxResult one result of a batch.
+	// maxAnswer bounds what is read of an answer that is no success, maxBody one that is, maxResult one result of a batch.
 	maxAnswer = 1 << 20
+	maxBody   = 512 << 20
 	maxResult = 64 << 20
 	// attempts and firstDelay: temporary failures are tried again for about 15 s.
 	attempts   = 7
@@ -31,8 +29,6 @@ const (
 
 // Client talks to one server with one key.
 type Client struct {
-	*oas.Client
-
 	// URL is the root of the server, without /v1.
 	URL  string
 	key  string
@@ -51,12 +47,7 @@ func New(server, key string) (*Client, error) {
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone() //nolint:forcetypeassert // documented
 	transport.ResponseHeaderTimeout, transport.MaxIdleConnsPerHost = answerTimeout, 8
-	c := &Client{URL: server, key: key, http: &http.Client{Transport: transport}}
-	var err error
-	if c.Client, err = oas.NewClient(server+"/v1", c, oas.WithClient(c.http)); err != nil {
-		return nil, fmt.Errorf("make the client: %w", err)
-	}
-	return c, nil
+	return &Client{URL: server, key: key, http: &http.Client{Transport: transport}}, nil
 }
 
 // IsAddress reports whether a text is an address of HTTP that can be printed: it has no password. What is none is not
@@ -66,23 +57,7 @@ func IsAddress(text string) bool {
 	return err == nil && u.Host != "" && u.User == nil && (u.Scheme == "http" || u.Scheme == "https")
 }
 
-// ApiKeyAuth implements oas.SecuritySource.
-func (c *Client) ApiKeyAuth(context.Context, oas.OperationName) (oas.ApiKeyAuth,
-	error) { //nolint:revive // named by the generator
-	return oas.ApiKeyAuth{APIKey: c.key}, nil
-}
-
-// OrgJwt implements oas.SecuritySource: commands come with a key.
-func (c *Client) OrgJwt(context.Context, oas.OperationName) (oas.OrgJwt, error) {
-	return oas.OrgJwt{}, ogenerrors.ErrSkipClientSecurity
-}
-
-// StreamAuth implements oas.SecuritySource: no command follows a stream.
-func (c *Client) StreamAuth(context.Context, oas.OperationName) (oas.StreamAuth, error) {
-	return oas.StreamAuth{}, ogenerrors.ErrSkipClientSecurity
-}
-
-// AppendChunk uploads the body of one chunk as it is: the generated client would take every record apart first.
+// AppendChunk uploads the body of one chunk as it is.
 func (c *Client) AppendChunk(ctx context.Context, setID string, body []byte) error {
 	target := c.URL + "/v1/data/record-sets/" + url.PathEscape(setID) + "/records"
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, target, bytes.NewReader(body))

@@ -10,8 +10,6 @@ import (
 	"net/url"
 	"strconv"
 	"time"
-
-	"flowlane/gen/oas"
 )
 
 // Request is any request to the API.
@@ -56,6 +54,29 @@ func (c *Client) Send(ctx context.Context, r Request) (*http.Response, error) {
 	return res, once()
 }
 
+// Get reads a thing: of its answer, what T has fields for.
+func Get[T any](ctx context.Context, c *Client, path string) (T, error) {
+	return Ask[T](ctx, c, Request{Method: http.MethodGet, Path: path, Repeat: true}, nil)
+}
+
+// Ask sends body as JSON, nil for none, and reads of the answer what T has fields for.
+func Ask[T any](ctx context.Context, c *Client, r Request, body any) (out T, err error) {
+	if body != nil {
+		if r.Body, err = json.Marshal(body); err != nil {
+			return out, fmt.Errorf("make the request: %w", err)
+		}
+	}
+	res, err := c.Send(ctx, r)
+	if err != nil {
+		return out, err
+	}
+	defer res.Body.Close()
+	if err := json.NewDecoder(io.LimitReader(res.Body, maxBody)).Decode(&out); err != nil {
+		return out, fmt.Errorf("the answer is not as documented: %w", err)
+	}
+	return out, nil
+}
+
 // answer reads an answer that is no success.
 func answer(res *http.Response) error {
 	text, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
@@ -81,10 +102,9 @@ func problemOf(res *http.Response, text []byte) *AnswerError {
 		Hint      string          `json:"hint"`
 		RequestID string          `json:"request_id"`
 	}
-	var d oas.ErrorDetail
-	if json.Unmarshal(text, &said) == nil && d.UnmarshalJSON(said.Detail) == nil {
-		p.Detail, p.Code, p.Hint, p.RequestID = detail(d), said.Code, said.Hint, said.RequestID
-		p.Entries = d.ValidationEntryArray
+	if json.Unmarshal(text, &said) == nil {
+		p.Code, p.Hint, p.RequestID = said.Code, said.Hint, said.RequestID
+		p.Detail, p.Entries = detailOf(said.Detail)
 	}
 	if s, err := strconv.Atoi(res.Header.Get("Retry-After")); err == nil {
 		p.RetryAfter = time.Duration(s) * time.Second

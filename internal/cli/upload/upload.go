@@ -9,10 +9,10 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"net/url"
 	"strconv"
 	"sync"
 
-	"flowlane/gen/oas"
 	"flowlane/internal/cli/remote"
 	"flowlane/internal/recordset"
 )
@@ -79,6 +79,16 @@ type upload struct {
 	buffers  sync.Pool
 }
 
+// recordSet is what an upload needs to know of one.
+type recordSet struct {
+	ID          string `json:"id"`
+	Status      string `json:"status"`
+	ChunkSize   int    `json:"chunk_size"`
+	ContentHash string `json:"content_hash"`
+}
+
+const setsPath = "/data/record-sets"
+
 // Run uploads and seals. When it fails half-way, the same call goes on from there, if there is a Memory.
 func Run(ctx context.Context, client *remote.Client, source Source, opts Options) (Result, error) {
 	if opts.Senders <= 0 {
@@ -107,8 +117,8 @@ func Run(ctx context.Context, client *remote.Client, source Source, opts Options
 }
 
 func (u *upload) create(ctx context.Context) error {
-	set, err := u.client.CreateRecordSet(ctx, oas.NewOptRecordSetCreate(oas.RecordSetCreate{ChunkSize: oas.NewOptInt(u.survey.chunkSize)}),
-		oas.CreateRecordSetParams{})
+	set, err := remote.Ask[recordSet](ctx, u.client, remote.Request{Method: http.MethodPost, Path: setsPath},
+		map[string]int{"chunk_size": u.survey.chunkSize})
 	if err != nil {
 		return u.client.Explain("create the record set", err)
 	}
@@ -122,18 +132,14 @@ func (u *upload) resume(ctx context.Context) (sealed bool, err error) {
 	if m.RecordSetID == "" || (u.opts.ChunkSize != 0 && m.ChunkSize != u.opts.ChunkSize) {
 		return false, nil
 	}
-	var set *oas.RecordSet
-	err = remote.Retry(ctx, func() error {
-		set, err = u.client.GetRecordSet(ctx, oas.GetRecordSetParams{RecordSetID: m.RecordSetID})
-		return err //nolint:wrapcheck // explained below
-	})
+	set, err := remote.Get[recordSet](ctx, u.client, setsPath+"/"+url.PathEscape(m.RecordSetID))
 	if remote.Status(err) == http.StatusNotFound {
 		return false, nil // expired, deleted, or another organization's
 	}
 	if err != nil {
 		return false, u.client.Explain("read the record set of the earlier attempt", err)
 	}
-	if set.Status == oas.RecordSetStatusConsumed || set.ChunkSize != m.ChunkSize {
+	if set.Status == "consumed" || set.ChunkSize != m.ChunkSize {
 		return false, nil
 	}
 	u.setID = set.ID
@@ -143,7 +149,7 @@ func (u *upload) resume(ctx context.Context) (sealed bool, err error) {
 	}
 	u.had = maps.Clone(u.done)
 	u.progress.Resumed = true
-	return set.Status == oas.RecordSetStatusSealed, nil
+	return set.Status == "sealed", nil
 }
 
 // begin fills in the whole of the progress.
@@ -219,11 +225,8 @@ func (u *upload) note(c chunk, sent bool) error {
 
 // seal ends the upload and compares hashes.
 func (u *upload) seal(ctx context.Context) (Result, error) {
-	var set *oas.RecordSet
-	err := remote.Retry(ctx, func() (err error) {
-		set, err = u.client.SealRecordSet(ctx, &oas.RecordSetSeal{ExpectedCount: int(u.survey.records)}, oas.SealRecordSetParams{RecordSetID: u.setID})
-		return err //nolint:wrapcheck // explained below
-	})
+	set, err := remote.Ask[recordSet](ctx, u.client, remote.Request{Method: http.MethodPost, Path: setsPath + "/" + url.PathEscape(u.setID) + "/seal",
+		Repeat: true}, map[string]int64{"expected_count": u.survey.records})
 	if err != nil {
 		if remote.Status(err) == http.StatusConflict {
 			u.opts.Memory.Forget() // what is remembered does not fit the server: start anew
@@ -232,7 +235,7 @@ func (u *upload) seal(ctx context.Context) (Result, error) {
 	}
 	u.opts.Memory.Forget()
 	local := recordset.ContentHash(u.digests)
-	if got := set.ContentHash.Or(""); got != local {
+	if got := set.ContentHash; got != local {
 		return Result{}, fmt.Errorf("record set %s holds other rows than the file (content hash %s, expected %s): delete it and upload again",
 			u.setID, got, local)
 	}

@@ -127,9 +127,9 @@ func (s *server) remember(t *testing.T, dir, path string) *upload.Memory {
 	return m
 }
 
-func (s *server) set(t *testing.T, id string) *oas.RecordSet {
+func (s *server) set(t *testing.T, id string) oas.RecordSet {
 	t.Helper()
-	set, err := s.GetRecordSet(t.Context(), oas.GetRecordSetParams{RecordSetID: id})
+	set, err := remote.Get[oas.RecordSet](t.Context(), s.Client, "/data/record-sets/"+id)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -292,7 +292,7 @@ func TestRun_BadFile(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "line 3") {
 		t.Fatalf("error %v", err)
 	}
-	sets, err := s.ListRecordSets(t.Context(), oas.ListRecordSetsParams{})
+	sets, err := remote.Get[oas.RecordSetList](t.Context(), s.Client, "/data/record-sets")
 	if err != nil || sets.Total != 0 {
 		t.Errorf("%d record sets, %v", sets.Total, err)
 	}
