@@ -167,6 +167,8 @@ func TestJob_Requeue(t *testing.T) {
 	for limit := 1; limit < 5; limit++ {
 		assert.Equal(t, []string{"0.1", "1.1", "1.2", "2.1"}, ids("batch_id="+batch, limit))
 		assert.Equal(t, []string{"1.1", "1.2"}, ids("job_id="+batch+".1", limit))
+		assert.Equal(t, []string{"2.1", "1.2", "1.1", "0.1"}, ids("order=desc&batch_id="+batch, limit))
+		assert.Equal(t, []string{"1.2", "1.1"}, ids("order=desc&job_id="+batch+".1", limit))
 		assert.Equal(t, []string{"1.1"}, ids("status=cancelled", limit))
 		assert.Equal(t, []string{"0.1", "1.2", "2.1"}, ids("status=running", limit))
 	}

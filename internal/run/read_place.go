@@ -15,7 +15,9 @@ import (
 // FromBatch, which lies on the way in either order.
 
 // Behind lets the list go on behind a record that it has shown.
-func (f *RecordFilter) Behind(last *Record) { f.BehindRun(last.Batch.FlowBatch.ID, last.Position, last.Run) }
+func (f *RecordFilter) Behind(last *Record) {
+	f.BehindRun(last.Batch.FlowBatch.ID, last.Position, last.Run)
+}
 
 // BehindRun is Behind by what names the record; the run does not matter where runs are not wanted.
 func (f *RecordFilter) BehindRun(batchID uuid.UUID, position int64, run int32) {
