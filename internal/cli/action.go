@@ -271,7 +271,7 @@ func (a *action) once(ctx context.Context, p *process, client *remote.Client, r 
 			return err //nolint:wrapcheck // says what it did
 		}
 	}
-	form.remark(p, len(page.Items), nil, false)
+	form.remark(p, a.none, len(page.Items), nil, false)
 	return list.End() //nolint:wrapcheck // says what it did
 }
 
@@ -316,7 +316,7 @@ func (a *action) pages(ctx context.Context, p *process, client *remote.Client, r
 			if err := list.End(); err != nil {
 				return err //nolint:wrapcheck // says what it did
 			}
-			form.remark(p, shown, got.Total, more)
+			form.remark(p, a.none, shown, got.Total, more)
 			return nil
 		}
 		r.Query = query

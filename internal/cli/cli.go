@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 
 	"github.com/alecthomas/kong"
@@ -80,6 +81,9 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	if len(args) > 0 && args[0] == completeWord {
 		complete(stdout, parser.Model.Node, args[1:])
 		return exitOK
+	}
+	if len(args) > 0 && args[0] == "help" { // as many programs have it
+		args = append(slices.Clone(args[1:]), "--help")
 	}
 	selected, err := parser.Parse(args)
 	if code >= 0 {

@@ -304,7 +304,7 @@ func (d *demo) budget(ctx context.Context) error {
 	}
 	h, err := remote.Get[struct {
 		Buckets map[string]struct {
-			Windows map[string]struct{ Used, Cap int }
+			Windows map[string]struct{ Used, Cap int64 }
 		}
 	}](ctx, d.client, accountPath(dialerPlatform, d.domain)+"/headroom")
 	if err != nil {
@@ -312,7 +312,8 @@ func (d *demo) budget(ctx context.Context) error {
 	}
 	windows := h.Buckets[demoBucket].Windows
 	minute, day := windows["60"], windows["86400"]
-	d.say("   budget of the account: %d of %d calls this minute, %d of %d today", minute.Used, minute.Cap, day.Used, day.Cap)
+	d.say("   budget of the account: %s of %s calls this minute, %s of %s today", thousands(minute.Used), thousands(minute.Cap),
+		thousands(day.Used), thousands(day.Cap))
 	return nil
 }
 

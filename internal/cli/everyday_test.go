@@ -189,6 +189,15 @@ func TestNouns(t *testing.T) {
 		"variables", "credentials", "tenants", "templates", "keys"} {
 		says(t, l.env, "", noun, "list")
 	}
+	for args, want := range map[string]string{"stores list": "`flowlane stores create` makes one", "batches list --status paused": "`flowlane run FLOW FILE` makes one"} {
+		cmd := program(t, l.env, strings.Fields(args)...)
+		if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), want) {
+			t.Errorf("%s, with nothing there: %v, %s", args, err, out)
+		}
+	}
+	if said := says(t, nil, "", "help", "stores", "list"); !strings.Contains(said, "flowlane stores list [flags]") {
+		t.Errorf("help: %s", said)
+	}
 
 	for name, tt := range map[string]struct {
 		code int

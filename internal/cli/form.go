@@ -11,16 +11,22 @@ import (
 	"flowlane/internal/cli/render"
 )
 
+// wideTable is a table as wide as what is in it.
+const wideTable = "wide"
+
 // form is the flags of what commands print that talk to the API.
 type form struct {
 	JSON    bool     `name:"json" group:"print" help:"Print JSON; as -o json."`
-	Output  string   `name:"output" group:"print" short:"o" enum:"table,json,ndjson,yaml,csv" default:"table" help:"Form of what is printed: ${enum}."`
+	Output  string   `name:"output" group:"print" short:"o" enum:"table,wide,json,ndjson,yaml,csv" default:"table" help:"Form of what is printed: ${enum}. Wide is a table of which nothing is cut."`
 	Columns []string `name:"columns" group:"print" help:"Fields to print, parts joined by dots: id,job_counts.failed. Not for json, ndjson." placeholder:"FIELD"`
 }
 
 func (f form) format() render.Format {
 	if f.JSON {
 		return render.JSON
+	}
+	if f.Output == wideTable {
+		return render.Table
 	}
 	return render.Format(f.Output)
 }
@@ -42,16 +48,22 @@ func (f form) options(p *process, columns string) render.Options {
 	if o.Columns == nil && columns != "" {
 		o.Columns = strings.Fields(columns)
 	}
-	o.Color, o.Width = colored(p), width(p.stdout)
+	o.Color, o.Wide = colored(p), f.Output == wideTable
+	if !o.Wide {
+		o.Width = width(p.stdout)
+	}
+	o.Left = func(left []string) {
+		fmt.Fprintf(p.stderr, "No room for %s: -o wide prints all, --columns those that you name.\n", strings.Join(left, ", "))
+	}
 	return o
 }
 
-// remark says of a table, beside it, what it does not show.
-func (f form) remark(p *process, shown int, total *int64, more bool) {
+// remark says of a table, beside it, what it does not show; none is said of an empty one.
+func (f form) remark(p *process, none string, shown int, total *int64, more bool) {
 	switch {
 	case f.format() != render.Table:
 	case shown == 0:
-		fmt.Fprintln(p.stderr, "None.")
+		fmt.Fprintln(p.stderr, none)
 	case more && total != nil:
 		fmt.Fprintf(p.stderr, "%s of %s; --limit N or --all prints more.\n", thousands(int64(shown)), thousands(*total))
 	case more:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -59,6 +60,8 @@ type action struct {
 	fields []field
 	// list says that the answer comes in pages.
 	list bool
+	// none is said where there is nothing to list.
+	none string
 	// shape is the struct that arguments are parsed into.
 	shape reflect.Type
 }
@@ -93,7 +96,7 @@ func grammar(nouns []noun) (options []kong.Option, actions map[string]*action, e
 				if a.op == nil {
 					return nil, nil, fmt.Errorf("%s %s: the API has no operation %q", n.name, v.name, v.operation)
 				}
-				actions[n.name+" "+v.name], f.Type = a, a.shape
+				actions[n.name+" "+v.name], f.Type, a.none = a, a.shape, n.none(v)
 				if v.help == "" {
 					v.help = a.op.Summary
 				}
@@ -109,6 +112,25 @@ func grammar(nouns []noun) (options []kong.Option, actions map[string]*action, e
 			string(tag("aliases", n.alias))))
 	}
 	return options, actions, nil
+}
+
+// makes says by which command the first thing of a list comes, where that is not the verb create of its noun.
+var makes = map[string]string{
+	"batches list": "run FLOW FILE", "jobs list": "run FLOW FILE", "executions list": "run FLOW FILE", "triggers list": "run FLOW FILE",
+	"records list": "records upload FILE", "flows list": "flows create --file FILE",
+}
+
+// none is said of an empty list: how something comes into it, where that is for a command.
+func (n noun) none(v verb) string {
+	at := n.name + " " + v.name
+	by := makes[at]
+	if by == "" && v.name == "list" && slices.ContainsFunc(n.verbs, func(v verb) bool { return v.name == "create" }) {
+		by = n.name + " create"
+	}
+	if by == "" {
+		return "None."
+	}
+	return "None that fits: `flowlane " + by + "` makes one."
 }
 
 // newAction makes the shape of a verb from its operation.

@@ -49,6 +49,6 @@ func (c *catalogSearch) Run(ctx context.Context, p *process) error {
 	if err := list.End(); err != nil {
 		return err //nolint:wrapcheck // says what it did
 	}
-	c.remark(p, found, nil, more)
+	c.remark(p, "None: try another word, or `flowlane catalog actions` for all.", found, nil, more)
 	return nil
 }

@@ -31,6 +31,9 @@ type Options struct {
 	// Color says whether words of a state have colours; Width is the columns of the terminal, 0 for no bound.
 	Color bool
 	Width int
+	// Wide says to cut no cell of a table. Left is told at its end which columns had no room; nil for nobody.
+	Wide bool
+	Left func(columns []string)
 }
 
 // tableRows is after how many items a table is written, with the widths that its columns have so far.
@@ -50,7 +53,7 @@ func NewList(w io.Writer, o Options) *List {
 	l := &List{w: w, o: o}
 	switch o.Format {
 	case Table:
-		l.table = &table{w: w, columns: o.Columns, color: o.Color, width: o.Width}
+		l.table = &table{w: w, columns: o.Columns, color: o.Color, width: o.Width, wide: o.Wide}
 	case CSV:
 		l.csv = csv.NewWriter(w)
 	}
@@ -122,7 +125,12 @@ func (l *List) End() error {
 			return fmt.Errorf("write: %w", l.csv.Error())
 		}
 	case Table:
-		return l.table.flush()
+		if err := l.table.flush(); err != nil {
+			return err
+		}
+		if l.o.Left != nil && len(l.table.left) > 0 {
+			l.o.Left(l.table.left)
+		}
 	}
 	return nil
 }

@@ -1,6 +1,8 @@
 package render_test
 
 import (
+	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -34,12 +36,14 @@ func TestList(t *testing.T) {
 		options render.Options
 		want    string
 	}{
+		"NothingInIt": {render.Options{Format: render.Table, Columns: []string{"id", "none", "n"}, Width: 25}, "" +
+			"ID  N\na   12345678901234567890\nb   1.50\n"},
 		"Table": {render.Options{Format: render.Table, Columns: []string{"id", "name", "counts.x", "at"}}, "" +
 			"ID  NAME              COUNTS X  AT\n" +
 			"a   line break �[31m  1         2026-11-25 16:12:44Z\n" +
 			"b   plain             -         -\n"},
 		"Narrow": {render.Options{Format: render.Table, Columns: []string{"id", "name", "n"}, Width: 30}, "" +
-			"ID  NAME …\na   line break �[31m\nb   plain\n"},
+			"ID  NAME\na   line break �[31m\nb   plain\n"},
 		"NamesCut": {render.Options{Format: render.Table, Columns: []string{"id", "status", "counts.x"}, Width: 22}, "" +
 			"ID  STATUS     COUNTS…\na   failed     1\nb   completed  -\n"},
 		"Colored": {render.Options{Format: render.Table, Columns: []string{"id", "status"}, Color: true}, "" +
@@ -73,5 +77,44 @@ func TestOne(t *testing.T) {
 		"counts\n  x: 1\nnone    -\n"
 	if out.String() != want {
 		t.Errorf("got\n%s\nwant\n%s", out.String(), want)
+	}
+}
+
+// TestList_Room: what a terminal of some width shows of a usual list, and what is said to be left out. Ids are whole or not there.
+func TestList_Room(t *testing.T) {
+	t.Parallel()
+	const id = "01a217f2-5482-7ab1-a152-fb97a7741d79"
+	item := `{"id":"` + id + `.17","batch_id":"` + id + `","position":17,"status":"rejected","attempts":1,"error":{"code":"provider_refused",` +
+		`"message":"` + strings.Repeat("long ", 30) + `"},"note":null,"updated_at":"2026-11-25T16:12:44Z"}`
+	columns := []string{"id", "batch_id", "position", "status", "attempts", "error.code", "note", "updated_at"}
+	for _, tt := range []struct {
+		width int
+		head  string
+		left  []string
+	}{
+		{0, "ID BATCH ID POSITION STATUS ATTEMPTS ERROR CODE NOTE UPDATED AT", nil},
+		{150, "ID BATCH ID POSITION STATUS ATTEMPTS ERROR CODE UPDATED AT", []string{"note"}},
+		{80, "ID POSITION STATUS ATTEMPTS", []string{"note", "batch_id", "updated_at", "error.code"}},
+		{60, "ID POSITION STATUS", []string{"note", "batch_id", "updated_at", "error.code", "attempts"}},
+		{20, "ID", []string{"note", "batch_id", "updated_at", "error.code", "attempts", "status", "position"}},
+	} {
+		var out strings.Builder
+		var left []string
+		l := render.NewList(&out, render.Options{Format: render.Table, Columns: columns, Width: tt.width, Left: func(c []string) { left = c }})
+		if err := errors.Join(l.Add([]byte(item)), l.End()); err != nil {
+			t.Fatal(err)
+		}
+		head, row, _ := strings.Cut(out.String(), "\n")
+		if got := strings.Join(strings.Fields(head), " "); got != tt.head || !slices.Equal(left, tt.left) {
+			t.Errorf("%d columns: %q without %q, want %q without %q", tt.width, got, left, tt.head, tt.left)
+		}
+		if !strings.HasPrefix(row, id+".17") || tt.width > 40 && len(strings.TrimSpace(row)) > tt.width {
+			t.Errorf("%d columns: %q", tt.width, row)
+		}
+	}
+	var out strings.Builder
+	l := render.NewList(&out, render.Options{Format: render.Table, Columns: []string{"id", "error.message"}, Wide: true})
+	if err := errors.Join(l.Add([]byte(item)), l.End()); err != nil || strings.Contains(out.String(), "…") {
+		t.Errorf("wide: %s, %v", out.String(), err)
 	}
 }

@@ -26,10 +26,14 @@ type table struct {
 	w       io.Writer
 	columns []string
 	rows    [][]string
-	widths  []int
-	color   bool
-	width   int
-	headed  bool
+	// widths are those of all columns, shown the columns that are, left those that are not for want of room.
+	widths, shown []int
+	left          []string
+	// wide tables cut nothing.
+	wide   bool
+	color  bool
+	width  int
+	headed bool
 }
 
 func (t *table) add(n *yaml.Node) error {
@@ -87,9 +91,7 @@ func (t *table) flush() error {
 		for i, c := range t.columns {
 			head[i] = strings.ToUpper(strings.NewReplacer("_", " ", ".", " ").Replace(c))
 		}
-		if t.fit(head) {
-			head[len(t.widths)-1] += " …"
-		}
+		t.fit(head)
 		t.headed = true
 		if err := t.line(head, "1"); err != nil {
 			return err
@@ -104,32 +106,72 @@ func (t *table) flush() error {
 	return nil
 }
 
-// fit finds the widths of the columns: those of what stands in them. Where a terminal is too narrow for that, names of
-// columns are cut first, then long texts; what still has no room is left out from the right, which it reports.
-func (t *table) fit(head []string) (left bool) {
-	cells := make([]int, len(head))
+// fit finds the columns that are shown, and their widths: those of what stands in them. Where a terminal is too narrow for that, long
+// texts are cut first; then columns are left out that say nothing, and long ids of other things, which are of no use in part; then names of
+// columns are cut; what still has no room is left out from the right.
+func (t *table) fit(head []string) {
+	cells, empty := make([]int, len(head)), make([]bool, len(head))
+	for i := range head {
+		empty[i] = true
+	}
 	for _, row := range t.rows {
 		for i, cell := range row {
-			cells[i] = max(cells[i], min(utf8.RuneCountInString(cell), cellRunes))
+			n := utf8.RuneCountInString(cell)
+			if !t.wide {
+				n = min(n, cellRunes)
+			}
+			cells[i], empty[i] = max(cells[i], n), empty[i] && cell == "-"
 		}
 	}
+	t.shown = make([]int, len(head))
+	for i := range t.shown {
+		t.shown[i] = i
+	}
+	t.widen(head, cells)
+	for t.missing() > 0 && t.leaveOut(func(i int) bool { return empty[i] }) {
+		t.widen(head, cells)
+	}
+	for t.missing() > 0 && t.leaveOut(func(i int) bool { return isID(t.columns[i]) && cells[i] > textWidth }) {
+		t.widen(head, cells)
+	}
+	for t.missing() > 0 {
+		if t.shrink(func(i int) int { return max(cells[i], headWidth) }); t.missing() <= 0 {
+			return
+		}
+		if !t.leaveOut(func(int) bool { return true }) {
+			return
+		}
+		t.widen(head, cells)
+	}
+}
+
+// widen gives the columns that are shown all that they need, but for long texts as far as there is too little room.
+func (t *table) widen(head []string, cells []int) {
 	t.widths = make([]int, len(head))
 	for i, name := range head {
 		t.widths[i] = max(cells[i], utf8.RuneCountInString(name))
 	}
-	t.shrink(func(i int) int { return max(cells[i], headWidth) })
 	// Ids stay whole: they are what the next command needs.
 	t.shrink(func(i int) int {
-		if t.columns[i] == "id" {
+		if isID(t.columns[i]) {
 			return t.widths[i]
 		}
-		return textWidth
+		return max(textWidth, utf8.RuneCountInString(head[i]))
 	})
-	for len(t.widths) > 1 && t.missing() > 0 {
-		t.widths = t.widths[:len(t.widths)-1]
-		left = true
+}
+
+func isID(column string) bool { return column == "id" || strings.HasSuffix(column, "_id") }
+
+// leaveOut leaves out the last column that is meant, but never the first one; false where there is none.
+func (t *table) leaveOut(meant func(i int) bool) bool {
+	for at := len(t.shown) - 1; at > 0; at-- {
+		if meant(t.shown[at]) {
+			t.left = append(t.left, t.columns[t.shown[at]])
+			t.shown = slices.Delete(t.shown, at, at+1)
+			return true
+		}
 	}
-	return left
+	return false
 }
 
 // missing is how many columns of the terminal are too few.
@@ -137,9 +179,9 @@ func (t *table) missing() int {
 	if t.width == 0 {
 		return 0
 	}
-	all := len(gap) * (len(t.widths) - 1)
-	for _, w := range t.widths {
-		all += w
+	all := len(gap) * (len(t.shown) - 1)
+	for _, i := range t.shown {
+		all += t.widths[i]
 	}
 	return all - t.width
 }
@@ -148,7 +190,8 @@ func (t *table) missing() int {
 func (t *table) shrink(least func(i int) int) {
 	for t.missing() > 0 {
 		widest := -1
-		for i, w := range t.widths {
+		for _, i := range t.shown {
+			w := t.widths[i]
 			if w > least(i) && (widest < 0 || w > t.widths[widest]) {
 				widest = i
 			}
@@ -162,8 +205,8 @@ func (t *table) shrink(least func(i int) int) {
 
 func (t *table) line(cells []string, style string) error {
 	var out strings.Builder
-	for i, width := range t.widths {
-		cell := cells[i]
+	for at, i := range t.shown {
+		cell, width := cells[i], t.widths[i]
 		code := style
 		if code == "" {
 			code = colorOf(cell)
@@ -173,7 +216,7 @@ func (t *table) line(cells []string, style string) error {
 			cell, n = string([]rune(cell)[:width-1])+"…", width
 		}
 		out.WriteString(Paint(t.color, code, cell))
-		if i < len(t.widths)-1 {
+		if at < len(t.shown)-1 {
 			out.WriteString(strings.Repeat(" ", width-n) + gap)
 		}
 	}
