@@ -35,6 +35,7 @@ var benches = []bench{
 	{"start", starts},
 	{"webhooks", webhooks},
 	{"small", small},
+	{"bytes", lengths},
 	{"small-crowd", crowded},
 	{"stream", streams},
 	{"retries", retries},
