@@ -110,7 +110,8 @@ export async function sample(server, names) {
     'batch-origin': `batches/${batch}?tab=origin`, 'batch-paused': `batches/${held}`, 'batch-running': `batches/${moves}`, record: `batches/${batch}/5`, start: 'start', sets: 'sets',
     flows: 'flows', flow: `flows/${flow.id}`, 'flow-text': `flows/${flow.id}?tab=text`, 'flow-versions': `flows/${flow.id}?tab=versions`,
     'flow-used-by': `flows/${flow.id}?tab=used+by`, 'flow-new': 'flows/new', schedules: 'schedules', schedule: `schedules/${schedule.id}`, webhooks: 'webhooks',
-    webhook: `webhooks/${webhook.id}`, events: 'events', variables: 'variables', stores: 'stores', accounts: 'accounts',
+    webhook: `webhooks/${webhook.id}`, events: 'events', variables: 'variables', stores: 'stores', store: `stores/${names.store}`,
+    'store-record': `stores/${names.store}/${encodeURIComponent(names.person)}`, accounts: 'accounts',
     account: `accounts/dialer/${domain.tenancy_id}`, credentials: 'credentials', credential: `credentials/${credential.id}`, tenants: 'tenants', catalog: 'catalog',
     'catalog-action': 'catalog?q=flow&action=core__flow__delay', usage: 'usage', keys: 'keys', audit: 'audit', nowhere: 'nowhere',
   };

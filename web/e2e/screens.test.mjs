@@ -38,4 +38,25 @@ it('finds nothing serious on any screen, light or dark, wide or narrow', async (
     wrong.push(...await examine(view, name));
   }
   assert.deepEqual(wrong, []);
+  const paints = view.paints.map((p) => p.ms).sort((a, b) => a - b);
+  const half = paints[paints.length >> 1];
+  assert.ok(half <= 1000, `half of the screens paint later than after ${half} ms`);
+});
+
+/** What a member may press: what only looks or copies, and what the API lets members do. */
+const harmless = /^(Copy|Show|Search|Test|Rehearse|Another|Use in flow: copy|Cancel$|Read the limits again|Estimate)/;
+
+it('shows a member every screen, and has it change nothing', async () => {
+  const { key } = await server.api('POST', '/account/api-keys', { name: 'reader', role: 'member' });
+  const view = await at(server, '', { key });
+  const wrong = [];
+  for (const [name, place] of Object.entries(screens)) {
+    await go(server, view, place);
+    wrong.push(...(await view.page.locator('main .note.failure[role=alert]').allTextContents()).map((text) => `${name}: ${text}`));
+    const enabled = await view.page.locator('main button:not([role=tab], .id, :disabled)').allTextContents();
+    wrong.push(...enabled.filter((text) => !harmless.test(text)).map((text) => `${name}: ${text} can be pressed`));
+    const mute = await view.page.locator('main button:disabled:not([title])').allTextContents();
+    wrong.push(...mute.map((text) => `${name}: ${text} cannot be pressed, and says no reason`));
+  }
+  assert.deepEqual([...new Set(wrong)], []);
 });

@@ -2,9 +2,10 @@ import { useNavigate, useSearch } from '@tanstack/react-router';
 import type { FormEvent } from 'react';
 
 import { flowlane, type AuditEntry, type AuditOutcome } from '../api/client';
+import { useMe } from '../app/frame';
 import { words } from '../lib/format';
 import { Listing } from '../ui/listing';
-import { Button, Head, Id, Status, Time } from '../ui/parts';
+import { Button, Empty, Head, Id, Status, Time } from '../ui/parts';
 import { Choice } from './batches';
 
 /** Who did what, newest first. */
@@ -19,6 +20,7 @@ export function Audit() {
     void navigate({ to: '/audit', search: { outcome, action: text('action'), resource: text('resource') } });
   };
   const filtered = action || outcome || resource;
+  if (useMe()?.role === 'member') return <><Head title="Audit" /><Empty>Only an admin reads who did what.</Empty></>;
   return (
     <>
       <Head title="Audit" />
