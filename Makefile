@@ -168,6 +168,10 @@ console: bin/flowlane $(WEB_PACKAGES) $(SERVERS_PACKAGES) ## Try the console in 
 	cd $(WEB) && npx --no-install vitest run test/
 	cd $(WEB) && node --test e2e/
 
+.PHONY: pictures
+pictures: bin/flowlane $(WEB_PACKAGES) ## Make the pictures of the console in docs/pictures anew, which its tests hold against its screens
+	cd $(WEB) && FLOWLANE_PICTURES=true node --test e2e/pictures.test.mjs
+
 .PHONY: bench
 bench: ## Measure the speed targets of docs/architecture.md and docs/measurements.md; BENCH=regex picks some
 	go run ./internal/bench -run '$(BENCH)'

@@ -3,7 +3,7 @@ package docs
 
 import "embed"
 
-// Files are the pages, in Markdown: *.md and platforms/*.md.
+// Files are the pages, in Markdown, and the pictures in them: *.md, platforms/*.md and pictures/*.webp.
 //
-//go:embed *.md platforms/*.md
+//go:embed *.md platforms/*.md pictures/*.webp
 var Files embed.FS

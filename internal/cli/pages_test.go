@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -117,7 +118,7 @@ func pageTexts(t *testing.T) map[string]string {
 	}
 	out := map[string]string{"README.md": string(readme)}
 	if err := fs.WalkDir(docs.Files, ".", func(name string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
+		if err != nil || d.IsDir() || path.Ext(name) != ".md" {
 			return err
 		}
 		text, err := docs.Files.ReadFile(name)

@@ -31,8 +31,11 @@ func (s *Site) Handler(prefix string) http.Handler {
 			return
 		}
 		kind := "text/html; charset=utf-8"
-		if path.Ext(name) == ".css" {
+		switch path.Ext(name) {
+		case ".css":
 			kind = "text/css; charset=utf-8"
+		case ".webp":
+			kind = "image/webp"
 		}
 		h := w.Header()
 		h.Set("Content-Type", kind)

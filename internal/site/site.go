@@ -65,7 +65,8 @@ type page struct {
 	html                   template.HTML
 }
 
-// New makes a site of all *.md in files. The error names what cannot be read or stands in no group of the navigation.
+// New makes a site of all *.md in files, and of the pictures (*.webp) as they are. The error names what cannot be read or stands in no
+// group of the navigation.
 func New(files fs.FS, o Options) (*Site, error) {
 	layout, err := template.New("page").Parse(pageText)
 	if err != nil {
@@ -76,6 +77,15 @@ func New(files fs.FS, o Options) (*Site, error) {
 		return nil, err
 	}
 	s := &Site{files: map[string][]byte{"style.css": style}}
+	pictures, err := fs.Glob(files, "pictures/*.webp")
+	for _, name := range pictures {
+		if s.files[name], err = fs.ReadFile(files, name); err != nil {
+			break
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the pictures: %w", err)
+	}
 	for _, p := range pages {
 		nav, err := navigation(pages, p, o)
 		if err != nil {
