@@ -71,13 +71,11 @@ export async function open(server, { expected = [], ...options } = {}) {
     if (secrets.test(decodeURIComponent(at.href))) faults.push(`has a secret in the address ${at.href}`);
     if (reading(r)) view.reads++;
   });
+  context.on('response', (a) => reading(a.request()) && [400, 405, 413, 422, 500].includes(a.status()) && faults.push(`${a.status()} to ${a.url()}`));
   context.on('requestfailed', (r) => reading(r) && view.reads--);
   context.on('requestfinished', async (r) => {
     if (!reading(r)) return;
     view.reads--;
-    const answer = await r.response().catch(() => null);
-    if (!answer) return;
-    if ([400, 405, 413, 422, 500].includes(answer.status())) faults.push(`${answer.status()} to ${r.url()}`);
     const { responseBodySize: size } = await r.sizes().catch(() => ({ responseBodySize: 0 }));
     if (size > budgets.read) faults.push(`reads ${size} bytes of ${r.url()}`);
   });

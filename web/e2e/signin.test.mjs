@@ -22,7 +22,7 @@ import { after, before, describe, it } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 
-import { at, examine, go, open, until } from './page.mjs';
+import { at, budgets, examine, go, open, until } from './page.mjs';
 import { start } from './server.mjs';
 
 let server;
@@ -172,4 +172,27 @@ describe('an attacker', () => {
     await view.page.getByLabel('API key').waitFor();
     assert.equal(await view.page.getByRole('alert').count(), 0);
   });
+});
+
+it('finds out a page that does what none may', async (t) => {
+  const kept = { ...budgets };
+  t.after(() => Object.assign(budgets, kept));
+  const view = await at(server, '', { expected: [/./] }); // the faults are the aim of this test alone
+  const wrong = {
+    'forbidden by style-src-attr': () => document.body.setAttribute('style', 'color: red'),
+    'forbidden by connect-src': () => fetch('http://127.0.0.1:9/').catch(() => undefined),
+    'forbidden by require-trusted-types-for': () => { try { document.createElement('p').innerHTML = '<b>'; } catch { /* as it should */ } },
+    '422 to': () => fetch('/v1/flows/batches?limit=0'),
+    'has a secret': () => fetch('/console/?key=flow_0123456789abcdefABCD'),
+    'a mistake of ours': () => setTimeout(() => { throw new Error('a mistake of ours'); }),
+  };
+  for (const [fault, deed] of Object.entries(wrong)) {
+    await view.page.evaluate(deed);
+    await until(() => view.faults.some((f) => f.includes(fault)), `${fault} among ${view.faults.join('; ')}`);
+  }
+  Object.assign(budgets, { paint: 1000, read: 10 });
+  await view.page.reload();
+  await until(() => ['before it paints', 'bytes of'].every((fault) => view.faults.some((f) => f.includes(fault))), 'what is too much');
+  await view.page.evaluate(() => location.assign('http://localhost:9/')).catch(() => undefined);
+  await until(() => view.faults.some((f) => f.includes('asks http://localhost:9/')), 'the request to another server');
 });
