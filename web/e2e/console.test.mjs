@@ -115,7 +115,7 @@ it('shows how fast a batch went, and draws the lanes of its account by the keybo
   const flow = (await server.api('GET', '/flows/definitions')).items.find((f) => f.name === 'bulk-upload');
   const { batch_id: id } = await server.api('POST', `/flows/definitions/${flow.id}/trigger`, { records: [{ id: 'a' }, { id: 'b' }, { id: 'c' }] });
   await until(async () => (await server.api('GET', `/flows/batches/${id}`)).completed_at !== null, 'the end of the upload');
-  const { page } = await signedIn();
+  const { page } = await at(server);
   await page.goto(`${server.url}/console/batches/${id}?tab=speed`);
   await page.getByRole('img', { name: 'Sent: 3 records in 1 call, 0 of them in calls that did not succeed' }).waitFor();
   const [domain] = (await server.api('GET', '/platforms/dialer/domains')).items;
