@@ -111,6 +111,19 @@ describe('many batches', () => {
   });
 });
 
+it('says what needs somebody, and leads there', async () => {
+  const { id } = await server.api('POST', '/credentials', {
+    name: markup, platform_id: 'core', auth_method: 'oauth2', grant_type: 'authorization_code', token_url: 'https://issuer.example/token',
+    authorize_url: 'https://issuer.example/authorize', allowed_origins: ['https://api.example'], credentials: { client_id: 'app' },
+  });
+  const { page } = await at(server);
+  await page.getByRole('link', { name: `Credential ${markup}` }).getByText('somebody has to authorize it').click();
+  await page.waitForURL(`**/credentials/${id}`);
+  await server.api('DELETE', `/credentials/${id}`);
+  await page.goto(`${server.url}/console/`);
+  await page.getByText('Nothing waits for anybody.').waitFor();
+});
+
 it('shows how fast a batch went, and draws the lanes of its account by the keyboard', async () => {
   const flow = (await server.api('GET', '/flows/definitions')).items.find((f) => f.name === 'bulk-upload');
   const { batch_id: id } = await server.api('POST', `/flows/definitions/${flow.id}/trigger`, { records: [{ id: 'a' }, { id: 'b' }, { id: 'c' }] });

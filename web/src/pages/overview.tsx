@@ -5,6 +5,7 @@ import { useLive } from '../api/live';
 import { count, percent, span, words } from '../lib/format';
 import { RecordBar } from '../ui/bar';
 import { Empty, Facts, Failure, Head, Loading, Status, Time } from '../ui/parts';
+import { Attention } from './attention';
 
 const periods = ['1h', '24h', '7d', '30d'] as const;
 
@@ -14,7 +15,6 @@ export function Overview() {
   const navigate = useNavigate();
   const dashboard = useLive(['dashboard', period], (signal) => flowlane.usage.getDashboard({ query: { period }, signal }), true);
   const running = useLive(['batches', 'running', 'newest'], (signal) => flowlane.batches.list({ query: { status: 'running', order: 'desc', limit: 10 }, signal }), true);
-  const unknown = useLive(['jobs', 'unresolved', 'total'], (signal) => flowlane.jobs.list({ query: { status: 'unresolved', limit: 1 }, signal }));
   const data = dashboard.data;
   return (
     <>
@@ -27,7 +27,7 @@ export function Overview() {
         </label>
       </Head>
       {dashboard.error && <Failure error={dashboard.error} retry={() => void dashboard.refetch()} />}
-      {!data ? <Loading /> : <Figures dashboard={data} unknown={unknown.data?.total ?? 0} />}
+      {!data ? <Loading /> : <><Figures dashboard={data} /><Attention dashboard={data} /></>}
       <section>
         <h2>Moving now</h2>
         {running.data && (running.data.items.length > 0 ? <Moving batches={running.data.items} /> : (
@@ -61,17 +61,11 @@ export function Overview() {
   );
 }
 
-function Figures({ dashboard, unknown }: { dashboard: Dashboard; unknown: number }) {
+function Figures({ dashboard }: { dashboard: Dashboard }) {
   const { batch_counts: batches, job_counts: jobs } = dashboard;
   const failed = jobs.failed + jobs.rejected;
   return (
     <>
-      {unknown > 0 && (
-        <p className="note attention" role="status">
-          Of <strong>{count(unknown)}</strong> {unknown === 1 ? 'record' : 'records'} nobody knows whether the provider took{' '}
-          {unknown === 1 ? 'it' : 'them'}: look at the provider, then decide with <code>flowlane jobs list --status unresolved</code>.
-        </p>
-      )}
       <Facts
         facts={[
           ['Running batches', <Link to="/batches" search={{ status: 'running' }}>{count(batches.running)}</Link>],

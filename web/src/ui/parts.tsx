@@ -22,11 +22,11 @@ const kinds: Record<string, string> = {
 export const kindOf = (status: string): string => kinds[status] ?? 'waiting';
 
 /** A status as a shape, a word and a colour. */
-export function Status({ status }: { status: string }) {
+export function Status({ status, word }: { status: string; word?: string }) {
   return (
     <span className={`status status-${kindOf(status)}`}>
       <span className="shape" aria-hidden="true" />
-      {words(status)}
+      {word ?? words(status)}
     </span>
   );
 }
