@@ -11,6 +11,8 @@ import { Listing } from '../ui/listing';
 import { Copy, Facts, Failure, Head, Id, Loading, Status, Time } from '../ui/parts';
 import { Secret } from '../ui/secret';
 import { Choice } from './batches';
+import { Body, ReplayDead } from './webhook-delivery';
+import { CheckSignature, TestSender } from './webhook-try';
 
 /** Addresses that others send to, and what each starts. */
 export function Webhooks() {
@@ -24,6 +26,7 @@ export function Webhooks() {
       {secret && (
         <Secret title="The secret of the webhook" secret={secret.signing_secret} onClose={() => setSecret(undefined)}>
           <p>The sender signs with it what it sends to</p><pre>{`${location.origin}/v1${secret.receive_url}`}</pre>
+          <details><summary>Send a test with it</summary><TestSender address={`${location.origin}/v1${secret.receive_url}`} secret={secret.signing_secret} /></details>
         </Secret>
       )}
       <Listing<Webhook>
@@ -83,6 +86,7 @@ export function WebhookPage() {
       {secret && (
         <Secret title="The new secret" secret={secret.signing_secret} onClose={() => setSecret(undefined)}>
           <p>The one of before counts until <Time at={secret.previous_valid_until} />.</p>
+          <details><summary>Send a test with it</summary><TestSender address={addressOf(w)} secret={secret.signing_secret} /></details>
         </Secret>
       )}
       <p className="lead"><Status status={w.enabled ? 'enabled' : 'paused'} /> <Id id={w.id} /></p>
@@ -94,6 +98,8 @@ export function WebhookPage() {
         ]}
       />
       <details><summary>How a sender signs</summary><pre>{example(w)}</pre></details>
+      <details><summary>Send a test</summary><TestSender address={addressOf(w)} /></details>
+      <details><summary>Check a signature</summary><CheckSignature /></details>
       <section>
         <h2>Deliveries</h2>
         <div className="filters">
@@ -101,6 +107,7 @@ export function WebhookPage() {
             label="Status" value={status} all={statuses} name={words}
             onChange={(v) => void navigate({ to: '/webhooks/$webhookId', params: { webhookId }, search: { status: v as WebhookDeliveryStatus | undefined } })}
           />
+          <ReplayDead path={path} />
         </div>
         <Listing<WebhookDelivery>
           of={['deliveries', webhookId, status]} row={(d) => d.id} empty={status ? `No delivery is ${status}.` : 'Nothing has arrived yet.'} moves
@@ -109,7 +116,7 @@ export function WebhookPage() {
             { head: 'Arrived', cell: (d) => <Time at={d.received_at} /> },
             { head: 'Id of the sender', cell: (d) => <><code>{d.webhook_message_id}</code>{d.duplicates > 0 && <span className="faint"> sent {count(d.duplicates)} more times</span>}</> },
             { head: 'Status', cell: (d) => <Status status={d.status} /> },
-            { head: 'Size', cell: (d) => `${count(d.size_bytes)} bytes`, number: true },
+            { head: 'Body', cell: (d) => <Body path={path} delivery={d} />, number: true },
             { head: 'Attempts', cell: (d) => count(d.attempts), number: true },
             { head: 'What came of it', cell: (d) => (d.batch_id ? <Link to="/batches/$batchId" params={{ batchId: d.batch_id }}>The batch</Link> : d.last_error) },
             {

@@ -140,6 +140,8 @@ interface AskProps {
   /** Something is missing before it can be done. */
   disabled?: boolean;
   error?: unknown;
+  /** Whether there is nothing to give up: it only shows something. */
+  shows?: boolean;
   /** Another button of the form. */
   beside?: ReactNode;
   onGo: () => void;
@@ -147,7 +149,7 @@ interface AskProps {
 }
 
 /** Asks before something is done: what it is, how much of it, and what comes of it. */
-export function Ask({ title, children, action, busy, disabled, error, beside, onGo, onClose }: AskProps) {
+export function Ask({ title, children, action, busy, disabled, error, shows, beside, onGo, onClose }: AskProps) {
   const dialog = useRef<HTMLDialogElement>(null);
   useEffect(() => dialog.current?.showModal(), []);
   return (
@@ -163,7 +165,7 @@ export function Ask({ title, children, action, busy, disabled, error, beside, on
         {children}
         {error != null && <Failure error={error} />}
         <div className="actions">
-          <Button onClick={() => dialog.current?.close()}>Cancel</Button>
+          {!shows && <Button onClick={() => dialog.current?.close()}>Cancel</Button>}
           {beside}
           <button className="button strong" type="submit" disabled={busy || disabled}>{busy ? 'One moment…' : action}</button>
         </div>
