@@ -98,6 +98,7 @@ describe('a flow', () => {
     await page.getByText('No mistakes').waitFor();
 
     await page.getByRole('textbox', { name: 'Rehearse with a record' }).fill('{"n": "41"}');
+    await page.getByText('This rehearses your text.').waitFor();
     await role(page, 'button', 'Rehearse').click();
     await page.getByText('check · parse').or(page.getByText('Check · parse')).first().waitFor();
 
@@ -124,6 +125,47 @@ describe('a flow', () => {
     await role(page, 'button', 'Deactivate').click();
     await page.getByRole('dialog').getByRole('button', { name: 'Deactivate' }).click();
     await role(page, 'button', 'Activate').waitFor();
+  });
+
+  it('is rehearsed with answers to assume before it is made, and written as YAML', async () => {
+    const { page } = await signedIn();
+    await page.goto(`${server.url}/console/flows/new`);
+    const text = JSON.stringify({ name: 'made of YAML', steps: [
+      { id: 'ask', tasks: [{ id: 'call', action_id: 'core__http__request', params: { url: 'https://a.example/{{ input.id }}' } }] },
+      { id: 'tell', tasks: [{ id: 'say', action_id: 'core__flow__transform', params: { value: ['{{ steps.ask.call.output.body.name }}', 'NUMBER'] } }] },
+    ] }, null, 2).replace('"NUMBER"', '9007199254740993');
+    await page.getByLabel('The flow as JSON').fill(text);
+    await page.getByText('No mistakes').waitFor();
+    await page.getByRole('textbox', { name: 'Rehearse with a record' }).fill('{"id": "17"}');
+    await role(page, 'button', 'Rehearse').click();
+    await page.getByText('https://a.example/17').waitFor();
+    await page.getByText('Answers to assume').click();
+    await role(page, 'button', 'Begin with the tasks that make calls').click();
+    const answers = page.getByRole('textbox', { name: /^By step and task/ });
+    assert.deepEqual(JSON.parse(await answers.inputValue()), { ask: { call: { status: 200, body: {} } } });
+    await answers.fill('{"ask": {"call": {"body": {"name": "Ada"}}}}');
+    await role(page, 'button', 'Rehearse').click();
+    await page.getByText('tell · say').click();
+    await page.getByLabel('Output of say').getByText('9007199254740993').waitFor();
+    await page.getByLabel('Output of say').getByText('Ada').waitFor();
+
+    await page.getByLabel('Written as').selectOption('yaml');
+    const yaml = page.getByLabel('The flow as YAML');
+    assert.match(await yaml.inputValue(), /- 9007199254740993\n/);
+    await accessible(page, 'a flow as YAML');
+    const good = await yaml.inputValue();
+    await yaml.fill(good.replace('steps:', 'steps: ['));
+    await page.getByRole('list', { name: 'Mistakes' }).getByRole('button', { name: /^Line \d+: / }).first().waitFor();
+    assert.ok(await role(page, 'button', 'Create…').isDisabled());
+    await yaml.fill(good.replace('{{ input.id }}', '{{ nothing( }}'));
+    await page.getByRole('list', { name: 'Mistakes' }).getByRole('button', { name: /^Line 8: steps\.0\.tasks\.0\.params\.url/ }).waitFor();
+    await yaml.fill(good);
+    await page.getByText('No mistakes').waitFor();
+    await role(page, 'button', 'Create…').click();
+    await page.getByRole('dialog').getByRole('button', { name: 'Create' }).click();
+    await page.getByRole('heading', { name: 'made of YAML' }).waitFor();
+    const made = await fetch(`${server.url}/v1/flows/definitions/${page.url().split('/').at(-1)}`, { headers: { 'X-API-Key': server.key } }).then((r) => r.text());
+    assert.match(made, /9007199254740993\b/);
   });
 
   it('warns of a newer version, and leaves no draft to who signs in next', async () => {

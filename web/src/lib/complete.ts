@@ -47,7 +47,7 @@ interface Found {
 }
 
 function action(line: string, known: Known): Found | undefined {
-  const match = /"action_id"\s*:\s*"([^"]*)$/.exec(line);
+  const match = /"action_id"\s*:\s*"([^"]*)$/.exec(line) ?? /^[\s-]*action_id:\s*"?([\w-]*)$/.exec(line); // JSON, or YAML
   return match ? { word: match[1]!, options: known.actions.map((a) => ({ text: a.id, note: a.name })) } : undefined;
 }
 

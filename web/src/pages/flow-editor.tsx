@@ -1,15 +1,18 @@
 import { useQuery } from '@tanstack/react-query';
 import { useNavigate } from '@tanstack/react-router';
-import { useEffect, useMemo, useRef, useState } from 'react';
+import { lazy, Suspense, useEffect, useMemo, useRef, useState } from 'react';
 
 import { ApiError, flowlane, type Definition, type ValidationEntry } from '../api/client';
 import { useChange } from '../api/live';
 import { count } from '../lib/format';
 import { locate, scan, type Mistake } from '../lib/json';
-import { Ask, Button, Failure } from '../ui/parts';
+import { Ask, Button, Failure, Loading } from '../ui/parts';
 import { Diff } from './flow-diff';
 import { Rehearse } from './flow-rehearse';
 import { TextEditor } from './text-editor';
+
+/** The library for YAML is read where somebody wants YAML. */
+const YamlEditor = lazy(() => import('./yaml-editor'));
 
 /** Milliseconds between the last key and the check of what was typed. */
 const pause = 600;
@@ -39,10 +42,14 @@ export function Editor({ flow, before, reason }: { flow?: Definition; before: st
   const [draft, setDraft] = useDraft(flow);
   const [sample, setSample] = useState('{}');
   const [saves, setSaves] = useState(false);
+  const [yaml, setYaml] = useState(false);
+  const [broken, setBroken] = useState(false);
   const text = draft?.text ?? before;
   const changed = flow === undefined || text !== before;
   const check = useCheck(text);
-  const stops = reason ?? (!changed ? 'Nothing was changed' : check.scanned.mistake || check.mistakes.length > 0 ? 'Mend the mistakes first' : undefined);
+  const stops = reason ?? (!changed ? 'Nothing was changed' : broken || check.scanned.mistake || check.mistakes.length > 0 ? 'Mend the mistakes first' : undefined);
+  const change = (value: string) => setDraft(flow && value === before ? undefined : value);
+  const shared = { fields: fieldsOf(check.flow, sample), flow: check.flow, mistakes: check.mistakes, readOnly: reason !== undefined };
   return (
     <div className="editing">
       <section aria-label="Text" onKeyDown={(event) => {
@@ -55,16 +62,26 @@ export function Editor({ flow, before, reason }: { flow?: Definition; before: st
             This draft began with version {draft.version}; the newest is {flow.version}. Look at what differs before you save.
           </div>
         )}
-        <TextEditor text={text} fields={fieldsOf(check.flow, sample)} flow={check.flow} mistakes={check.mistakes} readOnly={reason !== undefined}
-          onChange={(value) => setDraft(flow && value === before ? undefined : value)} />
-        <State check={check} />
+        <label className="inline">
+          Written as
+          <select value={yaml ? 'yaml' : 'json'} disabled={broken || check.scanned.mistake !== undefined} onChange={(event) => setYaml(event.target.value === 'yaml')}>
+            <option value="json">JSON</option><option value="yaml">YAML</option>
+          </select>
+          {yaml && <span className="faint">Comments are not kept.</span>}
+        </label>
+        {yaml ? (
+          <Suspense fallback={<Loading />}>
+            <YamlEditor key={flow?.version} json={text} {...shared} onJson={change} onBroken={setBroken} />
+          </Suspense>
+        ) : <TextEditor text={text} {...shared} onChange={change} />}
+        {!broken && <State check={check} />}
         <div className="state">
           <Button strong disabled={stops !== undefined} title={stops} onClick={() => setSaves(true)}>{flow ? 'Save…' : 'Create…'}</Button>
-          {draft && <Button quiet onClick={() => setDraft(undefined)}>Throw the draft away</Button>}
+          {draft && <Button quiet onClick={() => { setBroken(false); setDraft(undefined); }}>Throw the draft away</Button>}
           <span className="faint">{reason ?? 'Ctrl-Space completes, F8 goes to the next mistake, Ctrl-S saves.'}</span>
         </div>
       </section>
-      <Rehearse flow={flow} changed={changed} sample={sample} onSample={setSample} />
+      <Rehearse flow={flow} text={text} changed={changed} sample={sample} onSample={setSample} />
       {saves && <Save flow={flow} before={before} text={text} onSaved={() => setDraft(undefined)} onClose={() => setSaves(false)} />}
     </div>
   );
@@ -101,7 +118,7 @@ function useCheck(text: string) {
     refetchOnWindowFocus: false,
   });
   const refused = answer.error instanceof ApiError && answer.error.status === 422 ? answer.error : undefined;
-  const mistakes = useMemo((): Mistake[] => {
+  const mistakes = useMemo((): Array<Mistake & { path?: string[] }> => {
     if (scanned.mistake) return [scanned.mistake];
     if (settled !== text) return [];
     return (answer.data?.errors ?? refused?.fields ?? []).map((entry) => placed(scanned.root!, entry));
@@ -113,10 +130,10 @@ function useCheck(text: string) {
 }
 
 /** Where a mistake that the service found stands in the text. */
-function placed(root: NonNullable<ReturnType<typeof scan>['root']>, { loc, msg }: ValidationEntry): Mistake {
+function placed(root: NonNullable<ReturnType<typeof scan>['root']>, { loc, msg }: ValidationEntry): Mistake & { path?: string[] } {
   const path = loc.slice(1);
   const { place } = locate(root, path);
-  return { at: place.from, message: `${path.join('.')}: ${msg}` };
+  return { at: place.from, path, message: `${path.join('.')}: ${msg}` };
 }
 
 function State({ check }: { check: ReturnType<typeof useCheck> }) {

@@ -2,6 +2,7 @@ import { useQuery } from '@tanstack/react-query';
 import { useState } from 'react';
 
 import { flowlane, type Definition, type DryRun, type DryRunTask } from '../api/client';
+import { write } from '../lib/exact';
 import { pretty } from '../lib/format';
 import { Failure, Loading, Status } from '../ui/parts';
 import type { Report } from '../upload/report';
@@ -76,8 +77,8 @@ function Task({ step, task }: { step: string; task: DryRunTask }) {
         {task.elements !== null && <span className="faint"> for each of {task.elements}</span>}
       </summary>
       {error && <p className="bad">{error.message}</p>}
-      {call?.body != null && <pre tabIndex={0} aria-label={`Body of ${task.id}`}>{typeof call.body === 'string' ? pretty(call.body) : JSON.stringify(call.body, null, 2)}</pre>}
-      {!call && task.output != null && <pre tabIndex={0} aria-label={`Output of ${task.id}`}>{JSON.stringify(task.output, null, 2)}</pre>}
+      {call?.body != null && <pre tabIndex={0} aria-label={`Body of ${task.id}`}>{typeof call.body === 'string' ? pretty(call.body) : write(call.body, 2)}</pre>}
+      {!call && task.output != null && <pre tabIndex={0} aria-label={`Output of ${task.id}`}>{write(task.output, 2)}</pre>}
     </details>
   );
 }

@@ -9,6 +9,7 @@ const lineHeight = 18;
 
 interface Props {
   text: string;
+  label?: string;
   flow: unknown;
   fields: readonly string[];
   mistakes: readonly Mistake[];
@@ -17,7 +18,7 @@ interface Props {
 }
 
 /** A text with numbered lines, marks where mistakes are, their list, and completion. */
-export function TextEditor({ text, flow, fields, mistakes, readOnly, onChange }: Props) {
+export function TextEditor({ text, label = 'The flow as JSON', flow, fields, mistakes, readOnly, onChange }: Props) {
   const area = useRef<HTMLTextAreaElement>(null);
   const numbers = useRef<HTMLDivElement>(null);
   const [offer, setOffer] = useState<Completion>();
@@ -67,7 +68,7 @@ export function TextEditor({ text, flow, fields, mistakes, readOnly, onChange }:
           {text.split('\n').map((_, i) => <span key={i} className={wrong.has(i + 1) ? 'wrong' : undefined} title={wrong.get(i + 1)}>{i + 1}</span>)}
         </div>
         <textarea
-          ref={area} aria-label="The flow as JSON" spellCheck={false} autoComplete="off" readOnly={readOnly} value={text}
+          ref={area} aria-label={label} spellCheck={false} autoComplete="off" readOnly={readOnly} value={text}
           aria-autocomplete="list" aria-controls={offer ? 'words' : undefined} aria-activedescendant={offer ? `word-${chosen}` : undefined}
           onChange={(event) => {
             onChange(event.target.value);
