@@ -44,15 +44,20 @@ export async function control(server, what, body) {
   if (!answer.ok) throw new Error(`control ${what}: ${answer.status} ${await answer.text()}`);
 }
 
-/** Sends a message to a webhook as its sender does. */
-export async function deliver(server, webhook, body, id = randomUUID()) {
-  const text = JSON.stringify(body);
+/** The headers that sign a message. */
+export function sign(secret, text, id = randomUUID()) {
   const time = Math.floor(Date.now() / 1000);
-  const secret = Buffer.from(webhook.signing_secret.replace('whsec_', ''), 'base64');
-  const signature = createHmac('sha256', secret).update(`${id}.${time}.${text}`).digest('base64');
+  const key = Buffer.from(secret.replace('whsec_', ''), 'base64');
+  const signature = createHmac('sha256', key).update(`${id}.${time}.${text}`).digest('base64');
+  return { 'webhook-id': id, 'webhook-timestamp': String(time), 'webhook-signature': `v1,${signature}` };
+}
+
+/** Sends a message to a webhook as its sender does; a text as it is. */
+export async function deliver(server, webhook, body, id = randomUUID()) {
+  const text = typeof body === 'string' ? body : JSON.stringify(body);
   const answer = await fetch(`${server.url}/v1${webhook.receive_url}`, {
     method: 'POST', body: text,
-    headers: { 'Content-Type': 'application/json', 'webhook-id': id, 'webhook-timestamp': String(time), 'webhook-signature': `v1,${signature}` },
+    headers: { 'Content-Type': 'application/json', ...sign(webhook.signing_secret, text, id) },
   });
   if (!answer.ok) throw new Error(`deliver: ${answer.status} ${await answer.text()}`);
 }
@@ -111,7 +116,7 @@ export async function sample(server, names) {
     flows: 'flows', flow: `flows/${flow.id}`, 'flow-text': `flows/${flow.id}?tab=text`, 'flow-versions': `flows/${flow.id}?tab=versions`,
     'flow-used-by': `flows/${flow.id}?tab=used+by`, 'flow-new': 'flows/new', schedules: 'schedules', schedule: `schedules/${schedule.id}`, webhooks: 'webhooks',
     webhook: `webhooks/${webhook.id}`, events: 'events', variables: 'variables', stores: 'stores', store: `stores/${names.store}`,
-    'store-record': `stores/${names.store}/${encodeURIComponent(names.person)}`, accounts: 'accounts',
+    'store-record': `stores/${names.store}/${encodeURIComponent(names.person)}`, imports: 'catalog/imports', import: 'catalog/import', accounts: 'accounts',
     account: `accounts/dialer/${domain.tenancy_id}`, credentials: 'credentials', credential: `credentials/${credential.id}`, tenants: 'tenants', catalog: 'catalog',
     'catalog-action': 'catalog?q=flow&action=core__flow__delay', usage: 'usage', keys: 'keys', audit: 'audit', nowhere: 'nowhere',
   };

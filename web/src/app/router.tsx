@@ -161,12 +161,23 @@ const catalog = createRoute({
   validateSearch: (search: Record<string, unknown>): { q?: string; action?: string } => ({ q: text(search.q), action: text(search.action) }),
   component: lazyRouteComponent(() => import('../pages/catalog'), 'Catalog'),
 });
+const imports = createRoute({
+  getParentRoute: () => frame,
+  path: '/catalog/imports',
+  component: lazyRouteComponent(() => import('../pages/imports'), 'Imports'),
+});
+const importPage = createRoute({
+  getParentRoute: () => frame,
+  path: '/catalog/import',
+  validateSearch: (search: Record<string, unknown>): { platform?: string } => ({ platform: text(search.platform) }),
+  component: lazyRouteComponent(() => import('../pages/import'), 'ImportPage'),
+});
 const start = createRoute({ getParentRoute: () => frame, path: '/index.html', beforeLoad: () => { throw redirect({ to: '/' }); } });
 
 const tree = root.addChildren([
   login,
   frame.addChildren([
-    overview, batches, batch, record, accounts, account, startBatch, sets, flows, flow, catalog, start,
+    overview, batches, batch, record, accounts, account, startBatch, sets, flows, flow, catalog, imports, importPage, start,
     inbox, schedules, schedule, webhooks, webhook, events, credentials, credential, usage, keys, audit, variables, stores, store, storeRecord, tenants,
   ]),
 ]);

@@ -21,7 +21,7 @@ export function Catalog() {
   const items = pages.data?.pages.flatMap((p) => p.items) ?? [];
   return (
     <div className="catalog">
-      <Head title="Catalog">{pages.data && <span className="faint">{count(pages.data.pages[0]!.total)} actions</span>}</Head>
+      <Head title="Catalog"><Link className="button" to="/catalog/imports">Imported platforms</Link>{pages.data && <span className="faint">{count(pages.data.pages[0]!.total)} actions</span>}</Head>
       <div className="filters">
         <Search label="Search" value={q} onChange={(next) => void navigate({ to: '/catalog', search: { q: next }, replace: true })} />
       </div>
