@@ -4,6 +4,7 @@ import { after, before, describe, it } from 'node:test';
 import { promisify } from 'node:util';
 
 import { at as atOf, examine } from './page.mjs';
+import { deliver, sign } from './sample.mjs';
 import { issuer, start, until } from './server.mjs';
 
 const markup = '<img src=x onerror=alert(1)><b>"&amp;';
@@ -58,10 +59,19 @@ describe('schedules', () => {
     await field(page, 'textbox', 'Input').fill('{"n": ');
     await page.getByRole('button', { name: 'Make it' }).click();
     await page.getByRole('alert').getByText('Input is no JSON').waitFor();
-    await field(page, 'textbox', 'Input').fill('{"n": 1}');
+    await field(page, 'textbox', 'Input').fill('{"n": 9007199254740993}');
+    await field(page, 'textbox', 'When').fill('61 9 * * *');
+    await page.getByRole('button', { name: 'Next slots' }).click();
+    await page.getByRole('alert').getByText(/cron_expression/).waitFor();
+    await field(page, 'textbox', 'When').fill('0 9 29 3 *');
+    await page.getByRole('button', { name: 'Next slots' }).click();
+    await page.getByRole('status', { name: 'Next slots' }).getByText(/-03-29T09:00:00\+13:00/).first().waitFor();
+    await accessible(page, 'next slots');
     await send(page, 'Make it');
     const [made] = (await server.api('GET', '/flows/schedules')).items;
-    assert.deepEqual([made.description, made.timezone, made.input_data], [markup, 'Pacific/Auckland', { n: 1 }]);
+    assert.deepEqual([made.description, made.timezone], [markup, 'Pacific/Auckland']);
+    const raw = await (await fetch(`${server.url}/v1/flows/schedules`, { headers: { 'X-API-Key': server.key } })).text();
+    assert.match(raw, /"n": ?9007199254740993\b/);
     await page.getByRole('link', { name: markup }).click();
     await page.locator('.slots li').first().waitFor();
     await page.getByRole('button', { name: 'Pause' }).click();
@@ -71,6 +81,8 @@ describe('schedules', () => {
     await page.waitForURL('**/console/batches/*');
     await page.goBack();
     await page.getByText('by hand').waitFor();
+    await page.getByRole('list', { name: 'The last 90 days' }).getByText(/: 1 fired$/).waitFor();
+    await accessible(page, 'days of a schedule');
     await page.getByRole('button', { name: 'Delete' }).click();
     await send(page, 'Delete it');
     await page.waitForURL('**/console/schedules');
@@ -98,12 +110,115 @@ describe('webhooks', () => {
     await page.getByText('How a sender signs').click();
     const command = (await page.getByText('WEBHOOK_SECRET holds').textContent()).replace('curl ', 'curl --silent --fail-with-body ');
     await promisify(execFile)('bash', ['-ec', command], { env: { ...process.env, WEBHOOK_SECRET: secret } });
-    await page.getByRole('cell', { name: 'order-17' }).waitFor();
+    await page.getByRole('cell', { name: 'order-17', exact: true }).waitFor();
     await page.getByRole('button', { name: 'New secret' }).click();
     await page.getByRole('dialog').getByRole('button', { name: 'Make it' }).click();
     const second = await page.getByRole('dialog', { name: 'The new secret' }).locator('pre').textContent();
     assert.ok(second.startsWith('whsec_') && second !== secret);
+    await page.getByText('Send a test with it').click();
+    await page.getByRole('button', { name: 'Sign and send' }).click();
+    await page.getByText(/^It was taken as msg_/).waitFor();
     await send(page, 'I have kept it');
+    await page.getByText('Send a test', { exact: true }).click();
+    await page.getByLabel('Secret', { exact: true }).fill('whsec_AAAA');
+    await page.getByRole('button', { name: 'Sign and send' }).click();
+    await page.getByRole('alert').getByText(/the secret is not that of this webhook/).waitFor();
+    await page.getByText('Check a signature').click();
+    const headers = sign(secret, 'abc');
+    await page.getByLabel('Secret of the sender').fill(secret);
+    await page.getByLabel('Headers, one a line').fill(Object.entries(headers).map(([name, value]) => `${name}: ${value}`).join('\n'));
+    await page.getByLabel('Body that was signed').fill('abc');
+    await page.getByRole('button', { name: 'Check', exact: true }).click();
+    await page.getByText('The signature is right.').waitFor();
+    await page.getByLabel('Body that was signed').fill('abd');
+    await page.getByRole('button', { name: 'Check', exact: true }).click();
+    await page.getByText('No signature fits.').waitFor();
+    await accessible(page, 'tools of a webhook');
+  });
+});
+
+describe('deliveries', () => {
+  it('show what was sent, and start again what is dead, one and all', async () => {
+    const draft = await server.api('POST', '/flows/definitions', { name: 'not yet', status: 'draft', steps: flow.steps });
+    const hook = await server.api('POST', '/flows/webhooks', { definition_id: draft.id, description: 'of a draft', dispatch_retry: null });
+    for (const id of ['one', 'two', 'three']) {
+      await deliver(server, hook, `{"id":"${id}","n":9007199254740993}`, id);
+    }
+    const dead = async () => (await server.api('GET', `/flows/webhooks/${hook.id}/deliveries?status=dead`)).total;
+    await until(async () => await dead() === 3, 'three dead deliveries');
+    const { page } = await at(`webhooks/${hook.id}`);
+    await page.getByRole('button', { name: 'Show the body of two' }).click();
+    await page.getByRole('region', { name: 'The body' }).getByText('9007199254740993').waitFor();
+    await accessible(page, 'the body of a delivery');
+    await send(page, 'Close');
+    await server.api('PATCH', `/flows/definitions/${draft.id}`, { status: 'active' });
+    await page.getByRole('row').filter({ hasText: 'one' }).getByRole('button', { name: 'Replay' }).click();
+    await until(async () => await dead() === 2, 'the start of the first');
+    await page.getByRole('button', { name: 'Replay all 2 dead' }).click();
+    await send(page, 'Replay 2');
+    await until(async () => (await server.api('GET', `/flows/batches?definition_id=${draft.id}`)).total === 3, 'the batches of all three');
+  });
+});
+
+describe('an OpenAPI document', () => {
+  it('becomes a platform after it was shown what it would do, and its next version with what differs', async () => {
+    const document = (extra = '') => `openapi: 3.0.3
+info: {title: Shop of tests, version: "1"}
+servers: [{url: "https://api.shop.example"}]
+security: [{Key: []}]
+paths:
+  /orders:
+    get: {operationId: list_orders, tags: [Orders], responses: {"200": {description: ok}}}${extra}
+  /admin:
+    get: {operationId: admin, tags: [Admin], responses: {"200": {description: ok}}}
+components:
+  securitySchemes:
+    Key: {type: apiKey, in: header, name: X-Key}
+    Other: {type: http, scheme: basic}
+`;
+    const { page } = await at('catalog/imports');
+    const file = (text) => page.getByLabel('Document').setInputFiles({ name: 'shop.yaml', mimeType: 'text/yaml', buffer: Buffer.from(text) });
+    await page.getByRole('button', { name: 'Import a document' }).click();
+    await file('openapi: 2\n');
+    await page.getByRole('alert').getByText('This is no OpenAPI document').waitFor();
+    await file(document());
+    await page.getByLabel('Signs in by').selectOption('Key');
+    await page.getByLabel('Orders', { exact: false }).first().check();
+    await page.getByRole('button', { name: 'See what it would do' }).click();
+    await page.getByText('It is new.').waitFor();
+    assert.equal((await server.api('GET', '/catalog/imports')).total, 0);
+    await accessible(page, 'an import that is looked at');
+    await page.getByRole('button', { name: 'Import 1 action' }).click();
+    await page.getByRole('heading', { name: 'Shop of tests is imported' }).waitFor();
+    await page.getByRole('link', { name: 'Imported platforms' }).click();
+    await page.getByRole('button', { name: 'Import Shop of tests again' }).click();
+    await file(document('\n    post: {operationId: make_order, tags: [Orders], responses: {"200": {description: ok}}}'));
+    await page.getByRole('button', { name: 'See what it would do' }).click();
+    await page.getByRole('list', { name: 'Changes' }).getByText(/make_order/).first().waitFor();
+    await page.getByRole('button', { name: 'Import 2 actions' }).click();
+    await page.getByRole('heading', { name: 'Shop of tests is imported' }).waitFor();
+    const [made] = (await server.api('GET', '/catalog/imports')).items;
+    assert.deepEqual([made.version, made.actions, made.options.auth, made.options.only], [2, 2, ['Key'], ['tag:Orders']]);
+    await page.getByRole('link', { name: 'Imported platforms' }).click();
+    await page.getByRole('button', { name: 'Delete Shop of tests' }).click();
+    await send(page, 'Delete it');
+    await page.getByText('No platform was imported yet.').waitFor();
+  });
+});
+
+describe('a record set', () => {
+  it('is looked into', async () => {
+    const set = await server.api('POST', '/data/record-sets', { metadata: { file: 'looked.csv' } });
+    const records = Array.from({ length: 45 }, (_, i) => `{"id":"r${i}","n":9007199254740993}`).join(',');
+    await fetch(`${server.url}/v1/data/record-sets/${set.id}/records`, { method: 'POST', headers: { 'X-API-Key': server.key, 'Content-Type': 'application/json' }, body: `{"chunk_index":0,"records":[${records}]}` });
+    const { page } = await at('sets');
+    await page.getByRole('row').filter({ hasText: 'looked.csv' }).getByRole('button', { name: /^Look into/ }).click();
+    await page.getByText('{"id":"r0","n":9007199254740993}').waitFor();
+    await accessible(page, 'records of a set');
+    await page.getByRole('button', { name: 'Show more' }).last().click();
+    await page.getByText('"r39"').waitFor();
+    await send(page, 'Close');
+    await server.api('DELETE', `/data/record-sets/${set.id}`);
   });
 });
 

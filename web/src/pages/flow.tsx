@@ -3,7 +3,7 @@ import { Link, useNavigate, useParams, useSearch } from '@tanstack/react-router'
 import { useState } from 'react';
 
 import { flowlane, type Definition, type DefinitionStatus, type Task } from '../api/client';
-import { useChange, useLive } from '../api/live';
+import { all, useChange, useLive } from '../api/live';
 import { useMe } from '../app/frame';
 import { locate, pick, scan } from '../lib/json';
 import { count, pretty } from '../lib/format';
@@ -211,12 +211,13 @@ function Versions({ flow, newest, chosen, reason }: { flow: Definition; newest: 
 /** What starts a flow, and its last batches. */
 function Uses({ flow }: { flow: Definition }) {
   const uses = useLive(['flow', flow.id, 'uses'], async (signal) => {
-    const query = { limit: 200, definition_id: flow.id };
+    const of = { limit: 200, definition_id: flow.id };
     const [schedules, webhooks, events, batches] = await Promise.all([
-      flowlane.schedules.list({ query, signal }), flowlane.webhooks.list({ query, signal }), flowlane.events.listSubscriptions({ query, signal }),
-      flowlane.batches.list({ query: { ...query, limit: 10, order: 'desc' }, signal }),
+      all((page) => flowlane.schedules.list({ query: { ...of, ...page }, signal })), all((page) => flowlane.webhooks.list({ query: { ...of, ...page }, signal })),
+      all((page) => flowlane.events.listSubscriptions({ query: { ...of, ...page }, signal })),
+      flowlane.batches.list({ query: { limit: 10, definition_id: flow.id, order: 'desc' }, signal }),
     ]);
-    return { schedules: schedules.items, webhooks: webhooks.items, events: events.items, batches: batches.items };
+    return { schedules, webhooks, events, batches: batches.items };
   });
   if (!uses.data) return uses.error ? <Failure error={uses.error} retry={() => void uses.refetch()} /> : <Loading />;
   const { schedules, webhooks, events, batches } = uses.data;

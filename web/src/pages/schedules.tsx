@@ -1,6 +1,6 @@
 import { Link, useNavigate, useParams, useSearch } from '@tanstack/react-router';
 
-import { flowlane, type Fire, type FireStatus, type Schedule, type ScheduleInput } from '../api/client';
+import { flowlane, type Fire, type FireStatus, type Schedule, type ScheduleInput, type SchedulePreview } from '../api/client';
 import { useLive } from '../api/live';
 import { exactly } from '../lib/exact';
 import { words } from '../lib/format';
@@ -9,6 +9,7 @@ import { Act, Confirm, Form, type Field } from '../ui/form';
 import { Listing } from '../ui/listing';
 import { Facts, Failure, Head, Id, Loading, Status, Time } from '../ui/parts';
 import { Choice } from './batches';
+import { Strip } from './schedule-strip';
 
 /** What starts by the clock, when next, and what became of it last. */
 export function Schedules() {
@@ -84,6 +85,7 @@ export function SchedulePage() {
       </section>
       <section>
         <h2>What became of each</h2>
+        <Strip schedule={s} />
         <div className="filters">
           <Choice
             label="Status" value={status} all={['fired', 'skipped', 'failed']} name={words}
@@ -105,6 +107,16 @@ export function SchedulePage() {
   );
 }
 
+/** The next slots of an expression that was typed. */
+function Slots({ of }: { of: SchedulePreview }) {
+  return (
+    <div role="status" aria-label="Next slots">
+      {of.warnings.map((w) => <p key={w} className="note attention">{w}</p>)}
+      <ol>{of.next_fires.map((n) => <li key={n.at}><Time at={n.at} /> <span className="faint">{n.local}{n.note && ` · ${n.note}`}</span></li>)}</ol>
+    </div>
+  );
+}
+
 function Edit({ schedule: s, close }: { schedule?: Schedule; close: () => void }) {
   const flows = useFlows();
   const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
@@ -120,6 +132,7 @@ function Edit({ schedule: s, close }: { schedule?: Schedule; close: () => void }
   return (
     <Form
       title={s ? 'Edit the schedule' : 'New schedule'} action={s ? 'Save' : 'Make it'} fields={fields} onClose={close}
+      attempt={{ label: 'Next slots', run: async (values) => <Slots of={await flowlane.schedules.preview({ body: { cron_expression: String(values.cron_expression), timezone: String(values.timezone) } })} /> }}
       onSend={(body) => s
         ? flowlane.schedules.update({ path: { schedule_id: s.id }, body })
         : flowlane.schedules.create({ body: body as unknown as ScheduleInput })}

@@ -8,6 +8,7 @@ import { useMe } from '../app/frame';
 import { count, words } from '../lib/format';
 import { Ask, Button, Empty, Failure, Head, Id, Loading, Status, Time } from '../ui/parts';
 import { Choice } from './batches';
+import { Peek } from './set-peek';
 
 const statuses: RecordSetStatus[] = ['open', 'sealed', 'consumed'];
 
@@ -17,6 +18,7 @@ export function Sets() {
   const navigate = useNavigate();
   const me = useMe();
   const [going, setGoing] = useState<RecordSet>();
+  const [looking, setLooking] = useState<RecordSet>();
   const pages = useInfiniteQuery({
     queryKey: ['record-sets', status],
     initialPageParam: undefined as string | undefined,
@@ -45,10 +47,11 @@ export function Sets() {
           <thead>
             <tr><th>Made</th><th>File</th><th>State</th><th className="number">Records</th><th className="number">Chunks</th><th>Goes</th><th>Id</th><th><span className="faint">What to do</span></th></tr>
           </thead>
-          <tbody>{items.map((s) => <Row key={s.id} set={s} may={may} remove={() => setGoing(s)} />)}</tbody>
+          <tbody>{items.map((s) => <Row key={s.id} set={s} may={may} look={() => setLooking(s)} remove={() => setGoing(s)} />)}</tbody>
         </table>
       )}
       {pages.hasNextPage && <Button disabled={pages.isFetchingNextPage} onClick={() => void pages.fetchNextPage()}>Show more</Button>}
+      {looking && <Peek set={looking} close={() => setLooking(undefined)} />}
       {going && <Remove set={going} close={() => setGoing(undefined)} />}
     </>
   );
@@ -56,7 +59,7 @@ export function Sets() {
 
 const fileOf = (s: RecordSet): string => (typeof s.metadata['file'] === 'string' ? s.metadata['file'] : '–');
 
-function Row({ set: s, may, remove }: { set: RecordSet; may: boolean; remove: () => void }) {
+function Row({ set: s, may, look, remove }: { set: RecordSet; may: boolean; look: () => void; remove: () => void }) {
   return (
     <tr>
       <td><Time at={s.created_at} /></td>
@@ -70,6 +73,7 @@ function Row({ set: s, may, remove }: { set: RecordSet; may: boolean; remove: ()
         {s.status === 'sealed' && <Link to="/start" search={{ set: s.id }}>Start a batch</Link>}
         {s.status === 'open' && <Link to="/start" title="Drop the same file">Go on</Link>}
         {s.batch_id && <Link to="/batches/$batchId" params={{ batchId: s.batch_id }}>Its batch</Link>}
+        {s.received_count > 0 && <Button quiet aria-label={`Look into the set of ${count(s.received_count)} records`} onClick={look}>Look</Button>}
         {s.status !== 'consumed' && <Button quiet disabled={!may} title={may ? undefined : 'Only an admin may delete'} aria-label={`Delete the set of ${count(s.received_count)} records`} onClick={remove}>Delete</Button>}
       </td>
     </tr>
