@@ -140,3 +140,51 @@ func TestCatalogImport_AccountRefused(t *testing.T) {
 	s.load(s.other, nil).Want(http.StatusCreated)
 	s.load(s.other, shopAccount).Want(http.StatusCreated)
 }
+
+// TestCatalogImport_Domains: each operation on Domains works for the accounts of an imported platform, and for its organization alone, also
+// where another imported a platform of the same id.
+func TestCatalogImport_Domains(t *testing.T) {
+	t.Parallel()
+	s := serveAccountShop(t)
+	s.other.Do(http.MethodGet, "/platforms/shop/domains", nil).Detail(http.StatusNotFound, "Platform not found")
+	s.load(s.Client, shopAccount).Want(http.StatusCreated)
+	s.other.Do(http.MethodGet, "/platforms/shop/domains", nil).Detail(http.StatusNotFound, "Platform not found")
+	key, account := s.key(s.Client, "A-1")
+	s.load(s.other, shopAccount).Want(http.StatusCreated)
+	_, elsewhere := s.key(s.other, "A-1")
+
+	listed := s.pages("/platforms/shop/domains", 2)
+	require.Len(t, listed, 1)
+	assert.Equal(t, account, field[string](t, listed[0], "tenancy_id"))
+	domain := "/platforms/shop/domains/" + account.(string)
+	hold := s.openHold(domain, `{"duration_seconds":600}`)["id"].(string)
+	s.trigger(s.orders("shop__items__put_item", key, `{}`), `{"records":[{},{},{}]}`)
+	queue := s.get(domain + "/queue")
+	assert.Equal(t, []any{3.0, 3.0}, []any{queue["totals"].(object)["queued_records"], queue["totals"].(object)["paused_records"]})
+
+	for _, op := range []struct {
+		method, path string
+		body         any
+		status       int
+	}{
+		{"GET", "", nil, http.StatusOK},
+		{"GET", "/headroom", nil, http.StatusOK},
+		{"GET", "/queue", nil, http.StatusOK},
+		{"GET", "/attribution", nil, http.StatusOK},
+		{"GET", "/usage-history", nil, http.StatusOK},
+		{"GET", "/margins", nil, http.StatusOK},
+		{"PUT", "/margins/shop", `{"margin_percent":50}`, http.StatusNotFound}, // it has no bucket
+		{"GET", "/lanes", nil, http.StatusOK},
+		{"PUT", "/lanes/bulk", `{"weight":3}`, http.StatusOK},
+		{"POST", "/estimate", `{"action_id":"shop__items__put_item","record_count":3}`, http.StatusUnprocessableEntity}, // nothing is metered
+		{"POST", "/refresh-limits", nil, http.StatusOK},
+		{"GET", "/pauses", nil, http.StatusOK},
+		{"PATCH", "/pauses/" + hold, `{"duration_seconds":900}`, http.StatusOK},
+		{"POST", "/pause", `{"lane":"bulk"}`, http.StatusCreated},
+		{"POST", "/resume", nil, http.StatusOK},
+	} {
+		s.other.Do(op.method, domain+op.path, op.body).Detail(http.StatusNotFound, "Domain not found")
+		s.Do(op.method, "/platforms/shop/domains/"+elsewhere.(string)+op.path, op.body).Detail(http.StatusNotFound, "Domain not found")
+		assert.Equal(t, op.status, s.Do(op.method, domain+op.path, op.body).Status, op.path)
+	}
+}

@@ -25,8 +25,12 @@ func (o onPlatform) middleware(req middleware.Request, next middleware.Next) (mi
 	id, _ := req.Params.Path("tenancy_id")
 	tenancyID, ok := id.(string)
 	if !ok {
-		if _, known := o.catalog.Platform(platform); !known {
-			return middleware.Response{}, o.catalog.MissingPlatform(platform)
+		cat, err := o.catalog.Of(req.Context, account.FromContext(req.Context).OrgID, platform)
+		if err != nil {
+			return middleware.Response{}, err //nolint:wrapcheck // says everything
+		}
+		if _, known := cat.Platform(platform); !known {
+			return middleware.Response{}, cat.MissingPlatform(platform)
 		}
 		return next(req)
 	}

@@ -70,7 +70,10 @@ func (d *Dispatcher) SetMargin(ctx context.Context, orgID uuid.UUID, tenancyID, 
 		if err != nil {
 			return err
 		}
-		platform, _ := d.Catalog.Platform(domain.PlatformID)
+		platform, shipped := d.Catalog.Platform(domain.PlatformID)
+		if !shipped { // what is imported has no buckets: its owner sets limits
+			return fault.Missing("Bucket")
+		}
 		svc := platform.ServiceOf(bucket)
 		if svc == nil {
 			return fault.Missing("Bucket")
@@ -143,20 +146,27 @@ func (d *Dispatcher) wakeWaiting(ctx context.Context, tx pgx.Tx, domain string, 
 // account returns a metered account that the organization knows. Fault: NotFound.
 func (d *Dispatcher) account(ctx context.Context, orgID uuid.UUID, tenancyID string) (*db.FlowDomain, error) {
 	row, err := d.q.TenantGet(ctx, d.Pool, db.TenantGetParams{OrgID: orgID, TenancyID: tenancyID})
-	return d.metered(&row.FlowDomain, err)
+	return d.metered(ctx, orgID, &row.FlowDomain, err)
 }
 
 // accountIn is account, which the organization goes on knowing until tx ends.
 func (d *Dispatcher) accountIn(ctx context.Context, tx pgx.Tx, orgID uuid.UUID, tenancyID string) (*db.FlowDomain, error) {
 	row, err := d.q.TenantShare(ctx, tx, db.TenantShareParams{OrgID: orgID, TenancyID: tenancyID})
-	return d.metered(&row.FlowDomain, err)
+	return d.metered(ctx, orgID, &row.FlowDomain, err)
 }
 
-func (d *Dispatcher) metered(domain *db.FlowDomain, err error) (*db.FlowDomain, error) {
-	if err != nil && !pg.IsNoRows(err) {
+func (d *Dispatcher) metered(ctx context.Context, orgID uuid.UUID, domain *db.FlowDomain, err error) (*db.FlowDomain, error) {
+	if pg.IsNoRows(err) {
+		return nil, fault.Missing("Domain")
+	}
+	if err != nil {
 		return nil, fmt.Errorf("read an account: %w", err)
 	}
-	if p, ok := d.Catalog.Platform(domain.PlatformID); err != nil || !ok || !p.Metered() {
+	cat, err := d.Catalog.Of(ctx, orgID, domain.PlatformID)
+	if err != nil {
+		return nil, fmt.Errorf("read the catalog of an organization: %w", err)
+	}
+	if p, ok := cat.Platform(domain.PlatformID); !ok || !p.Metered() {
 		return nil, fault.Missing("Domain")
 	}
 	return domain, nil

@@ -37,6 +37,10 @@ type Share struct {
 
 // Attribution reads who spent the current windows of an account. Fault: NotFound.
 func (s *Service) Attribution(ctx context.Context, orgID uuid.UUID, tenancyID string) (*Attribution, error) {
+	s, err := s.of(ctx, orgID)
+	if err != nil {
+		return nil, err
+	}
 	d, err := s.domain(ctx, s.pool, orgID, tenancyID)
 	if err != nil {
 		return nil, err

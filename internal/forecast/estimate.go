@@ -80,6 +80,9 @@ func (s *Service) Estimate(ctx context.Context, orgID uuid.UUID, tenancyID strin
 	if err := q.check(); err != nil {
 		return nil, err
 	}
+	if s, err = s.of(ctx, orgID); err != nil {
+		return nil, err
+	}
 	err = pg.Snapshot(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) (err error) {
 		e, err = s.estimate(ctx, tx, orgID, tenancyID, q)
 		return err

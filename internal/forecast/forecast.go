@@ -40,6 +40,16 @@ func New(pool *pgxpool.Pool, cat *catalog.Catalog, plans Planner) *Service {
 	return &Service{pool: pool, catalog: cat, plans: plans, q: db.New()}
 }
 
+// of returns the service as it answers an organization: with the platforms that it imported.
+func (s *Service) of(ctx context.Context, orgID uuid.UUID) (*Service, error) {
+	own := *s
+	var err error
+	if own.catalog, err = s.catalog.Of(ctx, orgID); err != nil {
+		return nil, fmt.Errorf("read the catalog of an organization: %w", err)
+	}
+	return &own, nil
+}
+
 // Domain is a provider account that an organization knows.
 type Domain struct {
 	db.FlowDomain
@@ -72,6 +82,10 @@ func (s *Service) metered() []string {
 // Domains lists the accounts of a platform that an organization knows in the order in which they became known, and says how many
 // there are on all pages.
 func (s *Service) Domains(ctx context.Context, orgID uuid.UUID, platformID string, after Place, skip, maxRows int32) ([]Domain, int64, error) {
+	s, err := s.of(ctx, orgID)
+	if err != nil {
+		return nil, 0, err
+	}
 	platforms := slices.DeleteFunc(s.metered(), func(id string) bool { return id != platformID })
 	rows, err := s.q.DomainList(ctx, s.pool, db.DomainListParams{OrgID: orgID, PlatformIds: platforms, AfterCreatedAt: after.CreatedAt, AfterID: after.ID, SkipRows: skip, MaxRows: maxRows})
 	if err != nil {
@@ -90,6 +104,10 @@ func (s *Service) Domains(ctx context.Context, orgID uuid.UUID, platformID strin
 
 // Domain reads one account. Fault: NotFound, also where the organization does not know it.
 func (s *Service) Domain(ctx context.Context, orgID uuid.UUID, tenancyID string) (Domain, error) {
+	s, err := s.of(ctx, orgID)
+	if err != nil {
+		return Domain{}, err
+	}
 	return s.domain(ctx, s.pool, orgID, tenancyID)
 }
 

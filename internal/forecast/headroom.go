@@ -34,6 +34,10 @@ type Bucket struct {
 
 // Headroom reads the budgets of an account. Fault: NotFound.
 func (s *Service) Headroom(ctx context.Context, orgID uuid.UUID, tenancyID string) (*Headroom, error) {
+	s, err := s.of(ctx, orgID)
+	if err != nil {
+		return nil, err
+	}
 	d, err := s.domain(ctx, s.pool, orgID, tenancyID)
 	if err != nil {
 		return nil, err

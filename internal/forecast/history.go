@@ -44,6 +44,10 @@ type HistoryPlace struct {
 
 // History lists the windows of an account, newest first; none for a bucket that it does not have. Fault: NotFound.
 func (s *Service) History(ctx context.Context, orgID uuid.UUID, tenancyID string, f HistoryFilter, before HistoryPlace, maxRows int32) ([]Spent, error) {
+	s, err := s.of(ctx, orgID)
+	if err != nil {
+		return nil, err
+	}
 	d, err := s.domain(ctx, s.pool, orgID, tenancyID)
 	if err != nil {
 		return nil, err

@@ -86,6 +86,9 @@ const CaveatSample = "batch_sample_truncated"
 
 // Queue reads what waits for an account. Fault: NotFound.
 func (s *Service) Queue(ctx context.Context, orgID uuid.UUID, tenancyID string) (out *Queue, err error) {
+	if s, err = s.of(ctx, orgID); err != nil {
+		return nil, err
+	}
 	err = pg.Snapshot(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) (err error) {
 		out, err = s.queue(ctx, tx, orgID, tenancyID)
 		return err
@@ -160,6 +163,10 @@ type waiting struct {
 	cost int
 }
 
+func newWaiting() *waiting {
+	return &waiting{causes: map[string]bool{}, others: map[uuid.UUID]bool{}, with: map[string]bool{}}
+}
+
 // backlog reads what waits for an account, but for a batch. The ledger comes last: a claim moves work from a queue to it, and where
 // conn is no Snapshot, one that commits meanwhile is better counted in both than in neither.
 func (s *Service) backlog(ctx context.Context, conn db.DBTX, orgID uuid.UUID, d *Domain, except uuid.UUID) (*backlog, error) {
@@ -168,7 +175,10 @@ func (s *Service) backlog(ctx context.Context, conn db.DBTX, orgID uuid.UUID, d 
 		b.lanes[l] = Depth{}
 	}
 	for _, k := range s.buckets(d.PlatformID) {
-		b.buckets[k.name] = &waiting{causes: map[string]bool{}, others: map[uuid.UUID]bool{}, with: map[string]bool{}}
+		b.buckets[k.name] = newWaiting()
+	}
+	if p, ok := s.catalog.Platform(d.PlatformID); ok && p.OwnerLimited() {
+		b.buckets[p.ID] = newWaiting() // its one queue, which is no bucket of the catalog
 	}
 	if d.AnswersIn != nil {
 		b.readings = time.Duration(*d.AnswersIn * float64(time.Second))
