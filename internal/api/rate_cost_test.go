@@ -77,3 +77,33 @@ func TestRates_Cost(t *testing.T) {
 	over := s.number(`SELECT count(*) FROM flow.rolling WHERE own > 60`)
 	assert.Zero(t, over)
 }
+
+// TestRates_CostProjected: what waits counts for what it costs, also beside an upload that costs less; and no policy is taken that releases
+// more than its calls may spend.
+func TestRates_CostProjected(t *testing.T) {
+	t.Parallel()
+	_, send, _ := strings.Cut(mailer, "    actions:\n")
+	cheap := strings.NewReplacer("mailer__api__send", "mailer__api__note", "name: Send", "name: Note", "default_lane: interactive\n        max",
+		"default_lane: interactive\n        costs: {send: {call: 1}}\n        max").Replace(send)
+	text := strings.ReplaceAll(mailer+"\n"+cheap, "$BUCKET", "cost: {call: 10}, windows: {86400: 1440}")
+	s, credential, domain := serveMailer(t, false, text, http.NotFound)
+	flow := s.define(`[{"id":"s","tasks":[{"id":"t","action_id":"mailer__api__send","credential_id":"` + credential + `","params":{"to":"{{ input.to }}"}}]}]`)
+	batch := s.trigger(flow, `{"records":[`+strings.TrimSuffix(strings.Repeat(`{"to":"a@b.example"},`, 140), ",")+`]}`)
+
+	estimate := func(action string, records int) object {
+		return s.Do(http.MethodPost, domain+"/estimate", object{"action_id": action, "record_count": records}).Want(http.StatusOK).JSON()
+	}
+	assert.Equal(t, false, estimate("mailer__api__note", 40)["spills_past_day_cap"], "1400 wait, and 40 come")
+	spills := estimate("mailer__api__note", 41)
+	assert.Equal(t, true, spills["spills_past_day_cap"])
+	assert.Contains(t, spills["warning"], "41 calls and 140 are queued before it, which cost up to 10 each")
+	assert.Equal(t, false, estimate("mailer__api__send", 4)["spills_past_day_cap"])
+	assert.Equal(t, true, estimate("mailer__api__send", 5)["spills_past_day_cap"])
+
+	// A day has room for 144 calls, one in ten minutes.
+	pace := func(minutes int) int {
+		return s.Do(http.MethodPatch, "/flows/batches/"+batch, object{"pacing": object{"records_per_period": 1, "period_minutes": minutes}}).Status
+	}
+	assert.Equal(t, http.StatusUnprocessableEntity, pace(10))
+	assert.Equal(t, http.StatusOK, pace(11))
+}

@@ -221,10 +221,11 @@ func (s *Service) weigh(ctx context.Context, conn db.DBTX, orgID uuid.UUID, d *D
 	e.AsOf, e.QueuedCalls = b.spend.now, w.calls
 	e.Completion = w.behind(b, bucket{e.Bucket, rates}, caps, e, held)
 	slowest := 0.0
+	queued := max(w.cost, 1)
 	for _, w := range b.spend.current(e.Bucket, caps) {
 		slowest = max(slowest, float64(e.Calls)*float64(max(e.cost, 1))*float64(w.Seconds)/float64(max(w.Cap, 1)))
 		if w.Seconds == daySeconds {
-			e.day(&w)
+			e.day(&w, queued)
 		}
 	}
 	if e.atLeast {
@@ -255,16 +256,17 @@ func (e *Estimate) called(a *catalog.Action, timeout time.Duration) {
 	e.timeout, e.exclusive = max(e.timeout, timeout), e.exclusive || a.Call.ExclusiveOver != ""
 }
 
-func (e *Estimate) day(w *quota.Window) {
+// day compares the estimate with a day of which what is queued before costs up to so much a call.
+func (e *Estimate) day(w *quota.Window, queued int) {
 	likely := w.Likely()
-	left := int64(likely.Remaining())
+	left, own := int64(likely.Remaining()), e.Calls*int64(max(e.cost, 1))
 	e.Day = &Day{
-		Cap: int64(w.Cap), Remaining: left, Spills: e.Calls > 0 && (e.Calls+e.QueuedCalls)*int64(max(e.cost, 1)) > left,
-		Percent: math.Round(float64(e.Calls)*float64(max(e.cost, 1))/float64(max(left, 1))*10000) / 100,
+		Cap: int64(w.Cap), Remaining: left, Spills: e.Calls > 0 && own+e.QueuedCalls*int64(queued) > left,
+		Percent: math.Round(float64(own)/float64(max(left, 1))*10000) / 100,
 	}
-	if e.Day.Spills && e.cost > 1 {
-		e.warn(fmt.Sprintf("This upload takes %d calls that cost up to %d each and %d are queued before it, but %d of the day's %d are left. The rest is "+
-			"delivered at the permitted rate from %s on.", e.Calls, e.cost, e.QueuedCalls, max(left, 0), w.Cap, w.End.UTC().Format(time.RFC3339)))
+	if dearest := max(e.cost, queued); e.Day.Spills && dearest > 1 {
+		e.warn(fmt.Sprintf("This upload takes %d calls and %d are queued before it, which cost up to %d each, but %d of the day's %d are left. The rest is "+
+			"delivered at the permitted rate from %s on.", e.Calls, e.QueuedCalls, dearest, max(left, 0), w.Cap, w.End.UTC().Format(time.RFC3339)))
 	} else if e.Day.Spills {
 		e.warn(fmt.Sprintf("This upload takes %d calls and %d are queued before it, but %d of the day's %d are left. The rest is delivered "+
 			"at the permitted rate from %s on.", e.Calls, e.QueuedCalls, max(left, 0), w.Cap, w.End.UTC().Format(time.RFC3339)))

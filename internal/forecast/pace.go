@@ -40,7 +40,7 @@ func (s *Service) effective(ctx context.Context, conn db.DBTX, orgID, batchID uu
 		return nil, fmt.Errorf("read the queues of batch %s: %w", batchID, err)
 	}
 	type key struct{ domain, bucket string }
-	perRecord, buckets := map[key]*big.Rat{}, map[key]*catalog.RateBucket{} // calls that a record takes of a budget
+	actions, buckets := map[key][]*catalog.Action{}, map[key]*catalog.RateBucket{} // those that each record has done
 	for _, r := range rows {
 		plan, err := s.plans.Plan(ctx, conn, orgID, r.DefinitionID, r.Version)
 		if err != nil {
@@ -52,27 +52,41 @@ func (s *Service) effective(ctx context.Context, conn db.DBTX, orgID, batchID uu
 		}
 		for _, name := range task.Action.Buckets {
 			k := key{r.Domain, name}
-			if perRecord[k] == nil {
-				perRecord[k], buckets[k] = new(big.Rat), s.catalog.Bucket(task.Action, k.bucket)
-			}
-			perRecord[k].Add(perRecord[k], big.NewRat(1, int64(max(task.Action.MaxRecordsPerRequest, 1))))
+			actions[k], buckets[k] = append(actions[k], task.Action), s.catalog.Bucket(task.Action, k.bucket)
 		}
 	}
 	var least *big.Rat
-	for k, calls := range perRecord {
+	for k := range actions {
 		caps, _, err := dispatch.Caps(ctx, conn, k.domain, k.bucket, buckets[k])
 		if err != nil {
 			return nil, err
 		}
+		calls, cost := perRecord(actions[k], k.bucket, buckets[k], caps.All())
 		if spacing := buckets[k].MinSpacingMS; spacing > 0 {
 			least = lesser(least, new(big.Rat).Quo(big.NewRat(60_000, int64(spacing)), calls))
 		}
 		for seconds, limit := range caps.All() {
 			rate := big.NewRat(int64(limit)*60, int64(seconds))
-			least = lesser(least, rate.Quo(rate, calls))
+			least = lesser(least, rate.Quo(rate, cost))
 		}
 	}
 	return least, nil
+}
+
+// perRecord returns how many calls of these actions each record takes, and what they cost together of a bucket: a call that costs more than
+// a cap counts for all of it.
+func perRecord(actions []*catalog.Action, name string, b *catalog.RateBucket, caps map[int]int) (calls, cost *big.Rat) {
+	calls, cost = new(big.Rat), new(big.Rat)
+	for _, a := range actions {
+		records := max(a.MaxRecordsPerRequest, 1)
+		n := a.CostOf(name, b, records)
+		for _, limit := range caps {
+			n = min(n, max(limit, 1))
+		}
+		calls.Add(calls, big.NewRat(1, int64(records)))
+		cost.Add(cost, big.NewRat(int64(n), int64(records)))
+	}
+	return calls, cost
 }
 
 // lesser returns the lesser of two rates; a is nil where there is none yet.
