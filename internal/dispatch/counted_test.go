@@ -29,6 +29,7 @@ func TestCounts(t *testing.T) {
 		{"refused for a limit", provider.Reading{Kind: provider.RetryLater, Reason: provider.ReasonRateLimited}, false, true},
 		{"not found, so that it may have been refused", provider.Reading{Kind: provider.NotArrived}, false, true},
 		{"no connection", provider.Reading{Kind: provider.NotArrived, Reason: provider.ReasonUnreachable}, false, false},
+		{"a job that came as far as its upload", provider.Reading{Kind: provider.NotArrived, Reason: provider.ReasonNoAnswer, Spent: true}, true, true},
 		{"too late to be sent", provider.Reading{Kind: provider.NotArrived, Reason: provider.ReasonTooLate}, false, false},
 		{"no request can be made", provider.Reading{Kind: provider.Refused, Reason: provider.ReasonRequest}, false, false},
 		{"an address that is not called", provider.Reading{Kind: provider.Refused, Reason: provider.ReasonAddress}, false, false},
