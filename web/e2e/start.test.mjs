@@ -137,15 +137,18 @@ describe('a file', () => {
     await page.getByText('Requests to upload').waitFor();
     let reached = 0;
     const sets = async () => (await server.api('GET', '/data/record-sets')).items.filter((s) => s.metadata.file === 'wide.csv');
-    // Each request is slow, and from the sixth on the service cannot be reached.
+    // The first requests last until somebody has paused the upload, and from the sixth on the service cannot be reached.
+    let paused;
+    const held = new Promise((release) => (paused = release));
     const slow = async (route) => {
       if (++reached > 5) return route.abort();
-      await new Promise((r) => setTimeout(r, 200));
+      await held;
       return route.continue();
     };
     await page.route('**/records', slow);
     await page.getByRole('button', { name: 'Upload only' }).click();
     await page.getByRole('button', { name: 'Pause the upload' }).click();
+    paused();
     await page.getByText(/^Paused: \d+ %/).waitFor();
     const before = reached;
     assert.ok(before <= 2, `${before} requests`);
