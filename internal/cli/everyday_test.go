@@ -169,22 +169,7 @@ func TestNouns(t *testing.T) {
 	if output(t, l.env, &holds, "dispatch", "resume"); len(holds) != 1 || holds[0].Status != "released" {
 		t.Errorf("dispatch resume: %+v", holds)
 	}
-	var actions []struct{ ID string }
-	if output(t, l.env, &actions, "catalog", "search", "UPLOAD", "dialer"); len(actions) == 0 || !strings.HasPrefix(actions[0].ID, "dialer__") {
-		t.Errorf("catalog search: %+v", actions)
-	}
-	if output(t, l.env, &actions, "catalog", "search", "--limit", "2", "dialer"); len(actions) != 2 {
-		t.Errorf("catalog search --limit 2: %+v", actions)
-	}
-	if output(t, l.env, &actions, "catalog", "search", "--all", "e"); len(actions) <= 50 {
-		t.Errorf("catalog search --all: %d actions", len(actions))
-	}
-	var said strings.Builder
-	search := program(t, l.env, "catalog", "search", "e")
-	search.Stderr = &said
-	if err := search.Run(); err != nil || !strings.Contains(said.String(), "50, and there are more: --limit N or --all prints them") {
-		t.Errorf("catalog search of what all have: %v, %s", err, &said)
-	}
+	searchCatalog(t, l)
 	for _, noun := range []string{"batches", "executions", "calls", "triggers", "records", "webhooks", "subscriptions", "stores",
 		"variables", "credentials", "tenants", "templates", "keys"} {
 		says(t, l.env, "", noun, "list")
@@ -223,6 +208,27 @@ func TestNouns(t *testing.T) {
 				t.Errorf("exit %d: %s", code, said)
 			}
 		})
+	}
+}
+
+// searchCatalog looks for actions, of which a search prints fifty unless it is told otherwise.
+func searchCatalog(t *testing.T, l live) {
+	t.Helper()
+	var actions []struct{ ID string }
+	if output(t, l.env, &actions, "catalog", "search", "UPLOAD", "dialer"); len(actions) == 0 || !strings.HasPrefix(actions[0].ID, "dialer__") {
+		t.Errorf("catalog search: %+v", actions)
+	}
+	if output(t, l.env, &actions, "catalog", "search", "--limit", "2", "dialer"); len(actions) != 2 {
+		t.Errorf("catalog search --limit 2: %+v", actions)
+	}
+	if output(t, l.env, &actions, "catalog", "search", "--all", "e"); len(actions) <= 50 {
+		t.Errorf("catalog search --all: %d actions", len(actions))
+	}
+	var said strings.Builder
+	search := program(t, l.env, "catalog", "search", "e")
+	search.Stderr = &said
+	if err := search.Run(); err != nil || !strings.Contains(said.String(), "50, and there are more: --limit N or --all prints them") {
+		t.Errorf("catalog search of what all have: %v, %s", err, &said)
 	}
 }
 
