@@ -2286,7 +2286,7 @@ func (s *BatchBulkItemOutcome) UnmarshalText(data []byte) error {
 
 // Ref: #/components/schemas/BatchBulkResult
 type BatchBulkResult struct {
-	// How many batches are meant.
+	// How many batches are meant, beginning at the cursor.
 	Matched int64 `json:"matched"`
 	// How many this request changed.
 	Done int `json:"done"`

@@ -2509,7 +2509,7 @@ type BatchFilter struct {
 }
 
 type BatchBulkResult struct {
-	// How many batches are meant
+	// How many batches are meant, beginning at the cursor.
 	Matched int64 `json:"matched"`
 	// How many this request changed.
 	Done int64 `json:"done"`

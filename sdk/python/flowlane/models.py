@@ -2515,7 +2515,7 @@ class BatchFilter(TypedDict):
 
 class BatchBulkResult(TypedDict):
     matched: int
-    """How many batches are meant"""
+    """How many batches are meant, beginning at the cursor."""
     done: int
     """How many this request changed."""
     refused: int

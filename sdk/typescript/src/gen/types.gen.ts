@@ -3616,7 +3616,7 @@ export type BatchFilter = {
 
 export type BatchBulkResult = {
     /**
-     * How many batches are meant
+     * How many batches are meant, beginning at the cursor.
      */
     matched: number;
     /**
