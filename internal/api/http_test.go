@@ -63,7 +63,7 @@ func TestNoSuchMethod(t *testing.T) {
 		{"POST", "/account/me", "GET"},
 		{"PUT", "/account/api-keys", "GET,POST"},
 		{"OPTIONS", "/account/api-keys", "GET,POST"},
-		{"PATCH", "/data/record-sets/x/records", "POST"},
+		{"PATCH", "/data/record-sets/x/records", "GET,POST"},
 		{"DELETE", "/catalog/actions/x", "GET"},
 	} {
 		got := b.Do(tt.method, tt.path, nil).Detail(405, "Method not allowed")
