@@ -36,7 +36,7 @@ func lineSchema(r *http.Request, res *http.Response) *openapi3.Schema {
 	return list.Properties["items"].Value.Items.Value
 }
 
-// compiled holds the schemas of lines: there are many lines, and the library compiles anew for each value.
+// compiled holds schemas: the library compiles anew for each value.
 var compiled sync.Map // *openapi3.Schema to *jsonschema.Schema
 
 func compile(schema *openapi3.Schema) (*jsonschema.Schema, error) {
@@ -53,10 +53,10 @@ func compile(schema *openapi3.Schema) (*jsonschema.Schema, error) {
 	}
 	c := jsonschema.NewCompiler()
 	c.AssertFormat()
-	if err := c.AddResource("line.json", tree); err != nil {
+	if err := c.AddResource("schema.json", tree); err != nil {
 		return nil, err
 	}
-	made, err := c.Compile("line.json")
+	made, err := c.Compile("schema.json")
 	if err != nil {
 		return nil, err
 	}
@@ -64,12 +64,13 @@ func compile(schema *openapi3.Schema) (*jsonschema.Schema, error) {
 	return made, nil
 }
 
-func checkLine(schema *openapi3.Schema, line []byte) error {
+// checkJSON validates a JSON text.
+func checkJSON(schema *openapi3.Schema, text []byte) error {
 	made, err := compile(schema)
 	if err != nil {
 		return err
 	}
-	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(line))
+	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
 	if err != nil {
 		return err
 	}

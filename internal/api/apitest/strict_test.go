@@ -50,7 +50,7 @@ func TestStrict(t *testing.T) {
 		if err := json.Unmarshal(text, &schema); err != nil {
 			t.Fatal(err)
 		}
-		if err := checkLine(&schema, []byte(tt.value)); (err == nil) != tt.ok {
+		if err := checkJSON(&schema, []byte(tt.value)); (err == nil) != tt.ok {
 			t.Errorf("%s takes %s: error %v, want one: %t", tt.schema, tt.value, err, !tt.ok)
 		}
 	}
@@ -69,7 +69,7 @@ func TestLines(t *testing.T) {
 		res := &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {ndjson}}}
 		item := lineSchema(httptest.NewRequest(http.MethodGet, path, nil), res)
 		body := &lines{ReadCloser: io.NopCloser(strings.NewReader(text)), check: func(line []byte) {
-			if checkLine(item, line) != nil {
+			if checkJSON(item, line) != nil {
 				wrong++
 			}
 		}}

@@ -51,7 +51,7 @@ func (c *checked) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	if item := lineSchema(r, res); item != nil {
 		res.Body = &lines{ReadCloser: res.Body, check: func(line []byte) {
-			if err := checkLine(item, line); err != nil {
+			if err := checkJSON(item, line); err != nil {
 				c.t.Errorf("%s %s sent a line that is not what openapi.yaml says: %v", r.Method, r.URL.Path, err)
 			}
 		}}
@@ -90,14 +90,40 @@ func Check(r *http.Request, res *http.Response) error {
 	if err := checkEmpty(route.Operation, res.StatusCode, body); err != nil {
 		return err
 	}
+	plain := mediaOf(res) == "application/json"
 	in := &openapi3filter.ResponseValidationInput{
 		RequestValidationInput: &openapi3filter.RequestValidationInput{Request: r, PathParams: params, Route: route},
 		Status:                 res.StatusCode,
 		Header:                 res.Header,
-		Options:                &openapi3filter.Options{IncludeResponseStatus: true, ExcludeResponseBody: mediaOf(res) == eventStream},
+		Options:                &openapi3filter.Options{IncludeResponseStatus: true, ExcludeResponseBody: plain || mediaOf(res) == eventStream},
 	}
 	in.SetBodyBytes(body)
-	return openapi3filter.ValidateResponse(r.Context(), in)
+	if err := openapi3filter.ValidateResponse(r.Context(), in); err != nil || !plain || unread(r, res) {
+		return err
+	}
+	return checkBody(route.Operation, res, body)
+}
+
+// unread reports whether a response has no body, whatever its header says of one.
+func unread(r *http.Request, res *http.Response) bool {
+	return r.Method == http.MethodHead || res.StatusCode == http.StatusNotModified
+}
+
+// checkBody validates a JSON body by its compiled schema: the library compiles anew for each body, which took a fifth of
+// the time of all tests.
+func checkBody(op *openapi3.Operation, res *http.Response, body []byte) error {
+	ref := op.Responses.Status(res.StatusCode)
+	if ref == nil {
+		ref = op.Responses.Default()
+	}
+	if len(ref.Value.Content) == 0 {
+		return nil // checkEmpty says that there is no body
+	}
+	content := ref.Value.Content.Get(res.Header.Get("Content-Type"))
+	if content == nil {
+		return errors.New("a body of JSON is not documented")
+	}
+	return checkJSON(content.Schema.Value, body)
 }
 
 // checkProblem holds of an error what no schema can say: it names its own request, and says what to do.
@@ -124,15 +150,11 @@ func checkProblem(res *http.Response, body []byte) error {
 // CheckSchema validates a JSON text that is no response of its own, such as the data of an event, as a schema of the
 // document.
 func CheckSchema(name string, text []byte) error {
-	var value any
-	if err := json.Unmarshal(text, &value); err != nil {
-		return err
-	}
 	schema := document().schemas[name]
 	if schema == nil {
 		return fmt.Errorf("the document has no schema %s", name)
 	}
-	return schema.Value.VisitJSON(value, openapi3.EnableJSONSchema2020())
+	return checkJSON(schema.Value, text)
 }
 
 // checkEmpty holds what the library does not: a status that is documented without content has no body.
@@ -155,11 +177,7 @@ func (d apiDocument) checkError(status int, body []byte) error {
 	if status != http.StatusNotFound && status != http.StatusMethodNotAllowed {
 		return errors.New("the operation is not documented")
 	}
-	var value any
-	if err := json.Unmarshal(body, &value); err != nil {
-		return err
-	}
-	return d.errors.VisitJSON(value, openapi3.EnableJSONSchema2020())
+	return checkJSON(d.errors, body)
 }
 
 // document is openapi.yaml made strict: answers may grow, which clients must bear, but not unnoticed.
