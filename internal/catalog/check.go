@@ -47,7 +47,8 @@ var (
 // checker finds the mistakes of one file.
 type checker struct {
 	file string
-	root *yaml.Node
+	text []byte
+	root *yaml.Node // of text; nil until a mistake needs its line
 	p    *Platform
 	errs []error
 }
@@ -60,6 +61,10 @@ func (p path) to(steps ...any) path {
 }
 
 func (ch *checker) fail(at path, format string, args ...any) {
+	if ch.root == nil {
+		ch.root = &yaml.Node{}
+		_ = yaml.Unmarshal(ch.text, ch.root) // it was decoded before
+	}
 	ch.errs = append(ch.errs, &Mistake{ch.file, lineOf(ch.root, at), fmt.Sprintf(format, args...)})
 }
 

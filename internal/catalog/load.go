@@ -118,7 +118,7 @@ func filesOf(dir string) ([]string, error) {
 
 // decode reads one file strictly; what is wrong with it stands in the checker's errs.
 func decode(src source) *checker {
-	ch := &checker{file: src.name, root: &yaml.Node{}}
+	ch := &checker{file: src.name, text: src.text}
 	var p Platform
 	dec := yaml.NewDecoder(bytes.NewReader(src.text))
 	dec.KnownFields(true)
@@ -131,10 +131,6 @@ func decode(src source) *checker {
 	}
 	if err := dec.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
 		ch.fail(nil, "one file holds one platform; put the next document into a file of its own")
-		return ch
-	}
-	if err := yaml.Unmarshal(src.text, ch.root); err != nil {
-		ch.decodeErrors(err)
 		return ch
 	}
 	ch.p = &p
