@@ -65,7 +65,8 @@ func create(t testing.TB, migrated bool) (string, *pgxpool.Pool) {
 	}
 	name := databasePrefix + strings.ToLower(rand.Text()[:16])
 	clone := func() error {
-		_, err := srv.admin.Exec(ctx, "CREATE DATABASE "+name+" TEMPLATE "+source)
+		// To copy files takes a third of the time that it takes to write all pages of the template to the log.
+		_, err := srv.admin.Exec(ctx, "CREATE DATABASE "+name+" TEMPLATE "+source+" STRATEGY file_copy")
 		return err
 	}
 	err = clone()
