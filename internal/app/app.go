@@ -348,7 +348,11 @@ func (a *App) wire(ctx context.Context) error {
 	}, a.cfg.Dispatch)
 	a.registerKinds()
 	if a.cfg.Workers {
-		if a.runner, err = work.New(a.clock, a.Scheduler, work.Options{Log: a.cfg.Log}); err != nil {
+		owns, err := pg.OwnsTables(ctx, a.Pool)
+		if err != nil {
+			return err
+		}
+		if a.runner, err = work.New(a.clock, a.Scheduler, work.Options{Log: a.cfg.Log, KeepIndexes: !owns}); err != nil {
 			return fmt.Errorf("make the workers: %w", err)
 		}
 	}

@@ -35,9 +35,8 @@ func grantOps(ctx context.Context, db DB, role string) error {
 	}
 	name := pgx.Identifier{role}.Sanitize()
 	if !a.role {
-		// Another database of the server may be migrated at the same time, and roles belong to the server.
-		if _, err := db.Exec(ctx, "CREATE ROLE "+name+" NOLOGIN"); err != nil && !isRefused(err) && !isThere(err) {
-			return fmt.Errorf("make the role %s: %w", role, err)
+		if err := makeRole(ctx, db, role); err != nil && !isRefused(err) {
+			return err
 		}
 		if a, err = readOpsAccess(ctx, db, role); err != nil || !a.role {
 			return err
@@ -71,16 +70,4 @@ func opsAdvice(ctx context.Context, db DB, role string) (string, error) {
 			"GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA ops TO %[1]s;", role), nil
 	}
 	return "", nil
-}
-
-// isRefused tells that the user lacks a right.
-func isRefused(err error) bool {
-	pe, ok := asPg(err)
-	return ok && pe.Code == "42501"
-}
-
-// isThere tells that what was to be made is there by now.
-func isThere(err error) bool {
-	pe, ok := asPg(err)
-	return ok && (pe.Code == "42710" || pe.Code == "23505")
 }

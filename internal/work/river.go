@@ -113,6 +113,8 @@ func (q *Queue) Oldest(ctx context.Context, tx pgx.Tx, kinds []string) (map[stri
 type Options struct {
 	// Log gets what River has to say, from warnings up; nil means slog.Default().
 	Log *slog.Logger
+	// KeepIndexes leaves the indexes of River's tables as they are: only their owner can build them anew.
+	KeepIndexes bool
 }
 
 // Runner works the due work of one process.
@@ -139,8 +141,13 @@ func New(pool *pgxpool.Pool, scheduler *due.Scheduler, opts Options) (*Runner, e
 	for kind, n := range scheduler.Workers() {
 		queues[kind] = river.QueueConfig{MaxWorkers: n}
 	}
+	var reindexed []string // nil means those that River finds to grow
+	if opts.KeepIndexes {
+		reindexed = []string{}
+	}
 	client, err := river.NewClient(riverpgxv5.New(pool), &river.Config{
 		Schema:                      pg.RiverSchema,
+		ReindexerIndexNames:         reindexed,
 		Queues:                      queues,
 		Workers:                     workers,
 		JobTimeout:                  -1,

@@ -26,18 +26,33 @@ func Login(t testing.TB, admin *pgxpool.Pool, dsn, attributes string) (name stri
 		}
 	}
 	run(fmt.Sprintf("CREATE ROLE %s LOGIN PASSWORD '%s' %s", name, password, attributes))
+	dsn = withUser(t, dsn, name, password)
+	t.Cleanup(func() {
+		run("DROP OWNED BY " + name)
+		run("DROP ROLE " + name)
+	})
+	var err error
+	if pool, err = pg.Open(context.Background(), dsn, pg.Options{MaxConns: 3}); err != nil {
+		t.Fatalf("pgtest: connect as %s: %v", name, err)
+	}
+	t.Cleanup(pool.Close)
+	return name, pool
+}
+
+// RuntimeDSN returns the address of the database of dsn, which NewDatabase made, for the user by whom a service connects: one
+// that has the rights of pg.GrantRuntime and owns nothing.
+func RuntimeDSN(t testing.TB, dsn string) string {
+	t.Helper()
+	return withUser(t, dsn, runtimeUser, passwordOf(dsn))
+}
+
+// withUser puts another user into an address.
+func withUser(t testing.TB, dsn, name, password string) string {
+	t.Helper()
 	u, err := url.Parse(dsn)
 	if err != nil {
 		t.Fatalf("pgtest: the address is no URL: %v", err)
 	}
 	u.User = url.UserPassword(name, password)
-	t.Cleanup(func() {
-		run("DROP OWNED BY " + name)
-		run("DROP ROLE " + name)
-	})
-	if pool, err = pg.Open(context.Background(), u.String(), pg.Options{MaxConns: 3}); err != nil {
-		t.Fatalf("pgtest: connect as %s: %v", name, err)
-	}
-	t.Cleanup(pool.Close)
-	return name, pool
+	return u.String()
 }

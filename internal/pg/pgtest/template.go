@@ -6,6 +6,8 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io/fs"
+	"net/url"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -19,6 +21,8 @@ import (
 const (
 	templatePrefix = "flowlane_template_"
 	templateLock   = 0x7067_7465_7374
+	// runtimeUser is by whom services connect.
+	runtimeUser = databasePrefix + "service"
 )
 
 // template returns the name of the database that tests are cloned from.
@@ -66,15 +70,40 @@ func (s *server) buildTemplate(ctx context.Context, conn *pgx.Conn, name string)
 	if err != nil {
 		return err //nolint:wrapcheck // says everything
 	}
-	err = pg.Migrate(ctx, pool)
+	err = prepare(ctx, pool, passwordOf(s.dsn))
 	pool.Close()
 	if err != nil {
-		return err //nolint:wrapcheck // says everything
+		return err
 	}
 	if _, err := conn.Exec(ctx, "ALTER DATABASE "+name+" IS_TEMPLATE true"); err != nil {
 		return fmt.Errorf("mark the template: %w", err)
 	}
 	return nil
+}
+
+// prepare migrates a database, and lets the user of services in, whom the server makes with its first template.
+func prepare(ctx context.Context, pool *pgxpool.Pool, password string) error {
+	if err := pg.Migrate(ctx, pool); err != nil {
+		return err //nolint:wrapcheck // says everything
+	}
+	if err := pg.GrantRuntime(ctx, pool, runtimeUser); err != nil {
+		return err //nolint:wrapcheck // says everything
+	}
+	login := fmt.Sprintf("ALTER ROLE %s LOGIN PASSWORD '%s'", runtimeUser, strings.ReplaceAll(password, "'", "''"))
+	if _, err := pool.Exec(ctx, login); err != nil {
+		return fmt.Errorf("let the user of services in: %w", err)
+	}
+	return nil
+}
+
+// passwordOf returns the password in an address, which the user of services has as well; empty where none is needed.
+func passwordOf(dsn string) string {
+	u, err := url.Parse(dsn)
+	if err != nil {
+		return ""
+	}
+	password, _ := u.User.Password()
+	return password
 }
 
 // dropOldTemplates removes the templates of earlier migrations that are some hours old: younger ones may be in use by
@@ -111,6 +140,9 @@ func templateName() (string, error) {
 			return "", fmt.Errorf("read a migration: %w", err)
 		}
 		_, _ = fmt.Fprintf(sum, "%s %d\n%s", file, len(content), content)
+	}
+	for _, grant := range pg.RuntimeGrants() {
+		_, _ = fmt.Fprintln(sum, grant)
 	}
 	migrator, err := rivermigrate.New(riverpgxv5.New(nil), &rivermigrate.Config{Schema: pg.RiverSchema})
 	if err != nil {
