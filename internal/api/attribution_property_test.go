@@ -62,7 +62,7 @@ func (s *stack) spend(r *rand.Rand, tenancy string, by []*spender) spent {
 				foreign = r.IntN(most + 1)
 			}
 			start, end := quota.WindowAt(now, seconds, time.UTC)
-			_, err := s.app.Pool.Exec(s.t.Context(), `INSERT INTO flow.ledger (domain, bucket, window_seconds, starts_at, ends_at, own, foreign_spend, by_credential)
+			_, err := s.owner.Exec(s.t.Context(), `INSERT INTO flow.ledger (domain, bucket, window_seconds, starts_at, ends_at, own, foreign_spend, by_credential)
 				VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (domain, bucket, window_seconds, starts_at)
 				DO UPDATE SET own = excluded.own, foreign_spend = excluded.foreign_spend, by_credential = excluded.by_credential`,
 				tenancy, bucket, seconds, start, end, own, foreign, calls)

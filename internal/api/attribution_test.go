@@ -134,7 +134,7 @@ func TestDomain_UsageHistory(t *testing.T) {
 	assert.InDelta(t, 7, observed, 0)
 
 	// A month of days, and one that is forgotten.
-	_, err := s.app.Pool.Exec(t.Context(), `INSERT INTO flow.ledger (domain, bucket, window_seconds, starts_at, ends_at, own)
+	_, err := s.owner.Exec(t.Context(), `INSERT INTO flow.ledger (domain, bucket, window_seconds, starts_at, ends_at, own)
 		SELECT $1, 'dial', 86400, date_trunc('day', now(), 'UTC') - make_interval(days => d), date_trunc('day', now(), 'UTC') - make_interval(days => d - 1), d
 		FROM generate_series(1, 40) d`, s.tenancy)
 	require.NoError(t, err)

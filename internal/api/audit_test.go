@@ -349,12 +349,12 @@ func TestAuditLog_EveryChange(t *testing.T) {
 				AccountName: account["name"].(string), AuthMethod: "api_key", APIKeyID: me["api_key_id"].(string), RequestID: request,
 			}, got)
 			rows := 0
-			require.NoError(t, s.app.Pool.QueryRow(t.Context(), `SELECT count(*) FROM flow.audit_log WHERE request_id = $1`, request).Scan(&rows))
+			require.NoError(t, s.owner.QueryRow(t.Context(), `SELECT count(*) FROM flow.audit_log WHERE request_id = $1`, request).Scan(&rows))
 			assert.Equal(t, 1, rows, "rows of one call")
 		})
 	}
 	dump := ""
-	require.NoError(t, s.app.Pool.QueryRow(t.Context(), `SELECT string_agg(l::text, ' ') FROM flow.audit_log l`).Scan(&dump))
+	require.NoError(t, s.owner.QueryRow(t.Context(), `SELECT string_agg(l::text, ' ') FROM flow.audit_log l`).Scan(&dump))
 	assert.NotContains(t, dump, needle)
 }
 
@@ -378,7 +378,7 @@ func changingOperations(t *testing.T) (ids []string) {
 func (s *stack) wantUnchangedWithoutAudit(t *testing.T, call auditedCall) {
 	t.Helper()
 	exec := func(sql string) {
-		_, err := s.app.Pool.Exec(t.Context(), sql)
+		_, err := s.owner.Exec(t.Context(), sql)
 		require.NoError(t, err)
 	}
 	before := s.stored(t)
@@ -395,7 +395,7 @@ func (s *stack) wantUnchangedWithoutAudit(t *testing.T, call auditedCall) {
 func (s *stack) stored(t *testing.T) map[string]string {
 	t.Helper()
 	ctx := context.WithoutCancel(t.Context())
-	rows, err := s.app.Pool.Query(ctx, `SELECT schemaname || '.' || tablename FROM pg_tables
+	rows, err := s.owner.Query(ctx, `SELECT schemaname || '.' || tablename FROM pg_tables
 		WHERE schemaname IN ('flow', 'river') AND tablename <> 'request_count'`) // requests count, whatever becomes of them
 	require.NoError(t, err)
 	out := map[string]string{}
@@ -407,7 +407,7 @@ func (s *stack) stored(t *testing.T) map[string]string {
 	require.NoError(t, rows.Err())
 	for table := range out {
 		var text *string
-		err := s.app.Pool.QueryRow(ctx, `SELECT string_agg(line, E'\n' ORDER BY line) FROM (SELECT (to_jsonb(r) - 'last_used_at')::text AS line FROM `+table+` r) x`).Scan(&text)
+		err := s.owner.QueryRow(ctx, `SELECT string_agg(line, E'\n' ORDER BY line) FROM (SELECT (to_jsonb(r) - 'last_used_at')::text AS line FROM `+table+` r) x`).Scan(&text)
 		require.NoError(t, err)
 		if text != nil {
 			out[table] = *text

@@ -201,7 +201,7 @@ func TestBatchErrors_ResolveBulk(t *testing.T) {
 	assert.Equal(t, []any{698, 698, "resolved_by_person"}, []any{records, groups[0].Count, groups[0].Error["code"]})
 	var wrong, state string
 	var places int
-	require.NoError(t, s.app.Pool.QueryRow(t.Context(), `SELECT count(*), count(*) FILTER (WHERE call_row <> position)::text,
+	require.NoError(t, s.owner.QueryRow(t.Context(), `SELECT count(*), count(*) FILTER (WHERE call_row <> position)::text,
 		(SELECT string_agg(state, ' ') FROM flow.call) FROM flow.resolution`).Scan(&places, &wrong, &state))
 	assert.Equal(t, []any{700, "0", "settled"}, []any{places, wrong, state}, "the place in the call is that in the batch")
 	s.Do(http.MethodPost, "/flows/batches/"+batch+"/cancel", nil).Want(http.StatusOK)

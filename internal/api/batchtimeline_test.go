@@ -20,7 +20,7 @@ func TestBatchTimeline(t *testing.T) {
 	began := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	sent := func(of string, after time.Duration, records int, outcome, positions string, more ...string) (id string) {
 		id = uuid.Must(uuid.NewV7()).String()
-		_, err := s.app.Pool.Exec(t.Context(), `
+		_, err := s.owner.Exec(t.Context(), `
 			INSERT INTO flow.exchange (org_id, id, domain, action_id, lane, attempt, records, batch_id, step_no, task_no, positions, more_batches, outcome, claimed_at, sent_at, detail)
 			SELECT org_id, $1, $2, 'core__flow__transform', 'bulk', 1, $3, id, 0, 0, $4::int8multirange, nullif($5::uuid[], '{}'), $6, $7, $7, '' FROM flow.batch WHERE id = $8`,
 			id, s.tenancy, records, positions, more, outcome, began.Add(after), of)
@@ -32,7 +32,7 @@ func TestBatchTimeline(t *testing.T) {
 	sent(batch, 2*time.Second, 5, "refused", "{[10,15)}")
 	sent(batch, 10*time.Minute, 9, "success", "{[15,18)}", other)
 	shared := sent(other, 10*time.Minute, 7, "success", "{[0,3)}", batch)
-	_, err := s.app.Pool.Exec(t.Context(), `INSERT INTO flow.exchange_batch (batch_id, call_id, step_no, task_no, positions, failed) VALUES ($1, $2, 0, 0, '{[18,20),[22,24)}', false)`, batch, shared)
+	_, err := s.owner.Exec(t.Context(), `INSERT INTO flow.exchange_batch (batch_id, call_id, step_no, task_no, positions, failed) VALUES ($1, $2, 0, 0, '{[18,20),[22,24)}', false)`, batch, shared)
 	require.NoError(t, err)
 	s.openHold("/flows/batches/"+batch, `{"reason":"why"}`)
 	s.openHold("/flows/batches/"+other, `{"reason":"of another"}`)

@@ -249,7 +249,7 @@ func TestCalls_SenderLost(t *testing.T) {
 	batch := s.trigger(s.define(uploadSteps), `{"records":[{"id":"a","n":1}]}`)
 	s.doubt(batch, "intent")
 	s.restart(true)
-	require.NoError(t, pg.InTx(t.Context(), s.app.Pool, func(ctx context.Context, tx pgx.Tx) error {
+	require.NoError(t, pg.InTx(t.Context(), s.owner, func(ctx context.Context, tx pgx.Tx) error {
 		return s.app.Scheduler.Wake(ctx, tx, dispatch.DueReconcile, run.DispatchKey(s.tenancy, "upload"), time.Time{})
 	}))
 	s.until(batch, func(b map[string]any) bool { return counted(b)["needs_reconcile"] == 1 })

@@ -23,7 +23,7 @@ func (s *stack) waitDetached(fields string, records int) (batch, marks string) {
 // marks say which version of the rows of its jobs a batch has.
 func (s *stack) marks(batch string) (marks string) {
 	s.t.Helper()
-	require.NoError(s.t, s.app.Pool.QueryRow(s.t.Context(), "SELECT coalesce(string_agg(ctid || ' ' || xmin, ',' ORDER BY position), '') FROM flow.job WHERE batch_id = $1", batch).Scan(&marks))
+	require.NoError(s.t, s.owner.QueryRow(s.t.Context(), "SELECT coalesce(string_agg(ctid || ' ' || xmin, ',' ORDER BY position), '') FROM flow.job WHERE batch_id = $1", batch).Scan(&marks))
 	return marks
 }
 

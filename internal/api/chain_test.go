@@ -20,7 +20,7 @@ const budget = 12
 // limited sets the budget of the client's organization.
 func (s *stack) limited() {
 	s.t.Helper()
-	_, err := db.New().OrgSetBudget(s.t.Context(), s.app.Pool, db.OrgSetBudgetParams{ID: uuid.MustParse(s.orgID(s.Key)), StartBudget: budget})
+	_, err := db.New().OrgSetBudget(s.t.Context(), s.owner, db.OrgSetBudgetParams{ID: uuid.MustParse(s.orgID(s.Key)), StartBudget: budget})
 	require.NoError(s.t, err)
 }
 

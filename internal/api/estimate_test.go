@@ -108,7 +108,7 @@ func TestEstimate_OneByOne(t *testing.T) {
 // answersIn has the provider known to answer our own questions in so many seconds.
 func (s *stack) answersIn(seconds any) {
 	s.t.Helper()
-	_, err := s.app.Pool.Exec(s.t.Context(), "UPDATE flow.domain SET answers_in = $1 WHERE tenancy_id = $2", seconds, s.tenancy)
+	_, err := s.owner.Exec(s.t.Context(), "UPDATE flow.domain SET answers_in = $1 WHERE tenancy_id = $2", seconds, s.tenancy)
 	require.NoError(s.t, err)
 }
 
@@ -160,7 +160,7 @@ func TestDomain_QueueClaimed(t *testing.T) {
 	caller := uuid.MustParse(s.get("/account/me")["organization"].(map[string]any)["id"].(string))
 	definition := s.define(fmt.Sprintf(changeSteps, s.credential))
 	between := &meanwhile{word: "name: QueueWaits"}
-	config := s.app.Pool.Config()
+	config := s.owner.Config()
 	config.ConnConfig.Tracer = between
 	pool, err := pgxpool.NewWithConfig(t.Context(), config)
 	require.NoError(t, err)
@@ -176,7 +176,7 @@ func TestDomain_QueueClaimed(t *testing.T) {
 					SELECT domain, bucket, 86400, date_trunc('day', flow.clock()), date_trunc('day', flow.clock()) + interval '1 day', 172800
 					FROM flow.lane_batch WHERE batch_id = $1 ON CONFLICT DO NOTHING`,
 			} {
-				_, err := s.app.Pool.Exec(t.Context(), sql, batch)
+				_, err := s.owner.Exec(t.Context(), sql, batch)
 				assert.NoError(t, err)
 			}
 		}
@@ -195,7 +195,7 @@ func TestDomain_QueueClaimed(t *testing.T) {
 	assert.True(t, q.Buckets["modify"].Completion.At.After(day), "the day is spent")
 
 	// The estimate of a trigger is read in the transaction of the start, which is no snapshot.
-	_, err = s.app.Pool.Exec(t.Context(), "DELETE FROM flow.ledger")
+	_, err = s.owner.Exec(t.Context(), "DELETE FROM flow.ledger")
 	require.NoError(t, err)
 	between.do = claim(batch)
 	plan, err := plans.Plan(t.Context(), pool, caller, uuid.MustParse(definition), 1)

@@ -36,7 +36,7 @@ func TestEvent_OnceOverReplicas(t *testing.T) {
 	for by := range causers {
 		all.Go(func() {
 			for n := range each {
-				err := pg.InTx(t.Context(), s.app.Pool, func(ctx context.Context, tx pgx.Tx) error {
+				err := pg.InTx(t.Context(), s.owner, func(ctx context.Context, tx pgx.Tx) error {
 					err := event.Tell(ctx, tx, s.app.Scheduler, event.Event{OrgID: org, Kind: event.RecordSetSealed, Payload: map[string]int{"by": by, "n": n}})
 					if err == nil && n%5 == 4 && n%10 != 9 {
 						err = errTakenBack
@@ -81,7 +81,7 @@ func (s *stack) breakAt(queries ...string) (killed func() int) {
 			queries[i] = "-- name: " + name
 		}
 	}
-	conn, err := pgx.Connect(s.t.Context(), s.app.Pool.Config().ConnString())
+	conn, err := pgx.Connect(s.t.Context(), s.owner.Config().ConnString())
 	require.NoError(s.t, err)
 	ctx, stop := context.WithCancel(context.WithoutCancel(s.t.Context()))
 	n, done := 0, make(chan struct{})

@@ -143,7 +143,7 @@ func TestEvent_Refused(t *testing.T) {
 	s.Do(http.MethodPatch, path, `{"definition_id":"nope","filter":"{{ x }}","description":""}`).Invalid("body.description string_too_short", three[0])
 	s.Do(http.MethodPatch, path, `{"definition_id":"nope"}`).Detail(http.StatusNotFound, "Definition not found")
 	s.Do(http.MethodPatch, subscriptions+"/x", `{"definition_id":"nope"}`).Detail(http.StatusNotFound, "Event subscription not found")
-	_, err := s.app.Pool.Exec(t.Context(), `INSERT INTO flow.event_subscription
+	_, err := s.owner.Exec(t.Context(), `INSERT INTO flow.event_subscription
 		SELECT (jsonb_populate_record(s, jsonb_build_object('id', gen_random_uuid()))).* FROM flow.event_subscription s, generate_series(1, 998)`)
 	require.NoError(t, err)
 	s.subscribe(listening(flow, event.BatchFailed)) // the thousandth
@@ -270,9 +270,9 @@ var causes = map[string]func(s *stack, flow string) int{
 	},
 	event.RecordSetExpired: func(s *stack, _ string) int {
 		id := s.Do(http.MethodPost, "/data/record-sets", `{"metadata":{"a":"<b>"}}`).Want(http.StatusCreated).JSON()["id"].(string)
-		_, err := s.app.Pool.Exec(s.t.Context(), "UPDATE flow.record_set SET staging_expires_at = flow.clock() WHERE id = $1", id)
+		_, err := s.owner.Exec(s.t.Context(), "UPDATE flow.record_set SET staging_expires_at = flow.clock() WHERE id = $1", id)
 		require.NoError(s.t, err)
-		_, err = s.app.Pool.Exec(s.t.Context(), "UPDATE flow.due SET due_at = flow.clock() WHERE kind = 'record_set_expiry' AND key = $1", id)
+		_, err = s.owner.Exec(s.t.Context(), "UPDATE flow.due SET due_at = flow.clock() WHERE kind = 'record_set_expiry' AND key = $1", id)
 		require.NoError(s.t, err)
 		return 1
 	},
@@ -358,7 +358,7 @@ func TestEvent_Behind(t *testing.T) {
 	s := serveStack(t, false)
 	flow := s.define(transformSteps)
 	id := s.subscribe(listening(flow, event.BatchCancelled, `"input_template":{"n":"{{ payload.metadata.n }}"}`))
-	_, err := s.app.Pool.Exec(t.Context(), `CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+	_, err := s.owner.Exec(t.Context(), `CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 		IF NEW.trigger_type = 'event' AND (SELECT payload -> 'metadata' ->> 'bad' FROM flow.event_delivery WHERE event_id = (NEW.metadata::json ->> 'event_id')::uuid) = 'yes'
 		THEN RAISE 'no'; END IF; RETURN NEW; END $$;
 		CREATE TRIGGER refuse BEFORE INSERT ON flow.batch FOR EACH ROW EXECUTE FUNCTION refuse()`)

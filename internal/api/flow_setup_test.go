@@ -43,6 +43,8 @@ type stack struct {
 	other      *apitest.Client
 	credential string
 	tenancy    string
+	// owner is connected as the owner of the tables, which the service is not.
+	owner *pgxpool.Pool
 	// reads are connections of the test alone: those of the service may be cut at any time.
 	reads *pgxpool.Pool
 }
@@ -51,7 +53,7 @@ type stack struct {
 func (s *stack) reader() *pgxpool.Pool {
 	s.t.Helper()
 	if s.reads == nil {
-		config, err := pgxpool.ParseConfig(s.app.Pool.Config().ConnString())
+		config, err := pgxpool.ParseConfig(s.owner.Config().ConnString())
 		require.NoError(s.t, err)
 		config.PrepareConn = func(ctx context.Context, conn *pgx.Conn) (bool, error) { return conn.Ping(ctx) == nil, nil }
 		s.reads, err = pgxpool.NewWithConfig(context.WithoutCancel(s.t.Context()), config)
@@ -82,9 +84,10 @@ func serveStack(t *testing.T, workers bool, options ...func(c *app.Config)) *sta
 	if err != nil {
 		t.Fatal(err)
 	}
-	dsn, _ := pgtest.NewDatabase(t)
+	dsn, owner := pgtest.NewDatabase(t)
+	s.owner = owner
 	s.config = app.Config{
-		DatabaseURL: dsn, Listen: "127.0.0.1:0", Workers: workers, KEK: kek, BaseURLs: map[string]string{"dialer": platform.URL},
+		DatabaseURL: pgtest.RuntimeDSN(t, dsn), Listen: "127.0.0.1:0", Workers: workers, KEK: kek, BaseURLs: map[string]string{"dialer": platform.URL},
 		AllowHosts: []string{strings.TrimPrefix(platform.URL, "http://")},
 		Dispatch:   dispatch.Options{Margin: 200 * time.Millisecond}, Log: slog.New(slog.DiscardHandler), Drain: 6 * time.Second,
 		Tokens: app.Tokens{Issuer: apitest.TokenIssuer, Audience: apitest.TokenAudience, KeysURL: s.issuer.KeysURL},
@@ -142,11 +145,11 @@ func (s *stack) process() (process *app.App, stop func()) {
 
 func (s *stack) tenant(name string) (key string) {
 	s.t.Helper()
-	org, err := account.CreateOrg(s.t.Context(), s.app.Pool, name)
+	org, err := account.CreateOrg(s.t.Context(), s.owner, name)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	key, _, err = s.app.Accounts.CreateKey(s.t.Context(), s.app.Pool, account.NewKey{OrgID: org.ID, Name: "test"})
+	key, _, err = s.app.Accounts.CreateKey(s.t.Context(), s.owner, account.NewKey{OrgID: org.ID, Name: "test"})
 	if err != nil {
 		s.t.Fatal(err)
 	}

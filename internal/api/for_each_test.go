@@ -77,7 +77,7 @@ func TestForEach_Calls(t *testing.T) {
 	}
 	assert.LessOrEqual(t, retried, 2)
 	var rest int
-	require.NoError(t, s.app.Pool.QueryRow(t.Context(), "SELECT (SELECT count(*) FROM flow.element) + (SELECT count(*) FROM flow.part)").Scan(&rest))
+	require.NoError(t, s.owner.QueryRow(t.Context(), "SELECT (SELECT count(*) FROM flow.element) + (SELECT count(*) FROM flow.part)").Scan(&rest))
 	assert.Zero(t, rest, "nothing is left behind")
 }
 

@@ -148,7 +148,7 @@ func TestBatch_ActionGoneWaits(t *testing.T) {
 		s.URL = s.app.URL()
 	}
 	again(part)
-	_, err := s.app.Pool.Exec(t.Context(), "UPDATE flow.due SET due_at = flow.clock() WHERE kind = 'release'")
+	_, err := s.owner.Exec(t.Context(), "UPDATE flow.due SET due_at = flow.clock() WHERE kind = 'release'")
 	require.NoError(t, err)
 	s.until(waiting, func(b map[string]any) bool { return b["job_counts"].(map[string]any)["queued"] == 2.0 })
 	for range 3 {

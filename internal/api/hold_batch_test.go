@@ -57,7 +57,7 @@ func TestHold_BatchInProcess(t *testing.T) {
 	soon := time.Now().Add(time.Hour).UTC().Format(time.RFC3339)
 	batch := s.trigger(flow, `{"records":[{"n":1},{"n":2}],"scheduled_at":"`+soon+`"}`)
 	s.openHold("/flows/batches/"+batch, `{}`)
-	pgtest.MoveClock(t, s.app.Pool, 2*time.Hour)
+	pgtest.MoveClock(t, s.owner, 2*time.Hour)
 	b := s.until(batch, func(b map[string]any) bool { return counted(b)["queued"] == 2 })
 	assert.Equal(t, "paused", b["status"], "its time has come")
 	s.await(s.trigger(flow, `{"input_data":{"n":1}}`))
@@ -91,7 +91,7 @@ func TestHold_BatchEndsAtRelease(t *testing.T) {
 				assert.Equal(t, "completed", s.get(path)["status"], "at once")
 				return
 			}
-			pgtest.MoveClock(t, s.app.Pool, 601*time.Second)
+			pgtest.MoveClock(t, s.owner, 601*time.Second)
 			assert.Equal(t, "completed", s.await(batch)["status"])
 			h = s.get("/admin/dispatch/pauses/" + h["id"].(string))
 			assert.Equal(t, []any{"released", "scheduler"}, []any{h["status"], h["released_by"]})

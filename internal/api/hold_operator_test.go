@@ -86,7 +86,7 @@ func TestHold_New(t *testing.T) {
 	s := serveStack(t, false)
 	create := func(want bool) pgx.Tx {
 		t.Helper()
-		tx, err := s.app.Pool.Begin(t.Context())
+		tx, err := s.owner.Begin(t.Context())
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = tx.Rollback(t.Context()) })
 		org, err := account.CreateOrg(t.Context(), tx, "New")

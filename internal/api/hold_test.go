@@ -131,7 +131,7 @@ func TestHold_Refused(t *testing.T) {
 func TestHold_TooMany(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, false)
-	_, err := s.app.Pool.Exec(t.Context(), `INSERT INTO flow.pause (id, org_id, scope, cause, created_at) SELECT gen_random_uuid(), $1, 'global', 'admin_request', flow.clock()
+	_, err := s.owner.Exec(t.Context(), `INSERT INTO flow.pause (id, org_id, scope, cause, created_at) SELECT gen_random_uuid(), $1, 'global', 'admin_request', flow.clock()
 		FROM generate_series(1, 1000)`, s.orgID(s.Key))
 	require.NoError(t, err)
 	s.Do(http.MethodPost, s.domainPath()+"/pause", nil).Detail(http.StatusConflict, "The organization has 1000 active holds, as many as it can have: release some first")
@@ -150,7 +150,7 @@ func TestHold_Lists(t *testing.T) {
 	paused := id(s.openHold("/flows/batches/"+batch, `{"duration_seconds":200}`))
 	backoff := func(tenancy, ends string) any {
 		id := uuid.Must(uuid.NewV7()).String()
-		_, err := s.app.Pool.Exec(t.Context(), `INSERT INTO flow.pause (id, scope, domain, bucket, cause, reason, created_at, expires_at)
+		_, err := s.owner.Exec(t.Context(), `INSERT INTO flow.pause (id, scope, domain, bucket, cause, reason, created_at, expires_at)
 			VALUES ($1, 'bucket', $2, 'upload', 'rate_limited', '429', flow.clock(), flow.clock() + $3::interval)`, id, tenancy, ends)
 		require.NoError(t, err)
 		return id
@@ -180,7 +180,7 @@ func TestHold_Lists(t *testing.T) {
 	assert.Len(t, s.dashboard("").Holds, 5, "the dashboard agrees")
 
 	// An hour later only what has no end goes on, and the pause of the batch, which nobody has ended here.
-	pgtest.MoveClock(t, s.app.Pool, time.Hour)
+	pgtest.MoveClock(t, s.owner, time.Hour)
 	assert.Equal(t, []any{paused, domain}, s.holdIDs(all))
 	assert.Equal(t, []any{domain}, s.holdIDs(own))
 	assert.Len(t, s.dashboard("").Holds, 2)
@@ -229,18 +229,18 @@ func TestHold_Extend(t *testing.T) {
 	s.Do(http.MethodPatch, s.domainPath()+"/pauses/"+global, `{"duration_seconds":600}`).Detail(http.StatusNotFound, "Pause not found")
 	s.Do(http.MethodPatch, "/platforms/dialer/domains/nobody/pauses/"+open, `{"duration_seconds":600}`).Detail(http.StatusNotFound, "Domain not found")
 	backoff := uuid.Must(uuid.NewV7()).String()
-	_, err := s.app.Pool.Exec(t.Context(), `INSERT INTO flow.pause (id, scope, domain, bucket, cause, created_at, expires_at)
+	_, err := s.owner.Exec(t.Context(), `INSERT INTO flow.pause (id, scope, domain, bucket, cause, created_at, expires_at)
 		VALUES ($1, 'bucket', $2, 'upload', 'rate_limited', flow.clock(), flow.clock() + interval '1 hour')`, backoff, s.tenancy)
 	require.NoError(t, err)
 	s.Do(http.MethodPatch, s.domainPath()+"/pauses/"+backoff, `{"duration_seconds":60000}`).
 		Detail(http.StatusConflict, "An automatic backoff cannot be extended: it ends when the provider takes calls again")
-	_, err = s.app.Pool.Exec(t.Context(), `UPDATE flow.pause SET extensions = (SELECT json_agg(o.extensions::json -> 0) FROM flow.pause o, generate_series(1, 1000) WHERE o.id = $1) WHERE id = $1`, h["id"])
+	_, err = s.owner.Exec(t.Context(), `UPDATE flow.pause SET extensions = (SELECT json_agg(o.extensions::json -> 0) FROM flow.pause o, generate_series(1, 1000) WHERE o.id = $1) WHERE id = $1`, h["id"])
 	require.NoError(t, err)
 	s.Do(http.MethodPatch, path, `{"duration_seconds":604800}`).Detail(http.StatusConflict, "Pause was extended 1000 times: release it and open another")
 	s.resumed(s.domainPath() + "/resume")
 	s.Do(http.MethodPatch, path, `{"duration_seconds":604800}`).Detail(http.StatusConflict, "Pause is already released")
 	expired := s.openHold(s.domainPath(), `{"duration_seconds":1}`)["id"].(string)
-	pgtest.MoveClock(t, s.app.Pool, 2*time.Second)
+	pgtest.MoveClock(t, s.owner, 2*time.Second)
 	s.Do(http.MethodPatch, s.domainPath()+"/pauses/"+expired, `{"duration_seconds":60}`).Detail(http.StatusConflict, "Pause is already released")
 }
 
@@ -278,7 +278,7 @@ func TestHold_Covers(t *testing.T) {
 	for _, batch := range []string{bulk, compliance, free} {
 		waits(batch)
 	}
-	pgtest.MoveClock(t, s.app.Pool, 302*time.Second)
+	pgtest.MoveClock(t, s.owner, 302*time.Second)
 	for _, batch := range []string{bulk, compliance, free} {
 		assert.Equal(t, "completed", s.await(batch)["status"])
 	}
@@ -313,14 +313,14 @@ func TestHold_ExtendedExpiry(t *testing.T) {
 	s.Do(http.MethodPatch, s.domainPath()+"/pauses/"+h["id"].(string), `{"duration_seconds":1000}`).Want(http.StatusOK)
 	probe := s.openHold("/admin/dispatch", `{"duration_seconds":101}`)["id"].(string)
 	batch := s.laneTrigger(s.define(modifyOne), "bulk")
-	pgtest.MoveClock(t, s.app.Pool, 200*time.Second)
+	pgtest.MoveClock(t, s.owner, 200*time.Second)
 	for s.number(`SELECT count(*) FROM flow.pause WHERE id = $1 AND status = 'active'`, probe) > 0 { // the scheduler came by
 		<-time.After(10 * time.Millisecond)
 	}
 	s.await(s.trigger(s.define(transformSteps), `{"input_data":{"n":1}}`))
 	assert.Equal(t, "queued", s.get("/flows/batches/" + batch)["status"])
 	assert.Equal(t, "active", s.get("/admin/dispatch/pauses/" + h["id"].(string))["status"])
-	pgtest.MoveClock(t, s.app.Pool, 1000*time.Second)
+	pgtest.MoveClock(t, s.owner, 1000*time.Second)
 	s.await(batch)
 }
 
@@ -346,7 +346,7 @@ func TestHold_WaitsForClaims(t *testing.T) {
 				path, waitsAt = "/flows/batches/"+batch, "BatchLock"
 			}
 			// The claim comes to a stop behind its reading of holds, where it counts what it took from the slice.
-			tx, err := s.app.Pool.Begin(ctx)
+			tx, err := s.owner.Begin(ctx)
 			require.NoError(t, err)
 			defer tx.Rollback(ctx)
 			_, err = tx.Exec(ctx, `SELECT FROM flow.slice WHERE batch_id = $1 FOR UPDATE`, batch)

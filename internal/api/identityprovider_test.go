@@ -84,7 +84,7 @@ func TestToken_OfAnIdentityProvider(t *testing.T) {
 		c.Tokens = app.Tokens{Issuer: issuer, Audience: audience, KeysURL: issuer + "/jwks"}
 	})
 	org := s.orgID(s.Key)
-	_, err := s.app.Pool.Exec(t.Context(), `UPDATE flow.organization SET external_id = 'acme' WHERE id = $1`, org)
+	_, err := s.owner.Exec(t.Context(), `UPDATE flow.organization SET external_id = 'acme' WHERE id = $1`, org)
 	require.NoError(t, err)
 
 	admin := s.Bearer(issuedToken(t, issuer, "admin", audience))

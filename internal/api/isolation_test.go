@@ -152,7 +152,7 @@ func (n narrowed) columns(op operation) (all []caller) {
 // strange is a well-formed key that is not known here.
 func strange(t *testing.T, p *party) string {
 	t.Helper()
-	tx, err := p.app.Pool.Begin(t.Context())
+	tx, err := p.owner.Begin(t.Context())
 	require.NoError(t, err)
 	defer func() { require.NoError(t, tx.Rollback(t.Context())) }()
 	org, err := account.CreateOrg(t.Context(), tx, "never")
@@ -172,7 +172,7 @@ func revoked(t *testing.T, p *party) string {
 func expired(t *testing.T, p *party) string {
 	t.Helper()
 	made := p.Do("POST", "/account/api-keys", `{"name":"x"}`).Want(http.StatusCreated).JSON()
-	_, err := p.app.Pool.Exec(t.Context(), `UPDATE flow.api_key SET created_at = '2020-01-01', expires_at = '2020-01-02' WHERE id = $1`, made["id"])
+	_, err := p.owner.Exec(t.Context(), `UPDATE flow.api_key SET created_at = '2020-01-01', expires_at = '2020-01-02' WHERE id = $1`, made["id"])
 	require.NoError(t, err)
 	return made["key"].(string)
 }
@@ -182,7 +182,7 @@ func suspended(t *testing.T, p *party) (key, token string) {
 	key = p.tenant("Suspended")
 	org := p.orgID(key)
 	token = p.issuer.Token(org, map[string]any{"role": "admin"})
-	_, err := p.app.Pool.Exec(t.Context(), `UPDATE flow.organization SET status = 'suspended' WHERE id = $1`, org)
+	_, err := p.owner.Exec(t.Context(), `UPDATE flow.organization SET status = 'suspended' WHERE id = $1`, org)
 	require.NoError(t, err)
 	refusedWithinASecond(t, p.As(key))
 	return key, token

@@ -117,7 +117,7 @@ func TestRateLimit_TwoProcesses(t *testing.T) {
 	denied := s.validate(s.As(narrow.JSON()["key"].(string)), checked).Want(http.StatusForbidden)
 	assert.Empty(t, denied.Header.Get("RateLimit-Limit"), "who may not call does not count")
 
-	pgtest.MoveClock(t, s.app.Pool, time.Minute)
+	pgtest.MoveClock(t, s.owner, time.Minute)
 	require.Eventually(t, func() bool { return s.validate(s.Client, checked).Status == http.StatusOK }, 60*time.Second, 50*time.Millisecond)
 	assert.LessOrEqual(t, number(t, s.validate(s.Client, checked).Want(http.StatusOK), "RateLimit-Remaining"), 98)
 }
@@ -193,7 +193,7 @@ func (s *stack) limit(org, operation, text string) {
 	limits, err := json.Marshal(map[string]string{operation: text})
 	require.NoError(s.t, err)
 	in := db.OrgSetRequestLimitsParams{ID: uuid.MustParse(org), RequestLimits: limits}
-	_, err = db.New().OrgSetRequestLimits(s.t.Context(), s.app.Pool, in)
+	_, err = db.New().OrgSetRequestLimits(s.t.Context(), s.owner, in)
 	require.NoError(s.t, err)
 }
 

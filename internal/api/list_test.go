@@ -105,7 +105,7 @@ func TestCursor_EveryList(t *testing.T) {
 	s.exchanged(batch)
 	s.exchanged(batch)
 	names := strings.NewReplacer("{platform_id}", "core", "{platform}", "dialer", "{service_id}", "core__flow", "{definition_id}", flow, "{batch_id}", batch, "{store}", "customers", "{schedule_id}", schedule, "{webhook_id}", hook.id, "{tenancy_id}", s.tenancy)
-	_, err := s.app.Pool.Exec(t.Context(), `INSERT INTO flow.ledger (domain, bucket, window_seconds, starts_at, ends_at)
+	_, err := s.owner.Exec(t.Context(), `INSERT INTO flow.ledger (domain, bucket, window_seconds, starts_at, ends_at)
 		SELECT $1, 'dial', n, now(), now() + interval '1 minute' FROM unnest(ARRAY[60, 3600]) n`, s.tenancy)
 	require.NoError(t, err)
 	cursorOnly := map[string]bool{"listAuditLog": true, "listCalls": true, "listStoreRecords": true, "listWebhooks": true, "listWebhookDeliveries": true, "listUsageHistory": true}

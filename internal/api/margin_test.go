@@ -136,7 +136,7 @@ func (s *stack) waitsForRoom() {
 	s.t.Helper()
 	require.Eventually(s.t, func() (waits bool) {
 		const sql = `SELECT EXISTS (SELECT FROM flow.due WHERE kind = 'dispatch' AND NOT leased AND due_at > flow.clock())`
-		require.NoError(s.t, s.app.Pool.QueryRow(s.t.Context(), sql).Scan(&waits))
+		require.NoError(s.t, s.owner.QueryRow(s.t.Context(), sql).Scan(&waits))
 		return waits
 	}, time.Minute, 10*time.Millisecond)
 }

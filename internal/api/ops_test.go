@@ -25,7 +25,7 @@ type operator struct {
 
 func (s *stack) operator() operator {
 	s.t.Helper()
-	_, db := pgtest.Login(s.t, s.app.Pool, s.config.DatabaseURL, "IN ROLE "+pg.OpsRole)
+	_, db := pgtest.Login(s.t, s.owner, s.config.DatabaseURL, "IN ROLE "+pg.OpsRole)
 	return operator{s, db}
 }
 
@@ -112,7 +112,7 @@ func TestOps_RunningBatch(t *testing.T) {
 	assert.Positive(t, seen["started"])
 	assert.GreaterOrEqual(t, seen["queued"], 200)
 	var org uuid.UUID
-	require.NoError(t, s.app.Pool.QueryRow(t.Context(), "SELECT org_id FROM flow.batch WHERE id = $1", first).Scan(&org))
+	require.NoError(t, s.owner.QueryRow(t.Context(), "SELECT org_id FROM flow.batch WHERE id = $1", first).Scan(&org))
 	queue := o.rows("SELECT org_id, lane::text, held_records, oldest_age > '0' AS aged FROM ops.queue")
 	require.Len(t, queue, 1)
 	assert.Equal(t, map[string]any{"org_id": [16]byte(org), "lane": "bulk", "held_records": int64(0), "aged": true}, queue[0])
@@ -179,7 +179,7 @@ func TestOps_Backoff(t *testing.T) {
 	assert.Equal(t, []map[string]any{{"action_id": "dialer__api__upload", "all_refused": true, "main_reason": "rate_limited"}}, storm)
 
 	s.sim.ClearFaults()
-	pgtest.MoveClock(t, s.app.Pool, 3*time.Hour)
+	pgtest.MoveClock(t, s.owner, 3*time.Hour)
 	assert.Zero(t, o.number("SELECT count(*) FROM ops.hold WHERE NOT expired"))
 	assert.Zero(t, o.number("SELECT coalesce(sum(held_records), 0) FROM ops.queue"))
 	assert.Equal(t, map[string]int{"accepted": 50}, counted(s.await(batch)))
@@ -222,12 +222,12 @@ func TestOps_Late(t *testing.T) {
 	assert.Equal(t, 1, o.number(river+" AND state = 'available' AND oldest_age > '0'"))
 	const late = "SELECT count(*) FROM ops.due_late WHERE kind = 'dispatch' AND key = $1 || E'\\nupload'"
 	assert.Zero(t, o.number(late+" AND late > '30 minutes'", s.tenancy))
-	pgtest.MoveClock(t, s.app.Pool, time.Hour)
+	pgtest.MoveClock(t, s.owner, time.Hour)
 	assert.Equal(t, 1, o.number(late+" AND late > '30 minutes' AND failures = 0", s.tenancy))
-	_, err := s.app.Pool.Exec(t.Context(), "UPDATE flow.due SET failures = 3, due_at = flow.clock() + interval '1 hour' WHERE kind = 'dispatch'")
+	_, err := s.owner.Exec(t.Context(), "UPDATE flow.due SET failures = 3, due_at = flow.clock() + interval '1 hour' WHERE kind = 'dispatch'")
 	require.NoError(t, err)
 	assert.Equal(t, 1, o.number(late+" AND late = '0' AND failures = 3", s.tenancy), "work that fails is seen while it waits for its next try")
-	_, err = s.app.Pool.Exec(t.Context(), "UPDATE flow.due SET failures = 0, due_at = flow.clock() WHERE kind = 'dispatch'")
+	_, err = s.owner.Exec(t.Context(), "UPDATE flow.due SET failures = 0, due_at = flow.clock() WHERE kind = 'dispatch'")
 	require.NoError(t, err)
 
 	s.config.Workers = true

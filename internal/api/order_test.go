@@ -122,7 +122,7 @@ func TestLists_Order(t *testing.T) {
 // dbTime is the time of the clock that says when things were created.
 func (s *stack) dbTime() (now time.Time) {
 	s.t.Helper()
-	require.NoError(s.t, s.app.Pool.QueryRow(s.t.Context(), "SELECT flow.clock()").Scan(&now))
+	require.NoError(s.t, s.owner.QueryRow(s.t.Context(), "SELECT flow.clock()").Scan(&now))
 	return now
 }
 

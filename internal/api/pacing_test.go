@@ -93,7 +93,7 @@ func TestBatch_Update(t *testing.T) {
 	assert.Nil(t, before["pacing"])
 	patch := func(body string) map[string]any {
 		t.Helper()
-		pgtest.MoveClock(t, s.app.Pool, time.Minute)
+		pgtest.MoveClock(t, s.owner, time.Minute)
 		return s.Do(http.MethodPatch, path, body).Want(http.StatusOK).JSON()
 	}
 	for _, nothing := range []string{`{}`, `{"remove_pacing":false}`, `{"remove_pacing":true}`} {
@@ -120,7 +120,7 @@ func TestBatch_Update(t *testing.T) {
 	assert.Equal(t, "normal", after["priority"])
 	assert.Nil(t, after["pacing"])
 
-	_, err := s.app.Pool.Exec(t.Context(), "UPDATE flow.batch_count SET status = 'paused'")
+	_, err := s.owner.Exec(t.Context(), "UPDATE flow.batch_count SET status = 'paused'")
 	require.NoError(t, err)
 	after = patch(paced())
 	assert.Equal(t, "paused", after["status"])
@@ -186,7 +186,7 @@ func TestBatch_TriggerAndRetryAreSteered(t *testing.T) {
 	batch := s.trigger(definition, strings.Replace(steering, "{", `{"records":[`+strings.Join(rowsOf(25), ",")+`],`, 1))
 	b := s.until(batch, func(b map[string]any) bool { return b["job_counts"].(map[string]any)["completed"] == 10.0 })
 	assert.JSONEq(t, steering, mustJSON(t, map[string]any{"priority": b["priority"], "pacing": b["pacing"]}))
-	pgtest.MoveClock(t, s.app.Pool, 5*time.Minute)
+	pgtest.MoveClock(t, s.owner, 5*time.Minute)
 	s.until(batch, func(b map[string]any) bool { return b["job_counts"].(map[string]any)["completed"] == 20.0 })
 	assert.Equal(t, 5.0, s.Do(http.MethodPost, "/flows/batches/"+batch+"/cancel", nil).Want(http.StatusOK).JSON()["job_counts"].(map[string]any)["unprocessed"])
 
@@ -194,7 +194,7 @@ func TestBatch_TriggerAndRetryAreSteered(t *testing.T) {
 	b = s.get("/flows/batches/" + again)
 	assert.JSONEq(t, steering, mustJSON(t, map[string]any{"priority": b["priority"], "pacing": b["pacing"]}))
 	assert.Equal(t, 5.0, b["job_counts"].(map[string]any)["queued"], "the next release is five minutes after the last one of the batch")
-	pgtest.MoveClock(t, s.app.Pool, 5*time.Minute)
+	pgtest.MoveClock(t, s.owner, 5*time.Minute)
 	assert.Equal(t, "completed", s.await(again)["status"])
 
 	later := s.trigger(definition, `{"scheduled_at":"2100-01-01T00:00:00Z",`+steering[1:])

@@ -47,7 +47,7 @@ func (p platforms) hurry() {
 				"UPDATE flow.call SET next_check_at = flow.clock() WHERE state IN ('unknown', 'awaiting')",
 				"UPDATE flow.due SET due_at = flow.clock() WHERE kind = 'reconcile' AND NOT leased",
 			} {
-				if _, err := p.app.Pool.Exec(ctx, sql); err != nil {
+				if _, err := p.owner.Exec(ctx, sql); err != nil {
 					return
 				}
 			}
@@ -63,7 +63,7 @@ func (p platforms) hurry() {
 // pass has the time be over in which calls that are not over could arrive.
 func (p platforms) pass() {
 	p.t.Helper()
-	_, err := p.app.Pool.Exec(p.t.Context(), `UPDATE flow.call SET send_before = claimed_at - interval '1 hour'
+	_, err := p.owner.Exec(p.t.Context(), `UPDATE flow.call SET send_before = claimed_at - interval '1 hour'
 		WHERE action_id LIKE 'salesforce__rest__bulk_%' AND state IN ('intent', 'unknown')`)
 	require.NoError(p.t, err)
 }

@@ -157,7 +157,7 @@ func TestDomain_QueueDelayed(t *testing.T) {
 	_, modify := s.queue("modify")
 	assert.Equal(t, []any{3.0, 0.0, 3.0}, []any{modify["queued_records"], modify["paused_records"], modify["estimated_calls"]})
 	var last float64
-	require.NoError(t, s.app.Pool.QueryRow(t.Context(), `SELECT extract(epoch FROM max(ready_at) - flow.clock())::float8 FROM flow.part WHERE batch_id = $1`, batch).Scan(&last))
+	require.NoError(t, s.owner.QueryRow(t.Context(), `SELECT extract(epoch FROM max(ready_at) - flow.clock())::float8 FROM flow.part WHERE batch_id = $1`, batch).Scan(&last))
 	require.Greater(t, last, 600.0)
 	seconds := modify["completion"].(map[string]any)["eta_seconds"].(float64)
 	assert.GreaterOrEqual(t, seconds, last)

@@ -20,7 +20,7 @@ import (
 func (s *stack) quota(q orgquota.Quota, most int) {
 	s.t.Helper()
 	in := db.QuotaSetParams{OrgID: uuid.MustParse(s.orgID(s.Key)), Name: q.Name, Most: int64(most)}
-	require.NoError(s.t, db.New().QuotaSet(s.t.Context(), s.app.Pool, in))
+	require.NoError(s.t, db.New().QuotaSet(s.t.Context(), s.owner, in))
 }
 
 // used is how much of a quota its organization is shown to use.

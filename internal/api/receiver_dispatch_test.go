@@ -39,10 +39,10 @@ func TestReceiver_Retry(t *testing.T) {
 	}
 	failed(1, "failed")
 	assert.InDelta(t, 600, pause(), 60)
-	pgtest.MoveClock(t, s.app.Pool, 11*time.Minute)
+	pgtest.MoveClock(t, s.owner, 11*time.Minute)
 	failed(2, "failed")
 	assert.InDelta(t, 900, pause(), 60, "no longer than max_seconds")
-	pgtest.MoveClock(t, s.app.Pool, 16*time.Minute)
+	pgtest.MoveClock(t, s.owner, 16*time.Minute)
 	failed(3, "dead")
 
 	assert.Equal(t, "accepted", s.Do(http.MethodPost, path, nil).Want(http.StatusOK).JSON()["status"])
@@ -78,12 +78,12 @@ func TestReceiver_Housekeeping(t *testing.T) {
 		s.settledDeliveries(w, 1)
 	}
 	s.Do(http.MethodDelete, "/flows/webhooks/"+gone.id, nil).Want(http.StatusNoContent)
-	_, err := s.app.Pool.Exec(t.Context(), `UPDATE flow.webhook_delivery SET received_at = received_at - interval '91 days';
+	_, err := s.owner.Exec(t.Context(), `UPDATE flow.webhook_delivery SET received_at = received_at - interval '91 days';
 		UPDATE flow.webhook SET deleted_at = deleted_at - interval '91 days'`)
 	require.NoError(t, err)
 	s.send(h, "b", "{}").Want(http.StatusAccepted)
 	s.settle(func() bool { return s.count("flow.webhook_delivery WHERE next_at IS NULL") == 3 })
-	pgtest.MoveClock(t, s.app.Pool, 2*time.Hour)
+	pgtest.MoveClock(t, s.owner, 2*time.Hour)
 	s.eventually(func() bool {
 		return s.count("flow.webhook_delivery WHERE received_at < flow.clock() - interval '90 days'") == 0 && s.count("flow.webhook") == 1
 	})

@@ -89,7 +89,7 @@ func (s *stack) record(batch string) string {
 func (s *stack) deadDelivery(h hook) string {
 	s.t.Helper()
 	id := s.send(h, s.unique(), "{}").Want(http.StatusAccepted).JSON()["delivery_id"].(string)
-	_, err := s.app.Pool.Exec(s.t.Context(), `UPDATE flow.webhook_delivery SET status = 'dead', next_at = NULL, batch_id = NULL, attempts = 1, last_error = 'x' WHERE id = $1`, id)
+	_, err := s.owner.Exec(s.t.Context(), `UPDATE flow.webhook_delivery SET status = 'dead', next_at = NULL, batch_id = NULL, attempts = 1, last_error = 'x' WHERE id = $1`, id)
 	require.NoError(s.t, err)
 	return id
 }
@@ -150,7 +150,7 @@ func TestReceiver_WholePayload(t *testing.T) {
 			delivery := s.send(h, id, c.body, "Content-Type", c.contentType).Want(http.StatusAccepted).JSON()["delivery_id"]
 			batch := ""
 			s.eventually(func() bool {
-				return s.app.Pool.QueryRow(t.Context(), `SELECT batch_id::text FROM flow.webhook_delivery WHERE id = $1 AND batch_id IS NOT NULL`, delivery).Scan(&batch) == nil
+				return s.owner.QueryRow(t.Context(), `SELECT batch_id::text FROM flow.webhook_delivery WHERE id = $1 AND batch_id IS NOT NULL`, delivery).Scan(&batch) == nil
 			})
 			if id == "large" {
 				return // its record is more than a job shows
@@ -227,7 +227,7 @@ func TestReceiver_Refuses(t *testing.T) {
 	s.sendUnsigned(h.url, body, good...).Detail(http.StatusNotFound, "Webhook not found")
 	s.Do(http.MethodGet, "/flows/webhooks/"+h.id+"/deliveries", nil).Detail(http.StatusNotFound, "Webhook not found")
 	s.Do(http.MethodGet, h.url, nil).Want(http.StatusMethodNotAllowed)
-	_, err := s.app.Pool.Exec(t.Context(), `UPDATE flow.organization SET status = 'suspended'`)
+	_, err := s.owner.Exec(t.Context(), `UPDATE flow.organization SET status = 'suspended'`)
 	require.NoError(t, err)
 	s.sendUnsigned(other.url, body, s.signed(other.secret, "m", []byte(body))...).Detail(http.StatusNotFound, "Webhook not found")
 }
@@ -253,18 +253,18 @@ func TestReceiver_Rotation(t *testing.T) {
 	second := rotate()
 	want(h.secret, http.StatusAccepted)
 	want(second, http.StatusAccepted)
-	pgtest.MoveClock(t, s.app.Pool, 24*time.Hour-time.Minute)
+	pgtest.MoveClock(t, s.owner, 24*time.Hour-time.Minute)
 	want(h.secret, http.StatusAccepted)
-	pgtest.MoveClock(t, s.app.Pool, 2*time.Minute)
+	pgtest.MoveClock(t, s.owner, 2*time.Minute)
 	want(h.secret, http.StatusUnauthorized)
 	want(second, http.StatusAccepted)
 	third := rotate()
-	pgtest.MoveClock(t, s.app.Pool, 12*time.Hour)
+	pgtest.MoveClock(t, s.owner, 12*time.Hour)
 	fourth := rotate()
 	for _, secret := range []string{second, third, fourth} {
 		want(secret, http.StatusAccepted)
 	}
-	pgtest.MoveClock(t, s.app.Pool, 12*time.Hour)
+	pgtest.MoveClock(t, s.owner, 12*time.Hour)
 	want(second, http.StatusUnauthorized)
 	want(third, http.StatusAccepted)
 	want(fourth, http.StatusAccepted)
@@ -292,7 +292,7 @@ func TestReceiver_RotatedOften(t *testing.T) {
 	for i, secret := range all {
 		s.sendTo(s.Client, hook{h.id, secret, h.url}, fmt.Sprint(i), "{}").Want(http.StatusAccepted)
 	}
-	pgtest.MoveClock(t, s.app.Pool, 24*time.Hour)
+	pgtest.MoveClock(t, s.owner, 24*time.Hour)
 	rotate().Want(http.StatusOK)
 	s.sendTo(s.Client, hook{h.id, all[10], h.url}, "last", "{}").Want(http.StatusAccepted)
 	s.sendTo(s.Client, hook{h.id, all[0], h.url}, "first", "{}").Want(http.StatusUnauthorized)
@@ -337,7 +337,7 @@ func TestReceiver_RateLimit(t *testing.T) {
 		s.sendTo(c, h, "seventh", "{}").Want(http.StatusAccepted) // a copy, however low the limit has become
 		s.sendTo(c, h, "eighth", "{}").Detail(http.StatusTooManyRequests, "Rate limit exceeded: 2 per 1 minute")
 	}
-	pgtest.MoveClock(t, s.app.Pool, time.Minute)
+	pgtest.MoveClock(t, s.owner, time.Minute)
 	s.send(h, "eighth", "{}").Want(http.StatusAccepted)
 }
 
@@ -395,7 +395,7 @@ func TestReceiver_Copies(t *testing.T) {
 	answers := make([]apitest.Response, copies)
 	var group sync.WaitGroup
 	// Each process is kept busy with another message, so that the first copies are written together.
-	lock, err := s.app.Pool.Begin(t.Context())
+	lock, err := s.owner.Begin(t.Context())
 	require.NoError(t, err)
 	defer func() { _ = lock.Rollback(context.WithoutCancel(t.Context())) }()
 	_, err = lock.Exec(t.Context(), "SELECT FROM flow.webhook FOR UPDATE")
@@ -452,7 +452,7 @@ func TestReceiver_ChangedMeanwhile(t *testing.T) {
 			t.Parallel()
 			s := serveStack(t, false)
 			h := s.webhook(s.webhookBody())
-			tx, err := s.app.Pool.Begin(t.Context())
+			tx, err := s.owner.Begin(t.Context())
 			require.NoError(t, err)
 			_, err = tx.Exec(t.Context(), "SELECT FROM flow.webhook WHERE id::text = $1 FOR NO KEY UPDATE", dashed(h.id))
 			require.NoError(t, err)

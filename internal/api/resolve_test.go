@@ -18,7 +18,7 @@ import (
 func (s *stack) doubt(batch, state string) {
 	s.t.Helper()
 	status := map[string]string{"intent": "started", "unknown": "needs_reconcile", "unresolved": "unresolved"}[state]
-	pgtest.WriteOutParts(s.t, s.app.Pool)
+	pgtest.WriteOutParts(s.t, s.owner)
 	for _, sql := range []string{
 		`INSERT INTO flow.call (id, org_id, domain, bucket, lane, action_id, state, owner, records, digest, params, outcome_check, claimed_at, send_before, counts_in)
 			SELECT gen_random_uuid(), l.org_id, l.domain, l.bucket, l.lane, 'dialer__api__' || l.bucket, '` + state + `', l.step_no || '.' || l.task_no || '.' || l.batch_id,
@@ -29,7 +29,7 @@ func (s *stack) doubt(batch, state string) {
 		`UPDATE flow.batch_count SET ` + status + ` = queued, queued = 0 WHERE batch_id = $1`,
 		`UPDATE flow.batch_count SET status = 'running', started_at = flow.clock() WHERE batch_id = $1`,
 	} {
-		_, err := s.app.Pool.Exec(context.WithoutCancel(s.t.Context()), sql, batch)
+		_, err := s.owner.Exec(context.WithoutCancel(s.t.Context()), sql, batch)
 		require.NoError(s.t, err)
 	}
 }
@@ -98,7 +98,7 @@ func TestJob_ResolveEndsItsCall(t *testing.T) {
 	batch := s.trigger(s.define(uploadSteps), `{"records":[{"id":"a"},{"id":"b"},{"id":"c"}]}`)
 	s.doubt(batch, "unresolved")
 	call := func() (state string, resolved, parts int) {
-		require.NoError(t, s.app.Pool.QueryRow(t.Context(), `SELECT state, resolved, (SELECT count(*) FROM flow.part p WHERE p.call_id = c.id) FROM flow.call c`).
+		require.NoError(t, s.owner.QueryRow(t.Context(), `SELECT state, resolved, (SELECT count(*) FROM flow.part p WHERE p.call_id = c.id) FROM flow.call c`).
 			Scan(&state, &resolved, &parts))
 		return state, resolved, parts
 	}
@@ -112,7 +112,7 @@ func TestJob_ResolveEndsItsCall(t *testing.T) {
 	assert.Equal(t, "settled", state)
 	assert.Zero(t, parts)
 	var rows []int
-	require.NoError(t, s.app.Pool.QueryRow(t.Context(), `SELECT array_agg(call_row ORDER BY created_at) FROM flow.resolution`).Scan(&rows))
+	require.NoError(t, s.owner.QueryRow(t.Context(), `SELECT array_agg(call_row ORDER BY created_at) FROM flow.resolution`).Scan(&rows))
 	assert.Equal(t, []int{1, 2, 0}, rows, "places in the call")
 }
 

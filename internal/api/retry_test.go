@@ -22,7 +22,7 @@ func (s *stack) retry(batch, body string) (started map[string]any, id string) {
 
 func (s *stack) number(sql string, args ...any) (n int) {
 	s.t.Helper()
-	require.NoError(s.t, s.app.Pool.QueryRow(context.WithoutCancel(s.t.Context()), sql, args...).Scan(&n))
+	require.NoError(s.t, s.owner.QueryRow(context.WithoutCancel(s.t.Context()), sql, args...).Scan(&n))
 	return n
 }
 

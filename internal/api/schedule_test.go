@@ -44,7 +44,7 @@ func (s *stack) clock() (now time.Time) {
 // toSlot moves the clock to just behind a time.
 func (s *stack) toSlot(at time.Time) {
 	s.t.Helper()
-	pgtest.MoveClock(s.t, s.app.Pool, at.Add(time.Second).Sub(s.clock()))
+	pgtest.MoveClock(s.t, s.owner, at.Add(time.Second).Sub(s.clock()))
 }
 
 type fireRow struct {
@@ -247,7 +247,7 @@ func TestSchedule_Change(t *testing.T) {
 	assert.NotNil(t, read["next_fire_at"], "also while it is switched off")
 	s.Do(http.MethodPatch, path, `{}`).Want(http.StatusOK)
 	assert.Equal(t, read["updated_at"], s.get(path)["updated_at"], "an empty body changes nothing")
-	pgtest.MoveClock(t, s.app.Pool, 3*time.Hour)
+	pgtest.MoveClock(t, s.owner, 3*time.Hour)
 	on := s.Do(http.MethodPatch, path, `{"enabled":true,"input_data":null}`).Want(http.StatusOK).JSON()
 	assert.Nil(t, on["input_data"])
 	assert.NotEqual(t, read["updated_at"], on["updated_at"])
@@ -276,7 +276,7 @@ func TestSchedule_Change(t *testing.T) {
 	assert.Equal(t, slot, s.decided(id, 2)[1].SlotAt)
 
 	s.Do(http.MethodPatch, path, `{"enabled":false}`).Want(http.StatusOK)
-	pgtest.MoveClock(t, s.app.Pool, 5*time.Hour)
+	pgtest.MoveClock(t, s.owner, 5*time.Hour)
 	s.eventually(func() bool { return s.count("flow.due WHERE kind = 'schedule'") == 0 })
 	s.decided(id, 2)
 	for _, item := range s.pages("/flows/batches?schedule_id="+id, 10) {
@@ -373,7 +373,7 @@ func TestSchedule_BadInput(t *testing.T) {
 func TestSchedule_CreateFails(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, false)
-	_, err := s.app.Pool.Exec(t.Context(), `CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+	_, err := s.owner.Exec(t.Context(), `CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 		IF NEW.kind = 'schedule' THEN RAISE 'no'; END IF; RETURN NEW; END $$;
 		CREATE TRIGGER refuse BEFORE INSERT ON flow.due FOR EACH ROW EXECUTE FUNCTION refuse()`)
 	require.NoError(t, err)

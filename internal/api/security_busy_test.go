@@ -12,7 +12,7 @@ import (
 func TestBusy(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, false)
-	tx, err := s.app.Pool.Begin(t.Context())
+	tx, err := s.owner.Begin(t.Context())
 	require.NoError(t, err)
 	_, err = tx.Exec(t.Context(), "LOCK TABLE flow.api_key")
 	require.NoError(t, err)

@@ -118,7 +118,7 @@ func TestSession_OfAnIdentityProvider(t *testing.T) {
 		}
 	})
 	org := s.orgID(s.Key)
-	_, err := s.app.Pool.Exec(t.Context(), `UPDATE flow.organization SET external_id = 'acme' WHERE id = $1`, org)
+	_, err := s.owner.Exec(t.Context(), `UPDATE flow.organization SET external_id = 'acme' WHERE id = $1`, org)
 	require.NoError(t, err)
 	login := s.URL + "/console/login"
 

@@ -65,7 +65,7 @@ func TestSession(t *testing.T) {
 	assert.NotEqual(t, read, other, "a key comes before the cookie")
 
 	dump := ""
-	require.NoError(t, s.app.Pool.QueryRow(t.Context(), `SELECT string_agg(l::text, ' ') FROM flow.audit_log l`).Scan(&dump))
+	require.NoError(t, s.owner.QueryRow(t.Context(), `SELECT string_agg(l::text, ' ') FROM flow.audit_log l`).Scan(&dump))
 	assert.NotContains(t, dump, strings.SplitN(cookie, "=", 2)[1])
 }
 
@@ -106,7 +106,7 @@ func TestSession_Ends(t *testing.T) {
 	s.Do(http.MethodDelete, sessions, nil).Want(http.StatusNoContent)
 
 	var ended, signedOut int
-	require.NoError(t, s.app.Pool.QueryRow(t.Context(), `SELECT count(*), count(DISTINCT resource_id) FROM flow.audit_log
+	require.NoError(t, s.owner.QueryRow(t.Context(), `SELECT count(*), count(DISTINCT resource_id) FROM flow.audit_log
 		WHERE action = 'endSession' AND resource_type = 'session' AND api_key_id IS NOT NULL`).Scan(&ended, &signedOut))
 	assert.Equal(t, []int{3, 3}, []int{ended, signedOut}, "the audit log names every session that was ended")
 }
@@ -175,6 +175,6 @@ func TestSession_PlainHTTP(t *testing.T) {
 
 func change(t *testing.T, s *stack, statement string) {
 	t.Helper()
-	_, err := s.app.Pool.Exec(t.Context(), statement)
+	_, err := s.owner.Exec(t.Context(), statement)
 	require.NoError(t, err)
 }

@@ -43,7 +43,7 @@ func TestSignIn_Refused(t *testing.T) {
 	})
 	exec := func(sql string, args ...any) {
 		t.Helper()
-		_, err := s.app.Pool.Exec(context.WithoutCancel(t.Context()), sql, args...)
+		_, err := s.owner.Exec(context.WithoutCancel(t.Context()), sql, args...)
 		require.NoError(t, err)
 	}
 	made := func(body string) (id, key string) {
@@ -62,7 +62,7 @@ func TestSignIn_Refused(t *testing.T) {
 	gone, goneKey := made(`{"name":"gone"}`)
 	s.Do(http.MethodDelete, "/account/api-keys/"+revoked, nil).Want(http.StatusNoContent)
 	exec(`DELETE FROM flow.api_key WHERE id = $1`, gone)
-	pgtest.MoveClock(t, s.app.Pool, 2*time.Hour)
+	pgtest.MoveClock(t, s.owner, 2*time.Hour)
 	refused(3, revokedKey)
 	refused(3, expiredKey)
 	refused(2, goneKey)

@@ -184,7 +184,7 @@ func TestStartFlow_WaitSteered(t *testing.T) {
 	code, _ := s.failureOf(paused, 1)
 	assert.Equal(t, "wait_timeout", code, "the batch was over an hour too late, whenever anybody looked")
 
-	_, err := s.app.Pool.Exec(t.Context(), "UPDATE flow.store_record SET updated_at = '2001-01-01'")
+	_, err := s.owner.Exec(t.Context(), "UPDATE flow.store_record SET updated_at = '2001-01-01'")
 	require.NoError(t, err)
 	_, again := s.retry(cancelled, `{}`)
 	s.waiting(again, 2)
@@ -264,7 +264,7 @@ func TestStartFlow_WaitBeside(t *testing.T) {
 	flow := s.define(`[{"id":"s","tasks":[` + waitingStart("a", child, `{}`, "") + `,` + waitingStart("b", child, `{}`, "") + `]}]`)
 	batch := s.trigger(flow, oneRecord)
 	s.waiting(batch, 2)
-	tx, err := s.app.Pool.Begin(t.Context())
+	tx, err := s.owner.Begin(t.Context())
 	require.NoError(t, err)
 	_, err = tx.Exec(t.Context(), "SET LOCAL idle_in_transaction_session_timeout = 0")
 	require.NoError(t, err)

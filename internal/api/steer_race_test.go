@@ -16,6 +16,7 @@ import (
 
 // batchLog remembers every version of a batch in the order of their commits: all of them are made under its lock.
 const batchLog = `CREATE TABLE public.batch_log (no bigint GENERATED ALWAYS AS IDENTITY, id uuid, status text, paused_from text, shown text);
+	GRANT INSERT ON public.batch_log TO PUBLIC;
 CREATE FUNCTION public.note_batch() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 	INSERT INTO public.batch_log (id, status, paused_from, shown)
 	VALUES (NEW.batch_id, NEW.status, NEW.paused_from, concat_ws(' ', NEW.status, coalesce(NEW.priority, '-'), coalesce(NEW.pacing->>'records_per_period', '-')));
@@ -123,7 +124,7 @@ func (a *answered) holds(during []version) bool {
 // check holds all answers against what the batch was, and returns how often each was given.
 func (r *race) check() map[string]int {
 	r.t.Helper()
-	rows, err := r.app.Pool.Query(r.t.Context(), "SELECT no, status, paused_from, shown FROM public.batch_log WHERE id = $1 ORDER BY no", r.batch)
+	rows, err := r.owner.Query(r.t.Context(), "SELECT no, status, paused_from, shown FROM public.batch_log WHERE id = $1 ORDER BY no", r.batch)
 	require.NoError(r.t, err)
 	all, err := pgx.CollectRows(rows, pgx.RowToStructByPos[version])
 	require.NoError(r.t, err)
@@ -173,7 +174,7 @@ func TestBatch_SteeredByManyAtOnce(t *testing.T) {
 		t.Run(fmt.Sprint("Cancel=", cancel), func(t *testing.T) {
 			t.Parallel()
 			s := serveStack(t, true)
-			_, err := s.app.Pool.Exec(t.Context(), batchLog)
+			_, err := s.owner.Exec(t.Context(), batchLog)
 			require.NoError(t, err)
 			clients := []*apitest.Client{s.Client, s.Client, s.replica()}
 			r := &race{stack: s, batch: s.bulkOf(300)}

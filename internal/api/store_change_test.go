@@ -14,7 +14,7 @@ import (
 
 func (s *stack) scan(sql string, into any, args ...any) {
 	s.t.Helper()
-	require.NoError(s.t, s.app.Pool.QueryRow(s.t.Context(), sql, args...).Scan(into))
+	require.NoError(s.t, s.owner.QueryRow(s.t.Context(), sql, args...).Scan(into))
 }
 
 func (s *stack) storeID(name string) (id uuid.UUID) {

@@ -104,7 +104,7 @@ func TestStores_Refused(t *testing.T) {
 		t.Run(name, func(t *testing.T) { s.Do(http.MethodPost, "/data/stores", c.body).Invalid(c.want...) })
 	}
 	assert.Zero(t, s.get("/data/stores")["total"])
-	_, err := s.app.Pool.Exec(t.Context(), `WITH made AS (INSERT INTO flow.store (id, org_id, name, fields, layers, created_by)
+	_, err := s.owner.Exec(t.Context(), `WITH made AS (INSERT INTO flow.store (id, org_id, name, fields, layers, created_by)
 		SELECT gen_random_uuid(), o.id, 's' || n, '[]', '[]', 'a' FROM flow.organization o, generate_series(1, 100) n WHERE o.name = 'Acme' RETURNING id, org_id)
 		INSERT INTO flow.store_state (store_id, org_id) SELECT id, org_id FROM made`)
 	require.NoError(t, err)
@@ -118,7 +118,7 @@ func TestStoreRecords(t *testing.T) {
 	path := s.store(customers)
 	assert.Equal(t, map[string]any{"created": 1.0, "updated": 0.0}, s.write(path,
 		`a/b crm {"email":"<crm>","score":1.50,"address":{ "b":1, "a":1.10 }}`, `a/b agent {"score":12345678901234567890.10,"vip":false}`))
-	pgtest.MoveClock(t, s.app.Pool, time.Minute)
+	pgtest.MoveClock(t, s.owner, time.Minute)
 	assert.Equal(t, map[string]any{"created": 1.0, "updated": 1.0}, s.write(path, `c import {}`, `a/b import {"email":"import","visits":7}`))
 
 	const key = "/records/a%2Fb"
@@ -211,7 +211,7 @@ func TestStoreRecords_Lists(t *testing.T) {
 		records = append(records, fmt.Sprintf(`k%02d crm {"email":"e%d","score":%d.50,"visits":%d,"vip":%t,"since":"2026-01-%02dT12:00:00Z","tags":[%d.0],"address":{"b":%d,"a":"="}}`, i, i%4, i%5, i, i%2 == 0, 1+i%3, i%2, i%2))
 	}
 	s.write(path, records[20:]...)
-	pgtest.MoveClock(t, s.app.Pool, time.Minute)
+	pgtest.MoveClock(t, s.owner, time.Minute)
 	s.write(path, records[:20]...)
 	s.write(path, `K crm {}`, `é import {"email":"a=b&c"}`)
 	keys := func(query string) (out []string) {

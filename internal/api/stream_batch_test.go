@@ -144,7 +144,7 @@ func TestStreamBatch_Refused(t *testing.T) {
 	openStream(t, nobody, batch+".0.1", "token="+token)
 	full := get(nobody, batch, "token="+token).Want(http.StatusServiceUnavailable)
 	assert.Equal(t, "10", full.Header.Get("Retry-After"))
-	pgtest.MoveClock(t, s.app.Pool, account.StreamTokenLife)
+	pgtest.MoveClock(t, s.owner, account.StreamTokenLife)
 	assert.Equal(t, "progress", one.one().name)
 
 	// A process that stops ends them, and does not wait for their readers.

@@ -359,7 +359,7 @@ func TestStream_Refused(t *testing.T) {
 
 	// What ends a token ends it here too; a stream that is open goes on.
 	stream := openStream(t, nobody, id, "token="+narrow)
-	pgtest.MoveClock(t, s.app.Pool, account.StreamTokenLife)
+	pgtest.MoveClock(t, s.owner, account.StreamTokenLife)
 	s.eventually(func() bool {
 		res, err := nobody.HTTP.Get(nobody.URL + "/v1/flows/executions/" + second + "/stream?token=" + token)
 		require.NoError(t, err)

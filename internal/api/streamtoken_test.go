@@ -52,7 +52,7 @@ func TestStreamToken_Create(t *testing.T) {
 		s.As("").Do(http.MethodGet, "/account/me?token="+token, nil).Detail(http.StatusUnauthorized, "Authentication required")
 	}
 	dump := ""
-	require.NoError(t, s.app.Pool.QueryRow(t.Context(), `SELECT string_agg(l::text, ' ') FROM flow.audit_log l`).Scan(&dump))
+	require.NoError(t, s.owner.QueryRow(t.Context(), `SELECT string_agg(l::text, ' ') FROM flow.audit_log l`).Scan(&dump))
 	assert.Contains(t, dump, batch+".0.1", "the audit log names the execution")
 	assert.NotContains(t, dump, "stream_")
 }

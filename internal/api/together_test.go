@@ -5,13 +5,11 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"net/url"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -57,7 +55,7 @@ CREATE TRIGGER refuse_poison BEFORE INSERT ON flow.batch FOR EACH ROW EXECUTE FU
 func TestTrigger_Together(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, true)
-	_, err := s.app.Pool.Exec(t.Context(), refusePoison)
+	_, err := s.owner.Exec(t.Context(), refusePoison)
 	require.NoError(t, err)
 	person := s.Bearer(s.issuer.Token(s.orgID(s.Key), map[string]any{"role": "admin", "sub": "somebody"}))
 	mine, transforms, requests, uploads := s.define(transformSteps), s.define(transformSteps), s.define(requestSteps), s.define(uploadSteps)
@@ -155,7 +153,7 @@ func TestTrigger_TogetherBroken(t *testing.T) {
 	s := serveStack(t, false)
 	flow := s.define(transformSteps)
 	// A transaction takes long enough to be met.
-	_, err := s.app.Pool.Exec(t.Context(), `CREATE FUNCTION public.take_time() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.05); RETURN NULL; END $$;
+	_, err := s.owner.Exec(t.Context(), `CREATE FUNCTION public.take_time() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.05); RETURN NULL; END $$;
 		CREATE TRIGGER take_time BEFORE INSERT ON flow.batch FOR EACH STATEMENT EXECUTE FUNCTION public.take_time();`)
 	require.NoError(t, err)
 	killed := s.breakAt("DefinitionsForStart", "BatchesStart", "DueWake")
@@ -186,6 +184,7 @@ func TestTrigger_TogetherBroken(t *testing.T) {
 
 // gate has transactions that call await_gate wait until it is open.
 const gate = `CREATE TABLE public.gate (open boolean);
+GRANT SELECT ON public.gate TO PUBLIC;
 CREATE FUNCTION public.await_gate() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 	WHILE NOT EXISTS (SELECT FROM public.gate WHERE open) LOOP PERFORM pg_sleep(0.005); END LOOP;
 	RETURN NULL;
@@ -194,7 +193,7 @@ END $$;`
 // gated has starts wait at the gate, in a query that begins so.
 func (s *stack) gated(trigger, query string) (reached func(), open func()) {
 	s.t.Helper()
-	_, err := s.app.Pool.Exec(s.t.Context(), gate+trigger)
+	_, err := s.owner.Exec(s.t.Context(), gate+trigger)
 	require.NoError(s.t, err)
 	return func() {
 			s.t.Helper()
@@ -204,7 +203,7 @@ func (s *stack) gated(trigger, query string) (reached func(), open func()) {
 		}, func() {
 			s.t.Helper()
 			s.eventually(func() bool {
-				_, err := s.app.Pool.Exec(s.t.Context(), "INSERT INTO public.gate VALUES (true)")
+				_, err := s.owner.Exec(s.t.Context(), "INSERT INTO public.gate VALUES (true)")
 				return err == nil
 			})
 		}
@@ -219,18 +218,12 @@ func TestTrigger_TogetherUnconfirmed(t *testing.T) {
 	answer := make(chan apitest.Response, 1)
 	go func() { answer <- s.Do(http.MethodPost, "/flows/definitions/"+flow+"/trigger", nil) }()
 	reached()
-	u, err := url.Parse(s.config.DatabaseURL)
-	require.NoError(t, err)
-	u.Host = wire.server
-	beside, err := pgx.Connect(t.Context(), u.String())
-	require.NoError(t, err)
-	defer func() { _ = beside.Close(context.WithoutCancel(t.Context())) }()
 	wire.set(true)
-	_, err = beside.Exec(t.Context(), "INSERT INTO public.gate VALUES (true)")
+	_, err := s.owner.Exec(t.Context(), "INSERT INTO public.gate VALUES (true)")
 	require.NoError(t, err)
 	s.eventually(func() bool {
 		var n int
-		require.NoError(t, beside.QueryRow(t.Context(), "SELECT count(*) FROM flow.batch").Scan(&n))
+		require.NoError(t, s.owner.QueryRow(t.Context(), "SELECT count(*) FROM flow.batch").Scan(&n))
 		return n == 1
 	})
 	wire.set(false)
@@ -275,7 +268,7 @@ func TestTrigger_CallerLeaves(t *testing.T) {
 	for i, one := range all {
 		var metadata string
 		id := one.res.Want(http.StatusOK).JSON()["batch_id"]
-		require.NoError(t, s.app.Pool.QueryRow(t.Context(), "SELECT metadata FROM flow.batch WHERE id = $1", id).Scan(&metadata))
+		require.NoError(t, s.owner.QueryRow(t.Context(), "SELECT metadata FROM flow.batch WHERE id = $1", id).Scan(&metadata))
 		assert.JSONEq(t, fmt.Sprintf(`{"no":%d}`, i), metadata)
 	}
 	s.eventually(func() bool {

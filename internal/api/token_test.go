@@ -152,13 +152,13 @@ func TestToken_Refused(t *testing.T) {
 	t.Run("another scheme", func(t *testing.T) { refused(t, "Authorization", "Basic "+good) })
 	t.Run("no scheme", func(t *testing.T) { refused(t, "Authorization", good) })
 	t.Run("suspended organization", func(t *testing.T) {
-		_, err := s.app.Pool.Exec(t.Context(), `UPDATE flow.organization SET status = 'suspended' WHERE id = $1`, org)
+		_, err := s.owner.Exec(t.Context(), `UPDATE flow.organization SET status = 'suspended' WHERE id = $1`, org)
 		require.NoError(t, err)
 		refused(t, "Authorization", "Bearer "+s.issuer.Token(org, map[string]any{"sub": "user-2"}))
 		refusedWithinASecond(t, s.Bearer(good))
 	})
 	var accounts int
-	require.NoError(t, s.app.Pool.QueryRow(t.Context(), `SELECT count(*) FROM flow.account WHERE kind = 'user'`).Scan(&accounts))
+	require.NoError(t, s.owner.QueryRow(t.Context(), `SELECT count(*) FROM flow.account WHERE kind = 'user'`).Scan(&accounts))
 	assert.Equal(t, 1, accounts, "accounts of refused tokens")
 	assert.LessOrEqual(t, s.issuer.Reads.Load(), int64(2), "readings of the keys, however many tokens name unknown ones")
 }
@@ -227,13 +227,13 @@ func TestToken_ExternalID(t *testing.T) {
 	s := serveStack(t, false)
 	org, other := s.orgID(s.Key), s.orgID(s.other.Key)
 	s.Bearer(s.issuer.Token("acme-corp", nil)).Do("GET", "/account/me", nil).Want(401)
-	_, err := s.app.Pool.Exec(t.Context(), `UPDATE flow.organization SET external_id = 'acme-corp' WHERE id = $1`, org)
+	_, err := s.owner.Exec(t.Context(), `UPDATE flow.organization SET external_id = 'acme-corp' WHERE id = $1`, org)
 	require.NoError(t, err)
 	byName := readMe(s.Bearer(s.issuer.Token("acme-corp", nil)))
 	assert.Equal(t, org, byName.Organization.ID)
 	assert.Equal(t, byName.Account.ID, readMe(s.Bearer(s.issuer.Token(org, nil))).Account.ID)
 	// What the provider calls an organization counts before what we call another.
-	_, err = s.app.Pool.Exec(t.Context(), `UPDATE flow.organization SET external_id = $2 WHERE id = $1`, org, other)
+	_, err = s.owner.Exec(t.Context(), `UPDATE flow.organization SET external_id = $2 WHERE id = $1`, org, other)
 	require.NoError(t, err)
 	assert.Equal(t, org, readMe(s.Bearer(s.issuer.Token(other, map[string]any{"sub": "user-2"}))).Organization.ID)
 }
@@ -257,7 +257,7 @@ func TestToken_Member(t *testing.T) {
 	assert.Equal(t, "listAuditLog appendRecords createApiKey", log.actions(), "one row a minute for each operation")
 	got := log.Items[2]
 	assert.Equal(t, []string{"denied", "jwt", "knock", "", "", ""}, []string{got.Outcome, got.AuthMethod, got.RequestID, got.ResourceID, got.ResourceType, got.APIKeyID})
-	pgtest.MoveClock(t, s.app.Pool, 61*time.Second)
+	pgtest.MoveClock(t, s.owner, 61*time.Second)
 	member.Do("POST", "/account/api-keys", `{"name":"x"}`).Detail(403, "Admin role required")
 	read()
 	assert.Equal(t, "createApiKey listAuditLog appendRecords createApiKey", log.actions())

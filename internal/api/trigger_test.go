@@ -120,7 +120,7 @@ func TestTrigger_OurFailure(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, false)
 	definition, sealed := s.define(uploadSteps), s.upload(rowsOf(3))
-	if _, err := s.app.Pool.Exec(t.Context(), "ALTER TABLE flow.part RENAME TO part_away"); err != nil {
+	if _, err := s.owner.Exec(t.Context(), "ALTER TABLE flow.part RENAME TO part_away"); err != nil {
 		t.Fatal(err)
 	}
 	s.Do(http.MethodPost, "/flows/definitions/"+definition+"/trigger", fmt.Sprintf(`{"record_set_id":%q}`, sealed)).

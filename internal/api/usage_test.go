@@ -55,7 +55,7 @@ func (u usageAnswer) byKey() map[string]usageFigures {
 // sums are the calls and records of the organization's raw call rows, by an expression over them.
 func (s *stack) sums(org, key string) map[string]usageFigures {
 	s.t.Helper()
-	rows, err := s.app.Pool.Query(s.t.Context(), `SELECT coalesce((`+key+`)::text, ''), count(*), sum(records) FROM flow.call WHERE org_id = $1 GROUP BY 1`, org)
+	rows, err := s.owner.Query(s.t.Context(), `SELECT coalesce((`+key+`)::text, ''), count(*), sum(records) FROM flow.call WHERE org_id = $1 GROUP BY 1`, org)
 	require.NoError(s.t, err)
 	out := map[string]usageFigures{}
 	for rows.Next() {
@@ -188,7 +188,7 @@ func TestUsage_OfRawRows(t *testing.T) {
 	}
 	// Calls are only kept for a while.
 	before := w.usage("group_by=action")
-	_, err := w.app.Pool.Exec(t.Context(), "DELETE FROM flow.call")
+	_, err := w.owner.Exec(t.Context(), "DELETE FROM flow.call")
 	require.NoError(t, err)
 	assert.Equal(t, before, w.usage("group_by=action"))
 }
@@ -243,10 +243,10 @@ func TestUsage_Days(t *testing.T) {
 	org := s.orgID(s.Key)
 	// One batch begins at the first instant of a day, one at the last of it, one at the first of the next.
 	for i, at := range []string{"2026-03-01T00:00:00Z", "2026-03-01T23:59:59.999999Z", "2026-03-02T00:00:00Z"} {
-		_, err := s.app.Pool.Exec(t.Context(), `UPDATE flow.batch SET created_at = $1 WHERE id = (SELECT id FROM flow.batch WHERE org_id = $2 ORDER BY id OFFSET $3 LIMIT 1)`, at, org, i)
+		_, err := s.owner.Exec(t.Context(), `UPDATE flow.batch SET created_at = $1 WHERE id = (SELECT id FROM flow.batch WHERE org_id = $2 ORDER BY id OFFSET $3 LIMIT 1)`, at, org, i)
 		require.NoError(t, err)
 	}
-	_, err := s.app.Pool.Exec(t.Context(), `UPDATE flow.usage SET day = '2026-03-01' WHERE org_id = $1`, org)
+	_, err := s.owner.Exec(t.Context(), `UPDATE flow.usage SET day = '2026-03-01' WHERE org_id = $1`, org)
 	require.NoError(t, err)
 	u := s.usage("from=2026-02-28&to=2026-03-03")
 	assert.Equal(t, usageFigures{Batches: 3, Jobs: 3, Calls: 3, Records: 3}, u.Totals)
@@ -321,7 +321,7 @@ func TestDashboard_OfRawRows(t *testing.T) {
 		s := byDefinition[b.DefinitionID]
 		s.batches++
 		var began, ended *time.Time // to the microsecond
-		require.NoError(t, w.app.Pool.QueryRow(t.Context(), "SELECT started_at, completed_at FROM flow.batch_count WHERE batch_id = $1", b.ID).Scan(&began, &ended))
+		require.NoError(t, w.owner.QueryRow(t.Context(), "SELECT started_at, completed_at FROM flow.batch_count WHERE batch_id = $1", b.ID).Scan(&began, &ended))
 		if began != nil && ended != nil {
 			s.times = append(s.times, ended.Sub(*began).Seconds())
 		}
@@ -401,7 +401,7 @@ func TestDashboard_Periods(t *testing.T) {
 	ages := []time.Duration{0, 50 * time.Minute, 23 * time.Hour, 6 * 24 * time.Hour, 29 * 24 * time.Hour, 32 * 24 * time.Hour}
 	for _, age := range ages {
 		b := s.trigger(def, `{"records":[{"n":1},{"n":2}]}`)
-		_, err := s.app.Pool.Exec(t.Context(), `UPDATE flow.batch SET created_at = created_at - make_interval(secs => $2) WHERE id = $1`, b, age.Seconds())
+		_, err := s.owner.Exec(t.Context(), `UPDATE flow.batch SET created_at = created_at - make_interval(secs => $2) WHERE id = $1`, b, age.Seconds())
 		require.NoError(t, err)
 	}
 	for i, tt := range []struct {
@@ -439,7 +439,7 @@ func TestDashboard_Holds(t *testing.T) {
 	org, foreign := s.orgID(s.Key), s.orgID(s.other.Key)
 	hold := func(org any, scope, domain, status, expires string) string {
 		id := uuid.Must(uuid.NewV7()).String()
-		_, err := s.app.Pool.Exec(t.Context(), `INSERT INTO flow.pause (id, org_id, scope, domain, bucket, status, cause, created_at, expires_at)
+		_, err := s.owner.Exec(t.Context(), `INSERT INTO flow.pause (id, org_id, scope, domain, bucket, status, cause, created_at, expires_at)
 			VALUES ($1, $2, $3, nullif($4, ''), CASE $3 WHEN 'bucket' THEN 'upload' END, $5, 'admin_request', flow.clock(), flow.clock() + nullif($6, '')::interval)`,
 			id, org, scope, domain, status, expires)
 		require.NoError(t, err)

@@ -78,7 +78,7 @@ func TestVariables_Refused(t *testing.T) {
 		t.Run(name, func(t *testing.T) { s.Do(http.MethodPost, "/flows/variables", c.body).Invalid(c.want...) })
 	}
 	assert.Zero(t, s.get("/flows/variables")["total"])
-	_, err := s.app.Pool.Exec(t.Context(), `INSERT INTO flow.variable_set (id, org_id, name, keys, versions, created_by)
+	_, err := s.owner.Exec(t.Context(), `INSERT INTO flow.variable_set (id, org_id, name, keys, versions, created_by)
 		SELECT gen_random_uuid(), o.id, 'set ' || n, '[]', '[]', 'a' FROM flow.organization o, generate_series(1, 200) n WHERE o.name = 'Acme'`)
 	require.NoError(t, err)
 	s.Do(http.MethodPost, "/flows/variables", `{"name":"one more","keys":[]}`).Invalid("body value_error")

@@ -29,7 +29,7 @@ const ownEvent = `,"match":"{{ event.payload.name == \"paid\" && event.payload.p
 func (s *stack) happens(kind string, payload any) {
 	s.t.Helper()
 	org := uuid.MustParse(s.orgID(s.Key))
-	require.NoError(s.t, pg.InTx(context.WithoutCancel(s.t.Context()), s.app.Pool, func(ctx context.Context, tx pgx.Tx) error {
+	require.NoError(s.t, pg.InTx(context.WithoutCancel(s.t.Context()), s.owner, func(ctx context.Context, tx pgx.Tx) error {
 		return event.Tell(ctx, tx, s.app.Scheduler, event.Event{OrgID: org, Kind: kind, Payload: payload})
 	}))
 }
@@ -185,7 +185,7 @@ func TestWaitForEvent_Steered(t *testing.T) {
 	org := uuid.MustParse(s.orgID(s.other.Key))
 	batch := s.trigger(flow, `{"records":[{"id":"a"}]}`)
 	s.waiting(batch, 1)
-	require.NoError(t, pg.InTx(t.Context(), s.app.Pool, func(ctx context.Context, tx pgx.Tx) error {
+	require.NoError(t, pg.InTx(t.Context(), s.owner, func(ctx context.Context, tx pgx.Tx) error {
 		return event.Tell(ctx, tx, s.app.Scheduler, event.Event{OrgID: org, Kind: event.FlowEvent, Payload: map[string]any{"name": "paid", "payload": map[string]any{"order": "a"}}})
 	}))
 	assert.Zero(t, s.count("flow.event_arrival"))
@@ -219,7 +219,7 @@ func TestWaitForEvent_Refused(t *testing.T) {
 	tasks = dryRunTasks(s.Do(http.MethodPost, path, `{"outputs":{"s":{"w":{"payload":{"payload":{"n":5}}}}}}`).Want(http.StatusOK).JSON())
 	assert.InDelta(t, 5, tasks["t"]["output"], 0)
 
-	_, err := s.app.Pool.Exec(t.Context(), `INSERT INTO flow.wait (org_id, batch_id, slice_no, beside, step_no, task_no, began_at, ends_at, event_kind)
+	_, err := s.owner.Exec(t.Context(), `INSERT INTO flow.wait (org_id, batch_id, slice_no, beside, step_no, task_no, began_at, ends_at, event_kind)
 		SELECT $1, gen_random_uuid(), 0, false, 0, 0, flow.clock(), flow.clock(), 'flow.event' FROM generate_series(1, 9998)`, s.orgID(s.Key))
 	require.NoError(t, err)
 	vague := s.define(`[{"id":"s","tasks":[` + eventTask("w", "flow.event", `,"match":"{{ event.payload.name contains input.id }}"`, "") + `]}]`)

@@ -25,7 +25,7 @@ func (s *stack) waiting(batch string, n int) {
 // later moves the clock on.
 func (s *stack) later(d time.Duration) {
 	s.t.Helper()
-	pgtest.MoveClock(s.t, s.app.Pool, d)
+	pgtest.MoveClock(s.t, s.owner, d)
 }
 
 func delayTask(id, params, more string) string {
@@ -142,7 +142,7 @@ func TestDelay_Steered(t *testing.T) {
 	s.Do(http.MethodPost, "/flows/batches/"+paused+"/resume", nil).Want(http.StatusOK)
 	assert.Equal(t, "completed", s.await(paused)["status"])
 
-	_, err := s.app.Pool.Exec(t.Context(), "UPDATE flow.store_record SET updated_at = '2001-01-01'")
+	_, err := s.owner.Exec(t.Context(), "UPDATE flow.store_record SET updated_at = '2001-01-01'")
 	require.NoError(t, err)
 	_, again := s.retry(cancelled, `{}`)
 	s.waiting(again, 2)

@@ -162,23 +162,25 @@ func TestWebhook_KeepsItsDefinition(t *testing.T) {
 	s.send(h, "started", "{}").Want(http.StatusAccepted)
 	assert.Equal(t, 1, s.count("flow.batch WHERE definition_id = $1", two), "in the commit that acknowledges it")
 	s.Do(http.MethodDelete, "/flows/definitions/"+two, nil).Want(http.StatusConflict)
-	_, err := s.app.Pool.Exec(t.Context(), "UPDATE flow.batch_count SET status = 'cancelled'")
+	_, err := s.owner.Exec(t.Context(), "UPDATE flow.batch_count SET status = 'cancelled'")
 	require.NoError(t, err)
 	s.editing(two, func() { s.send(h, "m", "{}").Want(http.StatusAccepted) })
 	s.Do(http.MethodDelete, "/flows/webhooks/"+h.id, nil).Want(http.StatusNoContent)
 	// What was accepted starts a batch all the same.
 	s.Do(http.MethodDelete, "/flows/definitions/"+two, nil).
 		Detail(http.StatusConflict, "Definition is yet to be started by messages that a deleted webhook has accepted: try again once they have started it")
-	_, err = s.app.Pool.Exec(t.Context(), "UPDATE flow.webhook_delivery SET status = 'dead', next_at = NULL WHERE batch_id IS NULL")
+	_, err = s.owner.Exec(t.Context(), "UPDATE flow.webhook_delivery SET status = 'dead', next_at = NULL WHERE batch_id IS NULL")
 	require.NoError(t, err)
 	s.Do(http.MethodDelete, "/flows/definitions/"+two, nil).Want(http.StatusNoContent)
 }
 
 // editing does something while somebody changes a definition, which no start waits for.
 func (s *stack) editing(definition string, do func()) {
-	tx, err := s.app.Pool.Begin(s.t.Context())
+	tx, err := s.owner.Begin(s.t.Context())
 	require.NoError(s.t, err)
 	defer func() { require.NoError(s.t, tx.Rollback(s.t.Context())) }()
+	_, err = tx.Exec(s.t.Context(), "SET LOCAL idle_in_transaction_session_timeout = 0")
+	require.NoError(s.t, err)
 	_, err = tx.Exec(s.t.Context(), "SELECT FROM flow.definition WHERE id = $1 FOR UPDATE", definition)
 	require.NoError(s.t, err)
 	do()
