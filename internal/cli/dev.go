@@ -93,10 +93,10 @@ func (d *dev) start(ctx context.Context) error {
 		return err //nolint:wrapcheck // each says what it is about
 	}
 	var err error
-	if d.setup, err = d.config(ctx); err != nil {
-		return err
+	if d.setup, err = d.config(ctx); err == nil {
+		d.app, err = app.New(ctx, d.setup)
 	}
-	if d.app, err = app.New(ctx, d.setup); err != nil {
+	if err != nil {
 		if differs, ok := errors.AsType[pg.SchemaDiffersError](err); ok && d.postgres != nil {
 			return fmt.Errorf("another version of Flowlane made the data in %s (%s was another file then): start with another folder "+
 				"(--data-dir), or remove this one and all that is in it", d.DataDir, differs.Name)
@@ -122,7 +122,9 @@ func (d *dev) config(ctx context.Context) (app.Config, error) {
 	cfg.Listen, cfg.Front, cfg.PublicURL, cfg.Workers = d.listen(ctx), d.front.config(), d.PublicURL, true
 	cfg.Drain, cfg.Sockets = cmp.Or(d.Drain, devDrain), &d.sockets
 	if d.postgres != nil {
-		cfg.DatabaseURL = d.postgres.LocalDSN()
+		if cfg.DatabaseURL, err = serviceDSN(ctx, d.postgres.LocalDSN()); err != nil {
+			return cfg, err
+		}
 	}
 	return cfg, nil
 }

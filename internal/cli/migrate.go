@@ -18,6 +18,8 @@ type migrateCommand struct {
 type migrateUp struct {
 	database
 	output
+
+	RuntimeRole string `env:"FLOWLANE_RUNTIME_ROLE" placeholder:"NAME" help:"Make this role, where there is none, and give it what a running service needs: the rows of all tables, and no right to change tables, clock or audit log. Services connect as a member of it."`
 }
 
 // Run applies what is missing.
@@ -33,6 +35,11 @@ func (c *migrateUp) Run(ctx context.Context, p *process) error {
 	}
 	if err := pg.Migrate(ctx, pool); err != nil {
 		return fmt.Errorf("migrate the database: %w", err)
+	}
+	if c.RuntimeRole != "" {
+		if err := pg.GrantRuntime(ctx, pool, c.RuntimeRole); err != nil {
+			return fmt.Errorf("--runtime-role: %w", err)
+		}
 	}
 	advice, err := pg.OpsAdvice(ctx, pool)
 	if err != nil {
