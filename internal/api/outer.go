@@ -47,6 +47,8 @@ type exchange struct {
 	// route is the operation with what its path names; zero where a path has none.
 	route oas.Route
 	body  *lazyBody
+	// session is the text of the session that a page of ours shows; empty for none.
+	session string
 	// private tells that nobody on the way can read the answer.
 	private bool
 	// unread tells that the request was refused before its body was wanted.
@@ -102,7 +104,7 @@ func (o outer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	rec := &recorder{ResponseWriter: w, exchange: x}
 	header := rec.Header()
 	x.header, x.sent = header, r.Header
-	showSession(r)
+	x.session = showSession(r)
 	x.private = privateWay(r, o.errs.reached())
 	header.Set("X-Request-Id", x.id)
 	header.Set("Cache-Control", cacheControl(r.URL.Path))
@@ -120,6 +122,7 @@ func (o outer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.URL.RawQuery != "" {
 		tellIgnored(header, x.route.OperationID(), r.URL.Query())
 	}
+	openBySession(r, x)
 	if x.body != nil && x.route.OperationID() == "importPlatform" {
 		x.body.limit = maxImportBody
 	}

@@ -63,27 +63,30 @@ func cookie(text string, maxAge int) string {
 
 // showSession lets a request of a page of ours show the session of its browser as a token, unless it shows something itself.
 // A cookie goes with whatever a browser sends here, so it counts only where the browser says that a page of this origin asks,
-// and for a change only where that page has set a header of ours.
-func showSession(r *http.Request) {
+// and for a change only where that page has set a header of ours. It returns the text of the session, empty where none counts.
+func showSession(r *http.Request) string {
 	if r.Header.Get("X-API-Key") != "" || r.Header.Get("Authorization") != "" {
-		return
+		return ""
 	}
 	reads := r.Method == http.MethodGet || r.Method == http.MethodHead
 	switch r.Header.Get("Sec-Fetch-Site") {
 	case "same-origin":
 	case "none": // somebody typed the address, as that of a download
 		if !reads {
-			return
+			return ""
 		}
 	default:
-		return
+		return ""
 	}
 	if !reads && r.Header.Get(consoleHeader) == "" {
-		return
+		return ""
 	}
-	if c, err := r.Cookie(sessionCookie); err == nil {
-		r.Header.Set("Authorization", "Bearer "+c.Value)
+	c, err := r.Cookie(sessionCookie)
+	if err != nil {
+		return ""
 	}
+	r.Header.Set("Authorization", "Bearer "+c.Value)
+	return c.Value
 }
 
 // privateWay reports whether nobody on the way to the browser can read what it is sent: TLS here or, as publicURL says, at a

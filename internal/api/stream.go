@@ -24,12 +24,6 @@ const (
 	heartbeat = 15 * time.Second
 )
 
-// HandleStreamAuth is called when a stream token was sent to an operation that takes one.
-func (s security) HandleStreamAuth(ctx context.Context, operation oas.OperationName, t oas.StreamAuth) (context.Context, error) {
-	caller, err := s.accounts.AuthenticateStreamToken(ctx, t.APIKey)
-	return s.admit(ctx, operation, t.Roles, caller, err)
-}
-
 // StreamExecution writes the events of an execution until it is over, the reader goes away, or the process ends.
 func (h executionHandler) StreamExecution(ctx context.Context, params oas.StreamExecutionParams, w http.ResponseWriter) error {
 	caller := account.FromContext(ctx)

@@ -2171,7 +2171,8 @@ export class BatchesOperations extends HeyApiClient {
      * Streams how far a batch is as server-sent events, until it is over. It takes a stream token
      * (`POST /account/auth/stream-token`) in the query and nothing else, so that a browser can open it with
      * `new EventSource(address)`; `curl -N` shows it too. The token is looked at when the stream is opened; one that names
-     * an execution opens no stream of a batch.
+     * an execution opens no stream of a batch. Pages of this service need no token: the session of their browser
+     * (`POST /account/session`) opens the stream, which ends within two seconds once the session does.
      *
      * The stream begins with where the batch stands. What follows comes only when that has changed, and at most once a
      * second: what lies between two events is left out, for each tells the whole. Data is of the schema `BatchProgress`,
@@ -2931,6 +2932,8 @@ export class ExecutionsOperations extends HeyApiClient {
      * Streams what happens to one execution as server-sent events, within about a quarter of a second, until the execution
      * is over. It takes a stream token (`POST /account/auth/stream-token`) in the query and nothing else, so that a browser
      * can open it with `new EventSource(address)`; `curl -N` shows it too. The token is looked at when the stream is opened.
+     * Pages of this service need no token: the session of their browser (`POST /account/session`) opens the stream, which
+     * ends within two seconds once the session does.
      *
      * The stream begins with `execution.snapshot`, whose data is the execution as `GET /flows/executions/{execution_id}`
      * answers it. Events that follow tell what has changed since; the last is `execution.closed`, after which the server ends
