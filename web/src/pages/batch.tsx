@@ -4,6 +4,7 @@ import { useEffect, useState } from 'react';
 
 import { flowlane, type Batch, type JobStatus } from '../api/client';
 import { again, useChange, useLive } from '../api/live';
+import { useBatch } from '../api/stream';
 import { useMe } from '../app/frame';
 import { count, span, words } from '../lib/format';
 import { doneOf, pace } from '../lib/speed';
@@ -25,7 +26,7 @@ export function BatchPage() {
   const { batchId } = useParams({ from: '/frame/batches/$batchId' });
   const search = useSearch({ from: '/frame/batches/$batchId' });
   const navigate = useNavigate();
-  const batch = useLive(['batch', batchId], (signal) => flowlane.batches.get({ path: { batch_id: batchId }, signal }), moves);
+  const batch = useBatch(batchId, moves);
   const flow = useLive(['flow', batch.data?.definition_id], async (signal) =>
     batch.data ? flowlane.definitions.get({ path: { definition_id: batch.data.definition_id }, signal }).catch(() => null) : null);
   const speed = useSpeed(batch.data, batch.dataUpdatedAt);

@@ -1,7 +1,9 @@
+import { useQueryClient } from '@tanstack/react-query';
 import { Link, useParams } from '@tanstack/react-router';
 
-import { flowlane, type ExecutionTask } from '../api/client';
+import { flowlane, type ExecutionList, type ExecutionTask } from '../api/client';
 import { useLive } from '../api/live';
+import { useExecutionStream } from '../api/stream';
 import { count, took } from '../lib/format';
 import { Facts, Failure, Head, Id, Loading, Status, Time } from '../ui/parts';
 import { Calls } from './calls';
@@ -12,9 +14,14 @@ const over = new Set(['completed', 'accepted', 'rejected', 'failed', 'cancelled'
 export function RecordPage() {
   const { batchId, position } = useParams({ from: '/frame/batches/$batchId/$position' });
   const jobId = `${batchId}.${position}`;
-  const job = useLive(['job', jobId], (signal) => flowlane.jobs.get({ path: { job_id: jobId }, signal }), (j) => !over.has(j.status));
+  const queries = useQueryClient();
+  const known = queries.getQueryData<ExecutionList>(['executions', jobId])?.items.at(-1);
+  const streamed = useExecutionStream(known, () => {
+    for (const what of ['job', 'executions', 'execution', 'calls']) void queries.invalidateQueries({ queryKey: [what] });
+  });
+  const job = useLive(['job', jobId], (signal) => flowlane.jobs.get({ path: { job_id: jobId }, signal }), (j) => !streamed && !over.has(j.status));
   const executions = useLive(['executions', jobId], (signal) => flowlane.executions.list({ query: { job_id: jobId, limit: 50 }, signal }),
-    (list) => list.items.some((e) => e.status === 'running' || e.status === 'pending'));
+    (list) => !streamed && list.items.some((e) => e.status === 'running' || e.status === 'pending'));
   const last = executions.data?.items.at(-1);
   const execution = useLive(['execution', last?.id, last?.updated_at],
     async (signal) => (last ? flowlane.executions.get({ path: { execution_id: last.id }, signal }) : null));
@@ -50,7 +57,7 @@ export function RecordPage() {
       </section>
       <section>
         <h2>Calls</h2>
-        <Calls query={{ job_id: jobId }} live={!over.has(j.status)} />
+        <Calls query={{ job_id: jobId }} live={!streamed && !over.has(j.status)} />
       </section>
       <section className="columns-two">
         <div><h2>Input</h2><pre>{JSON.stringify(j.input_data, null, 2)}</pre></div>
