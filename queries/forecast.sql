@@ -61,3 +61,10 @@ ORDER BY starts_at DESC, bucket DESC, window_seconds DESC LIMIT @max_rows;
 -- The queues of a batch, one for each task of it that makes calls.
 SELECT q.step_no, q.task_no, q.domain, q.bucket, b.definition_id, b.version
 FROM flow.lane_batch q JOIN flow.batch b ON b.id = q.batch_id WHERE b.id = @batch_id AND b.org_id = @org_id;
+
+-- name: BatchEstimateKeep :exec
+INSERT INTO flow.batch_estimate (batch_id, org_id, made_at, tenancy_id, bucket, calls, day_percent, ends_at, unknown)
+VALUES (@batch_id, @org_id, @made_at, @tenancy_id, @bucket, @calls, @day_percent, @ends_at, @unknown);
+
+-- name: BatchEstimateRead :one
+SELECT * FROM flow.batch_estimate WHERE batch_id = @batch_id AND (org_id = @org_id) IS TRUE;

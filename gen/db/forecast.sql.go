@@ -13,6 +13,64 @@ import (
 	"github.com/google/uuid"
 )
 
+const batchEstimateKeep = `-- name: BatchEstimateKeep :exec
+INSERT INTO flow.batch_estimate (batch_id, org_id, made_at, tenancy_id, bucket, calls, day_percent, ends_at, unknown)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+`
+
+type BatchEstimateKeepParams struct {
+	BatchID    uuid.UUID
+	OrgID      uuid.UUID
+	MadeAt     time.Time
+	TenancyID  string
+	Bucket     string
+	Calls      int64
+	DayPercent *float64
+	EndsAt     *time.Time
+	Unknown    *string
+}
+
+func (q *Queries) BatchEstimateKeep(ctx context.Context, db DBTX, arg BatchEstimateKeepParams) error {
+	_, err := db.Exec(ctx, batchEstimateKeep,
+		arg.BatchID,
+		arg.OrgID,
+		arg.MadeAt,
+		arg.TenancyID,
+		arg.Bucket,
+		arg.Calls,
+		arg.DayPercent,
+		arg.EndsAt,
+		arg.Unknown,
+	)
+	return err
+}
+
+const batchEstimateRead = `-- name: BatchEstimateRead :one
+SELECT batch_id, org_id, made_at, tenancy_id, bucket, calls, day_percent, ends_at, unknown FROM flow.batch_estimate WHERE batch_id = $1 AND (org_id = $2) IS TRUE
+`
+
+type BatchEstimateReadParams struct {
+	BatchID uuid.UUID
+	OrgID   uuid.UUID
+}
+
+func (q *Queries) BatchEstimateRead(ctx context.Context, db DBTX, arg BatchEstimateReadParams) (FlowBatchEstimate, error) {
+	row := db.QueryRow(ctx, batchEstimateRead, arg.BatchID, arg.OrgID)
+	var i FlowBatchEstimate
+	err := row.Scan(
+		&i.BatchID,
+		&i.OrgID,
+		&i.MadeAt,
+		&i.TenancyID,
+		&i.Bucket,
+		&i.Calls,
+		&i.DayPercent,
+		&i.EndsAt,
+		&i.Unknown,
+	)
+	return i, err
+}
+
 const batchQueues = `-- name: BatchQueues :many
 SELECT q.step_no, q.task_no, q.domain, q.bucket, b.definition_id, b.version
 FROM flow.lane_batch q JOIN flow.batch b ON b.id = q.batch_id WHERE b.id = $1 AND b.org_id = $2

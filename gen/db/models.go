@@ -562,6 +562,28 @@ type FlowBatchCount struct {
 	UpdatedAt time.Time
 }
 
+// What the start of a large batch was told that it would take, to be held against what came. Written once.
+type FlowBatchEstimate struct {
+	// The batch that was started.
+	BatchID uuid.UUID
+	// The organization that started it.
+	OrgID uuid.UUID
+	// When it was reckoned.
+	MadeAt time.Time
+	// The account whose budget takes longest.
+	TenancyID string
+	// That budget.
+	Bucket string
+	// How many calls the records would take.
+	Calls int64
+	// Their share of what was left of the day, in percent; null where the budget has no cap for a day.
+	DayPercent *float64
+	// When the batch would be done at the latest; null where nobody could say.
+	EndsAt *time.Time
+	// Why nobody could say; null where somebody could.
+	Unknown *string
+}
+
 // What expressions of a batch see as vars, fixed at its start; no row where its definition names no variable set.
 type FlowBatchVar struct {
 	// The batch whose expressions see them.

@@ -3317,9 +3317,15 @@ func (s *Batch) encodeFields(e *jx.Encoder) {
 		e.FieldStart("pacing")
 		s.Pacing.Encode(e)
 	}
+	{
+		if s.EstimateAtStart.Set {
+			e.FieldStart("estimate_at_start")
+			s.EstimateAtStart.Encode(e)
+		}
+	}
 }
 
-var jsonFieldsNameOfBatch = [25]string{
+var jsonFieldsNameOfBatch = [26]string{
 	0:  "id",
 	1:  "definition_id",
 	2:  "definition_version",
@@ -3345,6 +3351,7 @@ var jsonFieldsNameOfBatch = [25]string{
 	22: "updated_at",
 	23: "priority",
 	24: "pacing",
+	25: "estimate_at_start",
 }
 
 // Decode decodes Batch from json.
@@ -3631,6 +3638,16 @@ func (s *Batch) Decode(d *jx.Decoder) error {
 				return nil
 			}(); err != nil {
 				return errors.Wrap(err, "decode field \"pacing\"")
+			}
+		case "estimate_at_start":
+			if err := func() error {
+				s.EstimateAtStart.Reset()
+				if err := s.EstimateAtStart.Decode(d); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"estimate_at_start\"")
 			}
 		default:
 			return d.Skip()
@@ -19382,6 +19399,198 @@ func (s *Estimate) UnmarshalJSON(data []byte) error {
 }
 
 // Encode implements json.Marshaler.
+func (s *EstimateAtStart) Encode(e *jx.Encoder) {
+	e.ObjStart()
+	s.encodeFields(e)
+	e.ObjEnd()
+}
+
+// encodeFields encodes fields.
+func (s *EstimateAtStart) encodeFields(e *jx.Encoder) {
+	{
+		e.FieldStart("made_at")
+		json.EncodeDateTime(e, s.MadeAt)
+	}
+	{
+		e.FieldStart("tenancy_id")
+		e.Str(s.TenancyID)
+	}
+	{
+		e.FieldStart("bucket")
+		e.Str(s.Bucket)
+	}
+	{
+		e.FieldStart("estimated_calls")
+		e.Int(s.EstimatedCalls)
+	}
+	{
+		e.FieldStart("pct_of_remaining_day")
+		s.PctOfRemainingDay.Encode(e)
+	}
+	{
+		e.FieldStart("eta_at")
+		s.EtaAt.Encode(e, json.EncodeDateTime)
+	}
+	{
+		e.FieldStart("unknown_reason")
+		s.UnknownReason.Encode(e)
+	}
+}
+
+var jsonFieldsNameOfEstimateAtStart = [7]string{
+	0: "made_at",
+	1: "tenancy_id",
+	2: "bucket",
+	3: "estimated_calls",
+	4: "pct_of_remaining_day",
+	5: "eta_at",
+	6: "unknown_reason",
+}
+
+// Decode decodes EstimateAtStart from json.
+func (s *EstimateAtStart) Decode(d *jx.Decoder) error {
+	if s == nil {
+		return errors.New("invalid: unable to decode EstimateAtStart to nil")
+	}
+	var requiredBitSet [1]uint8
+
+	if err := d.ObjBytes(func(d *jx.Decoder, k []byte) error {
+		switch string(k) {
+		case "made_at":
+			requiredBitSet[0] |= 1 << 0
+			if err := func() error {
+				v, err := json.DecodeDateTime(d)
+				s.MadeAt = v
+				if err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"made_at\"")
+			}
+		case "tenancy_id":
+			requiredBitSet[0] |= 1 << 1
+			if err := func() error {
+				v, err := d.Str()
+				s.TenancyID = string(v)
+				if err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"tenancy_id\"")
+			}
+		case "bucket":
+			requiredBitSet[0] |= 1 << 2
+			if err := func() error {
+				v, err := d.Str()
+				s.Bucket = string(v)
+				if err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"bucket\"")
+			}
+		case "estimated_calls":
+			requiredBitSet[0] |= 1 << 3
+			if err := func() error {
+				v, err := d.Int()
+				s.EstimatedCalls = int(v)
+				if err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"estimated_calls\"")
+			}
+		case "pct_of_remaining_day":
+			requiredBitSet[0] |= 1 << 4
+			if err := func() error {
+				if err := s.PctOfRemainingDay.Decode(d); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"pct_of_remaining_day\"")
+			}
+		case "eta_at":
+			requiredBitSet[0] |= 1 << 5
+			if err := func() error {
+				if err := s.EtaAt.Decode(d, json.DecodeDateTime); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"eta_at\"")
+			}
+		case "unknown_reason":
+			requiredBitSet[0] |= 1 << 6
+			if err := func() error {
+				if err := s.UnknownReason.Decode(d); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"unknown_reason\"")
+			}
+		default:
+			return d.Skip()
+		}
+		return nil
+	}); err != nil {
+		return errors.Wrap(err, "decode EstimateAtStart")
+	}
+	// Validate required fields.
+	var failures []validate.FieldError
+	for i, mask := range [1]uint8{
+		0b01111111,
+	} {
+		if result := (requiredBitSet[i] & mask) ^ mask; result != 0 {
+			// Mask only required fields and check equality to mask using XOR.
+			//
+			// If XOR result is not zero, result is not equal to expected, so some fields are missed.
+			// Bits of fields which would be set are actually bits of missed fields.
+			missed := bits.OnesCount8(result)
+			for bitN := 0; bitN < missed; bitN++ {
+				bitIdx := bits.TrailingZeros8(result)
+				fieldIdx := i*8 + bitIdx
+				var name string
+				if fieldIdx < len(jsonFieldsNameOfEstimateAtStart) {
+					name = jsonFieldsNameOfEstimateAtStart[fieldIdx]
+				} else {
+					name = strconv.Itoa(fieldIdx)
+				}
+				failures = append(failures, validate.FieldError{
+					Name:  name,
+					Error: validate.ErrFieldRequired,
+				})
+				// Reset bit.
+				result &^= 1 << bitIdx
+			}
+		}
+	}
+	if len(failures) > 0 {
+		return &validate.Error{Fields: failures}
+	}
+
+	return nil
+}
+
+// MarshalJSON implements stdjson.Marshaler.
+func (s *EstimateAtStart) MarshalJSON() ([]byte, error) {
+	e := jx.Encoder{}
+	s.Encode(&e)
+	return e.Bytes(), nil
+}
+
+// UnmarshalJSON implements stdjson.Unmarshaler.
+func (s *EstimateAtStart) UnmarshalJSON(data []byte) error {
+	d := jx.DecodeBytes(data)
+	return s.Decode(d)
+}
+
+// Encode implements json.Marshaler.
 func (s *EstimateRequest) Encode(e *jx.Encoder) {
 	e.ObjStart()
 	s.encodeFields(e)
@@ -28426,6 +28635,39 @@ func (s OptDryRunRequestErrors) MarshalJSON() ([]byte, error) {
 
 // UnmarshalJSON implements stdjson.Unmarshaler.
 func (s *OptDryRunRequestErrors) UnmarshalJSON(data []byte) error {
+	d := jx.DecodeBytes(data)
+	return s.Decode(d)
+}
+
+// Encode encodes EstimateAtStart as json.
+func (o OptEstimateAtStart) Encode(e *jx.Encoder) {
+	if !o.Set {
+		return
+	}
+	o.Value.Encode(e)
+}
+
+// Decode decodes EstimateAtStart from json.
+func (o *OptEstimateAtStart) Decode(d *jx.Decoder) error {
+	if o == nil {
+		return errors.New("invalid: unable to decode OptEstimateAtStart to nil")
+	}
+	o.Set = true
+	if err := o.Value.Decode(d); err != nil {
+		return err
+	}
+	return nil
+}
+
+// MarshalJSON implements stdjson.Marshaler.
+func (s OptEstimateAtStart) MarshalJSON() ([]byte, error) {
+	e := jx.Encoder{}
+	s.Encode(&e)
+	return e.Bytes(), nil
+}
+
+// UnmarshalJSON implements stdjson.Unmarshaler.
+func (s *OptEstimateAtStart) UnmarshalJSON(data []byte) error {
 	d := jx.DecodeBytes(data)
 	return s.Decode(d)
 }

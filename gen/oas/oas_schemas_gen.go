@@ -1793,7 +1793,8 @@ type Batch struct {
 	// Null when it was never boosted.
 	Priority NilPriority `json:"priority"`
 	// Null when the batch is not paced.
-	Pacing NilPacing `json:"pacing"`
+	Pacing          NilPacing          `json:"pacing"`
+	EstimateAtStart OptEstimateAtStart `json:"estimate_at_start"`
 }
 
 // GetID returns the value of ID.
@@ -1921,6 +1922,11 @@ func (s *Batch) GetPacing() NilPacing {
 	return s.Pacing
 }
 
+// GetEstimateAtStart returns the value of EstimateAtStart.
+func (s *Batch) GetEstimateAtStart() OptEstimateAtStart {
+	return s.EstimateAtStart
+}
+
 // SetID sets the value of ID.
 func (s *Batch) SetID(val string) {
 	s.ID = val
@@ -2044,6 +2050,11 @@ func (s *Batch) SetPriority(val NilPriority) {
 // SetPacing sets the value of Pacing.
 func (s *Batch) SetPacing(val NilPacing) {
 	s.Pacing = val
+}
+
+// SetEstimateAtStart sets the value of EstimateAtStart.
+func (s *Batch) SetEstimateAtStart(val OptEstimateAtStart) {
+	s.EstimateAtStart = val
 }
 
 // Ref: #/components/schemas/BatchBulk
@@ -9500,6 +9511,94 @@ func (s *Estimate) SetWarning(val NilString) {
 	s.Warning = val
 }
 
+// What the `estimate` of the trigger or the retry said that started the batch, to be held against what
+// came. It is kept of batches of 1000 records or more, and stands only where one batch is read.
+// Ref: #/components/schemas/EstimateAtStart
+type EstimateAtStart struct {
+	MadeAt    time.Time `json:"made_at"`
+	TenancyID string    `json:"tenancy_id"`
+	// The budget that takes longest of those that the batch spends.
+	Bucket string `json:"bucket"`
+	// Calls that the records were to take.
+	EstimatedCalls int `json:"estimated_calls"`
+	// Their share of the calls that were left of the day, in percent; null where that could not be read.
+	PctOfRemainingDay NilFloat64 `json:"pct_of_remaining_day"`
+	// When the batch was to be done, at the latest; null where that could not be told.
+	EtaAt NilDateTime `json:"eta_at"`
+	// Why it could not be told, as in `completion` of the estimate; else null.
+	UnknownReason NilString `json:"unknown_reason"`
+}
+
+// GetMadeAt returns the value of MadeAt.
+func (s *EstimateAtStart) GetMadeAt() time.Time {
+	return s.MadeAt
+}
+
+// GetTenancyID returns the value of TenancyID.
+func (s *EstimateAtStart) GetTenancyID() string {
+	return s.TenancyID
+}
+
+// GetBucket returns the value of Bucket.
+func (s *EstimateAtStart) GetBucket() string {
+	return s.Bucket
+}
+
+// GetEstimatedCalls returns the value of EstimatedCalls.
+func (s *EstimateAtStart) GetEstimatedCalls() int {
+	return s.EstimatedCalls
+}
+
+// GetPctOfRemainingDay returns the value of PctOfRemainingDay.
+func (s *EstimateAtStart) GetPctOfRemainingDay() NilFloat64 {
+	return s.PctOfRemainingDay
+}
+
+// GetEtaAt returns the value of EtaAt.
+func (s *EstimateAtStart) GetEtaAt() NilDateTime {
+	return s.EtaAt
+}
+
+// GetUnknownReason returns the value of UnknownReason.
+func (s *EstimateAtStart) GetUnknownReason() NilString {
+	return s.UnknownReason
+}
+
+// SetMadeAt sets the value of MadeAt.
+func (s *EstimateAtStart) SetMadeAt(val time.Time) {
+	s.MadeAt = val
+}
+
+// SetTenancyID sets the value of TenancyID.
+func (s *EstimateAtStart) SetTenancyID(val string) {
+	s.TenancyID = val
+}
+
+// SetBucket sets the value of Bucket.
+func (s *EstimateAtStart) SetBucket(val string) {
+	s.Bucket = val
+}
+
+// SetEstimatedCalls sets the value of EstimatedCalls.
+func (s *EstimateAtStart) SetEstimatedCalls(val int) {
+	s.EstimatedCalls = val
+}
+
+// SetPctOfRemainingDay sets the value of PctOfRemainingDay.
+func (s *EstimateAtStart) SetPctOfRemainingDay(val NilFloat64) {
+	s.PctOfRemainingDay = val
+}
+
+// SetEtaAt sets the value of EtaAt.
+func (s *EstimateAtStart) SetEtaAt(val NilDateTime) {
+	s.EtaAt = val
+}
+
+// SetUnknownReason sets the value of UnknownReason.
+func (s *EstimateAtStart) SetUnknownReason(val NilString) {
+	s.UnknownReason = val
+}
+
 // Ref: #/components/schemas/EstimateRequest
 type EstimateRequest struct {
 	// The rate budget.
@@ -15679,6 +15778,52 @@ func (o OptDryRunRequestErrors) Get() (v DryRunRequestErrors, ok bool) {
 
 // Or returns value if set, or given parameter if does not.
 func (o OptDryRunRequestErrors) Or(d DryRunRequestErrors) DryRunRequestErrors {
+	if v, ok := o.Get(); ok {
+		return v
+	}
+	return d
+}
+
+// NewOptEstimateAtStart returns new OptEstimateAtStart with value set to v.
+func NewOptEstimateAtStart(v EstimateAtStart) OptEstimateAtStart {
+	return OptEstimateAtStart{
+		Value: v,
+		Set:   true,
+	}
+}
+
+// OptEstimateAtStart is optional EstimateAtStart.
+type OptEstimateAtStart struct {
+	Value EstimateAtStart
+	Set   bool
+}
+
+// IsSet returns true if OptEstimateAtStart was set.
+func (o OptEstimateAtStart) IsSet() bool { return o.Set }
+
+// Reset unsets value.
+func (o *OptEstimateAtStart) Reset() {
+	var v EstimateAtStart
+	o.Value = v
+	o.Set = false
+}
+
+// SetTo sets value to v.
+func (o *OptEstimateAtStart) SetTo(v EstimateAtStart) {
+	o.Set = true
+	o.Value = v
+}
+
+// Get returns value and boolean that denotes whether value was set.
+func (o OptEstimateAtStart) Get() (v EstimateAtStart, ok bool) {
+	if !o.Set {
+		return v, false
+	}
+	return o.Value, true
+}
+
+// Or returns value if set, or given parameter if does not.
+func (o OptEstimateAtStart) Or(d EstimateAtStart) EstimateAtStart {
 	if v, ok := o.Get(); ok {
 		return v
 	}

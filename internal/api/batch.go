@@ -140,8 +140,20 @@ func (h batchHandler) GetBatch(ctx context.Context, params oas.GetBatchParams) (
 	if err != nil {
 		return nil, err
 	}
-	row, err := h.runs.ReadBatch(ctx, account.FromContext(ctx).OrgID, id)
-	return h.answer(ctx, row, err)
+	org := account.FromContext(ctx).OrgID
+	row, err := h.runs.ReadBatch(ctx, org, id)
+	out, err := h.answer(ctx, row, err)
+	if err != nil {
+		return nil, err
+	}
+	kept, err := h.forecasts.AtStart(ctx, org, id, row.FlowBatch.RecordCount)
+	if err != nil {
+		return nil, err
+	}
+	if kept != nil {
+		out.EstimateAtStart = oas.NewOptEstimateAtStart(atStartOf(kept))
+	}
+	return out, nil
 }
 
 func (h batchHandler) UpdateBatch(ctx context.Context, req *oas.BatchUpdate, params oas.UpdateBatchParams) (*oas.Batch,

@@ -59,6 +59,18 @@ func estimateOf(e *forecast.Estimate) oas.Estimate {
 	return out
 }
 
+func atStartOf(k *forecast.AtStart) oas.EstimateAtStart {
+	completion := completionOf(&forecast.Completion{At: k.At, Unknown: k.Unknown}, k.AsOf)
+	out := oas.EstimateAtStart{
+		MadeAt: k.AsOf.UTC(), TenancyID: k.TenancyID, Bucket: k.Bucket, EstimatedCalls: int(k.Calls), PctOfRemainingDay: oas.NilFloat64{Null: true},
+		EtaAt: completion.EtaAt, UnknownReason: completion.UnknownReason,
+	}
+	if k.DayPercent != nil {
+		out.PctOfRemainingDay = oas.NewNilFloat64(*k.DayPercent)
+	}
+	return out
+}
+
 func attributionOf(a *forecast.Attribution) oas.Attribution {
 	out := oas.Attribution{TenancyID: a.TenancyID, AsOf: a.AsOf.UTC(), Buckets: oas.AttributionBuckets{}}
 	for name, windows := range a.Buckets {

@@ -37,6 +37,9 @@ func (h batchHandler) RetryBatch(ctx context.Context, req oas.OptBatchRetry, par
 		if estimate, err = h.forecasts.OfBatch(ctx, tx, caller.OrgID, started); err != nil {
 			return err
 		}
+		if err = h.forecasts.Keep(ctx, tx, caller.OrgID, started.BatchID, estimate); err != nil {
+			return err
+		}
 		return keep(ctx, tx, http.StatusOK, triggerResultOf(started, estimate))
 	})
 	if err != nil {

@@ -77,6 +77,9 @@ func (h triggerHandler) alone(ctx context.Context, in run.StartInput) (*oas.Trig
 		if estimate, err = h.forecasts.OfBatch(ctx, tx, in.OrgID, started); err != nil {
 			return err
 		}
+		if err = h.forecasts.Keep(ctx, tx, in.OrgID, started.BatchID, estimate); err != nil {
+			return err
+		}
 		return keep(ctx, tx, http.StatusOK, triggerResultOf(started, estimate))
 	})
 	if err != nil {

@@ -2274,7 +2274,25 @@ type Batch struct {
 	// Null when it was never boosted.
 	Priority *Priority `json:"priority"`
 	// Null when the batch is not paced.
-	Pacing *Pacing `json:"pacing"`
+	Pacing          *Pacing          `json:"pacing"`
+	EstimateAtStart *EstimateAtStart `json:"estimate_at_start,omitzero"`
+}
+
+// EstimateAtStart: What the `estimate` of the trigger or the retry said that started the batch, to be held against what came. It is kept
+// of batches of 1000 records or more, and stands only where one batch is read.
+type EstimateAtStart struct {
+	MadeAt    time.Time `json:"made_at"`
+	TenancyID string    `json:"tenancy_id"`
+	// The budget that takes longest of those that the batch spends.
+	Bucket string `json:"bucket"`
+	// Calls that the records were to take.
+	EstimatedCalls int64 `json:"estimated_calls"`
+	// Their share of the calls that were left of the day, in percent; null where that could not be read.
+	PctOfRemainingDay *float64 `json:"pct_of_remaining_day"`
+	// When the batch was to be done, at the latest; null where that could not be told.
+	ETAAt *time.Time `json:"eta_at"`
+	// Why it could not be told, as in `completion` of the estimate; else null.
+	UnknownReason *string `json:"unknown_reason"`
 }
 
 type Trigger struct {

@@ -2262,6 +2262,26 @@ class Batch(TypedDict):
     """Null when it was never boosted."""
     pacing: None | Pacing
     """Null when the batch is not paced."""
+    estimate_at_start: NotRequired[EstimateAtStart]
+
+
+
+class EstimateAtStart(TypedDict):
+    """What the `estimate` of the trigger or the retry said that started the batch, to be held against what came. It is kept
+    of batches of 1000 records or more, and stands only where one batch is read.
+    """
+    made_at: str
+    tenancy_id: str
+    bucket: str
+    """The budget that takes longest of those that the batch spends."""
+    estimated_calls: int
+    """Calls that the records were to take."""
+    pct_of_remaining_day: None | float
+    """Their share of the calls that were left of the day, in percent; null where that could not be read."""
+    eta_at: None | str
+    """When the batch was to be done, at the latest; null where that could not be told."""
+    unknown_reason: None | str
+    """Why it could not be told, as in `completion` of the estimate; else null."""
 
 
 

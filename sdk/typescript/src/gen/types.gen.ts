@@ -3252,6 +3252,37 @@ export type Batch = {
      * Null when the batch is not paced.
      */
     pacing: Pacing | null;
+    estimate_at_start?: EstimateAtStart;
+};
+
+/**
+ * What the `estimate` of the trigger or the retry said that started the batch, to be held against what came. It is kept
+ * of batches of 1000 records or more, and stands only where one batch is read.
+ *
+ */
+export type EstimateAtStart = {
+    made_at: string;
+    tenancy_id: string;
+    /**
+     * The budget that takes longest of those that the batch spends.
+     */
+    bucket: string;
+    /**
+     * Calls that the records were to take.
+     */
+    estimated_calls: number;
+    /**
+     * Their share of the calls that were left of the day, in percent; null where that could not be read.
+     */
+    pct_of_remaining_day: number | null;
+    /**
+     * When the batch was to be done, at the latest; null where that could not be told.
+     */
+    eta_at: string | null;
+    /**
+     * Why it could not be told, as in `completion` of the estimate; else null.
+     */
+    unknown_reason: string | null;
 };
 
 export type Trigger = {
