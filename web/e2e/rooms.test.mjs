@@ -292,7 +292,7 @@ describe('credentials of any address', () => {
     await page.getByRole('button', { name: 'Limits' }).click();
     await field(page, 'spinbutton', 'At most so many calls').fill('5');
     await send(page, 'Set');
-    await page.getByText('5 calls in any 1 min 00 s').waitFor();
+    await page.getByText('5 calls in any 1 min').waitFor();
     await accessible(page, 'a credential');
   });
 

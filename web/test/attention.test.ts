@@ -37,8 +37,8 @@ describe('what needs somebody', () => {
 
   it('are accounts of which an hour or a day is nearly spent, and not a minute', () => {
     const of = (h: Headroom) => ofAccounts([{ platform: 'p', tenancy: 't', label: 'l', headroom: h }]).map((i) => [i.kind, i.detail]);
-    expect(of(headroom(90))).toEqual([['partial', 'Uploads: 90 % of 100 calls in 1 d 0 h spent']]);
-    expect(of(headroom(100))).toEqual([['failed', 'Uploads: 100 % of 100 calls in 1 d 0 h spent']]);
+    expect(of(headroom(90))).toEqual([['partial', 'Uploads: 90 % of 100 calls in 1 d spent']]);
+    expect(of(headroom(100))).toEqual([['failed', 'Uploads: 100 % of 100 calls in 1 d spent']]);
     expect(of(headroom(100, '60'))).toEqual([]);
   });
 

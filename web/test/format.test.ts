@@ -19,6 +19,10 @@ describe('percent', () => {
 });
 
 describe('span', () => {
+  it('says nothing of a second unit that there is none of', () => {
+    expect([60, 900, 3600, 7230, 86_400, 86_400 * 90].map(span)).toEqual(['1 min', '15 min', '1 h', '2 h', '1 d', '90 d']);
+  });
+
   it('tells the two largest units', () => {
     expect([0.4, 59, 61, 3600 * 2 + 300, 86_400 * 3 + 3600 * 4].map(span)).toEqual(['0 s', '59 s', '1 min 01 s', '2 h 05 min', '3 d 4 h']);
   });

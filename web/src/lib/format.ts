@@ -12,14 +12,16 @@ export function percent(part: number, whole: number): string {
   return share < 1 ? '< 1 %' : `${Math.min(99, Math.floor(share))} %`;
 }
 
-/** A time span in its two largest units: 2 h 05 min, 3 d 4 h, 12 s. Seconds in. */
+/** A time span in its two largest units, of which the second is left out where there is none of it: 2 h 05 min, 3 d 4 h, 15 min. Seconds in. */
 export function span(seconds: number): string {
   const s = Math.max(0, Math.round(seconds));
-  if (s < 60) return `${s} s`;
   const two = (n: number) => n.toString().padStart(2, '0');
-  if (s < 3600) return `${Math.floor(s / 60)} min ${two(s % 60)} s`;
-  if (s < 86_400) return `${Math.floor(s / 3600)} h ${two(Math.floor((s % 3600) / 60))} min`;
-  return `${Math.floor(s / 86_400)} d ${Math.floor((s % 86_400) / 3600)} h`;
+  const of = (whole: string, rest: number, unit: string, text = two(rest)) => (rest === 0 ? whole : `${whole} ${text} ${unit}`);
+  if (s < 60) return `${s} s`;
+  if (s < 3600) return of(`${Math.floor(s / 60)} min`, s % 60, 's');
+  if (s < 86_400) return of(`${Math.floor(s / 3600)} h`, Math.floor((s % 3600) / 60), 'min');
+  const hours = Math.floor((s % 86_400) / 3600);
+  return of(`${Math.floor(s / 86_400)} d`, hours, 'h', `${hours}`);
 }
 
 /** The time between two moments, below a second in milliseconds: 43 ms, 12 s. */

@@ -1,6 +1,7 @@
 import { useQuery } from '@tanstack/react-query';
 
 import { flowlane, type Fire, type Schedule } from '../api/client';
+import { count } from '../lib/format';
 import { daysOf, kindOfDay, tellDay } from '../lib/strip';
 import { useNow } from '../ui/now';
 import { Failure, kindOf, Time } from '../ui/parts';
@@ -45,7 +46,7 @@ export function Strip({ schedule: s }: { schedule: Schedule }) {
           );
         })}
       </ol>
-      <p className="faint">● fired, – skipped, × failed; days of {s.timezone}.{more && <> Only slots since <Time at={oldest} /> are drawn: there are many.</>}</p>
+      <p className="faint">● fired, – skipped, × failed; days of {s.timezone}.{more && <> Only the newest {count(fires.length)} slots are drawn, those since <Time at={oldest} />.</>}</p>
     </>
   );
 }
