@@ -2,10 +2,11 @@ import { useInfiniteQuery, useQueryClient } from '@tanstack/react-query';
 import { Link, useNavigate, useParams, useSearch } from '@tanstack/react-router';
 import { useEffect, useState } from 'react';
 
-import { flowlane, type Batch, type JobStatus } from '../api/client';
+import { flowlane, type Batch, type EstimateAtStart, type JobStatus } from '../api/client';
 import { again, useChange, useLive } from '../api/live';
 import { useBatch } from '../api/stream';
 import { useMe } from '../app/frame';
+import { against } from '../lib/expected';
 import { count, span, words } from '../lib/format';
 import { doneOf, pace } from '../lib/speed';
 import { RecordBar } from '../ui/bar';
@@ -83,9 +84,20 @@ function figures(b: Batch, speed: number | undefined): Array<[string, React.Reac
     facts.push(['Speed', pace(speed)]);
     if (speed > 0 && left > 0) facts.push(['At this speed', <>done <Time at={new Date(Date.now() + (1000 * left) / speed).toISOString()} ago /></>]);
   }
+  if (b.estimate_at_start) facts.push(...expected(b, b.estimate_at_start));
   if (b.pacing) facts.push(['Paced', `${count(b.pacing.records_per_period)} each ${span(b.pacing.period_minutes * 60)}`]);
   if (b.lane) facts.push(['Lane', b.lane]);
   return facts;
+}
+
+/** What the start was told, and how that compares with what came. */
+function expected(b: Batch, e: EstimateAtStart): Array<[string, React.ReactNode]> {
+  const calls = `${count(e.estimated_calls)} ${e.estimated_calls === 1 ? 'call' : 'calls'}`;
+  const compared = against(e, b, Date.now());
+  return [
+    ['Expected at the start', e.eta_at ? <>done by <Time at={e.eta_at} />, {calls}</> : `${calls}; when done nobody could say: ${words(e.unknown_reason ?? '')}`],
+    ...(compared ? [['Against that', compared] as [string, string]] : []),
+  ];
 }
 
 /** What can be done to a batch as it is now. */
