@@ -5,6 +5,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { after, before, describe, it } from 'node:test';
+import { fileURLToPath } from 'node:url';
 
 import { at, examine } from './page.mjs';
 import { start, until } from './server.mjs';
@@ -21,6 +22,9 @@ after(async () => {
   await server?.stop();
   await rm(folder, { recursive: true, force: true });
 });
+
+/** A workbook that openpyxl made. */
+const book = (name) => fileURLToPath(new URL(`../test/data/${name}.xlsx`, import.meta.url));
 
 const signedIn = (options) => at(server, '', options);
 
@@ -93,8 +97,15 @@ describe('a file', () => {
     const { page } = await signedIn();
     const sets = (await server.api('GET', '/data/record-sets')).total;
     await page.goto(`${server.url}/console/start`);
+    await choose(page, 'old.xls', 'x');
+    await page.getByRole('alert').getByText('another format than .xlsx').waitFor();
     await choose(page, 'book.xlsx', 'PK');
-    await page.getByRole('alert').getByText('CSV UTF-8').waitFor();
+    await page.getByRole('alert').getByText('it is damaged, or no workbook').waitFor();
+    await page.getByRole('button', { name: 'Another file' }).click();
+    await page.getByLabel('File of records').setInputFiles(book('formula'));
+    await page.getByText('Row 2 has a formula in column B whose value is not in the file').waitFor();
+    await page.getByText('Row 3 has a value in column C, which has no name.').waitFor();
+    await page.getByRole('button', { name: 'Another file' }).click();
     await choose(page, 'people.csv', `id,${markup}\n1,a\n2\n3,"x"y\n`);
     await page.getByText('Line 3 has 1 value, and the first line names 2 columns.').waitFor();
     await page.getByText('Line 4 has a letter after the quote').waitFor();
@@ -102,6 +113,27 @@ describe('a file', () => {
     await page.getByRole('button', { name: 'Another file' }).click();
     await page.getByText('Drop a file here').waitFor();
     assert.equal((await server.api('GET', '/data/record-sets')).total, sets);
+  });
+
+  it('may be a workbook, whose first sheet is read as it looks', async (t) => {
+    const flow = await server.api('POST', '/flows/definitions', {
+      name: 'reads', description: '', status: 'active',
+      steps: [{ id: 's', tasks: [{ id: 't', action_id: 'core__flow__transform', params: { value: '{{ input.id + " " + input.born + " " + input.mhz }}' } }] }],
+    });
+    t.after(() => server.api('DELETE', `/flows/definitions/${flow.id}`));
+    const view = await signedIn();
+    const { page } = view;
+    await page.goto(`${server.url}/console/start?flow=${flow.id}`);
+    await page.getByLabel('File of records').setInputFiles(book('people'));
+    await page.getByText('The sheet “People & more” is read; the other one is not.').waitFor();
+    await page.getByText('One row is hidden, and is read, too.').waitFor();
+    assert.deepEqual(await examine(view, 'a workbook'), []);
+    await page.getByRole('button', { name: 'Start 3 records' }).click();
+    await page.waitForURL('**/console/batches/*');
+    const id = new URL(page.url()).pathname.split('/').pop();
+    await page.getByText('100 %').waitFor();
+    const { items } = await server.api('GET', `/flows/batches/${id}/results`);
+    assert.deepEqual(items.map((r) => r.output), ['007 1915-12-10 122.9', '0042 1900-01-01 -0.5', '3  ']);
   });
 
   it('is held against what the flow requires and reads', async (t) => {

@@ -124,7 +124,7 @@ describe('the number of records in a request', () => {
 });
 
 describe('the format', () => {
-  it('is told by the end of the name', () => expect(['a.CSV', 'b.ndjson', 'c.jsonl', 'd.xlsx'].map(formatOf)).toEqual(['csv', 'ndjson', 'ndjson', undefined]));
+  it('is told by the end of the name', () => expect(['a.CSV', 'b.ndjson', 'c.jsonl', 'd.XLSX', 'e.xls'].map(formatOf)).toEqual(['csv', 'ndjson', 'ndjson', 'xlsx', undefined]));
 });
 
 describe('sending', () => {

@@ -31,9 +31,9 @@ export function FileSource({ current }: { current: { job: Job; state: State } | 
 }
 
 function refusal(name: string): string {
-  return /\.xls[xmb]?$/i.test(name)
-    ? `${name} is a workbook, which the console does not read: values such as 007 or a date do not come out of one as you see them. In Excel, save it as “CSV UTF-8”, and drop that.`
-    : `${name} is neither .csv nor .ndjson: rename it after its format.`;
+  return /\.xls[mb]?$/i.test(name)
+    ? `${name} is a workbook of another format than .xlsx. In Excel, save it as “Excel Workbook (.xlsx)”, and drop that.`
+    : `${name} is none of .csv, .ndjson and .xlsx: rename it after its format.`;
 }
 
 function Drop({ offer }: { offer: (file: File | undefined) => void }) {
@@ -50,7 +50,7 @@ function Drop({ offer }: { offer: (file: File | undefined) => void }) {
       <input type="file" aria-label="File of records" aria-describedby="start-formats" accept=".csv,.ndjson,.jsonl,.xlsx" onChange={(e) => offer(e.target.files?.[0])} />
       <strong>Drop a file here, or choose one</strong>
       <span className="faint" id="start-formats">
-        CSV whose first line names the columns, or NDJSON with one object a line; in UTF-8. Of Excel, save “CSV UTF-8”: workbooks are not read.
+        CSV or the first sheet of a workbook (XLSX), whose first line names the columns, or NDJSON with one object a line; text in UTF-8.
         It is read here, and sent when you start.
       </span>
     </label>
@@ -89,12 +89,21 @@ function Found({ set, report }: { set: RecordSet; report: Report }) {
 
 function What({ report: r }: { report: Report }) {
   if (r.mistaken === 0) {
-    return <Facts facts={[['Records', count(r.records)], ['Columns', count(r.columns.length)], ['Requests to upload', count(Math.ceil(r.records / r.chunkSize))]]} />;
+    return (
+      <>
+        <Facts facts={[['Records', count(r.records)], ['Columns', count(r.columns.length)], ['Requests to upload', count(Math.ceil(r.records / r.chunkSize))]]} />
+        {r.notes.length > 0 && <div className="note attention">{r.notes.map((text) => <p key={text}>{text}</p>)}</div>}
+      </>
+    );
+  }
+  const [word, words] = r.format === 'xlsx' ? ['Row', 'rows'] : ['Line', 'lines'];
+  if (r.mistakes[0]?.line === 0) {
+    return <div className="note failure" role="alert"><p>{r.mistakes[0].message}</p><p>Mend the file and drop it again; nothing was sent.</p></div>;
   }
   return (
     <div className="note failure" role="alert">
-      <p><strong>{r.mistaken === 1 ? 'One line is' : `${count(r.mistaken)} lines are`} wrong.</strong> Mend the file and drop it again; nothing was sent.</p>
-      <ul className="mistakes">{r.mistakes.map((m) => <li key={`${m.line} ${m.message}`}>Line {count(m.line)} {m.message}.</li>)}</ul>
+      <p><strong>{r.mistaken === 1 ? `One ${word.toLowerCase()} is` : `${count(r.mistaken)} ${words} are`} wrong.</strong> Mend the file and drop it again; nothing was sent.</p>
+      <ul className="mistakes">{r.mistakes.map((m) => <li key={`${m.line} ${m.message}`}>{word} {count(m.line)} {m.message}.</li>)}</ul>
       {r.mistaken > r.mistakes.length && <p>And {count(r.mistaken - r.mistakes.length)} more.</p>}
       <Semicolons columns={r.columns.map((c) => c.name)} />
     </div>

@@ -2,7 +2,7 @@ import workerUrl from './worker?worker&url';
 
 import type { Chunk } from './chunks';
 import type { Report } from './report';
-import type { Format } from './rows';
+import type { FileFormat } from './rows';
 import type { Answer, Question } from './worker';
 
 /** What TypeScript does not know of yet. */
@@ -23,7 +23,7 @@ export class Reader {
   private readonly worker = new Worker((policy?.createScriptURL(workerUrl) ?? workerUrl) as string, { type: 'module' });
   private begun = false;
 
-  constructor(private readonly file: Blob, private readonly format: Format) {}
+  constructor(private readonly file: Blob, private readonly format: FileFormat) {}
 
   /** Reads all of the file. */
   check(progress: (bytes: number) => void): Promise<Report> {

@@ -1,10 +1,8 @@
+import { readBook } from './book';
 import { blocks, LineError, longestLine } from './blocks';
-import { rowsOf, type Format } from './rows';
-
-export interface Mistake {
-  line: number;
-  message: string;
-}
+import { shownMistakes, type Mistake } from './mistake';
+import { rowsOf, type FileFormat, type Format } from './rows';
+import { BookError } from './zip';
 
 /** A column of a file, and how many records have something in it. */
 export interface Column {
@@ -14,7 +12,9 @@ export interface Column {
 
 /** What a file holds. */
 export interface Report {
-  format: Format;
+  format: FileFormat;
+  /** What there is to know of how it was read, as sentences. */
+  notes: string[];
   records: number;
   columns: Column[];
   /** The first mistakes, and how many there are. */
@@ -31,7 +31,6 @@ export interface Report {
   fingerprint: string;
 }
 
-const shownMistakes = 20;
 const mostColumns = 1000;
 const chunkBytes = 4 << 20;
 const mostRecords = 50_000;
@@ -39,7 +38,7 @@ const mostRecords = 50_000;
 /** Reads all of a file, and finds every mistake. progress gets the bytes that are read. */
 export async function check(file: Blob, format: Format, progress: (read: number) => void): Promise<Report> {
   const report: Report = {
-    format, records: 0, columns: [], mistakes: [], mistaken: 0, first: undefined, longest: undefined, bytes: 0, chunkSize: 1, fingerprint: '',
+    format, notes: [], records: 0, columns: [], mistakes: [], mistaken: 0, first: undefined, longest: undefined, bytes: 0, chunkSize: 1, fingerprint: '',
   };
   const sizes = new Sizes();
   const filled = new Map<string, Column>();
@@ -78,6 +77,27 @@ export async function check(file: Blob, format: Format, progress: (read: number)
   report.fingerprint = `${file.size}-${print.text()}`;
   if (sizes.count === 0 && report.mistaken === 0) mistake(1, 'is followed by no record');
   return report;
+}
+
+/** Reads all of a workbook as check does a file; its lines are what is uploaded. A mistake on line 0 is one of the whole file. */
+export async function checkBook(file: Blob, progress: (read: number) => void): Promise<{ report: Report; lines: Blob }> {
+  try {
+    const book = await readBook(file, progress);
+    const report = await check(book.lines, 'ndjson', () => undefined);
+    const filled = new Map(report.columns.map((c) => [c.name, c.filled]));
+    const none = book.mistaken > 0 && report.records === 0; // then it says nothing that check finds none
+    return {
+      lines: book.lines,
+      report: {
+        ...report, format: 'xlsx', notes: book.notes, columns: book.columns.map((name) => ({ name, filled: filled.get(name) ?? 0 })),
+        mistakes: [...book.mistakes, ...(none ? [] : report.mistakes)].slice(0, shownMistakes), mistaken: book.mistaken + (none ? 0 : report.mistaken),
+      },
+    };
+  } catch (error) {
+    if (!(error instanceof BookError)) throw error;
+    const report = await check(new Blob(), 'ndjson', () => undefined);
+    return { lines: new Blob(), report: { ...report, format: 'xlsx', mistakes: [{ line: 0, message: error.message }], mistaken: 1 } };
+  }
 }
 
 function count(columns: Map<string, Column>, record: Record<string, unknown>): void {

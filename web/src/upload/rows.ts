@@ -18,9 +18,13 @@ export interface Rows {
   end: () => void;
 }
 
+/** What a file can be: of lines, or a workbook. */
+export type FileFormat = Format | 'xlsx';
+
 /** The format of a file by its name; undefined for one that cannot be read. */
-export function formatOf(name: string): Format | undefined {
+export function formatOf(name: string): FileFormat | undefined {
   if (/\.csv$/i.test(name)) return 'csv';
+  if (/\.xlsx$/i.test(name)) return 'xlsx';
   return /\.(ndjson|jsonl)$/i.test(name) ? 'ndjson' : undefined;
 }
 
