@@ -52,6 +52,7 @@ export async function start(...flags) {
     link: facts.console_url,
     key: facts.api_key,
     sim: facts.sim_url,
+    operator: facts.operator_url,
     browser,
     /** What the server has logged. */
     log: () => logs.map((l) => l.err).join(''),
