@@ -80,6 +80,8 @@ describe('a batch of a million records', () => {
     await page.getByText('completed', { exact: true }).first().waitFor({ timeout: 60_000 });
     await page.getByText('100 %').first().waitFor();
     assert.equal((await server.api('GET', `/flows/batches/${id}`)).job_counts.accepted, million);
+    await page.locator('dt', { hasText: 'Expected at the start' }).waitFor();
+    await page.locator('dt', { hasText: 'Against that' }).waitFor();
     await go(server, view, `batches/${id}?tab=records`);
     assert.equal(await page.locator('main tbody tr').count(), 50);
     await page.getByRole('button', { name: 'Show more' }).click();
