@@ -9,11 +9,11 @@ import (
 	"flowlane/internal/pg"
 )
 
-// serviceRole is by whom the development service connects to its own Postgres, as a service elsewhere should: it owns nothing.
+// serviceRole is by whom the development service connects to its own Postgres, as one elsewhere should: it owns nothing.
 const serviceRole = "flowlane_service"
 
-// serviceDSN migrates the database at owner, an address of its owner, and returns the address for a service, with the same
-// password.
+// serviceDSN migrates the database at owner, an address of its owner, and returns the address for a service, with the
+// same password.
 func serviceDSN(ctx context.Context, owner string) (string, error) {
 	address, err := url.Parse(owner)
 	if err != nil {

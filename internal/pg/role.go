@@ -7,8 +7,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// makeRole makes a role that cannot log in, unless it is there. Another database of the server may be migrated at the same
-// time, and roles belong to the server. Error: one for which isRefused holds where this user may not make roles.
+// makeRole makes a role that cannot log in, unless it is there. Another database of the server may be migrated at the
+// same time, and roles belong to the server. Error: one for which isRefused holds where this user may not make roles.
 func makeRole(ctx context.Context, db DB, role string) error {
 	_, err := db.Exec(ctx, "CREATE ROLE "+pgx.Identifier{role}.Sanitize()+" NOLOGIN")
 	if err != nil && !isThere(err) {

@@ -26,24 +26,26 @@ var runtimeGrants = []string{
 	"ALTER DEFAULT PRIVILEGES IN SCHEMA " + runtimeSchemas + " GRANT USAGE, SELECT ON SEQUENCES TO %s",
 	"ALTER DEFAULT PRIVILEGES IN SCHEMA ops GRANT SELECT ON TABLES TO %s",
 	"ALTER DEFAULT PRIVILEGES IN SCHEMA ops GRANT EXECUTE ON FUNCTIONS TO %s",
-	// The clock, the versions of the schema, and what was written down in the audit log, of which only old rows are deleted.
-	"REVOKE INSERT, UPDATE, DELETE ON flow.clock_offset, " + versionTable + ", " + RiverSchema + ".river_migration FROM %s",
+	// The clock, the versions of the schema, and what the audit log says; its trigger lets old rows be deleted.
+	"REVOKE INSERT, UPDATE, DELETE ON flow.clock_offset FROM %s",
+	"REVOKE INSERT, UPDATE, DELETE ON " + versionTable + ", " + RiverSchema + ".river_migration FROM %s",
 	"REVOKE UPDATE ON flow.audit_log FROM %s",
 }
 
 // RuntimeGrants returns the statements by which GrantRuntime gives rights, with %s where the role stands.
 func RuntimeGrants() []string { return slices.Clone(runtimeGrants) }
 
-// GrantRuntime gives the role by which a service connects to a migrated database all that it needs, and makes the role where
-// there is none, without a login: users are members of it. It owns nothing, so it can change neither the schema nor the
-// clock, nor rows of the audit log. What is migrated later by the same user needs no other call. pool is connected as the
-// owner of the tables. Error: RoleError.
+// GrantRuntime gives the role by which a service connects to a migrated database all that it needs, and makes the role
+// where there is none, without a login: users are members of it. It owns nothing, so it can change neither the schema
+// nor the clock, nor rows of the audit log. What is migrated later by the same user needs no other call. pool is
+// connected as the owner of the tables. Error: RoleError.
 func GrantRuntime(ctx context.Context, pool *pgxpool.Pool, role string) error {
 	var there, owner, same bool
 	err := pool.QueryRow(ctx, `
 SELECT to_regrole(quote_ident($1)) IS NOT NULL, pg_has_role(c.relowner, 'USAGE'),
     coalesce(c.relowner::regrole = to_regrole(quote_ident($1)), false)
-FROM pg_class c WHERE c.relname = 'batch' AND c.relnamespace = to_regnamespace('flow')`, role).Scan(&there, &owner, &same)
+FROM pg_class c
+WHERE c.relname = 'batch' AND c.relnamespace = to_regnamespace('flow')`, role).Scan(&there, &owner, &same)
 	switch {
 	case err != nil:
 		return fmt.Errorf("look for the role %s: %w", role, err)
@@ -80,7 +82,8 @@ func (e RoleError) Error() string { return "the role " + e.Role + " " + e.Why }
 func OwnsTables(ctx context.Context, db DB) (bool, error) {
 	var owns bool
 	err := db.QueryRow(ctx, `
-SELECT pg_has_role(relowner, 'USAGE') FROM pg_class WHERE relname = 'batch' AND relnamespace = to_regnamespace('flow')`).Scan(&owns)
+SELECT pg_has_role(relowner, 'USAGE') FROM pg_class
+WHERE relname = 'batch' AND relnamespace = to_regnamespace('flow')`).Scan(&owns)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return false, nil
 	}

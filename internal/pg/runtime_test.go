@@ -16,8 +16,8 @@ import (
 
 const noRight = "42501"
 
-// TestGrantRuntime: who runs the service reads and writes rows, those of tables that come later as well, and changes neither
-// the schema nor the clock nor what was written down.
+// TestGrantRuntime: who runs the service reads and writes rows, those of tables that come later as well, and changes
+// neither the schema nor the clock nor what was written down.
 func TestGrantRuntime(t *testing.T) {
 	t.Parallel()
 	dsn, owner := pgtest.NewDatabase(t)
