@@ -65,7 +65,7 @@ func exitCode(err error) int {
 		return exitUnavailable
 	case status >= http.StatusBadRequest:
 		return exitRefused
-	case errors.As(err, &network), errors.Is(err, remote.ErrNoServer):
+	case errors.As(err, &network), errors.Is(err, remote.ErrNoServer), errors.Is(err, errCut):
 		return exitUnavailable
 	}
 	return exitFailed

@@ -78,7 +78,7 @@ func awaitBatch(ctx context.Context, client *remote.Client, id string, see func(
 			}
 			see(now)
 			return nil
-		})
+		}, func() {})
 		if now.over() || ctx.Err() != nil {
 			return now, ctx.Err() //nolint:wrapcheck // the caller says what was waited for
 		}
