@@ -30,6 +30,8 @@ type Client struct {
 	Retries int
 	// Backoff is the wait before the first retry, 250 ms if 0. Each further one is twice as long, up to 10 s; Retry-After counts for more.
 	Backoff time.Duration
+
+	longestSilence time.Duration // of a stream of events; 45 s if 0
 }
 
 // call is one request.

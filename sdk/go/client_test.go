@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"iter"
 	"net/http"
 	"net/http/httptest"
@@ -173,6 +174,64 @@ func TestRetries(t *testing.T) {
 			}
 			if len(keys) != 1 || !known || times != c.times {
 				t.Errorf("requests by key: %v", keys)
+			}
+		})
+	}
+}
+
+// TestFollow_ServerFails follows on a service that fails on purpose.
+func TestFollow_ServerFails(t *testing.T) {
+	t.Parallel()
+	const (
+		first = "id: 1\nevent: execution.snapshot\ndata: {}\n\n"
+		last  = "id: 2\nevent: execution.closed\ndata: {}\n\n"
+	)
+	for name, c := range map[string]struct {
+		answer func(n int) (status int, text string)
+		hangs  bool
+		opened int
+		events string
+		fails  string
+	}{
+		"CutForGood":             {func(n int) (int, string) { return 200, []string{first, ""}[min(n, 1)] }, false, 3, "1", "follow: cut off: "},
+		"SilentForGood":          {func(n int) (int, string) { return 200, []string{first, ""}[min(n, 1)] }, true, 3, "1", "cut off: nothing came for 500ms"},
+		"CutWhileNothingHappens": {func(n int) (int, string) { return 200, []string{":\n\n", last}[n/9] }, false, 10, "2", ""},
+		"RefusedLater":           {func(n int) (int, string) { return []int{200, 404}[n], first }, false, 2, "1", "404"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			opened := 0
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.Method == http.MethodPost {
+					_, _ = io.WriteString(w, `{"token":"t"}`)
+					return
+				}
+				status, text := c.answer(opened)
+				opened++
+				w.WriteHeader(status)
+				_, _ = io.WriteString(w, text)
+				_ = http.NewResponseController(w).Flush()
+				if c.hangs {
+					<-r.Context().Done()
+				}
+			}))
+			defer server.Close()
+			client := &Client{URL: server.URL, Retries: 2, Backoff: time.Microsecond}
+			if c.hangs {
+				client.longestSilence = 500 * time.Millisecond
+			}
+			var events string
+			var failed error
+			for event, err := range client.Follow(t.Context(), "e", "") {
+				if events, failed = events+event.ID, err; err != nil {
+					break
+				}
+			}
+			if (failed == nil) != (c.fails == "") || failed != nil && !strings.Contains(failed.Error(), c.fails) {
+				t.Errorf("error: %v", failed)
+			}
+			if events != c.events || opened != c.opened {
+				t.Errorf("events %q of %d streams", events, opened)
 			}
 		})
 	}

@@ -82,7 +82,8 @@ type Event struct {
 }
 
 // Follow streams what happens to an execution until it is over, from the event after lastEventID if there is one. When the stream is
-// cut it connects again and goes on after the last event, without a gap and without a repeat.
+// cut, or silent for 45 seconds, it connects again and goes on after the last event, without a gap and without a repeat. It gives up
+// when that has failed for Retries times in a row, or once the service refuses it.
 func (c *Client) Follow(ctx context.Context, executionID, lastEventID string) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		err := c.reconnect(ctx, func() (progress bool, err error) {
@@ -95,20 +96,31 @@ func (c *Client) Follow(ctx context.Context, executionID, lastEventID string) it
 				header.Set("Last-Event-ID", lastEventID)
 			}
 			path := "/flows/executions/" + url.PathEscape(executionID) + "/stream"
-			res, err := c.send(ctx, call{"StreamExecution", http.MethodGet, path, url.Values{"token": {token.Token}}, nil}, header)
+			limited, cut := context.WithCancel(ctx)
+			defer cut()
+			res, err := c.send(limited, call{"StreamExecution", http.MethodGet, path, url.Values{"token": {token.Token}}, nil}, header)
 			if err != nil {
 				return false, &finalError{err}
 			}
 			defer func() { _ = res.Body.Close() }()
+			silent := time.AfterFunc(c.silence(), cut)
+			defer silent.Stop()
 			if res.StatusCode == http.StatusNoContent {
 				return false, errDone
 			}
-			for event, err := range events(res.Body) {
+			alive := func() { // the service says something every 15 seconds, so that who waits long is not given up
+				progress = true
+				silent.Reset(c.silence())
+			}
+			for event, err := range events(res.Body, alive) {
+				if err != nil && limited.Err() != nil && ctx.Err() == nil {
+					err = fmt.Errorf("nothing came for %s", c.silence())
+				}
 				if err != nil {
 					return progress, err
 				}
 				lastEventID = event.ID
-				progress = true
+				alive()
 				if !yield(event, nil) || event.Name == "execution.closed" {
 					return true, errDone
 				}
@@ -121,8 +133,8 @@ func (c *Client) Follow(ctx context.Context, executionID, lastEventID string) it
 	}
 }
 
-// events reads server-sent events; those without data are passed over.
-func events(r io.Reader) iter.Seq2[Event, error] {
+// events reads server-sent events; those without data are passed over. It calls alive for each comment.
+func events(r io.Reader, alive func()) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		lines := bufio.NewReader(r)
 		var event Event
@@ -144,12 +156,14 @@ func events(r io.Reader) iter.Seq2[Event, error] {
 			case "data":
 				event.Data = append(event.Data, value...)
 			case "":
-				if len(event.Data) > 0 && value == "" && !yield(event, nil) {
+				if strings.HasPrefix(line, ":") {
+					alive()
+					continue
+				}
+				if len(event.Data) > 0 && !yield(event, nil) {
 					return
 				}
-				if value == "" {
-					event = Event{ID: event.ID}
-				}
+				event = Event{ID: event.ID}
 			}
 		}
 	}

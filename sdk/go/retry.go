@@ -49,6 +49,13 @@ func (c *Client) retries() int {
 	}
 }
 
+func (c *Client) silence() time.Duration {
+	if c.longestSilence > 0 {
+		return c.longestSilence
+	}
+	return 45 * time.Second
+}
+
 // backoff is the wait after some failures: half of it by chance, so that many clients do not come at once.
 func (c *Client) backoff(failures int) time.Duration {
 	most := c.Backoff

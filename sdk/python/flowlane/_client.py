@@ -158,10 +158,16 @@ class Client(Operations):
     def follow(self, execution_id: str, *, last_event_id: str | None = None) -> Iterator[Event]:
         """Streams what happens to an execution until it is over, from the event after last_event_id if one is given.
 
-        When the stream is cut it connects again and goes on after the last event, without a gap and without a repeat.
+        When the stream is cut it connects again and goes on after the last event, without a gap and without a repeat. It
+        gives up when that has failed for `retries` times in a row, or once the service refuses it.
         """
         path = f"/flows/executions/{segment(execution_id)}/stream"
         failures = 0
+
+        def alive() -> None:
+            nonlocal failures
+            failures = 0
+
         while True:
             token = self.create_stream_token({"execution_id": execution_id})["token"]
             headers = {"Last-Event-ID": last_event_id} if last_event_id else {}
@@ -170,8 +176,8 @@ class Client(Operations):
             try:
                 if response.status_code == 204:
                     return
-                for last_event_id, name, data in events(response.iter_bytes()):
-                    failures = 0
+                for last_event_id, name, data in events(response.iter_bytes(), alive):
+                    alive()
                     yield Event(last_event_id, name, json.loads(data, parse_float=self._parse_float))
                     if name == "execution.closed":
                         return

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Iterable, Iterator
+from typing import Any, Callable, Iterable, Iterator
 
 
 @dataclass(frozen=True)
@@ -29,10 +29,13 @@ def lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
         yield bytes(rest)
 
 
-def events(chunks: Iterable[bytes]) -> Iterator[tuple[str, str, str]]:
-    """Reads server-sent events as id, name and data; those without data are passed over."""
+def events(chunks: Iterable[bytes], alive: Callable[[], None]) -> Iterator[tuple[str, str, str]]:
+    """Reads server-sent events as id, name and data; those without data are passed over. Calls alive for each comment."""
     id, name, data = "", "", list[str]()
     for line in lines(chunks):
+        if line.startswith(b":"):
+            alive()  # the service says something every 15 seconds
+            continue
         field, _, value = line.decode().rstrip("\r").partition(":")
         value = value.removeprefix(" ")
         if field == "id":

@@ -115,7 +115,9 @@ class Readers(unittest.TestCase):
     def test_streams(self) -> None:
         self.assertEqual(list(lines([b"a", b"b\nc\xe2\x80", b"\xa8\n\n", b"d"])), [b"ab", "c\u2028".encode(), b"", b"d"])
         stream = b": hello\n\nid: 1\nevent: a\ndata: x\ndata: y\n\nid: 2\ndata: z\r\n\r\nid: 3\ndata: cut"
-        self.assertEqual(list(events([stream])), [("1", "a", "x\ny"), ("2", "", "z")])
+        alive: list[int] = []
+        self.assertEqual(list(events([stream], lambda: alive.append(1))), [("1", "a", "x\ny"), ("2", "", "z")])
+        self.assertEqual(alive, [1])
 
 
 class Requests(unittest.TestCase):
@@ -181,6 +183,35 @@ class Requests(unittest.TestCase):
             with self.assertRaises(flowlane.NetworkError) as raised:
                 flow.list_batches(definition_id="secret")
         self.assertNotIn("secret", str(raised.exception))
+
+    def test_follow(self) -> None:
+        first = "id: 1\nevent: execution.snapshot\ndata: {}\n\n"
+        last = "id: 2\nevent: execution.closed\ndata: {}\n\n"
+        cases: list[tuple[str, Callable[[int], tuple[int, str]], int, list[str], type[Exception] | None]] = [
+            ("cut for good", lambda n: (200, first if n == 0 else "retry: 1\n\n"), 3, ["1"], flowlane.NetworkError),
+            ("cut while nothing happens", lambda n: (200, ":\n\n" if n < 9 else last), 10, ["2"], None),
+            ("refused later", lambda n: (200 if n == 0 else 404, first), 2, ["1"], flowlane.NotFoundError),
+        ]
+        for name, stream, opened, ids, error in cases:
+            with self.subTest(name):
+                streams: list[str] = []
+
+                def answer(method: str, path: str, body: str) -> Answer:
+                    if method == "POST":
+                        return 200, {}, '{"token":"t"}'
+                    status, text = stream(len(streams))
+                    streams.append(path)
+                    return status, {"Content-Length": "1000", "Connection": "close"} if status == 200 else {}, text
+
+                seen: list[str] = []
+                raised: Exception | None = None
+                try:
+                    for event in Service(self, answer).client(self, retries=2).follow("e"):
+                        seen.append(event.id)
+                except flowlane.FlowlaneError as failed:
+                    raised = failed
+                self.assertEqual((seen, len(streams)), (ids, opened))
+                self.assertIs(type(raised), error or type(None))
 
     def test_numbers(self) -> None:
         service = Service(self, lambda method, path, body: (200, {}, '{"position":0,"output":1.10000000000000000001}\n'))

@@ -26,8 +26,9 @@ export class Executions extends ExecutionsOperations {
   }
 
   /**
-   * Streams what happens to an execution until it is over. When the stream is cut it connects again and goes on after the last
-   * event, without a gap and without a repeat.
+   * Streams what happens to an execution until it is over. When the stream is cut, or silent for 45 seconds, it connects again and
+   * goes on after the last event, without a gap and without a repeat. It gives up when that has failed `retries` times in a row, or
+   * once the service refuses it.
    */
   async *follow(executionId: string, { lastEventId, signal }: FollowOptions = {}): AsyncGenerator<Followed, void, undefined> {
     const { retries = 5 } = this.retries;
@@ -37,42 +38,76 @@ export class Executions extends ExecutionsOperations {
         body: { execution_id: executionId },
         signal: signal ?? null,
       });
-      const { data, response } = await this.connected.get<ReadableStream<Uint8Array>, unknown, true>({
-        url: '/flows/executions/{execution_id}/stream',
-        path: { execution_id: executionId },
-        query: { token }, // which opens this stream alone
-        headers: { Accept: 'text/event-stream', ...(last === undefined ? {} : { 'Last-Event-ID': last }) },
-        parseAs: 'stream',
-        responseStyle: 'fields',
-        throwOnError: true,
-        signal: signal ?? null,
-      });
-      if (response.status === 204) return;
-      let cause: unknown;
-      const events = parse(data as unknown as ReadableStream<Uint8Array>);
-      for (;;) {
-        let next;
-        try {
-          next = await events.next();
-        } catch (error) {
-          signal?.throwIfAborted();
-          cause = error;
-          break;
+      const silence = new Silence(signal);
+      try {
+        const { data, response } = await this.connected.get<ReadableStream<Uint8Array>, unknown, true>({
+          url: '/flows/executions/{execution_id}/stream',
+          path: { execution_id: executionId },
+          query: { token }, // which opens this stream alone
+          headers: { Accept: 'text/event-stream', ...(last === undefined ? {} : { 'Last-Event-ID': last }) },
+          parseAs: 'stream',
+          responseStyle: 'fields',
+          throwOnError: true,
+          signal: silence.signal,
+        });
+        if (response.status === 204) return;
+        let cause: unknown;
+        const events = parse(data as unknown as ReadableStream<Uint8Array>);
+        for (;;) {
+          let next;
+          try {
+            silence.begin();
+            next = await events.next();
+          } catch (error) {
+            signal?.throwIfAborted();
+            cause = error;
+            break;
+          }
+          if (next.done) break;
+          failures = 0;
+          if (next.value === 'alive') continue; // the service says so every 15 seconds, so that who waits long is not given up
+          silence.end();
+          last = next.value.id;
+          yield next.value;
+          if (next.value.event === 'execution.closed') return;
         }
-        if (next.done) break;
-        last = next.value.id;
-        failures = 0;
-        yield next.value;
-        if (next.value.event === 'execution.closed') return;
+        if (failures >= retries) throw new NetworkError('The stream was cut off', { cause });
+      } finally {
+        silence.end();
+        signal?.removeEventListener('abort', silence.stop);
       }
-      if (failures >= retries) throw new NetworkError('The stream was cut off', { cause });
       await sleep(delay(failures++, this.retries), signal);
     }
   }
 }
 
-/** Reads server-sent events; comments and events without data are passed over. */
-async function* parse(body: ReadableStream<Uint8Array>): AsyncGenerator<Followed, void, undefined> {
+const longestSilence = 45_000;
+
+/** Ends a request when nothing comes for too long, or when its caller ends it. */
+class Silence {
+  private readonly request = new AbortController();
+  private timer?: ReturnType<typeof setTimeout>;
+  readonly signal = this.request.signal;
+  readonly stop = () => this.request.abort(this.caller!.reason);
+
+  constructor(private readonly caller?: AbortSignal) {
+    if (caller?.aborted) this.stop();
+    caller?.addEventListener('abort', this.stop, { once: true });
+  }
+
+  /** Begins to wait, anew if it waits already. */
+  begin() {
+    this.end();
+    this.timer = setTimeout(() => this.request.abort(new Error(`Nothing came for ${longestSilence / 1000} s`)), longestSilence);
+  }
+
+  end() {
+    clearTimeout(this.timer);
+  }
+}
+
+/** Reads server-sent events, and comments as `alive`; events without data are passed over. */
+async function* parse(body: ReadableStream<Uint8Array>): AsyncGenerator<Followed | 'alive', void, undefined> {
   let id = '';
   let event = '';
   let data: string[] = [];
@@ -83,6 +118,7 @@ async function* parse(body: ReadableStream<Uint8Array>): AsyncGenerator<Followed
       data = [];
       continue;
     }
+    if (line.startsWith(':')) yield 'alive';
     const [, field, value] = /^([^:]*):? ?(.*)$/.exec(line)!;
     if (field === 'id') id = value!;
     if (field === 'event') event = value!;
