@@ -152,6 +152,20 @@ func (a *action) marshal(ctx context.Context, client *remote.Client, object map[
 		}
 		object[f.name] = id
 	}
+	if _, ok := object["steps"].([]any); ok { // a flow, whose tasks name credentials
+		ids := map[string]string{}
+		flow, err := flowfile.Flow(object).Rename(func(field, text string) (id string, err error) {
+			if id = ids[field+text]; id == "" {
+				id, err = resolve(ctx, client, field, text)
+				ids[field+text] = id
+			}
+			return id, err
+		})
+		if err != nil {
+			return nil, err //nolint:wrapcheck // resolve says what is not there
+		}
+		object = flow
+	}
 	text, err := json.Marshal(object)
 	if err != nil {
 		return nil, usageError{fmt.Errorf("--file: names of fields must be texts: %w", err)}

@@ -65,6 +65,30 @@ type nameList struct {
 
 // newPlan reads the server.
 func newPlan(ctx context.Context, client *remote.Client) (*flowsPlan, error) {
+	plan, err := newNames(ctx, client)
+	if err != nil {
+		return nil, err
+	}
+	err = each(ctx, client, named["definition_id"].path, nil, func(item json.RawMessage) error {
+		var f map[string]any
+		d := json.NewDecoder(bytes.NewReader(item))
+		d.UseNumber()
+		if err := d.Decode(&f); err != nil {
+			return fmt.Errorf("the answer is not as documented: %w", err)
+		}
+		if f["status"] == "archived" {
+			return nil
+		}
+		id, _ := f["id"].(string)
+		flow, err := flowfile.Bare(f).Rename(plan.nameOf)
+		plan.current[flow.Name()] = append(plan.current[flow.Name()], serverFlow{id: id, flow: flow})
+		return err //nolint:wrapcheck // nameOf makes none
+	})
+	return plan, client.Explain("list the flows", err)
+}
+
+// newNames reads the names of the server, and no flows.
+func newNames(ctx context.Context, client *remote.Client) (*flowsPlan, error) {
 	plan := &flowsPlan{client: client, names: map[string]*nameList{}, current: map[string][]serverFlow{}}
 	for field, kind := range map[string]string{flowfile.Credential: "credential_id", flowfile.VariableSet: "variable_set_id"} {
 		at := named[kind]
@@ -82,22 +106,7 @@ func newPlan(ctx context.Context, client *remote.Client) (*flowsPlan, error) {
 		}
 		plan.names[field] = l
 	}
-	err := each(ctx, client, named["definition_id"].path, nil, func(item json.RawMessage) error {
-		var f map[string]any
-		d := json.NewDecoder(bytes.NewReader(item))
-		d.UseNumber()
-		if err := d.Decode(&f); err != nil {
-			return fmt.Errorf("the answer is not as documented: %w", err)
-		}
-		if f["status"] == "archived" {
-			return nil
-		}
-		id, _ := f["id"].(string)
-		flow, err := flowfile.Bare(f).Rename(plan.nameOf)
-		plan.current[flow.Name()] = append(plan.current[flow.Name()], serverFlow{id: id, flow: flow})
-		return err //nolint:wrapcheck // nameOf makes none
-	})
-	return plan, client.Explain("list the flows", err)
+	return plan, nil
 }
 
 // nameOf returns a name in place of an id where exactly one thing has it.
@@ -125,6 +134,17 @@ func (p *flowsPlan) idOf(field, text string) (string, error) {
 	}
 }
 
+// bodyOf is the flow of a file as the API takes it. The error names file and line.
+func (p *flowsPlan) bodyOf(file flowfile.File) (flowfile.Flow, error) {
+	return file.Flow.Rename(func(field, text string) (string, error) { //nolint:wrapcheck // names file and line
+		id, err := p.idOf(field, text)
+		if err != nil {
+			return "", fmt.Errorf("%s: %w", file.PlaceOf(field, text), err)
+		}
+		return id, nil
+	})
+}
+
 // add plans what makes the flow of a file out of that of the server.
 func (p *flowsPlan) add(file flowfile.File) error {
 	name := file.Flow.Name()
@@ -137,15 +157,9 @@ func (p *flowsPlan) add(file flowfile.File) error {
 	if len(at) == 1 {
 		change.Action, change.ID, old = toChange, at[0].id, at[0].flow
 	}
-	body, err := file.Flow.Rename(func(field, text string) (string, error) {
-		id, err := p.idOf(field, text)
-		if err != nil {
-			return "", fmt.Errorf("%s: %w", file.PlaceOf(field, text), err)
-		}
-		return id, nil
-	})
+	body, err := p.bodyOf(file)
 	if err != nil {
-		return err //nolint:wrapcheck // names file and line
+		return err
 	}
 	change.body = body
 	wanted, err := body.Rename(p.nameOf)
@@ -289,7 +303,7 @@ type flowsDiff struct {
 	target
 	output
 
-	Paths []string `arg:"" name:"path" help:"Files, or folders of *.yaml and *.json files, that hold flows."`
+	Paths []string `arg:"" name:"path" help:"Files, or folders of *.yaml and *.json files, that hold flows; - is standard input."`
 	Prune bool     `help:"Also what --prune would delete."`
 }
 
@@ -314,7 +328,7 @@ type flowsApply struct {
 	target
 	output
 
-	Paths []string `arg:"" name:"path" help:"Files, or folders of *.yaml and *.json files, that hold flows."`
+	Paths []string `arg:"" name:"path" help:"Files, or folders of *.yaml and *.json files, that hold flows; - is standard input."`
 	Prune bool     `help:"Delete the flows of the organization that no file names."`
 	Yes   bool     `short:"y" help:"Do not ask before flows are deleted."`
 }

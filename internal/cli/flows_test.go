@@ -1,6 +1,7 @@
 package cli_test
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -94,5 +95,54 @@ func TestFlows_Apply(t *testing.T) {
 	}
 	if code, _ := fails(t, l.env, "flows", "get", "second"); code != 5 {
 		t.Errorf("a pruned flow: exit %d", code)
+	}
+}
+
+// TestFlows_Validate checks flows as they were exported, with names in them, and names each mistake with file and line.
+func TestFlows_Validate(t *testing.T) {
+	t.Parallel()
+	l := newLive(t)
+	strictFlow(t, l, "strict")
+	output(t, l.env, &struct{}{}, "variables", "create", "--file", testFile(t, "settings.yaml", "{name: settings, keys: [{name: a, default: b}]}"))
+	exported := says(t, l.env, "", "flows", "export")
+	second := strings.Replace(exported, "name: strict\n", "name: second\nvariable_set_id: settings\n", 1)
+	if said := says(t, l.env, exported+"---\n"+second, "flows", "validate", "-"); said != "NAME    VALID  FILE\nstrict  true   standard input\n"+
+		"second  true   standard input\n" {
+		t.Errorf("flows validate of what was exported: %s", said)
+	}
+	// What takes one flow knows names, too.
+	file := testFile(t, "second.yaml", second)
+	says(t, l.env, "", "flows", "dry-run-new", "--file", file)
+	says(t, l.env, "", "flows", "create", "--file", file)
+	says(t, l.env, "", "flows", "replace", "second", "--file", file)
+
+	for name, tt := range map[string]struct {
+		code           int
+		old, new, says string
+	}{
+		"Expression": {3, "{{ input }}", "{{ inptu }}", `:20: steps.0.tasks.0.params.row: {{ inptu }}: unknown name "inptu"`},
+		"Field":      {3, "steps:", "stepps:", `:11: stepps: `},
+		"Credential": {5, "credential_id: dialer", "credential_id: dialler", `:16: credential_id: there is no "dialler"; ` + "`flowlane credentials list`"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			file := testFile(t, "bad.yaml", strings.Replace(exported, tt.old, tt.new, 1))
+			if code, said := fails(t, l.env, "flows", "validate", file); code != tt.code || !strings.Contains(said, file+tt.says) {
+				t.Errorf("exit %d, %s", code, said)
+			}
+			cmd := program(t, l.env, "flows", "validate", "--file", file, "--json")
+			text, _ := cmd.Output()
+			var facts []struct {
+				Valid  bool
+				Errors []struct{ At, Msg string }
+			}
+			if err := json.Unmarshal(text, &facts); err != nil || len(facts) != 1 || facts[0].Valid || len(facts[0].Errors) == 0 ||
+				!strings.HasPrefix(facts[0].Errors[0].At, file+":") {
+				t.Errorf("as JSON: %s, %v", text, err)
+			}
+		})
+	}
+	if code, said := fails(t, l.env, "flows", "validate"); code != 2 || !strings.Contains(said, "- for standard input") {
+		t.Errorf("flows validate of nothing: exit %d, %s", code, said)
 	}
 }

@@ -26,43 +26,58 @@ func (p *flowsPlan) check(ctx context.Context) error {
 			return usageError{fmt.Errorf("%s: flow %s: delete the file and apply with --prune in place of archiving it here",
 				c.source.Place("status"), c.Name)}
 		}
-		text, err := json.Marshal(c.body)
-		if err != nil {
-			return usageError{fmt.Errorf("%s: flow %s: names of fields must be texts: %w", c.File, c.Name, err)}
-		}
-		found, err := p.validate(ctx, text)
-		var answer *remote.AnswerError
-		switch {
-		case errors.As(err, &answer) && len(answer.Entries) > 0:
-			found = answer.Entries
-		case err != nil:
-			mistakes = append(mistakes, p.client.Explain(c.File+": flow "+c.Name, err))
-		}
-		for _, e := range found {
-			mistakes = append(mistakes, mistakeOf(c.source, e))
-		}
+		found, err := p.look(ctx, c.source, c.body)
+		mistakes = append(mistakes, append(found.mistakes(c.source), err)...)
 	}
-	if len(mistakes) > 0 {
-		return fmt.Errorf("%w\n%s", errors.Join(mistakes...), nothingChanged)
+	if err := errors.Join(mistakes...); err != nil {
+		return fmt.Errorf("%w\n%s", err, nothingChanged)
 	}
 	return nil
 }
 
-// validate asks the server what is wrong with a flow that has the form of one.
-func (p *flowsPlan) validate(ctx context.Context, text []byte) ([]remote.Entry, error) {
-	said, err := remote.Ask[struct{ Errors []remote.Entry }](ctx, p.client, remote.Request{
+// flowLook is what the server says of a flow.
+type flowLook struct {
+	Errors   []remote.Entry
+	Warnings []string
+}
+
+// look asks the server what is wrong with a flow.
+func (p *flowsPlan) look(ctx context.Context, source flowfile.File, body flowfile.Flow) (flowLook, error) {
+	what := source.Path + ": flow " + source.Flow.Name()
+	text, err := json.Marshal(body)
+	if err != nil {
+		return flowLook{}, usageError{fmt.Errorf("%s: names of fields must be texts: %w", what, err)}
+	}
+	found, err := remote.Ask[flowLook](ctx, p.client, remote.Request{
 		Method: http.MethodPost, Path: "/flows/definitions/validate", Body: text, Repeat: true,
 	}, nil)
-	return said.Errors, err //nolint:wrapcheck // check explains it
+	if answer := (*remote.AnswerError)(nil); errors.As(err, &answer) && len(answer.Entries) > 0 {
+		return flowLook{Errors: answer.Entries}, nil
+	}
+	return found, p.client.Explain(what, err)
+}
+
+// mistakes are the bad fields of a flow, where they stand in its file.
+func (l flowLook) mistakes(source flowfile.File) []error {
+	out := make([]error, len(l.Errors))
+	for i, e := range l.Errors {
+		out[i] = mistakeOf(source, e)
+	}
+	return out
 }
 
 // mistakeOf is a bad field of a flow, where it stands in the file.
 func mistakeOf(file flowfile.File, e remote.Entry) error {
-	loc := e.Loc
-	if len(loc) > 0 && loc[0] == "body" {
-		loc = loc[1:]
-	}
+	loc := fieldOf(e)
 	return invalidError{what: file.Place(loc...), says: strings.TrimPrefix(strings.Join(loc, ".")+": "+e.Msg, ": ")}
+}
+
+// fieldOf is the place of a bad field in the flow.
+func fieldOf(e remote.Entry) []string {
+	if len(e.Loc) > 0 && e.Loc[0] == "body" {
+		return e.Loc[1:]
+	}
+	return e.Loc
 }
 
 // invalidError is a flow that the server would refuse.

@@ -76,9 +76,15 @@ func Read(paths []string) ([]File, error) {
 	return out, nil
 }
 
+// Stdin is the path of standard input.
+const Stdin = "-"
+
 // List returns a file as it is, and of a folder the *.yaml, *.yml and *.json files in it and below, but for tests of flows and
 // what is hidden.
 func List(path string) ([]string, error) {
+	if path == Stdin {
+		return []string{path}, nil
+	}
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, err //nolint:wrapcheck // names the file
@@ -109,11 +115,16 @@ var syntaxLine = regexp.MustCompile(`^(?:yaml: )?line (\d+): `)
 
 // readFile returns what could be read before the first mistake, too.
 func readFile(path string) ([]File, error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, err //nolint:wrapcheck // names the file
+	file := os.Stdin
+	if path == Stdin {
+		path = "standard input"
+	} else {
+		var err error
+		if file, err = os.Open(path); err != nil {
+			return nil, err //nolint:wrapcheck // names the file
+		}
+		defer file.Close()
 	}
-	defer file.Close()
 	text, err := io.ReadAll(io.LimitReader(file, maxFile+1))
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", path, err)
