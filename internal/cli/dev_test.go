@@ -1,8 +1,10 @@
 package cli_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -93,4 +95,91 @@ func checkEnv(t *testing.T, f devFacts) {
 			t.Errorf("%s is %q, want %q", name, env[name], value)
 		}
 	}
+}
+
+// TestDev_OldFolder starts on a folder that an earlier server left in disorder: Postgres was killed, another program has the process
+// id of its files by now, and the sockets of two more are there. Flows, keys and secrets are as they were.
+func TestDev_OldFolder(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	args := []string{"dev", "--data-dir", dir, "--listen", "127.0.0.1:0"}
+	var first devFacts
+	dev := launch(t, nil, &first, args...)
+	env := []string{"FLOWLANE_DATA_DIR=" + dir}
+	says(t, env, "", "flows", "create", "--file", testFile(t, "kept.yaml",
+		"name: kept\nstatus: active\nsteps: [{id: s, tasks: [{id: t, action_id: dialer__api__upload, credential_id: dialer,"+
+			" params: {list: kept, key_field: id, row: '{{ input }}'}}]}]\n"))
+	exported := says(t, env, "", "flows", "export")
+	var key struct{ Key string }
+	output(t, env, &key, "keys", "create", "--name", "another", "--role", "member")
+
+	data := postgresFolder(t, dir)
+	pid := postgresID(t, data)
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	err := dev.Wait()
+	dev.ended = true
+	if code := dev.ProcessState.ExitCode(); err == nil || code != 1 || !strings.Contains(dev.stderr.String(), "the embedded Postgres has ended") {
+		t.Errorf("after its Postgres was killed: exit %d, %s", code, dev.stderr.String())
+	}
+	for name, text := range map[string]string{
+		"postmaster.pid": fmt.Sprintf("%d\n%s\n", os.Getpid(), data),
+		".s.PGSQL.1":     "", ".s.PGSQL.1.lock": "1\n", ".s.PGSQL.2": "", ".s.PGSQL.2.lock": fmt.Sprintf("%d\n", os.Getpid()),
+	} {
+		if err := os.WriteFile(filepath.Join(data, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	var again devFacts
+	dev = launch(t, nil, &again, args...)
+	if again.FirstStart || again.APIKey != "" || again.DatabaseURL != first.DatabaseURL {
+		t.Errorf("the next start: %+v; first %+v", again, first)
+	}
+	if said := says(t, env, "", "flows", "export"); said != exported || !strings.Contains(said, "name: kept\n") {
+		t.Errorf("flows: %s, before %s", said, exported)
+	}
+	for _, key := range []string{first.APIKey, key.Key} {
+		if status := get(t, again.URL+"/v1/account/me", key, nil); status != 200 {
+			t.Errorf("a key of before: %d", status)
+		}
+	}
+	var tested struct{ Success bool }
+	if output(t, env, &tested, "credentials", "test", "dialer"); !tested.Success {
+		t.Errorf("a credential of before: %+v", tested)
+	}
+	says(t, env, "", "run", "kept", testFile(t, "rows.csv", "id\na\n"), "--watch", "--yes")
+	if left, err := filepath.Glob(filepath.Join(data, ".s.PGSQL.[12]*")); err != nil || len(left) > 0 {
+		t.Errorf("sockets of servers that are gone: %v, %v", left, err)
+	}
+	dev.stop(t, syscall.SIGTERM)
+}
+
+// postgresFolder is where the Postgres of a data folder has its data.
+func postgresFolder(t *testing.T, dir string) string {
+	t.Helper()
+	found, err := filepath.Glob(filepath.Join(dir, "pg*", "PG_VERSION"))
+	if err != nil || len(found) != 1 {
+		t.Fatalf("Postgres's data: %v, %v", found, err)
+	}
+	data, err := filepath.EvalSymlinks(filepath.Dir(found[0]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+func postgresID(t *testing.T, data string) int {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(data, "postmaster.pid"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	line, _, _ := strings.Cut(string(text), "\n")
+	pid, err := strconv.Atoi(strings.TrimSpace(line))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pid
 }

@@ -134,6 +134,20 @@ func (c *cluster) endLeftover(ctx context.Context, log *slog.Logger) error {
 	return nil
 }
 
+// removeSockets removes those that a server of this folder left, which is gone: Postgres takes any living process of its user that has
+// the process id in such a file for a server. What cannot be removed is for Postgres to complain of.
+func (c *cluster) removeSockets() {
+	entries, err := os.ReadDir(c.path)
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), ".s.PGSQL.") {
+			_ = os.Remove(filepath.Join(c.path, e.Name()))
+		}
+	}
+}
+
 // leftover reads the process id in postmaster.pid and tells whether it is that of a living server of this folder. A file
 // whose process is gone, or is another program by now, is removed: Postgres itself would take any process for a server.
 func (c *cluster) leftover() (int, bool) {

@@ -85,6 +85,7 @@ func start(ctx context.Context, opts Options) (*Server, error) {
 	if err := c.endLeftover(ctx, opts.Log); err != nil {
 		return nil, err
 	}
+	c.removeSockets()
 	st, process, err := c.launch(ctx, opts)
 	if err != nil {
 		return nil, err

@@ -354,6 +354,31 @@ func TestStart_ProcessIDOfAnotherProgram(t *testing.T) {
 	b.start()
 }
 
+// Beside the process id, the old server's socket names it, and the server refuses to start where that process lives.
+func TestStart_SocketOfAnotherProgram(t *testing.T) {
+	t.Parallel()
+	other := setupCreated(t).start()
+	b := setupCreated(t)
+	first := b.start()
+	path := b.query(first.DSN(), "SHOW data_directory")
+	b.stop(first)
+	runner, err := runnerOf(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	socket := filepath.Join(path, ".s.PGSQL."+strconv.Itoa(first.Port))
+	named := fmt.Sprintf("%d\n%s\n0\n%d\n%s\n", other.process.cmd.Process.Pid, path, first.Port, path)
+	for name, text := range map[string]string{socket: "", socket + ".lock": named} {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := runner.give(name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.start()
+}
+
 func TestStart_UnfinishedCreation(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
