@@ -31,13 +31,23 @@ _flowlane() {
   found=(${(f)"$("${words[1]}" __complete "${(@)words[2,CURRENT]}" 2>/dev/null)"})
   if (( ${#found} )); then compadd -- "${found[@]}"; else _files; fi
 }
-if [ "${funcstack[1]}" = "_flowlane" ]; then _flowlane; else compdef _flowlane flowlane; fi
+if [ "${funcstack[1]}" = "_flowlane" ]; then
+  _flowlane
+else
+  if ! (( ${+functions[compdef]} )); then autoload -Uz compinit && compinit; fi
+  compdef _flowlane flowlane
+fi
 `,
 	"fish": `function __flowlane_complete
   set -l words (commandline -opc) (commandline -ct)
-  $words[1] __complete $words[2..-1] 2>/dev/null
+  set -l found ($words[1] __complete $words[2..-1] 2>/dev/null)
+  if count $found >/dev/null
+    printf '%s\n' $found
+  else
+    __fish_complete_path (commandline -ct)
+  end
 end
-complete -c flowlane -a '(__flowlane_complete)'
+complete -c flowlane -f -a '(__flowlane_complete)'
 `,
 }
 

@@ -127,17 +127,6 @@ func TestCompletion(t *testing.T) {
 			t.Errorf("%s: %q, want %q", line, got, want)
 		}
 	}
-	for _, shell := range []string{"bash", "zsh", "fish"} {
-		file := testFile(t, "completion", says(t, nil, "", "completion", shell))
-		path, err := exec.LookPath(shell)
-		if err != nil {
-			t.Logf("%s is not installed: its script is only printed", shell)
-			continue
-		}
-		if out, err := exec.CommandContext(t.Context(), path, "-n", file).CombinedOutput(); err != nil {
-			t.Errorf("%s: %v, %s", shell, err, out)
-		}
-	}
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -146,10 +135,48 @@ func TestCompletion(t *testing.T) {
 	if err := os.Symlink(self, filepath.Join(bin, "flowlane")); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), "bash", "-c", `source <(flowlane completion bash)
-COMP_WORDS=(flowlane batches re); COMP_CWORD=2; _flowlane; echo "${COMPREPLY[@]}"`)
-	cmd.Env = []string{asProgram + "=1", "PATH=" + bin + ":" + os.Getenv("PATH"), "HOME=" + bin}
-	if out, err := cmd.CombinedOutput(); err != nil || string(out) != "resume retry resolve results\n" {
-		t.Errorf("bash completes %q, %v", out, err)
+	for shell, c := range completing {
+		t.Run(shell, func(t *testing.T) {
+			t.Parallel()
+			path, err := exec.LookPath(shell)
+			if err != nil {
+				t.Skipf("not tested: %s is not installed", shell)
+			}
+			home := t.TempDir()
+			for _, name := range []string{"rows.csv", "ndump"} {
+				if err := os.WriteFile(filepath.Join(home, name), nil, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			cmd := exec.CommandContext(t.Context(), path, append(c.args, c.program)...)
+			cmd.Env = []string{asProgram + "=1", "PATH=" + bin + ":" + os.Getenv("PATH"), "HOME=" + home, "XDG_CONFIG_HOME=" + home}
+			cmd.Dir = home
+			if out, err := cmd.CombinedOutput(); err != nil || string(out) != c.want {
+				t.Errorf("%s completes %q, %v", shell, out, err)
+			}
+		})
 	}
+}
+
+// completing is for each shell a program that reads the script as its user would, without settings of its own, and completes what is
+// begun: a command, a value, and a file where there is nothing to propose.
+var completing = map[string]struct {
+	args          []string
+	program, want string
+}{
+	"bash": {[]string{"--norc", "-c"}, `source <(flowlane completion bash)
+COMP_WORDS=(flowlane batches re); COMP_CWORD=2; _flowlane; echo "${COMPREPLY[@]}"
+COMP_WORDS=(flowlane flows list -o nd); COMP_CWORD=4; _flowlane; echo "${COMPREPLY[@]}"
+complete -p flowlane`, "resume retry resolve results\nndjson\ncomplete -o default -F _flowlane flowlane\n"},
+	"zsh": {[]string{"-f", "-c"}, `source <(flowlane completion zsh)
+compadd() { shift; print -r -- "$@" }
+_files() { print files }
+words=(flowlane batches re) CURRENT=3; _flowlane
+words=(flowlane flows list -o nd) CURRENT=5; _flowlane
+words=(flowlane run strict ro) CURRENT=4; _flowlane
+print $_comps[flowlane]`, "resume retry resolve results\nndjson\nfiles\n_flowlane\n"},
+	"fish": {[]string{"--no-config", "-c"}, `flowlane completion fish | source
+complete -C "flowlane batches re"
+complete -C "flowlane flows list -o nd"
+complete -C "flowlane run strict ro"`, "resolve\nresults\nresume\nretry\nndjson\nrows.csv\n"},
 }

@@ -29,6 +29,9 @@ type verb struct {
 	// operation is the operationId of what it does; columns are those of the table that it prints.
 	operation string
 	columns   string
+	// newest says that the list begins with what came last, unless it is told otherwise; nothing is said where it is empty.
+	newest  bool
+	nothing string
 	// command is a pointer to a command made by hand, with help of its own; it stands for operation, which may be empty.
 	command any
 	help    string
@@ -122,6 +125,9 @@ var makes = map[string]string{
 
 // none is said of an empty list: how something comes into it, where that is for a command.
 func (n noun) none(v verb) string {
+	if v.nothing != "" {
+		return v.nothing
+	}
 	at := n.name + " " + v.name
 	by := makes[at]
 	if by == "" && v.name == "list" && slices.ContainsFunc(n.verbs, func(v verb) bool { return v.name == "create" }) {
@@ -166,6 +172,11 @@ func newAction(doc *apidoc.Document, v verb) *action {
 			reflect.StructField{Name: shapeLimit, Type: reflect.TypeFor[int](), Tag: tag("name", "limit", "default", "50",
 				"help", "The most to print.")},
 			reflect.StructField{Name: shapeAll, Type: reflect.TypeFor[bool](), Tag: tag("name", "all", "help", "Print all.")})
+	}
+	if v.newest {
+		at := slices.IndexFunc(a.fields, func(f field) bool { return f.name == "order" })
+		f := &shape[a.fields[at].at]
+		f.Tag += " " + tag("default", "desc")
 	}
 	a.shape = reflect.StructOf(shape)
 	return a
