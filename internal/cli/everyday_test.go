@@ -20,7 +20,8 @@ type live struct {
 	dsn string
 }
 
-func newLive(t *testing.T) live {
+// newLive starts one, with further settings.
+func newLive(t *testing.T, settings ...string) live {
 	t.Helper()
 	dsn, _ := pgtest.NewDatabase(t)
 	env := []string{"DATABASE_URL=" + dsn, "FLOWLANE_KEK=" + testKEK}
@@ -30,7 +31,7 @@ func newLive(t *testing.T) live {
 	output(t, env, &key, "apikey", "create", "--org", org.ID, "--name", "test")
 	var sim, at urlFacts
 	launch(t, nil, &sim, "sim", "dialer", "--listen", "127.0.0.1:0")
-	launch(t, append(env, "FLOWLANE_SIM_URL="+sim.URL), &at, "serve", "--listen", "127.0.0.1:0")
+	launch(t, append(append(env, settings...), "FLOWLANE_SIM_URL="+sim.URL), &at, "serve", "--listen", "127.0.0.1:0")
 	return live{env: []string{"FLOWLANE_URL=" + at.URL, "FLOWLANE_API_KEY=" + key.Key}, url: at.URL, key: key.Key, dsn: dsn}
 }
 
