@@ -76,6 +76,19 @@ var terminalStatuses = []string{batchCompleted, "partially_failed", "failed", "c
 
 func (g progress) over() bool { return slices.Contains(terminalStatuses, g.Status) }
 
+// jobUnresolved is the status of a job whose call may have been carried out, and of which only a person can find out.
+const jobUnresolved = "unresolved"
+
+// waitsForPerson tells whether nothing goes on in a batch that is not over, and a person has to say what became of calls.
+func (g progress) waitsForPerson() bool {
+	for _, status := range []string{"staged", "queued", "pending", "started", "needs_reconcile"} {
+		if g.Counts[status] > 0 {
+			return false
+		}
+	}
+	return g.Counts[jobUnresolved] > 0 && !g.over()
+}
+
 func flowPath(id string) string       { return "/flows/definitions/" + url.PathEscape(id) }
 func credentialPath(id string) string { return "/credentials/" + url.PathEscape(id) }
 func batchPath(id string) string      { return "/flows/batches/" + url.PathEscape(id) }

@@ -54,7 +54,16 @@ func (g progress) show(b *bar) {
 func watch(ctx context.Context, p *process, client *remote.Client, id string) (watchFacts, error) {
 	bar := newBar(p.stderr, "batch")
 	defer bar.end()
-	end, err := awaitBatch(ctx, client, id, func(g progress) { g.show(bar) })
+	asked := false
+	end, err := awaitBatch(ctx, client, id, func(g progress) {
+		g.show(bar)
+		if !asked && g.waitsForPerson() {
+			asked = true
+			bar.end()
+			fmt.Fprintf(p.stderr, "It waits for somebody to say what became of the calls of %d: `flowlane jobs list --batch-id %s --status unresolved` "+
+				"shows them, `flowlane jobs resolve` ends them.\n", g.Counts[jobUnresolved], id)
+		}
+	})
 	if ctx.Err() != nil {
 		bar.end()
 		fmt.Fprintf(p.stderr, "The batch goes on; `flowlane batches watch %s` shows it again.\n", id)
