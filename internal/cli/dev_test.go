@@ -183,3 +183,24 @@ func postgresID(t *testing.T, data string) int {
 	}
 	return pid
 }
+
+// TestDev_Starting: who comes before the server is ready is told to wait, not to start one.
+func TestDev_Starting(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	lock, err := os.Create(filepath.Join(dir, "dev.lock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Close()
+	env := []string{"FLOWLANE_DATA_DIR=" + dir, "XDG_CONFIG_HOME=" + dir}
+	if _, said := fails(t, env, "flows", "list"); !strings.Contains(said, "flowlane dev") {
+		t.Errorf("without a server: %s", said)
+	}
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	if _, said := fails(t, env, "flows", "list"); !strings.Contains(said, "is starting; try again once it says that it is ready") {
+		t.Errorf("while it starts: %s", said)
+	}
+}

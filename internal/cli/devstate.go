@@ -53,6 +53,16 @@ func openState(dir string) (*devState, error) {
 	return s, nil
 }
 
+// stateLocked tells whether a development server runs on a folder.
+func stateLocked(dir string) bool {
+	lock, err := os.Open(filepath.Join(dir, "dev.lock"))
+	if err != nil {
+		return false
+	}
+	defer lock.Close()
+	return syscall.Flock(int(lock.Fd()), syscall.LOCK_SH|syscall.LOCK_NB) != nil //nolint:gosec // a descriptor is small
+}
+
 func (s *devState) save() error {
 	text, err := json.Marshal(s)
 	if err == nil {
