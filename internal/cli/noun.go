@@ -156,6 +156,8 @@ func newAction(doc *apidoc.Document, v verb) *action {
 		case p.Name == "cursor":
 			a.list = true
 		case p.Name == "limit", p.Name == "skip", p.Name == "format", p.In == "header":
+		case p.Name == "order" && v.newest:
+			add(field{in: p.In, name: p.Name}, p.Description+" Default here: desc.", p.Schema)
 		default:
 			add(field{in: p.In, name: p.Name}, p.Description, p.Schema)
 		}

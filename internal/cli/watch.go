@@ -60,8 +60,8 @@ func watch(ctx context.Context, p *process, client *remote.Client, id string) (w
 		if !asked && g.waitsForPerson() {
 			asked = true
 			bar.end()
-			fmt.Fprintf(p.stderr, "It waits for somebody to say what became of the calls of %d: `flowlane jobs list --batch-id %s --status unresolved` "+
-				"shows them, `flowlane jobs resolve` ends them.\n", g.Counts[jobUnresolved], id)
+			fmt.Fprintf(p.stderr, "The batch waits for somebody to say what became of its unresolved calls: "+
+				"`flowlane jobs list --batch-id %s --status unresolved` shows them, `flowlane jobs resolve` ends them.\n", id)
 		}
 	})
 	if ctx.Err() != nil {
