@@ -240,10 +240,15 @@ describe('a file', () => {
       await page.keyboard.press('Tab');
       return page.evaluate(holds);
     }, `the focus on ${what}`);
-    await reach(() => document.activeElement?.matches('input[type=file]'), 'the field for files');
-    const chooser = page.waitForEvent('filechooser');
-    await page.keyboard.press('Space');
-    await (await chooser).setFiles(file('few.csv', 'id,name\n1,Ada\n2,Bo\n'));
+    let chooser;
+    page.on('filechooser', (opened) => { chooser = opened; });
+    // The focus may be lost while the page is still put together.
+    await until(async () => {
+      const there = await page.evaluate(() => document.activeElement?.matches('input[type=file]'));
+      await page.keyboard.press(there ? 'Space' : 'Tab');
+      return chooser;
+    }, 'the choice of a file');
+    await chooser.setFiles(file('few.csv', 'id,name\n1,Ada\n2,Bo\n'));
     await page.getByRole('button', { name: 'Start 2 records' }).waitFor();
     await reach(() => document.activeElement?.textContent === 'Start 2 records', 'the button that starts');
     await page.keyboard.press('Enter');
