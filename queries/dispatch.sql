@@ -146,10 +146,11 @@ WHERE domain = @domain::text AND scope = 'bucket' AND status = 'active' AND expi
 
 -- name: CallsTogether :one
 -- How many calls of these actions, or of any, may be under way in any process, whichever of these queues they waited in. With jobs,
--- also those whose result is not known.
+-- also those whose result is not known. With a scope, only those that name it beside their costs.
 SELECT count(*) FROM flow.call WHERE domain = @domain AND bucket = ANY(@lines::text[])
     AND (send_before > @now AND state = 'intent' OR @jobs::boolean AND state IN ('intent', 'unknown', 'awaiting'))
-    AND (action_id = ANY(@spends::text[]) OR cardinality(@spends::text[]) = 0);
+    AND (action_id = ANY(@spends::text[]) OR cardinality(@spends::text[]) = 0)
+    AND (@scope::text = '' OR (costs->>(@scope::text)) IS NOT NULL);
 
 -- name: CallsExclusive :many
 SELECT exclusive_key::text FROM flow.call WHERE domain = @domain AND exclusive_key = ANY(@keys::text[]);

@@ -1189,6 +1189,7 @@ const callsTogether = `-- name: CallsTogether :one
 SELECT count(*) FROM flow.call WHERE domain = $1 AND bucket = ANY($2::text[])
     AND (send_before > $3 AND state = 'intent' OR $4::boolean AND state IN ('intent', 'unknown', 'awaiting'))
     AND (action_id = ANY($5::text[]) OR cardinality($5::text[]) = 0)
+    AND ($6::text = '' OR (costs->>($6::text)) IS NOT NULL)
 `
 
 type CallsTogetherParams struct {
@@ -1197,10 +1198,11 @@ type CallsTogetherParams struct {
 	Now    time.Time
 	Jobs   bool
 	Spends []string
+	Scope  string
 }
 
 // How many calls of these actions, or of any, may be under way in any process, whichever of these queues they waited in. With jobs,
-// also those whose result is not known.
+// also those whose result is not known. With a scope, only those that name it beside their costs.
 func (q *Queries) CallsTogether(ctx context.Context, db DBTX, arg CallsTogetherParams) (int64, error) {
 	row := db.QueryRow(ctx, callsTogether,
 		arg.Domain,
@@ -1208,6 +1210,7 @@ func (q *Queries) CallsTogether(ctx context.Context, db DBTX, arg CallsTogetherP
 		arg.Now,
 		arg.Jobs,
 		arg.Spends,
+		arg.Scope,
 	)
 	var count int64
 	err := row.Scan(&count)

@@ -120,3 +120,32 @@ func TestPlatform_Five9_Unclear(t *testing.T) {
 	}
 	assert.Empty(t, sim.Totals().Limited)
 }
+
+// TestPlatform_Five9_Users: while a call of a user is under way no other one of that user goes, be it by another credential, and another
+// user of the domain calls meanwhile.
+func TestPlatform_Five9_Users(t *testing.T) {
+	t.Parallel()
+	p := servePlatforms(t)
+	sim := p.sims["five9"]
+	one, again, other := p.signInAs("five9", "acme"), p.signInAs("five9", "acme"), p.signInAs("five9", "beta")
+	account := p.get("/credentials/" + one)["tenancy_id"]
+	require.Equal(t, account, p.get("/credentials/" + again)["tenancy_id"])
+	require.Equal(t, account, p.get("/credentials/" + other)["tenancy_id"], "they are users of one domain")
+	add := func(credential string, phone int) (batch string) {
+		flow := five9Flow(p, credential, "add_record", `{"list":"Leads","record":{"number1":"{{ input.phone }}"},"keys":["number1"]}`)
+		return p.trigger(flow, five9Records(phone, 1))
+	}
+	require.Equal(t, map[string]int{"completed": 1}, counted(p.await(add(one, 1))), "the counters are read by now")
+	require.NoError(t, sim.AddFault(platformsim.Fault{Kind: "hang", Action: "five9__config__add_record"}))
+	hanging := add(one, 2)
+	p.until(hanging, func(b map[string]any) bool { return counted(b)["started"] == 1 })
+	waiting := add(again, 3)
+	require.Equal(t, map[string]int{"completed": 1}, counted(p.await(add(other, 4))), "a later call of another user has passed it")
+	assert.Equal(t, map[string]int{"queued": 1}, counted(p.get("/flows/batches/"+waiting)))
+	assert.Equal(t, map[string]int{"started": 1}, counted(p.get("/flows/batches/"+hanging)))
+	assert.Equal(t, 2, p.number(`SELECT count(DISTINCT k) FROM flow.call, jsonb_object_keys(costs) k WHERE k LIKE 'session#%'`))
+	assert.Zero(t, p.number(`SELECT count(*) FROM flow.rolling WHERE bucket LIKE 'session#%'`))
+	assert.Equal(t, 1, sim.Most()["one call of a user"])
+	assert.Empty(t, sim.Totals().Limited)
+	sim.Close()
+}

@@ -183,13 +183,19 @@ func servePlatforms(t *testing.T, options ...func(c *app.Config)) platforms {
 // signIn stores a credential of a platform, as its service asks for one.
 func (p platforms) signIn(platformID string) (credentialID string) {
 	p.t.Helper()
+	return p.signInAs(platformID, "acme")
+}
+
+// signInAs makes a credential whose fields are this text.
+func (p platforms) signInAs(platformID, text string) (credentialID string) {
+	p.t.Helper()
 	cat, err := catalog.Load(catalog.Options{})
 	require.NoError(p.t, err)
 	svc := cat.Services(platformID)[0]
 	fields := map[string]string{}
 	for _, f := range svc.CredentialFields {
 		if fields[f.Name] = sampleFields[platformID+"."+f.Name]; fields[f.Name] == "" {
-			fields[f.Name] = "acme"
+			fields[f.Name] = text
 		}
 	}
 	for _, l := range svc.Labels {
@@ -198,9 +204,9 @@ func (p platforms) signIn(platformID string) (credentialID string) {
 		}
 	}
 	body := map[string]any{"name": platformID, "platform_id": platformID, "auth_method": svc.AuthMethod, "credentials": fields}
-	text, err := json.Marshal(body)
+	raw, err := json.Marshal(body)
 	require.NoError(p.t, err)
-	return p.made("/credentials", string(text))
+	return p.made("/credentials", string(raw))
 }
 
 // TestPlatform_Templates makes a definition of every platform's template and runs it through the service against the

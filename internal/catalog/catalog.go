@@ -84,8 +84,8 @@ type RateBucket struct {
 	Windows map[int]int `yaml:"windows"`
 	// Further are windows of other lengths, or that roll.
 	Further []Window `yaml:"further_windows"`
-	// Per says of what there is a budget each within the account: of a credential (PerCredential), or of what a template over the
-	// parameters of a call gives. Empty: the account has one.
+	// Per says of what there is a budget each within the account: of a credential (PerCredential), of a user (PerUser), or of what a
+	// template over the parameters of a call gives. Empty: the account has one.
 	Per string `yaml:"per"`
 	// MinSpacingMS is the least time between two calls, in milliseconds; 0 for none.
 	MinSpacingMS int `yaml:"min_spacing_ms"`
@@ -106,6 +106,9 @@ const HeldUntilResult = "result"
 
 // PerCredential is the Per of a bucket that counts for each credential.
 const PerCredential = "credential"
+
+// PerUser is the Per of a bucket that counts for each user who signs in, by whatever credentials.
+const PerUser = "user"
 
 // Price is what a call costs of a budget: Call, and Record for each of its records.
 type Price struct {

@@ -241,20 +241,23 @@ func (ch *checker) further(b *RateBucket, at path) {
 	}
 }
 
-// scoped checks a bucket that has a budget for each credential or value: windows that roll are all that is kept of those, since nobody
-// knows beforehand which there will be.
+// scoped checks a bucket that has a budget for each credential, user or value: windows that roll, and calls under way, are all that is
+// kept of those, since nobody knows beforehand which there will be.
 func (ch *checker) scoped(b *RateBucket, at path) {
 	if b.Per == "" {
 		return
 	}
-	if b.Per != PerCredential && !strings.Contains(b.Per, "{{") {
-		ch.fail(at.to("per"), "per is %q; it must be %s, or a template over params", b.Per, PerCredential)
+	if !b.bySignIn() && !strings.Contains(b.Per, "{{") {
+		ch.fail(at.to("per"), "per is %q; it must be %s, %s, or a template over params", b.Per, PerCredential, PerUser)
 	}
 	aligned := func(w Window) bool { return !b.Rolls(w.Seconds) }
-	if len(b.Windows)+b.MaxInFlight+b.MinSpacingMS+len(b.Told) > 0 || b.Cost != nil || slices.ContainsFunc(b.Further, aligned) {
-		ch.fail(at.to("per"), "a bucket with per has further_windows that roll, or are shorter than a minute, and nothing else")
+	if len(b.Windows)+b.MinSpacingMS+len(b.Told) > 0 || b.Cost != nil || slices.ContainsFunc(b.Further, aligned) {
+		ch.fail(at.to("per"), "a bucket with per has further_windows that roll, or are shorter than a minute, max_in_flight, and nothing else")
 	}
 }
+
+// bySignIn reports whether there is a budget for each of those who sign in.
+func (b *RateBucket) bySignIn() bool { return b.Per == PerCredential || b.Per == PerUser }
 
 // per compiles what the buckets of an action are each for; service is the place of the service.
 func (ch *checker) per(s *Service, a *Action, service path, params map[string]bool) {
@@ -268,7 +271,7 @@ func (ch *checker) per(s *Service, a *Action, service path, params map[string]bo
 		if i == 0 {
 			ch.fail(at, "%s: the first bucket of an action is the one whose queue it waits in, and is that of an account", a.ID)
 		}
-		if b.Per == PerCredential {
+		if b.bySignIn() {
 			continue
 		}
 		for _, m := range paramName.FindAllStringSubmatch(b.Per, -1) {

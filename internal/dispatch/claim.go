@@ -310,18 +310,26 @@ func (c *claim) together(ctx context.Context) (int, error) {
 		return left, nil
 	}
 	for _, m := range c.meter.all() {
-		rates := m.rates
-		if rates.MaxInFlight == 0 {
+		if m.rates.MaxInFlight == 0 {
 			continue
 		}
-		n, err := c.d.q.CallsTogether(ctx, c.tx, db.CallsTogetherParams{Domain: m.key.domain, Lines: m.svc.Lines(m.key.bucket), Now: c.now,
-			Jobs: rates.HeldUntil == catalog.HeldUntilResult, Spends: append([]string{}, rates.MemberActionIDs...)})
+		places, err := c.placesOf(ctx, m, "")
 		if err != nil {
-			return 0, fmt.Errorf("count the calls under way of %s: %w", m.key, err)
+			return 0, err
 		}
-		left = min(left, rates.MaxInFlight-int(n))
+		left = min(left, places)
 	}
 	return left, nil
+}
+
+// placesOf is how many calls more of a bucket may be under way, or of one of its budgets where it has several.
+func (c *claim) placesOf(ctx context.Context, m *meter, scope string) (int, error) {
+	n, err := c.d.q.CallsTogether(ctx, c.tx, db.CallsTogetherParams{Domain: m.key.domain, Lines: m.svc.Lines(m.key.bucket), Now: c.now,
+		Jobs: m.rates.HeldUntil == catalog.HeldUntilResult, Spends: append([]string{}, m.rates.MemberActionIDs...), Scope: scope})
+	if err != nil {
+		return 0, fmt.Errorf("count the calls under way of %s: %w", m.key, err)
+	}
+	return m.rates.MaxInFlight - int(n), nil
 }
 
 // barred ends a claim of batches that must not go. intend has taken a share of the gate that whoever opens a hold must have alone: a

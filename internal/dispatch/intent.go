@@ -37,8 +37,9 @@ func (c *claim) writeDown(ctx context.Context, conn db.DBTX, calls []*outboundCa
 		in.LastKeys, in.Params = append(in.LastKeys, ask.lastKey), append(in.Params, ask.params)
 		in.OutcomeChecks = append(in.OutcomeChecks, p.outcomeCheck())
 		in.ExclusiveKeys = append(in.ExclusiveKeys, p.exclusive)
-		in.Costs = append(in.Costs, string(p.costs.encode()))
-		p.written = db.FlowCall{ID: p.id, State: stateIntent, ClaimedAt: c.now, SendBefore: c.now.Add(p.timeout), CountsIn: counts, Costs: p.costs.encode(),
+		spent := c.marked(p).encode()
+		in.Costs = append(in.Costs, string(spent))
+		p.written = db.FlowCall{ID: p.id, State: stateIntent, ClaimedAt: c.now, SendBefore: c.now.Add(p.timeout), CountsIn: counts, Costs: spent,
 			CredentialID: &p.r.task.CredentialID.UUID}
 		in.SendBefores = append(in.SendBefores, p.written.SendBefore)
 		p.meter, p.refusals = c.meter, c.budget.Refusals

@@ -1,10 +1,12 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -14,8 +16,8 @@ import (
 	"flowlane/internal/quota"
 )
 
-// A bucket may have a budget each for a part of the account: for a credential, or for what the parameters of a call name, as a channel.
-// The account has one row of the bucket, whose lock all claims take, and its margin; what is spent is kept by bucket and value.
+// A bucket may have a budget each for a part of the account: for a credential or user, or for what the parameters of a call name, as a
+// channel. The account has one row of the bucket, whose lock all claims take, and its margin; what is spent is kept by bucket and value.
 
 // crowd are queues whose next call counts for something that has no room before roomAt.
 type crowd struct {
@@ -46,12 +48,9 @@ func (p *outboundCall) scope() error {
 		if b == nil || b.Per == "" {
 			continue
 		}
-		value := p.r.task.CredentialID.UUID.String()
-		if b.Per != catalog.PerCredential {
-			var err error
-			if value, err = provider.Per(action, bucket, p.params); err != nil {
-				return err //nolint:wrapcheck // says everything
-			}
+		value, err := p.counted(bucket, b.Per)
+		if err != nil {
+			return err
 		}
 		if p.scopes == nil {
 			p.scopes = map[string]string{}
@@ -61,12 +60,24 @@ func (p *outboundCall) scope() error {
 	return nil
 }
 
+// counted is what a call counts for in a bucket. Several credentials of one user are that user.
+func (p *outboundCall) counted(bucket, per string) (string, error) {
+	credential := p.r.task.CredentialID.UUID.String()
+	switch per {
+	case catalog.PerCredential:
+		return credential, nil
+	case catalog.PerUser:
+		return cmp.Or(deref(p.r.cred).Secret.User(), credential), nil
+	}
+	return provider.Per(p.r.task.Action, bucket, p.params) //nolint:wrapcheck // says everything
+}
+
 // spread keeps the calls for which there is room in what they count for. What comes in a queue after the first that must wait waits, too.
 func (c *claim) spread(ctx context.Context, calls []*outboundCall) (out []*outboundCall, err error) {
 	if c.meter == nil || len(c.meter.scoped) == 0 {
 		return calls, nil
 	}
-	windows := map[string][]quota.Window{}
+	windows, places := map[string][]quota.Window{}, map[string]int{}
 	taken := map[string]int{}
 	waits := map[queueKey]bool{}
 	for _, p := range calls {
@@ -81,8 +92,17 @@ func (c *claim) spread(ctx context.Context, calls []*outboundCall) (out []*outbo
 		if err != nil {
 			return nil, err
 		}
-		if roomAt := c.crowdedUntil(spans, taken); !roomAt.IsZero() {
-			c.crowded, c.roomAt = append(c.crowded, p.queues...), soonest(c.roomAt, roomAt)
+		placed, err := c.placed(ctx, p, places, taken)
+		if err != nil {
+			return nil, err
+		}
+		roomAt := c.crowdedUntil(spans, taken)
+		if !placed || !roomAt.IsZero() {
+			if roomAt.IsZero() { // an answer makes room, nobody knows when
+				c.blocked = append(c.blocked, p.queues...)
+			} else {
+				c.crowded, c.roomAt = append(c.crowded, p.queues...), soonest(c.roomAt, roomAt)
+			}
 			for _, k := range p.queues {
 				waits[k] = true
 			}
@@ -111,6 +131,47 @@ func (c *claim) scopeSpans(ctx context.Context, p *outboundCall, known map[strin
 		out = append(out, spans...)
 	}
 	return out, nil
+}
+
+// placed reports whether one more call like this may be under way beside those of its user, credential or value, of which the claim takes
+// so many already. known has how many more were found to have room.
+func (c *claim) placed(ctx context.Context, p *outboundCall, known, taken map[string]int) (bool, error) {
+	for _, m := range c.meter.scoped {
+		if m.rates.MaxInFlight == 0 {
+			continue
+		}
+		name := p.scopes[m.key.bucket]
+		left, read := known[name]
+		if !read {
+			var err error
+			if left, err = c.placesOf(ctx, m, name); err != nil {
+				return false, err
+			}
+			known[name] = left
+		}
+		if left <= taken[name] {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// marked are the costs of a call, which also name what it has a place of while it is under way.
+func (c *claim) marked(p *outboundCall) costs {
+	out := p.costs
+	if c.meter == nil {
+		return out
+	}
+	for _, m := range c.meter.scoped {
+		if m.rates.MaxInFlight == 0 {
+			continue
+		}
+		if out = maps.Clone(out); out == nil {
+			out = costs{}
+		}
+		out[p.scopes[m.key.bucket]] = 1
+	}
+	return out
 }
 
 // crowdedUntil is when there may be room for one more call in windows of which the claim takes so many already; zero where there is now.

@@ -42,6 +42,9 @@ type Secret struct{ reveal func() secret }
 
 func hide(in secret) Secret { return Secret{func() secret { return in }} }
 
+// User is who signs in, as far as names are compared without regard to case; empty where the way to sign in knows no user.
+func (s Secret) User() string { return SameKey(s.open().user) }
+
 // open returns what is hidden; the zero value has nothing.
 func (s Secret) open() secret {
 	if s.reveal == nil {
