@@ -1,1 +1,0 @@
-import{t as e}from"./client-OJnU3kN0.js";import{f as t}from"./index-BR1h5BZk.js";function n(){let n=t([`flows`,`names`],t=>e.definitions.list({query:{limit:200},signal:t}));return new Map(n.data?.items.map(e=>[e.id,e.name]))}export{n as t};
