@@ -177,10 +177,10 @@ func (e finalError) Unwrap() error { return e.error }
 
 // again tells whether a stream that failed so is to be opened again. Where nothing came yet, only what the server calls temporary.
 func again(err error, last string) bool {
-	switch status := remote.Status(err); {
-	case status == 0:
+	switch status := remote.Status(err); status {
+	case 0:
 		return last != ""
-	case status == http.StatusTooManyRequests:
+	case http.StatusTooManyRequests:
 		return true
 	default:
 		return status >= http.StatusInternalServerError
