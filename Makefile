@@ -19,8 +19,7 @@ WEB = web
 WEB_PACKAGES = $(WEB)/node_modules/.package-lock.json
 GENERATED = gen internal/console/dist $(SDK)/src/gen $(SDK)/src/keyed.gen.ts sdk/go/models.gen.go sdk/go/operations.gen.go \
 	sdk/python/flowlane/models.py sdk/python/flowlane/_operations.py
-# Tests share one Postgres: on a large machine, fewer packages of them at once than there are processors. Tests wait more than they
-# work, so that of each package there are twice as many at once.
+# Tests share one Postgres: on a large machine, fewer of them at once than there are processors.
 AT_ONCE := $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); if [ "$$n" -gt 4 ]; then echo 4; else echo "$$n"; fi)
 
 .PHONY: help
@@ -122,7 +121,7 @@ docs: ## Make a site of docs/ in bin/docs, to be published as it is; servers hav
 test: ## Run all tests against a Postgres that they start (or FLOWLANE_TEST_DATABASE_URL names); TEST=flags adds flags
 	@# The torture takes longest but for one and mostly waits: begun first, it runs beside the others and not after them. Vet has been over
 	@# all of it in make verify.
-	go test -vet=off -timeout 20m -p $(AT_ONCE) -parallel $$((2 * $(AT_ONCE))) $(TEST) ./internal/torture ./...
+	go test -vet=off -timeout 20m -p $(AT_ONCE) -parallel $(AT_ONCE) $(TEST) ./internal/torture ./...
 	go -C sdk/go test $(TEST) ./...
 
 .PHONY: simulate
