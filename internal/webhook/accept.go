@@ -131,7 +131,9 @@ func (s *Service) write(ctx context.Context, w *writing) error {
 			if rows[0].Startable {
 				s.Due.ScanNow()
 			}
-			return nil
+			w.groups, w.postponed = w.postponed, nil
+			w.needed = len(w.groups)
+			continue
 		case rows[0].SecretVersion != w.secretVersion:
 			w.refuse(errChanged)
 			return nil
@@ -139,7 +141,7 @@ func (s *Service) write(ctx context.Context, w *writing) error {
 			w.outdate(rows[0].Now)
 			continue
 		}
-		known, err := s.q.DeliveryKnown(ctx, pg.Planned{Pool: s.Pool}, db.DeliveryKnownParams{WebhookID: w.id, MessageIds: in.MessageIds})
+		known, err := s.q.DeliveryKnown(ctx, pg.Planned{Pool: s.Pool}, db.DeliveryKnownParams{WebhookID: w.id, MessageIds: w.messages()})
 		if err != nil {
 			return fmt.Errorf("look for copies: %w", err)
 		}
@@ -177,6 +179,8 @@ type writing struct {
 	id uuid.UUID
 	// groups are the messages, each with its copies, in the order of their first ones.
 	groups [][]*arrival
+	// postponed are those that have no room beside groups, which may turn out to need none.
+	postponed [][]*arrival
 	// They are written only while the secrets are those that they were verified with, between two times.
 	secretVersion    int64
 	earliest, latest time.Time
@@ -210,11 +214,19 @@ func newWriting(id uuid.UUID, all []*arrival) *writing {
 	return w
 }
 
+// messages are the ids of all that are still to be written.
+func (w *writing) messages() (ids []string) {
+	for _, g := range slices.Concat(w.groups, w.postponed) {
+		ids = append(ids, g[0].message.ID)
+	}
+	return ids
+}
+
 // outdate refuses those that were verified at too different a time, so that the others need not look again with them. Half of what
 // is allowed is left to these for the next try.
 func (w *writing) outdate(now time.Time) {
 	var kept []*arrival
-	for _, a := range slices.Concat(w.groups...) {
+	for _, a := range slices.Concat(slices.Concat(w.groups, w.postponed)...) {
 		if a.at.IsZero() || now.Sub(a.at).Abs() <= drift/2 {
 			kept = append(kept, a)
 		} else {
@@ -251,29 +263,38 @@ func (w *writing) done(rows []db.WebhookAcceptRow) {
 	}
 }
 
-// fit keeps the messages that are known, and as many others as the minute has room for; the rest is refused.
+// fit keeps the messages that are known, and as many others as the minute has room for. The rest is postponed, and refused once
+// the minute is full: then no process adds one any more, so that its copies fare alike.
 func (w *writing) fit(hook *db.WebhookAcceptRow, known []string) {
-	limit := request.Limit{Max: hook.Most, Minutes: 1}
-	full := &writing{}
 	room := int(hook.Most - hook.Used)
-	w.needed = 0
-	w.groups = slices.DeleteFunc(w.groups, func(g []*arrival) bool {
+	all := slices.Concat(w.groups, w.postponed)
+	w.groups, w.postponed, w.needed = nil, nil, 0
+	for _, g := range all {
 		switch {
 		case slices.Contains(known, g[0].message.ID):
-			return false
+			w.groups = append(w.groups, g)
 		case w.needed < room:
 			w.needed++
-			return false
+			w.groups = append(w.groups, g)
+		default:
+			w.postponed = append(w.postponed, g)
 		}
-		full.groups = append(full.groups, g)
-		return true
-	})
-	full.refuse(limit.Exceeded(left(hook.Began, hook.Now)))
+	}
+	if room <= 0 {
+		limit := request.Limit{Max: hook.Most, Minutes: 1}
+		refuse(w.postponed, limit.Exceeded(left(hook.Began, hook.Now)))
+		w.postponed = nil
+	}
 }
 
 // refuse gives an error to all.
 func (w *writing) refuse(err error) {
-	for _, g := range w.groups {
+	refuse(w.groups, err)
+	refuse(w.postponed, err)
+}
+
+func refuse(groups [][]*arrival, err error) {
+	for _, g := range groups {
 		for _, a := range g {
 			a.err = err
 		}

@@ -158,14 +158,21 @@ func TestWriting_Fit(t *testing.T) {
 	w := newWriting(uuid.New(), all)
 	w.fit(&db.WebhookAcceptRow{Most: 10, Used: 8}, []string{"c"})
 	assert.Equal(t, 2, w.needed, "what is known needs no room")
-	var refused []string
-	for _, a := range all {
-		if a.err != nil {
-			refused = append(refused, a.message.ID)
-		}
-	}
-	assert.Equal(t, []string{"d", "d"}, refused, "who comes first has the room, with all copies")
 	assert.Len(t, w.groups, 3)
+	refused := func() (ids []string) {
+		for _, a := range all {
+			if a.err != nil {
+				ids = append(ids, a.message.ID)
+			}
+		}
+		return ids
+	}
+	assert.Empty(t, refused(), "the minute is not full before they are written")
+	assert.Equal(t, []string{"a", "b", "c", "d"}, w.messages())
+	w.fit(&db.WebhookAcceptRow{Most: 10, Used: 10}, []string{"b", "c", "d"})
+	assert.Equal(t, []string{"a"}, refused(), "others took the room")
+	assert.Zero(t, w.needed)
+	assert.Equal(t, []string{"b", "c", "d"}, w.messages())
 }
 
 // Ids sort by arrival, and what is written by message.
