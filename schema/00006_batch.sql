@@ -170,30 +170,6 @@ COMMENT ON FUNCTION flow.batch_moves() IS 'Refuses moves of a batch''s status th
 CREATE TRIGGER batch_moves BEFORE UPDATE OF status ON flow.batch_count
     FOR EACH ROW WHEN (OLD.status IS DISTINCT FROM NEW.status) EXECUTE FUNCTION flow.batch_moves();
 
--- Most batches are small, are over before anybody could ask, and have no row here.
-CREATE TABLE flow.batch_estimate (
-    batch_id uuid PRIMARY KEY,
-    org_id uuid NOT NULL,
-    made_at timestamptz NOT NULL,
-    tenancy_id text NOT NULL,
-    bucket text NOT NULL,
-    calls bigint NOT NULL,
-    day_percent double precision,
-    ends_at timestamptz,
-    unknown text,
-    CHECK ((ends_at IS NULL) = (unknown IS NOT NULL))
-);
-COMMENT ON TABLE flow.batch_estimate IS 'What the start of a large batch was told that it would take, to be held against what came. Written once.';
-COMMENT ON COLUMN flow.batch_estimate.batch_id IS 'The batch that was started.';
-COMMENT ON COLUMN flow.batch_estimate.org_id IS 'The organization that started it.';
-COMMENT ON COLUMN flow.batch_estimate.made_at IS 'When it was reckoned.';
-COMMENT ON COLUMN flow.batch_estimate.tenancy_id IS 'The account whose budget takes longest.';
-COMMENT ON COLUMN flow.batch_estimate.bucket IS 'That budget.';
-COMMENT ON COLUMN flow.batch_estimate.calls IS 'How many calls the records would take.';
-COMMENT ON COLUMN flow.batch_estimate.day_percent IS 'Their share of what was left of the day, in percent; null where the budget has no cap for a day.';
-COMMENT ON COLUMN flow.batch_estimate.ends_at IS 'When the batch would be done at the latest; null where nobody could say.';
-COMMENT ON COLUMN flow.batch_estimate.unknown IS 'Why nobody could say; null where somebody could.';
-
 CREATE TABLE flow.batch_vars (
     batch_id uuid PRIMARY KEY,
     vars text NOT NULL

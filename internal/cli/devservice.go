@@ -2,9 +2,10 @@ package cli
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"net/url"
-	"strings"
 
 	"flowlane/internal/pg"
 )
@@ -12,8 +13,8 @@ import (
 // serviceRole is by whom the development service connects to its own Postgres, as one elsewhere should: it owns nothing.
 const serviceRole = "flowlane_service"
 
-// serviceDSN migrates the database at owner, an address of its owner, and returns the address for a service, with the
-// same password.
+// serviceDSN migrates the database at owner, an address of its owner, and returns the address for a service. Its password
+// follows from the owner's, as several starts need the same one, and does not tell it.
 func serviceDSN(ctx context.Context, owner string) (string, error) {
 	address, err := url.Parse(owner)
 	if err != nil {
@@ -30,8 +31,10 @@ func serviceDSN(ctx context.Context, owner string) (string, error) {
 	if err := pg.GrantRuntime(ctx, pool, serviceRole); err != nil {
 		return "", err //nolint:wrapcheck // says everything
 	}
-	password, _ := address.User.Password()
-	login := "ALTER ROLE " + serviceRole + " LOGIN PASSWORD '" + strings.ReplaceAll(password, "'", "''") + "'"
+	secret, _ := address.User.Password()
+	sum := sha256.Sum256([]byte(serviceRole + "\n" + secret))
+	password := hex.EncodeToString(sum[:])
+	login := "ALTER ROLE " + serviceRole + " LOGIN PASSWORD '" + password + "'"
 	if _, err := pool.Exec(ctx, login); err != nil {
 		return "", fmt.Errorf("let the service in: %w", err)
 	}

@@ -35,7 +35,7 @@ func grantOps(ctx context.Context, db DB, role string) error {
 	}
 	name := pgx.Identifier{role}.Sanitize()
 	if !a.role {
-		if err := makeRole(ctx, db, role); err != nil && !isRefused(err) {
+		if err := makeRole(ctx, db, role); err != nil && !IsRefused(err) {
 			return err
 		}
 		if a, err = readOpsAccess(ctx, db, role); err != nil || !a.role {
@@ -43,7 +43,7 @@ func grantOps(ctx context.Context, db DB, role string) error {
 		}
 	}
 	for _, grant := range []string{"USAGE ON SCHEMA ops", "SELECT ON ALL TABLES IN SCHEMA ops", "EXECUTE ON ALL FUNCTIONS IN SCHEMA ops"} {
-		if _, err := db.Exec(ctx, "GRANT "+grant+" TO "+name); err != nil && !isRefused(err) {
+		if _, err := db.Exec(ctx, "GRANT "+grant+" TO "+name); err != nil && !IsRefused(err) {
 			return fmt.Errorf("grant %s to %s: %w", grant, role, err)
 		}
 	}

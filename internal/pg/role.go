@@ -8,7 +8,7 @@ import (
 )
 
 // makeRole makes a role that cannot log in, unless it is there. Another database of the server may be migrated at the
-// same time, and roles belong to the server. Error: one for which isRefused holds where this user may not make roles.
+// same time, and roles belong to the server. Error: one for which IsRefused holds where this user may not make roles.
 func makeRole(ctx context.Context, db DB, role string) error {
 	_, err := db.Exec(ctx, "CREATE ROLE "+pgx.Identifier{role}.Sanitize()+" NOLOGIN")
 	if err != nil && !isThere(err) {
@@ -17,8 +17,8 @@ func makeRole(ctx context.Context, db DB, role string) error {
 	return nil
 }
 
-// isRefused tells that the user lacks a right.
-func isRefused(err error) bool {
+// IsRefused reports whether err is that the database user lacks a right.
+func IsRefused(err error) bool {
 	pe, ok := asPg(err)
 	return ok && pe.Code == "42501"
 }

@@ -55,7 +55,7 @@ WHERE c.relname = 'batch' AND c.relnamespace = to_regnamespace('flow')`, role).S
 		return RoleError{role, "gets its rights from the owner of the tables: run this with the address of that user"}
 	}
 	if !there {
-		if err := makeRole(ctx, pool, role); isRefused(err) {
+		if err := makeRole(ctx, pool, role); IsRefused(err) {
 			return RoleError{role, "is not there, and this user may not make roles: let an administrator run CREATE ROLE " +
 				pgx.Identifier{role}.Sanitize() + " NOLOGIN; and then run this again"}
 		} else if err != nil {
