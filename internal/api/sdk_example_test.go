@@ -49,6 +49,7 @@ type front struct {
 	faults  map[string]string
 	notSoon map[string]time.Time // when a request may come again
 	resumed string               // the Last-Event-ID of the last request for a stream
+	cuts    int                  // answers cut midway
 	unkeyed []string
 }
 
@@ -117,6 +118,7 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		body := answer.Body.Bytes()
 		_, _ = w.Write(body[:f.midway(name, body)])
 		_ = http.NewResponseController(w).Flush()
+		time.Sleep(f.patient()) // what has arrived is lost in a browser whose page reads it only after the cut
 		panic(http.ErrAbortHandler)
 	default:
 		f.service.ServeHTTP(w, r)
@@ -129,7 +131,7 @@ func (f *front) fault(name string, r *http.Request) string {
 	defer f.mu.Unlock()
 	fault := f.faults[name]
 	if name == "GET stream" {
-		// What has arrived of a cut stream may be lost in the browser before its page reads it: who read nothing is cut again.
+		// Who read nothing before the cut is cut again.
 		f.resumed = r.Header.Get("Last-Event-ID")
 		if fault != "" && f.resumed == "" {
 			return fault
@@ -151,6 +153,14 @@ func (f *front) fault(name string, r *http.Request) string {
 		}
 	}
 	return fault
+}
+
+// patient is how long a cut waits for its reader: longer each time.
+func (f *front) patient() time.Duration {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.cuts++
+	return time.Duration(f.cuts) * 200 * time.Millisecond
 }
 
 // midway is the place in a body where it is cut: after the first event, or within the second line.
