@@ -118,7 +118,10 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		body := answer.Body.Bytes()
 		_, _ = w.Write(body[:f.midway(name, body)])
 		_ = http.NewResponseController(w).Flush()
-		time.Sleep(f.patient()) // what has arrived is lost in a browser whose page reads it only after the cut
+		select { // what has arrived is lost in a browser whose page reads it only after the cut
+		case <-r.Context().Done():
+		case <-time.After(f.patient()):
+		}
 		panic(http.ErrAbortHandler)
 	default:
 		f.service.ServeHTTP(w, r)
