@@ -216,6 +216,28 @@ describe('a file', () => {
     await again.page.getByText('it is not sent again').waitFor();
   });
 
+  it('that is paused before its set is made sends nothing until it goes on', async () => {
+    const { page } = await signedIn();
+    await page.goto(`${server.url}/console/start`);
+    await choose(page, 'early.csv', 'id\n1\n2\n');
+    let paused;
+    const held = new Promise((release) => (paused = release));
+    await page.route('**/record-sets', async (route) => {
+      if (route.request().method() === 'POST') await held;
+      return route.continue();
+    });
+    let sent = 0;
+    page.on('request', (r) => r.url().endsWith('/records') && sent++);
+    await page.getByRole('button', { name: 'Upload only' }).click();
+    await page.getByRole('button', { name: 'Pause the upload' }).click();
+    paused();
+    await page.getByText(/^Paused: 0 %/).waitFor();
+    assert.equal(sent, 0);
+    await page.getByRole('button', { name: 'Resume the upload' }).click();
+    await page.getByText('All is uploaded').waitFor();
+    assert.equal(sent, 1);
+  });
+
   it('of more than 100 000 records is started when their number is typed in', async () => {
     const { page } = await signedIn();
     await page.goto(`${server.url}/console/start`);

@@ -37,6 +37,8 @@ export class Job {
   private readonly reader: Reader;
   private sending: Sending | undefined;
   private plan: Plan | undefined;
+  /** Somebody has paused the upload, or left it, perhaps before anything was sent. */
+  private paused = false;
   private key: { of: string; is: string } | undefined;
 
   constructor(readonly file: File, private readonly changed: () => void) {
@@ -70,11 +72,16 @@ export class Job {
   /** Uploads what is not there yet, and starts the batch where there is a plan. */
   async go(plan: Plan | undefined): Promise<void> {
     this.plan = plan;
+    this.paused = false;
     if (!this.state.set) {
       this.set({ phase: 'sending', error: undefined });
       const set = await this.opened();
       if (!set) return;
       this.set({ set });
+      if (this.paused) {
+        this.set({ phase: 'paused' });
+        return;
+      }
     }
     await (this.state.set!.status === 'open' ? this.send() : this.start());
   }
@@ -92,6 +99,7 @@ export class Job {
   }
 
   pause(): void {
+    this.paused = true;
     this.sending?.pause();
   }
 
