@@ -187,13 +187,13 @@ UPDATE flow.call SET reference = @reference::text WHERE id = @id AND state = 'in
 -- what was said of it first. settled are their records that an answer settles which leaves others open.
 UPDATE flow.call c SET state = d.state, reference = coalesce(nullif(d.reference, ''), c.reference), answered_at = @answered_at::timestamptz,
     next_check_at = nullif(d.next_check_at, '0001-01-01 00:00:00+00'), note = coalesce(nullif(d.note, ''), c.note), counts_in = coalesce(nullif(d.counts_in, '')::jsonb, c.counts_in),
-    costs = coalesce(nullif(d.costs, '')::jsonb, c.costs),
+    costs = coalesce(nullif(d.costs, '')::jsonb, c.costs), asked = CASE WHEN d.state = 'unresolved' THEN coalesce(nullif(d.asked, ''), c.asked) END,
     failure = CASE WHEN d.state IN ('unknown', 'unresolved') THEN coalesce(c.failure, nullif(d.failure, '')) ELSE nullif(d.failure, '') END,
     exclusive_key = CASE WHEN d.state IN ('intent', 'unknown', 'awaiting') THEN c.exclusive_key END,
     key_sums = CASE WHEN d.state IN ('intent', 'unknown', 'awaiting') THEN c.key_sums END, resolved = c.resolved + d.settled
 FROM (SELECT unnest(@ids::uuid[]) AS id, unnest(@states::text[]) AS state, unnest(@refs::text[]) AS reference,
         unnest(@next_check_ats::timestamptz[]) AS next_check_at, unnest(@notes::text[]) AS note, unnest(@counts_in::text[]) AS counts_in, unnest(@failures::text[]) AS failure,
-        unnest(@costs::text[]) AS costs,
+        unnest(@costs::text[]) AS costs, unnest(@asked::text[]) AS asked,
         unnest(@seen::text[]) AS seen, unnest(@resolved::int[]) AS resolved, unnest(@settled::int[]) AS settled) d
 WHERE c.id = d.id AND c.state = d.seen AND c.resolved = d.resolved;
 
@@ -202,7 +202,8 @@ WHERE c.id = d.id AND c.state = d.seen AND c.resolved = d.resolved;
 DELETE FROM flow.call WHERE id = ANY(@ids::uuid[]) AND state = 'intent' AND resolved = 0;
 
 -- name: CallPostpone :exec
-UPDATE flow.call SET next_check_at = @next_check_at, checks = checks + @checks WHERE id = @id AND state IN ('unknown', 'awaiting');
+UPDATE flow.call SET next_check_at = @next_check_at, checks = checks + @checks, asked = CASE WHEN @checks > 0 THEN nullif(@asked::text, '') ELSE asked END
+WHERE id = @id AND state IN ('unknown', 'awaiting');
 
 -- name: CallReferences :many
 -- Which of these references already settle another call.
@@ -458,7 +459,7 @@ ORDER BY c.id;
 
 -- name: CallsDoubtedOf :many
 -- The calls of unknown outcome that cover records of a batch, from one on.
-SELECT c.id, c.state, c.failure FROM flow.call c
+SELECT c.id, c.state, c.failure, c.asked FROM flow.call c
 WHERE c.id IN (SELECT p.call_id FROM flow.part p WHERE p.batch_id = @batch_id AND p.call_id > @after)
     AND c.org_id = @org_id AND c.state IN ('unknown', 'unresolved')
 ORDER BY c.id LIMIT @max_calls;

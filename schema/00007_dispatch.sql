@@ -252,6 +252,7 @@ CREATE TABLE flow.call (
     costs jsonb,
     note text,
     failure text,
+    asked text,
     batch_id uuid,
     key_sums bytea
 ) WITH (fillfactor = 70);
@@ -294,6 +295,7 @@ COMMENT ON COLUMN flow.call.next_check_at IS 'When the provider is asked about i
 COMMENT ON COLUMN flow.call.checks IS 'How often the provider was asked about it.';
 COMMENT ON COLUMN flow.call.costs IS 'What it counts for in the windows of a bucket, by bucket, where that is not 1; null where it is 1 in all. What it may cost until it is answered, then what the answer says.';
 COMMENT ON COLUMN flow.call.counts_in IS 'The windows that it counts in: start times in Unix seconds by window length, numbers of cells by length and r for windows that roll; for another bucket that it spends too by length and bucket, as in 60 query.';
+COMMENT ON COLUMN flow.call.asked IS 'What came of the latest question about it, in words, where that told nothing of its outcome; null for none. Secrets are masked; customer data.';
 COMMENT ON COLUMN flow.call.batch_id IS 'The batch of its records, where one part has all of them: that part may stand in the batch''s queue. Null for several parts, or none.';
 COMMENT ON COLUMN flow.call.key_sums IS 'Of what each row has as its key, in their order, the first 8 bytes of its SHA-256: the result names rows by their keys. Null where it does not, and once the call is over.';
 COMMENT ON COLUMN flow.call.failure IS 'What went wrong, as the error of its records tells it (JSON: code, message, provider_code, provider_message); null where nothing did. Secrets are masked; customer data.';

@@ -470,14 +470,14 @@ func (q *Queries) CallIs(ctx context.Context, db DBTX, arg CallIsParams) (bool, 
 const callMove = `-- name: CallMove :execrows
 UPDATE flow.call c SET state = d.state, reference = coalesce(nullif(d.reference, ''), c.reference), answered_at = $1::timestamptz,
     next_check_at = nullif(d.next_check_at, '0001-01-01 00:00:00+00'), note = coalesce(nullif(d.note, ''), c.note), counts_in = coalesce(nullif(d.counts_in, '')::jsonb, c.counts_in),
-    costs = coalesce(nullif(d.costs, '')::jsonb, c.costs),
+    costs = coalesce(nullif(d.costs, '')::jsonb, c.costs), asked = CASE WHEN d.state = 'unresolved' THEN coalesce(nullif(d.asked, ''), c.asked) END,
     failure = CASE WHEN d.state IN ('unknown', 'unresolved') THEN coalesce(c.failure, nullif(d.failure, '')) ELSE nullif(d.failure, '') END,
     exclusive_key = CASE WHEN d.state IN ('intent', 'unknown', 'awaiting') THEN c.exclusive_key END,
     key_sums = CASE WHEN d.state IN ('intent', 'unknown', 'awaiting') THEN c.key_sums END, resolved = c.resolved + d.settled
 FROM (SELECT unnest($2::uuid[]) AS id, unnest($3::text[]) AS state, unnest($4::text[]) AS reference,
         unnest($5::timestamptz[]) AS next_check_at, unnest($6::text[]) AS note, unnest($7::text[]) AS counts_in, unnest($8::text[]) AS failure,
-        unnest($9::text[]) AS costs,
-        unnest($10::text[]) AS seen, unnest($11::int[]) AS resolved, unnest($12::int[]) AS settled) d
+        unnest($9::text[]) AS costs, unnest($10::text[]) AS asked,
+        unnest($11::text[]) AS seen, unnest($12::int[]) AS resolved, unnest($13::int[]) AS settled) d
 WHERE c.id = d.id AND c.state = d.seen AND c.resolved = d.resolved
 `
 
@@ -491,6 +491,7 @@ type CallMoveParams struct {
 	CountsIn     []string
 	Failures     []string
 	Costs        []string
+	Asked        []string
 	Seen         []string
 	Resolved     []int32
 	Settled      []int32
@@ -509,6 +510,7 @@ func (q *Queries) CallMove(ctx context.Context, db DBTX, arg CallMoveParams) (in
 		arg.CountsIn,
 		arg.Failures,
 		arg.Costs,
+		arg.Asked,
 		arg.Seen,
 		arg.Resolved,
 		arg.Settled,
@@ -583,17 +585,24 @@ func (q *Queries) CallOpened(ctx context.Context, db DBTX, arg CallOpenedParams)
 }
 
 const callPostpone = `-- name: CallPostpone :exec
-UPDATE flow.call SET next_check_at = $1, checks = checks + $2 WHERE id = $3 AND state IN ('unknown', 'awaiting')
+UPDATE flow.call SET next_check_at = $1, checks = checks + $2, asked = CASE WHEN $2 > 0 THEN nullif($3::text, '') ELSE asked END
+WHERE id = $4 AND state IN ('unknown', 'awaiting')
 `
 
 type CallPostponeParams struct {
 	NextCheckAt *time.Time
 	Checks      int32
+	Asked       string
 	ID          uuid.UUID
 }
 
 func (q *Queries) CallPostpone(ctx context.Context, db DBTX, arg CallPostponeParams) error {
-	_, err := db.Exec(ctx, callPostpone, arg.NextCheckAt, arg.Checks, arg.ID)
+	_, err := db.Exec(ctx, callPostpone,
+		arg.NextCheckAt,
+		arg.Checks,
+		arg.Asked,
+		arg.ID,
+	)
 	return err
 }
 
@@ -748,7 +757,7 @@ func (q *Queries) CallsDoubtedAt(ctx context.Context, db DBTX, arg CallsDoubtedA
 }
 
 const callsDoubtedOf = `-- name: CallsDoubtedOf :many
-SELECT c.id, c.state, c.failure FROM flow.call c
+SELECT c.id, c.state, c.failure, c.asked FROM flow.call c
 WHERE c.id IN (SELECT p.call_id FROM flow.part p WHERE p.batch_id = $1 AND p.call_id > $2)
     AND c.org_id = $3 AND c.state IN ('unknown', 'unresolved')
 ORDER BY c.id LIMIT $4
@@ -765,6 +774,7 @@ type CallsDoubtedOfRow struct {
 	ID      uuid.UUID
 	State   string
 	Failure *string
+	Asked   *string
 }
 
 // The calls of unknown outcome that cover records of a batch, from one on.
@@ -782,7 +792,12 @@ func (q *Queries) CallsDoubtedOf(ctx context.Context, db DBTX, arg CallsDoubtedO
 	var items []CallsDoubtedOfRow
 	for rows.Next() {
 		var i CallsDoubtedOfRow
-		if err := rows.Scan(&i.ID, &i.State, &i.Failure); err != nil {
+		if err := rows.Scan(
+			&i.ID,
+			&i.State,
+			&i.Failure,
+			&i.Asked,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -836,7 +851,7 @@ func (q *Queries) CallsForget(ctx context.Context, db DBTX, ids []uuid.UUID) (in
 }
 
 const callsLock = `-- name: CallsLock :many
-SELECT c.id, c.org_id, c.domain, c.bucket, c.lane, c.action_id, c.credential_id, c.state, c.owner, c.attempt, c.records, c.resolved, c.digest, c.first_key, c.last_key, c.params, c.outcome_check, c.exclusive_key, c.reference, c.claimed_at, c.send_before, c.answered_at, c.next_check_at, c.checks, c.counts_in, c.costs, c.note, c.failure, c.batch_id, c.key_sums, b.domain, b.bucket, b.service_id, b.metered, b.time_zone, b.max_in_flight, b.next_call_at, b.refusals, b.refused_at, b.limits FROM flow.call c JOIN flow.budget b ON b.domain = c.domain AND b.bucket = c.bucket
+SELECT c.id, c.org_id, c.domain, c.bucket, c.lane, c.action_id, c.credential_id, c.state, c.owner, c.attempt, c.records, c.resolved, c.digest, c.first_key, c.last_key, c.params, c.outcome_check, c.exclusive_key, c.reference, c.claimed_at, c.send_before, c.answered_at, c.next_check_at, c.checks, c.counts_in, c.costs, c.note, c.failure, c.asked, c.batch_id, c.key_sums, b.domain, b.bucket, b.service_id, b.metered, b.time_zone, b.max_in_flight, b.next_call_at, b.refusals, b.refused_at, b.limits FROM flow.call c JOIN flow.budget b ON b.domain = c.domain AND b.bucket = c.bucket
 WHERE c.id = ANY($1::uuid[]) AND c.state IN ('unknown', 'unresolved') ORDER BY c.id FOR UPDATE OF c
 `
 
@@ -883,6 +898,7 @@ func (q *Queries) CallsLock(ctx context.Context, db DBTX, ids []uuid.UUID) ([]Ca
 			&i.FlowCall.Costs,
 			&i.FlowCall.Note,
 			&i.FlowCall.Failure,
+			&i.FlowCall.Asked,
 			&i.FlowCall.BatchID,
 			&i.FlowCall.KeySums,
 			&i.FlowBudget.Domain,
@@ -971,7 +987,7 @@ func (q *Queries) CallsOfOthers(ctx context.Context, db DBTX, arg CallsOfOthersP
 }
 
 const callsRead = `-- name: CallsRead :many
-SELECT c.id, c.org_id, c.domain, c.bucket, c.lane, c.action_id, c.credential_id, c.state, c.owner, c.attempt, c.records, c.resolved, c.digest, c.first_key, c.last_key, c.params, c.outcome_check, c.exclusive_key, c.reference, c.claimed_at, c.send_before, c.answered_at, c.next_check_at, c.checks, c.counts_in, c.costs, c.note, c.failure, c.batch_id, c.key_sums, b.domain, b.bucket, b.service_id, b.metered, b.time_zone, b.max_in_flight, b.next_call_at, b.refusals, b.refused_at, b.limits, (SELECT flow.clock())::timestamptz AS now
+SELECT c.id, c.org_id, c.domain, c.bucket, c.lane, c.action_id, c.credential_id, c.state, c.owner, c.attempt, c.records, c.resolved, c.digest, c.first_key, c.last_key, c.params, c.outcome_check, c.exclusive_key, c.reference, c.claimed_at, c.send_before, c.answered_at, c.next_check_at, c.checks, c.counts_in, c.costs, c.note, c.failure, c.asked, c.batch_id, c.key_sums, b.domain, b.bucket, b.service_id, b.metered, b.time_zone, b.max_in_flight, b.next_call_at, b.refusals, b.refused_at, b.limits, (SELECT flow.clock())::timestamptz AS now
 FROM flow.budget b CROSS JOIN flow.call c
 WHERE b.domain = $1 AND b.bucket = $2 AND c.id = ANY($3::uuid[]) ORDER BY c.id
 `
@@ -1027,6 +1043,7 @@ func (q *Queries) CallsRead(ctx context.Context, db DBTX, arg CallsReadParams) (
 			&i.FlowCall.Costs,
 			&i.FlowCall.Note,
 			&i.FlowCall.Failure,
+			&i.FlowCall.Asked,
 			&i.FlowCall.BatchID,
 			&i.FlowCall.KeySums,
 			&i.FlowBudget.Domain,
@@ -1114,7 +1131,7 @@ func (q *Queries) CallsSince(ctx context.Context, db DBTX, arg CallsSinceParams)
 }
 
 const callsToCheck = `-- name: CallsToCheck :many
-SELECT id, org_id, domain, bucket, lane, action_id, credential_id, state, owner, attempt, records, resolved, digest, first_key, last_key, params, outcome_check, exclusive_key, reference, claimed_at, send_before, answered_at, next_check_at, checks, counts_in, costs, note, failure, batch_id, key_sums FROM flow.call
+SELECT id, org_id, domain, bucket, lane, action_id, credential_id, state, owner, attempt, records, resolved, digest, first_key, last_key, params, outcome_check, exclusive_key, reference, claimed_at, send_before, answered_at, next_check_at, checks, counts_in, costs, note, failure, asked, batch_id, key_sums FROM flow.call
 WHERE domain = $1 AND bucket = $2 AND state IN ('unknown', 'awaiting') AND next_check_at <= (SELECT flow.clock())
     AND NOT id = ANY($3::uuid[])
 ORDER BY next_check_at + make_interval(secs => 10 * least(checks, 30)) LIMIT $4
@@ -1172,6 +1189,7 @@ func (q *Queries) CallsToCheck(ctx context.Context, db DBTX, arg CallsToCheckPar
 			&i.Costs,
 			&i.Note,
 			&i.Failure,
+			&i.Asked,
 			&i.BatchID,
 			&i.KeySums,
 		); err != nil {

@@ -704,6 +704,8 @@ type FlowCall struct {
 	Note *string
 	// What went wrong, as the error of its records tells it (JSON: code, message, provider_code, provider_message); null where nothing did. Secrets are masked; customer data.
 	Failure *string
+	// What came of the latest question about it, in words, where that told nothing of its outcome; null for none. Secrets are masked; customer data.
+	Asked *string
 	// The batch of its records, where one part has all of them: that part may stand in the batch's queue. Null for several parts, or none.
 	BatchID *uuid.UUID
 	// Of what each row has as its key, in their order, the first 8 bytes of its SHA-256: the result names rows by their keys. Null where it does not, and once the call is over.

@@ -1667,7 +1667,7 @@ SELECT p.id, p.batch_id, p.step_no, p.task_no, s.no AS slice_no, p.slice_no AS b
     (CASE WHEN s.no = p.slice_no THEN p.from_off ELSE 0 END)::int AS from_off,
     (CASE WHEN s.no = p.last_no THEN coalesce(p.to_off, s.records) ELSE s.records END)::int AS to_off,
     p.apart, p.attempt, p.element, p.left_out, p.call_id, coalesce(p.claim_no, 0)::bigint AS claim_no, c.state AS call_state, c.claimed_at,
-    coalesce(c.failure, '')::text AS failure
+    coalesce(c.failure, '')::text AS failure, coalesce(c.asked, '')::text AS asked
 FROM (SELECT unnest($1::uuid[]) AS batch_id, unnest($2::int[]) AS no) d
 JOIN flow.slice s ON s.batch_id = d.batch_id AND s.no = d.no
 CROSS JOIN LATERAL (
@@ -1707,6 +1707,7 @@ type PartsOfSlicesRow struct {
 	CallState *string
 	ClaimedAt *time.Time
 	Failure   string
+	Asked     string
 }
 
 // The parts of slices, each cut to its slice.
@@ -1737,6 +1738,7 @@ func (q *Queries) PartsOfSlices(ctx context.Context, db DBTX, arg PartsOfSlicesP
 			&i.CallState,
 			&i.ClaimedAt,
 			&i.Failure,
+			&i.Asked,
 		); err != nil {
 			return nil, err
 		}

@@ -11977,7 +11977,9 @@ type JobError struct {
 	// `requeued_by_person`.
 	Code string `json:"code"`
 	// What happened, with the status of the platform's answer, or why none came. Of a job that is
-	// `needs_reconcile` or `unresolved` also what is done about it, or what you can do.
+	// `needs_reconcile` or `unresolved` also what is done about it, or what you can do. A job that is
+	// `started` has an error only while the result of its call is asked for in vain: it says what the last
+	// question came to.
 	Message string    `json:"message"`
 	StepID  NilString `json:"step_id"`
 	TaskID  NilString `json:"task_id"`

@@ -195,7 +195,9 @@ func TestBulk_Doubt(t *testing.T) {
 	s.sim.AddFault(dialersim.Fault{Operation: "query", Kind: "status", Count: 100_000})
 	batch := s.trigger(s.define(uploadSteps), fmt.Sprintf(`{"record_set_id":%q}`, s.upload(rowsOf(300))))
 	s.until(batch, func(b map[string]any) bool { return counted(b)["needs_reconcile"] == 300 })
-	message := "The provider gave no clear answer: it failed (status 502); whether it has taken the record is being found out"
+	message := "The provider gave no clear answer: it failed (status 502); whether it has taken the record is being found out" +
+		"; the last question failed: it answered with status 503"
+	s.saying(batch+".0", message)
 	for _, position := range []int{0, 299} {
 		job := s.get(fmt.Sprintf("/flows/jobs/%s.%d", batch, position))
 		assert.Equal(t, "needs_reconcile", job["status"])
@@ -209,6 +211,15 @@ func TestBulk_Doubt(t *testing.T) {
 	s.sim.ClearFaults()
 	s.await(batch)
 	assert.Nil(t, s.get("/flows/jobs/" + batch + ".0")["error"])
+}
+
+// saying waits until the error of a job has this message.
+func (s *stack) saying(job, message string) {
+	s.t.Helper()
+	require.EventuallyWithT(s.t, func(c *assert.CollectT) {
+		e, _ := s.get("/flows/jobs/" + job)["error"].(object)
+		assert.Equal(c, message, e["message"])
+	}, patience, 10*time.Millisecond)
 }
 
 // TestCalls_Log: each call that failed has one line in the log, without what the receiver said; others have theirs at debug.
@@ -235,11 +246,12 @@ func TestCalls_Log(t *testing.T) {
 			var l struct {
 				Level, Outcome, Reason, Action, Domain string
 				Code                                   string `json:"provider_code"`
+				Method, Host                           string
 				Status                                 int
 			}
 			require.NoError(t, json.Unmarshal([]byte(text), &l))
 			got = append(got, fmt.Sprintf("%s %s %s %s %d", l.Level, l.Outcome, l.Reason, l.Code, l.Status))
-			assert.Equal(t, "core__http__request", l.Action)
+			assert.Equal(t, []string{"core__http__request", "GET", host}, []string{l.Action, l.Method, l.Host})
 			assert.NotContains(t, text, "secret")
 			assert.NotContains(t, text, "ada@") // ids are hexadecimal: "ada" alone may stand in one
 		}
@@ -258,5 +270,7 @@ func TestBulk_LeftToPerson(t *testing.T) {
 	pgtest.MoveClock(t, s.owner, 3*24*time.Hour) // the platform has forgotten it
 	s.until(batch, func(b map[string]any) bool { return counted(b)["unresolved"] == 3 })
 	e := s.get("/flows/jobs/" + batch + ".1")["error"].(map[string]any)
-	assert.Equal(t, "The provider gave no clear answer: it failed (status 502)"+personOnly, e["message"])
+	assert.Contains(t, e["message"], "The provider gave no clear answer: it failed (status 502); the provider was asked for as long as it can be, "+
+		"and did not say; the last question failed: ")
+	assert.Contains(t, e["message"], ": look there, then resolve the job or have it sent again")
 }

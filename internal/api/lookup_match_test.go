@@ -159,6 +159,8 @@ func TestLookupMatch(t *testing.T) {
 	for position, email := range map[string]string{".0": "taken@x.example", ".1": "absent@x.example", ".3": "other@x.example"} {
 		assert.Equal(t, map[string]any{"id": byEmail[email]["id"]}, output(position), email)
 	}
-	assert.Equal(t, "unresolved", s.get("/flows/jobs/" + batch + ".2")["status"])
+	twice := s.get("/flows/jobs/" + batch + ".2")
+	assert.Equal(t, "unresolved", twice["status"])
+	assert.Contains(t, twice["error"].(object)["message"], "; several of what the provider has received look like this call: look there, then")
 	assert.Equal(t, map[string]int{"Taken@x.example": 1, "absent@x.example": 2, "twice@x.example": 1, "other@x.example": 1}, d.tries)
 }

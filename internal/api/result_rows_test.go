@@ -84,6 +84,8 @@ type jobs struct {
 	bad   map[string][]int
 	polls map[string]int
 	made  int
+	// admits: the job of the kind denied may be asked about.
+	admits bool
 }
 
 func (j *jobs) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -110,6 +112,11 @@ func (j *jobs) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if id == "cancelled" {
 			status = id
 		}
+		if id == "denied" && !j.admits {
+			w.WriteHeader(http.StatusUnauthorized)
+			_ = json.NewEncoder(w).Encode(map[string]any{"message": "the key may not read jobs"})
+			return
+		}
 		_ = json.NewEncoder(w).Encode(map[string]any{"status": status})
 	default:
 		page, bad := 0, j.bad[id]
@@ -131,7 +138,7 @@ func (j *jobs) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // TestResultRows: the parts of an import that failed are asked for page by page once it is done. One that was cancelled has
-// taken nothing, and of one with more pages than are read nobody knows.
+// taken nothing, and of one with more pages than are read nobody knows. Where the questions are refused, the jobs say so.
 func TestResultRows(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -152,6 +159,7 @@ func TestResultRows(t *testing.T) {
 		return s.trigger(definition, `{"records":[`+strings.Join(rows, ",")+`]}`)
 	}
 	some, none, many, cancelled := start("some", 5, 251, 299), start("none"), start("many", 1, 2, 3, 4, 5), start("cancelled")
+	denied := start("denied")
 	assert.Equal(t, map[string]int{"accepted": 297, "rejected": 3}, counted(s.await(some)))
 	for position, page := range map[int]string{5: "page 0", 251: "page 1", 299: "page 2"} {
 		failure := s.get(fmt.Sprintf("/flows/jobs/%s.%d", some, position))["error"].(map[string]any)
@@ -161,7 +169,17 @@ func TestResultRows(t *testing.T) {
 	assert.Equal(t, map[string]int{"accepted": 300}, counted(s.await(none)))
 	assert.Equal(t, map[string]int{"failed": 300}, counted(s.await(cancelled)))
 	s.until(many, func(b map[string]any) bool { return counted(b)["unresolved"] == 300 })
+	s.saying(many+".7", "The provider has accepted the call; its result is not known; the provider's list is longer than what is read of it: "+
+		"look there, then resolve the job or have it sent again")
+	s.saying(denied+".0", "The provider has accepted the call; its result is not known yet; the last question failed: "+
+		"it answered with status 401: the key may not read jobs")
+	assert.Equal(t, "started", s.get("/flows/jobs/" + denied + ".0")["status"])
+	j.mu.Lock()
+	j.admits = true
+	j.mu.Unlock()
+	assert.Equal(t, map[string]int{"accepted": 300}, counted(s.await(denied)))
+	assert.Nil(t, s.get("/flows/jobs/" + denied + ".0")["error"])
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	assert.Equal(t, 4, j.made, "nothing is sent twice")
+	assert.Equal(t, 5, j.made, "nothing is sent twice")
 }

@@ -5,7 +5,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"net/url"
 	"strings"
+
+	"github.com/google/uuid"
 
 	"flowlane/internal/provider"
 	"flowlane/internal/run"
@@ -82,16 +85,51 @@ var unknownWhy = map[string]string{
 }
 
 func explainUnknown(reason string) string {
-	if why := unknownWhy[reason]; why != "" {
+	switch why := unknownWhy[reason]; {
+	case why != "":
 		return "The provider gave no clear answer: " + why
+	case whyUnresolved[reason] != "":
+		return "The provider has accepted the call; its result is not known"
 	}
 	return "The provider gave no clear answer"
 }
 
+// unreadable is what came of a question whose answer was of another form.
+const unreadable = "its answer cannot be read"
+
+// whyUnresolved says why asking has led nowhere, by the reason.
+var whyUnresolved = map[string]string{
+	"no_lookup":        "the action has no way to ask whether it has taken the record",
+	"nothing_to_match": "the call says nothing by which the provider could be asked for it",
+	"ambiguous":        "several of what the provider has received look like this call",
+	"too_many_pages":   "the provider's list is longer than what is read of it",
+	"past_horizon":     "the provider was asked for as long as it can be, and did not say",
+	"action_gone":      "the catalog has the action no more, so that nobody can ask",
+}
+
+// explainQuestion says what came of a question whose reading is no success.
+func explainQuestion(r *provider.Reading) string {
+	e := explain(r)
+	if r.Status == 0 {
+		return e.Message
+	}
+	said := fmt.Sprintf("it answered with status %d", r.Status)
+	if e.ProviderMessage != "" {
+		said += ": " + e.ProviderMessage
+	}
+	return said
+}
+
+// logQuestion logs a question about a call that got no answer.
+func (d *Dispatcher) logQuestion(ctx context.Context, call uuid.UUID, p *outboundCall, ans *provider.Answer, r *provider.Reading) {
+	d.opts.Log.LogAttrs(ctx, slog.LevelInfo, "a question about a call got no answer", append([]slog.Attr{slog.Any("call", call),
+		slog.Any("org_id", p.orgID), slog.String("action", p.r.task.Action.ID)}, said(&p.request, ans, r)...)...)
+}
+
 // logCall logs a call whose round trip is over: one that failed at level info, others at debug. The provider's own
 // words, which may name people, stand in the errors of records only.
-func (d *Dispatcher) logCall(ctx context.Context, k budgetKey, call *outboundCall, v *outcome) {
-	level, r := slog.LevelInfo, &v.reading
+func (d *Dispatcher) logCall(ctx context.Context, k budgetKey, f *finished, v *outcome) {
+	level, r, call := slog.LevelInfo, &v.reading, f.call
 	if r.Kind == provider.Success || r.Kind == provider.Pending {
 		level = slog.LevelDebug
 	}
@@ -100,14 +138,19 @@ func (d *Dispatcher) logCall(ctx context.Context, k budgetKey, call *outboundCal
 	}
 	attrs := []slog.Attr{slog.Any("call", v.id), slog.Any("org_id", call.orgID), slog.Any("batch_ids", call.batches()),
 		slog.String("action", call.r.task.Action.ID), slog.String("domain", k.domain), slog.String("bucket", k.bucket),
-		slog.Int("records", call.records), slog.Int("attempt", int(call.attempt)), slog.String("outcome", string(r.Kind)),
-		slog.Duration("took", v.finishedAt.Sub(v.startedAt))}
+		slog.Int("records", call.records), slog.Int("attempt", int(call.attempt)), slog.Duration("took", v.finishedAt.Sub(v.startedAt))}
+	d.opts.Log.LogAttrs(ctx, level, "call", append(attrs, said(&call.request, &f.answer, r)...)...)
+}
+
+// said are the attributes of a log line about a request, its answer and what that says. The path may hold what names people.
+func said(q *provider.Request, ans *provider.Answer, r *provider.Reading) (attrs []slog.Attr) {
 	code := r.Code
 	if strings.ContainsAny(code, " @") { // a sentence
 		code = ""
 	}
 	for _, a := range []slog.Attr{
-		slog.String("reason", r.Reason), slog.String("provider_code", code), slog.String("cause", r.Cause),
+		slog.String("method", q.Method), slog.String("host", hostOf(q.URL)), slog.String("failed_at", ans.FailedAt),
+		slog.String("outcome", string(r.Kind)), slog.String("reason", r.Reason), slog.String("provider_code", code), slog.String("cause", r.Cause),
 	} {
 		if a.Value.String() != "" {
 			attrs = append(attrs, a)
@@ -116,7 +159,15 @@ func (d *Dispatcher) logCall(ctx context.Context, k budgetKey, call *outboundCal
 	if r.Status != 0 {
 		attrs = append(attrs, slog.Int("status", r.Status))
 	}
-	d.opts.Log.LogAttrs(ctx, level, "call", attrs...)
+	return attrs
+}
+
+func hostOf(address string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		return ""
+	}
+	return u.Host
 }
 
 // failureText is what the row of a call keeps of a reading that is no success; empty for a success.

@@ -27,11 +27,13 @@ type lookup struct {
 	nextAt time.Time
 	// checks is 1 where the provider was asked, or nobody can ask it. Waiting for a budget is no question.
 	checks int32
+	// asked is what came of the question where that told nothing, in words.
+	asked string
 }
 
-// failed notes that the question got no answer: the next one comes after a growing pause, and no sooner than after this one.
-func (l *lookup) failed(after time.Duration) {
-	l.checks = 1
+// failed notes that the question got no answer, and why: the next one comes after a growing pause, and no sooner than after this one.
+func (l *lookup) failed(why string, after time.Duration) {
+	l.checks, l.asked = 1, why
 	l.nextAt = maxTime(l.nextAt, l.now.Add(max(after, Patience(int(l.row.Checks)))))
 }
 
@@ -48,8 +50,12 @@ func (l *lookup) check(ctx context.Context) (err error) {
 		}
 		l.d.opts.Log.Error("the outcome of a call cannot be found out", "call", l.row.ID, "domain", l.key.domain, "bucket", l.key.bucket, "reason", reason)
 		v = unresolved(reason)
+		v.asked = whyUnresolved[reason]
+		if last := deref(l.row.Asked); last != "" {
+			v.asked += "; the last question failed: " + last
+		}
 	case gone: // it may come back
-		l.failed(0)
+		l.failed("the catalog has the action no more", 0)
 	case l.row.State == stateAwaiting:
 		v, err = l.result(ctx, &provider.LookupMatch{Reference: deref(l.row.Reference)})
 	default:
@@ -67,7 +73,7 @@ func (l *lookup) check(ctx context.Context) (err error) {
 
 // postpone dates the next question.
 func (l *lookup) postpone(ctx context.Context) error {
-	err := l.d.q.CallPostpone(ctx, l.d.Pool, db.CallPostponeParams{ID: l.row.ID, NextCheckAt: &l.nextAt, Checks: l.checks})
+	err := l.d.q.CallPostpone(ctx, l.d.Pool, db.CallPostponeParams{ID: l.row.ID, NextCheckAt: &l.nextAt, Checks: l.checks, Asked: l.asked})
 	if err != nil {
 		return fmt.Errorf("date the next question: %w", err)
 	}
@@ -103,7 +109,7 @@ func (l *lookup) find(ctx context.Context) (*outcome, error) {
 	}
 	found, whole, err := l.matches(ctx, since, fields)
 	if errors.Is(err, provider.ErrUnreadable) { // it says nothing: ask again
-		l.failed(0)
+		l.failed(unreadable, 0)
 		return nil, nil
 	}
 	if err != nil || found == nil {
@@ -158,7 +164,7 @@ func (l *lookup) skew() time.Duration {
 
 // unresolved leaves a call to a person.
 func unresolved(reason string) *outcome {
-	return &outcome{unresolved: true, reading: provider.Reading{Kind: provider.Unknown, Reason: reason}}
+	return &outcome{unresolved: true, asked: whyUnresolved[reason], reading: provider.Reading{Kind: provider.Unknown, Reason: reason}}
 }
 
 // matches asks for everything that the provider received since a time, page by page, and returns what may be the
@@ -251,7 +257,7 @@ func (l *lookup) rows(ctx context.Context, reference string, result *provider.An
 	from := l.action.Call.Result.RowsFrom
 	switch has, ok := provider.HasRows(l.action, result); {
 	case !ok:
-		l.failed(0)
+		l.failed(unreadable, 0)
 		return nil, false, nil
 	case !has:
 		return []provider.RowOutcome{}, true, nil
@@ -269,7 +275,7 @@ func (l *lookup) rows(ctx context.Context, reference string, result *provider.An
 	}
 	rows, readable := read.Rows()
 	if !readable && whole {
-		l.failed(0)
+		l.failed(unreadable, 0)
 		return nil, false, nil
 	}
 	return append([]provider.RowOutcome{}, rows...), whole, nil
@@ -293,7 +299,7 @@ func (l *lookup) pages(ctx context.Context, read *provider.RowPages, reference s
 			return false, false, err
 		}
 		if page, err = provider.Next(l.action, from.Page, ans); err != nil || !read.Add(ans.Value(l.action)) { // it says nothing: ask again
-			l.failed(0)
+			l.failed(unreadable, 0)
 			return false, false, nil //nolint:nilerr // as above
 		}
 		whole = page.Last()

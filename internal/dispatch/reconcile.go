@@ -116,7 +116,7 @@ func (d *Dispatcher) checkOrPostpone(ctx context.Context, k budgetKey, call *db.
 		return err
 	}
 	d.opts.Log.Warn("a call cannot be looked into; trying again", "call", call.ID, "domain", k.domain, "bucket", k.bucket, "error", err)
-	l.failed(0)
+	l.failed("the service could not ask", 0)
 	return l.postpone(ctx)
 }
 

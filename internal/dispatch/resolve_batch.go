@@ -179,7 +179,7 @@ func (r *resolving) meant(ctx context.Context, in *BatchResolution, id uuid.UUID
 		meant, seen := known[s.part]
 		if !seen {
 			var failed error
-			meant, failed = inGroup(in, plan, s.part, status, call.Failure)
+			meant, failed = inGroup(in, plan, s.part, status, run.Doubt{Failure: deref(call.Failure), Asked: deref(call.Asked)})
 			err = errors.Join(err, failed)
 			known[s.part] = meant
 		}
@@ -188,15 +188,11 @@ func (r *resolving) meant(ctx context.Context, in *BatchResolution, id uuid.UUID
 }
 
 // inGroup reports whether the records of a part of a call in doubt are meant.
-func inGroup(in *BatchResolution, plan *definition.Plan, p *run.Part, status run.Status, failure *string) (bool, error) {
+func inGroup(in *BatchResolution, plan *definition.Plan, p *run.Part, status run.Status, doubt run.Doubt) (bool, error) {
 	if p.BatchID != in.BatchID || !slices.Contains(in.Statuses, status) || len(in.Groups) == 0 {
 		return p.BatchID == in.BatchID && slices.Contains(in.Statuses, status), nil
 	}
-	text := ""
-	if failure != nil {
-		text = *failure
-	}
-	group, err := run.DoubtGroup(plan, p, status, text)
+	group, err := run.DoubtGroup(plan, p, status, doubt)
 	return slices.Contains(in.Groups, group), err
 }
 

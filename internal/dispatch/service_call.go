@@ -31,7 +31,7 @@ func (l *lookup) call(ctx context.Context, actionID string, params json.RawMessa
 	if l.row.CredentialID != nil && action.Service().AuthMethod != "none" { // what needs none is told nothing
 		var err error
 		if cred, err = l.d.credentialFor(ctx, l.row); err != nil || cred == nil {
-			l.failed(0)
+			l.failed("no credential of the account is there to ask with", 0)
 			return nil, err
 		}
 	}
@@ -49,7 +49,8 @@ func (l *lookup) call(ctx context.Context, actionID string, params json.RawMessa
 	}
 	l.checks = 1
 	if reading := provider.Read(action, *ans, 0); reading.Kind != provider.Success {
-		l.failed(reading.RetryAfter)
+		l.failed(explainQuestion(&reading), reading.RetryAfter)
+		l.d.logQuestion(ctx, l.row.ID, p, ans, &reading)
 		return nil, nil
 	}
 	ans.As(action)

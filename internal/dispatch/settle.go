@@ -35,8 +35,9 @@ type outcome struct {
 	body json.RawMessage
 	// startedAt and finishedAt are when the request was under way, by the database's clock; zero where it was not sent.
 	startedAt, finishedAt time.Time
-	// unresolved: nobody but a person can tell any more.
+	// unresolved: nobody but a person can tell any more; asked is why, in words.
 	unresolved bool
+	asked      string
 }
 
 // settle settles calls whose round trip is over: transaction 2. wake makes the budget due, where no pass sees the outcome.
@@ -57,7 +58,7 @@ func (d *Dispatcher) settle(ctx context.Context, k budgetKey, group []finished, 
 		d.opts.Observed(action.ID, v.reading.Kind)
 		d.observe(ctx, f.call, &f.answer)
 		d.learn(ctx, f.call, &f.answer)
-		d.logCall(ctx, k, f.call, &v)
+		d.logCall(ctx, k, f, &v)
 		f.understood(&v.reading)
 		if v.reading.Kind == provider.Success && f.call.refusals == 0 && !v.reading.LeavesOpen() {
 			plain = append(plain, v)

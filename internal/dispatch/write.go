@@ -44,6 +44,7 @@ func (s *settlement) move(call *openCall, v *outcome, state string, checkAt time
 	s.checkAt = soonest(s.checkAt, checkAt)
 	m.NextCheckAts, m.Notes = append(m.NextCheckAts, checkAt), append(m.Notes, v.reading.Reason)
 	m.CountsIn, m.Costs, m.Failures = append(m.CountsIn, counts), append(m.Costs, cost), append(m.Failures, failureText(&v.reading))
+	m.Asked = append(m.Asked, v.asked)
 }
 
 // forgets reports whether nobody will ask for a call again: it succeeded at once, is in no window, and has no name by which another

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -126,7 +127,7 @@ type storedError struct {
 func (v *sliceView) stored(o int32) storedError {
 	e := storedError{status: v.statuses[o]}
 	if p := v.doubted(o); p != nil {
-		e.step, e.task, e.text = p.StepNo, p.TaskNo, p.failure
+		e.step, e.task, e.text = p.StepNo, p.TaskNo, p.doubt.Failure+p.doubt.Asked
 	} else if j := v.jobs[o]; j != nil {
 		e.text = j.Error
 	}
@@ -199,6 +200,7 @@ func groupOf(status Status, e *JobError) (id string, common JobError) {
 	if common = (JobError{Code: CodeUnknown, Message: "Nobody knows what became of the call"}); e != nil {
 		common = *e
 	}
+	common.Message, _, _ = strings.Cut(common.Message, lastQuestion) // the next may fail in another way
 	common.Message, common.ProviderMessage = messagePattern(common.Message), messagePattern(common.ProviderMessage)
 	key, _ := json.Marshal([]string{string(status), common.StepID, common.TaskID, common.Code, common.Message, // cannot fail
 		strconv.Itoa(common.ProviderStatus), common.ProviderCode, common.ProviderMessage})
@@ -220,9 +222,9 @@ func (v *sliceView) inGroups(o int32, groups []string) (bool, error) {
 }
 
 // DoubtGroup names the group of the records of a part whose call is in doubt: ErrorGroup.ID. state is NeedsReconcile or
-// Unresolved, failure what the call keeps.
-func DoubtGroup(plan *definition.Plan, p *Part, state Status, failure string) (string, error) {
-	e, err := uncertain(plan, p, state, failure)
+// Unresolved, doubt what the call keeps.
+func DoubtGroup(plan *definition.Plan, p *Part, state Status, doubt Doubt) (string, error) {
+	e, err := doubt.explain(plan, p, state)
 	id, _ := groupOf(state, e)
 	return id, err
 }

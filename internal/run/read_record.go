@@ -248,48 +248,63 @@ func (v *sliceView) failure(o int32) (*JobError, error) {
 	return &e, wrap(err, "the error of job %s", JobID(v.batch.FlowBatch.ID, j.Position))
 }
 
-// doubted is the part whose call leaves it open what became of the record at an offset; nil for none.
+// doubted is the part whose call leaves it open what became of the record at an offset, and says why; nil for none.
 func (v *sliceView) doubted(o int32) *coverPart {
 	s := v.statuses[o]
-	if s != NeedsReconcile && s != Unresolved {
+	if s != Started && s != NeedsReconcile && s != Unresolved {
 		return nil
 	}
 	for i := range v.parts {
-		if p := &v.parts[i]; p.state == s && v.concerns(p, o) {
+		if p := &v.parts[i]; p.state == s && p.doubt != (Doubt{}) && v.concerns(p, o) {
 			return p
 		}
 	}
 	return nil
 }
 
-// What becomes of records whose call is in doubt.
+// Doubt is what a call keeps whose outcome is not known.
+type Doubt struct {
+	// Failure is what went wrong with it, a JobError as stored; empty where the provider has accepted the call.
+	Failure string
+	// Asked is what came of the latest question about it, in words; empty where that was answered, or nobody asked.
+	Asked string
+}
+
+// What is said of records whose call is in doubt.
 const (
 	beingLookedUp = "; whether it has taken the record is being found out"
-	needsPerson   = "; it cannot be asked whether it has taken the record: look there, then resolve the job or have it " +
-		"sent again"
+	lastQuestion  = "; the last question failed: "
+	cannotBeAsked = "it cannot be asked whether it has taken the record"
+	needsPerson   = ": look there, then resolve the job or have it sent again"
 )
 
 // uncertain is the error of the records of a part whose call is in doubt; nil where nothing is known of it.
 func (v *sliceView) uncertain(p *coverPart) (*JobError, error) {
-	e, err := uncertain(v.batch.plan, &p.Part, p.state, p.failure)
+	e, err := p.doubt.explain(v.batch.plan, &p.Part, p.state)
 	return e, wrap(err, "the failure of a call of batch %s", v.batch.FlowBatch.ID)
 }
 
-// uncertain is uncertain of a view; failure is what the call keeps.
-func uncertain(plan *definition.Plan, p *Part, state Status, failure string) (*JobError, error) {
-	if failure == "" {
+// explain is the error of records of this state, which a part has; nil where there is none.
+func (d Doubt) explain(plan *definition.Plan, p *Part, state Status) (*JobError, error) {
+	e := JobError{Code: CodeUnknown, Message: "The provider has accepted the call; its result is not known yet"}
+	switch {
+	case d == Doubt{}:
 		return nil, nil
-	}
-	var e JobError
-	if err := json.Unmarshal([]byte(failure), &e); err != nil {
-		return nil, err
+	case d.Failure != "":
+		if err := json.Unmarshal([]byte(d.Failure), &e); err != nil {
+			return nil, err
+		}
 	}
 	step := &plan.Steps[p.StepNo]
 	e.StepID, e.TaskID = step.ID, step.Tasks[p.TaskNo].ID
-	if state == Unresolved {
-		e.Message += needsPerson
-	} else {
+	if state == NeedsReconcile {
 		e.Message += beingLookedUp
+	}
+	switch {
+	case state == Unresolved:
+		e.Message += "; " + cmp.Or(d.Asked, cannotBeAsked) + needsPerson
+	case d.Asked != "":
+		e.Message += lastQuestion + d.Asked
 	}
 	return &e, nil
 }

@@ -203,7 +203,7 @@ func (s *Service) readParts(ctx context.Context, tx pgx.Tx, views []*sliceView, 
 	rows, err := s.q.PartsOfSlices(ctx, tx, db.PartsOfSlicesParams{BatchIds: batchIDs, SliceNos: nos})
 	for _, r := range rows {
 		v := byKey[sliceKey{r.BatchID, r.SliceNo}]
-		p := coverPart{Part: partOf(&r), state: partStatus(r.CallState), claimedAt: r.ClaimedAt, failure: r.Failure}
+		p := coverPart{Part: partOf(&r), state: partStatus(r.CallState), claimedAt: r.ClaimedAt, doubt: Doubt{r.Failure, r.Asked}}
 		v.parts = append(v.parts, p)
 	}
 	return wrap(err, "read parts of slices")

@@ -2612,7 +2612,8 @@ type JobError struct {
 	// `resolved_by_person`, `requeued_by_person`.
 	Code string `json:"code"`
 	// What happened, with the status of the platform's answer, or why none came. Of a job that is `needs_reconcile` or
-	// `unresolved` also what is done about it, or what you can do.
+	// `unresolved` also what is done about it, or what you can do. A job that is `started` has an error only while the
+	// result of its call is asked for in vain: it says what the last question came to.
 	Message string  `json:"message"`
 	StepID  *string `json:"step_id"`
 	TaskID  *string `json:"task_id"`

@@ -2613,7 +2613,8 @@ class JobError(TypedDict):
     """
     message: str
     """What happened, with the status of the platform's answer, or why none came. Of a job that is `needs_reconcile` or
-    `unresolved` also what is done about it, or what you can do.
+    `unresolved` also what is done about it, or what you can do. A job that is `started` has an error only while the
+    result of its call is asked for in vain: it says what the last question came to.
     """
     step_id: None | str
     task_id: None | str

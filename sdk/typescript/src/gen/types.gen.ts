@@ -3758,7 +3758,8 @@ export type JobError = {
     code: string;
     /**
      * What happened, with the status of the platform's answer, or why none came. Of a job that is `needs_reconcile` or
-     * `unresolved` also what is done about it, or what you can do.
+     * `unresolved` also what is done about it, or what you can do. A job that is `started` has an error only while the
+     * result of its call is asked for in vain: it says what the last question came to.
      *
      */
     message: string;
