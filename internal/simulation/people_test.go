@@ -47,6 +47,13 @@ func (w *world) planWork() {
 		w.after(w.upTo(time.Hour), start)
 	}
 	w.sometimes(110, start)
+	if w.crowd != nil {
+		w.sometimes(400, func() {
+			t := w.drawBatch()
+			t.records = t.records[:1]
+			w.start(t)
+		})
+	}
 }
 
 func (w *world) drawBatch() *batch {
@@ -309,6 +316,9 @@ func (w *world) planTrouble() {
 		w.sometimes(20, p.stop)
 	}
 	for _, b := range w.budgets {
+		if w.crowd != nil {
+			w.sometimes(3, b.provider.fall)
+		}
 		if b.account.others {
 			w.sometimes(30, func() { b.provider.spend(1 + w.r.IntN(1+minOf(b.raw)/2)) })
 		}

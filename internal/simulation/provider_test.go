@@ -20,6 +20,15 @@ type platform struct {
 	rolled []time.Time
 	// held is up to when the last reading held everything: counters do not go back.
 	held time.Time
+	// downUntil: it answers nothing before, and where it hangs, takes connections.
+	downUntil time.Time
+	hangs     bool
+}
+
+// fall has the provider be down for some hours.
+func (p *platform) fall() {
+	w := p.b.w
+	p.downUntil, p.hangs = w.now.Add(time.Duration(w.crowd.Int64N(int64(6*time.Hour)))), w.crowd.IntN(2) == 0
 }
 
 // counted is one call that the provider took.
@@ -130,6 +139,14 @@ func (p *platform) request(c *call, answer func(time.Duration, verdict)) {
 	back := w.upTo(p.b.latency / 2)
 	silence := max(c.sendBefore.Sub(w.now), 0) // until the sender gives up
 	switch {
+	case w.now.Before(p.downUntil):
+		w.stats.down++
+		if p.hangs {
+			answer(silence, verdict{kind: unknown})
+		} else {
+			answer(back, verdict{kind: notArrived})
+		}
+		return
 	case w.trouble(60): // no connection
 		answer(back, verdict{kind: notArrived})
 		return

@@ -28,7 +28,9 @@ type world struct {
 	agenda
 	r *rand.Rand
 	// rolls draws which budgets have windows that roll; nil for none.
-	rolls     *rand.Rand
+	rolls *rand.Rand
+	// crowd draws how many organizations there are, and which providers are down when; nil for two organizations.
+	crowd     *rand.Rand
 	began     time.Time
 	zone      string
 	orgs      []uuid.UUID
@@ -53,7 +55,7 @@ type world struct {
 
 // stats tell what a world has lived through: a simulation in which nothing happens proves nothing.
 type stats struct {
-	calls, accepted, refused, limited, lost, crashes, stops, holds, ticks, readings, escalated, resent, foreign, late, moved, rolled int
+	calls, accepted, refused, limited, lost, crashes, stops, holds, ticks, readings, escalated, resent, foreign, late, moved, rolled, down int
 	// after is how long what was left took after the week.
 	after time.Duration
 }
@@ -75,6 +77,7 @@ func (s *stats) add(o *stats) {
 	s.late += o.late
 	s.moved += o.moved
 	s.rolled += o.rolled
+	s.down += o.down
 	s.after += o.after
 }
 
@@ -150,13 +153,20 @@ var zones = func() map[string]*time.Location {
 	return out
 }()
 
-// newWorld draws a world, which begins some days before clocks change. Where it rolls, some of its budgets have windows that do.
+// newWorld draws a world, which begins some days before clocks change. Where it rolls, some of its budgets have windows that do. In
+// each third of them many organizations start a record at a time, and providers hang or refuse connections for hours.
 func newWorld(seed uint64, f fault, rolls bool) *world {
 	r := rand.New(rand.NewPCG(seed, 4))
 	c := changes[r.IntN(len(changes))]
 	w := &world{r: r, zone: c.zone, due: map[dueKey]*dueRow{}, passing: map[dueKey]*pass{}, fault: f, orgs: []uuid.UUID{{1}, {2}}}
 	if rolls {
 		w.rolls = rand.New(rand.NewPCG(seed, 5))
+	}
+	if seed%3 == 0 {
+		w.crowd = rand.New(rand.NewPCG(seed, 6))
+		for i := range 1 + w.crowd.IntN(30) {
+			w.orgs = append(w.orgs, uuid.UUID{byte(3 + i)})
+		}
 	}
 	w.began = c.at.Add(-time.Duration(1+r.IntN(5))*day - time.Duration(r.IntN(86400))*time.Second)
 	w.now = w.began
@@ -287,6 +297,9 @@ func (b *budget) roll(seconds, limit int) {
 // calm ends all that is new and all that goes wrong; what waits then goes on.
 func (w *world) calm() {
 	w.quiet = true
+	for _, b := range w.budgets {
+		b.provider.downUntil = time.Time{}
+	}
 	for _, h := range w.holds {
 		w.release(h)
 	}
