@@ -16,7 +16,8 @@
 // without the service's parser: each has one fire, with one batch or the reason why there is none.
 //
 // TestSoak (files soak_*) breaks nothing but receivers: it sends signed messages at a steady rate, for 20 seconds or as long as
-// FLOWLANE_SOAK says, and looks for what is lost, left behind or grows. `make soak` takes 30 minutes.
+// FLOWLANE_SOAK says, and looks for what is lost, left behind or grows. `make soak` takes 30 minutes. TestKill_Soak kills the process under such a load, a fifth as often
+// as TestKill.
 //
 // FLOWLANE_KILLS says how often the kill test kills, FLOWLANE_DAYS how many days TestDay lives, and FLOWLANE_SCHEDULES with how many
 // schedules TestSchedules lives a whole day; `make torture` takes 200, 20 and 1000. FLOWLANE_DAY_SEED has TestDay live one day again.

@@ -20,9 +20,12 @@ import (
 )
 
 const (
-	// soakRate is how many messages a second are sent, soakSenders by how many at once.
+	// soakRate is how many messages a second are sent, killRate where the process is killed, soakSenders by how many at once.
 	soakRate    = 300
+	killRate    = 100
 	soakSenders = 64
+	// killEvery is how often it is killed then.
+	killEvery = 4 * time.Second
 	// soakOrgs have two flows each.
 	soakOrgs = 50
 	// soakAttempts is how often a call may be made that may be repeated.
@@ -31,8 +34,12 @@ const (
 	soakLine = 10 * time.Second
 )
 
-// soaked are the limits of time of a soak: who answers is never late because the machine is busy.
-var soaked = limits{timeout: 30 * time.Second, margin: time.Second}
+// soaked are the limits of time of a soak: who answers is never late because the machine is busy. killed have what was under way at a
+// kill be looked into soon.
+var (
+	soaked = limits{timeout: 30 * time.Second, margin: time.Second}
+	killed = limits{timeout: 6 * time.Second, margin: time.Second}
+)
 
 // manner is what a receiver does.
 type manner string
@@ -60,7 +67,11 @@ type soak struct {
 	*world
 
 	process *process
-	flows   []*soakFlow
+	limits  limits
+	rate    int
+	// kills is how often the process is killed, and deaths how often it was.
+	kills, deaths int
+	flows         []*soakFlow
 	// host is the address of the receivers, refusing one at which nobody listens.
 	host, refusing string
 
@@ -102,7 +113,7 @@ func TestSoak(t *testing.T) {
 	if err := pg.Migrate(t.Context(), pool); err != nil {
 		t.Fatal(err)
 	}
-	s := newSoak(setupOn(t, server.DSN(), pool, 0))
+	s := newSoak(setupOn(t, server.DSN(), pool, 0), soaked, soakRate)
 	s.load(soakFor(t))
 	s.settled()
 	s.check()
@@ -110,9 +121,24 @@ func TestSoak(t *testing.T) {
 	s.process.kill()
 }
 
-func newSoak(w *world) *soak {
+// The same load, while the process is killed again and again: what was acknowledged becomes one batch, what can be repeated is, and
+// what cannot arrives once at most.
+func TestKill_Soak(t *testing.T) {
+	t.Parallel()
+	s := newSoak(setup(t, 0), killed, killRate)
+	s.kills = (kills(t) + 4) / 5
+	s.load(time.Duration(s.kills+1) * killEvery)
+	s.settled()
+	s.check()
+	s.process.kill()
+	if s.deaths != s.kills || s.cut.Load() == 0 {
+		t.Errorf("%d of %d kills, which cut %d requests: the test shows nothing", s.deaths, s.kills, s.cut.Load())
+	}
+}
+
+func newSoak(w *world, l limits, rate int) *soak {
 	w.Helper()
-	s := &soak{world: w}
+	s := &soak{world: w, limits: l, rate: rate}
 	receiver := httptest.NewServer(http.HandlerFunc(s.receive))
 	w.Cleanup(func() {
 		receiver.CloseClientConnections()
@@ -122,7 +148,7 @@ func newSoak(w *world) *soak {
 	unheard := must((&net.ListenConfig{}).Listen(w.Context(), "tcp", "127.0.0.1:0"))
 	s.refusing = unheard.Addr().String()
 	_ = unheard.Close()
-	s.process = w.serve(soaked, "FLOWLANE_LEASE=30s", "FLOWLANE_ALLOW_HOSTS="+s.host+","+s.refusing).ready(w)
+	s.start()
 	transport := &http.Transport{MaxIdleConnsPerHost: soakSenders}
 	for range soakOrgs {
 		org, key := w.join("soaked")
@@ -137,6 +163,14 @@ func newSoak(w *world) *soak {
 		}
 	}
 	return s
+}
+
+// start has a process serve.
+func (s *soak) start() {
+	s.process = s.serve(s.limits, "FLOWLANE_LEASE=30s", "FLOWLANE_ALLOW_HOSTS="+s.host+","+s.refusing).ready(s.world)
+	for _, f := range s.flows {
+		f.to.Store(&s.process.url)
+	}
 }
 
 // steps are those of a flow: its one call goes to a path that names flow and message.
@@ -185,7 +219,7 @@ func (s *soak) receive(w http.ResponseWriter, r *http.Request) {
 // load sends messages for a time, to one flow after the other, and tells how it goes.
 func (s *soak) load(lasts time.Duration) {
 	s.Helper()
-	numbers := make(chan int, int(lasts.Seconds()*soakRate)+1)
+	numbers := make(chan int, int(lasts.Seconds()*float64(s.rate))+1)
 	var group sync.WaitGroup
 	for range soakSenders {
 		group.Go(func() {
@@ -194,17 +228,24 @@ func (s *soak) load(lasts time.Duration) {
 			}
 		})
 	}
-	began, line, second := time.Now(), time.NewTicker(soakLine), time.NewTicker(time.Second)
+	began, line, second, kill := time.Now(), time.NewTicker(soakLine), time.NewTicker(time.Second), time.NewTicker(killEvery)
 	defer line.Stop()
 	defer second.Stop()
+	defer kill.Stop()
 	for beat := time.NewTicker(10 * time.Millisecond); time.Since(began) < lasts; {
 		select {
 		case <-beat.C:
-			s.number(numbers, int(min(time.Since(began), lasts).Seconds()*soakRate))
+			s.number(numbers, int(min(time.Since(began), lasts).Seconds()*float64(s.rate)))
 		case <-line.C:
 			s.tell(time.Since(began))
 		case <-second.C:
 			s.sizes = append(s.sizes, residentSize(s.T, s.process.Process.Pid))
+		case <-kill.C:
+			if s.deaths < s.kills {
+				s.deaths++
+				s.process.kill()
+				s.start()
+			}
 		case <-s.process.ended:
 			s.output.show(s.T)
 			s.Fatal("the process has ended")
