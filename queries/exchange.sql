@@ -22,6 +22,7 @@ SELECT sqlc.embed(e), coalesce(c.state, CASE e.outcome WHEN 'success' THEN 'sett
 WHERE e.org_id = @org_id AND e.id < @before AND (NOT @failed::boolean OR e.failed)
     AND (sqlc.narg(domain)::text IS NULL OR e.domain = sqlc.narg(domain))
     AND (sqlc.narg(action_id)::text IS NULL OR e.action_id = sqlc.narg(action_id))
+    AND (sqlc.narg(credential_id)::uuid IS NULL OR e.credential_id = sqlc.narg(credential_id))
     AND (sqlc.narg(outcome)::text IS NULL OR e.outcome = sqlc.narg(outcome))
     AND (sqlc.narg(status)::smallint IS NULL OR e.status = sqlc.narg(status))
     AND (sqlc.narg(code)::text IS NULL OR sqlc.narg(code) IN (e.code, e.provider_code))
@@ -41,6 +42,7 @@ JOIN flow.exchange e ON e.org_id = @org_id AND e.id = k.id
 LEFT JOIN flow.call c ON c.id = e.id
 WHERE (sqlc.narg(domain)::text IS NULL OR e.domain = sqlc.narg(domain))
     AND (sqlc.narg(action_id)::text IS NULL OR e.action_id = sqlc.narg(action_id))
+    AND (sqlc.narg(credential_id)::uuid IS NULL OR e.credential_id = sqlc.narg(credential_id))
     AND (sqlc.narg(outcome)::text IS NULL OR e.outcome = sqlc.narg(outcome))
     AND (sqlc.narg(status)::smallint IS NULL OR e.status = sqlc.narg(status))
     AND (sqlc.narg(code)::text IS NULL OR sqlc.narg(code) IN (e.code, e.provider_code))

@@ -278,22 +278,24 @@ SELECT e.org_id, e.id, e.batch_id, e.credential_id, e.claimed_at, e.sent_at, e.a
 WHERE e.org_id = $1 AND e.id < $2 AND (NOT $3::boolean OR e.failed)
     AND ($4::text IS NULL OR e.domain = $4)
     AND ($5::text IS NULL OR e.action_id = $5)
-    AND ($6::text IS NULL OR e.outcome = $6)
-    AND ($7::smallint IS NULL OR e.status = $7)
-    AND ($8::text IS NULL OR $8 IN (e.code, e.provider_code))
-ORDER BY e.id DESC LIMIT $9
+    AND ($6::uuid IS NULL OR e.credential_id = $6)
+    AND ($7::text IS NULL OR e.outcome = $7)
+    AND ($8::smallint IS NULL OR e.status = $8)
+    AND ($9::text IS NULL OR $9 IN (e.code, e.provider_code))
+ORDER BY e.id DESC LIMIT $10
 `
 
 type ExchangeListParams struct {
-	OrgID    uuid.UUID
-	Before   uuid.UUID
-	Failed   bool
-	Domain   *string
-	ActionID *string
-	Outcome  *string
-	Status   *int16
-	Code     *string
-	MaxRows  int32
+	OrgID        uuid.UUID
+	Before       uuid.UUID
+	Failed       bool
+	Domain       *string
+	ActionID     *string
+	CredentialID *uuid.UUID
+	Outcome      *string
+	Status       *int16
+	Code         *string
+	MaxRows      int32
 }
 
 type ExchangeListRow struct {
@@ -309,6 +311,7 @@ func (q *Queries) ExchangeList(ctx context.Context, db DBTX, arg ExchangeListPar
 		arg.Failed,
 		arg.Domain,
 		arg.ActionID,
+		arg.CredentialID,
 		arg.Outcome,
 		arg.Status,
 		arg.Code,
@@ -369,24 +372,26 @@ JOIN flow.exchange e ON e.org_id = $5 AND e.id = k.id
 LEFT JOIN flow.call c ON c.id = e.id
 WHERE ($6::text IS NULL OR e.domain = $6)
     AND ($7::text IS NULL OR e.action_id = $7)
-    AND ($8::text IS NULL OR e.outcome = $8)
-    AND ($9::smallint IS NULL OR e.status = $9)
-    AND ($10::text IS NULL OR $10 IN (e.code, e.provider_code))
-ORDER BY k.id DESC LIMIT $11
+    AND ($8::uuid IS NULL OR e.credential_id = $8)
+    AND ($9::text IS NULL OR e.outcome = $9)
+    AND ($10::smallint IS NULL OR e.status = $10)
+    AND ($11::text IS NULL OR $11 IN (e.code, e.provider_code))
+ORDER BY k.id DESC LIMIT $12
 `
 
 type ExchangeListOfBatchParams struct {
-	BatchID  uuid.UUID
-	Before   uuid.UUID
-	Failed   bool
-	Position *int64
-	OrgID    uuid.UUID
-	Domain   *string
-	ActionID *string
-	Outcome  *string
-	Status   *int16
-	Code     *string
-	MaxRows  int32
+	BatchID      uuid.UUID
+	Before       uuid.UUID
+	Failed       bool
+	Position     *int64
+	OrgID        uuid.UUID
+	Domain       *string
+	ActionID     *string
+	CredentialID *uuid.UUID
+	Outcome      *string
+	Status       *int16
+	Code         *string
+	MaxRows      int32
 }
 
 type ExchangeListOfBatchRow struct {
@@ -404,6 +409,7 @@ func (q *Queries) ExchangeListOfBatch(ctx context.Context, db DBTX, arg Exchange
 		arg.OrgID,
 		arg.Domain,
 		arg.ActionID,
+		arg.CredentialID,
 		arg.Outcome,
 		arg.Status,
 		arg.Code,

@@ -15186,6 +15186,23 @@ func (c *Client) sendListCalls(ctx context.Context, params ListCallsParams, requ
 		}
 	}
 	{
+		// Encode "credential_id" parameter.
+		cfg := uri.QueryParameterEncodingConfig{
+			Name:    "credential_id",
+			Style:   uri.QueryStyleForm,
+			Explode: true,
+		}
+
+		if err := q.EncodeParam(cfg, func(e uri.Encoder) error {
+			if val, ok := params.CredentialID.Get(); ok {
+				return e.EncodeValue(conv.StringToString(val))
+			}
+			return nil
+		}); err != nil {
+			return res, errors.Wrap(err, "encode query")
+		}
+	}
+	{
 		// Encode "action_id" parameter.
 		cfg := uri.QueryParameterEncodingConfig{
 			Name:    "action_id",

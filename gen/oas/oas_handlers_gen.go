@@ -16896,6 +16896,10 @@ func (s *Server) handleListCallsRequest(args [0]string, argsEscaped bool, w http
 					In:   "query",
 				}: params.TenancyID,
 				{
+					Name: "credential_id",
+					In:   "query",
+				}: params.CredentialID,
+				{
 					Name: "action_id",
 					In:   "query",
 				}: params.ActionID,

@@ -7969,6 +7969,8 @@ type ListCallsParams struct {
 	JobID OptString `json:",omitempty,omitzero"`
 	// Only calls to this provider account.
 	TenancyID OptString `json:",omitempty,omitzero"`
+	// Only calls that were made with this credential.
+	CredentialID OptString `json:",omitempty,omitzero"`
 	// Only calls of this action.
 	ActionID OptString `json:",omitempty,omitzero"`
 	// Only calls with this outcome.
@@ -8023,6 +8025,15 @@ func unpackListCallsParams(packed middleware.Parameters) (params ListCallsParams
 		}
 		if v, ok := packed[key]; ok {
 			params.TenancyID = v.(OptString)
+		}
+	}
+	{
+		key := middleware.ParameterKey{
+			Name: "credential_id",
+			In:   "query",
+		}
+		if v, ok := packed[key]; ok {
+			params.CredentialID = v.(OptString)
 		}
 	}
 	{
@@ -8297,6 +8308,47 @@ func decodeListCallsParams(args [0]string, argsEscaped bool, r *http.Request) (p
 	}(); err != nil {
 		return params, &ogenerrors.DecodeParamError{
 			Name: "tenancy_id",
+			In:   "query",
+			Err:  err,
+		}
+	}
+	// Decode query: credential_id.
+	if err := func() error {
+		cfg := uri.QueryParameterDecodingConfig{
+			Name:    "credential_id",
+			Style:   uri.QueryStyleForm,
+			Explode: true,
+		}
+
+		if err := q.HasParam(cfg); err == nil {
+			if err := q.DecodeParam(cfg, func(d uri.Decoder) error {
+				var paramsDotCredentialIDVal string
+				if err := func() error {
+					val, err := d.DecodeValue()
+					if err != nil {
+						return err
+					}
+
+					c, err := conv.ToString(val)
+					if err != nil {
+						return err
+					}
+
+					paramsDotCredentialIDVal = c
+					return nil
+				}(); err != nil {
+					return err
+				}
+				params.CredentialID.SetTo(paramsDotCredentialIDVal)
+				return nil
+			}); err != nil {
+				return err
+			}
+		}
+		return nil
+	}(); err != nil {
+		return params, &ogenerrors.DecodeParamError{
+			Name: "credential_id",
 			In:   "query",
 			Err:  err,
 		}

@@ -24,7 +24,7 @@ type callHandler struct{ calls Calls }
 
 func (h callHandler) ListCalls(ctx context.Context, params oas.ListCallsParams) (*oas.CallList, error) {
 	caller := account.FromContext(ctx)
-	filters, _ := json.Marshal([]string{params.BatchID.Value, params.JobID.Value, params.TenancyID.Value, params.ActionID.Value,
+	filters, _ := json.Marshal([]string{params.BatchID.Value, params.JobID.Value, params.TenancyID.Value, params.CredentialID.Value, params.ActionID.Value,
 		string(params.Outcome.Value), params.Code.Value}) // of texts: cannot fail
 	p, err := pageOf("calls", caller.OrgID, params.Limit, oas.OptInt{}, params.Cursor, string(filters), params.Status.Value)
 	if err != nil {
@@ -53,8 +53,11 @@ func (h callHandler) ListCalls(ctx context.Context, params oas.ListCallsParams) 
 	return &oas.CallList{Items: list.Items, Limit: list.Limit, Skip: list.Skip, NextCursor: list.NextCursor}, nil
 }
 
-// narrow sets the batch and the job of a filter; false where nothing can match.
-func narrow(f *dispatch.CallFilter, params *oas.ListCallsParams) bool {
+// narrow sets the ids of a filter; false where nothing can match.
+func narrow(f *dispatch.CallFilter, params *oas.ListCallsParams) (ok bool) {
+	if f.CredentialID, ok = filterID(params.CredentialID); !ok {
+		return false
+	}
 	batch, ok := filterID(params.BatchID)
 	if !ok {
 		return false

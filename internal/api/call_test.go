@@ -235,6 +235,9 @@ func TestCalls_Bulk(t *testing.T) {
 	require.Len(t, got, 1)
 	assert.Equal(t, got, s.calls("batch_id="+two))
 	assert.Equal(t, got, s.calls("tenancy_id="+url.QueryEscape(s.tenancy)))
+	assert.Equal(t, got, s.calls("credential_id="+*got[0].CredentialID))
+	assert.Empty(t, s.calls("credential_id="+one))
+	assert.Empty(t, s.calls("credential_id=x"))
 	assert.Len(t, got[0].Batches, 2)
 	assert.Equal(t, []any{"success", 3, s.tenancy}, []any{got[0].Outcome, got[0].RecordCount, *got[0].TenancyID})
 	for job, n := range map[string]int{one + ".0": 1, one + ".1": 0, one + ".2": 1, one + ".3": 0, two + ".0": 1} {

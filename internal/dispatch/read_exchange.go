@@ -52,6 +52,8 @@ type CallFilter struct {
 	// BatchID is the batch whose records they carried, Position a record of it.
 	BatchID  *uuid.UUID
 	Position *int64
+	// CredentialID is the credential that they were made with.
+	CredentialID *uuid.UUID
 	// Tenancy, ActionID, Outcome are exact; Code is that of the error, or the provider's own.
 	Tenancy, ActionID, Outcome, Code *string
 	Status                           *int16
@@ -81,14 +83,14 @@ func (d *Dispatcher) Calls(ctx context.Context, f CallFilter) ([]Call, error) {
 	conn := pg.Planned{Pool: d.Pool}
 	if f.BatchID == nil {
 		rows, err := d.q.ExchangeList(ctx, conn, db.ExchangeListParams{OrgID: f.OrgID, Before: f.Before, Failed: f.failed(),
-			Domain: f.Tenancy, ActionID: f.ActionID, Outcome: f.Outcome, Status: f.Status, Code: f.Code, MaxRows: f.Limit})
+			Domain: f.Tenancy, ActionID: f.ActionID, CredentialID: f.CredentialID, Outcome: f.Outcome, Status: f.Status, Code: f.Code, MaxRows: f.Limit})
 		if err != nil {
 			return nil, fmt.Errorf("list calls: %w", err)
 		}
 		return d.callsOf(ctx, f.OrgID, rows)
 	}
 	rows, err := d.q.ExchangeListOfBatch(ctx, conn, db.ExchangeListOfBatchParams{OrgID: f.OrgID, BatchID: *f.BatchID,
-		Position: f.Position, Before: f.Before, Failed: f.failed(), Domain: f.Tenancy, ActionID: f.ActionID, Outcome: f.Outcome,
+		Position: f.Position, Before: f.Before, Failed: f.failed(), Domain: f.Tenancy, ActionID: f.ActionID, CredentialID: f.CredentialID, Outcome: f.Outcome,
 		Status: f.Status, Code: f.Code, MaxRows: f.Limit})
 	if err != nil {
 		return nil, fmt.Errorf("list calls of batch %s: %w", *f.BatchID, err)

@@ -1649,6 +1649,8 @@ type ListCallsParams struct {
 	JobID *string `json:"job_id,omitzero"`
 	// Only calls to this provider account.
 	TenancyID *string `json:"tenancy_id,omitzero"`
+	// Only calls that were made with this credential.
+	CredentialID *string `json:"credential_id,omitzero"`
 	// Only calls of this action.
 	ActionID *string `json:"action_id,omitzero"`
 	// Only calls with this outcome.

@@ -1341,6 +1341,7 @@ class Operations(Transport):
         batch_id: str | None = None,
         job_id: str | None = None,
         tenancy_id: str | None = None,
+        credential_id: str | None = None,
         action_id: str | None = None,
         outcome: models.CallOutcome | None = None,
         status: int | None = None,
@@ -1355,7 +1356,7 @@ class Operations(Transport):
         Secrets of the credential are overwritten with `*` wherever they stand. Values of query parameters whose names speak
         of secrets, such as `token`, are `***`.
         """
-        return self._call("list_calls", "GET", "/flows/calls", query={"limit": limit, "cursor": cursor, "batch_id": batch_id, "job_id": job_id, "tenancy_id": tenancy_id, "action_id": action_id, "outcome": outcome, "status": status, "code": code})
+        return self._call("list_calls", "GET", "/flows/calls", query={"limit": limit, "cursor": cursor, "batch_id": batch_id, "job_id": job_id, "tenancy_id": tenancy_id, "credential_id": credential_id, "action_id": action_id, "outcome": outcome, "status": status, "code": code})
 
     def all_calls(
         self,
@@ -1364,13 +1365,14 @@ class Operations(Transport):
         batch_id: str | None = None,
         job_id: str | None = None,
         tenancy_id: str | None = None,
+        credential_id: str | None = None,
         action_id: str | None = None,
         outcome: models.CallOutcome | None = None,
         status: int | None = None,
         code: str | None = None,
     ) -> Iterator[models.Call]:
         """Goes through all pages of list_calls."""
-        return self._pages("list_calls", "/flows/calls", {"limit": limit, "batch_id": batch_id, "job_id": job_id, "tenancy_id": tenancy_id, "action_id": action_id, "outcome": outcome, "status": status, "code": code})
+        return self._pages("list_calls", "/flows/calls", {"limit": limit, "batch_id": batch_id, "job_id": job_id, "tenancy_id": tenancy_id, "credential_id": credential_id, "action_id": action_id, "outcome": outcome, "status": status, "code": code})
 
     def get_call(self, call_id: str) -> models.Call:
         """Read a call.

@@ -9386,6 +9386,10 @@ export type ListCallsData = {
          */
         tenancy_id?: string;
         /**
+         * Only calls that were made with this credential.
+         */
+        credential_id?: string;
+        /**
          * Only calls of this action.
          */
         action_id?: string;
