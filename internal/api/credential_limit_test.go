@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"flowlane/internal/app"
+	"flowlane/internal/pg/pgtest"
 )
 
 // limitedAPI is an API behind platform core, which notes when calls arrive and how many are under way at once.
@@ -80,6 +83,39 @@ func TestCredentialLimits(t *testing.T) {
 			assert.Zero(t, s.number(`SELECT count(*) FROM flow.budget WHERE limits IS NOT NULL`))
 		})
 	}
+}
+
+// TestCredentialLimits_Told: of the calls that an owner allows no more are left than an answer says are left of those of the provider,
+// whose limit may be larger, and which others spend, too.
+func TestCredentialLimits_Told(t *testing.T) {
+	t.Parallel()
+	var left, came atomic.Int32
+	left.Store(3)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		came.Add(1)
+		w.Header().Set("X-RateLimit-Limit", "100")
+		w.Header().Set("X-RateLimit-Remaining", strconv.Itoa(int(left.Add(-1))))
+		_, _ = w.Write([]byte(`{}`))
+	}))
+	t.Cleanup(server.Close)
+	s := serveStack(t, true, func(c *app.Config) { c.AllowHosts = append(c.AllowHosts, strings.TrimPrefix(server.URL, "http://")) })
+	id := s.made("/credentials", fmt.Sprintf(`{"name":"k","platform_id":"core","auth_method":"api_key","allowed_origins":[%q],
+		"api_key_placement":{"header_name":"X-Key"},"credentials":{"api_key":"k"}}`, server.URL))
+	s.Do(http.MethodPut, "/credentials/"+id+"/limits", `{"windows":[{"seconds":3600,"calls":10,"kind":"rolling"}]}`).Want(http.StatusOK)
+	flow := s.define(`[{"id":"s","tasks":[{"id":"t","action_id":"core__http__request","credential_id":"` + id + `","params":{"url":"` + server.URL + `/x"}}]}]`)
+	s.await(s.trigger(flow, `{"records":[{}]}`))
+	batch := s.trigger(flow, `{"records":[{},{},{},{},{},{}]}`)
+	s.until(batch, func(b map[string]any) bool { return counted(b)["completed"] == 2 })
+	// What waits is looked at again, and does not go.
+	other := s.trigger(flow, `{"lane":"interactive","records":[{}]}`)
+	s.until(other, func(b map[string]any) bool { return b["status"] == "queued" || b["status"] == "running" })
+	assert.Equal(t, map[string]int{"completed": 2, "queued": 4}, counted(s.get("/flows/batches/"+batch)))
+	assert.Equal(t, int32(3), came.Load())
+	left.Store(100)
+	pgtest.MoveClock(t, s.owner, 2*time.Hour)
+	s.await(batch)
+	s.await(other)
+	assert.Equal(t, int32(8), came.Load())
 }
 
 // TestCredentialLimits_Refused: limits that cannot be kept are refused, and so are those of platforms that have their own.

@@ -19,14 +19,17 @@ type windowTold struct {
 
 // learn takes over what an answer's headers tell of the windows that its call spent. A limit replaces that of the catalog, as one that was
 // read with the counters does: it depends on the customer's plan. What is spent is raised to what the provider counted, and
-// never lowered: an answer speaks of the time when it was written, and calls beside it may be in it or not. That it fails
-// stops nobody.
+// never lowered: an answer speaks of the time when it was written, and calls beside it may be in it or not. Limits that an owner has set
+// stay, as they may be a part of what the provider gives: no more of them is left than of that. That it fails stops nobody.
 func (d *Dispatcher) learn(ctx context.Context, p *outboundCall, answer *provider.Answer) {
-	if p.meter == nil || p.meter.owned || len(answer.Header)+len(answer.Body) == 0 {
+	if p.meter == nil || len(answer.Header)+len(answer.Body) == 0 {
 		return
 	}
 	for _, m := range p.meter.all() {
 		for _, c := range provider.Told(answer, m.rates) {
+			if m.owned {
+				c = provider.Counter{WindowSeconds: c.WindowSeconds, Value: m.caps.All()[c.WindowSeconds] - (c.Limit - c.Value)}
+			}
 			if err := d.learnWindow(ctx, m, c, answer.FinishedAt); err != nil && ctx.Err() == nil {
 				d.opts.Log.Warn("take over what an answer tells of a budget", "domain", m.key.domain, "bucket", m.key.bucket, "error", err)
 			}
