@@ -91,6 +91,27 @@ func TestOAuthServer(t *testing.T) {
 	assert.Equal(t, 2, counts["refresh_token"], "one of its own, and one of the test")
 }
 
+// TestCatalogImport_Grant: who imports a document whose callers sign in as persons authorizes a credential once, of which he gives no more
+// than the client's id and secret.
+func TestCatalogImport_Grant(t *testing.T) {
+	t.Parallel()
+	host := "127.0.0.1:" + servers.Start(t, oauthServer)
+	s := serveStack(t, true, func(c *app.Config) { c.AllowHosts = append(c.AllowHosts, host) })
+	document := strings.ReplaceAll(`{"openapi":"3.1.0","info":{"title":"Things"},"servers":[{"url":"http://HOST"}],"security":[{"key":[]},{"person":[]}],
+		"components":{"securitySchemes":{"key":{"type":"apiKey","in":"header","name":"X-Key"},
+			"person":{"type":"oauth2","flows":{"authorizationCode":{"authorizationUrl":"http://HOST/authorize","tokenUrl":"http://HOST/token","scopes":{}}}}}},
+		"paths":{"/things":{"get":{"operationId":"things","tags":["All"],"responses":{"200":{"description":"ok"}}}}}}`, "HOST", host)
+	s.Do(http.MethodPost, "/catalog/imports", object{"document": document, "auth": []string{"person"}}).Want(http.StatusCreated)
+	s.credential = s.made("/credentials", object{"name": "person", "platform_id": "things", "auth_method": "oauth2", "grant_type": "authorization_code",
+		"credentials": object{"client_id": "app", "client_secret": needle}})
+	path := "/credentials/" + s.credential
+	assert.Equal(t, "pending", s.authorization(path)["state"])
+	consent := s.Do(http.MethodPost, path+"/authorize", nil).Want(http.StatusOK).JSON()
+	assert.Contains(t, browse(t, consent["url"].(string), http.StatusOK), "The credential is authorized.")
+	flow := s.define(`[{"id":"s","tasks":[{"id":"t","action_id":"things__all__things","credential_id":"CRED","params":{}}]}]`)
+	assert.Equal(t, "completed", s.await(s.trigger(flow, `{"records":[{}]}`))["status"])
+}
+
 // browse gets an address as a browser does, following redirects, and returns the page.
 func browse(t *testing.T, address string, status int) string {
 	t.Helper()

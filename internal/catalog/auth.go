@@ -152,11 +152,7 @@ func (ch *checker) credentialFields(a *Auth, at path) (names []string) {
 	if a.Username != "" {
 		return names
 	}
-	needed := secretFields[a.Method]
-	if a.Grant != "" {
-		needed = grantFields[a.Grant]
-	}
-	for _, name := range needed {
+	for _, name := range SecretFields(a.Method, a.Grant) {
 		if !required[name] {
 			ch.fail(at.to("credential_fields"), "auth_method %s needs the required credential field %q", a.Method, name)
 		}
@@ -167,8 +163,13 @@ func (ch *checker) credentialFields(a *Auth, at path) (names []string) {
 // Callable reports whether calls are made with an authentication method.
 func Callable(method string) bool { return slices.Contains(authMethods, method) }
 
-// SecretFields names the fields that a credential of a method always has.
-func SecretFields(method string) []string { return slices.Clone(secretFields[method]) }
+// SecretFields names the fields that a credential of a method always has; of oauth2 by its grant, which may be empty.
+func SecretFields(method, grant string) []string {
+	if grant != "" {
+		return slices.Clone(grantFields[grant])
+	}
+	return slices.Clone(secretFields[method])
+}
 
 // grantFields are the fields that a credential of oauth2 always has, by its grant. A client that keeps no secret has none, but for
 // one that signs in as itself.

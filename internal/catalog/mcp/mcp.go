@@ -141,7 +141,7 @@ func Import(tools []*mcp.Tool, o Options) (*Result, error) {
 		ID: id + "__tools", Name: name, Description: "Tools of " + name + ".", Kind: "mcp", Protocol: "REST", AuthMethod: o.Auth,
 		BaseURL: o.Endpoint, RequiresConnection: o.Auth != "none", Status: "active",
 	}
-	for _, f := range catalog.SecretFields(o.Auth) {
+	for _, f := range catalog.SecretFields(o.Auth, "") {
 		secret := f != "username" && f != "client_id"
 		field := credentialField{Name: f, Label: strings.ReplaceAll(f, "_", " "), Type: "string", Required: true, Secret: secret}
 		if secret {

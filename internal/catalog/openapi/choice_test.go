@@ -1,6 +1,8 @@
 package openapi_test
 
 import (
+	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -85,6 +87,45 @@ func TestImport_Auth(t *testing.T) {
 	}
 	if _, err := openapi.Import([]byte(choices), openapi.Options{Auth: []string{"kye"}}); err == nil || !strings.Contains(err.Error(), "token, machine, user, key, bearer") {
 		t.Errorf("an unknown scheme: %v", err)
+	}
+}
+
+// TestImport_Grants: tokens of oauth2 are got by the grants of the document, at its addresses where they are whole.
+func TestImport_Grants(t *testing.T) {
+	t.Parallel()
+	const frame = `{"openapi": "3.1.0", "info": {"title": "Grants"}, "servers": [{"url": "https://grants.example"}], "security": [{"in": []}],
+		"components": {"securitySchemes": {"in": %s}}, "paths": {"/things": {"get": {"operationId": "things", "responses": {"200": {"description": "ok"}}}}}}`
+	for name, tc := range map[string]struct {
+		scheme string
+		want   catalog.SignIn
+		fields string
+	}{
+		"a person": {`{"type": "oauth2", "flows": {"implicit": {}, "authorizationCode": {"authorizationUrl": "https://in.example/ask", "tokenUrl": "https://in.example/token"}}}`,
+			catalog.SignIn{Grant: "authorization_code", TokenURL: "https://in.example/token", AuthorizeURL: "https://in.example/ask"}, "client_id client_secret?"},
+		"a machine": {`{"type": "oauth2", "flows": {"authorizationCode": {}, "clientCredentials": {"tokenUrl": "https://in.example/token"}}}`,
+			catalog.SignIn{Grant: "client_credentials", TokenURL: "https://in.example/token"}, "client_id client_secret"},
+		"a password": {`{"type": "oauth2", "flows": {"password": {"tokenUrl": "/token"}}}`,
+			catalog.SignIn{Grant: "password"}, "client_id username password client_secret?"},
+		"implicit": {`{"type": "oauth2", "flows": {"implicit": {"authorizationUrl": "https://in.example/ask"}}}`,
+			catalog.SignIn{Header: "Authorization", Scheme: "Bearer"}, "api_key"},
+		"a signature": {`{"type": "apiKey", "in": "header", "name": "Authorization", "x-amazon-apigateway-authtype": "awsSigv4"}`,
+			catalog.SignIn{AWSService: "execute-api"}, "access_key_id secret_access_key"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r, err := openapi.Import(fmt.Appendf(nil, frame, tc.scheme), openapi.Options{PlatformID: "g"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := load(t, r).Services("g")[0]
+			var fields []string
+			for _, f := range s.CredentialFields {
+				fields = append(fields, f.Name+map[bool]string{false: "?"}[f.Required])
+			}
+			if got := strings.Join(fields, " "); !reflect.DeepEqual(s.SignIn, tc.want) || got != tc.fields {
+				t.Errorf("got  %+v with %s\nwant %+v with %s", s.SignIn, got, tc.want, tc.fields)
+			}
+		})
 	}
 }
 

@@ -245,7 +245,7 @@ func (im *importer) serviceOf(op place, base string, way auth) *service {
 		id: im.platform + "__" + unique(im.serviceIDs, slug), name: firstText(tag, "API"), base: base, auth: way,
 		docs: clip(about.at("externalDocs").get("url").str(), 1000), actions: list(), buckets: &node{kind: isObject}, ids: map[string]int{},
 	}
-	s.description = strings.TrimSpace(clip(firstText(about.get("description").str(), s.name), maxText-300) + "\n" + way.hint)
+	s.description = strings.TrimSpace(clip(firstText(about.get("description").str(), s.name), maxText-300))
 	im.serviceByKey[key] = s
 	im.services = append(im.services, s)
 	return s

@@ -16,12 +16,12 @@ type auth struct {
 	scheme string
 	// signIn says where the secret goes; nil where the method says it.
 	signIn *node
-	// hint says how the credential must be made.
-	hint string
+	// grant is that of oauth2; empty for other methods.
+	grant string
 	// in and name are where the secret goes; a parameter of that name is the secret.
 	in, name string
-	// effort is how much is left to whoever makes the credential: 0 for a secret that stays as it is, 1 for one that gets
-	// tokens by itself, 2 for a token that nobody renews.
+	// effort is how much is left to whoever makes the credential: 0 for a secret that stays as it is, 1 for one that gets tokens by
+	// itself, 2 where a person must say so first, 3 for a token that nobody renews.
 	effort int
 }
 
@@ -152,7 +152,7 @@ func (im *importer) scheme(name string) (auth, string) {
 	kind, http := at.get("type").str(), strings.ToLower(at.get("scheme").str())
 	switch {
 	case at.get("x-amazon-apigateway-authtype").str() == "awsSigv4":
-		return auth{}, "calls of imported services are not signed for AWS"
+		a.method, a.signIn = "aws_access_key", object("aws_service", text("execute-api")) // of API Gateway, whose extension this is
 	case kind == "apiKey" && keyPlaces[at.get("in").str()] && keyName.MatchString(at.get("name").str()):
 		a.method, a.in, a.name = "api_key", at.get("in").str(), at.get("name").text
 		a.signIn = object(a.in, text(a.name))
@@ -160,17 +160,46 @@ func (im *importer) scheme(name string) (auth, string) {
 		a.method = "basic_auth"
 	case kind == "http" && http == "bearer":
 		a.method, a.signIn = "api_key", bearer()
-	case kind == "oauth2" && catalog.Callable("oauth2") && at.at("flows").at("clientCredentials").node != nil:
-		a.method, a.effort = "oauth2", 1
-		a.hint = "Token URL: " + clip(at.at("flows").at("clientCredentials").get("tokenUrl").str(), 300) + "."
+	case kind == "oauth2" && a.granted(at.at("flows")):
 	case kind == "oauth2" || kind == "openIdConnect":
-		a.method, a.signIn, a.effort = "api_key", bearer(), 2
+		a.method, a.signIn, a.effort = "api_key", bearer(), 3
 		im.report.add(Changed, at, "the access token of "+kind+" is the credential's API key; it is neither fetched nor renewed")
 	default:
 		return auth{}, "calls cannot authenticate by a scheme of this kind: " + clip(strings.TrimSpace(kind+" "+http+" "+at.get("in").str()), 100)
 	}
 	return a, ""
 }
+
+// grants are the flows of oauth2 by which credentials get their tokens, what is easiest first.
+var grants = []struct {
+	flow, grant string
+	effort      int
+}{{"clientCredentials", "client_credentials", 1}, {"authorizationCode", "authorization_code", 2}, {"password", "password", 2}}
+
+// granted has tokens got by the first flow of a scheme that can be; false where there is none. Addresses that are not whole each
+// credential says.
+func (a *auth) granted(flows place) bool {
+	for _, g := range grants {
+		flow := flows.at(g.flow)
+		if flow.node == nil {
+			continue
+		}
+		a.method, a.grant, a.effort, a.signIn = "oauth2", g.grant, g.effort, object("grant_type", text(g.grant))
+		token, page := flow.get("tokenUrl").str(), flow.get("authorizationUrl").str()
+		if !wholeAddress.MatchString(token) || g.grant == "authorization_code" && !wholeAddress.MatchString(page) {
+			return true
+		}
+		a.signIn.set("token_url", text(token))
+		if g.grant == "authorization_code" {
+			a.signIn.set("authorize_url", text(page))
+		}
+		return true
+	}
+	return false
+}
+
+// wholeAddress is one that calls can go to as it is.
+var wholeAddress = regexp.MustCompile(`^https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?(/[A-Za-z0-9._~/-]*)?$`)
 
 // keyPlaces are where a key can go, keyName what its header, parameter or cookie may be called.
 var (
@@ -183,15 +212,24 @@ func bearer() *node { return object("header", text("Authorization"), "scheme", t
 // fields describes what a credential holds.
 func (a auth) fields() *node {
 	out := list()
-	for _, name := range catalog.SecretFields(a.method) {
-		kind, secret := "password", "true"
-		if name == "username" || name == "client_id" || name == "token_url" {
-			kind, secret = "string", "false"
+	add := func(name string, required bool) {
+		kind, open := "password", slices.Contains(openFields, name)
+		if open {
+			kind = "string"
 		}
-		out.set("", object("name", text(name), "label", text(labelOf(name)), "type", text(kind), "required", boolean(true), "secret", &node{kind: isBool, text: secret}))
+		out.set("", object("name", text(name), "label", text(labelOf(name)), "type", text(kind), "required", boolean(required), "secret", boolean(!open)))
+	}
+	for _, name := range catalog.SecretFields(a.method, a.grant) {
+		add(name, true)
+	}
+	if a.grant == "authorization_code" || a.grant == "password" { // a client may keep no secret
+		add("client_secret", false)
 	}
 	return out
 }
+
+// openFields are those of credentials that are no secrets.
+var openFields = []string{"username", "client_id", "access_key_id", "region"}
 
 func labelOf(name string) string {
 	label := strings.ReplaceAll(name, "_", " ")
