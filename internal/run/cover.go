@@ -23,7 +23,7 @@ type coverPart struct {
 	state Status // Queued, Started, NeedsReconcile or Unresolved
 	// claimedAt is when the call was made that covers it; nil for none.
 	claimedAt *time.Time
-	doubt Doubt
+	doubt     Doubt
 }
 
 // concerns reports whether the part speaks of the record at this offset. A record that left its slice at apartStep still belongs to
