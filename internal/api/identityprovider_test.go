@@ -15,16 +15,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"flowlane/internal/app"
+	"flowlane/test/servers"
 )
 
 // identityProvider starts the OpenID provider of testdata/idp, which nobody here wrote, and returns its address.
 func identityProvider(t *testing.T) (issuer string) {
 	t.Helper()
 	if _, err := exec.LookPath("npm"); err != nil {
-		if os.Getenv("CI") != "" {
-			t.Fatal("install Node 20 or later: this test needs npm")
-		}
-		t.Skip("needs Node 20 or later, for an OpenID provider")
+		servers.Missing(t, "install Node 20 or later: an OpenID provider needs npm")
 	}
 	dir := t.TempDir()
 	require.NoError(t, os.CopyFS(dir, os.DirFS("testdata/idp")))

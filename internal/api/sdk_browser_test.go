@@ -21,6 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"flowlane/internal/app"
+	"flowlane/test/servers"
 )
 
 // pageText has a browser run a program of Node's: it lends it a process, and sends home what it prints.
@@ -47,10 +48,8 @@ type page struct {
 func newPage(t *testing.T, dir, program string) *page {
 	t.Helper()
 	chromium, err := exec.LookPath("chromium")
-	if err != nil && os.Getenv("CI") != "" {
-		t.Fatal("install chromium")
-	} else if err != nil {
-		t.Skip("not tested: install chromium first")
+	if err != nil {
+		servers.Missing(t, "install chromium")
 	}
 	p := &page{mux: http.NewServeMux(), chromium: chromium}
 	modules := http.FileServer(http.Dir(filepath.Join(dir, "node_modules/@flowlane/client/dist/esm")))

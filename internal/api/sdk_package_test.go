@@ -11,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"flowlane/test/servers"
 )
 
 const typeScript = "../../sdk/typescript"
@@ -39,10 +41,7 @@ var tarball = sync.OnceValues(func() (string, error) {
 func project(t *testing.T) string {
 	t.Helper()
 	if _, err := os.Stat(filepath.Join(typeScript, "node_modules", "typescript")); err != nil {
-		if os.Getenv("CI") != "" {
-			t.Fatal("run `npm ci` in sdk/typescript")
-		}
-		t.Skip("not tested: run `npm ci` in sdk/typescript, or `make generate`, first")
+		servers.Missing(t, "run `npm ci` in sdk/typescript, or `make generate`, first")
 	}
 	file, err := tarball()
 	require.NoError(t, err)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"flowlane/internal/pg/pgtest"
+	"flowlane/test/servers"
 )
 
 // TestDoctor: an installation that is well, one whose calls are held, and what is wrong with others.
@@ -140,7 +141,7 @@ func TestCompletion(t *testing.T) {
 			t.Parallel()
 			path, err := exec.LookPath(shell)
 			if err != nil {
-				t.Skipf("not tested: %s is not installed", shell)
+				servers.Missing(t, "install %s", shell)
 			}
 			home := t.TempDir()
 			for _, name := range []string{"rows.csv", "ndump"} {

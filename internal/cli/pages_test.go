@@ -18,6 +18,7 @@ import (
 
 	"flowlane/docs"
 	"flowlane/internal/pg/pgtest"
+	"flowlane/test/servers"
 )
 
 // pages are those with commands, and what the test makes of them.
@@ -70,10 +71,7 @@ func TestPages(t *testing.T) {
 				if _, err := exec.LookPath(need); err == nil {
 					continue
 				}
-				if os.Getenv("CI") != "" {
-					t.Fatalf("install %s", need)
-				}
-				t.Skipf("left out: %s is not installed", need)
+				servers.Missing(t, "install %s", need)
 			}
 			p.run(t)
 		})

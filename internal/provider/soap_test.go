@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"flowlane/internal/catalog"
+	"flowlane/test/servers"
 )
 
 const dialerWS = `id: five
@@ -110,7 +111,7 @@ func TestSOAP_Schema(t *testing.T) {
 	path := filepath.Join("..", "..", "..", "shared", "data", "wsdl", "five9_config_webservices_v13.wsdl")
 	text, err := os.ReadFile(path)
 	if err != nil {
-		t.Skipf("not tested: there is no %s", filepath.Base(path))
+		servers.Missing(t, "there is no %s", path)
 	}
 	svc, act := action(t, catalogOf(t, dialerWS), "five__ws__simple")
 	r, err := Prepare(svc, act, json.RawMessage(`{"list":"a","values":["5","x"]}`), nil, Placeholder(Spec{Method: "basic_auth", PlatformID: "five"}), "")

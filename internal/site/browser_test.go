@@ -19,6 +19,7 @@ import (
 	"flowlane/docs"
 	"flowlane/internal/reference"
 	"flowlane/internal/site"
+	"flowlane/test/servers"
 )
 
 // framed shows all pages at once, each in a frame as narrow as a telephone, and writes down of each what a look at it would find: no
@@ -50,7 +51,7 @@ func TestBrowser(t *testing.T) {
 	t.Parallel()
 	browser, err := exec.LookPath("chromium")
 	if err != nil {
-		t.Skip("left out: there is no chromium on this machine")
+		servers.Missing(t, "install chromium")
 	}
 	pages, err := site.New(docs.Files, site.Options{})
 	require.NoError(t, err)

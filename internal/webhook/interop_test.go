@@ -16,6 +16,7 @@ import (
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
 	"flowlane/internal/webhook"
+	"flowlane/test/servers"
 )
 
 // exchanged is a delivery between two implementations.
@@ -140,10 +141,7 @@ func TestInterop_Node(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(filepath.Join(packages, "node_modules", "standardwebhooks")); err != nil {
-		if os.Getenv("CI") != "" {
-			t.Fatal("run `npm ci` in sdk/typescript")
-		}
-		t.Skip("not tested: run `npm ci` in sdk/typescript, or `make generate`, first")
+		servers.Missing(t, "run `npm ci` in sdk/typescript, or `make generate`, first")
 	}
 	now := time.Now()
 	good := exchange(t, now)

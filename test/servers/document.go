@@ -25,7 +25,7 @@ func Document(t *testing.T, name string) string {
 		if os.Getenv(documentFolder) != "" {
 			t.Fatalf("%s names %s, which lacks %s", documentFolder, dir, name)
 		}
-		missing(t, "there is no %s in %s beside the repository; %s names another folder", name, usualFolder, documentFolder)
+		Missing(t, "there is no %s in %s beside the repository; %s names another folder", name, usualFolder, documentFolder)
 	}
 	return file
 }

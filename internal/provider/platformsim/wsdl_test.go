@@ -49,10 +49,7 @@ func startFive9(t *testing.T) (url string) {
 	file, err := filepath.Abs(filepath.Join(dir, five9WSDL))
 	require.NoError(t, err)
 	if _, err := os.Stat(file); err != nil {
-		if os.Getenv(wsdlFolder) != "" {
-			t.Fatalf("%s names %s, which lacks %s", wsdlFolder, dir, five9WSDL)
-		}
-		t.Skipf("there is no %s in %s beside the repository; %s names another folder", five9WSDL, usualWSDL, wsdlFolder)
+		servers.Missing(t, "there is no %s in %s; %s names another folder", five9WSDL, dir, wsdlFolder)
 	}
 	script, err := os.ReadFile(filepath.Join("testdata", "servers", "wsdl.cjs"))
 	require.NoError(t, err)
