@@ -36,10 +36,10 @@ LEFT JOIN flow.budget_org o ON o.domain = @domain::text AND o.bucket = @bucket::
 LEFT JOIN flow.domain_lane s ON s.org_id = k.org_id AND s.tenancy_id = @domain::text AND s.lane = k.lane;
 
 -- name: CallsOfOthers :many
--- How many calls of each lane other processes than this one may have under way.
+-- How many calls of each lane other processes than this one may have under way. Whether a call's time is over, the database's clock
+-- cannot tell, which may have stepped: whoever finds that out moves it.
 SELECT c.org_id, c.lane, count(*)::int AS calls FROM flow.call c
 WHERE c.domain = @domain::text AND c.bucket = @bucket::text AND c.state = 'intent' AND c.owner <> @owner
-    AND c.send_before > (SELECT flow.clock()) - make_interval(secs => @margin_seconds::float8)
 GROUP BY c.org_id, c.lane;
 
 -- name: QueueChoose :many
@@ -146,9 +146,9 @@ WHERE domain = @domain::text AND scope = 'bucket' AND status = 'active' AND expi
 
 -- name: CallsTogether :one
 -- How many calls of these actions, or of any, may be under way in any process, whichever of these queues they waited in. With jobs,
--- also those whose result is not known. With a scope, only those that name it beside their costs.
+-- also those whose result is not known. With a scope, only those that name it beside their costs. As in CallsOfOthers, no clock ends them.
 SELECT count(*) FROM flow.call WHERE domain = @domain AND bucket = ANY(@lines::text[])
-    AND (send_before > @now AND state = 'intent' OR @jobs::boolean AND state IN ('intent', 'unknown', 'awaiting'))
+    AND (state = 'intent' OR @jobs::boolean AND state IN ('intent', 'unknown', 'awaiting'))
     AND (action_id = ANY(@spends::text[]) OR cardinality(@spends::text[]) = 0)
     AND (@scope::text = '' OR (costs->>(@scope::text)) IS NOT NULL);
 

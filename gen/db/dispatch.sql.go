@@ -943,15 +943,13 @@ func (q *Queries) CallsNextCheck(ctx context.Context, db DBTX, arg CallsNextChec
 const callsOfOthers = `-- name: CallsOfOthers :many
 SELECT c.org_id, c.lane, count(*)::int AS calls FROM flow.call c
 WHERE c.domain = $1::text AND c.bucket = $2::text AND c.state = 'intent' AND c.owner <> $3
-    AND c.send_before > (SELECT flow.clock()) - make_interval(secs => $4::float8)
 GROUP BY c.org_id, c.lane
 `
 
 type CallsOfOthersParams struct {
-	Domain        string
-	Bucket        string
-	Owner         string
-	MarginSeconds float64
+	Domain string
+	Bucket string
+	Owner  string
 }
 
 type CallsOfOthersRow struct {
@@ -960,14 +958,10 @@ type CallsOfOthersRow struct {
 	Calls int32
 }
 
-// How many calls of each lane other processes than this one may have under way.
+// How many calls of each lane other processes than this one may have under way. Whether a call's time is over, the database's clock
+// cannot tell, which may have stepped: whoever finds that out moves it.
 func (q *Queries) CallsOfOthers(ctx context.Context, db DBTX, arg CallsOfOthersParams) ([]CallsOfOthersRow, error) {
-	rows, err := db.Query(ctx, callsOfOthers,
-		arg.Domain,
-		arg.Bucket,
-		arg.Owner,
-		arg.MarginSeconds,
-	)
+	rows, err := db.Query(ctx, callsOfOthers, arg.Domain, arg.Bucket, arg.Owner)
 	if err != nil {
 		return nil, err
 	}
@@ -1205,27 +1199,25 @@ func (q *Queries) CallsToCheck(ctx context.Context, db DBTX, arg CallsToCheckPar
 
 const callsTogether = `-- name: CallsTogether :one
 SELECT count(*) FROM flow.call WHERE domain = $1 AND bucket = ANY($2::text[])
-    AND (send_before > $3 AND state = 'intent' OR $4::boolean AND state IN ('intent', 'unknown', 'awaiting'))
-    AND (action_id = ANY($5::text[]) OR cardinality($5::text[]) = 0)
-    AND ($6::text = '' OR (costs->>($6::text)) IS NOT NULL)
+    AND (state = 'intent' OR $3::boolean AND state IN ('intent', 'unknown', 'awaiting'))
+    AND (action_id = ANY($4::text[]) OR cardinality($4::text[]) = 0)
+    AND ($5::text = '' OR (costs->>($5::text)) IS NOT NULL)
 `
 
 type CallsTogetherParams struct {
 	Domain string
 	Lines  []string
-	Now    time.Time
 	Jobs   bool
 	Spends []string
 	Scope  string
 }
 
 // How many calls of these actions, or of any, may be under way in any process, whichever of these queues they waited in. With jobs,
-// also those whose result is not known. With a scope, only those that name it beside their costs.
+// also those whose result is not known. With a scope, only those that name it beside their costs. As in CallsOfOthers, no clock ends them.
 func (q *Queries) CallsTogether(ctx context.Context, db DBTX, arg CallsTogetherParams) (int64, error) {
 	row := db.QueryRow(ctx, callsTogether,
 		arg.Domain,
 		arg.Lines,
-		arg.Now,
 		arg.Jobs,
 		arg.Spends,
 		arg.Scope,

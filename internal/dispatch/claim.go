@@ -302,8 +302,8 @@ func (c *claim) free(ctx context.Context, calls []*outboundCall) (out []*outboun
 }
 
 // together is how many calls more may be under way of all lanes, organizations and processes, where the catalog limits them. A call is
-// under way from when it is written down until it is settled, but never longer than it may take; one that begins a job, until the
-// result of that is known.
+// under way from when it is written down until it is settled, or taken for lost; one that begins a job, until the result of that is
+// known.
 func (c *claim) together(ctx context.Context) (int, error) {
 	left := math.MaxInt
 	if c.meter == nil {
@@ -324,7 +324,7 @@ func (c *claim) together(ctx context.Context) (int, error) {
 
 // placesOf is how many calls more of a bucket may be under way, or of one of its budgets where it has several.
 func (c *claim) placesOf(ctx context.Context, m *meter, scope string) (int, error) {
-	n, err := c.d.q.CallsTogether(ctx, c.tx, db.CallsTogetherParams{Domain: m.key.domain, Lines: m.svc.Lines(m.key.bucket), Now: c.now,
+	n, err := c.d.q.CallsTogether(ctx, c.tx, db.CallsTogetherParams{Domain: m.key.domain, Lines: m.svc.Lines(m.key.bucket),
 		Jobs: m.rates.HeldUntil == catalog.HeldUntilResult, Spends: append([]string{}, m.rates.MemberActionIDs...), Scope: scope})
 	if err != nil {
 		return 0, fmt.Errorf("count the calls under way of %s: %w", m.key, err)

@@ -85,8 +85,7 @@ func (p *pass) open(ctx context.Context) error {
 		budget, err = p.d.q.BudgetRead(ctx, tx, db.BudgetReadParams{Domain: p.key.domain, Bucket: p.key.bucket})
 		return err
 	}, func(tx pg.DB) (err error) {
-		others, err = p.d.q.CallsOfOthers(ctx, tx, db.CallsOfOthersParams{Domain: p.key.domain, Bucket: p.key.bucket, Owner: p.d.opts.Owner,
-			MarginSeconds: p.d.opts.Margin.Seconds()})
+		others, err = p.d.q.CallsOfOthers(ctx, tx, db.CallsOfOthersParams{Domain: p.key.domain, Bucket: p.key.bucket, Owner: p.d.opts.Owner})
 		return err
 	}, func(tx pg.DB) (err error) {
 		p.openedAt = time.Now()
