@@ -362,7 +362,9 @@ func (d *Dispatcher) Counters(ctx context.Context, lease *due.Lease) (next time.
 	if err != nil {
 		return time.Time{}, fmt.Errorf("find a credential of %s: %w", lease.Key, err)
 	}
+	answered := lease.Waiting() // however many providers do not answer, others are asked
 	r, err := d.read(ctx, org, lease.Key)
+	answered()
 	if err != nil && (ctx.Err() != nil || r.every == 0) {
 		return time.Time{}, err
 	}

@@ -135,8 +135,8 @@ func (d *Dispatcher) clock(ctx context.Context, conn db.DBTX) (time.Time, error)
 	return now, nil
 }
 
-// BudgetGroup says who the key of a due row of kind run.DueDispatch belongs to, for due.Grouped: the organization, or the provider
-// account, which several may share.
+// BudgetGroup says who the key of a due row of kind run.DueDispatch or DueReconcile belongs to, for due.Grouped: the organization, or
+// the provider account, which several may share.
 func BudgetGroup(key string) string {
 	domain, _, _ := strings.Cut(key, "\n")
 	for _, of := range []string{ofCredential, ofHost, ofOrganization} {

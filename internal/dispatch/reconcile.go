@@ -17,10 +17,10 @@ import (
 const (
 	// checksAtOnce bounds the calls of one budget that are looked into at the same time.
 	checksAtOnce = 16
-	// checkTurn is how long a round begins new checks before other budgets have their turn.
+	// checkTurn is how long a round that has its place begins new checks before other budgets have their turn.
 	checkTurn = 30 * time.Second
-	// checkPoll is how often a round that waits for answers looks for calls that became due meanwhile.
-	checkPoll = time.Second
+	// checkPoll is how often a round that waits for answers looks for calls that became due meanwhile, and for lost ones.
+	checkPoll = 2 * time.Second
 	// lookupSlack is how much earlier than our claim a provider may say that it received a call, beyond its clock skew.
 	lookupSlack = 5 * time.Second
 	// checkFor is how long a call is looked into whose action does not say how long its provider remembers, or has left the catalog.
@@ -28,22 +28,24 @@ const (
 )
 
 // Reconcile is the handler of due rows of kind DueReconcile: it finds out what became of calls whose sender is silent,
-// whose answer was unclear, or whose result comes later. It goes on while holds stop claims.
+// whose answer was unclear, or whose result comes later. It goes on while holds stop claims. Where answers take their time
+// it leaves its place, so that however many budgets wait for theirs, others find theirs out.
 func (d *Dispatcher) Reconcile(ctx context.Context, lease *due.Lease) (time.Time, error) {
 	k, err := budgetOfLease(lease)
 	if err != nil {
 		return time.Time{}, err
 	}
-	// A call that fails must not hold up the others.
-	next, failed := d.markLost(ctx, k)
-	if failed = errors.Join(failed, d.checkDue(ctx, k)); failed != nil {
-		return time.Time{}, failed
+	r := round{d: d, key: k, lease: lease, began: time.Now(), ended: make(chan checked, checksAtOnce), skip: []uuid.UUID{}}
+	r.findLost(ctx)
+	r.checkDue(ctx)
+	if err := errors.Join(r.lostErr, r.failed); err != nil {
+		return time.Time{}, err
 	}
 	check, err := d.q.CallsNextCheck(ctx, d.Pool, db.CallsNextCheckParams{Domain: k.domain, Bucket: k.bucket})
 	if err != nil {
 		return time.Time{}, fmt.Errorf("read when to look into calls: %w", err)
 	}
-	return soonest(next, check), nil
+	return soonest(r.lostAt, check), nil
 }
 
 // soonest is the earlier of two times of which the zero one means never.
@@ -54,44 +56,78 @@ func soonest(a, b time.Time) time.Time {
 	return a
 }
 
-// checkDue looks into the calls of a budget that are due while its turn lasts, several at a time. Whatever comes of a check dates it anew,
-// so that calls about which nobody can be asked keep no place from others.
-func (d *Dispatcher) checkDue(ctx context.Context, k budgetKey) (failed error) {
-	turn, cancel := context.WithTimeout(ctx, checkTurn)
-	defer cancel()
+// round is one run of Reconcile. A call that fails must not hold up the others.
+type round struct {
+	d      *Dispatcher
+	key    budgetKey
+	lease  *due.Lease
+	began  time.Time
+	failed error
+	// lostAt is when, by the database's clock, the next call will be lost, zero for never; lostErr is why that is not known.
+	lostAt  time.Time
+	lostErr error
+	// under counts the checks under way; ended has those that are over.
+	under int
+	ended chan checked
+	// skip are the calls of checks under way, and those that could not even be dated anew.
+	skip []uuid.UUID
+}
+
+// checked is a call that was looked into.
+type checked struct {
+	call uuid.UUID
+	err  error
+}
+
+// findLost takes over calls whose sender is gone.
+func (r *round) findLost(ctx context.Context) {
+	r.lostAt, r.lostErr = r.d.markLost(ctx, r.key)
+}
+
+// checkDue looks into the calls of a budget that are due, several at a time. Whatever comes of a check dates it anew, so that calls about
+// which nobody can be asked keep no place from others.
+func (r *round) checkDue(ctx context.Context) {
 	poll := time.NewTicker(checkPoll)
 	defer poll.Stop()
-	type check struct {
-		call uuid.UUID
-		err  error
-	}
-	ended := make(chan check, checksAtOnce)
-	skip := []uuid.UUID{} // the calls of checks under way, and those that could not even be dated anew
-	for under := 0; ; {
-		if places := checksAtOnce - under; places > 0 && turn.Err() == nil && !isTransient(failed) {
-			calls, err := d.q.CallsToCheck(ctx, d.Pool, db.CallsToCheckParams{Domain: k.domain, Bucket: k.bucket, MaxCalls: int32(places), Skip: skip}) //nolint:gosec // few
-			if err != nil {
-				failed = errors.Join(failed, fmt.Errorf("read calls to look into: %w", err))
-			}
-			for i := range calls {
-				under++
-				skip = append(skip, calls[i].ID)
-				go func() { ended <- check{calls[i].ID, d.checkOrPostpone(ctx, k, &calls[i])} }()
-			}
+	for {
+		r.begin(ctx)
+		if r.under == 0 {
+			return
 		}
-		if under == 0 {
-			return failed
-		}
+		answered := r.lease.Waiting()
 		select {
-		case c := <-ended:
-			under--
+		case c := <-r.ended:
+			r.under--
 			if c.err == nil {
-				skip = slices.DeleteFunc(skip, func(id uuid.UUID) bool { return id == c.call })
+				r.skip = slices.DeleteFunc(r.skip, func(id uuid.UUID) bool { return id == c.call })
 			} else {
-				failed = errors.Join(failed, fmt.Errorf("call %s: %w", c.call, c.err))
+				r.failed = errors.Join(r.failed, fmt.Errorf("call %s: %w", c.call, c.err))
 			}
 		case <-poll.C:
+			if ctx.Err() == nil {
+				r.findLost(ctx)
+			}
 		}
+		answered()
+	}
+}
+
+// begin begins as many checks as there is room for. One that has left its place takes that of nobody, and goes on.
+func (r *round) begin(ctx context.Context) {
+	places := checksAtOnce - r.under
+	over := ctx.Err() != nil || time.Since(r.began) > checkTurn && !r.lease.Left()
+	if places <= 0 || over || isTransient(r.failed) {
+		return
+	}
+	calls, err := r.d.q.CallsToCheck(ctx, r.d.Pool, db.CallsToCheckParams{Domain: r.key.domain, Bucket: r.key.bucket,
+		MaxCalls: int32(places), Skip: r.skip}) //nolint:gosec // few
+	if err != nil {
+		r.failed = errors.Join(r.failed, fmt.Errorf("read calls to look into: %w", err))
+	}
+	for i := range calls {
+		r.under++
+		r.skip = append(r.skip, calls[i].ID)
+		go func() { r.ended <- checked{calls[i].ID, r.d.checkOrPostpone(ctx, r.key, &calls[i])} }()
 	}
 }
 

@@ -33,6 +33,9 @@ type Lease struct {
 	asked  time.Time
 	expiry *time.Timer
 	given  bool
+	// leave gives the handler's place to others, if it can; left tells that it has, over that the handler has ended.
+	leave      func() bool
+	left, over bool
 }
 
 // Extend makes the lease last its full length from now. It returns ErrLost, and ends the handler's context, when

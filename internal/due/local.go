@@ -146,10 +146,17 @@ func (s *Scheduler) enter(l *Lease) {
 	}
 }
 
-// occupy works in a place, on one lease after the other, until none waits for it.
+// occupy works in a place, on one lease after the other, until none waits for it, or a handler leaves it to others.
 func (s *Scheduler) occupy(process context.Context, in *line, l *Lease) {
 	for l != nil {
+		l.leave = func() bool {
+			s.passOn(process, in)
+			return true
+		}
 		l.workLocally(process)
+		if l.leaves() {
+			return
+		}
 		l = s.local.leave(in)
 	}
 }

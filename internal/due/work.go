@@ -16,7 +16,7 @@ import (
 // endTimeout bounds giving a row back, which goes on when the process is asked to stop.
 const endTimeout = 5 * time.Second
 
-// Work runs the handler of a job. A job whose lease was lost does nothing. It returns an error only when the job could not
+// Work runs the handler of a job until it ends, or leaves its place. A job whose lease was lost does nothing. It returns an error only when the job could not
 // even begin; its row is then taken up again when the lease runs out.
 func (s *Scheduler) Work(ctx context.Context, job JobArgs) error {
 	k, err := s.kind(job.DueKind)
@@ -24,10 +24,13 @@ func (s *Scheduler) Work(ctx context.Context, job JobArgs) error {
 		return err
 	}
 	l := s.granted(k, job, 0, time.Time{})
-	work, lose := context.WithCancelCause(ctx)
-	defer lose(nil)
+	own, end := context.WithCancel(context.WithoutCancel(ctx)) // a handler that leaves its place outlives the job
+	stopFollowing := context.AfterFunc(ctx, end)
+	work, lose := context.WithCancelCause(own)
 	l.lose = lose
 	if err := l.begin(ctx); err != nil {
+		defer end()
+		defer lose(nil)
 		if errors.Is(err, ErrLost) {
 			return nil
 		}
@@ -37,7 +40,34 @@ func (s *Scheduler) Work(ctx context.Context, job JobArgs) error {
 		}
 		return err
 	}
-	l.work(ctx, work)
+	over, left := make(chan struct{}), make(chan struct{})
+	stayed := func() {}
+	l.leave = func() bool {
+		process, ended, works := s.local.outlive()
+		if works {
+			stopFollowing()
+			stopEnding := context.AfterFunc(process, end)
+			stayed = func() {
+				stopEnding()
+				ended()
+			}
+			close(left)
+		}
+		return works
+	}
+	go func() {
+		defer close(over)
+		defer end()
+		defer lose(nil)
+		l.work(own, work)
+		if l.leaves() {
+			stayed()
+		}
+	}()
+	select {
+	case <-over:
+	case <-left:
+	}
 	return nil
 }
 

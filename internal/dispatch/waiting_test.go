@@ -1,0 +1,90 @@
+package dispatch_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"flowlane/gen/db"
+	"flowlane/internal/credential"
+	"flowlane/internal/dispatch"
+	"flowlane/internal/pg"
+	"flowlane/internal/provider/dialersim"
+	"flowlane/internal/run"
+)
+
+// use makes a credential of another account of the platform, which the bundle's flows use from now on.
+func (b *bundle) use(name string) {
+	b.t.Helper()
+	b.sim.SetAccount(name, dialersim.AccountSettings{Limits: unlimited})
+	c := must(b.creds.Create(b.t.Context(), b.org, "test", credential.Input{Name: name, PlatformID: "dialer", AuthMethod: "basic_auth",
+		Secret: fmt.Appendf(nil, `{"username":%q,"password":"x"}`, name)}))
+	b.cred, b.tenancy = c.ID, *c.TenancyID
+}
+
+// lose leaves a call of the account as a process does that is gone, and returns its id.
+func (b *bundle) lose() uuid.UUID {
+	b.t.Helper()
+	id := uuid.New()
+	_, err := b.pool.Exec(b.t.Context(), `INSERT INTO flow.call (id, org_id, domain, bucket, lane, action_id, state, owner, records, digest, params, outcome_check,
+			claimed_at, send_before, counts_in)
+		SELECT $1, org_id, domain, bucket, lane, action_id, 'intent', 'gone', 0, '', '{}', 'none', flow.clock(), flow.clock(), '{}'
+		FROM flow.call WHERE domain = $2 LIMIT 1`, id, b.tenancy)
+	require.NoError(b.t, err)
+	require.NoError(b.t, pg.InTx(b.t.Context(), b.pool, func(ctx context.Context, tx pgx.Tx) error {
+		return b.due.Wake(ctx, tx, dispatch.DueReconcile, run.DispatchKey(b.tenancy, "upload"), time.Time{})
+	}))
+	return id
+}
+
+// However many accounts of an organization have lookups that get no answer, those of another get theirs, and lost calls are found, of
+// those accounts, too.
+func TestWaitingTakesNoPlace_Lookups(t *testing.T) {
+	t.Parallel()
+	const slow = 20
+	b := setup(t, dispatch.Options{Timeout: 10 * time.Minute, Margin: 100 * time.Millisecond})
+	var mu sync.Mutex
+	asked, goOn := map[string]bool{}, make(chan struct{})
+	t.Cleanup(func() { close(goOn) })
+	hold := func(request []byte) func() {
+		if list := bytes.Index(request, []byte("slow")); list >= 0 && !bytes.Contains(request, []byte("/upload")) {
+			mu.Lock()
+			asked[string(request[list:list+6])] = true
+			mu.Unlock()
+			<-goOn
+		}
+		return func() {}
+	}
+	b.watch.Store(&hold)
+	b.sim.AddFault(dialersim.Fault{Kind: "cut_after_accept", Operation: "upload", Count: slow + 1})
+	var id uuid.UUID
+	for i := range slow {
+		b.use(fmt.Sprintf("slow%d", i))
+		id = b.start(b.define(listsFlow), 1, func(int) string { return fmt.Sprintf(`{"id":"slow%02d"}`, i) })
+	}
+	b.awaitUntil(id, func(run.BatchStatus, db.FlowBatchCount) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return len(asked) == slow
+	})
+	found := []uuid.UUID{b.lose()}
+	b.join("Quick")
+	id = b.start(b.define(listsFlow), 1, plainRow)
+	if status, counts := b.await(id); status != run.BatchCompleted || counts.Accepted != 1 {
+		t.Errorf("batch ended %s with %+v", status, counts)
+	}
+	found = append(found, b.lose())
+	b.awaitUntil(id, func(run.BatchStatus, db.FlowBatchCount) bool {
+		return b.count("SELECT count(*) FROM flow.call WHERE id = ANY($1) AND state = 'unresolved'", found) == len(found)
+	})
+	if n := b.count("SELECT count(*) FROM flow.call WHERE state = 'unknown'"); n != slow {
+		t.Errorf("the outcomes of %d calls are unknown, want %d: their lookups hang", n, slow)
+	}
+}
