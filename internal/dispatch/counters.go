@@ -293,7 +293,7 @@ func (d *Dispatcher) observeWindow(ctx context.Context, tx pgx.Tx, m *meter, c p
 // refreshCounters reads the counters of an account before something is sent. That it fails stops nobody: the ledger goes on counting
 // our own calls, and the provider refuses what is too much.
 func (d *Dispatcher) refreshCounters(ctx context.Context, domain string) {
-	bounded, cancel := context.WithTimeout(ctx, LookFor)
+	bounded, cancel := context.WithTimeout(ctx, d.opts.LookFor)
 	defer cancel()
 	if err := d.tryRefresh(bounded, domain); err != nil && ctx.Err() == nil { // a process that stops gives the reading up
 		d.opts.Log.Warn("read the provider's counters", "domain", domain, "error", err)

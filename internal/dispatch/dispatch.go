@@ -45,6 +45,8 @@ type Options struct {
 	Margin time.Duration
 	// Timeout, if set, bounds every call instead of what the catalog says; for tests that cannot wait.
 	Timeout time.Duration
+	// LookFor, if set, bounds how long a pass waits for the provider's counters instead of the constant; for tests that wait for nothing else.
+	LookFor time.Duration
 	// Keep says of which calls it is kept what they sent and were answered. Default KeepAll.
 	Keep Keep
 	Log  *slog.Logger
@@ -98,6 +100,7 @@ type Dispatcher struct {
 func New(d Deps, opts Options) *Dispatcher {
 	opts.Owner = cmp.Or(opts.Owner, uuid.NewString())
 	opts.Margin = cmp.Or(opts.Margin, 3*time.Second)
+	opts.LookFor = cmp.Or(opts.LookFor, LookFor)
 	opts.Keep = cmp.Or(opts.Keep, KeepAll)
 	opts.Log = cmp.Or(opts.Log, slog.Default())
 	if opts.Observed == nil {

@@ -54,6 +54,8 @@ type pass struct {
 	nextAt, waitLocal time.Time
 	// spaced: the budget grants one call at a time.
 	spaced bool
+	// unread: the budget is nearly spent, and the provider's counters are to be read before the next claim.
+	unread bool
 	// chosenAt is a time by the database's clock before the last look at what is ready.
 	chosenAt time.Time
 }
@@ -101,14 +103,21 @@ func (p *pass) open(ctx context.Context) error {
 		p.spaced = m.spacing > 0
 		// Where the last reading is old, what others spent is known then, and no call of ours is too young for the reading.
 		if m.askEvery > 0 && p.d.beforeSending.due(m.key.domain, m.askEvery, time.Now()) {
-			p.d.refreshCounters(ctx, m.key.domain)
+			p.refresh(ctx)
 		}
 	}
 	return nil
 }
 
+// refresh reads the counters of the account. A provider that takes its time takes no place meanwhile.
+func (p *pass) refresh(ctx context.Context) {
+	defer p.lease.Waiting()()
+	p.d.refreshCounters(ctx, p.key.domain)
+}
+
 // loop claims until nothing more may go now, and looks once more when nobody can wake it unseen any more. A time comes
-// back only where the lease is to go on.
+// back only where the lease is to go on: others have their turn, also where the pass has left its place, but not between a reading
+// of the counters and the claim that it was for.
 func (p *pass) loop(ctx context.Context) (time.Time, error) {
 	for began := time.Now(); ; {
 		progress, err := p.step(ctx)
@@ -117,7 +126,7 @@ func (p *pass) loop(ctx context.Context) (time.Time, error) {
 			return time.Time{}, context.Cause(ctx) //nolint:wrapcheck // why the lease ended
 		case err != nil:
 			return time.Time{}, err
-		case time.Since(began) > passTurn:
+		case !p.unread && (p.lease.Left() || time.Since(began) > passTurn):
 			return due.Now(), nil
 		case progress || p.await(ctx):
 			continue
@@ -224,6 +233,11 @@ func (p *pass) step(ctx context.Context) (progress bool, err error) {
 		return false, nil
 	}
 	p.nextAt, p.waitLocal = time.Time{}, time.Time{}
+	fresh := p.unread
+	if fresh {
+		p.refresh(ctx)
+		p.unread = false
+	}
 	p.reopen()
 	calls := p.flight.takeHeld(p.blocked)
 	if len(calls) == 0 {
@@ -238,9 +252,13 @@ func (p *pass) step(ctx context.Context) (progress bool, err error) {
 			letGo(calls, got.calls...)
 		}
 	}()
-	got, err = p.d.reserveFresh(ctx, p.key, calls, p.flight)
+	got, err = p.d.reserve(ctx, p.key, calls, p.flight, fresh)
 	if err != nil || len(got.calls) < len(calls) {
 		p.opened = nil // something else is ready than was read
+	}
+	if err == nil && got.escalated && !got.decided {
+		p.unread = true // what was rendered is let go: the provider may take its time
+		return true, nil
 	}
 	if err != nil {
 		got.calls, err = p.isolate(ctx, calls, err)
@@ -251,6 +269,17 @@ func (p *pass) step(ctx context.Context) (progress bool, err error) {
 	}
 	p.flight.launch(&got)
 	held = got.exclusive && len(calls) == 1 && p.flight.hold(calls[0])
+	p.bar(&got)
+	if !got.nextAt.IsZero() && !got.elsewhere {
+		p.nextAt, p.waitLocal = got.nextAt, time.Now().Add(got.nextAt.Sub(got.now))
+		return false, nil
+	}
+	all := p.ready == len(calls) && len(got.calls) == len(calls) // what was ready goes: nothing more is known of
+	return !all && (len(got.calls) > 0 || got.decided || len(got.blocked)+len(got.crowded) > 0 || len(got.full) > 0), nil
+}
+
+// bar notes what cannot go before something settles, or before a time.
+func (p *pass) bar(got *reserved) {
 	for _, k := range got.blocked {
 		p.blocked[k] = true
 		if got.elsewhere {
@@ -264,12 +293,6 @@ func (p *pass) step(ctx context.Context) (progress bool, err error) {
 	for _, lane := range got.full {
 		p.full[lane] = true
 	}
-	if !got.nextAt.IsZero() && !got.elsewhere {
-		p.nextAt, p.waitLocal = got.nextAt, time.Now().Add(got.nextAt.Sub(got.now))
-		return false, nil
-	}
-	all := p.ready == len(calls) && len(got.calls) == len(calls) // what was ready goes: nothing more is known of
-	return !all && (len(got.calls) > 0 || got.decided || len(got.blocked)+len(got.crowded) > 0 || len(got.full) > 0), nil
 }
 
 // reopen lets queues go again for whose next call there is room by now.
@@ -359,10 +382,10 @@ func (p *pass) isolate(ctx context.Context, calls []*outboundCall, cause error) 
 		return nil, cause
 	}
 	for _, call := range calls {
-		got, err := p.d.reserveFresh(ctx, p.key, []*outboundCall{call}, p.flight)
+		got, err := p.reserveOne(ctx, call)
 		if err != nil && pg.IsDataError(err) && !call.empty() {
 			call.refuse(call.r.failure(codeParams, "The call cannot be stored: a key or a parameter of it holds a NUL, or is too long"))
-			got, err = p.d.reserveFresh(ctx, p.key, []*outboundCall{call}, p.flight)
+			got, err = p.reserveOne(ctx, call)
 		}
 		if err != nil {
 			for _, k := range call.queues {
@@ -376,4 +399,10 @@ func (p *pass) isolate(ctx context.Context, calls []*outboundCall, cause error) 
 		sent = append(sent, got.calls...)
 	}
 	return sent, nil
+}
+
+// reserveOne claims one call by itself, after a look at the provider's counters where that is due.
+func (p *pass) reserveOne(ctx context.Context, call *outboundCall) (reserved, error) {
+	defer p.lease.Waiting()()
+	return p.d.reserveFresh(ctx, p.key, []*outboundCall{call}, p.flight)
 }

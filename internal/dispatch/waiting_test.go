@@ -16,6 +16,7 @@ import (
 	"flowlane/internal/credential"
 	"flowlane/internal/dispatch"
 	"flowlane/internal/pg"
+	"flowlane/internal/pg/pgtest"
 	"flowlane/internal/provider/dialersim"
 	"flowlane/internal/run"
 )
@@ -36,7 +37,7 @@ func (b *bundle) lose() uuid.UUID {
 	_, err := b.pool.Exec(b.t.Context(), `INSERT INTO flow.call (id, org_id, domain, bucket, lane, action_id, state, owner, records, digest, params, outcome_check,
 			claimed_at, send_before, counts_in)
 		SELECT $1, org_id, domain, bucket, lane, action_id, 'intent', 'gone', 0, '', '{}', 'none', flow.clock(), flow.clock(), '{}'
-		FROM flow.call WHERE domain = $2 LIMIT 1`, id, b.tenancy)
+		FROM flow.call WHERE domain = $2 AND bucket = 'upload' LIMIT 1`, id, b.tenancy)
 	require.NoError(b.t, err)
 	require.NoError(b.t, pg.InTx(b.t.Context(), b.pool, func(ctx context.Context, tx pgx.Tx) error {
 		return b.due.Wake(ctx, tx, dispatch.DueReconcile, run.DispatchKey(b.tenancy, "upload"), time.Time{})
@@ -86,5 +87,44 @@ func TestWaitingTakesNoPlace_Lookups(t *testing.T) {
 	})
 	if n := b.count("SELECT count(*) FROM flow.call WHERE state = 'unknown'"); n != slow {
 		t.Errorf("the outcomes of %d calls are unknown, want %d: their lookups hang", n, slow)
+	}
+}
+
+// However many providers do not tell their counters, a record of another account is sent meanwhile, whether they are asked because the
+// last reading is old or because the budget is nearly spent.
+func TestWaitingTakesNoPlace_Counters(t *testing.T) {
+	t.Parallel()
+	const silent, before = 20, 9 // nine calls of ten leave the last tenth
+	for name, nearlySpent := range map[string]bool{"OldReading": false, "NearlySpent": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t, dispatch.Options{LookFor: time.Hour})
+			var flows []uuid.UUID
+			sent := 0
+			for i := range silent {
+				account := fmt.Sprintf("silent%d", i)
+				b.use(account)
+				flows = append(flows, b.define(listsFlow))
+				if nearlySpent {
+					b.sim.SetAccount(account, dialersim.AccountSettings{Limits: map[string]map[int]int64{"upload": {60: 10_000, 3600: 10_000, 86400: before + 1}}})
+					b.refresh()
+					b.await(b.start(flows[i], before, plainRow))
+					sent += before
+				}
+			}
+			pgtest.MoveClock(t, b.pool, 2*time.Second) // no reading holds any more
+			for i, flow := range flows {
+				b.sim.AddFault(dialersim.Fault{Kind: "hang", Account: fmt.Sprintf("silent%d", i), Operation: "counters", Count: 1000})
+				b.start(flow, 1, func(int) string { return plainRow(before) })
+			}
+			b.join("Quick")
+			id := b.start(b.define(listsFlow), 1, plainRow)
+			if status, counts := b.await(id); status != run.BatchCompleted || counts.Accepted != 1 {
+				t.Errorf("batch ended %s with %+v", status, counts)
+			}
+			if n := b.count("SELECT count(*) FROM flow.call WHERE domain <> $1 AND records > 0", b.tenancy); n != sent {
+				t.Errorf("%d calls were sent, want %d: the others wait", n, sent)
+			}
+		})
 	}
 }
