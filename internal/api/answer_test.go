@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -59,6 +60,16 @@ func TestHTTPRequest_Answers(t *testing.T) {
 			want: "failed", code: "provider_refused", message: fmt.Sprintf(refused, 409), providerSay: "email is taken"},
 		"soap": {method: "POST", status: 400, media: "text/xml", body: `<f><faultcode>Client</faultcode><faultstring>No list</faultstring></f>`,
 			want: "failed", code: "provider_refused", message: fmt.Sprintf(refused, 400), providerCode: "Client", providerSay: "No list"},
+		"errors": {method: "POST", status: 422, body: `{"errors":["name is too long","no phone"]}`,
+			want: "failed", code: "provider_refused", message: fmt.Sprintf(refused, 422), providerSay: "name is too long"},
+		"errors in detail": {method: "POST", status: 400, body: `{"errors":[{"code":"E1","detail":"no list"},{"code":"E2","detail":"x"}]}`,
+			want: "failed", code: "provider_refused", message: fmt.Sprintf(refused, 400), providerCode: "E1", providerSay: "no list"},
+		"precondition": {method: "POST", status: 412, body: `{"message":"changed meanwhile"}`,
+			want: "failed", code: "provider_refused", message: fmt.Sprintf(refused, 412), providerSay: "changed meanwhile"},
+		"teapot": {method: "POST", status: 418, want: "failed", code: "provider_refused", message: fmt.Sprintf(refused, 418)},
+		"locked": {method: "POST", status: 423, body: `{"message":"in use"}`,
+			want: "failed", code: "provider_refused", message: fmt.Sprintf(refused, 423), providerSay: "in use"},
+		"dependency": {method: "POST", status: 424, want: "failed", code: "provider_refused", message: fmt.Sprintf(refused, 424)},
 		"failed": {method: "POST", status: 500, body: `{"error": {"code": "E7", "message": "boom"}}`,
 			want: "unresolved", code: "outcome_unknown", message: unclear + "it failed (status 500)" + personOnly,
 			providerCode: "E7", providerSay: "boom"},
@@ -105,8 +116,50 @@ func TestHTTPRequest_Answers(t *testing.T) {
 		assert.Equal(t, want, run.Error, name)
 		assert.Equal(t, want, run.Steps[0].Tasks[0].Error, name)
 	}
-	for path, n := range map[string]int32{"again": 2, "harmless": 2, "keyed": 1, "message": 1, "failed": 1} {
+	for path, n := range map[string]int32{"again": 2, "harmless": 2, "keyed": 1, "message": 1, "failed": 1,
+		"precondition": 1, "teapot": 1, "locked": 1, "dependency": 1} {
 		assert.Equal(t, n, calls[path].Load(), path)
+	}
+}
+
+// TestHTTPRequest_Later: a call that is told by 429 to come back comes back, not before the time that the answer names,
+// and loses no attempt.
+func TestHTTPRequest_Later(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	arrived := map[string][]time.Time{}
+	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		arrived[r.URL.Path] = append(arrived[r.URL.Path], time.Now())
+		if len(arrived[r.URL.Path]) > 1 {
+			return
+		}
+		if r.URL.Path == "/named" {
+			w.Header().Set("Retry-After", "3")
+		}
+		w.WriteHeader(http.StatusTooManyRequests)
+	}))
+	t.Cleanup(receiver.Close)
+	// Two names, because calls to one receiver wait together.
+	_, port, _ := strings.Cut(strings.TrimPrefix(receiver.URL, "http://"), ":")
+	hosts := map[string]string{"/named": "127.0.0.1:" + port, "/unnamed": "localhost:" + port}
+	s, _, _ := serveAnswers(t, nil, func(c *app.Config) { c.AllowHosts = append(c.AllowHosts, hosts["/named"], hosts["/unnamed"]) })
+	batches := map[string]string{}
+	for path, host := range hosts {
+		batches[path] = s.trigger(s.define(fmt.Sprintf(`[{"id":"s","tasks":[{"id":"t","action_id":"core__http__request",
+			"retry":{"max_attempts":1},"params":{"method":"POST","url":"http://%s%s","body":{"a":1}}}]}]`, host, path)), `{"input_data":{}}`)
+	}
+	for path, least := range map[string]time.Duration{"/named": 3 * time.Second, "/unnamed": 0} {
+		job := s.settledJob(batches[path])
+		assert.Equal(t, []any{"completed", nil, 1.0}, []any{job["status"], job["error"], job["attempts"]}, path)
+		assert.Len(t, s.calls("batch_id="+batches[path]+"&outcome=retry_later&status=429"), 1, path)
+		assert.Len(t, s.calls("batch_id="+batches[path]), 2, path)
+		mu.Lock()
+		if assert.Len(t, arrived[path], 2, path) {
+			assert.GreaterOrEqual(t, arrived[path][1].Sub(arrived[path][0]), least, path)
+		}
+		mu.Unlock()
 	}
 }
 
