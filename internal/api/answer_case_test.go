@@ -7,8 +7,10 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -85,4 +87,47 @@ func TestAnswerCases(t *testing.T) {
 	refused := s.calls("batch_id=" + batch + "&status=200&outcome=refused&code=channel_not_found")
 	require.Len(t, refused, 1)
 	assert.Equal(t, "refused", *refused[0].State)
+}
+
+// TestAnswerCases_Budget: a 403 that is a rate limit holds the budget back: no call of it goes out until the time is over,
+// and nothing has failed. A 202 that only says that it is queued is done.
+func TestAnswerCases_Budget(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	var arrived []time.Time
+	text := strings.NewReplacer("$BUCKET", "windows: {60: 1000}", "refused: [400], ", `refused: [400, 403], output: [id, state], cases: [
+            {when: '{{ answer.status == 403 and answer.body.reason == "rateLimitExceeded" }}',
+              is: retry_later, wait_seconds: 2, rate_limit: true},
+            {when: '{{ answer.status == 202 and answer.body.state == "queued" }}', is: success}], `).Replace(mailer)
+	s, credential, _ := serveMailer(t, true, text, func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		mu.Lock()
+		defer mu.Unlock()
+		arrived = append(arrived, time.Now())
+		w.Header().Set("Content-Type", "application/json")
+		switch {
+		case len(arrived) == 1:
+			w.WriteHeader(http.StatusForbidden)
+			_, _ = io.WriteString(w, `{"reason":"rateLimitExceeded"}`)
+		case strings.Contains(string(body), "barred"):
+			w.WriteHeader(http.StatusForbidden)
+			_, _ = io.WriteString(w, `{"reason":"forbidden","message":"not yours"}`)
+		default:
+			w.WriteHeader(http.StatusAccepted)
+			_, _ = io.WriteString(w, `{"id":"m-1","state":"queued"}`)
+		}
+	})
+	flow := s.mails(credential, "{{ input.to }}")
+	first := s.trigger(flow, `{"records":[{"to":"a"}]}`)
+	s.eventually(func() bool { return len(s.calls("batch_id="+first+"&outcome=retry_later&status=403")) == 1 })
+	others := s.trigger(flow, `{"records":[{"to":"b"},{"to":"barred"},{"to":"c"}]}`)
+	assert.Equal(t, map[string]int{"completed": 1}, counted(s.await(first)))
+	assert.Equal(t, map[string]int{"completed": 2, "failed": 1}, counted(s.await(others)))
+	assert.Equal(t, map[string]any{"id": "m-1", "state": "queued"}, s.get("/flows/jobs/" + first + ".0")["output"])
+	assert.Equal(t, "not yours", s.get("/flows/jobs/" + others + ".1")["error"].(map[string]any)["provider_message"])
+	mu.Lock()
+	defer mu.Unlock()
+	if assert.Len(t, arrived, 5) {
+		assert.GreaterOrEqual(t, arrived[1].Sub(arrived[0]), 2*time.Second)
+	}
 }

@@ -65,7 +65,7 @@ func TestRates_Cost(t *testing.T) {
 	at, err := time.Parse(time.RFC3339, rate["completion"].(object)["eta_at"].(string))
 	require.NoError(t, err)
 	assert.Greater(t, time.Until(at), 190*time.Second, "600 calls of 10 points at 30 a second")
-	flow := s.define(`[{"id":"s","tasks":[{"id":"t","action_id":"mailer__api__send","credential_id":"` + credential + `","params":{"to":"{{ input.to }}"}}]}]`)
+	flow := s.mails(credential, "{{ input.to }}")
 	batch := s.trigger(flow, `{"records":[`+strings.TrimSuffix(strings.Repeat(`{"to":"a@b.example"},`, records), ",")+`]}`)
 	assert.Equal(t, map[string]int{"completed": records}, counted(s.await(batch)))
 	platform.mu.Lock()
@@ -78,6 +78,40 @@ func TestRates_Cost(t *testing.T) {
 	assert.Zero(t, over)
 }
 
+// TestRates_CostByRecord: a bulk call counts for what it and each of its records cost, and headroom shows it.
+func TestRates_CostByRecord(t *testing.T) {
+	t.Parallel()
+	const perCall, perRecord, most = 2, 10, 20
+	bulk := strings.NewReplacer("$BUCKET", "windows: {86400: 100000}", "max_records_per_request: 1\n", fmt.Sprintf(`bulk: true
+        max_records_per_request: %d
+        max_bytes_per_request: 100000
+        costs: {send: {call: %d, record: %d}}
+`, most, perCall, perRecord), "{type: string}}}", "{type: object}}}", `body: {to: "{{ params.to }}"}`, `body: {}
+          records: {at: rows, param: to}`).Replace(mailer)
+	var mu sync.Mutex
+	var carried []int
+	s, credential, domain := serveMailer(t, true, bulk, func(w http.ResponseWriter, r *http.Request) {
+		var body struct{ Rows []any }
+		mu.Lock()
+		defer mu.Unlock()
+		assert.NoError(t, json.NewDecoder(r.Body).Decode(&body))
+		carried = append(carried, len(body.Rows))
+		_, _ = io.WriteString(w, `{}`)
+	})
+	day := func() object {
+		return s.get(domain + "/headroom")["buckets"].(object)["send"].(object)["windows"].(object)["86400"].(object)
+	}
+	room := day()["remaining"].(float64)
+	flow := s.mails(credential, "{{ input }}")
+	batch := s.trigger(flow, fmt.Sprintf(`{"record_set_id":%q}`, s.upload(rowsOf(2*most+5))))
+	assert.Equal(t, map[string]int{"accepted": 2*most + 5}, counted(s.await(batch)))
+	mu.Lock()
+	defer mu.Unlock()
+	assert.ElementsMatch(t, []int{most, most, 5}, carried)
+	const cost = 3*perCall + (2*most+5)*perRecord
+	assert.Equal(t, []any{float64(cost), room - cost}, []any{day()["used"], day()["remaining"]})
+}
+
 // TestRates_CostProjected: what waits counts for what it costs, also beside an upload that costs less; and no policy is taken that releases
 // more than its calls may spend.
 func TestRates_CostProjected(t *testing.T) {
@@ -87,7 +121,7 @@ func TestRates_CostProjected(t *testing.T) {
 		"default_lane: interactive\n        costs: {send: {call: 1}}\n        max").Replace(send)
 	text := strings.ReplaceAll(mailer+"\n"+cheap, "$BUCKET", "cost: {call: 10}, windows: {86400: 1440}")
 	s, credential, domain := serveMailer(t, false, text, http.NotFound)
-	flow := s.define(`[{"id":"s","tasks":[{"id":"t","action_id":"mailer__api__send","credential_id":"` + credential + `","params":{"to":"{{ input.to }}"}}]}]`)
+	flow := s.mails(credential, "{{ input.to }}")
 	batch := s.trigger(flow, `{"records":[`+strings.TrimSuffix(strings.Repeat(`{"to":"a@b.example"},`, 140), ",")+`]}`)
 
 	estimate := func(action string, records int) object {
