@@ -46,7 +46,3 @@ CREATE TABLE flow.catalog_state (
 COMMENT ON TABLE flow.catalog_state IS 'One row for each organization that ever imported a platform; whoever imports or deletes one holds it until the commit.';
 COMMENT ON COLUMN flow.catalog_state.org_id IS 'Whose platforms.';
 COMMENT ON COLUMN flow.catalog_state.generation IS 'Raised with every import and deletion: what processes keep of the platforms is good as long as it stays the same.';
-
--- +goose Down
-DROP TABLE flow.catalog_state;
-DROP TABLE flow.catalog_import;
