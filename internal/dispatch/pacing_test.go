@@ -266,7 +266,6 @@ func (b *bundle) checkPacing(policy *pacing.Policy) (ticks int) {
 	var queue int
 	var n int64
 	var raw json.RawMessage
-	open := func(t time.Time) bool { return policy.Window == nil || policy.Window.Open(t) }
 	_, err = pgx.ForEachRow(rows, []any{&at, &what, &queue, &n, &raw, &tick}, func() error {
 		switch {
 		case what == "policy":
@@ -283,7 +282,7 @@ func (b *bundle) checkPacing(policy *pacing.Policy) (ticks int) {
 			policy = next
 		case what == "tick":
 			ticks++
-			if tick.After(at) || !open(tick) || !last.IsZero() && tick.Sub(last) < policy.Period() {
+			if tick.After(at) || !policy.Open(tick) || !last.IsZero() && tick.Sub(last) < policy.Period() {
 				return fmt.Errorf("a tick of %s at %s, the last one was %s: %s", tick, at, last, policy.Encode())
 			}
 			last, granted, used = tick, policy.Records, map[int]int64{}
@@ -291,7 +290,7 @@ func (b *bundle) checkPacing(policy *pacing.Policy) (ticks int) {
 			if used[queue] += n; used[queue] > granted {
 				return fmt.Errorf("at %s, after the tick of %s, queue %d has sent %d of %d: %s", at, last, queue, used[queue], granted, policy.Encode())
 			}
-			if !open(at) && !open(at.Add(-moderate)) {
+			if !policy.Open(at) && !policy.Open(at.Add(-moderate)) {
 				return fmt.Errorf("at %s the window is closed: %s", at, policy.Encode())
 			}
 		}

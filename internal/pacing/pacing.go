@@ -89,6 +89,9 @@ func (p *Policy) Equal(o *Policy) bool { return reflect.DeepEqual(p, o) }
 // Period is the least time between two ticks.
 func (p *Policy) Period() time.Duration { return time.Duration(p.PeriodMinutes) * time.Minute }
 
+// Open reports whether records may be claimed at t.
+func (p *Policy) Open(t time.Time) bool { return p.Window == nil || p.Window.Open(t) }
+
 // opens returns t where the window is open, else when it opens next.
 func (p *Policy) opens(t time.Time) time.Time {
 	if p.Window == nil {

@@ -163,9 +163,6 @@ func TestPolicy_ThroughIsNeverEarly(t *testing.T) {
 	assert.True(t, slow.Through(due, 1000).After(due.AddDate(0, 0, 999*7-1)))
 }
 
-// openAt reports whether records may be claimed at t.
-func openAt(p *pacing.Policy, t time.Time) bool { return p.Window == nil || p.Window.Open(t) }
-
 func TestPolicy_FirstAfterAChange(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -174,9 +171,9 @@ func TestPolicy_FirstAfterAChange(t *testing.T) {
 		from := last.Add(time.Duration(rapid.Int64Range(0, int64(72*time.Hour)).Draw(t, "later")))
 		first := p.First(last, from)
 		switch {
-		case first.Before(from) || first.Sub(last) < p.Period() || !openAt(p, first):
+		case first.Before(from) || first.Sub(last) < p.Period() || !p.Open(first):
 			t.Fatalf("after %s, from %s on, the first tick is %s", last, from, first)
-		case openAt(p, from) && from.Sub(last) >= p.Period() && !first.Equal(from):
+		case p.Open(from) && from.Sub(last) >= p.Period() && !first.Equal(from):
 			t.Fatalf("the first tick could come at %s, not %s", from, first)
 		}
 	})
