@@ -8,6 +8,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -74,7 +75,7 @@ func TestExecution_Long(t *testing.T) {
 	require.NoError(t, tx.Rollback(t.Context()))
 
 	var got execution
-	require.NoError(t, json.Unmarshal(append(begin, <-rest...), &got))
+	require.NoError(t, json.Unmarshal(slices.Concat(begin, <-rest), &got))
 	require.Len(t, got.Steps, steps)
 	for i, step := range got.Steps {
 		require.Len(t, step.Tasks, tasks)
