@@ -8,8 +8,8 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
-	"slices"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
