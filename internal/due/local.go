@@ -86,7 +86,7 @@ func (s *Scheduler) Close(soft, hard context.Context) error {
 	}
 	defer cancel()
 	for _, l := range lines {
-		for lease := l.next(); lease != nil; lease = l.next() {
+		for lease := w.take(l); lease != nil; lease = w.take(l) {
 			lease.giveBack(hard)
 		}
 	}
@@ -159,6 +159,13 @@ func (s *Scheduler) occupy(process context.Context, in *line, l *Lease) {
 		}
 		l = s.local.leave(in)
 	}
+}
+
+// take takes the lease whose turn it is out of its line, beside handlers that end or leave their place; nil where none waits.
+func (w *localWorkers) take(l *line) *Lease {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return l.next()
 }
 
 // leave gives a place to whose turn it is; nil where nobody waits.

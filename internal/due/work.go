@@ -16,8 +16,8 @@ import (
 // endTimeout bounds giving a row back, which goes on when the process is asked to stop.
 const endTimeout = 5 * time.Second
 
-// Work runs the handler of a job until it ends, or leaves its place. A job whose lease was lost does nothing. It returns an error only when the job could not
-// even begin; its row is then taken up again when the lease runs out.
+// Work runs the handler of a job until it ends, or leaves its place. A job whose lease was lost does nothing. It returns an error only
+// when the job could not even begin; its row is then taken up again when the lease runs out.
 func (s *Scheduler) Work(ctx context.Context, job JobArgs) error {
 	k, err := s.kind(job.DueKind)
 	if err != nil {

@@ -108,17 +108,17 @@ func (f *soakFlow) ends(kills int) []soakEnd {
 	return []soakEnd{{"unresolved", 1}, {"unresolved", 0}, {"failed", 0}}
 }
 
-// endsKilled are those where the process may die while it makes a call: what may be repeated is, as often as it may be tried, and
-// of others nobody knows whether they arrived.
+// endsKilled are those where the process may die while it makes a call: what may be repeated is, as often as it may be tried, which may
+// be hit by a kill each time, and of others nobody knows whether they arrived.
 func (f *soakFlow) endsKilled() (out []soakEnd) {
 	if f.method == http.MethodPost {
 		out = []soakEnd{{"unresolved", 1}, {"unresolved", 0}, {"failed", 0}}
 	}
 	for n := range soakAttempts + 1 {
-		switch {
-		case f.method == http.MethodPut && f.manner != answers:
+		if f.method == http.MethodPut {
 			out = append(out, soakEnd{"failed", n})
-		case n > 0 && f.manner == answers && (n == 1 || f.method == http.MethodPut):
+		}
+		if n > 0 && f.manner == answers && (n == 1 || f.method == http.MethodPut) {
 			out = append(out, soakEnd{"completed", n})
 		}
 	}

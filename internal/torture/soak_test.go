@@ -131,6 +131,9 @@ func TestKill_Soak(t *testing.T) {
 	s.settled()
 	s.check()
 	s.process.kill()
+	if done := s.count("SELECT count(*) FROM flow.batch_count WHERE completed = 1"); done < len(s.sent)*4/5 {
+		t.Errorf("%d of %d records are completed: of 100 receivers %d answer well", done, len(s.sent), 100-len(strange))
+	}
 	if s.deaths != s.kills || s.cut.Load() == 0 {
 		t.Errorf("%d of %d kills, which cut %d requests: the test shows nothing", s.deaths, s.kills, s.cut.Load())
 	}
