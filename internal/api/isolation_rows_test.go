@@ -67,9 +67,9 @@ func (s *stack) exchanged(batch string) (id string) {
 	s.t.Helper()
 	id = uuid.Must(uuid.NewV7()).String()
 	_, err := s.owner.Exec(s.t.Context(), `
-		INSERT INTO flow.exchange (org_id, id, domain, action_id, lane, attempt, records, batch_id, step_no, task_no, positions, outcome, claimed_at, detail)
-		SELECT org_id, $1, $2, 'core__flow__transform', 'bulk', 1, 1, id, 0, 0, '{[0,1)}', 'success', flow.clock(), '' FROM flow.batch WHERE id = $3`,
-		id, s.tenancy, batch)
+		INSERT INTO flow.exchange (org_id, id, domain, action_id, credential_id, lane, attempt, records, batch_id, step_no, task_no, positions, outcome, claimed_at, detail)
+		SELECT org_id, $1, $2, 'core__flow__transform', $4, 'bulk', 1, 1, id, 0, 0, '{[0,1)}', 'success', flow.clock(), '' FROM flow.batch WHERE id = $3`,
+		id, s.tenancy, batch, s.credential)
 	require.NoError(s.t, err)
 	return id
 }
