@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -90,11 +89,16 @@ func TestCredentialLimits(t *testing.T) {
 func TestCredentialLimits_Told(t *testing.T) {
 	t.Parallel()
 	var left, came atomic.Int32
-	left.Store(3)
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		came.Add(1)
-		w.Header().Set("X-RateLimit-Limit", "100")
-		w.Header().Set("X-RateLimit-Remaining", strconv.Itoa(int(left.Add(-1))))
+		rest := left.Add(-1)
+		if r.URL.Path == "/elsewhere" { // of a window of which nobody says how long it is
+			w.Header().Set("X-RateLimit-Limit", "100")
+			w.Header().Set("X-RateLimit-Remaining", "0")
+		} else {
+			w.Header().Set("RateLimit-Policy", `"hour";q=100;w=3600`)
+			w.Header().Set("RateLimit", fmt.Sprintf(`"hour";r=%d;t=60`, rest))
+		}
 		_, _ = w.Write([]byte(`{}`))
 	}))
 	t.Cleanup(server.Close)
@@ -102,7 +106,15 @@ func TestCredentialLimits_Told(t *testing.T) {
 	id := s.made("/credentials", fmt.Sprintf(`{"name":"k","platform_id":"core","auth_method":"api_key","allowed_origins":[%q],
 		"api_key_placement":{"header_name":"X-Key"},"credentials":{"api_key":"k"}}`, server.URL))
 	s.Do(http.MethodPut, "/credentials/"+id+"/limits", `{"windows":[{"seconds":3600,"calls":10,"kind":"rolling"}]}`).Want(http.StatusOK)
-	flow := s.define(`[{"id":"s","tasks":[{"id":"t","action_id":"core__http__request","credential_id":"` + id + `","params":{"url":"` + server.URL + `/x"}}]}]`)
+	flowTo := func(path string) string {
+		return s.define(`[{"id":"s","tasks":[{"id":"t","action_id":"core__http__request","credential_id":"` + id + `","params":{"url":"` + server.URL + path + `"}}]}]`)
+	}
+	for range 2 {
+		s.await(s.trigger(flowTo("/elsewhere"), `{"records":[{}]}`))
+	}
+	left.Store(3)
+	came.Store(0)
+	flow := flowTo("/x")
 	s.await(s.trigger(flow, `{"records":[{}]}`))
 	batch := s.trigger(flow, `{"records":[{},{},{},{},{},{}]}`)
 	s.until(batch, func(b map[string]any) bool { return counted(b)["completed"] == 2 })

@@ -28,7 +28,11 @@ func (d *Dispatcher) learn(ctx context.Context, p *outboundCall, answer *provide
 	for _, m := range p.meter.all() {
 		for _, c := range provider.Told(answer, m.rates) {
 			if m.owned {
-				c = provider.Counter{WindowSeconds: c.WindowSeconds, Value: m.caps.All()[c.WindowSeconds] - (c.Limit - c.Value)}
+				limit := m.caps.All()[c.WindowSeconds]
+				if c.Limit != limit && !provider.NamesWindow(answer, c.WindowSeconds) {
+					continue // it may speak of a window that is over in a second, where the owner's lasts a day
+				}
+				c = provider.Counter{WindowSeconds: c.WindowSeconds, Value: limit - (c.Limit - c.Value)}
 			}
 			if err := d.learnWindow(ctx, m, c, answer.FinishedAt); err != nil && ctx.Err() == nil {
 				d.opts.Log.Warn("take over what an answer tells of a budget", "domain", m.key.domain, "bucket", m.key.bucket, "error", err)

@@ -12,6 +12,7 @@ import (
 	"flowlane/internal/catalog"
 	"flowlane/internal/fault"
 	"flowlane/internal/provider"
+	"flowlane/internal/run"
 )
 
 // lookup is one attempt to find out about a call.
@@ -52,7 +53,7 @@ func (l *lookup) check(ctx context.Context) (err error) {
 		v = unresolved(reason)
 		v.asked = whyUnresolved[reason]
 		if last := deref(l.row.Asked); last != "" {
-			v.asked += "; the last question failed: " + last
+			v.asked += run.LastQuestion + last
 		}
 	case gone: // it may come back
 		l.failed("the catalog has the action no more", 0)

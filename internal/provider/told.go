@@ -3,6 +3,7 @@ package provider
 import (
 	"math"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -184,6 +185,14 @@ func structured(h http.Header, b *catalog.RateBucket) (out []Counter) {
 		}
 	}
 	return out
+}
+
+// NamesWindow reports whether an answer's headers say of a window how long it is.
+func NamesWindow(ans *Answer, seconds int) bool {
+	return slices.ContainsFunc(items(ans.Header, "RateLimit-Policy"), func(item toldItem) bool {
+		length, ok := count(item.params["w"])
+		return ok && length == seconds
+	})
 }
 
 // toldItem is an item of a list of a structured header.

@@ -200,7 +200,7 @@ func groupOf(status Status, e *JobError) (id string, common JobError) {
 	if common = (JobError{Code: CodeUnknown, Message: "Nobody knows what became of the call"}); e != nil {
 		common = *e
 	}
-	common.Message, _, _ = strings.Cut(common.Message, lastQuestion) // the next may fail in another way
+	common.Message, _, _ = strings.Cut(common.Message, LastQuestion) // the next may fail in another way
 	common.Message, common.ProviderMessage = messagePattern(common.Message), messagePattern(common.ProviderMessage)
 	key, _ := json.Marshal([]string{string(status), common.StepID, common.TaskID, common.Code, common.Message, // cannot fail
 		strconv.Itoa(common.ProviderStatus), common.ProviderCode, common.ProviderMessage})

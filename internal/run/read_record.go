@@ -270,10 +270,12 @@ type Doubt struct {
 	Asked string
 }
 
+// LastQuestion stands before what came of the latest question about a call.
+const LastQuestion = "; the last question failed: "
+
 // What is said of records whose call is in doubt.
 const (
 	beingLookedUp = "; whether it has taken the record is being found out"
-	lastQuestion  = "; the last question failed: "
 	cannotBeAsked = "it cannot be asked whether it has taken the record"
 	needsPerson   = ": look there, then resolve the job or have it sent again"
 )
@@ -304,7 +306,7 @@ func (d Doubt) explain(plan *definition.Plan, p *Part, state Status) (*JobError,
 	case state == Unresolved:
 		e.Message += "; " + cmp.Or(d.Asked, cannotBeAsked) + needsPerson
 	case d.Asked != "":
-		e.Message += lastQuestion + d.Asked
+		e.Message += LastQuestion + d.Asked
 	}
 	return &e, nil
 }

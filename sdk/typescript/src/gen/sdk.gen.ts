@@ -1072,8 +1072,9 @@ export class CredentialsOperations extends HeyApiClient {
      * they hold for all of the organization's credentials of the same account, and all services together; the credential must have
      * been tested once, so that its account is known. What is sent replaces what was set;
      * no windows and no `max_in_flight` take the limits away. Calls that are refused for a rate limit (429) are waited out beside.
-     * Where answers have `RateLimit` and `RateLimit-Policy`, or `RateLimit-Limit` and `RateLimit-Remaining` (also with `X-` before
-     * them), no more is left of a window than they say.
+     * Where answers tell what is left of a window, by `RateLimit` and a `RateLimit-Policy` with its length, or by
+     * `RateLimit-Remaining` beside a `RateLimit-Limit` that is the one set here (also with `X-` before them), no more is left than
+     * they say.
      * 409 for a platform whose accounts have budgets: there margins let less be spent.
      *
      */
