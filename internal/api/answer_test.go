@@ -320,6 +320,8 @@ func TestBulk_LeftToPerson(t *testing.T) {
 	s.sim.AddFault(dialersim.Fault{Operation: "query", Kind: "status", Count: 100_000})
 	batch := s.trigger(s.define(uploadSteps), fmt.Sprintf(`{"record_set_id":%q}`, s.upload(rowsOf(3))))
 	s.until(batch, func(b map[string]any) bool { return counted(b)["needs_reconcile"] == 3 })
+	s.saying(batch+".1", "The provider gave no clear answer: it failed (status 502); whether it has taken the record is being found out"+
+		"; the last question failed: it answered with status 503")
 	pgtest.MoveClock(t, s.owner, 3*24*time.Hour) // the platform has forgotten it
 	s.until(batch, func(b map[string]any) bool { return counted(b)["unresolved"] == 3 })
 	e := s.get("/flows/jobs/" + batch + ".1")["error"].(map[string]any)
