@@ -1,7 +1,6 @@
 package simulation
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"testing"
@@ -177,6 +176,7 @@ func promises(seed uint64, rolls bool) []*promise {
 	w := newWorld(seed, faultNone, rolls)
 	w.run(w.began.Add(day+w.upTo(5*day)), nil)
 	w.quiet = true
+	w.raise()
 	for _, p := range w.processes {
 		p.restart()
 	}
@@ -225,7 +225,7 @@ func TestForecast(t *testing.T) {
 	if *seedFlag > 0 {
 		from, to = *seedFlag, *seedFlag
 	}
-	var late []float64
+	var late, crowded []float64
 	for seed := from; seed <= to; seed++ {
 		for _, p := range promises(seed, false) {
 			done := p.done()
@@ -238,7 +238,11 @@ func TestForecast(t *testing.T) {
 					seed, done.Sub(p.said.At), p, seed)
 			case p.least: // whether a call touches one window or two decides over half of its time
 			default:
-				late = append(late, float64(p.said.At.Sub(done))/float64(max(took, shortest)))
+				of := &late
+				if p.b.w.crowd != nil {
+					of = &crowded
+				}
+				*of = append(*of, float64(p.said.At.Sub(done))/float64(max(took, shortest)))
 				if *seedFlag > 0 {
 					t.Logf("late by %s of %s: %s", p.said.At.Sub(done), took, p)
 				}
@@ -248,11 +252,18 @@ func TestForecast(t *testing.T) {
 	if *seedFlag > 0 || len(late) == 0 {
 		return
 	}
-	slices.SortFunc(late, cmp.Compare[float64])
-	half, most := late[len(late)/2], late[len(late)*9/10]
-	t.Logf("late, of %d: p50 %.1f%%, p90 %.1f%%, p95 %.1f%%", len(late), 100*half, 100*most, 100*late[len(late)*19/20])
-	if half > 0.05 || most > 0.15 {
-		t.Errorf("late by %.1f%% at the median, by %.1f%% at the ninth decile", 100*half, 100*most)
+	judge(t, "two organizations", late, 0.05, 0.15)
+	// Where many share a budget, nobody knows whose turn of a round is first: a promise to one record of thirty goes by the last.
+	judge(t, "a crowd", crowded, 0.05, 2)
+}
+
+// judge fails where the promises to these are later than so much of the time that the work took, at the median or the ninth decile.
+func judge(t *testing.T, whose string, late []float64, half, most float64) {
+	slices.Sort(late)
+	at := func(percent int) float64 { return late[len(late)*percent/100] }
+	t.Logf("late, of %d to %s: p50 %.1f%%, p90 %.1f%%, p95 %.1f%%", len(late), whose, 100*at(50), 100*at(90), 100*at(95))
+	if at(50) > half || at(90) > most {
+		t.Errorf("promises to %s are late by %.1f%% at the median, by %.1f%% at the ninth decile", whose, 100*at(50), 100*at(90))
 	}
 }
 

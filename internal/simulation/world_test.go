@@ -154,7 +154,7 @@ var zones = func() map[string]*time.Location {
 }()
 
 // newWorld draws a world, which begins some days before clocks change. Where it rolls, some of its budgets have windows that do. In
-// each third of them many organizations start a record at a time, and providers hang or refuse connections for hours.
+// each sixth of them many organizations start a record at a time, and providers hang or refuse connections for hours.
 func newWorld(seed uint64, f fault, rolls bool) *world {
 	r := rand.New(rand.NewPCG(seed, 4))
 	c := changes[r.IntN(len(changes))]
@@ -162,7 +162,7 @@ func newWorld(seed uint64, f fault, rolls bool) *world {
 	if rolls {
 		w.rolls = rand.New(rand.NewPCG(seed, 5))
 	}
-	if seed%3 == 0 {
+	if seed%6 == 0 {
 		w.crowd = rand.New(rand.NewPCG(seed, 6))
 		for i := range 1 + w.crowd.IntN(30) {
 			w.orgs = append(w.orgs, uuid.UUID{byte(3 + i)})
@@ -297,9 +297,7 @@ func (b *budget) roll(seconds, limit int) {
 // calm ends all that is new and all that goes wrong; what waits then goes on.
 func (w *world) calm() {
 	w.quiet = true
-	for _, b := range w.budgets {
-		b.provider.downUntil = time.Time{}
-	}
+	w.raise()
 	for _, h := range w.holds {
 		w.release(h)
 	}
@@ -310,6 +308,13 @@ func (w *world) calm() {
 		for _, org := range b.account.orgs {
 			b.setMargin(org, 100)
 		}
+	}
+}
+
+// raise has all providers answer again.
+func (w *world) raise() {
+	for _, b := range w.budgets {
+		b.provider.downUntil = time.Time{}
 	}
 }
 
