@@ -218,12 +218,19 @@ SELECT id, claimed_at, send_before FROM flow.call WHERE domain = @domain AND buc
 UPDATE flow.call SET next_check_at = flow.clock() WHERE state IN ('unknown', 'awaiting') AND next_check_at > (SELECT flow.clock());
 
 -- name: CallsToCheck :many
--- The calls whose next question is due, but for some. One that was asked about often gives way to those that fell due a little
--- later, so that new ones are soon asked about however many cannot be found out.
-SELECT * FROM flow.call
-WHERE domain = @domain AND bucket = @bucket AND state IN ('unknown', 'awaiting') AND next_check_at <= (SELECT flow.clock())
-    AND NOT id = ANY(@skip::uuid[])
-ORDER BY next_check_at + make_interval(secs => 10 * least(checks, 30)) LIMIT @max_calls;
+-- The calls whose next question is due, but for some: organizations take turns, first those of which the fewest are looked into
+-- already (under_way, one for each). One that was asked about often gives way to those that fell due a little later, so that new
+-- ones are soon asked about however many cannot be found out.
+SELECT sqlc.embed(c) FROM (
+    SELECT d.id, d.due,
+        row_number() OVER (PARTITION BY d.org_id ORDER BY d.due) + cardinality(array_positions(@under_way::uuid[], d.org_id)) AS turn
+    FROM (
+        SELECT q.id, q.org_id, q.next_check_at + make_interval(secs => 10 * least(q.checks, 30)) AS due FROM flow.call q
+        WHERE q.domain = @domain AND q.bucket = @bucket AND q.state IN ('unknown', 'awaiting')
+            AND q.next_check_at <= (SELECT flow.clock()) AND NOT q.id = ANY(@skip::uuid[])
+    ) d
+    ORDER BY turn, d.due LIMIT @max_calls
+) t JOIN flow.call c ON c.id = t.id ORDER BY t.turn, t.due;
 
 -- name: CallsNextCheck :one
 -- When the next question about a call of a budget is due.

@@ -1125,23 +1125,36 @@ func (q *Queries) CallsSince(ctx context.Context, db DBTX, arg CallsSinceParams)
 }
 
 const callsToCheck = `-- name: CallsToCheck :many
-SELECT id, org_id, domain, bucket, lane, action_id, credential_id, state, owner, attempt, records, resolved, digest, first_key, last_key, params, outcome_check, exclusive_key, reference, claimed_at, send_before, answered_at, next_check_at, checks, counts_in, costs, note, failure, asked, batch_id, key_sums FROM flow.call
-WHERE domain = $1 AND bucket = $2 AND state IN ('unknown', 'awaiting') AND next_check_at <= (SELECT flow.clock())
-    AND NOT id = ANY($3::uuid[])
-ORDER BY next_check_at + make_interval(secs => 10 * least(checks, 30)) LIMIT $4
+SELECT c.id, c.org_id, c.domain, c.bucket, c.lane, c.action_id, c.credential_id, c.state, c.owner, c.attempt, c.records, c.resolved, c.digest, c.first_key, c.last_key, c.params, c.outcome_check, c.exclusive_key, c.reference, c.claimed_at, c.send_before, c.answered_at, c.next_check_at, c.checks, c.counts_in, c.costs, c.note, c.failure, c.asked, c.batch_id, c.key_sums FROM (
+    SELECT d.id, d.due,
+        row_number() OVER (PARTITION BY d.org_id ORDER BY d.due) + cardinality(array_positions($1::uuid[], d.org_id)) AS turn
+    FROM (
+        SELECT q.id, q.org_id, q.next_check_at + make_interval(secs => 10 * least(q.checks, 30)) AS due FROM flow.call q
+        WHERE q.domain = $2 AND q.bucket = $3 AND q.state IN ('unknown', 'awaiting')
+            AND q.next_check_at <= (SELECT flow.clock()) AND NOT q.id = ANY($4::uuid[])
+    ) d
+    ORDER BY turn, d.due LIMIT $5
+) t JOIN flow.call c ON c.id = t.id ORDER BY t.turn, t.due
 `
 
 type CallsToCheckParams struct {
+	UnderWay []uuid.UUID
 	Domain   string
 	Bucket   string
 	Skip     []uuid.UUID
 	MaxCalls int32
 }
 
-// The calls whose next question is due, but for some. One that was asked about often gives way to those that fell due a little
-// later, so that new ones are soon asked about however many cannot be found out.
-func (q *Queries) CallsToCheck(ctx context.Context, db DBTX, arg CallsToCheckParams) ([]FlowCall, error) {
+type CallsToCheckRow struct {
+	FlowCall FlowCall
+}
+
+// The calls whose next question is due, but for some: organizations take turns, first those of which the fewest are looked into
+// already (under_way, one for each). One that was asked about often gives way to those that fell due a little later, so that new
+// ones are soon asked about however many cannot be found out.
+func (q *Queries) CallsToCheck(ctx context.Context, db DBTX, arg CallsToCheckParams) ([]CallsToCheckRow, error) {
 	rows, err := db.Query(ctx, callsToCheck,
+		arg.UnderWay,
 		arg.Domain,
 		arg.Bucket,
 		arg.Skip,
@@ -1151,41 +1164,41 @@ func (q *Queries) CallsToCheck(ctx context.Context, db DBTX, arg CallsToCheckPar
 		return nil, err
 	}
 	defer rows.Close()
-	var items []FlowCall
+	var items []CallsToCheckRow
 	for rows.Next() {
-		var i FlowCall
+		var i CallsToCheckRow
 		if err := rows.Scan(
-			&i.ID,
-			&i.OrgID,
-			&i.Domain,
-			&i.Bucket,
-			&i.Lane,
-			&i.ActionID,
-			&i.CredentialID,
-			&i.State,
-			&i.Owner,
-			&i.Attempt,
-			&i.Records,
-			&i.Resolved,
-			&i.Digest,
-			&i.FirstKey,
-			&i.LastKey,
-			&i.Params,
-			&i.OutcomeCheck,
-			&i.ExclusiveKey,
-			&i.Reference,
-			&i.ClaimedAt,
-			&i.SendBefore,
-			&i.AnsweredAt,
-			&i.NextCheckAt,
-			&i.Checks,
-			&i.CountsIn,
-			&i.Costs,
-			&i.Note,
-			&i.Failure,
-			&i.Asked,
-			&i.BatchID,
-			&i.KeySums,
+			&i.FlowCall.ID,
+			&i.FlowCall.OrgID,
+			&i.FlowCall.Domain,
+			&i.FlowCall.Bucket,
+			&i.FlowCall.Lane,
+			&i.FlowCall.ActionID,
+			&i.FlowCall.CredentialID,
+			&i.FlowCall.State,
+			&i.FlowCall.Owner,
+			&i.FlowCall.Attempt,
+			&i.FlowCall.Records,
+			&i.FlowCall.Resolved,
+			&i.FlowCall.Digest,
+			&i.FlowCall.FirstKey,
+			&i.FlowCall.LastKey,
+			&i.FlowCall.Params,
+			&i.FlowCall.OutcomeCheck,
+			&i.FlowCall.ExclusiveKey,
+			&i.FlowCall.Reference,
+			&i.FlowCall.ClaimedAt,
+			&i.FlowCall.SendBefore,
+			&i.FlowCall.AnsweredAt,
+			&i.FlowCall.NextCheckAt,
+			&i.FlowCall.Checks,
+			&i.FlowCall.CountsIn,
+			&i.FlowCall.Costs,
+			&i.FlowCall.Note,
+			&i.FlowCall.Failure,
+			&i.FlowCall.Asked,
+			&i.FlowCall.BatchID,
+			&i.FlowCall.KeySums,
 		); err != nil {
 			return nil, err
 		}

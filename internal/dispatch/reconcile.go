@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// checksAtOnce bounds the calls of one budget that are looked into at the same time.
-	checksAtOnce = 16
+	// checksAtOnce bounds the calls of one budget that are looked into at the same time, those of one organization to half of it.
+	checksAtOnce = 32
 	// checkTurn is how long a round that has its place begins new checks before other budgets have their turn.
 	checkTurn = 30 * time.Second
 	// checkPoll is how often a round that waits for answers looks for calls that became due meanwhile, and for lost ones.
@@ -35,7 +35,7 @@ func (d *Dispatcher) Reconcile(ctx context.Context, lease *due.Lease) (time.Time
 	if err != nil {
 		return time.Time{}, err
 	}
-	r := round{d: d, key: k, lease: lease, began: time.Now(), ended: make(chan checked, checksAtOnce), skip: []uuid.UUID{}}
+	r := round{d: d, key: k, lease: lease, began: time.Now(), ended: make(chan checked, checksAtOnce), skip: []uuid.UUID{}, orgs: []uuid.UUID{}}
 	r.findLost(ctx)
 	r.checkDue(ctx)
 	if err := errors.Join(r.lostErr, r.failed); err != nil {
@@ -66,8 +66,8 @@ type round struct {
 	// lostAt is when, by the database's clock, the next call will be lost, zero for never; lostErr is why that is not known.
 	lostAt  time.Time
 	lostErr error
-	// under counts the checks under way; ended has those that are over.
-	under int
+	// orgs has the organization of each check under way; ended has those that are over.
+	orgs  []uuid.UUID
 	ended chan checked
 	// skip are the calls of checks under way, and those that could not even be dated anew.
 	skip []uuid.UUID
@@ -75,8 +75,8 @@ type round struct {
 
 // checked is a call that was looked into.
 type checked struct {
-	call uuid.UUID
-	err  error
+	call, org uuid.UUID
+	err       error
 }
 
 // findLost takes over calls whose sender is gone.
@@ -91,13 +91,14 @@ func (r *round) checkDue(ctx context.Context) {
 	defer poll.Stop()
 	for {
 		r.begin(ctx)
-		if r.under == 0 {
+		if len(r.orgs) == 0 {
 			return
 		}
 		answered := r.lease.Waiting()
 		select {
 		case c := <-r.ended:
-			r.under--
+			i := slices.Index(r.orgs, c.org)
+			r.orgs = slices.Delete(r.orgs, i, i+1)
 			if c.err == nil {
 				r.skip = slices.DeleteFunc(r.skip, func(id uuid.UUID) bool { return id == c.call })
 			} else {
@@ -114,21 +115,36 @@ func (r *round) checkDue(ctx context.Context) {
 
 // begin begins as many checks as there is room for. One that has left its place takes that of nobody, and goes on.
 func (r *round) begin(ctx context.Context) {
-	places := checksAtOnce - r.under
+	places := checksAtOnce - len(r.orgs)
 	over := ctx.Err() != nil || time.Since(r.began) > checkTurn && !r.lease.Left()
 	if places <= 0 || over || isTransient(r.failed) {
 		return
 	}
-	calls, err := r.d.q.CallsToCheck(ctx, r.d.Pool, db.CallsToCheckParams{Domain: r.key.domain, Bucket: r.key.bucket,
-		MaxCalls: int32(places), Skip: r.skip}) //nolint:gosec // few
+	rows, err := r.d.q.CallsToCheck(ctx, r.d.Pool, db.CallsToCheckParams{Domain: r.key.domain, Bucket: r.key.bucket,
+		MaxCalls: int32(places), Skip: r.skip, UnderWay: r.orgs}) //nolint:gosec // few
 	if err != nil {
 		r.failed = errors.Join(r.failed, fmt.Errorf("read calls to look into: %w", err))
 	}
-	for i := range calls {
-		r.under++
-		r.skip = append(r.skip, calls[i].ID)
-		go func() { r.ended <- checked{calls[i].ID, r.d.checkOrPostpone(ctx, r.key, &calls[i])} }()
+	for i := range rows {
+		call := &rows[i].FlowCall
+		if !r.roomFor(call.OrgID) {
+			continue
+		}
+		r.orgs, r.skip = append(r.orgs, call.OrgID), append(r.skip, call.ID)
+		go func() { r.ended <- checked{call.ID, call.OrgID, r.d.checkOrPostpone(ctx, r.key, call)} }()
 	}
+}
+
+// roomFor reports whether one more call of an organization may be looked into: it takes half of what others leave, so that
+// lookups that hang keep nobody's from being asked.
+func (r *round) roomFor(org uuid.UUID) bool {
+	own := 0
+	for _, o := range r.orgs {
+		if o == org {
+			own++
+		}
+	}
+	return own < (checksAtOnce-len(r.orgs)+own+1)/2
 }
 
 // checkOrPostpone looks into one call. One that cannot be looked into, whatever the reason, is tried again later, and given up

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -85,6 +86,44 @@ func TestWaitingTakesNoPlace_Lookups(t *testing.T) {
 	b.awaitUntil(id, func(run.BatchStatus, db.FlowBatchCount) bool {
 		return b.count("SELECT count(*) FROM flow.call WHERE id = ANY($1) AND state = 'unresolved'", found) == len(found)
 	})
+	if n := b.count("SELECT count(*) FROM flow.call WHERE state = 'unknown'"); n != slow {
+		t.Errorf("the outcomes of %d calls are unknown, want %d: their lookups hang", n, slow)
+	}
+}
+
+// However many lookups of an organization hang, those of another one that shares its account are asked.
+func TestLookups_Shared(t *testing.T) {
+	t.Parallel()
+	const slow, atOnce, quick = 40, 16, "fleet"
+	b := setup(t, dispatch.Options{Timeout: 10 * time.Minute, Margin: 100 * time.Millisecond})
+	var asked, before atomic.Int64
+	goOn := make(chan struct{})
+	t.Cleanup(func() { close(goOn) })
+	hold := func(request []byte) func() {
+		switch {
+		case bytes.Contains(request, []byte("/upload")):
+		case bytes.Contains(request, []byte("slow")):
+			asked.Add(1)
+			<-goOn
+		case bytes.Contains(request, []byte(quick)):
+			before.Store(asked.Load())
+		}
+		return func() {}
+	}
+	b.watch.Store(&hold)
+	b.sim.AddFault(dialersim.Fault{Kind: "cut_after_accept", Operation: "upload", Count: slow + 1})
+	id := b.start(b.define(listsFlow), slow, func(i int) string { return fmt.Sprintf(`{"id":"slow%02d"}`, i) })
+	b.awaitUntil(id, func(run.BatchStatus, db.FlowBatchCount) bool {
+		return asked.Load() >= atOnce && b.count("SELECT count(*) FROM flow.call WHERE state = 'unknown'") == slow
+	})
+	b.join("Quick")
+	id = b.start(b.define(listsFlow), 1, func(int) string { return fmt.Sprintf(`{"id":%q}`, quick) })
+	if status, counts := b.await(id); status != run.BatchCompleted || counts.Accepted != 1 {
+		t.Errorf("batch ended %s with %+v", status, counts)
+	}
+	if n := before.Load(); n != atOnce {
+		t.Errorf("%d lookups had been begun before the other one, want %d: they hang for half a minute", n, atOnce)
+	}
 	if n := b.count("SELECT count(*) FROM flow.call WHERE state = 'unknown'"); n != slow {
 		t.Errorf("the outcomes of %d calls are unknown, want %d: their lookups hang", n, slow)
 	}
