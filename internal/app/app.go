@@ -260,6 +260,13 @@ func (a *App) connect(ctx context.Context) error {
 	if err := prepare(ctx, a.Pool, a.cfg.Migrate); err != nil {
 		return err
 	}
+	risks, err := pg.Risks(ctx, a.Pool)
+	if err != nil {
+		return err //nolint:wrapcheck // says everything
+	}
+	for _, risk := range risks {
+		a.cfg.Log.Warn("commits of this database can be lost", "risk", risk)
+	}
 	if a.clock, err = pg.Open(ctx, a.cfg.DatabaseURL, pg.Options{MaxConns: clockConns}); err != nil {
 		return fmt.Errorf("connect to the database: %w", err)
 	}

@@ -170,7 +170,23 @@ func (d *doctor) database(ctx context.Context, at database, keys keyring) {
 		return
 	}
 	d.note("database", stateOK, "all %d migrations are applied", len(all))
+	d.durability(ctx, pool)
 	d.encryption(ctx, pool, keys, at.folder)
+}
+
+// durability says what the database may forget of what it has committed.
+func (d *doctor) durability(ctx context.Context, pool *pgxpool.Pool) {
+	risks, err := pg.Risks(ctx, pool)
+	if err != nil {
+		d.note("durability", stateWarning, "%v", err)
+		return
+	}
+	for _, risk := range risks {
+		d.note("durability", stateWarning, "%s", risk)
+	}
+	if len(risks) == 0 {
+		d.note("durability", stateOK, "the database answers once a commit cannot be lost")
+	}
 }
 
 // encryption checks that the key-encryption key opens the database, where one is known; none is made.

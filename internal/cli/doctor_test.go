@@ -1,6 +1,8 @@
 package cli_test
 
 import (
+	"context"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -12,6 +14,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"flowlane/internal/pg/pgtest"
 	"flowlane/test/servers"
@@ -33,8 +37,20 @@ func TestDoctor(t *testing.T) {
 		t.Errorf("doctor: %+v", findings)
 	}
 	operator := slices.Concat(l.env, []string{"DATABASE_URL=" + l.dsn, "FLOWLANE_KEK=" + testKEK})
-	if output(t, operator, &findings, "doctor"); !strings.HasSuffix(find(), "database ok, encryption ok") {
+	db, err := pgx.Connect(t.Context(), l.dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = db.Close(context.WithoutCancel(t.Context())) }()
+	if _, err := db.Exec(t.Context(), "ALTER DATABASE "+db.Config().Database+" SET synchronous_commit = off"); err != nil {
+		t.Fatal(err)
+	}
+	output(t, operator, &findings, "doctor")
+	if found := find(); !strings.Contains(found, "database ok, durability warning") || !strings.HasSuffix(found, "encryption ok") {
 		t.Errorf("doctor for an operator: %+v", findings)
+	}
+	if said := fmt.Sprint(findings); !strings.Contains(said, "synchronous_commit is off") {
+		t.Errorf("doctor does not say what may be lost: %s", said)
 	}
 	says(t, l.env, "", "dispatch", "hold", "--reason", "a test")
 	if output(t, l.env, &findings, "doctor"); !strings.HasSuffix(find(), "hold warning") {
