@@ -2,13 +2,13 @@
 
 -- name: ExchangeInsert :exec
 INSERT INTO flow.exchange (org_id, id, domain, action_id, credential_id, lane, attempt, records, batch_id, step_no, task_no, positions,
-    more_batches, outcome, status, code, provider_code, claimed_at, sent_at, answered_at, detail)
+    more_batches, outcome, status, code, provider_code, queued_at, claimed_at, sent_at, answered_at, detail)
 SELECT unnest(@org_ids::uuid[]), unnest(@ids::uuid[]), @domain, unnest(@action_ids::text[]),
     nullif(unnest(@credential_ids::uuid[]), '00000000-0000-0000-0000-000000000000'), unnest(@lanes::text[])::flow.lane,
     unnest(@attempts::int[]), unnest(@records::int[]), unnest(@batch_ids::uuid[]), unnest(@step_nos::smallint[]), unnest(@task_nos::smallint[]),
     nullif(unnest(@positions::text[])::int8multirange, '{[0,1)}'), nullif(unnest(@more_batches::text[]), '{}')::uuid[], unnest(@outcomes::text[]),
     nullif(unnest(@statuses::smallint[]), 0), nullif(unnest(@codes::text[]), ''), nullif(unnest(@provider_codes::text[]), ''),
-    unnest(@claimed_ats::timestamptz[]), nullif(unnest(@sent_ats::timestamptz[]), '0001-01-01 00:00:00+00'),
+    nullif(unnest(@queued_ats::timestamptz[]), '0001-01-01 00:00:00+00'), unnest(@claimed_ats::timestamptz[]), nullif(unnest(@sent_ats::timestamptz[]), '0001-01-01 00:00:00+00'),
     nullif(unnest(@answered_ats::timestamptz[]), '0001-01-01 00:00:00+00'), unnest(@details::bytea[]);
 
 -- name: ExchangeBatchInsert :exec
@@ -53,8 +53,9 @@ SELECT sqlc.embed(e), coalesce(c.state, CASE e.outcome WHEN 'success' THEN 'sett
 WHERE e.org_id = @org_id AND e.id = @id;
 
 -- name: ExchangeBatches :many
--- The batches of exchanges of an organization, and the tasks there that called; of each those that are said to be further ones.
-SELECT x.call_id::uuid AS call_id, x.batch_id, x.step_no, x.task_no
+-- The batches of exchanges of an organization, and the tasks there that called, with when their records were first queued; of each those that are said to be further ones.
+SELECT x.call_id::uuid AS call_id, x.batch_id, x.step_no, x.task_no,
+    greatest(b.created_at, b.scheduled_at)::timestamptz AS began_at
 FROM (
     SELECT e.id AS call_id, e.batch_id, e.step_no, e.task_no FROM flow.exchange e WHERE e.org_id = @org_id AND e.id = ANY(@ids::uuid[])
     UNION ALL

@@ -220,10 +220,10 @@ UPDATE flow.lane_batch SET open = false WHERE batch_id = @batch_id;
 DELETE FROM flow.lane_batch WHERE batch_id = ANY(@batch_ids::uuid[]);
 
 -- name: PartInsert :exec
-INSERT INTO flow.part (batch_id, step_no, task_no, slice_no, last_no, from_off, to_off, apart, attempt, element, ready_at)
+INSERT INTO flow.part (batch_id, step_no, task_no, slice_no, last_no, from_off, to_off, apart, attempt, element, ready_at, queued_at)
 SELECT unnest(@batch_ids::uuid[]), unnest(@step_nos::smallint[]), unnest(@task_nos::smallint[]), unnest(@slice_nos::int[]),
     unnest(@slice_nos::int[]), unnest(@froms::int[]), unnest(@tos::int[]), unnest(@aparts::boolean[]), unnest(@attempts::int[]), unnest(@elements::int[]),
-    unnest(@ready_ats::timestamptz[]);
+    unnest(@ready_ats::timestamptz[]), greatest(@now::timestamptz, unnest(@ready_ats::timestamptz[]));
 
 -- name: PartDelete :execrows
 DELETE FROM flow.part p
@@ -254,7 +254,8 @@ SELECT o.part_id, o.batch_id, o.step_no, o.task_no, 0, 0, 0, s.records, o.call_i
 FROM old o CROSS JOIN LATERAL (SELECT x.records FROM flow.slice x WHERE x.batch_id = o.batch_id AND x.no = 0 OFFSET 0) s;
 
 -- name: PartRequeue :execrows
-UPDATE flow.part p SET call_id = NULL, call_seq = NULL, claim_no = NULL, left_out = NULL, ready_at = @ready_at, attempt = p.attempt + @attempts::int
+UPDATE flow.part p SET call_id = NULL, call_seq = NULL, claim_no = NULL, left_out = NULL, ready_at = @ready_at,
+    queued_at = greatest(@now::timestamptz, @ready_at), attempt = p.attempt + @attempts::int
 FROM (SELECT unnest(@batch_ids::uuid[]) AS batch_id, unnest(@slice_nos::int[]) AS slice_no, unnest(@ids::bigint[]) AS id) k
 WHERE p.batch_id = k.batch_id AND p.slice_no = k.slice_no AND p.id = k.id AND p.call_id IS NOT NULL;
 
@@ -390,24 +391,27 @@ FROM (SELECT unnest(@batch_ids::uuid[]) AS batch_id, unnest(@begins::int[]) AS b
 WHERE p.batch_id = d.batch_id AND p.slice_no = d.begins AND p.id = d.id;
 
 -- name: PartInsertClaimed :exec
-INSERT INTO flow.part (batch_id, step_no, task_no, slice_no, last_no, from_off, to_off, apart, attempt, element, elements, call_id, call_seq, claim_no, left_out)
+INSERT INTO flow.part (batch_id, step_no, task_no, slice_no, last_no, from_off, to_off, apart, attempt, element, elements, call_id, call_seq, claim_no, left_out,
+    queued_at)
 SELECT unnest(@batch_ids::uuid[]), unnest(@step_nos::smallint[]), unnest(@task_nos::smallint[]), unnest(@slice_nos::int[]),
     unnest(@last_nos::int[]), unnest(@froms::int[]), unnest(@tos::int[]), unnest(@aparts::boolean[]), unnest(@attempts::int[]), unnest(@element::int[]),
     unnest(@elements::int[]), unnest(@call_ids::uuid[]),
-    unnest(@seqs::int[]), nullif(unnest(@claim_nos::bigint[]), 0), nullif(unnest(@left_out::text[]), '')::int[];
+    unnest(@seqs::int[]), nullif(unnest(@claim_nos::bigint[]), 0), nullif(unnest(@left_out::text[]), '')::int[],
+    nullif(unnest(@queued_ats::timestamptz[]), '0001-01-01 00:00:00+00');
 
 -- name: PartsOfCall :many
 -- The parts of calls, slice by slice, in the order in which their records were sent.
 SELECT p.id, p.batch_id, p.step_no, p.task_no, s.no AS slice_no, p.slice_no AS begins,
     (CASE WHEN s.no = p.slice_no THEN p.from_off ELSE 0 END)::int AS from_off,
     (CASE WHEN s.no = p.last_no THEN coalesce(p.to_off, s.records) ELSE s.records END)::int AS to_off,
-    p.apart, p.attempt, p.element, p.elements, p.left_out, p.call_id, coalesce(p.claim_no, 0)::bigint AS claim_no, s.first, s.records AS size
+    p.apart, p.attempt, p.element, p.elements, p.left_out, p.call_id, coalesce(p.claim_no, 0)::bigint AS claim_no, s.first, s.records AS size,
+    coalesce(p.queued_at, '0001-01-01 00:00:00+00')::timestamptz AS queued_at
 FROM (
     SELECT o.id, o.batch_id, o.step_no, o.task_no, o.slice_no, o.from_off, o.last_no, o.to_off, o.apart, o.attempt, o.element, o.elements, o.left_out,
-        o.call_id, o.call_seq, o.claim_no
+        o.call_id, o.call_seq, o.claim_no, o.queued_at
     FROM flow.part o WHERE o.call_id = ANY(@call_ids::uuid[])
     UNION ALL
-    SELECT q.part_id, q.batch_id, q.step_no, q.task_no, 0, 0, 0, NULL, false, 1, 0, 0, NULL, q.call_id, 0, NULL
+    SELECT q.part_id, q.batch_id, q.step_no, q.task_no, 0, 0, 0, NULL, false, 1, 0, 0, NULL, q.call_id, 0, NULL, NULL
     FROM flow.call c JOIN flow.lane_batch q ON q.batch_id = c.batch_id AND q.call_id = c.id WHERE c.id = ANY(@call_ids::uuid[])
 ) p
 JOIN flow.slice s ON s.batch_id = p.batch_id AND s.no BETWEEN p.slice_no AND p.last_no
@@ -437,7 +441,8 @@ ORDER BY j.slice_no, j.position;
 -- read the old one must see that it is gone. Only a part of one slice has records left out.
 WITH old AS (
     DELETE FROM flow.part p WHERE p.batch_id = @batch_id AND p.slice_no = @begins AND p.id = @id
-    RETURNING batch_id, step_no, task_no, slice_no, last_no, from_off, to_off, apart, attempt, element, elements, call_id, call_seq, claim_no, left_out
+    RETURNING batch_id, step_no, task_no, slice_no, last_no, from_off, to_off, apart, attempt, element, elements, call_id, call_seq, claim_no, left_out,
+        queued_at
 ),
 piece AS (
     SELECT (ARRAY[old.slice_no, s.no, coalesce(a.no, s.no)])[i]::int AS slice_no, (ARRAY[old.from_off, d.off, CASE WHEN a.no IS NULL THEN d.off + 1 ELSE 0 END])[i]::int AS from_off,
@@ -447,9 +452,10 @@ piece AS (
     LEFT JOIN flow.slice b ON b.batch_id = s.batch_id AND b.no = s.no - 1 AND b.no >= old.slice_no AND d.off = 0
     LEFT JOIN flow.slice a ON a.batch_id = s.batch_id AND a.no = s.no + 1 AND a.no <= old.last_no AND d.off = s.records - 1
 )
-INSERT INTO flow.part (batch_id, step_no, task_no, slice_no, last_no, from_off, to_off, apart, attempt, element, elements, call_id, call_seq, claim_no, left_out)
+INSERT INTO flow.part (batch_id, step_no, task_no, slice_no, last_no, from_off, to_off, apart, attempt, element, elements, call_id, call_seq, claim_no, left_out,
+    queued_at)
 SELECT old.batch_id, old.step_no, old.task_no, n.slice_no, n.last_no, n.from_off, n.to_off, old.apart, old.attempt, old.element, old.elements,
-    old.call_id, old.call_seq, old.claim_no, nullif(ARRAY(SELECT o FROM unnest(old.left_out) o WHERE o >= n.from_off AND o < n.to_off), '{}')
+    old.call_id, old.call_seq, old.claim_no, nullif(ARRAY(SELECT o FROM unnest(old.left_out) o WHERE o >= n.from_off AND o < n.to_off), '{}'), old.queued_at
 FROM old CROSS JOIN piece n
 WHERE n.slice_no < n.last_no OR n.slice_no = n.last_no
     AND n.to_off - n.from_off > (SELECT count(*) FROM unnest(old.left_out) o WHERE o >= n.from_off AND o < n.to_off)

@@ -331,6 +331,7 @@ CREATE TABLE flow.part (
     elements int NOT NULL DEFAULT 0 CHECK (elements >= 0),
     attempt int NOT NULL DEFAULT 1,
     ready_at timestamptz NOT NULL DEFAULT '-infinity',
+    queued_at timestamptz,
     call_id uuid,
     call_seq int,
     left_out int[],
@@ -359,6 +360,7 @@ COMMENT ON COLUMN flow.part.element IS 'For a for_each task: which element it is
 COMMENT ON COLUMN flow.part.elements IS 'For a for_each task that was in a call: how many elements there are; 0 before.';
 COMMENT ON COLUMN flow.part.attempt IS 'Which attempt the next, or present, call for it is, from 1.';
 COMMENT ON COLUMN flow.part.ready_at IS 'Before which time it is not claimed again; -infinity where nothing delays it.';
+COMMENT ON COLUMN flow.part.queued_at IS 'Since when it waits, or from when on it may be claimed again; null for what waits since its batch began.';
 COMMENT ON COLUMN flow.part.call_id IS 'The call that covers it; null while it waits.';
 COMMENT ON COLUMN flow.part.call_seq IS 'Its place among the parts of the call; null while it waits.';
 COMMENT ON COLUMN flow.part.left_out IS 'Places in the range that are not part of the call; null for none.';

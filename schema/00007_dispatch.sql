@@ -307,6 +307,7 @@ CREATE TABLE flow.exchange (
     id uuid NOT NULL,
     batch_id uuid NOT NULL,
     credential_id uuid,
+    queued_at timestamptz,
     claimed_at timestamptz NOT NULL,
     sent_at timestamptz,
     answered_at timestamptz,
@@ -351,6 +352,7 @@ COMMENT ON COLUMN flow.exchange.outcome IS 'What the answer proved, when it came
 COMMENT ON COLUMN flow.exchange.status IS 'The HTTP status; null where no answer came.';
 COMMENT ON COLUMN flow.exchange.code IS 'The code of the error that its records got; null for a success.';
 COMMENT ON COLUMN flow.exchange.provider_code IS 'The provider''s own code; null where it told none.';
+COMMENT ON COLUMN flow.exchange.queued_at IS 'Since when the first of these records could be claimed; null for since its batch began, as most calls have it.';
 COMMENT ON COLUMN flow.exchange.claimed_at IS 'When it was written down and debited.';
 COMMENT ON COLUMN flow.exchange.sent_at IS 'When its round trip began; null where that is not known.';
 COMMENT ON COLUMN flow.exchange.answered_at IS 'When its round trip was over; null where that is not known.';

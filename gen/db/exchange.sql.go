@@ -105,7 +105,8 @@ func (q *Queries) ExchangeBatchInsert(ctx context.Context, db DBTX, arg Exchange
 }
 
 const exchangeBatches = `-- name: ExchangeBatches :many
-SELECT x.call_id::uuid AS call_id, x.batch_id, x.step_no, x.task_no
+SELECT x.call_id::uuid AS call_id, x.batch_id, x.step_no, x.task_no,
+    greatest(b.created_at, b.scheduled_at)::timestamptz AS began_at
 FROM (
     SELECT e.id AS call_id, e.batch_id, e.step_no, e.task_no FROM flow.exchange e WHERE e.org_id = $1 AND e.id = ANY($2::uuid[])
     UNION ALL
@@ -129,9 +130,10 @@ type ExchangeBatchesRow struct {
 	BatchID uuid.UUID
 	StepNo  int16
 	TaskNo  int16
+	BeganAt time.Time
 }
 
-// The batches of exchanges of an organization, and the tasks there that called; of each those that are said to be further ones.
+// The batches of exchanges of an organization, and the tasks there that called, with when their records were first queued; of each those that are said to be further ones.
 func (q *Queries) ExchangeBatches(ctx context.Context, db DBTX, arg ExchangeBatchesParams) ([]ExchangeBatchesRow, error) {
 	rows, err := db.Query(ctx, exchangeBatches,
 		arg.OrgID,
@@ -151,6 +153,7 @@ func (q *Queries) ExchangeBatches(ctx context.Context, db DBTX, arg ExchangeBatc
 			&i.BatchID,
 			&i.StepNo,
 			&i.TaskNo,
+			&i.BeganAt,
 		); err != nil {
 			return nil, err
 		}
@@ -163,7 +166,7 @@ func (q *Queries) ExchangeBatches(ctx context.Context, db DBTX, arg ExchangeBatc
 }
 
 const exchangeGet = `-- name: ExchangeGet :one
-SELECT e.org_id, e.id, e.batch_id, e.credential_id, e.claimed_at, e.sent_at, e.answered_at, e.lane, e.attempt, e.records, e.status, e.step_no, e.task_no, e.domain, e.action_id, e.outcome, e.failed, e.code, e.provider_code, e.positions, e.more_batches, e.detail, coalesce(c.state, CASE e.outcome WHEN 'success' THEN 'settled' ELSE '' END)::text AS state FROM flow.exchange e LEFT JOIN flow.call c ON c.id = e.id
+SELECT e.org_id, e.id, e.batch_id, e.credential_id, e.queued_at, e.claimed_at, e.sent_at, e.answered_at, e.lane, e.attempt, e.records, e.status, e.step_no, e.task_no, e.domain, e.action_id, e.outcome, e.failed, e.code, e.provider_code, e.positions, e.more_batches, e.detail, coalesce(c.state, CASE e.outcome WHEN 'success' THEN 'settled' ELSE '' END)::text AS state FROM flow.exchange e LEFT JOIN flow.call c ON c.id = e.id
 WHERE e.org_id = $1 AND e.id = $2
 `
 
@@ -185,6 +188,7 @@ func (q *Queries) ExchangeGet(ctx context.Context, db DBTX, arg ExchangeGetParam
 		&i.FlowExchange.ID,
 		&i.FlowExchange.BatchID,
 		&i.FlowExchange.CredentialID,
+		&i.FlowExchange.QueuedAt,
 		&i.FlowExchange.ClaimedAt,
 		&i.FlowExchange.SentAt,
 		&i.FlowExchange.AnsweredAt,
@@ -211,14 +215,14 @@ func (q *Queries) ExchangeGet(ctx context.Context, db DBTX, arg ExchangeGetParam
 const exchangeInsert = `-- name: ExchangeInsert :exec
 
 INSERT INTO flow.exchange (org_id, id, domain, action_id, credential_id, lane, attempt, records, batch_id, step_no, task_no, positions,
-    more_batches, outcome, status, code, provider_code, claimed_at, sent_at, answered_at, detail)
+    more_batches, outcome, status, code, provider_code, queued_at, claimed_at, sent_at, answered_at, detail)
 SELECT unnest($1::uuid[]), unnest($2::uuid[]), $3, unnest($4::text[]),
     nullif(unnest($5::uuid[]), '00000000-0000-0000-0000-000000000000'), unnest($6::text[])::flow.lane,
     unnest($7::int[]), unnest($8::int[]), unnest($9::uuid[]), unnest($10::smallint[]), unnest($11::smallint[]),
     nullif(unnest($12::text[])::int8multirange, '{[0,1)}'), nullif(unnest($13::text[]), '{}')::uuid[], unnest($14::text[]),
     nullif(unnest($15::smallint[]), 0), nullif(unnest($16::text[]), ''), nullif(unnest($17::text[]), ''),
-    unnest($18::timestamptz[]), nullif(unnest($19::timestamptz[]), '0001-01-01 00:00:00+00'),
-    nullif(unnest($20::timestamptz[]), '0001-01-01 00:00:00+00'), unnest($21::bytea[])
+    nullif(unnest($18::timestamptz[]), '0001-01-01 00:00:00+00'), unnest($19::timestamptz[]), nullif(unnest($20::timestamptz[]), '0001-01-01 00:00:00+00'),
+    nullif(unnest($21::timestamptz[]), '0001-01-01 00:00:00+00'), unnest($22::bytea[])
 `
 
 type ExchangeInsertParams struct {
@@ -239,6 +243,7 @@ type ExchangeInsertParams struct {
 	Statuses      []int16
 	Codes         []string
 	ProviderCodes []string
+	QueuedAts     []time.Time
 	ClaimedAts    []time.Time
 	SentAts       []time.Time
 	AnsweredAts   []time.Time
@@ -265,6 +270,7 @@ func (q *Queries) ExchangeInsert(ctx context.Context, db DBTX, arg ExchangeInser
 		arg.Statuses,
 		arg.Codes,
 		arg.ProviderCodes,
+		arg.QueuedAts,
 		arg.ClaimedAts,
 		arg.SentAts,
 		arg.AnsweredAts,
@@ -274,7 +280,7 @@ func (q *Queries) ExchangeInsert(ctx context.Context, db DBTX, arg ExchangeInser
 }
 
 const exchangeList = `-- name: ExchangeList :many
-SELECT e.org_id, e.id, e.batch_id, e.credential_id, e.claimed_at, e.sent_at, e.answered_at, e.lane, e.attempt, e.records, e.status, e.step_no, e.task_no, e.domain, e.action_id, e.outcome, e.failed, e.code, e.provider_code, e.positions, e.more_batches, e.detail, coalesce(c.state, CASE e.outcome WHEN 'success' THEN 'settled' ELSE '' END)::text AS state FROM flow.exchange e LEFT JOIN flow.call c ON c.id = e.id
+SELECT e.org_id, e.id, e.batch_id, e.credential_id, e.queued_at, e.claimed_at, e.sent_at, e.answered_at, e.lane, e.attempt, e.records, e.status, e.step_no, e.task_no, e.domain, e.action_id, e.outcome, e.failed, e.code, e.provider_code, e.positions, e.more_batches, e.detail, coalesce(c.state, CASE e.outcome WHEN 'success' THEN 'settled' ELSE '' END)::text AS state FROM flow.exchange e LEFT JOIN flow.call c ON c.id = e.id
 WHERE e.org_id = $1 AND e.id < $2 AND (NOT $3::boolean OR e.failed)
     AND ($4::text IS NULL OR e.domain = $4)
     AND ($5::text IS NULL OR e.action_id = $5)
@@ -329,6 +335,7 @@ func (q *Queries) ExchangeList(ctx context.Context, db DBTX, arg ExchangeListPar
 			&i.FlowExchange.ID,
 			&i.FlowExchange.BatchID,
 			&i.FlowExchange.CredentialID,
+			&i.FlowExchange.QueuedAt,
 			&i.FlowExchange.ClaimedAt,
 			&i.FlowExchange.SentAt,
 			&i.FlowExchange.AnsweredAt,
@@ -360,7 +367,7 @@ func (q *Queries) ExchangeList(ctx context.Context, db DBTX, arg ExchangeListPar
 }
 
 const exchangeListOfBatch = `-- name: ExchangeListOfBatch :many
-SELECT e.org_id, e.id, e.batch_id, e.credential_id, e.claimed_at, e.sent_at, e.answered_at, e.lane, e.attempt, e.records, e.status, e.step_no, e.task_no, e.domain, e.action_id, e.outcome, e.failed, e.code, e.provider_code, e.positions, e.more_batches, e.detail, coalesce(c.state, CASE e.outcome WHEN 'success' THEN 'settled' ELSE '' END)::text AS state
+SELECT e.org_id, e.id, e.batch_id, e.credential_id, e.queued_at, e.claimed_at, e.sent_at, e.answered_at, e.lane, e.attempt, e.records, e.status, e.step_no, e.task_no, e.domain, e.action_id, e.outcome, e.failed, e.code, e.provider_code, e.positions, e.more_batches, e.detail, coalesce(c.state, CASE e.outcome WHEN 'success' THEN 'settled' ELSE '' END)::text AS state
 FROM (
     SELECT f.id FROM flow.exchange f WHERE f.batch_id = $1 AND f.id < $2 AND (NOT $3::boolean OR f.failed)
         AND ($4::bigint IS NULL OR coalesce(f.positions, '{[0,1)}') @> $4::bigint)
@@ -427,6 +434,7 @@ func (q *Queries) ExchangeListOfBatch(ctx context.Context, db DBTX, arg Exchange
 			&i.FlowExchange.ID,
 			&i.FlowExchange.BatchID,
 			&i.FlowExchange.CredentialID,
+			&i.FlowExchange.QueuedAt,
 			&i.FlowExchange.ClaimedAt,
 			&i.FlowExchange.SentAt,
 			&i.FlowExchange.AnsweredAt,

@@ -1166,6 +1166,8 @@ type FlowExchange struct {
 	BatchID uuid.UUID
 	// The credential that it used; null for none.
 	CredentialID *uuid.UUID
+	// Since when the first of these records could be claimed; null for since its batch began, as most calls have it.
+	QueuedAt *time.Time
 	// When it was written down and debited.
 	ClaimedAt time.Time
 	// When its round trip began; null where that is not known.
@@ -1480,6 +1482,8 @@ type FlowPart struct {
 	Attempt int32
 	// Before which time it is not claimed again; -infinity where nothing delays it.
 	ReadyAt time.Time
+	// Since when it waits, or from when on it may be claimed again; null for what waits since its batch began.
+	QueuedAt *time.Time
 	// The call that covers it; null while it waits.
 	CallID *uuid.UUID
 	// Its place among the parts of the call; null while it waits.

@@ -1339,7 +1339,8 @@ func (q *Queries) PartClaim(ctx context.Context, db DBTX, arg PartClaimParams) e
 const partCut = `-- name: PartCut :many
 WITH old AS (
     DELETE FROM flow.part p WHERE p.batch_id = $1 AND p.slice_no = $2 AND p.id = $3
-    RETURNING batch_id, step_no, task_no, slice_no, last_no, from_off, to_off, apart, attempt, element, elements, call_id, call_seq, claim_no, left_out
+    RETURNING batch_id, step_no, task_no, slice_no, last_no, from_off, to_off, apart, attempt, element, elements, call_id, call_seq, claim_no, left_out,
+        queued_at
 ),
 piece AS (
     SELECT (ARRAY[old.slice_no, s.no, coalesce(a.no, s.no)])[i]::int AS slice_no, (ARRAY[old.from_off, d.off, CASE WHEN a.no IS NULL THEN d.off + 1 ELSE 0 END])[i]::int AS from_off,
@@ -1349,9 +1350,10 @@ piece AS (
     LEFT JOIN flow.slice b ON b.batch_id = s.batch_id AND b.no = s.no - 1 AND b.no >= old.slice_no AND d.off = 0
     LEFT JOIN flow.slice a ON a.batch_id = s.batch_id AND a.no = s.no + 1 AND a.no <= old.last_no AND d.off = s.records - 1
 )
-INSERT INTO flow.part (batch_id, step_no, task_no, slice_no, last_no, from_off, to_off, apart, attempt, element, elements, call_id, call_seq, claim_no, left_out)
+INSERT INTO flow.part (batch_id, step_no, task_no, slice_no, last_no, from_off, to_off, apart, attempt, element, elements, call_id, call_seq, claim_no, left_out,
+    queued_at)
 SELECT old.batch_id, old.step_no, old.task_no, n.slice_no, n.last_no, n.from_off, n.to_off, old.apart, old.attempt, old.element, old.elements,
-    old.call_id, old.call_seq, old.claim_no, nullif(ARRAY(SELECT o FROM unnest(old.left_out) o WHERE o >= n.from_off AND o < n.to_off), '{}')
+    old.call_id, old.call_seq, old.claim_no, nullif(ARRAY(SELECT o FROM unnest(old.left_out) o WHERE o >= n.from_off AND o < n.to_off), '{}'), old.queued_at
 FROM old CROSS JOIN piece n
 WHERE n.slice_no < n.last_no OR n.slice_no = n.last_no
     AND n.to_off - n.from_off > (SELECT count(*) FROM unnest(old.left_out) o WHERE o >= n.from_off AND o < n.to_off)
@@ -1450,10 +1452,10 @@ func (q *Queries) PartDeleteOfCalls(ctx context.Context, db DBTX, arg PartDelete
 }
 
 const partInsert = `-- name: PartInsert :exec
-INSERT INTO flow.part (batch_id, step_no, task_no, slice_no, last_no, from_off, to_off, apart, attempt, element, ready_at)
+INSERT INTO flow.part (batch_id, step_no, task_no, slice_no, last_no, from_off, to_off, apart, attempt, element, ready_at, queued_at)
 SELECT unnest($1::uuid[]), unnest($2::smallint[]), unnest($3::smallint[]), unnest($4::int[]),
     unnest($4::int[]), unnest($5::int[]), unnest($6::int[]), unnest($7::boolean[]), unnest($8::int[]), unnest($9::int[]),
-    unnest($10::timestamptz[])
+    unnest($10::timestamptz[]), greatest($11::timestamptz, unnest($10::timestamptz[]))
 `
 
 type PartInsertParams struct {
@@ -1467,6 +1469,7 @@ type PartInsertParams struct {
 	Attempts []int32
 	Elements []int32
 	ReadyAts []time.Time
+	Now      time.Time
 }
 
 func (q *Queries) PartInsert(ctx context.Context, db DBTX, arg PartInsertParams) error {
@@ -1481,34 +1484,38 @@ func (q *Queries) PartInsert(ctx context.Context, db DBTX, arg PartInsertParams)
 		arg.Attempts,
 		arg.Elements,
 		arg.ReadyAts,
+		arg.Now,
 	)
 	return err
 }
 
 const partInsertClaimed = `-- name: PartInsertClaimed :exec
-INSERT INTO flow.part (batch_id, step_no, task_no, slice_no, last_no, from_off, to_off, apart, attempt, element, elements, call_id, call_seq, claim_no, left_out)
+INSERT INTO flow.part (batch_id, step_no, task_no, slice_no, last_no, from_off, to_off, apart, attempt, element, elements, call_id, call_seq, claim_no, left_out,
+    queued_at)
 SELECT unnest($1::uuid[]), unnest($2::smallint[]), unnest($3::smallint[]), unnest($4::int[]),
     unnest($5::int[]), unnest($6::int[]), unnest($7::int[]), unnest($8::boolean[]), unnest($9::int[]), unnest($10::int[]),
     unnest($11::int[]), unnest($12::uuid[]),
-    unnest($13::int[]), nullif(unnest($14::bigint[]), 0), nullif(unnest($15::text[]), '')::int[]
+    unnest($13::int[]), nullif(unnest($14::bigint[]), 0), nullif(unnest($15::text[]), '')::int[],
+    nullif(unnest($16::timestamptz[]), '0001-01-01 00:00:00+00')
 `
 
 type PartInsertClaimedParams struct {
-	BatchIds []uuid.UUID
-	StepNos  []int16
-	TaskNos  []int16
-	SliceNos []int32
-	LastNos  []int32
-	Froms    []int32
-	Tos      []int32
-	Aparts   []bool
-	Attempts []int32
-	Element  []int32
-	Elements []int32
-	CallIds  []uuid.UUID
-	Seqs     []int32
-	ClaimNos []int64
-	LeftOut  []string
+	BatchIds  []uuid.UUID
+	StepNos   []int16
+	TaskNos   []int16
+	SliceNos  []int32
+	LastNos   []int32
+	Froms     []int32
+	Tos       []int32
+	Aparts    []bool
+	Attempts  []int32
+	Element   []int32
+	Elements  []int32
+	CallIds   []uuid.UUID
+	Seqs      []int32
+	ClaimNos  []int64
+	LeftOut   []string
+	QueuedAts []time.Time
 }
 
 func (q *Queries) PartInsertClaimed(ctx context.Context, db DBTX, arg PartInsertClaimedParams) error {
@@ -1528,18 +1535,21 @@ func (q *Queries) PartInsertClaimed(ctx context.Context, db DBTX, arg PartInsert
 		arg.Seqs,
 		arg.ClaimNos,
 		arg.LeftOut,
+		arg.QueuedAts,
 	)
 	return err
 }
 
 const partRequeue = `-- name: PartRequeue :execrows
-UPDATE flow.part p SET call_id = NULL, call_seq = NULL, claim_no = NULL, left_out = NULL, ready_at = $1, attempt = p.attempt + $2::int
-FROM (SELECT unnest($3::uuid[]) AS batch_id, unnest($4::int[]) AS slice_no, unnest($5::bigint[]) AS id) k
+UPDATE flow.part p SET call_id = NULL, call_seq = NULL, claim_no = NULL, left_out = NULL, ready_at = $1,
+    queued_at = greatest($2::timestamptz, $1), attempt = p.attempt + $3::int
+FROM (SELECT unnest($4::uuid[]) AS batch_id, unnest($5::int[]) AS slice_no, unnest($6::bigint[]) AS id) k
 WHERE p.batch_id = k.batch_id AND p.slice_no = k.slice_no AND p.id = k.id AND p.call_id IS NOT NULL
 `
 
 type PartRequeueParams struct {
 	ReadyAt  time.Time
+	Now      time.Time
 	Attempts int32
 	BatchIds []uuid.UUID
 	SliceNos []int32
@@ -1549,6 +1559,7 @@ type PartRequeueParams struct {
 func (q *Queries) PartRequeue(ctx context.Context, db DBTX, arg PartRequeueParams) (int64, error) {
 	result, err := db.Exec(ctx, partRequeue,
 		arg.ReadyAt,
+		arg.Now,
 		arg.Attempts,
 		arg.BatchIds,
 		arg.SliceNos,
@@ -1590,13 +1601,14 @@ const partsOfCall = `-- name: PartsOfCall :many
 SELECT p.id, p.batch_id, p.step_no, p.task_no, s.no AS slice_no, p.slice_no AS begins,
     (CASE WHEN s.no = p.slice_no THEN p.from_off ELSE 0 END)::int AS from_off,
     (CASE WHEN s.no = p.last_no THEN coalesce(p.to_off, s.records) ELSE s.records END)::int AS to_off,
-    p.apart, p.attempt, p.element, p.elements, p.left_out, p.call_id, coalesce(p.claim_no, 0)::bigint AS claim_no, s.first, s.records AS size
+    p.apart, p.attempt, p.element, p.elements, p.left_out, p.call_id, coalesce(p.claim_no, 0)::bigint AS claim_no, s.first, s.records AS size,
+    coalesce(p.queued_at, '0001-01-01 00:00:00+00')::timestamptz AS queued_at
 FROM (
     SELECT o.id, o.batch_id, o.step_no, o.task_no, o.slice_no, o.from_off, o.last_no, o.to_off, o.apart, o.attempt, o.element, o.elements, o.left_out,
-        o.call_id, o.call_seq, o.claim_no
+        o.call_id, o.call_seq, o.claim_no, o.queued_at
     FROM flow.part o WHERE o.call_id = ANY($1::uuid[])
     UNION ALL
-    SELECT q.part_id, q.batch_id, q.step_no, q.task_no, 0, 0, 0, NULL, false, 1, 0, 0, NULL, q.call_id, 0, NULL
+    SELECT q.part_id, q.batch_id, q.step_no, q.task_no, 0, 0, 0, NULL, false, 1, 0, 0, NULL, q.call_id, 0, NULL, NULL
     FROM flow.call c JOIN flow.lane_batch q ON q.batch_id = c.batch_id AND q.call_id = c.id WHERE c.id = ANY($1::uuid[])
 ) p
 JOIN flow.slice s ON s.batch_id = p.batch_id AND s.no BETWEEN p.slice_no AND p.last_no
@@ -1621,6 +1633,7 @@ type PartsOfCallRow struct {
 	ClaimNo  int64
 	First    int64
 	Size     int32
+	QueuedAt time.Time
 }
 
 // The parts of calls, slice by slice, in the order in which their records were sent.
@@ -1651,6 +1664,7 @@ func (q *Queries) PartsOfCall(ctx context.Context, db DBTX, callIds []uuid.UUID)
 			&i.ClaimNo,
 			&i.First,
 			&i.Size,
+			&i.QueuedAt,
 		); err != nil {
 			return nil, err
 		}

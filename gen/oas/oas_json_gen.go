@@ -6695,6 +6695,10 @@ func (s *Call) encodeFields(e *jx.Encoder) {
 		s.Response.Encode(e)
 	}
 	{
+		e.FieldStart("queued_at")
+		json.EncodeTimeFormat(e, s.QueuedAt, "2006-01-02T15:04:05.000Z07:00")
+	}
+	{
 		e.FieldStart("claimed_at")
 		json.EncodeTimeFormat(e, s.ClaimedAt, "2006-01-02T15:04:05.000Z07:00")
 	}
@@ -6708,7 +6712,7 @@ func (s *Call) encodeFields(e *jx.Encoder) {
 	}
 }
 
-var jsonFieldsNameOfCall = [17]string{
+var jsonFieldsNameOfCall = [18]string{
 	0:  "id",
 	1:  "action_id",
 	2:  "credential_id",
@@ -6723,9 +6727,10 @@ var jsonFieldsNameOfCall = [17]string{
 	11: "failed_at",
 	12: "request",
 	13: "response",
-	14: "claimed_at",
-	15: "sent_at",
-	16: "answered_at",
+	14: "queued_at",
+	15: "claimed_at",
+	16: "sent_at",
+	17: "answered_at",
 }
 
 // Decode decodes Call from json.
@@ -6893,8 +6898,20 @@ func (s *Call) Decode(d *jx.Decoder) error {
 			}(); err != nil {
 				return errors.Wrap(err, "decode field \"response\"")
 			}
-		case "claimed_at":
+		case "queued_at":
 			requiredBitSet[1] |= 1 << 6
+			if err := func() error {
+				v, err := json.DecodeTimeFormat(d, "2006-01-02T15:04:05.000Z07:00")
+				s.QueuedAt = v
+				if err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"queued_at\"")
+			}
+		case "claimed_at":
+			requiredBitSet[1] |= 1 << 7
 			if err := func() error {
 				v, err := json.DecodeTimeFormat(d, "2006-01-02T15:04:05.000Z07:00")
 				s.ClaimedAt = v
@@ -6906,7 +6923,7 @@ func (s *Call) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"claimed_at\"")
 			}
 		case "sent_at":
-			requiredBitSet[1] |= 1 << 7
+			requiredBitSet[2] |= 1 << 0
 			if err := func() error {
 				if err := s.SentAt.Decode(d, json.NewTimeDecoder("2006-01-02T15:04:05.000Z07:00")); err != nil {
 					return err
@@ -6916,7 +6933,7 @@ func (s *Call) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"sent_at\"")
 			}
 		case "answered_at":
-			requiredBitSet[2] |= 1 << 0
+			requiredBitSet[2] |= 1 << 1
 			if err := func() error {
 				if err := s.AnsweredAt.Decode(d, json.NewTimeDecoder("2006-01-02T15:04:05.000Z07:00")); err != nil {
 					return err
@@ -6937,7 +6954,7 @@ func (s *Call) Decode(d *jx.Decoder) error {
 	for i, mask := range [3]uint8{
 		0b11111111,
 		0b11111111,
-		0b00000001,
+		0b00000011,
 	} {
 		if result := (requiredBitSet[i] & mask) ^ mask; result != 0 {
 			// Mask only required fields and check equality to mask using XOR.

@@ -3370,6 +3370,10 @@ type Call struct {
 	Request NilCallRequest `json:"request"`
 	// What came back; null where nothing did.
 	Response NilCallResponse `json:"response"`
+	// Since when the first of its records could be called for: since its batch began, since the step
+	// before was over, or, for another attempt, since the pause before it was. Until `claimed_at` it
+	// waited for its turn, for a budget or for people.
+	QueuedAt time.Time `json:"queued_at"`
 	// When it was taken from its queue, written down and debited.
 	ClaimedAt time.Time `json:"claimed_at"`
 	// When the round trip began, to the millisecond.
@@ -3446,6 +3450,11 @@ func (s *Call) GetRequest() NilCallRequest {
 // GetResponse returns the value of Response.
 func (s *Call) GetResponse() NilCallResponse {
 	return s.Response
+}
+
+// GetQueuedAt returns the value of QueuedAt.
+func (s *Call) GetQueuedAt() time.Time {
+	return s.QueuedAt
 }
 
 // GetClaimedAt returns the value of ClaimedAt.
@@ -3531,6 +3540,11 @@ func (s *Call) SetRequest(val NilCallRequest) {
 // SetResponse sets the value of Response.
 func (s *Call) SetResponse(val NilCallResponse) {
 	s.Response = val
+}
+
+// SetQueuedAt sets the value of QueuedAt.
+func (s *Call) SetQueuedAt(val time.Time) {
+	s.QueuedAt = val
 }
 
 // SetClaimedAt sets the value of ClaimedAt.

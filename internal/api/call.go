@@ -94,7 +94,7 @@ func callOf(c dispatch.Call) oas.Call {
 		Lane: oas.Lane(c.Lane), Attempt: int(c.Attempt), RecordCount: int(c.Records), Batches: make([]oas.CallBatch, len(c.Batches)),
 		Outcome: oas.CallOutcome(c.Outcome), State: oas.NilCallState{Null: true}, Error: oas.NilCallError{Null: true},
 		FailedAt: oas.NilCallFailedAt{Null: true}, Request: oas.NilCallRequest{Null: true}, Response: oas.NilCallResponse{Null: true},
-		ClaimedAt: c.ClaimedAt.UTC(), SentAt: nilTime(c.SentAt), AnsweredAt: nilTime(c.AnsweredAt),
+		QueuedAt: c.QueuedAt.UTC(), ClaimedAt: c.ClaimedAt.UTC(), SentAt: nilTime(c.SentAt), AnsweredAt: nilTime(c.AnsweredAt),
 	}
 	for i, b := range c.Batches {
 		out.Batches[i] = oas.CallBatch{BatchID: b.BatchID.String(), StepID: b.StepID, TaskID: b.TaskID}

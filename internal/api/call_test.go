@@ -52,6 +52,7 @@ type call struct {
 		Headers map[string]string
 		Body    callBody
 	}
+	QueuedAt   time.Time  `json:"queued_at"`
 	ClaimedAt  time.Time  `json:"claimed_at"`
 	SentAt     *time.Time `json:"sent_at"`
 	AnsweredAt *time.Time `json:"answered_at"`
@@ -264,6 +265,49 @@ func TestCalls_SenderLost(t *testing.T) {
 		"gave no clear answer: the process that sent the call ended before an answer came"}, lost.Error)
 	assert.Nil(t, lost.Request)
 	assert.Nil(t, lost.SentAt)
+	assert.Equal(t, s.began(batch), lost.QueuedAt)
+}
+
+// began is when the records of a batch were queued, as times of calls show it.
+func (s *stack) began(batch string) (at time.Time) {
+	s.t.Helper()
+	require.NoError(s.t, s.owner.QueryRow(s.t.Context(), "SELECT greatest(created_at, scheduled_at) FROM flow.batch WHERE id = $1", batch).Scan(&at))
+	return at.UTC().Truncate(time.Millisecond)
+}
+
+// TestCalls_Queued: a call tells since when its work was ready: since its batch began, its step did, or the pause before another
+// attempt was over.
+func TestCalls_Queued(t *testing.T) {
+	t.Parallel()
+	s, host, _ := serveAnswers(t, map[string]answerCase{"fine": {status: 200, body: `{}`}, "busy": {status: 503}})
+	step := func(id, path, more string) string {
+		return fmt.Sprintf(`{"id":%q,"tasks":[{"id":"t%s","action_id":"core__http__request","params":{"url":"http://%s/%s"}%s}]}`, id, id, host, path, more)
+	}
+	flow := s.define("[" + step("one", "fine", "") + "," + step("two", "busy", `,"retry":{"max_attempts":2,"initial_seconds":0.2}`) + "]")
+	for name, body := range map[string]string{
+		"alone":     `{"input_data":{}}`,
+		"several":   `{"records":[{},{}]}`,
+		"scheduled": fmt.Sprintf(`{"input_data":{},"scheduled_at":%q}`, time.Now().Add(2*time.Second).UTC().Format(time.RFC3339)),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			own := *s
+			own.t, own.Client = t, s.In(t)
+			batch := own.trigger(flow, body)
+			own.await(batch)
+			got := own.calls("job_id=" + batch + ".0")
+			require.Len(t, got, 3)
+			again, second, first := got[0], got[1], got[2]
+			assert.Equal(t, []string{"two", "two", "one"}, []string{again.Batches[0].StepID, second.Batches[0].StepID, first.Batches[0].StepID})
+			assert.Equal(t, own.began(batch), first.QueuedAt)
+			assert.True(t, second.QueuedAt.After(first.QueuedAt), "the step before was over")
+			assert.False(t, second.QueuedAt.Before(first.ClaimedAt))
+			assert.False(t, again.QueuedAt.Before(second.ClaimedAt.Add(100*time.Millisecond)), "half of the pause at least")
+			for _, c := range got {
+				assert.False(t, c.ClaimedAt.Before(c.QueuedAt))
+			}
+		})
+	}
 }
 
 // TestCalls_Kept: the operator says which are kept, and for how long.

@@ -118,6 +118,7 @@ func (e *exchanges) add(keep Keep, call *openCall, v *outcome) {
 	r.Attempts, r.Records = append(r.Attempts, of.Attempt), append(r.Records, of.Records)
 	r.Outcomes, r.Statuses = append(r.Outcomes, string(v.reading.Kind)), append(r.Statuses, int16(v.status))
 	r.Codes, r.ProviderCodes = append(r.Codes, failure.Code), append(r.ProviderCodes, failure.ProviderCode)
+	r.QueuedAts = append(r.QueuedAts, call.parts[0].QueuedAt)
 	r.ClaimedAts, r.SentAts = append(r.ClaimedAts, of.ClaimedAt), append(r.SentAts, v.startedAt)
 	r.AnsweredAts, r.Details = append(r.AnsweredAts, v.finishedAt), append(r.Details, v.exchange.pack())
 }

@@ -33,9 +33,10 @@ type Call struct {
 	State   string
 	// Code, Message, ProviderCode and ProviderMessage are those of the error; empty for a success.
 	Code, Message, ProviderCode, ProviderMessage string
-	// SentAt and AnsweredAt are nil where the process that sent it did not live to say.
-	ClaimedAt          time.Time
-	SentAt, AnsweredAt *time.Time
+	// QueuedAt is since when the first of its records could be claimed. SentAt and AnsweredAt are nil where the process that
+	// sent it did not live to say.
+	QueuedAt, ClaimedAt time.Time
+	SentAt, AnsweredAt  *time.Time
 	// Exchange is nil where that process did not live to say.
 	Exchange *provider.Exchange
 }
@@ -130,7 +131,7 @@ func (d *Dispatcher) callsOf(ctx context.Context, orgID uuid.UUID, rows []db.Exc
 		out[i] = Call{
 			ID: e.ID, Tenancy: tenancyOf(e.Domain), ActionID: e.ActionID, CredentialID: e.CredentialID, Lane: e.Lane, Attempt: e.Attempt,
 			Records: e.Records, Outcome: provider.Kind(e.Outcome), State: rows[i].State, Code: deref(e.Code), Message: detail.Message,
-			ProviderCode: deref(e.ProviderCode), ProviderMessage: detail.ProviderMessage, ClaimedAt: e.ClaimedAt,
+			ProviderCode: deref(e.ProviderCode), ProviderMessage: detail.ProviderMessage, QueuedAt: deref(e.QueuedAt), ClaimedAt: e.ClaimedAt,
 			SentAt: e.SentAt, AnsweredAt: e.AnsweredAt, Exchange: detail.Exchange,
 		}
 		in.Ids = append(in.Ids, e.ID)
@@ -149,6 +150,9 @@ func (d *Dispatcher) callsOf(ctx context.Context, orgID uuid.UUID, rows []db.Exc
 		}
 		step := &b.Plan.Steps[r.StepNo]
 		at := slices.IndexFunc(out, func(c Call) bool { return c.ID == r.CallID })
+		if out[at].QueuedAt.IsZero() && r.BatchID == rows[at].FlowExchange.BatchID {
+			out[at].QueuedAt = r.BeganAt
+		}
 		out[at].Batches = append(out[at].Batches, CallBatch{r.BatchID, step.ID, step.Tasks[r.TaskNo].ID})
 	}
 	return out, nil

@@ -140,6 +140,7 @@ func (c *Change) writeParts(ctx context.Context) error {
 	if len(c.queued.Froms) == 0 {
 		return nil
 	}
+	c.queued.Now = c.Now
 	return wrap(c.s.q.PartInsert(ctx, c.later, c.queued), "queue parts")
 }
 

@@ -44,6 +44,8 @@ type Part struct {
 	LeftOut []int32
 	// ClaimNo is the number of the change in which a call took it; 0 where nobody needs it.
 	ClaimNo int64
+	// QueuedAt is since when it could be claimed; zero for since its batch began.
+	QueuedAt time.Time
 }
 
 // Records returns how many records the part holds.

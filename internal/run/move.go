@@ -211,6 +211,7 @@ func addClaimed(in *db.PartInsertClaimedParams, run []*Piece, claimNo int64) {
 	in.Element, in.Elements = append(in.Element, p.Part.Element), append(in.Elements, p.Part.Elements)
 	in.CallIds, in.Seqs = append(in.CallIds, p.CallID), append(in.Seqs, p.Seq)
 	in.ClaimNos, in.LeftOut = append(in.ClaimNos, claimNo), append(in.LeftOut, intsText(p.Part.LeftOut))
+	in.QueuedAts = append(in.QueuedAts, p.Part.QueuedAt)
 }
 
 func (c *Change) writeTaken(ctx context.Context, t *taken) error {
@@ -255,7 +256,7 @@ func (c *Change) Requeue(ctx context.Context, ps []Part, again Again) error {
 	if err := c.mark(ctx, ps, Trace{Kind: TraceRequeued, Error: again.Why}, again.From, Queued); err != nil {
 		return err
 	}
-	args := db.PartRequeueParams{ReadyAt: again.ReadyAt}
+	args := db.PartRequeueParams{ReadyAt: again.ReadyAt, Now: c.Now}
 	for i := range ps {
 		p := &ps[i]
 		k := laneKey{p.BatchID, p.StepNo, p.TaskNo}

@@ -2745,6 +2745,9 @@ type Call struct {
 	Request *CallRequest `json:"request"`
 	// What came back; null where nothing did.
 	Response *CallResponse `json:"response"`
+	// Since when the first of its records could be called for: since its batch began, since the step before was over, or, for
+	// another attempt, since the pause before it was. Until `claimed_at` it waited for its turn, for a budget or for people.
+	QueuedAt time.Time `json:"queued_at"`
 	// When it was taken from its queue, written down and debited.
 	ClaimedAt time.Time `json:"claimed_at"`
 	// When the round trip began, to the millisecond.

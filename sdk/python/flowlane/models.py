@@ -2752,6 +2752,10 @@ class Call(TypedDict):
     """What was sent; null where the process that sent it did not live to say."""
     response: CallResponse | None
     """What came back; null where nothing did."""
+    queued_at: str
+    """Since when the first of its records could be called for: since its batch began, since the step before was over, or, for
+    another attempt, since the pause before it was. Until `claimed_at` it waited for its turn, for a budget or for people.
+    """
     claimed_at: str
     """When it was taken from its queue, written down and debited."""
     sent_at: None | str

@@ -37,8 +37,9 @@ function CallDetails({ call: c }: { call: Call }) {
       </summary>
       <Facts
         facts={[
-          ['Action', c.action_id], ['Claimed', <Time at={c.claimed_at} />], ['Sent', <Time at={c.sent_at} />], ['Answered', <Time at={c.answered_at} />],
-          ['Took', c.sent_at && c.answered_at ? took(c.sent_at, c.answered_at) : '–'], ['Lane', words(c.lane)], ['Call', <Id id={c.id} />],
+          ['Action', c.action_id], ['Queued', <Time at={c.queued_at} />], ['Claimed', <Time at={c.claimed_at} />], ['Sent', <Time at={c.sent_at} />],
+          ['Answered', <Time at={c.answered_at} />], ['Took', c.sent_at && c.answered_at ? took(c.sent_at, c.answered_at) : '–'],
+          ['Lane', words(c.lane)], ['Call', <Id id={c.id} />],
         ]}
       />
       {c.error && <p className="message">{c.error.provider_message ?? c.error.message} <code>{c.error.provider_code ?? c.error.code}</code></p>}

@@ -3952,6 +3952,12 @@ export type Call = {
      */
     response: CallResponse | null;
     /**
+     * Since when the first of its records could be called for: since its batch began, since the step before was over, or, for
+     * another attempt, since the pause before it was. Until `claimed_at` it waited for its turn, for a budget or for people.
+     *
+     */
+    queued_at: string;
+    /**
      * When it was taken from its queue, written down and debited.
      */
     claimed_at: string;
