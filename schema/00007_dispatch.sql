@@ -300,7 +300,8 @@ COMMENT ON COLUMN flow.call.batch_id IS 'The batch of its records, where one par
 COMMENT ON COLUMN flow.call.key_sums IS 'Of what each row has as its key, in their order, the first 8 bytes of its SHA-256: the result names rows by their keys. Null where it does not, and once the call is over.';
 COMMENT ON COLUMN flow.call.failure IS 'What went wrong, as the error of its records tells it (JSON: code, message, provider_code, provider_message); null where nothing did. Secrets are masked; customer data.';
 
--- Rows are only inserted, with the settlement of their calls, and deleted when they are old.
+-- Rows are only inserted, those of calls with their settlement, and deleted when they are old. Of the questions about a call few are kept:
+-- one that is asked for its result every second for a day must not fill the table.
 -- The first of the batches stands in the row itself: most calls have records of one.
 CREATE TABLE flow.exchange (
     org_id uuid NOT NULL,
@@ -325,16 +326,21 @@ CREATE TABLE flow.exchange (
     provider_code text,
     positions int8multirange,
     more_batches uuid[],
+    about uuid,
+    purpose text CHECK (purpose IN ('lookup', 'poll')),
     detail bytea NOT NULL,
-    PRIMARY KEY (org_id, id)
+    PRIMARY KEY (org_id, id),
+    CHECK ((about IS NULL) = (purpose IS NULL))
 );
 ALTER TABLE flow.exchange ALTER COLUMN detail SET STORAGE EXTERNAL;
--- Calls that failed are looked for, and few among all. Those of a Domain that did not are found among the newest.
+-- Calls that failed are looked for, and few among all, as questions are. Those of a Domain that did not are found among the newest.
 CREATE INDEX exchange_failed ON flow.exchange (org_id, id) WHERE failed;
 CREATE INDEX exchange_domain_failed ON flow.exchange (org_id, domain, id) WHERE failed;
 CREATE INDEX exchange_by_batch ON flow.exchange (batch_id, id);
+CREATE INDEX exchange_asked ON flow.exchange (org_id, id) WHERE about IS NOT NULL;
+CREATE INDEX exchange_about ON flow.exchange (org_id, about, id) WHERE about IS NOT NULL;
 CREATE INDEX exchange_by_batch_failed ON flow.exchange (batch_id, id) WHERE failed;
-COMMENT ON TABLE flow.exchange IS 'What a call sent and what came back, for people to look at. Customer data, without secrets.';
+COMMENT ON TABLE flow.exchange IS 'What a call, or a question about one, sent and what came back, for people to look at. Customer data, without secrets.';
 COMMENT ON COLUMN flow.exchange.org_id IS 'The organization whose records it carried.';
 COMMENT ON COLUMN flow.exchange.id IS 'The call. Ids of later calls are greater.';
 COMMENT ON COLUMN flow.exchange.domain IS 'The Domain of its budget.';
@@ -342,17 +348,19 @@ COMMENT ON COLUMN flow.exchange.action_id IS 'What was asked of the provider, as
 COMMENT ON COLUMN flow.exchange.credential_id IS 'The credential that it used; null for none.';
 COMMENT ON COLUMN flow.exchange.lane IS 'The lane it was claimed from.';
 COMMENT ON COLUMN flow.exchange.attempt IS 'Which attempt it was for its records, from 1.';
-COMMENT ON COLUMN flow.exchange.records IS 'How many records it carried.';
+COMMENT ON COLUMN flow.exchange.records IS 'How many records it carried; 0 for a question.';
 COMMENT ON COLUMN flow.exchange.batch_id IS 'The batch of the first of these records.';
 COMMENT ON COLUMN flow.exchange.step_no IS 'The step of the task of that batch that called.';
 COMMENT ON COLUMN flow.exchange.task_no IS 'Place of the task in its step.';
 COMMENT ON COLUMN flow.exchange.positions IS 'Places of the records in that batch; null for the first alone, as most calls have it.';
 COMMENT ON COLUMN flow.exchange.more_batches IS 'The batches of the other records, each with a row in flow.exchange_batch; null for none.';
+COMMENT ON COLUMN flow.exchange.about IS 'The call that was asked about, whose records stand here, too; null for a call.';
+COMMENT ON COLUMN flow.exchange.purpose IS 'lookup: what became of that call was asked; poll: its result was; null for a call.';
 COMMENT ON COLUMN flow.exchange.outcome IS 'What the answer proved, when it came; what was found out later is the state of the call.';
 COMMENT ON COLUMN flow.exchange.status IS 'The HTTP status; null where no answer came.';
 COMMENT ON COLUMN flow.exchange.code IS 'The code of the error that its records got; null for a success.';
 COMMENT ON COLUMN flow.exchange.provider_code IS 'The provider''s own code; null where it told none.';
-COMMENT ON COLUMN flow.exchange.queued_at IS 'Since when the first of these records could be claimed; null for since its batch began, as most calls have it.';
+COMMENT ON COLUMN flow.exchange.queued_at IS 'Since when the first of these records could be claimed; null for since its batch began, as most calls have it. Of a question, when it was due.';
 COMMENT ON COLUMN flow.exchange.claimed_at IS 'When it was written down and debited.';
 COMMENT ON COLUMN flow.exchange.sent_at IS 'When its round trip began; null where that is not known.';
 COMMENT ON COLUMN flow.exchange.answered_at IS 'When its round trip was over; null where that is not known.';

@@ -155,7 +155,7 @@ FROM (
 CROSS JOIN LATERAL (
     SELECT count(*) AS calls, count(*) FILTER (WHERE x.attempt > 1) AS retries, max(x.attempt) AS highest_attempt
     FROM (SELECT * FROM flow.exchange n WHERE n.org_id = k.org_id ORDER BY n.id DESC LIMIT 1000) x
-    WHERE x.domain = k.domain AND x.action_id = k.action_id AND x.outcome = 'success' AND x.claimed_at > k.now - interval '15 minutes'
+    WHERE x.domain = k.domain AND x.action_id = k.action_id AND x.outcome = 'success' AND x.about IS NULL AND x.claimed_at > k.now - interval '15 minutes'
         AND NOT EXISTS (SELECT FROM flow.call c WHERE c.id = x.id)
 ) e;
 COMMENT ON VIEW ops.retry_storm IS 'Calls of the last 15 minutes (of each budget the last 1,000) that repeat others, or were refused, by organization and action. What succeeded without being metered is counted as far as calls are kept.';

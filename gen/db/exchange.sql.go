@@ -23,9 +23,9 @@ WITH key AS (
 ), newest AS MATERIALIZED (
     SELECT coalesce(e.sent_at, e.claimed_at) AS at, e.failed,
         coalesce((SELECT sum(upper(r) - lower(r)) FROM unnest(key.positions) r), e.records)::bigint AS records
-    FROM key JOIN flow.exchange e ON e.org_id = $3 AND e.id = key.call_id
+    FROM key JOIN flow.exchange e ON e.org_id = $3 AND e.id = key.call_id AND e.about IS NULL
 ), span AS (
-    SELECT count(*) AS calls, coalesce((SELECT min(s) FROM unnest(ARRAY[1, 5, 15, 60, 300, 900, 3600, 21600]) s
+    SELECT (SELECT count(*) FROM key) AS calls, coalesce((SELECT min(s) FROM unnest(ARRAY[1, 5, 15, 60, 300, 900, 3600, 21600]) s
         WHERE 90 * s >= extract(epoch FROM max(n.at) - min(n.at))), 86400)::bigint AS seconds
     FROM newest n
 )
@@ -75,6 +75,77 @@ func (q *Queries) BatchTimeline(ctx context.Context, db DBTX, arg BatchTimelineP
 		return nil, err
 	}
 	return items, nil
+}
+
+const exchangeAsk = `-- name: ExchangeAsk :exec
+WITH call AS (
+    SELECT k.org_id, k.id, k.domain, k.lane, k.attempt, k.batch_id, k.step_no, k.task_no, k.positions, k.more_batches
+    FROM flow.exchange k WHERE k.org_id = $14 AND k.id = $15
+), old AS (
+    DELETE FROM flow.exchange e USING (
+        SELECT o.org_id, o.id FROM flow.exchange o WHERE o.org_id = $14 AND o.about = $15 ORDER BY o.id DESC OFFSET $16::int
+    ) x
+    WHERE e.org_id = x.org_id AND e.id = x.id
+    RETURNING e.id, e.more_batches
+), unlinked AS (
+    DELETE FROM flow.exchange_batch b USING (SELECT id, unnest(more_batches) AS batch_id FROM old) o
+    WHERE b.batch_id = o.batch_id AND b.call_id = o.id
+), linked AS (
+    INSERT INTO flow.exchange_batch (batch_id, call_id, step_no, task_no, positions, failed)
+    SELECT b.batch_id, $1, b.step_no, b.task_no, b.positions, $17
+    FROM (SELECT unnest(more_batches) AS batch_id FROM call) m
+    CROSS JOIN LATERAL (SELECT x.batch_id, x.call_id, x.step_no, x.task_no, x.positions, x.failed FROM flow.exchange_batch x WHERE x.batch_id = m.batch_id AND x.call_id = $15 OFFSET 0) b
+)
+INSERT INTO flow.exchange (org_id, id, about, purpose, domain, action_id, credential_id, lane, attempt, records, batch_id, step_no, task_no, positions,
+    more_batches, outcome, status, code, provider_code, queued_at, claimed_at, sent_at, answered_at, detail)
+SELECT c.org_id, $1, c.id, $2::text, c.domain, $3, nullif($4::uuid, '00000000-0000-0000-0000-000000000000'), c.lane, c.attempt, 0,
+    c.batch_id, c.step_no, c.task_no, c.positions, c.more_batches, $5, nullif($6::smallint, 0), nullif($7::text, ''),
+    nullif($8::text, ''), $9, $10, $11::timestamptz, $12::timestamptz, $13
+FROM call c
+`
+
+type ExchangeAskParams struct {
+	ID           uuid.UUID
+	Purpose      string
+	ActionID     string
+	CredentialID uuid.UUID
+	Outcome      string
+	Status       int16
+	Code         string
+	ProviderCode string
+	QueuedAt     *time.Time
+	ClaimedAt    time.Time
+	SentAt       time.Time
+	AnsweredAt   time.Time
+	Detail       []byte
+	OrgID        uuid.UUID
+	About        uuid.UUID
+	Others       int32
+	Failed       bool
+}
+
+// Keeps a question about a call that is kept, for the same records, and deletes older ones: beside it, so many others are kept.
+func (q *Queries) ExchangeAsk(ctx context.Context, db DBTX, arg ExchangeAskParams) error {
+	_, err := db.Exec(ctx, exchangeAsk,
+		arg.ID,
+		arg.Purpose,
+		arg.ActionID,
+		arg.CredentialID,
+		arg.Outcome,
+		arg.Status,
+		arg.Code,
+		arg.ProviderCode,
+		arg.QueuedAt,
+		arg.ClaimedAt,
+		arg.SentAt,
+		arg.AnsweredAt,
+		arg.Detail,
+		arg.OrgID,
+		arg.About,
+		arg.Others,
+		arg.Failed,
+	)
+	return err
 }
 
 const exchangeBatchInsert = `-- name: ExchangeBatchInsert :exec
@@ -166,7 +237,7 @@ func (q *Queries) ExchangeBatches(ctx context.Context, db DBTX, arg ExchangeBatc
 }
 
 const exchangeGet = `-- name: ExchangeGet :one
-SELECT e.org_id, e.id, e.batch_id, e.credential_id, e.queued_at, e.claimed_at, e.sent_at, e.answered_at, e.lane, e.attempt, e.records, e.status, e.step_no, e.task_no, e.domain, e.action_id, e.outcome, e.failed, e.code, e.provider_code, e.positions, e.more_batches, e.detail, coalesce(c.state, CASE e.outcome WHEN 'success' THEN 'settled' ELSE '' END)::text AS state FROM flow.exchange e LEFT JOIN flow.call c ON c.id = e.id
+SELECT e.org_id, e.id, e.batch_id, e.credential_id, e.queued_at, e.claimed_at, e.sent_at, e.answered_at, e.lane, e.attempt, e.records, e.status, e.step_no, e.task_no, e.domain, e.action_id, e.outcome, e.failed, e.code, e.provider_code, e.positions, e.more_batches, e.about, e.purpose, e.detail, coalesce(c.state, CASE e.outcome WHEN 'success' THEN 'settled' ELSE '' END)::text AS state FROM flow.exchange e LEFT JOIN flow.call c ON c.id = e.id
 WHERE e.org_id = $1 AND e.id = $2
 `
 
@@ -206,6 +277,8 @@ func (q *Queries) ExchangeGet(ctx context.Context, db DBTX, arg ExchangeGetParam
 		&i.FlowExchange.ProviderCode,
 		&i.FlowExchange.Positions,
 		&i.FlowExchange.MoreBatches,
+		&i.FlowExchange.About,
+		&i.FlowExchange.Purpose,
 		&i.FlowExchange.Detail,
 		&i.State,
 	)
@@ -280,23 +353,26 @@ func (q *Queries) ExchangeInsert(ctx context.Context, db DBTX, arg ExchangeInser
 }
 
 const exchangeList = `-- name: ExchangeList :many
-SELECT e.org_id, e.id, e.batch_id, e.credential_id, e.queued_at, e.claimed_at, e.sent_at, e.answered_at, e.lane, e.attempt, e.records, e.status, e.step_no, e.task_no, e.domain, e.action_id, e.outcome, e.failed, e.code, e.provider_code, e.positions, e.more_batches, e.detail, coalesce(c.state, CASE e.outcome WHEN 'success' THEN 'settled' ELSE '' END)::text AS state FROM flow.exchange e LEFT JOIN flow.call c ON c.id = e.id
-WHERE e.org_id = $1 AND e.id < $2 AND (NOT $3::boolean OR e.failed)
-    AND ($4::text IS NULL OR e.domain = $4)
-    AND ($5::text IS NULL OR e.action_id = $5)
-    AND ($6::uuid IS NULL OR e.credential_id = $6)
-    AND ($7::text IS NULL OR e.outcome = $7)
-    AND ($8::smallint IS NULL OR e.status = $8)
-    AND ($9::text IS NULL OR $9 IN (e.code, e.provider_code))
-ORDER BY e.id DESC LIMIT $10
+SELECT e.org_id, e.id, e.batch_id, e.credential_id, e.queued_at, e.claimed_at, e.sent_at, e.answered_at, e.lane, e.attempt, e.records, e.status, e.step_no, e.task_no, e.domain, e.action_id, e.outcome, e.failed, e.code, e.provider_code, e.positions, e.more_batches, e.about, e.purpose, e.detail, coalesce(c.state, CASE e.outcome WHEN 'success' THEN 'settled' ELSE '' END)::text AS state FROM flow.exchange e LEFT JOIN flow.call c ON c.id = e.id
+WHERE e.org_id = $1 AND e.id < $2 AND (NOT $3::boolean OR e.failed) AND (NOT $4::boolean OR e.about IS NOT NULL)
+    AND ($5::text IS NULL OR e.domain = $5)
+    AND ($6::text IS NULL OR e.action_id = $6)
+    AND ($7::text IS NULL OR coalesce(e.purpose, 'call') = $7)
+    AND ($8::uuid IS NULL OR e.credential_id = $8)
+    AND ($9::text IS NULL OR e.outcome = $9)
+    AND ($10::smallint IS NULL OR e.status = $10)
+    AND ($11::text IS NULL OR $11 IN (e.code, e.provider_code))
+ORDER BY e.id DESC LIMIT $12
 `
 
 type ExchangeListParams struct {
 	OrgID        uuid.UUID
 	Before       uuid.UUID
 	Failed       bool
+	Asked        bool
 	Domain       *string
 	ActionID     *string
+	Purpose      *string
 	CredentialID *uuid.UUID
 	Outcome      *string
 	Status       *int16
@@ -315,8 +391,10 @@ func (q *Queries) ExchangeList(ctx context.Context, db DBTX, arg ExchangeListPar
 		arg.OrgID,
 		arg.Before,
 		arg.Failed,
+		arg.Asked,
 		arg.Domain,
 		arg.ActionID,
+		arg.Purpose,
 		arg.CredentialID,
 		arg.Outcome,
 		arg.Status,
@@ -353,6 +431,8 @@ func (q *Queries) ExchangeList(ctx context.Context, db DBTX, arg ExchangeListPar
 			&i.FlowExchange.ProviderCode,
 			&i.FlowExchange.Positions,
 			&i.FlowExchange.MoreBatches,
+			&i.FlowExchange.About,
+			&i.FlowExchange.Purpose,
 			&i.FlowExchange.Detail,
 			&i.State,
 		); err != nil {
@@ -367,7 +447,7 @@ func (q *Queries) ExchangeList(ctx context.Context, db DBTX, arg ExchangeListPar
 }
 
 const exchangeListOfBatch = `-- name: ExchangeListOfBatch :many
-SELECT e.org_id, e.id, e.batch_id, e.credential_id, e.queued_at, e.claimed_at, e.sent_at, e.answered_at, e.lane, e.attempt, e.records, e.status, e.step_no, e.task_no, e.domain, e.action_id, e.outcome, e.failed, e.code, e.provider_code, e.positions, e.more_batches, e.detail, coalesce(c.state, CASE e.outcome WHEN 'success' THEN 'settled' ELSE '' END)::text AS state
+SELECT e.org_id, e.id, e.batch_id, e.credential_id, e.queued_at, e.claimed_at, e.sent_at, e.answered_at, e.lane, e.attempt, e.records, e.status, e.step_no, e.task_no, e.domain, e.action_id, e.outcome, e.failed, e.code, e.provider_code, e.positions, e.more_batches, e.about, e.purpose, e.detail, coalesce(c.state, CASE e.outcome WHEN 'success' THEN 'settled' ELSE '' END)::text AS state
 FROM (
     SELECT f.id FROM flow.exchange f WHERE f.batch_id = $1 AND f.id < $2 AND (NOT $3::boolean OR f.failed)
         AND ($4::bigint IS NULL OR coalesce(f.positions, '{[0,1)}') @> $4::bigint)
@@ -379,11 +459,12 @@ JOIN flow.exchange e ON e.org_id = $5 AND e.id = k.id
 LEFT JOIN flow.call c ON c.id = e.id
 WHERE ($6::text IS NULL OR e.domain = $6)
     AND ($7::text IS NULL OR e.action_id = $7)
-    AND ($8::uuid IS NULL OR e.credential_id = $8)
-    AND ($9::text IS NULL OR e.outcome = $9)
-    AND ($10::smallint IS NULL OR e.status = $10)
-    AND ($11::text IS NULL OR $11 IN (e.code, e.provider_code))
-ORDER BY k.id DESC LIMIT $12
+    AND ($8::text IS NULL OR coalesce(e.purpose, 'call') = $8)
+    AND ($9::uuid IS NULL OR e.credential_id = $9)
+    AND ($10::text IS NULL OR e.outcome = $10)
+    AND ($11::smallint IS NULL OR e.status = $11)
+    AND ($12::text IS NULL OR $12 IN (e.code, e.provider_code))
+ORDER BY k.id DESC LIMIT $13
 `
 
 type ExchangeListOfBatchParams struct {
@@ -394,6 +475,7 @@ type ExchangeListOfBatchParams struct {
 	OrgID        uuid.UUID
 	Domain       *string
 	ActionID     *string
+	Purpose      *string
 	CredentialID *uuid.UUID
 	Outcome      *string
 	Status       *int16
@@ -416,6 +498,7 @@ func (q *Queries) ExchangeListOfBatch(ctx context.Context, db DBTX, arg Exchange
 		arg.OrgID,
 		arg.Domain,
 		arg.ActionID,
+		arg.Purpose,
 		arg.CredentialID,
 		arg.Outcome,
 		arg.Status,
@@ -452,6 +535,8 @@ func (q *Queries) ExchangeListOfBatch(ctx context.Context, db DBTX, arg Exchange
 			&i.FlowExchange.ProviderCode,
 			&i.FlowExchange.Positions,
 			&i.FlowExchange.MoreBatches,
+			&i.FlowExchange.About,
+			&i.FlowExchange.Purpose,
 			&i.FlowExchange.Detail,
 			&i.State,
 		); err != nil {

@@ -1156,7 +1156,7 @@ type FlowEventSubscription struct {
 	UpdatedAt time.Time
 }
 
-// What a call sent and what came back, for people to look at. Customer data, without secrets.
+// What a call, or a question about one, sent and what came back, for people to look at. Customer data, without secrets.
 type FlowExchange struct {
 	// The organization whose records it carried.
 	OrgID uuid.UUID
@@ -1166,7 +1166,7 @@ type FlowExchange struct {
 	BatchID uuid.UUID
 	// The credential that it used; null for none.
 	CredentialID *uuid.UUID
-	// Since when the first of these records could be claimed; null for since its batch began, as most calls have it.
+	// Since when the first of these records could be claimed; null for since its batch began, as most calls have it. Of a question, when it was due.
 	QueuedAt *time.Time
 	// When it was written down and debited.
 	ClaimedAt time.Time
@@ -1178,7 +1178,7 @@ type FlowExchange struct {
 	Lane FlowLane
 	// Which attempt it was for its records, from 1.
 	Attempt int32
-	// How many records it carried.
+	// How many records it carried; 0 for a question.
 	Records int32
 	// The HTTP status; null where no answer came.
 	Status *int16
@@ -1202,6 +1202,10 @@ type FlowExchange struct {
 	Positions pgtype.Multirange[pgtype.Range[pgtype.Int8]]
 	// The batches of the other records, each with a row in flow.exchange_batch; null for none.
 	MoreBatches []uuid.UUID
+	// The call that was asked about, whose records stand here, too; null for a call.
+	About *uuid.UUID
+	// lookup: what became of that call was asked; poll: its result was; null for a call.
+	Purpose *string
 	// The rest, as compressed JSON; package dispatch owns the format.
 	Detail []byte
 }

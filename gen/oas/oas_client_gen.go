@@ -383,10 +383,11 @@ type CallInvoker interface {
 	// ListCalls invokes listCalls operation.
 	//
 	// Returns the calls that carried records of the organization, newest first, with what was sent and
-	// what came back. A call stands here once its round trip is over. Each attempt is a call of its own.
-	// Calls are kept for 7 days unless the operator says otherwise, who may also have only those kept that
-	// failed, or none. This list knows no `skip` and no `total`. An unknown id in a filter gives an empty
-	// page.
+	// what came back. So stand the questions about such a call here, the newest 20 of each: what became of
+	// it, or what its result is. A call stands here once its round trip is over. Each attempt is a call of
+	// its own. Calls are kept for 7 days unless the operator says otherwise, who may also have only those
+	// kept that failed, or none. This list knows no `skip` and no `total`. An unknown id in a filter gives
+	// an empty page.
 	//
 	// Secrets of the credential are overwritten with `*` wherever they stand. Values of query parameters
 	// whose names speak of secrets, such as `token`, are `***`.
@@ -15035,10 +15036,11 @@ func (c *Client) sendListBatches(ctx context.Context, params ListBatchesParams, 
 // ListCalls invokes listCalls operation.
 //
 // Returns the calls that carried records of the organization, newest first, with what was sent and
-// what came back. A call stands here once its round trip is over. Each attempt is a call of its own.
-// Calls are kept for 7 days unless the operator says otherwise, who may also have only those kept that
-// failed, or none. This list knows no `skip` and no `total`. An unknown id in a filter gives an empty
-// page.
+// what came back. So stand the questions about such a call here, the newest 20 of each: what became of
+// it, or what its result is. A call stands here once its round trip is over. Each attempt is a call of
+// its own. Calls are kept for 7 days unless the operator says otherwise, who may also have only those
+// kept that failed, or none. This list knows no `skip` and no `total`. An unknown id in a filter gives
+// an empty page.
 //
 // Secrets of the credential are overwritten with `*` wherever they stand. Values of query parameters
 // whose names speak of secrets, such as `token`, are `***`.
@@ -15215,6 +15217,23 @@ func (c *Client) sendListCalls(ctx context.Context, params ListCallsParams, requ
 		if err := q.EncodeParam(cfg, func(e uri.Encoder) error {
 			if val, ok := params.ActionID.Get(); ok {
 				return e.EncodeValue(conv.StringToString(val))
+			}
+			return nil
+		}); err != nil {
+			return res, errors.Wrap(err, "encode query")
+		}
+	}
+	{
+		// Encode "purpose" parameter.
+		cfg := uri.QueryParameterEncodingConfig{
+			Name:    "purpose",
+			Style:   uri.QueryStyleForm,
+			Explode: true,
+		}
+
+		if err := q.EncodeParam(cfg, func(e uri.Encoder) error {
+			if val, ok := params.Purpose.Get(); ok {
+				return e.EncodeValue(conv.StringToString(string(val)))
 			}
 			return nil
 		}); err != nil {

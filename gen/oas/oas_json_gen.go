@@ -6639,6 +6639,14 @@ func (s *Call) encodeFields(e *jx.Encoder) {
 		e.Str(s.ID)
 	}
 	{
+		e.FieldStart("purpose")
+		s.Purpose.Encode(e)
+	}
+	{
+		e.FieldStart("about_call_id")
+		s.AboutCallID.Encode(e)
+	}
+	{
 		e.FieldStart("action_id")
 		e.Str(s.ActionID)
 	}
@@ -6712,25 +6720,27 @@ func (s *Call) encodeFields(e *jx.Encoder) {
 	}
 }
 
-var jsonFieldsNameOfCall = [18]string{
+var jsonFieldsNameOfCall = [20]string{
 	0:  "id",
-	1:  "action_id",
-	2:  "credential_id",
-	3:  "tenancy_id",
-	4:  "lane",
-	5:  "attempt",
-	6:  "record_count",
-	7:  "batches",
-	8:  "outcome",
-	9:  "state",
-	10: "error",
-	11: "failed_at",
-	12: "request",
-	13: "response",
-	14: "queued_at",
-	15: "claimed_at",
-	16: "sent_at",
-	17: "answered_at",
+	1:  "purpose",
+	2:  "about_call_id",
+	3:  "action_id",
+	4:  "credential_id",
+	5:  "tenancy_id",
+	6:  "lane",
+	7:  "attempt",
+	8:  "record_count",
+	9:  "batches",
+	10: "outcome",
+	11: "state",
+	12: "error",
+	13: "failed_at",
+	14: "request",
+	15: "response",
+	16: "queued_at",
+	17: "claimed_at",
+	18: "sent_at",
+	19: "answered_at",
 }
 
 // Decode decodes Call from json.
@@ -6754,8 +6764,28 @@ func (s *Call) Decode(d *jx.Decoder) error {
 			}(); err != nil {
 				return errors.Wrap(err, "decode field \"id\"")
 			}
-		case "action_id":
+		case "purpose":
 			requiredBitSet[0] |= 1 << 1
+			if err := func() error {
+				if err := s.Purpose.Decode(d); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"purpose\"")
+			}
+		case "about_call_id":
+			requiredBitSet[0] |= 1 << 2
+			if err := func() error {
+				if err := s.AboutCallID.Decode(d); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"about_call_id\"")
+			}
+		case "action_id":
+			requiredBitSet[0] |= 1 << 3
 			if err := func() error {
 				v, err := d.Str()
 				s.ActionID = string(v)
@@ -6767,7 +6797,7 @@ func (s *Call) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"action_id\"")
 			}
 		case "credential_id":
-			requiredBitSet[0] |= 1 << 2
+			requiredBitSet[0] |= 1 << 4
 			if err := func() error {
 				if err := s.CredentialID.Decode(d); err != nil {
 					return err
@@ -6777,7 +6807,7 @@ func (s *Call) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"credential_id\"")
 			}
 		case "tenancy_id":
-			requiredBitSet[0] |= 1 << 3
+			requiredBitSet[0] |= 1 << 5
 			if err := func() error {
 				if err := s.TenancyID.Decode(d); err != nil {
 					return err
@@ -6787,7 +6817,7 @@ func (s *Call) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"tenancy_id\"")
 			}
 		case "lane":
-			requiredBitSet[0] |= 1 << 4
+			requiredBitSet[0] |= 1 << 6
 			if err := func() error {
 				if err := s.Lane.Decode(d); err != nil {
 					return err
@@ -6797,7 +6827,7 @@ func (s *Call) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"lane\"")
 			}
 		case "attempt":
-			requiredBitSet[0] |= 1 << 5
+			requiredBitSet[0] |= 1 << 7
 			if err := func() error {
 				v, err := d.Int()
 				s.Attempt = int(v)
@@ -6809,7 +6839,7 @@ func (s *Call) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"attempt\"")
 			}
 		case "record_count":
-			requiredBitSet[0] |= 1 << 6
+			requiredBitSet[1] |= 1 << 0
 			if err := func() error {
 				v, err := d.Int()
 				s.RecordCount = int(v)
@@ -6821,7 +6851,7 @@ func (s *Call) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"record_count\"")
 			}
 		case "batches":
-			requiredBitSet[0] |= 1 << 7
+			requiredBitSet[1] |= 1 << 1
 			if err := func() error {
 				s.Batches = make([]CallBatch, 0)
 				if err := d.Arr(func(d *jx.Decoder) error {
@@ -6839,7 +6869,7 @@ func (s *Call) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"batches\"")
 			}
 		case "outcome":
-			requiredBitSet[1] |= 1 << 0
+			requiredBitSet[1] |= 1 << 2
 			if err := func() error {
 				if err := s.Outcome.Decode(d); err != nil {
 					return err
@@ -6849,7 +6879,7 @@ func (s *Call) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"outcome\"")
 			}
 		case "state":
-			requiredBitSet[1] |= 1 << 1
+			requiredBitSet[1] |= 1 << 3
 			if err := func() error {
 				if err := s.State.Decode(d); err != nil {
 					return err
@@ -6859,7 +6889,7 @@ func (s *Call) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"state\"")
 			}
 		case "error":
-			requiredBitSet[1] |= 1 << 2
+			requiredBitSet[1] |= 1 << 4
 			if err := func() error {
 				if err := s.Error.Decode(d); err != nil {
 					return err
@@ -6869,7 +6899,7 @@ func (s *Call) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"error\"")
 			}
 		case "failed_at":
-			requiredBitSet[1] |= 1 << 3
+			requiredBitSet[1] |= 1 << 5
 			if err := func() error {
 				if err := s.FailedAt.Decode(d); err != nil {
 					return err
@@ -6879,7 +6909,7 @@ func (s *Call) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"failed_at\"")
 			}
 		case "request":
-			requiredBitSet[1] |= 1 << 4
+			requiredBitSet[1] |= 1 << 6
 			if err := func() error {
 				if err := s.Request.Decode(d); err != nil {
 					return err
@@ -6889,7 +6919,7 @@ func (s *Call) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"request\"")
 			}
 		case "response":
-			requiredBitSet[1] |= 1 << 5
+			requiredBitSet[1] |= 1 << 7
 			if err := func() error {
 				if err := s.Response.Decode(d); err != nil {
 					return err
@@ -6899,7 +6929,7 @@ func (s *Call) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"response\"")
 			}
 		case "queued_at":
-			requiredBitSet[1] |= 1 << 6
+			requiredBitSet[2] |= 1 << 0
 			if err := func() error {
 				v, err := json.DecodeTimeFormat(d, "2006-01-02T15:04:05.000Z07:00")
 				s.QueuedAt = v
@@ -6911,7 +6941,7 @@ func (s *Call) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"queued_at\"")
 			}
 		case "claimed_at":
-			requiredBitSet[1] |= 1 << 7
+			requiredBitSet[2] |= 1 << 1
 			if err := func() error {
 				v, err := json.DecodeTimeFormat(d, "2006-01-02T15:04:05.000Z07:00")
 				s.ClaimedAt = v
@@ -6923,7 +6953,7 @@ func (s *Call) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"claimed_at\"")
 			}
 		case "sent_at":
-			requiredBitSet[2] |= 1 << 0
+			requiredBitSet[2] |= 1 << 2
 			if err := func() error {
 				if err := s.SentAt.Decode(d, json.NewTimeDecoder("2006-01-02T15:04:05.000Z07:00")); err != nil {
 					return err
@@ -6933,7 +6963,7 @@ func (s *Call) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"sent_at\"")
 			}
 		case "answered_at":
-			requiredBitSet[2] |= 1 << 1
+			requiredBitSet[2] |= 1 << 3
 			if err := func() error {
 				if err := s.AnsweredAt.Decode(d, json.NewTimeDecoder("2006-01-02T15:04:05.000Z07:00")); err != nil {
 					return err
@@ -6954,7 +6984,7 @@ func (s *Call) Decode(d *jx.Decoder) error {
 	for i, mask := range [3]uint8{
 		0b11111111,
 		0b11111111,
-		0b00000011,
+		0b00001111,
 	} {
 		if result := (requiredBitSet[i] & mask) ^ mask; result != 0 {
 			// Mask only required fields and check equality to mask using XOR.
@@ -7666,6 +7696,48 @@ func (s CallOutcome) MarshalJSON() ([]byte, error) {
 
 // UnmarshalJSON implements stdjson.Unmarshaler.
 func (s *CallOutcome) UnmarshalJSON(data []byte) error {
+	d := jx.DecodeBytes(data)
+	return s.Decode(d)
+}
+
+// Encode encodes CallPurpose as json.
+func (s CallPurpose) Encode(e *jx.Encoder) {
+	e.Str(string(s))
+}
+
+// Decode decodes CallPurpose from json.
+func (s *CallPurpose) Decode(d *jx.Decoder) error {
+	if s == nil {
+		return errors.New("invalid: unable to decode CallPurpose to nil")
+	}
+	v, err := d.StrBytes()
+	if err != nil {
+		return err
+	}
+	// Try to use constant string.
+	switch CallPurpose(v) {
+	case CallPurposeCall:
+		*s = CallPurposeCall
+	case CallPurposeLookup:
+		*s = CallPurposeLookup
+	case CallPurposePoll:
+		*s = CallPurposePoll
+	default:
+		*s = CallPurpose(v)
+	}
+
+	return nil
+}
+
+// MarshalJSON implements stdjson.Marshaler.
+func (s CallPurpose) MarshalJSON() ([]byte, error) {
+	e := jx.Encoder{}
+	s.Encode(&e)
+	return e.Bytes(), nil
+}
+
+// UnmarshalJSON implements stdjson.Unmarshaler.
+func (s *CallPurpose) UnmarshalJSON(data []byte) error {
 	d := jx.DecodeBytes(data)
 	return s.Decode(d)
 }

@@ -7973,6 +7973,8 @@ type ListCallsParams struct {
 	CredentialID OptString `json:",omitempty,omitzero"`
 	// Only calls of this action.
 	ActionID OptString `json:",omitempty,omitzero"`
+	// Only calls that carried records, or only questions of this kind.
+	Purpose OptCallPurpose `json:",omitempty,omitzero"`
 	// Only calls with this outcome.
 	Outcome OptCallOutcome `json:",omitempty,omitzero"`
 	// Only calls that were answered with this HTTP status.
@@ -8043,6 +8045,15 @@ func unpackListCallsParams(packed middleware.Parameters) (params ListCallsParams
 		}
 		if v, ok := packed[key]; ok {
 			params.ActionID = v.(OptString)
+		}
+	}
+	{
+		key := middleware.ParameterKey{
+			Name: "purpose",
+			In:   "query",
+		}
+		if v, ok := packed[key]; ok {
+			params.Purpose = v.(OptCallPurpose)
 		}
 	}
 	{
@@ -8390,6 +8401,62 @@ func decodeListCallsParams(args [0]string, argsEscaped bool, r *http.Request) (p
 	}(); err != nil {
 		return params, &ogenerrors.DecodeParamError{
 			Name: "action_id",
+			In:   "query",
+			Err:  err,
+		}
+	}
+	// Decode query: purpose.
+	if err := func() error {
+		cfg := uri.QueryParameterDecodingConfig{
+			Name:    "purpose",
+			Style:   uri.QueryStyleForm,
+			Explode: true,
+		}
+
+		if err := q.HasParam(cfg); err == nil {
+			if err := q.DecodeParam(cfg, func(d uri.Decoder) error {
+				var paramsDotPurposeVal CallPurpose
+				if err := func() error {
+					val, err := d.DecodeValue()
+					if err != nil {
+						return err
+					}
+
+					c, err := conv.ToString(val)
+					if err != nil {
+						return err
+					}
+
+					paramsDotPurposeVal = CallPurpose(c)
+					return nil
+				}(); err != nil {
+					return err
+				}
+				params.Purpose.SetTo(paramsDotPurposeVal)
+				return nil
+			}); err != nil {
+				return err
+			}
+			if err := func() error {
+				if value, ok := params.Purpose.Get(); ok {
+					if err := func() error {
+						if err := value.Validate(); err != nil {
+							return err
+						}
+						return nil
+					}(); err != nil {
+						return err
+					}
+				}
+				return nil
+			}(); err != nil {
+				return err
+			}
+		}
+		return nil
+	}(); err != nil {
+		return params, &ogenerrors.DecodeParamError{
+			Name: "purpose",
 			In:   "query",
 			Err:  err,
 		}

@@ -3343,7 +3343,11 @@ func (s *BucketQueue) SetCompletion(val Completion) {
 // Ref: #/components/schemas/Call
 type Call struct {
 	// The id that the log of the service names.
-	ID           string    `json:"id"`
+	ID      string      `json:"id"`
+	Purpose CallPurpose `json:"purpose"`
+	// Of a `lookup` or a `poll`, the call that was asked about; `attempt`, `batches` and `lane` are its
+	// own.
+	AboutCallID  NilString `json:"about_call_id"`
 	ActionID     string    `json:"action_id"`
 	CredentialID NilString `json:"credential_id"`
 	// The provider account; null for a call that belongs to none.
@@ -3351,7 +3355,7 @@ type Call struct {
 	Lane      Lane      `json:"lane"`
 	// Which attempt it was for its records, from 1.
 	Attempt int `json:"attempt"`
-	// How many records it carried.
+	// How many records it carried; 0 for a question.
 	RecordCount int `json:"record_count"`
 	// The batches of these records, with the tasks that called.
 	Batches []CallBatch `json:"batches"`
@@ -3371,8 +3375,8 @@ type Call struct {
 	// What came back; null where nothing did.
 	Response NilCallResponse `json:"response"`
 	// Since when the first of its records could be called for: since its batch began, since the step
-	// before was over, or, for another attempt, since the pause before it was. Until `claimed_at` it
-	// waited for its turn, for a budget or for people.
+	// before was over, or, for another attempt, since the pause before it was. Of a question, when it was
+	// due. Until `claimed_at` it waited for its turn, for a budget or for people.
 	QueuedAt time.Time `json:"queued_at"`
 	// When it was taken from its queue, written down and debited.
 	ClaimedAt time.Time `json:"claimed_at"`
@@ -3385,6 +3389,16 @@ type Call struct {
 // GetID returns the value of ID.
 func (s *Call) GetID() string {
 	return s.ID
+}
+
+// GetPurpose returns the value of Purpose.
+func (s *Call) GetPurpose() CallPurpose {
+	return s.Purpose
+}
+
+// GetAboutCallID returns the value of AboutCallID.
+func (s *Call) GetAboutCallID() NilString {
+	return s.AboutCallID
 }
 
 // GetActionID returns the value of ActionID.
@@ -3475,6 +3489,16 @@ func (s *Call) GetAnsweredAt() NilDateTime {
 // SetID sets the value of ID.
 func (s *Call) SetID(val string) {
 	s.ID = val
+}
+
+// SetPurpose sets the value of Purpose.
+func (s *Call) SetPurpose(val CallPurpose) {
+	s.Purpose = val
+}
+
+// SetAboutCallID sets the value of AboutCallID.
+func (s *Call) SetAboutCallID(val NilString) {
+	s.AboutCallID = val
 }
 
 // SetActionID sets the value of ActionID.
@@ -3891,6 +3915,57 @@ func (s *CallOutcome) UnmarshalText(data []byte) error {
 		return nil
 	case CallOutcomeUnknown:
 		*s = CallOutcomeUnknown
+		return nil
+	default:
+		return errors.Errorf("invalid value: %q", data)
+	}
+}
+
+// `call`: it carried records. `lookup`: the platform was asked what became of a call. `poll`: it was
+// asked for the result of a call that it had accepted.
+// Ref: #/components/schemas/CallPurpose
+type CallPurpose string
+
+const (
+	CallPurposeCall   CallPurpose = "call"
+	CallPurposeLookup CallPurpose = "lookup"
+	CallPurposePoll   CallPurpose = "poll"
+)
+
+// AllValues returns all CallPurpose values.
+func (CallPurpose) AllValues() []CallPurpose {
+	return []CallPurpose{
+		CallPurposeCall,
+		CallPurposeLookup,
+		CallPurposePoll,
+	}
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (s CallPurpose) MarshalText() ([]byte, error) {
+	switch s {
+	case CallPurposeCall:
+		return []byte(s), nil
+	case CallPurposeLookup:
+		return []byte(s), nil
+	case CallPurposePoll:
+		return []byte(s), nil
+	default:
+		return nil, errors.Errorf("invalid value: %q", s)
+	}
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *CallPurpose) UnmarshalText(data []byte) error {
+	switch CallPurpose(data) {
+	case CallPurposeCall:
+		*s = CallPurposeCall
+		return nil
+	case CallPurposeLookup:
+		*s = CallPurposeLookup
+		return nil
+	case CallPurposePoll:
+		*s = CallPurposePoll
 		return nil
 	default:
 		return errors.Errorf("invalid value: %q", data)
@@ -15288,6 +15363,52 @@ func (o OptCallOutcome) Get() (v CallOutcome, ok bool) {
 
 // Or returns value if set, or given parameter if does not.
 func (o OptCallOutcome) Or(d CallOutcome) CallOutcome {
+	if v, ok := o.Get(); ok {
+		return v
+	}
+	return d
+}
+
+// NewOptCallPurpose returns new OptCallPurpose with value set to v.
+func NewOptCallPurpose(v CallPurpose) OptCallPurpose {
+	return OptCallPurpose{
+		Value: v,
+		Set:   true,
+	}
+}
+
+// OptCallPurpose is optional CallPurpose.
+type OptCallPurpose struct {
+	Value CallPurpose
+	Set   bool
+}
+
+// IsSet returns true if OptCallPurpose was set.
+func (o OptCallPurpose) IsSet() bool { return o.Set }
+
+// Reset unsets value.
+func (o *OptCallPurpose) Reset() {
+	var v CallPurpose
+	o.Value = v
+	o.Set = false
+}
+
+// SetTo sets value to v.
+func (o *OptCallPurpose) SetTo(v CallPurpose) {
+	o.Set = true
+	o.Value = v
+}
+
+// Get returns value and boolean that denotes whether value was set.
+func (o OptCallPurpose) Get() (v CallPurpose, ok bool) {
+	if !o.Set {
+		return v, false
+	}
+	return o.Value, true
+}
+
+// Or returns value if set, or given parameter if does not.
+func (o OptCallPurpose) Or(d CallPurpose) CallPurpose {
 	if v, ok := o.Get(); ok {
 		return v
 	}

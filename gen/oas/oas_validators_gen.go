@@ -2025,6 +2025,17 @@ func (s *Call) Validate() error {
 
 	var failures []validate.FieldError
 	if err := func() error {
+		if err := s.Purpose.Validate(); err != nil {
+			return err
+		}
+		return nil
+	}(); err != nil {
+		failures = append(failures, validate.FieldError{
+			Name:  "purpose",
+			Error: err,
+		})
+	}
+	if err := func() error {
 		if err := s.Lane.Validate(); err != nil {
 			return err
 		}
@@ -2171,6 +2182,19 @@ func (s CallOutcome) Validate() error {
 	case "not_arrived":
 		return nil
 	case "unknown":
+		return nil
+	default:
+		return errors.Errorf("invalid value: %v", s)
+	}
+}
+
+func (s CallPurpose) Validate() error {
+	switch s {
+	case "call":
+		return nil
+	case "lookup":
+		return nil
+	case "poll":
 		return nil
 	default:
 		return errors.Errorf("invalid value: %v", s)

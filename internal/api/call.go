@@ -25,7 +25,7 @@ type callHandler struct{ calls Calls }
 func (h callHandler) ListCalls(ctx context.Context, params oas.ListCallsParams) (*oas.CallList, error) {
 	caller := account.FromContext(ctx)
 	filters, _ := json.Marshal([]string{params.BatchID.Value, params.JobID.Value, params.TenancyID.Value, params.CredentialID.Value, params.ActionID.Value,
-		string(params.Outcome.Value), params.Code.Value}) // of texts: cannot fail
+		string(params.Outcome.Value), params.Code.Value, string(params.Purpose.Value)}) // of texts: cannot fail
 	p, err := pageOf("calls", caller.OrgID, params.Limit, oas.OptInt{}, params.Cursor, string(filters), params.Status.Value)
 	if err != nil {
 		return nil, err
@@ -33,7 +33,7 @@ func (h callHandler) ListCalls(ctx context.Context, params oas.ListCallsParams) 
 	f := dispatch.CallFilter{
 		OrgID: caller.OrgID, Before: uuid.Max, Limit: p.Fetch(), Tenancy: optional(params.TenancyID.Value, params.TenancyID.Set),
 		ActionID: optional(params.ActionID.Value, params.ActionID.Set), Outcome: optional(params.Outcome.Value, params.Outcome.Set),
-		Code: optional(params.Code.Value, params.Code.Set),
+		Code: optional(params.Code.Value, params.Code.Set), Purpose: optional(params.Purpose.Value, params.Purpose.Set),
 	}
 	if p.Key != "" {
 		if f.Before, err = p.afterID(); err != nil {
@@ -90,7 +90,7 @@ func (h callHandler) GetCall(ctx context.Context, params oas.GetCallParams) (*oa
 
 func callOf(c dispatch.Call) oas.Call {
 	out := oas.Call{
-		ID: c.ID.String(), ActionID: c.ActionID, CredentialID: nilID(c.CredentialID), TenancyID: nilString(c.Tenancy),
+		ID: c.ID.String(), Purpose: oas.CallPurpose(c.Purpose), AboutCallID: nilID(c.About), ActionID: c.ActionID, CredentialID: nilID(c.CredentialID), TenancyID: nilString(c.Tenancy),
 		Lane: oas.Lane(c.Lane), Attempt: int(c.Attempt), RecordCount: int(c.Records), Batches: make([]oas.CallBatch, len(c.Batches)),
 		Outcome: oas.CallOutcome(c.Outcome), State: oas.NilCallState{Null: true}, Error: oas.NilCallError{Null: true},
 		FailedAt: oas.NilCallFailedAt{Null: true}, Request: oas.NilCallRequest{Null: true}, Response: oas.NilCallResponse{Null: true},

@@ -7,6 +7,9 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -29,13 +32,14 @@ type callBody struct {
 }
 
 type call struct {
-	ID, Outcome, Lane string
-	ActionID          string  `json:"action_id"`
-	CredentialID      *string `json:"credential_id"`
-	TenancyID         *string `json:"tenancy_id"`
-	Attempt           int
-	RecordCount       int `json:"record_count"`
-	Batches           []struct {
+	ID, Purpose, Outcome, Lane string
+	About                      *string `json:"about_call_id"`
+	ActionID                   string  `json:"action_id"`
+	CredentialID               *string `json:"credential_id"`
+	TenancyID                  *string `json:"tenancy_id"`
+	Attempt                    int
+	RecordCount                int `json:"record_count"`
+	Batches                    []struct {
 		BatchID string `json:"batch_id"`
 		StepID  string `json:"step_id"`
 		TaskID  string `json:"task_id"`
@@ -257,7 +261,7 @@ func TestCalls_SenderLost(t *testing.T) {
 		return s.app.Scheduler.Wake(ctx, tx, dispatch.DueReconcile, run.DispatchKey(s.tenancy, "upload"), time.Time{})
 	}))
 	s.until(batch, func(b map[string]any) bool { return counted(b)["needs_reconcile"] == 1 })
-	got := s.calls("job_id=" + batch + ".0")
+	got := s.calls("job_id=" + batch + ".0&purpose=call")
 	require.Len(t, got, 1)
 	lost := got[0]
 	assert.Equal(t, []any{"dialer__api__upload", 1, "unknown", "unknown"}, []any{lost.ActionID, lost.RecordCount, lost.Outcome, *lost.State})
@@ -329,4 +333,58 @@ func TestCalls_Kept(t *testing.T) {
 			assert.Equal(t, want, got)
 		})
 	}
+}
+
+// TestCalls_Questions: what is asked about a call stands with it, for each of its records, and of many questions the newest are kept.
+func TestCalls_Questions(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "news.yaml"), []byte(news), 0o600))
+	j := &jobs{bad: map[string][]int{}, polls: map[string]int{}}
+	platform := httptest.NewServer(j)
+	t.Cleanup(platform.Close)
+	s := serveStack(t, false, func(c *app.Config) { c.CatalogDir, c.BaseURLs["news"] = dir, platform.URL })
+	flow := s.define(`[{"id":"s","tasks":[{"id":"t","action_id":"news__api__import","params":{"row":"{{ input }}"}}]}]`)
+	batch := s.trigger(flow, `{"records":[{"kind":"denied"},{"kind":"denied"}]}`)
+	other := s.trigger(flow, `{"records":[{"kind":"denied"}]}`)
+	s.restart(true)
+	polls := "batch_id=" + batch + "&purpose=poll"
+	s.eventually(func() bool { return len(s.calls(polls)) > 0 })
+	all := s.calls("batch_id=" + batch + "&purpose=call")
+	require.Len(t, all, 1)
+	made, poll := all[0], s.calls(polls)[0]
+	assert.Equal(t, []any{"call", "pending", "awaiting", 3}, []any{made.Purpose, made.Outcome, deref(made.State), made.RecordCount})
+	assert.Nil(t, made.About)
+	assert.Equal(t, []any{"poll", made.ID, "news__api__job", 1, 0}, []any{poll.Purpose, deref(poll.About), poll.ActionID, poll.Attempt, poll.RecordCount})
+	assert.Equal(t, made.Batches, poll.Batches)
+	assert.Equal(t, []any{"GET", platform.URL + "/jobs/denied", 401}, []any{poll.Request.Method, poll.Request.URL, poll.Response.Status})
+	assert.Equal(t, "the key may not read jobs", poll.Error["provider_message"])
+	assert.True(t, poll.QueuedAt.After(made.ClaimedAt))
+	var one call
+	s.Do(http.MethodGet, "/flows/calls/"+poll.ID, nil).Want(http.StatusOK).Into(&one)
+	assert.Equal(t, poll, one)
+	s.other.Do(http.MethodGet, "/flows/calls/"+poll.ID, nil).Detail(http.StatusNotFound, "Call not found")
+
+	_, err := s.owner.Exec(t.Context(), `
+		INSERT INTO flow.exchange (org_id, id, about, purpose, domain, action_id, lane, attempt, records, batch_id, step_no, task_no, positions, outcome, claimed_at, detail)
+		SELECT org_id, ('00000000-0000-7000-8000-' || lpad(i::text, 12, '0'))::uuid, id, 'poll', domain, action_id, lane, 1, 0, batch_id, 0, 0, positions,
+			'success', claimed_at, '' FROM flow.exchange, generate_series(1, 30) i WHERE id = $1`, made.ID)
+	require.NoError(t, err)
+	j.mu.Lock()
+	j.admits = true
+	j.mu.Unlock()
+	assert.Equal(t, map[string]int{"accepted": 2}, counted(s.await(batch)))
+	kept := s.calls("job_id=" + batch + ".1&purpose=poll")
+	require.Len(t, kept, 20)
+	assert.Equal(t, []string{"news__api__errors", "news__api__job"}, []string{kept[0].ActionID, kept[1].ActionID}, "newest first")
+	assert.True(t, slices.ContainsFunc(kept, func(c call) bool { return c.ID == "00000000-0000-7000-8000-000000000030" }))
+	assert.False(t, slices.ContainsFunc(kept, func(c call) bool { return c.ID == "00000000-0000-7000-8000-000000000001" }))
+	assert.Len(t, s.calls("batch_id="+batch), 21)
+	assert.Empty(t, s.calls("batch_id="+batch+"&purpose=lookup"))
+	s.await(other)
+	assert.Equal(t, kept[:2], s.calls("job_id=" + other + ".0&purpose=poll")[:2], "of each batch")
+	s.Do(http.MethodGet, "/flows/calls?purpose=x", nil).Want(http.StatusUnprocessableEntity)
+	points := s.get("/flows/batches/" + batch + "/timeline")["points"].([]any)
+	require.Len(t, points, 1, "what the service asks carries nothing")
+	assert.Equal(t, 1.0, points[0].(map[string]any)["calls"])
 }

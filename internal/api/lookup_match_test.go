@@ -150,6 +150,11 @@ func TestLookupMatch(t *testing.T) {
 	b := s.until(batch, func(b map[string]any) bool { return counted(b)["completed"] == 3 && counted(b)["unresolved"] == 1 })
 	assert.Equal(t, "running", b["status"])
 	output := func(position string) any { return s.get("/flows/jobs/" + batch + position)["output"] }
+	made := s.calls("job_id=" + batch + ".0&purpose=call")
+	for _, asked := range s.calls("job_id=" + batch + ".0&purpose=lookup") {
+		assert.Equal(t, []any{"people__api__find", made[0].ID, "success"}, []any{asked.ActionID, *asked.About, asked.Outcome})
+	}
+	assert.NotEmpty(t, s.calls("job_id="+batch+".0&purpose=lookup"))
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	byEmail := map[any]map[string]any{}

@@ -70,7 +70,7 @@ func workNouns() []noun { //nolint:funlen // a table
 				help: "Print what happens to an execution until it is over"},
 		}},
 		{name: "calls", help: "Calls to platforms: what was sent and answered.", verbs: []verb{
-			{name: "list", operation: "listCalls", columns: "id action_id tenancy_id outcome state attempt record_count response.status sent_at"},
+			{name: "list", operation: "listCalls", columns: "id purpose action_id tenancy_id outcome state attempt record_count response.status sent_at"},
 			{name: "get", operation: "getCall"},
 		}},
 		{name: "triggers", help: "What started batches.", verbs: []verb{

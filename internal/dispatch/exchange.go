@@ -89,6 +89,42 @@ func (d *Dispatcher) exchanged(v *outcome, answer *provider.Answer) {
 	v.exchange = exchangeDetail{Exchange: &e}
 }
 
+// The purposes of an exchange.
+const (
+	PurposeCall   = "call"
+	PurposeLookup = "lookup"
+	PurposePoll   = "poll"
+)
+
+// questionsKept is how many of the questions about a call are kept, the newest.
+const questionsKept = 20
+
+// keepQuestion keeps what a question about the call sent and was answered, where the call itself is kept. That it fails stops nobody.
+func (l *lookup) keepQuestion(ctx context.Context, p *outboundCall, ans *provider.Answer, reading *provider.Reading) {
+	v := outcome{reading: *reading, status: ans.Status}
+	if l.d.opts.Keep == KeepNone || l.d.opts.Keep == KeepFailed && !v.failed() {
+		return
+	}
+	e := ans.Exchange(&p.request)
+	detail := exchangeDetail{Exchange: &e}
+	in := db.ExchangeAskParams{OrgID: l.row.OrgID, About: l.row.ID, ID: p.id, Purpose: PurposeLookup, Others: questionsKept - 1, ActionID: p.r.task.Action.ID,
+		CredentialID: p.r.task.CredentialID.UUID, Outcome: string(reading.Kind), Failed: v.failed(), Status: int16(ans.Status),
+		QueuedAt: l.row.NextCheckAt, ClaimedAt: p.written.ClaimedAt, SentAt: ans.StartedAt, AnsweredAt: ans.FinishedAt}
+	if l.row.State == stateAwaiting {
+		in.Purpose = PurposePoll
+	}
+	if in.ClaimedAt.IsZero() { // no budget is spent
+		in.ClaimedAt = ans.StartedAt
+	}
+	if told := explain(reading); told != nil {
+		in.Code, in.ProviderCode, detail.Message, detail.ProviderMessage = told.Code, told.ProviderCode, told.Message, told.ProviderMessage
+	}
+	in.Detail = detail.pack()
+	if err := l.d.q.ExchangeAsk(ctx, l.d.Pool, in); err != nil && ctx.Err() == nil {
+		l.d.opts.Log.Warn("keep a question about a call", "call", l.row.ID, "error", err)
+	}
+}
+
 // exchanges are those that a settlement writes.
 type exchanges struct {
 	rows db.ExchangeInsertParams

@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -15,9 +16,12 @@ import (
 	"flowlane/internal/provider"
 )
 
-// Call is a call whose round trip is over, as its readers see it.
+// Call is a call, or a question about one, whose round trip is over, as its readers see it.
 type Call struct {
 	ID uuid.UUID
+	// Purpose is PurposeCall, PurposeLookup or PurposePoll; of a question, About is the call that was asked about.
+	Purpose string
+	About   *uuid.UUID
 	// Tenancy is the provider account; nil where it belongs to none.
 	Tenancy      *string
 	ActionID     string
@@ -56,8 +60,8 @@ type CallFilter struct {
 	// CredentialID is the credential that they were made with.
 	CredentialID *uuid.UUID
 	// Tenancy, ActionID, Outcome are exact; Code is that of the error, or the provider's own.
-	Tenancy, ActionID, Outcome, Code *string
-	Status                           *int16
+	Tenancy, ActionID, Outcome, Code, Purpose *string
+	Status                                    *int16
 	// Before has only older calls listed; uuid.Max for all.
 	Before uuid.UUID
 	Limit  int32
@@ -68,6 +72,9 @@ func (f *CallFilter) failed() bool {
 	return f.Code != nil || f.Status != nil && *f.Status/100 != 2 ||
 		f.Outcome != nil && *f.Outcome != string(provider.Success) && *f.Outcome != string(provider.Pending)
 }
+
+// asked reports whether only questions can match.
+func (f *CallFilter) asked() bool { return f.Purpose != nil && *f.Purpose != PurposeCall }
 
 // tenancyOf is the provider account that a Domain is; nil where it stands for something else.
 func tenancyOf(domain string) *string {
@@ -84,7 +91,8 @@ func (d *Dispatcher) Calls(ctx context.Context, f CallFilter) ([]Call, error) {
 	conn := pg.Planned{Pool: d.Pool}
 	if f.BatchID == nil {
 		rows, err := d.q.ExchangeList(ctx, conn, db.ExchangeListParams{OrgID: f.OrgID, Before: f.Before, Failed: f.failed(),
-			Domain: f.Tenancy, ActionID: f.ActionID, CredentialID: f.CredentialID, Outcome: f.Outcome, Status: f.Status, Code: f.Code, MaxRows: f.Limit})
+			Domain: f.Tenancy, ActionID: f.ActionID, CredentialID: f.CredentialID, Outcome: f.Outcome, Status: f.Status, Code: f.Code,
+			Purpose: f.Purpose, Asked: f.asked(), MaxRows: f.Limit})
 		if err != nil {
 			return nil, fmt.Errorf("list calls: %w", err)
 		}
@@ -92,7 +100,7 @@ func (d *Dispatcher) Calls(ctx context.Context, f CallFilter) ([]Call, error) {
 	}
 	rows, err := d.q.ExchangeListOfBatch(ctx, conn, db.ExchangeListOfBatchParams{OrgID: f.OrgID, BatchID: *f.BatchID,
 		Position: f.Position, Before: f.Before, Failed: f.failed(), Domain: f.Tenancy, ActionID: f.ActionID, CredentialID: f.CredentialID, Outcome: f.Outcome,
-		Status: f.Status, Code: f.Code, MaxRows: f.Limit})
+		Status: f.Status, Code: f.Code, Purpose: f.Purpose, MaxRows: f.Limit})
 	if err != nil {
 		return nil, fmt.Errorf("list calls of batch %s: %w", *f.BatchID, err)
 	}
@@ -129,7 +137,7 @@ func (d *Dispatcher) callsOf(ctx context.Context, orgID uuid.UUID, rows []db.Exc
 			return nil, fmt.Errorf("detail of call %s: %w", e.ID, err)
 		}
 		out[i] = Call{
-			ID: e.ID, Tenancy: tenancyOf(e.Domain), ActionID: e.ActionID, CredentialID: e.CredentialID, Lane: e.Lane, Attempt: e.Attempt,
+			ID: e.ID, Purpose: cmp.Or(deref(e.Purpose), PurposeCall), About: e.About, Tenancy: tenancyOf(e.Domain), ActionID: e.ActionID, CredentialID: e.CredentialID, Lane: e.Lane, Attempt: e.Attempt,
 			Records: e.Records, Outcome: provider.Kind(e.Outcome), State: rows[i].State, Code: deref(e.Code), Message: detail.Message,
 			ProviderCode: deref(e.ProviderCode), ProviderMessage: detail.ProviderMessage, QueuedAt: deref(e.QueuedAt), ClaimedAt: e.ClaimedAt,
 			SentAt: e.SentAt, AnsweredAt: e.AnsweredAt, Exchange: detail.Exchange,

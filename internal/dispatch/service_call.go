@@ -48,7 +48,9 @@ func (l *lookup) call(ctx context.Context, actionID string, params json.RawMessa
 		return nil, err
 	}
 	l.checks = 1
-	if reading := provider.Read(action, *ans, 0); reading.Kind != provider.Success {
+	reading := provider.Read(action, *ans, 0)
+	l.keepQuestion(ctx, p, ans, &reading)
+	if reading.Kind != provider.Success {
 		l.failed(explainQuestion(&reading), reading.RetryAfter)
 		l.d.logQuestion(ctx, l.row.ID, p, ans, &reading)
 		return nil, nil

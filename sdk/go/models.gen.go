@@ -2665,6 +2665,16 @@ type JobList struct {
 	NextCursor *string `json:"next_cursor"`
 }
 
+// CallPurpose: `call`: it carried records. `lookup`: the platform was asked what became of a call. `poll`: it was asked for the
+// result of a call that it had accepted.
+type CallPurpose string
+
+const (
+	CallPurposeCall   CallPurpose = "call"
+	CallPurposeLookup CallPurpose = "lookup"
+	CallPurposePoll   CallPurpose = "poll"
+)
+
 // CallOutcome: What the answer proved when it came. `success`: it was carried out; single records in it may have been rejected.
 // `pending`: it was accepted, and the result comes later. `refused`: nothing was done, and to send it again is useless.
 // `retry_later`: nothing was done, and it may pass later. `not_arrived`: it did not reach the platform. `unknown`:
@@ -2720,7 +2730,10 @@ type CallBatch struct {
 
 type Call struct {
 	// The id that the log of the service names.
-	ID           string  `json:"id"`
+	ID      string      `json:"id"`
+	Purpose CallPurpose `json:"purpose"`
+	// Of a `lookup` or a `poll`, the call that was asked about; `attempt`, `batches` and `lane` are its own.
+	AboutCallID  *string `json:"about_call_id"`
 	ActionID     string  `json:"action_id"`
 	CredentialID *string `json:"credential_id"`
 	// The provider account; null for a call that belongs to none.
@@ -2728,7 +2741,7 @@ type Call struct {
 	Lane      Lane    `json:"lane"`
 	// Which attempt it was for its records, from 1.
 	Attempt int64 `json:"attempt"`
-	// How many records it carried.
+	// How many records it carried; 0 for a question.
 	RecordCount int64 `json:"record_count"`
 	// The batches of these records, with the tasks that called.
 	Batches []CallBatch `json:"batches"`
@@ -2746,7 +2759,7 @@ type Call struct {
 	// What came back; null where nothing did.
 	Response *CallResponse `json:"response"`
 	// Since when the first of its records could be called for: since its batch began, since the step before was over, or, for
-	// another attempt, since the pause before it was. Until `claimed_at` it waited for its turn, for a budget or for people.
+	// another attempt, since the pause before it was. Of a question, when it was due. Until `claimed_at` it waited for its turn, for a budget or for people.
 	QueuedAt time.Time `json:"queued_at"`
 	// When it was taken from its queue, written down and debited.
 	ClaimedAt time.Time `json:"claimed_at"`

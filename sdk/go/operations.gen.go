@@ -1656,6 +1656,8 @@ type ListCallsParams struct {
 	CredentialID *string `json:"credential_id,omitzero"`
 	// Only calls of this action.
 	ActionID *string `json:"action_id,omitzero"`
+	// Only calls that carried records, or only questions of this kind.
+	Purpose *CallPurpose `json:"purpose,omitzero"`
 	// Only calls with this outcome.
 	Outcome *CallOutcome `json:"outcome,omitzero"`
 	// Only calls that were answered with this HTTP status.
@@ -1665,7 +1667,8 @@ type ListCallsParams struct {
 }
 
 // ListCalls: List calls.
-// Returns the calls that carried records of the organization, newest first, with what was sent and what came back. A
+// Returns the calls that carried records of the organization, newest first, with what was sent and what came back. So
+// stand the questions about such a call here, the newest 20 of each: what became of it, or what its result is. A
 // call stands here once its round trip is over. Each attempt is a call of its own. Calls are kept for 7 days unless
 // the operator says otherwise, who may also have only those kept that failed, or none. This list knows no `skip` and
 // no `total`. An unknown id in a filter gives an empty page.

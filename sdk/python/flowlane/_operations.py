@@ -1346,12 +1346,14 @@ class Operations(Transport):
         tenancy_id: str | None = None,
         credential_id: str | None = None,
         action_id: str | None = None,
+        purpose: models.CallPurpose | None = None,
         outcome: models.CallOutcome | None = None,
         status: int | None = None,
         code: str | None = None,
     ) -> models.CallList:
         """List calls.
-        Returns the calls that carried records of the organization, newest first, with what was sent and what came back. A
+        Returns the calls that carried records of the organization, newest first, with what was sent and what came back. So
+        stand the questions about such a call here, the newest 20 of each: what became of it, or what its result is. A
         call stands here once its round trip is over. Each attempt is a call of its own. Calls are kept for 7 days unless
         the operator says otherwise, who may also have only those kept that failed, or none. This list knows no `skip` and
         no `total`. An unknown id in a filter gives an empty page.
@@ -1359,7 +1361,7 @@ class Operations(Transport):
         Secrets of the credential are overwritten with `*` wherever they stand. Values of query parameters whose names speak
         of secrets, such as `token`, are `***`.
         """
-        return self._call("list_calls", "GET", "/flows/calls", query={"limit": limit, "cursor": cursor, "batch_id": batch_id, "job_id": job_id, "tenancy_id": tenancy_id, "credential_id": credential_id, "action_id": action_id, "outcome": outcome, "status": status, "code": code})
+        return self._call("list_calls", "GET", "/flows/calls", query={"limit": limit, "cursor": cursor, "batch_id": batch_id, "job_id": job_id, "tenancy_id": tenancy_id, "credential_id": credential_id, "action_id": action_id, "purpose": purpose, "outcome": outcome, "status": status, "code": code})
 
     def all_calls(
         self,
@@ -1370,12 +1372,13 @@ class Operations(Transport):
         tenancy_id: str | None = None,
         credential_id: str | None = None,
         action_id: str | None = None,
+        purpose: models.CallPurpose | None = None,
         outcome: models.CallOutcome | None = None,
         status: int | None = None,
         code: str | None = None,
     ) -> Iterator[models.Call]:
         """Goes through all pages of list_calls."""
-        return self._pages("list_calls", "/flows/calls", {"limit": limit, "batch_id": batch_id, "job_id": job_id, "tenancy_id": tenancy_id, "credential_id": credential_id, "action_id": action_id, "outcome": outcome, "status": status, "code": code})
+        return self._pages("list_calls", "/flows/calls", {"limit": limit, "batch_id": batch_id, "job_id": job_id, "tenancy_id": tenancy_id, "credential_id": credential_id, "action_id": action_id, "purpose": purpose, "outcome": outcome, "status": status, "code": code})
 
     def get_call(self, call_id: str) -> models.Call:
         """Read a call.

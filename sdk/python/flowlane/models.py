@@ -2671,6 +2671,11 @@ class JobList(TypedDict):
     """Pass it back as `cursor` for the next page; null on the last."""
 
 
+CallPurpose: TypeAlias = "Literal['call', 'lookup', 'poll']"
+"""`call`: it carried records. `lookup`: the platform was asked what became of a call. `poll`: it was asked for the
+result of a call that it had accepted.
+"""
+
 CallOutcome: TypeAlias = "Literal['success', 'pending', 'refused', 'retry_later', 'not_arrived', 'unknown']"
 """What the answer proved when it came. `success`: it was carried out; single records in it may have been rejected.
 `pending`: it was accepted, and the result comes later. `refused`: nothing was done, and to send it again is useless.
@@ -2726,6 +2731,9 @@ class CallBatch(TypedDict):
 class Call(TypedDict):
     id: str
     """The id that the log of the service names."""
+    purpose: CallPurpose
+    about_call_id: None | str
+    """Of a `lookup` or a `poll`, the call that was asked about; `attempt`, `batches` and `lane` are its own."""
     action_id: str
     credential_id: None | str
     tenancy_id: None | str
@@ -2734,7 +2742,7 @@ class Call(TypedDict):
     attempt: int
     """Which attempt it was for its records, from 1."""
     record_count: int
-    """How many records it carried."""
+    """How many records it carried; 0 for a question."""
     batches: list[CallBatch]
     """The batches of these records, with the tasks that called."""
     outcome: CallOutcome
@@ -2754,7 +2762,7 @@ class Call(TypedDict):
     """What came back; null where nothing did."""
     queued_at: str
     """Since when the first of its records could be called for: since its batch began, since the step before was over, or, for
-    another attempt, since the pause before it was. Until `claimed_at` it waited for its turn, for a budget or for people.
+    another attempt, since the pause before it was. Of a question, when it was due. Until `claimed_at` it waited for its turn, for a budget or for people.
     """
     claimed_at: str
     """When it was taken from its queue, written down and debited."""

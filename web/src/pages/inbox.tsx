@@ -55,7 +55,7 @@ function OfBatch({ id, jobs }: { id: string; jobs: Job[] }) {
 
 /** One record: what was sent for it, when and where. */
 function One({ job }: { job: Job }) {
-  const calls = useQuery({ queryKey: ['calls', job.id], queryFn: ({ signal }) => flowlane.calls.list({ query: { job_id: job.id, limit: 1 }, signal }) });
+  const calls = useQuery({ queryKey: ['calls', job.id], queryFn: ({ signal }) => flowlane.calls.list({ query: { job_id: job.id, purpose: 'call', limit: 1 }, signal }) });
   const call = calls.data?.items[0];
   return (
     <div className="group line">

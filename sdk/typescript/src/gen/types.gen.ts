@@ -3841,6 +3841,13 @@ export type JobList = {
 };
 
 /**
+ * `call`: it carried records. `lookup`: the platform was asked what became of a call. `poll`: it was asked for the
+ * result of a call that it had accepted.
+ *
+ */
+export type CallPurpose = 'call' | 'lookup' | 'poll';
+
+/**
  * What the answer proved when it came. `success`: it was carried out; single records in it may have been rejected.
  * `pending`: it was accepted, and the result comes later. `refused`: nothing was done, and to send it again is useless.
  * `retry_later`: nothing was done, and it may pass later. `not_arrived`: it did not reach the platform. `unknown`:
@@ -3907,6 +3914,11 @@ export type Call = {
      * The id that the log of the service names.
      */
     id: string;
+    purpose: CallPurpose;
+    /**
+     * Of a `lookup` or a `poll`, the call that was asked about; `attempt`, `batches` and `lane` are its own.
+     */
+    about_call_id: string | null;
     action_id: string;
     credential_id: string | null;
     /**
@@ -3919,7 +3931,7 @@ export type Call = {
      */
     attempt: number;
     /**
-     * How many records it carried.
+     * How many records it carried; 0 for a question.
      */
     record_count: number;
     /**
@@ -3953,7 +3965,7 @@ export type Call = {
     response: CallResponse | null;
     /**
      * Since when the first of its records could be called for: since its batch began, since the step before was over, or, for
-     * another attempt, since the pause before it was. Until `claimed_at` it waited for its turn, for a budget or for people.
+     * another attempt, since the pause before it was. Of a question, when it was due. Until `claimed_at` it waited for its turn, for a budget or for people.
      *
      */
     queued_at: string;
@@ -9399,6 +9411,10 @@ export type ListCallsData = {
          * Only calls of this action.
          */
         action_id?: string;
+        /**
+         * Only calls that carried records, or only questions of this kind.
+         */
+        purpose?: CallPurpose;
         /**
          * Only calls with this outcome.
          */
