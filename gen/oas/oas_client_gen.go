@@ -383,7 +383,7 @@ type CallInvoker interface {
 	// ListCalls invokes listCalls operation.
 	//
 	// Returns the calls that carried records of the organization, newest first, with what was sent and
-	// what came back. So stand the questions about such a call here, the newest 20 of each: what became of
+	// what came back. Questions about such a call are listed, too, the newest 20 of each: what became of
 	// it, or what its result is. A call stands here once its round trip is over. Each attempt is a call of
 	// its own. Calls are kept for 7 days unless the operator says otherwise, who may also have only those
 	// kept that failed, or none. This list knows no `skip` and no `total`. An unknown id in a filter gives
@@ -15036,7 +15036,7 @@ func (c *Client) sendListBatches(ctx context.Context, params ListBatchesParams, 
 // ListCalls invokes listCalls operation.
 //
 // Returns the calls that carried records of the organization, newest first, with what was sent and
-// what came back. So stand the questions about such a call here, the newest 20 of each: what became of
+// what came back. Questions about such a call are listed, too, the newest 20 of each: what became of
 // it, or what its result is. A call stands here once its round trip is over. Each attempt is a call of
 // its own. Calls are kept for 7 days unless the operator says otherwise, who may also have only those
 // kept that failed, or none. This list knows no `skip` and no `total`. An unknown id in a filter gives

@@ -26,6 +26,15 @@ export function Calls({ query, live }: { query: ListCallsData['query']; live: bo
   );
 }
 
+/** What a call was for. */
+function carried(c: Call) {
+  switch (c.purpose) {
+    case 'lookup': return 'asks what became of a call';
+    case 'poll': return 'asks for the result of a call';
+    default: return `${count(c.record_count)} ${c.record_count === 1 ? 'record' : 'records'} · attempt ${c.attempt}`;
+  }
+}
+
 /** One call: its line, and behind it what was sent, what was answered and how long each part took. */
 function CallDetails({ call: c }: { call: Call }) {
   return (
@@ -33,13 +42,13 @@ function CallDetails({ call: c }: { call: Call }) {
       <summary>
         <Status status={c.outcome} /> {c.response ? `HTTP ${c.response.status}` : c.failed_at ? `failed at ${c.failed_at}` : ''}{' '}
         <code className="one-line">{c.request ? `${c.request.method} ${c.request.url}` : c.action_id}</code>{' '}
-        <span className="faint">{count(c.record_count)} {c.record_count === 1 ? 'record' : 'records'} · attempt {c.attempt} · <Time at={c.claimed_at} /></span>
+        <span className="faint">{carried(c)} · <Time at={c.claimed_at} /></span>
       </summary>
       <Facts
         facts={[
           ['Action', c.action_id], ['Queued', <Time at={c.queued_at} />], ['Claimed', <Time at={c.claimed_at} />], ['Sent', <Time at={c.sent_at} />],
           ['Answered', <Time at={c.answered_at} />], ['Took', c.sent_at && c.answered_at ? took(c.sent_at, c.answered_at) : '–'],
-          ['Lane', words(c.lane)], ['Call', <Id id={c.id} />],
+          ['Lane', words(c.lane)], ['Call', <Id id={c.id} />], ...(c.about_call_id ? [['About', <Id id={c.about_call_id} />] as const] : []),
         ]}
       />
       {c.error && <p className="message">{c.error.provider_message ?? c.error.message} <code>{c.error.provider_code ?? c.error.code}</code></p>}

@@ -119,7 +119,7 @@ export function Head({ title, children, back }: { title: ReactNode; children?: R
 }
 
 /** Names and values side by side. */
-export function Facts({ facts }: { facts: Array<[string, ReactNode]> }) {
+export function Facts({ facts }: { facts: ReadonlyArray<readonly [string, ReactNode]> }) {
   return (
     <dl className="facts">
       {facts.map(([name, value]) => (
