@@ -260,17 +260,22 @@ func (a *App) connect(ctx context.Context) error {
 	if err := prepare(ctx, a.Pool, a.cfg.Migrate); err != nil {
 		return err
 	}
-	risks, err := pg.Risks(ctx, a.Pool)
-	if err != nil {
-		return err //nolint:wrapcheck // says everything
-	}
-	for _, risk := range risks {
-		a.cfg.Log.Warn("commits of this database can be lost", "risk", risk)
-	}
+	a.warnOfRisks(ctx)
 	if a.clock, err = pg.Open(ctx, a.cfg.DatabaseURL, pg.Options{MaxConns: clockConns}); err != nil {
 		return fmt.Errorf("connect to the database: %w", err)
 	}
 	return nil
+}
+
+// warnOfRisks logs what the database may forget. One that does not say is no reason not to start.
+func (a *App) warnOfRisks(ctx context.Context) {
+	risks, err := pg.Risks(ctx, a.Pool)
+	if err != nil {
+		a.cfg.Log.Warn("nobody knows whether commits of this database can be lost", "error", err)
+	}
+	for _, risk := range risks {
+		a.cfg.Log.Warn("commits of this database can be lost", "risk", risk)
+	}
 }
 
 // wire makes the parts, from the bottom up.
