@@ -152,6 +152,10 @@ const (
 	// disorder is what part of its time more it may take where several works lapse: in what order they go decides which portions are
 	// missed. Where that takes long, one of the last work is.
 	disorder, long = 32, 48 * time.Hour
+	// crowded is of how many calls one misses its portion more where more than two organizations share the budget.
+	crowded = 16
+	// portionsAhead is how many portions are looked at for one that is there when windows change.
+	portionsAhead = 16
 )
 
 // beyond says when the rest is done where to play it would cost too much: it goes as slowly as the slowest of it went so far.
@@ -222,6 +226,8 @@ type drain struct {
 	young []portion
 	// ahead is how many calls of other organizations may still go before any of this one, beyond their share.
 	ahead int64
+	// owed tells that the call before this one was this organization's turn, and went to others.
+	owed bool
 	// effort is what the run has cost. sent are all calls of this run, hour how it stood when the current hour began.
 	effort int
 	sent   int64

@@ -1,6 +1,7 @@
 package forecast
 
 import (
+	"slices"
 	"time"
 )
 
@@ -145,24 +146,42 @@ func (d *drain) lead() int64 {
 	return n
 }
 
-// missed gives the last work one call more, once, where all is done but took long, and reports whether it did.
+// missed gives the work that may be last some calls more, once, where all is done but took long, and reports whether it did: what
+// lapses may have missed a portion that it has here. Where many share the budget, so that nobody knows whose turn of a round
+// falls into whose portion, that may be more than one.
 func (d *drain) missed(now time.Time) bool {
-	if d.again || d.last < 0 || d.at.Sub(now) < long {
+	lapsing := d.last >= 0
+	crowd := d.Rate.Others > 1 && (lapsing || slices.ContainsFunc(d.stock, func(s stock) bool { return s.Others && s.Lapses }))
+	if d.again || !lapsing && !crowd || d.at.Sub(now) < long {
 		return false
 	}
 	d.again = true
+	var last *stock
+	ours := int64(0)
 	for i := range d.stock {
-		if s := &d.stock[i]; s.no == d.last {
-			s.Calls++
-			d.left++
-			s.more(d.at)
+		if s := &d.stock[i]; s.awaited() {
+			ours += s.taken
+			if last == nil || s.no == d.last {
+				last = s
+			}
 		}
 	}
+	n := int64(1)
+	if crowd {
+		n += ours / crowded
+	}
+	last.Calls, d.left = last.Calls+n, d.left+n
+	last.more(d.at)
 	return true
 }
 
 // share is how many of n calls others have: by turns, those first that they are ahead by.
 func (d *drain) share(n, ours, others int64) int64 {
+	if n == 1 && d.ahead == 0 && !d.owed && d.seldom() {
+		d.owed = true
+		return n
+	}
+	d.owed = false
 	first := min(n, d.ahead, others)
 	turns, k := n-first, d.turns()
 	own := (turns + k) / (k + 1)
@@ -170,6 +189,24 @@ func (d *drain) share(n, ours, others int64) int64 {
 	d.ahead += k*own - (n - own)
 	d.ahead = max(0, d.ahead)
 	return n - own
+}
+
+// seldom reports whether something of others may go that lapses, and is not there any more once windows change. Whose turn of a
+// round is first nobody knows: if theirs is, this organization's comes with the next call, and if it is not, they may miss this one.
+func (d *drain) seldom() bool {
+	return slices.ContainsFunc(d.stock, func(s stock) bool {
+		return s.Others && s.Lapses && s.ready > 0 && !s.there(d.change)
+	})
+}
+
+// there reports whether some of what lapses is ready at a time, too, as far as its next portions tell.
+func (s *stock) there(at time.Time) bool {
+	ready, next, portion := s.ready, s.next, s.portion
+	for i := 0; i < portionsAhead && !next.IsZero() && !next.After(at); i++ {
+		ready = portion
+		next, portion = s.Release(next)
+	}
+	return ready > 0
 }
 
 // takeOf takes up to n ready calls of some work, and returns how many that was.
