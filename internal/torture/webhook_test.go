@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 
 	"flowlane/internal/webhook"
 )
@@ -182,23 +184,21 @@ func (p *post) drain() {
 // check holds deliveries and batches against what was acknowledged.
 func (p *post) check() {
 	p.Helper()
-	rows := must(p.pool.Query(p.Context(), `SELECT d.message_id, d.id::text, count(b.id), count(b.id) FILTER (WHERE b.id = d.batch_id)
-		FROM flow.webhook_delivery d LEFT JOIN flow.batch b ON b.trigger_type = 'webhook' AND b.metadata::json ->> 'delivery_id' = d.id::text GROUP BY d.message_id, d.id`))
-	defer rows.Close()
+	batches := map[string][]string{}
+	for _, b := range p.pairs(`SELECT metadata::json ->> 'delivery_id', id::text FROM flow.batch WHERE trigger_type = 'webhook'`) {
+		batches[b[0]] = append(batches[b[0]], b[1])
+	}
+	noted := map[string]string{}
+	for _, d := range p.pairs("SELECT id::text, coalesce(batch_id::text, '') FROM flow.webhook_delivery") {
+		noted[d[0]] = d[1]
+	}
 	deliveries := 0
-	for rows.Next() {
-		var message, id string
-		var batches, noted int
-		if err := rows.Scan(&message, &id, &batches, &noted); err != nil {
-			p.Fatal(err)
-		}
-		if p.deliveries[message] != id || batches != 1 || noted != 1 {
-			p.Errorf("message %s was answered delivery %q and is delivery %s, which has %d batches and notes %d of them", message, p.deliveries[message], id, batches, noted)
+	for _, d := range p.pairs("SELECT message_id, id::text FROM flow.webhook_delivery") {
+		if id := d[1]; p.deliveries[d[0]] != id || !slices.Equal(batches[id], []string{noted[id]}) {
+			p.Errorf("message %s was answered delivery %q and is delivery %s, which has batches %v and notes %q",
+				d[0], p.deliveries[d[0]], id, batches[id], noted[id])
 		}
 		deliveries++
-	}
-	if err := rows.Err(); err != nil {
-		p.Fatal(err)
 	}
 	if deliveries != len(p.deliveries) {
 		p.Errorf("%d messages were acknowledged, and there are %d deliveries", len(p.deliveries), deliveries)
@@ -206,4 +206,16 @@ func (p *post) check() {
 	if n := p.count("SELECT count(*) FROM flow.batch"); n != deliveries {
 		p.Errorf("%d deliveries have %d batches", deliveries, n)
 	}
+}
+
+// pairs are the rows of a query with two columns of text.
+func (p *post) pairs(query string) [][2]string {
+	p.Helper()
+	out, err := pgx.CollectRows(must(p.pool.Query(p.Context(), query)), func(r pgx.CollectableRow) (pair [2]string, err error) {
+		return pair, r.Scan(&pair[0], &pair[1])
+	})
+	if err != nil {
+		p.Fatal(err)
+	}
+	return out
 }
