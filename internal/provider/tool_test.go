@@ -272,10 +272,10 @@ func TestTool_Hangs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.SendBefore, r.AnswerBefore = time.Now().Add(20*time.Second), time.Now().Add(300*time.Millisecond)
+	r.SendBefore, r.AnswerBefore = time.Now().Add(20*time.Second), time.Now().Add(2*time.Second)
 	ans := sender.Send(t.Context(), r)
 	if got := Read(toolAction("x"), ans, 0); got.Kind != Unknown || ans.FailedAt != StageRead {
-		t.Errorf("reading %+v, failed at %s; want unknown at read", got, ans.FailedAt)
+		t.Fatalf("reading %+v, failed at %s; want unknown at read", got, ans.FailedAt)
 	}
 	<-done
 }
