@@ -38,7 +38,7 @@ func TestSend_AnswerWaitsForMemory(t *testing.T) {
 			}
 			s := NewSender(Options{AllowHosts: []string{hostOf(srv.URL)}, Memory: budget})
 			defer s.Close()
-			r := Request{Method: "GET", URL: srv.URL, AnswerBefore: time.Now().Add(300 * time.Millisecond)}
+			r := Request{Method: "GET", URL: srv.URL, AnswerBefore: time.Now().Add(time.Second)}
 			ans := s.Send(t.Context(), r)
 			if ans.Sent != Answered || ans.Status != 200 || !errors.Is(ans.Err, context.DeadlineExceeded) || ans.Body != nil {
 				t.Errorf("without memory: %v %d %v, %d bytes", ans.Sent, ans.Status, ans.Err, len(ans.Body))
