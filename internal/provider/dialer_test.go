@@ -137,7 +137,7 @@ func TestDialer_Refusals(t *testing.T) {
 func TestDialer_AsynchronousImport(t *testing.T) {
 	t.Parallel()
 	d := newDialer(t)
-	d.sim.SetAccount("ann", dialersim.AccountSettings{ImportDuration: &dialersim.Range{FixedMS: 150}})
+	d.sim.SetAccount("ann", dialersim.AccountSettings{ImportDuration: &dialersim.Range{FixedMS: 600}})
 	_, act := action(t, d.catalog, "dialer__api__upload_async")
 	_, r := d.do(act.ID, uploadParams, uploadRows, 3)
 	if r.Kind != Pending || r.Reference == "" {
@@ -147,7 +147,7 @@ func TestDialer_AsynchronousImport(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tick := time.NewTicker(20 * time.Millisecond)
+	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	polls := 0
 	for pending := true; pending; <-tick.C {
