@@ -24,6 +24,9 @@ var (
 	// away answers a request that the database did not take.
 	away = &fault.Error{Code: fault.Unavailable, Detail: "The database cannot be used just now; try again", RetryAfter: time.Second,
 		Reason: fault.DatabaseUnavailable}
+	// restored answers one that would change a database which somebody has restored.
+	restored = &fault.Error{Code: fault.Unavailable, RetryAfter: 30 * time.Second, Reason: fault.DatabaseUnavailable,
+		Detail: "The database was restored, and takes no changes before an operator has said that it may; nothing was started"}
 	// unconfirmed answers one of which nobody knows whether the database has carried it out.
 	unconfirmed = &fault.Error{Code: fault.Unavailable, RetryAfter: time.Second, Reason: fault.OutcomeUnknown,
 		Detail: "The database did not confirm the request; see whether it was carried out, or repeat it with its Idempotency-Key"}
@@ -59,6 +62,11 @@ type outage struct {
 // refuse is what a request is answered that failed because of the database; nil where it failed of something else.
 func (o *outage) refuse(ctx context.Context, err error) *fault.Error {
 	gone := pg.IsUnavailable(err)
+	if pg.IsReadOnly(err) {
+		if why, asked := pg.Moved(ctx, o.pool); asked == nil && why != "" {
+			return restored
+		}
+	}
 	late := errors.Is(err, context.DeadlineExceeded) && !pg.CommitUnknown(err)
 	if !gone && !late {
 		return nil

@@ -149,8 +149,10 @@ type App struct {
 	watch   *due.Clock
 	metrics *metrics
 	sweeper sweeper
-	work    *gate
-	handler http.Handler
+	// restores are those of the database.
+	restores restores
+	work     *gate
+	handler  http.Handler
 	// listener is that of the API, operators that of the operators' pages; nil where there is none.
 	listener, operators net.Listener
 	runner              *work.Runner
@@ -187,6 +189,7 @@ func New(ctx context.Context, cfg Config) (_ *App, err error) {
 		cfg.Dispatch.Log = cfg.Log
 	}
 	a := &App{cfg: cfg, work: newGate(workPlaces, workShare, workPiece)}
+	a.restores.found = make(chan struct{}, 1)
 	a.metrics = newMetrics(a)
 	a.stopping, a.stop = context.WithCancel(context.WithoutCancel(ctx))
 	defer func() {
@@ -204,7 +207,7 @@ func New(ctx context.Context, cfg Config) (_ *App, err error) {
 	if err := a.wire(ctx); err != nil {
 		return nil, err
 	}
-	if cfg.Workers {
+	if cfg.Workers && !a.restores.closed.Load() {
 		if err := a.planUpkeep(ctx); err != nil {
 			return nil, err
 		}
@@ -254,14 +257,19 @@ func (a *App) loadCatalog() <-chan error {
 
 func (a *App) connect(ctx context.Context) error {
 	var err error
-	if a.Pool, err = pg.Open(ctx, a.cfg.DatabaseURL, pg.Options{MaxConns: a.cfg.MaxConns}); err != nil {
+	if a.Pool, err = pg.Open(ctx, a.cfg.DatabaseURL, pg.Options{MaxConns: a.cfg.MaxConns, Moved: a.moved}); err != nil {
 		return fmt.Errorf("connect to the database: %w", err)
 	}
 	if err := prepare(ctx, a.Pool, a.cfg.Migrate); err != nil {
 		return err
 	}
 	a.warnOfRisks(ctx)
-	if a.clock, err = pg.Open(ctx, a.cfg.DatabaseURL, pg.Options{MaxConns: clockConns}); err != nil {
+	if !a.restores.closed.Load() {
+		if err := pg.Mark(ctx, a.Pool); err != nil {
+			return err //nolint:wrapcheck // says everything
+		}
+	}
+	if a.clock, err = pg.Open(ctx, a.cfg.DatabaseURL, pg.Options{MaxConns: clockConns, Moved: a.moved}); err != nil {
 		return fmt.Errorf("connect to the database: %w", err)
 	}
 	return nil

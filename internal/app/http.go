@@ -15,6 +15,7 @@ import (
 
 	"flowlane/internal/console"
 	"flowlane/internal/fault"
+	"flowlane/internal/pg"
 )
 
 // readyTimeout bounds the question whether the database answers.
@@ -69,7 +70,7 @@ func (a *App) health() map[string]http.Handler {
 	}
 }
 
-// ready answers 200 while the database answers. That it has every migration which this program needs was checked by
+// ready answers 200 while the database answers, and is the one that was confirmed. That it has every migration which this program needs was checked by
 // New, and migrations are never taken back under a running process.
 func (a *App) ready() http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -79,9 +80,15 @@ func (a *App) ready() http.HandlerFunc {
 			answer(w, http.StatusServiceUnavailable, "stopping", "the process is about to end")
 			return
 		}
-		if err := a.Pool.Ping(ctx); err != nil {
+		why, err := pg.Moved(ctx, a.Pool)
+		if err != nil {
 			a.cfg.Log.WarnContext(ctx, "not ready", "error", err)
 			answer(w, http.StatusServiceUnavailable, "unavailable", "the database does not answer")
+			return
+		}
+		if why != "" {
+			answer(w, http.StatusServiceUnavailable, "restored",
+				"the database was restored, and nothing goes on before somebody has run `flowlane restore confirm`: "+why)
 			return
 		}
 		answer(w, http.StatusOK, "ok", "")

@@ -87,7 +87,11 @@ func (a *App) Run(ctx context.Context) error {
 	failed := make(chan error, 2)
 	server := a.serve(a.listener, a.cfg.Front, a.handler, failed)
 	operators := a.serve(a.operators, Front{}, a.operatorPages(), failed)
-	err := a.startWork(ctx)
+	err := a.untilConfirmed(ctx)
+	go a.watchRestores(ctx)
+	if err == nil {
+		err = a.startWork(ctx)
+	}
 	if err == nil {
 		select {
 		case <-ctx.Done():

@@ -53,11 +53,18 @@ func startWith(t *testing.T, change func(*app.Config)) *process {
 	if p.key, _, err = a.Accounts.CreateKey(t.Context(), a.Pool, account.NewKey{OrgID: p.org.ID, Name: "test"}); err != nil {
 		t.Fatal(err)
 	}
+	p.stop = runs(t, a)
+	return p
+}
+
+// runs has a process serve and work until stop, or the end of the test.
+func runs(t *testing.T, a *app.App) (stop func() error) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- a.Run(ctx) }()
 	stopped := false
-	p.stop = func() error {
+	stop = func() error {
 		if stopped {
 			return nil
 		}
@@ -66,10 +73,10 @@ func startWith(t *testing.T, change func(*app.Config)) *process {
 		return <-done
 	}
 	t.Cleanup(func() {
-		if err := p.stop(); err != nil {
+		if err := stop(); err != nil {
 			t.Errorf("stop: %v", err)
 		}
 		a.Close()
 	})
-	return p
+	return stop
 }

@@ -44,6 +44,7 @@ type commands struct {
 	Apikey   apikeyCommand   `cmd:"" group:"operate" help:"Create API keys."`
 	Hold     holdCommand     `cmd:"" group:"operate" help:"Stop calls."`
 	Release  releaseCommand  `cmd:"" group:"operate" help:"Let calls go on that were held."`
+	Restore  restoreCommand  `cmd:"" group:"operate" help:"See to a database that was restored, copied or promoted."`
 	Audit    auditCommand    `cmd:"" group:"operate" help:"Export the audit log."`
 	Vault    vaultCommand    `cmd:"" group:"operate" help:"Replace the keys that secrets are stored under."`
 	Env      envCommand      `cmd:"" group:"operate" help:"Print the settings of a development server, for a shell: eval \"$$(flowlane env)\"."`

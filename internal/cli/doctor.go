@@ -170,8 +170,20 @@ func (d *doctor) database(ctx context.Context, at database, keys keyring) {
 		return
 	}
 	d.note("database", stateOK, "all %d migrations are applied", len(all))
+	d.restored(ctx, pool)
 	d.durability(ctx, pool)
 	d.encryption(ctx, pool, keys, at.folder)
+}
+
+// restored says whether services write to the database.
+func (d *doctor) restored(ctx context.Context, pool *pgxpool.Pool) {
+	why, err := pg.Moved(ctx, pool)
+	switch {
+	case err != nil:
+		d.note("restore", stateWarning, "%v", err)
+	case why != "":
+		d.note("restore", stateFailed, "%s: services start nothing and send nothing before `flowlane restore confirm`", why)
+	}
 }
 
 // durability says what the database may forget of what it has committed.

@@ -49,12 +49,17 @@ func IsConnection(err error) bool {
 		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed)
 }
 
+// IsReadOnly tells that the server, or the connection, takes no writes.
+func IsReadOnly(err error) bool {
+	pe, ok := asPg(err)
+	return ok && pe.Code == "25006"
+}
+
 // IsUnavailable tells that the database cannot be used just now: it is away, has no connection left, takes no writes because it
 // is a copy of another, or went before it confirmed a commit.
 func IsUnavailable(err error) bool {
 	var connect *pgconn.ConnectError
-	switch pe, ok := asPg(err); {
-	case ok && pe.Code == "25006", errors.As(err, &connect), CommitUnknown(err):
+	if IsReadOnly(err) || errors.As(err, &connect) || CommitUnknown(err) {
 		return true
 	}
 	// A statement that ran out of its time may have been too slow, or waited for a lock.

@@ -42,6 +42,9 @@ type DB interface {
 type Options struct {
 	// MaxConns bounds the connections of the pool; 0 means pool_max_conns of the DSN, else 20.
 	MaxConns int
+	// Moved is told what the function Moved says, by each connection to a database that was restored; such a connection writes
+	// nothing. Nil lets it write.
+	Moved func(why string)
 }
 
 // Open connects to the database that dsn names (a URL or key=value words) and checks that it answers. Times come back
@@ -137,11 +140,14 @@ func config(dsn string, opts Options) (*pgxpool.Config, error) {
 	}
 	setDefault(conn.RuntimeParams, "idle_in_transaction_session_timeout",
 		strconv.FormatInt(idleInTransaction.Milliseconds(), 10))
-	cfg.AfterConnect = func(_ context.Context, c *pgx.Conn) error {
+	cfg.AfterConnect = func(ctx context.Context, c *pgx.Conn) error {
 		registerUUID(c)
 		c.TypeMap().RegisterType(&pgtype.Type{
 			Name: "timestamptz", OID: pgtype.TimestamptzOID, Codec: &pgtype.TimestamptzCodec{ScanLocation: time.UTC},
 		})
+		if opts.Moved != nil {
+			return closeMoved(ctx, c, opts.Moved)
+		}
 		return nil
 	}
 	return cfg, nil

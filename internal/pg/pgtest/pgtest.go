@@ -49,15 +49,34 @@ func NewEmpty(t testing.TB) (dsn string, pool *pgxpool.Pool) {
 	return create(t, false)
 }
 
+// NewCopy returns a copy of the files of the database of dsn, to which nobody may be connected.
+func NewCopy(t testing.TB, dsn string) (string, *pgxpool.Pool) {
+	t.Helper()
+	u, err := url.Parse(dsn)
+	if err != nil {
+		t.Fatalf("pgtest: the address is no URL: %v", err)
+	}
+	return createOf(t, strings.TrimPrefix(u.Path, "/"))
+}
+
 func create(t testing.TB, migrated bool) (string, *pgxpool.Pool) {
 	t.Helper()
+	if migrated {
+		return createOf(t, "")
+	}
+	return createOf(t, "template0")
+}
+
+// createOf makes a copy of a database; of the template where it is empty.
+func createOf(t testing.TB, source string) (string, *pgxpool.Pool) {
+	t.Helper()
+	migrated := source == ""
 	srv, err := connect()
 	if err != nil {
 		t.Fatalf("pgtest: no Postgres for tests: %v", err)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	source := "template0"
 	if migrated {
 		if source, err = srv.template(ctx); err != nil {
 			t.Fatalf("pgtest: make the template: %v", err)

@@ -3,6 +3,7 @@ eval "$(flowlane env)"
 H="X-API-Key: $FLOWLANE_API_KEY"
 OPS=${DATABASE_URL/flowlane:*@/anna:choose-another@}
 RESTORED_URL=${DATABASE_URL/\/flowlane\?//restored?}
+BACKUP_TIME=$(date -u +%FT%TZ)
 PLATFORM=dialer
 DOMAIN=$(flowlane credentials get dialer --json | jq -r .tenancy_id)
 KEY=$(flowlane keys create --name lost --json | jq -r .id)

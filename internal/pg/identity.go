@@ -1,0 +1,80 @@
+package pg
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// identityNow is what a database is known by.
+const identityNow = `INSERT INTO flow.identity (system_identifier, database_oid, timeline, confirmed_at, lost_since)
+SELECT s.system_identifier, d.oid, flow.timeline(), greatest(clock_timestamp(), $1), $1
+FROM pg_control_system() s, pg_database d
+WHERE d.datname = current_database()`
+
+// Moved says why db is not the database on which Flowlane ran last: it was restored, copied or promoted, and may have forgotten calls
+// that were sent. It is empty where it is that database, where nothing has run on it, and where it is not migrated.
+func Moved(ctx context.Context, db DB) (string, error) {
+	var why *string
+	err := db.QueryRow(ctx, "SELECT ops.moved()").Scan(&why)
+	if pe, ok := asPg(err); ok && (pe.Code == "42883" || pe.Code == "3F000") {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("look whether the database was restored: %w", err)
+	}
+	if why == nil {
+		return "", nil
+	}
+	return *why, nil
+}
+
+// Mark writes down which database this is, where nothing has run on it before.
+func Mark(ctx context.Context, db DB) error {
+	var marked bool
+	if err := db.QueryRow(ctx, "SELECT EXISTS (SELECT FROM flow.identity)").Scan(&marked); err != nil {
+		return fmt.Errorf("look which database this is: %w", err)
+	}
+	if marked {
+		return nil
+	}
+	if _, err := db.Exec(ctx, identityNow, nil); err != nil {
+		return fmt.Errorf("write down which database this is: %w", err)
+	}
+	return nil
+}
+
+// Confirm has services go on with a database that was restored. What was committed since lostSince may be lost; nil for nothing. db must
+// not be in a transaction.
+func Confirm(ctx context.Context, db DB, lostSince *time.Time) error {
+	if _, err := db.Exec(ctx, identityNow, lostSince); err != nil {
+		return fmt.Errorf("write down which database this is: %w", err)
+	}
+	return nil
+}
+
+// closeMoved keeps a connection from writing to a database that was restored, and tells of it. A connection that is made once somebody
+// has confirmed the database writes.
+func closeMoved(ctx context.Context, conn *pgx.Conn, tell func(why string)) error {
+	why, err := Moved(ctx, conn)
+	if err != nil || why == "" {
+		return err
+	}
+	if _, err := conn.Exec(ctx, "SET default_transaction_read_only = on"); err != nil {
+		return fmt.Errorf("keep a connection from writing: %w", err)
+	}
+	tell(why)
+	return nil
+}
+
+// Declare has a database be taken for restored that shows by nothing that it was. Connections that are open go on as they are.
+func Declare(ctx context.Context, db DB) error {
+	// A row that was updated is no longer as its transaction wrote it.
+	_, err := db.Exec(ctx, "UPDATE flow.identity SET lost_since = lost_since WHERE no = (SELECT max(no) FROM flow.identity)")
+	if err != nil {
+		return fmt.Errorf("declare the database restored: %w", err)
+	}
+	return nil
+}

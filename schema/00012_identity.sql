@@ -1,0 +1,51 @@
+-- Which database this is. A dump that is restored, a copy, and a server that was restored to a point in time or promoted have
+-- forgotten calls that were sent.
+-- +goose Up
+CREATE TABLE flow.identity (
+    no int GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    system_identifier bigint NOT NULL,
+    database_oid oid NOT NULL,
+    timeline int NOT NULL,
+    written_by xid NOT NULL DEFAULT pg_current_xact_id()::xid,
+    confirmed_at timestamptz NOT NULL,
+    lost_since timestamptz CHECK (lost_since <= confirmed_at)
+);
+COMMENT ON TABLE flow.identity IS 'Which database this was when a process first started on it, and whenever somebody said that it may go on after a restore. The last row counts.';
+COMMENT ON COLUMN flow.identity.no IS 'Counts the rows.';
+COMMENT ON COLUMN flow.identity.system_identifier IS 'That of the server (pg_control_system), which a base backup and a standby share.';
+COMMENT ON COLUMN flow.identity.database_oid IS 'That of the database in its server.';
+COMMENT ON COLUMN flow.identity.timeline IS 'Timeline of the log then: a server that was restored to a point in time, or promoted, begins another.';
+COMMENT ON COLUMN flow.identity.written_by IS 'The transaction that wrote this row. A row that came out of a dump was written by another.';
+COMMENT ON COLUMN flow.identity.confirmed_at IS 'When it was said that this is the database that counts.';
+COMMENT ON COLUMN flow.identity.lost_since IS 'What was committed from then on, up to confirmed_at, may be lost; null where nothing is.';
+
+-- +goose StatementBegin
+CREATE FUNCTION flow.timeline() RETURNS int LANGUAGE sql STABLE AS $$
+    SELECT CASE WHEN NOT pg_is_in_recovery()
+        THEN ('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::int END
+$$;
+
+-- With the rights of its owner, as whoever reads ops reads nothing else.
+CREATE FUNCTION ops.moved() RETURNS text LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT CASE
+        WHEN pg_is_in_recovery() THEN 'its server is a standby'
+        WHEN i.system_identifier <> (SELECT s.system_identifier FROM pg_control_system() s) THEN 'it is on another server than it was'
+        WHEN i.database_oid <> (SELECT d.oid FROM pg_database d WHERE d.datname = current_database()) THEN 'it is a copy of another database'
+        WHEN i.xmin <> i.written_by THEN 'it was restored from a dump, or declared to be restored'
+        WHEN i.timeline <> flow.timeline() THEN 'its server was restored to a point in time, or was a standby that is now promoted'
+    END
+    FROM flow.identity i ORDER BY i.no DESC LIMIT 1
+$$;
+-- +goose StatementEnd
+COMMENT ON FUNCTION flow.timeline() IS 'The timeline that the server writes its log to; null on a standby.';
+COMMENT ON FUNCTION ops.moved() IS 'Why this is not the database that was last confirmed; null where it is, or none was yet. Services write nothing to one that is not.';
+
+CREATE VIEW ops.restore AS
+SELECT i.no, i.confirmed_at, i.lost_since, i.timeline, CASE WHEN i.no = (SELECT max(l.no) FROM flow.identity l) THEN ops.moved() END AS closed_because
+FROM flow.identity i;
+COMMENT ON VIEW ops.restore IS 'When a process first started on this database, and each restore after which it was opened again by `flowlane restore confirm`.';
+COMMENT ON COLUMN ops.restore.no IS 'Counts them.';
+COMMENT ON COLUMN ops.restore.confirmed_at IS 'When it was opened.';
+COMMENT ON COLUMN ops.restore.lost_since IS 'What was committed from then on, up to confirmed_at, may be lost; null where nothing is.';
+COMMENT ON COLUMN ops.restore.timeline IS 'Timeline of the log of the server then.';
+COMMENT ON COLUMN ops.restore.closed_because IS 'Of the last row: why services write nothing until the next confirmation; null where they do.';
