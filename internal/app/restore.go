@@ -35,10 +35,10 @@ func (a *App) untilConfirmed(ctx context.Context) error {
 		return nil
 	}
 	a.reopen(ctx)
-	if !a.cfg.Workers || ctx.Err() != nil {
-		return nil
+	if a.cfg.Workers && ctx.Err() == nil {
+		return a.planUpkeep(ctx)
 	}
-	return a.planUpkeep(ctx)
+	return nil
 }
 
 // watchRestores has the process go on after each restore that comes while it runs.
