@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"maps"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -16,6 +15,7 @@ import (
 	"sort"
 	"strconv"
 	"strings"
+	"sync"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -36,46 +36,57 @@ type Options struct {
 
 // Load reads and checks every platform. The error names file and line of each mistake, not only the first.
 func Load(o Options) (*Catalog, error) {
-	sources, err := readAll(o)
+	own, err := loadOwn()
 	if err != nil {
 		return nil, err
 	}
-	c := &Catalog{platforms: map[string]*Platform{}, services: map[string]*Service{}, actions: map[string]*Action{}}
-	var checks []*checker
-	var errs []error
-	for _, src := range sources {
-		ch := decode(src)
-		if len(ch.errs) == 0 {
-			c.add(ch)
-			checks = append(checks, ch)
+	sources, err := embeddedSources()
+	if err != nil {
+		return nil, err
+	}
+	further, err := o.sources()
+	if err != nil {
+		return nil, err
+	}
+	l := loading{c: newCatalog()}
+	for i, p := range own.order {
+		if _, moves := o.BaseURLs[p.ID]; moves {
+			l.read(sources[i], false)
+		} else {
+			l.c.share(p)
 		}
-		errs = append(errs, ch.errs...)
-		ch.errs = nil
 	}
-	// Actions refer to each other, so that everything is decoded before anything is checked.
-	for _, ch := range checks {
-		ch.platform(c)
-		errs = append(errs, ch.errs...)
+	for _, src := range further {
+		l.read(src, false)
 	}
-	errs = append(errs, c.override(o.BaseURLs)...)
-	if len(errs) > 0 {
-		return nil, fmt.Errorf("catalog: %w", errors.Join(errs...))
-	}
-	c.fillBuckets(c.actionOrder, c.serviceOrder)
-	return c, nil
+	return l.end(o.BaseURLs)
 }
+
+// loadOwn returns the platforms that come with the program, in the order of their files. They are read once, since a
+// process may load more than one catalog, and never change afterwards.
+var loadOwn = sync.OnceValues(func() (*Catalog, error) {
+	sources, err := embeddedSources()
+	if err != nil {
+		return nil, err
+	}
+	l := loading{c: newCatalog()}
+	for _, src := range sources {
+		l.read(src, false)
+	}
+	return l.end(nil)
+})
 
 type source struct {
 	name string
 	text []byte
 }
 
-func readAll(o Options) ([]source, error) {
-	var out []source
+func embeddedSources() ([]source, error) {
 	names, err := fs.Glob(embedded, "data/*.yaml")
 	if err != nil {
 		return nil, fmt.Errorf("catalog: %w", err)
 	}
+	var out []source
 	for _, name := range names {
 		text, err := embedded.ReadFile(name)
 		if err != nil {
@@ -83,10 +94,16 @@ func readAll(o Options) ([]source, error) {
 		}
 		out = append(out, source{"embedded " + name, text})
 	}
-	names, err = filesOf(o.Dir)
+	return out, nil
+}
+
+// sources are the files that are loaded beside those that come with the program.
+func (o Options) sources() ([]source, error) {
+	names, err := filesOf(o.Dir)
 	if err != nil {
 		return nil, err
 	}
+	var out []source
 	for _, name := range append(names, o.Files...) {
 		text, err := os.ReadFile(name)
 		if err != nil {
@@ -95,6 +112,44 @@ func readAll(o Options) ([]source, error) {
 		out = append(out, source{name, text})
 	}
 	return out, nil
+}
+
+// loading reads platforms into a catalog that nobody uses yet.
+type loading struct {
+	c      *Catalog
+	checks []*checker
+	errs   []error
+}
+
+// read adds the platform of a file.
+func (l *loading) read(src source, private bool) {
+	ch := decode(src)
+	if len(ch.errs) == 0 {
+		ch.p.Private = private
+		l.c.add(ch)
+	}
+	if len(ch.errs) == 0 {
+		l.checks = append(l.checks, ch)
+	}
+	l.errs = append(l.errs, ch.errs...)
+	ch.errs = nil
+}
+
+// end checks what was read and returns the catalog. Actions of a platform refer to each other, so that everything is
+// decoded before anything is checked.
+func (l *loading) end(baseURLs map[string]string) (*Catalog, error) {
+	for _, ch := range l.checks {
+		ch.platform(l.c)
+		l.errs = append(l.errs, ch.errs...)
+	}
+	l.errs = append(l.errs, l.c.override(baseURLs)...)
+	if len(l.errs) > 0 {
+		return nil, fmt.Errorf("catalog: %w", errors.Join(l.errs...))
+	}
+	for _, ch := range l.checks {
+		ch.p.fillBuckets()
+	}
+	return l.c, nil
 }
 
 // filesOf lists the platforms of a folder.
@@ -174,33 +229,32 @@ type Source struct {
 // With returns a catalog that has the platforms of sources behind those of c, which stays as it is. The error names file and
 // line of each mistake.
 func (c *Catalog) With(sources ...Source) (*Catalog, error) {
-	out := &Catalog{
-		platforms: maps.Clone(c.platforms), services: maps.Clone(c.services), actions: maps.Clone(c.actions),
-		order: slices.Clone(c.order), serviceOrder: slices.Clone(c.serviceOrder), actionOrder: slices.Clone(c.actionOrder),
+	l := loading{c: newCatalog()}
+	for _, p := range c.order {
+		l.c.share(p)
 	}
-	var checks []*checker
-	var errs []error
 	for _, src := range sources {
-		ch := decode(source{src.Name, src.Text})
-		if len(ch.errs) == 0 {
-			ch.p.Private = true
-			out.add(ch)
+		l.read(source{src.Name, src.Text}, true)
+	}
+	return l.end(nil)
+}
+
+func newCatalog() *Catalog {
+	return &Catalog{platforms: map[string]*Platform{}, services: map[string]*Service{}, actions: map[string]*Action{}}
+}
+
+// share indexes a platform of another catalog, which both have from now on.
+func (c *Catalog) share(p *Platform) {
+	c.platforms[p.ID] = p
+	c.order = append(c.order, p)
+	c.serviceOrder = append(c.serviceOrder, p.Services...)
+	for _, s := range p.Services {
+		c.services[s.ID] = s
+		c.actionOrder = append(c.actionOrder, s.Actions...)
+		for _, a := range s.Actions {
+			c.actions[a.ID] = a
 		}
-		if len(ch.errs) == 0 {
-			checks = append(checks, ch)
-		}
-		errs = append(errs, ch.errs...)
-		ch.errs = nil
 	}
-	for _, ch := range checks {
-		ch.platform(out)
-		errs = append(errs, ch.errs...)
-	}
-	if len(errs) > 0 {
-		return nil, fmt.Errorf("catalog: %w", errors.Join(errs...))
-	}
-	out.fillBuckets(out.actionOrder[len(c.actionOrder):], out.serviceOrder[len(c.serviceOrder):])
-	return out, nil
 }
 
 // add indexes a decoded platform; a second one of the same id is a mistake of the later file.
@@ -292,15 +346,16 @@ func badBaseURL(text string) string {
 	return ""
 }
 
-func (c *Catalog) fillBuckets(actions []*Action, services []*Service) {
-	for _, a := range actions {
-		for _, name := range a.Buckets {
-			b := c.services[a.ServiceID].RateBuckets[name]
-			b.MemberActionIDs = append(b.MemberActionIDs, a.ID)
-			b.MaxRecordsPerRequest = max(b.MaxRecordsPerRequest, a.MaxRecordsPerRequest)
+// fillBuckets tells the buckets of a checked platform which of its actions spend them.
+func (p *Platform) fillBuckets() {
+	for _, s := range p.Services {
+		for _, a := range s.Actions {
+			for _, name := range a.Buckets {
+				b := s.RateBuckets[name]
+				b.MemberActionIDs = append(b.MemberActionIDs, a.ID)
+				b.MaxRecordsPerRequest = max(b.MaxRecordsPerRequest, a.MaxRecordsPerRequest)
+			}
 		}
-	}
-	for _, s := range services {
 		for _, b := range s.RateBuckets {
 			slices.Sort(b.MemberActionIDs)
 		}

@@ -57,6 +57,13 @@ func TestLoad_BaseURLs(t *testing.T) {
 	if s.BaseURL != "http://127.0.0.1:9000" {
 		t.Errorf("base URL is %q", s.BaseURL)
 	}
+	if a, _ := c.Action("dialer__api__upload"); a.Service() != s {
+		t.Errorf("the action is of a service at %q", a.Service().BaseURL)
+	}
+	other, _ := load(t, Options{}).Service("dialer__api")
+	if other.BaseURL == s.BaseURL || slices.Equal(other.Actions, s.Actions) {
+		t.Errorf("another catalog has the base URL %q too", other.BaseURL)
+	}
 	_, err := Load(Options{BaseURLs: map[string]string{"dialler": "http://a", "dialer": "ftp://a"}})
 	for _, want := range []string{`no platform "dialler"`, "whole http or https address"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
