@@ -44,7 +44,7 @@ func (b *bundle) quiet() {
 	b.t.Helper()
 	deadline := time.After(60 * time.Second)
 	for {
-		if b.count("SELECT (SELECT count(*) FROM flow.due WHERE leased OR due_at <= flow.clock()) + (SELECT count(*) FROM flow.call WHERE state = 'intent')") == 0 {
+		if b.count("SELECT (SELECT count(*) FROM flow.due WHERE leased OR due_at <= (SELECT flow.clock())) + (SELECT count(*) FROM flow.call WHERE state = 'intent')") == 0 {
 			return
 		}
 		select {
