@@ -1,7 +1,7 @@
 -- name: DueWake :one
 -- Makes (kind, key) due at due_at (now where it is null), keeping the earlier of two times. Where the row is due and nobody works
 -- on it, it is leased: the caller starts the work in this transaction under the number of the lease, which is else 0.
-SELECT w.no::bigint AS lease_no, w.failed::int AS failures FROM flow.wake_lease(@kind::text, @key::text, sqlc.narg('due_at')::timestamptz, @lease_seconds::float8, @rechecks::boolean) w;
+SELECT w.no::bigint AS lease_no, w.failed::int AS failures FROM flow.wake_lease(@kind::text, @key::text, sqlc.narg('due_at')::timestamptz, @lease_seconds::float8, @rechecks::boolean, @again::boolean) w;
 
 -- name: DueLease :one
 -- Hands a row, whose lock the caller has, to a new worker.

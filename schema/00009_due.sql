@@ -86,16 +86,20 @@ COMMENT ON FUNCTION flow.wake_rechecked(text, text, timestamptz, timestamptz, do
 
 -- One statement for both is a round trip less between a trigger and its work.
 -- +goose StatementBegin
-CREATE FUNCTION flow.wake_lease(what text, which text, at timestamptz, lease double precision, rechecks boolean, OUT no bigint, OUT failed integer) LANGUAGE plpgsql AS $$
+CREATE FUNCTION flow.wake_lease(what text, which text, at timestamptz, lease double precision, rechecks boolean, again boolean, OUT no bigint, OUT failed integer) LANGUAGE plpgsql AS $$
 DECLARE
     now timestamptz := flow.clock();
     wanted timestamptz := coalesce(at, now);
     until timestamptz := now + make_interval(secs => lease);
     fresh bigint;
 BEGIN
-    IF rechecks THEN
+    IF rechecks AND NOT again THEN
         SELECT r.no, r.failed INTO no, failed FROM flow.wake_rechecked(what, which, wanted, now, lease) r;
         RETURN;
+    END IF;
+    IF again THEN
+        -- Before the row, as who ends its work does.
+        PERFORM pg_advisory_xact_lock_shared(flow.due_gate(what, which));
     END IF;
     fresh := nextval('flow.due_lease');
     INSERT INTO flow.due AS d (kind, key, due_at, lease_seconds, leased, lease_no)
@@ -111,7 +115,7 @@ BEGIN
     RETURNING CASE WHEN d.lease_no = fresh THEN fresh ELSE 0 END, d.failures INTO no, failed;
 END $$;
 -- +goose StatementEnd
-COMMENT ON FUNCTION flow.wake_lease(text, text, timestamptz, double precision, boolean) IS 'Makes work of a kind and key due at a time (now where it is null), keeping the earlier of two times, and leases it where it is due and nobody works on it. Returns the number of that lease, else 0, and how often in a row the work has failed. The row stays locked until the transaction ends. With rechecks see flow.wake_rechecked.';
+COMMENT ON FUNCTION flow.wake_lease(text, text, timestamptz, double precision, boolean, boolean) IS 'Makes work of a kind and key due at a time (now where it is null), keeping the earlier of two times, and leases it where it is due and nobody works on it. Returns the number of that lease, else 0, and how often in a row the work has failed. The row stays locked until the transaction ends. With rechecks see flow.wake_rechecked; again notes the wake-up there, too, so that work which ends begins once more.';
 
 -- Either what the request did and its answer are both there or neither. Neither the key nor the body is stored, only
 -- keyed hashes.

@@ -383,7 +383,7 @@ func (q *Queries) DueTake(ctx context.Context, db DBTX, arg DueTakeParams) ([]Du
 }
 
 const dueWake = `-- name: DueWake :one
-SELECT w.no::bigint AS lease_no, w.failed::int AS failures FROM flow.wake_lease($1::text, $2::text, $3::timestamptz, $4::float8, $5::boolean) w
+SELECT w.no::bigint AS lease_no, w.failed::int AS failures FROM flow.wake_lease($1::text, $2::text, $3::timestamptz, $4::float8, $5::boolean, $6::boolean) w
 `
 
 type DueWakeParams struct {
@@ -392,6 +392,7 @@ type DueWakeParams struct {
 	DueAt        *time.Time
 	LeaseSeconds float64
 	Rechecks     bool
+	Again        bool
 }
 
 type DueWakeRow struct {
@@ -408,6 +409,7 @@ func (q *Queries) DueWake(ctx context.Context, db DBTX, arg DueWakeParams) (DueW
 		arg.DueAt,
 		arg.LeaseSeconds,
 		arg.Rechecks,
+		arg.Again,
 	)
 	var i DueWakeRow
 	err := row.Scan(&i.LeaseNo, &i.Failures)

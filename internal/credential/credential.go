@@ -13,9 +13,9 @@ import (
 
 	"flowlane/gen/db"
 	"flowlane/internal/catalog"
-	"flowlane/internal/event"
 	"flowlane/internal/listing"
 	"flowlane/internal/provider"
+	"flowlane/internal/run"
 	"flowlane/internal/vault"
 )
 
@@ -121,7 +121,7 @@ type Service struct {
 	prober  Prober
 	now     func() time.Time
 	queries *db.Queries
-	due     event.Waker
+	due     run.Waker
 	held    *cache
 	stamps  *stamps
 	meter   Meter
@@ -157,7 +157,7 @@ type Deps struct {
 	Catalog *catalog.Catalog
 	Prober  Prober
 	Now     func() time.Time
-	Due     event.Waker
+	Due     run.Waker
 	// AllowHosts lists the "host:port" to which secrets may go without TLS; it may be empty.
 	AllowHosts []string
 	// Redeemer and VerifierKey, a secret of the installation, are for credentials that a person authorizes.

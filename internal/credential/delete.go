@@ -3,7 +3,6 @@ package credential
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -67,7 +66,7 @@ func (s *Service) wakeOthers(ctx context.Context, tx pgx.Tx, tenancyID *string) 
 		return fmt.Errorf("read what waits for %s: %w", *tenancyID, err)
 	}
 	for _, bucket := range buckets {
-		if err := s.due.Wake(ctx, tx, run.DueDispatch, run.DispatchKey(*tenancyID, bucket), time.Time{}); err != nil {
+		if err := s.due.WakeAgain(ctx, tx, run.DueDispatch, run.DispatchKey(*tenancyID, bucket)); err != nil {
 			return err
 		}
 	}

@@ -203,7 +203,7 @@ func (p *pass) waits() bool {
 // when there will be.
 func (p *pass) recheck(ctx context.Context, tx pgx.Tx) (more bool, next time.Time, err error) {
 	if !p.nextAt.IsZero() {
-		return false, p.nextAt, nil // who makes room earlier wakes the budget
+		return false, p.nextAt, nil // who makes room earlier wakes the budget again (run.Waker)
 	}
 	if p.chosenAt, err = p.d.clock(ctx, tx); err != nil {
 		return false, next, err

@@ -136,7 +136,7 @@ func (d *Dispatcher) waiting(ctx context.Context, tx pgx.Tx, domain string, buck
 func (d *Dispatcher) wakeWaiting(ctx context.Context, tx pgx.Tx, domain string, buckets []string) error {
 	waits, err := d.waiting(ctx, tx, domain, buckets)
 	for _, key := range waits {
-		if err := d.Due.Wake(ctx, tx, run.DueDispatch, key, time.Time{}); err != nil {
+		if err := d.Due.WakeAgain(ctx, tx, run.DueDispatch, key); err != nil {
 			return err
 		}
 	}

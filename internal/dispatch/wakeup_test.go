@@ -48,6 +48,48 @@ func (e *emptyChoices) TraceBatchQuery(_ context.Context, _ *pgx.Conn, d pgx.Tra
 
 func (e *emptyChoices) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {}
 
+// passEnds calls do once, when a pass is about to end: what it goes by is read, and it has not waited for who wakes it.
+type passEnds struct {
+	armed atomic.Bool
+	do    func()
+}
+
+func (p *passEnds) TraceQueryStart(ctx context.Context, _ *pgx.Conn, d pgx.TraceQueryStartData) context.Context {
+	if strings.Contains(d.SQL, "-- name: DueGate ") && p.armed.CompareAndSwap(true, false) {
+		p.do()
+	}
+	return ctx
+}
+
+func (p *passEnds) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+// TestWakeAgain: a margin that is raised while a pass ends, because the margin was spent, lets work go at once and not when the window
+// is over.
+func TestWakeAgain(t *testing.T) {
+	t.Parallel()
+	own := pgtest.New(t)
+	ends := &passEnds{}
+	cfg := own.Config()
+	cfg.ConnConfig.Tracer = ends
+	pool := must(pgxpool.NewWithConfig(t.Context(), cfg))
+	t.Cleanup(pool.Close)
+	b := setupPool(t, pool, dispatch.Options{}, asIs, provider.Options{})
+	b.sim.SetAccount("acme", dialersim.AccountSettings{Limits: map[string]map[int]int64{"*": {60: 1000, 3600: 1000, 86400: 20}}})
+	b.refresh()
+	must(b.disp.SetMargin(t.Context(), b.org, b.tenancy, "modify", 50))
+	ends.do = func() { must(b.disp.SetMargin(t.Context(), b.org, b.tenancy, "modify", 100)) }
+	def := b.define(modifies)
+	b.await(b.start(def, 10, plainRow))
+	b.eventually(`SELECT NOT EXISTS (SELECT FROM flow.due WHERE kind = 'dispatch')`)
+	ends.armed.Store(true)
+	if status, counts := b.await(b.start(def, 5, plainRow)); status != run.BatchCompleted {
+		t.Errorf("batch ended %s with %+v", status, counts)
+	}
+	if ends.armed.Load() {
+		t.Error("no pass ended: the test shows nothing")
+	}
+}
+
 // A record whose time comes after a pass has found nothing ready, and before it finds out when something will be, goes out.
 func TestReadyBetweenTwoLooks(t *testing.T) {
 	t.Parallel()

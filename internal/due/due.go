@@ -187,15 +187,29 @@ func (s *Scheduler) Wake(ctx context.Context, tx pgx.Tx, kind, key string, at ti
 	return start(ctx, tx)
 }
 
+// WakeAgain is Wake for now by whoever changes what a handler may have gone by already: where somebody works on the row, it is due
+// again when they finish, also of a kind that Rechecks, whatever the last look found.
+func (s *Scheduler) WakeAgain(ctx context.Context, tx pgx.Tx, kind, key string) error {
+	ask, start := s.waking(kind, key, time.Time{}, true)
+	if err := ask(ctx, tx); err != nil {
+		return err
+	}
+	return start(ctx, tx)
+}
+
 // Waking is Wake in two: ask is a statement that can go with others, start comes after it.
 func (s *Scheduler) Waking(kind, key string, at time.Time) (ask func(context.Context, pg.DB) error, start func(context.Context, pgx.Tx) error) {
+	return s.waking(kind, key, at, false)
+}
+
+func (s *Scheduler) waking(kind, key string, at time.Time, again bool) (ask func(context.Context, pg.DB) error, start func(context.Context, pgx.Tx) error) {
 	var leased *Lease
 	ask = func(ctx context.Context, conn pg.DB) error {
 		k, err := s.kind(kind)
 		if err != nil {
 			return err
 		}
-		params := db.DueWakeParams{Kind: kind, Key: key, LeaseSeconds: k.lease.Seconds(), Rechecks: k.rechecks}
+		params := db.DueWakeParams{Kind: kind, Key: key, LeaseSeconds: k.lease.Seconds(), Rechecks: k.rechecks, Again: again}
 		if at.After(Now()) {
 			params.DueAt = &at
 		}

@@ -115,6 +115,36 @@ func TestRechecks_WakesWhatNobodyWorksOn(t *testing.T) {
 	b.eventually("the row is gone", func() bool { return !b.row("k").exists })
 }
 
+// TestWakeAgain: whoever changes what work has gone by already has it begin once more, though the last look found nothing; both wait for
+// one another in one order.
+func TestWakeAgain(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	s := b.scheduler(due.Options{ScanEvery: hour})
+	runs, goOn := make(chan string), make(chan struct{})
+	s.Register(kind, hour, 1, func(ctx context.Context, l *due.Lease) (time.Time, error) {
+		runs <- l.Key
+		<-goOn
+		_, err := l.EndUnless(ctx, func(context.Context, pgx.Tx) (bool, time.Time, error) { return false, due.Now().Add(1e6 * hour), nil })
+		return time.Time{}, err
+	}, due.Rechecks())
+	b.run(s)
+	b.wake(s, "k", due.Now())
+	receive(t, "the work", runs)
+	err := pg.InTx(b.ctx, b.pool, func(ctx context.Context, tx pgx.Tx) error {
+		if err := s.WakeAgain(ctx, tx, kind, "k"); err != nil {
+			return err
+		}
+		close(goOn) // the end of the work waits for this transaction, which wakes it by the usual way, too
+		return s.Wake(ctx, tx, kind, "k", due.Now())
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	receive(t, "the work once more", runs)
+	b.eventually("it waits", func() bool { r := b.row("k"); return r.exists && !r.leased })
+}
+
 func (b *bundle) exec(statements ...string) {
 	b.t.Helper()
 	for _, sql := range statements {

@@ -137,13 +137,13 @@ func (s *Service) Read(ctx context.Context, orgID, id uuid.UUID) (*Hold, error) 
 }
 
 // wakeCovered wakes the budgets in which an organization's work waits: of one Domain and lane, where they are given.
-func (s *Service) wakeCovered(ctx context.Context, tx pgx.Tx, orgID uuid.UUID, domain *string, lane *db.FlowLane, now time.Time) error {
+func (s *Service) wakeCovered(ctx context.Context, tx pgx.Tx, orgID uuid.UUID, domain *string, lane *db.FlowLane) error {
 	budgets, err := s.q.HoldBudgets(ctx, tx, db.HoldBudgetsParams{OrgID: orgID, Domain: domain, Lane: lane})
 	if err != nil {
 		return fmt.Errorf("read what was held: %w", err)
 	}
 	for _, b := range budgets { // in the order in which due rows are locked
-		if err := s.due.Wake(ctx, tx, run.DueDispatch, run.DispatchKey(b.Domain, b.Bucket), now); err != nil {
+		if err := s.due.WakeAgain(ctx, tx, run.DueDispatch, run.DispatchKey(b.Domain, b.Bucket)); err != nil {
 			return err
 		}
 	}

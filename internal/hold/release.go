@@ -36,7 +36,7 @@ func (s *Service) releaseTarget(ctx context.Context, t Target, in db.HoldsReleas
 		if err != nil || len(rows) == 0 {
 			return nil, now, err
 		}
-		if err := s.wakeCovered(ctx, tx, t.OrgID, t.TenancyID, t.Lane, now); err != nil {
+		if err := s.wakeCovered(ctx, tx, t.OrgID, t.TenancyID, t.Lane); err != nil {
 			return nil, now, err
 		}
 		return rows, now, event.Tell(ctx, tx, s.due, event.Pauses(event.PauseReleased, rows)...)
@@ -114,7 +114,7 @@ func (s *Service) Expire(ctx context.Context, tx pgx.Tx, id uuid.UUID) (again ti
 	if err != nil {
 		return again, err
 	}
-	if err := s.wakeCovered(ctx, tx, *row.OrgID, row.Domain, row.Lane, now); err != nil {
+	if err := s.wakeCovered(ctx, tx, *row.OrgID, row.Domain, row.Lane); err != nil {
 		return again, err
 	}
 	return again, event.Tell(ctx, tx, s.due, ended...)

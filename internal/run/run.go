@@ -33,6 +33,8 @@ type Router interface {
 // Waker makes (kind, key) due at a time.
 type Waker interface {
 	Wake(ctx context.Context, tx pgx.Tx, kind, key string, at time.Time) error
+	// WakeAgain is Wake for now that work under way does not swallow: it begins once more.
+	WakeAgain(ctx context.Context, tx pgx.Tx, kind, key string) error
 	// Waking is Wake in two: ask is one statement, which can go with others, start comes after it.
 	Waking(kind, key string, at time.Time) (ask func(context.Context, pg.DB) error, start func(context.Context, pgx.Tx) error)
 }

@@ -60,6 +60,11 @@ func (w *world) Wake(_ context.Context, _ pgx.Tx, kind, key string, _ time.Time)
 	return nil
 }
 
+// WakeAgain implements Waker.
+func (w *world) WakeAgain(ctx context.Context, tx pgx.Tx, kind, key string) error {
+	return w.Wake(ctx, tx, kind, key, time.Time{})
+}
+
 // Waking implements Waker.
 func (w *world) Waking(kind, key string, at time.Time) (ask func(context.Context, pg.DB) error, start func(context.Context, pgx.Tx) error) {
 	ask = func(ctx context.Context, _ pg.DB) error { return w.Wake(ctx, nil, kind, key, at) }
