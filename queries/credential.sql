@@ -88,6 +88,13 @@ SET last_used_at = greatest(u.last_used_at, excluded.last_used_at), last_stamped
 -- name: CredentialLimit :exec
 UPDATE flow.credential SET limits = sqlc.narg('limits')::jsonb, updated_at = flow.clock() WHERE org_id = @org_id AND id = @id;
 
+-- name: CredentialsLimited :many
+-- Those of these credentials whose owner limits them, or their account.
+SELECT c.id FROM (SELECT unnest(@org_ids::uuid[]) AS org_id, unnest(@ids::uuid[]) AS id) k
+JOIN flow.credential c ON c.org_id = k.org_id AND c.id = k.id
+LEFT JOIN flow.tenant t ON t.org_id = c.org_id AND t.tenancy_id = c.tenancy_id
+WHERE c.limits IS NOT NULL OR t.limits IS NOT NULL;
+
 -- name: BudgetsLimit :exec
 -- The budgets of a credential, or of an account. The caller holds the credential, or the tenant.
 UPDATE flow.budget SET limits = sqlc.narg('limits')::jsonb WHERE domain = @domain;

@@ -332,15 +332,17 @@ GROUP BY bucket, counts_in;
 
 -- name: DomainCaps :one
 -- The provider's limits of a bucket that were read, by window, and the lowest margin of the organizations that use the account: those
--- with an active credential of it, which the provider has identified and whose newest secret it has not refused.
+-- with an active credential of it, which the provider has identified and whose newest secret it has not refused, and the one that has it
+-- for itself.
 SELECT (SELECT coalesce(array_agg(l.window_seconds ORDER BY l.window_seconds), '{}') FROM flow.domain_limit l
         WHERE l.tenancy_id = @tenancy_id AND l.bucket = @bucket)::int[] AS windows,
     (SELECT coalesce(array_agg(l.cap ORDER BY l.window_seconds), '{}') FROM flow.domain_limit l
         WHERE l.tenancy_id = @tenancy_id AND l.bucket = @bucket)::int[] AS caps,
     (SELECT coalesce(min(m.percent), 100) FROM flow.domain_margin m WHERE m.tenancy_id = @tenancy_id AND m.bucket = @bucket
-        AND EXISTS (SELECT FROM flow.credential c WHERE c.tenancy_id = m.tenancy_id AND c.org_id = m.org_id AND c.status = 'active' AND c.deleted_at IS NULL
+        AND (EXISTS (SELECT FROM flow.domain a WHERE a.tenancy_id = m.tenancy_id AND a.org_id = m.org_id)
+            OR EXISTS (SELECT FROM flow.credential c WHERE c.tenancy_id = m.tenancy_id AND c.org_id = m.org_id AND c.status = 'active' AND c.deleted_at IS NULL
             AND (c.last_verified IS NOT NULL OR NOT EXISTS (SELECT FROM flow.credential_use u WHERE u.credential_id = c.id
-                AND u.last_failure_class = 'AUTH_FAILED' AND u.last_failed_at > coalesce(u.last_succeeded_at, '-infinity')))))::int AS margin,
+                AND u.last_failure_class = 'AUTH_FAILED' AND u.last_failed_at > coalesce(u.last_succeeded_at, '-infinity'))))))::int AS margin,
     coalesce((SELECT d.time_zone FROM flow.domain d WHERE d.tenancy_id = @tenancy_id), '')::text AS time_zone;
 
 -- name: BudgetZone :exec
@@ -421,7 +423,8 @@ RETURNING *;
 
 -- name: MarginList :many
 -- The margins of an account by bucket: that of the organization (0: none) and the lowest of all that use it, as DomainCaps says.
-SELECT m.bucket, coalesce(min(m.percent) FILTER (WHERE EXISTS (SELECT FROM flow.credential c WHERE c.tenancy_id = m.tenancy_id AND c.org_id = m.org_id AND c.status = 'active' AND c.deleted_at IS NULL
+SELECT m.bucket, coalesce(min(m.percent) FILTER (WHERE EXISTS (SELECT FROM flow.domain a WHERE a.tenancy_id = m.tenancy_id AND a.org_id = m.org_id)
+        OR EXISTS (SELECT FROM flow.credential c WHERE c.tenancy_id = m.tenancy_id AND c.org_id = m.org_id AND c.status = 'active' AND c.deleted_at IS NULL
         AND (c.last_verified IS NOT NULL OR NOT EXISTS (SELECT FROM flow.credential_use u WHERE u.credential_id = c.id
             AND u.last_failure_class = 'AUTH_FAILED' AND u.last_failed_at > coalesce(u.last_succeeded_at, '-infinity'))))), 100)::int AS lowest,
     coalesce(max(m.percent) FILTER (WHERE m.org_id = @org_id), 0)::int AS own,

@@ -1,17 +1,19 @@
 -- name: DomainList :many
--- The accounts that an organization knows, in insertion order from one account on.
-SELECT sqlc.embed(d), coalesce(t.label, '')::text AS label, t.created_at AS known_at,
-    (SELECT coalesce(array_agg(c.id ORDER BY c.id), '{}') FROM flow.credential c WHERE c.tenancy_id = d.tenancy_id AND c.org_id = @org_id AND c.deleted_at IS NULL)::uuid[] AS credential_ids,
+-- The accounts that an organization knows of platforms that meter them, and its credentials that it limits, in insertion order from one on.
+SELECT sqlc.embed(d), coalesce(t.label, k.name, '')::text AS label, t.created_at AS known_at, coalesce(t.limits, k.limits) AS limits,
+    (SELECT coalesce(array_agg(c.id ORDER BY c.id), '{}') FROM flow.credential c
+        WHERE (c.tenancy_id = d.tenancy_id OR c.id = d.credential_id) AND c.org_id = @org_id AND c.deleted_at IS NULL)::uuid[] AS credential_ids,
     (SELECT coalesce(max(l.read_at), '0001-01-01 00:00:00+00') FROM flow.domain_limit l WHERE l.tenancy_id = d.tenancy_id)::timestamptz AS limits_read_at
-FROM flow.tenant t JOIN flow.domain d ON d.tenancy_id = t.tenancy_id
-WHERE t.org_id = @org_id AND d.platform_id = ANY(@platform_ids::text[])
+FROM flow.tenant t JOIN flow.domain d ON d.tenancy_id = t.tenancy_id LEFT JOIN flow.credential k ON k.id = d.credential_id
+WHERE t.org_id = @org_id AND (d.platform_id = ANY(@metered::text[]) OR d.credential_id IS NOT NULL)
+    AND (sqlc.narg('platform_id')::text IS NULL OR d.platform_id = sqlc.narg('platform_id'))
     AND (sqlc.narg('tenancy_id')::text IS NULL OR t.tenancy_id = sqlc.narg('tenancy_id'))
     AND (t.created_at, t.tenancy_id) > (@after_created_at::timestamptz, @after_id::text)
 ORDER BY t.created_at, t.tenancy_id LIMIT @max_rows OFFSET @skip_rows;
 
 -- name: DomainTotal :one
 SELECT count(*) FROM flow.tenant t JOIN flow.domain d ON d.tenancy_id = t.tenancy_id
-WHERE t.org_id = @org_id AND d.platform_id = ANY(@platform_ids::text[]);
+WHERE t.org_id = @org_id AND (d.platform_id = ANY(@metered::text[]) OR d.credential_id IS NOT NULL) AND d.platform_id = @platform_id;
 
 -- name: DomainDispatched :one
 -- Whether anything was ever sent to an account but questions of the service's own.

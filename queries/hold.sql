@@ -52,6 +52,12 @@ WHERE p.org_id = @org_id::uuid AND p.scope = @scope AND p.domain IS NOT DISTINCT
     AND p.status = 'active' AND p.scope IN ('global', 'domain', 'lane') AND p.ends_at > flow.clock() AND p.operator IS NOT DISTINCT FROM sqlc.narg('operator')
 RETURNING *;
 
+-- name: HoldsOfDomainRelease :many
+-- Releases the holds of an organization on a Domain that goes, and on its lanes.
+UPDATE flow.pause SET status = 'released', released_at = flow.clock(), released_by = sqlc.narg('released_by')::uuid
+WHERE org_id = @org_id::uuid AND domain = @domain::text AND scope IN ('domain', 'lane') AND status = 'active' AND ends_at > flow.clock()
+RETURNING *;
+
 -- name: HoldsOfBatchRelease :many
 UPDATE flow.pause SET status = 'released', released_at = @now::timestamptz, released_by = sqlc.narg('released_by')::uuid
 WHERE batch_id = @batch_id::uuid AND scope = 'batch' AND status = 'active'

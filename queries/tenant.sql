@@ -29,24 +29,44 @@ INSERT INTO flow.tenant (org_id, tenancy_id, label) VALUES (@org_id, @tenancy_id
 
 -- name: TenantGet :one
 SELECT sqlc.embed(t), sqlc.embed(d) FROM flow.tenant t JOIN flow.domain d ON d.tenancy_id = t.tenancy_id
-WHERE t.org_id = @org_id AND t.tenancy_id = @tenancy_id;
+WHERE t.org_id = @org_id AND t.tenancy_id = @tenancy_id AND d.credential_id IS NULL;
 
 -- name: TenantShare :one
 -- Keeps a tenant from being deleted until the transaction ends.
 SELECT sqlc.embed(t), sqlc.embed(d) FROM flow.tenant t JOIN flow.domain d ON d.tenancy_id = t.tenancy_id
-WHERE t.org_id = @org_id AND t.tenancy_id = @tenancy_id FOR SHARE OF t;
+WHERE t.org_id = @org_id AND t.tenancy_id = @tenancy_id AND d.credential_id IS NULL FOR SHARE OF t;
+
+-- name: DomainKnown :one
+-- A Domain that an organization knows, with the limits that it has set.
+SELECT sqlc.embed(d), coalesce(t.limits, (SELECT k.limits FROM flow.credential k WHERE k.id = d.credential_id)) AS limits
+FROM flow.tenant t JOIN flow.domain d ON d.tenancy_id = t.tenancy_id
+WHERE t.org_id = @org_id AND t.tenancy_id = @tenancy_id;
+
+-- name: DomainShare :one
+-- Has an organization go on knowing a Domain until the transaction ends.
+SELECT tenancy_id FROM flow.tenant WHERE org_id = @org_id AND tenancy_id = @tenancy_id FOR SHARE;
+
+-- name: DomainOfCredential :exec
+-- The Domain that a credential is whose owner limits it, with the ledger that it had before.
+WITH kept AS (
+    INSERT INTO flow.domain (tenancy_id, org_id, platform_id, credential_id, time_zone) VALUES (@tenancy_id, @org_id, @platform_id, @credential_id, 'UTC')
+    ON CONFLICT (tenancy_id) DO NOTHING
+)
+INSERT INTO flow.tenant (org_id, tenancy_id) VALUES (@org_id, @tenancy_id) ON CONFLICT (org_id, tenancy_id) DO NOTHING;
 
 -- name: TenantLock :one
-SELECT tenancy_id FROM flow.tenant WHERE org_id = @org_id AND tenancy_id = @tenancy_id FOR UPDATE;
+-- An account; what a limited credential is goes with its limits.
+SELECT t.tenancy_id FROM flow.tenant t JOIN flow.domain d ON d.tenancy_id = t.tenancy_id
+WHERE t.org_id = @org_id AND t.tenancy_id = @tenancy_id AND d.credential_id IS NULL FOR UPDATE OF t;
 
 -- name: TenantList :many
 -- In insertion order, from one tenant on.
 SELECT sqlc.embed(t), sqlc.embed(d) FROM flow.tenant t JOIN flow.domain d ON d.tenancy_id = t.tenancy_id
-WHERE t.org_id = @org_id AND (t.created_at, t.tenancy_id) > (@after_created_at::timestamptz, @after_id::text)
+WHERE t.org_id = @org_id AND d.credential_id IS NULL AND (t.created_at, t.tenancy_id) > (@after_created_at::timestamptz, @after_id::text)
 ORDER BY t.created_at, t.tenancy_id LIMIT @max_rows OFFSET @skip_rows;
 
 -- name: TenantCount :one
-SELECT count(*) FROM flow.tenant WHERE org_id = @org_id;
+SELECT count(*) FROM flow.tenant t JOIN flow.domain d ON d.tenancy_id = t.tenancy_id WHERE t.org_id = @org_id AND d.credential_id IS NULL;
 
 -- name: TenantRename :exec
 UPDATE flow.tenant SET label = @label WHERE org_id = @org_id AND tenancy_id = @tenancy_id;

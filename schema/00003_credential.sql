@@ -47,6 +47,7 @@ CREATE TABLE flow.domain (
     tenancy_id text PRIMARY KEY,
     org_id uuid REFERENCES flow.organization (id),
     platform_id text NOT NULL,
+    credential_id uuid CHECK (credential_id IS NULL OR org_id IS NOT NULL),
     account_number text,
     account_name text NOT NULL DEFAULT '',
     time_zone text NOT NULL,
@@ -55,10 +56,11 @@ CREATE TABLE flow.domain (
     created_at timestamptz NOT NULL DEFAULT flow.clock()
 );
 CREATE UNIQUE INDEX domain_account ON flow.domain (platform_id, account_number) WHERE org_id IS NULL;
-COMMENT ON TABLE flow.domain IS 'A Domain: an account of a provider, with its ledger. Organizations that use one account share it, and its budgets.';
+COMMENT ON TABLE flow.domain IS 'A Domain: an account of a provider, or a credential that its owner limits, with its ledger. Organizations that use one account share it, and its budgets.';
 COMMENT ON COLUMN flow.domain.tenancy_id IS 'What the API calls tenancy_id; follows from platform and account number where the provider identified the account.';
 COMMENT ON COLUMN flow.domain.org_id IS 'The organization that named it itself and alone uses it; null for one that its provider identified.';
 COMMENT ON COLUMN flow.domain.platform_id IS 'The provider, as the catalog names it.';
+COMMENT ON COLUMN flow.domain.credential_id IS 'The credential that its owner limits, of a platform that tells no accounts; null for an account. It is known (flow.tenant) as long as there are limits.';
 COMMENT ON COLUMN flow.domain.account_number IS 'The provider''s own number of the account; null while nobody knows it.';
 COMMENT ON COLUMN flow.domain.account_name IS 'How the provider calls the account; empty where it does not say.';
 COMMENT ON COLUMN flow.domain.time_zone IS 'The IANA zone in whose days and hours the provider counts calls.';

@@ -849,6 +849,39 @@ func (q *Queries) CredentialVerify(ctx context.Context, db DBTX, arg CredentialV
 	return err
 }
 
+const credentialsLimited = `-- name: CredentialsLimited :many
+SELECT c.id FROM (SELECT unnest($1::uuid[]) AS org_id, unnest($2::uuid[]) AS id) k
+JOIN flow.credential c ON c.org_id = k.org_id AND c.id = k.id
+LEFT JOIN flow.tenant t ON t.org_id = c.org_id AND t.tenancy_id = c.tenancy_id
+WHERE c.limits IS NOT NULL OR t.limits IS NOT NULL
+`
+
+type CredentialsLimitedParams struct {
+	OrgIds []uuid.UUID
+	Ids    []uuid.UUID
+}
+
+// Those of these credentials whose owner limits them, or their account.
+func (q *Queries) CredentialsLimited(ctx context.Context, db DBTX, arg CredentialsLimitedParams) ([]uuid.UUID, error) {
+	rows, err := db.Query(ctx, credentialsLimited, arg.OrgIds, arg.Ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []uuid.UUID
+	for rows.Next() {
+		var id uuid.UUID
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const tokenAsk = `-- name: TokenAsk :exec
 UPDATE flow.credential_token SET asked_by = $1::uuid, asked_until = flow.clock() + make_interval(secs => $2::double precision)
 WHERE org_id = $3 AND credential_id = $4

@@ -1390,9 +1390,10 @@ SELECT (SELECT coalesce(array_agg(l.window_seconds ORDER BY l.window_seconds), '
     (SELECT coalesce(array_agg(l.cap ORDER BY l.window_seconds), '{}') FROM flow.domain_limit l
         WHERE l.tenancy_id = $1 AND l.bucket = $2)::int[] AS caps,
     (SELECT coalesce(min(m.percent), 100) FROM flow.domain_margin m WHERE m.tenancy_id = $1 AND m.bucket = $2
-        AND EXISTS (SELECT FROM flow.credential c WHERE c.tenancy_id = m.tenancy_id AND c.org_id = m.org_id AND c.status = 'active' AND c.deleted_at IS NULL
+        AND (EXISTS (SELECT FROM flow.domain a WHERE a.tenancy_id = m.tenancy_id AND a.org_id = m.org_id)
+            OR EXISTS (SELECT FROM flow.credential c WHERE c.tenancy_id = m.tenancy_id AND c.org_id = m.org_id AND c.status = 'active' AND c.deleted_at IS NULL
             AND (c.last_verified IS NOT NULL OR NOT EXISTS (SELECT FROM flow.credential_use u WHERE u.credential_id = c.id
-                AND u.last_failure_class = 'AUTH_FAILED' AND u.last_failed_at > coalesce(u.last_succeeded_at, '-infinity')))))::int AS margin,
+                AND u.last_failure_class = 'AUTH_FAILED' AND u.last_failed_at > coalesce(u.last_succeeded_at, '-infinity'))))))::int AS margin,
     coalesce((SELECT d.time_zone FROM flow.domain d WHERE d.tenancy_id = $1), '')::text AS time_zone
 `
 
@@ -1409,7 +1410,8 @@ type DomainCapsRow struct {
 }
 
 // The provider's limits of a bucket that were read, by window, and the lowest margin of the organizations that use the account: those
-// with an active credential of it, which the provider has identified and whose newest secret it has not refused.
+// with an active credential of it, which the provider has identified and whose newest secret it has not refused, and the one that has it
+// for itself.
 func (q *Queries) DomainCaps(ctx context.Context, db DBTX, arg DomainCapsParams) (DomainCapsRow, error) {
 	row := db.QueryRow(ctx, domainCaps, arg.TenancyID, arg.Bucket)
 	var i DomainCapsRow
@@ -1441,7 +1443,7 @@ func (q *Queries) DomainCredential(ctx context.Context, db DBTX, arg DomainCrede
 }
 
 const domainGet = `-- name: DomainGet :one
-SELECT tenancy_id, org_id, platform_id, account_number, account_name, time_zone, identified_at, answers_in, created_at FROM flow.domain WHERE tenancy_id = $1
+SELECT tenancy_id, org_id, platform_id, credential_id, account_number, account_name, time_zone, identified_at, answers_in, created_at FROM flow.domain WHERE tenancy_id = $1
 `
 
 func (q *Queries) DomainGet(ctx context.Context, db DBTX, tenancyID string) (FlowDomain, error) {
@@ -1451,6 +1453,7 @@ func (q *Queries) DomainGet(ctx context.Context, db DBTX, tenancyID string) (Flo
 		&i.TenancyID,
 		&i.OrgID,
 		&i.PlatformID,
+		&i.CredentialID,
 		&i.AccountNumber,
 		&i.AccountName,
 		&i.TimeZone,
@@ -1906,7 +1909,8 @@ func (q *Queries) LedgerRelease(ctx context.Context, db DBTX, arg LedgerReleaseP
 }
 
 const marginList = `-- name: MarginList :many
-SELECT m.bucket, coalesce(min(m.percent) FILTER (WHERE EXISTS (SELECT FROM flow.credential c WHERE c.tenancy_id = m.tenancy_id AND c.org_id = m.org_id AND c.status = 'active' AND c.deleted_at IS NULL
+SELECT m.bucket, coalesce(min(m.percent) FILTER (WHERE EXISTS (SELECT FROM flow.domain a WHERE a.tenancy_id = m.tenancy_id AND a.org_id = m.org_id)
+        OR EXISTS (SELECT FROM flow.credential c WHERE c.tenancy_id = m.tenancy_id AND c.org_id = m.org_id AND c.status = 'active' AND c.deleted_at IS NULL
         AND (c.last_verified IS NOT NULL OR NOT EXISTS (SELECT FROM flow.credential_use u WHERE u.credential_id = c.id
             AND u.last_failure_class = 'AUTH_FAILED' AND u.last_failed_at > coalesce(u.last_succeeded_at, '-infinity'))))), 100)::int AS lowest,
     coalesce(max(m.percent) FILTER (WHERE m.org_id = $1), 0)::int AS own,

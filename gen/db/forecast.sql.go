@@ -230,19 +230,22 @@ func (q *Queries) DomainHeldUntil(ctx context.Context, db DBTX, arg DomainHeldUn
 }
 
 const domainList = `-- name: DomainList :many
-SELECT d.tenancy_id, d.org_id, d.platform_id, d.account_number, d.account_name, d.time_zone, d.identified_at, d.answers_in, d.created_at, coalesce(t.label, '')::text AS label, t.created_at AS known_at,
-    (SELECT coalesce(array_agg(c.id ORDER BY c.id), '{}') FROM flow.credential c WHERE c.tenancy_id = d.tenancy_id AND c.org_id = $1 AND c.deleted_at IS NULL)::uuid[] AS credential_ids,
+SELECT d.tenancy_id, d.org_id, d.platform_id, d.credential_id, d.account_number, d.account_name, d.time_zone, d.identified_at, d.answers_in, d.created_at, coalesce(t.label, k.name, '')::text AS label, t.created_at AS known_at, coalesce(t.limits, k.limits) AS limits,
+    (SELECT coalesce(array_agg(c.id ORDER BY c.id), '{}') FROM flow.credential c
+        WHERE (c.tenancy_id = d.tenancy_id OR c.id = d.credential_id) AND c.org_id = $1 AND c.deleted_at IS NULL)::uuid[] AS credential_ids,
     (SELECT coalesce(max(l.read_at), '0001-01-01 00:00:00+00') FROM flow.domain_limit l WHERE l.tenancy_id = d.tenancy_id)::timestamptz AS limits_read_at
-FROM flow.tenant t JOIN flow.domain d ON d.tenancy_id = t.tenancy_id
-WHERE t.org_id = $1 AND d.platform_id = ANY($2::text[])
-    AND ($3::text IS NULL OR t.tenancy_id = $3)
-    AND (t.created_at, t.tenancy_id) > ($4::timestamptz, $5::text)
-ORDER BY t.created_at, t.tenancy_id LIMIT $7 OFFSET $6
+FROM flow.tenant t JOIN flow.domain d ON d.tenancy_id = t.tenancy_id LEFT JOIN flow.credential k ON k.id = d.credential_id
+WHERE t.org_id = $1 AND (d.platform_id = ANY($2::text[]) OR d.credential_id IS NOT NULL)
+    AND ($3::text IS NULL OR d.platform_id = $3)
+    AND ($4::text IS NULL OR t.tenancy_id = $4)
+    AND (t.created_at, t.tenancy_id) > ($5::timestamptz, $6::text)
+ORDER BY t.created_at, t.tenancy_id LIMIT $8 OFFSET $7
 `
 
 type DomainListParams struct {
 	OrgID          uuid.UUID
-	PlatformIds    []string
+	Metered        []string
+	PlatformID     *string
 	TenancyID      *string
 	AfterCreatedAt time.Time
 	AfterID        string
@@ -254,15 +257,17 @@ type DomainListRow struct {
 	FlowDomain    FlowDomain
 	Label         string
 	KnownAt       time.Time
+	Limits        json.RawMessage
 	CredentialIds []uuid.UUID
 	LimitsReadAt  time.Time
 }
 
-// The accounts that an organization knows, in insertion order from one account on.
+// The accounts that an organization knows of platforms that meter them, and its credentials that it limits, in insertion order from one on.
 func (q *Queries) DomainList(ctx context.Context, db DBTX, arg DomainListParams) ([]DomainListRow, error) {
 	rows, err := db.Query(ctx, domainList,
 		arg.OrgID,
-		arg.PlatformIds,
+		arg.Metered,
+		arg.PlatformID,
 		arg.TenancyID,
 		arg.AfterCreatedAt,
 		arg.AfterID,
@@ -280,6 +285,7 @@ func (q *Queries) DomainList(ctx context.Context, db DBTX, arg DomainListParams)
 			&i.FlowDomain.TenancyID,
 			&i.FlowDomain.OrgID,
 			&i.FlowDomain.PlatformID,
+			&i.FlowDomain.CredentialID,
 			&i.FlowDomain.AccountNumber,
 			&i.FlowDomain.AccountName,
 			&i.FlowDomain.TimeZone,
@@ -288,6 +294,7 @@ func (q *Queries) DomainList(ctx context.Context, db DBTX, arg DomainListParams)
 			&i.FlowDomain.CreatedAt,
 			&i.Label,
 			&i.KnownAt,
+			&i.Limits,
 			&i.CredentialIds,
 			&i.LimitsReadAt,
 		); err != nil {
@@ -303,16 +310,17 @@ func (q *Queries) DomainList(ctx context.Context, db DBTX, arg DomainListParams)
 
 const domainTotal = `-- name: DomainTotal :one
 SELECT count(*) FROM flow.tenant t JOIN flow.domain d ON d.tenancy_id = t.tenancy_id
-WHERE t.org_id = $1 AND d.platform_id = ANY($2::text[])
+WHERE t.org_id = $1 AND (d.platform_id = ANY($2::text[]) OR d.credential_id IS NOT NULL) AND d.platform_id = $3
 `
 
 type DomainTotalParams struct {
-	OrgID       uuid.UUID
-	PlatformIds []string
+	OrgID      uuid.UUID
+	Metered    []string
+	PlatformID string
 }
 
 func (q *Queries) DomainTotal(ctx context.Context, db DBTX, arg DomainTotalParams) (int64, error) {
-	row := db.QueryRow(ctx, domainTotal, arg.OrgID, arg.PlatformIds)
+	row := db.QueryRow(ctx, domainTotal, arg.OrgID, arg.Metered, arg.PlatformID)
 	var count int64
 	err := row.Scan(&count)
 	return count, err

@@ -682,6 +682,58 @@ func (q *Queries) HoldsOfBatchRelease(ctx context.Context, db DBTX, arg HoldsOfB
 	return items, nil
 }
 
+const holdsOfDomainRelease = `-- name: HoldsOfDomainRelease :many
+UPDATE flow.pause SET status = 'released', released_at = flow.clock(), released_by = $1::uuid
+WHERE org_id = $2::uuid AND domain = $3::text AND scope IN ('domain', 'lane') AND status = 'active' AND ends_at > flow.clock()
+RETURNING id, org_id, scope, domain, lane, bucket, batch_id, status, cause, reason, operator, created_by, created_at, expires_at, ends_at, released_at, released_by, extensions
+`
+
+type HoldsOfDomainReleaseParams struct {
+	ReleasedBy *uuid.UUID
+	OrgID      uuid.UUID
+	Domain     string
+}
+
+// Releases the holds of an organization on a Domain that goes, and on its lanes.
+func (q *Queries) HoldsOfDomainRelease(ctx context.Context, db DBTX, arg HoldsOfDomainReleaseParams) ([]FlowPause, error) {
+	rows, err := db.Query(ctx, holdsOfDomainRelease, arg.ReleasedBy, arg.OrgID, arg.Domain)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []FlowPause
+	for rows.Next() {
+		var i FlowPause
+		if err := rows.Scan(
+			&i.ID,
+			&i.OrgID,
+			&i.Scope,
+			&i.Domain,
+			&i.Lane,
+			&i.Bucket,
+			&i.BatchID,
+			&i.Status,
+			&i.Cause,
+			&i.Reason,
+			&i.Operator,
+			&i.CreatedBy,
+			&i.CreatedAt,
+			&i.ExpiresAt,
+			&i.EndsAt,
+			&i.ReleasedAt,
+			&i.ReleasedBy,
+			&i.Extensions,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const holdsRelease = `-- name: HoldsRelease :many
 UPDATE flow.pause p SET status = 'released', released_at = flow.clock(), released_by = $1::uuid
 WHERE p.org_id = $2::uuid AND p.scope = $3 AND p.domain IS NOT DISTINCT FROM $4 AND p.lane IS NOT DISTINCT FROM $5::flow.lane

@@ -958,7 +958,7 @@ type FlowDefinitionVersion struct {
 	CreatedAt time.Time
 }
 
-// A Domain: an account of a provider, with its ledger. Organizations that use one account share it, and its budgets.
+// A Domain: an account of a provider, or a credential that its owner limits, with its ledger. Organizations that use one account share it, and its budgets.
 type FlowDomain struct {
 	// What the API calls tenancy_id; follows from platform and account number where the provider identified the account.
 	TenancyID string
@@ -966,6 +966,8 @@ type FlowDomain struct {
 	OrgID *uuid.UUID
 	// The provider, as the catalog names it.
 	PlatformID string
+	// The credential that its owner limits, of a platform that tells no accounts; null for an account. It is known (flow.tenant) as long as there are limits.
+	CredentialID *uuid.UUID
 	// The provider's own number of the account; null while nobody knows it.
 	AccountNumber *string
 	// How the provider calls the account; empty where it does not say.

@@ -13,6 +13,85 @@ import (
 	"github.com/google/uuid"
 )
 
+const domainKnown = `-- name: DomainKnown :one
+SELECT d.tenancy_id, d.org_id, d.platform_id, d.credential_id, d.account_number, d.account_name, d.time_zone, d.identified_at, d.answers_in, d.created_at, coalesce(t.limits, (SELECT k.limits FROM flow.credential k WHERE k.id = d.credential_id)) AS limits
+FROM flow.tenant t JOIN flow.domain d ON d.tenancy_id = t.tenancy_id
+WHERE t.org_id = $1 AND t.tenancy_id = $2
+`
+
+type DomainKnownParams struct {
+	OrgID     uuid.UUID
+	TenancyID string
+}
+
+type DomainKnownRow struct {
+	FlowDomain FlowDomain
+	Limits     json.RawMessage
+}
+
+// A Domain that an organization knows, with the limits that it has set.
+func (q *Queries) DomainKnown(ctx context.Context, db DBTX, arg DomainKnownParams) (DomainKnownRow, error) {
+	row := db.QueryRow(ctx, domainKnown, arg.OrgID, arg.TenancyID)
+	var i DomainKnownRow
+	err := row.Scan(
+		&i.FlowDomain.TenancyID,
+		&i.FlowDomain.OrgID,
+		&i.FlowDomain.PlatformID,
+		&i.FlowDomain.CredentialID,
+		&i.FlowDomain.AccountNumber,
+		&i.FlowDomain.AccountName,
+		&i.FlowDomain.TimeZone,
+		&i.FlowDomain.IdentifiedAt,
+		&i.FlowDomain.AnswersIn,
+		&i.FlowDomain.CreatedAt,
+		&i.Limits,
+	)
+	return i, err
+}
+
+const domainOfCredential = `-- name: DomainOfCredential :exec
+WITH kept AS (
+    INSERT INTO flow.domain (tenancy_id, org_id, platform_id, credential_id, time_zone) VALUES ($2, $1, $3, $4, 'UTC')
+    ON CONFLICT (tenancy_id) DO NOTHING
+)
+INSERT INTO flow.tenant (org_id, tenancy_id) VALUES ($1, $2) ON CONFLICT (org_id, tenancy_id) DO NOTHING
+`
+
+type DomainOfCredentialParams struct {
+	OrgID        uuid.UUID
+	TenancyID    string
+	PlatformID   string
+	CredentialID *uuid.UUID
+}
+
+// The Domain that a credential is whose owner limits it, with the ledger that it had before.
+func (q *Queries) DomainOfCredential(ctx context.Context, db DBTX, arg DomainOfCredentialParams) error {
+	_, err := db.Exec(ctx, domainOfCredential,
+		arg.OrgID,
+		arg.TenancyID,
+		arg.PlatformID,
+		arg.CredentialID,
+	)
+	return err
+}
+
+const domainShare = `-- name: DomainShare :one
+SELECT tenancy_id FROM flow.tenant WHERE org_id = $1 AND tenancy_id = $2 FOR SHARE
+`
+
+type DomainShareParams struct {
+	OrgID     uuid.UUID
+	TenancyID string
+}
+
+// Has an organization go on knowing a Domain until the transaction ends.
+func (q *Queries) DomainShare(ctx context.Context, db DBTX, arg DomainShareParams) (string, error) {
+	row := db.QueryRow(ctx, domainShare, arg.OrgID, arg.TenancyID)
+	var tenancy_id string
+	err := row.Scan(&tenancy_id)
+	return tenancy_id, err
+}
+
 const tenantAdd = `-- name: TenantAdd :execrows
 INSERT INTO flow.tenant (org_id, tenancy_id, label) VALUES ($1, $2, $3) ON CONFLICT (org_id, tenancy_id) DO NOTHING
 `
@@ -56,7 +135,7 @@ func (q *Queries) TenantBusy(ctx context.Context, db DBTX, arg TenantBusyParams)
 }
 
 const tenantCount = `-- name: TenantCount :one
-SELECT count(*) FROM flow.tenant WHERE org_id = $1
+SELECT count(*) FROM flow.tenant t JOIN flow.domain d ON d.tenancy_id = t.tenancy_id WHERE t.org_id = $1 AND d.credential_id IS NULL
 `
 
 func (q *Queries) TenantCount(ctx context.Context, db DBTX, orgID uuid.UUID) (int64, error) {
@@ -172,8 +251,8 @@ func (q *Queries) TenantDomainName(ctx context.Context, db DBTX, arg TenantDomai
 }
 
 const tenantGet = `-- name: TenantGet :one
-SELECT t.org_id, t.tenancy_id, t.label, t.limits, t.created_at, d.tenancy_id, d.org_id, d.platform_id, d.account_number, d.account_name, d.time_zone, d.identified_at, d.answers_in, d.created_at FROM flow.tenant t JOIN flow.domain d ON d.tenancy_id = t.tenancy_id
-WHERE t.org_id = $1 AND t.tenancy_id = $2
+SELECT t.org_id, t.tenancy_id, t.label, t.limits, t.created_at, d.tenancy_id, d.org_id, d.platform_id, d.credential_id, d.account_number, d.account_name, d.time_zone, d.identified_at, d.answers_in, d.created_at FROM flow.tenant t JOIN flow.domain d ON d.tenancy_id = t.tenancy_id
+WHERE t.org_id = $1 AND t.tenancy_id = $2 AND d.credential_id IS NULL
 `
 
 type TenantGetParams struct {
@@ -198,6 +277,7 @@ func (q *Queries) TenantGet(ctx context.Context, db DBTX, arg TenantGetParams) (
 		&i.FlowDomain.TenancyID,
 		&i.FlowDomain.OrgID,
 		&i.FlowDomain.PlatformID,
+		&i.FlowDomain.CredentialID,
 		&i.FlowDomain.AccountNumber,
 		&i.FlowDomain.AccountName,
 		&i.FlowDomain.TimeZone,
@@ -240,8 +320,8 @@ func (q *Queries) TenantLimit(ctx context.Context, db DBTX, arg TenantLimitParam
 }
 
 const tenantList = `-- name: TenantList :many
-SELECT t.org_id, t.tenancy_id, t.label, t.limits, t.created_at, d.tenancy_id, d.org_id, d.platform_id, d.account_number, d.account_name, d.time_zone, d.identified_at, d.answers_in, d.created_at FROM flow.tenant t JOIN flow.domain d ON d.tenancy_id = t.tenancy_id
-WHERE t.org_id = $1 AND (t.created_at, t.tenancy_id) > ($2::timestamptz, $3::text)
+SELECT t.org_id, t.tenancy_id, t.label, t.limits, t.created_at, d.tenancy_id, d.org_id, d.platform_id, d.credential_id, d.account_number, d.account_name, d.time_zone, d.identified_at, d.answers_in, d.created_at FROM flow.tenant t JOIN flow.domain d ON d.tenancy_id = t.tenancy_id
+WHERE t.org_id = $1 AND d.credential_id IS NULL AND (t.created_at, t.tenancy_id) > ($2::timestamptz, $3::text)
 ORDER BY t.created_at, t.tenancy_id LIMIT $5 OFFSET $4
 `
 
@@ -283,6 +363,7 @@ func (q *Queries) TenantList(ctx context.Context, db DBTX, arg TenantListParams)
 			&i.FlowDomain.TenancyID,
 			&i.FlowDomain.OrgID,
 			&i.FlowDomain.PlatformID,
+			&i.FlowDomain.CredentialID,
 			&i.FlowDomain.AccountNumber,
 			&i.FlowDomain.AccountName,
 			&i.FlowDomain.TimeZone,
@@ -301,7 +382,8 @@ func (q *Queries) TenantList(ctx context.Context, db DBTX, arg TenantListParams)
 }
 
 const tenantLock = `-- name: TenantLock :one
-SELECT tenancy_id FROM flow.tenant WHERE org_id = $1 AND tenancy_id = $2 FOR UPDATE
+SELECT t.tenancy_id FROM flow.tenant t JOIN flow.domain d ON d.tenancy_id = t.tenancy_id
+WHERE t.org_id = $1 AND t.tenancy_id = $2 AND d.credential_id IS NULL FOR UPDATE OF t
 `
 
 type TenantLockParams struct {
@@ -309,6 +391,7 @@ type TenantLockParams struct {
 	TenancyID string
 }
 
+// An account; what a limited credential is goes with its limits.
 func (q *Queries) TenantLock(ctx context.Context, db DBTX, arg TenantLockParams) (string, error) {
 	row := db.QueryRow(ctx, tenantLock, arg.OrgID, arg.TenancyID)
 	var tenancy_id string
@@ -332,8 +415,8 @@ func (q *Queries) TenantRename(ctx context.Context, db DBTX, arg TenantRenamePar
 }
 
 const tenantShare = `-- name: TenantShare :one
-SELECT t.org_id, t.tenancy_id, t.label, t.limits, t.created_at, d.tenancy_id, d.org_id, d.platform_id, d.account_number, d.account_name, d.time_zone, d.identified_at, d.answers_in, d.created_at FROM flow.tenant t JOIN flow.domain d ON d.tenancy_id = t.tenancy_id
-WHERE t.org_id = $1 AND t.tenancy_id = $2 FOR SHARE OF t
+SELECT t.org_id, t.tenancy_id, t.label, t.limits, t.created_at, d.tenancy_id, d.org_id, d.platform_id, d.credential_id, d.account_number, d.account_name, d.time_zone, d.identified_at, d.answers_in, d.created_at FROM flow.tenant t JOIN flow.domain d ON d.tenancy_id = t.tenancy_id
+WHERE t.org_id = $1 AND t.tenancy_id = $2 AND d.credential_id IS NULL FOR SHARE OF t
 `
 
 type TenantShareParams struct {
@@ -359,6 +442,7 @@ func (q *Queries) TenantShare(ctx context.Context, db DBTX, arg TenantShareParam
 		&i.FlowDomain.TenancyID,
 		&i.FlowDomain.OrgID,
 		&i.FlowDomain.PlatformID,
+		&i.FlowDomain.CredentialID,
 		&i.FlowDomain.AccountNumber,
 		&i.FlowDomain.AccountName,
 		&i.FlowDomain.TimeZone,

@@ -162,6 +162,11 @@ func TestCatalogImport_Domains(t *testing.T) {
 	queue := s.get(domain + "/queue")
 	assert.Equal(t, []any{3.0, 3.0}, []any{queue["totals"].(object)["queued_records"], queue["totals"].(object)["paused_records"]})
 
+	s.Do(http.MethodPut, domain+"/margins/shop", `{"margin_percent":50}`).Detail(http.StatusNotFound, "Bucket not found")
+	s.Do(http.MethodPost, domain+"/estimate", `{"action_id":"shop__items__put_item","record_count":3}`).Invalid("body.action_id value_error") // nothing is limited
+	s.Do(http.MethodPut, "/credentials/"+key+"/limits", `{"windows":[{"seconds":3600,"calls":100,"kind":"aligned"}]}`).Want(http.StatusOK)
+	assert.Equal(t, []any{"shop"}, s.get(domain)["buckets"])
+	assert.Equal(t, 3.0, s.get(domain + "/queue")["buckets"].(object)["shop"].(object)["queued_records"])
 	for _, op := range []struct {
 		method, path string
 		body         any
@@ -173,10 +178,10 @@ func TestCatalogImport_Domains(t *testing.T) {
 		{"GET", "/attribution", nil, http.StatusOK},
 		{"GET", "/usage-history", nil, http.StatusOK},
 		{"GET", "/margins", nil, http.StatusOK},
-		{"PUT", "/margins/shop", `{"margin_percent":50}`, http.StatusNotFound}, // it has no bucket
+		{"PUT", "/margins/shop", `{"margin_percent":50}`, http.StatusOK},
 		{"GET", "/lanes", nil, http.StatusOK},
 		{"PUT", "/lanes/bulk", `{"weight":3}`, http.StatusOK},
-		{"POST", "/estimate", `{"action_id":"shop__items__put_item","record_count":3}`, http.StatusUnprocessableEntity}, // nothing is metered
+		{"POST", "/estimate", `{"action_id":"shop__items__put_item","record_count":3}`, http.StatusOK},
 		{"POST", "/refresh-limits", nil, http.StatusOK},
 		{"GET", "/pauses", nil, http.StatusOK},
 		{"PATCH", "/pauses/" + hold, `{"duration_seconds":900}`, http.StatusOK},
@@ -187,4 +192,7 @@ func TestCatalogImport_Domains(t *testing.T) {
 		s.Do(op.method, "/platforms/shop/domains/"+elsewhere.(string)+op.path, op.body).Detail(http.StatusNotFound, "Domain not found")
 		assert.Equal(t, op.status, s.Do(op.method, domain+op.path, op.body).Status, op.path)
 	}
+	shown := s.get(domain + "/headroom")["buckets"].(object)["shop"].(object)
+	assert.Equal(t, 50.0, shown["windows"].(object)["3600"].(object)["cap"], "half of what the owner set")
+	assert.NotEmpty(t, shown["label"])
 }

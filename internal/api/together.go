@@ -157,7 +157,8 @@ func (t *together) startGroup(ctx context.Context, all []*shared) {
 // flow is a definition and whose it is.
 type flow struct{ org, definition uuid.UUID }
 
-// versions finds the versions of the definitions that can be started now and spend no budget, the time, and the name of the transaction.
+// versions finds the versions of the definitions that can be started now and spend no budget, neither a provider's nor what an owner lets a
+// credential spend, the time, and the name of the transaction.
 func (t *together) versions(ctx context.Context, tx pgx.Tx, all []*shared) (out map[flow]int32, now time.Time, txID string, err error) {
 	out = map[flow]int32{}
 	for _, s := range all {
@@ -169,6 +170,8 @@ func (t *together) versions(ctx context.Context, tx pgx.Tx, all []*shared) (out 
 	}
 	clear(out)
 	var found []db.DefinitionsForStartRow
+	var of db.CredentialsLimitedParams
+	users := map[uuid.UUID][]flow{}
 	err = pg.Together(ctx, tx, func(conn pg.DB) (err error) {
 		found, err = db.New().DefinitionsForStart(ctx, conn, asked)
 		return err
@@ -186,9 +189,34 @@ func (t *together) versions(ctx context.Context, tx pgx.Tx, all []*shared) (out 
 		}
 		if !t.known(plan) {
 			out[flow{d.OrgID, d.ID}] = d.Version
+			for _, id := range credentialsOf(plan) {
+				of.OrgIds, of.Ids = append(of.OrgIds, d.OrgID), append(of.Ids, id)
+				users[id] = append(users[id], flow{d.OrgID, d.ID})
+			}
+		}
+	}
+	if err != nil || len(of.Ids) == 0 {
+		return out, now, txID, err
+	}
+	limited, err := db.New().CredentialsLimited(ctx, tx, of)
+	for _, id := range limited {
+		for _, f := range users[id] {
+			delete(out, f)
 		}
 	}
 	return out, now, txID, err
+}
+
+// credentialsOf are those with which a plan makes calls.
+func credentialsOf(plan *definition.Plan) (out []uuid.UUID) {
+	for i := range plan.Steps {
+		for j := range plan.Steps[i].Tasks {
+			if id := plan.Steps[i].Tasks[j].CredentialID; id.Valid && !slices.Contains(out, id.UUID) {
+				out = append(out, id.UUID)
+			}
+		}
+	}
+	return out
 }
 
 // known notes, and says, whether a plan spends budgets.

@@ -1,6 +1,8 @@
 package catalog
 
 import (
+	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 )
@@ -81,9 +83,59 @@ type Limits struct {
 	MaxInFlight int      `json:"max_in_flight,omitempty"`
 }
 
-// Bucket is the budget of a service that has these limits.
-func (l *Limits) Bucket(s *Service) *RateBucket {
-	return &RateBucket{Label: s.Name, Further: l.Windows, MaxInFlight: l.MaxInFlight}
+// ParseLimits reads limits as they are stored; nil for none.
+func ParseLimits(stored []byte) (*Limits, error) {
+	if len(stored) == 0 {
+		return nil, nil //nolint:nilnil // none is no error
+	}
+	var out Limits
+	if err := json.Unmarshal(stored, &out); err != nil {
+		return nil, fmt.Errorf("read limits: %w", err)
+	}
+	return &out, nil
+}
+
+// Bucket is a budget that has these limits. How many records a call takes is for the action to say.
+func (l *Limits) Bucket(label string) *RateBucket {
+	return &RateBucket{Label: label, Further: l.Windows, MaxInFlight: l.MaxInFlight, MaxRecordsPerRequest: 1}
+}
+
+// Budget is a rate bucket of an account by its name.
+type Budget struct {
+	Name    string
+	Service *Service
+	*RateBucket
+}
+
+// Budgets are those of an account of the platform, in order: of its services, and where the owner of the account, or of a credential that
+// is of none, has set limits, of these.
+func (p *Platform) Budgets(limits *Limits) (out []Budget) {
+	for _, s := range p.Services {
+		for _, name := range slices.Sorted(maps.Keys(s.RateBuckets)) {
+			out = append(out, Budget{name, s, s.RateBuckets[name]})
+		}
+	}
+	switch {
+	case limits == nil:
+	case p.OwnerLimited():
+		out = append(out, Budget{p.ID, p.Services[0], limits.Bucket(p.Name)})
+	default:
+		for _, s := range p.Services {
+			if slices.ContainsFunc(s.Actions, func(a *Action) bool { return a.Call != nil }) {
+				out = append(out, Budget{s.ID, s, limits.Bucket(s.Name)})
+			}
+		}
+	}
+	return out
+}
+
+// OwnerBudget names the budget of an action that no provider meters, where the owner of its credential sets limits: all services of an
+// account share one, else each has its own.
+func (a *Action) OwnerBudget() string {
+	if a.platform != nil && a.platform.OwnerLimited() {
+		return a.platform.ID
+	}
+	return a.ServiceID
 }
 
 // Misfit says why a window cannot be kept as it is said; empty where it can.

@@ -48,11 +48,24 @@ func (s *Service) Delete(ctx context.Context, orgID, id uuid.UUID) error {
 				return err
 			}
 		}
-		if err := s.wakeOthers(ctx, tx, lock.FlowCredential.TenancyID); err != nil {
+		if err := s.leave(ctx, tx, &lock.FlowCredential); err != nil {
 			return err
 		}
 		return account.Audit(ctx, tx, "credential", id.String())
 	})
+}
+
+// leave has a credential that is gone be no Domain any more, and spend of none.
+func (s *Service) leave(ctx context.Context, tx pgx.Tx, c *db.FlowCredential) error {
+	domain := c.TenancyID
+	if len(c.Limits) > 0 {
+		own := run.CredentialDomain(c.OrgID, c.ID)
+		if err := s.forget(ctx, tx, c.OrgID, own); err != nil {
+			return err
+		}
+		domain = &own
+	}
+	return s.wakeOthers(ctx, tx, domain)
 }
 
 // wakeOthers has the work looked at that waits for an account of which a credential is gone: the margins of its organization

@@ -13,6 +13,7 @@ import (
 	"flowlane/gen/db"
 	"flowlane/internal/account"
 	"flowlane/internal/catalog"
+	"flowlane/internal/event"
 	"flowlane/internal/fault"
 	"flowlane/internal/pg"
 	"flowlane/internal/run"
@@ -20,14 +21,11 @@ import (
 
 // Limits are those that the organization has set; nil for none.
 func (c *Credential) Limits() *catalog.Limits {
-	if len(c.FlowCredential.Limits) == 0 {
-		return nil
-	}
-	var out catalog.Limits
-	if err := json.Unmarshal(c.FlowCredential.Limits, &out); err != nil {
+	out, err := catalog.ParseLimits(c.FlowCredential.Limits)
+	if err != nil {
 		return nil // SetLimits has written it
 	}
-	return &out
+	return out
 }
 
 // SetLimits sets how many calls go out with a credential of a platform that has no limits of its own: at once, and in windows. They hold for
@@ -86,13 +84,36 @@ func (s *Service) limit(ctx context.Context, tx pgx.Tx, c *db.FlowCredential, li
 	case ok && p.Metered():
 		return "", fault.New(fault.Conflict, "Platform %s has limits of its own, by account: set the margins of its buckets to spend less", p.ID)
 	default:
-		err = s.queries.CredentialLimit(ctx, tx, db.CredentialLimitParams{OrgID: c.OrgID, ID: c.ID, Limits: limits})
 		domain = run.CredentialDomain(c.OrgID, c.ID)
+		if err := s.queries.CredentialLimit(ctx, tx, db.CredentialLimitParams{OrgID: c.OrgID, ID: c.ID, Limits: limits}); err != nil {
+			return "", fmt.Errorf("limit credential %s: %w", c.ID, err)
+		}
+		if limits == nil {
+			return domain, s.forget(ctx, tx, c.OrgID, domain)
+		}
+		err = s.queries.DomainOfCredential(ctx, tx, db.DomainOfCredentialParams{TenancyID: domain, OrgID: c.OrgID, PlatformID: c.PlatformID, CredentialID: &c.ID})
 	}
 	if err != nil {
 		return "", fmt.Errorf("limit credential %s: %w", c.ID, err)
 	}
 	return domain, nil
+}
+
+// forget has a credential be a Domain no more that is not limited any longer: its margins and lanes go, and its holds end, which nobody
+// could end any more.
+func (s *Service) forget(ctx context.Context, tx pgx.Tx, orgID uuid.UUID, domain string) error {
+	if err := s.queries.TenantDelete(ctx, tx, db.TenantDeleteParams{OrgID: orgID, TenancyID: domain}); err != nil {
+		return fmt.Errorf("forget domain %s: %w", domain, err)
+	}
+	var by *uuid.UUID
+	if id := account.FromContext(ctx).AccountID; id != uuid.Nil {
+		by = &id
+	}
+	ended, err := s.queries.HoldsOfDomainRelease(ctx, tx, db.HoldsOfDomainReleaseParams{OrgID: orgID, Domain: domain, ReleasedBy: by})
+	if err != nil {
+		return fmt.Errorf("release the holds of %s: %w", domain, err)
+	}
+	return event.Tell(ctx, tx, s.due, event.Pauses(event.PauseReleased, ended)...)
 }
 
 // misfits are what is wrong with windows, beyond what the API document says.

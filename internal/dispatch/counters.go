@@ -65,7 +65,7 @@ func (d *Dispatcher) read(ctx context.Context, orgID uuid.UUID, tenancyID string
 	r.every, r.mature = time.Duration(max(platform.Account.Counters.EverySeconds, 1))*time.Second, Mature(platform.Account)
 	id, err := d.q.DomainCredential(ctx, d.Pool, db.DomainCredentialParams{TenancyID: &tenancyID, OrgID: orgID})
 	if pg.IsNoRows(err) {
-		if _, err := d.account(ctx, orgID, tenancyID); err != nil {
+		if _, err := d.account(ctx, d.Pool, orgID, tenancyID); err != nil {
 			return r, err
 		}
 		return r, fault.New(fault.Conflict, "Domain has no active credential to ask the provider with: create one, or set the status of one to active")

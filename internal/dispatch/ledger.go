@@ -3,7 +3,6 @@ package dispatch
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -103,15 +102,12 @@ func (d *Dispatcher) meter(ctx context.Context, conn db.DBTX, b *db.FlowBudget, 
 
 // limited returns the meter of a budget that no provider meters and whose owner has set limits; nil where nobody has.
 func (d *Dispatcher) limited(b *db.FlowBudget) (*meter, error) {
-	if len(b.Limits) == 0 {
-		return nil, nil
-	}
-	var limits catalog.Limits
-	if err := json.Unmarshal(b.Limits, &limits); err != nil {
-		return nil, fmt.Errorf("the limits of %s: %w", b.Domain, err)
+	limits, err := catalog.ParseLimits(b.Limits)
+	if limits == nil || err != nil {
+		return nil, err //nolint:wrapcheck // says everything
 	}
 	svc := &catalog.Service{ID: b.ServiceID}
-	return &meter{key: budgetKey{b.Domain, b.Bucket}, loc: time.UTC, svc: svc, rates: limits.Bucket(svc), owned: true}, nil
+	return &meter{key: budgetKey{b.Domain, b.Bucket}, loc: time.UTC, svc: svc, rates: limits.Bucket(""), owned: true}, nil
 }
 
 // windows returns the meter of a budget without its caps, which is enough to tell windows; nil where it is not metered.

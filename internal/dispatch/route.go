@@ -11,6 +11,7 @@ import (
 
 	"flowlane/gen/db"
 	"flowlane/internal/catalog"
+	"flowlane/internal/credential"
 	"flowlane/internal/definition"
 	"flowlane/internal/fault"
 	"flowlane/internal/pg"
@@ -37,10 +38,10 @@ func (r *Router) Route(ctx context.Context, tx pgx.Tx, orgID uuid.UUID, plan *de
 		if err != nil {
 			return out, err
 		}
-		out.Domain, out.Bucket, budget.OrgID = domain.TenancyID, platform.ID, &orgID
+		out.Domain, out.Bucket, budget.OrgID = domain.TenancyID, task.Action.OwnerBudget(), &orgID
 		budget.MaxInFlight = int32(max(task.Action.Call.MaxInFlight, 1))
 	case len(task.Action.Buckets) == 0:
-		out.Domain, out.Bucket = unmetered(orgID, task), task.Action.ServiceID
+		out.Domain, out.Bucket = unmetered(orgID, task), task.Action.OwnerBudget()
 		budget.MaxInFlight = int32(max(task.Action.Call.MaxInFlight, 1))
 		if task.CredentialID.Valid {
 			budget.CredentialID = &task.CredentialID.UUID
@@ -91,6 +92,18 @@ func unmetered(orgID uuid.UUID, task *definition.Task) string {
 		return ofHost + orgID.String() + ":" + task.Host
 	}
 	return ofOrganization + orgID.String()
+}
+
+// CredentialRoute is where calls of an action with a credential wait that can be used.
+func CredentialRoute(c *credential.Resolved, a *catalog.Action, lane db.FlowLane) run.Route {
+	out := run.Route{Domain: c.TenancyID, Bucket: a.OwnerBudget(), Lane: lane}
+	switch {
+	case len(a.Buckets) > 0:
+		out.Bucket = a.Buckets[0]
+	case !a.Platform().OwnerLimited():
+		out.Domain = run.CredentialDomain(c.OrgID, c.ID)
+	}
+	return out
 }
 
 // ensure makes sure that the budget is there; those that were seen once are not asked for again.

@@ -3,7 +3,6 @@ package dispatch
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -29,33 +28,30 @@ type Margin struct {
 
 // Margins returns those of every bucket of an account, in the order of their names. Fault: NotFound for the account.
 func (d *Dispatcher) Margins(ctx context.Context, orgID uuid.UUID, tenancyID string) ([]Margin, error) {
-	domain, err := d.account(ctx, orgID, tenancyID)
+	domain, err := d.account(ctx, d.Pool, orgID, tenancyID)
 	if err != nil {
 		return nil, err
 	}
 	return d.margins(ctx, d.Pool, orgID, domain)
 }
 
-func (d *Dispatcher) margins(ctx context.Context, conn db.DBTX, orgID uuid.UUID, domain *db.FlowDomain) ([]Margin, error) {
-	rows, err := d.q.MarginList(ctx, conn, db.MarginListParams{OrgID: orgID, TenancyID: domain.TenancyID})
+func (d *Dispatcher) margins(ctx context.Context, conn db.DBTX, orgID uuid.UUID, domain *knownDomain) ([]Margin, error) {
+	rows, err := d.q.MarginList(ctx, conn, db.MarginListParams{OrgID: orgID, TenancyID: domain.id})
 	if err != nil {
-		return nil, fmt.Errorf("read the margins of %s: %w", domain.TenancyID, err)
+		return nil, fmt.Errorf("read the margins of %s: %w", domain.id, err)
 	}
-	var out []Margin
-	for _, svc := range d.Catalog.Services(domain.PlatformID) {
-		for _, bucket := range slices.Sorted(maps.Keys(svc.RateBuckets)) {
-			m := Margin{Bucket: bucket, Percent: 100, Binding: 100}
-			for i := range rows {
-				r := &rows[i]
-				if r.Bucket != bucket {
-					continue
-				}
-				m.Binding = int(r.Lowest)
-				if r.Own > 0 {
-					m.Percent, m.UpdatedAt = int(r.Own), &r.UpdatedAt
-				}
+	out := make([]Margin, len(domain.budgets))
+	for i, b := range domain.budgets {
+		out[i] = Margin{Bucket: b.Name, Percent: 100, Binding: 100}
+		for j := range rows {
+			r := &rows[j]
+			if r.Bucket != b.Name {
+				continue
 			}
-			out = append(out, m)
+			out[i].Binding = int(r.Lowest)
+			if r.Own > 0 {
+				out[i].Percent, out[i].UpdatedAt = int(r.Own), &r.UpdatedAt
+			}
 		}
 	}
 	return out, nil
@@ -70,31 +66,23 @@ func (d *Dispatcher) SetMargin(ctx context.Context, orgID uuid.UUID, tenancyID, 
 		if err != nil {
 			return err
 		}
-		platform, shipped := d.Catalog.Platform(domain.PlatformID)
-		if !shipped { // what is imported has no buckets: its owner sets limits
+		i := slices.IndexFunc(domain.budgets, func(b catalog.Budget) bool { return b.Name == bucket })
+		if i < 0 {
 			return fault.Missing("Bucket")
 		}
-		svc := platform.ServiceOf(bucket)
-		if svc == nil {
-			return fault.Missing("Bucket")
-		}
-		// Claims read the caps under this lock.
-		k := budgetKey{tenancyID, bucket}
-		if err := d.ensureBudget(ctx, tx, domain.TimeZone, svc, k); err != nil {
-			return err
-		}
-		if _, _, _, err := d.lockBudget(ctx, tx, k); err != nil {
-			return err
+		// Claims read the caps under the lock of their budget.
+		if _, err := d.q.BudgetsLock(ctx, tx, tenancyID); err != nil {
+			return fmt.Errorf("lock the budgets of %s: %w", tenancyID, err)
 		}
 		if err := d.q.MarginSet(ctx, tx, db.MarginSetParams{TenancyID: tenancyID, Bucket: bucket, OrgID: orgID, Percent: int32(percent)}); err != nil {
-			return fmt.Errorf("set the margin of %s: %w", k, err)
+			return fmt.Errorf("set the margin of %s %s: %w", tenancyID, bucket, err)
 		}
 		all, err := d.margins(ctx, tx, orgID, domain)
 		if err != nil {
 			return err
 		}
-		out = &all[slices.IndexFunc(all, func(m Margin) bool { return m.Bucket == bucket })]
-		if err := d.wakeWaiting(ctx, tx, tenancyID, svc.Lines(bucket)); err != nil {
+		out = &all[i]
+		if err := d.wakeWaiting(ctx, tx, tenancyID, domain.budgets[i].Service.Lines(bucket)); err != nil {
 			return err
 		}
 		return account.Audit(ctx, tx, "margin", tenancyID+"/"+bucket)
@@ -143,33 +131,42 @@ func (d *Dispatcher) wakeWaiting(ctx context.Context, tx pgx.Tx, domain string, 
 	return err
 }
 
-// account returns a metered account that the organization knows. Fault: NotFound.
-func (d *Dispatcher) account(ctx context.Context, orgID uuid.UUID, tenancyID string) (*db.FlowDomain, error) {
-	row, err := d.q.TenantGet(ctx, d.Pool, db.TenantGetParams{OrgID: orgID, TenancyID: tenancyID})
-	return d.metered(ctx, orgID, &row.FlowDomain, err)
+// knownDomain is a Domain as an organization knows it, with its rate budgets.
+type knownDomain struct {
+	id      string
+	budgets []catalog.Budget
 }
 
-// accountIn is account, which the organization goes on knowing until tx ends.
-func (d *Dispatcher) accountIn(ctx context.Context, tx pgx.Tx, orgID uuid.UUID, tenancyID string) (*db.FlowDomain, error) {
-	row, err := d.q.TenantShare(ctx, tx, db.TenantShareParams{OrgID: orgID, TenancyID: tenancyID})
-	return d.metered(ctx, orgID, &row.FlowDomain, err)
-}
-
-func (d *Dispatcher) metered(ctx context.Context, orgID uuid.UUID, domain *db.FlowDomain, err error) (*db.FlowDomain, error) {
+// account returns a Domain that the organization knows. Fault: NotFound.
+func (d *Dispatcher) account(ctx context.Context, conn db.DBTX, orgID uuid.UUID, tenancyID string) (*knownDomain, error) {
+	row, err := d.q.DomainKnown(ctx, conn, db.DomainKnownParams{OrgID: orgID, TenancyID: tenancyID})
 	if pg.IsNoRows(err) {
 		return nil, fault.Missing("Domain")
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read an account: %w", err)
+		return nil, fmt.Errorf("read domain %s: %w", tenancyID, err)
 	}
-	cat, err := d.Catalog.Of(ctx, orgID, domain.PlatformID)
+	cat, err := d.Catalog.Of(ctx, orgID, row.FlowDomain.PlatformID)
 	if err != nil {
 		return nil, fmt.Errorf("read the catalog of an organization: %w", err)
 	}
-	if p, ok := cat.Platform(domain.PlatformID); !ok || !p.Metered() {
+	p, ok := cat.Platform(row.FlowDomain.PlatformID)
+	if !ok || !p.Metered() && row.FlowDomain.CredentialID == nil {
 		return nil, fault.Missing("Domain")
 	}
-	return domain, nil
+	limits, err := catalog.ParseLimits(row.Limits)
+	if err != nil {
+		return nil, err //nolint:wrapcheck // says everything
+	}
+	return &knownDomain{tenancyID, p.Budgets(limits)}, nil
+}
+
+// accountIn is account, which the organization goes on knowing until tx ends.
+func (d *Dispatcher) accountIn(ctx context.Context, tx pgx.Tx, orgID uuid.UUID, tenancyID string) (*knownDomain, error) {
+	if _, err := d.q.DomainShare(ctx, tx, db.DomainShareParams{OrgID: orgID, TenancyID: tenancyID}); err != nil && !pg.IsNoRows(err) {
+		return nil, fmt.Errorf("hold domain %s: %w", tenancyID, err)
+	}
+	return d.account(ctx, tx, orgID, tenancyID)
 }
 
 // standardWeight is the weight of a lane that nobody has set.
@@ -180,7 +177,7 @@ var standardWeight = map[db.FlowLane]int{
 // Lanes returns an organization's lanes of an account; one that it has not set stands as the program has it, and was updated at no time.
 // Fault: NotFound for the account.
 func (d *Dispatcher) Lanes(ctx context.Context, orgID uuid.UUID, tenancyID string) ([]db.FlowDomainLane, error) {
-	if _, err := d.account(ctx, orgID, tenancyID); err != nil {
+	if _, err := d.account(ctx, d.Pool, orgID, tenancyID); err != nil {
 		return nil, err
 	}
 	rows, err := d.q.LaneList(ctx, d.Pool, db.LaneListParams{OrgID: orgID, TenancyID: tenancyID})

@@ -13,6 +13,7 @@ import (
 	"flowlane/internal/catalog"
 	"flowlane/internal/credential"
 	"flowlane/internal/definition"
+	"flowlane/internal/dispatch"
 	"flowlane/internal/expr"
 	"flowlane/internal/provider"
 	"flowlane/internal/run"
@@ -117,8 +118,8 @@ func (r *rehearsal) task(ctx context.Context, step *definition.Step, task *defin
 	if err != nil {
 		return Task{}, err
 	}
-	if cred != nil && unusable == "" && len(task.Action.Buckets) > 0 {
-		r.routes = append(r.routes, run.TaskRoute{Task: task, Route: run.Route{Domain: cred.TenancyID, Bucket: task.Action.Buckets[0], Lane: r.lane}})
+	if cred != nil && unusable == "" && task.Action.Call != nil {
+		r.routes = append(r.routes, run.TaskRoute{Task: task, Route: dispatch.CredentialRoute(cred, task.Action, r.lane)})
 	}
 	out := Task{Kind: run.TraceOK}
 	env := r.env

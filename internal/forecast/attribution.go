@@ -54,7 +54,7 @@ func (s *Service) Attribution(ctx context.Context, orgID uuid.UUID, tenancyID st
 		return nil, err
 	}
 	out := &Attribution{TenancyID: tenancyID, AsOf: sp.now, Buckets: map[string]map[int][]Share{}}
-	for _, b := range s.buckets(d.PlatformID) {
+	for _, b := range s.buckets(&d) {
 		caps, _, err := dispatch.Caps(ctx, s.pool, tenancyID, b.name, b.RateBucket)
 		if err != nil {
 			return nil, err

@@ -141,7 +141,7 @@ func (q *Question) check() error {
 // target finds the budget that a question is about.
 func (s *Service) target(d *Domain, q Question) (string, *catalog.RateBucket, *catalog.Action, error) {
 	byName := map[string]*catalog.RateBucket{}
-	for _, b := range s.buckets(d.PlatformID) {
+	for _, b := range s.buckets(d) {
 		byName[b.name] = b.RateBucket
 	}
 	if q.ActionID == nil {
@@ -152,15 +152,22 @@ func (s *Service) target(d *Domain, q Question) (string, *catalog.RateBucket, *c
 	}
 	at := []string{"body", "action_id"}
 	a, ok := s.catalog.Action(*q.ActionID)
-	switch {
-	case !ok || a.PlatformID != d.PlatformID || len(a.Buckets) == 0:
+	if !ok || a.PlatformID != d.PlatformID {
 		return "", nil, nil, fault.Value(at, "The account does not meter this action")
-	case len(a.Buckets) > 1:
-		return "", nil, nil, fault.Value(at, "The action spends several budgets: %v", a.Buckets)
-	case q.Bucket != nil && *q.Bucket != a.Buckets[0]:
-		return "", nil, nil, fault.Value([]string{"body", "bucket"}, "The action spends the bucket %s", a.Buckets[0])
 	}
-	return a.Buckets[0], byName[a.Buckets[0]], a, nil
+	names := a.Buckets
+	if len(names) == 0 && a.Call != nil {
+		names = []string{a.OwnerBudget()}
+	}
+	switch {
+	case len(names) == 0 || byName[names[0]] == nil:
+		return "", nil, nil, fault.Value(at, "The account does not meter this action")
+	case len(names) > 1:
+		return "", nil, nil, fault.Value(at, "The action spends several budgets: %v", names)
+	case q.Bucket != nil && *q.Bucket != names[0]:
+		return "", nil, nil, fault.Value([]string{"body", "bucket"}, "The action spends the bucket %s", names[0])
+	}
+	return names[0], byName[names[0]], a, nil
 }
 
 // dearest is the most that a call of any action costs of a bucket.
@@ -284,64 +291,93 @@ func (e *Estimate) warn(sentence string) {
 // OfBatch estimates what a batch that was just started costs of the slowest budget that it spends, in the transaction that
 // starts it. Nil where it spends none.
 func (s *Service) OfBatch(ctx context.Context, conn db.DBTX, orgID uuid.UUID, b *run.StartedBatch) (*Estimate, error) {
-	type key struct{ domain, bucket string }
-	byBucket := map[key]*Estimate{}
-	rate := map[key]*catalog.RateBucket{}
-	var order []key
-	add := func(r *run.TaskRoute, bucket string) {
-		a, k := r.Task.Action, key{r.Route.Domain, bucket}
-		e := byBucket[k]
-		if e == nil {
-			e = &Estimate{TenancyID: k.domain, Bucket: k.bucket, ActionID: &a.ID, RecordCount: b.RecordCount, MaxRecordsPerRequest: a.MaxRecordsPerRequest,
-				from: b.NotBefore}
-			byBucket[k], rate[k] = e, s.catalog.Bucket(a, k.bucket)
-			order = append(order, k)
-		} else if *e.ActionID != a.ID {
-			e.MaxRecordsPerRequest = min(e.MaxRecordsPerRequest, a.MaxRecordsPerRequest)
-		}
-		lane := r.Route.Lane
-		if lane == "" { // a rehearsal has no trigger that could choose one
-			lane = db.FlowLane(s.catalog.Lane(a))
-		}
-		if !slices.Contains(e.lanes, lane) {
-			e.lanes = append(e.lanes, lane)
-		}
-		e.Calls += calls(b.RecordCount, a.MaxRecordsPerRequest)
-		e.cost = max(e.cost, s.costOf(a, bucket, a.MaxRecordsPerRequest))
-		e.steps = max(e.steps, int(r.StepNo)+1)
-		if b.Pacing != nil {
-			e.paced = append(e.paced, pacedOf(b, r))
-		}
-		e.atLeast = e.atLeast || r.Task.ForEach != nil
-		e.called(a, r.Task.Timeout)
-		e.with = append(e.with, a.Buckets...)
+	if len(b.Routes) == 0 {
+		return nil, nil //nolint:nilnil // it spends none
 	}
+	var platforms []string
 	for i := range b.Routes {
-		for _, bucket := range b.Routes[i].Task.Action.Buckets {
-			add(&b.Routes[i], bucket)
+		platforms = append(platforms, b.Routes[i].Task.Action.PlatformID)
+	}
+	s, err := s.of(ctx, orgID, platforms...)
+	if err != nil {
+		return nil, err
+	}
+	spent := batchSpend{budgets: budgets{s: s, conn: conn, orgID: orgID}, batch: b, estimates: map[budgetKey]*Estimate{}, rates: map[budgetKey]*catalog.RateBucket{}}
+	for i := range b.Routes {
+		if err := spent.add(ctx, &b.Routes[i]); err != nil {
+			return nil, err
 		}
 	}
 	var out *Estimate
 	var longest time.Duration
-	for _, k := range order {
-		d, err := s.domain(ctx, conn, orgID, k.domain)
+	for _, k := range spent.order {
+		d, err := spent.domain(ctx, k.domain)
 		if err != nil {
 			return nil, err
 		}
-		takes, err := s.weigh(ctx, conn, orgID, &d, rate[k], byBucket[k], b.BatchID)
+		takes, err := s.weigh(ctx, conn, orgID, d, spent.rates[k], spent.estimates[k], b.BatchID)
 		if err != nil {
 			return nil, err
 		}
 		if out == nil || takes > longest {
-			out, longest = byBucket[k], takes
+			out, longest = spent.estimates[k], takes
 		}
 	}
-	for _, k := range order {
+	for _, k := range spent.order {
 		if k.domain == out.TenancyID && k.bucket != out.Bucket && slices.Contains(out.with, k.bucket) {
-			out.Completion = out.Completion.and(byBucket[k].Completion)
+			out.Completion = out.Completion.and(spent.estimates[k].Completion)
 		}
 	}
 	return out, nil
+}
+
+// batchSpend is what a batch spends of each budget, in the order of its tasks.
+type batchSpend struct {
+	budgets
+	batch     *run.StartedBatch
+	estimates map[budgetKey]*Estimate
+	rates     map[budgetKey]*catalog.RateBucket
+	order     []budgetKey
+}
+
+// add adds the calls of a task to the budgets that they spend.
+func (b *batchSpend) add(ctx context.Context, r *run.TaskRoute) error {
+	buckets, err := b.of(ctx, r.Task, r.Route.Domain)
+	if err != nil {
+		return err
+	}
+	for _, k := range buckets {
+		b.estimate(r, budgetKey{r.Route.Domain, k.name}, k)
+	}
+	return nil
+}
+
+func (b *batchSpend) estimate(r *run.TaskRoute, k budgetKey, rates bucket) {
+	a, e := r.Task.Action, b.estimates[k]
+	if e == nil {
+		e = &Estimate{TenancyID: k.domain, Bucket: k.bucket, ActionID: &a.ID, RecordCount: b.batch.RecordCount, MaxRecordsPerRequest: a.MaxRecordsPerRequest,
+			from: b.batch.NotBefore}
+		b.estimates[k], b.rates[k] = e, rates.RateBucket
+		b.order = append(b.order, k)
+	} else if *e.ActionID != a.ID {
+		e.MaxRecordsPerRequest = min(e.MaxRecordsPerRequest, a.MaxRecordsPerRequest)
+	}
+	lane := r.Route.Lane
+	if lane == "" { // a rehearsal has no trigger that could choose one
+		lane = db.FlowLane(b.s.catalog.Lane(a))
+	}
+	if !slices.Contains(e.lanes, lane) {
+		e.lanes = append(e.lanes, lane)
+	}
+	e.Calls += calls(b.batch.RecordCount, a.MaxRecordsPerRequest)
+	e.cost = max(e.cost, b.s.costOf(a, k.bucket, a.MaxRecordsPerRequest))
+	e.steps = max(e.steps, int(r.StepNo)+1)
+	if b.batch.Pacing != nil {
+		e.paced = append(e.paced, pacedOf(b.batch, r))
+	}
+	e.atLeast = e.atLeast || r.Task.ForEach != nil
+	e.called(a, r.Task.Timeout)
+	e.with = append(e.with, a.Buckets...)
 }
 
 // stepTicks is how many ticks later, at most, the records of a tick are released in the next step: those of a call that goes just

@@ -40,17 +40,17 @@ func New(pool *pgxpool.Pool, cat *catalog.Catalog, plans Planner) *Service {
 	return &Service{pool: pool, catalog: cat, plans: plans, q: db.New()}
 }
 
-// of returns the service as it answers an organization: with the platforms that it imported.
-func (s *Service) of(ctx context.Context, orgID uuid.UUID) (*Service, error) {
+// of returns the service as it answers an organization: with the platforms that it imported. Who needs only what ids name says so.
+func (s *Service) of(ctx context.Context, orgID uuid.UUID, ids ...string) (*Service, error) {
 	own := *s
 	var err error
-	if own.catalog, err = s.catalog.Of(ctx, orgID); err != nil {
+	if own.catalog, err = s.catalog.Of(ctx, orgID, ids...); err != nil {
 		return nil, fmt.Errorf("read the catalog of an organization: %w", err)
 	}
 	return &own, nil
 }
 
-// Domain is a provider account that an organization knows.
+// Domain is a provider account that an organization knows, or a credential that it limits, of a platform that tells no accounts.
 type Domain struct {
 	db.FlowDomain
 	// Label is how the account is shown to people.
@@ -58,6 +58,8 @@ type Domain struct {
 	// Buckets are the names of its rate budgets.
 	Buckets       []string
 	CredentialIDs []uuid.UUID
+	// limits are those that the organization has set; nil for none.
+	limits *catalog.Limits
 	// LimitsReadAt is when the provider's limits were last read; nil if never.
 	LimitsReadAt *time.Time
 }
@@ -79,30 +81,32 @@ func (s *Service) metered() []string {
 	return out
 }
 
-// Domains lists the accounts of a platform that an organization knows in the order in which they became known, and says how many
-// there are on all pages.
+// Domains lists those of a platform that an organization knows in the order in which they became known, and says how many there are on
+// all pages.
 func (s *Service) Domains(ctx context.Context, orgID uuid.UUID, platformID string, after Place, skip, maxRows int32) ([]Domain, int64, error) {
 	s, err := s.of(ctx, orgID)
 	if err != nil {
 		return nil, 0, err
 	}
-	platforms := slices.DeleteFunc(s.metered(), func(id string) bool { return id != platformID })
-	rows, err := s.q.DomainList(ctx, s.pool, db.DomainListParams{OrgID: orgID, PlatformIds: platforms, AfterCreatedAt: after.CreatedAt, AfterID: after.ID, SkipRows: skip, MaxRows: maxRows})
+	metered := s.metered()
+	rows, err := s.q.DomainList(ctx, s.pool, db.DomainListParams{OrgID: orgID, PlatformID: &platformID, Metered: metered, AfterCreatedAt: after.CreatedAt, AfterID: after.ID, SkipRows: skip, MaxRows: maxRows})
 	if err != nil {
 		return nil, 0, fmt.Errorf("list domains: %w", err)
 	}
-	total, err := s.q.DomainTotal(ctx, s.pool, db.DomainTotalParams{OrgID: orgID, PlatformIds: platforms})
+	total, err := s.q.DomainTotal(ctx, s.pool, db.DomainTotalParams{OrgID: orgID, PlatformID: platformID, Metered: metered})
 	if err != nil {
 		return nil, 0, fmt.Errorf("count domains: %w", err)
 	}
 	out := make([]Domain, len(rows))
 	for i := range rows {
-		out[i] = s.domainOf(&rows[i])
+		if out[i], err = s.domainOf(&rows[i]); err != nil {
+			return nil, 0, err
+		}
 	}
 	return out, total, nil
 }
 
-// Domain reads one account. Fault: NotFound, also where the organization does not know it.
+// Domain reads one. Fault: NotFound, also where the organization does not know it.
 func (s *Service) Domain(ctx context.Context, orgID uuid.UUID, tenancyID string) (Domain, error) {
 	s, err := s.of(ctx, orgID)
 	if err != nil {
@@ -112,18 +116,18 @@ func (s *Service) Domain(ctx context.Context, orgID uuid.UUID, tenancyID string)
 }
 
 func (s *Service) domain(ctx context.Context, conn db.DBTX, orgID uuid.UUID, tenancyID string) (Domain, error) {
-	rows, err := s.q.DomainList(ctx, conn, db.DomainListParams{OrgID: orgID, PlatformIds: s.metered(), TenancyID: &tenancyID, MaxRows: 1})
+	rows, err := s.q.DomainList(ctx, conn, db.DomainListParams{OrgID: orgID, Metered: s.metered(), TenancyID: &tenancyID, MaxRows: 1})
 	if err != nil {
 		return Domain{}, fmt.Errorf("read domain %s: %w", tenancyID, err)
 	}
 	if len(rows) == 0 {
 		return Domain{}, fault.Missing("Domain")
 	}
-	return s.domainOf(&rows[0]), nil
+	return s.domainOf(&rows[0])
 }
 
-func (s *Service) domainOf(r *db.DomainListRow) Domain {
-	d := Domain{FlowDomain: r.FlowDomain, CredentialIDs: r.CredentialIds, Buckets: []string{}}
+func (s *Service) domainOf(r *db.DomainListRow) (d Domain, err error) {
+	d = Domain{FlowDomain: r.FlowDomain, CredentialIDs: r.CredentialIds, Buckets: []string{}}
 	number := ""
 	if r.FlowDomain.AccountNumber != nil {
 		number = *r.FlowDomain.AccountNumber
@@ -136,26 +140,37 @@ func (s *Service) domainOf(r *db.DomainListRow) Domain {
 	if !r.LimitsReadAt.IsZero() {
 		d.LimitsReadAt = &r.LimitsReadAt
 	}
-	for _, b := range s.buckets(d.PlatformID) {
+	if d.limits, err = catalog.ParseLimits(r.Limits); err != nil {
+		return d, err //nolint:wrapcheck // says everything
+	}
+	for _, b := range s.buckets(&d) {
 		d.Buckets = append(d.Buckets, b.name)
 	}
-	return d
+	return d, nil
 }
 
-// bucket is a rate budget of a platform.
+// bucket is a rate budget of a Domain.
 type bucket struct {
 	name string
 	*catalog.RateBucket
 }
 
-func (s *Service) buckets(platformID string) []bucket {
+func (s *Service) buckets(d *Domain) []bucket {
 	var out []bucket
-	for _, svc := range s.catalog.Services(platformID) {
-		for _, name := range slices.Sorted(maps.Keys(svc.RateBuckets)) {
-			out = append(out, bucket{name, svc.RateBuckets[name]})
+	if p, ok := s.catalog.Platform(d.PlatformID); ok {
+		for _, b := range p.Budgets(d.limits) {
+			out = append(out, bucket{b.Name, b.RateBucket})
 		}
 	}
 	return out
+}
+
+// spends are the buckets of a Domain that the calls of a task spend.
+func (d *Domain) spends(t *definition.Task) []string {
+	if len(t.Action.Buckets) == 0 && d.limits != nil && t.CredentialID.Valid && slices.Contains(d.CredentialIDs, t.CredentialID.UUID) {
+		return []string{t.Action.OwnerBudget()}
+	}
+	return t.Action.Buckets
 }
 
 // spend is what the ledger says of an account at one time.

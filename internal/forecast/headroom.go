@@ -62,7 +62,7 @@ func (s *Service) Headroom(ctx context.Context, orgID uuid.UUID, tenancyID strin
 	if dispatched {
 		out.AsOf = &sp.now
 	}
-	for _, b := range s.buckets(d.PlatformID) {
+	for _, b := range s.buckets(&d) {
 		caps, _, err := dispatch.Caps(ctx, s.pool, tenancyID, b.name, b.RateBucket)
 		if err != nil {
 			return nil, err

@@ -74,7 +74,7 @@ func (s *Service) History(ctx context.Context, orgID uuid.UUID, tenancyID string
 
 func (s *Service) spent(ctx context.Context, d *Domain, rows []db.LedgerHistoryRow) ([]Spent, error) {
 	caps := map[string]quota.Caps{}
-	for _, b := range s.buckets(d.PlatformID) {
+	for _, b := range s.buckets(d) {
 		var err error
 		if caps[b.name], _, err = dispatch.Caps(ctx, s.pool, d.TenancyID, b.name, b.RateBucket); err != nil {
 			return nil, err

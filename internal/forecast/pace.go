@@ -35,24 +35,32 @@ func (s *Service) Slower(ctx context.Context, conn db.DBTX, orgID, batchID uuid.
 // effective returns how many records per minute the batch can send in the long run: what the tightest window of the tightest
 // budget, or the time between its calls, allows, at the most records that a call may carry. Nil where it spends no budget.
 func (s *Service) effective(ctx context.Context, conn db.DBTX, orgID, batchID uuid.UUID) (*big.Rat, error) {
+	s, err := s.of(ctx, orgID)
+	if err != nil {
+		return nil, err
+	}
 	rows, err := s.q.BatchQueues(ctx, conn, db.BatchQueuesParams{OrgID: orgID, BatchID: batchID})
 	if err != nil {
 		return nil, fmt.Errorf("read the queues of batch %s: %w", batchID, err)
 	}
-	type key struct{ domain, bucket string }
-	actions, buckets := map[key][]*catalog.Action{}, map[key]*catalog.RateBucket{} // those that each record has done
+	spent := budgets{s: s, conn: conn, orgID: orgID}
+	actions, buckets := map[budgetKey][]*catalog.Action{}, map[budgetKey]*catalog.RateBucket{} // those that each record has done
 	for _, r := range rows {
 		plan, err := s.plans.Plan(ctx, conn, orgID, r.DefinitionID, r.Version)
 		if err != nil {
 			return nil, fmt.Errorf("plan of batch %s: %w", batchID, err)
 		}
 		task := &plan.Steps[r.StepNo].Tasks[r.TaskNo]
-		if task.Gone != "" || len(task.Action.Buckets) == 0 {
+		if task.Gone != "" {
 			continue
 		}
-		for _, name := range task.Action.Buckets {
-			k := key{r.Domain, name}
-			actions[k], buckets[k] = append(actions[k], task.Action), s.catalog.Bucket(task.Action, k.bucket)
+		spends, err := spent.of(ctx, task, r.Domain)
+		if err != nil {
+			return nil, err
+		}
+		for _, b := range spends {
+			k := budgetKey{r.Domain, b.name}
+			actions[k], buckets[k] = append(actions[k], task.Action), b.RateBucket
 		}
 	}
 	var least *big.Rat

@@ -107,7 +107,7 @@ func (s *Service) queue(ctx context.Context, conn db.DBTX, orgID uuid.UUID, tena
 	}
 	out := &Queue{TenancyID: tenancyID, AsOf: b.spend.now, Lanes: b.lanes, Buckets: map[string]BucketQueue{}}
 	alone := map[string]Completion{}
-	for _, k := range s.buckets(d.PlatformID) {
+	for _, k := range s.buckets(&d) {
 		caps, _, err := dispatch.Caps(ctx, conn, tenancyID, k.name, k.RateBucket)
 		if err != nil {
 			return nil, err
@@ -174,11 +174,11 @@ func (s *Service) backlog(ctx context.Context, conn db.DBTX, orgID uuid.UUID, d 
 	for _, l := range db.AllFlowLaneValues() {
 		b.lanes[l] = Depth{}
 	}
-	for _, k := range s.buckets(d.PlatformID) {
+	for _, k := range s.buckets(d) {
 		b.buckets[k.name] = newWaiting()
 	}
 	if p, ok := s.catalog.Platform(d.PlatformID); ok && p.OwnerLimited() {
-		b.buckets[p.ID] = newWaiting() // its one queue, which is no bucket of the catalog
+		b.buckets[p.ID] = newWaiting() // its one queue, which is no bucket as long as nobody limits it
 	}
 	if d.AnswersIn != nil {
 		b.readings = time.Duration(*d.AnswersIn * float64(time.Second))
@@ -198,7 +198,7 @@ func (s *Service) backlog(ctx context.Context, conn db.DBTX, orgID uuid.UUID, d 
 	if err != nil {
 		return nil, fmt.Errorf("read the calls under way of %s: %w", d.TenancyID, err)
 	}
-	c := counting{backlog: b, s: s, conn: conn, orgID: orgID, tasks: map[taskKey]taskFacts{}, policies: map[string]*pacing.Policy{}}
+	c := counting{backlog: b, s: s, conn: conn, orgID: orgID, domain: d, tasks: map[taskKey]taskFacts{}, policies: map[string]*pacing.Policy{}}
 	for i := range rows {
 		if err := c.wait(ctx, &rows[i]); err != nil {
 			return nil, err

@@ -22,6 +22,7 @@ type counting struct {
 	s        *Service
 	conn     db.DBTX
 	orgID    uuid.UUID
+	domain   *Domain
 	tasks    map[taskKey]taskFacts
 	policies map[string]*pacing.Policy
 }
@@ -130,8 +131,9 @@ func (c *counting) underWay(ctx context.Context, r *db.QueueUnderWayRow) {
 
 // later adds the calls that records will make in later steps.
 func (c *counting) later(t *taskFacts, records int64, from time.Time, others bool) {
-	for _, a := range t.later {
-		for _, name := range a.Buckets {
+	for _, next := range t.later {
+		a := next.Action
+		for _, name := range c.domain.spends(next) {
 			if w := c.buckets[name]; w != nil {
 				w.cost = max(w.cost, c.s.costOf(a, name, a.MaxRecordsPerRequest))
 				w.work = append(w.work, waitingWork{Work: Work{Calls: calls(records, a.MaxRecordsPerRequest), From: from, Background: !others, Others: others}})
@@ -172,8 +174,8 @@ type taskFacts struct {
 	action *catalog.Action
 	// also are the buckets that its calls spend beside that of the queue.
 	also []string
-	// later are the actions of the steps after it.
-	later []*catalog.Action
+	// later are the tasks of the steps after it.
+	later []*definition.Task
 }
 
 // task reads the plan of a queue. What is wrong with somebody's version must not stop a question: then each record counts
@@ -203,8 +205,8 @@ func factsOf(plan *definition.Plan, k taskKey) taskFacts {
 	}
 	for _, step := range plan.Steps[k.stepNo+1:] {
 		for i := range step.Tasks {
-			if next := &step.Tasks[i]; next.Gone == "" && len(next.Action.Buckets) > 0 {
-				out.later = append(out.later, next.Action)
+			if next := &step.Tasks[i]; next.Gone == "" && next.Action.Call != nil {
+				out.later = append(out.later, next)
 			}
 		}
 	}
