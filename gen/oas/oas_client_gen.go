@@ -568,11 +568,19 @@ type CredentialInvoker interface {
 	// down until the window has passed since its answer. Where an imported platform tells accounts, they
 	// hold for all of the organization's credentials of the same account, and all services together; the
 	// credential must have been tested once, so that its account is known. What is sent replaces what was
-	// set; no windows and no `max_in_flight` take the limits away. Calls that are refused for a rate limit
-	// (429) are waited out beside. Where answers tell what is left of a window, by `RateLimit` and a
-	// `RateLimit-Policy` with its length, or by `RateLimit-Remaining` beside a `RateLimit-Limit` that is
-	// the one set here (also with `X-` before them), no more is left than they say. 409 for a platform
-	// whose accounts have budgets: there margins let less be spent.
+	// set; no windows and no `max_in_flight` take the limits away.
+	//
+	// As long as it is limited, the credential is a Domain of its platform,
+	// `credential:<org_id>:<credential_id>`, with a bucket for each service that makes calls: it is
+	// listed, paused and steered there like an account, and estimates reckon with it. An account of an
+	// imported platform shows the limits in one bucket, named as the platform. When the limits of a
+	// credential go, or the credential is deleted, so does its Domain: holds on it are released, its
+	// margins and lanes forgotten.
+	//
+	// Calls that are refused for a rate limit (429) are waited out beside. Where answers tell what is left
+	// of a window, by `RateLimit` and a `RateLimit-Policy` with its length, or by `RateLimit-Remaining`
+	// beside a `RateLimit-Limit` that is the one set here (also with `X-` before them), no more is left
+	// than they say. 409 for a platform whose accounts have budgets: there margins let less be spent.
 	//
 	// PUT /credentials/{credential_id}/limits
 	SetCredentialLimits(ctx context.Context, request *CredentialLimits, params SetCredentialLimitsParams, options ...RequestOption) (*Credential, error)
@@ -737,8 +745,8 @@ type DispatchInvoker interface {
 	GetLanes(ctx context.Context, params GetLanesParams, options ...RequestOption) (*DomainLanes, error)
 	// GetMargins invokes getMargins operation.
 	//
-	// Returns, for every bucket of the account, how much of the provider's caps may be spent. Other
-	// clients of the account have the rest.
+	// Returns, for every bucket of the account, how much of the provider's caps may be spent, or of the
+	// limits that your organization has set. Other clients of the account have the rest.
 	//
 	// GET /platforms/{platform}/domains/{tenancy_id}/margins
 	GetMargins(ctx context.Context, params GetMarginsParams, options ...RequestOption) (*Margins, error)
@@ -758,8 +766,9 @@ type DispatchInvoker interface {
 	// ListDomains invokes listDomains operation.
 	//
 	// Returns the metered accounts of a platform that the organization knows, in the order in which it
-	// came to know them. A platform that the catalog does not have is 404; one that meters nothing has no
-	// Domains.
+	// came to know them. Of a platform that meters nothing, such as `core`, these are the credentials that
+	// your organization has limited (`PUT /v1/credentials/{credential_id}/limits`), which nobody else
+	// sees. A platform that the catalog does not have is 404.
 	//
 	// GET /platforms/{platform}/domains
 	ListDomains(ctx context.Context, params ListDomainsParams, options ...RequestOption) (*DomainList, error)
@@ -774,7 +783,9 @@ type DispatchInvoker interface {
 	// RefreshLimits invokes refreshLimits operation.
 	//
 	// Asks the provider for its limits and counters now, and returns the budgets as they are afterwards.
-	// Without an active credential of the account there is nobody to ask for (409).
+	// Without an active credential of the account there is nobody to ask for (409). A platform that tells
+	// neither is not asked: the budgets come back as they are, and so do those of limits that your
+	// organization has set.
 	//
 	// POST /platforms/{platform}/domains/{tenancy_id}/refresh-limits
 	RefreshLimits(ctx context.Context, params RefreshLimitsParams, options ...RequestOption) (*Headroom, error)
@@ -794,7 +805,8 @@ type DispatchInvoker interface {
 	// a minute, 16 calls. It holds for every call that is sent after the answer, and for every window of
 	// the bucket; parts of calls are rounded down, and at least one call is left of a cap. A margin is
 	// your organization's own. Where several organizations use one account, the lowest binds, of those
-	// with an active credential that the provider accepted.
+	// with an active credential that the provider accepted. An account that is yours alone, or a
+	// credential that you have limited, goes by your margin.
 	//
 	// PUT /platforms/{platform}/domains/{tenancy_id}/margins/{bucket}
 	SetMargin(ctx context.Context, request *MarginInput, params SetMarginParams, options ...RequestOption) (*Margin, error)
@@ -1290,7 +1302,8 @@ type TenantInvoker interface {
 	DeleteTenant(ctx context.Context, params DeleteTenantParams, options ...RequestOption) error
 	// GetTenant invokes getTenant operation.
 	//
-	// Returns one provider account.
+	// Returns one provider account, or one credential that your organization has limited; 404 where it is
+	// another's, and once its limits are taken away.
 	//
 	// GET /tenants/{tenancy_id}
 	GetTenant(ctx context.Context, params GetTenantParams, options ...RequestOption) (*Tenant, error)
@@ -10091,8 +10104,8 @@ func (c *Client) sendGetLanes(ctx context.Context, params GetLanesParams, reques
 
 // GetMargins invokes getMargins operation.
 //
-// Returns, for every bucket of the account, how much of the provider's caps may be spent. Other
-// clients of the account have the rest.
+// Returns, for every bucket of the account, how much of the provider's caps may be spent, or of the
+// limits that your organization has set. Other clients of the account have the rest.
 //
 // GET /platforms/{platform}/domains/{tenancy_id}/margins
 func (c *Client) GetMargins(ctx context.Context, params GetMarginsParams, options ...RequestOption) (*Margins, error) {
@@ -12184,7 +12197,8 @@ func (c *Client) sendGetTemplate(ctx context.Context, params GetTemplateParams, 
 
 // GetTenant invokes getTenant operation.
 //
-// Returns one provider account.
+// Returns one provider account, or one credential that your organization has limited; 404 where it is
+// another's, and once its limits are taken away.
 //
 // GET /tenants/{tenancy_id}
 func (c *Client) GetTenant(ctx context.Context, params GetTenantParams, options ...RequestOption) (*Tenant, error) {
@@ -16714,8 +16728,9 @@ func (c *Client) sendListDomainPauses(ctx context.Context, params ListDomainPaus
 // ListDomains invokes listDomains operation.
 //
 // Returns the metered accounts of a platform that the organization knows, in the order in which it
-// came to know them. A platform that the catalog does not have is 404; one that meters nothing has no
-// Domains.
+// came to know them. Of a platform that meters nothing, such as `core`, these are the credentials that
+// your organization has limited (`PUT /v1/credentials/{credential_id}/limits`), which nobody else
+// sees. A platform that the catalog does not have is 404.
 //
 // GET /platforms/{platform}/domains
 func (c *Client) ListDomains(ctx context.Context, params ListDomainsParams, options ...RequestOption) (*DomainList, error) {
@@ -23733,7 +23748,9 @@ func (c *Client) sendReceiveWebhook(ctx context.Context, request *ReceiveWebhook
 // RefreshLimits invokes refreshLimits operation.
 //
 // Asks the provider for its limits and counters now, and returns the budgets as they are afterwards.
-// Without an active credential of the account there is nobody to ask for (409).
+// Without an active credential of the account there is nobody to ask for (409). A platform that tells
+// neither is not asked: the budgets come back as they are, and so do those of limits that your
+// organization has set.
 //
 // POST /platforms/{platform}/domains/{tenancy_id}/refresh-limits
 func (c *Client) RefreshLimits(ctx context.Context, params RefreshLimitsParams, options ...RequestOption) (*Headroom, error) {
@@ -27024,11 +27041,19 @@ func (c *Client) sendSealRecordSet(ctx context.Context, request *RecordSetSeal, 
 // down until the window has passed since its answer. Where an imported platform tells accounts, they
 // hold for all of the organization's credentials of the same account, and all services together; the
 // credential must have been tested once, so that its account is known. What is sent replaces what was
-// set; no windows and no `max_in_flight` take the limits away. Calls that are refused for a rate limit
-// (429) are waited out beside. Where answers tell what is left of a window, by `RateLimit` and a
-// `RateLimit-Policy` with its length, or by `RateLimit-Remaining` beside a `RateLimit-Limit` that is
-// the one set here (also with `X-` before them), no more is left than they say. 409 for a platform
-// whose accounts have budgets: there margins let less be spent.
+// set; no windows and no `max_in_flight` take the limits away.
+//
+// As long as it is limited, the credential is a Domain of its platform,
+// `credential:<org_id>:<credential_id>`, with a bucket for each service that makes calls: it is
+// listed, paused and steered there like an account, and estimates reckon with it. An account of an
+// imported platform shows the limits in one bucket, named as the platform. When the limits of a
+// credential go, or the credential is deleted, so does its Domain: holds on it are released, its
+// margins and lanes forgotten.
+//
+// Calls that are refused for a rate limit (429) are waited out beside. Where answers tell what is left
+// of a window, by `RateLimit` and a `RateLimit-Policy` with its length, or by `RateLimit-Remaining`
+// beside a `RateLimit-Limit` that is the one set here (also with `X-` before them), no more is left
+// than they say. 409 for a platform whose accounts have budgets: there margins let less be spent.
 //
 // PUT /credentials/{credential_id}/limits
 func (c *Client) SetCredentialLimits(ctx context.Context, request *CredentialLimits, params SetCredentialLimitsParams, options ...RequestOption) (*Credential, error) {
@@ -27419,7 +27444,8 @@ func (c *Client) sendSetLane(ctx context.Context, request *DomainLaneInput, para
 // a minute, 16 calls. It holds for every call that is sent after the answer, and for every window of
 // the bucket; parts of calls are rounded down, and at least one call is left of a cap. A margin is
 // your organization's own. Where several organizations use one account, the lowest binds, of those
-// with an active credential that the provider accepted.
+// with an active credential that the provider accepted. An account that is yours alone, or a
+// credential that you have limited, goes by your margin.
 //
 // PUT /platforms/{platform}/domains/{tenancy_id}/margins/{bucket}
 func (c *Client) SetMargin(ctx context.Context, request *MarginInput, params SetMarginParams, options ...RequestOption) (*Margin, error) {

@@ -11098,8 +11098,8 @@ func (s *Server) handleGetLanesRequest(args [2]string, argsEscaped bool, w http.
 
 // handleGetMarginsRequest handles getMargins operation.
 //
-// Returns, for every bucket of the account, how much of the provider's caps may be spent. Other
-// clients of the account have the rest.
+// Returns, for every bucket of the account, how much of the provider's caps may be spent, or of the
+// limits that your organization has set. Other clients of the account have the rest.
 //
 // GET /platforms/{platform}/domains/{tenancy_id}/margins
 func (s *Server) handleGetMarginsRequest(args [2]string, argsEscaped bool, w http.ResponseWriter, r *http.Request) {
@@ -13674,7 +13674,8 @@ func (s *Server) handleGetTemplateRequest(args [1]string, argsEscaped bool, w ht
 
 // handleGetTenantRequest handles getTenant operation.
 //
-// Returns one provider account.
+// Returns one provider account, or one credential that your organization has limited; 404 where it is
+// another's, and once its limits are taken away.
 //
 // GET /tenants/{tenancy_id}
 func (s *Server) handleGetTenantRequest(args [1]string, argsEscaped bool, w http.ResponseWriter, r *http.Request) {
@@ -18180,8 +18181,9 @@ func (s *Server) handleListDomainPausesRequest(args [2]string, argsEscaped bool,
 // handleListDomainsRequest handles listDomains operation.
 //
 // Returns the metered accounts of a platform that the organization knows, in the order in which it
-// came to know them. A platform that the catalog does not have is 404; one that meters nothing has no
-// Domains.
+// came to know them. Of a platform that meters nothing, such as `core`, these are the credentials that
+// your organization has limited (`PUT /v1/credentials/{credential_id}/limits`), which nobody else
+// sees. A platform that the catalog does not have is 404.
 //
 // GET /platforms/{platform}/domains
 func (s *Server) handleListDomainsRequest(args [1]string, argsEscaped bool, w http.ResponseWriter, r *http.Request) {
@@ -25008,7 +25010,9 @@ func (s *Server) handleReceiveWebhookRequest(args [2]string, argsEscaped bool, w
 // handleRefreshLimitsRequest handles refreshLimits operation.
 //
 // Asks the provider for its limits and counters now, and returns the budgets as they are afterwards.
-// Without an active credential of the account there is nobody to ask for (409).
+// Without an active credential of the account there is nobody to ask for (409). A platform that tells
+// neither is not asked: the budgets come back as they are, and so do those of limits that your
+// organization has set.
 //
 // POST /platforms/{platform}/domains/{tenancy_id}/refresh-limits
 func (s *Server) handleRefreshLimitsRequest(args [2]string, argsEscaped bool, w http.ResponseWriter, r *http.Request) {
@@ -29132,11 +29136,19 @@ func (s *Server) handleSealRecordSetRequest(args [1]string, argsEscaped bool, w 
 // down until the window has passed since its answer. Where an imported platform tells accounts, they
 // hold for all of the organization's credentials of the same account, and all services together; the
 // credential must have been tested once, so that its account is known. What is sent replaces what was
-// set; no windows and no `max_in_flight` take the limits away. Calls that are refused for a rate limit
-// (429) are waited out beside. Where answers tell what is left of a window, by `RateLimit` and a
-// `RateLimit-Policy` with its length, or by `RateLimit-Remaining` beside a `RateLimit-Limit` that is
-// the one set here (also with `X-` before them), no more is left than they say. 409 for a platform
-// whose accounts have budgets: there margins let less be spent.
+// set; no windows and no `max_in_flight` take the limits away.
+//
+// As long as it is limited, the credential is a Domain of its platform,
+// `credential:<org_id>:<credential_id>`, with a bucket for each service that makes calls: it is
+// listed, paused and steered there like an account, and estimates reckon with it. An account of an
+// imported platform shows the limits in one bucket, named as the platform. When the limits of a
+// credential go, or the credential is deleted, so does its Domain: holds on it are released, its
+// margins and lanes forgotten.
+//
+// Calls that are refused for a rate limit (429) are waited out beside. Where answers tell what is left
+// of a window, by `RateLimit` and a `RateLimit-Policy` with its length, or by `RateLimit-Remaining`
+// beside a `RateLimit-Limit` that is the one set here (also with `X-` before them), no more is left
+// than they say. 409 for a platform whose accounts have budgets: there margins let less be spent.
 //
 // PUT /credentials/{credential_id}/limits
 func (s *Server) handleSetCredentialLimitsRequest(args [1]string, argsEscaped bool, w http.ResponseWriter, r *http.Request) {
@@ -29620,7 +29632,8 @@ func (s *Server) handleSetLaneRequest(args [3]string, argsEscaped bool, w http.R
 // a minute, 16 calls. It holds for every call that is sent after the answer, and for every window of
 // the bucket; parts of calls are rounded down, and at least one call is left of a cap. A margin is
 // your organization's own. Where several organizations use one account, the lowest binds, of those
-// with an active credential that the provider accepted.
+// with an active credential that the provider accepted. An account that is yours alone, or a
+// credential that you have limited, goes by your margin.
 //
 // PUT /platforms/{platform}/domains/{tenancy_id}/margins/{bucket}
 func (s *Server) handleSetMarginRequest(args [3]string, argsEscaped bool, w http.ResponseWriter, r *http.Request) {

@@ -1671,7 +1671,8 @@ func decodeDeleteStoreLayerParams(args [3]string, argsEscaped bool, r *http.Requ
 
 // DeleteTenantParams is parameters of deleteTenant operation.
 type DeleteTenantParams struct {
-	// The id of the provider account, as a credential shows it.
+	// The id of the provider account, as a credential shows it; of a credential that your organization has
+	// limited `credential:<org_id>:<credential_id>`.
 	TenancyID string
 }
 
@@ -2007,7 +2008,8 @@ func decodeEndSessionParams(args [0]string, argsEscaped bool, r *http.Request) (
 type EstimateUploadParams struct {
 	// The id of the platform of the account. An account of another platform is 404.
 	Platform string
-	// The id of the provider account, as a credential shows it.
+	// The id of the provider account, as a credential shows it; of a credential that your organization has
+	// limited `credential:<org_id>:<credential_id>`.
 	TenancyID string
 }
 
@@ -2127,7 +2129,8 @@ func decodeEstimateUploadParams(args [2]string, argsEscaped bool, r *http.Reques
 type ExtendPauseParams struct {
 	// The id of the platform of the account. An account of another platform is 404.
 	Platform string
-	// The id of the provider account, as a credential shows it.
+	// The id of the provider account, as a credential shows it; of a credential that your organization has
+	// limited `credential:<org_id>:<credential_id>`.
 	TenancyID string
 	// The id of the hold.
 	PauseID string
@@ -2418,7 +2421,8 @@ func decodeGetActionParams(args [1]string, argsEscaped bool, r *http.Request) (p
 type GetAttributionParams struct {
 	// The id of the platform of the account. An account of another platform is 404.
 	Platform string
-	// The id of the provider account, as a credential shows it.
+	// The id of the provider account, as a credential shows it; of a credential that your organization has
+	// limited `credential:<org_id>:<credential_id>`.
 	TenancyID string
 }
 
@@ -3139,7 +3143,8 @@ func decodeGetDefinitionVersionParams(args [2]string, argsEscaped bool, r *http.
 type GetDomainParams struct {
 	// The id of the platform of the account. An account of another platform is 404.
 	Platform string
-	// The id of the provider account, as a credential shows it.
+	// The id of the provider account, as a credential shows it; of a credential that your organization has
+	// limited `credential:<org_id>:<credential_id>`.
 	TenancyID string
 }
 
@@ -3391,7 +3396,8 @@ func decodeGetExecutionParams(args [1]string, argsEscaped bool, r *http.Request)
 type GetHeadroomParams struct {
 	// The id of the platform of the account. An account of another platform is 404.
 	Platform string
-	// The id of the provider account, as a credential shows it.
+	// The id of the provider account, as a credential shows it; of a credential that your organization has
+	// limited `credential:<org_id>:<credential_id>`.
 	TenancyID string
 }
 
@@ -3577,7 +3583,8 @@ func decodeGetJobParams(args [1]string, argsEscaped bool, r *http.Request) (para
 type GetLanesParams struct {
 	// The id of the platform of the account. An account of another platform is 404.
 	Platform string
-	// The id of the provider account, as a credential shows it.
+	// The id of the provider account, as a credential shows it; of a credential that your organization has
+	// limited `credential:<org_id>:<credential_id>`.
 	TenancyID string
 }
 
@@ -3697,7 +3704,8 @@ func decodeGetLanesParams(args [2]string, argsEscaped bool, r *http.Request) (pa
 type GetMarginsParams struct {
 	// The id of the platform of the account. An account of another platform is 404.
 	Platform string
-	// The id of the provider account, as a credential shows it.
+	// The id of the provider account, as a credential shows it; of a credential that your organization has
+	// limited `credential:<org_id>:<credential_id>`.
 	TenancyID string
 }
 
@@ -4000,7 +4008,8 @@ func decodeGetPlatformParams(args [1]string, argsEscaped bool, r *http.Request) 
 type GetQueueParams struct {
 	// The id of the platform of the account. An account of another platform is 404.
 	Platform string
-	// The id of the provider account, as a credential shows it.
+	// The id of the provider account, as a credential shows it; of a credential that your organization has
+	// limited `credential:<org_id>:<credential_id>`.
 	TenancyID string
 }
 
@@ -4739,7 +4748,8 @@ func decodeGetTemplateParams(args [1]string, argsEscaped bool, r *http.Request) 
 
 // GetTenantParams is parameters of getTenant operation.
 type GetTenantParams struct {
-	// The id of the provider account, as a credential shows it.
+	// The id of the provider account, as a credential shows it; of a credential that your organization has
+	// limited `credential:<org_id>:<credential_id>`.
 	TenancyID string
 }
 
@@ -10325,7 +10335,8 @@ type ListDomainPausesParams struct {
 	Cursor OptString `json:",omitempty,omitzero"`
 	// The id of the platform of the account. An account of another platform is 404.
 	Platform string
-	// The id of the provider account, as a credential shows it.
+	// The id of the provider account, as a credential shows it; of a credential that your organization has
+	// limited `credential:<org_id>:<credential_id>`.
 	TenancyID string
 }
 
@@ -18513,7 +18524,8 @@ type ListUsageHistoryParams struct {
 	Window OptListUsageHistoryWindow `json:",omitempty,omitzero"`
 	// The id of the platform of the account. An account of another platform is 404.
 	Platform string
-	// The id of the provider account, as a credential shows it.
+	// The id of the provider account, as a credential shows it; of a credential that your organization has
+	// limited `credential:<org_id>:<credential_id>`.
 	TenancyID string
 }
 
@@ -20185,7 +20197,8 @@ type PauseDomainParams struct {
 	IdempotencyKey OptString `json:",omitempty,omitzero"`
 	// The id of the platform of the account. An account of another platform is 404.
 	Platform string
-	// The id of the provider account, as a credential shows it.
+	// The id of the provider account, as a credential shows it; of a credential that your organization has
+	// limited `credential:<org_id>:<credential_id>`.
 	TenancyID string
 }
 
@@ -21036,7 +21049,8 @@ func decodeReceiveWebhookParams(args [2]string, argsEscaped bool, r *http.Reques
 type RefreshLimitsParams struct {
 	// The id of the platform of the account. An account of another platform is 404.
 	Platform string
-	// The id of the provider account, as a credential shows it.
+	// The id of the provider account, as a credential shows it; of a credential that your organization has
+	// limited `credential:<org_id>:<credential_id>`.
 	TenancyID string
 }
 
@@ -21866,7 +21880,8 @@ type ResumeDomainParams struct {
 	Lane OptLane `json:",omitempty,omitzero"`
 	// The id of the platform of the account. An account of another platform is 404.
 	Platform string
-	// The id of the provider account, as a credential shows it.
+	// The id of the provider account, as a credential shows it; of a credential that your organization has
+	// limited `credential:<org_id>:<credential_id>`.
 	TenancyID string
 }
 
@@ -22908,7 +22923,8 @@ func decodeSetCredentialLimitsParams(args [1]string, argsEscaped bool, r *http.R
 type SetLaneParams struct {
 	// The id of the platform of the account. An account of another platform is 404.
 	Platform string
-	// The id of the provider account, as a credential shows it.
+	// The id of the provider account, as a credential shows it; of a credential that your organization has
+	// limited `credential:<org_id>:<credential_id>`.
 	TenancyID string
 	// The name of a lane; `backfill`, `bulk`, `compliance` or `interactive`.
 	Lane string
@@ -23082,7 +23098,8 @@ func decodeSetLaneParams(args [3]string, argsEscaped bool, r *http.Request) (par
 type SetMarginParams struct {
 	// The id of the platform of the account. An account of another platform is 404.
 	Platform string
-	// The id of the provider account, as a credential shows it.
+	// The id of the provider account, as a credential shows it; of a credential that your organization has
+	// limited `credential:<org_id>:<credential_id>`.
 	TenancyID string
 	// The name of a rate budget of the account.
 	Bucket string
@@ -24073,7 +24090,8 @@ func decodeUpdateScheduleParams(args [1]string, argsEscaped bool, r *http.Reques
 
 // UpdateTenantParams is parameters of updateTenant operation.
 type UpdateTenantParams struct {
-	// The id of the provider account, as a credential shows it.
+	// The id of the provider account, as a credential shows it; of a credential that your organization has
+	// limited `credential:<org_id>:<credential_id>`.
 	TenancyID string
 }
 

@@ -8243,16 +8243,19 @@ func (s *DispatchRetryInputBackoff) SetMaxSeconds(val OptFloat64) {
 
 // Ref: #/components/schemas/Domain
 type Domain struct {
+	// The id of the account; of a limited credential `credential:<org_id>:<credential_id>`.
 	TenancyID  string `json:"tenancy_id"`
 	PlatformID string `json:"platform_id"`
-	Label      string `json:"label"`
-	// The provider's own number of the account.
+	// What the account is called; of a limited credential its name.
+	Label string `json:"label"`
+	// The provider's own number of the account; null for a limited credential.
 	AccountNumber NilString `json:"account_number"`
 	// The IANA zone to which the account's windows are aligned.
 	TimeZone string `json:"time_zone"`
-	// The names of the account's rate budgets.
+	// The names of the account's rate budgets; where your organization has set the limits, the services
+	// that they hold for, or the imported platform.
 	Buckets []string `json:"buckets"`
-	// The organization's credentials of this account.
+	// The organization's credentials of this account, or the one that is limited.
 	CredentialIds []string  `json:"credential_ids"`
 	CreatedAt     time.Time `json:"created_at"`
 	// When the provider's limits were last read; null if never.

@@ -3199,16 +3199,20 @@ class RecordSetSeal(TypedDict):
 
 class Domain(TypedDict):
     tenancy_id: str
+    """The id of the account; of a limited credential `credential:<org_id>:<credential_id>`."""
     platform_id: str
     label: str
+    """What the account is called; of a limited credential its name."""
     account_number: None | str
-    """The provider's own number of the account."""
+    """The provider's own number of the account; null for a limited credential."""
     time_zone: str
     """The IANA zone to which the account's windows are aligned."""
     buckets: list[str]
-    """The names of the account's rate budgets."""
+    """The names of the account's rate budgets; where your organization has set the limits, the services that they hold for, or the
+    imported platform.
+    """
     credential_ids: list[str]
-    """The organization's credentials of this account."""
+    """The organization's credentials of this account, or the one that is limited."""
     created_at: str
     limits_refreshed_at: None | str
     """When the provider's limits were last read; null if never."""

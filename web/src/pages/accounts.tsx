@@ -4,11 +4,11 @@ import { flowlane, type Domain } from '../api/client';
 import { useLive } from '../api/live';
 import { Empty, Failure, Head, Loading, Time } from '../ui/parts';
 
-/** The provider accounts of the organization: what each has left, and who waits for it. */
+/** The provider accounts of the organization, and the credentials that it limits: what each has left, and who waits for it. */
 export function Accounts() {
   const domains = useLive(['domains'], async (signal) => {
     const credentials = await flowlane.credentials.list({ query: { limit: 200 }, signal });
-    const platforms = [...new Set(credentials.items.filter((c) => c.tenancy_id).map((c) => c.platform_id))];
+    const platforms = [...new Set(credentials.items.filter((c) => c.tenancy_id ?? c.limits).map((c) => c.platform_id))];
     const lists = await Promise.all(platforms.map((platform) => flowlane.dispatch.listDomains({ path: { platform }, query: { limit: 200 }, signal })));
     return lists.flatMap((l) => l.items);
   });

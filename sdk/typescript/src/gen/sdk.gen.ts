@@ -1071,7 +1071,14 @@ export class CredentialsOperations extends HeyApiClient {
      * counts from when it is written down until the window has passed since its answer. Where an imported platform tells accounts,
      * they hold for all of the organization's credentials of the same account, and all services together; the credential must have
      * been tested once, so that its account is known. What is sent replaces what was set;
-     * no windows and no `max_in_flight` take the limits away. Calls that are refused for a rate limit (429) are waited out beside.
+     * no windows and no `max_in_flight` take the limits away.
+     *
+     * As long as it is limited, the credential is a Domain of its platform, `credential:<org_id>:<credential_id>`, with a bucket for
+     * each service that makes calls: it is listed, paused and steered there like an account, and estimates reckon with it. An account
+     * of an imported platform shows the limits in one bucket, named as the platform. When the limits of a credential go, or the
+     * credential is deleted, so does its Domain: holds on it are released, its margins and lanes forgotten.
+     *
+     * Calls that are refused for a rate limit (429) are waited out beside.
      * Where answers tell what is left of a window, by `RateLimit` and a `RateLimit-Policy` with its length, or by
      * `RateLimit-Remaining` beside a `RateLimit-Limit` that is the one set here (also with `X-` before them), no more is left than
      * they say.
@@ -1192,7 +1199,9 @@ export class TenantsOperations extends HeyApiClient {
     /**
      * Read a tenant
      *
-     * Returns one provider account.
+     * Returns one provider account, or one credential that your organization has limited; 404 where it is another's, and once its
+     * limits are taken away.
+     *
      */
     public get<ThrowOnError extends boolean = true>(options: Options<GetTenantData, ThrowOnError>) {
         return (options.client ?? this.client).get<GetTenantResponses, GetTenantErrors, ThrowOnError, 'data'>({
@@ -2425,8 +2434,9 @@ export class DispatchOperations extends HeyApiClient {
     /**
      * List Domains
      *
-     * Returns the metered accounts of a platform that the organization knows, in the order in which it came to know them. A platform
-     * that the catalog does not have is 404; one that meters nothing has no Domains.
+     * Returns the metered accounts of a platform that the organization knows, in the order in which it came to know them. Of a platform
+     * that meters nothing, such as `core`, these are the credentials that your organization has limited
+     * (`PUT /v1/credentials/{credential_id}/limits`), which nobody else sees. A platform that the catalog does not have is 404.
      *
      */
     public listDomains<ThrowOnError extends boolean = true>(options: Options<ListDomainsData, ThrowOnError>) {
@@ -2524,8 +2534,8 @@ export class DispatchOperations extends HeyApiClient {
     /**
      * Read the safety margins
      *
-     * Returns, for every bucket of the account, how much of the provider's caps may be spent. Other clients of the account
-     * have the rest.
+     * Returns, for every bucket of the account, how much of the provider's caps may be spent, or of the limits that your organization
+     * has set. Other clients of the account have the rest.
      *
      */
     public getMargins<ThrowOnError extends boolean = true>(options: Options<GetMarginsData, ThrowOnError>) {
@@ -2543,7 +2553,8 @@ export class DispatchOperations extends HeyApiClient {
      * Sets how much of the provider's caps may be spent: with a margin of 80 percent and a cap of 20 calls a minute, 16
      * calls. It holds for every call that is sent after the answer, and for every window of the bucket; parts of calls
      * are rounded down, and at least one call is left of a cap. A margin is your organization's own. Where several
-     * organizations use one account, the lowest binds, of those with an active credential that the provider accepted.
+     * organizations use one account, the lowest binds, of those with an active credential that the provider accepted. An account that
+     * is yours alone, or a credential that you have limited, goes by your margin.
      *
      */
     public setMargin<ThrowOnError extends boolean = true>(options: Options<SetMarginData, ThrowOnError>) {
@@ -2621,7 +2632,8 @@ export class DispatchOperations extends HeyApiClient {
      * Read the provider's limits again
      *
      * Asks the provider for its limits and counters now, and returns the budgets as they are afterwards. Without an active
-     * credential of the account there is nobody to ask for (409).
+     * credential of the account there is nobody to ask for (409). A platform that tells neither is not asked: the budgets come back as
+     * they are, and so do those of limits that your organization has set.
      *
      */
     public refreshLimits<ThrowOnError extends boolean = true>(options: Options<RefreshLimitsData, ThrowOnError>) {

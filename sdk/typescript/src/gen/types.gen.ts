@@ -4602,11 +4602,17 @@ export type RecordSetSeal = {
 };
 
 export type Domain = {
+    /**
+     * The id of the account; of a limited credential `credential:<org_id>:<credential_id>`.
+     */
     tenancy_id: string;
     platform_id: string;
+    /**
+     * What the account is called; of a limited credential its name.
+     */
     label: string;
     /**
-     * The provider's own number of the account.
+     * The provider's own number of the account; null for a limited credential.
      */
     account_number: string | null;
     /**
@@ -4614,11 +4620,13 @@ export type Domain = {
      */
     time_zone: string;
     /**
-     * The names of the account's rate budgets.
+     * The names of the account's rate budgets; where your organization has set the limits, the services that they hold for, or the
+     * imported platform.
+     *
      */
     buckets: Array<string>;
     /**
-     * The organization's credentials of this account.
+     * The organization's credentials of this account, or the one that is limited.
      */
     credential_ids: Array<string>;
     created_at: string;
@@ -5253,7 +5261,9 @@ export type RecordInclude = 'layers';
 export type PlatformName = string;
 
 /**
- * The id of the provider account, as a credential shows it.
+ * The id of the provider account, as a credential shows it; of a credential that your organization has limited
+ * `credential:<org_id>:<credential_id>`.
+ *
  */
 export type TenancyId = string;
 
@@ -6705,7 +6715,9 @@ export type DeleteTenantData = {
     body?: never;
     path: {
         /**
-         * The id of the provider account, as a credential shows it.
+         * The id of the provider account, as a credential shows it; of a credential that your organization has limited
+         * `credential:<org_id>:<credential_id>`.
+         *
          */
         tenancy_id: string;
     };
@@ -6739,7 +6751,9 @@ export type GetTenantData = {
     body?: never;
     path: {
         /**
-         * The id of the provider account, as a credential shows it.
+         * The id of the provider account, as a credential shows it; of a credential that your organization has limited
+         * `credential:<org_id>:<credential_id>`.
+         *
          */
         tenancy_id: string;
     };
@@ -6773,7 +6787,9 @@ export type UpdateTenantData = {
     body: TenantPatch;
     path: {
         /**
-         * The id of the provider account, as a credential shows it.
+         * The id of the provider account, as a credential shows it; of a credential that your organization has limited
+         * `credential:<org_id>:<credential_id>`.
+         *
          */
         tenancy_id: string;
     };
@@ -10481,7 +10497,9 @@ export type GetDomainData = {
          */
         platform: string;
         /**
-         * The id of the provider account, as a credential shows it.
+         * The id of the provider account, as a credential shows it; of a credential that your organization has limited
+         * `credential:<org_id>:<credential_id>`.
+         *
          */
         tenancy_id: string;
     };
@@ -10519,7 +10537,9 @@ export type GetHeadroomData = {
          */
         platform: string;
         /**
-         * The id of the provider account, as a credential shows it.
+         * The id of the provider account, as a credential shows it; of a credential that your organization has limited
+         * `credential:<org_id>:<credential_id>`.
+         *
          */
         tenancy_id: string;
     };
@@ -10557,7 +10577,9 @@ export type GetQueueData = {
          */
         platform: string;
         /**
-         * The id of the provider account, as a credential shows it.
+         * The id of the provider account, as a credential shows it; of a credential that your organization has limited
+         * `credential:<org_id>:<credential_id>`.
+         *
          */
         tenancy_id: string;
     };
@@ -10595,7 +10617,9 @@ export type GetAttributionData = {
          */
         platform: string;
         /**
-         * The id of the provider account, as a credential shows it.
+         * The id of the provider account, as a credential shows it; of a credential that your organization has limited
+         * `credential:<org_id>:<credential_id>`.
+         *
          */
         tenancy_id: string;
     };
@@ -10633,7 +10657,9 @@ export type ListUsageHistoryData = {
          */
         platform: string;
         /**
-         * The id of the provider account, as a credential shows it.
+         * The id of the provider account, as a credential shows it; of a credential that your organization has limited
+         * `credential:<org_id>:<credential_id>`.
+         *
          */
         tenancy_id: string;
     };
@@ -10690,7 +10716,9 @@ export type GetMarginsData = {
          */
         platform: string;
         /**
-         * The id of the provider account, as a credential shows it.
+         * The id of the provider account, as a credential shows it; of a credential that your organization has limited
+         * `credential:<org_id>:<credential_id>`.
+         *
          */
         tenancy_id: string;
     };
@@ -10728,7 +10756,9 @@ export type SetMarginData = {
          */
         platform: string;
         /**
-         * The id of the provider account, as a credential shows it.
+         * The id of the provider account, as a credential shows it; of a credential that your organization has limited
+         * `credential:<org_id>:<credential_id>`.
+         *
          */
         tenancy_id: string;
         /**
@@ -10770,7 +10800,9 @@ export type GetLanesData = {
          */
         platform: string;
         /**
-         * The id of the provider account, as a credential shows it.
+         * The id of the provider account, as a credential shows it; of a credential that your organization has limited
+         * `credential:<org_id>:<credential_id>`.
+         *
          */
         tenancy_id: string;
     };
@@ -10808,7 +10840,9 @@ export type SetLaneData = {
          */
         platform: string;
         /**
-         * The id of the provider account, as a credential shows it.
+         * The id of the provider account, as a credential shows it; of a credential that your organization has limited
+         * `credential:<org_id>:<credential_id>`.
+         *
          */
         tenancy_id: string;
         /**
@@ -10850,7 +10884,9 @@ export type EstimateUploadData = {
          */
         platform: string;
         /**
-         * The id of the provider account, as a credential shows it.
+         * The id of the provider account, as a credential shows it; of a credential that your organization has limited
+         * `credential:<org_id>:<credential_id>`.
+         *
          */
         tenancy_id: string;
     };
@@ -10888,7 +10924,9 @@ export type RefreshLimitsData = {
          */
         platform: string;
         /**
-         * The id of the provider account, as a credential shows it.
+         * The id of the provider account, as a credential shows it; of a credential that your organization has limited
+         * `credential:<org_id>:<credential_id>`.
+         *
          */
         tenancy_id: string;
     };
@@ -10938,7 +10976,9 @@ export type PauseDomainData = {
          */
         platform: string;
         /**
-         * The id of the provider account, as a credential shows it.
+         * The id of the provider account, as a credential shows it; of a credential that your organization has limited
+         * `credential:<org_id>:<credential_id>`.
+         *
          */
         tenancy_id: string;
     };
@@ -10976,7 +11016,9 @@ export type ResumeDomainData = {
          */
         platform: string;
         /**
-         * The id of the provider account, as a credential shows it.
+         * The id of the provider account, as a credential shows it; of a credential that your organization has limited
+         * `credential:<org_id>:<credential_id>`.
+         *
          */
         tenancy_id: string;
     };
@@ -11019,7 +11061,9 @@ export type ListDomainPausesData = {
          */
         platform: string;
         /**
-         * The id of the provider account, as a credential shows it.
+         * The id of the provider account, as a credential shows it; of a credential that your organization has limited
+         * `credential:<org_id>:<credential_id>`.
+         *
          */
         tenancy_id: string;
     };
@@ -11084,7 +11128,9 @@ export type ExtendPauseData = {
          */
         platform: string;
         /**
-         * The id of the provider account, as a credential shows it.
+         * The id of the provider account, as a credential shows it; of a credential that your organization has limited
+         * `credential:<org_id>:<credential_id>`.
+         *
          */
         tenancy_id: string;
         /**
