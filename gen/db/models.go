@@ -1264,6 +1264,24 @@ type FlowIdempotencyKey struct {
 	CreatedAt time.Time
 }
 
+// Which database this was when a process first started on it, and whenever somebody said that it may go on after a restore. The last row counts.
+type FlowIdentity struct {
+	// Counts the rows.
+	No int32
+	// That of the server (pg_control_system), which a base backup and a standby share.
+	SystemIdentifier int64
+	// That of the database in its server.
+	DatabaseOid pgtype.Uint32
+	// Timeline of the log then: a server that was restored to a point in time, or promoted, begins another.
+	Timeline int32
+	// The transaction that wrote this row. A row that came out of a dump was written by another.
+	WrittenBy pgtype.Uint32
+	// When it was said that this is the database that counts.
+	ConfirmedAt time.Time
+	// What was committed from then on, up to confirmed_at, may be lost; null where nothing is.
+	LostSince *time.Time
+}
+
 // Where the outputs are that a slice of a retry had before it began: in fragments of an earlier batch.
 type FlowInherited struct {
 	// The retry.
@@ -2164,6 +2182,20 @@ type OpsQueue struct {
 	HeldRecords int64
 	// For how long the oldest batch with something waiting has been under way, or could have been.
 	OldestAge interface{}
+}
+
+// When a process first started on this database, and each restore after which it was opened again by `flowlane restore confirm`.
+type OpsRestore struct {
+	// Counts them.
+	No int32
+	// When it was opened.
+	ConfirmedAt time.Time
+	// What was committed from then on, up to confirmed_at, may be lost; null where nothing is.
+	LostSince *time.Time
+	// Timeline of the log of the server then.
+	Timeline int32
+	// Of the last row: why services write nothing until the next confirmation; null where they do.
+	ClosedBecause interface{}
 }
 
 // Calls of the last 15 minutes (of each budget the last 1,000) that repeat others, or were refused, by organization and action. What succeeded without being metered is counted as far as calls are kept.
