@@ -3,42 +3,53 @@
 -- +goose Up
 CREATE TABLE flow.identity (
     no int GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    system_identifier bigint NOT NULL,
+    system_identifier bigint,
     database_oid oid NOT NULL,
-    timeline int NOT NULL,
+    timeline int,
     written_by xid NOT NULL DEFAULT pg_current_xact_id()::xid,
     confirmed_at timestamptz NOT NULL,
     lost_since timestamptz CHECK (lost_since <= confirmed_at)
 );
 COMMENT ON TABLE flow.identity IS 'Which database this was when a process first started on it, and whenever somebody said that it may go on after a restore. The last row counts.';
 COMMENT ON COLUMN flow.identity.no IS 'Counts the rows.';
-COMMENT ON COLUMN flow.identity.system_identifier IS 'That of the server (pg_control_system), which a base backup and a standby share.';
+COMMENT ON COLUMN flow.identity.system_identifier IS 'That of the server (pg_control_system), which a base backup and a standby share; null where it does not tell.';
 COMMENT ON COLUMN flow.identity.database_oid IS 'That of the database in its server.';
-COMMENT ON COLUMN flow.identity.timeline IS 'Timeline of the log then: a server that was restored to a point in time, or promoted, begins another.';
+COMMENT ON COLUMN flow.identity.timeline IS 'Timeline of the log then: a server that was restored to a point in time, or promoted, begins another. Null where it does not tell.';
 COMMENT ON COLUMN flow.identity.written_by IS 'The transaction that wrote this row. A row that came out of a dump was written by another.';
 COMMENT ON COLUMN flow.identity.confirmed_at IS 'When it was said that this is the database that counts.';
 COMMENT ON COLUMN flow.identity.lost_since IS 'What was committed from then on, up to confirmed_at, may be lost; null where nothing is.';
 
 -- +goose StatementBegin
-CREATE FUNCTION flow.timeline() RETURNS int LANGUAGE sql STABLE AS $$
-    SELECT CASE WHEN NOT pg_is_in_recovery()
-        THEN ('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::int END
-$$;
+-- A server that somebody else runs may refuse to tell of itself. Then dumps and copies are known all the same.
+CREATE FUNCTION flow.system_identifier() RETURNS bigint LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN (SELECT s.system_identifier FROM pg_control_system() s);
+EXCEPTION WHEN insufficient_privilege OR undefined_function OR feature_not_supported OR object_not_in_prerequisite_state THEN
+    RETURN NULL;
+END $$;
+
+CREATE FUNCTION flow.timeline() RETURNS int LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN ('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::int;
+EXCEPTION WHEN insufficient_privilege OR undefined_function OR feature_not_supported OR object_not_in_prerequisite_state THEN
+    RETURN NULL;
+END $$;
 
 -- With the rights of its owner, as whoever reads ops reads nothing else.
-CREATE FUNCTION ops.moved() RETURNS text LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+CREATE FUNCTION ops.moved(trust_failover boolean DEFAULT false) RETURNS text LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT CASE
         WHEN pg_is_in_recovery() THEN 'its server is a standby'
-        WHEN i.system_identifier <> (SELECT s.system_identifier FROM pg_control_system() s) THEN 'it is on another server than it was'
+        WHEN i.system_identifier <> flow.system_identifier() THEN 'it is on another server than it was'
         WHEN i.database_oid <> (SELECT d.oid FROM pg_database d WHERE d.datname = current_database()) THEN 'it is a copy of another database'
         WHEN i.xmin <> i.written_by THEN 'it was restored from a dump, or declared to be restored'
-        WHEN i.timeline <> flow.timeline() THEN 'its server was restored to a point in time, or was a standby that is now promoted'
+        WHEN NOT trust_failover AND i.timeline <> flow.timeline() THEN 'its server was restored to a point in time, or was a standby that is now promoted'
     END
     FROM flow.identity i ORDER BY i.no DESC LIMIT 1
 $$;
 -- +goose StatementEnd
-COMMENT ON FUNCTION flow.timeline() IS 'The timeline that the server writes its log to; null on a standby.';
-COMMENT ON FUNCTION ops.moved() IS 'Why this is not the database that was last confirmed; null where it is, or none was yet. Services write nothing to one that is not.';
+COMMENT ON FUNCTION flow.system_identifier() IS 'That of the server; null where it does not tell.';
+COMMENT ON FUNCTION flow.timeline() IS 'The timeline that the server writes its log to; null on a standby, and where it does not tell.';
+COMMENT ON FUNCTION ops.moved(boolean) IS 'Why this is not the database that was last confirmed; null where it is, or none was yet. Services write nothing to one that is not. With trust_failover another timeline is no reason.';
 
 CREATE VIEW ops.restore AS
 SELECT i.no, i.confirmed_at, i.lost_since, i.timeline, CASE WHEN i.no = (SELECT max(l.no) FROM flow.identity l) THEN ops.moved() END AS closed_because

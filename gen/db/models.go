@@ -1268,12 +1268,12 @@ type FlowIdempotencyKey struct {
 type FlowIdentity struct {
 	// Counts the rows.
 	No int32
-	// That of the server (pg_control_system), which a base backup and a standby share.
-	SystemIdentifier int64
+	// That of the server (pg_control_system), which a base backup and a standby share; null where it does not tell.
+	SystemIdentifier *int64
 	// That of the database in its server.
 	DatabaseOid pgtype.Uint32
-	// Timeline of the log then: a server that was restored to a point in time, or promoted, begins another.
-	Timeline int32
+	// Timeline of the log then: a server that was restored to a point in time, or promoted, begins another. Null where it does not tell.
+	Timeline *int32
 	// The transaction that wrote this row. A row that came out of a dump was written by another.
 	WrittenBy pgtype.Uint32
 	// When it was said that this is the database that counts.
@@ -2193,7 +2193,7 @@ type OpsRestore struct {
 	// What was committed from then on, up to confirmed_at, may be lost; null where nothing is.
 	LostSince *time.Time
 	// Timeline of the log of the server then.
-	Timeline int32
+	Timeline *int32
 	// Of the last row: why services write nothing until the next confirmation; null where they do.
 	ClosedBecause interface{}
 }

@@ -63,7 +63,7 @@ type outage struct {
 func (o *outage) refuse(ctx context.Context, err error) *fault.Error {
 	gone := pg.IsUnavailable(err)
 	if pg.IsReadOnly(err) {
-		if why, asked := pg.Moved(ctx, o.pool); asked == nil && why != "" {
+		if why, asked := pg.Moved(ctx, o.pool, false); asked == nil && why != "" {
 			return restored
 		}
 	}

@@ -116,6 +116,8 @@ type Config struct {
 	CallRetention time.Duration
 	// Log is nil for slog.Default().
 	Log *slog.Logger
+	// TrustFailover goes on by itself on a standby that was promoted: each commit waited for it.
+	TrustFailover bool
 	// Migrate brings the database up to date first. Otherwise New fails on one that is not.
 	Migrate bool
 }
@@ -257,7 +259,7 @@ func (a *App) loadCatalog() <-chan error {
 
 func (a *App) connect(ctx context.Context) error {
 	var err error
-	if a.Pool, err = pg.Open(ctx, a.cfg.DatabaseURL, pg.Options{MaxConns: a.cfg.MaxConns, Moved: a.moved}); err != nil {
+	if a.Pool, err = pg.Open(ctx, a.cfg.DatabaseURL, pg.Options{MaxConns: a.cfg.MaxConns, Moved: a.moved, TrustFailover: a.cfg.TrustFailover}); err != nil {
 		return fmt.Errorf("connect to the database: %w", err)
 	}
 	if err := prepare(ctx, a.Pool, a.cfg.Migrate); err != nil {
@@ -269,7 +271,7 @@ func (a *App) connect(ctx context.Context) error {
 			return err //nolint:wrapcheck // says everything
 		}
 	}
-	if a.clock, err = pg.Open(ctx, a.cfg.DatabaseURL, pg.Options{MaxConns: clockConns, Moved: a.moved}); err != nil {
+	if a.clock, err = pg.Open(ctx, a.cfg.DatabaseURL, pg.Options{MaxConns: clockConns, Moved: a.moved, TrustFailover: a.cfg.TrustFailover}); err != nil {
 		return fmt.Errorf("connect to the database: %w", err)
 	}
 	return nil

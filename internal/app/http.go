@@ -80,7 +80,7 @@ func (a *App) ready() http.HandlerFunc {
 			answer(w, http.StatusServiceUnavailable, "stopping", "the process is about to end")
 			return
 		}
-		why, err := pg.Moved(ctx, a.Pool)
+		why, err := pg.Moved(ctx, a.Pool, a.cfg.TrustFailover)
 		if err != nil {
 			a.cfg.Log.WarnContext(ctx, "not ready", "error", err)
 			answer(w, http.StatusServiceUnavailable, "unavailable", "the database does not answer")

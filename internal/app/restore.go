@@ -58,7 +58,7 @@ func (a *App) reopen(ctx context.Context) {
 	tick := time.NewTicker(confirmedEvery)
 	defer tick.Stop()
 	for {
-		if why, err := pg.Moved(ctx, a.Pool); err == nil && why == "" {
+		if why, err := pg.Moved(ctx, a.Pool, a.cfg.TrustFailover); err == nil && why == "" {
 			break
 		}
 		select {

@@ -177,7 +177,7 @@ func (d *doctor) database(ctx context.Context, at database, keys keyring) {
 
 // restored says whether services write to the database.
 func (d *doctor) restored(ctx context.Context, pool *pgxpool.Pool) {
-	why, err := pg.Moved(ctx, pool)
+	why, err := pg.Moved(ctx, pool, false)
 	switch {
 	case err != nil:
 		d.note("restore", stateWarning, "%v", err)

@@ -34,7 +34,7 @@ func (c *restoreStatus) Run(ctx context.Context, p *process) error {
 		return err
 	}
 	defer pool.Close()
-	why, err := pg.Moved(ctx, pool)
+	why, err := pg.Moved(ctx, pool, false)
 	if err != nil {
 		return err //nolint:wrapcheck // says everything
 	}
@@ -65,7 +65,7 @@ func (c *restoreConfirm) Run(ctx context.Context, p *process) error {
 		return err
 	}
 	defer pool.Close()
-	switch why, err := pg.Moved(ctx, pool); {
+	switch why, err := pg.Moved(ctx, pool, false); {
 	case err != nil:
 		return err //nolint:wrapcheck // says everything
 	case why == "":

@@ -10,15 +10,16 @@ import (
 
 // identityNow is what a database is known by.
 const identityNow = `INSERT INTO flow.identity (system_identifier, database_oid, timeline, confirmed_at, lost_since)
-SELECT s.system_identifier, d.oid, flow.timeline(), greatest(clock_timestamp(), $1), $1
-FROM pg_control_system() s, pg_database d
+SELECT flow.system_identifier(), d.oid, flow.timeline(), greatest(clock_timestamp(), $1), $1
+FROM pg_database d
 WHERE d.datname = current_database()`
 
 // Moved says why db is not the database on which Flowlane ran last: it was restored, copied or promoted, and may have forgotten calls
-// that were sent. It is empty where it is that database, where nothing has run on it, and where it is not migrated.
-func Moved(ctx context.Context, db DB) (string, error) {
+// that were sent. It is empty where it is that database, where nothing has run on it, and where it is not migrated. With trustFailover
+// a promoted standby, and a server that was restored to a point of its log, are that database.
+func Moved(ctx context.Context, db DB, trustFailover bool) (string, error) {
 	var why *string
-	err := db.QueryRow(ctx, "SELECT ops.moved()").Scan(&why)
+	err := db.QueryRow(ctx, "SELECT ops.moved($1)", trustFailover).Scan(&why)
 	if pe, ok := asPg(err); ok && (pe.Code == "42883" || pe.Code == "3F000") {
 		return "", nil
 	}
@@ -57,15 +58,15 @@ func Confirm(ctx context.Context, db DB, lostSince *time.Time) error {
 
 // closeMoved keeps a connection from writing to a database that was restored, and tells of it. A connection that is made once somebody
 // has confirmed the database writes.
-func closeMoved(ctx context.Context, conn *pgx.Conn, tell func(why string)) error {
-	why, err := Moved(ctx, conn)
+func closeMoved(ctx context.Context, conn *pgx.Conn, opts Options) error {
+	why, err := Moved(ctx, conn, opts.TrustFailover)
 	if err != nil || why == "" {
 		return err
 	}
 	if _, err := conn.Exec(ctx, "SET default_transaction_read_only = on"); err != nil {
 		return fmt.Errorf("keep a connection from writing: %w", err)
 	}
-	tell(why)
+	opts.Moved(why)
 	return nil
 }
 

@@ -34,7 +34,7 @@ func tool(t *testing.T, name string, args ...string) {
 
 func moved(t *testing.T, db pg.DB) string {
 	t.Helper()
-	why, err := pg.Moved(t.Context(), db)
+	why, err := pg.Moved(t.Context(), db, false)
 	require.NoError(t, err)
 	return why
 }
@@ -107,6 +107,9 @@ func TestMoved_Timeline(t *testing.T) {
 	defer pool.Close()
 	require.NotEmpty(t, moved(t, pool), "a standby, until its log is read")
 	require.Eventually(t, func() bool { return strings.Contains(moved(t, pool), "point in time") }, time.Minute, 20*time.Millisecond)
+	trusted, err := pg.Moved(t.Context(), pool, true)
+	require.NoError(t, err)
+	assert.Empty(t, trusted)
 	require.NoError(t, pg.Confirm(t.Context(), pool, nil))
 	assert.Empty(t, moved(t, pool))
 }

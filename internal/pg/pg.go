@@ -45,6 +45,8 @@ type Options struct {
 	// Moved is told what the function Moved says, by each connection to a database that was restored; such a connection writes
 	// nothing. Nil lets it write.
 	Moved func(why string)
+	// TrustFailover takes another timeline of the server's log for no reason.
+	TrustFailover bool
 }
 
 // Open connects to the database that dsn names (a URL or key=value words) and checks that it answers. Times come back
@@ -146,7 +148,7 @@ func config(dsn string, opts Options) (*pgxpool.Config, error) {
 			Name: "timestamptz", OID: pgtype.TimestamptzOID, Codec: &pgtype.TimestamptzCodec{ScanLocation: time.UTC},
 		})
 		if opts.Moved != nil {
-			return closeMoved(ctx, c, opts.Moved)
+			return closeMoved(ctx, c, opts)
 		}
 		return nil
 	}

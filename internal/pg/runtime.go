@@ -30,6 +30,7 @@ var runtimeGrants = []string{
 	"REVOKE INSERT, UPDATE, DELETE ON flow.clock_offset FROM %s",
 	"REVOKE INSERT, UPDATE, DELETE ON " + versionTable + ", " + RiverSchema + ".river_migration FROM %s",
 	"REVOKE UPDATE ON flow.audit_log FROM %s",
+	"REVOKE UPDATE, DELETE ON flow.identity FROM %s",
 }
 
 // RuntimeGrants returns the statements by which GrantRuntime gives rights, with %s where the role stands.
