@@ -46,7 +46,7 @@ func TestGrantRuntime(t *testing.T) {
 	}
 	for _, sql := range []string{
 		"UPDATE flow.clock_offset SET ahead = '1 day'", "DELETE FROM flow.clock_offset", "UPDATE flow.schema_version SET is_applied = false",
-		"UPDATE flow.audit_log SET action = 'none'", "TRUNCATE flow.audit_log", "ALTER TABLE flow.audit_log DISABLE TRIGGER ALL",
+		"UPDATE flow.audit_log SET action = 'none'", "UPDATE flow.identity SET lost_since = NULL", "DELETE FROM flow.identity", "TRUNCATE flow.audit_log", "ALTER TABLE flow.audit_log DISABLE TRIGGER ALL",
 		"DROP TRIGGER audit_log_is_final ON flow.audit_log", "CREATE TABLE flow.own (n int)", "ALTER TABLE flow.batch ADD own int",
 		"DROP TABLE flow.batch", "TRUNCATE flow.batch", "CREATE INDEX ON flow.batch (lane)", "CREATE SCHEMA own",
 		"DELETE FROM river.river_migration", "CREATE OR REPLACE FUNCTION flow.clock() RETURNS timestamptz LANGUAGE sql AS 'SELECT now()'",
