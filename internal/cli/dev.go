@@ -39,6 +39,7 @@ type devCommand struct {
 
 	Listen   string `name:"listen" env:"FLOWLANE_LISTEN" help:"HOST:PORT of the API. Default: 127.0.0.1:8080, or a free port that is then kept."`
 	FlowsDir string `name:"flows-dir" env:"FLOWLANE_FLOWS_DIR" placeholder:"DIR" help:"Folder of flows (YAML or JSON): they are applied, and again whenever one is saved, as files of --catalog-dir are taken in."`
+	Restored bool   `name:"confirm-restore" help:"Go on with a database that was restored or copied, as restore confirm --lost-nothing does: what waits there is sent."`
 	Demo     bool   `help:"Run 10,000 sample records through a flow once the service answers."`
 }
 
@@ -94,6 +95,9 @@ func (d *dev) start(ctx context.Context) error {
 	}
 	var err error
 	if d.setup, err = d.config(ctx); err == nil {
+		err = d.confirm(ctx)
+	}
+	if err == nil {
 		d.app, err = app.New(ctx, d.setup)
 	}
 	if err != nil {

@@ -41,3 +41,21 @@ func serviceDSN(ctx context.Context, owner string) (string, error) {
 	address.User = url.UserPassword(serviceRole, password)
 	return address.String(), nil
 }
+
+// confirm refuses a database that was restored, unless it is said that it may go on.
+func (d *dev) confirm(ctx context.Context) error {
+	pool, err := pg.Open(ctx, d.DatabaseURL, pg.Options{MaxConns: 1})
+	if err != nil {
+		return fmt.Errorf("connect to the database: %w", err)
+	}
+	defer pool.Close()
+	why, err := pg.Moved(ctx, pool, d.Trust)
+	switch {
+	case err != nil || why == "":
+		return err //nolint:wrapcheck // says everything
+	case !d.Restored:
+		return fmt.Errorf("the database is not the one on which Flowlane ran last, %s: start with --confirm-restore to go on with it; "+
+			"what waits there is sent then", why)
+	}
+	return pg.Confirm(ctx, pool, nil) //nolint:wrapcheck // says everything
+}

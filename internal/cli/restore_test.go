@@ -35,6 +35,9 @@ func TestRestore(t *testing.T) {
 	if output(t, env, &is, "restore", "status"); !is.Closed || !strings.Contains(is.Because, "declared") {
 		t.Errorf("declared: %+v", is)
 	}
+	if code, said := fails(t, append(env, "FLOWLANE_DATA_DIR="+t.TempDir()), "dev"); code != 1 || !strings.Contains(said, "--confirm-restore") {
+		t.Errorf("dev: exit %d, %s", code, said)
+	}
 	for _, args := range [][]string{{}, {"--lost-nothing", "--lost-since", "2026-01-01T00:00:00Z"}, {"--lost-since", "yesterday"}} {
 		if code, said := fails(t, env, append([]string{"restore", "confirm"}, args...)...); code != 2 {
 			t.Errorf("%v: exit %d, %s", args, code, said)
