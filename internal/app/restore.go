@@ -67,8 +67,8 @@ func (a *App) reopen(ctx context.Context) {
 		case <-tick.C:
 		}
 	}
+	a.restores.closed.Store(false) // first: a connection that finds yet another database from now on says so again
 	a.Pool.Reset()
 	a.clock.Reset()
-	a.restores.closed.Store(false)
 	a.cfg.Log.InfoContext(ctx, "the database is confirmed: work goes on")
 }
