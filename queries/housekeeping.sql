@@ -35,7 +35,8 @@ WITH old AS (
     DELETE FROM flow.exchange e USING (
         SELECT o.org_id, o.id FROM flow.organization g
         CROSS JOIN LATERAL (
-            SELECT k.org_id, k.id FROM flow.exchange k WHERE k.org_id = g.id AND k.id < @before ORDER BY k.id LIMIT @max_rows
+            SELECT k.org_id, k.id FROM flow.exchange k
+            WHERE k.org_id = g.id AND k.id < flow.first_id(flow.kept_since(g.id, 'calls', @keep_seconds)) ORDER BY k.id LIMIT @max_rows
         ) o
         LIMIT @max_rows
     ) x
@@ -76,9 +77,12 @@ SELECT state, count(*) AS calls FROM flow.call WHERE state IN ('intent', 'unknow
 
 -- name: HousekeepUsage :execrows
 DELETE FROM flow.usage u USING (
-    SELECT o.org_id, o.day, o.definition_id, o.credential_id, o.action_id FROM flow.usage o
-    WHERE o.day < ((SELECT flow.clock()) AT TIME ZONE 'UTC')::date - 800
-    LIMIT @max_rows FOR UPDATE SKIP LOCKED
+    SELECT o.org_id, o.day, o.definition_id, o.credential_id, o.action_id FROM flow.organization g
+    CROSS JOIN LATERAL (
+        SELECT k.* FROM flow.usage k
+        WHERE k.org_id = g.id AND k.day < (flow.kept_since(g.id, 'usage', @keep_seconds) AT TIME ZONE 'UTC')::date LIMIT @max_rows
+    ) o
+    LIMIT @max_rows
 ) old
 WHERE u.org_id = old.org_id AND u.day = old.day AND u.definition_id = old.definition_id AND u.credential_id = old.credential_id AND u.action_id = old.action_id;
 
@@ -87,7 +91,7 @@ DELETE FROM flow.audit_log l USING (
     SELECT o.org_id, o.created_at, o.id FROM flow.organization g
     CROSS JOIN LATERAL (
         SELECT k.org_id, k.created_at, k.id FROM flow.audit_log k
-        WHERE k.org_id = g.id AND k.created_at < (SELECT flow.clock()) - make_interval(secs => @keep_seconds::float8)
+        WHERE k.org_id = g.id AND k.created_at < flow.kept_since(g.id, 'audit_log', @keep_seconds)
         ORDER BY k.created_at LIMIT @max_rows
     ) o
     LIMIT @max_rows

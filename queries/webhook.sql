@@ -208,7 +208,7 @@ SELECT w.id FROM flow.webhook w
 CROSS JOIN LATERAL (
     SELECT d.received_at FROM flow.webhook_delivery d WHERE d.org_id = w.org_id AND d.webhook_id = w.id AND d.next_at IS NULL ORDER BY d.id LIMIT 1
 ) oldest
-WHERE oldest.received_at < (SELECT flow.clock()) - interval '90 days' LIMIT 1;
+WHERE oldest.received_at < flow.kept_since(w.org_id, 'deliveries', @keep_seconds) LIMIT 1;
 
 -- name: HousekeepDeliveries :one
 -- Those of one webhook, whose lock is taken first, as by those that accept messages. They arrived in the order of their ids.
@@ -221,7 +221,7 @@ WITH hook AS MATERIALIZED (
         ORDER BY o.id LIMIT @max_rows
     ) old
     WHERE d.org_id = old.org_id AND d.webhook_id = old.webhook_id AND d.id = old.id AND d.next_at IS NULL
-        AND d.received_at < (SELECT flow.clock()) - interval '90 days'
+        AND d.received_at < flow.kept_since(d.org_id, 'deliveries', @keep_seconds)
     RETURNING d.id
 ), counted AS (
     UPDATE flow.webhook w SET delivery_count = w.delivery_count - (SELECT count(*) FROM gone) FROM hook WHERE w.id = hook.id

@@ -488,7 +488,6 @@ CREATE TABLE flow.usage (
     records bigint NOT NULL CHECK (records >= 0),
     PRIMARY KEY (org_id, day, definition_id, credential_id, action_id)
 ) WITH (fillfactor = 50);
-CREATE INDEX usage_old ON flow.usage (day);
 COMMENT ON TABLE flow.usage IS 'Calls and the records in them by organization, UTC day, definition, credential and action. Claims count; rows outlive their calls.';
 COMMENT ON COLUMN flow.usage.org_id IS 'The organization that called.';
 COMMENT ON COLUMN flow.usage.day IS 'The UTC day of the claim.';

@@ -13,7 +13,7 @@ CREATE TABLE flow.schedule (
     overlap_policy text NOT NULL CHECK (overlap_policy IN ('allow', 'skip')),
     decided_upto timestamptz NOT NULL,
     last_fired_at timestamptz,
-    last_batch_id uuid REFERENCES flow.batch (id),
+    last_batch_id uuid,
     created_by uuid NOT NULL,
     created_at timestamptz NOT NULL DEFAULT flow.clock(),
     updated_at timestamptz NOT NULL DEFAULT flow.clock()
@@ -34,7 +34,7 @@ COMMENT ON COLUMN flow.schedule.catch_up_seconds IS 'How late a missed slot may 
 COMMENT ON COLUMN flow.schedule.overlap_policy IS 'allow, or skip slots while a batch of the schedule is not over.';
 COMMENT ON COLUMN flow.schedule.decided_upto IS 'Slots up to this time are decided, or never were its own.';
 COMMENT ON COLUMN flow.schedule.last_fired_at IS 'When it last started a batch or failed to; null before that.';
-COMMENT ON COLUMN flow.schedule.last_batch_id IS 'The batch that was started then; null where that failed.';
+COMMENT ON COLUMN flow.schedule.last_batch_id IS 'The batch that was started then, which may be deleted since; null where that failed.';
 COMMENT ON COLUMN flow.schedule.created_by IS 'The account that created it; its batches name it, too.';
 COMMENT ON COLUMN flow.schedule.created_at IS 'When people made it; no slot before that is its own.';
 COMMENT ON COLUMN flow.schedule.updated_at IS 'When people last changed it.';

@@ -7,8 +7,6 @@ package db
 
 import (
 	"context"
-
-	"github.com/google/uuid"
 )
 
 const callsOpen = `-- name: CallsOpen :many
@@ -86,7 +84,7 @@ DELETE FROM flow.audit_log l USING (
     SELECT o.org_id, o.created_at, o.id FROM flow.organization g
     CROSS JOIN LATERAL (
         SELECT k.org_id, k.created_at, k.id FROM flow.audit_log k
-        WHERE k.org_id = g.id AND k.created_at < (SELECT flow.clock()) - make_interval(secs => $1::float8)
+        WHERE k.org_id = g.id AND k.created_at < flow.kept_since(g.id, 'audit_log', $1)
         ORDER BY k.created_at LIMIT $2
     ) o
     LIMIT $2
@@ -152,7 +150,8 @@ WITH old AS (
     DELETE FROM flow.exchange e USING (
         SELECT o.org_id, o.id FROM flow.organization g
         CROSS JOIN LATERAL (
-            SELECT k.org_id, k.id FROM flow.exchange k WHERE k.org_id = g.id AND k.id < $1 ORDER BY k.id LIMIT $2
+            SELECT k.org_id, k.id FROM flow.exchange k
+            WHERE k.org_id = g.id AND k.id < flow.first_id(flow.kept_since(g.id, 'calls', $1)) ORDER BY k.id LIMIT $2
         ) o
         LIMIT $2
     ) x
@@ -166,12 +165,12 @@ SELECT 1 FROM old
 `
 
 type HousekeepExchangesParams struct {
-	Before  uuid.UUID
-	MaxRows int32
+	KeepSeconds float64
+	MaxRows     int32
 }
 
 func (q *Queries) HousekeepExchanges(ctx context.Context, db DBTX, arg HousekeepExchangesParams) (int64, error) {
-	result, err := db.Exec(ctx, housekeepExchanges, arg.Before, arg.MaxRows)
+	result, err := db.Exec(ctx, housekeepExchanges, arg.KeepSeconds, arg.MaxRows)
 	if err != nil {
 		return 0, err
 	}
@@ -233,15 +232,23 @@ func (q *Queries) HousekeepRolling(ctx context.Context, db DBTX, maxRows int32) 
 
 const housekeepUsage = `-- name: HousekeepUsage :execrows
 DELETE FROM flow.usage u USING (
-    SELECT o.org_id, o.day, o.definition_id, o.credential_id, o.action_id FROM flow.usage o
-    WHERE o.day < ((SELECT flow.clock()) AT TIME ZONE 'UTC')::date - 800
-    LIMIT $1 FOR UPDATE SKIP LOCKED
+    SELECT o.org_id, o.day, o.definition_id, o.credential_id, o.action_id FROM flow.organization g
+    CROSS JOIN LATERAL (
+        SELECT k.org_id, k.day, k.definition_id, k.credential_id, k.action_id, k.calls, k.records FROM flow.usage k
+        WHERE k.org_id = g.id AND k.day < (flow.kept_since(g.id, 'usage', $1) AT TIME ZONE 'UTC')::date LIMIT $2
+    ) o
+    LIMIT $2
 ) old
 WHERE u.org_id = old.org_id AND u.day = old.day AND u.definition_id = old.definition_id AND u.credential_id = old.credential_id AND u.action_id = old.action_id
 `
 
-func (q *Queries) HousekeepUsage(ctx context.Context, db DBTX, maxRows int32) (int64, error) {
-	result, err := db.Exec(ctx, housekeepUsage, maxRows)
+type HousekeepUsageParams struct {
+	KeepSeconds float64
+	MaxRows     int32
+}
+
+func (q *Queries) HousekeepUsage(ctx context.Context, db DBTX, arg HousekeepUsageParams) (int64, error) {
+	result, err := db.Exec(ctx, housekeepUsage, arg.KeepSeconds, arg.MaxRows)
 	if err != nil {
 		return 0, err
 	}

@@ -1080,6 +1080,18 @@ type FlowEndedRun struct {
 	EndedAt time.Time
 }
 
+// Batches that were deleted and whose rows in other tables are still there. Housekeeping takes them away, and then the row.
+type FlowErasure struct {
+	// The batch that was deleted. No row of flow.batch has this id any more.
+	BatchID uuid.UUID
+	// The organization whose batch it was, by which rows of flow.ended_run are found.
+	OrgID uuid.UUID
+	// The set of pages that goes with it; null where that belongs to another batch.
+	PageSet *uuid.UUID
+	// When the batch was deleted.
+	BegunAt time.Time
+}
+
 // Events that tasks may wait for: written by the transaction that caused them where any did, deleted once all that wait have been asked and have gone on.
 type FlowEventArrival struct {
 	// Drawn while the cause shares the gate: greater than those of the waits that it can end.
@@ -1662,6 +1674,16 @@ type FlowResolution struct {
 	Contradiction *string
 }
 
+// How long an organization has what is its own kept, where it has said that it wants less than the operator keeps.
+type FlowRetention struct {
+	// The organization.
+	OrgID uuid.UUID
+	// Of what, as the API names it.
+	Name string
+	// For how many days. What the operator keeps for a shorter time goes then.
+	Days int32
+}
+
 // Spend in windows that roll: a log of calls by when they can have arrived at the latest, in cells of a twentieth of the length. What counts of all cells at a time is never raised above the cap by a debit for a call to come.
 type FlowRolling struct {
 	// The Domain of the budget.
@@ -1720,7 +1742,7 @@ type FlowSchedule struct {
 	DecidedUpto time.Time
 	// When it last started a batch or failed to; null before that.
 	LastFiredAt *time.Time
-	// The batch that was started then; null where that failed.
+	// The batch that was started then, which may be deleted since; null where that failed.
 	LastBatchID *uuid.UUID
 	// The account that created it; its batches name it, too.
 	CreatedBy uuid.UUID

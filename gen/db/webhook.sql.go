@@ -526,7 +526,7 @@ WITH hook AS MATERIALIZED (
         ORDER BY o.id LIMIT $2
     ) old
     WHERE d.org_id = old.org_id AND d.webhook_id = old.webhook_id AND d.id = old.id AND d.next_at IS NULL
-        AND d.received_at < (SELECT flow.clock()) - interval '90 days'
+        AND d.received_at < flow.kept_since(d.org_id, 'deliveries', $3)
     RETURNING d.id
 ), counted AS (
     UPDATE flow.webhook w SET delivery_count = w.delivery_count - (SELECT count(*) FROM gone) FROM hook WHERE w.id = hook.id
@@ -535,13 +535,14 @@ SELECT count(*) FROM gone
 `
 
 type HousekeepDeliveriesParams struct {
-	WebhookID uuid.UUID
-	MaxRows   int32
+	WebhookID   uuid.UUID
+	MaxRows     int32
+	KeepSeconds float64
 }
 
 // Those of one webhook, whose lock is taken first, as by those that accept messages. They arrived in the order of their ids.
 func (q *Queries) HousekeepDeliveries(ctx context.Context, db DBTX, arg HousekeepDeliveriesParams) (int64, error) {
-	row := db.QueryRow(ctx, housekeepDeliveries, arg.WebhookID, arg.MaxRows)
+	row := db.QueryRow(ctx, housekeepDeliveries, arg.WebhookID, arg.MaxRows, arg.KeepSeconds)
 	var count int64
 	err := row.Scan(&count)
 	return count, err
@@ -552,12 +553,12 @@ SELECT w.id FROM flow.webhook w
 CROSS JOIN LATERAL (
     SELECT d.received_at FROM flow.webhook_delivery d WHERE d.org_id = w.org_id AND d.webhook_id = w.id AND d.next_at IS NULL ORDER BY d.id LIMIT 1
 ) oldest
-WHERE oldest.received_at < (SELECT flow.clock()) - interval '90 days' LIMIT 1
+WHERE oldest.received_at < flow.kept_since(w.org_id, 'deliveries', $1) LIMIT 1
 `
 
 // A webhook whose oldest delivery that is over is old.
-func (q *Queries) HousekeepNextWebhook(ctx context.Context, db DBTX) (uuid.UUID, error) {
-	row := db.QueryRow(ctx, housekeepNextWebhook)
+func (q *Queries) HousekeepNextWebhook(ctx context.Context, db DBTX, keepSeconds float64) (uuid.UUID, error) {
+	row := db.QueryRow(ctx, housekeepNextWebhook, keepSeconds)
 	var id uuid.UUID
 	err := row.Scan(&id)
 	return id, err

@@ -182,6 +182,13 @@ type AccountInvoker interface {
 	//
 	// GET /account/quotas
 	GetQuotas(ctx context.Context, options ...RequestOption) (*Quotas, error)
+	// GetRetention invokes getRetention operation.
+	//
+	// Returns for how long what the organization has is kept: as long as the operator of the service keeps
+	// it, or as the organization has set with `PUT /account/retention`.
+	//
+	// GET /account/retention
+	GetRetention(ctx context.Context, options ...RequestOption) (*Retention, error)
 	// ListApiKeys invokes listApiKeys operation.
 	//
 	// Returns the keys of the organization, revoked ones included. Only the end of a key is shown.
@@ -193,9 +200,10 @@ type AccountInvoker interface {
 	// Returns the audit log of the organization, newest first unless asked otherwise. Every call that
 	// changes something leaves one entry, which is written together with the change: a call that failed
 	// leaves none. So does a sign-in that was refused, if it is known to be of this organization, and what
-	// the operator of the service does to it. Entries are never changed, and kept for 400 days unless the
-	// operator says otherwise. They name what was changed, not how: no body and no secret is kept. Reads
-	// leave no entries, nor does what the service does by itself. This list knows no `skip`.
+	// the operator of the service does to it. Entries are never changed, and kept for 400 days unless
+	// `GET /account/retention` says otherwise. They name what was changed, not how: no body and no secret
+	// is kept. Reads leave no entries, nor does what the service does by itself. This list knows no
+	// `skip`.
 	//
 	// GET /account/audit-log
 	ListAuditLog(ctx context.Context, params ListAuditLogParams, options ...RequestOption) (*AuditEntryList, error)
@@ -211,6 +219,15 @@ type AccountInvoker interface {
 	//
 	// DELETE /account/api-keys/{key_id}
 	RevokeApiKey(ctx context.Context, params RevokeApiKeyParams, options ...RequestOption) (RevokeApiKeyRes, error)
+	// SetRetention invokes setRetention operation.
+	//
+	// Has what the organization has be kept for fewer days than the operator of the service keeps it. What
+	// is sent replaces what was set: a period that is absent or null is as the operator says. What is
+	// older by then is deleted within about an hour, and nobody can bring it back. 422 where a period is
+	// longer than the operator allows, or too short.
+	//
+	// PUT /account/retention
+	SetRetention(ctx context.Context, request *RetentionChange, options ...RequestOption) (*Retention, error)
 }
 
 // BatchInvoker invokes operations described by OpenAPI v3 specification.
@@ -11318,6 +11335,158 @@ func (c *Client) sendGetRecordSet(ctx context.Context, params GetRecordSetParams
 	return result, nil
 }
 
+// GetRetention invokes getRetention operation.
+//
+// Returns for how long what the organization has is kept: as long as the operator of the service keeps
+// it, or as the organization has set with `PUT /account/retention`.
+//
+// GET /account/retention
+func (c *Client) GetRetention(ctx context.Context, options ...RequestOption) (*Retention, error) {
+	res, err := c.sendGetRetention(ctx, options...)
+	return res, err
+}
+
+func (c *Client) sendGetRetention(ctx context.Context, requestOptions ...RequestOption) (res *Retention, err error) {
+	otelAttrs := []attribute.KeyValue{
+		otelogen.OperationID("getRetention"),
+		semconv.HTTPRequestMethodKey.String("GET"),
+		semconv.URLTemplateKey.String("/account/retention"),
+	}
+	otelAttrs = append(otelAttrs, c.cfg.Attributes...)
+
+	// Run stopwatch.
+	startTime := time.Now()
+	defer func() {
+		// Use floating point division here for higher precision (instead of Millisecond method).
+		elapsedDuration := time.Since(startTime)
+		c.duration.Record(ctx, float64(elapsedDuration)/float64(time.Millisecond), metric.WithAttributes(otelAttrs...))
+	}()
+
+	// Increment request counter.
+	c.requests.Add(ctx, 1, metric.WithAttributes(otelAttrs...))
+
+	// Start a span for this request.
+	ctx, span := c.cfg.Tracer.Start(ctx, GetRetentionOperation,
+		trace.WithAttributes(otelAttrs...),
+		clientSpanKind,
+	)
+	// Track stage for error reporting.
+	var stage string
+	defer func() {
+		if err != nil {
+			span.RecordError(err)
+			span.SetStatus(codes.Error, stage)
+			c.errors.Add(ctx, 1, metric.WithAttributes(otelAttrs...))
+		}
+		span.End()
+	}()
+
+	var reqCfg requestConfig
+	reqCfg.setDefaults(c.baseClient)
+	for _, o := range requestOptions {
+		o(&reqCfg)
+	}
+
+	stage = "BuildURL"
+	u := c.serverURL
+	if override := reqCfg.ServerURL; override != nil {
+		u = override
+	}
+	u = uri.Clone(u)
+	var pathParts [1]string
+	pathParts[0] = "/account/retention"
+	uri.AddPathParts(u, pathParts[:]...)
+
+	stage = "EncodeRequest"
+	r, err := ht.NewRequest(ctx, "GET", u)
+	if err != nil {
+		return res, errors.Wrap(err, "create request")
+	}
+
+	{
+		type bitset = [1]uint8
+		var satisfied bitset
+		{
+			stage = "Security:ApiKeyAuth"
+			switch err := c.securityApiKeyAuth(ctx, GetRetentionOperation, r); {
+			case err == nil: // if NO error
+				satisfied[0] |= 1 << 0
+			case errors.Is(err, ogenerrors.ErrSkipClientSecurity):
+				// Skip this security.
+			default:
+				return res, errors.Wrap(err, "security \"ApiKeyAuth\"")
+			}
+		}
+		{
+			stage = "Security:OrgJwt"
+			switch err := c.securityOrgJwt(ctx, GetRetentionOperation, r); {
+			case err == nil: // if NO error
+				satisfied[0] |= 1 << 1
+			case errors.Is(err, ogenerrors.ErrSkipClientSecurity):
+				// Skip this security.
+			default:
+				return res, errors.Wrap(err, "security \"OrgJwt\"")
+			}
+		}
+
+		if ok := func() bool {
+		nextRequirement:
+			for _, requirement := range []bitset{
+				{0b00000001},
+				{0b00000010},
+			} {
+				for i, mask := range requirement {
+					if satisfied[i]&mask != mask {
+						continue nextRequirement
+					}
+				}
+				return true
+			}
+			return false
+		}(); !ok {
+			return res, ogenerrors.ErrSecurityRequirementIsNotSatisfied
+		}
+	}
+
+	if err := c.onRequest(ctx, r); err != nil {
+		return res, errors.Wrap(err, "client edit request")
+	}
+
+	if err := reqCfg.onRequest(r); err != nil {
+		return res, errors.Wrap(err, "edit request")
+	}
+
+	stage = "SendRequest"
+	resp, err := reqCfg.Client.Do(r)
+	if err != nil {
+		return res, errors.Wrap(err, "do request")
+	}
+	body := resp.Body
+	defer func() {
+		// Drain the body to EOF before closing, so the underlying
+		// connection can be reused by the Transport regardless of the
+		// response status code. See https://github.com/ogen-go/ogen/issues/1670.
+		_, _ = io.Copy(io.Discard, body)
+		_ = body.Close()
+	}()
+
+	if err := c.onResponse(ctx, resp); err != nil {
+		return res, errors.Wrap(err, "client edit response")
+	}
+
+	if err := reqCfg.onResponse(resp); err != nil {
+		return res, errors.Wrap(err, "edit response")
+	}
+
+	stage = "DecodeResponse"
+	result, err := decodeGetRetentionResponse(resp)
+	if err != nil {
+		return res, errors.Wrap(err, "decode response")
+	}
+
+	return result, nil
+}
+
 // GetSchedule invokes getSchedule operation.
 //
 // Returns one schedule, with its next slot as seen at this moment.
@@ -13918,9 +14087,10 @@ func (c *Client) sendListApiKeys(ctx context.Context, params ListApiKeysParams, 
 // Returns the audit log of the organization, newest first unless asked otherwise. Every call that
 // changes something leaves one entry, which is written together with the change: a call that failed
 // leaves none. So does a sign-in that was refused, if it is known to be of this organization, and what
-// the operator of the service does to it. Entries are never changed, and kept for 400 days unless the
-// operator says otherwise. They name what was changed, not how: no body and no secret is kept. Reads
-// leave no entries, nor does what the service does by itself. This list knows no `skip`.
+// the operator of the service does to it. Entries are never changed, and kept for 400 days unless
+// `GET /account/retention` says otherwise. They name what was changed, not how: no body and no secret
+// is kept. Reads leave no entries, nor does what the service does by itself. This list knows no
+// `skip`.
 //
 // GET /account/audit-log
 func (c *Client) ListAuditLog(ctx context.Context, params ListAuditLogParams, options ...RequestOption) (*AuditEntryList, error) {
@@ -27646,6 +27816,163 @@ func (c *Client) sendSetMargin(ctx context.Context, request *MarginInput, params
 
 	stage = "DecodeResponse"
 	result, err := decodeSetMarginResponse(resp)
+	if err != nil {
+		return res, errors.Wrap(err, "decode response")
+	}
+
+	return result, nil
+}
+
+// SetRetention invokes setRetention operation.
+//
+// Has what the organization has be kept for fewer days than the operator of the service keeps it. What
+// is sent replaces what was set: a period that is absent or null is as the operator says. What is
+// older by then is deleted within about an hour, and nobody can bring it back. 422 where a period is
+// longer than the operator allows, or too short.
+//
+// PUT /account/retention
+func (c *Client) SetRetention(ctx context.Context, request *RetentionChange, options ...RequestOption) (*Retention, error) {
+	res, err := c.sendSetRetention(ctx, request, options...)
+	return res, err
+}
+
+func (c *Client) sendSetRetention(ctx context.Context, request *RetentionChange, requestOptions ...RequestOption) (res *Retention, err error) {
+	otelAttrs := []attribute.KeyValue{
+		otelogen.OperationID("setRetention"),
+		semconv.HTTPRequestMethodKey.String("PUT"),
+		semconv.URLTemplateKey.String("/account/retention"),
+	}
+	otelAttrs = append(otelAttrs, c.cfg.Attributes...)
+
+	// Run stopwatch.
+	startTime := time.Now()
+	defer func() {
+		// Use floating point division here for higher precision (instead of Millisecond method).
+		elapsedDuration := time.Since(startTime)
+		c.duration.Record(ctx, float64(elapsedDuration)/float64(time.Millisecond), metric.WithAttributes(otelAttrs...))
+	}()
+
+	// Increment request counter.
+	c.requests.Add(ctx, 1, metric.WithAttributes(otelAttrs...))
+
+	// Start a span for this request.
+	ctx, span := c.cfg.Tracer.Start(ctx, SetRetentionOperation,
+		trace.WithAttributes(otelAttrs...),
+		clientSpanKind,
+	)
+	// Track stage for error reporting.
+	var stage string
+	defer func() {
+		if err != nil {
+			span.RecordError(err)
+			span.SetStatus(codes.Error, stage)
+			c.errors.Add(ctx, 1, metric.WithAttributes(otelAttrs...))
+		}
+		span.End()
+	}()
+
+	var reqCfg requestConfig
+	reqCfg.setDefaults(c.baseClient)
+	for _, o := range requestOptions {
+		o(&reqCfg)
+	}
+
+	stage = "BuildURL"
+	u := c.serverURL
+	if override := reqCfg.ServerURL; override != nil {
+		u = override
+	}
+	u = uri.Clone(u)
+	var pathParts [1]string
+	pathParts[0] = "/account/retention"
+	uri.AddPathParts(u, pathParts[:]...)
+
+	stage = "EncodeRequest"
+	r, err := ht.NewRequest(ctx, "PUT", u)
+	if err != nil {
+		return res, errors.Wrap(err, "create request")
+	}
+	if err := encodeSetRetentionRequest(request, r); err != nil {
+		return res, errors.Wrap(err, "encode request")
+	}
+
+	{
+		type bitset = [1]uint8
+		var satisfied bitset
+		{
+			stage = "Security:ApiKeyAuth"
+			switch err := c.securityApiKeyAuth(ctx, SetRetentionOperation, r); {
+			case err == nil: // if NO error
+				satisfied[0] |= 1 << 0
+			case errors.Is(err, ogenerrors.ErrSkipClientSecurity):
+				// Skip this security.
+			default:
+				return res, errors.Wrap(err, "security \"ApiKeyAuth\"")
+			}
+		}
+		{
+			stage = "Security:OrgJwt"
+			switch err := c.securityOrgJwt(ctx, SetRetentionOperation, r); {
+			case err == nil: // if NO error
+				satisfied[0] |= 1 << 1
+			case errors.Is(err, ogenerrors.ErrSkipClientSecurity):
+				// Skip this security.
+			default:
+				return res, errors.Wrap(err, "security \"OrgJwt\"")
+			}
+		}
+
+		if ok := func() bool {
+		nextRequirement:
+			for _, requirement := range []bitset{
+				{0b00000001},
+				{0b00000010},
+			} {
+				for i, mask := range requirement {
+					if satisfied[i]&mask != mask {
+						continue nextRequirement
+					}
+				}
+				return true
+			}
+			return false
+		}(); !ok {
+			return res, ogenerrors.ErrSecurityRequirementIsNotSatisfied
+		}
+	}
+
+	if err := c.onRequest(ctx, r); err != nil {
+		return res, errors.Wrap(err, "client edit request")
+	}
+
+	if err := reqCfg.onRequest(r); err != nil {
+		return res, errors.Wrap(err, "edit request")
+	}
+
+	stage = "SendRequest"
+	resp, err := reqCfg.Client.Do(r)
+	if err != nil {
+		return res, errors.Wrap(err, "do request")
+	}
+	body := resp.Body
+	defer func() {
+		// Drain the body to EOF before closing, so the underlying
+		// connection can be reused by the Transport regardless of the
+		// response status code. See https://github.com/ogen-go/ogen/issues/1670.
+		_, _ = io.Copy(io.Discard, body)
+		_ = body.Close()
+	}()
+
+	if err := c.onResponse(ctx, resp); err != nil {
+		return res, errors.Wrap(err, "client edit response")
+	}
+
+	if err := reqCfg.onResponse(resp); err != nil {
+		return res, errors.Wrap(err, "edit response")
+	}
+
+	stage = "DecodeResponse"
+	result, err := decodeSetRetentionResponse(resp)
 	if err != nil {
 		return res, errors.Wrap(err, "decode response")
 	}

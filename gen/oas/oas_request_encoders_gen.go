@@ -579,6 +579,20 @@ func encodeSetMarginRequest(
 	return nil
 }
 
+func encodeSetRetentionRequest(
+	req *RetentionChange,
+	r *http.Request,
+) error {
+	const contentType = "application/json"
+	e := new(jx.Encoder)
+	{
+		req.Encode(e)
+	}
+	encoded := e.Bytes()
+	ht.SetBody(r, bytes.NewReader(encoded), contentType)
+	return nil
+}
+
 func encodeTestNewCredentialRequest(
 	req *CredentialCreate,
 	r *http.Request,

@@ -21069,6 +21069,188 @@ func (s *ResultList) SetNextCursor(val NilString) {
 
 func (*ResultList) listBatchResultsRes() {}
 
+// For how long things are kept. `batches`: from their end on, with their records, results and
+// executions, the record sets that they used, and what retried their records; one with calls under
+// way, or with outcomes that are to be decided, is kept until that is done. `calls`: what calls sent
+// and were answered (`GET /flows/calls`). `deliveries` of webhooks; a copy of a message whose delivery
+// is deleted counts as a new message. `audit_log`: its rows. `usage`: what was used on each day.
+// Ref: #/components/schemas/Retention
+type Retention struct {
+	Batches    RetentionPeriod `json:"batches"`
+	Calls      RetentionPeriod `json:"calls"`
+	Deliveries RetentionPeriod `json:"deliveries"`
+	AuditLog   RetentionPeriod `json:"audit_log"`
+	Usage      RetentionPeriod `json:"usage"`
+}
+
+// GetBatches returns the value of Batches.
+func (s *Retention) GetBatches() RetentionPeriod {
+	return s.Batches
+}
+
+// GetCalls returns the value of Calls.
+func (s *Retention) GetCalls() RetentionPeriod {
+	return s.Calls
+}
+
+// GetDeliveries returns the value of Deliveries.
+func (s *Retention) GetDeliveries() RetentionPeriod {
+	return s.Deliveries
+}
+
+// GetAuditLog returns the value of AuditLog.
+func (s *Retention) GetAuditLog() RetentionPeriod {
+	return s.AuditLog
+}
+
+// GetUsage returns the value of Usage.
+func (s *Retention) GetUsage() RetentionPeriod {
+	return s.Usage
+}
+
+// SetBatches sets the value of Batches.
+func (s *Retention) SetBatches(val RetentionPeriod) {
+	s.Batches = val
+}
+
+// SetCalls sets the value of Calls.
+func (s *Retention) SetCalls(val RetentionPeriod) {
+	s.Calls = val
+}
+
+// SetDeliveries sets the value of Deliveries.
+func (s *Retention) SetDeliveries(val RetentionPeriod) {
+	s.Deliveries = val
+}
+
+// SetAuditLog sets the value of AuditLog.
+func (s *Retention) SetAuditLog(val RetentionPeriod) {
+	s.AuditLog = val
+}
+
+// SetUsage sets the value of Usage.
+func (s *Retention) SetUsage(val RetentionPeriod) {
+	s.Usage = val
+}
+
+// For how many days things are kept; null or absent for as long as the operator of the service keeps
+// them.
+// Ref: #/components/schemas/RetentionChange
+type RetentionChange struct {
+	// Batches, from their end on.
+	Batches OptNilInt `json:"batches"`
+	// What calls sent and were answered.
+	Calls OptNilInt `json:"calls"`
+	// Deliveries of webhooks.
+	Deliveries OptNilInt `json:"deliveries"`
+	// Rows of the audit log.
+	AuditLog OptNilInt `json:"audit_log"`
+	// What was used on each day.
+	Usage OptNilInt `json:"usage"`
+}
+
+// GetBatches returns the value of Batches.
+func (s *RetentionChange) GetBatches() OptNilInt {
+	return s.Batches
+}
+
+// GetCalls returns the value of Calls.
+func (s *RetentionChange) GetCalls() OptNilInt {
+	return s.Calls
+}
+
+// GetDeliveries returns the value of Deliveries.
+func (s *RetentionChange) GetDeliveries() OptNilInt {
+	return s.Deliveries
+}
+
+// GetAuditLog returns the value of AuditLog.
+func (s *RetentionChange) GetAuditLog() OptNilInt {
+	return s.AuditLog
+}
+
+// GetUsage returns the value of Usage.
+func (s *RetentionChange) GetUsage() OptNilInt {
+	return s.Usage
+}
+
+// SetBatches sets the value of Batches.
+func (s *RetentionChange) SetBatches(val OptNilInt) {
+	s.Batches = val
+}
+
+// SetCalls sets the value of Calls.
+func (s *RetentionChange) SetCalls(val OptNilInt) {
+	s.Calls = val
+}
+
+// SetDeliveries sets the value of Deliveries.
+func (s *RetentionChange) SetDeliveries(val OptNilInt) {
+	s.Deliveries = val
+}
+
+// SetAuditLog sets the value of AuditLog.
+func (s *RetentionChange) SetAuditLog(val OptNilInt) {
+	s.AuditLog = val
+}
+
+// SetUsage sets the value of Usage.
+func (s *RetentionChange) SetUsage(val OptNilInt) {
+	s.Usage = val
+}
+
+// Ref: #/components/schemas/RetentionPeriod
+type RetentionPeriod struct {
+	// For how many days it is kept; null for good.
+	Days NilFloat64 `json:"days"`
+	// What the organization has set; null for nothing.
+	OwnDays NilInt `json:"own_days"`
+	// The least that it may set.
+	ShortestDays int `json:"shortest_days"`
+	// For how many days the operator of the service keeps it, which is the most; null for good.
+	LongestDays NilFloat64 `json:"longest_days"`
+}
+
+// GetDays returns the value of Days.
+func (s *RetentionPeriod) GetDays() NilFloat64 {
+	return s.Days
+}
+
+// GetOwnDays returns the value of OwnDays.
+func (s *RetentionPeriod) GetOwnDays() NilInt {
+	return s.OwnDays
+}
+
+// GetShortestDays returns the value of ShortestDays.
+func (s *RetentionPeriod) GetShortestDays() int {
+	return s.ShortestDays
+}
+
+// GetLongestDays returns the value of LongestDays.
+func (s *RetentionPeriod) GetLongestDays() NilFloat64 {
+	return s.LongestDays
+}
+
+// SetDays sets the value of Days.
+func (s *RetentionPeriod) SetDays(val NilFloat64) {
+	s.Days = val
+}
+
+// SetOwnDays sets the value of OwnDays.
+func (s *RetentionPeriod) SetOwnDays(val NilInt) {
+	s.OwnDays = val
+}
+
+// SetShortestDays sets the value of ShortestDays.
+func (s *RetentionPeriod) SetShortestDays(val int) {
+	s.ShortestDays = val
+}
+
+// SetLongestDays sets the value of LongestDays.
+func (s *RetentionPeriod) SetLongestDays(val NilFloat64) {
+	s.LongestDays = val
+}
+
 // Ref: #/components/schemas/Retry
 type Retry struct {
 	MaxAttempts    int     `json:"max_attempts"`

@@ -153,6 +153,7 @@ var operationRolesApiKeyAuth = map[string][]string{
 	GetQueueOperation:             []string{},
 	GetQuotasOperation:            []string{},
 	GetRecordSetOperation:         []string{},
+	GetRetentionOperation:         []string{},
 	GetScheduleOperation:          []string{},
 	GetServiceOperation:           []string{},
 	GetStoreOperation:             []string{},
@@ -271,6 +272,9 @@ var operationRolesApiKeyAuth = map[string][]string{
 		"admin",
 	},
 	SetMarginOperation: []string{
+		"admin",
+	},
+	SetRetentionOperation: []string{
 		"admin",
 	},
 	TestCredentialOperation: []string{
@@ -433,6 +437,7 @@ var operationRolesOrgJwt = map[string][]string{
 	GetQueueOperation:             []string{},
 	GetQuotasOperation:            []string{},
 	GetRecordSetOperation:         []string{},
+	GetRetentionOperation:         []string{},
 	GetScheduleOperation:          []string{},
 	GetServiceOperation:           []string{},
 	GetStoreOperation:             []string{},
@@ -551,6 +556,9 @@ var operationRolesOrgJwt = map[string][]string{
 		"admin",
 	},
 	SetMarginOperation: []string{
+		"admin",
+	},
+	SetRetentionOperation: []string{
 		"admin",
 	},
 	TestCredentialOperation: []string{

@@ -107,6 +107,13 @@ type AccountHandler interface {
 	//
 	// GET /account/quotas
 	GetQuotas(ctx context.Context) (*Quotas, error)
+	// GetRetention implements getRetention operation.
+	//
+	// Returns for how long what the organization has is kept: as long as the operator of the service keeps
+	// it, or as the organization has set with `PUT /account/retention`.
+	//
+	// GET /account/retention
+	GetRetention(ctx context.Context) (*Retention, error)
 	// ListApiKeys implements listApiKeys operation.
 	//
 	// Returns the keys of the organization, revoked ones included. Only the end of a key is shown.
@@ -118,9 +125,10 @@ type AccountHandler interface {
 	// Returns the audit log of the organization, newest first unless asked otherwise. Every call that
 	// changes something leaves one entry, which is written together with the change: a call that failed
 	// leaves none. So does a sign-in that was refused, if it is known to be of this organization, and what
-	// the operator of the service does to it. Entries are never changed, and kept for 400 days unless the
-	// operator says otherwise. They name what was changed, not how: no body and no secret is kept. Reads
-	// leave no entries, nor does what the service does by itself. This list knows no `skip`.
+	// the operator of the service does to it. Entries are never changed, and kept for 400 days unless
+	// `GET /account/retention` says otherwise. They name what was changed, not how: no body and no secret
+	// is kept. Reads leave no entries, nor does what the service does by itself. This list knows no
+	// `skip`.
 	//
 	// GET /account/audit-log
 	ListAuditLog(ctx context.Context, params ListAuditLogParams) (*AuditEntryList, error)
@@ -136,6 +144,15 @@ type AccountHandler interface {
 	//
 	// DELETE /account/api-keys/{key_id}
 	RevokeApiKey(ctx context.Context, params RevokeApiKeyParams) (RevokeApiKeyRes, error)
+	// SetRetention implements setRetention operation.
+	//
+	// Has what the organization has be kept for fewer days than the operator of the service keeps it. What
+	// is sent replaces what was set: a period that is absent or null is as the operator says. What is
+	// older by then is deleted within about an hour, and nobody can bring it back. 422 where a period is
+	// longer than the operator allows, or too short.
+	//
+	// PUT /account/retention
+	SetRetention(ctx context.Context, req *RetentionChange) (*Retention, error)
 }
 
 // BatchHandler handles operations described by OpenAPI v3 specification.

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"net/netip"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -14,6 +15,7 @@ import (
 	"flowlane/internal/fault"
 	"flowlane/internal/orgquota"
 	"flowlane/internal/pg"
+	"flowlane/internal/retention"
 	"flowlane/internal/run"
 )
 
@@ -22,6 +24,8 @@ type accountHandler struct {
 	pool     *pgxpool.Pool
 	accounts *account.Service
 	runs     *run.Service
+	// retention is how long the operator keeps things.
+	retention retention.Installation
 	// publicURL gives the address under which people reach the service.
 	publicURL func() string
 }
@@ -56,6 +60,45 @@ func (h accountHandler) GetQuotas(ctx context.Context) (*oas.Quotas, error) {
 		out.Quotas[i] = oas.Quota{Name: oas.QuotaName(q.Name), Limit: q.Limit, Used: q.Used}
 	}
 	return out, nil
+}
+
+func (h accountHandler) GetRetention(ctx context.Context) (*oas.Retention, error) {
+	all, err := h.retention.List(ctx, h.pool, account.FromContext(ctx).OrgID)
+	return retentionOf(all), err
+}
+
+func (h accountHandler) SetRetention(ctx context.Context, req *oas.RetentionChange) (*oas.Retention, error) {
+	days := map[string]int{}
+	for kind, set := range map[retention.Kind]oas.OptNilInt{retention.Batches: req.Batches, retention.Calls: req.Calls,
+		retention.Deliveries: req.Deliveries, retention.AuditLog: req.AuditLog, retention.Usage: req.Usage} {
+		if n, ok := set.Get(); ok {
+			days[kind.Name] = n
+		}
+	}
+	all, err := h.retention.Replace(ctx, h.pool, account.FromContext(ctx).OrgID, days)
+	return retentionOf(all), err
+}
+
+func retentionOf(all []retention.Period) *oas.Retention {
+	out := &oas.Retention{}
+	for i := range all {
+		p := &all[i]
+		period := oas.RetentionPeriod{Days: nilDays(p.Kept()), LongestDays: nilDays(p.Longest), ShortestDays: p.ShortestDays(), OwnDays: oas.NilInt{Null: true}}
+		if p.Set != nil {
+			period.OwnDays = oas.NewNilInt(*p.Set)
+		}
+		*map[retention.Kind]*oas.RetentionPeriod{retention.Batches: &out.Batches, retention.Calls: &out.Calls,
+			retention.Deliveries: &out.Deliveries, retention.AuditLog: &out.AuditLog, retention.Usage: &out.Usage}[p.Kind] = period
+	}
+	return out
+}
+
+// nilDays is a time in days; null for none.
+func nilDays(d time.Duration) oas.NilFloat64 {
+	if d == 0 {
+		return oas.NilFloat64{Null: true}
+	}
+	return oas.NewNilFloat64(d.Hours() / 24)
 }
 
 func (h accountHandler) ListApiKeys(ctx context.Context, params oas.ListApiKeysParams) (*oas.ApiKeyList, error) {

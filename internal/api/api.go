@@ -23,6 +23,7 @@ import (
 	"flowlane/internal/orgcatalog"
 	"flowlane/internal/recordset"
 	"flowlane/internal/request"
+	"flowlane/internal/retention"
 	"flowlane/internal/run"
 	"flowlane/internal/schedule"
 	"flowlane/internal/store"
@@ -64,8 +65,10 @@ type Deps struct {
 	// RequestLimit replaces the number of every request limit of the document, unless it is 0. What the operator set
 	// for an organization stays.
 	RequestLimit int64
-	DryRuns      *dryrun.Service
-	Usage        *usage.Service
+	// Retention is how long the operator keeps things at most.
+	Retention retention.Installation
+	DryRuns   *dryrun.Service
+	Usage     *usage.Service
 	// Refresher, Tuner, Resolver and Calls are the dispatcher.
 	Refresher Refresher
 	Tuner     Tuner
@@ -132,7 +135,7 @@ func New(d Deps) (http.Handler, error) {
 		return nil, fmt.Errorf("api: %w", err)
 	}
 	h := handler{
-		accountHandler:       accountHandler{pool: d.Pool, accounts: d.Accounts, runs: d.Runs, publicURL: errs.reached},
+		accountHandler:       accountHandler{pool: d.Pool, accounts: d.Accounts, runs: d.Runs, retention: d.Retention, publicURL: errs.reached},
 		catalogHandler:       catalogs,
 		catalogImportHandler: catalogImportHandler{imports: d.Imports},
 		credentialHandler:    credentialHandler{credentials: d.Credentials, publicURL: d.PublicURL},

@@ -76,6 +76,9 @@ var auditedCalls = map[string]func(s *stack) auditedCall{
 		id := s.made("/credentials", codeCredential)
 		return auditedCall{"POST", "/credentials/" + id + "/authorize", nil, 200, "credential", id, ""}
 	},
+	"setRetention": func(s *stack) auditedCall {
+		return auditedCall{"PUT", "/account/retention", `{"batches":30}`, 200, "organization", s.orgID(s.Key), ""}
+	},
 	"setCredentialLimits": func(s *stack) auditedCall {
 		id := s.made("/credentials", codeCredential)
 		return auditedCall{"PUT", "/credentials/" + id + "/limits", `{"windows":[],"max_in_flight":3}`, 200, "credential", id, ""}

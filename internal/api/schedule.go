@@ -244,7 +244,7 @@ func scheduleOf(s *schedule.Schedule) oas.Schedule {
 
 func lastFireOf(s *schedule.Schedule) oas.NilScheduleLastFireStatus {
 	switch {
-	case s.LastFiredAt == nil:
+	case s.LastFiredAt == nil, s.LastStatus == nil && s.LastBatchID != nil: // it is deleted by now
 		return oas.NilScheduleLastFireStatus{Null: true}
 	case s.LastStatus == nil:
 		return oas.NewNilScheduleLastFireStatus(oas.ScheduleLastFireStatusFailure)

@@ -39,6 +39,7 @@ import (
 	"flowlane/internal/provider"
 	"flowlane/internal/recordset"
 	"flowlane/internal/request"
+	"flowlane/internal/retention"
 	"flowlane/internal/run"
 	"flowlane/internal/schedule"
 	"flowlane/internal/store"
@@ -110,10 +111,8 @@ type Config struct {
 	RequestLimit int64
 	// MemoryBudget bounds the bytes of requests, answers and outputs that are in memory at once; 0 means memory.Default.
 	MemoryBudget int64
-	// AuditRetention is how long rows of the audit log are kept, 30 days at least; 0 means 400 days.
-	AuditRetention time.Duration
-	// CallRetention is how long it is kept what calls sent and were answered, an hour at least; 0 means 7 days.
-	CallRetention time.Duration
+	// Retention is how long the kinds of what organizations have are kept at most.
+	Retention retention.Installation
 	// Log is nil for slog.Default().
 	Log *slog.Logger
 	// TrustFailover goes on by itself on a standby that was promoted: each commit waited for it.
@@ -178,7 +177,7 @@ func New(ctx context.Context, cfg Config) (_ *App, err error) {
 	if cfg.Drain < 0 || cfg.Drain > dispatch.MostDrain {
 		return nil, fmt.Errorf("the time to drain is %s: set FLOWLANE_DRAIN_TIMEOUT to at most %s", cfg.Drain, dispatch.MostDrain)
 	}
-	if err := cfg.retain(); err != nil {
+	if err := cfg.Retention.Check(); err != nil {
 		return nil, err
 	}
 	if cfg.Drain == 0 {
@@ -378,7 +377,8 @@ func (a *App) makeHandler(root vault.Root, plans *definition.Plans) error {
 	}
 	forecasts := forecast.New(a.Pool, a.Catalog, plans)
 	handler, err := api.New(api.Deps{
-		Pool: a.Pool, Accounts: a.Accounts, Catalog: a.Catalog, Imports: a.imports, RecordSets: a.RecordSets, Definitions: a.Definitions, Templates: templates, Plans: plans,
+		Retention: a.cfg.Retention,
+		Pool:      a.Pool, Accounts: a.Accounts, Catalog: a.Catalog, Imports: a.imports, RecordSets: a.RecordSets, Definitions: a.Definitions, Templates: templates, Plans: plans,
 		Variables: variable.New(a.Pool), Tenants: tenant.New(a.Pool, a.Catalog), Stores: a.Stores, Credentials: a.Credentials, Runs: a.Runs,
 		Streams: a.Streams, Forecasts: forecasts, Holds: a.Holds, Schedules: a.Schedules, Webhooks: a.Webhooks, Subscriptions: a.Subscriptions, Refresher: a.Dispatcher, Tuner: a.Dispatcher, Resolver: a.Dispatcher, Calls: a.Dispatcher,
 		DryRuns: dryrun.New(dryrun.Deps{

@@ -13,6 +13,7 @@ import (
 	"flowlane/internal/app"
 	"flowlane/internal/pg"
 	"flowlane/internal/pg/pgtest"
+	"flowlane/internal/retention"
 )
 
 func get(t *testing.T, url, key string) (int, string) {
@@ -193,7 +194,7 @@ func TestHousekeeping_RefusedStarts(t *testing.T) {
 // of which batches it is.
 func TestHousekeeping_Exchanges(t *testing.T) {
 	t.Parallel()
-	p := startWith(t, func(cfg *app.Config) { cfg.CallRetention = 10 * 24 * time.Hour })
+	p := startWith(t, func(cfg *app.Config) { cfg.Retention = retention.Installation{"calls": 10 * 24 * time.Hour} })
 	for _, sql := range []string{
 		"INSERT INTO flow.organization (id, name) SELECT gen_random_uuid(), 'o' FROM generate_series(1, 3)",
 		`INSERT INTO flow.exchange (org_id, id, domain, action_id, lane, attempt, records, batch_id, step_no, task_no, positions, more_batches, outcome,
@@ -217,7 +218,7 @@ func TestHousekeeping_Exchanges(t *testing.T) {
 		return exchanges, batches
 	}
 	for _, want := range []int{11, 8, 8} { // of four organizations, two each
-		if _, err := p.HousekeepExchanges(t.Context(), 5); err != nil {
+		if _, err := db.New().HousekeepExchanges(t.Context(), p.Pool, db.HousekeepExchangesParams{KeepSeconds: (10 * 24 * time.Hour).Seconds(), MaxRows: 5}); err != nil {
 			t.Fatal(err)
 		}
 		if e, b := count(); e != want || b != 2*want {
@@ -229,7 +230,7 @@ func TestHousekeeping_Exchanges(t *testing.T) {
 // TestHousekeeping_Audit: audit rows go after the time that the operator has set, in pieces, of all organizations.
 func TestHousekeeping_Audit(t *testing.T) {
 	t.Parallel()
-	p := startWith(t, func(cfg *app.Config) { cfg.AuditRetention = 40 * 24 * time.Hour })
+	p := startWith(t, func(cfg *app.Config) { cfg.Retention = retention.Installation{"audit_log": 40 * 24 * time.Hour} })
 	seed := func() {
 		t.Helper()
 		for _, sql := range []string{
@@ -262,7 +263,7 @@ func TestHousekeeping_Audit(t *testing.T) {
 	if young != 18 || old != 0 {
 		t.Errorf("left are %d rows that are younger and %d that are older", young, old)
 	}
-	_, err := app.New(t.Context(), app.Config{KEK: testKEK(t), AuditRetention: 29 * 24 * time.Hour})
+	_, err := app.New(t.Context(), app.Config{KEK: testKEK(t), Retention: retention.Installation{"audit_log": 29 * 24 * time.Hour}})
 	if err == nil || !strings.Contains(err.Error(), "FLOWLANE_AUDIT_RETENTION") {
 		t.Errorf("less than 30 days: %v", err)
 	}

@@ -218,6 +218,8 @@ func setupNouns() []noun { //nolint:funlen // a table
 		{name: "me", help: "Whose key this is, and what was used.", verbs: []verb{
 			{name: "show", operation: "getMe"},
 			{name: "quotas", operation: "getQuotas"},
+			{name: "retention", operation: "getRetention"},
+			{name: "set-retention", operation: "setRetention"},
 			{name: "usage", operation: "getUsage", columns: "key name batches jobs calls records"},
 			{name: "dashboard", operation: "getDashboard"},
 			{name: "audit-log", operation: "listAuditLog", columns: "created_at action outcome account_name resource_type resource_id"},

@@ -26,6 +26,7 @@ type server struct {
 	keyring
 	tokens
 	operators
+	periods
 
 	Commands   string            `env:"FLOWLANE_COMMANDS" help:"File, or folder of *.yaml files, with the commands that actions of kind cli may run. Default: none may." type:"path"`
 	CatalogDir string            `name:"catalog-dir" env:"FLOWLANE_CATALOG_DIR" help:"Folder with further platforms, one YAML file each." type:"path"`
@@ -39,8 +40,6 @@ type server struct {
 	Margin     time.Duration     `name:"reconcile-margin" env:"FLOWLANE_RECONCILE_MARGIN" default:"3s" help:"How long after its last moment of sending the outcome of a silent call is looked into."`
 	Timeout    time.Duration     `name:"call-timeout" env:"FLOWLANE_CALL_TIMEOUT" help:"Most time that any call to a provider may take. Default: what its action says."`
 	Keep       dispatch.Keep     `name:"keep-calls" env:"FLOWLANE_KEEP_CALLS" default:"all" enum:"all,failed,none" help:"Of which calls to keep what they sent and were answered: all, failed or none."`
-	KeepFor    time.Duration     `name:"call-retention" env:"FLOWLANE_CALL_RETENTION" default:"168h" help:"How long that is kept: 7 days by default, at least 1h."`
-	Audit      time.Duration     `name:"audit-retention" env:"FLOWLANE_AUDIT_RETENTION" default:"9600h" help:"How long rows of the audit log are kept: 400 days by default, at least 30 days (720h)."`
 	Drain      time.Duration     `name:"drain-timeout" env:"FLOWLANE_DRAIN_TIMEOUT" help:"How long calls under way may go on once the process is asked to stop, up to 1h. Default: 30s; 6s for dev."`
 	Lease      time.Duration     `name:"lease" env:"FLOWLANE_LEASE" help:"Most time for which a process that crashed holds up what it was doing. Default: 10s to 30s, by kind of work."`
 	Requests   int64             `name:"request-limit" env:"FLOWLANE_REQUEST_LIMIT" help:"Requests that an organization may make in the time of any request limit, for tests. Default: what the API document says."`
@@ -59,7 +58,7 @@ func (s server) config(ctx context.Context, p *process) (app.Config, error) {
 	}
 	return app.Config{
 		Operator: s.operators.config(), DatabaseURL: dsn, KEK: kek, OtherKEKs: others, Tokens: s.tokens.config(), BaseURLs: s.baseURLs(), AllowHosts: s.AllowHost, DenyNetworks: s.Deny, CatalogDir: s.CatalogDir, Commands: s.Commands,
-		Dispatch: dispatch.Options{Margin: s.Margin, Timeout: s.Timeout, Keep: s.Keep}, Drain: s.Drain, AuditRetention: s.Audit, CallRetention: s.KeepFor, Lease: s.Lease, MaxConns: s.MaxConns, MemoryBudget: int64(s.Memory), MaxStreams: s.MaxStreams, RequestLimit: s.Requests, Log: p.log, Migrate: s.Migrate, TrustFailover: s.Trust,
+		Dispatch: dispatch.Options{Margin: s.Margin, Timeout: s.Timeout, Keep: s.Keep}, Drain: s.Drain, Retention: s.periods.installation(), Lease: s.Lease, MaxConns: s.MaxConns, MemoryBudget: int64(s.Memory), MaxStreams: s.MaxStreams, RequestLimit: s.Requests, Log: p.log, Migrate: s.Migrate, TrustFailover: s.Trust,
 	}, nil
 }
 

@@ -152,23 +152,3 @@ func (s *Service) Replay(ctx context.Context, orgID, id, delivery uuid.UUID) (De
 	})
 	return out, err
 }
-
-// Housekeep deletes deliveries that are old and over, up to maxRows of them, and returns how many.
-func (s *Service) Housekeep(ctx context.Context, q db.DBTX, maxRows int32) (int64, error) {
-	var gone int64
-	for gone < int64(maxRows) {
-		id, err := s.q.HousekeepNextWebhook(ctx, q)
-		if pg.IsNoRows(err) {
-			break
-		}
-		if err != nil {
-			return gone, fmt.Errorf("look for old deliveries: %w", err)
-		}
-		n, err := s.q.HousekeepDeliveries(ctx, q, db.HousekeepDeliveriesParams{WebhookID: id, MaxRows: maxRows - int32(gone)})
-		if err != nil || n == 0 {
-			return gone, err
-		}
-		gone += n
-	}
-	return gone, nil
-}

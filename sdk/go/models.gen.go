@@ -91,6 +91,43 @@ type MeOrganization struct {
 	Name string `json:"name"`
 }
 
+// Retention: For how long things are kept. `batches`: from their end on, with their records, results and executions, the record sets that
+// they used, and what retried their records; one with calls under way, or with outcomes that are to be decided, is kept until
+// that is done. `calls`: what calls sent and were answered (`GET /flows/calls`). `deliveries` of webhooks; a copy of a message
+// whose delivery is deleted counts as a new message. `audit_log`: its rows. `usage`: what was used on each day.
+type Retention struct {
+	Batches    RetentionPeriod `json:"batches"`
+	Calls      RetentionPeriod `json:"calls"`
+	Deliveries RetentionPeriod `json:"deliveries"`
+	AuditLog   RetentionPeriod `json:"audit_log"`
+	Usage      RetentionPeriod `json:"usage"`
+}
+
+type RetentionPeriod struct {
+	// For how many days it is kept; null for good.
+	Days *float64 `json:"days"`
+	// What the organization has set; null for nothing.
+	OwnDays *int64 `json:"own_days"`
+	// The least that it may set.
+	ShortestDays int64 `json:"shortest_days"`
+	// For how many days the operator of the service keeps it, which is the most; null for good.
+	LongestDays *float64 `json:"longest_days"`
+}
+
+// RetentionChange: For how many days things are kept; null or absent for as long as the operator of the service keeps them.
+type RetentionChange struct {
+	// Batches, from their end on.
+	Batches *int64 `json:"batches,omitzero"`
+	// What calls sent and were answered.
+	Calls *int64 `json:"calls,omitzero"`
+	// Deliveries of webhooks.
+	Deliveries *int64 `json:"deliveries,omitzero"`
+	// Rows of the audit log.
+	AuditLog *int64 `json:"audit_log,omitzero"`
+	// What was used on each day.
+	Usage *int64 `json:"usage,omitzero"`
+}
+
 type Quotas struct {
 	// Each quota once, always in the same order.
 	Quotas []Quota `json:"quotas"`

@@ -25,6 +25,24 @@ func (c *Client) GetQuotas(ctx context.Context) (answer Quotas, err error) {
 	return answer, err
 }
 
+// GetRetention: Read how long things are kept.
+// Returns for how long what the organization has is kept: as long as the operator of the service keeps it, or as the organization
+// has set with `PUT /account/retention`.
+func (c *Client) GetRetention(ctx context.Context) (answer Retention, err error) {
+	err = c.do(ctx, call{"GetRetention", "GET", "/account/retention", nil, nil}, &answer)
+	return answer, err
+}
+
+// SetRetention: Set how long things are kept.
+// Has what the organization has be kept for fewer days than the operator of the service keeps it. What is sent replaces
+// what was set: a period that is absent or null is as the operator says. What is older by then is deleted within about an
+// hour, and nobody can bring it back.
+// 422 where a period is longer than the operator allows, or too short.
+func (c *Client) SetRetention(ctx context.Context, body *RetentionChange) (answer Retention, err error) {
+	err = c.do(ctx, call{"SetRetention", "PUT", "/account/retention", nil, body}, &answer)
+	return answer, err
+}
+
 // ListApiKeysParams narrows what ListApiKeys does; what is zero is left out.
 type ListApiKeysParams struct {
 	// The most items to return, 1 to 50000. Where items are very large, a page can have fewer; `next_cursor` tells whether there are more.
@@ -166,7 +184,7 @@ type ListAuditLogParams struct {
 // Returns the audit log of the organization, newest first unless asked otherwise. Every call that changes something leaves one entry,
 // which is written together with the change: a call that failed leaves none. So does a sign-in that was refused, if
 // it is known to be of this organization, and what the operator of the service does to it. Entries are never
-// changed, and kept for 400 days unless the operator says otherwise. They name what was changed, not how: no body
+// changed, and kept for 400 days unless `GET /account/retention` says otherwise. They name what was changed, not how: no body
 // and no secret is kept. Reads leave no entries, nor does what the service does by itself. This list knows no
 // `skip`.
 func (c *Client) ListAuditLog(ctx context.Context, params *ListAuditLogParams) (answer AuditEntryList, err error) {

@@ -26,6 +26,22 @@ class Operations(Transport):
         """
         return self._call("get_quotas", "GET", "/account/quotas")
 
+    def get_retention(self) -> models.Retention:
+        """Read how long things are kept.
+        Returns for how long what the organization has is kept: as long as the operator of the service keeps it, or as the organization
+        has set with `PUT /account/retention`.
+        """
+        return self._call("get_retention", "GET", "/account/retention")
+
+    def set_retention(self, body: models.RetentionChange) -> models.Retention:
+        """Set how long things are kept.
+        Has what the organization has be kept for fewer days than the operator of the service keeps it. What is sent replaces
+        what was set: a period that is absent or null is as the operator says. What is older by then is deleted within about an
+        hour, and nobody can bring it back.
+        422 where a period is longer than the operator allows, or too short.
+        """
+        return self._call("set_retention", "PUT", "/account/retention", body=body)
+
     def list_api_keys(
         self,
         *,
@@ -126,7 +142,7 @@ class Operations(Transport):
         Returns the audit log of the organization, newest first unless asked otherwise. Every call that changes something leaves one entry,
         which is written together with the change: a call that failed leaves none. So does a sign-in that was refused, if
         it is known to be of this organization, and what the operator of the service does to it. Entries are never
-        changed, and kept for 400 days unless the operator says otherwise. They name what was changed, not how: no body
+        changed, and kept for 400 days unless `GET /account/retention` says otherwise. They name what was changed, not how: no body
         and no secret is kept. Reads leave no entries, nor does what the service does by itself. This list knows no
         `skip`.
         """

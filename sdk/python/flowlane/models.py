@@ -101,6 +101,47 @@ class MeOrganization(TypedDict):
 
 
 
+class Retention(TypedDict):
+    """For how long things are kept. `batches`: from their end on, with their records, results and executions, the record sets that
+    they used, and what retried their records; one with calls under way, or with outcomes that are to be decided, is kept until
+    that is done. `calls`: what calls sent and were answered (`GET /flows/calls`). `deliveries` of webhooks; a copy of a message
+    whose delivery is deleted counts as a new message. `audit_log`: its rows. `usage`: what was used on each day.
+    """
+    batches: RetentionPeriod
+    calls: RetentionPeriod
+    deliveries: RetentionPeriod
+    audit_log: RetentionPeriod
+    usage: RetentionPeriod
+
+
+
+class RetentionPeriod(TypedDict):
+    days: None | float
+    """For how many days it is kept; null for good."""
+    own_days: None | int
+    """What the organization has set; null for nothing."""
+    shortest_days: int
+    """The least that it may set."""
+    longest_days: None | float
+    """For how many days the operator of the service keeps it, which is the most; null for good."""
+
+
+
+class RetentionChange(TypedDict):
+    """For how many days things are kept; null or absent for as long as the operator of the service keeps them."""
+    batches: NotRequired[None | int]
+    """Batches, from their end on."""
+    calls: NotRequired[None | int]
+    """What calls sent and were answered."""
+    deliveries: NotRequired[None | int]
+    """Deliveries of webhooks."""
+    audit_log: NotRequired[None | int]
+    """Rows of the audit log."""
+    usage: NotRequired[None | int]
+    """What was used on each day."""
+
+
+
 class Quotas(TypedDict):
     quotas: list[Quota]
     """Each quota once, always in the same order."""

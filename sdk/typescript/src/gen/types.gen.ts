@@ -134,6 +134,66 @@ export type Me = {
     api_key_id: string | null;
 };
 
+/**
+ * For how long things are kept. `batches`: from their end on, with their records, results and executions, the record sets that
+ * they used, and what retried their records; one with calls under way, or with outcomes that are to be decided, is kept until
+ * that is done. `calls`: what calls sent and were answered (`GET /flows/calls`). `deliveries` of webhooks; a copy of a message
+ * whose delivery is deleted counts as a new message. `audit_log`: its rows. `usage`: what was used on each day.
+ *
+ */
+export type Retention = {
+    batches: RetentionPeriod;
+    calls: RetentionPeriod;
+    deliveries: RetentionPeriod;
+    audit_log: RetentionPeriod;
+    usage: RetentionPeriod;
+};
+
+export type RetentionPeriod = {
+    /**
+     * For how many days it is kept; null for good.
+     */
+    days: number | null;
+    /**
+     * What the organization has set; null for nothing.
+     */
+    own_days: number | null;
+    /**
+     * The least that it may set.
+     */
+    shortest_days: number;
+    /**
+     * For how many days the operator of the service keeps it, which is the most; null for good.
+     */
+    longest_days: number | null;
+};
+
+/**
+ * For how many days things are kept; null or absent for as long as the operator of the service keeps them.
+ */
+export type RetentionChange = {
+    /**
+     * Batches, from their end on.
+     */
+    batches?: number | null;
+    /**
+     * What calls sent and were answered.
+     */
+    calls?: number | null;
+    /**
+     * Deliveries of webhooks.
+     */
+    deliveries?: number | null;
+    /**
+     * Rows of the audit log.
+     */
+    audit_log?: number | null;
+    /**
+     * What was used on each day.
+     */
+    usage?: number | null;
+};
+
 export type Quotas = {
     /**
      * Each quota once, always in the same order.
@@ -5359,6 +5419,64 @@ export type GetQuotasResponses = {
 };
 
 export type GetQuotasResponse = GetQuotasResponses[keyof GetQuotasResponses];
+
+export type GetRetentionData = {
+    body?: never;
+    path?: never;
+    query?: never;
+    url: '/account/retention';
+};
+
+export type GetRetentionErrors = {
+    /**
+     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
+     *
+     */
+    default: Error;
+};
+
+export type GetRetentionError = GetRetentionErrors[keyof GetRetentionErrors];
+
+export type GetRetentionResponses = {
+    /**
+     * All periods.
+     */
+    200: Retention;
+};
+
+export type GetRetentionResponse = GetRetentionResponses[keyof GetRetentionResponses];
+
+export type SetRetentionData = {
+    body: RetentionChange;
+    path?: never;
+    query?: never;
+    url: '/account/retention';
+};
+
+export type SetRetentionErrors = {
+    /**
+     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
+     *
+     */
+    default: Error;
+};
+
+export type SetRetentionError = SetRetentionErrors[keyof SetRetentionErrors];
+
+export type SetRetentionResponses = {
+    /**
+     * All periods as they are now.
+     */
+    200: Retention;
+};
+
+export type SetRetentionResponse = SetRetentionResponses[keyof SetRetentionResponses];
 
 export type ListApiKeysData = {
     body?: never;

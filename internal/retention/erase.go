@@ -1,0 +1,111 @@
+package retention
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"flowlane/gen/db"
+	"flowlane/internal/pg"
+)
+
+// erasedTogether is of how many batches rows are deleted in one transaction.
+const erasedTogether = 100
+
+// EraseBatches deletes batches that ended longer ago than they are kept, up to maxRows of them with all that retried their records, and
+// returns how many. What has calls under way or outcomes that a person has to decide stays, and so does what was retried as long as a
+// retry does. The batches are gone then; their rows in other tables are left to EraseRows.
+func (in Installation) EraseBatches(ctx context.Context, pool pg.Beginner, maxRows int32) (n int64, err error) {
+	keep, q := in.seconds(Batches), db.New()
+	err = pg.InTx(ctx, pool, func(ctx context.Context, tx pgx.Tx) error {
+		ids, err := q.BatchesOld(ctx, tx, db.BatchesOldParams{KeepSeconds: keep, MaxRows: maxRows})
+		if err != nil {
+			return fmt.Errorf("look for old batches: %w", err)
+		}
+		if n = int64(len(ids)); n == 0 {
+			return nil
+		}
+		// A statement of its own: it sees retries that were committed before the locks were had.
+		if _, err := q.BatchesErase(ctx, tx, db.BatchesEraseParams{KeepSeconds: keep, Ids: ids}); err != nil {
+			return fmt.Errorf("delete old batches: %w", err)
+		}
+		return nil
+	})
+	return n, err
+}
+
+// EraseRows deletes rows of batches that are gone, about as many as maxRows of each table, and returns at least maxRows while
+// there may be more.
+func EraseRows(ctx context.Context, pool pg.Beginner, maxRows int32) (n int64, err error) {
+	q := db.New()
+	err = pg.InTx(ctx, pool, func(ctx context.Context, tx pgx.Tx) error {
+		gone, err := q.ErasuresLock(ctx, tx, erasedTogether)
+		if err != nil || len(gone) == 0 {
+			return wrap(err)
+		}
+		of := db.RowsEraseParams{MaxRows: maxRows}
+		for _, e := range gone {
+			of.Ids, of.OrgIds = append(of.Ids, e.BatchID), append(of.OrgIds, e.OrgID)
+			if e.PageSet != nil {
+				of.PageSets = append(of.PageSets, *e.PageSet)
+			}
+		}
+		if n, err = q.RowsErase(ctx, tx, of); err != nil || n >= int64(maxRows) {
+			return wrap(err)
+		}
+		if len(gone) == erasedTogether {
+			n = int64(maxRows)
+		}
+		return wrap(q.ErasuresEnd(ctx, tx, db.ErasuresEndParams{Ids: of.Ids, PageSets: of.PageSets}))
+	})
+	return n, err
+}
+
+func wrap(err error) error {
+	if err != nil {
+		return fmt.Errorf("delete the rows of old batches: %w", err)
+	}
+	return nil
+}
+
+// Steps are those by which old rows go: each deletes up to maxRows and returns how many, or as many where there may be more.
+func (in Installation) Steps(pool pg.Beginner) []func(ctx context.Context, conn db.DBTX, maxRows int32) (int64, error) {
+	q := db.New()
+	return []func(context.Context, db.DBTX, int32) (int64, error){
+		func(ctx context.Context, _ db.DBTX, most int32) (int64, error) {
+			return in.EraseBatches(ctx, pool, most)
+		},
+		func(ctx context.Context, _ db.DBTX, most int32) (int64, error) { return EraseRows(ctx, pool, most) },
+		func(ctx context.Context, conn db.DBTX, most int32) (int64, error) {
+			return q.HousekeepExchanges(ctx, conn, db.HousekeepExchangesParams{KeepSeconds: in.seconds(Calls), MaxRows: most})
+		},
+		in.eraseDeliveries,
+		func(ctx context.Context, conn db.DBTX, most int32) (int64, error) {
+			return q.HousekeepAudit(ctx, conn, db.HousekeepAuditParams{KeepSeconds: in.seconds(AuditLog), MaxRows: most})
+		},
+		func(ctx context.Context, conn db.DBTX, most int32) (int64, error) {
+			return q.HousekeepUsage(ctx, conn, db.HousekeepUsageParams{KeepSeconds: in.seconds(Usage), MaxRows: most})
+		},
+	}
+}
+
+// eraseDeliveries deletes deliveries that are over, webhook by webhook.
+func (in Installation) eraseDeliveries(ctx context.Context, conn db.DBTX, most int32) (gone int64, err error) {
+	q, keep := db.New(), in.seconds(Deliveries)
+	for gone < int64(most) {
+		id, err := q.HousekeepNextWebhook(ctx, conn, keep)
+		if pg.IsNoRows(err) {
+			break
+		}
+		if err != nil {
+			return gone, fmt.Errorf("look for old deliveries: %w", err)
+		}
+		n, err := q.HousekeepDeliveries(ctx, conn, db.HousekeepDeliveriesParams{WebhookID: id, MaxRows: most - int32(gone), KeepSeconds: keep}) //nolint:gosec // less than most
+		if err != nil || n == 0 {
+			return gone, err //nolint:wrapcheck // by the caller
+		}
+		gone += n
+	}
+	return gone, nil
+}
