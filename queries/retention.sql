@@ -15,16 +15,15 @@ INSERT INTO flow.retention (org_id, name, days)
 SELECT @org_id, unnest(@names::text[]), unnest(@days::int[]);
 
 -- name: BatchesOld :many
--- Locks first batches of records that ended long ago, the oldest first, as retries of them do.
+-- Locks first batches of records that ended long ago, as retries of them did, the oldest first. The counts are asked for one by one: a
+-- join with them may begin with all batches that there are.
 SELECT c.batch_id FROM flow.batch_count c WHERE c.batch_id = ANY(ARRAY(
     SELECT o.id FROM flow.organization g
     CROSS JOIN LATERAL (SELECT flow.kept_since(g.id, 'batches', @keep_seconds) AS since OFFSET 0) k
     CROSS JOIN LATERAL (
-        SELECT b.id FROM flow.batch b JOIN flow.batch_count n ON n.batch_id = b.id
-        WHERE b.org_id = g.id AND b.created_at < k.since AND b.retry_of IS NULL AND flow.batch_is_old(n, k.since)
-            AND NOT EXISTS (
-                SELECT FROM flow.batch r JOIN flow.batch_count m ON m.batch_id = r.id
-                WHERE r.retry_root = b.id AND NOT flow.batch_is_old(m, k.since))
+        SELECT b.id FROM flow.batch b
+        WHERE b.org_id = g.id AND b.created_at < k.since AND b.retry_of IS NULL AND (SELECT flow.batch_is_old(n, k.since) FROM flow.batch_count n WHERE n.batch_id = b.id)
+            AND NOT EXISTS (SELECT FROM flow.batch r WHERE r.retry_root = b.id AND (SELECT NOT flow.batch_is_old(m, k.since) FROM flow.batch_count m WHERE m.batch_id = r.id))
         ORDER BY b.created_at LIMIT @max_rows
     ) o
     LIMIT @max_rows
