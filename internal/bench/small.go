@@ -328,17 +328,54 @@ func (b *smallBench) steady(ctx context.Context, _ int) ([]row, error) {
 		if _, err := b.stream(ctx, at.rate, smallFor/5); err != nil {
 			return nil, fmt.Errorf("webhooks at %d/s: %w", at.rate, err)
 		}
+		raw := b.insertBeside(ctx)
 		took, err := b.stream(ctx, at.rate, smallFor)
-		if err != nil {
+		inserts, rawErr := raw()
+		if err := errors.Join(err, rawErr); err != nil {
 			return nil, fmt.Errorf("webhooks at %d/s: %w", at.rate, err)
 		}
 		what := fmt.Sprintf("webhook to its receiver at %d/s", at.rate)
 		p50, p99 := quantile(took, 0.5), quantile(took, 0.99)
 		text := fmt.Sprintf("p50 %s, p99 %s, last %s", p50.Round(10*time.Microsecond), p99.Round(10*time.Microsecond), slices.Max(took).Round(time.Millisecond))
-		out = append(out, row{what: what + ", p50", ours: text, ratio: p50.Seconds() * 1e3, target: at.p50, most: at.p50 > 0, unit: "ms"},
-			row{what: what + ", p99", ours: text, ratio: p99.Seconds() * 1e3, target: at.p99, most: at.p99 > 0, unit: "ms"})
+		disk := fmt.Sprintf("insert p50 %s, p99 %s", ms(quantile(inserts, 0.5)), ms(quantile(inserts, 0.99)))
+		out = append(out, row{what: what + ", p50", ours: text, raw: disk, ratio: p50.Seconds() * 1e3, target: at.p50, most: at.p50 > 0, unit: "ms"},
+			row{what: what + ", p99", ours: text, raw: disk, ratio: p99.Seconds() * 1e3, target: at.p99, most: at.p99 > 0, unit: "ms"})
 	}
 	return out, nil
+}
+
+// insertEvery is how often a raw row is inserted beside a stream.
+const insertEvery = 20 * time.Millisecond
+
+// insertBeside inserts raw rows, each with a commit of its own, until what it returns is called, which says how long each took: no
+// message can be faster than the disk, which stalls for everybody.
+func (b *smallBench) insertBeside(ctx context.Context) (stop func() ([]time.Duration, error)) {
+	ended, done := make(chan struct{}), make(chan error, 1)
+	var took []time.Duration
+	go func() {
+		tick := time.NewTicker(insertEvery)
+		defer tick.Stop()
+		body := textBody(1 << 10)
+		for {
+			select {
+			case <-ended:
+				done <- nil
+				return
+			case <-tick.C:
+			}
+			began := time.Now()
+			if _, err := b.inserts.pool.Exec(ctx, insertRaw, body); err != nil {
+				done <- err
+				return
+			}
+			took = append(took, time.Since(began))
+		}
+	}()
+	return func() ([]time.Duration, error) {
+		close(ended)
+		err := <-done
+		return took, err
+	}
 }
 
 // stream sends messages evenly, whatever the answers take.
