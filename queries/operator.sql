@@ -8,7 +8,8 @@ FROM flow.organization o ORDER BY o.id;
 SELECT * FROM flow.organization WHERE name = @name ORDER BY id LIMIT 1;
 
 -- name: OrgSetStatus :one
-UPDATE flow.organization SET status = @status WHERE id = @id RETURNING *;
+-- No row for one that is deleted, or on its way there.
+UPDATE flow.organization SET status = @status WHERE id = @id AND status IN ('active', 'suspended') RETURNING *;
 
 -- name: OrgSetBudget :one
 UPDATE flow.organization SET start_budget = @start_budget WHERE id = @id RETURNING *;

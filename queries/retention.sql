@@ -50,38 +50,52 @@ WITH old AS (
 INSERT INTO flow.erasure (batch_id, org_id, page_set) SELECT f.id, f.org_id, f.page_set FROM family f;
 
 -- name: ErasuresLock :many
-SELECT * FROM flow.erasure ORDER BY batch_id LIMIT @max_rows FOR UPDATE SKIP LOCKED;
+-- Some batches that are gone, of an organization or, where it is null, of all.
+SELECT * FROM flow.erasure e WHERE e.org_id = sqlc.narg('org_id')::uuid OR sqlc.narg('org_id')::uuid IS NULL
+ORDER BY e.batch_id LIMIT @max_rows FOR UPDATE SKIP LOCKED;
 
--- name: RowsErase :one
--- Deletes rows of batches that were deleted, up to max_rows of each table, and says how many of the table that had most.
+-- name: RowsErase :many
+-- Deletes rows of batches that are gone, up to max_rows of each table, and says how many.
 WITH slices AS (
     DELETE FROM flow.slice WHERE ctid = ANY(ARRAY(SELECT ctid FROM flow.slice WHERE batch_id = ANY(@ids::uuid[]) LIMIT @max_rows)) RETURNING 1
 ), jobs AS (
-    DELETE FROM flow.job WHERE ctid = ANY(ARRAY(SELECT ctid FROM flow.job WHERE batch_id = ANY(@ids) LIMIT @max_rows)) RETURNING 1
+    DELETE FROM flow.job WHERE ctid = ANY(ARRAY(SELECT ctid FROM flow.job WHERE batch_id = ANY(@ids::uuid[]) LIMIT @max_rows)) RETURNING 1
 ), parts AS (
-    DELETE FROM flow.part WHERE ctid = ANY(ARRAY(SELECT ctid FROM flow.part WHERE batch_id = ANY(@ids) LIMIT @max_rows)) RETURNING 1
+    DELETE FROM flow.part WHERE ctid = ANY(ARRAY(SELECT ctid FROM flow.part WHERE batch_id = ANY(@ids::uuid[]) LIMIT @max_rows)) RETURNING 1
 ), fragments AS (
-    DELETE FROM flow.fragment WHERE ctid = ANY(ARRAY(SELECT ctid FROM flow.fragment WHERE batch_id = ANY(@ids) LIMIT @max_rows)) RETURNING 1
+    DELETE FROM flow.fragment WHERE ctid = ANY(ARRAY(SELECT ctid FROM flow.fragment WHERE batch_id = ANY(@ids::uuid[]) LIMIT @max_rows)) RETURNING 1
 ), elements AS (
-    DELETE FROM flow.element WHERE ctid = ANY(ARRAY(SELECT ctid FROM flow.element WHERE batch_id = ANY(@ids) LIMIT @max_rows)) RETURNING 1
-), inherited AS (
-    DELETE FROM flow.inherited WHERE ctid = ANY(ARRAY(SELECT ctid FROM flow.inherited WHERE batch_id = ANY(@ids) LIMIT @max_rows)) RETURNING 1
-), keys AS (
-    DELETE FROM flow.kept_key WHERE ctid = ANY(ARRAY(SELECT ctid FROM flow.kept_key WHERE batch_id = ANY(@ids) LIMIT @max_rows)) RETURNING 1
-), runs AS (
-    DELETE FROM flow.ended_run WHERE ctid = ANY(ARRAY(
-        SELECT r.ctid FROM (SELECT unnest(@org_ids::uuid[]) AS org_id, unnest(@ids) AS id) n
-        CROSS JOIN LATERAL (SELECT x.ctid FROM flow.ended_run x WHERE x.org_id = n.org_id AND x.batch_id = n.id OFFSET 0) r LIMIT @max_rows)) RETURNING 1
+    DELETE FROM flow.element WHERE ctid = ANY(ARRAY(SELECT ctid FROM flow.element WHERE batch_id = ANY(@ids::uuid[]) LIMIT @max_rows)) RETURNING 1
+), inheriteds AS (
+    DELETE FROM flow.inherited WHERE ctid = ANY(ARRAY(SELECT ctid FROM flow.inherited WHERE batch_id = ANY(@ids::uuid[]) LIMIT @max_rows)) RETURNING 1
+), kept_keys AS (
+    DELETE FROM flow.kept_key WHERE ctid = ANY(ARRAY(SELECT ctid FROM flow.kept_key WHERE batch_id = ANY(@ids::uuid[]) LIMIT @max_rows)) RETURNING 1
 ), waits AS (
-    DELETE FROM flow.wait WHERE ctid = ANY(ARRAY(SELECT ctid FROM flow.wait WHERE batch_id = ANY(@ids) LIMIT @max_rows)) RETURNING 1
+    DELETE FROM flow.wait WHERE ctid = ANY(ARRAY(SELECT ctid FROM flow.wait WHERE batch_id = ANY(@ids::uuid[]) LIMIT @max_rows)) RETURNING 1
+), exchange_batchs AS (
+    DELETE FROM flow.exchange_batch WHERE ctid = ANY(ARRAY(SELECT ctid FROM flow.exchange_batch WHERE batch_id = ANY(@ids::uuid[]) LIMIT @max_rows)) RETURNING 1
+), ended_runs AS (
+    DELETE FROM flow.ended_run WHERE ctid = ANY(ARRAY(
+        SELECT r.ctid FROM (SELECT unnest(@org_ids::uuid[]) AS org_id, unnest(@ids::uuid[]) AS id) n
+        CROSS JOIN LATERAL (SELECT x.ctid FROM flow.ended_run x WHERE x.org_id = n.org_id AND x.batch_id = n.id OFFSET 0) r LIMIT @max_rows)) RETURNING 1
 ), pages AS (
     DELETE FROM flow.page WHERE ctid = ANY(ARRAY(SELECT ctid FROM flow.page WHERE set_id = ANY(@page_sets::uuid[]) LIMIT @max_rows)) RETURNING 1
-), chunks AS (
-    DELETE FROM flow.record_chunk WHERE ctid = ANY(ARRAY(SELECT ctid FROM flow.record_chunk WHERE record_set_id = ANY(@page_sets) LIMIT @max_rows)) RETURNING 1
+), record_chunks AS (
+    DELETE FROM flow.record_chunk WHERE ctid = ANY(ARRAY(
+        SELECT ctid FROM flow.record_chunk WHERE record_set_id = ANY(@page_sets::uuid[]) LIMIT @max_rows)) RETURNING 1
 )
-SELECT greatest((SELECT count(*) FROM slices), (SELECT count(*) FROM jobs), (SELECT count(*) FROM parts), (SELECT count(*) FROM fragments),
-    (SELECT count(*) FROM elements), (SELECT count(*) FROM inherited), (SELECT count(*) FROM keys), (SELECT count(*) FROM runs),
-    (SELECT count(*) FROM waits), (SELECT count(*) FROM pages), (SELECT count(*) FROM chunks))::bigint AS most;
+SELECT 'slice'::text AS name, count(*) AS gone FROM slices
+UNION ALL SELECT 'job'::text AS name, count(*) AS gone FROM jobs
+UNION ALL SELECT 'part'::text AS name, count(*) AS gone FROM parts
+UNION ALL SELECT 'fragment'::text AS name, count(*) AS gone FROM fragments
+UNION ALL SELECT 'element'::text AS name, count(*) AS gone FROM elements
+UNION ALL SELECT 'inherited'::text AS name, count(*) AS gone FROM inheriteds
+UNION ALL SELECT 'kept_key'::text AS name, count(*) AS gone FROM kept_keys
+UNION ALL SELECT 'wait'::text AS name, count(*) AS gone FROM waits
+UNION ALL SELECT 'exchange_batch'::text AS name, count(*) AS gone FROM exchange_batchs
+UNION ALL SELECT 'ended_run'::text AS name, count(*) AS gone FROM ended_runs
+UNION ALL SELECT 'page'::text AS name, count(*) AS gone FROM pages
+UNION ALL SELECT 'record_chunk'::text AS name, count(*) AS gone FROM record_chunks;
 
 -- name: ErasuresEnd :exec
 -- Of these batches nothing is left but what has one row each.
@@ -93,3 +107,78 @@ WITH sets AS (
     DELETE FROM flow.batch_estimate e WHERE e.batch_id = ANY(@ids::uuid[])
 )
 DELETE FROM flow.erasure e WHERE e.batch_id = ANY(@ids::uuid[]);
+
+-- name: DeletionBegin :exec
+INSERT INTO flow.deletion (org_id) VALUES (@org_id) ON CONFLICT (org_id) DO NOTHING;
+
+-- name: DeletionGet :one
+SELECT * FROM flow.deletion WHERE org_id = @org_id;
+
+-- name: DeletionLock :one
+-- A deletion that is under way, and the time. Whoever else works on it waits.
+SELECT d.begun_at, flow.clock()::timestamptz AS now FROM flow.deletion d WHERE d.org_id = @org_id AND d.ended_at IS NULL FOR NO KEY UPDATE;
+
+-- name: DeletionNote :exec
+-- Adds to the receipt.
+UPDATE flow.deletion d SET rows = d.rows || (
+    SELECT jsonb_object_agg(n.name, n.gone + coalesce((d.rows ->> n.name)::bigint, 0)) FROM (SELECT unnest(@names::text[]) AS name, unnest(@counts::bigint[]) AS gone) n)
+WHERE d.org_id = @org_id AND cardinality(@names::text[]) > 0;
+
+-- name: OrgErase :one
+SELECT coalesce(e.tables, '{}')::text[] AS names, coalesce(e.counts, '{}')::bigint[] AS counts
+FROM flow.erase_organization(@org_id, sqlc.narg('only_tables')::text[], @max_rows) e;
+
+-- name: OrgBatchesOpen :many
+SELECT c.batch_id FROM flow.batch_count c WHERE c.org_id = @org_id AND c.status IN ('queued', 'running', 'paused') ORDER BY c.batch_id LIMIT @max_rows;
+
+-- name: OrgBatchesErase :one
+-- Deletes batches that are over and have no call under way, whoever is working on the others, and leaves their rows to RowsErase.
+WITH old AS MATERIALIZED (
+    SELECT c.batch_id AS id FROM flow.batch_count c
+    WHERE c.org_id = @org_id AND c.started = 0 AND c.status NOT IN ('queued', 'running', 'paused') LIMIT @max_rows FOR UPDATE
+), counts AS (
+    DELETE FROM flow.batch_count c USING old o WHERE c.batch_id = o.id
+), gone AS (
+    DELETE FROM flow.batch b USING old o WHERE b.id = o.id RETURNING b.id, b.org_id, b.page_set, b.retry_of
+), noted AS (
+    INSERT INTO flow.erasure (batch_id, org_id, page_set) SELECT g.id, g.org_id, CASE WHEN g.retry_of IS NULL THEN g.page_set END FROM gone g
+    RETURNING 1
+)
+SELECT count(*) FROM noted;
+
+-- name: OrgRecordSetsErase :execrows
+-- Leaves record sets that no batch used to RowsErase.
+INSERT INTO flow.erasure (batch_id, org_id, page_set)
+SELECT s.id, s.org_id, s.id FROM flow.record_set s
+WHERE s.org_id = @org_id AND NOT EXISTS (SELECT FROM flow.erasure e WHERE e.batch_id = s.id OR e.batch_id = s.batch_id)
+LIMIT @max_rows;
+
+-- name: OrgBudgetsErase :exec
+-- What is counted of Domains that are of this organization alone: their names have its id, or flow.domain says so.
+WITH own AS (
+    SELECT b.domain FROM flow.budget b WHERE strpos(b.domain, (@org_id::uuid)::text) > 0
+    UNION SELECT d.tenancy_id FROM flow.domain d WHERE d.org_id = @org_id
+), ledgers AS (
+    DELETE FROM flow.ledger l USING own o WHERE l.domain = o.domain
+), cells AS (
+    DELETE FROM flow.rolling r USING own o WHERE r.domain = o.domain
+)
+DELETE FROM flow.budget b USING own o WHERE b.domain = o.domain;
+
+-- name: DeletionEnd :exec
+WITH ended AS (
+    UPDATE flow.deletion d SET ended_at = flow.clock() WHERE d.org_id = @org_id
+), kept AS (
+    INSERT INTO flow.retention (org_id, name, days) VALUES (@org_id, 'audit_log', @audit_days) ON CONFLICT (org_id, name) DO UPDATE SET days = excluded.days
+)
+UPDATE flow.organization o SET status = 'deleted', name = 'deleted', external_id = NULL, request_limits = '{}' WHERE o.id = @org_id;
+
+-- name: HousekeepOrganizations :execrows
+-- Those that were deleted and whose audit log is gone.
+WITH gone AS (
+    SELECT o.id FROM flow.organization o
+    WHERE o.status = 'deleted' AND NOT EXISTS (SELECT FROM flow.audit_log l WHERE l.org_id = o.id) LIMIT @max_rows
+), kept AS (
+    DELETE FROM flow.retention r USING gone g WHERE r.org_id = g.id
+)
+DELETE FROM flow.organization o USING gone g WHERE o.id = g.id;

@@ -45,3 +45,48 @@ COMMENT ON COLUMN flow.erasure.batch_id IS 'The batch that was deleted. No row o
 COMMENT ON COLUMN flow.erasure.org_id IS 'The organization whose batch it was, by which rows of flow.ended_run are found.';
 COMMENT ON COLUMN flow.erasure.page_set IS 'The set of pages that goes with it; null where that belongs to another batch.';
 COMMENT ON COLUMN flow.erasure.begun_at IS 'When the batch was deleted.';
+
+CREATE TABLE flow.deletion (
+    org_id uuid PRIMARY KEY,
+    begun_at timestamptz NOT NULL DEFAULT flow.clock(),
+    ended_at timestamptz,
+    rows jsonb NOT NULL DEFAULT '{}' CHECK (jsonb_typeof(rows) = 'object')
+);
+COMMENT ON TABLE flow.deletion IS 'Organizations that an operator has deleted, each with the receipt of what went. It stays for good.';
+COMMENT ON COLUMN flow.deletion.org_id IS 'The organization that was.';
+COMMENT ON COLUMN flow.deletion.begun_at IS 'When an operator said so.';
+COMMENT ON COLUMN flow.deletion.ended_at IS 'When nothing was left but the audit log; null before that.';
+COMMENT ON COLUMN flow.deletion.rows IS 'How many rows went, by table.';
+
+-- +goose StatementBegin
+-- A table whose rows others refer to has its turn once those are gone.
+CREATE FUNCTION flow.erase_organization(org uuid, only_tables text[], max_rows int, OUT tables text[], OUT counts bigint[]) LANGUAGE plpgsql AS $$
+DECLARE
+    name text;
+    n bigint;
+    referred text;
+BEGIN
+    FOR name IN
+        SELECT c.relname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'org_id' AND NOT a.attisdropped
+        WHERE c.relnamespace = 'flow'::regnamespace AND c.relkind IN ('r', 'p')
+            AND c.relname NOT IN ('audit_log', 'retention', 'deletion', 'erasure', 'batch', 'batch_count', 'record_set')
+            AND (only_tables IS NULL OR c.relname = ANY(only_tables))
+        ORDER BY 1
+    LOOP
+        BEGIN
+            EXECUTE format('DELETE FROM flow.%1$I WHERE ctid = ANY(ARRAY(SELECT ctid FROM flow.%1$I WHERE org_id = $1 LIMIT $2))', name) USING org, max_rows;
+            GET DIAGNOSTICS n = ROW_COUNT;
+            IF n > 0 THEN
+                tables := tables || name;
+                counts := counts || n;
+            END IF;
+        EXCEPTION WHEN foreign_key_violation THEN
+            referred := SQLERRM;
+        END;
+    END LOOP;
+    IF tables IS NULL AND referred IS NOT NULL THEN
+        RAISE EXCEPTION 'organization % has rows that others refer to: %', org, referred;
+    END IF;
+END $$;
+-- +goose StatementEnd
+COMMENT ON FUNCTION flow.erase_organization(uuid, text[], int) IS 'Deletes up to so many rows of an organization from each table that has any, or from these tables only, and says how many. Batches, record sets and the audit log go other ways.';

@@ -128,7 +128,7 @@ func (q *Queries) AccountService(ctx context.Context, db DBTX, orgID uuid.UUID) 
 const apiKeyAuth = `-- name: ApiKeyAuth :one
 SELECT k.id, k.org_id, k.account_id, k.hash, k.role, k.scopes, o.request_limits,
     (flow.api_key_status(k.revoked_at, k.expires_at) = 'active' AND o.status = 'active')::boolean AS usable,
-    (CASE WHEN o.status <> 'active' THEN o.status ELSE flow.api_key_status(k.revoked_at, k.expires_at) END)::text AS state,
+    (CASE WHEN o.status <> 'active' THEN 'suspended' ELSE flow.api_key_status(k.revoked_at, k.expires_at) END)::text AS state,
     (k.last_used_at IS NULL OR k.last_used_at < flow.clock() - interval '1 minute')::boolean AS stale_use
 FROM flow.api_key k JOIN flow.organization o ON o.id = k.org_id
 WHERE k.hash = ANY ($1::bytea[])

@@ -958,6 +958,18 @@ type FlowDefinitionVersion struct {
 	CreatedAt time.Time
 }
 
+// Organizations that an operator has deleted, each with the receipt of what went. It stays for good.
+type FlowDeletion struct {
+	// The organization that was.
+	OrgID uuid.UUID
+	// When an operator said so.
+	BegunAt time.Time
+	// When nothing was left but the audit log; null before that.
+	EndedAt *time.Time
+	// How many rows went, by table.
+	Rows json.RawMessage
+}
+
 // A Domain: an account of a provider, or a credential that its owner limits, with its ledger. Organizations that use one account share it, and its budgets.
 type FlowDomain struct {
 	// What the API calls tenancy_id; follows from platform and account number where the provider identified the account.
@@ -1456,7 +1468,7 @@ type FlowOrganization struct {
 	Name string
 	// How the identity provider names it in its tokens, where it does not use our id.
 	ExternalID *string
-	// active; suspended: its requests are refused, its work goes on.
+	// active; suspended: its requests are refused, its work goes on; deleting: all that it has is on its way out (flow.deletion); deleted: nothing is left but its audit log, with which this row goes.
 	Status string
 	// The most batches that events and flows may start of one root cause (flow.chain).
 	StartBudget int32

@@ -503,7 +503,7 @@ func (q *Queries) OrgSetRequestLimits(ctx context.Context, db DBTX, arg OrgSetRe
 }
 
 const orgSetStatus = `-- name: OrgSetStatus :one
-UPDATE flow.organization SET status = $1 WHERE id = $2 RETURNING id, name, external_id, status, start_budget, request_limits, created_at
+UPDATE flow.organization SET status = $1 WHERE id = $2 AND status IN ('active', 'suspended') RETURNING id, name, external_id, status, start_budget, request_limits, created_at
 `
 
 type OrgSetStatusParams struct {
@@ -511,6 +511,7 @@ type OrgSetStatusParams struct {
 	ID     uuid.UUID
 }
 
+// No row for one that is deleted, or on its way there.
 func (q *Queries) OrgSetStatus(ctx context.Context, db DBTX, arg OrgSetStatusParams) (FlowOrganization, error) {
 	row := db.QueryRow(ctx, orgSetStatus, arg.Status, arg.ID)
 	var i FlowOrganization

@@ -7,6 +7,7 @@ package db
 
 import (
 	"context"
+	"time"
 
 	"github.com/google/uuid"
 )
@@ -86,6 +87,85 @@ func (q *Queries) BatchesOld(ctx context.Context, db DBTX, arg BatchesOldParams)
 	return items, nil
 }
 
+const deletionBegin = `-- name: DeletionBegin :exec
+INSERT INTO flow.deletion (org_id) VALUES ($1) ON CONFLICT (org_id) DO NOTHING
+`
+
+func (q *Queries) DeletionBegin(ctx context.Context, db DBTX, orgID uuid.UUID) error {
+	_, err := db.Exec(ctx, deletionBegin, orgID)
+	return err
+}
+
+const deletionEnd = `-- name: DeletionEnd :exec
+WITH ended AS (
+    UPDATE flow.deletion d SET ended_at = flow.clock() WHERE d.org_id = $1
+), kept AS (
+    INSERT INTO flow.retention (org_id, name, days) VALUES ($1, 'audit_log', $2) ON CONFLICT (org_id, name) DO UPDATE SET days = excluded.days
+)
+UPDATE flow.organization o SET status = 'deleted', name = 'deleted', external_id = NULL, request_limits = '{}' WHERE o.id = $1
+`
+
+type DeletionEndParams struct {
+	OrgID     uuid.UUID
+	AuditDays int32
+}
+
+func (q *Queries) DeletionEnd(ctx context.Context, db DBTX, arg DeletionEndParams) error {
+	_, err := db.Exec(ctx, deletionEnd, arg.OrgID, arg.AuditDays)
+	return err
+}
+
+const deletionGet = `-- name: DeletionGet :one
+SELECT org_id, begun_at, ended_at, rows FROM flow.deletion WHERE org_id = $1
+`
+
+func (q *Queries) DeletionGet(ctx context.Context, db DBTX, orgID uuid.UUID) (FlowDeletion, error) {
+	row := db.QueryRow(ctx, deletionGet, orgID)
+	var i FlowDeletion
+	err := row.Scan(
+		&i.OrgID,
+		&i.BegunAt,
+		&i.EndedAt,
+		&i.Rows,
+	)
+	return i, err
+}
+
+const deletionLock = `-- name: DeletionLock :one
+SELECT d.begun_at, flow.clock()::timestamptz AS now FROM flow.deletion d WHERE d.org_id = $1 AND d.ended_at IS NULL FOR NO KEY UPDATE
+`
+
+type DeletionLockRow struct {
+	BegunAt time.Time
+	Now     time.Time
+}
+
+// A deletion that is under way, and the time. Whoever else works on it waits.
+func (q *Queries) DeletionLock(ctx context.Context, db DBTX, orgID uuid.UUID) (DeletionLockRow, error) {
+	row := db.QueryRow(ctx, deletionLock, orgID)
+	var i DeletionLockRow
+	err := row.Scan(&i.BegunAt, &i.Now)
+	return i, err
+}
+
+const deletionNote = `-- name: DeletionNote :exec
+UPDATE flow.deletion d SET rows = d.rows || (
+    SELECT jsonb_object_agg(n.name, n.gone + coalesce((d.rows ->> n.name)::bigint, 0)) FROM (SELECT unnest($1::text[]) AS name, unnest($2::bigint[]) AS gone) n)
+WHERE d.org_id = $3 AND cardinality($1::text[]) > 0
+`
+
+type DeletionNoteParams struct {
+	Names  []string
+	Counts []int64
+	OrgID  uuid.UUID
+}
+
+// Adds to the receipt.
+func (q *Queries) DeletionNote(ctx context.Context, db DBTX, arg DeletionNoteParams) error {
+	_, err := db.Exec(ctx, deletionNote, arg.Names, arg.Counts, arg.OrgID)
+	return err
+}
+
 const erasuresEnd = `-- name: ErasuresEnd :exec
 WITH sets AS (
     DELETE FROM flow.record_set s WHERE s.id = ANY($2::uuid[])
@@ -109,11 +189,18 @@ func (q *Queries) ErasuresEnd(ctx context.Context, db DBTX, arg ErasuresEndParam
 }
 
 const erasuresLock = `-- name: ErasuresLock :many
-SELECT batch_id, org_id, page_set, begun_at FROM flow.erasure ORDER BY batch_id LIMIT $1 FOR UPDATE SKIP LOCKED
+SELECT batch_id, org_id, page_set, begun_at FROM flow.erasure e WHERE e.org_id = $1::uuid OR $1::uuid IS NULL
+ORDER BY e.batch_id LIMIT $2 FOR UPDATE SKIP LOCKED
 `
 
-func (q *Queries) ErasuresLock(ctx context.Context, db DBTX, maxRows int32) ([]FlowErasure, error) {
-	rows, err := db.Query(ctx, erasuresLock, maxRows)
+type ErasuresLockParams struct {
+	OrgID   *uuid.UUID
+	MaxRows int32
+}
+
+// Some batches that are gone, of an organization or, where it is null, of all.
+func (q *Queries) ErasuresLock(ctx context.Context, db DBTX, arg ErasuresLockParams) ([]FlowErasure, error) {
+	rows, err := db.Query(ctx, erasuresLock, arg.OrgID, arg.MaxRows)
 	if err != nil {
 		return nil, err
 	}
@@ -135,6 +222,144 @@ func (q *Queries) ErasuresLock(ctx context.Context, db DBTX, maxRows int32) ([]F
 		return nil, err
 	}
 	return items, nil
+}
+
+const housekeepOrganizations = `-- name: HousekeepOrganizations :execrows
+WITH gone AS (
+    SELECT o.id FROM flow.organization o
+    WHERE o.status = 'deleted' AND NOT EXISTS (SELECT FROM flow.audit_log l WHERE l.org_id = o.id) LIMIT $1
+), kept AS (
+    DELETE FROM flow.retention r USING gone g WHERE r.org_id = g.id
+)
+DELETE FROM flow.organization o USING gone g WHERE o.id = g.id
+`
+
+// Those that were deleted and whose audit log is gone.
+func (q *Queries) HousekeepOrganizations(ctx context.Context, db DBTX, maxRows int32) (int64, error) {
+	result, err := db.Exec(ctx, housekeepOrganizations, maxRows)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const orgBatchesErase = `-- name: OrgBatchesErase :one
+WITH old AS MATERIALIZED (
+    SELECT c.batch_id AS id FROM flow.batch_count c
+    WHERE c.org_id = $1 AND c.started = 0 AND c.status NOT IN ('queued', 'running', 'paused') LIMIT $2 FOR UPDATE
+), counts AS (
+    DELETE FROM flow.batch_count c USING old o WHERE c.batch_id = o.id
+), gone AS (
+    DELETE FROM flow.batch b USING old o WHERE b.id = o.id RETURNING b.id, b.org_id, b.page_set, b.retry_of
+), noted AS (
+    INSERT INTO flow.erasure (batch_id, org_id, page_set) SELECT g.id, g.org_id, CASE WHEN g.retry_of IS NULL THEN g.page_set END FROM gone g
+    RETURNING 1
+)
+SELECT count(*) FROM noted
+`
+
+type OrgBatchesEraseParams struct {
+	OrgID   uuid.UUID
+	MaxRows int32
+}
+
+// Deletes batches that are over and have no call under way, whoever is working on the others, and leaves their rows to RowsErase.
+func (q *Queries) OrgBatchesErase(ctx context.Context, db DBTX, arg OrgBatchesEraseParams) (int64, error) {
+	row := db.QueryRow(ctx, orgBatchesErase, arg.OrgID, arg.MaxRows)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
+}
+
+const orgBatchesOpen = `-- name: OrgBatchesOpen :many
+SELECT c.batch_id FROM flow.batch_count c WHERE c.org_id = $1 AND c.status IN ('queued', 'running', 'paused') ORDER BY c.batch_id LIMIT $2
+`
+
+type OrgBatchesOpenParams struct {
+	OrgID   uuid.UUID
+	MaxRows int32
+}
+
+func (q *Queries) OrgBatchesOpen(ctx context.Context, db DBTX, arg OrgBatchesOpenParams) ([]uuid.UUID, error) {
+	rows, err := db.Query(ctx, orgBatchesOpen, arg.OrgID, arg.MaxRows)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []uuid.UUID
+	for rows.Next() {
+		var batch_id uuid.UUID
+		if err := rows.Scan(&batch_id); err != nil {
+			return nil, err
+		}
+		items = append(items, batch_id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const orgBudgetsErase = `-- name: OrgBudgetsErase :exec
+WITH own AS (
+    SELECT b.domain FROM flow.budget b WHERE strpos(b.domain, ($1::uuid)::text) > 0
+    UNION SELECT d.tenancy_id FROM flow.domain d WHERE d.org_id = $1
+), ledgers AS (
+    DELETE FROM flow.ledger l USING own o WHERE l.domain = o.domain
+), cells AS (
+    DELETE FROM flow.rolling r USING own o WHERE r.domain = o.domain
+)
+DELETE FROM flow.budget b USING own o WHERE b.domain = o.domain
+`
+
+// What is counted of Domains that are of this organization alone: their names have its id, or flow.domain says so.
+func (q *Queries) OrgBudgetsErase(ctx context.Context, db DBTX, orgID uuid.UUID) error {
+	_, err := db.Exec(ctx, orgBudgetsErase, orgID)
+	return err
+}
+
+const orgErase = `-- name: OrgErase :one
+SELECT coalesce(e.tables, '{}')::text[] AS names, coalesce(e.counts, '{}')::bigint[] AS counts
+FROM flow.erase_organization($1, $2::text[], $3) e
+`
+
+type OrgEraseParams struct {
+	OrgID      uuid.UUID
+	OnlyTables []string
+	MaxRows    int32
+}
+
+type OrgEraseRow struct {
+	Names  []string
+	Counts []int64
+}
+
+func (q *Queries) OrgErase(ctx context.Context, db DBTX, arg OrgEraseParams) (OrgEraseRow, error) {
+	row := db.QueryRow(ctx, orgErase, arg.OrgID, arg.OnlyTables, arg.MaxRows)
+	var i OrgEraseRow
+	err := row.Scan(&i.Names, &i.Counts)
+	return i, err
+}
+
+const orgRecordSetsErase = `-- name: OrgRecordSetsErase :execrows
+INSERT INTO flow.erasure (batch_id, org_id, page_set)
+SELECT s.id, s.org_id, s.id FROM flow.record_set s
+WHERE s.org_id = $1 AND NOT EXISTS (SELECT FROM flow.erasure e WHERE e.batch_id = s.id OR e.batch_id = s.batch_id)
+LIMIT $2
+`
+
+type OrgRecordSetsEraseParams struct {
+	OrgID   uuid.UUID
+	MaxRows int32
+}
+
+// Leaves record sets that no batch used to RowsErase.
+func (q *Queries) OrgRecordSetsErase(ctx context.Context, db DBTX, arg OrgRecordSetsEraseParams) (int64, error) {
+	result, err := db.Exec(ctx, orgRecordSetsErase, arg.OrgID, arg.MaxRows)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const retentionClear = `-- name: RetentionClear :exec
@@ -203,35 +428,47 @@ func (q *Queries) RetentionSet(ctx context.Context, db DBTX, arg RetentionSetPar
 	return err
 }
 
-const rowsErase = `-- name: RowsErase :one
+const rowsErase = `-- name: RowsErase :many
 WITH slices AS (
     DELETE FROM flow.slice WHERE ctid = ANY(ARRAY(SELECT ctid FROM flow.slice WHERE batch_id = ANY($1::uuid[]) LIMIT $2)) RETURNING 1
 ), jobs AS (
-    DELETE FROM flow.job WHERE ctid = ANY(ARRAY(SELECT ctid FROM flow.job WHERE batch_id = ANY($1) LIMIT $2)) RETURNING 1
+    DELETE FROM flow.job WHERE ctid = ANY(ARRAY(SELECT ctid FROM flow.job WHERE batch_id = ANY($1::uuid[]) LIMIT $2)) RETURNING 1
 ), parts AS (
-    DELETE FROM flow.part WHERE ctid = ANY(ARRAY(SELECT ctid FROM flow.part WHERE batch_id = ANY($1) LIMIT $2)) RETURNING 1
+    DELETE FROM flow.part WHERE ctid = ANY(ARRAY(SELECT ctid FROM flow.part WHERE batch_id = ANY($1::uuid[]) LIMIT $2)) RETURNING 1
 ), fragments AS (
-    DELETE FROM flow.fragment WHERE ctid = ANY(ARRAY(SELECT ctid FROM flow.fragment WHERE batch_id = ANY($1) LIMIT $2)) RETURNING 1
+    DELETE FROM flow.fragment WHERE ctid = ANY(ARRAY(SELECT ctid FROM flow.fragment WHERE batch_id = ANY($1::uuid[]) LIMIT $2)) RETURNING 1
 ), elements AS (
-    DELETE FROM flow.element WHERE ctid = ANY(ARRAY(SELECT ctid FROM flow.element WHERE batch_id = ANY($1) LIMIT $2)) RETURNING 1
-), inherited AS (
-    DELETE FROM flow.inherited WHERE ctid = ANY(ARRAY(SELECT ctid FROM flow.inherited WHERE batch_id = ANY($1) LIMIT $2)) RETURNING 1
-), keys AS (
-    DELETE FROM flow.kept_key WHERE ctid = ANY(ARRAY(SELECT ctid FROM flow.kept_key WHERE batch_id = ANY($1) LIMIT $2)) RETURNING 1
-), runs AS (
-    DELETE FROM flow.ended_run WHERE ctid = ANY(ARRAY(
-        SELECT r.ctid FROM (SELECT unnest($3::uuid[]) AS org_id, unnest($1) AS id) n
-        CROSS JOIN LATERAL (SELECT x.ctid FROM flow.ended_run x WHERE x.org_id = n.org_id AND x.batch_id = n.id OFFSET 0) r LIMIT $2)) RETURNING 1
+    DELETE FROM flow.element WHERE ctid = ANY(ARRAY(SELECT ctid FROM flow.element WHERE batch_id = ANY($1::uuid[]) LIMIT $2)) RETURNING 1
+), inheriteds AS (
+    DELETE FROM flow.inherited WHERE ctid = ANY(ARRAY(SELECT ctid FROM flow.inherited WHERE batch_id = ANY($1::uuid[]) LIMIT $2)) RETURNING 1
+), kept_keys AS (
+    DELETE FROM flow.kept_key WHERE ctid = ANY(ARRAY(SELECT ctid FROM flow.kept_key WHERE batch_id = ANY($1::uuid[]) LIMIT $2)) RETURNING 1
 ), waits AS (
-    DELETE FROM flow.wait WHERE ctid = ANY(ARRAY(SELECT ctid FROM flow.wait WHERE batch_id = ANY($1) LIMIT $2)) RETURNING 1
+    DELETE FROM flow.wait WHERE ctid = ANY(ARRAY(SELECT ctid FROM flow.wait WHERE batch_id = ANY($1::uuid[]) LIMIT $2)) RETURNING 1
+), exchange_batchs AS (
+    DELETE FROM flow.exchange_batch WHERE ctid = ANY(ARRAY(SELECT ctid FROM flow.exchange_batch WHERE batch_id = ANY($1::uuid[]) LIMIT $2)) RETURNING 1
+), ended_runs AS (
+    DELETE FROM flow.ended_run WHERE ctid = ANY(ARRAY(
+        SELECT r.ctid FROM (SELECT unnest($3::uuid[]) AS org_id, unnest($1::uuid[]) AS id) n
+        CROSS JOIN LATERAL (SELECT x.ctid FROM flow.ended_run x WHERE x.org_id = n.org_id AND x.batch_id = n.id OFFSET 0) r LIMIT $2)) RETURNING 1
 ), pages AS (
     DELETE FROM flow.page WHERE ctid = ANY(ARRAY(SELECT ctid FROM flow.page WHERE set_id = ANY($4::uuid[]) LIMIT $2)) RETURNING 1
-), chunks AS (
-    DELETE FROM flow.record_chunk WHERE ctid = ANY(ARRAY(SELECT ctid FROM flow.record_chunk WHERE record_set_id = ANY($4) LIMIT $2)) RETURNING 1
+), record_chunks AS (
+    DELETE FROM flow.record_chunk WHERE ctid = ANY(ARRAY(
+        SELECT ctid FROM flow.record_chunk WHERE record_set_id = ANY($4::uuid[]) LIMIT $2)) RETURNING 1
 )
-SELECT greatest((SELECT count(*) FROM slices), (SELECT count(*) FROM jobs), (SELECT count(*) FROM parts), (SELECT count(*) FROM fragments),
-    (SELECT count(*) FROM elements), (SELECT count(*) FROM inherited), (SELECT count(*) FROM keys), (SELECT count(*) FROM runs),
-    (SELECT count(*) FROM waits), (SELECT count(*) FROM pages), (SELECT count(*) FROM chunks))::bigint AS most
+SELECT 'slice'::text AS name, count(*) AS gone FROM slices
+UNION ALL SELECT 'job'::text AS name, count(*) AS gone FROM jobs
+UNION ALL SELECT 'part'::text AS name, count(*) AS gone FROM parts
+UNION ALL SELECT 'fragment'::text AS name, count(*) AS gone FROM fragments
+UNION ALL SELECT 'element'::text AS name, count(*) AS gone FROM elements
+UNION ALL SELECT 'inherited'::text AS name, count(*) AS gone FROM inheriteds
+UNION ALL SELECT 'kept_key'::text AS name, count(*) AS gone FROM kept_keys
+UNION ALL SELECT 'wait'::text AS name, count(*) AS gone FROM waits
+UNION ALL SELECT 'exchange_batch'::text AS name, count(*) AS gone FROM exchange_batchs
+UNION ALL SELECT 'ended_run'::text AS name, count(*) AS gone FROM ended_runs
+UNION ALL SELECT 'page'::text AS name, count(*) AS gone FROM pages
+UNION ALL SELECT 'record_chunk'::text AS name, count(*) AS gone FROM record_chunks
 `
 
 type RowsEraseParams struct {
@@ -241,15 +478,33 @@ type RowsEraseParams struct {
 	PageSets []uuid.UUID
 }
 
-// Deletes rows of batches that were deleted, up to max_rows of each table, and says how many of the table that had most.
-func (q *Queries) RowsErase(ctx context.Context, db DBTX, arg RowsEraseParams) (int64, error) {
-	row := db.QueryRow(ctx, rowsErase,
+type RowsEraseRow struct {
+	Name string
+	Gone int64
+}
+
+// Deletes rows of batches that are gone, up to max_rows of each table, and says how many.
+func (q *Queries) RowsErase(ctx context.Context, db DBTX, arg RowsEraseParams) ([]RowsEraseRow, error) {
+	rows, err := db.Query(ctx, rowsErase,
 		arg.Ids,
 		arg.MaxRows,
 		arg.OrgIds,
 		arg.PageSets,
 	)
-	var most int64
-	err := row.Scan(&most)
-	return most, err
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []RowsEraseRow
+	for rows.Next() {
+		var i RowsEraseRow
+		if err := rows.Scan(&i.Name, &i.Gone); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }

@@ -15,6 +15,7 @@ import (
 	"flowlane/internal/hold"
 	"flowlane/internal/pg"
 	"flowlane/internal/recordset"
+	"flowlane/internal/retention"
 	"flowlane/internal/run"
 	"flowlane/internal/schedule"
 	"flowlane/internal/store"
@@ -57,8 +58,18 @@ func (a *App) registerKinds() {
 	register(event.DueArrival, 10*time.Second, 4, a.arrive)
 	register(recordset.ExpiryKind, 30*time.Second, 1, a.expire)
 	register(store.CatchUpKind, 10*time.Second, 2, a.catchUp)
+	register(retention.DeletionKind, 30*time.Second, 1, a.deletions().Delete)
 	register(housekeeping, 30*time.Second, 1, a.housekeep)
 	register(sweeping, 30*time.Second, 1, a.sweep)
+}
+
+// deletions deletes organizations.
+func (a *App) deletions() *retention.Organizations {
+	why := "The organization is deleted"
+	return &retention.Organizations{Pool: a.Pool, Due: a.Scheduler, Cancel: func(ctx context.Context, tx pgx.Tx, orgID, batchID uuid.UUID) error {
+		_, err := a.Runs.Cancel(ctx, tx, orgID, batchID, run.Cancellation{Reason: &why})
+		return err //nolint:wrapcheck // says everything
+	}}
 }
 
 // stoppable ends the handler's context as soon as the process is asked to stop, so that what is in flight has all of the

@@ -21,6 +21,7 @@ import (
 type serving struct {
 	*apitest.Client
 	pid int
+	env []string
 }
 
 func startServing(t *testing.T, flags ...string) serving {
@@ -33,7 +34,7 @@ func startServing(t *testing.T, flags ...string) serving {
 	output(t, env, &key, "apikey", "create", "--org", org.ID, "--name", "test")
 	var at urlFacts
 	server := launch(t, env, &at, append([]string{"serve", "--listen", "127.0.0.1:0"}, flags...)...)
-	return serving{apitest.NewClient(t, at.URL, key.Key), server.Process.Pid}
+	return serving{apitest.NewClient(t, at.URL, key.Key), server.Process.Pid, env}
 }
 
 // define makes a flow of these steps.

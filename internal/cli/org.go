@@ -29,6 +29,7 @@ type orgCommand struct {
 	List    orgList    `cmd:"" help:"List the organizations."`
 	Set     orgSet     `cmd:"" help:"Change what an organization may do."`
 	Link    orgLink    `cmd:"" help:"Say how the identity provider names an organization in its tokens."`
+	Delete  orgDelete  `cmd:"" help:"Delete an organization with all that it has, but for its audit log of the last 30 days."`
 	Suspend orgSuspend `cmd:"" help:"Refuse all requests of an organization; its work goes on, or with --outbound makes no calls. --resume takes it back."`
 }
 
@@ -238,6 +239,9 @@ func (c *orgSuspend) set(ctx context.Context, p *process, pool *pgxpool.Pool, id
 		return account.Audit(ctx, tx, "organization", id.String())
 	})
 	if pg.IsNoRows(err) {
+		if _, deleted := db.New().DeletionGet(ctx, pool, id); deleted == nil {
+			return org, fmt.Errorf("organization %s is deleted, or is being deleted: nothing takes that back", id)
+		}
 		return org, noOrg(id)
 	}
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"flowlane/gen/db"
@@ -38,28 +39,42 @@ func (in Installation) EraseBatches(ctx context.Context, pool pg.Beginner, maxRo
 // EraseRows deletes rows of batches that are gone, about as many as maxRows of each table, and returns at least maxRows while
 // there may be more.
 func EraseRows(ctx context.Context, pool pg.Beginner, maxRows int32) (n int64, err error) {
-	q := db.New()
 	err = pg.InTx(ctx, pool, func(ctx context.Context, tx pgx.Tx) error {
-		gone, err := q.ErasuresLock(ctx, tx, erasedTogether)
-		if err != nil || len(gone) == 0 {
-			return wrap(err)
-		}
-		of := db.RowsEraseParams{MaxRows: maxRows}
-		for _, e := range gone {
-			of.Ids, of.OrgIds = append(of.Ids, e.BatchID), append(of.OrgIds, e.OrgID)
-			if e.PageSet != nil {
-				of.PageSets = append(of.PageSets, *e.PageSet)
-			}
-		}
-		if n, err = q.RowsErase(ctx, tx, of); err != nil || n >= int64(maxRows) {
-			return wrap(err)
-		}
-		if len(gone) == erasedTogether {
-			n = int64(maxRows)
-		}
-		return wrap(q.ErasuresEnd(ctx, tx, db.ErasuresEndParams{Ids: of.Ids, PageSets: of.PageSets}))
+		_, n, err = eraseRows(ctx, tx, nil, maxRows)
+		return err
 	})
 	return n, err
+}
+
+// eraseRows is EraseRows for batches of one organization, or of all where it is nil. It tells how many rows went of each table, too.
+func eraseRows(ctx context.Context, tx pgx.Tx, orgID *uuid.UUID, maxRows int32) (rows receipt, n int64, err error) {
+	q := db.New()
+	gone, err := q.ErasuresLock(ctx, tx, db.ErasuresLockParams{OrgID: orgID, MaxRows: erasedTogether})
+	if err != nil || len(gone) == 0 {
+		return receipt{}, 0, wrap(err)
+	}
+	of := db.RowsEraseParams{MaxRows: maxRows}
+	for _, e := range gone {
+		of.Ids, of.OrgIds = append(of.Ids, e.BatchID), append(of.OrgIds, e.OrgID)
+		if e.PageSet != nil {
+			of.PageSets = append(of.PageSets, *e.PageSet)
+		}
+	}
+	tables, err := q.RowsErase(ctx, tx, of)
+	if err != nil {
+		return receipt{}, 0, wrap(err)
+	}
+	for _, t := range tables {
+		rows.add(t.Name, t.Gone)
+		n = max(n, t.Gone)
+	}
+	if n >= int64(maxRows) {
+		return rows, n, nil
+	}
+	if len(gone) == erasedTogether {
+		n = int64(maxRows)
+	}
+	return rows, n, wrap(q.ErasuresEnd(ctx, tx, db.ErasuresEndParams{Ids: of.Ids, PageSets: of.PageSets}))
 }
 
 func wrap(err error) error {
@@ -81,6 +96,7 @@ func (in Installation) Steps(pool pg.Beginner) []func(ctx context.Context, conn 
 			return q.HousekeepExchanges(ctx, conn, db.HousekeepExchangesParams{KeepSeconds: in.seconds(Calls), MaxRows: most})
 		},
 		in.eraseDeliveries,
+		q.HousekeepOrganizations,
 		func(ctx context.Context, conn db.DBTX, most int32) (int64, error) {
 			return q.HousekeepAudit(ctx, conn, db.HousekeepAuditParams{KeepSeconds: in.seconds(AuditLog), MaxRows: most})
 		},
