@@ -13,9 +13,10 @@ import (
 // Where answers that are no success have a code and a message, by the forms that are in use. The first that is there
 // counts: what says more about the failure stands before what says less.
 var (
-	// messageAt: GraphQL, JSON:API, problem details (RFC 9457), OAuth, and what platforms write.
+	// messageAt: GraphQL, JSON:API, problem details (RFC 9457) and what stands beside them, OAuth, and what platforms write.
 	messageAt = []string{
 		"errors.0.message", "errors.0.detail", "errors.0.description", "errors.0.title", "errors.0",
+		"validation.0.message",
 		"error.message", "error.detail", "error.description", "error.reason", "error_description", "error_message",
 		"errorMessage", "message", "detail.0.msg", "detail.message", "detail", "description", "msg", "fault.faultstring",
 		"0.message", "reason", "title", "error",
@@ -53,7 +54,9 @@ func readFault(spec *catalog.Answer, ans *Answer) (code, message string) {
 		foundCode, foundMessage = xmlFault("", doc)
 	default:
 		found := faultOf(doc)
-		foundMessage = found.message()
+		if foundMessage = found.message(); message != "" {
+			message = clean(found.where(spec.Message)+message, maxText)
+		}
 		foundCode = found.code(cmp.Or(message, foundMessage))
 	}
 	code, message = cmp.Or(code, foundCode), cmp.Or(message, foundMessage)

@@ -39,10 +39,12 @@ func TestReadFault(t *testing.T) {
 			`{"type": "https://x.example/gone", "title": "Gone"}`, "https://x.example/gone", "Gone"},
 		"JSON:API": {"application/vnd.api+json",
 			`{"errors": [{"code": "invalid", "title": "Bad", "detail": "No email"}]}`, "invalid", "No email"},
-		"GraphQL":           {json, `{"errors": [{"message": "Throttled", "extensions": {"code": "THROTTLED"}}]}`, "THROTTLED", "Throttled"},
-		"of a field":        {json, `{"errors": [{"field": "email", "message": "is no address"}]}`, "", "email: is no address"},
-		"of a pointer":      {json, `{"errors": [{"detail": "d", "source": {"pointer": "/data/a"}}]}`, "", "/data/a: d"},
-		"of a parameter":    {json, `{"error": {"param": "amount", "message": "is too small"}}`, "", "amount: is too small"},
+		"GraphQL":        {json, `{"errors": [{"message": "Throttled", "extensions": {"code": "THROTTLED"}}]}`, "THROTTLED", "Throttled"},
+		"of a field":     {json, `{"errors": [{"field": "email", "message": "is no address"}]}`, "", "email: is no address"},
+		"of a pointer":   {json, `{"errors": [{"detail": "d", "source": {"pointer": "/data/a"}}]}`, "", "/data/a: d"},
+		"of a parameter": {json, `{"error": {"param": "amount", "message": "is too small"}}`, "", "amount: is too small"},
+		"of a validation": {"application/problem+json",
+			`{"title": "Invalid", "detail": "d", "validation": [{"location": ["body"], "message": "must have a name"}]}`, "", "must have a name"},
 		"texts":             {json, `{"errors": ["one", "two"]}`, "", "one"},
 		"by field":          {json, `{"errors": {"email": ["is taken", "is short"], "name": ["x"]}}`, "", "email: is taken"},
 		"by field, root":    {json, `{"email": ["This field is required."]}`, "", "email: This field is required."},
@@ -74,4 +76,7 @@ func TestReadFault(t *testing.T) {
 	ans := Answer{Sent: Answered, Status: 422, Body: []byte(`{"fault": "f", "note": "n", "code": "c", "message": "m"}`)}
 	code, message := readFault(&catalog.Answer{Code: "fault", Message: "note"}, &ans)
 	assert.Equal(t, [2]string{"f", "n"}, [2]string{code, message})
+	ans = Answer{Sent: Answered, Status: 400, Body: []byte(`{"errors": [{"field": "email", "message": "is no address"}]}`)}
+	_, message = readFault(&catalog.Answer{Message: "errors.0.message"}, &ans)
+	assert.Equal(t, "email: is no address", message, "of which field stands beside it")
 }

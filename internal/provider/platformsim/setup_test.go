@@ -71,7 +71,7 @@ func playOf(t *testing.T, o catalog.Options, platformID, file string) *bench {
 	b.sim, err = platformsim.New(cat, platformID, platformsim.Options{Document: document})
 	require.NoError(t, err)
 	if file != "" {
-		b.front = "http://" + servers.Prism(t, file, server.URL, operationsOf(cat, b.sim.BaseURL(""), platformID)...)
+		b.front = "http://" + servers.Prism(t, []string{file}, server.URL, operationsOf(cat, b.sim.BaseURL(""), platformID)...)
 	}
 	b.sender = provider.NewSender(provider.Options{AllowHosts: []string{strings.TrimPrefix(b.front, "http://")}})
 	t.Cleanup(b.sender.Close)
