@@ -1,6 +1,6 @@
-// Prism in front of a vendor's OpenAPI document, of which it gets the operations that are asked for. It passes requests
-// that the document allows on to an upstream, or answers them by itself where there is none, and answers all others with
-// what is wrong with them. Arguments: the document's file, the upstream's address or "", and operations, each with the
+// Prism in front of vendors' OpenAPI documents, of which it gets the operations that are asked for. It passes requests that
+// a document allows on to an upstream, or answers them by itself where there is none, and answers all others with what is
+// wrong with them. Arguments: the documents' files, by commas, the upstream's address or "", and operations, each with the
 // whole path and whatever names in it: "POST /v2/people/{id}"; none takes all.
 const { getHttpOperationsFromSpec } = require("@stoplight/prism-http")
 const { createServer } = require("@stoplight/prism-http-server")
@@ -8,7 +8,7 @@ const { createLogger } = require("@stoplight/prism-core")
 const { parse } = require("@stoplight/yaml")
 const Ajv = require("ajv").default
 
-const [file, upstream, ...wanted] = process.argv.slice(1)
+const [files, upstream, ...wanted] = process.argv.slice(1)
 const nameless = (operation) => operation.replace(/\{[^}]*\}/g, "{}")
 const kept = new Set(wanted.map(nameless))
 const methods = ["get", "put", "post", "delete", "patch", "head", "options"]
@@ -56,8 +56,16 @@ Server.prototype.listen = function (...args) {
   return listen.apply(this, args)
 }
 
-// The schemas of answers are left out, and then what only they need: in some documents all of them refer to all others,
-// which Prism writes out for each operation.
+// What Prism answers with: the first references are followed, and what they lead to at last is left open. In some documents
+// the schemas of answers refer to all others, which Prism writes out for each operation.
+function shallow(document, node, references = 2) {
+  if (node === null || typeof node !== "object") return node
+  if (Array.isArray(node)) return node.map((part) => shallow(document, part, references))
+  if (typeof node.$ref === "string") return references ? shallow(document, follow(document, node.$ref), references - 1) : {}
+  return Object.fromEntries(Object.entries(node).map(([name, part]) => [name, shallow(document, part, references)]))
+}
+
+// The schemas of answers are left out where an upstream gives them, and then what only they need.
 function trim(document) {
   const paths = {}
   for (const [path, item] of Object.entries(document.paths)) {
@@ -67,7 +75,8 @@ function trim(document) {
       if (kept.size && !kept.has(nameless(method.toUpperCase() + " " + whole))) continue
       sayStyle(document, item[method].requestBody)
       const responses = {}
-      for (const status of Object.keys(item[method].responses)) responses[status] = { description: "as in the document" }
+      for (const [status, answer] of Object.entries(item[method].responses))
+        responses[status] = upstream ? { description: "as in the document" } : shallow(document, answer)
       const parameters = (item[method].parameters || []).map(mend)
       paths[whole] ??= { parameters: (item.parameters || []).map(mend) }
       paths[whole][method] = { ...item[method], servers: undefined, responses, parameters }
@@ -97,9 +106,11 @@ function trim(document) {
   return document
 }
 
-getHttpOperationsFromSpec(trim(parse(require("fs").readFileSync(file, "utf8")))).then(async (operations) => {
+const read = (file) => getHttpOperationsFromSpec(trim(parse(require("fs").readFileSync(file, "utf8"))))
+
+Promise.all(files.split(",").map(read)).then(async (operations) => {
   const config = { checkSecurity: true, validateRequest: true, validateResponse: false, errors: true, mock: { dynamic: false } }
-  const server = createServer(operations, {
+  const server = createServer(operations.flat(), {
     cors: false,
     components: { logger: createLogger("prism", { level: "silent" }) },
     config: upstream ? { ...config, isProxy: true, upstream: new URL(upstream) } : { ...config, isProxy: false },

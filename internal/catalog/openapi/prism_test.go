@@ -140,7 +140,7 @@ func tryDocument(t *testing.T, file string, most int, also []string, seen *tally
 			chosen, operations = append(chosen, a), append(operations, operationOf(t, a))
 		}
 	}
-	host := servers.Prism(t, file, "", operations...)
+	host := servers.Prism(t, []string{file}, "", operations...)
 	r.YAML = baseURL.ReplaceAll(r.YAML, []byte("${1}http://"+host))
 	c := load(t, r)
 	tokens := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
