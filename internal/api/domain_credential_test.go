@@ -180,6 +180,48 @@ func TestDomain_CredentialEnds(t *testing.T) {
 	assert.Equal(t, "released", s.get("/admin/dispatch/pauses/" + again)["status"])
 }
 
+// TestDomain_CredentialEndsBesideHold: a hold is opened while what it holds stops being a Domain. Either comes first, and afterwards
+// there is no hold that nobody could end.
+func TestDomain_CredentialEndsBesideHold(t *testing.T) {
+	t.Parallel()
+	const limits = `{"windows":[{"seconds":86400,"calls":10,"kind":"aligned"}]}`
+	s := serveLimited(t, false, limits)
+	s.Do(http.MethodPatch, "/flows/definitions/"+s.flow, `{"status":"archived"}`).Want(http.StatusOK)
+	open := func() int { return s.Do(http.MethodPost, s.domain+"/pause", `{}`).Status }
+	unlimit := func() int {
+		return s.Do(http.MethodPut, "/credentials/"+s.credential+"/limits", `{"windows":[]}`).Status
+	}
+	remove := func() int { return s.Do(http.MethodDelete, "/credentials/"+s.credential, nil).Status }
+	for _, c := range []struct {
+		name        string
+		first, then func() int
+		wantFirst   int
+		wantThen    int
+		opened      int
+	}{
+		{"hold, then limits", open, unlimit, http.StatusCreated, http.StatusOK, 1},
+		{"limits, then hold", unlimit, open, http.StatusOK, http.StatusNotFound, 1},
+		{"hold, then credential", open, remove, http.StatusCreated, http.StatusNoContent, 2},
+	} {
+		s.limit(limits)
+		first, then := make(chan int, 1), make(chan int, 1)
+		// Both come to a stop where they write what they did into the audit log, before they commit; or the second one before.
+		tx, err := s.owner.Begin(t.Context())
+		require.NoError(t, err)
+		defer tx.Rollback(t.Context())
+		_, err = tx.Exec(t.Context(), `LOCK TABLE flow.audit_log IN SHARE MODE`)
+		require.NoError(t, err)
+		go func() { first <- c.first() }()
+		s.blockedAt("AuditInsert")
+		go func() { then <- c.then() }()
+		s.blocked(2)
+		require.NoError(t, tx.Rollback(t.Context()))
+		assert.Equal(t, []int{c.wantFirst, c.wantThen}, []int{<-first, <-then}, c.name)
+		assert.Zero(t, s.number(`SELECT count(*) FROM flow.pause WHERE status = 'active'`), c.name)
+		assert.Equal(t, c.opened, s.number(`SELECT count(*) FROM flow.pause`), c.name)
+	}
+}
+
 // TestDomain_CredentialProjections: answers of triggers, dry runs and estimates reckon with the limits of the owner, also for later steps,
 // and what then happens is not later.
 func TestDomain_CredentialProjections(t *testing.T) {

@@ -58,6 +58,12 @@ func (s *Service) SetLimits(ctx context.Context, orgID, id uuid.UUID, limits cat
 		if err := s.queries.BudgetsLimit(ctx, tx, db.BudgetsLimitParams{Domain: domain, Limits: raw}); err != nil {
 			return fmt.Errorf("limit the budgets of credential %s: %w", id, err)
 		}
+		// Last: who opens a hold keeps claims waiting, which have locked budgets, until it is known whether there is a Domain.
+		if raw == nil && domain == run.CredentialDomain(orgID, id) {
+			if err := s.forget(ctx, tx, orgID, domain); err != nil {
+				return err
+			}
+		}
 		if out, err = s.read(ctx, tx, orgID, id); err != nil {
 			return err
 		}
@@ -89,7 +95,7 @@ func (s *Service) limit(ctx context.Context, tx pgx.Tx, c *db.FlowCredential, li
 			return "", fmt.Errorf("limit credential %s: %w", c.ID, err)
 		}
 		if limits == nil {
-			return domain, s.forget(ctx, tx, c.OrgID, domain)
+			return domain, nil
 		}
 		err = s.queries.DomainOfCredential(ctx, tx, db.DomainOfCredentialParams{TenancyID: domain, OrgID: c.OrgID, PlatformID: c.PlatformID, CredentialID: &c.ID})
 	}
@@ -100,7 +106,7 @@ func (s *Service) limit(ctx context.Context, tx pgx.Tx, c *db.FlowCredential, li
 }
 
 // forget has a credential be a Domain no more that is not limited any longer: its margins and lanes go, and its holds end, which nobody
-// could end any more.
+// could end any more; also one that is being opened, for which it waits.
 func (s *Service) forget(ctx context.Context, tx pgx.Tx, orgID uuid.UUID, domain string) error {
 	if err := s.queries.TenantDelete(ctx, tx, db.TenantDeleteParams{OrgID: orgID, TenancyID: domain}); err != nil {
 		return fmt.Errorf("forget domain %s: %w", domain, err)

@@ -51,13 +51,16 @@ type Opening struct {
 	operator Operator
 }
 
-// Open holds a target. When it returns, no claim that the hold covers commits any more. The caller has made sure that the
-// organization knows the Domain. Fault: Conflict where there are too many holds.
+// Open holds a target. When it returns, no claim that the hold covers commits any more. Faults: NotFound for a Domain that the
+// organization does not know; Conflict where there are too many holds.
 func (s *Service) Open(ctx context.Context, t Target, o Opening, also ...pg.Also[*Hold]) (*Hold, error) {
 	var out *Hold
 	err := pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error {
 		if err := s.q.HoldGateTake(ctx, tx, t.OrgID); err != nil {
 			return fmt.Errorf("close the gate of holds: %w", err)
+		}
+		if err := s.keepDomain(ctx, tx, t); err != nil {
+			return err
 		}
 		now, err := s.q.Clock(ctx, tx)
 		if err != nil {
@@ -77,6 +80,21 @@ func (s *Service) Open(ctx context.Context, t Target, o Opening, also ...pg.Also
 		return pg.Do(ctx, tx, out, also)
 	})
 	return out, err
+}
+
+// keepDomain has the organization go on knowing the Domain of a target until tx ends: one that goes ends the holds that it finds.
+func (s *Service) keepDomain(ctx context.Context, tx pgx.Tx, t Target) error {
+	if t.TenancyID == nil {
+		return nil
+	}
+	_, err := s.q.DomainShare(ctx, tx, db.DomainShareParams{OrgID: t.OrgID, TenancyID: *t.TenancyID})
+	if pg.IsNoRows(err) {
+		return fault.Missing("Domain")
+	}
+	if err != nil {
+		return fmt.Errorf("keep domain %s: %w", *t.TenancyID, err)
+	}
+	return nil
 }
 
 // PauseBatch pauses a batch. When it returns, nothing of the batch is claimed any more. One that is paused keeps the hold that
