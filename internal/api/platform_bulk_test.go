@@ -21,6 +21,7 @@ import (
 
 const (
 	bulkOpen, bulkUpload, bulkClose = "salesforce__rest__open_job", "salesforce__rest__bulk_upsert", "salesforce__rest__close_job"
+	bulkAbort                       = "salesforce__rest__abort_job"
 
 	bulkUpsert = `"params":{"object":"Contact","external_id_field":"Ext__c","record":"{{ input }}"}`
 	bulkInsert = `"params":{"object":"Contact","key_field":"LastName","record":"{{ input }}"}`
@@ -188,6 +189,7 @@ func TestPlatform_SalesforceBulk_Lost(t *testing.T) {
 	p.once(30, "cut-")
 	jobs, commits := sim.Totals().Accepted[bulkOpen], sim.Totals().Accepted[bulkClose]
 	assert.Equal(t, 3, jobs-commits, "those that were struck before their commit")
+	assert.Equal(t, 2, sim.Totals().Accepted[bulkAbort], "of those, all whose reference was known")
 	for kind, n := range map[string]int{"cut": 3, "status": 1, "garbage": 1} {
 		assert.Equal(t, n, sim.Totals().Struck[kind], kind)
 	}
@@ -210,6 +212,7 @@ func TestPlatform_SalesforceBulk_Lost(t *testing.T) {
 	p.eventually(func() bool { return sim.Totals().Struck["hang"] == 1 })
 	p.pass()
 	ends(batch, "unheard", jobs, commits)
+	assert.Equal(t, 2, sim.Totals().Accepted[bulkAbort], "none that may have been committed")
 
 	// A process that was taken for lost at its upload goes on afterwards: it commits nothing.
 	release, uploads := p.holdAnswer(http.MethodPut), sim.Totals().Accepted[bulkUpload]
@@ -223,4 +226,23 @@ func TestPlatform_SalesforceBulk_Lost(t *testing.T) {
 	p.eventually(func() bool { return withheld.Load() > before })
 	ends(batch, "late", jobs, commits)
 	assert.Empty(t, sim.Totals().Mistakes)
+}
+
+// TestPlatform_SalesforceBulk_Cancelled: a job whose batch is cancelled during its upload is not committed, and not left open.
+func TestPlatform_SalesforceBulk_Cancelled(t *testing.T) {
+	t.Parallel()
+	p := servePlatforms(t)
+	sim := p.sims["salesforce"]
+	release := p.holdAnswer(http.MethodPut)
+	batch := p.trigger(bulkFlow(p, p.signIn("salesforce"), "bulk_insert", bulkInsert), recordsOf([]string{`{"LastName":"Lovelace"}`}))
+	p.eventually(func() bool { return sim.Totals().Accepted[bulkUpload] == 1 })
+	p.Do(http.MethodPost, "/flows/batches/"+batch+"/cancel", nil).Want(http.StatusOK)
+	cancelled := time.Now()
+	p.eventually(func() bool { return time.Since(cancelled) > time.Second }) // until then a call may still go out that was begun
+	release()
+	p.eventually(func() bool { return p.number("SELECT count(*) FROM flow.call WHERE state = 'intent'") == 0 })
+	assert.Equal(t, "cancelled", p.await(batch)["status"])
+	totals := sim.Totals()
+	assert.Equal(t, []int{1, 1, 0}, []int{totals.Accepted[bulkOpen], totals.Accepted[bulkAbort], totals.Accepted[bulkClose]})
+	assert.Empty(t, totals.Mistakes)
 }

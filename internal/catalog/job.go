@@ -9,6 +9,9 @@ type Job struct {
 	Open JobRequest `yaml:"open"`
 	// Commit has the provider do the work. The result comes later.
 	Commit JobRequest `yaml:"commit"`
+	// Abort has the provider drop a job that is not committed, so that it does not stay open; nil where it cannot. It goes in
+	// place of Commit, never beside it.
+	Abort *JobRequest `yaml:"abort"`
 	// UncommittedWhen is a condition over the `answer` of the result's action: the commit has not arrived.
 	UncommittedWhen string `yaml:"uncommitted_when"`
 	// SettlesWithinSeconds: that is final only this long after the commit could last have arrived.
@@ -55,6 +58,9 @@ func (ch *checker) job(c *Catalog, a *Action, at path) {
 	}
 	if job.Commit.by = ch.beside(c, a, at.to("commit"), job.Commit.Action); job.Commit.by != nil && (job.Commit.by.Bulk || job.Commit.by.Call.Job != nil) {
 		ch.fail(at.to("commit", "action"), "action %q must be a single-record call of one request", job.Commit.Action)
+	}
+	if job.Abort != nil {
+		job.Abort.by = ch.asks(c, a, at.to("abort"), job.Abort.Action)
 	}
 	switch {
 	case a.Call.Result == nil:

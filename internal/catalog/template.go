@@ -33,9 +33,9 @@ type Templates struct {
 	ResultParams, ResultRows  *expr.Template
 	ResultRowsWhen            *expr.Condition
 	ResultDone, ResultFailed  *expr.Condition
-	// JobOpen, JobCommit and JobUncommitted are those of a job.
-	JobOpen, JobCommit *expr.Template
-	JobUncommitted     *expr.Condition
+	// JobOpen, JobCommit, JobAbort and JobUncommitted are those of a job.
+	JobOpen, JobCommit, JobAbort *expr.Template
+	JobUncommitted               *expr.Condition
 }
 
 // PathPart is a piece of a path: literal text or, where Value is set, an expression.
@@ -105,6 +105,9 @@ func (ch *checker) compile(call *Call, at path, known map[string]bool) {
 	if call.Job != nil {
 		call.Compiled.JobOpen = t.value(at.to("job", "open", "params"), call.Job.Open.Params, callScope)
 		call.Compiled.JobCommit = t.value(at.to("job", "commit", "params"), call.Job.Commit.Params, jobScope)
+		if call.Job.Abort != nil {
+			call.Compiled.JobAbort = t.value(at.to("job", "abort", "params"), call.Job.Abort.Params, jobScope)
+		}
 		call.Compiled.JobUncommitted = t.condition(at.to("job", "uncommitted_when"), call.Job.UncommittedWhen, answerScope)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 
 	"flowlane/internal/catalog"
 	"flowlane/internal/expr"
@@ -12,9 +13,11 @@ import (
 // A call that is a job goes as several requests, each at most once:
 //
 //	open ──► upload ──► opened(reference) ──► commit
+//	            └─────► abort
 //
 // Nothing is done for it before the commit, so whatever becomes of the requests before, the call has not arrived. The reference is
-// written down between, for without it nobody could ask whether the commit arrived.
+// written down between, for without it nobody could ask whether the commit arrived. From then on the job is not aborted any more:
+// whoever asks for it would take that for its end.
 
 // ErrNotOpened: the reference of a job could not be written down, so that it was not committed.
 var ErrNotOpened = errors.New("the job could not be written down")
@@ -72,12 +75,12 @@ func (j *job) upload(r *Request, reference string) (Request, error) {
 	return up, err
 }
 
-func (j *job) commit(reference string) (Request, error) {
-	params, err := j.render("job commit params", j.act.Call.Compiled.JobCommit, reference)
+// end is a request that commits the job, or aborts it.
+func (j *job) end(by *catalog.Action, with *expr.Template, reference string) (Request, error) {
+	params, err := j.render("params of "+by.ID, with, reference)
 	if err != nil {
 		return Request{}, err
 	}
-	by := j.act.Call.Job.Commit.By()
 	return Prepare(by.Service(), by, params, nil, j.secret, "")
 }
 
@@ -92,27 +95,56 @@ func (s *Sender) sendJob(ctx context.Context, r *Request) (ans Answer) {
 	if reading.Kind != Success {
 		return ans
 	}
-	reference := reading.Reference
-	up, err := r.job.upload(r, reference)
-	if err != nil {
-		return s.unsent(err, jobStep{action: r.job.act, request: r, reference: reference})
-	}
-	ans = s.sendStep(ctx, r, jobStep{action: r.job.act, request: &up, reference: reference})
-	if Read(r.job.act, ans.alone(), 0).Kind != Success {
+	last := jobStep{action: spec.Commit.By(), reference: reading.Reference, last: true}
+	if ans = s.fillJob(ctx, r, &last); last.request == nil {
+		s.abortJob(ctx, r, last.reference)
 		return ans
 	}
-	last := jobStep{action: spec.Commit.By(), request: r, reference: reference, last: true}
-	commit, err := r.job.commit(reference)
-	if err != nil {
-		return s.unsent(err, last)
-	}
-	last.request = &commit
 	if r.Opened != nil {
-		if err := r.Opened(ctx, reference); err != nil {
+		if err := r.Opened(ctx, last.reference); err != nil { // it may be written down all the same
 			return s.unsent(err, last)
 		}
 	}
 	return s.sendStep(ctx, r, last)
+}
+
+// fillJob sends the records of a job, and makes its commit ready in last, unless that must not be sent: ans is then what comes of the
+// call.
+func (s *Sender) fillJob(ctx context.Context, r *Request, last *jobStep) (ans Answer) {
+	up, err := r.job.upload(r, last.reference)
+	if err != nil {
+		return s.unsent(err, jobStep{action: r.job.act, request: r, reference: last.reference})
+	}
+	ans = s.sendStep(ctx, r, jobStep{action: r.job.act, request: &up, reference: last.reference})
+	if Read(r.job.act, ans.alone(), 0).Kind != Success {
+		return ans
+	}
+	commit, err := r.job.end(last.action, r.job.act.Call.Compiled.JobCommit, last.reference)
+	if err == nil && !r.FreshUntil.IsZero() && passed(r.FreshUntil, s.now()) { // an upload takes its time
+		if r.FreshUntil, err = r.Confirm(ctx); err != nil {
+			err = fmt.Errorf("%w: %w", ErrWithheld, err)
+		}
+	}
+	if err != nil {
+		return s.unsent(err, jobStep{action: last.action, request: r, reference: last.reference, last: true})
+	}
+	last.request = &commit
+	return ans
+}
+
+// abortJob has the provider drop a job that will not be committed, within the bounds of its call, also where people hold that: none of
+// its records is in the request. Whatever comes of it, nothing was done for the job.
+func (s *Sender) abortJob(ctx context.Context, r *Request, reference string) {
+	spec := r.job.act.Call.Job.Abort
+	if spec == nil {
+		return
+	}
+	abort, err := r.job.end(spec.By(), r.job.act.Call.Compiled.JobAbort, reference)
+	if err != nil {
+		return // a job stays open, and nothing else
+	}
+	abort.SendBefore, abort.AnswerBefore, abort.Memory = r.SendBefore, r.AnswerBefore, r.Memory
+	s.Send(ctx, abort)
 }
 
 // sendStep sends one request of a job within the bounds of the call.
