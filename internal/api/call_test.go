@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -22,6 +23,7 @@ import (
 	"flowlane/internal/dispatch"
 	"flowlane/internal/pg"
 	"flowlane/internal/provider/dialersim"
+	"flowlane/internal/provider/platformsim"
 	"flowlane/internal/run"
 )
 
@@ -311,6 +313,35 @@ func TestCalls_Queued(t *testing.T) {
 				assert.False(t, c.ClaimedAt.Before(c.QueuedAt))
 			}
 		})
+	}
+}
+
+// TestCalls_QueuedTogether: records that were queued together and are too many for one call wait since the same time, whichever call
+// takes them: also one that fails, of which nothing is known from memory.
+func TestCalls_QueuedTogether(t *testing.T) {
+	t.Parallel()
+	p := servePlatforms(t)
+	flow := p.define(fmt.Sprintf(`[{"id":"one","tasks":[{"id":"t","action_id":"core__flow__transform","params":{"value":1}}]},
+		{"id":"two","tasks":[{"id":"u","action_id":"airtable__records__upsert","credential_id":%q,"retry":{"max_attempts":5,"initial_seconds":0.1},
+			"params":{"base":"app1","table":"People","merge_on":["Email"],"record":{"fields":"{{ input }}"}}}]}]`, p.signIn("airtable")))
+	for name, failures := range map[string]int{"fine": 0, "failed": 2} {
+		for range failures {
+			require.NoError(t, p.sims["airtable"].AddFault(platformsim.Fault{Kind: "status", Action: "airtable__records__upsert"}))
+		}
+		batch := p.trigger(flow, recordsOf(numbered(25, `{"Email":"%d@example.com"}`)))
+		require.Equal(t, map[string]int{"accepted": 25}, counted(p.await(batch)), name)
+		first := map[time.Time]int{} // calls of records that were not sent before
+		for _, c := range p.calls("batch_id=" + batch) {
+			assert.True(t, c.QueuedAt.After(p.began(batch)), "%s: when the step before was over", name)
+			assert.False(t, c.ClaimedAt.Before(c.QueuedAt), name)
+			if c.Attempt == 1 {
+				first[c.QueuedAt]++
+			}
+		}
+		assert.Len(t, first, 1, "%s: all since the same time", name)
+		if failures == 0 {
+			assert.Equal(t, []int{3}, slices.Collect(maps.Values(first)), "ten records at most are in a call")
+		}
 	}
 }
 
