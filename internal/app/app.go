@@ -150,8 +150,9 @@ type App struct {
 	watch   *due.Clock
 	metrics *metrics
 	sweeper sweeper
-	// restores are those of the database.
+	// restores are those of the database, losses what they lost.
 	restores restores
+	losses   pg.Losses
 	work     *gate
 	handler  http.Handler
 	// listener is that of the API, operators that of the operators' pages; nil where there is none.
@@ -258,7 +259,8 @@ func (a *App) loadCatalog() <-chan error {
 
 func (a *App) connect(ctx context.Context) error {
 	var err error
-	if a.Pool, err = pg.Open(ctx, a.cfg.DatabaseURL, pg.Options{MaxConns: a.cfg.MaxConns, Moved: a.moved, TrustFailover: a.cfg.TrustFailover}); err != nil {
+	opts := pg.Options{MaxConns: a.cfg.MaxConns, Moved: a.moved, Losses: &a.losses, TrustFailover: a.cfg.TrustFailover}
+	if a.Pool, err = pg.Open(ctx, a.cfg.DatabaseURL, opts); err != nil {
 		return fmt.Errorf("connect to the database: %w", err)
 	}
 	if err := prepare(ctx, a.Pool, a.cfg.Migrate); err != nil {
@@ -270,7 +272,8 @@ func (a *App) connect(ctx context.Context) error {
 			return err //nolint:wrapcheck // says everything
 		}
 	}
-	if a.clock, err = pg.Open(ctx, a.cfg.DatabaseURL, pg.Options{MaxConns: clockConns, Moved: a.moved, TrustFailover: a.cfg.TrustFailover}); err != nil {
+	opts.MaxConns = clockConns
+	if a.clock, err = pg.Open(ctx, a.cfg.DatabaseURL, opts); err != nil {
 		return fmt.Errorf("connect to the database: %w", err)
 	}
 	return nil
@@ -332,7 +335,7 @@ func (a *App) wire(ctx context.Context) error {
 	}
 	a.Dispatcher = dispatch.New(dispatch.Deps{
 		Pool: a.Pool, Runs: a.Runs, Catalog: a.Catalog, Credentials: a.Credentials, Sender: a.Sender,
-		Due: a.Scheduler, Clock: a.watch, Random: mathrand.Float64, Memory: a.Memory,
+		Due: a.Scheduler, Clock: a.watch, Random: mathrand.Float64, Losses: &a.losses, Memory: a.Memory,
 	}, a.cfg.Dispatch)
 	a.registerKinds()
 	if a.cfg.Workers {

@@ -3,6 +3,7 @@ package pg
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -56,10 +57,52 @@ func Confirm(ctx context.Context, db DB, lostSince *time.Time) error {
 	return nil
 }
 
+// Loss is a time of which a restore has lost the commits: from Since on, up to Until, when the database was confirmed.
+type Loss struct{ Since, Until time.Time }
+
+// MayHaveGone reports whether what stands in the database, and could go from a time on, may have gone in the lost time. Where nothing was
+// lost, l is nil, and nothing has.
+func (l *Loss) MayHaveGone(from time.Time) bool { return l != nil && !from.After(l.Until) }
+
+// Losses knows what restores have lost. Each connection finds that out before it is used, so that whoever decides in a transaction what
+// goes knows of every restore before it, and no query more is made.
+type Losses struct{ last atomic.Pointer[Loss] }
+
+// Last is the last loss, the same pointer until there is another; nil for none. Earlier ones need not be known: what may have gone in one
+// and stands in the database since may have gone in the last.
+func (l *Losses) Last() *Loss {
+	if l == nil {
+		return nil
+	}
+	return l.last.Load()
+}
+
+// find reads the last loss.
+func (l *Losses) find(ctx context.Context, conn *pgx.Conn) error {
+	var found Loss
+	err := conn.QueryRow(ctx, "SELECT lost_since, confirmed_at FROM flow.identity WHERE lost_since IS NOT NULL ORDER BY no DESC LIMIT 1").
+		Scan(&found.Since, &found.Until)
+	if pe, ok := asPg(err); IsNoRows(err) || ok && (pe.Code == "42P01" || pe.Code == "3F000") {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read what a restore has lost: %w", err)
+	}
+	for old := l.last.Load(); old == nil || found.Until.After(old.Until); old = l.last.Load() {
+		if l.last.CompareAndSwap(old, &found) {
+			break
+		}
+	}
+	return nil
+}
+
 // closeMoved keeps a connection from writing to a database that was restored, and tells of it. A connection that is made once somebody
 // has confirmed the database writes.
 func closeMoved(ctx context.Context, conn *pgx.Conn, opts Options) error {
 	why, err := Moved(ctx, conn, opts.TrustFailover)
+	if err == nil && opts.Losses != nil {
+		err = opts.Losses.find(ctx, conn)
+	}
 	if err != nil || why == "" {
 		return err
 	}

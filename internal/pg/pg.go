@@ -45,6 +45,8 @@ type Options struct {
 	// Moved is told what the function Moved says, by each connection to a database that was restored; such a connection writes
 	// nothing. Nil lets it write.
 	Moved func(why string)
+	// Losses is told what restores have lost, by each connection that tells Moved; nil for nobody.
+	Losses *Losses
 	// TrustFailover takes another timeline of the server's log for no reason.
 	TrustFailover bool
 }
