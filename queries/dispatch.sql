@@ -90,7 +90,7 @@ ORDER BY l.org_id, l.lane, l.high DESC, l.batch_id;
 -- itself: else the planner takes reading all parts for cheap.
 SELECT (k.no - 1)::int AS queue_no, p.id, k.batch_id::uuid AS batch_id, k.step_no::smallint AS step_no, k.task_no::smallint AS task_no, p.slice_no,
     p.part_slice AS begins, p.from_off, p.to_off, p.apart, p.attempt, p.element, p.first, p.size,
-    coalesce(p.queued_at, '0001-01-01 00:00:00+00')::timestamptz AS queued_at
+    coalesce(p.queued_at, '0001-01-01 00:00:00+00')::timestamptz AS queued_at, greatest(p.ready_at, '0001-01-01 00:00:00+00')::timestamptz AS ready_at
 FROM (SELECT unnest(@batch_ids::uuid[]) AS batch_id, unnest(@step_nos::smallint[]) AS step_no, unnest(@task_nos::smallint[]) AS task_no,
         unnest(@max_parts::int[]) AS most, generate_series(1, cardinality(@batch_ids::uuid[])) AS no) k
 CROSS JOIN LATERAL (
@@ -128,9 +128,10 @@ WHERE q.batch_id = ANY(@batch_ids::uuid[]) AND q.domain = @domain AND q.bucket =
     AND EXISTS (SELECT FROM flow.holds_over(q.org_id, q.domain, q.lane));
 
 -- name: CallBarred :one
--- Whether a call of these batches must not go out now: one of them is over, stopped or paused, or people hold its lane. One statement
--- sees every hold and cancel that was answered before it began.
-SELECT (EXISTS (SELECT FROM flow.batch_count b WHERE b.batch_id = ANY(@batch_ids::uuid[]) AND (b.status NOT IN ('queued', 'running') OR b.stopped_at IS NOT NULL))
+-- Whether a call of these batches must not go out now: one of them is over, stopped or paused, people hold its lane, or the call is not under
+-- way any more, be it that a restore has forgotten it. One statement sees every hold and cancel that was answered before it began.
+SELECT (NOT EXISTS (SELECT FROM flow.call c WHERE c.id = @id AND c.state = 'intent')
+    OR EXISTS (SELECT FROM flow.batch_count b WHERE b.batch_id = ANY(@batch_ids::uuid[]) AND (b.status NOT IN ('queued', 'running') OR b.stopped_at IS NOT NULL))
     OR EXISTS (SELECT FROM flow.holds_over(@org_id, @domain, @lane::flow.lane)))::boolean AS barred;
 
 -- name: HoldOpenBackoff :exec
@@ -162,12 +163,12 @@ INSERT INTO flow.call (id, org_id, batch_id, domain, bucket, lane, action_id, cr
     params, outcome_check, exclusive_key, claimed_at, send_before, counts_in, costs, key_sums)
 SELECT d.id, d.org_id, nullif(d.batch_id, '00000000-0000-0000-0000-000000000000'), @domain, @bucket, d.lane::flow.lane, d.action_id, nullif(d.credential_id, '00000000-0000-0000-0000-000000000000'), 'intent', @owner,
     d.attempt, d.records, d.digest, nullif(d.first_key, ''), nullif(d.last_key, ''), d.params, d.outcome_check, nullif(d.exclusive_key, ''),
-    @claimed_at, d.send_before, coalesce(nullif(d.counts, '')::jsonb, @counts_in::jsonb) AS counts_in, nullif(d.costs, '')::jsonb, d.key_sums
+    d.claimed_at, d.send_before, coalesce(nullif(d.counts, '')::jsonb, @counts_in::jsonb) AS counts_in, nullif(d.costs, '')::jsonb, d.key_sums
 FROM (SELECT unnest(@ids::uuid[]) AS id, unnest(@org_ids::uuid[]) AS org_id, unnest(@batch_ids::uuid[]) AS batch_id, unnest(@lanes::text[]) AS lane, unnest(@action_ids::text[]) AS action_id,
         unnest(@credential_ids::uuid[]) AS credential_id, unnest(@attempts::int[]) AS attempt, unnest(@records::int[]) AS records,
         unnest(@digests::text[]) AS digest, unnest(@first_keys::text[]) AS first_key, unnest(@last_keys::text[]) AS last_key,
         unnest(@params::text[]) AS params, unnest(@outcome_checks::text[]) AS outcome_check, unnest(@exclusive_keys::text[]) AS exclusive_key,
-        unnest(@send_befores::timestamptz[]) AS send_before, unnest(@costs::text[]) AS costs, unnest(@counts::text[]) AS counts,
+        unnest(@claimed_ats::timestamptz[]) AS claimed_at, unnest(@send_befores::timestamptz[]) AS send_before, unnest(@costs::text[]) AS costs, unnest(@counts::text[]) AS counts,
         unnest(@key_sums::bytea[]) AS key_sums) d;
 
 -- name: CallsRead :many

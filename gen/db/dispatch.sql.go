@@ -356,21 +356,24 @@ func (q *Queries) BudgetsWaiting(ctx context.Context, db DBTX, domain string) ([
 }
 
 const callBarred = `-- name: CallBarred :one
-SELECT (EXISTS (SELECT FROM flow.batch_count b WHERE b.batch_id = ANY($1::uuid[]) AND (b.status NOT IN ('queued', 'running') OR b.stopped_at IS NOT NULL))
-    OR EXISTS (SELECT FROM flow.holds_over($2, $3, $4::flow.lane)))::boolean AS barred
+SELECT (NOT EXISTS (SELECT FROM flow.call c WHERE c.id = $1 AND c.state = 'intent')
+    OR EXISTS (SELECT FROM flow.batch_count b WHERE b.batch_id = ANY($2::uuid[]) AND (b.status NOT IN ('queued', 'running') OR b.stopped_at IS NOT NULL))
+    OR EXISTS (SELECT FROM flow.holds_over($3, $4, $5::flow.lane)))::boolean AS barred
 `
 
 type CallBarredParams struct {
+	ID       uuid.UUID
 	BatchIds []uuid.UUID
 	OrgID    uuid.UUID
 	Domain   string
 	Lane     FlowLane
 }
 
-// Whether a call of these batches must not go out now: one of them is over, stopped or paused, or people hold its lane. One statement
-// sees every hold and cancel that was answered before it began.
+// Whether a call of these batches must not go out now: one of them is over, stopped or paused, people hold its lane, or the call is not under
+// way any more, be it that a restore has forgotten it. One statement sees every hold and cancel that was answered before it began.
 func (q *Queries) CallBarred(ctx context.Context, db DBTX, arg CallBarredParams) (bool, error) {
 	row := db.QueryRow(ctx, callBarred,
+		arg.ID,
 		arg.BatchIds,
 		arg.OrgID,
 		arg.Domain,
@@ -386,12 +389,12 @@ INSERT INTO flow.call (id, org_id, batch_id, domain, bucket, lane, action_id, cr
     params, outcome_check, exclusive_key, claimed_at, send_before, counts_in, costs, key_sums)
 SELECT d.id, d.org_id, nullif(d.batch_id, '00000000-0000-0000-0000-000000000000'), $1, $2, d.lane::flow.lane, d.action_id, nullif(d.credential_id, '00000000-0000-0000-0000-000000000000'), 'intent', $3,
     d.attempt, d.records, d.digest, nullif(d.first_key, ''), nullif(d.last_key, ''), d.params, d.outcome_check, nullif(d.exclusive_key, ''),
-    $4, d.send_before, coalesce(nullif(d.counts, '')::jsonb, $5::jsonb) AS counts_in, nullif(d.costs, '')::jsonb, d.key_sums
-FROM (SELECT unnest($6::uuid[]) AS id, unnest($7::uuid[]) AS org_id, unnest($8::uuid[]) AS batch_id, unnest($9::text[]) AS lane, unnest($10::text[]) AS action_id,
-        unnest($11::uuid[]) AS credential_id, unnest($12::int[]) AS attempt, unnest($13::int[]) AS records,
-        unnest($14::text[]) AS digest, unnest($15::text[]) AS first_key, unnest($16::text[]) AS last_key,
-        unnest($17::text[]) AS params, unnest($18::text[]) AS outcome_check, unnest($19::text[]) AS exclusive_key,
-        unnest($20::timestamptz[]) AS send_before, unnest($21::text[]) AS costs, unnest($22::text[]) AS counts,
+    d.claimed_at, d.send_before, coalesce(nullif(d.counts, '')::jsonb, $4::jsonb) AS counts_in, nullif(d.costs, '')::jsonb, d.key_sums
+FROM (SELECT unnest($5::uuid[]) AS id, unnest($6::uuid[]) AS org_id, unnest($7::uuid[]) AS batch_id, unnest($8::text[]) AS lane, unnest($9::text[]) AS action_id,
+        unnest($10::uuid[]) AS credential_id, unnest($11::int[]) AS attempt, unnest($12::int[]) AS records,
+        unnest($13::text[]) AS digest, unnest($14::text[]) AS first_key, unnest($15::text[]) AS last_key,
+        unnest($16::text[]) AS params, unnest($17::text[]) AS outcome_check, unnest($18::text[]) AS exclusive_key,
+        unnest($19::timestamptz[]) AS claimed_at, unnest($20::timestamptz[]) AS send_before, unnest($21::text[]) AS costs, unnest($22::text[]) AS counts,
         unnest($23::bytea[]) AS key_sums) d
 `
 
@@ -399,7 +402,6 @@ type CallInsertParams struct {
 	Domain        string
 	Bucket        string
 	Owner         string
-	ClaimedAt     time.Time
 	CountsIn      json.RawMessage
 	Ids           []uuid.UUID
 	OrgIds        []uuid.UUID
@@ -415,6 +417,7 @@ type CallInsertParams struct {
 	Params        []string
 	OutcomeChecks []string
 	ExclusiveKeys []string
+	ClaimedAts    []time.Time
 	SendBefores   []time.Time
 	Costs         []string
 	Counts        []string
@@ -427,7 +430,6 @@ func (q *Queries) CallInsert(ctx context.Context, db DBTX, arg CallInsertParams)
 		arg.Domain,
 		arg.Bucket,
 		arg.Owner,
-		arg.ClaimedAt,
 		arg.CountsIn,
 		arg.Ids,
 		arg.OrgIds,
@@ -443,6 +445,7 @@ func (q *Queries) CallInsert(ctx context.Context, db DBTX, arg CallInsertParams)
 		arg.Params,
 		arg.OutcomeChecks,
 		arg.ExclusiveKeys,
+		arg.ClaimedAts,
 		arg.SendBefores,
 		arg.Costs,
 		arg.Counts,
@@ -1981,7 +1984,7 @@ func (q *Queries) MarginSet(ctx context.Context, db DBTX, arg MarginSetParams) e
 const partChoose = `-- name: PartChoose :many
 SELECT (k.no - 1)::int AS queue_no, p.id, k.batch_id::uuid AS batch_id, k.step_no::smallint AS step_no, k.task_no::smallint AS task_no, p.slice_no,
     p.part_slice AS begins, p.from_off, p.to_off, p.apart, p.attempt, p.element, p.first, p.size,
-    coalesce(p.queued_at, '0001-01-01 00:00:00+00')::timestamptz AS queued_at
+    coalesce(p.queued_at, '0001-01-01 00:00:00+00')::timestamptz AS queued_at, greatest(p.ready_at, '0001-01-01 00:00:00+00')::timestamptz AS ready_at
 FROM (SELECT unnest($1::uuid[]) AS batch_id, unnest($2::smallint[]) AS step_no, unnest($3::smallint[]) AS task_no,
         unnest($4::int[]) AS most, generate_series(1, cardinality($1::uuid[])) AS no) k
 CROSS JOIN LATERAL (
@@ -2026,6 +2029,7 @@ type PartChooseRow struct {
 	First    int64
 	Size     int32
 	QueuedAt time.Time
+	ReadyAt  time.Time
 }
 
 // What is ready in queues, slice by slice, in the order in which it goes; of each so many parts at most. Each queue is looked up for
@@ -2060,6 +2064,7 @@ func (q *Queries) PartChoose(ctx context.Context, db DBTX, arg PartChooseParams)
 			&i.First,
 			&i.Size,
 			&i.QueuedAt,
+			&i.ReadyAt,
 		); err != nil {
 			return nil, err
 		}

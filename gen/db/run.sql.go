@@ -154,7 +154,7 @@ func (q *Queries) BatchGet(ctx context.Context, db DBTX, arg BatchGetParams) (Ba
 }
 
 const batchHeads = `-- name: BatchHeads :many
-SELECT id, org_id, definition_id, version, page_set, metadata, created_at, record_count, retry_of FROM flow.batch WHERE id = ANY($1::uuid[])
+SELECT id, org_id, definition_id, version, page_set, metadata, created_at, scheduled_at, record_count, retry_of FROM flow.batch WHERE id = ANY($1::uuid[])
 `
 
 type BatchHeadsRow struct {
@@ -165,6 +165,7 @@ type BatchHeadsRow struct {
 	PageSet      uuid.UUID
 	Metadata     string
 	CreatedAt    time.Time
+	ScheduledAt  *time.Time
 	RecordCount  int64
 	RetryOf      *uuid.UUID
 }
@@ -186,6 +187,7 @@ func (q *Queries) BatchHeads(ctx context.Context, db DBTX, ids []uuid.UUID) ([]B
 			&i.PageSet,
 			&i.Metadata,
 			&i.CreatedAt,
+			&i.ScheduledAt,
 			&i.RecordCount,
 			&i.RetryOf,
 		); err != nil {

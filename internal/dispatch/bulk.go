@@ -99,7 +99,12 @@ func (c *bulk) addParts(ctx context.Context, r *renderer, parts []run.Part) erro
 		rec := recs[parts[i].SliceNo]
 		_, gone := members(&parts[i], rec)
 		env := rec.Envs()
-		c.splitRange(parts[i], gone, func(o int32) (*run.Exception, bool) { return c.addRow(r, o, env(o)) })
+		c.splitRange(parts[i], gone, func(o int32) (*run.Exception, bool) {
+			if !c.takes(r.mayHaveGone(&parts[i], o, rec)) {
+				return nil, false
+			}
+			return c.addRow(r, o, env(o))
+		})
 	}
 	return nil
 }

@@ -167,6 +167,9 @@ func (c *claim) run(ctx context.Context, calls []*outboundCall) (err error) {
 	if err := c.lock(ctx, calls); err != nil {
 		return err
 	}
+	if err := c.repeat(calls); err != nil {
+		return err
+	}
 	if calls, err = c.free(ctx, calls); err != nil || len(calls) == 0 {
 		return err
 	}
@@ -357,7 +360,7 @@ func (c *claim) afford(ctx context.Context, calls []*outboundCall) (_ []*outboun
 	until := maxTime(c.lanes[0].BackoffUntil, c.lanes[0].AlsoUntil)
 	wanted, longest := 0, time.Duration(0)
 	for _, p := range calls {
-		if !p.empty() {
+		if !p.unsent() {
 			wanted++
 			longest = max(longest, p.timeout)
 		}
@@ -374,7 +377,7 @@ func (c *claim) afford(ctx context.Context, calls []*outboundCall) (_ []*outboun
 	}
 	c.nextAt = grant.NextAt
 	for i, p := range calls {
-		if p.empty() {
+		if p.unsent() {
 			continue
 		}
 		if grant.Calls == 0 {

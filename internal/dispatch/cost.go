@@ -59,7 +59,7 @@ func (m *meter) price(spans []quota.Window, calls []*outboundCall) {
 		var sums []int
 		rates, total := b.rates, 0
 		for _, p := range calls {
-			if p.empty() {
+			if p.unsent() {
 				continue
 			}
 			n := min(p.r.task.Action.CostOf(b.key.bucket, rates, p.records), b.leastCap())

@@ -24,6 +24,7 @@ import (
 	"flowlane/internal/credential"
 	"flowlane/internal/due"
 	"flowlane/internal/memory"
+	"flowlane/internal/pg"
 	"flowlane/internal/provider"
 	"flowlane/internal/run"
 )
@@ -65,6 +66,8 @@ type Deps struct {
 	// Clock says how much time has really passed.
 	Clock  *due.Clock
 	Random func() float64
+	// Losses knows what restores of the database have lost; nil for nothing.
+	Losses *pg.Losses
 	// Memory is the process's budget for calls and their answers; nil for none.
 	Memory *memory.Budget
 }

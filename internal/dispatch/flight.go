@@ -229,7 +229,7 @@ func (f *flight) settlements() int {
 
 // launch sends claimed calls, and marks batches as running that are not over soon.
 func (f *flight) launch(got *reserved) {
-	calls := got.calls
+	calls := f.leaveUnsent(got.calls)
 	f.mu.Lock()
 	for _, call := range calls {
 		f.lanes[call.laneKey()]++
@@ -392,7 +392,7 @@ func (d *Dispatcher) opened(ctx context.Context, p *outboundCall, reference stri
 var (
 	errTakenOver = errors.New("somebody else has taken over the call")
 
-	errHeld     = errors.New("people hold the call, or its batch is over")
+	errHeld     = errors.New("people hold the call, its batch is over, or nobody knows of it any more")
 	errPanicked = errors.New("the request broke while it was sent")
 )
 
@@ -401,7 +401,7 @@ var (
 // is answered less than freshFor before the first byte.
 func (d *Dispatcher) confirm(ctx context.Context, k budgetKey, p *outboundCall) (time.Time, error) {
 	began := time.Now()
-	barred, err := d.q.CallBarred(ctx, d.Pool, db.CallBarredParams{BatchIds: p.batches(), OrgID: p.orgID, Domain: k.domain, Lane: p.lane})
+	barred, err := d.q.CallBarred(ctx, d.Pool, db.CallBarredParams{ID: p.id, BatchIds: p.batches(), OrgID: p.orgID, Domain: k.domain, Lane: p.lane})
 	if err != nil {
 		return time.Time{}, fmt.Errorf("read what people hold: %w", err)
 	}

@@ -16,12 +16,16 @@ import (
 
 // writeDown inserts the intents of calls, and counts them.
 func (c *claim) writeDown(ctx context.Context, conn db.DBTX, calls []*outboundCall) error {
-	in := db.CallInsertParams{Domain: c.key.domain, Bucket: c.key.bucket, Owner: c.d.opts.Owner, ClaimedAt: c.now, CountsIn: quota.CountsOf(c.spans).Encode()}
+	in := db.CallInsertParams{Domain: c.key.domain, Bucket: c.key.bucket, Owner: c.d.opts.Owner, CountsIn: quota.CountsOf(c.spans).Encode()}
 	for _, p := range calls {
 		counts, own := in.CountsIn, ""
 		if len(p.scoped) > 0 {
 			counts = quota.CountsOf(slices.Concat(c.spans, p.scoped)).Encode()
 			own = string(counts)
+		}
+		claimedAt, sendBefore := c.now, c.now.Add(p.timeout)
+		if p.lost != nil { // then it was, and spent what is no longer known
+			claimedAt, sendBefore, counts, own = p.lost.Since, p.lost.Until, noCounts, string(noCounts)
 		}
 		in.Counts = append(in.Counts, own)
 		in.Ids, in.OrgIds, in.BatchIds = append(in.Ids, p.id), append(in.OrgIds, p.orgID), append(in.BatchIds, p.onlyBatch())
@@ -39,9 +43,9 @@ func (c *claim) writeDown(ctx context.Context, conn db.DBTX, calls []*outboundCa
 		in.ExclusiveKeys = append(in.ExclusiveKeys, p.exclusive)
 		spent := c.marked(p).encode()
 		in.Costs = append(in.Costs, string(spent))
-		p.written = db.FlowCall{ID: p.id, State: stateIntent, ClaimedAt: c.now, SendBefore: c.now.Add(p.timeout), CountsIn: counts, Costs: spent,
+		p.written = db.FlowCall{ID: p.id, State: stateIntent, ClaimedAt: claimedAt, SendBefore: sendBefore, CountsIn: counts, Costs: spent,
 			CredentialID: &p.r.task.CredentialID.UUID}
-		in.SendBefores = append(in.SendBefores, p.written.SendBefore)
+		in.ClaimedAts, in.SendBefores = append(in.ClaimedAts, claimedAt), append(in.SendBefores, sendBefore)
 		p.meter, p.refusals = c.meter, c.budget.Refusals
 	}
 	if err := c.d.q.CallInsert(ctx, conn, in); err != nil {
@@ -57,6 +61,9 @@ func (p *outboundCall) onlyBatch() uuid.UUID {
 	}
 	return p.pieces[0].Part.BatchID
 }
+
+// noCounts is the form of no windows.
+var noCounts = quota.CountsIn{}.Encode()
 
 // lookupFacts is what a lookup needs of a call; zero for one of which nobody will ask.
 type lookupFacts struct{ digest, firstKey, lastKey, params string }
@@ -145,7 +152,7 @@ const checkAuthor = "at_least_once"
 
 // debit spends the calls.
 func (c *claim) debit(ctx context.Context) error {
-	if len(c.calls) == 0 || c.meter == nil {
+	if c.meter == nil || !slices.ContainsFunc(c.calls, func(p *outboundCall) bool { return !p.unsent() }) {
 		return nil
 	}
 	for _, m := range c.meter.all() {
@@ -163,6 +170,9 @@ func (c *claim) debit(ctx context.Context) error {
 	return c.meter.debit(ctx, c.tx, c.spans, func(bucket string) quota.Tally {
 		spent := quota.Tally{}
 		for _, p := range c.calls {
+			if p.unsent() {
+				continue
+			}
 			spent[p.r.task.CredentialID.UUID] += p.costs.of(bucket)
 		}
 		return spent

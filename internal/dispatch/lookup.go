@@ -22,8 +22,10 @@ type lookup struct {
 	row    *db.FlowCall
 	action *catalog.Action
 	now    time.Time
-	// age is how long ago the call was claimed, at least, whatever the database's clock did meanwhile.
-	age time.Duration
+	// known is since when all is known of the call: since it was claimed, or since a later restore. age is how long ago that was, at least,
+	// whatever the database's clock did meanwhile.
+	known time.Time
+	age   time.Duration
 	// nextAt is when to ask again where there is no outcome yet.
 	nextAt time.Time
 	// checks is 1 where the provider was asked, or nobody can ask it. Waiting for a budget is no question.
@@ -103,7 +105,7 @@ func (l *lookup) find(ctx context.Context) (*outcome, error) {
 	skew := l.skew()
 	_, _, shift := l.d.Clock.Steps()
 	since := l.row.ClaimedAt.Add(-skew - lookupSlack - shift)
-	asked := l.row.ClaimedAt.Add(l.age)
+	asked := l.known.Add(l.age)
 	fields, err := provider.LookupFields(l.action, json.RawMessage(l.row.Params))
 	if err != nil || len(spec.Match) > 0 && len(fields) == 0 {
 		return unresolved("nothing_to_match"), nil //nolint:nilerr // no lookup will find it
@@ -116,7 +118,7 @@ func (l *lookup) find(ctx context.Context) (*outcome, error) {
 	if err != nil || found == nil {
 		return nil, err
 	}
-	final := l.row.SendBefore.Add(l.d.opts.Margin + skew + time.Duration(spec.SettlesWithinSeconds)*time.Second)
+	final := maxTime(l.row.SendBefore, l.known).Add(l.d.opts.Margin + skew + time.Duration(spec.SettlesWithinSeconds)*time.Second)
 	switch proves := Found(len(found), asked, final); {
 	case proves == provider.Unknown:
 		return unresolved("ambiguous"), nil
@@ -124,6 +126,8 @@ func (l *lookup) find(ctx context.Context) (*outcome, error) {
 		return unresolved("too_many_pages"), nil
 	case proves == provider.Success:
 		return l.result(ctx, &found[0])
+	case proves == provider.NotArrived && l.action.Bulk && l.forgotten():
+		return unresolved("other_company"), nil
 	case proves == provider.NotArrived:
 		return &outcome{reading: provider.Reading{Kind: proves}}, nil
 	}
@@ -133,20 +137,29 @@ func (l *lookup) find(ctx context.Context) (*outcome, error) {
 	return nil, nil
 }
 
+// forgotten reports whether a restore may have lost what became of the call, and what was sent on that.
+func (l *lookup) forgotten() bool { return !l.known.Equal(l.row.ClaimedAt) }
+
 // committed asks a job whether its commit arrived. One whose reference was not written down was not committed, and cannot be any more.
 func (l *lookup) committed(ctx context.Context) (*outcome, error) {
 	absent := &outcome{reading: provider.Reading{Kind: provider.NotArrived, Spent: true}}
-	if l.row.Reference == nil {
+	if l.row.Reference == nil && !l.forgotten() {
 		return absent, nil
 	}
-	asked := l.row.ClaimedAt.Add(l.age)
+	if l.row.Reference == nil {
+		return unresolved("job_forgotten"), nil
+	}
+	asked := l.known.Add(l.age)
 	v, err := l.result(ctx, &provider.LookupMatch{Reference: *l.row.Reference})
 	if v == nil || v.reading.Kind != provider.NotArrived {
 		return v, err
 	}
 	settles := time.Duration(l.action.Call.Job.SettlesWithinSeconds) * time.Second
-	final := l.row.SendBefore.Add(l.d.opts.Margin + l.skew() + settles)
-	if asked.After(final) {
+	final := maxTime(l.row.SendBefore, l.known).Add(l.d.opts.Margin + l.skew() + settles)
+	switch over := asked.After(final); {
+	case over && l.forgotten():
+		return unresolved("job_forgotten"), nil
+	case over:
 		return absent, nil
 	}
 	if settled := l.now.Add(final.Sub(asked)); settled.Before(l.nextAt) || l.row.Checks > 3 {

@@ -150,11 +150,12 @@ func (r *round) roomFor(org uuid.UUID) bool {
 // checkOrPostpone looks into one call. One that cannot be looked into, whatever the reason, is tried again later, and given up
 // in the end like any other; an error means that even this could not be written down.
 func (d *Dispatcher) checkOrPostpone(ctx context.Context, k budgetKey, call *db.FlowCall) error {
-	now, ages, err := d.Clock.Ages(ctx, call.ClaimedAt)
+	known := d.knownSince(call.ClaimedAt)
+	now, ages, err := d.Clock.Ages(ctx, known)
 	if err != nil {
 		return err //nolint:wrapcheck // says everything
 	}
-	l := lookup{d: d, key: k, row: call, now: now, age: ages[0], nextAt: now.Add(Patience(int(call.Checks)))}
+	l := lookup{d: d, key: k, row: call, now: now, known: known, age: ages[0], nextAt: now.Add(Patience(int(call.Checks)))}
 	cat, err := d.Catalog.Of(ctx, call.OrgID, call.ActionID)
 	if err != nil {
 		return err //nolint:wrapcheck // says everything
@@ -180,17 +181,17 @@ func (d *Dispatcher) markLost(ctx context.Context, k budgetKey) (next time.Time,
 	if err != nil || len(calls) == 0 {
 		return next, err
 	}
-	claimed := make([]time.Time, len(calls))
+	known := make([]time.Time, len(calls))
 	for i := range calls {
-		claimed[i] = calls[i].ClaimedAt
+		known[i] = d.knownSince(calls[i].ClaimedAt)
 	}
-	now, ages, err := d.Clock.Ages(ctx, claimed...)
+	now, ages, err := d.Clock.Ages(ctx, known...)
 	if err != nil {
 		return next, err
 	}
 	var lost []outcome
 	for i, call := range calls {
-		left := call.SendBefore.Sub(call.ClaimedAt) + d.opts.Margin - ages[i]
+		left := max(call.SendBefore.Sub(known[i]), 0) + d.opts.Margin - ages[i]
 		if left > 0 {
 			next = soonest(next, now.Add(left))
 			continue

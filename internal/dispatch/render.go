@@ -22,6 +22,7 @@ import (
 	"flowlane/internal/expr"
 	"flowlane/internal/fault"
 	"flowlane/internal/memory"
+	"flowlane/internal/pg"
 	"flowlane/internal/provider"
 	"flowlane/internal/quota"
 	"flowlane/internal/run"
@@ -68,6 +69,8 @@ type outboundCall struct {
 	refusals int32
 	// queues are those that the call takes from.
 	queues []queueKey
+	// lost is the loss in which its records may have been sent; nil for none. With one it is claimed, and not sent.
+	lost *pg.Loss
 }
 
 // batches returns the batches that the call and its decided records belong to.
@@ -100,6 +103,9 @@ type renderer struct {
 	used []expr.TaskRef
 	// settings are those of the records that were rendered last.
 	settings []byte
+	// loss is the last one, old tells that records of the batch may have been sent in it.
+	loss *pg.Loss
+	old  bool
 }
 
 // Codes of job errors that this package gives.
@@ -136,7 +142,8 @@ func (d *Dispatcher) renderer(ctx context.Context, row *queueRow) (r *renderer, 
 	if svc == nil {
 		return nil, fmt.Errorf("the catalog has no service %s any more", task.Action.ServiceID)
 	}
-	r = &renderer{d: d, batch: b, step: step, task: task, svc: svc, used: run.ResultsUsed(task)}
+	r = &renderer{d: d, batch: b, step: step, task: task, svc: svc, used: run.ResultsUsed(task), loss: d.Losses.Last()}
+	r.old = r.loss.MayHaveGone(b.BeginsAt)
 	if !task.CredentialID.Valid {
 		return r, nil
 	}
@@ -253,6 +260,9 @@ func (r *renderer) open(ctx context.Context, parts []run.Part) (byNo map[int32]*
 		}
 	}
 	recs, err := r.d.Runs.Open(ctx, r.d.Pool, r.batch, refs, parts[0].StepNo, r.used)
+	if err == nil && r.old {
+		err = r.d.Runs.ReadOutlasting(ctx, r.d.Pool, r.batch, recs, parts[0].StepNo, r.loss)
+	}
 	byNo = map[int32]*run.Records{}
 	for _, rec := range recs {
 		byNo[rec.No] = rec
@@ -421,6 +431,7 @@ func (r *renderer) small(row *queueRow, piece run.Part, offset int32, rec *run.R
 	}
 	p.digest = bodyDigest(p.request.Body)
 	p.records, p.pieces = 1, []run.Piece{{Part: piece, CallID: p.id}}
+	p.lost = r.mayHaveGone(&piece, offset, rec)
 	return &p
 }
 

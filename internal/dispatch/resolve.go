@@ -193,7 +193,7 @@ func (r *resolving) result(call *db.FlowCall, p *run.Part, from run.Status) run.
 	e := run.Exception{Error: &run.JobError{Code: codeResolved, StepID: step.ID, TaskID: task.ID}}
 	switch r.in.Outcome {
 	case OutcomeRequeue:
-		e.Kind, e.Error.Code = run.TraceRetry, run.CodeRequeued
+		e.Kind, e.Error.Code, e.RetryAt = run.TraceRetry, run.CodeRequeued, r.change.Now
 		e.Error.Message = "The outcome of the call stayed unknown; a person had the job run again"
 	case OutcomeRejected:
 		e.Kind, e.Refused = run.TraceFailed, true

@@ -97,7 +97,7 @@ func (s *settlement) notArrived(call *openCall, v *outcome) {
 	s.move(call, v, stateRefused, time.Time{})
 	switch {
 	case reason == "":
-		s.putBack(call, v, time.Time{}, true)
+		s.putBack(call, v, s.now, true)
 	case late: // it would go round for ever
 		s.again(call, v)
 	case reason == provider.ReasonTooLate: // a process that was stopped costs no attempt

@@ -88,7 +88,9 @@ func (s *settlement) ofRow(call *openCall, v *outcome, p *run.Part, offset int32
 			ProviderCode: row.Code, ProviderMessage: row.Message})
 	}
 	if _, task := s.task(p); row.Kind != provider.RowRejected && int(p.Attempt) < task.Retry.MaxAttempts {
-		e.Kind, e.RetryAt = run.TraceRetry, s.now.Add(max(task.Retry.Delay(int(p.Attempt), s.d.Random()), v.reading.RetryAfter))
+		if e.Kind = run.TraceRetry; !s.secondHand(call, v) { // else that may have been done
+			e.RetryAt = s.now.Add(max(task.Retry.Delay(int(p.Attempt), s.d.Random()), v.reading.RetryAfter))
+		}
 	}
 	return e
 }

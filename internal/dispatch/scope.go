@@ -84,7 +84,7 @@ func (c *claim) spread(ctx context.Context, calls []*outboundCall) (out []*outbo
 		if slices.ContainsFunc(p.queues, func(k queueKey) bool { return waits[k] }) {
 			continue
 		}
-		if p.empty() {
+		if p.unsent() {
 			out = append(out, p)
 			continue
 		}
@@ -201,6 +201,9 @@ func (m *meter) of(name string) *meter {
 func (c *claim) debitScopes(ctx context.Context) error {
 	for _, m := range c.meter.scoped {
 		for _, p := range c.calls {
+			if p.unsent() {
+				continue
+			}
 			if err := m.of(p.scopes[m.key.bucket]).debitRolling(ctx, c.tx, p.scoped, 1); err != nil {
 				return fmt.Errorf("debit what a call counts for: %w", err)
 			}

@@ -53,6 +53,7 @@ const (
 	ReasonUnreachable  = "unreachable"        // no connection, no such name, no valid certificate
 	ReasonNoAnswer     = "no_answer"          // the connection broke
 	ReasonSenderLost   = "sender_lost"        // the process that sent it did not live to see the answer
+	ReasonForgotten    = "forgotten"          // it may have been sent in the time that a restore of the database lost
 	ReasonTimeout      = "timeout"            // no connection, or no answer, in time
 	ReasonUnreadable   = "unreadable_answer"  // a success whose body is cut, too large or no JSON as the catalog describes it
 	ReasonRedirect     = "redirected"         // a redirect, which is not followed

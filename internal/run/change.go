@@ -46,6 +46,8 @@ type Part struct {
 	ClaimNo int64
 	// QueuedAt is since when it could be claimed; zero for since its batch began.
 	QueuedAt time.Time
+	// ReadyAt is from when on it may be claimed, where it waited for a time, or was in a call before; zero for at once.
+	ReadyAt time.Time
 }
 
 // Records returns how many records the part holds.

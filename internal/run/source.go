@@ -26,6 +26,8 @@ type Batch struct {
 	// Vars are the flow's variables as they were at the start; nil where it has none.
 	Vars  json.RawMessage
 	facts json.RawMessage
+	// BeginsAt is from when on its records could go.
+	BeginsAt time.Time
 	// retry: it works on records of another batch.
 	retry bool
 	// records is how many it has.
@@ -107,7 +109,7 @@ func (s *Service) readBatches(ctx context.Context, conn db.DBTX, ids []uuid.UUID
 			return nil, err
 		}
 		out[i] = &Batch{ID: r.ID, OrgID: r.OrgID, PageSet: r.PageSet, Plan: plan, Metadata: json.RawMessage(r.Metadata), facts: facts,
-			retry: r.RetryOf != nil, records: r.RecordCount}
+			BeginsAt: latest(r.CreatedAt, deref(r.ScheduledAt)), retry: r.RetryOf != nil, records: r.RecordCount}
 		if plan.VariableSetID.Valid {
 			vars, err := s.q.BatchVars(ctx, conn, db.BatchVarsParams{OrgID: r.OrgID, BatchID: r.ID})
 			if err != nil {
@@ -118,6 +120,13 @@ func (s *Service) readBatches(ctx context.Context, conn db.DBTX, ids []uuid.UUID
 		s.batches.put(out[i])
 	}
 	return out, nil
+}
+
+func latest(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
 }
 
 // Vars returns what expressions of a plan see as `vars` if a batch starts now; nil where the flow has no variables. Faults:
@@ -212,6 +221,8 @@ type Records struct {
 	// from and to are the offsets between which outputs were read, bytes how much that is.
 	from, to int32
 	bytes    int
+	// outlasts are the records that waited for longer than a loss; nil for none.
+	outlasts []bool
 }
 
 // Release gives the memory of the slice back, and of slices that were opened with it from the same page.

@@ -110,7 +110,8 @@ func (s *Service) cache(ctx context.Context, p *preparedStart, in *StartInput, o
 	if err != nil {
 		return err
 	}
-	b := &Batch{ID: out.BatchID, OrgID: in.OrgID, PageSet: pageSet, Plan: p.plan, Metadata: bytes.Clone(metadata), Vars: p.vars, facts: facts, records: out.RecordCount}
+	b := &Batch{ID: out.BatchID, OrgID: in.OrgID, PageSet: pageSet, Plan: p.plan, Metadata: bytes.Clone(metadata), Vars: p.vars, facts: facts,
+		BeginsAt: latest(now, deref(in.ScheduledAt)), records: out.RecordCount}
 	if page != nil && page.Size() <= remembered {
 		b.page = page
 	}

@@ -67,7 +67,7 @@ var effects = map[string]struct {
 	"store_read":            {CodeStore, prepareRead},
 	"store_write":           {CodeStore, prepareWrite},
 	"emit_event":            {CodeEvent, prepareEmit},
-	"delay":                 {CodeFlowFailed, prepareDelay},
+	delayUtility:            {CodeFlowFailed, prepareDelay},
 	definition.StartFlow:    {CodeStart, prepareStart},
 	definition.WaitForEvent: {CodeFlowFailed, prepareEventWait},
 }

@@ -18,8 +18,11 @@ import (
 // MaxWait is how long a task may wait.
 const MaxWait = 365 * 24 * time.Hour
 
+// delayUtility is the action that waits for a time alone, as the catalog names it.
+const delayUtility = "delay"
+
 // waiters are the in-process actions that wait, by the name in the catalog.
-var waiters = map[string]bool{"delay": true, definition.StartFlow: true, definition.WaitForEvent: true}
+var waiters = map[string]bool{delayUtility: true, definition.StartFlow: true, definition.WaitForEvent: true}
 
 // wait is what a task waits for: a time that is so far from its beginning, or fixed; or until then for an event, or the end of a batch.
 type wait struct {

@@ -268,7 +268,7 @@ func (w *world) insertCalls(ctx context.Context, tx pgx.Tx, batch uuid.UUID, act
 		return nil
 	}
 	n := len(ids)
-	return w.q.CallInsert(ctx, tx, db.CallInsertParams{Domain: "d", Bucket: action, Owner: "test", ClaimedAt: now, CountsIn: json.RawMessage("{}"), Ids: ids,
+	return w.q.CallInsert(ctx, tx, db.CallInsertParams{Domain: "d", Bucket: action, Owner: "test", ClaimedAts: slices.Repeat([]time.Time{now}, n), CountsIn: json.RawMessage("{}"), Ids: ids,
 		OrgIds: slices.Repeat([]uuid.UUID{w.org}, n), BatchIds: slices.Repeat([]uuid.UUID{batch}, n), Lanes: slices.Repeat([]string{"bulk"}, n), ActionIds: slices.Repeat([]string{action}, n),
 		CredentialIds: make([]uuid.UUID, n), Attempts: slices.Repeat([]int32{1}, n), Records: slices.Repeat([]int32{1}, n), Digests: make([]string, n),
 		FirstKeys: make([]string, n), LastKeys: make([]string, n), Params: slices.Repeat([]string{"{}"}, n),
