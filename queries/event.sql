@@ -10,9 +10,10 @@ ORDER BY e.no, s.id
 RETURNING subscription_id;
 
 -- name: EventBatchesEnded :many
--- As EventEmit, of batches that are over in this transaction. The end of one that no chain led to begins one.
+-- As EventEmit, of batches that are over in this transaction. The end of one that no chain led to begins one; that of one that was there in a
+-- time that a restore has lost goes on with one, so that what comes of it is known to have perhaps come before.
 INSERT INTO flow.event_delivery (subscription_id, org_id, event_id, event_kind, depth, root_id, payload, created_at)
-SELECT s.id, s.org_id, e.id, s.event_kind, b.event_depth, coalesce(b.root_id, e.id), flow.batch_event(b.id), (SELECT flow.clock())
+SELECT s.id, s.org_id, e.id, s.event_kind, b.event_depth, coalesce(b.root_id, CASE WHEN b.created_at <= @lost_until::timestamptz THEN b.id END, e.id), flow.batch_event(b.id), (SELECT flow.clock())
 FROM (SELECT unnest(@ids::uuid[]) AS id, unnest(@batch_ids::uuid[]) AS batch_id) e
 JOIN flow.batch b ON b.id = e.batch_id
 JOIN flow.batch_count c ON c.batch_id = b.id

@@ -14,7 +14,7 @@ WITH locked AS MATERIALIZED (
 SELECT locked.*, (SELECT flow.clock() FROM (SELECT count(*) FROM locked) l)::timestamptz AS now FROM locked;
 
 -- name: BatchHeads :many
-SELECT id, org_id, definition_id, version, page_set, metadata, created_at, scheduled_at, record_count, retry_of FROM flow.batch WHERE id = ANY(@ids::uuid[]);
+SELECT id, org_id, definition_id, version, page_set, metadata, created_at, scheduled_at, root_id, record_count, retry_of FROM flow.batch WHERE id = ANY(@ids::uuid[]);
 
 -- name: BatchesStart :exec
 -- Batches that alike ones start, in one statement. Each has its records in one page and is all here, unless it is paged: then its records

@@ -74,8 +74,8 @@ func (q *Queries) EventBatchesArrive(ctx context.Context, db DBTX, arg EventBatc
 
 const eventBatchesEnded = `-- name: EventBatchesEnded :many
 INSERT INTO flow.event_delivery (subscription_id, org_id, event_id, event_kind, depth, root_id, payload, created_at)
-SELECT s.id, s.org_id, e.id, s.event_kind, b.event_depth, coalesce(b.root_id, e.id), flow.batch_event(b.id), (SELECT flow.clock())
-FROM (SELECT unnest($1::uuid[]) AS id, unnest($2::uuid[]) AS batch_id) e
+SELECT s.id, s.org_id, e.id, s.event_kind, b.event_depth, coalesce(b.root_id, CASE WHEN b.created_at <= $1::timestamptz THEN b.id END, e.id), flow.batch_event(b.id), (SELECT flow.clock())
+FROM (SELECT unnest($2::uuid[]) AS id, unnest($3::uuid[]) AS batch_id) e
 JOIN flow.batch b ON b.id = e.batch_id
 JOIN flow.batch_count c ON c.batch_id = b.id
 JOIN flow.event_subscription s ON s.org_id = b.org_id AND s.event_kind = 'batch.' || c.status::text AND s.enabled
@@ -84,13 +84,15 @@ RETURNING subscription_id
 `
 
 type EventBatchesEndedParams struct {
-	Ids      []uuid.UUID
-	BatchIds []uuid.UUID
+	LostUntil time.Time
+	Ids       []uuid.UUID
+	BatchIds  []uuid.UUID
 }
 
-// As EventEmit, of batches that are over in this transaction. The end of one that no chain led to begins one.
+// As EventEmit, of batches that are over in this transaction. The end of one that no chain led to begins one; that of one that was there in a
+// time that a restore has lost goes on with one, so that what comes of it is known to have perhaps come before.
 func (q *Queries) EventBatchesEnded(ctx context.Context, db DBTX, arg EventBatchesEndedParams) ([]uuid.UUID, error) {
-	rows, err := db.Query(ctx, eventBatchesEnded, arg.Ids, arg.BatchIds)
+	rows, err := db.Query(ctx, eventBatchesEnded, arg.LostUntil, arg.Ids, arg.BatchIds)
 	if err != nil {
 		return nil, err
 	}

@@ -154,7 +154,7 @@ func (q *Queries) BatchGet(ctx context.Context, db DBTX, arg BatchGetParams) (Ba
 }
 
 const batchHeads = `-- name: BatchHeads :many
-SELECT id, org_id, definition_id, version, page_set, metadata, created_at, scheduled_at, record_count, retry_of FROM flow.batch WHERE id = ANY($1::uuid[])
+SELECT id, org_id, definition_id, version, page_set, metadata, created_at, scheduled_at, root_id, record_count, retry_of FROM flow.batch WHERE id = ANY($1::uuid[])
 `
 
 type BatchHeadsRow struct {
@@ -166,6 +166,7 @@ type BatchHeadsRow struct {
 	Metadata     string
 	CreatedAt    time.Time
 	ScheduledAt  *time.Time
+	RootID       *uuid.UUID
 	RecordCount  int64
 	RetryOf      *uuid.UUID
 }
@@ -188,6 +189,7 @@ func (q *Queries) BatchHeads(ctx context.Context, db DBTX, ids []uuid.UUID) ([]B
 			&i.Metadata,
 			&i.CreatedAt,
 			&i.ScheduledAt,
+			&i.RootID,
 			&i.RecordCount,
 			&i.RetryOf,
 		); err != nil {

@@ -254,7 +254,7 @@ func TestCursor_DeepPages(t *testing.T) {
 	handler, err := api.New(api.Deps{
 		Pool: traced, Accounts: accounts, Catalog: entries, RecordSets: recordset.New(traced, noWaker{}, nil), Definitions: definition.New(traced, entries),
 		Credentials: credential.New(credential.Deps{Pool: traced, Catalog: entries, Now: time.Now}), Runs: run.New(traced, nil, nil, nil, nil), Holds: hold.New(traced, nil, nil),
-		Schedules: schedule.New(traced, nil, nil, nil, nil), Webhooks: webhook.New(webhook.Deps{Pool: traced}), Subscriptions: subscription.New(traced, nil, nil, nil),
+		Schedules: schedule.New(traced, nil, nil, nil, nil, nil), Webhooks: webhook.New(webhook.Deps{Pool: traced}), Subscriptions: subscription.New(traced, nil, nil, nil),
 		Answers: apitest.Answers(t, pool), Limits: request.NewLimits(pool, time.Now, slog.New(slog.DiscardHandler)), Now: time.Now, Log: slog.New(slog.DiscardHandler),
 	})
 	require.NoError(t, err)

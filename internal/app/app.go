@@ -323,10 +323,11 @@ func (a *App) wire(ctx context.Context) error {
 	router := &dispatch.Router{Catalog: a.Catalog, BulkInFlight: dispatch.BulkInFlight, SmallInFlight: dispatch.SmallInFlight}
 	plans := definition.NewPlans(a.Catalog, 0)
 	a.Runs = run.New(a.Pool, plans, router, a.Scheduler, mathrand.Float64)
+	a.Runs.Lost(&a.losses)
 	a.Runs.Limit(run.Limits{Now: time.Now, Piece: workPiece, Memory: a.Memory, Open: orgquota.NewMeter(orgquota.OpenBatches, time.Now)})
 	a.Holds = hold.New(a.Pool, a.Runs, a.Scheduler)
-	a.Schedules = schedule.New(a.Pool, a.Definitions, a.Runs, a.Scheduler, a.cfg.Log)
-	a.Webhooks = webhook.New(webhook.Deps{Pool: a.Pool, Vault: a.Vault, Definitions: a.Definitions, Runs: a.Runs, Due: a.Scheduler, Log: a.cfg.Log})
+	a.Schedules = schedule.New(a.Pool, a.Definitions, a.Runs, a.Scheduler, &a.losses, a.cfg.Log)
+	a.Webhooks = webhook.New(webhook.Deps{Pool: a.Pool, Vault: a.Vault, Definitions: a.Definitions, Runs: a.Runs, Due: a.Scheduler, Losses: &a.losses, Log: a.cfg.Log})
 	a.Subscriptions = subscription.New(a.Pool, a.Definitions, a.Runs, a.cfg.Log)
 	a.Streams = stream.New(a.stopping, a.Runs, stream.Options{Most: a.cfg.MaxStreams, Log: a.cfg.Log})
 	a.Runs.Tell(a.Streams.Changed)

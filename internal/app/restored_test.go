@@ -287,5 +287,4 @@ func testLost(t *testing.T, l *lost) {
 	awaitCounts(t, client, batches["plain"], "completed", 1)
 	awaitCounts(t, client, startBatch(t, client, plain, 2), "completed", 2)
 	assert.Equal(t, inFlight+3, l.plain.sum(), "what people have queued again, or started since, is sent")
-
 }

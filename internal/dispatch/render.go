@@ -103,9 +103,9 @@ type renderer struct {
 	used []expr.TaskRef
 	// settings are those of the records that were rendered last.
 	settings []byte
-	// loss is the last one, old tells that records of the batch may have been sent in it.
-	loss *pg.Loss
-	old  bool
+	// lastLoss is the last one there was, lost the one in which records of the batch may have been sent, anew that they were by another batch then.
+	lastLoss, lost *pg.Loss
+	anew           bool
 }
 
 // Codes of job errors that this package gives.
@@ -142,8 +142,8 @@ func (d *Dispatcher) renderer(ctx context.Context, row *queueRow) (r *renderer, 
 	if svc == nil {
 		return nil, fmt.Errorf("the catalog has no service %s any more", task.Action.ServiceID)
 	}
-	r = &renderer{d: d, batch: b, step: step, task: task, svc: svc, used: run.ResultsUsed(task), loss: d.Losses.Last()}
-	r.old = r.loss.MayHaveGone(b.BeginsAt)
+	r = &renderer{d: d, batch: b, step: step, task: task, svc: svc, used: run.ResultsUsed(task), lastLoss: d.Losses.Last()}
+	r.lost, r.anew = b.Lost(r.lastLoss)
 	if !task.CredentialID.Valid {
 		return r, nil
 	}
@@ -260,8 +260,8 @@ func (r *renderer) open(ctx context.Context, parts []run.Part) (byNo map[int32]*
 		}
 	}
 	recs, err := r.d.Runs.Open(ctx, r.d.Pool, r.batch, refs, parts[0].StepNo, r.used)
-	if err == nil && r.old {
-		err = r.d.Runs.ReadOutlasting(ctx, r.d.Pool, r.batch, recs, parts[0].StepNo, r.loss)
+	if err == nil && r.lost != nil {
+		err = r.d.Runs.ReadOutlasting(ctx, r.d.Pool, r.batch, recs, parts[0].StepNo, r.lost)
 	}
 	byNo = map[int32]*run.Records{}
 	for _, rec := range recs {

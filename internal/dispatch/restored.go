@@ -15,18 +15,21 @@ import (
 // claimed like any other, but in place of being sent it is settled at once as a call that was sent in the lost time, and whose sender is
 // gone: who is asked, and what people decide, is the same. A record that such a call, or one after the restore, is known not to have done
 // waits from a time behind the lost one, and goes like any other.
+//
+// What an event or a flow starts after the restore, in a chain that began before, may have been started before, as another batch: neither
+// its keys nor what it sent need be the same.
 
 // mayHaveGone is the loss in which a record may have been sent; nil for none.
 func (r *renderer) mayHaveGone(p *run.Part, offset int32, rec *run.Records) *pg.Loss {
-	if !r.old || !r.loss.MayHaveGone(p.ReadyAt) || rec.Outlasts(offset) {
+	if !r.lost.MayHaveGone(p.ReadyAt) || rec.Outlasts(offset) {
 		return nil
 	}
-	return r.loss
+	return r.lost
 }
 
 // takes reports whether the call may have a record that may have been sent, or not, like those that it has.
 func (c *bulk) takes(lost *pg.Loss) bool {
-	if c.records > 0 && c.lost != lost {
+	if c.records > 0 && ((c.lost == nil) != (lost == nil) || lost != nil && *c.lost != *lost) {
 		c.full = true
 		return false
 	}
@@ -40,11 +43,19 @@ func (p *outboundCall) unsent() bool { return p.empty() || p.lost != nil }
 // repeat has calls sent again that may have been sent, where that does no harm. It fails where there was a restore since they were rendered.
 func (c *claim) repeat(calls []*outboundCall) error {
 	for _, p := range calls {
-		switch {
-		case p.serviceCall:
-		case p.r.loss != c.d.Losses.Last():
+		if p.serviceCall {
+			continue
+		}
+		if p.r.lastLoss != c.d.Losses.Last() {
 			return run.ErrMoved
-		case p.lost != nil && p.harmless(c.now):
+		}
+		if p.lost == nil {
+			continue
+		}
+		if p.r.anew && p.check != catalog.CheckSafe {
+			p.check = catalog.CheckNone
+		}
+		if p.harmless(c.now) {
 			p.request.Repeats, p.lost = p.check == catalog.CheckKeyed, nil
 		}
 	}

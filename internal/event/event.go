@@ -18,6 +18,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"flowlane/gen/db"
+	"flowlane/internal/pg"
 )
 
 const (
@@ -153,12 +154,16 @@ func encode(payload any) (string, error) {
 	return b.String(), err //nolint:wrapcheck // Emit says what it is
 }
 
-// BatchesEnded is Emit for batches that are over in this transaction: their rows say what there is to say.
-func BatchesEnded(ctx context.Context, tx db.DBTX, batchIDs []uuid.UUID) ([]DueRow, error) {
+// BatchesEnded is Emit for batches that are over in this transaction: their rows say what there is to say. loss is the last one by a
+// restore; nil for none.
+func BatchesEnded(ctx context.Context, tx db.DBTX, loss *pg.Loss, batchIDs []uuid.UUID) ([]DueRow, error) {
 	if len(batchIDs) == 0 {
 		return nil, nil
 	}
 	in := db.EventBatchesEndedParams{BatchIds: batchIDs}
+	if loss != nil {
+		in.LostUntil = loss.Until
+	}
 	for range batchIDs {
 		id, err := uuid.NewV7()
 		if err != nil {

@@ -11,7 +11,7 @@ import (
 
 // identityNow is what a database is known by.
 const identityNow = `INSERT INTO flow.identity (system_identifier, database_oid, timeline, confirmed_at, lost_since)
-SELECT flow.system_identifier(), d.oid, flow.timeline(), greatest(clock_timestamp(), $1), $1
+SELECT flow.system_identifier(), d.oid, flow.timeline(), greatest(flow.clock(), $1), $1
 FROM pg_database d
 WHERE d.datname = current_database()`
 
@@ -58,18 +58,35 @@ func Confirm(ctx context.Context, db DB, lostSince *time.Time) error {
 }
 
 // Loss is a time of which a restore has lost the commits: from Since on, up to Until, when the database was confirmed.
-type Loss struct{ Since, Until time.Time }
+type Loss struct {
+	Since, Until time.Time
+	// earlier is the loss before; nil for none.
+	earlier *Loss
+}
 
 // MayHaveGone reports whether what stands in the database, and could go from a time on, may have gone in the lost time. Where nothing was
 // lost, l is nil, and nothing has.
 func (l *Loss) MayHaveGone(from time.Time) bool { return l != nil && !from.After(l.Until) }
 
+// Of is the loss of what could go from a time on: it reaches from the first loss in which that may have gone to the last one. It is nil for none.
+func (l *Loss) Of(from time.Time) *Loss {
+	if !l.MayHaveGone(from) {
+		return nil
+	}
+	out := Loss{Since: l.Since, Until: l.Until}
+	for e := l.earlier; e.MayHaveGone(from); e = e.earlier {
+		if e.Since.Before(out.Since) {
+			out.Since = e.Since
+		}
+	}
+	return &out
+}
+
 // Losses knows what restores have lost. Each connection finds that out before it is used, so that whoever decides in a transaction what
 // goes knows of every restore before it, and no query more is made.
 type Losses struct{ last atomic.Pointer[Loss] }
 
-// Last is the last loss, the same pointer until there is another; nil for none. Earlier ones need not be known: what may have gone in one
-// and stands in the database since may have gone in the last.
+// Last is the last loss, the same pointer until there is another; nil for none.
 func (l *Losses) Last() *Loss {
 	if l == nil {
 		return nil
@@ -77,19 +94,28 @@ func (l *Losses) Last() *Loss {
 	return l.last.Load()
 }
 
-// find reads the last loss.
+// find reads all losses.
 func (l *Losses) find(ctx context.Context, conn *pgx.Conn) error {
-	var found Loss
-	err := conn.QueryRow(ctx, "SELECT lost_since, confirmed_at FROM flow.identity WHERE lost_since IS NOT NULL ORDER BY no DESC LIMIT 1").
-		Scan(&found.Since, &found.Until)
-	if pe, ok := asPg(err); IsNoRows(err) || ok && (pe.Code == "42P01" || pe.Code == "3F000") {
+	var found *Loss
+	rows, err := conn.Query(ctx, "SELECT lost_since, confirmed_at FROM flow.identity WHERE lost_since IS NOT NULL ORDER BY no")
+	if err == nil {
+		next := Loss{}
+		_, err = pgx.ForEachRow(rows, []any{&next.Since, &next.Until}, func() error {
+			found = &Loss{next.Since, next.Until, found}
+			return nil
+		})
+	}
+	if pe, ok := asPg(err); ok && (pe.Code == "42P01" || pe.Code == "3F000") {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("read what a restore has lost: %w", err)
+		return fmt.Errorf("read what restores have lost: %w", err)
+	}
+	if found == nil {
+		return nil
 	}
 	for old := l.last.Load(); old == nil || found.Until.After(old.Until); old = l.last.Load() {
-		if l.last.CompareAndSwap(old, &found) {
+		if l.last.CompareAndSwap(old, found) {
 			break
 		}
 	}

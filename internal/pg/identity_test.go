@@ -149,3 +149,37 @@ func TestOpen_Moved(t *testing.T) {
 	require.NoError(t, write())
 	assert.Len(t, told, 1)
 }
+
+// TestLosses: a connection finds out what restores have lost before it is used; what was there in several of them may have gone from the
+// first on.
+func TestLosses(t *testing.T) {
+	t.Parallel()
+	dsn, owner := pgtest.NewDatabase(t)
+	require.NoError(t, pg.Mark(t.Context(), owner))
+	var losses pg.Losses
+	pool, err := pg.Open(t.Context(), dsn, pg.Options{MaxConns: 1, Moved: func(string) {}, Losses: &losses})
+	require.NoError(t, err)
+	defer pool.Close()
+	assert.Nil(t, losses.Last())
+	assert.False(t, losses.Last().MayHaveGone(time.Time{}))
+	restore := func(since *time.Time) *pg.Loss {
+		require.NoError(t, pg.Confirm(t.Context(), owner, since))
+		pool.Reset()
+		require.NoError(t, pool.Ping(t.Context()))
+		return losses.Last()
+	}
+	began := time.Now().Truncate(time.Millisecond)
+	hour, minute := began.Add(-time.Hour), began.Add(-time.Minute)
+	first := restore(&hour)
+	assert.True(t, first.Since.Equal(hour))
+	assert.True(t, first.MayHaveGone(began) && !first.MayHaveGone(time.Now().Add(time.Second)))
+	assert.Same(t, first, restore(nil), "nothing more is lost")
+	between := first.Until.Add(time.Microsecond)
+	second := restore(&minute)
+	for from, since := range map[time.Time]time.Time{began: hour, between: minute} {
+		of := second.Of(from)
+		require.NotNil(t, of)
+		assert.True(t, of.Since.Equal(since) && of.Until.Equal(second.Until), "%+v", of)
+	}
+	assert.Nil(t, second.Of(second.Until.Add(time.Microsecond)))
+}

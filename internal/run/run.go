@@ -77,7 +77,11 @@ type Service struct {
 	batches batchCache
 	limits  Limits
 	tell    func(batchIDs []uuid.UUID)
+	losses  *pg.Losses
 }
+
+// Lost says who knows what restores have lost. Say it before anything changes.
+func (s *Service) Lost(losses *pg.Losses) { s.losses = losses }
 
 // Tell lets told be called with the batches of each change that this process has committed, or may have. It must not wait.
 // Say it before anything changes.

@@ -14,6 +14,7 @@ import (
 	"flowlane/gen/db"
 	"flowlane/internal/definition"
 	"flowlane/internal/expr"
+	"flowlane/internal/pg"
 	"flowlane/internal/recordset"
 	"flowlane/internal/variable"
 )
@@ -26,8 +27,9 @@ type Batch struct {
 	// Vars are the flow's variables as they were at the start; nil where it has none.
 	Vars  json.RawMessage
 	facts json.RawMessage
-	// BeginsAt is from when on its records could go.
-	BeginsAt time.Time
+	// beginsAt is from when on its records could go, root what began the chain that led to it; nil for none.
+	beginsAt time.Time
+	root     uuid.UUID
 	// retry: it works on records of another batch.
 	retry bool
 	// records is how many it has.
@@ -109,7 +111,7 @@ func (s *Service) readBatches(ctx context.Context, conn db.DBTX, ids []uuid.UUID
 			return nil, err
 		}
 		out[i] = &Batch{ID: r.ID, OrgID: r.OrgID, PageSet: r.PageSet, Plan: plan, Metadata: json.RawMessage(r.Metadata), facts: facts,
-			BeginsAt: latest(r.CreatedAt, deref(r.ScheduledAt)), retry: r.RetryOf != nil, records: r.RecordCount}
+			beginsAt: latest(r.CreatedAt, deref(r.ScheduledAt)), root: deref(r.RootID), retry: r.RetryOf != nil, records: r.RecordCount}
 		if plan.VariableSetID.Valid {
 			vars, err := s.q.BatchVars(ctx, conn, db.BatchVarsParams{OrgID: r.OrgID, BatchID: r.ID})
 			if err != nil {
@@ -120,6 +122,19 @@ func (s *Service) readBatches(ctx context.Context, conn db.DBTX, ids []uuid.UUID
 		s.batches.put(out[i])
 	}
 	return out, nil
+}
+
+// Lost is the loss in which records of the batch may have been sent, of losses up to the last one; nil for none. anew: they were sent by another
+// batch then, which something had started that may have started this one once more.
+func (b *Batch) Lost(last *pg.Loss) (loss *pg.Loss, anew bool) {
+	if last == nil {
+		return nil, false
+	}
+	if loss = last.Of(b.beginsAt); loss != nil || b.root == uuid.Nil {
+		return loss, false
+	}
+	loss = last.Of(time.Unix(b.root.Time().UnixTime()))
+	return loss, loss != nil
 }
 
 func latest(a, b time.Time) time.Time {

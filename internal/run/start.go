@@ -111,7 +111,7 @@ func (s *Service) cache(ctx context.Context, p *preparedStart, in *StartInput, o
 		return err
 	}
 	b := &Batch{ID: out.BatchID, OrgID: in.OrgID, PageSet: pageSet, Plan: p.plan, Metadata: bytes.Clone(metadata), Vars: p.vars, facts: facts,
-		BeginsAt: latest(now, deref(in.ScheduledAt)), records: out.RecordCount}
+		beginsAt: latest(now, deref(in.ScheduledAt)), root: in.Chain.Root, records: out.RecordCount}
 	if page != nil && page.Size() <= remembered {
 		b.page = page
 	}

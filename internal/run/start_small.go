@@ -108,7 +108,7 @@ func (s *Service) StartAlike(ctx context.Context, tx pgx.Tx, now time.Time, grou
 		if err := later.Send(ctx, tx); err != nil {
 			return fmt.Errorf("insert batches: %w", err)
 		}
-		rows, err := event.BatchesEnded(ctx, tx, over)
+		rows, err := event.BatchesEnded(ctx, tx, nil, over)
 		if err != nil {
 			return err
 		}

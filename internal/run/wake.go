@@ -86,7 +86,7 @@ func (c *Change) send(ctx context.Context) error {
 
 // publishEnded leaves the events of batches that are over, and has those who listen, or wait for the batches, woken with the rest.
 func (c *Change) publishEnded(ctx context.Context) error {
-	rows, err := event.BatchesEnded(ctx, c.tx, c.ended)
+	rows, err := event.BatchesEnded(ctx, c.tx, c.s.losses.Last(), c.ended)
 	if err != nil {
 		return err
 	}

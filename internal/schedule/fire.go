@@ -31,6 +31,7 @@ const (
 
 	reasonMissed  = "Missed: the service was away, and a later slot has come"
 	reasonChanged = "Missed: the schedule was changed before the service came to it"
+	reasonLost    = "Missed: a restore of the service's database has lost whether it fired before; where it did not, run the schedule now"
 	reasonOverlap = "An earlier batch of the schedule is not over"
 )
 
@@ -104,10 +105,16 @@ func (s *Service) fire(ctx context.Context, l *due.Lease, id uuid.UUID, reason s
 // are newer ones.
 func (s *Service) decide(ctx context.Context, tx pgx.Tx, row *db.FlowSchedule, slots []time.Time, more bool, now time.Time, reason string) ([]fire, error) {
 	out := missed(slots, reasonMissed)
-	if more {
-		return out, nil
+	loss := s.losses.Last()
+	for i := range out {
+		if loss.MayHaveGone(out[i].slot) {
+			out[i].reason = reasonLost
+		}
 	}
 	last := &out[len(out)-1]
+	if more || last.reason == reasonLost {
+		return out, nil
+	}
 	late := now.Sub(last.slot)
 	if late > max(grace, time.Duration(row.CatchUpSeconds)*time.Second) {
 		last.reason = fmt.Sprintf("Missed: the service came to it %d seconds late, which is more than catch_up_seconds", int(late.Seconds()))

@@ -66,12 +66,13 @@ type Service struct {
 	definitions *definition.Service
 	runs        *run.Service
 	due         run.Waker
+	losses      *pg.Losses
 	log         *slog.Logger
 }
 
-// New returns a Service.
-func New(pool *pgxpool.Pool, definitions *definition.Service, runs *run.Service, due run.Waker, log *slog.Logger) *Service {
-	return &Service{pool: pool, q: db.New(), definitions: definitions, runs: runs, due: due, log: log}
+// New returns a Service. losses knows what restores have lost; nil for nothing.
+func New(pool *pgxpool.Pool, definitions *definition.Service, runs *run.Service, due run.Waker, losses *pg.Losses, log *slog.Logger) *Service {
+	return &Service{pool: pool, q: db.New(), definitions: definitions, runs: runs, due: due, losses: losses, log: log}
 }
 
 // Create stores a schedule. Faults: Unprocessable for the expression; NotFound for the definition; Invalid where that is not

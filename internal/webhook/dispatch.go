@@ -31,6 +31,9 @@ const (
 	fullPause = 5 * time.Second
 )
 
+// reasonLost is why a delivery is not started that waited when a restore began to lose commits.
+const reasonLost = "A restore of the service's database has lost whether its batch was started before; where it was not, replay the delivery"
+
 // waiting is a delivery whose start is due.
 type waiting struct {
 	id uuid.UUID
@@ -101,9 +104,15 @@ func (s *Service) dispatchSome(ctx context.Context, id uuid.UUID) (more bool, er
 	size := 0
 	for i := range rows {
 		size += int(rows[i].SizeBytes)
+		if next := rows[i].NextAt; next != nil && s.Losses.Last().MayHaveGone(*next) {
+			if err := s.failed(ctx, w, rows[i].ID, reasonLost, nil); err != nil {
+				return false, err
+			}
+			continue
+		}
 		record, err := recordOf(template, &rows[i])
 		if err != nil {
-			if err := s.failed(ctx, w, rows[i].ID, "input_template: "+err.Error()); err != nil {
+			if err := s.failed(ctx, w, rows[i].ID, "input_template: "+err.Error(), w.Retry); err != nil {
 				return false, err
 			}
 			continue
@@ -163,7 +172,7 @@ func (s *Service) startAll(ctx context.Context, w *Webhook, all []waiting) error
 	if inside {
 		s.Log.ErrorContext(ctx, "start of a webhook", "webhook", w.ID, "delivery", all[0].id, "error", err)
 	}
-	return s.failed(ctx, w, all[0].id, reason)
+	return s.failed(ctx, w, all[0].id, reason, w.Retry)
 }
 
 // start starts the batches of those deliveries that still wait.
@@ -204,8 +213,8 @@ func (s *Service) start(ctx context.Context, tx pgx.Tx, w *Webhook, all []waitin
 	return nil
 }
 
-// failed notes that a start failed, and when it is tried again.
-func (s *Service) failed(ctx context.Context, w *Webhook, id uuid.UUID, reason string) error {
+// failed notes that a start failed, and when it is tried again; retry is nil for never.
+func (s *Service) failed(ctx context.Context, w *Webhook, id uuid.UUID, reason string, retry *Retry) error {
 	return pg.InTx(ctx, s.Pool, func(ctx context.Context, tx pgx.Tx) error {
 		open, err := s.q.DeliveryLockWaiting(ctx, tx, db.DeliveryLockWaitingParams{OrgID: w.OrgID, WebhookID: w.ID, Ids: []uuid.UUID{id}})
 		if err != nil {
@@ -215,7 +224,7 @@ func (s *Service) failed(ctx context.Context, w *Webhook, id uuid.UUID, reason s
 			return nil
 		}
 		note := db.DeliveryFailedParams{OrgID: w.OrgID, WebhookID: w.ID, ID: id, LastError: reason}
-		if pause, again := w.Retry.After(int(open[0].Attempts) + 1); again {
+		if pause, again := retry.After(int(open[0].Attempts) + 1); again {
 			at := open[0].Now.Add(pause)
 			note.NextAt = &at
 		}

@@ -69,7 +69,9 @@ type Deps struct {
 	Definitions *definition.Service
 	Runs        *run.Service
 	Due         Scheduler
-	Log         *slog.Logger
+	// Losses knows what restores have lost; nil for nothing.
+	Losses *pg.Losses
+	Log    *slog.Logger
 }
 
 // Service is what callers and senders do with webhooks. What belongs to another organization is not found.
