@@ -359,7 +359,7 @@ COMMENT ON COLUMN flow.part.apart IS 'True for one record that goes its own way.
 COMMENT ON COLUMN flow.part.element IS 'For a for_each task: which element it is for, from 0.';
 COMMENT ON COLUMN flow.part.elements IS 'For a for_each task that was in a call: how many elements there are; 0 before.';
 COMMENT ON COLUMN flow.part.attempt IS 'Which attempt the next, or present, call for it is, from 1.';
-COMMENT ON COLUMN flow.part.ready_at IS 'Before which time it is not claimed again; -infinity where nothing delays it.';
+COMMENT ON COLUMN flow.part.ready_at IS 'Before which time it is not claimed again; -infinity, or long ago, where nothing delays it. What is known not to have been sent has a time that is no earlier than when that was found out.';
 COMMENT ON COLUMN flow.part.queued_at IS 'Since when it waits, or from when on it may be claimed again; null for what waits since its batch began.';
 COMMENT ON COLUMN flow.part.call_id IS 'The call that covers it; null while it waits.';
 COMMENT ON COLUMN flow.part.call_seq IS 'Its place among the parts of the call; null while it waits.';

@@ -288,8 +288,8 @@ COMMENT ON COLUMN flow.call.params IS 'The settings of the task as rendered for 
 COMMENT ON COLUMN flow.call.outcome_check IS 'How its outcome is found out where no answer came: safe and keyed are repeated, lookup asks the provider, none needs a person, at_least_once is repeated because the author chose so.';
 COMMENT ON COLUMN flow.call.exclusive_key IS 'While it is open, no other call of the Domain with this key goes out; null for none.';
 COMMENT ON COLUMN flow.call.reference IS 'The provider''s own name for what it accepted; settles one call only. Null while unknown.';
-COMMENT ON COLUMN flow.call.claimed_at IS 'When it was written down and debited.';
-COMMENT ON COLUMN flow.call.send_before IS 'After this nothing of it is sent any more: the guard compares it with the clock before each write.';
+COMMENT ON COLUMN flow.call.claimed_at IS 'When it was written down and debited; of one that may have been sent in the time that a restore lost, when that time began.';
+COMMENT ON COLUMN flow.call.send_before IS 'After this nothing of it is sent any more: the guard compares it with the clock before each write. Of one that may have been sent in the time that a restore lost, when that time ended.';
 COMMENT ON COLUMN flow.call.answered_at IS 'When it was last settled or doubted; null before.';
 COMMENT ON COLUMN flow.call.next_check_at IS 'When the provider is asked about it next; null where nobody asks.';
 COMMENT ON COLUMN flow.call.checks IS 'How often the provider was asked about it.';

@@ -686,9 +686,9 @@ type FlowCall struct {
 	ExclusiveKey *string
 	// The provider's own name for what it accepted; settles one call only. Null while unknown.
 	Reference *string
-	// When it was written down and debited.
+	// When it was written down and debited; of one that may have been sent in the time that a restore lost, when that time began.
 	ClaimedAt time.Time
-	// After this nothing of it is sent any more: the guard compares it with the clock before each write.
+	// After this nothing of it is sent any more: the guard compares it with the clock before each write. Of one that may have been sent in the time that a restore lost, when that time ended.
 	SendBefore time.Time
 	// When it was last settled or doubted; null before.
 	AnsweredAt *time.Time
@@ -1528,7 +1528,7 @@ type FlowPart struct {
 	Elements int32
 	// Which attempt the next, or present, call for it is, from 1.
 	Attempt int32
-	// Before which time it is not claimed again; -infinity where nothing delays it.
+	// Before which time it is not claimed again; -infinity, or long ago, where nothing delays it. What is known not to have been sent has a time that is no earlier than when that was found out.
 	ReadyAt time.Time
 	// Since when it waits, or from when on it may be claimed again; null for what waits since its batch began.
 	QueuedAt *time.Time

@@ -52,7 +52,7 @@ type restoreConfirm struct {
 	output
 
 	LostNothing bool       `required:"" xor:"lost" help:"Every commit is there: the log was recovered to its end, or a synchronous standby was promoted."`
-	LostSince   *time.Time `required:"" xor:"lost" format:"2006-01-02T15:04:05Z07:00" placeholder:"TIME" help:"From when on commits are lost: the time of the backup, or of the point that was restored. All calls are held, as by hold all, until release all."`
+	LostSince   *time.Time `required:"" xor:"lost" format:"2006-01-02T15:04:05Z07:00" placeholder:"TIME" help:"From when on commits are lost: the time of the backup, or of the point that was restored. What may have been sent or started since is not sent or started again. All calls are held, as by hold all, until release all."`
 }
 
 // Run confirms.
@@ -91,7 +91,7 @@ func (c *restoreConfirm) Run(ctx context.Context, p *process) error {
 			fmt.Fprintln(w, "Confirmed: services go on within seconds.")
 			return
 		}
-		fmt.Fprintf(w, "Confirmed: services go on within seconds. %d organizations are held; decide what becomes of their batches, then run `flowlane release all`.\n", held)
+		fmt.Fprintf(w, "Confirmed: services go on within seconds. %d organizations are held; read the counters of their accounts, then run `flowlane release all`.\n", held)
 	})
 }
 

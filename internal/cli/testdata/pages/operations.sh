@@ -20,7 +20,6 @@ YAML
 flowlane flows apply dial.yaml
 curl -s "$FLOWLANE_SIM_URL/_control/faults" -d '{"fault": "cut_after_accept", "operation": "dial", "count": 3}'
 BATCH=$(flowlane flows trigger dial --json --records '[{"number": "+15550100"}, {"number": "+15550101"}, {"number": "+15550102"}]' | jq -r .batch_id)
-WAITING=$(flowlane flows trigger dial --json --input-data '{"number": "+15550100"}' --scheduled-at 2099-01-01T00:00:00Z | jq -r .batch_id)
 until [ "$(flowlane batches get "$BATCH" --json | jq .job_counts.unresolved)" = 3 ]; do sleep 0.2; done
 JOB=$BATCH.0
 
