@@ -2,8 +2,11 @@ package api_test
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -194,4 +197,61 @@ func TestRestored_Chain(t *testing.T) {
 	s.trigger(parent, `{"records":[{"n":1}]}`)
 	s.trigger(starter, `{"records":[{}]}`)
 	s.eventually(func() bool { return in.got("/heard") == 2 && in.got("/started") == 1 && in.got("/again") == 2 })
+}
+
+// late plays a platform that shows a contact from a time on, and gives nobody an answer who makes one.
+type late struct {
+	mu   sync.Mutex
+	made int
+	from time.Time
+}
+
+func (l *late) calls() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.made
+}
+
+func (l *late) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if r.Method == http.MethodPost {
+		l.made++
+		conn, _, _ := http.NewResponseController(w).Hijack()
+		_ = conn.Close()
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	answer := `{"items":[]}`
+	if !l.from.IsZero() && time.Now().After(l.from) {
+		answer = `{"items":[{"id":"p","properties":{"email":"a@x.example","age":40}}]}`
+	}
+	_, _ = io.WriteString(w, answer)
+}
+
+// TestRestored_UnderWay: a call that was under way when a restore began to lose commits may have been sent again since. That a
+// provider does not have it proves nothing before it has decided about what came last.
+func TestRestored_UnderWay(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	slow := strings.Replace(people, "settles_within_seconds: 1", "settles_within_seconds: 10", 1)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "people.yaml"), []byte(slow), 0o600))
+	l := &late{}
+	platform := httptest.NewServer(l)
+	t.Cleanup(platform.Close)
+	s := serveStack(t, true, func(c *app.Config) { c.CatalogDir, c.BaseURLs["people"] = dir, platform.URL })
+	batch := s.trigger(s.define(`[{"id":"s","tasks":[{"id":"t","action_id":"people__api__create","params":{"email":"{{ input.email }}","age":40}}]}]`),
+		`{"records":[{"email":"a@x.example"}]}`)
+	s.until(batch, func(b map[string]any) bool { return counted(b)["needs_reconcile"] == 1 })
+	s.stop()
+	_, err := s.owner.Exec(t.Context(), `UPDATE flow.call SET claimed_at = claimed_at - interval '20 s', send_before = send_before - interval '20 s';
+		INSERT INTO flow.clock_watch (steady_since, watched_at) VALUES (flow.clock() - interval '1 hour', flow.clock())
+		ON CONFLICT (only_row) DO UPDATE SET steady_since = excluded.steady_since, watched_at = excluded.watched_at`)
+	require.NoError(t, err)
+	l.mu.Lock()
+	l.from = time.Now().Add(6 * time.Second)
+	l.mu.Unlock()
+	s.restored(5 * time.Second)
+	assert.Equal(t, map[string]int{"completed": 1}, counted(s.await(batch)))
+	assert.Equal(t, 1, l.calls())
 }
