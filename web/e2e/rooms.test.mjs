@@ -341,6 +341,24 @@ describe('keys', () => {
   });
 });
 
+describe('limits', () => {
+  it('show what there may be, and have things kept for fewer days', async () => {
+    const { page } = await at('limits');
+    await page.getByRole('row').filter({ hasText: 'open batches' }).getByRole('cell', { name: /^1.000.000$/ }).waitFor();
+    const batches = page.getByRole('row').filter({ hasText: 'with their records and results' });
+    await batches.getByRole('cell', { name: '400 days' }).first().waitFor();
+    await page.getByRole('button', { name: 'Keep for less' }).click();
+    await field(page, 'spinbutton', 'Batches').fill('401');
+    await page.getByRole('button', { name: 'Keep for so long' }).click();
+    await page.getByText('Must be between 1 and 400 days').waitFor();
+    await accessible(page, 'limits');
+    await field(page, 'spinbutton', 'Batches').fill('30');
+    await send(page, 'Keep for so long');
+    await batches.getByRole('cell', { name: '30 days', exact: true }).waitFor();
+    assert.equal((await server.api('GET', '/account/retention')).batches.own_days, 30);
+  });
+});
+
 describe('data', () => {
   it('has variables, stores and tenants made', async () => {
     const { page } = await at('variables');

@@ -118,6 +118,6 @@ export async function sample(server, names) {
     webhook: `webhooks/${webhook.id}`, events: 'events', variables: 'variables', stores: 'stores', store: `stores/${names.store}`,
     'store-record': `stores/${names.store}/${encodeURIComponent(names.person)}`, imports: 'catalog/imports', import: 'catalog/import', accounts: 'accounts',
     account: `accounts/dialer/${domain.tenancy_id}`, credentials: 'credentials', credential: `credentials/${credential.id}`, tenants: 'tenants', catalog: 'catalog',
-    'catalog-action': 'catalog?q=flow&action=core__flow__delay', usage: 'usage', keys: 'keys', audit: 'audit', nowhere: 'nowhere',
+    'catalog-action': 'catalog?q=flow&action=core__flow__delay', usage: 'usage', limits: 'limits', keys: 'keys', audit: 'audit', nowhere: 'nowhere',
   };
 }

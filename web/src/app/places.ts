@@ -13,5 +13,8 @@ export const groups = [
     name: 'Providers',
     places: [{ to: '/accounts', label: 'Accounts' }, { to: '/credentials', label: 'Credentials' }, { to: '/tenants', label: 'Tenants' }, { to: '/catalog', label: 'Catalog' }],
   },
-  { name: 'Organization', places: [{ to: '/usage', label: 'Usage' }, { to: '/keys', label: 'API keys' }, { to: '/audit', label: 'Audit' }] },
+  {
+    name: 'Organization',
+    places: [{ to: '/usage', label: 'Usage' }, { to: '/limits', label: 'Limits' }, { to: '/keys', label: 'API keys' }, { to: '/audit', label: 'Audit' }],
+  },
 ] as const;

@@ -56,6 +56,7 @@ const usage = createRoute({
   }),
   component: lazyRouteComponent(() => import('../pages/usage'), 'Usage'),
 });
+const limits = createRoute({ getParentRoute: () => frame, path: '/limits', component: lazyRouteComponent(() => import('../pages/limits'), 'Limits') });
 const keys = createRoute({ getParentRoute: () => frame, path: '/keys', component: lazyRouteComponent(() => import('../pages/keys'), 'Keys') });
 const audit = createRoute({
   getParentRoute: () => frame,
@@ -178,7 +179,7 @@ const tree = root.addChildren([
   login,
   frame.addChildren([
     overview, batches, batch, record, accounts, account, startBatch, sets, flows, flow, catalog, imports, importPage, start,
-    inbox, schedules, schedule, webhooks, webhook, events, credentials, credential, usage, keys, audit, variables, stores, store, storeRecord, tenants,
+    inbox, schedules, schedule, webhooks, webhook, events, credentials, credential, usage, limits, keys, audit, variables, stores, store, storeRecord, tenants,
   ]),
 ]);
 
