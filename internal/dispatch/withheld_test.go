@@ -65,6 +65,24 @@ func (l *latch) serve(t *testing.T, secure bool, h http.HandlerFunc) *httptest.S
 	return s
 }
 
+// What was claimed and waits for its token does not go out a second later where nobody knows of it any more: the database was restored to a
+// time before.
+func TestNothingForgottenIsWritten(t *testing.T) {
+	t.Parallel()
+	w := newWithheld(t, false)
+	w.start(w.define(w.flow), 1, plainRow)
+	<-w.latch.dialled // the call is claimed
+	w.exec("DELETE FROM flow.call")
+	<-time.After(time.Second) // for so long it goes without another look
+	w.latch.open()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	w.disp.Drain(ctx)
+	if n := w.arrived.Load(); n != 0 || ctx.Err() != nil {
+		t.Fatalf("%d requests arrived, %v", n, ctx.Err())
+	}
+}
+
 // What was claimed and waits for its token, connection or handshake does not go out a second after a hold was answered: it is
 // queued again, and goes out once when it may.
 func TestNothingIsWrittenUnderAHold(t *testing.T) {
