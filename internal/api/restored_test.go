@@ -188,7 +188,8 @@ func TestRestored_Chain(t *testing.T) {
 	s.subscribe(listening(heard, event.BatchCompleted, `"filter":"{{ payload.trigger_type == 'api_call' }}"`))
 	s.subscribe(listening(by("/again", ""), event.BatchCompleted, fmt.Sprintf(`"filter":"{{ payload.definition_id == '%s' }}"`, heard)))
 	started := by("/started", "")
-	starter := s.define(fmt.Sprintf(`[{"id":"s","tasks":[{"id":"t","action_id":"core__flow__start_flow","params":{"definition_id":%q,"input":{},"wait":false}}]}]`, started))
+	starter := s.define(fmt.Sprintf(`[{"id":"s","tasks":[{"id":"t","action_id":"core__flow__start_flow",
+		"params":{"definition_id":%q,"input":{},"wait":false}}]}]`, started))
 	s.trigger(parent, `{"records":[{"n":1}]}`)
 	s.trigger(starter, `{"records":[{}]}`)
 	s.restored(time.Minute)

@@ -280,11 +280,16 @@ func testLost(t *testing.T, l *lost) {
 		assert.NotEmpty(t, keys[0], id)
 		assert.Equal(t, keys[0], keys[len(keys)-1], id)
 	}
-
-	job := client.Do("GET", "/flows/jobs/"+batches["plain"]+".0", nil).Want(http.StatusOK).JSON()
-	assert.Contains(t, job["error"].(map[string]any)["message"], "may have been sent in the time that a restore of the service's database lost")
-	client.Do("POST", "/flows/jobs/"+batches["plain"]+".0/resolve", map[string]any{"outcome": "requeue"}).Want(http.StatusOK)
-	awaitCounts(t, client, batches["plain"], "completed", 1)
-	awaitCounts(t, client, startBatch(t, client, plain, 2), "completed", 2)
+	l.decide(t, client, plain, batches["plain"])
 	assert.Equal(t, inFlight+3, l.plain.sum(), "what people have queued again, or started since, is sent")
+}
+
+// decide has a person queue a job again that may have been sent, and start another batch.
+func (l *lost) decide(t *testing.T, client *apitest.Client, flow, batch string) {
+	t.Helper()
+	job := client.Do("GET", "/flows/jobs/"+batch+".0", nil).Want(http.StatusOK).JSON()
+	assert.Contains(t, job["error"].(map[string]any)["message"], "may have been sent in the time that a restore of the service's database lost")
+	client.Do("POST", "/flows/jobs/"+batch+".0/resolve", map[string]any{"outcome": "requeue"}).Want(http.StatusOK)
+	awaitCounts(t, client, batch, "completed", 1)
+	awaitCounts(t, client, startBatch(t, client, flow, 2), "completed", 2)
 }
