@@ -17,6 +17,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"flowlane/internal/pg"
 	"flowlane/internal/pg/pgtest"
 	"flowlane/test/servers"
 )
@@ -61,10 +62,17 @@ func TestDoctor(t *testing.T) {
 	if _, err := oldPool.Exec(t.Context(), "ALTER TABLE flow.schema_version DROP COLUMN content_sha256"); err != nil {
 		t.Fatal(err)
 	}
+	restored, restoredPool := pgtest.NewDatabase(t)
+	for _, then := range []func(context.Context, pg.DB) error{pg.Mark, pg.Declare} {
+		if err := then(t.Context(), restoredPool); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for name, tt := range map[string]struct {
 		env  []string
 		says string
 	}{
+		"Restored":  {slices.Concat(l.env, []string{"DATABASE_URL=" + restored}), "flowlane restore confirm"},
 		"NoServer":  {nil, "flowlane login"},
 		"Away":      {[]string{"FLOWLANE_URL=http://127.0.0.1:1", "FLOWLANE_API_KEY=x"}, "no server answers"},
 		"WrongKey":  {[]string{"FLOWLANE_URL=" + l.url, "FLOWLANE_API_KEY=x"}, "401"},
