@@ -107,20 +107,19 @@ func (p *Period) ShortestDays() int { return p.Kind.leastDays }
 
 // fits refuses days that the organization cannot set.
 func (p *Period) fits(days int) error {
-	where := []string{"body", p.Kind.Name}
-	longest := math.MaxInt32
+	where, longest := []string{"body", p.Kind.Name}, math.MaxInt
 	if p.Longest > 0 {
 		longest = int(p.Longest / day)
 	}
 	switch {
 	case longest < p.Kind.leastDays:
 		return fault.Value(where, "Must be null: the operator of this service keeps it for %s, and %d days are the least", p.Longest, p.Kind.leastDays)
-	case days < p.Kind.leastDays || days > longest && longest == math.MaxInt32:
+	case p.Kind.leastDays <= days && days <= longest:
+		return nil
+	case p.Longest == 0:
 		return fault.Value(where, "Must be at least %d days", p.Kind.leastDays)
-	case days > longest:
-		return fault.Value(where, "Must be between %d and %d days, for which the operator of this service keeps it", p.Kind.leastDays, longest)
 	}
-	return nil
+	return fault.Value(where, "Must be between %d and %d days, for which the operator of this service keeps it", p.Kind.leastDays, longest)
 }
 
 // List returns the periods of an organization, in the order of All.
