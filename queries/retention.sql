@@ -97,16 +97,18 @@ UNION ALL SELECT 'ended_run'::text AS name, count(*) AS gone FROM ended_runs
 UNION ALL SELECT 'page'::text AS name, count(*) AS gone FROM pages
 UNION ALL SELECT 'record_chunk'::text AS name, count(*) AS gone FROM record_chunks;
 
--- name: ErasuresEnd :exec
--- Of these batches nothing is left but what has one row each.
+-- name: ErasuresEnd :one
+-- Of these batches nothing is left but what has one row each. Tells how many record sets went.
 WITH sets AS (
-    DELETE FROM flow.record_set s WHERE s.id = ANY(@page_sets::uuid[])
+    DELETE FROM flow.record_set s WHERE s.id = ANY(@page_sets::uuid[]) RETURNING 1
 ), vars AS (
     DELETE FROM flow.batch_vars v WHERE v.batch_id = ANY(@ids::uuid[])
 ), estimates AS (
     DELETE FROM flow.batch_estimate e WHERE e.batch_id = ANY(@ids::uuid[])
+), ended AS (
+    DELETE FROM flow.erasure e WHERE e.batch_id = ANY(@ids::uuid[])
 )
-DELETE FROM flow.erasure e WHERE e.batch_id = ANY(@ids::uuid[]);
+SELECT count(*) FROM sets;
 
 -- name: DeletionBegin :exec
 INSERT INTO flow.deletion (org_id) VALUES (@org_id) ON CONFLICT (org_id) DO NOTHING;

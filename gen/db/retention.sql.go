@@ -166,26 +166,30 @@ func (q *Queries) DeletionNote(ctx context.Context, db DBTX, arg DeletionNotePar
 	return err
 }
 
-const erasuresEnd = `-- name: ErasuresEnd :exec
+const erasuresEnd = `-- name: ErasuresEnd :one
 WITH sets AS (
-    DELETE FROM flow.record_set s WHERE s.id = ANY($2::uuid[])
+    DELETE FROM flow.record_set s WHERE s.id = ANY($1::uuid[]) RETURNING 1
 ), vars AS (
-    DELETE FROM flow.batch_vars v WHERE v.batch_id = ANY($1::uuid[])
+    DELETE FROM flow.batch_vars v WHERE v.batch_id = ANY($2::uuid[])
 ), estimates AS (
-    DELETE FROM flow.batch_estimate e WHERE e.batch_id = ANY($1::uuid[])
+    DELETE FROM flow.batch_estimate e WHERE e.batch_id = ANY($2::uuid[])
+), ended AS (
+    DELETE FROM flow.erasure e WHERE e.batch_id = ANY($2::uuid[])
 )
-DELETE FROM flow.erasure e WHERE e.batch_id = ANY($1::uuid[])
+SELECT count(*) FROM sets
 `
 
 type ErasuresEndParams struct {
-	Ids      []uuid.UUID
 	PageSets []uuid.UUID
+	Ids      []uuid.UUID
 }
 
-// Of these batches nothing is left but what has one row each.
-func (q *Queries) ErasuresEnd(ctx context.Context, db DBTX, arg ErasuresEndParams) error {
-	_, err := db.Exec(ctx, erasuresEnd, arg.Ids, arg.PageSets)
-	return err
+// Of these batches nothing is left but what has one row each. Tells how many record sets went.
+func (q *Queries) ErasuresEnd(ctx context.Context, db DBTX, arg ErasuresEndParams) (int64, error) {
+	row := db.QueryRow(ctx, erasuresEnd, arg.PageSets, arg.Ids)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
 }
 
 const erasuresLock = `-- name: ErasuresLock :many

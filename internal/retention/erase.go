@@ -74,7 +74,9 @@ func eraseRows(ctx context.Context, tx pgx.Tx, orgID *uuid.UUID, maxRows int32) 
 	if len(gone) == erasedTogether {
 		n = int64(maxRows)
 	}
-	return rows, n, wrap(q.ErasuresEnd(ctx, tx, db.ErasuresEndParams{Ids: of.Ids, PageSets: of.PageSets}))
+	sets, err := q.ErasuresEnd(ctx, tx, db.ErasuresEndParams{Ids: of.Ids, PageSets: of.PageSets})
+	rows.add("record_set", sets)
+	return rows, n, wrap(err)
 }
 
 func wrap(err error) error {

@@ -188,7 +188,6 @@ func (p *deleting) batches(ctx context.Context) (more bool, err error) {
 	if err != nil {
 		return false, fmt.Errorf("delete record sets: %w", err)
 	}
-	p.gone.add("record_set", sets)
 	return n+sets > 0, nil
 }
 
