@@ -18,9 +18,9 @@ const (
 	// housekeepEvery is how often; the first time is a minute after a start, when there is more to do than that.
 	housekeepEvery = time.Hour
 	housekeepFirst = time.Minute
-	// housekeepRows bounds one statement, housekeepTurn one turn of the handler.
+	// housekeepRows bounds one statement, housekeepStep what is done of one kind before the others have their turn.
 	housekeepRows = 1000
-	housekeepTurn = 5 * time.Second
+	housekeepStep = time.Second
 )
 
 // planUpkeep makes sure that the rows of housekeeping and of the sweep are there; an earlier time stays.
@@ -43,9 +43,9 @@ func (a *App) housekeep(ctx context.Context, _ *due.Lease) (time.Time, error) {
 	steps := append(a.cfg.Retention.Steps(a.Pool),
 		q.HousekeepLedger, q.HousekeepRolling, q.HousekeepCalls, q.HousekeepBackoffs, q.HousekeepIdempotencyKeys, q.HousekeepFires,
 		q.HousekeepWebhooks, q.HousekeepArrivals, q.HousekeepRefusedStarts, q.HousekeepChains, q.HousekeepSessions)
-	began := time.Now()
+	left := false
 	for _, step := range steps {
-		for {
+		for began := time.Now(); ; {
 			n, err := step(ctx, a.Pool, housekeepRows)
 			if err != nil {
 				return time.Time{}, fmt.Errorf("delete old rows: %w", err)
@@ -53,10 +53,14 @@ func (a *App) housekeep(ctx context.Context, _ *due.Lease) (time.Time, error) {
 			if n < housekeepRows {
 				break
 			}
-			if time.Since(began) > housekeepTurn {
-				return due.Now(), nil
+			if time.Since(began) > housekeepStep {
+				left = true
+				break
 			}
 		}
+	}
+	if left {
+		return due.Now(), nil
 	}
 	now, err := q.ClockNow(ctx, a.Pool)
 	if err != nil {
