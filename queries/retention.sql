@@ -134,10 +134,17 @@ FROM flow.erase_organization(@org_id, sqlc.narg('only_tables')::text[], @max_row
 SELECT c.batch_id FROM flow.batch_count c WHERE c.org_id = @org_id AND c.status IN ('queued', 'running', 'paused') ORDER BY c.batch_id LIMIT @max_rows;
 
 -- name: OrgBatchesErase :one
--- Deletes batches that are over and have no call under way, whoever is working on the others, and leaves their rows to RowsErase.
+-- Deletes batches that are over and have no call under way, whoever is working on the others, and leaves their rows to RowsErase. They are
+-- found by their organization, and looked at one by one: of their counts, those of batches that are completed are in no index.
 WITH old AS MATERIALIZED (
     SELECT c.batch_id AS id FROM flow.batch_count c
-    WHERE c.org_id = @org_id AND c.started = 0 AND c.status NOT IN ('queued', 'running', 'paused') LIMIT @max_rows FOR UPDATE
+    WHERE c.batch_id = ANY(ARRAY(
+        SELECT b.id FROM flow.batch b
+        WHERE b.org_id = @org_id AND (
+            SELECT n.started = 0 AND n.status NOT IN ('queued', 'running', 'paused') FROM flow.batch_count n WHERE n.batch_id = b.id)
+        ORDER BY b.id LIMIT @max_rows))
+        AND c.started = 0 AND c.status NOT IN ('queued', 'running', 'paused')
+    FOR UPDATE
 ), counts AS (
     DELETE FROM flow.batch_count c USING old o WHERE c.batch_id = o.id
 ), gone AS (

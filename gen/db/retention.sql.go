@@ -250,7 +250,13 @@ func (q *Queries) HousekeepOrganizations(ctx context.Context, db DBTX, maxRows i
 const orgBatchesErase = `-- name: OrgBatchesErase :one
 WITH old AS MATERIALIZED (
     SELECT c.batch_id AS id FROM flow.batch_count c
-    WHERE c.org_id = $1 AND c.started = 0 AND c.status NOT IN ('queued', 'running', 'paused') LIMIT $2 FOR UPDATE
+    WHERE c.batch_id = ANY(ARRAY(
+        SELECT b.id FROM flow.batch b
+        WHERE b.org_id = $1 AND (
+            SELECT n.started = 0 AND n.status NOT IN ('queued', 'running', 'paused') FROM flow.batch_count n WHERE n.batch_id = b.id)
+        ORDER BY b.id LIMIT $2))
+        AND c.started = 0 AND c.status NOT IN ('queued', 'running', 'paused')
+    FOR UPDATE
 ), counts AS (
     DELETE FROM flow.batch_count c USING old o WHERE c.batch_id = o.id
 ), gone AS (
@@ -267,7 +273,8 @@ type OrgBatchesEraseParams struct {
 	MaxRows int32
 }
 
-// Deletes batches that are over and have no call under way, whoever is working on the others, and leaves their rows to RowsErase.
+// Deletes batches that are over and have no call under way, whoever is working on the others, and leaves their rows to RowsErase. They are
+// found by their organization, and looked at one by one: of their counts, those of batches that are completed are in no index.
 func (q *Queries) OrgBatchesErase(ctx context.Context, db DBTX, arg OrgBatchesEraseParams) (int64, error) {
 	row := db.QueryRow(ctx, orgBatchesErase, arg.OrgID, arg.MaxRows)
 	var count int64
