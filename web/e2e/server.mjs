@@ -3,6 +3,7 @@ import { execFile, spawn } from 'node:child_process';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 
@@ -30,11 +31,15 @@ async function launch(args) {
   return { child, said, facts };
 }
 
-/** Ends a program in order. */
-async function end(child) {
+/** Ends a program in order; one that does not end tells where it stands. */
+async function end({ child, said }) {
+  if (child.exitCode !== null || child.signalCode !== null) throw new Error(`the server has ended by itself: ${said.err.slice(-4000)}`);
   const ended = new Promise((resolve) => child.once('exit', resolve));
   child.kill('SIGINT');
-  await ended;
+  const late = setTimeout(() => child.kill('SIGQUIT'), 60_000);
+  const code = await ended;
+  clearTimeout(late);
+  if (code !== 0) throw new Error(`the server ended with ${code}: ${said.err.slice(-100_000)}`);
 }
 
 /** Starts a server and a browser; stop ends both, and fails where the log holds what it must not. */
@@ -82,15 +87,16 @@ export async function start(...flags) {
     },
     /** Ends the server for a time; the function that it returns starts it again where it was. */
     async pause() {
-      await end(child);
+      await end({ child, said });
       return async () => {
         ({ child, said } = await launch([...args, '--listen', new URL(facts.url).host]));
         logs.push(said);
       };
     },
     async stop() {
-      await browser.close();
-      await end(child);
+      // A browser that does not close says nothing of the console: it goes with the process of the test.
+      await Promise.race([browser.close(), sleep(30_000, undefined, { ref: false })]);
+      await end({ child, said });
       await rm(folder, { recursive: true, force: true });
       const text = logs.map((l) => l.err).join('');
       const secret = secrets.find((s) => text.includes(s)) ?? /login_[A-Za-z0-9_-]{8}|whsec_[A-Za-z0-9+/]{8}/.exec(text)?.[0];
