@@ -14,6 +14,12 @@ DELETE FROM flow.retention WHERE org_id = @org_id;
 INSERT INTO flow.retention (org_id, name, days)
 SELECT @org_id, unnest(@names::text[]), unnest(@days::int[]);
 
+-- name: RetentionClockAdvance :one
+-- Moves the clock of deletions on by what has passed, as far as the time of the server. Tells how far it is behind that.
+UPDATE flow.retention_clock c SET reached = least(clock_timestamp() + o.stepped, c.reached + make_interval(secs => @seconds))
+FROM flow.clock_offset o
+RETURNING extract(epoch FROM clock_timestamp() + o.stepped - c.reached)::float8 AS behind;
+
 -- name: BatchesOld :many
 -- Locks first batches of records that ended long ago, as retries of them did, the oldest first. The counts are asked for one by one: a
 -- join with them may begin with all batches that there are.

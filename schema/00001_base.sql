@@ -50,3 +50,22 @@ COMMENT ON TABLE flow.clock_watch IS 'For how long processes have seen the clock
 COMMENT ON COLUMN flow.clock_watch.only_row IS 'Always true: lets the table have one row.';
 COMMENT ON COLUMN flow.clock_watch.steady_since IS 'The clock has not stepped between this time and watched_at.';
 COMMENT ON COLUMN flow.clock_watch.watched_at IS 'When a process last compared the clock with its own.';
+
+-- A clock that jumps ahead by a year would have everything be old. What is deleted cannot be had back, so deletions have a clock of
+-- their own, which follows the other one only as far as processes have seen time pass.
+CREATE TABLE flow.retention_clock (
+    only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row),
+    reached timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+INSERT INTO flow.retention_clock DEFAULT VALUES;
+COMMENT ON TABLE flow.retention_clock IS 'The time by which things are old enough to be deleted: one row.';
+COMMENT ON COLUMN flow.retention_clock.only_row IS 'Always true: lets the table have one row.';
+COMMENT ON COLUMN flow.retention_clock.reached IS 'It is never later than this, nor than the time of the server. Housekeeping moves it on, by twice the time that has passed for its process.';
+
+-- +goose StatementBegin
+CREATE FUNCTION flow.retention_now() RETURNS timestamptz LANGUAGE plpgsql STABLE PARALLEL SAFE AS $$
+BEGIN
+    RETURN (SELECT least(clock_timestamp() + o.stepped, c.reached) + (o.ahead - o.stepped) FROM flow.clock_offset o, flow.retention_clock c);
+END $$;
+-- +goose StatementEnd
+COMMENT ON FUNCTION flow.retention_now() IS 'The time by which things are old enough to be deleted: that of the server, or an earlier one where the server''s has jumped ahead or nobody was there while it passed.';

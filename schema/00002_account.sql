@@ -170,7 +170,7 @@ COMMENT ON COLUMN flow.audit_log.request_id IS 'The X-Request-ID of the call, wh
 -- +goose StatementBegin
 CREATE FUNCTION flow.audit_log_is_final() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    IF TG_OP = 'DELETE' AND OLD.created_at < flow.clock() - interval '30 days' THEN
+    IF TG_OP = 'DELETE' AND OLD.created_at < flow.retention_now() - interval '30 days' THEN
         RETURN OLD;
     END IF;
     RAISE EXCEPTION 'rows of the audit log are never changed, and deleted after 30 days at the earliest';

@@ -13,7 +13,7 @@ COMMENT ON COLUMN flow.retention.days IS 'For how many days. What the operator k
 
 -- +goose StatementBegin
 CREATE FUNCTION flow.kept_since(org uuid, kind text, most_seconds float8) RETURNS timestamptz LANGUAGE sql STABLE AS $$
-    SELECT flow.clock() - make_interval(secs => least(nullif(most_seconds, 0),
+    SELECT flow.retention_now() - make_interval(secs => least(nullif(most_seconds, 0),
         (SELECT r.days * 86400::float8 FROM flow.retention r WHERE r.org_id = org AND r.name = kind)))
 $$;
 

@@ -1696,6 +1696,14 @@ type FlowRetention struct {
 	Days int32
 }
 
+// The time by which things are old enough to be deleted: one row.
+type FlowRetentionClock struct {
+	// Always true: lets the table have one row.
+	OnlyRow bool
+	// It is never later than this, nor than the time of the server. Housekeeping moves it on, by twice the time that has passed for its process.
+	Reached time.Time
+}
+
 // Spend in windows that roll: a log of calls by when they can have arrived at the latest, in cells of a twentieth of the length. What counts of all cells at a time is never raised above the cap by a debit for a call to come.
 type FlowRolling struct {
 	// The Domain of the budget.

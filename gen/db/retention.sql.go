@@ -382,6 +382,20 @@ func (q *Queries) RetentionClear(ctx context.Context, db DBTX, orgID uuid.UUID) 
 	return err
 }
 
+const retentionClockAdvance = `-- name: RetentionClockAdvance :one
+UPDATE flow.retention_clock c SET reached = least(clock_timestamp() + o.stepped, c.reached + make_interval(secs => $1))
+FROM flow.clock_offset o
+RETURNING extract(epoch FROM clock_timestamp() + o.stepped - c.reached)::float8 AS behind
+`
+
+// Moves the clock of deletions on by what has passed, as far as the time of the server. Tells how far it is behind that.
+func (q *Queries) RetentionClockAdvance(ctx context.Context, db DBTX, seconds float64) (float64, error) {
+	row := db.QueryRow(ctx, retentionClockAdvance, seconds)
+	var behind float64
+	err := row.Scan(&behind)
+	return behind, err
+}
+
 const retentionList = `-- name: RetentionList :many
 
 SELECT name, days FROM flow.retention WHERE org_id = $1

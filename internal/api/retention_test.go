@@ -124,3 +124,25 @@ func TestRetention_Undecided(t *testing.T) {
 	s.aDayLater(2)
 	s.Do(http.MethodGet, "/flows/batches/"+batch, nil).Want(http.StatusNotFound)
 }
+
+// TestRetention_ClockStep: a clock that jumps ahead makes nothing old, and time that passes then does.
+func TestRetention_ClockStep(t *testing.T) {
+	t.Parallel()
+	s := serveStack(t, true)
+	batch := s.trigger(s.define(transformSteps), oneRecord)
+	s.await(batch)
+	s.Do(http.MethodPut, "/account/retention", `{"batches":7}`).Want(http.StatusOK)
+	pgtest.StepClock(t, s.owner, 1000*day)
+	s.aDayLater(6)
+	assert.Equal(t, "completed", s.get("/flows/batches/" + batch)["status"])
+	s.eventually(func() bool { return s.count("flow.clock_watch WHERE watched_at > clock_timestamp() + interval '999 days'") == 1 })
+	_, err := s.owner.Exec(t.Context(), "DELETE FROM flow.audit_log")
+	require.ErrorContains(t, err, "deleted after 30 days at the earliest")
+
+	pgtest.StepClock(t, s.owner, -1000*day) // upkeep does not wait until the clock is where it was
+	s.eventually(func() bool {
+		return s.count("flow.due WHERE kind IN ('housekeeping', 'sweep') AND due_at < flow.clock() + interval '2 minutes'") == 2
+	})
+	s.aDayLater(2)
+	s.Do(http.MethodGet, "/flows/batches/"+batch, nil).Want(http.StatusNotFound)
+}

@@ -145,7 +145,9 @@ type App struct {
 	keys    *provider.Sender
 	clock   *pgxpool.Pool
 	// watch holds the database's clock against that of the process.
-	watch   *due.Clock
+	watch *due.Clock
+	// aging is the clock of deletions.
+	aging   *retention.Clock
 	metrics *metrics
 	sweeper sweeper
 	// restores are those of the database, losses what they lost.
@@ -311,7 +313,7 @@ func (a *App) wire(ctx context.Context) error {
 		return fmt.Errorf("make the work queue: %w", err)
 	}
 	a.Scheduler = due.New(a.clock, queue, due.Options{Log: a.cfg.Log})
-	a.watch = due.NewClock(a.clock, a.cfg.Log)
+	a.watch, a.aging = due.NewClock(a.clock, a.cfg.Log), retention.NewClock()
 	a.imports = orgcatalog.New(a.Pool, a.clock, a.Catalog)
 	a.Credentials = credential.New(credential.Deps{Pool: a.Pool, Vault: a.Vault, Catalog: a.Catalog, Prober: a.Sender, Now: time.Now, Due: a.Scheduler,
 		AllowHosts: a.cfg.AllowHosts, Redeemer: a.Sender, VerifierKey: root.Derive("oauth-pkce")})

@@ -21,9 +21,12 @@ const (
 	// housekeepRows bounds one statement, housekeepStep what is done of one kind before the others have their turn.
 	housekeepRows = 1000
 	housekeepStep = time.Second
+	// muchBehind is how far the clock of deletions may be behind that of the database before the log says so.
+	muchBehind = 24 * time.Hour
 )
 
-// planUpkeep makes sure that the rows of housekeeping and of the sweep are there; an earlier time stays.
+// planUpkeep makes sure that the rows of housekeeping and of the sweep are there and due soon, also where the clock went back since
+// they were written; an earlier time stays.
 func (a *App) planUpkeep(ctx context.Context) error {
 	return pg.InTx(ctx, a.Pool, func(ctx context.Context, tx pgx.Tx) error {
 		now, err := db.New().ClockNow(ctx, tx)
@@ -40,6 +43,14 @@ func (a *App) planUpkeep(ctx context.Context) error {
 // housekeep deletes what is only kept for a while, in bounded steps.
 func (a *App) housekeep(ctx context.Context, _ *due.Lease) (time.Time, error) {
 	q := db.New()
+	behind, err := a.aging.Advance(ctx, a.Pool)
+	if err != nil {
+		return time.Time{}, err //nolint:wrapcheck // says everything
+	}
+	if behind > muchBehind {
+		a.cfg.Log.Warn("old rows are deleted later: the clock of the database has passed a time that no process saw; "+
+			"it jumped ahead, or nothing ran for so long", "behind", behind.Round(time.Minute))
+	}
 	steps := append(a.cfg.Retention.Steps(a.Pool),
 		q.HousekeepLedger, q.HousekeepRolling, q.HousekeepCalls, q.HousekeepBackoffs, q.HousekeepIdempotencyKeys, q.HousekeepFires,
 		q.HousekeepWebhooks, q.HousekeepArrivals, q.HousekeepRefusedStarts, q.HousekeepChains, q.HousekeepSessions)

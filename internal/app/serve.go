@@ -132,8 +132,8 @@ func (a *App) startWork(ctx context.Context) error {
 		return fmt.Errorf("start the workers: %w", err)
 	}
 	go a.watch.Run(a.stopping, a.Dispatcher.ClockStepped, func(ctx context.Context) error {
-		return a.Scheduler.ClockStepped(ctx, dispatch.DueReconcile)
-	})
+		return a.Scheduler.ClockStepped(ctx, dispatch.DueReconcile, dispatch.DueCounters)
+	}, a.planUpkeep)
 	return nil
 }
 
