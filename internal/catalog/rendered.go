@@ -111,9 +111,12 @@ func (c *RenderCheck) Params(rendered []byte) error {
 	return broken(bad)
 }
 
+// Records reports whether rendered records of a bulk action are checked.
+func (c *RenderCheck) Records() bool { return c != nil && c.record != nil }
+
 // Record checks the rendered record of a bulk action. The error wraps ErrRendered.
 func (c *RenderCheck) Record(rendered []byte) error {
-	if c == nil || c.record == nil {
+	if !c.Records() {
 		return nil
 	}
 	return broken(c.record.check(rendered))

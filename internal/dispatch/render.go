@@ -95,6 +95,7 @@ type renderer struct {
 	batch *run.Batch
 	step  *definition.Step
 	task  *definition.Task
+	rules rowRules
 	svc   *catalog.Service
 	cred  *credential.Resolved
 	// credErr says why the credential cannot be used; every record then fails.
@@ -142,7 +143,7 @@ func (d *Dispatcher) renderer(ctx context.Context, row *queueRow) (r *renderer, 
 	if svc == nil {
 		return nil, fmt.Errorf("the catalog has no service %s any more", task.Action.ServiceID)
 	}
-	r = &renderer{d: d, batch: b, step: step, task: task, svc: svc, used: run.ResultsUsed(task), lastLoss: d.Losses.Last()}
+	r = &renderer{d: d, batch: b, step: step, task: task, rules: rulesOf(task), svc: svc, used: run.ResultsUsed(task), lastLoss: d.Losses.Last()}
 	r.lost, r.anew = b.Lost(r.lastLoss)
 	if !task.CredentialID.Valid {
 		return r, nil

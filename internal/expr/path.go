@@ -197,6 +197,8 @@ type run struct {
 	// locals are `let` variables, items the elements that predicates stand at, one for each level.
 	locals []any
 	items  []item
+	// evaluated: an expression was computed, which fills what stands above.
+	evaluated bool
 	// fuel is what is left to spend, began what there was. It is taken from shared, if that is not nil, when the run is over.
 	fuel, began int
 	shared      *shared
@@ -259,10 +261,13 @@ func (rp *runPool) release(r *run) {
 	}
 	clear(r.wholes)
 	clear(r.slots)
-	clear(r.decoded)
-	clear(r.known)
-	clear(r.locals)
-	clear(r.items)
+	if r.evaluated { // most templates only pass values on
+		clear(r.decoded)
+		clear(r.known)
+		clear(r.locals)
+		clear(r.items)
+		r.evaluated = false
+	}
 	rp.pool.Put(r)
 }
 

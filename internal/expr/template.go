@@ -80,6 +80,7 @@ func (o *op) appendPath(dst []byte, r *run, limit int) ([]byte, error) {
 }
 
 func (o *op) appendValue(dst []byte, r *run, limit int) ([]byte, error) {
+	r.evaluated = true
 	v, err := o.eval(r)
 	if err != nil {
 		return dst, err

@@ -221,6 +221,11 @@ func fieldOf(object gjson.Result, name string) (found gjson.Result) {
 	return found
 }
 
+// FormsRows reports whether the rows of a bulk call get a form in its body that not every row can have.
+func FormsRows(act *catalog.Action) bool {
+	return slices.Contains([]string{catalog.BodyCSV, catalog.BodyXML, catalog.BodySOAP}, act.Call.BodyForm)
+}
+
 // CheckRow says why the row of a bulk call has no form in its body. The error wraps ErrParams.
 func CheckRow(act *catalog.Action, row []byte) error {
 	records, err := act.Call.Records, error(nil)
