@@ -48,6 +48,20 @@ WITH old AS (
 )
 SELECT 1 FROM old;
 
+-- name: HousekeepHolds :execrows
+-- Holds of people that ended: they go as the batches of their organization do.
+DELETE FROM flow.pause p USING (
+    SELECT o.id FROM flow.organization g
+    CROSS JOIN LATERAL (SELECT flow.kept_since(g.id, 'batches', @keep_seconds) AS since OFFSET 0) k
+    CROSS JOIN LATERAL (
+        SELECT h.id FROM flow.pause h
+        WHERE h.org_id = g.id AND h.created_at < k.since AND h.status = 'released' AND h.released_at < k.since
+        ORDER BY h.created_at, h.id LIMIT @max_rows
+    ) o
+    LIMIT @max_rows
+) old
+WHERE p.id = old.id;
+
 -- name: HousekeepBackoffs :execrows
 DELETE FROM flow.pause p USING (
     SELECT o.id FROM flow.pause o

@@ -35,12 +35,25 @@ SELECT c.batch_id FROM flow.batch_count c WHERE c.batch_id = ANY(ARRAY(
     LIMIT @max_rows
 )) ORDER BY c.batch_id FOR UPDATE SKIP LOCKED;
 
+-- name: BatchEraseLock :one
+-- Locks a batch of an organization against every other change, and reads what batch it retries, if any.
+SELECT b.retry_root FROM flow.batch_count c JOIN flow.batch b ON b.id = c.batch_id
+WHERE b.id = @id AND b.org_id = @org_id FOR UPDATE OF c;
+
+-- name: BatchFamilyOpen :one
+-- The first of a batch and those that retried its records that is not over, or of which something is undecided.
+SELECT b.id, c.status, (c.started + c.needs_reconcile + c.unresolved)::bigint AS undecided
+FROM flow.batch b JOIN flow.batch_count c ON c.batch_id = b.id
+WHERE (b.id = @id OR b.retry_root = @id) AND NOT flow.batch_is_old(c, 'infinity') ORDER BY b.retry_no LIMIT 1;
+
 -- name: BatchesErase :execrows
--- Deletes batches that are locked, with those that retry their records, unless one that is not old has come since; what else there is of
--- them is left to RowsErase.
+-- Deletes batches that are locked, with those that retry their records, unless one that is not old (or, at once, not over) has come
+-- since; what else there is of them is left to RowsErase.
 WITH old AS (
     SELECT b.id, b.org_id, b.page_set FROM flow.batch b JOIN flow.batch_count n ON n.batch_id = b.id
-    CROSS JOIN LATERAL (SELECT flow.kept_since(b.org_id, 'batches', @keep_seconds) AS since OFFSET 0) k
+    CROSS JOIN LATERAL (
+        SELECT CASE WHEN @at_once::boolean THEN 'infinity' ELSE flow.kept_since(b.org_id, 'batches', @keep_seconds) END AS since OFFSET 0
+    ) k
     WHERE b.id = ANY(@ids::uuid[]) AND flow.batch_is_old(n, k.since) AND NOT EXISTS (
         SELECT FROM flow.batch r JOIN flow.batch_count m ON m.batch_id = r.id
         WHERE r.retry_root = b.id AND NOT flow.batch_is_old(m, k.since))
@@ -52,6 +65,8 @@ WITH old AS (
     DELETE FROM flow.batch b USING family f WHERE b.id = f.id
 ), counts AS (
     DELETE FROM flow.batch_count c USING family f WHERE c.batch_id = f.id
+), sets AS (
+    DELETE FROM flow.record_set s USING old o WHERE s.id = o.page_set
 )
 INSERT INTO flow.erasure (batch_id, org_id, page_set) SELECT f.id, f.org_id, f.page_set FROM family f;
 

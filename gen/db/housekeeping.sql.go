@@ -177,6 +177,34 @@ func (q *Queries) HousekeepExchanges(ctx context.Context, db DBTX, arg Housekeep
 	return result.RowsAffected(), nil
 }
 
+const housekeepHolds = `-- name: HousekeepHolds :execrows
+DELETE FROM flow.pause p USING (
+    SELECT o.id FROM flow.organization g
+    CROSS JOIN LATERAL (SELECT flow.kept_since(g.id, 'batches', $1) AS since OFFSET 0) k
+    CROSS JOIN LATERAL (
+        SELECT h.id FROM flow.pause h
+        WHERE h.org_id = g.id AND h.created_at < k.since AND h.status = 'released' AND h.released_at < k.since
+        ORDER BY h.created_at, h.id LIMIT $2
+    ) o
+    LIMIT $2
+) old
+WHERE p.id = old.id
+`
+
+type HousekeepHoldsParams struct {
+	KeepSeconds float64
+	MaxRows     int32
+}
+
+// Holds of people that ended: they go as the batches of their organization do.
+func (q *Queries) HousekeepHolds(ctx context.Context, db DBTX, arg HousekeepHoldsParams) (int64, error) {
+	result, err := db.Exec(ctx, housekeepHolds, arg.KeepSeconds, arg.MaxRows)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const housekeepIdempotencyKeys = `-- name: HousekeepIdempotencyKeys :execrows
 DELETE FROM flow.idempotency_key k USING (
     SELECT o.org_id, o.key_hash FROM flow.idempotency_key o

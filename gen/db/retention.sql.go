@@ -12,11 +12,51 @@ import (
 	"github.com/google/uuid"
 )
 
+const batchEraseLock = `-- name: BatchEraseLock :one
+SELECT b.retry_root FROM flow.batch_count c JOIN flow.batch b ON b.id = c.batch_id
+WHERE b.id = $1 AND b.org_id = $2 FOR UPDATE OF c
+`
+
+type BatchEraseLockParams struct {
+	ID    uuid.UUID
+	OrgID uuid.UUID
+}
+
+// Locks a batch of an organization against every other change, and reads what batch it retries, if any.
+func (q *Queries) BatchEraseLock(ctx context.Context, db DBTX, arg BatchEraseLockParams) (*uuid.UUID, error) {
+	row := db.QueryRow(ctx, batchEraseLock, arg.ID, arg.OrgID)
+	var retry_root *uuid.UUID
+	err := row.Scan(&retry_root)
+	return retry_root, err
+}
+
+const batchFamilyOpen = `-- name: BatchFamilyOpen :one
+SELECT b.id, c.status, (c.started + c.needs_reconcile + c.unresolved)::bigint AS undecided
+FROM flow.batch b JOIN flow.batch_count c ON c.batch_id = b.id
+WHERE (b.id = $1 OR b.retry_root = $1) AND NOT flow.batch_is_old(c, 'infinity') ORDER BY b.retry_no LIMIT 1
+`
+
+type BatchFamilyOpenRow struct {
+	ID        uuid.UUID
+	Status    FlowBatchStatus
+	Undecided int64
+}
+
+// The first of a batch and those that retried its records that is not over, or of which something is undecided.
+func (q *Queries) BatchFamilyOpen(ctx context.Context, db DBTX, id uuid.UUID) (BatchFamilyOpenRow, error) {
+	row := db.QueryRow(ctx, batchFamilyOpen, id)
+	var i BatchFamilyOpenRow
+	err := row.Scan(&i.ID, &i.Status, &i.Undecided)
+	return i, err
+}
+
 const batchesErase = `-- name: BatchesErase :execrows
 WITH old AS (
     SELECT b.id, b.org_id, b.page_set FROM flow.batch b JOIN flow.batch_count n ON n.batch_id = b.id
-    CROSS JOIN LATERAL (SELECT flow.kept_since(b.org_id, 'batches', $1) AS since OFFSET 0) k
-    WHERE b.id = ANY($2::uuid[]) AND flow.batch_is_old(n, k.since) AND NOT EXISTS (
+    CROSS JOIN LATERAL (
+        SELECT CASE WHEN $1::boolean THEN 'infinity' ELSE flow.kept_since(b.org_id, 'batches', $2) END AS since OFFSET 0
+    ) k
+    WHERE b.id = ANY($3::uuid[]) AND flow.batch_is_old(n, k.since) AND NOT EXISTS (
         SELECT FROM flow.batch r JOIN flow.batch_count m ON m.batch_id = r.id
         WHERE r.retry_root = b.id AND NOT flow.batch_is_old(m, k.since))
 ), family AS (
@@ -27,19 +67,22 @@ WITH old AS (
     DELETE FROM flow.batch b USING family f WHERE b.id = f.id
 ), counts AS (
     DELETE FROM flow.batch_count c USING family f WHERE c.batch_id = f.id
+), sets AS (
+    DELETE FROM flow.record_set s USING old o WHERE s.id = o.page_set
 )
 INSERT INTO flow.erasure (batch_id, org_id, page_set) SELECT f.id, f.org_id, f.page_set FROM family f
 `
 
 type BatchesEraseParams struct {
+	AtOnce      bool
 	KeepSeconds float64
 	Ids         []uuid.UUID
 }
 
-// Deletes batches that are locked, with those that retry their records, unless one that is not old has come since; what else there is of
-// them is left to RowsErase.
+// Deletes batches that are locked, with those that retry their records, unless one that is not old (or, at once, not over) has come
+// since; what else there is of them is left to RowsErase.
 func (q *Queries) BatchesErase(ctx context.Context, db DBTX, arg BatchesEraseParams) (int64, error) {
-	result, err := db.Exec(ctx, batchesErase, arg.KeepSeconds, arg.Ids)
+	result, err := db.Exec(ctx, batchesErase, arg.AtOnce, arg.KeepSeconds, arg.Ids)
 	if err != nil {
 		return 0, err
 	}

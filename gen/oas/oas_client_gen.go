@@ -265,6 +265,18 @@ type BatchInvoker interface {
 	//
 	// POST /flows/batches/bulk
 	ChangeBatches(ctx context.Context, request *BatchBulk, options ...RequestOption) (*BatchBulkResult, error)
+	// DeleteBatch invokes deleteBatch operation.
+	//
+	// Deletes a batch that is over before its time has come (`GET /account/retention`): with its records,
+	// its results and the record set that it used, and with all batches that retried its records. They are
+	// gone with the answer, and cannot be had back. What its calls sent and were answered
+	// (`GET /flows/calls`) goes when other calls of its age do, and what it used stays counted.
+	//
+	// Answers 409 while this batch or a retry of it is not over, has calls under way, or has records whose
+	// outcome is unknown; and for a batch that retried records of another one, which goes with that one.
+	//
+	// DELETE /flows/batches/{batch_id}
+	DeleteBatch(ctx context.Context, params DeleteBatchParams, options ...RequestOption) error
 	// GetBatch invokes getBatch operation.
 	//
 	// Returns the batch with a count of its jobs per status and its progress.
@@ -4454,6 +4466,181 @@ func (c *Client) sendCreateWebhook(ctx context.Context, request *WebhookInput, r
 
 	stage = "DecodeResponse"
 	result, err := decodeCreateWebhookResponse(resp)
+	if err != nil {
+		return res, errors.Wrap(err, "decode response")
+	}
+
+	return result, nil
+}
+
+// DeleteBatch invokes deleteBatch operation.
+//
+// Deletes a batch that is over before its time has come (`GET /account/retention`): with its records,
+// its results and the record set that it used, and with all batches that retried its records. They are
+// gone with the answer, and cannot be had back. What its calls sent and were answered
+// (`GET /flows/calls`) goes when other calls of its age do, and what it used stays counted.
+//
+// Answers 409 while this batch or a retry of it is not over, has calls under way, or has records whose
+// outcome is unknown; and for a batch that retried records of another one, which goes with that one.
+//
+// DELETE /flows/batches/{batch_id}
+func (c *Client) DeleteBatch(ctx context.Context, params DeleteBatchParams, options ...RequestOption) error {
+	_, err := c.sendDeleteBatch(ctx, params, options...)
+	return err
+}
+
+func (c *Client) sendDeleteBatch(ctx context.Context, params DeleteBatchParams, requestOptions ...RequestOption) (res *DeleteBatchNoContent, err error) {
+	otelAttrs := []attribute.KeyValue{
+		otelogen.OperationID("deleteBatch"),
+		semconv.HTTPRequestMethodKey.String("DELETE"),
+		semconv.URLTemplateKey.String("/flows/batches/{batch_id}"),
+	}
+	otelAttrs = append(otelAttrs, c.cfg.Attributes...)
+
+	// Run stopwatch.
+	startTime := time.Now()
+	defer func() {
+		// Use floating point division here for higher precision (instead of Millisecond method).
+		elapsedDuration := time.Since(startTime)
+		c.duration.Record(ctx, float64(elapsedDuration)/float64(time.Millisecond), metric.WithAttributes(otelAttrs...))
+	}()
+
+	// Increment request counter.
+	c.requests.Add(ctx, 1, metric.WithAttributes(otelAttrs...))
+
+	// Start a span for this request.
+	ctx, span := c.cfg.Tracer.Start(ctx, DeleteBatchOperation,
+		trace.WithAttributes(otelAttrs...),
+		clientSpanKind,
+	)
+	// Track stage for error reporting.
+	var stage string
+	defer func() {
+		if err != nil {
+			span.RecordError(err)
+			span.SetStatus(codes.Error, stage)
+			c.errors.Add(ctx, 1, metric.WithAttributes(otelAttrs...))
+		}
+		span.End()
+	}()
+
+	var reqCfg requestConfig
+	reqCfg.setDefaults(c.baseClient)
+	for _, o := range requestOptions {
+		o(&reqCfg)
+	}
+
+	stage = "BuildURL"
+	u := c.serverURL
+	if override := reqCfg.ServerURL; override != nil {
+		u = override
+	}
+	u = uri.Clone(u)
+	var pathParts [2]string
+	pathParts[0] = "/flows/batches/"
+	{
+		// Encode "batch_id" parameter.
+		e := uri.NewPathEncoder(uri.PathEncoderConfig{
+			Param:   "batch_id",
+			Style:   uri.PathStyleSimple,
+			Explode: false,
+		})
+		if err := func() error {
+			return e.EncodeValue(conv.StringToString(params.BatchID))
+		}(); err != nil {
+			return res, errors.Wrap(err, "encode path")
+		}
+		encoded, err := e.Result()
+		if err != nil {
+			return res, errors.Wrap(err, "encode path")
+		}
+		pathParts[1] = encoded
+	}
+	uri.AddPathParts(u, pathParts[:]...)
+
+	stage = "EncodeRequest"
+	r, err := ht.NewRequest(ctx, "DELETE", u)
+	if err != nil {
+		return res, errors.Wrap(err, "create request")
+	}
+
+	{
+		type bitset = [1]uint8
+		var satisfied bitset
+		{
+			stage = "Security:ApiKeyAuth"
+			switch err := c.securityApiKeyAuth(ctx, DeleteBatchOperation, r); {
+			case err == nil: // if NO error
+				satisfied[0] |= 1 << 0
+			case errors.Is(err, ogenerrors.ErrSkipClientSecurity):
+				// Skip this security.
+			default:
+				return res, errors.Wrap(err, "security \"ApiKeyAuth\"")
+			}
+		}
+		{
+			stage = "Security:OrgJwt"
+			switch err := c.securityOrgJwt(ctx, DeleteBatchOperation, r); {
+			case err == nil: // if NO error
+				satisfied[0] |= 1 << 1
+			case errors.Is(err, ogenerrors.ErrSkipClientSecurity):
+				// Skip this security.
+			default:
+				return res, errors.Wrap(err, "security \"OrgJwt\"")
+			}
+		}
+
+		if ok := func() bool {
+		nextRequirement:
+			for _, requirement := range []bitset{
+				{0b00000001},
+				{0b00000010},
+			} {
+				for i, mask := range requirement {
+					if satisfied[i]&mask != mask {
+						continue nextRequirement
+					}
+				}
+				return true
+			}
+			return false
+		}(); !ok {
+			return res, ogenerrors.ErrSecurityRequirementIsNotSatisfied
+		}
+	}
+
+	if err := c.onRequest(ctx, r); err != nil {
+		return res, errors.Wrap(err, "client edit request")
+	}
+
+	if err := reqCfg.onRequest(r); err != nil {
+		return res, errors.Wrap(err, "edit request")
+	}
+
+	stage = "SendRequest"
+	resp, err := reqCfg.Client.Do(r)
+	if err != nil {
+		return res, errors.Wrap(err, "do request")
+	}
+	body := resp.Body
+	defer func() {
+		// Drain the body to EOF before closing, so the underlying
+		// connection can be reused by the Transport regardless of the
+		// response status code. See https://github.com/ogen-go/ogen/issues/1670.
+		_, _ = io.Copy(io.Discard, body)
+		_ = body.Close()
+	}()
+
+	if err := c.onResponse(ctx, resp); err != nil {
+		return res, errors.Wrap(err, "client edit response")
+	}
+
+	if err := reqCfg.onResponse(resp); err != nil {
+		return res, errors.Wrap(err, "edit response")
+	}
+
+	stage = "DecodeResponse"
+	result, err := decodeDeleteBatchResponse(resp)
 	if err != nil {
 		return res, errors.Wrap(err, "decode response")
 	}

@@ -23,6 +23,7 @@ const (
 	CreateTenantOperation            OperationName = "CreateTenant"
 	CreateVariableSetOperation       OperationName = "CreateVariableSet"
 	CreateWebhookOperation           OperationName = "CreateWebhook"
+	DeleteBatchOperation             OperationName = "DeleteBatch"
 	DeleteCatalogImportOperation     OperationName = "DeleteCatalogImport"
 	DeleteCredentialOperation        OperationName = "DeleteCredential"
 	DeleteDefinitionOperation        OperationName = "DeleteDefinition"

@@ -1033,6 +1033,72 @@ func decodeCreateVariableSetParams(args [0]string, argsEscaped bool, r *http.Req
 	return params, nil
 }
 
+// DeleteBatchParams is parameters of deleteBatch operation.
+type DeleteBatchParams struct {
+	// The id of the batch.
+	BatchID string
+}
+
+func unpackDeleteBatchParams(packed middleware.Parameters) (params DeleteBatchParams) {
+	{
+		key := middleware.ParameterKey{
+			Name: "batch_id",
+			In:   "path",
+		}
+		params.BatchID = packed[key].(string)
+	}
+	return params
+}
+
+func decodeDeleteBatchParams(args [1]string, argsEscaped bool, r *http.Request) (params DeleteBatchParams, _ error) {
+	// Decode path: batch_id.
+	if err := func() error {
+		param := args[0]
+		if argsEscaped {
+			unescaped, err := url.PathUnescape(args[0])
+			if err != nil {
+				return errors.Wrap(err, "unescape path")
+			}
+			param = unescaped
+		}
+		if len(param) > 0 {
+			d := uri.NewPathDecoder(uri.PathDecoderConfig{
+				Param:   "batch_id",
+				Value:   param,
+				Style:   uri.PathStyleSimple,
+				Explode: false,
+			})
+
+			if err := func() error {
+				val, err := d.DecodeValue()
+				if err != nil {
+					return err
+				}
+
+				c, err := conv.ToString(val)
+				if err != nil {
+					return err
+				}
+
+				params.BatchID = c
+				return nil
+			}(); err != nil {
+				return err
+			}
+		} else {
+			return validate.ErrFieldRequired
+		}
+		return nil
+	}(); err != nil {
+		return params, &ogenerrors.DecodeParamError{
+			Name: "batch_id",
+			In:   "path",
+			Err:  err,
+		}
+	}
+	return params, nil
+}
+
 // DeleteCatalogImportParams is parameters of deleteCatalogImport operation.
 type DeleteCatalogImportParams struct {
 	// The id of the imported platform.

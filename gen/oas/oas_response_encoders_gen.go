@@ -351,6 +351,12 @@ func encodeCreateWebhookResponse(response *NewWebhook, w http.ResponseWriter, sp
 	return nil
 }
 
+func encodeDeleteBatchResponse(response *DeleteBatchNoContent, w http.ResponseWriter, span trace.Span) error {
+	w.WriteHeader(204)
+
+	return nil
+}
+
 func encodeDeleteCatalogImportResponse(response *DeleteCatalogImportNoContent, w http.ResponseWriter, span trace.Span) error {
 	w.WriteHeader(204)
 

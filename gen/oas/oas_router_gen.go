@@ -148,8 +148,9 @@ var (
 		"POST": "Authorization,Content-Type,X-Api-Key",
 	}
 	rn9AllowedHeaders = map[string]string{
-		"GET":   "Authorization,X-Api-Key",
-		"PATCH": "Authorization,Content-Type,X-Api-Key",
+		"DELETE": "Authorization,X-Api-Key",
+		"GET":    "Authorization,X-Api-Key",
+		"PATCH":  "Authorization,Content-Type,X-Api-Key",
 	}
 	rn10AllowedHeaders = map[string]string{
 		"POST": "Authorization,Content-Type,X-Api-Key",
@@ -1840,6 +1841,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 						if len(elem) == 0 {
 							switch r.Method {
+							case "DELETE":
+								s.handleDeleteBatchRequest([1]string{
+									args[0],
+								}, elemIsEscaped, w, r)
 							case "GET":
 								s.handleGetBatchRequest([1]string{
 									args[0],
@@ -1850,7 +1855,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 								}, elemIsEscaped, w, r)
 							default:
 								s.notAllowed(w, r, notAllowedParams{
-									allowedMethods: "GET,PATCH",
+									allowedMethods: "DELETE,GET,PATCH",
 									allowedHeaders: rn9AllowedHeaders,
 									acceptPost:     "",
 									acceptPatch:    "application/json",
@@ -5671,6 +5676,15 @@ func (s *Server) FindPath(method string, u *url.URL) (r Route, _ bool) {
 
 						if len(elem) == 0 {
 							switch method {
+							case "DELETE":
+								r.name = DeleteBatchOperation
+								r.summary = "Delete a batch"
+								r.operationID = "deleteBatch"
+								r.operationGroup = "Batch"
+								r.pathPattern = "/flows/batches/{batch_id}"
+								r.args = args
+								r.count = 1
+								return r, true
 							case "GET":
 								r.name = GetBatchOperation
 								r.summary = "Read a batch"

@@ -7900,6 +7900,9 @@ func (s *DefinitionVersionList) SetNextCursor(val NilString) {
 	s.NextCursor = val
 }
 
+// DeleteBatchNoContent is response for DeleteBatch operation.
+type DeleteBatchNoContent struct{}
+
 // DeleteCatalogImportNoContent is response for DeleteCatalogImport operation.
 type DeleteCatalogImportNoContent struct{}
 

@@ -90,6 +90,9 @@ var operationRolesApiKeyAuth = map[string][]string{
 	CreateWebhookOperation: []string{
 		"admin",
 	},
+	DeleteBatchOperation: []string{
+		"admin",
+	},
 	DeleteCatalogImportOperation: []string{
 		"admin",
 	},
@@ -372,6 +375,9 @@ var operationRolesOrgJwt = map[string][]string{
 		"admin",
 	},
 	CreateWebhookOperation: []string{
+		"admin",
+	},
+	DeleteBatchOperation: []string{
 		"admin",
 	},
 	DeleteCatalogImportOperation: []string{

@@ -190,6 +190,18 @@ type BatchHandler interface {
 	//
 	// POST /flows/batches/bulk
 	ChangeBatches(ctx context.Context, req *BatchBulk) (*BatchBulkResult, error)
+	// DeleteBatch implements deleteBatch operation.
+	//
+	// Deletes a batch that is over before its time has come (`GET /account/retention`): with its records,
+	// its results and the record set that it used, and with all batches that retried its records. They are
+	// gone with the answer, and cannot be had back. What its calls sent and were answered
+	// (`GET /flows/calls`) goes when other calls of its age do, and what it used stays counted.
+	//
+	// Answers 409 while this batch or a retry of it is not over, has calls under way, or has records whose
+	// outcome is unknown; and for a batch that retried records of another one, which goes with that one.
+	//
+	// DELETE /flows/batches/{batch_id}
+	DeleteBatch(ctx context.Context, params DeleteBatchParams) error
 	// GetBatch implements getBatch operation.
 	//
 	// Returns the batch with a count of its jobs per status and its progress.

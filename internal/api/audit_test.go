@@ -237,6 +237,11 @@ var auditedCalls = map[string]func(s *stack) auditedCall{
 		s.Do("POST", "/flows/batches/"+id+"/cancel", nil).Want(200)
 		return auditedCall{"POST", "/flows/batches/" + id + "/retry", nil, 200, "batch", "", "batch_id"}
 	},
+	"deleteBatch": func(s *stack) auditedCall {
+		id := s.trigger(s.define(transformSteps), oneRecord)
+		s.Do(http.MethodPost, "/flows/batches/"+id+"/cancel", `{}`).Want(http.StatusOK)
+		return auditedCall{"DELETE", "/flows/batches/" + id, nil, 204, "batch", id, ""}
+	},
 	"createRecordSet": func(*stack) auditedCall {
 		return auditedCall{"POST", "/data/record-sets", nil, 201, "record_set", "", "id"}
 	},

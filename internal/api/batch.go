@@ -18,6 +18,7 @@ import (
 	"flowlane/internal/forecast"
 	"flowlane/internal/hold"
 	"flowlane/internal/pg"
+	"flowlane/internal/retention"
 	"flowlane/internal/run"
 	"flowlane/internal/stream"
 )
@@ -206,6 +207,16 @@ func (h batchHandler) CancelBatch(ctx context.Context, req oas.OptBatchCancel,
 		return err
 	})
 	return h.answer(ctx, row, err)
+}
+
+func (h batchHandler) DeleteBatch(ctx context.Context, params oas.DeleteBatchParams) error {
+	id, err := pathID("Batch", params.BatchID)
+	if err != nil {
+		return err
+	}
+	return pg.InTx(ctx, h.pool, func(ctx context.Context, tx pgx.Tx) error {
+		return retention.DeleteBatch(ctx, tx, account.FromContext(ctx).OrgID, id)
+	})
 }
 
 func (h batchHandler) answer(ctx context.Context, r *run.BatchRow, err error) (*oas.Batch, error) {

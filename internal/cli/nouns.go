@@ -46,6 +46,7 @@ func workNouns() []noun { //nolint:funlen // a table
 			{name: "get", operation: "getBatch"},
 			{name: "update", operation: "updateBatch"},
 			{name: "cancel", operation: "cancelBatch"},
+			{name: "delete", operation: "deleteBatch"},
 			{name: "pause", operation: "pauseBatch"},
 			{name: "resume", operation: "resumeBatch", columns: pauseColumns, nothing: "The batch was not paused."},
 			{name: "retry", operation: "retryBatch"},

@@ -86,6 +86,7 @@ var fixtures = map[string]fixture{
 	"getBatch":         shared(finished),
 	"updateBatch":      shared(waiting),
 	"cancelBatch":      waiting,
+	"deleteBatch":      finished,
 	"retryBatch":       failed,
 	"resolveJob":       unresolved,
 	"resolveBatch":     unresolved,

@@ -12,9 +12,9 @@ import (
 // longestRound bounds how much time a process vouches for at once: rounds of housekeeping are an hour apart.
 const longestRound = time.Hour
 
-// Clock moves the time by which things are old. That of the database may jump ahead, by which everything would be old at once, so
-// this one goes on by twice the time that passes for processes, until it has reached the other one: what was missed while nobody was
-// there is caught up with. Its methods may be called concurrently.
+// Clock moves the time by which things are old. That of the database may jump ahead, by which everything would be old
+// at once, so this one goes on by twice the time that passes for processes, until it has reached the other one: what was
+// missed while nobody was there is caught up with. Its methods may be called concurrently.
 type Clock struct {
 	mu   sync.Mutex
 	last time.Time
@@ -23,7 +23,8 @@ type Clock struct {
 // NewClock returns the clock of a process that has just been started.
 func NewClock() *Clock { return &Clock{last: time.Now()} }
 
-// Advance moves the clock on by what has passed since the last time, and returns how far it is behind that of the database.
+// Advance moves the clock on by what has passed since the last time, and returns how far it is behind that of the
+// database.
 func (c *Clock) Advance(ctx context.Context, conn db.DBTX) (behind time.Duration, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

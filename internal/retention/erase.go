@@ -8,15 +8,18 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"flowlane/gen/db"
+	"flowlane/internal/account"
+	"flowlane/internal/fault"
 	"flowlane/internal/pg"
 )
 
 // erasedTogether is of how many batches rows are deleted in one transaction.
 const erasedTogether = 100
 
-// EraseBatches deletes batches that ended longer ago than they are kept, up to maxRows of them with all that retried their records, and
-// returns how many. What has calls under way or outcomes that a person has to decide stays, and so does what was retried as long as a
-// retry does. The batches are gone then; their rows in other tables are left to EraseRows.
+// EraseBatches deletes batches that ended longer ago than they are kept, up to maxRows of them with all that retried
+// their records, and returns how many. What has calls under way or outcomes that a person has to decide stays, and so
+// does what was retried as long as a retry does. The batches are gone then; their rows in other tables are left to
+// EraseRows.
 func (in Installation) EraseBatches(ctx context.Context, pool pg.Beginner, maxRows int32) (n int64, err error) {
 	keep, q := in.seconds(Batches), db.New()
 	err = pg.InTx(ctx, pool, func(ctx context.Context, tx pgx.Tx) error {
@@ -34,6 +37,51 @@ func (in Installation) EraseBatches(ctx context.Context, pool pg.Beginner, maxRo
 		return nil
 	})
 	return n, err
+}
+
+// DeleteBatch deletes a batch of an organization that is over, with all that retried its records. Faults: NotFound;
+// Conflict where something of them is not over or not decided, and for a batch that is a retry itself.
+func DeleteBatch(ctx context.Context, tx pgx.Tx, orgID, id uuid.UUID) error {
+	q := db.New()
+	root, err := q.BatchEraseLock(ctx, tx, db.BatchEraseLockParams{ID: id, OrgID: orgID})
+	if pg.IsNoRows(err) {
+		return fault.Missing("Batch")
+	}
+	if err != nil {
+		return fmt.Errorf("lock the batch: %w", err)
+	}
+	if root != nil {
+		return fault.New(fault.Conflict, "The batch is a retry").Hinted(
+			"It goes with the batch whose records it retried: DELETE /v1/flows/batches/%s deletes both.", root)
+	}
+	switch open, err := q.BatchFamilyOpen(ctx, tx, id); {
+	case pg.IsNoRows(err):
+	case err != nil:
+		return fmt.Errorf("look for what is not over: %w", err)
+	default:
+		return stillOpen(id, open)
+	}
+	switch n, err := q.BatchesErase(ctx, tx, db.BatchesEraseParams{AtOnce: true, Ids: []uuid.UUID{id}}); {
+	case err != nil:
+		return fmt.Errorf("delete the batch: %w", err)
+	case n == 0:
+		return fault.New(fault.Conflict, "Records of the batch are being retried").Hinted("Wait until the retry is over.")
+	}
+	return account.Audit(ctx, tx, "batch", id.String()) //nolint:wrapcheck // says everything
+}
+
+// stillOpen says why a batch cannot be deleted now, and what to do.
+func stillOpen(id uuid.UUID, open db.BatchFamilyOpenRow) error {
+	which := "The batch"
+	if open.ID != id {
+		which = "Batch " + open.ID.String() + ", which retried its records,"
+	}
+	if open.Undecided > 0 {
+		return fault.New(fault.Conflict, "%s has records whose outcome is not known", which).Hinted(
+			"Wait for those that are under way, and decide about the others with POST /v1/flows/batches/%s/resolve.", open.ID)
+	}
+	return fault.New(fault.Conflict, "%s is %s", which, open.Status).Hinted(
+		"Wait until it is over, or cancel it first: POST /v1/flows/batches/%s/cancel.", open.ID)
 }
 
 // EraseRows deletes rows of batches that are gone, about as many as maxRows of each table, and returns at least maxRows while
@@ -94,6 +142,9 @@ func (in Installation) Steps(pool pg.Beginner) []func(ctx context.Context, conn 
 			return in.EraseBatches(ctx, pool, most)
 		},
 		func(ctx context.Context, _ db.DBTX, most int32) (int64, error) { return EraseRows(ctx, pool, most) },
+		func(ctx context.Context, conn db.DBTX, most int32) (int64, error) {
+			return q.HousekeepHolds(ctx, conn, db.HousekeepHoldsParams{KeepSeconds: in.seconds(Batches), MaxRows: most})
+		},
 		func(ctx context.Context, conn db.DBTX, most int32) (int64, error) {
 			return q.HousekeepExchanges(ctx, conn, db.HousekeepExchangesParams{KeepSeconds: in.seconds(Calls), MaxRows: most})
 		},

@@ -1391,6 +1391,18 @@ func (c *Client) GetBatch(ctx context.Context, batchID string) (answer Batch, er
 	return answer, err
 }
 
+// DeleteBatch: Delete a batch.
+// Deletes a batch that is over before its time has come (`GET /account/retention`): with its records, its results and
+// the record set that it used, and with all batches that retried its records. They are gone with the answer, and cannot
+// be had back. What its calls sent and were answered (`GET /flows/calls`) goes when other calls of its age do, and
+// what it used stays counted.
+//
+// Answers 409 while this batch or a retry of it is not over, has calls under way, or has records whose outcome is
+// unknown; and for a batch that retried records of another one, which goes with that one.
+func (c *Client) DeleteBatch(ctx context.Context, batchID string) error {
+	return c.do(ctx, call{"DeleteBatch", "DELETE", "/flows/batches/" + url.PathEscape(batchID), nil, nil}, nil)
+}
+
 // UpdateBatch: Change the priority or the pacing of a batch.
 // Changes how the work of a batch goes on that is not in a call yet. Its status stays as it is; a paused batch
 // accepts changes, one in a terminal status answers 409. A body that asks for nothing new leaves `updated_at`.

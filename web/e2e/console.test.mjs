@@ -47,6 +47,19 @@ describe('a batch', () => {
     await page.getByRole('link', { name: 'an earlier batch' }).waitFor();
   });
 
+  it('is deleted once it is over, with what it had', async () => {
+    const id = await batch('not for long');
+    const { page } = await at(server, `batches/${id}`);
+    await page.getByRole('button', { name: 'Delete', exact: true }).click();
+    await page.getByRole('dialog', { name: 'Delete this batch' }).waitFor();
+    assert.deepEqual(await findings(page, 'a deletion'), []);
+    await page.getByRole('button', { name: 'Delete for good' }).click();
+    await page.waitForURL((url) => url.pathname.endsWith('/console/batches'));
+    await page.getByRole('cell', { name: markup }).first().waitFor();
+    await page.getByRole('cell', { name: 'not for long' }).waitFor({ state: 'detached' });
+    await assert.rejects(server.api('GET', `/flows/batches/${id}`), /404/);
+  });
+
   it('is paused and resumed by the keyboard alone', async () => {
     const flow = await server.api('POST', '/flows/definitions', {
       name: 'waits', description: '', status: 'active',

@@ -1127,6 +1127,18 @@ class Operations(Transport):
         """
         return self._call("get_batch", "GET", f"/flows/batches/{segment(batch_id)}")
 
+    def delete_batch(self, batch_id: str) -> None:
+        """Delete a batch.
+        Deletes a batch that is over before its time has come (`GET /account/retention`): with its records, its results and
+        the record set that it used, and with all batches that retried its records. They are gone with the answer, and cannot
+        be had back. What its calls sent and were answered (`GET /flows/calls`) goes when other calls of its age do, and
+        what it used stays counted.
+
+        Answers 409 while this batch or a retry of it is not over, has calls under way, or has records whose outcome is
+        unknown; and for a batch that retried records of another one, which goes with that one.
+        """
+        return self._call("delete_batch", "DELETE", f"/flows/batches/{segment(batch_id)}")
+
     def update_batch(self, batch_id: str, body: models.BatchUpdate) -> models.Batch:
         """Change the priority or the pacing of a batch.
         Changes how the work of a batch goes on that is not in a call yet. Its status stays as it is; a paused batch

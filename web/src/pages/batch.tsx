@@ -15,7 +15,7 @@ import { Choice, moves } from './batches';
 import { Speed, useSpeed } from './batch-speed';
 import { Calls } from './calls';
 import { Errors } from './errors';
-import { CancelBatch, PauseBatch, RetryBatch } from './steer';
+import { CancelBatch, DeleteBatch, PauseBatch, RetryBatch } from './steer';
 
 const tabs = ['errors', 'records', 'calls', 'speed', 'origin'] as const;
 const statuses: JobStatus[] = [
@@ -102,7 +102,7 @@ function expected(b: Batch, e: EstimateAtStart): Array<[string, React.ReactNode]
 
 /** What can be done to a batch as it is now. */
 function Steering({ batch }: { batch: Batch }) {
-  const [open, setOpen] = useState<'pause' | 'cancel' | 'retry'>();
+  const [open, setOpen] = useState<'pause' | 'cancel' | 'delete' | 'retry'>();
   const me = useMe();
   const resume = useChange(() => flowlane.dispatch.resumeBatch({ path: { batch_id: batch.id } }));
   const close = () => setOpen(undefined);
@@ -119,8 +119,10 @@ function Steering({ batch }: { batch: Batch }) {
       {over && failed + rejected + unprocessed + cancelled > 0 && <Button strong disabled={!may} title={why} onClick={() => setOpen('retry')}>Retry</Button>}
       <a className="button" href={`/v1/flows/batches/${batch.id}/results?format=csv`} download>Results as CSV</a>
       <Copy text={`flowlane batches get ${batch.id}`}>Copy command</Copy>
+      {over && <Button disabled={!may} title={why} onClick={() => setOpen('delete')}>Delete</Button>}
       {open === 'pause' && <PauseBatch batch={batch} close={close} />}
       {open === 'cancel' && <CancelBatch batch={batch} close={close} />}
+      {open === 'delete' && <DeleteBatch batch={batch} close={close} />}
       {open === 'retry' && <RetryBatch batch={batch} close={close} />}
     </>
   );

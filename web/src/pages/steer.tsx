@@ -48,6 +48,26 @@ export function CancelBatch({ batch, close }: Props) {
   );
 }
 
+/** Deletes a batch that is over, and goes back to the others. */
+export function DeleteBatch({ batch, close }: Props) {
+  const navigate = useNavigate();
+  const remove = useChange(async () => {
+    await flowlane.batches.delete({ path: { batch_id: batch.id } });
+    await navigate({ to: '/batches', search: {} });
+  }, close);
+  return (
+    <Ask
+      title="Delete this batch" action="Delete for good" busy={remove.isPending} error={remove.error}
+      onGo={() => remove.mutate(undefined)} onClose={close}
+    >
+      <p>
+        {count(batch.record_count)} records go, with their results, the record set that they came from, and all batches that retried
+        some of them. Nobody can bring them back. What was sent stays sent.
+      </p>
+    </Ask>
+  );
+}
+
 const retried = ['failed', 'rejected', 'unprocessed', 'cancelled'] as const;
 
 /** Starts records of a batch that is over again, as a new batch. */

@@ -8826,6 +8826,40 @@ export type ChangeBatchesResponses = {
 
 export type ChangeBatchesResponse = ChangeBatchesResponses[keyof ChangeBatchesResponses];
 
+export type DeleteBatchData = {
+    body?: never;
+    path: {
+        /**
+         * The id of the batch.
+         */
+        batch_id: string;
+    };
+    query?: never;
+    url: '/flows/batches/{batch_id}';
+};
+
+export type DeleteBatchErrors = {
+    /**
+     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
+     *
+     */
+    default: Error;
+};
+
+export type DeleteBatchError = DeleteBatchErrors[keyof DeleteBatchErrors];
+
+export type DeleteBatchResponses = {
+    /**
+     * The batch is gone.
+     */
+    204: void;
+};
+
+export type DeleteBatchResponse = DeleteBatchResponses[keyof DeleteBatchResponses];
+
 export type GetBatchData = {
     body?: never;
     path: {
