@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -210,15 +211,20 @@ func (g *grown) count(ctx context.Context, tx pgx.Tx) error {
 	return nil
 }
 
-// queue writes the batch's queue, and what is in it or in a call under way.
+// queue writes the batch's queue, and what is in it or in a call under way; nothing for one that is done.
 func (g *grown) queue(ctx context.Context, tx pgx.Tx) error {
-	err := copyRows(ctx, tx, rowCopy{"flow.lane_batch", "t.batch_id = b.source AND b.i = 1", "t.step_no", map[string]string{
-		"batch_id": quoteID(g.id), "open": fmt.Sprint(g.status != "cancelled"),
-		"ready_parts":   "(SELECT least(count(*), 1) FROM block WHERE state = 'waiting')",
-		"ready_records": "(SELECT coalesce(sum(s.records), 0) FROM block w JOIN flow.slice s ON s.batch_id = w.source WHERE w.state = 'waiting')",
-	}})
+	queued, err := tx.Exec(ctx, `INSERT INTO flow.lane_batch (batch_id, step_no, task_no, org_id, definition_id, version, domain, bucket, lane, open, ready_parts,
+			ready_records)
+		SELECT b.id, 0, 0, b.org_id, b.definition_id, b.version, k.domain, k.bucket, k.lane, $2,
+			(SELECT least(count(*), 1) FROM block WHERE state = 'waiting'),
+			(SELECT coalesce(sum(s.records), 0) FROM block w JOIN flow.slice s ON s.batch_id = w.source WHERE w.state = 'waiting')
+		FROM flow.batch b CROSS JOIN (SELECT * FROM flow.call WHERE action_id = 'dialer__api__upload' LIMIT 1) k
+		WHERE b.id = $1 AND EXISTS (SELECT FROM block WHERE state <> 'done')`, g.id, g.status != "cancelled")
 	if err != nil {
-		return err
+		return fmt.Errorf("make a batch's queue: %w", err)
+	}
+	if queued.RowsAffected() == 0 {
+		return nil
 	}
 	call := uuid.New()
 	part := `INSERT INTO flow.part (batch_id, step_no, task_no, slice_no, last_no, from_off, to_off, call_id, call_seq)
@@ -234,9 +240,12 @@ func (g *grown) queue(ctx context.Context, tx pgx.Tx) error {
 	if made.RowsAffected() == 0 {
 		return nil
 	}
-	_, err = tx.Exec(ctx, `INSERT INTO flow.call (id, org_id, domain, bucket, lane, action_id, state, owner, records, digest, params, outcome_check, claimed_at, send_before, counts_in)
+	made, err = tx.Exec(ctx, `INSERT INTO flow.call (id, org_id, domain, bucket, lane, action_id, state, owner, records, digest, params, outcome_check, claimed_at, send_before, counts_in)
 		SELECT $2, q.org_id, q.domain, q.bucket, q.lane, 'dialer__api__upload', 'intent', 'bench', c.started, '', '{}', 'lookup', flow.clock(), flow.clock() + interval '1 day', '{}'
 		FROM flow.lane_batch q JOIN flow.batch_count c USING (batch_id) WHERE q.batch_id = $1`, g.id, call)
+	if err == nil && made.RowsAffected() != 1 {
+		err = errors.New("there is no row of it")
+	}
 	if err != nil {
 		return fmt.Errorf("put a batch into a call: %w", err)
 	}
