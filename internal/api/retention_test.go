@@ -135,7 +135,9 @@ func TestRetention_ClockStep(t *testing.T) {
 	pgtest.StepClock(t, s.owner, 1000*day)
 	s.aDayLater(6)
 	assert.Equal(t, "completed", s.get("/flows/batches/" + batch)["status"])
-	s.eventually(func() bool { return s.count("flow.clock_watch WHERE watched_at > clock_timestamp() + interval '999 days'") == 1 })
+	s.eventually(func() bool {
+		return s.count("flow.clock_watch WHERE watched_at > clock_timestamp() + interval '999 days'") == 1
+	})
 	_, err := s.owner.Exec(t.Context(), "DELETE FROM flow.audit_log")
 	require.ErrorContains(t, err, "deleted after 30 days at the earliest")
 
