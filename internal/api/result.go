@@ -43,6 +43,9 @@ func (w *lineWriter) append(b []byte, r *run.Record) []byte {
 	return append(b, w.end...)
 }
 
+// ResultLine returns what appends a result of one batch as a line, as listBatchResults gives it in NDJSON.
+func ResultLine() func(b []byte, r *run.Record) []byte { return new(lineWriter).append }
+
 // same reports whether two outputs are the same one, or both absent or equal small ones.
 func same(a, b json.RawMessage) bool {
 	if len(a) != len(b) {

@@ -60,17 +60,23 @@ func (e *exchangeDetail) pack() []byte {
 
 // unpackDetail reads a detail; an empty one says nothing.
 func unpackDetail(packed []byte) (e exchangeDetail, err error) {
-	if len(packed) == 0 {
-		return e, nil
-	}
-	if n, err := s2.DecodedLen(packed[1:]); packed[0] != detailFormat || err != nil || n > detailMost {
-		return e, errDetail
-	}
-	text, err := detailDict.Decode(nil, packed[1:])
-	if err == nil {
+	text, err := DetailText(packed)
+	if err == nil && text != nil {
 		err = json.Unmarshal(text, &e)
 	}
 	return e, err
+}
+
+// DetailText unpacks the detail of an exchange as it is stored: what a call sent and was answered, with secrets masked, as a JSON
+// object. It is nil for an empty one.
+func DetailText(packed []byte) ([]byte, error) {
+	if len(packed) == 0 {
+		return nil, nil
+	}
+	if n, err := s2.DecodedLen(packed[1:]); packed[0] != detailFormat || err != nil || n > detailMost {
+		return nil, errDetail
+	}
+	return detailDict.Decode(nil, packed[1:]) //nolint:wrapcheck // says everything
 }
 
 // failed reports whether an outcome is no success, or one whose status would not say so.

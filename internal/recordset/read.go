@@ -105,6 +105,51 @@ func (s *Service) Peek(ctx context.Context, orgID, id uuid.UUID, from int64, mos
 	return out, nil
 }
 
+// Each calls do with each record of a set of pages, in the order of their positions, one page in memory at a time. Of a set that is
+// uploaded just now it finds what has come. The record must not be kept.
+func Each(ctx context.Context, conn db.DBTX, setID uuid.UUID, do func(record []byte) error) error {
+	// The only page of a batch may stand in its row, where no other query finds it.
+	first, err := db.New().PageRead(ctx, conn, db.PageReadParams{SetIds: []uuid.UUID{setID}, Firsts: []int64{0}})
+	if err != nil {
+		return fmt.Errorf("read the records of set %s: %w", setID, err)
+	}
+	from := int64(0)
+	for _, f := range first {
+		page := Page{First: f.First, Count: int(f.Rows), rawBytes: int(f.RawBytes), body: f.Body}
+		if from, err = page.each(do); err != nil {
+			return err
+		}
+	}
+	for {
+		f, err := db.New().PageFrom(ctx, conn, db.PageFromParams{SetID: setID, Behind: from - pageRows, FromRow: from})
+		if pg.IsNoRows(err) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("read the records of set %s: %w", setID, err)
+		}
+		page := Page{First: f.First, Count: int(f.Rows), rawBytes: int(f.RawBytes), body: f.Body}
+		if from, err = page.each(do); err != nil {
+			return err
+		}
+	}
+}
+
+// each calls do with the records of a page, and returns the position behind them.
+func (p *Page) each(do func(record []byte) error) (next int64, err error) {
+	rows, err := p.Rows()
+	if err != nil {
+		return 0, err
+	}
+	defer p.Release()
+	for _, record := range rows {
+		if err := do(record); err != nil {
+			return 0, err
+		}
+	}
+	return p.First + int64(p.Count), nil
+}
+
 // pageAt reads the page that begins at a position.
 func pageAt(ctx context.Context, conn db.DBTX, setID uuid.UUID, first int64) (*Page, error) {
 	pages, err := ReadPages(ctx, conn, setID, []int64{first})

@@ -278,6 +278,67 @@ func eachTrace(body []byte, do func(line []byte) error) error {
 	return nil
 }
 
+// shownTrace is a trace in words.
+type shownTrace struct {
+	From      int32           `json:"from"`
+	To        int32           `json:"to"`
+	LeftOut   []int32         `json:"left_out,omitempty"`
+	Kind      string          `json:"kind"`
+	Attempt   int32           `json:"attempt,omitempty"`
+	Element   int32           `json:"element,omitempty"`
+	CallID    string          `json:"call_id,omitempty"`
+	StartedAt *time.Time      `json:"started_at,omitempty"`
+	EndedAt   *time.Time      `json:"ended_at,omitempty"`
+	Output    json.RawMessage `json:"output,omitempty"`
+	Error     *JobError       `json:"error,omitempty"`
+	Body      json.RawMessage `json:"body,omitempty"`
+}
+
+// ShowFragment writes a stored fragment as a JSON array in one line: what attempts did to the records from..to-1 of the slice, but for
+// those left out, in the order in which it happened.
+func ShowFragment(w io.Writer, body []byte) error {
+	out := bufio.NewWriter(w)
+	lines := json.NewEncoder(&unbroken{out})
+	lines.SetEscapeHTML(false)
+	sep := byte('[')
+	err := eachTrace(body, func(line []byte) error {
+		t, err := decodeTrace(line)
+		if err != nil {
+			return err
+		}
+		_ = out.WriteByte(sep) // Flush tells
+		sep = ','
+		return lines.Encode(shownTrace{
+			t.From, t.To, t.LeftOut, t.Kind, t.Attempt, t.Element, t.CallID, shownTime(t.StartedAt), shownTime(t.EndedAt), t.Output, t.Error, t.Body,
+		})
+	})
+	if err != nil {
+		return err
+	}
+	if sep == '[' {
+		_ = out.WriteByte(sep)
+	}
+	_ = out.WriteByte(']')
+	return out.Flush() //nolint:wrapcheck // names the file
+}
+
+// unbroken writes JSON without the end of line that an encoder gives each value.
+type unbroken struct{ w io.Writer }
+
+func (u *unbroken) Write(p []byte) (int, error) {
+	if _, err := u.w.Write(bytes.TrimSuffix(p, []byte{'\n'})); err != nil {
+		return 0, err //nolint:wrapcheck // names the file
+	}
+	return len(p), nil
+}
+
+func shownTime(millis int64) *time.Time {
+	if millis == 0 {
+		return nil
+	}
+	return ref(time.UnixMilli(millis).UTC())
+}
+
 func decodeTrace(line []byte) (t Trace, err error) {
 	if err := json.Unmarshal(line, &t); err != nil {
 		return t, fmt.Errorf("%w: %w", errFragment, err)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"sync"
+	"unicode/utf8"
 
 	"github.com/klauspost/compress/s2"
 
@@ -32,6 +33,18 @@ func pack(body []byte) (stored []byte, packed bool) {
 		return body, false
 	}
 	return bytes.Clone(small), true
+}
+
+// StoredText returns the body of a stored delivery as text, without the encoding that its sender gave it, as Delivery shows the
+// beginning of it; ok is false where it is none.
+func StoredText(d *db.FlowWebhookDelivery) (body []byte, ok bool, err error) {
+	if body, err = bodyOf(d); err != nil {
+		return nil, false, err
+	}
+	if plain, understood := unpack(textOf(d.ContentEncoding), body); understood && len(plain) <= MaxBody {
+		body = plain
+	}
+	return body, utf8.Valid(body), nil
 }
 
 // bodyOf returns the bytes that were signed.
