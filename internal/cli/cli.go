@@ -40,7 +40,7 @@ type commands struct {
 	Serve    serveCommand    `cmd:"" group:"operate" help:"Run the API and workers against DATABASE_URL."`
 	Work     workCommand     `cmd:"" group:"operate" help:"Run workers only."`
 	Migrate  migrateCommand  `cmd:"" group:"operate" help:"Bring the database up to date, or see how far it is."`
-	Org      orgCommand      `cmd:"" group:"operate" help:"Create, list and suspend organizations."`
+	Org      orgCommand      `cmd:"" group:"operate" help:"Create, list, suspend, export and delete organizations."`
 	Apikey   apikeyCommand   `cmd:"" group:"operate" help:"Create API keys."`
 	Hold     holdCommand     `cmd:"" group:"operate" help:"Stop calls."`
 	Release  releaseCommand  `cmd:"" group:"operate" help:"Let calls go on that were held."`

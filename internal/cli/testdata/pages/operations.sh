@@ -6,6 +6,7 @@ RESTORED_URL=${DATABASE_URL/\/flowlane\?//restored?}
 BACKUP_TIME=$(date -u +%FT%TZ)
 PLATFORM=dialer
 DOMAIN=$(flowlane credentials get dialer --json | jq -r .tenancy_id)
+LEAVING=$(flowlane org create --name Leaving --json | jq -r .id)
 KEY=$(flowlane keys create --name lost --json | jq -r .id)
 
 # Calls of which nobody knows what became, and a batch that waits.
