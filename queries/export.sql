@@ -18,3 +18,9 @@ ORDER BY b.id LIMIT @max_rows;
 SELECT ((SELECT count(*) FROM flow.record_set s WHERE s.org_id = @org_id)
     + (SELECT count(*) FROM flow.batch b WHERE b.org_id = @org_id)
     + (SELECT count(*) FROM flow.batch b WHERE b.org_id = @org_id AND b.retry_of IS NULL AND NOT EXISTS (SELECT FROM flow.record_set s WHERE s.id = b.page_set)))::bigint AS files;
+
+-- name: ExportIsThere :one
+-- Whether a batch or a record set is there for its readers: its rows may go once it is not.
+SELECT (EXISTS (SELECT FROM flow.batch b WHERE b.id = @id AND b.org_id = @org_id)
+    OR EXISTS (SELECT FROM flow.record_set s WHERE s.id = @id AND s.org_id = @org_id
+        AND (s.staging_expires_at IS NULL OR s.staging_expires_at > flow.clock())))::boolean AS is_there;

@@ -100,6 +100,25 @@ func (q *Queries) ExportFiles(ctx context.Context, db DBTX, orgID uuid.UUID) (in
 	return files, err
 }
 
+const exportIsThere = `-- name: ExportIsThere :one
+SELECT (EXISTS (SELECT FROM flow.batch b WHERE b.id = $1 AND b.org_id = $2)
+    OR EXISTS (SELECT FROM flow.record_set s WHERE s.id = $1 AND s.org_id = $2
+        AND (s.staging_expires_at IS NULL OR s.staging_expires_at > flow.clock())))::boolean AS is_there
+`
+
+type ExportIsThereParams struct {
+	ID    uuid.UUID
+	OrgID uuid.UUID
+}
+
+// Whether a batch or a record set is there for its readers: its rows may go once it is not.
+func (q *Queries) ExportIsThere(ctx context.Context, db DBTX, arg ExportIsThereParams) (bool, error) {
+	row := db.QueryRow(ctx, exportIsThere, arg.ID, arg.OrgID)
+	var is_there bool
+	err := row.Scan(&is_there)
+	return is_there, err
+}
+
 const exportSets = `-- name: ExportSets :many
 
 SELECT s.id, s.chunk_count AS size, s.id AS pages FROM flow.record_set s WHERE s.org_id = $1 AND s.id > $2 ORDER BY s.id LIMIT $3

@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -61,10 +62,13 @@ var byteColumns = map[string]string{
 }
 
 // exportOf exports an organization and returns the files of the archive, with the manifest.
-func (s *stack) exportOf(org string) (files map[string]string, manifest map[string]any) {
+func (s *stack) exportOf(org string, change ...func(*orgexport.Service)) (files map[string]string, manifest map[string]any) {
 	s.t.Helper()
 	exports, err := app.Exports(s.owner, "v0.0.1")
 	require.NoError(s.t, err)
+	for _, do := range change {
+		do(exports)
+	}
 	var text bytes.Buffer
 	total, err := exports.Write(s.t.Context(), orgexport.Request{OrgID: uuid.MustParse(org), To: &text, Dir: s.t.TempDir()})
 	require.NoError(s.t, err)
@@ -319,4 +323,28 @@ func (s *stack) wantOpened(files map[string]string, receiver string) {
 	var delivery struct{ Body string }
 	require.NoError(s.t, json.Unmarshal([]byte(strings.SplitN(files["tables/webhook_delivery.ndjson"], "\n", 2)[0]), &delivery))
 	assert.True(s.t, json.Valid([]byte(delivery.Body)), delivery.Body)
+}
+
+// TestOrganization_Export_Deleted: what is deleted while it is read is not there in part.
+func TestOrganization_Export_Deleted(t *testing.T) {
+	t.Parallel()
+	s := serveStack(t, true)
+	flow := s.define(transformSteps)
+	kept, gone := s.trigger(flow, oneRecord), s.trigger(flow, oneRecord)
+	s.await(kept)
+	s.await(gone)
+	var org string
+	s.scan("SELECT org_id::text FROM flow.batch WHERE id = $1", &org, kept)
+	files, _ := s.exportOf(org, func(exports *orgexport.Service) {
+		read := exports.Results
+		exports.Results = func(ctx context.Context, orgID, batchID uuid.UUID) (io.Reader, error) {
+			results, err := read(ctx, orgID, batchID)
+			if batchID.String() == gone {
+				s.Do(http.MethodDelete, "/flows/batches/"+gone, nil).Want(http.StatusNoContent)
+			}
+			return results, err
+		}
+	})
+	assert.Contains(t, files, "results/"+kept+".ndjson")
+	assert.NotContains(t, files, "results/"+gone+".ndjson")
 }

@@ -90,7 +90,9 @@ func writeWhole(path string, write func(io.Writer) error) error {
 	if err != nil {
 		return err //nolint:wrapcheck // names the file
 	}
-	err = write(file)
+	if err = write(file); err == nil {
+		err = file.Sync()
+	}
 	if err = errors.Join(err, file.Close()); err == nil {
 		err = os.Rename(file.Name(), path)
 	}

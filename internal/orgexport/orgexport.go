@@ -177,7 +177,8 @@ func (e *export) write(ctx context.Context) error {
 	for _, list := range []lister{recordSets, batchesBrought} {
 		err := e.eachParent(ctx, list, e.OrgID, func(found []parent) error {
 			for _, p := range found {
-				if err := e.part("records/"+p.ID.String(), func(w *spool) error { return e.writeRecords(ctx, w, p.Pages) }); err != nil {
+				err := e.partOf(ctx, "records/", p.ID, func(w *spool) error { return e.writeRecords(ctx, w, p.Pages) })
+				if err != nil {
 					return err
 				}
 			}
@@ -189,11 +190,25 @@ func (e *export) write(ctx context.Context) error {
 	}
 	return e.eachParent(ctx, batches, e.OrgID, func(found []parent) error {
 		for _, p := range found {
-			if err := e.part("results/"+p.ID.String(), func(w *spool) error { return e.writeResults(ctx, w, p.ID) }); err != nil {
+			if err := e.partOf(ctx, "results/", p.ID, func(w *spool) error { return e.writeResults(ctx, w, p.ID) }); err != nil {
 				return err
 			}
 		}
 		return nil
+	})
+}
+
+// partOf adds a file of a batch or of a record set, unless that was deleted while it was read, by which some of its rows may have gone.
+func (e *export) partOf(ctx context.Context, folder string, id uuid.UUID, fill func(w *spool) error) error {
+	return e.part(folder+id.String(), func(w *spool) error {
+		if err := fill(w); err != nil {
+			return err
+		}
+		is, err := db.New().ExportIsThere(ctx, e.Pool, db.ExportIsThereParams{ID: id, OrgID: e.OrgID})
+		if err == nil && !is {
+			err = fault.Missing("Batch or record set")
+		}
+		return err //nolint:wrapcheck // says everything
 	})
 }
 
