@@ -3,7 +3,7 @@
 -- name: HousekeepLedger :execrows
 DELETE FROM flow.ledger l USING (
     SELECT o.domain, o.bucket, o.window_seconds, o.starts_at FROM flow.ledger o
-    WHERE o.ends_at < (SELECT flow.clock()) - interval '31 days'
+    WHERE o.ends_at < (SELECT flow.retention_now()) - interval '31 days'
     ORDER BY o.ends_at LIMIT @max_rows FOR UPDATE SKIP LOCKED
 ) old
 WHERE l.domain = old.domain AND l.bucket = old.bucket AND l.window_seconds = old.window_seconds AND l.starts_at = old.starts_at;
@@ -11,7 +11,7 @@ WHERE l.domain = old.domain AND l.bucket = old.bucket AND l.window_seconds = old
 -- name: HousekeepRolling :execrows
 DELETE FROM flow.rolling r USING (
     SELECT o.domain, o.bucket, o.window_seconds, o.cell FROM flow.rolling o
-    WHERE o.ends_at < (SELECT flow.clock()) - interval '1 hour'
+    WHERE o.ends_at < (SELECT flow.retention_now()) - interval '1 hour'
     ORDER BY o.ends_at LIMIT @max_rows FOR UPDATE SKIP LOCKED
 ) old
 WHERE r.domain = old.domain AND r.bucket = old.bucket AND r.window_seconds = old.window_seconds AND r.cell = old.cell;
@@ -22,7 +22,7 @@ DELETE FROM flow.call c USING (
     SELECT o.id FROM flow.budget b
     CROSS JOIN LATERAL (
         SELECT k.id FROM flow.call k
-        WHERE k.domain = b.domain AND k.bucket = b.bucket AND k.claimed_at < (SELECT flow.clock()) - interval '7 days'
+        WHERE k.domain = b.domain AND k.bucket = b.bucket AND k.claimed_at < (SELECT flow.retention_now()) - interval '7 days'
             AND k.state IN ('settled', 'refused')
         ORDER BY k.claimed_at LIMIT @max_rows
     ) o
@@ -49,13 +49,14 @@ WITH old AS (
 SELECT 1 FROM old;
 
 -- name: HousekeepHolds :execrows
--- Holds of people that ended: they go as the batches of their organization do.
+-- Holds of people that ended: they go as the batches of their organization do, and those of a batch after it.
 DELETE FROM flow.pause p USING (
     SELECT o.id FROM flow.organization g
     CROSS JOIN LATERAL (SELECT flow.kept_since(g.id, 'batches', @keep_seconds) AS since OFFSET 0) k
     CROSS JOIN LATERAL (
         SELECT h.id FROM flow.pause h
         WHERE h.org_id = g.id AND h.created_at < k.since AND h.status = 'released' AND h.released_at < k.since
+            AND NOT EXISTS (SELECT FROM flow.batch b WHERE b.id = h.batch_id)
         ORDER BY h.created_at, h.id LIMIT @max_rows
     ) o
     LIMIT @max_rows
@@ -65,7 +66,7 @@ WHERE p.id = old.id;
 -- name: HousekeepBackoffs :execrows
 DELETE FROM flow.pause p USING (
     SELECT o.id FROM flow.pause o
-    WHERE o.scope = 'bucket' AND o.status = 'released' AND o.released_at < (SELECT flow.clock()) - interval '30 days'
+    WHERE o.scope = 'bucket' AND o.status = 'released' AND o.released_at < (SELECT flow.retention_now()) - interval '30 days'
     LIMIT @max_rows
 ) old
 WHERE p.id = old.id;
@@ -73,7 +74,7 @@ WHERE p.id = old.id;
 -- name: HousekeepIdempotencyKeys :execrows
 DELETE FROM flow.idempotency_key k USING (
     SELECT o.org_id, o.key_hash FROM flow.idempotency_key o
-    WHERE o.created_at <= (SELECT flow.clock()) - interval '24 hours'
+    WHERE o.created_at <= (SELECT flow.retention_now()) - interval '24 hours'
     ORDER BY o.created_at LIMIT @max_rows FOR UPDATE SKIP LOCKED
 ) old
 WHERE k.org_id = old.org_id AND k.key_hash = old.key_hash;

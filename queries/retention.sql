@@ -15,13 +15,15 @@ INSERT INTO flow.retention (org_id, name, days)
 SELECT @org_id, unnest(@names::text[]), unnest(@days::int[]);
 
 -- name: RetentionClockAdvance :one
--- Moves the clock of deletions on by what has passed, as far as the time of the server. Tells how far it is behind that.
-UPDATE flow.retention_clock c SET reached = least(clock_timestamp() + o.stepped, c.reached + make_interval(secs => @seconds))
-FROM flow.clock_offset o
-RETURNING extract(epoch FROM clock_timestamp() + o.stepped - c.reached)::float8 AS behind;
+-- Moves the clock of deletions on by twice what has passed for the process and for the server, whichever is less, as far as the time
+-- of the server. Tells how far it is behind that.
+UPDATE flow.retention_clock c SET moved_at = s.now, reached = least(s.now, c.reached + 2 * greatest(
+    least(make_interval(secs => @seconds), s.now - c.moved_at), interval '0'))
+FROM (SELECT clock_timestamp() + stepped AS now FROM flow.clock_offset) s
+RETURNING extract(epoch FROM s.now - c.reached)::float8 AS behind;
 
 -- name: BatchesOld :many
--- Locks first batches of records that ended long ago, as retries of them did, the oldest first. The counts are asked for one by one: a
+-- Locks first batches of records that ended long ago, as retries of them did, and whose results nobody waits for, the oldest first. The counts are asked for one by one: a
 -- join with them may begin with all batches that there are.
 SELECT c.batch_id FROM flow.batch_count c WHERE c.batch_id = ANY(ARRAY(
     SELECT o.id FROM flow.organization g
@@ -29,6 +31,7 @@ SELECT c.batch_id FROM flow.batch_count c WHERE c.batch_id = ANY(ARRAY(
     CROSS JOIN LATERAL (
         SELECT b.id FROM flow.batch b
         WHERE b.org_id = g.id AND b.created_at < k.since AND b.retry_of IS NULL AND (SELECT flow.batch_is_old(n, k.since) FROM flow.batch_count n WHERE n.batch_id = b.id)
+            AND NOT EXISTS (SELECT FROM flow.wait w WHERE w.child = b.id)
             AND NOT EXISTS (SELECT FROM flow.batch r WHERE r.retry_root = b.id AND (SELECT NOT flow.batch_is_old(m, k.since) FROM flow.batch_count m WHERE m.batch_id = r.id))
         ORDER BY b.created_at LIMIT @max_rows
     ) o
@@ -41,10 +44,13 @@ SELECT b.retry_root FROM flow.batch_count c JOIN flow.batch b ON b.id = c.batch_
 WHERE b.id = @id AND b.org_id = @org_id FOR UPDATE OF c;
 
 -- name: BatchFamilyOpen :one
--- The first of a batch and those that retried its records that is not over, or of which something is undecided.
-SELECT b.id, c.status, (c.started + c.needs_reconcile + c.unresolved)::bigint AS undecided
+-- The first of a batch and those that retried its records that is not over, of which something is undecided, or whose results a task
+-- waits for.
+SELECT b.id, c.status, (c.started + c.needs_reconcile + c.unresolved)::bigint AS undecided, flow.batch_is_old(c, 'infinity') AS over
 FROM flow.batch b JOIN flow.batch_count c ON c.batch_id = b.id
-WHERE (b.id = @id OR b.retry_root = @id) AND NOT flow.batch_is_old(c, 'infinity') ORDER BY b.retry_no LIMIT 1;
+WHERE (b.id = @id OR b.retry_root = @id)
+    AND (NOT flow.batch_is_old(c, 'infinity') OR EXISTS (SELECT FROM flow.wait w WHERE w.child = b.id))
+ORDER BY b.retry_no LIMIT 1;
 
 -- name: BatchesErase :execrows
 -- Deletes batches that are locked, with those that retry their records, unless one that is not old (or, at once, not over) has come
@@ -54,7 +60,7 @@ WITH old AS (
     CROSS JOIN LATERAL (
         SELECT CASE WHEN @at_once::boolean THEN 'infinity' ELSE flow.kept_since(b.org_id, 'batches', @keep_seconds) END AS since OFFSET 0
     ) k
-    WHERE b.id = ANY(@ids::uuid[]) AND flow.batch_is_old(n, k.since) AND NOT EXISTS (
+    WHERE b.id = ANY(@ids::uuid[]) AND flow.batch_is_old(n, k.since) AND NOT EXISTS (SELECT FROM flow.wait w WHERE w.child = b.id) AND NOT EXISTS (
         SELECT FROM flow.batch r JOIN flow.batch_count m ON m.batch_id = r.id
         WHERE r.retry_root = b.id AND NOT flow.batch_is_old(m, k.since))
 ), family AS (

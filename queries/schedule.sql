@@ -99,7 +99,7 @@ WHERE schedule_id = @schedule_id AND org_id = @org_id AND id BETWEEN @least AND 
 
 -- name: HousekeepFires :execrows
 DELETE FROM flow.schedule_fire f USING (
-    SELECT o.id FROM flow.schedule_fire o WHERE o.created_at < (SELECT flow.clock()) - interval '90 days'
+    SELECT o.id FROM flow.schedule_fire o WHERE o.created_at < (SELECT flow.retention_now()) - interval '90 days'
     ORDER BY o.created_at LIMIT @max_rows FOR UPDATE SKIP LOCKED
 ) old
 WHERE f.id = old.id;

@@ -61,7 +61,7 @@ FROM flow.definition d WHERE d.org_id = @org_id AND d.id = @definition_id;
 
 -- name: HousekeepRefusedStarts :execrows
 DELETE FROM flow.refused_start s USING (
-    SELECT o.id FROM flow.refused_start o WHERE o.created_at < (SELECT flow.clock()) - interval '90 days'
+    SELECT o.id FROM flow.refused_start o WHERE o.created_at < (SELECT flow.retention_now()) - interval '90 days'
     ORDER BY o.created_at LIMIT @max_rows FOR UPDATE SKIP LOCKED
 ) old
 WHERE s.id = old.id;

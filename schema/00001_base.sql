@@ -55,12 +55,14 @@ COMMENT ON COLUMN flow.clock_watch.watched_at IS 'When a process last compared t
 -- their own, which follows the other one only as far as processes have seen time pass.
 CREATE TABLE flow.retention_clock (
     only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row),
-    reached timestamptz NOT NULL DEFAULT clock_timestamp()
+    reached timestamptz NOT NULL DEFAULT clock_timestamp(),
+    moved_at timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 INSERT INTO flow.retention_clock DEFAULT VALUES;
 COMMENT ON TABLE flow.retention_clock IS 'The time by which things are old enough to be deleted: one row.';
 COMMENT ON COLUMN flow.retention_clock.only_row IS 'Always true: lets the table have one row.';
-COMMENT ON COLUMN flow.retention_clock.reached IS 'It is never later than this, nor than the time of the server. Housekeeping moves it on, by twice the time that has passed for its process.';
+COMMENT ON COLUMN flow.retention_clock.reached IS 'It is never later than this, nor than the time of the server. Housekeeping moves it on, by twice the time that has passed for its process and for the server.';
+COMMENT ON COLUMN flow.retention_clock.moved_at IS 'When that was last, by the clock of the server.';
 
 -- +goose StatementBegin
 CREATE FUNCTION flow.retention_now() RETURNS timestamptz LANGUAGE plpgsql STABLE PARALLEL SAFE AS $$

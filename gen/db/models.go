@@ -1700,8 +1700,10 @@ type FlowRetention struct {
 type FlowRetentionClock struct {
 	// Always true: lets the table have one row.
 	OnlyRow bool
-	// It is never later than this, nor than the time of the server. Housekeeping moves it on, by twice the time that has passed for its process.
+	// It is never later than this, nor than the time of the server. Housekeeping moves it on, by twice the time that has passed for its process and for the server.
 	Reached time.Time
+	// When that was last, by the clock of the server.
+	MovedAt time.Time
 }
 
 // Spend in windows that roll: a log of calls by when they can have arrived at the latest, in cells of a twentieth of the length. What counts of all cells at a time is never raised above the cap by a debit for a call to come.

@@ -31,22 +31,31 @@ func (q *Queries) BatchEraseLock(ctx context.Context, db DBTX, arg BatchEraseLoc
 }
 
 const batchFamilyOpen = `-- name: BatchFamilyOpen :one
-SELECT b.id, c.status, (c.started + c.needs_reconcile + c.unresolved)::bigint AS undecided
+SELECT b.id, c.status, (c.started + c.needs_reconcile + c.unresolved)::bigint AS undecided, flow.batch_is_old(c, 'infinity') AS over
 FROM flow.batch b JOIN flow.batch_count c ON c.batch_id = b.id
-WHERE (b.id = $1 OR b.retry_root = $1) AND NOT flow.batch_is_old(c, 'infinity') ORDER BY b.retry_no LIMIT 1
+WHERE (b.id = $1 OR b.retry_root = $1)
+    AND (NOT flow.batch_is_old(c, 'infinity') OR EXISTS (SELECT FROM flow.wait w WHERE w.child = b.id))
+ORDER BY b.retry_no LIMIT 1
 `
 
 type BatchFamilyOpenRow struct {
 	ID        uuid.UUID
 	Status    FlowBatchStatus
 	Undecided int64
+	Over      bool
 }
 
-// The first of a batch and those that retried its records that is not over, or of which something is undecided.
+// The first of a batch and those that retried its records that is not over, of which something is undecided, or whose results a task
+// waits for.
 func (q *Queries) BatchFamilyOpen(ctx context.Context, db DBTX, id uuid.UUID) (BatchFamilyOpenRow, error) {
 	row := db.QueryRow(ctx, batchFamilyOpen, id)
 	var i BatchFamilyOpenRow
-	err := row.Scan(&i.ID, &i.Status, &i.Undecided)
+	err := row.Scan(
+		&i.ID,
+		&i.Status,
+		&i.Undecided,
+		&i.Over,
+	)
 	return i, err
 }
 
@@ -56,7 +65,7 @@ WITH old AS (
     CROSS JOIN LATERAL (
         SELECT CASE WHEN $1::boolean THEN 'infinity' ELSE flow.kept_since(b.org_id, 'batches', $2) END AS since OFFSET 0
     ) k
-    WHERE b.id = ANY($3::uuid[]) AND flow.batch_is_old(n, k.since) AND NOT EXISTS (
+    WHERE b.id = ANY($3::uuid[]) AND flow.batch_is_old(n, k.since) AND NOT EXISTS (SELECT FROM flow.wait w WHERE w.child = b.id) AND NOT EXISTS (
         SELECT FROM flow.batch r JOIN flow.batch_count m ON m.batch_id = r.id
         WHERE r.retry_root = b.id AND NOT flow.batch_is_old(m, k.since))
 ), family AS (
@@ -96,6 +105,7 @@ SELECT c.batch_id FROM flow.batch_count c WHERE c.batch_id = ANY(ARRAY(
     CROSS JOIN LATERAL (
         SELECT b.id FROM flow.batch b
         WHERE b.org_id = g.id AND b.created_at < k.since AND b.retry_of IS NULL AND (SELECT flow.batch_is_old(n, k.since) FROM flow.batch_count n WHERE n.batch_id = b.id)
+            AND NOT EXISTS (SELECT FROM flow.wait w WHERE w.child = b.id)
             AND NOT EXISTS (SELECT FROM flow.batch r WHERE r.retry_root = b.id AND (SELECT NOT flow.batch_is_old(m, k.since) FROM flow.batch_count m WHERE m.batch_id = r.id))
         ORDER BY b.created_at LIMIT $2
     ) o
@@ -108,7 +118,7 @@ type BatchesOldParams struct {
 	MaxRows     int32
 }
 
-// Locks first batches of records that ended long ago, as retries of them did, the oldest first. The counts are asked for one by one: a
+// Locks first batches of records that ended long ago, as retries of them did, and whose results nobody waits for, the oldest first. The counts are asked for one by one: a
 // join with them may begin with all batches that there are.
 func (q *Queries) BatchesOld(ctx context.Context, db DBTX, arg BatchesOldParams) ([]uuid.UUID, error) {
 	rows, err := db.Query(ctx, batchesOld, arg.KeepSeconds, arg.MaxRows)
@@ -426,12 +436,14 @@ func (q *Queries) RetentionClear(ctx context.Context, db DBTX, orgID uuid.UUID) 
 }
 
 const retentionClockAdvance = `-- name: RetentionClockAdvance :one
-UPDATE flow.retention_clock c SET reached = least(clock_timestamp() + o.stepped, c.reached + make_interval(secs => $1))
-FROM flow.clock_offset o
-RETURNING extract(epoch FROM clock_timestamp() + o.stepped - c.reached)::float8 AS behind
+UPDATE flow.retention_clock c SET moved_at = s.now, reached = least(s.now, c.reached + 2 * greatest(
+    least(make_interval(secs => $1), s.now - c.moved_at), interval '0'))
+FROM (SELECT clock_timestamp() + stepped AS now FROM flow.clock_offset) s
+RETURNING extract(epoch FROM s.now - c.reached)::float8 AS behind
 `
 
-// Moves the clock of deletions on by what has passed, as far as the time of the server. Tells how far it is behind that.
+// Moves the clock of deletions on by twice what has passed for the process and for the server, whichever is less, as far as the time
+// of the server. Tells how far it is behind that.
 func (q *Queries) RetentionClockAdvance(ctx context.Context, db DBTX, seconds float64) (float64, error) {
 	row := db.QueryRow(ctx, retentionClockAdvance, seconds)
 	var behind float64

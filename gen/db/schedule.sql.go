@@ -203,7 +203,7 @@ func (q *Queries) FireListNewest(ctx context.Context, db DBTX, arg FireListNewes
 
 const housekeepFires = `-- name: HousekeepFires :execrows
 DELETE FROM flow.schedule_fire f USING (
-    SELECT o.id FROM flow.schedule_fire o WHERE o.created_at < (SELECT flow.clock()) - interval '90 days'
+    SELECT o.id FROM flow.schedule_fire o WHERE o.created_at < (SELECT flow.retention_now()) - interval '90 days'
     ORDER BY o.created_at LIMIT $1 FOR UPDATE SKIP LOCKED
 ) old
 WHERE f.id = old.id

@@ -14,7 +14,7 @@ import (
 
 const housekeepRefusedStarts = `-- name: HousekeepRefusedStarts :execrows
 DELETE FROM flow.refused_start s USING (
-    SELECT o.id FROM flow.refused_start o WHERE o.created_at < (SELECT flow.clock()) - interval '90 days'
+    SELECT o.id FROM flow.refused_start o WHERE o.created_at < (SELECT flow.retention_now()) - interval '90 days'
     ORDER BY o.created_at LIMIT $1 FOR UPDATE SKIP LOCKED
 ) old
 WHERE s.id = old.id

@@ -3967,10 +3967,12 @@ func (s *Server) handleCreateWebhookRequest(args [0]string, argsEscaped bool, w 
 // Deletes a batch that is over before its time has come (`GET /account/retention`): with its records,
 // its results and the record set that it used, and with all batches that retried its records. They are
 // gone with the answer, and cannot be had back. What its calls sent and were answered
-// (`GET /flows/calls`) goes when other calls of its age do, and what it used stays counted.
+// (`GET /flows/calls`), and the webhook delivery or event that started it, go when others of their age
+// do; what it used stays counted.
 //
-// Answers 409 while this batch or a retry of it is not over, has calls under way, or has records whose
-// outcome is unknown; and for a batch that retried records of another one, which goes with that one.
+// Answers 409 while this batch or a retry of it is not over, has calls under way or records whose
+// outcome is unknown, and while a task of another batch waits for its results; and for a batch that
+// retried records of another one, which goes with that one.
 //
 // DELETE /flows/batches/{batch_id}
 func (s *Server) handleDeleteBatchRequest(args [1]string, argsEscaped bool, w http.ResponseWriter, r *http.Request) {

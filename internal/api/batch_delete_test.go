@@ -4,10 +4,12 @@ import (
 	"fmt"
 	"net/http"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"flowlane/internal/pg/pgtest"
 	"flowlane/internal/provider/dialersim"
 )
 
@@ -75,4 +77,29 @@ func TestDeleteBatch_Open(t *testing.T) {
 
 	s.Do(http.MethodPost, "/flows/batches/"+waits+"/cancel", `{}`).Want(http.StatusOK)
 	s.Do(http.MethodDelete, "/flows/batches/"+waits, nil).Want(http.StatusNoContent)
+}
+
+// TestDeleteBatch_Child: a batch whose results a task waits for stays until it has them, by hand and by age.
+func TestDeleteBatch_Child(t *testing.T) {
+	t.Parallel()
+	s := serveStack(t, true)
+	child := s.define(`[{"id":"d","tasks":[` + delayTask("d", `{"seconds":3600}`, "") + `]}]`)
+	parent := s.trigger(s.define(fmt.Sprintf(`[{"id":"s","tasks":[{"id":"go","action_id":"core__flow__start_flow",
+		"params":{"definition_id":%q,"input":{},"wait":true,"timeout_seconds":31536000}}]}]`, child)), oneRecord)
+	s.waiting(parent, 1)
+	s.settle(func() bool { return s.count("flow.wait WHERE child IS NOT NULL") == 1 })
+	id := s.childOf(parent, 0)
+	s.Do(http.MethodPost, "/flows/batches/"+parent+"/pause", `{}`).Want(http.StatusCreated)
+	pgtest.MoveClock(t, s.owner, 2*time.Hour)
+	s.await(id)
+
+	refused := s.Do(http.MethodDelete, "/flows/batches/"+id, nil).Want(http.StatusConflict).JSON()
+	assert.Equal(t, "A task waits for the results of the batch", refused["detail"])
+	s.Do(http.MethodPut, "/account/retention", `{"batches":1}`).Want(http.StatusOK)
+	s.aDayLater(3)
+	assert.Equal(t, "completed", s.get("/flows/batches/" + id)["status"])
+	s.Do(http.MethodPost, "/flows/batches/"+parent+"/resume", `{}`).Want(http.StatusOK)
+	s.await(parent)
+	assert.Equal(t, "completed", s.get("/flows/batches/" + parent)["status"])
+	s.Do(http.MethodDelete, "/flows/batches/"+id, nil).Want(http.StatusNoContent)
 }

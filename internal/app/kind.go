@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -91,6 +92,9 @@ func (a *App) stoppable(h due.Handler) due.Handler {
 func (a *App) slices(ctx context.Context, l *due.Lease) (again time.Time, err error) {
 	next, err := inTurns(ctx, l, func(ctx context.Context, id uuid.UUID) (more bool, err error) {
 		b, err := a.Runs.Batch(ctx, a.Pool, id)
+		if errors.Is(err, run.ErrNoBatch) {
+			return false, nil
+		}
 		if err != nil {
 			return false, err
 		}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"flowlane/internal/dispatch"
+	"flowlane/internal/retention"
 )
 
 const (
@@ -132,7 +133,7 @@ func (a *App) startWork(ctx context.Context) error {
 		return fmt.Errorf("start the workers: %w", err)
 	}
 	go a.watch.Run(a.stopping, a.Dispatcher.ClockStepped, func(ctx context.Context) error {
-		return a.Scheduler.ClockStepped(ctx, dispatch.DueReconcile, dispatch.DueCounters)
+		return a.Scheduler.ClockStepped(ctx, dispatch.DueReconcile, dispatch.DueCounters, retention.DeletionKind)
 	}, a.planUpkeep)
 	return nil
 }

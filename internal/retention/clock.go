@@ -30,7 +30,7 @@ func (c *Clock) Advance(ctx context.Context, conn db.DBTX) (behind time.Duration
 	defer c.mu.Unlock()
 	now := time.Now()
 	passed := min(now.Sub(c.last), longestRound)
-	seconds, err := db.New().RetentionClockAdvance(ctx, conn, 2*passed.Seconds())
+	seconds, err := db.New().RetentionClockAdvance(ctx, conn, passed.Seconds())
 	if err != nil {
 		return 0, fmt.Errorf("move the clock of deletions on: %w", err)
 	}

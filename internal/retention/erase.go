@@ -80,6 +80,10 @@ func stillOpen(id uuid.UUID, open db.BatchFamilyOpenRow) error {
 		return fault.New(fault.Conflict, "%s has records whose outcome is not known", which).Hinted(
 			"Wait for those that are under way, and decide about the others with POST /v1/flows/batches/%s/resolve.", open.ID)
 	}
+	if open.Over {
+		return fault.New(fault.Conflict, "A task waits for the results of the batch").Hinted(
+			"Resume or cancel the batch that started it: trigger_source names the job that waits.")
+	}
 	return fault.New(fault.Conflict, "%s is %s", which, open.Status).Hinted(
 		"Wait until it is over, or cancel it first: POST /v1/flows/batches/%s/cancel.", open.ID)
 }

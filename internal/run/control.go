@@ -136,8 +136,8 @@ func (s *Service) Cancel(ctx context.Context, tx pgx.Tx, orgID, batchID uuid.UUI
 // failures is how many of the jobs failed, or were rejected.
 func (c *Counts) failures() int64 { return c.Of(Failed) + c.Of(Rejected) }
 
-// stopped reports whether nothing of the batch is sent any more: it is over, or its failure threshold stopped it.
-func (h *head) stopped() bool { return BatchTerminal(h.Status) || h.StoppedAt != nil }
+// stopped reports whether nothing of the batch is sent any more: it is over, its failure threshold stopped it, or it was deleted.
+func (h *head) stopped() bool { return h == nil || BatchTerminal(h.Status) || h.StoppedAt != nil }
 
 // barred reports whether nothing of the batch is sent or worked on now: it is stopped, or paused.
 func (h *head) barred() bool { return h.stopped() || h.Status == BatchPaused }

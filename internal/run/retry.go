@@ -102,7 +102,9 @@ func (r *retrying) open(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	r.of = views[r.in.BatchID]
+	if r.of = views[r.in.BatchID]; r.of == nil {
+		return fault.Missing("Batch")
+	}
 	b := &r.of.FlowBatch
 	if status := r.of.FlowBatchCount.Status; !BatchTerminal(status) {
 		return fault.New(fault.Conflict, "Batch is %s; only a batch that is over can be retried", status)

@@ -3,6 +3,7 @@ package run
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -38,7 +39,10 @@ type Batch struct {
 	page *recordset.Page
 }
 
-// Batch returns one batch for evaluation.
+// ErrNoBatch means that a batch was deleted.
+var ErrNoBatch = errors.New("the batch is not there")
+
+// Batch returns one batch for evaluation. The error wraps ErrNoBatch where there is none.
 func (s *Service) Batch(ctx context.Context, conn db.DBTX, id uuid.UUID) (*Batch, error) {
 	if b := s.batches.get(id); b != nil {
 		return b, nil
@@ -48,7 +52,7 @@ func (s *Service) Batch(ctx context.Context, conn db.DBTX, id uuid.UUID) (*Batch
 		return nil, err
 	}
 	if len(read) != 1 {
-		return nil, fmt.Errorf("batch %s is not there", id)
+		return nil, fmt.Errorf("batch %s: %w", id, ErrNoBatch)
 	}
 	return read[0], nil
 }

@@ -119,7 +119,7 @@ function Steering({ batch }: { batch: Batch }) {
       {over && failed + rejected + unprocessed + cancelled > 0 && <Button strong disabled={!may} title={why} onClick={() => setOpen('retry')}>Retry</Button>}
       <a className="button" href={`/v1/flows/batches/${batch.id}/results?format=csv`} download>Results as CSV</a>
       <Copy text={`flowlane batches get ${batch.id}`}>Copy command</Copy>
-      {over && <Button disabled={!may} title={why} onClick={() => setOpen('delete')}>Delete</Button>}
+      {over && !batch.retry_of && <Button disabled={!may} title={why} onClick={() => setOpen('delete')}>Delete</Button>}
       {open === 'pause' && <PauseBatch batch={batch} close={close} />}
       {open === 'cancel' && <CancelBatch batch={batch} close={close} />}
       {open === 'delete' && <DeleteBatch batch={batch} close={close} />}
