@@ -103,3 +103,13 @@ func TestDeleteBatch_Child(t *testing.T) {
 	assert.Equal(t, "completed", s.get("/flows/batches/" + parent)["status"])
 	s.Do(http.MethodDelete, "/flows/batches/"+id, nil).Want(http.StatusNoContent)
 }
+
+// TestDeleteBatch_WorkLeft: work that was due for a batch that is gone ends, and is not tried again for ever.
+func TestDeleteBatch_WorkLeft(t *testing.T) {
+	t.Parallel()
+	s := serveStack(t, true)
+	_, err := s.owner.Exec(t.Context(), `INSERT INTO flow.due (kind, key, due_at, lease_seconds)
+		VALUES ('slices', gen_random_uuid()::text, flow.clock(), 10)`)
+	require.NoError(t, err)
+	s.settle(func() bool { return s.count("flow.due WHERE kind = 'slices'") == 0 })
+}
