@@ -89,6 +89,7 @@ func TestDeleteBatch_Child(t *testing.T) {
 	s.waiting(parent, 1)
 	s.settle(func() bool { return s.count("flow.wait WHERE child IS NOT NULL") == 1 })
 	id := s.childOf(parent, 0)
+	s.waiting(id, 1) // by the clock of before, too
 	s.Do(http.MethodPost, "/flows/batches/"+parent+"/pause", `{}`).Want(http.StatusCreated)
 	pgtest.MoveClock(t, s.owner, 2*time.Hour)
 	s.await(id)
