@@ -96,21 +96,29 @@ func (q *Queries) RefusedStartTotal(ctx context.Context, db DBTX, arg RefusedSta
 const triggerList = `-- name: TriggerList :many
 
 SELECT t.id, t.definition_id, t.version, t.trigger_type, t.trigger_source, t.status, t.record_count, t.created_by, t.created_at, t.reason FROM (
-    SELECT b.id, b.definition_id, b.version, b.trigger_type, b.trigger_source, c.status::text AS status, b.record_count,
-        b.created_by, b.created_at, ''::text AS reason
-    FROM flow.batch b JOIN flow.batch_count c ON c.batch_id = b.id
+    SELECT u.id FROM (
+    SELECT b.id FROM flow.batch b
     WHERE b.org_id = $1 AND b.id BETWEEN $2 AND $3
-        AND ($4::timestamptz IS NULL OR b.created_at >= $4) AND ($5::timestamptz IS NULL OR b.created_at < $5)
+        AND ($4::timestamptz IS NULL OR b.created_at >= $4)
+        AND ($5::timestamptz IS NULL OR b.created_at < $5)
         AND ($6::uuid IS NULL OR b.definition_id = $6)
         AND ($7::flow.trigger_type IS NULL OR b.trigger_type = $7)
     UNION ALL
-    SELECT r.id, r.definition_id, r.version, r.trigger_type, r.trigger_source, ''::text, 0::bigint, r.created_by, r.created_at, r.reason
-    FROM flow.refused_start r
+    SELECT r.id FROM flow.refused_start r
     WHERE r.org_id = $1 AND r.id BETWEEN $2 AND $3
-        AND ($4::timestamptz IS NULL OR r.created_at >= $4) AND ($5::timestamptz IS NULL OR r.created_at < $5)
+        AND ($4::timestamptz IS NULL OR r.created_at >= $4)
+        AND ($5::timestamptz IS NULL OR r.created_at < $5)
         AND ($6::uuid IS NULL OR r.definition_id = $6)
         AND ($7::flow.trigger_type IS NULL OR r.trigger_type = $7)
-) t ORDER BY t.id LIMIT $9 OFFSET $8
+    ) u ORDER BY u.id LIMIT $9 OFFSET $8
+) k CROSS JOIN LATERAL (
+    SELECT b.id, b.definition_id, b.version, b.trigger_type, b.trigger_source, c.status::text AS status, b.record_count,
+        b.created_by, b.created_at, ''::text AS reason
+    FROM flow.batch b JOIN flow.batch_count c ON c.batch_id = b.id WHERE b.id = k.id
+    UNION ALL
+    SELECT r.id, r.definition_id, r.version, r.trigger_type, r.trigger_source, ''::text, 0::bigint, r.created_by, r.created_at, r.reason
+    FROM flow.refused_start r WHERE r.id = k.id
+) t ORDER BY t.id
 `
 
 type TriggerListParams struct {
@@ -140,7 +148,7 @@ type TriggerListRow struct {
 
 // Starts: each has a batch, or was refused. A start has the id of its batch, or one of its own: both
 // sort by time. status is that of the batch, or empty.
-// In insertion order, between two ids.
+// In insertion order, between two ids. These come first and alone: their two orders can be merged, while whole rows would all be sorted.
 func (q *Queries) TriggerList(ctx context.Context, db DBTX, arg TriggerListParams) ([]TriggerListRow, error) {
 	rows, err := db.Query(ctx, triggerList,
 		arg.OrgID,
@@ -184,21 +192,29 @@ func (q *Queries) TriggerList(ctx context.Context, db DBTX, arg TriggerListParam
 
 const triggerListNewest = `-- name: TriggerListNewest :many
 SELECT t.id, t.definition_id, t.version, t.trigger_type, t.trigger_source, t.status, t.record_count, t.created_by, t.created_at, t.reason FROM (
-    SELECT b.id, b.definition_id, b.version, b.trigger_type, b.trigger_source, c.status::text AS status, b.record_count,
-        b.created_by, b.created_at, ''::text AS reason
-    FROM flow.batch b JOIN flow.batch_count c ON c.batch_id = b.id
+    SELECT u.id FROM (
+    SELECT b.id FROM flow.batch b
     WHERE b.org_id = $1 AND b.id BETWEEN $2 AND $3
-        AND ($4::timestamptz IS NULL OR b.created_at >= $4) AND ($5::timestamptz IS NULL OR b.created_at < $5)
+        AND ($4::timestamptz IS NULL OR b.created_at >= $4)
+        AND ($5::timestamptz IS NULL OR b.created_at < $5)
         AND ($6::uuid IS NULL OR b.definition_id = $6)
         AND ($7::flow.trigger_type IS NULL OR b.trigger_type = $7)
     UNION ALL
-    SELECT r.id, r.definition_id, r.version, r.trigger_type, r.trigger_source, ''::text, 0::bigint, r.created_by, r.created_at, r.reason
-    FROM flow.refused_start r
+    SELECT r.id FROM flow.refused_start r
     WHERE r.org_id = $1 AND r.id BETWEEN $2 AND $3
-        AND ($4::timestamptz IS NULL OR r.created_at >= $4) AND ($5::timestamptz IS NULL OR r.created_at < $5)
+        AND ($4::timestamptz IS NULL OR r.created_at >= $4)
+        AND ($5::timestamptz IS NULL OR r.created_at < $5)
         AND ($6::uuid IS NULL OR r.definition_id = $6)
         AND ($7::flow.trigger_type IS NULL OR r.trigger_type = $7)
-) t ORDER BY t.id DESC LIMIT $9 OFFSET $8
+    ) u ORDER BY u.id DESC LIMIT $9 OFFSET $8
+) k CROSS JOIN LATERAL (
+    SELECT b.id, b.definition_id, b.version, b.trigger_type, b.trigger_source, c.status::text AS status, b.record_count,
+        b.created_by, b.created_at, ''::text AS reason
+    FROM flow.batch b JOIN flow.batch_count c ON c.batch_id = b.id WHERE b.id = k.id
+    UNION ALL
+    SELECT r.id, r.definition_id, r.version, r.trigger_type, r.trigger_source, ''::text, 0::bigint, r.created_by, r.created_at, r.reason
+    FROM flow.refused_start r WHERE r.id = k.id
+) t ORDER BY t.id DESC
 `
 
 type TriggerListNewestParams struct {
