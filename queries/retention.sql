@@ -31,8 +31,9 @@ SELECT c.batch_id FROM flow.batch_count c WHERE c.batch_id = ANY(ARRAY(
     CROSS JOIN LATERAL (
         SELECT b.id FROM flow.batch b
         WHERE b.org_id = g.id AND b.created_at < k.since AND b.retry_of IS NULL AND (SELECT flow.batch_is_old(n, k.since) FROM flow.batch_count n WHERE n.batch_id = b.id)
-            AND NOT EXISTS (SELECT FROM flow.wait w WHERE w.child = b.id)
-            AND NOT EXISTS (SELECT FROM flow.batch r WHERE r.retry_root = b.id AND (SELECT NOT flow.batch_is_old(m, k.since) FROM flow.batch_count m WHERE m.batch_id = r.id))
+            AND flow.is_rolled_up(b) AND NOT EXISTS (SELECT FROM flow.wait w WHERE w.child = b.id)
+            AND NOT EXISTS (SELECT FROM flow.batch r WHERE r.retry_root = b.id AND (NOT flow.is_rolled_up(r)
+                OR (SELECT NOT flow.batch_is_old(m, k.since) FROM flow.batch_count m WHERE m.batch_id = r.id)))
         ORDER BY b.created_at LIMIT @max_rows
     ) o
     LIMIT @max_rows
@@ -60,9 +61,10 @@ WITH old AS (
     CROSS JOIN LATERAL (
         SELECT CASE WHEN @at_once::boolean THEN 'infinity' ELSE flow.kept_since(b.org_id, 'batches', @keep_seconds) END AS since OFFSET 0
     ) k
-    WHERE b.id = ANY(@ids::uuid[]) AND flow.batch_is_old(n, k.since) AND NOT EXISTS (SELECT FROM flow.wait w WHERE w.child = b.id) AND NOT EXISTS (
+    WHERE b.id = ANY(@ids::uuid[]) AND flow.batch_is_old(n, k.since)
+        AND (@at_once OR flow.is_rolled_up(b)) AND NOT EXISTS (SELECT FROM flow.wait w WHERE w.child = b.id) AND NOT EXISTS (
         SELECT FROM flow.batch r JOIN flow.batch_count m ON m.batch_id = r.id
-        WHERE r.retry_root = b.id AND NOT flow.batch_is_old(m, k.since))
+        WHERE r.retry_root = b.id AND NOT (flow.batch_is_old(m, k.since) AND (@at_once OR flow.is_rolled_up(r))))
 ), family AS (
     SELECT o.id, o.org_id, o.page_set FROM old o
     UNION ALL

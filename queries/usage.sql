@@ -17,17 +17,17 @@ GROUP BY 1;
 
 -- name: UsageBatches :many
 -- Batches that were started between two times and their records, by day or definition.
-SELECT (CASE @group_by::text WHEN 'day' THEN ((b.created_at AT TIME ZONE 'UTC')::date)::text ELSE b.definition_id::text END)::text AS key,
-    count(*) AS batches, sum(b.record_count)::bigint AS jobs
-FROM flow.batch b WHERE b.org_id = @org_id AND b.created_at >= @from_time AND b.created_at < @to_time
+SELECT (CASE @group_by::text WHEN 'day' THEN ((f.hour AT TIME ZONE 'UTC')::date)::text ELSE f.definition_id::text END)::text AS key,
+    sum(f.batches)::bigint AS batches, sum(f.jobs)::bigint AS jobs
+FROM flow.figures(@org_id, @from_time, @to_time) f
 GROUP BY 1;
 
 -- name: UsageBatchesByTask :many
 -- The same by what the tasks of their definitions name: credential or action. A batch counts once for each.
 WITH started AS (
-    SELECT b.definition_id, b.version, count(*) AS batches, sum(b.record_count) AS jobs
-    FROM flow.batch b WHERE b.org_id = @org_id AND b.created_at >= @from_time AND b.created_at < @to_time
-    GROUP BY b.definition_id, b.version
+    SELECT f.definition_id, f.version, sum(f.batches) AS batches, sum(f.jobs) AS jobs
+    FROM flow.figures(@org_id, @from_time, @to_time) f
+    GROUP BY f.definition_id, f.version
 ), named AS (
     SELECT DISTINCT s.definition_id, s.version, s.batches, s.jobs,
         CASE @group_by::text WHEN 'credential' THEN t.task->>'credential_id' ELSE t.task->>'action_id' END AS key
@@ -46,24 +46,23 @@ SELECT id, name FROM flow.credential WHERE org_id = @org_id AND id = ANY(@ids::u
 
 -- name: DashboardSeries :many
 -- Batches that were started since a time, with the sums of their counters in the order of the job statuses, by interval and status.
-SELECT date_bin(make_interval(secs => @interval_seconds::float8), b.created_at, @from_time::timestamptz)::timestamptz AS starts_at, c.status, count(*) AS batches,
-    ARRAY[sum(c.staged), sum(c.queued), sum(c.pending), sum(c.started), sum(c.needs_reconcile), sum(c.completed), sum(c.failed), sum(c.cancelled),
-        sum(c.accepted), sum(c.rejected), sum(c.unprocessed), sum(c.unresolved)]::bigint[] AS jobs
-FROM flow.batch b JOIN flow.batch_count c ON c.batch_id = b.id
-WHERE b.org_id = @org_id AND b.created_at >= @from_time AND b.created_at <= @to_time
+SELECT date_bin(make_interval(secs => @interval_seconds::float8), f.hour, @from_time::timestamptz)::timestamptz AS starts_at,
+    f.status, sum(f.batches)::bigint AS batches,
+    ARRAY[sum(f.staged), sum(f.queued), sum(f.pending), sum(f.started), sum(f.needs_reconcile), sum(f.completed), sum(f.failed),
+        sum(f.cancelled), sum(f.accepted), sum(f.rejected), sum(f.unprocessed), sum(f.unresolved)]::bigint[] AS jobs
+FROM flow.figures(@org_id, @from_time, @to_time) f
 GROUP BY 1, 2 ORDER BY 1, 2;
 
 -- name: DashboardDefinitions :many
 -- Of the definitions whose batches were started since a time: the slowest, then those that failed most.
 WITH sums AS MATERIALIZED (
-    SELECT b.definition_id, count(*) AS batches, coalesce(sum(b.record_count), 0)::bigint AS jobs,
-        sum(c.completed + c.accepted)::bigint AS succeeded, sum(c.failed + c.rejected)::bigint AS failed,
-        count(*) FILTER (WHERE c.completed_at IS NOT NULL AND c.started_at IS NOT NULL) AS ended,
-        coalesce(avg(extract(epoch FROM c.completed_at - c.started_at)), 0)::float8 AS average_seconds,
-        coalesce(max(extract(epoch FROM c.completed_at - c.started_at)), 0)::float8 AS max_seconds
-    FROM flow.batch b JOIN flow.batch_count c ON c.batch_id = b.id
-    WHERE b.org_id = @org_id AND b.created_at >= @from_time AND b.created_at <= @to_time
-    GROUP BY b.definition_id
+    SELECT f.definition_id, sum(f.batches)::bigint AS batches, sum(f.jobs)::bigint AS jobs,
+        sum(f.completed + f.accepted)::bigint AS succeeded, sum(f.failed + f.rejected)::bigint AS failed,
+        sum(f.timed)::bigint AS ended,
+        coalesce(sum(f.seconds) / nullif(sum(f.timed), 0), 0)::float8 AS average_seconds,
+        coalesce(max(f.most_seconds), 0)::float8 AS max_seconds
+    FROM flow.figures(@org_id, @from_time, @to_time) f
+    GROUP BY f.definition_id
 ), slow AS (
     SELECT * FROM sums WHERE ended > 0 ORDER BY average_seconds DESC, definition_id LIMIT @most
 ), failing AS (

@@ -494,7 +494,7 @@ func (q *Queries) ClockNow(ctx context.Context, db DBTX) (time.Time, error) {
 }
 
 const orgCreate = `-- name: OrgCreate :one
-INSERT INTO flow.organization (id, name) VALUES ($1, $2) RETURNING id, name, external_id, status, start_budget, request_limits, created_at
+INSERT INTO flow.organization (id, name) VALUES ($1, $2) RETURNING id, name, external_id, status, start_budget, request_limits, rolled_up_to, created_at
 `
 
 type OrgCreateParams struct {
@@ -512,6 +512,7 @@ func (q *Queries) OrgCreate(ctx context.Context, db DBTX, arg OrgCreateParams) (
 		&i.Status,
 		&i.StartBudget,
 		&i.RequestLimits,
+		&i.RolledUpTo,
 		&i.CreatedAt,
 	)
 	return i, err

@@ -584,6 +584,36 @@ type FlowBatchEstimate struct {
 	Unknown *string
 }
 
+// What flow.rollup sums up, of each batch.
+type FlowBatchFigure struct {
+	// The batch whose figures they are.
+	BatchID      uuid.UUID
+	OrgID        uuid.UUID
+	DefinitionID uuid.UUID
+	// When it was started.
+	At      time.Time
+	Version int32
+	Status  FlowBatchStatus
+	// Whether it has ended.
+	Over           interface{}
+	Batches        int64
+	Jobs           int64
+	Staged         int64
+	Queued         int64
+	Pending        int64
+	Started        int64
+	NeedsReconcile int64
+	Completed      int64
+	Failed         int64
+	Cancelled      int64
+	Accepted       int64
+	Rejected       int64
+	Unprocessed    int64
+	Unresolved     int64
+	Timed          int64
+	Seconds        float64
+}
+
 // What expressions of a batch see as vars, fixed at its start; no row where its definition names no variable set.
 type FlowBatchVar struct {
 	// The batch whose expressions see them.
@@ -1474,6 +1504,8 @@ type FlowOrganization struct {
 	StartBudget int32
 	// What the operator set in the place of the document's x-rate-limit: {operationId: "6000 per 1 minute"}.
 	RequestLimits json.RawMessage
+	// Batches that were started before this time are in flow.rollup, or in flow.rollup_open.
+	RolledUpTo time.Time
 	// When an operator made it.
 	CreatedAt time.Time
 }
@@ -1722,6 +1754,64 @@ type FlowRolling struct {
 	Own int32
 	// What the provider had counted beyond our own calls when it told so in the time of the cell.
 	ForeignSpend int32
+}
+
+// Sums over the batches that have ended, by organization, hour of the start, definition, version and status. Up to where is in flow.organization.rolled_up_to; what was not over then is in flow.rollup_open. Rows outlive their batches.
+type FlowRollup struct {
+	// The organization whose batches they are.
+	OrgID uuid.UUID
+	// The definition that they ran.
+	DefinitionID uuid.UUID
+	// The hour (UTC) in which they were started.
+	Hour time.Time
+	// The version of the definition that they ran.
+	Version int32
+	// How they ended.
+	Status FlowBatchStatus
+	// How many batches.
+	Batches int64
+	// How many jobs these have; the counters by status below add up to it.
+	Jobs int64
+	// Jobs that are staged.
+	Staged int64
+	// Jobs that are queued.
+	Queued int64
+	// Jobs that are pending.
+	Pending int64
+	// Jobs that are started.
+	Started int64
+	// Jobs that are needs_reconcile.
+	NeedsReconcile int64
+	// Jobs that are completed.
+	Completed int64
+	// Jobs that are failed.
+	Failed int64
+	// Jobs that are cancelled.
+	Cancelled int64
+	// Jobs that are accepted.
+	Accepted int64
+	// Jobs that are rejected.
+	Rejected int64
+	// Jobs that are unprocessed.
+	Unprocessed int64
+	// Jobs that are unresolved.
+	Unresolved int64
+	// How many of the batches began, so that their time from there to their end is known.
+	Timed int64
+	// The sum of these times, in seconds.
+	Seconds float64
+	// The longest of them.
+	MostSeconds float64
+	// Tells rows of one hour apart.
+	No int64
+}
+
+// Batches that were started before organization.rolled_up_to and are not in flow.rollup: they were not over, or something of them changed since.
+type FlowRollupOpen struct {
+	// The organization whose batch it is.
+	OrgID uuid.UUID
+	// The batch that is left out.
+	BatchID uuid.UUID
 }
 
 // The key of the installation from which the keys of its hashes and signatures follow, wrapped by the key-encryption key. One row.

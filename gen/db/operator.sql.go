@@ -343,7 +343,7 @@ func (q *Queries) OrgBatches(ctx context.Context, db DBTX, orgID uuid.UUID) (int
 }
 
 const orgGet = `-- name: OrgGet :one
-SELECT id, name, external_id, status, start_budget, request_limits, created_at FROM flow.organization WHERE id = $1
+SELECT id, name, external_id, status, start_budget, request_limits, rolled_up_to, created_at FROM flow.organization WHERE id = $1
 `
 
 func (q *Queries) OrgGet(ctx context.Context, db DBTX, id uuid.UUID) (FlowOrganization, error) {
@@ -356,13 +356,14 @@ func (q *Queries) OrgGet(ctx context.Context, db DBTX, id uuid.UUID) (FlowOrgani
 		&i.Status,
 		&i.StartBudget,
 		&i.RequestLimits,
+		&i.RolledUpTo,
 		&i.CreatedAt,
 	)
 	return i, err
 }
 
 const orgLink = `-- name: OrgLink :one
-UPDATE flow.organization SET external_id = $1 WHERE id = $2 RETURNING id, name, external_id, status, start_budget, request_limits, created_at
+UPDATE flow.organization SET external_id = $1 WHERE id = $2 RETURNING id, name, external_id, status, start_budget, request_limits, rolled_up_to, created_at
 `
 
 type OrgLinkParams struct {
@@ -381,6 +382,7 @@ func (q *Queries) OrgLink(ctx context.Context, db DBTX, arg OrgLinkParams) (Flow
 		&i.Status,
 		&i.StartBudget,
 		&i.RequestLimits,
+		&i.RolledUpTo,
 		&i.CreatedAt,
 	)
 	return i, err
@@ -388,7 +390,7 @@ func (q *Queries) OrgLink(ctx context.Context, db DBTX, arg OrgLinkParams) (Flow
 
 const orgList = `-- name: OrgList :many
 
-SELECT o.id, o.name, o.external_id, o.status, o.start_budget, o.request_limits, o.created_at, (SELECT count(*) FROM flow.api_key k WHERE k.org_id = o.id AND flow.api_key_status(k.revoked_at, k.expires_at) = 'active') AS active_keys
+SELECT o.id, o.name, o.external_id, o.status, o.start_budget, o.request_limits, o.rolled_up_to, o.created_at, (SELECT count(*) FROM flow.api_key k WHERE k.org_id = o.id AND flow.api_key_status(k.revoked_at, k.expires_at) = 'active') AS active_keys
 FROM flow.organization o ORDER BY o.id
 `
 
@@ -399,6 +401,7 @@ type OrgListRow struct {
 	Status        string
 	StartBudget   int32
 	RequestLimits json.RawMessage
+	RolledUpTo    time.Time
 	CreatedAt     time.Time
 	ActiveKeys    int64
 }
@@ -420,6 +423,7 @@ func (q *Queries) OrgList(ctx context.Context, db DBTX) ([]OrgListRow, error) {
 			&i.Status,
 			&i.StartBudget,
 			&i.RequestLimits,
+			&i.RolledUpTo,
 			&i.CreatedAt,
 			&i.ActiveKeys,
 		); err != nil {
@@ -434,7 +438,7 @@ func (q *Queries) OrgList(ctx context.Context, db DBTX) ([]OrgListRow, error) {
 }
 
 const orgOldestByName = `-- name: OrgOldestByName :one
-SELECT id, name, external_id, status, start_budget, request_limits, created_at FROM flow.organization WHERE name = $1 ORDER BY id LIMIT 1
+SELECT id, name, external_id, status, start_budget, request_limits, rolled_up_to, created_at FROM flow.organization WHERE name = $1 ORDER BY id LIMIT 1
 `
 
 func (q *Queries) OrgOldestByName(ctx context.Context, db DBTX, name string) (FlowOrganization, error) {
@@ -447,13 +451,14 @@ func (q *Queries) OrgOldestByName(ctx context.Context, db DBTX, name string) (Fl
 		&i.Status,
 		&i.StartBudget,
 		&i.RequestLimits,
+		&i.RolledUpTo,
 		&i.CreatedAt,
 	)
 	return i, err
 }
 
 const orgSetBudget = `-- name: OrgSetBudget :one
-UPDATE flow.organization SET start_budget = $1 WHERE id = $2 RETURNING id, name, external_id, status, start_budget, request_limits, created_at
+UPDATE flow.organization SET start_budget = $1 WHERE id = $2 RETURNING id, name, external_id, status, start_budget, request_limits, rolled_up_to, created_at
 `
 
 type OrgSetBudgetParams struct {
@@ -471,6 +476,7 @@ func (q *Queries) OrgSetBudget(ctx context.Context, db DBTX, arg OrgSetBudgetPar
 		&i.Status,
 		&i.StartBudget,
 		&i.RequestLimits,
+		&i.RolledUpTo,
 		&i.CreatedAt,
 	)
 	return i, err
@@ -478,7 +484,7 @@ func (q *Queries) OrgSetBudget(ctx context.Context, db DBTX, arg OrgSetBudgetPar
 
 const orgSetRequestLimits = `-- name: OrgSetRequestLimits :one
 UPDATE flow.organization SET request_limits = jsonb_strip_nulls(request_limits || $1)
-WHERE id = $2 RETURNING id, name, external_id, status, start_budget, request_limits, created_at
+WHERE id = $2 RETURNING id, name, external_id, status, start_budget, request_limits, rolled_up_to, created_at
 `
 
 type OrgSetRequestLimitsParams struct {
@@ -497,13 +503,14 @@ func (q *Queries) OrgSetRequestLimits(ctx context.Context, db DBTX, arg OrgSetRe
 		&i.Status,
 		&i.StartBudget,
 		&i.RequestLimits,
+		&i.RolledUpTo,
 		&i.CreatedAt,
 	)
 	return i, err
 }
 
 const orgSetStatus = `-- name: OrgSetStatus :one
-UPDATE flow.organization SET status = $1 WHERE id = $2 AND status IN ('active', 'suspended') RETURNING id, name, external_id, status, start_budget, request_limits, created_at
+UPDATE flow.organization SET status = $1 WHERE id = $2 AND status IN ('active', 'suspended') RETURNING id, name, external_id, status, start_budget, request_limits, rolled_up_to, created_at
 `
 
 type OrgSetStatusParams struct {
@@ -522,6 +529,7 @@ func (q *Queries) OrgSetStatus(ctx context.Context, db DBTX, arg OrgSetStatusPar
 		&i.Status,
 		&i.StartBudget,
 		&i.RequestLimits,
+		&i.RolledUpTo,
 		&i.CreatedAt,
 	)
 	return i, err

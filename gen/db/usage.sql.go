@@ -15,14 +15,13 @@ import (
 
 const dashboardDefinitions = `-- name: DashboardDefinitions :many
 WITH sums AS MATERIALIZED (
-    SELECT b.definition_id, count(*) AS batches, coalesce(sum(b.record_count), 0)::bigint AS jobs,
-        sum(c.completed + c.accepted)::bigint AS succeeded, sum(c.failed + c.rejected)::bigint AS failed,
-        count(*) FILTER (WHERE c.completed_at IS NOT NULL AND c.started_at IS NOT NULL) AS ended,
-        coalesce(avg(extract(epoch FROM c.completed_at - c.started_at)), 0)::float8 AS average_seconds,
-        coalesce(max(extract(epoch FROM c.completed_at - c.started_at)), 0)::float8 AS max_seconds
-    FROM flow.batch b JOIN flow.batch_count c ON c.batch_id = b.id
-    WHERE b.org_id = $1 AND b.created_at >= $2 AND b.created_at <= $3
-    GROUP BY b.definition_id
+    SELECT f.definition_id, sum(f.batches)::bigint AS batches, sum(f.jobs)::bigint AS jobs,
+        sum(f.completed + f.accepted)::bigint AS succeeded, sum(f.failed + f.rejected)::bigint AS failed,
+        sum(f.timed)::bigint AS ended,
+        coalesce(sum(f.seconds) / nullif(sum(f.timed), 0), 0)::float8 AS average_seconds,
+        coalesce(max(f.most_seconds), 0)::float8 AS max_seconds
+    FROM flow.figures($1, $2, $3) f
+    GROUP BY f.definition_id
 ), slow AS (
     SELECT definition_id, batches, jobs, succeeded, failed, ended, average_seconds, max_seconds FROM sums WHERE ended > 0 ORDER BY average_seconds DESC, definition_id LIMIT $4
 ), failing AS (
@@ -145,11 +144,11 @@ func (q *Queries) DashboardHolds(ctx context.Context, db DBTX, arg DashboardHold
 }
 
 const dashboardSeries = `-- name: DashboardSeries :many
-SELECT date_bin(make_interval(secs => $1::float8), b.created_at, $2::timestamptz)::timestamptz AS starts_at, c.status, count(*) AS batches,
-    ARRAY[sum(c.staged), sum(c.queued), sum(c.pending), sum(c.started), sum(c.needs_reconcile), sum(c.completed), sum(c.failed), sum(c.cancelled),
-        sum(c.accepted), sum(c.rejected), sum(c.unprocessed), sum(c.unresolved)]::bigint[] AS jobs
-FROM flow.batch b JOIN flow.batch_count c ON c.batch_id = b.id
-WHERE b.org_id = $3 AND b.created_at >= $2 AND b.created_at <= $4
+SELECT date_bin(make_interval(secs => $1::float8), f.hour, $2::timestamptz)::timestamptz AS starts_at,
+    f.status, sum(f.batches)::bigint AS batches,
+    ARRAY[sum(f.staged), sum(f.queued), sum(f.pending), sum(f.started), sum(f.needs_reconcile), sum(f.completed), sum(f.failed),
+        sum(f.cancelled), sum(f.accepted), sum(f.rejected), sum(f.unprocessed), sum(f.unresolved)]::bigint[] AS jobs
+FROM flow.figures($3, $2, $4) f
 GROUP BY 1, 2 ORDER BY 1, 2
 `
 
@@ -199,9 +198,9 @@ func (q *Queries) DashboardSeries(ctx context.Context, db DBTX, arg DashboardSer
 }
 
 const usageBatches = `-- name: UsageBatches :many
-SELECT (CASE $1::text WHEN 'day' THEN ((b.created_at AT TIME ZONE 'UTC')::date)::text ELSE b.definition_id::text END)::text AS key,
-    count(*) AS batches, sum(b.record_count)::bigint AS jobs
-FROM flow.batch b WHERE b.org_id = $2 AND b.created_at >= $3 AND b.created_at < $4
+SELECT (CASE $1::text WHEN 'day' THEN ((f.hour AT TIME ZONE 'UTC')::date)::text ELSE f.definition_id::text END)::text AS key,
+    sum(f.batches)::bigint AS batches, sum(f.jobs)::bigint AS jobs
+FROM flow.figures($2, $3, $4) f
 GROUP BY 1
 `
 
@@ -246,9 +245,9 @@ func (q *Queries) UsageBatches(ctx context.Context, db DBTX, arg UsageBatchesPar
 
 const usageBatchesByTask = `-- name: UsageBatchesByTask :many
 WITH started AS (
-    SELECT b.definition_id, b.version, count(*) AS batches, sum(b.record_count) AS jobs
-    FROM flow.batch b WHERE b.org_id = $1 AND b.created_at >= $2 AND b.created_at < $3
-    GROUP BY b.definition_id, b.version
+    SELECT f.definition_id, f.version, sum(f.batches) AS batches, sum(f.jobs) AS jobs
+    FROM flow.figures($1, $2, $3) f
+    GROUP BY f.definition_id, f.version
 ), named AS (
     SELECT DISTINCT s.definition_id, s.version, s.batches, s.jobs,
         CASE $4::text WHEN 'credential' THEN t.task->>'credential_id' ELSE t.task->>'action_id' END AS key

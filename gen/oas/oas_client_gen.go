@@ -1381,7 +1381,7 @@ type UsageInvoker interface {
 	// GetDashboard invokes getDashboard operation.
 	//
 	// Returns how the batches fare that were started in a period up to now, as they stand now, and the
-	// holds that are active.
+	// holds that are active. Batches that were deleted since count as they ended.
 	//
 	// GET /flows/dashboard
 	GetDashboard(ctx context.Context, params GetDashboardParams, options ...RequestOption) (*Dashboard, error)
@@ -1389,7 +1389,7 @@ type UsageInvoker interface {
 	//
 	// Returns what the organization used in some days (UTC). Batches and jobs count on the day on which
 	// they were started, calls and the records in them on the day on which they were sent. Days are kept
-	// for more than two years.
+	// for more than two years, also where batches are deleted earlier.
 	//
 	// GET /flows/usage
 	GetUsage(ctx context.Context, params GetUsageParams, options ...RequestOption) (*Usage, error)
@@ -8707,7 +8707,7 @@ func (c *Client) sendGetCredential(ctx context.Context, params GetCredentialPara
 // GetDashboard invokes getDashboard operation.
 //
 // Returns how the batches fare that were started in a period up to now, as they stand now, and the
-// holds that are active.
+// holds that are active. Batches that were deleted since count as they ended.
 //
 // GET /flows/dashboard
 func (c *Client) GetDashboard(ctx context.Context, params GetDashboardParams, options ...RequestOption) (*Dashboard, error) {
@@ -12898,7 +12898,7 @@ func (c *Client) sendGetTrigger(ctx context.Context, params GetTriggerParams, re
 //
 // Returns what the organization used in some days (UTC). Batches and jobs count on the day on which
 // they were started, calls and the records in them on the day on which they were sent. Days are kept
-// for more than two years.
+// for more than two years, also where batches are deleted earlier.
 //
 // GET /flows/usage
 func (c *Client) GetUsage(ctx context.Context, params GetUsageParams, options ...RequestOption) (*Usage, error) {

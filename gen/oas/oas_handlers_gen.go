@@ -9335,7 +9335,7 @@ func (s *Server) handleGetCredentialRequest(args [1]string, argsEscaped bool, w 
 // handleGetDashboardRequest handles getDashboard operation.
 //
 // Returns how the batches fare that were started in a period up to now, as they stand now, and the
-// holds that are active.
+// holds that are active. Batches that were deleted since count as they ended.
 //
 // GET /flows/dashboard
 func (s *Server) handleGetDashboardRequest(args [0]string, argsEscaped bool, w http.ResponseWriter, r *http.Request) {
@@ -14547,7 +14547,7 @@ func (s *Server) handleGetTriggerRequest(args [1]string, argsEscaped bool, w htt
 //
 // Returns what the organization used in some days (UTC). Batches and jobs count on the day on which
 // they were started, calls and the records in them on the day on which they were sent. Days are kept
-// for more than two years.
+// for more than two years, also where batches are deleted earlier.
 //
 // GET /flows/usage
 func (s *Server) handleGetUsageRequest(args [0]string, argsEscaped bool, w http.ResponseWriter, r *http.Request) {

@@ -6411,7 +6411,7 @@ type Dashboard struct {
 	From time.Time `json:"from"`
 	// Now.
 	To time.Time `json:"to"`
-	// The length of an interval of `series`: 60, 900, 7200 or 21600.
+	// The length of an interval of `series`: 60, 3600, 7200 or 21600.
 	IntervalSeconds int         `json:"interval_seconds"`
 	BatchCounts     BatchCounts `json:"batch_counts"`
 	JobCounts       JobCounts   `json:"job_counts"`

@@ -1306,7 +1306,7 @@ type UsageHandler interface {
 	// GetDashboard implements getDashboard operation.
 	//
 	// Returns how the batches fare that were started in a period up to now, as they stand now, and the
-	// holds that are active.
+	// holds that are active. Batches that were deleted since count as they ended.
 	//
 	// GET /flows/dashboard
 	GetDashboard(ctx context.Context, params GetDashboardParams) (*Dashboard, error)
@@ -1314,7 +1314,7 @@ type UsageHandler interface {
 	//
 	// Returns what the organization used in some days (UTC). Batches and jobs count on the day on which
 	// they were started, calls and the records in them on the day on which they were sent. Days are kept
-	// for more than two years.
+	// for more than two years, also where batches are deleted earlier.
 	//
 	// GET /flows/usage
 	GetUsage(ctx context.Context, params GetUsageParams) (*Usage, error)

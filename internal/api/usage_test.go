@@ -410,7 +410,7 @@ func TestDashboard_Periods(t *testing.T) {
 		batches          int64
 	}{
 		{"1h", time.Hour, time.Minute, 2},
-		{"24h", 24 * time.Hour, 15 * time.Minute, 3},
+		{"24h", 24 * time.Hour, time.Hour, 3},
 		{"7d", 7 * 24 * time.Hour, 2 * time.Hour, 4},
 		{"30d", 30 * 24 * time.Hour, 6 * time.Hour, 5},
 	} {

@@ -10,6 +10,7 @@ import (
 	"flowlane/gen/db"
 	"flowlane/internal/due"
 	"flowlane/internal/pg"
+	"flowlane/internal/usage"
 )
 
 const (
@@ -21,12 +22,16 @@ const (
 	// housekeepRows bounds one statement, housekeepStep what is done of one kind before the others have their turn.
 	housekeepRows = 1000
 	housekeepStep = time.Second
+	// rollup is the kind of the one due row that has batches summed up, rollupEvery how often, rollupStep how long at a time.
+	rollup      = "rollup"
+	rollupEvery = 10 * time.Minute
+	rollupStep  = 5 * time.Second
 	// muchBehind is how far the clock of deletions may be behind that of the database before the log says so.
 	muchBehind = 24 * time.Hour
 )
 
-// planUpkeep makes sure that the rows of housekeeping and of the sweep are there and due soon, also where the clock went back since
-// they were written; an earlier time stays.
+// planUpkeep makes sure that the rows of housekeeping, rollups and the sweep are there and due soon, also where the clock went back
+// since they were written; an earlier time stays.
 func (a *App) planUpkeep(ctx context.Context) error {
 	return pg.InTx(ctx, a.Pool, func(ctx context.Context, tx pgx.Tx) error {
 		now, err := db.New().ClockNow(ctx, tx)
@@ -34,6 +39,9 @@ func (a *App) planUpkeep(ctx context.Context) error {
 			return fmt.Errorf("read the clock: %w", err)
 		}
 		if err := a.Scheduler.Wake(ctx, tx, housekeeping, "all", now.Add(housekeepFirst)); err != nil {
+			return err //nolint:wrapcheck // says everything
+		}
+		if err := a.Scheduler.Wake(ctx, tx, rollup, "all", now.Add(rollupEvery)); err != nil {
 			return err //nolint:wrapcheck // says everything
 		}
 		return a.Scheduler.Wake(ctx, tx, sweeping, "all", now.Add(sweepEvery))
@@ -50,6 +58,10 @@ func (a *App) housekeep(ctx context.Context, _ *due.Lease) (time.Time, error) {
 	if behind > muchBehind {
 		a.cfg.Log.Warn("old rows are deleted later: the clock of the database has passed a time that no process saw; "+
 			"it jumped ahead, or nothing ran for so long", "behind", behind.Round(time.Minute))
+	}
+	// Batches are not deleted before they are summed up.
+	if _, err := usage.RollUp(ctx, a.Pool, rollupStep); err != nil {
+		return time.Time{}, err //nolint:wrapcheck // says everything
 	}
 	steps := append(a.cfg.Retention.Steps(a.Pool),
 		q.HousekeepLedger, q.HousekeepRolling, q.HousekeepCalls, q.HousekeepBackoffs, q.HousekeepIdempotencyKeys, q.HousekeepFires,
@@ -78,4 +90,20 @@ func (a *App) housekeep(ctx context.Context, _ *due.Lease) (time.Time, error) {
 		return time.Time{}, fmt.Errorf("read the clock: %w", err)
 	}
 	return now.Add(housekeepEvery), nil
+}
+
+// rollUp sums up the batches of hours that are over.
+func (a *App) rollUp(ctx context.Context, _ *due.Lease) (time.Time, error) {
+	more, err := usage.RollUp(ctx, a.Pool, rollupStep)
+	if err != nil {
+		return time.Time{}, err //nolint:wrapcheck // says everything
+	}
+	if more {
+		return due.Now(), nil
+	}
+	now, err := db.New().ClockNow(ctx, a.Pool)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("read the clock: %w", err)
+	}
+	return now.Add(rollupEvery), nil
 }

@@ -61,6 +61,7 @@ func (a *App) registerKinds() {
 	register(store.CatchUpKind, 10*time.Second, 2, a.catchUp)
 	register(retention.DeletionKind, 30*time.Second, 1, a.deletions().Delete)
 	register(housekeeping, 30*time.Second, 1, a.housekeep)
+	register(rollup, 30*time.Second, 1, a.rollUp)
 	register(sweeping, 30*time.Second, 1, a.sweep)
 }
 

@@ -10,6 +10,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"flowlane/internal/usage"
 )
 
 // A large batch is made of blocks: each is a copy of all rows that one real batch of blockRecords left, under other
@@ -313,6 +315,9 @@ func copySmall(ctx context.Context, pool *pgxpool.Pool, source uuid.UUID, defini
 		return err //nolint:wrapcheck // says enough
 	})
 	if err != nil {
+		return err //nolint:wrapcheck // says enough
+	}
+	if _, err := usage.RollUp(ctx, pool, time.Minute); err != nil {
 		return err //nolint:wrapcheck // says enough
 	}
 	_, err = pool.Exec(ctx, "VACUUM ANALYZE")

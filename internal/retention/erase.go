@@ -11,6 +11,7 @@ import (
 	"flowlane/internal/account"
 	"flowlane/internal/fault"
 	"flowlane/internal/pg"
+	"flowlane/internal/usage"
 )
 
 // erasedTogether is of how many batches rows are deleted in one transaction.
@@ -60,6 +61,9 @@ func DeleteBatch(ctx context.Context, tx pgx.Tx, orgID, id uuid.UUID) error {
 		return fmt.Errorf("look for what is not over: %w", err)
 	default:
 		return stillOpen(id, open)
+	}
+	if err := usage.KeepFigures(ctx, tx, orgID, id); err != nil {
+		return err //nolint:wrapcheck // says everything
 	}
 	switch n, err := q.BatchesErase(ctx, tx, db.BatchesEraseParams{AtOnce: true, Ids: []uuid.UUID{id}}); {
 	case err != nil:
@@ -159,6 +163,9 @@ func (in Installation) Steps(pool pg.Beginner) []func(ctx context.Context, conn 
 		},
 		func(ctx context.Context, conn db.DBTX, most int32) (int64, error) {
 			return q.HousekeepUsage(ctx, conn, db.HousekeepUsageParams{KeepSeconds: in.seconds(Usage), MaxRows: most})
+		},
+		func(ctx context.Context, conn db.DBTX, most int32) (int64, error) {
+			return q.HousekeepRollup(ctx, conn, db.HousekeepRollupParams{KeepSeconds: in.seconds(Usage), MaxRows: most})
 		},
 	}
 }

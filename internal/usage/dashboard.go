@@ -25,7 +25,7 @@ type Period struct{ Length, Interval time.Duration }
 // Periods are those that there are, by name.
 var Periods = map[string]Period{
 	"1h":  {time.Hour, time.Minute},
-	"24h": {day, 15 * time.Minute},
+	"24h": {day, time.Hour},
 	"7d":  {7 * day, 2 * time.Hour},
 	"30d": {30 * day, 6 * time.Hour},
 }

@@ -1,7 +1,7 @@
 // Package usage owns the figures of an organization: what it used in a time, and how its batches fare. It promises that
-// they are those of the rows, not samples, and that what they cost grows with the batches of the time that is asked about,
-// never with records or calls: records are summed up from the batches' counters, calls from the days' (flow.usage), which
-// the claim of calls keeps. It only reads. It must not know HTTP, or how calls are sent.
+// they are those of the rows, not samples, that they stay when batches are deleted, and that what they cost grows with the
+// hours that are asked about and the batches of the last few: older ones are in sums by the hour (flow.rollup), calls in
+// sums by the day (flow.usage), which the claim of calls keeps. It must not know HTTP, or how calls are sent.
 package usage
 
 import (

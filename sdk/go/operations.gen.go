@@ -1787,7 +1787,7 @@ type GetDashboardParams struct {
 
 // GetDashboard: Read the dashboard.
 // Returns how the batches fare that were started in a period up to now, as they stand now, and the holds that are
-// active.
+// active. Batches that were deleted since count as they ended.
 func (c *Client) GetDashboard(ctx context.Context, params *GetDashboardParams) (answer Dashboard, err error) {
 	err = c.do(ctx, call{"GetDashboard", "GET", "/flows/dashboard", queryOf(params), nil}, &answer)
 	return answer, err
@@ -1806,7 +1806,8 @@ type GetUsageParams struct {
 
 // GetUsage: Read the usage.
 // Returns what the organization used in some days (UTC). Batches and jobs count on the day on which they were started,
-// calls and the records in them on the day on which they were sent. Days are kept for more than two years.
+// calls and the records in them on the day on which they were sent. Days are kept for more than two years, also where
+// batches are deleted earlier.
 func (c *Client) GetUsage(ctx context.Context, params *GetUsageParams) (answer Usage, err error) {
 	err = c.do(ctx, call{"GetUsage", "GET", "/flows/usage", queryOf(params), nil}, &answer)
 	return answer, err

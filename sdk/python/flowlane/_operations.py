@@ -1465,7 +1465,7 @@ class Operations(Transport):
     def get_dashboard(self, *, period: Literal['1h', '24h', '7d', '30d'] | None = None) -> models.Dashboard:
         """Read the dashboard.
         Returns how the batches fare that were started in a period up to now, as they stand now, and the holds that are
-        active.
+        active. Batches that were deleted since count as they ended.
         """
         return self._call("get_dashboard", "GET", "/flows/dashboard", query={"period": period})
 
@@ -1478,7 +1478,8 @@ class Operations(Transport):
     ) -> models.Usage:
         """Read the usage.
         Returns what the organization used in some days (UTC). Batches and jobs count on the day on which they were started,
-        calls and the records in them on the day on which they were sent. Days are kept for more than two years.
+        calls and the records in them on the day on which they were sent. Days are kept for more than two years, also where
+        batches are deleted earlier.
         """
         return self._call("get_usage", "GET", "/flows/usage", query={"from": from_, "to": to, "group_by": group_by})
 

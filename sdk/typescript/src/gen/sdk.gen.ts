@@ -3062,7 +3062,7 @@ export class UsageOperations extends HeyApiClient {
      * Read the dashboard
      *
      * Returns how the batches fare that were started in a period up to now, as they stand now, and the holds that are
-     * active.
+     * active. Batches that were deleted since count as they ended.
      *
      */
     public getDashboard<ThrowOnError extends boolean = true>(options?: Options<GetDashboardData, ThrowOnError>) {
@@ -3078,7 +3078,8 @@ export class UsageOperations extends HeyApiClient {
      * Read the usage
      *
      * Returns what the organization used in some days (UTC). Batches and jobs count on the day on which they were started,
-     * calls and the records in them on the day on which they were sent. Days are kept for more than two years.
+     * calls and the records in them on the day on which they were sent. Days are kept for more than two years, also where
+     * batches are deleted earlier.
      *
      */
     public get<ThrowOnError extends boolean = true>(options?: Options<GetUsageData, ThrowOnError>) {

@@ -4280,7 +4280,7 @@ export type Dashboard = {
      */
     to: string;
     /**
-     * The length of an interval of `series`: 60, 900, 7200 or 21600.
+     * The length of an interval of `series`: 60, 3600, 7200 or 21600.
      */
     interval_seconds: number;
     batch_counts: BatchCounts;

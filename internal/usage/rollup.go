@@ -1,0 +1,94 @@
+package usage
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"flowlane/gen/db"
+	"flowlane/internal/pg"
+)
+
+const (
+	// rollupOrgs is how many organizations are looked up together, rollupBatches how many that ended late are added in one
+	// transaction.
+	rollupOrgs    = 100
+	rollupBatches = 1000
+)
+
+// RollUp sums up, hour by hour, the batches that were started more than an hour or two ago, for what reads of a long time cost: a
+// dashboard of 30 days reads its hours, and only what is newer batch by batch. Batches that are not over yet are added when they
+// are. It goes on for about as long as it is told and says whether there is more to do. Processes may do it side by side.
+func RollUp(ctx context.Context, pool interface {
+	pg.Beginner
+	db.DBTX
+}, lasts time.Duration,
+) (more bool, err error) {
+	q, began := db.New(), time.Now()
+	until, err := q.RollupUntil(ctx, pool)
+	if pg.IsNoRows(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("look how far batches can be rolled up: %w", err)
+	}
+	for after := uuid.Nil; ; {
+		orgs, err := q.RollupOrgs(ctx, pool, db.RollupOrgsParams{After: after, Until: until, MaxRows: rollupOrgs})
+		if err != nil {
+			return false, fmt.Errorf("look for batches to roll up: %w", err)
+		}
+		for _, org := range orgs {
+			for again := true; again; {
+				if time.Since(began) > lasts {
+					return true, nil
+				}
+				if again, err = rollUp(ctx, pool, org, until); err != nil {
+					return false, err
+				}
+			}
+			after = org
+		}
+		if len(orgs) < rollupOrgs {
+			return false, nil
+		}
+	}
+}
+
+// rollUp is one transaction of RollUp: an hour of an organization, and some of what ended late. It says whether there may be more.
+func rollUp(ctx context.Context, pool pg.Beginner, org uuid.UUID, until time.Time) (more bool, err error) {
+	q := db.New()
+	err = pg.InTx(ctx, pool, func(ctx context.Context, tx pgx.Tx) error {
+		locked, err := q.RollupTryLock(ctx, tx, org)
+		if err != nil || !locked {
+			return wrapRollup(err)
+		}
+		started, err := q.RollupHour(ctx, tx, db.RollupHourParams{OrgID: org, Until: until})
+		if err != nil {
+			return wrapRollup(err)
+		}
+		ended, err := q.RollupEnded(ctx, tx, db.RollupEndedParams{OrgID: org, MaxRows: rollupBatches})
+		more = started > 0 || ended == rollupBatches
+		return wrapRollup(err)
+	})
+	return more, err
+}
+
+// KeepFigures rolls up a batch of an organization that is about to be deleted in tx, and those that retried its records: what was
+// done stays in usage and dashboards. Both are over, and locked as far as they can change.
+func KeepFigures(ctx context.Context, tx pgx.Tx, orgID, batchID uuid.UUID) error {
+	q := db.New()
+	if err := q.RollupShareLock(ctx, tx, orgID); err != nil {
+		return wrapRollup(err)
+	}
+	return wrapRollup(q.RollupFamily(ctx, tx, db.RollupFamilyParams{OrgID: orgID, ID: batchID}))
+}
+
+func wrapRollup(err error) error {
+	if err != nil {
+		return fmt.Errorf("roll up batches: %w", err)
+	}
+	return nil
+}
