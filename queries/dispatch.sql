@@ -47,14 +47,16 @@ GROUP BY c.org_id, c.lane;
 -- the clocks are the latest starts of its competitors. Queues to skip ("batch.step.task"), and
 -- those of paced batches that must wait for a tick, do not take the places of others. Of a lane no more are read than calls may be
 -- under way, and least, from which one bulk call may take. part_id is the part that stands in the queue and is all that is ready in it; 0 for
--- none. Queues to skip are an
+-- none. Batches before since, which may be zero, are passed over by the index alone. Queues to skip are an
 -- array of texts because Postgres then keeps one plan: with sets of keys it plans anew for each call, which takes longer than to run it.
 WITH RECURSIVE org AS (
     (SELECT f.org_id FROM flow.lane_batch f WHERE f.domain = @domain::text AND f.bucket = @bucket::text AND f.open AND f.listed AND f.ready_parts > 0
+            AND f.batch_id >= @since::uuid
         ORDER BY f.org_id LIMIT 1)
     UNION ALL
     SELECT n.org_id FROM org CROSS JOIN LATERAL (
         SELECT f.org_id FROM flow.lane_batch f WHERE f.domain = @domain::text AND f.bucket = @bucket::text AND f.open AND f.listed AND f.ready_parts > 0
+            AND f.batch_id >= @since::uuid
             AND f.org_id > org.org_id ORDER BY f.org_id LIMIT 1
     ) n
 )
@@ -70,6 +72,7 @@ CROSS JOIN LATERAL (
         coalesce(CASE WHEN q.call_id IS NULL THEN q.part_id END, 0)::bigint AS part_id
     FROM flow.lane_batch q
     WHERE q.domain = @domain::text AND q.bucket = @bucket::text AND q.org_id = org.org_id AND q.lane = k.lane AND q.open AND q.listed AND NOT q.paused AND q.ready_parts > 0
+        AND q.batch_id >= @since::uuid
         AND (q.allowance IS NULL OR q.allowance > 0) AND (q.lapses_at IS NULL OR q.lapses_at > (SELECT flow.clock()))
         AND (q.part_id IS NOT NULL AND q.call_id IS NULL
             OR EXISTS (SELECT FROM flow.part p WHERE p.batch_id = q.batch_id AND p.step_no = q.step_no AND p.task_no = q.task_no

@@ -2079,10 +2079,12 @@ func (q *Queries) PartChoose(ctx context.Context, db DBTX, arg PartChooseParams)
 const queueChoose = `-- name: QueueChoose :many
 WITH RECURSIVE org AS (
     (SELECT f.org_id FROM flow.lane_batch f WHERE f.domain = $1::text AND f.bucket = $2::text AND f.open AND f.listed AND f.ready_parts > 0
+            AND f.batch_id >= $3::uuid
         ORDER BY f.org_id LIMIT 1)
     UNION ALL
     SELECT n.org_id FROM org CROSS JOIN LATERAL (
         SELECT f.org_id FROM flow.lane_batch f WHERE f.domain = $1::text AND f.bucket = $2::text AND f.open AND f.listed AND f.ready_parts > 0
+            AND f.batch_id >= $3::uuid
             AND f.org_id > org.org_id ORDER BY f.org_id LIMIT 1
     ) n
 )
@@ -2098,15 +2100,16 @@ CROSS JOIN LATERAL (
         coalesce(CASE WHEN q.call_id IS NULL THEN q.part_id END, 0)::bigint AS part_id
     FROM flow.lane_batch q
     WHERE q.domain = $1::text AND q.bucket = $2::text AND q.org_id = org.org_id AND q.lane = k.lane AND q.open AND q.listed AND NOT q.paused AND q.ready_parts > 0
+        AND q.batch_id >= $3::uuid
         AND (q.allowance IS NULL OR q.allowance > 0) AND (q.lapses_at IS NULL OR q.lapses_at > (SELECT flow.clock()))
         AND (q.part_id IS NOT NULL AND q.call_id IS NULL
             OR EXISTS (SELECT FROM flow.part p WHERE p.batch_id = q.batch_id AND p.step_no = q.step_no AND p.task_no = q.task_no
                 AND p.call_id IS NULL AND p.ready_at <= (SELECT flow.clock())))
         -- Of the lane, and so asked once, not for each of its queues.
         AND (SELECT NOT EXISTS (SELECT FROM flow.holds_over(org.org_id, $1::text, k.lane)))
-        AND NOT concat_ws('.', q.batch_id, q.step_no, q.task_no) = ANY($3::text[])
+        AND NOT concat_ws('.', q.batch_id, q.step_no, q.task_no) = ANY($4::text[])
     ORDER BY q.high DESC, q.batch_id
-    LIMIT (SELECT greatest(b.max_in_flight, $4::int) FROM flow.budget b WHERE b.domain = $1::text AND b.bucket = $2::text)
+    LIMIT (SELECT greatest(b.max_in_flight, $5::int) FROM flow.budget b WHERE b.domain = $1::text AND b.bucket = $2::text)
 ) l
 LEFT JOIN flow.budget_org o ON o.domain = $1::text AND o.bucket = $2::text AND o.org_id = l.org_id
 LEFT JOIN flow.budget_org_lane t ON t.domain = $1::text AND t.bucket = $2::text AND t.org_id = l.org_id AND t.lane = l.lane
@@ -2117,6 +2120,7 @@ ORDER BY l.org_id, l.lane, l.high DESC, l.batch_id
 type QueueChooseParams struct {
 	Domain string
 	Bucket string
+	Since  uuid.UUID
 	Skip   []string
 	Least  int32
 }
@@ -2142,12 +2146,13 @@ type QueueChooseRow struct {
 // the clocks are the latest starts of its competitors. Queues to skip ("batch.step.task"), and
 // those of paced batches that must wait for a tick, do not take the places of others. Of a lane no more are read than calls may be
 // under way, and least, from which one bulk call may take. part_id is the part that stands in the queue and is all that is ready in it; 0 for
-// none. Queues to skip are an
+// none. Batches before since, which may be zero, are passed over by the index alone. Queues to skip are an
 // array of texts because Postgres then keeps one plan: with sets of keys it plans anew for each call, which takes longer than to run it.
 func (q *Queries) QueueChoose(ctx context.Context, db DBTX, arg QueueChooseParams) ([]QueueChooseRow, error) {
 	rows, err := db.Query(ctx, queueChoose,
 		arg.Domain,
 		arg.Bucket,
+		arg.Since,
 		arg.Skip,
 		arg.Least,
 	)

@@ -1,11 +1,13 @@
 package dispatch
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -37,21 +39,33 @@ func (r *queueRow) laneShare() quota.LaneShare {
 		OrgTag: quota.LaneTag{Finish: quota.Begins(r.OrgVtime, r.OrgClock)}, Tag: quota.LaneTag{Finish: quota.Begins(r.Vtime, r.Clock)}}
 }
 
-// ready reads the queues that may go next. blocked ones are passed over.
-func (d *Dispatcher) ready(ctx context.Context, conn db.DBTX, k budgetKey, blocked map[queueKey]bool) ([]queueRow, error) {
+// ready reads the queues that may go next. blocked ones are passed over. Where reading all of them takes long, most reads do not, and
+// wholeIn says when the next one will.
+func (d *Dispatcher) ready(
+	ctx context.Context, conn db.DBTX, k budgetKey, blocked map[queueKey]bool,
+) (rows []queueRow, wholeIn time.Duration, err error) {
+	began := time.Now()
 	p := db.QueueChooseParams{Domain: k.domain, Bucket: k.bucket, Least: bulkQueues, Skip: d.deferred.keys()}
+	p.Since, wholeIn = d.scans.of(k).since(began)
 	for b := range blocked {
 		p.Skip = append(p.Skip, b.String())
 	}
 	chosen, err := d.q.QueueChoose(ctx, conn, p)
 	if err != nil {
-		return nil, fmt.Errorf("choose from %s: %w", k, err)
+		return nil, 0, fmt.Errorf("choose from %s: %w", k, err)
 	}
-	rows := make([]queueRow, len(chosen))
+	scan := queueScan{at: began, took: time.Since(began)}
+	rows = make([]queueRow, len(chosen))
 	for i := range chosen {
 		rows[i] = queueRow(chosen[i])
+		if id := rows[i].BatchID; scan.first == uuid.Nil || bytes.Compare(id[:], scan.first[:]) < 0 {
+			scan.first = id
+		}
 	}
-	return rows, nil
+	if p.Since == uuid.Nil {
+		d.scans.note(k, scan)
+	}
+	return rows, wholeIn, nil
 }
 
 // picked is a queue that goes next, with how many calls it may send.

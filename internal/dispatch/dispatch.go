@@ -95,6 +95,7 @@ type Dispatcher struct {
 	cut      context.CancelFunc
 	flights  flights
 	deferred deferredQueues
+	scans    queueScans
 	// away: the database is known to be away, which is logged once, whoever finds it.
 	away atomic.Bool
 }

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -19,7 +20,7 @@ func (d *Dispatcher) Late(ctx context.Context, domain, bucket string, id uuid.UU
 // ClaimAfter renders what may go next, lets something happen, and then claims it; it returns how many records are in calls.
 func (d *Dispatcher) ClaimAfter(ctx context.Context, domain, bucket string, between func()) (rendered, claimed int, err error) {
 	k := budgetKey{domain, bucket}
-	ready, err := d.ready(ctx, d.Pool, k, nil)
+	ready, _, err := d.ready(ctx, d.Pool, k, nil)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -42,4 +43,9 @@ func (d *Dispatcher) ClaimAfter(ctx context.Context, domain, bucket string, betw
 		claimed += p.records
 	}
 	return rendered, claimed, err
+}
+
+// Scanned has the queues of a budget count as read just now, which took so long.
+func (d *Dispatcher) Scanned(domain, bucket string, took time.Duration) {
+	d.scans.note(budgetKey{domain, bucket}, queueScan{at: time.Now(), took: took})
 }

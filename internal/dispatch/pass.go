@@ -91,7 +91,7 @@ func (p *pass) open(ctx context.Context) error {
 		return err
 	}, func(tx pg.DB) (err error) {
 		p.openedAt = time.Now()
-		p.opened, err = p.d.ready(ctx, tx, p.key, nil)
+		p.opened, _, err = p.d.ready(ctx, tx, p.key, nil)
 		return err
 	})
 	if err != nil {
@@ -209,7 +209,8 @@ func (p *pass) recheck(ctx context.Context, tx pgx.Tx) (more bool, next time.Tim
 		return false, next, err
 	}
 	p.openedAt = time.Now()
-	if p.opened, err = p.d.ready(ctx, tx, p.key, p.blocked); err != nil {
+	var wholeIn time.Duration
+	if p.opened, wholeIn, err = p.d.ready(ctx, tx, p.key, p.blocked); err != nil {
 		return false, next, err
 	}
 	for i := range p.opened {
@@ -223,6 +224,9 @@ func (p *pass) recheck(ctx context.Context, tx pgx.Tx) (more bool, next time.Tim
 	}
 	if soon := p.chosenAt.Add(recheckAfter); (p.waits() || len(p.d.deferred.keys()) > 0) && (next.IsZero() || soon.Before(next)) {
 		next = soon
+	}
+	if wholeIn > 0 {
+		next = soonest(next, p.chosenAt.Add(wholeIn))
 	}
 	return false, soonest(next, p.again), nil
 }
@@ -313,7 +317,7 @@ func (p *pass) choose(ctx context.Context) ([]*outboundCall, error) {
 	if p.opened = nil; ready == nil || time.Since(p.openedAt) > restFor {
 		p.openedAt = time.Now()
 		err := pg.Kept(ctx, p.d.Pool, func(tx pg.DB) (err error) {
-			ready, err = p.d.ready(ctx, tx, p.key, p.blocked)
+			ready, _, err = p.d.ready(ctx, tx, p.key, p.blocked)
 			return err
 		})
 		if err != nil {
