@@ -1,22 +1,20 @@
--- +goose Up
 -- What each thing means stands in its COMMENT ON, which the database itself can show; other comments say why it is as
 -- it is. Some primary keys are made after the other indexes of their table: of those that look equally good, as all do
 -- while a table is empty, Postgres takes the newest, and keeps the plan.
 CREATE SCHEMA IF NOT EXISTS flow;
 COMMENT ON SCHEMA flow IS 'Everything that Flowlane owns. The tables of its job queue are in the schema river, views for operators in ops.';
 
--- goose makes this table before it runs the first migration.
--- +goose StatementBegin
-DO $$ BEGIN
-    ALTER TABLE flow.schema_version ADD COLUMN content_sha256 text;
-    COMMENT ON COLUMN flow.schema_version.content_sha256 IS 'Digest of the migration''s file, in hex, by which a program knows that the tables are those that it expects.';
-    COMMENT ON TABLE flow.schema_version IS 'Which migrations of the schema flow are applied; goose keeps it. See `flowlane migrate status`.';
-    COMMENT ON COLUMN flow.schema_version.id IS 'In the order in which they were applied.';
-    COMMENT ON COLUMN flow.schema_version.version_id IS 'The number of the migration''s file.';
-    COMMENT ON COLUMN flow.schema_version.is_applied IS 'True: applied; a migration that was taken back has no row.';
-    COMMENT ON COLUMN flow.schema_version.tstamp IS 'When it was applied, in the time zone of that session.';
-END $$;
--- +goose StatementEnd
+CREATE TABLE flow.schema_version (
+    version_id bigint PRIMARY KEY,
+    content_sha256 text NOT NULL,
+    least_program bigint NOT NULL,
+    applied_at timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+COMMENT ON TABLE flow.schema_version IS 'Which migrations of the schema flow are applied, a row for each. See `flowlane migrate status`.';
+COMMENT ON COLUMN flow.schema_version.version_id IS 'The number of the migration''s file.';
+COMMENT ON COLUMN flow.schema_version.content_sha256 IS 'Digest of the migration''s file, in hex, by which a program knows that the tables are those that it expects.';
+COMMENT ON COLUMN flow.schema_version.least_program IS 'Programs that do not know the migration of this number must not run on the database any more; 0 where it says nothing.';
+COMMENT ON COLUMN flow.schema_version.applied_at IS 'When it was applied, by the clock of the server.';
 
 -- Nothing but tests writes the offset: they move it so that days pass in seconds.
 CREATE TABLE flow.clock_offset (
@@ -33,12 +31,10 @@ COMMENT ON COLUMN flow.clock_offset.stepped IS 'How much of ahead stands for ste
 -- Postgres parses and plans a function of language sql anew for each statement that calls it, and nearly every
 -- statement of ours asks for the time: that took 75 µs of each, four fifths of it for that. The plans of plpgsql are
 -- kept by the connection.
--- +goose StatementBegin
 CREATE FUNCTION flow.clock() RETURNS timestamptz LANGUAGE plpgsql VOLATILE PARALLEL SAFE AS $$
 BEGIN
     RETURN clock_timestamp() + (SELECT ahead FROM flow.clock_offset);
 END $$;
--- +goose StatementEnd
 COMMENT ON FUNCTION flow.clock() IS 'The time that every rule in SQL reads: that of the server, moved ahead in tests.';
 
 CREATE TABLE flow.clock_watch (
@@ -64,10 +60,8 @@ COMMENT ON COLUMN flow.retention_clock.only_row IS 'Always true: lets the table 
 COMMENT ON COLUMN flow.retention_clock.reached IS 'It is never later than this, nor than the time of the server. Housekeeping moves it on, by twice the time that has passed for its process and for the server.';
 COMMENT ON COLUMN flow.retention_clock.moved_at IS 'When that was last, by the clock of the server.';
 
--- +goose StatementBegin
 CREATE FUNCTION flow.retention_now() RETURNS timestamptz LANGUAGE plpgsql STABLE PARALLEL SAFE AS $$
 BEGIN
     RETURN (SELECT least(clock_timestamp() + o.stepped, c.reached) + (o.ahead - o.stepped) FROM flow.clock_offset o, flow.retention_clock c);
 END $$;
--- +goose StatementEnd
 COMMENT ON FUNCTION flow.retention_now() IS 'The time by which things are old enough to be deleted: that of the server, or an earlier one where the server''s has jumped ahead or nobody was there while it passed.';

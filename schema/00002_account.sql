@@ -1,4 +1,3 @@
--- +goose Up
 -- The identity provider vouches for external_id, so it is unique.
 CREATE TABLE flow.organization (
     id uuid PRIMARY KEY,
@@ -96,10 +95,8 @@ COMMENT ON COLUMN flow.api_key.expires_at IS 'From when on it is refused; null f
 COMMENT ON COLUMN flow.api_key.revoked_at IS 'From when on it is refused because somebody revoked it; null while nobody did.';
 
 -- The one place that says what the status of a key is.
--- +goose StatementBegin
 CREATE FUNCTION flow.api_key_status(revoked_at timestamptz, expires_at timestamptz) RETURNS text LANGUAGE sql VOLATILE AS
 $$ SELECT CASE WHEN revoked_at IS NOT NULL THEN 'revoked' WHEN expires_at <= flow.clock() THEN 'expired' ELSE 'active' END $$;
--- +goose StatementEnd
 COMMENT ON FUNCTION flow.api_key_status(timestamptz, timestamptz) IS 'What an API key is worth now: active, expired or revoked. Revoked wins over expired.';
 
 CREATE TABLE flow.session (
@@ -169,7 +166,6 @@ COMMENT ON COLUMN flow.audit_log.reason IS 'Why a sign-in was refused, as a word
 COMMENT ON COLUMN flow.audit_log.address IS 'The network address that a refused sign-in came from; null for other outcomes.';
 COMMENT ON COLUMN flow.audit_log.request_id IS 'The X-Request-ID of the call, which logs carry too; empty for the operator''s commands.';
 
--- +goose StatementBegin
 CREATE FUNCTION flow.audit_log_is_final() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF TG_OP = 'DELETE' AND OLD.created_at < flow.retention_now() - interval '30 days' THEN
@@ -177,7 +173,6 @@ BEGIN
     END IF;
     RAISE EXCEPTION 'rows of the audit log are never changed, and deleted after 30 days at the earliest';
 END $$;
--- +goose StatementEnd
 COMMENT ON FUNCTION flow.audit_log_is_final() IS 'Refuses changes of audit rows, and deletions of young ones.';
 CREATE TRIGGER audit_log_is_final BEFORE UPDATE OR DELETE ON flow.audit_log
 FOR EACH ROW EXECUTE FUNCTION flow.audit_log_is_final();

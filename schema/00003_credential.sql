@@ -1,4 +1,3 @@
--- +goose Up
 -- It is kept so that replacing the key-encryption key leaves API keys good.
 CREATE TABLE flow.root_key (
     single boolean PRIMARY KEY DEFAULT true CHECK (single),
@@ -164,7 +163,6 @@ COMMENT ON COLUMN flow.credential.created_at IS 'When it was stored first.';
 COMMENT ON COLUMN flow.credential.updated_at IS 'When anything of it changed last, its secret included.';
 COMMENT ON COLUMN flow.credential.deleted_at IS 'When it was deleted: the secret is gone, the row stays for what it spent. Null while it lives.';
 
--- +goose StatementBegin
 CREATE FUNCTION flow.credential_keep() RETURNS trigger LANGUAGE plpgsql AS
 $$ BEGIN
     IF new.org_id <> old.org_id OR new.platform_id <> old.platform_id OR old.tenancy_id IS DISTINCT FROM new.tenancy_id AND old.tenancy_id IS NOT NULL THEN
@@ -172,7 +170,6 @@ $$ BEGIN
     END IF;
     RETURN new;
 END $$;
--- +goose StatementEnd
 COMMENT ON FUNCTION flow.credential_keep() IS 'Refuses to move a credential to another organization, platform or account.';
 CREATE TRIGGER credential_keep BEFORE UPDATE ON flow.credential FOR EACH ROW EXECUTE FUNCTION flow.credential_keep();
 

@@ -1,4 +1,3 @@
--- +goose Up
 CREATE TYPE flow.record_set_status AS ENUM ('open', 'sealed', 'consumed');
 COMMENT ON TYPE flow.record_set_status IS 'How far an upload is.';
 
@@ -45,7 +44,6 @@ COMMENT ON COLUMN flow.record_set.sealed_at IS 'When the count was checked; null
 COMMENT ON COLUMN flow.record_set.updated_at IS 'When the last chunk came, or the status moved.';
 COMMENT ON COLUMN flow.record_set.staging_expires_at IS 'When an upload that nobody finished or triggered is deleted; null once consumed.';
 
--- +goose StatementBegin
 CREATE FUNCTION flow.record_set_guard() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF TG_OP = 'INSERT' THEN
@@ -66,7 +64,6 @@ BEGIN
     END IF;
     RETURN NEW;
 END $$;
--- +goose StatementEnd
 COMMENT ON FUNCTION flow.record_set_guard() IS 'Refuses record sets that move backwards, or change what is fixed by their status.';
 CREATE TRIGGER record_set_guard BEFORE INSERT OR UPDATE ON flow.record_set
     FOR EACH ROW EXECUTE FUNCTION flow.record_set_guard();

@@ -1,4 +1,3 @@
--- +goose Up
 -- One that was deleted is kept for the history of its batches, and is not found by anything else. The variable set that
 -- its newest version names cannot be deleted.
 CREATE TABLE flow.definition (
@@ -34,7 +33,6 @@ COMMENT ON COLUMN flow.definition.updated_at IS 'When version or status changed 
 COMMENT ON COLUMN flow.definition.deleted_at IS 'When it was deleted: kept for the history of its batches, found by nothing else. Null while it lives.';
 
 -- draft → active ⇄ archived, draft → archived. Package definition answers 409 before this is reached.
--- +goose StatementBegin
 CREATE FUNCTION flow.definition_moves() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF NEW.status = 'draft' THEN
@@ -42,7 +40,6 @@ BEGIN
     END IF;
     RETURN NEW;
 END $$;
--- +goose StatementEnd
 COMMENT ON FUNCTION flow.definition_moves() IS 'Refuses to make a draft of a definition again.';
 CREATE TRIGGER definition_moves BEFORE UPDATE OF status ON flow.definition
     FOR EACH ROW WHEN (OLD.status <> NEW.status) EXECUTE FUNCTION flow.definition_moves();
@@ -71,12 +68,10 @@ COMMENT ON COLUMN flow.definition_version.created_by IS 'The account that saved 
 COMMENT ON COLUMN flow.definition_version.created_at IS 'When it was saved.';
 
 -- Batches run on a version for days, and every process caches it.
--- +goose StatementBegin
 CREATE FUNCTION flow.definition_version_stays() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     RAISE EXCEPTION 'version % of definition % cannot change', OLD.version, OLD.definition_id USING ERRCODE = 'check_violation';
 END $$;
--- +goose StatementEnd
 COMMENT ON FUNCTION flow.definition_version_stays() IS 'Refuses changes of a version: batches run on it.';
 CREATE TRIGGER definition_version_stays BEFORE UPDATE ON flow.definition_version
     FOR EACH ROW EXECUTE FUNCTION flow.definition_version_stays();

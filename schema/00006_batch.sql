@@ -1,4 +1,3 @@
--- +goose Up
 CREATE TYPE flow.trigger_type AS ENUM ('api_call', 'schedule', 'webhook', 'event', 'flow', 'retry');
 COMMENT ON TYPE flow.trigger_type IS 'What can start work.';
 
@@ -151,7 +150,6 @@ COMMENT ON COLUMN flow.batch_count.unprocessed IS 'Jobs that are unprocessed now
 COMMENT ON COLUMN flow.batch_count.unresolved IS 'Jobs that are unresolved now.';
 COMMENT ON COLUMN flow.batch_count.change_no IS 'How many changes there were of the batch: orders what different tasks did. Streams number events by it.';
 
--- +goose StatementBegin
 CREATE FUNCTION flow.batch_moves() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF (OLD.status, NEW.status) NOT IN (
@@ -165,7 +163,6 @@ BEGIN
     NEW.paused_from := CASE WHEN NEW.status = 'paused' THEN OLD.status END;
     RETURN NEW;
 END $$;
--- +goose StatementEnd
 COMMENT ON FUNCTION flow.batch_moves() IS 'Refuses moves of a batch''s status that are not drawn.';
 CREATE TRIGGER batch_moves BEFORE UPDATE OF status ON flow.batch_count
     FOR EACH ROW WHEN (OLD.status IS DISTINCT FROM NEW.status) EXECUTE FUNCTION flow.batch_moves();
@@ -241,7 +238,6 @@ COMMENT ON COLUMN flow.slice.unprocessed IS 'Jobs that are unprocessed now.';
 COMMENT ON COLUMN flow.slice.unresolved IS 'Jobs that are unresolved now.';
 
 -- A binary search, because an index on positions would cost every start of a batch for the sake of few reads.
--- +goose StatementBegin
 CREATE FUNCTION flow.slice_at(batch uuid, place bigint) RETURNS int LANGUAGE plpgsql STABLE AS $$
 DECLARE
     low int := 0;
@@ -258,7 +254,6 @@ BEGIN
     END LOOP;
     RETURN CASE WHEN high IS NULL THEN NULL ELSE low END;
 END $$;
--- +goose StatementEnd
 COMMENT ON FUNCTION flow.slice_at(uuid, bigint) IS 'The number of the slice that holds a position of a batch; null for a batch without slices, the last for a position past the end.';
 
 CREATE TABLE flow.job (
@@ -294,7 +289,6 @@ COMMENT ON COLUMN flow.job.error IS 'Why it failed or was rejected, as JSON that
 COMMENT ON COLUMN flow.job.started_at IS 'When its first task began; null before.';
 COMMENT ON COLUMN flow.job.updated_at IS 'When it moved last.';
 
--- +goose StatementBegin
 CREATE FUNCTION flow.job_moves() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF NOT (CASE OLD.status
@@ -310,7 +304,6 @@ BEGIN
     END IF;
     RETURN NEW;
 END $$;
--- +goose StatementEnd
 COMMENT ON FUNCTION flow.job_moves() IS 'Refuses moves of a job''s status that are not drawn.';
 CREATE TRIGGER job_moves BEFORE UPDATE OF status ON flow.job
     FOR EACH ROW WHEN (OLD.status IS DISTINCT FROM NEW.status) EXECUTE FUNCTION flow.job_moves();

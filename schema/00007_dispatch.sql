@@ -1,4 +1,3 @@
--- +goose Up
 CREATE TABLE flow.budget (
     domain text NOT NULL,
     bucket text NOT NULL,
@@ -148,15 +147,12 @@ COMMENT ON COLUMN flow.rolling.ends_at IS 'From when on nothing of the cell coun
 COMMENT ON COLUMN flow.rolling.own IS 'Calls of ours that can have arrived in the cell at the latest.';
 COMMENT ON COLUMN flow.rolling.foreign_spend IS 'What the provider had counted beyond our own calls when it told so in the time of the cell.';
 
--- +goose StatementBegin
 CREATE FUNCTION flow.rolling_used(of_domain text, of_bucket text, seconds int, at timestamptz) RETURNS bigint LANGUAGE sql STABLE PARALLEL SAFE AS $$
     SELECT coalesce(sum(r.own + r.foreign_spend), 0) FROM flow.rolling r
     WHERE r.domain = of_domain AND r.bucket = of_bucket AND r.window_seconds = seconds AND r.ends_at > at
 $$;
--- +goose StatementEnd
 COMMENT ON FUNCTION flow.rolling_used(text, text, int, timestamptz) IS 'What counts in a rolling window at a time.';
 
--- +goose StatementBegin
 CREATE FUNCTION flow.tally(a jsonb, b jsonb) RETURNS jsonb LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
 BEGIN
     RETURN (
@@ -164,7 +160,6 @@ BEGIN
         FROM (SELECT e.key, sum(e.value::bigint) AS calls FROM (SELECT * FROM jsonb_each_text(a) UNION ALL SELECT * FROM jsonb_each_text(b)) e GROUP BY e.key) t
     );
 END $$;
--- +goose StatementEnd
 COMMENT ON FUNCTION flow.tally(jsonb, jsonb) IS 'Adds up two objects of numbers key by key; keys whose sum is not above 0 go.';
 
 -- Most batches have one slice, whose records go into their first call together: the part that is all of it stands here, with the call that
@@ -468,13 +463,11 @@ COMMENT ON COLUMN flow.pause.extensions IS 'Who extended it, when, from what to 
 
 -- Which holds cover a queue is said here alone. It is one SELECT and stable, so that Postgres puts it into the query
 -- that asks.
--- +goose StatementBegin
 CREATE FUNCTION flow.holds_over(org uuid, account text, in_lane flow.lane) RETURNS SETOF flow.pause LANGUAGE sql STABLE PARALLEL SAFE AS $$
     SELECT h.* FROM flow.pause h
     WHERE h.org_id = org AND h.status = 'active' AND h.scope IN ('global', 'domain', 'lane') AND h.ends_at > (SELECT flow.clock())
         AND (h.domain IS NULL OR h.domain = account) AND (h.lane IS NULL OR h.lane = in_lane)
 $$;
--- +goose StatementEnd
 COMMENT ON FUNCTION flow.holds_over(uuid, text, flow.lane) IS 'The holds of people that cover the calls of an organization to a Domain in a lane, but for those of batches: a batch says itself that it is paused.';
 
 -- The claim of calls counts them, so that every row that flow.call ever had is in here.

@@ -1,4 +1,3 @@
--- +goose Up
 CREATE TABLE flow.schedule (
     id uuid PRIMARY KEY,
     org_id uuid NOT NULL REFERENCES flow.organization (id),
@@ -250,7 +249,6 @@ COMMENT ON COLUMN flow.event_arrival.done_upto IS 'The waits up to this number h
 COMMENT ON COLUMN flow.event_arrival.delivered IS 'All have been asked.';
 
 -- The look is a statement of its own, so that it sees what was committed before the gates were had.
--- +goose StatementBegin
 CREATE FUNCTION flow.event_waited(org_ids uuid[], kinds text[]) RETURNS boolean[] LANGUAGE plpgsql AS $$
 DECLARE
     org uuid;
@@ -263,10 +261,8 @@ BEGIN
     FROM unnest(org_ids, kinds) WITH ORDINALITY AS e (org_id, kind, place);
     RETURN waited;
 END $$;
--- +goose StatementEnd
 COMMENT ON FUNCTION flow.event_waited(uuid[], text[]) IS 'Which of these events, each of an organization and a kind, somebody waits for. A wait that begins in another transaction is seen, or sees the event: both pass the gate of the organization, which stays shut for the other until the transaction ends.';
 
--- +goose StatementBegin
 CREATE FUNCTION flow.batch_event(batch uuid) RETURNS json LANGUAGE sql STABLE AS $$
 SELECT json_build_object('batch_id', b.id, 'definition_id', b.definition_id, 'definition_version', b.version,
     'status', c.status, 'record_count', b.record_count, 'job_counts', json_build_object('staged', c.staged, 'queued', c.queued, 'pending', c.pending,
@@ -275,7 +271,6 @@ SELECT json_build_object('batch_id', b.id, 'definition_id', b.definition_id, 'de
     'trigger_type', b.trigger_type, 'trigger_source', b.trigger_source, 'retry_of', b.retry_of, 'metadata', b.metadata::json)
 FROM flow.batch b JOIN flow.batch_count c ON c.batch_id = b.id WHERE b.id = batch
 $$;
--- +goose StatementEnd
 COMMENT ON FUNCTION flow.batch_event(uuid) IS 'The payload of an event that says how a batch ended.';
 
 -- Who starts batches of a chain holds its row until the end of the transaction, so that the count is exact.
@@ -320,7 +315,6 @@ COMMENT ON COLUMN flow.refused_start.created_at IS 'The time of the service at w
 
 -- What is left of a quota is asked for by its name, so what each counts stands in one place. Each branch goes by an index
 -- of its own.
--- +goose StatementBegin
 CREATE FUNCTION flow.quota_used(org uuid, quota text, upto bigint) RETURNS bigint LANGUAGE plpgsql STABLE AS $$
 BEGIN
     CASE quota
@@ -344,7 +338,6 @@ BEGIN
         RETURN (SELECT count(*) FROM (SELECT FROM flow.event_subscription s WHERE s.org_id = org LIMIT upto) x);
     END CASE;
 END $$;
--- +goose StatementEnd
 COMMENT ON FUNCTION flow.quota_used(uuid, text, bigint) IS 'How much of a quota an organization uses. What has rows of its own is counted up to a number only; null counts all.';
 
 -- Most batches are small, are over before anybody could ask, and have no row here.

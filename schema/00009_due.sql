@@ -1,4 +1,3 @@
--- +goose Up
 CREATE SEQUENCE flow.due_lease;
 COMMENT ON SEQUENCE flow.due_lease IS 'Numbers of leases. They come from here because a due row that is done goes away, and its next life must not give them out again.';
 
@@ -26,7 +25,6 @@ COMMENT ON COLUMN flow.due.failures IS 'How often in a row the work has failed; 
 
 -- It does not begin work anew that waits for a worker longer than its lease lasts: whether a lease is lost is for the
 -- scanner to tell.
--- +goose StatementBegin
 CREATE FUNCTION flow.wake(what text, which text, at timestamptz, lease double precision) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
     now timestamptz := flow.clock();
@@ -40,7 +38,6 @@ BEGIN
     RETURNING NOT d.leased AND d.due_at <= now INTO startable;
     RETURN startable;
 END $$;
--- +goose StatementEnd
 COMMENT ON FUNCTION flow.wake(text, text, timestamptz, double precision) IS 'Makes work of a kind and key due at a time (now where it is null), keeping the earlier of two times. Returns whether it is due and nobody works on it. The row stays locked until the transaction ends.';
 
 CREATE FUNCTION flow.due_gate(what text, which text) RETURNS bigint LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -49,7 +46,6 @@ COMMENT ON FUNCTION flow.due_gate(text, text) IS 'The key of an advisory lock on
 
 -- Who works waits, before the work ends, for the transactions that share the gate, and looks again. So nothing is written, and
 -- nobody locked out, where the row is leased.
--- +goose StatementBegin
 CREATE FUNCTION flow.wake_rechecked(what text, which text, wanted timestamptz, now timestamptz, lease double precision, OUT no bigint, OUT failed integer) LANGUAGE plpgsql AS $$
 DECLARE
     until timestamptz := now + make_interval(secs => lease);
@@ -81,11 +77,9 @@ BEGIN
     no := coalesce(no, 0);
     failed := coalesce(failed, 0);
 END $$;
--- +goose StatementEnd
 COMMENT ON FUNCTION flow.wake_rechecked(text, text, timestamptz, timestamptz, double precision) IS 'flow.wake_lease for a kind whose handlers look once more before they end: it writes nothing while somebody works on the row, and locks it only to write it.';
 
 -- One statement for both is a round trip less between a trigger and its work.
--- +goose StatementBegin
 CREATE FUNCTION flow.wake_lease(what text, which text, at timestamptz, lease double precision, rechecks boolean, again boolean, OUT no bigint, OUT failed integer) LANGUAGE plpgsql AS $$
 DECLARE
     now timestamptz := flow.clock();
@@ -114,7 +108,6 @@ BEGIN
         lease_seconds = excluded.lease_seconds
     RETURNING CASE WHEN d.lease_no = fresh THEN fresh ELSE 0 END, d.failures INTO no, failed;
 END $$;
--- +goose StatementEnd
 COMMENT ON FUNCTION flow.wake_lease(text, text, timestamptz, double precision, boolean, boolean) IS 'Makes work of a kind and key due at a time (now where it is null), keeping the earlier of two times, and leases it where it is due and nobody works on it. Returns the number of that lease, else 0, and how often in a row the work has failed. The row stays locked until the transaction ends. With rechecks see flow.wake_rechecked; again notes the wake-up there, too, so that work which ends begins once more.';
 
 -- Either what the request did and its answer are both there or neither. Neither the key nor the body is stored, only

@@ -1,4 +1,3 @@
--- +goose Up
 -- What operators may see. Views here show ids, names of the catalog, counts and times: no record, parameter, key or
 -- secret, and nothing that people wrote. None of them reads slices, jobs or parts, and none reads calls but by an
 -- index, so that they cost the same on a database of any size. A view reads with the rights of its owner; grants are
@@ -187,7 +186,6 @@ COMMENT ON COLUMN ops.due_late.failures IS 'How often in a row the work has fail
 
 -- By the index of River that its workers fetch jobs by. The function finds the table when it is called: River's own
 -- migrations run after these, and must be free to change it.
--- +goose StatementBegin
 CREATE FUNCTION ops.river_jobs() RETURNS TABLE (queue text, state text, jobs bigint, oldest_age interval)
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
@@ -195,7 +193,6 @@ BEGIN
     RETURN QUERY SELECT j.queue::text, j.state::text, count(*), max(clock_timestamp() - j.scheduled_at) FROM river.river_job j
         WHERE j.state IN ('available', 'pending', 'retryable', 'running', 'scheduled') GROUP BY j.queue, j.state;
 END $$;
--- +goose StatementEnd
 COMMENT ON FUNCTION ops.river_jobs() IS 'What ops.river_backlog shows; whoever may read the view need not have a right on the schema river.';
 REVOKE EXECUTE ON FUNCTION ops.river_jobs() FROM PUBLIC;
 
@@ -228,7 +225,6 @@ COMMENT ON COLUMN ops.table_health.freeze_age IS 'Transactions since its oldest 
 
 -- Reads sessions with the rights of its owner, so that those of the service show whole. It leaves out what they
 -- execute.
--- +goose StatementBegin
 CREATE FUNCTION ops.sessions() RETURNS TABLE (pid int, database_user text, program text, state text, began_at timestamptz, horizon bigint)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT a.pid, a.usename::text, a.application_name, a.state, a.xact_start,
@@ -237,7 +233,6 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     WHERE (a.backend_xmin IS NOT NULL OR a.backend_xid IS NOT NULL) AND a.pid <> pg_backend_pid()
         AND (a.datname IS NULL OR a.datname = current_database())
 $$;
--- +goose StatementEnd
 COMMENT ON FUNCTION ops.sessions() IS 'The sessions in ops.xmin_holder. State and beginning are null for sessions of users that the owner of this function may not watch.';
 REVOKE EXECUTE ON FUNCTION ops.sessions() FROM PUBLIC;
 

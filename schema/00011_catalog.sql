@@ -1,6 +1,5 @@
 -- Platforms that organizations imported for themselves.
 
--- +goose Up
 -- file is the catalog file as it was made, and is never changed; an import again makes another version. Only the newest
 -- version of a platform counts, earlier ones tell what was called before. options and report are json, not jsonb: they
 -- are shown as they were.

@@ -1,6 +1,5 @@
 -- Which database this is. A dump that is restored, a copy, and a server that was restored to a point in time or promoted have
 -- forgotten calls that were sent.
--- +goose Up
 CREATE TABLE flow.identity (
     no int GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     system_identifier bigint,
@@ -19,7 +18,6 @@ COMMENT ON COLUMN flow.identity.written_by IS 'The transaction that wrote this r
 COMMENT ON COLUMN flow.identity.confirmed_at IS 'When it was said that this is the database that counts.';
 COMMENT ON COLUMN flow.identity.lost_since IS 'What was committed from then on, up to confirmed_at, may be lost; null where nothing is.';
 
--- +goose StatementBegin
 -- A server that somebody else runs may refuse to tell of itself. Then dumps and copies are known all the same.
 CREATE FUNCTION flow.system_identifier() RETURNS bigint LANGUAGE plpgsql STABLE AS $$
 BEGIN
@@ -46,7 +44,6 @@ CREATE FUNCTION ops.moved(trust_failover boolean DEFAULT false) RETURNS text LAN
     END
     FROM flow.identity i ORDER BY i.no DESC LIMIT 1
 $$;
--- +goose StatementEnd
 COMMENT ON FUNCTION flow.system_identifier() IS 'That of the server; null where it does not tell.';
 COMMENT ON FUNCTION flow.timeline() IS 'The timeline that the server writes its log to; null on a standby, and where it does not tell.';
 COMMENT ON FUNCTION ops.moved(boolean) IS 'Why this is not the database that was last confirmed; null where it is, or none was yet. Services write nothing to one that is not. With trust_failover another timeline is no reason.';

@@ -1,5 +1,4 @@
 -- How long what an organization has is kept, and what is on its way out.
--- +goose Up
 CREATE TABLE flow.retention (
     org_id uuid NOT NULL REFERENCES flow.organization (id),
     name text NOT NULL CHECK (name IN ('batches', 'calls', 'deliveries', 'audit_log', 'usage')),
@@ -11,7 +10,6 @@ COMMENT ON COLUMN flow.retention.org_id IS 'The organization.';
 COMMENT ON COLUMN flow.retention.name IS 'Of what, as the API names it.';
 COMMENT ON COLUMN flow.retention.days IS 'For how many days. What the operator keeps for a shorter time goes then.';
 
--- +goose StatementBegin
 CREATE FUNCTION flow.kept_since(org uuid, kind text, most_seconds float8) RETURNS timestamptz LANGUAGE sql STABLE AS $$
     SELECT flow.retention_now() - make_interval(secs => least(nullif(most_seconds, 0),
         (SELECT r.days * 86400::float8 FROM flow.retention r WHERE r.org_id = org AND r.name = kind)))
@@ -20,17 +18,14 @@ $$;
 CREATE FUNCTION flow.first_id(since timestamptz) RETURNS uuid LANGUAGE sql IMMUTABLE AS $$
     SELECT (lpad(to_hex((extract(epoch FROM since) * 1000)::bigint), 12, '0') || repeat('0', 20))::uuid
 $$;
--- +goose StatementEnd
 COMMENT ON FUNCTION flow.kept_since(uuid, text, double precision) IS 'What of this kind an organization had before this time goes; null where all is kept. most_seconds: how long the operator keeps it, 0 for good.';
 COMMENT ON FUNCTION flow.first_id(timestamptz) IS 'The least id (UUIDv7) that may have been made at a time.';
 
--- +goose StatementBegin
 -- One with calls under way, or with outcomes that a person has to decide, is not over however old it is.
 CREATE FUNCTION flow.batch_is_old(c flow.batch_count, since timestamptz) RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
     SELECT c.status IN ('completed', 'partially_failed', 'failed', 'cancelled') AND c.completed_at < since
         AND c.started + c.needs_reconcile + c.unresolved = 0
 $$;
--- +goose StatementEnd
 COMMENT ON FUNCTION flow.batch_is_old(flow.batch_count, timestamptz) IS 'Whether a batch ended before a time, and nothing of it is undecided.';
 
 -- The rows of a large batch go in many transactions. It is gone for everybody with the first, which writes this.
@@ -58,7 +53,6 @@ COMMENT ON COLUMN flow.deletion.begun_at IS 'When an operator said so.';
 COMMENT ON COLUMN flow.deletion.ended_at IS 'When nothing was left but the audit log; null before that.';
 COMMENT ON COLUMN flow.deletion.rows IS 'How many rows went, by table.';
 
--- +goose StatementBegin
 -- A table whose rows others refer to has its turn once those are gone.
 CREATE FUNCTION flow.erase_organization(org uuid, only_tables text[], max_rows int, OUT tables text[], OUT counts bigint[]) LANGUAGE plpgsql AS $$
 DECLARE
@@ -88,5 +82,4 @@ BEGIN
         RAISE EXCEPTION 'organization % has rows that others refer to: %', org, referred;
     END IF;
 END $$;
--- +goose StatementEnd
 COMMENT ON FUNCTION flow.erase_organization(uuid, text[], int) IS 'Deletes up to so many rows of an organization from each table that has any, or from these tables only, and says how many. Batches, record sets and the audit log go other ways.';

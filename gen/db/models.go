@@ -1886,6 +1886,18 @@ type FlowScheduleFire struct {
 	CreatedAt time.Time
 }
 
+// Which migrations of the schema flow are applied, a row for each. See `flowlane migrate status`.
+type FlowSchemaVersion struct {
+	// The number of the migration's file.
+	VersionID int64
+	// Digest of the migration's file, in hex, by which a program knows that the tables are those that it expects.
+	ContentSha256 string
+	// Programs that do not know the migration of this number must not run on the database any more; 0 where it says nothing.
+	LeastProgram int64
+	// When it was applied, by the clock of the server.
+	AppliedAt time.Time
+}
+
 // Ciphertexts, each bound to its organization, id and version: a row that is copied elsewhere does not decrypt.
 type FlowSecret struct {
 	// The id of what the secret belongs to, a credential for instance.

@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -9,40 +10,23 @@ import (
 	"flowlane/internal/pg"
 )
 
-// prepare migrates the database, or says what it lacks.
+// prepare brings the database up to date, where it is asked to, and says why this program cannot run on it.
 func prepare(ctx context.Context, pool *pgxpool.Pool, migrate bool) error {
-	missing, err := pending(ctx, pool)
-	if err != nil || missing == 0 {
-		return err
+	err := pg.CheckSchema(ctx, pool)
+	older, ok := errors.AsType[pg.SchemaOlderError](err)
+	if !ok {
+		return err //nolint:wrapcheck // says what to do
 	}
 	if !migrate {
-		return fmt.Errorf("the database lacks %d migrations: run `flowlane migrate up` first", missing)
+		return older
 	}
 	err = pg.Migrate(ctx, pool)
 	if pg.IsRefused(err) {
 		return fmt.Errorf("the database lacks %d migrations, and this user may not make them: run `flowlane migrate up` first, as the "+
-			"owner of the tables: %w", missing, err)
+			"owner of the tables: %w", older.Missing, err)
 	}
 	if err != nil {
 		return fmt.Errorf("migrate the database: %w", err)
 	}
 	return nil
-}
-
-// pending counts the migrations that the database lacks. Error: pg.SchemaDiffersError.
-func pending(ctx context.Context, pool *pgxpool.Pool) (int, error) {
-	all, err := pg.Status(ctx, pool)
-	if err != nil {
-		return 0, fmt.Errorf("read the migrations of the database: %w", err)
-	}
-	if err := pg.Differing(all); err != nil {
-		return 0, err //nolint:wrapcheck // says what to do
-	}
-	missing := 0
-	for _, m := range all {
-		if !m.Applied {
-			missing++
-		}
-	}
-	return missing, nil
 }

@@ -150,26 +150,11 @@ func (d *doctor) database(ctx context.Context, at database, keys keyring) {
 		return
 	}
 	defer pool.Close()
-	all, err := pg.Status(ctx, pool)
-	if err != nil {
+	if err := pg.CheckSchema(ctx, pool); err != nil {
 		d.note("database", stateFailed, "%v", err)
 		return
 	}
-	if err := pg.Differing(all); err != nil {
-		d.note("database", stateFailed, "%v", err)
-		return
-	}
-	pending := 0
-	for _, m := range all {
-		if !m.Applied {
-			pending++
-		}
-	}
-	if pending > 0 {
-		d.note("database", stateFailed, "%d migrations are not applied: run `flowlane migrate up`", pending)
-		return
-	}
-	d.note("database", stateOK, "all %d migrations are applied", len(all))
+	d.note("database", stateOK, "all migrations are applied")
 	d.restored(ctx, pool)
 	d.durability(ctx, pool)
 	d.encryption(ctx, pool, keys, at.folder)

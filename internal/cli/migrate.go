@@ -19,7 +19,9 @@ type migrateUp struct {
 	database
 	output
 
-	RuntimeRole string `env:"FLOWLANE_RUNTIME_ROLE" placeholder:"NAME" help:"Make this role, where there is none, and give it what a running service needs: the rows of all tables, and no right to change tables, clock or audit log. Services connect as a member of it."`
+	LockTimeout time.Duration `env:"FLOWLANE_LOCK_TIMEOUT" default:"3s" help:"How long a statement waits for a lock, and others behind it, before it is tried again."`
+	LockWait    time.Duration `env:"FLOWLANE_LOCK_WAIT" default:"10m" help:"How long a migration is tried again that does not get its locks."`
+	RuntimeRole string        `env:"FLOWLANE_RUNTIME_ROLE" placeholder:"NAME" help:"Make this role, where there is none, and give it what a running service needs: the rows of all tables, and no right to change tables, clock or audit log. Services connect as a member of it."`
 }
 
 // Run applies what is missing.
@@ -33,7 +35,8 @@ func (c *migrateUp) Run(ctx context.Context, p *process) error {
 	if err != nil {
 		return fmt.Errorf("read the migrations of the database: %w", err)
 	}
-	if err := pg.Migrate(ctx, pool); err != nil {
+	migrator := pg.Migrator{LockTimeout: c.LockTimeout, LockWait: c.LockWait}
+	if err := migrator.Up(ctx, pool); err != nil {
 		return fmt.Errorf("migrate the database: %w", err)
 	}
 	if c.RuntimeRole != "" {

@@ -45,7 +45,7 @@ func TestGrantRuntime(t *testing.T) {
 		assert.NoError(t, try(sql), sql)
 	}
 	for _, sql := range []string{
-		"UPDATE flow.clock_offset SET ahead = '1 day'", "DELETE FROM flow.clock_offset", "UPDATE flow.schema_version SET is_applied = false",
+		"UPDATE flow.clock_offset SET ahead = '1 day'", "DELETE FROM flow.clock_offset", "UPDATE flow.schema_version SET least_program = 0",
 		"UPDATE flow.audit_log SET action = 'none'", "UPDATE flow.identity SET lost_since = NULL", "DELETE FROM flow.identity", "TRUNCATE flow.audit_log", "ALTER TABLE flow.audit_log DISABLE TRIGGER ALL",
 		"DROP TRIGGER audit_log_is_final ON flow.audit_log", "CREATE TABLE flow.own (n int)", "ALTER TABLE flow.batch ADD own int",
 		"DROP TABLE flow.batch", "TRUNCATE flow.batch", "CREATE INDEX ON flow.batch (lane)", "CREATE SCHEMA own",

@@ -1,0 +1,16 @@
+CREATE SCHEMA flow;
+CREATE DOMAIN flow.score AS int CHECK (VALUE < 9);
+CREATE TYPE flow.mood AS ENUM ('good');
+CREATE FUNCTION flow.f() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END';
+CREATE TABLE flow.batch (id int PRIMARY KEY, note text DEFAULT '', n int NOT NULL DEFAULT 1, short varchar(9) CONSTRAINT brief CHECK (length(short) < 9));
+CREATE TABLE flow.call (id int, batch_id int CONSTRAINT of REFERENCES flow.batch, CONSTRAINT once UNIQUE (id));
+CREATE TABLE flow.many (id int, at int) PARTITION BY RANGE (at);
+CREATE TABLE flow.many_1 PARTITION OF flow.many FOR VALUES FROM (1) TO (2);
+CREATE INDEX batch_note ON flow.batch (note);
+CREATE UNIQUE INDEX batch_n ON flow.batch (n);
+CREATE VIEW flow.notes AS SELECT note FROM flow.batch;
+CREATE TRIGGER shot BEFORE UPDATE ON flow.batch FOR EACH ROW EXECUTE FUNCTION flow.f();
+ALTER TABLE flow.batch ADD CONSTRAINT few CHECK (n < 9) NOT VALID;
+ALTER TABLE flow.call ADD CONSTRAINT again FOREIGN KEY (batch_id) REFERENCES flow.batch NOT VALID;
+INSERT INTO flow.batch (id, n) SELECT n, n FROM generate_series(1, 5) n;
+INSERT INTO flow.call SELECT n, n FROM generate_series(1, 5) n;
