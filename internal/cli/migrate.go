@@ -13,6 +13,7 @@ import (
 type migrateCommand struct {
 	Up     migrateUp     `cmd:"" help:"Apply every migration that the database lacks."`
 	Status migrateStatus `cmd:"" help:"List the migrations and which are applied."`
+	Plan   migratePlan   `cmd:"" help:"Print what the database lacks, and what each statement will lock, read and rewrite. Changes nothing."`
 }
 
 type migrateUp struct {

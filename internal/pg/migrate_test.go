@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"flowlane/internal/pg"
+	"flowlane/internal/pg/ddl"
 	"flowlane/internal/pg/pgtest"
 )
 
@@ -151,4 +152,60 @@ func TestMigrator_Versions(t *testing.T) {
 	older, ok := errors.AsType[pg.SchemaOlderError](pg.CheckSchema(t.Context(), pool))
 	require.True(t, ok)
 	require.Equal(t, 2, older.Missing)
+}
+
+// TestMigrator_Plan: what a migration does to tables that are there is told, also of those that it does not name.
+func TestMigrator_Plan(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.New(t)
+	exec(t, pool, "INSERT INTO flow.organization (id, name) SELECT gen_random_uuid(), n::text FROM generate_series(1, 40) n")
+	exec(t, pool, "ANALYZE flow.organization")
+	exec(t, pool, "CREATE TABLE flow.of (org uuid CONSTRAINT of_org REFERENCES flow.organization); CREATE INDEX of_index ON flow.of (org)")
+	files := pgtest.Migrations(t, map[string]string{
+		"90001_a.sql": "-- migrate: least program 7\nCREATE TABLE flow.own (n int); CREATE INDEX ON flow.own (n); " +
+			"ALTER TABLE flow.of DROP CONSTRAINT of_org; DROP INDEX flow.of_index",
+		"90002_b.sql": "-- migrate: outside a transaction\nCREATE INDEX CONCURRENTLY IF NOT EXISTS more ON flow.organization (name)",
+		"90003_c.sql": "ALTER TABLE flow.of ADD CONSTRAINT there CHECK (org IS NOT NULL) NOT VALID",
+		"90004_d.sql": "ALTER TABLE flow.of VALIDATE CONSTRAINT there",
+		"90005_e.sql": "ALTER TABLE flow.of ALTER org SET NOT NULL",
+		"90006_f.sql": "SELECT flow.clock()",
+		"90007_g.sql": "COMMENT ON TABLE flow.batch IS 'x';\nALTER TABLE of ADD more int;\nUPDATE flow.organization SET name = ''",
+	})
+	m := pg.Migrator{Files: files}
+	plan, err := m.Plan(t.Context(), pool)
+	require.NoError(t, err)
+	require.Len(t, plan, 7)
+	require.EqualValues(t, []any{7, true, false}, []any{int(plan[0].LeastProgram), plan[0].Transaction, plan[1].Transaction})
+	type effect struct {
+		table        string
+		lock         string
+		reads, write bool
+	}
+	var got [][]effect
+	for _, p := range plan {
+		for _, s := range p.Statements {
+			var effects []effect
+			for _, e := range s.Effects {
+				effects = append(effects, effect{e.Table, e.Lock.String(), e.Scans, e.Rewrites})
+			}
+			got = append(got, effects)
+		}
+	}
+	full := func(table string) effect { return effect{table, "AccessExclusive", false, false} }
+	require.Equal(t, [][]effect{
+		nil, nil, {full("flow.of"), full("flow.organization")}, {full("flow.of")},
+		{{"flow.organization", "ShareUpdateExclusive", true, false}},
+		{full("flow.of")},
+		{{"flow.of", "ShareUpdateExclusive", true, false}, {"flow.organization", "ShareUpdateExclusive", false, false}},
+		{full("flow.of")},
+		{{"", "AccessExclusive", true, true}},
+		{{"flow.batch", "ShareUpdateExclusive", false, false}}, {full("flow.of")}, {{"flow.organization", "RowExclusive", true, false}},
+	}, got)
+	index := plan[1].Statements[0].Effects[0]
+	require.Empty(t, plan[1].Holds())
+	require.Equal(t, []pg.PlannedHold{{Table: "flow.of", Lock: ddl.AccessExclusive, From: 2, To: 3, Reads: index.Bytes}}, plan[6].Holds())
+	require.EqualValues(t, 40, index.Rows)
+	require.Greater(t, index.Bytes, int64(8000))
+	require.EqualValues(t, -1, plan[2].Statements[0].Effects[0].Rows)
+	require.Zero(t, count(t, pool, "SELECT count(*) FROM flow.schema_version WHERE version_id > 90000"))
 }
