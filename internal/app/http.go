@@ -71,7 +71,7 @@ func (a *App) health() map[string]http.Handler {
 }
 
 // ready answers 200 while the database answers, and is the one that was confirmed. That it has every migration which this program needs was checked by
-// New, and migrations are never taken back under a running process.
+// New, and migrations are never taken back under a running process; one that comes and that this program must not see ends the process.
 func (a *App) ready() http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), readyTimeout)

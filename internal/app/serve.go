@@ -85,11 +85,12 @@ var spare = sync.OnceValue(func() []byte { return make([]byte, 32<<20) })
 // settled within the time to drain, and what could not be settled is left to reconciliation.
 func (a *App) Run(ctx context.Context) error {
 	_ = spare()
-	failed := make(chan error, 2)
+	failed := make(chan error, 3)
 	server := a.serve(a.listener, a.cfg.Front, a.handler, failed)
 	operators := a.serve(a.operators, Front{}, a.operatorPages(), failed)
 	err := a.untilConfirmed(ctx)
 	go a.watchRestores(ctx)
+	go a.watchSchema(ctx, failed)
 	if err == nil {
 		err = a.startWork(ctx)
 	}

@@ -123,7 +123,7 @@ func (d *dev) config(ctx context.Context) (app.Config, error) {
 		return cfg, err
 	}
 	cfg.AllowHosts = slices.Concat(d.AllowHost, app.HostOf(d.SimURL))
-	cfg.Listen, cfg.Front, cfg.PublicURL, cfg.Workers = d.listen(ctx), d.front.config(), d.PublicURL, true
+	cfg.Listen, cfg.Front, cfg.PublicURL, cfg.Workers, cfg.Migrate = d.listen(ctx), d.front.config(), d.PublicURL, true, true
 	cfg.Drain, cfg.Sockets = cmp.Or(d.Drain, devDrain), &d.sockets
 	if d.postgres != nil {
 		if cfg.DatabaseURL, err = serviceDSN(ctx, d.postgres.LocalDSN()); err != nil {

@@ -44,7 +44,6 @@ type server struct {
 	Lease      time.Duration     `name:"lease" env:"FLOWLANE_LEASE" help:"Most time for which a process that crashed holds up what it was doing. Default: 10s to 30s, by kind of work."`
 	Requests   int64             `name:"request-limit" env:"FLOWLANE_REQUEST_LIMIT" help:"Requests that an organization may make in the time of any request limit, for tests. Default: what the API document says."`
 	Trust      bool              `name:"trust-failover" env:"FLOWLANE_TRUST_FAILOVER" help:"Go on by itself on a standby that was promoted. Only where synchronous_commit has each commit wait for it; else restore confirm is needed."`
-	Migrate    bool              `name:"migrate" env:"FLOWLANE_MIGRATE" default:"true" negatable:"" help:"Bring the database up to date first."`
 }
 
 func (s server) config(ctx context.Context, p *process) (app.Config, error) {
@@ -58,7 +57,7 @@ func (s server) config(ctx context.Context, p *process) (app.Config, error) {
 	}
 	return app.Config{
 		Operator: s.operators.config(), DatabaseURL: dsn, KEK: kek, OtherKEKs: others, Tokens: s.tokens.config(), BaseURLs: s.baseURLs(), AllowHosts: s.AllowHost, DenyNetworks: s.Deny, CatalogDir: s.CatalogDir, Commands: s.Commands,
-		Dispatch: dispatch.Options{Margin: s.Margin, Timeout: s.Timeout, Keep: s.Keep}, Drain: s.Drain, Retention: s.periods.installation(), Lease: s.Lease, MaxConns: s.MaxConns, MemoryBudget: int64(s.Memory), MaxStreams: s.MaxStreams, RequestLimit: s.Requests, Log: p.log, Migrate: s.Migrate, TrustFailover: s.Trust,
+		Dispatch: dispatch.Options{Margin: s.Margin, Timeout: s.Timeout, Keep: s.Keep}, Drain: s.Drain, Retention: s.periods.installation(), Lease: s.Lease, MaxConns: s.MaxConns, MemoryBudget: int64(s.Memory), MaxStreams: s.MaxStreams, RequestLimit: s.Requests, Log: p.log, TrustFailover: s.Trust,
 	}, nil
 }
 
@@ -72,8 +71,14 @@ func (s server) baseURLs() map[string]string {
 	return out
 }
 
+// migrating is the flag of those who do not migrate unless they are told.
+type migrating struct {
+	Migrate bool `name:"migrate" env:"FLOWLANE_MIGRATE" negatable:"" help:"Bring the database up to date first. Without it, a database that lacks migrations is refused."`
+}
+
 type serveCommand struct {
 	server
+	migrating
 	output
 	front
 
@@ -86,12 +91,13 @@ func (c *serveCommand) Run(ctx context.Context, p *process) error {
 	if err != nil {
 		return err
 	}
-	cfg.Listen, cfg.Front, cfg.Workers, cfg.PublicURL = c.Listen, c.front.config(), true, c.PublicURL
+	cfg.Listen, cfg.Front, cfg.Workers, cfg.PublicURL, cfg.Migrate = c.Listen, c.front.config(), true, c.PublicURL, c.Migrate
 	return serve(ctx, p, cfg, c.output)
 }
 
 type workCommand struct {
 	server
+	migrating
 	output
 }
 
@@ -101,7 +107,7 @@ func (c *workCommand) Run(ctx context.Context, p *process) error {
 	if err != nil {
 		return err
 	}
-	cfg.Workers = true
+	cfg.Workers, cfg.Migrate = true, c.Migrate
 	return serve(ctx, p, cfg, c.output)
 }
 

@@ -29,8 +29,10 @@ func TestServe(t *testing.T) {
 	if code, said := fails(t, env, "org", "create", "--name", "Acme"); code != 1 || !strings.Contains(said, "flowlane migrate up") {
 		t.Errorf("an empty database: exit %d, %s", code, said)
 	}
-	if code, said := fails(t, env, "serve", "--no-migrate", "--listen", "127.0.0.1:0"); code != 1 || !strings.Contains(said, "flowlane migrate up") {
-		t.Errorf("an empty database: exit %d, %s", code, said)
+	for _, command := range [][]string{{"serve", "--listen", "127.0.0.1:0"}, {"serve", "--migrate", "--no-migrate"}, {"work"}} {
+		if code, said := fails(t, env, command...); code != 1 || !strings.Contains(said, "flowlane migrate up") {
+			t.Errorf("an empty database, %v: exit %d, %s", command, code, said)
+		}
 	}
 	var migrated struct{ Applied, Total int }
 	output(t, env, &migrated, "migrate", "up")
@@ -46,7 +48,7 @@ func TestServe(t *testing.T) {
 	launch(t, nil, &sim, "sim", "dialer", "--listen", "127.0.0.1:0")
 	env = append(env, "FLOWLANE_SIM_URL="+sim.URL, "FLOWLANE_API_KEY="+key.Key)
 	first := launch(t, env, &one, "serve", "--listen", "127.0.0.1:0")
-	second := launch(t, env, &two, "serve", "--listen", "127.0.0.1:0", "--no-migrate")
+	second := launch(t, env, &two, "serve", "--listen", "127.0.0.1:0", "--migrate")
 	third := launch(t, env, &worker, "work")
 	if status := get(t, worker.OperatorURL+"/readyz", "", nil); status != http.StatusOK {
 		t.Errorf("worker: /readyz answers %d", status)

@@ -68,7 +68,7 @@ func start(ctx context.Context, program, dir string) (_ *service, err error) {
 	silent := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) }))
 	s.closers = append(s.closers, silent.Close)
 	s.silent = silent.URL
-	if s.url, err = s.launch(ctx, "serve", "--json", "--listen", "127.0.0.1:0", "--sim-url", s.sim, "--allow-host", silent.Listener.Addr().String(),
+	if s.url, err = s.launch(ctx, "serve", "--migrate", "--json", "--listen", "127.0.0.1:0", "--sim-url", s.sim, "--allow-host", silent.Listener.Addr().String(),
 		"--request-limit", requestLimit, "--batch-retention", "0", "--call-retention", "0", "--delivery-retention", "0", "--audit-retention", "0",
 		"--usage-retention", "0"); err != nil {
 		return nil, err
