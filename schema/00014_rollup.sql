@@ -1,5 +1,4 @@
 -- Sums over batches by the hour in which they were started, so that what is asked about a month need not read each of them.
--- +goose Up
 -- More rows may be there for one key than one, and some are negative: who changes sums only adds rows, and waits for nobody.
 CREATE TABLE flow.rollup (
     org_id uuid NOT NULL REFERENCES flow.organization (id),
@@ -73,7 +72,6 @@ SELECT b.id AS batch_id, b.org_id, b.definition_id, b.created_at AS at, b.versio
 FROM flow.batch b JOIN flow.batch_count c ON c.batch_id = b.id;
 COMMENT ON VIEW flow.batch_figures IS 'What flow.rollup sums up, of each batch.';
 
--- +goose StatementBegin
 CREATE FUNCTION flow.hour_of(at timestamptz) RETURNS timestamptz LANGUAGE sql IMMUTABLE AS $$
     SELECT date_bin('1 hour', at, '2000-01-01T00:00:00Z')
 $$;
@@ -153,7 +151,6 @@ BEGIN
     END IF;
     RETURN NULL;
 END $$;
--- +goose StatementEnd
 CREATE TRIGGER rollup_changes AFTER UPDATE ON flow.batch_count
     FOR EACH ROW WHEN (OLD.completed_at IS NOT NULL) EXECUTE FUNCTION flow.rollup_changes();
 COMMENT ON FUNCTION flow.hour_of(timestamptz) IS 'The beginning of the hour (UTC) of a time.';
@@ -167,7 +164,6 @@ COMMENT ON FUNCTION flow.rollup_changes() IS 'Takes a batch that changes after i
 COMMENT ON COLUMN flow.batch_figures.batch_id IS 'The batch whose figures they are.';
 COMMENT ON COLUMN flow.batch_figures.at IS 'When it was started.';
 COMMENT ON COLUMN flow.batch_figures.over IS 'Whether it has ended.';
--- +goose StatementBegin
 -- What the view has of flow.rollup is called by the same names.
 DO $$
 DECLARE c record;
@@ -180,4 +176,3 @@ BEGIN
         EXECUTE format('COMMENT ON COLUMN flow.batch_figures.%I IS %L', c.name, c.says);
     END LOOP;
 END $$;
--- +goose StatementEnd

@@ -98,6 +98,8 @@ func compare(t *testing.T, pool *pgxpool.Pool, s ddl.Statement, in string, keep 
 		e, ok := said[before[oid].name]
 		switch {
 		case !m.Known || related && !ok:
+		case !ok && is.lock == ddl.RowExclusive && strings.HasPrefix(s.Text, "CREATE FUNCTION"):
+			// Its text is looked at as it is made. That holds up no reads and no writes.
 		case !ok && is.lock >= ddl.RowExclusive:
 			t.Errorf("%s: nothing is said of %s, which is locked in mode %s", s.Short(), before[oid].name, is.lock)
 		case is.lock > max(e.Lock, ddl.AccessShare) && is.lock > ddl.RowShare, is.reads && !e.Scans, is.rewritten && !e.Rewrites:
