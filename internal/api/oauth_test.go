@@ -256,7 +256,7 @@ func TestOAuth_KilledChild(t *testing.T) { //nolint:paralleltest // it is alone 
 	}
 	kek, err := vault.LoadKEK(testKEK, "")
 	require.NoError(t, err)
-	process, err := app.New(t.Context(), app.Config{DatabaseURL: given[0], KEK: kek, AllowHosts: []string{hostOf(given[3])}})
+	process, err := app.New(t.Context(), app.Config{DatabaseURL: given[0], Pooled: pgtest.Pooled(), KEK: kek, AllowHosts: []string{hostOf(given[3])}})
 	require.NoError(t, err)
 	callWith(t.Context(), process, uuid.MustParse(given[1]), uuid.MustParse(given[2]), given[3])
 	t.Fatal("it lives")

@@ -28,7 +28,7 @@ func (s *stack) replica(change ...func(*app.Config)) *apitest.Client {
 	kek, err := vault.LoadKEK("BwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwc=", "")
 	require.NoError(s.t, err)
 	cfg := app.Config{
-		DatabaseURL: s.config.DatabaseURL, KEK: kek, BaseURLs: map[string]string{"dialer": s.simURL}, Log: slog.New(slog.DiscardHandler),
+		DatabaseURL: s.config.DatabaseURL, Pooled: s.config.Pooled, KEK: kek, BaseURLs: map[string]string{"dialer": s.simURL}, Log: slog.New(slog.DiscardHandler),
 	}
 	for _, c := range change {
 		c(&cfg)

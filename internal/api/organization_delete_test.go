@@ -101,6 +101,7 @@ func TestOrganization_Delete(t *testing.T) {
 	}
 	assert.Equal(t, []int{had["flow.definition"], had["flow.record_set"]}, []int{rows["definition"], rows["record_set"]})
 	require.NoError(t, deletions.Begin(t.Context(), uuid.MustParse(org)), "once more")
+	s.eventually(func() bool { return s.count("flow.due WHERE key = $1", org) == 0 })
 
 	s.aDayLater(31)
 	s.aDayLater(1)

@@ -272,7 +272,7 @@ func TestToken_NoKeys(t *testing.T) {
 	kek, err := vault.LoadKEK("BwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwc=", "")
 	require.NoError(t, err)
 	dsn, _ := pgtest.NewDatabase(t)
-	a, err := app.New(t.Context(), app.Config{DatabaseURL: dsn, KEK: kek, Log: slog.New(slog.DiscardHandler),
+	a, err := app.New(t.Context(), app.Config{DatabaseURL: dsn, Pooled: pgtest.Pooled(), KEK: kek, Log: slog.New(slog.DiscardHandler),
 		Tokens: app.Tokens{Issuer: apitest.TokenIssuer, Audience: apitest.TokenAudience, KeysURL: provider.URL + "/keys"}})
 	require.NoError(t, err)
 	t.Cleanup(a.Close)

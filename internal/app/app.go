@@ -65,6 +65,8 @@ const commandLease = 10 * time.Second
 type Config struct {
 	// DatabaseURL is the Postgres address: a URL or key=value words.
 	DatabaseURL string
+	// Pooled says that a pooler of transactions answers there. Such a process does not migrate.
+	Pooled bool
 	// Listen is the host:port of the API; port 0 takes a free one, empty means no API.
 	Listen string
 	// Sockets is nil where no other App of this process takes over.
@@ -259,11 +261,11 @@ func (a *App) loadCatalog() <-chan error {
 
 func (a *App) connect(ctx context.Context) error {
 	var err error
-	opts := pg.Options{MaxConns: a.cfg.MaxConns, Moved: a.moved, Losses: &a.losses, TrustFailover: a.cfg.TrustFailover}
+	opts := pg.Options{MaxConns: a.cfg.MaxConns, Pooled: a.cfg.Pooled, Moved: a.moved, Losses: &a.losses, TrustFailover: a.cfg.TrustFailover}
 	if a.Pool, err = pg.Open(ctx, a.cfg.DatabaseURL, opts); err != nil {
 		return fmt.Errorf("connect to the database: %w", err)
 	}
-	if err := prepare(ctx, a.Pool, a.cfg.Migrate); err != nil {
+	if err := prepare(ctx, a.Pool, a.cfg.Migrate && !a.cfg.Pooled); err != nil {
 		return err
 	}
 	a.warnOfRisks(ctx)
@@ -287,6 +289,13 @@ func (a *App) warnOfRisks(ctx context.Context) {
 	}
 	for _, risk := range risks {
 		a.cfg.Log.Warn("commits of this database can be lost", "risk", risk)
+	}
+	unset, err := pg.Unset(ctx, a.Pool)
+	if err != nil {
+		a.cfg.Log.Warn("nobody knows which settings connections lack", "error", err)
+	}
+	if len(unset) > 0 {
+		a.cfg.Log.Warn("connections lack settings, which their user should have", "run", strings.Join(unset, "; "))
 	}
 }
 
@@ -344,7 +353,7 @@ func (a *App) wire(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if a.runner, err = work.New(a.clock, a.Scheduler, work.Options{Log: a.cfg.Log, KeepIndexes: !owns}); err != nil {
+		if a.runner, err = work.New(a.clock, a.Scheduler, work.Options{Log: a.cfg.Log, Poll: a.cfg.Pooled, KeepIndexes: !owns}); err != nil {
 			return fmt.Errorf("make the workers: %w", err)
 		}
 	}

@@ -126,6 +126,7 @@ func (d *dev) config(ctx context.Context) (app.Config, error) {
 	cfg.Listen, cfg.Front, cfg.PublicURL, cfg.Workers, cfg.Migrate = d.listen(ctx), d.front.config(), d.PublicURL, true, true
 	cfg.Drain, cfg.Sockets = cmp.Or(d.Drain, devDrain), &d.sockets
 	if d.postgres != nil {
+		cfg.Pooled = false // it is our own
 		if cfg.DatabaseURL, err = serviceDSN(ctx, d.postgres.LocalDSN()); err != nil {
 			return cfg, err
 		}

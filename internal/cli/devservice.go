@@ -44,7 +44,7 @@ func serviceDSN(ctx context.Context, owner string) (string, error) {
 
 // confirm refuses a database that was restored, unless it is said that it may go on.
 func (d *dev) confirm(ctx context.Context) error {
-	pool, err := pg.Open(ctx, d.DatabaseURL, pg.Options{MaxConns: 1})
+	pool, err := pg.Open(ctx, d.DatabaseURL, pg.Options{MaxConns: 1, Pooled: d.Pooled && d.postgres == nil})
 	if err != nil {
 		return fmt.Errorf("connect to the database: %w", err)
 	}

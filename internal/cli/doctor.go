@@ -26,6 +26,7 @@ type doctorCommand struct {
 	output
 
 	DatabaseURL string `name:"database-url" env:"DATABASE_URL" help:"Postgres address, to look at it, too. Default: that of the development server of the data folder."`
+	Pooled      bool   `name:"pooled" env:"FLOWLANE_POOLED" negatable:"" help:"A pooler of transactions answers there, such as PgBouncer."`
 }
 
 // finding is what one check found. Its state is ok, warning or failed.
@@ -63,7 +64,7 @@ func (c *doctorCommand) Run(ctx context.Context, p *process) error {
 			d.list(ctx, client, "/admin/dispatch/pauses", d.pause)
 		}
 	}
-	d.database(ctx, database{folder: c.folder, DatabaseURL: c.DatabaseURL}, c.keyring)
+	d.database(ctx, database{folder: c.folder, DatabaseURL: c.DatabaseURL, Pooled: c.Pooled}, c.keyring)
 	err = c.print(p, d.findings, func(w io.Writer) {
 		for _, f := range d.findings {
 			code := map[string]string{stateOK: "32", stateWarning: "33", stateFailed: "31"}[f.State]
@@ -156,6 +157,7 @@ func (d *doctor) database(ctx context.Context, at database, keys keyring) {
 	}
 	d.note("database", stateOK, "all migrations are applied")
 	d.restored(ctx, pool)
+	d.connections(ctx, pool)
 	d.durability(ctx, pool)
 	d.encryption(ctx, pool, keys, at.folder)
 }
@@ -168,6 +170,17 @@ func (d *doctor) restored(ctx context.Context, pool *pgxpool.Pool) {
 		d.note("restore", stateWarning, "%v", err)
 	case why != "":
 		d.note("restore", stateFailed, "%s: services start nothing and send nothing before `flowlane restore confirm`", why)
+	}
+}
+
+// connections says which settings connections through a pooler lack.
+func (d *doctor) connections(ctx context.Context, pool *pgxpool.Pool) {
+	unset, err := pg.Unset(ctx, pool)
+	if err != nil {
+		d.note("connections", stateWarning, "%v", err)
+	}
+	for _, statement := range unset {
+		d.note("connections", stateWarning, "a setting is missing: %s", statement)
 	}
 }
 

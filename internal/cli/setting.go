@@ -166,6 +166,7 @@ type database struct {
 	folder
 
 	DatabaseURL string `name:"database-url" env:"DATABASE_URL" help:"Postgres address. Default: that of the development server of the data folder."`
+	Pooled      bool   `name:"pooled" env:"FLOWLANE_POOLED" negatable:"" help:"A pooler of transactions answers there, such as PgBouncer. Migrations need Postgres itself."`
 }
 
 func (d database) open(ctx context.Context) (*pgxpool.Pool, error) {
@@ -173,7 +174,7 @@ func (d database) open(ctx context.Context) (*pgxpool.Pool, error) {
 	if err != nil {
 		return nil, err
 	}
-	pool, err := pg.Open(ctx, dsn, pg.Options{MaxConns: 2})
+	pool, err := pg.Open(ctx, dsn, pg.Options{MaxConns: 2, Pooled: d.Pooled})
 	if err != nil {
 		return nil, fmt.Errorf("connect to the database: %w", err)
 	}

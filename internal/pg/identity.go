@@ -125,17 +125,33 @@ func (l *Losses) find(ctx context.Context, conn *pgx.Conn) error {
 // closeMoved keeps a connection from writing to a database that was restored, and tells of it. A connection that is made once somebody
 // has confirmed the database writes.
 func closeMoved(ctx context.Context, conn *pgx.Conn, opts Options) error {
+	guard := ""
+	if opts.Pooled { // first: what is found out of a later server is not taken for that of this one
+		var err error
+		if guard, err = sameServer(ctx, conn); err != nil {
+			return err
+		}
+	}
 	why, err := Moved(ctx, conn, opts.TrustFailover)
 	if err == nil && opts.Losses != nil {
 		err = opts.Losses.find(ctx, conn)
 	}
-	if err != nil || why == "" {
+	if err != nil {
 		return err
 	}
-	if _, err := conn.Exec(ctx, "SET default_transaction_read_only = on"); err != nil {
-		return fmt.Errorf("keep a connection from writing: %w", err)
+	switch {
+	case opts.Pooled && why != "":
+		conn.PgConn().CustomData()[guardKey] = "set transaction read only; " + guard
+	case opts.Pooled:
+		conn.PgConn().CustomData()[guardKey] = guard
+	case why != "":
+		if _, err := conn.Exec(ctx, "SET default_transaction_read_only = on"); err != nil {
+			return fmt.Errorf("keep a connection from writing: %w", err)
+		}
 	}
-	opts.Moved(why)
+	if why != "" {
+		opts.Moved(why)
+	}
 	return nil
 }
 

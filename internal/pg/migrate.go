@@ -65,6 +65,9 @@ func (m Migrator) Up(ctx context.Context, pool *pgxpool.Pool) error {
 	if err != nil {
 		return err
 	}
+	if pooled(pool.Config().ConnConfig.RuntimeParams) {
+		return errMigratePooled
+	}
 	own, err := m.connect(ctx, pool)
 	if err != nil {
 		return err
@@ -156,6 +159,9 @@ func readMigrations(files fs.FS) ([]migration, error) {
 func (m *Migrator) connect(ctx context.Context, pool *pgxpool.Pool) (*pgxpool.Pool, error) {
 	cfg := pool.Config()
 	cfg.MaxConns, cfg.MinConns, cfg.MinIdleConns = migrateConns, 0, 0
+	if pooled(cfg.ConnConfig.RuntimeParams) {
+		return connect(ctx, cfg) // to read only: others get the session next
+	}
 	before := cfg.AfterConnect
 	cfg.AfterConnect = func(ctx context.Context, c *pgx.Conn) error {
 		if before != nil {

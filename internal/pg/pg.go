@@ -24,10 +24,8 @@ const (
 	defaultMaxConns = 20
 	connectTimeout  = 5 * time.Second
 	// silence is how long nobody is told that a database is waited for.
-	silence = 500 * time.Millisecond
-	// idleInTransaction frees the locks of a process that was stopped, or cut off, inside a transaction.
-	idleInTransaction = 10 * time.Second
-	statementCache    = 512
+	silence        = 500 * time.Millisecond
+	statementCache = 512
 )
 
 // DB is what queries run on: a pool, a connection or a transaction.
@@ -38,10 +36,12 @@ type DB interface {
 	CopyFrom(ctx context.Context, table pgx.Identifier, columns []string, rows pgx.CopyFromSource) (int64, error)
 }
 
-// Options tune a pool; the zero value is good for a server process.
+// Options tune a pool; the zero value is good for a server process that reaches Postgres itself.
 type Options struct {
 	// MaxConns bounds the connections of the pool; 0 means pool_max_conns of the DSN, else 20.
 	MaxConns int
+	// Pooled says that a pooler of transactions is between, such as PgBouncer.
+	Pooled bool
 	// Moved is told what the function Moved says, by each connection to a database that was restored; such a connection writes
 	// nothing. Nil lets it write.
 	Moved func(why string)
@@ -58,6 +58,15 @@ func Open(ctx context.Context, dsn string, opts Options) (*pgxpool.Pool, error) 
 	if err != nil {
 		return nil, err
 	}
+	if opts.Pooled {
+		kept, err := keepsStatements(ctx, cfg.ConnConfig.Copy())
+		if err != nil {
+			return nil, err
+		}
+		if !kept {
+			cfg.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
+		}
+	}
 	return connect(ctx, cfg)
 }
 
@@ -70,7 +79,7 @@ func connect(ctx context.Context, cfg *pgxpool.Config) (*pgxpool.Pool, error) {
 		slog.WarnContext(ctx, "waiting for Postgres", "address", address(cfg.ConnConfig), "for_at_most", cfg.ConnConfig.ConnectTimeout)
 	})
 	defer waits.Stop()
-	if err := pool.Ping(ctx); err != nil {
+	if err := inForce(ctx, pool, cfg.ConnConfig.RuntimeParams); err != nil {
 		pool.Close()
 		return nil, &connectError{address(cfg.ConnConfig), err}
 	}
@@ -90,6 +99,8 @@ func (e *connectError) Error() string {
 	var host *net.DNSError
 	var call *os.SyscallError
 	switch refused, ok := asPg(e.err); {
+	case errors.Is(e.err, errPooled):
+		return fmt.Sprintf("what answers at %s is not Postgres itself: %v", e.address, e.err)
 	case ok:
 		return fmt.Sprintf("Postgres at %s takes no connection; check DATABASE_URL: %s (SQLSTATE %s)", e.address, refused.Message, refused.Code)
 	case errors.As(e.err, &host):
@@ -135,15 +146,12 @@ func config(dsn string, opts Options) (*pgxpool.Config, error) {
 	}
 	conn.DefaultQueryExecMode = pgx.QueryExecModeCacheStatement
 	conn.StatementCacheCapacity = statementCache
-	setDefault(conn.RuntimeParams, "application_name", "flowlane")
-	setDefault(conn.RuntimeParams, "timezone", "UTC")
-	// Every query of ours has an index. A statement whose plan is cached while its table is small would go on reading the
-	// whole table when it has grown: updates of open calls took four times as long.
-	for _, plan := range []string{"enable_seqscan", "enable_hashjoin", "enable_mergejoin", "jit"} {
-		setDefault(conn.RuntimeParams, plan, "off")
+	if !opts.Pooled {
+		setDefault(conn.RuntimeParams, "application_name", "flowlane")
+		for name, value := range sessionSettings {
+			setDefault(conn.RuntimeParams, name, value)
+		}
 	}
-	setDefault(conn.RuntimeParams, "idle_in_transaction_session_timeout",
-		strconv.FormatInt(idleInTransaction.Milliseconds(), 10))
 	cfg.AfterConnect = func(ctx context.Context, c *pgx.Conn) error {
 		registerUUID(c)
 		c.TypeMap().RegisterType(&pgtype.Type{

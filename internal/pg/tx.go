@@ -13,6 +13,9 @@ import (
 // outcome that somebody has to find out.
 const endTimeout = 10 * time.Second
 
+// readCommitted begins a transaction.
+const readCommitted = "begin isolation level read committed"
+
 // Beginner starts transactions: a pool or a connection.
 type Beginner interface {
 	BeginTx(ctx context.Context, opts pgx.TxOptions) (pgx.Tx, error)
@@ -22,7 +25,7 @@ type Beginner interface {
 // panics. Nothing is retried. The error of do comes back as it is; CommitUnknown tells whether a failed commit may have
 // happened all the same.
 func InTx(ctx context.Context, pool Beginner, do func(ctx context.Context, tx pgx.Tx) error) error {
-	return inTx(ctx, pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, do)
+	return inTx(ctx, pool, readCommitted, do)
 }
 
 // keep has Postgres keep the plans of a transaction's statements: each connection plans a statement once, whatever its arguments.
@@ -34,23 +37,23 @@ const keep = "set local plan_cache_mode = force_generic_plan; set local enable_s
 
 // InTxKept is InTx with plans that Postgres keeps: see keep.
 func InTxKept(ctx context.Context, pool Beginner, do func(ctx context.Context, tx pgx.Tx) error) error {
-	return inTx(ctx, pool, pgx.TxOptions{BeginQuery: "begin isolation level read committed; " + keep}, do)
+	return inTx(ctx, pool, readCommitted+"; "+keep, do)
 }
 
 // InTxShared is InTxKept for work of several who do not know each other: a statement fails that waits for a lock for longer than a
 // second, so that they do not wait for whom one of them waits for.
 func InTxShared(ctx context.Context, pool Beginner, do func(ctx context.Context, tx pgx.Tx) error) error {
-	return inTx(ctx, pool, pgx.TxOptions{BeginQuery: "begin isolation level read committed; set local plan_cache_mode = force_generic_plan; set local lock_timeout = '1s'"}, do)
+	return inTx(ctx, pool, readCommitted+"; set local plan_cache_mode = force_generic_plan; set local lock_timeout = '1s'", do)
 }
 
 // Snapshot runs do in one transaction that only reads, and sees everything as it was at its first statement: for answers that put
 // together what several statements found.
 func Snapshot(ctx context.Context, pool Beginner, do func(ctx context.Context, tx pgx.Tx) error) error {
-	return inTx(ctx, pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, do)
+	return inTx(ctx, pool, "begin isolation level repeatable read read only", do)
 }
 
-func inTx(ctx context.Context, pool Beginner, opts pgx.TxOptions, do func(ctx context.Context, tx pgx.Tx) error) error {
-	tx, err := pool.BeginTx(ctx, opts)
+func inTx(ctx context.Context, pool Beginner, sql string, do func(ctx context.Context, tx pgx.Tx) error) error {
+	tx, release, err := beginTx(ctx, pool, sql)
 	if err != nil {
 		return fmt.Errorf("begin: %w", err)
 	}
@@ -60,6 +63,7 @@ func inTx(ctx context.Context, pool Beginner, opts pgx.TxOptions, do func(ctx co
 	defer func() {
 		if !committing {
 			rollback(ctx, tx)
+			release()
 		}
 		for _, do := range then.ends {
 			do(committed)
@@ -73,6 +77,7 @@ func inTx(ctx context.Context, pool Beginner, opts pgx.TxOptions, do func(ctx co
 	}
 	committing = true
 	err = commit(ctx, tx)
+	release()
 	committed = err == nil
 	if err == nil || CommitUnknown(err) {
 		for _, do := range then.dos {

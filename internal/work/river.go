@@ -27,6 +27,8 @@ const (
 	// does little else.
 	fetchCooldown = 5 * time.Millisecond
 	fetchPoll     = 30 * time.Second
+	// pollAlone is how often workers look that hear of no job. Few jobs wait for it: what a process makes due it does itself.
+	pollAlone = 5 * time.Second
 	// keepDone is how long finished jobs stay for a person to see.
 	keepDone = time.Minute
 	// keepLost: a job of a process that died stays "running" for this long; its work went on under another job long ago.
@@ -113,6 +115,8 @@ func (q *Queue) Oldest(ctx context.Context, tx pgx.Tx, kinds []string) (map[stri
 type Options struct {
 	// Log gets what River has to say, from warnings up; nil means slog.Default().
 	Log *slog.Logger
+	// Poll looks for jobs now and then instead of listening for them: a pooler of transactions passes on no notification.
+	Poll bool
 	// KeepIndexes leaves the indexes of River's tables as they are: only their owner can build them anew.
 	KeepIndexes bool
 }
@@ -127,8 +131,8 @@ type Runner struct {
 	scanned chan struct{}
 }
 
-// New returns a runner for all kinds that are registered with the scheduler by now. One connection of pool is taken for as
-// long as it runs.
+// New returns a runner for all kinds that are registered with the scheduler by now. It listens, unless it polls, on a connection
+// beside those of pool.
 func New(pool *pgxpool.Pool, scheduler *due.Scheduler, opts Options) (*Runner, error) {
 	if opts.Log == nil {
 		opts.Log = slog.Default()
@@ -145,15 +149,20 @@ func New(pool *pgxpool.Pool, scheduler *due.Scheduler, opts Options) (*Runner, e
 	if opts.KeepIndexes {
 		reindexed = []string{}
 	}
+	poll := fetchPoll
+	if opts.Poll {
+		poll = pollAlone
+	}
 	client, err := river.NewClient(riverpgxv5.New(pool), &river.Config{
 		Schema:                      pg.RiverSchema,
+		PollOnly:                    opts.Poll,
 		ReindexerIndexNames:         reindexed,
 		Queues:                      queues,
 		Workers:                     workers,
 		JobTimeout:                  -1,
 		MaxAttempts:                 1,
 		FetchCooldown:               fetchCooldown,
-		FetchPollInterval:           fetchPoll,
+		FetchPollInterval:           poll,
 		CompletedJobRetentionPeriod: keepDone,
 		CancelledJobRetentionPeriod: keepDone,
 		DiscardedJobRetentionPeriod: keepLost,

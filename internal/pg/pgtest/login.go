@@ -4,7 +4,9 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"net"
 	"net/url"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -26,13 +28,16 @@ func Login(t testing.TB, admin *pgxpool.Pool, dsn, attributes string) (name stri
 		}
 	}
 	run(fmt.Sprintf("CREATE ROLE %s LOGIN PASSWORD '%s' %s", name, password, attributes))
-	dsn = withUser(t, dsn, name, password)
+	address := mustURL(t, withUser(t, dsn, name, password))
+	if at := admin.Config().ConnConfig; Pooled() { // the pooler knows no such user
+		address.Host = net.JoinHostPort(at.Host, strconv.Itoa(int(at.Port)))
+	}
 	t.Cleanup(func() {
 		run("DROP OWNED BY " + name)
 		run("DROP ROLE " + name)
 	})
 	var err error
-	if pool, err = pg.Open(context.Background(), dsn, pg.Options{MaxConns: 3}); err != nil {
+	if pool, err = pg.Open(context.Background(), address.String(), pg.Options{MaxConns: 3}); err != nil {
 		t.Fatalf("pgtest: connect as %s: %v", name, err)
 	}
 	t.Cleanup(pool.Close)

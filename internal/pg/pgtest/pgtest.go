@@ -33,14 +33,36 @@ const (
 // ends; by then the test must have stopped whatever uses it.
 func New(t testing.TB) *pgxpool.Pool {
 	t.Helper()
-	_, pool := NewDatabase(t)
-	return pool
+	dsn, pool := NewDatabase(t)
+	if !Pooled() {
+		return pool
+	}
+	pooled, err := pg.Open(t.Context(), dsn, pg.Options{MaxConns: poolSize, Pooled: true})
+	if err != nil {
+		t.Fatalf("pgtest: open the test's database through a pooler: %v", err)
+	}
+	t.Cleanup(pooled.Close)
+	return pooled
 }
 
-// NewDatabase is New for tests that hand the address to another pool or process.
+// NewDatabase is New for tests that hand the address to another pool or process. Where tests are Pooled, the address is that of the
+// pooler, and the pool is connected to Postgres itself.
 func NewDatabase(t testing.TB) (dsn string, pool *pgxpool.Pool) {
 	t.Helper()
-	return create(t, true)
+	dsn, pool = create(t, true)
+	if !Pooled() {
+		return dsn, pool
+	}
+	pooler, err := sharedPooler()
+	if err != nil {
+		t.Fatalf("pgtest: no pooler for tests: %v", err)
+	}
+	for _, address := range []string{dsn, RuntimeDSN(t, dsn)} {
+		if err := settle(t.Context(), address, pool.Config().ConnConfig.Database); err != nil {
+			t.Fatalf("pgtest: %v", err)
+		}
+	}
+	return pooler.DSN(t, dsn), pool
 }
 
 // NewEmpty returns the address of a new database without any migration.
@@ -57,6 +79,25 @@ func NewCopy(t testing.TB, dsn string) (string, *pgxpool.Pool) {
 		t.Fatalf("pgtest: the address is no URL: %v", err)
 	}
 	return createOf(t, strings.TrimPrefix(u.Path, "/"))
+}
+
+// settle gives the user of an address what its connections through a pooler lack, as an operator does, and in this database alone.
+func settle(ctx context.Context, address, database string) error {
+	pool, err := pg.Open(ctx, address, pg.Options{MaxConns: 1, Pooled: true})
+	if err != nil {
+		return err //nolint:wrapcheck // says everything
+	}
+	defer pool.Close()
+	unset, err := pg.Unset(ctx, pool)
+	if err != nil {
+		return err //nolint:wrapcheck // says everything
+	}
+	for _, sql := range unset {
+		if _, err := pool.Exec(ctx, strings.Replace(sql, " SET ", " IN DATABASE "+database+" SET ", 1)); err != nil {
+			return fmt.Errorf("%s: %w", sql, err)
+		}
+	}
+	return nil
 }
 
 func create(t testing.TB, migrated bool) (string, *pgxpool.Pool) {
