@@ -52,9 +52,6 @@ import (
 	"flowlane/internal/work"
 )
 
-// clockConns are the connections on which leases are kept and jobs arrive, so that busy handlers cannot starve them.
-const clockConns = 6
-
 // listenSetting is what names the address of the API.
 const listenSetting = "--listen or FLOWLANE_LISTEN"
 
@@ -102,7 +99,7 @@ type Config struct {
 	// Lease bounds what a crash of this process may hold up: for so long nobody else takes over what it was doing. 0 keeps
 	// the lease of each kind of work, seconds.
 	Lease time.Duration
-	// MaxConns bounds the connections for requests and work; 0 means 20. A few more keep the leases.
+	// MaxConns bounds the connections of the process to Postgres; 0 means 9, and 6 is the least.
 	MaxConns int
 	// MaxStreams bounds the event streams that are open at once; 0 means stream.Most.
 	MaxStreams int
@@ -174,7 +171,7 @@ func New(ctx context.Context, cfg Config) (_ *App, err error) {
 	if err := cfg.Tokens.check(); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(cfg.Operator.check(), cfg.Front.check(), cfg.checkHosts(), cfg.checkListen(ctx)); err != nil {
+	if err := errors.Join(cfg.Operator.check(), cfg.Front.check(), cfg.checkHosts(), cfg.checkConns(), cfg.checkListen(ctx)); err != nil {
 		return nil, err
 	}
 	if cfg.Drain < 0 || cfg.Drain > dispatch.MostDrain {
@@ -261,7 +258,8 @@ func (a *App) loadCatalog() <-chan error {
 
 func (a *App) connect(ctx context.Context) error {
 	var err error
-	opts := pg.Options{MaxConns: a.cfg.MaxConns, Pooled: a.cfg.Pooled, Moved: a.moved, Losses: &a.losses, TrustFailover: a.cfg.TrustFailover}
+	forWork, forLeases := a.cfg.conns()
+	opts := pg.Options{MaxConns: forWork, Pooled: a.cfg.Pooled, Moved: a.moved, Losses: &a.losses, TrustFailover: a.cfg.TrustFailover}
 	if a.Pool, err = pg.Open(ctx, a.cfg.DatabaseURL, opts); err != nil {
 		return fmt.Errorf("connect to the database: %w", err)
 	}
@@ -274,7 +272,7 @@ func (a *App) connect(ctx context.Context) error {
 			return err //nolint:wrapcheck // says everything
 		}
 	}
-	opts.MaxConns = clockConns
+	opts.MaxConns = forLeases
 	if a.clock, err = pg.Open(ctx, a.cfg.DatabaseURL, opts); err != nil {
 		return fmt.Errorf("connect to the database: %w", err)
 	}

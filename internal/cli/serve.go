@@ -34,7 +34,7 @@ type server struct {
 	SimURL     string            `name:"sim-url" env:"FLOWLANE_SIM_URL" help:"Base URL for the platform dialer: a simulator."`
 	AllowHost  []string          `name:"allow-host" env:"FLOWLANE_ALLOW_HOSTS" help:"HOST:PORT in a private network that calls may reach, and secrets of core without TLS; HOST:* for all its ports. Default: none; for dev this machine."`
 	Deny       []netip.Prefix    `name:"deny-network" env:"FLOWLANE_DENY_NETWORK" help:"Network that calls must not reach beside private ones, as 203.0.113.0/24; hosts that --allow-host or --base-url names are reached all the same." placeholder:"CIDR"`
-	MaxConns   int               `name:"max-conns" env:"FLOWLANE_MAX_CONNS" default:"20" help:"Most connections to Postgres for requests and work; six more keep the leases."`
+	MaxConns   int               `name:"max-conns" env:"FLOWLANE_MAX_CONNS" default:"9" help:"Most connections of this process to Postgres, at least 6; a third of them keeps leases."`
 	MaxStreams int               `name:"max-streams" env:"FLOWLANE_MAX_STREAMS" default:"10000" help:"Most event streams that are open at once; one organization has half of them at most."`
 	Memory     byteSize          `name:"memory-budget" env:"FLOWLANE_MEMORY_BUDGET" default:"256MiB" help:"Most memory for requests, answers and outputs at once, at least 128MiB; one organization has half of it at most. The process takes some 256 MiB beside."`
 	Margin     time.Duration     `name:"reconcile-margin" env:"FLOWLANE_RECONCILE_MARGIN" default:"3s" help:"How long after its last moment of sending the outcome of a silent call is looked into."`
