@@ -22,6 +22,7 @@ import (
 // accountHandler serves /account.
 type accountHandler struct {
 	pool     *pgxpool.Pool
+	reads    pg.DB
 	accounts *account.Service
 	runs     *run.Service
 	// retention is how long the operator keeps things.

@@ -21,6 +21,7 @@ import (
 	"flowlane/internal/hold"
 	"flowlane/internal/memory"
 	"flowlane/internal/orgcatalog"
+	"flowlane/internal/pg"
 	"flowlane/internal/recordset"
 	"flowlane/internal/request"
 	"flowlane/internal/retention"
@@ -39,9 +40,11 @@ import (
 // prefix is the version segment under which everything stands.
 const prefix = "/v1"
 
-// Deps are what the handlers work with. All fields but Observe are required.
+// Deps are what the handlers work with. All fields but Observe and Reads are required.
 type Deps struct {
-	Pool          *pgxpool.Pool
+	Pool *pgxpool.Pool
+	// Reads is where lists are asked for that may be a little old; nil for Pool.
+	Reads         pg.DB
 	Accounts      *account.Service
 	Catalog       *catalog.Catalog
 	RecordSets    *recordset.Service
@@ -123,6 +126,9 @@ func New(d Deps) (http.Handler, error) {
 	if d.Observe == nil {
 		d.Observe = func(string, int, time.Duration) {}
 	}
+	if d.Reads == nil {
+		d.Reads = d.Pool
+	}
 	go documentedRules() // takes a while, and is not needed yet
 	errs := errorHandler{log: d.Log, outage: &outage{pool: d.Pool, now: d.Now, log: d.Log}, publicURL: d.PublicURL}
 	sec := security{accounts: d.Accounts, limiter: limiter{limits: d.Limits, most: d.RequestLimit}, log: d.Log}
@@ -135,7 +141,7 @@ func New(d Deps) (http.Handler, error) {
 		return nil, fmt.Errorf("api: %w", err)
 	}
 	h := handler{
-		accountHandler:       accountHandler{pool: d.Pool, accounts: d.Accounts, runs: d.Runs, retention: d.Retention, publicURL: errs.reached},
+		accountHandler:       accountHandler{pool: d.Pool, reads: d.Reads, accounts: d.Accounts, runs: d.Runs, retention: d.Retention, publicURL: errs.reached},
 		catalogHandler:       catalogs,
 		catalogImportHandler: catalogImportHandler{imports: d.Imports},
 		credentialHandler:    credentialHandler{credentials: d.Credentials, publicURL: d.PublicURL},
@@ -153,7 +159,7 @@ func New(d Deps) (http.Handler, error) {
 		tenantHandler:    tenantHandler{tenants: d.Tenants},
 		storeHandler:     storeHandler{stores: d.Stores},
 		batchHandler:     newBatchHandler(d),
-		triggersHandler:  triggersHandler{pool: d.Pool},
+		triggersHandler:  triggersHandler{pool: d.Pool, reads: d.Reads},
 		jobHandler:       jobHandler{runs: d.Runs, resolver: d.Resolver},
 		executionHandler: executionHandler{runs: d.Runs, streams: d.Streams, heartbeat: heartbeat},
 		callHandler:      callHandler{calls: d.Calls},

@@ -37,7 +37,7 @@ func (h accountHandler) ListAuditLog(ctx context.Context, params oas.ListAuditLo
 		ResourceID:   optional(params.ResourceID.Value, params.ResourceID.Set), MaxRows: p.Fetch(),
 	}
 	q := db.New()
-	total, err := q.AuditCount(ctx, h.pool, db.AuditCountParams{
+	total, err := q.AuditCount(ctx, h.reads, db.AuditCountParams{
 		OrgID: in.OrgID, FromTime: in.FromTime, ToTime: in.BeforeTime, AccountID: in.AccountID, Action: in.Action,
 		Outcome: in.Outcome, ResourceType: in.ResourceType, ResourceID: in.ResourceID,
 	})
@@ -66,9 +66,9 @@ func (h accountHandler) auditRows(ctx context.Context, in db.AuditListParams, ke
 		if key != "" {
 			in.BeforeTime, in.BeforeID = at, id
 		}
-		return db.New().AuditList(ctx, h.pool, in)
+		return db.New().AuditList(ctx, h.reads, in)
 	}
-	rows, err := db.New().AuditListOldest(ctx, h.pool, db.AuditListOldestParams{
+	rows, err := db.New().AuditListOldest(ctx, h.reads, db.AuditListOldestParams{
 		OrgID: in.OrgID, FromTime: in.FromTime, AfterTime: at, AfterID: id, ToTime: in.BeforeTime, AccountID: in.AccountID, Action: in.Action,
 		Outcome: in.Outcome, ResourceType: in.ResourceType, ResourceID: in.ResourceID, MaxRows: in.MaxRows,
 	})

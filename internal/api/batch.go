@@ -26,6 +26,7 @@ import (
 // batchHandler serves /flows/batches.
 type batchHandler struct {
 	pool      *pgxpool.Pool
+	reads     pg.DB
 	runs      *run.Service
 	forecasts *forecast.Service
 	resolver  Resolver
@@ -39,7 +40,7 @@ type batchHandler struct {
 }
 
 func newBatchHandler(d Deps) batchHandler {
-	return batchHandler{pool: d.Pool, runs: d.Runs, forecasts: d.Forecasts, resolver: d.Resolver, holds: d.Holds, calls: d.Calls,
+	return batchHandler{pool: d.Pool, reads: d.Reads, runs: d.Runs, forecasts: d.Forecasts, resolver: d.Resolver, holds: d.Holds, calls: d.Calls,
 		exports: newSlots(exportsAtOnce), streams: d.Streams, heartbeat: heartbeat}
 }
 
@@ -73,7 +74,7 @@ func (h batchHandler) ListBatches(ctx context.Context, params oas.ListBatchesPar
 		return &list, nil
 	}
 	in.DefinitionID, in.ScheduleID = definition, schedule
-	q, conn := db.New(), pg.Planned{Pool: h.pool}
+	q, conn := db.New(), pg.Planned{Pool: h.reads}
 	total, err := batchTotal(ctx, q, conn, in)
 	if err != nil {
 		return nil, err

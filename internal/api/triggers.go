@@ -13,7 +13,10 @@ import (
 )
 
 // triggersHandler serves /flows/triggers. A start and its batch are one row; a refused start has one of its own.
-type triggersHandler struct{ pool *pgxpool.Pool }
+type triggersHandler struct {
+	pool  *pgxpool.Pool
+	reads pg.DB
+}
 
 func (h triggersHandler) ListTriggers(ctx context.Context, params oas.ListTriggersParams) (*oas.TriggerList, error) {
 	caller := account.FromContext(ctx)
@@ -53,7 +56,7 @@ func (h triggersHandler) ListTriggers(ctx context.Context, params oas.ListTrigge
 }
 
 func (h triggersHandler) rows(ctx context.Context, in db.TriggerListParams, newest bool) ([]db.TriggerListRow, error) {
-	q, conn := db.New(), pg.Planned{Pool: h.pool}
+	q, conn := db.New(), pg.Planned{Pool: h.reads}
 	if !newest {
 		return q.TriggerList(ctx, conn, in)
 	}
@@ -67,7 +70,7 @@ func (h triggersHandler) rows(ctx context.Context, in db.TriggerListParams, newe
 
 // total is how many starts of the range match, those that were refused included.
 func (h triggersHandler) total(ctx context.Context, in db.TriggerListParams) (int64, error) {
-	q, conn := db.New(), pg.Planned{Pool: h.pool}
+	q, conn := db.New(), pg.Planned{Pool: h.reads}
 	started, err := q.BatchTotal(ctx, conn, db.BatchTotalParams{OrgID: in.OrgID, Least: in.Least, Most: in.Most,
 		CreatedAfter: in.CreatedAfter, CreatedBefore: in.CreatedBefore, DefinitionID: in.DefinitionID, TriggerType: in.TriggerType})
 	if err != nil {

@@ -64,6 +64,9 @@ type Config struct {
 	DatabaseURL string
 	// Pooled says that a pooler of transactions answers there. Such a process does not migrate.
 	Pooled bool
+	// ReadDatabaseURL is the address of a replica that is asked for what may be a little old; empty for none. Pooled says the same
+	// of it.
+	ReadDatabaseURL string
 	// Listen is the host:port of the API; port 0 takes a free one, empty means no API.
 	Listen string
 	// Sockets is nil where no other App of this process takes over.
@@ -143,6 +146,7 @@ type App struct {
 	imports *orgcatalog.Service
 	keys    *provider.Sender
 	clock   *pgxpool.Pool
+	reads   *pg.Reads
 	// watch holds the database's clock against that of the process.
 	watch *due.Clock
 	// aging is the clock of deletions.
@@ -265,6 +269,10 @@ func (a *App) connect(ctx context.Context) error {
 	}
 	if err := prepare(ctx, a.Pool, a.cfg.Migrate && !a.cfg.Pooled); err != nil {
 		return err
+	}
+	replica := pg.Options{MaxConns: forWork, Pooled: a.cfg.Pooled}
+	if a.reads, err = pg.OpenReads(ctx, a.Pool, a.cfg.ReadDatabaseURL, replica, a.cfg.Log); err != nil {
+		return err //nolint:wrapcheck // says everything
 	}
 	a.warnOfRisks(ctx)
 	if !a.restores.closed.Load() {
@@ -395,7 +403,7 @@ func (a *App) makeHandler(root vault.Root, plans *definition.Plans) error {
 		DryRuns: dryrun.New(dryrun.Deps{
 			Pool: a.Pool, Catalog: a.Catalog, Definitions: a.Definitions, Plans: plans, Credentials: a.Credentials, Forecasts: forecasts, Runs: a.Runs, Now: time.Now,
 		}),
-		Usage:   usage.New(a.Pool, a.Catalog),
+		Usage: usage.New(a.reads, a.Catalog), Reads: a.reads,
 		Answers: answers, Limits: request.NewLimits(a.Pool, time.Now, a.cfg.Log), RequestLimit: a.cfg.RequestLimit, PublicURL: a.publicURL, Observe: a.metrics.answered, Now: time.Now, Log: a.cfg.Log,
 	})
 	if err != nil {
@@ -467,6 +475,7 @@ func (a *App) Close() {
 				sender.Close()
 			}
 		}
+		a.reads.Close()
 		for _, pool := range []*pgxpool.Pool{a.clock, a.Pool} {
 			if pool != nil {
 				pool.Close()

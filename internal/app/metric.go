@@ -87,6 +87,8 @@ var (
 	openDesc = prometheus.NewDesc("flowlane_streams_open", "Event streams of this process that are open.", nil, nil)
 	stepDesc = prometheus.NewDesc("flowlane_clock_steps_total", "Steps of the database's clock that this process noticed.", nil, nil)
 	sizeDesc = prometheus.NewDesc("flowlane_clock_step_seconds", "The size of the last of them, negative where it went back.", nil, nil)
+	usedDesc = prometheus.NewDesc("flowlane_replica_used", "1 while the replica of --read-database-url is read, 0 while the primary answers instead.", nil, nil)
+	lagDesc  = prometheus.NewDesc("flowlane_replica_lag_seconds", "How old what the replica answers is at most, while it is read.", nil, nil)
 	upDesc   = prometheus.NewDesc("flowlane_database_up", "1 when the database answered this scrape.", nil, nil)
 )
 
@@ -95,7 +97,7 @@ type stateCollector struct{ a *App }
 
 // Describe implements prometheus.Collector.
 func (stateCollector) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{poolDesc, waitDesc, dueDesc, callDesc, openDesc, stepDesc, sizeDesc, upDesc} {
+	for _, d := range []*prometheus.Desc{poolDesc, waitDesc, dueDesc, callDesc, openDesc, stepDesc, sizeDesc, usedDesc, lagDesc, upDesc} {
 		out <- d
 	}
 }
@@ -115,6 +117,12 @@ func (c stateCollector) Collect(out chan<- prometheus.Metric) {
 	steps, last, _ := c.a.watch.Steps()
 	out <- prometheus.MustNewConstMetric(stepDesc, prometheus.CounterValue, float64(steps))
 	gauge(sizeDesc, last.Seconds())
+	if lag, used, ok := c.a.reads.Lag(); ok {
+		gauge(usedDesc, map[bool]float64{true: 1}[used])
+		if used {
+			gauge(lagDesc, lag.Seconds())
+		}
+	}
 
 	ctx, cancel := context.WithTimeout(context.Background(), gatherTimeout)
 	defer cancel()

@@ -91,6 +91,7 @@ func (a *App) Run(ctx context.Context) error {
 	err := a.untilConfirmed(ctx)
 	go a.watchRestores(ctx)
 	go a.watchSchema(ctx, failed)
+	go a.reads.Watch(a.stopping)
 	if err == nil {
 		err = a.startWork(ctx)
 	}

@@ -14,7 +14,6 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgtype"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"flowlane/gen/db"
 	"flowlane/internal/catalog"
@@ -24,13 +23,13 @@ import (
 
 // Service reads the figures.
 type Service struct {
-	pool    *pgxpool.Pool
+	pool    pg.DB
 	catalog *catalog.Catalog
 	q       *db.Queries
 }
 
-// New returns a service on a pool and a catalog.
-func New(pool *pgxpool.Pool, cat *catalog.Catalog) *Service {
+// New returns a service on a database, which may be a replica, and a catalog.
+func New(pool pg.DB, cat *catalog.Catalog) *Service {
 	return &Service{pool: pool, catalog: cat, q: db.New()}
 }
 
