@@ -123,6 +123,11 @@ test: ## Run all tests against a Postgres that they start (or FLOWLANE_TEST_DATA
 	go test -vet=off -ldflags=-w -timeout 20m -p $(AT_ONCE) -parallel $$(($(AT_ONCE) + 1)) $(TEST) ./internal/torture ./...
 	go -C sdk/go test $(TEST) ./...
 
+.PHONY: test-pooled
+test-pooled: ## Run the tests of the API through a PgBouncer that hands out servers for transactions; POOLED=regex picks some
+	FLOWLANE_TEST_POOLER=$${FLOWLANE_TEST_POOLER:-$$(command -v pgbouncer || echo /usr/sbin/pgbouncer)} \
+		go test -count=1 -vet=off -ldflags=-w -timeout 20m -run '$(POOLED)' $(TEST) ./internal/api
+
 .PHONY: simulate
 simulate: ## Drive the pure rules through 5,000 weeks of virtual time; SEEDS=100
 	go test -count=1 -v -timeout 60m -run 'TestWeek$$|TestForecast$$' ./internal/simulation/ -args -seeds=$${SEEDS:-5000}
