@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
@@ -104,20 +105,24 @@ func keepsStatements(ctx context.Context, cfg *pgx.ConnConfig) (bool, error) {
 // guardKey is where a connection has what its transactions begin with.
 const guardKey = "flowlane.guard"
 
+// elsewhere is what a guard divides by zero for: the error of a statement cannot be chosen without a function, which
+// takes several times as long.
+const elsewhere = "22012"
+
+// errElsewhere says so, as a server does that stops.
+var errElsewhere = &pgconn.PgError{Severity: "ERROR", Code: "57P01", Message: "the pooler leads to another server than before"}
+
 // sameServer is a statement that fails where a transaction is on another server, or another database, than this: the
 // connection is then replaced by one that asks what that database is.
 func sameServer(ctx context.Context, conn *pgx.Conn) (string, error) {
 	var started time.Time
-	var database uint32
-	const ask = "SELECT pg_postmaster_start_time(), (SELECT oid FROM pg_database WHERE datname = current_database())"
-	err := conn.QueryRow(ctx, ask).Scan(&started, &database)
+	var files string // of the database
+	err := conn.QueryRow(ctx, "SELECT pg_postmaster_start_time(), pg_relation_filepath('pg_catalog.pg_class')").Scan(&started, &files)
 	if err != nil {
 		return "", fmt.Errorf("look which server this is: %w", err)
 	}
-	return fmt.Sprintf(`do $$ begin
-if pg_postmaster_start_time() <> '%s' or not exists (select from pg_database where oid = %d and datname = current_database()) then
-raise 'the pooler leads to another server than before' using errcode = 'admin_shutdown';
-end if; end $$`, started.UTC().Format(time.RFC3339Nano), database), nil
+	return fmt.Sprintf("select 1 / (pg_postmaster_start_time() = '%s' and pg_relation_filepath('pg_catalog.pg_class') = '%s')::int",
+		started.UTC().Format(time.RFC3339Nano), files), nil
 }
 
 // beginTx begins a transaction; release comes after its end.
@@ -141,8 +146,11 @@ func beginTx(ctx context.Context, from Beginner, sql string) (tx pgx.Tx, release
 			return tx, conn.Release, nil
 		}
 		conn.Release()
-		if !guarded || !again || !IsConnection(err) {
+		if pe, ok := asPg(err); !guarded || !ok || pe.Code != elsewhere {
 			return nil, nil, err //nolint:wrapcheck // wrapped by the caller
+		}
+		if !again {
+			return nil, nil, errElsewhere
 		}
 		pool.Reset() // the others are as old
 	}
