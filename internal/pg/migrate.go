@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"slices"
 	"strconv"
 	"sync"
@@ -162,25 +163,12 @@ func (m *Migrator) connect(ctx context.Context, pool *pgxpool.Pool) (*pgxpool.Po
 	if pooled(cfg.ConnConfig.RuntimeParams) {
 		return connect(ctx, cfg) // to read only: others get the session next
 	}
-	before := cfg.AfterConnect
-	cfg.AfterConnect = func(ctx context.Context, c *pgx.Conn) error {
-		if before != nil {
-			if err := before(ctx, c); err != nil {
-				return err
-			}
-		}
-		for name, value := range map[string]string{
-			"application_name": migratorName, "lock_timeout": milliseconds(m.LockTimeout), "statement_timeout": "0",
-			"idle_in_transaction_session_timeout": "0",
-			// What checks all rows should not go by an index, as statements of the service do.
-			"enable_seqscan": "on", "enable_hashjoin": "on", "enable_mergejoin": "on",
-		} {
-			if _, err := c.Exec(ctx, "SELECT set_config($1, $2, false)", name, value); err != nil {
-				return fmt.Errorf("prepare a session to migrate: %w", err)
-			}
-		}
-		return nil
-	}
+	maps.Copy(cfg.ConnConfig.RuntimeParams, map[string]string{
+		"application_name": migratorName, "lock_timeout": milliseconds(m.LockTimeout), "statement_timeout": "0",
+		"idle_in_transaction_session_timeout": "0",
+		// What checks all rows should not go by an index, as statements of the service do.
+		"enable_seqscan": "on", "enable_hashjoin": "on", "enable_mergejoin": "on",
+	})
 	return connect(ctx, cfg)
 }
 
