@@ -19,14 +19,14 @@ GROUP BY 1;
 -- Batches that were started between two times and their records, by day or definition.
 SELECT (CASE @group_by::text WHEN 'day' THEN ((f.hour AT TIME ZONE 'UTC')::date)::text ELSE f.definition_id::text END)::text AS key,
     sum(f.batches)::bigint AS batches, sum(f.jobs)::bigint AS jobs
-FROM flow.figures(@org_id, @from_time, @to_time) f
+FROM flow.figures(@org_id, @from_time, @to_time, true) f
 GROUP BY 1;
 
 -- name: UsageBatchesByTask :many
 -- The same by what the tasks of their definitions name: credential or action. A batch counts once for each.
 WITH started AS (
     SELECT f.definition_id, f.version, sum(f.batches) AS batches, sum(f.jobs) AS jobs
-    FROM flow.figures(@org_id, @from_time, @to_time) f
+    FROM flow.figures(@org_id, @from_time, @to_time, true) f
     GROUP BY f.definition_id, f.version
 ), named AS (
     SELECT DISTINCT s.definition_id, s.version, s.batches, s.jobs,
@@ -50,7 +50,7 @@ SELECT date_bin(make_interval(secs => @interval_seconds::float8), f.hour, @from_
     f.status, sum(f.batches)::bigint AS batches,
     ARRAY[sum(f.staged), sum(f.queued), sum(f.pending), sum(f.started), sum(f.needs_reconcile), sum(f.completed), sum(f.failed),
         sum(f.cancelled), sum(f.accepted), sum(f.rejected), sum(f.unprocessed), sum(f.unresolved)]::bigint[] AS jobs
-FROM flow.figures(@org_id, @from_time, @to_time) f
+FROM flow.figures(@org_id, @from_time, @to_time, @sums) f
 GROUP BY 1, 2 ORDER BY 1, 2;
 
 -- name: DashboardDefinitions :many
@@ -61,7 +61,7 @@ WITH sums AS MATERIALIZED (
         sum(f.timed)::bigint AS ended,
         coalesce(sum(f.seconds) / nullif(sum(f.timed), 0), 0)::float8 AS average_seconds,
         coalesce(max(f.most_seconds), 0)::float8 AS max_seconds
-    FROM flow.figures(@org_id, @from_time, @to_time) f
+    FROM flow.figures(@org_id, @from_time, @to_time, @sums) f
     GROUP BY f.definition_id
 ), slow AS (
     SELECT * FROM sums WHERE ended > 0 ORDER BY average_seconds DESC, definition_id LIMIT @most

@@ -53,11 +53,13 @@ COMMENT ON COLUMN flow.rollup.no IS 'Tells rows of one hour apart.';
 
 CREATE TABLE flow.rollup_open (
     org_id uuid NOT NULL,
+    started_at timestamptz NOT NULL,
     batch_id uuid NOT NULL,
-    PRIMARY KEY (org_id, batch_id)
+    PRIMARY KEY (org_id, started_at, batch_id)
 );
 COMMENT ON TABLE flow.rollup_open IS 'Batches that were started before organization.rolled_up_to and are not in flow.rollup: they were not over, or something of them changed since.';
 COMMENT ON COLUMN flow.rollup_open.org_id IS 'The organization whose batch it is.';
+COMMENT ON COLUMN flow.rollup_open.started_at IS 'When the batch was started.';
 COMMENT ON COLUMN flow.rollup_open.batch_id IS 'The batch that is left out.';
 
 CREATE VIEW flow.batch_figures AS
@@ -83,12 +85,12 @@ $$;
 -- The hour before now is left out, and some more for a clock that is set back.
 CREATE FUNCTION flow.rollup_until() RETURNS timestamptz LANGUAGE sql STABLE AS $$
     SELECT flow.hour_of(flow.clock() - interval '75 minutes') WHERE NOT EXISTS (
-        SELECT FROM pg_stat_activity a WHERE a.backend_xid IS NOT NULL AND a.xact_start < clock_timestamp() - interval '1 hour')
+        SELECT FROM pg_stat_activity a WHERE a.datname = current_database() AND a.backend_xid IS NOT NULL AND a.xact_start < clock_timestamp() - interval '1 hour')
 $$;
 
 CREATE FUNCTION flow.is_rolled_up(b flow.batch) RETURNS boolean LANGUAGE sql STABLE AS $$
     SELECT b.created_at < o.rolled_up_to
-        AND NOT EXISTS (SELECT FROM flow.rollup_open u WHERE u.org_id = b.org_id AND u.batch_id = b.id)
+        AND NOT EXISTS (SELECT FROM flow.rollup_open u WHERE u.org_id = b.org_id AND u.started_at = b.created_at AND u.batch_id = b.id)
     FROM flow.organization o WHERE o.id = b.org_id
 $$;
 
@@ -116,8 +118,8 @@ CREATE FUNCTION flow.roll_up(org uuid, ids uuid[]) RETURNS void LANGUAGE sql AS 
 $$;
 
 -- A function and not a view, so that an index is asked for no more than what is newer than the sums.
-CREATE FUNCTION flow.figures(org uuid, since timestamptz, until timestamptz) RETURNS SETOF flow.rollup LANGUAGE sql STABLE AS $$
-    SELECT r.* FROM flow.rollup r WHERE r.org_id = org AND r.hour >= since AND r.hour < until
+CREATE FUNCTION flow.figures(org uuid, since timestamptz, until timestamptz, sums boolean) RETURNS SETOF flow.rollup LANGUAGE sql STABLE AS $$
+    SELECT r.* FROM flow.rollup r WHERE sums AND r.org_id = org AND r.hour >= since AND r.hour < until
     UNION ALL
     SELECT f.org_id, f.definition_id, f.at, f.version, f.status, f.batches, f.jobs, f.staged, f.queued, f.pending, f.started,
         f.needs_reconcile, f.completed, f.failed, f.cancelled, f.accepted, f.rejected, f.unprocessed, f.unresolved, f.timed, f.seconds,
@@ -130,15 +132,15 @@ CREATE FUNCTION flow.figures(org uuid, since timestamptz, until timestamptz) RET
         f.needs_reconcile, f.completed, f.failed, f.cancelled, f.accepted, f.rejected, f.unprocessed, f.unresolved, f.timed, f.seconds,
         f.seconds, 0::bigint
     FROM flow.rollup_open u CROSS JOIN LATERAL (SELECT * FROM flow.batch_figures b WHERE b.batch_id = u.batch_id OFFSET 0) f
-    WHERE u.org_id = org AND f.at >= since AND f.at < until
+    WHERE u.org_id = org AND u.started_at >= since AND u.started_at < until
 $$;
 
 -- It waits only for who rolls up, and who rolls up waits for nobody.
 CREATE FUNCTION flow.rollup_changes() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM pg_advisory_xact_lock_shared(flow.rollup_key(OLD.org_id));
-    INSERT INTO flow.rollup_open (org_id, batch_id)
-    SELECT b.org_id, b.id FROM flow.batch b JOIN flow.organization o ON o.id = b.org_id
+    INSERT INTO flow.rollup_open (org_id, started_at, batch_id)
+    SELECT b.org_id, b.created_at, b.id FROM flow.batch b JOIN flow.organization o ON o.id = b.org_id
     WHERE b.id = OLD.batch_id AND b.created_at < o.rolled_up_to
     ON CONFLICT DO NOTHING;
     IF FOUND THEN
@@ -158,7 +160,7 @@ COMMENT ON FUNCTION flow.rollup_key(uuid) IS 'The key of an advisory lock: who m
 COMMENT ON FUNCTION flow.rollup_until() IS 'Up to where batches can be rolled up; null where a transaction has been under way for so long that it may still add one that was started before.';
 COMMENT ON FUNCTION flow.is_rolled_up(flow.batch) IS 'Whether the figures of a batch are in flow.rollup.';
 COMMENT ON FUNCTION flow.roll_up(uuid, uuid[]) IS 'Adds the figures of batches of an organization to flow.rollup.';
-COMMENT ON FUNCTION flow.figures(uuid, timestamptz, timestamptz) IS 'Figures of the batches that an organization started from one time to another, to be summed up: rows of flow.rollup, and each batch that is not in there, whose hour is the time of its start.';
+COMMENT ON FUNCTION flow.figures(uuid, timestamptz, timestamptz, boolean) IS 'Figures of the batches that an organization started from one time to another, to be summed up: rows of flow.rollup, and each batch that is not in there, whose hour is the time of its start. Without sums only the latter, which is all that is there of the last hour.';
 COMMENT ON FUNCTION flow.rollup_changes() IS 'Takes a batch that changes after its end out of flow.rollup, to be added again as it is then.';
 
 COMMENT ON COLUMN flow.batch_figures.batch_id IS 'The batch whose figures they are.';

@@ -1810,6 +1810,8 @@ type FlowRollup struct {
 type FlowRollupOpen struct {
 	// The organization whose batch it is.
 	OrgID uuid.UUID
+	// When the batch was started.
+	StartedAt time.Time
 	// The batch that is left out.
 	BatchID uuid.UUID
 }

@@ -36,10 +36,27 @@ func (q *Queries) HousekeepRollup(ctx context.Context, db DBTX, arg HousekeepRol
 	return result.RowsAffected(), nil
 }
 
+const rollupBack = `-- name: RollupBack :exec
+WITH back AS MATERIALIZED (
+    SELECT flow.hour_of(flow.clock()) AS at
+), sums AS (
+    DELETE FROM flow.rollup r USING back b WHERE r.org_id = $1 AND r.hour >= b.at
+), open AS (
+    DELETE FROM flow.rollup_open u USING back b WHERE u.org_id = $1 AND u.started_at >= b.at
+)
+UPDATE flow.organization o SET rolled_up_to = least(o.rolled_up_to, b.at) FROM back b WHERE o.id = $1
+`
+
+// Takes back the sums of the hours from now on: batches are started in them once more.
+func (q *Queries) RollupBack(ctx context.Context, db DBTX, orgID uuid.UUID) error {
+	_, err := db.Exec(ctx, rollupBack, orgID)
+	return err
+}
+
 const rollupEnded = `-- name: RollupEnded :one
 WITH ended AS (
-    DELETE FROM flow.rollup_open u WHERE u.org_id = $1 AND u.batch_id = ANY(ARRAY(
-        SELECT p.batch_id FROM flow.rollup_open p
+    DELETE FROM flow.rollup_open u WHERE u.ctid = ANY(ARRAY(
+        SELECT p.ctid FROM flow.rollup_open p
         WHERE p.org_id = $1 AND (SELECT c.completed_at IS NOT NULL FROM flow.batch_count c WHERE c.batch_id = p.batch_id)
         LIMIT $2))
     RETURNING u.batch_id
@@ -63,9 +80,10 @@ func (q *Queries) RollupEnded(ctx context.Context, db DBTX, arg RollupEndedParam
 
 const rollupFamily = `-- name: RollupFamily :exec
 WITH kept AS MATERIALIZED (
-    SELECT b.id FROM flow.batch b WHERE b.org_id = $1 AND (b.id = $2 OR b.retry_root = $2) AND NOT flow.is_rolled_up(b)
+    SELECT b.id, b.created_at FROM flow.batch b
+    WHERE b.org_id = $1 AND (b.id = $2 OR b.retry_root = $2) AND NOT flow.is_rolled_up(b)
 ), closed AS (
-    DELETE FROM flow.rollup_open u USING kept k WHERE u.org_id = $1 AND u.batch_id = k.id
+    DELETE FROM flow.rollup_open u USING kept k WHERE u.org_id = $1 AND u.started_at = k.created_at AND u.batch_id = k.id
 )
 SELECT FROM (SELECT array_agg(k.id) AS ids FROM kept k) s CROSS JOIN LATERAL flow.roll_up($1, s.ids)
 `
@@ -82,17 +100,24 @@ func (q *Queries) RollupFamily(ctx context.Context, db DBTX, arg RollupFamilyPar
 }
 
 const rollupHour = `-- name: RollupHour :one
-WITH next AS MATERIALIZED (
-    SELECT o.rolled_up_to AS begins, flow.hour_of(b.created_at) + interval '1 hour' AS ends
+WITH first AS MATERIALIZED (
+    SELECT o.rolled_up_to AS begins, b.created_at AS at
     FROM flow.organization o JOIN flow.batch b ON b.org_id = o.id AND b.created_at >= o.rolled_up_to
     WHERE o.id = $1 AND b.created_at < $2
     ORDER BY b.created_at LIMIT 1
+), next AS MATERIALIZED (
+    SELECT f.begins, least(flow.hour_of(f.at) + interval '1 hour', (
+        SELECT max(s.created_at) + interval '1 microsecond' FROM (
+            SELECT b.created_at FROM flow.batch b WHERE b.org_id = $1 AND b.created_at >= f.at
+            ORDER BY b.created_at LIMIT $3
+        ) s)) AS ends
+    FROM first f
 ), found AS MATERIALIZED (
-    SELECT f.batch_id, f.over FROM next n JOIN flow.batch_figures f ON f.org_id = $1 AND f.at >= n.begins AND f.at < n.ends
+    SELECT f.batch_id, f.at, f.over FROM next n JOIN flow.batch_figures f ON f.org_id = $1 AND f.at >= n.begins AND f.at < n.ends
 ), moved AS (
     UPDATE flow.organization o SET rolled_up_to = n.ends FROM next n WHERE o.id = $1
 ), opened AS (
-    INSERT INTO flow.rollup_open (org_id, batch_id) SELECT $1, f.batch_id FROM found f WHERE NOT f.over
+    INSERT INTO flow.rollup_open (org_id, started_at, batch_id) SELECT $1, f.at, f.batch_id FROM found f WHERE NOT f.over
 )
 SELECT s.batches::bigint AS batches FROM (
     SELECT count(*) AS batches, array_agg(f.batch_id) FILTER (WHERE f.over) AS ids FROM found f
@@ -100,13 +125,15 @@ SELECT s.batches::bigint AS batches FROM (
 `
 
 type RollupHourParams struct {
-	OrgID uuid.UUID
-	Until time.Time
+	OrgID   uuid.UUID
+	Until   time.Time
+	MaxRows int32
 }
 
-// Rolls up the next hour in which an organization started batches before a time, and says how many there were.
+// Rolls up the next hour in which an organization started batches before a time, or as much of it as has max_rows, and says how many
+// there were.
 func (q *Queries) RollupHour(ctx context.Context, db DBTX, arg RollupHourParams) (int64, error) {
-	row := db.QueryRow(ctx, rollupHour, arg.OrgID, arg.Until)
+	row := db.QueryRow(ctx, rollupHour, arg.OrgID, arg.Until, arg.MaxRows)
 	var batches int64
 	err := row.Scan(&batches)
 	return batches, err
@@ -148,6 +175,31 @@ func (q *Queries) RollupOrgs(ctx context.Context, db DBTX, arg RollupOrgsParams)
 	return items, nil
 }
 
+const rollupOrgsAhead = `-- name: RollupOrgsAhead :many
+SELECT o.id FROM flow.organization o WHERE o.rolled_up_to > (SELECT flow.clock()) ORDER BY o.id LIMIT $1
+`
+
+// Organizations that are rolled up to a time that is not here yet: the clock was set back by more than an hour.
+func (q *Queries) RollupOrgsAhead(ctx context.Context, db DBTX, maxRows int32) ([]uuid.UUID, error) {
+	rows, err := db.Query(ctx, rollupOrgsAhead, maxRows)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []uuid.UUID
+	for rows.Next() {
+		var id uuid.UUID
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const rollupShareLock = `-- name: RollupShareLock :exec
 SELECT pg_advisory_xact_lock_shared(flow.rollup_key($1))
 `
@@ -161,7 +213,6 @@ const rollupTryLock = `-- name: RollupTryLock :one
 SELECT pg_try_advisory_xact_lock(flow.rollup_key($1)) AS locked
 `
 
-// Waits for nobody: who shares the lock may hold batches that another one who waits for it wants.
 func (q *Queries) RollupTryLock(ctx context.Context, db DBTX, orgID uuid.UUID) (bool, error) {
 	row := db.QueryRow(ctx, rollupTryLock, orgID)
 	var locked bool

@@ -20,12 +20,12 @@ WITH sums AS MATERIALIZED (
         sum(f.timed)::bigint AS ended,
         coalesce(sum(f.seconds) / nullif(sum(f.timed), 0), 0)::float8 AS average_seconds,
         coalesce(max(f.most_seconds), 0)::float8 AS max_seconds
-    FROM flow.figures($1, $2, $3) f
+    FROM flow.figures($1, $2, $3, $4) f
     GROUP BY f.definition_id
 ), slow AS (
-    SELECT definition_id, batches, jobs, succeeded, failed, ended, average_seconds, max_seconds FROM sums WHERE ended > 0 ORDER BY average_seconds DESC, definition_id LIMIT $4
+    SELECT definition_id, batches, jobs, succeeded, failed, ended, average_seconds, max_seconds FROM sums WHERE ended > 0 ORDER BY average_seconds DESC, definition_id LIMIT $5
 ), failing AS (
-    SELECT definition_id, batches, jobs, succeeded, failed, ended, average_seconds, max_seconds FROM sums WHERE failed > 0 ORDER BY failed DESC, definition_id LIMIT $4
+    SELECT definition_id, batches, jobs, succeeded, failed, ended, average_seconds, max_seconds FROM sums WHERE failed > 0 ORDER BY failed DESC, definition_id LIMIT $5
 )
 SELECT true AS slow, slow.definition_id, slow.batches, slow.jobs, slow.succeeded, slow.failed, slow.ended, slow.average_seconds, slow.max_seconds FROM slow UNION ALL SELECT false AS slow, failing.definition_id, failing.batches, failing.jobs, failing.succeeded, failing.failed, failing.ended, failing.average_seconds, failing.max_seconds FROM failing
 `
@@ -34,6 +34,7 @@ type DashboardDefinitionsParams struct {
 	OrgID    uuid.UUID
 	FromTime time.Time
 	ToTime   time.Time
+	Sums     bool
 	Most     int32
 }
 
@@ -55,6 +56,7 @@ func (q *Queries) DashboardDefinitions(ctx context.Context, db DBTX, arg Dashboa
 		arg.OrgID,
 		arg.FromTime,
 		arg.ToTime,
+		arg.Sums,
 		arg.Most,
 	)
 	if err != nil {
@@ -148,7 +150,7 @@ SELECT date_bin(make_interval(secs => $1::float8), f.hour, $2::timestamptz)::tim
     f.status, sum(f.batches)::bigint AS batches,
     ARRAY[sum(f.staged), sum(f.queued), sum(f.pending), sum(f.started), sum(f.needs_reconcile), sum(f.completed), sum(f.failed),
         sum(f.cancelled), sum(f.accepted), sum(f.rejected), sum(f.unprocessed), sum(f.unresolved)]::bigint[] AS jobs
-FROM flow.figures($3, $2, $4) f
+FROM flow.figures($3, $2, $4, $5) f
 GROUP BY 1, 2 ORDER BY 1, 2
 `
 
@@ -157,6 +159,7 @@ type DashboardSeriesParams struct {
 	FromTime        time.Time
 	OrgID           uuid.UUID
 	ToTime          time.Time
+	Sums            bool
 }
 
 type DashboardSeriesRow struct {
@@ -173,6 +176,7 @@ func (q *Queries) DashboardSeries(ctx context.Context, db DBTX, arg DashboardSer
 		arg.FromTime,
 		arg.OrgID,
 		arg.ToTime,
+		arg.Sums,
 	)
 	if err != nil {
 		return nil, err
@@ -200,7 +204,7 @@ func (q *Queries) DashboardSeries(ctx context.Context, db DBTX, arg DashboardSer
 const usageBatches = `-- name: UsageBatches :many
 SELECT (CASE $1::text WHEN 'day' THEN ((f.hour AT TIME ZONE 'UTC')::date)::text ELSE f.definition_id::text END)::text AS key,
     sum(f.batches)::bigint AS batches, sum(f.jobs)::bigint AS jobs
-FROM flow.figures($2, $3, $4) f
+FROM flow.figures($2, $3, $4, true) f
 GROUP BY 1
 `
 
@@ -246,7 +250,7 @@ func (q *Queries) UsageBatches(ctx context.Context, db DBTX, arg UsageBatchesPar
 const usageBatchesByTask = `-- name: UsageBatchesByTask :many
 WITH started AS (
     SELECT f.definition_id, f.version, sum(f.batches) AS batches, sum(f.jobs) AS jobs
-    FROM flow.figures($1, $2, $3) f
+    FROM flow.figures($1, $2, $3, true) f
     GROUP BY f.definition_id, f.version
 ), named AS (
     SELECT DISTINCT s.definition_id, s.version, s.batches, s.jobs,

@@ -1381,7 +1381,8 @@ type UsageInvoker interface {
 	// GetDashboard invokes getDashboard operation.
 	//
 	// Returns how the batches fare that were started in a period up to now, as they stand now, and the
-	// holds that are active. Batches that were deleted since count as they ended.
+	// holds that are active. Batches that were deleted since count as they ended, but not in the period
+	// `1h`.
 	//
 	// GET /flows/dashboard
 	GetDashboard(ctx context.Context, params GetDashboardParams, options ...RequestOption) (*Dashboard, error)
@@ -8707,7 +8708,8 @@ func (c *Client) sendGetCredential(ctx context.Context, params GetCredentialPara
 // GetDashboard invokes getDashboard operation.
 //
 // Returns how the batches fare that were started in a period up to now, as they stand now, and the
-// holds that are active. Batches that were deleted since count as they ended.
+// holds that are active. Batches that were deleted since count as they ended, but not in the period
+// `1h`.
 //
 // GET /flows/dashboard
 func (c *Client) GetDashboard(ctx context.Context, params GetDashboardParams, options ...RequestOption) (*Dashboard, error) {

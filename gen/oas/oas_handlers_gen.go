@@ -9335,7 +9335,8 @@ func (s *Server) handleGetCredentialRequest(args [1]string, argsEscaped bool, w 
 // handleGetDashboardRequest handles getDashboard operation.
 //
 // Returns how the batches fare that were started in a period up to now, as they stand now, and the
-// holds that are active. Batches that were deleted since count as they ended.
+// holds that are active. Batches that were deleted since count as they ended, but not in the period
+// `1h`.
 //
 // GET /flows/dashboard
 func (s *Server) handleGetDashboardRequest(args [0]string, argsEscaped bool, w http.ResponseWriter, r *http.Request) {

@@ -1306,7 +1306,8 @@ type UsageHandler interface {
 	// GetDashboard implements getDashboard operation.
 	//
 	// Returns how the batches fare that were started in a period up to now, as they stand now, and the
-	// holds that are active. Batches that were deleted since count as they ended.
+	// holds that are active. Batches that were deleted since count as they ended, but not in the period
+	// `1h`.
 	//
 	// GET /flows/dashboard
 	GetDashboard(ctx context.Context, params GetDashboardParams) (*Dashboard, error)

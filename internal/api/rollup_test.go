@@ -102,6 +102,13 @@ func TestRollup(t *testing.T) {
 	s.rollUp()
 	assert.Equal(t, later, s.figures())
 	assert.Equal(t, 0, s.count("flow.batch b JOIN flow.organization o ON o.id = b.org_id WHERE b.created_at >= o.rolled_up_to"))
+
+	pgtest.MoveClock(t, s.owner, -2*time.Hour)
+	s.await(s.trigger(s.define(transformSteps), `{"input_data":{"n":3}}`))
+	s.rollUp()
+	assert.Equal(t, 0, s.count("flow.organization WHERE rolled_up_to > flow.clock()"), "the clock went back")
+	assert.Equal(t, s.dashboard("?period=1h").BatchCounts["completed"], int64(1))
+	assert.GreaterOrEqual(t, s.dashboard("?period=24h").BatchCounts["completed"], int64(3))
 }
 
 // TestRollup_Retention: old batches are not deleted before they are rolled up, and their figures stay as long as usage does.

@@ -60,8 +60,8 @@ func (a *App) housekeep(ctx context.Context, _ *due.Lease) (time.Time, error) {
 			"it jumped ahead, or nothing ran for so long", "behind", behind.Round(time.Minute))
 	}
 	// Batches are not deleted before they are summed up.
-	if _, err := usage.RollUp(ctx, a.Pool, rollupStep); err != nil {
-		return time.Time{}, err //nolint:wrapcheck // says everything
+	if _, err := usage.RollUp(ctx, a.Pool, rollupStep); err != nil && ctx.Err() == nil {
+		a.cfg.Log.Error("batches are not rolled up, and not deleted", "error", err)
 	}
 	steps := append(a.cfg.Retention.Steps(a.Pool),
 		q.HousekeepLedger, q.HousekeepRolling, q.HousekeepCalls, q.HousekeepBackoffs, q.HousekeepIdempotencyKeys, q.HousekeepFires,

@@ -1,11 +1,11 @@
 package dispatch
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -40,14 +40,15 @@ func (r *queueRow) laneShare() quota.LaneShare {
 }
 
 // ready reads the queues that may go next. blocked ones are passed over. Where reading all of them takes long, most reads do not, and
-// wholeIn says when the next one will.
+// wholeIn says when the next one will. alone is false where other statements go with it, whose time is not its own.
 func (d *Dispatcher) ready(
-	ctx context.Context, conn db.DBTX, k budgetKey, blocked map[queueKey]bool,
+	ctx context.Context, conn db.DBTX, k budgetKey, blocked map[queueKey]bool, alone bool,
 ) (rows []queueRow, wholeIn time.Duration, err error) {
 	began := time.Now()
-	p := db.QueueChooseParams{Domain: k.domain, Bucket: k.bucket, Least: bulkQueues, Skip: d.deferred.keys()}
+	p := db.QueueChooseParams{Domain: k.domain, Bucket: k.bucket, Least: bulkQueues, Skip: []string{}}
 	p.Since, wholeIn = d.scans.of(k).since(began)
-	for b := range blocked {
+	skipped := append(slices.Collect(maps.Keys(blocked)), d.deferred.keys()...)
+	for _, b := range skipped {
 		p.Skip = append(p.Skip, b.String())
 	}
 	chosen, err := d.q.QueueChoose(ctx, conn, p)
@@ -58,11 +59,12 @@ func (d *Dispatcher) ready(
 	rows = make([]queueRow, len(chosen))
 	for i := range chosen {
 		rows[i] = queueRow(chosen[i])
-		if id := rows[i].BatchID; scan.first == uuid.Nil || bytes.Compare(id[:], scan.first[:]) < 0 {
-			scan.first = id
-		}
+		scan.includes(rows[i].BatchID)
 	}
-	if p.Since == uuid.Nil {
+	for _, b := range skipped {
+		scan.includes(b.batch)
+	}
+	if alone && p.Since == uuid.Nil {
 		d.scans.note(k, scan)
 	}
 	return rows, wholeIn, nil

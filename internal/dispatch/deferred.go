@@ -42,15 +42,15 @@ func (d *deferredQueues) add(k queueKey, now time.Time) deferral {
 	return next
 }
 
-// keys are the names of those that are passed over now. What failed is forgotten an hour after it was tried again.
-func (d *deferredQueues) keys() []string {
+// keys are those that are passed over now. What failed is forgotten an hour after it was tried again.
+func (d *deferredQueues) keys() (out []queueKey) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	out, now := []string{}, time.Now()
+	now := time.Now()
 	for k, q := range d.queues {
 		switch {
 		case now.Before(q.until):
-			out = append(out, k.String())
+			out = append(out, k)
 		case now.Sub(q.until) > time.Hour:
 			delete(d.queues, k)
 		}

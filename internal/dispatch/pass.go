@@ -91,7 +91,7 @@ func (p *pass) open(ctx context.Context) error {
 		return err
 	}, func(tx pg.DB) (err error) {
 		p.openedAt = time.Now()
-		p.opened, _, err = p.d.ready(ctx, tx, p.key, nil)
+		p.opened, _, err = p.d.ready(ctx, tx, p.key, nil, false)
 		return err
 	})
 	if err != nil {
@@ -210,7 +210,7 @@ func (p *pass) recheck(ctx context.Context, tx pgx.Tx) (more bool, next time.Tim
 	}
 	p.openedAt = time.Now()
 	var wholeIn time.Duration
-	if p.opened, wholeIn, err = p.d.ready(ctx, tx, p.key, p.blocked); err != nil {
+	if p.opened, wholeIn, err = p.d.ready(ctx, tx, p.key, p.blocked, true); err != nil {
 		return false, next, err
 	}
 	for i := range p.opened {
@@ -218,15 +218,15 @@ func (p *pass) recheck(ctx context.Context, tx pgx.Tx) (more bool, next time.Tim
 			return true, next, nil
 		}
 	}
-	next, err = p.d.q.QueueNextReady(ctx, tx, db.QueueNextReadyParams{Domain: p.key.domain, Bucket: p.key.bucket, ChosenAt: p.chosenAt})
-	if err != nil {
+	if wholeIn > 0 { // to look for what gets ready would walk over all that this read passed by
+		next = p.chosenAt.Add(wholeIn)
+	} else if next, err = p.d.q.QueueNextReady(ctx, tx, db.QueueNextReadyParams{
+		Domain: p.key.domain, Bucket: p.key.bucket, ChosenAt: p.chosenAt,
+	}); err != nil {
 		return false, next, fmt.Errorf("read what waits for %s: %w", p.key, err)
 	}
 	if soon := p.chosenAt.Add(recheckAfter); (p.waits() || len(p.d.deferred.keys()) > 0) && (next.IsZero() || soon.Before(next)) {
 		next = soon
-	}
-	if wholeIn > 0 {
-		next = soonest(next, p.chosenAt.Add(wholeIn))
 	}
 	return false, soonest(next, p.again), nil
 }
@@ -317,7 +317,7 @@ func (p *pass) choose(ctx context.Context) ([]*outboundCall, error) {
 	if p.opened = nil; ready == nil || time.Since(p.openedAt) > restFor {
 		p.openedAt = time.Now()
 		err := pg.Kept(ctx, p.d.Pool, func(tx pg.DB) (err error) {
-			ready, _, err = p.d.ready(ctx, tx, p.key, p.blocked)
+			ready, _, err = p.d.ready(ctx, tx, p.key, p.blocked, true)
 			return err
 		})
 		if err != nil {

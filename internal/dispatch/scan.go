@@ -14,8 +14,9 @@ const (
 	// ready. It takes milliseconds, unless a transaction that is open for minutes keeps Postgres from clearing what was claimed
 	// since: each read then passes all of that.
 	slowScan = 20 * time.Millisecond
-	// scanShare is how much longer than a whole read takes others come before the next.
+	// scanShare is how much longer than a whole read takes others come before the next, scanRest for how long at most.
 	scanShare = 10
+	scanRest  = 5 * time.Second
 	// idsApart is how far the clocks of processes that start batches may be apart for a batch to be found by reads that are
 	// not whole.
 	idsApart = 2 * time.Second
@@ -27,15 +28,22 @@ const (
 type queueScan struct {
 	at   time.Time
 	took time.Duration
-	// first is the oldest batch that had something ready; zero for none.
+	// first is the oldest batch that had something ready, or may have had: it was not looked at; zero for none.
 	first uuid.UUID
+}
+
+// includes has later reads look at a batch.
+func (s *queueScan) includes(id uuid.UUID) {
+	if s.first == uuid.Nil || bytes.Compare(id[:], s.first[:]) < 0 {
+		s.first = id
+	}
 }
 
 // since is the oldest batch that the next read has to look at, zero for all that there are: no older one had anything ready at the
 // last whole read. What became ready since without being new, as a retry or a later step does, is found by the next whole read;
 // wholeIn is when that is, zero where this one is whole.
 func (s queueScan) since(now time.Time) (since uuid.UUID, wholeIn time.Duration) {
-	wholeIn = s.took*scanShare - now.Sub(s.at)
+	wholeIn = min(s.took*scanShare, scanRest) - now.Sub(s.at)
 	if s.took < slowScan || wholeIn <= 0 || now.Before(s.at) {
 		return uuid.Nil, 0
 	}

@@ -200,6 +200,10 @@ func (p *deleting) rows(ctx context.Context) (more bool, err error) {
 
 // rest deletes all else.
 func (p *deleting) rest(ctx context.Context) (more bool, err error) {
+	// Who sums up its batches has ended then, or finds none.
+	if err := p.q.RollupShareLock(ctx, p.tx, p.orgID); err != nil {
+		return false, fmt.Errorf("wait for sums: %w", err)
+	}
 	if err := p.q.OrgBudgetsErase(ctx, p.tx, p.orgID); err != nil {
 		return false, fmt.Errorf("delete budgets: %w", err)
 	}

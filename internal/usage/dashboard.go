@@ -111,7 +111,7 @@ func (s *Service) series(ctx context.Context, orgID uuid.UUID, d *Dashboard) err
 		d.Points = append(d.Points, Point{StartsAt: t})
 	}
 	rows, err := s.q.DashboardSeries(ctx, pg.Planned{Pool: s.pool}, db.DashboardSeriesParams{
-		IntervalSeconds: d.Interval.Seconds(), OrgID: orgID, FromTime: d.From, ToTime: d.To,
+		IntervalSeconds: d.Interval.Seconds(), OrgID: orgID, FromTime: d.From, ToTime: d.To, Sums: d.Interval >= time.Hour,
 	})
 	if err != nil {
 		return fmt.Errorf("sum up batches: %w", err)
@@ -133,7 +133,9 @@ func (s *Service) series(ctx context.Context, orgID uuid.UUID, d *Dashboard) err
 }
 
 func (s *Service) definitions(ctx context.Context, orgID uuid.UUID, d *Dashboard) error {
-	rows, err := s.q.DashboardDefinitions(ctx, pg.Planned{Pool: s.pool}, db.DashboardDefinitionsParams{OrgID: orgID, FromTime: d.From, ToTime: d.To, Most: topDefinitions})
+	rows, err := s.q.DashboardDefinitions(ctx, pg.Planned{Pool: s.pool}, db.DashboardDefinitionsParams{
+		OrgID: orgID, FromTime: d.From, ToTime: d.To, Sums: d.Interval >= time.Hour, Most: topDefinitions,
+	})
 	if err != nil {
 		return fmt.Errorf("sum up definitions: %w", err)
 	}

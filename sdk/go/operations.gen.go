@@ -1787,7 +1787,7 @@ type GetDashboardParams struct {
 
 // GetDashboard: Read the dashboard.
 // Returns how the batches fare that were started in a period up to now, as they stand now, and the holds that are
-// active. Batches that were deleted since count as they ended.
+// active. Batches that were deleted since count as they ended, but not in the period `1h`.
 func (c *Client) GetDashboard(ctx context.Context, params *GetDashboardParams) (answer Dashboard, err error) {
 	err = c.do(ctx, call{"GetDashboard", "GET", "/flows/dashboard", queryOf(params), nil}, &answer)
 	return answer, err

@@ -1465,7 +1465,7 @@ class Operations(Transport):
     def get_dashboard(self, *, period: Literal['1h', '24h', '7d', '30d'] | None = None) -> models.Dashboard:
         """Read the dashboard.
         Returns how the batches fare that were started in a period up to now, as they stand now, and the holds that are
-        active. Batches that were deleted since count as they ended.
+        active. Batches that were deleted since count as they ended, but not in the period `1h`.
         """
         return self._call("get_dashboard", "GET", "/flows/dashboard", query={"period": period})
 

@@ -3062,7 +3062,7 @@ export class UsageOperations extends HeyApiClient {
      * Read the dashboard
      *
      * Returns how the batches fare that were started in a period up to now, as they stand now, and the holds that are
-     * active. Batches that were deleted since count as they ended.
+     * active. Batches that were deleted since count as they ended, but not in the period `1h`.
      *
      */
     public getDashboard<ThrowOnError extends boolean = true>(options?: Options<GetDashboardData, ThrowOnError>) {
