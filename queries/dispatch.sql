@@ -88,6 +88,10 @@ LEFT JOIN flow.budget_org_lane t ON t.domain = @domain::text AND t.bucket = @buc
 LEFT JOIN flow.domain_lane s ON s.org_id = l.org_id AND s.tenancy_id = @domain::text AND s.lane = l.lane
 ORDER BY l.org_id, l.lane, l.high DESC, l.batch_id;
 
+-- name: QueuesDead :one
+-- How many versions of queues Postgres has yet to clear, as its statistics have it.
+SELECT pg_stat_get_dead_tuples('flow.lane_batch'::regclass)::bigint AS dead;
+
 -- name: PartChoose :many
 -- What is ready in queues, slice by slice, in the order in which it goes; of each so many parts at most. Each queue is looked up for
 -- itself: else the planner takes reading all parts for cheap.

@@ -2213,6 +2213,18 @@ func (q *Queries) QueueNextReady(ctx context.Context, db DBTX, arg QueueNextRead
 	return at, err
 }
 
+const queuesDead = `-- name: QueuesDead :one
+SELECT pg_stat_get_dead_tuples('flow.lane_batch'::regclass)::bigint AS dead
+`
+
+// How many versions of queues Postgres has yet to clear, as its statistics have it.
+func (q *Queries) QueuesDead(ctx context.Context, db DBTX) (int64, error) {
+	row := db.QueryRow(ctx, queuesDead)
+	var dead int64
+	err := row.Scan(&dead)
+	return dead, err
+}
+
 const resolutionContradict = `-- name: ResolutionContradict :exec
 UPDATE flow.resolution r SET contradiction = d.truth
 FROM (SELECT unnest($1::uuid[]) AS call_id, unnest($2::int[]) AS call_row, unnest($3::text[]) AS truth) d

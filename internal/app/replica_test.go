@@ -49,7 +49,7 @@ func TestRun_Replica(t *testing.T) {
 	}
 	until := func(what func() bool) {
 		t.Helper()
-		require.Eventually(t, what, 20*time.Second, 50*time.Millisecond)
+		require.Eventually(t, what, 2*time.Minute, 50*time.Millisecond)
 	}
 	until(func() bool { return used() == "1" })
 	trigger()
@@ -60,6 +60,7 @@ func TestRun_Replica(t *testing.T) {
 	assert.Equal(t, 1, listed(), "the replica is asked, which does not know it yet")
 	until(func() bool { return listed() == 2 })
 	assert.Equal(t, "0", used())
+	until(func() bool { return said.times("the replica is not read") == 1 })
 	standby.exec(t, "SELECT pg_wal_replay_resume()")
 	until(func() bool { return used() == "1" })
 	assert.Equal(t, 2, listed())
@@ -81,7 +82,7 @@ func TestNew_NoReplica(t *testing.T) {
 	p := startWith(t, func(c *app.Config) {
 		c.ReadDatabaseURL, c.Log = c.DatabaseURL, slog.New(slog.NewTextHandler(said, nil))
 	})
-	require.Eventually(t, func() bool { return said.times("it is no replica") == 1 }, 10*time.Second, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return said.times("it is no replica") == 1 }, 2*time.Minute, 20*time.Millisecond)
 	client := apitest.NewClient(t, p.URL(), p.key)
 	client.Do("GET", "/flows/batches", nil).Want(http.StatusOK)
 	_, err := app.New(t.Context(), app.Config{

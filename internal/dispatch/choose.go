@@ -40,10 +40,10 @@ func (r *queueRow) laneShare() quota.LaneShare {
 }
 
 // ready reads the queues that may go next. blocked ones are passed over. Where reading all of them takes long, most reads do not, and
-// wholeIn says when the next one will. alone is false where other statements go with it, whose time is not its own.
+// wholeIn says when the next one will; scan is the zero value for them.
 func (d *Dispatcher) ready(
-	ctx context.Context, conn db.DBTX, k budgetKey, blocked map[queueKey]bool, alone bool,
-) (rows []queueRow, wholeIn time.Duration, err error) {
+	ctx context.Context, conn db.DBTX, k budgetKey, blocked map[queueKey]bool,
+) (rows []queueRow, scan queueScan, wholeIn time.Duration, err error) {
 	began := time.Now()
 	p := db.QueueChooseParams{Domain: k.domain, Bucket: k.bucket, Least: bulkQueues, Skip: []string{}}
 	p.Since, wholeIn = d.scans.of(k).since(began)
@@ -53,9 +53,9 @@ func (d *Dispatcher) ready(
 	}
 	chosen, err := d.q.QueueChoose(ctx, conn, p)
 	if err != nil {
-		return nil, 0, fmt.Errorf("choose from %s: %w", k, err)
+		return nil, scan, 0, fmt.Errorf("choose from %s: %w", k, err)
 	}
-	scan := queueScan{at: began, took: time.Since(began)}
+	scan = queueScan{at: began, took: time.Since(began)}
 	rows = make([]queueRow, len(chosen))
 	for i := range chosen {
 		rows[i] = queueRow(chosen[i])
@@ -64,10 +64,10 @@ func (d *Dispatcher) ready(
 	for _, b := range skipped {
 		scan.includes(b.batch)
 	}
-	if alone && p.Since == uuid.Nil {
-		d.scans.note(k, scan)
+	if p.Since != uuid.Nil {
+		scan = queueScan{}
 	}
-	return rows, wholeIn, nil
+	return rows, scan, wholeIn, nil
 }
 
 // picked is a queue that goes next, with how many calls it may send.

@@ -20,7 +20,7 @@ func (d *Dispatcher) Late(ctx context.Context, domain, bucket string, id uuid.UU
 // ClaimAfter renders what may go next, lets something happen, and then claims it; it returns how many records are in calls.
 func (d *Dispatcher) ClaimAfter(ctx context.Context, domain, bucket string, between func()) (rendered, claimed int, err error) {
 	k := budgetKey{domain, bucket}
-	ready, _, err := d.ready(ctx, d.Pool, k, nil, true)
+	ready, _, _, err := d.ready(ctx, d.Pool, k, nil)
 	if err != nil {
 		return 0, 0, err
 	}

@@ -91,7 +91,7 @@ func (p *pass) open(ctx context.Context) error {
 		return err
 	}, func(tx pg.DB) (err error) {
 		p.openedAt = time.Now()
-		p.opened, _, err = p.d.ready(ctx, tx, p.key, nil, false)
+		p.opened, _, _, err = p.d.ready(ctx, tx, p.key, nil)
 		return err
 	})
 	if err != nil {
@@ -210,7 +210,7 @@ func (p *pass) recheck(ctx context.Context, tx pgx.Tx) (more bool, next time.Tim
 	}
 	p.openedAt = time.Now()
 	var wholeIn time.Duration
-	if p.opened, wholeIn, err = p.d.ready(ctx, tx, p.key, p.blocked, true); err != nil {
+	if p.opened, _, wholeIn, err = p.d.ready(ctx, tx, p.key, p.blocked); err != nil {
 		return false, next, err
 	}
 	for i := range p.opened {
@@ -316,11 +316,15 @@ func (p *pass) choose(ctx context.Context) ([]*outboundCall, error) {
 	ready := p.opened
 	if p.opened = nil; ready == nil || time.Since(p.openedAt) > restFor {
 		p.openedAt = time.Now()
+		var scan queueScan
 		err := pg.Kept(ctx, p.d.Pool, func(tx pg.DB) (err error) {
-			ready, _, err = p.d.ready(ctx, tx, p.key, p.blocked, true)
+			ready, scan, _, err = p.d.ready(ctx, tx, p.key, p.blocked)
 			return err
 		})
 		if err != nil {
+			return nil, err
+		}
+		if err := p.d.noteScan(ctx, p.key, scan); err != nil {
 			return nil, err
 		}
 	}

@@ -2,7 +2,9 @@ package dispatch
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
+	"fmt"
 	"sync"
 	"time"
 
@@ -10,10 +12,11 @@ import (
 )
 
 const (
-	// slowScan is how long all queues of a budget may take to read before most reads leave out those that cannot have become
-	// ready. It takes milliseconds, unless a transaction that is open for minutes keeps Postgres from clearing what was claimed
-	// since: each read then passes all of that.
-	slowScan = 20 * time.Millisecond
+	// slowScan is how long all queues of a budget may take to read, and deadQueues how many old versions of queues there may be,
+	// before most reads leave out those that cannot have become ready. It takes milliseconds, unless a transaction that is open
+	// for minutes keeps Postgres from clearing what was claimed since: each read then passes all of that.
+	slowScan   = 20 * time.Millisecond
+	deadQueues = 10_000
 	// scanShare is how much longer than a whole read takes others come before the next, scanRest for how long at most.
 	scanShare = 10
 	scanRest  = 5 * time.Second
@@ -44,7 +47,7 @@ func (s *queueScan) includes(id uuid.UUID) {
 // wholeIn is when that is, zero where this one is whole.
 func (s queueScan) since(now time.Time) (since uuid.UUID, wholeIn time.Duration) {
 	wholeIn = min(s.took*scanShare, scanRest) - now.Sub(s.at)
-	if s.took < slowScan || wholeIn <= 0 || now.Before(s.at) {
+	if wholeIn <= 0 || now.Before(s.at) {
 		return uuid.Nil, 0
 	}
 	since = leastID(s.at.Add(-idsApart))
@@ -72,16 +75,40 @@ func (s *queueScans) of(k budgetKey) queueScan {
 	return s.last[k]
 }
 
-// note remembers a whole read, if it matters.
+// forget has all queues of a budget read the next time.
+func (s *queueScans) forget(k budgetKey) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.last, k)
+}
+
+// note remembers a whole read.
 func (s *queueScans) note(k budgetKey, scan queueScan) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if scan.took < slowScan {
-		delete(s.last, k)
-		return
-	}
 	if s.last == nil || len(s.last) >= scansMost {
 		s.last = map[budgetKey]queueScan{}
 	}
 	s.last[k] = scan
+}
+
+// noteScan remembers a whole read that was slow for what Postgres cannot clear, and not for want of a processor.
+func (d *Dispatcher) noteScan(ctx context.Context, k budgetKey, scan queueScan) error {
+	if scan.at.IsZero() {
+		return nil // it was not whole
+	}
+	if scan.took < slowScan {
+		d.scans.forget(k)
+		return nil
+	}
+	dead, err := d.q.QueuesDead(ctx, d.Pool)
+	if err != nil {
+		return fmt.Errorf("ask for old versions of queues: %w", err)
+	}
+	if dead < deadQueues {
+		d.scans.forget(k)
+		return nil
+	}
+	d.scans.note(k, scan)
+	return nil
 }
