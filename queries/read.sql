@@ -200,7 +200,7 @@ CROSS JOIN LATERAL (SELECT * FROM (
         - CASE WHEN w.begun = 'no' AND s.step_no > s.first_step THEN s.queued ELSE 0 END
         + CASE WHEN w.ended_runs THEN (SELECT count(*) FROM flow.ended_run r WHERE r.org_id = @org_id AND r.batch_id = s.batch_id
             AND r.position >= s.first AND r.position < s.first + s.records) ELSE 0 END AS matching
-    FROM flow.slice s WHERE s.batch_id = w.batch_id AND s.no >= w.from_no
+    FROM flow.all_slices s WHERE s.batch_id = w.batch_id AND s.no >= w.from_no
         -- Most slices of a large batch pass by here: what costs little, and rules nearly all out, comes first.
         AND (w.begun = 'yes' AND s.queued > 0 OR w.ended_runs OR s.staged > 0 AND 'staged' = ANY(w.statuses) OR s.queued > 0 AND 'queued' = ANY(w.statuses) OR s.pending > 0 AND 'pending' = ANY(w.statuses)
             OR s.started > 0 AND 'started' = ANY(w.statuses) OR s.needs_reconcile > 0 AND 'needs_reconcile' = ANY(w.statuses) OR s.completed > 0 AND 'completed' = ANY(w.statuses)
@@ -229,7 +229,7 @@ CROSS JOIN LATERAL (SELECT * FROM (
         - CASE WHEN w.begun = 'no' AND s.step_no > s.first_step THEN s.queued ELSE 0 END
         + CASE WHEN w.ended_runs THEN (SELECT count(*) FROM flow.ended_run r WHERE r.org_id = @org_id AND r.batch_id = s.batch_id
             AND r.position >= s.first AND r.position < s.first + s.records) ELSE 0 END AS matching
-    FROM flow.slice s WHERE s.batch_id = w.batch_id AND s.no <= w.from_no
+    FROM flow.all_slices s WHERE s.batch_id = w.batch_id AND s.no <= w.from_no
         -- Most slices of a large batch pass by here: what costs little, and rules nearly all out, comes first.
         AND (w.begun = 'yes' AND s.queued > 0 OR w.ended_runs OR s.staged > 0 AND 'staged' = ANY(w.statuses) OR s.queued > 0 AND 'queued' = ANY(w.statuses) OR s.pending > 0 AND 'pending' = ANY(w.statuses)
             OR s.started > 0 AND 'started' = ANY(w.statuses) OR s.needs_reconcile > 0 AND 'needs_reconcile' = ANY(w.statuses) OR s.completed > 0 AND 'completed' = ANY(w.statuses)
@@ -259,7 +259,7 @@ FROM (
     SELECT d.i, d.from_step, d.inherited_from, r.*, lag(r.first - r.page_off) OVER (PARTITION BY d.batch_id ORDER BY d.i) IS DISTINCT FROM r.first - r.page_off AS new_page
     FROM (SELECT unnest(@batch_ids::uuid[]) AS batch_id, unnest(@slice_nos::int[]) AS no, unnest(@from_steps::smallint[]) AS from_step,
             unnest(@inherited_from::smallint[]) AS inherited_from, generate_series(1, cardinality(@slice_nos::int[])) AS i) d
-    CROSS JOIN LATERAL (SELECT * FROM flow.slice x WHERE x.batch_id = d.batch_id AND x.no = d.no OFFSET 0) r
+    CROSS JOIN LATERAL (SELECT * FROM flow.all_slices x WHERE x.batch_id = d.batch_id AND x.no = d.no OFFSET 0) r
 ) s
 JOIN flow.batch b ON b.id = s.batch_id
 ORDER BY s.i;
@@ -281,22 +281,22 @@ CROSS JOIN LATERAL (SELECT * FROM flow.fragment a WHERE a.batch_id = d.batch_id 
 ORDER BY f.batch_id, f.slice_no, f.step_no, f.task_no, f.seq;
 
 -- name: SlicesChanged :many
--- Which of these slices are no longer as they were at their mark. Every change of a slice writes its row anew, so the transaction that
+-- Which of these slices are no longer as they were at their mark. Every change of a slice writes its row anew, or that of its batch's counters, so the transaction that
 -- last wrote it, with where its batch stands, makes a mark that nobody has to keep.
 SELECT d.i::int AS i, m.mark::bigint AS mark
 FROM (SELECT unnest(@batch_ids::uuid[]) AS batch_id, unnest(@nos::int[]) AS no, unnest(@marks::bigint[]) AS mark,
         generate_series(0, cardinality(@nos::int[]) - 1) AS i) d
 JOIN flow.batch_count b ON b.batch_id = d.batch_id
-JOIN flow.slice s ON s.batch_id = d.batch_id AND s.no = d.no
+JOIN flow.all_slices s ON s.batch_id = d.batch_id AND s.no = d.no
 CROSS JOIN LATERAL (SELECT (array_position(enum_range(NULL::flow.batch_status), b.status)::bigint * 2 + (b.stopped_at IS NOT NULL)::int) << 32
-    | s.xmin::text::bigint AS mark OFFSET 0) m
+    | s.xid AS mark OFFSET 0) m
 WHERE m.mark <> d.mark;
 
 -- name: SlicesRead :many
 -- Slices of several batches, those of one side by side and in their order.
 SELECT s.batch_id, s.no, s.first, s.records, s.state, s.step_no, s.remaining, s.apart, s.page_off, s.first_step, s.tasks_done
 FROM (SELECT unnest(@batch_ids::uuid[]) AS batch_id, unnest(@nos::int[]) AS no) d
-JOIN flow.slice s ON s.batch_id = d.batch_id AND s.no = d.no
+JOIN flow.all_slices s ON s.batch_id = d.batch_id AND s.no = d.no
 ORDER BY s.batch_id, s.no;
 
 -- name: EndedRunsRead :many
@@ -304,7 +304,7 @@ ORDER BY s.batch_id, s.no;
 SELECT r.batch_id, s.no AS slice_no, r.position, r.run, r.step_no, r.note, r.ended_at
 FROM (SELECT unnest(@batch_ids::uuid[]) AS batch_id, unnest(@slice_nos::int[]) AS no) d
 JOIN flow.batch b ON b.id = d.batch_id
-CROSS JOIN LATERAL (SELECT x.no, x.first, x.records FROM flow.slice x WHERE x.batch_id = d.batch_id AND x.no = d.no OFFSET 0) s
+CROSS JOIN LATERAL (SELECT x.no, x.first, x.records FROM flow.all_slices x WHERE x.batch_id = d.batch_id AND x.no = d.no OFFSET 0) s
 CROSS JOIN LATERAL (SELECT * FROM flow.ended_run e WHERE e.org_id = b.org_id AND e.batch_id = d.batch_id AND e.position >= s.first
     AND e.position < s.first + s.records OFFSET 0) r
 ORDER BY r.batch_id, r.position, r.run;

@@ -6,7 +6,7 @@ SELECT flow.clock()::timestamptz;
 -- beside FOR UPDATE it would be read before.
 WITH locked AS MATERIALIZED (
     SELECT b.id, b.org_id, b.definition_id, b.version, c.status, b.page_set, b.metadata, b.created_at, b.record_count, c.stopped_at, c.change_no,
-        (c.pacing IS NOT NULL)::boolean AS paced, b.event_depth, b.root_id, b.created_by, ARRAY[c.staged, c.queued, c.pending, c.started,
+        (c.pacing IS NOT NULL)::boolean AS paced, b.event_depth, b.root_id, b.created_by, c.one_slice, ARRAY[c.staged, c.queued, c.pending, c.started,
             c.needs_reconcile, c.completed, c.failed, c.cancelled, c.accepted, c.rejected, c.unprocessed, c.unresolved]::bigint[] AS counts
     FROM flow.batch_count c JOIN flow.batch b ON b.id = c.batch_id
     WHERE c.batch_id = ANY(@ids::uuid[]) ORDER BY c.batch_id FOR UPDATE OF c
@@ -18,7 +18,7 @@ SELECT id, org_id, definition_id, version, page_set, metadata, created_at, sched
 
 -- name: BatchesStart :exec
 -- Batches that alike ones start, in one statement. Each has its records in one page and is all here, unless it is paged: then its records
--- have pages already, and its slices come later. A page whose set is the batch itself stands in its row. calls: the records are queued for the first step, as parts or in_queue. One without records is over. The queues
+-- have pages already, and its slices come later. A page whose set is the batch itself stands in its row. calls: the records are queued for the first step, as parts or in_queue, and then the slice is one_slice. One without records is over. The queues
 -- of a paced batch have nothing to claim before the first tick.
 WITH started AS MATERIALIZED (
     SELECT unnest(@ids::uuid[]) AS id, unnest(@metadata::text[]) AS metadata,
@@ -35,17 +35,19 @@ WITH started AS MATERIALIZED (
     FROM started s
 ), count AS (
     INSERT INTO flow.batch_count (batch_id, org_id, schedule_id, status, started_at, completed_at, updated_at, priority, pacing, pace_next_at,
-        record_count, staged, queued)
+        record_count, staged, queued, one_slice)
     SELECT s.id, @org_id, sqlc.narg('schedule_id'), CASE WHEN s.rows = 0 THEN 'completed' ELSE 'queued' END::flow.batch_status,
         CASE WHEN s.rows = 0 THEN @now::timestamptz END, CASE WHEN s.rows = 0 THEN @now::timestamptz END, @now, @priority, @pacing, @pace_next_at,
-        s.rows, CASE WHEN @staged::boolean THEN s.rows ELSE 0 END, CASE WHEN @staged::boolean THEN 0 ELSE s.rows END
+        s.rows, CASE WHEN @staged::boolean THEN s.rows ELSE 0 END, CASE WHEN @staged::boolean THEN 0 ELSE s.rows END,
+        @calls::boolean AND @in_queue::boolean AND s.rows > 0
     FROM started s
 ), page AS (
     INSERT INTO flow.page (set_id, first, rows, raw_bytes, body) SELECT s.page_set, 0, s.rows, s.raw_bytes, s.body FROM started s
     WHERE NOT @paged::boolean AND s.page_set <> s.id
 ), slice AS (
     INSERT INTO flow.slice (batch_id, no, first, records, state, remaining, queued)
-    SELECT s.id, 0, 0, s.rows, @state, s.rows * @call_tasks::int, s.rows FROM started s WHERE NOT @paged::boolean
+    SELECT s.id, 0, 0, s.rows, @state, s.rows * @call_tasks::int, s.rows FROM started s
+    WHERE NOT @paged::boolean AND NOT (@calls::boolean AND @in_queue::boolean)
 ), part AS (
     INSERT INTO flow.part (batch_id, step_no, task_no, slice_no, last_no, from_off, to_off)
     SELECT s.id, q.step_no, q.task_no, 0, 0, 0, s.rows FROM started s CROSS JOIN queue q WHERE @calls::boolean AND NOT @in_queue::boolean AND q.step_no = 0
@@ -241,6 +243,18 @@ SELECT ((SELECT count(*) FROM gone) + (SELECT count(*) FROM flow.lane_batch WHER
 -- Queues of batches that go on, whose part was settled.
 UPDATE flow.lane_batch SET part_id = NULL, call_id = NULL WHERE batch_id = ANY(@batch_ids::uuid[]) AND call_id = ANY(@call_ids::uuid[]);
 
+-- name: SlicesWriteOut :exec
+-- Writes the slices of batches that stand in their counters, unless they are done.
+WITH old AS (
+    UPDATE flow.batch_count SET one_slice = false WHERE batch_id = ANY(@batch_ids::uuid[]) AND one_slice AND completed_at IS NULL
+    RETURNING *
+)
+INSERT INTO flow.slice (batch_id, no, first, records, state, remaining, staged, queued, pending, started, needs_reconcile, completed, failed,
+    cancelled, accepted, rejected, unprocessed, unresolved)
+SELECT o.batch_id, 0, 0, o.record_count, 'calling', o.record_count, o.staged, o.queued, o.pending, o.started, o.needs_reconcile, o.completed,
+    o.failed, o.cancelled, o.accepted, o.rejected, o.unprocessed, o.unresolved
+FROM old o;
+
 -- name: PartsWriteOut :exec
 -- Writes the parts of batches that stand in their queues.
 WITH old AS MATERIALIZED (
@@ -250,8 +264,8 @@ WITH old AS MATERIALIZED (
     UPDATE flow.lane_batch l SET part_id = NULL, call_id = NULL FROM old o WHERE l.batch_id = o.batch_id AND l.step_no = o.step_no AND l.task_no = o.task_no
 )
 INSERT INTO flow.part (id, batch_id, step_no, task_no, slice_no, last_no, from_off, to_off, call_id, call_seq) OVERRIDING SYSTEM VALUE
-SELECT o.part_id, o.batch_id, o.step_no, o.task_no, 0, 0, 0, s.records, o.call_id, CASE WHEN o.call_id IS NOT NULL THEN 0 END
-FROM old o CROSS JOIN LATERAL (SELECT x.records FROM flow.slice x WHERE x.batch_id = o.batch_id AND x.no = 0 OFFSET 0) s;
+SELECT o.part_id, o.batch_id, o.step_no, o.task_no, 0, 0, 0, c.record_count, o.call_id, CASE WHEN o.call_id IS NOT NULL THEN 0 END
+FROM old o JOIN flow.batch_count c ON c.batch_id = o.batch_id;
 
 -- name: PartRequeue :execrows
 UPDATE flow.part p SET call_id = NULL, call_seq = NULL, claim_no = NULL, left_out = NULL, ready_at = @ready_at,
@@ -267,7 +281,7 @@ SELECT p.id, p.batch_id, p.step_no, p.task_no, s.no AS slice_no, p.slice_no AS b
     p.apart, p.attempt, p.element, p.left_out, p.call_id, coalesce(p.claim_no, 0)::bigint AS claim_no, c.state AS call_state, c.claimed_at,
     coalesce(c.failure, '')::text AS failure, coalesce(c.asked, '')::text AS asked
 FROM (SELECT unnest(@batch_ids::uuid[]) AS batch_id, unnest(@slice_nos::int[]) AS no) d
-JOIN flow.slice s ON s.batch_id = d.batch_id AND s.no = d.no
+JOIN flow.all_slices s ON s.batch_id = d.batch_id AND s.no = d.no
 CROSS JOIN LATERAL (
     SELECT b.id, b.batch_id, b.step_no, b.task_no, b.slice_no, b.from_off, b.last_no, b.to_off, b.apart, b.attempt, b.element, b.left_out, b.call_id, b.claim_no
     FROM flow.part b WHERE b.batch_id = s.batch_id AND b.slice_no = s.no
@@ -372,9 +386,9 @@ SELECT p.id, p.slice_no, p.last_no, p.from_off, p.to_off, false AS in_queue
 FROM k JOIN flow.part p ON p.batch_id = k.batch_id AND p.slice_no BETWEEN k.begins AND k.slice_no AND p.id = k.id
 WHERE coalesce(p.call_id, '00000000-0000-0000-0000-000000000000') = '00000000-0000-0000-0000-000000000000'
 UNION ALL
-SELECT q.part_id::bigint, 0, 0, 0, s.records, true
+SELECT q.part_id::bigint, 0, 0, 0, c.record_count, true
 FROM k JOIN flow.lane_batch q ON q.batch_id = k.batch_id AND q.part_id = k.id AND q.call_id IS NULL
-    CROSS JOIN LATERAL (SELECT x.records FROM flow.slice x WHERE x.batch_id = q.batch_id AND x.no = 0 OFFSET 0) s;
+    JOIN flow.batch_count c ON c.batch_id = q.batch_id;
 
 -- name: PartClaim :exec
 UPDATE flow.part p SET call_id = d.call_id, call_seq = d.seq, claim_no = nullif(d.claim_no, 0), left_out = nullif(d.left_out, '')::int[],
@@ -414,18 +428,18 @@ FROM (
     SELECT q.part_id, q.batch_id, q.step_no, q.task_no, 0, 0, 0, NULL, false, 1, 0, 0, NULL, q.call_id, 0, NULL, NULL
     FROM flow.call c JOIN flow.lane_batch q ON q.batch_id = c.batch_id AND q.call_id = c.id WHERE c.id = ANY(@call_ids::uuid[])
 ) p
-JOIN flow.slice s ON s.batch_id = p.batch_id AND s.no BETWEEN p.slice_no AND p.last_no
+JOIN flow.all_slices s ON s.batch_id = p.batch_id AND s.no BETWEEN p.slice_no AND p.last_no
 ORDER BY p.call_id, p.call_seq, p.slice_no, p.from_off, s.no;
 
 -- name: SliceRows :many
 SELECT s.batch_id, s.no, s.first, s.records, s.state, s.step_no, s.remaining, s.apart, s.page_off, s.first_step, s.tasks_done
 FROM (SELECT DISTINCT unnest(@nos::int[]) AS no) n
-CROSS JOIN LATERAL (SELECT * FROM flow.slice x WHERE x.batch_id = @batch_id AND x.no = n.no OFFSET 0) s ORDER BY s.no;
+CROSS JOIN LATERAL (SELECT * FROM flow.all_slices x WHERE x.batch_id = @batch_id AND x.no = n.no OFFSET 0) s ORDER BY s.no;
 
 -- name: SliceOf :one
 -- The slice that holds a position.
 SELECT s.batch_id, s.no, s.first, s.records, s.state, s.step_no, s.remaining, s.apart, s.page_off, s.first_step, s.tasks_done
-FROM flow.slice s
+FROM flow.all_slices s
 WHERE s.batch_id = @batch_id AND s.no = (SELECT flow.slice_at(@batch_id, @position::bigint)) AND @position >= s.first AND @position < s.first + s.records;
 
 -- name: JobPositionsApart :many

@@ -47,8 +47,7 @@ CREATE INDEX batch_by_definition ON flow.batch (definition_id, id);
 -- Lists of things that come by the million find their page by what they are filtered by.
 CREATE INDEX batch_by_trigger_type ON flow.batch (org_id, trigger_type, id) WHERE trigger_type <> 'api_call';
 CREATE UNIQUE INDEX batch_by_retry_root ON flow.batch (retry_root, retry_no) WHERE retry_root IS NOT NULL;
--- Sums over the batches of a time need no more than this.
-CREATE INDEX batch_by_time ON flow.batch (org_id, created_at) INCLUDE (definition_id, version, record_count);
+CREATE INDEX batch_by_time ON flow.batch (org_id, created_at);
 -- What is counted, or passed over, of all jobs of an organization is a sum over its batches: it needs no more than
 -- this.
 CREATE INDEX batch_by_org ON flow.batch (org_id, id) INCLUDE (record_count);
@@ -74,6 +73,9 @@ COMMENT ON COLUMN flow.batch.created_at IS 'When the trigger was accepted.';
 COMMENT ON COLUMN flow.batch.page_bytes IS 'Size of the rows of page before compression; null for none.';
 COMMENT ON COLUMN flow.batch.page IS 'Its records, as in flow.page.body, where they are few and small; null where they stand there. Customer data.';
 
+-- Most batches have one slice, all of whose records go into their first call together and end with it: that slice stands in one_slice alone,
+-- and flow.all_slices makes it of the counters, because a row with its index entry, written three times, would cost such a batch as much as
+-- its counters do. Whoever does more with it than to claim or to settle it as a whole writes it to flow.slice first.
 -- change_no is raised under the lock of the batch; what a change leaves in fragments is numbered by it, so that readers
 -- can tell in which order things came that different tasks did.
 -- What most changes touch stands together, at the end: the log of an update holds what lies between the first and the last byte
@@ -89,6 +91,7 @@ CREATE TABLE flow.batch_count (
     cancel_reason text,
     paused_from flow.batch_status,
     stopped_at timestamptz,
+    one_slice boolean NOT NULL DEFAULT false,
     record_count int NOT NULL,
     staged int NOT NULL DEFAULT 0,
     pending int NOT NULL DEFAULT 0,
@@ -135,6 +138,7 @@ COMMENT ON COLUMN flow.batch_count.started_at IS 'When its first job began; null
 COMMENT ON COLUMN flow.batch_count.stopped_at IS 'When its failure threshold stopped it: nothing more is sent, and it ends as failed once nothing is open.';
 COMMENT ON COLUMN flow.batch_count.completed_at IS 'When its last job ended; null before.';
 COMMENT ON COLUMN flow.batch_count.updated_at IS 'When status or settings changed last.';
+COMMENT ON COLUMN flow.batch_count.one_slice IS 'Whether the batch has one slice, which has no row in flow.slice: its counts are those of this row.';
 COMMENT ON COLUMN flow.batch_count.record_count IS 'What all the others must add up to.';
 COMMENT ON COLUMN flow.batch_count.staged IS 'Jobs that are staged now.';
 COMMENT ON COLUMN flow.batch_count.queued IS 'Jobs that are queued now.';
@@ -237,16 +241,28 @@ COMMENT ON COLUMN flow.slice.rejected IS 'Jobs that are rejected now.';
 COMMENT ON COLUMN flow.slice.unprocessed IS 'Jobs that are unprocessed now.';
 COMMENT ON COLUMN flow.slice.unresolved IS 'Jobs that are unresolved now.';
 
+-- xid is the transaction that last wrote it.
+CREATE VIEW flow.all_slices WITH (security_invoker = true) AS
+SELECT batch_id, no, first, records, page_off, tasks_done, first_step, apart, staged, pending, needs_reconcile, failed, cancelled, rejected,
+    unprocessed, unresolved, queued, started, completed, accepted, remaining, step_no, state, xmin::text::bigint AS xid
+FROM flow.slice
+UNION ALL
+SELECT batch_id, 0, 0::bigint, record_count, 0, 0::bigint, 0::smallint, 0, staged::smallint, pending::smallint, needs_reconcile::smallint,
+    failed::smallint, cancelled::smallint, rejected::smallint, unprocessed::smallint, unresolved::smallint, queued::smallint,
+    started::smallint, completed::smallint, accepted::smallint, CASE WHEN completed_at IS NULL THEN record_count ELSE 0 END, 0::smallint,
+    CASE WHEN completed_at IS NULL THEN 'calling' ELSE 'done' END, xmin::text::bigint
+FROM flow.batch_count WHERE one_slice;
+
 -- A binary search, because an index on positions would cost every start of a batch for the sake of few reads.
 CREATE FUNCTION flow.slice_at(batch uuid, place bigint) RETURNS int LANGUAGE plpgsql STABLE AS $$
 DECLARE
     low int := 0;
-    high int := (SELECT max(no) FROM flow.slice WHERE batch_id = batch);
+    high int := (SELECT max(no) FROM flow.all_slices WHERE batch_id = batch);
     middle int;
 BEGIN
     WHILE low < high LOOP
         middle := (low + high + 1) / 2;
-        IF (SELECT first FROM flow.slice WHERE batch_id = batch AND no = middle) <= place THEN
+        IF (SELECT first FROM flow.all_slices WHERE batch_id = batch AND no = middle) <= place THEN
             low := middle;
         ELSE
             high := middle - 1;
@@ -254,6 +270,7 @@ BEGIN
     END LOOP;
     RETURN CASE WHEN high IS NULL THEN NULL ELSE low END;
 END $$;
+COMMENT ON VIEW flow.all_slices IS 'All slices: the rows of flow.slice, and those of batches whose only slice stands in flow.batch_count.';
 COMMENT ON FUNCTION flow.slice_at(uuid, bigint) IS 'The number of the slice that holds a position of a batch; null for a batch without slices, the last for a position past the end.';
 
 CREATE TABLE flow.job (

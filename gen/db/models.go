@@ -394,6 +394,34 @@ type FlowAccount struct {
 	CreatedAt time.Time
 }
 
+// All slices: the rows of flow.slice, and those of batches whose only slice stands in flow.batch_count.
+type FlowAllSlice struct {
+	BatchID        uuid.UUID
+	No             int32
+	First          int64
+	Records        int32
+	PageOff        int32
+	TasksDone      int64
+	FirstStep      int16
+	Apart          int32
+	Staged         int16
+	Pending        int16
+	NeedsReconcile int16
+	Failed         int16
+	Cancelled      int16
+	Rejected       int16
+	Unprocessed    int16
+	Unresolved     int16
+	Queued         int16
+	Started        int16
+	Completed      int16
+	Accepted       int16
+	Remaining      int32
+	StepNo         int16
+	State          string
+	Xid            int64
+}
+
 // API keys, of which only a keyed hash is stored. Rows are never deleted: a revoked key stays in the list.
 type FlowApiKey struct {
 	// How the API names the key; it says nothing of the secret.
@@ -524,6 +552,8 @@ type FlowBatchCount struct {
 	PausedFrom *FlowBatchStatus
 	// When its failure threshold stopped it: nothing more is sent, and it ends as failed once nothing is open.
 	StoppedAt *time.Time
+	// Whether the batch has one slice, which has no row in flow.slice: its counts are those of this row.
+	OneSlice bool
 	// What all the others must add up to.
 	RecordCount int32
 	// Jobs that are staged now.

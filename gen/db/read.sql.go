@@ -13,7 +13,7 @@ import (
 )
 
 const batchCountsRead = `-- name: BatchCountsRead :many
-SELECT c.batch_id, c.org_id, c.schedule_id, c.priority, c.pacing, c.paced_at, c.pace_next_at, c.cancel_reason, c.paused_from, c.stopped_at, c.record_count, c.staged, c.pending, c.needs_reconcile, c.failed, c.cancelled, c.rejected, c.unprocessed, c.unresolved, c.change_no, c.queued, c.started, c.completed, c.accepted, c.status, c.started_at, c.completed_at, c.updated_at
+SELECT c.batch_id, c.org_id, c.schedule_id, c.priority, c.pacing, c.paced_at, c.pace_next_at, c.cancel_reason, c.paused_from, c.stopped_at, c.one_slice, c.record_count, c.staged, c.pending, c.needs_reconcile, c.failed, c.cancelled, c.rejected, c.unprocessed, c.unresolved, c.change_no, c.queued, c.started, c.completed, c.accepted, c.status, c.started_at, c.completed_at, c.updated_at
 FROM (SELECT unnest($1::uuid[]) AS org_id, unnest($2::uuid[]) AS id) d
 JOIN flow.batch_count c ON c.batch_id = d.id AND (c.org_id = d.org_id) IS TRUE
 `
@@ -48,6 +48,7 @@ func (q *Queries) BatchCountsRead(ctx context.Context, db DBTX, arg BatchCountsR
 			&i.FlowBatchCount.CancelReason,
 			&i.FlowBatchCount.PausedFrom,
 			&i.FlowBatchCount.StoppedAt,
+			&i.FlowBatchCount.OneSlice,
 			&i.FlowBatchCount.RecordCount,
 			&i.FlowBatchCount.Staged,
 			&i.FlowBatchCount.Pending,
@@ -253,7 +254,7 @@ func (q *Queries) BatchIDsNewest(ctx context.Context, db DBTX, arg BatchIDsNewes
 }
 
 const batchList = `-- name: BatchList :many
-SELECT b.id, b.org_id, b.definition_id, b.version, b.trigger_type, b.trigger_source, b.event_depth, b.root_id, b.retry_of, b.retry_root, b.retry_no, b.metadata, b.record_count, b.page_set, b.lane, b.scheduled_at, b.created_by, b.created_at, b.page_bytes, b.page, c.batch_id, c.org_id, c.schedule_id, c.priority, c.pacing, c.paced_at, c.pace_next_at, c.cancel_reason, c.paused_from, c.stopped_at, c.record_count, c.staged, c.pending, c.needs_reconcile, c.failed, c.cancelled, c.rejected, c.unprocessed, c.unresolved, c.change_no, c.queued, c.started, c.completed, c.accepted, c.status, c.started_at, c.completed_at, c.updated_at, r.id AS record_set_id
+SELECT b.id, b.org_id, b.definition_id, b.version, b.trigger_type, b.trigger_source, b.event_depth, b.root_id, b.retry_of, b.retry_root, b.retry_no, b.metadata, b.record_count, b.page_set, b.lane, b.scheduled_at, b.created_by, b.created_at, b.page_bytes, b.page, c.batch_id, c.org_id, c.schedule_id, c.priority, c.pacing, c.paced_at, c.pace_next_at, c.cancel_reason, c.paused_from, c.stopped_at, c.one_slice, c.record_count, c.staged, c.pending, c.needs_reconcile, c.failed, c.cancelled, c.rejected, c.unprocessed, c.unresolved, c.change_no, c.queued, c.started, c.completed, c.accepted, c.status, c.started_at, c.completed_at, c.updated_at, r.id AS record_set_id
 FROM flow.batch b
 JOIN flow.batch_count c ON c.batch_id = b.id AND c.org_id = b.org_id
 LEFT JOIN flow.record_set r ON r.id = b.page_set AND r.org_id = b.org_id
@@ -339,6 +340,7 @@ func (q *Queries) BatchList(ctx context.Context, db DBTX, arg BatchListParams) (
 			&i.FlowBatchCount.CancelReason,
 			&i.FlowBatchCount.PausedFrom,
 			&i.FlowBatchCount.StoppedAt,
+			&i.FlowBatchCount.OneSlice,
 			&i.FlowBatchCount.RecordCount,
 			&i.FlowBatchCount.Staged,
 			&i.FlowBatchCount.Pending,
@@ -370,7 +372,7 @@ func (q *Queries) BatchList(ctx context.Context, db DBTX, arg BatchListParams) (
 }
 
 const batchListNewest = `-- name: BatchListNewest :many
-SELECT b.id, b.org_id, b.definition_id, b.version, b.trigger_type, b.trigger_source, b.event_depth, b.root_id, b.retry_of, b.retry_root, b.retry_no, b.metadata, b.record_count, b.page_set, b.lane, b.scheduled_at, b.created_by, b.created_at, b.page_bytes, b.page, c.batch_id, c.org_id, c.schedule_id, c.priority, c.pacing, c.paced_at, c.pace_next_at, c.cancel_reason, c.paused_from, c.stopped_at, c.record_count, c.staged, c.pending, c.needs_reconcile, c.failed, c.cancelled, c.rejected, c.unprocessed, c.unresolved, c.change_no, c.queued, c.started, c.completed, c.accepted, c.status, c.started_at, c.completed_at, c.updated_at, r.id AS record_set_id
+SELECT b.id, b.org_id, b.definition_id, b.version, b.trigger_type, b.trigger_source, b.event_depth, b.root_id, b.retry_of, b.retry_root, b.retry_no, b.metadata, b.record_count, b.page_set, b.lane, b.scheduled_at, b.created_by, b.created_at, b.page_bytes, b.page, c.batch_id, c.org_id, c.schedule_id, c.priority, c.pacing, c.paced_at, c.pace_next_at, c.cancel_reason, c.paused_from, c.stopped_at, c.one_slice, c.record_count, c.staged, c.pending, c.needs_reconcile, c.failed, c.cancelled, c.rejected, c.unprocessed, c.unresolved, c.change_no, c.queued, c.started, c.completed, c.accepted, c.status, c.started_at, c.completed_at, c.updated_at, r.id AS record_set_id
 FROM flow.batch b
 JOIN flow.batch_count c ON c.batch_id = b.id AND c.org_id = b.org_id
 LEFT JOIN flow.record_set r ON r.id = b.page_set AND r.org_id = b.org_id
@@ -456,6 +458,7 @@ func (q *Queries) BatchListNewest(ctx context.Context, db DBTX, arg BatchListNew
 			&i.FlowBatchCount.CancelReason,
 			&i.FlowBatchCount.PausedFrom,
 			&i.FlowBatchCount.StoppedAt,
+			&i.FlowBatchCount.OneSlice,
 			&i.FlowBatchCount.RecordCount,
 			&i.FlowBatchCount.Staged,
 			&i.FlowBatchCount.Pending,
@@ -487,7 +490,7 @@ func (q *Queries) BatchListNewest(ctx context.Context, db DBTX, arg BatchListNew
 }
 
 const batchRead = `-- name: BatchRead :one
-SELECT b.id, b.org_id, b.definition_id, b.version, b.trigger_type, b.trigger_source, b.event_depth, b.root_id, b.retry_of, b.retry_root, b.retry_no, b.metadata, b.record_count, b.page_set, b.lane, b.scheduled_at, b.created_by, b.created_at, b.page_bytes, b.page, c.batch_id, c.org_id, c.schedule_id, c.priority, c.pacing, c.paced_at, c.pace_next_at, c.cancel_reason, c.paused_from, c.stopped_at, c.record_count, c.staged, c.pending, c.needs_reconcile, c.failed, c.cancelled, c.rejected, c.unprocessed, c.unresolved, c.change_no, c.queued, c.started, c.completed, c.accepted, c.status, c.started_at, c.completed_at, c.updated_at, r.id AS record_set_id
+SELECT b.id, b.org_id, b.definition_id, b.version, b.trigger_type, b.trigger_source, b.event_depth, b.root_id, b.retry_of, b.retry_root, b.retry_no, b.metadata, b.record_count, b.page_set, b.lane, b.scheduled_at, b.created_by, b.created_at, b.page_bytes, b.page, c.batch_id, c.org_id, c.schedule_id, c.priority, c.pacing, c.paced_at, c.pace_next_at, c.cancel_reason, c.paused_from, c.stopped_at, c.one_slice, c.record_count, c.staged, c.pending, c.needs_reconcile, c.failed, c.cancelled, c.rejected, c.unprocessed, c.unresolved, c.change_no, c.queued, c.started, c.completed, c.accepted, c.status, c.started_at, c.completed_at, c.updated_at, r.id AS record_set_id
 FROM flow.batch b
 JOIN flow.batch_count c ON c.batch_id = b.id
 LEFT JOIN flow.record_set r ON r.id = b.page_set AND (r.org_id = b.org_id) IS TRUE
@@ -541,6 +544,7 @@ func (q *Queries) BatchRead(ctx context.Context, db DBTX, arg BatchReadParams) (
 		&i.FlowBatchCount.CancelReason,
 		&i.FlowBatchCount.PausedFrom,
 		&i.FlowBatchCount.StoppedAt,
+		&i.FlowBatchCount.OneSlice,
 		&i.FlowBatchCount.RecordCount,
 		&i.FlowBatchCount.Staged,
 		&i.FlowBatchCount.Pending,
@@ -705,7 +709,7 @@ func (q *Queries) BatchesMeant(ctx context.Context, db DBTX, arg BatchesMeantPar
 }
 
 const batchesRead = `-- name: BatchesRead :many
-SELECT b.id, b.org_id, b.definition_id, b.version, b.trigger_type, b.trigger_source, b.event_depth, b.root_id, b.retry_of, b.retry_root, b.retry_no, b.metadata, b.record_count, b.page_set, b.lane, b.scheduled_at, b.created_by, b.created_at, b.page_bytes, b.page, c.batch_id, c.org_id, c.schedule_id, c.priority, c.pacing, c.paced_at, c.pace_next_at, c.cancel_reason, c.paused_from, c.stopped_at, c.record_count, c.staged, c.pending, c.needs_reconcile, c.failed, c.cancelled, c.rejected, c.unprocessed, c.unresolved, c.change_no, c.queued, c.started, c.completed, c.accepted, c.status, c.started_at, c.completed_at, c.updated_at, r.id AS record_set_id
+SELECT b.id, b.org_id, b.definition_id, b.version, b.trigger_type, b.trigger_source, b.event_depth, b.root_id, b.retry_of, b.retry_root, b.retry_no, b.metadata, b.record_count, b.page_set, b.lane, b.scheduled_at, b.created_by, b.created_at, b.page_bytes, b.page, c.batch_id, c.org_id, c.schedule_id, c.priority, c.pacing, c.paced_at, c.pace_next_at, c.cancel_reason, c.paused_from, c.stopped_at, c.one_slice, c.record_count, c.staged, c.pending, c.needs_reconcile, c.failed, c.cancelled, c.rejected, c.unprocessed, c.unresolved, c.change_no, c.queued, c.started, c.completed, c.accepted, c.status, c.started_at, c.completed_at, c.updated_at, r.id AS record_set_id
 FROM (SELECT unnest($1::uuid[]) AS org_id, unnest($2::uuid[]) AS id) d
 JOIN flow.batch b ON b.id = d.id AND (b.org_id = d.org_id) IS TRUE
 JOIN flow.batch_count c ON c.batch_id = b.id
@@ -764,6 +768,7 @@ func (q *Queries) BatchesRead(ctx context.Context, db DBTX, arg BatchesReadParam
 			&i.FlowBatchCount.CancelReason,
 			&i.FlowBatchCount.PausedFrom,
 			&i.FlowBatchCount.StoppedAt,
+			&i.FlowBatchCount.OneSlice,
 			&i.FlowBatchCount.RecordCount,
 			&i.FlowBatchCount.Staged,
 			&i.FlowBatchCount.Pending,
@@ -885,7 +890,7 @@ const endedRunsRead = `-- name: EndedRunsRead :many
 SELECT r.batch_id, s.no AS slice_no, r.position, r.run, r.step_no, r.note, r.ended_at
 FROM (SELECT unnest($1::uuid[]) AS batch_id, unnest($2::int[]) AS no) d
 JOIN flow.batch b ON b.id = d.batch_id
-CROSS JOIN LATERAL (SELECT x.no, x.first, x.records FROM flow.slice x WHERE x.batch_id = d.batch_id AND x.no = d.no OFFSET 0) s
+CROSS JOIN LATERAL (SELECT x.no, x.first, x.records FROM flow.all_slices x WHERE x.batch_id = d.batch_id AND x.no = d.no OFFSET 0) s
 CROSS JOIN LATERAL (SELECT org_id, batch_id, position, run, step_no, note, ended_at FROM flow.ended_run e WHERE e.org_id = b.org_id AND e.batch_id = d.batch_id AND e.position >= s.first
     AND e.position < s.first + s.records OFFSET 0) r
 ORDER BY r.batch_id, r.position, r.run
@@ -1171,10 +1176,10 @@ SELECT (coalesce((SELECT sum(octet_length(f.body)) FROM flow.fragment f WHERE f.
         (SELECT p.raw_bytes FROM flow.page p WHERE p.set_id = b.page_set AND p.first = s.first - s.page_off),
         (SELECT o.page_bytes FROM flow.batch o WHERE o.id = b.page_set), 0) ELSE 0 END)::bigint AS bytes
 FROM (
-    SELECT d.i, d.from_step, d.inherited_from, r.batch_id, r.no, r.first, r.records, r.page_off, r.tasks_done, r.first_step, r.apart, r.staged, r.pending, r.needs_reconcile, r.failed, r.cancelled, r.rejected, r.unprocessed, r.unresolved, r.queued, r.started, r.completed, r.accepted, r.remaining, r.step_no, r.state, r.ready, lag(r.first - r.page_off) OVER (PARTITION BY d.batch_id ORDER BY d.i) IS DISTINCT FROM r.first - r.page_off AS new_page
+    SELECT d.i, d.from_step, d.inherited_from, r.batch_id, r.no, r.first, r.records, r.page_off, r.tasks_done, r.first_step, r.apart, r.staged, r.pending, r.needs_reconcile, r.failed, r.cancelled, r.rejected, r.unprocessed, r.unresolved, r.queued, r.started, r.completed, r.accepted, r.remaining, r.step_no, r.state, r.xid, lag(r.first - r.page_off) OVER (PARTITION BY d.batch_id ORDER BY d.i) IS DISTINCT FROM r.first - r.page_off AS new_page
     FROM (SELECT unnest($2::uuid[]) AS batch_id, unnest($3::int[]) AS no, unnest($4::smallint[]) AS from_step,
             unnest($5::smallint[]) AS inherited_from, generate_series(1, cardinality($3::int[])) AS i) d
-    CROSS JOIN LATERAL (SELECT batch_id, no, first, records, page_off, tasks_done, first_step, apart, staged, pending, needs_reconcile, failed, cancelled, rejected, unprocessed, unresolved, queued, started, completed, accepted, remaining, step_no, state, ready FROM flow.slice x WHERE x.batch_id = d.batch_id AND x.no = d.no OFFSET 0) r
+    CROSS JOIN LATERAL (SELECT batch_id, no, first, records, page_off, tasks_done, first_step, apart, staged, pending, needs_reconcile, failed, cancelled, rejected, unprocessed, unresolved, queued, started, completed, accepted, remaining, step_no, state, xid FROM flow.all_slices x WHERE x.batch_id = d.batch_id AND x.no = d.no OFFSET 0) r
 ) s
 JOIN flow.batch b ON b.id = s.batch_id
 ORDER BY s.i
@@ -1236,7 +1241,7 @@ CROSS JOIN LATERAL (SELECT no, first, records, state, step_no, apart, page_off, 
         - CASE WHEN w.begun = 'no' AND s.step_no > s.first_step THEN s.queued ELSE 0 END
         + CASE WHEN w.ended_runs THEN (SELECT count(*) FROM flow.ended_run r WHERE r.org_id = $5 AND r.batch_id = s.batch_id
             AND r.position >= s.first AND r.position < s.first + s.records) ELSE 0 END AS matching
-    FROM flow.slice s WHERE s.batch_id = w.batch_id AND s.no <= w.from_no
+    FROM flow.all_slices s WHERE s.batch_id = w.batch_id AND s.no <= w.from_no
         -- Most slices of a large batch pass by here: what costs little, and rules nearly all out, comes first.
         AND (w.begun = 'yes' AND s.queued > 0 OR w.ended_runs OR s.staged > 0 AND 'staged' = ANY(w.statuses) OR s.queued > 0 AND 'queued' = ANY(w.statuses) OR s.pending > 0 AND 'pending' = ANY(w.statuses)
             OR s.started > 0 AND 'started' = ANY(w.statuses) OR s.needs_reconcile > 0 AND 'needs_reconcile' = ANY(w.statuses) OR s.completed > 0 AND 'completed' = ANY(w.statuses)
@@ -1320,9 +1325,9 @@ SELECT d.i::int AS i, m.mark::bigint AS mark
 FROM (SELECT unnest($1::uuid[]) AS batch_id, unnest($2::int[]) AS no, unnest($3::bigint[]) AS mark,
         generate_series(0, cardinality($2::int[]) - 1) AS i) d
 JOIN flow.batch_count b ON b.batch_id = d.batch_id
-JOIN flow.slice s ON s.batch_id = d.batch_id AND s.no = d.no
+JOIN flow.all_slices s ON s.batch_id = d.batch_id AND s.no = d.no
 CROSS JOIN LATERAL (SELECT (array_position(enum_range(NULL::flow.batch_status), b.status)::bigint * 2 + (b.stopped_at IS NOT NULL)::int) << 32
-    | s.xmin::text::bigint AS mark OFFSET 0) m
+    | s.xid AS mark OFFSET 0) m
 WHERE m.mark <> d.mark
 `
 
@@ -1337,7 +1342,7 @@ type SlicesChangedRow struct {
 	Mark int64
 }
 
-// Which of these slices are no longer as they were at their mark. Every change of a slice writes its row anew, so the transaction that
+// Which of these slices are no longer as they were at their mark. Every change of a slice writes its row anew, or that of its batch's counters, so the transaction that
 // last wrote it, with where its batch stands, makes a mark that nobody has to keep.
 func (q *Queries) SlicesChanged(ctx context.Context, db DBTX, arg SlicesChangedParams) ([]SlicesChangedRow, error) {
 	rows, err := db.Query(ctx, slicesChanged, arg.BatchIds, arg.Nos, arg.Marks)
@@ -1378,7 +1383,7 @@ CROSS JOIN LATERAL (SELECT no, first, records, state, step_no, apart, page_off, 
         - CASE WHEN w.begun = 'no' AND s.step_no > s.first_step THEN s.queued ELSE 0 END
         + CASE WHEN w.ended_runs THEN (SELECT count(*) FROM flow.ended_run r WHERE r.org_id = $5 AND r.batch_id = s.batch_id
             AND r.position >= s.first AND r.position < s.first + s.records) ELSE 0 END AS matching
-    FROM flow.slice s WHERE s.batch_id = w.batch_id AND s.no >= w.from_no
+    FROM flow.all_slices s WHERE s.batch_id = w.batch_id AND s.no >= w.from_no
         -- Most slices of a large batch pass by here: what costs little, and rules nearly all out, comes first.
         AND (w.begun = 'yes' AND s.queued > 0 OR w.ended_runs OR s.staged > 0 AND 'staged' = ANY(w.statuses) OR s.queued > 0 AND 'queued' = ANY(w.statuses) OR s.pending > 0 AND 'pending' = ANY(w.statuses)
             OR s.started > 0 AND 'started' = ANY(w.statuses) OR s.needs_reconcile > 0 AND 'needs_reconcile' = ANY(w.statuses) OR s.completed > 0 AND 'completed' = ANY(w.statuses)
@@ -1463,7 +1468,7 @@ func (q *Queries) SlicesFrom(ctx context.Context, db DBTX, arg SlicesFromParams)
 const slicesRead = `-- name: SlicesRead :many
 SELECT s.batch_id, s.no, s.first, s.records, s.state, s.step_no, s.remaining, s.apart, s.page_off, s.first_step, s.tasks_done
 FROM (SELECT unnest($1::uuid[]) AS batch_id, unnest($2::int[]) AS no) d
-JOIN flow.slice s ON s.batch_id = d.batch_id AND s.no = d.no
+JOIN flow.all_slices s ON s.batch_id = d.batch_id AND s.no = d.no
 ORDER BY s.batch_id, s.no
 `
 

@@ -84,7 +84,7 @@ func (q *Queries) BatchCountRelease(ctx context.Context, db DBTX, batchID uuid.U
 }
 
 const batchGet = `-- name: BatchGet :one
-SELECT b.id, b.org_id, b.definition_id, b.version, b.trigger_type, b.trigger_source, b.event_depth, b.root_id, b.retry_of, b.retry_root, b.retry_no, b.metadata, b.record_count, b.page_set, b.lane, b.scheduled_at, b.created_by, b.created_at, b.page_bytes, b.page, c.batch_id, c.org_id, c.schedule_id, c.priority, c.pacing, c.paced_at, c.pace_next_at, c.cancel_reason, c.paused_from, c.stopped_at, c.record_count, c.staged, c.pending, c.needs_reconcile, c.failed, c.cancelled, c.rejected, c.unprocessed, c.unresolved, c.change_no, c.queued, c.started, c.completed, c.accepted, c.status, c.started_at, c.completed_at, c.updated_at FROM flow.batch b JOIN flow.batch_count c ON c.batch_id = b.id WHERE b.id = $1 AND b.org_id = $2
+SELECT b.id, b.org_id, b.definition_id, b.version, b.trigger_type, b.trigger_source, b.event_depth, b.root_id, b.retry_of, b.retry_root, b.retry_no, b.metadata, b.record_count, b.page_set, b.lane, b.scheduled_at, b.created_by, b.created_at, b.page_bytes, b.page, c.batch_id, c.org_id, c.schedule_id, c.priority, c.pacing, c.paced_at, c.pace_next_at, c.cancel_reason, c.paused_from, c.stopped_at, c.one_slice, c.record_count, c.staged, c.pending, c.needs_reconcile, c.failed, c.cancelled, c.rejected, c.unprocessed, c.unresolved, c.change_no, c.queued, c.started, c.completed, c.accepted, c.status, c.started_at, c.completed_at, c.updated_at FROM flow.batch b JOIN flow.batch_count c ON c.batch_id = b.id WHERE b.id = $1 AND b.org_id = $2
 `
 
 type BatchGetParams struct {
@@ -131,6 +131,7 @@ func (q *Queries) BatchGet(ctx context.Context, db DBTX, arg BatchGetParams) (Ba
 		&i.FlowBatchCount.CancelReason,
 		&i.FlowBatchCount.PausedFrom,
 		&i.FlowBatchCount.StoppedAt,
+		&i.FlowBatchCount.OneSlice,
 		&i.FlowBatchCount.RecordCount,
 		&i.FlowBatchCount.Staged,
 		&i.FlowBatchCount.Pending,
@@ -206,12 +207,12 @@ func (q *Queries) BatchHeads(ctx context.Context, db DBTX, ids []uuid.UUID) ([]B
 const batchLock = `-- name: BatchLock :many
 WITH locked AS MATERIALIZED (
     SELECT b.id, b.org_id, b.definition_id, b.version, c.status, b.page_set, b.metadata, b.created_at, b.record_count, c.stopped_at, c.change_no,
-        (c.pacing IS NOT NULL)::boolean AS paced, b.event_depth, b.root_id, b.created_by, ARRAY[c.staged, c.queued, c.pending, c.started,
+        (c.pacing IS NOT NULL)::boolean AS paced, b.event_depth, b.root_id, b.created_by, c.one_slice, ARRAY[c.staged, c.queued, c.pending, c.started,
             c.needs_reconcile, c.completed, c.failed, c.cancelled, c.accepted, c.rejected, c.unprocessed, c.unresolved]::bigint[] AS counts
     FROM flow.batch_count c JOIN flow.batch b ON b.id = c.batch_id
     WHERE c.batch_id = ANY($1::uuid[]) ORDER BY c.batch_id FOR UPDATE OF c
 )
-SELECT locked.id, locked.org_id, locked.definition_id, locked.version, locked.status, locked.page_set, locked.metadata, locked.created_at, locked.record_count, locked.stopped_at, locked.change_no, locked.paced, locked.event_depth, locked.root_id, locked.created_by, locked.counts, (SELECT flow.clock() FROM (SELECT count(*) FROM locked) l)::timestamptz AS now FROM locked
+SELECT locked.id, locked.org_id, locked.definition_id, locked.version, locked.status, locked.page_set, locked.metadata, locked.created_at, locked.record_count, locked.stopped_at, locked.change_no, locked.paced, locked.event_depth, locked.root_id, locked.created_by, locked.one_slice, locked.counts, (SELECT flow.clock() FROM (SELECT count(*) FROM locked) l)::timestamptz AS now FROM locked
 `
 
 type BatchLockRow struct {
@@ -230,6 +231,7 @@ type BatchLockRow struct {
 	EventDepth   int16
 	RootID       *uuid.UUID
 	CreatedBy    *uuid.UUID
+	OneSlice     bool
 	Counts       []int64
 	Now          time.Time
 }
@@ -261,6 +263,7 @@ func (q *Queries) BatchLock(ctx context.Context, db DBTX, ids []uuid.UUID) ([]Ba
 			&i.EventDepth,
 			&i.RootID,
 			&i.CreatedBy,
+			&i.OneSlice,
 			&i.Counts,
 			&i.Now,
 		); err != nil {
@@ -412,17 +415,19 @@ WITH started AS MATERIALIZED (
     FROM started s
 ), count AS (
     INSERT INTO flow.batch_count (batch_id, org_id, schedule_id, status, started_at, completed_at, updated_at, priority, pacing, pace_next_at,
-        record_count, staged, queued)
+        record_count, staged, queued, one_slice)
     SELECT s.id, $1, $27, CASE WHEN s.rows = 0 THEN 'completed' ELSE 'queued' END::flow.batch_status,
         CASE WHEN s.rows = 0 THEN $7::timestamptz END, CASE WHEN s.rows = 0 THEN $7::timestamptz END, $7, $28, $29, $30,
-        s.rows, CASE WHEN $31::boolean THEN s.rows ELSE 0 END, CASE WHEN $31::boolean THEN 0 ELSE s.rows END
+        s.rows, CASE WHEN $31::boolean THEN s.rows ELSE 0 END, CASE WHEN $31::boolean THEN 0 ELSE s.rows END,
+        $2::boolean AND $8::boolean AND s.rows > 0
     FROM started s
 ), page AS (
     INSERT INTO flow.page (set_id, first, rows, raw_bytes, body) SELECT s.page_set, 0, s.rows, s.raw_bytes, s.body FROM started s
     WHERE NOT $32::boolean AND s.page_set <> s.id
 ), slice AS (
     INSERT INTO flow.slice (batch_id, no, first, records, state, remaining, queued)
-    SELECT s.id, 0, 0, s.rows, $33, s.rows * $34::int, s.rows FROM started s WHERE NOT $32::boolean
+    SELECT s.id, 0, 0, s.rows, $33, s.rows * $34::int, s.rows FROM started s
+    WHERE NOT $32::boolean AND NOT ($2::boolean AND $8::boolean)
 ), part AS (
     INSERT INTO flow.part (batch_id, step_no, task_no, slice_no, last_no, from_off, to_off)
     SELECT s.id, q.step_no, q.task_no, 0, 0, 0, s.rows FROM started s CROSS JOIN queue q WHERE $2::boolean AND NOT $8::boolean AND q.step_no = 0
@@ -474,7 +479,7 @@ type BatchesStartParams struct {
 }
 
 // Batches that alike ones start, in one statement. Each has its records in one page and is all here, unless it is paged: then its records
-// have pages already, and its slices come later. A page whose set is the batch itself stands in its row. calls: the records are queued for the first step, as parts or in_queue. One without records is over. The queues
+// have pages already, and its slices come later. A page whose set is the batch itself stands in its row. calls: the records are queued for the first step, as parts or in_queue, and then the slice is one_slice. One without records is over. The queues
 // of a paced batch have nothing to claim before the first tick.
 func (q *Queries) BatchesStart(ctx context.Context, db DBTX, arg BatchesStartParams) error {
 	_, err := db.Exec(ctx, batchesStart,
@@ -1615,7 +1620,7 @@ FROM (
     SELECT q.part_id, q.batch_id, q.step_no, q.task_no, 0, 0, 0, NULL, false, 1, 0, 0, NULL, q.call_id, 0, NULL, NULL
     FROM flow.call c JOIN flow.lane_batch q ON q.batch_id = c.batch_id AND q.call_id = c.id WHERE c.id = ANY($1::uuid[])
 ) p
-JOIN flow.slice s ON s.batch_id = p.batch_id AND s.no BETWEEN p.slice_no AND p.last_no
+JOIN flow.all_slices s ON s.batch_id = p.batch_id AND s.no BETWEEN p.slice_no AND p.last_no
 ORDER BY p.call_id, p.call_seq, p.slice_no, p.from_off, s.no
 `
 
@@ -1687,7 +1692,7 @@ SELECT p.id, p.batch_id, p.step_no, p.task_no, s.no AS slice_no, p.slice_no AS b
     p.apart, p.attempt, p.element, p.left_out, p.call_id, coalesce(p.claim_no, 0)::bigint AS claim_no, c.state AS call_state, c.claimed_at,
     coalesce(c.failure, '')::text AS failure, coalesce(c.asked, '')::text AS asked
 FROM (SELECT unnest($1::uuid[]) AS batch_id, unnest($2::int[]) AS no) d
-JOIN flow.slice s ON s.batch_id = d.batch_id AND s.no = d.no
+JOIN flow.all_slices s ON s.batch_id = d.batch_id AND s.no = d.no
 CROSS JOIN LATERAL (
     SELECT b.id, b.batch_id, b.step_no, b.task_no, b.slice_no, b.from_off, b.last_no, b.to_off, b.apart, b.attempt, b.element, b.left_out, b.call_id, b.claim_no
     FROM flow.part b WHERE b.batch_id = s.batch_id AND b.slice_no = s.no
@@ -1777,9 +1782,9 @@ SELECT p.id, p.slice_no, p.last_no, p.from_off, p.to_off, false AS in_queue
 FROM k JOIN flow.part p ON p.batch_id = k.batch_id AND p.slice_no BETWEEN k.begins AND k.slice_no AND p.id = k.id
 WHERE coalesce(p.call_id, '00000000-0000-0000-0000-000000000000') = '00000000-0000-0000-0000-000000000000'
 UNION ALL
-SELECT q.part_id::bigint, 0, 0, 0, s.records, true
+SELECT q.part_id::bigint, 0, 0, 0, c.record_count, true
 FROM k JOIN flow.lane_batch q ON q.batch_id = k.batch_id AND q.part_id = k.id AND q.call_id IS NULL
-    CROSS JOIN LATERAL (SELECT x.records FROM flow.slice x WHERE x.batch_id = q.batch_id AND x.no = 0 OFFSET 0) s
+    JOIN flow.batch_count c ON c.batch_id = q.batch_id
 `
 
 type PartsQueuedParams struct {
@@ -1840,8 +1845,8 @@ WITH old AS MATERIALIZED (
     UPDATE flow.lane_batch l SET part_id = NULL, call_id = NULL FROM old o WHERE l.batch_id = o.batch_id AND l.step_no = o.step_no AND l.task_no = o.task_no
 )
 INSERT INTO flow.part (id, batch_id, step_no, task_no, slice_no, last_no, from_off, to_off, call_id, call_seq) OVERRIDING SYSTEM VALUE
-SELECT o.part_id, o.batch_id, o.step_no, o.task_no, 0, 0, 0, s.records, o.call_id, CASE WHEN o.call_id IS NOT NULL THEN 0 END
-FROM old o CROSS JOIN LATERAL (SELECT x.records FROM flow.slice x WHERE x.batch_id = o.batch_id AND x.no = 0 OFFSET 0) s
+SELECT o.part_id, o.batch_id, o.step_no, o.task_no, 0, 0, 0, c.record_count, o.call_id, CASE WHEN o.call_id IS NOT NULL THEN 0 END
+FROM old o JOIN flow.batch_count c ON c.batch_id = o.batch_id
 `
 
 // Writes the parts of batches that stand in their queues.
@@ -2009,7 +2014,7 @@ func (q *Queries) SliceMove(ctx context.Context, db DBTX, arg SliceMoveParams) (
 
 const sliceOf = `-- name: SliceOf :one
 SELECT s.batch_id, s.no, s.first, s.records, s.state, s.step_no, s.remaining, s.apart, s.page_off, s.first_step, s.tasks_done
-FROM flow.slice s
+FROM flow.all_slices s
 WHERE s.batch_id = $1 AND s.no = (SELECT flow.slice_at($1, $2::bigint)) AND $2 >= s.first AND $2 < s.first + s.records
 `
 
@@ -2072,7 +2077,7 @@ func (q *Queries) SliceRelease(ctx context.Context, db DBTX, arg SliceReleasePar
 const sliceRows = `-- name: SliceRows :many
 SELECT s.batch_id, s.no, s.first, s.records, s.state, s.step_no, s.remaining, s.apart, s.page_off, s.first_step, s.tasks_done
 FROM (SELECT DISTINCT unnest($1::int[]) AS no) n
-CROSS JOIN LATERAL (SELECT batch_id, no, first, records, page_off, tasks_done, first_step, apart, staged, pending, needs_reconcile, failed, cancelled, rejected, unprocessed, unresolved, queued, started, completed, accepted, remaining, step_no, state, ready FROM flow.slice x WHERE x.batch_id = $2 AND x.no = n.no OFFSET 0) s ORDER BY s.no
+CROSS JOIN LATERAL (SELECT batch_id, no, first, records, page_off, tasks_done, first_step, apart, staged, pending, needs_reconcile, failed, cancelled, rejected, unprocessed, unresolved, queued, started, completed, accepted, remaining, step_no, state, xid FROM flow.all_slices x WHERE x.batch_id = $2 AND x.no = n.no OFFSET 0) s ORDER BY s.no
 `
 
 type SliceRowsParams struct {
@@ -2209,4 +2214,22 @@ func (q *Queries) SlicesReady(ctx context.Context, db DBTX, arg SlicesReadyParam
 		return nil, err
 	}
 	return items, nil
+}
+
+const slicesWriteOut = `-- name: SlicesWriteOut :exec
+WITH old AS (
+    UPDATE flow.batch_count SET one_slice = false WHERE batch_id = ANY($1::uuid[]) AND one_slice AND completed_at IS NULL
+    RETURNING batch_id, org_id, schedule_id, priority, pacing, paced_at, pace_next_at, cancel_reason, paused_from, stopped_at, one_slice, record_count, staged, pending, needs_reconcile, failed, cancelled, rejected, unprocessed, unresolved, change_no, queued, started, completed, accepted, status, started_at, completed_at, updated_at
+)
+INSERT INTO flow.slice (batch_id, no, first, records, state, remaining, staged, queued, pending, started, needs_reconcile, completed, failed,
+    cancelled, accepted, rejected, unprocessed, unresolved)
+SELECT o.batch_id, 0, 0, o.record_count, 'calling', o.record_count, o.staged, o.queued, o.pending, o.started, o.needs_reconcile, o.completed,
+    o.failed, o.cancelled, o.accepted, o.rejected, o.unprocessed, o.unresolved
+FROM old o
+`
+
+// Writes the slices of batches that stand in their counters, unless they are done.
+func (q *Queries) SlicesWriteOut(ctx context.Context, db DBTX, batchIds []uuid.UUID) error {
+	_, err := db.Exec(ctx, slicesWriteOut, batchIds)
+	return err
 }

@@ -345,14 +345,14 @@ func TestHold_WaitsForClaims(t *testing.T) {
 			if path == "batch" {
 				path, waitsAt = "/flows/batches/"+batch, "BatchLock"
 			}
-			// The claim comes to a stop behind its reading of holds, where it counts what it took from the slice.
+			// The claim comes to a stop behind its reading of holds, where it counts what it took from the queue.
 			tx, err := s.owner.Begin(ctx)
 			require.NoError(t, err)
 			defer tx.Rollback(ctx)
-			_, err = tx.Exec(ctx, `SELECT FROM flow.slice WHERE batch_id = $1 FOR UPDATE`, batch)
+			_, err = tx.Exec(ctx, `SELECT FROM flow.lane_batch WHERE batch_id = $1 FOR UPDATE`, batch)
 			require.NoError(t, err)
 			s.resumed("/admin/dispatch/resume")
-			s.blockedAt("SliceClaim")
+			s.blockedAt("LaneBatchMove")
 			answered := make(chan int, 1)
 			go func() { answered <- s.Do(http.MethodPost, path+"/pause", `{}`).Status }()
 			s.blockedAt(waitsAt)

@@ -63,22 +63,40 @@ func (c *Change) claimsOnly() bool {
 	return true
 }
 
-// claimSlices counts claimed records in their slices.
+// claimSlices counts claimed records in their slices. Those that stand in their batches' counters are counted there.
 func (c *Change) claimSlices(ctx context.Context) error {
 	var in db.SliceClaimParams
 	for _, k := range sortedSlices(c.slices) {
+		if c.heads[k.batch].OneSlice {
+			continue
+		}
 		in.BatchIds, in.Nos = append(in.BatchIds, k.batch), append(in.Nos, k.no)
 		in.Records = append(in.Records, int32(c.slices[k].counts.Of(Started)))
+	}
+	if len(in.Nos) == 0 {
+		return nil
 	}
 	err := c.s.q.SliceClaim(ctx, c.later, in)
 	c.later.MustTouch(len(in.Nos), ErrMoved)
 	return wrap(err, "count claimed records")
 }
 
+// doneWhole reports whether a change is the end of a slice that stands in the counters of its batch: they say all of it.
+func (h *head) doneWhole(d *sliceDelta) bool {
+	return h.OneSlice && h.last(0) && d.apart == 0 && int64(d.remaining) == -h.RecordCount
+}
+
 // moveSlices writes the slices' counters and moves on those whose step is over.
 func (c *Change) moveSlices(ctx context.Context) error {
+	moved := slices.DeleteFunc(sortedSlices(c.slices), func(k sliceKey) bool { return c.heads[k.batch].doneWhole(c.slices[k]) })
+	if len(moved) == 0 {
+		return nil
+	}
+	if err := c.writeOut(ctx, moved); err != nil {
+		return err
+	}
 	args := db.SliceMoveParams{}
-	for _, k := range sortedSlices(c.slices) {
+	for _, k := range moved {
 		d := c.slices[k]
 		args.BatchIds, args.Nos = append(args.BatchIds, k.batch), append(args.Nos, k.no)
 		args.Remaining, args.Apart = append(args.Remaining, d.remaining), append(args.Apart, d.apart)
@@ -112,6 +130,20 @@ func (c *Change) moveSlices(ctx context.Context) error {
 		return nil
 	}
 	return wrap(c.s.q.SliceAdvance(ctx, c.later, c.advances), "advance slices")
+}
+
+// writeOut gives slices that stand in the counters of their batches rows of their own.
+func (c *Change) writeOut(ctx context.Context, keys []sliceKey) error {
+	var ids []uuid.UUID
+	for _, k := range keys {
+		if h := c.heads[k.batch]; h.OneSlice {
+			h.OneSlice, ids = false, append(ids, k.batch)
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	return wrap(c.s.q.SlicesWriteOut(ctx, c.tx, ids), "write out slices")
 }
 
 func sortedSlices(m map[sliceKey]*sliceDelta) []sliceKey {

@@ -194,9 +194,14 @@ type Change struct {
 func (s *Service) Begin(ctx context.Context, tx pgx.Tx, batchIDs ...uuid.UUID) (*Change, error) {
 	l := s.Locking(batchIDs, nil)
 	if err := pg.Together(ctx, tx, func(db pg.DB) error { return l.lock(ctx, db) }, func(db pg.DB) error {
+		return wrap(s.q.SlicesWriteOut(ctx, db, l.ids), "write out slices")
+	}, func(db pg.DB) error {
 		return wrap(s.q.PartsWriteOut(ctx, db, l.ids), "write out parts")
 	}); err != nil {
 		return nil, err //nolint:wrapcheck // says everything
+	}
+	for i := range l.rows {
+		l.rows[i].OneSlice = false
 	}
 	return s.BeginLocked(ctx, tx, l)
 }

@@ -20,7 +20,7 @@ func (s *Service) CheckReads(ctx context.Context, orgID, batchID uuid.UUID) erro
 		}
 		rows, err := tx.Query(ctx, `SELECT no, first, records, apart, state, step_no,
 			ARRAY[staged, queued, pending, started, needs_reconcile, completed, failed, cancelled, accepted, rejected, unprocessed, unresolved]::bigint[]
-			FROM flow.slice WHERE batch_id = $1 ORDER BY no`, batchID)
+			FROM flow.all_slices WHERE batch_id = $1 ORDER BY no`, batchID)
 		if err != nil {
 			return err
 		}

@@ -99,7 +99,7 @@ func TestWork_Bounded(t *testing.T) {
 		require.NoError(t, err)
 		c, before := counts(), done
 		done = 0
-		require.NoError(t, w.pool.QueryRow(w.ctx, "SELECT sum(CASE state WHEN 'done' THEN records ELSE remaining END) FROM flow.slice").Scan(&done))
+		require.NoError(t, w.pool.QueryRow(w.ctx, "SELECT sum(CASE state WHEN 'done' THEN records ELSE remaining END) FROM flow.all_slices").Scan(&done))
 		assert.LessOrEqual(t, done-before, pieceBytes/mib+2, "records in one piece")
 		assert.Zero(t, c.Of(Failed))
 	}

@@ -216,6 +216,12 @@ func addClaimed(in *db.PartInsertClaimedParams, run []*Piece, claimNo int64) {
 
 func (c *Change) writeTaken(ctx context.Context, t *taken) error {
 	if len(t.out) > 0 { // at once: parts are deleted before what is sent later
+		if err := c.s.q.SlicesWriteOut(ctx, c.tx, t.out); err != nil {
+			return fmt.Errorf("write out slices: %w", err)
+		}
+		for _, id := range t.out {
+			c.heads[id].OneSlice = false
+		}
 		if err := c.s.q.PartsWriteOut(ctx, c.tx, t.out); err != nil {
 			return fmt.Errorf("write out parts: %w", err)
 		}

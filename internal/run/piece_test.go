@@ -113,7 +113,7 @@ func TestWork_Piece(t *testing.T) {
 		if pieces == 0 {
 			var state string
 			var done int
-			require.NoError(t, w.pool.QueryRow(w.ctx, "SELECT state, remaining FROM flow.slice WHERE batch_id = $1", batch).Scan(&state, &done))
+			require.NoError(t, w.pool.QueryRow(w.ctx, "SELECT state, remaining FROM flow.all_slices WHERE batch_id = $1", batch).Scan(&state, &done))
 			assert.Equal(t, sliceReady, state)
 			assert.InDelta(t, 25, done, 24)
 		}

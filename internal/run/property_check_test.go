@@ -11,7 +11,7 @@ import (
 
 // stored is what the rows of a batch say.
 type stored struct {
-	slices map[int32]*db.FlowSlice
+	slices map[int32]*db.FlowAllSlice
 	jobs   map[int64]*db.FlowJob
 	parts  []db.PartsOfSlicesRow
 	lanes  map[[2]int]db.FlowLaneBatch
@@ -28,9 +28,9 @@ func rowsOf[T any](p *play, sql string, args ...any) []*T {
 }
 
 func (p *play) read(b *modelBatch) *stored {
-	s := &stored{slices: map[int32]*db.FlowSlice{}, jobs: map[int64]*db.FlowJob{}, lanes: map[[2]int]db.FlowLaneBatch{}}
+	s := &stored{slices: map[int32]*db.FlowAllSlice{}, jobs: map[int64]*db.FlowJob{}, lanes: map[[2]int]db.FlowLaneBatch{}}
 	args := db.PartsOfSlicesParams{}
-	for _, r := range rowsOf[db.FlowSlice](p, "SELECT * FROM flow.slice WHERE batch_id = $1", b.id) {
+	for _, r := range rowsOf[db.FlowAllSlice](p, "SELECT * FROM flow.all_slices WHERE batch_id = $1", b.id) {
 		s.slices[r.No] = r
 		args.BatchIds, args.SliceNos = append(args.BatchIds, b.id), append(args.SliceNos, r.No)
 	}

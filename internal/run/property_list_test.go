@@ -11,6 +11,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"flowlane/internal/pg/pgtest"
 )
 
 // listed names a record, or a run of it, in a list.
@@ -117,6 +119,7 @@ func TestRecords_Skip(t *testing.T) {
 		}
 	}
 	// What a step before did is not to be told from the counters of a batch.
+	pgtest.WriteOutParts(t, w.pool)
 	_, err := w.pool.Exec(w.ctx, `WITH begun AS (UPDATE flow.slice s SET step_no = 1 FROM flow.batch_count b WHERE b.batch_id = s.batch_id AND s.queued > 0 AND s.first = 0
 			AND b.status = 'queued' RETURNING s.batch_id)
 		UPDATE flow.batch_count b SET status = 'running', started_at = b.updated_at FROM begun WHERE begun.batch_id = b.batch_id`)

@@ -163,7 +163,7 @@ func (w *world) start(t require.TestingT, p modelPlan, def uuid.UUID, in []model
 
 // slices gives the batch the slices that it has; in is what the records hold, by position.
 func (w *world) slices(t require.TestingT, b *modelBatch, in []modelInput) {
-	slices, err := w.pool.Query(w.ctx, "SELECT no, first, records FROM flow.slice WHERE batch_id = $1 ORDER BY no", b.id)
+	slices, err := w.pool.Query(w.ctx, "SELECT no, first, records FROM flow.all_slices WHERE batch_id = $1 ORDER BY no", b.id)
 	require.NoError(t, err)
 	var no, n int32
 	var first int64
@@ -207,7 +207,7 @@ func (w *world) members(t require.TestingT, p *Part) (in, gone []int32) {
 // queued returns the queued parts of a task, in the order in which they are claimed.
 func (w *world) queued(t require.TestingT, batch uuid.UUID, step, task int) (out []Part) {
 	var inQueue Part
-	err := w.pool.QueryRow(w.ctx, `SELECT q.part_id, s.records FROM flow.lane_batch q JOIN flow.slice s ON s.batch_id = q.batch_id AND s.no = 0
+	err := w.pool.QueryRow(w.ctx, `SELECT q.part_id, s.records FROM flow.lane_batch q JOIN flow.all_slices s ON s.batch_id = q.batch_id AND s.no = 0
 		WHERE q.batch_id = $1 AND q.step_no = $2 AND q.task_no = $3 AND q.part_id IS NOT NULL AND q.call_id IS NULL`,
 		batch, step, task).Scan(&inQueue.ID, &inQueue.Size)
 	if err == nil {

@@ -177,12 +177,12 @@ func (s *soak) checkLeft() {
 		"batches that have no delivery":            "SELECT (SELECT count(*) FROM flow.batch) - (SELECT count(*) FROM flow.webhook_delivery)",
 		"parts but those of unresolved calls":      "SELECT count(*) FROM flow.part p LEFT JOIN flow.call c ON c.id = p.call_id WHERE c.state IS DISTINCT FROM 'unresolved'",
 		"queues with something in them":            "SELECT count(*) FROM flow.lane_batch WHERE ready_parts <> 0 OR ready_records <> 0 OR part_id IS NOT NULL",
-		"slices that are not done":                 "SELECT count(*) FROM flow.slice WHERE state <> 'done' AND unresolved < records",
+		"slices that are not done":                 "SELECT count(*) FROM flow.all_slices WHERE state <> 'done' AND unresolved < records",
 		"jobs that are not over":                   "SELECT count(*) FROM flow.job WHERE status NOT IN ('completed', 'failed', 'unresolved')",
 		"waits":                                    "SELECT count(*) FROM flow.wait",
 		"holds":                                    "SELECT count(*) FROM flow.pause WHERE status = 'active'",
 		"unresolved calls beyond unresolved jobs":  "SELECT (" + doubted + ") - (SELECT coalesce(sum(unresolved), 0) FROM flow.batch_count)",
-		"jobs of slices that others count":         "SELECT count(*) FROM flow.batch_count c JOIN flow.slice s USING (batch_id) WHERE (c.completed, c.failed, c.unresolved) <> (s.completed, s.failed, s.unresolved)",
+		"jobs of slices that others count":         "SELECT count(*) FROM flow.batch_count c JOIN flow.all_slices s USING (batch_id) WHERE (c.completed, c.failed, c.unresolved) <> (s.completed, s.failed, s.unresolved)",
 		"arrivals of events that nobody waits for": "SELECT count(*) FROM flow.event_arrival",
 	} {
 		if n := s.count(sql); n != 0 {

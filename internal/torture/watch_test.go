@@ -106,12 +106,12 @@ func (w *world) checkEnd() {
 		"calls in doubt for ever":       "SELECT count(*) FROM flow.call WHERE state = 'unresolved'",
 		"parts left":                    "SELECT count(*) FROM flow.part p JOIN flow.batch_count b ON b.batch_id = p.batch_id WHERE b.status <> 'cancelled' OR p.call_id IS NOT NULL",
 		"queues with something in them": "SELECT count(*) FROM flow.lane_batch WHERE open AND (ready_parts <> 0 OR ready_records <> 0 OR part_id IS NOT NULL)",
-		"slices that are not done":      "SELECT count(*) FROM flow.slice s JOIN flow.batch_count b ON b.batch_id = s.batch_id WHERE s.state <> 'done' AND b.status <> 'cancelled'",
+		"slices that are not done":      "SELECT count(*) FROM flow.all_slices s JOIN flow.batch_count b ON b.batch_id = s.batch_id WHERE s.state <> 'done' AND b.status <> 'cancelled'",
 		"jobs that are not over": `SELECT count(*) FROM flow.job j JOIN flow.batch_count b ON b.batch_id = j.batch_id WHERE j.status NOT IN ('completed', 'accepted', 'rejected', 'unprocessed')
 			AND NOT ((b.status = 'cancelled' OR b.stopped_at IS NOT NULL) AND j.status IN ('staged', 'queued', 'pending'))`,
 		"batches whose slices say something else": `SELECT count(*) FROM flow.batch_count c JOIN (
 			SELECT batch_id, sum(records) AS n, sum(accepted) AS accepted, sum(rejected) AS rejected, sum(completed) AS completed
-			FROM flow.slice GROUP BY batch_id) s USING (batch_id)
+			FROM flow.all_slices GROUP BY batch_id) s USING (batch_id)
 			WHERE c.status <> 'cancelled' AND (c.record_count, c.accepted, c.rejected, c.completed) IS DISTINCT FROM (s.n, s.accepted, s.rejected, s.completed)`,
 		"moves that nobody has drawn": `SELECT count(*) FROM torture.move WHERE NOT (
 			was = 'intent' OR was = 'unknown' AND is_now IN ('settled', 'refused', 'awaiting') OR was = 'awaiting' AND is_now = 'settled'

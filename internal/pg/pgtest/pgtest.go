@@ -198,11 +198,14 @@ func withDatabase(dsn, name string) string {
 	return fmt.Sprintf("%s dbname=%s", dsn, name)
 }
 
-// WriteOutParts writes the parts that stand in queues to flow.part, where a test can change them.
+// WriteOutParts writes the parts that stand in queues, and their slices, to their tables, where a test can change them.
 func WriteOutParts(t testing.TB, conn pg.DB) {
 	t.Helper()
 	var ids []uuid.UUID
 	err := conn.QueryRow(t.Context(), "SELECT coalesce(array_agg(batch_id), '{}') FROM flow.lane_batch WHERE part_id IS NOT NULL").Scan(&ids)
+	if err == nil {
+		err = db.New().SlicesWriteOut(t.Context(), conn, ids)
+	}
 	if err == nil {
 		err = db.New().PartsWriteOut(t.Context(), conn, ids)
 	}
