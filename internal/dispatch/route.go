@@ -89,9 +89,9 @@ func unmetered(orgID uuid.UUID, task *definition.Task) string {
 		return run.CredentialDomain(orgID, task.CredentialID.UUID)
 	}
 	if task.Host != "" {
-		return ofHost + orgID.String() + ":" + task.Host
+		return ofHost + orgMark(orgID) + ":" + task.Host
 	}
-	return ofOrganization + orgID.String()
+	return ofOrganization + orgMark(orgID)
 }
 
 // CredentialRoute is where calls of an action with a credential wait that can be used.
