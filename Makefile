@@ -140,6 +140,10 @@ torture: ## Kill, stop and cut off real processes during runs, and look for rows
 soak: ## Send 300 signed webhooks a second for 30 minutes to receivers of which some hang, fail or are dead; nothing may get lost, come twice, stay behind or grow; FLOWLANE_SOAK=30m
 	FLOWLANE_SOAK=$${FLOWLANE_SOAK:-30m} go test -count=1 -v -timeout 60m -run 'TestSoak$$' ./internal/torture/
 
+.PHONY: year
+year: ## Live through every day of a year of everyday work and its housekeeping; what is kept must take no more room from then on
+	FLOWLANE_YEAR_STRIDE=1 go test -count=1 -v -timeout 40m -run 'TestYear$$' ./internal/api/
+
 .PHONY: contract
 contract: bin/flowlane $(SPECMATIC) ## Hold the running service against openapi.yaml with Specmatic; needs Java 17; CONTRACT=regex picks operations
 	go run ./internal/contract -service bin/flowlane -specmatic $(SPECMATIC) -only '$(CONTRACT)'
