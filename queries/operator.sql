@@ -84,6 +84,12 @@ SELECT row_to_json(v) FROM (SELECT * FROM ops.river_backlog ORDER BY queue, stat
 -- name: OpsHolders :many
 SELECT row_to_json(v) FROM (SELECT * FROM ops.xmin_holder ORDER BY xmin_age DESC LIMIT @most) v;
 
+-- name: OpsRetention :many
+SELECT row_to_json(v) FROM (SELECT * FROM ops.retention_debt ORDER BY overdue DESC NULLS LAST, kind LIMIT @most) v;
+
+-- name: OpsReplication :many
+SELECT row_to_json(v) FROM (SELECT * FROM ops.replication ORDER BY behind_bytes DESC NULLS LAST LIMIT @most) v;
+
 -- name: OpsTables :many
 SELECT row_to_json(v) FROM (SELECT * FROM ops.table_health ORDER BY table_bytes + index_bytes DESC LIMIT @most) v;
 

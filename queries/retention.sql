@@ -15,9 +15,9 @@ INSERT INTO flow.retention (org_id, name, days)
 SELECT @org_id, unnest(@names::text[]), unnest(@days::int[]);
 
 -- name: RetentionClockAdvance :one
--- Moves the clock of deletions on by twice what has passed for the process and for the server, whichever is less, as far as the time
+-- Notes how long the operator keeps things, and moves the clock of deletions on by twice what has passed for the process and for the server, whichever is less, as far as the time
 -- of the server. Tells how far it is behind that.
-UPDATE flow.retention_clock c SET moved_at = s.now, reached = least(s.now, c.reached + 2 * greatest(
+UPDATE flow.retention_clock c SET moved_at = s.now, kept = @kept, reached = least(s.now, c.reached + 2 * greatest(
     least(make_interval(secs => @seconds), s.now - c.moved_at), interval '0'))
 FROM (SELECT clock_timestamp() + stepped AS now FROM flow.clock_offset) s
 RETURNING extract(epoch FROM s.now - c.reached)::float8 AS behind;

@@ -52,13 +52,15 @@ COMMENT ON COLUMN flow.clock_watch.watched_at IS 'When a process last compared t
 CREATE TABLE flow.retention_clock (
     only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row),
     reached timestamptz NOT NULL DEFAULT clock_timestamp(),
-    moved_at timestamptz NOT NULL DEFAULT clock_timestamp()
+    moved_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    kept jsonb NOT NULL DEFAULT '{}'
 );
 INSERT INTO flow.retention_clock DEFAULT VALUES;
 COMMENT ON TABLE flow.retention_clock IS 'The time by which things are old enough to be deleted: one row.';
 COMMENT ON COLUMN flow.retention_clock.only_row IS 'Always true: lets the table have one row.';
 COMMENT ON COLUMN flow.retention_clock.reached IS 'It is never later than this, nor than the time of the server. Housekeeping moves it on, by twice the time that has passed for its process and for the server.';
 COMMENT ON COLUMN flow.retention_clock.moved_at IS 'When that was last, by the clock of the server.';
+COMMENT ON COLUMN flow.retention_clock.kept IS 'How long the operator keeps each kind, in seconds and 0 for good, as the process was told that moved it last. For operators to see.';
 
 CREATE FUNCTION flow.retention_now() RETURNS timestamptz LANGUAGE plpgsql STABLE PARALLEL SAFE AS $$
 BEGIN

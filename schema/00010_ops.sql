@@ -250,3 +250,28 @@ COMMENT ON COLUMN ops.xmin_holder.name IS 'Process id of the session, id of the 
 COMMENT ON COLUMN ops.xmin_holder.held_by IS 'User, program and state of the session, as far as it may be seen; who prepared; whether the slot is used.';
 COMMENT ON COLUMN ops.xmin_holder.began_at IS 'When the transaction began or was prepared; null for slots.';
 COMMENT ON COLUMN ops.xmin_holder.xmin_age IS 'How many transactions old the oldest state is that it may still look at.';
+
+-- With the rights of its owner, as ops.sessions. On a standby nothing is sent on by this server but what it receives.
+CREATE FUNCTION ops.replicas() RETURNS TABLE (kind text, name text, state text, behind_bytes bigint, behind interval)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    WITH here AS (
+        SELECT CASE WHEN pg_is_in_recovery() THEN coalesce(pg_last_wal_receive_lsn(), pg_last_wal_replay_lsn()) ELSE pg_current_wal_lsn() END AS lsn
+    )
+    SELECT 'standby', coalesce(nullif(r.application_name, ''), r.pid::text), concat_ws(', ', r.state, r.sync_state),
+        pg_wal_lsn_diff(here.lsn, r.replay_lsn)::bigint, r.replay_lag
+    FROM pg_stat_replication r, here
+    UNION ALL
+    SELECT 'slot', s.slot_name::text, concat_ws(', ', CASE WHEN s.active THEN 'in use' ELSE 'nobody is connected' END, s.wal_status),
+        pg_wal_lsn_diff(here.lsn, s.restart_lsn)::bigint, NULL
+    FROM pg_replication_slots s, here
+$$;
+COMMENT ON FUNCTION ops.replicas() IS 'What ops.replication shows. Of standbys, state and lag are null where the owner of this function may not watch them: let it be a member of pg_monitor.';
+REVOKE EXECUTE ON FUNCTION ops.replicas() FROM PUBLIC;
+
+CREATE VIEW ops.replication AS SELECT kind, name, state, behind_bytes, behind FROM ops.replicas() AS r (kind, name, state, behind_bytes, behind);
+COMMENT ON VIEW ops.replication IS 'Standbys and subscribers that are connected, and replication slots, which keep log until it was fetched. Empty where nothing is replicated.';
+COMMENT ON COLUMN ops.replication.kind IS 'standby: a server or a program that receives the log now; slot: what keeps log for one.';
+COMMENT ON COLUMN ops.replication.name IS 'As the standby calls itself (application_name), or the name of the slot.';
+COMMENT ON COLUMN ops.replication.state IS 'Of a standby, what it does, and sync where commits wait for it; of a slot, whether it is used, and whether its log is there (lost: it can never catch up).';
+COMMENT ON COLUMN ops.replication.behind_bytes IS 'Bytes of log that the standby has not replayed, or that the slot keeps.';
+COMMENT ON COLUMN ops.replication.behind IS 'How long ago the standby had what is committed now; null for slots and while nothing is written.';

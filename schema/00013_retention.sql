@@ -83,3 +83,54 @@ BEGIN
     END IF;
 END $$;
 COMMENT ON FUNCTION flow.erase_organization(uuid, text[], int) IS 'Deletes up to so many rows of an organization from each table that has any, or from these tables only, and says how many. Batches, record sets and the audit log go other ways.';
+
+-- By the indexes that housekeeping finds old rows by, one row for each kind and organization. It reckons itself what
+-- flow.retention_now and flow.kept_since say: whoever reads a view runs its functions with rights of their own.
+CREATE VIEW ops.retention_debt AS
+WITH clock AS MATERIALIZED (
+    SELECT clock_timestamp() + o.ahead AS now, least(clock_timestamp() + o.stepped, c.reached) + (o.ahead - o.stepped) AS retention_now, c.kept
+    FROM flow.clock_offset o, flow.retention_clock c
+)
+SELECT k.kind, (nullif(k.seconds, 0) / 86400)::numeric(10, 2) AS kept_days, o.org_id, o.oldest_at, o.overdue
+FROM clock CROSS JOIN LATERAL (
+    SELECT n.kind, (clock.kept->>n.kind)::float8 AS seconds FROM unnest(ARRAY['batches', 'calls', 'deliveries', 'audit_log', 'usage']) n (kind)
+) k
+LEFT JOIN LATERAL (
+    SELECT g.id AS org_id, x.at AS oldest_at, s.since - x.at AS overdue
+    FROM flow.organization g
+    CROSS JOIN LATERAL (
+        SELECT clock.retention_now - make_interval(secs => least(nullif(k.seconds, 0),
+            (SELECT r.days * 86400::float8 FROM flow.retention r WHERE r.org_id = g.id AND r.name = k.kind))) AS since OFFSET 0
+    ) s
+    CROSS JOIN LATERAL (
+        (SELECT b.created_at AS at FROM flow.batch b
+            WHERE k.kind = 'batches' AND b.org_id = g.id AND b.created_at < s.since AND b.retry_of IS NULL
+                AND (SELECT n.status IN ('completed', 'partially_failed', 'failed', 'cancelled') AND n.completed_at < s.since
+                    AND n.started + n.needs_reconcile + n.unresolved = 0 FROM flow.batch_count n WHERE n.batch_id = b.id)
+            ORDER BY b.created_at LIMIT 1)
+        UNION ALL
+        (SELECT e.claimed_at FROM flow.exchange e WHERE k.kind = 'calls' AND e.org_id = g.id AND e.claimed_at < s.since ORDER BY e.id LIMIT 1)
+        UNION ALL
+        (SELECT d.received_at FROM flow.webhook w CROSS JOIN LATERAL (
+                SELECT v.received_at FROM flow.webhook_delivery v WHERE v.org_id = w.org_id AND v.webhook_id = w.id AND v.next_at IS NULL
+                ORDER BY v.id LIMIT 1
+            ) d
+            WHERE k.kind = 'deliveries' AND w.org_id = g.id AND d.received_at < s.since ORDER BY d.received_at LIMIT 1)
+        UNION ALL
+        (SELECT l.created_at FROM flow.audit_log l WHERE k.kind = 'audit_log' AND l.org_id = g.id AND l.created_at < s.since
+            ORDER BY l.created_at LIMIT 1)
+        UNION ALL
+        (SELECT (u.day + 1)::timestamp AT TIME ZONE 'UTC' FROM flow.usage u
+            WHERE k.kind = 'usage' AND u.org_id = g.id AND u.day < (s.since AT TIME ZONE 'UTC')::date ORDER BY u.day LIMIT 1)
+    ) x
+    ORDER BY overdue DESC LIMIT 1
+) o ON true
+UNION ALL
+SELECT 'erasure', NULL, e.org_id, e.begun_at, clock.now - e.begun_at
+FROM clock LEFT JOIN LATERAL (SELECT * FROM flow.erasure a ORDER BY a.begun_at LIMIT 1) e ON true;
+COMMENT ON VIEW ops.retention_debt IS 'What should be gone and is not: for each kind of what is kept for a while, the row that should have gone first. Housekeeping is every hour.';
+COMMENT ON COLUMN ops.retention_debt.kind IS 'batches, calls, deliveries, audit_log, usage, as GET /account/retention names them; erasure: batches that are deleted and have rows in other tables still.';
+COMMENT ON COLUMN ops.retention_debt.kept_days IS 'How long the operator keeps it, in days; null for good, and before a process has done housekeeping. An organization may keep it for less.';
+COMMENT ON COLUMN ops.retention_debt.org_id IS 'Whose row it is; null where nothing is overdue.';
+COMMENT ON COLUMN ops.retention_debt.oldest_at IS 'When it was made; of an erasure, when the batch was deleted; null where nothing is overdue.';
+COMMENT ON COLUMN ops.retention_debt.overdue IS 'For how long it should have been gone; null where nothing is.';

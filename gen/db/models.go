@@ -1766,6 +1766,8 @@ type FlowRetentionClock struct {
 	Reached time.Time
 	// When that was last, by the clock of the server.
 	MovedAt time.Time
+	// How long the operator keeps each kind, in seconds and 0 for good, as the process was told that moved it last. For operators to see.
+	Kept json.RawMessage
 }
 
 // Spend in windows that roll: a log of calls by when they can have arrived at the latest, in cells of a twentieth of the length. What counts of all cells at a time is never raised above the cap by a debit for a call to come.
@@ -2362,6 +2364,20 @@ type OpsQueue struct {
 	OldestAge interface{}
 }
 
+// Standbys and subscribers that are connected, and replication slots, which keep log until it was fetched. Empty where nothing is replicated.
+type OpsReplication struct {
+	// standby: a server or a program that receives the log now; slot: what keeps log for one.
+	Kind interface{}
+	// As the standby calls itself (application_name), or the name of the slot.
+	Name interface{}
+	// Of a standby, what it does, and sync where commits wait for it; of a slot, whether it is used, and whether its log is there (lost: it can never catch up).
+	State interface{}
+	// Bytes of log that the standby has not replayed, or that the slot keeps.
+	BehindBytes interface{}
+	// How long ago the standby had what is committed now; null for slots and while nothing is written.
+	Behind interface{}
+}
+
 // When a process first started on this database, and each restore after which it was opened again by `flowlane restore confirm`.
 type OpsRestore struct {
 	// Counts them.
@@ -2374,6 +2390,20 @@ type OpsRestore struct {
 	Timeline *int32
 	// Of the last row: why services write nothing until the next confirmation; null where they do.
 	ClosedBecause interface{}
+}
+
+// What should be gone and is not: for each kind of what is kept for a while, the row that should have gone first. Housekeeping is every hour.
+type OpsRetentionDebt struct {
+	// batches, calls, deliveries, audit_log, usage, as GET /account/retention names them; erasure: batches that are deleted and have rows in other tables still.
+	Kind interface{}
+	// How long the operator keeps it, in days; null for good, and before a process has done housekeeping. An organization may keep it for less.
+	KeptDays pgtype.Numeric
+	// Whose row it is; null where nothing is overdue.
+	OrgID uuid.UUID
+	// When it was made; of an erasure, when the batch was deleted; null where nothing is overdue.
+	OldestAt time.Time
+	// For how long it should have been gone; null where nothing is.
+	Overdue int32
 }
 
 // Calls of the last 15 minutes (of each budget the last 1,000) that repeat others, or were refused, by organization and action. What succeeded without being metered is counted as far as calls are kept.

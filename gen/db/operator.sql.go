@@ -259,6 +259,54 @@ func (q *Queries) OpsQueue(ctx context.Context, db DBTX, most int32) ([][]byte, 
 	return items, nil
 }
 
+const opsReplication = `-- name: OpsReplication :many
+SELECT row_to_json(v) FROM (SELECT kind, name, state, behind_bytes, behind FROM ops.replication ORDER BY behind_bytes DESC NULLS LAST LIMIT $1) v
+`
+
+func (q *Queries) OpsReplication(ctx context.Context, db DBTX, most int32) ([][]byte, error) {
+	rows, err := db.Query(ctx, opsReplication, most)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items [][]byte
+	for rows.Next() {
+		var row_to_json []byte
+		if err := rows.Scan(&row_to_json); err != nil {
+			return nil, err
+		}
+		items = append(items, row_to_json)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const opsRetention = `-- name: OpsRetention :many
+SELECT row_to_json(v) FROM (SELECT kind, kept_days, org_id, oldest_at, overdue FROM ops.retention_debt ORDER BY overdue DESC NULLS LAST, kind LIMIT $1) v
+`
+
+func (q *Queries) OpsRetention(ctx context.Context, db DBTX, most int32) ([][]byte, error) {
+	rows, err := db.Query(ctx, opsRetention, most)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items [][]byte
+	for rows.Next() {
+		var row_to_json []byte
+		if err := rows.Scan(&row_to_json); err != nil {
+			return nil, err
+		}
+		items = append(items, row_to_json)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const opsRetries = `-- name: OpsRetries :many
 SELECT row_to_json(v) FROM (SELECT domain, bucket, org_id, action_id, calls, retries, highest_attempt, refused, retry_percent, main_reason, over FROM ops.retry_storm ORDER BY retries DESC LIMIT $1) v
 `

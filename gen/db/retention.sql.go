@@ -7,6 +7,7 @@ package db
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 
 	"github.com/google/uuid"
@@ -438,16 +439,21 @@ func (q *Queries) RetentionClear(ctx context.Context, db DBTX, orgID uuid.UUID) 
 }
 
 const retentionClockAdvance = `-- name: RetentionClockAdvance :one
-UPDATE flow.retention_clock c SET moved_at = s.now, reached = least(s.now, c.reached + 2 * greatest(
-    least(make_interval(secs => $1), s.now - c.moved_at), interval '0'))
+UPDATE flow.retention_clock c SET moved_at = s.now, kept = $1, reached = least(s.now, c.reached + 2 * greatest(
+    least(make_interval(secs => $2), s.now - c.moved_at), interval '0'))
 FROM (SELECT clock_timestamp() + stepped AS now FROM flow.clock_offset) s
 RETURNING extract(epoch FROM s.now - c.reached)::float8 AS behind
 `
 
-// Moves the clock of deletions on by twice what has passed for the process and for the server, whichever is less, as far as the time
+type RetentionClockAdvanceParams struct {
+	Kept    json.RawMessage
+	Seconds float64
+}
+
+// Notes how long the operator keeps things, and moves the clock of deletions on by twice what has passed for the process and for the server, whichever is less, as far as the time
 // of the server. Tells how far it is behind that.
-func (q *Queries) RetentionClockAdvance(ctx context.Context, db DBTX, seconds float64) (float64, error) {
-	row := db.QueryRow(ctx, retentionClockAdvance, seconds)
+func (q *Queries) RetentionClockAdvance(ctx context.Context, db DBTX, arg RetentionClockAdvanceParams) (float64, error) {
+	row := db.QueryRow(ctx, retentionClockAdvance, arg.Kept, arg.Seconds)
 	var behind float64
 	err := row.Scan(&behind)
 	return behind, err

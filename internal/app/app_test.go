@@ -1,12 +1,16 @@
 package app_test
 
 import (
+	"context"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"flowlane/gen/db"
 	"flowlane/internal/api/apitest"
@@ -228,6 +232,79 @@ func TestHousekeeping_Exchanges(t *testing.T) {
 		if e, b := count(); e != want || b != 2*want {
 			t.Errorf("%d exchanges and %d of batches are left, want %d", e, b, want)
 		}
+	}
+}
+
+// TestHousekeeping_Debt: operators see what is kept for longer than it should be, of each kind what should have gone first, and nothing
+// once it is gone.
+func TestHousekeeping_Debt(t *testing.T) {
+	t.Parallel()
+	p := startWith(t, func(cfg *app.Config) {
+		cfg.Retention = retention.Installation{"usage": 30 * 24 * time.Hour, "audit_log": 40 * 24 * time.Hour, "deliveries": 30 * 24 * time.Hour}
+	})
+	debts := func() (out map[string]int) {
+		t.Helper()
+		out = map[string]int{}
+		rows, err := p.Pool.Query(t.Context(), `SELECT kind, round(extract(epoch FROM overdue) / 86400)::int FROM ops.retention_debt
+			WHERE overdue IS NOT NULL AND (org_id = (SELECT id FROM flow.organization WHERE name = 'a')) IS TRUE`)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var kind string
+		var days int
+		if _, err := pgx.ForEachRow(rows, []any{&kind, &days}, func() error { out[kind] = days; return nil }); err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	if err := p.Housekeep(t.Context()); err != nil { // notes how long things are kept
+		t.Fatal(err)
+	}
+	tx, err := p.Pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
+	for _, sql := range []string{
+		"INSERT INTO flow.organization (id, name) SELECT gen_random_uuid(), n FROM unnest(ARRAY['a', 'b']) n",
+		"INSERT INTO flow.retention (org_id, name, days) SELECT id, 'batches', 10 FROM flow.organization WHERE name = 'a'",
+		`CREATE TEMP TABLE old AS SELECT o.id AS org_id, gen_random_uuid() AS id, flow.clock() - make_interval(days => d) AS at
+			FROM flow.organization o CROSS JOIN unnest(ARRAY[0, CASE WHEN o.name = 'a' THEN 50 ELSE 45 END]) d WHERE o.name IN ('a', 'b')`,
+		`INSERT INTO flow.audit_log (id, org_id, created_at, action, resource_type, resource_id, outcome, request_id)
+			SELECT id, org_id, at, 'a', 't', 'r', 'succeeded', '' FROM old`,
+		`INSERT INTO flow.exchange (org_id, id, domain, action_id, lane, attempt, records, batch_id, step_no, task_no, outcome, claimed_at, detail)
+			SELECT org_id, (lpad(to_hex((extract(epoch FROM at) * 1000)::bigint), 12, '0') || '7' || right(md5(id::text), 19))::uuid, 'd', 'a', 'bulk',
+				1, 1, id, 0, 0, 'success', at, '' FROM old`,
+		`INSERT INTO flow.batch (id, org_id, definition_id, version, trigger_type, metadata, record_count, page_set, created_at)
+			SELECT id, org_id, id, 1, 'api_call', '{}', 0, id, at FROM old`,
+		`INSERT INTO flow.batch_count (batch_id, org_id, status, record_count, updated_at, started_at, completed_at)
+			SELECT id, org_id, 'completed', 0, at, at, at FROM old`,
+		`INSERT INTO flow.usage (org_id, day, definition_id, credential_id, action_id, calls, records)
+			SELECT org_id, (at AT TIME ZONE 'UTC')::date - 1, id, id, 'a', 1, 1 FROM old WHERE at < flow.clock() - interval '1 day'`,
+	} {
+		if _, err := tx.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	overdue := debts()
+	if overdue["usage"] == 20 { // a day ends at midnight, and with it what is counted by day
+		overdue["usage"]++
+	}
+	if want := map[string]int{"audit_log": 10, "calls": 43, "batches": 40, "usage": 21}; !maps.Equal(overdue, want) {
+		t.Errorf("overdue are %v days, want %v", overdue, want)
+	}
+	var days float64
+	if err := p.Pool.QueryRow(t.Context(), "SELECT kept_days::float8 FROM ops.retention_debt WHERE kind = 'calls'").Scan(&days); err != nil || days != 7 {
+		t.Errorf("calls are kept for %v days, %v", days, err)
+	}
+	if err := p.Housekeep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if left := debts(); len(left) > 0 {
+		t.Errorf("%v is overdue", left)
 	}
 }
 

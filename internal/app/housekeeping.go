@@ -51,7 +51,7 @@ func (a *App) planUpkeep(ctx context.Context) error {
 // housekeep deletes what is only kept for a while, in bounded steps.
 func (a *App) housekeep(ctx context.Context, _ *due.Lease) (time.Time, error) {
 	q := db.New()
-	behind, err := a.aging.Advance(ctx, a.Pool)
+	behind, err := a.aging.Advance(ctx, a.Pool, a.cfg.Retention)
 	if err != nil {
 		return time.Time{}, err //nolint:wrapcheck // says everything
 	}

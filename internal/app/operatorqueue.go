@@ -64,6 +64,8 @@ var queueReads = []struct {
 	{"due_late", "", (*db.Queries).OpsLate},
 	{"river_backlog", "", (*db.Queries).OpsJobs},
 	{"xmin_holder", "", (*db.Queries).OpsHolders},
+	{"retention_debt", "", (*db.Queries).OpsRetention},
+	{"replication", "", (*db.Queries).OpsReplication},
 	{"table_health", "", (*db.Queries).OpsTables},
 }
 

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -54,6 +55,15 @@ func TestRun_Replica(t *testing.T) {
 	until(func() bool { return used() == "1" })
 	trigger()
 	until(func() bool { return listed() == 1 })
+	primary.exec(t, "SELECT pg_create_physical_replication_slot('unused', true)")
+	replicas := func() (out []string) {
+		rows, err := p.Pool.Query(t.Context(), "SELECT kind || ' ' || name || ': ' || state FROM ops.replication WHERE behind_bytes >= 0 ORDER BY 1")
+		require.NoError(t, err)
+		out, err = pgx.CollectRows(rows, pgx.RowTo[string])
+		require.NoError(t, err)
+		return out
+	}
+	assert.Equal(t, []string{"slot unused: nobody is connected, reserved", "standby walreceiver: streaming, async"}, replicas())
 
 	standby.exec(t, "SELECT pg_wal_replay_pause()")
 	trigger()
@@ -67,6 +77,7 @@ func TestRun_Replica(t *testing.T) {
 
 	standby.end(t, false)
 	assert.Equal(t, 2, listed(), "the primary answers at once")
+	until(func() bool { return len(replicas()) == 1 })
 	trigger()
 	assert.Equal(t, 3, listed())
 	assert.Equal(t, "0", used())

@@ -30,7 +30,7 @@ func TestMigrate_OpsRole(t *testing.T) {
 	dsn, admin := pgtest.NewDatabase(t)
 	_, member := pgtest.Login(t, admin, dsn, "IN ROLE "+pg.OpsRole)
 	views := names(t, admin, "SELECT relname FROM pg_class WHERE relnamespace = 'ops'::regnamespace AND relkind = 'v'")
-	require.Len(t, views, 11)
+	require.Len(t, views, 13)
 	for _, view := range views {
 		_, err := member.Exec(t.Context(), "SELECT * FROM ops."+view)
 		assert.NoError(t, err, view)

@@ -2,6 +2,7 @@ package retention
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"sync"
 	"time"
@@ -23,14 +24,22 @@ type Clock struct {
 // NewClock returns the clock of a process that has just been started.
 func NewClock() *Clock { return &Clock{last: time.Now()} }
 
-// Advance moves the clock on by what has passed since the last time, and returns how far it is behind that of the
-// database.
-func (c *Clock) Advance(ctx context.Context, conn db.DBTX) (behind time.Duration, err error) {
+// Advance moves the clock on by what has passed since the last time, notes how long the operator keeps things, and returns how far it
+// is behind that of the database.
+func (c *Clock) Advance(ctx context.Context, conn db.DBTX, in Installation) (behind time.Duration, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := time.Now()
 	passed := min(now.Sub(c.last), longestRound)
-	seconds, err := db.New().RetentionClockAdvance(ctx, conn, passed.Seconds())
+	kept := make(map[string]float64, len(All))
+	for _, k := range All {
+		kept[k.Name] = in.seconds(k)
+	}
+	text, err := json.Marshal(kept)
+	if err != nil {
+		return 0, fmt.Errorf("write how long things are kept: %w", err)
+	}
+	seconds, err := db.New().RetentionClockAdvance(ctx, conn, db.RetentionClockAdvanceParams{Kept: text, Seconds: passed.Seconds()})
 	if err != nil {
 		return 0, fmt.Errorf("move the clock of deletions on: %w", err)
 	}
