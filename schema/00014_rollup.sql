@@ -62,7 +62,7 @@ COMMENT ON COLUMN flow.rollup_open.org_id IS 'The organization whose batch it is
 COMMENT ON COLUMN flow.rollup_open.started_at IS 'When the batch was started.';
 COMMENT ON COLUMN flow.rollup_open.batch_id IS 'The batch that is left out.';
 
-CREATE VIEW flow.batch_figures AS
+CREATE VIEW flow.batch_figures WITH (security_invoker = true) AS
 SELECT b.id AS batch_id, b.org_id, b.definition_id, b.created_at AS at, b.version, c.status, c.completed_at IS NOT NULL AS over,
     1::bigint AS batches, b.record_count::bigint AS jobs, c.staged::bigint AS staged, c.queued::bigint AS queued,
     c.pending::bigint AS pending, c.started::bigint AS started, c.needs_reconcile::bigint AS needs_reconcile,

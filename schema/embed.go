@@ -5,7 +5,7 @@ package schema
 import "embed"
 
 // Baseline is the number of the last file of the baseline, which is applied to empty databases alone.
-const Baseline = 14
+const Baseline = 15
 
 // FS has every migration at its root.
 //

@@ -57,8 +57,8 @@ type Migrator struct {
 func Migrate(ctx context.Context, pool *pgxpool.Pool) error { return Migrator{}.Up(ctx, pool) }
 
 // Up brings the database of pool up to date: the schema flow with the views of ops, then River's, then, as far as the
-// user may, the role that reads those views (OpsAdvice tells). It may be called by several processes at once, on an
-// empty database too. It uses connections of its own, so that a small pool does not block it. A migration that fails
+// user may, the roles of row-level security (RowSecurityAdvice tells), and the one that reads those views (OpsAdvice
+// tells). It may be called by several processes at once, on an empty database too. It uses connections of its own, so that a small pool does not block it. A migration that fails
 // leaves nothing behind, unless it runs outside a transaction; those before it stay. Errors: SchemaDiffersError and
 // SchemaNewerError, before anything is changed; LockError.
 func (m Migrator) Up(ctx context.Context, pool *pgxpool.Pool) error {
@@ -108,6 +108,12 @@ func (m Migrator) Up(ctx context.Context, pool *pgxpool.Pool) error {
 		return err
 	}
 	if err := run.river(ctx, own); err != nil {
+		return err
+	}
+	err = run.patiently(ctx, "row-level security", m.LockTimeout, func(ctx context.Context) error {
+		return secureRows(ctx, conn)
+	})
+	if err != nil {
 		return err
 	}
 	return grantOps(ctx, conn, OpsRole)

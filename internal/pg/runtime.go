@@ -33,8 +33,9 @@ var runtimeGrants = []string{
 	"REVOKE UPDATE, DELETE ON flow.identity FROM %s",
 }
 
-// RuntimeGrants returns the statements by which GrantRuntime gives rights, with %s where the role stands.
-func RuntimeGrants() []string { return slices.Clone(runtimeGrants) }
+// RuntimeGrants returns the statements by which the roles of a service get their rights, with %s for that of
+// GrantRuntime.
+func RuntimeGrants() []string { return slices.Concat(runtimeGrants, requestGrants) }
 
 // GrantRuntime gives the role by which a service connects to a migrated database all that it needs, and makes the role
 // where there is none, without a login: users are members of it. It owns nothing, so it can change neither the schema
@@ -64,14 +65,33 @@ WHERE c.relname = 'batch' AND c.relnamespace = to_regnamespace('flow')`, role).S
 		}
 	}
 	name := pgx.Identifier{role}.Sanitize()
-	return InTx(ctx, pool, func(ctx context.Context, tx pgx.Tx) error {
+	err = InTx(ctx, pool, func(ctx context.Context, tx pgx.Tx) error {
 		for _, grant := range runtimeGrants {
 			if _, err := tx.Exec(ctx, strings.ReplaceAll(grant, "%s", name)); err != nil {
 				return fmt.Errorf("give the role %s its rights: %w", role, err)
 			}
 		}
-		return nil
+		return grantRowSecurity(ctx, tx, name)
 	})
+	if IsRefused(err) {
+		return RoleError{role, "must become a member of " + RequestRole + " and " + WorkerRole + ", and this user may not see " +
+			"to that: let an administrator run GRANT " + RequestRole + ", " + WorkerRole + " TO " + name +
+			"; and then run this again"}
+	}
+	return err
+}
+
+// grantRowSecurity lets a role run requests and workers, where row-level security is set up.
+func grantRowSecurity(ctx context.Context, tx pgx.Tx, name string) error {
+	security, err := readRowSecurity(ctx, tx)
+	if err != nil || !security.Roles {
+		return err
+	}
+	_, err = tx.Exec(ctx, "GRANT "+RequestRole+", "+WorkerRole+" TO "+name)
+	if err != nil {
+		return fmt.Errorf("let requests and workers of the role %s see rows: %w", name, err)
+	}
+	return nil
 }
 
 // RoleError tells why a role cannot be the one that runs the service, and what to do.
