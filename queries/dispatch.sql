@@ -447,9 +447,8 @@ ON CONFLICT (tenancy_id, bucket, org_id) DO UPDATE SET percent = excluded.percen
 -- Locks every budget of an account against claims.
 SELECT bucket FROM flow.budget WHERE domain = @domain ORDER BY bucket FOR NO KEY UPDATE;
 
--- name: BudgetsWaiting :many
--- The budgets of an account for which work waits.
-SELECT DISTINCT bucket FROM flow.lane_batch WHERE domain = @domain AND open AND listed AND ready_parts > 0 ORDER BY bucket;
+-- name: BudgetsOf :many
+SELECT bucket FROM flow.budget WHERE domain = @domain ORDER BY bucket;
 
 -- name: BudgetWaits :many
 -- Those of these budgets of an account for which work waits.

@@ -68,15 +68,15 @@ func (s *Service) leave(ctx context.Context, tx pgx.Tx, c *db.FlowCredential) er
 	return s.wakeOthers(ctx, tx, domain)
 }
 
-// wakeOthers has the work looked at that waits for an account of which a credential is gone: the margins of its organization
-// may have held it up.
+// wakeOthers has the work looked at that waits for an account of which a credential is gone: the margins of its
+// organization may have held it up. Whether any waits is not asked: it may be that of others.
 func (s *Service) wakeOthers(ctx context.Context, tx pgx.Tx, tenancyID *string) error {
 	if tenancyID == nil {
 		return nil
 	}
-	buckets, err := s.queries.BudgetsWaiting(ctx, tx, *tenancyID)
+	buckets, err := s.queries.BudgetsOf(ctx, tx, *tenancyID)
 	if err != nil {
-		return fmt.Errorf("read what waits for %s: %w", *tenancyID, err)
+		return fmt.Errorf("read the budgets of %s: %w", *tenancyID, err)
 	}
 	for _, bucket := range buckets {
 		if err := s.due.WakeAgain(ctx, tx, run.DueDispatch, run.DispatchKey(*tenancyID, bucket)); err != nil {
