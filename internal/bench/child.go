@@ -170,7 +170,7 @@ func (e *env) stack(ctx context.Context) (*service, error) {
 // serve starts the service, with further settings of its environment, which come last. One that is idle leaves what waits in queues
 // alone; it takes the place of the one before.
 func (s *service) serve(ctx context.Context, e *env, extra ...string) error {
-	settings := []string{dsnVariable + "=" + e.dsn, simVariable + "=" + s.platform.url, vault.KEKVariable + "=" + s.kek,
+	settings := []string{dsnVariable + "=" + e.serviceDSN, simVariable + "=" + s.platform.url, vault.KEKVariable + "=" + s.kek,
 		hostVariable + "=" + s.target.host, profileVariable + "=" + e.profile}
 	served, err := spawn(ctx, e, roleService, append(settings, extra...)...)
 	if err != nil {

@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"net/url"
@@ -20,9 +22,9 @@ import (
 
 // env is what a bench runs in.
 type env struct {
-	// pool is on a migrated database of its own, dsn its address.
-	pool *pgxpool.Pool
-	dsn  string
+	// pool is on a migrated database of its own, dsn its address, and serviceDSN that for a service, which owns nothing.
+	pool            *pgxpool.Pool
+	dsn, serviceDSN string
 	// root is the address of the server that the database was made on.
 	root string
 	// server names the Postgres.
@@ -114,11 +116,39 @@ func (e *env) database(ctx context.Context, dsn string) error {
 	if err := pg.Migrate(ctx, e.pool); err != nil {
 		return err
 	}
+	if err := e.letServiceIn(ctx); err != nil {
+		return err
+	}
 	var version, fsync, sync string
 	err = e.pool.QueryRow(ctx, "SELECT current_setting('server_version'), current_setting('fsync'), current_setting('synchronous_commit')").
 		Scan(&version, &fsync, &sync)
 	e.server = fmt.Sprintf("Postgres %s, fsync %s, synchronous_commit %s", version, fsync, sync)
 	return err
+}
+
+// serviceRole is by whom the service connects, as one elsewhere should: row-level security binds it.
+const serviceRole = "flowlane_bench_service"
+
+func (e *env) letServiceIn(ctx context.Context) error {
+	if err := pg.GrantRuntime(ctx, e.pool, serviceRole); err != nil {
+		return err
+	}
+	sum := sha256.Sum256([]byte(serviceRole + "\n" + e.root)) // the same for each database of the server
+	password := hex.EncodeToString(sum[:])
+	if _, err := e.pool.Exec(ctx, "ALTER ROLE "+serviceRole+" LOGIN PASSWORD '"+password+"'"); err != nil {
+		return fmt.Errorf("let the service in: %w", err)
+	}
+	if !strings.Contains(e.dsn, "://") {
+		e.serviceDSN = e.dsn + " user=" + serviceRole + " password=" + password
+		return nil
+	}
+	u, err := url.Parse(e.dsn)
+	if err != nil {
+		return errors.New("FLOWLANE_BENCH_DATABASE_URL is not a URL")
+	}
+	u.User = url.UserPassword(serviceRole, password)
+	e.serviceDSN = u.String()
+	return nil
 }
 
 func withDatabase(dsn, name string) (string, error) {
