@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"flowlane/gen/db"
+	"flowlane/internal/pg"
 )
 
 // Caller is an authenticated caller. Everything that it does happens in OrgID and is attributed to AccountID.
@@ -61,9 +62,10 @@ type Actor struct {
 
 type callerKey struct{}
 
-// NewContext returns a context that carries the caller and what it asked for.
+// NewContext returns a context that carries the caller and what it asked for. What is asked of a pg.Scoped pool with it
+// sees the rows of the caller's organization alone.
 func NewContext(ctx context.Context, c Caller, o Operation) context.Context {
-	return context.WithValue(ctx, callerKey{}, &Actor{c, o})
+	return context.WithValue(pg.WithOrg(ctx, c.OrgID), callerKey{}, &Actor{c, o})
 }
 
 // Authenticated reports whether the context carries a caller.

@@ -12,7 +12,6 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"flowlane/gen/db"
 	"flowlane/internal/fault"
@@ -24,7 +23,7 @@ const minHashKey = 32
 
 // Config is what a Service is made of.
 type Config struct {
-	Pool *pgxpool.Pool
+	Pool pg.Pool
 	// HashKeys are secrets of at least 32 bytes. The first hashes new keys; keys that were hashed with any of the others
 	// still authenticate, so that the hash key can be changed.
 	HashKeys [][]byte

@@ -7,7 +7,6 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"flowlane/gen/db"
 	"flowlane/gen/oas"
@@ -21,7 +20,7 @@ import (
 
 // accountHandler serves /account.
 type accountHandler struct {
-	pool     *pgxpool.Pool
+	pool     pg.Pool
 	reads    pg.DB
 	accounts *account.Service
 	runs     *run.Service

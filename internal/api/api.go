@@ -9,8 +9,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-
 	"flowlane/gen/oas"
 	"flowlane/internal/account"
 	"flowlane/internal/catalog"
@@ -42,7 +40,7 @@ const prefix = "/v1"
 
 // Deps are what the handlers work with. All fields but Observe and Reads are required.
 type Deps struct {
-	Pool *pgxpool.Pool
+	Pool pg.Pool
 	// Reads is where lists are asked for that may be a little old; nil for Pool.
 	Reads         pg.DB
 	Accounts      *account.Service

@@ -9,7 +9,6 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"flowlane/gen/db"
 	"flowlane/gen/oas"
@@ -25,7 +24,7 @@ import (
 
 // batchHandler serves /flows/batches.
 type batchHandler struct {
-	pool      *pgxpool.Pool
+	pool      pg.Pool
 	reads     pg.DB
 	runs      *run.Service
 	forecasts *forecast.Service
@@ -74,8 +73,12 @@ func (h batchHandler) ListBatches(ctx context.Context, params oas.ListBatchesPar
 		return &list, nil
 	}
 	in.DefinitionID, in.ScheduleID = definition, schedule
+	asking := ctx
+	if in.TriggerType != nil { // by an index of an enum
+		asking = pg.AsWorker(ctx)
+	}
 	q, conn := db.New(), pg.Planned{Pool: h.reads}
-	total, err := batchTotal(ctx, q, conn, in)
+	total, err := batchTotal(asking, q, conn, in)
 	if err != nil {
 		return nil, err
 	}
@@ -86,9 +89,9 @@ func (h batchHandler) ListBatches(ctx context.Context, params oas.ListBatchesPar
 		}
 		in.Least, in.Most, in.SkipRows, in.MaxRows = at.Least, at.Most, skip, n
 		if at.Newest {
-			return newestBatches(ctx, q, conn, in)
+			return newestBatches(asking, q, conn, in)
 		}
-		return q.BatchList(ctx, conn, in)
+		return q.BatchList(asking, conn, in)
 	})
 	if err != nil {
 		return nil, err
@@ -182,6 +185,9 @@ func (h batchHandler) UpdateBatch(ctx context.Context, req *oas.BatchUpdate, par
 		return nil, fault.Invalidated(bad...)
 	}
 	var row *run.BatchRow
+	if in.Pacing != nil { // is held against the margins of all who use an account
+		ctx = pg.AsWorker(ctx)
+	}
 	err = pg.InTx(ctx, h.pool, func(ctx context.Context, tx pgx.Tx) error {
 		if row, err = h.runs.Steer(ctx, tx, caller.OrgID, id, in); err != nil || in.Pacing == nil {
 			return err

@@ -7,8 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-
 	"flowlane/internal/fault"
 	"flowlane/internal/pg"
 )
@@ -49,7 +47,7 @@ func notMade(ctx context.Context, err error, detail string) error {
 
 // outage is a time in which the database cannot be used. It is logged when it begins and when it ends, not for each request.
 type outage struct {
-	pool *pgxpool.Pool
+	pool pg.Pool
 	now  func() time.Time
 	log  *slog.Logger
 
@@ -63,7 +61,7 @@ type outage struct {
 func (o *outage) refuse(ctx context.Context, err error) *fault.Error {
 	gone := pg.IsUnavailable(err)
 	if pg.IsReadOnly(err) {
-		if why, asked := pg.Moved(ctx, o.pool, false); asked == nil && why != "" {
+		if why, asked := pg.Moved(pg.AsWorker(ctx), o.pool, false); asked == nil && why != "" {
 			return restored
 		}
 	}

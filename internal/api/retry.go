@@ -13,7 +13,7 @@ import (
 	"flowlane/internal/run"
 )
 
-// RetryBatch starts a batch over records of another one.
+// RetryBatch starts a batch over records of another one; as a worker, as every start.
 func (h batchHandler) RetryBatch(ctx context.Context, req oas.OptBatchRetry, params oas.RetryBatchParams) (*oas.TriggerResult, error) {
 	caller := account.FromContext(ctx)
 	id, err := pathID("Batch", params.BatchID)
@@ -30,7 +30,7 @@ func (h batchHandler) RetryBatch(ctx context.Context, req oas.OptBatchRetry, par
 	in.Groups = req.Value.Groups
 	var started *run.StartedBatch
 	var estimate *forecast.Estimate
-	err = pg.InTx(ctx, h.pool, func(ctx context.Context, tx pgx.Tx) (err error) {
+	err = pg.InTx(pg.AsWorker(ctx), h.pool, func(ctx context.Context, tx pgx.Tx) (err error) {
 		if started, err = h.runs.Retry(ctx, tx, in); err != nil {
 			return err
 		}

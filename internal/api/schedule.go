@@ -8,7 +8,6 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"flowlane/gen/db"
 	"flowlane/gen/oas"
@@ -21,7 +20,7 @@ import (
 
 // scheduleHandler serves /flows/schedules.
 type scheduleHandler struct {
-	pool      *pgxpool.Pool
+	pool      pg.Pool
 	schedules *schedule.Service
 }
 

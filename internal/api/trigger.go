@@ -6,7 +6,6 @@ import (
 	"net/http"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"flowlane/gen/db"
 	"flowlane/gen/oas"
@@ -21,7 +20,7 @@ import (
 
 // triggerHandler serves the trigger of a definition.
 type triggerHandler struct {
-	pool        *pgxpool.Pool
+	pool        pg.Pool
 	definitions *definition.Service
 	plans       *definition.Plans
 	runs        *run.Service
@@ -56,12 +55,13 @@ func (h triggerHandler) TriggerDefinition(ctx context.Context, req oas.OptTrigge
 	return triggerResultOf(started, nil), nil
 }
 
-// alone starts a trigger in a transaction of its own.
+// alone starts a trigger in a transaction of its own: as a worker, since its estimate takes in what other organizations
+// have waiting, and groups are of several organizations.
 func (h triggerHandler) alone(ctx context.Context, in run.StartInput) (*oas.TriggerResult, error) {
 	var started *run.StartedBatch
 	var estimate *forecast.Estimate
 	var txID string
-	err := pg.InTx(ctx, h.pool, func(ctx context.Context, tx pgx.Tx) (err error) {
+	err := pg.InTx(pg.AsWorker(ctx), h.pool, func(ctx context.Context, tx pgx.Tx) (err error) {
 		if txID, err = h.version(ctx, tx, &in); err != nil {
 			return err
 		}

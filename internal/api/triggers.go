@@ -3,8 +3,6 @@ package api
 import (
 	"context"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-
 	"flowlane/gen/db"
 	"flowlane/gen/oas"
 	"flowlane/internal/account"
@@ -14,7 +12,7 @@ import (
 
 // triggersHandler serves /flows/triggers. A start and its batch are one row; a refused start has one of its own.
 type triggersHandler struct {
-	pool  *pgxpool.Pool
+	pool  pg.Pool
 	reads pg.DB
 }
 
@@ -40,6 +38,7 @@ func (h triggersHandler) ListTriggers(ctx context.Context, params oas.ListTrigge
 	if kind, ok := params.TriggerType.Get(); ok {
 		value := db.FlowTriggerType(kind)
 		in.TriggerType = &value
+		ctx = pg.AsWorker(ctx) // by an index of an enum
 	}
 	rows, err := h.rows(ctx, in, at.Newest)
 	if err != nil {

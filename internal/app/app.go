@@ -146,7 +146,9 @@ type App struct {
 	imports *orgcatalog.Service
 	keys    *provider.Sender
 	clock   *pgxpool.Pool
-	reads   *pg.Reads
+	// scoped is Pool, on which requests see their organization alone.
+	scoped *pg.Scoped
+	reads  *pg.Reads
 	// watch holds the database's clock against that of the process.
 	watch *due.Clock
 	// aging is the clock of deletions.
@@ -270,8 +272,11 @@ func (a *App) connect(ctx context.Context) error {
 	if err := prepare(ctx, a.Pool, a.cfg.Migrate && !a.cfg.Pooled); err != nil {
 		return err
 	}
+	if a.scoped, err = pg.NewScoped(ctx, a.Pool); err != nil {
+		return err //nolint:wrapcheck // says everything
+	}
 	replica := pg.Options{MaxConns: forWork, Pooled: a.cfg.Pooled}
-	if a.reads, err = pg.OpenReads(ctx, a.Pool, a.cfg.ReadDatabaseURL, replica, a.cfg.Log); err != nil {
+	if a.reads, err = pg.OpenReads(ctx, a.scoped, a.cfg.ReadDatabaseURL, replica, a.cfg.Log); err != nil {
 		return err //nolint:wrapcheck // says everything
 	}
 	a.warnOfRisks(ctx)
@@ -296,6 +301,10 @@ func (a *App) warnOfRisks(ctx context.Context) {
 	for _, risk := range risks {
 		a.cfg.Log.Warn("commits of this database can be lost", "risk", risk)
 	}
+	advice, err := pg.RowSecurityAdvice(ctx, a.Pool)
+	if err != nil || advice != "" {
+		a.cfg.Log.Warn("row-level security does not keep requests to their organization", "advice", advice, "error", err)
+	}
 	unset, err := pg.Unset(ctx, a.Pool)
 	if err != nil {
 		a.cfg.Log.Warn("nobody knows which settings connections lack", "error", err)
@@ -316,7 +325,7 @@ func (a *App) wire(ctx context.Context) error {
 		return fmt.Errorf("open the vault: %w", err)
 	}
 	a.keys = a.cfg.Tokens.sender()
-	if a.Accounts, err = Accounts(a.Pool, root, a.cfg.Log, a.cfg.Tokens.config(a.keys), a.metrics.refused); err != nil {
+	if a.Accounts, err = Accounts(a.scoped, root, a.cfg.Log, a.cfg.Tokens.config(a.keys), a.metrics.refused); err != nil {
 		return err
 	}
 	a.Memory = memory.New(max(cmp.Or(a.cfg.MemoryBudget, memory.Default), memory.Least))
@@ -329,28 +338,28 @@ func (a *App) wire(ctx context.Context) error {
 	}
 	a.Scheduler = due.New(a.clock, queue, due.Options{Log: a.cfg.Log})
 	a.watch, a.aging = due.NewClock(a.clock, a.cfg.Log), retention.NewClock()
-	a.imports = orgcatalog.New(a.Pool, a.clock, a.Catalog)
-	a.Credentials = credential.New(credential.Deps{Pool: a.Pool, Vault: a.Vault, Catalog: a.Catalog, Prober: a.Sender, Now: time.Now, Due: a.Scheduler,
+	a.imports = orgcatalog.New(a.scoped, a.clock, a.Catalog)
+	a.Credentials = credential.New(credential.Deps{Pool: a.scoped, Vault: a.Vault, Catalog: a.Catalog, Prober: a.Sender, Now: time.Now, Due: a.Scheduler,
 		AllowHosts: a.cfg.AllowHosts, Redeemer: a.Sender, VerifierKey: root.Derive("oauth-pkce")})
-	a.Definitions = definition.New(a.Pool, a.Catalog)
-	a.RecordSets = recordset.New(a.Pool, a.Scheduler, orgquota.NewMeter(orgquota.StoredBytes, time.Now))
-	a.Stores = store.New(a.Pool, a.Scheduler)
+	a.Definitions = definition.New(a.scoped, a.Catalog)
+	a.RecordSets = recordset.New(a.scoped, a.Scheduler, orgquota.NewMeter(orgquota.StoredBytes, time.Now))
+	a.Stores = store.New(a.scoped, a.Scheduler)
 	router := &dispatch.Router{Catalog: a.Catalog, BulkInFlight: dispatch.BulkInFlight, SmallInFlight: dispatch.SmallInFlight}
 	plans := definition.NewPlans(a.Catalog, 0)
-	a.Runs = run.New(a.Pool, plans, router, a.Scheduler, mathrand.Float64)
+	a.Runs = run.New(a.scoped, plans, router, a.Scheduler, mathrand.Float64)
 	a.Runs.Lost(&a.losses)
 	a.Runs.Limit(run.Limits{Now: time.Now, Piece: workPiece, Memory: a.Memory, Open: orgquota.NewMeter(orgquota.OpenBatches, time.Now)})
-	a.Holds = hold.New(a.Pool, a.Runs, a.Scheduler)
-	a.Schedules = schedule.New(a.Pool, a.Definitions, a.Runs, a.Scheduler, &a.losses, a.cfg.Log)
-	a.Webhooks = webhook.New(webhook.Deps{Pool: a.Pool, Vault: a.Vault, Definitions: a.Definitions, Runs: a.Runs, Due: a.Scheduler, Losses: &a.losses, Log: a.cfg.Log})
-	a.Subscriptions = subscription.New(a.Pool, a.Definitions, a.Runs, a.cfg.Log)
+	a.Holds = hold.New(a.scoped, a.Runs, a.Scheduler)
+	a.Schedules = schedule.New(a.scoped, a.Definitions, a.Runs, a.Scheduler, &a.losses, a.cfg.Log)
+	a.Webhooks = webhook.New(webhook.Deps{Pool: a.scoped, Vault: a.Vault, Definitions: a.Definitions, Runs: a.Runs, Due: a.Scheduler, Losses: &a.losses, Log: a.cfg.Log})
+	a.Subscriptions = subscription.New(a.scoped, a.Definitions, a.Runs, a.cfg.Log)
 	a.Streams = stream.New(a.stopping, a.Runs, stream.Options{Most: a.cfg.MaxStreams, Log: a.cfg.Log})
 	a.Runs.Tell(a.Streams.Changed)
 	if a.cfg.Dispatch.Observed == nil {
 		a.cfg.Dispatch.Observed = a.metrics.called
 	}
 	a.Dispatcher = dispatch.New(dispatch.Deps{
-		Pool: a.Pool, Runs: a.Runs, Catalog: a.Catalog, Credentials: a.Credentials, Sender: a.Sender,
+		Pool: a.scoped, Runs: a.Runs, Catalog: a.Catalog, Credentials: a.Credentials, Sender: a.Sender,
 		Due: a.Scheduler, Clock: a.watch, Random: mathrand.Float64, Losses: &a.losses, Memory: a.Memory,
 	}, a.cfg.Dispatch)
 	a.registerKinds()
@@ -386,7 +395,7 @@ func (a *App) sender() (*provider.Sender, error) {
 
 // makeHandler makes what the process answers, of the parts.
 func (a *App) makeHandler(root vault.Root, plans *definition.Plans) error {
-	answers, err := request.NewAnswers(a.Pool, root.Derive("idempotency"))
+	answers, err := request.NewAnswers(a.scoped, root.Derive("idempotency"))
 	if err != nil {
 		return fmt.Errorf("make the answers: %w", err)
 	}
@@ -397,11 +406,11 @@ func (a *App) makeHandler(root vault.Root, plans *definition.Plans) error {
 	forecasts := forecast.New(a.Pool, a.Catalog, plans)
 	handler, err := api.New(api.Deps{
 		Retention: a.cfg.Retention,
-		Pool:      a.Pool, Accounts: a.Accounts, Catalog: a.Catalog, Imports: a.imports, RecordSets: a.RecordSets, Definitions: a.Definitions, Templates: templates, Plans: plans,
-		Variables: variable.New(a.Pool), Tenants: tenant.New(a.Pool, a.Catalog), Stores: a.Stores, Credentials: a.Credentials, Runs: a.Runs,
+		Pool:      a.scoped, Accounts: a.Accounts, Catalog: a.Catalog, Imports: a.imports, RecordSets: a.RecordSets, Definitions: a.Definitions, Templates: templates, Plans: plans,
+		Variables: variable.New(a.scoped), Tenants: tenant.New(a.scoped, a.Catalog), Stores: a.Stores, Credentials: a.Credentials, Runs: a.Runs,
 		Streams: a.Streams, Forecasts: forecasts, Holds: a.Holds, Schedules: a.Schedules, Webhooks: a.Webhooks, Subscriptions: a.Subscriptions, Refresher: a.Dispatcher, Tuner: a.Dispatcher, Resolver: a.Dispatcher, Calls: a.Dispatcher,
 		DryRuns: dryrun.New(dryrun.Deps{
-			Pool: a.Pool, Catalog: a.Catalog, Definitions: a.Definitions, Plans: plans, Credentials: a.Credentials, Forecasts: forecasts, Runs: a.Runs, Now: time.Now,
+			Pool: a.scoped, Catalog: a.Catalog, Definitions: a.Definitions, Plans: plans, Credentials: a.Credentials, Forecasts: forecasts, Runs: a.Runs, Now: time.Now,
 		}),
 		Usage: usage.New(a.reads, a.Catalog), Reads: a.reads,
 		Answers: answers, Limits: request.NewLimits(a.Pool, time.Now, a.cfg.Log), RequestLimit: a.cfg.RequestLimit, PublicURL: a.publicURL, Observe: a.metrics.answered, Now: time.Now, Log: a.cfg.Log,

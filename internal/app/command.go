@@ -15,6 +15,7 @@ import (
 	"flowlane/internal/due"
 	"flowlane/internal/event"
 	"flowlane/internal/hold"
+	"flowlane/internal/pg"
 	"flowlane/internal/retention"
 	"flowlane/internal/run"
 	"flowlane/internal/vault"
@@ -23,7 +24,7 @@ import (
 
 // Accounts returns the account service of an installation, for commands that need no more than that. tokens is nil where
 // no bearer tokens are taken, refused where nobody counts refused sign-ins.
-func Accounts(pool *pgxpool.Pool, root vault.Root, log *slog.Logger, tokens *account.TokenConfig, refused func(reason string)) (*account.Service, error) {
+func Accounts(pool pg.Pool, root vault.Root, log *slog.Logger, tokens *account.TokenConfig, refused func(reason string)) (*account.Service, error) {
 	accounts, err := account.New(account.Config{
 		Pool: pool, HashKeys: [][]byte{root.Derive("api-key")}, Random: rand.Reader, Now: time.Now, Log: log,
 		Tokens: tokens, Refused: refused,

@@ -9,11 +9,11 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"flowlane/gen/db"
 	"flowlane/internal/catalog"
 	"flowlane/internal/listing"
+	"flowlane/internal/pg"
 	"flowlane/internal/provider"
 	"flowlane/internal/run"
 	"flowlane/internal/vault"
@@ -115,7 +115,7 @@ const DueCounters = "counters"
 
 // Service is the door to credentials. Safe for concurrent use.
 type Service struct {
-	pool    *pgxpool.Pool
+	pool    pg.Pool
 	vault   *vault.Vault
 	catalog *catalog.Catalog
 	prober  Prober
@@ -152,7 +152,7 @@ func (s *Service) MeteredBy(m Meter) { s.meter = m }
 
 // Deps are what a Service needs; all are required.
 type Deps struct {
-	Pool    *pgxpool.Pool
+	Pool    pg.Pool
 	Vault   *vault.Vault
 	Catalog *catalog.Catalog
 	Prober  Prober

@@ -8,7 +8,6 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"flowlane/gen/db"
 	"flowlane/internal/account"
@@ -23,13 +22,13 @@ const maxDescription = 2000
 // Service is what callers can do with definitions. Every method takes the organization; what belongs to another one is
 // not found.
 type Service struct {
-	pool    *pgxpool.Pool
+	pool    pg.Pool
 	catalog *catalog.Catalog
 	queries *db.Queries
 }
 
 // New returns a service on a pool and a catalog.
-func New(pool *pgxpool.Pool, cat *catalog.Catalog) *Service {
+func New(pool pg.Pool, cat *catalog.Catalog) *Service {
 	return &Service{pool: pool, catalog: cat, queries: db.New()}
 }
 

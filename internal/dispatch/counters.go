@@ -28,6 +28,7 @@ import (
 // caps, counters clamp the ledger up. It answers how many counters were read. Faults: 404 for an account that the organization does
 // not know, 409 where it has no usable credential of it; 503 where the provider does not answer.
 func (d *Dispatcher) Refresh(ctx context.Context, orgID uuid.UUID, tenancyID string) (int, error) {
+	ctx = pg.AsWorker(ctx) // what an account spends is everybody's who uses it
 	r, err := d.read(ctx, orgID, tenancyID)
 	if err != nil {
 		return 0, err

@@ -19,7 +19,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"flowlane/gen/db"
 	"flowlane/internal/catalog"
@@ -59,7 +58,7 @@ type Options struct {
 
 // Deps are what a Dispatcher works with.
 type Deps struct {
-	Pool        *pgxpool.Pool
+	Pool        pg.Pool
 	Runs        *run.Service
 	Catalog     *catalog.Catalog
 	Credentials *credential.Service

@@ -42,6 +42,7 @@ type Resolution struct {
 // the provider still says of it moves nothing, and is kept where it contradicts. Faults: NotFound; Conflict for a job that is
 // not in doubt, and for a requeue in a batch that is over.
 func (d *Dispatcher) Resolve(ctx context.Context, in Resolution) error {
+	ctx = pg.AsWorker(ctx) // it settles calls, as workers do
 	for try := 1; ; try++ {
 		err := pg.InTx(ctx, d.Pool, func(ctx context.Context, tx pgx.Tx) error { return d.resolve(ctx, tx, in) })
 		if !errors.Is(err, run.ErrMoved) || try == settleTries {

@@ -45,6 +45,7 @@ const (
 // done stays done should a later one fail. Faults: NotFound; Conflict where another number of jobs is in doubt than was
 // expected, and for a requeue in a batch that is over.
 func (d *Dispatcher) ResolveBatch(ctx context.Context, in BatchResolution) (*BatchResolved, error) {
+	ctx = pg.AsWorker(ctx) // as Resolve
 	total, err := d.inDoubt(ctx, &in)
 	if err != nil {
 		return nil, err

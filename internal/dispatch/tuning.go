@@ -28,6 +28,7 @@ type Margin struct {
 
 // Margins returns those of every bucket of an account, in the order of their names. Fault: NotFound for the account.
 func (d *Dispatcher) Margins(ctx context.Context, orgID uuid.UUID, tenancyID string) ([]Margin, error) {
+	ctx = pg.AsWorker(ctx) // the lowest margin of all who use the account is in force
 	domain, err := d.account(ctx, d.Pool, orgID, tenancyID)
 	if err != nil {
 		return nil, err
@@ -61,7 +62,7 @@ func (d *Dispatcher) margins(ctx context.Context, conn db.DBTX, orgID uuid.UUID,
 // and for a bucket that it does not have.
 func (d *Dispatcher) SetMargin(ctx context.Context, orgID uuid.UUID, tenancyID, bucket string, percent int) (*Margin, error) {
 	var out *Margin
-	err := pg.InTx(ctx, d.Pool, func(ctx context.Context, tx pgx.Tx) error {
+	err := pg.InTx(pg.AsWorker(ctx), d.Pool, func(ctx context.Context, tx pgx.Tx) error {
 		domain, err := d.accountIn(ctx, tx, orgID, tenancyID)
 		if err != nil {
 			return err

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"flowlane/gen/db"
 	"flowlane/internal/catalog"
@@ -23,13 +22,14 @@ import (
 	"flowlane/internal/expr"
 	"flowlane/internal/fault"
 	"flowlane/internal/forecast"
+	"flowlane/internal/pg"
 	"flowlane/internal/provider"
 	"flowlane/internal/run"
 )
 
 // Deps are what a Service needs; all are required.
 type Deps struct {
-	Pool        *pgxpool.Pool
+	Pool        pg.Pool
 	Catalog     *catalog.Catalog
 	Definitions *definition.Service
 	Plans       *definition.Plans
@@ -146,7 +146,7 @@ func (s *Service) rehearse(ctx context.Context, orgID uuid.UUID, def definition.
 		}
 		out.Tasks = append(out.Tasks, tasks)
 	}
-	out.Estimate, err = s.Forecasts.OfBatch(ctx, s.Pool, orgID, &run.StartedBatch{RecordCount: in.Records, Routes: r.routes})
+	out.Estimate, err = s.Forecasts.OfBatch(pg.AsWorker(ctx), s.Pool, orgID, &run.StartedBatch{RecordCount: in.Records, Routes: r.routes})
 	return out, err
 }
 

@@ -22,7 +22,6 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"flowlane/gen/db"
 	"flowlane/internal/fault"
@@ -82,14 +81,14 @@ type Extension struct {
 
 // Service opens, ends and lists holds.
 type Service struct {
-	pool *pgxpool.Pool
+	pool pg.Pool
 	q    *db.Queries
 	runs *run.Service
 	due  run.Waker
 }
 
 // New returns a Service.
-func New(pool *pgxpool.Pool, runs *run.Service, due run.Waker) *Service {
+func New(pool pg.Pool, runs *run.Service, due run.Waker) *Service {
 	return &Service{pool: pool, q: db.New(), runs: runs, due: due}
 }
 

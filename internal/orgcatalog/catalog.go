@@ -13,7 +13,6 @@ import (
 	"sync"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"flowlane/gen/db"
 	"flowlane/internal/catalog"
@@ -25,9 +24,9 @@ const keptBytes = 16 << 20
 
 // Service is the door to imported platforms. Safe for concurrent use.
 type Service struct {
-	pool *pgxpool.Pool
+	pool pg.Pool
 	// reads are connections that no transaction holds while it asks for a catalog: whoever asks may be inside of one.
-	reads  *pgxpool.Pool
+	reads  pg.Pool
 	public *catalog.Catalog
 	q      *db.Queries
 	// turn lets one import read a document at a time, since that takes memory.
@@ -48,7 +47,7 @@ type kept struct {
 }
 
 // New returns a service, and has public hand out what it knows. reads must be another pool than pool.
-func New(pool, reads *pgxpool.Pool, public *catalog.Catalog) *Service {
+func New(pool, reads pg.Pool, public *catalog.Catalog) *Service {
 	s := &Service{
 		pool: pool, reads: reads, public: public, q: db.New(), turn: make(chan struct{}, 1), order: list.New(), byOrg: map[uuid.UUID]*list.Element{},
 	}

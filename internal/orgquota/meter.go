@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"flowlane/gen/db"
 	"flowlane/internal/pg"
@@ -89,7 +88,7 @@ func (m *Meter) Take(ctx context.Context, conn db.DBTX, orgID uuid.UUID, want in
 
 // Look takes one outside of any transaction, for what will be taken in one later; so the next count comes a little
 // sooner.
-func (m *Meter) Look(ctx context.Context, pool *pgxpool.Pool, orgID uuid.UUID) (Grant, error) {
+func (m *Meter) Look(ctx context.Context, pool pg.Pool, orgID uuid.UUID) (Grant, error) {
 	if m == nil {
 		return Grant{Taken: 1}, nil
 	}

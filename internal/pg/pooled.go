@@ -128,6 +128,9 @@ func sameServer(ctx context.Context, conn *pgx.Conn) (string, error) {
 // beginTx begins a transaction; release comes after its end.
 func beginTx(ctx context.Context, from Beginner, sql string) (tx pgx.Tx, release func(), err error) {
 	pool, ok := from.(*pgxpool.Pool)
+	if scoped, is := from.(*Scoped); is {
+		pool, ok, sql = scoped.pool, true, sql+scoped.begin(ctx)
+	}
 	if !ok {
 		tx, err = from.BeginTx(ctx, pgx.TxOptions{BeginQuery: sql})
 		return tx, func() {}, err //nolint:wrapcheck // wrapped by the caller

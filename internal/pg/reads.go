@@ -26,7 +26,7 @@ const (
 // Reads is where to ask what may be a little old: a replica, and the primary where there is none, or it is away or too
 // far behind. It is not for what a decision rests on, nor for what a caller reads after its own write.
 type Reads struct {
-	primary, replica *pgxpool.Pool
+	primary, replica *Scoped
 	log              *slog.Logger
 
 	mu sync.Mutex
@@ -45,7 +45,7 @@ type mark struct {
 
 // OpenReads returns a Reads of the replica at dsn; of the primary alone where dsn is empty. It does not connect: Watch
 // does.
-func OpenReads(ctx context.Context, primary *pgxpool.Pool, dsn string, opts Options, log *slog.Logger) (*Reads, error) {
+func OpenReads(ctx context.Context, primary *Scoped, dsn string, opts Options, log *slog.Logger) (*Reads, error) {
 	r := &Reads{primary: primary, log: log}
 	if dsn == "" {
 		return r, nil
@@ -57,16 +57,18 @@ func OpenReads(ctx context.Context, primary *pgxpool.Pool, dsn string, opts Opti
 	if opts.Pooled {
 		cfg.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
 	}
-	if r.replica, err = pgxpool.NewWithConfig(ctx, cfg); err != nil {
+	pool, err := pgxpool.NewWithConfig(ctx, cfg)
+	if err != nil {
 		return nil, fmt.Errorf("open a pool for %s: %w", address(cfg.ConnConfig), err)
 	}
+	r.replica = &Scoped{pool: pool, on: primary.on}
 	return r, nil
 }
 
 // Close closes the connections to the replica.
 func (r *Reads) Close() {
 	if r != nil && r.replica != nil {
-		r.replica.Close()
+		r.replica.pool.Close()
 	}
 }
 

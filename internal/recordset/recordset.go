@@ -16,7 +16,6 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"flowlane/gen/db"
 	"flowlane/internal/account"
@@ -53,14 +52,14 @@ type Status = db.FlowRecordSetStatus
 
 // Service does what callers ask for; each method is one transaction.
 type Service struct {
-	pool   *pgxpool.Pool
+	pool   pg.Pool
 	wake   Waker
 	stored *orgquota.Meter
 	q      *db.Queries
 }
 
 // New returns the service on pool; wake plans the end of staging, stored meters the bytes of rows, nil for none.
-func New(pool *pgxpool.Pool, wake Waker, stored *orgquota.Meter) *Service {
+func New(pool pg.Pool, wake Waker, stored *orgquota.Meter) *Service {
 	return &Service{pool: pool, wake: wake, stored: stored, q: db.New()}
 }
 
@@ -117,6 +116,14 @@ type Filter struct {
 	Created listing.Range
 }
 
+// asking is the context in which sets are listed: as a worker where an index of an enum is asked for them.
+func (f *Filter) asking(ctx context.Context) context.Context {
+	if f.Status != nil {
+		return pg.AsWorker(ctx)
+	}
+	return ctx
+}
+
 // List returns a page of the sets.
 func (s *Service) List(ctx context.Context, orgID uuid.UUID, f Filter, at listing.Page) ([]Manifest, error) {
 	conn, in := pg.Planned{Pool: s.pool}, db.RecordSetListParams{
@@ -129,7 +136,7 @@ func (s *Service) List(ctx context.Context, orgID uuid.UUID, f Filter, at listin
 			return s.q.RecordSetListNewest(ctx, conn, db.RecordSetListNewestParams(in))
 		}
 	}
-	items, err := list(ctx, conn, in)
+	items, err := list(f.asking(ctx), conn, in)
 	if err != nil {
 		return nil, fmt.Errorf("list record sets: %w", err)
 	}
@@ -138,8 +145,8 @@ func (s *Service) List(ctx context.Context, orgID uuid.UUID, f Filter, at listin
 
 // Count says how many sets there are in all with the filter's status.
 func (s *Service) Count(ctx context.Context, orgID uuid.UUID, f Filter) (int64, error) {
-	total, err := s.q.RecordSetTotal(ctx, pg.Planned{Pool: s.pool}, db.RecordSetTotalParams{OrgID: orgID, Least: f.Created.Least,
-		Most: f.Created.Most, Status: f.Status, CreatedAfter: f.Created.CreatedAfter, CreatedBefore: f.Created.CreatedBefore})
+	total, err := s.q.RecordSetTotal(f.asking(ctx), pg.Planned{Pool: s.pool}, db.RecordSetTotalParams{OrgID: orgID,
+		Least: f.Created.Least, Most: f.Created.Most, Status: f.Status, CreatedAfter: f.Created.CreatedAfter, CreatedBefore: f.Created.CreatedBefore})
 	if err != nil {
 		return 0, fmt.Errorf("count record sets: %w", err)
 	}

@@ -11,7 +11,6 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"flowlane/gen/db"
 	"flowlane/internal/fault"
@@ -33,7 +32,7 @@ type Answer struct {
 
 // Answers keeps the answers to requests that carry idempotency keys, for 24 hours.
 type Answers struct {
-	pool    *pgxpool.Pool
+	pool    pg.Pool
 	q       *db.Queries
 	hashKey []byte
 
@@ -51,7 +50,7 @@ type place struct {
 
 // NewAnswers returns the answers of an installation. hashKey is a secret of at least 32 bytes, the same in all processes:
 // bodies may hold secrets, so that a plain hash of them could be searched for.
-func NewAnswers(pool *pgxpool.Pool, hashKey []byte) (*Answers, error) {
+func NewAnswers(pool pg.Pool, hashKey []byte) (*Answers, error) {
 	if len(hashKey) < sha256.Size {
 		return nil, fmt.Errorf("request: the hash key has %d bytes; it needs at least %d", len(hashKey), sha256.Size)
 	}

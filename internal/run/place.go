@@ -5,9 +5,9 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"flowlane/internal/orgquota"
+	"flowlane/internal/pg"
 )
 
 // places are what organizations may still start of the batches that a transaction wants to start.
@@ -39,7 +39,7 @@ func (p places) use(orgID uuid.UUID, n int) error {
 
 // Room refuses an organization that has as many open batches as it may have, before it has anything kept that is to
 // start one. Fault: RateLimited.
-func (s *Service) Room(ctx context.Context, pool *pgxpool.Pool, orgID uuid.UUID) error {
+func (s *Service) Room(ctx context.Context, pool pg.Pool, orgID uuid.UUID) error {
 	g, err := s.limits.Open.Look(ctx, pool, orgID)
 	if err != nil {
 		return err

@@ -11,7 +11,6 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"flowlane/gen/db"
 	"flowlane/internal/definition"
@@ -68,7 +67,7 @@ func CredentialDomain(orgID, credentialID uuid.UUID) string {
 
 // Service starts, moves and reads batches.
 type Service struct {
-	pool    *pgxpool.Pool
+	pool    pg.Pool
 	q       *db.Queries
 	plans   Planner
 	router  Router
@@ -88,7 +87,7 @@ func (s *Service) Lost(losses *pg.Losses) { s.losses = losses }
 func (s *Service) Tell(told func(batchIDs []uuid.UUID)) { s.tell = told }
 
 // New returns a Service. random yields numbers in [0, 1) for the jitter of retries.
-func New(pool *pgxpool.Pool, plans Planner, router Router, due Waker, random func() float64) *Service {
+func New(pool pg.Pool, plans Planner, router Router, due Waker, random func() float64) *Service {
 	return &Service{pool: pool, q: db.New(), plans: plans, router: router, due: due, random: random}
 }
 

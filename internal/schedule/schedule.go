@@ -13,7 +13,6 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"flowlane/gen/db"
 	"flowlane/internal/account"
@@ -61,7 +60,7 @@ type Schedule struct {
 
 // Service is what callers, and the clock, do with schedules. What belongs to another organization is not found.
 type Service struct {
-	pool        *pgxpool.Pool
+	pool        pg.Pool
 	q           *db.Queries
 	definitions *definition.Service
 	runs        *run.Service
@@ -71,7 +70,7 @@ type Service struct {
 }
 
 // New returns a Service. losses knows what restores have lost; nil for nothing.
-func New(pool *pgxpool.Pool, definitions *definition.Service, runs *run.Service, due run.Waker, losses *pg.Losses, log *slog.Logger) *Service {
+func New(pool pg.Pool, definitions *definition.Service, runs *run.Service, due run.Waker, losses *pg.Losses, log *slog.Logger) *Service {
 	return &Service{pool: pool, q: db.New(), definitions: definitions, runs: runs, due: due, losses: losses, log: log}
 }
 

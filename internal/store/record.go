@@ -54,6 +54,7 @@ const walkShare = 4
 // Records returns a page of records, and how many records pass the filters in all.
 func (s *Service) Records(ctx context.Context, in *Store, q Query) (rows []Record, total int64, err error) {
 	if total = in.Records; q.Terms != nil {
+		ctx = pg.AsWorker(ctx) // by an index of arrays
 		total, err = s.q.StoreRecordsCount(ctx, pg.Planned{Pool: s.pool}, db.StoreRecordsCountParams{OrgID: in.OrgID, StoreID: in.ID, Terms: q.Terms})
 		if err != nil {
 			return nil, 0, fmt.Errorf("count records: %w", err)

@@ -12,7 +12,6 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"flowlane/gen/db"
 	"flowlane/internal/account"
@@ -59,13 +58,13 @@ type Store struct {
 
 // Service is what callers can do with stores. What belongs to another organization is not found.
 type Service struct {
-	pool *pgxpool.Pool
+	pool pg.Pool
 	q    *db.Queries
 	wake Waker
 }
 
 // New returns a Service.
-func New(pool *pgxpool.Pool, wake Waker) *Service {
+func New(pool pg.Pool, wake Waker) *Service {
 	return &Service{pool: pool, q: db.New(), wake: wake}
 }
 

@@ -13,7 +13,6 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"flowlane/gen/db"
 	"flowlane/internal/account"
@@ -90,7 +89,7 @@ type Subscription = db.FlowEventSubscription
 
 // Service is what callers do with subscriptions, and what events do. What belongs to another organization is not found.
 type Service struct {
-	pool        *pgxpool.Pool
+	pool        pg.Pool
 	q           *db.Queries
 	definitions *definition.Service
 	runs        *run.Service
@@ -98,7 +97,7 @@ type Service struct {
 }
 
 // New returns a Service.
-func New(pool *pgxpool.Pool, definitions *definition.Service, runs *run.Service, log *slog.Logger) *Service {
+func New(pool pg.Pool, definitions *definition.Service, runs *run.Service, log *slog.Logger) *Service {
 	return &Service{pool: pool, q: db.New(), definitions: definitions, runs: runs, log: log}
 }
 

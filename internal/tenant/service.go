@@ -7,7 +7,6 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"flowlane/gen/db"
 	"flowlane/internal/account"
@@ -40,13 +39,13 @@ type Input struct {
 
 // Service is what callers can do with tenants. What belongs to another organization is not found.
 type Service struct {
-	pool    *pgxpool.Pool
+	pool    pg.Pool
 	catalog *catalog.Catalog
 	queries *db.Queries
 }
 
 // New returns a Service.
-func New(pool *pgxpool.Pool, cat *catalog.Catalog) *Service {
+func New(pool pg.Pool, cat *catalog.Catalog) *Service {
 	return &Service{pool: pool, catalog: cat, queries: db.New()}
 }
 

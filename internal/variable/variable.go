@@ -11,7 +11,6 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"flowlane/gen/db"
 	"flowlane/internal/account"
@@ -52,12 +51,12 @@ type Set struct {
 
 // Service is what callers can do with sets. What belongs to another organization is not found.
 type Service struct {
-	pool    *pgxpool.Pool
+	pool    pg.Pool
 	queries *db.Queries
 }
 
 // New returns a Service.
-func New(pool *pgxpool.Pool) *Service { return &Service{pool: pool, queries: db.New()} }
+func New(pool pg.Pool) *Service { return &Service{pool: pool, queries: db.New()} }
 
 // Create stores a set. Faults: Unprocessable for broken rules and for one set too many; Conflict for a name that is taken.
 func (s *Service) Create(ctx context.Context, orgID uuid.UUID, by string, in Input, also ...pg.Also[*Set]) (*Set, error) {

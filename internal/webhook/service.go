@@ -12,7 +12,6 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"flowlane/gen/db"
 	"flowlane/internal/account"
@@ -64,7 +63,7 @@ type Scheduler interface {
 
 // Deps are what a Service works with. All fields are required.
 type Deps struct {
-	Pool        *pgxpool.Pool
+	Pool        pg.Pool
 	Vault       *vault.Vault
 	Definitions *definition.Service
 	Runs        *run.Service
