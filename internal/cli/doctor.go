@@ -158,6 +158,7 @@ func (d *doctor) database(ctx context.Context, at database, keys keyring) {
 	d.note("database", stateOK, "all migrations are applied")
 	d.restored(ctx, pool)
 	d.connections(ctx, pool)
+	d.rowSecurity(ctx, pool)
 	d.durability(ctx, pool)
 	d.encryption(ctx, pool, keys, at.folder)
 }
@@ -170,6 +171,17 @@ func (d *doctor) restored(ctx context.Context, pool *pgxpool.Pool) {
 		d.note("restore", stateWarning, "%v", err)
 	case why != "":
 		d.note("restore", stateFailed, "%s: services start nothing and send nothing before `flowlane restore confirm`", why)
+	}
+}
+
+// rowSecurity says whether requests are kept to their organization by the database as well.
+func (d *doctor) rowSecurity(ctx context.Context, pool *pgxpool.Pool) {
+	advice, err := pg.RowSecurityAdvice(ctx, pool)
+	switch {
+	case err != nil:
+		d.note("row-level security", stateWarning, "%v", err)
+	case advice != "":
+		d.note("row-level security", stateWarning, "%s", advice)
 	}
 }
 

@@ -52,6 +52,12 @@ func (c *migrateUp) Run(ctx context.Context, p *process) error {
 	if advice != "" {
 		fmt.Fprintln(p.stderr, advice)
 	}
+	if advice, err = pg.RowSecurityAdvice(ctx, pool); err != nil {
+		return err //nolint:wrapcheck // says everything
+	}
+	if advice != "" {
+		fmt.Fprintln(p.stderr, advice)
+	}
 	facts := struct {
 		Applied int `json:"applied"`
 		Total   int `json:"total"`
