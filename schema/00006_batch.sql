@@ -512,3 +512,17 @@ COMMENT ON COLUMN flow.wait.event_kind IS 'The kind of event that ends it before
 COMMENT ON COLUMN flow.wait.match_key IS 'Digest of what a field of the event must equal for the record, with the place of the field; null where every event has to be looked at.';
 COMMENT ON COLUMN flow.wait.event_no IS 'The event that ended it (flow.event_arrival); null until then.';
 COMMENT ON COLUMN flow.wait.child IS 'The batch whose end it waits for (flow.batch), which brings ends_at forward; null for none.';
+
+COMMENT ON COLUMN flow.all_slices.xid IS 'The transaction that last wrote the row in which it stands: another one where it has changed.';
+-- What the view has of flow.slice is called by the same names.
+DO $$
+DECLARE c record;
+BEGIN
+    FOR c IN
+        SELECT v.attname AS name, col_description(r.attrelid, r.attnum) AS says
+        FROM pg_attribute r JOIN pg_attribute v ON v.attname = r.attname AND v.attrelid = 'flow.all_slices'::regclass
+        WHERE r.attrelid = 'flow.slice'::regclass AND r.attnum > 0
+    LOOP
+        EXECUTE format('COMMENT ON COLUMN flow.all_slices.%I IS %L', c.name, c.says);
+    END LOOP;
+END $$;

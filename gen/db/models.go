@@ -419,7 +419,8 @@ type FlowAllSlice struct {
 	Remaining      int32
 	StepNo         int16
 	State          string
-	Xid            int64
+	// The transaction that last wrote the row in which it stands: another one where it has changed.
+	Xid int64
 }
 
 // API keys, of which only a keyed hash is stored. Rows are never deleted: a revoked key stays in the list.
