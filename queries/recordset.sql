@@ -98,5 +98,9 @@ SELECT first, rows, raw_bytes, body FROM flow.page
 WHERE set_id = @set_id AND first > @behind AND first + rows > @from_row::bigint ORDER BY first LIMIT 1;
 
 -- name: PageDelete :execrows
+-- The blobs of the set are left to the sweep with the first of them.
+WITH blobs AS (
+    UPDATE flow.blob b SET set_id = NULL, unnamed_at = flow.clock() WHERE b.set_id = @set_id
+)
 DELETE FROM flow.page d WHERE d.set_id = @set_id AND d.first IN (
     SELECT p.first FROM flow.page p WHERE p.set_id = @set_id ORDER BY p.first LIMIT @max_rows);

@@ -99,7 +99,27 @@ COMMENT ON COLUMN flow.page.set_id IS 'The record set, or, for records that came
 COMMENT ON COLUMN flow.page.first IS 'Position of its first row in the set, from 0.';
 COMMENT ON COLUMN flow.page.rows IS 'How many rows it holds.';
 COMMENT ON COLUMN flow.page.raw_bytes IS 'Size of the rows before compression.';
-COMMENT ON COLUMN flow.page.body IS 'A format byte and the compressed rows; package recordset owns the format.';
+COMMENT ON COLUMN flow.page.body IS 'A format byte and the compressed rows, or where in a blob they are; package recordset owns the format.';
+
+-- A row is there before anybody may read the object, and goes after it: see package blob. Whoever has the id first has the object: an
+-- upload that names it, or the sweep that found it without a name.
+CREATE TABLE flow.blob (
+    id uuid PRIMARY KEY,
+    org_id uuid NOT NULL,
+    set_id uuid,
+    bytes bigint NOT NULL CHECK (bytes >= 0),
+    unnamed_at timestamptz,
+    CHECK ((set_id IS NULL) = (unnamed_at IS NOT NULL))
+);
+CREATE INDEX blob_by_org ON flow.blob (org_id, id);
+CREATE INDEX blob_by_set ON flow.blob (set_id) WHERE set_id IS NOT NULL;
+CREATE INDEX blob_unnamed ON flow.blob (unnamed_at) WHERE unnamed_at IS NOT NULL;
+COMMENT ON TABLE flow.blob IS 'Objects of the store of large bodies: the pages of a chunk each. None without --blob-url.';
+COMMENT ON COLUMN flow.blob.id IS 'The second part of its key, behind the organization; its time is when it was begun to be written.';
+COMMENT ON COLUMN flow.blob.org_id IS 'The organization whose it is; the first part of its key.';
+COMMENT ON COLUMN flow.blob.set_id IS 'The record set whose pages name it; null where none does any more, or did.';
+COMMENT ON COLUMN flow.blob.bytes IS 'Its size; 0 for one that was found without a row.';
+COMMENT ON COLUMN flow.blob.unnamed_at IS 'Since when nothing names it: an hour later it is deleted, then this row. Null while a record set does.';
 
 -- fields: [{name, type}]; layers: [name]. They are json, not jsonb: order stays as it was written.
 CREATE TABLE flow.store (

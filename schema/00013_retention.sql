@@ -63,7 +63,7 @@ BEGIN
     FOR name IN
         SELECT c.relname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'org_id' AND NOT a.attisdropped
         WHERE c.relnamespace = 'flow'::regnamespace AND c.relkind IN ('r', 'p')
-            AND c.relname NOT IN ('audit_log', 'retention', 'deletion', 'erasure', 'batch', 'batch_count', 'record_set')
+            AND c.relname NOT IN ('audit_log', 'retention', 'deletion', 'erasure', 'batch', 'batch_count', 'record_set', 'blob')
             AND (only_tables IS NULL OR c.relname = ANY(only_tables))
         ORDER BY 1
     LOOP
@@ -82,7 +82,7 @@ BEGIN
         RAISE EXCEPTION 'organization % has rows that others refer to: %', org, referred;
     END IF;
 END $$;
-COMMENT ON FUNCTION flow.erase_organization(uuid, text[], int) IS 'Deletes up to so many rows of an organization from each table that has any, or from these tables only, and says how many. Batches, record sets and the audit log go other ways.';
+COMMENT ON FUNCTION flow.erase_organization(uuid, text[], int) IS 'Deletes up to so many rows of an organization from each table that has any, or from these tables only, and says how many. Batches, record sets, blobs and the audit log go other ways.';
 
 -- By the indexes that housekeeping finds old rows by, one row for each kind and organization. It reckons itself what
 -- flow.retention_now and flow.kept_since say: whoever reads a view runs its functions with rights of their own.

@@ -653,6 +653,20 @@ type FlowBatchVar struct {
 	Vars string
 }
 
+// Objects of the store of large bodies: the pages of a chunk each. None without --blob-url.
+type FlowBlob struct {
+	// The second part of its key, behind the organization; its time is when it was begun to be written.
+	ID uuid.UUID
+	// The organization whose it is; the first part of its key.
+	OrgID uuid.UUID
+	// The record set whose pages name it; null where none does any more, or did.
+	SetID *uuid.UUID
+	// Its size; 0 for one that was found without a row.
+	Bytes int64
+	// Since when nothing names it: an hour later it is deleted, then this row. Null while a record set does.
+	UnnamedAt *time.Time
+}
+
 // A budget: one operation type of one Domain, or all calls of one unmetered credential, host or organization. Claims lock its row.
 type FlowBudget struct {
 	// The Domain; for unmetered calls credential:, host: or organization: and what they are counted by.
@@ -1561,7 +1575,7 @@ type FlowPage struct {
 	Rows int32
 	// Size of the rows before compression.
 	RawBytes int32
-	// A format byte and the compressed rows; package recordset owns the format.
+	// A format byte and the compressed rows, or where in a blob they are; package recordset owns the format.
 	Body []byte
 }
 

@@ -112,6 +112,9 @@ func (q *Queries) ChunkList(ctx context.Context, db DBTX, arg ChunkListParams) (
 }
 
 const pageDelete = `-- name: PageDelete :execrows
+WITH blobs AS (
+    UPDATE flow.blob b SET set_id = NULL, unnamed_at = flow.clock() WHERE b.set_id = $1
+)
 DELETE FROM flow.page d WHERE d.set_id = $1 AND d.first IN (
     SELECT p.first FROM flow.page p WHERE p.set_id = $1 ORDER BY p.first LIMIT $2)
 `
@@ -121,6 +124,7 @@ type PageDeleteParams struct {
 	MaxRows int32
 }
 
+// The blobs of the set are left to the sweep with the first of them.
 func (q *Queries) PageDelete(ctx context.Context, db DBTX, arg PageDeleteParams) (int64, error) {
 	result, err := db.Exec(ctx, pageDelete, arg.SetID, arg.MaxRows)
 	if err != nil {

@@ -541,6 +541,9 @@ WITH slices AS (
         CROSS JOIN LATERAL (SELECT x.ctid FROM flow.ended_run x WHERE x.org_id = n.org_id AND x.batch_id = n.id OFFSET 0) r LIMIT $2)) RETURNING 1
 ), pages AS (
     DELETE FROM flow.page WHERE ctid = ANY(ARRAY(SELECT ctid FROM flow.page WHERE set_id = ANY($4::uuid[]) LIMIT $2)) RETURNING 1
+), blobs AS ( -- at most one for each chunk: where few chunks are left, none of these are
+    UPDATE flow.blob SET set_id = NULL, unnamed_at = flow.clock() WHERE ctid = ANY(ARRAY(
+        SELECT ctid FROM flow.blob WHERE set_id = ANY($4::uuid[]) LIMIT $2)) RETURNING 1
 ), record_chunks AS (
     DELETE FROM flow.record_chunk WHERE ctid = ANY(ARRAY(
         SELECT ctid FROM flow.record_chunk WHERE record_set_id = ANY($4::uuid[]) LIMIT $2)) RETURNING 1

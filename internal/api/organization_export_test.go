@@ -64,7 +64,7 @@ var byteColumns = map[string]string{
 // exportOf exports an organization and returns the files of the archive, with the manifest.
 func (s *stack) exportOf(org string, change ...func(*orgexport.Service)) (files map[string]string, manifest map[string]any) {
 	s.t.Helper()
-	exports, err := app.Exports(s.owner, "v0.0.1")
+	exports, err := app.Exports(s.t.Context(), s.owner, s.config.BlobURL, "v0.0.1")
 	require.NoError(s.t, err)
 	for _, do := range change {
 		do(exports)

@@ -219,7 +219,7 @@ func TestRecordChunk_DigitsAreKept(t *testing.T) {
 	row := `{"n":` + strings.Repeat("1234567890", 40) + `,"e":1.0E+007, "s" : "\u00e9"}`
 	u.send(set, 0, row).Want(http.StatusOK)
 	u.seal(set, 1).Want(http.StatusOK)
-	pages, err := recordset.ReadPages(t.Context(), u.pool, uuid.MustParse(strings.TrimPrefix(set, "/data/record-sets/")), []int64{0})
+	pages, err := recordset.Pages{}.Read(t.Context(), u.pool, uuid.MustParse(strings.TrimPrefix(set, "/data/record-sets/")), []int64{0})
 	require.NoError(t, err)
 	got, err := pages[0].Rows()
 	require.NoError(t, err)

@@ -21,6 +21,7 @@ import (
 
 	"flowlane/internal/account"
 	"flowlane/internal/api"
+	"flowlane/internal/blob"
 	"flowlane/internal/catalog"
 	"flowlane/internal/command"
 	"flowlane/internal/credential"
@@ -93,6 +94,8 @@ type Config struct {
 	DenyNetworks []netip.Prefix
 	// CatalogDir is a folder with further platforms; empty for none.
 	CatalogDir string
+	// BlobURL is the address of a store of large bodies, as blob.Open takes it; empty for Postgres alone.
+	BlobURL string
 	// Commands is a file, or a folder of files, with the commands that actions of kind cli may run; empty for none.
 	Commands string
 	// Dispatch tunes the dispatcher; zero values are replaced by good ones.
@@ -155,6 +158,9 @@ type App struct {
 	aging   *retention.Clock
 	metrics *metrics
 	sweeper sweeper
+	// blobs is nil where large bodies are in Postgres.
+	blobs     *blob.Cache
+	blobSweep blobSweep
 	// restores are those of the database, losses what they lost.
 	restores restores
 	losses   pg.Losses
@@ -329,6 +335,9 @@ func (a *App) wire(ctx context.Context) error {
 		return err
 	}
 	a.Memory = memory.New(max(cmp.Or(a.cfg.MemoryBudget, memory.Default), memory.Least))
+	if err := a.openBlobs(ctx); err != nil {
+		return err
+	}
 	if a.Sender, err = a.sender(); err != nil {
 		return err
 	}
@@ -343,10 +352,12 @@ func (a *App) wire(ctx context.Context) error {
 		AllowHosts: a.cfg.AllowHosts, Redeemer: a.Sender, VerifierKey: root.Derive("oauth-pkce")})
 	a.Definitions = definition.New(a.scoped, a.Catalog)
 	a.RecordSets = recordset.New(a.scoped, a.Scheduler, orgquota.NewMeter(orgquota.StoredBytes, time.Now))
+	a.RecordSets.KeepIn(a.blobs)
 	a.Stores = store.New(a.scoped, a.Scheduler)
 	router := &dispatch.Router{Catalog: a.Catalog, BulkInFlight: dispatch.BulkInFlight, SmallInFlight: dispatch.SmallInFlight}
 	plans := definition.NewPlans(a.Catalog, 0)
 	a.Runs = run.New(a.scoped, plans, router, a.Scheduler, mathrand.Float64)
+	a.Runs.ReadFrom(a.blobs)
 	a.Runs.Lost(&a.losses)
 	a.Runs.Limit(run.Limits{Now: time.Now, Piece: workPiece, Memory: a.Memory, Open: orgquota.NewMeter(orgquota.OpenBatches, time.Now)})
 	a.Holds = hold.New(a.scoped, a.Runs, a.Scheduler)

@@ -10,6 +10,7 @@ import (
 	"flowlane/gen/db"
 	"flowlane/internal/due"
 	"flowlane/internal/pg"
+	"flowlane/internal/recordset"
 	"flowlane/internal/usage"
 )
 
@@ -30,7 +31,7 @@ const (
 	muchBehind = 24 * time.Hour
 )
 
-// planUpkeep makes sure that the rows of housekeeping, rollups and the sweep are there and due soon, also where the clock went back
+// planUpkeep makes sure that the rows of housekeeping, rollups and the sweeps are there and due soon, also where the clock went back
 // since they were written; an earlier time stays.
 func (a *App) planUpkeep(ctx context.Context) error {
 	return pg.InTx(ctx, a.Pool, func(ctx context.Context, tx pgx.Tx) error {
@@ -43,6 +44,11 @@ func (a *App) planUpkeep(ctx context.Context) error {
 		}
 		if err := a.Scheduler.Wake(ctx, tx, rollup, "all", now.Add(rollupEvery)); err != nil {
 			return err //nolint:wrapcheck // says everything
+		}
+		if a.blobs != nil {
+			if err := a.Scheduler.Wake(ctx, tx, recordset.SweepKind, "all", now.Add(housekeepFirst)); err != nil {
+				return err //nolint:wrapcheck // says everything
+			}
 		}
 		return a.Scheduler.Wake(ctx, tx, sweeping, "all", now.Add(sweepEvery))
 	})

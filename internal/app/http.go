@@ -91,6 +91,14 @@ func (a *App) ready() http.HandlerFunc {
 				"the database was restored, and nothing goes on before somebody has run `flowlane restore confirm`: "+why)
 			return
 		}
+		if a.blobs != nil {
+			// What needs no large body goes on, so that nobody shall be sent elsewhere.
+			if since := a.blobs.Down(ctx); !since.IsZero() {
+				answer(w, http.StatusOK, "degraded", "the store of large bodies has not answered since "+since.UTC().Format(time.RFC3339)+
+					": uploads are refused, and work on what is there waits")
+				return
+			}
+		}
 		answer(w, http.StatusOK, "ok", "")
 	}
 }

@@ -63,12 +63,13 @@ func (a *App) registerKinds() {
 	register(housekeeping, 30*time.Second, 1, a.housekeep)
 	register(rollup, 30*time.Second, 1, a.rollUp)
 	register(sweeping, 30*time.Second, 1, a.sweep)
+	register(recordset.SweepKind, 30*time.Second, 1, a.sweepBlobs)
 }
 
 // deletions deletes organizations.
 func (a *App) deletions() *retention.Organizations {
 	why := "The organization is deleted"
-	return &retention.Organizations{Pool: a.Pool, Due: a.Scheduler, Cancel: func(ctx context.Context, tx pgx.Tx, orgID, batchID uuid.UUID) error {
+	return &retention.Organizations{Pool: a.Pool, Due: a.Scheduler, Blobs: a.RecordSets.EraseBlobs, Cancel: func(ctx context.Context, tx pgx.Tx, orgID, batchID uuid.UUID) error {
 		_, err := a.Runs.Cancel(ctx, tx, orgID, batchID, run.Cancellation{Reason: &why})
 		return err //nolint:wrapcheck // says everything
 	}}

@@ -26,6 +26,7 @@ type metrics struct {
 	calls    *prometheus.CounterVec
 	swept    *prometheus.CounterVec
 	signIns  *prometheus.CounterVec
+	blobs    *prometheus.CounterVec
 }
 
 func newMetrics(a *App) *metrics {
@@ -47,6 +48,9 @@ func newMetrics(a *App) *metrics {
 		signIns: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "flowlane_sign_ins_refused_total", Help: "Requests with a key or token that were not let in, by reason.",
 		}, []string{"reason"}),
+		blobs: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "flowlane_blob_requests_total", Help: "Requests of this process to the store of --blob-url, by operation and outcome.",
+		}, []string{"operation", "outcome"}),
 	}
 	for _, reason := range account.Reasons {
 		m.signIns.WithLabelValues(reason)
@@ -56,7 +60,7 @@ func newMetrics(a *App) *metrics {
 	}
 	m.registry.MustRegister(
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		m.requests, m.seconds, m.calls, m.swept, m.signIns, stateCollector{a},
+		m.requests, m.seconds, m.calls, m.swept, m.signIns, m.blobs, stateCollector{a},
 	)
 	return m
 }
@@ -72,6 +76,11 @@ func (m *metrics) called(actionID string, outcome provider.Kind) {
 
 // refused counts a sign-in that was refused for one of account.Reasons.
 func (m *metrics) refused(reason string) { m.signIns.WithLabelValues(reason).Inc() }
+
+// stored counts a request to the store of large bodies.
+func (m *metrics) stored(operation string, failed bool) {
+	m.blobs.WithLabelValues(operation, map[bool]string{true: "failed", false: "ok"}[failed]).Inc()
+}
 
 // answered counts a request to the API. An operation is one of the document's, so that no caller can make up label values.
 func (m *metrics) answered(operation string, status int, took time.Duration) {
@@ -89,6 +98,7 @@ var (
 	sizeDesc = prometheus.NewDesc("flowlane_clock_step_seconds", "The size of the last of them, negative where it went back.", nil, nil)
 	usedDesc = prometheus.NewDesc("flowlane_replica_used", "1 while the replica of --read-database-url is read, 0 while the primary answers instead.", nil, nil)
 	lagDesc  = prometheus.NewDesc("flowlane_replica_lag_seconds", "How old what the replica answers is at most, while it is read.", nil, nil)
+	blobDesc = prometheus.NewDesc("flowlane_blob_store_up", "0 while the store of --blob-url does not answer this process, else 1.", nil, nil)
 	upDesc   = prometheus.NewDesc("flowlane_database_up", "1 when the database answered this scrape.", nil, nil)
 )
 
@@ -97,7 +107,7 @@ type stateCollector struct{ a *App }
 
 // Describe implements prometheus.Collector.
 func (stateCollector) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{poolDesc, waitDesc, dueDesc, callDesc, openDesc, stepDesc, sizeDesc, usedDesc, lagDesc, upDesc} {
+	for _, d := range []*prometheus.Desc{poolDesc, waitDesc, dueDesc, callDesc, openDesc, stepDesc, sizeDesc, usedDesc, lagDesc, blobDesc, upDesc} {
 		out <- d
 	}
 }
@@ -126,6 +136,9 @@ func (c stateCollector) Collect(out chan<- prometheus.Metric) {
 
 	ctx, cancel := context.WithTimeout(context.Background(), gatherTimeout)
 	defer cancel()
+	if c.a.blobs != nil {
+		gauge(blobDesc, map[bool]float64{true: 1}[c.a.blobs.Down(ctx).IsZero()])
+	}
 	rows, err := db.New().DueBacklog(ctx, c.a.Pool)
 	if err != nil {
 		gauge(upDesc, 0)

@@ -13,6 +13,7 @@ import (
 
 	"flowlane/gen/db"
 	"flowlane/internal/api"
+	"flowlane/internal/blob"
 	"flowlane/internal/catalog"
 	"flowlane/internal/definition"
 	"flowlane/internal/dispatch"
@@ -22,15 +23,30 @@ import (
 	"flowlane/internal/webhook"
 )
 
-// Exports returns what exports organizations, for a command of this version.
-func Exports(pool *pgxpool.Pool, version string) (*orgexport.Service, error) {
+// exportCache is how many bytes of the store an export keeps: it reads each body once, from its begin to its end.
+const exportCache = 4 << 20
+
+// Exports returns what exports organizations, for a command of this version. blobURL is as in Config.
+func Exports(ctx context.Context, pool *pgxpool.Pool, blobURL, version string) (*orgexport.Service, error) {
 	cat, err := catalog.Load(catalog.Options{})
 	if err != nil {
 		return nil, err //nolint:wrapcheck // says everything
 	}
+	var blobs *blob.Cache
+	if blobURL != "" {
+		store, err := blob.Open(blobURL)
+		if err != nil {
+			return nil, err //nolint:wrapcheck // says everything
+		}
+		blobs = blob.NewCache(store, exportCache, nil)
+	}
+	if err := recordset.CheckBlobs(ctx, pool, blobs); err != nil {
+		return nil, err //nolint:wrapcheck // says everything
+	}
 	runs := run.New(pool, definition.NewPlans(cat, 0), nil, nil, nil) // it only reads
+	runs.ReadFrom(blobs)
 	return &orgexport.Service{
-		Pool: pool, Version: version, Now: time.Now, Records: recordset.Each,
+		Pool: pool, Version: version, Now: time.Now, Records: recordset.Pages{Blobs: blobs}.Each,
 		Results: func(ctx context.Context, orgID, batchID uuid.UUID) (io.Reader, error) {
 			return runs.Export(ctx, orgID, run.RecordFilter{BatchID: &batchID}, api.ResultLine())
 		},

@@ -13,6 +13,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"flowlane/internal/blob"
 	"flowlane/internal/cli/remote"
 	"flowlane/internal/cli/render"
 	"flowlane/internal/pg"
@@ -23,6 +24,7 @@ import (
 type doctorCommand struct {
 	target
 	keyring
+	blobs
 	output
 
 	DatabaseURL string `name:"database-url" env:"DATABASE_URL" help:"Postgres address, to look at it, too. Default: that of the development server of the data folder."`
@@ -65,6 +67,7 @@ func (c *doctorCommand) Run(ctx context.Context, p *process) error {
 		}
 	}
 	d.database(ctx, database{folder: c.folder, DatabaseURL: c.DatabaseURL, Pooled: c.Pooled}, c.keyring)
+	d.store(ctx, c.BlobURL)
 	err = c.print(p, d.findings, func(w io.Writer) {
 		for _, f := range d.findings {
 			code := map[string]string{stateOK: "32", stateWarning: "33", stateFailed: "31"}[f.State]
@@ -161,6 +164,22 @@ func (d *doctor) database(ctx context.Context, at database, keys keyring) {
 	d.rowSecurity(ctx, pool)
 	d.durability(ctx, pool)
 	d.encryption(ctx, pool, keys, at.folder)
+}
+
+// store writes, reads and deletes a body, where there is a store of them.
+func (d *doctor) store(ctx context.Context, address string) {
+	if address == "" {
+		return
+	}
+	store, err := blob.Open(address)
+	if err == nil {
+		err = blob.Probe(ctx, store)
+	}
+	if err != nil {
+		d.note("blobs", stateFailed, "%v", err)
+		return
+	}
+	d.note("blobs", stateOK, "the store takes a body, lists it, gives it back and deletes it")
 }
 
 // restored says whether services write to the database.

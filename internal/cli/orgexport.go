@@ -19,6 +19,7 @@ import (
 
 type orgExport struct {
 	database
+	blobs
 	output
 
 	Org  string `arg:"" name:"name-or-id" help:"The organization, by its id, or by its name where no other has it."`
@@ -68,7 +69,7 @@ func (c *orgExport) Run(ctx context.Context, p *process) error {
 }
 
 func (c *orgExport) write(ctx context.Context, p *process, pool *pgxpool.Pool, org db.OrgListRow, w io.Writer, dir string) (orgexport.Total, error) {
-	exports, err := app.Exports(pool, programVersion())
+	exports, err := app.Exports(ctx, pool, c.BlobURL, programVersion())
 	if err != nil {
 		return orgexport.Total{}, err //nolint:wrapcheck // says everything
 	}

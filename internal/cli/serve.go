@@ -27,6 +27,7 @@ type server struct {
 	tokens
 	operators
 	periods
+	blobs
 
 	ReadURL    string            `name:"read-database-url" env:"FLOWLANE_READ_DATABASE_URL" help:"Postgres address of a replica for lists and statistics that may be a few seconds old. Default: none."`
 	Commands   string            `env:"FLOWLANE_COMMANDS" help:"File, or folder of *.yaml files, with the commands that actions of kind cli may run. Default: none may." type:"path"`
@@ -57,7 +58,7 @@ func (s server) config(ctx context.Context, p *process) (app.Config, error) {
 		return app.Config{}, err
 	}
 	return app.Config{
-		Operator: s.operators.config(), DatabaseURL: dsn, Pooled: s.Pooled, ReadDatabaseURL: s.ReadURL, KEK: kek, OtherKEKs: others, Tokens: s.tokens.config(), BaseURLs: s.baseURLs(), AllowHosts: s.AllowHost, DenyNetworks: s.Deny, CatalogDir: s.CatalogDir, Commands: s.Commands,
+		Operator: s.operators.config(), DatabaseURL: dsn, Pooled: s.Pooled, ReadDatabaseURL: s.ReadURL, KEK: kek, OtherKEKs: others, Tokens: s.tokens.config(), BaseURLs: s.baseURLs(), AllowHosts: s.AllowHost, DenyNetworks: s.Deny, CatalogDir: s.CatalogDir, Commands: s.Commands, BlobURL: s.BlobURL,
 		Dispatch: dispatch.Options{Margin: s.Margin, Timeout: s.Timeout, Keep: s.Keep}, Drain: s.Drain, Retention: s.periods.installation(), Lease: s.Lease, MaxConns: s.MaxConns, MemoryBudget: int64(s.Memory), MaxStreams: s.MaxStreams, RequestLimit: s.Requests, Log: p.log, TrustFailover: s.Trust,
 	}, nil
 }

@@ -169,6 +169,11 @@ type database struct {
 	Pooled      bool   `name:"pooled" env:"FLOWLANE_POOLED" negatable:"" help:"A pooler of transactions answers there, such as PgBouncer. Migrations need Postgres itself."`
 }
 
+// blobs says where large bodies are that are not in the database.
+type blobs struct {
+	BlobURL string `name:"blob-url" env:"FLOWLANE_BLOB_URL" help:"Store of large bodies, as s3://BUCKET/PREFIX?endpoint=URL&region=NAME&path_style=true; its keys are AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY. Default: none, all is in Postgres."`
+}
+
 func (d database) open(ctx context.Context) (*pgxpool.Pool, error) {
 	dsn, err := d.setting(d.DatabaseURL, varDatabase)
 	if err != nil {

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"sync"
 	"time"
+
+	"flowlane/internal/blob"
 )
 
 // deferredQueues are queues whose work failed in this process for a reason that lies in them, and not in the world:
@@ -21,22 +23,24 @@ type deferral struct {
 }
 
 const (
-	// deferFirst is how long a queue is passed over first, doubled each time up to deferMost.
+	// deferFirst is how long a queue is passed over first, doubled each time up to deferMost, or deferStore where the store of its records
+	// does not answer, which nobody tells of when it does again.
 	deferFirst = time.Second
 	deferMost  = 5 * time.Minute
+	deferStore = 30 * time.Second
 	// deferredMax bounds what is remembered; beyond it the oldest go back into the line.
 	deferredMax = 10_000
 )
 
-// add passes over a queue, and returns until when.
-func (d *deferredQueues) add(k queueKey, now time.Time) deferral {
+// add passes over a queue, for most at the longest, and returns until when.
+func (d *deferredQueues) add(k queueKey, now time.Time, most time.Duration) deferral {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.queues == nil || len(d.queues) >= deferredMax {
 		d.queues = map[queueKey]deferral{}
 	}
 	was := d.queues[k]
-	wait := min(deferFirst<<min(was.failures, 16), deferMost)
+	wait := min(deferFirst<<min(was.failures, 16), most)
 	next := deferral{until: now.Add(wait), failures: was.failures + 1}
 	d.queues[k] = next
 	return next
@@ -64,7 +68,11 @@ func (d *Dispatcher) deferQueue(ctx context.Context, k queueKey, err error) erro
 	if mayPass(ctx, err) {
 		return err
 	}
-	q := d.deferred.add(k, time.Now())
+	most := deferMost
+	if blob.IsUnavailable(err) {
+		most = deferStore
+	}
+	q := d.deferred.add(k, time.Now(), most)
 	d.opts.Log.Error("the calls of a batch cannot be made; others go first", "queue", k, "error", err, "failures", q.failures, "retry_at", q.until)
 	return nil
 }

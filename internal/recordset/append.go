@@ -108,7 +108,12 @@ func (u *upload) result() ChunkResult {
 // at most.
 func (u *upload) insert(ctx context.Context) (ChunkResult, error) {
 	out, bytes := u.result(), u.bytes()
-	err := pg.InTx(ctx, u.pool, func(ctx context.Context, tx pgx.Tx) error {
+	away, err := u.putAway(ctx, bytes)
+	if err != nil {
+		return out, err
+	}
+	whole := false
+	err = pg.InTx(ctx, u.pool, func(ctx context.Context, tx pgx.Tx) error {
 		room, err := u.stored.Take(ctx, tx, u.set.OrgID, bytes)
 		if err != nil {
 			return err
@@ -116,7 +121,7 @@ func (u *upload) insert(ctx context.Context) (ChunkResult, error) {
 		if room.Taken < bytes {
 			return orgquota.Bytes(room, bytes)
 		}
-		digest, err := writePages(ctx, tx, u.set.ID, u.first(), len(u.chunk.rows), u.row)
+		digest, err := u.write(ctx, tx, away)
 		if err != nil {
 			return err
 		}
@@ -137,9 +142,12 @@ func (u *upload) insert(ctx context.Context) (ChunkResult, error) {
 		if err != nil {
 			return fmt.Errorf("count chunk: %w", err)
 		}
-		out.Inserted = len(u.chunk.rows)
+		out.Inserted, whole = len(u.chunk.rows), true
 		return nil
 	})
+	if away != nil && !whole { // no commit was tried, which could have named it
+		away.drop(ctx)
+	}
 	if errors.Is(err, errGone) {
 		// Sealed, deleted or expired since it was read.
 		if _, err = u.openSet(ctx, u.set.OrgID, u.set.ID); err == nil {
@@ -187,7 +195,7 @@ func (u *upload) known(ctx context.Context) (ChunkResult, error) {
 func (u *upload) sameRows(ctx context.Context) (bool, error) {
 	first, count := u.first(), int64(len(u.chunk.rows))
 	for at := first; at < first+count; {
-		page, err := pageAt(ctx, u.pool, u.set.ID, at)
+		page, err := u.pages().at(ctx, u.pool, u.set.ID, at)
 		if err != nil {
 			return false, err
 		}

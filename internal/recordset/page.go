@@ -16,10 +16,11 @@ const (
 )
 
 // The first byte of a page's body says what follows. The text is a table of the rows' lengths (uvarints), then the rows,
-// each followed by a newline.
+// each followed by a newline. Of formatBlob only a place follows, where such a body is in a blob.
 const (
 	formatPlain = 0
 	formatS2    = 1
+	formatBlob  = 2
 )
 
 // sheet is a page that is being written: its rows and the text before compression.

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"flowlane/gen/db"
+	"flowlane/internal/blob"
 	"flowlane/internal/pg"
 )
 
@@ -20,26 +21,30 @@ type PageRef struct {
 	First int64
 }
 
-// ReadPages reads the pages of a set that begin at these positions, in the order of position. A missing one is an error.
-func ReadPages(ctx context.Context, conn db.DBTX, setID uuid.UUID, firsts []int64) ([]Page, error) {
+// Pages reads pages, those of blobs from Blobs; nil where there are none.
+type Pages struct{ Blobs *blob.Cache }
+
+// Read reads the pages of a set that begin at these positions, in the order of position. A missing one is an error.
+func (p Pages) Read(ctx context.Context, conn db.DBTX, setID uuid.UUID, firsts []int64) ([]Page, error) {
 	refs := make([]PageRef, len(firsts))
 	for i, first := range firsts {
 		refs[i] = PageRef{setID, first}
 	}
-	found, err := ReadPagesOf(ctx, conn, refs)
+	found, err := p.Of(ctx, conn, refs)
 	if err != nil {
 		return nil, err
 	}
 	pages := make([]Page, 0, len(found))
-	for _, p := range found {
-		pages = append(pages, *p)
+	for _, page := range found {
+		pages = append(pages, *page)
 	}
 	slices.SortFunc(pages, func(a, b Page) int { return cmp.Compare(a.First, b.First) })
 	return pages, nil
 }
 
-// ReadPagesOf reads pages of any sets, each once. A missing one is an error.
-func ReadPagesOf(ctx context.Context, conn db.DBTX, refs []PageRef) (map[PageRef]*Page, error) {
+// Of reads pages of any sets, each once. A missing one is an error. Inside of a transaction it asks no store: blob.Cache.Outside is around
+// that. Fault: blob.ErrUnavailable.
+func (p Pages) Of(ctx context.Context, conn db.DBTX, refs []PageRef) (map[PageRef]*Page, error) {
 	in, pages := db.PageReadParams{}, make(map[PageRef]*Page, len(refs))
 	for _, r := range refs {
 		if _, known := pages[r]; !known {
@@ -54,10 +59,14 @@ func ReadPagesOf(ctx context.Context, conn db.DBTX, refs []PageRef) (map[PageRef
 	if len(found) != len(pages) {
 		return nil, fmt.Errorf("read pages of %s: %d of %d are there", refs[0].Set, len(found), len(pages))
 	}
+	var away []*Page
 	for _, f := range found {
-		pages[PageRef{f.SetID, f.First}] = &Page{First: f.First, Count: int(f.Rows), rawBytes: int(f.RawBytes), body: f.Body}
+		page := &Page{First: f.First, Count: int(f.Rows), rawBytes: int(f.RawBytes), body: f.Body}
+		if pages[PageRef{f.SetID, f.First}] = page; page.away() {
+			away = append(away, page)
+		}
 	}
-	return pages, nil
+	return pages, p.fetch(ctx, conn, away)
 }
 
 const (
@@ -88,6 +97,9 @@ func (s *Service) Peek(ctx context.Context, orgID, id uuid.UUID, from int64, mos
 			return nil, fmt.Errorf("peek into set %s: %w", id, err)
 		}
 		page := Page{First: row.First, Count: int(row.Rows), rawBytes: int(row.RawBytes), body: row.Body}
+		if err := s.pages().fetch(ctx, s.pool, page.ifAway()); err != nil {
+			return nil, err
+		}
 		rows, err := page.Rows()
 		if err != nil {
 			return nil, err
@@ -107,7 +119,7 @@ func (s *Service) Peek(ctx context.Context, orgID, id uuid.UUID, from int64, mos
 
 // Each calls do with each record of a set of pages, in the order of their positions, one page in memory at a time. Of a set that is
 // uploaded just now it finds what has come. The record must not be kept.
-func Each(ctx context.Context, conn db.DBTX, setID uuid.UUID, do func(record []byte) error) error {
+func (p Pages) Each(ctx context.Context, conn db.DBTX, setID uuid.UUID, do func(record []byte) error) error {
 	// The only page of a batch may stand in its row, where no other query finds it.
 	first, err := db.New().PageRead(ctx, conn, db.PageReadParams{SetIds: []uuid.UUID{setID}, Firsts: []int64{0}})
 	if err != nil {
@@ -116,6 +128,9 @@ func Each(ctx context.Context, conn db.DBTX, setID uuid.UUID, do func(record []b
 	from := int64(0)
 	for _, f := range first {
 		page := Page{First: f.First, Count: int(f.Rows), rawBytes: int(f.RawBytes), body: f.Body}
+		if err := p.fetch(ctx, conn, page.ifAway()); err != nil {
+			return err
+		}
 		if from, err = page.each(do); err != nil {
 			return err
 		}
@@ -129,6 +144,9 @@ func Each(ctx context.Context, conn db.DBTX, setID uuid.UUID, do func(record []b
 			return fmt.Errorf("read the records of set %s: %w", setID, err)
 		}
 		page := Page{First: f.First, Count: int(f.Rows), rawBytes: int(f.RawBytes), body: f.Body}
+		if err := p.fetch(ctx, conn, page.ifAway()); err != nil {
+			return err
+		}
 		if from, err = page.each(do); err != nil {
 			return err
 		}
@@ -150,9 +168,9 @@ func (p *Page) each(do func(record []byte) error) (next int64, err error) {
 	return p.First + int64(p.Count), nil
 }
 
-// pageAt reads the page that begins at a position.
-func pageAt(ctx context.Context, conn db.DBTX, setID uuid.UUID, first int64) (*Page, error) {
-	pages, err := ReadPages(ctx, conn, setID, []int64{first})
+// at reads the page that begins at a position.
+func (p Pages) at(ctx context.Context, conn db.DBTX, setID uuid.UUID, first int64) (*Page, error) {
+	pages, err := p.Read(ctx, conn, setID, []int64{first})
 	if err != nil {
 		return nil, err
 	}

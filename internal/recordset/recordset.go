@@ -19,6 +19,7 @@ import (
 
 	"flowlane/gen/db"
 	"flowlane/internal/account"
+	"flowlane/internal/blob"
 	"flowlane/internal/fault"
 	"flowlane/internal/listing"
 	"flowlane/internal/orgquota"
@@ -56,12 +57,18 @@ type Service struct {
 	wake   Waker
 	stored *orgquota.Meter
 	q      *db.Queries
+	blobs  *blob.Cache
 }
 
 // New returns the service on pool; wake plans the end of staging, stored meters the bytes of rows, nil for none.
 func New(pool pg.Pool, wake Waker, stored *orgquota.Meter) *Service {
 	return &Service{pool: pool, wake: wake, stored: stored, q: db.New()}
 }
+
+// KeepIn has the pages of chunks written to blobs that are large enough. Say it before anything is uploaded.
+func (s *Service) KeepIn(blobs *blob.Cache) { s.blobs = blobs }
+
+func (s *Service) pages() Pages { return Pages{s.blobs} }
 
 // Create starts an upload. chunkSize 0 means MaxChunkSize; metadata is the text of a JSON object, empty for {}. Faults:
 // Unprocessable when chunkSize is out of bounds, and for one open set too many.

@@ -122,7 +122,7 @@ func TestAddInline(t *testing.T) {
 		var stored int
 		require.NoError(t, b.pool.QueryRow(b.ctx, "SELECT count(*) FROM flow.page WHERE set_id = $1", setID).Scan(&stored))
 		assert.Equal(t, pages, stored)
-		_, err := ReadPages(b.ctx, b.pool, setID, []int64{0, 17})
+		_, err := Pages{}.Read(b.ctx, b.pool, setID, []int64{0, 17})
 		require.Error(t, err, "a page that is not there")
 	}
 }

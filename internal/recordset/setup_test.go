@@ -86,7 +86,7 @@ func (b *bundle) allRows(t *testing.T, id uuid.UUID) []string {
 	require.NoError(t, err)
 	firsts, err := pgx.CollectRows(rows, pgx.RowTo[int64])
 	require.NoError(t, err)
-	pages, err := ReadPages(b.ctx, b.pool, id, firsts)
+	pages, err := Pages{}.Read(b.ctx, b.pool, id, firsts)
 	require.NoError(t, err)
 	var out []string
 	for i := range pages {

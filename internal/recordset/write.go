@@ -14,13 +14,15 @@ import (
 // sheetsAhead is how many pages may wait to be compressed and sent while the next ones are hashed: it bounds memory.
 const sheetsAhead = 8
 
+var pageColumns = []string{"set_id", "first", "rows", "raw_bytes", "body"}
+
 // writePages stores count rows as pages of a set from position first on, and returns their digest. Two goroutines share
 // the work: one lays out pages and hashes them, one compresses them and feeds COPY.
 func writePages(ctx context.Context, tx pgx.Tx, setID uuid.UUID, first int64, count int, rowAt func(int) []byte) (Digest, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	src := &pageSource{setID: setID, ready: make(chan *sheet, sheetsAhead), digest: make(chan Digest, 1)}
 	go src.layOut(ctx, first, count, rowAt)
-	_, err := tx.CopyFrom(ctx, pgx.Identifier{"flow", "page"}, []string{"set_id", "first", "rows", "raw_bytes", "body"}, src)
+	_, err := tx.CopyFrom(ctx, pgx.Identifier{"flow", "page"}, pageColumns, src)
 	cancel()
 	// The rows belong to the caller: wait until the other goroutine has let go of them.
 	digest := <-src.digest

@@ -54,6 +54,9 @@ type Organizations struct {
 	Due  *due.Scheduler
 	// Cancel ends a batch that is not over; nil for a process that only begins deletions.
 	Cancel func(ctx context.Context, tx pgx.Tx, orgID, batchID uuid.UUID) error
+	// Blobs deletes some objects of an organization from the store of large bodies, and returns how many; 0 once none is left. nil as
+	// Cancel.
+	Blobs func(ctx context.Context, orgID uuid.UUID) (int64, error)
 }
 
 // Begin has an organization be deleted: from now on its requests are refused, and those who work delete all that it has, in
@@ -89,9 +92,10 @@ func (s *Organizations) Delete(ctx context.Context, l *due.Lease) (time.Time, er
 		return time.Time{}, fmt.Errorf("due work %s has the key %q, which is no id: %w", l.Kind, l.Key, err)
 	}
 	ctx = account.AsOperator(ctx, orgID, deletionName)
+	erased := false // of the store
 	for began := time.Now(); time.Since(began) < deletionTurn; {
 		var again time.Time
-		var more bool
+		var more, store bool
 		err := pg.InTx(ctx, s.Pool, func(ctx context.Context, tx pgx.Tx) error {
 			d, err := db.New().DeletionLock(ctx, tx, orgID)
 			if pg.IsNoRows(err) {
@@ -104,11 +108,12 @@ func (s *Organizations) Delete(ctx context.Context, l *due.Lease) (time.Time, er
 				again = quiet
 				return nil
 			}
-			p := &deleting{s, tx, db.New(), orgID, receipt{}}
+			p := &deleting{s, tx, db.New(), orgID, receipt{}, erased, false}
 			var under bool
 			if more, under, err = p.piece(ctx); err != nil {
 				return err
 			}
+			store = p.store
 			if under {
 				again = d.Now.Add(callPause)
 			}
@@ -116,6 +121,13 @@ func (s *Organizations) Delete(ctx context.Context, l *due.Lease) (time.Time, er
 		})
 		if err != nil || !more {
 			return again, err
+		}
+		if store {
+			n, err := s.Blobs(ctx, orgID)
+			if err != nil {
+				return time.Time{}, err
+			}
+			erased = n == 0
 		}
 	}
 	return due.Now(), nil
@@ -128,6 +140,8 @@ type deleting struct {
 	q     *db.Queries
 	orgID uuid.UUID
 	gone  receipt
+	// erased tells that nothing of it is in the store of large bodies, store that this has to be seen to, outside of the transaction.
+	erased, store bool
 }
 
 // piece deletes some rows. more is set while there are others, underWay where calls have to end first.
@@ -143,6 +157,15 @@ func (p *deleting) piece(ctx context.Context) (more, underWay bool, err error) {
 	}
 	if more, err = p.rest(ctx); err != nil || more {
 		return more, false, p.note(ctx, err)
+	}
+	if !p.erased {
+		p.store = true
+		return true, false, p.note(ctx, nil)
+	}
+	blobs, err := p.q.BlobsForgetOrg(ctx, p.tx, p.orgID)
+	p.gone.add("blob", blobs)
+	if err := p.note(ctx, err); err != nil {
+		return false, false, err
 	}
 	if err := p.q.DeletionEnd(ctx, p.tx, db.DeletionEndParams{OrgID: p.orgID, AuditDays: int32(AuditLog.leastDays)}); err != nil {
 		return false, false, fmt.Errorf("end the deletion of organization %s: %w", p.orgID, err)

@@ -117,7 +117,7 @@ func (s *Service) one(ctx context.Context, orgID, batchID uuid.UUID, position in
 		if int(run) > len(v.runs[offset])+1 {
 			return fault.Missing(thing)
 		}
-		release, err := readInputs(ctx, tx, []*sliceView{v})
+		release, err := s.readInputs(ctx, tx, []*sliceView{v})
 		if err != nil {
 			return err
 		}

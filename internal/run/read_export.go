@@ -109,7 +109,7 @@ func (e *Export) load(ctx context.Context, tx pgx.Tx) error {
 	if e.release != nil {
 		e.release()
 	}
-	if e.release, err = readInputs(ctx, tx, exported.rowsOf(e.views)); err != nil {
+	if e.release, err = e.s.readInputs(ctx, tx, exported.rowsOf(e.views)); err != nil {
 		return err
 	}
 	n := len(e.views)

@@ -138,7 +138,7 @@ func (w *walk) slices(ctx context.Context, views []*sliceView) error {
 
 // take appends the matching records of opened slices to the page.
 func (w *walk) take(ctx context.Context, views []*sliceView) error {
-	release, err := readInputs(ctx, w.tx, w.f.Want.rowsOf(views))
+	release, err := w.s.readInputs(ctx, w.tx, w.f.Want.rowsOf(views))
 	if err != nil {
 		return err
 	}
@@ -153,7 +153,7 @@ func (w *walk) take(ctx context.Context, views []*sliceView) error {
 
 // readInputs reads the raw records of slices, which are there until they are released. Slices that lie in one page share it, so that
 // it is unpacked once.
-func readInputs(ctx context.Context, tx pgx.Tx, views []*sliceView) (release func(), err error) {
+func (s *Service) readInputs(ctx context.Context, tx pgx.Tx, views []*sliceView) (release func(), err error) {
 	refs := make([]recordset.PageRef, len(views))
 	for i, v := range views {
 		refs[i] = recordset.PageRef{Set: v.batch.FlowBatch.PageSet, First: v.First - int64(v.PageOff)}
@@ -161,7 +161,7 @@ func readInputs(ctx context.Context, tx pgx.Tx, views []*sliceView) (release fun
 	if len(refs) == 0 {
 		return func() {}, nil
 	}
-	pages, err := recordset.ReadPagesOf(ctx, tx, refs)
+	pages, err := s.pages.Of(ctx, tx, refs)
 	if err != nil {
 		return nil, err
 	}

@@ -52,7 +52,7 @@ func (w *walk) search(ctx context.Context, views []*sliceView) error {
 
 // searchSome is search where the rows of the slices fit into memory.
 func (w *walk) searchSome(ctx context.Context, views []*sliceView) error {
-	release, err := readInputs(ctx, w.tx, views)
+	release, err := w.s.readInputs(ctx, w.tx, views)
 	if err != nil {
 		return err
 	}

@@ -94,9 +94,12 @@ const (
 	ownPlans  = "set local plan_cache_mode = auto"
 )
 
+// reading runs do, and again where it lacked what is in the store of large bodies: it must begin anew each time.
 func (s *Service) reading(ctx context.Context, plans string, do func(ctx context.Context, tx pgx.Tx) error) error {
 	begin := pgx.TxOptions{BeginQuery: "begin isolation level repeatable read read only; " + plans}
-	err := pgx.BeginTxFunc(ctx, s.pool, begin, func(tx pgx.Tx) error { return do(ctx, tx) })
+	err := s.pages.Blobs.Outside(ctx, func(ctx context.Context) error {
+		return pgx.BeginTxFunc(ctx, s.pool, begin, func(tx pgx.Tx) error { return do(ctx, tx) })
+	})
 	return err //nolint:wrapcheck // do has said what failed
 }
 

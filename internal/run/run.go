@@ -13,8 +13,10 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"flowlane/gen/db"
+	"flowlane/internal/blob"
 	"flowlane/internal/definition"
 	"flowlane/internal/pg"
+	"flowlane/internal/recordset"
 )
 
 // Route says in which queue a task's calls wait.
@@ -77,7 +79,11 @@ type Service struct {
 	limits  Limits
 	tell    func(batchIDs []uuid.UUID)
 	losses  *pg.Losses
+	pages   recordset.Pages
 }
+
+// ReadFrom says where large bodies are. Say it before anything is read.
+func (s *Service) ReadFrom(blobs *blob.Cache) { s.pages.Blobs = blobs }
 
 // Lost says who knows what restores have lost. Say it before anything changes.
 func (s *Service) Lost(losses *pg.Losses) { s.losses = losses }

@@ -81,7 +81,7 @@ func (s *Service) LoadBatches(ctx context.Context, conn db.DBTX, ids []uuid.UUID
 	for i, b := range small {
 		refs[i].Set = b.PageSet
 	}
-	pages, err := recordset.ReadPagesOf(ctx, conn, refs)
+	pages, err := s.pages.Of(ctx, conn, refs)
 	if err != nil {
 		return fmt.Errorf("read records of %d batches: %w", len(refs), err)
 	}
@@ -308,7 +308,7 @@ func (s *Service) Open(
 	for i, r := range refs {
 		at[i] = recordset.PageRef{Set: b.PageSet, First: r.First - int64(parts[r.No].PageOff)}
 	}
-	pages, err := b.pages(ctx, conn, at)
+	pages, err := s.pagesOf(ctx, conn, b, at)
 	if err != nil {
 		return nil, fmt.Errorf("read records of batch %s: %w", b.ID, err)
 	}
@@ -358,11 +358,11 @@ func (s *Service) openKept(ctx context.Context, conn db.DBTX, b *Batch, recs []*
 	return nil
 }
 
-// pages reads pages of the batch. Slices of a retry that lie in one page share it, so that it is unpacked once: release them when all
+// pagesOf reads pages of the batch. Slices of a retry that lie in one page share it, so that it is unpacked once: release them when all
 // are done.
-func (b *Batch) pages(ctx context.Context, conn db.DBTX, at []recordset.PageRef) (map[recordset.PageRef]*recordset.Page, error) {
+func (s *Service) pagesOf(ctx context.Context, conn db.DBTX, b *Batch, at []recordset.PageRef) (map[recordset.PageRef]*recordset.Page, error) {
 	if b.page == nil {
-		return recordset.ReadPagesOf(ctx, conn, at)
+		return s.pages.Of(ctx, conn, at) //nolint:wrapcheck // by the caller
 	}
 	only, out := b.page.Again(), make(map[recordset.PageRef]*recordset.Page, len(at))
 	for _, ref := range at {

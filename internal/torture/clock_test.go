@@ -51,7 +51,7 @@ func (w *world) moveClocks(choose func(now time.Time, next *time.Time) time.Time
 	var next *time.Time
 	var under int
 	err = tx.QueryRow(ctx, `SELECT c.at, `+busy+`, (SELECT min(due_at) FROM flow.due
-			WHERE kind NOT IN ('counters', 'housekeeping', 'record_set_expiry', 'rollup', 'sweep') OR kind = 'counters' AND due_at < c.at + interval '1 minute')
+			WHERE kind NOT IN ('counters', 'housekeeping', 'record_set_expiry', 'blob_sweep', 'rollup', 'sweep') OR kind = 'counters' AND due_at < c.at + interval '1 minute')
 		FROM (SELECT flow.clock() AS at) c`).Scan(&now, &under, &next)
 	if err != nil {
 		w.Fatal(err)

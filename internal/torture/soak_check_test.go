@@ -73,7 +73,7 @@ func (s *soak) settled() {
 		"delivery waits":        waiting,
 		"call is open":          "SELECT count(*) FROM flow.call WHERE state IN ('intent', 'unknown', 'awaiting')",
 		"batch is open":         unended,
-		"row is due any more":   "SELECT count(*) FROM flow.due WHERE kind NOT IN ('housekeeping', 'rollup', 'sweep')",
+		"row is due any more":   "SELECT count(*) FROM flow.due WHERE kind NOT IN ('housekeeping', 'blob_sweep', 'rollup', 'sweep')",
 		"job of River is there": "SELECT count(*) FROM river.river_job WHERE state NOT IN (" + over + ")",
 	} {
 		tick := time.NewTicker(200 * time.Millisecond)
