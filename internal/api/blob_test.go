@@ -44,7 +44,7 @@ type bucket struct {
 // serveBucket starts a stack with a store of large bodies.
 func serveBucket(t *testing.T, options ...func(c *app.Config)) *bucket {
 	t.Helper()
-	b := &bucket{direct: "http://127.0.0.1:" + servers.Start(t, s3Server)}
+	b := &bucket{direct: "http://" + servers.S3(t)}
 	b.breaks("")
 	at, err := url.Parse(b.direct)
 	require.NoError(t, err)

@@ -50,19 +50,10 @@ func TestJSONServer(t *testing.T) {
 	require.Len(t, refused, 1)
 }
 
-// s3Server is an object store with one bucket, for the key S3RVER. It takes signatures of version 4 as they are.
-const s3Server = `
-const S3rver = require("s3rver")
-const directory = require("fs").mkdtempSync(require("path").join(require("os").tmpdir(), "s3-"))
-process.on("exit", () => require("fs").rmSync(directory, { recursive: true }))
-process.on("SIGTERM", () => process.exit())
-new S3rver({ port: 0, address: "127.0.0.1", silent: true, directory, configureBuckets: [{ name: "stock" }] })
-  .run((err, { port }) => console.log(err || port))`
-
 // TestS3Server: objects are written, listed, read and deleted in a store that knows one key, and another is refused.
 func TestS3Server(t *testing.T) {
 	t.Parallel()
-	host := "127.0.0.1:" + servers.Start(t, s3Server)
+	host := servers.S3(t)
 	s := serveStack(t, true, func(c *app.Config) { c.AllowHosts = append(c.AllowHosts, host) })
 	credential := func(key string) string {
 		return s.Do(http.MethodPost, "/credentials?verify=false", object{

@@ -4,13 +4,15 @@ import (
 	"os"
 	"runtime/debug"
 	"testing"
+
+	"flowlane/test/servers"
 )
 
 // TestMain has garbage collected less often: it took a quarter of the processor time of these tests, which have memory enough.
 func TestMain(m *testing.M) {
 	debug.SetGCPercent(400)
-	for _, name := range []string{"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"} { // those of s3Server
-		if err := os.Setenv(name, "S3RVER"); err != nil {
+	for _, name := range []string{"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"} {
+		if err := os.Setenv(name, servers.S3Key); err != nil {
 			panic(err)
 		}
 	}

@@ -351,13 +351,11 @@ func (a *App) wire(ctx context.Context) error {
 	a.Credentials = credential.New(credential.Deps{Pool: a.scoped, Vault: a.Vault, Catalog: a.Catalog, Prober: a.Sender, Now: time.Now, Due: a.Scheduler,
 		AllowHosts: a.cfg.AllowHosts, Redeemer: a.Sender, VerifierKey: root.Derive("oauth-pkce")})
 	a.Definitions = definition.New(a.scoped, a.Catalog)
-	a.RecordSets = recordset.New(a.scoped, a.Scheduler, orgquota.NewMeter(orgquota.StoredBytes, time.Now))
-	a.RecordSets.KeepIn(a.blobs)
+	a.RecordSets = recordset.New(a.scoped, a.Scheduler, orgquota.NewMeter(orgquota.StoredBytes, time.Now)).KeepIn(a.blobs)
 	a.Stores = store.New(a.scoped, a.Scheduler)
 	router := &dispatch.Router{Catalog: a.Catalog, BulkInFlight: dispatch.BulkInFlight, SmallInFlight: dispatch.SmallInFlight}
 	plans := definition.NewPlans(a.Catalog, 0)
-	a.Runs = run.New(a.scoped, plans, router, a.Scheduler, mathrand.Float64)
-	a.Runs.ReadFrom(a.blobs)
+	a.Runs = run.New(a.scoped, plans, router, a.Scheduler, mathrand.Float64).ReadFrom(a.blobs)
 	a.Runs.Lost(&a.losses)
 	a.Runs.Limit(run.Limits{Now: time.Now, Piece: workPiece, Memory: a.Memory, Open: orgquota.NewMeter(orgquota.OpenBatches, time.Now)})
 	a.Holds = hold.New(a.scoped, a.Runs, a.Scheduler)

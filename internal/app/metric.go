@@ -134,11 +134,13 @@ func (c stateCollector) Collect(out chan<- prometheus.Metric) {
 		}
 	}
 
+	if c.a.blobs != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), gatherTimeout)
+		gauge(blobDesc, map[bool]float64{true: 1}[c.a.blobs.Down(ctx).IsZero()])
+		cancel() // the database has time of its own
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), gatherTimeout)
 	defer cancel()
-	if c.a.blobs != nil {
-		gauge(blobDesc, map[bool]float64{true: 1}[c.a.blobs.Down(ctx).IsZero()])
-	}
 	rows, err := db.New().DueBacklog(ctx, c.a.Pool)
 	if err != nil {
 		gauge(upDesc, 0)

@@ -43,8 +43,7 @@ func Exports(ctx context.Context, pool *pgxpool.Pool, blobURL, version string) (
 	if err := recordset.CheckBlobs(ctx, pool, blobs); err != nil {
 		return nil, err //nolint:wrapcheck // says everything
 	}
-	runs := run.New(pool, definition.NewPlans(cat, 0), nil, nil, nil) // it only reads
-	runs.ReadFrom(blobs)
+	runs := run.New(pool, definition.NewPlans(cat, 0), nil, nil, nil).ReadFrom(blobs) // it only reads
 	return &orgexport.Service{
 		Pool: pool, Version: version, Now: time.Now, Records: recordset.Pages{Blobs: blobs}.Each,
 		Results: func(ctx context.Context, orgID, batchID uuid.UUID) (io.Reader, error) {

@@ -18,21 +18,12 @@ import (
 
 func TestMain(m *testing.M) {
 	for _, name := range []string{"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"} {
-		if err := os.Setenv(name, "S3RVER"); err != nil {
+		if err := os.Setenv(name, servers.S3Key); err != nil {
 			panic(err)
 		}
 	}
 	os.Exit(m.Run())
 }
-
-// s3Server is an object store with one bucket, for the key S3RVER.
-const s3Server = `
-const S3rver = require("s3rver")
-const directory = require("fs").mkdtempSync(require("path").join(require("os").tmpdir(), "s3-"))
-process.on("exit", () => require("fs").rmSync(directory, { recursive: true }))
-process.on("SIGTERM", () => process.exit())
-new S3rver({ port: 0, address: "127.0.0.1", silent: true, directory, configureBuckets: [{ name: "stock" }] })
-  .run((err, { port }) => console.log(err || port))`
 
 func open(t *testing.T, address string) blob.Store {
 	t.Helper()
@@ -44,7 +35,7 @@ func open(t *testing.T, address string) blob.Store {
 // TestS3: bodies are written, read in parts, listed and deleted in a server that others wrote, behind a prefix of a bucket.
 func TestS3(t *testing.T) {
 	t.Parallel()
-	ctx, endpoint := t.Context(), "?path_style=true&endpoint=http://127.0.0.1:"+servers.Start(t, s3Server)
+	ctx, endpoint := t.Context(), "?path_style=true&endpoint=http://"+servers.S3(t)
 	s, root := open(t, "s3://stock/a/b/"+endpoint), open(t, "s3://stock"+endpoint)
 	require.NoError(t, blob.Probe(ctx, s))
 	body := bytes.Repeat([]byte("0123456789"), 100_000)

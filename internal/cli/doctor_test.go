@@ -205,3 +205,20 @@ complete -C "flowlane batches re"
 complete -C "flowlane flows list -o nd"
 complete -C "flowlane run strict ro"`, "resolve\nresults\nresume\nretry\nndjson\nrows.csv\n"},
 }
+
+// TestDoctor_Blobs: a store of large bodies that does all it must, and one that does not answer.
+func TestDoctor_Blobs(t *testing.T) {
+	t.Parallel()
+	l := newLive(t)
+	env := func(host string) []string {
+		return slices.Concat(l.env, []string{"AWS_ACCESS_KEY_ID=" + servers.S3Key, "AWS_SECRET_ACCESS_KEY=" + servers.S3Key,
+			"FLOWLANE_BLOB_URL=s3://stock/p?path_style=true&endpoint=http://" + host})
+	}
+	if said := says(t, env(servers.S3(t)), "", "doctor"); !strings.Contains(said, "gives it back and deletes it") {
+		t.Errorf("doctor with a store: %s", said)
+	}
+	out, err := program(t, env("127.0.0.1:1"), "doctor").CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "store of large bodies does not answer") || strings.Contains(string(out), servers.S3Key) {
+		t.Errorf("doctor without one: %v %s", err, out)
+	}
+}

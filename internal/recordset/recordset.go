@@ -66,7 +66,10 @@ func New(pool pg.Pool, wake Waker, stored *orgquota.Meter) *Service {
 }
 
 // KeepIn has the pages of chunks written to blobs that are large enough. Say it before anything is uploaded.
-func (s *Service) KeepIn(blobs *blob.Cache) { s.blobs = blobs }
+func (s *Service) KeepIn(blobs *blob.Cache) *Service {
+	s.blobs = blobs
+	return s
+}
 
 func (s *Service) pages() Pages { return Pages{s.blobs} }
 

@@ -83,7 +83,10 @@ type Service struct {
 }
 
 // ReadFrom says where large bodies are. Say it before anything is read.
-func (s *Service) ReadFrom(blobs *blob.Cache) { s.pages.Blobs = blobs }
+func (s *Service) ReadFrom(blobs *blob.Cache) *Service {
+	s.pages.Blobs = blobs
+	return s
+}
 
 // Lost says who knows what restores have lost. Say it before anything changes.
 func (s *Service) Lost(losses *pg.Losses) { s.losses = losses }
