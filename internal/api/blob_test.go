@@ -338,6 +338,25 @@ func TestBlob_Organization(t *testing.T) {
 	assert.Equal(t, 5, counted)
 }
 
+// TestBlob_Damaged: what somebody else has put in the place of an object is not taken for records.
+func TestBlob_Damaged(t *testing.T) {
+	t.Parallel()
+	b := serveBucket(t)
+	set := b.uploadWide(1)
+	key := b.keys()[0]
+	body, err := b.store.Get(t.Context(), key, 0, 1<<20)
+	require.NoError(t, err)
+	at := "/data/record-sets/" + set + "/records?count=1&from="
+	body[len(body)-1] ^= 1
+	require.NoError(t, b.store.Put(t.Context(), key, body))
+	assert.Len(t, b.get(at + "0")["items"], 1)
+	b.restart(true) // it forgets what it has read
+	b.Do(http.MethodGet, at+"1999", nil).Want(http.StatusInternalServerError)
+	require.NoError(t, b.store.Delete(t.Context(), key))
+	b.restart(true)
+	b.Do(http.MethodGet, at+"0", nil).Want(http.StatusInternalServerError)
+}
+
 // TestBlob_Needed: a process without the address of the store does not start on a database that has bodies there.
 func TestBlob_Needed(t *testing.T) {
 	t.Parallel()

@@ -1,6 +1,7 @@
 package recordset
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
@@ -104,7 +105,7 @@ func (p Pages) fetch(ctx context.Context, conn db.DBTX, pages []*Page) error {
 		if crc32.Checksum(bodies[i], castagnoli) != f.sum {
 			return fmt.Errorf("page %d: %w: %s has other bytes from %d on", f.page.First, errPage, spans[i].Key, f.off)
 		}
-		f.page.body = bodies[i]
+		f.page.body = bytes.Clone(bodies[i]) // it may be kept, and shall not keep its neighbours
 	}
 	return nil
 }
