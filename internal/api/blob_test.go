@@ -85,7 +85,8 @@ func (b *bucket) keys() []string {
 	return keys
 }
 
-// later lives until the sweep has been through the store twice: it finds what nothing names, and an hour later deletes it.
+// later lives until the sweep has been through the store twice: it finds what nothing names, and an hour later
+// deletes it.
 func (b *bucket) later() {
 	b.t.Helper()
 	for range 3 {
@@ -139,8 +140,9 @@ const bothSteps = `[{"id":"s","tasks":[{"id":"t","action_id":"core__flow__transf
 	{"id":"send","tasks":[{"id":"up","action_id":"dialer__api__upload","credential_id":"CRED",
 	"params":{"list":"demo","key_field":"id","row":{"id":"{{ input.id }}","a":"{{ steps.s.t.output }}"}}}]}]`
 
-// TestBlob: the pages of large chunks are in the store, and everybody who reads records finds them there: work in process, calls,
-// results, executions, lists with input and by key, previews and the export of the organization. Once the batch is deleted, so are they.
+// TestBlob: the pages of large chunks are in the store, and everybody who reads records finds them there: work in
+// process, calls, results, executions, lists with input and by key, previews and the export of the organization. Once
+// the batch is deleted, so are they.
 func TestBlob(t *testing.T) {
 	t.Parallel()
 	b := serveBucket(t)
@@ -202,8 +204,9 @@ func TestBlob_Replay(t *testing.T) {
 	assert.Empty(t, b.keys())
 }
 
-// TestBlob_StoreDown: the store goes down in the middle of a run, with the first of two objects read. While it is, uploads and reads are refused with 503 and a time, batches start, no record fails, and the
-// process is ready for all else. Once it is back, everything goes on by itself.
+// TestBlob_StoreDown: the store goes down in the middle of a run, with the first of two objects read. While it is,
+// uploads and reads are refused with 503 and a time, batches start, no record fails, and the process is ready for all
+// else. Once it is back, everything goes on by itself.
 func TestBlob_StoreDown(t *testing.T) {
 	t.Parallel()
 	b := serveBucket(t)
@@ -242,8 +245,8 @@ func (b *bucket) ready() []byte {
 	return body
 }
 
-// TestBlob_Killed: an upload that is cut off between its object and its rows leaves an object that the sweep finds, and nothing else. Objects
-// that are young, of others, or not ours, stay.
+// TestBlob_Killed: an upload that is cut off between its object and its rows leaves an object that the sweep finds,
+// and nothing else. Objects that are young, of others, or not ours, stay.
 func TestBlob_Killed(t *testing.T) {
 	t.Parallel()
 	b := serveBucket(t)
@@ -282,8 +285,8 @@ func TestBlob_Killed(t *testing.T) {
 	assert.Len(t, b.get("/data/record-sets/" + set + "/records?from=1990")["items"], 10)
 }
 
-// TestBlob_NamedWhileSwept: the sweep that comes upon an object whose upload is about to commit waits for it and leaves it alone; an upload
-// that comes after the sweep may have been there names nothing.
+// TestBlob_NamedWhileSwept: the sweep that comes upon an object whose upload is about to commit waits for it and
+// leaves it alone; an upload that comes after the sweep may have been there names nothing.
 func TestBlob_NamedWhileSwept(t *testing.T) {
 	t.Parallel()
 	b := serveBucket(t)
@@ -313,8 +316,9 @@ func TestBlob_NamedWhileSwept(t *testing.T) {
 	assert.Equal(t, http.StatusOK, b.chunk(set, 1, wideRows(2000, 2000)).StatusCode)
 }
 
-// TestBlob_Organization: an organization that is deleted has nothing in the store, not even what no row knows of, before its receipt is
-// complete; that counts its objects. What others have stays. A store that is down is waited for.
+// TestBlob_Organization: an organization that is deleted has nothing in the store, not even what no row knows of,
+// before its receipt is complete; that counts its objects. What others have stays. A store that is down is waited
+// for.
 func TestBlob_Organization(t *testing.T) {
 	t.Parallel()
 	b := serveBucket(t)

@@ -26,8 +26,8 @@ type blobSweep struct {
 	behind string
 }
 
-// openBlobs opens the store of large bodies, if there is one. What it keeps in memory is an eighth of the budget, taken for good: half of
-// what one piece of work may hold.
+// openBlobs opens the store of large bodies, if there is one. What it keeps in memory is an eighth of the budget,
+// taken for good: half of what one piece of work may hold.
 func (a *App) openBlobs(ctx context.Context) error {
 	if a.cfg.BlobURL != "" {
 		store, err := blob.Open(a.cfg.BlobURL)

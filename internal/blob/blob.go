@@ -1,10 +1,11 @@
-// Package blob owns large bodies that are not in Postgres: objects in a store that speaks S3, and what a process keeps of them in
-// memory. It promises that an object is written once and never changed, that what it keeps stays within bytes of the process's budget,
-// and that a store that does not answer is one fault, ErrUnavailable. It must not know what the bytes mean, or which rows name them.
+// Package blob owns large bodies that are not in Postgres: objects in a store that speaks S3, and what a process
+// keeps of them in memory. It promises that an object is written once and never changed, that what it keeps stays
+// within bytes of the process's budget, and that a store that does not answer is one fault, ErrUnavailable. It must
+// not know what the bytes mean, or which rows name them.
 //
-// The order of writes is what keeps this sound: a body is in the store before the row that names it is committed, and stays there
-// until no row names it any more. What is left over by a crash between the two is an object without a row, which costs space until the
-// sweep finds it. The other way round it would cost records.
+// The order of writes is what keeps this sound: a body is in the store before the row that names it is committed, and
+// stays there until no row names it any more. What is left over by a crash between the two is an object without a
+// row, which costs space until the sweep finds it. The other way round it would cost records.
 package blob
 
 import (
@@ -20,7 +21,8 @@ import (
 type Store interface {
 	// Put writes a body under a key that is new.
 	Put(ctx context.Context, key string, body []byte) error
-	// Get reads n bytes of a body from an offset on, fewer where it ends before. Error: ErrNotFound where there is no such body.
+	// Get reads n bytes of a body from an offset on, fewer where it ends before. Error: ErrNotFound where there is no
+	// such body.
 	Get(ctx context.Context, key string, off, n int64) ([]byte, error)
 	// Delete deletes bodies. One that is not there is no error.
 	Delete(ctx context.Context, keys ...string) error
@@ -41,8 +43,8 @@ func IsUnavailable(err error) bool {
 	return errors.As(err, &f) && f.Detail == ErrUnavailable.Detail
 }
 
-// unavailable is ErrUnavailable with a cause for the log. Only the text of the cause is kept: nobody shall take a broken connection to
-// the store for one to the database.
+// unavailable is ErrUnavailable with a cause for the log. Only the text of the cause is kept: nobody shall take a
+// broken connection to the store for one to the database.
 func unavailable(ctx context.Context, what string, err error) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("%s: %w", what, ctx.Err())

@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// blockBytes is the size of the parts in which bodies are read, and kept: neighbours of what is read are mostly read next.
+// blockBytes is the size of the parts in which bodies are read, and kept: neighbours of what is read are mostly read
+// next.
 const blockBytes = 256 << 10
 
 // Span is a part of a body.
@@ -23,8 +24,8 @@ type block struct {
 	no  int64
 }
 
-// Cache is a Store that keeps what was read last. Bodies never change, so that nothing of it is ever stale. All methods may be called
-// concurrently.
+// Cache is a Store that keeps what was read last. Bodies never change, so that nothing of it is ever stale. All
+// methods may be called concurrently.
 type Cache struct {
 	store   Store
 	most    int64
@@ -35,7 +36,8 @@ type Cache struct {
 	// order has the blocks from the one that was read last on, bytes is how much they are.
 	order list.List
 	bytes int64
-	// downSince is since when no request has come out well, asked when the last was made; zero for a store that answers.
+	// downSince is since when no request has come out well, asked when the last was made; zero for a store that
+	// answers.
 	downSince, asked time.Time
 }
 
@@ -60,8 +62,8 @@ func (e *missError) Error() string {
 	return fmt.Sprintf("%d bodies are in the store, which nobody asks inside of a transaction", len(e.spans))
 }
 
-// Outside runs do, which may call Read inside of a transaction: no transaction waits for the store. What is not in memory ends it, is
-// read, and do is run again. It ends, since each time do has what it lacked before.
+// Outside runs do, which may call Read inside of a transaction: no transaction waits for the store. What is not in
+// memory ends it, is read, and do is run again. It ends, since each time do has what it lacked before.
 func (c *Cache) Outside(ctx context.Context, do func(ctx context.Context) error) error {
 	if c == nil {
 		return do(ctx)
@@ -80,8 +82,9 @@ func (c *Cache) Outside(ctx context.Context, do func(ctx context.Context) error)
 	}
 }
 
-// Read returns parts of bodies, in their order; do not write to them. inTx is set inside of a transaction: then what is not in memory is
-// an error, by which Outside knows what to read. Errors: those of Store; ErrNotFound, too, where a body ends before the span does.
+// Read returns parts of bodies, in their order; do not write to them. inTx is set inside of a transaction: then what
+// is not in memory is an error, by which Outside knows what to read. Errors: those of Store; ErrNotFound, too, where
+// a body ends before the span does.
 func (c *Cache) Read(ctx context.Context, spans []Span, inTx bool) ([][]byte, error) {
 	if c == nil {
 		return nil, errors.New("records are in a store of large bodies: set --blob-url")
@@ -135,7 +138,8 @@ func (s Span) cut(from map[block][]byte) ([]byte, error) {
 	return body[at:end:end], nil
 }
 
-// fetch reads the blocks of spans that are not in had, those that follow each other in one request, and adds them to it.
+// fetch reads the blocks of spans that are not in had, those that follow each other in one request, and adds them to
+// it.
 func (c *Cache) fetch(ctx context.Context, spans []Span, had map[block][]byte) error {
 	for i := 0; i < len(spans); {
 		run := spans[i]

@@ -50,7 +50,8 @@ func (m *memoryStore) took() (reads []string) {
 	return reads
 }
 
-// TestCache: what is read together, or near to what was, is one request; what is kept stays within its bytes, and is right.
+// TestCache: what is read together, or near to what was, is one request; what is kept stays within its bytes, and is
+// right.
 func TestCache(t *testing.T) {
 	t.Parallel()
 	body := make([]byte, 900<<10)
@@ -84,7 +85,8 @@ func TestCache(t *testing.T) {
 	require.ErrorIs(t, err, blob.ErrNotFound)
 }
 
-// TestCache_Outside: inside of a transaction nothing is asked of the store. What it lacks is read outside of it, however little is kept.
+// TestCache_Outside: inside of a transaction nothing is asked of the store. What it lacks is read outside of it,
+// however little is kept.
 func TestCache_Outside(t *testing.T) {
 	t.Parallel()
 	m := &memoryStore{bodies: map[string][]byte{"a": make([]byte, 1<<20), "b": make([]byte, 1<<20)}}

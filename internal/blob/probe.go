@@ -12,7 +12,8 @@ import (
 // probePrefix begins the keys of probes, of which there are none but while there is a Probe.
 const probePrefix = "probe-"
 
-// Probe finds out whether a store does all that is asked of it, with a body of its own. The error says what it does not.
+// Probe finds out whether a store does all that is asked of it, with a body of its own. The error says what it does
+// not.
 func Probe(ctx context.Context, s Store) error {
 	key, body := probePrefix+rand.Text(), []byte("a body to write, read and delete")
 	if err := s.Put(ctx, key, body); err != nil {

@@ -23,14 +23,15 @@ import (
 )
 
 const (
-	// dialTimeout, answerTimeout and requestTimeout bound what a store that hangs holds up: until it is connected, until it begins to
-	// answer, and with its body.
+	// dialTimeout, answerTimeout and requestTimeout bound what a store that hangs holds up: until it is connected,
+	// until it begins to answer, and with its body.
 	dialTimeout    = 3 * time.Second
 	answerTimeout  = 10 * time.Second
 	requestTimeout = 30 * time.Second
 	// tries is how often a request is made in all; who asked tries again much later.
 	tries = 2
-	// together is how many objects are deleted at once. Each has a request of its own: not every server takes lists of them.
+	// together is how many objects are deleted at once. Each has a request of its own: not every server takes lists
+	// of them.
 	together = 8
 )
 
@@ -40,8 +41,9 @@ type s3Store struct {
 	bucket, prefix string
 }
 
-// Open returns the store of an address: s3://bucket/prefix?endpoint=URL&region=NAME&path_style=true, of which all but the bucket may be
-// left out. Its keys are in the environment, as the AWS tools have them. It asks the store for nothing yet.
+// Open returns the store of an address: s3://bucket/prefix?endpoint=URL&region=NAME&path_style=true, of which all but
+// the bucket may be left out. Its keys are in the environment, as the AWS tools have them. It asks the store for
+// nothing yet.
 func Open(address string) (Store, error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "s3" || u.Host == "" {
@@ -89,7 +91,8 @@ func Open(address string) (Store, error) {
 	return &s3Store{s3.New(opts), u.Host, prefix}, nil
 }
 
-// environment reads the keys anew for each request that signs: a process that is given others need not be started again.
+// environment reads the keys anew for each request that signs: a process that is given others need not be started
+// again.
 func environment(context.Context) (aws.Credentials, error) {
 	c := aws.Credentials{AccessKeyID: os.Getenv("AWS_ACCESS_KEY_ID"), SecretAccessKey: os.Getenv("AWS_SECRET_ACCESS_KEY"),
 		SessionToken: os.Getenv("AWS_SESSION_TOKEN"), Source: "environment"}

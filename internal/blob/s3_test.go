@@ -32,7 +32,8 @@ func open(t *testing.T, address string) blob.Store {
 	return s
 }
 
-// TestS3: bodies are written, read in parts, listed and deleted in a server that others wrote, behind a prefix of a bucket.
+// TestS3: bodies are written, read in parts, listed and deleted in a server that others wrote, behind a prefix of a
+// bucket.
 func TestS3(t *testing.T) {
 	t.Parallel()
 	ctx, endpoint := t.Context(), "?path_style=true&endpoint=http://"+servers.S3(t)

@@ -20,15 +20,16 @@ import (
 )
 
 const (
-	// leastAway is how large the pages of a chunk are that go to a blob: smaller ones cost a request more than they save.
+	// leastAway is how large the pages of a chunk are that go to a blob: smaller ones cost a request more than they
+	// save.
 	leastAway = 16 << 10
-	// nameWithin is how long after a blob was begun a row may still name it. The sweep takes those that are older by half an hour or more,
-	// and nobody can name one then.
+	// nameWithin is how long after a blob was begun a row may still name it. The sweep takes those that are older by
+	// half an hour or more, and nobody can name one then.
 	nameWithin = 30 * time.Minute
 )
 
-// place is where a page is, as the body of its row says behind the format: the key of the blob, which part of it, and a sum over that,
-// since the store is another one's.
+// place is where a page is, as the body of its row says behind the format: the key of the blob, which part of it, and
+// a sum over that, since the store is another one's.
 type place struct {
 	orgID, blobID uuid.UUID
 	off, size     int64
@@ -69,9 +70,9 @@ func (p *Page) place() (place, error) {
 		int64(binary.BigEndian.Uint64(b[40:])), binary.BigEndian.Uint32(b[48:])}, nil //nolint:gosec // as written
 }
 
-// fetch gets the bodies of pages that are in blobs. Nobody deletes such a blob under who reads it: its row says that nothing names it from
-// the commit on that deletes the first of its pages, and the sweep leaves it alone for an hour after that. A reader that has found a
-// page row before has its bytes long before, or has failed.
+// fetch gets the bodies of pages that are in blobs. Nobody deletes such a blob under who reads it: its row says that
+// nothing names it from the commit on that deletes the first of its pages, and the sweep leaves it alone for an hour
+// after that. A reader that has found a page row before has its bytes long before, or has failed.
 func (p Pages) fetch(ctx context.Context, conn db.DBTX, pages []*Page) error {
 	if len(pages) == 0 {
 		return nil
@@ -179,8 +180,8 @@ func (c *chunkAway) pack(rowBytes int64) []byte {
 
 var errLate = errors.New("a chunk took too long from its blob to its row")
 
-// write stores the pages of the chunk, or where they are, and returns its digest. The row of the blob comes first: where the sweep has
-// taken it, nothing else is written.
+// write stores the pages of the chunk, or where they are, and returns its digest. The row of the blob comes first:
+// where the sweep has taken it, nothing else is written.
 func (u *upload) write(ctx context.Context, tx pgx.Tx, away *chunkAway) (Digest, error) {
 	if away == nil {
 		return writePages(ctx, tx, u.set.ID, u.first(), len(u.chunk.rows), u.row)

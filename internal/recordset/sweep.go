@@ -16,15 +16,15 @@ import (
 const (
 	// SweepKind is the kind of the one due row that has blobs deleted that nothing names.
 	SweepKind = "blob_sweep"
-	// sweepAge is how old a blob is that is looked at, and how long nothing has named one that is deleted: whoever was about to name it,
-	// or to read it, is done by then.
+	// sweepAge is how old a blob is that is looked at, and how long nothing has named one that is deleted: whoever
+	// was about to name it, or to read it, is done by then.
 	sweepAge = time.Hour
 	// sweepStep is how many blobs are looked at, or deleted, at once.
 	sweepStep = 1000
 )
 
-// DeleteUnnamed deletes some of the blobs that nothing has named for an hour, and reports whether there may be more. Their rows go once the
-// objects have: who is cut off in between does it again. Fault: blob.ErrUnavailable.
+// DeleteUnnamed deletes some of the blobs that nothing has named for an hour, and reports whether there may be more.
+// Their rows go once the objects have: who is cut off in between does it again. Fault: blob.ErrUnavailable.
 func (s *Service) DeleteUnnamed(ctx context.Context) (more bool, err error) {
 	rows, err := s.q.BlobsUnnamed(ctx, s.pool, db.BlobsUnnamedParams{GraceSeconds: sweepAge.Seconds(), MaxRows: sweepStep})
 	if err != nil || len(rows) == 0 {
@@ -41,9 +41,10 @@ func (s *Service) DeleteUnnamed(ctx context.Context) (more bool, err error) {
 	return len(rows) == sweepStep, wrap(err, "forget blobs")
 }
 
-// ClaimUnnamed looks for blobs that an upload left behind which ended before it had named them, some behind a key; it returns the last one
-// that it looked at, empty where there are no more. What it finds is claimed for DeleteUnnamed by a row with its id: an upload that is
-// about to name it has its own row in the way or finds this one, so that never both have it. Fault: blob.ErrUnavailable.
+// ClaimUnnamed looks for blobs that an upload left behind which ended before it had named them, some behind a key; it
+// returns the last one that it looked at, empty where there are no more. What it finds is claimed for DeleteUnnamed
+// by a row with its id: an upload that is about to name it has its own row in the way or finds this one, so that
+// never both have it. Fault: blob.ErrUnavailable.
 func (s *Service) ClaimUnnamed(ctx context.Context, behind string) (last string, claimed int64, err error) {
 	keys, err := s.blobs.List(ctx, "", behind, sweepStep)
 	if err != nil || len(keys) == 0 {
@@ -79,8 +80,9 @@ func parseKey(key string) (orgID, id uuid.UUID, ok bool) {
 
 var errNoBlobs = errors.New("the organization has bodies in a store: set --blob-url")
 
-// EraseBlobs deletes some objects of an organization that is deleted, those that no row knows of as well, and returns how many; 0 once
-// none is left. Nobody reads them any more; the rows are left to the caller. Fault: blob.ErrUnavailable.
+// EraseBlobs deletes some objects of an organization that is deleted, those that no row knows of as well, and returns
+// how many; 0 once none is left. Nobody reads them any more; the rows are left to the caller. Fault:
+// blob.ErrUnavailable.
 func (s *Service) EraseBlobs(ctx context.Context, orgID uuid.UUID) (n int64, err error) {
 	if s.blobs == nil {
 		has, err := s.q.BlobsOfOrg(ctx, s.pool, orgID)
