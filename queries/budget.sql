@@ -57,8 +57,9 @@ WHERE d.tenancy_id = @domain AND b.metered AND b.time_zone <> d.time_zone ORDER 
 -- Locks every budget of an account against claims.
 SELECT bucket FROM flow.budget WHERE domain = @domain ORDER BY bucket FOR NO KEY UPDATE;
 
--- name: BudgetsOf :many
-SELECT bucket FROM flow.budget WHERE domain = @domain ORDER BY bucket;
+-- name: BudgetsWaiting :many
+-- The budgets of an account for which work waits.
+SELECT DISTINCT bucket FROM flow.lane_batch WHERE domain = @domain AND open AND listed AND ready_parts > 0 ORDER BY bucket;
 
 -- name: BudgetWaits :many
 -- Those of these budgets of an account for which work waits.

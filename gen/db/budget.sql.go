@@ -340,12 +340,14 @@ func (q *Queries) BudgetsLock(ctx context.Context, db DBTX, domain string) ([]st
 	return items, nil
 }
 
-const budgetsOf = `-- name: BudgetsOf :many
-SELECT bucket FROM flow.budget WHERE domain = $1 ORDER BY bucket
+const budgetsUnaligned = `-- name: BudgetsUnaligned :many
+SELECT b.bucket FROM flow.domain d JOIN flow.budget b ON b.domain = d.tenancy_id
+WHERE d.tenancy_id = $1 AND b.metered AND b.time_zone <> d.time_zone ORDER BY b.bucket
 `
 
-func (q *Queries) BudgetsOf(ctx context.Context, db DBTX, domain string) ([]string, error) {
-	rows, err := db.Query(ctx, budgetsOf, domain)
+// The budgets of an account that do not go by its time zone yet.
+func (q *Queries) BudgetsUnaligned(ctx context.Context, db DBTX, domain string) ([]string, error) {
+	rows, err := db.Query(ctx, budgetsUnaligned, domain)
 	if err != nil {
 		return nil, err
 	}
@@ -364,14 +366,13 @@ func (q *Queries) BudgetsOf(ctx context.Context, db DBTX, domain string) ([]stri
 	return items, nil
 }
 
-const budgetsUnaligned = `-- name: BudgetsUnaligned :many
-SELECT b.bucket FROM flow.domain d JOIN flow.budget b ON b.domain = d.tenancy_id
-WHERE d.tenancy_id = $1 AND b.metered AND b.time_zone <> d.time_zone ORDER BY b.bucket
+const budgetsWaiting = `-- name: BudgetsWaiting :many
+SELECT DISTINCT bucket FROM flow.lane_batch WHERE domain = $1 AND open AND listed AND ready_parts > 0 ORDER BY bucket
 `
 
-// The budgets of an account that do not go by its time zone yet.
-func (q *Queries) BudgetsUnaligned(ctx context.Context, db DBTX, domain string) ([]string, error) {
-	rows, err := db.Query(ctx, budgetsUnaligned, domain)
+// The budgets of an account for which work waits.
+func (q *Queries) BudgetsWaiting(ctx context.Context, db DBTX, domain string) ([]string, error) {
+	rows, err := db.Query(ctx, budgetsWaiting, domain)
 	if err != nil {
 		return nil, err
 	}

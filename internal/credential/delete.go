@@ -18,7 +18,8 @@ import (
 // remains attributed to it. Faults: NotFound; Conflict while an active definition names it.
 func (s *Service) Delete(ctx context.Context, orgID, id uuid.UUID) error {
 	defer s.held.drop(orgID, id)
-	return pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error {
+	// As a worker: what waits for the account, and is woken, may be that of others.
+	return pg.InTx(pg.AsWorker(ctx), s.pool, func(ctx context.Context, tx pgx.Tx) error {
 		// Who saves a definition holds the credentials that it names until it has committed.
 		lock, err := s.queries.CredentialLock(ctx, tx, db.CredentialLockParams{OrgID: orgID, ID: id})
 		if pg.IsNoRows(err) {
@@ -68,15 +69,15 @@ func (s *Service) leave(ctx context.Context, tx pgx.Tx, c *db.FlowCredential) er
 	return s.wakeOthers(ctx, tx, domain)
 }
 
-// wakeOthers has the work looked at that waits for an account of which a credential is gone: the margins of its
-// organization may have held it up. Whether any waits is not asked: it may be that of others.
+// wakeOthers has the work looked at that waits for an account of which a credential is gone: the margins of its organization
+// may have held it up.
 func (s *Service) wakeOthers(ctx context.Context, tx pgx.Tx, tenancyID *string) error {
 	if tenancyID == nil {
 		return nil
 	}
-	buckets, err := s.queries.BudgetsOf(ctx, tx, *tenancyID)
+	buckets, err := s.queries.BudgetsWaiting(ctx, tx, *tenancyID)
 	if err != nil {
-		return fmt.Errorf("read the budgets of %s: %w", *tenancyID, err)
+		return fmt.Errorf("read what waits for %s: %w", *tenancyID, err)
 	}
 	for _, bucket := range buckets {
 		if err := s.due.WakeAgain(ctx, tx, run.DueDispatch, run.DispatchKey(*tenancyID, bucket)); err != nil {

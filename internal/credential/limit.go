@@ -43,7 +43,7 @@ func (s *Service) SetLimits(ctx context.Context, orgID, id uuid.UUID, limits cat
 			return nil, fmt.Errorf("write limits: %w", err)
 		}
 	}
-	err = pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error {
+	err = pg.InTx(pg.AsWorker(ctx), s.pool, func(ctx context.Context, tx pgx.Tx) error {
 		lock, err := s.queries.CredentialLock(ctx, tx, db.CredentialLockParams{OrgID: orgID, ID: id})
 		if pg.IsNoRows(err) {
 			return errMissing()

@@ -121,7 +121,7 @@ func (s *Service) Replace(ctx context.Context, orgID, id uuid.UUID, in Input) (*
 	}
 	defer s.held.drop(orgID, id)
 	var replaced *Credential
-	err = pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error {
+	err = pg.InTx(pg.AsWorker(ctx), s.pool, func(ctx context.Context, tx pgx.Tx) error {
 		was, err := s.replace(ctx, tx, orgID, id, in, target, seen)
 		if err != nil {
 			return err
