@@ -1,5 +1,5 @@
-// Package flowlane carries the API document into the binary: requests that fail are explained, and responses are tested,
-// from the same text that clients read.
+// Package flowlane carries the API document into the binary: requests that fail are explained, and responses are
+// tested, from the same text that clients read.
 package flowlane
 
 import _ "embed"

@@ -9,8 +9,8 @@ import (
 	"flowlane"
 )
 
-// TestDocument_Anchors: each anchor of the API document is set once. A second one of the same name is allowed by some readers of YAML,
-// refused by others, and says something else from there on.
+// TestDocument_Anchors: each anchor of the API document is set once. A second one of the same name is allowed by some
+// readers of YAML, refused by others, and says something else from there on.
 func TestDocument_Anchors(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}

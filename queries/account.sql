@@ -14,8 +14,10 @@ FROM flow.account a JOIN flow.organization o ON o.id = a.org_id
 WHERE a.org_id = @org_id AND a.id = @id;
 
 -- name: ApiKeyCreate :one
-INSERT INTO flow.api_key (id, org_id, account_id, name, prefix, last_four, hash, role, scopes, created_by, created_by_key_id, expires_at)
-VALUES (@id, @org_id, @account_id, @name, @prefix, @last_four, @hash, @role, @scopes, @created_by, sqlc.narg('created_by_key_id'),
+INSERT INTO flow.api_key (id, org_id, account_id, name, prefix, last_four, hash, role, scopes, created_by,
+    created_by_key_id, expires_at)
+VALUES (@id, @org_id, @account_id, @name, @prefix, @last_four, @hash, @role, @scopes, @created_by,
+    sqlc.narg('created_by_key_id'),
     sqlc.narg('expires_at'))
 RETURNING *;
 
@@ -29,7 +31,8 @@ FOR SHARE;
 -- Finds the key under any of the hashes (one per hash key in use) and says whether it may be used now, and why not.
 SELECT k.id, k.org_id, k.account_id, k.hash, k.role, k.scopes, o.request_limits,
     (flow.api_key_status(k.revoked_at, k.expires_at) = 'active' AND o.status = 'active')::boolean AS usable,
-    (CASE WHEN o.status <> 'active' THEN 'suspended' ELSE flow.api_key_status(k.revoked_at, k.expires_at) END)::text AS state,
+    (CASE WHEN o.status <> 'active' THEN 'suspended' ELSE flow.api_key_status(k.revoked_at,
+        k.expires_at) END)::text AS state,
     (k.last_used_at IS NULL OR k.last_used_at < flow.clock() - interval '1 minute')::boolean AS stale_use
 FROM flow.api_key k JOIN flow.organization o ON o.id = k.org_id
 WHERE k.hash = ANY (@hashes::bytea[])
@@ -57,14 +60,15 @@ WHERE k.org_id = @org_id
 UPDATE flow.api_key SET revoked_at = coalesce(revoked_at, flow.clock()) WHERE org_id = @org_id AND id = @id;
 
 -- name: ApiKeyRevokeMade :many
--- Revokes what these keys made, and says of each whether it was not revoked before. These must be revoked already, by an earlier
--- statement of the transaction: what they make then is there or refused.
+-- Revokes what these keys made, and says of each whether it was not revoked before. These must be revoked already, by
+-- an earlier statement of the transaction: what they make then is there or refused.
 WITH made AS (
     SELECT k.id, k.revoked_at IS NULL AS fresh FROM flow.api_key k
     WHERE k.org_id = @org_id AND k.created_by_key_id = ANY (@makers::uuid[])
     FOR UPDATE
 ), ended AS (
-    UPDATE flow.api_key k SET revoked_at = flow.clock() FROM made WHERE k.org_id = @org_id AND k.id = made.id AND made.fresh
+    UPDATE flow.api_key k SET revoked_at = flow.clock() FROM made WHERE k.org_id = @org_id AND k.id = made.id
+        AND made.fresh
 )
 SELECT made.id, made.fresh::boolean AS fresh FROM made;
 
@@ -95,7 +99,8 @@ ORDER BY (o.external_id IS NOT DISTINCT FROM @organization) DESC LIMIT 1;
 
 -- name: AccountOfSubject :one
 -- Makes the account of a subject, or takes over its new name.
-INSERT INTO flow.account (id, org_id, name, kind, issuer, subject) VALUES (@id, @org_id, @name, 'user', @issuer, @subject)
+INSERT INTO flow.account (id, org_id, name, kind, issuer, subject) VALUES (@id, @org_id, @name, 'user', @issuer,
+    @subject)
 ON CONFLICT (org_id, issuer, subject) DO UPDATE SET name = excluded.name
 RETURNING id;
 

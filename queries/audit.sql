@@ -1,8 +1,11 @@
 -- name: AuditInsert :exec
 -- An account or a key of zeros stands for none.
-INSERT INTO flow.audit_log (id, org_id, created_at, account_id, api_key_id, action, resource_type, resource_id, outcome, request_id)
-SELECT unnest(@ids::uuid[]), unnest(@org_ids::uuid[]), (SELECT flow.clock()), nullif(unnest(@account_ids::uuid[]), '00000000-0000-0000-0000-000000000000'),
-    nullif(unnest(@key_ids::uuid[]), '00000000-0000-0000-0000-000000000000'), unnest(@actions::text[]), @resource_type::text,
+INSERT INTO flow.audit_log (id, org_id, created_at, account_id, api_key_id, action, resource_type, resource_id, outcome,
+    request_id)
+SELECT unnest(@ids::uuid[]), unnest(@org_ids::uuid[]), (SELECT flow.clock()), nullif(unnest(@account_ids::uuid[]),
+    '00000000-0000-0000-0000-000000000000'),
+    nullif(unnest(@key_ids::uuid[]), '00000000-0000-0000-0000-000000000000'), unnest(@actions::text[]),
+        @resource_type::text,
     unnest(@resource_ids::text[]), 'succeeded', unnest(@request_ids::text[]);
 
 -- name: AuditDenied :exec
@@ -12,18 +15,22 @@ SELECT @id, @org_id, flow.clock(), @account_id, sqlc.narg('api_key_id'), @action
 WHERE NOT EXISTS (
     SELECT 1 FROM flow.audit_log l
     WHERE l.org_id = @org_id AND l.account_id = @account_id AND l.action = @action AND l.outcome = 'denied'
-        AND l.api_key_id IS NOT DISTINCT FROM sqlc.narg('api_key_id') AND l.created_at > (SELECT flow.clock()) - interval '1 minute');
+        AND l.api_key_id IS NOT DISTINCT FROM sqlc.narg('api_key_id')
+        AND l.created_at > (SELECT flow.clock()) - interval '1 minute');
 
 -- name: AuditRefused :exec
-INSERT INTO flow.audit_log (id, org_id, created_at, account_id, api_key_id, action, outcome, reason, address, request_id)
-VALUES (@id, @org_id, flow.clock(), sqlc.narg('account_id'), sqlc.narg('api_key_id'), @action, 'refused', @reason::text, @address::text, @request_id);
+INSERT INTO flow.audit_log (id, org_id, created_at, account_id, api_key_id, action, outcome, reason, address,
+    request_id)
+VALUES (@id, @org_id, flow.clock(), sqlc.narg('account_id'), sqlc.narg('api_key_id'), @action, 'refused', @reason::text,
+    @address::text, @request_id);
 
 -- name: AuditExport :many
 -- Oldest first, from behind a place on.
 SELECT sqlc.embed(l), a.name AS account_name, k.name AS key_name, k.prefix AS key_prefix, k.last_four AS key_last_four
 FROM flow.audit_log l LEFT JOIN flow.account a ON a.org_id = l.org_id AND a.id = l.account_id
 LEFT JOIN flow.api_key k ON k.org_id = l.org_id AND k.id = l.api_key_id
-WHERE l.org_id = @org_id AND l.created_at >= @from_time AND (l.created_at, l.id) > (@after_time::timestamptz, @after_id::uuid) AND l.created_at < @to_time
+WHERE l.org_id = @org_id AND l.created_at >= @from_time AND (l.created_at, l.id) > (@after_time::timestamptz,
+    @after_id::uuid) AND l.created_at < @to_time
 ORDER BY l.created_at, l.id LIMIT @max_rows;
 
 -- name: AuditList :many
@@ -31,7 +38,8 @@ ORDER BY l.created_at, l.id LIMIT @max_rows;
 SELECT sqlc.embed(l), a.name AS account_name, k.name AS key_name, k.prefix AS key_prefix, k.last_four AS key_last_four
 FROM flow.audit_log l LEFT JOIN flow.account a ON a.org_id = l.org_id AND a.id = l.account_id
 LEFT JOIN flow.api_key k ON k.org_id = l.org_id AND k.id = l.api_key_id
-WHERE l.org_id = @org_id AND l.created_at >= @from_time AND (l.created_at, l.id) < (@before_time::timestamptz, @before_id::uuid)
+WHERE l.org_id = @org_id AND l.created_at >= @from_time AND (l.created_at, l.id) < (@before_time::timestamptz,
+    @before_id::uuid)
     AND (sqlc.narg('account_id')::uuid IS NULL OR l.account_id = sqlc.narg('account_id'))
     AND (sqlc.narg('action')::text IS NULL OR l.action = sqlc.narg('action'))
     AND (sqlc.narg('outcome')::text IS NULL OR l.outcome = sqlc.narg('outcome'))
@@ -44,7 +52,8 @@ ORDER BY l.created_at DESC, l.id DESC LIMIT @max_rows;
 SELECT sqlc.embed(l), a.name AS account_name, k.name AS key_name, k.prefix AS key_prefix, k.last_four AS key_last_four
 FROM flow.audit_log l LEFT JOIN flow.account a ON a.org_id = l.org_id AND a.id = l.account_id
 LEFT JOIN flow.api_key k ON k.org_id = l.org_id AND k.id = l.api_key_id
-WHERE l.org_id = @org_id AND l.created_at >= @from_time AND (l.created_at, l.id) > (@after_time::timestamptz, @after_id::uuid) AND l.created_at < @to_time
+WHERE l.org_id = @org_id AND l.created_at >= @from_time AND (l.created_at, l.id) > (@after_time::timestamptz,
+    @after_id::uuid) AND l.created_at < @to_time
     AND (sqlc.narg('account_id')::uuid IS NULL OR l.account_id = sqlc.narg('account_id'))
     AND (sqlc.narg('action')::text IS NULL OR l.action = sqlc.narg('action'))
     AND (sqlc.narg('outcome')::text IS NULL OR l.outcome = sqlc.narg('outcome'))

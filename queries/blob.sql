@@ -1,14 +1,16 @@
 -- name: BlobInsert :execrows
--- Names an object that was begun to be written not too long ago; else the sweep may have taken it for left over already.
+-- Names an object that was begun to be written not too long ago; else the sweep may have taken it for left over
+-- already.
 INSERT INTO flow.blob (id, org_id, set_id, bytes)
 SELECT @id::uuid, @org_id::uuid, @set_id::uuid, @bytes::bigint WHERE flow.clock() < @name_until::timestamptz;
 
 -- name: BlobsClaim :execrows
--- Takes objects that nothing names for the sweep. One that an upload is naming just now waits for its commit, and is not taken then.
--- Those of organizations that are not here belong to others.
+-- Takes objects that nothing names for the sweep. One that an upload is naming just now waits for its commit, and is
+-- not taken then. Those of organizations that are not here belong to others.
 INSERT INTO flow.blob (id, org_id, bytes, unnamed_at)
 SELECT k.id, k.org_id, 0, flow.clock()
-FROM (SELECT unnest(@ids::uuid[]) AS id, unnest(@org_ids::uuid[]) AS org_id) k JOIN flow.organization o ON o.id = k.org_id
+FROM (SELECT unnest(@ids::uuid[]) AS id, unnest(@org_ids::uuid[]) AS org_id) k JOIN flow.organization o
+    ON o.id = k.org_id
 ORDER BY k.id
 ON CONFLICT (id) DO NOTHING;
 

@@ -14,7 +14,8 @@ FROM flow.catalog_import WHERE org_id = @org_id
 ORDER BY platform_id, version DESC;
 
 -- name: CatalogImportAdd :one
-INSERT INTO flow.catalog_import (org_id, platform_id, version, name, file, document_digest, options, report, services, actions,
+INSERT INTO flow.catalog_import (org_id, platform_id, version, name, file, document_digest, options, report, services,
+    actions,
     operations, skipped, left_out, created_by)
 VALUES (@org_id, @platform_id, @version, @name, @file, @document_digest, @options, @report, @services, @actions,
     @operations, @skipped, @left_out, @created_by)
@@ -37,7 +38,8 @@ SELECT count(DISTINCT platform_id) FROM flow.catalog_import WHERE org_id = @org_
 
 -- name: CatalogImportList :many
 -- The newest version of each platform, by id; `after` is the last id of the page before.
-SELECT DISTINCT ON (platform_id) platform_id, version, name, document_digest, options, report, services, actions, operations, skipped,
+SELECT DISTINCT ON (platform_id) platform_id, version, name, document_digest, options, report, services, actions,
+    operations, skipped,
     left_out, created_by, created_at
 FROM flow.catalog_import WHERE org_id = @org_id AND platform_id > @after
 ORDER BY platform_id, version DESC

@@ -28,7 +28,8 @@ SELECT * FROM flow.definition WHERE org_id = @org_id AND id = @id AND deleted_at
 -- name: DefinitionsForStart :many
 -- Those that are active, and that nobody changes just now: it waits for nobody.
 SELECT d.org_id, d.id, d.version FROM flow.definition d
-WHERE (d.org_id, d.id) IN (SELECT unnest(@org_ids::uuid[]), unnest(@ids::uuid[])) AND d.deleted_at IS NULL AND d.status = 'active'
+WHERE (d.org_id, d.id) IN (SELECT unnest(@org_ids::uuid[]), unnest(@ids::uuid[])) AND d.deleted_at IS NULL
+    AND d.status = 'active'
 FOR KEY SHARE SKIP LOCKED;
 
 -- name: Definitions :many
@@ -36,8 +37,10 @@ FOR KEY SHARE SKIP LOCKED;
 SELECT sqlc.embed(d), v.doc
 FROM flow.definition d
 JOIN flow.definition_version v ON v.definition_id = d.id AND v.version = d.version
-WHERE d.org_id = @org_id AND d.deleted_at IS NULL AND d.id BETWEEN @least AND @most AND (sqlc.narg('status')::text IS NULL OR d.status = sqlc.narg('status'))
-    AND (sqlc.narg('created_after')::timestamptz IS NULL OR d.created_at >= sqlc.narg('created_after')) AND (sqlc.narg('created_before')::timestamptz IS NULL OR d.created_at < sqlc.narg('created_before'))
+WHERE d.org_id = @org_id AND d.deleted_at IS NULL AND d.id BETWEEN @least AND @most
+    AND (sqlc.narg('status')::text IS NULL OR d.status = sqlc.narg('status'))
+    AND (sqlc.narg('created_after')::timestamptz IS NULL OR d.created_at >= sqlc.narg('created_after'))
+    AND (sqlc.narg('created_before')::timestamptz IS NULL OR d.created_at < sqlc.narg('created_before'))
     AND (sqlc.narg('name')::text IS NULL OR lower(d.name) LIKE lower(sqlc.narg('name')))
 ORDER BY d.id LIMIT @row_limit OFFSET @row_offset;
 
@@ -46,15 +49,19 @@ ORDER BY d.id LIMIT @row_limit OFFSET @row_offset;
 SELECT sqlc.embed(d), v.doc
 FROM flow.definition d
 JOIN flow.definition_version v ON v.definition_id = d.id AND v.version = d.version
-WHERE d.org_id = @org_id AND d.deleted_at IS NULL AND d.id BETWEEN @least AND @most AND (sqlc.narg('status')::text IS NULL OR d.status = sqlc.narg('status'))
-    AND (sqlc.narg('created_after')::timestamptz IS NULL OR d.created_at >= sqlc.narg('created_after')) AND (sqlc.narg('created_before')::timestamptz IS NULL OR d.created_at < sqlc.narg('created_before'))
+WHERE d.org_id = @org_id AND d.deleted_at IS NULL AND d.id BETWEEN @least AND @most
+    AND (sqlc.narg('status')::text IS NULL OR d.status = sqlc.narg('status'))
+    AND (sqlc.narg('created_after')::timestamptz IS NULL OR d.created_at >= sqlc.narg('created_after'))
+    AND (sqlc.narg('created_before')::timestamptz IS NULL OR d.created_at < sqlc.narg('created_before'))
     AND (sqlc.narg('name')::text IS NULL OR lower(d.name) LIKE lower(sqlc.narg('name')))
 ORDER BY d.id DESC LIMIT @row_limit OFFSET @row_offset;
 
 -- name: CountDefinitions :one
 SELECT count(*) FROM flow.definition d
-WHERE d.org_id = @org_id AND d.deleted_at IS NULL AND d.id BETWEEN @least AND @most AND (sqlc.narg('status')::text IS NULL OR d.status = sqlc.narg('status'))
-    AND (sqlc.narg('created_after')::timestamptz IS NULL OR d.created_at >= sqlc.narg('created_after')) AND (sqlc.narg('created_before')::timestamptz IS NULL OR d.created_at < sqlc.narg('created_before'))
+WHERE d.org_id = @org_id AND d.deleted_at IS NULL AND d.id BETWEEN @least AND @most
+    AND (sqlc.narg('status')::text IS NULL OR d.status = sqlc.narg('status'))
+    AND (sqlc.narg('created_after')::timestamptz IS NULL OR d.created_at >= sqlc.narg('created_after'))
+    AND (sqlc.narg('created_before')::timestamptz IS NULL OR d.created_at < sqlc.narg('created_before'))
     AND (sqlc.narg('name')::text IS NULL OR lower(d.name) LIKE lower(sqlc.narg('name')));
 
 -- name: UpdateDefinition :one
@@ -65,7 +72,8 @@ RETURNING *;
 
 -- name: ReplaceDefinition :one
 UPDATE flow.definition
-SET name = @name, description = @description, status = @status, version = @version, variable_set_id = @variable_set_id, updated_at = flow.clock()
+SET name = @name, description = @description, status = @status, version = @version, variable_set_id = @variable_set_id,
+    updated_at = flow.clock()
 WHERE org_id = @org_id AND id = @id
 RETURNING *;
 
@@ -95,8 +103,10 @@ SELECT count(*) FROM flow.definition_version WHERE org_id = @org_id AND definiti
 
 -- name: DefinitionCredentials :many
 -- What a definition must know of the credentials that it names.
-SELECT id, platform_id, status FROM flow.credential WHERE org_id = @org_id AND id = ANY(@ids::uuid[]) AND deleted_at IS NULL;
+SELECT id, platform_id, status FROM flow.credential WHERE org_id = @org_id AND id = ANY(@ids::uuid[])
+    AND deleted_at IS NULL;
 
 -- name: CredentialsHold :many
 -- Keeps credentials from being deleted until the transaction ends.
-SELECT id FROM flow.credential WHERE org_id = @org_id AND id = ANY(@ids::uuid[]) AND deleted_at IS NULL ORDER BY id FOR KEY SHARE;
+SELECT id FROM flow.credential WHERE org_id = @org_id AND id = ANY(@ids::uuid[]) AND deleted_at IS NULL ORDER BY id
+    FOR KEY SHARE;

@@ -2,22 +2,26 @@
 
 -- name: ExportSets :many
 -- Record sets behind an id, about how many rows each has in other tables, and where its pages are.
-SELECT s.id, s.chunk_count AS size, s.id AS pages FROM flow.record_set s WHERE s.org_id = @org_id AND s.id > @behind ORDER BY s.id LIMIT @max_rows;
+SELECT s.id, s.chunk_count AS size, s.id AS pages FROM flow.record_set s WHERE s.org_id = @org_id AND s.id > @behind
+    ORDER BY s.id LIMIT @max_rows;
 
 -- name: ExportBatches :many
-SELECT b.id, b.record_count AS size, b.page_set AS pages FROM flow.batch b WHERE b.org_id = @org_id AND b.id > @behind ORDER BY b.id LIMIT @max_rows;
+SELECT b.id, b.record_count AS size, b.page_set AS pages FROM flow.batch b WHERE b.org_id = @org_id AND b.id > @behind
+    ORDER BY b.id LIMIT @max_rows;
 
 -- name: ExportBatchesBrought :many
 -- As ExportBatches: those that brought their records, which are those of no record set and no other batch.
 SELECT b.id, b.record_count AS size, b.page_set AS pages FROM flow.batch b
-WHERE b.org_id = @org_id AND b.id > @behind AND b.retry_of IS NULL AND NOT EXISTS (SELECT FROM flow.record_set s WHERE s.id = b.page_set)
+WHERE b.org_id = @org_id AND b.id > @behind AND b.retry_of IS NULL AND NOT EXISTS (SELECT FROM flow.record_set s
+    WHERE s.id = b.page_set)
 ORDER BY b.id LIMIT @max_rows;
 
 -- name: ExportFiles :one
 -- How many files of records and of results an export has.
 SELECT ((SELECT count(*) FROM flow.record_set s WHERE s.org_id = @org_id)
     + (SELECT count(*) FROM flow.batch b WHERE b.org_id = @org_id)
-    + (SELECT count(*) FROM flow.batch b WHERE b.org_id = @org_id AND b.retry_of IS NULL AND NOT EXISTS (SELECT FROM flow.record_set s WHERE s.id = b.page_set)))::bigint AS files;
+    + (SELECT count(*) FROM flow.batch b WHERE b.org_id = @org_id AND b.retry_of IS NULL AND NOT EXISTS (SELECT
+        FROM flow.record_set s WHERE s.id = b.page_set)))::bigint AS files;
 
 -- name: ExportIsThere :one
 -- Whether a batch or a record set is there for its readers: its rows may go once it is not.

@@ -1,10 +1,15 @@
 -- name: DomainList :many
--- The accounts that an organization knows of platforms that meter them, and its credentials that it limits, in insertion order from one on.
-SELECT sqlc.embed(d), coalesce(t.label, k.name, '')::text AS label, t.created_at AS known_at, coalesce(t.limits, k.limits) AS limits,
+-- The accounts that an organization knows of platforms that meter them, and its credentials that it limits, in
+-- insertion order from one on.
+SELECT sqlc.embed(d), coalesce(t.label, k.name, '')::text AS label, t.created_at AS known_at,
+    coalesce(t.limits, k.limits) AS limits,
     (SELECT coalesce(array_agg(c.id ORDER BY c.id), '{}') FROM flow.credential c
-        WHERE (c.tenancy_id = d.tenancy_id OR c.id = d.credential_id) AND c.org_id = @org_id AND c.deleted_at IS NULL)::uuid[] AS credential_ids,
-    (SELECT coalesce(max(l.read_at), '0001-01-01 00:00:00+00') FROM flow.domain_limit l WHERE l.tenancy_id = d.tenancy_id)::timestamptz AS limits_read_at
-FROM flow.tenant t JOIN flow.domain d ON d.tenancy_id = t.tenancy_id LEFT JOIN flow.credential k ON k.id = d.credential_id
+        WHERE (c.tenancy_id = d.tenancy_id OR c.id = d.credential_id) AND c.org_id = @org_id
+            AND c.deleted_at IS NULL)::uuid[] AS credential_ids,
+    (SELECT coalesce(max(l.read_at), '0001-01-01 00:00:00+00') FROM flow.domain_limit l
+        WHERE l.tenancy_id = d.tenancy_id)::timestamptz AS limits_read_at
+FROM flow.tenant t JOIN flow.domain d ON d.tenancy_id = t.tenancy_id LEFT JOIN flow.credential k
+    ON k.id = d.credential_id
 WHERE t.org_id = @org_id AND (d.platform_id = ANY(@metered::text[]) OR d.credential_id IS NOT NULL)
     AND (sqlc.narg('platform_id')::text IS NULL OR d.platform_id = sqlc.narg('platform_id'))
     AND (sqlc.narg('tenancy_id')::text IS NULL OR t.tenancy_id = sqlc.narg('tenancy_id'))
@@ -13,7 +18,8 @@ ORDER BY t.created_at, t.tenancy_id LIMIT @max_rows OFFSET @skip_rows;
 
 -- name: DomainTotal :one
 SELECT count(*) FROM flow.tenant t JOIN flow.domain d ON d.tenancy_id = t.tenancy_id
-WHERE t.org_id = @org_id AND (d.platform_id = ANY(@metered::text[]) OR d.credential_id IS NOT NULL) AND d.platform_id = @platform_id;
+WHERE t.org_id = @org_id AND (d.platform_id = ANY(@metered::text[]) OR d.credential_id IS NOT NULL)
+    AND d.platform_id = @platform_id;
 
 -- name: DomainDispatched :one
 -- Whether anything was ever sent to an account but questions of the service's own.
@@ -22,26 +28,31 @@ SELECT (EXISTS (SELECT FROM flow.call c WHERE c.domain = @domain AND c.credentia
 
 -- name: LedgerOpen :many
 -- The windows of an account that are not over.
-SELECT bucket, window_seconds, starts_at, own, foreign_spend, unsure, by_credential FROM flow.ledger WHERE domain = @domain AND ends_at > @now::timestamptz;
+SELECT bucket, window_seconds, starts_at, own, foreign_spend, unsure, by_credential FROM flow.ledger
+    WHERE domain = @domain AND ends_at > @now::timestamptz;
 
 -- name: RollingOpen :many
 -- What counts of the rolling windows of an account.
-SELECT bucket, window_seconds, cell, own, foreign_spend FROM flow.rolling WHERE domain = @domain AND ends_at > @now::timestamptz;
+SELECT bucket, window_seconds, cell, own, foreign_spend FROM flow.rolling WHERE domain = @domain
+    AND ends_at > @now::timestamptz;
 
 -- name: BudgetDelays :many
 -- What delays the budgets of an account besides their windows: the spacing of calls, and the automatic backoff.
-SELECT b.bucket, b.next_call_at, coalesce(h.expires_at, '0001-01-01 00:00:00+00')::timestamptz AS held_until, coalesce(h.cause, '')::text AS cause
+SELECT b.bucket, b.next_call_at, coalesce(h.expires_at, '0001-01-01 00:00:00+00')::timestamptz AS held_until,
+    coalesce(h.cause, '')::text AS cause
 FROM flow.budget b
-LEFT JOIN flow.pause h ON h.domain = b.domain AND h.bucket = b.bucket AND h.scope = 'bucket' AND h.status = 'active' AND h.expires_at > @now::timestamptz
+LEFT JOIN flow.pause h ON h.domain = b.domain AND h.bucket = b.bucket AND h.scope = 'bucket' AND h.status = 'active'
+    AND h.expires_at > @now::timestamptz
 WHERE b.domain = @domain;
 
 -- name: DomainHeldUntil :one
 -- When the last hold ends that covers all calls of an organization to an account; the year 9999 for one without an end.
-SELECT coalesce(max(h.ends_at), '0001-01-01 00:00:00+00')::timestamptz AS until FROM flow.holds_over(@org_id::uuid, @domain::text, NULL) h;
+SELECT coalesce(max(h.ends_at), '0001-01-01 00:00:00+00')::timestamptz AS until FROM flow.holds_over(@org_id::uuid,
+    @domain::text, NULL) h;
 
 -- name: LanesHeldUntil :one
--- When the last hold of people ends that covers calls of an organization to an account in any of some lanes, and what causes such
--- holds; the year 9999 for one without an end.
+-- When the last hold of people ends that covers calls of an organization to an account in any of some lanes, and what
+-- causes such holds; the year 9999 for one without an end.
 SELECT coalesce(max(h.ends_at), '0001-01-01 00:00:00+00')::timestamptz AS until,
     coalesce(array_agg(DISTINCT h.cause ORDER BY h.cause) FILTER (WHERE h.cause IS NOT NULL), '{}')::text[] AS causes
 FROM unnest(@lanes::text[]) l CROSS JOIN LATERAL flow.holds_over(@org_id::uuid, @domain::text, l::flow.lane) h;
@@ -52,11 +63,13 @@ SELECT id, name, deleted_at FROM flow.credential WHERE org_id = @org_id AND id =
 
 -- name: LedgerHistory :many
 -- The windows of an account in which something was spent or observed, newest first, from one on.
-SELECT bucket, window_seconds, starts_at, own, (foreign_spend - unsure)::int AS likely_foreign, cap, observed FROM flow.ledger
+SELECT bucket, window_seconds, starts_at, own, (foreign_spend - unsure)::int AS likely_foreign, cap, observed
+    FROM flow.ledger
 WHERE domain = @domain AND starts_at > @since::timestamptz
     AND (sqlc.narg('bucket')::text IS NULL OR bucket = sqlc.narg('bucket'))
     AND (sqlc.narg('window_seconds')::int IS NULL OR window_seconds = sqlc.narg('window_seconds'))
-    AND (starts_at, bucket, window_seconds) < (@before_starts_at::timestamptz, @before_bucket::text, @before_seconds::int)
+    AND (starts_at, bucket, window_seconds) < (@before_starts_at::timestamptz, @before_bucket::text,
+        @before_seconds::int)
 ORDER BY starts_at DESC, bucket DESC, window_seconds DESC LIMIT @max_rows;
 
 -- name: BatchQueues :many

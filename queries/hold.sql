@@ -1,5 +1,5 @@
--- Holds that people open, and the lists of all holds. flow.clock() says what time it is; the dispatcher's own queries about
--- holds are in dispatch.sql.
+-- Holds that people open, and the lists of all holds. flow.clock() says what time it is; the dispatcher's own queries
+-- about holds are in dispatch.sql.
 
 -- name: HoldGateShare :exec
 -- Lets no hold of these organizations be opened or extended until the claim that reads holds after this has ended.
@@ -11,19 +11,24 @@ SELECT pg_advisory_xact_lock(hashtextextended('hold ' || @org_id::uuid, 0));
 
 -- name: HoldsCount :one
 -- How many active holds of its people an organization has, but for those of batches.
-SELECT count(*) FROM flow.pause WHERE org_id = @org_id AND status = 'active' AND operator IS NULL AND scope IN ('global', 'domain', 'lane');
+SELECT count(*) FROM flow.pause WHERE org_id = @org_id AND status = 'active' AND operator IS NULL
+    AND scope IN ('global', 'domain', 'lane');
 
 -- name: HoldInsert :one
-INSERT INTO flow.pause (id, org_id, scope, domain, lane, batch_id, cause, reason, operator, created_by, created_at, expires_at)
-VALUES (@id, @org_id, @scope, @domain, @lane, @batch_id, @cause, @reason, @operator, @created_by, @created_at, @expires_at)
+INSERT INTO flow.pause (id, org_id, scope, domain, lane, batch_id, cause, reason, operator, created_by, created_at,
+    expires_at)
+VALUES (@id, @org_id, @scope, @domain, @lane, @batch_id, @cause, @reason, @operator, @created_by, @created_at,
+    @expires_at)
 RETURNING *;
 
 -- name: HoldOfBatch :one
-SELECT * FROM flow.pause WHERE batch_id = @batch_id::uuid AND org_id = @org_id::uuid AND scope = 'batch' AND status = 'active';
+SELECT * FROM flow.pause WHERE batch_id = @batch_id::uuid AND org_id = @org_id::uuid AND scope = 'batch'
+    AND status = 'active';
 
 -- name: HoldOfOperator :one
 -- Whether the operator of the service holds an organization for a reason.
-SELECT EXISTS (SELECT FROM flow.pause WHERE org_id = @org_id::uuid AND operator = @operator::text AND status = 'active');
+SELECT EXISTS (SELECT FROM flow.pause WHERE org_id = @org_id::uuid AND operator = @operator::text
+    AND status = 'active');
 
 -- name: HoldGet :one
 SELECT * FROM flow.pause WHERE id = @id;
@@ -35,7 +40,8 @@ SELECT * FROM flow.pause WHERE id = @id FOR UPDATE;
 -- A hold that an organization sees: its own, and the backoffs of the accounts that it knows.
 SELECT sqlc.embed(h), (SELECT flow.clock())::timestamptz AS now FROM flow.pause h
 WHERE h.id = @id AND (h.org_id = @org_id::uuid
-    OR h.scope = 'bucket' AND EXISTS (SELECT FROM flow.tenant t WHERE t.org_id = @org_id::uuid AND t.tenancy_id = h.domain));
+    OR h.scope = 'bucket' AND EXISTS (SELECT FROM flow.tenant t WHERE t.org_id = @org_id::uuid
+        AND t.tenancy_id = h.domain));
 
 -- name: HoldExtend :one
 UPDATE flow.pause SET expires_at = @expires_at::timestamptz, extensions = @extensions WHERE id = @id RETURNING *;
@@ -45,17 +51,20 @@ UPDATE flow.pause SET expires_at = @expires_at::timestamptz, extensions = @exten
 UPDATE flow.pause SET status = 'released', released_at = @released_at::timestamptz WHERE id = @id;
 
 -- name: HoldsRelease :many
--- Releases the active holds of one target: of the organization, of a Domain, or of a lane of a Domain. Its people release none of
--- the operator, and the operator none of theirs.
+-- Releases the active holds of one target: of the organization, of a Domain, or of a lane of a Domain. Its people
+-- release none of the operator, and the operator none of theirs.
 UPDATE flow.pause p SET status = 'released', released_at = flow.clock(), released_by = sqlc.narg('released_by')::uuid
-WHERE p.org_id = @org_id::uuid AND p.scope = @scope AND p.domain IS NOT DISTINCT FROM sqlc.narg('domain') AND p.lane IS NOT DISTINCT FROM sqlc.narg('lane')::flow.lane
-    AND p.status = 'active' AND p.scope IN ('global', 'domain', 'lane') AND p.ends_at > flow.clock() AND p.operator IS NOT DISTINCT FROM sqlc.narg('operator')
+WHERE p.org_id = @org_id::uuid AND p.scope = @scope AND p.domain IS NOT DISTINCT FROM sqlc.narg('domain')
+    AND p.lane IS NOT DISTINCT FROM sqlc.narg('lane')::flow.lane
+    AND p.status = 'active' AND p.scope IN ('global', 'domain', 'lane') AND p.ends_at > flow.clock()
+    AND p.operator IS NOT DISTINCT FROM sqlc.narg('operator')
 RETURNING *;
 
 -- name: HoldsOfDomainRelease :many
 -- Releases the holds of an organization on a Domain that goes, and on its lanes.
 UPDATE flow.pause SET status = 'released', released_at = flow.clock(), released_by = sqlc.narg('released_by')::uuid
-WHERE org_id = @org_id::uuid AND domain = @domain::text AND scope IN ('domain', 'lane') AND status = 'active' AND ends_at > flow.clock()
+WHERE org_id = @org_id::uuid AND domain = @domain::text AND scope IN ('domain', 'lane') AND status = 'active'
+    AND ends_at > flow.clock()
 RETURNING *;
 
 -- name: HoldsOfBatchRelease :many
@@ -68,15 +77,17 @@ RETURNING *;
 SELECT DISTINCT q.domain, q.bucket FROM flow.batch_count b
 CROSS JOIN LATERAL (SELECT l.* FROM flow.lane_batch l WHERE l.batch_id = b.batch_id OFFSET 0) q
 WHERE b.org_id = @org_id AND b.status IN ('queued', 'running') AND q.open AND q.ready_parts > 0
-    AND (sqlc.narg('domain')::text IS NULL OR q.domain = sqlc.narg('domain')) AND (sqlc.narg('lane')::flow.lane IS NULL OR q.lane = sqlc.narg('lane'))
+    AND (sqlc.narg('domain')::text IS NULL OR q.domain = sqlc.narg('domain')) AND (sqlc.narg('lane')::flow.lane IS NULL
+        OR q.lane = sqlc.narg('lane'))
 ORDER BY q.domain, q.bucket;
 
 -- name: HoldList :many
--- A page of the holds that an organization sees, its own and the backoffs of the accounts that it knows, behind one of them.
--- reach is how many rows to pass over and to read together. What is expired covers nothing any more, whoever has written that
--- down; but a batch is paused until that is done.
+-- A page of the holds that an organization sees, its own and the backoffs of the accounts that it knows, behind one of
+-- them. reach is how many rows to pass over and to read together. What is expired covers nothing any more, whoever has
+-- written that down; but a batch is paused until that is done.
 SELECT sqlc.embed(f) FROM (
-    (SELECT o.id, k.at FROM flow.pause o CROSS JOIN LATERAL (SELECT CASE WHEN @by_end::boolean THEN o.ends_at ELSE o.created_at END AS at) k
+    (SELECT o.id, k.at FROM flow.pause o CROSS JOIN LATERAL (SELECT CASE WHEN @by_end::boolean THEN o.ends_at
+        ELSE o.created_at END AS at) k
     WHERE o.org_id = @org_id::uuid AND (sqlc.narg('scope')::text IS NULL OR o.scope = sqlc.narg('scope'))
         AND (sqlc.narg('domain')::text IS NULL OR o.domain = sqlc.narg('domain'))
         AND (@released::boolean OR o.status = 'active' AND (o.scope = 'batch' OR o.ends_at > @now::timestamptz))
@@ -84,8 +95,10 @@ SELECT sqlc.embed(f) FROM (
     ORDER BY k.at, o.id LIMIT @reach::int)
     UNION ALL
     (SELECT b.id, b.at FROM flow.tenant t CROSS JOIN LATERAL (
-        SELECT p.id, k.at FROM flow.pause p CROSS JOIN LATERAL (SELECT CASE WHEN @by_end::boolean THEN p.ends_at ELSE p.created_at END AS at) k
-        WHERE p.domain = t.tenancy_id AND p.scope = 'bucket' AND (@released::boolean OR p.status = 'active' AND p.ends_at > @now::timestamptz)
+        SELECT p.id, k.at FROM flow.pause p CROSS JOIN LATERAL (SELECT CASE WHEN @by_end::boolean THEN p.ends_at
+            ELSE p.created_at END AS at) k
+        WHERE p.domain = t.tenancy_id AND p.scope = 'bucket' AND (@released::boolean OR p.status = 'active'
+            AND p.ends_at > @now::timestamptz)
             AND (NOT @behind::boolean OR (k.at, p.id) > (@after_at::timestamptz, @after_id::uuid))
         ORDER BY k.at, p.id LIMIT @reach::int
     ) b
@@ -97,7 +110,8 @@ ORDER BY h.at, h.id LIMIT @max_rows::int OFFSET @skip_rows::int;
 -- name: HoldListDescending :many
 -- As above, in the other order.
 SELECT sqlc.embed(f) FROM (
-    (SELECT o.id, k.at FROM flow.pause o CROSS JOIN LATERAL (SELECT CASE WHEN @by_end::boolean THEN o.ends_at ELSE o.created_at END AS at) k
+    (SELECT o.id, k.at FROM flow.pause o CROSS JOIN LATERAL (SELECT CASE WHEN @by_end::boolean THEN o.ends_at
+        ELSE o.created_at END AS at) k
     WHERE o.org_id = @org_id::uuid AND (sqlc.narg('scope')::text IS NULL OR o.scope = sqlc.narg('scope'))
         AND (sqlc.narg('domain')::text IS NULL OR o.domain = sqlc.narg('domain'))
         AND (@released::boolean OR o.status = 'active' AND (o.scope = 'batch' OR o.ends_at > @now::timestamptz))
@@ -105,8 +119,10 @@ SELECT sqlc.embed(f) FROM (
     ORDER BY k.at DESC, o.id DESC LIMIT @reach::int)
     UNION ALL
     (SELECT b.id, b.at FROM flow.tenant t CROSS JOIN LATERAL (
-        SELECT p.id, k.at FROM flow.pause p CROSS JOIN LATERAL (SELECT CASE WHEN @by_end::boolean THEN p.ends_at ELSE p.created_at END AS at) k
-        WHERE p.domain = t.tenancy_id AND p.scope = 'bucket' AND (@released::boolean OR p.status = 'active' AND p.ends_at > @now::timestamptz)
+        SELECT p.id, k.at FROM flow.pause p CROSS JOIN LATERAL (SELECT CASE WHEN @by_end::boolean THEN p.ends_at
+            ELSE p.created_at END AS at) k
+        WHERE p.domain = t.tenancy_id AND p.scope = 'bucket' AND (@released::boolean OR p.status = 'active'
+            AND p.ends_at > @now::timestamptz)
             AND (NOT @behind::boolean OR (k.at, p.id) < (@after_at::timestamptz, @after_id::uuid))
         ORDER BY k.at DESC, p.id DESC LIMIT @reach::int
     ) b
@@ -121,7 +137,8 @@ SELECT ((SELECT count(*) FROM flow.pause o
         AND (sqlc.narg('domain')::text IS NULL OR o.domain = sqlc.narg('domain'))
         AND (@released::boolean OR o.status = 'active' AND (o.scope = 'batch' OR o.ends_at > @now::timestamptz)))
     + (SELECT count(*) FROM flow.tenant t JOIN flow.pause p ON p.domain = t.tenancy_id
-    WHERE t.org_id = @org_id::uuid AND p.scope = 'bucket' AND (@released::boolean OR p.status = 'active' AND p.ends_at > @now::timestamptz)
+    WHERE t.org_id = @org_id::uuid AND p.scope = 'bucket' AND (@released::boolean OR p.status = 'active'
+        AND p.ends_at > @now::timestamptz)
         AND (sqlc.narg('scope')::text IS NULL OR sqlc.narg('scope') = 'bucket')
         AND (sqlc.narg('domain')::text IS NULL OR t.tenancy_id = sqlc.narg('domain'))))::bigint AS total;
 

@@ -6,7 +6,8 @@ DELETE FROM flow.ledger l USING (
     WHERE o.ends_at < (SELECT flow.retention_now()) - interval '31 days'
     ORDER BY o.ends_at LIMIT @max_rows FOR UPDATE SKIP LOCKED
 ) old
-WHERE l.domain = old.domain AND l.bucket = old.bucket AND l.window_seconds = old.window_seconds AND l.starts_at = old.starts_at;
+WHERE l.domain = old.domain AND l.bucket = old.bucket AND l.window_seconds = old.window_seconds
+    AND l.starts_at = old.starts_at;
 
 -- name: HousekeepRolling :execrows
 DELETE FROM flow.rolling r USING (
@@ -22,7 +23,8 @@ DELETE FROM flow.call c USING (
     SELECT o.id FROM flow.budget b
     CROSS JOIN LATERAL (
         SELECT k.id FROM flow.call k
-        WHERE k.domain = b.domain AND k.bucket = b.bucket AND k.claimed_at < (SELECT flow.retention_now()) - interval '7 days'
+        WHERE k.domain = b.domain AND k.bucket = b.bucket
+            AND k.claimed_at < (SELECT flow.retention_now()) - interval '7 days'
             AND k.state IN ('settled', 'refused')
         ORDER BY k.claimed_at LIMIT @max_rows
     ) o
@@ -36,7 +38,8 @@ WITH old AS (
         SELECT o.org_id, o.id FROM flow.organization g
         CROSS JOIN LATERAL (
             SELECT k.org_id, k.id FROM flow.exchange k
-            WHERE k.org_id = g.id AND k.id < flow.first_id(flow.kept_since(g.id, 'calls', @keep_seconds)) ORDER BY k.id LIMIT @max_rows
+            WHERE k.org_id = g.id AND k.id < flow.first_id(flow.kept_since(g.id, 'calls', @keep_seconds)) ORDER BY k.id
+                LIMIT @max_rows
         ) o
         LIMIT @max_rows
     ) x
@@ -66,7 +69,8 @@ WHERE p.id = old.id;
 -- name: HousekeepBackoffs :execrows
 DELETE FROM flow.pause p USING (
     SELECT o.id FROM flow.pause o
-    WHERE o.scope = 'bucket' AND o.status = 'released' AND o.released_at < (SELECT flow.retention_now()) - interval '30 days'
+    WHERE o.scope = 'bucket' AND o.status = 'released'
+        AND o.released_at < (SELECT flow.retention_now()) - interval '30 days'
     LIMIT @max_rows
 ) old
 WHERE p.id = old.id;
@@ -88,18 +92,21 @@ SELECT kind,
 FROM flow.due GROUP BY kind ORDER BY kind;
 
 -- name: CallsOpen :many
-SELECT state, count(*) AS calls FROM flow.call WHERE state IN ('intent', 'unknown', 'awaiting') GROUP BY state ORDER BY state;
+SELECT state, count(*) AS calls FROM flow.call WHERE state IN ('intent', 'unknown', 'awaiting') GROUP BY state
+    ORDER BY state;
 
 -- name: HousekeepUsage :execrows
 DELETE FROM flow.usage u USING (
     SELECT o.org_id, o.day, o.definition_id, o.credential_id, o.action_id FROM flow.organization g
     CROSS JOIN LATERAL (
         SELECT k.* FROM flow.usage k
-        WHERE k.org_id = g.id AND k.day < (flow.kept_since(g.id, 'usage', @keep_seconds) AT TIME ZONE 'UTC')::date LIMIT @max_rows
+        WHERE k.org_id = g.id AND k.day < (flow.kept_since(g.id, 'usage', @keep_seconds) AT TIME ZONE 'UTC')::date
+            LIMIT @max_rows
     ) o
     LIMIT @max_rows
 ) old
-WHERE u.org_id = old.org_id AND u.day = old.day AND u.definition_id = old.definition_id AND u.credential_id = old.credential_id AND u.action_id = old.action_id;
+WHERE u.org_id = old.org_id AND u.day = old.day AND u.definition_id = old.definition_id
+    AND u.credential_id = old.credential_id AND u.action_id = old.action_id;
 
 -- name: HousekeepAudit :execrows
 DELETE FROM flow.audit_log l USING (

@@ -1,7 +1,8 @@
 -- What an operator does from the command line, across organizations.
 
 -- name: OrgList :many
-SELECT o.*, (SELECT count(*) FROM flow.api_key k WHERE k.org_id = o.id AND flow.api_key_status(k.revoked_at, k.expires_at) = 'active') AS active_keys
+SELECT o.*, (SELECT count(*) FROM flow.api_key k WHERE k.org_id = o.id AND flow.api_key_status(k.revoked_at,
+    k.expires_at) = 'active') AS active_keys
 FROM flow.organization o ORDER BY o.id;
 
 -- name: OrgOldestByName :one
@@ -30,7 +31,8 @@ UPDATE flow.organization SET external_id = sqlc.narg('external_id') WHERE id = @
 SELECT * FROM flow.organization WHERE id = @id;
 
 -- name: OrgsOfHoldLock :exec
--- Waits for those who make organizations: each has seen what holds everything, or is seen by who reads organizations after this.
+-- Waits for those who make organizations: each has seen what holds everything, or is seen by who reads organizations
+-- after this.
 SELECT pg_advisory_xact_lock(hashtextextended('hold everything', 0));
 
 -- name: OrgsOfHoldShare :exec
@@ -39,12 +41,14 @@ SELECT pg_advisory_xact_lock_shared(hashtextextended('hold everything', 0));
 
 -- name: HoldOfEverything :one
 -- Why every organization is held; no row where that is not so.
-SELECT coalesce(reason, '')::text FROM flow.pause WHERE operator = @operator::text AND status = 'active' ORDER BY created_at DESC LIMIT 1;
+SELECT coalesce(reason, '')::text FROM flow.pause WHERE operator = @operator::text AND status = 'active'
+    ORDER BY created_at DESC LIMIT 1;
 
 -- name: OrgsOfHold :many
 -- The organizations that a command of the operator holds, or that it does not hold yet.
 SELECT o.id FROM flow.organization o
-WHERE @held::boolean = EXISTS (SELECT FROM flow.pause p WHERE p.org_id = o.id AND p.operator = @operator::text AND p.status = 'active')
+WHERE @held::boolean = EXISTS (SELECT FROM flow.pause p WHERE p.org_id = o.id AND p.operator = @operator::text
+    AND p.status = 'active')
 ORDER BY o.id;
 
 -- The page of operators shows each view of ops as it is: rows as JSON, whose members are in the order of the columns.
@@ -62,7 +66,8 @@ SELECT row_to_json(v) FROM (SELECT * FROM ops.unknown_outcome ORDER BY age DESC 
 SELECT row_to_json(v) FROM (SELECT * FROM ops.hold ORDER BY age DESC LIMIT @most) v;
 
 -- name: OpsBudgets :many
-SELECT row_to_json(v) FROM (SELECT * FROM ops.budget_window ORDER BY exhausted DESC NULLS LAST, remaining LIMIT @most) v;
+SELECT row_to_json(v) FROM (SELECT * FROM ops.budget_window ORDER BY exhausted DESC NULLS LAST, remaining
+    LIMIT @most) v;
 
 -- name: OpsRetries :many
 SELECT row_to_json(v) FROM (SELECT * FROM ops.retry_storm ORDER BY retries DESC LIMIT @most) v;
@@ -73,7 +78,8 @@ SELECT row_to_json(v) FROM (SELECT * FROM ops.due_late ORDER BY late DESC LIMIT 
 -- name: OpsDue :many
 -- All due work by its kind: flow.due has a row for each thing that waits, not for each record.
 SELECT row_to_json(v) FROM (
-    SELECT d.kind, count(*) AS rows, count(*) FILTER (WHERE d.leased) AS leased, count(*) FILTER (WHERE d.failures > 0) AS failing,
+    SELECT d.kind, count(*) AS rows, count(*) FILTER (WHERE d.leased) AS leased,
+        count(*) FILTER (WHERE d.failures > 0) AS failing,
         min(d.due_at) FILTER (WHERE NOT d.leased) AS next_at
     FROM flow.due d GROUP BY d.kind ORDER BY d.kind LIMIT @most
 ) v;

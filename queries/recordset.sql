@@ -17,29 +17,36 @@ FOR NO KEY UPDATE;
 -- name: RecordSetList :many
 -- In insertion order, between two ids.
 SELECT * FROM flow.record_set
-WHERE org_id = @org_id AND id BETWEEN @least AND @most AND (sqlc.narg('status')::flow.record_set_status IS NULL OR status = sqlc.narg('status'))
+WHERE org_id = @org_id AND id BETWEEN @least AND @most AND (sqlc.narg('status')::flow.record_set_status IS NULL
+    OR status = sqlc.narg('status'))
     AND (staging_expires_at IS NULL OR staging_expires_at > flow.clock())
-    AND (sqlc.narg('created_after')::timestamptz IS NULL OR created_at >= sqlc.narg('created_after')) AND (sqlc.narg('created_before')::timestamptz IS NULL OR created_at < sqlc.narg('created_before'))
+    AND (sqlc.narg('created_after')::timestamptz IS NULL OR created_at >= sqlc.narg('created_after'))
+    AND (sqlc.narg('created_before')::timestamptz IS NULL OR created_at < sqlc.narg('created_before'))
 ORDER BY id LIMIT @max_rows OFFSET @skip_rows;
 
 -- name: RecordSetListNewest :many
 -- RecordSetList from the newest on.
 SELECT * FROM flow.record_set
-WHERE org_id = @org_id AND id BETWEEN @least AND @most AND (sqlc.narg('status')::flow.record_set_status IS NULL OR status = sqlc.narg('status'))
+WHERE org_id = @org_id AND id BETWEEN @least AND @most AND (sqlc.narg('status')::flow.record_set_status IS NULL
+    OR status = sqlc.narg('status'))
     AND (staging_expires_at IS NULL OR staging_expires_at > flow.clock())
-    AND (sqlc.narg('created_after')::timestamptz IS NULL OR created_at >= sqlc.narg('created_after')) AND (sqlc.narg('created_before')::timestamptz IS NULL OR created_at < sqlc.narg('created_before'))
+    AND (sqlc.narg('created_after')::timestamptz IS NULL OR created_at >= sqlc.narg('created_after'))
+    AND (sqlc.narg('created_before')::timestamptz IS NULL OR created_at < sqlc.narg('created_before'))
 ORDER BY id DESC LIMIT @max_rows OFFSET @skip_rows;
 
 -- name: RecordSetTotal :one
 SELECT count(*) FROM flow.record_set
-WHERE org_id = @org_id AND id BETWEEN @least AND @most AND (sqlc.narg('status')::flow.record_set_status IS NULL OR status = sqlc.narg('status'))
+WHERE org_id = @org_id AND id BETWEEN @least AND @most AND (sqlc.narg('status')::flow.record_set_status IS NULL
+    OR status = sqlc.narg('status'))
     AND (staging_expires_at IS NULL OR staging_expires_at > flow.clock())
-    AND (sqlc.narg('created_after')::timestamptz IS NULL OR created_at >= sqlc.narg('created_after')) AND (sqlc.narg('created_before')::timestamptz IS NULL OR created_at < sqlc.narg('created_before'));
+    AND (sqlc.narg('created_after')::timestamptz IS NULL OR created_at >= sqlc.narg('created_after'))
+    AND (sqlc.narg('created_before')::timestamptz IS NULL OR created_at < sqlc.narg('created_before'));
 
 -- name: RecordSetReceive :one
 -- Counts an accepted chunk; no row means that the set is not open any more.
 UPDATE flow.record_set SET chunk_count = chunk_count + 1, received_count = received_count + @records::bigint,
-    row_bytes = row_bytes + @row_bytes::bigint, updated_at = flow.clock(), staging_expires_at = flow.clock() + make_interval(secs => @staging_seconds::float8)
+    row_bytes = row_bytes + @row_bytes::bigint, updated_at = flow.clock(), staging_expires_at = flow.clock()
+        + make_interval(secs => @staging_seconds::float8)
 WHERE org_id = @org_id AND id = @id AND status = 'open' AND staging_expires_at > flow.clock()
 RETURNING received_count;
 
@@ -51,7 +58,8 @@ WHERE org_id = @org_id AND id = @id AND status = 'open'
 RETURNING *;
 
 -- name: RecordSetConsume :one
-UPDATE flow.record_set SET status = 'consumed', batch_id = @batch_id::uuid, staging_expires_at = NULL, updated_at = flow.clock()
+UPDATE flow.record_set SET status = 'consumed', batch_id = @batch_id::uuid, staging_expires_at = NULL,
+    updated_at = flow.clock()
 WHERE org_id = @org_id AND id = @id AND status = 'sealed' AND staging_expires_at > flow.clock()
 RETURNING received_count;
 
@@ -78,16 +86,19 @@ ORDER BY chunk_index LIMIT @max_rows;
 
 -- name: ChunkDelete :execrows
 DELETE FROM flow.record_chunk d WHERE d.record_set_id = @record_set_id AND d.chunk_index IN (
-    SELECT c.chunk_index FROM flow.record_chunk c WHERE c.record_set_id = @record_set_id ORDER BY c.chunk_index LIMIT @max_rows);
+    SELECT c.chunk_index FROM flow.record_chunk c WHERE c.record_set_id = @record_set_id ORDER BY c.chunk_index
+        LIMIT @max_rows);
 
 -- name: PageRead :many
 -- From the table of pages, or from the row of the batch that has its only one there.
 SELECT p.set_id, p.first, p.rows, p.raw_bytes, p.body
 FROM (SELECT DISTINCT unnest(@set_ids::uuid[]) AS set_id, unnest(@firsts::bigint[]) AS first) n
 CROSS JOIN LATERAL (
-    SELECT x.set_id, x.first, x.rows, x.raw_bytes, x.body FROM flow.page x WHERE x.set_id = n.set_id AND x.first = n.first
+    SELECT x.set_id, x.first, x.rows, x.raw_bytes, x.body FROM flow.page x WHERE x.set_id = n.set_id
+        AND x.first = n.first
     UNION ALL
-    SELECT b.id, 0, b.record_count::int, b.page_bytes, b.page FROM flow.batch b WHERE b.id = n.set_id AND b.page IS NOT NULL AND n.first = 0
+    SELECT b.id, 0, b.record_count::int, b.page_bytes, b.page FROM flow.batch b WHERE b.id = n.set_id
+        AND b.page IS NOT NULL AND n.first = 0
     OFFSET 0
 ) p
 ORDER BY p.set_id, p.first;

@@ -3,12 +3,13 @@ SELECT body_hash, status, answer FROM flow.idempotency_key
 WHERE org_id = @org_id AND key_hash = @key_hash AND created_at > flow.clock() - interval '24 hours';
 
 -- name: IdempotencyKeep :execrows
--- Waits for a transaction that is keeping an answer under the same key. No row means that there is one already; an answer
--- that is over its time makes room.
+-- Waits for a transaction that is keeping an answer under the same key. No row means that there is one already; an
+-- answer that is over its time makes room.
 INSERT INTO flow.idempotency_key AS k (org_id, key_hash, body_hash, operation, status, answer)
 VALUES (@org_id, @key_hash, @body_hash, @operation, @status, @answer)
 ON CONFLICT (org_id, key_hash) DO UPDATE
-SET body_hash = excluded.body_hash, operation = excluded.operation, status = excluded.status, answer = excluded.answer, created_at = excluded.created_at
+SET body_hash = excluded.body_hash, operation = excluded.operation, status = excluded.status, answer = excluded.answer,
+    created_at = excluded.created_at
 WHERE k.created_at <= flow.clock() - interval '24 hours';
 
 -- name: RequestCount :one
@@ -23,7 +24,8 @@ ON CONFLICT (org_id, operation) DO UPDATE SET
     used = excluded.used
         + CASE WHEN abs(extract(epoch FROM excluded.began_at - c.began_at)) < @period_seconds::float8
             THEN c.used ELSE 0 END,
-    began_at = CASE WHEN abs(extract(epoch FROM excluded.began_at - c.began_at)) < @period_seconds THEN c.began_at ELSE excluded.began_at END
+    began_at = CASE WHEN abs(extract(epoch FROM excluded.began_at - c.began_at)) < @period_seconds THEN c.began_at
+        ELSE excluded.began_at END
 WHERE c.used < @max_used::bigint OR abs(extract(epoch FROM excluded.began_at - c.began_at)) >= @period_seconds
 RETURNING used, began_at,
     (extract(epoch FROM began_at - (SELECT now FROM t)) + @period_seconds)::float8 AS ends_in_seconds;

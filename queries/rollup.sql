@@ -5,7 +5,8 @@
 SELECT u::timestamptz AS until FROM flow.rollup_until() u WHERE u IS NOT NULL;
 
 -- name: RollupOrgs :many
--- Organizations after one that have something to roll up: batches that were started before a time, or some that have ended since.
+-- Organizations after one that have something to roll up: batches that were started before a time, or some that have
+-- ended since.
 SELECT o.id FROM flow.organization o
 WHERE o.id > @after AND (
     EXISTS (SELECT FROM flow.batch b WHERE b.org_id = o.id AND b.created_at >= o.rolled_up_to AND b.created_at < @until)
@@ -17,8 +18,8 @@ ORDER BY o.id LIMIT @max_rows;
 SELECT pg_try_advisory_xact_lock(flow.rollup_key(@org_id)) AS locked;
 
 -- name: RollupHour :one
--- Rolls up the next hour in which an organization started batches before a time, or as much of it as has max_rows, and says how many
--- there were.
+-- Rolls up the next hour in which an organization started batches before a time, or as much of it as has max_rows, and
+-- says how many there were.
 WITH first AS MATERIALIZED (
     SELECT o.rolled_up_to AS begins, b.created_at AS at
     FROM flow.organization o JOIN flow.batch b ON b.org_id = o.id AND b.created_at >= o.rolled_up_to
@@ -32,11 +33,13 @@ WITH first AS MATERIALIZED (
         ) s)) AS ends
     FROM first f
 ), found AS MATERIALIZED (
-    SELECT f.batch_id, f.at, f.over FROM next n JOIN flow.batch_figures f ON f.org_id = @org_id AND f.at >= n.begins AND f.at < n.ends
+    SELECT f.batch_id, f.at, f.over FROM next n JOIN flow.batch_figures f ON f.org_id = @org_id AND f.at >= n.begins
+        AND f.at < n.ends
 ), moved AS (
     UPDATE flow.organization o SET rolled_up_to = n.ends FROM next n WHERE o.id = @org_id
 ), opened AS (
-    INSERT INTO flow.rollup_open (org_id, started_at, batch_id) SELECT @org_id, f.at, f.batch_id FROM found f WHERE NOT f.over
+    INSERT INTO flow.rollup_open (org_id, started_at, batch_id) SELECT @org_id, f.at, f.batch_id FROM found f
+        WHERE NOT f.over
 )
 SELECT s.batches::bigint AS batches FROM (
     SELECT count(*) AS batches, array_agg(f.batch_id) FILTER (WHERE f.over) AS ids FROM found f
@@ -47,7 +50,8 @@ SELECT s.batches::bigint AS batches FROM (
 WITH ended AS (
     DELETE FROM flow.rollup_open u WHERE u.ctid = ANY(ARRAY(
         SELECT p.ctid FROM flow.rollup_open p
-        WHERE p.org_id = @org_id AND (SELECT c.completed_at IS NOT NULL FROM flow.batch_count c WHERE c.batch_id = p.batch_id)
+        WHERE p.org_id = @org_id AND (SELECT c.completed_at IS NOT NULL FROM flow.batch_count c
+            WHERE c.batch_id = p.batch_id)
         LIMIT @max_rows))
     RETURNING u.batch_id
 )
@@ -73,12 +77,14 @@ UPDATE flow.organization o SET rolled_up_to = least(o.rolled_up_to, b.at) FROM b
 SELECT pg_advisory_xact_lock_shared(flow.rollup_key(@org_id));
 
 -- name: RollupFamily :exec
--- Rolls up a batch that is about to be deleted and those that retried its records, as far as they are not. The lock is shared.
+-- Rolls up a batch that is about to be deleted and those that retried its records, as far as they are not. The lock is
+-- shared.
 WITH kept AS MATERIALIZED (
     SELECT b.id, b.created_at FROM flow.batch b
     WHERE b.org_id = @org_id AND (b.id = @id OR b.retry_root = @id) AND NOT flow.is_rolled_up(b)
 ), closed AS (
-    DELETE FROM flow.rollup_open u USING kept k WHERE u.org_id = @org_id AND u.started_at = k.created_at AND u.batch_id = k.id
+    DELETE FROM flow.rollup_open u USING kept k WHERE u.org_id = @org_id AND u.started_at = k.created_at
+        AND u.batch_id = k.id
 )
 SELECT FROM (SELECT array_agg(k.id) AS ids FROM kept k) s CROSS JOIN LATERAL flow.roll_up(@org_id, s.ids);
 

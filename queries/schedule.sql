@@ -1,7 +1,9 @@
 -- name: ScheduleAdd :exec
-INSERT INTO flow.schedule (id, org_id, definition_id, description, cron_expression, timezone, enabled, input_data, metadata, catch_up_seconds, overlap_policy,
+INSERT INTO flow.schedule (id, org_id, definition_id, description, cron_expression, timezone, enabled, input_data,
+    metadata, catch_up_seconds, overlap_policy,
     decided_upto, created_by, created_at, updated_at)
-VALUES (@id, @org_id, @definition_id, @description, @cron_expression, @timezone, @enabled, sqlc.narg('input_data'), @metadata, @catch_up_seconds, @overlap_policy,
+VALUES (@id, @org_id, @definition_id, @description, @cron_expression, @timezone, @enabled, sqlc.narg('input_data'),
+    @metadata, @catch_up_seconds, @overlap_policy,
     @now, @created_by, @now, @now);
 
 -- name: ScheduleGet :one
@@ -16,7 +18,8 @@ SELECT sqlc.embed(s), b.status AS last_status, flow.clock()::timestamptz AS now
 FROM flow.schedule s LEFT JOIN flow.batch_count b ON b.batch_id = s.last_batch_id
 WHERE s.org_id = @org_id AND s.id BETWEEN @least AND @most
     AND (sqlc.narg('definition_id')::uuid IS NULL OR s.definition_id = sqlc.narg('definition_id'))
-    AND (sqlc.narg('created_after')::timestamptz IS NULL OR s.created_at >= sqlc.narg('created_after')) AND (sqlc.narg('created_before')::timestamptz IS NULL OR s.created_at < sqlc.narg('created_before'))
+    AND (sqlc.narg('created_after')::timestamptz IS NULL OR s.created_at >= sqlc.narg('created_after'))
+    AND (sqlc.narg('created_before')::timestamptz IS NULL OR s.created_at < sqlc.narg('created_before'))
 ORDER BY s.id LIMIT @max_rows OFFSET @skip;
 
 -- name: ScheduleListNewest :many
@@ -25,14 +28,16 @@ SELECT sqlc.embed(s), b.status AS last_status, flow.clock()::timestamptz AS now
 FROM flow.schedule s LEFT JOIN flow.batch_count b ON b.batch_id = s.last_batch_id
 WHERE s.org_id = @org_id AND s.id BETWEEN @least AND @most
     AND (sqlc.narg('definition_id')::uuid IS NULL OR s.definition_id = sqlc.narg('definition_id'))
-    AND (sqlc.narg('created_after')::timestamptz IS NULL OR s.created_at >= sqlc.narg('created_after')) AND (sqlc.narg('created_before')::timestamptz IS NULL OR s.created_at < sqlc.narg('created_before'))
+    AND (sqlc.narg('created_after')::timestamptz IS NULL OR s.created_at >= sqlc.narg('created_after'))
+    AND (sqlc.narg('created_before')::timestamptz IS NULL OR s.created_at < sqlc.narg('created_before'))
 ORDER BY s.id DESC LIMIT @max_rows OFFSET @skip;
 
 -- name: ScheduleCount :one
 SELECT count(*) FROM flow.schedule s
 WHERE s.org_id = @org_id AND s.id BETWEEN @least AND @most
     AND (sqlc.narg('definition_id')::uuid IS NULL OR s.definition_id = sqlc.narg('definition_id'))
-    AND (sqlc.narg('created_after')::timestamptz IS NULL OR s.created_at >= sqlc.narg('created_after')) AND (sqlc.narg('created_before')::timestamptz IS NULL OR s.created_at < sqlc.narg('created_before'));
+    AND (sqlc.narg('created_after')::timestamptz IS NULL OR s.created_at >= sqlc.narg('created_after'))
+    AND (sqlc.narg('created_before')::timestamptz IS NULL OR s.created_at < sqlc.narg('created_before'));
 
 -- name: ScheduleLock :one
 -- Locks a schedule of an organization. What fires it waits.
@@ -43,8 +48,10 @@ SELECT * FROM flow.schedule WHERE org_id = @org_id AND id = @id FOR NO KEY UPDAT
 SELECT * FROM flow.schedule WHERE id = @id FOR NO KEY UPDATE;
 
 -- name: ScheduleUpdate :exec
-UPDATE flow.schedule SET definition_id = @definition_id, description = @description, cron_expression = @cron_expression, timezone = @timezone, enabled = @enabled,
-    input_data = sqlc.narg('input_data'), metadata = @metadata, catch_up_seconds = @catch_up_seconds, overlap_policy = @overlap_policy,
+UPDATE flow.schedule SET definition_id = @definition_id, description = @description, cron_expression = @cron_expression,
+    timezone = @timezone, enabled = @enabled,
+    input_data = sqlc.narg('input_data'), metadata = @metadata, catch_up_seconds = @catch_up_seconds,
+        overlap_policy = @overlap_policy,
     decided_upto = @decided_upto, updated_at = @now
 WHERE org_id = @org_id AND id = @id;
 
@@ -71,7 +78,8 @@ SELECT EXISTS (SELECT FROM flow.schedule WHERE org_id = @org_id AND definition_i
 -- name: FireAdd :exec
 -- Fires of one schedule that are decided together.
 INSERT INTO flow.schedule_fire (id, org_id, schedule_id, slot_at, manual, status, reason, batch_id, created_at)
-SELECT d.id, @org_id, @schedule_id, d.slot_at, @manual, d.status, nullif(d.reason, ''), nullif(d.batch_id, '00000000-0000-0000-0000-000000000000'), @now
+SELECT d.id, @org_id, @schedule_id, d.slot_at, @manual, d.status, nullif(d.reason, ''),
+    nullif(d.batch_id, '00000000-0000-0000-0000-000000000000'), @now
 FROM (SELECT unnest(@ids::uuid[]) AS id, unnest(@slots::timestamptz[]) AS slot_at, unnest(@statuses::text[]) AS status,
         unnest(@reasons::text[]) AS reason, unnest(@batch_ids::uuid[]) AS batch_id) d;
 
@@ -80,7 +88,8 @@ FROM (SELECT unnest(@ids::uuid[]) AS id, unnest(@slots::timestamptz[]) AS slot_a
 SELECT * FROM flow.schedule_fire
 WHERE schedule_id = @schedule_id AND org_id = @org_id AND id BETWEEN @least AND @most
     AND (sqlc.narg('status')::text IS NULL OR status = sqlc.narg('status'))
-    AND (sqlc.narg('created_after')::timestamptz IS NULL OR created_at >= sqlc.narg('created_after')) AND (sqlc.narg('created_before')::timestamptz IS NULL OR created_at < sqlc.narg('created_before'))
+    AND (sqlc.narg('created_after')::timestamptz IS NULL OR created_at >= sqlc.narg('created_after'))
+    AND (sqlc.narg('created_before')::timestamptz IS NULL OR created_at < sqlc.narg('created_before'))
 ORDER BY id LIMIT @max_rows OFFSET @skip;
 
 -- name: FireListNewest :many
@@ -88,14 +97,16 @@ ORDER BY id LIMIT @max_rows OFFSET @skip;
 SELECT * FROM flow.schedule_fire
 WHERE schedule_id = @schedule_id AND org_id = @org_id AND id BETWEEN @least AND @most
     AND (sqlc.narg('status')::text IS NULL OR status = sqlc.narg('status'))
-    AND (sqlc.narg('created_after')::timestamptz IS NULL OR created_at >= sqlc.narg('created_after')) AND (sqlc.narg('created_before')::timestamptz IS NULL OR created_at < sqlc.narg('created_before'))
+    AND (sqlc.narg('created_after')::timestamptz IS NULL OR created_at >= sqlc.narg('created_after'))
+    AND (sqlc.narg('created_before')::timestamptz IS NULL OR created_at < sqlc.narg('created_before'))
 ORDER BY id DESC LIMIT @max_rows OFFSET @skip;
 
 -- name: FireCount :one
 SELECT count(*) FROM flow.schedule_fire
 WHERE schedule_id = @schedule_id AND org_id = @org_id AND id BETWEEN @least AND @most
     AND (sqlc.narg('status')::text IS NULL OR status = sqlc.narg('status'))
-    AND (sqlc.narg('created_after')::timestamptz IS NULL OR created_at >= sqlc.narg('created_after')) AND (sqlc.narg('created_before')::timestamptz IS NULL OR created_at < sqlc.narg('created_before'));
+    AND (sqlc.narg('created_after')::timestamptz IS NULL OR created_at >= sqlc.narg('created_after'))
+    AND (sqlc.narg('created_before')::timestamptz IS NULL OR created_at < sqlc.narg('created_before'));
 
 -- name: HousekeepFires :execrows
 DELETE FROM flow.schedule_fire f USING (

@@ -13,7 +13,8 @@ RETURNING expires_at;
 
 -- name: SessionAuth :one
 -- Finds the session under any of the hashes (one per hash key in use) and says whether it may be used now.
-SELECT s.id, s.org_id, s.account_id, s.api_key_id, s.hash, s.opened, coalesce(k.role, s.role)::text AS role, k.scopes, o.request_limits,
+SELECT s.id, s.org_id, s.account_id, s.api_key_id, s.hash, s.opened, coalesce(k.role, s.role)::text AS role, k.scopes,
+    o.request_limits,
     (o.status = 'active' AND s.expires_at > flow.clock()
         AND s.last_used_at > flow.clock() - make_interval(secs => @idle_seconds::float8)
         AND (s.api_key_id IS NULL OR flow.api_key_status(k.revoked_at, k.expires_at) = 'active'))::boolean AS usable,
@@ -33,7 +34,8 @@ WHERE org_id = @org_id AND id = @id AND last_used_at < flow.clock() - interval '
 -- Ends one session, or with everywhere all of its owner: of the same key, or of the same person.
 DELETE FROM flow.session s USING flow.session own
 WHERE own.org_id = @org_id AND own.id = @id AND s.org_id = @org_id
-    AND (s.id = own.id OR @everywhere::boolean AND s.account_id = own.account_id AND s.api_key_id IS NOT DISTINCT FROM own.api_key_id)
+    AND (s.id = own.id OR @everywhere::boolean AND s.account_id = own.account_id AND s.api_key_id IS NOT DISTINCT
+        FROM own.api_key_id)
 RETURNING s.id;
 
 -- name: HousekeepSessions :execrows

@@ -13,7 +13,8 @@ UPDATE flow.slice SET state = @state, queued = staged, staged = 0 WHERE batch_id
 -- name: SliceMove :many
 -- Counts what happened to slices. One whose last step is over is done at once; others are moved on by SliceAdvance.
 UPDATE flow.slice s SET
-    state = CASE WHEN s.state = 'calling' AND s.remaining + d.remaining = 0 AND s.step_no = d.last_step THEN 'done' ELSE s.state END,
+    state = CASE WHEN s.state = 'calling' AND s.remaining + d.remaining = 0 AND s.step_no = d.last_step THEN 'done'
+        ELSE s.state END,
     remaining = s.remaining + d.remaining,
     apart = s.apart + d.apart,
     staged = s.staged + (@deltas::int[])[d.i * 12 + 1],
@@ -29,9 +30,11 @@ UPDATE flow.slice s SET
     unprocessed = s.unprocessed + (@deltas::int[])[d.i * 12 + 11],
     unresolved = s.unresolved + (@deltas::int[])[d.i * 12 + 12]
 FROM (SELECT unnest(@batch_ids::uuid[]) AS batch_id, unnest(@nos::int[]) AS no, unnest(@remaining::int[]) AS remaining,
-        unnest(@apart::int[]) AS apart, unnest(@last_steps::smallint[]) AS last_step, generate_series(0, cardinality(@nos::int[]) - 1) AS i) d
+        unnest(@apart::int[]) AS apart, unnest(@last_steps::smallint[]) AS last_step,
+            generate_series(0, cardinality(@nos::int[]) - 1) AS i) d
 WHERE s.batch_id = d.batch_id AND s.no = d.no
-RETURNING s.batch_id, s.no, s.first, s.records, s.state, s.step_no, s.remaining, s.apart, s.page_off, s.first_step, s.tasks_done;
+RETURNING s.batch_id, s.no, s.first, s.records, s.state, s.step_no, s.remaining, s.apart, s.page_off, s.first_step,
+    s.tasks_done;
 
 -- name: SliceClaim :exec
 -- Counts records that went from their queue into calls, and nothing else.
@@ -41,64 +44,83 @@ WHERE s.batch_id = d.batch_id AND s.no = d.no;
 
 -- name: SliceAdvance :exec
 UPDATE flow.slice s SET step_no = d.step_no, state = d.state, remaining = d.remaining
-FROM (SELECT unnest(@batch_ids::uuid[]) AS batch_id, unnest(@nos::int[]) AS no, unnest(@step_nos::smallint[]) AS step_no,
+FROM (SELECT unnest(@batch_ids::uuid[]) AS batch_id, unnest(@nos::int[]) AS no,
+    unnest(@step_nos::smallint[]) AS step_no,
         unnest(@states::text[]) AS state, unnest(@remaining::int[]) AS remaining) d
 WHERE s.batch_id = d.batch_id AND s.no = d.no;
 
 -- name: SlicesWriteOut :exec
 -- Writes the slices of batches that stand in their counters, unless they are done.
 WITH old AS (
-    UPDATE flow.batch_count SET one_slice = false WHERE batch_id = ANY(@batch_ids::uuid[]) AND one_slice AND completed_at IS NULL
+    UPDATE flow.batch_count SET one_slice = false WHERE batch_id = ANY(@batch_ids::uuid[]) AND one_slice
+        AND completed_at IS NULL
     RETURNING *
 )
-INSERT INTO flow.slice (batch_id, no, first, records, state, remaining, staged, queued, pending, started, needs_reconcile, completed, failed,
+INSERT INTO flow.slice (batch_id, no, first, records, state, remaining, staged, queued, pending, started,
+    needs_reconcile, completed, failed,
     cancelled, accepted, rejected, unprocessed, unresolved)
-SELECT o.batch_id, 0, 0, o.record_count, 'calling', o.record_count, o.staged, o.queued, o.pending, o.started, o.needs_reconcile, o.completed,
+SELECT o.batch_id, 0, 0, o.record_count, 'calling', o.record_count, o.staged, o.queued, o.pending, o.started,
+    o.needs_reconcile, o.completed,
     o.failed, o.cancelled, o.accepted, o.rejected, o.unprocessed, o.unresolved
 FROM old o;
 
 -- name: JobsAt :many
 SELECT j.* FROM flow.job j
-JOIN (SELECT unnest(@batch_ids::uuid[]) AS batch_id, unnest(@positions::bigint[]) AS position) d ON j.batch_id = d.batch_id AND j.position = d.position;
+JOIN (SELECT unnest(@batch_ids::uuid[]) AS batch_id, unnest(@positions::bigint[]) AS position) d
+    ON j.batch_id = d.batch_id AND j.position = d.position;
 
 -- name: JobInsert :copyfrom
-INSERT INTO flow.job (batch_id, position, slice_no, apart_step, step_no, remaining, status, ready, doomed, attempts, error, started_at, updated_at)
-VALUES (@batch_id, @position, @slice_no, @apart_step, @step_no, @remaining, @status, @ready, @doomed, @attempts, @error, @started_at, @updated_at);
+INSERT INTO flow.job (batch_id, position, slice_no, apart_step, step_no, remaining, status, ready, doomed, attempts,
+    error, started_at, updated_at)
+VALUES (@batch_id, @position, @slice_no, @apart_step, @step_no, @remaining, @status, @ready, @doomed, @attempts, @error,
+    @started_at, @updated_at);
 
 -- name: JobUpdate :exec
 UPDATE flow.job j SET step_no = d.step_no, remaining = d.remaining, status = d.status::flow.job_status, ready = d.ready,
-    doomed = nullif(d.doomed, '')::flow.job_status, attempts = d.attempts, error = nullif(d.error, ''), started_at = coalesce(j.started_at, @now::timestamptz), updated_at = @now::timestamptz
-FROM (SELECT unnest(@batch_ids::uuid[]) AS batch_id, unnest(@positions::bigint[]) AS position, unnest(@step_nos::smallint[]) AS step_no,
-        unnest(@remaining::smallint[]) AS remaining, unnest(@statuses::text[]) AS status, unnest(@readies::boolean[]) AS ready,
+    doomed = nullif(d.doomed, '')::flow.job_status, attempts = d.attempts, error = nullif(d.error, ''),
+        started_at = coalesce(j.started_at, @now::timestamptz), updated_at = @now::timestamptz
+FROM (SELECT unnest(@batch_ids::uuid[]) AS batch_id, unnest(@positions::bigint[]) AS position,
+    unnest(@step_nos::smallint[]) AS step_no,
+        unnest(@remaining::smallint[]) AS remaining, unnest(@statuses::text[]) AS status,
+            unnest(@readies::boolean[]) AS ready,
         unnest(@doomed::text[]) AS doomed, unnest(@attempts::int[]) AS attempts, unnest(@errors::text[]) AS error) d
 WHERE j.batch_id = d.batch_id AND j.position = d.position;
 
 -- name: SlicesReady :many
--- Slices with in-process work, for one worker. IS TRUE keeps the status out of the choice of an index, which leaves most batches out.
-SELECT s.batch_id, s.no, s.first, s.records, s.state, s.step_no, s.remaining, s.apart, s.page_off, s.first_step, s.tasks_done FROM flow.slice s
+-- Slices with in-process work, for one worker. IS TRUE keeps the status out of the choice of an index, which leaves
+-- most batches out.
+SELECT s.batch_id, s.no, s.first, s.records, s.state, s.step_no, s.remaining, s.apart, s.page_off, s.first_step,
+    s.tasks_done FROM flow.slice s
 WHERE s.batch_id = @batch_id AND s.ready
-    AND EXISTS (SELECT FROM flow.batch_count b WHERE b.batch_id = @batch_id AND (b.status IN ('queued', 'running')) IS TRUE AND b.stopped_at IS NULL)
+    AND EXISTS (SELECT FROM flow.batch_count b WHERE b.batch_id = @batch_id
+        AND (b.status IN ('queued', 'running')) IS TRUE AND b.stopped_at IS NULL)
 ORDER BY s.no LIMIT @max_slices;
 
 -- name: JobsReady :many
 SELECT j.* FROM flow.job j WHERE j.batch_id = @batch_id AND j.ready
-    AND EXISTS (SELECT FROM flow.batch_count b WHERE b.batch_id = @batch_id AND (b.status IN ('queued', 'running')) IS TRUE AND b.stopped_at IS NULL)
+    AND EXISTS (SELECT FROM flow.batch_count b WHERE b.batch_id = @batch_id
+        AND (b.status IN ('queued', 'running')) IS TRUE AND b.stopped_at IS NULL)
 ORDER BY j.position LIMIT @max_jobs;
 
 -- name: SliceRows :many
-SELECT s.batch_id, s.no, s.first, s.records, s.state, s.step_no, s.remaining, s.apart, s.page_off, s.first_step, s.tasks_done
+SELECT s.batch_id, s.no, s.first, s.records, s.state, s.step_no, s.remaining, s.apart, s.page_off, s.first_step,
+    s.tasks_done
 FROM (SELECT DISTINCT unnest(@nos::int[]) AS no) n
-CROSS JOIN LATERAL (SELECT * FROM flow.all_slices x WHERE x.batch_id = @batch_id AND x.no = n.no OFFSET 0) s ORDER BY s.no;
+CROSS JOIN LATERAL (SELECT * FROM flow.all_slices x WHERE x.batch_id = @batch_id AND x.no = n.no OFFSET 0) s
+    ORDER BY s.no;
 
 -- name: SliceOf :one
 -- The slice that holds a position.
-SELECT s.batch_id, s.no, s.first, s.records, s.state, s.step_no, s.remaining, s.apart, s.page_off, s.first_step, s.tasks_done
+SELECT s.batch_id, s.no, s.first, s.records, s.state, s.step_no, s.remaining, s.apart, s.page_off, s.first_step,
+    s.tasks_done
 FROM flow.all_slices s
-WHERE s.batch_id = @batch_id AND s.no = (SELECT flow.slice_at(@batch_id, @position::bigint)) AND @position >= s.first AND @position < s.first + s.records;
+WHERE s.batch_id = @batch_id AND s.no = (SELECT flow.slice_at(@batch_id, @position::bigint)) AND @position >= s.first
+    AND @position < s.first + s.records;
 
 -- name: JobPositionsApart :many
 -- Records that left their slice before a step, and so are not part of its tasks' ranges.
 SELECT j.slice_no, j.position
 FROM (SELECT DISTINCT unnest(@slice_nos::int[]) AS no) n
-CROSS JOIN LATERAL (SELECT * FROM flow.job x WHERE x.batch_id = @batch_id AND x.slice_no = n.no AND x.apart_step < @step_no OFFSET 0) j
+CROSS JOIN LATERAL (SELECT * FROM flow.job x WHERE x.batch_id = @batch_id AND x.slice_no = n.no
+    AND x.apart_step < @step_no OFFSET 0) j
 ORDER BY j.slice_no, j.position;

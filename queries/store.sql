@@ -7,8 +7,8 @@ RETURNING *;
 INSERT INTO flow.store_state (store_id, org_id) VALUES (@store_id, @org_id);
 
 -- name: StoreLimit :one
--- Creations of one organization wait for each other, so that none passes the limit. What refers to the organization does not
--- wait.
+-- Creations of one organization wait for each other, so that none passes the limit. What refers to the organization
+-- does not wait.
 SELECT id FROM flow.organization WHERE id = @org_id FOR NO KEY UPDATE;
 
 -- name: StoreCount :one
@@ -31,7 +31,8 @@ SELECT * FROM flow.store WHERE org_id = @org_id AND name = ANY(@names::text[]) A
 
 -- name: StoresShare :many
 -- Keeps configurations as they are until the transaction ends. Writers of records do not wait for each other here.
-SELECT * FROM flow.store WHERE org_id = @org_id AND name = ANY(@names::text[]) AND deleted_at IS NULL ORDER BY id FOR SHARE;
+SELECT * FROM flow.store WHERE org_id = @org_id AND name = ANY(@names::text[]) AND deleted_at IS NULL ORDER BY id
+    FOR SHARE;
 
 -- name: StoreShareByID :one
 SELECT * FROM flow.store WHERE id = @id FOR SHARE;
@@ -46,7 +47,8 @@ RETURNING *;
 UPDATE flow.store_state SET resolved_upto = CASE WHEN records > 0 THEN '' END WHERE store_id = @store_id RETURNING *;
 
 -- name: StoreDelete :one
-UPDATE flow.store SET deleted_at = flow.clock() WHERE org_id = @org_id AND name = @name AND deleted_at IS NULL RETURNING id;
+UPDATE flow.store SET deleted_at = flow.clock() WHERE org_id = @org_id AND name = @name AND deleted_at IS NULL
+    RETURNING id;
 
 -- name: StoreRemove :exec
 DELETE FROM flow.store WHERE id = @id;
@@ -86,7 +88,8 @@ JOIN flow.store_record r ON r.org_id = @org_id AND r.store_id = d.store_id AND r
 
 -- name: StoreRecordsResolved :many
 -- As StoreRecordsAt, with layers only where a record is resolved by another configuration than its store's.
-SELECT r.store_id, r.key, r.resolved, (CASE WHEN r.resolved_config_version <> s.config_version THEN r.layers::text ELSE '' END)::text AS layers
+SELECT r.store_id, r.key, r.resolved, (CASE WHEN r.resolved_config_version <> s.config_version THEN r.layers::text
+    ELSE '' END)::text AS layers
 FROM (SELECT unnest(@store_ids::uuid[]) AS store_id, unnest(@keys::text[]) AS key) d
 JOIN flow.store_record r ON r.org_id = @org_id AND r.store_id = d.store_id AND r.key = d.key
 JOIN flow.store s ON s.id = r.store_id;
@@ -106,12 +109,15 @@ ORDER BY r.key LIMIT @max_rows FOR UPDATE;
 
 -- name: StoreRecordsPut :exec
 -- Who adds records holds the store's state: no other can have added them.
-INSERT INTO flow.store_record AS r (org_id, store_id, key, layers, resolved, terms, resolved_config_version, created_at, updated_at)
-SELECT @org_id, d.store_id, d.key, d.layers::json, d.resolved::json, d.terms::uuid[], d.version, d.created_at, d.updated_at
+INSERT INTO flow.store_record AS r (org_id, store_id, key, layers, resolved, terms, resolved_config_version, created_at,
+    updated_at)
+SELECT @org_id, d.store_id, d.key, d.layers::json, d.resolved::json, d.terms::uuid[], d.version, d.created_at,
+    d.updated_at
 FROM (SELECT unnest(@store_ids::uuid[]) AS store_id, unnest(@keys::text[]) AS key, unnest(@layers::text[]) AS layers,
         unnest(@resolved::text[]) AS resolved, unnest(@terms::text[]) AS terms, unnest(@versions::int[]) AS version,
         unnest(@created_ats::timestamptz[]) AS created_at, unnest(@updated_ats::timestamptz[]) AS updated_at) d
-ON CONFLICT (store_id, key) DO UPDATE SET layers = excluded.layers, resolved = excluded.resolved, terms = excluded.terms,
+ON CONFLICT (store_id, key) DO UPDATE SET layers = excluded.layers, resolved = excluded.resolved,
+    terms = excluded.terms,
     resolved_config_version = excluded.resolved_config_version, updated_at = excluded.updated_at;
 
 -- name: StoreRecordDelete :exec
@@ -148,25 +154,29 @@ WHERE org_id = @org_id AND store_id = @store_id AND (updated_at, key) < (@before
 ORDER BY updated_at DESC, key DESC LIMIT @max_rows;
 
 -- name: StoreRecordsHit :many
--- As the four above, by way of all records that have the terms, in any of the orders. It costs what these are many; a walk in
--- one order may come to the end of the store before it has found enough of them.
+-- As the four above, by way of all records that have the terms, in any of the orders. It costs what these are many; a
+-- walk in one order may come to the end of the store before it has found enough of them.
 WITH hits AS MATERIALIZED (
-    SELECT h.key, h.updated_at FROM flow.store_record h WHERE h.org_id = @org_id AND h.store_id = @store_id AND h.terms @> @terms::uuid[]
+    SELECT h.key, h.updated_at FROM flow.store_record h WHERE h.org_id = @org_id AND h.store_id = @store_id
+        AND h.terms @> @terms::uuid[]
 )
 SELECT r.key, r.resolved, r.resolved_config_version, r.created_at, r.updated_at
 FROM (
     SELECT h.key FROM hits h
     WHERE @first::boolean OR CASE
-        WHEN @by_update::boolean AND @descending::boolean THEN (h.updated_at, h.key) < (@at_time::timestamptz, @at_key::text)
+        WHEN @by_update::boolean AND @descending::boolean THEN (h.updated_at, h.key) < (@at_time::timestamptz,
+            @at_key::text)
         WHEN @by_update THEN (h.updated_at, h.key) > (@at_time, @at_key)
         WHEN @descending THEN h.key < @at_key
         ELSE h.key > @at_key END
-    ORDER BY CASE WHEN @by_update AND NOT @descending THEN h.updated_at END, CASE WHEN @by_update AND @descending THEN h.updated_at END DESC,
+    ORDER BY CASE WHEN @by_update AND NOT @descending THEN h.updated_at END, CASE WHEN @by_update
+        AND @descending THEN h.updated_at END DESC,
         CASE WHEN NOT @descending THEN h.key END, CASE WHEN @descending THEN h.key END DESC
     LIMIT @max_rows
 ) p
 JOIN flow.store_record r ON r.org_id = @org_id AND r.store_id = @store_id AND r.key = p.key
-ORDER BY CASE WHEN @by_update AND NOT @descending THEN r.updated_at END, CASE WHEN @by_update AND @descending THEN r.updated_at END DESC,
+ORDER BY CASE WHEN @by_update AND NOT @descending THEN r.updated_at END, CASE WHEN @by_update
+    AND @descending THEN r.updated_at END DESC,
     CASE WHEN NOT @descending THEN r.key END, CASE WHEN @descending THEN r.key END DESC;
 
 -- name: StoreRecordsCount :one

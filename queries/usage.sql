@@ -2,14 +2,19 @@
 -- Adds calls to a day. Its rows are locked in order.
 INSERT INTO flow.usage AS u (org_id, day, definition_id, credential_id, action_id, calls, records)
 SELECT d.org_id, @day::date, d.definition_id, d.credential_id, d.action_id, sum(d.calls), sum(d.records)
-FROM (SELECT unnest(@org_ids::uuid[]) AS org_id, unnest(@definition_ids::uuid[]) AS definition_id, unnest(@credential_ids::uuid[]) AS credential_id,
-        unnest(@action_ids::text[]) AS action_id, unnest(@calls::bigint[]) AS calls, unnest(@records::bigint[]) AS records) d
-GROUP BY d.org_id, d.definition_id, d.credential_id, d.action_id ORDER BY d.org_id, d.definition_id, d.credential_id, d.action_id
-ON CONFLICT (org_id, day, definition_id, credential_id, action_id) DO UPDATE SET calls = u.calls + excluded.calls, records = u.records + excluded.records;
+FROM (SELECT unnest(@org_ids::uuid[]) AS org_id, unnest(@definition_ids::uuid[]) AS definition_id,
+    unnest(@credential_ids::uuid[]) AS credential_id,
+        unnest(@action_ids::text[]) AS action_id, unnest(@calls::bigint[]) AS calls,
+            unnest(@records::bigint[]) AS records) d
+GROUP BY d.org_id, d.definition_id, d.credential_id, d.action_id ORDER BY d.org_id, d.definition_id, d.credential_id,
+    d.action_id
+ON CONFLICT (org_id, day, definition_id, credential_id, action_id) DO UPDATE SET calls = u.calls + excluded.calls,
+    records = u.records + excluded.records;
 
 -- name: UsageCalls :many
 -- Calls and their records from one day to another, by day, definition, credential or action.
-SELECT (CASE @group_by::text WHEN 'day' THEN u.day::text WHEN 'definition' THEN u.definition_id::text WHEN 'credential' THEN u.credential_id::text
+SELECT (CASE @group_by::text WHEN 'day' THEN u.day::text WHEN 'definition' THEN u.definition_id::text
+    WHEN 'credential' THEN u.credential_id::text
         ELSE u.action_id END)::text AS key,
     sum(u.calls)::bigint AS calls, sum(u.records)::bigint AS records
 FROM flow.usage u WHERE u.org_id = @org_id AND u.day BETWEEN @from_day::date AND @to_day::date
@@ -17,7 +22,8 @@ GROUP BY 1;
 
 -- name: UsageBatches :many
 -- Batches that were started between two times and their records, by day or definition.
-SELECT (CASE @group_by::text WHEN 'day' THEN ((f.hour AT TIME ZONE 'UTC')::date)::text ELSE f.definition_id::text END)::text AS key,
+SELECT (CASE @group_by::text WHEN 'day' THEN ((f.hour AT TIME ZONE 'UTC')::date)::text
+    ELSE f.definition_id::text END)::text AS key,
     sum(f.batches)::bigint AS batches, sum(f.jobs)::bigint AS jobs
 FROM flow.figures(@org_id, @from_time, @to_time, true) f
 GROUP BY 1;
@@ -36,7 +42,8 @@ WITH started AS (
     CROSS JOIN LATERAL json_array_elements(v.doc->'steps') AS p(step)
     CROSS JOIN LATERAL json_array_elements(p.step->'tasks') AS t(task)
 )
-SELECT coalesce(key, '00000000-0000-0000-0000-000000000000')::text AS key, sum(batches)::bigint AS batches, sum(jobs)::bigint AS jobs FROM named GROUP BY 1;
+SELECT coalesce(key, '00000000-0000-0000-0000-000000000000')::text AS key, sum(batches)::bigint AS batches,
+    sum(jobs)::bigint AS jobs FROM named GROUP BY 1;
 
 -- name: UsageDefinitionNames :many
 SELECT id, name FROM flow.definition WHERE org_id = @org_id AND id = ANY(@ids::uuid[]) AND deleted_at IS NULL;
@@ -45,10 +52,13 @@ SELECT id, name FROM flow.definition WHERE org_id = @org_id AND id = ANY(@ids::u
 SELECT id, name FROM flow.credential WHERE org_id = @org_id AND id = ANY(@ids::uuid[]) AND deleted_at IS NULL;
 
 -- name: DashboardSeries :many
--- Batches that were started since a time, with the sums of their counters in the order of the job statuses, by interval and status.
-SELECT date_bin(make_interval(secs => @interval_seconds::float8), f.hour, @from_time::timestamptz)::timestamptz AS starts_at,
+-- Batches that were started since a time, with the sums of their counters in the order of the job statuses, by interval
+-- and status.
+SELECT date_bin(make_interval(secs => @interval_seconds::float8), f.hour,
+    @from_time::timestamptz)::timestamptz AS starts_at,
     f.status, sum(f.batches)::bigint AS batches,
-    ARRAY[sum(f.staged), sum(f.queued), sum(f.pending), sum(f.started), sum(f.needs_reconcile), sum(f.completed), sum(f.failed),
+    ARRAY[sum(f.staged), sum(f.queued), sum(f.pending), sum(f.started), sum(f.needs_reconcile), sum(f.completed),
+        sum(f.failed),
         sum(f.cancelled), sum(f.accepted), sum(f.rejected), sum(f.unprocessed), sum(f.unresolved)]::bigint[] AS jobs
 FROM flow.figures(@org_id, @from_time, @to_time, @sums) f
 GROUP BY 1, 2 ORDER BY 1, 2;
@@ -71,8 +81,10 @@ WITH sums AS MATERIALIZED (
 SELECT true AS slow, slow.* FROM slow UNION ALL SELECT false AS slow, failing.* FROM failing;
 
 -- name: DashboardHolds :many
--- The active holds that an organization sees, as in the list of holds: its own, and the backoffs of its accounts. Newest first.
+-- The active holds that an organization sees, as in the list of holds: its own, and the backoffs of its accounts.
+-- Newest first.
 SELECT sqlc.embed(h), count(*) OVER () AS total FROM flow.pause h
 WHERE h.status = 'active' AND (h.org_id = @org_id AND (h.scope = 'batch' OR h.ends_at > (SELECT flow.clock()))
-    OR h.scope = 'bucket' AND h.ends_at > (SELECT flow.clock()) AND h.domain IN (SELECT t.tenancy_id FROM flow.tenant t WHERE t.org_id = @org_id))
+    OR h.scope = 'bucket' AND h.ends_at > (SELECT flow.clock()) AND h.domain IN (SELECT t.tenancy_id FROM flow.tenant t
+        WHERE t.org_id = @org_id))
 ORDER BY h.created_at DESC, h.id DESC LIMIT @most;

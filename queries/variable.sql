@@ -4,8 +4,8 @@ VALUES (@id, @org_id, @name, @keys, @versions, @created_by)
 RETURNING *;
 
 -- name: VariableSetLimit :one
--- Creations of one organization wait for each other, so that none passes the limit. What refers to the organization does not
--- wait.
+-- Creations of one organization wait for each other, so that none passes the limit. What refers to the organization
+-- does not wait.
 SELECT id FROM flow.organization WHERE id = @org_id FOR NO KEY UPDATE;
 
 -- name: VariableSetGet :one
@@ -40,4 +40,5 @@ DELETE FROM flow.variable_set WHERE org_id = @org_id AND id = @id;
 INSERT INTO flow.batch_vars (batch_id, vars) VALUES (@batch_id, @vars);
 
 -- name: BatchVars :one
-SELECT v.vars FROM flow.batch_vars v JOIN flow.batch b ON b.id = v.batch_id WHERE b.org_id = @org_id AND v.batch_id = @batch_id;
+SELECT v.vars FROM flow.batch_vars v JOIN flow.batch b ON b.id = v.batch_id WHERE b.org_id = @org_id
+    AND v.batch_id = @batch_id;

@@ -1,6 +1,7 @@
 -- name: VaultKeysetAdd :exec
 -- The first keyset of an organization; a keyset that is there already stays.
-INSERT INTO flow.org_keyset (org_id, kek_id, wrapped) VALUES (@org_id, @kek_id, @wrapped) ON CONFLICT (org_id) DO NOTHING;
+INSERT INTO flow.org_keyset (org_id, kek_id, wrapped) VALUES (@org_id, @kek_id, @wrapped)
+    ON CONFLICT (org_id) DO NOTHING;
 
 -- name: VaultKeysetShare :one
 -- Keeps the keyset from being rotated until the transaction ends.

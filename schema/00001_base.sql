@@ -47,8 +47,8 @@ COMMENT ON COLUMN flow.clock_watch.only_row IS 'Always true: lets the table have
 COMMENT ON COLUMN flow.clock_watch.steady_since IS 'The clock has not stepped between this time and watched_at.';
 COMMENT ON COLUMN flow.clock_watch.watched_at IS 'When a process last compared the clock with its own.';
 
--- A clock that jumps ahead by a year would have everything be old. What is deleted cannot be had back, so deletions have a clock of
--- their own, which follows the other one only as far as processes have seen time pass.
+-- A clock that jumps ahead by a year would have everything be old. What is deleted cannot be had back, so deletions
+-- have a clock of their own, which follows the other one only as far as processes have seen time pass.
 CREATE TABLE flow.retention_clock (
     only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row),
     reached timestamptz NOT NULL DEFAULT clock_timestamp(),
@@ -64,6 +64,7 @@ COMMENT ON COLUMN flow.retention_clock.kept IS 'How long the operator keeps each
 
 CREATE FUNCTION flow.retention_now() RETURNS timestamptz LANGUAGE plpgsql STABLE PARALLEL SAFE AS $$
 BEGIN
-    RETURN (SELECT least(clock_timestamp() + o.stepped, c.reached) + (o.ahead - o.stepped) FROM flow.clock_offset o, flow.retention_clock c);
+    RETURN (SELECT least(clock_timestamp() + o.stepped, c.reached) + (o.ahead - o.stepped) FROM flow.clock_offset o,
+        flow.retention_clock c);
 END $$;
 COMMENT ON FUNCTION flow.retention_now() IS 'The time by which things are old enough to be deleted: that of the server, or an earlier one where the server''s has jumped ahead or nobody was there while it passed.';

@@ -21,7 +21,8 @@ COMMENT ON COLUMN flow.organization.created_at IS 'When an operator made it.';
 
 CREATE TABLE flow.organization_quota (
     org_id uuid NOT NULL REFERENCES flow.organization (id),
-    name text NOT NULL CHECK (name IN ('open_batches', 'open_record_sets', 'stored_bytes', 'credentials', 'definitions', 'schedules', 'webhooks',
+    name text NOT NULL CHECK (name IN ('open_batches', 'open_record_sets', 'stored_bytes', 'credentials', 'definitions',
+        'schedules', 'webhooks',
         'subscriptions')),
     most bigint NOT NULL CHECK (most BETWEEN 0 AND 1000000000000000),
     PRIMARY KEY (org_id, name)
@@ -95,8 +96,10 @@ COMMENT ON COLUMN flow.api_key.expires_at IS 'From when on it is refused; null f
 COMMENT ON COLUMN flow.api_key.revoked_at IS 'From when on it is refused because somebody revoked it; null while nobody did.';
 
 -- The one place that says what the status of a key is.
-CREATE FUNCTION flow.api_key_status(revoked_at timestamptz, expires_at timestamptz) RETURNS text LANGUAGE sql VOLATILE AS
-$$ SELECT CASE WHEN revoked_at IS NOT NULL THEN 'revoked' WHEN expires_at <= flow.clock() THEN 'expired' ELSE 'active' END $$;
+CREATE FUNCTION flow.api_key_status(revoked_at timestamptz,
+    expires_at timestamptz) RETURNS text LANGUAGE sql VOLATILE AS
+$$ SELECT CASE WHEN revoked_at IS NOT NULL THEN 'revoked' WHEN expires_at <= flow.clock() THEN 'expired'
+    ELSE 'active' END $$;
 COMMENT ON FUNCTION flow.api_key_status(timestamptz, timestamptz) IS 'What an API key is worth now: active, expired or revoked. Revoked wins over expired.';
 
 CREATE TABLE flow.session (

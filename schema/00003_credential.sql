@@ -104,7 +104,8 @@ CREATE TABLE flow.credential (
     org_id uuid NOT NULL REFERENCES flow.organization (id),
     name text NOT NULL,
     platform_id text NOT NULL,
-    auth_method text NOT NULL CHECK (auth_method IN ('basic_auth', 'api_key', 'jwt', 'oauth2', 'aws_access_key', 'mutual_tls')),
+    auth_method text NOT NULL CHECK (auth_method IN ('basic_auth', 'api_key', 'jwt', 'oauth2', 'aws_access_key',
+        'mutual_tls')),
     tenancy_id text REFERENCES flow.domain (tenancy_id),
     grant_type text,
     token_url text,
@@ -128,7 +129,8 @@ CREATE TABLE flow.credential (
     updated_at timestamptz NOT NULL DEFAULT flow.clock(),
     deleted_at timestamptz,
     UNIQUE (org_id, id),
-    CONSTRAINT credential_placement CHECK (num_nonnulls(placement_header, placement_query, placement_cookie) = CASE auth_method WHEN 'api_key' THEN 1 ELSE 0 END),
+    CONSTRAINT credential_placement CHECK (num_nonnulls(placement_header, placement_query, placement_cookie) =
+        CASE auth_method WHEN 'api_key' THEN 1 ELSE 0 END),
     CONSTRAINT credential_scheme CHECK (placement_scheme IS NULL OR placement_header IS NOT NULL)
 );
 CREATE INDEX credential_tenancy ON flow.credential (tenancy_id, org_id);
@@ -165,7 +167,8 @@ COMMENT ON COLUMN flow.credential.deleted_at IS 'When it was deleted: the secret
 
 CREATE FUNCTION flow.credential_keep() RETURNS trigger LANGUAGE plpgsql AS
 $$ BEGIN
-    IF new.org_id <> old.org_id OR new.platform_id <> old.platform_id OR old.tenancy_id IS DISTINCT FROM new.tenancy_id AND old.tenancy_id IS NOT NULL THEN
+    IF new.org_id <> old.org_id OR new.platform_id <> old.platform_id OR old.tenancy_id IS DISTINCT FROM new.tenancy_id
+        AND old.tenancy_id IS NOT NULL THEN
         RAISE EXCEPTION 'organization, platform and account of a credential never change';
     END IF;
     RETURN new;

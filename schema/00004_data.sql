@@ -48,19 +48,25 @@ CREATE FUNCTION flow.record_set_guard() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF TG_OP = 'INSERT' THEN
         IF NEW.status <> 'open' THEN
-            RAISE EXCEPTION 'record set % starts as %, not as open', NEW.id, NEW.status USING ERRCODE = 'check_violation';
+            RAISE EXCEPTION 'record set % starts as %, not as open', NEW.id,
+                NEW.status USING ERRCODE = 'check_violation';
         END IF;
         RETURN NEW;
     END IF;
     IF NEW.status <> OLD.status
         AND (OLD.status, NEW.status) NOT IN (('open', 'sealed'), ('sealed', 'consumed')) THEN
-        RAISE EXCEPTION 'record set % cannot move from % to %', OLD.id, OLD.status, NEW.status USING ERRCODE = 'check_violation';
+        RAISE EXCEPTION 'record set % cannot move from % to %', OLD.id, OLD.status,
+            NEW.status USING ERRCODE = 'check_violation';
     END IF;
-    IF (NEW.id, NEW.org_id, NEW.chunk_size, NEW.created_at) IS DISTINCT FROM (OLD.id, OLD.org_id, OLD.chunk_size, OLD.created_at)
-        OR (OLD.status <> 'open' AND (NEW.received_count, NEW.chunk_count, NEW.row_bytes, NEW.expected_count, NEW.content_hash, NEW.sealed_at)
-            IS DISTINCT FROM (OLD.received_count, OLD.chunk_count, OLD.row_bytes, OLD.expected_count, OLD.content_hash, OLD.sealed_at))
+    IF (NEW.id, NEW.org_id, NEW.chunk_size, NEW.created_at) IS DISTINCT FROM (OLD.id, OLD.org_id, OLD.chunk_size,
+        OLD.created_at)
+        OR (OLD.status <> 'open' AND (NEW.received_count, NEW.chunk_count, NEW.row_bytes, NEW.expected_count,
+            NEW.content_hash, NEW.sealed_at)
+            IS DISTINCT FROM (OLD.received_count, OLD.chunk_count, OLD.row_bytes, OLD.expected_count, OLD.content_hash,
+                OLD.sealed_at))
         OR (OLD.status = 'consumed' AND NEW.batch_id IS DISTINCT FROM OLD.batch_id) THEN
-        RAISE EXCEPTION 'record set %: what is fixed while it is % cannot change', OLD.id, OLD.status USING ERRCODE = 'check_violation';
+        RAISE EXCEPTION 'record set %: what is fixed while it is % cannot change', OLD.id,
+            OLD.status USING ERRCODE = 'check_violation';
     END IF;
     RETURN NEW;
 END $$;
@@ -101,8 +107,8 @@ COMMENT ON COLUMN flow.page.rows IS 'How many rows it holds.';
 COMMENT ON COLUMN flow.page.raw_bytes IS 'Size of the rows before compression.';
 COMMENT ON COLUMN flow.page.body IS 'A format byte and the compressed rows, or where in a blob they are; package recordset owns the format.';
 
--- A row is there before anybody may read the object, and goes after it: see package blob. Whoever has the id first has the object: an
--- upload that names it, or the sweep that found it without a name.
+-- A row is there before anybody may read the object, and goes after it: see package blob. Whoever has the id first has
+-- the object: an upload that names it, or the sweep that found it without a name.
 CREATE TABLE flow.blob (
     id uuid PRIMARY KEY,
     org_id uuid NOT NULL,

@@ -70,7 +70,8 @@ COMMENT ON COLUMN flow.definition_version.created_at IS 'When it was saved.';
 -- Batches run on a version for days, and every process caches it.
 CREATE FUNCTION flow.definition_version_stays() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    RAISE EXCEPTION 'version % of definition % cannot change', OLD.version, OLD.definition_id USING ERRCODE = 'check_violation';
+    RAISE EXCEPTION 'version % of definition % cannot change', OLD.version,
+        OLD.definition_id USING ERRCODE = 'check_violation';
 END $$;
 COMMENT ON FUNCTION flow.definition_version_stays() IS 'Refuses changes of a version: batches run on it.';
 CREATE TRIGGER definition_version_stays BEFORE UPDATE ON flow.definition_version

@@ -1,7 +1,8 @@
 CREATE TYPE flow.trigger_type AS ENUM ('api_call', 'schedule', 'webhook', 'event', 'flow', 'retry');
 COMMENT ON TYPE flow.trigger_type IS 'What can start work.';
 
-CREATE TYPE flow.batch_status AS ENUM ('queued', 'running', 'paused', 'completed', 'partially_failed', 'failed', 'cancelled');
+CREATE TYPE flow.batch_status AS ENUM ('queued', 'running', 'paused', 'completed', 'partially_failed', 'failed',
+    'cancelled');
 COMMENT ON TYPE flow.batch_status IS 'Where a batch stands. queued, running and paused are live.';
 
 CREATE TYPE flow.job_status AS ENUM ('staged', 'queued', 'pending', 'started', 'needs_reconcile', 'completed', 'failed',
@@ -11,9 +12,9 @@ COMMENT ON TYPE flow.job_status IS 'Where a job stands: twelve states, of which 
 CREATE TYPE flow.lane AS ENUM ('backfill', 'bulk', 'compliance', 'interactive');
 COMMENT ON TYPE flow.lane IS 'A share of a bucket by weighted fair queueing.';
 
--- Neither a batch nor what belongs to it has foreign keys: they would lock a row of its organization and of its definition for each
--- start, and cost more than the insert of a batch of one record. Nothing but package run writes them.
--- A retry works on records of another batch again: retry_root is the first batch of those that retry each other's
+-- Neither a batch nor what belongs to it has foreign keys: they would lock a row of its organization and of its
+-- definition for each start, and cost more than the insert of a batch of one record. Nothing but package run writes
+-- them. A retry works on records of another batch again: retry_root is the first batch of those that retry each other's
 -- records, retry_no their order.
 CREATE TABLE flow.batch (
     id uuid PRIMARY KEY,
@@ -40,8 +41,8 @@ CREATE TABLE flow.batch (
     CHECK ((page IS NULL) = (page_bytes IS NULL)),
     CHECK (page IS NULL OR page_set = id)
 );
--- A small page of a batch that has no other stands here: a row of flow.page and its entry in an index less for each start. It is small
--- because lists read whole rows.
+-- A small page of a batch that has no other stands here: a row of flow.page and its entry in an index less for each
+-- start. It is small because lists read whole rows.
 ALTER TABLE flow.batch ALTER COLUMN page SET STORAGE EXTERNAL;
 CREATE INDEX batch_by_definition ON flow.batch (definition_id, id);
 -- Lists of things that come by the million find their page by what they are filtered by.
@@ -73,12 +74,12 @@ COMMENT ON COLUMN flow.batch.created_at IS 'When the trigger was accepted.';
 COMMENT ON COLUMN flow.batch.page_bytes IS 'Size of the rows of page before compression; null for none.';
 COMMENT ON COLUMN flow.batch.page IS 'Its records, as in flow.page.body, where they are few and small; null where they stand there. Customer data.';
 
--- Most batches have one slice, all of whose records go into their first call together and end with it: that slice stands in one_slice alone,
--- and flow.all_slices makes it of the counters, because a row with its index entry, written three times, would cost such a batch as much as
--- its counters do. Whoever does more with it than to claim or to settle it as a whole writes it to flow.slice first.
--- change_no is raised under the lock of the batch; what a change leaves in fragments is numbered by it, so that readers
--- can tell in which order things came that different tasks did.
--- What most changes touch stands together, at the end: the log of an update holds what lies between the first and the last byte
+-- Most batches have one slice, all of whose records go into their first call together and end with it: that slice
+-- stands in one_slice alone, and flow.all_slices makes it of the counters, because a row with its index entry, written
+-- three times, would cost such a batch as much as its counters do. Whoever does more with it than to claim or to settle
+-- it as a whole writes it to flow.slice first. change_no is raised under the lock of the batch; what a change leaves in
+-- fragments is numbered by it, so that readers can tell in which order things came that different tasks did. What most
+-- changes touch stands together, at the end: the log of an update holds what lies between the first and the last byte
 -- that it changes.
 CREATE TABLE flow.batch_count (
     batch_id uuid NOT NULL,
@@ -111,12 +112,14 @@ CREATE TABLE flow.batch_count (
     completed_at timestamptz,
     updated_at timestamptz NOT NULL,
     CHECK ((pacing IS NULL) = (pace_next_at IS NULL)),
-    CHECK (least(staged, queued, pending, started, needs_reconcile, completed, failed, cancelled, accepted, rejected, unprocessed,
+    CHECK (least(staged, queued, pending, started, needs_reconcile, completed, failed, cancelled, accepted, rejected,
+        unprocessed,
         unresolved) >= 0),
     CHECK (staged + queued + pending + started + needs_reconcile + completed + failed + cancelled + accepted + rejected
         + unprocessed + unresolved = record_count)
 ) WITH (fillfactor = 50);
--- Most batches are completed and never leave that: an entry for each would be written and kept, and they are found among all.
+-- Most batches are completed and never leave that: an entry for each would be written and kept, and they are found
+-- among all.
 CREATE INDEX batch_count_by_status ON flow.batch_count (org_id, status, batch_id) WHERE status <> 'completed';
 CREATE INDEX batch_count_by_schedule ON flow.batch_count (schedule_id, batch_id) WHERE schedule_id IS NOT NULL;
 -- A slot may wait for those that are not over.
@@ -157,12 +160,15 @@ COMMENT ON COLUMN flow.batch_count.change_no IS 'How many changes there were of 
 CREATE FUNCTION flow.batch_moves() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF (OLD.status, NEW.status) NOT IN (
-        ('queued', 'running'), ('queued', 'paused'), ('queued', 'cancelled'), ('queued', 'completed'), ('queued', 'partially_failed'),
+        ('queued', 'running'), ('queued', 'paused'), ('queued', 'cancelled'), ('queued', 'completed'),
+            ('queued', 'partially_failed'),
         ('queued', 'failed'),
         ('paused', 'queued'), ('paused', 'running'), ('paused', 'cancelled'),
-        ('running', 'paused'), ('running', 'completed'), ('running', 'partially_failed'), ('running', 'failed'), ('running', 'cancelled')
+        ('running', 'paused'), ('running', 'completed'), ('running', 'partially_failed'), ('running', 'failed'),
+            ('running', 'cancelled')
     ) OR (OLD.status = 'paused' AND NEW.status NOT IN (OLD.paused_from, 'cancelled')) THEN
-        RAISE EXCEPTION 'batch % cannot move from % to %', OLD.batch_id, OLD.status, NEW.status USING ERRCODE = 'check_violation';
+        RAISE EXCEPTION 'batch % cannot move from % to %', OLD.batch_id, OLD.status,
+            NEW.status USING ERRCODE = 'check_violation';
     END IF;
     NEW.paused_from := CASE WHEN NEW.status = 'paused' THEN OLD.status END;
     RETURN NEW;
@@ -208,7 +214,8 @@ CREATE TABLE flow.slice (
     state text NOT NULL CHECK (state IN ('staged', 'ready', 'waiting', 'calling', 'done')),
     ready boolean NOT NULL GENERATED ALWAYS AS (state = 'ready') STORED,
     PRIMARY KEY (batch_id, no),
-    CHECK (least(staged, queued, pending, started, needs_reconcile, completed, failed, cancelled, accepted, rejected, unprocessed,
+    CHECK (least(staged, queued, pending, started, needs_reconcile, completed, failed, cancelled, accepted, rejected,
+        unprocessed,
         unresolved) >= 0),
     CHECK (staged + queued + pending + started + needs_reconcile + completed + failed + cancelled + accepted + rejected
         + unprocessed + unresolved = records)
@@ -243,13 +250,17 @@ COMMENT ON COLUMN flow.slice.unresolved IS 'Jobs that are unresolved now.';
 
 -- xid is the transaction that last wrote it.
 CREATE VIEW flow.all_slices WITH (security_invoker = true) AS
-SELECT batch_id, no, first, records, page_off, tasks_done, first_step, apart, staged, pending, needs_reconcile, failed, cancelled, rejected,
+SELECT batch_id, no, first, records, page_off, tasks_done, first_step, apart, staged, pending, needs_reconcile, failed,
+    cancelled, rejected,
     unprocessed, unresolved, queued, started, completed, accepted, remaining, step_no, state, xmin::text::bigint AS xid
 FROM flow.slice
 UNION ALL
-SELECT batch_id, 0, 0::bigint, record_count, 0, 0::bigint, 0::smallint, 0, staged::smallint, pending::smallint, needs_reconcile::smallint,
-    failed::smallint, cancelled::smallint, rejected::smallint, unprocessed::smallint, unresolved::smallint, queued::smallint,
-    started::smallint, completed::smallint, accepted::smallint, CASE WHEN completed_at IS NULL THEN record_count ELSE 0 END, 0::smallint,
+SELECT batch_id, 0, 0::bigint, record_count, 0, 0::bigint, 0::smallint, 0, staged::smallint, pending::smallint,
+    needs_reconcile::smallint,
+    failed::smallint, cancelled::smallint, rejected::smallint, unprocessed::smallint, unresolved::smallint,
+        queued::smallint,
+    started::smallint, completed::smallint, accepted::smallint, CASE WHEN completed_at IS NULL THEN record_count
+        ELSE 0 END, 0::smallint,
     CASE WHEN completed_at IS NULL THEN 'calling' ELSE 'done' END, xmin::text::bigint
 FROM flow.batch_count WHERE one_slice;
 
@@ -312,12 +323,15 @@ BEGIN
         WHEN 'staged' THEN NEW.status IN ('queued', 'unprocessed')
         WHEN 'queued' THEN NEW.status IN ('pending', 'started', 'completed', 'failed', 'unprocessed')
         WHEN 'pending' THEN NEW.status IN ('queued', 'completed', 'failed', 'unprocessed')
-        WHEN 'started' THEN NEW.status IN ('queued', 'needs_reconcile', 'completed', 'failed', 'cancelled', 'accepted', 'rejected', 'unprocessed')
-        WHEN 'needs_reconcile' THEN NEW.status IN ('queued', 'completed', 'failed', 'accepted', 'rejected', 'unprocessed', 'unresolved')
+        WHEN 'started' THEN NEW.status IN ('queued', 'needs_reconcile', 'completed', 'failed', 'cancelled', 'accepted',
+            'rejected', 'unprocessed')
+        WHEN 'needs_reconcile' THEN NEW.status IN ('queued', 'completed', 'failed', 'accepted', 'rejected',
+            'unprocessed', 'unresolved')
         WHEN 'unresolved' THEN NEW.status IN ('queued', 'completed', 'failed', 'accepted', 'rejected', 'unprocessed')
         ELSE false
     END) THEN
-        RAISE EXCEPTION 'job %.% cannot move from % to %', OLD.batch_id, OLD.position, OLD.status, NEW.status USING ERRCODE = 'check_violation';
+        RAISE EXCEPTION 'job %.% cannot move from % to %', OLD.batch_id, OLD.position, OLD.status,
+            NEW.status USING ERRCODE = 'check_violation';
     END IF;
     RETURN NEW;
 END $$;
@@ -493,7 +507,8 @@ CREATE TABLE flow.wait (
     child uuid
 );
 CREATE INDEX wait_by_batch ON flow.wait (batch_id, ends_at, no);
-CREATE INDEX wait_by_event ON flow.wait (org_id, event_kind, match_key, no) WHERE event_kind IS NOT NULL AND event_no IS NULL;
+CREATE INDEX wait_by_event ON flow.wait (org_id, event_kind, match_key, no) WHERE event_kind IS NOT NULL
+    AND event_no IS NULL;
 CREATE INDEX wait_by_arrival ON flow.wait (event_no) WHERE event_no IS NOT NULL;
 CREATE INDEX wait_by_child ON flow.wait (child) WHERE child IS NOT NULL;
 CREATE INDEX wait_beside ON flow.wait (batch_id, position) WHERE beside;

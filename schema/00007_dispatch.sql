@@ -147,7 +147,8 @@ COMMENT ON COLUMN flow.rolling.ends_at IS 'From when on nothing of the cell coun
 COMMENT ON COLUMN flow.rolling.own IS 'Calls of ours that can have arrived in the cell at the latest.';
 COMMENT ON COLUMN flow.rolling.foreign_spend IS 'What the provider had counted beyond our own calls when it told so in the time of the cell.';
 
-CREATE FUNCTION flow.rolling_used(of_domain text, of_bucket text, seconds int, at timestamptz) RETURNS bigint LANGUAGE sql STABLE PARALLEL SAFE AS $$
+CREATE FUNCTION flow.rolling_used(of_domain text, of_bucket text, seconds int,
+    at timestamptz) RETURNS bigint LANGUAGE sql STABLE PARALLEL SAFE AS $$
     SELECT coalesce(sum(r.own + r.foreign_spend), 0) FROM flow.rolling r
     WHERE r.domain = of_domain AND r.bucket = of_bucket AND r.window_seconds = seconds AND r.ends_at > at
 $$;
@@ -157,15 +158,16 @@ CREATE FUNCTION flow.tally(a jsonb, b jsonb) RETURNS jsonb LANGUAGE plpgsql IMMU
 BEGIN
     RETURN (
         SELECT coalesce(jsonb_object_agg(t.key, t.calls) FILTER (WHERE t.calls > 0), '{}')
-        FROM (SELECT e.key, sum(e.value::bigint) AS calls FROM (SELECT * FROM jsonb_each_text(a) UNION ALL SELECT * FROM jsonb_each_text(b)) e GROUP BY e.key) t
+        FROM (SELECT e.key, sum(e.value::bigint) AS calls FROM (SELECT * FROM jsonb_each_text(a) UNION ALL SELECT *
+            FROM jsonb_each_text(b)) e GROUP BY e.key) t
     );
 END $$;
 COMMENT ON FUNCTION flow.tally(jsonb, jsonb) IS 'Adds up two objects of numbers key by key; keys whose sum is not above 0 go.';
 
--- Most batches have one slice, whose records go into their first call together: the part that is all of it stands here, with the call that
--- takes it, because a row of flow.part with its index entries would cost such a batch as much as anything else. Whoever does more with
--- it than to claim or to settle it as a whole writes it to flow.part first.
--- The definition is here so that what waits for an account is summed up by task without a look at each batch, and
+-- Most batches have one slice, whose records go into their first call together: the part that is all of it stands here,
+-- with the call that takes it, because a row of flow.part with its index entries would cost such a batch as much as
+-- anything else. Whoever does more with it than to claim or to settle it as a whole writes it to flow.part first. The
+-- definition is here so that what waits for an account is summed up by task without a look at each batch, and
 -- delayed_until so that projections look for calls that wait for their next attempt only in queues that have some.
 CREATE TABLE flow.lane_batch (
     batch_id uuid NOT NULL,
@@ -193,9 +195,10 @@ CREATE TABLE flow.lane_batch (
     CHECK ((allowance IS NULL) = (lapses_at IS NULL))
 ) WITH (fillfactor = 50);
 -- The queues of a budget are found by organization, then by lane. Those of a paused batch stay where they are in the
--- order, and are passed over by the index. So does one whose only part was claimed: it is gone soon, and a claim that changes nothing
--- that is indexed writes one version of the row and no entry of an index.
-CREATE INDEX lane_batch_by_org ON flow.lane_batch (domain, bucket, org_id, lane, paused, high DESC, batch_id) WHERE open AND listed;
+-- order, and are passed over by the index. So does one whose only part was claimed: it is gone soon, and a claim that
+-- changes nothing that is indexed writes one version of the row and no entry of an index.
+CREATE INDEX lane_batch_by_org ON flow.lane_batch (domain, bucket, org_id, lane, paused, high DESC, batch_id) WHERE open
+    AND listed;
 COMMENT ON TABLE flow.lane_batch IS 'The queue of one call task of one batch within a lane, until the batch comes to its end. Holds, cancels and priorities touch these few rows, never slices.';
 COMMENT ON COLUMN flow.lane_batch.batch_id IS 'The batch whose records wait.';
 COMMENT ON COLUMN flow.lane_batch.step_no IS 'The step of the task.';
@@ -295,9 +298,9 @@ COMMENT ON COLUMN flow.call.batch_id IS 'The batch of its records, where one par
 COMMENT ON COLUMN flow.call.key_sums IS 'Of what each row has as its key, in their order, the first 8 bytes of its SHA-256: the result names rows by their keys. Null where it does not, and once the call is over.';
 COMMENT ON COLUMN flow.call.failure IS 'What went wrong, as the error of its records tells it (JSON: code, message, provider_code, provider_message); null where nothing did. Secrets are masked; customer data.';
 
--- Rows are only inserted, those of calls with their settlement, and deleted when they are old. Of the questions about a call few are kept:
--- one that is asked for its result every second for a day must not fill the table.
--- The first of the batches stands in the row itself: most calls have records of one.
+-- Rows are only inserted, those of calls with their settlement, and deleted when they are old. Of the questions about a
+-- call few are kept: one that is asked for its result every second for a day must not fill the table. The first of the
+-- batches stands in the row itself: most calls have records of one.
 CREATE TABLE flow.exchange (
     org_id uuid NOT NULL,
     id uuid NOT NULL,
@@ -316,7 +319,8 @@ CREATE TABLE flow.exchange (
     domain text NOT NULL,
     action_id text NOT NULL,
     outcome text NOT NULL CHECK (outcome IN ('success', 'pending', 'refused', 'retry_later', 'not_arrived', 'unknown')),
-    failed boolean NOT NULL GENERATED ALWAYS AS (outcome NOT IN ('success', 'pending') OR coalesce(status, 200) NOT BETWEEN 200 AND 299) STORED,
+    failed boolean NOT NULL GENERATED ALWAYS AS (outcome NOT IN ('success', 'pending')
+        OR coalesce(status, 200) NOT BETWEEN 200 AND 299) STORED,
     code text,
     provider_code text,
     positions int8multirange,
@@ -328,7 +332,8 @@ CREATE TABLE flow.exchange (
     CHECK ((about IS NULL) = (purpose IS NULL))
 );
 ALTER TABLE flow.exchange ALTER COLUMN detail SET STORAGE EXTERNAL;
--- Calls that failed are looked for, and few among all, as questions are. Those of a Domain that did not are found among the newest.
+-- Calls that failed are looked for, and few among all, as questions are. Those of a Domain that did not are found among
+-- the newest.
 CREATE INDEX exchange_failed ON flow.exchange (org_id, id) WHERE failed;
 CREATE INDEX exchange_domain_failed ON flow.exchange (org_id, domain, id) WHERE failed;
 CREATE INDEX exchange_by_batch ON flow.exchange (batch_id, id);
@@ -432,7 +437,8 @@ CREATE UNIQUE INDEX pause_one_backoff ON flow.pause (domain, bucket) WHERE statu
 -- The holds of people: all but those of scope bucket. A paused batch has exactly one.
 CREATE UNIQUE INDEX pause_one_batch ON flow.pause (batch_id) WHERE status = 'active' AND scope = 'batch';
 -- The operator holds an organization once for each reason that there is.
-CREATE UNIQUE INDEX pause_one_operator ON flow.pause (org_id, operator) WHERE status = 'active' AND operator IS NOT NULL;
+CREATE UNIQUE INDEX pause_one_operator ON flow.pause (org_id, operator) WHERE status = 'active'
+    AND operator IS NOT NULL;
 -- What claims read.
 CREATE INDEX pause_of_people ON flow.pause (org_id) WHERE status = 'active' AND scope IN ('global', 'domain', 'lane');
 -- What lists read.
@@ -463,9 +469,11 @@ COMMENT ON COLUMN flow.pause.extensions IS 'Who extended it, when, from what to 
 
 -- Which holds cover a queue is said here alone. It is one SELECT and stable, so that Postgres puts it into the query
 -- that asks.
-CREATE FUNCTION flow.holds_over(org uuid, account text, in_lane flow.lane) RETURNS SETOF flow.pause LANGUAGE sql STABLE PARALLEL SAFE AS $$
+CREATE FUNCTION flow.holds_over(org uuid, account text,
+    in_lane flow.lane) RETURNS SETOF flow.pause LANGUAGE sql STABLE PARALLEL SAFE AS $$
     SELECT h.* FROM flow.pause h
-    WHERE h.org_id = org AND h.status = 'active' AND h.scope IN ('global', 'domain', 'lane') AND h.ends_at > (SELECT flow.clock())
+    WHERE h.org_id = org AND h.status = 'active' AND h.scope IN ('global', 'domain', 'lane')
+        AND h.ends_at > (SELECT flow.clock())
         AND (h.domain IS NULL OR h.domain = account) AND (h.lane IS NULL OR h.lane = in_lane)
 $$;
 COMMENT ON FUNCTION flow.holds_over(uuid, text, flow.lane) IS 'The holds of people that cover the calls of an organization to a Domain in a lane, but for those of batches: a batch says itself that it is paused.';

@@ -138,8 +138,8 @@ CREATE TABLE flow.webhook_delivery (
 ALTER TABLE flow.webhook_delivery ALTER COLUMN body SET STORAGE EXTERNAL;
 CREATE UNIQUE INDEX webhook_delivery_message ON flow.webhook_delivery (message_id, webhook_id);
 CREATE INDEX webhook_delivery_dead ON flow.webhook_delivery (org_id, webhook_id, id) WHERE status = 'dead';
--- The only one that begins with the webhook: with another, Postgres takes that for what waits once most webhooks have few
--- deliveries, and reads all of one that has many.
+-- The only one that begins with the webhook: with another, Postgres takes that for what waits once most webhooks have
+-- few deliveries, and reads all of one that has many.
 CREATE INDEX webhook_delivery_waiting ON flow.webhook_delivery (webhook_id, next_at, id) WHERE next_at IS NOT NULL;
 COMMENT ON TABLE flow.webhook_delivery IS 'Messages that were acknowledged. Rows older than 90 days are deleted, unless they still wait.';
 COMMENT ON COLUMN flow.webhook_delivery.webhook_id IS 'Where it arrived (flow.webhook).';
@@ -257,7 +257,8 @@ BEGIN
     FOR org IN SELECT DISTINCT o FROM unnest(org_ids) o ORDER BY o LOOP
         PERFORM pg_advisory_xact_lock_shared(hashtextextended('event ' || org, 0));
     END LOOP;
-    SELECT array_agg(EXISTS (SELECT FROM flow.wait w WHERE w.org_id = e.org_id AND w.event_kind = e.kind AND w.event_no IS NULL) ORDER BY e.place) INTO waited
+    SELECT array_agg(EXISTS (SELECT FROM flow.wait w WHERE w.org_id = e.org_id AND w.event_kind = e.kind
+        AND w.event_no IS NULL) ORDER BY e.place) INTO waited
     FROM unnest(org_ids, kinds) WITH ORDINALITY AS e (org_id, kind, place);
     RETURN waited;
 END $$;
@@ -265,10 +266,13 @@ COMMENT ON FUNCTION flow.event_waited(uuid[], text[]) IS 'Which of these events,
 
 CREATE FUNCTION flow.batch_event(batch uuid) RETURNS json LANGUAGE sql STABLE AS $$
 SELECT json_build_object('batch_id', b.id, 'definition_id', b.definition_id, 'definition_version', b.version,
-    'status', c.status, 'record_count', b.record_count, 'job_counts', json_build_object('staged', c.staged, 'queued', c.queued, 'pending', c.pending,
-        'started', c.started, 'needs_reconcile', c.needs_reconcile, 'completed', c.completed, 'failed', c.failed, 'cancelled', c.cancelled,
+    'status', c.status, 'record_count', b.record_count, 'job_counts', json_build_object('staged', c.staged, 'queued',
+        c.queued, 'pending', c.pending,
+        'started', c.started, 'needs_reconcile', c.needs_reconcile, 'completed', c.completed, 'failed', c.failed,
+            'cancelled', c.cancelled,
         'accepted', c.accepted, 'rejected', c.rejected, 'unprocessed', c.unprocessed, 'unresolved', c.unresolved),
-    'trigger_type', b.trigger_type, 'trigger_source', b.trigger_source, 'retry_of', b.retry_of, 'metadata', b.metadata::json)
+    'trigger_type', b.trigger_type, 'trigger_source', b.trigger_source, 'retry_of', b.retry_of, 'metadata',
+        b.metadata::json)
 FROM flow.batch b JOIN flow.batch_count c ON c.batch_id = b.id WHERE b.id = batch
 $$;
 COMMENT ON FUNCTION flow.batch_event(uuid) IS 'The payload of an event that says how a batch ended.';
@@ -313,13 +317,14 @@ COMMENT ON COLUMN flow.refused_start.reason IS 'Why it was refused, for people.'
 COMMENT ON COLUMN flow.refused_start.created_by IS 'The account that its batch would name.';
 COMMENT ON COLUMN flow.refused_start.created_at IS 'The time of the service at which the event was decided.';
 
--- What is left of a quota is asked for by its name, so what each counts stands in one place. Each branch goes by an index
--- of its own.
+-- What is left of a quota is asked for by its name, so what each counts stands in one place. Each branch goes by an
+-- index of its own.
 CREATE FUNCTION flow.quota_used(org uuid, quota text, upto bigint) RETURNS bigint LANGUAGE plpgsql STABLE AS $$
 BEGIN
     CASE quota
     WHEN 'open_batches' THEN
-        RETURN (SELECT count(*) FROM (SELECT FROM flow.batch_count b WHERE b.org_id = org AND b.status IN ('queued', 'running', 'paused')
+        RETURN (SELECT count(*) FROM (SELECT FROM flow.batch_count b WHERE b.org_id = org AND b.status IN ('queued',
+            'running', 'paused')
             LIMIT upto) x);
     WHEN 'open_record_sets' THEN
         RETURN (SELECT count(*) FROM (SELECT FROM flow.record_set s WHERE s.org_id = org AND s.status = 'open'
@@ -327,13 +332,16 @@ BEGIN
     WHEN 'stored_bytes' THEN
         RETURN (SELECT coalesce(sum(s.row_bytes), 0) FROM flow.record_set s WHERE s.org_id = org);
     WHEN 'credentials' THEN
-        RETURN (SELECT count(*) FROM (SELECT FROM flow.credential c WHERE c.org_id = org AND c.deleted_at IS NULL LIMIT upto) x);
+        RETURN (SELECT count(*) FROM (SELECT FROM flow.credential c WHERE c.org_id = org AND c.deleted_at IS NULL
+            LIMIT upto) x);
     WHEN 'definitions' THEN
-        RETURN (SELECT count(*) FROM (SELECT FROM flow.definition d WHERE d.org_id = org AND d.deleted_at IS NULL LIMIT upto) x);
+        RETURN (SELECT count(*) FROM (SELECT FROM flow.definition d WHERE d.org_id = org AND d.deleted_at IS NULL
+            LIMIT upto) x);
     WHEN 'schedules' THEN
         RETURN (SELECT count(*) FROM (SELECT FROM flow.schedule s WHERE s.org_id = org LIMIT upto) x);
     WHEN 'webhooks' THEN
-        RETURN (SELECT count(*) FROM (SELECT FROM flow.webhook w WHERE w.org_id = org AND w.deleted_at IS NULL LIMIT upto) x);
+        RETURN (SELECT count(*) FROM (SELECT FROM flow.webhook w WHERE w.org_id = org AND w.deleted_at IS NULL
+            LIMIT upto) x);
     WHEN 'subscriptions' THEN
         RETURN (SELECT count(*) FROM (SELECT FROM flow.event_subscription s WHERE s.org_id = org LIMIT upto) x);
     END CASE;

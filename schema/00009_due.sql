@@ -25,7 +25,8 @@ COMMENT ON COLUMN flow.due.failures IS 'How often in a row the work has failed; 
 
 -- It does not begin work anew that waits for a worker longer than its lease lasts: whether a lease is lost is for the
 -- scanner to tell.
-CREATE FUNCTION flow.wake(what text, which text, at timestamptz, lease double precision) RETURNS boolean LANGUAGE plpgsql AS $$
+CREATE FUNCTION flow.wake(what text, which text, at timestamptz,
+    lease double precision) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
     now timestamptz := flow.clock();
     startable boolean;
@@ -44,9 +45,10 @@ CREATE FUNCTION flow.due_gate(what text, which text) RETURNS bigint LANGUAGE sql
 RETURN hashtextextended('due ' || what || ' ' || which, 0);
 COMMENT ON FUNCTION flow.due_gate(text, text) IS 'The key of an advisory lock on a due row, whether it is there or not: who wakes the row shares it until the transaction ends, who ends its work has it alone.';
 
--- Who works waits, before the work ends, for the transactions that share the gate, and looks again. So nothing is written, and
--- nobody locked out, where the row is leased.
-CREATE FUNCTION flow.wake_rechecked(what text, which text, wanted timestamptz, now timestamptz, lease double precision, OUT no bigint, OUT failed integer) LANGUAGE plpgsql AS $$
+-- Who works waits, before the work ends, for the transactions that share the gate, and looks again. So nothing is
+-- written, and nobody locked out, where the row is leased.
+CREATE FUNCTION flow.wake_rechecked(what text, which text, wanted timestamptz, now timestamptz, lease double precision,
+    OUT no bigint, OUT failed integer) LANGUAGE plpgsql AS $$
 DECLARE
     until timestamptz := now + make_interval(secs => lease);
     fresh bigint;
@@ -54,13 +56,15 @@ BEGIN
     PERFORM pg_advisory_xact_lock_shared(flow.due_gate(what, which));
     no := 0;
     failed := 0;
-    PERFORM FROM flow.due d WHERE d.kind = what AND d.key = which AND (d.leased OR d.due_at > now AND d.due_at <= wanted);
+    PERFORM FROM flow.due d WHERE d.kind = what AND d.key = which AND (d.leased OR d.due_at > now
+        AND d.due_at <= wanted);
     IF FOUND THEN
         RETURN;
     END IF;
     fresh := nextval('flow.due_lease');
     INSERT INTO flow.due (kind, key, due_at, lease_seconds, leased, lease_no)
-    VALUES (what, which, CASE WHEN wanted <= now THEN until ELSE wanted END, lease, wanted <= now, CASE WHEN wanted <= now THEN fresh ELSE 0 END)
+    VALUES (what, which, CASE WHEN wanted <= now THEN until ELSE wanted END, lease, wanted <= now,
+        CASE WHEN wanted <= now THEN fresh ELSE 0 END)
     ON CONFLICT (kind, key) DO NOTHING;
     IF FOUND THEN
         no := CASE WHEN wanted <= now THEN fresh ELSE 0 END;
@@ -80,7 +84,8 @@ END $$;
 COMMENT ON FUNCTION flow.wake_rechecked(text, text, timestamptz, timestamptz, double precision) IS 'flow.wake_lease for a kind whose handlers look once more before they end: it writes nothing while somebody works on the row, and locks it only to write it.';
 
 -- One statement for both is a round trip less between a trigger and its work.
-CREATE FUNCTION flow.wake_lease(what text, which text, at timestamptz, lease double precision, rechecks boolean, again boolean, OUT no bigint, OUT failed integer) LANGUAGE plpgsql AS $$
+CREATE FUNCTION flow.wake_lease(what text, which text, at timestamptz, lease double precision, rechecks boolean,
+    again boolean, OUT no bigint, OUT failed integer) LANGUAGE plpgsql AS $$
 DECLARE
     now timestamptz := flow.clock();
     wanted timestamptz := coalesce(at, now);
@@ -97,11 +102,14 @@ BEGIN
     END IF;
     fresh := nextval('flow.due_lease');
     INSERT INTO flow.due AS d (kind, key, due_at, lease_seconds, leased, lease_no)
-    VALUES (what, which, CASE WHEN wanted <= now THEN until ELSE wanted END, lease, wanted <= now, CASE WHEN wanted <= now THEN fresh ELSE 0 END)
+    VALUES (what, which, CASE WHEN wanted <= now THEN until ELSE wanted END, lease, wanted <= now,
+        CASE WHEN wanted <= now THEN fresh ELSE 0 END)
     ON CONFLICT (kind, key) DO UPDATE SET
-        due_at = CASE WHEN d.leased THEN d.due_at WHEN least(d.due_at, wanted) <= now THEN until ELSE least(d.due_at, wanted) END,
+        due_at = CASE WHEN d.leased THEN d.due_at WHEN least(d.due_at, wanted) <= now THEN until ELSE least(d.due_at,
+            wanted) END,
         -- Work that this transaction has leased begins after it, and sees what it is woken for.
-        woken_at = CASE WHEN NOT d.leased OR wanted <= now AND d.woken_at IS NULL AND d.xmin = pg_current_xact_id()::xid THEN NULL
+        woken_at = CASE WHEN NOT d.leased OR wanted <= now AND d.woken_at IS NULL AND d.xmin = pg_current_xact_id()::xid
+            THEN NULL
             ELSE least(d.woken_at, wanted) END,
         leased = d.leased OR least(d.due_at, wanted) <= now,
         lease_no = CASE WHEN NOT d.leased AND least(d.due_at, wanted) <= now THEN fresh ELSE d.lease_no END,

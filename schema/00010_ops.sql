@@ -12,12 +12,14 @@ held AS MATERIALIZED (
     SELECT p.scope, p.org_id, p.domain, p.bucket, p.lane, p.batch_id FROM flow.pause p, clock
     WHERE p.status = 'active' AND (p.expires_at IS NULL OR p.expires_at > clock.now)
 )
-SELECT q.domain, q.bucket, q.lane, q.org_id, count(*) AS queues, sum(q.ready_parts)::bigint AS waiting_parts, sum(q.ready_records)::bigint AS waiting_records,
+SELECT q.domain, q.bucket, q.lane, q.org_id, count(*) AS queues, sum(q.ready_parts)::bigint AS waiting_parts,
+    sum(q.ready_records)::bigint AS waiting_records,
     coalesce(sum(q.ready_records) FILTER (WHERE q.batch_id IN (SELECT batch_id FROM held WHERE scope = 'batch')
         OR q.org_id IN (SELECT org_id FROM held WHERE scope = 'global')
         OR (q.org_id, q.domain) IN (SELECT org_id, domain FROM held WHERE scope = 'domain')
         OR (q.org_id, q.domain, q.lane) IN (SELECT org_id, domain, lane FROM held WHERE scope = 'lane')
-        OR (q.domain, q.bucket) IN (SELECT domain, bucket FROM held WHERE scope = 'bucket')), 0)::bigint AS held_records,
+        OR (q.domain, q.bucket) IN (SELECT domain, bucket FROM held WHERE scope = 'bucket')),
+            0)::bigint AS held_records,
     max(clock.now - coalesce(c.started_at, b.scheduled_at, b.created_at)) AS oldest_age
 FROM flow.lane_batch q JOIN flow.batch b ON b.id = q.batch_id JOIN flow.batch_count c ON c.batch_id = b.id, clock
 WHERE q.open AND q.listed AND q.ready_parts > 0
@@ -54,8 +56,10 @@ COMMENT ON COLUMN ops.call_in_flight.overdue IS 'Calls past their last moment of
 
 -- By call_open and call_unresolved.
 CREATE VIEW ops.unknown_outcome AS
-SELECT c.id AS call_id, c.state, c.domain, c.bucket, c.lane, c.org_id, c.action_id, c.records - c.resolved AS records, clock.now - c.claimed_at AS age, c.note AS reason,
-    CASE WHEN c.state = 'unresolved' THEN 'person' WHEN c.state = 'awaiting' THEN 'result' ELSE c.outcome_check END AS found_out_by,
+SELECT c.id AS call_id, c.state, c.domain, c.bucket, c.lane, c.org_id, c.action_id, c.records - c.resolved AS records,
+    clock.now - c.claimed_at AS age, c.note AS reason,
+    CASE WHEN c.state = 'unresolved' THEN 'person' WHEN c.state = 'awaiting' THEN 'result'
+        ELSE c.outcome_check END AS found_out_by,
     CASE WHEN c.state <> 'unresolved' THEN c.next_check_at END AS next_check_at, c.checks
 FROM (SELECT clock_timestamp() + ahead AS now FROM flow.clock_offset) clock
 CROSS JOIN LATERAL (
@@ -80,7 +84,8 @@ COMMENT ON COLUMN ops.unknown_outcome.checks IS 'How often the provider was aske
 
 -- By pause_active.
 CREATE VIEW ops.hold AS
-SELECT p.id AS pause_id, p.scope, p.org_id, p.domain, p.bucket, p.lane, p.batch_id, p.cause, p.operator, p.created_by, p.created_at, clock.now - p.created_at AS age,
+SELECT p.id AS pause_id, p.scope, p.org_id, p.domain, p.bucket, p.lane, p.batch_id, p.cause, p.operator, p.created_by,
+    p.created_at, clock.now - p.created_at AS age,
     p.expires_at, (p.expires_at <= clock.now) IS TRUE AS expired
 FROM (SELECT clock_timestamp() + ahead AS now FROM flow.clock_offset) clock
 CROSS JOIN flow.pause p
@@ -110,7 +115,8 @@ FROM (SELECT clock_timestamp() + ahead AS now FROM flow.clock_offset) clock
 CROSS JOIN flow.ledger l
 LEFT JOIN LATERAL (
     SELECT e.cap FROM flow.ledger e
-    WHERE e.domain = l.domain AND e.bucket = l.bucket AND e.window_seconds = l.window_seconds AND e.starts_at <= l.starts_at AND e.cap IS NOT NULL
+    WHERE e.domain = l.domain AND e.bucket = l.bucket AND e.window_seconds = l.window_seconds
+        AND e.starts_at <= l.starts_at AND e.cap IS NOT NULL
     ORDER BY e.starts_at DESC LIMIT 1
 ) c ON true
 WHERE l.ends_at > clock.now;
@@ -136,7 +142,8 @@ SELECT k.domain, k.bucket, k.org_id, k.action_id, k.calls + e.calls AS calls, k.
     greatest(k.highest_attempt, e.highest_attempt) AS highest_attempt, k.refused,
     round(100.0 * (k.retries + e.retries) / (k.calls + e.calls), 1) AS retry_percent, k.main_reason, k.over
 FROM (
-    SELECT c.domain, c.bucket, c.org_id, c.action_id, count(*) AS calls, count(*) FILTER (WHERE c.attempt > 1) AS retries,
+    SELECT c.domain, c.bucket, c.org_id, c.action_id, count(*) AS calls,
+        count(*) FILTER (WHERE c.attempt > 1) AS retries,
         max(c.attempt) AS highest_attempt, count(*) FILTER (WHERE c.state = 'refused') AS refused,
         mode() WITHIN GROUP (ORDER BY c.note) FILTER (WHERE c.state NOT IN ('intent', 'settled')) AS main_reason,
         max(clock.now - c.claimed_at) AS over, min(clock.now) AS now
@@ -149,12 +156,14 @@ FROM (
         ORDER BY k.claimed_at DESC LIMIT 1000
     ) c
     GROUP BY c.domain, c.bucket, c.org_id, c.action_id
-    HAVING count(*) FILTER (WHERE c.attempt > 1 OR c.state = 'refused' OR c.state = 'settled' AND c.note IS NOT NULL) > 0
+    HAVING count(*) FILTER (WHERE c.attempt > 1 OR c.state = 'refused' OR c.state = 'settled'
+        AND c.note IS NOT NULL) > 0
 ) k
 CROSS JOIN LATERAL (
     SELECT count(*) AS calls, count(*) FILTER (WHERE x.attempt > 1) AS retries, max(x.attempt) AS highest_attempt
     FROM (SELECT * FROM flow.exchange n WHERE n.org_id = k.org_id ORDER BY n.id DESC LIMIT 1000) x
-    WHERE x.domain = k.domain AND x.action_id = k.action_id AND x.outcome = 'success' AND x.about IS NULL AND x.claimed_at > k.now - interval '15 minutes'
+    WHERE x.domain = k.domain AND x.action_id = k.action_id AND x.outcome = 'success' AND x.about IS NULL
+        AND x.claimed_at > k.now - interval '15 minutes'
         AND NOT EXISTS (SELECT FROM flow.call c WHERE c.id = x.id)
 ) e;
 COMMENT ON VIEW ops.retry_storm IS 'Calls of the last 15 minutes (of each budget the last 1,000) that repeat others, or were refused, by organization and action. What succeeded without being metered is counted as far as calls are kept.';
@@ -190,13 +199,15 @@ CREATE FUNCTION ops.river_jobs() RETURNS TABLE (queue text, state text, jobs big
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 BEGIN
-    RETURN QUERY SELECT j.queue::text, j.state::text, count(*), max(clock_timestamp() - j.scheduled_at) FROM river.river_job j
+    RETURN QUERY SELECT j.queue::text, j.state::text, count(*), max(clock_timestamp() - j.scheduled_at)
+        FROM river.river_job j
         WHERE j.state IN ('available', 'pending', 'retryable', 'running', 'scheduled') GROUP BY j.queue, j.state;
 END $$;
 COMMENT ON FUNCTION ops.river_jobs() IS 'What ops.river_backlog shows; whoever may read the view need not have a right on the schema river.';
 REVOKE EXECUTE ON FUNCTION ops.river_jobs() FROM PUBLIC;
 
-CREATE VIEW ops.river_backlog AS SELECT queue, state, jobs, oldest_age FROM ops.river_jobs() AS j (queue, state, jobs, oldest_age);
+CREATE VIEW ops.river_backlog AS SELECT queue, state, jobs, oldest_age FROM ops.river_jobs() AS j (queue, state, jobs,
+    oldest_age);
 COMMENT ON VIEW ops.river_backlog IS 'River jobs that are not over, by queue and state. A job is only the messenger of a due row, so a lost one costs a lease. Work that a process does itself has none.';
 COMMENT ON COLUMN ops.river_backlog.queue IS 'The kind of the due rows that the jobs carry.';
 COMMENT ON COLUMN ops.river_backlog.state IS 'available: no worker has taken them yet; running: a worker has them, or died with them.';
@@ -205,9 +216,11 @@ COMMENT ON COLUMN ops.river_backlog.oldest_age IS 'Time since the oldest was to 
 
 -- By the catalog and the statistics of Postgres alone.
 CREATE VIEW ops.table_health AS
-SELECT s.schemaname::text AS table_schema, s.relname::text AS table_name, s.n_live_tup AS live_rows, s.n_dead_tup AS dead_rows,
+SELECT s.schemaname::text AS table_schema, s.relname::text AS table_name, s.n_live_tup AS live_rows,
+    s.n_dead_tup AS dead_rows,
     round(100.0 * s.n_dead_tup / greatest(s.n_live_tup + s.n_dead_tup, 1), 1) AS dead_percent,
-    greatest(s.last_vacuum, s.last_autovacuum) AS vacuumed_at, greatest(s.last_analyze, s.last_autoanalyze) AS analyzed_at,
+    greatest(s.last_vacuum, s.last_autovacuum) AS vacuumed_at, greatest(s.last_analyze,
+        s.last_autoanalyze) AS analyzed_at,
     pg_table_size(s.relid) AS table_bytes, pg_indexes_size(s.relid) AS index_bytes, age(c.relfrozenxid) AS freeze_age
 FROM pg_catalog.pg_stat_all_tables s JOIN pg_catalog.pg_class c ON c.oid = s.relid
 WHERE s.schemaname IN ('flow', 'river');
@@ -225,7 +238,8 @@ COMMENT ON COLUMN ops.table_health.freeze_age IS 'Transactions since its oldest 
 
 -- Reads sessions with the rights of its owner, so that those of the service show whole. It leaves out what they
 -- execute.
-CREATE FUNCTION ops.sessions() RETURNS TABLE (pid int, database_user text, program text, state text, began_at timestamptz, horizon bigint)
+CREATE FUNCTION ops.sessions() RETURNS TABLE (pid int, database_user text, program text, state text,
+    began_at timestamptz, horizon bigint)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT a.pid, a.usename::text, a.application_name, a.state, a.xact_start,
         greatest(age(a.backend_xmin), age(a.backend_xid))::bigint
@@ -238,11 +252,14 @@ REVOKE EXECUTE ON FUNCTION ops.sessions() FROM PUBLIC;
 
 -- By the statistics of Postgres alone.
 CREATE VIEW ops.xmin_holder AS
-SELECT 'session' AS kind, s.pid::text AS name, concat_ws(' ', s.database_user, s.program, s.state) AS held_by, s.began_at, s.horizon AS xmin_age FROM ops.sessions() AS s (pid, database_user, program, state, began_at, horizon)
+SELECT 'session' AS kind, s.pid::text AS name, concat_ws(' ', s.database_user, s.program, s.state) AS held_by,
+    s.began_at, s.horizon AS xmin_age FROM ops.sessions() AS s (pid, database_user, program, state, began_at, horizon)
 UNION ALL
-SELECT 'prepared', p.gid, p.owner::text, p.prepared, age(p.transaction)::bigint FROM pg_prepared_xacts p WHERE p.database = current_database()
+SELECT 'prepared', p.gid, p.owner::text, p.prepared, age(p.transaction)::bigint FROM pg_prepared_xacts p
+    WHERE p.database = current_database()
 UNION ALL
-SELECT 'slot', r.slot_name::text, CASE WHEN r.active THEN 'a connected standby or subscriber' ELSE 'nobody is connected' END, NULL, greatest(age(r.xmin), age(r.catalog_xmin))::bigint
+SELECT 'slot', r.slot_name::text, CASE WHEN r.active THEN 'a connected standby or subscriber'
+    ELSE 'nobody is connected' END, NULL, greatest(age(r.xmin), age(r.catalog_xmin))::bigint
 FROM pg_replication_slots r WHERE r.xmin IS NOT NULL OR r.catalog_xmin IS NOT NULL;
 COMMENT ON VIEW ops.xmin_holder IS 'What keeps vacuum from clearing old versions of rows: open transactions, prepared ones, replication slots. The highest xmin_age is the one that counts.';
 COMMENT ON COLUMN ops.xmin_holder.kind IS 'session; prepared: a two-phase transaction (Flowlane makes none); slot: of replication.';
@@ -255,20 +272,23 @@ COMMENT ON COLUMN ops.xmin_holder.xmin_age IS 'How many transactions old the old
 CREATE FUNCTION ops.replicas() RETURNS TABLE (kind text, name text, state text, behind_bytes bigint, behind interval)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     WITH here AS (
-        SELECT CASE WHEN pg_is_in_recovery() THEN coalesce(pg_last_wal_receive_lsn(), pg_last_wal_replay_lsn()) ELSE pg_current_wal_lsn() END AS lsn
+        SELECT CASE WHEN pg_is_in_recovery() THEN coalesce(pg_last_wal_receive_lsn(), pg_last_wal_replay_lsn())
+            ELSE pg_current_wal_lsn() END AS lsn
     )
     SELECT 'standby', coalesce(nullif(r.application_name, ''), r.pid::text), concat_ws(', ', r.state, r.sync_state),
         pg_wal_lsn_diff(here.lsn, r.replay_lsn)::bigint, r.replay_lag
     FROM pg_stat_replication r, here
     UNION ALL
-    SELECT 'slot', s.slot_name::text, concat_ws(', ', CASE WHEN s.active THEN 'in use' ELSE 'nobody is connected' END, s.wal_status),
+    SELECT 'slot', s.slot_name::text, concat_ws(', ', CASE WHEN s.active THEN 'in use' ELSE 'nobody is connected' END,
+        s.wal_status),
         pg_wal_lsn_diff(here.lsn, s.restart_lsn)::bigint, NULL
     FROM pg_replication_slots s, here
 $$;
 COMMENT ON FUNCTION ops.replicas() IS 'What ops.replication shows. Of standbys, state and lag are null where the owner of this function may not watch them: let it be a member of pg_monitor.';
 REVOKE EXECUTE ON FUNCTION ops.replicas() FROM PUBLIC;
 
-CREATE VIEW ops.replication AS SELECT kind, name, state, behind_bytes, behind FROM ops.replicas() AS r (kind, name, state, behind_bytes, behind);
+CREATE VIEW ops.replication AS SELECT kind, name, state, behind_bytes, behind FROM ops.replicas() AS r (kind, name,
+    state, behind_bytes, behind);
 COMMENT ON VIEW ops.replication IS 'Standbys and subscribers that are connected, and replication slots, which keep log until it was fetched. Empty where nothing is replicated.';
 COMMENT ON COLUMN ops.replication.kind IS 'standby: a server or a program that receives the log now; slot: what keeps log for one.';
 COMMENT ON COLUMN ops.replication.name IS 'As the standby calls itself (application_name), or the name of the slot.';

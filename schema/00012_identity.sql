@@ -1,5 +1,5 @@
--- Which database this is. A dump that is restored, a copy, and a server that was restored to a point in time or promoted have
--- forgotten calls that were sent.
+-- Which database this is. A dump that is restored, a copy, and a server that was restored to a point in time or
+-- promoted have forgotten calls that were sent.
 CREATE TABLE flow.identity (
     no int GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     system_identifier bigint,
@@ -22,25 +22,30 @@ COMMENT ON COLUMN flow.identity.lost_since IS 'What was committed from then on, 
 CREATE FUNCTION flow.system_identifier() RETURNS bigint LANGUAGE plpgsql STABLE AS $$
 BEGIN
     RETURN (SELECT s.system_identifier FROM pg_control_system() s);
-EXCEPTION WHEN insufficient_privilege OR undefined_function OR feature_not_supported OR object_not_in_prerequisite_state THEN
+EXCEPTION WHEN insufficient_privilege OR undefined_function OR feature_not_supported
+    OR object_not_in_prerequisite_state THEN
     RETURN NULL;
 END $$;
 
 CREATE FUNCTION flow.timeline() RETURNS int LANGUAGE plpgsql STABLE AS $$
 BEGIN
     RETURN ('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::int;
-EXCEPTION WHEN insufficient_privilege OR undefined_function OR feature_not_supported OR object_not_in_prerequisite_state THEN
+EXCEPTION WHEN insufficient_privilege OR undefined_function OR feature_not_supported
+    OR object_not_in_prerequisite_state THEN
     RETURN NULL;
 END $$;
 
 -- With the rights of its owner, as whoever reads ops reads nothing else.
-CREATE FUNCTION ops.moved(trust_failover boolean DEFAULT false) RETURNS text LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+CREATE FUNCTION ops.moved(trust_failover boolean DEFAULT false) RETURNS text LANGUAGE sql STABLE SECURITY DEFINER
+    SET search_path = pg_catalog, pg_temp AS $$
     SELECT CASE
         WHEN pg_is_in_recovery() THEN 'its server is a standby'
         WHEN i.system_identifier <> flow.system_identifier() THEN 'it is on another server than it was'
-        WHEN i.database_oid <> (SELECT d.oid FROM pg_database d WHERE d.datname = current_database()) THEN 'it is a copy of another database'
+        WHEN i.database_oid <> (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
+            THEN 'it is a copy of another database'
         WHEN i.xmin <> i.written_by THEN 'it was restored from a dump, or declared to be restored'
-        WHEN NOT trust_failover AND i.timeline <> flow.timeline() THEN 'its server was restored to a point in time, or was a standby that is now promoted'
+        WHEN NOT trust_failover AND i.timeline <> flow.timeline()
+            THEN 'its server was restored to a point in time, or was a standby that is now promoted'
     END
     FROM flow.identity i ORDER BY i.no DESC LIMIT 1
 $$;
@@ -49,7 +54,8 @@ COMMENT ON FUNCTION flow.timeline() IS 'The timeline that the server writes its 
 COMMENT ON FUNCTION ops.moved(boolean) IS 'Why this is not the database that was last confirmed; null where it is, or none was yet. Services write nothing to one that is not. With trust_failover another timeline is no reason.';
 
 CREATE VIEW ops.restore AS
-SELECT i.no, i.confirmed_at, i.lost_since, i.timeline, CASE WHEN i.no = (SELECT max(l.no) FROM flow.identity l) THEN ops.moved() END AS closed_because
+SELECT i.no, i.confirmed_at, i.lost_since, i.timeline, CASE WHEN i.no = (SELECT max(l.no) FROM flow.identity l)
+    THEN ops.moved() END AS closed_because
 FROM flow.identity i;
 COMMENT ON VIEW ops.restore IS 'When a process first started on this database, and each restore after which it was opened again by `flowlane restore confirm`.';
 COMMENT ON COLUMN ops.restore.no IS 'Counts them.';

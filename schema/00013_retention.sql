@@ -54,16 +54,19 @@ COMMENT ON COLUMN flow.deletion.ended_at IS 'When nothing was left but the audit
 COMMENT ON COLUMN flow.deletion.rows IS 'How many rows went, by table.';
 
 -- A table whose rows others refer to has its turn once those are gone.
-CREATE FUNCTION flow.erase_organization(org uuid, only_tables text[], max_rows int, OUT tables text[], OUT counts bigint[]) LANGUAGE plpgsql AS $$
+CREATE FUNCTION flow.erase_organization(org uuid, only_tables text[], max_rows int, OUT tables text[],
+    OUT counts bigint[]) LANGUAGE plpgsql AS $$
 DECLARE
     name text;
     n bigint;
     referred text;
 BEGIN
     FOR name IN
-        SELECT c.relname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'org_id' AND NOT a.attisdropped
+        SELECT c.relname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'org_id'
+            AND NOT a.attisdropped
         WHERE c.relnamespace = 'flow'::regnamespace AND c.relkind IN ('r', 'p')
-            AND c.relname NOT IN ('audit_log', 'retention', 'deletion', 'erasure', 'batch', 'batch_count', 'record_set', 'blob')
+            AND c.relname NOT IN ('audit_log', 'retention', 'deletion', 'erasure', 'batch', 'batch_count', 'record_set',
+                'blob')
             AND (only_tables IS NULL OR c.relname = ANY(only_tables))
         ORDER BY 1
     LOOP
@@ -88,40 +91,49 @@ COMMENT ON FUNCTION flow.erase_organization(uuid, text[], int) IS 'Deletes up to
 -- flow.retention_now and flow.kept_since say: whoever reads a view runs its functions with rights of their own.
 CREATE VIEW ops.retention_debt AS
 WITH clock AS MATERIALIZED (
-    SELECT clock_timestamp() + o.ahead AS now, least(clock_timestamp() + o.stepped, c.reached) + (o.ahead - o.stepped) AS retention_now, c.kept
+    SELECT clock_timestamp() + o.ahead AS now, least(clock_timestamp() + o.stepped, c.reached)
+        + (o.ahead - o.stepped) AS retention_now, c.kept
     FROM flow.clock_offset o, flow.retention_clock c
 )
 SELECT k.kind, (nullif(k.seconds, 0) / 86400)::numeric(10, 2) AS kept_days, o.org_id, o.oldest_at, o.overdue
 FROM clock CROSS JOIN LATERAL (
-    SELECT n.kind, (clock.kept->>n.kind)::float8 AS seconds FROM unnest(ARRAY['batches', 'calls', 'deliveries', 'audit_log', 'usage']) n (kind)
+    SELECT n.kind, (clock.kept->>n.kind)::float8 AS seconds FROM unnest(ARRAY['batches', 'calls', 'deliveries',
+        'audit_log', 'usage']) n (kind)
 ) k
 LEFT JOIN LATERAL (
     SELECT g.id AS org_id, x.at AS oldest_at, s.since - x.at AS overdue
     FROM flow.organization g
     CROSS JOIN LATERAL (
         SELECT clock.retention_now - make_interval(secs => least(nullif(k.seconds, 0),
-            (SELECT r.days * 86400::float8 FROM flow.retention r WHERE r.org_id = g.id AND r.name = k.kind))) AS since OFFSET 0
+            (SELECT r.days * 86400::float8 FROM flow.retention r WHERE r.org_id = g.id
+                AND r.name = k.kind))) AS since OFFSET 0
     ) s
     CROSS JOIN LATERAL (
         (SELECT b.created_at AS at FROM flow.batch b
             WHERE k.kind = 'batches' AND b.org_id = g.id AND b.created_at < s.since AND b.retry_of IS NULL
-                AND (SELECT n.status IN ('completed', 'partially_failed', 'failed', 'cancelled') AND n.completed_at < s.since
-                    AND n.started + n.needs_reconcile + n.unresolved = 0 FROM flow.batch_count n WHERE n.batch_id = b.id)
+                AND (SELECT n.status IN ('completed', 'partially_failed', 'failed', 'cancelled')
+                    AND n.completed_at < s.since
+                    AND n.started + n.needs_reconcile + n.unresolved = 0 FROM flow.batch_count n
+                        WHERE n.batch_id = b.id)
             ORDER BY b.created_at LIMIT 1)
         UNION ALL
-        (SELECT e.claimed_at FROM flow.exchange e WHERE k.kind = 'calls' AND e.org_id = g.id AND e.claimed_at < s.since ORDER BY e.id LIMIT 1)
+        (SELECT e.claimed_at FROM flow.exchange e WHERE k.kind = 'calls' AND e.org_id = g.id AND e.claimed_at < s.since
+            ORDER BY e.id LIMIT 1)
         UNION ALL
         (SELECT d.received_at FROM flow.webhook w CROSS JOIN LATERAL (
-                SELECT v.received_at FROM flow.webhook_delivery v WHERE v.org_id = w.org_id AND v.webhook_id = w.id AND v.next_at IS NULL
+                SELECT v.received_at FROM flow.webhook_delivery v WHERE v.org_id = w.org_id AND v.webhook_id = w.id
+                    AND v.next_at IS NULL
                 ORDER BY v.id LIMIT 1
             ) d
             WHERE k.kind = 'deliveries' AND w.org_id = g.id AND d.received_at < s.since ORDER BY d.received_at LIMIT 1)
         UNION ALL
-        (SELECT l.created_at FROM flow.audit_log l WHERE k.kind = 'audit_log' AND l.org_id = g.id AND l.created_at < s.since
+        (SELECT l.created_at FROM flow.audit_log l WHERE k.kind = 'audit_log' AND l.org_id = g.id
+            AND l.created_at < s.since
             ORDER BY l.created_at LIMIT 1)
         UNION ALL
         (SELECT (u.day + 1)::timestamp AT TIME ZONE 'UTC' FROM flow.usage u
-            WHERE k.kind = 'usage' AND u.org_id = g.id AND u.day < (s.since AT TIME ZONE 'UTC')::date ORDER BY u.day LIMIT 1)
+            WHERE k.kind = 'usage' AND u.org_id = g.id AND u.day < (s.since AT TIME ZONE 'UTC')::date ORDER BY u.day
+                LIMIT 1)
     ) x
     ORDER BY overdue DESC LIMIT 1
 ) o ON true

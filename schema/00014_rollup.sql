@@ -1,5 +1,6 @@
--- Sums over batches by the hour in which they were started, so that what is asked about a month need not read each of them.
--- More rows may be there for one key than one, and some are negative: who changes sums only adds rows, and waits for nobody.
+-- Sums over batches by the hour in which they were started, so that what is asked about a month need not read each of
+-- them. More rows may be there for one key than one, and some are negative: who changes sums only adds rows, and waits
+-- for nobody.
 CREATE TABLE flow.rollup (
     org_id uuid NOT NULL REFERENCES flow.organization (id),
     definition_id uuid NOT NULL,
@@ -63,7 +64,8 @@ COMMENT ON COLUMN flow.rollup_open.started_at IS 'When the batch was started.';
 COMMENT ON COLUMN flow.rollup_open.batch_id IS 'The batch that is left out.';
 
 CREATE VIEW flow.batch_figures WITH (security_invoker = true) AS
-SELECT b.id AS batch_id, b.org_id, b.definition_id, b.created_at AS at, b.version, c.status, c.completed_at IS NOT NULL AS over,
+SELECT b.id AS batch_id, b.org_id, b.definition_id, b.created_at AS at, b.version, c.status,
+    c.completed_at IS NOT NULL AS over,
     1::bigint AS batches, b.record_count::bigint AS jobs, c.staged::bigint AS staged, c.queued::bigint AS queued,
     c.pending::bigint AS pending, c.started::bigint AS started, c.needs_reconcile::bigint AS needs_reconcile,
     c.completed::bigint AS completed, c.failed::bigint AS failed, c.cancelled::bigint AS cancelled,
@@ -85,12 +87,14 @@ $$;
 -- The hour before now is left out, and some more for a clock that is set back.
 CREATE FUNCTION flow.rollup_until() RETURNS timestamptz LANGUAGE sql STABLE AS $$
     SELECT flow.hour_of(flow.clock() - interval '75 minutes') WHERE NOT EXISTS (
-        SELECT FROM pg_stat_activity a WHERE a.datname = current_database() AND a.backend_xid IS NOT NULL AND a.xact_start < clock_timestamp() - interval '1 hour')
+        SELECT FROM pg_stat_activity a WHERE a.datname = current_database() AND a.backend_xid IS NOT NULL
+            AND a.xact_start < clock_timestamp() - interval '1 hour')
 $$;
 
 CREATE FUNCTION flow.is_rolled_up(b flow.batch) RETURNS boolean LANGUAGE sql STABLE AS $$
     SELECT b.created_at < o.rolled_up_to
-        AND NOT EXISTS (SELECT FROM flow.rollup_open u WHERE u.org_id = b.org_id AND u.started_at = b.created_at AND u.batch_id = b.id)
+        AND NOT EXISTS (SELECT FROM flow.rollup_open u WHERE u.org_id = b.org_id AND u.started_at = b.created_at
+            AND u.batch_id = b.id)
     FROM flow.organization o WHERE o.id = b.org_id
 $$;
 
@@ -103,13 +107,16 @@ CREATE FUNCTION flow.roll_up(org uuid, ids uuid[]) RETURNS void LANGUAGE sql AS 
     )
     INSERT INTO flow.rollup
     SELECT org, s.definition_id, s.hour, s.version, s.status, sum(s.batches), sum(s.jobs), sum(s.staged), sum(s.queued),
-        sum(s.pending), sum(s.started), sum(s.needs_reconcile), sum(s.completed), sum(s.failed), sum(s.cancelled), sum(s.accepted),
+        sum(s.pending), sum(s.started), sum(s.needs_reconcile), sum(s.completed), sum(s.failed), sum(s.cancelled),
+            sum(s.accepted),
         sum(s.rejected), sum(s.unprocessed), sum(s.unresolved), sum(s.timed), sum(s.seconds), max(s.most_seconds)
     FROM (
         SELECT g.* FROM gone g
         UNION ALL
-        SELECT org, a.definition_id, a.hour, a.version, a.status, a.batches, a.jobs, a.staged, a.queued, a.pending, a.started,
-            a.needs_reconcile, a.completed, a.failed, a.cancelled, a.accepted, a.rejected, a.unprocessed, a.unresolved, a.timed,
+        SELECT org, a.definition_id, a.hour, a.version, a.status, a.batches, a.jobs, a.staged, a.queued, a.pending,
+            a.started,
+            a.needs_reconcile, a.completed, a.failed, a.cancelled, a.accepted, a.rejected, a.unprocessed, a.unresolved,
+                a.timed,
             a.seconds, a.seconds, 0::bigint
         FROM added a
     ) s
@@ -118,20 +125,25 @@ CREATE FUNCTION flow.roll_up(org uuid, ids uuid[]) RETURNS void LANGUAGE sql AS 
 $$;
 
 -- A function and not a view, so that an index is asked for no more than what is newer than the sums.
-CREATE FUNCTION flow.figures(org uuid, since timestamptz, until timestamptz, sums boolean) RETURNS SETOF flow.rollup LANGUAGE sql STABLE AS $$
+CREATE FUNCTION flow.figures(org uuid, since timestamptz, until timestamptz,
+    sums boolean) RETURNS SETOF flow.rollup LANGUAGE sql STABLE AS $$
     SELECT r.* FROM flow.rollup r WHERE sums AND r.org_id = org AND r.hour >= since AND r.hour < until
     UNION ALL
-    SELECT f.org_id, f.definition_id, f.at, f.version, f.status, f.batches, f.jobs, f.staged, f.queued, f.pending, f.started,
-        f.needs_reconcile, f.completed, f.failed, f.cancelled, f.accepted, f.rejected, f.unprocessed, f.unresolved, f.timed, f.seconds,
+    SELECT f.org_id, f.definition_id, f.at, f.version, f.status, f.batches, f.jobs, f.staged, f.queued, f.pending,
+        f.started,
+        f.needs_reconcile, f.completed, f.failed, f.cancelled, f.accepted, f.rejected, f.unprocessed, f.unresolved,
+            f.timed, f.seconds,
         f.seconds, 0::bigint
     FROM flow.batch_figures f
     WHERE f.org_id = org AND f.at < until
         AND f.at >= greatest(since, (SELECT o.rolled_up_to FROM flow.organization o WHERE o.id = org))
     UNION ALL
     SELECT org, f.definition_id, f.at, f.version, f.status, f.batches, f.jobs, f.staged, f.queued, f.pending, f.started,
-        f.needs_reconcile, f.completed, f.failed, f.cancelled, f.accepted, f.rejected, f.unprocessed, f.unresolved, f.timed, f.seconds,
+        f.needs_reconcile, f.completed, f.failed, f.cancelled, f.accepted, f.rejected, f.unprocessed, f.unresolved,
+            f.timed, f.seconds,
         f.seconds, 0::bigint
-    FROM flow.rollup_open u CROSS JOIN LATERAL (SELECT * FROM flow.batch_figures b WHERE b.batch_id = u.batch_id OFFSET 0) f
+    FROM flow.rollup_open u CROSS JOIN LATERAL (SELECT * FROM flow.batch_figures b
+        WHERE b.batch_id = u.batch_id OFFSET 0) f
     WHERE u.org_id = org AND u.started_at >= since AND u.started_at < until
 $$;
 
@@ -145,7 +157,8 @@ BEGIN
     ON CONFLICT DO NOTHING;
     IF FOUND THEN
         INSERT INTO flow.rollup
-        SELECT b.org_id, b.definition_id, flow.hour_of(b.created_at), b.version, OLD.status, -1, -b.record_count, -OLD.staged,
+        SELECT b.org_id, b.definition_id, flow.hour_of(b.created_at), b.version, OLD.status, -1, -b.record_count,
+            -OLD.staged,
             -OLD.queued, -OLD.pending, -OLD.started, -OLD.needs_reconcile, -OLD.completed, -OLD.failed, -OLD.cancelled,
             -OLD.accepted, -OLD.rejected, -OLD.unprocessed, -OLD.unresolved, -(OLD.started_at IS NOT NULL)::int,
             -coalesce(extract(epoch FROM OLD.completed_at - OLD.started_at), 0), 0

@@ -78,7 +78,8 @@ func (q *Queries) AccountMe(ctx context.Context, db DBTX, arg AccountMeParams) (
 }
 
 const accountOfSubject = `-- name: AccountOfSubject :one
-INSERT INTO flow.account (id, org_id, name, kind, issuer, subject) VALUES ($1, $2, $3, 'user', $4, $5)
+INSERT INTO flow.account (id, org_id, name, kind, issuer, subject) VALUES ($1, $2, $3, 'user', $4,
+    $5)
 ON CONFLICT (org_id, issuer, subject) DO UPDATE SET name = excluded.name
 RETURNING id
 `
@@ -128,7 +129,8 @@ func (q *Queries) AccountService(ctx context.Context, db DBTX, orgID uuid.UUID) 
 const apiKeyAuth = `-- name: ApiKeyAuth :one
 SELECT k.id, k.org_id, k.account_id, k.hash, k.role, k.scopes, o.request_limits,
     (flow.api_key_status(k.revoked_at, k.expires_at) = 'active' AND o.status = 'active')::boolean AS usable,
-    (CASE WHEN o.status <> 'active' THEN 'suspended' ELSE flow.api_key_status(k.revoked_at, k.expires_at) END)::text AS state,
+    (CASE WHEN o.status <> 'active' THEN 'suspended' ELSE flow.api_key_status(k.revoked_at,
+        k.expires_at) END)::text AS state,
     (k.last_used_at IS NULL OR k.last_used_at < flow.clock() - interval '1 minute')::boolean AS stale_use
 FROM flow.api_key k JOIN flow.organization o ON o.id = k.org_id
 WHERE k.hash = ANY ($1::bytea[])
@@ -186,8 +188,10 @@ func (q *Queries) ApiKeyCount(ctx context.Context, db DBTX, arg ApiKeyCountParam
 }
 
 const apiKeyCreate = `-- name: ApiKeyCreate :one
-INSERT INTO flow.api_key (id, org_id, account_id, name, prefix, last_four, hash, role, scopes, created_by, created_by_key_id, expires_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11,
+INSERT INTO flow.api_key (id, org_id, account_id, name, prefix, last_four, hash, role, scopes, created_by,
+    created_by_key_id, expires_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10,
+    $11,
     $12)
 RETURNING id, org_id, account_id, name, prefix, last_four, hash, role, scopes, created_by, created_by_key_id, created_at, last_used_at, last_used_address, expires_at, revoked_at
 `
@@ -428,7 +432,8 @@ WITH made AS (
     WHERE k.org_id = $1 AND k.created_by_key_id = ANY ($2::uuid[])
     FOR UPDATE
 ), ended AS (
-    UPDATE flow.api_key k SET revoked_at = flow.clock() FROM made WHERE k.org_id = $1 AND k.id = made.id AND made.fresh
+    UPDATE flow.api_key k SET revoked_at = flow.clock() FROM made WHERE k.org_id = $1 AND k.id = made.id
+        AND made.fresh
 )
 SELECT made.id, made.fresh::boolean AS fresh FROM made
 `
@@ -443,8 +448,8 @@ type ApiKeyRevokeMadeRow struct {
 	Fresh bool
 }
 
-// Revokes what these keys made, and says of each whether it was not revoked before. These must be revoked already, by an earlier
-// statement of the transaction: what they make then is there or refused.
+// Revokes what these keys made, and says of each whether it was not revoked before. These must be revoked already, by
+// an earlier statement of the transaction: what they make then is there or refused.
 func (q *Queries) ApiKeyRevokeMade(ctx context.Context, db DBTX, arg ApiKeyRevokeMadeParams) ([]ApiKeyRevokeMadeRow, error) {
 	rows, err := db.Query(ctx, apiKeyRevokeMade, arg.OrgID, arg.Makers)
 	if err != nil {

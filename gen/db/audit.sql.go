@@ -55,7 +55,8 @@ SELECT $1, $2, flow.clock(), $3, $4, $5, 'denied', $6
 WHERE NOT EXISTS (
     SELECT 1 FROM flow.audit_log l
     WHERE l.org_id = $2 AND l.account_id = $3 AND l.action = $5 AND l.outcome = 'denied'
-        AND l.api_key_id IS NOT DISTINCT FROM $4 AND l.created_at > (SELECT flow.clock()) - interval '1 minute')
+        AND l.api_key_id IS NOT DISTINCT FROM $4
+        AND l.created_at > (SELECT flow.clock()) - interval '1 minute')
 `
 
 type AuditDeniedParams struct {
@@ -84,7 +85,8 @@ const auditExport = `-- name: AuditExport :many
 SELECT l.id, l.org_id, l.created_at, l.account_id, l.api_key_id, l.action, l.resource_type, l.resource_id, l.outcome, l.reason, l.address, l.request_id, a.name AS account_name, k.name AS key_name, k.prefix AS key_prefix, k.last_four AS key_last_four
 FROM flow.audit_log l LEFT JOIN flow.account a ON a.org_id = l.org_id AND a.id = l.account_id
 LEFT JOIN flow.api_key k ON k.org_id = l.org_id AND k.id = l.api_key_id
-WHERE l.org_id = $1 AND l.created_at >= $2 AND (l.created_at, l.id) > ($3::timestamptz, $4::uuid) AND l.created_at < $5
+WHERE l.org_id = $1 AND l.created_at >= $2 AND (l.created_at, l.id) > ($3::timestamptz,
+    $4::uuid) AND l.created_at < $5
 ORDER BY l.created_at, l.id LIMIT $6
 `
 
@@ -151,9 +153,12 @@ func (q *Queries) AuditExport(ctx context.Context, db DBTX, arg AuditExportParam
 }
 
 const auditInsert = `-- name: AuditInsert :exec
-INSERT INTO flow.audit_log (id, org_id, created_at, account_id, api_key_id, action, resource_type, resource_id, outcome, request_id)
-SELECT unnest($1::uuid[]), unnest($2::uuid[]), (SELECT flow.clock()), nullif(unnest($3::uuid[]), '00000000-0000-0000-0000-000000000000'),
-    nullif(unnest($4::uuid[]), '00000000-0000-0000-0000-000000000000'), unnest($5::text[]), $6::text,
+INSERT INTO flow.audit_log (id, org_id, created_at, account_id, api_key_id, action, resource_type, resource_id, outcome,
+    request_id)
+SELECT unnest($1::uuid[]), unnest($2::uuid[]), (SELECT flow.clock()), nullif(unnest($3::uuid[]),
+    '00000000-0000-0000-0000-000000000000'),
+    nullif(unnest($4::uuid[]), '00000000-0000-0000-0000-000000000000'), unnest($5::text[]),
+        $6::text,
     unnest($7::text[]), 'succeeded', unnest($8::text[])
 `
 
@@ -187,7 +192,8 @@ const auditList = `-- name: AuditList :many
 SELECT l.id, l.org_id, l.created_at, l.account_id, l.api_key_id, l.action, l.resource_type, l.resource_id, l.outcome, l.reason, l.address, l.request_id, a.name AS account_name, k.name AS key_name, k.prefix AS key_prefix, k.last_four AS key_last_four
 FROM flow.audit_log l LEFT JOIN flow.account a ON a.org_id = l.org_id AND a.id = l.account_id
 LEFT JOIN flow.api_key k ON k.org_id = l.org_id AND k.id = l.api_key_id
-WHERE l.org_id = $1 AND l.created_at >= $2 AND (l.created_at, l.id) < ($3::timestamptz, $4::uuid)
+WHERE l.org_id = $1 AND l.created_at >= $2 AND (l.created_at, l.id) < ($3::timestamptz,
+    $4::uuid)
     AND ($5::uuid IS NULL OR l.account_id = $5)
     AND ($6::text IS NULL OR l.action = $6)
     AND ($7::text IS NULL OR l.outcome = $7)
@@ -270,7 +276,8 @@ const auditListOldest = `-- name: AuditListOldest :many
 SELECT l.id, l.org_id, l.created_at, l.account_id, l.api_key_id, l.action, l.resource_type, l.resource_id, l.outcome, l.reason, l.address, l.request_id, a.name AS account_name, k.name AS key_name, k.prefix AS key_prefix, k.last_four AS key_last_four
 FROM flow.audit_log l LEFT JOIN flow.account a ON a.org_id = l.org_id AND a.id = l.account_id
 LEFT JOIN flow.api_key k ON k.org_id = l.org_id AND k.id = l.api_key_id
-WHERE l.org_id = $1 AND l.created_at >= $2 AND (l.created_at, l.id) > ($3::timestamptz, $4::uuid) AND l.created_at < $5
+WHERE l.org_id = $1 AND l.created_at >= $2 AND (l.created_at, l.id) > ($3::timestamptz,
+    $4::uuid) AND l.created_at < $5
     AND ($6::uuid IS NULL OR l.account_id = $6)
     AND ($7::text IS NULL OR l.action = $7)
     AND ($8::text IS NULL OR l.outcome = $8)
@@ -352,8 +359,10 @@ func (q *Queries) AuditListOldest(ctx context.Context, db DBTX, arg AuditListOld
 }
 
 const auditRefused = `-- name: AuditRefused :exec
-INSERT INTO flow.audit_log (id, org_id, created_at, account_id, api_key_id, action, outcome, reason, address, request_id)
-VALUES ($1, $2, flow.clock(), $3, $4, $5, 'refused', $6::text, $7::text, $8)
+INSERT INTO flow.audit_log (id, org_id, created_at, account_id, api_key_id, action, outcome, reason, address,
+    request_id)
+VALUES ($1, $2, flow.clock(), $3, $4, $5, 'refused', $6::text,
+    $7::text, $8)
 `
 
 type AuditRefusedParams struct {

@@ -14,7 +14,9 @@ import (
 )
 
 const batchCancel = `-- name: BatchCancel :exec
-UPDATE flow.batch_count SET unprocessed = unprocessed + staged + queued + pending, staged = 0, queued = 0, pending = 0, status = 'cancelled', cancel_reason = coalesce($1::text, cancel_reason), completed_at = $2::timestamptz, updated_at = $2::timestamptz
+UPDATE flow.batch_count SET unprocessed = unprocessed + staged + queued + pending, staged = 0, queued = 0, pending = 0,
+    status = 'cancelled', cancel_reason = coalesce($1::text, cancel_reason),
+    completed_at = $2::timestamptz, updated_at = $2::timestamptz
 WHERE batch_id = $3
 `
 
@@ -48,7 +50,8 @@ UPDATE flow.batch_count c SET
     rejected = c.rejected + ($2::bigint[])[d.i * 12 + 10],
     unprocessed = c.unprocessed + ($2::bigint[])[d.i * 12 + 11],
     unresolved = c.unresolved + ($2::bigint[])[d.i * 12 + 12]
-FROM (SELECT unnest($3::uuid[]) AS batch_id, unnest($4::text[]) AS ended_as, unnest($5::timestamptz[]) AS began,
+FROM (SELECT unnest($3::uuid[]) AS batch_id, unnest($4::text[]) AS ended_as,
+    unnest($5::timestamptz[]) AS began,
         generate_series(0, cardinality($3::uuid[]) - 1) AS i) d
 WHERE c.batch_id = d.batch_id
 `
@@ -61,8 +64,8 @@ type BatchCountMoveParams struct {
 	Began    []time.Time
 }
 
-// Counts what happened to the jobs of batches. One that ended as something is over; what was over so soon that nobody marked it as running
-// began when its work did.
+// Counts what happened to the jobs of batches. One that ended as something is over; what was over so soon that nobody
+// marked it as running began when its work did.
 func (q *Queries) BatchCountMove(ctx context.Context, db DBTX, arg BatchCountMoveParams) error {
 	_, err := db.Exec(ctx, batchCountMove,
 		arg.Now,
@@ -84,7 +87,8 @@ func (q *Queries) BatchCountRelease(ctx context.Context, db DBTX, batchID uuid.U
 }
 
 const batchGet = `-- name: BatchGet :one
-SELECT b.id, b.org_id, b.definition_id, b.version, b.trigger_type, b.trigger_source, b.event_depth, b.root_id, b.retry_of, b.retry_root, b.retry_no, b.metadata, b.record_count, b.page_set, b.lane, b.scheduled_at, b.created_by, b.created_at, b.page_bytes, b.page, c.batch_id, c.org_id, c.schedule_id, c.priority, c.pacing, c.paced_at, c.pace_next_at, c.cancel_reason, c.paused_from, c.stopped_at, c.one_slice, c.record_count, c.staged, c.pending, c.needs_reconcile, c.failed, c.cancelled, c.rejected, c.unprocessed, c.unresolved, c.change_no, c.queued, c.started, c.completed, c.accepted, c.status, c.started_at, c.completed_at, c.updated_at FROM flow.batch b JOIN flow.batch_count c ON c.batch_id = b.id WHERE b.id = $1 AND b.org_id = $2
+SELECT b.id, b.org_id, b.definition_id, b.version, b.trigger_type, b.trigger_source, b.event_depth, b.root_id, b.retry_of, b.retry_root, b.retry_no, b.metadata, b.record_count, b.page_set, b.lane, b.scheduled_at, b.created_by, b.created_at, b.page_bytes, b.page, c.batch_id, c.org_id, c.schedule_id, c.priority, c.pacing, c.paced_at, c.pace_next_at, c.cancel_reason, c.paused_from, c.stopped_at, c.one_slice, c.record_count, c.staged, c.pending, c.needs_reconcile, c.failed, c.cancelled, c.rejected, c.unprocessed, c.unresolved, c.change_no, c.queued, c.started, c.completed, c.accepted, c.status, c.started_at, c.completed_at, c.updated_at FROM flow.batch b JOIN flow.batch_count c ON c.batch_id = b.id WHERE b.id = $1
+    AND b.org_id = $2
 `
 
 type BatchGetParams struct {
@@ -155,7 +159,8 @@ func (q *Queries) BatchGet(ctx context.Context, db DBTX, arg BatchGetParams) (Ba
 }
 
 const batchHeads = `-- name: BatchHeads :many
-SELECT id, org_id, definition_id, version, page_set, metadata, created_at, scheduled_at, root_id, record_count, retry_of FROM flow.batch WHERE id = ANY($1::uuid[])
+SELECT id, org_id, definition_id, version, page_set, metadata, created_at, scheduled_at, root_id, record_count, retry_of
+    FROM flow.batch WHERE id = ANY($1::uuid[])
 `
 
 type BatchHeadsRow struct {
@@ -206,9 +211,12 @@ func (q *Queries) BatchHeads(ctx context.Context, db DBTX, ids []uuid.UUID) ([]B
 
 const batchLock = `-- name: BatchLock :many
 WITH locked AS MATERIALIZED (
-    SELECT b.id, b.org_id, b.definition_id, b.version, c.status, b.page_set, b.metadata, b.created_at, b.record_count, c.stopped_at, c.change_no,
-        (c.pacing IS NOT NULL)::boolean AS paced, b.event_depth, b.root_id, b.created_by, c.one_slice, ARRAY[c.staged, c.queued, c.pending, c.started,
-            c.needs_reconcile, c.completed, c.failed, c.cancelled, c.accepted, c.rejected, c.unprocessed, c.unresolved]::bigint[] AS counts
+    SELECT b.id, b.org_id, b.definition_id, b.version, c.status, b.page_set, b.metadata, b.created_at, b.record_count,
+        c.stopped_at, c.change_no,
+        (c.pacing IS NOT NULL)::boolean AS paced, b.event_depth, b.root_id, b.created_by, c.one_slice,
+            ARRAY[c.staged, c.queued, c.pending, c.started,
+            c.needs_reconcile, c.completed, c.failed, c.cancelled, c.accepted, c.rejected, c.unprocessed,
+                c.unresolved]::bigint[] AS counts
     FROM flow.batch_count c JOIN flow.batch b ON b.id = c.batch_id
     WHERE c.batch_id = ANY($1::uuid[]) ORDER BY c.batch_id FOR UPDATE OF c
 )
@@ -236,8 +244,8 @@ type BatchLockRow struct {
 	Now          time.Time
 }
 
-// Locks batches against every other change, in one order, and reads them. The clock is read once, when all locks were had:
-// beside FOR UPDATE it would be read before.
+// Locks batches against every other change, in one order, and reads them. The clock is read once, when all locks were
+// had: beside FOR UPDATE it would be read before.
 func (q *Queries) BatchLock(ctx context.Context, db DBTX, ids []uuid.UUID) ([]BatchLockRow, error) {
 	rows, err := db.Query(ctx, batchLock, ids)
 	if err != nil {
@@ -309,7 +317,8 @@ func (q *Queries) BatchPause(ctx context.Context, db DBTX, arg BatchPauseParams)
 }
 
 const batchResume = `-- name: BatchResume :one
-UPDATE flow.batch_count SET status = paused_from, updated_at = $1::timestamptz WHERE batch_id = $2 AND (status = 'paused') IS TRUE RETURNING status
+UPDATE flow.batch_count SET status = paused_from, updated_at = $1::timestamptz WHERE batch_id = $2
+    AND (status = 'paused') IS TRUE RETURNING status
 `
 
 type BatchResumeParams struct {
@@ -325,10 +334,12 @@ func (q *Queries) BatchResume(ctx context.Context, db DBTX, arg BatchResumeParam
 }
 
 const batchStart = `-- name: BatchStart :exec
-UPDATE flow.batch_count b SET status = CASE WHEN b.status = 'queued' THEN 'running' ELSE b.status END, paused_from = CASE WHEN b.status = 'paused' THEN 'running'::flow.batch_status END,
+UPDATE flow.batch_count b SET status = CASE WHEN b.status = 'queued' THEN 'running' ELSE b.status END,
+    paused_from = CASE WHEN b.status = 'paused' THEN 'running'::flow.batch_status END,
     started_at = $1::timestamptz, updated_at = $2::timestamptz
 WHERE b.batch_id IN (
-    SELECT q.batch_id FROM flow.batch_count q WHERE q.batch_id = ANY($3::uuid[]) AND coalesce(q.paused_from, q.status) = 'queued'
+    SELECT q.batch_id FROM flow.batch_count q WHERE q.batch_id = ANY($3::uuid[]) AND coalesce(q.paused_from,
+        q.status) = 'queued'
     FOR UPDATE SKIP LOCKED
 )
 `
@@ -339,14 +350,16 @@ type BatchStartParams struct {
 	Ids   []uuid.UUID
 }
 
-// Marks as running what is queued, or was when it was paused; paused_from is null unless it is paused. A batch that somebody works on just now is left to them.
+// Marks as running what is queued, or was when it was paused; paused_from is null unless it is paused. A batch that
+// somebody works on just now is left to them.
 func (q *Queries) BatchStart(ctx context.Context, db DBTX, arg BatchStartParams) error {
 	_, err := db.Exec(ctx, batchStart, arg.Began, arg.Now, arg.Ids)
 	return err
 }
 
 const batchSteer = `-- name: BatchSteer :exec
-UPDATE flow.batch_count SET priority = $1, pacing = $2, pace_next_at = $3, updated_at = $4::timestamptz WHERE batch_id = $5
+UPDATE flow.batch_count SET priority = $1, pacing = $2, pace_next_at = $3,
+    updated_at = $4::timestamptz WHERE batch_id = $5
 `
 
 type BatchSteerParams struct {
@@ -369,7 +382,8 @@ func (q *Queries) BatchSteer(ctx context.Context, db DBTX, arg BatchSteerParams)
 }
 
 const batchStop = `-- name: BatchStop :exec
-UPDATE flow.batch_count SET stopped_at = $1::timestamptz, cancel_reason = $2::text, updated_at = $1::timestamptz WHERE batch_id = $3
+UPDATE flow.batch_count SET stopped_at = $1::timestamptz, cancel_reason = $2::text,
+    updated_at = $1::timestamptz WHERE batch_id = $3
 `
 
 type BatchStopParams struct {
@@ -385,7 +399,8 @@ func (q *Queries) BatchStop(ctx context.Context, db DBTX, arg BatchStopParams) e
 }
 
 const batchTick = `-- name: BatchTick :exec
-UPDATE flow.batch_count SET paced_at = $1::timestamptz, pace_next_at = $2::timestamptz WHERE batch_id = $3
+UPDATE flow.batch_count SET paced_at = $1::timestamptz, pace_next_at = $2::timestamptz
+    WHERE batch_id = $3
 `
 
 type BatchTickParams struct {
@@ -402,27 +417,36 @@ func (q *Queries) BatchTick(ctx context.Context, db DBTX, arg BatchTickParams) e
 const batchesStart = `-- name: BatchesStart :exec
 WITH started AS MATERIALIZED (
     SELECT unnest($9::uuid[]) AS id, unnest($10::text[]) AS metadata,
-        unnest($11::uuid[]) AS page_set, unnest($12::bigint[]) AS rows, unnest($13::int[]) AS raw_bytes, unnest($14::bytea[]) AS body
+        unnest($11::uuid[]) AS page_set, unnest($12::bigint[]) AS rows, unnest($13::int[]) AS raw_bytes,
+            unnest($14::bytea[]) AS body
 ), queue AS MATERIALIZED (
-    SELECT unnest($15::smallint[]) AS step_no, unnest($16::smallint[]) AS task_no, unnest($17::text[]) AS domain,
+    SELECT unnest($15::smallint[]) AS step_no, unnest($16::smallint[]) AS task_no,
+        unnest($17::text[]) AS domain,
         unnest($18::text[]) AS bucket, unnest($19::text[])::flow.lane AS lane
 ), batch AS (
-    INSERT INTO flow.batch (id, org_id, definition_id, version, trigger_type, trigger_source, metadata, record_count, page_set, lane,
+    INSERT INTO flow.batch (id, org_id, definition_id, version, trigger_type, trigger_source, metadata, record_count,
+        page_set, lane,
         scheduled_at, created_by, created_at, event_depth, root_id, page_bytes, page)
-    SELECT s.id, $1, $4, $5, $20, $21, s.metadata, s.rows, s.page_set, $22,
-        $23, $24, $7, $25, $26, CASE WHEN s.page_set = s.id THEN s.raw_bytes END,
+    SELECT s.id, $1, $4, $5, $20, $21, s.metadata, s.rows, s.page_set,
+        $22,
+        $23, $24, $7, $25, $26,
+            CASE WHEN s.page_set = s.id THEN s.raw_bytes END,
         CASE WHEN s.page_set = s.id THEN s.body END
     FROM started s
 ), count AS (
-    INSERT INTO flow.batch_count (batch_id, org_id, schedule_id, status, started_at, completed_at, updated_at, priority, pacing, pace_next_at,
+    INSERT INTO flow.batch_count (batch_id, org_id, schedule_id, status, started_at, completed_at, updated_at, priority,
+        pacing, pace_next_at,
         record_count, staged, queued, one_slice)
-    SELECT s.id, $1, $27, CASE WHEN s.rows = 0 THEN 'completed' ELSE 'queued' END::flow.batch_status,
-        CASE WHEN s.rows = 0 THEN $7::timestamptz END, CASE WHEN s.rows = 0 THEN $7::timestamptz END, $7, $28, $29, $30,
+    SELECT s.id, $1, $27, CASE WHEN s.rows = 0 THEN 'completed'
+        ELSE 'queued' END::flow.batch_status,
+        CASE WHEN s.rows = 0 THEN $7::timestamptz END, CASE WHEN s.rows = 0 THEN $7::timestamptz END, $7,
+            $28, $29, $30,
         s.rows, CASE WHEN $31::boolean THEN s.rows ELSE 0 END, CASE WHEN $31::boolean THEN 0 ELSE s.rows END,
         $2::boolean AND $8::boolean AND s.rows > 0
     FROM started s
 ), page AS (
-    INSERT INTO flow.page (set_id, first, rows, raw_bytes, body) SELECT s.page_set, 0, s.rows, s.raw_bytes, s.body FROM started s
+    INSERT INTO flow.page (set_id, first, rows, raw_bytes, body) SELECT s.page_set, 0, s.rows, s.raw_bytes, s.body
+        FROM started s
     WHERE NOT $32::boolean AND s.page_set <> s.id
 ), slice AS (
     INSERT INTO flow.slice (batch_id, no, first, records, state, remaining, queued)
@@ -430,11 +454,14 @@ WITH started AS MATERIALIZED (
     WHERE NOT $32::boolean AND NOT ($2::boolean AND $8::boolean)
 ), part AS (
     INSERT INTO flow.part (batch_id, step_no, task_no, slice_no, last_no, from_off, to_off)
-    SELECT s.id, q.step_no, q.task_no, 0, 0, 0, s.rows FROM started s CROSS JOIN queue q WHERE $2::boolean AND NOT $8::boolean AND q.step_no = 0
+    SELECT s.id, q.step_no, q.task_no, 0, 0, 0, s.rows FROM started s CROSS JOIN queue q WHERE $2::boolean
+        AND NOT $8::boolean AND q.step_no = 0
 )
-INSERT INTO flow.lane_batch (batch_id, step_no, task_no, org_id, domain, bucket, lane, ready_parts, ready_records, high, definition_id, version,
+INSERT INTO flow.lane_batch (batch_id, step_no, task_no, org_id, domain, bucket, lane, ready_parts, ready_records, high,
+    definition_id, version,
     allowance, lapses_at, part_id)
-SELECT s.id, q.step_no, q.task_no, $1, q.domain, q.bucket, q.lane, CASE WHEN $2::boolean AND q.step_no = 0 THEN 1 ELSE 0 END,
+SELECT s.id, q.step_no, q.task_no, $1, q.domain, q.bucket, q.lane, CASE WHEN $2::boolean
+    AND q.step_no = 0 THEN 1 ELSE 0 END,
     CASE WHEN $2::boolean AND q.step_no = 0 THEN s.rows ELSE 0 END, $3, $4, $5,
     CASE WHEN $6::boolean THEN 0 END, CASE WHEN $6::boolean THEN $7::timestamptz END,
     CASE WHEN $2::boolean AND $8::boolean AND q.step_no = 0 THEN nextval('flow.part_id_seq') END
@@ -478,9 +505,10 @@ type BatchesStartParams struct {
 	CallTasks     int32
 }
 
-// Batches that alike ones start, in one statement. Each has its records in one page and is all here, unless it is paged: then its records
-// have pages already, and its slices come later. A page whose set is the batch itself stands in its row. calls: the records are queued for the first step, as parts or in_queue, and then the slice is one_slice. One without records is over. The queues
-// of a paced batch have nothing to claim before the first tick.
+// Batches that alike ones start, in one statement. Each has its records in one page and is all here, unless it is
+// paged: then its records have pages already, and its slices come later. A page whose set is the batch itself stands in
+// its row. calls: the records are queued for the first step, as parts or in_queue, and then the slice is one_slice. One
+// without records is over. The queues of a paced batch have nothing to claim before the first tick.
 func (q *Queries) BatchesStart(ctx context.Context, db DBTX, arg BatchesStartParams) error {
 	_, err := db.Exec(ctx, batchesStart,
 		arg.OrgID,

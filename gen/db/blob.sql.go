@@ -25,7 +25,8 @@ type BlobInsertParams struct {
 	NameUntil time.Time
 }
 
-// Names an object that was begun to be written not too long ago; else the sweep may have taken it for left over already.
+// Names an object that was begun to be written not too long ago; else the sweep may have taken it for left over
+// already.
 func (q *Queries) BlobInsert(ctx context.Context, db DBTX, arg BlobInsertParams) (int64, error) {
 	result, err := db.Exec(ctx, blobInsert,
 		arg.ID,
@@ -54,7 +55,8 @@ func (q *Queries) BlobsAny(ctx context.Context, db DBTX) (bool, error) {
 const blobsClaim = `-- name: BlobsClaim :execrows
 INSERT INTO flow.blob (id, org_id, bytes, unnamed_at)
 SELECT k.id, k.org_id, 0, flow.clock()
-FROM (SELECT unnest($1::uuid[]) AS id, unnest($2::uuid[]) AS org_id) k JOIN flow.organization o ON o.id = k.org_id
+FROM (SELECT unnest($1::uuid[]) AS id, unnest($2::uuid[]) AS org_id) k JOIN flow.organization o
+    ON o.id = k.org_id
 ORDER BY k.id
 ON CONFLICT (id) DO NOTHING
 `
@@ -64,8 +66,8 @@ type BlobsClaimParams struct {
 	OrgIds []uuid.UUID
 }
 
-// Takes objects that nothing names for the sweep. One that an upload is naming just now waits for its commit, and is not taken then.
-// Those of organizations that are not here belong to others.
+// Takes objects that nothing names for the sweep. One that an upload is naming just now waits for its commit, and is
+// not taken then. Those of organizations that are not here belong to others.
 func (q *Queries) BlobsClaim(ctx context.Context, db DBTX, arg BlobsClaimParams) (int64, error) {
 	result, err := db.Exec(ctx, blobsClaim, arg.Ids, arg.OrgIds)
 	if err != nil {

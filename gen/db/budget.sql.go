@@ -14,7 +14,8 @@ import (
 )
 
 const budgetCommitted = `-- name: BudgetCommitted :one
-SELECT EXISTS (SELECT FROM flow.budget WHERE domain = $1 AND bucket = $2 AND xmin::text::bigint <> txid_current() % 4294967296)
+SELECT EXISTS (SELECT FROM flow.budget WHERE domain = $1 AND bucket = $2
+    AND xmin::text::bigint <> txid_current() % 4294967296)
 `
 
 type BudgetCommittedParams struct {
@@ -35,7 +36,8 @@ const budgetEnsure = `-- name: BudgetEnsure :exec
 INSERT INTO flow.budget (domain, bucket, service_id, metered, time_zone, max_in_flight, limits)
 VALUES ($1, $2, $3, $4, $5, $6,
     coalesce((SELECT c.limits FROM flow.credential c WHERE c.id = $7::uuid FOR SHARE),
-        (SELECT t.limits FROM flow.tenant t WHERE t.org_id = $8::uuid AND t.tenancy_id = $1 FOR SHARE)))
+        (SELECT t.limits FROM flow.tenant t WHERE t.org_id = $8::uuid AND t.tenancy_id = $1
+            FOR SHARE)))
 ON CONFLICT (domain, bucket) DO NOTHING
 `
 
@@ -68,7 +70,8 @@ func (q *Queries) BudgetEnsure(ctx context.Context, db DBTX, arg BudgetEnsurePar
 
 const budgetLanes = `-- name: BudgetLanes :many
 SELECT k.org_id::uuid AS org_id, k.lane, coalesce(l.vtime, 0)::bigint AS vtime, coalesce(l.vstart, 0)::bigint AS vstart,
-    coalesce(o.vtime, 0)::bigint AS org_vtime, coalesce(o.vstart, 0)::bigint AS org_vstart, coalesce(s.weight, 0)::int AS weight, coalesce(s.max_concurrent_calls, 0)::int AS max_calls,
+    coalesce(o.vtime, 0)::bigint AS org_vtime, coalesce(o.vstart, 0)::bigint AS org_vstart,
+        coalesce(s.weight, 0)::int AS weight, coalesce(s.max_concurrent_calls, 0)::int AS max_calls,
     (SELECT coalesce(max(h.expires_at), '0001-01-01 00:00:00+00') FROM flow.pause h
         WHERE h.domain = $1::text AND h.bucket = $2::text AND h.scope = 'bucket' AND h.status = 'active'
             AND h.expires_at > (SELECT flow.clock()))::timestamptz AS backoff_until,
@@ -77,9 +80,11 @@ SELECT k.org_id::uuid AS org_id, k.lane, coalesce(l.vtime, 0)::bigint AS vtime, 
             AND h.expires_at > (SELECT flow.clock()))::timestamptz AS also_until
 FROM (
     SELECT unnest($4::uuid[]) AS org_id, unnest($5::text[])::flow.lane AS lane
-    UNION SELECT x.org_id, x.lane FROM flow.budget_org_lane x WHERE x.domain = $1::text AND x.bucket = $2::text
+    UNION SELECT x.org_id, x.lane FROM flow.budget_org_lane x WHERE x.domain = $1::text
+        AND x.bucket = $2::text
 ) k
-LEFT JOIN flow.budget_org_lane l ON l.domain = $1::text AND l.bucket = $2::text AND l.org_id = k.org_id AND l.lane = k.lane
+LEFT JOIN flow.budget_org_lane l ON l.domain = $1::text AND l.bucket = $2::text AND l.org_id = k.org_id
+    AND l.lane = k.lane
 LEFT JOIN flow.budget_org o ON o.domain = $1::text AND o.bucket = $2::text AND o.org_id = k.org_id
 LEFT JOIN flow.domain_lane s ON s.org_id = k.org_id AND s.tenancy_id = $1::text AND s.lane = k.lane
 `
@@ -105,8 +110,9 @@ type BudgetLanesRow struct {
 	AlsoUntil    time.Time
 }
 
-// The lanes of organizations in a budget, those that want calls now among them: where they stand, and what was set for them (0:
-// nothing). Also when the automatic backoff of the budget ends, and the last one of other budgets that the calls spend too.
+// The lanes of organizations in a budget, those that want calls now among them: where they stand, and what was set for
+// them (0: nothing). Also when the automatic backoff of the budget ends, and the last one of other budgets that the
+// calls spend too.
 func (q *Queries) BudgetLanes(ctx context.Context, db DBTX, arg BudgetLanesParams) ([]BudgetLanesRow, error) {
 	rows, err := db.Query(ctx, budgetLanes,
 		arg.Domain,
@@ -146,7 +152,8 @@ func (q *Queries) BudgetLanes(ctx context.Context, db DBTX, arg BudgetLanesParam
 
 const budgetLock = `-- name: BudgetLock :many
 WITH locked AS MATERIALIZED (
-    SELECT domain, bucket, service_id, metered, time_zone, max_in_flight, next_call_at, refusals, refused_at, limits FROM flow.budget WHERE domain = $1 AND bucket = ANY($2::text[]) ORDER BY bucket FOR NO KEY UPDATE
+    SELECT domain, bucket, service_id, metered, time_zone, max_in_flight, next_call_at, refusals, refused_at, limits FROM flow.budget WHERE domain = $1 AND bucket = ANY($2::text[]) ORDER BY bucket
+        FOR NO KEY UPDATE
 )
 SELECT locked.domain, locked.bucket, locked.service_id, locked.metered, locked.time_zone, locked.max_in_flight, locked.next_call_at, locked.refusals, locked.refused_at, locked.limits, flow.clock()::timestamptz AS now FROM locked
 `
@@ -170,8 +177,8 @@ type BudgetLockRow struct {
 	Now         time.Time
 }
 
-// Locks budgets of an account in the order of their names against other claims, but not against starts that refer to them. The clock is
-// read after each lock was had.
+// Locks budgets of an account in the order of their names against other claims, but not against starts that refer to
+// them. The clock is read after each lock was had.
 func (q *Queries) BudgetLock(ctx context.Context, db DBTX, arg BudgetLockParams) ([]BudgetLockRow, error) {
 	rows, err := db.Query(ctx, budgetLock, arg.Domain, arg.Buckets)
 	if err != nil {
@@ -242,7 +249,8 @@ type BudgetRefusalsParams struct {
 	Bucket    string
 }
 
-// Notes how often in a row the receiver of a budget without windows has refused calls for their rate, and when it did last.
+// Notes how often in a row the receiver of a budget without windows has refused calls for their rate, and when it did
+// last.
 func (q *Queries) BudgetRefusals(ctx context.Context, db DBTX, arg BudgetRefusalsParams) error {
 	_, err := db.Exec(ctx, budgetRefusals,
 		arg.Refusals,
@@ -270,7 +278,8 @@ func (q *Queries) BudgetSpace(ctx context.Context, db DBTX, arg BudgetSpaceParam
 
 const budgetWaits = `-- name: BudgetWaits :many
 SELECT b.bucket::text FROM unnest($1::text[]) AS b (bucket)
-WHERE EXISTS (SELECT FROM flow.lane_batch q WHERE q.domain = $2 AND q.bucket = b.bucket AND q.open AND q.listed AND q.ready_parts > 0)
+WHERE EXISTS (SELECT FROM flow.lane_batch q WHERE q.domain = $2 AND q.bucket = b.bucket AND q.open AND q.listed
+    AND q.ready_parts > 0)
 ORDER BY b.bucket
 `
 
@@ -367,7 +376,8 @@ func (q *Queries) BudgetsUnaligned(ctx context.Context, db DBTX, domain string) 
 }
 
 const budgetsWaiting = `-- name: BudgetsWaiting :many
-SELECT DISTINCT bucket FROM flow.lane_batch WHERE domain = $1 AND open AND listed AND ready_parts > 0 ORDER BY bucket
+SELECT DISTINCT bucket FROM flow.lane_batch WHERE domain = $1 AND open AND listed AND ready_parts > 0
+    ORDER BY bucket
 `
 
 // The budgets of an account for which work waits.

@@ -15,7 +15,8 @@ import (
 
 const callBarred = `-- name: CallBarred :one
 SELECT (NOT EXISTS (SELECT FROM flow.call c WHERE c.id = $1 AND c.state = 'intent')
-    OR EXISTS (SELECT FROM flow.batch_count b WHERE b.batch_id = ANY($2::uuid[]) AND (b.status NOT IN ('queued', 'running') OR b.stopped_at IS NOT NULL))
+    OR EXISTS (SELECT FROM flow.batch_count b WHERE b.batch_id = ANY($2::uuid[]) AND (b.status NOT IN ('queued',
+        'running') OR b.stopped_at IS NOT NULL))
     OR EXISTS (SELECT FROM flow.holds_over($3, $4, $5::flow.lane)))::boolean AS barred
 `
 
@@ -27,8 +28,9 @@ type CallBarredParams struct {
 	Lane     FlowLane
 }
 
-// Whether a call of these batches must not go out now: one of them is over, stopped or paused, people hold its lane, or the call is not under
-// way any more, be it that a restore has forgotten it. One statement sees every hold and cancel that was answered before it began.
+// Whether a call of these batches must not go out now: one of them is over, stopped or paused, people hold its lane, or
+// the call is not under way any more, be it that a restore has forgotten it. One statement sees every hold and cancel
+// that was answered before it began.
 func (q *Queries) CallBarred(ctx context.Context, db DBTX, arg CallBarredParams) (bool, error) {
 	row := db.QueryRow(ctx, callBarred,
 		arg.ID,
@@ -43,16 +45,25 @@ func (q *Queries) CallBarred(ctx context.Context, db DBTX, arg CallBarredParams)
 }
 
 const callInsert = `-- name: CallInsert :exec
-INSERT INTO flow.call (id, org_id, batch_id, domain, bucket, lane, action_id, credential_id, state, owner, attempt, records, digest, first_key, last_key,
+INSERT INTO flow.call (id, org_id, batch_id, domain, bucket, lane, action_id, credential_id, state, owner, attempt,
+    records, digest, first_key, last_key,
     params, outcome_check, exclusive_key, claimed_at, send_before, counts_in, costs, key_sums)
-SELECT d.id, d.org_id, nullif(d.batch_id, '00000000-0000-0000-0000-000000000000'), $1, $2, d.lane::flow.lane, d.action_id, nullif(d.credential_id, '00000000-0000-0000-0000-000000000000'), 'intent', $3,
-    d.attempt, d.records, d.digest, nullif(d.first_key, ''), nullif(d.last_key, ''), d.params, d.outcome_check, nullif(d.exclusive_key, ''),
-    d.claimed_at, d.send_before, coalesce(nullif(d.counts, '')::jsonb, $4::jsonb) AS counts_in, nullif(d.costs, '')::jsonb, d.key_sums
-FROM (SELECT unnest($5::uuid[]) AS id, unnest($6::uuid[]) AS org_id, unnest($7::uuid[]) AS batch_id, unnest($8::text[]) AS lane, unnest($9::text[]) AS action_id,
-        unnest($10::uuid[]) AS credential_id, unnest($11::int[]) AS attempt, unnest($12::int[]) AS records,
-        unnest($13::text[]) AS digest, unnest($14::text[]) AS first_key, unnest($15::text[]) AS last_key,
-        unnest($16::text[]) AS params, unnest($17::text[]) AS outcome_check, unnest($18::text[]) AS exclusive_key,
-        unnest($19::timestamptz[]) AS claimed_at, unnest($20::timestamptz[]) AS send_before, unnest($21::text[]) AS costs, unnest($22::text[]) AS counts,
+SELECT d.id, d.org_id, nullif(d.batch_id, '00000000-0000-0000-0000-000000000000'), $1, $2, d.lane::flow.lane,
+    d.action_id, nullif(d.credential_id, '00000000-0000-0000-0000-000000000000'), 'intent', $3,
+    d.attempt, d.records, d.digest, nullif(d.first_key, ''), nullif(d.last_key, ''), d.params, d.outcome_check,
+        nullif(d.exclusive_key, ''),
+    d.claimed_at, d.send_before, coalesce(nullif(d.counts, '')::jsonb, $4::jsonb) AS counts_in,
+        nullif(d.costs, '')::jsonb, d.key_sums
+FROM (SELECT unnest($5::uuid[]) AS id, unnest($6::uuid[]) AS org_id, unnest($7::uuid[]) AS batch_id,
+    unnest($8::text[]) AS lane, unnest($9::text[]) AS action_id,
+        unnest($10::uuid[]) AS credential_id, unnest($11::int[]) AS attempt,
+            unnest($12::int[]) AS records,
+        unnest($13::text[]) AS digest, unnest($14::text[]) AS first_key,
+            unnest($15::text[]) AS last_key,
+        unnest($16::text[]) AS params, unnest($17::text[]) AS outcome_check,
+            unnest($18::text[]) AS exclusive_key,
+        unnest($19::timestamptz[]) AS claimed_at, unnest($20::timestamptz[]) AS send_before,
+            unnest($21::text[]) AS costs, unnest($22::text[]) AS counts,
         unnest($23::bytea[]) AS key_sums) d
 `
 
@@ -129,14 +140,20 @@ func (q *Queries) CallIs(ctx context.Context, db DBTX, arg CallIsParams) (bool, 
 }
 
 const callMove = `-- name: CallMove :execrows
-UPDATE flow.call c SET state = d.state, reference = coalesce(nullif(d.reference, ''), c.reference), answered_at = $1::timestamptz,
-    next_check_at = nullif(d.next_check_at, '0001-01-01 00:00:00+00'), note = coalesce(nullif(d.note, ''), c.note), counts_in = coalesce(nullif(d.counts_in, '')::jsonb, c.counts_in),
-    costs = coalesce(nullif(d.costs, '')::jsonb, c.costs), asked = CASE WHEN d.state = 'unresolved' THEN coalesce(nullif(d.asked, ''), c.asked) END,
-    failure = CASE WHEN d.state IN ('unknown', 'unresolved') THEN coalesce(c.failure, nullif(d.failure, '')) ELSE nullif(d.failure, '') END,
+UPDATE flow.call c SET state = d.state, reference = coalesce(nullif(d.reference, ''), c.reference),
+    answered_at = $1::timestamptz,
+    next_check_at = nullif(d.next_check_at, '0001-01-01 00:00:00+00'), note = coalesce(nullif(d.note, ''), c.note),
+        counts_in = coalesce(nullif(d.counts_in, '')::jsonb, c.counts_in),
+    costs = coalesce(nullif(d.costs, '')::jsonb, c.costs),
+        asked = CASE WHEN d.state = 'unresolved' THEN coalesce(nullif(d.asked, ''), c.asked) END,
+    failure = CASE WHEN d.state IN ('unknown', 'unresolved') THEN coalesce(c.failure, nullif(d.failure, ''))
+        ELSE nullif(d.failure, '') END,
     exclusive_key = CASE WHEN d.state IN ('intent', 'unknown', 'awaiting') THEN c.exclusive_key END,
-    key_sums = CASE WHEN d.state IN ('intent', 'unknown', 'awaiting') THEN c.key_sums END, resolved = c.resolved + d.settled
+    key_sums = CASE WHEN d.state IN ('intent', 'unknown', 'awaiting') THEN c.key_sums END, resolved = c.resolved
+        + d.settled
 FROM (SELECT unnest($2::uuid[]) AS id, unnest($3::text[]) AS state, unnest($4::text[]) AS reference,
-        unnest($5::timestamptz[]) AS next_check_at, unnest($6::text[]) AS note, unnest($7::text[]) AS counts_in, unnest($8::text[]) AS failure,
+        unnest($5::timestamptz[]) AS next_check_at, unnest($6::text[]) AS note,
+            unnest($7::text[]) AS counts_in, unnest($8::text[]) AS failure,
         unnest($9::text[]) AS costs, unnest($10::text[]) AS asked,
         unnest($11::text[]) AS seen, unnest($12::int[]) AS resolved, unnest($13::int[]) AS settled) d
 WHERE c.id = d.id AND c.state = d.seen AND c.resolved = d.resolved
@@ -158,8 +175,9 @@ type CallMoveParams struct {
 	Settled      []int32
 }
 
-// Moves calls that are still in the state that they were seen in, with as many of their records resolved. What is looked into keeps
-// what was said of it first. settled are their records that an answer settles which leaves others open.
+// Moves calls that are still in the state that they were seen in, with as many of their records resolved. What is
+// looked into keeps what was said of it first. settled are their records that an answer settles which leaves others
+// open.
 func (q *Queries) CallMove(ctx context.Context, db DBTX, arg CallMoveParams) (int64, error) {
 	result, err := db.Exec(ctx, callMove,
 		arg.AnsweredAt,
@@ -184,12 +202,15 @@ func (q *Queries) CallMove(ctx context.Context, db DBTX, arg CallMoveParams) (in
 
 const callNote = `-- name: CallNote :exec
 WITH call AS (
-    INSERT INTO flow.call (id, org_id, domain, bucket, lane, action_id, state, owner, records, digest, params, outcome_check, claimed_at, send_before,
+    INSERT INTO flow.call (id, org_id, domain, bucket, lane, action_id, state, owner, records, digest, params,
+        outcome_check, claimed_at, send_before,
         answered_at, counts_in)
-    VALUES ($7, $8, $1, $2, 'interactive', '', 'settled', $9, 0, '', '{}', 'safe', $10, $11, $11, $12)
+    VALUES ($7, $8, $1, $2, 'interactive', '', 'settled', $9, 0, '', '{}', 'safe', $10,
+        $11, $11, $12)
 )
 INSERT INTO flow.ledger AS l (domain, bucket, window_seconds, starts_at, ends_at, own, cap)
-SELECT $1, $2, unnest($3::int[]), unnest($4::timestamptz[]), unnest($5::timestamptz[]), 1, unnest($6::int[])
+SELECT $1, $2, unnest($3::int[]), unnest($4::timestamptz[]), unnest($5::timestamptz[]), 1,
+    unnest($6::int[])
 ON CONFLICT (domain, bucket, window_seconds, starts_at) DO UPDATE SET own = l.own + 1, cap = excluded.cap
 `
 
@@ -246,7 +267,8 @@ func (q *Queries) CallOpened(ctx context.Context, db DBTX, arg CallOpenedParams)
 }
 
 const callPostpone = `-- name: CallPostpone :exec
-UPDATE flow.call SET next_check_at = $1, checks = checks + $2, asked = CASE WHEN $2 > 0 THEN nullif($3::text, '') ELSE asked END
+UPDATE flow.call SET next_check_at = $1, checks = checks + $2,
+    asked = CASE WHEN $2 > 0 THEN nullif($3::text, '') ELSE asked END
 WHERE id = $4 AND state IN ('unknown', 'awaiting')
 `
 
@@ -268,7 +290,8 @@ func (q *Queries) CallPostpone(ctx context.Context, db DBTX, arg CallPostponePar
 }
 
 const callReferences = `-- name: CallReferences :many
-SELECT reference::text FROM flow.call WHERE domain = $1 AND bucket = $2 AND reference = ANY($3::text[]) AND NOT id = ANY($4::uuid[])
+SELECT reference::text FROM flow.call WHERE domain = $1 AND bucket = $2 AND reference = ANY($3::text[])
+    AND NOT id = ANY($4::uuid[])
 `
 
 type CallReferencesParams struct {
@@ -320,7 +343,8 @@ func (q *Queries) CallsAlign(ctx context.Context, db DBTX, arg CallsAlignParams)
 }
 
 const callsCheckNow = `-- name: CallsCheckNow :exec
-UPDATE flow.call SET next_check_at = flow.clock() WHERE state IN ('unknown', 'awaiting') AND next_check_at > (SELECT flow.clock())
+UPDATE flow.call SET next_check_at = flow.clock() WHERE state IN ('unknown', 'awaiting')
+    AND next_check_at > (SELECT flow.clock())
 `
 
 // After a step of the clock: nobody knows any more when the next question about a call was to be.
@@ -330,11 +354,13 @@ func (q *Queries) CallsCheckNow(ctx context.Context, db DBTX) error {
 }
 
 const callsCounted = `-- name: CallsCounted :many
-SELECT claimed_at, (CASE WHEN state IN ('settled', 'refused', 'awaiting') THEN least(answered_at, send_before) ELSE send_before END)::timestamptz AS until,
+SELECT claimed_at, (CASE WHEN state IN ('settled', 'refused', 'awaiting') THEN least(answered_at, send_before)
+    ELSE send_before END)::timestamptz AS until,
     coalesce(credential_id, '00000000-0000-0000-0000-000000000000')::uuid AS credential_id,
     sum(coalesce((costs->>($1::text))::int, 1))::bigint AS calls
 FROM flow.call WHERE domain = $2 AND bucket = ANY($3::text[]) AND counts_in <> '{}' AND claimed_at > $4
-    AND (bucket = $1 OR EXISTS (SELECT FROM jsonb_object_keys(counts_in) w WHERE split_part(w, ' ', 2) = $1::text))
+    AND (bucket = $1 OR EXISTS (SELECT FROM jsonb_object_keys(counts_in) w WHERE split_part(w, ' ',
+        2) = $1::text))
 GROUP BY 1, 2, 3
 `
 
@@ -621,8 +647,8 @@ type CallsOfOthersRow struct {
 }
 
 // Calls, from their intent to their settlement, and what people say of those that nobody knows the outcome of.
-// How many calls of each lane other processes than this one may have under way. Whether a call's time is over, the database's clock
-// cannot tell, which may have stepped: whoever finds that out moves it.
+// How many calls of each lane other processes than this one may have under way. Whether a call's time is over, the
+// database's clock cannot tell, which may have stepped: whoever finds that out moves it.
 func (q *Queries) CallsOfOthers(ctx context.Context, db DBTX, arg CallsOfOthersParams) ([]CallsOfOthersRow, error) {
 	rows, err := db.Query(ctx, callsOfOthers, arg.Domain, arg.Bucket, arg.Owner)
 	if err != nil {
@@ -726,7 +752,8 @@ func (q *Queries) CallsRead(ctx context.Context, db DBTX, arg CallsReadParams) (
 }
 
 const callsSince = `-- name: CallsSince :many
-SELECT bucket, counts_in, sum(coalesce((costs->>($1::text))::int, 1))::bigint AS calls, bool_or(state <> 'unresolved' AND credential_id IS NOT NULL)::boolean AS young FROM flow.call
+SELECT bucket, counts_in, sum(coalesce((costs->>($1::text))::int, 1))::bigint AS calls,
+    bool_or(state <> 'unresolved' AND credential_id IS NOT NULL)::boolean AS young FROM flow.call
 WHERE domain = $2 AND bucket = ANY($3::text[]) AND counts_in <> '{}' AND (
     claimed_at > $4
     OR (answered_at - claimed_at > interval '1 second' AND answered_at > $4)
@@ -750,12 +777,12 @@ type CallsSinceRow struct {
 	Young    bool
 }
 
-// Calls that a reading of the provider's counters up to since may not hold: those that went since then or, slow ones, were
-// answered since, and those of which nobody knows whether they arrived, as long as a window of theirs can be open. Those that the provider
-// did not count are in no window. Calls that were
-// claimed together count in the same windows: they are counted here, because there may be tens of thousands. They are those of all
-// buckets in whose queues calls wait that may spend the budget. Questions of the service's own, which no credential spends, are not young:
-// a reading is one itself.
+// Calls that a reading of the provider's counters up to since may not hold: those that went since then or, slow ones,
+// were answered since, and those of which nobody knows whether they arrived, as long as a window of theirs can be open.
+// Those that the provider did not count are in no window. Calls that were claimed together count in the same windows:
+// they are counted here, because there may be tens of thousands. They are those of all buckets in whose queues calls
+// wait that may spend the budget. Questions of the service's own, which no credential spends, are not young: a reading
+// is one itself.
 func (q *Queries) CallsSince(ctx context.Context, db DBTX, arg CallsSinceParams) ([]CallsSinceRow, error) {
 	rows, err := db.Query(ctx, callsSince,
 		arg.OfBucket,
@@ -790,7 +817,8 @@ func (q *Queries) CallsSince(ctx context.Context, db DBTX, arg CallsSinceParams)
 const callsToCheck = `-- name: CallsToCheck :many
 SELECT c.id, c.org_id, c.domain, c.bucket, c.lane, c.action_id, c.credential_id, c.state, c.owner, c.attempt, c.records, c.resolved, c.digest, c.first_key, c.last_key, c.params, c.outcome_check, c.exclusive_key, c.reference, c.claimed_at, c.send_before, c.answered_at, c.next_check_at, c.checks, c.counts_in, c.costs, c.note, c.failure, c.asked, c.batch_id, c.key_sums FROM (
     SELECT d.id, d.due,
-        row_number() OVER (PARTITION BY d.org_id ORDER BY d.due) + cardinality(array_positions($1::uuid[], d.org_id)) AS turn
+        row_number() OVER (PARTITION BY d.org_id ORDER BY d.due) + cardinality(array_positions($1::uuid[],
+            d.org_id)) AS turn
     FROM (
         SELECT q.id, q.org_id, q.next_check_at + make_interval(secs => 10 * least(q.checks, 30)) AS due FROM flow.call q
         WHERE q.domain = $2 AND q.bucket = $3 AND q.state IN ('unknown', 'awaiting')
@@ -812,9 +840,9 @@ type CallsToCheckRow struct {
 	FlowCall FlowCall
 }
 
-// The calls whose next question is due, but for some: organizations take turns, first those of which the fewest are looked into
-// already (under_way, one for each). One that was asked about often gives way to those that fell due a little later, so that new
-// ones are soon asked about however many cannot be found out.
+// The calls whose next question is due, but for some: organizations take turns, first those of which the fewest are
+// looked into already (under_way, one for each). One that was asked about often gives way to those that fell due a
+// little later, so that new ones are soon asked about however many cannot be found out.
 func (q *Queries) CallsToCheck(ctx context.Context, db DBTX, arg CallsToCheckParams) ([]CallsToCheckRow, error) {
 	rows, err := db.Query(ctx, callsToCheck,
 		arg.UnderWay,
@@ -874,7 +902,8 @@ func (q *Queries) CallsToCheck(ctx context.Context, db DBTX, arg CallsToCheckPar
 }
 
 const callsUnaligned = `-- name: CallsUnaligned :many
-SELECT id, bucket, counts_in, claimed_at, (CASE WHEN state IN ('settled', 'refused', 'awaiting') THEN least(answered_at, send_before) ELSE send_before END)::timestamptz AS until
+SELECT id, bucket, counts_in, claimed_at, (CASE WHEN state IN ('settled', 'refused', 'awaiting') THEN least(answered_at,
+    send_before) ELSE send_before END)::timestamptz AS until
 FROM flow.call WHERE domain = $1 AND bucket = ANY($2::text[]) AND counts_in <> '{}' AND (
     claimed_at > $3
     OR (answered_at - claimed_at > interval '1 second' AND answered_at > $3)
@@ -898,8 +927,8 @@ type CallsUnalignedRow struct {
 	Until     time.Time
 }
 
-// Calls of a budget whose windows are read again, with when they can have arrived: those that are not over, and those that a reading of
-// the provider's counters may miss. They may wait in queues of other budgets.
+// Calls of a budget whose windows are read again, with when they can have arrived: those that are not over, and those
+// that a reading of the provider's counters may miss. They may wait in queues of other budgets.
 func (q *Queries) CallsUnaligned(ctx context.Context, db DBTX, arg CallsUnalignedParams) ([]CallsUnalignedRow, error) {
 	rows, err := db.Query(ctx, callsUnaligned,
 		arg.Domain,
@@ -932,7 +961,8 @@ func (q *Queries) CallsUnaligned(ctx context.Context, db DBTX, arg CallsUnaligne
 }
 
 const callsUnderWay = `-- name: CallsUnderWay :many
-SELECT id, claimed_at, send_before FROM flow.call WHERE domain = $1 AND bucket = $2 AND state = 'intent' ORDER BY send_before
+SELECT id, claimed_at, send_before FROM flow.call WHERE domain = $1 AND bucket = $2 AND state = 'intent'
+    ORDER BY send_before
 `
 
 type CallsUnderWayParams struct {
@@ -969,7 +999,8 @@ func (q *Queries) CallsUnderWay(ctx context.Context, db DBTX, arg CallsUnderWayP
 
 const resolutionContradict = `-- name: ResolutionContradict :exec
 UPDATE flow.resolution r SET contradiction = d.truth
-FROM (SELECT unnest($1::uuid[]) AS call_id, unnest($2::int[]) AS call_row, unnest($3::text[]) AS truth) d
+FROM (SELECT unnest($1::uuid[]) AS call_id, unnest($2::int[]) AS call_row,
+    unnest($3::text[]) AS truth) d
 WHERE r.call_id = d.call_id AND r.call_row = d.call_row AND r.contradiction IS NULL
 `
 
@@ -1005,7 +1036,8 @@ type ResolutionsInsertParams struct {
 	Positions []int64
 }
 
-// Writes down what was said of records, with the places that they had in their call, and that the call is without them now.
+// Writes down what was said of records, with the places that they had in their call, and that the call is without them
+// now.
 func (q *Queries) ResolutionsInsert(ctx context.Context, db DBTX, arg ResolutionsInsertParams) error {
 	_, err := db.Exec(ctx, resolutionsInsert,
 		arg.CallID,

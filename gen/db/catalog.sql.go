@@ -108,7 +108,8 @@ func (q *Queries) CatalogGeneration(ctx context.Context, db DBTX, orgID uuid.UUI
 }
 
 const catalogImportAdd = `-- name: CatalogImportAdd :one
-INSERT INTO flow.catalog_import (org_id, platform_id, version, name, file, document_digest, options, report, services, actions,
+INSERT INTO flow.catalog_import (org_id, platform_id, version, name, file, document_digest, options, report, services,
+    actions,
     operations, skipped, left_out, created_by)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10,
     $11, $12, $13, $14)
@@ -183,7 +184,8 @@ func (q *Queries) CatalogImportDelete(ctx context.Context, db DBTX, arg CatalogI
 }
 
 const catalogImportList = `-- name: CatalogImportList :many
-SELECT DISTINCT ON (platform_id) platform_id, version, name, document_digest, options, report, services, actions, operations, skipped,
+SELECT DISTINCT ON (platform_id) platform_id, version, name, document_digest, options, report, services, actions,
+    operations, skipped,
     left_out, created_by, created_at
 FROM flow.catalog_import WHERE org_id = $1 AND platform_id > $2
 ORDER BY platform_id, version DESC

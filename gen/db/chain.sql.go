@@ -17,7 +17,8 @@ INSERT INTO flow.chain AS c (root_id, org_id, starts, created_at)
 SELECT r.id, $1, 0, (SELECT flow.clock())
 FROM (SELECT DISTINCT unnest($2::uuid[]) AS id) r ORDER BY r.id
 ON CONFLICT (root_id) DO UPDATE SET starts = c.starts
-RETURNING c.root_id, c.starts, c.refused, (SELECT o.start_budget FROM flow.organization o WHERE o.id = c.org_id)::int AS budget
+RETURNING c.root_id, c.starts, c.refused, (SELECT o.start_budget FROM flow.organization o
+    WHERE o.id = c.org_id)::int AS budget
 `
 
 type ChainsLockParams struct {
@@ -33,7 +34,8 @@ type ChainsLockRow struct {
 }
 
 // Chains of starts by events and flows, by their root causes.
-// Locks chains of an organization until the transaction ends, and says what they have and may have. One that is new is written down.
+// Locks chains of an organization until the transaction ends, and says what they have and may have. One that is new is
+// written down.
 func (q *Queries) ChainsLock(ctx context.Context, db DBTX, arg ChainsLockParams) ([]ChainsLockRow, error) {
 	rows, err := db.Query(ctx, chainsLock, arg.OrgID, arg.RootIds)
 	if err != nil {
@@ -61,7 +63,8 @@ func (q *Queries) ChainsLock(ctx context.Context, db DBTX, arg ChainsLockParams)
 
 const chainsNote = `-- name: ChainsNote :exec
 UPDATE flow.chain c SET starts = n.starts, refused = n.refused
-FROM (SELECT unnest($1::uuid[]) AS root_id, unnest($2::int[]) AS starts, unnest($3::int[]) AS refused) n
+FROM (SELECT unnest($1::uuid[]) AS root_id, unnest($2::int[]) AS starts,
+    unnest($3::int[]) AS refused) n
 WHERE c.root_id = n.root_id
 `
 

@@ -27,8 +27,9 @@ type CallsTogetherParams struct {
 	Scope  string
 }
 
-// How many calls of these actions, or of any, may be under way in any process, whichever of these queues they waited in. With jobs,
-// also those whose result is not known. With a scope, only those that name it beside their costs. As in CallsOfOthers, no clock ends them.
+// How many calls of these actions, or of any, may be under way in any process, whichever of these queues they waited
+// in. With jobs, also those whose result is not known. With a scope, only those that name it beside their costs. As in
+// CallsOfOthers, no clock ends them.
 func (q *Queries) CallsTogether(ctx context.Context, db DBTX, arg CallsTogetherParams) (int64, error) {
 	row := db.QueryRow(ctx, callsTogether,
 		arg.Domain,
@@ -60,7 +61,8 @@ type HoldCoversRow struct {
 	TaskNo  int16
 }
 
-// The queues of these batches that active holds of people cover. Those of batches are not read: the batch says that it is paused.
+// The queues of these batches that active holds of people cover. Those of batches are not read: the batch says that it
+// is paused.
 func (q *Queries) HoldCovers(ctx context.Context, db DBTX, arg HoldCoversParams) ([]HoldCoversRow, error) {
 	rows, err := db.Query(ctx, holdCovers, arg.BatchIds, arg.Domain, arg.Bucket)
 	if err != nil {
@@ -122,17 +124,22 @@ func (q *Queries) HoldOpenBackoff(ctx context.Context, db DBTX, arg HoldOpenBack
 }
 
 const partChoose = `-- name: PartChoose :many
-SELECT (k.no - 1)::int AS queue_no, p.id, k.batch_id::uuid AS batch_id, k.step_no::smallint AS step_no, k.task_no::smallint AS task_no, p.slice_no,
+SELECT (k.no - 1)::int AS queue_no, p.id, k.batch_id::uuid AS batch_id, k.step_no::smallint AS step_no,
+    k.task_no::smallint AS task_no, p.slice_no,
     p.part_slice AS begins, p.from_off, p.to_off, p.apart, p.attempt, p.element, p.first, p.size,
-    coalesce(p.queued_at, '0001-01-01 00:00:00+00')::timestamptz AS queued_at, greatest(p.ready_at, '0001-01-01 00:00:00+00')::timestamptz AS ready_at
-FROM (SELECT unnest($1::uuid[]) AS batch_id, unnest($2::smallint[]) AS step_no, unnest($3::smallint[]) AS task_no,
+    coalesce(p.queued_at, '0001-01-01 00:00:00+00')::timestamptz AS queued_at, greatest(p.ready_at,
+        '0001-01-01 00:00:00+00')::timestamptz AS ready_at
+FROM (SELECT unnest($1::uuid[]) AS batch_id, unnest($2::smallint[]) AS step_no,
+    unnest($3::smallint[]) AS task_no,
         unnest($4::int[]) AS most, generate_series(1, cardinality($1::uuid[])) AS no) k
 CROSS JOIN LATERAL (
     SELECT r.id, s.no AS slice_no, (CASE WHEN s.no = r.slice_no THEN r.from_off ELSE 0 END)::int AS from_off,
         (CASE WHEN s.no = r.last_no THEN coalesce(r.to_off, s.records) ELSE s.records END)::int AS to_off,
-        r.apart, r.attempt, r.element, s.first, s.records AS size, r.ready_at, r.queued_at, r.slice_no AS part_slice, r.from_off AS part_from
+        r.apart, r.attempt, r.element, s.first, s.records AS size, r.ready_at, r.queued_at, r.slice_no AS part_slice,
+            r.from_off AS part_from
     FROM (
-        SELECT q.id, q.slice_no, q.from_off, q.last_no, q.to_off, q.apart, q.attempt, q.element, q.ready_at, q.queued_at FROM flow.part q
+        SELECT q.id, q.slice_no, q.from_off, q.last_no, q.to_off, q.apart, q.attempt, q.element, q.ready_at, q.queued_at
+            FROM flow.part q
         WHERE q.batch_id = k.batch_id AND q.step_no = k.step_no AND q.task_no = k.task_no AND q.call_id IS NULL
             AND q.ready_at <= (SELECT flow.clock())
         ORDER BY q.ready_at, q.slice_no, q.from_off LIMIT k.most
@@ -172,8 +179,8 @@ type PartChooseRow struct {
 	ReadyAt  time.Time
 }
 
-// What is ready in queues, slice by slice, in the order in which it goes; of each so many parts at most. Each queue is looked up for
-// itself: else the planner takes reading all parts for cheap.
+// What is ready in queues, slice by slice, in the order in which it goes; of each so many parts at most. Each queue is
+// looked up for itself: else the planner takes reading all parts for cheap.
 func (q *Queries) PartChoose(ctx context.Context, db DBTX, arg PartChooseParams) ([]PartChooseRow, error) {
 	rows, err := db.Query(ctx, partChoose,
 		arg.BatchIds,
@@ -219,19 +226,24 @@ func (q *Queries) PartChoose(ctx context.Context, db DBTX, arg PartChooseParams)
 const queueChoose = `-- name: QueueChoose :many
 
 WITH RECURSIVE org AS (
-    (SELECT f.org_id FROM flow.lane_batch f WHERE f.domain = $1::text AND f.bucket = $2::text AND f.open AND f.listed AND f.ready_parts > 0
+    (SELECT f.org_id FROM flow.lane_batch f WHERE f.domain = $1::text AND f.bucket = $2::text AND f.open
+        AND f.listed AND f.ready_parts > 0
             AND f.batch_id >= $3::uuid
         ORDER BY f.org_id LIMIT 1)
     UNION ALL
     SELECT n.org_id FROM org CROSS JOIN LATERAL (
-        SELECT f.org_id FROM flow.lane_batch f WHERE f.domain = $1::text AND f.bucket = $2::text AND f.open AND f.listed AND f.ready_parts > 0
+        SELECT f.org_id FROM flow.lane_batch f WHERE f.domain = $1::text AND f.bucket = $2::text AND f.open
+            AND f.listed AND f.ready_parts > 0
             AND f.batch_id >= $3::uuid
             AND f.org_id > org.org_id ORDER BY f.org_id LIMIT 1
     ) n
 )
-SELECT l.lane, l.batch_id, l.step_no, l.task_no, l.org_id, l.ready_records, l.allowance, l.part_id, coalesce(s.max_concurrent_calls, 0)::int AS max_calls,
-    coalesce(s.weight, 0)::int AS weight, coalesce(o.vtime, 0)::bigint AS org_vtime, coalesce(t.vtime, 0)::bigint AS vtime,
-    (SELECT coalesce(max(c.vstart), 0) FROM flow.budget_org c WHERE c.domain = $1::text AND c.bucket = $2::text)::bigint AS org_clock,
+SELECT l.lane, l.batch_id, l.step_no, l.task_no, l.org_id, l.ready_records, l.allowance, l.part_id,
+    coalesce(s.max_concurrent_calls, 0)::int AS max_calls,
+    coalesce(s.weight, 0)::int AS weight, coalesce(o.vtime, 0)::bigint AS org_vtime,
+        coalesce(t.vtime, 0)::bigint AS vtime,
+    (SELECT coalesce(max(c.vstart), 0) FROM flow.budget_org c WHERE c.domain = $1::text
+        AND c.bucket = $2::text)::bigint AS org_clock,
     (SELECT coalesce(max(c.vstart), 0) FROM flow.budget_org_lane c
         WHERE c.domain = $1::text AND c.bucket = $2::text AND c.org_id = l.org_id)::bigint AS clock
 FROM org
@@ -240,20 +252,24 @@ CROSS JOIN LATERAL (
     SELECT q.batch_id, q.step_no, q.task_no, q.org_id, q.lane, q.high, q.ready_records, q.allowance,
         coalesce(CASE WHEN q.call_id IS NULL THEN q.part_id END, 0)::bigint AS part_id
     FROM flow.lane_batch q
-    WHERE q.domain = $1::text AND q.bucket = $2::text AND q.org_id = org.org_id AND q.lane = k.lane AND q.open AND q.listed AND NOT q.paused AND q.ready_parts > 0
+    WHERE q.domain = $1::text AND q.bucket = $2::text AND q.org_id = org.org_id AND q.lane = k.lane AND q.open
+        AND q.listed AND NOT q.paused AND q.ready_parts > 0
         AND q.batch_id >= $3::uuid
         AND (q.allowance IS NULL OR q.allowance > 0) AND (q.lapses_at IS NULL OR q.lapses_at > (SELECT flow.clock()))
         AND (q.part_id IS NOT NULL AND q.call_id IS NULL
-            OR EXISTS (SELECT FROM flow.part p WHERE p.batch_id = q.batch_id AND p.step_no = q.step_no AND p.task_no = q.task_no
+            OR EXISTS (SELECT FROM flow.part p WHERE p.batch_id = q.batch_id AND p.step_no = q.step_no
+                AND p.task_no = q.task_no
                 AND p.call_id IS NULL AND p.ready_at <= (SELECT flow.clock())))
         -- Of the lane, and so asked once, not for each of its queues.
         AND (SELECT NOT EXISTS (SELECT FROM flow.holds_over(org.org_id, $1::text, k.lane)))
         AND NOT concat_ws('.', q.batch_id, q.step_no, q.task_no) = ANY($4::text[])
     ORDER BY q.high DESC, q.batch_id
-    LIMIT (SELECT greatest(b.max_in_flight, $5::int) FROM flow.budget b WHERE b.domain = $1::text AND b.bucket = $2::text)
+    LIMIT (SELECT greatest(b.max_in_flight, $5::int) FROM flow.budget b WHERE b.domain = $1::text
+        AND b.bucket = $2::text)
 ) l
 LEFT JOIN flow.budget_org o ON o.domain = $1::text AND o.bucket = $2::text AND o.org_id = l.org_id
-LEFT JOIN flow.budget_org_lane t ON t.domain = $1::text AND t.bucket = $2::text AND t.org_id = l.org_id AND t.lane = l.lane
+LEFT JOIN flow.budget_org_lane t ON t.domain = $1::text AND t.bucket = $2::text AND t.org_id = l.org_id
+    AND t.lane = l.lane
 LEFT JOIN flow.domain_lane s ON s.org_id = l.org_id AND s.tenancy_id = $1::text AND s.lane = l.lane
 ORDER BY l.org_id, l.lane, l.high DESC, l.batch_id
 `
@@ -284,12 +300,13 @@ type QueueChooseRow struct {
 }
 
 // What a claim chooses: the queues and parts that may go next, and what holds them.
-// The batches that may go next: of each lane the boosted ones first, then the oldest, with where the lane is in fair queueing;
-// the clocks are the latest starts of its competitors. Queues to skip ("batch.step.task"), and
-// those of paced batches that must wait for a tick, do not take the places of others. Of a lane no more are read than calls may be
-// under way, and least, from which one bulk call may take. part_id is the part that stands in the queue and is all that is ready in it; 0 for
-// none. Batches before since, which may be zero, are passed over by the index alone. Queues to skip are an
-// array of texts because Postgres then keeps one plan: with sets of keys it plans anew for each call, which takes longer than to run it.
+// The batches that may go next: of each lane the boosted ones first, then the oldest, with where the lane is in fair
+// queueing; the clocks are the latest starts of its competitors. Queues to skip ("batch.step.task"), and those of paced
+// batches that must wait for a tick, do not take the places of others. Of a lane no more are read than calls may be
+// under way, and least, from which one bulk call may take. part_id is the part that stands in the queue and is all that
+// is ready in it; 0 for none. Batches before since, which may be zero, are passed over by the index alone. Queues to
+// skip are an array of texts because Postgres then keeps one plan: with sets of keys it plans anew for each call, which
+// takes longer than to run it.
 func (q *Queries) QueueChoose(ctx context.Context, db DBTX, arg QueueChooseParams) ([]QueueChooseRow, error) {
 	rows, err := db.Query(ctx, queueChoose,
 		arg.Domain,
@@ -335,7 +352,8 @@ const queueNextReady = `-- name: QueueNextReady :one
 SELECT coalesce(min(n.ready_at), '0001-01-01 00:00:00+00')::timestamptz AS at FROM flow.lane_batch q
 CROSS JOIN LATERAL (
     SELECT p.ready_at FROM flow.part p
-    WHERE p.batch_id = q.batch_id AND p.step_no = q.step_no AND p.task_no = q.task_no AND p.call_id IS NULL AND p.ready_at > $1::timestamptz
+    WHERE p.batch_id = q.batch_id AND p.step_no = q.step_no AND p.task_no = q.task_no AND p.call_id IS NULL
+        AND p.ready_at > $1::timestamptz
     ORDER BY p.ready_at LIMIT 1
 ) n
 WHERE q.domain = $2 AND q.bucket = $3 AND q.open AND q.listed AND q.ready_parts > 0

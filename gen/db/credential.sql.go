@@ -15,8 +15,10 @@ import (
 
 const authorizationAdd = `-- name: AuthorizationAdd :one
 WITH gone AS (DELETE FROM flow.credential_authorization WHERE expires_at < flow.clock())
-INSERT INTO flow.credential_authorization (state_hash, org_id, credential_id, of_version, account_id, api_key_id, redirect_uri, expires_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, flow.clock() + make_interval(secs => $8::double precision))
+INSERT INTO flow.credential_authorization (state_hash, org_id, credential_id, of_version, account_id, api_key_id,
+    redirect_uri, expires_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7,
+    flow.clock() + make_interval(secs => $8::double precision))
 RETURNING expires_at
 `
 
@@ -52,7 +54,8 @@ const authorizationTake = `-- name: AuthorizationTake :one
 DELETE FROM flow.credential_authorization a WHERE a.state_hash = $1
 RETURNING state_hash, org_id, credential_id, of_version, account_id, api_key_id, redirect_uri, expires_at, (a.expires_at > flow.clock()
     AND EXISTS (SELECT FROM flow.organization o WHERE o.id = a.org_id AND o.status = 'active')
-    AND NOT EXISTS (SELECT FROM flow.api_key k WHERE k.id = a.api_key_id AND (k.revoked_at IS NOT NULL OR k.expires_at <= flow.clock())))::boolean AS good
+    AND NOT EXISTS (SELECT FROM flow.api_key k WHERE k.id = a.api_key_id AND (k.revoked_at IS NOT NULL
+        OR k.expires_at <= flow.clock())))::boolean AS good
 `
 
 type AuthorizationTakeRow struct {
@@ -67,7 +70,8 @@ type AuthorizationTakeRow struct {
 	Good         bool
 }
 
-// Found by the hash of its state alone: whoever brings the state back has no organization yet. What asked for it must still be let in.
+// Found by the hash of its state alone: whoever brings the state back has no organization yet. What asked for it must
+// still be let in.
 func (q *Queries) AuthorizationTake(ctx context.Context, db DBTX, stateHash []byte) (AuthorizationTakeRow, error) {
 	row := db.QueryRow(ctx, authorizationTake, stateHash)
 	var i AuthorizationTakeRow
@@ -101,11 +105,15 @@ func (q *Queries) BudgetsLimit(ctx context.Context, db DBTX, arg BudgetsLimitPar
 }
 
 const credentialAdd = `-- name: CredentialAdd :exec
-INSERT INTO flow.credential (id, org_id, name, platform_id, auth_method, tenancy_id, grant_type, token_url, authorize_url, scopes, audience,
-    placement_header, placement_scheme, placement_query, placement_cookie, aws_region, aws_service, aws_default_bucket, aws_endpoint_url, allowed_origins, status,
+INSERT INTO flow.credential (id, org_id, name, platform_id, auth_method, tenancy_id, grant_type, token_url,
+    authorize_url, scopes, audience,
+    placement_header, placement_scheme, placement_query, placement_cookie, aws_region, aws_service, aws_default_bucket,
+        aws_endpoint_url, allowed_origins, status,
     created_by)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11,
-    $12, $13, $14, $15, $16, $17, $18, $19, $20, $21,
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10,
+    $11,
+    $12, $13, $14, $15, $16, $17,
+        $18, $19, $20, $21,
     $22)
 `
 
@@ -164,8 +172,10 @@ func (q *Queries) CredentialAdd(ctx context.Context, db DBTX, arg CredentialAddP
 
 const credentialCount = `-- name: CredentialCount :one
 SELECT count(*) FROM flow.credential c
-WHERE c.org_id = $1 AND c.deleted_at IS NULL AND c.id BETWEEN $2 AND $3 AND ($4::text IS NULL OR c.status = $4)
-    AND ($5::timestamptz IS NULL OR c.created_at >= $5) AND ($6::timestamptz IS NULL OR c.created_at < $6)
+WHERE c.org_id = $1 AND c.deleted_at IS NULL AND c.id BETWEEN $2 AND $3 AND ($4::text IS NULL
+    OR c.status = $4)
+    AND ($5::timestamptz IS NULL OR c.created_at >= $5)
+    AND ($6::timestamptz IS NULL OR c.created_at < $6)
     AND ($7::text IS NULL OR lower(c.name) LIKE lower($7))
     AND ($8::text IS NULL OR c.platform_id = $8)
 `
@@ -264,7 +274,8 @@ func (q *Queries) CredentialForUse(ctx context.Context, db DBTX, arg CredentialF
 }
 
 const credentialGet = `-- name: CredentialGet :one
-SELECT c.id, c.org_id, c.name, c.platform_id, c.auth_method, c.tenancy_id, c.grant_type, c.token_url, c.authorize_url, c.scopes, c.audience, c.placement_header, c.placement_scheme, c.placement_query, c.placement_cookie, c.aws_region, c.aws_service, c.aws_default_bucket, c.aws_endpoint_url, c.allowed_origins, c.limits, c.status, c.created_by, c.last_verified, c.created_at, c.updated_at, c.deleted_at, coalesce(d.account_number, '')::text AS account_number, coalesce(d.account_name, '')::text AS account_name,
+SELECT c.id, c.org_id, c.name, c.platform_id, c.auth_method, c.tenancy_id, c.grant_type, c.token_url, c.authorize_url, c.scopes, c.audience, c.placement_header, c.placement_scheme, c.placement_query, c.placement_cookie, c.aws_region, c.aws_service, c.aws_default_bucket, c.aws_endpoint_url, c.allowed_origins, c.limits, c.status, c.created_by, c.last_verified, c.created_at, c.updated_at, c.deleted_at, coalesce(d.account_number, '')::text AS account_number, coalesce(d.account_name,
+    '')::text AS account_name,
     coalesce(t.label, '')::text AS label, t.limits AS account_limits, (d.org_id IS NOT NULL)::boolean AS manual
 FROM flow.credential c LEFT JOIN flow.domain d ON d.tenancy_id = c.tenancy_id
 LEFT JOIN flow.tenant t ON t.org_id = c.org_id AND t.tenancy_id = c.tenancy_id
@@ -326,7 +337,8 @@ func (q *Queries) CredentialGet(ctx context.Context, db DBTX, arg CredentialGetP
 }
 
 const credentialLimit = `-- name: CredentialLimit :exec
-UPDATE flow.credential SET limits = $1::jsonb, updated_at = flow.clock() WHERE org_id = $2 AND id = $3
+UPDATE flow.credential SET limits = $1::jsonb, updated_at = flow.clock() WHERE org_id = $2
+    AND id = $3
 `
 
 type CredentialLimitParams struct {
@@ -341,12 +353,15 @@ func (q *Queries) CredentialLimit(ctx context.Context, db DBTX, arg CredentialLi
 }
 
 const credentialList = `-- name: CredentialList :many
-SELECT c.id, c.org_id, c.name, c.platform_id, c.auth_method, c.tenancy_id, c.grant_type, c.token_url, c.authorize_url, c.scopes, c.audience, c.placement_header, c.placement_scheme, c.placement_query, c.placement_cookie, c.aws_region, c.aws_service, c.aws_default_bucket, c.aws_endpoint_url, c.allowed_origins, c.limits, c.status, c.created_by, c.last_verified, c.created_at, c.updated_at, c.deleted_at, coalesce(d.account_number, '')::text AS account_number, coalesce(d.account_name, '')::text AS account_name,
+SELECT c.id, c.org_id, c.name, c.platform_id, c.auth_method, c.tenancy_id, c.grant_type, c.token_url, c.authorize_url, c.scopes, c.audience, c.placement_header, c.placement_scheme, c.placement_query, c.placement_cookie, c.aws_region, c.aws_service, c.aws_default_bucket, c.aws_endpoint_url, c.allowed_origins, c.limits, c.status, c.created_by, c.last_verified, c.created_at, c.updated_at, c.deleted_at, coalesce(d.account_number, '')::text AS account_number, coalesce(d.account_name,
+    '')::text AS account_name,
     coalesce(t.label, '')::text AS label, t.limits AS account_limits, (d.org_id IS NOT NULL)::boolean AS manual
 FROM flow.credential c LEFT JOIN flow.domain d ON d.tenancy_id = c.tenancy_id
 LEFT JOIN flow.tenant t ON t.org_id = c.org_id AND t.tenancy_id = c.tenancy_id
-WHERE c.org_id = $1 AND c.deleted_at IS NULL AND c.id BETWEEN $2 AND $3 AND ($4::text IS NULL OR c.status = $4)
-    AND ($5::timestamptz IS NULL OR c.created_at >= $5) AND ($6::timestamptz IS NULL OR c.created_at < $6)
+WHERE c.org_id = $1 AND c.deleted_at IS NULL AND c.id BETWEEN $2 AND $3 AND ($4::text IS NULL
+    OR c.status = $4)
+    AND ($5::timestamptz IS NULL OR c.created_at >= $5)
+    AND ($6::timestamptz IS NULL OR c.created_at < $6)
     AND ($7::text IS NULL OR lower(c.name) LIKE lower($7))
     AND ($8::text IS NULL OR c.platform_id = $8)
 ORDER BY c.id LIMIT $10 OFFSET $9
@@ -440,12 +455,15 @@ func (q *Queries) CredentialList(ctx context.Context, db DBTX, arg CredentialLis
 }
 
 const credentialListNewest = `-- name: CredentialListNewest :many
-SELECT c.id, c.org_id, c.name, c.platform_id, c.auth_method, c.tenancy_id, c.grant_type, c.token_url, c.authorize_url, c.scopes, c.audience, c.placement_header, c.placement_scheme, c.placement_query, c.placement_cookie, c.aws_region, c.aws_service, c.aws_default_bucket, c.aws_endpoint_url, c.allowed_origins, c.limits, c.status, c.created_by, c.last_verified, c.created_at, c.updated_at, c.deleted_at, coalesce(d.account_number, '')::text AS account_number, coalesce(d.account_name, '')::text AS account_name,
+SELECT c.id, c.org_id, c.name, c.platform_id, c.auth_method, c.tenancy_id, c.grant_type, c.token_url, c.authorize_url, c.scopes, c.audience, c.placement_header, c.placement_scheme, c.placement_query, c.placement_cookie, c.aws_region, c.aws_service, c.aws_default_bucket, c.aws_endpoint_url, c.allowed_origins, c.limits, c.status, c.created_by, c.last_verified, c.created_at, c.updated_at, c.deleted_at, coalesce(d.account_number, '')::text AS account_number, coalesce(d.account_name,
+    '')::text AS account_name,
     coalesce(t.label, '')::text AS label, t.limits AS account_limits, (d.org_id IS NOT NULL)::boolean AS manual
 FROM flow.credential c LEFT JOIN flow.domain d ON d.tenancy_id = c.tenancy_id
 LEFT JOIN flow.tenant t ON t.org_id = c.org_id AND t.tenancy_id = c.tenancy_id
-WHERE c.org_id = $1 AND c.deleted_at IS NULL AND c.id BETWEEN $2 AND $3 AND ($4::text IS NULL OR c.status = $4)
-    AND ($5::timestamptz IS NULL OR c.created_at >= $5) AND ($6::timestamptz IS NULL OR c.created_at < $6)
+WHERE c.org_id = $1 AND c.deleted_at IS NULL AND c.id BETWEEN $2 AND $3 AND ($4::text IS NULL
+    OR c.status = $4)
+    AND ($5::timestamptz IS NULL OR c.created_at >= $5)
+    AND ($6::timestamptz IS NULL OR c.created_at < $6)
     AND ($7::text IS NULL OR lower(c.name) LIKE lower($7))
     AND ($8::text IS NULL OR c.platform_id = $8)
 ORDER BY c.id DESC LIMIT $10 OFFSET $9
@@ -593,9 +611,12 @@ func (q *Queries) CredentialLock(ctx context.Context, db DBTX, arg CredentialLoc
 
 const credentialReplace = `-- name: CredentialReplace :exec
 UPDATE flow.credential
-SET name = $1, auth_method = $2, tenancy_id = $3, grant_type = $4, token_url = $5, authorize_url = $6, scopes = $7,
-    audience = $8, placement_header = $9, placement_scheme = $10, placement_query = $11, placement_cookie = $12,
-    aws_region = $13, aws_service = $14, aws_default_bucket = $15, aws_endpoint_url = $16,
+SET name = $1, auth_method = $2, tenancy_id = $3, grant_type = $4,
+    token_url = $5, authorize_url = $6, scopes = $7,
+    audience = $8, placement_header = $9, placement_scheme = $10,
+        placement_query = $11, placement_cookie = $12,
+    aws_region = $13, aws_service = $14, aws_default_bucket = $15,
+        aws_endpoint_url = $16,
     allowed_origins = $17, status = $18,
     last_verified = CASE WHEN $19::boolean THEN NULL ELSE last_verified END, updated_at = flow.clock()
 WHERE org_id = $20 AND id = $21
@@ -653,14 +674,17 @@ func (q *Queries) CredentialReplace(ctx context.Context, db DBTX, arg Credential
 }
 
 const credentialStamp = `-- name: CredentialStamp :exec
-INSERT INTO flow.credential_use AS u (org_id, credential_id, service_id, last_used_at, last_stamped_at, last_succeeded_at, last_failed_at, last_failure_class)
+INSERT INTO flow.credential_use AS u (org_id, credential_id, service_id, last_used_at, last_stamped_at,
+    last_succeeded_at, last_failed_at, last_failure_class)
 SELECT c.org_id, c.id, $1, $2::timestamptz, flow.clock(),
-    CASE WHEN $3::text IS NULL THEN $2 END, CASE WHEN $3::text IS NOT NULL THEN $2 END, $3
+    CASE WHEN $3::text IS NULL THEN $2 END,
+    CASE WHEN $3::text IS NOT NULL THEN $2 END, $3
 FROM flow.credential c WHERE c.org_id = $4 AND c.id = $5 AND c.deleted_at IS NULL
 ON CONFLICT (credential_id, service_id) DO UPDATE
 SET last_used_at = greatest(u.last_used_at, excluded.last_used_at), last_stamped_at = excluded.last_stamped_at,
     last_succeeded_at = greatest(u.last_succeeded_at, excluded.last_succeeded_at),
-    last_failure_class = CASE WHEN u.last_failed_at IS NULL OR excluded.last_failed_at >= u.last_failed_at THEN excluded.last_failure_class ELSE u.last_failure_class END,
+    last_failure_class = CASE WHEN u.last_failed_at IS NULL OR excluded.last_failed_at >= u.last_failed_at
+        THEN excluded.last_failure_class ELSE u.last_failure_class END,
     last_failed_at = greatest(u.last_failed_at, excluded.last_failed_at)
 `
 
@@ -699,7 +723,8 @@ func (q *Queries) CredentialTokenDelete(ctx context.Context, db DBTX, arg Creden
 }
 
 const credentialTokens = `-- name: CredentialTokens :many
-SELECT t.credential_id, t.org_id, t.of_version, t.generation, t.expires_at, t.asked_by, t.asked_until, t.failures, t.retry_at, t.lost, t.failure_class, t.failure FROM flow.credential_token t JOIN flow.secret s ON s.org_id = t.org_id AND s.id = t.credential_id AND s.version = t.of_version
+SELECT t.credential_id, t.org_id, t.of_version, t.generation, t.expires_at, t.asked_by, t.asked_until, t.failures, t.retry_at, t.lost, t.failure_class, t.failure FROM flow.credential_token t JOIN flow.secret s ON s.org_id = t.org_id AND s.id = t.credential_id
+    AND s.version = t.of_version
 WHERE t.org_id = $1 AND t.credential_id = ANY($2::uuid[])
 `
 
@@ -747,7 +772,8 @@ func (q *Queries) CredentialTokens(ctx context.Context, db DBTX, arg CredentialT
 }
 
 const credentialUser = `-- name: CredentialUser :one
-SELECT d.id, d.name FROM flow.definition d JOIN flow.definition_version v ON v.definition_id = d.id AND v.version = d.version
+SELECT d.id, d.name FROM flow.definition d JOIN flow.definition_version v ON v.definition_id = d.id
+    AND v.version = d.version
 WHERE d.org_id = $1 AND d.status = 'active' AND d.deleted_at IS NULL AND EXISTS (
     SELECT FROM json_array_elements(v.doc -> 'steps') step, json_array_elements(step -> 'tasks') task
     WHERE task ->> 'credential_id' = $2::text
@@ -827,7 +853,8 @@ func (q *Queries) CredentialUsesDelete(ctx context.Context, db DBTX, arg Credent
 
 const credentialVerify = `-- name: CredentialVerify :exec
 UPDATE flow.credential
-SET last_verified = greatest(last_verified, $1::timestamptz), tenancy_id = coalesce(tenancy_id, $2), updated_at = flow.clock()
+SET last_verified = greatest(last_verified, $1::timestamptz), tenancy_id = coalesce(tenancy_id,
+    $2), updated_at = flow.clock()
 WHERE org_id = $3 AND id = $4
 `
 
@@ -883,7 +910,8 @@ func (q *Queries) CredentialsLimited(ctx context.Context, db DBTX, arg Credentia
 }
 
 const tokenAsk = `-- name: TokenAsk :exec
-UPDATE flow.credential_token SET asked_by = $1::uuid, asked_until = flow.clock() + make_interval(secs => $2::double precision)
+UPDATE flow.credential_token SET asked_by = $1::uuid, asked_until = flow.clock()
+    + make_interval(secs => $2::double precision)
 WHERE org_id = $3 AND credential_id = $4
 `
 
@@ -934,8 +962,10 @@ func (q *Queries) TokenFailed(ctx context.Context, db DBTX, arg TokenFailedParam
 }
 
 const tokenStored = `-- name: TokenStored :exec
-UPDATE flow.credential_token SET generation = generation + 1, expires_at = flow.clock() + make_interval(secs => $1::double precision),
-    asked_by = NULL, asked_until = NULL, failures = 0, retry_at = NULL, lost = false, failure_class = NULL, failure = NULL
+UPDATE flow.credential_token SET generation = generation + 1, expires_at = flow.clock()
+    + make_interval(secs => $1::double precision),
+    asked_by = NULL, asked_until = NULL, failures = 0, retry_at = NULL, lost = false, failure_class = NULL,
+        failure = NULL
 WHERE org_id = $2 AND credential_id = $3
 `
 
@@ -952,7 +982,8 @@ func (q *Queries) TokenStored(ctx context.Context, db DBTX, arg TokenStoredParam
 
 const tokenTurn = `-- name: TokenTurn :one
 INSERT INTO flow.credential_token AS t (credential_id, org_id, of_version)
-SELECT c.id, c.org_id, $1 FROM flow.credential c WHERE c.org_id = $2 AND c.id = $3 AND c.deleted_at IS NULL
+SELECT c.id, c.org_id, $1 FROM flow.credential c WHERE c.org_id = $2 AND c.id = $3
+    AND c.deleted_at IS NULL
 ON CONFLICT (credential_id) DO UPDATE SET
     of_version = greatest(t.of_version, excluded.of_version),
     expires_at = CASE WHEN t.of_version >= excluded.of_version THEN t.expires_at END,
@@ -963,8 +994,10 @@ ON CONFLICT (credential_id) DO UPDATE SET
     lost = t.of_version >= excluded.of_version AND t.lost,
     failure_class = CASE WHEN t.of_version >= excluded.of_version THEN t.failure_class END,
     failure = CASE WHEN t.of_version >= excluded.of_version THEN t.failure END
-RETURNING t.credential_id, t.org_id, t.of_version, t.generation, t.expires_at, t.asked_by, t.asked_until, t.failures, t.retry_at, t.lost, t.failure_class, t.failure, greatest(coalesce(extract(epoch FROM t.expires_at - flow.clock()), 0), 0)::double precision AS life,
-    coalesce(t.asked_until > flow.clock(), false)::boolean AS asked, coalesce(t.retry_at > flow.clock(), false)::boolean AS resting
+RETURNING t.credential_id, t.org_id, t.of_version, t.generation, t.expires_at, t.asked_by, t.asked_until, t.failures, t.retry_at, t.lost, t.failure_class, t.failure, greatest(coalesce(extract(epoch FROM t.expires_at - flow.clock()), 0),
+    0)::double precision AS life,
+    coalesce(t.asked_until > flow.clock(), false)::boolean AS asked, coalesce(t.retry_at > flow.clock(),
+        false)::boolean AS resting
 `
 
 type TokenTurnParams struct {
@@ -980,7 +1013,8 @@ type TokenTurnRow struct {
 	Resting             bool
 }
 
-// The row of a credential, locked; made where there is none. Tokens of an older secret are forgotten, but not their count.
+// The row of a credential, locked; made where there is none. Tokens of an older secret are forgotten, but not their
+// count.
 func (q *Queries) TokenTurn(ctx context.Context, db DBTX, arg TokenTurnParams) (TokenTurnRow, error) {
 	row := db.QueryRow(ctx, tokenTurn, arg.OfVersion, arg.OrgID, arg.CredentialID)
 	var i TokenTurnRow

@@ -30,8 +30,10 @@ func (q *Queries) CountDefinitionVersions(ctx context.Context, db DBTX, arg Coun
 
 const countDefinitions = `-- name: CountDefinitions :one
 SELECT count(*) FROM flow.definition d
-WHERE d.org_id = $1 AND d.deleted_at IS NULL AND d.id BETWEEN $2 AND $3 AND ($4::text IS NULL OR d.status = $4)
-    AND ($5::timestamptz IS NULL OR d.created_at >= $5) AND ($6::timestamptz IS NULL OR d.created_at < $6)
+WHERE d.org_id = $1 AND d.deleted_at IS NULL AND d.id BETWEEN $2 AND $3
+    AND ($4::text IS NULL OR d.status = $4)
+    AND ($5::timestamptz IS NULL OR d.created_at >= $5)
+    AND ($6::timestamptz IS NULL OR d.created_at < $6)
     AND ($7::text IS NULL OR lower(d.name) LIKE lower($7))
 `
 
@@ -141,7 +143,8 @@ func (q *Queries) CreateDefinitionVersion(ctx context.Context, db DBTX, arg Crea
 }
 
 const credentialsHold = `-- name: CredentialsHold :many
-SELECT id FROM flow.credential WHERE org_id = $1 AND id = ANY($2::uuid[]) AND deleted_at IS NULL ORDER BY id FOR KEY SHARE
+SELECT id FROM flow.credential WHERE org_id = $1 AND id = ANY($2::uuid[]) AND deleted_at IS NULL ORDER BY id
+    FOR KEY SHARE
 `
 
 type CredentialsHoldParams struct {
@@ -209,7 +212,8 @@ func (q *Queries) Definition(ctx context.Context, db DBTX, arg DefinitionParams)
 }
 
 const definitionCredentials = `-- name: DefinitionCredentials :many
-SELECT id, platform_id, status FROM flow.credential WHERE org_id = $1 AND id = ANY($2::uuid[]) AND deleted_at IS NULL
+SELECT id, platform_id, status FROM flow.credential WHERE org_id = $1 AND id = ANY($2::uuid[])
+    AND deleted_at IS NULL
 `
 
 type DefinitionCredentialsParams struct {
@@ -428,8 +432,10 @@ const definitions = `-- name: Definitions :many
 SELECT d.id, d.org_id, d.name, d.description, d.status, d.version, d.variable_set_id, d.created_by, d.created_at, d.updated_at, d.deleted_at, v.doc
 FROM flow.definition d
 JOIN flow.definition_version v ON v.definition_id = d.id AND v.version = d.version
-WHERE d.org_id = $1 AND d.deleted_at IS NULL AND d.id BETWEEN $2 AND $3 AND ($4::text IS NULL OR d.status = $4)
-    AND ($5::timestamptz IS NULL OR d.created_at >= $5) AND ($6::timestamptz IS NULL OR d.created_at < $6)
+WHERE d.org_id = $1 AND d.deleted_at IS NULL AND d.id BETWEEN $2 AND $3
+    AND ($4::text IS NULL OR d.status = $4)
+    AND ($5::timestamptz IS NULL OR d.created_at >= $5)
+    AND ($6::timestamptz IS NULL OR d.created_at < $6)
     AND ($7::text IS NULL OR lower(d.name) LIKE lower($7))
 ORDER BY d.id LIMIT $9 OFFSET $8
 `
@@ -497,7 +503,8 @@ func (q *Queries) Definitions(ctx context.Context, db DBTX, arg DefinitionsParam
 
 const definitionsForStart = `-- name: DefinitionsForStart :many
 SELECT d.org_id, d.id, d.version FROM flow.definition d
-WHERE (d.org_id, d.id) IN (SELECT unnest($1::uuid[]), unnest($2::uuid[])) AND d.deleted_at IS NULL AND d.status = 'active'
+WHERE (d.org_id, d.id) IN (SELECT unnest($1::uuid[]), unnest($2::uuid[])) AND d.deleted_at IS NULL
+    AND d.status = 'active'
 FOR KEY SHARE SKIP LOCKED
 `
 
@@ -537,8 +544,10 @@ const definitionsNewest = `-- name: DefinitionsNewest :many
 SELECT d.id, d.org_id, d.name, d.description, d.status, d.version, d.variable_set_id, d.created_by, d.created_at, d.updated_at, d.deleted_at, v.doc
 FROM flow.definition d
 JOIN flow.definition_version v ON v.definition_id = d.id AND v.version = d.version
-WHERE d.org_id = $1 AND d.deleted_at IS NULL AND d.id BETWEEN $2 AND $3 AND ($4::text IS NULL OR d.status = $4)
-    AND ($5::timestamptz IS NULL OR d.created_at >= $5) AND ($6::timestamptz IS NULL OR d.created_at < $6)
+WHERE d.org_id = $1 AND d.deleted_at IS NULL AND d.id BETWEEN $2 AND $3
+    AND ($4::text IS NULL OR d.status = $4)
+    AND ($5::timestamptz IS NULL OR d.created_at >= $5)
+    AND ($6::timestamptz IS NULL OR d.created_at < $6)
     AND ($7::text IS NULL OR lower(d.name) LIKE lower($7))
 ORDER BY d.id DESC LIMIT $9 OFFSET $8
 `
@@ -621,7 +630,8 @@ func (q *Queries) DeleteDefinition(ctx context.Context, db DBTX, arg DeleteDefin
 
 const replaceDefinition = `-- name: ReplaceDefinition :one
 UPDATE flow.definition
-SET name = $1, description = $2, status = $3, version = $4, variable_set_id = $5, updated_at = flow.clock()
+SET name = $1, description = $2, status = $3, version = $4, variable_set_id = $5,
+    updated_at = flow.clock()
 WHERE org_id = $6 AND id = $7
 RETURNING id, org_id, name, description, status, version, variable_set_id, created_by, created_at, updated_at, deleted_at
 `

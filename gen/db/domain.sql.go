@@ -44,14 +44,16 @@ type DomainAnsweredParams struct {
 	TenancyID  string
 }
 
-// The provider answered a question of ours within so many seconds; the longest counts, and is forgotten little by little.
+// The provider answered a question of ours within so many seconds; the longest counts, and is forgotten little by
+// little.
 func (q *Queries) DomainAnswered(ctx context.Context, db DBTX, arg DomainAnsweredParams) error {
 	_, err := db.Exec(ctx, domainAnswered, arg.AnsweredIn, arg.TenancyID)
 	return err
 }
 
 const domainAnyOrg = `-- name: DomainAnyOrg :one
-SELECT org_id FROM flow.credential WHERE tenancy_id = $1 AND status = 'active' AND deleted_at IS NULL ORDER BY id LIMIT 1
+SELECT org_id FROM flow.credential WHERE tenancy_id = $1 AND status = 'active' AND deleted_at IS NULL
+    ORDER BY id LIMIT 1
 `
 
 // An organization whose credential may ask an account about itself.
@@ -68,11 +70,15 @@ SELECT (SELECT coalesce(array_agg(l.window_seconds ORDER BY l.window_seconds), '
         WHERE l.tenancy_id = $1 AND l.bucket = $2)::int[] AS windows,
     (SELECT coalesce(array_agg(l.cap ORDER BY l.window_seconds), '{}') FROM flow.domain_limit l
         WHERE l.tenancy_id = $1 AND l.bucket = $2)::int[] AS caps,
-    (SELECT coalesce(min(m.percent), 100) FROM flow.domain_margin m WHERE m.tenancy_id = $1 AND m.bucket = $2
+    (SELECT coalesce(min(m.percent), 100) FROM flow.domain_margin m WHERE m.tenancy_id = $1
+        AND m.bucket = $2
         AND (EXISTS (SELECT FROM flow.domain a WHERE a.tenancy_id = m.tenancy_id AND a.org_id = m.org_id)
-            OR EXISTS (SELECT FROM flow.credential c WHERE c.tenancy_id = m.tenancy_id AND c.org_id = m.org_id AND c.status = 'active' AND c.deleted_at IS NULL
-            AND (c.last_verified IS NOT NULL OR NOT EXISTS (SELECT FROM flow.credential_use u WHERE u.credential_id = c.id
-                AND u.last_failure_class = 'AUTH_FAILED' AND u.last_failed_at > coalesce(u.last_succeeded_at, '-infinity'))))))::int AS margin,
+            OR EXISTS (SELECT FROM flow.credential c WHERE c.tenancy_id = m.tenancy_id AND c.org_id = m.org_id
+                AND c.status = 'active' AND c.deleted_at IS NULL
+            AND (c.last_verified IS NOT NULL OR NOT EXISTS (SELECT FROM flow.credential_use u
+                WHERE u.credential_id = c.id
+                AND u.last_failure_class = 'AUTH_FAILED' AND u.last_failed_at > coalesce(u.last_succeeded_at,
+                    '-infinity'))))))::int AS margin,
     coalesce((SELECT d.time_zone FROM flow.domain d WHERE d.tenancy_id = $1), '')::text AS time_zone
 `
 
@@ -89,9 +95,9 @@ type DomainCapsRow struct {
 }
 
 // Accounts of providers: their limits, lanes and margins.
-// The provider's limits of a bucket that were read, by window, and the lowest margin of the organizations that use the account: those
-// with an active credential of it, which the provider has identified and whose newest secret it has not refused, and the one that has it
-// for itself.
+// The provider's limits of a bucket that were read, by window, and the lowest margin of the organizations that use the
+// account: those with an active credential of it, which the provider has identified and whose newest secret it has not
+// refused, and the one that has it for itself.
 func (q *Queries) DomainCaps(ctx context.Context, db DBTX, arg DomainCapsParams) (DomainCapsRow, error) {
 	row := db.QueryRow(ctx, domainCaps, arg.TenancyID, arg.Bucket)
 	var i DomainCapsRow
@@ -105,7 +111,8 @@ func (q *Queries) DomainCaps(ctx context.Context, db DBTX, arg DomainCapsParams)
 }
 
 const domainCredential = `-- name: DomainCredential :one
-SELECT id FROM flow.credential WHERE tenancy_id = $1 AND org_id = $2 AND status = 'active' AND deleted_at IS NULL
+SELECT id FROM flow.credential WHERE tenancy_id = $1 AND org_id = $2 AND status = 'active'
+    AND deleted_at IS NULL
 ORDER BY id LIMIT 1
 `
 
@@ -145,7 +152,8 @@ func (q *Queries) DomainGet(ctx context.Context, db DBTX, tenancyID string) (Flo
 }
 
 const domainLimitPut = `-- name: DomainLimitPut :exec
-INSERT INTO flow.domain_limit (tenancy_id, bucket, window_seconds, cap, read_at) VALUES ($1, $2, $3, $4, flow.clock())
+INSERT INTO flow.domain_limit (tenancy_id, bucket, window_seconds, cap, read_at) VALUES ($1, $2,
+    $3, $4, flow.clock())
 ON CONFLICT (tenancy_id, bucket, window_seconds) DO UPDATE SET cap = excluded.cap, read_at = excluded.read_at
 `
 
@@ -168,10 +176,12 @@ func (q *Queries) DomainLimitPut(ctx context.Context, db DBTX, arg DomainLimitPu
 
 const laneCharge = `-- name: LaneCharge :exec
 WITH org AS (
-    INSERT INTO flow.budget_org (domain, bucket, org_id, vstart, vtime) VALUES ($1, $2, $3, $7, $8)
+    INSERT INTO flow.budget_org (domain, bucket, org_id, vstart, vtime) VALUES ($1, $2, $3, $7,
+        $8)
     ON CONFLICT (domain, bucket, org_id) DO UPDATE SET vstart = excluded.vstart, vtime = excluded.vtime
 )
-INSERT INTO flow.budget_org_lane (domain, bucket, org_id, lane, vstart, vtime) VALUES ($1, $2, $3, $4, $5, $6)
+INSERT INTO flow.budget_org_lane (domain, bucket, org_id, lane, vstart, vtime) VALUES ($1, $2, $3, $4,
+    $5, $6)
 ON CONFLICT (domain, bucket, org_id, lane) DO UPDATE SET vstart = excluded.vstart, vtime = excluded.vtime
 `
 
@@ -238,8 +248,10 @@ func (q *Queries) LaneList(ctx context.Context, db DBTX, arg LaneListParams) ([]
 }
 
 const laneSet = `-- name: LaneSet :one
-INSERT INTO flow.domain_lane (org_id, tenancy_id, lane, weight, max_concurrent_calls) VALUES ($1, $2, $3, $4, $5)
-ON CONFLICT (org_id, tenancy_id, lane) DO UPDATE SET weight = excluded.weight, max_concurrent_calls = excluded.max_concurrent_calls, updated_at = excluded.updated_at
+INSERT INTO flow.domain_lane (org_id, tenancy_id, lane, weight, max_concurrent_calls) VALUES ($1, $2,
+    $3, $4, $5)
+ON CONFLICT (org_id, tenancy_id, lane) DO UPDATE SET weight = excluded.weight,
+    max_concurrent_calls = excluded.max_concurrent_calls, updated_at = excluded.updated_at
 RETURNING org_id, tenancy_id, lane, weight, max_concurrent_calls, updated_at
 `
 
@@ -272,10 +284,13 @@ func (q *Queries) LaneSet(ctx context.Context, db DBTX, arg LaneSetParams) (Flow
 }
 
 const marginList = `-- name: MarginList :many
-SELECT m.bucket, coalesce(min(m.percent) FILTER (WHERE EXISTS (SELECT FROM flow.domain a WHERE a.tenancy_id = m.tenancy_id AND a.org_id = m.org_id)
-        OR EXISTS (SELECT FROM flow.credential c WHERE c.tenancy_id = m.tenancy_id AND c.org_id = m.org_id AND c.status = 'active' AND c.deleted_at IS NULL
+SELECT m.bucket, coalesce(min(m.percent) FILTER (WHERE EXISTS (SELECT FROM flow.domain a
+    WHERE a.tenancy_id = m.tenancy_id AND a.org_id = m.org_id)
+        OR EXISTS (SELECT FROM flow.credential c WHERE c.tenancy_id = m.tenancy_id AND c.org_id = m.org_id
+            AND c.status = 'active' AND c.deleted_at IS NULL
         AND (c.last_verified IS NOT NULL OR NOT EXISTS (SELECT FROM flow.credential_use u WHERE u.credential_id = c.id
-            AND u.last_failure_class = 'AUTH_FAILED' AND u.last_failed_at > coalesce(u.last_succeeded_at, '-infinity'))))), 100)::int AS lowest,
+            AND u.last_failure_class = 'AUTH_FAILED' AND u.last_failed_at > coalesce(u.last_succeeded_at,
+                '-infinity'))))), 100)::int AS lowest,
     coalesce(max(m.percent) FILTER (WHERE m.org_id = $1), 0)::int AS own,
     coalesce(max(m.updated_at) FILTER (WHERE m.org_id = $1), '0001-01-01 00:00:00+00')::timestamptz AS updated_at
 FROM flow.domain_margin m WHERE m.tenancy_id = $2 GROUP BY m.bucket
@@ -293,7 +308,8 @@ type MarginListRow struct {
 	UpdatedAt time.Time
 }
 
-// The margins of an account by bucket: that of the organization (0: none) and the lowest of all that use it, as DomainCaps says.
+// The margins of an account by bucket: that of the organization (0: none) and the lowest of all that use it, as
+// DomainCaps says.
 func (q *Queries) MarginList(ctx context.Context, db DBTX, arg MarginListParams) ([]MarginListRow, error) {
 	rows, err := db.Query(ctx, marginList, arg.OrgID, arg.TenancyID)
 	if err != nil {

@@ -11,7 +11,8 @@ import (
 )
 
 const clockCompare = `-- name: ClockCompare :one
-SELECT flow.clock()::timestamptz AS now, (SELECT extract(epoch FROM ahead - stepped) FROM flow.clock_offset)::float8 AS passed
+SELECT flow.clock()::timestamptz AS now, (SELECT extract(epoch FROM ahead - stepped)
+    FROM flow.clock_offset)::float8 AS passed
 `
 
 type ClockCompareRow struct {
@@ -39,7 +40,8 @@ type ClockWatchParams struct {
 	Now   time.Time
 }
 
-// Notes that the clock went steadily between two times. Where nobody has watched it until the first of them, nobody knows about before.
+// Notes that the clock went steadily between two times. Where nobody has watched it until the first of them, nobody
+// knows about before.
 func (q *Queries) ClockWatch(ctx context.Context, db DBTX, arg ClockWatchParams) error {
 	_, err := db.Exec(ctx, clockWatch, arg.Since, arg.Now)
 	return err
@@ -63,7 +65,8 @@ func (q *Queries) ClockWatched(ctx context.Context, db DBTX) (ClockWatchedRow, e
 
 const dueBegin = `-- name: DueBegin :one
 UPDATE flow.due
-SET due_at = flow.clock() + make_interval(secs => lease_seconds), woken_at = CASE WHEN woken_at > flow.clock() THEN woken_at END
+SET due_at = flow.clock() + make_interval(secs => lease_seconds),
+    woken_at = CASE WHEN woken_at > flow.clock() THEN woken_at END
 WHERE kind = $1 AND key = $2 AND lease_no = $3 AND leased
 RETURNING failures
 `
@@ -74,8 +77,8 @@ type DueBeginParams struct {
 	LeaseNo int64
 }
 
-// Begins leased work; no row means that the lease was lost. The work sees whatever happened before, so wake-ups until now
-// are served by it; those for later stay. Returns how often in a row the work has failed.
+// Begins leased work; no row means that the lease was lost. The work sees whatever happened before, so wake-ups until
+// now are served by it; those for later stay. Returns how often in a row the work has failed.
 func (q *Queries) DueBegin(ctx context.Context, db DBTX, arg DueBeginParams) (int32, error) {
 	row := db.QueryRow(ctx, dueBegin, arg.Kind, arg.Key, arg.LeaseNo)
 	var failures int32
@@ -158,7 +161,8 @@ func (q *Queries) DueExtendMany(ctx context.Context, db DBTX, arg DueExtendManyP
 
 const dueFail = `-- name: DueFail :execrows
 UPDATE flow.due
-SET due_at = least(woken_at, flow.clock() + make_interval(secs => $1)), leased = false, woken_at = NULL, failures = failures + 1
+SET due_at = least(woken_at, flow.clock() + make_interval(secs => $1)), leased = false, woken_at = NULL,
+    failures = failures + 1
 WHERE kind = $2 AND key = $3 AND lease_no = $4 AND leased
 `
 
@@ -220,7 +224,8 @@ type DueGateParams struct {
 	Key  string
 }
 
-// Waits for the transactions that wake a row of a kind whose handlers look again, and keeps others from it until this one ends.
+// Waits for the transactions that wake a row of a kind whose handlers look again, and keeps others from it until this
+// one ends.
 func (q *Queries) DueGate(ctx context.Context, db DBTX, arg DueGateParams) error {
 	_, err := db.Exec(ctx, dueGate, arg.Kind, arg.Key)
 	return err
@@ -254,7 +259,8 @@ func (q *Queries) DueLease(ctx context.Context, db DBTX, arg DueLeaseParams) (Du
 const dueLook = `-- name: DueLook :one
 SELECT coalesce((SELECT greatest(0, extract(epoch FROM d.due_at - flow.clock())) FROM flow.due d
     WHERE NOT d.leased AND d.kind = ANY($1::text[]) ORDER BY d.due_at LIMIT 1), 3600)::float8 AS seconds,
-    ARRAY(SELECT DISTINCT l.kind FROM flow.due l WHERE l.due_at <= (SELECT flow.clock()) AND l.kind = ANY($1::text[]) AND l.leased)::text[] AS lapsed
+    ARRAY(SELECT DISTINCT l.kind FROM flow.due l WHERE l.due_at <= (SELECT flow.clock())
+        AND l.kind = ANY($1::text[]) AND l.leased)::text[] AS lapsed
 `
 
 type DueLookRow struct {
@@ -262,8 +268,8 @@ type DueLookRow struct {
 	Lapsed  []string
 }
 
-// In how many seconds the next row of these kinds falls due that nobody works on (3600 where there is none), and the kinds of which
-// a lease has ended.
+// In how many seconds the next row of these kinds falls due that nobody works on (3600 where there is none), and the
+// kinds of which a lease has ended.
 func (q *Queries) DueLook(ctx context.Context, db DBTX, kinds []string) (DueLookRow, error) {
 	row := db.QueryRow(ctx, dueLook, kinds)
 	var i DueLookRow
@@ -296,7 +302,8 @@ type DueRetakeRow struct {
 	LeaseNo int64
 }
 
-// Leases up to max_rows rows anew whose lease has ended and which no job waits for: their number is below the floor of their kind.
+// Leases up to max_rows rows anew whose lease has ended and which no job waits for: their number is below the floor of
+// their kind.
 func (q *Queries) DueRetake(ctx context.Context, db DBTX, arg DueRetakeParams) ([]DueRetakeRow, error) {
 	rows, err := db.Query(ctx, dueRetake, arg.Kinds, arg.Floors, arg.MaxRows)
 	if err != nil {
@@ -383,7 +390,8 @@ func (q *Queries) DueTake(ctx context.Context, db DBTX, arg DueTakeParams) ([]Du
 }
 
 const dueWake = `-- name: DueWake :one
-SELECT w.no::bigint AS lease_no, w.failed::int AS failures FROM flow.wake_lease($1::text, $2::text, $3::timestamptz, $4::float8, $5::boolean, $6::boolean) w
+SELECT w.no::bigint AS lease_no, w.failed::int AS failures FROM flow.wake_lease($1::text, $2::text,
+    $3::timestamptz, $4::float8, $5::boolean, $6::boolean) w
 `
 
 type DueWakeParams struct {
@@ -400,8 +408,9 @@ type DueWakeRow struct {
 	Failures int32
 }
 
-// Makes (kind, key) due at due_at (now where it is null), keeping the earlier of two times. Where the row is due and nobody works
-// on it, it is leased: the caller starts the work in this transaction under the number of the lease, which is else 0.
+// Makes (kind, key) due at due_at (now where it is null), keeping the earlier of two times. Where the row is due and
+// nobody works on it, it is leased: the caller starts the work in this transaction under the number of the lease, which
+// is else 0.
 func (q *Queries) DueWake(ctx context.Context, db DBTX, arg DueWakeParams) (DueWakeRow, error) {
 	row := db.QueryRow(ctx, dueWake,
 		arg.Kind,
@@ -417,7 +426,8 @@ func (q *Queries) DueWake(ctx context.Context, db DBTX, arg DueWakeParams) (DueW
 }
 
 const dueWakeKind = `-- name: DueWakeKind :exec
-UPDATE flow.due d SET due_at = CASE WHEN d.leased THEN d.due_at ELSE flow.clock() END, woken_at = CASE WHEN d.leased THEN flow.clock() END
+UPDATE flow.due d SET due_at = CASE WHEN d.leased THEN d.due_at ELSE flow.clock() END,
+    woken_at = CASE WHEN d.leased THEN flow.clock() END
 FROM (SELECT w.kind, w.key FROM flow.due w WHERE w.kind = $1::text ORDER BY w.key FOR UPDATE) kin
 WHERE d.kind = kin.kind AND d.key = kin.key
 `

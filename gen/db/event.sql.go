@@ -15,7 +15,8 @@ import (
 const eventArrive = `-- name: EventArrive :exec
 INSERT INTO flow.event_arrival (org_id, event_id, event_kind, payload, occurred_at)
 SELECT e.org_id, e.id, e.kind, e.payload, (SELECT flow.clock())
-FROM (SELECT unnest($1::uuid[]) AS id, unnest($2::uuid[]) AS org_id, unnest($3::text[]) AS kind, unnest($4::text[])::json AS payload,
+FROM (SELECT unnest($1::uuid[]) AS id, unnest($2::uuid[]) AS org_id, unnest($3::text[]) AS kind,
+    unnest($4::text[])::json AS payload,
         generate_series(1, cardinality($1::uuid[])) AS place) e
 ORDER BY e.place
 `
@@ -41,7 +42,8 @@ func (q *Queries) EventArrive(ctx context.Context, db DBTX, arg EventArriveParam
 const eventBatchesArrive = `-- name: EventBatchesArrive :many
 INSERT INTO flow.event_arrival (org_id, event_id, event_kind, payload, occurred_at)
 SELECT b.org_id, e.id, 'batch.' || b.status::text, flow.batch_event(b.batch_id), (SELECT flow.clock())
-FROM (SELECT unnest($1::uuid[]) AS id, unnest($2::uuid[]) AS batch_id) e JOIN flow.batch_count b ON b.batch_id = e.batch_id
+FROM (SELECT unnest($1::uuid[]) AS id, unnest($2::uuid[]) AS batch_id) e JOIN flow.batch_count b
+    ON b.batch_id = e.batch_id
 ORDER BY b.batch_id
 RETURNING org_id
 `
@@ -74,7 +76,9 @@ func (q *Queries) EventBatchesArrive(ctx context.Context, db DBTX, arg EventBatc
 
 const eventBatchesEnded = `-- name: EventBatchesEnded :many
 INSERT INTO flow.event_delivery (subscription_id, org_id, event_id, event_kind, depth, root_id, payload, created_at)
-SELECT s.id, s.org_id, e.id, s.event_kind, b.event_depth, coalesce(b.root_id, CASE WHEN b.created_at <= $1::timestamptz THEN b.id END, e.id), flow.batch_event(b.id), (SELECT flow.clock())
+SELECT s.id, s.org_id, e.id, s.event_kind, b.event_depth,
+    coalesce(b.root_id, CASE WHEN b.created_at <= $1::timestamptz THEN b.id END, e.id), flow.batch_event(b.id),
+    (SELECT flow.clock())
 FROM (SELECT unnest($2::uuid[]) AS id, unnest($3::uuid[]) AS batch_id) e
 JOIN flow.batch b ON b.id = e.batch_id
 JOIN flow.batch_count c ON c.batch_id = b.id
@@ -89,8 +93,9 @@ type EventBatchesEndedParams struct {
 	BatchIds  []uuid.UUID
 }
 
-// As EventEmit, of batches that are over in this transaction. The end of one that no chain led to begins one; that of one that was there in a
-// time that a restore has lost goes on with one, so that what comes of it is known to have perhaps come before.
+// As EventEmit, of batches that are over in this transaction. The end of one that no chain led to begins one; that of
+// one that was there in a time that a restore has lost goes on with one, so that what comes of it is known to have
+// perhaps come before.
 func (q *Queries) EventBatchesEnded(ctx context.Context, db DBTX, arg EventBatchesEndedParams) ([]uuid.UUID, error) {
 	rows, err := db.Query(ctx, eventBatchesEnded, arg.LostUntil, arg.Ids, arg.BatchIds)
 	if err != nil {
@@ -112,8 +117,10 @@ func (q *Queries) EventBatchesEnded(ctx context.Context, db DBTX, arg EventBatch
 }
 
 const eventBatchesWaited = `-- name: EventBatchesWaited :one
-SELECT flow.event_waited(array_agg(b.org_id ORDER BY e.place), array_agg('batch.' || b.status::text ORDER BY e.place))::boolean[] AS waited
-FROM (SELECT unnest($1::uuid[]) AS id, generate_series(1, cardinality($1::uuid[])) AS place) e JOIN flow.batch_count b ON b.batch_id = e.id
+SELECT flow.event_waited(array_agg(b.org_id ORDER BY e.place), array_agg('batch.' || b.status::text
+    ORDER BY e.place))::boolean[] AS waited
+FROM (SELECT unnest($1::uuid[]) AS id, generate_series(1, cardinality($1::uuid[])) AS place) e
+    JOIN flow.batch_count b ON b.batch_id = e.id
 `
 
 // As EventWaited, of batches that are over in this transaction.
@@ -125,7 +132,8 @@ func (q *Queries) EventBatchesWaited(ctx context.Context, db DBTX, batchIds []uu
 }
 
 const eventDeliveries = `-- name: EventDeliveries :many
-SELECT id, event_id, event_kind, depth, root_id, payload FROM flow.event_delivery WHERE subscription_id = $1 ORDER BY id LIMIT $2
+SELECT id, event_id, event_kind, depth, root_id, payload FROM flow.event_delivery
+    WHERE subscription_id = $1 ORDER BY id LIMIT $2
 `
 
 type EventDeliveriesParams struct {
@@ -204,7 +212,8 @@ func (q *Queries) EventDeliveryDelete(ctx context.Context, db DBTX, ids []int64)
 const eventEmit = `-- name: EventEmit :many
 INSERT INTO flow.event_delivery (subscription_id, org_id, event_id, event_kind, depth, root_id, payload, created_at)
 SELECT s.id, s.org_id, e.id, s.event_kind, e.depth, e.root_id, e.payload, (SELECT flow.clock())
-FROM (SELECT unnest($1::uuid[]) AS id, unnest($2::uuid[]) AS org_id, unnest($3::text[]) AS kind, unnest($4::smallint[]) AS depth, unnest($5::uuid[]) AS root_id,
+FROM (SELECT unnest($1::uuid[]) AS id, unnest($2::uuid[]) AS org_id, unnest($3::text[]) AS kind,
+    unnest($4::smallint[]) AS depth, unnest($5::uuid[]) AS root_id,
         unnest($6::text[])::json AS payload, generate_series(1, cardinality($1::uuid[])) AS no) e
 JOIN flow.event_subscription s ON s.org_id = e.org_id AND s.event_kind = e.kind AND s.enabled
 ORDER BY e.no, s.id
@@ -220,8 +229,8 @@ type EventEmitParams struct {
 	Payloads []string
 }
 
-// A row for each subscription that hears of these events, in their order, and who those are. Where nobody does, a look into an index
-// is all.
+// A row for each subscription that hears of these events, in their order, and who those are. Where nobody does, a look
+// into an index is all.
 func (q *Queries) EventEmit(ctx context.Context, db DBTX, arg EventEmitParams) ([]uuid.UUID, error) {
 	rows, err := db.Query(ctx, eventEmit,
 		arg.Ids,
@@ -250,8 +259,10 @@ func (q *Queries) EventEmit(ctx context.Context, db DBTX, arg EventEmitParams) (
 }
 
 const eventSubscriptionAdd = `-- name: EventSubscriptionAdd :exec
-INSERT INTO flow.event_subscription (id, org_id, definition_id, description, event_kind, filter, input_template, enabled, created_by, created_at, updated_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $10)
+INSERT INTO flow.event_subscription (id, org_id, definition_id, description, event_kind, filter, input_template,
+    enabled, created_by, created_at, updated_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7,
+    $8, $9, $10, $10)
 `
 
 type EventSubscriptionAddParams struct {
@@ -288,7 +299,8 @@ SELECT count(*) FROM flow.event_subscription
 WHERE org_id = $1 AND id BETWEEN $2 AND $3
     AND ($4::uuid IS NULL OR definition_id = $4)
     AND ($5::text IS NULL OR event_kind = $5)
-    AND ($6::timestamptz IS NULL OR created_at >= $6) AND ($7::timestamptz IS NULL OR created_at < $7)
+    AND ($6::timestamptz IS NULL OR created_at >= $6)
+    AND ($7::timestamptz IS NULL OR created_at < $7)
 `
 
 type EventSubscriptionCountParams struct {
@@ -368,7 +380,8 @@ SELECT id, org_id, definition_id, description, event_kind, filter, input_templat
 WHERE org_id = $1 AND id BETWEEN $2 AND $3
     AND ($4::uuid IS NULL OR definition_id = $4)
     AND ($5::text IS NULL OR event_kind = $5)
-    AND ($6::timestamptz IS NULL OR created_at >= $6) AND ($7::timestamptz IS NULL OR created_at < $7)
+    AND ($6::timestamptz IS NULL OR created_at >= $6)
+    AND ($7::timestamptz IS NULL OR created_at < $7)
 ORDER BY id LIMIT $9 OFFSET $8
 `
 
@@ -437,7 +450,8 @@ SELECT id, org_id, definition_id, description, event_kind, filter, input_templat
 WHERE org_id = $1 AND id BETWEEN $2 AND $3
     AND ($4::uuid IS NULL OR definition_id = $4)
     AND ($5::text IS NULL OR event_kind = $5)
-    AND ($6::timestamptz IS NULL OR created_at >= $6) AND ($7::timestamptz IS NULL OR created_at < $7)
+    AND ($6::timestamptz IS NULL OR created_at >= $6)
+    AND ($7::timestamptz IS NULL OR created_at < $7)
 ORDER BY id DESC LIMIT $9 OFFSET $8
 `
 
@@ -582,7 +596,8 @@ func (q *Queries) EventSubscriptionNames(ctx context.Context, db DBTX, arg Event
 }
 
 const eventSubscriptionNote = `-- name: EventSubscriptionNote :exec
-UPDATE flow.event_subscription SET started_count = started_count + $1::bigint, failed_count = failed_count + $2::bigint,
+UPDATE flow.event_subscription SET started_count = started_count + $1::bigint, failed_count = failed_count
+    + $2::bigint,
     last_started_at = CASE WHEN $1::bigint > 0 THEN $3::timestamptz ELSE last_started_at END,
     last_failed_at = CASE WHEN $2::bigint > 0 THEN $3::timestamptz ELSE last_failed_at END,
     last_error = coalesce($4::text, last_error)
@@ -610,7 +625,8 @@ func (q *Queries) EventSubscriptionNote(ctx context.Context, db DBTX, arg EventS
 }
 
 const eventSubscriptionUpdate = `-- name: EventSubscriptionUpdate :exec
-UPDATE flow.event_subscription SET definition_id = $1, description = $2, event_kind = $3, filter = $4,
+UPDATE flow.event_subscription SET definition_id = $1, description = $2, event_kind = $3,
+    filter = $4,
     input_template = $5, enabled = $6, updated_at = $7
 WHERE org_id = $8 AND id = $9
 `
@@ -651,7 +667,8 @@ type EventWaitedParams struct {
 	Kinds  []string
 }
 
-// Which of these events tasks wait for. From here on nobody begins to wait in their organizations until the transaction ends.
+// Which of these events tasks wait for. From here on nobody begins to wait in their organizations until the transaction
+// ends.
 func (q *Queries) EventWaited(ctx context.Context, db DBTX, arg EventWaitedParams) ([]bool, error) {
 	row := db.QueryRow(ctx, eventWaited, arg.OrgIds, arg.Kinds)
 	var waited []bool

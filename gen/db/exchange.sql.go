@@ -15,7 +15,8 @@ import (
 const batchTimeline = `-- name: BatchTimeline :many
 WITH key AS (
     SELECT x.call_id, x.positions FROM (
-        SELECT f.id AS call_id, CASE WHEN f.more_batches IS NOT NULL THEN coalesce(f.positions, '{[0,1)}') END AS positions
+        SELECT f.id AS call_id, CASE WHEN f.more_batches IS NOT NULL THEN coalesce(f.positions,
+            '{[0,1)}') END AS positions
         FROM flow.exchange f WHERE f.batch_id = $1
         UNION ALL
         SELECT b.call_id, b.positions FROM flow.exchange_batch b WHERE b.batch_id = $1
@@ -25,12 +26,15 @@ WITH key AS (
         coalesce((SELECT sum(upper(r) - lower(r)) FROM unnest(key.positions) r), e.records)::bigint AS records
     FROM key JOIN flow.exchange e ON e.org_id = $3 AND e.id = key.call_id AND e.about IS NULL
 ), span AS (
-    SELECT (SELECT count(*) FROM key) AS calls, coalesce((SELECT min(s) FROM unnest(ARRAY[1, 5, 15, 60, 300, 900, 3600, 21600]) s
+    SELECT (SELECT count(*) FROM key) AS calls,
+        coalesce((SELECT min(s) FROM unnest(ARRAY[1, 5, 15, 60, 300, 900, 3600, 21600]) s
         WHERE 90 * s >= extract(epoch FROM max(n.at) - min(n.at))), 86400)::bigint AS seconds
     FROM newest n
 )
-SELECT date_bin(make_interval(secs => span.seconds), n.at, '2000-01-01 00:00:00+00')::timestamptz AS starts_at, span.seconds, span.calls AS counted,
-    count(*) AS calls, sum(n.records)::bigint AS records, coalesce(sum(n.records) FILTER (WHERE n.failed), 0)::bigint AS failed
+SELECT date_bin(make_interval(secs => span.seconds), n.at, '2000-01-01 00:00:00+00')::timestamptz AS starts_at,
+    span.seconds, span.calls AS counted,
+    count(*) AS calls, sum(n.records)::bigint AS records, coalesce(sum(n.records) FILTER (WHERE n.failed),
+        0)::bigint AS failed
 FROM newest n, span GROUP BY 1, 2, 3 ORDER BY 1
 `
 
@@ -49,7 +53,8 @@ type BatchTimelineRow struct {
 	Failed   int64
 }
 
-// What the newest calls of a batch carried, by intervals of the least width of which 90 reach over them all, the oldest first.
+// What the newest calls of a batch carried, by intervals of the least width of which 90 reach over them all, the oldest
+// first.
 func (q *Queries) BatchTimeline(ctx context.Context, db DBTX, arg BatchTimelineParams) ([]BatchTimelineRow, error) {
 	rows, err := db.Query(ctx, batchTimeline, arg.BatchID, arg.Most, arg.OrgID)
 	if err != nil {
@@ -83,7 +88,8 @@ WITH call AS (
     FROM flow.exchange k WHERE k.org_id = $14 AND k.id = $15
 ), old AS (
     DELETE FROM flow.exchange e USING (
-        SELECT o.org_id, o.id FROM flow.exchange o WHERE o.org_id = $14 AND o.about = $15 ORDER BY o.id DESC OFFSET $16::int
+        SELECT o.org_id, o.id FROM flow.exchange o WHERE o.org_id = $14 AND o.about = $15
+            ORDER BY o.id DESC OFFSET $16::int
     ) x
     WHERE e.org_id = x.org_id AND e.id = x.id
     RETURNING e.id, e.more_batches
@@ -94,13 +100,18 @@ WITH call AS (
     INSERT INTO flow.exchange_batch (batch_id, call_id, step_no, task_no, positions, failed)
     SELECT b.batch_id, $1, b.step_no, b.task_no, b.positions, $17
     FROM (SELECT unnest(more_batches) AS batch_id FROM call) m
-    CROSS JOIN LATERAL (SELECT x.batch_id, x.call_id, x.step_no, x.task_no, x.positions, x.failed FROM flow.exchange_batch x WHERE x.batch_id = m.batch_id AND x.call_id = $15 OFFSET 0) b
+    CROSS JOIN LATERAL (SELECT x.batch_id, x.call_id, x.step_no, x.task_no, x.positions, x.failed FROM flow.exchange_batch x WHERE x.batch_id = m.batch_id
+        AND x.call_id = $15 OFFSET 0) b
 )
-INSERT INTO flow.exchange (org_id, id, about, purpose, domain, action_id, credential_id, lane, attempt, records, batch_id, step_no, task_no, positions,
+INSERT INTO flow.exchange (org_id, id, about, purpose, domain, action_id, credential_id, lane, attempt, records,
+    batch_id, step_no, task_no, positions,
     more_batches, outcome, status, code, provider_code, queued_at, claimed_at, sent_at, answered_at, detail)
-SELECT c.org_id, $1, c.id, $2::text, c.domain, $3, nullif($4::uuid, '00000000-0000-0000-0000-000000000000'), c.lane, c.attempt, 0,
-    c.batch_id, c.step_no, c.task_no, c.positions, c.more_batches, $5, nullif($6::smallint, 0), nullif($7::text, ''),
-    nullif($8::text, ''), $9, $10, $11::timestamptz, $12::timestamptz, $13
+SELECT c.org_id, $1, c.id, $2::text, c.domain, $3, nullif($4::uuid,
+    '00000000-0000-0000-0000-000000000000'), c.lane, c.attempt, 0,
+    c.batch_id, c.step_no, c.task_no, c.positions, c.more_batches, $5, nullif($6::smallint, 0),
+        nullif($7::text, ''),
+    nullif($8::text, ''), $9, $10, $11::timestamptz,
+        $12::timestamptz, $13
 FROM call c
 `
 
@@ -124,7 +135,8 @@ type ExchangeAskParams struct {
 	Failed       bool
 }
 
-// Keeps a question about a call that is kept, for the same records, and deletes older ones: beside it, so many others are kept.
+// Keeps a question about a call that is kept, for the same records, and deletes older ones: beside it, so many others
+// are kept.
 func (q *Queries) ExchangeAsk(ctx context.Context, db DBTX, arg ExchangeAskParams) error {
 	_, err := db.Exec(ctx, exchangeAsk,
 		arg.ID,
@@ -150,7 +162,8 @@ func (q *Queries) ExchangeAsk(ctx context.Context, db DBTX, arg ExchangeAskParam
 
 const exchangeBatchInsert = `-- name: ExchangeBatchInsert :exec
 INSERT INTO flow.exchange_batch (batch_id, call_id, step_no, task_no, positions, failed)
-SELECT unnest($1::uuid[]), unnest($2::uuid[]), unnest($3::smallint[]), unnest($4::smallint[]),
+SELECT unnest($1::uuid[]), unnest($2::uuid[]), unnest($3::smallint[]),
+    unnest($4::smallint[]),
     unnest($5::text[])::int8multirange, unnest($6::boolean[])
 `
 
@@ -179,7 +192,8 @@ const exchangeBatches = `-- name: ExchangeBatches :many
 SELECT x.call_id::uuid AS call_id, x.batch_id, x.step_no, x.task_no,
     greatest(b.created_at, b.scheduled_at)::timestamptz AS began_at
 FROM (
-    SELECT e.id AS call_id, e.batch_id, e.step_no, e.task_no FROM flow.exchange e WHERE e.org_id = $1 AND e.id = ANY($2::uuid[])
+    SELECT e.id AS call_id, e.batch_id, e.step_no, e.task_no FROM flow.exchange e WHERE e.org_id = $1
+        AND e.id = ANY($2::uuid[])
     UNION ALL
     SELECT m.call_id, m.batch_id, m.step_no, m.task_no
     FROM (SELECT unnest($3::uuid[]) AS batch_id, unnest($4::uuid[]) AS call_id) k
@@ -204,7 +218,8 @@ type ExchangeBatchesRow struct {
 	BeganAt time.Time
 }
 
-// The batches of exchanges of an organization, and the tasks there that called, with when their records were first queued; of each those that are said to be further ones.
+// The batches of exchanges of an organization, and the tasks there that called, with when their records were first
+// queued; of each those that are said to be further ones.
 func (q *Queries) ExchangeBatches(ctx context.Context, db DBTX, arg ExchangeBatchesParams) ([]ExchangeBatchesRow, error) {
 	rows, err := db.Query(ctx, exchangeBatches,
 		arg.OrgID,
@@ -237,7 +252,8 @@ func (q *Queries) ExchangeBatches(ctx context.Context, db DBTX, arg ExchangeBatc
 }
 
 const exchangeGet = `-- name: ExchangeGet :one
-SELECT e.org_id, e.id, e.batch_id, e.credential_id, e.queued_at, e.claimed_at, e.sent_at, e.answered_at, e.lane, e.attempt, e.records, e.status, e.step_no, e.task_no, e.domain, e.action_id, e.outcome, e.failed, e.code, e.provider_code, e.positions, e.more_batches, e.about, e.purpose, e.detail, coalesce(c.state, CASE e.outcome WHEN 'success' THEN 'settled' ELSE '' END)::text AS state FROM flow.exchange e LEFT JOIN flow.call c ON c.id = e.id
+SELECT e.org_id, e.id, e.batch_id, e.credential_id, e.queued_at, e.claimed_at, e.sent_at, e.answered_at, e.lane, e.attempt, e.records, e.status, e.step_no, e.task_no, e.domain, e.action_id, e.outcome, e.failed, e.code, e.provider_code, e.positions, e.more_batches, e.about, e.purpose, e.detail, coalesce(c.state, CASE e.outcome WHEN 'success' THEN 'settled' ELSE '' END)::text AS state
+    FROM flow.exchange e LEFT JOIN flow.call c ON c.id = e.id
 WHERE e.org_id = $1 AND e.id = $2
 `
 
@@ -287,14 +303,19 @@ func (q *Queries) ExchangeGet(ctx context.Context, db DBTX, arg ExchangeGetParam
 
 const exchangeInsert = `-- name: ExchangeInsert :exec
 
-INSERT INTO flow.exchange (org_id, id, domain, action_id, credential_id, lane, attempt, records, batch_id, step_no, task_no, positions,
+INSERT INTO flow.exchange (org_id, id, domain, action_id, credential_id, lane, attempt, records, batch_id, step_no,
+    task_no, positions,
     more_batches, outcome, status, code, provider_code, queued_at, claimed_at, sent_at, answered_at, detail)
 SELECT unnest($1::uuid[]), unnest($2::uuid[]), $3, unnest($4::text[]),
     nullif(unnest($5::uuid[]), '00000000-0000-0000-0000-000000000000'), unnest($6::text[])::flow.lane,
-    unnest($7::int[]), unnest($8::int[]), unnest($9::uuid[]), unnest($10::smallint[]), unnest($11::smallint[]),
-    nullif(unnest($12::text[])::int8multirange, '{[0,1)}'), nullif(unnest($13::text[]), '{}')::uuid[], unnest($14::text[]),
-    nullif(unnest($15::smallint[]), 0), nullif(unnest($16::text[]), ''), nullif(unnest($17::text[]), ''),
-    nullif(unnest($18::timestamptz[]), '0001-01-01 00:00:00+00'), unnest($19::timestamptz[]), nullif(unnest($20::timestamptz[]), '0001-01-01 00:00:00+00'),
+    unnest($7::int[]), unnest($8::int[]), unnest($9::uuid[]), unnest($10::smallint[]),
+        unnest($11::smallint[]),
+    nullif(unnest($12::text[])::int8multirange, '{[0,1)}'), nullif(unnest($13::text[]), '{}')::uuid[],
+        unnest($14::text[]),
+    nullif(unnest($15::smallint[]), 0), nullif(unnest($16::text[]), ''),
+        nullif(unnest($17::text[]), ''),
+    nullif(unnest($18::timestamptz[]), '0001-01-01 00:00:00+00'), unnest($19::timestamptz[]),
+        nullif(unnest($20::timestamptz[]), '0001-01-01 00:00:00+00'),
     nullif(unnest($21::timestamptz[]), '0001-01-01 00:00:00+00'), unnest($22::bytea[])
 `
 
@@ -353,8 +374,10 @@ func (q *Queries) ExchangeInsert(ctx context.Context, db DBTX, arg ExchangeInser
 }
 
 const exchangeList = `-- name: ExchangeList :many
-SELECT e.org_id, e.id, e.batch_id, e.credential_id, e.queued_at, e.claimed_at, e.sent_at, e.answered_at, e.lane, e.attempt, e.records, e.status, e.step_no, e.task_no, e.domain, e.action_id, e.outcome, e.failed, e.code, e.provider_code, e.positions, e.more_batches, e.about, e.purpose, e.detail, coalesce(c.state, CASE e.outcome WHEN 'success' THEN 'settled' ELSE '' END)::text AS state FROM flow.exchange e LEFT JOIN flow.call c ON c.id = e.id
-WHERE e.org_id = $1 AND e.id < $2 AND (NOT $3::boolean OR e.failed) AND (NOT $4::boolean OR e.about IS NOT NULL)
+SELECT e.org_id, e.id, e.batch_id, e.credential_id, e.queued_at, e.claimed_at, e.sent_at, e.answered_at, e.lane, e.attempt, e.records, e.status, e.step_no, e.task_no, e.domain, e.action_id, e.outcome, e.failed, e.code, e.provider_code, e.positions, e.more_batches, e.about, e.purpose, e.detail, coalesce(c.state, CASE e.outcome WHEN 'success' THEN 'settled' ELSE '' END)::text AS state
+    FROM flow.exchange e LEFT JOIN flow.call c ON c.id = e.id
+WHERE e.org_id = $1 AND e.id < $2 AND (NOT $3::boolean OR e.failed) AND (NOT $4::boolean
+    OR e.about IS NOT NULL)
     AND ($5::text IS NULL OR e.domain = $5)
     AND ($6::text IS NULL OR e.action_id = $6)
     AND ($7::text IS NULL OR coalesce(e.purpose, 'call') = $7)
@@ -449,10 +472,12 @@ func (q *Queries) ExchangeList(ctx context.Context, db DBTX, arg ExchangeListPar
 const exchangeListOfBatch = `-- name: ExchangeListOfBatch :many
 SELECT e.org_id, e.id, e.batch_id, e.credential_id, e.queued_at, e.claimed_at, e.sent_at, e.answered_at, e.lane, e.attempt, e.records, e.status, e.step_no, e.task_no, e.domain, e.action_id, e.outcome, e.failed, e.code, e.provider_code, e.positions, e.more_batches, e.about, e.purpose, e.detail, coalesce(c.state, CASE e.outcome WHEN 'success' THEN 'settled' ELSE '' END)::text AS state
 FROM (
-    SELECT f.id FROM flow.exchange f WHERE f.batch_id = $1 AND f.id < $2 AND (NOT $3::boolean OR f.failed)
+    SELECT f.id FROM flow.exchange f WHERE f.batch_id = $1 AND f.id < $2 AND (NOT $3::boolean
+        OR f.failed)
         AND ($4::bigint IS NULL OR coalesce(f.positions, '{[0,1)}') @> $4::bigint)
     UNION ALL
-    SELECT b.call_id FROM flow.exchange_batch b WHERE b.batch_id = $1 AND b.call_id < $2 AND (NOT $3::boolean OR b.failed)
+    SELECT b.call_id FROM flow.exchange_batch b WHERE b.batch_id = $1 AND b.call_id < $2
+        AND (NOT $3::boolean OR b.failed)
         AND ($4::bigint IS NULL OR b.positions @> $4::bigint)
 ) k
 JOIN flow.exchange e ON e.org_id = $5 AND e.id = k.id

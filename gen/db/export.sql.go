@@ -12,7 +12,8 @@ import (
 )
 
 const exportBatches = `-- name: ExportBatches :many
-SELECT b.id, b.record_count AS size, b.page_set AS pages FROM flow.batch b WHERE b.org_id = $1 AND b.id > $2 ORDER BY b.id LIMIT $3
+SELECT b.id, b.record_count AS size, b.page_set AS pages FROM flow.batch b WHERE b.org_id = $1 AND b.id > $2
+    ORDER BY b.id LIMIT $3
 `
 
 type ExportBatchesParams struct {
@@ -49,7 +50,8 @@ func (q *Queries) ExportBatches(ctx context.Context, db DBTX, arg ExportBatchesP
 
 const exportBatchesBrought = `-- name: ExportBatchesBrought :many
 SELECT b.id, b.record_count AS size, b.page_set AS pages FROM flow.batch b
-WHERE b.org_id = $1 AND b.id > $2 AND b.retry_of IS NULL AND NOT EXISTS (SELECT FROM flow.record_set s WHERE s.id = b.page_set)
+WHERE b.org_id = $1 AND b.id > $2 AND b.retry_of IS NULL AND NOT EXISTS (SELECT FROM flow.record_set s
+    WHERE s.id = b.page_set)
 ORDER BY b.id LIMIT $3
 `
 
@@ -89,7 +91,8 @@ func (q *Queries) ExportBatchesBrought(ctx context.Context, db DBTX, arg ExportB
 const exportFiles = `-- name: ExportFiles :one
 SELECT ((SELECT count(*) FROM flow.record_set s WHERE s.org_id = $1)
     + (SELECT count(*) FROM flow.batch b WHERE b.org_id = $1)
-    + (SELECT count(*) FROM flow.batch b WHERE b.org_id = $1 AND b.retry_of IS NULL AND NOT EXISTS (SELECT FROM flow.record_set s WHERE s.id = b.page_set)))::bigint AS files
+    + (SELECT count(*) FROM flow.batch b WHERE b.org_id = $1 AND b.retry_of IS NULL AND NOT EXISTS (SELECT
+        FROM flow.record_set s WHERE s.id = b.page_set)))::bigint AS files
 `
 
 // How many files of records and of results an export has.
@@ -121,7 +124,8 @@ func (q *Queries) ExportIsThere(ctx context.Context, db DBTX, arg ExportIsThereP
 
 const exportSets = `-- name: ExportSets :many
 
-SELECT s.id, s.chunk_count AS size, s.id AS pages FROM flow.record_set s WHERE s.org_id = $1 AND s.id > $2 ORDER BY s.id LIMIT $3
+SELECT s.id, s.chunk_count AS size, s.id AS pages FROM flow.record_set s WHERE s.org_id = $1 AND s.id > $2
+    ORDER BY s.id LIMIT $3
 `
 
 type ExportSetsParams struct {

@@ -119,9 +119,11 @@ func (q *Queries) BatchQueues(ctx context.Context, db DBTX, arg BatchQueuesParam
 }
 
 const budgetDelays = `-- name: BudgetDelays :many
-SELECT b.bucket, b.next_call_at, coalesce(h.expires_at, '0001-01-01 00:00:00+00')::timestamptz AS held_until, coalesce(h.cause, '')::text AS cause
+SELECT b.bucket, b.next_call_at, coalesce(h.expires_at, '0001-01-01 00:00:00+00')::timestamptz AS held_until,
+    coalesce(h.cause, '')::text AS cause
 FROM flow.budget b
-LEFT JOIN flow.pause h ON h.domain = b.domain AND h.bucket = b.bucket AND h.scope = 'bucket' AND h.status = 'active' AND h.expires_at > $1::timestamptz
+LEFT JOIN flow.pause h ON h.domain = b.domain AND h.bucket = b.bucket AND h.scope = 'bucket' AND h.status = 'active'
+    AND h.expires_at > $1::timestamptz
 WHERE b.domain = $2
 `
 
@@ -213,7 +215,8 @@ func (q *Queries) DomainDispatched(ctx context.Context, db DBTX, domain string) 
 }
 
 const domainHeldUntil = `-- name: DomainHeldUntil :one
-SELECT coalesce(max(h.ends_at), '0001-01-01 00:00:00+00')::timestamptz AS until FROM flow.holds_over($1::uuid, $2::text, NULL) h
+SELECT coalesce(max(h.ends_at), '0001-01-01 00:00:00+00')::timestamptz AS until FROM flow.holds_over($1::uuid,
+    $2::text, NULL) h
 `
 
 type DomainHeldUntilParams struct {
@@ -230,11 +233,15 @@ func (q *Queries) DomainHeldUntil(ctx context.Context, db DBTX, arg DomainHeldUn
 }
 
 const domainList = `-- name: DomainList :many
-SELECT d.tenancy_id, d.org_id, d.platform_id, d.credential_id, d.account_number, d.account_name, d.time_zone, d.identified_at, d.answers_in, d.created_at, coalesce(t.label, k.name, '')::text AS label, t.created_at AS known_at, coalesce(t.limits, k.limits) AS limits,
+SELECT d.tenancy_id, d.org_id, d.platform_id, d.credential_id, d.account_number, d.account_name, d.time_zone, d.identified_at, d.answers_in, d.created_at, coalesce(t.label, k.name, '')::text AS label, t.created_at AS known_at,
+    coalesce(t.limits, k.limits) AS limits,
     (SELECT coalesce(array_agg(c.id ORDER BY c.id), '{}') FROM flow.credential c
-        WHERE (c.tenancy_id = d.tenancy_id OR c.id = d.credential_id) AND c.org_id = $1 AND c.deleted_at IS NULL)::uuid[] AS credential_ids,
-    (SELECT coalesce(max(l.read_at), '0001-01-01 00:00:00+00') FROM flow.domain_limit l WHERE l.tenancy_id = d.tenancy_id)::timestamptz AS limits_read_at
-FROM flow.tenant t JOIN flow.domain d ON d.tenancy_id = t.tenancy_id LEFT JOIN flow.credential k ON k.id = d.credential_id
+        WHERE (c.tenancy_id = d.tenancy_id OR c.id = d.credential_id) AND c.org_id = $1
+            AND c.deleted_at IS NULL)::uuid[] AS credential_ids,
+    (SELECT coalesce(max(l.read_at), '0001-01-01 00:00:00+00') FROM flow.domain_limit l
+        WHERE l.tenancy_id = d.tenancy_id)::timestamptz AS limits_read_at
+FROM flow.tenant t JOIN flow.domain d ON d.tenancy_id = t.tenancy_id LEFT JOIN flow.credential k
+    ON k.id = d.credential_id
 WHERE t.org_id = $1 AND (d.platform_id = ANY($2::text[]) OR d.credential_id IS NOT NULL)
     AND ($3::text IS NULL OR d.platform_id = $3)
     AND ($4::text IS NULL OR t.tenancy_id = $4)
@@ -262,7 +269,8 @@ type DomainListRow struct {
 	LimitsReadAt  time.Time
 }
 
-// The accounts that an organization knows of platforms that meter them, and its credentials that it limits, in insertion order from one on.
+// The accounts that an organization knows of platforms that meter them, and its credentials that it limits, in
+// insertion order from one on.
 func (q *Queries) DomainList(ctx context.Context, db DBTX, arg DomainListParams) ([]DomainListRow, error) {
 	rows, err := db.Query(ctx, domainList,
 		arg.OrgID,
@@ -310,7 +318,8 @@ func (q *Queries) DomainList(ctx context.Context, db DBTX, arg DomainListParams)
 
 const domainTotal = `-- name: DomainTotal :one
 SELECT count(*) FROM flow.tenant t JOIN flow.domain d ON d.tenancy_id = t.tenancy_id
-WHERE t.org_id = $1 AND (d.platform_id = ANY($2::text[]) OR d.credential_id IS NOT NULL) AND d.platform_id = $3
+WHERE t.org_id = $1 AND (d.platform_id = ANY($2::text[]) OR d.credential_id IS NOT NULL)
+    AND d.platform_id = $3
 `
 
 type DomainTotalParams struct {
@@ -343,8 +352,8 @@ type LanesHeldUntilRow struct {
 	Causes []string
 }
 
-// When the last hold of people ends that covers calls of an organization to an account in any of some lanes, and what causes such
-// holds; the year 9999 for one without an end.
+// When the last hold of people ends that covers calls of an organization to an account in any of some lanes, and what
+// causes such holds; the year 9999 for one without an end.
 func (q *Queries) LanesHeldUntil(ctx context.Context, db DBTX, arg LanesHeldUntilParams) (LanesHeldUntilRow, error) {
 	row := db.QueryRow(ctx, lanesHeldUntil, arg.Lanes, arg.OrgID, arg.Domain)
 	var i LanesHeldUntilRow
@@ -353,11 +362,13 @@ func (q *Queries) LanesHeldUntil(ctx context.Context, db DBTX, arg LanesHeldUnti
 }
 
 const ledgerHistory = `-- name: LedgerHistory :many
-SELECT bucket, window_seconds, starts_at, own, (foreign_spend - unsure)::int AS likely_foreign, cap, observed FROM flow.ledger
+SELECT bucket, window_seconds, starts_at, own, (foreign_spend - unsure)::int AS likely_foreign, cap, observed
+    FROM flow.ledger
 WHERE domain = $1 AND starts_at > $2::timestamptz
     AND ($3::text IS NULL OR bucket = $3)
     AND ($4::int IS NULL OR window_seconds = $4)
-    AND (starts_at, bucket, window_seconds) < ($5::timestamptz, $6::text, $7::int)
+    AND (starts_at, bucket, window_seconds) < ($5::timestamptz, $6::text,
+        $7::int)
 ORDER BY starts_at DESC, bucket DESC, window_seconds DESC LIMIT $8
 `
 
@@ -421,7 +432,8 @@ func (q *Queries) LedgerHistory(ctx context.Context, db DBTX, arg LedgerHistoryP
 }
 
 const ledgerOpen = `-- name: LedgerOpen :many
-SELECT bucket, window_seconds, starts_at, own, foreign_spend, unsure, by_credential FROM flow.ledger WHERE domain = $1 AND ends_at > $2::timestamptz
+SELECT bucket, window_seconds, starts_at, own, foreign_spend, unsure, by_credential FROM flow.ledger
+    WHERE domain = $1 AND ends_at > $2::timestamptz
 `
 
 type LedgerOpenParams struct {
@@ -469,7 +481,8 @@ func (q *Queries) LedgerOpen(ctx context.Context, db DBTX, arg LedgerOpenParams)
 }
 
 const rollingOpen = `-- name: RollingOpen :many
-SELECT bucket, window_seconds, cell, own, foreign_spend FROM flow.rolling WHERE domain = $1 AND ends_at > $2::timestamptz
+SELECT bucket, window_seconds, cell, own, foreign_spend FROM flow.rolling WHERE domain = $1
+    AND ends_at > $2::timestamptz
 `
 
 type RollingOpenParams struct {

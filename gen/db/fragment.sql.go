@@ -14,7 +14,8 @@ import (
 
 const elementAdd = `-- name: ElementAdd :exec
 INSERT INTO flow.element (batch_id, position, step_no, task_no, element, output)
-SELECT unnest($1::uuid[]), unnest($2::bigint[]), unnest($3::smallint[]), unnest($4::smallint[]),
+SELECT unnest($1::uuid[]), unnest($2::bigint[]), unnest($3::smallint[]),
+    unnest($4::smallint[]),
     unnest($5::int[]), unnest($6::text[])
 `
 
@@ -42,7 +43,8 @@ func (q *Queries) ElementAdd(ctx context.Context, db DBTX, arg ElementAddParams)
 const elementBytes = `-- name: ElementBytes :many
 SELECT e.batch_id, e.position, e.step_no, e.task_no, sum(octet_length(e.output))::bigint AS bytes
 FROM flow.element e
-JOIN (SELECT unnest($1::uuid[]) AS batch_id, unnest($2::bigint[]) AS position, unnest($3::smallint[]) AS step_no,
+JOIN (SELECT unnest($1::uuid[]) AS batch_id, unnest($2::bigint[]) AS position,
+    unnest($3::smallint[]) AS step_no,
         unnest($4::smallint[]) AS task_no) d
     ON e.batch_id = d.batch_id AND e.position = d.position AND e.step_no = d.step_no AND e.task_no = d.task_no
 GROUP BY e.batch_id, e.position, e.step_no, e.task_no
@@ -97,7 +99,8 @@ func (q *Queries) ElementBytes(ctx context.Context, db DBTX, arg ElementBytesPar
 
 const elementsTake = `-- name: ElementsTake :many
 DELETE FROM flow.element e
-USING (SELECT unnest($1::uuid[]) AS batch_id, unnest($2::bigint[]) AS position, unnest($3::smallint[]) AS step_no,
+USING (SELECT unnest($1::uuid[]) AS batch_id, unnest($2::bigint[]) AS position,
+    unnest($3::smallint[]) AS step_no,
         unnest($4::smallint[]) AS task_no) d
 WHERE e.batch_id = d.batch_id AND e.position = d.position AND e.step_no = d.step_no AND e.task_no = d.task_no
 RETURNING e.batch_id, e.position, e.step_no, e.task_no, e.element, e.output
@@ -175,7 +178,8 @@ func (q *Queries) EndedRunsInsert(ctx context.Context, db DBTX, arg EndedRunsIns
 }
 
 const fragmentBody = `-- name: FragmentBody :one
-SELECT body FROM flow.fragment WHERE batch_id = $1 AND slice_no = $2 AND step_no = $3 AND task_no = $4 AND seq = $5
+SELECT body FROM flow.fragment WHERE batch_id = $1 AND slice_no = $2 AND step_no = $3
+    AND task_no = $4 AND seq = $5
 `
 
 type FragmentBodyParams struct {
@@ -200,7 +204,8 @@ func (q *Queries) FragmentBody(ctx context.Context, db DBTX, arg FragmentBodyPar
 }
 
 const fragmentDelete = `-- name: FragmentDelete :exec
-DELETE FROM flow.fragment WHERE batch_id = $1 AND slice_no = $2 AND step_no = $3 AND task_no = $4 AND seq = ANY($5::bigint[])
+DELETE FROM flow.fragment WHERE batch_id = $1 AND slice_no = $2 AND step_no = $3
+    AND task_no = $4 AND seq = ANY($5::bigint[])
 `
 
 type FragmentDeleteParams struct {
@@ -225,7 +230,8 @@ func (q *Queries) FragmentDelete(ctx context.Context, db DBTX, arg FragmentDelet
 const fragmentInsert = `-- name: FragmentInsert :exec
 
 INSERT INTO flow.fragment (batch_id, slice_no, step_no, task_no, skipped, body)
-SELECT unnest($1::uuid[]), unnest($2::int[]), unnest($3::smallint[]), unnest($4::smallint[]),
+SELECT unnest($1::uuid[]), unnest($2::int[]), unnest($3::smallint[]),
+    unnest($4::smallint[]),
     unnest($5::int[]), unnest($6::bytea[])
 `
 
@@ -255,9 +261,11 @@ const fragmentsMany = `-- name: FragmentsMany :many
 SELECT f.batch_id, f.slice_no, f.step_no, f.task_no, sum(f.skipped)::int AS skipped,
     array_agg(f.seq ORDER BY f.seq)::bigint[] AS seqs, array_agg(f.body ORDER BY f.seq)::bytea[] AS bodies
 FROM flow.fragment f
-JOIN (SELECT unnest($1::uuid[]) AS batch_id, unnest($2::int[]) AS slice_no, unnest($3::smallint[]) AS step_no) d
+JOIN (SELECT unnest($1::uuid[]) AS batch_id, unnest($2::int[]) AS slice_no,
+    unnest($3::smallint[]) AS step_no) d
     ON f.batch_id = d.batch_id AND f.slice_no = d.slice_no AND f.step_no = d.step_no
-GROUP BY f.batch_id, f.slice_no, f.step_no, f.task_no HAVING count(*) > $4::int AND sum(octet_length(f.body)) <= $5::bigint
+GROUP BY f.batch_id, f.slice_no, f.step_no, f.task_no HAVING count(*) > $4::int
+    AND sum(octet_length(f.body)) <= $5::bigint
 `
 
 type FragmentsManyParams struct {

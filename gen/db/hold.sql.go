@@ -16,7 +16,8 @@ const holdBudgets = `-- name: HoldBudgets :many
 SELECT DISTINCT q.domain, q.bucket FROM flow.batch_count b
 CROSS JOIN LATERAL (SELECT l.batch_id, l.step_no, l.task_no, l.org_id, l.definition_id, l.version, l.domain, l.bucket, l.lane, l.high, l.open, l.paused, l.ready_parts, l.ready_records, l.delayed_until, l.allowance, l.lapses_at, l.part_id, l.call_id, l.listed FROM flow.lane_batch l WHERE l.batch_id = b.batch_id OFFSET 0) q
 WHERE b.org_id = $1 AND b.status IN ('queued', 'running') AND q.open AND q.ready_parts > 0
-    AND ($2::text IS NULL OR q.domain = $2) AND ($3::flow.lane IS NULL OR q.lane = $3)
+    AND ($2::text IS NULL OR q.domain = $2) AND ($3::flow.lane IS NULL
+        OR q.lane = $3)
 ORDER BY q.domain, q.bucket
 `
 
@@ -108,8 +109,8 @@ const holdGateShare = `-- name: HoldGateShare :exec
 SELECT pg_advisory_xact_lock_shared(hashtextextended('hold ' || o, 0)) FROM unnest($1::uuid[]) o
 `
 
-// Holds that people open, and the lists of all holds. flow.clock() says what time it is; the dispatcher's own queries about
-// holds are in dispatch.sql.
+// Holds that people open, and the lists of all holds. flow.clock() says what time it is; the dispatcher's own queries
+// about holds are in dispatch.sql.
 // Lets no hold of these organizations be opened or extended until the claim that reads holds after this has ended.
 func (q *Queries) HoldGateShare(ctx context.Context, db DBTX, orgIds []uuid.UUID) error {
 	_, err := db.Exec(ctx, holdGateShare, orgIds)
@@ -157,8 +158,10 @@ func (q *Queries) HoldGet(ctx context.Context, db DBTX, id uuid.UUID) (FlowPause
 }
 
 const holdInsert = `-- name: HoldInsert :one
-INSERT INTO flow.pause (id, org_id, scope, domain, lane, batch_id, cause, reason, operator, created_by, created_at, expires_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
+INSERT INTO flow.pause (id, org_id, scope, domain, lane, batch_id, cause, reason, operator, created_by, created_at,
+    expires_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11,
+    $12)
 RETURNING id, org_id, scope, domain, lane, bucket, batch_id, status, cause, reason, operator, created_by, created_at, expires_at, ends_at, released_at, released_by, extensions
 `
 
@@ -218,7 +221,8 @@ func (q *Queries) HoldInsert(ctx context.Context, db DBTX, arg HoldInsertParams)
 
 const holdList = `-- name: HoldList :many
 SELECT f.id, f.org_id, f.scope, f.domain, f.lane, f.bucket, f.batch_id, f.status, f.cause, f.reason, f.operator, f.created_by, f.created_at, f.expires_at, f.ends_at, f.released_at, f.released_by, f.extensions FROM (
-    (SELECT o.id, k.at FROM flow.pause o CROSS JOIN LATERAL (SELECT CASE WHEN $1::boolean THEN o.ends_at ELSE o.created_at END AS at) k
+    (SELECT o.id, k.at FROM flow.pause o CROSS JOIN LATERAL (SELECT CASE WHEN $1::boolean THEN o.ends_at
+        ELSE o.created_at END AS at) k
     WHERE o.org_id = $2::uuid AND ($3::text IS NULL OR o.scope = $3)
         AND ($4::text IS NULL OR o.domain = $4)
         AND ($5::boolean OR o.status = 'active' AND (o.scope = 'batch' OR o.ends_at > $6::timestamptz))
@@ -226,8 +230,10 @@ SELECT f.id, f.org_id, f.scope, f.domain, f.lane, f.bucket, f.batch_id, f.status
     ORDER BY k.at, o.id LIMIT $10::int)
     UNION ALL
     (SELECT b.id, b.at FROM flow.tenant t CROSS JOIN LATERAL (
-        SELECT p.id, k.at FROM flow.pause p CROSS JOIN LATERAL (SELECT CASE WHEN $1::boolean THEN p.ends_at ELSE p.created_at END AS at) k
-        WHERE p.domain = t.tenancy_id AND p.scope = 'bucket' AND ($5::boolean OR p.status = 'active' AND p.ends_at > $6::timestamptz)
+        SELECT p.id, k.at FROM flow.pause p CROSS JOIN LATERAL (SELECT CASE WHEN $1::boolean THEN p.ends_at
+            ELSE p.created_at END AS at) k
+        WHERE p.domain = t.tenancy_id AND p.scope = 'bucket' AND ($5::boolean OR p.status = 'active'
+            AND p.ends_at > $6::timestamptz)
             AND (NOT $7::boolean OR (k.at, p.id) > ($8::timestamptz, $9::uuid))
         ORDER BY k.at, p.id LIMIT $10::int
     ) b
@@ -256,9 +262,9 @@ type HoldListRow struct {
 	FlowPause FlowPause
 }
 
-// A page of the holds that an organization sees, its own and the backoffs of the accounts that it knows, behind one of them.
-// reach is how many rows to pass over and to read together. What is expired covers nothing any more, whoever has written that
-// down; but a batch is paused until that is done.
+// A page of the holds that an organization sees, its own and the backoffs of the accounts that it knows, behind one of
+// them. reach is how many rows to pass over and to read together. What is expired covers nothing any more, whoever has
+// written that down; but a batch is paused until that is done.
 func (q *Queries) HoldList(ctx context.Context, db DBTX, arg HoldListParams) ([]HoldListRow, error) {
 	rows, err := db.Query(ctx, holdList,
 		arg.ByEnd,
@@ -313,7 +319,8 @@ func (q *Queries) HoldList(ctx context.Context, db DBTX, arg HoldListParams) ([]
 
 const holdListDescending = `-- name: HoldListDescending :many
 SELECT f.id, f.org_id, f.scope, f.domain, f.lane, f.bucket, f.batch_id, f.status, f.cause, f.reason, f.operator, f.created_by, f.created_at, f.expires_at, f.ends_at, f.released_at, f.released_by, f.extensions FROM (
-    (SELECT o.id, k.at FROM flow.pause o CROSS JOIN LATERAL (SELECT CASE WHEN $1::boolean THEN o.ends_at ELSE o.created_at END AS at) k
+    (SELECT o.id, k.at FROM flow.pause o CROSS JOIN LATERAL (SELECT CASE WHEN $1::boolean THEN o.ends_at
+        ELSE o.created_at END AS at) k
     WHERE o.org_id = $2::uuid AND ($3::text IS NULL OR o.scope = $3)
         AND ($4::text IS NULL OR o.domain = $4)
         AND ($5::boolean OR o.status = 'active' AND (o.scope = 'batch' OR o.ends_at > $6::timestamptz))
@@ -321,8 +328,10 @@ SELECT f.id, f.org_id, f.scope, f.domain, f.lane, f.bucket, f.batch_id, f.status
     ORDER BY k.at DESC, o.id DESC LIMIT $10::int)
     UNION ALL
     (SELECT b.id, b.at FROM flow.tenant t CROSS JOIN LATERAL (
-        SELECT p.id, k.at FROM flow.pause p CROSS JOIN LATERAL (SELECT CASE WHEN $1::boolean THEN p.ends_at ELSE p.created_at END AS at) k
-        WHERE p.domain = t.tenancy_id AND p.scope = 'bucket' AND ($5::boolean OR p.status = 'active' AND p.ends_at > $6::timestamptz)
+        SELECT p.id, k.at FROM flow.pause p CROSS JOIN LATERAL (SELECT CASE WHEN $1::boolean THEN p.ends_at
+            ELSE p.created_at END AS at) k
+        WHERE p.domain = t.tenancy_id AND p.scope = 'bucket' AND ($5::boolean OR p.status = 'active'
+            AND p.ends_at > $6::timestamptz)
             AND (NOT $7::boolean OR (k.at, p.id) < ($8::timestamptz, $9::uuid))
         ORDER BY k.at DESC, p.id DESC LIMIT $10::int
     ) b
@@ -435,7 +444,8 @@ func (q *Queries) HoldLock(ctx context.Context, db DBTX, id uuid.UUID) (FlowPaus
 }
 
 const holdOfBatch = `-- name: HoldOfBatch :one
-SELECT id, org_id, scope, domain, lane, bucket, batch_id, status, cause, reason, operator, created_by, created_at, expires_at, ends_at, released_at, released_by, extensions FROM flow.pause WHERE batch_id = $1::uuid AND org_id = $2::uuid AND scope = 'batch' AND status = 'active'
+SELECT id, org_id, scope, domain, lane, bucket, batch_id, status, cause, reason, operator, created_by, created_at, expires_at, ends_at, released_at, released_by, extensions FROM flow.pause WHERE batch_id = $1::uuid AND org_id = $2::uuid AND scope = 'batch'
+    AND status = 'active'
 `
 
 type HoldOfBatchParams struct {
@@ -470,7 +480,8 @@ func (q *Queries) HoldOfBatch(ctx context.Context, db DBTX, arg HoldOfBatchParam
 }
 
 const holdOfOperator = `-- name: HoldOfOperator :one
-SELECT EXISTS (SELECT FROM flow.pause WHERE org_id = $1::uuid AND operator = $2::text AND status = 'active')
+SELECT EXISTS (SELECT FROM flow.pause WHERE org_id = $1::uuid AND operator = $2::text
+    AND status = 'active')
 `
 
 type HoldOfOperatorParams struct {
@@ -489,7 +500,8 @@ func (q *Queries) HoldOfOperator(ctx context.Context, db DBTX, arg HoldOfOperato
 const holdRead = `-- name: HoldRead :one
 SELECT h.id, h.org_id, h.scope, h.domain, h.lane, h.bucket, h.batch_id, h.status, h.cause, h.reason, h.operator, h.created_by, h.created_at, h.expires_at, h.ends_at, h.released_at, h.released_by, h.extensions, (SELECT flow.clock())::timestamptz AS now FROM flow.pause h
 WHERE h.id = $1 AND (h.org_id = $2::uuid
-    OR h.scope = 'bucket' AND EXISTS (SELECT FROM flow.tenant t WHERE t.org_id = $2::uuid AND t.tenancy_id = h.domain))
+    OR h.scope = 'bucket' AND EXISTS (SELECT FROM flow.tenant t WHERE t.org_id = $2::uuid
+        AND t.tenancy_id = h.domain))
 `
 
 type HoldReadParams struct {
@@ -536,7 +548,8 @@ SELECT ((SELECT count(*) FROM flow.pause o
         AND ($3::text IS NULL OR o.domain = $3)
         AND ($4::boolean OR o.status = 'active' AND (o.scope = 'batch' OR o.ends_at > $5::timestamptz)))
     + (SELECT count(*) FROM flow.tenant t JOIN flow.pause p ON p.domain = t.tenancy_id
-    WHERE t.org_id = $1::uuid AND p.scope = 'bucket' AND ($4::boolean OR p.status = 'active' AND p.ends_at > $5::timestamptz)
+    WHERE t.org_id = $1::uuid AND p.scope = 'bucket' AND ($4::boolean OR p.status = 'active'
+        AND p.ends_at > $5::timestamptz)
         AND ($2::text IS NULL OR $2 = 'bucket')
         AND ($3::text IS NULL OR t.tenancy_id = $3)))::bigint AS total
 `
@@ -563,7 +576,8 @@ func (q *Queries) HoldTotal(ctx context.Context, db DBTX, arg HoldTotalParams) (
 }
 
 const holdsCount = `-- name: HoldsCount :one
-SELECT count(*) FROM flow.pause WHERE org_id = $1 AND status = 'active' AND operator IS NULL AND scope IN ('global', 'domain', 'lane')
+SELECT count(*) FROM flow.pause WHERE org_id = $1 AND status = 'active' AND operator IS NULL
+    AND scope IN ('global', 'domain', 'lane')
 `
 
 // How many active holds of its people an organization has, but for those of batches.
@@ -684,7 +698,8 @@ func (q *Queries) HoldsOfBatchRelease(ctx context.Context, db DBTX, arg HoldsOfB
 
 const holdsOfDomainRelease = `-- name: HoldsOfDomainRelease :many
 UPDATE flow.pause SET status = 'released', released_at = flow.clock(), released_by = $1::uuid
-WHERE org_id = $2::uuid AND domain = $3::text AND scope IN ('domain', 'lane') AND status = 'active' AND ends_at > flow.clock()
+WHERE org_id = $2::uuid AND domain = $3::text AND scope IN ('domain', 'lane') AND status = 'active'
+    AND ends_at > flow.clock()
 RETURNING id, org_id, scope, domain, lane, bucket, batch_id, status, cause, reason, operator, created_by, created_at, expires_at, ends_at, released_at, released_by, extensions
 `
 
@@ -736,8 +751,10 @@ func (q *Queries) HoldsOfDomainRelease(ctx context.Context, db DBTX, arg HoldsOf
 
 const holdsRelease = `-- name: HoldsRelease :many
 UPDATE flow.pause p SET status = 'released', released_at = flow.clock(), released_by = $1::uuid
-WHERE p.org_id = $2::uuid AND p.scope = $3 AND p.domain IS NOT DISTINCT FROM $4 AND p.lane IS NOT DISTINCT FROM $5::flow.lane
-    AND p.status = 'active' AND p.scope IN ('global', 'domain', 'lane') AND p.ends_at > flow.clock() AND p.operator IS NOT DISTINCT FROM $6
+WHERE p.org_id = $2::uuid AND p.scope = $3 AND p.domain IS NOT DISTINCT FROM $4
+    AND p.lane IS NOT DISTINCT FROM $5::flow.lane
+    AND p.status = 'active' AND p.scope IN ('global', 'domain', 'lane') AND p.ends_at > flow.clock()
+    AND p.operator IS NOT DISTINCT FROM $6
 RETURNING id, org_id, scope, domain, lane, bucket, batch_id, status, cause, reason, operator, created_by, created_at, expires_at, ends_at, released_at, released_by, extensions
 `
 
@@ -750,8 +767,8 @@ type HoldsReleaseParams struct {
 	Operator   *string
 }
 
-// Releases the active holds of one target: of the organization, of a Domain, or of a lane of a Domain. Its people release none of
-// the operator, and the operator none of theirs.
+// Releases the active holds of one target: of the organization, of a Domain, or of a lane of a Domain. Its people
+// release none of the operator, and the operator none of theirs.
 func (q *Queries) HoldsRelease(ctx context.Context, db DBTX, arg HoldsReleaseParams) ([]FlowPause, error) {
 	rows, err := db.Query(ctx, holdsRelease,
 		arg.ReleasedBy,

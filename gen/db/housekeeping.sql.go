@@ -10,7 +10,8 @@ import (
 )
 
 const callsOpen = `-- name: CallsOpen :many
-SELECT state, count(*) AS calls FROM flow.call WHERE state IN ('intent', 'unknown', 'awaiting') GROUP BY state ORDER BY state
+SELECT state, count(*) AS calls FROM flow.call WHERE state IN ('intent', 'unknown', 'awaiting') GROUP BY state
+    ORDER BY state
 `
 
 type CallsOpenRow struct {
@@ -108,7 +109,8 @@ func (q *Queries) HousekeepAudit(ctx context.Context, db DBTX, arg HousekeepAudi
 const housekeepBackoffs = `-- name: HousekeepBackoffs :execrows
 DELETE FROM flow.pause p USING (
     SELECT o.id FROM flow.pause o
-    WHERE o.scope = 'bucket' AND o.status = 'released' AND o.released_at < (SELECT flow.retention_now()) - interval '30 days'
+    WHERE o.scope = 'bucket' AND o.status = 'released'
+        AND o.released_at < (SELECT flow.retention_now()) - interval '30 days'
     LIMIT $1
 ) old
 WHERE p.id = old.id
@@ -127,7 +129,8 @@ DELETE FROM flow.call c USING (
     SELECT o.id FROM flow.budget b
     CROSS JOIN LATERAL (
         SELECT k.id FROM flow.call k
-        WHERE k.domain = b.domain AND k.bucket = b.bucket AND k.claimed_at < (SELECT flow.retention_now()) - interval '7 days'
+        WHERE k.domain = b.domain AND k.bucket = b.bucket
+            AND k.claimed_at < (SELECT flow.retention_now()) - interval '7 days'
             AND k.state IN ('settled', 'refused')
         ORDER BY k.claimed_at LIMIT $1
     ) o
@@ -151,7 +154,8 @@ WITH old AS (
         SELECT o.org_id, o.id FROM flow.organization g
         CROSS JOIN LATERAL (
             SELECT k.org_id, k.id FROM flow.exchange k
-            WHERE k.org_id = g.id AND k.id < flow.first_id(flow.kept_since(g.id, 'calls', $1)) ORDER BY k.id LIMIT $2
+            WHERE k.org_id = g.id AND k.id < flow.first_id(flow.kept_since(g.id, 'calls', $1)) ORDER BY k.id
+                LIMIT $2
         ) o
         LIMIT $2
     ) x
@@ -230,7 +234,8 @@ DELETE FROM flow.ledger l USING (
     WHERE o.ends_at < (SELECT flow.retention_now()) - interval '31 days'
     ORDER BY o.ends_at LIMIT $1 FOR UPDATE SKIP LOCKED
 ) old
-WHERE l.domain = old.domain AND l.bucket = old.bucket AND l.window_seconds = old.window_seconds AND l.starts_at = old.starts_at
+WHERE l.domain = old.domain AND l.bucket = old.bucket AND l.window_seconds = old.window_seconds
+    AND l.starts_at = old.starts_at
 `
 
 // What is only kept for a while. Each statement deletes a bounded number of rows; nothing else reads them any more.
@@ -264,11 +269,13 @@ DELETE FROM flow.usage u USING (
     SELECT o.org_id, o.day, o.definition_id, o.credential_id, o.action_id FROM flow.organization g
     CROSS JOIN LATERAL (
         SELECT k.org_id, k.day, k.definition_id, k.credential_id, k.action_id, k.calls, k.records FROM flow.usage k
-        WHERE k.org_id = g.id AND k.day < (flow.kept_since(g.id, 'usage', $1) AT TIME ZONE 'UTC')::date LIMIT $2
+        WHERE k.org_id = g.id AND k.day < (flow.kept_since(g.id, 'usage', $1) AT TIME ZONE 'UTC')::date
+            LIMIT $2
     ) o
     LIMIT $2
 ) old
-WHERE u.org_id = old.org_id AND u.day = old.day AND u.definition_id = old.definition_id AND u.credential_id = old.credential_id AND u.action_id = old.action_id
+WHERE u.org_id = old.org_id AND u.day = old.day AND u.definition_id = old.definition_id
+    AND u.credential_id = old.credential_id AND u.action_id = old.action_id
 `
 
 type HousekeepUsageParams struct {

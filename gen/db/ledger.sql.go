@@ -12,12 +12,15 @@ import (
 )
 
 const ledgerAlign = `-- name: LedgerAlign :exec
-INSERT INTO flow.ledger AS l (domain, bucket, window_seconds, starts_at, ends_at, own, foreign_spend, cap, by_credential)
+INSERT INTO flow.ledger AS l (domain, bucket, window_seconds, starts_at, ends_at, own, foreign_spend, cap,
+    by_credential)
 SELECT $1, $2, d.seconds, d.starts_at, d.ends_at, d.own, d.foreign_spend, d.cap, d.by_credential::jsonb
-FROM (SELECT unnest($3::int[]) AS seconds, unnest($4::timestamptz[]) AS starts_at, unnest($5::timestamptz[]) AS ends_at,
+FROM (SELECT unnest($3::int[]) AS seconds, unnest($4::timestamptz[]) AS starts_at,
+    unnest($5::timestamptz[]) AS ends_at,
         unnest($6::int[]) AS own, unnest($7::int[]) AS foreign_spend, unnest($8::int[]) AS cap,
         unnest($9::text[]) AS by_credential) d
-ON CONFLICT (domain, bucket, window_seconds, starts_at) DO UPDATE SET own = greatest(l.own, excluded.own), ends_at = excluded.ends_at,
+ON CONFLICT (domain, bucket, window_seconds, starts_at) DO UPDATE SET own = greatest(l.own, excluded.own),
+    ends_at = excluded.ends_at,
     by_credential = CASE WHEN excluded.own > l.own THEN excluded.by_credential ELSE l.by_credential END,
     foreign_spend = greatest(l.foreign_spend, excluded.foreign_spend), cap = excluded.cap
 `
@@ -85,7 +88,8 @@ func (q *Queries) LedgerClamp(ctx context.Context, db DBTX, arg LedgerClampParam
 const ledgerDebit = `-- name: LedgerDebit :execrows
 INSERT INTO flow.ledger AS l (domain, bucket, window_seconds, starts_at, ends_at, own, cap, by_credential)
 SELECT $1, $2, d.seconds, d.starts_at, d.ends_at, $3::int, d.cap, $4::jsonb
-FROM (SELECT unnest($5::int[]) AS seconds, unnest($6::timestamptz[]) AS starts_at, unnest($7::timestamptz[]) AS ends_at,
+FROM (SELECT unnest($5::int[]) AS seconds, unnest($6::timestamptz[]) AS starts_at,
+    unnest($7::timestamptz[]) AS ends_at,
         unnest($8::int[]) AS cap) d
 WHERE $3 <= d.cap
 ON CONFLICT (domain, bucket, window_seconds, starts_at) DO UPDATE SET own = l.own + excluded.own, cap = excluded.cap,
@@ -124,10 +128,12 @@ func (q *Queries) LedgerDebit(ctx context.Context, db DBTX, arg LedgerDebitParam
 }
 
 const ledgerIsOpen = `-- name: LedgerIsOpen :one
-SELECT EXISTS (SELECT FROM flow.ledger WHERE domain = $1 AND by_credential <> '{}' AND ends_at > (SELECT flow.clock()))
+SELECT EXISTS (SELECT FROM flow.ledger WHERE domain = $1 AND by_credential <> '{}'
+    AND ends_at > (SELECT flow.clock()))
 `
 
-// Whether credentials spent of an account in a window that is not over: questions of the service's own call for no further reading.
+// Whether credentials spent of an account in a window that is not over: questions of the service's own call for no
+// further reading.
 func (q *Queries) LedgerIsOpen(ctx context.Context, db DBTX, domain string) (bool, error) {
 	row := db.QueryRow(ctx, ledgerIsOpen, domain)
 	var exists bool
@@ -136,10 +142,13 @@ func (q *Queries) LedgerIsOpen(ctx context.Context, db DBTX, domain string) (boo
 }
 
 const ledgerObserve = `-- name: LedgerObserve :exec
-INSERT INTO flow.ledger (domain, bucket, window_seconds, starts_at, ends_at, foreign_spend, unsure, observed, observed_at, drift, alarm_drift, cap)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
+INSERT INTO flow.ledger (domain, bucket, window_seconds, starts_at, ends_at, foreign_spend, unsure, observed,
+    observed_at, drift, alarm_drift, cap)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9,
+    $10, $11, $12)
 ON CONFLICT (domain, bucket, window_seconds, starts_at) DO UPDATE SET
-    foreign_spend = excluded.foreign_spend, unsure = excluded.unsure, observed = excluded.observed, observed_at = excluded.observed_at,
+    foreign_spend = excluded.foreign_spend, unsure = excluded.unsure, observed = excluded.observed,
+        observed_at = excluded.observed_at,
     cap = coalesce(excluded.cap, ledger.cap), drift = excluded.drift, alarm_drift = excluded.alarm_drift
 `
 
@@ -179,7 +188,8 @@ func (q *Queries) LedgerObserve(ctx context.Context, db DBTX, arg LedgerObserveP
 
 const ledgerRead = `-- name: LedgerRead :many
 
-SELECT domain, bucket, window_seconds, starts_at, ends_at, own, foreign_spend, unsure, by_credential, cap, observed, observed_at, drift, alarm_drift FROM flow.ledger WHERE domain = $1 AND bucket = $2 AND ends_at > $3 ORDER BY window_seconds, starts_at
+SELECT domain, bucket, window_seconds, starts_at, ends_at, own, foreign_spend, unsure, by_credential, cap, observed, observed_at, drift, alarm_drift FROM flow.ledger WHERE domain = $1 AND bucket = $2 AND ends_at > $3 ORDER BY window_seconds,
+    starts_at
 `
 
 type LedgerReadParams struct {
@@ -226,7 +236,8 @@ func (q *Queries) LedgerRead(ctx context.Context, db DBTX, arg LedgerReadParams)
 
 const ledgerRelease = `-- name: LedgerRelease :exec
 UPDATE flow.ledger l SET own = greatest(0, l.own - d.calls), by_credential = flow.tally(l.by_credential, d.less::jsonb)
-FROM (SELECT unnest($3::int[]) AS seconds, unnest($4::timestamptz[]) AS starts_at, unnest($5::int[]) AS calls, unnest($6::text[]) AS less) d
+FROM (SELECT unnest($3::int[]) AS seconds, unnest($4::timestamptz[]) AS starts_at,
+    unnest($5::int[]) AS calls, unnest($6::text[]) AS less) d
 WHERE l.domain = $1 AND l.bucket = $2 AND l.window_seconds = d.seconds AND l.starts_at = d.starts_at
 `
 
@@ -253,8 +264,10 @@ func (q *Queries) LedgerRelease(ctx context.Context, db DBTX, arg LedgerReleaseP
 
 const rollingAdd = `-- name: RollingAdd :exec
 INSERT INTO flow.rolling AS r (domain, bucket, window_seconds, cell, ends_at, own, foreign_spend)
-SELECT $1, $2, unnest($3::int[]), unnest($4::bigint[]), unnest($5::timestamptz[]), unnest($6::int[]), unnest($7::int[])
-ON CONFLICT (domain, bucket, window_seconds, cell) DO UPDATE SET own = r.own + excluded.own, foreign_spend = r.foreign_spend + excluded.foreign_spend
+SELECT $1, $2, unnest($3::int[]), unnest($4::bigint[]), unnest($5::timestamptz[]),
+    unnest($6::int[]), unnest($7::int[])
+ON CONFLICT (domain, bucket, window_seconds, cell) DO UPDATE SET own = r.own + excluded.own,
+    foreign_spend = r.foreign_spend + excluded.foreign_spend
 `
 
 type RollingAddParams struct {
@@ -267,8 +280,8 @@ type RollingAddParams struct {
 	ForeignSpend []int32
 }
 
-// Puts calls into cells whatever the caps are: those that were debited in others, and those that were made already. own and foreign_spend
-// are added up.
+// Puts calls into cells whatever the caps are: those that were debited in others, and those that were made already. own
+// and foreign_spend are added up.
 func (q *Queries) RollingAdd(ctx context.Context, db DBTX, arg RollingAddParams) error {
 	_, err := db.Exec(ctx, rollingAdd,
 		arg.Domain,
@@ -284,7 +297,8 @@ func (q *Queries) RollingAdd(ctx context.Context, db DBTX, arg RollingAddParams)
 
 const rollingDebit = `-- name: RollingDebit :execrows
 INSERT INTO flow.rolling AS r (domain, bucket, window_seconds, cell, ends_at, own)
-SELECT $1, $2, d.seconds, $3::bigint, $4::timestamptz, $5::int FROM (SELECT $6::int AS seconds) d
+SELECT $1, $2, d.seconds, $3::bigint, $4::timestamptz, $5::int
+    FROM (SELECT $6::int AS seconds) d
 WHERE flow.rolling_used($1, $2, d.seconds, $7::timestamptz) + $5::int <= $8::int
 ON CONFLICT (domain, bucket, window_seconds, cell) DO UPDATE SET own = r.own + excluded.own
 `
@@ -319,7 +333,8 @@ func (q *Queries) RollingDebit(ctx context.Context, db DBTX, arg RollingDebitPar
 }
 
 const rollingPrune = `-- name: RollingPrune :exec
-DELETE FROM flow.rolling WHERE domain = $1 AND bucket = $2 AND window_seconds = $3 AND cell < $4
+DELETE FROM flow.rolling WHERE domain = $1 AND bucket = $2 AND window_seconds = $3
+    AND cell < $4
 `
 
 type RollingPruneParams struct {
@@ -341,7 +356,8 @@ func (q *Queries) RollingPrune(ctx context.Context, db DBTX, arg RollingPrunePar
 }
 
 const rollingRead = `-- name: RollingRead :many
-SELECT window_seconds, cell, own, foreign_spend FROM flow.rolling WHERE domain = $1 AND bucket = $2 AND ends_at > $3::timestamptz
+SELECT window_seconds, cell, own, foreign_spend FROM flow.rolling WHERE domain = $1 AND bucket = $2
+    AND ends_at > $3::timestamptz
 `
 
 type RollingReadParams struct {

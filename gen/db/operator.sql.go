@@ -14,7 +14,8 @@ import (
 )
 
 const holdOfEverything = `-- name: HoldOfEverything :one
-SELECT coalesce(reason, '')::text FROM flow.pause WHERE operator = $1::text AND status = 'active' ORDER BY created_at DESC LIMIT 1
+SELECT coalesce(reason, '')::text FROM flow.pause WHERE operator = $1::text AND status = 'active'
+    ORDER BY created_at DESC LIMIT 1
 `
 
 // Why every organization is held; no row where that is not so.
@@ -26,7 +27,8 @@ func (q *Queries) HoldOfEverything(ctx context.Context, db DBTX, operator string
 }
 
 const opsBudgets = `-- name: OpsBudgets :many
-SELECT row_to_json(v) FROM (SELECT domain, bucket, window_seconds, starts_at, ends_at, own, foreign_spend, used, cap, remaining, exhausted, observed, observed_at FROM ops.budget_window ORDER BY exhausted DESC NULLS LAST, remaining LIMIT $1) v
+SELECT row_to_json(v) FROM (SELECT domain, bucket, window_seconds, starts_at, ends_at, own, foreign_spend, used, cap, remaining, exhausted, observed, observed_at FROM ops.budget_window ORDER BY exhausted DESC NULLS LAST, remaining
+    LIMIT $1) v
 `
 
 func (q *Queries) OpsBudgets(ctx context.Context, db DBTX, most int32) ([][]byte, error) {
@@ -110,7 +112,8 @@ func (q *Queries) OpsComments(ctx context.Context, db DBTX) ([]OpsCommentsRow, e
 
 const opsDue = `-- name: OpsDue :many
 SELECT row_to_json(v) FROM (
-    SELECT d.kind, count(*) AS rows, count(*) FILTER (WHERE d.leased) AS leased, count(*) FILTER (WHERE d.failures > 0) AS failing,
+    SELECT d.kind, count(*) AS rows, count(*) FILTER (WHERE d.leased) AS leased,
+        count(*) FILTER (WHERE d.failures > 0) AS failing,
         min(d.due_at) FILTER (WHERE NOT d.leased) AS next_at
     FROM flow.due d GROUP BY d.kind ORDER BY d.kind LIMIT $1
 ) v
@@ -438,7 +441,8 @@ func (q *Queries) OrgLink(ctx context.Context, db DBTX, arg OrgLinkParams) (Flow
 
 const orgList = `-- name: OrgList :many
 
-SELECT o.id, o.name, o.external_id, o.status, o.start_budget, o.request_limits, o.rolled_up_to, o.created_at, (SELECT count(*) FROM flow.api_key k WHERE k.org_id = o.id AND flow.api_key_status(k.revoked_at, k.expires_at) = 'active') AS active_keys
+SELECT o.id, o.name, o.external_id, o.status, o.start_budget, o.request_limits, o.rolled_up_to, o.created_at, (SELECT count(*) FROM flow.api_key k WHERE k.org_id = o.id AND flow.api_key_status(k.revoked_at,
+    k.expires_at) = 'active') AS active_keys
 FROM flow.organization o ORDER BY o.id
 `
 
@@ -585,7 +589,8 @@ func (q *Queries) OrgSetStatus(ctx context.Context, db DBTX, arg OrgSetStatusPar
 
 const orgsOfHold = `-- name: OrgsOfHold :many
 SELECT o.id FROM flow.organization o
-WHERE $1::boolean = EXISTS (SELECT FROM flow.pause p WHERE p.org_id = o.id AND p.operator = $2::text AND p.status = 'active')
+WHERE $1::boolean = EXISTS (SELECT FROM flow.pause p WHERE p.org_id = o.id AND p.operator = $2::text
+    AND p.status = 'active')
 ORDER BY o.id
 `
 
@@ -619,7 +624,8 @@ const orgsOfHoldLock = `-- name: OrgsOfHoldLock :exec
 SELECT pg_advisory_xact_lock(hashtextextended('hold everything', 0))
 `
 
-// Waits for those who make organizations: each has seen what holds everything, or is seen by who reads organizations after this.
+// Waits for those who make organizations: each has seen what holds everything, or is seen by who reads organizations
+// after this.
 func (q *Queries) OrgsOfHoldLock(ctx context.Context, db DBTX) error {
 	_, err := db.Exec(ctx, orgsOfHoldLock)
 	return err

@@ -62,10 +62,13 @@ func (q *Queries) LaneBatchClose(ctx context.Context, db DBTX, batchID uuid.UUID
 }
 
 const laneBatchInsert = `-- name: LaneBatchInsert :exec
-INSERT INTO flow.lane_batch (batch_id, step_no, task_no, org_id, domain, bucket, lane, high, definition_id, version, allowance, lapses_at)
-SELECT b.id, q.step_no, q.task_no, b.org_id, q.domain, q.bucket, q.lane::flow.lane, coalesce(c.priority = 'high', false), b.definition_id, b.version,
+INSERT INTO flow.lane_batch (batch_id, step_no, task_no, org_id, domain, bucket, lane, high, definition_id, version,
+    allowance, lapses_at)
+SELECT b.id, q.step_no, q.task_no, b.org_id, q.domain, q.bucket, q.lane::flow.lane, coalesce(c.priority = 'high',
+    false), b.definition_id, b.version,
     CASE WHEN c.pacing IS NOT NULL THEN 0 END, CASE WHEN c.pacing IS NOT NULL THEN b.created_at END
-FROM flow.batch b JOIN flow.batch_count c ON c.batch_id = b.id CROSS JOIN (SELECT unnest($1::smallint[]) AS step_no, unnest($2::smallint[]) AS task_no,
+FROM flow.batch b JOIN flow.batch_count c ON c.batch_id = b.id CROSS
+    JOIN (SELECT unnest($1::smallint[]) AS step_no, unnest($2::smallint[]) AS task_no,
     unnest($3::text[]) AS domain, unnest($4::text[]) AS bucket, unnest($5::text[]) AS lane) q
 WHERE b.id = $6
 `
@@ -93,11 +96,14 @@ func (q *Queries) LaneBatchInsert(ctx context.Context, db DBTX, arg LaneBatchIns
 }
 
 const laneBatchMove = `-- name: LaneBatchMove :exec
-UPDATE flow.lane_batch l SET ready_parts = l.ready_parts + d.parts, ready_records = l.ready_records + d.records, allowance = l.allowance - d.claimed,
+UPDATE flow.lane_batch l SET ready_parts = l.ready_parts + d.parts, ready_records = l.ready_records + d.records,
+    allowance = l.allowance - d.claimed,
     delayed_until = greatest(l.delayed_until, nullif(d.delayed_until, '0001-01-01 00:00:00+00')),
     call_id = coalesce(nullif(d.call_id, '00000000-0000-0000-0000-000000000000'), l.call_id)
-FROM (SELECT unnest($1::uuid[]) AS batch_id, unnest($2::smallint[]) AS step_no, unnest($3::smallint[]) AS task_no,
-        unnest($4::int[]) AS parts, unnest($5::bigint[]) AS records, unnest($6::bigint[]) AS claimed, unnest($7::timestamptz[]) AS delayed_until, unnest($8::uuid[]) AS call_id) d
+FROM (SELECT unnest($1::uuid[]) AS batch_id, unnest($2::smallint[]) AS step_no,
+    unnest($3::smallint[]) AS task_no,
+        unnest($4::int[]) AS parts, unnest($5::bigint[]) AS records, unnest($6::bigint[]) AS claimed,
+            unnest($7::timestamptz[]) AS delayed_until, unnest($8::uuid[]) AS call_id) d
 WHERE l.batch_id = d.batch_id AND l.step_no = d.step_no AND l.task_no = d.task_no
 `
 
@@ -127,7 +133,8 @@ func (q *Queries) LaneBatchMove(ctx context.Context, db DBTX, arg LaneBatchMoveP
 }
 
 const laneBatchOfBatches = `-- name: LaneBatchOfBatches :many
-SELECT batch_id, step_no, task_no, domain, bucket, (open AND ready_parts > 0)::boolean AS ready FROM flow.lane_batch WHERE batch_id = ANY($1::uuid[])
+SELECT batch_id, step_no, task_no, domain, bucket, (open AND ready_parts > 0)::boolean AS ready FROM flow.lane_batch
+    WHERE batch_id = ANY($1::uuid[])
 `
 
 type LaneBatchOfBatchesRow struct {
@@ -167,7 +174,8 @@ func (q *Queries) LaneBatchOfBatches(ctx context.Context, db DBTX, batchIds []uu
 }
 
 const laneBatchPace = `-- name: LaneBatchPace :exec
-UPDATE flow.lane_batch l SET allowance = greatest(0, least(coalesce(l.allowance, 0), d.gives - (d.was - coalesce(l.allowance, 0)))),
+UPDATE flow.lane_batch l SET allowance = greatest(0, least(coalesce(l.allowance, 0),
+    d.gives - (d.was - coalesce(l.allowance, 0)))),
     lapses_at = least(l.lapses_at, d.until)
 FROM (SELECT $2::bigint AS was, $3::bigint AS gives, $4::timestamptz AS until) d
 WHERE l.batch_id = $1
@@ -216,7 +224,8 @@ func (q *Queries) LaneBatchRank(ctx context.Context, db DBTX, arg LaneBatchRankP
 }
 
 const laneBatchRelease = `-- name: LaneBatchRelease :exec
-UPDATE flow.lane_batch SET allowance = $1::bigint, lapses_at = $2::timestamptz WHERE batch_id = $3
+UPDATE flow.lane_batch SET allowance = $1::bigint, lapses_at = $2::timestamptz
+    WHERE batch_id = $3
 `
 
 type LaneBatchReleaseParams struct {
@@ -241,7 +250,8 @@ func (q *Queries) LaneBatchResume(ctx context.Context, db DBTX, batchID uuid.UUI
 }
 
 const laneBatchTaken = `-- name: LaneBatchTaken :exec
-UPDATE flow.lane_batch SET part_id = NULL, call_id = NULL WHERE batch_id = ANY($1::uuid[]) AND call_id = ANY($2::uuid[])
+UPDATE flow.lane_batch SET part_id = NULL, call_id = NULL WHERE batch_id = ANY($1::uuid[])
+    AND call_id = ANY($2::uuid[])
 `
 
 type LaneBatchTakenParams struct {
@@ -275,11 +285,13 @@ func (q *Queries) LaneBatchesEnd(ctx context.Context, db DBTX, batchIds []uuid.U
 }
 
 const partClaim = `-- name: PartClaim :exec
-UPDATE flow.part p SET call_id = d.call_id, call_seq = d.seq, claim_no = nullif(d.claim_no, 0), left_out = nullif(d.left_out, '')::int[],
+UPDATE flow.part p SET call_id = d.call_id, call_seq = d.seq, claim_no = nullif(d.claim_no, 0),
+    left_out = nullif(d.left_out, '')::int[],
     element = d.element, elements = d.elements
 FROM (SELECT unnest($1::uuid[]) AS batch_id, unnest($2::int[]) AS slice_no, unnest($3::bigint[]) AS id,
         unnest($4::uuid[]) AS call_id, unnest($5::int[]) AS seq, unnest($6::bigint[]) AS claim_no,
-        unnest($7::text[]) AS left_out, unnest($8::int[]) AS element, unnest($9::int[]) AS elements) d
+        unnest($7::text[]) AS left_out, unnest($8::int[]) AS element,
+            unnest($9::int[]) AS elements) d
 WHERE p.batch_id = d.batch_id AND p.slice_no = d.slice_no AND p.id = d.id
 `
 
@@ -313,21 +325,28 @@ func (q *Queries) PartClaim(ctx context.Context, db DBTX, arg PartClaimParams) e
 const partCut = `-- name: PartCut :many
 WITH old AS (
     DELETE FROM flow.part p WHERE p.batch_id = $1 AND p.slice_no = $2 AND p.id = $3
-    RETURNING batch_id, step_no, task_no, slice_no, last_no, from_off, to_off, apart, attempt, element, elements, call_id, call_seq, claim_no, left_out,
+    RETURNING batch_id, step_no, task_no, slice_no, last_no, from_off, to_off, apart, attempt, element, elements,
+        call_id, call_seq, claim_no, left_out,
         queued_at
 ),
 piece AS (
-    SELECT (ARRAY[old.slice_no, s.no, coalesce(a.no, s.no)])[i]::int AS slice_no, (ARRAY[old.from_off, d.off, CASE WHEN a.no IS NULL THEN d.off + 1 ELSE 0 END])[i]::int AS from_off,
-        (ARRAY[coalesce(b.no, s.no), s.no, old.last_no])[i]::int AS last_no, (ARRAY[coalesce(b.records, d.off), d.off + 1, old.to_off])[i]::int AS to_off
+    SELECT (ARRAY[old.slice_no, s.no, coalesce(a.no, s.no)])[i]::int AS slice_no,
+        (ARRAY[old.from_off, d.off, CASE WHEN a.no IS NULL THEN d.off + 1 ELSE 0 END])[i]::int AS from_off,
+        (ARRAY[coalesce(b.no, s.no), s.no, old.last_no])[i]::int AS last_no, (ARRAY[coalesce(b.records, d.off), d.off
+            + 1, old.to_off])[i]::int AS to_off
     FROM generate_series(1, 3) i CROSS JOIN (SELECT $4::int AS no, $5::int AS off) d CROSS JOIN old
     CROSS JOIN LATERAL (SELECT w.batch_id, w.no, w.first, w.records, w.page_off, w.tasks_done, w.first_step, w.apart, w.staged, w.pending, w.needs_reconcile, w.failed, w.cancelled, w.rejected, w.unprocessed, w.unresolved, w.queued, w.started, w.completed, w.accepted, w.remaining, w.step_no, w.state, w.ready FROM flow.slice w WHERE w.batch_id = old.batch_id AND w.no = d.no OFFSET 0) s
     LEFT JOIN flow.slice b ON b.batch_id = s.batch_id AND b.no = s.no - 1 AND b.no >= old.slice_no AND d.off = 0
-    LEFT JOIN flow.slice a ON a.batch_id = s.batch_id AND a.no = s.no + 1 AND a.no <= old.last_no AND d.off = s.records - 1
+    LEFT JOIN flow.slice a ON a.batch_id = s.batch_id AND a.no = s.no + 1 AND a.no <= old.last_no
+        AND d.off = s.records - 1
 )
-INSERT INTO flow.part (batch_id, step_no, task_no, slice_no, last_no, from_off, to_off, apart, attempt, element, elements, call_id, call_seq, claim_no, left_out,
+INSERT INTO flow.part (batch_id, step_no, task_no, slice_no, last_no, from_off, to_off, apart, attempt, element,
+    elements, call_id, call_seq, claim_no, left_out,
     queued_at)
-SELECT old.batch_id, old.step_no, old.task_no, n.slice_no, n.last_no, n.from_off, n.to_off, old.apart, old.attempt, old.element, old.elements,
-    old.call_id, old.call_seq, old.claim_no, nullif(ARRAY(SELECT o FROM unnest(old.left_out) o WHERE o >= n.from_off AND o < n.to_off), '{}'), old.queued_at
+SELECT old.batch_id, old.step_no, old.task_no, n.slice_no, n.last_no, n.from_off, n.to_off, old.apart, old.attempt,
+    old.element, old.elements,
+    old.call_id, old.call_seq, old.claim_no, nullif(ARRAY(SELECT o FROM unnest(old.left_out) o WHERE o >= n.from_off
+        AND o < n.to_off), '{}'), old.queued_at
 FROM old CROSS JOIN piece n
 WHERE n.slice_no < n.last_no OR n.slice_no = n.last_no
     AND n.to_off - n.from_off > (SELECT count(*) FROM unnest(old.left_out) o WHERE o >= n.from_off AND o < n.to_off)
@@ -350,9 +369,10 @@ type PartCutRow struct {
 	CallID   *uuid.UUID
 }
 
-// Puts one record of a part into a part of its own, in the same call. What comes before the record ends with the slice before where the
-// record is the first of its slice, what comes behind it begins with the next one where it is the last. All pieces are new rows: who
-// read the old one must see that it is gone. Only a part of one slice has records left out.
+// Puts one record of a part into a part of its own, in the same call. What comes before the record ends with the slice
+// before where the record is the first of its slice, what comes behind it begins with the next one where it is the
+// last. All pieces are new rows: who read the old one must see that it is gone. Only a part of one slice has records
+// left out.
 func (q *Queries) PartCut(ctx context.Context, db DBTX, arg PartCutParams) ([]PartCutRow, error) {
 	rows, err := db.Query(ctx, partCut,
 		arg.BatchID,
@@ -387,7 +407,8 @@ func (q *Queries) PartCut(ctx context.Context, db DBTX, arg PartCutParams) ([]Pa
 
 const partDelete = `-- name: PartDelete :execrows
 DELETE FROM flow.part p
-USING (SELECT unnest($1::uuid[]) AS batch_id, unnest($2::int[]) AS slice_no, unnest($3::bigint[]) AS id) k
+USING (SELECT unnest($1::uuid[]) AS batch_id, unnest($2::int[]) AS slice_no,
+    unnest($3::bigint[]) AS id) k
 WHERE p.batch_id = k.batch_id AND p.slice_no = k.slice_no AND p.id = k.id
 `
 
@@ -409,7 +430,8 @@ const partDeleteOfCalls = `-- name: PartDeleteOfCalls :one
 WITH gone AS (
     DELETE FROM flow.part WHERE call_id = ANY($2::uuid[]) RETURNING 1
 )
-SELECT ((SELECT count(*) FROM gone) + (SELECT count(*) FROM flow.lane_batch WHERE batch_id = ANY($1::uuid[]) AND call_id = ANY($2::uuid[])))::bigint AS parts
+SELECT ((SELECT count(*) FROM gone) + (SELECT count(*) FROM flow.lane_batch WHERE batch_id = ANY($1::uuid[])
+    AND call_id = ANY($2::uuid[])))::bigint AS parts
 `
 
 type PartDeleteOfCallsParams struct {
@@ -417,7 +439,8 @@ type PartDeleteOfCallsParams struct {
 	CallIds  []uuid.UUID
 }
 
-// Deletes the parts of calls. Those that stand in queues stay, but are counted: of batches that a call has all records of.
+// Deletes the parts of calls. Those that stand in queues stay, but are counted: of batches that a call has all records
+// of.
 func (q *Queries) PartDeleteOfCalls(ctx context.Context, db DBTX, arg PartDeleteOfCallsParams) (int64, error) {
 	row := db.QueryRow(ctx, partDeleteOfCalls, arg.BatchIds, arg.CallIds)
 	var parts int64
@@ -426,9 +449,12 @@ func (q *Queries) PartDeleteOfCalls(ctx context.Context, db DBTX, arg PartDelete
 }
 
 const partInsert = `-- name: PartInsert :exec
-INSERT INTO flow.part (batch_id, step_no, task_no, slice_no, last_no, from_off, to_off, apart, attempt, element, ready_at, queued_at)
-SELECT unnest($1::uuid[]), unnest($2::smallint[]), unnest($3::smallint[]), unnest($4::int[]),
-    unnest($4::int[]), unnest($5::int[]), unnest($6::int[]), unnest($7::boolean[]), unnest($8::int[]), unnest($9::int[]),
+INSERT INTO flow.part (batch_id, step_no, task_no, slice_no, last_no, from_off, to_off, apart, attempt, element,
+    ready_at, queued_at)
+SELECT unnest($1::uuid[]), unnest($2::smallint[]), unnest($3::smallint[]),
+    unnest($4::int[]),
+    unnest($4::int[]), unnest($5::int[]), unnest($6::int[]), unnest($7::boolean[]),
+        unnest($8::int[]), unnest($9::int[]),
     unnest($10::timestamptz[]), greatest($11::timestamptz, unnest($10::timestamptz[]))
 `
 
@@ -464,10 +490,13 @@ func (q *Queries) PartInsert(ctx context.Context, db DBTX, arg PartInsertParams)
 }
 
 const partInsertClaimed = `-- name: PartInsertClaimed :exec
-INSERT INTO flow.part (batch_id, step_no, task_no, slice_no, last_no, from_off, to_off, apart, attempt, element, elements, call_id, call_seq, claim_no, left_out,
+INSERT INTO flow.part (batch_id, step_no, task_no, slice_no, last_no, from_off, to_off, apart, attempt, element,
+    elements, call_id, call_seq, claim_no, left_out,
     queued_at)
-SELECT unnest($1::uuid[]), unnest($2::smallint[]), unnest($3::smallint[]), unnest($4::int[]),
-    unnest($5::int[]), unnest($6::int[]), unnest($7::int[]), unnest($8::boolean[]), unnest($9::int[]), unnest($10::int[]),
+SELECT unnest($1::uuid[]), unnest($2::smallint[]), unnest($3::smallint[]),
+    unnest($4::int[]),
+    unnest($5::int[]), unnest($6::int[]), unnest($7::int[]), unnest($8::boolean[]),
+        unnest($9::int[]), unnest($10::int[]),
     unnest($11::int[]), unnest($12::uuid[]),
     unnest($13::int[]), nullif(unnest($14::bigint[]), 0), nullif(unnest($15::text[]), '')::int[],
     nullif(unnest($16::timestamptz[]), '0001-01-01 00:00:00+00')
@@ -517,7 +546,8 @@ func (q *Queries) PartInsertClaimed(ctx context.Context, db DBTX, arg PartInsert
 const partRequeue = `-- name: PartRequeue :execrows
 UPDATE flow.part p SET call_id = NULL, call_seq = NULL, claim_no = NULL, left_out = NULL, ready_at = $1,
     queued_at = greatest($2::timestamptz, $1), attempt = p.attempt + $3::int
-FROM (SELECT unnest($4::uuid[]) AS batch_id, unnest($5::int[]) AS slice_no, unnest($6::bigint[]) AS id) k
+FROM (SELECT unnest($4::uuid[]) AS batch_id, unnest($5::int[]) AS slice_no,
+    unnest($6::bigint[]) AS id) k
 WHERE p.batch_id = k.batch_id AND p.slice_no = k.slice_no AND p.id = k.id AND p.call_id IS NOT NULL
 `
 
@@ -575,15 +605,18 @@ const partsOfCall = `-- name: PartsOfCall :many
 SELECT p.id, p.batch_id, p.step_no, p.task_no, s.no AS slice_no, p.slice_no AS begins,
     (CASE WHEN s.no = p.slice_no THEN p.from_off ELSE 0 END)::int AS from_off,
     (CASE WHEN s.no = p.last_no THEN coalesce(p.to_off, s.records) ELSE s.records END)::int AS to_off,
-    p.apart, p.attempt, p.element, p.elements, p.left_out, p.call_id, coalesce(p.claim_no, 0)::bigint AS claim_no, s.first, s.records AS size,
+    p.apart, p.attempt, p.element, p.elements, p.left_out, p.call_id, coalesce(p.claim_no, 0)::bigint AS claim_no,
+        s.first, s.records AS size,
     coalesce(p.queued_at, '0001-01-01 00:00:00+00')::timestamptz AS queued_at
 FROM (
-    SELECT o.id, o.batch_id, o.step_no, o.task_no, o.slice_no, o.from_off, o.last_no, o.to_off, o.apart, o.attempt, o.element, o.elements, o.left_out,
+    SELECT o.id, o.batch_id, o.step_no, o.task_no, o.slice_no, o.from_off, o.last_no, o.to_off, o.apart, o.attempt,
+        o.element, o.elements, o.left_out,
         o.call_id, o.call_seq, o.claim_no, o.queued_at
     FROM flow.part o WHERE o.call_id = ANY($1::uuid[])
     UNION ALL
     SELECT q.part_id, q.batch_id, q.step_no, q.task_no, 0, 0, 0, NULL, false, 1, 0, 0, NULL, q.call_id, 0, NULL, NULL
-    FROM flow.call c JOIN flow.lane_batch q ON q.batch_id = c.batch_id AND q.call_id = c.id WHERE c.id = ANY($1::uuid[])
+    FROM flow.call c JOIN flow.lane_batch q ON q.batch_id = c.batch_id AND q.call_id = c.id
+        WHERE c.id = ANY($1::uuid[])
 ) p
 JOIN flow.all_slices s ON s.batch_id = p.batch_id AND s.no BETWEEN p.slice_no AND p.last_no
 ORDER BY p.call_id, p.call_seq, p.slice_no, p.from_off, s.no
@@ -654,16 +687,20 @@ const partsOfSlices = `-- name: PartsOfSlices :many
 SELECT p.id, p.batch_id, p.step_no, p.task_no, s.no AS slice_no, p.slice_no AS begins,
     (CASE WHEN s.no = p.slice_no THEN p.from_off ELSE 0 END)::int AS from_off,
     (CASE WHEN s.no = p.last_no THEN coalesce(p.to_off, s.records) ELSE s.records END)::int AS to_off,
-    p.apart, p.attempt, p.element, p.left_out, p.call_id, coalesce(p.claim_no, 0)::bigint AS claim_no, c.state AS call_state, c.claimed_at,
+    p.apart, p.attempt, p.element, p.left_out, p.call_id, coalesce(p.claim_no, 0)::bigint AS claim_no,
+        c.state AS call_state, c.claimed_at,
     coalesce(c.failure, '')::text AS failure, coalesce(c.asked, '')::text AS asked
 FROM (SELECT unnest($1::uuid[]) AS batch_id, unnest($2::int[]) AS no) d
 JOIN flow.all_slices s ON s.batch_id = d.batch_id AND s.no = d.no
 CROSS JOIN LATERAL (
-    SELECT b.id, b.batch_id, b.step_no, b.task_no, b.slice_no, b.from_off, b.last_no, b.to_off, b.apart, b.attempt, b.element, b.left_out, b.call_id, b.claim_no
+    SELECT b.id, b.batch_id, b.step_no, b.task_no, b.slice_no, b.from_off, b.last_no, b.to_off, b.apart, b.attempt,
+        b.element, b.left_out, b.call_id, b.claim_no
     FROM flow.part b WHERE b.batch_id = s.batch_id AND b.slice_no = s.no
     UNION ALL
-    SELECT a.id, a.batch_id, a.step_no, a.task_no, a.slice_no, a.from_off, a.last_no, a.to_off, a.apart, a.attempt, a.element, a.left_out, a.call_id, a.claim_no
-    FROM flow.part a WHERE a.batch_id = s.batch_id AND a.last_no > a.slice_no AND a.slice_no < s.no AND a.last_no >= s.no
+    SELECT a.id, a.batch_id, a.step_no, a.task_no, a.slice_no, a.from_off, a.last_no, a.to_off, a.apart, a.attempt,
+        a.element, a.left_out, a.call_id, a.claim_no
+    FROM flow.part a WHERE a.batch_id = s.batch_id AND a.last_no > a.slice_no AND a.slice_no < s.no
+        AND a.last_no >= s.no
     UNION ALL
     SELECT q.part_id, q.batch_id, q.step_no, q.task_no, 0, 0, 0, NULL, false, 1, 0, NULL, q.call_id, NULL
     FROM flow.lane_batch q WHERE s.no = 0 AND q.batch_id = s.batch_id AND q.part_id IS NOT NULL
@@ -740,7 +777,8 @@ func (q *Queries) PartsOfSlices(ctx context.Context, db DBTX, arg PartsOfSlicesP
 
 const partsQueued = `-- name: PartsQueued :many
 WITH k AS MATERIALIZED (
-    SELECT unnest($1::uuid[]) AS batch_id, unnest($2::int[]) AS begins, unnest($3::int[]) AS slice_no,
+    SELECT unnest($1::uuid[]) AS batch_id, unnest($2::int[]) AS begins,
+        unnest($3::int[]) AS slice_no,
         unnest($4::bigint[]) AS id
 )
 SELECT p.id, p.slice_no, p.last_no, p.from_off, p.to_off, false AS in_queue
@@ -768,8 +806,9 @@ type PartsQueuedRow struct {
 	InQueue bool
 }
 
-// Parts that began in a slice when they were chosen, and begin in another now, at the most, because calls have taken what was before.
-// The condition is not one that part_ready has, so that each part is looked up by its key, and that index is not read whole.
+// Parts that began in a slice when they were chosen, and begin in another now, at the most, because calls have taken
+// what was before. The condition is not one that part_ready has, so that each part is looked up by its key, and that
+// index is not read whole.
 func (q *Queries) PartsQueued(ctx context.Context, db DBTX, arg PartsQueuedParams) ([]PartsQueuedRow, error) {
 	rows, err := db.Query(ctx, partsQueued,
 		arg.BatchIds,
@@ -807,10 +846,13 @@ WITH old AS MATERIALIZED (
     SELECT l.batch_id, l.step_no, l.task_no, l.part_id, l.call_id FROM flow.lane_batch l
     WHERE l.batch_id = ANY($1::uuid[]) AND l.part_id IS NOT NULL FOR NO KEY UPDATE
 ), emptied AS (
-    UPDATE flow.lane_batch l SET part_id = NULL, call_id = NULL FROM old o WHERE l.batch_id = o.batch_id AND l.step_no = o.step_no AND l.task_no = o.task_no
+    UPDATE flow.lane_batch l SET part_id = NULL, call_id = NULL FROM old o WHERE l.batch_id = o.batch_id
+        AND l.step_no = o.step_no AND l.task_no = o.task_no
 )
-INSERT INTO flow.part (id, batch_id, step_no, task_no, slice_no, last_no, from_off, to_off, call_id, call_seq) OVERRIDING SYSTEM VALUE
-SELECT o.part_id, o.batch_id, o.step_no, o.task_no, 0, 0, 0, c.record_count, o.call_id, CASE WHEN o.call_id IS NOT NULL THEN 0 END
+INSERT INTO flow.part (id, batch_id, step_no, task_no, slice_no, last_no, from_off, to_off, call_id,
+    call_seq) OVERRIDING SYSTEM VALUE
+SELECT o.part_id, o.batch_id, o.step_no, o.task_no, 0, 0, 0, c.record_count,
+    o.call_id, CASE WHEN o.call_id IS NOT NULL THEN 0 END
 FROM old o JOIN flow.batch_count c ON c.batch_id = o.batch_id
 `
 
@@ -824,16 +866,19 @@ const slicesQueue = `-- name: SlicesQueue :exec
 
 WITH run AS (
     SELECT s.step_no, s.tasks_done, min(s.no) AS slice_no, max(s.no) AS last_no, sum(s.records) AS records
-    FROM (SELECT x.step_no, x.tasks_done, x.no, x.records, x.no - row_number() OVER (PARTITION BY x.step_no, x.tasks_done ORDER BY x.no) AS before
+    FROM (SELECT x.step_no, x.tasks_done, x.no, x.records, x.no - row_number() OVER (PARTITION BY x.step_no,
+        x.tasks_done ORDER BY x.no) AS before
         FROM flow.slice x WHERE x.batch_id = $1 AND x.state = 'calling') s
     GROUP BY s.step_no, s.tasks_done, s.before
 ), queued AS MATERIALIZED (
     SELECT l.batch_id, l.step_no, l.task_no, r.slice_no, r.last_no, r.records,
         (SELECT e.records FROM flow.slice e WHERE e.batch_id = $1 AND e.no = r.last_no) AS to_off
-    FROM run r JOIN flow.lane_batch l ON l.batch_id = $1 AND l.step_no = r.step_no AND r.tasks_done >> l.task_no & 1 = 0
+    FROM run r JOIN flow.lane_batch l ON l.batch_id = $1 AND l.step_no = r.step_no
+        AND r.tasks_done >> l.task_no & 1 = 0
 ), part AS (
     INSERT INTO flow.part (batch_id, step_no, task_no, slice_no, last_no, from_off, to_off)
-    SELECT q.batch_id, q.step_no, q.task_no, q.slice_no, q.last_no, 0, q.to_off FROM queued q ORDER BY q.slice_no, q.task_no
+    SELECT q.batch_id, q.step_no, q.task_no, q.slice_no, q.last_no, 0, q.to_off FROM queued q ORDER BY q.slice_no,
+        q.task_no
 )
 UPDATE flow.lane_batch l SET ready_parts = q.parts, ready_records = q.records
 FROM (SELECT step_no, task_no, count(*) AS parts, sum(records) AS records FROM queued GROUP BY step_no, task_no) q
@@ -841,8 +886,8 @@ WHERE l.batch_id = $1 AND l.step_no = q.step_no AND l.task_no = q.task_no
 `
 
 // Ranges of records that wait for calls or are in them (flow.part), and the queues of batches (flow.lane_batch).
-// Queues the records of a batch that begins, where their slices enter calls: for each task one part of all slices that follow each
-// other and lack the same tasks.
+// Queues the records of a batch that begins, where their slices enter calls: for each task one part of all slices that
+// follow each other and lack the same tasks.
 func (q *Queries) SlicesQueue(ctx context.Context, db DBTX, batchID uuid.UUID) error {
 	_, err := db.Exec(ctx, slicesQueue, batchID)
 	return err

@@ -14,17 +14,20 @@ import (
 )
 
 const callPace = `-- name: CallPace :many
-SELECT b.bucket, b.max_in_flight, coalesce(c.calls, 0)::bigint AS calls, coalesce(extract(epoch FROM c.slow), 0)::float8 AS slow_seconds,
+SELECT b.bucket, b.max_in_flight, coalesce(c.calls, 0)::bigint AS calls, coalesce(extract(epoch FROM c.slow),
+    0)::float8 AS slow_seconds,
     (SELECT count(*) FROM (
         SELECT FROM flow.call r WHERE r.domain = b.domain AND r.bucket = b.bucket AND r.counts_in <> '{}'
             AND r.claimed_at > $1::timestamptz - coalesce(c.slow, '2 s') LIMIT 1000
     ) n)::int AS recent,
-    (SELECT count(*) FROM flow.call u WHERE u.domain = b.domain AND u.bucket = b.bucket AND u.state = 'intent')::int AS under_way
+    (SELECT count(*) FROM flow.call u WHERE u.domain = b.domain AND u.bucket = b.bucket
+        AND u.state = 'intent')::int AS under_way
 FROM flow.budget b
 LEFT JOIN LATERAL (
     SELECT count(*) AS calls, percentile_disc(0.8) WITHIN GROUP (ORDER BY k.answered_at - k.claimed_at) AS slow FROM (
         SELECT l.answered_at, l.claimed_at FROM flow.call l
-        WHERE l.domain = b.domain AND l.bucket = b.bucket AND l.state = 'settled' AND l.answered_at <= l.send_before AND l.claimed_at > $2::timestamptz
+        WHERE l.domain = b.domain AND l.bucket = b.bucket AND l.state = 'settled' AND l.answered_at <= l.send_before
+            AND l.claimed_at > $2::timestamptz
         ORDER BY l.claimed_at DESC LIMIT 200
     ) k
 ) c ON true
@@ -46,10 +49,10 @@ type CallPaceRow struct {
 	UnderWay    int32
 }
 
-// How long the last calls of each budget of an account were under way: in what time four of five were answered. What became of a call
-// that was not answered in time is found out later, and says nothing of that. recent are those, up to 1,000, that went so lately
-// that a reading of the provider's counters may count them twice: within some seconds, and the time that a call takes. under_way may
-// have no answer yet.
+// How long the last calls of each budget of an account were under way: in what time four of five were answered. What
+// became of a call that was not answered in time is found out later, and says nothing of that. recent are those, up to
+// 1,000, that went so lately that a reading of the provider's counters may count them twice: within some seconds, and
+// the time that a call takes. under_way may have no answer yet.
 func (q *Queries) CallPace(ctx context.Context, db DBTX, arg CallPaceParams) ([]CallPaceRow, error) {
 	rows, err := db.Query(ctx, callPace, arg.RecentSince, arg.Since, arg.Domain)
 	if err != nil {
@@ -100,8 +103,8 @@ type QueueUnderWayRow struct {
 	Records      int64
 }
 
-// The records in calls to an account that are not over, by step: they may come to later ones. A call over batches of several
-// versions counts for each.
+// The records in calls to an account that are not over, by step: they may come to later ones. A call over batches of
+// several versions counts for each.
 func (q *Queries) QueueUnderWay(ctx context.Context, db DBTX, domain string) ([]QueueUnderWayRow, error) {
 	rows, err := db.Query(ctx, queueUnderWay, domain)
 	if err != nil {
@@ -134,15 +137,19 @@ WITH waits AS MATERIALIZED (
         max(q.allowance) AS allowance, max(q.lapses_at) AS lapses_at, max(q.delayed_until) AS delayed_until,
         count(*) AS queues, sum(q.ready_parts)::bigint AS parts, sum(q.ready_records)::bigint AS records
     FROM (
-        SELECT l.batch_id, l.step_no, l.task_no, l.org_id, l.definition_id, l.version, l.domain, l.bucket, l.lane, l.high, l.open, l.paused, l.ready_parts, l.ready_records, l.delayed_until, l.allowance, l.lapses_at, l.part_id, l.call_id, l.listed, CASE WHEN l.paused OR l.allowance IS NOT NULL OR l.delayed_until > $3::timestamptz THEN l.batch_id END AS alone FROM flow.lane_batch l
+        SELECT l.batch_id, l.step_no, l.task_no, l.org_id, l.definition_id, l.version, l.domain, l.bucket, l.lane, l.high, l.open, l.paused, l.ready_parts, l.ready_records, l.delayed_until, l.allowance, l.lapses_at, l.part_id, l.call_id, l.listed, CASE WHEN l.paused OR l.allowance IS NOT NULL OR l.delayed_until > $3::timestamptz
+            THEN l.batch_id END AS alone FROM flow.lane_batch l
         WHERE l.domain = $2 AND l.open AND l.listed AND l.ready_parts > 0 AND l.batch_id <> $4 OFFSET 0
     ) q
     GROUP BY q.org_id, q.definition_id, q.version, q.step_no, q.task_no, q.bucket, q.lane, q.alone
 )
 SELECT w.org_id, w.definition_id, w.version, w.step_no, w.task_no, w.bucket, w.lane, b.pacing, b.pace_next_at,
-    coalesce(w.allowance, 0)::bigint AS allowance, coalesce(w.lapses_at, '0001-01-01 00:00:00+00')::timestamptz AS lapses_at,
-    coalesce(h.ends_at, '0001-01-01 00:00:00+00')::timestamptz AS held_until, coalesce(h.causes, '{}')::text[] AS causes, w.queues, w.parts, w.records,
-    CASE WHEN y.parts = $1::int THEN w.records ELSE least(coalesce(y.records, 0), w.records) END::bigint AS delayed_records,
+    coalesce(w.allowance, 0)::bigint AS allowance, coalesce(w.lapses_at,
+        '0001-01-01 00:00:00+00')::timestamptz AS lapses_at,
+    coalesce(h.ends_at, '0001-01-01 00:00:00+00')::timestamptz AS held_until,
+        coalesce(h.causes, '{}')::text[] AS causes, w.queues, w.parts, w.records,
+    CASE WHEN y.parts = $1::int THEN w.records ELSE least(coalesce(y.records, 0),
+        w.records) END::bigint AS delayed_records,
     coalesce(y.ready_at, '0001-01-01 00:00:00+00')::timestamptz AS delayed_until
 FROM waits w
 LEFT JOIN LATERAL (SELECT batch_id, org_id, schedule_id, priority, pacing, paced_at, pace_next_at, cancel_reason, paused_from, stopped_at, one_slice, record_count, staged, pending, needs_reconcile, failed, cancelled, rejected, unprocessed, unresolved, change_no, queued, started, completed, accepted, status, started_at, completed_at, updated_at FROM flow.batch_count a WHERE a.batch_id = w.alone OFFSET 0) b ON true
@@ -150,7 +157,8 @@ LEFT JOIN LATERAL (
     SELECT max(p.ends_at) AS ends_at, array_agg(DISTINCT p.cause ORDER BY p.cause) AS causes FROM (
         SELECT o.ends_at, o.cause FROM flow.holds_over(w.org_id, $2, w.lane) o
         UNION ALL
-        SELECT o.ends_at, o.cause FROM flow.pause o WHERE o.batch_id = w.alone AND o.scope = 'batch' AND o.status = 'active' AND o.ends_at > $3::timestamptz
+        SELECT o.ends_at, o.cause FROM flow.pause o WHERE o.batch_id = w.alone AND o.scope = 'batch'
+            AND o.status = 'active' AND o.ends_at > $3::timestamptz
     ) p
 ) h ON true
 LEFT JOIN LATERAL (
@@ -195,10 +203,11 @@ type QueueWaitsRow struct {
 	DelayedUntil   time.Time
 }
 
-// What waits in the queues of an account, whoever it belongs to: by task, budget, lane and what holds it. The queues are summed up
-// before anything else is asked; those of paused and paced batches stand alone, and so do those in which parts wait for their next
-// attempt: the latest of these are counted, and where there are more, all of the queue is taken to wait. Without the first OFFSET 0
-// the planner would expect as many sums as there are batches, without the second one it would read all batches.
+// What waits in the queues of an account, whoever it belongs to: by task, budget, lane and what holds it. The queues
+// are summed up before anything else is asked; those of paused and paced batches stand alone, and so do those in which
+// parts wait for their next attempt: the latest of these are counted, and where there are more, all of the queue is
+// taken to wait. Without the first OFFSET 0 the planner would expect as many sums as there are batches, without the
+// second one it would read all batches.
 func (q *Queries) QueueWaits(ctx context.Context, db DBTX, arg QueueWaitsParams) ([]QueueWaitsRow, error) {
 	rows, err := db.Query(ctx, queueWaits,
 		arg.MostDelayed,

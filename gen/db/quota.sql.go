@@ -12,7 +12,8 @@ import (
 )
 
 const quotaLimit = `-- name: QuotaLimit :one
-SELECT coalesce((SELECT q.most FROM flow.organization_quota q WHERE q.org_id = $1 AND q.name = $2), $3::bigint)::bigint AS most
+SELECT coalesce((SELECT q.most FROM flow.organization_quota q WHERE q.org_id = $1 AND q.name = $2),
+    $3::bigint)::bigint AS most
 `
 
 type QuotaLimitParams struct {
@@ -29,8 +30,10 @@ func (q *Queries) QuotaLimit(ctx context.Context, db DBTX, arg QuotaLimitParams)
 }
 
 const quotaList = `-- name: QuotaList :many
-SELECT d.name::text AS name, coalesce(q.most, d.most)::bigint AS most, flow.quota_used($1, d.name, NULL)::bigint AS used
-FROM (SELECT unnest($2::text[]) AS name, unnest($3::bigint[]) AS most, generate_subscripts($2::text[], 1) AS place) d
+SELECT d.name::text AS name, coalesce(q.most, d.most)::bigint AS most, flow.quota_used($1, d.name,
+    NULL)::bigint AS used
+FROM (SELECT unnest($2::text[]) AS name, unnest($3::bigint[]) AS most, generate_subscripts($2::text[],
+    1) AS place) d
     LEFT JOIN flow.organization_quota q ON q.org_id = $1 AND q.name = d.name
 ORDER BY d.place
 `
@@ -83,7 +86,8 @@ func (q *Queries) QuotaLock(ctx context.Context, db DBTX, orgID uuid.UUID) (uuid
 
 const quotaRead = `-- name: QuotaRead :one
 SELECT l.most::bigint AS most, flow.quota_used($1, $2, l.most + 1)::bigint AS used
-FROM (SELECT coalesce((SELECT q.most FROM flow.organization_quota q WHERE q.org_id = $1 AND q.name = $2), $3::bigint) AS most) l
+FROM (SELECT coalesce((SELECT q.most FROM flow.organization_quota q WHERE q.org_id = $1 AND q.name = $2),
+    $3::bigint) AS most) l
 `
 
 type QuotaReadParams struct {
@@ -136,7 +140,8 @@ func (q *Queries) QuotaSet(ctx context.Context, db DBTX, arg QuotaSetParams) err
 }
 
 const quotasOf = `-- name: QuotasOf :many
-SELECT org_id, name, most FROM flow.organization_quota q WHERE q.org_id = $1::uuid OR $1::uuid IS NULL ORDER BY q.org_id, q.name
+SELECT org_id, name, most FROM flow.organization_quota q WHERE q.org_id = $1::uuid OR $1::uuid IS NULL
+    ORDER BY q.org_id, q.name
 `
 
 // The quotas that the operator has set, of one organization, or of all where it is null.

@@ -83,22 +83,33 @@ SELECT r.id, r.matching, r.before FROM (
     SELECT d.id, d.matching, ((sum(d.matching) OVER (ORDER BY d.id ROWS UNBOUNDED PRECEDING))::bigint - d.matching)::bigint AS before
     FROM (
         SELECT b.id, (CASE WHEN $1::boolean THEN b.record_count ELSE
-                CASE WHEN 'staged' = ANY($2::text[]) THEN c.staged ELSE 0 END + CASE WHEN 'queued' = ANY($2::text[]) THEN c.queued ELSE 0 END
-                + CASE WHEN 'pending' = ANY($2::text[]) THEN c.pending ELSE 0 END + CASE WHEN 'started' = ANY($2::text[]) THEN c.started ELSE 0 END
-                + CASE WHEN 'needs_reconcile' = ANY($2::text[]) THEN c.needs_reconcile ELSE 0 END + CASE WHEN 'completed' = ANY($2::text[]) THEN c.completed ELSE 0 END
-                + CASE WHEN 'failed' = ANY($2::text[]) THEN c.failed ELSE 0 END + CASE WHEN 'cancelled' = ANY($2::text[]) THEN c.cancelled ELSE 0 END
-                + CASE WHEN 'accepted' = ANY($2::text[]) THEN c.accepted ELSE 0 END + CASE WHEN 'rejected' = ANY($2::text[]) THEN c.rejected ELSE 0 END
-                + CASE WHEN 'unprocessed' = ANY($2::text[]) THEN c.unprocessed ELSE 0 END + CASE WHEN 'unresolved' = ANY($2::text[]) THEN c.unresolved ELSE 0 END END
-            + CASE WHEN $3::boolean THEN (SELECT count(*) FROM flow.ended_run r WHERE r.org_id = b.org_id AND r.batch_id = b.id) ELSE 0 END
+                CASE WHEN 'staged' = ANY($2::text[]) THEN c.staged ELSE 0 END
+                + CASE WHEN 'queued' = ANY($2::text[]) THEN c.queued ELSE 0 END
+                + CASE WHEN 'pending' = ANY($2::text[]) THEN c.pending ELSE 0 END
+                + CASE WHEN 'started' = ANY($2::text[]) THEN c.started ELSE 0 END
+                + CASE WHEN 'needs_reconcile' = ANY($2::text[]) THEN c.needs_reconcile ELSE 0 END
+                + CASE WHEN 'completed' = ANY($2::text[]) THEN c.completed ELSE 0 END
+                + CASE WHEN 'failed' = ANY($2::text[]) THEN c.failed ELSE 0 END
+                + CASE WHEN 'cancelled' = ANY($2::text[]) THEN c.cancelled ELSE 0 END
+                + CASE WHEN 'accepted' = ANY($2::text[]) THEN c.accepted ELSE 0 END
+                + CASE WHEN 'rejected' = ANY($2::text[]) THEN c.rejected ELSE 0 END
+                + CASE WHEN 'unprocessed' = ANY($2::text[]) THEN c.unprocessed ELSE 0 END
+                + CASE WHEN 'unresolved' = ANY($2::text[]) THEN c.unresolved ELSE 0 END END
+            + CASE WHEN $3::boolean THEN (SELECT count(*) FROM flow.ended_run r WHERE r.org_id = b.org_id
+                AND r.batch_id = b.id) ELSE 0 END
             + coalesce(x.begun, 0))::bigint AS matching
         FROM flow.batch b
-        LEFT JOIN flow.batch_count c ON c.batch_id = b.id AND c.org_id = b.org_id AND c.batch_id BETWEEN $4 AND $5
+        LEFT JOIN flow.batch_count c ON c.batch_id = b.id AND c.org_id = b.org_id
+            AND c.batch_id BETWEEN $4 AND $5
         LEFT JOIN (SELECT unnest($6::uuid[]) AS id, unnest($7::bigint[]) AS begun) x ON x.id = b.id
         WHERE b.org_id = $8 AND b.id BETWEEN $4 AND $5
-            AND ($9::timestamptz IS NULL OR b.created_at >= $9) AND ($10::timestamptz IS NULL OR b.created_at < $10)
+            AND ($9::timestamptz IS NULL OR b.created_at >= $9)
+            AND ($10::timestamptz IS NULL OR b.created_at < $10)
             AND ($1::boolean OR $3::boolean OR c.status = ANY(ARRAY['queued', 'running', 'paused',
-                CASE WHEN $11::boolean THEN 'completed'::flow.batch_status ELSE 'queued' END, CASE WHEN $12::boolean THEN 'failed'::flow.batch_status ELSE 'queued' END,
-                CASE WHEN $12::boolean THEN 'partially_failed'::flow.batch_status ELSE 'queued' END, CASE WHEN $13::boolean THEN 'cancelled'::flow.batch_status ELSE 'queued' END]))
+                CASE WHEN $11::boolean THEN 'completed'::flow.batch_status ELSE 'queued' END,
+                CASE WHEN $12::boolean THEN 'failed'::flow.batch_status ELSE 'queued' END,
+                CASE WHEN $12::boolean THEN 'partially_failed'::flow.batch_status ELSE 'queued' END,
+                CASE WHEN $13::boolean THEN 'cancelled'::flow.batch_status ELSE 'queued' END]))
     ) d WHERE d.matching > 0
 ) r WHERE r.before + r.matching > $14::bigint ORDER BY r.id LIMIT $15
 `
@@ -127,10 +138,11 @@ type BatchIDsRow struct {
 	Before   int64
 }
 
-// Batches between two ids that have jobs that match, in insertion order, from the one on that has the match behind skip_jobs others:
-// with how many they have, and how many those before them have. It matches what has one of these statuses, which batches that are
-// over may or may not have (in_...); with every, all. Ended runs count with those that are asked for. of_begun and begun correct for some
-// batches what the counters say. Nothing is left of the join with the counters where every is true.
+// Batches between two ids that have jobs that match, in insertion order, from the one on that has the match behind
+// skip_jobs others: with how many they have, and how many those before them have. It matches what has one of these
+// statuses, which batches that are over may or may not have (in_...); with every, all. Ended runs count with those that
+// are asked for. of_begun and begun correct for some batches what the counters say. Nothing is left of the join with
+// the counters where every is true.
 func (q *Queries) BatchIDs(ctx context.Context, db DBTX, arg BatchIDsParams) ([]BatchIDsRow, error) {
 	rows, err := db.Query(ctx, batchIDs,
 		arg.Every,
@@ -172,22 +184,33 @@ SELECT r.id, r.matching, r.before FROM (
     SELECT d.id, d.matching, ((sum(d.matching) OVER (ORDER BY d.id DESC ROWS UNBOUNDED PRECEDING))::bigint - d.matching)::bigint AS before
     FROM (
         SELECT b.id, (CASE WHEN $1::boolean THEN b.record_count ELSE
-                CASE WHEN 'staged' = ANY($2::text[]) THEN c.staged ELSE 0 END + CASE WHEN 'queued' = ANY($2::text[]) THEN c.queued ELSE 0 END
-                + CASE WHEN 'pending' = ANY($2::text[]) THEN c.pending ELSE 0 END + CASE WHEN 'started' = ANY($2::text[]) THEN c.started ELSE 0 END
-                + CASE WHEN 'needs_reconcile' = ANY($2::text[]) THEN c.needs_reconcile ELSE 0 END + CASE WHEN 'completed' = ANY($2::text[]) THEN c.completed ELSE 0 END
-                + CASE WHEN 'failed' = ANY($2::text[]) THEN c.failed ELSE 0 END + CASE WHEN 'cancelled' = ANY($2::text[]) THEN c.cancelled ELSE 0 END
-                + CASE WHEN 'accepted' = ANY($2::text[]) THEN c.accepted ELSE 0 END + CASE WHEN 'rejected' = ANY($2::text[]) THEN c.rejected ELSE 0 END
-                + CASE WHEN 'unprocessed' = ANY($2::text[]) THEN c.unprocessed ELSE 0 END + CASE WHEN 'unresolved' = ANY($2::text[]) THEN c.unresolved ELSE 0 END END
-            + CASE WHEN $3::boolean THEN (SELECT count(*) FROM flow.ended_run r WHERE r.org_id = b.org_id AND r.batch_id = b.id) ELSE 0 END
+                CASE WHEN 'staged' = ANY($2::text[]) THEN c.staged ELSE 0 END
+                + CASE WHEN 'queued' = ANY($2::text[]) THEN c.queued ELSE 0 END
+                + CASE WHEN 'pending' = ANY($2::text[]) THEN c.pending ELSE 0 END
+                + CASE WHEN 'started' = ANY($2::text[]) THEN c.started ELSE 0 END
+                + CASE WHEN 'needs_reconcile' = ANY($2::text[]) THEN c.needs_reconcile ELSE 0 END
+                + CASE WHEN 'completed' = ANY($2::text[]) THEN c.completed ELSE 0 END
+                + CASE WHEN 'failed' = ANY($2::text[]) THEN c.failed ELSE 0 END
+                + CASE WHEN 'cancelled' = ANY($2::text[]) THEN c.cancelled ELSE 0 END
+                + CASE WHEN 'accepted' = ANY($2::text[]) THEN c.accepted ELSE 0 END
+                + CASE WHEN 'rejected' = ANY($2::text[]) THEN c.rejected ELSE 0 END
+                + CASE WHEN 'unprocessed' = ANY($2::text[]) THEN c.unprocessed ELSE 0 END
+                + CASE WHEN 'unresolved' = ANY($2::text[]) THEN c.unresolved ELSE 0 END END
+            + CASE WHEN $3::boolean THEN (SELECT count(*) FROM flow.ended_run r WHERE r.org_id = b.org_id
+                AND r.batch_id = b.id) ELSE 0 END
             + coalesce(x.begun, 0))::bigint AS matching
         FROM flow.batch b
-        LEFT JOIN flow.batch_count c ON c.batch_id = b.id AND c.org_id = b.org_id AND c.batch_id BETWEEN $4 AND $5
+        LEFT JOIN flow.batch_count c ON c.batch_id = b.id AND c.org_id = b.org_id
+            AND c.batch_id BETWEEN $4 AND $5
         LEFT JOIN (SELECT unnest($6::uuid[]) AS id, unnest($7::bigint[]) AS begun) x ON x.id = b.id
         WHERE b.org_id = $8 AND b.id BETWEEN $4 AND $5
-            AND ($9::timestamptz IS NULL OR b.created_at >= $9) AND ($10::timestamptz IS NULL OR b.created_at < $10)
+            AND ($9::timestamptz IS NULL OR b.created_at >= $9)
+            AND ($10::timestamptz IS NULL OR b.created_at < $10)
             AND ($1::boolean OR $3::boolean OR c.status = ANY(ARRAY['queued', 'running', 'paused',
-                CASE WHEN $11::boolean THEN 'completed'::flow.batch_status ELSE 'queued' END, CASE WHEN $12::boolean THEN 'failed'::flow.batch_status ELSE 'queued' END,
-                CASE WHEN $12::boolean THEN 'partially_failed'::flow.batch_status ELSE 'queued' END, CASE WHEN $13::boolean THEN 'cancelled'::flow.batch_status ELSE 'queued' END]))
+                CASE WHEN $11::boolean THEN 'completed'::flow.batch_status ELSE 'queued' END,
+                CASE WHEN $12::boolean THEN 'failed'::flow.batch_status ELSE 'queued' END,
+                CASE WHEN $12::boolean THEN 'partially_failed'::flow.batch_status ELSE 'queued' END,
+                CASE WHEN $13::boolean THEN 'cancelled'::flow.batch_status ELSE 'queued' END]))
     ) d WHERE d.matching > 0
 ) r WHERE r.before + r.matching > $14::bigint ORDER BY r.id DESC LIMIT $15
 `
@@ -263,7 +286,8 @@ WHERE b.org_id = $1 AND b.id BETWEEN $2 AND $3 AND c.batch_id BETWEEN $2 AND $3
     AND ($5::uuid IS NULL OR b.definition_id = $5)
     AND ($6::uuid IS NULL OR c.schedule_id = $6)
     AND ($7::flow.trigger_type IS NULL OR b.trigger_type = $7)
-    AND ($8::timestamptz IS NULL OR b.created_at >= $8) AND ($9::timestamptz IS NULL OR b.created_at < $9)
+    AND ($8::timestamptz IS NULL OR b.created_at >= $8)
+    AND ($9::timestamptz IS NULL OR b.created_at < $9)
 ORDER BY b.id LIMIT $11 OFFSET $10
 `
 
@@ -381,7 +405,8 @@ WHERE b.org_id = $1 AND b.id BETWEEN $2 AND $3 AND c.batch_id BETWEEN $2 AND $3
     AND ($5::uuid IS NULL OR b.definition_id = $5)
     AND ($6::uuid IS NULL OR c.schedule_id = $6)
     AND ($7::flow.trigger_type IS NULL OR b.trigger_type = $7)
-    AND ($8::timestamptz IS NULL OR b.created_at >= $8) AND ($9::timestamptz IS NULL OR b.created_at < $9)
+    AND ($8::timestamptz IS NULL OR b.created_at >= $8)
+    AND ($9::timestamptz IS NULL OR b.created_at < $9)
 ORDER BY b.id DESC LIMIT $11 OFFSET $10
 `
 
@@ -508,8 +533,8 @@ type BatchReadRow struct {
 	RecordSetID    *uuid.UUID
 }
 
-// IS TRUE keeps the organization out of the choice of an index: where most have few batches, one by organization looks as
-// good as the primary key, and is read to its end for who has many.
+// IS TRUE keeps the organization out of the choice of an index: where most have few batches, one by organization looks
+// as good as the primary key, and is read to its end for who has many.
 func (q *Queries) BatchRead(ctx context.Context, db DBTX, arg BatchReadParams) (BatchReadRow, error) {
 	row := db.QueryRow(ctx, batchRead, arg.ID, arg.OrgID)
 	var i BatchReadRow
@@ -571,7 +596,8 @@ func (q *Queries) BatchRead(ctx context.Context, db DBTX, arg BatchReadParams) (
 const batchTotal = `-- name: BatchTotal :one
 SELECT count(*) FROM flow.batch b LEFT JOIN flow.batch_count c ON c.batch_id = b.id AND c.org_id = b.org_id
 WHERE b.org_id = $1 AND b.id BETWEEN $2 AND $3
-    AND ($4::timestamptz IS NULL OR b.created_at >= $4) AND ($5::timestamptz IS NULL OR b.created_at < $5)
+    AND ($4::timestamptz IS NULL OR b.created_at >= $4)
+    AND ($5::timestamptz IS NULL OR b.created_at < $5)
     AND ($6::flow.batch_status IS NULL OR c.status = $6)
     AND ($7::uuid IS NULL OR b.definition_id = $7)
     AND ($8::uuid IS NULL OR c.schedule_id = $8)
@@ -652,7 +678,8 @@ WHERE b.org_id = $1 AND b.id BETWEEN $2 AND $3 AND c.batch_id BETWEEN $2 AND $3
     AND ($6::uuid IS NULL OR b.definition_id = $6)
     AND ($7::uuid IS NULL OR c.schedule_id = $7)
     AND ($8::flow.trigger_type IS NULL OR b.trigger_type = $8)
-    AND ($9::timestamptz IS NULL OR b.created_at >= $9) AND ($10::timestamptz IS NULL OR b.created_at < $10)
+    AND ($9::timestamptz IS NULL OR b.created_at >= $9)
+    AND ($10::timestamptz IS NULL OR b.created_at < $10)
 ORDER BY b.id DESC LIMIT $11
 `
 
@@ -675,7 +702,8 @@ type BatchesMeantRow struct {
 	Matched int64
 }
 
-// The newest batches that one action on many means, with how many it means. None that completed can be meant, which an index leaves out.
+// The newest batches that one action on many means, with how many it means. None that completed can be meant, which an
+// index leaves out.
 func (q *Queries) BatchesMeant(ctx context.Context, db DBTX, arg BatchesMeantParams) ([]BatchesMeantRow, error) {
 	rows, err := db.Query(ctx, batchesMeant,
 		arg.OrgID,
@@ -806,13 +834,17 @@ CROSS JOIN LATERAL (SELECT max(f.slice_no) AS no FROM flow.fragment f WHERE f.ba
 CROSS JOIN LATERAL (
     SELECT coalesce(sum(a.queued) FILTER (WHERE a.step_no > a.first_step), 0)::bigint AS begun,
         coalesce(array_agg(a.no ORDER BY a.no) FILTER (WHERE a.step_no = a.first_step AND a.no <= l.no
-            AND EXISTS (SELECT FROM flow.fragment f WHERE f.batch_id = a.batch_id AND f.slice_no = a.no)), '{}') AS mixed
+            AND EXISTS (SELECT FROM flow.fragment f WHERE f.batch_id = a.batch_id AND f.slice_no = a.no)),
+                '{}') AS mixed
     FROM flow.slice a WHERE a.batch_id = b.batch_id AND a.queued > 0 OFFSET 0
 ) s
-WHERE b.org_id = $1 AND b.batch_id BETWEEN $2 AND $3 AND b.status IN ('running', 'paused') AND b.started_at IS NOT NULL AND b.stopped_at IS NULL
+WHERE b.org_id = $1 AND b.batch_id BETWEEN $2 AND $3 AND b.status IN ('running', 'paused')
+    AND b.started_at IS NOT NULL AND b.stopped_at IS NULL
     AND (s.begun > 0 OR cardinality(s.mixed) > 0)
-    AND ($4::timestamptz IS NULL AND $5::timestamptz IS NULL OR EXISTS (SELECT FROM flow.batch a WHERE a.id = b.batch_id
-        AND ($4 IS NULL OR a.created_at >= $4) AND ($5 IS NULL OR a.created_at < $5)))
+    AND ($4::timestamptz IS NULL AND $5::timestamptz IS NULL
+        OR EXISTS (SELECT FROM flow.batch a WHERE a.id = b.batch_id
+        AND ($4 IS NULL OR a.created_at >= $4)
+        AND ($5 IS NULL OR a.created_at < $5)))
 ORDER BY b.batch_id
 `
 
@@ -830,9 +862,9 @@ type BegunBatchesRow struct {
 	Mixed []int32
 }
 
-// Batches between two ids that are under way and have queued jobs that were worked on before, or may have been: how many stand
-// past their first step, and the slices at it for which something was done, so that they must be looked at. No slice behind
-// the last one that has a fragment is one of those, which rules most out.
+// Batches between two ids that are under way and have queued jobs that were worked on before, or may have been: how
+// many stand past their first step, and the slices at it for which something was done, so that they must be looked at.
+// No slice behind the last one that has a fragment is one of those, which rules most out.
 func (q *Queries) BegunBatches(ctx context.Context, db DBTX, arg BegunBatchesParams) ([]BegunBatchesRow, error) {
 	rows, err := db.Query(ctx, begunBatches,
 		arg.OrgID,
@@ -861,8 +893,10 @@ func (q *Queries) BegunBatches(ctx context.Context, db DBTX, arg BegunBatchesPar
 
 const endedRunTotal = `-- name: EndedRunTotal :one
 SELECT count(*) FROM flow.ended_run r WHERE r.org_id = $1 AND r.batch_id BETWEEN $2 AND $3
-    AND ($4::timestamptz IS NULL AND $5::timestamptz IS NULL OR EXISTS (SELECT FROM flow.batch a WHERE a.id = r.batch_id
-        AND ($4 IS NULL OR a.created_at >= $4) AND ($5 IS NULL OR a.created_at < $5)))
+    AND ($4::timestamptz IS NULL AND $5::timestamptz IS NULL
+        OR EXISTS (SELECT FROM flow.batch a WHERE a.id = r.batch_id
+        AND ($4 IS NULL OR a.created_at >= $4)
+        AND ($5 IS NULL OR a.created_at < $5)))
 `
 
 type EndedRunTotalParams struct {
@@ -890,8 +924,10 @@ const endedRunsRead = `-- name: EndedRunsRead :many
 SELECT r.batch_id, s.no AS slice_no, r.position, r.run, r.step_no, r.note, r.ended_at
 FROM (SELECT unnest($1::uuid[]) AS batch_id, unnest($2::int[]) AS no) d
 JOIN flow.batch b ON b.id = d.batch_id
-CROSS JOIN LATERAL (SELECT x.no, x.first, x.records FROM flow.all_slices x WHERE x.batch_id = d.batch_id AND x.no = d.no OFFSET 0) s
-CROSS JOIN LATERAL (SELECT org_id, batch_id, position, run, step_no, note, ended_at FROM flow.ended_run e WHERE e.org_id = b.org_id AND e.batch_id = d.batch_id AND e.position >= s.first
+CROSS JOIN LATERAL (SELECT x.no, x.first, x.records FROM flow.all_slices x WHERE x.batch_id = d.batch_id
+    AND x.no = d.no OFFSET 0) s
+CROSS JOIN LATERAL (SELECT org_id, batch_id, position, run, step_no, note, ended_at FROM flow.ended_run e WHERE e.org_id = b.org_id AND e.batch_id = d.batch_id
+    AND e.position >= s.first
     AND e.position < s.first + s.records OFFSET 0) r
 ORDER BY r.batch_id, r.position, r.run
 `
@@ -943,8 +979,10 @@ func (q *Queries) EndedRunsRead(ctx context.Context, db DBTX, arg EndedRunsReadP
 const fragmentsRead = `-- name: FragmentsRead :many
 SELECT f.batch_id, f.slice_no, f.step_no, f.task_no, f.seq, octet_length(f.body) > $1::int AS large,
     (CASE WHEN octet_length(f.body) > $1::int THEN '' ELSE f.body END)::bytea AS body
-FROM (SELECT DISTINCT unnest($2::uuid[]) AS batch_id, unnest($3::int[]) AS no, unnest($4::smallint[]) AS from_step) d
-CROSS JOIN LATERAL (SELECT batch_id, slice_no, step_no, task_no, seq, skipped, body FROM flow.fragment a WHERE a.batch_id = d.batch_id AND a.slice_no = d.no AND a.step_no >= d.from_step OFFSET 0) f
+FROM (SELECT DISTINCT unnest($2::uuid[]) AS batch_id, unnest($3::int[]) AS no,
+    unnest($4::smallint[]) AS from_step) d
+CROSS JOIN LATERAL (SELECT batch_id, slice_no, step_no, task_no, seq, skipped, body FROM flow.fragment a WHERE a.batch_id = d.batch_id AND a.slice_no = d.no
+    AND a.step_no >= d.from_step OFFSET 0) f
 ORDER BY f.batch_id, f.slice_no, f.step_no, f.task_no, f.seq
 `
 
@@ -965,8 +1003,8 @@ type FragmentsReadRow struct {
 	Body    []byte
 }
 
-// Those of slices, of each from a step on, in the order in which they came: the last one counts. The bodies of large ones are left
-// out: each is read by itself. OFFSET 0 as in JobsRead.
+// Those of slices, of each from a step on, in the order in which they came: the last one counts. The bodies of large
+// ones are left out: each is read by itself. OFFSET 0 as in JobsRead.
 func (q *Queries) FragmentsRead(ctx context.Context, db DBTX, arg FragmentsReadParams) ([]FragmentsReadRow, error) {
 	rows, err := db.Query(ctx, fragmentsRead,
 		arg.Small,
@@ -1002,18 +1040,28 @@ func (q *Queries) FragmentsRead(ctx context.Context, db DBTX, arg FragmentsReadP
 
 const jobTotal = `-- name: JobTotal :one
 SELECT coalesce(sum(CASE WHEN $1::boolean THEN b.record_count ELSE
-        CASE WHEN 'staged' = ANY($2::text[]) THEN c.staged ELSE 0 END + CASE WHEN 'queued' = ANY($2::text[]) THEN c.queued ELSE 0 END
-        + CASE WHEN 'pending' = ANY($2::text[]) THEN c.pending ELSE 0 END + CASE WHEN 'started' = ANY($2::text[]) THEN c.started ELSE 0 END
-        + CASE WHEN 'needs_reconcile' = ANY($2::text[]) THEN c.needs_reconcile ELSE 0 END + CASE WHEN 'completed' = ANY($2::text[]) THEN c.completed ELSE 0 END
-        + CASE WHEN 'failed' = ANY($2::text[]) THEN c.failed ELSE 0 END + CASE WHEN 'cancelled' = ANY($2::text[]) THEN c.cancelled ELSE 0 END
-        + CASE WHEN 'accepted' = ANY($2::text[]) THEN c.accepted ELSE 0 END + CASE WHEN 'rejected' = ANY($2::text[]) THEN c.rejected ELSE 0 END
-        + CASE WHEN 'unprocessed' = ANY($2::text[]) THEN c.unprocessed ELSE 0 END + CASE WHEN 'unresolved' = ANY($2::text[]) THEN c.unresolved ELSE 0 END END), 0)::bigint AS total
-FROM flow.batch b LEFT JOIN flow.batch_count c ON c.batch_id = b.id AND c.org_id = b.org_id AND c.batch_id BETWEEN $3 AND $4
+        CASE WHEN 'staged' = ANY($2::text[]) THEN c.staged ELSE 0 END
+        + CASE WHEN 'queued' = ANY($2::text[]) THEN c.queued ELSE 0 END
+        + CASE WHEN 'pending' = ANY($2::text[]) THEN c.pending ELSE 0 END
+        + CASE WHEN 'started' = ANY($2::text[]) THEN c.started ELSE 0 END
+        + CASE WHEN 'needs_reconcile' = ANY($2::text[]) THEN c.needs_reconcile ELSE 0 END
+        + CASE WHEN 'completed' = ANY($2::text[]) THEN c.completed ELSE 0 END
+        + CASE WHEN 'failed' = ANY($2::text[]) THEN c.failed ELSE 0 END
+        + CASE WHEN 'cancelled' = ANY($2::text[]) THEN c.cancelled ELSE 0 END
+        + CASE WHEN 'accepted' = ANY($2::text[]) THEN c.accepted ELSE 0 END
+        + CASE WHEN 'rejected' = ANY($2::text[]) THEN c.rejected ELSE 0 END
+        + CASE WHEN 'unprocessed' = ANY($2::text[]) THEN c.unprocessed ELSE 0 END
+        + CASE WHEN 'unresolved' = ANY($2::text[]) THEN c.unresolved ELSE 0 END END), 0)::bigint AS total
+FROM flow.batch b LEFT JOIN flow.batch_count c ON c.batch_id = b.id AND c.org_id = b.org_id
+    AND c.batch_id BETWEEN $3 AND $4
 WHERE b.org_id = $5 AND b.id BETWEEN $3 AND $4
-    AND ($6::timestamptz IS NULL OR b.created_at >= $6) AND ($7::timestamptz IS NULL OR b.created_at < $7)
+    AND ($6::timestamptz IS NULL OR b.created_at >= $6)
+    AND ($7::timestamptz IS NULL OR b.created_at < $7)
     AND ($1::boolean OR c.status = ANY(ARRAY['queued', 'running', 'paused',
-        CASE WHEN $8::boolean THEN 'completed'::flow.batch_status ELSE 'queued' END, CASE WHEN $9::boolean THEN 'failed'::flow.batch_status ELSE 'queued' END,
-        CASE WHEN $9::boolean THEN 'partially_failed'::flow.batch_status ELSE 'queued' END, CASE WHEN $10::boolean THEN 'cancelled'::flow.batch_status ELSE 'queued' END]))
+        CASE WHEN $8::boolean THEN 'completed'::flow.batch_status ELSE 'queued' END,
+        CASE WHEN $9::boolean THEN 'failed'::flow.batch_status ELSE 'queued' END,
+        CASE WHEN $9::boolean THEN 'partially_failed'::flow.batch_status ELSE 'queued' END,
+        CASE WHEN $10::boolean THEN 'cancelled'::flow.batch_status ELSE 'queued' END]))
 `
 
 type JobTotalParams struct {
@@ -1049,7 +1097,8 @@ func (q *Queries) JobTotal(ctx context.Context, db DBTX, arg JobTotalParams) (in
 }
 
 const jobsRead = `-- name: JobsRead :many
-SELECT j.batch_id, j.position, j.slice_no, j.apart_step, j.step_no, j.status, j.attempts, coalesce(CASE WHEN NOT $1::boolean THEN j.error END, '')::text AS error, j.started_at, j.updated_at
+SELECT j.batch_id, j.position, j.slice_no, j.apart_step, j.step_no, j.status, j.attempts,
+    coalesce(CASE WHEN NOT $1::boolean THEN j.error END, '')::text AS error, j.started_at, j.updated_at
 FROM (SELECT unnest($2::uuid[]) AS batch_id, unnest($3::int[]) AS no) d
 CROSS JOIN LATERAL (SELECT batch_id, position, slice_no, apart_step, step_no, remaining, status, ready, doomed, attempts, error, started_at, updated_at FROM flow.job a WHERE a.batch_id = d.batch_id AND a.slice_no = d.no OFFSET 0) j
 `
@@ -1168,17 +1217,22 @@ func (q *Queries) SliceAt(ctx context.Context, db DBTX, arg SliceAtParams) (int3
 }
 
 const sliceSizes = `-- name: SliceSizes :many
-SELECT (coalesce((SELECT sum(octet_length(f.body)) FROM flow.fragment f WHERE f.batch_id = s.batch_id AND f.slice_no = s.no AND f.step_no >= s.from_step), 0)
-    + coalesce((SELECT sum(octet_length(f.body)) FROM flow.inherited i JOIN flow.fragment f ON f.batch_id = i.from_batch AND f.slice_no = i.from_slice
+SELECT (coalesce((SELECT sum(octet_length(f.body)) FROM flow.fragment f WHERE f.batch_id = s.batch_id
+    AND f.slice_no = s.no AND f.step_no >= s.from_step), 0)
+    + coalesce((SELECT sum(octet_length(f.body)) FROM flow.inherited i JOIN flow.fragment f ON f.batch_id = i.from_batch
+        AND f.slice_no = i.from_slice
         WHERE i.batch_id = s.batch_id AND i.slice_no = s.no AND f.step_no >= s.inherited_from
             AND (f.step_no < i.step_no OR f.step_no = i.step_no AND i.tasks_done >> f.task_no & 1 = 1)), 0)
     + CASE WHEN $1::boolean AND s.new_page THEN coalesce(
         (SELECT p.raw_bytes FROM flow.page p WHERE p.set_id = b.page_set AND p.first = s.first - s.page_off),
         (SELECT o.page_bytes FROM flow.batch o WHERE o.id = b.page_set), 0) ELSE 0 END)::bigint AS bytes
 FROM (
-    SELECT d.i, d.from_step, d.inherited_from, r.batch_id, r.no, r.first, r.records, r.page_off, r.tasks_done, r.first_step, r.apart, r.staged, r.pending, r.needs_reconcile, r.failed, r.cancelled, r.rejected, r.unprocessed, r.unresolved, r.queued, r.started, r.completed, r.accepted, r.remaining, r.step_no, r.state, r.xid, lag(r.first - r.page_off) OVER (PARTITION BY d.batch_id ORDER BY d.i) IS DISTINCT FROM r.first - r.page_off AS new_page
-    FROM (SELECT unnest($2::uuid[]) AS batch_id, unnest($3::int[]) AS no, unnest($4::smallint[]) AS from_step,
-            unnest($5::smallint[]) AS inherited_from, generate_series(1, cardinality($3::int[])) AS i) d
+    SELECT d.i, d.from_step, d.inherited_from, r.batch_id, r.no, r.first, r.records, r.page_off, r.tasks_done, r.first_step, r.apart, r.staged, r.pending, r.needs_reconcile, r.failed, r.cancelled, r.rejected, r.unprocessed, r.unresolved, r.queued, r.started, r.completed, r.accepted, r.remaining, r.step_no, r.state, r.xid, lag(r.first - r.page_off) OVER (PARTITION BY d.batch_id
+        ORDER BY d.i) IS DISTINCT FROM r.first - r.page_off AS new_page
+    FROM (SELECT unnest($2::uuid[]) AS batch_id, unnest($3::int[]) AS no,
+        unnest($4::smallint[]) AS from_step,
+            unnest($5::smallint[]) AS inherited_from,
+                generate_series(1, cardinality($3::int[])) AS i) d
     CROSS JOIN LATERAL (SELECT batch_id, no, first, records, page_off, tasks_done, first_step, apart, staged, pending, needs_reconcile, failed, cancelled, rejected, unprocessed, unresolved, queued, started, completed, accepted, remaining, step_no, state, xid FROM flow.all_slices x WHERE x.batch_id = d.batch_id AND x.no = d.no OFFSET 0) r
 ) s
 JOIN flow.batch b ON b.id = s.batch_id
@@ -1193,9 +1247,9 @@ type SliceSizesParams struct {
 	InheritedFrom []int16
 }
 
-// Bytes of what readers take of slices, so that they take no more at once than memory allows: the fragments from a step of each on, those
-// inherited from another on, and the pages where they are wanted, each with the first of its slices. In the order in which the
-// slices are asked for.
+// Bytes of what readers take of slices, so that they take no more at once than memory allows: the fragments from a step
+// of each on, those inherited from another on, and the pages where they are wanted, each with the first of its slices.
+// In the order in which the slices are asked for.
 func (q *Queries) SliceSizes(ctx context.Context, db DBTX, arg SliceSizesParams) ([]int64, error) {
 	rows, err := db.Query(ctx, sliceSizes,
 		arg.Pages,
@@ -1223,30 +1277,47 @@ func (q *Queries) SliceSizes(ctx context.Context, db DBTX, arg SliceSizesParams)
 }
 
 const slicesBack = `-- name: SlicesBack :many
-SELECT w.i::int AS i, d.no, d.first, d.records, d.state, d.step_no, d.apart, d.page_off, d.first_step, d.tasks_done, d.matching::bigint AS matching
+SELECT w.i::int AS i, d.no, d.first, d.records, d.state, d.step_no, d.apart, d.page_off, d.first_step, d.tasks_done,
+    d.matching::bigint AS matching
 FROM (
-    SELECT b.i, b.batch_id, b.from_no, CASE WHEN b.over THEN $1::text[] ELSE $2::text[] END AS statuses, CASE WHEN b.over THEN '' ELSE $3::text END AS begun,
-        ($4::boolean AND EXISTS (SELECT FROM flow.ended_run r WHERE r.org_id = $5 AND r.batch_id = b.batch_id)) AS ended_runs
-    FROM (SELECT generate_series(0, cardinality($6::uuid[]) - 1) AS i, unnest($6::uuid[]) AS batch_id, unnest($7::int[]) AS from_no, unnest($8::boolean[]) AS over) b OFFSET 0
+    SELECT b.i, b.batch_id, b.from_no, CASE WHEN b.over THEN $1::text[]
+        ELSE $2::text[] END AS statuses, CASE WHEN b.over THEN '' ELSE $3::text END AS begun,
+        ($4::boolean AND EXISTS (SELECT FROM flow.ended_run r WHERE r.org_id = $5
+            AND r.batch_id = b.batch_id)) AS ended_runs
+    FROM (SELECT generate_series(0, cardinality($6::uuid[]) - 1) AS i, unnest($6::uuid[]) AS batch_id,
+        unnest($7::int[]) AS from_no, unnest($8::boolean[]) AS over) b OFFSET 0
 ) w
 CROSS JOIN LATERAL (SELECT no, first, records, state, step_no, apart, page_off, first_step, tasks_done, matching FROM (
-    SELECT s.no, s.first, s.records, s.state, s.step_no, s.apart, s.page_off, s.first_step, s.tasks_done, (CASE WHEN 'staged' = ANY(w.statuses) THEN s.staged ELSE 0 END + CASE WHEN 'queued' = ANY(w.statuses) THEN s.queued ELSE 0 END
-        + CASE WHEN 'pending' = ANY(w.statuses) THEN s.pending ELSE 0 END + CASE WHEN 'started' = ANY(w.statuses) THEN s.started ELSE 0 END
-        + CASE WHEN 'needs_reconcile' = ANY(w.statuses) THEN s.needs_reconcile ELSE 0 END + CASE WHEN 'completed' = ANY(w.statuses) THEN s.completed ELSE 0 END
-        + CASE WHEN 'failed' = ANY(w.statuses) THEN s.failed ELSE 0 END + CASE WHEN 'cancelled' = ANY(w.statuses) THEN s.cancelled ELSE 0 END
-        + CASE WHEN 'accepted' = ANY(w.statuses) THEN s.accepted ELSE 0 END + CASE WHEN 'rejected' = ANY(w.statuses) THEN s.rejected ELSE 0 END
-        + CASE WHEN 'unprocessed' = ANY(w.statuses) THEN s.unprocessed ELSE 0 END + CASE WHEN 'unresolved' = ANY(w.statuses) THEN s.unresolved ELSE 0 END)
+    SELECT s.no, s.first, s.records, s.state, s.step_no, s.apart, s.page_off, s.first_step, s.tasks_done,
+        (CASE WHEN 'staged' = ANY(w.statuses) THEN s.staged ELSE 0 END
+        + CASE WHEN 'queued' = ANY(w.statuses) THEN s.queued ELSE 0 END
+        + CASE WHEN 'pending' = ANY(w.statuses) THEN s.pending ELSE 0 END
+        + CASE WHEN 'started' = ANY(w.statuses) THEN s.started ELSE 0 END
+        + CASE WHEN 'needs_reconcile' = ANY(w.statuses) THEN s.needs_reconcile ELSE 0 END
+        + CASE WHEN 'completed' = ANY(w.statuses) THEN s.completed ELSE 0 END
+        + CASE WHEN 'failed' = ANY(w.statuses) THEN s.failed ELSE 0 END
+        + CASE WHEN 'cancelled' = ANY(w.statuses) THEN s.cancelled ELSE 0 END
+        + CASE WHEN 'accepted' = ANY(w.statuses) THEN s.accepted ELSE 0 END
+        + CASE WHEN 'rejected' = ANY(w.statuses) THEN s.rejected ELSE 0 END
+        + CASE WHEN 'unprocessed' = ANY(w.statuses) THEN s.unprocessed ELSE 0 END
+        + CASE WHEN 'unresolved' = ANY(w.statuses) THEN s.unresolved ELSE 0 END)
         + CASE WHEN w.begun = 'yes' AND s.queued > 0
-            AND (s.step_no > s.first_step OR EXISTS (SELECT FROM flow.fragment f WHERE f.batch_id = s.batch_id AND f.slice_no = s.no)) THEN s.queued ELSE 0 END
+            AND (s.step_no > s.first_step OR EXISTS (SELECT FROM flow.fragment f WHERE f.batch_id = s.batch_id
+                AND f.slice_no = s.no)) THEN s.queued ELSE 0 END
         - CASE WHEN w.begun = 'no' AND s.step_no > s.first_step THEN s.queued ELSE 0 END
-        + CASE WHEN w.ended_runs THEN (SELECT count(*) FROM flow.ended_run r WHERE r.org_id = $5 AND r.batch_id = s.batch_id
+        + CASE WHEN w.ended_runs THEN (SELECT count(*) FROM flow.ended_run r WHERE r.org_id = $5
+            AND r.batch_id = s.batch_id
             AND r.position >= s.first AND r.position < s.first + s.records) ELSE 0 END AS matching
     FROM flow.all_slices s WHERE s.batch_id = w.batch_id AND s.no <= w.from_no
         -- Most slices of a large batch pass by here: what costs little, and rules nearly all out, comes first.
-        AND (w.begun = 'yes' AND s.queued > 0 OR w.ended_runs OR s.staged > 0 AND 'staged' = ANY(w.statuses) OR s.queued > 0 AND 'queued' = ANY(w.statuses) OR s.pending > 0 AND 'pending' = ANY(w.statuses)
-            OR s.started > 0 AND 'started' = ANY(w.statuses) OR s.needs_reconcile > 0 AND 'needs_reconcile' = ANY(w.statuses) OR s.completed > 0 AND 'completed' = ANY(w.statuses)
-            OR s.failed > 0 AND 'failed' = ANY(w.statuses) OR s.cancelled > 0 AND 'cancelled' = ANY(w.statuses) OR s.accepted > 0 AND 'accepted' = ANY(w.statuses)
-            OR s.rejected > 0 AND 'rejected' = ANY(w.statuses) OR s.unprocessed > 0 AND 'unprocessed' = ANY(w.statuses) OR s.unresolved > 0 AND 'unresolved' = ANY(w.statuses))
+        AND (w.begun = 'yes' AND s.queued > 0 OR w.ended_runs OR s.staged > 0 AND 'staged' = ANY(w.statuses)
+            OR s.queued > 0 AND 'queued' = ANY(w.statuses) OR s.pending > 0 AND 'pending' = ANY(w.statuses)
+            OR s.started > 0 AND 'started' = ANY(w.statuses) OR s.needs_reconcile > 0
+            AND 'needs_reconcile' = ANY(w.statuses) OR s.completed > 0 AND 'completed' = ANY(w.statuses)
+            OR s.failed > 0 AND 'failed' = ANY(w.statuses) OR s.cancelled > 0 AND 'cancelled' = ANY(w.statuses)
+            OR s.accepted > 0 AND 'accepted' = ANY(w.statuses)
+            OR s.rejected > 0 AND 'rejected' = ANY(w.statuses) OR s.unprocessed > 0 AND 'unprocessed' = ANY(w.statuses)
+            OR s.unresolved > 0 AND 'unresolved' = ANY(w.statuses))
 ) a WHERE a.matching > 0 ORDER BY a.no DESC LIMIT $9) d
 ORDER BY w.i, d.no DESC
 `
@@ -1326,7 +1397,8 @@ FROM (SELECT unnest($1::uuid[]) AS batch_id, unnest($2::int[]) AS no, unnest($3:
         generate_series(0, cardinality($2::int[]) - 1) AS i) d
 JOIN flow.batch_count b ON b.batch_id = d.batch_id
 JOIN flow.all_slices s ON s.batch_id = d.batch_id AND s.no = d.no
-CROSS JOIN LATERAL (SELECT (array_position(enum_range(NULL::flow.batch_status), b.status)::bigint * 2 + (b.stopped_at IS NOT NULL)::int) << 32
+CROSS JOIN LATERAL (SELECT (array_position(enum_range(NULL::flow.batch_status), b.status)::bigint * 2
+    + (b.stopped_at IS NOT NULL)::int) << 32
     | s.xid AS mark OFFSET 0) m
 WHERE m.mark <> d.mark
 `
@@ -1342,8 +1414,9 @@ type SlicesChangedRow struct {
 	Mark int64
 }
 
-// Which of these slices are no longer as they were at their mark. Every change of a slice writes its row anew, or that of its batch's counters, so the transaction that
-// last wrote it, with where its batch stands, makes a mark that nobody has to keep.
+// Which of these slices are no longer as they were at their mark. Every change of a slice writes its row anew, or that
+// of its batch's counters, so the transaction that last wrote it, with where its batch stands, makes a mark that nobody
+// has to keep.
 func (q *Queries) SlicesChanged(ctx context.Context, db DBTX, arg SlicesChangedParams) ([]SlicesChangedRow, error) {
 	rows, err := db.Query(ctx, slicesChanged, arg.BatchIds, arg.Nos, arg.Marks)
 	if err != nil {
@@ -1365,30 +1438,47 @@ func (q *Queries) SlicesChanged(ctx context.Context, db DBTX, arg SlicesChangedP
 }
 
 const slicesFrom = `-- name: SlicesFrom :many
-SELECT w.i::int AS i, d.no, d.first, d.records, d.state, d.step_no, d.apart, d.page_off, d.first_step, d.tasks_done, d.matching::bigint AS matching
+SELECT w.i::int AS i, d.no, d.first, d.records, d.state, d.step_no, d.apart, d.page_off, d.first_step, d.tasks_done,
+    d.matching::bigint AS matching
 FROM (
-    SELECT b.i, b.batch_id, b.from_no, CASE WHEN b.over THEN $1::text[] ELSE $2::text[] END AS statuses, CASE WHEN b.over THEN '' ELSE $3::text END AS begun,
-        ($4::boolean AND EXISTS (SELECT FROM flow.ended_run r WHERE r.org_id = $5 AND r.batch_id = b.batch_id)) AS ended_runs
-    FROM (SELECT generate_series(0, cardinality($6::uuid[]) - 1) AS i, unnest($6::uuid[]) AS batch_id, unnest($7::int[]) AS from_no, unnest($8::boolean[]) AS over) b OFFSET 0
+    SELECT b.i, b.batch_id, b.from_no, CASE WHEN b.over THEN $1::text[]
+        ELSE $2::text[] END AS statuses, CASE WHEN b.over THEN '' ELSE $3::text END AS begun,
+        ($4::boolean AND EXISTS (SELECT FROM flow.ended_run r WHERE r.org_id = $5
+            AND r.batch_id = b.batch_id)) AS ended_runs
+    FROM (SELECT generate_series(0, cardinality($6::uuid[]) - 1) AS i, unnest($6::uuid[]) AS batch_id,
+        unnest($7::int[]) AS from_no, unnest($8::boolean[]) AS over) b OFFSET 0
 ) w
 CROSS JOIN LATERAL (SELECT no, first, records, state, step_no, apart, page_off, first_step, tasks_done, matching FROM (
-    SELECT s.no, s.first, s.records, s.state, s.step_no, s.apart, s.page_off, s.first_step, s.tasks_done, (CASE WHEN 'staged' = ANY(w.statuses) THEN s.staged ELSE 0 END + CASE WHEN 'queued' = ANY(w.statuses) THEN s.queued ELSE 0 END
-        + CASE WHEN 'pending' = ANY(w.statuses) THEN s.pending ELSE 0 END + CASE WHEN 'started' = ANY(w.statuses) THEN s.started ELSE 0 END
-        + CASE WHEN 'needs_reconcile' = ANY(w.statuses) THEN s.needs_reconcile ELSE 0 END + CASE WHEN 'completed' = ANY(w.statuses) THEN s.completed ELSE 0 END
-        + CASE WHEN 'failed' = ANY(w.statuses) THEN s.failed ELSE 0 END + CASE WHEN 'cancelled' = ANY(w.statuses) THEN s.cancelled ELSE 0 END
-        + CASE WHEN 'accepted' = ANY(w.statuses) THEN s.accepted ELSE 0 END + CASE WHEN 'rejected' = ANY(w.statuses) THEN s.rejected ELSE 0 END
-        + CASE WHEN 'unprocessed' = ANY(w.statuses) THEN s.unprocessed ELSE 0 END + CASE WHEN 'unresolved' = ANY(w.statuses) THEN s.unresolved ELSE 0 END)
+    SELECT s.no, s.first, s.records, s.state, s.step_no, s.apart, s.page_off, s.first_step, s.tasks_done,
+        (CASE WHEN 'staged' = ANY(w.statuses) THEN s.staged ELSE 0 END
+        + CASE WHEN 'queued' = ANY(w.statuses) THEN s.queued ELSE 0 END
+        + CASE WHEN 'pending' = ANY(w.statuses) THEN s.pending ELSE 0 END
+        + CASE WHEN 'started' = ANY(w.statuses) THEN s.started ELSE 0 END
+        + CASE WHEN 'needs_reconcile' = ANY(w.statuses) THEN s.needs_reconcile ELSE 0 END
+        + CASE WHEN 'completed' = ANY(w.statuses) THEN s.completed ELSE 0 END
+        + CASE WHEN 'failed' = ANY(w.statuses) THEN s.failed ELSE 0 END
+        + CASE WHEN 'cancelled' = ANY(w.statuses) THEN s.cancelled ELSE 0 END
+        + CASE WHEN 'accepted' = ANY(w.statuses) THEN s.accepted ELSE 0 END
+        + CASE WHEN 'rejected' = ANY(w.statuses) THEN s.rejected ELSE 0 END
+        + CASE WHEN 'unprocessed' = ANY(w.statuses) THEN s.unprocessed ELSE 0 END
+        + CASE WHEN 'unresolved' = ANY(w.statuses) THEN s.unresolved ELSE 0 END)
         + CASE WHEN w.begun = 'yes' AND s.queued > 0
-            AND (s.step_no > s.first_step OR EXISTS (SELECT FROM flow.fragment f WHERE f.batch_id = s.batch_id AND f.slice_no = s.no)) THEN s.queued ELSE 0 END
+            AND (s.step_no > s.first_step OR EXISTS (SELECT FROM flow.fragment f WHERE f.batch_id = s.batch_id
+                AND f.slice_no = s.no)) THEN s.queued ELSE 0 END
         - CASE WHEN w.begun = 'no' AND s.step_no > s.first_step THEN s.queued ELSE 0 END
-        + CASE WHEN w.ended_runs THEN (SELECT count(*) FROM flow.ended_run r WHERE r.org_id = $5 AND r.batch_id = s.batch_id
+        + CASE WHEN w.ended_runs THEN (SELECT count(*) FROM flow.ended_run r WHERE r.org_id = $5
+            AND r.batch_id = s.batch_id
             AND r.position >= s.first AND r.position < s.first + s.records) ELSE 0 END AS matching
     FROM flow.all_slices s WHERE s.batch_id = w.batch_id AND s.no >= w.from_no
         -- Most slices of a large batch pass by here: what costs little, and rules nearly all out, comes first.
-        AND (w.begun = 'yes' AND s.queued > 0 OR w.ended_runs OR s.staged > 0 AND 'staged' = ANY(w.statuses) OR s.queued > 0 AND 'queued' = ANY(w.statuses) OR s.pending > 0 AND 'pending' = ANY(w.statuses)
-            OR s.started > 0 AND 'started' = ANY(w.statuses) OR s.needs_reconcile > 0 AND 'needs_reconcile' = ANY(w.statuses) OR s.completed > 0 AND 'completed' = ANY(w.statuses)
-            OR s.failed > 0 AND 'failed' = ANY(w.statuses) OR s.cancelled > 0 AND 'cancelled' = ANY(w.statuses) OR s.accepted > 0 AND 'accepted' = ANY(w.statuses)
-            OR s.rejected > 0 AND 'rejected' = ANY(w.statuses) OR s.unprocessed > 0 AND 'unprocessed' = ANY(w.statuses) OR s.unresolved > 0 AND 'unresolved' = ANY(w.statuses))
+        AND (w.begun = 'yes' AND s.queued > 0 OR w.ended_runs OR s.staged > 0 AND 'staged' = ANY(w.statuses)
+            OR s.queued > 0 AND 'queued' = ANY(w.statuses) OR s.pending > 0 AND 'pending' = ANY(w.statuses)
+            OR s.started > 0 AND 'started' = ANY(w.statuses) OR s.needs_reconcile > 0
+            AND 'needs_reconcile' = ANY(w.statuses) OR s.completed > 0 AND 'completed' = ANY(w.statuses)
+            OR s.failed > 0 AND 'failed' = ANY(w.statuses) OR s.cancelled > 0 AND 'cancelled' = ANY(w.statuses)
+            OR s.accepted > 0 AND 'accepted' = ANY(w.statuses)
+            OR s.rejected > 0 AND 'rejected' = ANY(w.statuses) OR s.unprocessed > 0 AND 'unprocessed' = ANY(w.statuses)
+            OR s.unresolved > 0 AND 'unresolved' = ANY(w.statuses))
 ) a WHERE a.matching > 0 ORDER BY a.no LIMIT $9) d
 ORDER BY w.i, d.no
 `
@@ -1419,10 +1509,10 @@ type SlicesFromRow struct {
 	Matching  int64
 }
 
-// Slices of batches, each from a number on and so many at most, that can have jobs in any of these statuses, with how many by their
-// counters; i is the batch, from 0. Of a batch that is over it is over_statuses, because its slices count as waiting what will never
-// be sent. begun narrows what is queued: 'yes' to slices in which something was done already, 'no' to those at their first step, ”
-// to nothing. With ended runs those count too.
+// Slices of batches, each from a number on and so many at most, that can have jobs in any of these statuses, with how
+// many by their counters; i is the batch, from 0. Of a batch that is over it is over_statuses, because its slices count
+// as waiting what will never be sent. begun narrows what is queued: 'yes' to slices in which something was done
+// already, 'no' to those at their first step, ” to nothing. With ended runs those count too.
 func (q *Queries) SlicesFrom(ctx context.Context, db DBTX, arg SlicesFromParams) ([]SlicesFromRow, error) {
 	rows, err := db.Query(ctx, slicesFrom,
 		arg.OverStatuses,
@@ -1466,7 +1556,8 @@ func (q *Queries) SlicesFrom(ctx context.Context, db DBTX, arg SlicesFromParams)
 }
 
 const slicesRead = `-- name: SlicesRead :many
-SELECT s.batch_id, s.no, s.first, s.records, s.state, s.step_no, s.remaining, s.apart, s.page_off, s.first_step, s.tasks_done
+SELECT s.batch_id, s.no, s.first, s.records, s.state, s.step_no, s.remaining, s.apart, s.page_off, s.first_step,
+    s.tasks_done
 FROM (SELECT unnest($1::uuid[]) AS batch_id, unnest($2::int[]) AS no) d
 JOIN flow.all_slices s ON s.batch_id = d.batch_id AND s.no = d.no
 ORDER BY s.batch_id, s.no

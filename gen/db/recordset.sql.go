@@ -14,7 +14,8 @@ import (
 
 const chunkDelete = `-- name: ChunkDelete :execrows
 DELETE FROM flow.record_chunk d WHERE d.record_set_id = $1 AND d.chunk_index IN (
-    SELECT c.chunk_index FROM flow.record_chunk c WHERE c.record_set_id = $1 ORDER BY c.chunk_index LIMIT $2)
+    SELECT c.chunk_index FROM flow.record_chunk c WHERE c.record_set_id = $1 ORDER BY c.chunk_index
+        LIMIT $2)
 `
 
 type ChunkDeleteParams struct {
@@ -168,9 +169,11 @@ const pageRead = `-- name: PageRead :many
 SELECT p.set_id, p.first, p.rows, p.raw_bytes, p.body
 FROM (SELECT DISTINCT unnest($1::uuid[]) AS set_id, unnest($2::bigint[]) AS first) n
 CROSS JOIN LATERAL (
-    SELECT x.set_id, x.first, x.rows, x.raw_bytes, x.body FROM flow.page x WHERE x.set_id = n.set_id AND x.first = n.first
+    SELECT x.set_id, x.first, x.rows, x.raw_bytes, x.body FROM flow.page x WHERE x.set_id = n.set_id
+        AND x.first = n.first
     UNION ALL
-    SELECT b.id, 0, b.record_count::int, b.page_bytes, b.page FROM flow.batch b WHERE b.id = n.set_id AND b.page IS NOT NULL AND n.first = 0
+    SELECT b.id, 0, b.record_count::int, b.page_bytes, b.page FROM flow.batch b WHERE b.id = n.set_id
+        AND b.page IS NOT NULL AND n.first = 0
     OFFSET 0
 ) p
 ORDER BY p.set_id, p.first
@@ -209,7 +212,8 @@ func (q *Queries) PageRead(ctx context.Context, db DBTX, arg PageReadParams) ([]
 }
 
 const recordSetConsume = `-- name: RecordSetConsume :one
-UPDATE flow.record_set SET status = 'consumed', batch_id = $1::uuid, staging_expires_at = NULL, updated_at = flow.clock()
+UPDATE flow.record_set SET status = 'consumed', batch_id = $1::uuid, staging_expires_at = NULL,
+    updated_at = flow.clock()
 WHERE org_id = $2 AND id = $3 AND status = 'sealed' AND staging_expires_at > flow.clock()
 RETURNING received_count
 `
@@ -315,9 +319,11 @@ func (q *Queries) RecordSetInsert(ctx context.Context, db DBTX, arg RecordSetIns
 
 const recordSetList = `-- name: RecordSetList :many
 SELECT id, org_id, status, chunk_size, chunk_count, received_count, row_bytes, expected_count, content_hash, metadata, batch_id, created_at, sealed_at, updated_at, staging_expires_at FROM flow.record_set
-WHERE org_id = $1 AND id BETWEEN $2 AND $3 AND ($4::flow.record_set_status IS NULL OR status = $4)
+WHERE org_id = $1 AND id BETWEEN $2 AND $3 AND ($4::flow.record_set_status IS NULL
+    OR status = $4)
     AND (staging_expires_at IS NULL OR staging_expires_at > flow.clock())
-    AND ($5::timestamptz IS NULL OR created_at >= $5) AND ($6::timestamptz IS NULL OR created_at < $6)
+    AND ($5::timestamptz IS NULL OR created_at >= $5)
+    AND ($6::timestamptz IS NULL OR created_at < $6)
 ORDER BY id LIMIT $8 OFFSET $7
 `
 
@@ -380,9 +386,11 @@ func (q *Queries) RecordSetList(ctx context.Context, db DBTX, arg RecordSetListP
 
 const recordSetListNewest = `-- name: RecordSetListNewest :many
 SELECT id, org_id, status, chunk_size, chunk_count, received_count, row_bytes, expected_count, content_hash, metadata, batch_id, created_at, sealed_at, updated_at, staging_expires_at FROM flow.record_set
-WHERE org_id = $1 AND id BETWEEN $2 AND $3 AND ($4::flow.record_set_status IS NULL OR status = $4)
+WHERE org_id = $1 AND id BETWEEN $2 AND $3 AND ($4::flow.record_set_status IS NULL
+    OR status = $4)
     AND (staging_expires_at IS NULL OR staging_expires_at > flow.clock())
-    AND ($5::timestamptz IS NULL OR created_at >= $5) AND ($6::timestamptz IS NULL OR created_at < $6)
+    AND ($5::timestamptz IS NULL OR created_at >= $5)
+    AND ($6::timestamptz IS NULL OR created_at < $6)
 ORDER BY id DESC LIMIT $8 OFFSET $7
 `
 
@@ -516,7 +524,8 @@ func (q *Queries) RecordSetLockStaged(ctx context.Context, db DBTX, id uuid.UUID
 
 const recordSetReceive = `-- name: RecordSetReceive :one
 UPDATE flow.record_set SET chunk_count = chunk_count + 1, received_count = received_count + $1::bigint,
-    row_bytes = row_bytes + $2::bigint, updated_at = flow.clock(), staging_expires_at = flow.clock() + make_interval(secs => $3::float8)
+    row_bytes = row_bytes + $2::bigint, updated_at = flow.clock(), staging_expires_at = flow.clock()
+        + make_interval(secs => $3::float8)
 WHERE org_id = $4 AND id = $5 AND status = 'open' AND staging_expires_at > flow.clock()
 RETURNING received_count
 `
@@ -588,9 +597,11 @@ func (q *Queries) RecordSetSeal(ctx context.Context, db DBTX, arg RecordSetSealP
 
 const recordSetTotal = `-- name: RecordSetTotal :one
 SELECT count(*) FROM flow.record_set
-WHERE org_id = $1 AND id BETWEEN $2 AND $3 AND ($4::flow.record_set_status IS NULL OR status = $4)
+WHERE org_id = $1 AND id BETWEEN $2 AND $3 AND ($4::flow.record_set_status IS NULL
+    OR status = $4)
     AND (staging_expires_at IS NULL OR staging_expires_at > flow.clock())
-    AND ($5::timestamptz IS NULL OR created_at >= $5) AND ($6::timestamptz IS NULL OR created_at < $6)
+    AND ($5::timestamptz IS NULL OR created_at >= $5)
+    AND ($6::timestamptz IS NULL OR created_at < $6)
 `
 
 type RecordSetTotalParams struct {

@@ -39,7 +39,8 @@ const idempotencyKeep = `-- name: IdempotencyKeep :execrows
 INSERT INTO flow.idempotency_key AS k (org_id, key_hash, body_hash, operation, status, answer)
 VALUES ($1, $2, $3, $4, $5, $6)
 ON CONFLICT (org_id, key_hash) DO UPDATE
-SET body_hash = excluded.body_hash, operation = excluded.operation, status = excluded.status, answer = excluded.answer, created_at = excluded.created_at
+SET body_hash = excluded.body_hash, operation = excluded.operation, status = excluded.status, answer = excluded.answer,
+    created_at = excluded.created_at
 WHERE k.created_at <= flow.clock() - interval '24 hours'
 `
 
@@ -52,8 +53,8 @@ type IdempotencyKeepParams struct {
 	Answer    []byte
 }
 
-// Waits for a transaction that is keeping an answer under the same key. No row means that there is one already; an answer
-// that is over its time makes room.
+// Waits for a transaction that is keeping an answer under the same key. No row means that there is one already; an
+// answer that is over its time makes room.
 func (q *Queries) IdempotencyKeep(ctx context.Context, db DBTX, arg IdempotencyKeepParams) (int64, error) {
 	result, err := db.Exec(ctx, idempotencyKeep,
 		arg.OrgID,
@@ -77,7 +78,8 @@ ON CONFLICT (org_id, operation) DO UPDATE SET
     used = excluded.used
         + CASE WHEN abs(extract(epoch FROM excluded.began_at - c.began_at)) < $4::float8
             THEN c.used ELSE 0 END,
-    began_at = CASE WHEN abs(extract(epoch FROM excluded.began_at - c.began_at)) < $4 THEN c.began_at ELSE excluded.began_at END
+    began_at = CASE WHEN abs(extract(epoch FROM excluded.began_at - c.began_at)) < $4 THEN c.began_at
+        ELSE excluded.began_at END
 WHERE c.used < $5::bigint OR abs(extract(epoch FROM excluded.began_at - c.began_at)) >= $4
 RETURNING used, began_at,
     (extract(epoch FROM began_at - (SELECT now FROM t)) + $4)::float8 AS ends_in_seconds

@@ -32,7 +32,8 @@ func (q *Queries) BatchEraseLock(ctx context.Context, db DBTX, arg BatchEraseLoc
 }
 
 const batchFamilyOpen = `-- name: BatchFamilyOpen :one
-SELECT b.id, c.status, (c.started + c.needs_reconcile + c.unresolved)::bigint AS undecided, flow.batch_is_old(c, 'infinity') AS over
+SELECT b.id, c.status, (c.started + c.needs_reconcile + c.unresolved)::bigint AS undecided, flow.batch_is_old(c,
+    'infinity') AS over
 FROM flow.batch b JOIN flow.batch_count c ON c.batch_id = b.id
 WHERE (b.id = $1 OR b.retry_root = $1)
     AND (NOT flow.batch_is_old(c, 'infinity') OR EXISTS (SELECT FROM flow.wait w WHERE w.child = b.id))
@@ -46,8 +47,8 @@ type BatchFamilyOpenRow struct {
 	Over      bool
 }
 
-// The first of a batch and those that retried its records that is not over, of which something is undecided, or whose results a task
-// waits for.
+// The first of a batch and those that retried its records that is not over, of which something is undecided, or whose
+// results a task waits for.
 func (q *Queries) BatchFamilyOpen(ctx context.Context, db DBTX, id uuid.UUID) (BatchFamilyOpenRow, error) {
 	row := db.QueryRow(ctx, batchFamilyOpen, id)
 	var i BatchFamilyOpenRow
@@ -64,10 +65,12 @@ const batchesErase = `-- name: BatchesErase :execrows
 WITH old AS (
     SELECT b.id, b.org_id, b.page_set FROM flow.batch b JOIN flow.batch_count n ON n.batch_id = b.id
     CROSS JOIN LATERAL (
-        SELECT CASE WHEN $1::boolean THEN 'infinity' ELSE flow.kept_since(b.org_id, 'batches', $2) END AS since OFFSET 0
+        SELECT CASE WHEN $1::boolean THEN 'infinity' ELSE flow.kept_since(b.org_id, 'batches',
+            $2) END AS since OFFSET 0
     ) k
     WHERE b.id = ANY($3::uuid[]) AND flow.batch_is_old(n, k.since)
-        AND ($1 OR flow.is_rolled_up(b)) AND NOT EXISTS (SELECT FROM flow.wait w WHERE w.child = b.id) AND NOT EXISTS (
+        AND ($1 OR flow.is_rolled_up(b)) AND NOT EXISTS (SELECT FROM flow.wait w WHERE w.child = b.id)
+        AND NOT EXISTS (
         SELECT FROM flow.batch r JOIN flow.batch_count m ON m.batch_id = r.id
         WHERE r.retry_root = b.id AND NOT (flow.batch_is_old(m, k.since) AND ($1 OR flow.is_rolled_up(r))))
 ), family AS (
@@ -90,8 +93,8 @@ type BatchesEraseParams struct {
 	Ids         []uuid.UUID
 }
 
-// Deletes batches that are locked, with those that retry their records, unless one that is not old (or, at once, not over) has come
-// since; what else there is of them is left to RowsErase.
+// Deletes batches that are locked, with those that retry their records, unless one that is not old (or, at once, not
+// over) has come since; what else there is of them is left to RowsErase.
 func (q *Queries) BatchesErase(ctx context.Context, db DBTX, arg BatchesEraseParams) (int64, error) {
 	result, err := db.Exec(ctx, batchesErase, arg.AtOnce, arg.KeepSeconds, arg.Ids)
 	if err != nil {
@@ -106,7 +109,8 @@ SELECT c.batch_id FROM flow.batch_count c WHERE c.batch_id = ANY(ARRAY(
     CROSS JOIN LATERAL (SELECT flow.kept_since(g.id, 'batches', $1) AS since OFFSET 0) k
     CROSS JOIN LATERAL (
         SELECT b.id FROM flow.batch b
-        WHERE b.org_id = g.id AND b.created_at < k.since AND b.retry_of IS NULL AND (SELECT flow.batch_is_old(n, k.since) FROM flow.batch_count n WHERE n.batch_id = b.id)
+        WHERE b.org_id = g.id AND b.created_at < k.since AND b.retry_of IS NULL
+            AND (SELECT flow.batch_is_old(n, k.since) FROM flow.batch_count n WHERE n.batch_id = b.id)
             AND flow.is_rolled_up(b) AND NOT EXISTS (SELECT FROM flow.wait w WHERE w.child = b.id)
             AND NOT EXISTS (SELECT FROM flow.batch r WHERE r.retry_root = b.id AND (NOT flow.is_rolled_up(r)
                 OR (SELECT NOT flow.batch_is_old(m, k.since) FROM flow.batch_count m WHERE m.batch_id = r.id)))
@@ -121,8 +125,8 @@ type BatchesOldParams struct {
 	MaxRows     int32
 }
 
-// Locks first batches of records that ended long ago, as retries of them did, and whose results nobody waits for, the oldest first. The counts are asked for one by one: a
-// join with them may begin with all batches that there are.
+// Locks first batches of records that ended long ago, as retries of them did, and whose results nobody waits for, the
+// oldest first. The counts are asked for one by one: a join with them may begin with all batches that there are.
 func (q *Queries) BatchesOld(ctx context.Context, db DBTX, arg BatchesOldParams) ([]uuid.UUID, error) {
 	rows, err := db.Query(ctx, batchesOld, arg.KeepSeconds, arg.MaxRows)
 	if err != nil {
@@ -156,9 +160,11 @@ const deletionEnd = `-- name: DeletionEnd :exec
 WITH ended AS (
     UPDATE flow.deletion d SET ended_at = flow.clock() WHERE d.org_id = $1
 ), kept AS (
-    INSERT INTO flow.retention (org_id, name, days) VALUES ($1, 'audit_log', $2) ON CONFLICT (org_id, name) DO UPDATE SET days = excluded.days
+    INSERT INTO flow.retention (org_id, name, days) VALUES ($1, 'audit_log', $2) ON CONFLICT (org_id,
+        name) DO UPDATE SET days = excluded.days
 )
-UPDATE flow.organization o SET status = 'deleted', name = 'deleted', external_id = NULL, request_limits = '{}' WHERE o.id = $1
+UPDATE flow.organization o SET status = 'deleted', name = 'deleted', external_id = NULL, request_limits = '{}'
+    WHERE o.id = $1
 `
 
 type DeletionEndParams struct {
@@ -188,7 +194,8 @@ func (q *Queries) DeletionGet(ctx context.Context, db DBTX, orgID uuid.UUID) (Fl
 }
 
 const deletionLock = `-- name: DeletionLock :one
-SELECT d.begun_at, flow.clock()::timestamptz AS now FROM flow.deletion d WHERE d.org_id = $1 AND d.ended_at IS NULL FOR NO KEY UPDATE
+SELECT d.begun_at, flow.clock()::timestamptz AS now FROM flow.deletion d WHERE d.org_id = $1 AND d.ended_at IS NULL
+    FOR NO KEY UPDATE
 `
 
 type DeletionLockRow struct {
@@ -206,7 +213,8 @@ func (q *Queries) DeletionLock(ctx context.Context, db DBTX, orgID uuid.UUID) (D
 
 const deletionNote = `-- name: DeletionNote :exec
 UPDATE flow.deletion d SET rows = d.rows || (
-    SELECT jsonb_object_agg(n.name, n.gone + coalesce((d.rows ->> n.name)::bigint, 0)) FROM (SELECT unnest($1::text[]) AS name, unnest($2::bigint[]) AS gone) n)
+    SELECT jsonb_object_agg(n.name, n.gone + coalesce((d.rows ->> n.name)::bigint, 0))
+        FROM (SELECT unnest($1::text[]) AS name, unnest($2::bigint[]) AS gone) n)
 WHERE d.org_id = $3 AND cardinality($1::text[]) > 0
 `
 
@@ -309,7 +317,8 @@ WITH old AS MATERIALIZED (
     WHERE c.batch_id = ANY(ARRAY(
         SELECT b.id FROM flow.batch b
         WHERE b.org_id = $1 AND (
-            SELECT n.started = 0 AND n.status NOT IN ('queued', 'running', 'paused') FROM flow.batch_count n WHERE n.batch_id = b.id)
+            SELECT n.started = 0 AND n.status NOT IN ('queued', 'running', 'paused') FROM flow.batch_count n
+                WHERE n.batch_id = b.id)
         ORDER BY b.id LIMIT $2))
         AND c.started = 0 AND c.status NOT IN ('queued', 'running', 'paused')
     FOR UPDATE
@@ -318,7 +327,8 @@ WITH old AS MATERIALIZED (
 ), gone AS (
     DELETE FROM flow.batch b USING old o WHERE b.id = o.id RETURNING b.id, b.org_id, b.page_set, b.retry_of
 ), noted AS (
-    INSERT INTO flow.erasure (batch_id, org_id, page_set) SELECT g.id, g.org_id, CASE WHEN g.retry_of IS NULL THEN g.page_set END FROM gone g
+    INSERT INTO flow.erasure (batch_id, org_id, page_set) SELECT g.id,
+        g.org_id, CASE WHEN g.retry_of IS NULL THEN g.page_set END FROM gone g
     RETURNING 1
 )
 SELECT count(*) FROM noted
@@ -329,8 +339,9 @@ type OrgBatchesEraseParams struct {
 	MaxRows int32
 }
 
-// Deletes batches that are over and have no call under way, whoever is working on the others, and leaves their rows to RowsErase. They are
-// found by their organization, and looked at one by one: of their counts, those of batches that are completed are in no index.
+// Deletes batches that are over and have no call under way, whoever is working on the others, and leaves their rows to
+// RowsErase. They are found by their organization, and looked at one by one: of their counts, those of batches that are
+// completed are in no index.
 func (q *Queries) OrgBatchesErase(ctx context.Context, db DBTX, arg OrgBatchesEraseParams) (int64, error) {
 	row := db.QueryRow(ctx, orgBatchesErase, arg.OrgID, arg.MaxRows)
 	var count int64
@@ -339,7 +350,8 @@ func (q *Queries) OrgBatchesErase(ctx context.Context, db DBTX, arg OrgBatchesEr
 }
 
 const orgBatchesOpen = `-- name: OrgBatchesOpen :many
-SELECT c.batch_id FROM flow.batch_count c WHERE c.org_id = $1 AND c.status IN ('queued', 'running', 'paused') ORDER BY c.batch_id LIMIT $2
+SELECT c.batch_id FROM flow.batch_count c WHERE c.org_id = $1 AND c.status IN ('queued', 'running', 'paused')
+    ORDER BY c.batch_id LIMIT $2
 `
 
 type OrgBatchesOpenParams struct {
@@ -450,8 +462,8 @@ type RetentionClockAdvanceParams struct {
 	Seconds float64
 }
 
-// Notes how long the operator keeps things, and moves the clock of deletions on by twice what has passed for the process and for the server, whichever is less, as far as the time
-// of the server. Tells how far it is behind that.
+// Notes how long the operator keeps things, and moves the clock of deletions on by twice what has passed for the
+// process and for the server, whichever is less, as far as the time of the server. Tells how far it is behind that.
 func (q *Queries) RetentionClockAdvance(ctx context.Context, db DBTX, arg RetentionClockAdvanceParams) (float64, error) {
 	row := db.QueryRow(ctx, retentionClockAdvance, arg.Kept, arg.Seconds)
 	var behind float64
@@ -518,29 +530,40 @@ func (q *Queries) RetentionSet(ctx context.Context, db DBTX, arg RetentionSetPar
 
 const rowsErase = `-- name: RowsErase :many
 WITH slices AS (
-    DELETE FROM flow.slice WHERE ctid = ANY(ARRAY(SELECT ctid FROM flow.slice WHERE batch_id = ANY($1::uuid[]) LIMIT $2)) RETURNING 1
+    DELETE FROM flow.slice WHERE ctid = ANY(ARRAY(SELECT ctid FROM flow.slice WHERE batch_id = ANY($1::uuid[])
+        LIMIT $2)) RETURNING 1
 ), jobs AS (
-    DELETE FROM flow.job WHERE ctid = ANY(ARRAY(SELECT ctid FROM flow.job WHERE batch_id = ANY($1::uuid[]) LIMIT $2)) RETURNING 1
+    DELETE FROM flow.job WHERE ctid = ANY(ARRAY(SELECT ctid FROM flow.job WHERE batch_id = ANY($1::uuid[])
+        LIMIT $2)) RETURNING 1
 ), parts AS (
-    DELETE FROM flow.part WHERE ctid = ANY(ARRAY(SELECT ctid FROM flow.part WHERE batch_id = ANY($1::uuid[]) LIMIT $2)) RETURNING 1
+    DELETE FROM flow.part WHERE ctid = ANY(ARRAY(SELECT ctid FROM flow.part WHERE batch_id = ANY($1::uuid[])
+        LIMIT $2)) RETURNING 1
 ), fragments AS (
-    DELETE FROM flow.fragment WHERE ctid = ANY(ARRAY(SELECT ctid FROM flow.fragment WHERE batch_id = ANY($1::uuid[]) LIMIT $2)) RETURNING 1
+    DELETE FROM flow.fragment WHERE ctid = ANY(ARRAY(SELECT ctid FROM flow.fragment WHERE batch_id = ANY($1::uuid[])
+        LIMIT $2)) RETURNING 1
 ), elements AS (
-    DELETE FROM flow.element WHERE ctid = ANY(ARRAY(SELECT ctid FROM flow.element WHERE batch_id = ANY($1::uuid[]) LIMIT $2)) RETURNING 1
+    DELETE FROM flow.element WHERE ctid = ANY(ARRAY(SELECT ctid FROM flow.element WHERE batch_id = ANY($1::uuid[])
+        LIMIT $2)) RETURNING 1
 ), inheriteds AS (
-    DELETE FROM flow.inherited WHERE ctid = ANY(ARRAY(SELECT ctid FROM flow.inherited WHERE batch_id = ANY($1::uuid[]) LIMIT $2)) RETURNING 1
+    DELETE FROM flow.inherited WHERE ctid = ANY(ARRAY(SELECT ctid FROM flow.inherited WHERE batch_id = ANY($1::uuid[])
+        LIMIT $2)) RETURNING 1
 ), kept_keys AS (
-    DELETE FROM flow.kept_key WHERE ctid = ANY(ARRAY(SELECT ctid FROM flow.kept_key WHERE batch_id = ANY($1::uuid[]) LIMIT $2)) RETURNING 1
+    DELETE FROM flow.kept_key WHERE ctid = ANY(ARRAY(SELECT ctid FROM flow.kept_key WHERE batch_id = ANY($1::uuid[])
+        LIMIT $2)) RETURNING 1
 ), waits AS (
-    DELETE FROM flow.wait WHERE ctid = ANY(ARRAY(SELECT ctid FROM flow.wait WHERE batch_id = ANY($1::uuid[]) LIMIT $2)) RETURNING 1
+    DELETE FROM flow.wait WHERE ctid = ANY(ARRAY(SELECT ctid FROM flow.wait WHERE batch_id = ANY($1::uuid[])
+        LIMIT $2)) RETURNING 1
 ), exchange_batchs AS (
-    DELETE FROM flow.exchange_batch WHERE ctid = ANY(ARRAY(SELECT ctid FROM flow.exchange_batch WHERE batch_id = ANY($1::uuid[]) LIMIT $2)) RETURNING 1
+    DELETE FROM flow.exchange_batch WHERE ctid = ANY(ARRAY(SELECT ctid FROM flow.exchange_batch
+        WHERE batch_id = ANY($1::uuid[]) LIMIT $2)) RETURNING 1
 ), ended_runs AS (
     DELETE FROM flow.ended_run WHERE ctid = ANY(ARRAY(
         SELECT r.ctid FROM (SELECT unnest($3::uuid[]) AS org_id, unnest($1::uuid[]) AS id) n
-        CROSS JOIN LATERAL (SELECT x.ctid FROM flow.ended_run x WHERE x.org_id = n.org_id AND x.batch_id = n.id OFFSET 0) r LIMIT $2)) RETURNING 1
+        CROSS JOIN LATERAL (SELECT x.ctid FROM flow.ended_run x WHERE x.org_id = n.org_id
+            AND x.batch_id = n.id OFFSET 0) r LIMIT $2)) RETURNING 1
 ), pages AS (
-    DELETE FROM flow.page WHERE ctid = ANY(ARRAY(SELECT ctid FROM flow.page WHERE set_id = ANY($4::uuid[]) LIMIT $2)) RETURNING 1
+    DELETE FROM flow.page WHERE ctid = ANY(ARRAY(SELECT ctid FROM flow.page WHERE set_id = ANY($4::uuid[])
+        LIMIT $2)) RETURNING 1
 ), blobs AS ( -- at most one for each chunk: where few chunks are left, none of these are
     UPDATE flow.blob SET set_id = NULL, unnamed_at = flow.clock() WHERE ctid = ANY(ARRAY(
         SELECT ctid FROM flow.blob WHERE set_id = ANY($4::uuid[]) LIMIT $2)) RETURNING 1

@@ -38,9 +38,11 @@ type InheritedInsertParams struct {
 
 const inheritedRead = `-- name: InheritedRead :many
 SELECT i.batch_id, i.slice_no, i.off, f.step_no, f.task_no, f.body
-FROM (SELECT DISTINCT unnest($1::uuid[]) AS batch_id, unnest($2::int[]) AS no, unnest($3::smallint[]) AS from_step) n
+FROM (SELECT DISTINCT unnest($1::uuid[]) AS batch_id, unnest($2::int[]) AS no,
+    unnest($3::smallint[]) AS from_step) n
 CROSS JOIN LATERAL (SELECT batch_id, slice_no, depth, from_batch, from_slice, off, step_no, tasks_done FROM flow.inherited x WHERE x.batch_id = n.batch_id AND x.slice_no = n.no OFFSET 0) i
-CROSS JOIN LATERAL (SELECT batch_id, slice_no, step_no, task_no, seq, skipped, body FROM flow.fragment x WHERE x.batch_id = i.from_batch AND x.slice_no = i.from_slice AND x.step_no >= n.from_step OFFSET 0) f
+CROSS JOIN LATERAL (SELECT batch_id, slice_no, step_no, task_no, seq, skipped, body FROM flow.fragment x WHERE x.batch_id = i.from_batch AND x.slice_no = i.from_slice
+    AND x.step_no >= n.from_step OFFSET 0) f
 WHERE (f.step_no < i.step_no OR f.step_no = i.step_no AND i.tasks_done >> f.task_no & 1 = 1)
 ORDER BY i.batch_id, i.slice_no, f.step_no, f.task_no, i.depth DESC, f.seq
 `
@@ -109,7 +111,8 @@ func (q *Queries) JobsFirstStep(ctx context.Context, db DBTX, arg JobsFirstStepP
 
 const keptKeys = `-- name: KeptKeys :many
 SELECT slice_no, step_no, task_no, key_batch FROM flow.kept_key
-WHERE batch_id = $1 AND slice_no = ANY($2::int[]) AND (step_no = $3::smallint OR $3::smallint < 0)
+WHERE batch_id = $1 AND slice_no = ANY($2::int[]) AND (step_no = $3::smallint
+    OR $3::smallint < 0)
 `
 
 type KeptKeysParams struct {
@@ -154,9 +157,11 @@ func (q *Queries) KeptKeys(ctx context.Context, db DBTX, arg KeptKeysParams) ([]
 const keptKeysInsert = `-- name: KeptKeysInsert :exec
 INSERT INTO flow.kept_key (batch_id, slice_no, step_no, task_no, key_batch)
 SELECT $1, n.slice_no, n.step_no, n.task_no, coalesce(k.key_batch, n.from_batch)
-FROM (SELECT unnest($2::int[]) AS slice_no, unnest($3::smallint[]) AS step_no, unnest($4::smallint[]) AS task_no,
+FROM (SELECT unnest($2::int[]) AS slice_no, unnest($3::smallint[]) AS step_no,
+    unnest($4::smallint[]) AS task_no,
     unnest($5::uuid[]) AS from_batch, unnest($6::int[]) AS from_slice) n
-LEFT JOIN flow.kept_key k ON k.batch_id = n.from_batch AND k.slice_no = n.from_slice AND k.step_no = n.step_no AND k.task_no = n.task_no
+LEFT JOIN flow.kept_key k ON k.batch_id = n.from_batch AND k.slice_no = n.from_slice AND k.step_no = n.step_no
+    AND k.task_no = n.task_no
 `
 
 type KeptKeysInsertParams struct {
@@ -182,9 +187,11 @@ func (q *Queries) KeptKeysInsert(ctx context.Context, db DBTX, arg KeptKeysInser
 }
 
 const retryBatchInsert = `-- name: RetryBatchInsert :exec
-INSERT INTO flow.batch (id, org_id, definition_id, version, trigger_type, trigger_source, metadata, record_count, page_set, lane, created_by,
+INSERT INTO flow.batch (id, org_id, definition_id, version, trigger_type, trigger_source, metadata, record_count,
+    page_set, lane, created_by,
     created_at, retry_of, retry_root, retry_no, event_depth, root_id)
-SELECT $1, b.org_id, b.definition_id, b.version, 'retry', b.id::text, b.metadata, $2, b.page_set, b.lane, $3, $4,
+SELECT $1, b.org_id, b.definition_id, b.version, 'retry', b.id::text, b.metadata, $2, b.page_set, b.lane,
+    $3, $4,
     b.id, $5::uuid, $6, b.event_depth, b.root_id
 FROM flow.batch b WHERE b.id = $7 AND b.org_id = $8
 `
@@ -216,8 +223,10 @@ func (q *Queries) RetryBatchInsert(ctx context.Context, db DBTX, arg RetryBatchI
 }
 
 const retryCountInsert = `-- name: RetryCountInsert :exec
-INSERT INTO flow.batch_count (batch_id, org_id, record_count, queued, priority, pacing, paced_at, pace_next_at, updated_at)
-SELECT $1, c.org_id, $2::bigint, $2::bigint, c.priority, c.pacing, c.paced_at, $3, $4
+INSERT INTO flow.batch_count (batch_id, org_id, record_count, queued, priority, pacing, paced_at, pace_next_at,
+    updated_at)
+SELECT $1, c.org_id, $2::bigint, $2::bigint, c.priority, c.pacing, c.paced_at,
+    $3, $4
 FROM flow.batch_count c WHERE c.batch_id = $5
 `
 
@@ -241,7 +250,8 @@ func (q *Queries) RetryCountInsert(ctx context.Context, db DBTX, arg RetryCountI
 }
 
 const retryLineage = `-- name: RetryLineage :many
-SELECT id, retry_no FROM flow.batch WHERE org_id = $1 AND (id = $2::uuid OR retry_root = $2::uuid) ORDER BY retry_no
+SELECT id, retry_no FROM flow.batch WHERE org_id = $1 AND (id = $2::uuid OR retry_root = $2::uuid)
+    ORDER BY retry_no
 `
 
 type RetryLineageParams struct {
@@ -290,7 +300,8 @@ type RetrySliceInsertParams struct {
 }
 
 const retryVarsCopy = `-- name: RetryVarsCopy :exec
-INSERT INTO flow.batch_vars (batch_id, vars) SELECT $1, v.vars FROM flow.batch_vars v WHERE v.batch_id = $2
+INSERT INTO flow.batch_vars (batch_id, vars) SELECT $1, v.vars FROM flow.batch_vars v
+    WHERE v.batch_id = $2
 `
 
 type RetryVarsCopyParams struct {

@@ -57,7 +57,8 @@ const rollupEnded = `-- name: RollupEnded :one
 WITH ended AS (
     DELETE FROM flow.rollup_open u WHERE u.ctid = ANY(ARRAY(
         SELECT p.ctid FROM flow.rollup_open p
-        WHERE p.org_id = $1 AND (SELECT c.completed_at IS NOT NULL FROM flow.batch_count c WHERE c.batch_id = p.batch_id)
+        WHERE p.org_id = $1 AND (SELECT c.completed_at IS NOT NULL FROM flow.batch_count c
+            WHERE c.batch_id = p.batch_id)
         LIMIT $2))
     RETURNING u.batch_id
 )
@@ -83,7 +84,8 @@ WITH kept AS MATERIALIZED (
     SELECT b.id, b.created_at FROM flow.batch b
     WHERE b.org_id = $1 AND (b.id = $2 OR b.retry_root = $2) AND NOT flow.is_rolled_up(b)
 ), closed AS (
-    DELETE FROM flow.rollup_open u USING kept k WHERE u.org_id = $1 AND u.started_at = k.created_at AND u.batch_id = k.id
+    DELETE FROM flow.rollup_open u USING kept k WHERE u.org_id = $1 AND u.started_at = k.created_at
+        AND u.batch_id = k.id
 )
 SELECT FROM (SELECT array_agg(k.id) AS ids FROM kept k) s CROSS JOIN LATERAL flow.roll_up($1, s.ids)
 `
@@ -93,7 +95,8 @@ type RollupFamilyParams struct {
 	ID    uuid.UUID
 }
 
-// Rolls up a batch that is about to be deleted and those that retried its records, as far as they are not. The lock is shared.
+// Rolls up a batch that is about to be deleted and those that retried its records, as far as they are not. The lock is
+// shared.
 func (q *Queries) RollupFamily(ctx context.Context, db DBTX, arg RollupFamilyParams) error {
 	_, err := db.Exec(ctx, rollupFamily, arg.OrgID, arg.ID)
 	return err
@@ -113,11 +116,13 @@ WITH first AS MATERIALIZED (
         ) s)) AS ends
     FROM first f
 ), found AS MATERIALIZED (
-    SELECT f.batch_id, f.at, f.over FROM next n JOIN flow.batch_figures f ON f.org_id = $1 AND f.at >= n.begins AND f.at < n.ends
+    SELECT f.batch_id, f.at, f.over FROM next n JOIN flow.batch_figures f ON f.org_id = $1 AND f.at >= n.begins
+        AND f.at < n.ends
 ), moved AS (
     UPDATE flow.organization o SET rolled_up_to = n.ends FROM next n WHERE o.id = $1
 ), opened AS (
-    INSERT INTO flow.rollup_open (org_id, started_at, batch_id) SELECT $1, f.at, f.batch_id FROM found f WHERE NOT f.over
+    INSERT INTO flow.rollup_open (org_id, started_at, batch_id) SELECT $1, f.at, f.batch_id FROM found f
+        WHERE NOT f.over
 )
 SELECT s.batches::bigint AS batches FROM (
     SELECT count(*) AS batches, array_agg(f.batch_id) FILTER (WHERE f.over) AS ids FROM found f
@@ -130,8 +135,8 @@ type RollupHourParams struct {
 	MaxRows int32
 }
 
-// Rolls up the next hour in which an organization started batches before a time, or as much of it as has max_rows, and says how many
-// there were.
+// Rolls up the next hour in which an organization started batches before a time, or as much of it as has max_rows, and
+// says how many there were.
 func (q *Queries) RollupHour(ctx context.Context, db DBTX, arg RollupHourParams) (int64, error) {
 	row := db.QueryRow(ctx, rollupHour, arg.OrgID, arg.Until, arg.MaxRows)
 	var batches int64
@@ -154,7 +159,8 @@ type RollupOrgsParams struct {
 	MaxRows int32
 }
 
-// Organizations after one that have something to roll up: batches that were started before a time, or some that have ended since.
+// Organizations after one that have something to roll up: batches that were started before a time, or some that have
+// ended since.
 func (q *Queries) RollupOrgs(ctx context.Context, db DBTX, arg RollupOrgsParams) ([]uuid.UUID, error) {
 	rows, err := db.Query(ctx, rollupOrgs, arg.After, arg.Until, arg.MaxRows)
 	if err != nil {

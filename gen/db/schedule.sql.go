@@ -14,7 +14,8 @@ import (
 
 const fireAdd = `-- name: FireAdd :exec
 INSERT INTO flow.schedule_fire (id, org_id, schedule_id, slot_at, manual, status, reason, batch_id, created_at)
-SELECT d.id, $1, $2, d.slot_at, $3, d.status, nullif(d.reason, ''), nullif(d.batch_id, '00000000-0000-0000-0000-000000000000'), $4
+SELECT d.id, $1, $2, d.slot_at, $3, d.status, nullif(d.reason, ''),
+    nullif(d.batch_id, '00000000-0000-0000-0000-000000000000'), $4
 FROM (SELECT unnest($5::uuid[]) AS id, unnest($6::timestamptz[]) AS slot_at, unnest($7::text[]) AS status,
         unnest($8::text[]) AS reason, unnest($9::uuid[]) AS batch_id) d
 `
@@ -51,7 +52,8 @@ const fireCount = `-- name: FireCount :one
 SELECT count(*) FROM flow.schedule_fire
 WHERE schedule_id = $1 AND org_id = $2 AND id BETWEEN $3 AND $4
     AND ($5::text IS NULL OR status = $5)
-    AND ($6::timestamptz IS NULL OR created_at >= $6) AND ($7::timestamptz IS NULL OR created_at < $7)
+    AND ($6::timestamptz IS NULL OR created_at >= $6)
+    AND ($7::timestamptz IS NULL OR created_at < $7)
 `
 
 type FireCountParams struct {
@@ -83,7 +85,8 @@ const fireList = `-- name: FireList :many
 SELECT id, org_id, schedule_id, slot_at, manual, status, reason, batch_id, created_at FROM flow.schedule_fire
 WHERE schedule_id = $1 AND org_id = $2 AND id BETWEEN $3 AND $4
     AND ($5::text IS NULL OR status = $5)
-    AND ($6::timestamptz IS NULL OR created_at >= $6) AND ($7::timestamptz IS NULL OR created_at < $7)
+    AND ($6::timestamptz IS NULL OR created_at >= $6)
+    AND ($7::timestamptz IS NULL OR created_at < $7)
 ORDER BY id LIMIT $9 OFFSET $8
 `
 
@@ -144,7 +147,8 @@ const fireListNewest = `-- name: FireListNewest :many
 SELECT id, org_id, schedule_id, slot_at, manual, status, reason, batch_id, created_at FROM flow.schedule_fire
 WHERE schedule_id = $1 AND org_id = $2 AND id BETWEEN $3 AND $4
     AND ($5::text IS NULL OR status = $5)
-    AND ($6::timestamptz IS NULL OR created_at >= $6) AND ($7::timestamptz IS NULL OR created_at < $7)
+    AND ($6::timestamptz IS NULL OR created_at >= $6)
+    AND ($7::timestamptz IS NULL OR created_at < $7)
 ORDER BY id DESC LIMIT $9 OFFSET $8
 `
 
@@ -218,9 +222,11 @@ func (q *Queries) HousekeepFires(ctx context.Context, db DBTX, maxRows int32) (i
 }
 
 const scheduleAdd = `-- name: ScheduleAdd :exec
-INSERT INTO flow.schedule (id, org_id, definition_id, description, cron_expression, timezone, enabled, input_data, metadata, catch_up_seconds, overlap_policy,
+INSERT INTO flow.schedule (id, org_id, definition_id, description, cron_expression, timezone, enabled, input_data,
+    metadata, catch_up_seconds, overlap_policy,
     decided_upto, created_by, created_at, updated_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11,
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8,
+    $9, $10, $11,
     $12, $13, $12, $12)
 `
 
@@ -263,7 +269,8 @@ const scheduleCount = `-- name: ScheduleCount :one
 SELECT count(*) FROM flow.schedule s
 WHERE s.org_id = $1 AND s.id BETWEEN $2 AND $3
     AND ($4::uuid IS NULL OR s.definition_id = $4)
-    AND ($5::timestamptz IS NULL OR s.created_at >= $5) AND ($6::timestamptz IS NULL OR s.created_at < $6)
+    AND ($5::timestamptz IS NULL OR s.created_at >= $5)
+    AND ($6::timestamptz IS NULL OR s.created_at < $6)
 `
 
 type ScheduleCountParams struct {
@@ -383,7 +390,8 @@ SELECT s.id, s.org_id, s.definition_id, s.description, s.cron_expression, s.time
 FROM flow.schedule s LEFT JOIN flow.batch_count b ON b.batch_id = s.last_batch_id
 WHERE s.org_id = $1 AND s.id BETWEEN $2 AND $3
     AND ($4::uuid IS NULL OR s.definition_id = $4)
-    AND ($5::timestamptz IS NULL OR s.created_at >= $5) AND ($6::timestamptz IS NULL OR s.created_at < $6)
+    AND ($5::timestamptz IS NULL OR s.created_at >= $5)
+    AND ($6::timestamptz IS NULL OR s.created_at < $6)
 ORDER BY s.id LIMIT $8 OFFSET $7
 `
 
@@ -459,7 +467,8 @@ SELECT s.id, s.org_id, s.definition_id, s.description, s.cron_expression, s.time
 FROM flow.schedule s LEFT JOIN flow.batch_count b ON b.batch_id = s.last_batch_id
 WHERE s.org_id = $1 AND s.id BETWEEN $2 AND $3
     AND ($4::uuid IS NULL OR s.definition_id = $4)
-    AND ($5::timestamptz IS NULL OR s.created_at >= $5) AND ($6::timestamptz IS NULL OR s.created_at < $6)
+    AND ($5::timestamptz IS NULL OR s.created_at >= $5)
+    AND ($6::timestamptz IS NULL OR s.created_at < $6)
 ORDER BY s.id DESC LIMIT $8 OFFSET $7
 `
 
@@ -627,8 +636,10 @@ func (q *Queries) ScheduleOverlaps(ctx context.Context, db DBTX, scheduleID *uui
 }
 
 const scheduleUpdate = `-- name: ScheduleUpdate :exec
-UPDATE flow.schedule SET definition_id = $1, description = $2, cron_expression = $3, timezone = $4, enabled = $5,
-    input_data = $6, metadata = $7, catch_up_seconds = $8, overlap_policy = $9,
+UPDATE flow.schedule SET definition_id = $1, description = $2, cron_expression = $3,
+    timezone = $4, enabled = $5,
+    input_data = $6, metadata = $7, catch_up_seconds = $8,
+        overlap_policy = $9,
     decided_upto = $10, updated_at = $11
 WHERE org_id = $12 AND id = $13
 `

@@ -28,7 +28,8 @@ func (q *Queries) HousekeepSessions(ctx context.Context, db DBTX, maxRows int32)
 }
 
 const sessionAuth = `-- name: SessionAuth :one
-SELECT s.id, s.org_id, s.account_id, s.api_key_id, s.hash, s.opened, coalesce(k.role, s.role)::text AS role, k.scopes, o.request_limits,
+SELECT s.id, s.org_id, s.account_id, s.api_key_id, s.hash, s.opened, coalesce(k.role, s.role)::text AS role, k.scopes,
+    o.request_limits,
     (o.status = 'active' AND s.expires_at > flow.clock()
         AND s.last_used_at > flow.clock() - make_interval(secs => $1::float8)
         AND (s.api_key_id IS NULL OR flow.api_key_status(k.revoked_at, k.expires_at) = 'active'))::boolean AS usable,
@@ -116,7 +117,8 @@ func (q *Queries) SessionCreate(ctx context.Context, db DBTX, arg SessionCreateP
 const sessionEnd = `-- name: SessionEnd :many
 DELETE FROM flow.session s USING flow.session own
 WHERE own.org_id = $1 AND own.id = $2 AND s.org_id = $1
-    AND (s.id = own.id OR $3::boolean AND s.account_id = own.account_id AND s.api_key_id IS NOT DISTINCT FROM own.api_key_id)
+    AND (s.id = own.id OR $3::boolean AND s.account_id = own.account_id AND s.api_key_id IS NOT DISTINCT
+        FROM own.api_key_id)
 RETURNING s.id
 `
 

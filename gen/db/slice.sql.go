@@ -31,7 +31,8 @@ type JobInsertParams struct {
 const jobPositionsApart = `-- name: JobPositionsApart :many
 SELECT j.slice_no, j.position
 FROM (SELECT DISTINCT unnest($1::int[]) AS no) n
-CROSS JOIN LATERAL (SELECT batch_id, position, slice_no, apart_step, step_no, remaining, status, ready, doomed, attempts, error, started_at, updated_at FROM flow.job x WHERE x.batch_id = $2 AND x.slice_no = n.no AND x.apart_step < $3 OFFSET 0) j
+CROSS JOIN LATERAL (SELECT batch_id, position, slice_no, apart_step, step_no, remaining, status, ready, doomed, attempts, error, started_at, updated_at FROM flow.job x WHERE x.batch_id = $2 AND x.slice_no = n.no
+    AND x.apart_step < $3 OFFSET 0) j
 ORDER BY j.slice_no, j.position
 `
 
@@ -69,9 +70,12 @@ func (q *Queries) JobPositionsApart(ctx context.Context, db DBTX, arg JobPositio
 
 const jobUpdate = `-- name: JobUpdate :exec
 UPDATE flow.job j SET step_no = d.step_no, remaining = d.remaining, status = d.status::flow.job_status, ready = d.ready,
-    doomed = nullif(d.doomed, '')::flow.job_status, attempts = d.attempts, error = nullif(d.error, ''), started_at = coalesce(j.started_at, $1::timestamptz), updated_at = $1::timestamptz
-FROM (SELECT unnest($2::uuid[]) AS batch_id, unnest($3::bigint[]) AS position, unnest($4::smallint[]) AS step_no,
-        unnest($5::smallint[]) AS remaining, unnest($6::text[]) AS status, unnest($7::boolean[]) AS ready,
+    doomed = nullif(d.doomed, '')::flow.job_status, attempts = d.attempts, error = nullif(d.error, ''),
+        started_at = coalesce(j.started_at, $1::timestamptz), updated_at = $1::timestamptz
+FROM (SELECT unnest($2::uuid[]) AS batch_id, unnest($3::bigint[]) AS position,
+    unnest($4::smallint[]) AS step_no,
+        unnest($5::smallint[]) AS remaining, unnest($6::text[]) AS status,
+            unnest($7::boolean[]) AS ready,
         unnest($8::text[]) AS doomed, unnest($9::int[]) AS attempts, unnest($10::text[]) AS error) d
 WHERE j.batch_id = d.batch_id AND j.position = d.position
 `
@@ -107,7 +111,8 @@ func (q *Queries) JobUpdate(ctx context.Context, db DBTX, arg JobUpdateParams) e
 
 const jobsAt = `-- name: JobsAt :many
 SELECT j.batch_id, j.position, j.slice_no, j.apart_step, j.step_no, j.remaining, j.status, j.ready, j.doomed, j.attempts, j.error, j.started_at, j.updated_at FROM flow.job j
-JOIN (SELECT unnest($1::uuid[]) AS batch_id, unnest($2::bigint[]) AS position) d ON j.batch_id = d.batch_id AND j.position = d.position
+JOIN (SELECT unnest($1::uuid[]) AS batch_id, unnest($2::bigint[]) AS position) d
+    ON j.batch_id = d.batch_id AND j.position = d.position
 `
 
 type JobsAtParams struct {
@@ -151,7 +156,8 @@ func (q *Queries) JobsAt(ctx context.Context, db DBTX, arg JobsAtParams) ([]Flow
 
 const jobsReady = `-- name: JobsReady :many
 SELECT j.batch_id, j.position, j.slice_no, j.apart_step, j.step_no, j.remaining, j.status, j.ready, j.doomed, j.attempts, j.error, j.started_at, j.updated_at FROM flow.job j WHERE j.batch_id = $1 AND j.ready
-    AND EXISTS (SELECT FROM flow.batch_count b WHERE b.batch_id = $1 AND (b.status IN ('queued', 'running')) IS TRUE AND b.stopped_at IS NULL)
+    AND EXISTS (SELECT FROM flow.batch_count b WHERE b.batch_id = $1
+        AND (b.status IN ('queued', 'running')) IS TRUE AND b.stopped_at IS NULL)
 ORDER BY j.position LIMIT $2
 `
 
@@ -196,7 +202,8 @@ func (q *Queries) JobsReady(ctx context.Context, db DBTX, arg JobsReadyParams) (
 
 const sliceAdvance = `-- name: SliceAdvance :exec
 UPDATE flow.slice s SET step_no = d.step_no, state = d.state, remaining = d.remaining
-FROM (SELECT unnest($1::uuid[]) AS batch_id, unnest($2::int[]) AS no, unnest($3::smallint[]) AS step_no,
+FROM (SELECT unnest($1::uuid[]) AS batch_id, unnest($2::int[]) AS no,
+    unnest($3::smallint[]) AS step_no,
         unnest($4::text[]) AS state, unnest($5::int[]) AS remaining) d
 WHERE s.batch_id = d.batch_id AND s.no = d.no
 `
@@ -269,7 +276,8 @@ func (q *Queries) SliceInsert(ctx context.Context, db DBTX, arg SliceInsertParam
 
 const sliceMove = `-- name: SliceMove :many
 UPDATE flow.slice s SET
-    state = CASE WHEN s.state = 'calling' AND s.remaining + d.remaining = 0 AND s.step_no = d.last_step THEN 'done' ELSE s.state END,
+    state = CASE WHEN s.state = 'calling' AND s.remaining + d.remaining = 0 AND s.step_no = d.last_step THEN 'done'
+        ELSE s.state END,
     remaining = s.remaining + d.remaining,
     apart = s.apart + d.apart,
     staged = s.staged + ($1::int[])[d.i * 12 + 1],
@@ -285,9 +293,11 @@ UPDATE flow.slice s SET
     unprocessed = s.unprocessed + ($1::int[])[d.i * 12 + 11],
     unresolved = s.unresolved + ($1::int[])[d.i * 12 + 12]
 FROM (SELECT unnest($2::uuid[]) AS batch_id, unnest($3::int[]) AS no, unnest($4::int[]) AS remaining,
-        unnest($5::int[]) AS apart, unnest($6::smallint[]) AS last_step, generate_series(0, cardinality($3::int[]) - 1) AS i) d
+        unnest($5::int[]) AS apart, unnest($6::smallint[]) AS last_step,
+            generate_series(0, cardinality($3::int[]) - 1) AS i) d
 WHERE s.batch_id = d.batch_id AND s.no = d.no
-RETURNING s.batch_id, s.no, s.first, s.records, s.state, s.step_no, s.remaining, s.apart, s.page_off, s.first_step, s.tasks_done
+RETURNING s.batch_id, s.no, s.first, s.records, s.state, s.step_no, s.remaining, s.apart, s.page_off, s.first_step,
+    s.tasks_done
 `
 
 type SliceMoveParams struct {
@@ -354,9 +364,11 @@ func (q *Queries) SliceMove(ctx context.Context, db DBTX, arg SliceMoveParams) (
 }
 
 const sliceOf = `-- name: SliceOf :one
-SELECT s.batch_id, s.no, s.first, s.records, s.state, s.step_no, s.remaining, s.apart, s.page_off, s.first_step, s.tasks_done
+SELECT s.batch_id, s.no, s.first, s.records, s.state, s.step_no, s.remaining, s.apart, s.page_off, s.first_step,
+    s.tasks_done
 FROM flow.all_slices s
-WHERE s.batch_id = $1 AND s.no = (SELECT flow.slice_at($1, $2::bigint)) AND $2 >= s.first AND $2 < s.first + s.records
+WHERE s.batch_id = $1 AND s.no = (SELECT flow.slice_at($1, $2::bigint)) AND $2 >= s.first
+    AND $2 < s.first + s.records
 `
 
 type SliceOfParams struct {
@@ -416,9 +428,11 @@ func (q *Queries) SliceRelease(ctx context.Context, db DBTX, arg SliceReleasePar
 }
 
 const sliceRows = `-- name: SliceRows :many
-SELECT s.batch_id, s.no, s.first, s.records, s.state, s.step_no, s.remaining, s.apart, s.page_off, s.first_step, s.tasks_done
+SELECT s.batch_id, s.no, s.first, s.records, s.state, s.step_no, s.remaining, s.apart, s.page_off, s.first_step,
+    s.tasks_done
 FROM (SELECT DISTINCT unnest($1::int[]) AS no) n
-CROSS JOIN LATERAL (SELECT batch_id, no, first, records, page_off, tasks_done, first_step, apart, staged, pending, needs_reconcile, failed, cancelled, rejected, unprocessed, unresolved, queued, started, completed, accepted, remaining, step_no, state, xid FROM flow.all_slices x WHERE x.batch_id = $2 AND x.no = n.no OFFSET 0) s ORDER BY s.no
+CROSS JOIN LATERAL (SELECT batch_id, no, first, records, page_off, tasks_done, first_step, apart, staged, pending, needs_reconcile, failed, cancelled, rejected, unprocessed, unresolved, queued, started, completed, accepted, remaining, step_no, state, xid FROM flow.all_slices x WHERE x.batch_id = $2 AND x.no = n.no OFFSET 0) s
+    ORDER BY s.no
 `
 
 type SliceRowsParams struct {
@@ -473,9 +487,11 @@ func (q *Queries) SliceRows(ctx context.Context, db DBTX, arg SliceRowsParams) (
 }
 
 const slicesReady = `-- name: SlicesReady :many
-SELECT s.batch_id, s.no, s.first, s.records, s.state, s.step_no, s.remaining, s.apart, s.page_off, s.first_step, s.tasks_done FROM flow.slice s
+SELECT s.batch_id, s.no, s.first, s.records, s.state, s.step_no, s.remaining, s.apart, s.page_off, s.first_step,
+    s.tasks_done FROM flow.slice s
 WHERE s.batch_id = $1 AND s.ready
-    AND EXISTS (SELECT FROM flow.batch_count b WHERE b.batch_id = $1 AND (b.status IN ('queued', 'running')) IS TRUE AND b.stopped_at IS NULL)
+    AND EXISTS (SELECT FROM flow.batch_count b WHERE b.batch_id = $1
+        AND (b.status IN ('queued', 'running')) IS TRUE AND b.stopped_at IS NULL)
 ORDER BY s.no LIMIT $2
 `
 
@@ -498,7 +514,8 @@ type SlicesReadyRow struct {
 	TasksDone int64
 }
 
-// Slices with in-process work, for one worker. IS TRUE keeps the status out of the choice of an index, which leaves most batches out.
+// Slices with in-process work, for one worker. IS TRUE keeps the status out of the choice of an index, which leaves
+// most batches out.
 func (q *Queries) SlicesReady(ctx context.Context, db DBTX, arg SlicesReadyParams) ([]SlicesReadyRow, error) {
 	rows, err := db.Query(ctx, slicesReady, arg.BatchID, arg.MaxSlices)
 	if err != nil {
@@ -533,12 +550,15 @@ func (q *Queries) SlicesReady(ctx context.Context, db DBTX, arg SlicesReadyParam
 
 const slicesWriteOut = `-- name: SlicesWriteOut :exec
 WITH old AS (
-    UPDATE flow.batch_count SET one_slice = false WHERE batch_id = ANY($1::uuid[]) AND one_slice AND completed_at IS NULL
+    UPDATE flow.batch_count SET one_slice = false WHERE batch_id = ANY($1::uuid[]) AND one_slice
+        AND completed_at IS NULL
     RETURNING batch_id, org_id, schedule_id, priority, pacing, paced_at, pace_next_at, cancel_reason, paused_from, stopped_at, one_slice, record_count, staged, pending, needs_reconcile, failed, cancelled, rejected, unprocessed, unresolved, change_no, queued, started, completed, accepted, status, started_at, completed_at, updated_at
 )
-INSERT INTO flow.slice (batch_id, no, first, records, state, remaining, staged, queued, pending, started, needs_reconcile, completed, failed,
+INSERT INTO flow.slice (batch_id, no, first, records, state, remaining, staged, queued, pending, started,
+    needs_reconcile, completed, failed,
     cancelled, accepted, rejected, unprocessed, unresolved)
-SELECT o.batch_id, 0, 0, o.record_count, 'calling', o.record_count, o.staged, o.queued, o.pending, o.started, o.needs_reconcile, o.completed,
+SELECT o.batch_id, 0, 0, o.record_count, 'calling', o.record_count, o.staged, o.queued, o.pending, o.started,
+    o.needs_reconcile, o.completed,
     o.failed, o.cancelled, o.accepted, o.rejected, o.unprocessed, o.unresolved
 FROM old o
 `

@@ -64,7 +64,8 @@ func (q *Queries) StoreCount(ctx context.Context, db DBTX, orgID uuid.UUID) (int
 }
 
 const storeDelete = `-- name: StoreDelete :one
-UPDATE flow.store SET deleted_at = flow.clock() WHERE org_id = $1 AND name = $2 AND deleted_at IS NULL RETURNING id
+UPDATE flow.store SET deleted_at = flow.clock() WHERE org_id = $1 AND name = $2 AND deleted_at IS NULL
+    RETURNING id
 `
 
 type StoreDeleteParams struct {
@@ -121,8 +122,8 @@ const storeLimit = `-- name: StoreLimit :one
 SELECT id FROM flow.organization WHERE id = $1 FOR NO KEY UPDATE
 `
 
-// Creations of one organization wait for each other, so that none passes the limit. What refers to the organization does not
-// wait.
+// Creations of one organization wait for each other, so that none passes the limit. What refers to the organization
+// does not wait.
 func (q *Queries) StoreLimit(ctx context.Context, db DBTX, orgID uuid.UUID) (uuid.UUID, error) {
 	row := db.QueryRow(ctx, storeLimit, orgID)
 	var id uuid.UUID
@@ -509,22 +510,26 @@ func (q *Queries) StoreRecordsCount(ctx context.Context, db DBTX, arg StoreRecor
 
 const storeRecordsHit = `-- name: StoreRecordsHit :many
 WITH hits AS MATERIALIZED (
-    SELECT h.key, h.updated_at FROM flow.store_record h WHERE h.org_id = $7 AND h.store_id = $8 AND h.terms @> $9::uuid[]
+    SELECT h.key, h.updated_at FROM flow.store_record h WHERE h.org_id = $7 AND h.store_id = $8
+        AND h.terms @> $9::uuid[]
 )
 SELECT r.key, r.resolved, r.resolved_config_version, r.created_at, r.updated_at
 FROM (
     SELECT h.key FROM hits h
     WHERE $1::boolean OR CASE
-        WHEN $2::boolean AND $3::boolean THEN (h.updated_at, h.key) < ($4::timestamptz, $5::text)
+        WHEN $2::boolean AND $3::boolean THEN (h.updated_at, h.key) < ($4::timestamptz,
+            $5::text)
         WHEN $2 THEN (h.updated_at, h.key) > ($4, $5)
         WHEN $3 THEN h.key < $5
         ELSE h.key > $5 END
-    ORDER BY CASE WHEN $2 AND NOT $3 THEN h.updated_at END, CASE WHEN $2 AND $3 THEN h.updated_at END DESC,
+    ORDER BY CASE WHEN $2 AND NOT $3 THEN h.updated_at END, CASE WHEN $2
+        AND $3 THEN h.updated_at END DESC,
         CASE WHEN NOT $3 THEN h.key END, CASE WHEN $3 THEN h.key END DESC
     LIMIT $6
 ) p
 JOIN flow.store_record r ON r.org_id = $7 AND r.store_id = $8 AND r.key = p.key
-ORDER BY CASE WHEN $2 AND NOT $3 THEN r.updated_at END, CASE WHEN $2 AND $3 THEN r.updated_at END DESC,
+ORDER BY CASE WHEN $2 AND NOT $3 THEN r.updated_at END, CASE WHEN $2
+    AND $3 THEN r.updated_at END DESC,
     CASE WHEN NOT $3 THEN r.key END, CASE WHEN $3 THEN r.key END DESC
 `
 
@@ -548,8 +553,8 @@ type StoreRecordsHitRow struct {
 	UpdatedAt             time.Time
 }
 
-// As the four above, by way of all records that have the terms, in any of the orders. It costs what these are many; a walk in
-// one order may come to the end of the store before it has found enough of them.
+// As the four above, by way of all records that have the terms, in any of the orders. It costs what these are many; a
+// walk in one order may come to the end of the store before it has found enough of them.
 func (q *Queries) StoreRecordsHit(ctx context.Context, db DBTX, arg StoreRecordsHitParams) ([]StoreRecordsHitRow, error) {
 	rows, err := db.Query(ctx, storeRecordsHit,
 		arg.First,
@@ -712,12 +717,15 @@ func (q *Queries) StoreRecordsNext(ctx context.Context, db DBTX, arg StoreRecord
 }
 
 const storeRecordsPut = `-- name: StoreRecordsPut :exec
-INSERT INTO flow.store_record AS r (org_id, store_id, key, layers, resolved, terms, resolved_config_version, created_at, updated_at)
-SELECT $1, d.store_id, d.key, d.layers::json, d.resolved::json, d.terms::uuid[], d.version, d.created_at, d.updated_at
+INSERT INTO flow.store_record AS r (org_id, store_id, key, layers, resolved, terms, resolved_config_version, created_at,
+    updated_at)
+SELECT $1, d.store_id, d.key, d.layers::json, d.resolved::json, d.terms::uuid[], d.version, d.created_at,
+    d.updated_at
 FROM (SELECT unnest($2::uuid[]) AS store_id, unnest($3::text[]) AS key, unnest($4::text[]) AS layers,
         unnest($5::text[]) AS resolved, unnest($6::text[]) AS terms, unnest($7::int[]) AS version,
         unnest($8::timestamptz[]) AS created_at, unnest($9::timestamptz[]) AS updated_at) d
-ON CONFLICT (store_id, key) DO UPDATE SET layers = excluded.layers, resolved = excluded.resolved, terms = excluded.terms,
+ON CONFLICT (store_id, key) DO UPDATE SET layers = excluded.layers, resolved = excluded.resolved,
+    terms = excluded.terms,
     resolved_config_version = excluded.resolved_config_version, updated_at = excluded.updated_at
 `
 
@@ -750,7 +758,8 @@ func (q *Queries) StoreRecordsPut(ctx context.Context, db DBTX, arg StoreRecords
 }
 
 const storeRecordsResolved = `-- name: StoreRecordsResolved :many
-SELECT r.store_id, r.key, r.resolved, (CASE WHEN r.resolved_config_version <> s.config_version THEN r.layers::text ELSE '' END)::text AS layers
+SELECT r.store_id, r.key, r.resolved, (CASE WHEN r.resolved_config_version <> s.config_version THEN r.layers::text
+    ELSE '' END)::text AS layers
 FROM (SELECT unnest($1::uuid[]) AS store_id, unnest($2::text[]) AS key) d
 JOIN flow.store_record r ON r.org_id = $3 AND r.store_id = d.store_id AND r.key = d.key
 JOIN flow.store s ON s.id = r.store_id
@@ -1018,7 +1027,8 @@ func (q *Queries) StoresNamed(ctx context.Context, db DBTX, arg StoresNamedParam
 }
 
 const storesShare = `-- name: StoresShare :many
-SELECT id, org_id, name, fields, layers, config_version, created_by, created_at, updated_at, deleted_at FROM flow.store WHERE org_id = $1 AND name = ANY($2::text[]) AND deleted_at IS NULL ORDER BY id FOR SHARE
+SELECT id, org_id, name, fields, layers, config_version, created_by, created_at, updated_at, deleted_at FROM flow.store WHERE org_id = $1 AND name = ANY($2::text[]) AND deleted_at IS NULL ORDER BY id
+    FOR SHARE
 `
 
 type StoresShareParams struct {

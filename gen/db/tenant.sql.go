@@ -14,7 +14,8 @@ import (
 )
 
 const domainKnown = `-- name: DomainKnown :one
-SELECT d.tenancy_id, d.org_id, d.platform_id, d.credential_id, d.account_number, d.account_name, d.time_zone, d.identified_at, d.answers_in, d.created_at, coalesce(t.limits, (SELECT k.limits FROM flow.credential k WHERE k.id = d.credential_id)) AS limits
+SELECT d.tenancy_id, d.org_id, d.platform_id, d.credential_id, d.account_number, d.account_name, d.time_zone, d.identified_at, d.answers_in, d.created_at, coalesce(t.limits, (SELECT k.limits FROM flow.credential k
+    WHERE k.id = d.credential_id)) AS limits
 FROM flow.tenant t JOIN flow.domain d ON d.tenancy_id = t.tenancy_id
 WHERE t.org_id = $1 AND t.tenancy_id = $2
 `
@@ -51,7 +52,8 @@ func (q *Queries) DomainKnown(ctx context.Context, db DBTX, arg DomainKnownParam
 
 const domainOfCredential = `-- name: DomainOfCredential :exec
 WITH kept AS (
-    INSERT INTO flow.domain (tenancy_id, org_id, platform_id, credential_id, time_zone) VALUES ($2, $1, $3, $4, 'UTC')
+    INSERT INTO flow.domain (tenancy_id, org_id, platform_id, credential_id, time_zone) VALUES ($2, $1,
+        $3, $4, 'UTC')
     ON CONFLICT (tenancy_id) DO NOTHING
 )
 INSERT INTO flow.tenant (org_id, tenancy_id) VALUES ($1, $2) ON CONFLICT (org_id, tenancy_id) DO NOTHING
@@ -93,7 +95,8 @@ func (q *Queries) DomainShare(ctx context.Context, db DBTX, arg DomainShareParam
 }
 
 const tenantAdd = `-- name: TenantAdd :execrows
-INSERT INTO flow.tenant (org_id, tenancy_id, label) VALUES ($1, $2, $3) ON CONFLICT (org_id, tenancy_id) DO NOTHING
+INSERT INTO flow.tenant (org_id, tenancy_id, label) VALUES ($1, $2, $3) ON CONFLICT (org_id,
+    tenancy_id) DO NOTHING
 `
 
 type TenantAddParams struct {
@@ -111,9 +114,11 @@ func (q *Queries) TenantAdd(ctx context.Context, db DBTX, arg TenantAddParams) (
 }
 
 const tenantBusy = `-- name: TenantBusy :one
-SELECT EXISTS (SELECT FROM flow.credential c WHERE c.org_id = $1 AND c.tenancy_id = $2::text AND c.deleted_at IS NULL) AS bound,
+SELECT EXISTS (SELECT FROM flow.credential c WHERE c.org_id = $1 AND c.tenancy_id = $2::text
+    AND c.deleted_at IS NULL) AS bound,
     EXISTS (SELECT FROM flow.batch_count b WHERE b.org_id = $1 AND b.status IN ('queued', 'running', 'paused')
-        AND EXISTS (SELECT FROM flow.lane_batch q WHERE q.batch_id = b.batch_id AND q.domain = $2::text)) AS working
+        AND EXISTS (SELECT FROM flow.lane_batch q WHERE q.batch_id = b.batch_id
+            AND q.domain = $2::text)) AS working
 `
 
 type TenantBusyParams struct {
@@ -135,7 +140,8 @@ func (q *Queries) TenantBusy(ctx context.Context, db DBTX, arg TenantBusyParams)
 }
 
 const tenantCount = `-- name: TenantCount :one
-SELECT count(*) FROM flow.tenant t JOIN flow.domain d ON d.tenancy_id = t.tenancy_id WHERE t.org_id = $1 AND d.credential_id IS NULL
+SELECT count(*) FROM flow.tenant t JOIN flow.domain d ON d.tenancy_id = t.tenancy_id WHERE t.org_id = $1
+    AND d.credential_id IS NULL
 `
 
 func (q *Queries) TenantCount(ctx context.Context, db DBTX, orgID uuid.UUID) (int64, error) {
@@ -161,9 +167,11 @@ func (q *Queries) TenantDelete(ctx context.Context, db DBTX, arg TenantDeletePar
 
 const tenantDomainIdentify = `-- name: TenantDomainIdentify :execrows
 UPDATE flow.domain
-SET account_number = $1::text, account_name = $2, time_zone = $3, identified_at = flow.clock(),
+SET account_number = $1::text, account_name = $2, time_zone = $3,
+    identified_at = flow.clock(),
     answers_in = greatest($4::float8, 0.9 * answers_in)
-WHERE tenancy_id = $5 AND org_id = $6 AND (account_number IS NULL OR account_number = $1::text)
+WHERE tenancy_id = $5 AND org_id = $6 AND (account_number IS NULL
+    OR account_number = $1::text)
 `
 
 type TenantDomainIdentifyParams struct {
@@ -192,7 +200,8 @@ func (q *Queries) TenantDomainIdentify(ctx context.Context, db DBTX, arg TenantD
 }
 
 const tenantDomainKeep = `-- name: TenantDomainKeep :execrows
-INSERT INTO flow.domain AS d (tenancy_id, platform_id, account_number, account_name, time_zone, identified_at, answers_in)
+INSERT INTO flow.domain AS d (tenancy_id, platform_id, account_number, account_name, time_zone, identified_at,
+    answers_in)
 VALUES ($1, $2, $3, $4, $5, flow.clock(), $6::float8)
 ON CONFLICT (tenancy_id) DO UPDATE
 SET account_name = excluded.account_name, time_zone = excluded.time_zone, identified_at = excluded.identified_at,
@@ -321,7 +330,8 @@ func (q *Queries) TenantLimit(ctx context.Context, db DBTX, arg TenantLimitParam
 
 const tenantList = `-- name: TenantList :many
 SELECT t.org_id, t.tenancy_id, t.label, t.limits, t.created_at, d.tenancy_id, d.org_id, d.platform_id, d.credential_id, d.account_number, d.account_name, d.time_zone, d.identified_at, d.answers_in, d.created_at FROM flow.tenant t JOIN flow.domain d ON d.tenancy_id = t.tenancy_id
-WHERE t.org_id = $1 AND d.credential_id IS NULL AND (t.created_at, t.tenancy_id) > ($2::timestamptz, $3::text)
+WHERE t.org_id = $1 AND d.credential_id IS NULL AND (t.created_at, t.tenancy_id) > ($2::timestamptz,
+    $3::text)
 ORDER BY t.created_at, t.tenancy_id LIMIT $5 OFFSET $4
 `
 

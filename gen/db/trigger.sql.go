@@ -29,7 +29,8 @@ func (q *Queries) HousekeepRefusedStarts(ctx context.Context, db DBTX, maxRows i
 }
 
 const refusedStartAdd = `-- name: RefusedStartAdd :execrows
-INSERT INTO flow.refused_start (id, org_id, definition_id, version, trigger_type, trigger_source, reason, created_by, created_at)
+INSERT INTO flow.refused_start (id, org_id, definition_id, version, trigger_type, trigger_source, reason, created_by,
+    created_at)
 SELECT $1, d.org_id, d.id, d.version, $2, $3, $4, $5, (SELECT flow.clock())
 FROM flow.definition d WHERE d.org_id = $6 AND d.id = $7
 `
@@ -63,7 +64,8 @@ func (q *Queries) RefusedStartAdd(ctx context.Context, db DBTX, arg RefusedStart
 const refusedStartTotal = `-- name: RefusedStartTotal :one
 SELECT count(*) FROM flow.refused_start r
 WHERE r.org_id = $1 AND r.id BETWEEN $2 AND $3
-    AND ($4::timestamptz IS NULL OR r.created_at >= $4) AND ($5::timestamptz IS NULL OR r.created_at < $5)
+    AND ($4::timestamptz IS NULL OR r.created_at >= $4)
+    AND ($5::timestamptz IS NULL OR r.created_at < $5)
     AND ($6::uuid IS NULL OR r.definition_id = $6)
     AND ($7::flow.trigger_type IS NULL OR r.trigger_type = $7)
 `
@@ -116,7 +118,8 @@ SELECT t.id, t.definition_id, t.version, t.trigger_type, t.trigger_source, t.sta
         b.created_by, b.created_at, ''::text AS reason
     FROM flow.batch b JOIN flow.batch_count c ON c.batch_id = b.id WHERE b.id = k.id
     UNION ALL
-    SELECT r.id, r.definition_id, r.version, r.trigger_type, r.trigger_source, ''::text, 0::bigint, r.created_by, r.created_at, r.reason
+    SELECT r.id, r.definition_id, r.version, r.trigger_type, r.trigger_source, ''::text, 0::bigint, r.created_by,
+        r.created_at, r.reason
     FROM flow.refused_start r WHERE r.id = k.id
 ) t ORDER BY t.id
 `
@@ -148,7 +151,8 @@ type TriggerListRow struct {
 
 // Starts: each has a batch, or was refused. A start has the id of its batch, or one of its own: both
 // sort by time. status is that of the batch, or empty.
-// In insertion order, between two ids. These come first and alone: their two orders can be merged, while whole rows would all be sorted.
+// In insertion order, between two ids. These come first and alone: their two orders can be merged, while whole rows
+// would all be sorted.
 func (q *Queries) TriggerList(ctx context.Context, db DBTX, arg TriggerListParams) ([]TriggerListRow, error) {
 	rows, err := db.Query(ctx, triggerList,
 		arg.OrgID,
@@ -212,7 +216,8 @@ SELECT t.id, t.definition_id, t.version, t.trigger_type, t.trigger_source, t.sta
         b.created_by, b.created_at, ''::text AS reason
     FROM flow.batch b JOIN flow.batch_count c ON c.batch_id = b.id WHERE b.id = k.id
     UNION ALL
-    SELECT r.id, r.definition_id, r.version, r.trigger_type, r.trigger_source, ''::text, 0::bigint, r.created_by, r.created_at, r.reason
+    SELECT r.id, r.definition_id, r.version, r.trigger_type, r.trigger_source, ''::text, 0::bigint, r.created_by,
+        r.created_at, r.reason
     FROM flow.refused_start r WHERE r.id = k.id
 ) t ORDER BY t.id DESC
 `
@@ -289,7 +294,8 @@ SELECT b.id, b.definition_id, b.version, b.trigger_type, b.trigger_source, c.sta
     b.created_by, b.created_at, ''::text AS reason
 FROM flow.batch b JOIN flow.batch_count c ON c.batch_id = b.id WHERE b.id = $1 AND (b.org_id = $2) IS TRUE
 UNION ALL
-SELECT r.id, r.definition_id, r.version, r.trigger_type, r.trigger_source, ''::text, 0::bigint, r.created_by, r.created_at, r.reason
+SELECT r.id, r.definition_id, r.version, r.trigger_type, r.trigger_source, ''::text, 0::bigint, r.created_by,
+    r.created_at, r.reason
 FROM flow.refused_start r WHERE r.id = $1 AND (r.org_id = $2) IS TRUE
 `
 

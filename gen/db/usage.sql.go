@@ -90,7 +90,8 @@ func (q *Queries) DashboardDefinitions(ctx context.Context, db DBTX, arg Dashboa
 const dashboardHolds = `-- name: DashboardHolds :many
 SELECT h.id, h.org_id, h.scope, h.domain, h.lane, h.bucket, h.batch_id, h.status, h.cause, h.reason, h.operator, h.created_by, h.created_at, h.expires_at, h.ends_at, h.released_at, h.released_by, h.extensions, count(*) OVER () AS total FROM flow.pause h
 WHERE h.status = 'active' AND (h.org_id = $1 AND (h.scope = 'batch' OR h.ends_at > (SELECT flow.clock()))
-    OR h.scope = 'bucket' AND h.ends_at > (SELECT flow.clock()) AND h.domain IN (SELECT t.tenancy_id FROM flow.tenant t WHERE t.org_id = $1))
+    OR h.scope = 'bucket' AND h.ends_at > (SELECT flow.clock()) AND h.domain IN (SELECT t.tenancy_id FROM flow.tenant t
+        WHERE t.org_id = $1))
 ORDER BY h.created_at DESC, h.id DESC LIMIT $2
 `
 
@@ -104,7 +105,8 @@ type DashboardHoldsRow struct {
 	Total     int64
 }
 
-// The active holds that an organization sees, as in the list of holds: its own, and the backoffs of its accounts. Newest first.
+// The active holds that an organization sees, as in the list of holds: its own, and the backoffs of its accounts.
+// Newest first.
 func (q *Queries) DashboardHolds(ctx context.Context, db DBTX, arg DashboardHoldsParams) ([]DashboardHoldsRow, error) {
 	rows, err := db.Query(ctx, dashboardHolds, arg.OrgID, arg.Most)
 	if err != nil {
@@ -146,9 +148,11 @@ func (q *Queries) DashboardHolds(ctx context.Context, db DBTX, arg DashboardHold
 }
 
 const dashboardSeries = `-- name: DashboardSeries :many
-SELECT date_bin(make_interval(secs => $1::float8), f.hour, $2::timestamptz)::timestamptz AS starts_at,
+SELECT date_bin(make_interval(secs => $1::float8), f.hour,
+    $2::timestamptz)::timestamptz AS starts_at,
     f.status, sum(f.batches)::bigint AS batches,
-    ARRAY[sum(f.staged), sum(f.queued), sum(f.pending), sum(f.started), sum(f.needs_reconcile), sum(f.completed), sum(f.failed),
+    ARRAY[sum(f.staged), sum(f.queued), sum(f.pending), sum(f.started), sum(f.needs_reconcile), sum(f.completed),
+        sum(f.failed),
         sum(f.cancelled), sum(f.accepted), sum(f.rejected), sum(f.unprocessed), sum(f.unresolved)]::bigint[] AS jobs
 FROM flow.figures($3, $2, $4, $5) f
 GROUP BY 1, 2 ORDER BY 1, 2
@@ -169,7 +173,8 @@ type DashboardSeriesRow struct {
 	Jobs     []int64
 }
 
-// Batches that were started since a time, with the sums of their counters in the order of the job statuses, by interval and status.
+// Batches that were started since a time, with the sums of their counters in the order of the job statuses, by interval
+// and status.
 func (q *Queries) DashboardSeries(ctx context.Context, db DBTX, arg DashboardSeriesParams) ([]DashboardSeriesRow, error) {
 	rows, err := db.Query(ctx, dashboardSeries,
 		arg.IntervalSeconds,
@@ -202,7 +207,8 @@ func (q *Queries) DashboardSeries(ctx context.Context, db DBTX, arg DashboardSer
 }
 
 const usageBatches = `-- name: UsageBatches :many
-SELECT (CASE $1::text WHEN 'day' THEN ((f.hour AT TIME ZONE 'UTC')::date)::text ELSE f.definition_id::text END)::text AS key,
+SELECT (CASE $1::text WHEN 'day' THEN ((f.hour AT TIME ZONE 'UTC')::date)::text
+    ELSE f.definition_id::text END)::text AS key,
     sum(f.batches)::bigint AS batches, sum(f.jobs)::bigint AS jobs
 FROM flow.figures($2, $3, $4, true) f
 GROUP BY 1
@@ -260,7 +266,8 @@ WITH started AS (
     CROSS JOIN LATERAL json_array_elements(v.doc->'steps') AS p(step)
     CROSS JOIN LATERAL json_array_elements(p.step->'tasks') AS t(task)
 )
-SELECT coalesce(key, '00000000-0000-0000-0000-000000000000')::text AS key, sum(batches)::bigint AS batches, sum(jobs)::bigint AS jobs FROM named GROUP BY 1
+SELECT coalesce(key, '00000000-0000-0000-0000-000000000000')::text AS key, sum(batches)::bigint AS batches,
+    sum(jobs)::bigint AS jobs FROM named GROUP BY 1
 `
 
 type UsageBatchesByTaskParams struct {
@@ -303,7 +310,8 @@ func (q *Queries) UsageBatchesByTask(ctx context.Context, db DBTX, arg UsageBatc
 }
 
 const usageCalls = `-- name: UsageCalls :many
-SELECT (CASE $1::text WHEN 'day' THEN u.day::text WHEN 'definition' THEN u.definition_id::text WHEN 'credential' THEN u.credential_id::text
+SELECT (CASE $1::text WHEN 'day' THEN u.day::text WHEN 'definition' THEN u.definition_id::text
+    WHEN 'credential' THEN u.credential_id::text
         ELSE u.action_id END)::text AS key,
     sum(u.calls)::bigint AS calls, sum(u.records)::bigint AS records
 FROM flow.usage u WHERE u.org_id = $2 AND u.day BETWEEN $3::date AND $4::date
@@ -352,10 +360,14 @@ func (q *Queries) UsageCalls(ctx context.Context, db DBTX, arg UsageCallsParams)
 const usageCount = `-- name: UsageCount :exec
 INSERT INTO flow.usage AS u (org_id, day, definition_id, credential_id, action_id, calls, records)
 SELECT d.org_id, $1::date, d.definition_id, d.credential_id, d.action_id, sum(d.calls), sum(d.records)
-FROM (SELECT unnest($2::uuid[]) AS org_id, unnest($3::uuid[]) AS definition_id, unnest($4::uuid[]) AS credential_id,
-        unnest($5::text[]) AS action_id, unnest($6::bigint[]) AS calls, unnest($7::bigint[]) AS records) d
-GROUP BY d.org_id, d.definition_id, d.credential_id, d.action_id ORDER BY d.org_id, d.definition_id, d.credential_id, d.action_id
-ON CONFLICT (org_id, day, definition_id, credential_id, action_id) DO UPDATE SET calls = u.calls + excluded.calls, records = u.records + excluded.records
+FROM (SELECT unnest($2::uuid[]) AS org_id, unnest($3::uuid[]) AS definition_id,
+    unnest($4::uuid[]) AS credential_id,
+        unnest($5::text[]) AS action_id, unnest($6::bigint[]) AS calls,
+            unnest($7::bigint[]) AS records) d
+GROUP BY d.org_id, d.definition_id, d.credential_id, d.action_id ORDER BY d.org_id, d.definition_id, d.credential_id,
+    d.action_id
+ON CONFLICT (org_id, day, definition_id, credential_id, action_id) DO UPDATE SET calls = u.calls + excluded.calls,
+    records = u.records + excluded.records
 `
 
 type UsageCountParams struct {

@@ -12,7 +12,8 @@ import (
 )
 
 const batchVars = `-- name: BatchVars :one
-SELECT v.vars FROM flow.batch_vars v JOIN flow.batch b ON b.id = v.batch_id WHERE b.org_id = $1 AND v.batch_id = $2
+SELECT v.vars FROM flow.batch_vars v JOIN flow.batch b ON b.id = v.batch_id WHERE b.org_id = $1
+    AND v.batch_id = $2
 `
 
 type BatchVarsParams struct {
@@ -150,8 +151,8 @@ const variableSetLimit = `-- name: VariableSetLimit :one
 SELECT id FROM flow.organization WHERE id = $1 FOR NO KEY UPDATE
 `
 
-// Creations of one organization wait for each other, so that none passes the limit. What refers to the organization does not
-// wait.
+// Creations of one organization wait for each other, so that none passes the limit. What refers to the organization
+// does not wait.
 func (q *Queries) VariableSetLimit(ctx context.Context, db DBTX, orgID uuid.UUID) (uuid.UUID, error) {
 	row := db.QueryRow(ctx, variableSetLimit, orgID)
 	var id uuid.UUID

@@ -12,7 +12,8 @@ import (
 )
 
 const vaultKeysetAdd = `-- name: VaultKeysetAdd :exec
-INSERT INTO flow.org_keyset (org_id, kek_id, wrapped) VALUES ($1, $2, $3) ON CONFLICT (org_id) DO NOTHING
+INSERT INTO flow.org_keyset (org_id, kek_id, wrapped) VALUES ($1, $2, $3)
+    ON CONFLICT (org_id) DO NOTHING
 `
 
 type VaultKeysetAddParams struct {

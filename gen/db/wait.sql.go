@@ -40,7 +40,8 @@ func (q *Queries) ArrivalAdvance(ctx context.Context, db DBTX, arg ArrivalAdvanc
 }
 
 const arrivalDelete = `-- name: ArrivalDelete :exec
-DELETE FROM flow.event_arrival a WHERE a.no = ANY($1::bigint[]) AND a.delivered AND NOT EXISTS (SELECT FROM flow.wait w WHERE w.event_no = a.no)
+DELETE FROM flow.event_arrival a WHERE a.no = ANY($1::bigint[]) AND a.delivered AND NOT EXISTS (SELECT
+    FROM flow.wait w WHERE w.event_no = a.no)
 `
 
 // Events for which all have been asked, and with which all have gone on.
@@ -117,7 +118,8 @@ const eventGateTake = `-- name: EventGateTake :exec
 SELECT pg_advisory_xact_lock(hashtextextended('event ' || $1::uuid, 0))
 `
 
-// Waits for transactions that cause events in an organization and may have looked for waits, and keeps others from looking.
+// Waits for transactions that cause events in an organization and may have looked for waits, and keeps others from
+// looking.
 func (q *Queries) EventGateTake(ctx context.Context, db DBTX, orgID uuid.UUID) error {
 	_, err := db.Exec(ctx, eventGateTake, orgID)
 	return err
@@ -125,7 +127,8 @@ func (q *Queries) EventGateTake(ctx context.Context, db DBTX, orgID uuid.UUID) e
 
 const housekeepArrivals = `-- name: HousekeepArrivals :execrows
 DELETE FROM flow.event_arrival a WHERE a.no IN (
-    SELECT o.no FROM flow.event_arrival o WHERE o.delivered AND NOT EXISTS (SELECT FROM flow.wait w WHERE w.event_no = o.no) LIMIT $1)
+    SELECT o.no FROM flow.event_arrival o WHERE o.delivered AND NOT EXISTS (SELECT FROM flow.wait w
+        WHERE w.event_no = o.no) LIMIT $1)
 `
 
 func (q *Queries) HousekeepArrivals(ctx context.Context, db DBTX, maxRows int32) (int64, error) {
@@ -138,11 +141,13 @@ func (q *Queries) HousekeepArrivals(ctx context.Context, db DBTX, maxRows int32)
 
 const waitCandidates = `-- name: WaitCandidates :many
 SELECT w.no, w.batch_id, w.slice_no, coalesce(w.position, -1)::bigint AS position, w.step_no, w.task_no FROM (
-    (SELECT u.no, u.org_id, u.batch_id, u.slice_no, u.position, u.beside, u.step_no, u.task_no, u.began_at, u.ends_at, u.event_kind, u.match_key, u.event_no, u.child FROM flow.wait u WHERE u.org_id = $1 AND u.event_kind = $2::text AND u.event_no IS NULL AND u.match_key IS NULL
+    (SELECT u.no, u.org_id, u.batch_id, u.slice_no, u.position, u.beside, u.step_no, u.task_no, u.began_at, u.ends_at, u.event_kind, u.match_key, u.event_no, u.child FROM flow.wait u WHERE u.org_id = $1 AND u.event_kind = $2::text AND u.event_no IS NULL
+        AND u.match_key IS NULL
         AND u.no > $3 AND u.no < $4 AND u.ends_at > $5 ORDER BY u.no LIMIT $6)
     UNION ALL
     SELECT x.no, x.org_id, x.batch_id, x.slice_no, x.position, x.beside, x.step_no, x.task_no, x.began_at, x.ends_at, x.event_kind, x.match_key, x.event_no, x.child FROM (SELECT DISTINCT unnest($7::bytea[]) AS k) m
-    CROSS JOIN LATERAL (SELECT no, org_id, batch_id, slice_no, position, beside, step_no, task_no, began_at, ends_at, event_kind, match_key, event_no, child FROM flow.wait y WHERE y.org_id = $1 AND y.event_kind = $2::text AND y.event_no IS NULL AND y.match_key = m.k
+    CROSS JOIN LATERAL (SELECT no, org_id, batch_id, slice_no, position, beside, step_no, task_no, began_at, ends_at, event_kind, match_key, event_no, child FROM flow.wait y WHERE y.org_id = $1 AND y.event_kind = $2::text
+        AND y.event_no IS NULL AND y.match_key = m.k
         AND y.no > $3 AND y.no < $4 AND y.ends_at > $5 ORDER BY y.no LIMIT $6) x
 ) w ORDER BY w.no LIMIT $6
 `
@@ -203,7 +208,8 @@ func (q *Queries) WaitCandidates(ctx context.Context, db DBTX, arg WaitCandidate
 }
 
 const waitChildrenOver = `-- name: WaitChildrenOver :many
-WITH locked AS MATERIALIZED (SELECT w.no FROM flow.wait w WHERE w.child = ANY($2::uuid[]) ORDER BY w.no FOR UPDATE)
+WITH locked AS MATERIALIZED (SELECT w.no FROM flow.wait w WHERE w.child = ANY($2::uuid[]) ORDER BY w.no
+    FOR UPDATE)
 UPDATE flow.wait h SET ends_at = least(h.ends_at, $1::timestamptz) FROM locked WHERE h.no = locked.no
 RETURNING h.batch_id
 `
@@ -213,7 +219,8 @@ type WaitChildrenOverParams struct {
 	Children []uuid.UUID
 }
 
-// Ends the waits for batches that are over in this transaction, unless their time was over before, and says whose they are.
+// Ends the waits for batches that are over in this transaction, unless their time was over before, and says whose they
+// are.
 func (q *Queries) WaitChildrenOver(ctx context.Context, db DBTX, arg WaitChildrenOverParams) ([]uuid.UUID, error) {
 	rows, err := db.Query(ctx, waitChildrenOver, arg.Now, arg.Children)
 	if err != nil {
@@ -235,7 +242,8 @@ func (q *Queries) WaitChildrenOver(ctx context.Context, db DBTX, arg WaitChildre
 }
 
 const waitClear = `-- name: WaitClear :execrows
-DELETE FROM flow.wait WHERE no IN (SELECT w.no FROM flow.wait w WHERE w.batch_id = $1 ORDER BY w.no LIMIT $2 FOR UPDATE)
+DELETE FROM flow.wait WHERE no IN (SELECT w.no FROM flow.wait w WHERE w.batch_id = $1 ORDER BY w.no
+    LIMIT $2 FOR UPDATE)
 `
 
 type WaitClearParams struct {
@@ -266,7 +274,8 @@ func (q *Queries) WaitDelete(ctx context.Context, db DBTX, nos []int64) (int64, 
 
 const waitDrop = `-- name: WaitDrop :exec
 DELETE FROM flow.wait WHERE no IN (SELECT w.no FROM flow.wait w
-    WHERE w.batch_id = $1 AND (w.position = ANY($2::bigint[]) OR w.position IS NULL AND w.slice_no = ANY($3::int[]))
+    WHERE w.batch_id = $1 AND (w.position = ANY($2::bigint[]) OR w.position IS NULL
+        AND w.slice_no = ANY($3::int[]))
     FOR UPDATE SKIP LOCKED)
 `
 
@@ -276,15 +285,16 @@ type WaitDropParams struct {
 	SliceNos  []int32
 }
 
-// What else records, or slices, waited for that failed. Whoever has such a wait locked ends it, and has the batch look again: to wait for
-// that one, out of the order of waits, could be for ever.
+// What else records, or slices, waited for that failed. Whoever has such a wait locked ends it, and has the batch look
+// again: to wait for that one, out of the order of waits, could be for ever.
 func (q *Queries) WaitDrop(ctx context.Context, db DBTX, arg WaitDropParams) error {
 	_, err := db.Exec(ctx, waitDrop, arg.BatchID, arg.Positions, arg.SliceNos)
 	return err
 }
 
 const waitDropBeside = `-- name: WaitDropBeside :many
-DELETE FROM flow.wait WHERE no IN (SELECT w.no FROM (SELECT unnest($1::uuid[]) AS batch_id, unnest($2::bigint[]) AS position) r
+DELETE FROM flow.wait WHERE no IN (SELECT w.no FROM (SELECT unnest($1::uuid[]) AS batch_id,
+    unnest($2::bigint[]) AS position) r
     JOIN flow.wait w ON w.batch_id = r.batch_id AND w.position = r.position AND w.beside
     FOR UPDATE OF w SKIP LOCKED)
 RETURNING batch_id, position::bigint AS position
@@ -300,7 +310,8 @@ type WaitDropBesideRow struct {
 	Position int64
 }
 
-// What else records wait for that are about to fail, while calls of their step are made. Of what is locked whoever has it makes the end.
+// What else records wait for that are about to fail, while calls of their step are made. Of what is locked whoever has
+// it makes the end.
 func (q *Queries) WaitDropBeside(ctx context.Context, db DBTX, arg WaitDropBesideParams) ([]WaitDropBesideRow, error) {
 	rows, err := db.Query(ctx, waitDropBeside, arg.BatchIds, arg.Positions)
 	if err != nil {
@@ -323,7 +334,8 @@ func (q *Queries) WaitDropBeside(ctx context.Context, db DBTX, arg WaitDropBesid
 
 const waitHand = `-- name: WaitHand :many
 WITH locked AS MATERIALIZED (SELECT w.no FROM flow.wait w WHERE w.no = ANY($2::bigint[]) ORDER BY w.no FOR UPDATE)
-UPDATE flow.wait h SET event_no = $1::bigint, ends_at = (SELECT flow.clock()) FROM locked WHERE h.no = locked.no AND h.event_no IS NULL
+UPDATE flow.wait h SET event_no = $1::bigint, ends_at = (SELECT flow.clock()) FROM locked WHERE h.no = locked.no
+    AND h.event_no IS NULL
 RETURNING h.batch_id
 `
 
@@ -354,9 +366,12 @@ func (q *Queries) WaitHand(ctx context.Context, db DBTX, arg WaitHandParams) ([]
 }
 
 const waitInsert = `-- name: WaitInsert :exec
-INSERT INTO flow.wait (org_id, batch_id, slice_no, position, beside, step_no, task_no, began_at, ends_at, event_kind, match_key, child)
-SELECT unnest($1::uuid[]), unnest($2::uuid[]), unnest($3::int[]), nullif(unnest($4::bigint[]), -1),
-    unnest($5::boolean[]), unnest($6::smallint[]), unnest($7::smallint[]), $8::timestamptz, unnest($9::timestamptz[]), nullif(unnest($10::text[]), ''),
+INSERT INTO flow.wait (org_id, batch_id, slice_no, position, beside, step_no, task_no, began_at, ends_at, event_kind,
+    match_key, child)
+SELECT unnest($1::uuid[]), unnest($2::uuid[]), unnest($3::int[]),
+    nullif(unnest($4::bigint[]), -1),
+    unnest($5::boolean[]), unnest($6::smallint[]), unnest($7::smallint[]), $8::timestamptz,
+        unnest($9::timestamptz[]), nullif(unnest($10::text[]), ''),
     nullif(unnest($11::bytea[]), ''), nullif(unnest($12::uuid[]), '00000000-0000-0000-0000-000000000000')
 `
 
@@ -407,11 +422,13 @@ func (q *Queries) WaitNext(ctx context.Context, db DBTX, batchID uuid.UUID) (tim
 }
 
 const waitsOver = `-- name: WaitsOver :many
-SELECT w.no, w.slice_no, w.beside, coalesce(w.position, -1)::bigint AS position, w.step_no, w.task_no, w.began_at, w.ends_at, w.event_kind,
+SELECT w.no, w.slice_no, w.beside, coalesce(w.position, -1)::bigint AS position, w.step_no, w.task_no, w.began_at,
+    w.ends_at, w.event_kind,
     w.event_no, w.child FROM flow.wait w
 WHERE w.no IN (
     SELECT o.no FROM flow.wait o WHERE o.batch_id = $1 AND o.ends_at <= $2::timestamptz
-        AND (o.event_kind IS NULL OR o.event_no IS NOT NULL OR NOT EXISTS (SELECT FROM flow.event_arrival a WHERE a.org_id = o.org_id AND NOT a.delivered
+        AND (o.event_kind IS NULL OR o.event_no IS NOT NULL OR NOT EXISTS (SELECT FROM flow.event_arrival a
+            WHERE a.org_id = o.org_id AND NOT a.delivered
             AND a.event_kind = o.event_kind AND a.no > o.no AND a.done_upto < o.no AND a.occurred_at < o.ends_at))
     ORDER BY o.ends_at, o.no LIMIT $3)
 ORDER BY w.no FOR UPDATE
@@ -437,8 +454,8 @@ type WaitsOverRow struct {
 	Child     *uuid.UUID
 }
 
-// The waits of a batch that are over, the longest over first, and locked. An event that came in time and was not looked at yet is
-// waited for.
+// The waits of a batch that are over, the longest over first, and locked. An event that came in time and was not looked
+// at yet is waited for.
 func (q *Queries) WaitsOver(ctx context.Context, db DBTX, arg WaitsOverParams) ([]WaitsOverRow, error) {
 	rows, err := db.Query(ctx, waitsOver, arg.BatchID, arg.Now, arg.MaxRows)
 	if err != nil {
@@ -472,7 +489,8 @@ func (q *Queries) WaitsOver(ctx context.Context, db DBTX, arg WaitsOverParams) (
 }
 
 const waitsUnkeyed = `-- name: WaitsUnkeyed :one
-SELECT count(*) FROM (SELECT FROM flow.wait WHERE org_id = $1 AND event_kind = $2::text AND event_no IS NULL AND match_key IS NULL LIMIT $3) w
+SELECT count(*) FROM (SELECT FROM flow.wait WHERE org_id = $1 AND event_kind = $2::text
+    AND event_no IS NULL AND match_key IS NULL LIMIT $3) w
 `
 
 type WaitsUnkeyedParams struct {

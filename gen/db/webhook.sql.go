@@ -16,8 +16,10 @@ const deliveryCounts = `-- name: DeliveryCounts :one
 SELECT count(*) FILTER (WHERE d.status = 'accepted') AS accepted, count(*) FILTER (WHERE d.status = 'failed') AS failed,
     count(*) FILTER (WHERE d.status = 'dead') AS dead
 FROM (
-    SELECT w.status FROM flow.webhook_delivery w WHERE w.org_id = $1 AND w.webhook_id = $2 AND w.next_at IS NOT NULL
-    UNION ALL SELECT o.status FROM flow.webhook_delivery o WHERE o.org_id = $1 AND o.webhook_id = $2 AND o.status = 'dead'
+    SELECT w.status FROM flow.webhook_delivery w WHERE w.org_id = $1 AND w.webhook_id = $2
+        AND w.next_at IS NOT NULL
+    UNION ALL SELECT o.status FROM flow.webhook_delivery o WHERE o.org_id = $1 AND o.webhook_id = $2
+        AND o.status = 'dead'
 ) d
 `
 
@@ -41,8 +43,10 @@ func (q *Queries) DeliveryCounts(ctx context.Context, db DBTX, arg DeliveryCount
 }
 
 const deliveryDispatched = `-- name: DeliveryDispatched :exec
-UPDATE flow.webhook_delivery d SET status = 'dispatched', attempts = attempts + 1, next_at = NULL, last_error = NULL, batch_id = n.batch_id
-FROM (SELECT $1::uuid AS org_id, $2::uuid AS webhook_id, unnest($3::uuid[]) AS id, unnest($4::uuid[]) AS batch_id) n
+UPDATE flow.webhook_delivery d SET status = 'dispatched', attempts = attempts + 1, next_at = NULL, last_error = NULL,
+    batch_id = n.batch_id
+FROM (SELECT $1::uuid AS org_id, $2::uuid AS webhook_id, unnest($3::uuid[]) AS id,
+    unnest($4::uuid[]) AS batch_id) n
 WHERE d.org_id = n.org_id AND d.webhook_id = n.webhook_id AND d.id = n.id
 `
 
@@ -64,7 +68,8 @@ func (q *Queries) DeliveryDispatched(ctx context.Context, db DBTX, arg DeliveryD
 }
 
 const deliveryFailed = `-- name: DeliveryFailed :exec
-UPDATE flow.webhook_delivery SET status = CASE WHEN $1::timestamptz IS NULL THEN 'dead' ELSE 'failed' END, attempts = attempts + 1,
+UPDATE flow.webhook_delivery SET status = CASE WHEN $1::timestamptz IS NULL THEN 'dead'
+    ELSE 'failed' END, attempts = attempts + 1,
     next_at = $1, last_error = $2::text
 WHERE org_id = $3 AND webhook_id = $4 AND id = $5
 `
@@ -126,7 +131,8 @@ func (q *Queries) DeliveryGet(ctx context.Context, db DBTX, arg DeliveryGetParam
 const deliveryKnown = `-- name: DeliveryKnown :many
 SELECT o.message_id FROM unnest($1::text[]) AS m(message_id)
     CROSS JOIN LATERAL (
-        SELECT d.message_id FROM flow.webhook_delivery d WHERE d.webhook_id = $2 AND d.message_id = m.message_id OFFSET 0
+        SELECT d.message_id FROM flow.webhook_delivery d WHERE d.webhook_id = $2
+            AND d.message_id = m.message_id OFFSET 0
     ) o
 `
 
@@ -157,11 +163,14 @@ func (q *Queries) DeliveryKnown(ctx context.Context, db DBTX, arg DeliveryKnownP
 }
 
 const deliveryList = `-- name: DeliveryList :many
-SELECT id, message_id, received_at, status, duplicates, content_type, size_bytes, batch_id, attempts, last_error FROM flow.webhook_delivery
+SELECT id, message_id, received_at, status, duplicates, content_type, size_bytes, batch_id, attempts, last_error
+    FROM flow.webhook_delivery
 WHERE webhook_id = $1 AND org_id = $2 AND id BETWEEN $3 AND $4
     AND ($5::text IS NULL OR status = $5)
-    AND ($5 IS NULL OR $5 NOT IN ('accepted', 'failed') OR next_at IS NOT NULL) -- they have an index
-    AND ($6::timestamptz IS NULL OR received_at >= $6) AND ($7::timestamptz IS NULL OR received_at < $7)
+    AND ($5 IS NULL OR $5 NOT IN ('accepted', 'failed')
+        OR next_at IS NOT NULL) -- they have an index
+    AND ($6::timestamptz IS NULL OR received_at >= $6)
+    AND ($7::timestamptz IS NULL OR received_at < $7)
 ORDER BY id LIMIT $8
 `
 
@@ -231,11 +240,14 @@ func (q *Queries) DeliveryList(ctx context.Context, db DBTX, arg DeliveryListPar
 }
 
 const deliveryListNewest = `-- name: DeliveryListNewest :many
-SELECT id, message_id, received_at, status, duplicates, content_type, size_bytes, batch_id, attempts, last_error FROM flow.webhook_delivery
+SELECT id, message_id, received_at, status, duplicates, content_type, size_bytes, batch_id, attempts, last_error
+    FROM flow.webhook_delivery
 WHERE webhook_id = $1 AND org_id = $2 AND id BETWEEN $3 AND $4
     AND ($5::text IS NULL OR status = $5)
-    AND ($5 IS NULL OR $5 NOT IN ('accepted', 'failed') OR next_at IS NOT NULL) -- they have an index
-    AND ($6::timestamptz IS NULL OR received_at >= $6) AND ($7::timestamptz IS NULL OR received_at < $7)
+    AND ($5 IS NULL OR $5 NOT IN ('accepted', 'failed')
+        OR next_at IS NOT NULL) -- they have an index
+    AND ($6::timestamptz IS NULL OR received_at >= $6)
+    AND ($7::timestamptz IS NULL OR received_at < $7)
 ORDER BY id DESC LIMIT $8
 `
 
@@ -305,7 +317,8 @@ func (q *Queries) DeliveryListNewest(ctx context.Context, db DBTX, arg DeliveryL
 }
 
 const deliveryLock = `-- name: DeliveryLock :one
-SELECT id, batch_id FROM flow.webhook_delivery WHERE webhook_id = $1 AND org_id = $2 AND id = $3 FOR NO KEY UPDATE
+SELECT id, batch_id FROM flow.webhook_delivery WHERE webhook_id = $1 AND org_id = $2 AND id = $3
+    FOR NO KEY UPDATE
 `
 
 type DeliveryLockParams struct {
@@ -334,7 +347,8 @@ WITH locked AS MATERIALIZED (
     JOIN flow.webhook_delivery d ON d.org_id = n.org_id AND d.webhook_id = n.webhook_id AND d.id = n.id
     ORDER BY d.message_id COLLATE "C" FOR NO KEY UPDATE OF d
 )
-SELECT l.id, l.attempts, (SELECT flow.clock())::timestamptz AS now FROM locked l WHERE l.next_at IS NOT NULL ORDER BY l.message_id COLLATE "C"
+SELECT l.id, l.attempts, (SELECT flow.clock())::timestamptz AS now FROM locked l WHERE l.next_at IS NOT NULL
+    ORDER BY l.message_id COLLATE "C"
 `
 
 type DeliveryLockWaitingParams struct {
@@ -371,7 +385,8 @@ func (q *Queries) DeliveryLockWaiting(ctx context.Context, db DBTX, arg Delivery
 }
 
 const deliveryNext = `-- name: DeliveryNext :one
-SELECT next_at FROM flow.webhook_delivery WHERE webhook_id = $1 AND next_at IS NOT NULL ORDER BY next_at, id LIMIT 1
+SELECT next_at FROM flow.webhook_delivery WHERE webhook_id = $1 AND next_at IS NOT NULL ORDER BY next_at, id
+    LIMIT 1
 `
 
 // When the next start is due; null for none.
@@ -429,8 +444,10 @@ const deliveryTotal = `-- name: DeliveryTotal :one
 SELECT count(*) FROM flow.webhook_delivery
 WHERE webhook_id = $1 AND org_id = $2 AND id BETWEEN $3 AND $4
     AND ($5::text IS NULL OR status = $5)
-    AND ($5 IS NULL OR $5 NOT IN ('accepted', 'failed') OR next_at IS NOT NULL) -- they have an index
-    AND ($6::timestamptz IS NULL OR received_at >= $6) AND ($7::timestamptz IS NULL OR received_at < $7)
+    AND ($5 IS NULL OR $5 NOT IN ('accepted', 'failed')
+        OR next_at IS NOT NULL) -- they have an index
+    AND ($6::timestamptz IS NULL OR received_at >= $6)
+    AND ($7::timestamptz IS NULL OR received_at < $7)
 `
 
 type DeliveryTotalParams struct {
@@ -467,7 +484,8 @@ SELECT d.webhook_id, d.id, d.org_id, d.message_id, d.received_at, d.duplicates, 
     ) w
 ) p
 CROSS JOIN LATERAL (
-    SELECT webhook_id, id, org_id, message_id, received_at, duplicates, content_type, content_encoding, body, size_bytes, packed, status, attempts, next_at, last_error, batch_id FROM flow.webhook_delivery x WHERE x.org_id = p.org_id AND x.webhook_id = $1 AND x.id = p.id OFFSET 0
+    SELECT webhook_id, id, org_id, message_id, received_at, duplicates, content_type, content_encoding, body, size_bytes, packed, status, attempts, next_at, last_error, batch_id FROM flow.webhook_delivery x WHERE x.org_id = p.org_id AND x.webhook_id = $1
+        AND x.id = p.id OFFSET 0
 ) d
 WHERE p.earlier < $3::bigint ORDER BY d.next_at, d.id
 `
@@ -529,7 +547,8 @@ WITH hook AS MATERIALIZED (
         AND d.received_at < flow.kept_since(d.org_id, 'deliveries', $3)
     RETURNING d.id
 ), counted AS (
-    UPDATE flow.webhook w SET delivery_count = w.delivery_count - (SELECT count(*) FROM gone) FROM hook WHERE w.id = hook.id
+    UPDATE flow.webhook w SET delivery_count = w.delivery_count - (SELECT count(*) FROM gone) FROM hook
+        WHERE w.id = hook.id
 )
 SELECT count(*) FROM gone
 `
@@ -540,7 +559,8 @@ type HousekeepDeliveriesParams struct {
 	KeepSeconds float64
 }
 
-// Those of one webhook, whose lock is taken first, as by those that accept messages. They arrived in the order of their ids.
+// Those of one webhook, whose lock is taken first, as by those that accept messages. They arrived in the order of their
+// ids.
 func (q *Queries) HousekeepDeliveries(ctx context.Context, db DBTX, arg HousekeepDeliveriesParams) (int64, error) {
 	row := db.QueryRow(ctx, housekeepDeliveries, arg.WebhookID, arg.MaxRows, arg.KeepSeconds)
 	var count int64
@@ -551,7 +571,8 @@ func (q *Queries) HousekeepDeliveries(ctx context.Context, db DBTX, arg Housekee
 const housekeepNextWebhook = `-- name: HousekeepNextWebhook :one
 SELECT w.id FROM flow.webhook w
 CROSS JOIN LATERAL (
-    SELECT d.received_at FROM flow.webhook_delivery d WHERE d.org_id = w.org_id AND d.webhook_id = w.id AND d.next_at IS NULL ORDER BY d.id LIMIT 1
+    SELECT d.received_at FROM flow.webhook_delivery d WHERE d.org_id = w.org_id AND d.webhook_id = w.id
+        AND d.next_at IS NULL ORDER BY d.id LIMIT 1
 ) oldest
 WHERE oldest.received_at < flow.kept_since(w.org_id, 'deliveries', $1) LIMIT 1
 `
@@ -567,7 +588,8 @@ func (q *Queries) HousekeepNextWebhook(ctx context.Context, db DBTX, keepSeconds
 const housekeepWebhooks = `-- name: HousekeepWebhooks :execrows
 DELETE FROM flow.webhook w USING (
     SELECT o.id FROM flow.webhook o
-    WHERE o.deleted_at < (SELECT flow.clock()) - interval '90 days' AND NOT EXISTS (SELECT FROM flow.webhook_delivery d WHERE d.org_id = o.org_id AND d.webhook_id = o.id)
+    WHERE o.deleted_at < (SELECT flow.clock()) - interval '90 days' AND NOT EXISTS (SELECT FROM flow.webhook_delivery d
+        WHERE d.org_id = o.org_id AND d.webhook_id = o.id)
     ORDER BY o.deleted_at LIMIT $1 FOR UPDATE SKIP LOCKED
 ) old
 WHERE w.id = old.id
@@ -584,36 +606,46 @@ func (q *Queries) HousekeepWebhooks(ctx context.Context, db DBTX, maxRows int32)
 
 const webhookAccept = `-- name: WebhookAccept :many
 WITH hook AS MATERIALIZED (
-    SELECT w.id, w.org_id, w.secret_version, coalesce(w.rate_limit, $1::int) AS most, w.window_began_at, w.window_used
+    SELECT w.id, w.org_id, w.secret_version, coalesce(w.rate_limit, $1::int) AS most, w.window_began_at,
+        w.window_used
     FROM flow.webhook w WHERE w.id = $2 AND w.enabled AND w.deleted_at IS NULL FOR NO KEY UPDATE
 ), clocked AS MATERIALIZED (
     SELECT h.id, h.org_id, h.secret_version, h.most, h.window_began_at, h.window_used, flow.clock() AS now FROM hook h
 ), spanned AS MATERIALIZED ( -- one that has ended, or begins far ahead because the clock was set back, is a new one
-    SELECT c.id, c.org_id, c.secret_version, c.most, c.now, CASE WHEN o.over THEN c.now ELSE c.window_began_at END AS began,
+    SELECT c.id, c.org_id, c.secret_version, c.most, c.now, CASE WHEN o.over THEN c.now
+        ELSE c.window_began_at END AS began,
         CASE WHEN o.over THEN 0 ELSE c.window_used END AS used
     FROM clocked c, LATERAL (SELECT abs(extract(epoch FROM c.now - c.window_began_at)) >= 60 AS over) o
 ), taken AS (
     SELECT id, org_id, secret_version, most, now, began, used FROM spanned m
-    WHERE m.secret_version = $3::bigint AND m.now BETWEEN $4::timestamptz AND $5::timestamptz AND ($6::int = 0 OR m.most - m.used >= $6)
+    WHERE m.secret_version = $3::bigint AND m.now BETWEEN $4::timestamptz AND $5::timestamptz
+        AND ($6::int = 0 OR m.most - m.used >= $6)
 ), added AS (
-    INSERT INTO flow.webhook_delivery AS d (webhook_id, id, org_id, message_id, received_at, duplicates, content_type, content_encoding,
+    INSERT INTO flow.webhook_delivery AS d (webhook_id, id, org_id, message_id, received_at, duplicates, content_type,
+        content_encoding,
         body, packed, size_bytes, status, attempts, batch_id, next_at)
-    SELECT t.id, n.id, t.org_id, n.message_id, t.now, n.copies, nullif(n.content_type, ''), nullif(n.content_encoding, ''),
-        n.body, n.packed, n.size_bytes, CASE WHEN $7::boolean THEN 'dispatched' ELSE 'accepted' END, $7::int,
+    SELECT t.id, n.id, t.org_id, n.message_id, t.now, n.copies, nullif(n.content_type, ''), nullif(n.content_encoding,
+        ''),
+        n.body, n.packed, n.size_bytes, CASE WHEN $7::boolean THEN 'dispatched' ELSE 'accepted' END,
+            $7::int,
         CASE WHEN $7 THEN n.batch_id END, CASE WHEN NOT $7 THEN t.now END
-    FROM taken t, (SELECT unnest($8::uuid[]) AS id, unnest($9::uuid[]) AS batch_id, unnest($10::text[]) AS message_id, unnest($11::bigint[]) AS copies,
+    FROM taken t, (SELECT unnest($8::uuid[]) AS id, unnest($9::uuid[]) AS batch_id,
+        unnest($10::text[]) AS message_id, unnest($11::bigint[]) AS copies,
         unnest($12::text[]) AS content_type, unnest($13::text[]) AS content_encoding,
         unnest($14::bytea[]) AS body, unnest($15::boolean[]) AS packed, unnest($16::int[]) AS size_bytes) n
     ON CONFLICT (webhook_id, message_id) DO UPDATE SET duplicates = d.duplicates + 1 + excluded.duplicates
     RETURNING d.id, d.message_id, d.xmax = 0 AS new -- xmax: what is changed has it of its lock
 ), counted AS (
-    UPDATE flow.webhook w SET window_began_at = t.began, window_used = t.used + n.new, delivery_count = w.delivery_count + n.new
+    UPDATE flow.webhook w SET window_began_at = t.began, window_used = t.used + n.new, delivery_count = w.delivery_count
+        + n.new
     FROM taken t, (SELECT count(*) FILTER (WHERE a.new) AS new FROM added a) n
     WHERE w.id = t.id AND n.new > 0
     RETURNING NOT $7 AND flow.wake($17::text, w.id::text, t.now, $18::float8) AS startable
 )
-SELECT m.secret_version, m.now::timestamptz AS now, m.began::timestamptz AS began, m.used::bigint AS used, m.most::bigint AS most,
-    coalesce(a.id, '00000000-0000-0000-0000-000000000000')::uuid AS delivery_id, coalesce(a.message_id, '')::text AS message_id,
+SELECT m.secret_version, m.now::timestamptz AS now, m.began::timestamptz AS began, m.used::bigint AS used,
+    m.most::bigint AS most,
+    coalesce(a.id, '00000000-0000-0000-0000-000000000000')::uuid AS delivery_id, coalesce(a.message_id,
+        '')::text AS message_id,
     coalesce(a.new, false)::boolean AS new, coalesce((SELECT c.startable FROM counted c), false)::boolean AS startable
 FROM spanned m LEFT JOIN added a ON true
 `
@@ -651,11 +683,13 @@ type WebhookAcceptRow struct {
 	Startable     bool
 }
 
-// Adds deliveries of different messages, or counts copies of those that are known, and wakes the dispatch, unless their batches are started
-// in the same transaction: all of it, under the lock of a webhook that is switched on, or nothing where its secrets are others, the time is not between two times, or its minute has no
-// room for so many; copies need none, however low the limit has become. Returns a row for each message; one without a delivery where nothing was done, and none where there is no such
-// webhook. That a message is known the unique index says, whatever the planner knows of the table, and whoever wrote it down while
-// this statement waited for the lock. They come in the order of their messages, in which starts lock deliveries, too.
+// Adds deliveries of different messages, or counts copies of those that are known, and wakes the dispatch, unless their
+// batches are started in the same transaction: all of it, under the lock of a webhook that is switched on, or nothing
+// where its secrets are others, the time is not between two times, or its minute has no room for so many; copies need
+// none, however low the limit has become. Returns a row for each message; one without a delivery where nothing was
+// done, and none where there is no such webhook. That a message is known the unique index says, whatever the planner
+// knows of the table, and whoever wrote it down while this statement waited for the lock. They come in the order of
+// their messages, in which starts lock deliveries, too.
 func (q *Queries) WebhookAccept(ctx context.Context, db DBTX, arg WebhookAcceptParams) ([]WebhookAcceptRow, error) {
 	rows, err := db.Query(ctx, webhookAccept,
 		arg.DefaultRate,
@@ -706,9 +740,11 @@ func (q *Queries) WebhookAccept(ctx context.Context, db DBTX, arg WebhookAcceptP
 }
 
 const webhookAdd = `-- name: WebhookAdd :exec
-INSERT INTO flow.webhook (id, org_id, place, definition_id, description, mode, provider, input_template, dispatch_retry, rate_limit, enabled,
+INSERT INTO flow.webhook (id, org_id, place, definition_id, description, mode, provider, input_template, dispatch_retry,
+    rate_limit, enabled,
     secret_version, window_began_at, created_by, created_at, updated_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9,
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8,
+    $9,
     $10, $11, $12, $13, $14, $13, $13)
 `
 
@@ -753,7 +789,8 @@ const webhookCount = `-- name: WebhookCount :one
 SELECT count(*) FROM flow.webhook
 WHERE org_id = $1 AND place BETWEEN $2 AND $3 AND deleted_at IS NULL
     AND ($4::uuid IS NULL OR definition_id = $4)
-    AND ($5::timestamptz IS NULL OR created_at >= $5) AND ($6::timestamptz IS NULL OR created_at < $6)
+    AND ($5::timestamptz IS NULL OR created_at >= $5)
+    AND ($6::timestamptz IS NULL OR created_at < $6)
 `
 
 type WebhookCountParams struct {
@@ -890,7 +927,8 @@ const webhookList = `-- name: WebhookList :many
 SELECT id, org_id, place, definition_id, description, mode, provider, input_template, dispatch_retry, rate_limit, enabled, secret_version, window_began_at, window_used, delivery_count, created_by, created_at, updated_at, deleted_at FROM flow.webhook
 WHERE org_id = $1 AND place BETWEEN $2 AND $3 AND deleted_at IS NULL
     AND ($4::uuid IS NULL OR definition_id = $4)
-    AND ($5::timestamptz IS NULL OR created_at >= $5) AND ($6::timestamptz IS NULL OR created_at < $6)
+    AND ($5::timestamptz IS NULL OR created_at >= $5)
+    AND ($6::timestamptz IS NULL OR created_at < $6)
 ORDER BY place LIMIT $7
 `
 
@@ -957,7 +995,8 @@ const webhookListNewest = `-- name: WebhookListNewest :many
 SELECT id, org_id, place, definition_id, description, mode, provider, input_template, dispatch_retry, rate_limit, enabled, secret_version, window_began_at, window_used, delivery_count, created_by, created_at, updated_at, deleted_at FROM flow.webhook
 WHERE org_id = $1 AND place BETWEEN $2 AND $3 AND deleted_at IS NULL
     AND ($4::uuid IS NULL OR definition_id = $4)
-    AND ($5::timestamptz IS NULL OR created_at >= $5) AND ($6::timestamptz IS NULL OR created_at < $6)
+    AND ($5::timestamptz IS NULL OR created_at >= $5)
+    AND ($6::timestamptz IS NULL OR created_at < $6)
 ORDER BY place DESC LIMIT $7
 `
 
@@ -1059,7 +1098,8 @@ func (q *Queries) WebhookLock(ctx context.Context, db DBTX, arg WebhookLockParam
 
 const webhookNames = `-- name: WebhookNames :one
 SELECT coalesce(bool_or(w.deleted_at IS NULL), false)::boolean AS named,
-    coalesce(bool_or(w.deleted_at IS NOT NULL AND EXISTS (SELECT FROM flow.webhook_delivery d WHERE d.webhook_id = w.id AND d.next_at IS NOT NULL)), false)::boolean AS waits
+    coalesce(bool_or(w.deleted_at IS NOT NULL AND EXISTS (SELECT FROM flow.webhook_delivery d WHERE d.webhook_id = w.id
+        AND d.next_at IS NOT NULL)), false)::boolean AS waits
 FROM flow.webhook w WHERE w.org_id = $1 AND w.definition_id = $2
 `
 
@@ -1073,7 +1113,8 @@ type WebhookNamesRow struct {
 	Waits bool
 }
 
-// Whether a webhook names the definition, and whether deliveries that one which was deleted had accepted wait for its start.
+// Whether a webhook names the definition, and whether deliveries that one which was deleted had accepted wait for its
+// start.
 func (q *Queries) WebhookNames(ctx context.Context, db DBTX, arg WebhookNamesParams) (WebhookNamesRow, error) {
 	row := db.QueryRow(ctx, webhookNames, arg.OrgID, arg.DefinitionID)
 	var i WebhookNamesRow
@@ -1103,7 +1144,8 @@ func (q *Queries) WebhookRotate(ctx context.Context, db DBTX, arg WebhookRotateP
 }
 
 const webhookStart = `-- name: WebhookStart :one
-SELECT w.id, w.org_id, w.place, w.definition_id, w.description, w.mode, w.provider, w.input_template, w.dispatch_retry, w.rate_limit, w.enabled, w.secret_version, w.window_began_at, w.window_used, w.delivery_count, w.created_by, w.created_at, w.updated_at, w.deleted_at, d.version FROM flow.webhook w JOIN flow.definition d ON d.org_id = w.org_id AND d.id = w.definition_id
+SELECT w.id, w.org_id, w.place, w.definition_id, w.description, w.mode, w.provider, w.input_template, w.dispatch_retry, w.rate_limit, w.enabled, w.secret_version, w.window_began_at, w.window_used, w.delivery_count, w.created_by, w.created_at, w.updated_at, w.deleted_at, d.version FROM flow.webhook w JOIN flow.definition d ON d.org_id = w.org_id
+    AND d.id = w.definition_id
 WHERE w.id = $1 AND d.deleted_at IS NULL AND d.status = 'active'
 FOR KEY SHARE OF d SKIP LOCKED
 `
@@ -1113,7 +1155,8 @@ type WebhookStartRow struct {
 	Version     int32
 }
 
-// A webhook and the version of its flow, where that can be started, and nobody changes it just now: it waits for nobody.
+// A webhook and the version of its flow, where that can be started, and nobody changes it just now: it waits for
+// nobody.
 func (q *Queries) WebhookStart(ctx context.Context, db DBTX, id uuid.UUID) (WebhookStartRow, error) {
 	row := db.QueryRow(ctx, webhookStart, id)
 	var i WebhookStartRow
@@ -1143,8 +1186,10 @@ func (q *Queries) WebhookStart(ctx context.Context, db DBTX, id uuid.UUID) (Webh
 }
 
 const webhookUpdate = `-- name: WebhookUpdate :exec
-UPDATE flow.webhook SET definition_id = $1, description = $2, input_template = $3,
-    dispatch_retry = $4, rate_limit = $5, enabled = $6, updated_at = $7
+UPDATE flow.webhook SET definition_id = $1, description = $2,
+    input_template = $3,
+    dispatch_retry = $4, rate_limit = $5, enabled = $6,
+        updated_at = $7
 WHERE org_id = $8 AND id = $9
 `
 

@@ -1,7 +1,7 @@
-// Package account owns organizations, the accounts that act in them, API keys, bearer and stream tokens and the audit log: who is
-// calling, with which role, and what it changed.
-// It promises that the text of a key exists only in the answer to its creation, and that a key stops within one second
-// of its revocation or expiry on every replica. It knows nothing of HTTP.
+// Package account owns organizations, the accounts that act in them, API keys, bearer and stream tokens and the audit
+// log: who is calling, with which role, and what it changed. It promises that the text of a key exists only in the
+// answer to its creation, and that a key stops within one second of its revocation or expiry on every replica. It knows
+// nothing of HTTP.
 package account
 
 import (
@@ -111,7 +111,8 @@ func CreateOrg(ctx context.Context, tx db.DBTX, name string) (Org, error) {
 	if err != nil {
 		return Org{}, fmt.Errorf("create organization: %w", err)
 	}
-	_, err = q.AccountCreate(ctx, tx, db.AccountCreateParams{ID: accountID, OrgID: orgID, Name: "Service account", Kind: "service"})
+	_, err = q.AccountCreate(ctx, tx, db.AccountCreateParams{ID: accountID, OrgID: orgID, Name: "Service account",
+		Kind: "service"})
 	if err != nil {
 		return Org{}, fmt.Errorf("create service account: %w", err)
 	}

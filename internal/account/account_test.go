@@ -73,7 +73,8 @@ func service(t *testing.T, b bundle, hashKeys ...[]byte) *account.Service {
 
 func (b bundle) key(t *testing.T, expires *time.Time) (string, db.FlowApiKey) {
 	t.Helper()
-	text, row, err := b.svc.CreateKey(t.Context(), b.pool, account.NewKey{OrgID: b.org.ID, Name: "test", ExpiresAt: expires})
+	text, row, err := b.svc.CreateKey(t.Context(), b.pool, account.NewKey{OrgID: b.org.ID, Name: "test",
+		ExpiresAt: expires})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,16 +94,19 @@ func TestAuthenticate(t *testing.T) {
 	text, row := b.key(t, nil)
 
 	got, err := b.svc.Authenticate(t.Context(), text, netip.Addr{})
-	want := account.Caller{OrgID: b.org.ID, AccountID: b.org.AccountID, KeyID: row.ID, Grant: account.Grant{Role: account.Admin}}
+	want := account.Caller{OrgID: b.org.ID, AccountID: b.org.AccountID, KeyID: row.ID,
+		Grant: account.Grant{Role: account.Admin}}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Fatalf("caller %+v, error %v, want %+v", got, err, want)
 	}
-	if row.LastFour != text[len(text)-4:] || row.CreatedBy != b.org.AccountID || bytes.Contains(row.Hash, []byte(text)) {
+	if row.LastFour != text[len(text)-4:] || row.CreatedBy != b.org.AccountID || bytes.Contains(row.Hash,
+		[]byte(text)) {
 		t.Errorf("row %+v", row)
 	}
 
 	var used *time.Time
-	if err := b.pool.QueryRow(t.Context(), `SELECT last_used_at FROM flow.api_key WHERE id = $1`, row.ID).Scan(&used); err != nil || used == nil {
+	if err := b.pool.QueryRow(t.Context(), `SELECT last_used_at FROM flow.api_key WHERE id = $1`,
+		row.ID).Scan(&used); err != nil || used == nil {
 		t.Errorf("last use %v, error %v", used, err)
 	}
 
@@ -164,7 +168,8 @@ func TestAuthenticate_SuspendedOrganization(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	text, _ := b.key(t, nil)
-	if _, err := b.pool.Exec(t.Context(), `UPDATE flow.organization SET status = 'suspended' WHERE id = $1`, b.org.ID); err != nil {
+	if _, err := b.pool.Exec(t.Context(), `UPDATE flow.organization SET status = 'suspended' WHERE id = $1`,
+		b.org.ID); err != nil {
 		t.Fatal(err)
 	}
 	mustFail(t, b.svc, text, "a key of a suspended organization")
@@ -178,7 +183,8 @@ func TestRevokeKey(t *testing.T) {
 		t.Errorf("another organization's key: %v", err)
 	}
 	revokedAt := func() (at *time.Time) {
-		if err := b.pool.QueryRow(t.Context(), `SELECT revoked_at FROM flow.api_key WHERE id = $1`, row.ID).Scan(&at); err != nil {
+		if err := b.pool.QueryRow(t.Context(), `SELECT revoked_at FROM flow.api_key WHERE id = $1`,
+			row.ID).Scan(&at); err != nil {
 			t.Fatal(err)
 		}
 		return at
@@ -199,7 +205,8 @@ func TestRevokeKey(t *testing.T) {
 // made is a key that another one makes; tx is where.
 func (b bundle) made(t *testing.T, tx db.DBTX, maker uuid.UUID) (text string, id uuid.UUID) {
 	t.Helper()
-	text, row, err := b.svc.CreateKey(t.Context(), tx, account.NewKey{OrgID: b.org.ID, Name: "made", CreatedByKey: maker})
+	text, row, err := b.svc.CreateKey(t.Context(), tx, account.NewKey{OrgID: b.org.ID, Name: "made",
+		CreatedByKey: maker})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -233,7 +240,8 @@ func TestRevokeKey_Cascade(t *testing.T) {
 	for _, text := range texts {
 		mustFail(t, other, text, "another replica, a second later")
 	}
-	_, _, err = b.svc.CreateKey(t.Context(), b.pool, account.NewKey{OrgID: b.org.ID, Name: "late", CreatedByKey: root.ID})
+	_, _, err = b.svc.CreateKey(t.Context(), b.pool, account.NewKey{OrgID: b.org.ID, Name: "late",
+		CreatedByKey: root.ID})
 	if !fault.Is(err, fault.Unauthenticated) {
 		t.Errorf("a revoked key made another: %v", err)
 	}
@@ -290,7 +298,8 @@ func TestAuthenticate_LastUse(t *testing.T) {
 			t.Fatal(err)
 		}
 		var at *netip.Addr
-		if err := b.pool.QueryRow(t.Context(), `SELECT last_used_address FROM flow.api_key WHERE id = $1`, row.ID).Scan(&at); err != nil {
+		if err := b.pool.QueryRow(t.Context(), `SELECT last_used_address FROM flow.api_key WHERE id = $1`,
+			row.ID).Scan(&at); err != nil {
 			t.Fatal(err)
 		}
 		if got := at != nil; got != use.want.IsValid() || got && *at != use.want {
@@ -302,7 +311,8 @@ func TestAuthenticate_LastUse(t *testing.T) {
 func TestCreateKey_UnknownOrganization(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	if _, _, err := b.svc.CreateKey(t.Context(), b.pool, account.NewKey{OrgID: uuid.New(), Name: "x"}); !fault.Is(err, fault.NotFound) {
+	if _, _, err := b.svc.CreateKey(t.Context(), b.pool, account.NewKey{OrgID: uuid.New(), Name: "x"}); !fault.Is(err,
+		fault.NotFound) {
 		t.Errorf("error %v", err)
 	}
 }

@@ -17,9 +17,9 @@ type Operation struct {
 	RequestID string
 }
 
-// Audit writes down that the caller of this request changes a resource. Every method that changes something for a caller
-// calls it once, in the transaction of the change, so that neither happens without the other. What happens without a
-// caller, such as due work, leaves no row.
+// Audit writes down that the caller of this request changes a resource. Every method that changes something for a
+// caller calls it once, in the transaction of the change, so that neither happens without the other. What happens
+// without a caller, such as due work, leaves no row.
 func Audit(ctx context.Context, tx db.DBTX, resourceType, resourceID string) error {
 	return AuditAll(ctx, tx, resourceType, []string{resourceID}, ActorFrom(ctx))
 }
@@ -35,7 +35,8 @@ func AuditAll(ctx context.Context, tx db.DBTX, resourceType string, resourceIDs 
 		if err != nil {
 			return err
 		}
-		in.Ids, in.OrgIds, in.AccountIds, in.KeyIds = append(in.Ids, id), append(in.OrgIds, a.OrgID), append(in.AccountIds, a.AccountID), append(in.KeyIds, a.KeyID)
+		in.Ids, in.OrgIds, in.AccountIds, in.KeyIds = append(in.Ids, id), append(in.OrgIds, a.OrgID),
+			append(in.AccountIds, a.AccountID), append(in.KeyIds, a.KeyID)
 		in.Actions, in.RequestIds = append(in.Actions, a.operation.ID), append(in.RequestIds, a.operation.RequestID)
 		in.ResourceIds = append(in.ResourceIds, resourceIDs[i])
 	}
@@ -75,7 +76,8 @@ func (s *Service) AuditDenied(ctx context.Context) error {
 		return err
 	}
 	err = db.New().AuditDenied(ctx, s.cfg.Pool, db.AuditDeniedParams{
-		ID: id, OrgID: a.OrgID, AccountID: &a.AccountID, ApiKeyID: a.APIKey(), Action: a.operation.ID, RequestID: a.operation.RequestID,
+		ID: id, OrgID: a.OrgID, AccountID: &a.AccountID, ApiKeyID: a.APIKey(), Action: a.operation.ID,
+		RequestID: a.operation.RequestID,
 	})
 	if err != nil {
 		return fmt.Errorf("write the audit log: %w", err)

@@ -20,9 +20,9 @@ const loadTimeout = 5 * time.Second
 // errUnauthenticated tells no more than that, so that nobody learns which keys once existed.
 var errUnauthenticated = fault.New(fault.Unauthenticated, "Authentication required")
 
-// Authenticate returns the caller whose key this is, from memory if it was checked within the last second. It returns
-// a RefusalError, which is an Unauthenticated fault, for a key that is unknown, revoked or expired, or whose organization is
-// suspended. from is the address of the connection, which is noted once a minute; the zero value for none.
+// Authenticate returns the caller whose key this is, from memory if it was checked within the last second. It returns a
+// RefusalError, which is an Unauthenticated fault, for a key that is unknown, revoked or expired, or whose organization
+// is suspended. from is the address of the connection, which is noted once a minute; the zero value for none.
 func (s *Service) Authenticate(ctx context.Context, key string, from netip.Addr) (Caller, error) {
 	if !wellFormed(key) {
 		return Caller{}, refused(malformedKey)

@@ -18,8 +18,8 @@ const (
 	cacheMax = 10_000
 )
 
-// cache remembers which keys or tokens are good, by a digest of their text, and asks once for many that want to know the
-// same. Refusals are not remembered: a key must work as soon as it is created.
+// cache remembers which keys or tokens are good, by a digest of their text, and asks once for many that want to know
+// the same. Refusals are not remembered: a key must work as soon as it is created.
 type cache struct {
 	now     func() time.Time
 	mu      sync.Mutex
@@ -60,7 +60,8 @@ func (c *cache) get(ctx context.Context, digest [32]byte, load func(context.Cont
 	}
 }
 
-func (c *cache) fill(ctx context.Context, digest [32]byte, e *cacheEntry, epoch uint64, load func(context.Context) (Caller, error)) {
+func (c *cache) fill(ctx context.Context, digest [32]byte, e *cacheEntry, epoch uint64,
+	load func(context.Context) (Caller, error)) {
 	caller, err := safely(ctx, load)
 	c.mu.Lock()
 	defer c.mu.Unlock()

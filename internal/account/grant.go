@@ -55,7 +55,8 @@ type NewKey struct {
 // beyond says what of the new key is more than the key has that asks for it, each at its place in the request.
 func (n NewKey) beyond(own db.ApiKeyMakerRow) (fields []fault.Field) {
 	refuse := func(loc []string, format string, args ...any) {
-		fields = append(fields, fault.Value(append([]string{"body"}, loc...), "The key that asks "+format, args...).Fields...)
+		fields = append(fields, fault.Value(append([]string{"body"}, loc...), "The key that asks "+format,
+			args...).Fields...)
 	}
 	if own.Role != string(Admin) && n.Role == Admin {
 		refuse([]string{"role"}, "has the role %s: it can give no other", own.Role)

@@ -46,15 +46,21 @@ func TestNewKey_Beyond(t *testing.T) {
 		want  string
 	}{
 		{"Whole", db.ApiKeyMakerRow{Role: "admin"}, NewKey{Grant: Grant{Role: Admin}}, ""},
-		{"Less", db.ApiKeyMakerRow{Role: "admin"}, NewKey{Grant: Grant{Role: Member, Scopes: []string{"jobs:read"}}, ExpiresAt: &now}, ""},
-		{"Equal", db.ApiKeyMakerRow{Role: "member", ExpiresAt: &now}, NewKey{Grant: Grant{Role: Member}, ExpiresAt: &now}, ""},
+		{"Less", db.ApiKeyMakerRow{Role: "admin"}, NewKey{Grant: Grant{Role: Member, Scopes: []string{"jobs:read"}},
+			ExpiresAt: &now}, ""},
+		{"Equal", db.ApiKeyMakerRow{Role: "member", ExpiresAt: &now}, NewKey{Grant: Grant{Role: Member},
+			ExpiresAt: &now}, ""},
 		{"Role", db.ApiKeyMakerRow{Role: "member"}, NewKey{Grant: Grant{Role: Admin}}, "role"},
-		{"NoScopes", db.ApiKeyMakerRow{Role: "admin", Scopes: []string{"jobs:read"}}, NewKey{Grant: Grant{Role: Admin}}, "scopes"},
+		{"NoScopes", db.ApiKeyMakerRow{Role: "admin", Scopes: []string{"jobs:read"}}, NewKey{Grant: Grant{Role: Admin}},
+			"scopes"},
 		{"Scope", db.ApiKeyMakerRow{Role: "admin", Scopes: []string{"jobs:write"}},
-			NewKey{Grant: Grant{Role: Admin, Scopes: []string{"jobs:read", "stores:read", "jobs:write", "usage:read"}}}, "scopes.1 scopes.3"},
-		{"Later", db.ApiKeyMakerRow{Role: "admin", ExpiresAt: &now}, NewKey{Grant: Grant{Role: Admin}, ExpiresAt: &later}, "expires_at"},
+			NewKey{Grant: Grant{Role: Admin, Scopes: []string{"jobs:read", "stores:read", "jobs:write", "usage:read"}}},
+			"scopes.1 scopes.3"},
+		{"Later", db.ApiKeyMakerRow{Role: "admin", ExpiresAt: &now}, NewKey{Grant: Grant{Role: Admin},
+			ExpiresAt: &later}, "expires_at"},
 		{"Never", db.ApiKeyMakerRow{Role: "admin", ExpiresAt: &now}, NewKey{Grant: Grant{Role: Admin}}, "expires_at"},
-		{"All", db.ApiKeyMakerRow{Role: "member", Scopes: []string{"jobs:read"}, ExpiresAt: &now}, NewKey{Grant: Grant{Role: Admin}}, "role scopes expires_at"},
+		{"All", db.ApiKeyMakerRow{Role: "member", Scopes: []string{"jobs:read"}, ExpiresAt: &now},
+			NewKey{Grant: Grant{Role: Admin}}, "role scopes expires_at"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

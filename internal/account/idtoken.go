@@ -12,9 +12,9 @@ import (
 // signInOperation is what the audit log calls a link that came of a sign-in at the identity provider.
 const signInOperation = "createSessionLink"
 
-// LinkOfIDToken returns a link that signs in whom an ID token names, which the identity provider issued for the console and for
-// this nonce (OpenID Connect Core 1.0, section 3.1.3.7). It writes its audit row, also where somebody is refused. Faults: as
-// AuthenticateToken.
+// LinkOfIDToken returns a link that signs in whom an ID token names, which the identity provider issued for the console
+// and for this nonce (OpenID Connect Core 1.0, section 3.1.3.7). It writes its audit row, also where somebody is
+// refused. Faults: as AuthenticateToken.
 func (s *Service) LinkOfIDToken(ctx context.Context, token, nonce, remote, requestID string) (Session, error) {
 	op := Operation{ID: signInOperation, RequestID: requestID}
 	caller, err := s.callerOfIDToken(ctx, token, nonce)

@@ -16,8 +16,8 @@ const (
 	maxKeyBits = 8192
 )
 
-// parseKeys reads the keys of a JWK Set that can check RS256 signatures. Other keys, of which a provider may have any, are
-// passed over; the first of two with one id counts.
+// parseKeys reads the keys of a JWK Set that can check RS256 signatures. Other keys, of which a provider may have any,
+// are passed over; the first of two with one id counts.
 func parseKeys(text []byte) ([]jwkset.JWK, error) {
 	var set struct {
 		Keys []json.RawMessage `json:"keys"`
@@ -31,7 +31,8 @@ func parseKeys(text []byte) ([]jwkset.JWK, error) {
 	var out []jwkset.JWK
 	seen := map[string]bool{}
 	for _, raw := range set.Keys {
-		key, err := jwkset.NewJWKFromRawJSON(raw, jwkset.JWKMarshalOptions{}, jwkset.JWKValidateOptions{StrictPadding: true})
+		key, err := jwkset.NewJWKFromRawJSON(raw, jwkset.JWKMarshalOptions{},
+			jwkset.JWKValidateOptions{StrictPadding: true})
 		if err != nil || !checksRS256(key) || seen[key.Marshal().KID] {
 			continue
 		}
@@ -45,7 +46,8 @@ func parseKeys(text []byte) ([]jwkset.JWK, error) {
 func checksRS256(key jwkset.JWK) bool {
 	said := key.Marshal()
 	public, ok := key.Key().(*rsa.PublicKey)
-	if !ok || said.KID == "" || said.USE != "" && said.USE != jwkset.UseSig || said.ALG != "" && said.ALG != jwkset.AlgRS256 {
+	if !ok || said.KID == "" || said.USE != "" && said.USE != jwkset.UseSig || said.ALG != "" &&
+		said.ALG != jwkset.AlgRS256 {
 		return false
 	}
 	bits := public.N.BitLen()

@@ -24,11 +24,12 @@ const (
 )
 
 // errNoKeys is no refusal: the token may be good.
-var errNoKeys = &fault.Error{Code: fault.Unavailable, Detail: "The identity provider does not answer; try again later", RetryAfter: keysEvery}
+var errNoKeys = &fault.Error{Code: fault.Unavailable, Detail: "The identity provider does not answer; try again later",
+	RetryAfter: keysEvery}
 
-// keySet is the identity provider's public keys, as storage for keyfunc. They are read when a token needs them: at once for
-// a key that is not known, in the background once they are old. There is one reading at a time, shared by all who wait for
-// it; jwkset's own HTTP storage has each unknown key wait for a reading of its own.
+// keySet is the identity provider's public keys, as storage for keyfunc. They are read when a token needs them: at once
+// for a key that is not known, in the background once they are old. There is one reading at a time, shared by all who
+// wait for it; jwkset's own HTTP storage has each unknown key wait for a reading of its own.
 type keySet struct {
 	*jwkset.MemoryJWKSet
 
@@ -43,8 +44,8 @@ type keySet struct {
 	reading chan struct{}
 }
 
-// KeyRead returns the key of this id. Faults: Unauthenticated for a key that the provider does not have, Unavailable while
-// nobody knows its keys.
+// KeyRead returns the key of this id. Faults: Unauthenticated for a key that the provider does not have, Unavailable
+// while nobody knows its keys.
 func (s *keySet) KeyRead(ctx context.Context, id string) (jwkset.JWK, error) {
 	key, reading, err := s.look(ctx, id)
 	if err == nil || reading == nil {

@@ -37,7 +37,8 @@ type provider struct {
 
 func newProvider(ids ...string) *provider {
 	p := &provider{at: time.Unix(1_700_000_000, 0), ids: ids}
-	p.keySet = &keySet{MemoryJWKSet: jwkset.NewMemoryStorage(), fetch: p.fetch, now: p.now, log: slog.New(slog.DiscardHandler)}
+	p.keySet = &keySet{MemoryJWKSet: jwkset.NewMemoryStorage(), fetch: p.fetch, now: p.now,
+		log: slog.New(slog.DiscardHandler)}
 	return p
 }
 
@@ -123,7 +124,8 @@ func TestKeySet_UnknownKey(t *testing.T) {
 	p.want(t, "a", "", 2)
 }
 
-// TestKeySet_Stampede: many who ask for keys that nobody has cause one reading, and do not hold up those with known keys.
+// TestKeySet_Stampede: many who ask for keys that nobody has cause one reading, and do not hold up those with known
+// keys.
 func TestKeySet_Stampede(t *testing.T) {
 	t.Parallel()
 	p := newProvider("a")
@@ -219,9 +221,12 @@ func TestParseKeys(t *testing.T) {
 		jwkOf("good", map[string]any{"e": "Aw"}),
 		jwkOf("", nil), jwkOf("encrypts", map[string]any{"use": "enc"}), jwkOf("RS512", map[string]any{"alg": "RS512"}),
 		jwkOf("HS256", map[string]any{"alg": "HS256"}), jwkOf("oct", map[string]any{"kty": "oct", "k": "AAAA"}),
-		jwkOf("EC", map[string]any{"kty": "EC"}), jwkOf("padded", map[string]any{"e": "AQAB="}), jwkOf("no modulus", map[string]any{"n": nil}),
-		jwkOf("small", map[string]any{"n": number(small.N)}), jwkOf("huge", map[string]any{"n": number(new(big.Int).Lsh(big.NewInt(1), 9000))}),
-		jwkOf("even", map[string]any{"e": "AQAA"}), jwkOf("one", map[string]any{"e": "AQ"}), jwkOf("large e", map[string]any{"e": "AQAAAAE"}),
+		jwkOf("EC", map[string]any{"kty": "EC"}), jwkOf("padded", map[string]any{"e": "AQAB="}),
+		jwkOf("no modulus", map[string]any{"n": nil}),
+		jwkOf("small", map[string]any{"n": number(small.N)}),
+		jwkOf("huge", map[string]any{"n": number(new(big.Int).Lsh(big.NewInt(1), 9000))}),
+		jwkOf("even", map[string]any{"e": "AQAA"}), jwkOf("one", map[string]any{"e": "AQ"}),
+		jwkOf("large e", map[string]any{"e": "AQAAAAE"}),
 		jwkOf("number", map[string]any{"n": 7}), 7, nil,
 	}
 	text, err := json.Marshal(map[string]any{"keys": keys, "more": 1})

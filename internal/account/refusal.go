@@ -32,7 +32,8 @@ const (
 
 // Reasons are all reasons for which a sign-in is refused.
 var Reasons = []string{
-	malformedKey, unknownKey, "revoked" + reasonOfStatus, "expired" + reasonOfStatus, badToken, badSession, unknownOrg, suspended,
+	malformedKey, unknownKey, "revoked" + reasonOfStatus, "expired" + reasonOfStatus, badToken, badSession, unknownOrg,
+	suspended,
 }
 
 func refused(reason string) error { return &RefusalError{Reason: reason} }
@@ -77,7 +78,8 @@ func (s *Service) Refused(ctx context.Context, in SignIn, err error) {
 	if !s.refusals.first(s.cfg.Now(), in.prefix(), in.Address, r.Reason, r.OrgID.String()) {
 		return
 	}
-	s.cfg.Log.InfoContext(ctx, "a sign-in was refused", "reason", r.Reason, "key_prefix", in.prefix(), "address", in.Address,
+	s.cfg.Log.InfoContext(ctx, "a sign-in was refused", "reason", r.Reason, "key_prefix", in.prefix(), "address",
+		in.Address,
 		"org_id", r.OrgID, "request_id", in.Operation.RequestID)
 	if r.OrgID == uuid.Nil {
 		return

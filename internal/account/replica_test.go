@@ -15,8 +15,8 @@ import (
 	"flowlane/internal/pg/pgtest"
 )
 
-// TestAuthenticate_EveryReplicaWithinASecond keeps a key in use on a second replica, with a pool and a memory of its own,
-// and measures how long it goes on working there.
+// TestAuthenticate_EveryReplicaWithinASecond keeps a key in use on a second replica, with a pool and a memory of its
+// own, and measures how long it goes on working there.
 func TestAuthenticate_EveryReplicaWithinASecond(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(t *testing.T, r replicas) time.Time{
@@ -27,7 +27,8 @@ func TestAuthenticate_EveryReplicaWithinASecond(t *testing.T) {
 			return time.Now()
 		},
 		"Expired": func(t *testing.T, r replicas) (at time.Time) {
-			err := r.pool.QueryRow(t.Context(), `UPDATE flow.api_key SET expires_at = clock_timestamp() + interval '0.2 s' WHERE id = $1 RETURNING expires_at`,
+			err := r.pool.QueryRow(t.Context(),
+				`UPDATE flow.api_key SET expires_at = clock_timestamp() + interval '0.2 s' WHERE id = $1 RETURNING expires_at`,
 				r.caller.KeyID).Scan(&at)
 			if err != nil {
 				t.Fatal(err)
@@ -35,7 +36,8 @@ func TestAuthenticate_EveryReplicaWithinASecond(t *testing.T) {
 			return at
 		},
 		"Suspended": func(t *testing.T, r replicas) time.Time {
-			if _, err := r.pool.Exec(t.Context(), `UPDATE flow.organization SET status = 'suspended' WHERE id = $1`, r.org.ID); err != nil {
+			if _, err := r.pool.Exec(t.Context(), `UPDATE flow.organization SET status = 'suspended' WHERE id = $1`,
+				r.org.ID); err != nil {
 				t.Fatal(err)
 			}
 			return time.Now()
@@ -82,7 +84,8 @@ func serveReplicas(t *testing.T) (r replicas) {
 	t.Cleanup(other.Close)
 	replica := func(pool *pgxpool.Pool) *account.Service {
 		svc, err := account.New(account.Config{
-			Pool: pool, HashKeys: [][]byte{hashKey}, Random: rand.Reader, Now: time.Now, Log: slog.New(slog.DiscardHandler),
+			Pool: pool, HashKeys: [][]byte{hashKey}, Random: rand.Reader, Now: time.Now,
+			Log: slog.New(slog.DiscardHandler),
 		})
 		if err != nil {
 			t.Fatal(err)

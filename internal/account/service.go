@@ -24,8 +24,8 @@ const minHashKey = 32
 // Config is what a Service is made of.
 type Config struct {
 	Pool pg.Pool
-	// HashKeys are secrets of at least 32 bytes. The first hashes new keys; keys that were hashed with any of the others
-	// still authenticate, so that the hash key can be changed.
+	// HashKeys are secrets of at least 32 bytes. The first hashes new keys; keys that were hashed with any of the
+	// others still authenticate, so that the hash key can be changed.
 	HashKeys [][]byte
 	// Random is the source of new keys: crypto/rand.Reader outside tests.
 	Random io.Reader
@@ -74,9 +74,9 @@ func New(cfg Config) (*Service, error) {
 	return s, nil
 }
 
-// CreateKey stores a key in the caller's transaction and returns its text, which cannot be had again. It returns a NotFound
-// fault for an unknown organization, an Unauthenticated one where the key that asks was revoked meanwhile, and an
-// Unprocessable one that names what of the new key is more than that key has, or a time that has passed.
+// CreateKey stores a key in the caller's transaction and returns its text, which cannot be had again. It returns a
+// NotFound fault for an unknown organization, an Unauthenticated one where the key that asks was revoked meanwhile, and
+// an Unprocessable one that names what of the new key is more than that key has, or a time that has passed.
 func (s *Service) CreateKey(ctx context.Context, tx db.DBTX, n NewKey) (string, db.FlowApiKey, error) {
 	var none db.FlowApiKey
 	q := db.New()
@@ -106,7 +106,8 @@ func (s *Service) CreateKey(ctx context.Context, tx db.DBTX, n NewKey) (string, 
 	}
 	row, err := q.ApiKeyCreate(ctx, tx, db.ApiKeyCreateParams{
 		ID: id, OrgID: n.OrgID, AccountID: service.ID, Name: n.Name, Prefix: KeyPrefix, LastFour: text[len(text)-4:],
-		Hash: keyHash(s.cfg.HashKeys[0], text), Role: string(n.Role), Scopes: slices.Compact(scopes), CreatedBy: n.CreatedBy,
+		Hash: keyHash(s.cfg.HashKeys[0], text), Role: string(n.Role), Scopes: slices.Compact(scopes),
+		CreatedBy:      n.CreatedBy,
 		CreatedByKeyID: orNil(n.CreatedByKey), ExpiresAt: n.ExpiresAt,
 	})
 	if err != nil {
@@ -150,10 +151,11 @@ type Revocation struct {
 	Total int
 }
 
-// RevokeKey stops a key for good: at once in this process, within a second in the others. With cascade it stops all keys,
-// too, that it made and that these made. Revoking them again changes nothing. It returns at most limit of those keys, and a
-// NotFound fault for a key that the organization does not have.
-func (s *Service) RevokeKey(ctx context.Context, orgID, keyID uuid.UUID, cascade bool, limit int32) (out Revocation, err error) {
+// RevokeKey stops a key for good: at once in this process, within a second in the others. With cascade it stops all
+// keys, too, that it made and that these made. Revoking them again changes nothing. It returns at most limit of those
+// keys, and a NotFound fault for a key that the organization does not have.
+func (s *Service) RevokeKey(ctx context.Context, orgID, keyID uuid.UUID, cascade bool,
+	limit int32) (out Revocation, err error) {
 	stopped := map[uuid.UUID]bool{keyID: true}
 	err = pg.InTx(ctx, s.cfg.Pool, func(ctx context.Context, tx pgx.Tx) error {
 		q := db.New()
@@ -187,8 +189,8 @@ func (s *Service) RevokeKey(ctx context.Context, orgID, keyID uuid.UUID, cascade
 	return out, err
 }
 
-// revokeMade revokes what a revoked key made, generation by generation, and adds it to stopped: whoever makes a key holds
-// the row of its own key until the other one can be seen, so that none comes between two statements.
+// revokeMade revokes what a revoked key made, generation by generation, and adds it to stopped: whoever makes a key
+// holds the row of its own key until the other one can be seen, so that none comes between two statements.
 func revokeMade(ctx context.Context, tx pgx.Tx, orgID, keyID uuid.UUID, stopped map[uuid.UUID]bool) error {
 	makers, revoked := []uuid.UUID{keyID}, []string{}
 	for len(makers) > 0 {

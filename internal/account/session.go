@@ -15,8 +15,8 @@ import (
 	"flowlane/internal/pg"
 )
 
-// The text of a session is sessionPrefix and 128 random bits or more. A browser keeps it in a cookie that scripts cannot read; what
-// is stored is a keyed hash.
+// The text of a session is sessionPrefix and 128 random bits or more. A browser keeps it in a cookie that scripts
+// cannot read; what is stored is a keyed hash.
 const (
 	sessionPrefix = "session_"
 	linkPrefix    = "login_"
@@ -38,8 +38,9 @@ type Session struct {
 	Expires time.Time
 }
 
-// CreateSession signs the caller of this request in, with what it may do and no longer than its API key lives. It writes its
-// audit row. Faults: Unauthenticated for a link that somebody followed a moment before, Forbidden for a session.
+// CreateSession signs the caller of this request in, with what it may do and no longer than its API key lives. It
+// writes its audit row. Faults: Unauthenticated for a link that somebody followed a moment before, Forbidden for a
+// session.
 func (s *Service) CreateSession(ctx context.Context) (out Session, err error) {
 	c := FromContext(ctx)
 	if c.SessionID != uuid.Nil && !c.Link {
@@ -60,10 +61,11 @@ func (s *Service) CreateSession(ctx context.Context) (out Session, err error) {
 }
 
 // errOfSession keeps whoever has got hold of a session from outlasting its end.
-var errOfSession = fault.New(fault.Forbidden, "A session makes no other one: sign in with an API key, a token or a link")
+var errOfSession = fault.New(fault.Forbidden,
+	"A session makes no other one: sign in with an API key, a token or a link")
 
-// CreateLink returns the text of a link that signs in once, within LinkLife, as c. It writes its audit row where there is a
-// caller. Fault: Forbidden where c has a session.
+// CreateLink returns the text of a link that signs in once, within LinkLife, as c. It writes its audit row where there
+// is a caller. Fault: Forbidden where c has a session.
 func (s *Service) CreateLink(ctx context.Context, c Caller) (out Session, err error) {
 	if c.SessionID != uuid.Nil {
 		return out, errOfSession
@@ -77,7 +79,8 @@ func (s *Service) CreateLink(ctx context.Context, c Caller) (out Session, err er
 	return out, err
 }
 
-func (s *Service) storeSession(ctx context.Context, conn db.DBTX, c Caller, prefix string, life time.Duration) (out Session, err error) {
+func (s *Service) storeSession(ctx context.Context, conn db.DBTX, c Caller, prefix string,
+	life time.Duration) (out Session, err error) {
 	out.Text = prefix + rand.Text()
 	if out.ID, err = uuid.NewV7(); err != nil {
 		return out, err
@@ -96,7 +99,8 @@ func (s *Service) storeSession(ctx context.Context, conn db.DBTX, c Caller, pref
 func (s *Service) openLink(ctx context.Context, tx db.DBTX, c Caller) (out Session, err error) {
 	out = Session{ID: c.SessionID, Text: sessionPrefix + rand.Text()}
 	out.Expires, err = db.New().SessionOpen(ctx, tx, db.SessionOpenParams{
-		OrgID: c.OrgID, ID: c.SessionID, Hash: sessionHash(s.cfg.HashKeys[0], out.Text), LifeSeconds: SessionLife.Seconds(),
+		OrgID: c.OrgID, ID: c.SessionID, Hash: sessionHash(s.cfg.HashKeys[0], out.Text),
+		LifeSeconds: SessionLife.Seconds(),
 	})
 	if pg.IsNoRows(err) {
 		return out, errUnauthenticated
@@ -107,15 +111,16 @@ func (s *Service) openLink(ctx context.Context, tx db.DBTX, c Caller) (out Sessi
 	return out, nil
 }
 
-// EndSession signs the caller of this request out, with everywhere also from all other sessions of its key or person: at once
-// in this process, within a second in the others. Who shows a key or a token has none, and nothing ends.
+// EndSession signs the caller of this request out, with everywhere also from all other sessions of its key or person:
+// at once in this process, within a second in the others. Who shows a key or a token has none, and nothing ends.
 func (s *Service) EndSession(ctx context.Context, everywhere bool) error {
 	c := FromContext(ctx)
 	if c.SessionID == uuid.Nil || c.Link {
 		return nil
 	}
 	err := pg.InTx(ctx, s.cfg.Pool, func(ctx context.Context, tx pgx.Tx) error {
-		ended, err := db.New().SessionEnd(ctx, tx, db.SessionEndParams{OrgID: c.OrgID, ID: c.SessionID, Everywhere: everywhere})
+		ended, err := db.New().SessionEnd(ctx, tx, db.SessionEndParams{OrgID: c.OrgID, ID: c.SessionID,
+			Everywhere: everywhere})
 		if err != nil {
 			return fmt.Errorf("end a session: %w", err)
 		}
@@ -160,7 +165,8 @@ func (s *Service) loadSession(ctx context.Context, text string) (Caller, error) 
 			s.cfg.Log.WarnContext(ctx, "could not note the use of a session", "session_id", row.ID, "error", err)
 		}
 	}
-	c := Caller{OrgID: row.OrgID, AccountID: row.AccountID, SessionID: row.ID, Grant: Grant{Role: Role(row.Role), Scopes: row.Scopes}}
+	c := Caller{OrgID: row.OrgID, AccountID: row.AccountID, SessionID: row.ID, Grant: Grant{Role: Role(row.Role),
+		Scopes: row.Scopes}}
 	c.Link = !row.Opened
 	if row.ApiKeyID != nil {
 		c.KeyID = *row.ApiKeyID

@@ -20,10 +20,11 @@ import (
 
 // The text of a stream token is StreamTokenPrefix and, in base 64, what it grants and a keyed hash over that:
 //
-//	version (1 byte), organization, account, API key, randomness (16 bytes each), Unix seconds of its end (8), resource, HMAC-SHA256 (32)
+//	version (1 byte), organization, account, API key, randomness (16 bytes each),
+//	Unix seconds of its end (8), resource, HMAC-SHA256 (32)
 //
-// Nothing is stored: every replica has the hash key, and asks at each use whether the key and the organization behind the
-// token are still good.
+// Nothing is stored: every replica has the hash key, and asks at each use whether the key and the organization behind
+// the token are still good.
 const (
 	// StreamTokenPrefix is what every stream token starts with.
 	StreamTokenPrefix = "stream_"
@@ -45,10 +46,11 @@ type streamGrant struct {
 	nonce uuid.UUID
 }
 
-// CreateStreamToken returns a token that lets in, for StreamTokenLife, who opens streams in the name of the caller: of its
-// organization, and of this resource alone unless that is empty. It writes its audit row in tx. Fault: Unprocessable
-// for a resource of more than 255 bytes.
-func (s *Service) CreateStreamToken(ctx context.Context, tx db.DBTX, c Caller, resource string) (text string, expires time.Time, err error) {
+// CreateStreamToken returns a token that lets in, for StreamTokenLife, who opens streams in the name of the caller: of
+// its organization, and of this resource alone unless that is empty. It writes its audit row in tx. Fault:
+// Unprocessable for a resource of more than 255 bytes.
+func (s *Service) CreateStreamToken(ctx context.Context, tx db.DBTX, c Caller,
+	resource string) (text string, expires time.Time, err error) {
 	if len(resource) > maxResource {
 		return "", time.Time{}, fault.Value([]string{"body", "execution_id"}, "is too long")
 	}
@@ -69,9 +71,9 @@ func (s *Service) CreateStreamToken(ctx context.Context, tx db.DBTX, c Caller, r
 	return text, expires, Audit(ctx, tx, "organization", c.OrgID.String())
 }
 
-// AuthenticateStreamToken returns the caller that a stream token lets in, a member whose Resource is the token's. It returns
-// an Unauthenticated fault for a token that is not ours or has expired, and within a second once its API key is revoked or
-// its organization suspended.
+// AuthenticateStreamToken returns the caller that a stream token lets in, a member whose Resource is the token's. It
+// returns an Unauthenticated fault for a token that is not ours or has expired, and within a second once its API key is
+// revoked or its organization suspended.
 func (s *Service) AuthenticateStreamToken(ctx context.Context, text string) (Caller, error) {
 	grant, ok := s.readStreamToken(text)
 	if !ok {
@@ -85,7 +87,8 @@ func (s *Service) AuthenticateStreamToken(ctx context.Context, text string) (Cal
 }
 
 func (s *Service) admitStream(ctx context.Context, grant streamGrant) (Caller, error) {
-	row, err := db.New().StreamTokenAuth(ctx, s.cfg.Pool, db.StreamTokenAuthParams{OrgID: grant.OrgID, AccountID: grant.AccountID, KeyID: grant.APIKey()})
+	row, err := db.New().StreamTokenAuth(ctx, s.cfg.Pool, db.StreamTokenAuthParams{OrgID: grant.OrgID,
+		AccountID: grant.AccountID, KeyID: grant.APIKey()})
 	if pg.IsNoRows(err) {
 		return Caller{}, errUnauthenticated
 	}

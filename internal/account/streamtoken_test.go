@@ -38,13 +38,15 @@ func TestStreamToken(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	key, row := b.key(t, nil)
-	caller := account.Caller{OrgID: b.org.ID, AccountID: b.org.AccountID, KeyID: row.ID, Grant: account.Grant{Role: account.Admin, Scopes: []string{"executions:read"}}}
+	caller := account.Caller{OrgID: b.org.ID, AccountID: b.org.AccountID, KeyID: row.ID,
+		Grant: account.Grant{Role: account.Admin, Scopes: []string{"executions:read"}}}
 	for _, resource := range []string{"", "0192f0c1-7c3e-7a52-9d3b-5d5b0c6f1a11.17.1"} {
 		text := b.streamToken(t, caller, resource)
 		if text == b.streamToken(t, caller, resource) {
 			t.Error("two tokens are the same")
 		}
-		want := account.Caller{OrgID: b.org.ID, AccountID: b.org.AccountID, KeyID: row.ID, Grant: account.Grant{Role: account.Member}, Resource: resource}
+		want := account.Caller{OrgID: b.org.ID, AccountID: b.org.AccountID, KeyID: row.ID,
+			Grant: account.Grant{Role: account.Member}, Resource: resource}
 		for _, svc := range []*account.Service{b.svc, service(t, b, bytes.Repeat([]byte{9}, 32), hashKey)} {
 			if got, err := svc.AuthenticateStreamToken(t.Context(), text); err != nil || !reflect.DeepEqual(got, want) {
 				t.Errorf("caller %+v, error %v, want %+v", got, err, want)
@@ -54,7 +56,8 @@ func TestStreamToken(t *testing.T) {
 		mustFail(t, b.svc, text, "a stream token as an API key")
 	}
 	refusesStream(t, b.svc, key, "an API key as a stream token")
-	if _, _, err := b.svc.CreateStreamToken(t.Context(), b.pool, caller, strings.Repeat("x", 256)); !fault.Is(err, fault.Unprocessable) {
+	if _, _, err := b.svc.CreateStreamToken(t.Context(), b.pool, caller, strings.Repeat("x", 256)); !fault.Is(err,
+		fault.Unprocessable) {
 		t.Errorf("a long resource: %v", err)
 	}
 }
@@ -72,12 +75,14 @@ func TestStreamToken_AnyChange(t *testing.T) {
 	for i := range len(raw) * 8 {
 		changed := bytes.Clone(raw)
 		changed[i/8] ^= 1 << (i % 8)
-		refusesStream(t, b.svc, account.StreamTokenPrefix+base64.RawURLEncoding.EncodeToString(changed), "a flipped bit")
+		refusesStream(t, b.svc, account.StreamTokenPrefix+base64.RawURLEncoding.EncodeToString(changed),
+			"a flipped bit")
 	}
 	for i := range len(text) {
 		refusesStream(t, b.svc, text[:i], "a cut token")
 	}
-	for _, other := range []string{text + "A", text + "=", body, "flow_" + body, text + "\n", strings.Repeat(text, 20)} {
+	for _, other := range []string{text + "A", text + "=", body, "flow_" + body, text + "\n",
+		strings.Repeat(text, 20)} {
 		refusesStream(t, b.svc, other, other)
 	}
 	if _, err := b.svc.AuthenticateStreamToken(t.Context(), text); err != nil {
@@ -95,7 +100,8 @@ func TestStreamToken_Ends(t *testing.T) {
 			}
 		},
 		"Suspended": func(t *testing.T, b bundle, _ uuid.UUID) {
-			if _, err := b.pool.Exec(t.Context(), `UPDATE flow.organization SET status = 'suspended' WHERE id = $1`, b.org.ID); err != nil {
+			if _, err := b.pool.Exec(t.Context(), `UPDATE flow.organization SET status = 'suspended' WHERE id = $1`,
+				b.org.ID); err != nil {
 				t.Fatal(err)
 			}
 		},
@@ -123,6 +129,8 @@ func TestStreamToken_Ends(t *testing.T) {
 		t.Fatal(err)
 	}
 	refusesStream(t, b.svc, text, "the replica that revoked the key, at once")
-	refusesStream(t, b.svc, b.streamToken(t, account.Caller{OrgID: b.org.ID, AccountID: b.org.AccountID, KeyID: uuid.New()}, ""), "a key that never was")
-	refusesStream(t, b.svc, b.streamToken(t, account.Caller{OrgID: uuid.New(), AccountID: b.org.AccountID}, ""), "an organization that never was")
+	refusesStream(t, b.svc, b.streamToken(t, account.Caller{OrgID: b.org.ID, AccountID: b.org.AccountID,
+		KeyID: uuid.New()}, ""), "a key that never was")
+	refusesStream(t, b.svc, b.streamToken(t, account.Caller{OrgID: uuid.New(), AccountID: b.org.AccountID}, ""),
+		"an organization that never was")
 }

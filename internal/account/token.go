@@ -35,10 +35,11 @@ type TokenConfig struct {
 	Issuer, Audience string
 	// OrgClaim is the claim that holds the id of the organization, or the provider's name for it (external_id).
 	OrgClaim string
-	// RoleClaim is the claim that holds the role or a list of roles; with AdminRole among them the caller is an admin, else
-	// a member.
+	// RoleClaim is the claim that holds the role or a list of roles; with AdminRole among them the caller is an admin,
+	// else a member.
 	RoleClaim, AdminRole string
-	// ClientID is what the console is called at the provider, the audience of its ID tokens; empty where nobody signs in there.
+	// ClientID is what the console is called at the provider, the audience of its ID tokens; empty where nobody signs
+	// in there.
 	ClientID string
 	// FetchKeys reads the provider's JWK Set. It must be bounded in size; its time ends with ctx.
 	FetchKeys func(ctx context.Context) ([]byte, error)
@@ -77,8 +78,10 @@ func newTokens(cfg Config) (*tokens, error) {
 	}
 	parser := func(audience string) *jwt.Parser {
 		// The method is checked before anything is looked up: a token that names another one has no key.
-		return jwt.NewParser(jwt.WithValidMethods([]string{"RS256"}), jwt.WithIssuer(c.Issuer), jwt.WithAudience(audience),
-			jwt.WithExpirationRequired(), jwt.WithLeeway(tokenLeeway), jwt.WithTimeFunc(cfg.Now), jwt.WithStrictDecoding())
+		return jwt.NewParser(jwt.WithValidMethods([]string{"RS256"}), jwt.WithIssuer(c.Issuer),
+			jwt.WithAudience(audience),
+			jwt.WithExpirationRequired(), jwt.WithLeeway(tokenLeeway), jwt.WithTimeFunc(cfg.Now),
+			jwt.WithStrictDecoding())
 	}
 	t := &tokens{TokenConfig: c, parser: parser(c.Audience), keys: keys, cache: newCache(cfg.Now)}
 	if c.ClientID != "" {
@@ -87,10 +90,11 @@ func newTokens(cfg Config) (*tokens, error) {
 	return t, nil
 }
 
-// AuthenticateToken returns the caller whose bearer token this is, from memory if it was checked within the last second.
-// An account is made for a subject that was never here before. The text of a session is such a token, too. Faults: Unauthenticated, in a RefusalError, for a token that is not good for
-// whatever reason, and for one whose organization is unknown or suspended; Unavailable while nobody can tell because the
-// identity provider's keys cannot be read.
+// AuthenticateToken returns the caller whose bearer token this is, from memory if it was checked within the last
+// second. An account is made for a subject that was never here before. The text of a session is such a token, too.
+// Faults: Unauthenticated, in a RefusalError, for a token that is not good for whatever reason, and for one whose
+// organization is unknown or suspended; Unavailable while nobody can tell because the identity provider's keys cannot
+// be read.
 func (s *Service) AuthenticateToken(ctx context.Context, token string) (Caller, error) {
 	if strings.HasPrefix(token, sessionPrefix) || strings.HasPrefix(token, linkPrefix) {
 		return s.authenticateSession(ctx, token)

@@ -83,12 +83,14 @@ func retentionOf(all []retention.Period) *oas.Retention {
 	out := &oas.Retention{}
 	for i := range all {
 		p := &all[i]
-		period := oas.RetentionPeriod{Days: nilDays(p.Kept()), LongestDays: nilDays(p.Longest), ShortestDays: p.ShortestDays(), OwnDays: oas.NilInt{Null: true}}
+		period := oas.RetentionPeriod{Days: nilDays(p.Kept()), LongestDays: nilDays(p.Longest),
+			ShortestDays: p.ShortestDays(), OwnDays: oas.NilInt{Null: true}}
 		if p.Set != nil {
 			period.OwnDays = oas.NewNilInt(*p.Set)
 		}
 		*map[retention.Kind]*oas.RetentionPeriod{retention.Batches: &out.Batches, retention.Calls: &out.Calls,
-			retention.Deliveries: &out.Deliveries, retention.AuditLog: &out.AuditLog, retention.Usage: &out.Usage}[p.Kind] = period
+			retention.Deliveries: &out.Deliveries, retention.AuditLog: &out.AuditLog,
+			retention.Usage: &out.Usage}[p.Kind] = period
 	}
 	return out
 }
@@ -153,7 +155,8 @@ func (h accountHandler) CreateApiKey(ctx context.Context, req *oas.ApiKeyCreate)
 	}
 	k := convertApiKey(row, string(oas.ApiKeyStatusActive))
 	return &oas.ApiKeyCreated{
-		ID: k.ID, Name: k.Name, Prefix: k.Prefix, LastFour: k.LastFour, Role: k.Role, Scopes: k.Scopes, Status: k.Status,
+		ID: k.ID, Name: k.Name, Prefix: k.Prefix, LastFour: k.LastFour, Role: k.Role, Scopes: k.Scopes,
+		Status:    k.Status,
 		CreatedBy: k.CreatedBy, CreatedByKeyID: k.CreatedByKeyID, CreatedAt: k.CreatedAt, LastUsedAt: k.LastUsedAt,
 		LastUsedAddress: k.LastUsedAddress, ExpiresAt: k.ExpiresAt, RevokedAt: k.RevokedAt, Key: text,
 	}, nil
@@ -206,7 +209,8 @@ func (h accountHandler) CreateStreamToken(ctx context.Context, req oas.OptStream
 
 func convertApiKey(k db.FlowApiKey, status string) oas.ApiKey {
 	return oas.ApiKey{
-		ID: k.ID.String(), Name: k.Name, Prefix: k.Prefix, LastFour: k.LastFour, Role: oas.Role(k.Role), Scopes: scopesOf(k.Scopes),
+		ID: k.ID.String(), Name: k.Name, Prefix: k.Prefix, LastFour: k.LastFour, Role: oas.Role(k.Role),
+		Scopes: scopesOf(k.Scopes),
 		Status: oas.ApiKeyStatus(status), CreatedBy: k.CreatedBy.String(), CreatedByKeyID: nilID(k.CreatedByKeyID),
 		CreatedAt: k.CreatedAt.UTC(), LastUsedAt: nilTime(k.LastUsedAt), LastUsedAddress: nilAddress(k.LastUsedAddress),
 		ExpiresAt: nilTime(k.ExpiresAt), RevokedAt: nilTime(k.RevokedAt),

@@ -56,7 +56,8 @@ func TestMe(t *testing.T) {
 		APIKeyID     string `json:"api_key_id"`
 	}
 	b.Do("GET", "/account/me", nil).Want(200).Into(&me)
-	if me.Account.ID != b.acme.AccountID.String() || me.Account.Kind != "service" || me.Organization.ID != b.acme.ID.String() ||
+	if me.Account.ID != b.acme.AccountID.String() || me.Account.Kind != "service" ||
+		me.Organization.ID != b.acme.ID.String() ||
 		me.Organization.Name != "Acme" || me.Role != "admin" || me.AuthMethod != "api_key" || me.APIKeyID == "" {
 		t.Errorf("me %+v", me)
 	}
@@ -87,7 +88,8 @@ func TestAPIKeys(t *testing.T) {
 	b := setup(t)
 	var created apiKey
 	b.Do("POST", "/account/api-keys", `{"name":"nightly","expires_at":null}`).Want(201).Into(&created)
-	if created.Key == "" || created.Prefix != "flow_" || created.Status != "active" || created.CreatedBy != b.acme.AccountID.String() ||
+	if created.Key == "" || created.Prefix != "flow_" || created.Status != "active" ||
+		created.CreatedBy != b.acme.AccountID.String() ||
 		created.LastFour != created.Key[len(created.Key)-4:] || created.LastUsedAt != nil {
 		t.Errorf("created %+v", created)
 	}
@@ -95,7 +97,8 @@ func TestAPIKeys(t *testing.T) {
 
 	var list apiKeyList
 	b.Do("GET", "/account/api-keys", nil).Want(200).Into(&list)
-	if list.Total != 2 || list.Limit != 50 || len(list.Items) != 2 || list.Items[1].ID != created.ID || list.Items[1].Key != "" ||
+	if list.Total != 2 || list.Limit != 50 || len(list.Items) != 2 || list.Items[1].ID != created.ID ||
+		list.Items[1].Key != "" ||
 		list.Items[1].LastUsedAt == nil {
 		t.Errorf("list %+v", list)
 	}
@@ -109,7 +112,8 @@ func TestAPIKeys(t *testing.T) {
 	b.Do("DELETE", "/account/api-keys/"+created.ID, nil).Want(204)
 
 	b.Do("GET", "/account/api-keys?status=revoked", nil).Want(200).Into(&list)
-	if list.Total != 1 || list.Items[0].ID != created.ID || list.Items[0].RevokedAt == nil || list.Items[0].Status != "revoked" {
+	if list.Total != 1 || list.Items[0].ID != created.ID || list.Items[0].RevokedAt == nil ||
+		list.Items[0].Status != "revoked" {
 		t.Errorf("revoked %+v", list)
 	}
 	b.As(b.other.Key).Do("GET", "/account/api-keys", nil).Want(200).Into(&list)
@@ -125,14 +129,15 @@ func TestAPIKeys_RevokedStopsWithinASecond(t *testing.T) {
 	b.Do("POST", "/account/api-keys", `{"name":"x"}`).Want(201).Into(&created)
 	b.As(created.Key).Do("GET", "/account/me", nil).Want(200)
 	// As another replica would: behind the back of this one, which remembers the key.
-	if _, err := b.pool.Exec(t.Context(), `UPDATE flow.api_key SET revoked_at = flow.clock() WHERE id = $1`, created.ID); err != nil {
+	if _, err := b.pool.Exec(t.Context(), `UPDATE flow.api_key SET revoked_at = flow.clock() WHERE id = $1`,
+		created.ID); err != nil {
 		t.Fatal(err)
 	}
 	refusedWithinASecond(t, b.As(created.Key))
 }
 
-// refusedWithinASecond goes on until a request is refused. On a slow machine a request may take its time: those count that
-// begin more than a second from now.
+// refusedWithinASecond goes on until a request is refused. On a slow machine a request may take its time: those count
+// that begin more than a second from now.
 func refusedWithinASecond(t *testing.T, c *apitest.Client) {
 	t.Helper()
 	for from := time.Now(); ; {
@@ -152,7 +157,8 @@ func TestAPIKeys_Expiry(t *testing.T) {
 	soon := time.Now().Add(time.Hour)
 	var created apiKey
 	b.Do("POST", "/account/api-keys", map[string]any{"name": "x", "expires_at": soon}).Want(201).Into(&created)
-	if created.ExpiresAt == nil || !created.ExpiresAt.Equal(soon.Truncate(time.Second)) && created.ExpiresAt.Sub(soon).Abs() > time.Second {
+	if created.ExpiresAt == nil || !created.ExpiresAt.Equal(soon.Truncate(time.Second)) &&
+		created.ExpiresAt.Sub(soon).Abs() > time.Second {
 		t.Errorf("expires at %v, want %v", created.ExpiresAt, soon)
 	}
 	pgtest.MoveClock(t, b.pool, 2*time.Hour)
@@ -162,14 +168,16 @@ func TestAPIKeys_Expiry(t *testing.T) {
 	if list.Total != 1 {
 		t.Errorf("expired %+v", list)
 	}
-	b.Do("POST", "/account/api-keys", map[string]any{"name": "x", "expires_at": soon}).Invalid("body.expires_at value_error")
+	b.Do("POST", "/account/api-keys", map[string]any{"name": "x", "expires_at": soon}).Invalid(
+		"body.expires_at value_error")
 }
 
 func TestAPIKeys_BadBodies(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.Do("POST", "/account/api-keys", `{"name":"","expires_at":7,"role":"owner","scopes":[],"status":"active"}`).
-		Invalid("body.expires_at string_type", "body.name string_too_short", "body.role enum", "body.scopes too_short", "body.status extra_forbidden")
+		Invalid("body.expires_at string_type", "body.name string_too_short", "body.role enum", "body.scopes too_short",
+			"body.status extra_forbidden")
 	b.Do("POST", "/account/api-keys", `{"name":"x","role":null,"scopes":["jobs:read","jobs:all"]}`).
 		Invalid("body.role null_not_allowed", "body.scopes.1 enum")
 	b.Do("POST", "/account/api-keys", `{}`).Invalid("body.name missing")
@@ -213,7 +221,8 @@ func TestAPIKeys_Paging(t *testing.T) {
 	if !slices.Equal(names, want) || pages != 2 {
 		t.Errorf("names %q on %d pages", names, pages+1)
 	}
-	if list := read("limit=2&skip=5"); len(list.Items) != 2 || list.Items[0].Name != "key 4" || list.Skip != 5 || list.NextCursor != nil {
+	if list := read("limit=2&skip=5"); len(list.Items) != 2 || list.Items[0].Name != "key 4" || list.Skip != 5 ||
+		list.NextCursor != nil {
 		t.Errorf("skipped %+v", list)
 	}
 	if list := read("skip=99999999999"); len(list.Items) != 0 || list.Total != 7 {
@@ -223,7 +232,8 @@ func TestAPIKeys_Paging(t *testing.T) {
 	cursor := *read("limit=3").NextCursor
 	b.Do("GET", "/account/api-keys?skip=1&cursor="+cursor, nil).Invalid("query.skip value_error")
 	for name, query := range map[string]string{
-		"damaged": "cursor=" + cursor[:len(cursor)-2] + "AA", "cut": "cursor=" + cursor[:4], "nonsense": "cursor=%21", "empty": "cursor=",
+		"damaged": "cursor=" + cursor[:len(cursor)-2] + "AA", "cut": "cursor=" + cursor[:4], "nonsense": "cursor=%21",
+		"empty":          "cursor=",
 		"another filter": "status=active&cursor=" + cursor,
 	} {
 		if got := b.Do("GET", "/account/api-keys?"+query, nil); got.Status != 400 {

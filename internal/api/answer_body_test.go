@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestHTTPRequest_Body: the body of an answer is read by its type; what is no value is a string, bytes are in base64, and of
-// what is too large there is the beginning. Later steps read it as it stands in the output.
+// TestHTTPRequest_Body: the body of an answer is read by its type; what is no value is a string, bytes are in base64,
+// and of what is too large there is the beginning. Later steps read it as it stands in the output.
 func TestHTTPRequest_Body(t *testing.T) {
 	t.Parallel()
 	const (
@@ -37,7 +37,8 @@ func TestHTTPRequest_Body(t *testing.T) {
 		"problem": {"application/problem+xml", `<problem><title>No</title></problem>`,
 			object{"problem": object{"title": "No"}}, nil},
 		"broken xml": {"text/xml", `<a><b></a>`, `<a><b></a>`, nil},
-		"doctype":    {"text/xml", `<!DOCTYPE a [<!ENTITY e "boo">]><a>&e;</a>`, `<!DOCTYPE a [<!ENTITY e "boo">]><a>&e;</a>`, nil},
+		"doctype": {"text/xml", `<!DOCTYPE a [<!ENTITY e "boo">]><a>&e;</a>`,
+			`<!DOCTYPE a [<!ENTITY e "boo">]><a>&e;</a>`, nil},
 		"form": {"application/x-www-form-urlencoded", "id=7&name=Ann+%26+%C3%A9&tag=x&tag=y",
 			object{"id": "7", "name": "Ann & é", "tag": []any{"x", "y"}}, nil},
 		"text":  {"text/plain", " plain é\n", " plain é\n", nil},
@@ -45,12 +46,14 @@ func TestHTTPRequest_Body(t *testing.T) {
 		"page":  {"text/html", "<p>Hello", "<p>Hello", nil},
 		"bytes": {"image/png", "\x89PNG\x00\xff",
 			base64.StdEncoding.EncodeToString([]byte("\x89PNG\x00\xff")), object{"base64": true}},
-		"empty":      {"application/xml", "", nil, nil},
-		"full xml":   {"text/xml", padded(2 << 20), object{"a": object{"b": "1"}}, nil},
-		"large xml":  {"text/xml", padded(2<<20 + 1), padded(2<<20 + 1)[:kept], object{"truncated": true}},
-		"large form": {"application/x-www-form-urlencoded", over("a=", ""), over("a=", "")[:kept], object{"truncated": true}},
+		"empty":     {"application/xml", "", nil, nil},
+		"full xml":  {"text/xml", padded(2 << 20), object{"a": object{"b": "1"}}, nil},
+		"large xml": {"text/xml", padded(2<<20 + 1), padded(2<<20 + 1)[:kept], object{"truncated": true}},
+		"large form": {"application/x-www-form-urlencoded", over("a=", ""), over("a=", "")[:kept],
+			object{"truncated": true}},
 		"large text": {"text/plain", over("", ""), over("", "")[:kept], object{"truncated": true}},
-		"large bytes": {"image/png", over("\xff", ""), base64.StdEncoding.EncodeToString([]byte(over("\xff", "")[:kept])),
+		"large bytes": {"image/png", over("\xff", ""),
+			base64.StdEncoding.EncodeToString([]byte(over("\xff", "")[:kept])),
 			object{"base64": true, "truncated": true}},
 	}
 	answers := map[string]answerCase{}
@@ -61,7 +64,8 @@ func TestHTTPRequest_Body(t *testing.T) {
 	flow := s.define(fmt.Sprintf(`[{"id":"s","tasks":[
 			{"id":"t","action_id":"core__http__request","params":{"url":"http://%s/{{ input.path }}"}}]},
 		{"id":"read","tasks":[
-			{"id":"body","action_id":"core__flow__transform","params":{"value":["{{ steps.s.t.output.body }}"]}}]}]`, host))
+			{"id":"body","action_id":"core__flow__transform","params":{"value":["{{ steps.s.t.output.body }}"]}}]}]`,
+		host))
 	for name, c := range cases {
 		batch := s.trigger(flow, fmt.Sprintf(`{"input_data":{"path":%q}}`, strings.ReplaceAll(name, " ", "-")))
 		assert.Equal(t, "completed", s.settledJob(batch)["status"], name)

@@ -81,21 +81,24 @@ func TestAnswerCases(t *testing.T) {
 		`{"records":[{"text":"hello"},{"text":"nowhere"},{"text":"later"}]}`)
 	assert.Equal(t, map[string]int{"completed": 2, "failed": 1}, counted(s.await(batch)))
 	assert.Equal(t, map[string]any{"ts": "1.2"}, s.get("/flows/jobs/" + batch + ".2")["output"])
-	assert.Equal(t, map[string]any{"code": "provider_refused", "message": "The provider refused the call (status 200)", "step_id": "s", "task_id": "t",
-		"provider_status": 200.0, "provider_code": "channel_not_found", "provider_message": "channel_not_found"}, s.get("/flows/jobs/" + batch + ".1")["error"])
+	assert.Equal(t, map[string]any{"code": "provider_refused", "message": "The provider refused the call (status 200)",
+		"step_id": "s", "task_id": "t",
+		"provider_status": 200.0, "provider_code": "channel_not_found", "provider_message": "channel_not_found"},
+		s.get("/flows/jobs/" + batch + ".1")["error"])
 	assert.Len(t, s.calls("batch_id="+batch+"&outcome=retry_later"), 4)
 	refused := s.calls("batch_id=" + batch + "&status=200&outcome=refused&code=channel_not_found")
 	require.Len(t, refused, 1)
 	assert.Equal(t, "refused", *refused[0].State)
 }
 
-// TestAnswerCases_Budget: a 403 that is a rate limit holds the budget back: no call of it goes out until the time is over,
-// and nothing has failed. A 202 that only says that it is queued is done.
+// TestAnswerCases_Budget: a 403 that is a rate limit holds the budget back: no call of it goes out until the time is
+// over, and nothing has failed. A 202 that only says that it is queued is done.
 func TestAnswerCases_Budget(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
 	var arrived []time.Time
-	text := strings.NewReplacer("$BUCKET", "windows: {60: 1000}", "refused: [400], ", `refused: [400, 403], output: [id, state], cases: [
+	text := strings.NewReplacer("$BUCKET", "windows: {60: 1000}", "refused: [400], ",
+		`refused: [400, 403], output: [id, state], cases: [
             {when: '{{ answer.status == 403 and answer.body.reason == "rateLimitExceeded" }}',
               is: retry_later, wait_seconds: 2, rate_limit: true},
             {when: '{{ answer.status == 202 and answer.body.state == "queued" }}', is: success}], `).Replace(mailer)

@@ -46,7 +46,8 @@ func shownStatus(c answerCase) any {
 	return float64(c.status)
 }
 
-// TestHTTPRequest_Answers: the error of a record says what its receiver said, and what can be done, however the call came out.
+// TestHTTPRequest_Answers: the error of a record says what its receiver said, and what can be done, however the call
+// came out.
 func TestHTTPRequest_Answers(t *testing.T) {
 	t.Parallel()
 	const (
@@ -55,21 +56,32 @@ func TestHTTPRequest_Answers(t *testing.T) {
 	)
 	cases := map[string]answerCase{
 		"message": {method: "POST", status: 422, body: `{"message": "phone must be E.164"}`,
-			want: "failed", code: "provider_refused", message: fmt.Sprintf(refused, 422), providerSay: "phone must be E.164"},
-		"conflict": {method: "POST", status: 409, media: "application/problem+json", body: `{"title": "Conflict", "detail": "email is taken"}`,
-			want: "failed", code: "provider_refused", message: fmt.Sprintf(refused, 409), providerSay: "email is taken"},
-		"soap": {method: "POST", status: 400, media: "text/xml", body: `<f><faultcode>Client</faultcode><faultstring>No list</faultstring></f>`,
-			want: "failed", code: "provider_refused", message: fmt.Sprintf(refused, 400), providerCode: "Client", providerSay: "No list"},
+			want: "failed", code: "provider_refused", message: fmt.Sprintf(refused, 422),
+			providerSay: "phone must be E.164"},
+		"conflict": {method: "POST", status: 409, media: "application/problem+json",
+			body: `{"title": "Conflict", "detail": "email is taken"}`,
+			want: "failed", code: "provider_refused", message: fmt.Sprintf(refused, 409),
+			providerSay: "email is taken"},
+		"soap": {method: "POST", status: 400, media: "text/xml",
+			body: `<f><faultcode>Client</faultcode><faultstring>No list</faultstring></f>`,
+			want: "failed", code: "provider_refused", message: fmt.Sprintf(refused, 400), providerCode: "Client",
+			providerSay: "No list"},
 		"errors": {method: "POST", status: 422, body: `{"errors":["name is too long","no phone"]}`,
-			want: "failed", code: "provider_refused", message: fmt.Sprintf(refused, 422), providerSay: "name is too long"},
-		"errors in detail": {method: "POST", status: 400, body: `{"errors":[{"code":"E1","detail":"no list"},{"code":"E2","detail":"x"}]}`,
-			want: "failed", code: "provider_refused", message: fmt.Sprintf(refused, 400), providerCode: "E1", providerSay: "no list"},
+			want: "failed", code: "provider_refused", message: fmt.Sprintf(refused, 422),
+			providerSay: "name is too long"},
+		"errors in detail": {method: "POST", status: 400,
+			body: `{"errors":[{"code":"E1","detail":"no list"},{"code":"E2","detail":"x"}]}`,
+			want: "failed", code: "provider_refused", message: fmt.Sprintf(refused, 400), providerCode: "E1",
+			providerSay: "no list"},
 		"precondition": {method: "POST", status: 412, body: `{"message":"changed meanwhile"}`,
-			want: "failed", code: "provider_refused", message: fmt.Sprintf(refused, 412), providerSay: "changed meanwhile"},
-		"teapot": {method: "POST", status: 418, want: "failed", code: "provider_refused", message: fmt.Sprintf(refused, 418)},
+			want: "failed", code: "provider_refused", message: fmt.Sprintf(refused, 412),
+			providerSay: "changed meanwhile"},
+		"teapot": {method: "POST", status: 418, want: "failed", code: "provider_refused", message: fmt.Sprintf(refused,
+			418)},
 		"locked": {method: "POST", status: 423, body: `{"message":"in use"}`,
 			want: "failed", code: "provider_refused", message: fmt.Sprintf(refused, 423), providerSay: "in use"},
-		"dependency": {method: "POST", status: 424, want: "failed", code: "provider_refused", message: fmt.Sprintf(refused, 424)},
+		"dependency": {method: "POST", status: 424, want: "failed", code: "provider_refused",
+			message: fmt.Sprintf(refused, 424)},
 		"failed": {method: "POST", status: 500, body: `{"error": {"code": "E7", "message": "boom"}}`,
 			want: "unresolved", code: "outcome_unknown", message: unclear + "it failed (status 500)" + personOnly,
 			providerCode: "E7", providerSay: "boom"},
@@ -77,12 +89,15 @@ func TestHTTPRequest_Answers(t *testing.T) {
 			message: unclear + "the connection broke before an answer came: the connection was closed" + personOnly},
 		"redirect": {method: "POST", status: 302, want: "unresolved", code: "outcome_unknown",
 			message: unclear + "it answered with a redirect, which is not followed (status 302)" + personOnly},
-		"taken": {method: "POST", params: `,"outcome":{"success":[409]}`, status: 409, body: `{"id": 7}`, want: "completed"},
+		"taken": {method: "POST", params: `,"outcome":{"success":[409]}`, status: 409, body: `{"id": 7}`,
+			want: "completed"},
 		"a lie": {method: "POST", params: `,"outcome":{"refused":[202]}`, status: 202, body: `{"error": "full"}`,
 			want: "failed", code: "provider_refused", message: fmt.Sprintf(refused, 202), providerSay: "full"},
 		"again": {method: "POST", params: `,"outcome":{"retry":[409]}`, status: 409, body: `{"message": "locked"}`,
-			want: "failed", code: "provider_refused", message: "The provider asked to come back later (status 409)", providerSay: "locked"},
-		"unsure": {method: "POST", params: `,"outcome":{"unclear":[422]}`, status: 422, want: "unresolved", code: "outcome_unknown",
+			want: "failed", code: "provider_refused", message: "The provider asked to come back later (status 409)",
+			providerSay: "locked"},
+		"unsure": {method: "POST", params: `,"outcome":{"unclear":[422]}`, status: 422, want: "unresolved",
+			code:    "outcome_unknown",
 			message: unclear + "its answer does not say what was done (status 422)" + personOnly},
 		"harmless": {method: "PUT", status: 500, body: `{"message": "boom"}`, want: "failed", code: "outcome_unknown",
 			message: unclear + "it failed (status 500)", providerSay: "boom"},
@@ -96,7 +111,8 @@ func TestHTTPRequest_Answers(t *testing.T) {
 		step := fmt.Sprintf(`[{"id":"s","tasks":[{"id":"t","action_id":"core__http__request","retry":{"max_attempts":2,"initial_seconds":1},
 			"params":{"method":%q,"url":"http://%s/%s","body":{"a":1}%s}}]}]`, c.method, host, path, c.params)
 		if name == "no list" {
-			s.Do("POST", "/flows/definitions", map[string]any{"name": name, "steps": json.RawMessage(step)}).Want(http.StatusUnprocessableEntity)
+			s.Do("POST", "/flows/definitions", map[string]any{"name": name, "steps": json.RawMessage(step)}).Want(
+				http.StatusUnprocessableEntity)
 			continue
 		}
 		batch := s.trigger(s.define(step), `{"input_data":{}}`)
@@ -144,11 +160,15 @@ func TestHTTPRequest_Later(t *testing.T) {
 	// Two names, because calls to one receiver wait together.
 	_, port, _ := strings.Cut(strings.TrimPrefix(receiver.URL, "http://"), ":")
 	hosts := map[string]string{"/named": "127.0.0.1:" + port, "/unnamed": "localhost:" + port}
-	s, _, _ := serveAnswers(t, nil, func(c *app.Config) { c.AllowHosts = append(c.AllowHosts, hosts["/named"], hosts["/unnamed"]) })
+	s, _, _ := serveAnswers(t, nil, func(c *app.Config) {
+		c.AllowHosts = append(c.AllowHosts, hosts["/named"],
+			hosts["/unnamed"])
+	})
 	batches := map[string]string{}
 	for path, host := range hosts {
 		batches[path] = s.trigger(s.define(fmt.Sprintf(`[{"id":"s","tasks":[{"id":"t","action_id":"core__http__request",
-			"retry":{"max_attempts":1},"params":{"method":"POST","url":"http://%s%s","body":{"a":1}}}]}]`, host, path)), `{"input_data":{}}`)
+			"retry":{"max_attempts":1},"params":{"method":"POST","url":"http://%s%s","body":{"a":1}}}]}]`, host, path)),
+			`{"input_data":{}}`)
 	}
 	for path, least := range map[string]time.Duration{"/named": 3 * time.Second, "/unnamed": 0} {
 		job := s.settledJob(batches[path])
@@ -231,7 +251,8 @@ func TestHTTPRequest_Unreachable(t *testing.T) {
 		"https://nothing-is-here.invalid/?k": "the name nothing-is-here.invalid",
 		secret.URL:                           "the certificate is not accepted: ",
 	} {
-		batch := s.trigger(s.define(fmt.Sprintf(`[{"id":"s","tasks":[{"id":"t","action_id":"core__http__request","retry":{"max_attempts":1},
+		batch := s.trigger(s.define(fmt.Sprintf(
+			`[{"id":"s","tasks":[{"id":"t","action_id":"core__http__request","retry":{"max_attempts":1},
 			"params":{"method":"POST","url":%q}}]}]`, address)), `{"input_data":{}}`)
 		e := s.settledJob(batch)["error"].(map[string]any)
 		assert.Equal(t, "provider_unreachable", e["code"])
@@ -240,11 +261,13 @@ func TestHTTPRequest_Unreachable(t *testing.T) {
 	}
 }
 
-// TestBulk_Doubt: while it is found out what became of a call, the error of each of its records says why that is not known.
+// TestBulk_Doubt: while it is found out what became of a call, the error of each of its records says why that is not
+// known.
 func TestBulk_Doubt(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, true)
-	s.sim.AddFault(dialersim.Fault{Operation: "upload", Kind: "status", Status: http.StatusBadGateway, Accept: true, Count: 1})
+	s.sim.AddFault(dialersim.Fault{Operation: "upload", Kind: "status", Status: http.StatusBadGateway, Accept: true,
+		Count: 1})
 	s.sim.AddFault(dialersim.Fault{Operation: "query", Kind: "status", Count: 100_000})
 	batch := s.trigger(s.define(uploadSteps), fmt.Sprintf(`{"record_set_id":%q}`, s.upload(rowsOf(300))))
 	s.until(batch, func(b map[string]any) bool { return counted(b)["needs_reconcile"] == 300 })
@@ -255,7 +278,8 @@ func TestBulk_Doubt(t *testing.T) {
 		job := s.get(fmt.Sprintf("/flows/jobs/%s.%d", batch, position))
 		assert.Equal(t, "needs_reconcile", job["status"])
 		e := job["error"].(map[string]any)
-		assert.Equal(t, []any{"outcome_unknown", message, "send", "up"}, []any{e["code"], e["message"], e["step_id"], e["task_id"]})
+		assert.Equal(t, []any{"outcome_unknown", message, "send", "up"}, []any{e["code"], e["message"], e["step_id"],
+			e["task_id"]})
 	}
 	results := s.pages("/flows/batches/"+batch+"/results", 100)
 	require.Len(t, results, 300)
@@ -275,7 +299,8 @@ func (s *stack) saying(job, message string) {
 	}, patience, 10*time.Millisecond)
 }
 
-// TestCalls_Log: each call that failed has one line in the log, without what the receiver said; others have theirs at debug.
+// TestCalls_Log: each call that failed has one line in the log, without what the receiver said; others have theirs at
+// debug.
 func TestCalls_Log(t *testing.T) {
 	t.Parallel()
 	var lines logBuffer
@@ -286,7 +311,8 @@ func TestCalls_Log(t *testing.T) {
 	}, func(c *app.Config) {
 		c.Log = slog.New(slog.NewJSONHandler(&lines, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	})
-	want := map[string]string{"refused": "INFO refused refused bad_phone 422", "worded": "INFO refused refused  422", "fine": "DEBUG success   0"}
+	want := map[string]string{"refused": "INFO refused refused bad_phone 422", "worded": "INFO refused refused  422",
+		"fine": "DEBUG success   0"}
 	for path, line := range want {
 		batch := s.trigger(s.define(fmt.Sprintf(`[{"id":"s","tasks":[{"id":"t","action_id":"core__http__request",
 			"params":{"url":"http://%s/%s?secret=1"}}]}]`, host, path)), `{"input_data":{}}`)
@@ -316,7 +342,8 @@ func TestCalls_Log(t *testing.T) {
 func TestBulk_LeftToPerson(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, true)
-	s.sim.AddFault(dialersim.Fault{Operation: "upload", Kind: "status", Status: http.StatusBadGateway, Accept: true, Count: 1})
+	s.sim.AddFault(dialersim.Fault{Operation: "upload", Kind: "status", Status: http.StatusBadGateway, Accept: true,
+		Count: 1})
 	s.sim.AddFault(dialersim.Fault{Operation: "query", Kind: "status", Count: 100_000})
 	batch := s.trigger(s.define(uploadSteps), fmt.Sprintf(`{"record_set_id":%q}`, s.upload(rowsOf(3))))
 	s.until(batch, func(b map[string]any) bool { return counted(b)["needs_reconcile"] == 3 })

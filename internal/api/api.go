@@ -1,6 +1,6 @@
 // Package api owns the HTTP surface under /v1: it turns requests into calls of the domain packages and their answers
-// into what openapi.yaml promises. It alone knows statuses. Group handlers (one file per operation group) hold no rules:
-// a read is a query, a write is one domain method, and errors go back bare.
+// into what openapi.yaml promises. It alone knows statuses. Group handlers (one file per operation group) hold no
+// rules: a read is a query, a write is one domain method, and errors go back bare.
 package api
 
 import (
@@ -77,7 +77,8 @@ type Deps struct {
 	Calls     Calls
 	// PublicURL gives the address under which people reach the service, without a slash at its end.
 	PublicURL func() string
-	// Observe is told of every request: its operation, empty for a path that has none, its status, and how long it took.
+	// Observe is told of every request: its operation, empty for a path that has none, its status, and how long it
+	// took.
 	Observe func(operation string, status int, took time.Duration)
 	// Now dates nothing that is stored; it measures how long requests take.
 	Now func() time.Time
@@ -130,16 +131,42 @@ func New(d Deps) (http.Handler, error) {
 	go documentedRules() // takes a while, and is not needed yet
 	errs := errorHandler{log: d.Log, outage: &outage{pool: d.Pool, now: d.Now, log: d.Log}, publicURL: d.PublicURL}
 	sec := security{accounts: d.Accounts, limiter: limiter{limits: d.Limits, most: d.RequestLimit}, log: d.Log}
-	catalogs, err := newCatalogHandler(d.Catalog)
+	h, err := newHandler(d, errs)
 	if err != nil {
 		return nil, fmt.Errorf("api: %w", err)
+	}
+	server, err := oas.NewServer(h, sec,
+		oas.WithPathPrefix(prefix),
+		oas.WithErrorHandler(errs.refused),
+		oas.WithNotFound(errs.notFound),
+		oas.WithMethodNotAllowed(errs.methodNotAllowed),
+		oas.WithMiddleware(refuseBadQuery, onceOnly{answers: d.Answers, log: d.Log}.middleware,
+			onPlatform{catalog: d.Catalog, forecasts: d.Forecasts}.middleware),
+	)
+	if err != nil {
+		return nil, fmt.Errorf("api: %w", err)
+	}
+	messages := receiverRoute{errs: errs, webhooks: d.Webhooks, room: memory.New(messageBytes)}
+	messages.next = chunkRoute{next: server, sec: sec, errs: errs, sets: d.RecordSets, slots: newSlots(uploadSlots)}
+	return outer{
+		next: messages, route: server.FindPath, errs: errs, observe: d.Observe, now: d.Now, log: d.Log,
+		lists: newSlots(listsAtOnce),
+	}, nil
+}
+
+// newHandler makes what serves the operations.
+func newHandler(d Deps, errs errorHandler) (h handler, err error) {
+	catalogs, err := newCatalogHandler(d.Catalog)
+	if err != nil {
+		return h, err
 	}
 	templates, err := newTemplateHandler(d.Templates)
 	if err != nil {
-		return nil, fmt.Errorf("api: %w", err)
+		return h, err
 	}
-	h := handler{
-		accountHandler:       accountHandler{pool: d.Pool, reads: d.Reads, accounts: d.Accounts, runs: d.Runs, retention: d.Retention, publicURL: errs.reached},
+	return handler{
+		accountHandler: accountHandler{pool: d.Pool, reads: d.Reads, accounts: d.Accounts, runs: d.Runs,
+			retention: d.Retention, publicURL: errs.reached},
 		catalogHandler:       catalogs,
 		catalogImportHandler: catalogImportHandler{imports: d.Imports},
 		credentialHandler:    credentialHandler{credentials: d.Credentials, publicURL: d.PublicURL},
@@ -165,21 +192,5 @@ func New(d Deps) (http.Handler, error) {
 		dispatchHandler:  dispatchHandler{forecasts: d.Forecasts, refresher: d.Refresher, tuner: d.Tuner},
 		holdHandler:      holdHandler{holds: d.Holds},
 		errorHandler:     errs,
-	}
-	server, err := oas.NewServer(h, sec,
-		oas.WithPathPrefix(prefix),
-		oas.WithErrorHandler(errs.refused),
-		oas.WithNotFound(errs.notFound),
-		oas.WithMethodNotAllowed(errs.methodNotAllowed),
-		oas.WithMiddleware(refuseBadQuery, onceOnly{answers: d.Answers, log: d.Log}.middleware,
-			onPlatform{catalog: d.Catalog, forecasts: d.Forecasts}.middleware),
-	)
-	if err != nil {
-		return nil, fmt.Errorf("api: %w", err)
-	}
-	messages := receiverRoute{errs: errs, webhooks: d.Webhooks, room: memory.New(messageBytes)}
-	messages.next = chunkRoute{next: server, sec: sec, errs: errs, sets: d.RecordSets, slots: newSlots(uploadSlots)}
-	return outer{
-		next: messages, route: server.FindPath, errs: errs, observe: d.Observe, now: d.Now, log: d.Log, lists: newSlots(listsAtOnce),
 	}, nil
 }

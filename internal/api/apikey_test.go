@@ -27,7 +27,8 @@ func TestAPIKeys_Grant(t *testing.T) {
 		`,"scopes":null`:           {"admin", nil},
 		`,"role":"member"`:         {"member", nil},
 		`,"scopes":["jobs:write"]`: {"admin", []any{"jobs:write"}},
-		`,"role":"member","scopes":["stores:read","jobs:read","stores:read"]`: {"member", []any{"jobs:read", "stores:read"}},
+		`,"role":"member","scopes":["stores:read","jobs:read","stores:read"]`: {"member",
+			[]any{"jobs:read", "stores:read"}},
 	} {
 		made := b.Do("POST", "/account/api-keys", `{"name":"x"`+fields+`}`).Want(201).JSON()
 		me := b.As(made["key"].(string)).Do("GET", "/account/me", nil).Want(200).JSON()
@@ -42,7 +43,8 @@ func TestAPIKeys_LastUse(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	_, key := madeKey(b.Client, "")
-	key.Do("GET", "/account/me", nil, "X-Forwarded-For", "203.0.113.7", "X-Real-IP", "203.0.113.7", "Forwarded", "for=203.0.113.7").Want(200)
+	key.Do("GET", "/account/me", nil, "X-Forwarded-For", "203.0.113.7", "X-Real-IP", "203.0.113.7", "Forwarded",
+		"for=203.0.113.7").Want(200)
 	var list struct {
 		Items []struct {
 			At      *time.Time `json:"last_used_at"`
@@ -78,7 +80,8 @@ func TestAPIKeys_NoMoreThanTheirMaker(t *testing.T) {
 		{narrow, `,"scopes":["stores:read"],"role":"member",` + at(1000*time.Hour), nil},
 		{narrow, ``, []string{scopes}},
 		{narrow, `,"scopes":null`, []string{scopes}},
-		{narrow, `,"scopes":["stores:read","jobs:write","usage:read"]`, []string{"body.scopes.1 value_error", "body.scopes.2 value_error"}},
+		{narrow, `,"scopes":["stores:read","jobs:write","usage:read"]`, []string{"body.scopes.1 value_error",
+			"body.scopes.2 value_error"}},
 		{brief, `,` + at(0), nil},
 		{brief, `,"scopes":["usage:read"],` + at(-time.Minute), nil},
 		{brief, ``, []string{ends}},
@@ -131,7 +134,8 @@ func TestAPIKeys_Cascade(t *testing.T) {
 	_, bystander := madeKey(b.Client, "")
 	b.Do("DELETE", "/account/api-keys/"+other, nil).Want(http.StatusNoContent)
 	revokedAt := func() (at time.Time) {
-		require.NoError(t, b.pool.QueryRow(t.Context(), `SELECT revoked_at FROM flow.api_key WHERE id = $1`, other).Scan(&at))
+		require.NoError(t, b.pool.QueryRow(t.Context(), `SELECT revoked_at FROM flow.api_key WHERE id = $1`,
+			other).Scan(&at))
 		return at
 	}
 	before := revokedAt()
@@ -166,7 +170,8 @@ func TestAPIKeys_Cascade(t *testing.T) {
 	for _, e := range log.Items {
 		audited = append(audited, e.ResourceID)
 	}
-	assert.ElementsMatch(t, []string{other, stolen, stolen, first, child}, audited, "an entry for each that was revoked")
+	assert.ElementsMatch(t, []string{other, stolen, stolen, first, child}, audited,
+		"an entry for each that was revoked")
 
 	b.As(b.other.Key).Do("DELETE", "/account/api-keys/"+stolen+"?cascade=true", nil).Detail(404, "API key not found")
 	b.Do("DELETE", "/account/api-keys/"+child+"?cascade=true", nil).Want(http.StatusNoContent)
@@ -177,7 +182,8 @@ func TestAPIKeys_Cascade(t *testing.T) {
 func TestAuditLog_Key(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	made := b.Do("POST", "/account/api-keys", `{"name":"nightly upload","scopes":["record-sets:write"]}`).Want(201).JSON()
+	made := b.Do("POST", "/account/api-keys", `{"name":"nightly upload","scopes":["record-sets:write"]}`).Want(
+		201).JSON()
 	key := b.As(made["key"].(string))
 	key.Do("POST", "/data/record-sets", nil).Want(201)
 	key.Do("GET", "/account/api-keys", nil).Detail(http.StatusForbidden, "Scope account:read required")

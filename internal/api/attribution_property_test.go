@@ -29,15 +29,18 @@ func (s *stack) spenders() (out []*spender) {
 	for _, c := range []*apitest.Client{s.Client, s.other} {
 		for i := range 6 {
 			name, account := fmt.Sprint("c", i), []string{"acme", "second"}[i%2]
-			made := c.Do(http.MethodPost, "/credentials", fmt.Sprintf(`{"name":%q,"platform_id":"dialer","auth_method":"basic_auth","credentials":{"username":%q,"password":"x"}}`, name, account)).
+			made := c.Do(http.MethodPost, "/credentials",
+				fmt.Sprintf(`{"name":%q,"platform_id":"dialer","auth_method":"basic_auth","credentials":{"username":%q,"password":"x"}}`, name, account)).
 				Want(http.StatusCreated).JSON()
-			out = append(out, &spender{client: c, id: made["id"].(string), tenancy: made["tenancy_id"].(string), name: &name})
+			out = append(out, &spender{client: c, id: made["id"].(string), tenancy: made["tenancy_id"].(string),
+				name: &name})
 		}
 	}
 	return out
 }
 
-// spent is what the windows of an account hold, by bucket, length and credential; what others spent is under the empty one.
+// spent is what the windows of an account hold, by bucket, length and credential; what others spent is under the empty
+// one.
 type spent map[string]map[int]map[string]int
 
 // spend writes random calls of the account's credentials and of other clients into its current windows.
@@ -62,7 +65,8 @@ func (s *stack) spend(r *rand.Rand, tenancy string, by []*spender) spent {
 				foreign = r.IntN(most + 1)
 			}
 			start, end := quota.WindowAt(now, seconds, time.UTC)
-			_, err := s.owner.Exec(s.t.Context(), `INSERT INTO flow.ledger (domain, bucket, window_seconds, starts_at, ends_at, own, foreign_spend, by_credential)
+			_, err := s.owner.Exec(s.t.Context(),
+				`INSERT INTO flow.ledger (domain, bucket, window_seconds, starts_at, ends_at, own, foreign_spend, by_credential)
 				VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (domain, bucket, window_seconds, starts_at)
 				DO UPDATE SET own = excluded.own, foreign_spend = excluded.foreign_spend, by_credential = excluded.by_credential`,
 				tenancy, bucket, seconds, start, end, own, foreign, calls)
@@ -93,8 +97,8 @@ func expected(client *apitest.Client, by []*spender, calls map[string]int) (want
 	return want, total
 }
 
-// TestProperty_Attribution: whoever spent what of an account, all shares of each window add up to 100, each is right to a tenth, and
-// a deleted credential keeps its own.
+// TestProperty_Attribution: whoever spent what of an account, all shares of each window add up to 100, each is right to
+// a tenth, and a deleted credential keeps its own.
 func TestProperty_Attribution(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, false)
@@ -135,7 +139,8 @@ func TestProperty_Attribution(t *testing.T) {
 						assert.InDelta(t, 100, g.Pct, 0, "nobody spent anything")
 						continue
 					}
-					assert.Less(t, math.Abs(g.Pct*float64(total)-float64(100*g.Calls)), 0.1*float64(total)+1e-6, "%v of %d", g, total)
+					assert.Less(t, math.Abs(g.Pct*float64(total)-float64(100*g.Calls)), 0.1*float64(total)+1e-6,
+						"%v of %d", g, total)
 					assert.True(t, i == 0 || id == "" || got[i-1].Calls >= g.Calls, "by how much they spent")
 				}
 			}

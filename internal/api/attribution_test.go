@@ -20,9 +20,11 @@ const changeSteps = `[{"id":"s","tasks":[{"id":"m","action_id":"dialer__api__mod
 // modified runs a batch of n single calls with a credential, to its end.
 func modified(s *stack, c *apitest.Client, credential string, n int) (definition string) {
 	s.t.Helper()
-	definition = c.Do(http.MethodPost, "/flows/definitions", fmt.Sprintf(`{"name":"m","status":"active","steps":%s}`, fmt.Sprintf(changeSteps, credential))).
+	definition = c.Do(http.MethodPost, "/flows/definitions", fmt.Sprintf(`{"name":"m","status":"active","steps":%s}`,
+		fmt.Sprintf(changeSteps, credential))).
 		Want(http.StatusCreated).JSON()["id"].(string)
-	batch := c.Do(http.MethodPost, "/flows/definitions/"+definition+"/trigger", `{"records":[`+strings.Join(rowsOf(n), ",")+`]}`).
+	batch := c.Do(http.MethodPost, "/flows/definitions/"+definition+"/trigger", `{"records":[`+strings.Join(rowsOf(n),
+		",")+`]}`).
 		Want(http.StatusOK).JSON()["batch_id"].(string)
 	s.eventually(func() bool {
 		return c.Do(http.MethodGet, "/flows/batches/"+batch, nil).Want(http.StatusOK).JSON()["status"] == "completed"
@@ -47,7 +49,8 @@ func attribution(t *testing.T, c *apitest.Client, tenancy string) map[string]map
 		} `json:"buckets"`
 	}
 	c.Do(http.MethodGet, "/platforms/dialer/domains/"+tenancy+"/attribution", nil).Want(http.StatusOK).Into(&a)
-	head := c.Do(http.MethodGet, "/platforms/dialer/domains/"+tenancy+"/headroom", nil).Want(http.StatusOK).JSON()["buckets"].(map[string]any)
+	head := c.Do(http.MethodGet, "/platforms/dialer/domains/"+tenancy+"/headroom",
+		nil).Want(http.StatusOK).JSON()["buckets"].(map[string]any)
 	out := map[string]map[string][]share{}
 	require.Len(t, a.Buckets, 5)
 	for name, b := range a.Buckets {
@@ -83,9 +86,11 @@ func TestDomain_Attribution(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, true)
 	s.sim.SetAccount("acme", dialersim.AccountSettings{Limits: wide})
-	second := s.Do(http.MethodPost, "/credentials", `{"name":"second","platform_id":"dialer","auth_method":"basic_auth","credentials":{"username":"acme","password":"x"}}`).
+	second := s.Do(http.MethodPost, "/credentials",
+		`{"name":"second","platform_id":"dialer","auth_method":"basic_auth","credentials":{"username":"acme","password":"x"}}`).
 		Want(http.StatusCreated).JSON()["id"].(string)
-	foreign := s.other.Do(http.MethodPost, "/credentials", `{"name":"theirs","platform_id":"dialer","auth_method":"basic_auth","credentials":{"username":"acme","password":"x"}}`).
+	foreign := s.other.Do(http.MethodPost, "/credentials",
+		`{"name":"theirs","platform_id":"dialer","auth_method":"basic_auth","credentials":{"username":"acme","password":"x"}}`).
 		Want(http.StatusCreated).JSON()["id"].(string)
 	nothing := attribution(t, s.Client, s.tenancy)["modify"]["86400"]
 	assert.Equal(t, []share{{Pct: 100}}, nothing, "nobody spent anything")
@@ -97,14 +102,17 @@ func TestDomain_Attribution(t *testing.T) {
 	s.settled("modify", 11)
 	name := func(n string) *string { return &n }
 	day := attribution(t, s.Client, s.tenancy)["modify"]["86400"]
-	want := []share{{&s.credential, name("sim"), 5, 45.4}, {&second, name("second"), 2, 18.2}, {nil, nil, 4, 36.4}} // of 11
+	// of 11
+	want := []share{{&s.credential, name("sim"), 5, 45.4}, {&second, name("second"), 2, 18.2}, {nil, nil, 4, 36.4}}
 	assert.Equal(t, want, day, "the other organization and other clients have no name here")
-	assert.Equal(t, []share{{&foreign, name("theirs"), 3, 27.3}, {nil, nil, 8, 72.7}}, attribution(t, s.other, s.tenancy)["modify"]["86400"])
+	assert.Equal(t, []share{{&foreign, name("theirs"), 3, 27.3}, {nil, nil, 8, 72.7}}, attribution(t, s.other,
+		s.tenancy)["modify"]["86400"])
 
 	s.Do(http.MethodPatch, "/flows/definitions/"+flow, `{"status":"archived"}`).Want(http.StatusOK)
 	s.Do(http.MethodDelete, "/credentials/"+second, nil).Want(http.StatusNoContent)
 	want[1].CredentialName = nil
-	assert.Equal(t, want, attribution(t, s.Client, s.tenancy)["modify"]["86400"], "what a deleted credential spent stays its own")
+	assert.Equal(t, want, attribution(t, s.Client, s.tenancy)["modify"]["86400"],
+		"what a deleted credential spent stays its own")
 }
 
 func TestDomain_UsageHistory(t *testing.T) {

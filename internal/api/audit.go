@@ -20,7 +20,8 @@ var endOfTime = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 func (h accountHandler) ListAuditLog(ctx context.Context, params oas.ListAuditLogParams) (*oas.AuditEntryList, error) {
 	caller := account.FromContext(ctx)
 	p, err := pageOf("audit-log", caller.OrgID, params.Limit, oas.OptInt{}, params.Cursor,
-		fmt.Sprintf("%q", []string{params.AccountID.Value, params.Action.Value, params.ResourceType.Value, params.ResourceID.Value}),
+		fmt.Sprintf("%q", []string{params.AccountID.Value, params.Action.Value, params.ResourceType.Value,
+			params.ResourceID.Value}),
 		params.Outcome.Value, params.From.Value.UnixMicro(), " ", params.To.Value.UnixMicro(), " ", params.Order.Value)
 	if err != nil {
 		return nil, err
@@ -32,7 +33,8 @@ func (h accountHandler) ListAuditLog(ctx context.Context, params oas.ListAuditLo
 	}
 	in := db.AuditListParams{
 		OrgID: caller.OrgID, FromTime: params.From.Value, BeforeTime: params.To.Or(endOfTime), AccountID: accountID,
-		Action: optional(params.Action.Value, params.Action.Set), Outcome: optional(params.Outcome.Value, params.Outcome.Set),
+		Action: optional(params.Action.Value, params.Action.Set), Outcome: optional(params.Outcome.Value,
+			params.Outcome.Set),
 		ResourceType: optional(params.ResourceType.Value, params.ResourceType.Set),
 		ResourceID:   optional(params.ResourceID.Value, params.ResourceID.Set), MaxRows: p.Fetch(),
 	}
@@ -53,7 +55,8 @@ func (h accountHandler) ListAuditLog(ctx context.Context, params oas.ListAuditLo
 }
 
 // auditRows reads the entries behind the one of a key, from the newest or the oldest on.
-func (h accountHandler) auditRows(ctx context.Context, in db.AuditListParams, key string, oldest bool) ([]db.AuditListRow, error) {
+func (h accountHandler) auditRows(ctx context.Context, in db.AuditListParams, key string,
+	oldest bool) ([]db.AuditListRow, error) {
 	var at time.Time
 	var id uuid.UUID
 	if key != "" {
@@ -69,7 +72,8 @@ func (h accountHandler) auditRows(ctx context.Context, in db.AuditListParams, ke
 		return db.New().AuditList(ctx, h.reads, in)
 	}
 	rows, err := db.New().AuditListOldest(ctx, h.reads, db.AuditListOldestParams{
-		OrgID: in.OrgID, FromTime: in.FromTime, AfterTime: at, AfterID: id, ToTime: in.BeforeTime, AccountID: in.AccountID, Action: in.Action,
+		OrgID: in.OrgID, FromTime: in.FromTime, AfterTime: at, AfterID: id, ToTime: in.BeforeTime,
+		AccountID: in.AccountID, Action: in.Action,
 		Outcome: in.Outcome, ResourceType: in.ResourceType, ResourceID: in.ResourceID, MaxRows: in.MaxRows,
 	})
 	out := make([]db.AuditListRow, len(rows))
@@ -100,8 +104,9 @@ func auditEntryOf(r db.AuditListRow) oas.AuditEntry {
 		ID: l.ID.String(), CreatedAt: l.CreatedAt.UTC(), Action: l.Action, Outcome: oas.AuditOutcome(l.Outcome),
 		ResourceType: nilString(l.ResourceType), ResourceID: nilString(l.ResourceID), AccountID: nilID(l.AccountID),
 		AuthMethod: oas.AuditEntryAuthMethod(account.AuthMethod(&l)), APIKeyID: nilID(l.ApiKeyID),
-		APIKeyName: nilString(r.KeyName), APIKeyPrefix: nilString(r.KeyPrefix), APIKeyLastFour: nilString(r.KeyLastFour),
-		Reason: nilString(l.Reason), Address: nilString(l.Address),
+		APIKeyName: nilString(r.KeyName), APIKeyPrefix: nilString(r.KeyPrefix),
+		APIKeyLastFour: nilString(r.KeyLastFour),
+		Reason:         nilString(l.Reason), Address: nilString(l.Address),
 		RequestID: l.RequestID,
 	}
 	if r.AccountName != nil {

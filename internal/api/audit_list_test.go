@@ -66,7 +66,8 @@ func TestAuditLog_Filters(t *testing.T) {
 	assert.Zero(t, other.Total, "another organization sees nothing")
 	b.As("").Do("GET", "/account/audit-log", nil).Detail(401, "Authentication required")
 	b.Do("GET", "/account/audit-log?limit=201&from=today&outcome=maybe&to=1", nil).
-		Invalid("query.from datetime_parsing", "query.limit less_than_equal", "query.outcome enum", "query.to datetime_parsing")
+		Invalid("query.from datetime_parsing", "query.limit less_than_equal", "query.outcome enum",
+			"query.to datetime_parsing")
 	b.Do("GET", "/account/audit-log?action=%00", nil).Invalid("query.action value_error")
 }
 
@@ -113,7 +114,8 @@ func TestAuditLog_Paging(t *testing.T) {
 	var page auditLog
 	b.Do("GET", "/account/audit-log?limit=4", nil).Want(200).Into(&page)
 	cursor := *page.NextCursor
-	for _, query := range []string{"cursor=x", "order=asc&cursor=" + cursor, "cursor=" + cursor[1:], "action=createApiKey&cursor=" + cursor,
+	for _, query := range []string{"cursor=x", "order=asc&cursor=" + cursor, "cursor=" + cursor[1:],
+		"action=createApiKey&cursor=" + cursor,
 		"from=2020-01-01T00:00:00Z&cursor=" + cursor, fmt.Sprintf("outcome=denied&cursor=%s", cursor)} {
 		b.Do("GET", "/account/audit-log?"+query, nil).Detail(400, "Invalid cursor")
 	}

@@ -34,8 +34,8 @@ type auditLog struct {
 	NextCursor *string `json:"next_cursor"`
 }
 
-// auditedCall is a call that changes something: its request, its status, and what it changes. Without an id the resource
-// is the one that the answer names in idField.
+// auditedCall is a call that changes something: its request, its status, and what it changes. Without an id the
+// resource is the one that the answer names in idField.
 type auditedCall struct {
 	method, path string
 	body         any
@@ -44,11 +44,12 @@ type auditedCall struct {
 	idField      string
 }
 
-// auditedCalls prepares one call of every operation that changes something. The isolation matrix takes its calls from here
-// too, each several times and as two organizations: what must be unique is named by unique.
+// auditedCalls prepares one call of every operation that changes something. The isolation matrix takes its calls from
+// here too, each several times and as two organizations: what must be unique is named by unique.
 var auditedCalls = map[string]func(s *stack) auditedCall{
 	"createApiKey": func(*stack) auditedCall {
-		return auditedCall{"POST", "/account/api-keys", `{"name":"` + needle + `","scopes":["account:read"]}`, 201, "api_key", "", "id"}
+		return auditedCall{"POST", "/account/api-keys", `{"name":"` + needle + `","scopes":["account:read"]}`, 201,
+			"api_key", "", "id"}
 	},
 	"revokeApiKey": func(s *stack) auditedCall {
 		id := s.made("/account/api-keys", `{"name":"x"}`)
@@ -67,7 +68,8 @@ var auditedCalls = map[string]func(s *stack) auditedCall{
 		return auditedCall{"POST", "/credentials", auditedCredential, 201, "credential", "", "id"}
 	},
 	"replaceCredential": func(s *stack) auditedCall {
-		return auditedCall{"PUT", "/credentials/" + s.credential, auditedCredential, 200, "credential", s.credential, ""}
+		return auditedCall{"PUT", "/credentials/" + s.credential, auditedCredential, 200, "credential", s.credential,
+			""}
 	},
 	"testCredential": func(s *stack) auditedCall {
 		return auditedCall{"POST", "/credentials/" + s.credential + "/test", nil, 200, "credential", s.credential, ""}
@@ -81,14 +83,16 @@ var auditedCalls = map[string]func(s *stack) auditedCall{
 	},
 	"setCredentialLimits": func(s *stack) auditedCall {
 		id := s.made("/credentials", codeCredential)
-		return auditedCall{"PUT", "/credentials/" + id + "/limits", `{"windows":[],"max_in_flight":3}`, 200, "credential", id, ""}
+		return auditedCall{"PUT", "/credentials/" + id + "/limits", `{"windows":[],"max_in_flight":3}`, 200,
+			"credential", id, ""}
 	},
 	"deleteCredential": func(s *stack) auditedCall {
 		id := s.made("/credentials", auditedCredential)
 		return auditedCall{"DELETE", "/credentials/" + id, nil, 204, "credential", id, ""}
 	},
 	"createTenant": func(s *stack) auditedCall {
-		return auditedCall{"POST", "/tenants", `{"platform_id":"dialer","label":"` + s.unique() + `"}`, 201, "tenant", "", "id"}
+		return auditedCall{"POST", "/tenants", `{"platform_id":"dialer","label":"` + s.unique() + `"}`, 201, "tenant",
+			"", "id"}
 	},
 	"updateTenant": func(s *stack) auditedCall {
 		id := s.namedTenant()
@@ -99,7 +103,8 @@ var auditedCalls = map[string]func(s *stack) auditedCall{
 		return auditedCall{"DELETE", "/tenants/" + id, nil, 204, "tenant", id, ""}
 	},
 	"createDefinition": func(*stack) auditedCall {
-		return auditedCall{"POST", "/flows/definitions", `{"name":"d","steps":` + transformSteps + `}`, 201, "definition", "", "id"}
+		return auditedCall{"POST", "/flows/definitions", `{"name":"d","steps":` + transformSteps + `}`, 201,
+			"definition", "", "id"}
 	},
 	"updateDefinition": func(s *stack) auditedCall {
 		id := s.define(transformSteps)
@@ -107,18 +112,21 @@ var auditedCalls = map[string]func(s *stack) auditedCall{
 	},
 	"replaceDefinition": func(s *stack) auditedCall {
 		id := s.define(transformSteps)
-		return auditedCall{"PUT", "/flows/definitions/" + id, `{"name":"other","steps":` + transformSteps + `}`, 200, "definition", id, ""}
+		return auditedCall{"PUT", "/flows/definitions/" + id, `{"name":"other","steps":` + transformSteps + `}`, 200,
+			"definition", id, ""}
 	},
 	"deleteDefinition": func(s *stack) auditedCall {
 		id := s.define(transformSteps)
 		return auditedCall{"DELETE", "/flows/definitions/" + id, nil, 204, "definition", id, ""}
 	},
 	"createVariableSet": func(s *stack) auditedCall {
-		return auditedCall{"POST", "/flows/variables", `{"name":"` + s.unique() + `","keys":[{"name":"a","default":"` + needle + `"}]}`, 201, "variable_set", "", "id"}
+		return auditedCall{"POST", "/flows/variables", `{"name":"` + s.unique() + `","keys":[{"name":"a","default":"` +
+			needle + `"}]}`, 201, "variable_set", "", "id"}
 	},
 	"replaceVariableSet": func(s *stack) auditedCall {
 		id := s.made("/flows/variables", `{"name":"`+s.unique()+`","keys":[]}`)
-		return auditedCall{"PUT", "/flows/variables/" + id, `{"name":"` + s.unique() + `","keys":[]}`, 200, "variable_set", id, ""}
+		return auditedCall{"PUT", "/flows/variables/" + id, `{"name":"` + s.unique() + `","keys":[]}`, 200,
+			"variable_set", id, ""}
 	},
 	"deleteVariableSet": func(s *stack) auditedCall {
 		id := s.made("/flows/variables", `{"name":"`+s.unique()+`","keys":[]}`)
@@ -140,14 +148,16 @@ var auditedCalls = map[string]func(s *stack) auditedCall{
 		return auditedCall{"DELETE", "/flows/schedules/" + id, nil, 204, "schedule", id, ""}
 	},
 	"runSchedule": func(s *stack) auditedCall {
-		return auditedCall{"POST", "/flows/schedules/" + s.schedule(s.yearly()) + "/run", nil, 200, "batch", "", "batch_id"}
+		return auditedCall{"POST", "/flows/schedules/" + s.schedule(s.yearly()) + "/run", nil, 200, "batch", "",
+			"batch_id"}
 	},
 	"createEventSubscription": func(s *stack) auditedCall {
 		return auditedCall{"POST", "/flows/event-subscriptions", s.deaf(), 201, "event_subscription", "", "id"}
 	},
 	"updateEventSubscription": func(s *stack) auditedCall {
 		id := s.subscribe(s.deaf())
-		return auditedCall{"PATCH", "/flows/event-subscriptions/" + id, `{"enabled":false}`, 200, "event_subscription", id, ""}
+		return auditedCall{"PATCH", "/flows/event-subscriptions/" + id, `{"enabled":false}`, 200, "event_subscription",
+			id, ""}
 	},
 	"deleteEventSubscription": func(s *stack) auditedCall {
 		id := s.subscribe(s.deaf())
@@ -167,7 +177,8 @@ var auditedCalls = map[string]func(s *stack) auditedCall{
 	"replayWebhookDelivery": func(s *stack) auditedCall {
 		h := s.webhook(s.webhookBody())
 		id := s.deadDelivery(h)
-		return auditedCall{"POST", "/flows/webhooks/" + h.id + "/deliveries/" + id + "/replay", nil, 200, "webhook_delivery", id, ""}
+		return auditedCall{"POST", "/flows/webhooks/" + h.id + "/deliveries/" + id + "/replay", nil, 200,
+			"webhook_delivery", id, ""}
 	},
 	"deleteWebhook": func(s *stack) auditedCall {
 		id := s.webhook(s.webhookBody()).id
@@ -183,11 +194,13 @@ var auditedCalls = map[string]func(s *stack) auditedCall{
 	},
 	"createStore": func(s *stack) auditedCall {
 		name := s.unique()
-		return auditedCall{"POST", "/data/stores", `{"name":"` + name + `","fields":[{"name":"a","type":"string"}],"layers":["l"]}`, 201, "store", name, ""}
+		return auditedCall{"POST", "/data/stores", `{"name":"` + name +
+			`","fields":[{"name":"a","type":"string"}],"layers":["l"]}`, 201, "store", name, ""}
 	},
 	"replaceStore": func(s *stack) auditedCall {
 		name := s.filledStore()
-		return auditedCall{"PUT", "/data/stores/" + name, `{"fields":[{"name":"b","type":"string"}],"layers":["l"]}`, 200, "store", name, ""}
+		return auditedCall{"PUT", "/data/stores/" + name, `{"fields":[{"name":"b","type":"string"}],"layers":["l"]}`,
+			200, "store", name, ""}
 	},
 	"deleteStore": func(s *stack) auditedCall {
 		name := s.filledStore()
@@ -195,31 +208,37 @@ var auditedCalls = map[string]func(s *stack) auditedCall{
 	},
 	"upsertStoreRecords": func(s *stack) auditedCall {
 		name := s.filledStore()
-		return auditedCall{"POST", "/data/stores/" + name + "/records", writes(`k l {"a":"`+needle+`"}`, `j l {}`), 200, "store", name, ""}
+		return auditedCall{"POST", "/data/stores/" + name + "/records", writes(`k l {"a":"`+needle+`"}`, `j l {}`), 200,
+			"store", name, ""}
 	},
 	"putStoreLayer": func(s *stack) auditedCall {
 		name := s.filledStore()
-		return auditedCall{"PUT", "/data/stores/" + name + "/records/new/layers/l", `{"values":{"a":"` + needle + `"}}`, 200, "store_record", name + "/new", ""}
+		return auditedCall{"PUT", "/data/stores/" + name + "/records/new/layers/l", `{"values":{"a":"` + needle + `"}}`,
+			200, "store_record", name + "/new", ""}
 	},
 	"deleteStoreLayer": func(s *stack) auditedCall {
 		name := s.filledStore()
-		return auditedCall{"DELETE", "/data/stores/" + name + "/records/k/layers/l", nil, 204, "store_record", name + "/k", ""}
+		return auditedCall{"DELETE", "/data/stores/" + name + "/records/k/layers/l", nil, 204, "store_record", name +
+			"/k", ""}
 	},
 	"triggerDefinition": func(s *stack) auditedCall {
-		return auditedCall{"POST", "/flows/definitions/" + s.define(transformSteps) + "/trigger", nil, 200, "batch", "", "batch_id"}
+		return auditedCall{"POST", "/flows/definitions/" + s.define(transformSteps) + "/trigger", nil, 200, "batch", "",
+			"batch_id"}
 	},
 	"updateBatch": func(s *stack) auditedCall {
 		id := s.trigger(s.define(transformSteps), "{}")
 		return auditedCall{"PATCH", "/flows/batches/" + id, `{"priority":"high"}`, 200, "batch", id, ""}
 	},
 	"cancelBatch": func(s *stack) auditedCall {
-		id := s.Do("POST", "/flows/definitions/"+s.define(transformSteps)+"/trigger", nil).Want(200).JSON()["batch_id"].(string)
+		id := s.Do("POST", "/flows/definitions/"+s.define(transformSteps)+"/trigger",
+			nil).Want(200).JSON()["batch_id"].(string)
 		return auditedCall{"POST", "/flows/batches/" + id + "/cancel", nil, 200, "batch", id, ""}
 	},
 	"resolveJob": func(s *stack) auditedCall {
 		batch := s.trigger(s.define(uploadSteps), `{"input_data":{"id":"a"}}`)
 		s.doubt(batch, "unknown")
-		return auditedCall{"POST", "/flows/jobs/" + batch + ".0/resolve", `{"outcome":"accepted","note":"` + needle + `"}`, 200, "job", batch + ".0", ""}
+		return auditedCall{"POST", "/flows/jobs/" + batch + ".0/resolve", `{"outcome":"accepted","note":"` + needle +
+			`"}`, 200, "job", batch + ".0", ""}
 	},
 	"resolveBatch": func(s *stack) auditedCall {
 		batch := s.trigger(s.define(uploadSteps), `{"input_data":{"id":"a"}}`)
@@ -247,25 +266,30 @@ var auditedCalls = map[string]func(s *stack) auditedCall{
 	},
 	"appendRecords": func(s *stack) auditedCall {
 		id := s.made("/data/record-sets", nil)
-		return auditedCall{"POST", "/data/record-sets/" + id + "/records", `{"chunk_index":0,"records":[{"a":"` + needle + `"}]}`, 200, "record_set", id, ""}
+		return auditedCall{"POST", "/data/record-sets/" + id + "/records", `{"chunk_index":0,"records":[{"a":"` +
+			needle + `"}]}`, 200, "record_set", id, ""}
 	},
 	"sealRecordSet": func(s *stack) auditedCall {
 		id := s.made("/data/record-sets", nil)
-		return auditedCall{"POST", "/data/record-sets/" + id + "/seal", `{"expected_count":0}`, 200, "record_set", id, ""}
+		return auditedCall{"POST", "/data/record-sets/" + id + "/seal", `{"expected_count":0}`, 200, "record_set", id,
+			""}
 	},
 	"deleteRecordSet": func(s *stack) auditedCall {
 		id := s.made("/data/record-sets", nil)
 		return auditedCall{"DELETE", "/data/record-sets/" + id, nil, 204, "record_set", id, ""}
 	},
 	"setMargin": func(s *stack) auditedCall {
-		return auditedCall{"PUT", "/platforms/dialer/domains/" + s.tenancy + "/margins/upload", `{"margin_percent":90}`, 200, "margin", s.tenancy + "/upload", ""}
+		return auditedCall{"PUT", "/platforms/dialer/domains/" + s.tenancy + "/margins/upload", `{"margin_percent":90}`,
+			200, "margin", s.tenancy + "/upload", ""}
 	},
 	"setLane": func(s *stack) auditedCall {
-		return auditedCall{"PUT", "/platforms/dialer/domains/" + s.tenancy + "/lanes/bulk", `{"weight":7}`, 200, "lane", s.tenancy + "/bulk", ""}
+		return auditedCall{"PUT", "/platforms/dialer/domains/" + s.tenancy + "/lanes/bulk", `{"weight":7}`, 200, "lane",
+			s.tenancy + "/bulk", ""}
 	},
 	"pauseBatch": func(s *stack) auditedCall {
 		id := s.trigger(s.define(transformSteps), "{}")
-		return auditedCall{"POST", "/flows/batches/" + id + "/pause", `{"reason":"` + needle + `"}`, 201, "pause", "", "id"}
+		return auditedCall{"POST", "/flows/batches/" + id + "/pause", `{"reason":"` + needle + `"}`, 201, "pause", "",
+			"id"}
 	},
 	"resumeBatch": func(s *stack) auditedCall {
 		id := s.trigger(s.define(transformSteps), "{}")
@@ -273,7 +297,8 @@ var auditedCalls = map[string]func(s *stack) auditedCall{
 		return auditedCall{"POST", "/flows/batches/" + id + "/resume", nil, 200, "batch", id, ""}
 	},
 	"pauseDomain": func(s *stack) auditedCall {
-		return auditedCall{"POST", s.domainPath() + "/pause", `{"reason":"` + needle + `","duration_seconds":60}`, 201, "pause", "", "id"}
+		return auditedCall{"POST", s.domainPath() + "/pause", `{"reason":"` + needle + `","duration_seconds":60}`, 201,
+			"pause", "", "id"}
 	},
 	"resumeDomain": func(s *stack) auditedCall {
 		s.openHold(s.domainPath(), `{}`)
@@ -291,7 +316,8 @@ var auditedCalls = map[string]func(s *stack) auditedCall{
 		return auditedCall{"PATCH", s.domainPath() + "/pauses/" + id, `{"duration_seconds":120}`, 200, "pause", id, ""}
 	},
 	"refreshLimits": func(s *stack) auditedCall {
-		return auditedCall{"POST", "/platforms/dialer/domains/" + s.tenancy + "/refresh-limits", nil, 200, "domain", s.tenancy, ""}
+		return auditedCall{"POST", "/platforms/dialer/domains/" + s.tenancy + "/refresh-limits", nil, 200, "domain",
+			s.tenancy, ""}
 	},
 }
 
@@ -301,8 +327,10 @@ const codeCredential = `{"name":"c","platform_id":"core","auth_method":"oauth2",
 	"token_url":"https://issuer.example/token","authorize_url":"https://issuer.example/authorize",
 	"allowed_origins":["https://api.example"],"credentials":{"client_id":"app"}}`
 
-// unaudited are the operations that only look as if they changed something, and endSession, which ends what keys do not have.
-var unaudited = []string{"dryRunDefinition", "dryRunNewDefinition", "endSession", "estimateUpload", "previewSchedule", "receiveWebhook", "testNewCredential", "validateDefinition"}
+// unaudited are the operations that only look as if they changed something, and endSession, which ends what keys do not
+// have.
+var unaudited = []string{"dryRunDefinition", "dryRunNewDefinition", "endSession", "estimateUpload", "previewSchedule",
+	"receiveWebhook", "testNewCredential", "validateDefinition"}
 
 // ownTransaction are the operations that make a call to a provider between transactions.
 var ownTransaction = []string{"refreshLimits"}
@@ -353,16 +381,20 @@ func TestAuditLog_EveryChange(t *testing.T) {
 			got.ID, got.CreatedAt = "", time.Time{}
 			account := me["account"].(map[string]any)
 			assert.Equal(t, auditEntry{
-				Action: operation, Outcome: "succeeded", ResourceType: call.kind, ResourceID: call.id, AccountID: account["id"].(string),
-				AccountName: account["name"].(string), AuthMethod: "api_key", APIKeyID: me["api_key_id"].(string), RequestID: request,
+				Action: operation, Outcome: "succeeded", ResourceType: call.kind, ResourceID: call.id,
+				AccountID:   account["id"].(string),
+				AccountName: account["name"].(string), AuthMethod: "api_key", APIKeyID: me["api_key_id"].(string),
+				RequestID: request,
 			}, got)
 			rows := 0
-			require.NoError(t, s.owner.QueryRow(t.Context(), `SELECT count(*) FROM flow.audit_log WHERE request_id = $1`, request).Scan(&rows))
+			require.NoError(t, s.owner.QueryRow(t.Context(),
+				`SELECT count(*) FROM flow.audit_log WHERE request_id = $1`, request).Scan(&rows))
 			assert.Equal(t, 1, rows, "rows of one call")
 		})
 	}
 	dump := ""
-	require.NoError(t, s.owner.QueryRow(t.Context(), `SELECT string_agg(l::text, ' ') FROM flow.audit_log l`).Scan(&dump))
+	require.NoError(t, s.owner.QueryRow(t.Context(), `SELECT string_agg(l::text, ' ') FROM flow.audit_log l`).Scan(
+		&dump))
 	assert.NotContains(t, dump, needle)
 }
 

@@ -39,7 +39,8 @@ type batchHandler struct {
 }
 
 func newBatchHandler(d Deps) batchHandler {
-	return batchHandler{pool: d.Pool, reads: d.Reads, runs: d.Runs, forecasts: d.Forecasts, resolver: d.Resolver, holds: d.Holds, calls: d.Calls,
+	return batchHandler{pool: d.Pool, reads: d.Reads, runs: d.Runs, forecasts: d.Forecasts, resolver: d.Resolver,
+		holds: d.Holds, calls: d.Calls,
 		exports: newSlots(exportsAtOnce), streams: d.Streams, heartbeat: heartbeat}
 }
 
@@ -47,8 +48,7 @@ func (h batchHandler) ListBatches(ctx context.Context, params oas.ListBatchesPar
 	caller := account.FromContext(ctx)
 	when := created{params.Order, params.CreatedAfter, params.CreatedBefore}
 	p, err := pageOf("batches", caller.OrgID, params.Limit, params.Skip, params.Cursor, params.Status.Value, "\x00",
-		params.DefinitionID, "\x00",
-		params.ScheduleID, "\x00", params.TriggerType.Value, "\x00", when)
+		params.DefinitionID, "\x00", params.ScheduleID, "\x00", params.TriggerType.Value, "\x00", when)
 	if err != nil {
 		return nil, err
 	}
@@ -56,8 +56,8 @@ func (h batchHandler) ListBatches(ctx context.Context, params oas.ListBatchesPar
 	if err != nil {
 		return nil, err
 	}
-	in := db.BatchListParams{OrgID: caller.OrgID, Least: whole.Least, Most: whole.Most, CreatedAfter: whole.CreatedAfter,
-		CreatedBefore: whole.CreatedBefore}
+	in := db.BatchListParams{OrgID: caller.OrgID, Least: whole.Least, Most: whole.Most,
+		CreatedAfter: whole.CreatedAfter, CreatedBefore: whole.CreatedBefore}
 	if status, ok := params.Status.Get(); ok {
 		value := db.FlowBatchStatus(status)
 		in.Status = &value
@@ -114,10 +114,13 @@ func batchTotal(ctx context.Context, q *db.Queries, conn db.DBTX, in db.BatchLis
 		if in.ScheduleID == nil && *in.Status == db.FlowBatchStatusCompleted {
 			return q.BatchTotalCompleted(ctx, conn, in.OrgID)
 		}
-		return q.BatchTotalOfState(ctx, conn, db.BatchTotalOfStateParams{OrgID: in.OrgID, Status: in.Status, ScheduleID: in.ScheduleID})
+		return q.BatchTotalOfState(ctx, conn, db.BatchTotalOfStateParams{OrgID: in.OrgID, Status: in.Status,
+			ScheduleID: in.ScheduleID})
 	}
-	return q.BatchTotal(ctx, conn, db.BatchTotalParams{OrgID: in.OrgID, Least: in.Least, Most: in.Most, CreatedAfter: in.CreatedAfter,
-		CreatedBefore: in.CreatedBefore, Status: in.Status, DefinitionID: in.DefinitionID, ScheduleID: in.ScheduleID, TriggerType: in.TriggerType})
+	return q.BatchTotal(ctx, conn, db.BatchTotalParams{OrgID: in.OrgID, Least: in.Least, Most: in.Most,
+		CreatedAfter:  in.CreatedAfter,
+		CreatedBefore: in.CreatedBefore, Status: in.Status, DefinitionID: in.DefinitionID, ScheduleID: in.ScheduleID,
+		TriggerType: in.TriggerType})
 }
 
 // newestBatches lists backwards.
@@ -176,7 +179,8 @@ func (h batchHandler) UpdateBatch(ctx context.Context, req *oas.BatchUpdate, par
 	if p, ok := req.Pacing.Get(); ok {
 		if in.Pacing, bad = policyOf(&p); in.RemovePacing {
 			for _, name := range []string{"pacing", "remove_pacing"} {
-				bad = append(bad, fault.Field{Loc: []string{"body", name}, Msg: "Give pacing or remove_pacing, not both",
+				bad = append(bad, fault.Field{Loc: []string{"body", name},
+					Msg:  "Give pacing or remove_pacing, not both",
 					Type: "value_error"})
 			}
 		}
@@ -241,8 +245,8 @@ func (h batchHandler) answer(ctx context.Context, r *run.BatchRow, err error) (*
 const (
 	// exportBuffer is how much of an export is handed to the connection at once.
 	exportBuffer = 256 << 10
-	// exportsAtOnce is how many exports are written at once: each holds the slices that it has read, whose outputs may be
-	// large. The others wait.
+	// exportsAtOnce is how many exports are written at once: each holds the slices that it has read, whose outputs may
+	// be large. The others wait.
 	exportsAtOnce = 16
 )
 
@@ -253,7 +257,8 @@ func (h batchHandler) ListBatchResults(ctx context.Context, params oas.ListBatch
 	if err != nil {
 		return nil, err
 	}
-	p, err := pageOf("results", caller.OrgID, params.Limit, params.Skip, params.Cursor, id, params.Status.Value, "\x00", params.Key)
+	p, err := pageOf("results", caller.OrgID, params.Limit, params.Skip, params.Cursor, id, params.Status.Value, "\x00",
+		params.Key)
 	if err != nil {
 		return nil, err
 	}
@@ -283,8 +288,9 @@ func (h batchHandler) ListBatchResults(ctx context.Context, params oas.ListBatch
 			return nil, err
 		}
 		if asCSV {
-			return &oas.ListBatchResultsOKTextCsv{Data: bufio.NewReaderSize(io.MultiReader(bytes.NewReader(appendRow(nil,
-				csvColumns...)), export), exportBuffer)}, nil
+			return &oas.ListBatchResultsOKTextCsv{Data: bufio.NewReaderSize(
+				io.MultiReader(bytes.NewReader(appendRow(nil,
+					csvColumns...)), export), exportBuffer)}, nil
 		}
 		return &oas.ListBatchResultsOKApplicationXNdjson{Data: bufio.NewReaderSize(export, exportBuffer)}, nil
 	}

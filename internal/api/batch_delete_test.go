@@ -35,7 +35,8 @@ func TestDeleteBatch(t *testing.T) {
 
 	s.Do(http.MethodDelete, "/flows/batches/"+batch, nil).Want(http.StatusNoContent)
 	for _, path := range []string{
-		"/flows/batches/" + batch, "/flows/batches/" + again, "/flows/batches/" + batch + "/results", "/flows/jobs/" + batch + ".0",
+		"/flows/batches/" + batch, "/flows/batches/" + again, "/flows/batches/" + batch + "/results", "/flows/jobs/" +
+			batch + ".0",
 		"/flows/executions/" + again + ".1500.1", "/data/record-sets/" + set, "/data/record-sets/" + set + "/records",
 	} {
 		s.Do(http.MethodGet, path, nil).Want(http.StatusNotFound)

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// TestBatch_EstimateAtStart: what the start of a large batch was told can be read as long as there is the batch; nothing is kept of
-// small ones, and nobody else reads it.
+// TestBatch_EstimateAtStart: what the start of a large batch was told can be read as long as there is the batch;
+// nothing is kept of small ones, and nobody else reads it.
 func TestBatch_EstimateAtStart(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, false)

@@ -17,14 +17,16 @@ import (
 func TestBatch_Upload(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, true)
-	s.sim.SetAccount("acme", dialersim.AccountSettings{Rules: []dialersim.Rule{{Kind: "equals", Field: "bad", Value: []byte(`"yes"`), Code: "BAD_ROW", Reason: "Row is \"bad\", sir"}}})
+	s.sim.SetAccount("acme", dialersim.AccountSettings{Rules: []dialersim.Rule{{Kind: "equals", Field: "bad",
+		Value: []byte(`"yes"`), Code: "BAD_ROW", Reason: "Row is \"bad\", sir"}}})
 	rows := rowsOf(700)
 	for i := 5; i < len(rows); i += 100 {
 		rows[i] = fmt.Sprintf(`{"id":"k%d","n":1.50,"bad":"yes"}`, i)
 	}
 	set := s.upload(rows)
 	definition := s.define(uploadSteps)
-	started := s.Do(http.MethodPost, "/flows/definitions/"+definition+"/trigger", fmt.Sprintf(`{"record_set_id":%q,"metadata":{"b":1,"a":2.0}}`, set)).Want(http.StatusOK).JSON()
+	started := s.Do(http.MethodPost, "/flows/definitions/"+definition+"/trigger",
+		fmt.Sprintf(`{"record_set_id":%q,"metadata":{"b":1,"a":2.0}}`, set)).Want(http.StatusOK).JSON()
 	assert.Nil(t, started["execution_id"])
 	assert.Equal(t, "queued", started["status"])
 	assert.Equal(t, 700.0, started["record_count"])
@@ -51,7 +53,8 @@ func TestBatch_Upload(t *testing.T) {
 		"message":"The provider rejected the record","step_id":"send","task_id":"up",
 		"provider_status":null,"provider_code":"BAD_ROW","provider_message":"Row is \"bad\", sir"},
 		"skipped_tasks":[]}`, batch), string(all[105]))
-	for _, filter := range []string{"", "status=rejected", "status=accepted", "status=failed", "skip=10", "skip=700", "status=rejected&skip=3", "status=accepted&skip=498"} {
+	for _, filter := range []string{"", "status=rejected", "status=accepted", "status=failed", "skip=10", "skip=700",
+		"status=rejected&skip=3", "status=accepted&skip=498"} {
 		lines := s.lines(path + "?format=ndjson&" + filter)
 		if !strings.Contains(filter, "skip") {
 			paged := s.pages(path+"?"+filter, 3)
@@ -76,7 +79,8 @@ func TestBatch_Upload(t *testing.T) {
 		"step_id", "task_id", "provider_status", "provider_code", "provider_message", "skipped_tasks", "key"}, table[0])
 	assert.Equal(t, []string{"104", batch + ".104", "accepted"}, table[1][:3])
 	assert.Contains(t, table[1][3], `{"import_id":"`)
-	assert.Equal(t, []string{"105", batch + ".105", "rejected", "", "record_rejected", "The provider rejected the record",
+	assert.Equal(t, []string{"105", batch + ".105", "rejected", "", "record_rejected",
+		"The provider rejected the record",
 		"send", "up", "", "BAD_ROW", `Row is "bad", sir`, "", ""}, table[2])
 	assert.Len(t, s.table(path+"?format=csv&status=rejected"), 1+7)
 	assert.Len(t, s.table(path+"?format=csv&status=failed"), 1)
@@ -134,7 +138,8 @@ func TestBatch_List(t *testing.T) {
 	assert.Equal(t, []string{ids[0], ids[3], ids[6]}, list("definition_id="+second))
 	assert.Equal(t, ids[1:2], list("status=cancelled"))
 	assert.Len(t, list("status=queued&trigger_type=api_call"), 6)
-	for _, empty := range []string{"trigger_type=webhook", "definition_id=x", "schedule_id=" + ids[0], "schedule_id=", "status=failed"} {
+	for _, empty := range []string{"trigger_type=webhook", "definition_id=x", "schedule_id=" + ids[0], "schedule_id=",
+		"status=failed"} {
 		assert.Empty(t, list(empty), empty)
 	}
 	assert.Len(t, s.pages("/flows/jobs", 2), 7, "every batch has one job")
@@ -145,10 +150,12 @@ func TestBatch_List(t *testing.T) {
 	assert.Equal(t, ids[4]+".0", skipped.Items[0].ID)
 
 	cursor := s.get("/flows/batches?limit=2")["next_cursor"].(string)
-	s.Do(http.MethodGet, "/flows/batches?status=queued&cursor="+cursor, nil).Detail(http.StatusBadRequest, "Invalid cursor")
+	s.Do(http.MethodGet, "/flows/batches?status=queued&cursor="+cursor, nil).Detail(http.StatusBadRequest,
+		"Invalid cursor")
 	s.Do(http.MethodGet, "/flows/jobs?cursor="+cursor, nil).Detail(http.StatusBadRequest, "Invalid cursor")
 	s.Do(http.MethodGet, "/flows/batches?skip=1&cursor="+cursor, nil).Invalid("query.skip value_error")
-	s.Do(http.MethodGet, "/flows/batches?status=done&limit=0", nil).Invalid("query.limit greater_than_equal", "query.status enum")
+	s.Do(http.MethodGet, "/flows/batches?status=done&limit=0", nil).Invalid("query.limit greater_than_equal",
+		"query.status enum")
 }
 
 func TestBatch_Cancel(t *testing.T) {
@@ -162,7 +169,8 @@ func TestBatch_Cancel(t *testing.T) {
 	require.Len(t, s.pages("/flows/executions?status=pending", 500), 600)
 
 	path := "/flows/batches/" + batch + "/cancel"
-	s.Do(http.MethodPost, path, fmt.Sprintf(`{"reason":%q}`, strings.Repeat("x", 501))).Invalid("body.reason string_too_long")
+	s.Do(http.MethodPost, path, fmt.Sprintf(`{"reason":%q}`, strings.Repeat("x", 501))).Invalid(
+		"body.reason string_too_long")
 	s.Do(http.MethodPost, path, `{"why":1}`).Invalid("body.why extra_forbidden")
 	b = s.Do(http.MethodPost, path, `{"reason":"wrong list"}`).Want(http.StatusOK).JSON()
 	assert.Equal(t, "cancelled", b["status"])
@@ -190,7 +198,8 @@ func TestBatch_Scheduled(t *testing.T) {
 	s := serveStack(t, false)
 	definition := s.define(transformSteps)
 	at := time.Now().Add(time.Hour).UTC().Truncate(time.Second)
-	batch := s.trigger(definition, fmt.Sprintf(`{"records":[{"n":1},{"n":2}],"scheduled_at":%q}`, at.Format(time.RFC3339)))
+	batch := s.trigger(definition, fmt.Sprintf(`{"records":[{"n":1},{"n":2}],"scheduled_at":%q}`,
+		at.Format(time.RFC3339)))
 	b := s.get("/flows/batches/" + batch)
 	assert.Equal(t, at.Format(time.RFC3339), b["scheduled_at"])
 	assert.Equal(t, 2.0, b["job_counts"].(map[string]any)["staged"])
@@ -218,12 +227,16 @@ func TestBatch_Foreign(t *testing.T) {
 		s.Do(http.MethodGet, path, nil).Want(http.StatusOK)
 	}
 	s.other.Do(http.MethodPost, "/flows/batches/"+batch+"/cancel", nil).Detail(http.StatusNotFound, "Batch not found")
-	s.other.Do(http.MethodPost, "/platforms/dialer/domains/"+s.tenancy+"/refresh-limits", nil).Detail(http.StatusNotFound, "Domain not found")
-	s.other.Do(http.MethodPost, "/platforms/dialer/domains/"+s.tenancy+"/estimate", `{"bucket":"upload","record_count":1}`).Detail(http.StatusNotFound, "Domain not found")
-	for _, list := range []string{"/flows/batches", "/flows/jobs", "/flows/jobs?batch_id=" + batch, "/flows/executions?job_id=" + batch + ".0", "/platforms/dialer/domains"} {
+	s.other.Do(http.MethodPost, "/platforms/dialer/domains/"+s.tenancy+"/refresh-limits",
+		nil).Detail(http.StatusNotFound, "Domain not found")
+	s.other.Do(http.MethodPost, "/platforms/dialer/domains/"+s.tenancy+"/estimate",
+		`{"bucket":"upload","record_count":1}`).Detail(http.StatusNotFound, "Domain not found")
+	for _, list := range []string{"/flows/batches", "/flows/jobs", "/flows/jobs?batch_id=" + batch,
+		"/flows/executions?job_id=" + batch + ".0", "/platforms/dialer/domains"} {
 		assert.Zero(t, s.other.Do(http.MethodGet, list, nil).Want(http.StatusOK).JSON()["total"], list)
 	}
-	for _, id := range []string{"x", batch, batch + ".1", batch + ".00", batch + ".-1", batch + ".0.1", strings.ToUpper(batch) + ".0", batch + ".99999999999999999999"} {
+	for _, id := range []string{"x", batch, batch + ".1", batch + ".00", batch + ".-1", batch + ".0.1",
+		strings.ToUpper(batch) + ".0", batch + ".99999999999999999999"} {
 		s.Do(http.MethodGet, "/flows/jobs/"+id, nil).Detail(http.StatusNotFound, "Job not found")
 	}
 	for _, id := range []string{batch + ".0", batch + ".0.2", batch + ".0.01", batch + ".1.1"} {

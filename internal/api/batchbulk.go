@@ -25,16 +25,19 @@ type bulkAction struct {
 	to []run.BatchStatus
 	// most is how many one request does it to: a retry reads the records of its batch.
 	most int
-	do   func(h batchHandler, ctx context.Context, req *oas.BatchBulk, id uuid.UUID) (started *run.StartedBatch, err error)
+	do   func(h batchHandler, ctx context.Context, req *oas.BatchBulk,
+		id uuid.UUID) (started *run.StartedBatch, err error)
 }
 
 var bulkActions = map[oas.BatchBulkAction]bulkAction{
-	oas.BatchBulkActionPause:         {[]run.BatchStatus{run.BatchQueued, run.BatchRunning}, 100, batchHandler.bulkPause},
+	oas.BatchBulkActionPause: {[]run.BatchStatus{run.BatchQueued, run.BatchRunning}, 100,
+		batchHandler.bulkPause},
 	oas.BatchBulkActionResume:        {[]run.BatchStatus{run.BatchPaused}, 100, batchHandler.bulkResume},
 	oas.BatchBulkActionCancel:        {openBatches, 100, batchHandler.bulkCancel},
 	oas.BatchBulkActionRaisePriority: {openBatches, 100, bulkPriority("high")},
 	oas.BatchBulkActionLowerPriority: {openBatches, 100, bulkPriority("normal")},
-	oas.BatchBulkActionRetry:         {[]run.BatchStatus{run.BatchPartiallyFailed, run.BatchFailed, run.BatchCancelled}, 10, batchHandler.bulkRetry},
+	oas.BatchBulkActionRetry: {[]run.BatchStatus{run.BatchPartiallyFailed, run.BatchFailed, run.BatchCancelled},
+		10, batchHandler.bulkRetry},
 }
 
 var openBatches = []run.BatchStatus{run.BatchQueued, run.BatchRunning, run.BatchPaused}
@@ -78,10 +81,13 @@ func (h batchHandler) ChangeBatches(ctx context.Context, req *oas.BatchBulk) (*o
 }
 
 // meant reads the next batches that an action on many means. Faults: those of pageOf.
-func (h batchHandler) meant(ctx context.Context, req *oas.BatchBulk, action bulkAction) (page, []db.BatchesMeantRow, error) {
+func (h batchHandler) meant(ctx context.Context, req *oas.BatchBulk,
+	action bulkAction) (page, []db.BatchesMeantRow, error) {
 	f, orgID := &req.Filter, account.FromContext(ctx).OrgID
-	p, err := pageOf("bulk", orgID, oas.OptInt{}, oas.OptInt{}, req.Cursor, req.Action, "\x00", fmt.Sprintf("%q", f.Ids), "\x00", f.Status.Value, "\x00",
-		f.DefinitionID, "\x00", f.ScheduleID, "\x00", f.TriggerType.Value, "\x00", f.CreatedAfter, "\x00", f.CreatedBefore)
+	p, err := pageOf("bulk", orgID, oas.OptInt{}, oas.OptInt{}, req.Cursor, req.Action, "\x00",
+		fmt.Sprintf("%q", f.Ids), "\x00", f.Status.Value, "\x00",
+		f.DefinitionID, "\x00", f.ScheduleID, "\x00", f.TriggerType.Value, "\x00", f.CreatedAfter, "\x00",
+		f.CreatedBefore)
 	if err != nil {
 		return p, nil, err
 	}
@@ -93,8 +99,9 @@ func (h batchHandler) meant(ctx context.Context, req *oas.BatchBulk, action bulk
 		}
 		at = at.Behind(last)
 	}
-	in := db.BatchesMeantParams{OrgID: orgID, Least: at.Least, Most: at.Most, CreatedAfter: at.CreatedAfter, CreatedBefore: at.CreatedBefore,
-		MaxRows: int32(action.most)}
+	in := db.BatchesMeantParams{OrgID: orgID, Least: at.Least, Most: at.Most, CreatedAfter: at.CreatedAfter,
+		CreatedBefore: at.CreatedBefore,
+		MaxRows:       int32(action.most)}
 	for _, status := range action.to {
 		if !f.Status.Set || string(f.Status.Value) == string(status) {
 			in.Statuses = append(in.Statuses, string(status))
@@ -126,7 +133,8 @@ func (h batchHandler) meant(ctx context.Context, req *oas.BatchBulk, action bulk
 var refusals = []fault.Code{fault.Conflict, fault.NotFound, fault.RateLimited}
 
 // bulkOne changes one batch. What refuses that is told with the batch; any other failure ends the request.
-func (h batchHandler) bulkOne(ctx context.Context, req *oas.BatchBulk, action bulkAction, id uuid.UUID) (oas.BatchBulkItem, error) {
+func (h batchHandler) bulkOne(ctx context.Context, req *oas.BatchBulk, action bulkAction,
+	id uuid.UUID) (oas.BatchBulkItem, error) {
 	item := oas.BatchBulkItem{BatchID: id.String(), Outcome: oas.BatchBulkItemOutcomeDone}
 	item.Detail.SetToNull()
 	item.StartedBatchID.SetToNull()
@@ -167,7 +175,8 @@ func (h batchHandler) bulkCancel(ctx context.Context, req *oas.BatchBulk, id uui
 	})
 }
 
-func bulkPriority(priority string) func(batchHandler, context.Context, *oas.BatchBulk, uuid.UUID) (*run.StartedBatch, error) {
+func bulkPriority(priority string) func(batchHandler, context.Context, *oas.BatchBulk,
+	uuid.UUID) (*run.StartedBatch, error) {
 	return func(h batchHandler, ctx context.Context, _ *oas.BatchBulk, id uuid.UUID) (*run.StartedBatch, error) {
 		return nil, pg.InTx(ctx, h.pool, func(ctx context.Context, tx pgx.Tx) error {
 			_, err := h.runs.Steer(ctx, tx, account.FromContext(ctx).OrgID, id, run.Steering{Priority: &priority})
@@ -176,9 +185,11 @@ func bulkPriority(priority string) func(batchHandler, context.Context, *oas.Batc
 	}
 }
 
-func (h batchHandler) bulkRetry(ctx context.Context, _ *oas.BatchBulk, id uuid.UUID) (started *run.StartedBatch, err error) {
+func (h batchHandler) bulkRetry(ctx context.Context, _ *oas.BatchBulk,
+	id uuid.UUID) (started *run.StartedBatch, err error) {
 	caller := account.FromContext(ctx)
-	in := run.RetryInput{OrgID: caller.OrgID, BatchID: id, CreatedBy: &caller.AccountID, Statuses: []run.Status{run.Failed, run.Rejected, run.Unprocessed}}
+	in := run.RetryInput{OrgID: caller.OrgID, BatchID: id, CreatedBy: &caller.AccountID,
+		Statuses: []run.Status{run.Failed, run.Rejected, run.Unprocessed}}
 	err = pg.InTx(ctx, h.pool, func(ctx context.Context, tx pgx.Tx) (err error) {
 		started, err = h.runs.Retry(ctx, tx, in)
 		return err

@@ -45,9 +45,11 @@ func TestBulk_Filter(t *testing.T) {
 	flow := s.define(transformSteps)
 	batches := []string{s.trigger(flow, "{}"), s.trigger(flow, "{}")}
 	path, filter := "/flows/batches/bulk", `{"definition_id":"`+flow+`"}`
-	unprocessable := s.Do(http.MethodPost, path, `{"action":"cancel","filter":{},"expected_count":2}`).Want(http.StatusUnprocessableEntity)
+	unprocessable := s.Do(http.MethodPost, path, `{"action":"cancel","filter":{},"expected_count":2}`).Want(
+		http.StatusUnprocessableEntity)
 	assert.Contains(t, string(unprocessable.Body), "Must have at least 1 of its fields")
-	assert.Equal(t, bulkResult{Matched: 2, Left: 2, Batches: s.bulk("cancel", filter, "").Batches}, s.bulk("cancel", filter, ""), "without a number nothing is done")
+	assert.Equal(t, bulkResult{Matched: 2, Left: 2, Batches: s.bulk("cancel", filter, "").Batches},
+		s.bulk("cancel", filter, ""), "without a number nothing is done")
 	for _, n := range []int{1, 3} {
 		s.Do(http.MethodPost, path, fmt.Sprintf(`{"action":"cancel","filter":%s,"expected_count":%d}`, filter, n)).
 			Detail(http.StatusConflict, fmt.Sprintf("2 batches are meant, not %d; look at them again", n))
@@ -55,13 +57,16 @@ func TestBulk_Filter(t *testing.T) {
 	ids := `{"ids":["` + strings.Join(batches, `","`) + `"]}`
 	other := *s
 	other.Client = s.other
-	for _, f := range []string{filter, ids, `{"ids":["x"]}`, `{"definition_id":"x"}`, `{"schedule_id":"` + flow + `"}`} {
+	for _, f := range []string{filter, ids, `{"ids":["x"]}`, `{"definition_id":"x"}`, `{"schedule_id":"` + flow +
+		`"}`} {
 		assert.Zero(t, other.bulk("cancel", f, `,"expected_count":0`).Matched, f)
 	}
-	for _, f := range []string{`{"ids":["x"]}`, `{"trigger_type":"webhook"}`, `{"status":"paused"}`, `{"status":"completed"}`, `{"created_before":"2020-01-01T00:00:00Z"}`} {
+	for _, f := range []string{`{"ids":["x"]}`, `{"trigger_type":"webhook"}`, `{"status":"paused"}`,
+		`{"status":"completed"}`, `{"created_before":"2020-01-01T00:00:00Z"}`} {
 		assert.Zero(t, s.bulk("cancel", f, "").Matched, f)
 	}
-	for _, f := range []string{ids, `{"trigger_type":"api_call"}`, `{"status":"queued"}`, `{"created_after":"2020-01-01T00:00:00Z"}`} {
+	for _, f := range []string{ids, `{"trigger_type":"api_call"}`, `{"status":"queued"}`,
+		`{"created_after":"2020-01-01T00:00:00Z"}`} {
 		assert.Equal(t, 2, s.bulk("cancel", f, "").Matched, f)
 	}
 	assert.Equal(t, []string{"queued", "queued"}, s.statuses(batches))
@@ -80,7 +85,8 @@ func TestBulk_Actions(t *testing.T) {
 	two := `{"ids":["` + batches[0] + `","` + batches[10] + `"]}`
 	done := s.bulk("pause", two, `,"expected_count":2,"reason":"why","duration_seconds":3600`)
 	assert.Equal(t, []any{2, 2, 0, 0}, []any{done.Matched, done.Done, done.Refused, done.Left})
-	assert.Equal(t, []string{batches[10], batches[0]}, []string{done.Batches[0].BatchID, done.Batches[1].BatchID}, "the newest first")
+	assert.Equal(t, []string{batches[10], batches[0]}, []string{done.Batches[0].BatchID, done.Batches[1].BatchID},
+		"the newest first")
 	assert.Equal(t, []string{"paused", "queued", "paused"}, s.statuses([]string{batches[0], batches[1], batches[10]}))
 	assert.Equal(t, 2, s.number(`SELECT count(*) FROM flow.pause WHERE reason = 'why' AND expires_at IS NOT NULL`))
 	assert.Equal(t, 9, s.bulk("pause", all, "").Matched, "none that is paused")
@@ -94,7 +100,8 @@ func TestBulk_Actions(t *testing.T) {
 	assert.Equal(t, 11, s.bulk("cancel", all, `,"expected_count":11,"reason":"wrong file"`).Done)
 	assert.Equal(t, "wrong file", s.get("/flows/batches/" + batches[3])["status_reason"])
 	assert.Equal(t, 11, s.number(`SELECT count(*) FROM flow.audit_log WHERE action = 'changeBatches' AND resource_id = ANY($1)
-		AND created_at >= (SELECT min(completed_at) FROM flow.batch_count WHERE completed_at IS NOT NULL)`, batches), "each is audited")
+		AND created_at >= (SELECT min(completed_at) FROM flow.batch_count WHERE completed_at IS NOT NULL)`, batches),
+		"each is audited")
 	assert.Zero(t, s.bulk("cancel", all, "").Matched)
 
 	first := s.bulk("retry", all, `,"expected_count":11`)
@@ -106,5 +113,6 @@ func TestBulk_Actions(t *testing.T) {
 	again := s.bulk("retry", all, `,"expected_count":11`)
 	assert.Equal(t, []int{0, 10}, []int{again.Done, again.Refused}, "their retries are under way")
 	assert.Contains(t, *again.Batches[0].Detail, "No job of the batch can be retried")
-	s.Do(http.MethodPost, "/flows/batches/bulk", `{"action":"cancel","filter":`+all+`,"cursor":"`+*first.Next+`"}`).Detail(http.StatusBadRequest, "Invalid cursor")
+	s.Do(http.MethodPost, "/flows/batches/bulk", `{"action":"cancel","filter":`+all+`,"cursor":"`+*first.Next+
+		`"}`).Detail(http.StatusBadRequest, "Invalid cursor")
 }

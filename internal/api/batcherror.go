@@ -23,10 +23,12 @@ func (h batchHandler) ListBatchErrors(ctx context.Context, params oas.ListBatchE
 	if err != nil {
 		return nil, err
 	}
-	out := &oas.BatchErrors{Items: make([]oas.ErrorGroup, len(found.Groups)), Records: found.Records, Others: found.Others}
+	out := &oas.BatchErrors{Items: make([]oas.ErrorGroup, len(found.Groups)), Records: found.Records,
+		Others: found.Others}
 	for i := range found.Groups {
 		g := &found.Groups[i]
-		out.Items[i] = oas.ErrorGroup{ID: g.ID, Status: oas.JobStatus(g.Status), Error: jobErrorOf(&g.Error).Value, Count: g.Count,
+		out.Items[i] = oas.ErrorGroup{ID: g.ID, Status: oas.JobStatus(g.Status), Error: jobErrorOf(&g.Error).Value,
+			Count:    g.Count,
 			Examples: make([]oas.ErrorExample, len(g.Examples))}
 		for j := range g.Examples {
 			e := &g.Examples[j]
@@ -46,7 +48,8 @@ func (h batchHandler) ResolveBatch(ctx context.Context, req *oas.BatchResolution
 		return nil, err
 	}
 	in := dispatch.BatchResolution{Groups: req.Groups, Statuses: []run.Status{run.NeedsReconcile, run.Unresolved},
-		Resolution: dispatch.Resolution{OrgID: caller.OrgID, BatchID: id, Outcome: dispatch.Outcome(req.Outcome), By: &caller.AccountID}}
+		Resolution: dispatch.Resolution{OrgID: caller.OrgID, BatchID: id, Outcome: dispatch.Outcome(req.Outcome),
+			By: &caller.AccountID}}
 	if note := req.Note.Value; note != "" {
 		in.Note = &note
 	}

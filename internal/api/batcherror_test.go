@@ -112,7 +112,8 @@ func TestBatchErrors_Groups(t *testing.T) {
 	assert.Equal(t, []int{15, 0}, []int{records, others})
 	exists, phone := groups[0], groups[1]
 	assert.Equal(t, []any{10, "failed", 5, "failed"}, []any{exists.Count, exists.Status, phone.Count, phone.Status})
-	assert.Equal(t, map[string]any{"code": "provider_refused", "message": "The provider refused the call (status 409)", "step_id": "s",
+	assert.Equal(t, map[string]any{"code": "provider_refused", "message": "The provider refused the call (status 409)",
+		"step_id": "s",
 		"task_id": "t", "provider_status": 409.0, "provider_code": "EXISTS",
 		"provider_message": "Contact # exists with '#'"}, exists.Error)
 	assert.Equal(t, "phone must be E.164", phone.Error["provider_message"])
@@ -132,8 +133,10 @@ func TestBatchErrors_Groups(t *testing.T) {
 	s.await(all)
 
 	f.mend()
-	whole := s.Do(http.MethodPost, "/flows/batches/"+all+"/retry", `{"groups":["`+phone.ID+`"]}`).Want(http.StatusOK).JSON()
-	assert.EqualValues(t, 3, whole["record_count"], "groups have the same ids in another batch, of which no job was well")
+	whole := s.Do(http.MethodPost, "/flows/batches/"+all+"/retry", `{"groups":["`+phone.ID+
+		`"]}`).Want(http.StatusOK).JSON()
+	assert.EqualValues(t, 3, whole["record_count"],
+		"groups have the same ids in another batch, of which no job was well")
 	retry := func(body string) string {
 		return s.Do(http.MethodPost, "/flows/batches/"+batch+"/retry", body).Want(http.StatusOK).JSON()["batch_id"].(string)
 	}
@@ -156,7 +159,8 @@ func TestBatchErrors_Resolve(t *testing.T) {
 	groups, _, _ := s.errors(batch, "?status=unresolved")
 	require.Len(t, groups, 1)
 	fire := groups[0]
-	assert.Equal(t, []any{"outcome_unknown", "node # is on fire"}, []any{fire.Error["code"], fire.Error["provider_message"]})
+	assert.Equal(t, []any{"outcome_unknown", "node # is on fire"}, []any{fire.Error["code"],
+		fire.Error["provider_message"]})
 	assert.Equal(t, 6, fire.Count)
 
 	path := "/flows/batches/" + batch + "/resolve"
@@ -191,7 +195,8 @@ func TestBatchErrors_ResolveBulk(t *testing.T) {
 	s.doubt(batch, "unresolved")
 	s.resolve(batch, 300, `{"outcome":"accepted"}`)
 	s.resolve(batch, 0, `{"outcome":"requeue"}`)
-	got := s.Do(http.MethodPost, "/flows/batches/"+batch+"/resolve", `{"outcome":"rejected","note":"no list","expected_count":698}`).
+	got := s.Do(http.MethodPost, "/flows/batches/"+batch+"/resolve",
+		`{"outcome":"rejected","note":"no list","expected_count":698}`).
 		Want(http.StatusOK).JSON()
 	assert.Equal(t, map[string]any{"resolved": 698.0, "remaining": 0.0}, got)
 	want := map[string]int{"accepted": 1, "rejected": 698, "queued": 1}
@@ -201,9 +206,11 @@ func TestBatchErrors_ResolveBulk(t *testing.T) {
 	assert.Equal(t, []any{698, 698, "resolved_by_person"}, []any{records, groups[0].Count, groups[0].Error["code"]})
 	var wrong, state string
 	var places int
-	require.NoError(t, s.owner.QueryRow(t.Context(), `SELECT count(*), count(*) FILTER (WHERE call_row <> position)::text,
+	require.NoError(t, s.owner.QueryRow(t.Context(),
+		`SELECT count(*), count(*) FILTER (WHERE call_row <> position)::text,
 		(SELECT string_agg(state, ' ') FROM flow.call) FROM flow.resolution`).Scan(&places, &wrong, &state))
-	assert.Equal(t, []any{700, "0", "settled"}, []any{places, wrong, state}, "the place in the call is that in the batch")
+	assert.Equal(t, []any{700, "0", "settled"}, []any{places, wrong, state},
+		"the place in the call is that in the batch")
 	s.Do(http.MethodPost, "/flows/batches/"+batch+"/cancel", nil).Want(http.StatusOK)
 
 	again := s.trigger(s.define(uploadSteps), `{"records":[{"id":"a"},{"id":"b"}]}`)

@@ -8,7 +8,8 @@ import (
 )
 
 // GetBatchTimeline says what the calls of a batch carried over time, and when it was paused.
-func (h batchHandler) GetBatchTimeline(ctx context.Context, params oas.GetBatchTimelineParams) (*oas.BatchTimeline, error) {
+func (h batchHandler) GetBatchTimeline(ctx context.Context,
+	params oas.GetBatchTimelineParams) (*oas.BatchTimeline, error) {
 	id, err := pathID("Batch", params.BatchID)
 	if err != nil {
 		return nil, err
@@ -29,7 +30,8 @@ func (h batchHandler) GetBatchTimeline(ctx context.Context, params oas.GetBatchT
 	out := &oas.BatchTimeline{IntervalSeconds: int64(found.Interval.Seconds()), Complete: found.Complete,
 		Points: make([]oas.BatchTimelinePointsItem, len(found.Points)), Pauses: make([]oas.Pause, len(holds))}
 	for i, p := range found.Points {
-		out.Points[i] = oas.BatchTimelinePointsItem{StartsAt: p.At.UTC(), Calls: p.Calls, Records: p.Records, Failed: p.Failed}
+		out.Points[i] = oas.BatchTimelinePointsItem{StartsAt: p.At.UTC(), Calls: p.Calls, Records: p.Records,
+			Failed: p.Failed}
 	}
 	for i, held := range holds {
 		out.Pauses[i] = holdOf(held)

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestBatchTimeline: what calls carried is told by intervals that reach over all of them, of a shared call the records of the batch
-// alone, and with them the pauses.
+// TestBatchTimeline: what calls carried is told by intervals that reach over all of them, of a shared call the records
+// of the batch alone, and with them the pauses.
 func TestBatchTimeline(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, false)
@@ -27,7 +27,8 @@ func TestBatchTimeline(t *testing.T) {
 		require.NoError(t, err)
 		return id
 	}
-	assert.Equal(t, []any{[]any{}, []any{}, true}, []any{s.get(path)["points"], s.get(path)["pauses"], s.get(path)["complete"]})
+	assert.Equal(t, []any{[]any{}, []any{}, true}, []any{s.get(path)["points"], s.get(path)["pauses"],
+		s.get(path)["complete"]})
 	sent(batch, 0, 10, "success", "{[0,10)}")
 	sent(batch, 2*time.Second, 5, "refused", "{[10,15)}")
 	sent(batch, 10*time.Minute, 9, "success", "{[15,18)}", other)

@@ -104,7 +104,8 @@ func wideRows(from, n int) []string {
 		h := fnv.New64a()
 		fmt.Fprint(h, from+i)
 		r := rand.New(rand.NewPCG(h.Sum64(), 1))
-		rows[i] = fmt.Sprintf(`{"id":"k%d","n":%d,"a":"%016x%016x%016x%016x"}`, from+i, from+i, r.Uint64(), r.Uint64(), r.Uint64(), r.Uint64())
+		rows[i] = fmt.Sprintf(`{"id":"k%d","n":%d,"a":"%016x%016x%016x%016x"}`, from+i, from+i, r.Uint64(), r.Uint64(),
+			r.Uint64(), r.Uint64())
 	}
 	return rows
 }
@@ -112,7 +113,8 @@ func wideRows(from, n int) []string {
 // chunk sends a chunk of a set.
 func (b *bucket) chunk(set string, index int, rows []string) *http.Response {
 	b.t.Helper()
-	req, err := http.NewRequestWithContext(b.t.Context(), http.MethodPost, b.app.URL()+"/v1/data/record-sets/"+set+"/records",
+	req, err := http.NewRequestWithContext(b.t.Context(), http.MethodPost, b.app.URL()+"/v1/data/record-sets/"+set+
+		"/records",
 		strings.NewReader(fmt.Sprintf(`{"chunk_index":%d,"records":[%s]}`, index, strings.Join(rows, ","))))
 	require.NoError(b.t, err)
 	req.Header.Set("X-API-Key", b.Key)
@@ -131,7 +133,8 @@ func (b *bucket) uploadWide(chunks int) (set string) {
 		require.Equal(b.t, http.StatusOK, b.chunk(set, i, wideRows(2000*i, 2000)).StatusCode)
 	}
 	require.Equal(b.t, http.StatusOK, b.chunk(set, chunks, wideRows(2000*chunks, 20)).StatusCode)
-	b.Do(http.MethodPost, "/data/record-sets/"+set+"/seal", fmt.Sprintf(`{"expected_count":%d}`, 2000*chunks+20)).Want(http.StatusOK)
+	b.Do(http.MethodPost, "/data/record-sets/"+set+"/seal", fmt.Sprintf(`{"expected_count":%d}`, 2000*chunks+20)).Want(
+		http.StatusOK)
 	return set
 }
 

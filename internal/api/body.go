@@ -25,7 +25,8 @@ var errNotJSON = fault.New(fault.Unsupported, "Content-Type must be application/
 func refuseEncoded(r *http.Request) error {
 	for _, coding := range r.Header.Values("Content-Encoding") {
 		if coding = strings.TrimSpace(coding); coding != "" && !strings.EqualFold(coding, "identity") {
-			return fault.New(fault.Unsupported, "Content-Encoding is not supported; send the body uncompressed, without this header")
+			return fault.New(fault.Unsupported,
+				"Content-Encoding is not supported; send the body uncompressed, without this header")
 		}
 	}
 	return nil
@@ -76,8 +77,8 @@ func (b *lazyBody) load() {
 	}
 }
 
-// refuseBody refuses a body that an operation has no use for, though its sender may think so; an object without fields says nothing.
-// Faults: those of reading it; Unprocessable.
+// refuseBody refuses a body that an operation has no use for, though its sender may think so; an object without fields
+// says nothing. Faults: those of reading it; Unprocessable.
 func refuseBody(ctx context.Context) error {
 	b := exchangeOf(ctx).body
 	if b == nil {
@@ -96,7 +97,8 @@ func refuseBody(ctx context.Context) error {
 	}
 	var bad []fault.Field
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
-		bad = append(bad, fault.Field{Loc: []string{"body", name}, Msg: "Must be left out: this operation takes no body", Type: "extra_forbidden"})
+		bad = append(bad, fault.Field{Loc: []string{"body", name},
+			Msg: "Must be left out: this operation takes no body", Type: "extra_forbidden"})
 	}
 	if len(bad) > 0 {
 		return fault.Invalidated(bad...)
@@ -124,8 +126,8 @@ func refuseLarge(length int64, limit int) error {
 	return nil
 }
 
-// readOn reads a body of at most limit bytes into buf, which grow makes larger whenever it is full. Faults: as readAll, and those of
-// grow.
+// readOn reads a body of at most limit bytes into buf, which grow makes larger whenever it is full. Faults: as readAll,
+// and those of grow.
 func readOn(from io.Reader, limit int, buf []byte, grow func(full []byte) ([]byte, error)) (_ []byte, err error) {
 	from = io.LimitReader(from, int64(limit)+1)
 	for {

@@ -33,9 +33,12 @@ var bodies = map[string]struct{ form, body, headers, want string }{
 		{"name":"o:line","namespace":"urn:o","attributes":{"sku":"<a>"},"content":["1 & 2"]},
 		{"name":"o:line","namespace":"urn:o","attributes":{},"content":["é"]},
 		{"name":"empty","namespace":null,"attributes":{},"content":[]}]}`},
-	"text":       {"text", `"{{ input.email }} said \"hi\"\n"`, `{}`, `{"type":"text/plain; charset=utf-8","base64":"` + b64("anna+1@a.example said \"hi\"\n") + `"}`},
-	"bytes":      {"bytes", `"AAEC/w=="`, `{"content-type":"image/x-dots"}`, `{"type":"image/x-dots","base64":"AAEC/w=="}`},
-	"by default": {"", `{"a":["{{ input.id }}"]}`, `{}`, `{"type":"application/json","base64":"` + b64(`{"a":[7]}`) + `"}`},
+	"text": {"text", `"{{ input.email }} said \"hi\"\n"`, `{}`, `{"type":"text/plain; charset=utf-8","base64":"` +
+		b64("anna+1@a.example said \"hi\"\n") + `"}`},
+	"bytes": {"bytes", `"AAEC/w=="`, `{"content-type":"image/x-dots"}`,
+		`{"type":"image/x-dots","base64":"AAEC/w=="}`},
+	"by default": {"", `{"a":["{{ input.id }}"]}`, `{}`, `{"type":"application/json","base64":"` + b64(`{"a":[7]}`) +
+		`"}`},
 }
 
 func b64(text string) string { return base64.StdEncoding.EncodeToString([]byte(text)) }
@@ -48,8 +51,8 @@ func foreignServer(t *testing.T, script string) (host string) {
 	return "127.0.0.1:" + servers.Start(t, string(text))
 }
 
-// TestBodyForms: what a task of core__http__request sends in each form is what others' parsers read, and a dry run shows
-// it.
+// TestBodyForms: what a task of core__http__request sends in each form is what others' parsers read, and a dry run
+// shows it.
 func TestBodyForms(t *testing.T) {
 	t.Parallel()
 	host := foreignServer(t, "receiver.cjs")
@@ -61,7 +64,8 @@ func TestBodyForms(t *testing.T) {
 			form = fmt.Sprintf(`"body_form":%q,`, b.form)
 		}
 		id := strings.ReplaceAll(name, " ", "_")
-		tasks = append(tasks, fmt.Sprintf(`{"id":%q,"action_id":"core__http__request","params":{"method":"PUT","url":%q,%s"headers":%s,"body":%s}}`,
+		tasks = append(tasks, fmt.Sprintf(
+			`{"id":%q,"action_id":"core__http__request","params":{"method":"PUT","url":%q,%s"headers":%s,"body":%s}}`,
 			id, "http://"+host, form, b.headers, b.body))
 		var value any
 		assert.NoError(t, json.Unmarshal([]byte(b.want), &value), name)
@@ -86,7 +90,8 @@ func TestBodyForms(t *testing.T) {
 			}
 		}
 	}
-	s.Do(http.MethodPost, "/flows/definitions/"+flow+"/dry-run", `{"input_data":{"id":7,"email":"anna+1@a.example"}}`).Want(http.StatusOK).Into(&dry)
+	s.Do(http.MethodPost, "/flows/definitions/"+flow+"/dry-run",
+		`{"input_data":{"id":7,"email":"anna+1@a.example"}}`).Want(http.StatusOK).Into(&dry)
 	shown := map[string]any{}
 	for _, task := range dry.Steps[0].Tasks {
 		shown[task.ID] = task.Call.Body
@@ -98,21 +103,25 @@ func TestBodyForms(t *testing.T) {
 	assert.Contains(t, shown["form"], "metadata%5Bplan%5D=gold+%26+co&items%5B0%5D%5Bprice%5D=p1")
 }
 
-// TestBodyForms_Refused: what has no such form is refused when the flow is defined, and where only the record tells, fails it
-// without a call.
+// TestBodyForms_Refused: what has no such form is refused when the flow is defined, and where only the record tells,
+// fails it without a call.
 func TestBodyForms_Refused(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, true)
 	step := func(form, body string) string {
 		return fmt.Sprintf(`[{"id":"s","tasks":[{"id":"t","action_id":"core__http__request","params":{"method":"PUT","url":"SIM/x","body_form":%q,"body":%s}}]}]`, form, body)
 	}
-	for _, c := range [][2]string{{"form", `"a=1"`}, {"multipart", `[1]`}, {"xml", `{"a":1,"b":2}`}, {"xml", `"<a/>"`}, {"text", `{}`}, {"bytes", `"no base64!"`}, {"yaml", `{}`}} {
-		s.Do(http.MethodPost, "/flows/definitions", fmt.Sprintf(`{"name":"f","steps":%s}`, s.steps(step(c[0], c[1])))).Want(http.StatusUnprocessableEntity)
+	for _, c := range [][2]string{{"form", `"a=1"`}, {"multipart", `[1]`}, {"xml", `{"a":1,"b":2}`}, {"xml", `"<a/>"`},
+		{"text", `{}`}, {"bytes", `"no base64!"`}, {"yaml", `{}`}} {
+		s.Do(http.MethodPost, "/flows/definitions", fmt.Sprintf(`{"name":"f","steps":%s}`,
+			s.steps(step(c[0], c[1])))).Want(http.StatusUnprocessableEntity)
 	}
-	for form, record := range map[string]string{"form": `{"body":"a"}`, "multipart": `{"body":{"f":{"filename":"x"}}}`, "xml": `{"body":{"a b":1}}`,
+	for form, record := range map[string]string{"form": `{"body":"a"}`, "multipart": `{"body":{"f":{"filename":"x"}}}`,
+		"xml":  `{"body":{"a b":1}}`,
 		"text": `{"body":[1]}`, "bytes": `{"body":"%"}`, "{{ input.form }}": `{"form":"yaml"}`} {
 		batch := s.trigger(s.define(step(form, `"{{ input.body }}"`)), `{"records":[`+record+`]}`)
 		assert.Equal(t, "failed", s.await(batch)["status"], form)
-		assert.Equal(t, "invalid_parameters", s.get("/flows/jobs/" + batch + ".0")["error"].(map[string]any)["code"], form)
+		assert.Equal(t, "invalid_parameters", s.get("/flows/jobs/" + batch + ".0")["error"].(map[string]any)["code"],
+			form)
 	}
 }

@@ -16,30 +16,34 @@ import (
 	"flowlane/internal/webhook"
 )
 
-// bodyRule is a rule on one field of a body that the schema cannot state. It is for the domain to enforce, and is asked here only of
-// what gets no further, so that the answer names every bad field and not just those of one kind.
+// bodyRule is a rule on one field of a body that the schema cannot state. It is for the domain to enforce, and is asked
+// here only of what gets no further, so that the answer names every bad field and not just those of one kind.
 type bodyRule struct {
 	field string
 	check func(value json.RawMessage) error
 }
 
 var (
-	scheduleRules     = []bodyRule{{"cron_expression", ofString(schedule.CheckCron)}, {"timezone", ofString(schedule.CheckZone)}}
-	subscriptionRules = []bodyRule{{"filter", ofString(subscription.CheckFilter)}, {"input_template", ofObject(subscription.CheckTemplate)}}
-	definitionRules   = []bodyRule{{"steps", definition.CheckExpressions}}
-	webhookRules      = []bodyRule{{"input_template", ofObject(webhook.CheckTemplate)}}
+	scheduleRules = []bodyRule{{"cron_expression", ofString(schedule.CheckCron)},
+		{"timezone", ofString(schedule.CheckZone)}}
+	subscriptionRules = []bodyRule{{"filter", ofString(subscription.CheckFilter)},
+		{"input_template", ofObject(subscription.CheckTemplate)}}
+	definitionRules = []bodyRule{{"steps", definition.CheckExpressions}}
+	webhookRules    = []bodyRule{{"input_template", ofObject(webhook.CheckTemplate)}}
 )
 
 // bodyRules are the rules by operation.
 var bodyRules = map[string][]bodyRule{
-	"createSchedule": scheduleRules, "replaceSchedule": scheduleRules, "updateSchedule": scheduleRules, "previewSchedule": scheduleRules,
+	"createSchedule": scheduleRules, "replaceSchedule": scheduleRules, "updateSchedule": scheduleRules,
+	"previewSchedule":         scheduleRules,
 	"createEventSubscription": subscriptionRules, "updateEventSubscription": subscriptionRules,
-	"createDefinition": definitionRules, "replaceDefinition": definitionRules, "validateDefinition": definitionRules, "dryRunNewDefinition": definitionRules,
-	"createWebhook": webhookRules, "updateWebhook": webhookRules,
+	"createDefinition": definitionRules, "replaceDefinition": definitionRules, "validateDefinition": definitionRules,
+	"dryRunNewDefinition": definitionRules,
+	"createWebhook":       webhookRules, "updateWebhook": webhookRules,
 }
 
-// fixedFields are those that a resource keeps from its creation on, by the operation that changes it. To call them unknown would
-// puzzle who has just read them.
+// fixedFields are those that a resource keeps from its creation on, by the operation that changes it. To call them
+// unknown would puzzle who has just read them.
 var fixedFields = map[string][]string{"updateWebhook": {"mode", "provider"}}
 
 func ofString(check func(string) error) func(json.RawMessage) error {

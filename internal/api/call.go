@@ -24,15 +24,19 @@ type callHandler struct{ calls Calls }
 
 func (h callHandler) ListCalls(ctx context.Context, params oas.ListCallsParams) (*oas.CallList, error) {
 	caller := account.FromContext(ctx)
-	filters, _ := json.Marshal([]string{params.BatchID.Value, params.JobID.Value, params.TenancyID.Value, params.CredentialID.Value, params.ActionID.Value,
+	filters, _ := json.Marshal([]string{params.BatchID.Value, params.JobID.Value, params.TenancyID.Value,
+		params.CredentialID.Value, params.ActionID.Value,
 		string(params.Outcome.Value), params.Code.Value, string(params.Purpose.Value)}) // of texts: cannot fail
-	p, err := pageOf("calls", caller.OrgID, params.Limit, oas.OptInt{}, params.Cursor, string(filters), params.Status.Value)
+	p, err := pageOf("calls", caller.OrgID, params.Limit, oas.OptInt{}, params.Cursor, string(filters),
+		params.Status.Value)
 	if err != nil {
 		return nil, err
 	}
 	f := dispatch.CallFilter{
-		OrgID: caller.OrgID, Before: uuid.Max, Limit: p.Fetch(), Tenancy: optional(params.TenancyID.Value, params.TenancyID.Set),
-		ActionID: optional(params.ActionID.Value, params.ActionID.Set), Outcome: optional(params.Outcome.Value, params.Outcome.Set),
+		OrgID: caller.OrgID, Before: uuid.Max, Limit: p.Fetch(), Tenancy: optional(params.TenancyID.Value,
+			params.TenancyID.Set),
+		ActionID: optional(params.ActionID.Value, params.ActionID.Set), Outcome: optional(params.Outcome.Value,
+			params.Outcome.Set),
 		Code: optional(params.Code.Value, params.Code.Set), Purpose: optional(params.Purpose.Value, params.Purpose.Set),
 	}
 	if p.Key != "" {
@@ -90,11 +94,15 @@ func (h callHandler) GetCall(ctx context.Context, params oas.GetCallParams) (*oa
 
 func callOf(c dispatch.Call) oas.Call {
 	out := oas.Call{
-		ID: c.ID.String(), Purpose: oas.CallPurpose(c.Purpose), AboutCallID: nilID(c.About), ActionID: c.ActionID, CredentialID: nilID(c.CredentialID), TenancyID: nilString(c.Tenancy),
-		Lane: oas.Lane(c.Lane), Attempt: int(c.Attempt), RecordCount: int(c.Records), Batches: make([]oas.CallBatch, len(c.Batches)),
+		ID: c.ID.String(), Purpose: oas.CallPurpose(c.Purpose), AboutCallID: nilID(c.About), ActionID: c.ActionID,
+		CredentialID: nilID(c.CredentialID), TenancyID: nilString(c.Tenancy),
+		Lane: oas.Lane(c.Lane), Attempt: int(c.Attempt), RecordCount: int(c.Records), Batches: make([]oas.CallBatch,
+			len(c.Batches)),
 		Outcome: oas.CallOutcome(c.Outcome), State: oas.NilCallState{Null: true}, Error: oas.NilCallError{Null: true},
-		FailedAt: oas.NilCallFailedAt{Null: true}, Request: oas.NilCallRequest{Null: true}, Response: oas.NilCallResponse{Null: true},
-		QueuedAt: c.QueuedAt.UTC(), ClaimedAt: c.ClaimedAt.UTC(), SentAt: nilTime(c.SentAt), AnsweredAt: nilTime(c.AnsweredAt),
+		FailedAt: oas.NilCallFailedAt{Null: true}, Request: oas.NilCallRequest{Null: true},
+		Response: oas.NilCallResponse{Null: true},
+		QueuedAt: c.QueuedAt.UTC(), ClaimedAt: c.ClaimedAt.UTC(), SentAt: nilTime(c.SentAt),
+		AnsweredAt: nilTime(c.AnsweredAt),
 	}
 	for i, b := range c.Batches {
 		out.Batches[i] = oas.CallBatch{BatchID: b.BatchID.String(), StepID: b.StepID, TaskID: b.TaskID}
@@ -120,7 +128,8 @@ func callOf(c dispatch.Call) oas.Call {
 		if headers == nil {
 			headers = map[string]string{}
 		}
-		out.Response = oas.NewNilCallResponse(oas.CallResponse{Status: r.Status, Headers: headers, Body: callBodyOf(r.Body)})
+		out.Response = oas.NewNilCallResponse(oas.CallResponse{Status: r.Status, Headers: headers,
+			Body: callBodyOf(r.Body)})
 	}
 	return out
 }

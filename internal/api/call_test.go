@@ -127,9 +127,11 @@ func TestCalls(t *testing.T) {
 	closed.Close()
 	host := strings.TrimPrefix(receiver.URL, "http://")
 	s := serveStack(t, true, func(c *app.Config) {
-		c.AllowHosts = append(c.AllowHosts, host, strings.TrimPrefix(secured.URL, "https://"), strings.TrimPrefix(closed.URL, "http://"))
+		c.AllowHosts = append(c.AllowHosts, host, strings.TrimPrefix(secured.URL, "https://"),
+			strings.TrimPrefix(closed.URL, "http://"))
 	})
-	key := s.made("/credentials", fmt.Sprintf(`{"name":"k","platform_id":"core","auth_method":"api_key","allowed_origins":[%q,%q,%q,
+	key := s.made("/credentials", fmt.Sprintf(
+		`{"name":"k","platform_id":"core","auth_method":"api_key","allowed_origins":[%q,%q,%q,
 		"https://no-such-name.invalid"],"credentials":{"api_key":%q},"api_key_placement":{"header_name":"X-Key"}}`,
 		receiver.URL, secured.URL, closed.URL, secret))
 	type want struct {
@@ -137,7 +139,8 @@ func TestCalls(t *testing.T) {
 		status, calls                           int
 	}
 	cases := map[string]want{
-		"refused": {receiver.URL + "/refused?a=b&Access_Token=x&echo=" + secret, "refused", "provider_refused", "", "refused", 422, 1},
+		"refused": {receiver.URL + "/refused?a=b&Access_Token=x&echo=" + secret, "refused", "provider_refused", "",
+			"refused", 422, 1},
 		"fine":    {receiver.URL + "/fine", "success", "", "", "settled", 201, 1},
 		"binary":  {receiver.URL + "/binary", "refused", "provider_refused", "", "refused", 400, 1},
 		"cut":     {receiver.URL + "/cut", "unknown", "outcome_unknown", "write|wait", "settled", 0, 2},
@@ -149,9 +152,11 @@ func TestCalls(t *testing.T) {
 	}
 	batches := map[string]string{}
 	for name, c := range cases {
-		batches[name] = s.trigger(s.define(fmt.Sprintf(`[{"id":"s","tasks":[{"id":"t","action_id":"core__http__request","credential_id":%q,
+		batches[name] = s.trigger(s.define(
+			fmt.Sprintf(`[{"id":"s","tasks":[{"id":"t","action_id":"core__http__request","credential_id":%q,
 			"timeout_seconds":1,"retry":{"max_attempts":2,"initial_seconds":0.1},"params":{"method":"PUT","url":%q,
-			"body":{"ab":%q,"text":"{{ input.text }}"}}}]}]`, key, c.address, secret)), fmt.Sprintf(`{"input_data":{"text":%q}}`, long))
+			"body":{"ab":%q,"text":"{{ input.text }}"}}}]}]`, key, c.address, secret)),
+			fmt.Sprintf(`{"input_data":{"text":%q}}`, long))
 	}
 	fractions := 0
 	for name, c := range cases {
@@ -167,12 +172,15 @@ func TestCalls(t *testing.T) {
 				[]any{one.ActionID, deref(one.CredentialID), one.RecordCount, one.Lane}, name)
 			assert.Nil(t, one.TenancyID)
 			require.Len(t, one.Batches, 1)
-			assert.Equal(t, []string{batch, "s", "t"}, []string{one.Batches[0].BatchID, one.Batches[0].StepID, one.Batches[0].TaskID})
-			assert.False(t, one.SentAt.Before(one.ClaimedAt.Add(-time.Second)) || one.AnsweredAt.Before(*one.SentAt), name)
+			assert.Equal(t, []string{batch, "s", "t"}, []string{one.Batches[0].BatchID, one.Batches[0].StepID,
+				one.Batches[0].TaskID})
+			assert.False(t, one.SentAt.Before(one.ClaimedAt.Add(-time.Second)) || one.AnsweredAt.Before(*one.SentAt),
+				name)
 			fractions += one.SentAt.Nanosecond()
 			assert.Equal(t, "PUT", one.Request.Method)
 			assert.Equal(t, len(`{"ab":"","text":""}`)+len(secret)+len(long), one.Request.Body.Size, name)
-			assert.True(t, strings.HasPrefix(one.Request.Body.Text, `{"ab":"**************","text":"éé`), one.Request.Body.Text)
+			assert.True(t, strings.HasPrefix(one.Request.Body.Text, `{"ab":"**************","text":"éé`),
+				one.Request.Body.Text)
 			assert.Len(t, one.Request.Body.Text, 1023, "1 KiB, but for a character that is cut")
 			if c.status == 0 {
 				assert.Nil(t, one.Response, name)
@@ -198,12 +206,14 @@ func TestCalls(t *testing.T) {
 
 	assert.Positive(t, fractions, "times to the millisecond")
 	refused := s.calls("batch_id=" + batches["refused"])[0]
-	assert.Equal(t, receiver.URL+"/refused?a=b&Access_Token=***&echo="+strings.Repeat("*", len(secret)), refused.Request.URL)
+	assert.Equal(t, receiver.URL+"/refused?a=b&Access_Token=***&echo="+strings.Repeat("*", len(secret)),
+		refused.Request.URL)
 	headers := map[string]string{"content-type": "application/json", "date": refused.Response.Headers["date"],
 		"x-request-id": "req-1 " + strings.Repeat("*", len(secret)), "x-ratelimit-remaining": "7"}
 	assert.Equal(t, headers, refused.Response.Headers)
 	assert.Equal(t, `{"code":"E1","message":"you sent **************"}`, refused.Response.Body.Text)
-	assert.Equal(t, []any{"E1", "you sent **************"}, []any{refused.Error["provider_code"], refused.Error["provider_message"]})
+	assert.Equal(t, []any{"E1", "you sent **************"}, []any{refused.Error["provider_code"],
+		refused.Error["provider_message"]})
 	fine := s.calls("batch_id=" + batches["fine"])[0]
 	assert.Equal(t, []any{6009, 4095}, []any{fine.Response.Body.Size, len(fine.Response.Body.Text)})
 	assert.Equal(t, callBody{5, "iVBOR/8=", true}, s.calls("batch_id=" + batches["binary"])[0].Response.Body)
@@ -211,9 +221,13 @@ func TestCalls(t *testing.T) {
 	all := s.calls("")
 	assert.Len(t, all, 15)
 	for query, n := range map[string]int{
-		"outcome=success": 1, "outcome=unknown": 6, "status=422": 1, "status=201": 1, "status=200": 2, "code=E1": 1, "code=provider_refused": 2,
-		"code=E1&status=400": 0, "action_id=core__http__request&outcome=not_arrived": 6, "action_id=x": 0, "tenancy_id=" + s.tenancy: 0,
-		"batch_id=x": 0, "job_id=x": 0, "batch_id=" + batches["cut"] + "&status=200": 0, "batch_id=" + batches["cut"] + "&job_id=" + batches["fine"] + ".0": 0,
+		"outcome=success": 1, "outcome=unknown": 6, "status=422": 1, "status=201": 1, "status=200": 2, "code=E1": 1,
+		"code=provider_refused": 2,
+		"code=E1&status=400":    0, "action_id=core__http__request&outcome=not_arrived": 6, "action_id=x": 0,
+		"tenancy_id=" + s.tenancy: 0,
+		"batch_id=x":              0, "job_id=x": 0, "batch_id=" + batches["cut"] + "&status=200": 0, "batch_id=" +
+			batches["cut"] +
+			"&job_id=" + batches["fine"] + ".0": 0,
 	} {
 		assert.Len(t, s.calls(query), n, query)
 	}
@@ -230,7 +244,8 @@ func TestCalls(t *testing.T) {
 func TestCalls_Bulk(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, false)
-	s.sim.SetAccount("acme", dialersim.AccountSettings{Rules: []dialersim.Rule{{Kind: "equals", Field: "n", Value: []byte(`1`)}}})
+	s.sim.SetAccount("acme", dialersim.AccountSettings{Rules: []dialersim.Rule{{Kind: "equals", Field: "n",
+		Value: []byte(`1`)}}})
 	flow := s.define(`[{"id":"s","tasks":[{"id":"up","action_id":"dialer__api__upload","credential_id":"CRED",
 		"when":"{{ input.n != 2 }}","params":{"list":"demo","row":"{{ input }}"}}]}]`)
 	one := s.trigger(flow, `{"records":[{"id":"a","n":1},{"id":"b","n":2},{"id":"c","n":3}]}`)
@@ -266,9 +281,11 @@ func TestCalls_SenderLost(t *testing.T) {
 	got := s.calls("job_id=" + batch + ".0&purpose=call")
 	require.Len(t, got, 1)
 	lost := got[0]
-	assert.Equal(t, []any{"dialer__api__upload", 1, "unknown", "unknown"}, []any{lost.ActionID, lost.RecordCount, lost.Outcome, *lost.State})
-	assert.Equal(t, map[string]any{"code": "outcome_unknown", "provider_code": nil, "provider_message": nil, "message": "The provider " +
-		"gave no clear answer: the process that sent the call ended before an answer came"}, lost.Error)
+	assert.Equal(t, []any{"dialer__api__upload", 1, "unknown", "unknown"}, []any{lost.ActionID, lost.RecordCount,
+		lost.Outcome, *lost.State})
+	assert.Equal(t, map[string]any{"code": "outcome_unknown", "provider_code": nil, "provider_message": nil,
+		"message": "The provider " +
+			"gave no clear answer: the process that sent the call ended before an answer came"}, lost.Error)
 	assert.Nil(t, lost.Request)
 	assert.Nil(t, lost.SentAt)
 	assert.Equal(t, s.began(batch), lost.QueuedAt)
@@ -277,23 +294,26 @@ func TestCalls_SenderLost(t *testing.T) {
 // began is when the records of a batch were queued, as times of calls show it.
 func (s *stack) began(batch string) (at time.Time) {
 	s.t.Helper()
-	require.NoError(s.t, s.owner.QueryRow(s.t.Context(), "SELECT greatest(created_at, scheduled_at) FROM flow.batch WHERE id = $1", batch).Scan(&at))
+	require.NoError(s.t, s.owner.QueryRow(s.t.Context(),
+		"SELECT greatest(created_at, scheduled_at) FROM flow.batch WHERE id = $1", batch).Scan(&at))
 	return at.UTC().Truncate(time.Millisecond)
 }
 
-// TestCalls_Queued: a call tells since when its work was ready: since its batch began, its step did, or the pause before another
-// attempt was over.
+// TestCalls_Queued: a call tells since when its work was ready: since its batch began, its step did, or the pause
+// before another attempt was over.
 func TestCalls_Queued(t *testing.T) {
 	t.Parallel()
 	s, host, _ := serveAnswers(t, map[string]answerCase{"fine": {status: 200, body: `{}`}, "busy": {status: 503}})
 	step := func(id, path, more string) string {
 		return fmt.Sprintf(`{"id":%q,"tasks":[{"id":"t%s","action_id":"core__http__request","params":{"url":"http://%s/%s"}%s}]}`, id, id, host, path, more)
 	}
-	flow := s.define("[" + step("one", "fine", "") + "," + step("two", "busy", `,"retry":{"max_attempts":2,"initial_seconds":0.2}`) + "]")
+	flow := s.define("[" + step("one", "fine", "") + "," +
+		step("two", "busy", `,"retry":{"max_attempts":2,"initial_seconds":0.2}`) + "]")
 	for name, body := range map[string]string{
-		"alone":     `{"input_data":{}}`,
-		"several":   `{"records":[{},{}]}`,
-		"scheduled": fmt.Sprintf(`{"input_data":{},"scheduled_at":%q}`, time.Now().Add(2*time.Second).UTC().Format(time.RFC3339)),
+		"alone":   `{"input_data":{}}`,
+		"several": `{"records":[{},{}]}`,
+		"scheduled": fmt.Sprintf(`{"input_data":{},"scheduled_at":%q}`,
+			time.Now().Add(2*time.Second).UTC().Format(time.RFC3339)),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -304,11 +324,13 @@ func TestCalls_Queued(t *testing.T) {
 			got := own.calls("job_id=" + batch + ".0")
 			require.Len(t, got, 3)
 			again, second, first := got[0], got[1], got[2]
-			assert.Equal(t, []string{"two", "two", "one"}, []string{again.Batches[0].StepID, second.Batches[0].StepID, first.Batches[0].StepID})
+			assert.Equal(t, []string{"two", "two", "one"}, []string{again.Batches[0].StepID, second.Batches[0].StepID,
+				first.Batches[0].StepID})
 			assert.Equal(t, own.began(batch), first.QueuedAt)
 			assert.True(t, second.QueuedAt.After(first.QueuedAt), "the step before was over")
 			assert.False(t, second.QueuedAt.Before(first.ClaimedAt))
-			assert.False(t, again.QueuedAt.Before(second.ClaimedAt.Add(100*time.Millisecond)), "half of the pause at least")
+			assert.False(t, again.QueuedAt.Before(second.ClaimedAt.Add(100*time.Millisecond)),
+				"half of the pause at least")
 			for _, c := range got {
 				assert.False(t, c.ClaimedAt.Before(c.QueuedAt))
 			}
@@ -316,17 +338,19 @@ func TestCalls_Queued(t *testing.T) {
 	}
 }
 
-// TestCalls_QueuedTogether: records that were queued together and are too many for one call wait since the same time, whichever call
-// takes them: also one that fails, of which nothing is known from memory.
+// TestCalls_QueuedTogether: records that were queued together and are too many for one call wait since the same time,
+// whichever call takes them: also one that fails, of which nothing is known from memory.
 func TestCalls_QueuedTogether(t *testing.T) {
 	t.Parallel()
 	p := servePlatforms(t)
 	flow := p.define(fmt.Sprintf(`[{"id":"one","tasks":[{"id":"t","action_id":"core__flow__transform","params":{"value":1}}]},
 		{"id":"two","tasks":[{"id":"u","action_id":"airtable__records__upsert","credential_id":%q,"retry":{"max_attempts":5,"initial_seconds":0.1},
-			"params":{"base":"app1","table":"People","merge_on":["Email"],"record":{"fields":"{{ input }}"}}}]}]`, p.signIn("airtable")))
+			"params":{"base":"app1","table":"People","merge_on":["Email"],"record":{"fields":"{{ input }}"}}}]}]`,
+		p.signIn("airtable")))
 	for name, failures := range map[string]int{"fine": 0, "failed": 2} {
 		for range failures {
-			require.NoError(t, p.sims["airtable"].AddFault(platformsim.Fault{Kind: "status", Action: "airtable__records__upsert"}))
+			require.NoError(t, p.sims["airtable"].AddFault(platformsim.Fault{Kind: "status",
+				Action: "airtable__records__upsert"}))
 		}
 		batch := p.trigger(flow, recordsOf(numbered(25, `{"Email":"%d@example.com"}`)))
 		require.Equal(t, map[string]int{"accepted": 25}, counted(p.await(batch)), name)
@@ -348,14 +372,17 @@ func TestCalls_QueuedTogether(t *testing.T) {
 // TestCalls_Kept: the operator says which are kept, and for how long.
 func TestCalls_Kept(t *testing.T) {
 	t.Parallel()
-	for keep, want := range map[dispatch.Keep][]string{dispatch.KeepAll: {"success", "refused"}, dispatch.KeepFailed: {"refused"}, dispatch.KeepNone: nil} {
+	for keep, want := range map[dispatch.Keep][]string{dispatch.KeepAll: {"success", "refused"},
+		dispatch.KeepFailed: {"refused"}, dispatch.KeepNone: nil} {
 		t.Run(string(keep), func(t *testing.T) {
 			t.Parallel()
-			s, host, _ := serveAnswers(t, map[string]answerCase{"fine": {status: 200, body: `{}`}, "bad": {status: 400}},
+			s, host, _ := serveAnswers(t, map[string]answerCase{"fine": {status: 200, body: `{}`},
+				"bad": {status: 400}},
 				func(c *app.Config) { c.Dispatch.Keep = keep })
 			var got []string
 			for _, path := range []string{"bad", "fine"} {
-				s.settledJob(s.trigger(s.define(fmt.Sprintf(`[{"id":"s","tasks":[{"id":"t","action_id":"core__http__request",
+				s.settledJob(s.trigger(s.define(
+					fmt.Sprintf(`[{"id":"s","tasks":[{"id":"t","action_id":"core__http__request",
 					"params":{"url":"http://%s/%s"}}]}]`, host, path)), `{"input_data":{}}`))
 			}
 			for _, c := range s.calls("") {
@@ -366,7 +393,8 @@ func TestCalls_Kept(t *testing.T) {
 	}
 }
 
-// TestCalls_Questions: what is asked about a call stands with it, for each of its records, and of many questions the newest are kept.
+// TestCalls_Questions: what is asked about a call stands with it, for each of its records, and of many questions the
+// newest are kept.
 func TestCalls_Questions(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -384,11 +412,14 @@ func TestCalls_Questions(t *testing.T) {
 	all := s.calls("batch_id=" + batch + "&purpose=call")
 	require.Len(t, all, 1)
 	made, poll := all[0], s.calls(polls)[0]
-	assert.Equal(t, []any{"call", "pending", "awaiting", 3}, []any{made.Purpose, made.Outcome, deref(made.State), made.RecordCount})
+	assert.Equal(t, []any{"call", "pending", "awaiting", 3}, []any{made.Purpose, made.Outcome, deref(made.State),
+		made.RecordCount})
 	assert.Nil(t, made.About)
-	assert.Equal(t, []any{"poll", made.ID, "news__api__job", 1, 0}, []any{poll.Purpose, deref(poll.About), poll.ActionID, poll.Attempt, poll.RecordCount})
+	assert.Equal(t, []any{"poll", made.ID, "news__api__job", 1, 0}, []any{poll.Purpose, deref(poll.About),
+		poll.ActionID, poll.Attempt, poll.RecordCount})
 	assert.Equal(t, made.Batches, poll.Batches)
-	assert.Equal(t, []any{"GET", platform.URL + "/jobs/denied", 401}, []any{poll.Request.Method, poll.Request.URL, poll.Response.Status})
+	assert.Equal(t, []any{"GET", platform.URL + "/jobs/denied", 401}, []any{poll.Request.Method, poll.Request.URL,
+		poll.Response.Status})
 	assert.Equal(t, "the key may not read jobs", poll.Error["provider_message"])
 	assert.True(t, poll.QueuedAt.After(made.ClaimedAt))
 	var one call
@@ -407,9 +438,12 @@ func TestCalls_Questions(t *testing.T) {
 	assert.Equal(t, map[string]int{"accepted": 2}, counted(s.await(batch)))
 	kept := s.calls("job_id=" + batch + ".1&purpose=poll")
 	require.Len(t, kept, 20)
-	assert.Equal(t, []string{"news__api__errors", "news__api__job"}, []string{kept[0].ActionID, kept[1].ActionID}, "newest first")
-	assert.True(t, slices.ContainsFunc(kept, func(c call) bool { return c.ID == "00000000-0000-7000-8000-000000000030" }))
-	assert.False(t, slices.ContainsFunc(kept, func(c call) bool { return c.ID == "00000000-0000-7000-8000-000000000001" }))
+	assert.Equal(t, []string{"news__api__errors", "news__api__job"}, []string{kept[0].ActionID, kept[1].ActionID},
+		"newest first")
+	assert.True(t, slices.ContainsFunc(kept,
+		func(c call) bool { return c.ID == "00000000-0000-7000-8000-000000000030" }))
+	assert.False(t, slices.ContainsFunc(kept,
+		func(c call) bool { return c.ID == "00000000-0000-7000-8000-000000000001" }))
 	assert.Len(t, s.calls("batch_id="+batch), 21)
 	assert.Empty(t, s.calls("batch_id="+batch+"&purpose=lookup"))
 	s.await(other)

@@ -39,8 +39,9 @@ func echo(w http.ResponseWriter, r *http.Request) {
 	}
 	_ = json.NewEncoder(w).Encode(map[string]any{
 		"access_token": token, "token_type": "bearer", "error": "no " + string(request),
-		"error_description": "the secret " + password + " is no secret", "message": string(request), "headers": r.Header,
-		"query": r.URL.Query(), "packed": request, "hex": hex.EncodeToString(request),
+		"error_description": "the secret " + password + " is no secret", "message": string(request),
+		"headers": r.Header,
+		"query":   r.URL.Query(), "packed": request, "hex": hex.EncodeToString(request),
 	})
 }
 
@@ -61,12 +62,14 @@ func canaryCredentials(address string) map[string]object {
 			"api_key_placement", object{"query_param": "key"}),
 		"oauth2": core("oauth2", "oauth2", object{"client_id": "me", "client_secret": "kAnAryClientSecret0123"},
 			"token_url", address+"/token"),
-		"jwt": core("jwt", "jwt", object{"algorithm": "HS256", "key": strings.Repeat("kAnArySharedKey0", 4), "issuer": "me"}),
+		"jwt": core("jwt", "jwt", object{"algorithm": "HS256", "key": strings.Repeat("kAnArySharedKey0", 4),
+			"issuer": "me"}),
 		"aws": {
 			"name": "aws", "platform_id": "aws", "auth_method": "aws_access_key", "aws_region": "eu-central-1",
 			"aws_default_bucket": "stock",
 			"credentials": object{
-				"access_key_id": "AKIA", "secret_access_key": "kAnAryAWSSecretAccess0", "session_token": "kAnAryAWSSessionToken0",
+				"access_key_id": "AKIA", "secret_access_key": "kAnAryAWSSecretAccess0",
+				"session_token": "kAnAryAWSSessionToken0",
 			},
 			"aws_endpoint_url": address,
 		},
@@ -145,7 +148,8 @@ func (s *stack) useCanary(name string, body object, address string) map[string]s
 	s.credential = id
 	var steps []string
 	for i, path := range []string{"ok", "refuse", "redirect", "error", "gone"} {
-		task := object{"id": "t", "action_id": "core__http__request", "credential_id": id, "retry": object{"max_attempts": 1},
+		task := object{"id": "t", "action_id": "core__http__request", "credential_id": id,
+			"retry":  object{"max_attempts": 1},
 			"params": object{"url": address + "/" + path}}
 		if body["platform_id"] == "aws" {
 			task["action_id"], task["params"] = "aws__s3__get_object", object{"key": path}

@@ -12,8 +12,8 @@ import (
 	"flowlane/internal/catalog"
 )
 
-// catalogHandler serves /catalog: what everybody sees, which does not change while the process lives, and for who signs in
-// also the platforms of the organization.
+// catalogHandler serves /catalog: what everybody sees, which does not change while the process lives, and for who signs
+// in also the platforms of the organization.
 type catalogHandler struct {
 	catalog *catalog.Catalog
 	// entityTag is of the catalog as a whole: every answer is a function of it, of the document and of the address.
@@ -40,7 +40,8 @@ func newCatalogHandler(c *catalog.Catalog) (catalogHandler, error) {
 }
 
 //nolint:dupl // the same list of another generated type
-func (h catalogHandler) ListPlatforms(ctx context.Context, params oas.ListPlatformsParams) (oas.ListPlatformsRes, error) {
+func (h catalogHandler) ListPlatforms(ctx context.Context,
+	params oas.ListPlatformsParams) (oas.ListPlatformsRes, error) {
 	h, err := h.seen(ctx)
 	if err != nil {
 		return nil, err
@@ -49,7 +50,8 @@ func (h catalogHandler) ListPlatforms(ctx context.Context, params oas.ListPlatfo
 	if err != nil {
 		return nil, err
 	}
-	all := inStatus(h.catalog.Platforms(), string(params.Status.Value), func(p *catalog.Platform) string { return p.Status })
+	all := inStatus(h.catalog.Platforms(), string(params.Status.Value),
+		func(p *catalog.Platform) string { return p.Status })
 	id := func(p *catalog.Platform) string { return p.ID }
 	rows, err := pageFrom(p, all, id)
 	if err != nil {
@@ -77,12 +79,14 @@ func (h catalogHandler) GetPlatform(ctx context.Context, params oas.GetPlatformP
 	return &oas.PlatformHeaders{ETag: oas.NewOptString(h.tag), Response: convertPlatform(p)}, nil
 }
 
-func (h catalogHandler) ListPlatformServices(ctx context.Context, params oas.ListPlatformServicesParams) (oas.ListPlatformServicesRes, error) {
+func (h catalogHandler) ListPlatformServices(ctx context.Context,
+	params oas.ListPlatformServicesParams) (oas.ListPlatformServicesRes, error) {
 	h, err := h.seen(ctx, params.PlatformID)
 	if err != nil {
 		return nil, err
 	}
-	p, err := pageOf("services", uuid.Nil, params.Limit, params.Skip, params.Cursor, params.PlatformID, "\x00", params.Order.Value)
+	p, err := pageOf("services", uuid.Nil, params.Limit, params.Skip, params.Cursor, params.PlatformID, "\x00",
+		params.Order.Value)
 	if err != nil {
 		return nil, err
 	}
@@ -147,7 +151,8 @@ func (h catalogHandler) GetService(ctx context.Context, params oas.GetServicePar
 	return &oas.ServiceHeaders{ETag: oas.NewOptString(h.tag), Response: convertService(s)}, nil
 }
 
-func (h catalogHandler) ListServiceActions(ctx context.Context, params oas.ListServiceActionsParams) (oas.ListServiceActionsRes, error) {
+func (h catalogHandler) ListServiceActions(ctx context.Context,
+	params oas.ListServiceActionsParams) (oas.ListServiceActionsRes, error) {
 	h, err := h.seen(ctx, params.ServiceID)
 	if err != nil {
 		return nil, err

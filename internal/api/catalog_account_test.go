@@ -43,7 +43,10 @@ func serveAccountShop(t *testing.T) *accountShop {
 	host := strings.TrimPrefix(server.URL, "http://")
 	items := `,"/items":{"put":{"operationId":"put_item","tags":["Items"],"x-shop-ratelimit":{"burst":"1/d"},"responses":{"200":{"description":"ok"}}}}`
 	s.document = strings.NewReplacer("HOST", host, "MORE", items).Replace(shop)
-	s.stack = serveStack(t, true, func(c *app.Config) { c.AllowHosts, c.RequestLimit = append(c.AllowHosts, host), 1000 })
+	s.stack = serveStack(t, true, func(c *app.Config) {
+		c.AllowHosts, c.RequestLimit = append(c.AllowHosts, host),
+			1000
+	})
 	return s
 }
 
@@ -56,7 +59,8 @@ var shopAccount = object{"path": "/me", "account_number": "data.0.id"}
 // key makes a credential, and returns its id and account.
 func (s *accountShop) key(c *apitest.Client, secret string) (id string, account any) {
 	s.t.Helper()
-	made := c.Do(http.MethodPost, "/credentials", object{"name": secret, "platform_id": "shop", "auth_method": "api_key", "credentials": object{"api_key": secret}}).
+	made := c.Do(http.MethodPost, "/credentials", object{"name": secret, "platform_id": "shop",
+		"auth_method": "api_key", "credentials": object{"api_key": secret}}).
 		Want(http.StatusCreated).JSON()
 	return made["id"].(string), made["tenancy_id"]
 }
@@ -64,17 +68,20 @@ func (s *accountShop) key(c *apitest.Client, secret string) (id string, account 
 // orders is a flow that calls an operation of the shop.
 func (s *accountShop) orders(action, key, params string) string {
 	s.t.Helper()
-	return s.define(fmt.Sprintf(`[{"id":"s","tasks":[{"id":"t","action_id":%q,"credential_id":%q,"params":%s}]}]`, action, key, params))
+	return s.define(fmt.Sprintf(`[{"id":"s","tasks":[{"id":"t","action_id":%q,"credential_id":%q,"params":%s}]}]`,
+		action, key, params))
 }
 
-// TestCatalogImport_Account: credentials of an imported platform that are of one account are limited together, over its services, by what
-// the organization sets for one of them; those of another account and of another organization are not.
+// TestCatalogImport_Account: credentials of an imported platform that are of one account are limited together, over its
+// services, by what the organization sets for one of them; those of another account and of another organization are
+// not.
 func TestCatalogImport_Account(t *testing.T) {
 	t.Parallel()
 	s := serveAccountShop(t)
 	made := s.load(s.Client, shopAccount).Want(http.StatusCreated).JSON()
 	assert.Equal(t, shopAccount, made["options"].(map[string]any)["account"])
-	assert.Contains(t, fmt.Sprint(made["report"]), "PUT /v1/credentials/{credential_id}/limits", "limits of the document are its owner's to set")
+	assert.Contains(t, fmt.Sprint(made["report"]), "PUT /v1/credentials/{credential_id}/limits",
+		"limits of the document are its owner's to set")
 	s.load(s.other, shopAccount).Want(http.StatusCreated)
 
 	one, account := s.key(s.Client, "A-1")
@@ -86,7 +93,8 @@ func TestCatalogImport_Account(t *testing.T) {
 	assert.NotContains(t, []any{another, elsewhere}, account)
 
 	const perSecond, atOnce = 5, 2
-	limits := object{"windows": []any{object{"seconds": 1.0, "calls": float64(perSecond), "kind": "rolling"}}, "max_in_flight": float64(atOnce)}
+	limits := object{"windows": []any{object{"seconds": 1.0, "calls": float64(perSecond), "kind": "rolling"}},
+		"max_in_flight": float64(atOnce)}
 	s.Do(http.MethodPut, "/credentials/"+one+"/limits", limits).Want(http.StatusOK)
 	assert.Equal(t, limits, s.get("/credentials/" + two)["limits"])
 	assert.Nil(t, s.get("/credentials/" + else_)["limits"])
@@ -118,20 +126,23 @@ func TestCatalogImport_Account(t *testing.T) {
 	assert.Zero(t, s.number(`SELECT count(*) FROM flow.budget WHERE limits IS NOT NULL`))
 }
 
-// TestCatalogImport_AccountRefused: nothing is called or limited for an account that is not known, and how accounts are told stays as it is
-// while there is a credential.
+// TestCatalogImport_AccountRefused: nothing is called or limited for an account that is not known, and how accounts are
+// told stays as it is while there is a credential.
 func TestCatalogImport_AccountRefused(t *testing.T) {
 	t.Parallel()
 	s := serveAccountShop(t)
-	for _, bad := range []object{{"path": "me", "account_number": "id"}, {"path": "/{id}", "account_number": "id"}, {"path": "/me", "account_number": "a..b"}, {"path": "/me"}} {
+	for _, bad := range []object{{"path": "me", "account_number": "id"}, {"path": "/{id}", "account_number": "id"},
+		{"path": "/me", "account_number": "a..b"}, {"path": "/me"}} {
 		assert.Equal(t, http.StatusUnprocessableEntity, s.load(s.Client, bad).Status, bad)
 	}
 	s.load(s.Client, shopAccount).Want(http.StatusCreated)
 	id, account := s.key(s.Client, "-nobody")
 	assert.Nil(t, account)
-	s.Do(http.MethodPut, "/credentials/"+id+"/limits", `{"windows":[],"max_in_flight":1}`).Detail(http.StatusConflict, "Credential has no provider account")
+	s.Do(http.MethodPut, "/credentials/"+id+"/limits", `{"windows":[],"max_in_flight":1}`).Detail(http.StatusConflict,
+		"Credential has no provider account")
 	flow := s.orders("shop__items__put_item", id, `{}`)
-	s.Do(http.MethodPost, "/flows/definitions/"+flow+"/trigger", `{"records":[{}]}`).Detail(http.StatusConflict, "Credential has no provider account")
+	s.Do(http.MethodPost, "/flows/definitions/"+flow+"/trigger", `{"records":[{}]}`).Detail(http.StatusConflict,
+		"Credential has no provider account")
 
 	for _, changed := range []any{nil, object{"path": "/me", "account_number": "data.0.name"}} {
 		assert.Contains(t, string(s.load(s.Client, changed).Want(http.StatusConflict).Body), "another account", changed)
@@ -141,8 +152,8 @@ func TestCatalogImport_AccountRefused(t *testing.T) {
 	s.load(s.other, shopAccount).Want(http.StatusCreated)
 }
 
-// TestCatalogImport_Domains: each operation on Domains works for the accounts of an imported platform, and for its organization alone, also
-// where another imported a platform of the same id.
+// TestCatalogImport_Domains: each operation on Domains works for the accounts of an imported platform, and for its
+// organization alone, also where another imported a platform of the same id.
 func TestCatalogImport_Domains(t *testing.T) {
 	t.Parallel()
 	s := serveAccountShop(t)
@@ -160,11 +171,15 @@ func TestCatalogImport_Domains(t *testing.T) {
 	hold := s.openHold(domain, `{"duration_seconds":600}`)["id"].(string)
 	s.trigger(s.orders("shop__items__put_item", key, `{}`), `{"records":[{},{},{}]}`)
 	queue := s.get(domain + "/queue")
-	assert.Equal(t, []any{3.0, 3.0}, []any{queue["totals"].(object)["queued_records"], queue["totals"].(object)["paused_records"]})
+	assert.Equal(t, []any{3.0, 3.0}, []any{queue["totals"].(object)["queued_records"],
+		queue["totals"].(object)["paused_records"]})
 
-	s.Do(http.MethodPut, domain+"/margins/shop", `{"margin_percent":50}`).Detail(http.StatusNotFound, "Bucket not found")
-	s.Do(http.MethodPost, domain+"/estimate", `{"action_id":"shop__items__put_item","record_count":3}`).Invalid("body.action_id value_error") // nothing is limited
-	s.Do(http.MethodPut, "/credentials/"+key+"/limits", `{"windows":[{"seconds":3600,"calls":100,"kind":"aligned"}]}`).Want(http.StatusOK)
+	s.Do(http.MethodPut, domain+"/margins/shop", `{"margin_percent":50}`).Detail(http.StatusNotFound,
+		"Bucket not found")
+	s.Do(http.MethodPost, domain+"/estimate", `{"action_id":"shop__items__put_item","record_count":3}`).Invalid(
+		"body.action_id value_error") // nothing is limited
+	s.Do(http.MethodPut, "/credentials/"+key+"/limits",
+		`{"windows":[{"seconds":3600,"calls":100,"kind":"aligned"}]}`).Want(http.StatusOK)
 	assert.Equal(t, []any{"shop"}, s.get(domain)["buckets"])
 	assert.Equal(t, 3.0, s.get(domain + "/queue")["buckets"].(object)["shop"].(object)["queued_records"])
 	for _, op := range []struct {
@@ -189,7 +204,8 @@ func TestCatalogImport_Domains(t *testing.T) {
 		{"POST", "/resume", nil, http.StatusOK},
 	} {
 		s.other.Do(op.method, domain+op.path, op.body).Detail(http.StatusNotFound, "Domain not found")
-		s.Do(op.method, "/platforms/shop/domains/"+elsewhere.(string)+op.path, op.body).Detail(http.StatusNotFound, "Domain not found")
+		s.Do(op.method, "/platforms/shop/domains/"+elsewhere.(string)+op.path, op.body).Detail(http.StatusNotFound,
+			"Domain not found")
 		assert.Equal(t, op.status, s.Do(op.method, domain+op.path, op.body).Status, op.path)
 	}
 	shown := s.get(domain + "/headroom")["buckets"].(object)["shop"].(object)

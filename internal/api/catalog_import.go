@@ -15,7 +15,8 @@ const maxImportBody = 6 << 20
 // catalogImportHandler serves /catalog/imports.
 type catalogImportHandler struct{ imports *orgcatalog.Service }
 
-func (h catalogImportHandler) ListCatalogImports(ctx context.Context, params oas.ListCatalogImportsParams) (*oas.CatalogImportList, error) {
+func (h catalogImportHandler) ListCatalogImports(ctx context.Context,
+	params oas.ListCatalogImportsParams) (*oas.CatalogImportList, error) {
 	caller := account.FromContext(ctx)
 	p, err := pageOf("catalog-imports", caller.OrgID, params.Limit, params.Skip, params.Cursor)
 	if err != nil {
@@ -25,11 +26,13 @@ func (h catalogImportHandler) ListCatalogImports(ctx context.Context, params oas
 	if err != nil {
 		return nil, err
 	}
-	list := oas.CatalogImportList(listOf(p, rows, total, func(i *orgcatalog.Platform) string { return i.PlatformID }, importOf))
+	list := oas.CatalogImportList(listOf(p, rows, total, func(i *orgcatalog.Platform) string { return i.PlatformID },
+		importOf))
 	return &list, nil
 }
 
-func (h catalogImportHandler) ImportPlatform(ctx context.Context, req *oas.CatalogImportInput, _ oas.ImportPlatformParams) (*oas.CatalogImport, error) {
+func (h catalogImportHandler) ImportPlatform(ctx context.Context, req *oas.CatalogImportInput,
+	_ oas.ImportPlatformParams) (*oas.CatalogImport, error) {
 	caller := account.FromContext(ctx)
 	in := orgcatalog.Input{
 		Document: req.Document, PlatformID: req.PlatformID.Value, DryRun: req.DryRun.Value,
@@ -41,7 +44,8 @@ func (h catalogImportHandler) ImportPlatform(ctx context.Context, req *oas.Catal
 	return answerImport(h.imports.Import(ctx, caller.OrgID, caller.AccountID.String(), in, keepCreated(answerImport)))
 }
 
-func (h catalogImportHandler) GetCatalogImport(ctx context.Context, params oas.GetCatalogImportParams) (*oas.CatalogImport, error) {
+func (h catalogImportHandler) GetCatalogImport(ctx context.Context,
+	params oas.GetCatalogImportParams) (*oas.CatalogImport, error) {
 	return answerImport(h.imports.Get(ctx, account.FromContext(ctx).OrgID, params.ImportID))
 }
 
@@ -59,10 +63,14 @@ func answerImport(p *orgcatalog.Platform, err error) (*oas.CatalogImport, error)
 
 func importOf(p *orgcatalog.Platform) oas.CatalogImport {
 	out := oas.CatalogImport{
-		PlatformID: p.PlatformID, Version: int(p.Version), Name: p.Name, Stored: p.Stored, DocumentDigest: p.DocumentDigest,
-		Options:  oas.CatalogImportOptions{Auth: p.Options.Auth, Only: p.Options.Only, BaseURL: p.Options.BaseURL},
-		Services: int(p.Services), Actions: int(p.Actions), Operations: int(p.Operations), OperationsSkipped: int(p.Skipped), OperationsLeftOut: int(p.LeftOut),
-		Changes: []oas.CatalogImportChange{}, Report: []oas.CatalogImportEntry{}, ReportTotal: p.Report.Total, Versions: []oas.CatalogImportVersion{},
+		PlatformID: p.PlatformID, Version: int(p.Version), Name: p.Name, Stored: p.Stored,
+		DocumentDigest: p.DocumentDigest,
+		Options: oas.CatalogImportOptions{Auth: p.Options.Auth, Only: p.Options.Only,
+			BaseURL: p.Options.BaseURL},
+		Services: int(p.Services), Actions: int(p.Actions), Operations: int(p.Operations),
+		OperationsSkipped: int(p.Skipped), OperationsLeftOut: int(p.LeftOut),
+		Changes: []oas.CatalogImportChange{}, Report: []oas.CatalogImportEntry{}, ReportTotal: p.Report.Total,
+		Versions:  []oas.CatalogImportVersion{},
 		CreatedBy: p.CreatedBy, CreatedAt: p.CreatedAt.UTC(),
 	}
 	out.Options.Account.SetToNull()
@@ -70,10 +78,12 @@ func importOf(p *orgcatalog.Platform) oas.CatalogImport {
 		out.Options.Account.SetTo(oas.CatalogImportAccount{Path: a.Path, AccountNumber: a.Number})
 	}
 	for _, c := range p.Changes {
-		out.Changes = append(out.Changes, oas.CatalogImportChange{ID: c.ID, Effect: oas.CatalogImportChangeEffect(c.Effect), Diff: c.Diff})
+		out.Changes = append(out.Changes, oas.CatalogImportChange{ID: c.ID,
+			Effect: oas.CatalogImportChangeEffect(c.Effect), Diff: c.Diff})
 	}
 	for _, e := range p.Report.Entries {
-		out.Report = append(out.Report, oas.CatalogImportEntry{Pointer: e.Pointer, Line: e.Line, Effect: oas.CatalogImportEntryEffect(e.Effect), Message: e.Message})
+		out.Report = append(out.Report, oas.CatalogImportEntry{Pointer: e.Pointer, Line: e.Line,
+			Effect: oas.CatalogImportEntryEffect(e.Effect), Message: e.Message})
 	}
 	for _, v := range p.Versions {
 		out.Versions = append(out.Versions, importVersionOf(v))
@@ -83,6 +93,7 @@ func importOf(p *orgcatalog.Platform) oas.CatalogImport {
 
 func importVersionOf(v db.CatalogImportListRow) oas.CatalogImportVersion {
 	return oas.CatalogImportVersion{
-		Version: int(v.Version), DocumentDigest: v.DocumentDigest, Actions: int(v.Actions), CreatedBy: v.CreatedBy, CreatedAt: v.CreatedAt.UTC(),
+		Version: int(v.Version), DocumentDigest: v.DocumentDigest, Actions: int(v.Actions), CreatedBy: v.CreatedBy,
+		CreatedAt: v.CreatedAt.UTC(),
 	}
 }

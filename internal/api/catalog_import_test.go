@@ -45,7 +45,10 @@ func serveImports(t *testing.T) *importing {
 	}))
 	t.Cleanup(server.Close)
 	s.host = strings.TrimPrefix(server.URL, "http://")
-	s.stack = serveStack(t, true, func(c *app.Config) { c.AllowHosts, c.RequestLimit = append(c.AllowHosts, s.host), 1000 })
+	s.stack = serveStack(t, true, func(c *app.Config) {
+		c.AllowHosts, c.RequestLimit = append(c.AllowHosts, s.host),
+			1000
+	})
 	return s
 }
 
@@ -78,7 +81,8 @@ func (s *stack) slug() string { return strings.ReplaceAll(s.unique(), "-", "_") 
 // importBody asks for a platform of this id.
 func (s *stack) importBody(id string) string {
 	s.t.Helper()
-	body, err := json.Marshal(map[string]string{"document": strings.ReplaceAll(shopPlain, "HOST", "shop.example"), "platform_id": id})
+	body, err := json.Marshal(map[string]string{"document": strings.ReplaceAll(shopPlain, "HOST", "shop.example"),
+		"platform_id": id})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -102,23 +106,29 @@ func TestCatalogImport(t *testing.T) {
 	s.Do("GET", "/catalog/imports/shop", nil).Want(http.StatusNotFound)
 
 	made := s.load(s.Client, shopCancel, map[string]any{"only": []string{"put_order"}}).Want(http.StatusCreated).JSON()
-	assert.Equal(t, []any{"shop", 1.0, 1.0, 1.0, true}, []any{made["platform_id"], made["version"], made["actions"], made["operations_skipped"], made["stored"]})
+	assert.Equal(t, []any{"shop", 1.0, 1.0, 1.0, true}, []any{made["platform_id"], made["version"], made["actions"],
+		made["operations_skipped"], made["stored"]})
 
 	// Only its organization sees it.
 	nobody, stranger := s.As(""), s.As("flow_unknown_key")
-	for _, path := range []string{"/catalog/platforms/shop", "/catalog/services/shop__orders", "/catalog/services/shop__orders/actions", "/catalog/actions/shop__orders__put_order"} {
+	for _, path := range []string{"/catalog/platforms/shop", "/catalog/services/shop__orders",
+		"/catalog/services/shop__orders/actions", "/catalog/actions/shop__orders__put_order"} {
 		s.Do("GET", path, nil).Want(http.StatusOK)
-		for who, c := range map[string]*apitest.Client{"nobody": nobody, "a bad key": stranger, "another organization": s.other} {
+		for who, c := range map[string]*apitest.Client{"nobody": nobody, "a bad key": stranger,
+			"another organization": s.other} {
 			assert.Equal(t, http.StatusNotFound, c.Do("GET", path, nil).Status, "%s: %s", who, path)
 		}
 	}
-	for _, path := range []string{"/catalog/platforms", "/catalog/services", "/catalog/actions?limit=200", "/catalog/platforms/shop/services"} {
+	for _, path := range []string{"/catalog/platforms", "/catalog/services", "/catalog/actions?limit=200",
+		"/catalog/platforms/shop/services"} {
 		own, others := s.Do("GET", path, nil).Want(http.StatusOK), s.other.Do("GET", path, nil).Want(http.StatusOK)
 		shop := regexp.MustCompile(`"id":"shop("|__)`)
 		assert.Regexp(t, shop, string(own.Body), path)
-		assert.NotRegexp(t, shop, string(others.Body)+string(nobody.Do("GET", path, nil).Want(http.StatusOK).Body), path)
+		assert.NotRegexp(t, shop, string(others.Body)+string(nobody.Do("GET", path, nil).Want(http.StatusOK).Body),
+			path)
 		assert.NotEqual(t, own.Header.Get("ETag"), others.Header.Get("ETag"), path)
-		assert.Equal(t, []string{"private, no-cache", "public, no-cache"}, []string{own.Header.Get("Cache-Control"), others.Header.Get("Cache-Control")}, path)
+		assert.Equal(t, []string{"private, no-cache", "public, no-cache"}, []string{own.Header.Get("Cache-Control"),
+			others.Header.Get("Cache-Control")}, path)
 		s.Do("GET", path, nil, "If-None-Match", own.Header.Get("ETag")).Want(http.StatusNotModified)
 		s.Do("GET", path, nil, "If-None-Match", others.Header.Get("ETag")).Want(http.StatusOK)
 	}
@@ -133,13 +143,16 @@ func TestCatalogImport(t *testing.T) {
 	foreign := `{"name":"x","steps":` + strings.Replace(steps, key["id"].(string), s.credential, 1) + `}`
 	s.other.Do("POST", "/flows/definitions", foreign).Want(http.StatusUnprocessableEntity)
 	assert.Equal(t, http.StatusUnprocessableEntity, s.other.Do("POST", "/flows/definitions/validate", foreign).Status)
-	s.load(s.other, shopPlain, map[string]any{"platform_id": "own"}).Want(http.StatusCreated) // so that it has a catalog of its own, too
+	// so that it has a catalog of its own, too
+	s.load(s.other, shopPlain, map[string]any{"platform_id": "own"}).Want(http.StatusCreated)
 	assert.Equal(t, http.StatusUnprocessableEntity, s.other.Do("POST", "/flows/definitions/validate", foreign).Status)
-	assert.NotContains(t, string(s.other.Do("GET", "/catalog/actions?limit=500", nil).Want(http.StatusOK).Body), "shop__")
+	assert.NotContains(t, string(s.other.Do("GET", "/catalog/actions?limit=500", nil).Want(http.StatusOK).Body),
+		"shop__")
 
 	// It is called.
 	flow := s.define(steps)
-	assert.Equal(t, map[string]int{"completed": 2}, counted(s.await(s.trigger(flow, `{"records":[{"id":"a"},{"id":"b"}]}`))))
+	assert.Equal(t, map[string]int{"completed": 2},
+		counted(s.await(s.trigger(flow, `{"records":[{"id":"a"},{"id":"b"}]}`))))
 	assert.Equal(t, []string{"PUT /orders k-1", "PUT /orders k-1"}, s.calls())
 	dry := s.Do("POST", "/flows/definitions/"+flow+"/dry-run", `{"input_data":{"id":"a"}}`).Want(http.StatusOK)
 	assert.Contains(t, string(dry.Body), "http://"+s.host+"/orders")
@@ -159,13 +172,15 @@ func TestCatalogImport(t *testing.T) {
 
 	// What is used cannot go, and a secret goes nowhere else.
 	only := map[string]any{"only": []string{"cancel"}}
-	assert.Contains(t, string(s.load(s.Client, changed, only).Want(http.StatusConflict).Body), "Action shop__orders__put_order would be gone, which definition "+flow+" uses")
+	assert.Contains(t, string(s.load(s.Client, changed, only).Want(http.StatusConflict).Body),
+		"Action shop__orders__put_order would be gone, which definition "+flow+" uses")
 	s.Do("DELETE", "/catalog/imports/shop", nil).Want(http.StatusConflict)
 	elsewhere := strings.ReplaceAll(shopCancel, "http://HOST", "https://evil.example")
 	assert.Contains(t, string(s.load(s.Client, elsewhere, nil).Want(http.StatusConflict).Body), "https://evil.example")
 	s.Do("PATCH", "/flows/definitions/"+flow, `{"status":"archived"}`).Want(http.StatusOK)
 	s.load(s.Client, changed, only).Want(http.StatusCreated)
-	assert.Contains(t, string(s.Do("DELETE", "/catalog/imports/shop", nil).Want(http.StatusConflict).Body), "credential")
+	assert.Contains(t, string(s.Do("DELETE", "/catalog/imports/shop", nil).Want(http.StatusConflict).Body),
+		"credential")
 	s.Do("DELETE", "/credentials/"+key["id"].(string), nil).Want(http.StatusNoContent)
 	s.Do("DELETE", "/catalog/imports/shop", nil).Want(http.StatusNoContent)
 	s.Do("GET", "/catalog/platforms/shop", nil).Want(http.StatusNotFound)
@@ -184,7 +199,9 @@ func TestCatalogImport_Same(t *testing.T) {
 	}{{s.Client, "mine"}, {s.other, "theirs"}} {
 		own := *s.stack
 		own.Client = c.client
-		id := c.client.Do("POST", "/credentials", fmt.Sprintf(`{"name":"shop","platform_id":"shop","auth_method":"api_key","credentials":{"api_key":%q}}`, c.key)).
+		id := c.client.Do("POST", "/credentials",
+			fmt.Sprintf(`{"name":"shop","platform_id":"shop","auth_method":"api_key","credentials":{"api_key":%q}}`,
+				c.key)).
 			Want(http.StatusCreated).JSON()["id"]
 		flow := own.define(fmt.Sprintf(`[{"id":"s","tasks":[{"id":"t","action_id":"shop__orders__put_order","credential_id":%q,"params":{"body":{"id":"a"}}}]}]`, id))
 		assert.Equal(t, map[string]int{"completed": 1}, counted(own.await(own.trigger(flow, `{"input_data":{}}`))))
@@ -196,7 +213,8 @@ func TestCatalogImport_Same(t *testing.T) {
 func TestCatalogImport_Refused(t *testing.T) {
 	t.Parallel()
 	s := serveImports(t)
-	deep := `{"openapi":"3.1.0","info":{"title":"Deep"},"paths":` + strings.Repeat(`{"a":`, 100_000) + `1` + strings.Repeat(`}`, 100_000) + `}`
+	deep := `{"openapi":"3.1.0","info":{"title":"Deep"},"paths":` + strings.Repeat(`{"a":`, 100_000) + `1` +
+		strings.Repeat(`}`, 100_000) + `}`
 	bomb := "openapi: 3.1.0\ninfo: {title: Bomb}\nx0: &x0 [a, a]\n"
 	for i := 1; i < 40; i++ {
 		bomb += fmt.Sprintf("x%d: &x%d [*x%d, *x%d]\n", i, i, i-1, i-1)
@@ -208,16 +226,20 @@ func TestCatalogImport_Refused(t *testing.T) {
 		status   int
 		says     string
 	}{
-		"a platform of ours":   {shopPlain, map[string]any{"platform_id": "dialer"}, 409, "Platform dialer comes with the service"},
-		"no slug":              {shopPlain, map[string]any{"platform_id": "A b"}, 422, "must be a slug"},
-		"an unknown scheme":    {shopPlain, map[string]any{"auth": []string{"basic"}}, 422, "it has: key"},
-		"an unknown operation": {shopPlain, map[string]any{"only": []string{"nope"}}, 422, "o operation of the document matches"},
-		"nothing to import":    {`{"openapi":"3.1.0","info":{"title":"Empty"},"paths":{}}`, nil, 422, "No operation can be carried over"},
-		"Swagger":              {`{"swagger":"2.0"}`, nil, 422, "convert it to OpenAPI 3"},
-		"no document":          {"%", nil, 422, ""},
-		"deep":                 {deep, nil, 422, ""},
-		"an alias bomb":        {bomb, map[string]any{"base_url": "https://a.example"}, 0, ""},
-		"another document":     {`{"openapi":"3.1.0","info":{"title":"Far"},"paths":{"/a":{"$ref":"http://HOST/x#/y"}}}`, nil, 422, "No operation"},
+		"a platform of ours": {shopPlain, map[string]any{"platform_id": "dialer"}, 409,
+			"Platform dialer comes with the service"},
+		"no slug":           {shopPlain, map[string]any{"platform_id": "A b"}, 422, "must be a slug"},
+		"an unknown scheme": {shopPlain, map[string]any{"auth": []string{"basic"}}, 422, "it has: key"},
+		"an unknown operation": {shopPlain, map[string]any{"only": []string{"nope"}}, 422,
+			"o operation of the document matches"},
+		"nothing to import": {`{"openapi":"3.1.0","info":{"title":"Empty"},"paths":{}}`, nil, 422,
+			"No operation can be carried over"},
+		"Swagger":       {`{"swagger":"2.0"}`, nil, 422, "convert it to OpenAPI 3"},
+		"no document":   {"%", nil, 422, ""},
+		"deep":          {deep, nil, 422, ""},
+		"an alias bomb": {bomb, map[string]any{"base_url": "https://a.example"}, 0, ""},
+		"another document": {`{"openapi":"3.1.0","info":{"title":"Far"},"paths":{"/a":{"$ref":"http://HOST/x#/y"}}}`,
+			nil, 422, "No operation"},
 	} {
 		got := s.load(s.Client, c.document, c.options)
 		if c.status == 0 {
@@ -228,7 +250,8 @@ func TestCatalogImport_Refused(t *testing.T) {
 		assert.Contains(t, string(got.Body), c.says, name)
 	}
 	assert.Empty(t, s.calls(), "nothing is fetched")
-	large := strings.Replace(shopPlain, `"title":"Shop"`, `"title":"Shop","description":"`+strings.Repeat("x", 6<<20)+`"`, 1)
+	large := strings.Replace(shopPlain, `"title":"Shop"`, `"title":"Shop","description":"`+strings.Repeat("x", 6<<20)+
+		`"`, 1)
 	assert.Equal(t, http.StatusRequestEntityTooLarge, s.load(s.Client, large, nil).Status)
 }
 

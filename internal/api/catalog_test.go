@@ -18,7 +18,8 @@ func catalogPaths(t *testing.T) (out []string) {
 	t.Helper()
 	doc, err := violation.Document()
 	require.NoError(t, err)
-	names := strings.NewReplacer("{platform_id}", "core", "{service_id}", "core__flow", "{action_id}", "core__flow__transform")
+	names := strings.NewReplacer("{platform_id}", "core", "{service_id}", "core__flow", "{action_id}",
+		"core__flow__transform")
 	for path := range doc["paths"].(map[string]any) {
 		if strings.HasPrefix(path, "/catalog/") && !strings.HasPrefix(path, "/catalog/imports") {
 			out = append(out, names.Replace(path))
@@ -46,20 +47,24 @@ func TestCatalog_ETag(t *testing.T) {
 			assert.Equal(t, tag, got.Header.Get("ETag"), path)
 			assert.Equal(t, "public, no-cache", got.Header.Get("Cache-Control"), path)
 		}
-		for _, other := range []string{`"other"`, "", strings.Trim(tag, `W/"`), strings.Replace(tag, `"`, `"0`, 1), `W/"*"`} {
+		for _, other := range []string{`"other"`, "", strings.Trim(tag, `W/"`), strings.Replace(tag, `"`, `"0`, 1),
+			`W/"*"`} {
 			again := c.Do(http.MethodGet, path, nil, "If-None-Match", other).Want(http.StatusOK)
 			assert.JSONEq(t, string(first.Body), string(again.Body), path)
 			assert.Equal(t, tag, again.Header.Get("ETag"), path)
 		}
 	}
 	for path, detail := range map[string]string{
-		"/catalog/platforms/nowhere": "Platform not found", "/catalog/services/nowhere": "Service not found", "/catalog/actions/nowhere": "Action not found",
+		"/catalog/platforms/nowhere": "Platform not found", "/catalog/services/nowhere": "Service not found",
+		"/catalog/actions/nowhere":          "Action not found",
 		"/catalog/services/nowhere/actions": "Service not found",
 	} {
 		c.Do(http.MethodGet, path, nil, "If-None-Match", "*").Detail(http.StatusNotFound, detail)
 	}
-	c.Do(http.MethodGet, "/catalog/actions?limit=0", nil, "If-None-Match", "*").Invalid("query.limit greater_than_equal")
-	c.Do(http.MethodGet, "/catalog/services?cursor=x", nil, "If-None-Match", "*").Detail(http.StatusBadRequest, "Invalid cursor")
+	c.Do(http.MethodGet, "/catalog/actions?limit=0", nil, "If-None-Match",
+		"*").Invalid("query.limit greater_than_equal")
+	c.Do(http.MethodGet, "/catalog/services?cursor=x", nil, "If-None-Match", "*").Detail(http.StatusBadRequest,
+		"Invalid cursor")
 }
 
 // TestCatalog_ETagOfAnother: processes with one catalog agree on its tag, and those with different ones differ.
@@ -69,5 +74,6 @@ func TestCatalog_ETagOfAnother(t *testing.T) {
 	const path = "/catalog/services"
 	tag := s.Do(http.MethodGet, path, nil).Want(http.StatusOK).Header.Get("ETag")
 	s.replica().Do(http.MethodGet, path, nil, "If-None-Match", tag).Want(http.StatusNotModified)
-	s.replica(func(c *app.Config) { c.BaseURLs = map[string]string{"dialer": "http://127.0.0.1:9"} }).Do(http.MethodGet, path, nil, "If-None-Match", tag).Want(http.StatusOK)
+	s.replica(func(c *app.Config) { c.BaseURLs = map[string]string{"dialer": "http://127.0.0.1:9"} }).Do(http.MethodGet,
+		path, nil, "If-None-Match", tag).Want(http.StatusOK)
 }

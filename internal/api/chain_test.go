@@ -20,7 +20,8 @@ const budget = 12
 // limited sets the budget of the client's organization.
 func (s *stack) limited() {
 	s.t.Helper()
-	_, err := db.New().OrgSetBudget(s.t.Context(), s.owner, db.OrgSetBudgetParams{ID: uuid.MustParse(s.orgID(s.Key)), StartBudget: budget})
+	_, err := db.New().OrgSetBudget(s.t.Context(), s.owner, db.OrgSetBudgetParams{ID: uuid.MustParse(s.orgID(s.Key)),
+		StartBudget: budget})
 	require.NoError(s.t, err)
 }
 
@@ -41,7 +42,8 @@ func (s *stack) settledChains() {
 	})
 }
 
-// TestChain_Events: a flow that starts itself five times over stops at the budget of its cause, and another cause has one of its own.
+// TestChain_Events: a flow that starts itself five times over stops at the budget of its cause, and another cause has
+// one of its own.
 func TestChain_Events(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, true)
@@ -57,7 +59,8 @@ func TestChain_Events(t *testing.T) {
 		assert.Len(t, s.pages("/flows/triggers?trigger_type=event", 50), causes*budget+refused)
 		got := s.subscription(id, causes*budget, refused)
 		assert.Contains(t, got["last_error"], "One cause has led to 12 batches by events and flows")
-		assert.Contains(t, string(s.Do(http.MethodGet, "/flows/triggers?limit=500", nil).Want(http.StatusOK).Body), "which is the most that one may lead to in this organization")
+		assert.Contains(t, string(s.Do(http.MethodGet, "/flows/triggers?limit=500", nil).Want(http.StatusOK).Body),
+			"which is the most that one may lead to in this organization")
 	}
 	assert.Equal(t, 2, s.count("flow.chain WHERE starts = $1", budget))
 }
@@ -81,7 +84,8 @@ func TestChain_Flows(t *testing.T) {
 	s := serveStack(t, true)
 	s.limited()
 	leaf := s.define(transformSteps)
-	flow := s.define(forking(5, fmt.Sprintf(`"action_id":"core__flow__start_flow","params":{"definition_id":%q}`, leaf)))
+	flow := s.define(forking(5, fmt.Sprintf(`"action_id":"core__flow__start_flow","params":{"definition_id":%q}`,
+		leaf)))
 	batch := s.trigger(flow, `{"records":[{},{},{},{}]}`)
 	s.settledChains()
 	assert.Equal(t, budget+1, s.count("flow.batch"))

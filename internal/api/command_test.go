@@ -47,8 +47,8 @@ const shellAction = `
           exits: {refused: [2], retry: [75]}
 `
 
-// TestCommands: a flow runs a command that the operator allows, which gets its record and gives its output; what its exit does not
-// prove is left to a person, and what is not allowed is not run.
+// TestCommands: a flow runs a command that the operator allows, which gets its record and gives its output; what its
+// exit does not prove is left to a person, and what is not allowed is not run.
 func TestCommands(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -62,7 +62,8 @@ func TestCommands(t *testing.T) {
 		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 		return path
 	}
-	put("catalog/shell.yaml", shellPlatform+shellAction+strings.NewReplacer("__upper", "__other", "command: script", "command: other").Replace(shellAction))
+	put("catalog/shell.yaml", shellPlatform+shellAction+strings.NewReplacer("__upper", "__other", "command: script",
+		"command: other").Replace(shellAction))
 	allowed := put("commands.yaml", `commands:
   - name: script
     path: /bin/sh
@@ -71,9 +72,11 @@ func TestCommands(t *testing.T) {
     `+who+"\n")
 	s := serveStack(t, true, func(c *app.Config) { c.CatalogDir, c.Commands = filepath.Join(dir, "catalog"), allowed })
 	flow := func(action, params string) string {
-		return s.define(`[{"id":"s","tasks":[{"id":"t","action_id":"shell__run__` + action + `","retry":{"max_attempts":1},"params":` + params + `}]}]`)
+		return s.define(`[{"id":"s","tasks":[{"id":"t","action_id":"shell__run__` + action +
+			`","retry":{"max_attempts":1},"params":` + params + `}]}]`)
 	}
-	batch := s.trigger(flow("upper", `{"text":"{{ input.name }}"}`), `{"records":[{"name":"a $(id) 'b'"},{"name":"-x"}]}`)
+	batch := s.trigger(flow("upper", `{"text":"{{ input.name }}"}`),
+		`{"records":[{"name":"a $(id) 'b'"},{"name":"-x"}]}`)
 	s.await(batch)
 	assert.Equal(t, map[string]any{"TEXT": "A $(ID) 'B'"}, s.get("/flows/jobs/" + batch + ".0")["output"])
 	failed := s.get("/flows/jobs/" + batch + ".1")["error"].(map[string]any)
@@ -82,7 +85,8 @@ func TestCommands(t *testing.T) {
 	require.Len(t, s.calls("batch_id="+batch), 1)
 
 	for exit, want := range map[string][]any{
-		"2": {"provider_refused", "exit_2", "no: x"}, "75": {"provider_refused", "exit_75", "no: x"}, "9": {"outcome_unknown", "exit_9", "no: x"},
+		"2": {"provider_refused", "exit_2", "no: x"}, "75": {"provider_refused", "exit_75", "no: x"},
+		"9": {"outcome_unknown", "exit_9", "no: x"},
 	} {
 		batch := s.trigger(flow("upper", `{"text":"x","exit":`+exit+`}`), `{"input_data":{}}`)
 		if exit != "9" {

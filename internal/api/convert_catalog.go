@@ -28,7 +28,8 @@ func convertService(s *catalog.Service) oas.Service {
 	return oas.Service{
 		ID: s.ID, PlatformID: s.PlatformID, Name: s.Name, Kind: oas.ServiceKind(s.Kind),
 		Protocol: oas.ServiceProtocol(s.Protocol), AuthMethod: oas.ServiceAuthMethod(s.AuthMethod), BaseURL: s.BaseURL,
-		DocsURL: s.DocsURL, CredentialFields: convertFields(s.CredentialFields), AuthMethods: auths, RequiresConnection: s.RequiresConnection, Status: s.Status,
+		DocsURL: s.DocsURL, CredentialFields: convertFields(s.CredentialFields), AuthMethods: auths,
+		RequiresConnection: s.RequiresConnection, Status: s.Status,
 		RateBuckets: buckets,
 	}
 }
@@ -36,7 +37,8 @@ func convertService(s *catalog.Service) oas.Service {
 func convertFields(of []catalog.CredentialField) []oas.CredentialField {
 	fields := make([]oas.CredentialField, len(of))
 	for i, f := range of {
-		fields[i] = oas.CredentialField{Name: f.Name, Label: f.Label, Type: f.Type, Required: f.Required, Secret: f.Secret}
+		fields[i] = oas.CredentialField{Name: f.Name, Label: f.Label, Type: f.Type, Required: f.Required,
+			Secret: f.Secret}
 	}
 	return fields
 }
@@ -52,7 +54,8 @@ func convertRateBucket(b *catalog.RateBucket) oas.RateBucket {
 	}
 	further := make([]oas.RateBucketFurtherWindowsItem, len(b.Further))
 	for i, w := range b.Further {
-		further[i] = oas.RateBucketFurtherWindowsItem{Seconds: w.Seconds, Calls: w.Calls, Kind: oas.RateBucketFurtherWindowsItemKind(w.Kind)}
+		further[i] = oas.RateBucketFurtherWindowsItem{Seconds: w.Seconds, Calls: w.Calls,
+			Kind: oas.RateBucketFurtherWindowsItemKind(w.Kind)}
 	}
 	return oas.RateBucket{
 		FurtherWindows: further, MaxInFlight: oas.NilInt{Value: b.MaxInFlight, Null: b.MaxInFlight == 0},
@@ -65,7 +68,8 @@ func convertAction(a *catalog.Action) oas.Action {
 	out := oas.Action{
 		ID: a.ID, ServiceID: a.ServiceID, Name: a.Name, Description: a.Description,
 		ParamsSchema: oas.FreeObject(a.ParamsSchema), OutputSchema: oas.FreeObject(a.OutputSchema),
-		Buckets: orEmpty(a.Buckets), DefaultLane: oas.Lane(a.DefaultLane), MaxRecordsPerRequest: max(1, a.MaxRecordsPerRequest),
+		Buckets: orEmpty(a.Buckets), DefaultLane: oas.Lane(a.DefaultLane), MaxRecordsPerRequest: max(1,
+			a.MaxRecordsPerRequest),
 		MaxBytesPerRequest: oas.NilInt{Null: true}, Bulk: a.Bulk, OutcomeCheck: oas.ActionOutcomeCheck(a.OutcomeCheck),
 		Deprecated: a.Deprecated,
 	}

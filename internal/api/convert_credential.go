@@ -15,7 +15,8 @@ func credentialOf(c *credential.Credential) oas.Credential {
 		TenancyID: nilString(c.TenancyID), GrantType: nilString(c.GrantType), TokenURL: nilString(c.TokenUrl),
 		AuthorizeURL: nilString(c.AuthorizeUrl),
 		Audience:     nilString(c.Audience), Scopes: c.Scopes,
-		AWSRegion: nilString(c.AwsRegion), AWSService: nilString(c.AwsService), AWSDefaultBucket: nilString(c.AwsDefaultBucket), AWSEndpointURL: nilString(c.AwsEndpointUrl),
+		AWSRegion: nilString(c.AwsRegion), AWSService: nilString(c.AwsService),
+		AWSDefaultBucket: nilString(c.AwsDefaultBucket), AWSEndpointURL: nilString(c.AwsEndpointUrl),
 		AllowedOrigins: c.Origins,
 		Telemetry:      make(oas.CredentialTelemetry, len(c.Uses)), Status: oas.CredentialStatus(c.Status),
 		CreatedBy: c.CreatedBy, LastVerified: nilTime(c.LastVerified), CreatedAt: nilTime(&c.CreatedAt),
@@ -27,7 +28,8 @@ func credentialOf(c *credential.Credential) oas.Credential {
 			limits.MaxInFlight.SetTo(l.MaxInFlight)
 		}
 		for _, w := range l.Windows {
-			limits.Windows = append(limits.Windows, oas.LimitWindow{Seconds: w.Seconds, Calls: w.Calls, Kind: oas.LimitWindowKind(w.Kind)})
+			limits.Windows = append(limits.Windows, oas.LimitWindow{Seconds: w.Seconds, Calls: w.Calls,
+				Kind: oas.LimitWindowKind(w.Kind)})
 		}
 		out.Limits.SetTo(limits)
 	}
@@ -41,7 +43,8 @@ func credentialOf(c *credential.Credential) oas.Credential {
 	}
 	out.Tenant.SetToNull()
 	if c.TenancyID != nil {
-		out.Tenant.SetTo(oas.CredentialTenant{ID: *c.TenancyID, IsManual: c.Manual, Label: c.AccountLabel, PlatformID: c.PlatformID})
+		out.Tenant.SetTo(oas.CredentialTenant{ID: *c.TenancyID, IsManual: c.Manual, Label: c.AccountLabel,
+			PlatformID: c.PlatformID})
 	}
 	out.APIKeyPlacement.SetToNull()
 	if p := c.Placement(); p != nil {
@@ -50,7 +53,8 @@ func credentialOf(c *credential.Credential) oas.Credential {
 			cookie.SetTo(*p.CookieName)
 		}
 		out.APIKeyPlacement.SetTo(oas.ApiKeyPlacement{
-			HeaderName: optNil(p.HeaderName), Scheme: optNil(p.Scheme), QueryParam: optNil(p.QueryParam), CookieName: cookie,
+			HeaderName: optNil(p.HeaderName), Scheme: optNil(p.Scheme), QueryParam: optNil(p.QueryParam),
+			CookieName: cookie,
 		})
 	}
 	for _, use := range c.Uses {
@@ -73,7 +77,8 @@ func credentialUseOf(use db.FlowCredentialUse) oas.CredentialUse {
 
 func connectionTestOf(o credential.Outcome) oas.ConnectionTest {
 	out := oas.ConnectionTest{
-		Success: o.Success, Details: o.Details, LatencyMs: int(o.Latency / time.Millisecond), TestedAt: o.TestedAt.UTC(),
+		Success: o.Success, Details: o.Details, LatencyMs: int(o.Latency / time.Millisecond),
+		TestedAt: o.TestedAt.UTC(),
 	}
 	out.Error.SetToNull()
 	if !o.Success {
@@ -85,10 +90,12 @@ func connectionTestOf(o credential.Outcome) oas.ConnectionTest {
 func createdCredential(r *oas.CredentialCreate, verify oas.OptBool) credential.Input {
 	return credential.Input{
 		Name: r.Name, PlatformID: r.PlatformID, AuthMethod: string(r.AuthMethod), Secret: secretBytes(r.Credentials),
-		GrantType: givenString(r.GrantType), TokenURL: givenString(r.TokenURL), AuthorizeURL: givenString(r.AuthorizeURL),
-		Scopes: r.Scopes, Audience: givenString(r.Audience),
+		GrantType: givenString(r.GrantType), TokenURL: givenString(r.TokenURL),
+		AuthorizeURL: givenString(r.AuthorizeURL),
+		Scopes:       r.Scopes, Audience: givenString(r.Audience),
 		Placement: placementOf(r.APIKeyPlacement),
-		AWSRegion: givenString(r.AWSRegion), AWSService: givenString(r.AWSService), AWSDefaultBucket: givenString(r.AWSDefaultBucket), AWSEndpointURL: givenString(r.AWSEndpointURL),
+		AWSRegion: givenString(r.AWSRegion), AWSService: givenString(r.AWSService),
+		AWSDefaultBucket: givenString(r.AWSDefaultBucket), AWSEndpointURL: givenString(r.AWSEndpointURL),
 		Origins: r.AllowedOrigins, Status: string(r.Status.Or("")), TenancyID: givenString(r.TenancyID),
 		Unverified: !verify.Or(true),
 	}
@@ -98,10 +105,12 @@ func createdCredential(r *oas.CredentialCreate, verify oas.OptBool) credential.I
 func replacedCredential(r *oas.CredentialUpdate, verify oas.OptBool) credential.Input {
 	in := credential.Input{
 		Name: r.Name, PlatformID: r.PlatformID, AuthMethod: string(r.AuthMethod),
-		GrantType: givenString(r.GrantType), TokenURL: givenString(r.TokenURL), AuthorizeURL: givenString(r.AuthorizeURL),
-		Scopes: r.Scopes, Audience: givenString(r.Audience),
+		GrantType: givenString(r.GrantType), TokenURL: givenString(r.TokenURL),
+		AuthorizeURL: givenString(r.AuthorizeURL),
+		Scopes:       r.Scopes, Audience: givenString(r.Audience),
 		Placement: placementOf(r.APIKeyPlacement),
-		AWSRegion: givenString(r.AWSRegion), AWSService: givenString(r.AWSService), AWSDefaultBucket: givenString(r.AWSDefaultBucket), AWSEndpointURL: givenString(r.AWSEndpointURL),
+		AWSRegion: givenString(r.AWSRegion), AWSService: givenString(r.AWSService),
+		AWSDefaultBucket: givenString(r.AWSDefaultBucket), AWSEndpointURL: givenString(r.AWSEndpointURL),
 		Origins: r.AllowedOrigins, Status: string(r.Status.Or("")), Unverified: !verify.Or(true),
 	}
 	if secret, ok := r.Credentials.Get(); ok {
@@ -124,7 +133,8 @@ func placementOf(given oas.OptNilApiKeyPlacement) *credential.Placement {
 		return nil
 	}
 	return &credential.Placement{
-		HeaderName: givenString(p.HeaderName), Scheme: givenString(p.Scheme), QueryParam: givenString(p.QueryParam), CookieName: givenString(p.CookieName),
+		HeaderName: givenString(p.HeaderName), Scheme: givenString(p.Scheme), QueryParam: givenString(p.QueryParam),
+		CookieName: givenString(p.CookieName),
 	}
 }
 

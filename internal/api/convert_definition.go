@@ -93,7 +93,8 @@ func taskOf(t definition.DocumentTask) oas.Task {
 	out.Retry.SetToNull()
 	if t.Retry != nil {
 		r := t.Retry.Filled()
-		out.Retry.SetTo(oas.Retry{MaxAttempts: *r.MaxAttempts, InitialSeconds: *r.InitialSeconds, Factor: *r.Factor, MaxSeconds: *r.MaxSeconds})
+		out.Retry.SetTo(oas.Retry{MaxAttempts: *r.MaxAttempts, InitialSeconds: *r.InitialSeconds, Factor: *r.Factor,
+			MaxSeconds: *r.MaxSeconds})
 	}
 	if t.OnError != "" {
 		out.OnError = oas.OnError(t.OnError)
@@ -109,8 +110,10 @@ func (h definitionHandler) draftOf(req oas.DefinitionCreate) (definition.Draft, 
 	if !req.IsDefinitionFromTemplate() {
 		b := &req.DefinitionFromSteps
 		doc := documentOf(b.Lane, b.VariableSetID, b.VariableVersion, b.Steps)
-		doc.InputSchema, doc.FailureThreshold, doc.Key = documentSchemaOf(b.InputSchema), documentThresholdOf(b.FailureThreshold), b.Key.Value
-		return definition.Draft{Name: b.Name, Description: b.Description.Value, Status: string(b.Status.Value), Document: doc}, nil
+		doc.InputSchema, doc.FailureThreshold, doc.Key = documentSchemaOf(b.InputSchema),
+			documentThresholdOf(b.FailureThreshold), b.Key.Value
+		return definition.Draft{Name: b.Name, Description: b.Description.Value, Status: string(b.Status.Value),
+			Document: doc}, nil
 	}
 	b := &req.DefinitionFromTemplate
 	d, err := h.templates.Draft(b.TemplateID, b.Bindings.Value)
@@ -120,15 +123,18 @@ func (h definitionHandler) draftOf(req oas.DefinitionCreate) (definition.Draft, 
 	steps := d.Document.Steps
 	d.Name, d.Description, d.Status = b.Name, b.Description.Or(d.Description), string(b.Status.Value)
 	d.Document = documentOf(b.Lane, b.VariableSetID, b.VariableVersion, nil)
-	d.Document.InputSchema, d.Document.FailureThreshold = documentSchemaOf(b.InputSchema), documentThresholdOf(b.FailureThreshold)
+	d.Document.InputSchema, d.Document.FailureThreshold = documentSchemaOf(b.InputSchema),
+		documentThresholdOf(b.FailureThreshold)
 	d.Document.Steps, d.Document.Key = steps, b.Key.Value
 	return d, nil
 }
 
 func replacementOf(req *oas.DefinitionReplace) definition.Draft {
 	doc := documentOf(req.Lane, req.VariableSetID, req.VariableVersion, req.Steps)
-	doc.InputSchema, doc.FailureThreshold, doc.Key = documentSchemaOf(req.InputSchema), documentThresholdOf(req.FailureThreshold), req.Key.Value
-	return definition.Draft{Name: req.Name, Description: req.Description.Value, Status: string(req.Status.Value), Document: doc}
+	doc.InputSchema, doc.FailureThreshold, doc.Key = documentSchemaOf(req.InputSchema),
+		documentThresholdOf(req.FailureThreshold), req.Key.Value
+	return definition.Draft{Name: req.Name, Description: req.Description.Value, Status: string(req.Status.Value),
+		Document: doc}
 }
 
 func documentSchemaOf(in oas.OptNilFreeObject) json.RawMessage {

@@ -14,9 +14,12 @@ const operator = "operator"
 
 func holdOf(h *hold.Hold) oas.Pause {
 	out := oas.Pause{
-		ID: h.ID.String(), Scope: oas.HoldScope(h.Scope), TenancyID: nilString(h.TenancyID), Lane: nilLane(h.Lane), Bucket: nilString(h.Bucket),
-		BatchID: nilID(h.BatchID), Status: oas.PauseStatusReleased, Cause: h.Cause, Reason: nilString(h.Reason), CreatedBy: nilID(h.CreatedBy),
-		CreatedAt: h.CreatedAt.UTC(), ExpiresAt: nilTime(h.ExpiresAt), ReleasedAt: nilTime(h.ReleasedAt), ReleasedBy: nilID(h.ReleasedBy),
+		ID: h.ID.String(), Scope: oas.HoldScope(h.Scope), TenancyID: nilString(h.TenancyID), Lane: nilLane(h.Lane),
+		Bucket:  nilString(h.Bucket),
+		BatchID: nilID(h.BatchID), Status: oas.PauseStatusReleased, Cause: h.Cause, Reason: nilString(h.Reason),
+		CreatedBy: nilID(h.CreatedBy),
+		CreatedAt: h.CreatedAt.UTC(), ExpiresAt: nilTime(h.ExpiresAt), ReleasedAt: nilTime(h.ReleasedAt),
+		ReleasedBy: nilID(h.ReleasedBy),
 		Extensions: make([]oas.PauseExtension, len(h.Extensions)),
 	}
 	switch {
@@ -29,7 +32,8 @@ func holdOf(h *hold.Hold) oas.Pause {
 	}
 	for i, e := range h.Extensions {
 		out.Extensions[i] = oas.PauseExtension{
-			ExtendedAt: e.At.UTC(), ExtendedBy: e.By.String(), PreviousExpiresAt: e.Previous.UTC(), ExpiresAt: e.Expires.UTC(),
+			ExtendedAt: e.At.UTC(), ExtendedBy: e.By.String(), PreviousExpiresAt: e.Previous.UTC(),
+			ExpiresAt: e.Expires.UTC(),
 		}
 	}
 	return out

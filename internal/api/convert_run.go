@@ -9,13 +9,18 @@ import (
 func batchOf(r *run.BatchRow, skipped []run.SkippedTask) oas.Batch {
 	b, state := &r.FlowBatch, &r.FlowBatchCount
 	out := oas.Batch{
-		ID: b.ID.String(), DefinitionID: b.DefinitionID.String(), DefinitionVersion: int(b.Version), OrgID: b.OrgID.String(),
-		TriggerID: b.ID.String(), TriggerType: oas.TriggerType(b.TriggerType), TriggerSource: nilString(b.TriggerSource),
-		ScheduleID: nilID(state.ScheduleID), RecordSetID: nilID(r.RecordSetID), RetryOf: nilID(b.RetryOf), Metadata: oas.FreeObject(b.Metadata),
-		Status: oas.BatchStatus(run.StatusOf(r)), StatusReason: nilString(state.CancelReason), RecordCount: int(b.RecordCount),
-		JobCounts: jobCountsOf(run.JobCounts(r)), ProgressPercent: run.Progress(r),
-		ScheduledAt: nilTime(b.ScheduledAt), StartedAt: nilTime(state.StartedAt), CompletedAt: nilTime(state.CompletedAt),
-		CreatedAt: b.CreatedAt.UTC(), UpdatedAt: state.UpdatedAt.UTC(),
+		ID: b.ID.String(), DefinitionID: b.DefinitionID.String(), DefinitionVersion: int(b.Version),
+		OrgID:     b.OrgID.String(),
+		TriggerID: b.ID.String(), TriggerType: oas.TriggerType(b.TriggerType),
+		TriggerSource: nilString(b.TriggerSource),
+		ScheduleID:    nilID(state.ScheduleID), RecordSetID: nilID(r.RecordSetID), RetryOf: nilID(b.RetryOf),
+		Metadata: oas.FreeObject(b.Metadata),
+		Status:   oas.BatchStatus(run.StatusOf(r)), StatusReason: nilString(state.CancelReason),
+		RecordCount: int(b.RecordCount),
+		JobCounts:   jobCountsOf(run.JobCounts(r)), ProgressPercent: run.Progress(r),
+		ScheduledAt: nilTime(b.ScheduledAt), StartedAt: nilTime(state.StartedAt),
+		CompletedAt: nilTime(state.CompletedAt),
+		CreatedAt:   b.CreatedAt.UTC(), UpdatedAt: state.UpdatedAt.UTC(),
 		Lane: oas.NilLane{Null: true}, Priority: oas.NilPriority{Null: true},
 		SkippedTasks: make([]oas.SkippedTask, len(skipped)),
 	}
@@ -36,8 +41,10 @@ func batchOf(r *run.BatchRow, skipped []run.SkippedTask) oas.Batch {
 func jobCountsOf(c run.Counts) oas.JobCounts {
 	n := func(s run.Status) int { return int(c.Of(s)) }
 	return oas.JobCounts{
-		Staged: n(run.Staged), Queued: n(run.Queued), Pending: n(run.Pending), Started: n(run.Started), NeedsReconcile: n(run.NeedsReconcile),
-		Completed: n(run.Completed), Failed: n(run.Failed), Cancelled: n(run.Cancelled), Accepted: n(run.Accepted), Rejected: n(run.Rejected),
+		Staged: n(run.Staged), Queued: n(run.Queued), Pending: n(run.Pending), Started: n(run.Started),
+		NeedsReconcile: n(run.NeedsReconcile),
+		Completed:      n(run.Completed), Failed: n(run.Failed), Cancelled: n(run.Cancelled), Accepted: n(run.Accepted),
+		Rejected:    n(run.Rejected),
 		Unprocessed: n(run.Unprocessed), Unresolved: n(run.Unresolved),
 	}
 }
@@ -56,7 +63,8 @@ func jobErrorOf(e *run.JobError) oas.NilJobError {
 
 func resultOf(r *run.Record) oas.Result {
 	return oas.Result{
-		Position: int(r.Position), JobID: jobIDOf(r), Key: nilText(r.Key), Status: oas.JobStatus(r.Status), Output: oas.AnyValue(r.Output), Error: jobErrorOf(r.Error),
+		Position: int(r.Position), JobID: jobIDOf(r), Key: nilText(r.Key), Status: oas.JobStatus(r.Status),
+		Output: oas.AnyValue(r.Output), Error: jobErrorOf(r.Error),
 		SkippedTasks: append([]string{}, r.SkippedTasks...),
 	}
 }
@@ -82,7 +90,8 @@ func (ids *batchIDs) job(r *run.Record) oas.Job {
 	b := &r.Batch.FlowBatch
 	return oas.Job{
 		ID: jobIDOf(r), BatchID: ids.batch, DefinitionID: ids.definition, OrgID: ids.org,
-		TriggerID: ids.batch, TriggerType: oas.TriggerType(b.TriggerType), Position: int(r.Position), Key: nilText(r.Key),
+		TriggerID: ids.batch, TriggerType: oas.TriggerType(b.TriggerType), Position: int(r.Position),
+		Key:       nilText(r.Key),
 		InputData: oas.FreeObject(r.Input), Status: oas.JobStatus(r.Status), Attempts: int(r.Attempts),
 		Output: oas.AnyValue(r.Output), SkippedTasks: append([]string{}, r.SkippedTasks...), Error: jobErrorOf(r.Error),
 		CreatedAt: b.CreatedAt.UTC(), StartedAt: nilTime(r.StartedAt), UpdatedAt: r.UpdatedAt.UTC(),
@@ -99,16 +108,19 @@ func (ids *batchIDs) execution(r *run.Record) oas.Execution {
 		ID: executionID(job, r.Run), JobID: job, BatchID: ids.batch, DefinitionID: ids.definition,
 		DefinitionVersion: int(b.Version), OrgID: ids.org, Run: int(r.Run), Key: nilText(r.Key),
 		Status: oas.ExecutionStatus(r.Execution), Error: jobErrorOf(r.Error),
-		CreatedAt: r.Created.UTC(), StartedAt: nilTime(r.StartedAt), CompletedAt: nilTime(r.CompletedAt), UpdatedAt: r.UpdatedAt.UTC(),
+		CreatedAt: r.Created.UTC(), StartedAt: nilTime(r.StartedAt), CompletedAt: nilTime(r.CompletedAt),
+		UpdatedAt: r.UpdatedAt.UTC(),
 	}
 }
 
 func executionDetailOf(r *run.Record, steps []run.ExecutionStep) oas.ExecutionDetail {
 	e := executionOf(r)
 	out := oas.ExecutionDetail{
-		ID: e.ID, JobID: e.JobID, BatchID: e.BatchID, DefinitionID: e.DefinitionID, DefinitionVersion: e.DefinitionVersion, OrgID: e.OrgID,
-		Run: e.Run, Key: e.Key, Status: e.Status, Error: e.Error, CreatedAt: e.CreatedAt, StartedAt: e.StartedAt, CompletedAt: e.CompletedAt,
-		UpdatedAt: e.UpdatedAt, InputData: oas.FreeObject(r.Input), Steps: make([]oas.ExecutionStep, len(steps)),
+		ID: e.ID, JobID: e.JobID, BatchID: e.BatchID, DefinitionID: e.DefinitionID,
+		DefinitionVersion: e.DefinitionVersion, OrgID: e.OrgID,
+		Run: e.Run, Key: e.Key, Status: e.Status, Error: e.Error, CreatedAt: e.CreatedAt, StartedAt: e.StartedAt,
+		CompletedAt: e.CompletedAt,
+		UpdatedAt:   e.UpdatedAt, InputData: oas.FreeObject(r.Input), Steps: make([]oas.ExecutionStep, len(steps)),
 	}
 	for i := range steps {
 		out.Steps[i] = executionStepOf(&steps[i])
@@ -118,8 +130,9 @@ func executionDetailOf(r *run.Record, steps []run.ExecutionStep) oas.ExecutionDe
 
 func executionStepOf(s *run.ExecutionStep) oas.ExecutionStep {
 	out := oas.ExecutionStep{
-		ID: s.Step.ID, Name: s.Step.Name, Status: oas.TaskStatus(s.Status), StartedAt: nilTime(s.StartedAt), CompletedAt: nilTime(s.CompletedAt),
-		Tasks: make([]oas.ExecutionTask, len(s.Tasks)),
+		ID: s.Step.ID, Name: s.Step.Name, Status: oas.TaskStatus(s.Status), StartedAt: nilTime(s.StartedAt),
+		CompletedAt: nilTime(s.CompletedAt),
+		Tasks:       make([]oas.ExecutionTask, len(s.Tasks)),
 	}
 	if out.Name == "" {
 		out.Name = out.ID
@@ -128,7 +141,8 @@ func executionStepOf(s *run.ExecutionStep) oas.ExecutionStep {
 		t := &s.Tasks[i]
 		out.Tasks[i] = oas.ExecutionTask{
 			ID: t.Task.ID, ActionID: t.Task.Action.ID, Status: oas.TaskStatus(t.Status), Attempts: int(t.Attempts),
-			StartedAt: nilTime(t.StartedAt), CompletedAt: nilTime(t.CompletedAt), Output: oas.AnyValue(t.Output), Error: jobErrorOf(t.Error),
+			StartedAt: nilTime(t.StartedAt), CompletedAt: nilTime(t.CompletedAt), Output: oas.AnyValue(t.Output),
+			Error:    jobErrorOf(t.Error),
 			Elements: elementsOf(t.Elements),
 		}
 	}
@@ -139,7 +153,8 @@ func executionStepOf(s *run.ExecutionStep) oas.ExecutionStep {
 func elementsOf(list []run.ExecutionElement) (out []oas.ExecutionElement) {
 	for i := range list {
 		e := &list[i]
-		out = append(out, oas.ExecutionElement{Index: int(e.Index), Status: oas.TaskStatus(e.Status), Attempts: int(e.Attempts),
+		out = append(out, oas.ExecutionElement{Index: int(e.Index), Status: oas.TaskStatus(e.Status),
+			Attempts:  int(e.Attempts),
 			StartedAt: nilTime(e.StartedAt), CompletedAt: nilTime(e.CompletedAt), Error: jobErrorOf(e.Error)})
 	}
 	return out

@@ -17,10 +17,12 @@ type credentialHandler struct {
 	publicURL func() string
 }
 
-func (h credentialHandler) ListCredentials(ctx context.Context, params oas.ListCredentialsParams) (*oas.CredentialList, error) {
+func (h credentialHandler) ListCredentials(ctx context.Context,
+	params oas.ListCredentialsParams) (*oas.CredentialList, error) {
 	caller := account.FromContext(ctx)
 	when := created{params.Order, params.CreatedAfter, params.CreatedBefore}
-	p, err := pageOf("credentials", caller.OrgID, params.Limit, params.Skip, params.Cursor, params.Status.Value, "\x00", params.Name,
+	p, err := pageOf("credentials", caller.OrgID, params.Limit, params.Skip, params.Cursor, params.Status.Value, "\x00",
+		params.Name,
 		"\x00", params.PlatformID, "\x00", when)
 	if err != nil {
 		return nil, err
@@ -41,10 +43,12 @@ func (h credentialHandler) ListCredentials(ctx context.Context, params oas.ListC
 	return &list, nil
 }
 
-func (h credentialHandler) CreateCredential(ctx context.Context, req *oas.CredentialCreate, params oas.CreateCredentialParams) (*oas.Credential, error) {
+func (h credentialHandler) CreateCredential(ctx context.Context, req *oas.CredentialCreate,
+	params oas.CreateCredentialParams) (*oas.Credential, error) {
 	caller := account.FromContext(ctx)
 	in := createdCredential(req, params.Verify)
-	return answerCredential(h.credentials.Create(ctx, caller.OrgID, caller.AccountID.String(), in, keepCreated(answerCredential)))
+	return answerCredential(h.credentials.Create(ctx, caller.OrgID, caller.AccountID.String(), in,
+		keepCreated(answerCredential)))
 }
 
 func (h credentialHandler) GetCredential(ctx context.Context, params oas.GetCredentialParams) (*oas.Credential, error) {
@@ -55,22 +59,26 @@ func (h credentialHandler) GetCredential(ctx context.Context, params oas.GetCred
 	return answerCredential(h.credentials.Read(ctx, account.FromContext(ctx).OrgID, id))
 }
 
-func (h credentialHandler) ReplaceCredential(ctx context.Context, req *oas.CredentialUpdate, params oas.ReplaceCredentialParams) (*oas.Credential, error) {
+func (h credentialHandler) ReplaceCredential(ctx context.Context, req *oas.CredentialUpdate,
+	params oas.ReplaceCredentialParams) (*oas.Credential, error) {
 	id, err := pathID("Credential", params.CredentialID)
 	if err != nil {
 		return nil, err
 	}
-	return answerCredential(h.credentials.Replace(ctx, account.FromContext(ctx).OrgID, id, replacedCredential(req, params.Verify)))
+	return answerCredential(h.credentials.Replace(ctx, account.FromContext(ctx).OrgID, id, replacedCredential(req,
+		params.Verify)))
 }
 
-func (h credentialHandler) SetCredentialLimits(ctx context.Context, req *oas.CredentialLimits, params oas.SetCredentialLimitsParams) (*oas.Credential, error) {
+func (h credentialHandler) SetCredentialLimits(ctx context.Context, req *oas.CredentialLimits,
+	params oas.SetCredentialLimitsParams) (*oas.Credential, error) {
 	id, err := pathID("Credential", params.CredentialID)
 	if err != nil {
 		return nil, err
 	}
 	limits := catalog.Limits{MaxInFlight: req.MaxInFlight.Or(0)}
 	for _, w := range req.Windows {
-		limits.Windows = append(limits.Windows, catalog.Window{Seconds: w.Seconds, Calls: w.Calls, Kind: string(w.Kind)})
+		limits.Windows = append(limits.Windows, catalog.Window{Seconds: w.Seconds, Calls: w.Calls,
+			Kind: string(w.Kind)})
 	}
 	return answerCredential(h.credentials.SetLimits(ctx, account.FromContext(ctx).OrgID, id, limits))
 }
@@ -83,11 +91,13 @@ func (h credentialHandler) DeleteCredential(ctx context.Context, params oas.Dele
 	return h.credentials.Delete(ctx, account.FromContext(ctx).OrgID, id)
 }
 
-func (h credentialHandler) TestNewCredential(ctx context.Context, req *oas.CredentialCreate) (*oas.ConnectionTest, error) {
+func (h credentialHandler) TestNewCredential(ctx context.Context,
+	req *oas.CredentialCreate) (*oas.ConnectionTest, error) {
 	return answerTest(h.credentials.Try(ctx, account.FromContext(ctx).OrgID, createdCredential(req, oas.OptBool{})))
 }
 
-func (h credentialHandler) TestCredential(ctx context.Context, params oas.TestCredentialParams) (*oas.ConnectionTest, error) {
+func (h credentialHandler) TestCredential(ctx context.Context,
+	params oas.TestCredentialParams) (*oas.ConnectionTest, error) {
 	id, err := pathID("Credential", params.CredentialID)
 	if err != nil {
 		return nil, err
@@ -98,7 +108,8 @@ func (h credentialHandler) TestCredential(ctx context.Context, params oas.TestCr
 // callbackPath is where returnAuthorization is.
 const callbackPath = "/v1/credentials/callback"
 
-func (h credentialHandler) AuthorizeCredential(ctx context.Context, params oas.AuthorizeCredentialParams) (*oas.Consent, error) {
+func (h credentialHandler) AuthorizeCredential(ctx context.Context,
+	params oas.AuthorizeCredentialParams) (*oas.Consent, error) {
 	id, err := pathID("Credential", params.CredentialID)
 	if err != nil {
 		return nil, err
@@ -112,13 +123,15 @@ func (h credentialHandler) AuthorizeCredential(ctx context.Context, params oas.A
 	return &oas.Consent{URL: consent.URL, RedirectURI: back, ExpiresAt: consent.ExpiresAt.UTC()}, nil
 }
 
-func (h credentialHandler) ReturnAuthorization(ctx context.Context, params oas.ReturnAuthorizationParams) (oas.ReturnAuthorizationOK, error) {
+func (h credentialHandler) ReturnAuthorization(ctx context.Context,
+	params oas.ReturnAuthorizationParams) (oas.ReturnAuthorizationOK, error) {
 	back := credential.Return{State: params.State, Code: params.Code.Or(""), Error: params.Error.Or(""),
 		Operation: account.Operation{ID: "returnAuthorization", RequestID: requestID(ctx)}}
 	if err := h.credentials.Returned(ctx, back); err != nil {
 		return oas.ReturnAuthorizationOK{}, err
 	}
-	return oas.ReturnAuthorizationOK{Data: strings.NewReader("The credential is authorized. You can close this window.\n")}, nil
+	return oas.ReturnAuthorizationOK{Data: strings.NewReader(
+		"The credential is authorized. You can close this window.\n")}, nil
 }
 
 func answerTest(outcome credential.Outcome, err error) (*oas.ConnectionTest, error) {

@@ -32,7 +32,8 @@ func TestCredentials_Delete(t *testing.T) {
 	// An older version that named it does not count, nor does a deleted definition.
 	s.Do(http.MethodDelete, "/flows/definitions/"+s.define(uploadSteps), nil).Want(http.StatusNoContent)
 	changed := s.define(uploadSteps)
-	s.Do(http.MethodPut, "/flows/definitions/"+changed, `{"name":"flow","status":"active","steps":`+transformSteps+`}`).Want(http.StatusOK)
+	s.Do(http.MethodPut, "/flows/definitions/"+changed, `{"name":"flow","status":"active","steps":`+transformSteps+
+		`}`).Want(http.StatusOK)
 	s.Do(http.MethodPatch, "/flows/definitions/"+flow, `{"status":"archived"}`).Want(http.StatusOK)
 	domains := s.get("/platforms/dialer/domains")
 	s.Do(http.MethodDelete, path, nil).Want(http.StatusNoContent)
@@ -45,7 +46,8 @@ func TestCredentials_Delete(t *testing.T) {
 	assert.InDelta(t, 0, s.get("/credentials?status=active")["total"], 0)
 	assert.Zero(t, s.count("flow.secret WHERE id = $1", s.credential), "secrets")
 	assert.Zero(t, s.count("flow.credential_use WHERE credential_id = $1", s.credential), "observed uses")
-	assert.Equal(t, 1, s.count("flow.credential WHERE id = $1 AND deleted_at IS NOT NULL", s.credential), "rows that spend is attributed to")
+	assert.Equal(t, 1, s.count("flow.credential WHERE id = $1 AND deleted_at IS NOT NULL", s.credential),
+		"rows that spend is attributed to")
 	assert.InDelta(t, 1, domains["total"], 0)
 
 	s.Do(http.MethodPatch, "/flows/definitions/"+flow, `{"status":"active"}`).
@@ -80,13 +82,15 @@ func TestCredentials_DeleteBesideSave(t *testing.T) {
 	s := serveStack(t, false)
 	for range 20 {
 		s.identify("acme")
-		flow := s.Do(http.MethodPost, "/flows/definitions", `{"name":"d","status":"draft","steps":`+s.steps(uploadSteps)+`}`).Want(http.StatusCreated).JSON()["id"].(string)
+		flow := s.Do(http.MethodPost, "/flows/definitions", `{"name":"d","status":"draft","steps":`+
+			s.steps(uploadSteps)+`}`).Want(http.StatusCreated).JSON()["id"].(string)
 		var group sync.WaitGroup
 		statuses := make([]int, 3)
 		for i, send := range []func() int{
 			func() int { return s.Do(http.MethodDelete, "/credentials/"+s.credential, nil).Status },
 			func() int {
-				return s.Do(http.MethodPost, "/flows/definitions", `{"name":"d","status":"active","steps":`+s.steps(uploadSteps)+`}`).Status
+				return s.Do(http.MethodPost, "/flows/definitions", `{"name":"d","status":"active","steps":`+
+					s.steps(uploadSteps)+`}`).Status
 			},
 			func() int {
 				return s.Do(http.MethodPatch, "/flows/definitions/"+flow, `{"status":"active"}`).Status
@@ -113,21 +117,27 @@ func TestCredentials_TestNew(t *testing.T) {
 		t.Helper()
 		return b.Do("POST", "/credentials/test", body).Want(200).JSON()
 	}
-	if got := try(ok); got["success"] != true || got["error"] != nil || got["details"] == "" || got["tested_at"] == nil {
+	if got := try(ok); got["success"] != true || got["error"] != nil || got["details"] == "" ||
+		got["tested_at"] == nil {
 		t.Errorf("test = %v", got)
 	}
 	for name, tc := range map[string]struct {
 		body          object
 		want, details string
 	}{
-		"wrong password":  {dialerBody("1001", needle+"x"), "AUTH_FAILED", ""},
-		"missing":         {with(ok, "credentials", object{"username": needle}), "INVALID_CREDENTIALS_SHAPE", "credentials.password: Field required"},
-		"empty":           {with(ok, "credentials", object{}), "INVALID_CREDENTIALS_SHAPE", "credentials.username: Field required; credentials.password: Field required"},
-		"unknown field":   {with(ok, "credentials", object{"username": "1001", "password": needle, "pin": needle}), "INVALID_CREDENTIALS_SHAPE", ""},
-		"stray placement": {with(ok, "api_key_placement", object{"header_name": "X-A"}), "INVALID_CREDENTIALS_SHAPE", ""},
+		"wrong password": {dialerBody("1001", needle+"x"), "AUTH_FAILED", ""},
+		"missing": {with(ok, "credentials", object{"username": needle}), "INVALID_CREDENTIALS_SHAPE",
+			"credentials.password: Field required"},
+		"empty": {with(ok, "credentials", object{}), "INVALID_CREDENTIALS_SHAPE",
+			"credentials.username: Field required; credentials.password: Field required"},
+		"unknown field": {with(ok, "credentials", object{"username": "1001", "password": needle, "pin": needle}),
+			"INVALID_CREDENTIALS_SHAPE", ""},
+		"stray placement": {with(ok, "api_key_placement", object{"header_name": "X-A"}), "INVALID_CREDENTIALS_SHAPE",
+			""},
 	} {
 		got := try(tc.body)
-		if got["success"] != false || got["error"] != tc.want || got["details"] == "" || tc.details != "" && got["details"] != tc.details {
+		if got["success"] != false || got["error"] != tc.want || got["details"] == "" || tc.details != "" &&
+			got["details"] != tc.details {
 			t.Errorf("%s: test = %v", name, got)
 		}
 	}

@@ -37,8 +37,8 @@ func (a *limitedAPI) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	_, _ = w.Write([]byte(`{}`))
 }
 
-// TestCredentialLimits: what the owner of a credential sets holds for calls of all lanes and batches together, for budgets that are there
-// already and new ones.
+// TestCredentialLimits: what the owner of a credential sets holds for calls of all lanes and batches together, for
+// budgets that are there already and new ones.
 func TestCredentialLimits(t *testing.T) {
 	t.Parallel()
 	const perSecond, atOnce = 5, 2
@@ -48,15 +48,21 @@ func TestCredentialLimits(t *testing.T) {
 			api := &limitedAPI{}
 			server := httptest.NewServer(api)
 			t.Cleanup(server.Close)
-			s := serveStack(t, true, func(c *app.Config) { c.AllowHosts = append(c.AllowHosts, strings.TrimPrefix(server.URL, "http://")) })
-			id := s.made("/credentials", fmt.Sprintf(`{"name":"k","platform_id":"core","auth_method":"api_key","allowed_origins":[%q],
+			s := serveStack(t, true, func(c *app.Config) {
+				c.AllowHosts = append(c.AllowHosts,
+					strings.TrimPrefix(server.URL, "http://"))
+			})
+			id := s.made("/credentials",
+				fmt.Sprintf(`{"name":"k","platform_id":"core","auth_method":"api_key","allowed_origins":[%q],
 				"api_key_placement":{"header_name":"X-Key"},"credentials":{"api_key":"k"}}`, server.URL))
 			assert.Nil(t, s.get("/credentials/" + id)["limits"])
-			flow := s.define(`[{"id":"s","tasks":[{"id":"t","action_id":"core__http__request","credential_id":"` + id + `","params":{"url":"` + server.URL + `/x"}}]}]`)
+			flow := s.define(`[{"id":"s","tasks":[{"id":"t","action_id":"core__http__request","credential_id":"` + id +
+				`","params":{"url":"` + server.URL + `/x"}}]}]`)
 			if !before {
 				s.await(s.trigger(flow, `{"records":[{}]}`))
 			}
-			limits := object{"windows": []any{object{"seconds": 1.0, "calls": float64(perSecond), "kind": "rolling"}}, "max_in_flight": float64(atOnce)}
+			limits := object{"windows": []any{object{"seconds": 1.0, "calls": float64(perSecond), "kind": "rolling"}},
+				"max_in_flight": float64(atOnce)}
 			set := s.Do(http.MethodPut, "/credentials/"+id+"/limits", limits).Want(http.StatusOK).JSON()
 			assert.Equal(t, limits, set["limits"])
 			again := s.get("/credentials/" + id)
@@ -84,8 +90,8 @@ func TestCredentialLimits(t *testing.T) {
 	}
 }
 
-// TestCredentialLimits_Told: of the calls that an owner allows no more are left than an answer says are left of those of the provider,
-// whose limit may be larger, and which others spend, too.
+// TestCredentialLimits_Told: of the calls that an owner allows no more are left than an answer says are left of those
+// of the provider, whose limit may be larger, and which others spend, too.
 func TestCredentialLimits_Told(t *testing.T) {
 	t.Parallel()
 	var left, came atomic.Int32
@@ -102,12 +108,18 @@ func TestCredentialLimits_Told(t *testing.T) {
 		_, _ = w.Write([]byte(`{}`))
 	}))
 	t.Cleanup(server.Close)
-	s := serveStack(t, true, func(c *app.Config) { c.AllowHosts = append(c.AllowHosts, strings.TrimPrefix(server.URL, "http://")) })
-	id := s.made("/credentials", fmt.Sprintf(`{"name":"k","platform_id":"core","auth_method":"api_key","allowed_origins":[%q],
+	s := serveStack(t, true, func(c *app.Config) {
+		c.AllowHosts = append(c.AllowHosts, strings.TrimPrefix(server.URL,
+			"http://"))
+	})
+	id := s.made("/credentials", fmt.Sprintf(
+		`{"name":"k","platform_id":"core","auth_method":"api_key","allowed_origins":[%q],
 		"api_key_placement":{"header_name":"X-Key"},"credentials":{"api_key":"k"}}`, server.URL))
-	s.Do(http.MethodPut, "/credentials/"+id+"/limits", `{"windows":[{"seconds":3600,"calls":10,"kind":"rolling"}]}`).Want(http.StatusOK)
+	s.Do(http.MethodPut, "/credentials/"+id+"/limits",
+		`{"windows":[{"seconds":3600,"calls":10,"kind":"rolling"}]}`).Want(http.StatusOK)
 	flowTo := func(path string) string {
-		return s.define(`[{"id":"s","tasks":[{"id":"t","action_id":"core__http__request","credential_id":"` + id + `","params":{"url":"` + server.URL + path + `"}}]}]`)
+		return s.define(`[{"id":"s","tasks":[{"id":"t","action_id":"core__http__request","credential_id":"` + id +
+			`","params":{"url":"` + server.URL + path + `"}}]}]`)
 	}
 	for range 2 {
 		s.await(s.trigger(flowTo("/elsewhere"), `{"records":[{}]}`))
@@ -130,7 +142,8 @@ func TestCredentialLimits_Told(t *testing.T) {
 	assert.Equal(t, int32(8), came.Load())
 }
 
-// TestCredentialLimits_Refused: limits that cannot be kept are refused, and so are those of platforms that have their own.
+// TestCredentialLimits_Refused: limits that cannot be kept are refused, and so are those of platforms that have their
+// own.
 func TestCredentialLimits_Refused(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, false)
@@ -145,9 +158,11 @@ func TestCredentialLimits_Refused(t *testing.T) {
 	}
 	s.Do(http.MethodPut, path, `{"windows":[{"seconds":60,"calls":9,"kind":"rolling"},{"seconds":60,"calls":2,"kind":"aligned"},{"seconds":7,"calls":5,"kind":"aligned"}]}`).
 		Want(http.StatusOK)
-	require.Equal(t, map[string]any{"windows": []any{map[string]any{"seconds": 60.0, "calls": 2.0, "kind": "rolling"}, map[string]any{"seconds": 7.0, "calls": 5.0, "kind": "aligned"}},
+	require.Equal(t, map[string]any{"windows": []any{map[string]any{"seconds": 60.0, "calls": 2.0, "kind": "rolling"},
+		map[string]any{"seconds": 7.0, "calls": 5.0, "kind": "aligned"}},
 		"max_in_flight": nil}, s.get("/credentials/" + id)["limits"], "two of one length are the tightest of both")
-	for _, body := range []string{`{}`, `{"windows":[{"seconds":0,"calls":1,"kind":"rolling"}]}`, `{"windows":[{"seconds":1,"calls":0,"kind":"rolling"}]}`,
+	for _, body := range []string{`{}`, `{"windows":[{"seconds":0,"calls":1,"kind":"rolling"}]}`,
+		`{"windows":[{"seconds":1,"calls":0,"kind":"rolling"}]}`,
 		`{"windows":[],"max_in_flight":0}`, `{"windows":[{"seconds":1,"calls":1,"kind":"leaky"}]}`} {
 		require.Equal(t, http.StatusUnprocessableEntity, s.Do(http.MethodPut, path, body).Status, body)
 	}

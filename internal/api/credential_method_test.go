@@ -80,7 +80,8 @@ func (a *tokenAPI) counts() [2]int {
 
 func (a *tokenAPI) body(secret string) map[string]any {
 	return map[string]any{
-		"name": "app", "platform_id": "core", "auth_method": "oauth2", "token_url": a.URL + "/token", "scopes": []string{"read"},
+		"name": "app", "platform_id": "core", "auth_method": "oauth2", "token_url": a.URL + "/token",
+		"scopes":      []string{"read"},
 		"credentials": map[string]any{"client_id": "app", "client_secret": secret}, "allowed_origins": []string{a.URL},
 	}
 }
@@ -97,7 +98,8 @@ func TestCredentials_OAuth2(t *testing.T) {
 	assert.Equal(t, [2]int{1, 0}, api.counts(), "tokens and calls: the secret is tried before it is stored")
 	flow := s.define(fmt.Sprintf(getSteps, api.URL))
 	run := func(records int) string {
-		return s.await(s.trigger(flow, `{"records":[`+strings.TrimSuffix(strings.Repeat(`{},`, records), ",")+`]}`))["status"].(string)
+		return s.await(s.trigger(flow, `{"records":[`+strings.TrimSuffix(strings.Repeat(`{},`, records), ",")+
+			`]}`))["status"].(string)
 	}
 	assert.Equal(t, "completed", run(40))
 	assert.Equal(t, [2]int{2, 40}, api.counts(), "tokens and calls: one token serves all")
@@ -135,7 +137,8 @@ func TestCredentials_OAuth2(t *testing.T) {
 	assert.Equal(t, true, tested["success"])
 	tested = s.Do(http.MethodPost, "/credentials/test", api.body(needle)).Want(http.StatusOK).JSON()
 	assert.Equal(t, "AUTH_FAILED", tested["error"])
-	for _, table := range []string{"flow.call", "flow.fragment", "flow.job", "flow.secret", "flow.credential", "river.river_job"} {
+	for _, table := range []string{"flow.call", "flow.fragment", "flow.job", "flow.secret", "flow.credential",
+		"river.river_job"} {
 		assert.Zero(t, s.count(table+" t WHERE t::text LIKE '%"+needle+"%'"), table)
 	}
 }
@@ -146,12 +149,14 @@ func TestCredentials_MethodsRefused(t *testing.T) {
 	api := newTokenAPI(t)
 	ok := with(api.body(needle), "allowed_origins", []string{"https://api.example"})
 	aws := object{
-		"name": "store", "platform_id": "aws", "auth_method": "aws_access_key", "aws_region": "eu-central-1", "aws_default_bucket": "stock",
-		"credentials": object{"access_key_id": "AKIA", "secret_access_key": needle},
+		"name": "store", "platform_id": "aws", "auth_method": "aws_access_key", "aws_region": "eu-central-1",
+		"aws_default_bucket": "stock",
+		"credentials":        object{"access_key_id": "AKIA", "secret_access_key": needle},
 	}
 	jwt := object{
-		"name": "signed", "platform_id": "core", "auth_method": "jwt", "allowed_origins": []string{"https://api.example"},
-		"credentials": object{"algorithm": "HS256", "key": strings.Repeat(needle, 8), "issuer": "me"},
+		"name": "signed", "platform_id": "core", "auth_method": "jwt",
+		"allowed_origins": []string{"https://api.example"},
+		"credentials":     object{"algorithm": "HS256", "key": strings.Repeat(needle, 8), "issuer": "me"},
 	}
 	for name, tc := range map[string]struct {
 		body object
@@ -162,16 +167,23 @@ func TestCredentials_MethodsRefused(t *testing.T) {
 		"user in it":       {with(ok, "token_url", "https://a:b@x/token"), []string{"body.token_url value_error"}},
 		"other grant":      {with(ok, "grant_type", "implicit"), []string{"body.grant_type value_error"}},
 		"no authorize_url": {with(ok, "grant_type", "authorization_code"), []string{"body.authorize_url missing"}},
-		"no user":          {with(ok, "grant_type", "password"), []string{"body.credentials.username missing", "body.credentials.password missing"}},
-		"two scopes":       {with(ok, "scopes", []string{"a b"}), []string{"body.scopes value_error"}},
-		"no secret":        {with(ok, "credentials", object{"client_id": "app"}), []string{"body.credentials.client_secret missing"}},
-		"aws region":       {with(aws, "aws_region", "evil.example/"), []string{"body.aws_region value_error"}},
-		"aws endpoint":     {with(aws, "aws_endpoint_url", "https://x/path"), []string{"body.aws_endpoint_url value_error"}},
-		"aws bucket":       {with(aws, "aws_default_bucket", "a/b"), []string{"body.aws_default_bucket value_error"}},
-		"aws on core":      {with(aws, "platform_id", "core", "allowed_origins", []string{"https://api.example"}), []string{"body.aws_default_bucket value_error"}},
-		"jwt short key":    {with(jwt, "credentials", object{"algorithm": "HS256", "key": "n33dle", "issuer": "me"}), []string{"body.credentials value_error"}},
-		"jwt no PEM":       {with(jwt, "credentials", object{"algorithm": "RS256", "key": "n33dle\nn33dle", "issuer": "me"}), []string{"body.credentials value_error"}},
-		"jwt other field":  {with(jwt, "credentials", object{"algorithm": "HS256", "key": strings.Repeat(needle, 8)}), []string{"body.credentials.issuer missing"}},
+		"no user": {with(ok, "grant_type", "password"), []string{"body.credentials.username missing",
+			"body.credentials.password missing"}},
+		"two scopes": {with(ok, "scopes", []string{"a b"}), []string{"body.scopes value_error"}},
+		"no secret": {with(ok, "credentials", object{"client_id": "app"}),
+			[]string{"body.credentials.client_secret missing"}},
+		"aws region": {with(aws, "aws_region", "evil.example/"), []string{"body.aws_region value_error"}},
+		"aws endpoint": {with(aws, "aws_endpoint_url", "https://x/path"),
+			[]string{"body.aws_endpoint_url value_error"}},
+		"aws bucket": {with(aws, "aws_default_bucket", "a/b"), []string{"body.aws_default_bucket value_error"}},
+		"aws on core": {with(aws, "platform_id", "core", "allowed_origins", []string{"https://api.example"}),
+			[]string{"body.aws_default_bucket value_error"}},
+		"jwt short key": {with(jwt, "credentials", object{"algorithm": "HS256", "key": "n33dle", "issuer": "me"}),
+			[]string{"body.credentials value_error"}},
+		"jwt no PEM": {with(jwt, "credentials", object{"algorithm": "RS256", "key": "n33dle\nn33dle",
+			"issuer": "me"}), []string{"body.credentials value_error"}},
+		"jwt other field": {with(jwt, "credentials", object{"algorithm": "HS256", "key": strings.Repeat(needle, 8)}),
+			[]string{"body.credentials.issuer missing"}},
 	} {
 		res := s.Do(http.MethodPost, "/credentials", tc.body).Invalid(tc.want...)
 		assert.NotContains(t, string(res.Body), needle, name)
@@ -186,7 +198,8 @@ func TestCredentials_MethodsRefused(t *testing.T) {
 		assert.Equal(t, created, s.Do(http.MethodPut, path, created).Want(http.StatusOK).JSON())
 		if body["auth_method"] == "oauth2" {
 			for name, value := range map[string]any{
-				"token_url": "https://evil.example/token", "scopes": []string{"write"}, "audience": "https://evil.example",
+				"token_url": "https://evil.example/token", "scopes": []string{"write"},
+				"audience":        "https://evil.example",
 				"allowed_origins": []string{"https://api.example", "https://evil.example"},
 			} {
 				refused := s.Do(http.MethodPut, path, with(created, name, value)).Invalid("body.credentials missing")
@@ -195,7 +208,8 @@ func TestCredentials_MethodsRefused(t *testing.T) {
 			s.Do(http.MethodPut, path, with(created, "allowed_origins", absent)).Want(http.StatusOK)
 		}
 		if body["auth_method"] == "aws_access_key" {
-			s.Do(http.MethodPut, path, with(created, "aws_endpoint_url", "https://evil.example", "allowed_origins", absent)).
+			s.Do(http.MethodPut, path, with(created, "aws_endpoint_url", "https://evil.example", "allowed_origins",
+				absent)).
 				Invalid("body.credentials missing")
 		}
 	}
@@ -206,7 +220,10 @@ func TestCredentials_MethodsRefused(t *testing.T) {
 func TestCredentials_OtherHosts(t *testing.T) {
 	t.Parallel()
 	seen := make(chan string, 10)
-	evil := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { seen <- r.Header.Get("Authorization") }))
+	evil := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter,
+		r *http.Request) {
+		seen <- r.Header.Get("Authorization")
+	}))
 	t.Cleanup(evil.Close)
 	s := serveStack(t, true, func(c *app.Config) { c.AllowHosts = append(c.AllowHosts, hostOf(evil.URL)) })
 	flow := s.define(fmt.Sprintf(getSteps, evil.URL))

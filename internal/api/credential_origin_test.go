@@ -47,14 +47,19 @@ func TestCredentials_AllowedOrigins(t *testing.T) {
 func TestCredentials_AllowedOriginsKept(t *testing.T) {
 	t.Parallel()
 	b := setupCredentials(t)
-	b.Do(http.MethodPost, "/credentials", with(coreBody(), "allowed_origins", absent)).Invalid("body.allowed_origins missing")
+	b.Do(http.MethodPost, "/credentials", with(coreBody(), "allowed_origins", absent)).Invalid(
+		"body.allowed_origins missing")
 	b.Do(http.MethodPost, "/credentials", coreBody()).Invalid("body.allowed_origins null_not_allowed")
-	b.Do(http.MethodPost, "/credentials", with(coreBody(), "allowed_origins", []string{})).Invalid("body.allowed_origins too_short")
-	b.Do(http.MethodPost, "/credentials", coreBody(strings.Fields(strings.Repeat("https://a.example ", 21))...)).Invalid("body.allowed_origins too_long")
+	b.Do(http.MethodPost, "/credentials", with(coreBody(), "allowed_origins", []string{})).Invalid(
+		"body.allowed_origins too_short")
+	b.Do(http.MethodPost, "/credentials",
+		coreBody(strings.Fields(strings.Repeat("https://a.example ", 21))...)).Invalid("body.allowed_origins too_long")
 	// Those of other platforms follow from the catalog.
-	b.Do(http.MethodPost, "/credentials", with(dialerBody("1001", needle), "allowed_origins", []string{"https://evil.example"})).
+	b.Do(http.MethodPost, "/credentials", with(dialerBody("1001", needle), "allowed_origins",
+		[]string{"https://evil.example"})).
 		Invalid("body.allowed_origins value_error")
-	b.Do(http.MethodPost, "/credentials", with(dialerBody("1001", needle), "allowed_origins", []string{b.dialer})).Want(http.StatusCreated)
+	b.Do(http.MethodPost, "/credentials", with(dialerBody("1001", needle), "allowed_origins", []string{b.dialer})).Want(
+		http.StatusCreated)
 
 	created, path := b.create(t, coreBody("https://b.example", "https://A.example:443", "https://a.example"))
 	stored := []any{"https://a.example", "https://b.example"}
@@ -70,9 +75,11 @@ func TestCredentials_AllowedOriginsKept(t *testing.T) {
 	others := coreBody("https://a.example", "https://b.example", "https://evil.example")
 	refused := b.Do(http.MethodPut, path, with(others, "credentials", absent)).Invalid("body.credentials missing")
 	assert.Contains(t, string(refused.Body), "Another allowed_origins needs the secret again: send credentials, too")
-	b.Do(http.MethodPut, path, with(coreBody("http://a.example"), "credentials", absent)).Invalid("body.allowed_origins.0 value_error")
+	b.Do(http.MethodPut, path, with(coreBody("http://a.example"), "credentials", absent)).Invalid(
+		"body.allowed_origins.0 value_error")
 	assert.Equal(t, stored, b.Do(http.MethodGet, path, nil).Want(http.StatusOK).JSON()["allowed_origins"])
-	assert.Equal(t, []any{"https://c.example"}, b.Do(http.MethodPut, path, coreBody("https://c.example")).Want(http.StatusOK).JSON()["allowed_origins"])
+	assert.Equal(t, []any{"https://c.example"}, b.Do(http.MethodPut, path, coreBody("https://c.example")).Want(
+		http.StatusOK).JSON()["allowed_origins"])
 	b.mustNotLeak(t)
 }
 
@@ -91,14 +98,16 @@ func TestCredentials_Labels(t *testing.T) {
 		b.Do(http.MethodPut, path, body(shop)).Invalid("body.credentials.shop value_error")
 	}
 	tested := b.Do(http.MethodPost, "/credentials/test", body("evil.example/")).Want(http.StatusOK).JSON()
-	assert.Equal(t, []any{"INVALID_CREDENTIALS_SHAPE", "credentials.shop: shop does not give the shop of the address https://{shop}.shops.example/admin"},
+	assert.Equal(t, []any{"INVALID_CREDENTIALS_SHAPE",
+		"credentials.shop: shop does not give the shop of the address https://{shop}.shops.example/admin"},
 		[]any{tested["error"], tested["details"]})
-	b.Do(http.MethodPut, path, with(body(""), "credentials", absent, "allowed_origins", created["allowed_origins"])).Want(http.StatusOK)
+	b.Do(http.MethodPut, path, with(body(""), "credentials", absent, "allowed_origins",
+		created["allowed_origins"])).Want(http.StatusOK)
 	b.mustNotLeak(t)
 }
 
-// TestCredentials_GoNowhereElse: whoever writes the records of a flow chooses addresses, but not who gets the secret. A redirect
-// does not take it elsewhere either.
+// TestCredentials_GoNowhereElse: whoever writes the records of a flow chooses addresses, but not who gets the secret. A
+// redirect does not take it elsewhere either.
 func TestCredentials_GoNowhereElse(t *testing.T) {
 	t.Parallel()
 	seen := make(chan string, 10)
@@ -126,12 +135,15 @@ func TestCredentials_GoNowhereElse(t *testing.T) {
 	}
 	assert.Nil(t, run(good+"/things"))
 	assert.Equal(t, "good Bearer "+needle+"-key", <-seen)
-	for _, address := range []string{evil, strings.Replace(good, "127.0.0.1", "localhost", 1), strings.Replace(good, "http", "https", 1)} {
+	for _, address := range []string{evil, strings.Replace(good, "127.0.0.1", "localhost", 1),
+		strings.Replace(good, "http", "https", 1)} {
 		failure := run(address)
 		assert.Equal(t, "invalid_parameters", failure["code"], address)
-		assert.Contains(t, failure["message"], "the credential is of platform core and goes only to "+good+", its allowed_origins", address)
+		assert.Contains(t, failure["message"], "the credential is of platform core and goes only to "+good+
+			", its allowed_origins", address)
 	}
-	rehearsed := s.Do(http.MethodPost, "/flows/definitions/"+flow+"/dry-run", fmt.Sprintf(`{"input_data":{"u":%q}}`, evil)).Want(http.StatusOK)
+	rehearsed := s.Do(http.MethodPost, "/flows/definitions/"+flow+"/dry-run", fmt.Sprintf(`{"input_data":{"u":%q}}`,
+		evil)).Want(http.StatusOK)
 	assert.Contains(t, string(rehearsed.Body), "goes only to "+good)
 	assert.Empty(t, seen)
 	assert.NotNil(t, run(good+"/moved"))

@@ -18,8 +18,9 @@ func TestCredentials_RotationReachesWorkers(t *testing.T) {
 	s := serveStack(t, true, func(c *app.Config) { c.AllowHosts = append(c.AllowHosts, hostOf(api.URL)) })
 	front := s.replica(func(c *app.Config) { c.AllowHosts = s.config.AllowHosts })
 	body := object{
-		"name": "key", "platform_id": "core", "auth_method": "api_key", "api_key_placement": object{"header_name": "Authorization", "scheme": "Bearer"},
-		"credentials": object{"api_key": "old"}, "allowed_origins": []string{api.URL},
+		"name": "key", "platform_id": "core", "auth_method": "api_key",
+		"api_key_placement": object{"header_name": "Authorization", "scheme": "Bearer"},
+		"credentials":       object{"api_key": "old"}, "allowed_origins": []string{api.URL},
 	}
 	s.credential = front.Do(http.MethodPost, "/credentials", body).Want(http.StatusCreated).JSON()["id"].(string)
 	flow := s.define(`[{"id":"s","tasks":[{"id":"t","action_id":"core__http__request","credential_id":"CRED","params":{"url":"` + api.URL + `/x"}}]}]`)
@@ -30,7 +31,8 @@ func TestCredentials_RotationReachesWorkers(t *testing.T) {
 		return api.log[len(api.log)-1]
 	}
 	assert.Equal(t, "Bearer old", call())
-	front.Do(http.MethodPut, "/credentials/"+s.credential, with(body, "credentials", object{"api_key": "new"})).Want(http.StatusOK)
+	front.Do(http.MethodPut, "/credentials/"+s.credential, with(body, "credentials", object{"api_key": "new"})).Want(
+		http.StatusOK)
 	rotated := time.Now()
 	for call() != "Bearer new" {
 		if time.Since(rotated) > 30*time.Second {

@@ -257,7 +257,8 @@ func (b *credentialBundle) mustNotLeak(t *testing.T) {
 	if strings.Contains(log, needle) {
 		t.Errorf("a secret is in the log: %s", log)
 	}
-	rows, err := b.pool.Query(t.Context(), `SELECT format('%I.%I', schemaname, tablename) FROM pg_tables WHERE schemaname IN ('flow', 'river')`)
+	rows, err := b.pool.Query(t.Context(),
+		`SELECT format('%I.%I', schemaname, tablename) FROM pg_tables WHERE schemaname IN ('flow', 'river')`)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -267,7 +268,8 @@ func (b *credentialBundle) mustNotLeak(t *testing.T) {
 	}
 	for _, table := range tables {
 		var found int
-		err := b.pool.QueryRow(t.Context(), "SELECT count(*) FROM "+table+" t WHERE t::text LIKE '%"+needle+"%' OR t::text LIKE '%"+hex.EncodeToString([]byte(needle))+"%'").Scan(&found)
+		err := b.pool.QueryRow(t.Context(), "SELECT count(*) FROM "+table+" t WHERE t::text LIKE '%"+needle+
+			"%' OR t::text LIKE '%"+hex.EncodeToString([]byte(needle))+"%'").Scan(&found)
 		if err != nil || found > 0 {
 			t.Errorf("a secret is in %s (%d rows), %v", table, found, err)
 		}

@@ -22,7 +22,8 @@ func TestCredentials_Lifecycle(t *testing.T) {
 		"auth_method", "basic_auth", "credentials_ref", "vault://"+created["id"].(string), "tenancy_id", tenancy,
 		"tenant", object{"id": tenancy, "is_manual": false, "label": "Acme", "platform_id": "dialer"},
 		"grant_type", nil, "token_url", nil, "audience", nil, "scopes", []any{}, "api_key_placement", nil,
-		"aws_region", nil, "aws_default_bucket", nil, "aws_endpoint_url", nil, "allowed_origins", []any{b.dialer}, "status", "active", "last_verified", nil)
+		"aws_region", nil, "aws_default_bucket", nil, "aws_endpoint_url", nil, "allowed_origins", []any{b.dialer},
+		"status", "active", "last_verified", nil)
 	if !reflect.DeepEqual(created, want) {
 		t.Errorf("created %v\nwant %v", created, want)
 	}
@@ -270,7 +271,8 @@ func TestCredentials_TestFailures(t *testing.T) {
 	} {
 		tc.arrange()
 		tested := b.Do("POST", path+"/test", nil).Want(200).JSON()
-		if tested["success"] != false || tested["error"] != tc.want || tested["details"] == "" || tested["tested_at"] == nil {
+		if tested["success"] != false || tested["error"] != tc.want || tested["details"] == "" ||
+			tested["tested_at"] == nil {
 			t.Errorf("test = %v, want %s", tested, tc.want)
 		}
 		read := b.Do("GET", path, nil).Want(200).JSON()

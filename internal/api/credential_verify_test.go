@@ -21,7 +21,8 @@ func echoing(status int) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		key := r.Header.Get("X-Api-Token")
 		w.WriteHeader(status)
-		_, _ = fmt.Fprintf(w, "no such key: %s %s %s %s\n%s", key, url.QueryEscape(key), base64.StdEncoding.EncodeToString([]byte(key)),
+		_, _ = fmt.Fprintf(w, "no such key: %s %s %s %s\n%s", key, url.QueryEscape(key),
+			base64.StdEncoding.EncodeToString([]byte(key)),
 			base64.RawURLEncoding.EncodeToString([]byte(key)), strings.Repeat("x", 1000))
 	}
 }
@@ -121,7 +122,8 @@ func TestCredentials_TokensTestedFirst(t *testing.T) {
 	api := newTokenAPI(t)
 	s := serveStack(t, false, func(c *app.Config) { c.AllowHosts = append(c.AllowHosts, hostOf(api.URL)) })
 	wrong := s.Do(http.MethodPost, "/credentials", api.body(needle+"-wrong")).Invalid("body.credentials value_error")
-	assert.Contains(t, string(wrong.Body), "The token endpoint refused the client (status 401 invalid_client). Check client_id and client_secret, and rotate the credential. It said: {\\\"error\\\":\\\"invalid_client\\\"}")
+	assert.Contains(t, string(wrong.Body),
+		"The token endpoint refused the client (status 401 invalid_client). Check client_id and client_secret, and rotate the credential. It said: {\\\"error\\\":\\\"invalid_client\\\"}")
 	created := s.Do(http.MethodPost, "/credentials", api.body(needle)).Want(http.StatusCreated).JSON()
 	path := "/credentials/" + created["id"].(string)
 	assert.NotNil(t, created["telemetry"].(object)["core__http"].(object)["last_succeeded_at"])

@@ -24,7 +24,8 @@ func parseID(text string) (uuid.UUID, bool) {
 	return id, err == nil && id.String() == text
 }
 
-// bodyID reads an id of a body. What is no id is that of nothing, which the domain misses in its turn: after the bad fields of the body.
+// bodyID reads an id of a body. What is no id is that of nothing, which the domain misses in its turn: after the bad
+// fields of the body.
 func bodyID(text string) uuid.UUID {
 	id, _ := parseID(text)
 	return id

@@ -17,10 +17,12 @@ type definitionHandler struct {
 	templates   *template.Templates
 }
 
-func (h definitionHandler) ListDefinitions(ctx context.Context, params oas.ListDefinitionsParams) (*oas.DefinitionList, error) {
+func (h definitionHandler) ListDefinitions(ctx context.Context,
+	params oas.ListDefinitionsParams) (*oas.DefinitionList, error) {
 	caller := account.FromContext(ctx)
 	when := created{params.Order, params.CreatedAfter, params.CreatedBefore}
-	p, err := pageOf("definitions", caller.OrgID, params.Limit, params.Skip, params.Cursor, params.Status.Value, "\x00", params.Name,
+	p, err := pageOf("definitions", caller.OrgID, params.Limit, params.Skip, params.Cursor, params.Status.Value, "\x00",
+		params.Name,
 		"\x00", when)
 	if err != nil {
 		return nil, err
@@ -29,7 +31,8 @@ func (h definitionHandler) ListDefinitions(ctx context.Context, params oas.ListD
 	if err != nil {
 		return nil, err
 	}
-	f := definition.Filter{Status: optional(params.Status.Value, params.Status.Set), Name: params.Name.Value, Created: whole}
+	f := definition.Filter{Status: optional(params.Status.Value, params.Status.Set), Name: params.Name.Value,
+		Created: whole}
 	total, err := h.definitions.Count(ctx, caller.OrgID, f)
 	if err != nil {
 		return nil, err
@@ -50,16 +53,19 @@ func (h definitionHandler) ListDefinitions(ctx context.Context, params oas.ListD
 	return &list, nil
 }
 
-func (h definitionHandler) CreateDefinition(ctx context.Context, req oas.DefinitionCreate, _ oas.CreateDefinitionParams) (*oas.Definition, error) {
+func (h definitionHandler) CreateDefinition(ctx context.Context, req oas.DefinitionCreate,
+	_ oas.CreateDefinitionParams) (*oas.Definition, error) {
 	caller := account.FromContext(ctx)
 	draft, err := h.draftOf(req)
 	if err != nil {
 		return nil, err
 	}
-	return answerDefinition(h.definitions.Create(ctx, caller.OrgID, caller.AccountID.String(), draft, keepCreated(answerDefinition)))
+	return answerDefinition(h.definitions.Create(ctx, caller.OrgID, caller.AccountID.String(), draft,
+		keepCreated(answerDefinition)))
 }
 
-func (h definitionHandler) ValidateDefinition(ctx context.Context, req oas.DefinitionCreate) (*oas.DefinitionCheck, error) {
+func (h definitionHandler) ValidateDefinition(ctx context.Context,
+	req oas.DefinitionCreate) (*oas.DefinitionCheck, error) {
 	draft, err := h.draftOf(req)
 	if err != nil {
 		return nil, err
@@ -88,7 +94,8 @@ func (h definitionHandler) GetDefinition(ctx context.Context, params oas.GetDefi
 	return answerDefinition(h.definitions.Get(ctx, account.FromContext(ctx).OrgID, id))
 }
 
-func (h definitionHandler) ReplaceDefinition(ctx context.Context, req *oas.DefinitionReplace, params oas.ReplaceDefinitionParams) (*oas.Definition, error) {
+func (h definitionHandler) ReplaceDefinition(ctx context.Context, req *oas.DefinitionReplace,
+	params oas.ReplaceDefinitionParams) (*oas.Definition, error) {
 	caller := account.FromContext(ctx)
 	id, err := pathID("Definition", params.DefinitionID)
 	if err != nil {
@@ -105,7 +112,8 @@ func (h definitionHandler) DeleteDefinition(ctx context.Context, params oas.Dele
 	return h.definitions.Delete(ctx, account.FromContext(ctx).OrgID, id)
 }
 
-func (h definitionHandler) UpdateDefinition(ctx context.Context, req *oas.DefinitionUpdate, params oas.UpdateDefinitionParams) (*oas.Definition, error) {
+func (h definitionHandler) UpdateDefinition(ctx context.Context, req *oas.DefinitionUpdate,
+	params oas.UpdateDefinitionParams) (*oas.Definition, error) {
 	id, err := pathID("Definition", params.DefinitionID)
 	if err != nil {
 		return nil, err
@@ -117,7 +125,8 @@ func (h definitionHandler) UpdateDefinition(ctx context.Context, req *oas.Defini
 	}))
 }
 
-func (h definitionHandler) ListDefinitionVersions(ctx context.Context, params oas.ListDefinitionVersionsParams) (*oas.DefinitionVersionList, error) {
+func (h definitionHandler) ListDefinitionVersions(ctx context.Context,
+	params oas.ListDefinitionVersionsParams) (*oas.DefinitionVersionList, error) {
 	caller := account.FromContext(ctx)
 	id, err := pathID("Definition", params.DefinitionID)
 	if err != nil {
@@ -152,7 +161,8 @@ func (h definitionHandler) ListDefinitionVersions(ctx context.Context, params oa
 	return &list, nil
 }
 
-func (h definitionHandler) GetDefinitionVersion(ctx context.Context, params oas.GetDefinitionVersionParams) (*oas.DefinitionVersion, error) {
+func (h definitionHandler) GetDefinitionVersion(ctx context.Context,
+	params oas.GetDefinitionVersionParams) (*oas.DefinitionVersion, error) {
 	id, err := pathID("Definition", params.DefinitionID)
 	if err != nil {
 		return nil, err

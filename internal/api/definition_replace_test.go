@@ -17,17 +17,21 @@ const valueSteps = `[{"id":"s","tasks":[{"id":"t","action_id":"core__flow__trans
 func TestDefinitions_Replace(t *testing.T) {
 	t.Parallel()
 	d := serveDefinitions(t)
-	first := d.Do(http.MethodPost, "/flows/definitions", `{"name":"One","description":"d","lane":"bulk","status":"active","steps":`+fmt.Sprintf(valueSteps, "1")+`}`).
+	first := d.Do(http.MethodPost, "/flows/definitions",
+		`{"name":"One","description":"d","lane":"bulk","status":"active","steps":`+fmt.Sprintf(valueSteps, "1")+`}`).
 		Want(http.StatusCreated).JSON()
 	path := "/flows/definitions/" + first["id"].(string)
-	replaced := d.Do(http.MethodPut, path, `{"name":"Two","steps":`+fmt.Sprintf(valueSteps, "1.50")+`}`).Want(http.StatusOK)
+	replaced := d.Do(http.MethodPut, path, `{"name":"Two","steps":`+fmt.Sprintf(valueSteps, "1.50")+
+		`}`).Want(http.StatusOK)
 	got := replaced.JSON()
-	for field, want := range map[string]any{"id": first["id"], "name": "Two", "description": "", "lane": nil, "status": "active", "version": 2.0, "created_at": first["created_at"]} {
+	for field, want := range map[string]any{"id": first["id"], "name": "Two", "description": "", "lane": nil,
+		"status": "active", "version": 2.0, "created_at": first["created_at"]} {
 		assert.Equal(t, want, got[field], field)
 	}
 	assert.Contains(t, string(replaced.Body), `{"value":1.50}`)
 	assert.Equal(t, string(replaced.Body), string(d.Do(http.MethodGet, path, nil).Body))
-	assert.Equal(t, first["steps"], d.Do(http.MethodGet, path+"/versions/1", nil).Want(http.StatusOK).JSON()["steps"], "a version never changes")
+	assert.Equal(t, first["steps"], d.Do(http.MethodGet, path+"/versions/1", nil).Want(http.StatusOK).JSON()["steps"],
+		"a version never changes")
 
 	again := d.Do(http.MethodPut, path, got).Want(http.StatusOK).JSON()
 	assert.Equal(t, 3.0, again["version"], "what was read can be sent back")
@@ -39,13 +43,15 @@ func TestDefinitions_Replace(t *testing.T) {
 	got["status"] = "draft"
 	d.Do(http.MethodPut, path, got).Detail(http.StatusConflict, "Definition cannot go from archived to draft")
 	d.Do(http.MethodPut, path, `{"name":"","lane":"fast","status":"gone","also":1}`).
-		Invalid("body.also extra_forbidden", "body.lane enum", "body.name string_too_short", "body.status enum", "body.steps missing")
+		Invalid("body.also extra_forbidden", "body.lane enum", "body.name string_too_short", "body.status enum",
+			"body.steps missing")
 	d.Do(http.MethodPut, path, d.upload(d.foreign)).Detail(http.StatusNotFound, "Credential not found")
 	bad := d.Do(http.MethodPut, path, threeBad).Want(http.StatusUnprocessableEntity).JSON()["detail"].(map[string]any)
 	assert.Len(t, bad["expression_errors"], 3)
 	assert.Equal(t, 4.0, d.Do(http.MethodGet, path, nil).JSON()["version"], "nothing is half done")
 	for _, missing := range []string{path, "/flows/definitions/" + uuid.NewString(), "/flows/definitions/x"} {
-		d.other.Do(http.MethodPut, missing, transform(`{"value": 1}`)).Detail(http.StatusNotFound, "Definition not found")
+		d.other.Do(http.MethodPut, missing, transform(`{"value": 1}`)).Detail(http.StatusNotFound,
+			"Definition not found")
 		d.other.Do(http.MethodDelete, missing, nil).Detail(http.StatusNotFound, "Definition not found")
 	}
 }
@@ -56,7 +62,8 @@ func TestDefinitions_ReplaceUnderBatches(t *testing.T) {
 	id := s.define(fmt.Sprintf(valueSteps, `"old {{ input.n }}"`))
 	path := "/flows/definitions/" + id
 	before := s.trigger(id, `{"records":[{"n":1},{"n":2}]}`)
-	s.Do(http.MethodPut, path, `{"name":"flow","steps":`+fmt.Sprintf(valueSteps, `"new {{ input.n }}"`)+`}`).Want(http.StatusOK)
+	s.Do(http.MethodPut, path, `{"name":"flow","steps":`+fmt.Sprintf(valueSteps, `"new {{ input.n }}"`)+
+		`}`).Want(http.StatusOK)
 	after := s.trigger(id, `{"input_data":{"n":3}}`)
 	s.restart(true)
 	s.await(before)
@@ -71,13 +78,15 @@ func TestDefinitions_Delete(t *testing.T) {
 	id := s.define(transformSteps)
 	path := "/flows/definitions/" + id
 	batch := s.trigger(id, `{"records":[{"n":1},{"n":2}]}`)
-	s.Do(http.MethodDelete, path, nil).Detail(http.StatusConflict, "Definition has batches that are not over: wait for them, or cancel them")
+	s.Do(http.MethodDelete, path, nil).Detail(http.StatusConflict,
+		"Definition has batches that are not over: wait for them, or cancel them")
 	assert.Equal(t, "active", s.get(path)["status"])
 	s.Do(http.MethodPost, "/flows/batches/"+batch+"/cancel", nil).Want(http.StatusOK)
 	s.Do(http.MethodDelete, path, nil).Want(http.StatusNoContent)
 
 	for _, r := range []apitest.Response{
-		s.Do(http.MethodGet, path, nil), s.Do(http.MethodGet, path+"/versions", nil), s.Do(http.MethodGet, path+"/versions/1", nil),
+		s.Do(http.MethodGet, path, nil), s.Do(http.MethodGet, path+"/versions", nil), s.Do(http.MethodGet, path+
+			"/versions/1", nil),
 		s.Do(http.MethodPatch, path, `{}`), s.Do(http.MethodPut, path, `{"name":"n","steps":`+transformSteps+`}`),
 		s.Do(http.MethodPost, path+"/trigger", nil), s.Do(http.MethodDelete, path, nil),
 	} {
@@ -93,14 +102,16 @@ func TestDefinitions_Delete(t *testing.T) {
 	assert.Equal(t, "t", execution["steps"].([]any)[0].(map[string]any)["tasks"].([]any)[0].(map[string]any)["id"])
 }
 
-// TestDefinitions_DeleteUnderStarts lets starts and a deletion meet: every batch that was answered found the definition.
+// TestDefinitions_DeleteUnderStarts lets starts and a deletion meet: every batch that was answered found the
+// definition.
 func TestDefinitions_DeleteUnderStarts(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, false)
 	id := s.define(transformSteps)
 	tx, err := s.owner.Begin(t.Context())
 	require.NoError(t, err)
-	_, err = s.app.Definitions.Active(t.Context(), tx, uuid.MustParse(s.get("/flows/definitions/" + id)["org_id"].(string)), uuid.MustParse(id))
+	_, err = s.app.Definitions.Active(t.Context(), tx, uuid.MustParse(s.get("/flows/definitions/" +
+		id)["org_id"].(string)), uuid.MustParse(id))
 	require.NoError(t, err)
 	// A deletion waits for a start that has read the definition.
 	_, err = s.owner.Exec(t.Context(), "SELECT FROM flow.definition WHERE id = $1 FOR UPDATE NOWAIT", id)

@@ -41,12 +41,15 @@ func serveDefinitions(t *testing.T) definitions {
 	templates, err := template.Load(entries)
 	require.NoError(t, err)
 	handler, err := api.New(api.Deps{
-		Pool: pool, Accounts: accounts, Catalog: entries, Definitions: definition.New(pool, entries), Templates: templates,
-		Answers: apitest.Answers(t, pool), Limits: request.NewLimits(pool, time.Now, slog.New(slog.DiscardHandler)), Now: time.Now, Log: slog.New(slog.DiscardHandler),
+		Pool: pool, Accounts: accounts, Catalog: entries, Definitions: definition.New(pool, entries),
+		Templates: templates,
+		Answers:   apitest.Answers(t, pool), Limits: request.NewLimits(pool, time.Now, slog.New(slog.DiscardHandler)),
+		Now: time.Now, Log: slog.New(slog.DiscardHandler),
 	})
 	require.NoError(t, err)
 	own, other := apitest.NewTenant(t, pool, accounts, "own"), apitest.NewTenant(t, pool, accounts, "other")
-	d := definitions{Client: apitest.Serve(t, handler, own.Key), pool: pool, account: own.AccountID.String(), tenantID: own.ID.String()}
+	d := definitions{Client: apitest.Serve(t, handler, own.Key), pool: pool, account: own.AccountID.String(),
+		tenantID: own.ID.String()}
 	d.other = d.As(other.Key)
 	d.dialer, d.foreign = d.credential(t, own.ID, "dialer"), d.credential(t, other.ID, "dialer")
 	d.awsCredential = d.credential(t, own.ID, "aws")
@@ -91,8 +94,10 @@ func TestDefinitions_CreateAndRead(t *testing.T) {
 	step := got["steps"].([]any)[0].(map[string]any)
 	assert.Equal(t, "upload", step["name"])
 	assert.Equal(t, map[string]any{
-		"id": "rows", "action_id": "dialer__api__upload", "credential_id": d.dialer, "params": map[string]any{"list": "demo", "row": "{{ input }}"},
-		"when": nil, "for_each": nil, "timeout_seconds": nil, "retry": nil, "on_error": "fail", "delivery": "at_most_once",
+		"id": "rows", "action_id": "dialer__api__upload", "credential_id": d.dialer,
+		"params": map[string]any{"list": "demo", "row": "{{ input }}"},
+		"when":   nil, "for_each": nil, "timeout_seconds": nil, "retry": nil, "on_error": "fail",
+		"delivery": "at_most_once",
 	}, step["tasks"].([]any)[0])
 
 	path := "/flows/definitions/" + got["id"].(string)
@@ -107,11 +112,14 @@ func TestDefinitions_CreateAndRead(t *testing.T) {
 func TestDefinitions_WhatIsReadCanBeSentBack(t *testing.T) {
 	t.Parallel()
 	d := serveDefinitions(t)
-	first := d.Do(http.MethodPost, "/flows/definitions", `{"name": "n", "lane": "backfill", "steps": [{"id": "s", "tasks": [{"id": "t", "action_id": "core__flow__transform",
+	first := d.Do(http.MethodPost, "/flows/definitions",
+		`{"name": "n", "lane": "backfill", "steps": [{"id": "s", "tasks": [{"id": "t", "action_id": "core__flow__transform",
 		"params": {"value": 1}, "when": "{{ input.on }}", "timeout_seconds": 5, "retry": {"max_attempts": 4}, "on_error": "continue", "delivery": "at_least_once"}]}]}`).Want(http.StatusCreated).JSON()
 	task := first["steps"].([]any)[0].(map[string]any)["tasks"].([]any)[0].(map[string]any)
-	assert.Equal(t, map[string]any{"max_attempts": 4.0, "initial_seconds": 1.0, "factor": 2.0, "max_seconds": 60.0}, task["retry"])
-	again := d.Do(http.MethodPost, "/flows/definitions", map[string]any{"name": "n", "lane": first["lane"], "steps": first["steps"]}).Want(http.StatusCreated).JSON()
+	assert.Equal(t, map[string]any{"max_attempts": 4.0, "initial_seconds": 1.0, "factor": 2.0, "max_seconds": 60.0},
+		task["retry"])
+	again := d.Do(http.MethodPost, "/flows/definitions", map[string]any{"name": "n", "lane": first["lane"],
+		"steps": first["steps"]}).Want(http.StatusCreated).JSON()
 	assert.Equal(t, first["steps"], again["steps"])
 	assert.Equal(t, first["lane"], again["lane"])
 }
@@ -121,7 +129,8 @@ func TestDefinitions_KeepDigits(t *testing.T) {
 	d := serveDefinitions(t)
 	number := strings.Repeat("9", 400)
 	var made struct{ ID string }
-	d.Do(http.MethodPost, "/flows/definitions", transform(`{"value": {"z": `+number+`, "a": 1.10, "m": "<&>"}}`)).Want(http.StatusCreated).Into(&made)
+	d.Do(http.MethodPost, "/flows/definitions", transform(`{"value": {"z": `+number+`, "a": 1.10, "m": "<&>"}}`)).Want(
+		http.StatusCreated).Into(&made)
 	body := string(d.Do(http.MethodGet, "/flows/definitions/"+made.ID, nil).Want(http.StatusOK).Body)
 	assert.Contains(t, body, `{"z":`+number+`,"a":1.10,"m":"<&>"}`)
 }
@@ -139,29 +148,36 @@ func TestDefinitions_Refused(t *testing.T) {
 		},
 		"UnknownFields": {
 			`{"name": "n", "retries": {}, "steps": [{"id": "s", "also": 1, "tasks": [{"id": "a", "action_id": "core__flow__transform", "params": {"value": 1}, "loop": "{{ input }}"}]}]}`,
-			[]string{"body.retries extra_forbidden", "body.steps.0.also extra_forbidden", "body.steps.0.tasks.0.loop extra_forbidden"},
+			[]string{"body.retries extra_forbidden", "body.steps.0.also extra_forbidden",
+				"body.steps.0.tasks.0.loop extra_forbidden"},
 		},
 		"SeveralFields": {
 			`{"name": "", "status": "archived", "steps": [{"id": "Up Load", "tasks": []}, {"tasks": [{"id": "a", "action_id": "x", "timeout_seconds": 0, "retry": {"max_attempts": 21}, "on_error": null}]}]}`,
 			[]string{
-				"body.name string_too_short", "body.status enum", "body.steps.0.id string_pattern_mismatch", "body.steps.0.tasks too_short", "body.steps.1.id missing",
-				"body.steps.1.tasks.0.on_error null_not_allowed", "body.steps.1.tasks.0.retry.max_attempts less_than_equal", "body.steps.1.tasks.0.timeout_seconds greater_than_equal",
+				"body.name string_too_short", "body.status enum", "body.steps.0.id string_pattern_mismatch",
+				"body.steps.0.tasks too_short", "body.steps.1.id missing",
+				"body.steps.1.tasks.0.on_error null_not_allowed",
+				"body.steps.1.tasks.0.retry.max_attempts less_than_equal",
+				"body.steps.1.tasks.0.timeout_seconds greater_than_equal",
 			},
 		},
 		"SeveralRules": {
 			`{"name": "n", "steps": [{"id": "s", "tasks": [{"id": "a", "action_id": "no__such__action"}, {"id": "a", "action_id": "core__http__request", "params": {"method": "SEND"}},
 				{"id": "c", "action_id": "dialer__api__upload", "params": {"list": "demo"}}]}]}`,
 			[]string{
-				"body.steps.0.tasks.0.action_id value_error", "body.steps.0.tasks.1.id value_error", "body.steps.0.tasks.1.params.url missing", "body.steps.0.tasks.1.params.method enum",
+				"body.steps.0.tasks.0.action_id value_error", "body.steps.0.tasks.1.id value_error",
+				"body.steps.0.tasks.1.params.url missing", "body.steps.0.tasks.1.params.method enum",
 				"body.steps.0.tasks.2.credential_id missing", "body.steps.0.tasks.2.params.row missing",
 			},
 		},
 		"ParamsBeforeExpressions": {
-			transform(`{"other": "{{ no }}"}`), []string{"body.steps.0.tasks.0.params.value missing", "body.steps.0.tasks.0.params.other extra_forbidden"},
+			transform(`{"other": "{{ no }}"}`), []string{"body.steps.0.tasks.0.params.value missing",
+				"body.steps.0.tasks.0.params.other extra_forbidden"},
 		},
 		"ParamsNoObject": {transform(`"{{ input }}"`), []string{"body.steps.0.tasks.0.params object_type"}},
 		"OtherPlatform":  {d.upload(d.awsCredential), []string{"body.steps.0.tasks.0.credential_id value_error"}},
-		"NUL":            {transform(`{"value": ["a", {"b": "x\u0000"}]}`), []string{"body.steps.0.tasks.0.params.value.1.b value_error"}},
+		"NUL": {transform(`{"value": ["a", {"b": "x\u0000"}]}`),
+			[]string{"body.steps.0.tasks.0.params.value.1.b value_error"}},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -170,7 +186,8 @@ func TestDefinitions_Refused(t *testing.T) {
 			}
 		})
 	}
-	assert.Zero(t, d.Do(http.MethodGet, "/flows/definitions", nil).Want(http.StatusOK).JSON()["total"], "nothing is half done")
+	assert.Zero(t, d.Do(http.MethodGet, "/flows/definitions", nil).Want(http.StatusOK).JSON()["total"],
+		"nothing is half done")
 }
 
 func TestDefinitions_ForeignCredential(t *testing.T) {
@@ -178,7 +195,8 @@ func TestDefinitions_ForeignCredential(t *testing.T) {
 	d := serveDefinitions(t)
 	for _, id := range []string{d.foreign, uuid.NewString(), "mine", strings.ToUpper(d.dialer)} {
 		d.Do(http.MethodPost, "/flows/definitions", d.upload(id)).Detail(http.StatusNotFound, "Credential not found")
-		d.Do(http.MethodPost, "/flows/definitions/validate", d.upload(id)).Detail(http.StatusNotFound, "Credential not found")
+		d.Do(http.MethodPost, "/flows/definitions/validate", d.upload(id)).Detail(http.StatusNotFound,
+			"Credential not found")
 	}
 }
 
@@ -227,13 +245,16 @@ func TestDefinitions_Patch(t *testing.T) {
 	before := d.Do(http.MethodGet, path, nil)
 	assert.Equal(t, string(before.Body), string(patch(`{}`).Want(http.StatusOK).Body))
 	got := patch(`{"name": "Two", "description": "d", "status": "active"}`).Want(http.StatusOK).JSON()
-	assert.Equal(t, []any{"Two", "d", "active", 1.0}, []any{got["name"], got["description"], got["status"], got["version"]})
+	assert.Equal(t, []any{"Two", "d", "active", 1.0}, []any{got["name"], got["description"], got["status"],
+		got["version"]})
 	patch(`{"status": "draft"}`).Detail(http.StatusConflict, "Definition cannot go from active to draft")
 	patch(`{"name": "Three", "status": "archived"}`).Want(http.StatusOK)
-	patch(`{"name": "Four", "status": "draft"}`).Detail(http.StatusConflict, "Definition cannot go from archived to draft")
+	patch(`{"name": "Four", "status": "draft"}`).Detail(http.StatusConflict,
+		"Definition cannot go from archived to draft")
 	assert.Equal(t, "Three", d.Do(http.MethodGet, path, nil).JSON()["name"], "nothing is half done")
 	patch(`{"status": "active"}`).Want(http.StatusOK)
-	patch(`{"name": null, "status": "gone", "steps": []}`).Invalid("body.name null_not_allowed", "body.status enum", "body.steps extra_forbidden")
+	patch(`{"name": null, "status": "gone", "steps": []}`).Invalid("body.name null_not_allowed", "body.status enum",
+		"body.steps extra_forbidden")
 }
 
 func TestDefinitions_Isolation(t *testing.T) {
@@ -248,7 +269,8 @@ func TestDefinitions_Isolation(t *testing.T) {
 		d.other.Do(http.MethodPatch, path, `{"name": "mine"}`).Detail(http.StatusNotFound, "Definition not found")
 	}
 	for _, version := range []string{"2", "0", "01", "-1", "x", "99999999999"} {
-		d.Do(http.MethodGet, "/flows/definitions/"+id+"/versions/"+version, nil).Detail(http.StatusNotFound, "Version not found")
+		d.Do(http.MethodGet, "/flows/definitions/"+id+"/versions/"+version, nil).Detail(http.StatusNotFound,
+			"Version not found")
 	}
 	assert.Zero(t, d.other.Do(http.MethodGet, "/flows/definitions", nil).JSON()["total"])
 }
@@ -282,6 +304,8 @@ func TestDefinitions_List(t *testing.T) {
 	assert.Equal(t, 2.0, total)
 	last, _, _ := list("skip=4")
 	assert.Equal(t, ids[4:], last)
-	d.Do(http.MethodGet, "/flows/definitions?status=draft&cursor="+cursor.(string), nil).Detail(http.StatusBadRequest, "Invalid cursor")
-	d.Do(http.MethodGet, "/flows/definitions?status=gone&limit=0", nil).Invalid("query.limit greater_than_equal", "query.status enum")
+	d.Do(http.MethodGet, "/flows/definitions?status=draft&cursor="+cursor.(string), nil).Detail(http.StatusBadRequest,
+		"Invalid cursor")
+	d.Do(http.MethodGet, "/flows/definitions?status=gone&limit=0", nil).Invalid("query.limit greater_than_equal",
+		"query.status enum")
 }

@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// TestDefinitions_Unresolved: validating a flow tells which calls may end unresolved, with what prevents it; the flow is valid.
+// TestDefinitions_Unresolved: validating a flow tells which calls may end unresolved, with what prevents it; the flow
+// is valid.
 func TestDefinitions_Unresolved(t *testing.T) {
 	t.Parallel()
 	d := serveDefinitions(t)

@@ -67,7 +67,8 @@ func (h dispatchHandler) GetQueue(ctx context.Context, params oas.GetQueueParams
 	return &out, nil
 }
 
-func (h dispatchHandler) GetAttribution(ctx context.Context, params oas.GetAttributionParams) (*oas.Attribution, error) {
+func (h dispatchHandler) GetAttribution(ctx context.Context,
+	params oas.GetAttributionParams) (*oas.Attribution, error) {
 	a, err := h.forecasts.Attribution(ctx, account.FromContext(ctx).OrgID, params.TenancyID)
 	if err != nil {
 		return nil, err
@@ -76,14 +77,16 @@ func (h dispatchHandler) GetAttribution(ctx context.Context, params oas.GetAttri
 	return &out, nil
 }
 
-func (h dispatchHandler) ListUsageHistory(ctx context.Context, params oas.ListUsageHistoryParams) (*oas.UsageHistoryList, error) {
+func (h dispatchHandler) ListUsageHistory(ctx context.Context,
+	params oas.ListUsageHistoryParams) (*oas.UsageHistoryList, error) {
 	caller := account.FromContext(ctx)
 	f := forecast.HistoryFilter{Bucket: optional(params.Bucket.Value, params.Bucket.Set)}
 	if seconds, ok := params.Window.Get(); ok {
 		length := int(seconds)
 		f.Window = &length
 	}
-	p, err := pageOf("usage history", caller.OrgID, params.Limit, oas.OptInt{}, params.Cursor, params.TenancyID, params.Bucket, params.Window)
+	p, err := pageOf("usage history", caller.OrgID, params.Limit, oas.OptInt{}, params.Cursor, params.TenancyID,
+		params.Bucket, params.Window)
 	if err != nil {
 		return nil, err
 	}
@@ -98,7 +101,8 @@ func (h dispatchHandler) ListUsageHistory(ctx context.Context, params oas.ListUs
 		return nil, err
 	}
 	list := listOf(p, rows, 0, historyKey, spentOf)
-	return &oas.UsageHistoryList{Items: list.Items, Limit: list.Limit, Skip: list.Skip, NextCursor: list.NextCursor}, nil
+	return &oas.UsageHistoryList{Items: list.Items, Limit: list.Limit, Skip: list.Skip, NextCursor: list.NextCursor},
+		nil
 }
 
 // historyKey is the key of a row of the history in a cursor.
@@ -127,7 +131,8 @@ func (h dispatchHandler) RefreshLimits(ctx context.Context, params oas.RefreshLi
 	return answerHeadroom(h.forecasts.Headroom(ctx, org, params.TenancyID))
 }
 
-func (h dispatchHandler) EstimateUpload(ctx context.Context, req *oas.EstimateRequest, params oas.EstimateUploadParams) (*oas.Estimate, error) {
+func (h dispatchHandler) EstimateUpload(ctx context.Context, req *oas.EstimateRequest,
+	params oas.EstimateUploadParams) (*oas.Estimate, error) {
 	q := forecast.Question{
 		Bucket: optional(req.Bucket.Value, req.Bucket.Set), ActionID: optional(req.ActionID.Value, req.ActionID.Set),
 		RecordSetID: optional(req.RecordSetID.Value, req.RecordSetID.Set),

@@ -17,7 +17,8 @@ func TestDomain_Read(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, false)
 	for i := range 3 {
-		s.Do(http.MethodPost, "/credentials", fmt.Sprintf(`{"name":"c","platform_id":"dialer","auth_method":"basic_auth","credentials":{"username":"more%d","password":"x"}}`, i)).Want(http.StatusCreated)
+		s.Do(http.MethodPost, "/credentials",
+			fmt.Sprintf(`{"name":"c","platform_id":"dialer","auth_method":"basic_auth","credentials":{"username":"more%d","password":"x"}}`, i)).Want(http.StatusCreated)
 	}
 	items := s.pages("/platforms/dialer/domains", 2)
 	require.Len(t, items, 4)
@@ -50,7 +51,8 @@ func TestDomain_Headroom(t *testing.T) {
 	assert.Zero(t, resets.Unix()%60)
 
 	// The provider says less, and that somebody else spent nearly all of the day.
-	s.sim.SetAccount("acme", dialersim.AccountSettings{Limits: map[string]map[int]int64{"upload": {60: 100, 3600: 100, 86400: 100}}})
+	s.sim.SetAccount("acme", dialersim.AccountSettings{Limits: map[string]map[int]int64{"upload": {60: 100, 3600: 100,
+		86400: 100}}})
 	s.sim.Spend("acme", "upload", 100)
 	head = s.Do(http.MethodPost, path+"/refresh-limits", nil).Want(http.StatusOK).JSON()
 	day := bucket(head)["windows"].(map[string]any)["86400"].(map[string]any)
@@ -63,7 +65,8 @@ func TestDomain_Headroom(t *testing.T) {
 	assert.Equal(t, dayEnds.Add(2*time.Second).Format(time.RFC3339), bucket(head)["next_allowed_at"])
 	assert.NotNil(t, s.get(path)["limits_refreshed_at"])
 
-	e := s.Do(http.MethodPost, path+"/estimate", `{"action_id":"dialer__api__upload","record_count":50001}`).Want(http.StatusOK).JSON()
+	e := s.Do(http.MethodPost, path+"/estimate", `{"action_id":"dialer__api__upload","record_count":50001}`).Want(
+		http.StatusOK).JSON()
 	assert.Equal(t, 2.0, e["estimated_calls"])
 	assert.Equal(t, 0.0, e["day_remaining_calls"])
 	assert.Equal(t, 200.0, e["pct_of_remaining_day"], "divided by at least 1")
@@ -81,13 +84,17 @@ func TestDomain_EstimateRefused(t *testing.T) {
 		body string
 		want []string
 	}{
-		"Nothing":       {`{}`, []string{"body.bucket value_error", "body.action_id value_error", "body.record_set_id value_error", "body.record_count value_error"}},
-		"BothSources":   {fmt.Sprintf(`{"bucket":"upload","record_count":1,"record_set_id":%q}`, sealed), []string{"body.record_set_id value_error", "body.record_count value_error"}},
+		"Nothing": {`{}`, []string{"body.bucket value_error", "body.action_id value_error",
+			"body.record_set_id value_error", "body.record_count value_error"}},
+		"BothSources": {fmt.Sprintf(`{"bucket":"upload","record_count":1,"record_set_id":%q}`, sealed),
+			[]string{"body.record_set_id value_error", "body.record_count value_error"}},
 		"UnknownBucket": {`{"bucket":"nope","record_count":1}`, []string{"body.bucket value_error"}},
 		"UnknownAction": {`{"action_id":"nope","record_count":1}`, []string{"body.action_id value_error"}},
-		"Unmetered":     {`{"action_id":"core__http__request","record_count":1}`, []string{"body.action_id value_error"}},
-		"OtherBucket":   {`{"action_id":"dialer__api__upload","bucket":"dial","record_count":1}`, []string{"body.bucket value_error"}},
-		"Negative":      {`{"bucket":"upload","record_count":-1}`, []string{"body.record_count greater_than_equal"}},
+		"Unmetered": {`{"action_id":"core__http__request","record_count":1}`,
+			[]string{"body.action_id value_error"}},
+		"OtherBucket": {`{"action_id":"dialer__api__upload","bucket":"dial","record_count":1}`,
+			[]string{"body.bucket value_error"}},
+		"Negative": {`{"bucket":"upload","record_count":-1}`, []string{"body.record_count greater_than_equal"}},
 	} {
 		t.Run(name, func(t *testing.T) { s.Do(http.MethodPost, path, c.body).Invalid(c.want...) })
 	}
@@ -112,7 +119,8 @@ func TestDispatch_RefreshFails(t *testing.T) {
 		"The provider did not tell its limits (UNKNOWN): The platform's answer is no JSON.")
 	s.Do(http.MethodPost, path, nil).Want(http.StatusOK)
 
-	s.Do(http.MethodPut, "/credentials/"+s.credential, `{"name":"sim","platform_id":"dialer","auth_method":"basic_auth","status":"expired"}`).Want(http.StatusOK)
+	s.Do(http.MethodPut, "/credentials/"+s.credential,
+		`{"name":"sim","platform_id":"dialer","auth_method":"basic_auth","status":"expired"}`).Want(http.StatusOK)
 	s.Do(http.MethodPost, path, nil).Detail(http.StatusConflict,
 		"Domain has no active credential to ask the provider with: create one, or set the status of one to active")
 	s.other.Do(http.MethodPost, path, nil).Detail(http.StatusNotFound, "Domain not found")
@@ -125,12 +133,14 @@ func TestDispatch_RefreshUndated(t *testing.T) {
 	platform, _ := s.app.Catalog.Platform("dialer")
 	platform.Account.Counters.AsOf = ""
 	s.sim.Spend("acme", "upload", 100)
-	head := s.Do(http.MethodPost, "/platforms/dialer/domains/"+s.tenancy+"/refresh-limits", nil).Want(http.StatusOK).JSON()
+	head := s.Do(http.MethodPost, "/platforms/dialer/domains/"+s.tenancy+"/refresh-limits",
+		nil).Want(http.StatusOK).JSON()
 	day := head["buckets"].(map[string]any)["upload"].(map[string]any)["windows"].(map[string]any)["86400"].(map[string]any)
 	assert.Equal(t, 100.0, day["used"])
 }
 
-// TestDispatch_RefusedStatus: where the provider refuses a call without a word that can be read, its status says what to look for.
+// TestDispatch_RefusedStatus: where the provider refuses a call without a word that can be read, its status says what
+// to look for.
 func TestDispatch_RefusedStatus(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, true)
@@ -138,5 +148,6 @@ func TestDispatch_RefusedStatus(t *testing.T) {
 	batch := s.trigger(s.define(fmt.Sprintf(changeSteps, s.credential)), `{"input_data":{"id":"a"}}`)
 	s.await(batch)
 	failed := s.get("/flows/batches/" + batch + "/results")["items"].([]any)[0].(map[string]any)["error"].(map[string]any)
-	assert.Equal(t, []any{"provider_refused", "The provider refused the call (status 401)", nil}, []any{failed["code"], failed["message"], failed["provider_code"]})
+	assert.Equal(t, []any{"provider_refused", "The provider refused the call (status 401)", nil},
+		[]any{failed["code"], failed["message"], failed["provider_code"]})
 }

@@ -9,8 +9,8 @@ import (
 	"flowlane/internal/forecast"
 )
 
-// onPlatform answers 404 for what is asked under a platform that the catalog does not have, or of a Domain that is not one of the
-// platform in the path: the id of a Domain alone would name it under any.
+// onPlatform answers 404 for what is asked under a platform that the catalog does not have, or of a Domain that is not
+// one of the platform in the path: the id of a Domain alone would name it under any.
 type onPlatform struct {
 	catalog   *catalog.Catalog
 	forecasts *forecast.Service

@@ -29,8 +29,12 @@ func serveLimited(t *testing.T, workers bool, limits string) *limitedStack {
 	s := &limitedStack{api: &limitedAPI{}}
 	server := httptest.NewServer(s.api)
 	t.Cleanup(server.Close)
-	s.stack = serveStack(t, workers, func(c *app.Config) { c.AllowHosts = append(c.AllowHosts, strings.TrimPrefix(server.URL, "http://")) })
-	s.credential = s.made("/credentials", fmt.Sprintf(`{"name":"orders key","platform_id":"core","auth_method":"api_key","allowed_origins":[%q],
+	s.stack = serveStack(t, workers, func(c *app.Config) {
+		c.AllowHosts = append(c.AllowHosts,
+			strings.TrimPrefix(server.URL, "http://"))
+	})
+	s.credential = s.made("/credentials",
+		fmt.Sprintf(`{"name":"orders key","platform_id":"core","auth_method":"api_key","allowed_origins":[%q],
 		"api_key_placement":{"header_name":"X-Key"},"credentials":{"api_key":"k"}}`, server.URL))
 	assert.Empty(t, s.pages("/platforms/core/domains", 2), "nobody limits it")
 	s.limit(limits)
@@ -58,8 +62,8 @@ func (s *limitedStack) day() object {
 	return s.get(s.domain + "/headroom")["buckets"].(object)["core__http"].(object)["windows"].(object)["86400"].(object)
 }
 
-// TestDomain_Credential: each operation on Domains works for a credential that its owner limits, for its organization alone, and it is no
-// tenant.
+// TestDomain_Credential: each operation on Domains works for a credential that its owner limits, for its organization
+// alone, and it is no tenant.
 func TestDomain_Credential(t *testing.T) {
 	t.Parallel()
 	s := serveLimited(t, false, `{"windows":[{"seconds":3600,"calls":10,"kind":"aligned"},{"seconds":7,"calls":4,"kind":"rolling"}]}`)
@@ -68,7 +72,8 @@ func TestDomain_Credential(t *testing.T) {
 	assert.Equal(t, s.id, field[string](t, listed[0], "tenancy_id"))
 	got := s.get(s.domain)
 	assert.Equal(t, []any{"core", "orders key", nil, "UTC", []any{"core__http"}, []any{s.credential}},
-		[]any{got["platform_id"], got["label"], got["account_number"], got["time_zone"], got["buckets"], got["credential_ids"]})
+		[]any{got["platform_id"], got["label"], got["account_number"], got["time_zone"], got["buckets"],
+			got["credential_ids"]})
 	assert.Len(t, s.pages("/platforms/dialer/domains", 2), 1, "it is of its platform alone")
 	assert.Len(t, s.pages("/tenants", 2), 1)
 	assert.Empty(t, s.other.Do(http.MethodGet, "/platforms/core/domains", nil).Want(http.StatusOK).JSON()["items"])
@@ -76,7 +81,8 @@ func TestDomain_Credential(t *testing.T) {
 	hold := s.openHold(s.domain, `{"duration_seconds":600}`)["id"].(string)
 	s.trigger(s.flow, records(3))
 	queue := s.get(s.domain + "/queue")
-	assert.Equal(t, []any{3.0, 3.0}, []any{queue["totals"].(object)["queued_records"], queue["totals"].(object)["paused_records"]})
+	assert.Equal(t, []any{3.0, 3.0}, []any{queue["totals"].(object)["queued_records"],
+		queue["totals"].(object)["paused_records"]})
 	assert.Equal(t, 3.0, queue["buckets"].(object)["core__http"].(object)["queued_records"])
 	for _, op := range []struct {
 		method, path string
@@ -101,17 +107,22 @@ func TestDomain_Credential(t *testing.T) {
 		{"POST", "/resume", nil, http.StatusOK},
 	} {
 		s.other.Do(op.method, s.domain+op.path, op.body).Detail(http.StatusNotFound, "Domain not found")
-		s.Do(op.method, "/platforms/dialer/domains/"+s.id+op.path, op.body).Detail(http.StatusNotFound, "Domain not found")
+		s.Do(op.method, "/platforms/dialer/domains/"+s.id+op.path, op.body).Detail(http.StatusNotFound,
+			"Domain not found")
 		assert.Equal(t, op.status, s.Do(op.method, s.domain+op.path, op.body).Status, op.path)
 	}
-	s.Do(http.MethodPut, s.domain+"/margins/core__store", `{"margin_percent":50}`).Detail(http.StatusNotFound, "Bucket not found")
-	s.Do(http.MethodPost, s.domain+"/estimate", `{"action_id":"core__flow__transform","record_count":3}`).Invalid("body.action_id value_error")
+	s.Do(http.MethodPut, s.domain+"/margins/core__store", `{"margin_percent":50}`).Detail(http.StatusNotFound,
+		"Bucket not found")
+	s.Do(http.MethodPost, s.domain+"/estimate", `{"action_id":"core__flow__transform","record_count":3}`).Invalid(
+		"body.action_id value_error")
 	for _, method := range []string{"GET", "DELETE"} {
 		s.Do(method, "/tenants/"+s.id, nil).Detail(http.StatusNotFound, "Tenant not found")
 	}
 	s.Do(http.MethodPatch, "/tenants/"+s.id, `{"label":"mine"}`).Detail(http.StatusNotFound, "Tenant not found")
-	s.Do(http.MethodPost, "/credentials", object{"name": "k", "platform_id": "core", "auth_method": "api_key", "tenancy_id": s.id,
-		"allowed_origins": []string{"https://a.example"}, "api_key_placement": object{"header_name": "X-Key"}, "credentials": object{"api_key": "k"}}).Detail(http.StatusNotFound, "Tenant not found")
+	s.Do(http.MethodPost, "/credentials", object{"name": "k", "platform_id": "core", "auth_method": "api_key",
+		"tenancy_id":      s.id,
+		"allowed_origins": []string{"https://a.example"}, "api_key_placement": object{"header_name": "X-Key"},
+		"credentials": object{"api_key": "k"}}).Detail(http.StatusNotFound, "Tenant not found")
 	head := s.get(s.domain + "/headroom")["buckets"].(object)["core__http"].(object)
 	assert.Equal(t, 5.0, head["windows"].(object)["3600"].(object)["cap"], "half of what the owner set")
 	assert.Equal(t, 2.0, head["further_windows"].([]any)[0].(object)["cap"])
@@ -154,8 +165,8 @@ func TestDomain_CredentialSteered(t *testing.T) {
 	assert.Equal(t, 1, s.api.most)
 }
 
-// TestDomain_CredentialEnds: a credential that is limited no more, or gone, is no Domain: its holds end, its margins are forgotten, and
-// what it spent is not.
+// TestDomain_CredentialEnds: a credential that is limited no more, or gone, is no Domain: its holds end, its margins
+// are forgotten, and what it spent is not.
 func TestDomain_CredentialEnds(t *testing.T) {
 	t.Parallel()
 	const limits = `{"windows":[{"seconds":86400,"calls":10,"kind":"aligned"}]}`
@@ -172,7 +183,8 @@ func TestDomain_CredentialEnds(t *testing.T) {
 	s.await(batch)
 
 	s.limit(limits)
-	assert.Equal(t, []any{2.0, 10.0}, []any{s.day()["used"], s.day()["cap"]}, "of what went without limits nobody counted anything")
+	assert.Equal(t, []any{2.0, 10.0}, []any{s.day()["used"], s.day()["cap"]},
+		"of what went without limits nobody counted anything")
 	s.Do(http.MethodPatch, "/flows/definitions/"+s.flow, `{"status":"archived"}`).Want(http.StatusOK)
 	again := s.openHold(s.domain, `{}`)["id"].(string)
 	s.Do(http.MethodDelete, "/credentials/"+s.credential, nil).Want(http.StatusNoContent)
@@ -180,8 +192,8 @@ func TestDomain_CredentialEnds(t *testing.T) {
 	assert.Equal(t, "released", s.get("/admin/dispatch/pauses/" + again)["status"])
 }
 
-// TestDomain_CredentialEndsBesideHold: a hold is opened while what it holds stops being a Domain. Either comes first, and afterwards
-// there is no hold that nobody could end.
+// TestDomain_CredentialEndsBesideHold: a hold is opened while what it holds stops being a Domain. Either comes first,
+// and afterwards there is no hold that nobody could end.
 func TestDomain_CredentialEndsBesideHold(t *testing.T) {
 	t.Parallel()
 	const limits = `{"windows":[{"seconds":86400,"calls":10,"kind":"aligned"}]}`
@@ -205,7 +217,8 @@ func TestDomain_CredentialEndsBesideHold(t *testing.T) {
 	} {
 		s.limit(limits)
 		first, then := make(chan int, 1), make(chan int, 1)
-		// Both come to a stop where they write what they did into the audit log, before they commit; or the second one before.
+		// Both come to a stop where they write what they did into the audit log, before they commit; or the second one
+		// before.
 		tx, err := s.owner.Begin(t.Context())
 		require.NoError(t, err)
 		defer tx.Rollback(t.Context())
@@ -222,15 +235,17 @@ func TestDomain_CredentialEndsBesideHold(t *testing.T) {
 	}
 }
 
-// TestDomain_CredentialProjections: answers of triggers, dry runs and estimates reckon with the limits of the owner, also for later steps,
-// and what then happens is not later.
+// TestDomain_CredentialProjections: answers of triggers, dry runs and estimates reckon with the limits of the owner,
+// also for later steps, and what then happens is not later.
 func TestDomain_CredentialProjections(t *testing.T) {
 	t.Parallel()
 	s := serveLimited(t, false, `{"windows":[{"seconds":3600,"calls":2,"kind":"rolling"}]}`)
 	estimate := func(a object) object { s.t.Helper(); return a["estimate"].(object) }
 	seconds := func(e object) any { return e["completion"].(object)["eta_seconds"] }
-	asked := s.Do(http.MethodPost, s.domain+"/estimate", `{"action_id":"core__http__request","record_count":7}`).Want(http.StatusOK).JSON()
-	tried := estimate(s.Do(http.MethodPost, "/flows/definitions/"+s.flow+"/dry-run", `{"input_data":{},"record_count":7}`).Want(http.StatusOK).JSON())
+	asked := s.Do(http.MethodPost, s.domain+"/estimate", `{"action_id":"core__http__request","record_count":7}`).Want(
+		http.StatusOK).JSON()
+	tried := estimate(s.Do(http.MethodPost, "/flows/definitions/"+s.flow+"/dry-run",
+		`{"input_data":{},"record_count":7}`).Want(http.StatusOK).JSON())
 	started := s.Do(http.MethodPost, "/flows/definitions/"+s.flow+"/trigger", records(7)).Want(http.StatusOK).JSON()
 	for name, e := range map[string]object{"asked": asked, "tried": tried, "started": estimate(started)} {
 		assert.Equal(t, []any{s.id, "core__http", 7.0}, []any{e["tenancy_id"], e["bucket"], e["estimated_calls"]}, name)
@@ -242,12 +257,15 @@ func TestDomain_CredentialProjections(t *testing.T) {
 
 	second := fmt.Sprintf(`{"id":"again","tasks":[{"id":"n","action_id":"core__http__request","credential_id":%q,"params":{"url":%q}}]}`, s.credential, "https://a.example")
 	two := s.define(fmt.Sprintf(`[{"id":"s","tasks":[{"id":"t","action_id":"core__http__request","credential_id":%q,"params":{"url":"https://a.example"}}]},%s]`, s.credential, second))
-	before := seconds(s.Do(http.MethodPost, s.domain+"/estimate", `{"bucket":"core__http","record_count":1}`).Want(http.StatusOK).JSON()).(float64)
+	before := seconds(s.Do(http.MethodPost, s.domain+"/estimate", `{"bucket":"core__http","record_count":1}`).Want(
+		http.StatusOK).JSON()).(float64)
 	s.trigger(two, records(2))
-	after := seconds(s.Do(http.MethodPost, s.domain+"/estimate", `{"bucket":"core__http","record_count":1}`).Want(http.StatusOK).JSON()).(float64)
+	after := seconds(s.Do(http.MethodPost, s.domain+"/estimate", `{"bucket":"core__http","record_count":1}`).Want(
+		http.StatusOK).JSON()).(float64)
 	assert.GreaterOrEqual(t, after-before, 2*3600.0-5, "four calls, of which two are of the second step")
 
-	policy := s.Do(http.MethodPost, "/flows/definitions/"+s.flow+"/trigger", strings.Replace(records(2), "{", `{"pacing":{"records_per_period":100,"period_minutes":60},`, 1))
+	policy := s.Do(http.MethodPost, "/flows/definitions/"+s.flow+"/trigger", strings.Replace(records(2), "{",
+		`{"pacing":{"records_per_period":100,"period_minutes":60},`, 1))
 	assert.Equal(t, http.StatusUnprocessableEntity, policy.Status, "a policy is slower than the owner's limits")
 }
 

@@ -60,8 +60,10 @@ services:
           body: {to: "{{ params.to }}"}
           answer: {success: [200], refused: [400], retry_later: [{status: 429, wait_seconds: 1}]}`
 
-// mailerStack serves the mailer with this budget, whose calls are answered by send, and has a credential of its account.
-func mailerStack(t *testing.T, workers bool, bucket string, send http.HandlerFunc) (s *stack, credential, domain string) {
+// mailerStack serves the mailer with this budget, whose calls are answered by send, and has a credential of its
+// account.
+func mailerStack(t *testing.T, workers bool, bucket string,
+	send http.HandlerFunc) (s *stack, credential, domain string) {
 	t.Helper()
 	return serveMailer(t, workers, strings.ReplaceAll(mailer, "$BUCKET", bucket), send)
 }
@@ -72,7 +74,10 @@ func serveMailer(t *testing.T, workers bool, text string, send http.HandlerFunc)
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "mailer.yaml"), []byte(text), 0o600))
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /whoami", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{"id":"m1"}`)) })
+	mux.HandleFunc("GET /whoami", func(w http.ResponseWriter, _ *http.Request) {
+		_,
+			_ = w.Write([]byte(`{"id":"m1"}`))
+	})
 	mux.HandleFunc("POST /send", send)
 	platform := httptest.NewServer(mux)
 	t.Cleanup(platform.Close)
@@ -80,7 +85,8 @@ func serveMailer(t *testing.T, workers bool, text string, send http.HandlerFunc)
 		c.CatalogDir, c.BaseURLs["mailer"] = dir, platform.URL
 		c.AllowHosts = append(c.AllowHosts, strings.TrimPrefix(platform.URL, "http://"))
 	})
-	made := s.Do(http.MethodPost, "/credentials", `{"name":"m","platform_id":"mailer","auth_method":"api_key","credentials":{"api_key":"k"},
+	made := s.Do(http.MethodPost, "/credentials",
+		`{"name":"m","platform_id":"mailer","auth_method":"api_key","credentials":{"api_key":"k"},
 		"api_key_placement":{"header_name":"Authorization","scheme":"Bearer"}}`).Want(http.StatusCreated).JSON()
 	return s, made["id"].(string), "/platforms/mailer/domains/" + made["tenancy_id"].(string)
 }
@@ -127,8 +133,10 @@ func TestDomain_Platforms(t *testing.T) {
 		{"PATCH", "/pauses/" + hold, `{"duration_seconds":900}`},
 		{"POST", "/resume", nil},
 	} {
-		s.Do(op.method, "/platforms/dialer/domains/"+id+op.path, op.body).Detail(http.StatusNotFound, "Domain not found")
-		s.Do(op.method, "/platforms/mailer/domains/"+s.tenancy+op.path, op.body).Detail(http.StatusNotFound, "Domain not found")
+		s.Do(op.method, "/platforms/dialer/domains/"+id+op.path, op.body).Detail(http.StatusNotFound,
+			"Domain not found")
+		s.Do(op.method, "/platforms/mailer/domains/"+s.tenancy+op.path, op.body).Detail(http.StatusNotFound,
+			"Domain not found")
 		s.Do(op.method, domain+op.path, op.body).Want(http.StatusOK)
 	}
 	s.Do(http.MethodPost, "/platforms/dialer/domains/"+id+"/pause", nil).Detail(http.StatusNotFound, "Domain not found")
@@ -137,15 +145,16 @@ func TestDomain_Platforms(t *testing.T) {
 	assert.Equal(t, 5.0, minute["cap"], "half of the catalog's")
 }
 
-// TestRates_Rolling: no second holds more calls than a rolling window allows, no more are under way than the budget allows at once,
-// and headroom shows the window beside those of the contract.
+// TestRates_Rolling: no second holds more calls than a rolling window allows, no more are under way than the budget
+// allows at once, and headroom shows the window beside those of the contract.
 func TestRates_Rolling(t *testing.T) {
 	t.Parallel()
 	const perSecond, atOnce, records = 6, 2, 20
 	var mu sync.Mutex
 	var arrived []time.Time
 	var underWay, most int
-	s, credential, domain := mailerStack(t, true, fmt.Sprintf(`max_in_flight: %d, windows: {86400: 1000}, further_windows: [
+	s, credential, domain := mailerStack(t, true,
+		fmt.Sprintf(`max_in_flight: %d, windows: {86400: 1000}, further_windows: [
 		{seconds: 1, calls: %d, kind: rolling}, {seconds: 300, calls: 900, kind: aligned}]`, atOnce, perSecond),
 		func(w http.ResponseWriter, _ *http.Request) {
 			mu.Lock()
@@ -194,7 +203,8 @@ func TestRates_Told(t *testing.T) {
 			return map[string]string{"X-RateLimit-Limit": number(plan), "X-RateLimit-Remaining": number(left)}
 		},
 		"RateLimit-Limit": func(left int) map[string]string {
-			return map[string]string{"RateLimit-Limit": number(plan), "RateLimit-Remaining": number(left), "RateLimit-Reset": "40000"}
+			return map[string]string{"RateLimit-Limit": number(plan), "RateLimit-Remaining": number(left),
+				"RateLimit-Reset": "40000"}
 		},
 		"RateLimit": func(left int) map[string]string {
 			return map[string]string{"RateLimit-Policy": fmt.Sprintf(`"burst";q=7;w=1, "day";q=%d;w=86400`, plan),
@@ -204,7 +214,8 @@ func TestRates_Told(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var taken, refused atomic.Int32
-			s, credential, domain := mailerStack(t, true, "windows: {86400: 100}", func(w http.ResponseWriter, _ *http.Request) {
+			s, credential, domain := mailerStack(t, true, "windows: {86400: 100}", func(w http.ResponseWriter,
+				_ *http.Request) {
 				spent := others + int(taken.Add(1))
 				if spent > plan {
 					refused.Add(1)

@@ -23,7 +23,8 @@ import (
 // dryRunHandler serves the dry-run of a definition.
 type dryRunHandler struct{ dryRuns *dryrun.Service }
 
-func (h dryRunHandler) DryRunDefinition(ctx context.Context, req oas.OptDryRunRequest, params oas.DryRunDefinitionParams) (*oas.DryRun, error) {
+func (h dryRunHandler) DryRunDefinition(ctx context.Context, req oas.OptDryRunRequest,
+	params oas.DryRunDefinitionParams) (*oas.DryRun, error) {
 	id, err := pathID("Definition", params.DefinitionID)
 	if err != nil {
 		return nil, err
@@ -37,8 +38,10 @@ func (h dryRunHandler) DryRunDefinition(ctx context.Context, req oas.OptDryRunRe
 
 func (h dryRunHandler) DryRunNewDefinition(ctx context.Context, req *oas.NewDryRunRequest) (*oas.DryRun, error) {
 	doc := documentOf(req.Lane, req.VariableSetID, req.VariableVersion, req.Steps)
-	doc.InputSchema, doc.FailureThreshold, doc.Key = documentSchemaOf(req.InputSchema), documentThresholdOf(req.FailureThreshold), req.Key.Value
-	draft := definition.Draft{Name: req.Name, Description: req.Description.Value, Status: string(req.Status.Value), Document: doc}
+	doc.InputSchema, doc.FailureThreshold, doc.Key = documentSchemaOf(req.InputSchema),
+		documentThresholdOf(req.FailureThreshold), req.Key.Value
+	draft := definition.Draft{Name: req.Name, Description: req.Description.Value, Status: string(req.Status.Value),
+		Document: doc}
 	out, err := h.dryRuns.RunNew(ctx, account.FromContext(ctx).OrgID, draft, dryRunInputOf(req.Rehearsal.Value))
 	if err != nil {
 		return nil, err
@@ -51,7 +54,8 @@ func (h dryRunHandler) DryRunNewDefinition(ctx context.Context, req *oas.NewDryR
 func dryRunInputOf(req oas.DryRunRequest) dryrun.Input {
 	return dryrun.Input{
 		Data: jsonraw.Object(req.InputData.Value).Bytes(), Metadata: jsonraw.Object(req.Metadata.Value).Bytes(),
-		Outputs: jsonraw.Object(req.Outputs.Value).Bytes(), Records: req.RecordCount.Or(1), Errors: failuresOf(req.Errors.Value),
+		Outputs: jsonraw.Object(req.Outputs.Value).Bytes(), Records: req.RecordCount.Or(1),
+		Errors: failuresOf(req.Errors.Value),
 	}
 }
 
@@ -73,7 +77,8 @@ func failuresOf(steps oas.DryRunRequestErrors) map[string]map[string]dryrun.Fail
 }
 
 func dryRunOf(o *dryrun.Outcome) *oas.DryRun {
-	out := &oas.DryRun{DefinitionID: o.Definition.ID.String(), Version: int(o.Definition.Version), Estimate: oas.NilEstimate{Null: true},
+	out := &oas.DryRun{DefinitionID: o.Definition.ID.String(), Version: int(o.Definition.Version),
+		Estimate:   oas.NilEstimate{Null: true},
 		InputError: jobErrorOf(o.InputError), AllowedFailures: oas.NilInt64{Null: true}}
 	if o.AllowedFailures != nil {
 		out.AllowedFailures = oas.NewNilInt64(*o.AllowedFailures)
@@ -92,13 +97,15 @@ func dryRunOf(o *dryrun.Outcome) *oas.DryRun {
 }
 
 var dryRunStatuses = map[string]oas.DryRunStatus{
-	run.TraceOK: oas.DryRunStatusResolved, run.TraceSkipped: oas.DryRunStatusSkipped, run.TraceFailed: oas.DryRunStatusFailed,
+	run.TraceOK: oas.DryRunStatusResolved, run.TraceSkipped: oas.DryRunStatusSkipped,
+	run.TraceFailed: oas.DryRunStatusFailed,
 }
 
 func dryRunTaskOf(task *definition.Task, t *dryrun.Task) oas.DryRunTask {
 	out := oas.DryRunTask{
 		ID: task.ID, ActionID: task.Action.ID, CredentialID: oas.NilString{Null: true}, Status: dryRunStatuses[t.Kind],
-		When: oas.NilBool{Null: true}, Elements: oas.NilInt{Null: true}, Call: oas.NilDryRunCall{Null: true}, Output: oas.AnyValue(t.Output), Error: jobErrorOf(t.Error),
+		When: oas.NilBool{Null: true}, Elements: oas.NilInt{Null: true}, Call: oas.NilDryRunCall{Null: true},
+		Output: oas.AnyValue(t.Output), Error: jobErrorOf(t.Error),
 	}
 	if task.CredentialID.Valid {
 		out.CredentialID = oas.NewNilString(task.CredentialID.UUID.String())

@@ -58,7 +58,8 @@ func TestDryRun_Form(t *testing.T) {
 			}
 		}
 	}
-	s.Do(http.MethodPost, "/flows/definitions/"+id+"/dry-run", `{"input_data":{"to":"+1 \\5"}}`).Want(http.StatusOK).Into(&dry)
+	s.Do(http.MethodPost, "/flows/definitions/"+id+"/dry-run", `{"input_data":{"to":"+1 \\5"}}`).Want(
+		http.StatusOK).Into(&dry)
 	call := dry.Steps[0].Tasks[0].Call
 	assert.Equal(t, "https://forms.example/messages?page=2", call.URL)
 	assert.Equal(t, "To=%2B1+%5C5&Media=a&Media=b%22c", call.Body)

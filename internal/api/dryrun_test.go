@@ -37,7 +37,8 @@ const dryRunSteps = `[
 func TestDryRun(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, false)
-	key := s.Do(http.MethodPost, "/credentials", `{"name":"k","platform_id":"core","auth_method":"api_key","allowed_origins":["https://api.example"],"credentials":{"api_key":"hush-hush"},"api_key_placement":{"header_name":"X-Key","scheme":"Token"}}`)
+	key := s.Do(http.MethodPost, "/credentials",
+		`{"name":"k","platform_id":"core","auth_method":"api_key","allowed_origins":["https://api.example"],"credentials":{"api_key":"hush-hush"},"api_key_placement":{"header_name":"X-Key","scheme":"Token"}}`)
 	id := s.define(strings.ReplaceAll(dryRunSteps, "KEY", key.Want(http.StatusCreated).JSON()["id"].(string)))
 	path := "/flows/definitions/" + id + "/dry-run"
 	before := s.sim.Counters("acme")
@@ -48,10 +49,13 @@ func TestDryRun(t *testing.T) {
 	tasks := dryRunTasks(got)
 	require.Len(t, tasks, 8)
 	headers := map[string]any{"Accept": "application/json", "User-Agent": "flowlane", "X-Batch": "120000"}
-	assert.Equal(t, map[string]any{"method": "GET", "url": "https://api.example/c/17", "headers": headers, "body": nil}, tasks["get"]["call"])
-	assert.Equal(t, []any{"resolved", true, nil}, []any{tasks["get"]["status"], tasks["get"]["when"], tasks["get"]["error"]})
+	assert.Equal(t, map[string]any{"method": "GET", "url": "https://api.example/c/17", "headers": headers, "body": nil},
+		tasks["get"]["call"])
+	assert.Equal(t, []any{"resolved", true, nil}, []any{tasks["get"]["status"], tasks["get"]["when"],
+		tasks["get"]["error"]})
 	assert.Equal(t, map[string]any{"body": map[string]any{"country": "CZ"}}, tasks["get"]["output"], "as it was given")
-	assert.Equal(t, []any{"skipped", false, nil}, []any{tasks["off"]["status"], tasks["off"]["when"], tasks["off"]["call"]})
+	assert.Equal(t, []any{"skipped", false, nil}, []any{tasks["off"]["status"], tasks["off"]["when"],
+		tasks["off"]["call"]})
 	assert.Contains(t, string(res.Body), `"output":{"n":1.50,"twice":2}`, "digits are kept")
 	assert.Equal(t, "failed", tasks["bad"]["status"])
 	assert.Equal(t, "invalid_parameters", tasks["bad"]["error"].(map[string]any)["code"])
@@ -70,7 +74,8 @@ func TestDryRun(t *testing.T) {
 	assert.Equal(t, "No 17", tasks["stop"]["error"].(map[string]any)["message"])
 
 	estimate := got["estimate"].(map[string]any)
-	assert.Equal(t, []any{s.tenancy, 120000.0, 3.0}, []any{estimate["tenancy_id"], estimate["record_count"], estimate["estimated_calls"]})
+	assert.Equal(t, []any{s.tenancy, 120000.0, 3.0}, []any{estimate["tenancy_id"], estimate["record_count"],
+		estimate["estimated_calls"]})
 	for _, secret := range []string{"hush-hush", "YWNtZTp4"} {
 		assert.NotContains(t, string(res.Body), secret)
 	}
@@ -85,15 +90,18 @@ func TestDryRun_Refused(t *testing.T) {
 	path := "/flows/definitions/" + id + "/dry-run"
 
 	tasks := dryRunTasks(s.Do(http.MethodPost, path, nil).Want(http.StatusOK).JSON())
-	assert.Equal(t, "expression_failed", tasks["mix"]["error"].(map[string]any)["code"], "each task says what is wrong with it")
+	assert.Equal(t, "expression_failed", tasks["mix"]["error"].(map[string]any)["code"],
+		"each task says what is wrong with it")
 	assert.Equal(t, "resolved", tasks["up"]["status"])
 
 	s.Do(http.MethodPost, path, `{"outputs":{"look":{"mix":1,"no":2,"get":3},"send":4},"record_count":1}`).
-		Invalid("body.outputs.look.mix value_error", "body.outputs.look.no value_error", "body.outputs.send object_type")
+		Invalid("body.outputs.look.mix value_error", "body.outputs.look.no value_error",
+			"body.outputs.send object_type")
 	s.Do(http.MethodPost, path, `{"input_data":[],"record_count":0,"also":1}`).
 		Invalid("body.also extra_forbidden", "body.input_data object_type", "body.record_count greater_than_equal")
 	for _, missing := range []string{id, uuid.NewString(), "x"} {
-		s.other.Do(http.MethodPost, "/flows/definitions/"+missing+"/dry-run", nil).Detail(http.StatusNotFound, "Definition not found")
+		s.other.Do(http.MethodPost, "/flows/definitions/"+missing+"/dry-run", nil).Detail(http.StatusNotFound,
+			"Definition not found")
 	}
 
 	c := s.get("/credentials/" + s.credential)
@@ -124,7 +132,8 @@ func TestDryRun_Results(t *testing.T) {
 	got := tasks(`{"input_data":{"n":0},"errors":{"s":{"t":{"status":409,"body":{"id":"77"}}}}}`)
 	assert.Equal(t, []any{"failed", nil}, []any{got["t"]["status"], got["t"]["output"]})
 	assert.NotNil(t, got["t"]["call"], "it is what the platform would have refused")
-	assert.Equal(t, map[string]any{"code": "provider_refused", "message": "The provider refused the call", "step_id": "s", "task_id": "t",
+	assert.Equal(t, map[string]any{"code": "provider_refused", "message": "The provider refused the call",
+		"step_id": "s", "task_id": "t",
 		"provider_status": 409.0, "provider_code": nil, "provider_message": nil}, got["t"]["error"])
 	assert.Equal(t, "https://api.example/77", got["patch"]["call"].(map[string]any)["url"])
 	assert.Equal(t, []any{"409 provider_refused", "expression_failed", true, nil}, got["all"]["output"])
@@ -134,7 +143,8 @@ func TestDryRun_Results(t *testing.T) {
 	assert.Equal(t, []any{" ", nil, false, nil}, got["all"]["output"])
 
 	s.Do(http.MethodPost, path, `{"outputs":{"s":{"t":1}},"errors":{"s":{"t":{},"mix":{},"no":{}},"x":{"t":{}}}}`).
-		Invalid("body.errors.s.mix value_error", "body.errors.s.no value_error", "body.errors.s.t value_error", "body.errors.x.t value_error")
+		Invalid("body.errors.s.mix value_error", "body.errors.s.no value_error", "body.errors.s.t value_error",
+			"body.errors.x.t value_error")
 	s.Do(http.MethodPost, path, `{"errors":{"s":{"t":{"status":7,"also":1}}}}`).
 		Invalid("body.errors.s.t.also extra_forbidden", "body.errors.s.t.status greater_than_equal")
 }
@@ -145,10 +155,13 @@ func TestDryRun_Bounded(t *testing.T) {
 	s := serveStack(t, false)
 	var copies, calls []string
 	for i := range 12 {
-		copies = append(copies, fmt.Sprintf(`{"id":"copy%d","action_id":"core__flow__transform","params":{"value":"{{ input }}"}}`, i))
-		calls = append(calls, fmt.Sprintf(`{"id":"call%d","action_id":"core__http__request","params":{"method":"PUT","url":"https://api.example","body":"{{ input }}"}}`, i))
+		copies = append(copies, fmt.Sprintf(
+			`{"id":"copy%d","action_id":"core__flow__transform","params":{"value":"{{ input }}"}}`, i))
+		calls = append(calls, fmt.Sprintf(
+			`{"id":"call%d","action_id":"core__http__request","params":{"method":"PUT","url":"https://api.example","body":"{{ input }}"}}`, i))
 	}
-	id := s.define(fmt.Sprintf(`[{"id":"a","tasks":[%s]},{"id":"b","tasks":[%s]}]`, strings.Join(copies, ","), strings.Join(calls, ",")))
+	id := s.define(fmt.Sprintf(`[{"id":"a","tasks":[%s]},{"id":"b","tasks":[%s]}]`, strings.Join(copies, ","),
+		strings.Join(calls, ",")))
 	large := fmt.Sprintf(`{"input_data":{"text":%q}}`, strings.Repeat("x", 1_000_000))
 	res := s.Do(http.MethodPost, "/flows/definitions/"+id+"/dry-run", large).Want(http.StatusOK)
 	assert.Less(t, len(res.Body), 17<<20)

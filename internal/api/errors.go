@@ -76,7 +76,8 @@ func (h errorHandler) NewError(ctx context.Context, err error) *oas.ErrorStatusC
 }
 
 // busy answers a request that ran out of the time that one of our own look-ups has, and has done nothing.
-var busy = &fault.Error{Code: fault.Unavailable, Detail: "The service is too busy; try again", RetryAfter: time.Second, Reason: fault.Busy}
+var busy = &fault.Error{Code: fault.Unavailable, Detail: "The service is too busy; try again", RetryAfter: time.Second,
+	Reason: fault.Busy}
 
 func (h errorHandler) internalError(ctx context.Context) *oas.ErrorStatusCodeWithHeaders {
 	return h.problem(ctx, http.StatusInternalServerError,
@@ -153,12 +154,14 @@ func (h errorHandler) fail(ctx context.Context, w http.ResponseWriter, err error
 }
 
 func (h errorHandler) notFound(w http.ResponseWriter, r *http.Request) {
-	h.write(w, h.problem(r.Context(), http.StatusNotFound, oas.NewStringErrorDetail("Not found"), codePath, lostHint(r.URL.Path)))
+	h.write(w, h.problem(r.Context(), http.StatusNotFound, oas.NewStringErrorDetail("Not found"), codePath,
+		lostHint(r.URL.Path)))
 }
 
 func (h errorHandler) methodNotAllowed(w http.ResponseWriter, r *http.Request, allowed string) {
 	w.Header().Set("Allow", allowed)
-	h.write(w, h.problem(r.Context(), http.StatusMethodNotAllowed, oas.NewStringErrorDetail("Method not allowed"), codeMethod,
+	h.write(w, h.problem(r.Context(), http.StatusMethodNotAllowed, oas.NewStringErrorDetail("Method not allowed"),
+		codeMethod,
 		"This path takes "+strings.Join(strings.Split(allowed, ","), " and ")+", not "+r.Method+"."))
 }
 
@@ -188,7 +191,8 @@ func (h errorHandler) refused(ctx context.Context, w http.ResponseWriter, r *htt
 	}
 }
 
-func (h errorHandler) refusedParams(ctx context.Context, w http.ResponseWriter, r *http.Request, err *ogenerrors.DecodeParamsError) {
+func (h errorHandler) refusedParams(ctx context.Context, w http.ResponseWriter, r *http.Request,
+	err *ogenerrors.DecodeParamsError) {
 	fields := violation.Header(err.OperationID(), r.Header)
 	fields = append(fields, violation.RawQuery(r.URL.RawQuery)...)
 	fields = append(fields, violation.Query(err.OperationID(), r.URL.Query())...)
@@ -200,7 +204,8 @@ func (h errorHandler) refusedParams(ctx context.Context, w http.ResponseWriter, 
 	h.notFound(w, r)
 }
 
-func (h errorHandler) refusedBody(ctx context.Context, w http.ResponseWriter, r *http.Request, err *ogenerrors.DecodeRequestError) {
+func (h errorHandler) refusedBody(ctx context.Context, w http.ResponseWriter, r *http.Request,
+	err *ogenerrors.DecodeRequestError) {
 	body := requestBody(ctx)
 	switch {
 	case errors.Is(err, validate.ErrBodyRequired), len(body) == 0 && r.ContentLength <= 0:
@@ -222,8 +227,8 @@ func isJSON(r *http.Request) bool {
 	return err == nil && media == "application/json"
 }
 
-// refuseBadQuery keeps text that Postgres refuses away from the handlers, and refuses a query that was read only in part. It
-// runs after the security check.
+// refuseBadQuery keeps text that Postgres refuses away from the handlers, and refuses a query that was read only in
+// part. It runs after the security check.
 func refuseBadQuery(req middleware.Request, next middleware.Next) (middleware.Response, error) {
 	if req.Raw.URL.RawQuery != "" {
 		fields := violation.RawQuery(req.Raw.URL.RawQuery)

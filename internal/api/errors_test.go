@@ -36,14 +36,18 @@ func TestErrors(t *testing.T) {
 		{"Conflict", fault.New(fault.Conflict, "x"), 409, `"x"`},
 		{"TooLarge", fault.New(fault.TooLarge, "x"), 413, `"x"`},
 		{"TooSlow", fault.New(fault.TooSlow, "x"), 408, `"x"`},
-		{"Fields", fault.Invalidated(field), 422, `[{"loc":["body","a"],"msg":"m","type":"t","input":"i","ctx":{"ge":1}}]`},
+		{"Fields", fault.Invalidated(field), 422,
+			`[{"loc":["body","a"],"msg":"m","type":"t","input":"i","ctx":{"ge":1}}]`},
 		{"Expressions", fault.BadExpressions([]string{"x"}), 422, `{"expression_errors":["x"]}`},
-		{"RateLimited", &fault.Error{Code: fault.RateLimited, Detail: "x", RetryAfter: 1500 * time.Millisecond}, 429, `"x"`},
+		{"RateLimited", &fault.Error{Code: fault.RateLimited, Detail: "x", RetryAfter: 1500 * time.Millisecond}, 429,
+			`"x"`},
 		{"Unavailable", fault.New(fault.Unavailable, "x"), 503, `"x"`},
 		{"Wrapped", fmt.Errorf("somewhere: %w", fault.Missing("Job")), 404, `"Job not found"`},
 		{"WithCause", fault.New(fault.Conflict, "x").Because(errors.New("secret")), 409, `"x"`},
-		{"OfOurs", errors.New("secret: connection refused"), 500, `"Internal error; quote the X-Request-Id when you report it"`},
-		{"UnknownCode", &fault.Error{Code: "new", Detail: "secret"}, 500, `"Internal error; quote the X-Request-Id when you report it"`},
+		{"OfOurs", errors.New("secret: connection refused"), 500,
+			`"Internal error; quote the X-Request-Id when you report it"`},
+		{"UnknownCode", &fault.Error{Code: "new", Detail: "secret"}, 500,
+			`"Internal error; quote the X-Request-Id when you report it"`},
 	}
 	h := errorHandler{log: slog.New(slog.DiscardHandler)}
 	for _, tt := range tests {
@@ -207,7 +211,8 @@ func TestReadAll(t *testing.T) {
 func TestRoutable(t *testing.T) {
 	t.Parallel()
 	for raw, want := range map[string]string{
-		"/v1/a%2Fb": "/v1/a%2Fb", "/v1/%C3%A9": "/v1/%C3%A9", "/v1/a%00b": "/v1/a%EF%BF%BDb", "/v1/%ffb": "/v1/%EF%BF%BDb",
+		"/v1/a%2Fb": "/v1/a%2Fb", "/v1/%C3%A9": "/v1/%C3%A9", "/v1/a%00b": "/v1/a%EF%BF%BDb",
+		"/v1/%ffb": "/v1/%EF%BF%BDb",
 	} {
 		u, err := url.Parse(raw)
 		if err != nil {
@@ -222,7 +227,8 @@ func TestRoutable(t *testing.T) {
 // around is what stands around every request, before a handler that is no operation.
 func around(next http.Handler, log *slog.Logger) http.Handler {
 	return outer{
-		next: next, route: func(string, *url.URL) (route oas.Route, ok bool) { return route, false }, errs: errorHandler{log: log},
+		next: next, route: func(string, *url.URL) (route oas.Route, ok bool) { return route, false },
+		errs:    errorHandler{log: log},
 		observe: func(string, int, time.Duration) {}, now: time.Now, log: log,
 	}
 }

@@ -25,7 +25,8 @@ import (
 func (s *stack) completion(action string, records int) map[string]any {
 	s.t.Helper()
 	body := fmt.Sprintf(`{"action_id":%q,"record_count":%d}`, action, records)
-	return s.Do(http.MethodPost, "/platforms/dialer/domains/"+s.tenancy+"/estimate", body).Want(http.StatusOK).JSON()["completion"].(map[string]any)
+	return s.Do(http.MethodPost, "/platforms/dialer/domains/"+s.tenancy+"/estimate",
+		body).Want(http.StatusOK).JSON()["completion"].(map[string]any)
 }
 
 // started starts records and returns the completion of their estimate.
@@ -48,23 +49,30 @@ func TestEstimate_Held(t *testing.T) {
 
 	s.Do(http.MethodPost, domain+"/pause", `{"lane":"interactive"}`).Want(http.StatusCreated)
 	assert.Equal(t, "window", s.completion("dialer__api__modify", 5)["binding_source"], "another lane")
-	assert.Equal(t, "paused_indefinitely", s.completion("dialer__api__dial", 5)["unknown_reason"], "the lane of these calls")
-	assert.Equal(t, "paused_indefinitely", s.started(changes, `,"lane":"interactive"`, 5)["unknown_reason"], "the lane of the trigger")
+	assert.Equal(t, "paused_indefinitely", s.completion("dialer__api__dial", 5)["unknown_reason"],
+		"the lane of these calls")
+	assert.Equal(t, "paused_indefinitely", s.started(changes, `,"lane":"interactive"`, 5)["unknown_reason"],
+		"the lane of the trigger")
 
 	s.Do(http.MethodPost, domain+"/pause", `{"lane":"bulk","duration_seconds":3600}`).Want(http.StatusCreated)
 	s.Do(http.MethodPost, "/admin/dispatch/pause", `{"duration_seconds":7200}`).Want(http.StatusCreated)
-	dry := s.Do(http.MethodPost, "/flows/definitions/"+changes+"/dry-run", `{"input_data":{"id":"a"}}`).Want(http.StatusOK).JSON()["estimate"].(map[string]any)
-	for name, c := range map[string]map[string]any{"Asked": s.completion("dialer__api__modify", 5), "Started": s.started(changes, "", 5),
+	dry := s.Do(http.MethodPost, "/flows/definitions/"+changes+"/dry-run", `{"input_data":{"id":"a"}}`).Want(
+		http.StatusOK).JSON()["estimate"].(map[string]any)
+	for name, c := range map[string]map[string]any{"Asked": s.completion("dialer__api__modify", 5),
+		"Started":   s.started(changes, "", 5),
 		"Rehearsed": dry["completion"].(map[string]any)} {
-		assert.Equal(t, []any{"hold", []any{"admin_request"}, nil}, []any{c["binding_source"], c["hold_causes"], c["unknown_reason"]}, name)
+		assert.Equal(t, []any{"hold", []any{"admin_request"}, nil}, []any{c["binding_source"], c["hold_causes"],
+			c["unknown_reason"]}, name)
 		assert.Greater(t, c["eta_seconds"], 7190.0, name)
 		assert.Less(t, c["eta_seconds"], 7400.0, name)
 	}
 	assert.Equal(t, "empty", s.completion("dialer__api__modify", 0)["binding_source"], "nothing is held")
 
 	s.Do(http.MethodPost, domain+"/pause", nil).Want(http.StatusCreated)
-	for name, c := range map[string]map[string]any{"Asked": s.completion("dialer__api__modify", 5), "Started": s.started(changes, "", 5)} {
-		assert.Equal(t, []any{"hold", "paused_indefinitely", nil, nil}, []any{c["binding_source"], c["unknown_reason"], c["eta_seconds"], c["eta_at"]}, name)
+	for name, c := range map[string]map[string]any{"Asked": s.completion("dialer__api__modify", 5),
+		"Started": s.started(changes, "", 5)} {
+		assert.Equal(t, []any{"hold", "paused_indefinitely", nil, nil}, []any{c["binding_source"], c["unknown_reason"],
+			c["eta_seconds"], c["eta_at"]}, name)
 	}
 }
 
@@ -86,20 +94,23 @@ func TestEstimate_Released(t *testing.T) {
 	assert.Greater(t, s.started(changes, at+policy, 20)["eta_seconds"], 149*60.0)
 
 	twice := fmt.Sprintf(changeSteps, s.credential)
-	twice = s.define(twice[:len(twice)-1] + `,{"id":"again","tasks":[{"id":"n",` + twice[len(`[{"id":"s","tasks":[{"id":"m",`):])
+	twice = s.define(twice[:len(twice)-1] + `,{"id":"again","tasks":[{"id":"n",` +
+		twice[len(`[{"id":"s","tasks":[{"id":"m",`):])
 	assert.Greater(t, s.started(twice, policy, 20)["eta_seconds"], 99*60.0, "the second step begins a release later")
 }
 
-// TestEstimate_OneByOne: uploads into a list go one after the other, and an estimate of some reckons with that before any waits; so it
-// does with how long one of them may take.
+// TestEstimate_OneByOne: uploads into a list go one after the other, and an estimate of some reckons with that before
+// any waits; so it does with how long one of them may take.
 func TestEstimate_OneByOne(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, false)
 	s.sim.SetAccount("acme", dialersim.AccountSettings{Limits: wide})
 	s.Do(http.MethodPost, "/platforms/dialer/domains/"+s.tenancy+"/refresh-limits", nil).Want(http.StatusOK)
 	s.answersIn(nil)
-	assert.Greater(t, s.completion("dialer__api__upload", 100*50_000)["eta_seconds"], 200.0, "100 calls of two seconds, which is taken for what is unknown")
-	assert.Less(t, s.completion("dialer__api__upload", 1)["eta_seconds"], 75.0, "60 seconds are the timeout of an upload")
+	assert.Greater(t, s.completion("dialer__api__upload", 100*50_000)["eta_seconds"], 200.0,
+		"100 calls of two seconds, which is taken for what is unknown")
+	assert.Less(t, s.completion("dialer__api__upload", 1)["eta_seconds"], 75.0,
+		"60 seconds are the timeout of an upload")
 	assert.Greater(t, s.completion("dialer__api__upload", 1)["eta_seconds"], 60.0)
 	assert.Greater(t, s.started(s.define(uploadSteps), "", 5)["eta_seconds"], 60.0)
 	assert.Less(t, s.completion("dialer__api__modify", 100)["eta_seconds"], 75.0, "these go side by side")
@@ -108,27 +119,31 @@ func TestEstimate_OneByOne(t *testing.T) {
 // answersIn has the provider known to answer our own questions in so many seconds.
 func (s *stack) answersIn(seconds any) {
 	s.t.Helper()
-	_, err := s.owner.Exec(s.t.Context(), "UPDATE flow.domain SET answers_in = $1 WHERE tenancy_id = $2", seconds, s.tenancy)
+	_, err := s.owner.Exec(s.t.Context(), "UPDATE flow.domain SET answers_in = $1 WHERE tenancy_id = $2", seconds,
+		s.tenancy)
 	require.NoError(s.t, err)
 }
 
-// TestEstimate_Idle: what an idle account takes at once is promised for about when its provider has answered, before the first call as
-// after it, to questions, in estimates at a start, and of what is queued.
+// TestEstimate_Idle: what an idle account takes at once is promised for about when its provider has answered, before
+// the first call as after it, to questions, in estimates at a start, and of what is queued.
 func TestEstimate_Idle(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, false)
 	s.sim.SetAccount("acme", dialersim.AccountSettings{Limits: wide})
-	assert.Equal(t, 1, s.count("flow.domain WHERE tenancy_id = $1 AND answers_in > 0", s.tenancy), "the test of the credential was timed")
+	assert.Equal(t, 1, s.count("flow.domain WHERE tenancy_id = $1 AND answers_in > 0", s.tenancy),
+		"the test of the credential was timed")
 	s.answersIn(1e-9)
 	s.Do(http.MethodPost, "/platforms/dialer/domains/"+s.tenancy+"/refresh-limits", nil).Want(http.StatusOK)
-	assert.Equal(t, 1, s.count("flow.domain WHERE tenancy_id = $1 AND answers_in > 1e-9", s.tenancy), "and so was a reading")
+	assert.Equal(t, 1, s.count("flow.domain WHERE tenancy_id = $1 AND answers_in > 1e-9", s.tenancy),
+		"and so was a reading")
 	s.answersIn(0.01)
 	eta := func(c map[string]any) float64 { return c["eta_seconds"].(float64) }
 	const change = `{"id":%q,"action_id":"dialer__api__modify","credential_id":"CRED","params":{"list":"l","key":"{{ input.id }}","fields":{"n":1}}}`
 	assert.LessOrEqual(t, eta(s.completion("dialer__api__modify", 100)), 2.0)
 	assert.LessOrEqual(t, eta(s.completion("dialer__api__upload", 5)), 2.0)
 	assert.LessOrEqual(t, eta(s.started(s.define(uploadSteps), "", 5)), 2.0)
-	twice := `[{"id":"a","tasks":[` + fmt.Sprintf(change, "t") + `]},{"id":"b","tasks":[` + fmt.Sprintf(change, "u") + `]}]`
+	twice := `[{"id":"a","tasks":[` + fmt.Sprintf(change, "t") + `]},{"id":"b","tasks":[` + fmt.Sprintf(change, "u") +
+		`]}]`
 	assert.Greater(t, eta(s.started(s.define(twice), "", 5)), 3.0, "one step after the other")
 	_, queued := s.queue("upload")
 	assert.LessOrEqual(t, eta(queued["completion"].(map[string]any)), 2.0)
@@ -152,8 +167,8 @@ func (m *meanwhile) TraceQueryStart(ctx context.Context, _ *pgx.Conn, q pgx.Trac
 
 func (*meanwhile) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
-// TestDomain_QueueClaimed: what waits and what is spent are told of one moment, whatever is claimed between two statements. A claim that
-// is in neither would promise calls for a window that is spent.
+// TestDomain_QueueClaimed: what waits and what is spent are told of one moment, whatever is claimed between two
+// statements. A claim that is in neither would promise calls for a window that is spent.
 func TestDomain_QueueClaimed(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, false)
@@ -200,7 +215,8 @@ func TestDomain_QueueClaimed(t *testing.T) {
 	between.do = claim(batch)
 	plan, err := plans.Plan(t.Context(), pool, caller, uuid.MustParse(definition), 1)
 	require.NoError(t, err)
-	started := &run.StartedBatch{RecordCount: 10, Routes: []run.TaskRoute{{Task: &plan.Steps[0].Tasks[0], Route: run.Route{Domain: s.tenancy, Bucket: "modify"}}}}
+	started := &run.StartedBatch{RecordCount: 10, Routes: []run.TaskRoute{{Task: &plan.Steps[0].Tasks[0],
+		Route: run.Route{Domain: s.tenancy, Bucket: "modify"}}}}
 	require.NoError(t, pg.InTx(t.Context(), pool, func(ctx context.Context, tx pgx.Tx) error {
 		e, err := forecasts.OfBatch(ctx, tx, caller, started)
 		require.NoError(t, err)

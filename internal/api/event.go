@@ -29,13 +29,16 @@ func (h eventHandler) ListEventKinds(ctx context.Context, params oas.ListEventKi
 }
 
 func eventKindOf(k event.Kind) oas.EventKind {
-	return oas.EventKind{Kind: oas.EventKindName(k.Name), Description: k.Description, PayloadSchema: oas.FreeObject(k.Payload)}
+	return oas.EventKind{Kind: oas.EventKindName(k.Name), Description: k.Description,
+		PayloadSchema: oas.FreeObject(k.Payload)}
 }
 
-func (h eventHandler) ListEventSubscriptions(ctx context.Context, params oas.ListEventSubscriptionsParams) (*oas.EventSubscriptionList, error) {
+func (h eventHandler) ListEventSubscriptions(ctx context.Context,
+	params oas.ListEventSubscriptionsParams) (*oas.EventSubscriptionList, error) {
 	caller := account.FromContext(ctx)
 	when := created{params.Order, params.CreatedAfter, params.CreatedBefore}
-	p, err := pageOf("event-subscriptions", caller.OrgID, params.Limit, params.Skip, params.Cursor, params.DefinitionID, "\x00",
+	p, err := pageOf("event-subscriptions", caller.OrgID, params.Limit, params.Skip, params.Cursor, params.DefinitionID,
+		"\x00",
 		params.EventKind.Value, "\x00", when)
 	if err != nil {
 		return nil, err
@@ -49,7 +52,8 @@ func (h eventHandler) ListEventSubscriptions(ctx context.Context, params oas.Lis
 		list := oas.EventSubscriptionList(nothing[oas.EventSubscription](p))
 		return &list, nil
 	}
-	f := subscription.Filter{DefinitionID: of, EventKind: optional(params.EventKind.Value, params.EventKind.Set), Created: whole}
+	f := subscription.Filter{DefinitionID: of, EventKind: optional(params.EventKind.Value, params.EventKind.Set),
+		Created: whole}
 	rows, total, err := h.subscriptions.List(ctx, caller.OrgID, f, at)
 	if err != nil {
 		return nil, err
@@ -60,15 +64,18 @@ func (h eventHandler) ListEventSubscriptions(ctx context.Context, params oas.Lis
 	return &list, nil
 }
 
-func (h eventHandler) CreateEventSubscription(ctx context.Context, req *oas.EventSubscriptionInput, _ oas.CreateEventSubscriptionParams) (*oas.EventSubscription, error) {
+func (h eventHandler) CreateEventSubscription(ctx context.Context, req *oas.EventSubscriptionInput,
+	_ oas.CreateEventSubscriptionParams) (*oas.EventSubscription, error) {
 	caller := account.FromContext(ctx)
 	return answerSubscription(h.subscriptions.Create(ctx, caller.OrgID, caller.AccountID, subscription.Input{
-		DefinitionID: bodyID(req.DefinitionID), Description: req.Description, EventKind: string(req.EventKind), Filter: filterOf(req.Filter),
+		DefinitionID: bodyID(req.DefinitionID), Description: req.Description, EventKind: string(req.EventKind),
+		Filter:   filterOf(req.Filter),
 		Template: dataOf(req.InputTemplate), Enabled: req.Enabled.Or(true),
 	}, keepCreated(answerSubscription)))
 }
 
-func (h eventHandler) GetEventSubscription(ctx context.Context, params oas.GetEventSubscriptionParams) (*oas.EventSubscription, error) {
+func (h eventHandler) GetEventSubscription(ctx context.Context,
+	params oas.GetEventSubscriptionParams) (*oas.EventSubscription, error) {
 	id, err := subscriptionID(params.SubscriptionID)
 	if err != nil {
 		return nil, err
@@ -76,25 +83,27 @@ func (h eventHandler) GetEventSubscription(ctx context.Context, params oas.GetEv
 	return answerSubscription(h.subscriptions.Get(ctx, account.FromContext(ctx).OrgID, id))
 }
 
-func (h eventHandler) UpdateEventSubscription(ctx context.Context, req *oas.EventSubscriptionUpdate, params oas.UpdateEventSubscriptionParams) (*oas.EventSubscription, error) {
+func (h eventHandler) UpdateEventSubscription(ctx context.Context, req *oas.EventSubscriptionUpdate,
+	params oas.UpdateEventSubscriptionParams) (*oas.EventSubscription, error) {
 	id, err := subscriptionID(params.SubscriptionID)
 	if err != nil {
 		return nil, err
 	}
-	return answerSubscription(h.subscriptions.Change(ctx, account.FromContext(ctx).OrgID, id, func(in subscription.Input) subscription.Input {
-		if req.DefinitionID.Set {
-			in.DefinitionID = bodyID(req.DefinitionID.Value)
-		}
-		in.Description, in.Enabled = req.Description.Or(in.Description), req.Enabled.Or(in.Enabled)
-		in.EventKind = string(req.EventKind.Or(oas.EventKindName(in.EventKind)))
-		if req.Filter.Set {
-			in.Filter = filterOf(req.Filter)
-		}
-		if req.InputTemplate.Set {
-			in.Template = dataOf(req.InputTemplate)
-		}
-		return in
-	}))
+	return answerSubscription(h.subscriptions.Change(ctx, account.FromContext(ctx).OrgID, id,
+		func(in subscription.Input) subscription.Input {
+			if req.DefinitionID.Set {
+				in.DefinitionID = bodyID(req.DefinitionID.Value)
+			}
+			in.Description, in.Enabled = req.Description.Or(in.Description), req.Enabled.Or(in.Enabled)
+			in.EventKind = string(req.EventKind.Or(oas.EventKindName(in.EventKind)))
+			if req.Filter.Set {
+				in.Filter = filterOf(req.Filter)
+			}
+			if req.InputTemplate.Set {
+				in.Template = dataOf(req.InputTemplate)
+			}
+			return in
+		}))
 }
 
 func (h eventHandler) DeleteEventSubscription(ctx context.Context, params oas.DeleteEventSubscriptionParams) error {
@@ -126,9 +135,11 @@ func answerSubscription(s *subscription.Subscription, err error) (*oas.EventSubs
 func subscriptionOf(s *subscription.Subscription) oas.EventSubscription {
 	out := oas.EventSubscription{
 		ID: s.ID.String(), OrgID: s.OrgID.String(), DefinitionID: s.DefinitionID.String(), Description: s.Description,
-		EventKind: oas.EventKindName(s.EventKind), Filter: nilString(s.Filter), InputTemplate: oas.NilFreeObject{Null: true}, Enabled: s.Enabled,
-		StartedCount: int(s.StartedCount), FailedCount: int(s.FailedCount), LastStartedAt: nilTime(s.LastStartedAt), LastFailedAt: nilTime(s.LastFailedAt),
-		LastError: nilString(s.LastError), CreatedAt: s.CreatedAt.UTC(), UpdatedAt: s.UpdatedAt.UTC(),
+		EventKind: oas.EventKindName(s.EventKind), Filter: nilString(s.Filter),
+		InputTemplate: oas.NilFreeObject{Null: true}, Enabled: s.Enabled,
+		StartedCount: int(s.StartedCount), FailedCount: int(s.FailedCount), LastStartedAt: nilTime(s.LastStartedAt),
+		LastFailedAt: nilTime(s.LastFailedAt),
+		LastError:    nilString(s.LastError), CreatedAt: s.CreatedAt.UTC(), UpdatedAt: s.UpdatedAt.UTC(),
 	}
 	if s.InputTemplate != nil {
 		out.InputTemplate = oas.NewNilFreeObject(oas.FreeObject(s.InputTemplate))

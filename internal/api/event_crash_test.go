@@ -18,15 +18,16 @@ import (
 	"flowlane/internal/pg"
 )
 
-// TestEvent_OnceOverReplicas: of many events, caused side by side by transactions of which some roll back, each that happened
-// starts one batch, and those that follow from each other start theirs in that order, while three processes decide them and lose
-// their connections at any time.
+// TestEvent_OnceOverReplicas: of many events, caused side by side by transactions of which some roll back, each that
+// happened starts one batch, and those that follow from each other start theirs in that order, while three processes
+// decide them and lose their connections at any time.
 func TestEvent_OnceOverReplicas(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, true)
 	const causers, each = 8, 150
 	flow := s.define(transformSteps)
-	id := s.subscribe(listening(flow, event.RecordSetSealed, `"filter":"{{ payload.n % 10 != 9 }}"`, `"input_template":{"by":"{{ payload.by }}","n":"{{ payload.n }}"}`))
+	id := s.subscribe(listening(flow, event.RecordSetSealed, `"filter":"{{ payload.n % 10 != 9 }}"`,
+		`"input_template":{"by":"{{ payload.by }}","n":"{{ payload.n }}"}`))
 	for range 2 {
 		s.worker()
 	}
@@ -37,7 +38,8 @@ func TestEvent_OnceOverReplicas(t *testing.T) {
 		all.Go(func() {
 			for n := range each {
 				err := pg.InTx(t.Context(), s.owner, func(ctx context.Context, tx pgx.Tx) error {
-					err := event.Tell(ctx, tx, s.app.Scheduler, event.Event{OrgID: org, Kind: event.RecordSetSealed, Payload: map[string]int{"by": by, "n": n}})
+					err := event.Tell(ctx, tx, s.app.Scheduler, event.Event{OrgID: org, Kind: event.RecordSetSealed,
+						Payload: map[string]int{"by": by, "n": n}})
 					if err == nil && n%5 == 4 && n%10 != 9 {
 						err = errTakenBack
 					}
@@ -71,8 +73,8 @@ func TestEvent_OnceOverReplicas(t *testing.T) {
 
 var errTakenBack = errors.New("taken back")
 
-// breakAt ends connections that are in one of these queries or behind it, in a transaction, every now and then, and says how many so
-// far. A % stands for the rest of a name.
+// breakAt ends connections that are in one of these queries or behind it, in a transaction, every now and then, and
+// says how many so far. A % stands for the rest of a name.
 func (s *stack) breakAt(queries ...string) (killed func() int) {
 	s.t.Helper()
 	for i, name := range queries {

@@ -22,7 +22,8 @@ const failSteps = `[{"id":"s","tasks":[{"id":"no","when":"{{ input.bad ?? false 
 
 // listening is the body of a subscription to a kind of events.
 func listening(definition, kind string, more ...string) string {
-	return fmt.Sprintf(`{"definition_id":%q,"description":"d","event_kind":%q%s}`, definition, kind, strings.Join(append([]string{""}, more...), ","))
+	return fmt.Sprintf(`{"definition_id":%q,"description":"d","event_kind":%q%s}`, definition, kind,
+		strings.Join(append([]string{""}, more...), ","))
 }
 
 // deaf is a subscription to what no test causes.
@@ -79,23 +80,28 @@ func TestEvent_CreateReadChange(t *testing.T) {
 	made := s.Do(http.MethodPost, subscriptions, listening(flow, event.BatchFailed)).Want(http.StatusCreated).JSON()
 	id := made["id"].(string)
 	assert.Equal(t, map[string]any{
-		"id": id, "org_id": s.orgID(s.Key), "definition_id": flow, "description": "d", "event_kind": event.BatchFailed, "filter": nil, "input_template": nil,
-		"enabled": true, "started_count": 0.0, "failed_count": 0.0, "last_started_at": nil, "last_failed_at": nil, "last_error": nil,
+		"id": id, "org_id": s.orgID(s.Key), "definition_id": flow, "description": "d", "event_kind": event.BatchFailed,
+		"filter": nil, "input_template": nil,
+		"enabled": true, "started_count": 0.0, "failed_count": 0.0, "last_started_at": nil, "last_failed_at": nil,
+		"last_error": nil,
 		"created_at": made["created_at"], "updated_at": made["created_at"],
 	}, made)
 	path := subscriptions + "/" + id
 	assert.Equal(t, made, s.get(path))
 	assert.Equal(t, []any{made}, s.get(subscriptions)["items"])
 
-	draft := s.Do(http.MethodPost, "/flows/definitions", `{"name":"d","steps":`+transformSteps+`}`).Want(http.StatusCreated).JSON()["id"].(string)
-	changed := s.Do(http.MethodPatch, path, fmt.Sprintf(`{"definition_id":%q,"description":"é","event_kind":"record_set.sealed","filter":"{{ payload.record_count > 2 }}",
+	draft := s.Do(http.MethodPost, "/flows/definitions", `{"name":"d","steps":`+transformSteps+
+		`}`).Want(http.StatusCreated).JSON()["id"].(string)
+	changed := s.Do(http.MethodPatch, path,
+		fmt.Sprintf(`{"definition_id":%q,"description":"é","event_kind":"record_set.sealed","filter":"{{ payload.record_count > 2 }}",
 		"input_template":{"n":"{{ payload.record_count }}","one":1.00},"enabled":false}`, draft)).Want(http.StatusOK)
 	assert.Contains(t, string(changed.Body), `"input_template":{"n":"{{ payload.record_count }}","one":1.00}`)
 	now := changed.JSON()
 	assert.Equal(t, []any{draft, "é", event.RecordSetSealed, "{{ payload.record_count > 2 }}", false},
 		[]any{now["definition_id"], now["description"], now["event_kind"], now["filter"], now["enabled"]})
 	assert.Equal(t, now, s.get(path))
-	assert.Equal(t, now, s.Do(http.MethodPatch, path, `{}`).Want(http.StatusOK).JSON(), "nothing changes, not even updated_at")
+	assert.Equal(t, now, s.Do(http.MethodPatch, path, `{}`).Want(http.StatusOK).JSON(),
+		"nothing changes, not even updated_at")
 	now = s.Do(http.MethodPatch, path, `{"filter":null,"input_template":null}`).Want(http.StatusOK).JSON()
 	assert.Equal(t, []any{nil, nil, "é"}, []any{now["filter"], now["input_template"], now["description"]})
 	s.Do(http.MethodDelete, "/flows/definitions/"+draft, nil).
@@ -126,7 +132,8 @@ func TestEvent_Refused(t *testing.T) {
 		body := listening(flow, event.BatchFailed)
 		key := strings.SplitAfter(c.field, ":")[0]
 		if at := strings.Index(body, key); at >= 0 {
-			body = strings.Replace(body, map[string]string{`"event_kind":`: `"event_kind":"batch.failed"`, `"description":`: `"description":"d"`}[key], c.field, 1)
+			body = strings.Replace(body, map[string]string{`"event_kind":`: `"event_kind":"batch.failed"`,
+				`"description":`: `"description":"d"`}[key], c.field, 1)
 		} else {
 			body = strings.TrimSuffix(body, "}") + "," + c.field + "}"
 		}
@@ -134,15 +141,21 @@ func TestEvent_Refused(t *testing.T) {
 		s.Do(http.MethodPatch, path, "{"+c.field+"}").Invalid(c.entry)
 	}
 	both := listening(flow, event.BatchFailed, `"filter":"{{ x }}"`, `"input_template":{"a":"{{ y }}","b":"{{ z }}"}`)
-	s.Do(http.MethodPost, subscriptions, both).Invalid("body.filter value_error", "body.input_template.a value_error", "body.input_template.b value_error")
-	s.Do(http.MethodPost, subscriptions, listening("nope", event.BatchFailed)).Detail(http.StatusNotFound, "Definition not found")
-	three := []string{"body.filter value_error", "body.input_template.a value_error", "body.input_template.b value_error"}
+	s.Do(http.MethodPost, subscriptions, both).Invalid("body.filter value_error", "body.input_template.a value_error",
+		"body.input_template.b value_error")
+	s.Do(http.MethodPost, subscriptions, listening("nope", event.BatchFailed)).Detail(http.StatusNotFound,
+		"Definition not found")
+	three := []string{"body.filter value_error", "body.input_template.a value_error",
+		"body.input_template.b value_error"}
 	s.Do(http.MethodPost, subscriptions, strings.Replace(both, flow, "nope", 1)).Invalid(three...)
-	s.Do(http.MethodPost, subscriptions, strings.Replace(both, "{", `{"enabled":1,`, 1), "Idempotency-Key", strings.Repeat("k", 256)).
+	s.Do(http.MethodPost, subscriptions, strings.Replace(both, "{", `{"enabled":1,`, 1), "Idempotency-Key",
+		strings.Repeat("k", 256)).
 		Invalid(append([]string{"header.idempotency-key string_too_long", "body.enabled bool_type"}, three...)...)
-	s.Do(http.MethodPatch, path, `{"definition_id":"nope","filter":"{{ x }}","description":""}`).Invalid("body.description string_too_short", three[0])
+	s.Do(http.MethodPatch, path, `{"definition_id":"nope","filter":"{{ x }}","description":""}`).Invalid(
+		"body.description string_too_short", three[0])
 	s.Do(http.MethodPatch, path, `{"definition_id":"nope"}`).Detail(http.StatusNotFound, "Definition not found")
-	s.Do(http.MethodPatch, subscriptions+"/x", `{"definition_id":"nope"}`).Detail(http.StatusNotFound, "Event subscription not found")
+	s.Do(http.MethodPatch, subscriptions+"/x", `{"definition_id":"nope"}`).Detail(http.StatusNotFound,
+		"Event subscription not found")
 	_, err := s.owner.Exec(t.Context(), `INSERT INTO flow.event_subscription
 		SELECT (jsonb_populate_record(s, jsonb_build_object('id', gen_random_uuid()))).* FROM flow.event_subscription s, generate_series(1, 998)`)
 	require.NoError(t, err)
@@ -150,7 +163,8 @@ func TestEvent_Refused(t *testing.T) {
 	s.Do(http.MethodPost, subscriptions, listening(flow, event.BatchFailed)).Invalid("body quota_exceeded")
 }
 
-// TestEvent_Kinds causes an event of every kind: its payload is as the kind says, and reaches those who listen, of its organization.
+// TestEvent_Kinds causes an event of every kind: its payload is as the kind says, and reaches those who listen, of its
+// organization.
 func TestEvent_Kinds(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, true)
@@ -170,7 +184,8 @@ func TestEvent_Kinds(t *testing.T) {
 			body = listening(listener, k.Kind, `"filter":"{{ payload.trigger_type != \"event\" }}"`)
 		}
 		ids[k.Kind] = s.subscribe(body)
-		foreign := s.other.Do(http.MethodPost, "/flows/definitions", `{"name":"f","status":"active","steps":`+transformSteps+`}`).Want(http.StatusCreated).JSON()["id"].(string)
+		foreign := s.other.Do(http.MethodPost, "/flows/definitions", `{"name":"f","status":"active","steps":`+
+			transformSteps+`}`).Want(http.StatusCreated).JSON()["id"].(string)
 		s.other.Do(http.MethodPost, subscriptions, listening(foreign, k.Kind)).Want(http.StatusCreated)
 	}
 	assert.Len(t, schemas, len(event.Kinds))
@@ -242,14 +257,16 @@ var causes = map[string]func(s *stack, flow string) int{
 		s.Do(http.MethodPost, "/credentials/"+id+"/test", nil).Want(http.StatusOK)
 		password := "other"
 		s.sim.SetAccount("acme", dialersim.AccountSettings{Limits: wide, Password: &password})
-		assert.Equal(s.t, false, s.Do(http.MethodPost, "/credentials/"+id+"/test", nil).Want(http.StatusOK).JSON()["success"])
+		assert.Equal(s.t, false, s.Do(http.MethodPost, "/credentials/"+id+"/test",
+			nil).Want(http.StatusOK).JSON()["success"])
 		s.sim.SetAccount("acme", dialersim.AccountSettings{Limits: wide})
 		return 1
 	},
 	event.JobUnresolved: func(s *stack, _ string) int {
 		s.sim.AddFault(dialersim.Fault{Kind: "cut_after_accept", Operation: "dial", Count: 1})
 		s.sim.SetAccount("caller", dialersim.AccountSettings{Limits: wide}) // the other one is changed by other causes
-		credential := s.made("/credentials", `{"name":"c","platform_id":"dialer","auth_method":"basic_auth","credentials":{"username":"caller","password":"x"}}`)
+		credential := s.made("/credentials",
+			`{"name":"c","platform_id":"dialer","auth_method":"basic_auth","credentials":{"username":"caller","password":"x"}}`)
 		steps := `[{"id":"s","tasks":[{"id":"dial","action_id":"dialer__api__dial","credential_id":"CRED","params":{"number":"+420111111111","campaign":"c"}}]}]`
 		s.trigger(s.define(strings.ReplaceAll(steps, "CRED", credential)), oneRecord)
 		return 1
@@ -269,10 +286,13 @@ var causes = map[string]func(s *stack, flow string) int{
 		return 2 // the empty one, too
 	},
 	event.RecordSetExpired: func(s *stack, _ string) int {
-		id := s.Do(http.MethodPost, "/data/record-sets", `{"metadata":{"a":"<b>"}}`).Want(http.StatusCreated).JSON()["id"].(string)
-		_, err := s.owner.Exec(s.t.Context(), "UPDATE flow.record_set SET staging_expires_at = flow.clock() WHERE id = $1", id)
+		id := s.Do(http.MethodPost, "/data/record-sets", `{"metadata":{"a":"<b>"}}`).Want(
+			http.StatusCreated).JSON()["id"].(string)
+		_, err := s.owner.Exec(s.t.Context(),
+			"UPDATE flow.record_set SET staging_expires_at = flow.clock() WHERE id = $1", id)
 		require.NoError(s.t, err)
-		_, err = s.owner.Exec(s.t.Context(), "UPDATE flow.due SET due_at = flow.clock() WHERE kind = 'record_set_expiry' AND key = $1", id)
+		_, err = s.owner.Exec(s.t.Context(),
+			"UPDATE flow.due SET due_at = flow.clock() WHERE kind = 'record_set_expiry' AND key = $1", id)
 		require.NoError(s.t, err)
 		return 1
 	},
@@ -281,13 +301,15 @@ var causes = map[string]func(s *stack, flow string) int{
 // ownCredential is one of the account "acme" that no flow uses. The account may have another password by now.
 func (s *stack) ownCredential() (id string) {
 	s.t.Helper()
-	return s.made("/credentials?verify=false", `{"name":"c","platform_id":"dialer","auth_method":"basic_auth","credentials":{"username":"acme","password":"x"}}`)
+	return s.made("/credentials?verify=false",
+		`{"name":"c","platform_id":"dialer","auth_method":"basic_auth","credentials":{"username":"acme","password":"x"}}`)
 }
 
 // change replaces a credential.
 func (s *stack) change(credential, more string) {
 	s.t.Helper()
-	s.Do(http.MethodPut, "/credentials/"+credential+"?verify=false", `{"name":"c","platform_id":"dialer","auth_method":"basic_auth",`+more+`}`).Want(http.StatusOK)
+	s.Do(http.MethodPut, "/credentials/"+credential+"?verify=false",
+		`{"name":"c","platform_id":"dialer","auth_method":"basic_auth",`+more+`}`).Want(http.StatusOK)
 }
 
 // empty is a sealed record set without records.
@@ -309,14 +331,16 @@ func TestEvent_Starts(t *testing.T) {
 	batch := s.trigger(flow, `{"records":[{"bad":true},{"bad":true},{}],"metadata":{"z":1.50,"n":12345678901234567890,"a":"<"}}`)
 	s.await(batch)
 	s.subscription(id, 1, 0)
-	assert.Equal(t, []json.RawMessage{json.RawMessage(`{"n":12345678901234567890,"of":"batch ` + batch + `","meta":{"z":1.50,"n":12345678901234567890,"a":"<"}}`)}, s.heard(id))
+	assert.Equal(t, []json.RawMessage{json.RawMessage(`{"n":12345678901234567890,"of":"batch ` + batch +
+		`","meta":{"z":1.50,"n":12345678901234567890,"a":"<"}}`)}, s.heard(id))
 	var started struct{ Items []map[string]any }
 	s.Do(http.MethodGet, "/flows/triggers?trigger_type=event", nil).Want(http.StatusOK).Into(&started)
 	require.Len(t, started.Items, 1)
 	assert.Equal(t, id, started.Items[0]["trigger_source"])
 	got := s.await(started.Items[0]["batch_id"].(string))
 	metadata := got["metadata"].(map[string]any)
-	assert.Equal(t, map[string]any{"subscription_id": id, "event_kind": event.BatchPartiallyFailed, "event_id": metadata["event_id"]}, metadata)
+	assert.Equal(t, map[string]any{"subscription_id": id, "event_kind": event.BatchPartiallyFailed,
+		"event_id": metadata["event_id"]}, metadata)
 	assert.Equal(t, "completed", got["status"])
 }
 
@@ -325,12 +349,14 @@ func TestEvent_Failures(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, true)
 	flow, listener := s.define(failSteps), s.define(transformSteps)
-	id := s.subscribe(listening(listener, event.BatchFailed, `"filter":"{{ payload.metadata.go }}"`, `"input_template":{"n":"{{ 10 / payload.metadata.n }}"}`))
+	id := s.subscribe(listening(listener, event.BatchFailed, `"filter":"{{ payload.metadata.go }}"`,
+		`"input_template":{"n":"{{ 10 / payload.metadata.n }}"}`))
 	fail := func(metadata string) {
 		s.await(s.trigger(flow, `{"records":[{"bad":true}],"metadata":`+metadata+`}`))
 	}
 	fail(`{"go":7}`)
-	assert.Contains(t, s.subscription(id, 0, 1)["last_error"], "filter: {{ payload.metadata.go }}: the condition must be true or false")
+	assert.Contains(t, s.subscription(id, 0, 1)["last_error"],
+		"filter: {{ payload.metadata.go }}: the condition must be true or false")
 	fail(`{"go":true,"n":0}`)
 	assert.Contains(t, s.subscription(id, 0, 2)["last_error"], "input_template: {{ 10 / payload.metadata.n }}")
 	fail(`{"go":false}`)
@@ -347,9 +373,11 @@ func TestEvent_Failures(t *testing.T) {
 	assert.Equal(t, []json.RawMessage{json.RawMessage(`{"n":2}`), json.RawMessage(`{"n":5}`)}, s.heard(id))
 
 	// A NUL that only shows when the template is rendered.
-	s.Do(http.MethodPatch, subscriptions+"/"+id, `{"input_template":{"n":"{{ fromBase64('AA==') }}"}}`).Want(http.StatusOK)
+	s.Do(http.MethodPatch, subscriptions+"/"+id, `{"input_template":{"n":"{{ fromBase64('AA==') }}"}}`).Want(
+		http.StatusOK)
 	fail(`{"go":true}`)
-	assert.Contains(t, s.subscription(id, 2, 4)["last_error"], "input_template: the record that it makes contains a NUL character")
+	assert.Contains(t, s.subscription(id, 2, 4)["last_error"],
+		"input_template: the record that it makes contains a NUL character")
 }
 
 // TestEvent_Behind: events that wait behind many that cannot start, some of which the database refuses, are reached.
@@ -371,7 +399,8 @@ func TestEvent_Behind(t *testing.T) {
 		} else {
 			want = append(want, json.RawMessage(fmt.Sprintf(`{"n":%d}`, n)))
 		}
-		batch := s.trigger(flow, fmt.Sprintf(`{"input_data":{},"scheduled_at":"2100-01-01T00:00:00Z","metadata":{"n":%d,"bad":%q}}`, n, bad))
+		batch := s.trigger(flow, fmt.Sprintf(
+			`{"input_data":{},"scheduled_at":"2100-01-01T00:00:00Z","metadata":{"n":%d,"bad":%q}}`, n, bad))
 		s.Do(http.MethodPost, "/flows/batches/"+batch+"/cancel", nil).Want(http.StatusOK)
 	}
 	s.restart(true)
@@ -403,8 +432,10 @@ func TestEvent_Depth(t *testing.T) {
 	var trigger map[string]any
 	require.NoError(t, json.Unmarshal(rows[len(rows)-1], &trigger))
 	assert.Equal(t, map[string]any{
-		"id": trigger["id"], "definition_id": flow, "definition_version": 1.0, "trigger_type": "event", "trigger_source": id, "batch_id": nil, "batch_status": nil,
-		"record_count": 0.0, "error": last["last_error"], "created_by": trigger["created_by"], "created_at": trigger["created_at"],
+		"id": trigger["id"], "definition_id": flow, "definition_version": 1.0, "trigger_type": "event",
+		"trigger_source": id, "batch_id": nil, "batch_status": nil,
+		"record_count": 0.0, "error": last["last_error"], "created_by": trigger["created_by"],
+		"created_at": trigger["created_at"],
 	}, trigger)
 	path := "/flows/triggers/" + trigger["id"].(string)
 	assert.Equal(t, trigger, s.get(path))

@@ -19,10 +19,12 @@ type executionHandler struct {
 	heartbeat time.Duration
 }
 
-func (h executionHandler) ListExecutions(ctx context.Context, params oas.ListExecutionsParams) (*oas.ExecutionList, error) {
+func (h executionHandler) ListExecutions(ctx context.Context,
+	params oas.ListExecutionsParams) (*oas.ExecutionList, error) {
 	caller := account.FromContext(ctx)
 	when := created{params.Order, params.CreatedAfter, params.CreatedBefore}
-	p, err := pageOf("executions", caller.OrgID, params.Limit, params.Skip, params.Cursor, params.Status.Value, "\x00", params.BatchID, "\x00",
+	p, err := pageOf("executions", caller.OrgID, params.Limit, params.Skip, params.Cursor, params.Status.Value, "\x00",
+		params.BatchID, "\x00",
 		params.JobID, "\x00", when)
 	if err != nil {
 		return nil, err
@@ -65,7 +67,8 @@ func ofJob(f *run.RecordFilter, params oas.ListExecutionsParams) bool {
 	return true
 }
 
-func (h executionHandler) GetExecution(ctx context.Context, params oas.GetExecutionParams) (*oas.ExecutionDetail, error) {
+func (h executionHandler) GetExecution(ctx context.Context,
+	params oas.GetExecutionParams) (*oas.ExecutionDetail, error) {
 	batch, position, number, ok := parseExecutionID(params.ExecutionID)
 	if !ok {
 		return nil, fault.Missing("Execution")

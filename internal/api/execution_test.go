@@ -49,7 +49,8 @@ func (e execution) statuses() (out []string) {
 func TestExecution_Path(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, true)
-	s.sim.SetAccount("acme", dialersim.AccountSettings{Rules: []dialersim.Rule{{Kind: "equals", Field: "n", Value: []byte("3")}}})
+	s.sim.SetAccount("acme", dialersim.AccountSettings{Rules: []dialersim.Rule{{Kind: "equals", Field: "n",
+		Value: []byte("3")}}})
 	definition := s.define(`[
 		{"id":"fetch","name":"Fetch","tasks":[{"id":"get","action_id":"core__http__request","params":{"url":"SIM{{ input.n == 7 ? \"/nowhere\" : \"/echo\" }}"}}]},
 		{"id":"change","tasks":[{"id":"mod","action_id":"dialer__api__modify","credential_id":"CRED","when":"{{ input.n % 2 == 0 }}",
@@ -112,7 +113,8 @@ func TestExecution_Path(t *testing.T) {
 func TestExecution_UnderWay(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, true)
-	s.sim.SetAccount("acme", dialersim.AccountSettings{Limits: map[string]map[int]int64{"modify": {60: 1000, 3600: 1000, 86400: 1000}}})
+	s.sim.SetAccount("acme", dialersim.AccountSettings{Limits: map[string]map[int]int64{"modify": {60: 1000, 3600: 1000,
+		86400: 1000}}})
 	release := s.hold("/upload")
 	definition := s.define(uploadSteps)
 	batch := s.trigger(definition, `{"input_data":{"id":"a"}}`)

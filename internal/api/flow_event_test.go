@@ -95,7 +95,8 @@ func TestEmitEvent_Refused(t *testing.T) {
 		{`{"name":""}`, "name must be a string that is not empty"},
 		{`{"name":7}`, "name must be a string that is not empty"},
 		{`{"name":"` + strings.Repeat("é", 201) + `"}`, "name has 201 characters, and may have 200"},
-		{`{"name":"n","payload":"` + strings.Repeat("x", 64<<10-1) + `"}`, "payload takes 65537 bytes, and may take 65536"},
+		{`{"name":"n","payload":"` + strings.Repeat("x", 64<<10-1) + `"}`,
+			"payload takes 65537 bytes, and may take 65536"},
 	}
 	var records []string
 	for _, c := range cases {
@@ -109,7 +110,8 @@ func TestEmitEvent_Refused(t *testing.T) {
 			continue
 		}
 		failure := field[map[string]any](t, line, "error")
-		assert.Equal(t, []any{"event_refused", cases[i][1], "s", "say"}, []any{failure["code"], failure["message"], failure["step_id"], failure["task_id"]})
+		assert.Equal(t, []any{"event_refused", cases[i][1], "s", "say"}, []any{failure["code"], failure["message"],
+			failure["step_id"], failure["task_id"]})
 	}
 	s.subscription(id, 1, 0)
 	// An expression can make a text that nothing can store.
@@ -118,7 +120,8 @@ func TestEmitEvent_Refused(t *testing.T) {
 	s.subscription(id, 1, 0)
 
 	bad := `{"name":"f","steps":[{"id":"s","tasks":[{"id":"t","action_id":"core__flow__emit_event","params":{"name":"","more":1},"for_each":"{{ input.list }}"}]}]}`
-	s.Do(http.MethodPost, "/flows/definitions", bad).Invalid("body.steps.0.tasks.0.for_each value_error", "body.steps.0.tasks.0.params.name string_too_short", "body.steps.0.tasks.0.params.more extra_forbidden")
+	s.Do(http.MethodPost, "/flows/definitions", bad).Invalid("body.steps.0.tasks.0.for_each value_error",
+		"body.steps.0.tasks.0.params.name string_too_short", "body.steps.0.tasks.0.params.more extra_forbidden")
 }
 
 func TestEmitEvent_DryRun(t *testing.T) {
@@ -127,7 +130,8 @@ func TestEmitEvent_DryRun(t *testing.T) {
 	flow := s.define(emitting("n", `,"payload":"{{ input.text }}"`, ""))
 	s.subscribe(listening(flow, event.FlowEvent))
 	run := func(text string) map[string]any {
-		return dryRunTasks(s.Do(http.MethodPost, "/flows/definitions/"+flow+"/dry-run", fmt.Sprintf(`{"input_data":{"text":%q}}`, text)).Want(http.StatusOK).JSON())["say"]
+		return dryRunTasks(s.Do(http.MethodPost, "/flows/definitions/"+flow+"/dry-run",
+			fmt.Sprintf(`{"input_data":{"text":%q}}`, text)).Want(http.StatusOK).JSON())["say"]
 	}
 	assert.Equal(t, map[string]any{"event_id": "00000000-0000-0000-0000-000000000000"}, run("x")["output"])
 	assert.Equal(t, "event_refused", run(strings.Repeat("x", 64<<10))["error"].(map[string]any)["code"])

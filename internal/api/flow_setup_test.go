@@ -55,7 +55,10 @@ func (s *stack) reader() *pgxpool.Pool {
 	if s.reads == nil {
 		config, err := pgxpool.ParseConfig(s.owner.Config().ConnString())
 		require.NoError(s.t, err)
-		config.PrepareConn = func(ctx context.Context, conn *pgx.Conn) (bool, error) { return conn.Ping(ctx) == nil, nil }
+		config.PrepareConn = func(ctx context.Context, conn *pgx.Conn) (bool, error) {
+			return conn.Ping(ctx) == nil,
+				nil
+		}
 		s.reads, err = pgxpool.NewWithConfig(context.WithoutCancel(s.t.Context()), config)
 		require.NoError(s.t, err)
 		s.t.Cleanup(s.reads.Close)
@@ -87,9 +90,11 @@ func serveStack(t *testing.T, workers bool, options ...func(c *app.Config)) *sta
 	dsn, owner := pgtest.NewDatabase(t)
 	s.owner = owner
 	s.config = app.Config{
-		DatabaseURL: pgtest.RuntimeDSN(t, dsn), Pooled: pgtest.Pooled(), Listen: "127.0.0.1:0", Workers: workers, KEK: kek, BaseURLs: map[string]string{"dialer": platform.URL},
+		DatabaseURL: pgtest.RuntimeDSN(t, dsn), Pooled: pgtest.Pooled(), Listen: "127.0.0.1:0", Workers: workers,
+		KEK: kek, BaseURLs: map[string]string{"dialer": platform.URL},
 		AllowHosts: []string{strings.TrimPrefix(platform.URL, "http://")},
-		Dispatch:   dispatch.Options{Margin: 200 * time.Millisecond}, Log: slog.New(slog.DiscardHandler), Drain: 6 * time.Second,
+		Dispatch:   dispatch.Options{Margin: 200 * time.Millisecond}, Log: slog.New(slog.DiscardHandler),
+		Drain:  6 * time.Second,
 		Tokens: app.Tokens{Issuer: apitest.TokenIssuer, Audience: apitest.TokenAudience, KeysURL: s.issuer.KeysURL},
 	}
 	for _, o := range options {
@@ -160,7 +165,8 @@ func (s *stack) tenant(name string) (key string) {
 func (s *stack) identify(username string) {
 	s.t.Helper()
 	c := s.Do(http.MethodPost, "/credentials", fmt.Sprintf(
-		`{"name":"sim","platform_id":"dialer","auth_method":"basic_auth","credentials":{"username":%q,"password":"x"}}`, username)).
+		`{"name":"sim","platform_id":"dialer","auth_method":"basic_auth","credentials":{"username":%q,"password":"x"}}`,
+		username)).
 		Want(http.StatusCreated).JSON()
 	s.credential, s.tenancy = c["id"].(string), c["tenancy_id"].(string)
 }
@@ -168,7 +174,8 @@ func (s *stack) identify(username string) {
 // define makes an active definition of these steps; CRED and SIM stand for the credential and the platform's address.
 func (s *stack) define(steps string) (id string) {
 	s.t.Helper()
-	return s.Do(http.MethodPost, "/flows/definitions", fmt.Sprintf(`{"name":"flow","status":"active","steps":%s}`, s.steps(steps))).
+	return s.Do(http.MethodPost, "/flows/definitions", fmt.Sprintf(`{"name":"flow","status":"active","steps":%s}`,
+		s.steps(steps))).
 		Want(http.StatusCreated).JSON()["id"].(string)
 }
 
@@ -190,7 +197,8 @@ func (s *stack) upload(rows []string) (id string) {
 	id = s.Do(http.MethodPost, "/data/record-sets", nil).Want(http.StatusCreated).JSON()["id"].(string)
 	body := `{"chunk_index":0,"records":[` + strings.Join(rows, ",") + `]}`
 	s.Do(http.MethodPost, "/data/record-sets/"+id+"/records", body).Want(http.StatusOK)
-	s.Do(http.MethodPost, "/data/record-sets/"+id+"/seal", fmt.Sprintf(`{"expected_count":%d}`, len(rows))).Want(http.StatusOK)
+	s.Do(http.MethodPost, "/data/record-sets/"+id+"/seal", fmt.Sprintf(`{"expected_count":%d}`, len(rows))).Want(
+		http.StatusOK)
 	return id
 }
 
@@ -205,7 +213,8 @@ func rowsOf(n int) []string {
 // trigger starts a batch and returns its id.
 func (s *stack) trigger(definition, body string) (batch string) {
 	s.t.Helper()
-	return s.Do(http.MethodPost, "/flows/definitions/"+definition+"/trigger", body).Want(http.StatusOK).JSON()["batch_id"].(string)
+	return s.Do(http.MethodPost, "/flows/definitions/"+definition+"/trigger",
+		body).Want(http.StatusOK).JSON()["batch_id"].(string)
 }
 
 func (s *stack) get(path string) map[string]any {
@@ -213,7 +222,8 @@ func (s *stack) get(path string) map[string]any {
 	return s.Do(http.MethodGet, path, nil).Want(http.StatusOK).JSON()
 }
 
-// patience is how long tests wait for what must come: it only ends those that would hang, however loaded the machine is.
+// patience is how long tests wait for what must come: it only ends those that would hang, however loaded the machine
+// is.
 const patience = 5 * time.Minute
 
 // await polls until the batch is over.
@@ -251,7 +261,8 @@ func (s *stack) pages(path string, limit int) (items []json.RawMessage) {
 			Total      *int
 			NextCursor *string `json:"next_cursor"`
 		}
-		s.Do(http.MethodGet, fmt.Sprintf("%s%slimit=%d%s", path, sep, limit, cursor), nil).Want(http.StatusOK).Into(&page)
+		s.Do(http.MethodGet, fmt.Sprintf("%s%slimit=%d%s", path, sep, limit, cursor), nil).Want(http.StatusOK).Into(
+			&page)
 		items = append(items, page.Items...)
 		if page.NextCursor == nil {
 			if page.Total != nil && len(items) != *page.Total {

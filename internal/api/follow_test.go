@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// TestFollow_Pauses: what comes is written no oftener than it may be, comments come meanwhile, and it ends when it is over.
+// TestFollow_Pauses: what comes is written no oftener than it may be, comments come meanwhile, and it ends when it is
+// over.
 func TestFollow_Pauses(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -20,7 +21,8 @@ func TestFollow_Pauses(t *testing.T) {
 		w := httptest.NewRecorder()
 		var at []time.Duration
 		began := time.Now()
-		follow(t.Context(), newEventStream(w), nil, news, pauses{heartbeat: 1500 * time.Millisecond, between: time.Second},
+		follow(t.Context(), newEventStream(w), nil, news, pauses{heartbeat: 1500 * time.Millisecond,
+			between: time.Second},
 			func(i int) (over bool) {
 				at = append(at, time.Since(began))
 				return i == 2

@@ -23,14 +23,17 @@ func TestForEach_Calls(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, true)
 	s.sim.AddFault(dialersim.Fault{Kind: "status", Operation: "modify", Count: 2})
-	def := s.define(strings.ReplaceAll(modifySteps(`"when":"{{ item != \"x\" }}","retry":{"max_attempts":5,"initial_seconds":0},`), "LIST", "many"))
-	rows := []string{`{"id":"none","keys":[]}`, `{"id":"one","keys":["a"]}`, `{"id":"skipped","keys":["x","x"]}`, `{"id":"bad","keys":7}`}
+	def := s.define(strings.ReplaceAll(modifySteps(
+		`"when":"{{ item != \"x\" }}","retry":{"max_attempts":5,"initial_seconds":0},`), "LIST", "many"))
+	rows := []string{`{"id":"none","keys":[]}`, `{"id":"one","keys":["a"]}`, `{"id":"skipped","keys":["x","x"]}`,
+		`{"id":"bad","keys":7}`}
 	for i := range 40 {
 		rows = append(rows, fmt.Sprintf(`{"id":"r%d","keys":["x","a","b","x","c","x"]}`, i))
 	}
 	batch := s.trigger(def, `{"records":[`+strings.Join(rows, ",")+`]}`)
 	b := s.await(batch)
-	assert.Equal(t, []any{"partially_failed", 43.0, 1.0}, []any{b["status"], b["job_counts"].(map[string]any)["completed"], b["job_counts"].(map[string]any)["failed"]})
+	assert.Equal(t, []any{"partially_failed", 43.0, 1.0},
+		[]any{b["status"], b["job_counts"].(map[string]any)["completed"], b["job_counts"].(map[string]any)["failed"]})
 	want := []any{0.0, 1.0, 2.0, nil}
 	for range 40 {
 		want = append(want, 6.0)
@@ -64,7 +67,8 @@ func TestForEach_Calls(t *testing.T) {
 		require.Len(t, task.Elements, 3)
 		sum := 0
 		for j, index := range []int{1, 2, 4} {
-			assert.Equal(t, []any{index, "completed", true}, []any{task.Elements[j].Index, task.Elements[j].Status, task.Elements[j].CompletedAt != nil})
+			assert.Equal(t, []any{index, "completed", true}, []any{task.Elements[j].Index, task.Elements[j].Status,
+				task.Elements[j].CompletedAt != nil})
 			sum += task.Elements[j].Attempts
 		}
 		assert.Equal(t, sum, task.Attempts)
@@ -77,7 +81,8 @@ func TestForEach_Calls(t *testing.T) {
 	}
 	assert.LessOrEqual(t, retried, 2)
 	var rest int
-	require.NoError(t, s.owner.QueryRow(t.Context(), "SELECT (SELECT count(*) FROM flow.element) + (SELECT count(*) FROM flow.part)").Scan(&rest))
+	require.NoError(t, s.owner.QueryRow(t.Context(),
+		"SELECT (SELECT count(*) FROM flow.element) + (SELECT count(*) FROM flow.part)").Scan(&rest))
 	assert.Zero(t, rest, "nothing is left behind")
 }
 
@@ -123,8 +128,10 @@ func TestForEach_Unresolved(t *testing.T) {
 	s := serveStack(t, true)
 	s.sim.AddFault(dialersim.Fault{Kind: "cut_after_accept", Operation: "dial", Count: 1})
 	def := s.define(`[{"id":"s","tasks":[{"id":"dial","action_id":"dialer__api__dial","credential_id":"CRED","for_each":"{{ input.numbers }}","params":{"number":"{{ item }}","campaign":"c"}}]}]`)
-	started := s.Do(http.MethodPost, "/flows/definitions/"+def+"/trigger", `{"input_data":{"numbers":["+420111111111","+420222222222"]}}`).Want(http.StatusOK).JSON()
-	assert.Contains(t, started["estimate"].(map[string]any)["warning"], "for each element of a record, and one is counted here")
+	started := s.Do(http.MethodPost, "/flows/definitions/"+def+"/trigger",
+		`{"input_data":{"numbers":["+420111111111","+420222222222"]}}`).Want(http.StatusOK).JSON()
+	assert.Contains(t, started["estimate"].(map[string]any)["warning"],
+		"for each element of a record, and one is counted here")
 	batch := started["batch_id"].(string)
 	s.until(batch, func(b map[string]any) bool { return b["job_counts"].(map[string]any)["unresolved"] == 1.0 })
 	e := s.execution(batch, 0)
@@ -136,12 +143,15 @@ func TestDefinitions_ForEach(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, false)
 	steps := func(task string) string {
-		return `{"name":"f","steps":[{"id":"s","tasks":[{"id":"t",` + strings.ReplaceAll(task, "CRED", s.credential) + `}]}]}`
+		return `{"name":"f","steps":[{"id":"s","tasks":[{"id":"t",` + strings.ReplaceAll(task, "CRED", s.credential) +
+			`}]}]}`
 	}
 	for _, path := range []string{"/flows/definitions", "/flows/definitions/validate"} {
-		s.Do(http.MethodPost, path, steps(`"action_id":"dialer__api__upload","credential_id":"CRED","for_each":"{{ input.rows }}","params":{"list":"demo","row":{}}`)).
+		s.Do(http.MethodPost, path, steps(
+			`"action_id":"dialer__api__upload","credential_id":"CRED","for_each":"{{ input.rows }}","params":{"list":"demo","row":{}}`)).
 			Invalid("body.steps.0.tasks.0.for_each value_error")
-		s.Do(http.MethodPost, path, steps(`"action_id":"core__store__read","for_each":"{{ input.rows }}","params":{"store":"s","key":"k"}`)).
+		s.Do(http.MethodPost, path, steps(
+			`"action_id":"core__store__read","for_each":"{{ input.rows }}","params":{"store":"s","key":"k"}`)).
 			Invalid("body.steps.0.tasks.0.for_each value_error")
 	}
 	for task, want := range map[string]string{
@@ -150,26 +160,30 @@ func TestDefinitions_ForEach(t *testing.T) {
 		`"action_id":"core__flow__transform","params":{"value":"{{ item }}"}`:                    `"item" is not available here`,
 		`"for_each":"{{ input.a +  }}","action_id":"core__flow__transform","params":{"value":1}`: `field for_each`,
 	} {
-		detail := s.Do(http.MethodPost, "/flows/definitions", steps(task)).Want(http.StatusUnprocessableEntity).JSON()["detail"].(map[string]any)
+		detail := s.Do(http.MethodPost, "/flows/definitions",
+			steps(task)).Want(http.StatusUnprocessableEntity).JSON()["detail"].(map[string]any)
 		assert.Contains(t, detail["expression_errors"].([]any)[0], want)
 	}
-	made := s.Do(http.MethodPost, "/flows/definitions", steps(`"for_each":"{{ input.list }}","when":"{{ item > 1 }}","action_id":"core__http__request","params":{"url":"https://example.com/{{ index }}/{{ item }}"}`)).
+	made := s.Do(http.MethodPost, "/flows/definitions",
+		steps(`"for_each":"{{ input.list }}","when":"{{ item > 1 }}","action_id":"core__http__request","params":{"url":"https://example.com/{{ index }}/{{ item }}"}`)).
 		Want(http.StatusCreated).JSON()
 	path := "/flows/definitions/" + made["id"].(string)
 	again := s.Do(http.MethodPut, path, made).Want(http.StatusOK).JSON()
 	assert.Equal(t, made["steps"], again["steps"], "what was read can be sent back")
 
-	task := dryRunTasks(s.Do(http.MethodPost, path+"/dry-run", `{"input_data":{"list":[1,2,3]}}`).Want(http.StatusOK).JSON())["t"]
+	task := dryRunTasks(s.Do(http.MethodPost, path+"/dry-run", `{"input_data":{"list":[1,2,3]}}`).Want(
+		http.StatusOK).JSON())["t"]
 	assert.Equal(t, 3.0, task["elements"])
 	assert.Equal(t, "https://example.com/1/2", task["call"].(map[string]any)["url"], "the first that has one")
-	task = dryRunTasks(s.Do(http.MethodPost, path+"/dry-run", `{"input_data":{"list":[1]}}`).Want(http.StatusOK).JSON())["t"]
+	task = dryRunTasks(s.Do(http.MethodPost, path+"/dry-run", `{"input_data":{"list":[1]}}`).Want(
+		http.StatusOK).JSON())["t"]
 	assert.Equal(t, []any{"resolved", 1.0, nil}, []any{task["status"], task["elements"], task["call"]})
 	task = dryRunTasks(s.Do(http.MethodPost, path+"/dry-run", nil).Want(http.StatusOK).JSON())["t"]
 	assert.Equal(t, []any{"failed", nil}, []any{task["status"], task["elements"]})
 }
 
-// TestForEach_TooMuch: what the elements of a record cost together is bounded, and ends the task whatever its author says of
-// single elements that fail.
+// TestForEach_TooMuch: what the elements of a record cost together is bounded, and ends the task whatever its author
+// says of single elements that fail.
 func TestForEach_TooMuch(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, true)
@@ -178,11 +192,13 @@ func TestForEach_TooMuch(t *testing.T) {
 		definition := s.define(`[{"id":"s","tasks":[{"id":"t","action_id":"core__flow__transform","for_each":"{{ input.list }}","on_error":"` + onError + `",
 			"params":{"value":"{{ len(filter(input.numbers, any(input.numbers, # == -1))) }}"}}]}]`)
 		numbers := "[1" + strings.Repeat(",1", 299) + "]"
-		batch := s.trigger(definition, fmt.Sprintf(`{"records":[{"list":%s,"numbers":%s},{"list":[1,2],"numbers":%s}]}`, list, numbers, numbers))
+		batch := s.trigger(definition, fmt.Sprintf(`{"records":[{"list":%s,"numbers":%s},{"list":[1,2],"numbers":%s}]}`,
+			list, numbers, numbers))
 		s.await(batch)
 		e := s.execution(batch, 0)
 		assert.Equal(t, []string{"failed"}, e.statuses(), onError)
-		assert.Contains(t, string(e.Steps[0].Tasks[0].Output)+fmt.Sprint(e.Steps[0].Tasks[0].Error), "give fewer of them", onError)
+		assert.Contains(t, string(e.Steps[0].Tasks[0].Output)+fmt.Sprint(e.Steps[0].Tasks[0].Error),
+			"give fewer of them", onError)
 		assert.Equal(t, []string{"completed"}, s.execution(batch, 1).statuses(), "its neighbour has a bound of its own")
 	}
 }

@@ -34,7 +34,8 @@ func TestJSONServer(t *testing.T) {
 		{"id":"update","tasks":[{"id":"put","action_id":"core__http__request",
 			"when":"{{ steps.create.post.error.status == 500 }}","params":{
 			"method":"PUT","url":"` + url + `/{{ input.id }}","body":"{{ input }}"}}]},
-		{"id":"read","tasks":[{"id":"get","action_id":"core__http__request","params":{"url":"` + url + `/{{ input.id }}"}}]}]`)
+		{"id":"read","tasks":[{"id":"get","action_id":"core__http__request","params":{"url":"` + url +
+		`/{{ input.id }}"}}]}]`)
 	batch := s.trigger(flow, `{"records":[{"id":"p-1","name":"Grace"},{"id":"p-2","name":"Ada L."},{"id":"p-3","name":"Edsger"}]}`)
 	assert.Equal(t, map[string]int{"completed": 3}, counted(s.await(batch)))
 	assert.Equal(t, "Ada L.", s.get("/flows/jobs/" + batch + ".1")["output"].(map[string]any)["body"].(map[string]any)["name"])
@@ -63,7 +64,8 @@ func TestS3Server(t *testing.T) {
 		}).Want(http.StatusCreated).JSON()["id"].(string)
 	}
 	task := func(step, action, params string) string {
-		return `{"id":"` + step + `","tasks":[{"id":"` + step + `","action_id":"aws__s3__` + action + `","credential_id":"` + s.credential +
+		return `{"id":"` + step + `","tasks":[{"id":"` + step + `","action_id":"aws__s3__` + action +
+			`","credential_id":"` + s.credential +
 			`","params":` + params + `}]}`
 	}
 	s.credential = credential("S3RVER")

@@ -14,8 +14,8 @@ import (
 
 var fuzzOrg = uuid.MustParse("0192f0c1-7c3e-7a52-9d3b-5d5b0c6f1a11")
 
-// FuzzCursor: a text is the cursor that this list gave, or is refused; and whatever key it carries, every list reads the key
-// or refuses it.
+// FuzzCursor: a text is the cursor that this list gave, or is refused; and whatever key it carries, every list reads
+// the key or refuses it.
 func FuzzCursor(f *testing.F) {
 	empty := page{scope: ""}
 	f.Add("", "")
@@ -59,13 +59,16 @@ func readKey(t *testing.T, p page) {
 		t.Fatalf("%q is the id %s, %v", p.Key, id, err)
 	}
 	var filter run.RecordFilter
-	if err := p.beginAt(&filter); err == nil && run.JobID(filter.FromBatch, filter.FromPosition-1) != p.Key || err != nil && !errors.Is(err, errCursor) {
+	if err := p.beginAt(&filter); err == nil && run.JobID(filter.FromBatch, filter.FromPosition-1) != p.Key ||
+		err != nil && !errors.Is(err, errCursor) {
 		t.Fatalf("%q is the job %s, %v", p.Key, run.JobID(filter.FromBatch, filter.FromPosition-1), err)
 	}
-	if at, _, err := auditPlace(p.Key); err == nil && (at.Year() < 1 || at.Year() > 9999) || err != nil && !errors.Is(err, errCursor) {
+	if at, _, err := auditPlace(p.Key); err == nil && (at.Year() < 1 || at.Year() > 9999) || err != nil &&
+		!errors.Is(err, errCursor) {
 		t.Fatalf("%q is the time %s, %v", p.Key, at, err)
 	}
-	if at, _, err := updatePlace(p.Key); err == nil && (at.Year() < 0 || at.Year() > 9999) || err != nil && !errors.Is(err, errCursor) {
+	if at, _, err := updatePlace(p.Key); err == nil && (at.Year() < 0 || at.Year() > 9999) || err != nil &&
+		!errors.Is(err, errCursor) {
 		t.Fatalf("%q is the time %s, %v", p.Key, at, err)
 	}
 }
@@ -73,8 +76,10 @@ func readKey(t *testing.T, p page) {
 // FuzzJobID: what is read as the id of a job or an execution is written the same.
 func FuzzJobID(f *testing.F) {
 	for _, id := range []string{
-		"0192f0c1-7c3e-7a52-9d3b-5d5b0c6f1a11.0", "0192f0c1-7c3e-7a52-9d3b-5d5b0c6f1a11.17.1", "0192F0C1-7C3E-7A52-9D3B-5D5B0C6F1A11.1",
-		"0192f0c1-7c3e-7a52-9d3b-5d5b0c6f1a11.01", "0192f0c1-7c3e-7a52-9d3b-5d5b0c6f1a11.9223372036854775807", "0192f0c1-7c3e-7a52-9d3b-5d5b0c6f1a11.-0.1",
+		"0192f0c1-7c3e-7a52-9d3b-5d5b0c6f1a11.0", "0192f0c1-7c3e-7a52-9d3b-5d5b0c6f1a11.17.1",
+		"0192F0C1-7C3E-7A52-9D3B-5D5B0C6F1A11.1",
+		"0192f0c1-7c3e-7a52-9d3b-5d5b0c6f1a11.01", "0192f0c1-7c3e-7a52-9d3b-5d5b0c6f1a11.9223372036854775807",
+		"0192f0c1-7c3e-7a52-9d3b-5d5b0c6f1a11.-0.1",
 		"{0192f0c1-7c3e-7a52-9d3b-5d5b0c6f1a11}.1", "0192f0c17c3e7a529d3b5d5b0c6f1a11.1", "..1", "",
 	} {
 		f.Add(id)
@@ -83,7 +88,8 @@ func FuzzJobID(f *testing.F) {
 		if batch, position, ok := parseJobID(text); ok && (position < 0 || run.JobID(batch, position) != text) {
 			t.Fatalf("%q is read as the job %s", text, run.JobID(batch, position))
 		}
-		if batch, position, no, ok := parseExecutionID(text); ok && (position < 0 || executionID(run.JobID(batch, position), no) != text) {
+		if batch, position, no, ok := parseExecutionID(text); ok &&
+			(position < 0 || executionID(run.JobID(batch, position), no) != text) {
 			t.Fatalf("%q is read as the execution %s", text, executionID(run.JobID(batch, position), no))
 		}
 	})

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestGlance looks at what is not stored yet, and at what was sent: the rehearsal of a new definition, the slots of an expression,
-// the body of a delivery and the records of a set.
+// TestGlance looks at what is not stored yet, and at what was sent: the rehearsal of a new definition, the slots of an
+// expression, the body of a delivery and the records of a set.
 func TestGlance(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, false)
@@ -23,21 +23,27 @@ func TestGlance(t *testing.T) {
 		got := res.JSON()
 		assert.Equal(t, []any{"", 0.0}, []any{got["definition_id"], got["version"]})
 		assert.Contains(t, string(res.Body), `"n":1.50`, "digits are kept")
-		stored := s.Do(http.MethodPost, "/flows/definitions/"+s.define(steps)+"/dry-run", `{"input_data":{"id":"17","n":1.50}}`).Want(http.StatusOK).JSON()
+		stored := s.Do(http.MethodPost, "/flows/definitions/"+s.define(steps)+"/dry-run",
+			`{"input_data":{"id":"17","n":1.50}}`).Want(http.StatusOK).JSON()
 		assert.Equal(t, stored["steps"], got["steps"])
 		bad := strings.Replace(body, "{{ input }}", "{{ nothing( }}", 1)
-		assert.Contains(t, string(s.Do(http.MethodPost, "/flows/definitions/dry-run", bad).Want(http.StatusUnprocessableEntity).Body), "nothing(")
+		assert.Contains(t, string(s.Do(http.MethodPost, "/flows/definitions/dry-run",
+			bad).Want(http.StatusUnprocessableEntity).Body), "nothing(")
 		assert.Equal(t, 1.0, s.get("/flows/definitions")["total"])
 	})
 
 	t.Run("an expression", func(t *testing.T) {
-		got := s.Do(http.MethodPost, "/flows/schedules/preview", `{"cron_expression":"30 2 29 3 *","timezone":"Europe/Berlin","count":3}`).Want(http.StatusOK).JSON()
+		got := s.Do(http.MethodPost, "/flows/schedules/preview",
+			`{"cron_expression":"30 2 29 3 *","timezone":"Europe/Berlin","count":3}`).Want(http.StatusOK).JSON()
 		assert.Len(t, got["next_fires"], 3)
 		assert.Contains(t, got["next_fires"].([]any)[0].(object)["local"], "-03-29T0")
-		never := s.Do(http.MethodPost, "/flows/schedules/preview", `{"cron_expression":"0 0 30 2 *"}`).Want(http.StatusOK).JSON()
+		never := s.Do(http.MethodPost, "/flows/schedules/preview", `{"cron_expression":"0 0 30 2 *"}`).Want(
+			http.StatusOK).JSON()
 		assert.Equal(t, []any{0, 1}, []any{len(never["next_fires"].([]any)), len(never["warnings"].([]any))})
-		s.Do(http.MethodPost, "/flows/schedules/preview", `{"cron_expression":"61 * * * *"}`).Want(http.StatusUnprocessableEntity)
-		s.Do(http.MethodPost, "/flows/schedules/preview", `{"cron_expression":"0 * * * *","timezone":"Moon"}`).Want(http.StatusUnprocessableEntity)
+		s.Do(http.MethodPost, "/flows/schedules/preview", `{"cron_expression":"61 * * * *"}`).Want(
+			http.StatusUnprocessableEntity)
+		s.Do(http.MethodPost, "/flows/schedules/preview", `{"cron_expression":"0 * * * *","timezone":"Moon"}`).Want(
+			http.StatusUnprocessableEntity)
 	})
 
 	t.Run("a delivery", func(t *testing.T) {
@@ -47,7 +53,8 @@ func TestGlance(t *testing.T) {
 			return s.get(at + s.send(h, id, body, header...).Want(http.StatusAccepted).JSON()["delivery_id"].(string))
 		}
 		got := read("plain", `{"n":1.50}`)
-		assert.Equal(t, []any{`{"n":1.50}`, false, "plain"}, []any{got["body"], got["body_truncated"], got["webhook_message_id"]})
+		assert.Equal(t, []any{`{"n":1.50}`, false, "plain"}, []any{got["body"], got["body_truncated"],
+			got["webhook_message_id"]})
 		long := read("long", `"`+strings.Repeat("a", 70_000)+`"`)
 		assert.Len(t, long["body"], 64<<10)
 		assert.Equal(t, []any{true, 70_002.0}, []any{long["body_truncated"], long["size_bytes"]})

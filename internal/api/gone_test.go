@@ -86,8 +86,10 @@ func TestBatch_ActionGone(t *testing.T) {
 	waiting := s.trigger(definition, `{"records":[{"id":"k3"}],"scheduled_at":"2099-01-01T00:00:00Z"}`)
 	reads := []string{
 		"/flows/jobs", "/flows/executions", "/flows/batches/" + ended, "/flows/batches/" + copied,
-		"/flows/jobs?batch_id=" + ended, "/flows/jobs/" + ended + ".2", "/flows/executions?batch_id=" + ended, "/flows/executions/" + ended + ".2.1",
-		"/flows/batches/" + ended + "/results", "/flows/executions/" + copied + ".0.1", "/flows/definitions/" + definition, "/flows/executions?status=pending",
+		"/flows/jobs?batch_id=" + ended, "/flows/jobs/" + ended + ".2", "/flows/executions?batch_id=" + ended,
+		"/flows/executions/" + ended + ".2.1",
+		"/flows/batches/" + ended + "/results", "/flows/executions/" + copied + ".0.1", "/flows/definitions/" +
+			definition, "/flows/executions?status=pending",
 	}
 	before := map[string]string{}
 	for _, path := range reads {
@@ -104,16 +106,19 @@ func TestBatch_ActionGone(t *testing.T) {
 		assert.Equal(t, before[path], string(s.Do(http.MethodGet, path, nil).Want(http.StatusOK).Body), path)
 	}
 	assert.Len(t, s.lines("/flows/batches/"+ended+"/results?format=ndjson"), 3)
-	s.Do(http.MethodPost, "/flows/definitions", `{"name":"again","steps":`+push+`}`).Want(http.StatusUnprocessableEntity)
-	refused := s.Do(http.MethodPost, "/flows/definitions/"+definition+"/trigger", `{}`).Want(http.StatusServiceUnavailable)
+	s.Do(http.MethodPost, "/flows/definitions", `{"name":"again","steps":`+push+
+		`}`).Want(http.StatusUnprocessableEntity)
+	refused := s.Do(http.MethodPost, "/flows/definitions/"+definition+"/trigger",
+		`{}`).Want(http.StatusServiceUnavailable)
 	assert.Contains(t, string(refused.Body), "Workflow start failed, records cleaned up")
-	assert.Equal(t, 3, strings.Count(string(s.Do(http.MethodGet, "/flows/batches", nil).Want(http.StatusOK).Body), `"trigger_id"`))
+	assert.Equal(t, 3, strings.Count(string(s.Do(http.MethodGet, "/flows/batches", nil).Want(http.StatusOK).Body),
+		`"trigger_id"`))
 	s.Do(http.MethodPost, "/flows/batches/"+waiting+"/cancel", nil).Want(http.StatusOK)
 	assert.Equal(t, "unprocessed", s.get("/flows/jobs/" + waiting + ".0")["status"])
 }
 
-// TestBatch_ActionGoneWaits: records wait for an action that a process does not have, hold up nobody else, and go when the
-// catalog has it again.
+// TestBatch_ActionGoneWaits: records wait for an action that a process does not have, hold up nobody else, and go when
+// the catalog has it again.
 func TestBatch_ActionGoneWaits(t *testing.T) {
 	t.Parallel()
 	const note = `
@@ -129,8 +134,10 @@ func TestBatch_ActionGoneWaits(t *testing.T) {
 	head, rest, _ := strings.Cut(extraPlatform, "\n      - id: extra__api__push")
 	_, flows, _ := strings.Cut(rest, "\n  - id: extra__flow\n")
 	whole, part := t.TempDir(), t.TempDir()
-	require.NoError(t, os.WriteFile(filepath.Join(whole, "extra.yaml"), []byte(head+note+"\n      - id: extra__api__push"+rest), 0o600))
-	require.NoError(t, os.WriteFile(filepath.Join(part, "extra.yaml"), []byte(head+note+"\n  - id: extra__flow\n"+flows), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(whole, "extra.yaml"),
+		[]byte(head+note+"\n      - id: extra__api__push"+rest), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(part, "extra.yaml"), []byte(head+note+"\n  - id: extra__flow\n"+
+		flows), 0o600))
 	platform := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		_, _ = io.WriteString(w, `{"ref": "r1"}`)

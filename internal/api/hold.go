@@ -12,19 +12,21 @@ import (
 	"flowlane/internal/hold"
 )
 
-// holdHandler serves /admin/dispatch, and what pauses and resumes Domains and batches. That the caller knows a Domain is seen to by
-// onPlatform.
+// holdHandler serves /admin/dispatch, and what pauses and resumes Domains and batches. That the caller knows a Domain
+// is seen to by onPlatform.
 type holdHandler struct {
 	holds *hold.Service
 }
 
-func (h holdHandler) PauseDispatch(ctx context.Context, req oas.OptPauseCreate, _ oas.PauseDispatchParams) (*oas.Pause, error) {
+func (h holdHandler) PauseDispatch(ctx context.Context, req oas.OptPauseCreate,
+	_ oas.PauseDispatchParams) (*oas.Pause, error) {
 	caller := account.FromContext(ctx)
 	o := openingOf(caller, req.Value.DurationSeconds, req.Value.Reason)
 	return answerHold(h.holds.Open(ctx, hold.Target{OrgID: caller.OrgID}, o, keepCreated(answerHold)))
 }
 
-func (h holdHandler) PauseDomain(ctx context.Context, req oas.OptDomainPauseCreate, params oas.PauseDomainParams) (*oas.Pause, error) {
+func (h holdHandler) PauseDomain(ctx context.Context, req oas.OptDomainPauseCreate,
+	params oas.PauseDomainParams) (*oas.Pause, error) {
 	caller := account.FromContext(ctx)
 	t := hold.Target{OrgID: caller.OrgID, TenancyID: &params.TenancyID}
 	if lane := req.Value.Lane; lane.Set && !lane.Null {
@@ -35,7 +37,8 @@ func (h holdHandler) PauseDomain(ctx context.Context, req oas.OptDomainPauseCrea
 	return answerHold(h.holds.Open(ctx, t, o, keepCreated(answerHold)))
 }
 
-func (h holdHandler) PauseBatch(ctx context.Context, req oas.OptPauseCreate, params oas.PauseBatchParams) (*oas.Pause, error) {
+func (h holdHandler) PauseBatch(ctx context.Context, req oas.OptPauseCreate,
+	params oas.PauseBatchParams) (*oas.Pause, error) {
 	caller := account.FromContext(ctx)
 	id, err := pathID("Batch", params.BatchID)
 	if err != nil {
@@ -69,7 +72,8 @@ func (h holdHandler) ResumeBatch(ctx context.Context, params oas.ResumeBatchPara
 	return answerHolds(h.holds.ResumeBatch(ctx, caller.OrgID, id, caller.AccountID))
 }
 
-func (h holdHandler) ExtendPause(ctx context.Context, req *oas.PauseExtend, params oas.ExtendPauseParams) (*oas.Pause, error) {
+func (h holdHandler) ExtendPause(ctx context.Context, req *oas.PauseExtend,
+	params oas.ExtendPauseParams) (*oas.Pause, error) {
 	caller := account.FromContext(ctx)
 	id, err := pathID("Pause", params.PauseID)
 	if err != nil {
@@ -101,7 +105,8 @@ func (h holdHandler) ListPauses(ctx context.Context, params oas.ListPausesParams
 		value := hold.Scope(scope)
 		f.Scope = &value
 	}
-	p, err := pageOf("pauses", caller.OrgID, params.Limit, params.Skip, params.Cursor, params.Scope.Value, "\x00", f.Released, f.ByEnd, f.Descending)
+	p, err := pageOf("pauses", caller.OrgID, params.Limit, params.Skip, params.Cursor, params.Scope.Value, "\x00",
+		f.Released, f.ByEnd, f.Descending)
 	if err != nil {
 		return nil, err
 	}
@@ -110,9 +115,11 @@ func (h holdHandler) ListPauses(ctx context.Context, params oas.ListPausesParams
 
 func (h holdHandler) ListDomainPauses(ctx context.Context, params oas.ListDomainPausesParams) (*oas.PauseList, error) {
 	caller := account.FromContext(ctx)
-	f := hold.Filter{TenancyID: &params.TenancyID, Released: params.IncludeReleased.Value, ByEnd: params.SortBy.Value == oas.PauseSortByExpiresAt,
+	f := hold.Filter{TenancyID: &params.TenancyID, Released: params.IncludeReleased.Value,
+		ByEnd:      params.SortBy.Value == oas.PauseSortByExpiresAt,
 		Descending: params.Order.Value == oas.PauseOrderDesc}
-	p, err := pageOf("domain pauses", caller.OrgID, params.Limit, params.Skip, params.Cursor, params.TenancyID, "\x00", f.Released, f.ByEnd, f.Descending)
+	p, err := pageOf("domain pauses", caller.OrgID, params.Limit, params.Skip, params.Cursor, params.TenancyID, "\x00",
+		f.Released, f.ByEnd, f.Descending)
 	if err != nil {
 		return nil, err
 	}

@@ -27,7 +27,8 @@ func TestHold_Batch(t *testing.T) {
 	batch := s.trigger(s.define(transformSteps), `{"records":[{"n":1},{"n":2}]}`)
 	path := "/flows/batches/" + batch
 	h := s.openHold(path, `{"reason":"wrong list?","duration_seconds":3600}`)
-	assert.Equal(t, []any{"batch", batch, nil, nil, "active", "wrong list?"}, []any{h["scope"], h["batch_id"], h["tenancy_id"], h["lane"], h["status"], h["reason"]})
+	assert.Equal(t, []any{"batch", batch, nil, nil, "active", "wrong list?"}, []any{h["scope"], h["batch_id"],
+		h["tenancy_id"], h["lane"], h["status"], h["reason"]})
 	b := s.get(path)
 	assert.Equal(t, "paused", b["status"])
 	assert.Nil(t, b["completed_at"])
@@ -36,14 +37,16 @@ func TestHold_Batch(t *testing.T) {
 
 	released := s.resumed(path + "/resume")
 	require.Len(t, released, 1)
-	assert.Equal(t, []any{h["id"], "released", readMe(s.Client).Account.ID}, []any{released[0]["id"], released[0]["status"], released[0]["released_by"]})
+	assert.Equal(t, []any{h["id"], "released", readMe(s.Client).Account.ID}, []any{released[0]["id"],
+		released[0]["status"], released[0]["released_by"]})
 	assert.Equal(t, "queued", s.get(path)["status"], "where it stood")
 	assert.Empty(t, s.resumed(path+"/resume"))
 	second := s.openHold(path, `{}`)
 	assert.NotEqual(t, h["id"], second["id"])
 	assert.Equal(t, "cancelled", s.Do(http.MethodPost, path+"/cancel", nil).Want(http.StatusOK).JSON()["status"])
 	second = s.get("/admin/dispatch/pauses/" + second["id"].(string))
-	assert.Equal(t, []any{"released", released[0]["released_by"]}, []any{second["status"], second["released_by"]}, "a cancel releases")
+	assert.Equal(t, []any{"released", released[0]["released_by"]}, []any{second["status"], second["released_by"]},
+		"a cancel releases")
 	s.Do(http.MethodPost, path+"/pause", nil).Detail(http.StatusConflict, "Batch is already cancelled")
 	assert.Empty(t, s.resumed(path+"/resume"))
 	assert.Zero(t, s.number(`SELECT count(*) FROM flow.batch_count WHERE paused_from IS NOT NULL`))

@@ -115,7 +115,8 @@ func TestHold_New(t *testing.T) {
 	release := func() (int, error) { return s.app.Holds.ReleaseEverything(t.Context()) }
 
 	org := uuid.MustParse(s.orgID(s.Key))
-	require.NoError(t, s.app.Holds.HoldOrg(account.AsOperator(t.Context(), org, "org suspend"), org, hold.Suspension, ""))
+	require.NoError(t, s.app.Holds.HoldOrg(account.AsOperator(t.Context(), org, "org suspend"), org, hold.Suspension,
+		""))
 	require.NoError(t, create(false).Commit(t.Context()))
 	assert.Equal(t, 4, number(holdAll, create(false)), "the one included that was being made")
 	require.NoError(t, create(true).Commit(t.Context()))

@@ -54,20 +54,24 @@ func TestHold_DomainAndLane(t *testing.T) {
 	domain := s.openHold(s.domainPath(), `{"duration_seconds":604800,"reason":"numbers are checked"}`)
 	created := domain["created_at"]
 	assert.Equal(t, map[string]any{
-		"id": domain["id"], "scope": "domain", "tenancy_id": s.tenancy, "lane": nil, "bucket": nil, "batch_id": nil, "status": "active",
-		"cause": "admin_request", "reason": "numbers are checked", "created_by": who, "created_at": created,
-		"expires_at": at(t, created).Add(604800 * time.Second).Format(time.RFC3339), "released_at": nil, "released_by": nil, "extensions": []any{},
+		"id": domain["id"], "scope": "domain", "tenancy_id": s.tenancy, "lane": nil, "bucket": nil, "batch_id": nil,
+		"status": "active",
+		"cause":  "admin_request", "reason": "numbers are checked", "created_by": who, "created_at": created,
+		"expires_at": at(t, created).Add(604800 * time.Second).Format(time.RFC3339), "released_at": nil,
+		"released_by": nil, "extensions": []any{},
 	}, domain)
 	assert.WithinDuration(t, time.Now(), at(t, created), time.Minute)
 	lane := s.openHold(s.domainPath(), `{"lane":"bulk"}`)
-	assert.Equal(t, []any{"lane", "bulk", s.tenancy, nil, nil}, []any{lane["scope"], lane["lane"], lane["tenancy_id"], lane["expires_at"], lane["reason"]})
+	assert.Equal(t, []any{"lane", "bulk", s.tenancy, nil, nil}, []any{lane["scope"], lane["lane"], lane["tenancy_id"],
+		lane["expires_at"], lane["reason"]})
 	second := s.openHold(s.domainPath(), `{"duration_seconds":null,"reason":null,"lane":null}`)
 	assert.Equal(t, "domain", second["scope"])
 	global := s.openHold("/admin/dispatch", `{"duration_seconds":1}`)
 	assert.Equal(t, []any{"global", nil, nil}, []any{global["scope"], global["tenancy_id"], global["lane"]})
 
 	assert.Equal(t, domain, s.get("/admin/dispatch/pauses/"+domain["id"].(string)))
-	s.other.Do(http.MethodGet, "/admin/dispatch/pauses/"+domain["id"].(string), nil).Detail(http.StatusNotFound, "Pause not found")
+	s.other.Do(http.MethodGet, "/admin/dispatch/pauses/"+domain["id"].(string), nil).Detail(http.StatusNotFound,
+		"Pause not found")
 	assert.Empty(t, s.resumed(s.domainPath()+"/resume?lane=interactive"))
 	released := s.resumed(s.domainPath() + "/resume")
 	require.Len(t, released, 2, "those of the whole Domain, and no other")
@@ -102,22 +106,26 @@ func TestHold_Refused(t *testing.T) {
 			s.Do(http.MethodPost, path+"/pause", body).Invalid(entry)
 		}
 		if path != s.domainPath() {
-			s.Do(http.MethodPost, path+"/pause", `{"lane":"bulk","bucket":1}`).Invalid("body.bucket extra_forbidden", "body.lane extra_forbidden")
+			s.Do(http.MethodPost, path+"/pause", `{"lane":"bulk","bucket":1}`).Invalid("body.bucket extra_forbidden",
+				"body.lane extra_forbidden")
 		}
 	}
 	s.Do(http.MethodPost, s.domainPath()+"/pause", `{"lane":"fast"}`).Invalid("body.lane enum")
 	s.Do(http.MethodPost, s.domainPath()+"/resume?lane=fast", nil).Invalid("query.lane enum")
 	s.Do(http.MethodPost, "/platforms/dialer/domains/nobody/pause", nil).Detail(http.StatusNotFound, "Domain not found")
-	s.Do(http.MethodPost, "/platforms/dialer/domains/nobody/resume", nil).Detail(http.StatusNotFound, "Domain not found")
+	s.Do(http.MethodPost, "/platforms/dialer/domains/nobody/resume", nil).Detail(http.StatusNotFound,
+		"Domain not found")
 	s.Do(http.MethodGet, "/platforms/dialer/domains/nobody/pauses", nil).Detail(http.StatusNotFound, "Domain not found")
 	s.other.Do(http.MethodPost, s.domainPath()+"/pause", nil).Detail(http.StatusNotFound, "Domain not found")
-	s.Do(http.MethodPost, "/flows/batches/"+over+"/pause", nil).Detail(http.StatusConflict, "Batch is already cancelled")
+	s.Do(http.MethodPost, "/flows/batches/"+over+"/pause", nil).Detail(http.StatusConflict,
+		"Batch is already cancelled")
 	assert.Empty(t, s.resumed("/flows/batches/"+over+"/resume"))
 	s.other.Do(http.MethodPost, "/flows/batches/"+batch+"/pause", nil).Detail(http.StatusNotFound, "Batch not found")
 	s.other.Do(http.MethodPost, "/flows/batches/"+batch+"/resume", nil).Detail(http.StatusNotFound, "Batch not found")
 	for _, path := range []string{"/admin/dispatch/pauses", s.domainPath() + "/pauses"} {
 		for query, entry := range map[string]string{
-			"limit=0": "greater_than_equal", "limit=501": "less_than_equal", "skip=-1": "greater_than_equal", "sort_by=id": "enum", "order=up": "enum",
+			"limit=0": "greater_than_equal", "limit=501": "less_than_equal", "skip=-1": "greater_than_equal",
+			"sort_by=id": "enum", "order=up": "enum",
 			"include_released=perhaps": "bool_type",
 		} {
 			name, _, _ := strings.Cut(query, "=")
@@ -134,7 +142,8 @@ func TestHold_TooMany(t *testing.T) {
 	_, err := s.owner.Exec(t.Context(), `INSERT INTO flow.pause (id, org_id, scope, cause, created_at) SELECT gen_random_uuid(), $1, 'global', 'admin_request', flow.clock()
 		FROM generate_series(1, 1000)`, s.orgID(s.Key))
 	require.NoError(t, err)
-	s.Do(http.MethodPost, s.domainPath()+"/pause", nil).Detail(http.StatusConflict, "The organization has 1000 active holds, as many as it can have: release some first")
+	s.Do(http.MethodPost, s.domainPath()+"/pause", nil).Detail(http.StatusConflict,
+		"The organization has 1000 active holds, as many as it can have: release some first")
 	require.Len(t, s.resumed("/admin/dispatch/resume"), 1000)
 	s.openHold(s.domainPath(), `{}`)
 }
@@ -150,8 +159,10 @@ func TestHold_Lists(t *testing.T) {
 	paused := id(s.openHold("/flows/batches/"+batch, `{"duration_seconds":200}`))
 	backoff := func(tenancy, ends string) any {
 		id := uuid.Must(uuid.NewV7()).String()
-		_, err := s.owner.Exec(t.Context(), `INSERT INTO flow.pause (id, scope, domain, bucket, cause, reason, created_at, expires_at)
-			VALUES ($1, 'bucket', $2, 'upload', 'rate_limited', '429', flow.clock(), flow.clock() + $3::interval)`, id, tenancy, ends)
+		_, err := s.owner.Exec(t.Context(),
+			`INSERT INTO flow.pause (id, scope, domain, bucket, cause, reason, created_at, expires_at)
+			VALUES ($1, 'bucket', $2, 'upload', 'rate_limited', '429', flow.clock(), flow.clock() + $3::interval)`, id,
+			tenancy, ends)
 		require.NoError(t, err)
 		return id
 	}
@@ -161,9 +172,11 @@ func TestHold_Lists(t *testing.T) {
 	const all = "/admin/dispatch/pauses?"
 	assert.Equal(t, []any{back, paused, lane, domain, global}, s.holdIDs(all), "the newest first")
 	assert.Equal(t, []any{global, domain, lane, paused, back}, s.holdIDs(all+"order=asc"))
-	assert.Equal(t, []any{back, lane, paused, global, domain}, s.holdIDs(all+"sort_by=expires_at&order=asc"), "one without an end comes last")
+	assert.Equal(t, []any{back, lane, paused, global, domain}, s.holdIDs(all+"sort_by=expires_at&order=asc"),
+		"one without an end comes last")
 	assert.Equal(t, []any{domain, global, paused, lane, back}, s.holdIDs(all+"sort_by=expires_at"))
-	for scope, want := range map[string]any{"global": global, "domain": domain, "lane": lane, "bucket": back, "batch": paused} {
+	for scope, want := range map[string]any{"global": global, "domain": domain, "lane": lane, "bucket": back,
+		"batch": paused} {
 		assert.Equal(t, []any{want}, s.holdIDs(all+"scope="+scope))
 	}
 	own := s.domainPath() + "/pauses?"
@@ -172,9 +185,11 @@ func TestHold_Lists(t *testing.T) {
 	first := s.get("/admin/dispatch/pauses")
 	assert.Equal(t, []any{100.0, 0.0, 5.0}, []any{first["limit"], first["skip"], first["total"]})
 	assert.Equal(t, map[string]any{
-		"id": back, "scope": "bucket", "tenancy_id": s.tenancy, "lane": nil, "bucket": "upload", "batch_id": nil, "status": "active", "cause": "rate_limited",
+		"id": back, "scope": "bucket", "tenancy_id": s.tenancy, "lane": nil, "bucket": "upload", "batch_id": nil,
+		"status": "active", "cause": "rate_limited",
 		"reason": "429", "created_by": nil, "created_at": first["items"].([]any)[0].(map[string]any)["created_at"],
-		"expires_at": first["items"].([]any)[0].(map[string]any)["expires_at"], "released_at": nil, "released_by": nil, "extensions": []any{},
+		"expires_at": first["items"].([]any)[0].(map[string]any)["expires_at"], "released_at": nil, "released_by": nil,
+		"extensions": []any{},
 	}, first["items"].([]any)[0])
 	assert.Empty(t, s.resumed(s.domainPath()+"/resume?lane=interactive"), "a backoff is not released by people")
 	assert.Len(t, s.dashboard("").Holds, 5, "the dashboard agrees")
@@ -187,7 +202,8 @@ func TestHold_Lists(t *testing.T) {
 	assert.Equal(t, []any{back, paused, lane, domain, global}, s.holdIDs(all+"include_released=true"))
 	assert.Equal(t, []any{back, lane, domain}, s.holdIDs(own+"include_released=true"))
 	ended := s.get("/admin/dispatch/pauses/" + lane.(string))
-	assert.Equal(t, []any{"released", ended["expires_at"], "scheduler"}, []any{ended["status"], ended["released_at"], ended["released_by"]})
+	assert.Equal(t, []any{"released", ended["expires_at"], "scheduler"}, []any{ended["status"], ended["released_at"],
+		ended["released_by"]})
 	assert.Empty(t, s.resumed(s.domainPath()+"/resume?lane=bulk"), "it is over")
 }
 
@@ -205,9 +221,11 @@ func TestHold_Extend(t *testing.T) {
 	assert.Equal(t, until, two["expires_at"], "the time wins over the duration")
 	list := two["extensions"].([]any)
 	require.Len(t, list, 2)
-	assert.Equal(t, map[string]any{"extended_at": list[0].(map[string]any)["extended_at"], "extended_by": who, "previous_expires_at": h["expires_at"],
-		"expires_at": one["expires_at"]}, list[0])
-	assert.Equal(t, []any{one["expires_at"], until}, []any{list[1].(map[string]any)["previous_expires_at"], list[1].(map[string]any)["expires_at"]})
+	assert.Equal(t, map[string]any{"extended_at": list[0].(map[string]any)["extended_at"], "extended_by": who,
+		"previous_expires_at": h["expires_at"],
+		"expires_at":          one["expires_at"]}, list[0])
+	assert.Equal(t, []any{one["expires_at"], until}, []any{list[1].(map[string]any)["previous_expires_at"],
+		list[1].(map[string]any)["expires_at"]})
 	assert.Equal(t, two, s.get("/admin/dispatch/pauses/"+h["id"].(string)))
 
 	already := "Pause ends at " + until + " already: give a later time"
@@ -218,7 +236,8 @@ func TestHold_Extend(t *testing.T) {
 	s.Do(http.MethodPatch, path, nil).Invalid("body missing")
 	s.Do(http.MethodPatch, path, `{"duration_seconds":null}`).Invalid("body.duration_seconds null_not_allowed")
 	s.Do(http.MethodPatch, path, `{"expires_at":null}`).Invalid("body.expires_at null_not_allowed")
-	s.Do(http.MethodPatch, path, `{"duration_seconds":604801,"bucket":1}`).Invalid("body.bucket extra_forbidden", "body.duration_seconds less_than_equal")
+	s.Do(http.MethodPatch, path, `{"duration_seconds":604801,"bucket":1}`).Invalid("body.bucket extra_forbidden",
+		"body.duration_seconds less_than_equal")
 	s.Do(http.MethodPatch, path, `{"expires_at":"9999-01-01T00:00:00Z"}`).Invalid("body.expires_at value_error")
 	assert.Equal(t, two, s.get("/admin/dispatch/pauses/"+h["id"].(string)), "nothing was changed")
 
@@ -226,22 +245,27 @@ func TestHold_Extend(t *testing.T) {
 	s.Do(http.MethodPatch, s.domainPath()+"/pauses/"+open, `{"duration_seconds":60}`).
 		Detail(http.StatusConflict, "Pause has no end that could be moved: it lasts until it is released")
 	global := s.openHold("/admin/dispatch", `{"duration_seconds":60}`)["id"].(string)
-	s.Do(http.MethodPatch, s.domainPath()+"/pauses/"+global, `{"duration_seconds":600}`).Detail(http.StatusNotFound, "Pause not found")
-	s.Do(http.MethodPatch, "/platforms/dialer/domains/nobody/pauses/"+open, `{"duration_seconds":600}`).Detail(http.StatusNotFound, "Domain not found")
+	s.Do(http.MethodPatch, s.domainPath()+"/pauses/"+global, `{"duration_seconds":600}`).Detail(http.StatusNotFound,
+		"Pause not found")
+	s.Do(http.MethodPatch, "/platforms/dialer/domains/nobody/pauses/"+open, `{"duration_seconds":600}`).Detail(
+		http.StatusNotFound, "Domain not found")
 	backoff := uuid.Must(uuid.NewV7()).String()
 	_, err := s.owner.Exec(t.Context(), `INSERT INTO flow.pause (id, scope, domain, bucket, cause, created_at, expires_at)
-		VALUES ($1, 'bucket', $2, 'upload', 'rate_limited', flow.clock(), flow.clock() + interval '1 hour')`, backoff, s.tenancy)
+		VALUES ($1, 'bucket', $2, 'upload', 'rate_limited', flow.clock(), flow.clock() + interval '1 hour')`, backoff,
+		s.tenancy)
 	require.NoError(t, err)
 	s.Do(http.MethodPatch, s.domainPath()+"/pauses/"+backoff, `{"duration_seconds":60000}`).
 		Detail(http.StatusConflict, "An automatic backoff cannot be extended: it ends when the provider takes calls again")
 	_, err = s.owner.Exec(t.Context(), `UPDATE flow.pause SET extensions = (SELECT json_agg(o.extensions::json -> 0) FROM flow.pause o, generate_series(1, 1000) WHERE o.id = $1) WHERE id = $1`, h["id"])
 	require.NoError(t, err)
-	s.Do(http.MethodPatch, path, `{"duration_seconds":604800}`).Detail(http.StatusConflict, "Pause was extended 1000 times: release it and open another")
+	s.Do(http.MethodPatch, path, `{"duration_seconds":604800}`).Detail(http.StatusConflict,
+		"Pause was extended 1000 times: release it and open another")
 	s.resumed(s.domainPath() + "/resume")
 	s.Do(http.MethodPatch, path, `{"duration_seconds":604800}`).Detail(http.StatusConflict, "Pause is already released")
 	expired := s.openHold(s.domainPath(), `{"duration_seconds":1}`)["id"].(string)
 	pgtest.MoveClock(t, s.owner, 2*time.Second)
-	s.Do(http.MethodPatch, s.domainPath()+"/pauses/"+expired, `{"duration_seconds":60}`).Detail(http.StatusConflict, "Pause is already released")
+	s.Do(http.MethodPatch, s.domainPath()+"/pauses/"+expired, `{"duration_seconds":60}`).Detail(http.StatusConflict,
+		"Pause is already released")
 }
 
 // laneTrigger starts a batch of one record in a lane.
@@ -283,7 +307,8 @@ func TestHold_Covers(t *testing.T) {
 		assert.Equal(t, "completed", s.await(batch)["status"])
 	}
 	h := s.get("/admin/dispatch/pauses/" + global["id"].(string))
-	assert.Equal(t, []any{"released", global["expires_at"], "scheduler"}, []any{h["status"], h["released_at"], h["released_by"]})
+	assert.Equal(t, []any{"released", global["expires_at"], "scheduler"}, []any{h["status"], h["released_at"],
+		h["released_by"]})
 	assert.Equal(t, 3, s.number(`SELECT count(*) FROM flow.call WHERE domain = $1`, s.tenancy), "no record twice")
 }
 
@@ -314,7 +339,8 @@ func TestHold_ExtendedExpiry(t *testing.T) {
 	probe := s.openHold("/admin/dispatch", `{"duration_seconds":101}`)["id"].(string)
 	batch := s.laneTrigger(s.define(modifyOne), "bulk")
 	pgtest.MoveClock(t, s.owner, 200*time.Second)
-	for s.number(`SELECT count(*) FROM flow.pause WHERE id = $1 AND status = 'active'`, probe) > 0 { // the scheduler came by
+	// the scheduler came by
+	for s.number(`SELECT count(*) FROM flow.pause WHERE id = $1 AND status = 'active'`, probe) > 0 {
 		<-time.After(10 * time.Millisecond)
 	}
 	s.await(s.trigger(s.define(transformSteps), `{"input_data":{"n":1}}`))
@@ -414,7 +440,8 @@ func TestHold_StopsCalls(t *testing.T) {
 		require.Equal(t, n, calls(), "calls after the answer")
 		s.resumed(path + "/resume")
 		more := n
-		for b := s.get("/flows/batches/" + batch); b["completed_at"] == nil && calls() == more; b = s.get("/flows/batches/" + batch) {
+		for b := s.get("/flows/batches/" + batch); b["completed_at"] == nil &&
+			calls() == more; b = s.get("/flows/batches/" + batch) {
 			<-time.After(time.Millisecond)
 		}
 	}

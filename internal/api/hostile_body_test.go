@@ -23,13 +23,13 @@ var hostileBodies string
 
 const (
 	hostileBytes = 1<<19 - 200
-	// decodings is how many times the processor time of decoding as many bytes no request may take which is refused for its
-	// body: what is worse than linear takes hundreds.
+	// decodings is how many times the processor time of decoding as many bytes no request may take which is refused for
+	// its body: what is worse than linear takes hundreds.
 	decodings = 8
 )
 
-// decoding returns the processor time that the decoder of the standard library takes for a body of that size which costs it
-// much: what this machine does now, whoever else is on it.
+// decoding returns the processor time that the decoder of the standard library takes for a body of that size which
+// costs it much: what this machine does now, whoever else is on it.
 func decoding(t *testing.T) time.Duration {
 	t.Helper()
 	body := []byte("[" + strings.Repeat("{},", hostileBytes/3) + "{}]")
@@ -81,13 +81,14 @@ func (a attack) body(fields []string) string {
 	}
 	var b strings.Builder
 	for i, name := range fields {
-		b.WriteString(string("{,"[min(i, 1)]) + strconv.Quote(name) + ":" + a.fill(hostileBytes/len(fields)-len(name)-10))
+		b.WriteString(string("{,"[min(i, 1)]) + strconv.Quote(name) + ":" +
+			a.fill(hostileBytes/len(fields)-len(name)-10))
 	}
 	return b.String() + "}"
 }
 
-// TestHostileBodies measures the processor time of this process for each attack on each operation, beside that of decoding
-// the same bytes: it runs alone.
+// TestHostileBodies measures the processor time of this process for each attack on each operation, beside that of
+// decoding the same bytes: it runs alone.
 func TestHostileBodies(t *testing.T) { //nolint:paralleltest // others would be counted
 	s := serveStack(t, false)
 	fields := bodyFields(t)
@@ -116,8 +117,8 @@ func TestHostileBodies(t *testing.T) { //nolint:paralleltest // others would be 
 	t.Logf("the slowest took %.1f times what decoding takes, which takes %v", slowest, unit)
 }
 
-// refuse sends a body that must be refused, and returns the processor time that it took. Paths name a record set, which may
-// not be what they mean.
+// refuse sends a body that must be refused, and returns the processor time that it took. Paths name a record set, which
+// may not be what they mean.
 func (s *stack) refuse(client *http.Client, op operation, set, body string) time.Duration {
 	s.t.Helper()
 	path := op.path
@@ -135,7 +136,8 @@ func (s *stack) refuse(client *http.Client, op operation, set, body string) time
 	require.NoError(s.t, err)
 	require.NoError(s.t, res.Body.Close())
 	took := processorTime(s.t) - before
-	assert.Contains(s.t, []int{http.StatusBadRequest, http.StatusUnprocessableEntity, http.StatusNotFound}, res.StatusCode,
+	assert.Contains(s.t, []int{http.StatusBadRequest, http.StatusUnprocessableEntity, http.StatusNotFound},
+		res.StatusCode,
 		"%s: %.200s", op.id, answer)
 	assert.NotContains(s.t, string(answer), `"Not found"`, "%s is not at %s", op.id, path)
 	assert.Less(s.t, len(answer), 100_000, op.id)

@@ -41,7 +41,8 @@ func TestRequestID(t *testing.T) {
 func TestNoSuchPath(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	for _, path := range []string{"", "/", "/nowhere", "/account", "/account/me/", "/account/me/x", "/flows/definitions/a/b/c", "/Account/me"} {
+	for _, path := range []string{"", "/", "/nowhere", "/account", "/account/me/", "/account/me/x",
+		"/flows/definitions/a/b/c", "/Account/me"} {
 		b.Do("GET", path, nil).Detail(404, "Not found")
 	}
 	for _, path := range []string{"/account/me", "/v2/account/me", "/"} {
@@ -50,7 +51,8 @@ func TestNoSuchPath(t *testing.T) {
 			t.Fatal(err)
 		}
 		_ = res.Body.Close()
-		if res.StatusCode != 404 || res.Header.Get("X-Request-Id") == "" || !strings.HasPrefix(res.Header.Get("Content-Type"), "application/json") {
+		if res.StatusCode != 404 || res.Header.Get("X-Request-Id") == "" ||
+			!strings.HasPrefix(res.Header.Get("Content-Type"), "application/json") {
 			t.Errorf("%s without /v1: %d %v", path, res.StatusCode, res.Header)
 		}
 	}
@@ -76,23 +78,30 @@ func TestNoSuchMethod(t *testing.T) {
 func TestBadIDs(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	for _, id := range []string{"x", "%00", "%ff", "a%2Fb", "0192F0C1-7C3E-7A52-9D3B-5D5B0C6F1A11", "{0192f0c1-7c3e-7a52-9d3b-5d5b0c6f1a11}", "..%2f", "%20"} {
+	for _, id := range []string{"x", "%00", "%ff", "a%2Fb", "0192F0C1-7C3E-7A52-9D3B-5D5B0C6F1A11",
+		"{0192f0c1-7c3e-7a52-9d3b-5d5b0c6f1a11}", "..%2f", "%20"} {
 		b.Do("DELETE", "/account/api-keys/"+id, nil).Detail(404, "API key not found")
 		b.Do("GET", "/catalog/actions/"+id, nil).Detail(404, "Action not found")
-		b.Do("POST", "/data/record-sets/"+id+"/records", `{"chunk_index":0,"records":[{}]}`).Detail(404, "Record set not found")
+		b.Do("POST", "/data/record-sets/"+id+"/records", `{"chunk_index":0,"records":[{}]}`).Detail(404,
+			"Record set not found")
 	}
 }
 
 func TestMediaType(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	for _, path := range []string{"/account/api-keys", "/data/record-sets/0192f0c1-7c3e-7a52-9d3b-5d5b0c6f1a11/records"} {
-		for _, media := range []string{"text/plain", "application/x-www-form-urlencoded", "application/jsonp", "", "nonsense;;"} {
-			b.Do("POST", path, `{"name":"x"}`, "Content-Type", media).Detail(415, "Content-Type must be application/json")
+	for _, path := range []string{"/account/api-keys",
+		"/data/record-sets/0192f0c1-7c3e-7a52-9d3b-5d5b0c6f1a11/records"} {
+		for _, media := range []string{"text/plain", "application/x-www-form-urlencoded", "application/jsonp", "",
+			"nonsense;;"} {
+			b.Do("POST", path, `{"name":"x"}`, "Content-Type", media).Detail(415,
+				"Content-Type must be application/json")
 		}
 	}
-	for _, path := range []string{"/account/api-keys", "/data/record-sets/0192f0c1-7c3e-7a52-9d3b-5d5b0c6f1a11/records"} {
-		b.Do("POST", path, "\x1f\x8b\x08", "Content-Encoding", "gzip").Detail(415, "Content-Encoding is not supported; send the body uncompressed, without this header")
+	for _, path := range []string{"/account/api-keys",
+		"/data/record-sets/0192f0c1-7c3e-7a52-9d3b-5d5b0c6f1a11/records"} {
+		b.Do("POST", path, "\x1f\x8b\x08", "Content-Encoding", "gzip").Detail(415,
+			"Content-Encoding is not supported; send the body uncompressed, without this header")
 	}
 	b.Do("POST", "/account/api-keys", `{"name":"x"}`, "Content-Encoding", "Identity").Want(201)
 	b.Do("POST", "/account/api-keys", `{"name":"x"}`, "Content-Type", "application/json; charset=utf-8").Want(201)
@@ -107,7 +116,8 @@ func TestBodyLimit(t *testing.T) {
 	b.Do("POST", "/account/api-keys", exact).Want(201)
 	b.Do("POST", "/account/api-keys", exact+" ").Detail(413, "Request body exceeds 1048576 bytes")
 
-	chunked, err := http.NewRequest("POST", b.URL+"/v1/account/api-keys", struct{ *strings.Reader }{strings.NewReader(exact + " ")})
+	chunked, err := http.NewRequest("POST", b.URL+"/v1/account/api-keys",
+		struct{ *strings.Reader }{strings.NewReader(exact + " ")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,7 +173,8 @@ func TestTooLarge_Unhurried(t *testing.T) {
 		}
 		text, _ := io.ReadAll(res.Body)
 		_ = res.Body.Close()
-		if want := `{"detail":"Request body exceeds ` + limit + ` bytes"}`; res.StatusCode != 413 || apitest.Detail(string(text)) != want {
+		if want := `{"detail":"Request body exceeds ` + limit + ` bytes"}`; res.StatusCode != 413 ||
+			apitest.Detail(string(text)) != want {
 			t.Errorf("%s: %d %s", path, res.StatusCode, text)
 		}
 	}
@@ -256,7 +267,8 @@ func TestCatalog(t *testing.T) {
 		}
 		cursor = "&cursor=" + *l.NextCursor
 	}
-	if len(paged) != actions.Total || paged[0] != actions.Items[0].ID || paged[len(paged)-1] != actions.Items[actions.Total-1].ID {
+	if len(paged) != actions.Total || paged[0] != actions.Items[0].ID ||
+		paged[len(paged)-1] != actions.Items[actions.Total-1].ID {
 		t.Errorf("paged %q, all %+v", paged, actions)
 	}
 
@@ -266,7 +278,8 @@ func TestCatalog(t *testing.T) {
 			t.Errorf("services %+v, descending %+v", up, down)
 		}
 	}
-	if l := get("/catalog/services?limit=1"); len(l.Items) != 1 || l.Total != up.Total || (l.NextCursor == nil) != (up.Total == 1) {
+	if l := get("/catalog/services?limit=1"); len(l.Items) != 1 || l.Total != up.Total ||
+		(l.NextCursor == nil) != (up.Total == 1) {
 		t.Errorf("one service %+v", l)
 	}
 	if l := get("/catalog/services?skip=100000"); len(l.Items) != 0 {

@@ -11,9 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestIdempotency_Body: a key goes in the field of the body that the catalog names, the same with each repeat. What fails
-// for good with the error that the provider keeps is not held for failed: nobody knows what was done. Sent again it has its
-// key still; once a person says that it was not done, a retry gives it another one.
+// TestIdempotency_Body: a key goes in the field of the body that the catalog names, the same with each repeat. What
+// fails for good with the error that the provider keeps is not held for failed: nobody knows what was done. Sent again
+// it has its key still; once a person says that it was not done, a retry gives it another one.
 func TestIdempotency_Body(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
@@ -36,7 +36,8 @@ func TestIdempotency_Body(t *testing.T) {
 		}
 		_, _ = w.Write([]byte(`{}`))
 	})
-	flow := s.define(`[{"id":"s","tasks":[{"id":"t","action_id":"mailer__api__send","credential_id":"` + credential + `",
+	flow := s.define(`[{"id":"s","tasks":[{"id":"t","action_id":"mailer__api__send","credential_id":"` + credential +
+		`",
 		"retry":{"max_attempts":2,"initial_seconds":0.1},"params":{"to":"{{ input.to }}"}}]}]`)
 	batch := s.trigger(flow, `{"records":[{"to":"good"},{"to":"once"},{"to":"kept"}]}`)
 	s.until(batch, func(b map[string]any) bool { return counted(b)["completed"] == 2 && counted(b)["unresolved"] == 1 })

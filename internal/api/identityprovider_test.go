@@ -55,7 +55,8 @@ func identityProvider(t *testing.T) (issuer string) {
 func issuedToken(t *testing.T, issuer, client, audience string) string {
 	t.Helper()
 	form := url.Values{"grant_type": {"client_credentials"}, "resource": {audience}, "scope": {"api"}}
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, issuer+"/token", strings.NewReader(form.Encode()))
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, issuer+"/token",
+		strings.NewReader(form.Encode()))
 	require.NoError(t, err)
 	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	req.SetBasicAuth(client, client+"-test-secret")
@@ -93,7 +94,8 @@ func TestToken_OfAnIdentityProvider(t *testing.T) {
 
 	member := s.Bearer(issuedToken(t, issuer, "member", audience))
 	member.Do("GET", "/flows/definitions", nil).Want(http.StatusOK)
-	member.Do("POST", "/flows/definitions", `{"name":"d","steps":`+transformSteps+`}`).Detail(http.StatusForbidden, "Admin role required")
+	member.Do("POST", "/flows/definitions", `{"name":"d","steps":`+transformSteps+`}`).Detail(http.StatusForbidden,
+		"Admin role required")
 
 	s.Bearer(issuedToken(t, issuer, "admin", "https://elsewhere.test")).Do("GET", "/account/me", nil).
 		Detail(http.StatusUnauthorized, "Authentication required")

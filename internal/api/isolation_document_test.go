@@ -27,7 +27,8 @@ type operation struct {
 	access           access
 	// tag is its group in the document, scope and limit what its x-scope and its x-rate-limit say; empty for nothing.
 	tag, scope, limit string
-	// inPath, inQuery and inBody are its parameters, and the fields of its body, that name something of an organization.
+	// inPath, inQuery and inBody are its parameters, and the fields of its body, that name something of an
+	// organization.
 	inPath, inQuery, inBody []string
 }
 
@@ -44,7 +45,8 @@ func documented(t *testing.T) (all []operation) {
 			if !ok || fields["operationId"] == nil {
 				continue
 			}
-			op := operation{id: fields["operationId"].(string), method: strings.ToUpper(method), path: path, access: d.access(t, fields)}
+			op := operation{id: fields["operationId"].(string), method: strings.ToUpper(method), path: path,
+				access: d.access(t, fields)}
 			op.tag = fields["tags"].([]any)[0].(string)
 			op.scope, _ = fields["x-scope"].(string)
 			op.limit, _ = fields["x-rate-limit"].(string)

@@ -12,8 +12,8 @@ import (
 	"flowlane/internal/event"
 )
 
-// The rows of the isolation matrix. An operation that changes something has its row in auditedCalls (audit_test.go); what
-// the others need stands here.
+// The rows of the isolation matrix. An operation that changes something has its row in auditedCalls (audit_test.go);
+// what the others need stands here.
 
 // party is an organization, and something of each kind that it has. The client is one of its admins.
 type party struct {
@@ -29,36 +29,40 @@ func newParty(s *stack, account string) *party {
 	own.identify(account)
 	p := &party{stack: &own}
 	flow := p.define(transformSteps)
-	started := p.Do(http.MethodPost, "/flows/definitions/"+flow+"/trigger", `{"input_data":{"n":1}}`).Want(http.StatusOK).JSON()
+	started := p.Do(http.MethodPost, "/flows/definitions/"+flow+"/trigger", `{"input_data":{"n":1}}`).Want(
+		http.StatusOK).JSON()
 	batch := started["batch_id"].(string)
 	who := readMe(p.Client)
 	p.ids = map[string]string{
-		"account_id":      who.Account.ID,
-		"batch_id":        batch,
-		"credential_id":   p.credential,
-		"definition_id":   flow,
-		"execution_id":    batch + ".0.1",
-		"import_id":       p.imported(),
-		"job_id":          batch + ".0",
-		"key_id":          *who.APIKeyID,
-		"pause_id":        p.openHold(p.domainPath(), `{"lane":"backfill","duration_seconds":604800}`)["id"].(string),
-		"record_set_id":   p.upload(rowsOf(3)),
-		"resource_id":     flow,
-		"tenancy_id":      p.tenancy,
-		"trigger_id":      started["trigger_id"].(string),
-		"variable_set_id": p.made("/flows/variables", `{"name":"`+p.unique()+`","keys":[],"versions":[{"name":"one","values":{}}]}`),
-		"version":         "1",
-		"store":           p.filledStore(), "key": "k",
+		"account_id":    who.Account.ID,
+		"batch_id":      batch,
+		"credential_id": p.credential,
+		"definition_id": flow,
+		"execution_id":  batch + ".0.1",
+		"import_id":     p.imported(),
+		"job_id":        batch + ".0",
+		"key_id":        *who.APIKeyID,
+		"pause_id":      p.openHold(p.domainPath(), `{"lane":"backfill","duration_seconds":604800}`)["id"].(string),
+		"record_set_id": p.upload(rowsOf(3)),
+		"resource_id":   flow,
+		"tenancy_id":    p.tenancy,
+		"trigger_id":    started["trigger_id"].(string),
+		"variable_set_id": p.made("/flows/variables", `{"name":"`+p.unique()+
+			`","keys":[],"versions":[{"name":"one","values":{}}]}`),
+		"version": "1",
+		"store":   p.filledStore(), "key": "k",
 		"schedule_id":     p.ranSchedule(),
 		"slug":            "standard",
 		"subscription_id": p.subscribe(listening(flow, event.RecordSetExpired)),
 		// The catalog and the templates belong to nobody.
-		"action_id": "core__flow__transform", "bucket": "upload", "lane": "bulk", "platform": "dialer", "platform_id": "core", "service_id": "core__flow", "template_id": "http-copy",
+		"action_id": "core__flow__transform", "bucket": "upload", "lane": "bulk", "platform": "dialer",
+		"platform_id": "core", "service_id": "core__flow", "template_id": "http-copy",
 	}
 	p.ids["call_id"] = p.exchanged(batch)
 	p.schedule(scheduleOf(flow, "0 0 29 2 *"))
 	h := p.webhook(hookOf(flow))
-	p.ids["webhook_id"], p.ids["delivery_id"] = h.id, p.send(h, "m", "{}").Want(http.StatusAccepted).JSON()["delivery_id"].(string)
+	p.ids["webhook_id"], p.ids["delivery_id"] = h.id,
+		p.send(h, "m", "{}").Want(http.StatusAccepted).JSON()["delivery_id"].(string)
 	return p
 }
 
@@ -118,21 +122,26 @@ var missing = map[string]string{
 // unauditedCalls prepares one call of every operation that takes a body and changes nothing.
 var unauditedCalls = map[string]func(s *stack) auditedCall{
 	"dryRunDefinition": func(s *stack) auditedCall {
-		return auditedCall{method: "POST", path: "/flows/definitions/" + s.define(transformSteps) + "/dry-run", body: `{"input_data":{"n":1}}`, status: 200}
+		return auditedCall{method: "POST", path: "/flows/definitions/" + s.define(transformSteps) + "/dry-run",
+			body: `{"input_data":{"n":1}}`, status: 200}
 	},
 	"dryRunNewDefinition": func(*stack) auditedCall {
-		return auditedCall{method: "POST", path: "/flows/definitions/dry-run", body: `{"name":"d","steps":` + transformSteps + `}`, status: 200}
+		return auditedCall{method: "POST", path: "/flows/definitions/dry-run", body: `{"name":"d","steps":` +
+			transformSteps + `}`, status: 200}
 	},
 	"previewSchedule": func(*stack) auditedCall {
-		return auditedCall{method: "POST", path: "/flows/schedules/preview", body: `{"cron_expression":"0 9 * * *"}`, status: 200}
+		return auditedCall{method: "POST", path: "/flows/schedules/preview", body: `{"cron_expression":"0 9 * * *"}`,
+			status: 200}
 	},
 	"estimateUpload": func(s *stack) auditedCall {
-		return auditedCall{method: "POST", path: "/platforms/dialer/domains/" + s.tenancy + "/estimate", body: `{"record_count":5,"action_id":"dialer__api__upload"}`, status: 200}
+		return auditedCall{method: "POST", path: "/platforms/dialer/domains/" + s.tenancy + "/estimate",
+			body: `{"record_count":5,"action_id":"dialer__api__upload"}`, status: 200}
 	},
 	"receiveWebhook": func(s *stack) auditedCall { // nobody is asked for a key, and whoever does not sign is sent away
 		return auditedCall{method: "POST", path: s.webhook(s.webhookBody()).url, body: `{}`, status: 401}
 	},
-	"returnAuthorization": func(*stack) auditedCall { // nobody is asked for a key, and whoever brings no good state is sent away
+	// nobody is asked for a key, and whoever brings no good state is sent away
+	"returnAuthorization": func(*stack) auditedCall {
 		return auditedCall{method: "GET", path: "/credentials/callback?code=c&state=s", status: 400}
 	},
 	"testNewCredential": func(*stack) auditedCall {
@@ -142,24 +151,30 @@ var unauditedCalls = map[string]func(s *stack) auditedCall{
 		return auditedCall{method: "DELETE", path: sessions, status: 204}
 	},
 	"validateDefinition": func(*stack) auditedCall {
-		return auditedCall{method: "POST", path: "/flows/definitions/validate", body: `{"name":"d","steps":` + transformSteps + `}`, status: 200}
+		return auditedCall{method: "POST", path: "/flows/definitions/validate", body: `{"name":"d","steps":` +
+			transformSteps + `}`, status: 200}
 	},
 }
 
-// These say by the contract, not by the document, who may do what: reads are for members and changes for admins, but for
-// those named here.
+// These say by the contract, not by the document, who may do what: reads are for members and changes for admins, but
+// for those named here.
 var (
-	memberChanges = []string{"cancelBatch", "createSession", "createSessionLink", "createStreamToken", "dryRunDefinition", "dryRunNewDefinition", "endSession", "estimateUpload", "previewSchedule", "refreshLimits", "updateBatch", "validateDefinition"}
-	adminReads    = []string{"listAuditLog"}
-	streamReads   = []string{"streamBatch", "streamExecution"}
-	publicReads   = []string{"/catalog/actions", "/catalog/platforms", "/catalog/services", "/flows/templates"}
-	signedCalls   = []string{"receiveWebhook", "returnAuthorization"}
-	readsByPost   = []string{"createStreamToken", "dryRunDefinition", "dryRunNewDefinition", "estimateUpload", "previewSchedule", "validateDefinition"}
+	memberChanges = []string{"cancelBatch", "createSession", "createSessionLink", "createStreamToken",
+		"dryRunDefinition", "dryRunNewDefinition", "endSession", "estimateUpload", "previewSchedule", "refreshLimits",
+		"updateBatch", "validateDefinition"}
+	adminReads  = []string{"listAuditLog"}
+	streamReads = []string{"streamBatch", "streamExecution"}
+	publicReads = []string{"/catalog/actions", "/catalog/platforms", "/catalog/services", "/flows/templates"}
+	signedCalls = []string{"receiveWebhook", "returnAuthorization"}
+	readsByPost = []string{"createStreamToken", "dryRunDefinition", "dryRunNewDefinition", "estimateUpload",
+		"previewSchedule", "validateDefinition"}
 	// groupsOfTheirOwn are the groups of the scopes of operations that stand under another tag; empty for no scope.
 	groupsOfTheirOwn = map[string]string{
-		"getMe": "", "createSession": "", "createSessionLink": "", "endSession": "", "createStreamToken": "executions", "triggerDefinition": "batches", "pauseBatch": "batches", "resumeBatch": "batches",
+		"getMe": "", "createSession": "", "createSessionLink": "", "endSession": "", "createStreamToken": "executions",
+		"triggerDefinition": "batches", "pauseBatch": "batches", "resumeBatch": "batches",
 		"resolveBatch": "jobs", "listCalls": "executions", "getCall": "executions",
-		"listCatalogImports": "definitions", "getCatalogImport": "definitions", "importPlatform": "definitions", "deleteCatalogImport": "definitions",
+		"listCatalogImports": "definitions", "getCatalogImport": "definitions", "importPlatform": "definitions",
+		"deleteCatalogImport": "definitions",
 	}
 )
 
@@ -170,37 +185,46 @@ type reference struct {
 	call func(p *party, id string) auditedCall
 }
 
-// nobodys are fields, by the end of their names, and parameters that name what belongs to no organization, or that are read back and
-// ignored; and filters, which find nothing of others (TestBulk_Filter).
+// nobodys are fields, by the end of their names, and parameters that name what belongs to no organization, or that are
+// read back and ignored; and filters, which find nothing of others (TestBulk_Filter).
 var nobodys = map[string]bool{
-	"action_id": true, "org_id": true, "platform": true, "platform_id": true, "template_id": true, "replaceCredential tenancy_id": true,
+	"action_id": true, "org_id": true, "platform": true, "platform_id": true, "template_id": true,
+	"replaceCredential tenancy_id":       true,
 	"changeBatches filter.definition_id": true, "changeBatches filter.schedule_id": true,
 }
 
 // references has a row for every other field of a body that ends in _id, and for bindings: "operation field".
 var references = map[string]reference{
-	"createCredential tenancy_id":                   {(*party).named, binding("/credentials", 201)},
-	"testNewCredential tenancy_id":                  {(*party).named, binding("/credentials/test", 200)},
-	"createDefinition bindings":                     {(*party).ownCredential, fillingSlot("", 201)},
-	"createDefinition steps.tasks.credential_id":    {(*party).ownCredential, defining("POST", "", 201, "credential_id")},
-	"createDefinition variable_set_id":              {(*party).ownVariableSet, defining("POST", "", 201, "variable_set_id")},
-	"createStreamToken execution_id":                {(*party).ownExecution, streaming},
-	"estimateUpload record_set_id":                  {(*party).sealedSet, estimating},
-	"replaceDefinition steps.tasks.credential_id":   {(*party).ownCredential, defining("PUT", "/own", 200, "credential_id")},
-	"replaceDefinition variable_set_id":             {(*party).ownVariableSet, defining("PUT", "/own", 200, "variable_set_id")},
-	"createSchedule definition_id":                  {(*party).ownDefinition, scheduling("POST", "", 201)},
-	"replaceSchedule definition_id":                 {(*party).ownDefinition, scheduling("PUT", "/own", 200)},
-	"updateSchedule definition_id":                  {(*party).ownDefinition, scheduling("PATCH", "/own", 200)},
-	"createWebhook definition_id":                   {(*party).ownDefinition, hooking("POST", "", 201)},
-	"updateWebhook definition_id":                   {(*party).ownDefinition, hooking("PATCH", "/own", 200)},
-	"createEventSubscription definition_id":         {(*party).ownDefinition, subscribing("POST", "", 201)},
-	"updateEventSubscription definition_id":         {(*party).ownDefinition, subscribing("PATCH", "/own", 200)},
-	"triggerDefinition record_set_id":               {(*party).sealedSet, triggering},
-	"dryRunNewDefinition steps.tasks.credential_id": {(*party).ownCredential, defining("POST", "/dry-run", 200, "credential_id")},
-	"dryRunNewDefinition variable_set_id":           {(*party).ownVariableSet, defining("POST", "/dry-run", 200, "variable_set_id")},
-	"validateDefinition bindings":                   {(*party).ownCredential, fillingSlot("/validate", 200)},
-	"validateDefinition steps.tasks.credential_id":  {(*party).ownCredential, defining("POST", "/validate", 200, "credential_id")},
-	"validateDefinition variable_set_id":            {(*party).ownVariableSet, defining("POST", "/validate", 200, "variable_set_id")},
+	"createCredential tenancy_id":  {(*party).named, binding("/credentials", 201)},
+	"testNewCredential tenancy_id": {(*party).named, binding("/credentials/test", 200)},
+	"createDefinition bindings":    {(*party).ownCredential, fillingSlot("", 201)},
+	"createDefinition steps.tasks.credential_id": {(*party).ownCredential, defining("POST", "", 201,
+		"credential_id")},
+	"createDefinition variable_set_id": {(*party).ownVariableSet, defining("POST", "", 201,
+		"variable_set_id")},
+	"createStreamToken execution_id": {(*party).ownExecution, streaming},
+	"estimateUpload record_set_id":   {(*party).sealedSet, estimating},
+	"replaceDefinition steps.tasks.credential_id": {(*party).ownCredential, defining("PUT", "/own", 200,
+		"credential_id")},
+	"replaceDefinition variable_set_id": {(*party).ownVariableSet, defining("PUT", "/own", 200,
+		"variable_set_id")},
+	"createSchedule definition_id":          {(*party).ownDefinition, scheduling("POST", "", 201)},
+	"replaceSchedule definition_id":         {(*party).ownDefinition, scheduling("PUT", "/own", 200)},
+	"updateSchedule definition_id":          {(*party).ownDefinition, scheduling("PATCH", "/own", 200)},
+	"createWebhook definition_id":           {(*party).ownDefinition, hooking("POST", "", 201)},
+	"updateWebhook definition_id":           {(*party).ownDefinition, hooking("PATCH", "/own", 200)},
+	"createEventSubscription definition_id": {(*party).ownDefinition, subscribing("POST", "", 201)},
+	"updateEventSubscription definition_id": {(*party).ownDefinition, subscribing("PATCH", "/own", 200)},
+	"triggerDefinition record_set_id":       {(*party).sealedSet, triggering},
+	"dryRunNewDefinition steps.tasks.credential_id": {(*party).ownCredential, defining("POST", "/dry-run", 200,
+		"credential_id")},
+	"dryRunNewDefinition variable_set_id": {(*party).ownVariableSet, defining("POST", "/dry-run", 200,
+		"variable_set_id")},
+	"validateDefinition bindings": {(*party).ownCredential, fillingSlot("/validate", 200)},
+	"validateDefinition steps.tasks.credential_id": {(*party).ownCredential, defining("POST", "/validate", 200,
+		"credential_id")},
+	"validateDefinition variable_set_id": {(*party).ownVariableSet, defining("POST", "/validate", 200,
+		"variable_set_id")},
 }
 
 func (p *party) named() string          { return p.namedTenant() }
@@ -211,7 +235,8 @@ func (p *party) sealedSet() string      { return p.upload(rowsOf(1)) }
 func (p *party) ownExecution() string   { return p.ids["execution_id"] }
 
 func triggering(p *party, id string) auditedCall {
-	return auditedCall{method: "POST", path: "/flows/definitions/" + p.ids["definition_id"] + "/trigger", body: fmt.Sprintf(`{"record_set_id":%q}`, id), status: 200}
+	return auditedCall{method: "POST", path: "/flows/definitions/" + p.ids["definition_id"] + "/trigger",
+		body: fmt.Sprintf(`{"record_set_id":%q}`, id), status: 200}
 }
 
 func streaming(_ *party, id string) auditedCall {
@@ -221,7 +246,8 @@ func streaming(_ *party, id string) auditedCall {
 // binding sends a credential that is to be bound to a tenant.
 func binding(path string, status int) func(p *party, id string) auditedCall {
 	return func(p *party, id string) auditedCall {
-		return auditedCall{method: "POST", path: path, body: dialerCredential(p.unique(), "tenancy_id", id), status: status}
+		return auditedCall{method: "POST", path: path, body: dialerCredential(p.unique(), "tenancy_id", id),
+			status: status}
 	}
 }
 
@@ -249,7 +275,8 @@ func (p *party) ranSchedule() string {
 func scheduling(method, path string, status int) func(p *party, id string) auditedCall {
 	return func(p *party, id string) auditedCall {
 		path := strings.Replace(path, "/own", "/"+p.ids["schedule_id"], 1)
-		return auditedCall{method: method, path: "/flows/schedules" + path, body: scheduleOf(id, "0 0 29 2 *"), status: status}
+		return auditedCall{method: method, path: "/flows/schedules" + path, body: scheduleOf(id, "0 0 29 2 *"),
+			status: status}
 	}
 }
 
@@ -257,7 +284,8 @@ func scheduling(method, path string, status int) func(p *party, id string) audit
 func hooking(method, path string, status int) func(p *party, id string) auditedCall {
 	return func(p *party, id string) auditedCall {
 		path := strings.Replace(path, "/own", "/"+p.ids["webhook_id"], 1)
-		return auditedCall{method: method, path: "/flows/webhooks" + path, body: `{"definition_id":"` + id + `","description":"d"}`, status: status}
+		return auditedCall{method: method, path: "/flows/webhooks" + path, body: `{"definition_id":"` + id +
+			`","description":"d"}`, status: status}
 	}
 }
 
@@ -265,7 +293,8 @@ func hooking(method, path string, status int) func(p *party, id string) auditedC
 func subscribing(method, path string, status int) func(p *party, id string) auditedCall {
 	return func(p *party, id string) auditedCall {
 		path := strings.Replace(path, "/own", "/"+p.ids["subscription_id"], 1)
-		return auditedCall{method: method, path: "/flows/event-subscriptions" + path, body: listening(id, "batch.cancelled"), status: status}
+		return auditedCall{method: method, path: "/flows/event-subscriptions" + path,
+			body: listening(id, "batch.cancelled"), status: status}
 	}
 }
 
@@ -290,6 +319,7 @@ func (p *party) call(t *testing.T, op operation) auditedCall {
 	if prepare, ok := unauditedCalls[op.id]; ok {
 		return prepare(p.stack)
 	}
-	require.Equal(t, http.MethodGet, op.method, "%s has no row: add it to auditedCalls, or to unauditedCalls if it changes nothing", op.id)
+	require.Equal(t, http.MethodGet, op.method,
+		"%s has no row: add it to auditedCalls, or to unauditedCalls if it changes nothing", op.id)
 	return auditedCall{method: op.method, path: p.fill(t, op), status: http.StatusOK}
 }

@@ -76,16 +76,19 @@ func callers(t *testing.T, victim, other *party) []caller {
 		{"a key of another installation", victim.As(strange(t, victim)), unauthenticated},
 		{"a revoked key", victim.As(revoked(t, victim)), unauthenticated},
 		{"an expired key", victim.As(expired(t, victim)), unauthenticated},
-		{"an expired token", bearer(admin(map[string]any{"exp": time.Now().Add(-time.Minute).Unix()})), unauthenticated},
+		{"an expired token", bearer(admin(map[string]any{"exp": time.Now().Add(-time.Minute).Unix()})),
+			unauthenticated},
 		{"a token for another audience", bearer(admin(map[string]any{"aud": "another"})), unauthenticated},
-		{"HS256 with the public key", signed(jwt.SigningMethodHS256, pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: public})), unauthenticated},
+		{"HS256 with the public key", signed(jwt.SigningMethodHS256, pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY",
+			Bytes: public})), unauthenticated},
 		{"alg none", signed(jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType), unauthenticated},
 		{"a bad key beside a good token", both(bad, good), unauthenticated},
 		{"a key of a suspended organization", victim.As(suspendedKey), unauthenticated},
 		{"a token of a suspended organization", victim.Bearer(suspendedToken), unauthenticated},
 		{"a member", victim.Bearer(issuer.Token(org, nil)), asMember},
 		{"a member's key", victim.As(victim.newKey(`"role":"member"`)), asMember},
-		{"an admin of another organization", victim.Bearer(issuer.Token(foreign, map[string]any{"role": "admin"})), asForeigner},
+		{"an admin of another organization", victim.Bearer(issuer.Token(foreign, map[string]any{"role": "admin"})),
+			asForeigner},
 		{"a key of another organization", other.Client, asForeigner},
 		{"a member of another organization", victim.Bearer(issuer.Token(foreign, nil)), asForeignMember},
 		{"an admin", victim.Bearer(good), asAdmin},
@@ -94,7 +97,8 @@ func callers(t *testing.T, victim, other *party) []caller {
 	}
 }
 
-// narrowed are keys with scopes: of an admin and of a member of the victim, and of another organization, by their one scope.
+// narrowed are keys with scopes: of an admin and of a member of the victim, and of another organization, by their one
+// scope.
 type narrowed struct {
 	admin, member, foreign map[string]*apitest.Client
 }
@@ -203,12 +207,15 @@ func TestIsolation_EveryOperation(t *testing.T) {
 	for _, op := range operations {
 		t.Run(op.id, func(t *testing.T) {
 			columns := slices.Concat(common, narrowed.columns(op))
-			assert.Equal(t, op.expected(), op.access, "the document opens it to others than the contract does: see memberChanges and the like")
-			assert.Equal(t, op.expectedScope(), op.scope, "which keys with scopes may call it? Add its x-scope; groupsOfTheirOwn names those that are not of their tag")
+			assert.Equal(t, op.expected(), op.access,
+				"the document opens it to others than the contract does: see memberChanges and the like")
+			assert.Equal(t, op.expectedScope(), op.scope,
+				"which keys with scopes may call it? Add its x-scope; groupsOfTheirOwn names those that are not of their tag")
 			m := matrix{t: t, op: op, victim: victim.in(t), other: other.in(t)}
 			if op.access == streamers {
 				for _, c := range columns {
-					m.equal(c, auditedCall{method: op.method, path: m.victim.fill(t, op)}, http.StatusUnauthorized, notAuthenticated)
+					m.equal(c, auditedCall{method: op.method, path: m.victim.fill(t, op)}, http.StatusUnauthorized,
+						notAuthenticated)
 				}
 				return
 			}
@@ -234,7 +241,10 @@ func TestIsolation_EveryOperation(t *testing.T) {
 
 // expected is whom the operation should serve by the contract.
 func (op operation) expected() access {
-	public := slices.ContainsFunc(publicReads, func(prefix string) bool { return strings.HasPrefix(op.path, prefix) }) || slices.Contains(signedCalls, op.id)
+	public := slices.ContainsFunc(publicReads, func(prefix string) bool {
+		return strings.HasPrefix(op.path,
+			prefix)
+	}) || slices.Contains(signedCalls, op.id)
 	switch {
 	case public:
 		return anybody
@@ -431,7 +441,8 @@ func TestIsolation_Bodies(t *testing.T) {
 				theirs := ref.make(victim)
 				unknown := send(altered(theirs)).Want(http.StatusNotFound)
 				foreign := send(theirs).Want(http.StatusNotFound)
-				assert.Equal(t, strings.ReplaceAll(unknown.Alike(), altered(theirs), "ID"), strings.ReplaceAll(foreign.Alike(), theirs, "ID"))
+				assert.Equal(t, strings.ReplaceAll(unknown.Alike(), altered(theirs), "ID"),
+					strings.ReplaceAll(foreign.Alike(), theirs, "ID"))
 				own := ref.make(other)
 				send(own).Want(ref.call(other, own).status)
 			})

@@ -25,7 +25,8 @@ type jobHandler struct {
 func (h jobHandler) ListJobs(ctx context.Context, params oas.ListJobsParams) (*oas.JobList, error) {
 	caller := account.FromContext(ctx)
 	when := created{params.Order, params.CreatedAfter, params.CreatedBefore}
-	p, err := pageOf("jobs", caller.OrgID, params.Limit, params.Skip, params.Cursor, params.Status.Value, "\x00", params.BatchID,
+	p, err := pageOf("jobs", caller.OrgID, params.Limit, params.Skip, params.Cursor, params.Status.Value, "\x00",
+		params.BatchID,
 		"\x00", params.Key, "\x00", when)
 	if err != nil {
 		return nil, err
@@ -70,13 +71,15 @@ func (h jobHandler) GetJob(ctx context.Context, params oas.GetJobParams) (*oas.J
 	return &out, nil
 }
 
-func (h jobHandler) ResolveJob(ctx context.Context, req *oas.JobResolution, params oas.ResolveJobParams) (*oas.Job, error) {
+func (h jobHandler) ResolveJob(ctx context.Context, req *oas.JobResolution,
+	params oas.ResolveJobParams) (*oas.Job, error) {
 	caller := account.FromContext(ctx)
 	batch, position, ok := parseJobID(params.JobID)
 	if !ok {
 		return nil, fault.Missing("Job")
 	}
-	in := dispatch.Resolution{OrgID: caller.OrgID, BatchID: batch, Position: position, Outcome: dispatch.Outcome(req.Outcome), By: &caller.AccountID}
+	in := dispatch.Resolution{OrgID: caller.OrgID, BatchID: batch, Position: position,
+		Outcome: dispatch.Outcome(req.Outcome), By: &caller.AccountID}
 	if note := req.Note.Value; note != "" {
 		in.Note = &note
 	}

@@ -19,15 +19,19 @@ func TestKey(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, true)
 	rows := []string{
-		`{"id":"a","fail":true}`, `{"id":1.50}`, `{"id":true}`, `{"id":null}`, `{}`, `{"id":{"a":1}}`, `{"id":["a"]}`, `{"id":""}`, `{"id":"\u0061\n\"=1"}`,
-		`{"id":"=1+1","fail":true}`, `{"id":"` + strings.Repeat("ł", 200) + `"}`, `{"id":"` + strings.Repeat("x", 201) + `"}`, `{"id":"aa","other":"a"}`,
+		`{"id":"a","fail":true}`, `{"id":1.50}`, `{"id":true}`, `{"id":null}`, `{}`, `{"id":{"a":1}}`, `{"id":["a"]}`,
+		`{"id":""}`, `{"id":"\u0061\n\"=1"}`,
+		`{"id":"=1+1","fail":true}`, `{"id":"` + strings.Repeat("ł", 200) + `"}`, `{"id":"` + strings.Repeat("x", 201) +
+			`"}`, `{"id":"aa","other":"a"}`,
 		`{"other":"\u0061","id":"\u0061"}`, `{"id":"b","id":"a"}`,
 	}
-	want := []any{"a", "1.50", "true", nil, nil, nil, nil, nil, "a\n\"=1", "=1+1", strings.Repeat("ł", 200), nil, "aa", "a", "a"}
+	want := []any{"a", "1.50", "true", nil, nil, nil, nil, nil, "a\n\"=1", "=1+1", strings.Repeat("ł", 200), nil, "aa",
+		"a", "a"}
 	for i := range 600 {
 		rows, want = append(rows, fmt.Sprintf(`{"id":"k%d"}`, i)), append(want, fmt.Sprintf("k%d", i))
 	}
-	batch := s.trigger(s.defineWith(`"key":"{{ input.id }}"`, failingSteps), fmt.Sprintf(`{"record_set_id":%q}`, s.upload(rows)))
+	batch := s.trigger(s.defineWith(`"key":"{{ input.id }}"`, failingSteps), fmt.Sprintf(`{"record_set_id":%q}`,
+		s.upload(rows)))
 	s.await(batch)
 	keysOf := func(items []json.RawMessage) (keys []any) {
 		for _, item := range items {
@@ -67,7 +71,8 @@ func TestKey(t *testing.T) {
 	}
 	escaped := strings.NewReplacer("\n", "%0A", `"`, "%22", "=", "%3D", "+", "%2B")
 	for key, positions := range map[string][]any{
-		"a": {0.0, 13.0, 14.0}, "aa": {12.0}, "1.50": {1.0}, "1.5": nil, "true": {2.0}, "k599": {614.0}, "k59": {74.0}, "null": nil, "a\n\"=1": {8.0},
+		"a": {0.0, 13.0, 14.0}, "aa": {12.0}, "1.50": {1.0}, "1.5": nil, "true": {2.0}, "k599": {614.0}, "k59": {74.0},
+		"null": nil, "a\n\"=1": {8.0},
 		"=1+1": {9.0}, strings.Repeat("ł", 200): {10.0}, "nobody": nil,
 	} {
 		assert.Equal(t, positions, found(results+"?key="+escaped.Replace(key)), key)
@@ -123,16 +128,19 @@ func TestKey_Definition(t *testing.T) {
 		require.Len(t, bad.Detail.Errors, 1, key)
 		assert.Contains(t, bad.Detail.Errors[0], says)
 	}
-	s.Do(http.MethodPost, "/flows/definitions", fmt.Sprintf(`{"name":"f","key":%q,"steps":%s}`, "{{ input.a }}"+strings.Repeat("x", 1000), failingSteps)).
+	s.Do(http.MethodPost, "/flows/definitions", fmt.Sprintf(`{"name":"f","key":%q,"steps":%s}`, "{{ input.a }}"+
+		strings.Repeat("x", 1000), failingSteps)).
 		Invalid("body.key string_too_long")
-	s.Do(http.MethodPost, "/flows/definitions", `{"name":"f","input_schema":{"properties":{"id":{}},"additionalProperties":false},"key":"{{ input.ip }}","steps":`+
-		failingSteps[:len(failingSteps)-1]+`]}`).Want(http.StatusUnprocessableEntity)
+	s.Do(http.MethodPost, "/flows/definitions",
+		`{"name":"f","input_schema":{"properties":{"id":{}},"additionalProperties":false},"key":"{{ input.ip }}","steps":`+
+			failingSteps[:len(failingSteps)-1]+`]}`).Want(http.StatusUnprocessableEntity)
 
 	flow := "/flows/definitions/" + s.defineWith(`"key":"{{ input.country }}-{{ input.n }}"`, failingSteps)
 	old := s.trigger(strings.TrimPrefix(flow, "/flows/definitions/"), `{"records":[{"country":"CZ","n":7}]}`)
 	d := s.get(flow)
 	assert.Equal(t, "{{ input.country }}-{{ input.n }}", d["key"])
-	assert.Equal(t, d["key"], s.Do(http.MethodPut, flow, d).Want(http.StatusOK).JSON()["key"], "what is read can be sent back")
+	assert.Equal(t, d["key"], s.Do(http.MethodPut, flow, d).Want(http.StatusOK).JSON()["key"],
+		"what is read can be sent back")
 	d["key"] = nil
 	assert.Nil(t, s.Do(http.MethodPut, flow, d).Want(http.StatusOK).JSON()["key"])
 	assert.Equal(t, "{{ input.country }}-{{ input.n }}", s.get(flow + "/versions/1")["key"])

@@ -20,7 +20,8 @@ func (h dispatchHandler) GetLanes(ctx context.Context, params oas.GetLanesParams
 	return &out, nil
 }
 
-func (h dispatchHandler) SetLane(ctx context.Context, req *oas.DomainLaneInput, params oas.SetLaneParams) (*oas.DomainLane, error) {
+func (h dispatchHandler) SetLane(ctx context.Context, req *oas.DomainLaneInput,
+	params oas.SetLaneParams) (*oas.DomainLane, error) {
 	most, _ := req.MaxConcurrentCalls.Get()
 	l, err := h.tuner.SetLane(ctx, account.FromContext(ctx).OrgID, params.TenancyID, params.Lane, req.Weight, most)
 	if err != nil {
@@ -31,8 +32,9 @@ func (h dispatchHandler) SetLane(ctx context.Context, req *oas.DomainLaneInput, 
 }
 
 func domainLaneOf(l *db.FlowDomainLane) oas.DomainLane {
-	out := oas.DomainLane{Lane: oas.Lane(l.Lane), Weight: int(l.Weight), MaxConcurrentCalls: oas.NilInt{Null: l.MaxConcurrentCalls == nil},
-		UpdatedAt: oas.NilDateTime{Value: l.UpdatedAt.UTC(), Null: l.UpdatedAt.IsZero()}}
+	out := oas.DomainLane{Lane: oas.Lane(l.Lane), Weight: int(l.Weight),
+		MaxConcurrentCalls: oas.NilInt{Null: l.MaxConcurrentCalls == nil},
+		UpdatedAt:          oas.NilDateTime{Value: l.UpdatedAt.UTC(), Null: l.UpdatedAt.IsZero()}}
 	if most := l.MaxConcurrentCalls; most != nil {
 		out.MaxConcurrentCalls.Value = int(*most)
 	}

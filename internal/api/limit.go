@@ -40,8 +40,8 @@ type rules struct {
 // noScope is the x-scope of an operation that needs none.
 const noScope = "none"
 
-// documentedRules are those of the document, which is part of the program: an error in it is a mistake of ours, which the
-// tests find.
+// documentedRules are those of the document, which is part of the program: an error in it is a mistake of ours, which
+// the tests find.
 var documentedRules = sync.OnceValue(func() rules {
 	doc, err := violation.Document()
 	if err == nil {
@@ -54,7 +54,8 @@ var documentedRules = sync.OnceValue(func() rules {
 })
 
 func rulesOf(doc map[string]any) (rules, error) {
-	r := rules{limits: map[string]request.Limit{}, scopes: map[string]string{}, open: map[string]bool{}, roots: map[string]bool{}}
+	r := rules{limits: map[string]request.Limit{}, scopes: map[string]string{}, open: map[string]bool{},
+		roots: map[string]bool{}}
 	paths, _ := doc["paths"].(map[string]any)
 	r.paths = slices.Sorted(maps.Keys(paths))
 	for path, item := range paths {

@@ -69,7 +69,8 @@ func TestRateLimit_Documented(t *testing.T) {
 
 // strictOperations are dear, or give out what opens doors.
 var strictOperations = []string{
-	"authorizeCredential", "createApiKey", "createSession", "createSessionLink", "createStreamToken", "dryRunDefinition", "dryRunNewDefinition", "endSession", "refreshLimits", "testCredential", "testNewCredential",
+	"authorizeCredential", "createApiKey", "createSession", "createSessionLink", "createStreamToken",
+	"dryRunDefinition", "dryRunNewDefinition", "endSession", "refreshLimits", "testCredential", "testNewCredential",
 	"validateDefinition",
 }
 
@@ -106,19 +107,22 @@ func TestRateLimit_TwoProcesses(t *testing.T) {
 			}
 		}
 	}
-	assert.Equal(t, 99, number(t, s.validate(s.other, checked).Want(http.StatusOK), "RateLimit-Remaining"), "another organization")
+	assert.Equal(t, 99, number(t, s.validate(s.other, checked).Want(http.StatusOK), "RateLimit-Remaining"),
+		"another organization")
 	test := s.Do(http.MethodPost, "/credentials/"+s.credential+"/test", nil).Want(http.StatusOK)
 	assert.Equal(t, 99, number(t, test, "RateLimit-Remaining"), "another operation")
 	none := s.validate(s.As("flow_wrong"), checked).Want(http.StatusUnauthorized)
 	assert.Empty(t, none.Header.Get("RateLimit-Limit"), "nobody's window")
 	public := s.Do(http.MethodGet, "/catalog/platforms", nil).Want(http.StatusOK)
 	assert.Empty(t, public.Header.Get("RateLimit-Limit"), "no limit")
-	narrow := s.Do(http.MethodPost, "/account/api-keys", `{"name":"narrow","scopes":["jobs:read"]}`).Want(http.StatusCreated)
+	narrow := s.Do(http.MethodPost, "/account/api-keys", `{"name":"narrow","scopes":["jobs:read"]}`).Want(
+		http.StatusCreated)
 	denied := s.validate(s.As(narrow.JSON()["key"].(string)), checked).Want(http.StatusForbidden)
 	assert.Empty(t, denied.Header.Get("RateLimit-Limit"), "who may not call does not count")
 
 	pgtest.MoveClock(t, s.owner, time.Minute)
-	require.Eventually(t, func() bool { return s.validate(s.Client, checked).Status == http.StatusOK }, 60*time.Second, 50*time.Millisecond)
+	require.Eventually(t, func() bool { return s.validate(s.Client, checked).Status == http.StatusOK }, 60*time.Second,
+		50*time.Millisecond)
 	assert.LessOrEqual(t, number(t, s.validate(s.Client, checked).Want(http.StatusOK), "RateLimit-Remaining"), 98)
 }
 
@@ -148,7 +152,8 @@ func TestRateLimit_Raised(t *testing.T) {
 	raised := s.replica(func(c *app.Config) { c.RequestLimit = 3 })
 	for i := range 3 {
 		res := s.validate(raised, checked).Want(http.StatusOK)
-		assert.Equal(t, [2]int{3, 2 - i}, [2]int{number(t, res, "RateLimit-Limit"), number(t, res, "RateLimit-Remaining")})
+		assert.Equal(t, [2]int{3, 2 - i}, [2]int{number(t, res, "RateLimit-Limit"),
+			number(t, res, "RateLimit-Remaining")})
 	}
 	s.validate(raised, checked).Detail(http.StatusTooManyRequests, "Rate limit exceeded: 3 per 1 minute")
 }
@@ -178,7 +183,8 @@ func TestRateLimit_Shares(t *testing.T) {
 		left[p] = remaining
 		if res.Status == http.StatusTooManyRequests {
 			res.Detail(http.StatusTooManyRequests, "Rate limit exceeded: 400 per 1 minute")
-			assert.Equal(t, [2]int{0, number(t, res, "RateLimit-Reset")}, [2]int{remaining, number(t, res, "Retry-After")})
+			assert.Equal(t, [2]int{0, number(t, res, "RateLimit-Reset")},
+				[2]int{remaining, number(t, res, "Retry-After")})
 			continue
 		}
 		assert.LessOrEqual(t, remaining, 400-i/2, "a process knows what it let pass")

@@ -130,8 +130,8 @@ func (p *table) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// TestLines: records go out as lines of CSV and JSON that others read, and lines of an answer say what became of them. A record that
-// has no form in the table fails by itself.
+// TestLines: records go out as lines of CSV and JSON that others read, and lines of an answer say what became of them.
+// A record that has no form in the table fails by itself.
 func TestLines(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -144,8 +144,10 @@ func TestLines(t *testing.T) {
 	batch := s.trigger(load, `{"records":[{"id":1,"name":"a, \"b\"\nc","note":null},{"id":2,"name":"bad"},{"id":3,"name":"x","other":"lost"},{"name":"y","id":4}]}`)
 	assert.Equal(t, map[string]int{"accepted": 2, "rejected": 1, "failed": 1}, counted(s.await(batch)))
 	failure := s.get("/flows/jobs/" + batch + ".1")["error"].(map[string]any)
-	assert.Equal(t, []any{"INVALID", `name, that is "bad"`}, []any{failure["provider_code"], failure["provider_message"]})
-	assert.Contains(t, s.get("/flows/jobs/" + batch + ".2")["error"].(map[string]any)["message"], `field "other" has no form in CSV`)
+	assert.Equal(t, []any{"INVALID", `name, that is "bad"`}, []any{failure["provider_code"],
+		failure["provider_message"]})
+	assert.Contains(t, s.get("/flows/jobs/" + batch + ".2")["error"].(map[string]any)["message"],
+		`field "other" has no form in CSV`)
 	lines := s.define(`[{"id":"s","tasks":[{"id":"t","action_id":"sheets__api__append","params":{"row":"{{ input }}"}}]}]`)
 	other := s.trigger(lines, `{"records":[{"name":"x","deep":{"a":[1]}},{"name":"bad"}]}`)
 	assert.Equal(t, map[string]int{"accepted": 1, "rejected": 1}, counted(s.await(other)))
@@ -153,7 +155,8 @@ func TestLines(t *testing.T) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	require.NoError(t, p.refuse)
-	assert.Equal(t, map[string][]string{"id": {"id", "name", "note"}, "1": {"1", "a, \"b\"\nc", "#N/A"}, "2": {"2", "bad", ""}, "4": {"4", "y", ""}}, p.loaded)
+	assert.Equal(t, map[string][]string{"id": {"id", "name", "note"}, "1": {"1", "a, \"b\"\nc", "#N/A"},
+		"2": {"2", "bad", ""}, "4": {"4", "y", ""}}, p.loaded)
 	assert.Equal(t, []string{"text/csv; charset=utf-8", "application/x-ndjson"}, p.kinds)
 }
 
@@ -183,8 +186,8 @@ var files = strings.NewReplacer(
         call: {method: GET, url: '{{ params.url }}', origins: ["ORIGIN"], answer: {success: [200], form: csv}}
 `
 
-// TestLines_File: rows of a result lie in a file that an answer names. Nothing of the credential goes there, nor anything to where files
-// must not lie. The table that was sent has the fields of all records.
+// TestLines_File: rows of a result lie in a file that an answer names. Nothing of the credential goes there, nor
+// anything to where files must not lie. The table that was sent has the fields of all records.
 func TestLines_File(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
@@ -219,17 +222,24 @@ func TestLines_File(t *testing.T) {
 		}
 	}))
 	t.Cleanup(platform.Close)
-	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("asked where no file may lie") }))
+	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter,
+		*http.Request) {
+		t.Error("asked where no file may lie")
+	}))
 	t.Cleanup(other.Close)
 	elsewhere = other.URL + "/f.csv"
 	dir := t.TempDir()
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "sheets.yaml"), []byte(strings.Replace(files, "ORIGIN", store.URL, 1)), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "sheets.yaml"),
+		[]byte(strings.Replace(files, "ORIGIN", store.URL, 1)), 0o600))
 	s := serveStack(t, true, func(c *app.Config) {
 		c.CatalogDir, c.BaseURLs["sheets"] = dir, platform.URL
-		c.AllowHosts = append(c.AllowHosts, strings.TrimPrefix(store.URL, "http://"), strings.TrimPrefix(other.URL, "http://"))
+		c.AllowHosts = append(c.AllowHosts, strings.TrimPrefix(store.URL, "http://"), strings.TrimPrefix(other.URL,
+			"http://"))
 	})
-	credential := s.made("/credentials?verify=false", `{"name":"k","platform_id":"sheets","auth_method":"api_key","credentials":{"api_key":"secret-key"}}`)
-	load := s.define(`[{"id":"s","tasks":[{"id":"t","action_id":"sheets__api__load","credential_id":"` + credential + `","params":{"row":"{{ input }}"}}]}]`)
+	credential := s.made("/credentials?verify=false",
+		`{"name":"k","platform_id":"sheets","auth_method":"api_key","credentials":{"api_key":"secret-key"}}`)
+	load := s.define(`[{"id":"s","tasks":[{"id":"t","action_id":"sheets__api__load","credential_id":"` + credential +
+		`","params":{"row":"{{ input }}"}}]}]`)
 	batch := s.trigger(load, `{"records":[{"id":1,"a":"x"},{"b":null,"id":2},{"id":3}]}`)
 	assert.Equal(t, map[string]int{"accepted": 2, "rejected": 1}, counted(s.await(batch)))
 	mu.Lock()

@@ -101,14 +101,18 @@ func TestCursor_EveryList(t *testing.T) {
 	for i := range 2 {
 		s.Do(http.MethodPost, "/account/api-keys", fmt.Sprintf(`{"name":"k%d"}`, i)).Want(http.StatusCreated)
 	}
-	s.Do(http.MethodPost, "/credentials", `{"name":"b","platform_id":"dialer","auth_method":"basic_auth","credentials":{"username":"beta","password":"x"}}`).Want(http.StatusCreated)
+	s.Do(http.MethodPost, "/credentials",
+		`{"name":"b","platform_id":"dialer","auth_method":"basic_auth","credentials":{"username":"beta","password":"x"}}`).Want(http.StatusCreated)
 	s.exchanged(batch)
 	s.exchanged(batch)
-	names := strings.NewReplacer("{platform_id}", "core", "{platform}", "dialer", "{service_id}", "core__flow", "{definition_id}", flow, "{batch_id}", batch, "{store}", "customers", "{schedule_id}", schedule, "{webhook_id}", hook.id, "{tenancy_id}", s.tenancy)
+	names := strings.NewReplacer("{platform_id}", "core", "{platform}", "dialer", "{service_id}", "core__flow",
+		"{definition_id}", flow, "{batch_id}", batch, "{store}", "customers", "{schedule_id}", schedule, "{webhook_id}",
+		hook.id, "{tenancy_id}", s.tenancy)
 	_, err := s.owner.Exec(t.Context(), `INSERT INTO flow.ledger (domain, bucket, window_seconds, starts_at, ends_at)
 		SELECT $1, 'dial', n, now(), now() + interval '1 minute' FROM unnest(ARRAY[60, 3600]) n`, s.tenancy)
 	require.NoError(t, err)
-	cursorOnly := map[string]bool{"listAuditLog": true, "listCalls": true, "listStoreRecords": true, "listWebhooks": true, "listWebhookDeliveries": true, "listUsageHistory": true}
+	cursorOnly := map[string]bool{"listAuditLog": true, "listCalls": true, "listStoreRecords": true,
+		"listWebhooks": true, "listWebhookDeliveries": true, "listUsageHistory": true}
 	// alone has lists of one item here, which give no cursor.
 	alone := map[string]bool{"listDefinitionVersions": true}
 	foreign := ""
@@ -139,8 +143,10 @@ func TestCursor_EveryList(t *testing.T) {
 			if all := s.pages(path, 1); l.id != "listUsageHistory" && l.id != "listCalls" { // which have no total
 				assert.Len(t, all, int(first["total"].(float64)))
 			}
-			s.Do(http.MethodGet, path+"?cursor="+cursor[:len(cursor)-1]+"~", nil).Detail(http.StatusBadRequest, "Invalid cursor")
-			s.Do(http.MethodGet, path+"?cursor="+strings.ToLower(cursor), nil).Detail(http.StatusBadRequest, "Invalid cursor")
+			s.Do(http.MethodGet, path+"?cursor="+cursor[:len(cursor)-1]+"~", nil).Detail(http.StatusBadRequest,
+				"Invalid cursor")
+			s.Do(http.MethodGet, path+"?cursor="+strings.ToLower(cursor), nil).Detail(http.StatusBadRequest,
+				"Invalid cursor")
 			others := s.other.Do(http.MethodGet, path+"?cursor="+cursor, nil)
 			switch {
 			case strings.HasPrefix(l.path, "/catalog/") || l.id == "listTemplates": // those are the same for everybody
@@ -152,8 +158,10 @@ func TestCursor_EveryList(t *testing.T) {
 		})
 	}
 	services := s.get("/catalog/services?limit=1")["next_cursor"].(string)
-	s.Do(http.MethodGet, "/catalog/services?order=desc&cursor="+services, nil).Detail(http.StatusBadRequest, "Invalid cursor")
-	s.Do(http.MethodGet, "/catalog/platforms/core/services?cursor="+services, nil).Detail(http.StatusBadRequest, "Invalid cursor")
+	s.Do(http.MethodGet, "/catalog/services?order=desc&cursor="+services, nil).Detail(http.StatusBadRequest,
+		"Invalid cursor")
+	s.Do(http.MethodGet, "/catalog/platforms/core/services?cursor="+services, nil).Detail(http.StatusBadRequest,
+		"Invalid cursor")
 }
 
 // queries keeps what was asked of the database.
@@ -188,7 +196,8 @@ func (q *queries) take() (out []pgx.TraceQueryStartData) {
 func buffers(t *testing.T, pool *pgxpool.Pool, q pgx.TraceQueryStartData) (n int) {
 	t.Helper()
 	var text string
-	require.NoError(t, pool.QueryRow(t.Context(), "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) "+q.SQL, q.Args...).Scan(&text))
+	require.NoError(t, pool.QueryRow(t.Context(), "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) "+q.SQL,
+		q.Args...).Scan(&text))
 	var plans []struct {
 		Plan map[string]any
 	}
@@ -208,20 +217,26 @@ func fill(t *testing.T, pool *pgxpool.Pool, org apitest.Tenant) {
 	const rows = ` FROM generate_series(1, $2::int) i`
 	for _, sql := range []string{
 		`INSERT INTO flow.api_key (id, org_id, account_id, name, prefix, last_four, hash, role, created_by)
-			SELECT ` + id + `, $1, a.id, 'k', 'flow_', 'abcd', i::text::bytea, 'admin', a.id` + rows + ` JOIN flow.account a ON a.org_id = $1 AND a.kind = 'service'`,
-		`INSERT INTO flow.credential (id, org_id, name, platform_id, auth_method, created_by) SELECT ` + id + `, $1, CASE i % 1000 WHEN 7 THEN 'Rare' ELSE 'c' END,
+			SELECT ` + id + `, $1, a.id, 'k', 'flow_', 'abcd', i::text::bytea, 'admin', a.id` + rows +
+			` JOIN flow.account a ON a.org_id = $1 AND a.kind = 'service'`,
+		`INSERT INTO flow.credential (id, org_id, name, platform_id, auth_method, created_by) SELECT ` + id +
+			`, $1, CASE i % 1000 WHEN 7 THEN 'Rare' ELSE 'c' END,
 			'dialer', 'basic_auth', 'a'` + rows,
 		`INSERT INTO flow.definition (id, org_id, name, status, created_by)
 			SELECT ` + id + `, $1, CASE i % 1000 WHEN 7 THEN 'Rare' ELSE 'd' END, CASE i % 1000 WHEN 7 THEN 'archived' ELSE 'active' END, 'a'` + rows,
-		`INSERT INTO flow.definition_version (definition_id, version, org_id, doc, created_by) SELECT ` + id + `, 1, $1, '{"steps":[]}', 'a'` + rows,
-		`INSERT INTO flow.record_set (id, org_id, chunk_size, staging_expires_at) SELECT ` + id + `, $1, 1, flow.clock() + interval '1 day'` + rows,
+		`INSERT INTO flow.definition_version (definition_id, version, org_id, doc, created_by) SELECT ` + id +
+			`, 1, $1, '{"steps":[]}', 'a'` + rows,
+		`INSERT INTO flow.record_set (id, org_id, chunk_size, staging_expires_at) SELECT ` + id +
+			`, $1, 1, flow.clock() + interval '1 day'` + rows,
 		`INSERT INTO flow.batch (id, org_id, definition_id, version, trigger_type, metadata, record_count, page_set, created_at)
-			SELECT ` + id + `, $1, ` + id + `, 1, CASE i % 1000 WHEN 7 THEN 'webhook' ELSE 'api_call' END::flow.trigger_type, '{}', 1, ` + id + `,
+			SELECT ` + id + `, $1, ` + id +
+			`, 1, CASE i % 1000 WHEN 7 THEN 'webhook' ELSE 'api_call' END::flow.trigger_type, '{}', 1, ` + id + `,
 			flow.clock()` + rows,
 		`INSERT INTO flow.schedule (id, org_id, definition_id, description, cron_expression, enabled, metadata, catch_up_seconds, overlap_policy, decided_upto, created_by)
 			SELECT ` + id + `, $1, ` + id + `, 'd', '0 0 * * *', true, '{}', 0, 'allow', flow.clock(), $1` + rows,
 		`INSERT INTO flow.webhook (id, org_id, place, definition_id, description, mode, provider, enabled, secret_version, window_began_at, created_by, created_at, updated_at)
-			SELECT ` + id + `, $1, ` + id + `, ` + id + `, 'd', 'trigger', 'standard', true, 1, flow.clock(), $1, flow.clock(), flow.clock()` + rows,
+			SELECT ` + id + `, $1, ` + id + `, ` + id +
+			`, 'd', 'trigger', 'standard', true, 1, flow.clock(), $1, flow.clock(), flow.clock()` + rows,
 		`INSERT INTO flow.event_subscription (id, org_id, definition_id, description, event_kind, enabled, created_by, created_at, updated_at)
 			SELECT ` + id + `, $1, ` + id + `, 'd', 'record_set.expired', true, $1, flow.clock(), flow.clock()` + rows,
 		`INSERT INTO flow.pause (id, org_id, scope, status, cause, created_at, expires_at)
@@ -252,10 +267,15 @@ func TestCursor_DeepPages(t *testing.T) {
 	entries, err := catalog.Load(catalog.Options{})
 	require.NoError(t, err)
 	handler, err := api.New(api.Deps{
-		Pool: traced, Accounts: accounts, Catalog: entries, RecordSets: recordset.New(traced, noWaker{}, nil), Definitions: definition.New(traced, entries),
-		Credentials: credential.New(credential.Deps{Pool: traced, Catalog: entries, Now: time.Now}), Runs: run.New(traced, nil, nil, nil, nil), Holds: hold.New(traced, nil, nil),
-		Schedules: schedule.New(traced, nil, nil, nil, nil, nil), Webhooks: webhook.New(webhook.Deps{Pool: traced}), Subscriptions: subscription.New(traced, nil, nil, nil),
-		Answers: apitest.Answers(t, pool), Limits: request.NewLimits(pool, time.Now, slog.New(slog.DiscardHandler)), Now: time.Now, Log: slog.New(slog.DiscardHandler),
+		Pool: traced, Accounts: accounts, Catalog: entries, RecordSets: recordset.New(traced, noWaker{}, nil),
+		Definitions: definition.New(traced, entries),
+		Credentials: credential.New(credential.Deps{Pool: traced, Catalog: entries, Now: time.Now}),
+		Runs:        run.New(traced, nil, nil, nil, nil), Holds: hold.New(traced, nil, nil),
+		Schedules: schedule.New(traced, nil, nil, nil, nil, nil), Webhooks: webhook.New(webhook.Deps{Pool: traced}),
+		Subscriptions: subscription.New(traced, nil, nil, nil),
+		Answers:       apitest.Answers(t, pool), Limits: request.NewLimits(pool, time.Now,
+			slog.New(slog.DiscardHandler)),
+		Now: time.Now, Log: slog.New(slog.DiscardHandler),
 	})
 	require.NoError(t, err)
 	c := apitest.Serve(t, handler, org.Key)
@@ -266,7 +286,8 @@ func TestCursor_DeepPages(t *testing.T) {
 		require.NotEmpty(t, found)
 		for _, q := range found {
 			if filtered.MatchString(path) && strings.Contains(q.SQL, "LIMIT") {
-				assert.Equal(t, pgx.QueryExecModeCacheDescribe, q.Args[0], "%s may get a plan that was made for other filters", path)
+				assert.Equal(t, pgx.QueryExecModeCacheDescribe, q.Args[0],
+					"%s may get a plan that was made for other filters", path)
 			}
 			n += buffers(t, pool, q)
 		}
@@ -275,10 +296,13 @@ func TestCursor_DeepPages(t *testing.T) {
 	// Of a page of 100 rows, and of one of 10: the rows, what belongs to them, and the ways there.
 	const pageBuffers, rareBuffers = 1000, 150
 	for _, path := range []string{
-		"/account/api-keys", "/credentials", "/flows/definitions", "/data/record-sets", "/flows/batches", "/flows/batches?trigger_type=api_call",
-		"/credentials?order=desc", "/flows/definitions?order=desc", "/data/record-sets?order=desc", "/flows/batches?order=desc", "/flows/schedules?order=desc",
+		"/account/api-keys", "/credentials", "/flows/definitions", "/data/record-sets", "/flows/batches",
+		"/flows/batches?trigger_type=api_call",
+		"/credentials?order=desc", "/flows/definitions?order=desc", "/data/record-sets?order=desc",
+		"/flows/batches?order=desc", "/flows/schedules?order=desc",
 		"/flows/webhooks?order=desc", "/flows/event-subscriptions?order=desc",
-		"/admin/dispatch/pauses?include_released=true", "/admin/dispatch/pauses?include_released=true&sort_by=expires_at&order=asc",
+		"/admin/dispatch/pauses?include_released=true",
+		"/admin/dispatch/pauses?include_released=true&sort_by=expires_at&order=asc",
 	} {
 		sep := "?"
 		if strings.Contains(path, "?") {
@@ -292,13 +316,20 @@ func TestCursor_DeepPages(t *testing.T) {
 		assert.LessOrEqual(t, last, pageBuffers, path)
 	}
 	for _, path := range []string{
-		"/flows/definitions?status=archived", "/flows/batches?status=running", "/flows/batches?trigger_type=webhook", "/flows/batches?status=failed",
-		"/flows/batches?definition_id=01900000-0000-7000-8000-000000002000", "/flows/batches?schedule_id=01900000-0000-7000-8000-000000002000",
-		"/flows/definitions?name=RARE", "/flows/definitions?name=rare&order=desc", "/credentials?name=rare", "/flows/schedules?order=desc&definition_id=01900000-0000-7000-8000-000000002000",
-		"/flows/webhooks?definition_id=01900000-0000-7000-8000-000000002000", "/flows/event-subscriptions?definition_id=01900000-0000-7000-8000-000000002000",
-		"/flows/batches?created_before=2020-01-01T00:00:00Z", "/flows/batches?order=desc&created_after=2099-01-01T00:00:00Z",
-		"/data/record-sets?created_before=2020-01-01T00:00:00Z", "/flows/definitions?order=desc&created_after=2099-01-01T00:00:00Z",
-		"/data/record-sets?status=sealed", "/admin/dispatch/pauses?scope=lane&include_released=true", "/admin/dispatch/pauses?scope=lane", "/admin/dispatch/pauses?order=asc",
+		"/flows/definitions?status=archived", "/flows/batches?status=running", "/flows/batches?trigger_type=webhook",
+		"/flows/batches?status=failed",
+		"/flows/batches?definition_id=01900000-0000-7000-8000-000000002000",
+		"/flows/batches?schedule_id=01900000-0000-7000-8000-000000002000",
+		"/flows/definitions?name=RARE", "/flows/definitions?name=rare&order=desc", "/credentials?name=rare",
+		"/flows/schedules?order=desc&definition_id=01900000-0000-7000-8000-000000002000",
+		"/flows/webhooks?definition_id=01900000-0000-7000-8000-000000002000",
+		"/flows/event-subscriptions?definition_id=01900000-0000-7000-8000-000000002000",
+		"/flows/batches?created_before=2020-01-01T00:00:00Z",
+		"/flows/batches?order=desc&created_after=2099-01-01T00:00:00Z",
+		"/data/record-sets?created_before=2020-01-01T00:00:00Z",
+		"/flows/definitions?order=desc&created_after=2099-01-01T00:00:00Z",
+		"/data/record-sets?status=sealed", "/admin/dispatch/pauses?scope=lane&include_released=true",
+		"/admin/dispatch/pauses?scope=lane", "/admin/dispatch/pauses?order=asc",
 	} {
 		n := cost(path + "&limit=100")
 		t.Logf("%s: %d buffers", path, n)

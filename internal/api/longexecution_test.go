@@ -19,8 +19,8 @@ import (
 	"flowlane/internal/app"
 )
 
-// TestExecution_Long: an execution whose outputs are tens of megabytes is written output by output, as its reader reads it, and
-// is complete.
+// TestExecution_Long: an execution whose outputs are tens of megabytes is written output by output, as its reader reads
+// it, and is complete.
 func TestExecution_Long(t *testing.T) {
 	t.Parallel()
 	const steps, tasks, size = 2, 20, 850 << 10
@@ -37,19 +37,24 @@ func TestExecution_Long(t *testing.T) {
 		_ = json.NewEncoder(w).Encode([]string{sent(r.URL.Path)})
 	}))
 	t.Cleanup(receiver.Close)
-	s := serveStack(t, true, func(c *app.Config) { c.AllowHosts = append(c.AllowHosts, strings.TrimPrefix(receiver.URL, "http://")) })
+	s := serveStack(t, true, func(c *app.Config) {
+		c.AllowHosts = append(c.AllowHosts, strings.TrimPrefix(receiver.URL,
+			"http://"))
+	})
 	var flow []string
 	for i := range steps {
 		var of []string
 		for j := range tasks {
-			of = append(of, fmt.Sprintf(`{"id":"t%d-%d","action_id":"core__http__request","params":{"url":"%s/%d/%d"}}`, i, j, receiver.URL, i, j))
+			of = append(of, fmt.Sprintf(`{"id":"t%d-%d","action_id":"core__http__request","params":{"url":"%s/%d/%d"}}`,
+				i, j, receiver.URL, i, j))
 		}
 		flow = append(flow, fmt.Sprintf(`{"id":"s%d","tasks":[%s]}`, i, strings.Join(of, ",")))
 	}
 	batch := s.trigger(s.define("["+strings.Join(flow, ",")+"]"), `{"input_data":{}}`)
 	require.Equal(t, "completed", s.settledJob(batch)["status"])
 
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL+"/v1/flows/executions/"+batch+".0.1", http.NoBody)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL+"/v1/flows/executions/"+batch+".0.1",
+		http.NoBody)
 	require.NoError(t, err)
 	req.Header.Set("X-API-Key", s.Key)
 	res, err := http.DefaultClient.Do(req)

@@ -35,8 +35,8 @@ type item[T any] interface {
 	Encode(e *jx.Encoder)
 }
 
-// readRecords reads the records of a list. One that may be long, or that looks for a key, waits for room, until its answer is
-// written.
+// readRecords reads the records of a list. One that may be long, or that looks for a key, waits for room, until its
+// answer is written.
 func readRecords(ctx context.Context, runs *run.Service, orgID uuid.UUID, p page, f run.RecordFilter) (run.RecordPage,
 	error) {
 	if known, ok := ctx.Value(exchangeKey{}).(*exchange); ok && (p.limit > longList || f.Key != "") {

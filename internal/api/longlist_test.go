@@ -18,7 +18,8 @@ func TestLists_Long(t *testing.T) {
 	batch := s.trigger(s.define(`[{"id":"s","tasks":[{"id":"t","action_id":"core__flow__transform","params":{"value":"{{ 10 / (input.n % 10 - 3) }}"}}]}]`),
 		fmt.Sprintf(`{"record_set_id":%q}`, s.upload(rowsOf(records))))
 	s.await(batch)
-	for _, path := range []string{"/flows/jobs?batch_id=" + batch, "/flows/executions?batch_id=" + batch, "/flows/batches/" + batch + "/results?"} {
+	for _, path := range []string{"/flows/jobs?batch_id=" + batch, "/flows/executions?batch_id=" + batch,
+		"/flows/batches/" + batch + "/results?"} {
 		path = strings.TrimSuffix(path, "?")
 		want := s.pages(path, 900)
 		require.Len(t, want, records, path)
@@ -47,10 +48,12 @@ func TestLists_LargeRows(t *testing.T) {
 	definition := s.define(transformSteps)
 	for range rows {
 		s.trigger(definition, `{"records":[{}],"metadata":{"pad":"`+pad+`"}}`)
-		s.define(`[{"id":"s","tasks":[{"id":"t","action_id":"core__flow__transform","params":{"value":"` + pad + `"}}]}]`)
+		s.define(`[{"id":"s","tasks":[{"id":"t","action_id":"core__flow__transform","params":{"value":"` + pad +
+			`"}}]}]`)
 		s.Do(http.MethodPost, "/data/record-sets", `{"metadata":{"pad":"`+pad+`"}}`).Want(http.StatusCreated)
 	}
-	for path, total := range map[string]int{"/data/record-sets": rows, "/flows/batches": rows, "/flows/definitions": rows + 1} {
+	for path, total := range map[string]int{"/data/record-sets": rows, "/flows/batches": rows,
+		"/flows/definitions": rows + 1} {
 		first := s.get(path + "?limit=50000")
 		assert.Less(t, len(first["items"].([]any)), rows, path)
 		assert.Equal(t, float64(total), first["total"])

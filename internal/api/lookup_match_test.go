@@ -147,12 +147,16 @@ func TestLookupMatch(t *testing.T) {
 	s := serveStack(t, true, func(c *app.Config) { c.CatalogDir, c.BaseURLs["people"] = dir, platform.URL })
 	batch := s.trigger(s.define(`[{"id":"s","tasks":[{"id":"t","action_id":"people__api__create","params":{"email":"{{ input.email }}","age":"{{ input.age }}"}}]}]`),
 		`{"records":[{"email":"Taken@x.example","age":40.0},{"email":"absent@x.example","age":40},{"email":"twice@x.example","age":40},{"email":"other@x.example","age":40}]}`)
-	b := s.until(batch, func(b map[string]any) bool { return counted(b)["completed"] == 3 && counted(b)["unresolved"] == 1 })
+	b := s.until(batch, func(b map[string]any) bool {
+		return counted(b)["completed"] == 3 &&
+			counted(b)["unresolved"] == 1
+	})
 	assert.Equal(t, "running", b["status"])
 	output := func(position string) any { return s.get("/flows/jobs/" + batch + position)["output"] }
 	made := s.calls("job_id=" + batch + ".0&purpose=call")
 	for _, asked := range s.calls("job_id=" + batch + ".0&purpose=lookup") {
-		assert.Equal(t, []any{"people__api__find", made[0].ID, "success"}, []any{asked.ActionID, *asked.About, asked.Outcome})
+		assert.Equal(t, []any{"people__api__find", made[0].ID, "success"}, []any{asked.ActionID, *asked.About,
+			asked.Outcome})
 	}
 	assert.NotEmpty(t, s.calls("job_id="+batch+".0&purpose=lookup"))
 	d.mu.Lock()
@@ -161,11 +165,14 @@ func TestLookupMatch(t *testing.T) {
 	for _, c := range d.made {
 		byEmail[c["properties"].(map[string]any)["email"]] = c // the last of them
 	}
-	for position, email := range map[string]string{".0": "taken@x.example", ".1": "absent@x.example", ".3": "other@x.example"} {
+	for position, email := range map[string]string{".0": "taken@x.example", ".1": "absent@x.example",
+		".3": "other@x.example"} {
 		assert.Equal(t, map[string]any{"id": byEmail[email]["id"]}, output(position), email)
 	}
 	twice := s.get("/flows/jobs/" + batch + ".2")
 	assert.Equal(t, "unresolved", twice["status"])
-	assert.Contains(t, twice["error"].(object)["message"], "; several of what the provider has received look like this call: look there, then")
-	assert.Equal(t, map[string]int{"Taken@x.example": 1, "absent@x.example": 2, "twice@x.example": 1, "other@x.example": 1}, d.tries)
+	assert.Contains(t, twice["error"].(object)["message"],
+		"; several of what the provider has received look like this call: look there, then")
+	assert.Equal(t, map[string]int{"Taken@x.example": 1, "absent@x.example": 2, "twice@x.example": 1,
+		"other@x.example": 1}, d.tries)
 }

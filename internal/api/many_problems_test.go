@@ -19,7 +19,8 @@ func TestManyProblems(t *testing.T) {
 	for i := range 250 {
 		fmt.Fprintf(&body, `,"f%03d":1`, i)
 	}
-	answer := s.Do(http.MethodPost, "/data/record-sets", `{"chunk_size":1`+body.String()+`}`).Want(http.StatusUnprocessableEntity)
+	answer := s.Do(http.MethodPost, "/data/record-sets", `{"chunk_size":1`+body.String()+
+		`}`).Want(http.StatusUnprocessableEntity)
 	var doc struct{ Detail []map[string]any }
 	require.NoError(t, json.Unmarshal(answer.Body, &doc))
 	require.Len(t, doc.Detail, 101)

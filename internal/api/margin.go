@@ -16,7 +16,8 @@ type Tuner interface {
 	Margins(ctx context.Context, orgID uuid.UUID, tenancyID string) ([]dispatch.Margin, error)
 	SetMargin(ctx context.Context, orgID uuid.UUID, tenancyID, bucket string, percent int) (*dispatch.Margin, error)
 	Lanes(ctx context.Context, orgID uuid.UUID, tenancyID string) ([]db.FlowDomainLane, error)
-	SetLane(ctx context.Context, orgID uuid.UUID, tenancyID, name string, weight, maxCalls int) (*db.FlowDomainLane, error)
+	SetLane(ctx context.Context, orgID uuid.UUID, tenancyID, name string, weight,
+		maxCalls int) (*db.FlowDomainLane, error)
 }
 
 func (h dispatchHandler) GetMargins(ctx context.Context, params oas.GetMarginsParams) (*oas.Margins, error) {
@@ -31,7 +32,8 @@ func (h dispatchHandler) GetMargins(ctx context.Context, params oas.GetMarginsPa
 	return &out, nil
 }
 
-func (h dispatchHandler) SetMargin(ctx context.Context, req *oas.MarginInput, params oas.SetMarginParams) (*oas.Margin, error) {
+func (h dispatchHandler) SetMargin(ctx context.Context, req *oas.MarginInput,
+	params oas.SetMarginParams) (*oas.Margin, error) {
 	m, err := h.tuner.SetMargin(ctx, account.FromContext(ctx).OrgID, params.TenancyID, params.Bucket, req.MarginPercent)
 	if err != nil {
 		return nil, err
@@ -41,5 +43,6 @@ func (h dispatchHandler) SetMargin(ctx context.Context, req *oas.MarginInput, pa
 }
 
 func marginOf(m *dispatch.Margin) oas.Margin {
-	return oas.Margin{Bucket: m.Bucket, MarginPercent: m.Percent, BindingPercent: m.Binding, UpdatedAt: nilTime(m.UpdatedAt)}
+	return oas.Margin{Bucket: m.Bucket, MarginPercent: m.Percent, BindingPercent: m.Binding,
+		UpdatedAt: nilTime(m.UpdatedAt)}
 }

@@ -34,12 +34,14 @@ func (s *stack) margin(bucket string) map[string]any {
 func TestMargin_Binds(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, false)
-	assert.Equal(t, map[string]any{"bucket": "upload", "margin_percent": 100.0, "binding_percent": 100.0, "updated_at": nil}, s.margin("upload"))
+	assert.Equal(t, map[string]any{"bucket": "upload", "margin_percent": 100.0, "binding_percent": 100.0,
+		"updated_at": nil}, s.margin("upload"))
 	assert.Len(t, s.get(s.domain() + "/margins")["buckets"], 5)
 
 	set := s.Do("PUT", s.domain()+"/margins/upload", `{"margin_percent":51}`).Want(http.StatusOK).JSON()
 	assert.Equal(t, set, s.margin("upload"))
-	assert.Equal(t, map[string]float64{"60": 10, "3600": 204, "86400": 1020}, s.caps("upload"), "of 20, 400 and 2000, rounded down")
+	assert.Equal(t, map[string]float64{"60": 10, "3600": 204, "86400": 1020}, s.caps("upload"),
+		"of 20, 400 and 2000, rounded down")
 	assert.Equal(t, 140.0, s.caps("modify")["60"], "another bucket's")
 	s.Do("PUT", s.domain()+"/margins/upload", set).Want(http.StatusOK)
 
@@ -53,7 +55,8 @@ func TestMargin_Binds(t *testing.T) {
 	assert.Equal(t, 1.0, s.caps("upload")["60"])
 }
 
-// Each organization has its own margin, and the lowest of all that use the account counts. It goes with its organization.
+// Each organization has its own margin, and the lowest of all that use the account counts. It goes with its
+// organization.
 func TestMargin_LowestOfAllBinds(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, false)
@@ -93,7 +96,8 @@ func TestMargin_BindsWithACredentialOnly(t *testing.T) {
 	}
 	settings := func(more string) {
 		t.Helper()
-		other.Do("PUT", "/credentials/"+other.credential+"?verify=false", `{"name":"sim","platform_id":"dialer","auth_method":"basic_auth"`+more+`}`).Want(http.StatusOK)
+		other.Do("PUT", "/credentials/"+other.credential+"?verify=false",
+			`{"name":"sim","platform_id":"dialer","auth_method":"basic_auth"`+more+`}`).Want(http.StatusOK)
 	}
 	binding(50)
 	for _, status := range []string{"revoked", "expired"} {
@@ -120,7 +124,8 @@ func TestMargin_GoesWithTheCredential(t *testing.T) {
 	other := *s
 	other.Client = s.As(s.tenant("Other"))
 	other.identify("acme")
-	s.sim.SetAccount("acme", dialersim.AccountSettings{Limits: map[string]map[int]int64{"upload": {60: 99, 3600: 99, 86400: 2}}})
+	s.sim.SetAccount("acme", dialersim.AccountSettings{Limits: map[string]map[int]int64{"upload": {60: 99, 3600: 99,
+		86400: 2}}})
 	s.Do("POST", s.domain()+"/refresh-limits", nil).Want(http.StatusOK)
 	other.Do("PUT", s.domain()+"/margins/upload", `{"margin_percent":50}`).Want(http.StatusOK)
 	definition := s.define(uploadSteps)
@@ -145,12 +150,14 @@ func (s *stack) waitsForRoom() {
 func TestMargin_HoldsCallsBack(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, true)
-	s.sim.SetAccount("acme", dialersim.AccountSettings{Limits: map[string]map[int]int64{"upload": {60: 99, 3600: 99, 86400: 2}}})
+	s.sim.SetAccount("acme", dialersim.AccountSettings{Limits: map[string]map[int]int64{"upload": {60: 99, 3600: 99,
+		86400: 2}}})
 	s.Do("POST", s.domain()+"/refresh-limits", nil).Want(http.StatusOK)
 	s.Do("PUT", s.domain()+"/margins/upload", `{"margin_percent":1}`).Want(http.StatusOK)
 	assert.Equal(t, map[string]float64{"60": 1, "3600": 1, "86400": 1}, s.caps("upload"))
 	definition := s.define(uploadSteps)
-	assert.Equal(t, "completed", s.await(s.trigger(definition, `{"input_data":{"id":"a"}}`))["status"], "one call is left")
+	assert.Equal(t, "completed", s.await(s.trigger(definition, `{"input_data":{"id":"a"}}`))["status"],
+		"one call is left")
 	held := s.trigger(definition, `{"input_data":{"id":"b"}}`)
 	s.waitsForRoom()
 	assert.Len(t, s.sim.Arrivals("demo"), 1)
@@ -164,8 +171,10 @@ func TestMargin_Refused(t *testing.T) {
 	path := s.domain() + "/margins/"
 	s.Do("PUT", path+"upload", `{"margin_percent":0}`).Invalid("body.margin_percent greater_than_equal")
 	s.Do("PUT", path+"upload", `{"margin_percent":101}`).Invalid("body.margin_percent less_than_equal")
-	s.Do("PUT", path+"upload", `{"margin_percent":null,"windows":1}`).Invalid("body.margin_percent null_not_allowed", "body.windows extra_forbidden")
+	s.Do("PUT", path+"upload", `{"margin_percent":null,"windows":1}`).Invalid("body.margin_percent null_not_allowed",
+		"body.windows extra_forbidden")
 	s.Do("PUT", path+"nothing", `{"margin_percent":50}`).Detail(http.StatusNotFound, "Bucket not found")
-	s.Do("PUT", "/platforms/dialer/domains/nobody/margins/upload", `{"margin_percent":50}`).Detail(http.StatusNotFound, "Domain not found")
+	s.Do("PUT", "/platforms/dialer/domains/nobody/margins/upload", `{"margin_percent":50}`).Detail(http.StatusNotFound,
+		"Domain not found")
 	assert.Equal(t, 100.0, s.margin("upload")["margin_percent"])
 }

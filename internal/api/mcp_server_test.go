@@ -15,7 +15,8 @@ import (
 	"flowlane/test/servers"
 )
 
-// everythingServer is the reference server of the Model Context Protocol. It names the port that it is told, not the one that it gets.
+// everythingServer is the reference server of the Model Context Protocol. It names the port that it is told, not the
+// one that it gets.
 const everythingServer = `
 console.log = console.error
 const { Server } = require("net")
@@ -34,29 +35,34 @@ func TestMCPServer(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "everything.yaml")
 	var said strings.Builder
-	imported := []string{"catalog", "import", "mcp", "--url", "http://" + host + "/mcp", "--platform-id", "everything", "--out", file}
+	imported := []string{"catalog", "import", "mcp", "--url", "http://" + host + "/mcp", "--platform-id", "everything",
+		"--out", file}
 	require.Zero(t, cli.Main(imported, &said, &said), "%s", &said)
 	text, err := os.ReadFile(file)
 	require.NoError(t, err)
 	said.Reset()
 	require.Zero(t, cli.Main(imported, &said, &said), "%s", &said)
 	assert.Contains(t, said.String(), "is up to date")
-	require.NoError(t, os.WriteFile(file, []byte(strings.Replace(string(text), "tool: get-env", "tool: no-such-tool", 1)), 0o600))
+	require.NoError(t, os.WriteFile(file, []byte(strings.Replace(string(text), "tool: get-env", "tool: no-such-tool",
+		1)), 0o600))
 
 	s := serveStack(t, true, func(c *app.Config) { c.AllowHosts, c.CatalogDir = append(c.AllowHosts, host), dir })
 	checks := map[string]string{}
 	for _, a := range s.pages("/catalog/services/everything__tools/actions", 100) {
-		checks[strings.TrimPrefix(field[string](t, a, "id"), "everything__tools__")] = field[string](t, a, "outcome_check")
+		checks[strings.TrimPrefix(field[string](t, a, "id"), "everything__tools__")] = field[string](t, a,
+			"outcome_check")
 	}
 	assert.Equal(t, "safe", checks["echo"], checks)
 	assert.Equal(t, "none", checks["toggle_simulated_logging"], checks)
 
 	task := func(step, tool, params string) string {
-		return `{"id":"` + step + `","tasks":[{"id":"` + step + `","action_id":"everything__tools__` + tool + `","params":` + params + `}]}`
+		return `{"id":"` + step + `","tasks":[{"id":"` + step + `","action_id":"everything__tools__` + tool +
+			`","params":` + params + `}]}`
 	}
 	batch := s.trigger(s.define("["+task("echo", "echo", `{"message":"{{ input.name }}"}`)+","+
 		task("sum", "get_sum", `{"a":"{{ input.n }}","b":40}`)+","+
-		task("weather", "get_structured_content", `{"location":"New York"}`)+"]"), `{"records":[{"name":"ü \"a\"","n":2},{"name":"b","n":3}]}`)
+		task("weather", "get_structured_content", `{"location":"New York"}`)+"]"),
+		`{"records":[{"name":"ü \"a\"","n":2},{"name":"b","n":3}]}`)
 	assert.Equal(t, map[string]int{"completed": 2}, counted(s.await(batch)))
 	steps := string(s.Do(http.MethodGet, "/flows/executions/"+batch+".0.1", nil).Want(http.StatusOK).Body)
 	assert.Contains(t, steps, `"text":"Echo: ü \"a\""`)

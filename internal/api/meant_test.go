@@ -30,18 +30,26 @@ func TestMeant(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, false)
 	for _, tt := range []struct{ name, path, body, loc, msg string }{
-		{"Action", "/flows/definitions", definitionOf(`{"id":"t","action_id":"core__htpp__request"}`), "body steps 0 tasks 0 action_id",
+		{"Action", "/flows/definitions", definitionOf(`{"id":"t","action_id":"core__htpp__request"}`),
+			"body steps 0 tasks 0 action_id",
 			`There is no such action in the catalog; did you mean "core__http__request"? GET /v1/catalog/actions lists them`},
-		{"NoNearAction", "/flows/definitions", definitionOf(`{"id":"t","action_id":"zzz"}`), "body steps 0 tasks 0 action_id",
+		{"NoNearAction", "/flows/definitions", definitionOf(`{"id":"t","action_id":"zzz"}`),
+			"body steps 0 tasks 0 action_id",
 			`There is no such action in the catalog; GET /v1/catalog/actions lists them`},
-		{"Param", "/flows/definitions", definitionOf(`{"id":"t","action_id":"core__http__request","params":{"url":"https://a.example","methd":"GET"}}`),
+		{"Param", "/flows/definitions", definitionOf(
+			`{"id":"t","action_id":"core__http__request","params":{"url":"https://a.example","methd":"GET"}}`),
 			"body steps 0 tasks 0 params methd", `Is not a parameter of this action; did you mean "method"?`},
-		{"Function", "/flows/definitions", definitionOf(`{"id":"t","action_id":"core__flow__transform","params":{"value":"{{ uper(input.a) }}"}}`),
-			"body steps 0 tasks 0 params value", `{{ uper(input.a) }}: unknown function "uper"; did you mean "upper"? (at character 1)`},
-		{"Field", "/flows/definitions", `{"nam":"x","name":"x","steps":[]}`, "body nam", `This field is not known here; did you mean "name"?`},
-		{"NestedField", "/flows/definitions", definitionOf(`{"id":"t","action":"x","action_id":"core__flow__transform"}`), "body steps 0 tasks 0 action",
+		{"Function", "/flows/definitions",
+			definitionOf(`{"id":"t","action_id":"core__flow__transform","params":{"value":"{{ uper(input.a) }}"}}`),
+			"body steps 0 tasks 0 params value",
+			`{{ uper(input.a) }}: unknown function "uper"; did you mean "upper"? (at character 1)`},
+		{"Field", "/flows/definitions", `{"nam":"x","name":"x","steps":[]}`, "body nam",
+			`This field is not known here; did you mean "name"?`},
+		{"NestedField", "/flows/definitions",
+			definitionOf(`{"id":"t","action":"x","action_id":"core__flow__transform"}`), "body steps 0 tasks 0 action",
 			`This field is not known here`},
-		{"Word", "/credentials", `{"name":"x","platform_id":"dialer","auth_method":"api-key","credentials":{}}`, "body auth_method",
+		{"Word", "/credentials", `{"name":"x","platform_id":"dialer","auth_method":"api-key","credentials":{}}`,
+			"body auth_method",
 			`Must be one of basic_auth, api_key, jwt, oauth2, aws_access_key, mutual_tls; did you mean "api_key"?`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -143,14 +151,16 @@ func TestMeant_Missing(t *testing.T) {
 	s := serveStack(t, false)
 	const gone = "0192f0c1-7c3e-7a52-9d3b-5d5b0c6f1a11"
 	var p placed
-	task := `{"id":"t%d","action_id":"dialer__api__upload","credential_id":"` + gone + `","params":{"list":"l","key_field":"id","row":"{{ input }}"}}`
+	task := `{"id":"t%d","action_id":"dialer__api__upload","credential_id":"` + gone +
+		`","params":{"list":"l","key_field":"id","row":"{{ input }}"}}`
 	s.Do(http.MethodPost, "/flows/definitions", definitionOf(fmt.Sprintf(task, 0)+","+fmt.Sprintf(task, 1))).
 		Detail(http.StatusNotFound, "Credential not found").Into(&p)
 	require.Len(t, p.Errors, 2)
 	assert.Equal(t, "body steps 0 tasks 1 credential_id", join(p.Errors[1].Loc))
 	assert.Contains(t, p.Errors[1].Msg, "GET /v1/credentials")
 
-	s.Do(http.MethodPost, "/flows/definitions", `{"name":"x","variable_set_id":"`+gone+`","steps":[{"id":"s","tasks":[{"id":"t","action_id":"core__flow__transform","params":{"value":1}}]}]}`).
+	s.Do(http.MethodPost, "/flows/definitions", `{"name":"x","variable_set_id":"`+gone+
+		`","steps":[{"id":"s","tasks":[{"id":"t","action_id":"core__flow__transform","params":{"value":1}}]}]}`).
 		Detail(http.StatusNotFound, "VariableSet not found").Into(&p)
 	assert.Equal(t, "body variable_set_id", join(p.Errors[0].Loc))
 }

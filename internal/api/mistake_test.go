@@ -52,7 +52,8 @@ func (a answeredMistake) at() (places []string) {
 	return places
 }
 
-// TestMistakes: forty typical mistakes are answered with what is wrong, where, and what to do. With -v it prints them as a table.
+// TestMistakes: forty typical mistakes are answered with what is wrong, where, and what to do. With -v it prints them
+// as a table.
 func TestMistakes(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("testdata/mistakes.yaml")
@@ -86,12 +87,14 @@ func TestMistakes(t *testing.T) {
 // mistakeWorld is what there is when the mistakes are made: the replacements for the words in capitals.
 func mistakeWorld(s *stack) *strings.Replacer {
 	flow := s.define(transformSteps)
-	draft := s.Do(http.MethodPost, "/flows/definitions", `{"name":"draft","steps":`+transformSteps+`}`).Want(http.StatusCreated).JSON()["id"].(string)
+	draft := s.Do(http.MethodPost, "/flows/definitions", `{"name":"draft","steps":`+transformSteps+
+		`}`).Want(http.StatusCreated).JSON()["id"].(string)
 	open := s.Do(http.MethodPost, "/data/record-sets", nil).Want(http.StatusCreated).JSON()["id"].(string)
 	used := s.upload(rowsOf(1))
 	over := s.trigger(flow, `{"record_set_id":"`+used+`"}`)
 	s.await(over)
-	return strings.NewReplacer("CRED", s.credential, "FLOW", flow, "DRAFT", draft, "OPEN", open, "SEALED", s.upload(rowsOf(1)), "USED", used,
+	return strings.NewReplacer("CRED", s.credential, "FLOW", flow, "DRAFT", draft, "OPEN", open, "SEALED",
+		s.upload(rowsOf(1)), "USED", used,
 		"OVER", over, "HOOK", s.webhook(s.webhookBody()).url)
 }
 

@@ -21,8 +21,8 @@ import (
 	"flowlane/test/servers"
 )
 
-// tlsServer takes only clients whose certificate the authority of its arguments has signed. It says who the client of a connection is,
-// and which request of that connection came; and it gives tokens, bound to the client that asks.
+// tlsServer takes only clients whose certificate the authority of its arguments has signed. It says who the client of a
+// connection is, and which request of that connection came; and it gives tokens, bound to the client that asks.
 const tlsServer = `
 const [cert, key, ca] = process.argv.slice(1)
 const nth = new WeakMap()
@@ -56,8 +56,10 @@ func (a *authority) sign(name string, until time.Time, isCA bool) (certificate, 
 	own, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(a.t, err)
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-48 * time.Hour), NotAfter: until,
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
+		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name},
+		NotBefore: time.Now().Add(-48 * time.Hour), NotAfter: until,
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth,
+			x509.ExtKeyUsageServerAuth},
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, BasicConstraintsValid: true,
 	}
 	parent, signer := a.cert, a.key
@@ -73,7 +75,8 @@ func (a *authority) sign(name string, until time.Time, isCA bool) (certificate, 
 	}
 	private, err := x509.MarshalPKCS8PrivateKey(own)
 	require.NoError(a.t, err)
-	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})), string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}))
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})),
+		string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}))
 }
 
 type tlsBundle struct {
@@ -98,7 +101,8 @@ func (b *tlsBundle) client(name string, pairs ...any) object {
 	cert, key := b.trusted.sign(name, time.Now().Add(time.Hour), false)
 	return object{
 		"name": name, "platform_id": "core", "auth_method": "mutual_tls", "allowed_origins": []string{b.at},
-		"credentials": with(object{"client_certificate": cert, "client_key": key, "server_ca": b.trusted.pem}, pairs...),
+		"credentials": with(object{"client_certificate": cert, "client_key": key, "server_ca": b.trusted.pem},
+			pairs...),
 	}
 }
 
@@ -116,14 +120,15 @@ func (b *tlsBundle) call(of *stack, credential, method string, times int) (jobs 
 	return jobs
 }
 
-// TestMutualTLS: a server that knows clients by their certificates takes a credential's, for calls and for tokens; connections of
-// one credential never carry the calls of another, be it of the same organization or not.
+// TestMutualTLS: a server that knows clients by their certificates takes a credential's, for calls and for tokens;
+// connections of one credential never carry the calls of another, be it of the same organization or not.
 func TestMutualTLS(t *testing.T) {
 	t.Parallel()
 	b := setupTLS(t)
 	other := *b.stack
 	other.Client = b.other
-	ann, bob, eve := b.made("/credentials", b.client("ann")), b.made("/credentials", b.client("bob")), other.made("/credentials", b.client("eve"))
+	ann, bob, eve := b.made("/credentials", b.client("ann")), b.made("/credentials", b.client("bob")),
+		other.made("/credentials", b.client("eve"))
 	reused := 0.0
 	for range 2 {
 		for _, tc := range []struct {
@@ -140,7 +145,8 @@ func TestMutualTLS(t *testing.T) {
 	}
 	assert.Greater(t, reused, 1.0, "connections are kept, so that they could be mixed up")
 
-	tokens := with(b.client("app", "client_id", "app", "client_secret", needle), "auth_method", "oauth2", "token_url", b.at+"/token")
+	tokens := with(b.client("app", "client_id", "app", "client_secret", needle), "auth_method", "oauth2", "token_url",
+		b.at+"/token")
 	body := b.call(b.stack, b.made("/credentials", tokens), "POST", 1)[0]["output"].(object)["body"].(object)
 	assert.Equal(t, []any{"app", "Bearer ************"}, []any{body["who"], body["authorization"]})
 
@@ -162,23 +168,27 @@ func TestMutualTLS_Refused(t *testing.T) {
 		pairs []any
 		want  string
 	}{
-		"another key":   {[]any{"client_key", another}, "client_key is not the key of client_certificate"},
-		"ended":         {[]any{"client_certificate", old, "client_key", oldKey}, "The client certificate has ended on " + time.Now().Add(-time.Hour).UTC().Format(time.DateOnly)},
+		"another key": {[]any{"client_key", another}, "client_key is not the key of client_certificate"},
+		"ended": {[]any{"client_certificate", old, "client_key", oldKey},
+			"The client certificate has ended on " + time.Now().Add(-time.Hour).UTC().Format(time.DateOnly)},
 		"no PEM":        {[]any{"client_certificate", needle}, "client_certificate must be a certificate in PEM"},
 		"no key in PEM": {[]any{"client_key", needle}, "client_key must be a private key in PEM"},
 		"swapped":       {[]any{"client_certificate", another}, "client_certificate must be a certificate in PEM"},
 		"no authority":  {[]any{"server_ca", needle}, "server_ca must hold certificates in PEM"},
 	} {
-		res := b.Do(http.MethodPost, "/credentials", with(good, "credentials", with(good["credentials"].(object), tc.pairs...))).Invalid("body.credentials value_error")
+		res := b.Do(http.MethodPost, "/credentials", with(good, "credentials", with(good["credentials"].(object),
+			tc.pairs...))).Invalid("body.credentials value_error")
 		assert.Contains(t, string(res.Body), tc.want, name)
 		assert.NotContains(t, string(res.Body), needle)
 	}
-	half := with(good, "auth_method", "api_key", "api_key_placement", object{"header_name": "X-Key"}, "credentials", object{"api_key": needle, "client_key": another})
+	half := with(good, "auth_method", "api_key", "api_key_placement", object{"header_name": "X-Key"}, "credentials",
+		object{"api_key": needle, "client_key": another})
 	res := b.Do(http.MethodPost, "/credentials", half).Invalid("body.credentials value_error")
 	assert.Contains(t, string(res.Body), "client_certificate and client_key go together")
 
-	// Without a certificate the server refuses the connection before it looks at the call. Of one that another authority signed it says
-	// nothing: this one closes the connection. What it says is lost where the connection is gone before the call is written to it.
+	// Without a certificate the server refuses the connection before it looks at the call. Of one that another
+	// authority signed it says nothing: this one closes the connection. What it says is lost where the connection is
+	// gone before the call is written to it.
 	none := b.made("/credentials", with(half, "credentials", object{"api_key": needle, "server_ca": b.trusted.pem}))
 	failed := b.call(b.stack, none, "POST", 1)[0]["error"].(object)
 	for range 9 {
@@ -190,7 +200,8 @@ func TestMutualTLS_Refused(t *testing.T) {
 	assert.Equal(t, []any{"provider_refused", "AUTH_FAILED"}, []any{failed["code"], failed["provider_code"]}, failed)
 	assert.Contains(t, failed["provider_message"], "The server does not take the client certificate, or wants one")
 	stranger, strange := newAuthority(t).sign("mallory", time.Now().Add(time.Hour), false)
-	wrong := b.made("/credentials", with(good, "credentials", with(good["credentials"].(object), "client_certificate", stranger, "client_key", strange)))
+	wrong := b.made("/credentials", with(good, "credentials", with(good["credentials"].(object), "client_certificate",
+		stranger, "client_key", strange)))
 	assert.Equal(t, "failed", b.call(b.stack, wrong, "GET", 1)[0]["status"])
 	// Without the private authority the server itself is not believed.
 	unknown := b.made("/credentials", with(good, "credentials", with(good["credentials"].(object), "server_ca", nil)))

@@ -11,7 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestBatches_Newest: the list can begin with the newest batch, by pages too, and one order's cursor is none of the other.
+// TestBatches_Newest: the list can begin with the newest batch, by pages too, and one order's cursor is none of the
+// other.
 func TestBatches_Newest(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, false)
@@ -57,7 +58,8 @@ func TestCatalog_Search(t *testing.T) {
 			Items []struct{ ID, Name, Description string }
 			Total int
 		}
-		b.Do(http.MethodGet, "/catalog/actions?limit=500&q="+strings.ReplaceAll(words, " ", "+"), nil).Want(http.StatusOK).Into(&page)
+		b.Do(http.MethodGet, "/catalog/actions?limit=500&q="+strings.ReplaceAll(words, " ", "+"),
+			nil).Want(http.StatusOK).Into(&page)
 		require.Len(t, page.Items, page.Total)
 		for _, a := range page.Items {
 			out = append(out, a.ID)

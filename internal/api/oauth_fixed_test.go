@@ -20,8 +20,8 @@ import (
 	"flowlane/test/servers"
 )
 
-// assertionServer is an issuer that has assertions verified by the package jose, and the API that its tokens open. It takes a
-// client in the body alone. Its first argument is the public key of the client app.
+// assertionServer is an issuer that has assertions verified by the package jose, and the API that its tokens open. It
+// takes a client in the body alone. Its first argument is the public key of the client app.
 const assertionServer = `
 const jose = require("jose"), express = require("express")
 const { OAuth2Server } = require("oauth2-mock-server")
@@ -133,7 +133,8 @@ func keyPair(t *testing.T) (private, public string) {
 
 func (b *fixedBundle) body(subject string, fields ...any) object {
 	secret := object{"issuer": "app", "subject": subject, "algorithm": "RS256", "key": b.key}
-	return object{"name": "app", "platform_id": "forces", "auth_method": "oauth2", "credentials": with(secret, fields...)}
+	return object{"name": "app", "platform_id": "forces", "auth_method": "oauth2", "credentials": with(secret,
+		fields...)}
 }
 
 // call runs a flow that makes one call, and returns its job.
@@ -155,7 +156,8 @@ func (b *fixedBundle) seen() (out [][]string) {
 	return out
 }
 
-// TestOAuthFixed_Assertion: the catalog says where an assertion goes and for whom it is; the answer says where the API is.
+// TestOAuthFixed_Assertion: the catalog says where an assertion goes and for whom it is; the answer says where the API
+// is.
 func TestOAuthFixed_Assertion(t *testing.T) {
 	t.Parallel()
 	b := setupFixed(t)
@@ -172,12 +174,15 @@ func TestOAuthFixed_Assertion(t *testing.T) {
 	}
 	// What was read may be sent back; nothing else may be said of it.
 	b.Do(http.MethodPut, path, with(made, "name", "renamed")).Want(http.StatusOK)
-	b.Do(http.MethodPut, path, with(made, "token_url", "https://evil.example/token")).Invalid("body.token_url value_error")
+	b.Do(http.MethodPut, path, with(made, "token_url", "https://evil.example/token")).Invalid(
+		"body.token_url value_error")
 	b.Do(http.MethodPost, "/credentials", with(b.body("ann"), "token_url", b.at+"/assert", "audience", "x")).
 		Invalid("body.token_url value_error", "body.audience value_error")
 	// No field leads the secret elsewhere.
-	b.Do(http.MethodPost, "/credentials", b.body("ann", "login", "evil.example")).Invalid("body.credentials.login value_error")
-	b.Do(http.MethodPost, "/credentials", b.body("ann", "region", "eu\r\nX-Other: 1")).Invalid("body.credentials.region value_error")
+	b.Do(http.MethodPost, "/credentials", b.body("ann", "login", "evil.example")).Invalid(
+		"body.credentials.login value_error")
+	b.Do(http.MethodPost, "/credentials", b.body("ann", "region", "eu\r\nX-Other: 1")).Invalid(
+		"body.credentials.region value_error")
 	// Another key, or another issuer, is refused by whoever verifies.
 	other, _ := keyPair(t)
 	b.Do(http.MethodPost, "/credentials", b.body("ann", "key", other)).Invalid("body.credentials value_error")
@@ -193,7 +198,8 @@ func TestOAuthFixed_Assertion(t *testing.T) {
 func TestOAuthFixed_Person(t *testing.T) {
 	t.Parallel()
 	b := setupFixed(t)
-	body := object{"name": "app", "platform_id": "forces", "auth_method": "oauth2", "credentials": object{"client_id": "public"}}
+	body := object{"name": "app", "platform_id": "forces", "auth_method": "oauth2",
+		"credentials": object{"client_id": "public"}}
 	b.Do(http.MethodPost, "/credentials", body).Want(http.StatusUnprocessableEntity)
 	b.Do(http.MethodPost, "/credentials", with(body, "grant_type", "password")).Invalid("body.grant_type value_error")
 	body["grant_type"] = "authorization_code"
@@ -204,7 +210,8 @@ func TestOAuthFixed_Person(t *testing.T) {
 	address, err := url.Parse(consent["url"].(string))
 	require.NoError(t, err)
 	assert.Equal(t, b.at+"/authorize", address.Scheme+"://"+address.Host+address.Path)
-	assert.Equal(t, []string{"api offline", "consent"}, []string{address.Query().Get("scope"), address.Query().Get("prompt")})
+	assert.Equal(t, []string{"api offline", "consent"}, []string{address.Query().Get("scope"),
+		address.Query().Get("prompt")})
 	browse(t, consent["url"].(string), http.StatusOK)
 	job := b.call(made["id"].(string))
 	assert.Equal(t, "completed", job["status"], job["error"])

@@ -16,8 +16,8 @@ import (
 	"flowlane/test/servers"
 )
 
-// oauthServer is an issuer that others wrote; it holds a PKCE verifier against its challenge. With the address of an API it is
-// told to end what it prints of the requests that it got.
+// oauthServer is an issuer that others wrote; it holds a PKCE verifier against its challenge. With the address of an
+// API it is told to end what it prints of the requests that it got.
 const oauthServer = `
 const { OAuth2Server } = require("oauth2-mock-server")
 const server = new OAuth2Server()
@@ -30,7 +30,8 @@ server.service.requestHandler.get("/seen", (req, res) => res.json(seen))
 server.service.requestHandler.get("/things", (req, res) => res.status(/^Bearer ey/.test(req.headers.authorization) ? 200 : 401).json({}))
 server.issuer.keys.generate("RS256").then(() => server.start(0, "127.0.0.1")).then(() => console.log(server.address().port))`
 
-// TestOAuthServer goes through the grants with an issuer that none of us wrote, a person who agrees in a browser among them.
+// TestOAuthServer goes through the grants with an issuer that none of us wrote, a person who agrees in a browser among
+// them.
 func TestOAuthServer(t *testing.T) {
 	t.Parallel()
 	host := "127.0.0.1:" + servers.Start(t, oauthServer)
@@ -38,8 +39,10 @@ func TestOAuthServer(t *testing.T) {
 	at := "http://" + host
 	body := func(grant string, fields object) object {
 		return object{
-			"name": grant, "platform_id": "core", "auth_method": "oauth2", "grant_type": grant, "token_url": at + "/token",
-			"authorize_url": at + "/authorize", "scopes": []string{"read"}, "credentials": fields, "allowed_origins": []string{at},
+			"name": grant, "platform_id": "core", "auth_method": "oauth2", "grant_type": grant, "token_url": at +
+				"/token",
+			"authorize_url": at + "/authorize", "scopes": []string{"read"}, "credentials": fields,
+			"allowed_origins": []string{at},
 		}
 	}
 	client := object{"client_id": "app", "client_secret": needle}
@@ -73,7 +76,8 @@ func TestOAuthServer(t *testing.T) {
 	assert.Equal(t, "authorized", s.authorization(path)["state"])
 	works()
 	audited := s.get("/account/audit-log?resource_id=" + s.credential)["items"].([]any)[0].(object)
-	assert.Equal(t, []any{"returnAuthorization", "succeeded", "api_key"}, []any{audited["action"], audited["outcome"], audited["auth_method"]})
+	assert.Equal(t, []any{"returnAuthorization", "succeeded", "api_key"}, []any{audited["action"], audited["outcome"],
+		audited["auth_method"]})
 	// The state was good once.
 	assert.Contains(t, browse(t, consent["url"].(string), http.StatusBadRequest), "was used already")
 	assert.Equal(t, true, s.Do(http.MethodPost, path+"/test", nil).Want(http.StatusOK).JSON()["success"])
@@ -91,8 +95,8 @@ func TestOAuthServer(t *testing.T) {
 	assert.Equal(t, 2, counts["refresh_token"], "one of its own, and one of the test")
 }
 
-// TestCatalogImport_Grant: who imports a document whose callers sign in as persons authorizes a credential once, of which he gives no more
-// than the client's id and secret.
+// TestCatalogImport_Grant: who imports a document whose callers sign in as persons authorizes a credential once, of
+// which he gives no more than the client's id and secret.
 func TestCatalogImport_Grant(t *testing.T) {
 	t.Parallel()
 	host := "127.0.0.1:" + servers.Start(t, oauthServer)
@@ -100,9 +104,12 @@ func TestCatalogImport_Grant(t *testing.T) {
 	document := strings.ReplaceAll(`{"openapi":"3.1.0","info":{"title":"Things"},"servers":[{"url":"http://HOST"}],"security":[{"key":[]},{"person":[]}],
 		"components":{"securitySchemes":{"key":{"type":"apiKey","in":"header","name":"X-Key"},
 			"person":{"type":"oauth2","flows":{"authorizationCode":{"authorizationUrl":"http://HOST/authorize","tokenUrl":"http://HOST/token","scopes":{}}}}}},
-		"paths":{"/things":{"get":{"operationId":"things","tags":["All"],"responses":{"200":{"description":"ok"}}}}}}`, "HOST", host)
-	s.Do(http.MethodPost, "/catalog/imports", object{"document": document, "auth": []string{"person"}}).Want(http.StatusCreated)
-	s.credential = s.made("/credentials", object{"name": "person", "platform_id": "things", "auth_method": "oauth2", "grant_type": "authorization_code",
+		"paths":{"/things":{"get":{"operationId":"things","tags":["All"],"responses":{"200":{"description":"ok"}}}}}}`,
+		"HOST", host)
+	s.Do(http.MethodPost, "/catalog/imports", object{"document": document, "auth": []string{"person"}}).Want(
+		http.StatusCreated)
+	s.credential = s.made("/credentials", object{"name": "person", "platform_id": "things", "auth_method": "oauth2",
+		"grant_type":  "authorization_code",
 		"credentials": object{"client_id": "app", "client_secret": needle}})
 	path := "/credentials/" + s.credential
 	assert.Equal(t, "pending", s.authorization(path)["state"])
@@ -124,11 +131,12 @@ func browse(t *testing.T, address string, status int) string {
 	return string(page)
 }
 
-// TestOAuthServer_Code: a code that was given for another address is of no use, even to whoever has a good state, and the exchange
-// names the address that the person was sent back to.
+// TestOAuthServer_Code: a code that was given for another address is of no use, even to whoever has a good state, and
+// the exchange names the address that the person was sent back to.
 func TestOAuthServer_Code(t *testing.T) {
 	t.Parallel()
-	host := "127.0.0.1:" + servers.Start(t, strings.Replace(oauthServer, "seen.push(req.body.grant_type)", "seen.push(req.body.redirect_uri)", 1))
+	host := "127.0.0.1:" + servers.Start(t, strings.Replace(oauthServer, "seen.push(req.body.grant_type)",
+		"seen.push(req.body.redirect_uri)", 1))
 	s := serveStack(t, false, func(c *app.Config) { c.AllowHosts = append(c.AllowHosts, host) })
 	at := "http://" + host
 	path := "/credentials/" + s.made("/credentials", strings.ReplaceAll(codeCredential, "https://issuer.example", at))
@@ -158,7 +166,8 @@ func TestOAuthServer_Code(t *testing.T) {
 	nobody.Do(http.MethodGet, back(mine.Query().Get("state"), code(stolen)), nil).Want(http.StatusBadRequest)
 	assert.NotEqual(t, "authorized", s.authorization(path)["state"])
 	assert.Zero(t, s.count("flow.audit_log WHERE action = 'returnAuthorization'"))
-	nobody.Do(http.MethodGet, back(mine.Query().Get("state"), code(mine)), nil).Want(http.StatusBadRequest) // it was used
+	// it was used
+	nobody.Do(http.MethodGet, back(mine.Query().Get("state"), code(mine)), nil).Want(http.StatusBadRequest)
 	again := consent()
 	nobody.Do(http.MethodGet, back(again.Query().Get("state"), code(again)), nil).Want(http.StatusOK)
 	assert.Equal(t, "authorized", s.authorization(path)["state"])
@@ -183,7 +192,8 @@ func TestCredentials_Return(t *testing.T) {
 	nobody := s.As("")
 	const refused = "This authorization is not known, was used already or took too long; ask for a new address"
 	nobody.Do(http.MethodGet, "/credentials/callback?code=c", nil).Want(http.StatusUnprocessableEntity)
-	nobody.Do(http.MethodGet, "/credentials/callback?code=c&state="+uuid.NewString(), nil).Detail(http.StatusBadRequest, refused)
+	nobody.Do(http.MethodGet, "/credentials/callback?code=c&state="+uuid.NewString(), nil).Detail(http.StatusBadRequest,
+		refused)
 	given := state()
 	nobody.Do(http.MethodGet, "/credentials/callback?error=access_denied&state="+given, nil).
 		Detail(http.StatusBadRequest, "The issuer did not authorize the credential (access_denied); ask for a new address")
@@ -198,7 +208,8 @@ func TestCredentials_Return(t *testing.T) {
 	nobody.Do(http.MethodGet, "/credentials/callback?code=c&state="+given, nil).Detail(http.StatusBadRequest, refused)
 	// Who is let in no longer asked for nothing.
 	made := s.Do(http.MethodPost, "/account/api-keys", `{"name":"leaves"}`).Want(http.StatusCreated).JSON()
-	u, err := url.Parse(s.As(made["key"].(string)).Do(http.MethodPost, path+"/authorize", nil).Want(http.StatusOK).JSON()["url"].(string))
+	u, err := url.Parse(s.As(made["key"].(string)).Do(http.MethodPost, path+"/authorize",
+		nil).Want(http.StatusOK).JSON()["url"].(string))
 	require.NoError(t, err)
 	s.Do(http.MethodDelete, "/account/api-keys/"+made["id"].(string), nil).Want(http.StatusNoContent)
 	given = u.Query().Get("state")

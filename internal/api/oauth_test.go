@@ -22,8 +22,8 @@ import (
 	"flowlane/internal/vault"
 )
 
-// rotatingIssuer gives tokens for a refresh token, which is good once, and a new one of these; it is also the API that takes the
-// newest access token.
+// rotatingIssuer gives tokens for a refresh token, which is good once, and a new one of these; it is also the API that
+// takes the newest access token.
 type rotatingIssuer struct {
 	*httptest.Server
 
@@ -71,7 +71,8 @@ func (i *rotatingIssuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if i.answering != nil {
 			i.answering()
 		}
-		_, _ = fmt.Fprintf(w, `{"access_token":%q,"refresh_token":%q,"token_type":"bearer","expires_in":3600}`, i.access, i.refresh)
+		_, _ = fmt.Fprintf(w, `{"access_token":%q,"refresh_token":%q,"token_type":"bearer","expires_in":3600}`,
+			i.access, i.refresh)
 	}
 }
 
@@ -89,7 +90,8 @@ func (i *rotatingIssuer) set(change func()) {
 
 func (i *rotatingIssuer) body(token string) object {
 	return object{
-		"name": "app", "platform_id": "core", "auth_method": "oauth2", "grant_type": "refresh_token", "token_url": i.URL + "/token",
+		"name": "app", "platform_id": "core", "auth_method": "oauth2", "grant_type": "refresh_token",
+		"token_url":   i.URL + "/token",
 		"credentials": object{"client_id": "app", "refresh_token": token}, "allowed_origins": []string{i.URL},
 	}
 }
@@ -123,8 +125,8 @@ func (s *stack) authorization(path string) object {
 	return s.get(path)["authorization"].(object)
 }
 
-// TestOAuth_Storm: 500 callers in two processes meet one token that has ended, and the issuer is asked once; and once more when the
-// platform refuses a token before its time.
+// TestOAuth_Storm: 500 callers in two processes meet one token that has ended, and the issuer is asked once; and once
+// more when the platform refuses a token before its time.
 func TestOAuth_Storm(t *testing.T) {
 	t.Parallel()
 	issuer := newRotatingIssuer(t)
@@ -173,7 +175,8 @@ func TestOAuth_Storm(t *testing.T) {
 	assert.Zero(t, s.count("flow.credential_token"))
 }
 
-// TestOAuth_IssuerFails: an issuer that is down is left in peace, and one that takes the refresh token no longer is not asked again.
+// TestOAuth_IssuerFails: an issuer that is down is left in peace, and one that takes the refresh token no longer is not
+// asked again.
 func TestOAuth_IssuerFails(t *testing.T) {
 	t.Parallel()
 	issuer := newRotatingIssuer(t)
@@ -196,7 +199,8 @@ func TestOAuth_IssuerFails(t *testing.T) {
 	assert.Equal(t, [2]int{5, 0}, issuer.counts(), "after some failures others do not ask")
 	pgtest.MoveClock(t, s.reader(), time.Minute)
 	failing := s.authorization(path)
-	assert.Equal(t, []any{"failing", "The token endpoint answered with status 503."}, []any{failing["state"], failing["failure"]})
+	assert.Equal(t, []any{"failing", "The token endpoint answered with status 503."}, []any{failing["state"],
+		failing["failure"]})
 	issuer.set(func() { issuer.down, issuer.refresh = false, "another" })
 	for range 3 {
 		ans := callWith(t.Context(), s.second(), org, id, issuer.URL)
@@ -206,7 +210,8 @@ func TestOAuth_IssuerFails(t *testing.T) {
 	}
 	assert.Equal(t, [2]int{6, 0}, issuer.counts())
 	assert.Equal(t, "lost", s.authorization(path)["state"])
-	assert.Contains(t, s.authorization(path)["failure"], "The refresh token is good no longer: replace the credential with another one.")
+	assert.Contains(t, s.authorization(path)["failure"],
+		"The refresh token is good no longer: replace the credential with another one.")
 	// Another refresh token opens it again.
 	issuer.set(func() { issuer.refresh = needle + "-new" })
 	s.Do(http.MethodPut, path, issuer.body(needle+"-new")).Want(http.StatusOK)
@@ -219,8 +224,8 @@ const killedChild = "FLOWLANE_TEST_KILLED_CHILD"
 
 const testKEK = "BwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwc="
 
-// TestOAuth_Killed: a process dies between the answer of the issuer and its own writing, and with it the only copy of a new refresh
-// token. The credential says that it must be authorized again, and the issuer is not asked on and on.
+// TestOAuth_Killed: a process dies between the answer of the issuer and its own writing, and with it the only copy of a
+// new refresh token. The credential says that it must be authorized again, and the issuer is not asked on and on.
 func TestOAuth_Killed(t *testing.T) {
 	t.Parallel()
 	issuer := newRotatingIssuer(t)
@@ -232,7 +237,8 @@ func TestOAuth_Killed(t *testing.T) {
 	pgtest.MoveClock(t, s.reader(), 2*time.Hour)
 
 	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestOAuth_KilledChild$")
-	child.Env = append(os.Environ(), killedChild+"="+strings.Join([]string{s.config.DatabaseURL, org.String(), id.String(), issuer.URL}, "\n"))
+	child.Env = append(os.Environ(), killedChild+"="+strings.Join([]string{s.config.DatabaseURL, org.String(),
+		id.String(), issuer.URL}, "\n"))
 	issuer.set(func() { issuer.answering = func() { _ = child.Process.Kill() } })
 	require.Error(t, child.Run(), "the child was not killed")
 	issuer.set(func() { issuer.answering = nil })
@@ -256,7 +262,8 @@ func TestOAuth_KilledChild(t *testing.T) { //nolint:paralleltest // it is alone 
 	}
 	kek, err := vault.LoadKEK(testKEK, "")
 	require.NoError(t, err)
-	process, err := app.New(t.Context(), app.Config{DatabaseURL: given[0], Pooled: pgtest.Pooled(), KEK: kek, AllowHosts: []string{hostOf(given[3])}})
+	process, err := app.New(t.Context(), app.Config{DatabaseURL: given[0], Pooled: pgtest.Pooled(), KEK: kek,
+		AllowHosts: []string{hostOf(given[3])}})
 	require.NoError(t, err)
 	callWith(t.Context(), process, uuid.MustParse(given[1]), uuid.MustParse(given[2]), given[3])
 	t.Fatal("it lives")

@@ -17,8 +17,9 @@ import (
 	"flowlane/internal/request"
 )
 
-// onceOnly lets a request with an idempotency key be carried out once, and answers its repeats as it was answered. It stands
-// around every operation whose parameters have the key; their handlers keep the answer in the transaction of the effect.
+// onceOnly lets a request with an idempotency key be carried out once, and answers its repeats as it was answered. It
+// stands around every operation whose parameters have the key; their handlers keep the answer in the transaction of the
+// effect.
 type onceOnly struct {
 	answers *request.Answers
 	log     *slog.Logger
@@ -35,7 +36,8 @@ func (o onceOnly) middleware(req middleware.Request, next middleware.Next) (midd
 	}
 	x := exchangeOf(req.Context)
 	attempt, kept, err := o.answers.Begin(req.Context, request.Keyed{
-		OrgID: account.FromContext(req.Context).OrgID, Operation: req.OperationID, Path: req.Raw.URL.Path, Key: key.Value,
+		OrgID: account.FromContext(req.Context).OrgID, Operation: req.OperationID, Path: req.Raw.URL.Path,
+		Key:  key.Value,
 		Body: requestBody(req.Context),
 	})
 	if err != nil {
@@ -58,7 +60,8 @@ func (o onceOnly) middleware(req middleware.Request, next middleware.Next) (midd
 		return middleware.Response{}, keptErr
 	case pg.IsUnavailable(keptErr): // the answer says that nobody knows
 	case keptErr != nil:
-		o.log.WarnContext(req.Context, "cannot tell whether a request was carried out", "request_id", x.id, "error", keptErr)
+		o.log.WarnContext(req.Context, "cannot tell whether a request was carried out", "request_id", x.id, "error",
+			keptErr)
 	case kept != nil:
 		return middleware.Response{}, x.replay(kept)
 	}

@@ -28,7 +28,8 @@ func (s *stack) replica(change ...func(*app.Config)) *apitest.Client {
 	kek, err := vault.LoadKEK("BwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwc=", "")
 	require.NoError(s.t, err)
 	cfg := app.Config{
-		DatabaseURL: s.config.DatabaseURL, Pooled: s.config.Pooled, KEK: kek, BaseURLs: map[string]string{"dialer": s.simURL}, Log: slog.New(slog.DiscardHandler),
+		DatabaseURL: s.config.DatabaseURL, Pooled: s.config.Pooled, KEK: kek,
+		BaseURLs: map[string]string{"dialer": s.simURL}, Log: slog.New(slog.DiscardHandler),
 	}
 	for _, c := range change {
 		c(&cfg)
@@ -65,7 +66,8 @@ func postOperations(t *testing.T) (out []postOperation) {
 	return out
 }
 
-// keyed is a request that creates something each time it is carried out, under a name of its own where UNIQUE stands for it.
+// keyed is a request that creates something each time it is carried out, under a name of its own where UNIQUE stands
+// for it.
 type keyed struct {
 	path, body, other string
 	status            int
@@ -76,22 +78,38 @@ func (s *stack) keyedRequests() map[string]keyed {
 	steps := strings.ReplaceAll(transformSteps, "CRED", s.credential)
 	credential := `{"name":%q,"platform_id":"dialer","auth_method":"basic_auth","credentials":{"username":"acme","password":"x"}}`
 	return map[string]keyed{
-		"createCredential":        {"/credentials", fmt.Sprintf(credential, "a"), fmt.Sprintf(credential, "b"), http.StatusCreated, "/credentials"},
-		"createDefinition":        {"/flows/definitions", `{"name":"a","steps":` + steps + `}`, `{"name":"b","steps":` + steps + `}`, http.StatusCreated, "/flows/definitions"},
-		"createRecordSet":         {"/data/record-sets", `{"chunk_size":7}`, `{"chunk_size":8}`, http.StatusCreated, "/data/record-sets"},
-		"createVariableSet":       {"/flows/variables", `{"name":"UNIQUE","keys":[]}`, `{"name":"b","keys":[]}`, http.StatusCreated, "/flows/variables"},
-		"createTenant":            {"/tenants", `{"platform_id":"dialer","label":"UNIQUE"}`, `{"platform_id":"dialer","label":"b"}`, http.StatusCreated, "/tenants"},
-		"importPlatform":          {"/catalog/imports", s.importBody("sUNIQUE"), s.importBody("b"), http.StatusCreated, "/catalog/imports"},
-		"createStore":             {"/data/stores", `{"name":"sUNIQUE","fields":[{"name":"a","type":"string"}],"layers":["l"]}`, `{"name":"b","fields":[{"name":"a","type":"string"}],"layers":["l"]}`, http.StatusCreated, "/data/stores"},
-		"upsertStoreRecords":      {s.store(customers) + "/records", writes(`kUNIQUE crm {"email":"a"}`), writes(`k1 crm {"email":"b"}`), http.StatusOK, "/data/stores/customers/records"},
-		"createSchedule":          {"/flows/schedules", s.yearly(), s.yearly(), http.StatusCreated, "/flows/schedules"},
-		"createEventSubscription": {"/flows/event-subscriptions", s.deaf(), s.deaf(), http.StatusCreated, "/flows/event-subscriptions"},
-		"runSchedule":             {"/flows/schedules/" + s.schedule(s.yearly()) + "/run", "", "", http.StatusOK, "/flows/batches"},
-		"pauseDispatch":           {"/admin/dispatch/pause", `{"reason":"a"}`, `{"reason":"b"}`, http.StatusCreated, pausesWithReleased},
-		"pauseDomain":             {s.domainPath() + "/pause", `{"lane":"bulk"}`, `{"lane":"backfill"}`, http.StatusCreated, pausesWithReleased},
-		"pauseBatch":              {"/flows/batches/" + s.trigger(s.define(transformSteps), "{}") + "/pause", `{"reason":"a"}`, `{"reason":"b"}`, http.StatusCreated, pausesWithReleased},
-		"triggerDefinition":       {"/flows/definitions/" + s.define(transformSteps) + "/trigger", `{"input_data":{"n":1}}`, `{"input_data":{"n":1} }`, http.StatusOK, "/flows/batches"},
-		"retryBatch":              {"/flows/batches/" + s.cancelled() + "/retry", `{"job_statuses":["unprocessed"]}`, `{"job_statuses":["failed"]}`, http.StatusOK, "/flows/batches"},
+		"createCredential": {"/credentials", fmt.Sprintf(credential, "a"), fmt.Sprintf(credential, "b"),
+			http.StatusCreated, "/credentials"},
+		"createDefinition": {"/flows/definitions", `{"name":"a","steps":` + steps + `}`, `{"name":"b","steps":` +
+			steps + `}`, http.StatusCreated, "/flows/definitions"},
+		"createRecordSet": {"/data/record-sets", `{"chunk_size":7}`, `{"chunk_size":8}`, http.StatusCreated,
+			"/data/record-sets"},
+		"createVariableSet": {"/flows/variables", `{"name":"UNIQUE","keys":[]}`, `{"name":"b","keys":[]}`,
+			http.StatusCreated, "/flows/variables"},
+		"createTenant": {"/tenants", `{"platform_id":"dialer","label":"UNIQUE"}`,
+			`{"platform_id":"dialer","label":"b"}`, http.StatusCreated, "/tenants"},
+		"importPlatform": {"/catalog/imports", s.importBody("sUNIQUE"), s.importBody("b"), http.StatusCreated,
+			"/catalog/imports"},
+		"createStore": {"/data/stores",
+			`{"name":"sUNIQUE","fields":[{"name":"a","type":"string"}],"layers":["l"]}`,
+			`{"name":"b","fields":[{"name":"a","type":"string"}],"layers":["l"]}`, http.StatusCreated, "/data/stores"},
+		"upsertStoreRecords": {s.store(customers) + "/records", writes(`kUNIQUE crm {"email":"a"}`),
+			writes(`k1 crm {"email":"b"}`), http.StatusOK, "/data/stores/customers/records"},
+		"createSchedule": {"/flows/schedules", s.yearly(), s.yearly(), http.StatusCreated, "/flows/schedules"},
+		"createEventSubscription": {"/flows/event-subscriptions", s.deaf(), s.deaf(), http.StatusCreated,
+			"/flows/event-subscriptions"},
+		"runSchedule": {"/flows/schedules/" + s.schedule(s.yearly()) + "/run", "", "", http.StatusOK,
+			"/flows/batches"},
+		"pauseDispatch": {"/admin/dispatch/pause", `{"reason":"a"}`, `{"reason":"b"}`, http.StatusCreated,
+			pausesWithReleased},
+		"pauseDomain": {s.domainPath() + "/pause", `{"lane":"bulk"}`, `{"lane":"backfill"}`,
+			http.StatusCreated, pausesWithReleased},
+		"pauseBatch": {"/flows/batches/" + s.trigger(s.define(transformSteps), "{}") + "/pause",
+			`{"reason":"a"}`, `{"reason":"b"}`, http.StatusCreated, pausesWithReleased},
+		"triggerDefinition": {"/flows/definitions/" + s.define(transformSteps) + "/trigger",
+			`{"input_data":{"n":1}}`, `{"input_data":{"n":1} }`, http.StatusOK, "/flows/batches"},
+		"retryBatch": {"/flows/batches/" + s.cancelled() + "/retry", `{"job_statuses":["unprocessed"]}`,
+			`{"job_statuses":["failed"]}`, http.StatusOK, "/flows/batches"},
 	}
 }
 
@@ -122,7 +140,8 @@ func (s *stack) makeWay(operation string) {
 }
 
 // secretOnce are the operations that create a secret and show it once: they take no key.
-var secretOnce = map[string]bool{"createApiKey": true, "createSession": true, "createSessionLink": true, "createStreamToken": true, "createWebhook": true}
+var secretOnce = map[string]bool{"createApiKey": true, "createSession": true, "createSessionLink": true,
+	"createStreamToken": true, "createWebhook": true}
 
 func TestIdempotency_EveryOperation(t *testing.T) {
 	t.Parallel()
@@ -151,7 +170,8 @@ func TestIdempotency_EveryOperation(t *testing.T) {
 				if r.other == "" { // it takes no body
 					continue
 				}
-				c.Do(http.MethodPost, r.path, r.other, idempotencyKey, "k").Detail(http.StatusConflict, "Idempotency key reused with a different request")
+				c.Do(http.MethodPost, r.path, r.other, idempotencyKey, "k").Detail(http.StatusConflict,
+					"Idempotency key reused with a different request")
 			}
 			assert.InDelta(t, before+1, s.get(r.list)["total"], 0)
 			s.makeWay(op.id)
@@ -168,18 +188,22 @@ func TestIdempotency_Scope(t *testing.T) {
 	s := serveStack(t, false)
 	one, two := s.define(transformSteps), s.define(transformSteps)
 	set := func(c *apitest.Client) any {
-		return c.Do(http.MethodPost, "/data/record-sets", nil, idempotencyKey, "same").Want(http.StatusCreated).JSON()["id"]
+		return c.Do(http.MethodPost, "/data/record-sets", nil, idempotencyKey,
+			"same").Want(http.StatusCreated).JSON()["id"]
 	}
 	assert.NotEqual(t, set(s.Client), set(s.other), "organizations")
 	assert.Equal(t, set(s.Client), set(s.Client))
 	s.Do(http.MethodPost, "/flows/definitions/"+one+"/trigger", nil, idempotencyKey, "same").Want(http.StatusOK)
 	s.Do(http.MethodPost, "/flows/definitions/"+two+"/trigger", nil, idempotencyKey, "same").Want(http.StatusOK)
 	assert.InDelta(t, 2, s.get("/flows/batches")["total"], 0, "paths")
-	s.other.Do(http.MethodPost, "/flows/definitions/"+one+"/trigger", nil, idempotencyKey, "same").Detail(http.StatusNotFound, "Definition not found")
-	s.As("flow_wrong").Do(http.MethodPost, "/flows/definitions/"+one+"/trigger", nil, idempotencyKey, "same").Detail(http.StatusUnauthorized, "Authentication required")
+	s.other.Do(http.MethodPost, "/flows/definitions/"+one+"/trigger", nil, idempotencyKey,
+		"same").Detail(http.StatusNotFound, "Definition not found")
+	s.As("flow_wrong").Do(http.MethodPost, "/flows/definitions/"+one+"/trigger", nil, idempotencyKey,
+		"same").Detail(http.StatusUnauthorized, "Authentication required")
 
 	made := func() any {
-		return s.Do(http.MethodPost, "/account/api-keys", `{"name":"x"}`, idempotencyKey, "same").Want(http.StatusCreated).JSON()["key"]
+		return s.Do(http.MethodPost, "/account/api-keys", `{"name":"x"}`, idempotencyKey,
+			"same").Want(http.StatusCreated).JSON()["key"]
 	}
 	assert.NotEqual(t, made(), made(), "a secret is shown once, and never kept")
 }
@@ -188,17 +212,20 @@ func TestIdempotency_Scope(t *testing.T) {
 func TestIdempotency_Failure(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, false)
-	id := s.Do(http.MethodPost, "/flows/definitions", `{"name":"d","steps":`+transformSteps+`}`).Want(http.StatusCreated).JSON()["id"].(string)
+	id := s.Do(http.MethodPost, "/flows/definitions", `{"name":"d","steps":`+transformSteps+
+		`}`).Want(http.StatusCreated).JSON()["id"].(string)
 	path := "/flows/definitions/" + id + "/trigger"
 	for range 2 {
-		res := s.Do(http.MethodPost, path, nil, idempotencyKey, "k").Detail(http.StatusBadRequest, "Definition is not active")
+		res := s.Do(http.MethodPost, path, nil, idempotencyKey, "k").Detail(http.StatusBadRequest,
+			"Definition is not active")
 		assert.Empty(t, res.Header.Get("Idempotency-Replayed"))
 	}
 	s.Do(http.MethodPatch, "/flows/definitions/"+id, `{"status":"active"}`).Want(http.StatusOK)
 	s.Do(http.MethodPost, path, `{"records":1}`, idempotencyKey, "k").Invalid("body.records array_type")
 	first := s.Do(http.MethodPost, path, nil, idempotencyKey, "k").Want(http.StatusOK)
 	s.Do(http.MethodPatch, "/flows/definitions/"+id, `{"status":"archived"}`).Want(http.StatusOK)
-	assert.Equal(t, string(first.Body), string(s.Do(http.MethodPost, path, nil, idempotencyKey, "k").Want(http.StatusOK).Body), "whatever happened since")
+	assert.Equal(t, string(first.Body), string(s.Do(http.MethodPost, path, nil, idempotencyKey,
+		"k").Want(http.StatusOK).Body), "whatever happened since")
 }
 
 func TestIdempotency_Header(t *testing.T) {
@@ -206,10 +233,12 @@ func TestIdempotency_Header(t *testing.T) {
 	b := setup(t)
 	longest := strings.Repeat("ä", 255)
 	b.Do(http.MethodPost, "/data/record-sets", nil, idempotencyKey, longest).Want(http.StatusCreated)
-	b.Do(http.MethodPost, "/data/record-sets", nil, idempotencyKey, longest+"x").Invalid("header.idempotency-key string_too_long")
+	b.Do(http.MethodPost, "/data/record-sets", nil, idempotencyKey, longest+
+		"x").Invalid("header.idempotency-key string_too_long")
 	b.Do(http.MethodPost, "/data/record-sets", nil, idempotencyKey, "\xff' --").Want(http.StatusCreated)
 	b.Do(http.MethodPost, "/data/record-sets", nil, idempotencyKey, "\xfe' --").Want(http.StatusCreated)
-	b.Do(http.MethodPost, "/data/record-sets", nil, idempotencyKey, " ").Invalid("header.idempotency-key string_too_short")
+	b.Do(http.MethodPost, "/data/record-sets", nil, idempotencyKey,
+		" ").Invalid("header.idempotency-key string_too_short")
 	assert.InDelta(t, 3, b.Do(http.MethodGet, "/data/record-sets", nil).Want(http.StatusOK).JSON()["total"], 0)
 }
 
@@ -290,7 +319,8 @@ func TestIdempotency_ADay(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	post := func() (id any, replayed bool) {
-		res := b.Do(http.MethodPost, "/data/record-sets", `{"chunk_size":5}`, idempotencyKey, "k").Want(http.StatusCreated)
+		res := b.Do(http.MethodPost, "/data/record-sets", `{"chunk_size":5}`, idempotencyKey,
+			"k").Want(http.StatusCreated)
 		return res.JSON()["id"], res.Header.Get("Idempotency-Replayed") == "true"
 	}
 	first, _ := post()

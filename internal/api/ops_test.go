@@ -79,7 +79,8 @@ func (o operator) headroom() {
 		out := map[string]window{}
 		for _, r := range o.rows(`SELECT window_seconds::text AS length, used, cap, remaining FROM ops.budget_window
 WHERE domain = $1 AND bucket = 'upload' AND starts_at <= now() AND ends_at > now()`, o.tenancy) {
-			out[r["length"].(string)] = window{int(r["used"].(int32)), int(r["cap"].(int32)), int(r["remaining"].(int32))}
+			out[r["length"].(string)] = window{int(r["used"].(int32)), int(r["cap"].(int32)),
+				int(r["remaining"].(int32))}
 		}
 		return out
 	})
@@ -95,17 +96,23 @@ func TestOps_RunningBatch(t *testing.T) {
 	flow := s.define(uploadSteps)
 	first := s.trigger(flow, fmt.Sprintf(`{"record_set_id":%q}`, s.upload(rowsOf(300))))
 	s.until(first, func(b map[string]any) bool { return counted(b)["started"] > 0 })
-	second := s.trigger(flow, fmt.Sprintf(`{"record_set_id":%q}`, s.upload(rowsOf(200)))) // waits: the list takes one upload at a time
+	// waits: the list takes one upload at a time
+	second := s.trigger(flow, fmt.Sprintf(`{"record_set_id":%q}`, s.upload(rowsOf(200))))
 
 	says := func() map[string]int {
 		a, b := counted(s.get("/flows/batches/"+first)), counted(s.get("/flows/batches/"+second))
-		return map[string]int{"queued": a["queued"] + b["queued"], "started": a["started"] + b["started"], "needs_reconcile": a["needs_reconcile"] + b["needs_reconcile"]}
+		return map[string]int{"queued": a["queued"] + b["queued"], "started": a["started"] + b["started"],
+			"needs_reconcile": a["needs_reconcile"] + b["needs_reconcile"]}
 	}
 	shows := func() map[string]int {
 		return map[string]int{
-			"queued":          o.number("SELECT coalesce(sum(waiting_records), 0) FROM ops.queue WHERE domain = $1 AND bucket = 'upload'", s.tenancy),
-			"started":         o.number("SELECT coalesce(sum(records), 0) FROM ops.call_in_flight WHERE domain = $1 AND action_id = 'dialer__api__upload'", s.tenancy),
-			"needs_reconcile": o.number("SELECT coalesce(sum(records), 0) FROM ops.unknown_outcome WHERE domain = $1", s.tenancy),
+			"queued": o.number(
+				"SELECT coalesce(sum(waiting_records), 0) FROM ops.queue WHERE domain = $1 AND bucket = 'upload'",
+				s.tenancy),
+			"started": o.number(
+				"SELECT coalesce(sum(records), 0) FROM ops.call_in_flight WHERE domain = $1 AND action_id = 'dialer__api__upload'", s.tenancy),
+			"needs_reconcile": o.number("SELECT coalesce(sum(records), 0) FROM ops.unknown_outcome WHERE domain = $1",
+				s.tenancy),
 		}
 	}
 	seen := agree(o, says, shows)
@@ -115,7 +122,8 @@ func TestOps_RunningBatch(t *testing.T) {
 	require.NoError(t, s.owner.QueryRow(t.Context(), "SELECT org_id FROM flow.batch WHERE id = $1", first).Scan(&org))
 	queue := o.rows("SELECT org_id, lane::text, held_records, oldest_age > '0' AS aged FROM ops.queue")
 	require.Len(t, queue, 1)
-	assert.Equal(t, map[string]any{"org_id": [16]byte(org), "lane": "bulk", "held_records": int64(0), "aged": true}, queue[0])
+	assert.Equal(t, map[string]any{"org_id": [16]byte(org), "lane": "bulk", "held_records": int64(0), "aged": true},
+		queue[0])
 	flight := o.rows("SELECT org_id, lane::text, calls > 0 AS some, oldest_age > '0' AS aged FROM ops.call_in_flight")
 	require.Len(t, flight, 1)
 	assert.Equal(t, map[string]any{"org_id": [16]byte(org), "lane": "bulk", "some": true, "aged": true}, flight[0])
@@ -126,7 +134,8 @@ func TestOps_RunningBatch(t *testing.T) {
 	seen = agree(o, says, shows)
 	assert.Positive(t, seen["needs_reconcile"])
 	for _, r := range o.rows("SELECT state, found_out_by, reason, next_check_at IS NOT NULL AS planned, age > '0' AS aged, org_id FROM ops.unknown_outcome") {
-		assert.Equal(t, map[string]any{"state": "unknown", "found_out_by": "lookup", "reason": "no_answer", "planned": true, "aged": true, "org_id": [16]byte(org)}, r)
+		assert.Equal(t, map[string]any{"state": "unknown", "found_out_by": "lookup", "reason": "no_answer",
+			"planned": true, "aged": true, "org_id": [16]byte(org)}, r)
 	}
 
 	s.sim.ClearFaults()
@@ -146,37 +155,42 @@ func TestOps_Unresolved(t *testing.T) {
 	for left := 2; left > 0; left-- {
 		assert.Equal(t, left, counted(s.get("/flows/batches/" + batch))["unresolved"])
 		seen := o.rows("SELECT state, found_out_by, records, next_check_at FROM ops.unknown_outcome")
-		assert.Equal(t, []map[string]any{{"state": "unresolved", "found_out_by": "person", "records": int32(left), "next_check_at": nil}}, seen)
+		assert.Equal(t, []map[string]any{{"state": "unresolved", "found_out_by": "person", "records": int32(left),
+			"next_check_at": nil}}, seen)
 		s.resolve(batch, left-1, `{"outcome":"accepted"}`)
 	}
 	assert.Empty(t, o.rows("SELECT * FROM ops.unknown_outcome"))
 }
 
-// TestOps_Backoff: a provider that refuses for its rate limit closes the bucket, and that is seen with what it keeps back.
+// TestOps_Backoff: a provider that refuses for its rate limit closes the bucket, and that is seen with what it keeps
+// back.
 func TestOps_Backoff(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, true)
 	o := s.operator()
 	s.sim.AddFault(dialersim.Fault{Operation: "upload", Kind: "over_limit", RetryAfter: 7200, Count: 1000})
 	batch := s.trigger(s.define(uploadSteps), fmt.Sprintf(`{"record_set_id":%q}`, s.upload(rowsOf(50))))
-	held := agree(o, func() map[string]int { return map[string]int{"queued": 50, "held": 50, "holds": 1} }, func() map[string]int {
-		return map[string]int{
-			"queued": counted(s.get("/flows/batches/" + batch))["queued"],
-			"held":   o.number("SELECT coalesce(sum(held_records), 0) FROM ops.queue"),
-			"holds":  o.number("SELECT count(*) FROM ops.hold"),
-		}
-	})
+	held := agree(o, func() map[string]int { return map[string]int{"queued": 50, "held": 50, "holds": 1} },
+		func() map[string]int {
+			return map[string]int{
+				"queued": counted(s.get("/flows/batches/" + batch))["queued"],
+				"held":   o.number("SELECT coalesce(sum(held_records), 0) FROM ops.queue"),
+				"holds":  o.number("SELECT count(*) FROM ops.hold"),
+			}
+		})
 	require.NotEmpty(t, held)
 	hold := o.rows("SELECT scope, domain, bucket, org_id, created_by, expired, expires_at, age > '0' AS aged FROM ops.hold")[0]
 	expires := hold["expires_at"].(time.Time)
 	delete(hold, "expires_at")
-	assert.Equal(t, map[string]any{"scope": "bucket", "domain": s.tenancy, "bucket": "upload", "org_id": nil, "created_by": nil, "expired": false, "aged": true}, hold)
+	assert.Equal(t, map[string]any{"scope": "bucket", "domain": s.tenancy, "bucket": "upload", "org_id": nil,
+		"created_by": nil, "expired": false, "aged": true}, hold)
 	next := s.get("/platforms/dialer/domains/" + s.tenancy + "/headroom")["buckets"].(map[string]any)["upload"].(map[string]any)["next_allowed_at"]
 	allowed, err := time.Parse(time.RFC3339, next.(string))
 	require.NoError(t, err)
 	assert.WithinDuration(t, expires, allowed, time.Second, "the API shows whole seconds")
 	storm := o.rows("SELECT action_id, calls = refused AS all_refused, main_reason FROM ops.retry_storm")
-	assert.Equal(t, []map[string]any{{"action_id": "dialer__api__upload", "all_refused": true, "main_reason": "rate_limited"}}, storm)
+	assert.Equal(t, []map[string]any{{"action_id": "dialer__api__upload", "all_refused": true,
+		"main_reason": "rate_limited"}}, storm)
 
 	s.sim.ClearFaults()
 	pgtest.MoveClock(t, s.owner, 3*time.Hour)
@@ -202,7 +216,8 @@ func TestOps_Holds(t *testing.T) {
 		assert.Zero(t, o.number(kept), c.scope)
 		opened := s.openHold(c.path, c.body)
 		held := o.rows("SELECT pause_id, scope, cause, created_by, expires_at, expired FROM ops.hold")
-		want := map[string]any{"pause_id": [16]byte(uuid.MustParse(opened["id"].(string))), "scope": c.scope, "cause": "admin_request", "created_by": [16]byte(who), "expires_at": nil, "expired": false}
+		want := map[string]any{"pause_id": [16]byte(uuid.MustParse(opened["id"].(string))), "scope": c.scope,
+			"cause": "admin_request", "created_by": [16]byte(who), "expires_at": nil, "expired": false}
 		assert.Equal(t, []map[string]any{want}, held)
 		assert.Equal(t, 2, o.number(kept), c.scope)
 		s.Do(http.MethodPost, c.resume, nil).Want(http.StatusOK)
@@ -226,7 +241,8 @@ func TestOps_Late(t *testing.T) {
 	assert.Equal(t, 1, o.number(late+" AND late > '30 minutes' AND failures = 0", s.tenancy))
 	_, err := s.owner.Exec(t.Context(), "UPDATE flow.due SET failures = 3, due_at = flow.clock() + interval '1 hour' WHERE kind = 'dispatch'")
 	require.NoError(t, err)
-	assert.Equal(t, 1, o.number(late+" AND late = '0' AND failures = 3", s.tenancy), "work that fails is seen while it waits for its next try")
+	assert.Equal(t, 1, o.number(late+" AND late = '0' AND failures = 3", s.tenancy),
+		"work that fails is seen while it waits for its next try")
 	_, err = s.owner.Exec(t.Context(), "UPDATE flow.due SET failures = 0, due_at = flow.clock() WHERE kind = 'dispatch'")
 	require.NoError(t, err)
 

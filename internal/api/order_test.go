@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestLists_Order: lists of things begin with the oldest or the newest, show what was created between two times, and what has a filter,
-// page by page; a cursor belongs to all of that.
+// TestLists_Order: lists of things begin with the oldest or the newest, show what was created between two times, and
+// what has a filter, page by page; a cursor belongs to all of that.
 func TestLists_Order(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, false)
@@ -35,15 +35,19 @@ func TestLists_Order(t *testing.T) {
 	}
 	lists := []list{
 		{"/flows/definitions", func(i int) string {
-			return post("/flows/definitions", fmt.Sprintf(`{"name":"%s %d","steps":%s}`, []string{"Żółw_A", "other"}[i%2], i, transformSteps))
+			return post("/flows/definitions", fmt.Sprintf(`{"name":"%s %d","steps":%s}`,
+				[]string{"Żółw_A", "other"}[i%2], i, transformSteps))
 		}, "name=" + url.QueryEscape("Żółw_a")},
 		{"/credentials", func(i int) string {
-			return post("/credentials", fmt.Sprintf(`{"name":"%s","platform_id":"core","auth_method":"basic_auth","allowed_origins":["https://a.example"],
+			return post("/credentials", fmt.Sprintf(
+				`{"name":"%s","platform_id":"core","auth_method":"basic_auth","allowed_origins":["https://a.example"],
 				"credentials":{"username":"u","password":"p"}}`, []string{"crm a", "c%m b"}[i%2]))
 		}, "name=CRM&platform_id=core"},
 		{"/data/record-sets", func(int) string { return post("/data/record-sets", "") }, ""},
-		{"/flows/batches", func(i int) string { return s.trigger([]string{flow, another}[i%2], `{}`) }, "definition_id=" + flow},
-		{"/flows/triggers", func(i int) string { return s.trigger([]string{flow, another}[i%2], `{}`) }, "trigger_type=api_call&definition_id=" + flow},
+		{"/flows/batches", func(i int) string { return s.trigger([]string{flow, another}[i%2], `{}`) },
+			"definition_id=" + flow},
+		{"/flows/triggers", func(i int) string { return s.trigger([]string{flow, another}[i%2], `{}`) },
+			"trigger_type=api_call&definition_id=" + flow},
 		{"/flows/jobs", func(i int) string { return s.trigger([]string{flow, another}[i%2], `{}`) + ".0" }, ""},
 		{"/flows/executions", func(i int) string { return s.trigger([]string{flow, another}[i%2], `{}`) + ".0.1" }, ""},
 	}
@@ -96,12 +100,14 @@ func TestLists_Order(t *testing.T) {
 			first := s.get(all + "&order=desc&limit=2")
 			cursor := "&cursor=" + first["next_cursor"].(string)
 			s.Do(http.MethodGet, all+"&order=desc"+cursor, nil).Want(http.StatusOK)
-			for _, other := range []string{all, all + "&order=asc", l.path + "?order=desc", all + "&order=desc&created_before=2099-01-01T00:00:00Z",
+			for _, other := range []string{all, all + "&order=asc", l.path + "?order=desc", all +
+				"&order=desc&created_before=2099-01-01T00:00:00Z",
 				strings.Replace(all, "created_after", "created_before", 1) + "&order=desc"} {
 				s.Do(http.MethodGet, other+cursor, nil).Detail(http.StatusBadRequest, "Invalid cursor")
 			}
 			if l.half != "" {
-				s.Do(http.MethodGet, all+"&order=desc&"+l.half+cursor, nil).Detail(http.StatusBadRequest, "Invalid cursor")
+				s.Do(http.MethodGet, all+"&order=desc&"+l.half+cursor, nil).Detail(http.StatusBadRequest,
+					"Invalid cursor")
 			}
 			s.other.Do(http.MethodGet, all+"&order=desc"+cursor, nil).Detail(http.StatusBadRequest, "Invalid cursor")
 			assert.Empty(t, s.other.Do(http.MethodGet, all+"&order=desc", nil).Want(http.StatusOK).JSON()["items"])
@@ -126,7 +132,8 @@ func (s *stack) dbTime() (now time.Time) {
 	return now
 }
 
-// TestLists_OrderOfPast: what became of a schedule's slots and of a webhook's messages is listed in both orders, and by time.
+// TestLists_OrderOfPast: what became of a schedule's slots and of a webhook's messages is listed in both orders, and by
+// time.
 func TestLists_OrderOfPast(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, true)
@@ -179,7 +186,8 @@ func TestLists_OrderOfPast(t *testing.T) {
 
 			cursor := "&cursor=" + s.get(l.path + "?order=desc&limit=2")["next_cursor"].(string)
 			s.Do(http.MethodGet, l.path+"?order=desc"+cursor, nil).Want(http.StatusOK)
-			for _, other := range []string{"order=asc", "order=desc&created_after=" + at, "order=desc&status=" + l.status} {
+			for _, other := range []string{"order=asc", "order=desc&created_after=" + at, "order=desc&status=" +
+				l.status} {
 				s.Do(http.MethodGet, l.path+"?"+other+cursor, nil).Detail(http.StatusBadRequest, "Invalid cursor")
 			}
 			s.Do(http.MethodGet, l.path+"?order=down", nil).Invalid("query.order enum")

@@ -34,8 +34,8 @@ func (s *stack) mentions(what string) map[string]int {
 	return rows
 }
 
-// outlasts tells of a table that may name an organization that is deleted: its audit log and what that hangs on, the receipt, what was
-// counted of accounts that others use, too, and the job that has deleted it, for a day.
+// outlasts tells of a table that may name an organization that is deleted: its audit log and what that hangs on, the
+// receipt, what was counted of accounts that others use, too, and the job that has deleted it, for a day.
 func outlasts(table string, _ int) bool {
 	switch table {
 	case "flow.audit_log", "flow.organization", "flow.retention", "flow.deletion", "flow.ledger", "river.river_job":
@@ -44,13 +44,15 @@ func outlasts(table string, _ int) bool {
 	return false
 }
 
-// TestOrganization_Delete: an organization that has something of everything, and work under way, is deleted: no table names it or anything
-// that it made but its audit log, the receipt, and the row that both hang on; those go when the audit log may. Others have all they had.
+// TestOrganization_Delete: an organization that has something of everything, and work under way, is deleted: no table
+// names it or anything that it made but its audit log, the receipt, and the row that both hang on; those go when the
+// audit log may. Others have all they had.
 func TestOrganization_Delete(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, false)
 	for _, operation := range changingOperations(t) {
-		if prepare, ok := auditedCalls[operation]; ok && !strings.HasPrefix(operation, "delete") && !strings.HasPrefix(operation, "revoke") {
+		if prepare, ok := auditedCalls[operation]; ok && !strings.HasPrefix(operation, "delete") &&
+			!strings.HasPrefix(operation, "revoke") {
 			call := prepare(s)
 			s.Do(call.method, call.path, call.body).Want(call.status)
 		}
@@ -62,8 +64,10 @@ func TestOrganization_Delete(t *testing.T) {
 	release := s.hold("/calls")
 	under := s.trigger(s.define(`[{"id":"s","tasks":[{"id":"dial","action_id":"dialer__api__dial","credential_id":"CRED","params":{"number":"+420111111111","campaign":"c"}}]}]`), oneRecord)
 	s.until(under, func(b map[string]any) bool { return counted(b)["started"] == 1 })
-	def := s.other.Do(http.MethodPost, "/flows/definitions", `{"name":"f","status":"active","steps":`+transformSteps+`}`).Want(http.StatusCreated).JSON()["id"].(string)
-	theirs := s.other.Do(http.MethodPost, "/flows/definitions/"+def+"/trigger", oneRecord).Want(http.StatusOK).JSON()["batch_id"].(string)
+	def := s.other.Do(http.MethodPost, "/flows/definitions", `{"name":"f","status":"active","steps":`+transformSteps+
+		`}`).Want(http.StatusCreated).JSON()["id"].(string)
+	theirs := s.other.Do(http.MethodPost, "/flows/definitions/"+def+"/trigger",
+		oneRecord).Want(http.StatusOK).JSON()["batch_id"].(string)
 	s.eventually(func() bool {
 		return s.other.Do(http.MethodGet, "/flows/batches/"+theirs, nil).JSON()["status"] == "completed"
 	})
@@ -75,7 +79,8 @@ func TestOrganization_Delete(t *testing.T) {
 	require.NoError(t, deletions.Begin(t.Context(), uuid.MustParse(org)))
 	pgtest.MoveClock(t, s.owner, 11*time.Second)
 	s.eventually(func() bool { return s.count("flow.batch WHERE org_id = $1", org) == 1 })
-	assert.Equal(t, 1, s.count("flow.call WHERE org_id = $1 AND state = 'intent'", org), "a call under way is waited for")
+	assert.Equal(t, 1, s.count("flow.call WHERE org_id = $1 AND state = 'intent'", org),
+		"a call under way is waited for")
 	release()
 	s.eventually(func() bool { return s.count("flow.deletion WHERE ended_at IS NOT NULL") == 1 })
 	s.eventually(func() bool { return s.count("flow.due WHERE key = $1", org) == 0 })
@@ -99,7 +104,8 @@ func TestOrganization_Delete(t *testing.T) {
 	for _, table := range []string{"batch", "page", "fragment", "credential", "definition", "record_set", "secret"} {
 		assert.Positive(t, rows[table], table)
 	}
-	assert.Equal(t, []int{had["flow.definition"], had["flow.record_set"]}, []int{rows["definition"], rows["record_set"]})
+	assert.Equal(t, []int{had["flow.definition"], had["flow.record_set"]}, []int{rows["definition"],
+		rows["record_set"]})
 	require.NoError(t, deletions.Begin(t.Context(), uuid.MustParse(org)), "once more")
 	s.eventually(func() bool { return s.count("flow.due WHERE key = $1", org) == 0 })
 

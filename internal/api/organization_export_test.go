@@ -27,8 +27,8 @@ import (
 	"flowlane/internal/orgexport"
 )
 
-// byteColumns are all columns of bytes, and those that are called like secrets, with whether an export shows them, and why it may or
-// must not. A new one has to be added here.
+// byteColumns are all columns of bytes, and those that are called like secrets, with whether an export shows them, and
+// why it may or must not. A new one has to be added here.
 var byteColumns = map[string]string{
 	"api_key.created_by_key_id":           "an id",
 	"api_key.hash":                        "left: opens the organization for who can guess at it: the keyed hash of a key",
@@ -62,7 +62,8 @@ var byteColumns = map[string]string{
 }
 
 // exportOf exports an organization and returns the files of the archive, with the manifest.
-func (s *stack) exportOf(org string, change ...func(*orgexport.Service)) (files map[string]string, manifest map[string]any) {
+func (s *stack) exportOf(org string, change ...func(*orgexport.Service)) (files map[string]string,
+	manifest map[string]any) {
 	s.t.Helper()
 	exports, err := app.Exports(s.t.Context(), s.owner, s.config.BlobURL, "v0.0.1")
 	require.NoError(s.t, err)
@@ -70,7 +71,8 @@ func (s *stack) exportOf(org string, change ...func(*orgexport.Service)) (files 
 		do(exports)
 	}
 	var text bytes.Buffer
-	total, err := exports.Write(s.t.Context(), orgexport.Request{OrgID: uuid.MustParse(org), To: &text, Dir: s.t.TempDir()})
+	total, err := exports.Write(s.t.Context(), orgexport.Request{OrgID: uuid.MustParse(org), To: &text,
+		Dir: s.t.TempDir()})
 	require.NoError(s.t, err)
 	plain, err := gzip.NewReader(&text)
 	require.NoError(s.t, err)
@@ -116,7 +118,8 @@ func shownOnce(res apitest.Response) (secrets []string) {
 		if u, err := url.Parse(text); err == nil && u.Query().Has("state") {
 			text = u.Query().Get("state")
 		}
-		if slices.Contains([]string{"key", "token", "signing_secret", "url", "authorization_url"}, name) && len(text) >= short {
+		if slices.Contains([]string{"key", "token", "signing_secret", "url", "authorization_url"}, name) &&
+			len(text) >= short {
 			secrets = append(secrets, text)
 		}
 	}
@@ -131,7 +134,8 @@ func (s *stack) fillForExport(receiver string) (secrets []string) {
 	s.t.Helper()
 	secrets = []string{s.Key, s.other.Key, "kAnAryAccessToken0123"}
 	for _, operation := range changingOperations(s.t) {
-		if prepare, ok := auditedCalls[operation]; ok && !strings.HasPrefix(operation, "delete") && !strings.HasPrefix(operation, "revoke") {
+		if prepare, ok := auditedCalls[operation]; ok && !strings.HasPrefix(operation, "delete") &&
+			!strings.HasPrefix(operation, "revoke") {
 			call := prepare(s)
 			secrets = append(secrets, shownOnce(s.Do(call.method, call.path, call.body).Want(call.status))...)
 		}
@@ -151,8 +155,8 @@ func (s *stack) fillForExport(receiver string) (secrets []string) {
 	return append(secrets, s.webhookSecret(map[string]string{})...)
 }
 
-// TestOrganization_Export: an archive has a file of each table, all records digit for digit, the results as the API gives them, and what
-// is packed in rows; no secret that was used, and nothing of another organization.
+// TestOrganization_Export: an archive has a file of each table, all records digit for digit, the results as the API
+// gives them, and what is packed in rows; no secret that was used, and nothing of another organization.
 func TestOrganization_Export(t *testing.T) {
 	t.Parallel()
 	receiver := httptest.NewServer(http.HandlerFunc(echo))
@@ -161,27 +165,33 @@ func TestOrganization_Export(t *testing.T) {
 	secrets := s.fillForExport(receiver.URL)
 	org, others := s.orgID(s.Key), s.orgID(s.other.Key)
 
-	rows := append(rowsOf(600), `{"id":"odd","n":1.10e5,"t":"\u017b <&> \/ "}`, "{\n \"id\" : \"wide\",\r\n\t\"n\": 0.1000 }")
+	rows := append(rowsOf(600), `{"id":"odd","n":1.10e5,"t":"\u017b <&> \/ "}`,
+		"{\n \"id\" : \"wide\",\r\n\t\"n\": 0.1000 }")
 	set := s.upload(rows)
 	sent := s.trigger(s.define(uploadSteps), fmt.Sprintf(`{"record_set_id":%q}`, set))
-	brought := s.Do(http.MethodPost, "/flows/definitions/"+s.define(transformSteps)+"/trigger", `{"records":[{"n":1.50}]}`, "Idempotency-Key", "once").
+	brought := s.Do(http.MethodPost, "/flows/definitions/"+s.define(transformSteps)+"/trigger",
+		`{"records":[{"n":1.50}]}`, "Idempotency-Key", "once").
 		Want(http.StatusOK).JSON()["batch_id"].(string)
 	many := s.trigger(s.define(transformSteps), `{"records":[`+strings.Join(rowsOf(700), ",")+`]}`)
 	for _, batch := range []string{sent, brought, many} {
 		s.await(batch)
 	}
 	open := s.made("/data/record-sets", `{"chunk_size":2}`)
-	for _, chunk := range []string{`{"chunk_index":3,"records":[{"n":6},{"n":7}]}`, `{"chunk_index":1,"records":[{"n":2},{"n":3}]}`} {
+	for _, chunk := range []string{`{"chunk_index":3,"records":[{"n":6},{"n":7}]}`,
+		`{"chunk_index":1,"records":[{"n":2},{"n":3}]}`} {
 		s.Do(http.MethodPost, "/data/record-sets/"+open+"/records", chunk).Want(http.StatusOK)
 	}
-	def := s.other.Do(http.MethodPost, "/flows/definitions", `{"name":"f","status":"active","steps":`+transformSteps+`}`).Want(http.StatusCreated).JSON()["id"].(string)
-	theirs := s.other.Do(http.MethodPost, "/flows/definitions/"+def+"/trigger", oneRecord).Want(http.StatusOK).JSON()["batch_id"].(string)
+	def := s.other.Do(http.MethodPost, "/flows/definitions", `{"name":"f","status":"active","steps":`+transformSteps+
+		`}`).Want(http.StatusCreated).JSON()["id"].(string)
+	theirs := s.other.Do(http.MethodPost, "/flows/definitions/"+def+"/trigger",
+		oneRecord).Want(http.StatusOK).JSON()["batch_id"].(string)
 	s.eventually(func() bool {
 		return s.other.Do(http.MethodGet, "/flows/batches/"+theirs, nil).JSON()["status"] == "completed"
 	})
 	s.restart(false)
 
-	for _, column := range []string{"hash FROM flow.api_key", "hash FROM flow.session", "ciphertext FROM flow.secret", "wrapped FROM flow.org_keyset", "key_hash FROM flow.idempotency_key"} {
+	for _, column := range []string{"hash FROM flow.api_key", "hash FROM flow.session", "ciphertext FROM flow.secret",
+		"wrapped FROM flow.org_keyset", "key_hash FROM flow.idempotency_key"} {
 		var sealed [][]byte
 		s.scan("SELECT array_agg(x."+strings.Replace(column, " FROM", ") FROM", 1)+" x WHERE org_id = $1", &sealed, org)
 		require.NotEmpty(t, sealed, column)
@@ -204,9 +214,11 @@ func TestOrganization_Export(t *testing.T) {
 	batches := s.pages("/flows/batches", 100)
 	for _, b := range batches {
 		id := field[string](t, b, "id")
-		assert.Equal(t, string(s.Do(http.MethodGet, "/flows/batches/"+id+"/results?format=ndjson", nil).Want(http.StatusOK).Body), files["results/"+id+".ndjson"], id)
+		assert.Equal(t, string(s.Do(http.MethodGet, "/flows/batches/"+id+"/results?format=ndjson",
+			nil).Want(http.StatusOK).Body), files["results/"+id+".ndjson"], id)
 	}
-	results := slices.DeleteFunc(slices.Collect(maps.Keys(files)), func(name string) bool { return !strings.HasPrefix(name, "results/") })
+	results := slices.DeleteFunc(slices.Collect(maps.Keys(files)),
+		func(name string) bool { return !strings.HasPrefix(name, "results/") })
 	assert.Len(t, results, len(batches))
 	assert.Equal(t, map[string]any{"id": org, "name": "Acme"}, manifest["organization"])
 	assert.Equal(t, "v0.0.1", manifest["version"])
@@ -241,14 +253,16 @@ func (s *stack) wantTables(files map[string]string, org string) {
 	}
 	assert.Greater(s.t, full, 30, "it has something of nearly everything")
 	for _, table := range []string{"slice", "job", "fragment", "batch_vars"} {
-		assert.Equal(s.t, s.count("flow."+table+" x JOIN flow.batch b ON b.id = x.batch_id WHERE b.org_id = $1", org), strings.Count(files["tables/"+table+".ndjson"], "\n"), table)
+		assert.Equal(s.t, s.count("flow."+table+" x JOIN flow.batch b ON b.id = x.batch_id WHERE b.org_id = $1", org),
+			strings.Count(files["tables/"+table+".ndjson"], "\n"), table)
 	}
 	assert.Equal(s.t, s.count("flow.record_chunk c JOIN flow.record_set r ON r.id = c.record_set_id WHERE r.org_id = $1", org), strings.Count(files["tables/record_chunk.ndjson"], "\n"))
 	assert.Equal(s.t, 1, strings.Count(files["tables/organization.ndjson"], "\n"))
 	assert.Contains(s.t, files["tables/audit_log.ndjson"], `"action":"`+orgexport.Name+`"`)
 }
 
-// wantColumns checks that somebody has said of each column of bytes, and of each that is called like a secret, what becomes of it.
+// wantColumns checks that somebody has said of each column of bytes, and of each that is called like a secret, what
+// becomes of it.
 func (s *stack) wantColumns(files map[string]string, left map[string]any) {
 	s.t.Helper()
 	var columns, names []string
@@ -321,7 +335,8 @@ func (s *stack) wantOpened(files map[string]string, receiver string) {
 	assert.Greater(s.t, kinds["ok"], 1300)
 	assert.Positive(s.t, kinds["failed"])
 	var delivery struct{ Body string }
-	require.NoError(s.t, json.Unmarshal([]byte(strings.SplitN(files["tables/webhook_delivery.ndjson"], "\n", 2)[0]), &delivery))
+	require.NoError(s.t, json.Unmarshal([]byte(strings.SplitN(files["tables/webhook_delivery.ndjson"], "\n", 2)[0]),
+		&delivery))
 	assert.True(s.t, json.Valid([]byte(delivery.Body)), delivery.Body)
 }
 

@@ -12,7 +12,8 @@ import (
 )
 
 const (
-	// outageCheck is how often the database is tried while it is away, and how long nothing may have been refused when it is back.
+	// outageCheck is how often the database is tried while it is away, and how long nothing may have been refused when
+	// it is back.
 	outageCheck = time.Second
 	// outageTimeout bounds one try.
 	outageTimeout = 2 * time.Second
@@ -20,8 +21,9 @@ const (
 
 var (
 	// away answers a request that the database did not take.
-	away = &fault.Error{Code: fault.Unavailable, Detail: "The database cannot be used just now; try again", RetryAfter: time.Second,
-		Reason: fault.DatabaseUnavailable}
+	away = &fault.Error{Code: fault.Unavailable, Detail: "The database cannot be used just now; try again",
+		RetryAfter: time.Second,
+		Reason:     fault.DatabaseUnavailable}
 	// restored answers one that would change a database which somebody has restored.
 	restored = &fault.Error{Code: fault.Unavailable, RetryAfter: 30 * time.Second, Reason: fault.DatabaseUnavailable,
 		Detail: "The database was restored, and takes no changes before an operator has said that it may; nothing was started"}
@@ -45,7 +47,8 @@ func notMade(ctx context.Context, err error, detail string) error {
 	return cleanedUpError{fault.New(fault.Unavailable, "%s", detail).Because(err)}
 }
 
-// outage is a time in which the database cannot be used. It is logged when it begins and when it ends, not for each request.
+// outage is a time in which the database cannot be used. It is logged when it begins and when it ends, not for each
+// request.
 type outage struct {
 	pool pg.Pool
 	now  func() time.Time
@@ -76,7 +79,8 @@ func (o *outage) refuse(ctx context.Context, err error) *fault.Error {
 			o.log.WarnContext(ctx, "too busy", "request_id", requestID(ctx), "error", err)
 			return busy
 		}
-		o.log.ErrorContext(ctx, "the database cannot be used; requests are answered 503 until it can", "request_id", requestID(ctx), "error", err)
+		o.log.ErrorContext(ctx, "the database cannot be used; requests are answered 503 until it can", "request_id",
+			requestID(ctx), "error", err)
 		o.began = o.now()
 		go o.await()
 	}

@@ -106,8 +106,8 @@ func refusedByOutage(t *testing.T, got apitest.Response) {
 	assert.Equal(t, "1", got.Header.Get("Retry-After"))
 }
 
-// TestOutage_EveryOperation: while the database is away every operation says that it cannot be used just now, whether its caller is
-// known already or not.
+// TestOutage_EveryOperation: while the database is away every operation says that it cannot be used just now, whether
+// its caller is known already or not.
 func TestOutage_EveryOperation(t *testing.T) {
 	t.Parallel()
 	s, wire := serveOverWire(t, &logBuffer{})
@@ -129,13 +129,17 @@ func TestOutage_EveryOperation(t *testing.T) {
 			defer wire.set(false)
 			known, unknown := p.Do(call.method, call.path, call.body), stranger.Do(call.method, call.path, call.body)
 			switch {
-			case slices.ContainsFunc(publicReads, func(prefix string) bool { return strings.HasPrefix(op.path, prefix) }):
+			case slices.ContainsFunc(publicReads, func(prefix string) bool {
+				return strings.HasPrefix(op.path,
+					prefix)
+			}):
 				assert.Equal(t, call.status, unknown.Status, "needs no database")
 				if known.Status != call.status { // who is known may have platforms that stand in the database
 					refusedByOutage(t, known)
 				}
 				return
-			case (op.id == "validateDefinition" || op.id == "listEventKinds") && known.Status == call.status: // nor do they, of who is known
+			// nor do they, of who is known
+			case (op.id == "validateDefinition" || op.id == "listEventKinds") && known.Status == call.status:
 			default:
 				refusedByOutage(t, known)
 			}
@@ -144,7 +148,8 @@ func TestOutage_EveryOperation(t *testing.T) {
 	}
 }
 
-// TestOutage_Log: an outage is logged when it begins, and when it is over, with its length and the number of requests refused.
+// TestOutage_Log: an outage is logged when it begins, and when it is over, with its length and the number of requests
+// refused.
 func TestOutage_Log(t *testing.T) {
 	t.Parallel()
 	var log logBuffer
@@ -157,7 +162,8 @@ func TestOutage_Log(t *testing.T) {
 		if i%2 == 0 {
 			refusedByOutage(t, s.Do(http.MethodGet, "/flows/definitions/"+flow, nil))
 		} else {
-			refusedByOutage(t, s.Do(http.MethodPost, "/flows/definitions/"+flow+"/trigger", nil, "Idempotency-Key", s.unique()))
+			refusedByOutage(t, s.Do(http.MethodPost, "/flows/definitions/"+flow+"/trigger", nil, "Idempotency-Key",
+				s.unique()))
 		}
 	}
 	wire.set(false)

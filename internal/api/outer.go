@@ -143,7 +143,8 @@ func (o outer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	_ = http.NewResponseController(rec).Flush()
-	// Many clients look for no answer before they have sent everything, and see none if the connection is cut meanwhile.
+	// Many clients look for no answer before they have sent everything, and see none if the connection is cut
+	// meanwhile.
 	_, _ = io.CopyN(io.Discard, rawBody(r), maxDiscarded)
 }
 
@@ -153,7 +154,8 @@ func (o outer) recovered(r *http.Request, rec *recorder, v any) {
 	if ok && errors.Is(err, http.ErrAbortHandler) {
 		panic(v)
 	}
-	o.log.ErrorContext(r.Context(), "panic", "request_id", requestID(r.Context()), "method", r.Method, "path", r.URL.Path,
+	o.log.ErrorContext(r.Context(), "panic", "request_id", requestID(r.Context()), "method", r.Method, "path",
+		r.URL.Path,
 		"panic", v, "stack", string(debug.Stack()))
 	if rec.status != 0 {
 		panic(http.ErrAbortHandler)
@@ -163,7 +165,10 @@ func (o outer) recovered(r *http.Request, rec *recorder, v any) {
 
 // callerID takes over an id of visible ASCII characters, and makes one otherwise.
 func callerID(id string) string {
-	if id != "" && len(id) <= maxRequestID && strings.IndexFunc(id, func(c rune) bool { return c < '!' || c > '~' }) < 0 {
+	if id != "" && len(id) <= maxRequestID && strings.IndexFunc(id, func(c rune) bool {
+		return c < '!' ||
+			c > '~'
+	}) < 0 {
 		return id
 	}
 	var random [16]byte
@@ -173,7 +178,8 @@ func callerID(id string) string {
 
 // cacheControl lets only the public catalog and templates be kept, and these be asked about each time.
 func cacheControl(path string) string {
-	if (strings.HasPrefix(path, prefix+"/catalog/") && !strings.HasPrefix(path, prefix+"/catalog/imports")) || strings.HasPrefix(path, prefix+"/flows/templates") {
+	if (strings.HasPrefix(path, prefix+"/catalog/") && !strings.HasPrefix(path, prefix+"/catalog/imports")) ||
+		strings.HasPrefix(path, prefix+"/flows/templates") {
 		return "public, no-cache"
 	}
 	return "no-store"

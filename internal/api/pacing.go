@@ -16,7 +16,8 @@ func policyOf(p *oas.Pacing) (out *pacing.Policy, bad []fault.Field) {
 		}
 	}
 	for _, m := range out.Check() {
-		bad = append(bad, fault.Field{Loc: append([]string{"body", "pacing"}, m.Loc...), Msg: m.Msg, Type: "value_error"})
+		bad = append(bad, fault.Field{Loc: append([]string{"body", "pacing"}, m.Loc...), Msg: m.Msg,
+			Type: "value_error"})
 	}
 	return out, bad
 }

@@ -38,7 +38,8 @@ var (
 // fixed order: a cursor that was made under others is refused. Faults: Invalid for a bad cursor, Unprocessable for a
 // cursor beside a skip.
 func pageOf(list string, orgID uuid.UUID, limit, skip oas.OptInt, cursor oas.OptString, filters ...any) (page, error) {
-	p := page{limit: limit.Or(50), skip: skip.Or(0), scope: fmt.Sprintf("%s %s %q", list, orgID, fmt.Sprint(filters...))}
+	p := page{limit: limit.Or(50), skip: skip.Or(0), scope: fmt.Sprintf("%s %s %q", list, orgID,
+		fmt.Sprint(filters...))}
 	text, ok := cursor.Get()
 	if !ok {
 		return p, nil
@@ -106,7 +107,8 @@ func (p page) of(c created) (listing.Range, listing.Page, error) {
 
 // records are those that the list has, in its order, and what readers want of them.
 func (c created) records(want run.Want) run.RecordFilter {
-	return run.RecordFilter{Newest: c.order.Value == oas.ListOrderDesc, CreatedAfter: setTime(c.after), CreatedBefore: setTime(c.before), Want: want}
+	return run.RecordFilter{Newest: c.order.Value == oas.ListOrderDesc, CreatedAfter: setTime(c.after),
+		CreatedBefore: setTime(c.before), Want: want}
 }
 
 // newestOrder is the order of a list that begins with the newest unless it is asked otherwise.

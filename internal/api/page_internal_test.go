@@ -11,7 +11,8 @@ import (
 	"flowlane/gen/oas"
 )
 
-// TestGather reads rows of these sizes in pages: each row is listed once, in order, and no page holds much more than it may.
+// TestGather reads rows of these sizes in pages: each row is listed once, in order, and no page holds much more than it
+// may.
 func TestGather(t *testing.T) {
 	t.Parallel()
 	const mib = 1 << 20
@@ -32,19 +33,21 @@ func TestGather(t *testing.T) {
 				from, err = strconv.Atoi(p.Key)
 				require.NoError(t, err)
 			}
-			rows, err := gather(&p, func(i int) int { return sizes[i] }, func(last *int, skip, n int32) (rows []int, err error) {
-				require.LessOrEqual(t, n, int32(rowsAtOnce))
-				at := from + int(skip)
-				if last != nil {
-					at = *last + 1
-				}
-				for ; at < len(sizes) && len(rows) < int(n); at++ {
-					rows = append(rows, at)
-				}
-				return rows, nil
-			})
+			rows, err := gather(&p, func(i int) int { return sizes[i] },
+				func(last *int, skip, n int32) (rows []int, err error) {
+					require.LessOrEqual(t, n, int32(rowsAtOnce))
+					at := from + int(skip)
+					if last != nil {
+						at = *last + 1
+					}
+					for ; at < len(sizes) && len(rows) < int(n); at++ {
+						rows = append(rows, at)
+					}
+					return rows, nil
+				})
 			require.NoError(t, err)
-			list := listOf(p, rows, int64(len(sizes)), func(i int) string { return strconv.Itoa(i + 1) }, func(i int) int { return i })
+			list := listOf(p, rows, int64(len(sizes)), func(i int) string { return strconv.Itoa(i + 1) },
+				func(i int) int { return i })
 			require.NotEmpty(t, list.Items)
 			require.LessOrEqual(t, len(list.Items), limit)
 			held := 0

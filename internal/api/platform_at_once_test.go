@@ -10,8 +10,8 @@ import (
 	"flowlane/internal/provider/platformsim"
 )
 
-// TestPlatform_OpenJobs: Zendesk has at most 30 jobs open, however fast it takes them and whichever of two processes hands them over. A
-// job has its place until its result is known.
+// TestPlatform_OpenJobs: Zendesk has at most 30 jobs open, however fast it takes them and whichever of two processes
+// hands them over. A job has its place until its result is known.
 func TestPlatform_OpenJobs(t *testing.T) {
 	t.Parallel()
 	p := servePlatforms(t)
@@ -34,8 +34,8 @@ func TestPlatform_OpenJobs(t *testing.T) {
 	assert.Empty(t, totals.Mistakes)
 }
 
-// TestPlatform_Five9_Processes: of a Five9 user's calls no two are under way at once where two processes make them, those for results and
-// counters included.
+// TestPlatform_Five9_Processes: of a Five9 user's calls no two are under way at once where two processes make them,
+// those for results and counters included.
 func TestPlatform_Five9_Processes(t *testing.T) {
 	t.Parallel()
 	p := servePlatforms(t)
@@ -43,8 +43,10 @@ func TestPlatform_Five9_Processes(t *testing.T) {
 	sim, credential := p.sims["five9"], p.signIn("five9")
 	require.NoError(t, sim.AddFault(platformsim.Fault{Kind: "slow", MS: 10, Probability: 1}))
 	imports := five9Flow(p, credential, "add_records_async", five9Row("Leads", ""))
-	singles := five9Flow(p, credential, "add_record", `{"list":"Others","record":{"number1":"{{ input.phone }}"},"keys":["number1"]}`)
-	changes := five9Flow(p, credential, "update_contact", `{"record":{"number1":"{{ input.phone }}"},"keys":["number1"]}`)
+	singles := five9Flow(p, credential, "add_record",
+		`{"list":"Others","record":{"number1":"{{ input.phone }}"},"keys":["number1"]}`)
+	changes := five9Flow(p, credential, "update_contact",
+		`{"record":{"number1":"{{ input.phone }}"},"keys":["number1"]}`)
 	both := func() bool { return p.number(`SELECT count(DISTINCT owner) FROM flow.call WHERE records > 0`) == 2 }
 	for round := 0; round < 2 || !both() && round < 10; round++ {
 		var batches []string

@@ -20,8 +20,9 @@ import (
 )
 
 const (
-	bulkOpen, bulkUpload, bulkClose = "salesforce__rest__open_job", "salesforce__rest__bulk_upsert", "salesforce__rest__close_job"
-	bulkAbort                       = "salesforce__rest__abort_job"
+	bulkOpen, bulkUpload, bulkClose = "salesforce__rest__open_job", "salesforce__rest__bulk_upsert",
+		"salesforce__rest__close_job"
+	bulkAbort = "salesforce__rest__abort_job"
 
 	bulkUpsert = `"params":{"object":"Contact","external_id_field":"Ext__c","record":"{{ input }}"}`
 	bulkInsert = `"params":{"object":"Contact","key_field":"LastName","record":"{{ input }}"}`
@@ -80,8 +81,8 @@ func (p platforms) once(records int, prefix string) {
 	}
 }
 
-// TestPlatform_SalesforceBulk: records go as jobs of Bulk API 2.0, and each has its own outcome: those that were rejected have
-// Salesforce's reason, the others their Ids. What a job did not come to goes again in another one.
+// TestPlatform_SalesforceBulk: records go as jobs of Bulk API 2.0, and each has its own outcome: those that were
+// rejected have Salesforce's reason, the others their Ids. What a job did not come to goes again in another one.
 func TestPlatform_SalesforceBulk(t *testing.T) {
 	t.Parallel()
 	p := servePlatforms(t)
@@ -96,17 +97,21 @@ func TestPlatform_SalesforceBulk(t *testing.T) {
 	lost := p.trigger(upsert, recordsOf(numbered(3, `{"Ext__c":"lost-%d"}`)))
 	assert.Equal(t, map[string]int{"accepted": 10}, counted(p.await(half)))
 	p.once(10, "half-")
-	assert.Equal(t, map[string]int{"failed": 3}, counted(p.await(lost)), "nobody knows that another job would do better")
-	assert.Equal(t, "InternalServerError : the job was given up", p.get("/flows/jobs/" + lost + ".0")["error"].(map[string]any)["provider_message"])
+	assert.Equal(t, map[string]int{"failed": 3}, counted(p.await(lost)),
+		"nobody knows that another job would do better")
+	assert.Equal(t, "InternalServerError : the job was given up", p.get("/flows/jobs/" + lost +
+		".0")["error"].(map[string]any)["provider_message"])
 	opened := sim.Totals().Accepted[bulkOpen]
 
 	rejected := map[string]string{}
 	for i := range 20 {
 		key, why := fmt.Sprintf("K-%d", i*97), fmt.Sprintf("Required \"field\", no. %d", i)
-		require.NoError(t, sim.Reject(platformsim.Rule{Action: bulkUpload, Field: "Ext__c", Equals: key, Code: "REQUIRED_FIELD_MISSING", Message: why}))
+		require.NoError(t, sim.Reject(platformsim.Rule{Action: bulkUpload, Field: "Ext__c", Equals: key,
+			Code: "REQUIRED_FIELD_MISSING", Message: why}))
 		rejected[key] = "REQUIRED_FIELD_MISSING:" + why + ":--"
 	}
-	records := append(numbered(2000, `{"Ext__c":"K-%d","LastName":"Name, \"quoted\"\nand more","Phone":null}`), `{"LastName":"nobody"}`)
+	records := append(numbered(2000, `{"Ext__c":"K-%d","LastName":"Name, \"quoted\"\nand more","Phone":null}`),
+		`{"LastName":"nobody"}`)
 	wide := []string{`{"Ext__c":"wide-0"`, `{"Ext__c":"wide-1"`}
 	for i := range wide {
 		wide[i] += strings.Join(numbered(300, `,"f`+wide[i][len(wide[i])-2:len(wide[i])-1]+`_%d":1`), "") + "}"
@@ -136,18 +141,20 @@ func TestPlatform_SalesforceBulk(t *testing.T) {
 		}
 	}
 	assert.Equal(t, rejected, got)
-	assert.Contains(t, p.get("/flows/jobs/" + many + ".2000")["error"].(map[string]any)["message"], `The row has no "Ext__c"`)
+	assert.Contains(t, p.get("/flows/jobs/" + many + ".2000")["error"].(map[string]any)["message"],
+		`The row has no "Ext__c"`)
 	assert.Equal(t, map[string]int{"accepted": 2}, counted(p.await(two)))
 	totals := sim.Totals()
-	assert.Equal(t, opened+3, totals.Accepted[bulkOpen], "2,000 records are one job, and no table has more than 500 columns")
+	assert.Equal(t, opened+3, totals.Accepted[bulkOpen],
+		"2,000 records are one job, and no table has more than 500 columns")
 	assert.Equal(t, totals.Accepted[bulkOpen], totals.Accepted[bulkClose])
 	assert.Empty(t, totals.Mistakes)
 	assert.Zero(t, p.number("SELECT count(*) FROM flow.call WHERE key_sums IS NOT NULL"), "nothing is kept of keys")
 }
 
-// TestPlatform_SalesforceBulk_Lost: whichever request of a job gets no answer, and wherever the process that sends them is lost, new
-// records are created once. A job that was committed is found by its reference; one that was not is begun anew once its commit cannot
-// arrive any more.
+// TestPlatform_SalesforceBulk_Lost: whichever request of a job gets no answer, and wherever the process that sends them
+// is lost, new records are created once. A job that was committed is found by its reference; one that was not is begun
+// anew once its commit cannot arrive any more.
 func TestPlatform_SalesforceBulk_Lost(t *testing.T) {
 	t.Parallel()
 	var withheld atomic.Int32
@@ -169,11 +176,13 @@ func TestPlatform_SalesforceBulk_Lost(t *testing.T) {
 		assert.Equal(t, map[string]int{"accepted": 5}, counted(p.await(batch)), name)
 		p.once(5, name+"-")
 		totals := sim.Totals()
-		assert.Equal(t, []int{jobs, commits}, []int{totals.Accepted[bulkOpen], totals.Accepted[bulkClose]}, "jobs and commits, once %s is over", name)
+		assert.Equal(t, []int{jobs, commits}, []int{totals.Accepted[bulkOpen], totals.Accepted[bulkClose]},
+			"jobs and commits, once %s is over", name)
 	}
 	// No answer to each of the requests, or none that can be read: of six batches at once, whichever it strikes.
 	for _, fault := range []platformsim.Fault{
-		{Kind: "cut", Accept: true, Action: bulkOpen}, {Kind: "cut", Accept: true, Action: bulkUpload}, {Kind: "status", Action: bulkUpload},
+		{Kind: "cut", Accept: true, Action: bulkOpen}, {Kind: "cut", Accept: true, Action: bulkUpload},
+		{Kind: "status", Action: bulkUpload},
 		{Kind: "cut", Accept: true, Action: bulkClose}, {Kind: "garbage", Action: bulkClose},
 	} {
 		require.NoError(t, sim.AddFault(fault))
@@ -228,21 +237,25 @@ func TestPlatform_SalesforceBulk_Lost(t *testing.T) {
 	assert.Empty(t, sim.Totals().Mistakes)
 }
 
-// TestPlatform_SalesforceBulk_Cancelled: a job whose batch is cancelled during its upload is not committed, and not left open.
+// TestPlatform_SalesforceBulk_Cancelled: a job whose batch is cancelled during its upload is not committed, and not
+// left open.
 func TestPlatform_SalesforceBulk_Cancelled(t *testing.T) {
 	t.Parallel()
 	p := servePlatforms(t)
 	sim := p.sims["salesforce"]
 	release := p.holdAnswer(http.MethodPut)
-	batch := p.trigger(bulkFlow(p, p.signIn("salesforce"), "bulk_insert", bulkInsert), recordsOf([]string{`{"LastName":"Lovelace"}`}))
+	batch := p.trigger(bulkFlow(p, p.signIn("salesforce"), "bulk_insert", bulkInsert),
+		recordsOf([]string{`{"LastName":"Lovelace"}`}))
 	p.eventually(func() bool { return sim.Totals().Accepted[bulkUpload] == 1 })
 	p.Do(http.MethodPost, "/flows/batches/"+batch+"/cancel", nil).Want(http.StatusOK)
 	cancelled := time.Now()
-	p.eventually(func() bool { return time.Since(cancelled) > time.Second }) // until then a call may still go out that was begun
+	// until then a call may still go out that was begun
+	p.eventually(func() bool { return time.Since(cancelled) > time.Second })
 	release()
 	p.eventually(func() bool { return p.number("SELECT count(*) FROM flow.call WHERE state = 'intent'") == 0 })
 	assert.Equal(t, "cancelled", p.await(batch)["status"])
 	totals := sim.Totals()
-	assert.Equal(t, []int{1, 1, 0}, []int{totals.Accepted[bulkOpen], totals.Accepted[bulkAbort], totals.Accepted[bulkClose]})
+	assert.Equal(t, []int{1, 1, 0}, []int{totals.Accepted[bulkOpen], totals.Accepted[bulkAbort],
+		totals.Accepted[bulkClose]})
 	assert.Empty(t, totals.Mistakes)
 }

@@ -11,8 +11,8 @@ import (
 	"flowlane/internal/provider/platformsim"
 )
 
-// TestPlatform_Faults: what a platform carried out before the connection broke is not done twice, is found, or is left to a person;
-// what it put off goes again.
+// TestPlatform_Faults: what a platform carried out before the connection broke is not done twice, is found, or is left
+// to a person; what it put off goes again.
 func TestPlatform_Faults(t *testing.T) {
 	t.Parallel()
 	p := servePlatforms(t)
@@ -24,7 +24,8 @@ func TestPlatform_Faults(t *testing.T) {
 	}{
 		"looked up by its id": {
 			platformsim.Fault{Kind: "cut", Accept: true, Action: "genesys__outbound__add_contacts"},
-			"genesys__outbound__add_contact", `{"contact_list_id":"l1","contact":{"id":"{{ input.id }}","data":{"n":1}}}`,
+			"genesys__outbound__add_contact",
+			`{"contact_list_id":"l1","contact":{"id":"{{ input.id }}","data":{"n":1}}}`,
 			map[string]int{"completed": 1}, map[string]int{"k1": 1},
 		},
 		"sent again": {
@@ -44,7 +45,8 @@ func TestPlatform_Faults(t *testing.T) {
 		},
 		"throttled": {
 			platformsim.Fault{Kind: "over_limit", Action: "shopify__admin__set_customer"},
-			"shopify__admin__set_customer", `{"identifier":{"email":"{{ input.id }}"},"input":{"email":"{{ input.id }}"}}`,
+			"shopify__admin__set_customer",
+			`{"identifier":{"email":"{{ input.id }}"},"input":{"email":"{{ input.id }}"}}`,
 			map[string]int{"completed": 1}, map[string]int{"k1": 1},
 		},
 	} {
@@ -53,7 +55,8 @@ func TestPlatform_Faults(t *testing.T) {
 			t.Parallel()
 			sim := p.sims[platformID]
 			require.NoError(t, sim.AddFault(tc.fault))
-			definition := p.define(`[{"id":"s","tasks":[{"id":"t","action_id":"` + tc.action + `","credential_id":"` + p.signIn(platformID) + `","params":` + tc.params + `}]}]`)
+			definition := p.define(`[{"id":"s","tasks":[{"id":"t","action_id":"` + tc.action + `","credential_id":"` +
+				p.signIn(platformID) + `","params":` + tc.params + `}]}]`)
 			batch := p.trigger(definition, `{"records":[{"id":"k1"}]}`)
 			p.until(batch, func(b map[string]any) bool { return maps.Equal(tc.want, counted(b)) })
 			if len(tc.arrivals) > 0 {

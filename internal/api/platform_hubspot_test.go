@@ -12,22 +12,26 @@ import (
 	"flowlane/internal/provider/platformsim"
 )
 
-// TestPlatform_HubSpot: of 2,000 contacts that go to a simulated HubSpot by the template that ships, every tenth is rejected inside an
-// answer of 207. Each has its own outcome and reason, no interval of ten seconds has more calls than the account may make, and what
-// answers tell of the account's plan replaces the cap of the catalog. A margin leaves 15 of the 190 calls, so that these windows bind.
+// TestPlatform_HubSpot: of 2,000 contacts that go to a simulated HubSpot by the template that ships, every tenth is
+// rejected inside an answer of 207. Each has its own outcome and reason, no interval of ten seconds has more calls than
+// the account may make, and what answers tell of the account's plan replaces the cap of the catalog. A margin leaves 15
+// of the 190 calls, so that these windows bind.
 func TestPlatform_HubSpot(t *testing.T) {
 	t.Parallel()
 	p := servePlatforms(t)
 	sim := p.sims["hubspot"]
-	require.NoError(t, sim.Reject(platformsim.Rule{EveryNth: 10, Code: "VALIDATION_ERROR", Message: "The email is not valid."}))
+	require.NoError(t, sim.Reject(platformsim.Rule{EveryNth: 10, Code: "VALIDATION_ERROR",
+		Message: "The email is not valid."}))
 	var shown struct {
 		Slots []struct{ Name string }
 	}
 	p.Do(http.MethodGet, "/flows/templates/hubspot-upsert-contacts", nil).Want(http.StatusOK).Into(&shown)
 	credential := p.signIn("hubspot")
-	p.Do(http.MethodPut, "/platforms/hubspot/domains/"+p.get("/credentials/" + credential)["tenancy_id"].(string)+"/margins/crm", `{"margin_percent":8}`).Want(http.StatusOK)
-	made := p.Do(http.MethodPost, "/flows/definitions", map[string]any{"name": "contacts", "status": "active", "template_id": "hubspot-upsert-contacts",
-		"bindings": map[string]string{shown.Slots[0].Name: credential}}).Want(http.StatusCreated).JSON()
+	p.Do(http.MethodPut, "/platforms/hubspot/domains/"+p.get("/credentials/" + credential)["tenancy_id"].(string)+
+		"/margins/crm", `{"margin_percent":8}`).Want(http.StatusOK)
+	made := p.Do(http.MethodPost, "/flows/definitions", map[string]any{"name": "contacts", "status": "active",
+		"template_id": "hubspot-upsert-contacts",
+		"bindings":    map[string]string{shown.Slots[0].Name: credential}}).Want(http.StatusCreated).JSON()
 	rows := make([]string, 2000)
 	for i := range rows {
 		rows[i] = fmt.Sprintf(`{"email":"p%d@example.com"}`, i)
@@ -49,7 +53,8 @@ func TestPlatform_HubSpot(t *testing.T) {
 	most := sim.Most()["ten seconds"]
 	assert.Greater(t, most, 1)
 	assert.LessOrEqual(t, most, 15)
-	assert.EqualValues(t, 190, p.number(`SELECT coalesce(max(cap), 0) FROM flow.domain_limit WHERE bucket = 'crm' AND window_seconds = 10`))
+	assert.EqualValues(t, 190, p.number(
+		`SELECT coalesce(max(cap), 0) FROM flow.domain_limit WHERE bucket = 'crm' AND window_seconds = 10`))
 }
 
 // TestPlatform_SignInCounts: whose account a credential belongs to is asked in a call that the platform counts, and so

@@ -11,8 +11,9 @@ import (
 	"flowlane/internal/provider/platformsim"
 )
 
-// TestPlatform_Channels: of Slack's messages each channel takes one a second. Those to different channels do not wait for each other, no
-// channel has a second with two, and the headroom of the budget is that of the channel of which most is spent.
+// TestPlatform_Channels: of Slack's messages each channel takes one a second. Those to different channels do not wait
+// for each other, no channel has a second with two, and the headroom of the budget is that of the channel of which most
+// is spent.
 func TestPlatform_Channels(t *testing.T) {
 	t.Parallel()
 	p := servePlatforms(t)
@@ -39,15 +40,16 @@ func TestPlatform_Channels(t *testing.T) {
 	assert.Contains(t, string(shown.Body), `"channel":{`)
 }
 
-// TestPlatform_ChannelUnderWay: what is under way to a channel counts there before any answer comes, so that the next message to it
-// waits, and those to others do not.
+// TestPlatform_ChannelUnderWay: what is under way to a channel counts there before any answer comes, so that the next
+// message to it waits, and those to others do not.
 func TestPlatform_ChannelUnderWay(t *testing.T) {
 	t.Parallel()
 	p := servePlatforms(t)
 	sim := p.sims["slack"]
 	id := p.ofTemplate("slack-notify", p.signIn("slack"))
 	post := func(channel string) (batch string) {
-		return p.trigger(id, fmt.Sprintf(`{"metadata":{"channel":"C0"},"records":[{"text":"m","channel":%q}]}`, channel))
+		return p.trigger(id, fmt.Sprintf(`{"metadata":{"channel":"C0"},"records":[{"text":"m","channel":%q}]}`,
+			channel))
 	}
 	require.NoError(t, sim.AddFault(platformsim.Fault{Kind: "hang", Action: "slack__web__post_message"}))
 	hanging := post("C1")
@@ -59,8 +61,8 @@ func TestPlatform_ChannelUnderWay(t *testing.T) {
 	sim.Close()
 }
 
-// TestPlatform_Bases: each of Airtable's bases takes five calls a second, and all of a person's together fifty. Batches of different bases
-// do not wait for each other.
+// TestPlatform_Bases: each of Airtable's bases takes five calls a second, and all of a person's together fifty. Batches
+// of different bases do not wait for each other.
 func TestPlatform_Bases(t *testing.T) {
 	t.Parallel()
 	p := servePlatforms(t)
@@ -71,7 +73,9 @@ func TestPlatform_Bases(t *testing.T) {
 	var batches []string
 	for i := range bases {
 		rows := numbered(records, fmt.Sprintf(`{"Email":"%d-%%d@x"}`, i))
-		batches = append(batches, p.trigger(id, fmt.Sprintf(`{"metadata":{"base":"app%d","table":"People","merge_on":"Email"},"record_set_id":%q}`, i, p.upload(rows))))
+		batches = append(batches, p.trigger(id,
+			fmt.Sprintf(`{"metadata":{"base":"app%d","table":"People","merge_on":"Email"},"record_set_id":%q}`, i,
+				p.upload(rows))))
 	}
 	for _, batch := range batches {
 		assert.Equal(t, map[string]any{"accepted": float64(records)}, ended(p.await(batch)))
@@ -80,7 +84,8 @@ func TestPlatform_Bases(t *testing.T) {
 	assert.LessOrEqual(t, sim.Most()["per base"], 5)
 	account := p.get("/credentials/" + credential)["tenancy_id"].(string)
 	assert.Equal(t, bases, p.number(`SELECT count(DISTINCT bucket) FROM flow.rolling WHERE domain = $1 AND bucket LIKE 'base#%'`, account))
-	assert.Equal(t, bases*records/10, p.number(`SELECT count(*) FROM flow.call WHERE domain = $1 AND counts_in::text LIKE '%base#%'`, account))
+	assert.Equal(t, bases*records/10, p.number(
+		`SELECT count(*) FROM flow.call WHERE domain = $1 AND counts_in::text LIKE '%base#%'`, account))
 }
 
 // ofTemplate makes an active definition of a template that has one slot.
@@ -91,7 +96,8 @@ func (p platforms) ofTemplate(id, credentialID string) string {
 	}
 	p.Do(http.MethodGet, "/flows/templates/"+id, nil).Want(http.StatusOK).Into(&shown)
 	made := p.Do(http.MethodPost, "/flows/definitions", map[string]any{
-		"name": id, "status": "active", "template_id": id, "bindings": map[string]string{shown.Slots[0].Name: credentialID},
+		"name": id, "status": "active", "template_id": id,
+		"bindings": map[string]string{shown.Slots[0].Name: credentialID},
 	}).Want(http.StatusCreated).JSON()
 	return made["id"].(string)
 }

@@ -8,16 +8,19 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestPlatform_SignIn: an app signs in to Salesforce with its secret, or with an assertion for a user; nobody names the addresses.
+// TestPlatform_SignIn: an app signs in to Salesforce with its secret, or with an assertion for a user; nobody names the
+// addresses.
 func TestPlatform_SignIn(t *testing.T) {
 	t.Parallel()
 	p := servePlatforms(t)
 	key, _ := keyPair(t)
 	for grant, fields := range map[string]map[string]string{
 		"client_credentials": {"my_domain": "acme", "client_id": "app", "client_secret": "s"},
-		"jwt_bearer":         {"my_domain": "acme--uat.sandbox", "issuer": "app", "subject": "ada@example.com", "algorithm": "RS256", "key": key},
+		"jwt_bearer": {"my_domain": "acme--uat.sandbox", "issuer": "app", "subject": "ada@example.com",
+			"algorithm": "RS256", "key": key},
 	} {
-		body := map[string]any{"name": grant, "platform_id": "salesforce", "auth_method": "oauth2", "grant_type": grant, "credentials": fields}
+		body := map[string]any{"name": grant, "platform_id": "salesforce", "auth_method": "oauth2", "grant_type": grant,
+			"credentials": fields}
 		if grant == "jwt_bearer" {
 			body["audience"] = "https://test.salesforce.com"
 		}

@@ -35,8 +35,10 @@ type platformRun struct {
 // platformRuns are the runs of all templates of third-party platforms, by their ids.
 var platformRuns = map[string]platformRun{
 	"slack-notify": {
-		metadata: `{"channel":"C1H9RESGL"}`, records: []string{`{"text":"one"}`, `{"text":"two","channel":"C2H9RESGL"}`},
-		want: map[string]any{"completed": 2.0}, action: "slack__web__post_message", arrivals: map[string]int{"C1H9RESGL one": 1, "C2H9RESGL two": 1},
+		metadata: `{"channel":"C1H9RESGL"}`, records: []string{`{"text":"one"}`,
+			`{"text":"two","channel":"C2H9RESGL"}`},
+		want: map[string]any{"completed": 2.0}, action: "slack__web__post_message",
+		arrivals: map[string]int{"C1H9RESGL one": 1, "C2H9RESGL two": 1},
 	},
 	"sendgrid-sync-contacts": {
 		metadata: `{}`, records: []string{`{"email":"ada@example.com"}`, `{"email":"grace@example.com"}`},
@@ -45,68 +47,88 @@ var platformRuns = map[string]platformRun{
 	},
 	"braze-set-attributes": {
 		metadata: `{}`, records: []string{`{"external_id":"1","a":1}`, `{"external_id":"2","a":2}`},
-		want: map[string]any{"completed": 2.0}, action: "braze__users__set_attributes", arrivals: map[string]int{"1": 1, "2": 1},
+		want: map[string]any{"completed": 2.0}, action: "braze__users__set_attributes", arrivals: map[string]int{"1": 1,
+			"2": 1},
 	},
 	"airtable-upsert-records": {
-		metadata: `{"base":"app1","table":"People","merge_on":"Email"}`, records: []string{`{"Email":"a@x"}`, `{"Email":"b@x"}`},
-		want: map[string]any{"accepted": 2.0}, action: "airtable__records__upsert", arrivals: map[string]int{"a@x": 1, "b@x": 1},
+		metadata: `{"base":"app1","table":"People","merge_on":"Email"}`, records: []string{`{"Email":"a@x"}`,
+			`{"Email":"b@x"}`},
+		want: map[string]any{"accepted": 2.0}, action: "airtable__records__upsert", arrivals: map[string]int{"a@x": 1,
+			"b@x": 1},
 	},
 	"mailchimp-sync-members": {
-		metadata: `{"list_id":"l1"}`, records: []string{`{"email":"A@x"}`, `{"email":"bad"}`, `{"email":"b@x"}`}, rejects: "email_address",
-		want: map[string]any{"accepted": 2.0, "rejected": 1.0}, action: "mailchimp__audience__upsert_members",
+		metadata: `{"list_id":"l1"}`, records: []string{`{"email":"A@x"}`, `{"email":"bad"}`, `{"email":"b@x"}`},
+		rejects: "email_address",
+		want:    map[string]any{"accepted": 2.0, "rejected": 1.0}, action: "mailchimp__audience__upsert_members",
 		arrivals: map[string]int{"A@x": 1, "bad": 1, "b@x": 1},
 	},
 	"genesys-add-contacts": {
-		metadata: `{"contact_list_id":"l1"}`, records: []string{`{"id":"1","data":{"phone":"1"}}`, `{"id":"2","data":{"phone":"2"}}`},
-		want: map[string]any{"accepted": 2.0}, action: "genesys__outbound__add_contacts", arrivals: map[string]int{"1": 1, "2": 1},
+		metadata: `{"contact_list_id":"l1"}`, records: []string{`{"id":"1","data":{"phone":"1"}}`,
+			`{"id":"2","data":{"phone":"2"}}`},
+		want: map[string]any{"accepted": 2.0}, action: "genesys__outbound__add_contacts",
+		arrivals: map[string]int{"1": 1, "2": 1},
 	},
 	"hubspot-upsert-contacts": {
 		metadata: `{}`, records: []string{`{"email":"a@x"}`, `{"email":"bad"}`, `{"email":"b@x"}`}, rejects: "id",
-		want: map[string]any{"accepted": 2.0, "rejected": 1.0}, action: "hubspot__crm__upsert", arrivals: map[string]int{"a@x": 1, "bad": 1, "b@x": 1},
+		want: map[string]any{"accepted": 2.0, "rejected": 1.0}, action: "hubspot__crm__upsert",
+		arrivals: map[string]int{"a@x": 1, "bad": 1, "b@x": 1},
 	},
 	"five9-add-contacts": {
-		metadata: `{"list":"Leads"}`, records: []string{`{"phone":"5551208111"}`, `{"phone":"bad"}`, `{"phone":"5551208113"}`}, rejects: "item.0",
+		metadata: `{"list":"Leads"}`, records: []string{`{"phone":"5551208111"}`, `{"phone":"bad"}`,
+			`{"phone":"5551208113"}`}, rejects: "item.0",
 		want: map[string]any{"accepted": 2.0, "rejected": 1.0}, action: "five9__config__add_to_list",
 		arrivals: map[string]int{"5551208111": 1, "bad": 1, "5551208113": 1},
 	},
 	"klaviyo-sync-profiles": {
 		metadata: `{}`, records: []string{`{"email":"a@x"}`, `{"email":"bad"}`}, rejects: "data.attributes.email",
-		want: map[string]any{"completed": 1.0, "failed": 1.0}, action: "klaviyo__api__upsert_profile", arrivals: map[string]int{"a@x": 1},
+		want: map[string]any{"completed": 1.0, "failed": 1.0}, action: "klaviyo__api__upsert_profile",
+		arrivals: map[string]int{"a@x": 1},
 	},
 	"salesforce-upsert-records": {
 		metadata: `{"object":"Contact","external_id_field":"Ext__c"}`, rejects: "Ext__c",
-		records: []string{`{"Ext__c":"1","LastName":"A"}`, `{"Ext__c":"bad","LastName":"B"}`, `{"Ext__c":"2","LastName":"C"}`},
-		want:    map[string]any{"accepted": 2.0, "rejected": 1.0}, action: "salesforce__rest__upsert", arrivals: map[string]int{"1": 1, "bad": 1, "2": 1},
+		records: []string{`{"Ext__c":"1","LastName":"A"}`, `{"Ext__c":"bad","LastName":"B"}`,
+			`{"Ext__c":"2","LastName":"C"}`},
+		want: map[string]any{"accepted": 2.0, "rejected": 1.0}, action: "salesforce__rest__upsert",
+		arrivals: map[string]int{"1": 1, "bad": 1, "2": 1},
 	},
 	"shopify-sync-customers": {
 		metadata: `{}`, records: []string{`{"email":"a@x"}`, `{"email":"bad"}`}, rejects: "variables.identifier.email",
-		want: map[string]any{"completed": 1.0, "failed": 1.0}, action: "shopify__admin__set_customer", arrivals: map[string]int{"a@x": 1},
+		want: map[string]any{"completed": 1.0, "failed": 1.0}, action: "shopify__admin__set_customer",
+		arrivals: map[string]int{"a@x": 1},
 	},
 	"klaviyo-import-profiles": { // the errors of a job are on two pages
 		metadata: `{}`, rejects: "attributes.first_name",
-		records: append(numbered(120, `{"external_id":"bad-%d","first_name":"bad"}`), numbered(40, `{"external_id":"good-%d","first_name":"Ada"}`)...),
-		want:    map[string]any{"accepted": 40.0, "rejected": 120.0}, action: "klaviyo__api__import_profiles",
+		records: append(numbered(120, `{"external_id":"bad-%d","first_name":"bad"}`),
+			numbered(40, `{"external_id":"good-%d","first_name":"Ada"}`)...),
+		want: map[string]any{"accepted": 40.0, "rejected": 120.0}, action: "klaviyo__api__import_profiles",
 	},
 	"salesforce-bulk-upsert": {
 		metadata: `{"object":"Contact","external_id_field":"Ext__c"}`, rejects: "Ext__c",
-		records: []string{`{"Ext__c":"1","LastName":"A"}`, `{"Ext__c":"bad","Email":"b@x"}`, `{"Ext__c":"2","Phone":null}`},
-		want:    map[string]any{"accepted": 2.0, "rejected": 1.0}, action: "salesforce__rest__bulk_upsert", arrivals: map[string]int{"1": 1, "bad": 1, "2": 1},
+		records: []string{`{"Ext__c":"1","LastName":"A"}`, `{"Ext__c":"bad","Email":"b@x"}`,
+			`{"Ext__c":"2","Phone":null}`},
+		want: map[string]any{"accepted": 2.0, "rejected": 1.0}, action: "salesforce__rest__bulk_upsert",
+		arrivals: map[string]int{"1": 1, "bad": 1, "2": 1},
 	},
 	"zendesk-import-users": {
 		metadata: `{}`, records: []string{`{"email":"a@x"}`, `{"email":"bad"}`, `{"email":"b@x"}`}, rejects: "email",
-		want: map[string]any{"accepted": 2.0, "rejected": 1.0}, action: "zendesk__support__import_users", arrivals: map[string]int{"a@x": 1, "bad": 1, "b@x": 1},
+		want: map[string]any{"accepted": 2.0, "rejected": 1.0}, action: "zendesk__support__import_users",
+		arrivals: map[string]int{"a@x": 1, "bad": 1, "b@x": 1},
 	},
 	"twilio-send-messages": {
-		metadata: `{"from":"+15550100"}`, records: []string{`{"phone":"+15550101","text":"hi"}`, `{"phone":"bad","text":"hi"}`}, rejects: "To",
-		want: map[string]any{"completed": 1.0, "failed": 1.0}, action: "twilio__messaging__send", arrivals: map[string]int{"+15550101": 1},
+		metadata: `{"from":"+15550100"}`, records: []string{`{"phone":"+15550101","text":"hi"}`,
+			`{"phone":"bad","text":"hi"}`}, rejects: "To",
+		want: map[string]any{"completed": 1.0, "failed": 1.0}, action: "twilio__messaging__send",
+		arrivals: map[string]int{"+15550101": 1},
 	},
 	"zendesk-upsert-users": {
 		metadata: `{}`, records: []string{`{"email":"a@x"}`, `{"email":"bad"}`}, rejects: "user.email",
-		want: map[string]any{"completed": 1.0, "failed": 1.0}, action: "zendesk__support__upsert_user", arrivals: map[string]int{"a@x": 1},
+		want: map[string]any{"completed": 1.0, "failed": 1.0}, action: "zendesk__support__upsert_user",
+		arrivals: map[string]int{"a@x": 1},
 	},
 	"stripe-create-customers": {
 		metadata: `{}`, records: []string{`{"email":"a@x"}`, `{"email":"bad"}`}, rejects: "email",
-		want: map[string]any{"completed": 1.0, "failed": 1.0}, action: "stripe__api__create_customer", arrivals: map[string]int{"a@x": 1},
+		want: map[string]any{"completed": 1.0, "failed": 1.0}, action: "stripe__api__create_customer",
+		arrivals: map[string]int{"a@x": 1},
 	},
 }
 
@@ -120,7 +142,8 @@ func numbered(count int, text string) []string {
 }
 
 // sampleFields are fields of credentials that must look in a certain way.
-var sampleFields = map[string]string{"mailchimp.api_key": "acme-us6", "twilio.account_sid": "AC0123456789abcdef0123456789abcdef"}
+var sampleFields = map[string]string{"mailchimp.api_key": "acme-us6",
+	"twilio.account_sid": "AC0123456789abcdef0123456789abcdef"}
 
 // platforms is a stack that reaches every simulated platform.
 type platforms struct {
@@ -203,7 +226,8 @@ func (p platforms) signInAs(platformID, text string) (credentialID string) {
 			fields[l.Field] = l.Values[0]
 		}
 	}
-	body := map[string]any{"name": platformID, "platform_id": platformID, "auth_method": svc.AuthMethod, "credentials": fields}
+	body := map[string]any{"name": platformID, "platform_id": platformID, "auth_method": svc.AuthMethod,
+		"credentials": fields}
 	raw, err := json.Marshal(body)
 	require.NoError(p.t, err)
 	return p.made("/credentials", string(raw))
@@ -229,9 +253,11 @@ func TestPlatform_Templates(t *testing.T) {
 			p.Do(http.MethodGet, "/flows/templates/"+id, nil).Want(http.StatusOK).Into(&shown)
 			require.Len(t, shown.Slots, 1)
 			made := p.Do(http.MethodPost, "/flows/definitions", map[string]any{
-				"name": id, "status": "active", "template_id": id, "bindings": map[string]string{shown.Slots[0].Name: p.signIn(platformID)},
+				"name": id, "status": "active", "template_id": id,
+				"bindings": map[string]string{shown.Slots[0].Name: p.signIn(platformID)},
 			}).Want(http.StatusCreated).JSON()
-			batch := p.await(p.trigger(made["id"].(string), `{"metadata":`+run.metadata+`,"records":[`+strings.Join(run.records, ",")+`]}`))
+			batch := p.await(p.trigger(made["id"].(string), `{"metadata":`+run.metadata+`,"records":[`+
+				strings.Join(run.records, ",")+`]}`))
 			assert.Equal(t, run.want, ended(batch))
 			if run.arrivals == nil {
 				run.arrivals = map[string]int{}

@@ -64,8 +64,8 @@ var prismQuestions = []string{
 	"GET /2010-04-01/Accounts/{sid}/Balance.json",
 }
 
-// servePrism serves the platforms of prismCalls, played by Prism by the documents of their vendors, with a credential for
-// each.
+// servePrism serves the platforms of prismCalls, played by Prism by the documents of their vendors, with a credential
+// for each.
 func servePrism(t *testing.T) (p platforms, credentials map[string]string) {
 	t.Helper()
 	cat, err := catalog.Load(catalog.Options{})
@@ -95,8 +95,8 @@ func servePrism(t *testing.T) (p platforms, credentials map[string]string) {
 	return p, credentials
 }
 
-// TestPrism: what the service sends for shipped actions is what Prism takes by the documents of five vendors, and what Prism
-// answers by them is read: an execution is completed with it, and what Prism refuses says why.
+// TestPrism: what the service sends for shipped actions is what Prism takes by the documents of five vendors, and what
+// Prism answers by them is read: an execution is completed with it, and what Prism refuses says why.
 func TestPrism(t *testing.T) {
 	t.Parallel()
 	p, credentials := servePrism(t)
@@ -104,7 +104,8 @@ func TestPrism(t *testing.T) {
 	for _, c := range prismCalls {
 		platformID, _, _ := strings.Cut(c.action, "__")
 		task, err := json.Marshal(object{
-			"id": c.action, "action_id": c.action, "credential_id": credentials[platformID], "params": json.RawMessage(c.params),
+			"id": c.action, "action_id": c.action, "credential_id": credentials[platformID],
+			"params": json.RawMessage(c.params),
 		})
 		require.NoError(t, err)
 		tasks, want[c.action] = append(tasks, string(task)), c.value
@@ -134,6 +135,7 @@ func TestPrism(t *testing.T) {
 		batch := p.trigger(flow(tasks[i]), `{"records":[`+refused.record+`]}`)
 		p.until(batch, func(b map[string]any) bool { return counted(b)[refused.status] == 1 })
 		failed := p.get("/flows/jobs/" + batch + ".0")["error"].(object)
-		assert.Equal(t, []any{refused.code, refused.said}, []any{failed["code"], failed["provider_message"]}, "%v", failed)
+		assert.Equal(t, []any{refused.code, refused.said}, []any{failed["code"], failed["provider_message"]}, "%v",
+			failed)
 	}
 }

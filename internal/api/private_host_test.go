@@ -9,8 +9,8 @@ import (
 	"flowlane/internal/app"
 )
 
-// TestPrivateHost_OfPlatform: the private host of a platform's base URL is reached by calls of that platform alone, whatever
-// address a flow of whichever organization names.
+// TestPrivateHost_OfPlatform: the private host of a platform's base URL is reached by calls of that platform alone,
+// whatever address a flow of whichever organization names.
 func TestPrivateHost_OfPlatform(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, true, func(c *app.Config) { c.AllowHosts = nil })

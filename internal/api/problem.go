@@ -30,7 +30,8 @@ const (
 	codeQuota       = orgquota.TypeExceeded
 )
 
-// hints say what to do next, by the code of an error: they are all codes that there are. A fault that knows better brings its own.
+// hints say what to do next, by the code of an error: they are all codes that there are. A fault that knows better
+// brings its own.
 var hints = map[string]string{
 	string(fault.Invalid): "Change what detail names, then send the request again.",
 	string(fault.Unauthenticated): "Send a valid key as X-API-Key: flow_..., or a token of your identity provider as " +
@@ -99,7 +100,8 @@ func codeOf(f *fault.Error) string {
 }
 
 // problem is an error with all that its caller reads beside detail: hint is what code says of itself where it is empty.
-func (h errorHandler) problem(ctx context.Context, status int, detail oas.ErrorDetail, code, hint string) *oas.ErrorStatusCodeWithHeaders {
+func (h errorHandler) problem(ctx context.Context, status int, detail oas.ErrorDetail, code,
+	hint string) *oas.ErrorStatusCodeWithHeaders {
 	if hint == "" && code == string(fault.Unauthenticated) {
 		hint = signInHint(exchangeOf(ctx).sent)
 	}

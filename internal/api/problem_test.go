@@ -36,18 +36,23 @@ func TestProblem(t *testing.T) {
 		status             int
 		code, hint         string
 	}{
-		{"Cursor", "GET", "/flows/batches?cursor=x", nil, nil, 400, "invalid_cursor", "Pass next_cursor back as it came"},
-		{"Key", "GET", "/account/me", nil, []string{"X-API-Key", "nonsense"}, 401, "unauthenticated", "X-API-Key: flow_..."},
+		{"Cursor", "GET", "/flows/batches?cursor=x", nil, nil, 400, "invalid_cursor",
+			"Pass next_cursor back as it came"},
+		{"Key", "GET", "/account/me", nil, []string{"X-API-Key", "nonsense"}, 401, "unauthenticated",
+			"X-API-Key: flow_..."},
 		{"Resource", "GET", missing, nil, nil, 404, "not_found", "another organization"},
 		{"Path", "GET", "/flows/batchez/x/y/z", nil, nil, 404, "path_not_found", "/openapi.yaml"},
 		{"Slash", "GET", "/flows/batches/", nil, nil, 404, "path_not_found", "/v1/flows/batches."},
 		{"VersionTwice", "GET", "/v1/flows/batches", nil, nil, 404, "path_not_found", "to /v1/flows/batches."},
 		{"Method", "PUT", "/account/api-keys", nil, nil, 405, "method_not_allowed", "GET and POST, not PUT"},
-		{"State", "POST", "/data/record-sets/" + set + "/records", `{"chunk_index":1,"records":[{}]}`, nil, 409, "record_set_not_open", "create another record set"},
+		{"State", "POST", "/data/record-sets/" + set + "/records", `{"chunk_index":1,"records":[{}]}`, nil, 409,
+			"record_set_not_open", "create another record set"},
 		{"Large", "POST", "/account/api-keys", strings.Repeat(" ", 1<<20+1), nil, 413, "too_large", "several chunks"},
-		{"Media", "POST", "/account/api-keys", `{}`, []string{"Content-Type", "text/csv"}, 415, "unsupported", "Content-Type: application/json"},
+		{"Media", "POST", "/account/api-keys", `{}`, []string{"Content-Type", "text/csv"}, 415, "unsupported",
+			"Content-Type: application/json"},
 		{"Field", "POST", "/account/api-keys", `{}`, nil, 422, "validation_failed", "every place that detail lists"},
-		{"Syntax", "POST", "/account/api-keys", `{"name":`, nil, 422, "validation_failed", "every place that detail lists"},
+		{"Syntax", "POST", "/account/api-keys", `{"name":`, nil, 422, "validation_failed",
+			"every place that detail lists"},
 		{"Signature", "POST", s.webhook(s.webhookBody()).url, `{}`, nil, 401, "invalid_signature", "webhook-timestamp"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

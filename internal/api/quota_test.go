@@ -82,7 +82,10 @@ func TestQuota_Created(t *testing.T) {
 		{orgquota.Definitions, "/flows/definitions", func(string) string { return definition }},
 		{orgquota.Schedules, "/flows/schedules", func(flow string) string { return scheduleOf(flow, "0 0 1 1 *") }},
 		{orgquota.Webhooks, "/flows/webhooks", func(flow string) string { return hookOf(flow) }},
-		{orgquota.Subscriptions, "/flows/event-subscriptions", func(flow string) string { return listening(flow, event.FlowEvent) }},
+		{orgquota.Subscriptions, "/flows/event-subscriptions", func(flow string) string {
+			return listening(flow,
+				event.FlowEvent)
+		}},
 		{orgquota.OpenRecordSets, "/data/record-sets", func(string) string { return `{}` }},
 	} {
 		t.Run(tt.quota.Name, func(t *testing.T) {
@@ -90,9 +93,13 @@ func TestQuota_Created(t *testing.T) {
 			s := serveStack(t, false)
 			flows := map[*apitest.Client]string{}
 			for _, c := range []*apitest.Client{s.Client, s.other} {
-				flows[c] = c.Do(http.MethodPost, "/flows/definitions", definition).Want(http.StatusCreated).JSON()["id"].(string)
+				flows[c] = c.Do(http.MethodPost, "/flows/definitions",
+					definition).Want(http.StatusCreated).JSON()["id"].(string)
 			}
-			create := func(c *apitest.Client) apitest.Response { return c.Do(http.MethodPost, tt.path, tt.body(flows[c])) }
+			create := func(c *apitest.Client) apitest.Response {
+				return c.Do(http.MethodPost, tt.path,
+					tt.body(flows[c]))
+			}
 			before, limit := s.used(tt.quota)
 			assert.EqualValues(t, tt.quota.Default, limit)
 
@@ -100,11 +107,13 @@ func TestQuota_Created(t *testing.T) {
 			create(s.Client).Want(http.StatusCreated)
 			got := parallel(20, func() int { return create(s.Client).Status })
 			assert.Equal(t, map[int]int{http.StatusCreated: 1, http.StatusUnprocessableEntity: 19}, got)
-			overQuota(t, create(s.Client), tt.quota, before+2, fmt.Sprintf("This organization has %d of %d ", before+2, before+2))
+			overQuota(t, create(s.Client), tt.quota, before+2, fmt.Sprintf("This organization has %d of %d ", before+2,
+				before+2))
 			create(s.other).Want(http.StatusCreated)
 
 			s.quota(tt.quota, before+1)
-			overQuota(t, create(s.Client), tt.quota, before+1, fmt.Sprintf("This organization has more than the %d ", before+1))
+			overQuota(t, create(s.Client), tt.quota, before+1, fmt.Sprintf("This organization has more than the %d ",
+				before+1))
 			used, limit := s.used(tt.quota)
 			assert.Equal(t, []int{before + 2, before + 1}, []int{used, limit}, "nothing was taken away")
 
@@ -122,8 +131,9 @@ const later = `{"scheduled_at":"2099-01-01T00:00:00Z"}`
 // full checks a refusal of a start.
 func full(t *testing.T, r apitest.Response, most int) {
 	t.Helper()
-	r.Detail(http.StatusTooManyRequests, fmt.Sprintf("This organization has %d of %d open batches: wait until some end, "+
-		"cancel some, or ask the operator to raise the quota open_batches", most, most))
+	r.Detail(http.StatusTooManyRequests,
+		fmt.Sprintf("This organization has %d of %d open batches: wait until some end, "+
+			"cancel some, or ask the operator to raise the quota open_batches", most, most))
 	assert.Equal(t, "5", r.Header.Get("Retry-After"))
 }
 
@@ -154,7 +164,8 @@ func TestQuota_OpenBatches(t *testing.T) {
 	assert.Zero(t, s.count("flow.schedule_fire"))
 	used, _ := s.used(orgquota.OpenBatches)
 	assert.Equal(t, 3, used)
-	other := s.other.Do(http.MethodPost, "/flows/definitions", fmt.Sprintf(`{"name":"f","status":"active","steps":%s}`, transformSteps))
+	other := s.other.Do(http.MethodPost, "/flows/definitions", fmt.Sprintf(`{"name":"f","status":"active","steps":%s}`,
+		transformSteps))
 	s.other.Do(http.MethodPost, "/flows/definitions/"+other.JSON()["id"].(string)+"/trigger", later).Want(http.StatusOK)
 
 	s.Do(http.MethodPost, "/flows/batches/"+open+"/cancel", nil).Want(http.StatusOK)
@@ -174,9 +185,12 @@ func TestQuota_OpenBatchesByItself(t *testing.T) {
 	s := serveStack(t, true)
 	flow := s.define(transformSteps)
 	s.quota(orgquota.OpenBatches, 1)
-	parent := s.trigger(s.define(fmt.Sprintf(`[{"id":"s","tasks":[{"id":"t","action_id":"core__flow__start_flow","params":{"definition_id":%q}}]}]`, flow)), oneRecord)
+	parent := s.trigger(s.define(fmt.Sprintf(
+		`[{"id":"s","tasks":[{"id":"t","action_id":"core__flow__start_flow","params":{"definition_id":%q}}]}]`, flow)),
+		oneRecord)
 	assert.Equal(t, "failed", s.await(parent)["status"])
-	assert.Contains(t, string(s.Do(http.MethodGet, "/flows/batches/"+parent+"/results", nil).Body), "This organization has 1 of 1 open batches")
+	assert.Contains(t, string(s.Do(http.MethodGet, "/flows/batches/"+parent+"/results", nil).Body),
+		"This organization has 1 of 1 open batches")
 
 	s.eventually(func() bool {
 		return s.Do(http.MethodPost, "/flows/definitions/"+flow+"/trigger", later).Status == http.StatusOK
@@ -225,7 +239,8 @@ func TestQuota_Webhooks(t *testing.T) {
 func TestQuota_AcceptedWebhooks(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, false)
-	flow, draft := s.define(transformSteps), s.Do(http.MethodPost, "/flows/definitions", fmt.Sprintf(`{"name":"d","steps":%s}`, transformSteps)).JSON()["id"].(string)
+	flow, draft := s.define(transformSteps), s.Do(http.MethodPost, "/flows/definitions",
+		fmt.Sprintf(`{"name":"d","steps":%s}`, transformSteps)).JSON()["id"].(string)
 	h := s.webhook(hookOf(draft))
 	for _, id := range []string{"one", "two"} {
 		s.send(h, id, `{}`).Want(http.StatusAccepted)
@@ -254,7 +269,8 @@ func TestQuota_StoredBytes(t *testing.T) {
 	id := s.Do(http.MethodPost, "/data/record-sets", `{"chunk_size":2}`).Want(http.StatusCreated).JSON()["id"].(string)
 	path := "/data/record-sets/" + id
 	chunk := func(n int, row string) apitest.Response {
-		return s.Do(http.MethodPost, path+"/records", fmt.Sprintf(`{"chunk_index":%d, "records": [%s, %s]}`, n, row, row))
+		return s.Do(http.MethodPost, path+"/records", fmt.Sprintf(`{"chunk_index":%d, "records": [%s, %s]}`, n, row,
+			row))
 	}
 	chunk(0, `{"n":10000}`).Want(http.StatusOK)
 	used, limit := s.used(orgquota.StoredBytes)
@@ -270,7 +286,8 @@ func TestQuota_StoredBytes(t *testing.T) {
 	assert.Equal(t, 26, used)
 
 	theirs := s.other.Do(http.MethodPost, "/data/record-sets", nil).JSON()["id"].(string)
-	s.other.Do(http.MethodPost, "/data/record-sets/"+theirs+"/records", `{"chunk_index":0,"records":[{"text":"more than that of the other one"}]}`).Want(http.StatusOK)
+	s.other.Do(http.MethodPost, "/data/record-sets/"+theirs+"/records",
+		`{"chunk_index":0,"records":[{"text":"more than that of the other one"}]}`).Want(http.StatusOK)
 
 	s.quota(orgquota.StoredBytes, 0)
 	s.eventually(func() bool { return chunk(2, `{}`).Status == http.StatusUnprocessableEntity })

@@ -15,8 +15,8 @@ import (
 	"flowlane/internal/webhook"
 )
 
-// receiverRoute takes what senders post to webhooks past the generated server: a signature is over raw bytes, which come with any
-// Content-Type or none, and nothing is parsed before it is known to be good.
+// receiverRoute takes what senders post to webhooks past the generated server: a signature is over raw bytes, which
+// come with any Content-Type or none, and nothing is parsed before it is known to be good.
 type receiverRoute struct {
 	next     http.Handler
 	errs     errorHandler
@@ -54,7 +54,8 @@ func (c receiverRoute) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func (c receiverRoute) receive(r *http.Request, provider, address string) (uuid.UUID, error) {
 	m := webhook.Message{
-		ID: r.Header.Get("Webhook-Id"), Timestamp: r.Header.Get("Webhook-Timestamp"), Signature: r.Header.Get("Webhook-Signature"),
+		ID: r.Header.Get("Webhook-Id"), Timestamp: r.Header.Get("Webhook-Timestamp"),
+		Signature:   r.Header.Get("Webhook-Signature"),
 		ContentType: mediaHeader(r, "Content-Type"), ContentEncoding: mediaHeader(r, "Content-Encoding"),
 	}
 	orgID, err := c.webhooks.Expect(r.Context(), provider, address, &m)
@@ -79,13 +80,14 @@ func readMessage(r *http.Request, room *memory.Grant) ([]byte, error) {
 	if r.ContentLength >= 0 {
 		most = int(r.ContentLength) + 1
 	}
-	return readOn(rawBody(r), webhook.MaxBody, make([]byte, 0, min(most, smallBody)), func(full []byte) ([]byte, error) {
-		larger := min(2*len(full), most)
-		if err := room.Grow(r.Context(), int64(larger), int64(most)); err != nil {
-			return nil, err //nolint:wrapcheck // says everything
-		}
-		return append(make([]byte, 0, larger), full...), nil
-	})
+	return readOn(rawBody(r), webhook.MaxBody, make([]byte, 0, min(most, smallBody)),
+		func(full []byte) ([]byte, error) {
+			larger := min(2*len(full), most)
+			if err := room.Grow(r.Context(), int64(larger), int64(most)); err != nil {
+				return nil, err //nolint:wrapcheck // says everything
+			}
+			return append(make([]byte, 0, larger), full...), nil
+		})
 }
 
 // mediaHeader is a header as it can be stored.
@@ -95,6 +97,7 @@ func mediaHeader(r *http.Request, name string) string {
 }
 
 // ReceiveWebhook stands in the generated interface for the operation that receiverRoute serves.
-func (webhookHandler) ReceiveWebhook(context.Context, *oas.ReceiveWebhookReqWithContentType, oas.ReceiveWebhookParams) (*oas.WebhookReceipt, error) {
+func (webhookHandler) ReceiveWebhook(context.Context, *oas.ReceiveWebhookReqWithContentType,
+	oas.ReceiveWebhookParams) (*oas.WebhookReceipt, error) {
 	return nil, errors.New("api: a message reached the generated server; receiverRoute must take it first")
 }

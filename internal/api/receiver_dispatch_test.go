@@ -31,7 +31,8 @@ func TestReceiver_Retry(t *testing.T) {
 			return s.count("flow.webhook_delivery WHERE attempts = $1 AND status = $2", attempts, status) == 1
 		})
 		d := s.deliveries(h, "")[0]
-		assert.Equal(t, deliveryRow{ID: id, MessageID: "m", Status: status, ContentType: "application/json", SizeBytes: len(large), Attempts: attempts, LastError: "Definition is not active"}, d)
+		assert.Equal(t, deliveryRow{ID: id, MessageID: "m", Status: status, ContentType: "application/json",
+			SizeBytes: len(large), Attempts: attempts, LastError: "Definition is not active"}, d)
 	}
 	pause := func() (seconds int) {
 		s.scan("SELECT extract(epoch FROM next_at - flow.clock())::int FROM flow.webhook_delivery", &seconds)
@@ -54,7 +55,8 @@ func TestReceiver_Retry(t *testing.T) {
 	assert.Equal(t, "completed", s.await(d.BatchID)["status"])
 	assert.Equal(t, large, s.record(d.BatchID))
 	s.Do(http.MethodPost, path, nil).Detail(http.StatusConflict, "Delivery already started a batch")
-	s.Do(http.MethodPost, strings.Replace(path, id, altered(id), 1), nil).Detail(http.StatusNotFound, "Delivery not found")
+	s.Do(http.MethodPost, strings.Replace(path, id, altered(id), 1), nil).Detail(http.StatusNotFound,
+		"Delivery not found")
 
 	// Without a policy there is one attempt; a template that has no value for a payload fails like any start.
 	once := s.webhook(hookOf(flow, `"input_template":{"n":"{{ payload.n + 1 }}"}`))
@@ -85,7 +87,8 @@ func TestReceiver_Housekeeping(t *testing.T) {
 	s.settle(func() bool { return s.count("flow.webhook_delivery WHERE next_at IS NULL") == 3 })
 	pgtest.MoveClock(t, s.owner, 2*time.Hour)
 	s.eventually(func() bool {
-		return s.count("flow.webhook_delivery WHERE received_at < flow.clock() - interval '90 days'") == 0 && s.count("flow.webhook") == 1
+		return s.count("flow.webhook_delivery WHERE received_at < flow.clock() - interval '90 days'") == 0 &&
+			s.count("flow.webhook") == 1
 	})
 	page := s.get("/flows/webhooks/" + h.id + "/deliveries")
 	assert.Len(t, page["items"], 1)

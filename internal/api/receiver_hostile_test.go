@@ -33,17 +33,21 @@ func TestReceiver_HostileBodies(t *testing.T) {
 		id := strconv.Itoa(i)
 		if len(b.Text) > webhook.MaxBody {
 			s.sendUnsigned(h.url, b.Text, "Content-Type", b.ContentType).Want(http.StatusRequestEntityTooLarge)
-			s.send(h, id, b.Text, "Content-Type", b.ContentType).Detail(http.StatusRequestEntityTooLarge, "Request body exceeds 1048576 bytes")
+			s.send(h, id, b.Text, "Content-Type", b.ContentType).Detail(http.StatusRequestEntityTooLarge,
+				"Request body exceeds 1048576 bytes")
 			continue
 		}
-		s.sendUnsigned(h.url, b.Text, "Content-Type", b.ContentType).Detail(http.StatusUnauthorized, "Signature verification failed")
+		s.sendUnsigned(h.url, b.Text, "Content-Type", b.ContentType).Detail(http.StatusUnauthorized,
+			"Signature verification failed")
 		encoding := []string{"", "gzip", "br"}[i%3]
-		answer := s.send(h, id, b.Text, "Content-Type", b.ContentType, "Content-Encoding", encoding).Want(http.StatusAccepted)
+		answer := s.send(h, id, b.Text, "Content-Type", b.ContentType, "Content-Encoding",
+			encoding).Want(http.StatusAccepted)
 		delivery := answer.JSON()["delivery_id"].(string)
 		if b.Text == "" {
 			b.ContentType = "" // a body that is not there has no type
 		}
-		want[id] = deliveryRow{ID: delivery, MessageID: id, Status: "dispatched", ContentType: b.ContentType, SizeBytes: len(b.Text), Attempts: 1}
+		want[id] = deliveryRow{ID: delivery, MessageID: id, Status: "dispatched", ContentType: b.ContentType,
+			SizeBytes: len(b.Text), Attempts: 1}
 	}
 	for _, d := range s.settledDeliveries(h, len(want)) {
 		assert.NotEmpty(t, d.BatchID)
@@ -52,7 +56,8 @@ func TestReceiver_HostileBodies(t *testing.T) {
 	}
 }
 
-// TestReceiver_Strangers: who knows no address cannot keep large messages, and those of unknown length, from others by sending slowly.
+// TestReceiver_Strangers: who knows no address cannot keep large messages, and those of unknown length, from others by
+// sending slowly.
 func TestReceiver_Strangers(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, false)
@@ -69,7 +74,8 @@ func TestReceiver_Strangers(t *testing.T) {
 	defer cancel()
 	for i := range 20 {
 		body, id := []byte("{}"), strconv.Itoa(i)
-		req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.app.URL()+"/v1"+h.url, io.MultiReader(bytes.NewReader(body)))
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.app.URL()+"/v1"+h.url,
+			io.MultiReader(bytes.NewReader(body)))
 		require.NoError(t, err)
 		for header := range slices.Chunk(s.signed(h.secret, id, body), 2) {
 			req.Header.Set(header[0], header[1])
@@ -81,8 +87,8 @@ func TestReceiver_Strangers(t *testing.T) {
 	}
 }
 
-// TestReceiver_StandardWebhooks: the receiver takes what the Standard Webhooks library signs, and refuses it, in the same bytes,
-// with any byte of it changed.
+// TestReceiver_StandardWebhooks: the receiver takes what the Standard Webhooks library signs, and refuses it, in the
+// same bytes, with any byte of it changed.
 func TestReceiver_StandardWebhooks(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, false)
@@ -109,8 +115,8 @@ func TestReceiver_StandardWebhooks(t *testing.T) {
 	post(parts).Want(http.StatusAccepted)
 }
 
-// TestReceiver_Escapes: a body that takes six times as much as JSON is passed whole and in parts; a template that copies it whole says
-// what is wrong.
+// TestReceiver_Escapes: a body that takes six times as much as JSON is passed whole and in parts; a template that
+// copies it whole says what is wrong.
 func TestReceiver_Escapes(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, true)
@@ -131,7 +137,8 @@ func TestReceiver_Escapes(t *testing.T) {
 		require.Equal(t, want, d.Status, d.LastError)
 		if want == "dead" {
 			assert.Contains(t, d.LastError, "input_template: {{ payload.raw }}")
-			assert.Contains(t, d.LastError, "bytes as JSON, because it escapes characters of the body, and an expression may yield 1048576")
+			assert.Contains(t, d.LastError,
+				"bytes as JSON, because it escapes characters of the body, and an expression may yield 1048576")
 			continue
 		}
 		assert.Equal(t, "completed", s.await(d.BatchID)["status"])

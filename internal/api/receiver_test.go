@@ -27,7 +27,8 @@ func (s *stack) signed(secret, id string, body []byte) []string {
 	at := s.clock()
 	signature, err := webhook.Sign(secret, id, at, body)
 	require.NoError(s.t, err)
-	return []string{"webhook-id", id, "webhook-timestamp", strconv.FormatInt(at.Unix(), 10), "webhook-signature", signature}
+	return []string{"webhook-id", id, "webhook-timestamp", strconv.FormatInt(at.Unix(), 10), "webhook-signature",
+		signature}
 }
 
 // sendTo posts a signed message to a process, without an API key.
@@ -89,7 +90,8 @@ func (s *stack) record(batch string) string {
 func (s *stack) deadDelivery(h hook) string {
 	s.t.Helper()
 	id := s.send(h, s.unique(), "{}").Want(http.StatusAccepted).JSON()["delivery_id"].(string)
-	_, err := s.owner.Exec(s.t.Context(), `UPDATE flow.webhook_delivery SET status = 'dead', next_at = NULL, batch_id = NULL, attempts = 1, last_error = 'x' WHERE id = $1`, id)
+	_, err := s.owner.Exec(s.t.Context(),
+		`UPDATE flow.webhook_delivery SET status = 'dead', next_at = NULL, batch_id = NULL, attempts = 1, last_error = 'x' WHERE id = $1`, id)
 	require.NoError(s.t, err)
 	return id
 }
@@ -99,7 +101,8 @@ func TestReceiver_StartsABatch(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, true)
 	replica := s.replica()
-	h := s.webhook(hookOf(s.define(transformSteps), `"input_template":{"n":"{{ payload.a[0] }}","all":"{{ payload }}"}`))
+	h := s.webhook(hookOf(s.define(transformSteps),
+		`"input_template":{"n":"{{ payload.a[0] }}","all":"{{ payload }}"}`))
 	body := ` {"a":[1.50,2]}`
 	first := s.send(h, "msg_1", body).Want(http.StatusAccepted)
 	id := first.JSON()["delivery_id"].(string)
@@ -107,9 +110,11 @@ func TestReceiver_StartsABatch(t *testing.T) {
 		assert.Equal(t, string(first.Body), string(s.sendTo(c, h, "msg_1", body).Want(http.StatusAccepted).Body))
 	}
 	d := s.settledDeliveries(h, 1)[0]
-	assert.Equal(t, deliveryRow{ID: id, MessageID: "msg_1", Status: "dispatched", Duplicates: 3, ContentType: "application/json", SizeBytes: len(body), BatchID: d.BatchID, Attempts: 1}, d)
+	assert.Equal(t, deliveryRow{ID: id, MessageID: "msg_1", Status: "dispatched", Duplicates: 3,
+		ContentType: "application/json", SizeBytes: len(body), BatchID: d.BatchID, Attempts: 1}, d)
 	batch := s.await(d.BatchID)
-	assert.Equal(t, []any{"completed", "webhook", h.id}, []any{batch["status"], batch["trigger_type"], batch["trigger_source"]})
+	assert.Equal(t, []any{"completed", "webhook", h.id}, []any{batch["status"], batch["trigger_type"],
+		batch["trigger_source"]})
 	assert.Equal(t, map[string]any{"webhook_id": h.id, "delivery_id": id}, batch["metadata"])
 	assert.Equal(t, `{"n":1.50,"all":{"a":[1.50,2]}}`, s.record(d.BatchID))
 	assert.Len(t, s.pages("/flows/batches", 10), 1)
@@ -141,16 +146,21 @@ func TestReceiver_WholePayload(t *testing.T) {
 		"form":       {"application/x-www-form-urlencoded", "a=1&a=2", `{"a":["1","2"]}`},
 		"xml":        {"text/xml", "<a b='1'>x</a>", `{"a":{"@b":"1","#text":"x"}}`},
 		"none":       {"", "x", `{"raw":"x","content_type":""}`},
-		"odd":        {"not a media type;;;\xff", "x", `{"raw":"x","content_type":"not a media type;;;` + "\ufffd" + `"}`},
-		"empty":      {"", "", `{"raw":"","content_type":""}`},
-		"large":      {"", strings.Repeat("x", webhook.MaxBody), `{"raw":"` + strings.Repeat("x", webhook.MaxBody) + `","content_type":""}`},
+		"odd": {"not a media type;;;\xff", "x", `{"raw":"x","content_type":"not a media type;;;` + "\ufffd" +
+			`"}`},
+		"empty": {"", "", `{"raw":"","content_type":""}`},
+		"large": {"", strings.Repeat("x", webhook.MaxBody), `{"raw":"` + strings.Repeat("x", webhook.MaxBody) +
+			`","content_type":""}`},
 	} {
 		t.Run(id, func(t *testing.T) {
 			h := h
-			delivery := s.send(h, id, c.body, "Content-Type", c.contentType).Want(http.StatusAccepted).JSON()["delivery_id"]
+			delivery := s.send(h, id, c.body, "Content-Type",
+				c.contentType).Want(http.StatusAccepted).JSON()["delivery_id"]
 			batch := ""
 			s.eventually(func() bool {
-				return s.owner.QueryRow(t.Context(), `SELECT batch_id::text FROM flow.webhook_delivery WHERE id = $1 AND batch_id IS NOT NULL`, delivery).Scan(&batch) == nil
+				return s.owner.QueryRow(t.Context(),
+					`SELECT batch_id::text FROM flow.webhook_delivery WHERE id = $1 AND batch_id IS NOT NULL`,
+					delivery).Scan(&batch) == nil
 			})
 			if id == "large" {
 				return // its record is more than a job shows
@@ -158,9 +168,11 @@ func TestReceiver_WholePayload(t *testing.T) {
 			assert.Equal(t, c.record, s.record(batch))
 		})
 	}
-	assert.Equal(t, 2, s.count("flow.webhook_delivery WHERE packed AND octet_length(body) < size_bytes / 10"), "what is large and can be made smaller is")
+	assert.Equal(t, 2, s.count("flow.webhook_delivery WHERE packed AND octet_length(body) < size_bytes / 10"),
+		"what is large and can be made smaller is")
 	assert.Zero(t, s.count("flow.webhook_delivery WHERE packed <> (octet_length(body) < size_bytes)"))
-	s.sendUnsigned(h.url, strings.Repeat("x", webhook.MaxBody+1)).Detail(http.StatusRequestEntityTooLarge, "Request body exceeds 1048576 bytes")
+	s.sendUnsigned(h.url, strings.Repeat("x", webhook.MaxBody+1)).Detail(http.StatusRequestEntityTooLarge,
+		"Request body exceeds 1048576 bytes")
 }
 
 func (s *stack) sendUnsigned(url, body string, header ...string) apitest.Response {
@@ -189,7 +201,8 @@ func TestReceiver_Refuses(t *testing.T) {
 		at := s.clock().Add(d)
 		signature, err := webhook.Sign(h.secret, "m", at, []byte(body))
 		require.NoError(t, err)
-		return []string{"webhook-id", "m", "webhook-timestamp", strconv.FormatInt(at.Unix(), 10), "webhook-signature", signature}
+		return []string{"webhook-id", "m", "webhook-timestamp", strconv.FormatInt(at.Unix(), 10), "webhook-signature",
+			signature}
 	}
 	for name, header := range map[string][]string{
 		"nothing":          nil,
@@ -212,8 +225,10 @@ func TestReceiver_Refuses(t *testing.T) {
 			assert.Empty(t, res.Header.Get("WWW-Authenticate"))
 		})
 	}
-	s.sendUnsigned(h.url, body, with("webhook-signature", "v1a,zzz v1,AAAA "+good[5]+" v2,x")...).Want(http.StatusAccepted)
-	missing := s.sendUnsigned(strings.Replace(h.url, "standard", "stripe", 1), body, good...).Detail(http.StatusNotFound, "Webhook not found")
+	s.sendUnsigned(h.url, body, with("webhook-signature", "v1a,zzz v1,AAAA "+good[5]+" v2,x")...).Want(
+		http.StatusAccepted)
+	missing := s.sendUnsigned(strings.Replace(h.url, "standard", "stripe", 1), body,
+		good...).Detail(http.StatusNotFound, "Webhook not found")
 	for _, url := range []string{altered(h.id), strings.ToUpper(h.id), "x", "%00", h.id + "0"} {
 		got := s.sendUnsigned("/flows/webhooks/standard/"+url, body, good...).Want(http.StatusNotFound)
 		assert.Equal(t, missing.Alike(), got.Alike())
@@ -229,7 +244,8 @@ func TestReceiver_Refuses(t *testing.T) {
 	s.Do(http.MethodGet, h.url, nil).Want(http.StatusMethodNotAllowed)
 	_, err := s.owner.Exec(t.Context(), `UPDATE flow.organization SET status = 'suspended'`)
 	require.NoError(t, err)
-	s.sendUnsigned(other.url, body, s.signed(other.secret, "m", []byte(body))...).Detail(http.StatusNotFound, "Webhook not found")
+	s.sendUnsigned(other.url, body, s.signed(other.secret, "m", []byte(body))...).Detail(http.StatusNotFound,
+		"Webhook not found")
 }
 
 // A secret is good for a day after its rotation, however many follow, in every process from its answer on.
@@ -247,7 +263,8 @@ func TestReceiver_Rotation(t *testing.T) {
 		}
 	}
 	rotate := func() string {
-		return s.Do(http.MethodPost, "/flows/webhooks/"+h.id+"/rotate-secret", nil).Want(http.StatusOK).JSON()["signing_secret"].(string)
+		return s.Do(http.MethodPost, "/flows/webhooks/"+h.id+"/rotate-secret",
+			nil).Want(http.StatusOK).JSON()["signing_secret"].(string)
 	}
 	want(h.secret, http.StatusAccepted)
 	second := rotate()
@@ -270,7 +287,8 @@ func TestReceiver_Rotation(t *testing.T) {
 	want(fourth, http.StatusAccepted)
 }
 
-// TestReceiver_RotatedOften: a rotation that would have more secrets live than are compared with is refused, and says when it is not.
+// TestReceiver_RotatedOften: a rotation that would have more secrets live than are compared with is refused, and says
+// when it is not.
 func TestReceiver_RotatedOften(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, false)
@@ -288,7 +306,8 @@ func TestReceiver_RotatedOften(t *testing.T) {
 		}
 	}
 	again := ends.Truncate(time.Second).Add(time.Second).Format(time.RFC3339)
-	rotate().Detail(http.StatusConflict, "The webhook has 10 earlier secrets that are still valid; it can be rotated again at "+again)
+	rotate().Detail(http.StatusConflict,
+		"The webhook has 10 earlier secrets that are still valid; it can be rotated again at "+again)
 	for i, secret := range all {
 		s.sendTo(s.Client, hook{h.id, secret, h.url}, fmt.Sprint(i), "{}").Want(http.StatusAccepted)
 	}
@@ -350,7 +369,8 @@ func countOf(all []int, one int) (n int) {
 	return n
 }
 
-// The batch of a message is there once it is acknowledged, and what could not be started then is dispatched by whoever is there next.
+// The batch of a message is there once it is acknowledged, and what could not be started then is dispatched by whoever
+// is there next.
 func TestReceiver_OutlivesItsProcess(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, false)
@@ -405,7 +425,8 @@ func TestReceiver_Copies(t *testing.T) {
 		group.Go(func() { p.As("").Do(http.MethodPost, h.url, "{}", other...).Want(http.StatusAccepted) })
 	}
 	s.eventually(func() bool {
-		return s.count("pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'") == len(processes)
+		return s.count("pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'") == len(
+			processes)
 	})
 	for i := range answers {
 		group.Go(func() {
@@ -454,7 +475,8 @@ func TestReceiver_ChangedMeanwhile(t *testing.T) {
 			h := s.webhook(s.webhookBody())
 			tx, err := s.owner.Begin(t.Context())
 			require.NoError(t, err)
-			_, err = tx.Exec(t.Context(), "SELECT FROM flow.webhook WHERE id::text = $1 FOR NO KEY UPDATE", dashed(h.id))
+			_, err = tx.Exec(t.Context(), "SELECT FROM flow.webhook WHERE id::text = $1 FOR NO KEY UPDATE",
+				dashed(h.id))
 			require.NoError(t, err)
 			var group sync.WaitGroup
 			for i, change := range c.changes(h) {
@@ -474,7 +496,8 @@ func TestReceiver_ChangedMeanwhile(t *testing.T) {
 			require.NoError(t, tx.Rollback(t.Context()))
 			group.Wait()
 			answer.Want(c.status)
-			assert.Equal(t, map[bool]int{true: 1, false: 0}[c.status == http.StatusAccepted], s.count("flow.webhook_delivery"))
+			assert.Equal(t, map[bool]int{true: 1, false: 0}[c.status == http.StatusAccepted],
+				s.count("flow.webhook_delivery"))
 		})
 	}
 }

@@ -15,10 +15,12 @@ type recordSetHandler struct {
 	sets *recordset.Service
 }
 
-func (h recordSetHandler) ListRecordSets(ctx context.Context, params oas.ListRecordSetsParams) (*oas.RecordSetList, error) {
+func (h recordSetHandler) ListRecordSets(ctx context.Context,
+	params oas.ListRecordSetsParams) (*oas.RecordSetList, error) {
 	caller := account.FromContext(ctx)
 	when := created{params.Order, params.CreatedAfter, params.CreatedBefore}
-	p, err := pageOf("record-sets", caller.OrgID, params.Limit, params.Skip, params.Cursor, params.Status.Value, "\x00", when)
+	p, err := pageOf("record-sets", caller.OrgID, params.Limit, params.Skip, params.Cursor, params.Status.Value, "\x00",
+		when)
 	if err != nil {
 		return nil, err
 	}
@@ -46,13 +48,16 @@ func (h recordSetHandler) ListRecordSets(ctx context.Context, params oas.ListRec
 	if err != nil {
 		return nil, err
 	}
-	list := oas.RecordSetList(listOf(p, rows, total, func(m recordset.Manifest) string { return m.ID.String() }, recordSetOf))
+	list := oas.RecordSetList(listOf(p, rows, total, func(m recordset.Manifest) string { return m.ID.String() },
+		recordSetOf))
 	return &list, nil
 }
 
-func (h recordSetHandler) CreateRecordSet(ctx context.Context, req oas.OptRecordSetCreate, _ oas.CreateRecordSetParams) (*oas.RecordSet, error) {
+func (h recordSetHandler) CreateRecordSet(ctx context.Context, req oas.OptRecordSetCreate,
+	_ oas.CreateRecordSetParams) (*oas.RecordSet, error) {
 	size, metadata := req.Value.ChunkSize.Or(recordset.MaxChunkSize), jsonraw.Object(req.Value.Metadata.Value)
-	return answerRecordSet(h.sets.Create(ctx, account.FromContext(ctx).OrgID, size, metadata.Bytes(), keepCreated(answerRecordSet)))
+	return answerRecordSet(h.sets.Create(ctx, account.FromContext(ctx).OrgID, size, metadata.Bytes(),
+		keepCreated(answerRecordSet)))
 }
 
 func (h recordSetHandler) GetRecordSet(ctx context.Context, params oas.GetRecordSetParams) (*oas.RecordSet, error) {
@@ -63,7 +68,8 @@ func (h recordSetHandler) GetRecordSet(ctx context.Context, params oas.GetRecord
 	return answerRecordSet(h.sets.Get(ctx, account.FromContext(ctx).OrgID, id))
 }
 
-func (h recordSetHandler) PeekRecordSet(ctx context.Context, params oas.PeekRecordSetParams) (*oas.RecordSetPeek, error) {
+func (h recordSetHandler) PeekRecordSet(ctx context.Context,
+	params oas.PeekRecordSetParams) (*oas.RecordSetPeek, error) {
 	id, err := pathID("Record set", params.RecordSetID)
 	if err != nil {
 		return nil, err
@@ -79,7 +85,8 @@ func (h recordSetHandler) PeekRecordSet(ctx context.Context, params oas.PeekReco
 	return out, nil
 }
 
-func (h recordSetHandler) SealRecordSet(ctx context.Context, req *oas.RecordSetSeal, params oas.SealRecordSetParams) (*oas.RecordSet, error) {
+func (h recordSetHandler) SealRecordSet(ctx context.Context, req *oas.RecordSetSeal,
+	params oas.SealRecordSetParams) (*oas.RecordSet, error) {
 	id, err := pathID("Record set", params.RecordSetID)
 	if err != nil {
 		return nil, err
@@ -105,9 +112,12 @@ func answerRecordSet(m recordset.Manifest, err error) (*oas.RecordSet, error) {
 
 func recordSetOf(m recordset.Manifest) oas.RecordSet {
 	out := oas.RecordSet{
-		ID: m.ID.String(), Status: oas.RecordSetStatus(m.Status), ChunkSize: int(m.ChunkSize), ChunkCount: int(m.ChunkCount),
-		ReceivedCount: int(m.ReceivedCount), ContentHash: nilString(m.ContentHash), Metadata: oas.FreeObject(m.Metadata),
-		BatchID: nilID(m.BatchID), CreatedAt: m.CreatedAt.UTC(), SealedAt: nilTime(m.SealedAt), UpdatedAt: m.UpdatedAt.UTC(),
+		ID: m.ID.String(), Status: oas.RecordSetStatus(m.Status), ChunkSize: int(m.ChunkSize),
+		ChunkCount:    int(m.ChunkCount),
+		ReceivedCount: int(m.ReceivedCount), ContentHash: nilString(m.ContentHash),
+		Metadata: oas.FreeObject(m.Metadata),
+		BatchID:  nilID(m.BatchID), CreatedAt: m.CreatedAt.UTC(), SealedAt: nilTime(m.SealedAt),
+		UpdatedAt:        m.UpdatedAt.UTC(),
 		StagingExpiresAt: nilTime(m.StagingExpiresAt),
 	}
 	out.ExpectedCount.SetToNull()

@@ -13,15 +13,16 @@ import (
 	"flowlane/internal/pg/pgtest"
 )
 
-// doubt lets what a batch without workers has queued be in calls that are under way (an intent), or of which nobody knows what
-// became: one for each task.
+// doubt lets what a batch without workers has queued be in calls that are under way (an intent), or of which nobody
+// knows what became: one for each task.
 func (s *stack) doubt(batch, state string) {
 	s.t.Helper()
 	status := map[string]string{"intent": "started", "unknown": "needs_reconcile", "unresolved": "unresolved"}[state]
 	pgtest.WriteOutParts(s.t, s.owner)
 	for _, sql := range []string{
 		`INSERT INTO flow.call (id, org_id, domain, bucket, lane, action_id, state, owner, records, digest, params, outcome_check, claimed_at, send_before, counts_in)
-			SELECT gen_random_uuid(), l.org_id, l.domain, l.bucket, l.lane, 'dialer__api__' || l.bucket, '` + state + `', l.step_no || '.' || l.task_no || '.' || l.batch_id,
+			SELECT gen_random_uuid(), l.org_id, l.domain, l.bucket, l.lane, 'dialer__api__' || l.bucket, '` + state +
+			`', l.step_no || '.' || l.task_no || '.' || l.batch_id,
 			l.ready_records, '', '{}', 'lookup', flow.clock(), flow.clock(), '{}' FROM flow.lane_batch l WHERE l.batch_id = $1 AND l.ready_parts > 0`,
 		`UPDATE flow.part p SET call_id = c.id, call_seq = 0 FROM flow.call c WHERE p.batch_id = $1 AND c.owner = p.step_no || '.' || p.task_no || '.' || p.batch_id`,
 		`UPDATE flow.lane_batch SET ready_parts = 0, ready_records = 0 WHERE batch_id = $1`,
@@ -36,7 +37,8 @@ func (s *stack) doubt(batch, state string) {
 
 func (s *stack) resolve(batch string, position int, body string) map[string]any {
 	s.t.Helper()
-	return s.Do(http.MethodPost, fmt.Sprintf("/flows/jobs/%s.%d/resolve", batch, position), body).Want(http.StatusOK).JSON()
+	return s.Do(http.MethodPost, fmt.Sprintf("/flows/jobs/%s.%d/resolve", batch, position),
+		body).Want(http.StatusOK).JSON()
 }
 
 func counted(b map[string]any) map[string]int {
@@ -76,19 +78,27 @@ func TestJob_ResolveBulk(t *testing.T) {
 		assert.Len(t, s.pages("/flows/jobs?batch_id="+batch+"&status="+status, 500), n, status)
 	}
 	path := "/flows/jobs/" + batch
-	s.Do(http.MethodPost, path+".300/resolve", `{"outcome":"accepted"}`).Detail(http.StatusConflict, "Job is accepted; only a job that is needs_reconcile or unresolved can be resolved")
-	s.Do(http.MethodPost, path+".250/resolve", `{"outcome":"accepted"}`).Detail(http.StatusConflict, "Job is queued; only a job that is needs_reconcile or unresolved can be resolved")
-	s.Do(http.MethodPost, path+".1/resolve", `{"outcome":"lost","note":5,"why":1}`).Invalid("body.note string_type", "body.outcome enum", "body.why extra_forbidden")
-	s.Do(http.MethodPost, path+".1/resolve", fmt.Sprintf(`{"note":%q}`, strings.Repeat("x", 501))).Invalid("body.note string_too_long", "body.outcome missing")
+	s.Do(http.MethodPost, path+".300/resolve", `{"outcome":"accepted"}`).Detail(http.StatusConflict,
+		"Job is accepted; only a job that is needs_reconcile or unresolved can be resolved")
+	s.Do(http.MethodPost, path+".250/resolve", `{"outcome":"accepted"}`).Detail(http.StatusConflict,
+		"Job is queued; only a job that is needs_reconcile or unresolved can be resolved")
+	s.Do(http.MethodPost, path+".1/resolve", `{"outcome":"lost","note":5,"why":1}`).Invalid("body.note string_type",
+		"body.outcome enum", "body.why extra_forbidden")
+	s.Do(http.MethodPost, path+".1/resolve", fmt.Sprintf(`{"note":%q}`, strings.Repeat("x", 501))).Invalid(
+		"body.note string_too_long", "body.outcome missing")
 	for _, id := range []string{batch + ".700", batch, "x.0", batch + ".00"} {
-		s.Do(http.MethodPost, "/flows/jobs/"+id+"/resolve", `{"outcome":"accepted"}`).Detail(http.StatusNotFound, "Job not found")
+		s.Do(http.MethodPost, "/flows/jobs/"+id+"/resolve", `{"outcome":"accepted"}`).Detail(http.StatusNotFound,
+			"Job not found")
 	}
-	s.other.Do(http.MethodPost, path+".1/resolve", `{"outcome":"accepted"}`).Detail(http.StatusNotFound, "Job not found")
+	s.other.Do(http.MethodPost, path+".1/resolve", `{"outcome":"accepted"}`).Detail(http.StatusNotFound,
+		"Job not found")
 
 	s.Do(http.MethodPost, "/flows/batches/"+batch+"/cancel", nil).Want(http.StatusOK)
-	s.Do(http.MethodPost, path+".5/resolve", `{"outcome":"requeue"}`).Detail(http.StatusConflict, "Batch sends nothing any more: its jobs cannot be queued again; resolve the job as accepted or rejected")
+	s.Do(http.MethodPost, path+".5/resolve", `{"outcome":"requeue"}`).Detail(http.StatusConflict,
+		"Batch sends nothing any more: its jobs cannot be queued again; resolve the job as accepted or rejected")
 	s.resolve(batch, 5, `{"outcome":"accepted"}`)
-	assert.Equal(t, map[string]int{"needs_reconcile": 694, "accepted": 3, "rejected": 2, "unprocessed": 1}, counted(s.get("/flows/batches/"+batch)))
+	assert.Equal(t, map[string]int{"needs_reconcile": 694, "accepted": 3, "rejected": 2, "unprocessed": 1},
+		counted(s.get("/flows/batches/"+batch)))
 }
 
 // TestJob_ResolveEndsItsCall: nobody asks any more about a call of which every record is resolved.
@@ -98,7 +108,8 @@ func TestJob_ResolveEndsItsCall(t *testing.T) {
 	batch := s.trigger(s.define(uploadSteps), `{"records":[{"id":"a"},{"id":"b"},{"id":"c"}]}`)
 	s.doubt(batch, "unresolved")
 	call := func() (state string, resolved, parts int) {
-		require.NoError(t, s.owner.QueryRow(t.Context(), `SELECT state, resolved, (SELECT count(*) FROM flow.part p WHERE p.call_id = c.id) FROM flow.call c`).
+		require.NoError(t, s.owner.QueryRow(t.Context(),
+			`SELECT state, resolved, (SELECT count(*) FROM flow.part p WHERE p.call_id = c.id) FROM flow.call c`).
 			Scan(&state, &resolved, &parts))
 		return state, resolved, parts
 	}
@@ -112,19 +123,21 @@ func TestJob_ResolveEndsItsCall(t *testing.T) {
 	assert.Equal(t, "settled", state)
 	assert.Zero(t, parts)
 	var rows []int
-	require.NoError(t, s.owner.QueryRow(t.Context(), `SELECT array_agg(call_row ORDER BY created_at) FROM flow.resolution`).Scan(&rows))
+	require.NoError(t, s.owner.QueryRow(t.Context(),
+		`SELECT array_agg(call_row ORDER BY created_at) FROM flow.resolution`).Scan(&rows))
 	assert.Equal(t, []int{1, 2, 0}, rows, "places in the call")
 }
 
-// TestJob_ResolveSteps: a job that a person settles goes on as one that the provider settled; with calls side by side all
-// that are in doubt are settled.
+// TestJob_ResolveSteps: a job that a person settles goes on as one that the provider settled; with calls side by side
+// all that are in doubt are settled.
 func TestJob_ResolveSteps(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, false)
 	modify := func(id, more string) string {
 		return `{"id":"` + id + `","action_id":"dialer__api__modify","credential_id":"CRED","params":{"list":"l","key":"{{ input.id }}","fields":{"a":1}}` + more + `}`
 	}
-	flow := s.define(`[{"id":"one","tasks":[` + modify("a", "") + `,` + modify("b", `,"on_error":"continue"`) + `]},{"id":"two","tasks":[` + modify("c", "") + `]}]`)
+	flow := s.define(`[{"id":"one","tasks":[` + modify("a", "") + `,` + modify("b", `,"on_error":"continue"`) +
+		`]},{"id":"two","tasks":[` + modify("c", "") + `]}]`)
 	batch := s.trigger(flow, `{"records":[{"id":"a"}]}`)
 	s.doubt(batch, "unresolved")
 	assert.Equal(t, "queued", s.resolve(batch, 0, `{"outcome":"accepted"}`)["status"], "the second step comes")

@@ -21,7 +21,8 @@ import (
 	"flowlane/internal/pg/pgtest"
 )
 
-// restored has the database be one that a restore left, which lost all commits of a time up to now, and starts the process again.
+// restored has the database be one that a restore left, which lost all commits of a time up to now, and starts the
+// process again.
 func (s *stack) restored(lost time.Duration) {
 	s.t.Helper()
 	s.stop()
@@ -63,14 +64,15 @@ func (in *inbox) post(path, more string) string {
 		more, in.URL+path)
 }
 
-// TestRestored_Waits: what waited for a time, in its flow or for its next attempt, was not sent in the time that a restore lost, if that
-// time is behind it; else it may have been.
+// TestRestored_Waits: what waited for a time, in its flow or for its next attempt, was not sent in the time that a
+// restore lost, if that time is behind it; else it may have been.
 func TestRestored_Waits(t *testing.T) {
 	t.Parallel()
 	in, reach := newInbox(t)
 	s := serveStack(t, true, reach)
 	delay := func(seconds int) string {
-		return fmt.Sprintf(`{"id":"d","tasks":[{"id":"d","action_id":"core__flow__delay","params":{"seconds":%d}}]}`, seconds)
+		return fmt.Sprintf(`{"id":"d","tasks":[{"id":"d","action_id":"core__flow__delay","params":{"seconds":%d}}]}`,
+			seconds)
 	}
 	retry := func(seconds int) string {
 		return fmt.Sprintf(`,"retry":{"max_attempts":2,"initial_seconds":%d,"max_seconds":%d}`, seconds, seconds)
@@ -79,16 +81,21 @@ func TestRestored_Waits(t *testing.T) {
 	start := func(steps ...string) string {
 		return s.trigger(s.define("["+strings.Join(steps, ",")+"]"), `{"records":[{},{}]}`)
 	}
-	longWait, shortWait := start(delay(3600), transform, in.post("/d-long", "")), start(delay(60), transform, in.post("/d-short", ""))
+	longWait, shortWait := start(delay(3600), transform, in.post("/d-long", "")), start(delay(60), transform,
+		in.post("/d-short", ""))
 	longRetry, shortRetry := start(in.post("/r-long", retry(3600))), start(in.post("/r-short", retry(60)))
 	s.eventually(func() bool {
-		return s.count("flow.wait") == 2 && s.count("flow.part WHERE call_id IS NULL AND attempt = 2") == 2 && in.got("/r-long")+in.got("/r-short") == 4
+		return s.count("flow.wait") == 2 && s.count("flow.part WHERE call_id IS NULL AND attempt = 2") == 2 &&
+			in.got("/r-long")+in.got("/r-short") == 4
 	})
 	s.stop()
 	pgtest.MoveClock(t, s.owner, 10*time.Minute)
 	s.restored(11 * time.Minute)
 	for _, batch := range []string{shortWait, shortRetry} {
-		s.until(batch, func(b map[string]any) bool { return counted(b)["unresolved"] >= 1 && counted(b)["queued"] == 0 })
+		s.until(batch, func(b map[string]any) bool {
+			return counted(b)["unresolved"] >= 1 &&
+				counted(b)["queued"] == 0
+		})
 	}
 	assert.Equal(t, []int{0, 2}, []int{in.got("/d-short"), in.got("/r-short")})
 	later := start(delay(1200), in.post("/d-later", ""))
@@ -100,8 +107,8 @@ func TestRestored_Waits(t *testing.T) {
 	assert.Equal(t, []int{2, 3, 2}, []int{in.got("/d-long"), in.got("/r-long"), in.got("/d-later")})
 }
 
-// TestRestored_LaterSteps: what comes after a call that is sent again may have come before, too; after a delay that is longer than
-// the lost time it did not.
+// TestRestored_LaterSteps: what comes after a call that is sent again may have come before, too; after a delay that is
+// longer than the lost time it did not.
 func TestRestored_LaterSteps(t *testing.T) {
 	t.Parallel()
 	in, reach := newInbox(t)
@@ -120,8 +127,8 @@ func TestRestored_LaterSteps(t *testing.T) {
 	assert.Equal(t, 1, in.got("/next"))
 }
 
-// TestRestored_Bulk: that the provider does not have a call of several records proves nothing after a restore: they may have gone
-// with others.
+// TestRestored_Bulk: that the provider does not have a call of several records proves nothing after a restore: they may
+// have gone with others.
 func TestRestored_Bulk(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, false)
@@ -131,13 +138,14 @@ func TestRestored_Bulk(t *testing.T) {
 	fresh := s.trigger(flow, `{"records":[{"id":"c"}]}`)
 	assert.Equal(t, map[string]int{"accepted": 1}, counted(s.await(fresh)), "it goes in a call of its own")
 	s.until(old, func(b map[string]any) bool { return counted(b)["unresolved"] == 2 })
-	assert.Contains(t, s.get("/flows/jobs/" + old + ".0")["error"].(object)["message"], "they may have gone with others")
+	assert.Contains(t, s.get("/flows/jobs/" + old + ".0")["error"].(object)["message"],
+		"they may have gone with others")
 	s.Do(http.MethodPost, "/flows/batches/"+old+"/resolve", `{"outcome":"requeue"}`).Want(http.StatusOK)
 	assert.Equal(t, map[string]int{"accepted": 2}, counted(s.await(old)))
 }
 
-// TestRestored_Schedule: a slot that came in the time that a restore lost, or before and was not decided, may have fired: it is passed
-// over, and listed with the reason.
+// TestRestored_Schedule: a slot that came in the time that a restore lost, or before and was not decided, may have
+// fired: it is passed over, and listed with the reason.
 func TestRestored_Schedule(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, false)
@@ -153,8 +161,8 @@ func TestRestored_Schedule(t *testing.T) {
 	assert.Equal(t, "fired", s.decided(id, 4)[3].Status)
 }
 
-// TestRestored_Delivery: a message whose batch was not started when a restore began to lose commits may have started one: it is dead until a
-// person has it replayed. One that comes after is started.
+// TestRestored_Delivery: a message whose batch was not started when a restore began to lose commits may have started
+// one: it is dead until a person has it replayed. One that comes after is started.
 func TestRestored_Delivery(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, false)
@@ -174,8 +182,8 @@ func TestRestored_Delivery(t *testing.T) {
 	}
 }
 
-// TestRestored_Chain: what an event of a batch that was there in the lost time starts, or the batch itself, may have been started before
-// as another batch. So a key tells nobody that a call of it is the same.
+// TestRestored_Chain: what an event of a batch that was there in the lost time starts, or the batch itself, may have
+// been started before as another batch. So a key tells nobody that a call of it is the same.
 func TestRestored_Chain(t *testing.T) {
 	t.Parallel()
 	in, reach := newInbox(t)
@@ -186,7 +194,8 @@ func TestRestored_Chain(t *testing.T) {
 	parent := s.define(transformSteps)
 	heard := by("/heard", `"idempotency_header":"Key",`)
 	s.subscribe(listening(heard, event.BatchCompleted, `"filter":"{{ payload.trigger_type == 'api_call' }}"`))
-	s.subscribe(listening(by("/again", ""), event.BatchCompleted, fmt.Sprintf(`"filter":"{{ payload.definition_id == '%s' }}"`, heard)))
+	s.subscribe(listening(by("/again", ""), event.BatchCompleted,
+		fmt.Sprintf(`"filter":"{{ payload.definition_id == '%s' }}"`, heard)))
 	started := by("/started", "")
 	starter := s.define(fmt.Sprintf(`[{"id":"s","tasks":[{"id":"t","action_id":"core__flow__start_flow",
 		"params":{"definition_id":%q,"input":{},"wait":false}}]}]`, started))
@@ -230,8 +239,8 @@ func (l *late) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, answer)
 }
 
-// TestRestored_UnderWay: a call that was under way when a restore began to lose commits may have been sent again since. That a
-// provider does not have it proves nothing before it has decided about what came last.
+// TestRestored_UnderWay: a call that was under way when a restore began to lose commits may have been sent again since.
+// That a provider does not have it proves nothing before it has decided about what came last.
 func TestRestored_UnderWay(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -78,8 +78,10 @@ func appendFailure(b []byte, f *run.JobError) []byte {
 		value any
 		null  bool
 	}{
-		{"code", f.Code, false}, {"message", f.Message, false}, {"step_id", f.StepID, f.StepID == ""}, {"task_id", f.TaskID, f.TaskID == ""},
-		{"provider_status", f.ProviderStatus, f.ProviderStatus == 0}, {"provider_code", f.ProviderCode, f.ProviderCode == ""},
+		{"code", f.Code, false}, {"message", f.Message, false}, {"step_id", f.StepID, f.StepID == ""},
+		{"task_id", f.TaskID, f.TaskID == ""},
+		{"provider_status", f.ProviderStatus, f.ProviderStatus == 0}, {"provider_code", f.ProviderCode,
+			f.ProviderCode == ""},
 		{"provider_message", f.ProviderMessage, f.ProviderMessage == ""},
 	} {
 		sep := `,"`
@@ -101,8 +103,8 @@ func appendFailure(b []byte, f *run.JobError) []byte {
 var csvColumns = []string{"position", "job_id", "status", "output", "error_code", "error_message", "step_id", "task_id",
 	"provider_status", "provider_code", "provider_message", "skipped_tasks", "key"}
 
-// appendCSV writes a result as a row of RFC 4180. The package encoding/csv does not keep line breaks within texts as they are
-// where lines end as the RFC says.
+// appendCSV writes a result as a row of RFC 4180. The package encoding/csv does not keep line breaks within texts as
+// they are where lines end as the RFC says.
 func appendCSV(b []byte, r *run.Record) []byte {
 	at, out, failure := strconv.FormatInt(r.Position, 10), string(r.Output), r.Error
 	if out == "null" {
@@ -111,8 +113,10 @@ func appendCSV(b []byte, r *run.Record) []byte {
 	if failure == nil {
 		failure = &run.JobError{}
 	}
-	return appendRow(b, at, r.Batch.FlowBatch.ID.String()+"."+at, string(r.Status), out, failure.Code, literal(failure.Message),
-		literal(failure.StepID), literal(failure.TaskID), statusText(failure.ProviderStatus), literal(failure.ProviderCode),
+	return appendRow(b, at, r.Batch.FlowBatch.ID.String()+"."+at, string(r.Status), out, failure.Code,
+		literal(failure.Message),
+		literal(failure.StepID), literal(failure.TaskID), statusText(failure.ProviderStatus),
+		literal(failure.ProviderCode),
 		literal(failure.ProviderMessage), literal(strings.Join(r.SkippedTasks, " ")), literal(r.Key))
 }
 
@@ -137,8 +141,8 @@ func appendRow(b []byte, fields ...string) []byte {
 	return append(b, "\r\n"...)
 }
 
-// literal puts an apostrophe before a text that a spreadsheet would take for a formula: the texts of a platform must not
-// compute, or call anywhere, on the machine of whoever opens the file. JSON texts and numbers are no formulas.
+// literal puts an apostrophe before a text that a spreadsheet would take for a formula: the texts of a platform must
+// not compute, or call anywhere, on the machine of whoever opens the file. JSON texts and numbers are no formulas.
 func literal(text string) string {
 	first, _ := utf8.DecodeRuneInString(text)
 	if text == "" || !strings.ContainsRune("=+-@\t\r\n＝＋－＠", first) {

@@ -17,7 +17,8 @@ import (
 	"flowlane/internal/app"
 )
 
-// news imports profiles on its own time, and lists what was wrong with them in pages of another address, as Klaviyo does.
+// news imports profiles on its own time, and lists what was wrong with them in pages of another address, as Klaviyo
+// does.
 const news = `
 id: news
 name: News
@@ -137,8 +138,9 @@ func (j *jobs) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// TestResultRows: the parts of an import that failed are asked for page by page once it is done. One that was cancelled has
-// taken nothing, and of one with more pages than are read nobody knows. Where the questions are refused, the jobs say so.
+// TestResultRows: the parts of an import that failed are asked for page by page once it is done. One that was cancelled
+// has taken nothing, and of one with more pages than are read nobody knows. Where the questions are refused, the jobs
+// say so.
 func TestResultRows(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -158,7 +160,8 @@ func TestResultRows(t *testing.T) {
 		}
 		return s.trigger(definition, `{"records":[`+strings.Join(rows, ",")+`]}`)
 	}
-	some, none, many, cancelled := start("some", 5, 251, 299), start("none"), start("many", 1, 2, 3, 4, 5), start("cancelled")
+	some, none, many, cancelled := start("some", 5, 251, 299), start("none"), start("many", 1, 2, 3, 4, 5),
+		start("cancelled")
 	denied := start("denied")
 	assert.Equal(t, map[string]int{"accepted": 297, "rejected": 3}, counted(s.await(some)))
 	for position, page := range map[int]string{5: "page 0", 251: "page 1", 299: "page 2"} {

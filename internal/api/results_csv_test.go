@@ -19,12 +19,14 @@ import (
 
 // formulas are texts that a spreadsheet computes, texts are others that must come through as they are.
 var (
-	formulas = []string{"=1+1", `=HYPERLINK("http://127.0.0.1/"&A1,"see")`, "+1 555 0100", "-1+cmd|' /C calc'!A0", "@SUM(A1:A9)", "\t=1", "\r=1", "\n=1", "=1", "＝1+1", "-", "=,\"\n", "=,\""}
-	texts    = []string{"plain", "one, two", `say "so"`, `"`, "a\nb", "a\r\nb", "a\rb", "a\n\rb\n", " leads", "trails ", "-32601", "+1.5e3", "'=1", "a=1", "Łódź 🚀 かな", "\ufeffmark", "\u2028", ";", `\n`}
+	formulas = []string{"=1+1", `=HYPERLINK("http://127.0.0.1/"&A1,"see")`, "+1 555 0100", "-1+cmd|' /C calc'!A0",
+		"@SUM(A1:A9)", "\t=1", "\r=1", "\n=1", "=1", "＝1+1", "-", "=,\"\n", "=,\""}
+	texts = []string{"plain", "one, two", `say "so"`, `"`, "a\nb", "a\r\nb", "a\rb", "a\n\rb\n", " leads", "trails ",
+		"-32601", "+1.5e3", "'=1", "a=1", "Łódź 🚀 かな", "\ufeffmark", "\u2028", ";", `\n`}
 )
 
-// TestResults_CSV compares every column of an export with the page of the same results, for jobs in every status that a job
-// comes to, with texts that break a careless writer.
+// TestResults_CSV compares every column of an export with the page of the same results, for jobs in every status that a
+// job comes to, with texts that break a careless writer.
 func TestResults_CSV(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, true)
@@ -37,14 +39,16 @@ func TestResults_CSV(t *testing.T) {
 	sent := s.trigger(s.define(uploadSteps), fmt.Sprintf(`{"record_set_id":%q}`, s.upload(rowsOf(len(all)+3))))
 	local := s.trigger(s.define(`[{"id":"s","tasks":[{"id":"echo","action_id":"core__flow__transform","params":{"value":"{{ input.v }}"}}]},
 		{"id":"end","tasks":[{"id":"no","when":"{{ input.fail }}","action_id":"core__flow__fail","params":{"message":"{{ input.v }}"}},
-			{"id":"again","action_id":"core__flow__transform","params":{"value":"{{ input.v }}"}}]}]`), `{"records":`+localRows(all)+`}`)
+			{"id":"again","action_id":"core__flow__transform","params":{"value":"{{ input.v }}"}}]}]`), `{"records":`+
+		localRows(all)+`}`)
 	require.Equal(t, map[string]int{"accepted": 3, "rejected": len(all)}, counted(s.await(sent)))
 	require.Equal(t, map[string]int{"completed": len(all) + 5, "failed": len(all)}, counted(s.await(local)))
 	s.restart(false)
 
 	rows := fmt.Sprintf(`{"records":[%s]}`, strings.Join(rowsOf(3), ","))
 	flow := s.define(uploadSteps)
-	queued, asked, lost, dropped := s.trigger(flow, rows), s.trigger(flow, rows), s.trigger(flow, rows), s.trigger(flow, rows)
+	queued, asked, lost, dropped := s.trigger(flow, rows), s.trigger(flow, rows), s.trigger(flow, rows),
+		s.trigger(flow, rows)
 	staged := s.trigger(flow, `{"scheduled_at":"2099-01-01T00:00:00Z",`+rows[1:])
 	s.doubt(asked, "unknown")
 	s.resolve(asked, 1, `{"outcome":"rejected","note":"=said, \"by phone\"\n"}`)
@@ -108,7 +112,8 @@ func (s *stack) wantTable(batch string) (seen map[string]int) {
 			}
 		}
 		require.NoError(t, json.Unmarshal(item, &r))
-		want := []string{r.Position.String(), r.JobID, r.Status, string(r.Output), "", "", "", "", "", "", "", strings.Join(r.Skipped, " "), ""}
+		want := []string{r.Position.String(), r.JobID, r.Status, string(r.Output), "", "", "", "", "", "", "",
+			strings.Join(r.Skipped, " "), ""}
 		if want[3] == "null" {
 			want[3] = ""
 		}

@@ -46,14 +46,15 @@ func (s *stack) aDayLater(days int) {
 	})
 }
 
-// TestRetention: an organization has its batches kept for a shorter time than the operator keeps them. Then they are gone everywhere,
-// with all that they had; those of others, and what came later, are not.
+// TestRetention: an organization has its batches kept for a shorter time than the operator keeps them. Then they are
+// gone everywhere, with all that they had; those of others, and what came later, are not.
 func TestRetention(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, true, func(c *app.Config) {
 		c.Retention = retention.Installation{"batches": 60 * day, "usage": retention.ForGood}
 	})
-	s.sim.SetAccount("acme", dialersim.AccountSettings{Rules: []dialersim.Rule{{Kind: "equals", Field: "bad", Value: []byte(`"yes"`)}}})
+	s.sim.SetAccount("acme", dialersim.AccountSettings{Rules: []dialersim.Rule{{Kind: "equals", Field: "bad",
+		Value: []byte(`"yes"`)}}})
 	flow := s.define(uploadSteps)
 	set := s.upload(append(rowsOf(1500), `{"id":"x","bad":"yes"}`))
 	old := s.trigger(flow, fmt.Sprintf(`{"record_set_id":%q}`, set))
@@ -61,20 +62,25 @@ func TestRetention(t *testing.T) {
 	small := s.trigger(s.define(transformSteps), oneRecord)
 	s.await(small)
 	theirs := s.As(s.other.Key)
-	def := theirs.Do(http.MethodPost, "/flows/definitions", `{"name":"f","status":"active","steps":`+transformSteps+`}`).Want(http.StatusCreated).JSON()["id"].(string)
-	other := theirs.Do(http.MethodPost, "/flows/definitions/"+def+"/trigger", oneRecord).Want(http.StatusOK).JSON()["batch_id"].(string)
+	def := theirs.Do(http.MethodPost, "/flows/definitions", `{"name":"f","status":"active","steps":`+transformSteps+
+		`}`).Want(http.StatusCreated).JSON()["id"].(string)
+	other := theirs.Do(http.MethodPost, "/flows/definitions/"+def+"/trigger",
+		oneRecord).Want(http.StatusOK).JSON()["batch_id"].(string)
 	kept := map[string]any{"days": 60.0, "own_days": nil, "shortest_days": 1.0, "longest_days": 60.0}
 	assert.Equal(t, kept, s.get("/account/retention")["batches"])
-	assert.Equal(t, map[string]any{"days": nil, "own_days": nil, "shortest_days": 30.0, "longest_days": nil}, s.get("/account/retention")["usage"])
+	assert.Equal(t, map[string]any{"days": nil, "own_days": nil, "shortest_days": 30.0, "longest_days": nil},
+		s.get("/account/retention")["usage"])
 
 	for body, message := range map[string]string{
 		`{"batches":61}`:   "Must be between 1 and 60 days, for which the operator of this service keeps it",
 		`{"deliveries":6}`: "Must be at least 7",
 	} {
-		assert.Contains(t, string(s.Do(http.MethodPut, "/account/retention", body).Want(http.StatusUnprocessableEntity).Body), message)
+		assert.Contains(t, string(s.Do(http.MethodPut, "/account/retention",
+			body).Want(http.StatusUnprocessableEntity).Body), message)
 	}
 	set30 := s.Do(http.MethodPut, "/account/retention", `{"batches":30,"usage":40}`).Want(http.StatusOK).JSON()
-	assert.Equal(t, map[string]any{"days": 30.0, "own_days": 30.0, "shortest_days": 1.0, "longest_days": 60.0}, set30["batches"])
+	assert.Equal(t, map[string]any{"days": 30.0, "own_days": 30.0, "shortest_days": 1.0, "longest_days": 60.0},
+		set30["batches"])
 	assert.Equal(t, set30, s.get("/account/retention"))
 	assert.Equal(t, kept, theirs.Do(http.MethodGet, "/account/retention", nil).JSON()["batches"])
 
@@ -84,18 +90,21 @@ func TestRetention(t *testing.T) {
 	_, again := s.retry(old, `{"job_statuses":["rejected"]}`)
 	s.await(again)
 	before := s.leftOf(old, set)
-	for _, table := range []string{"batch WHERE id", "batch_count WHERE batch_id", "slice WHERE batch_id", "fragment WHERE batch_id", "page WHERE set_id", "record_set WHERE id"} {
+	for _, table := range []string{"batch WHERE id", "batch_count WHERE batch_id", "slice WHERE batch_id",
+		"fragment WHERE batch_id", "page WHERE set_id", "record_set WHERE id"} {
 		assert.Contains(t, before, table)
 	}
 
 	s.aDayLater(2)
 	s.Do(http.MethodGet, "/flows/batches/"+small, nil).Want(http.StatusNotFound)
-	assert.Equal(t, "partially_failed", s.get("/flows/batches/" + old)["status"], "its records were retried two days ago")
+	assert.Equal(t, "partially_failed", s.get("/flows/batches/" + old)["status"],
+		"its records were retried two days ago")
 	assert.Equal(t, before, s.leftOf(old, set))
 	assert.Equal(t, http.StatusOK, theirs.Do(http.MethodGet, "/flows/batches/"+other, nil).Status)
 
 	s.aDayLater(29)
-	for _, path := range []string{"/flows/batches/" + old, "/flows/batches/" + again, "/flows/record-sets/" + set, "/flows/jobs/" + old + ".0", "/flows/batches/" + old + "/results"} {
+	for _, path := range []string{"/flows/batches/" + old, "/flows/batches/" + again, "/flows/record-sets/" + set,
+		"/flows/jobs/" + old + ".0", "/flows/batches/" + old + "/results"} {
 		s.Do(http.MethodGet, path, nil).Want(http.StatusNotFound)
 	}
 	s.Do(http.MethodPost, "/flows/batches/"+old+"/retry", `{}`).Want(http.StatusNotFound)

@@ -14,13 +14,15 @@ import (
 )
 
 // RetryBatch starts a batch over records of another one; as a worker, as every start.
-func (h batchHandler) RetryBatch(ctx context.Context, req oas.OptBatchRetry, params oas.RetryBatchParams) (*oas.TriggerResult, error) {
+func (h batchHandler) RetryBatch(ctx context.Context, req oas.OptBatchRetry,
+	params oas.RetryBatchParams) (*oas.TriggerResult, error) {
 	caller := account.FromContext(ctx)
 	id, err := pathID("Batch", params.BatchID)
 	if err != nil {
 		return nil, err
 	}
-	in := run.RetryInput{OrgID: caller.OrgID, BatchID: id, CreatedBy: &caller.AccountID, Statuses: []run.Status{run.Failed, run.Rejected, run.Unprocessed}}
+	in := run.RetryInput{OrgID: caller.OrgID, BatchID: id, CreatedBy: &caller.AccountID,
+		Statuses: []run.Status{run.Failed, run.Rejected, run.Unprocessed}}
 	if asked := req.Value.JobStatuses; len(asked) > 0 {
 		in.Statuses = nil
 		for _, status := range asked {

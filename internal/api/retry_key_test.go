@@ -19,12 +19,13 @@ import (
 // knows as it did before, with its refusals too.
 type keyedReceiver struct {
 	mu sync.Mutex
-	// refuse and cut are the paths that it refuses, and those whose connections it cuts after it has done what they ask.
+	// refuse and cut are the paths that it refuses, and those whose connections it cuts after it has done what they
+	// ask.
 	refuse, cut map[string]bool
 	// conflict are the paths at which it answers 409 to a key that it knows, and does nothing.
 	conflict map[string]bool
-	// keys are those that came to a path, each once; done is how often it did what the path asks, and refused which keys
-	// it refused.
+	// keys are those that came to a path, each once; done is how often it did what the path asks, and refused which
+	// keys it refused.
 	keys    map[string][]string
 	done    map[string]int
 	refused map[string]bool
@@ -97,7 +98,8 @@ func serveKeyed(t *testing.T) (*stack, *keyedReceiver) {
 // post is a task that posts to a path of the receiver, in so many attempts.
 func (k *keyedReceiver) post(id, path string, attempts int, more string) string {
 	return fmt.Sprintf(`{"id":%q,"action_id":"core__http__request","retry":{"max_attempts":%d,"initial_seconds":1},
-		"params":{"method":"POST","url":"%s/%s","idempotency_header":"Idempotency-Key"}%s}`, id, attempts, k.url, path, more)
+		"params":{"method":"POST","url":"%s/%s","idempotency_header":"Idempotency-Key"}%s}`, id, attempts, k.url, path,
+		more)
 }
 
 // TestRetry_Keys: a record whose call may have arrived comes again under the same idempotency key, over all retries, so
@@ -129,7 +131,8 @@ func TestRetry_Keys(t *testing.T) {
 	}
 }
 
-// TestRetry_KeysOfConflict: who is told that its kept key is known learns nothing of the first call, and keeps it further.
+// TestRetry_KeysOfConflict: who is told that its kept key is known learns nothing of the first call, and keeps it
+// further.
 func TestRetry_KeysOfConflict(t *testing.T) {
 	t.Parallel()
 	s, k := serveKeyed(t)
@@ -146,7 +149,8 @@ func TestRetry_KeysOfConflict(t *testing.T) {
 	assert.Equal(t, [2]int{1, 1}, k.seen("/cut"), "it came once")
 }
 
-// TestRetry_KeysOfRefusal: a call that may have arrived, and whose next attempt was refused, was not done: it gets a new key.
+// TestRetry_KeysOfRefusal: a call that may have arrived, and whose next attempt was refused, was not done: it gets a
+// new key.
 func TestRetry_KeysOfRefusal(t *testing.T) {
 	t.Parallel()
 	s, k := serveKeyed(t)
@@ -161,7 +165,8 @@ func TestRetry_KeysOfRefusal(t *testing.T) {
 	assert.Equal(t, [2]int{2, 1}, k.seen("/turns"))
 }
 
-// TestRetry_KeysOfStep: of tasks of one step the one that may have arrived keeps its key, whatever became of the others.
+// TestRetry_KeysOfStep: of tasks of one step the one that may have arrived keeps its key, whatever became of the
+// others.
 func TestRetry_KeysOfStep(t *testing.T) {
 	t.Parallel()
 	s, k := serveKeyed(t)
@@ -182,7 +187,8 @@ func TestRetry_KeysOfWaiting(t *testing.T) {
 	k.behave(nil, []string{"/cut"})
 	batch := s.trigger(s.define(`[{"id":"s","tasks":[{"id":"t","action_id":"core__http__request",
 		"retry":{"max_attempts":2,"initial_seconds":3600},
-		"params":{"method":"POST","url":"`+k.url+`/cut","idempotency_header":"Idempotency-Key"}}]}]`), `{"input_data":{}}`)
+		"params":{"method":"POST","url":"`+k.url+`/cut","idempotency_header":"Idempotency-Key"}}]}]`),
+		`{"input_data":{}}`)
 	s.until(batch, func(map[string]any) bool {
 		return k.seen("/cut") == [2]int{1, 1} && counted(s.get("/flows/batches/" + batch))["queued"] == 1
 	})
@@ -195,7 +201,8 @@ func TestRetry_KeysOfWaiting(t *testing.T) {
 	assert.Equal(t, [2]int{1, 1}, k.seen("/cut"))
 }
 
-// TestRetry_KeysOfElements: the elements of a for_each begin anew together, and those that were done are not done twice.
+// TestRetry_KeysOfElements: the elements of a for_each begin anew together, and those that were done are not done
+// twice.
 func TestRetry_KeysOfElements(t *testing.T) {
 	t.Parallel()
 	s, k := serveKeyed(t)

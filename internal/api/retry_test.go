@@ -28,11 +28,13 @@ func (s *stack) number(sql string, args ...any) (n int) {
 
 const nothingLeft = "No job of the batch can be retried: none has the statuses asked for, or their retries are under way, succeeded or may have"
 
-// TestRetry_Rejected retries rows of a bulk call that are scattered over a record set, and reads the sparse batch in every way.
+// TestRetry_Rejected retries rows of a bulk call that are scattered over a record set, and reads the sparse batch in
+// every way.
 func TestRetry_Rejected(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, true)
-	s.sim.SetAccount("acme", dialersim.AccountSettings{Rules: []dialersim.Rule{{Kind: "equals", Field: "bad", Value: []byte(`"yes"`)}}})
+	s.sim.SetAccount("acme", dialersim.AccountSettings{Rules: []dialersim.Rule{{Kind: "equals", Field: "bad",
+		Value: []byte(`"yes"`)}}})
 	rows := rowsOf(700)
 	var bad []int
 	for i := 5; i < len(rows); i += 100 {
@@ -40,7 +42,8 @@ func TestRetry_Rejected(t *testing.T) {
 		bad = append(bad, i)
 	}
 	set := s.upload(rows)
-	batch := s.Do(http.MethodPost, "/flows/definitions/"+s.define(uploadSteps)+"/trigger", fmt.Sprintf(`{"record_set_id":%q,"metadata":{"a":1.50}}`, set)).
+	batch := s.Do(http.MethodPost, "/flows/definitions/"+s.define(uploadSteps)+"/trigger",
+		fmt.Sprintf(`{"record_set_id":%q,"metadata":{"a":1.50}}`, set)).
 		Want(http.StatusOK).JSON()["batch_id"].(string)
 	require.Equal(t, map[string]int{"accepted": 693, "rejected": 7}, counted(s.await(batch)))
 	s.sim.SetAccount("acme", dialersim.AccountSettings{Rules: []dialersim.Rule{}})
@@ -55,7 +58,8 @@ func TestRetry_Rejected(t *testing.T) {
 	assert.NotNil(t, started["estimate"])
 	b := s.await(again)
 	assert.Equal(t, map[string]int{"accepted": 7}, counted(b))
-	assert.Equal(t, []any{"completed", 100.0, batch, batch, "retry", set}, []any{b["status"], b["progress_percent"], b["retry_of"], b["trigger_source"], b["trigger_type"], b["record_set_id"]})
+	assert.Equal(t, []any{"completed", 100.0, batch, batch, "retry", set}, []any{b["status"], b["progress_percent"],
+		b["retry_of"], b["trigger_source"], b["trigger_type"], b["record_set_id"]})
 	assert.Equal(t, s.get("/flows/batches/" + batch)["metadata"], b["metadata"])
 	assert.Nil(t, s.get("/flows/batches/" + batch)["retry_of"])
 	assert.Equal(t, batch, s.get("/data/record-sets/" + set)["batch_id"], "the set stays with its batch")
@@ -85,8 +89,10 @@ func (s *stack) wantSparse(batch string, positions []int, rows []string) {
 		require.NoError(t, err)
 		assert.JSONEq(t, rows[p], string(input))
 		assert.Equal(t, 1.0, job["attempts"])
-		s.Do(http.MethodGet, fmt.Sprintf("/flows/jobs/%s.%d", batch, p+1), nil).Detail(http.StatusNotFound, "Job not found")
-		s.Do(http.MethodGet, fmt.Sprintf("/flows/executions/%s.%d.1", batch, p+1), nil).Detail(http.StatusNotFound, "Execution not found")
+		s.Do(http.MethodGet, fmt.Sprintf("/flows/jobs/%s.%d", batch, p+1), nil).Detail(http.StatusNotFound,
+			"Job not found")
+		s.Do(http.MethodGet, fmt.Sprintf("/flows/executions/%s.%d.1", batch, p+1), nil).Detail(http.StatusNotFound,
+			"Execution not found")
 		assert.Equal(t, "completed", s.execution(batch, p).Status)
 		assert.Len(t, s.pages(fmt.Sprintf("/flows/executions?job_id=%s.%d", batch, p), 5), 1)
 		for _, list := range []string{"results", "jobs"} {
@@ -102,12 +108,14 @@ func (s *stack) wantSparse(batch string, positions []int, rows []string) {
 		assert.JSONEq(t, string(results[i]), string(lines[0]))
 	}
 	assert.Empty(t, s.lines(fmt.Sprintf("/flows/batches/%s/results?format=ndjson&skip=%d", batch, len(positions))))
-	for _, path := range []string{"/flows/jobs?batch_id=" + batch, "/flows/jobs?status=accepted&batch_id=" + batch, "/flows/executions?status=completed&batch_id=" + batch} {
+	for _, path := range []string{"/flows/jobs?batch_id=" + batch, "/flows/jobs?status=accepted&batch_id=" + batch,
+		"/flows/executions?status=completed&batch_id=" + batch} {
 		assert.Len(t, s.pages(path, 3), len(positions), path)
 	}
 }
 
-// TestRetry_Resumes: records go on at the step that failed, with the outputs of all steps before, however often they are retried.
+// TestRetry_Resumes: records go on at the step that failed, with the outputs of all steps before, however often they
+// are retried.
 func TestRetry_Resumes(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, true)
@@ -140,7 +148,8 @@ func TestRetry_Resumes(t *testing.T) {
 			assert.Equal(t, 1, n, "%s in %s", key, list)
 		}
 	}
-	assert.Zero(t, s.number(`SELECT count(*) FROM flow.fragment WHERE batch_id = ANY($1) AND step_no = 0`, []string{second, third, fourth}), "the first step is not done again")
+	assert.Zero(t, s.number(`SELECT count(*) FROM flow.fragment WHERE batch_id = ANY($1) AND step_no = 0`,
+		[]string{second, third, fourth}), "the first step is not done again")
 	assert.Zero(t, s.number(`SELECT count(*) FROM flow.fragment WHERE batch_id = ANY($1) AND step_no = 1 AND task_no = 1`, []string{second, third, fourth}), "nor the task that came out well")
 	position := int(field[float64](t, s.pages("/flows/batches/"+fourth+"/results", 50)[7], "position"))
 	e := s.execution(fourth, position)
@@ -152,13 +161,14 @@ func TestRetry_Resumes(t *testing.T) {
 	assert.GreaterOrEqual(t, job["started_at"], job["created_at"])
 }
 
-// TestRetry_Outputs: of a step that a retry goes on in, outputs show what earlier batches did, and attempts what it did itself. Its
-// records are scattered over theirs, so that each lies elsewhere in a slice of every batch.
+// TestRetry_Outputs: of a step that a retry goes on in, outputs show what earlier batches did, and attempts what it did
+// itself. Its records are scattered over theirs, so that each lies elsewhere in a slice of every batch.
 func TestRetry_Outputs(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, true)
 	refuse := func(field string) {
-		s.sim.SetAccount("acme", dialersim.AccountSettings{Rules: []dialersim.Rule{{Kind: "equals", Field: field, Value: []byte(`"yes"`)}}})
+		s.sim.SetAccount("acme", dialersim.AccountSettings{Rules: []dialersim.Rule{{Kind: "equals", Field: field,
+			Value: []byte(`"yes"`)}}})
 	}
 	rows := rowsOf(600)
 	var worse []int
@@ -213,16 +223,21 @@ func TestRetry_Outputs(t *testing.T) {
 	}
 }
 
-// TestRetry_Unprocessed: what was never sent costs a few rows for a thousand records, and can be cancelled and retried again.
+// TestRetry_Unprocessed: what was never sent costs a few rows for a thousand records, and can be cancelled and retried
+// again.
 func TestRetry_Unprocessed(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, false)
 	batch := s.trigger(s.define(uploadSteps), fmt.Sprintf(`{"record_set_id":%q}`, s.upload(rowsOf(5000))))
-	s.Do(http.MethodPost, "/flows/batches/"+batch+"/retry", nil).Detail(http.StatusConflict, "Batch is queued; only a batch that is over can be retried")
+	s.Do(http.MethodPost, "/flows/batches/"+batch+"/retry", nil).Detail(http.StatusConflict,
+		"Batch is queued; only a batch that is over can be retried")
 	s.Do(http.MethodPost, "/flows/batches/"+batch+"/cancel", nil).Want(http.StatusOK)
-	s.Do(http.MethodPost, "/flows/batches/"+batch+"/retry", `{"job_statuses":["failed","rejected"]}`).Detail(http.StatusConflict, nothingLeft)
-	s.Do(http.MethodPost, "/flows/batches/"+batch+"/retry", `{"job_statuses":["done"],"why":1}`).Invalid("body.job_statuses.0 enum", "body.why extra_forbidden")
-	s.Do(http.MethodPost, "/flows/batches/"+batch+"/retry", `{"job_statuses":[]}`).Invalid("body.job_statuses too_short")
+	s.Do(http.MethodPost, "/flows/batches/"+batch+"/retry", `{"job_statuses":["failed","rejected"]}`).Detail(
+		http.StatusConflict, nothingLeft)
+	s.Do(http.MethodPost, "/flows/batches/"+batch+"/retry", `{"job_statuses":["done"],"why":1}`).Invalid(
+		"body.job_statuses.0 enum", "body.why extra_forbidden")
+	s.Do(http.MethodPost, "/flows/batches/"+batch+"/retry", `{"job_statuses":[]}`).Invalid(
+		"body.job_statuses too_short")
 	s.other.Do(http.MethodPost, "/flows/batches/"+batch+"/retry", nil).Detail(http.StatusNotFound, "Batch not found")
 
 	started, again := s.retry(batch, "")
@@ -247,5 +262,6 @@ func TestRetry_Unprocessed(t *testing.T) {
 	assert.Equal(t, fourth+".4.1", started["execution_id"])
 	s.Do(http.MethodPost, "/flows/batches/"+fourth+"/cancel", nil).Want(http.StatusOK)
 	s.Do(http.MethodDelete, "/flows/definitions/"+b["definition_id"].(string), nil).Want(http.StatusNoContent)
-	s.Do(http.MethodPost, "/flows/batches/"+batch+"/retry", nil).Detail(http.StatusConflict, "The definition of the batch was deleted; start its records with another one")
+	s.Do(http.MethodPost, "/flows/batches/"+batch+"/retry", nil).Detail(http.StatusConflict,
+		"The definition of the batch was deleted; start its records with another one")
 }

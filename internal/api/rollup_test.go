@@ -47,8 +47,8 @@ func (s *stack) age(hours int, batches ...string) {
 	}
 }
 
-// TestRollup: dashboards and usage say the same whether batches are rolled up or not: what had ended by then, what ends later, what
-// changes after its end, and what is deleted.
+// TestRollup: dashboards and usage say the same whether batches are rolled up or not: what had ended by then, what ends
+// later, what changes after its end, and what is deleted.
 func TestRollup(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, true)
@@ -111,7 +111,8 @@ func TestRollup(t *testing.T) {
 	assert.GreaterOrEqual(t, s.dashboard("?period=24h").BatchCounts["completed"], int64(3))
 }
 
-// TestRollup_Retention: old batches are not deleted before they are rolled up, and their figures stay as long as usage does.
+// TestRollup_Retention: old batches are not deleted before they are rolled up, and their figures stay as long as usage
+// does.
 func TestRollup_Retention(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, true)

@@ -19,7 +19,8 @@ import (
 	"flowlane/internal/app"
 )
 
-// crm is a platform whose calls carry up to 100 records, and whose answers say of each what became of it, as HubSpot does.
+// crm is a platform whose calls carry up to 100 records, and whose answers say of each what became of it, as HubSpot
+// does.
 const crm = `
 id: crm
 name: CRM
@@ -87,7 +88,8 @@ services:
         call: {<<: *call, path: /batch/create}
 `
 
-// contacts plays the platform: 190 calls in any 10 seconds and 9 in any second, 100 records a call, each of one contact.
+// contacts plays the platform: 190 calls in any 10 seconds and 9 in any second, 100 records a call, each of one
+// contact.
 type contacts struct {
 	mu    sync.Mutex
 	calls []time.Time
@@ -129,12 +131,15 @@ func (c *contacts) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		among[id] = true
 		switch {
 		case strings.HasPrefix(id, "bad"):
-			out["errors"] = append(out["errors"], map[string]any{"category": "VALIDATION_ERROR", "message": "bad " + id, "context": map[string]any{"trace": []any{trace}}})
+			out["errors"] = append(out["errors"], map[string]any{"category": "VALIDATION_ERROR", "message": "bad " + id,
+				"context": map[string]any{"trace": []any{trace}}})
 		case strings.HasPrefix(id, "busy") && c.seen[id] == 1:
-			out["errors"] = append(out["errors"], map[string]any{"category": "CONFLICT", "message": "busy", "context": map[string]any{"trace": []any{trace}}})
+			out["errors"] = append(out["errors"], map[string]any{"category": "CONFLICT", "message": "busy",
+				"context": map[string]any{"trace": []any{trace}}})
 		case strings.HasPrefix(id, "lost") && c.seen[id] == 1: // taken, and not named
 		default:
-			out["results"] = append(out["results"], map[string]any{"id": "c-" + id, "new": c.seen[id] == 1, "objectWriteTraceId": trace})
+			out["results"] = append(out["results"], map[string]any{"id": "c-" + id, "new": c.seen[id] == 1,
+				"objectWriteTraceId": trace})
 		}
 	}
 	if len(out["errors"]) > 0 {
@@ -155,7 +160,8 @@ func serveContacts(t *testing.T) (s *stack, c *contacts, credential string) {
 		c.CatalogDir, c.BaseURLs["crm"] = dir, platform.URL
 		c.AllowHosts = append(c.AllowHosts, strings.TrimPrefix(platform.URL, "http://"))
 	})
-	made := s.Do(http.MethodPost, "/credentials", `{"name":"crm","platform_id":"crm","auth_method":"api_key","api_key_placement":{"header_name":"X-Key"},"credentials":{"api_key":"k"}}`).
+	made := s.Do(http.MethodPost, "/credentials",
+		`{"name":"crm","platform_id":"crm","auth_method":"api_key","api_key_placement":{"header_name":"X-Key"},"credentials":{"api_key":"k"}}`).
 		Want(http.StatusCreated).JSON()
 	return s, c, made["id"].(string)
 }
@@ -186,7 +192,8 @@ func TestRowResults(t *testing.T) {
 			want[i] = "rejected VALIDATION_ERROR bad " + id
 		}
 	}
-	batch := s.trigger(s.define(fmt.Sprintf(contactSteps, "upsert", credential)), fmt.Sprintf(`{"record_set_id":%q}`, s.upload(rows)))
+	batch := s.trigger(s.define(fmt.Sprintf(contactSteps, "upsert", credential)), fmt.Sprintf(`{"record_set_id":%q}`,
+		s.upload(rows)))
 	assert.Equal(t, map[string]int{"accepted": 1800, "rejected": 200}, counted(s.await(batch)))
 	got := make([]string, 2000)
 	for _, line := range s.lines("/flows/batches/" + batch + "/results?format=ndjson") {
@@ -219,22 +226,28 @@ func TestRowResults(t *testing.T) {
 	assert.Equal(t, 24, again)
 }
 
-// TestRowResults_Open: a record of which the answer says nothing is unresolved, by itself: its call did what it said of the
-// others, and nothing goes twice.
+// TestRowResults_Open: a record of which the answer says nothing is unresolved, by itself: its call did what it said of
+// the others, and nothing goes twice.
 func TestRowResults_Open(t *testing.T) {
 	t.Parallel()
 	s, platform, credential := serveContacts(t)
 	rows := make([]string, 600) // over several pages
 	for i := range rows {
-		rows[i] = fmt.Sprintf(`{"id":"%s%d","n":%d}`, map[int]string{0: "lost", 99: "lost", 255: "lost", 250: "bad", 599: "lost"}[i]+"x", i, i)
+		rows[i] = fmt.Sprintf(`{"id":"%s%d","n":%d}`, map[int]string{0: "lost", 99: "lost", 255: "lost", 250: "bad",
+			599: "lost"}[i]+"x", i, i)
 	}
-	batch := s.trigger(s.define(fmt.Sprintf(contactSteps, "create", credential)), fmt.Sprintf(`{"record_set_id":%q}`, s.upload(rows)))
-	b := s.until(batch, func(b map[string]any) bool { return counted(b)["accepted"] == 595 && counted(b)["unresolved"] == 4 })
+	batch := s.trigger(s.define(fmt.Sprintf(contactSteps, "create", credential)), fmt.Sprintf(`{"record_set_id":%q}`,
+		s.upload(rows)))
+	b := s.until(batch, func(b map[string]any) bool {
+		return counted(b)["accepted"] == 595 &&
+			counted(b)["unresolved"] == 4
+	})
 	assert.Equal(t, map[string]int{"accepted": 595, "unresolved": 4, "rejected": 1}, counted(b))
 	assert.Equal(t, "running", b["status"])
 	job := s.get("/flows/jobs/" + batch + ".255")
 	assert.Equal(t, "unresolved", job["status"])
-	assert.Contains(t, job["error"].(map[string]any)["message"], "its answer does not say what became of the record (status 207)")
+	assert.Contains(t, job["error"].(map[string]any)["message"],
+		"its answer does not say what became of the record (status 207)")
 	assert.Equal(t, "accepted", s.get("/flows/jobs/" + batch + ".254")["status"])
 	for position, outcome := range map[int]string{0: "accepted", 99: "rejected", 255: "accepted", 599: "requeue"} {
 		s.resolve(batch, position, fmt.Sprintf(`{"outcome":%q}`, outcome))
@@ -246,7 +259,8 @@ func TestRowResults_Open(t *testing.T) {
 		}
 		assert.Equal(t, 1, n, id)
 	}
-	assert.Zero(t, s.number(`SELECT count(*) FROM flow.call WHERE state NOT IN ('settled', 'refused')`), "no call is left in doubt")
+	assert.Zero(t, s.number(`SELECT count(*) FROM flow.call WHERE state NOT IN ('settled', 'refused')`),
+		"no call is left in doubt")
 	assert.Zero(t, s.number(`SELECT count(*) FROM flow.part`))
 }
 
@@ -258,7 +272,8 @@ func TestRowResults_Distinct(t *testing.T) {
 	for i := range rows {
 		rows[i] = fmt.Sprintf(`{"id":"x%d","n":%d}`, i%16, i)
 	}
-	batch := s.trigger(s.define(fmt.Sprintf(contactSteps, "create", credential)), `{"records":[`+strings.Join(rows, ",")+`]}`)
+	batch := s.trigger(s.define(fmt.Sprintf(contactSteps, "create", credential)), `{"records":[`+
+		strings.Join(rows, ",")+`]}`)
 	assert.Equal(t, map[string]int{"accepted": 40}, counted(s.await(batch)))
 	platform.mu.Lock()
 	defer platform.mu.Unlock()

@@ -19,7 +19,8 @@ const (
 
 // beyond are reads whose answers row-level security does not narrow, and why.
 var beyond = map[string]string{
-	"getAttribution": ofAccount, "getDomain": ofAccount, "getHeadroom": ofAccount, "getMargins": ofAccount, "getQueue": ofAccount,
+	"getAttribution": ofAccount, "getDomain": ofAccount, "getHeadroom": ofAccount, "getMargins": ofAccount,
+	"getQueue":    ofAccount,
 	"listDomains": ofAccount, "listUsageHistory": ofAccount,
 	"getRetention": nothingStored, "listEventKinds": nothingStored,
 }

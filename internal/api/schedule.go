@@ -27,7 +27,8 @@ type scheduleHandler struct {
 func (h scheduleHandler) ListSchedules(ctx context.Context, params oas.ListSchedulesParams) (*oas.ScheduleList, error) {
 	caller := account.FromContext(ctx)
 	when := created{params.Order, params.CreatedAfter, params.CreatedBefore}
-	p, err := pageOf("schedules", caller.OrgID, params.Limit, params.Skip, params.Cursor, params.DefinitionID, "\x00", when)
+	p, err := pageOf("schedules", caller.OrgID, params.Limit, params.Skip, params.Cursor, params.DefinitionID, "\x00",
+		when)
 	if err != nil {
 		return nil, err
 	}
@@ -49,10 +50,13 @@ func (h scheduleHandler) ListSchedules(ctx context.Context, params oas.ListSched
 	return &list, nil
 }
 
-func (h scheduleHandler) CreateSchedule(ctx context.Context, req *oas.ScheduleInput, _ oas.CreateScheduleParams) (*oas.Schedule, error) {
+func (h scheduleHandler) CreateSchedule(ctx context.Context, req *oas.ScheduleInput,
+	_ oas.CreateScheduleParams) (*oas.Schedule, error) {
 	caller := account.FromContext(ctx)
-	in := scheduleInput{bodyID(req.DefinitionID), req.Description, req.CronExpression, req.Timezone, req.Enabled, req.InputData, req.Metadata, req.CatchUpSeconds, req.OverlapPolicy}
-	out, err := answerSchedule(h.schedules.Create(ctx, caller.OrgID, caller.AccountID, in.all(), keepCreated(answerSchedule)))
+	in := scheduleInput{bodyID(req.DefinitionID), req.Description, req.CronExpression, req.Timezone, req.Enabled,
+		req.InputData, req.Metadata, req.CatchUpSeconds, req.OverlapPolicy}
+	out, err := answerSchedule(h.schedules.Create(ctx, caller.OrgID, caller.AccountID, in.all(),
+		keepCreated(answerSchedule)))
 	if err != nil {
 		return nil, notMade(ctx, err, "Schedule create failed, record cleaned up")
 	}
@@ -67,36 +71,42 @@ func (h scheduleHandler) GetSchedule(ctx context.Context, params oas.GetSchedule
 	return answerSchedule(h.schedules.Get(ctx, account.FromContext(ctx).OrgID, id))
 }
 
-func (h scheduleHandler) ReplaceSchedule(ctx context.Context, req *oas.ScheduleReplace, params oas.ReplaceScheduleParams) (*oas.Schedule, error) {
+func (h scheduleHandler) ReplaceSchedule(ctx context.Context, req *oas.ScheduleReplace,
+	params oas.ReplaceScheduleParams) (*oas.Schedule, error) {
 	id, err := pathID("Schedule", params.ScheduleID)
 	if err != nil {
 		return nil, err
 	}
-	in := scheduleInput{bodyID(req.DefinitionID), req.Description, req.CronExpression, req.Timezone, req.Enabled, req.InputData, req.Metadata, req.CatchUpSeconds, req.OverlapPolicy}
-	return answerSchedule(h.schedules.Change(ctx, account.FromContext(ctx).OrgID, id, func(schedule.Input) schedule.Input { return in.all() }))
+	in := scheduleInput{bodyID(req.DefinitionID), req.Description, req.CronExpression, req.Timezone, req.Enabled,
+		req.InputData, req.Metadata, req.CatchUpSeconds, req.OverlapPolicy}
+	return answerSchedule(h.schedules.Change(ctx, account.FromContext(ctx).OrgID, id,
+		func(schedule.Input) schedule.Input { return in.all() }))
 }
 
-func (h scheduleHandler) UpdateSchedule(ctx context.Context, req *oas.ScheduleUpdate, params oas.UpdateScheduleParams) (*oas.Schedule, error) {
+func (h scheduleHandler) UpdateSchedule(ctx context.Context, req *oas.ScheduleUpdate,
+	params oas.UpdateScheduleParams) (*oas.Schedule, error) {
 	id, err := pathID("Schedule", params.ScheduleID)
 	if err != nil {
 		return nil, err
 	}
-	return answerSchedule(h.schedules.Change(ctx, account.FromContext(ctx).OrgID, id, func(in schedule.Input) schedule.Input {
-		if req.DefinitionID.Set {
-			in.DefinitionID = bodyID(req.DefinitionID.Value)
-		}
-		in.Description, in.Cron, in.Enabled = req.Description.Or(in.Description), req.CronExpression.Or(in.Cron), req.Enabled.Or(in.Enabled)
-		in.Timezone = req.Timezone.Or(in.Timezone)
-		if req.InputData.Set {
-			in.InputData = dataOf(req.InputData)
-		}
-		if req.Metadata.Set {
-			in.Metadata = jsonraw.Object(req.Metadata.Value).Bytes()
-		}
-		in.CatchUpSeconds = int32(req.CatchUpSeconds.Or(int(in.CatchUpSeconds)))
-		in.OverlapPolicy = string(req.OverlapPolicy.Or(oas.ScheduleUpdateOverlapPolicy(in.OverlapPolicy)))
-		return in
-	}))
+	return answerSchedule(h.schedules.Change(ctx, account.FromContext(ctx).OrgID, id,
+		func(in schedule.Input) schedule.Input {
+			if req.DefinitionID.Set {
+				in.DefinitionID = bodyID(req.DefinitionID.Value)
+			}
+			in.Description, in.Cron, in.Enabled = req.Description.Or(in.Description), req.CronExpression.Or(in.Cron),
+				req.Enabled.Or(in.Enabled)
+			in.Timezone = req.Timezone.Or(in.Timezone)
+			if req.InputData.Set {
+				in.InputData = dataOf(req.InputData)
+			}
+			if req.Metadata.Set {
+				in.Metadata = jsonraw.Object(req.Metadata.Value).Bytes()
+			}
+			in.CatchUpSeconds = int32(req.CatchUpSeconds.Or(int(in.CatchUpSeconds)))
+			in.OverlapPolicy = string(req.OverlapPolicy.Or(oas.ScheduleUpdateOverlapPolicy(in.OverlapPolicy)))
+			return in
+		}))
 }
 
 func (h scheduleHandler) DeleteSchedule(ctx context.Context, params oas.DeleteScheduleParams) error {
@@ -107,14 +117,16 @@ func (h scheduleHandler) DeleteSchedule(ctx context.Context, params oas.DeleteSc
 	return h.schedules.Delete(ctx, account.FromContext(ctx).OrgID, id)
 }
 
-func (h scheduleHandler) ListScheduleFires(ctx context.Context, params oas.ListScheduleFiresParams) (*oas.FireList, error) {
+func (h scheduleHandler) ListScheduleFires(ctx context.Context,
+	params oas.ListScheduleFiresParams) (*oas.FireList, error) {
 	caller := account.FromContext(ctx)
 	id, err := pathID("Schedule", params.ScheduleID)
 	if err != nil {
 		return nil, err
 	}
 	when := created{params.Order, params.CreatedAfter, params.CreatedBefore}
-	p, err := pageOf("schedule-fires", caller.OrgID, params.Limit, params.Skip, params.Cursor, id, params.Status.Value, "\x00", when)
+	p, err := pageOf("schedule-fires", caller.OrgID, params.Limit, params.Skip, params.Cursor, id, params.Status.Value,
+		"\x00", when)
 	if err != nil {
 		return nil, err
 	}
@@ -169,7 +181,8 @@ type scheduleInput struct {
 
 func (in *scheduleInput) all() schedule.Input {
 	return schedule.Input{
-		DefinitionID: in.definition, Description: in.description, Cron: in.cron, Timezone: in.timezone.Or(schedule.UTC), Enabled: in.enabled.Or(true), InputData: dataOf(in.data),
+		DefinitionID: in.definition, Description: in.description, Cron: in.cron, Timezone: in.timezone.Or(schedule.UTC),
+		Enabled: in.enabled.Or(true), InputData: dataOf(in.data),
 		Metadata: jsonraw.Object(in.metadata.Value).Bytes(), CatchUpSeconds: int32(in.catchUp.Or(3600)),
 		OverlapPolicy: string(in.overlap.Or(oas.OverlapPolicyAllow)),
 	}
@@ -210,7 +223,8 @@ func nextFiresOf(slots []schedule.Slot) []oas.NextFire {
 // neverFires is said of an expression that names no time to come.
 const neverFires = "cron_expression: it never fires, because no day to come has this date"
 
-func (h scheduleHandler) PreviewSchedule(ctx context.Context, req *oas.SchedulePreviewRequest) (*oas.SchedulePreview, error) {
+func (h scheduleHandler) PreviewSchedule(ctx context.Context,
+	req *oas.SchedulePreviewRequest) (*oas.SchedulePreview, error) {
 	slots, err := h.schedules.Preview(ctx, req.CronExpression, req.Timezone.Or(schedule.UTC), req.Count.Or(0))
 	if err != nil {
 		return nil, err
@@ -224,10 +238,13 @@ func (h scheduleHandler) PreviewSchedule(ctx context.Context, req *oas.ScheduleP
 
 func scheduleOf(s *schedule.Schedule) oas.Schedule {
 	out := oas.Schedule{
-		ID: s.ID.String(), OrgID: s.OrgID.String(), DefinitionID: s.DefinitionID.String(), Description: s.Description, CronExpression: s.CronExpression,
-		Timezone: s.Timezone, Warnings: []string{},
-		Enabled: s.Enabled, InputData: oas.NilFreeObject{Null: true}, Metadata: oas.FreeObject(s.Metadata), CatchUpSeconds: int(s.CatchUpSeconds),
-		OverlapPolicy: oas.OverlapPolicy(s.OverlapPolicy), NextFireAt: oas.NilDateTime{Null: true}, LastFiredAt: nilTime(s.LastFiredAt),
+		ID: s.ID.String(), OrgID: s.OrgID.String(), DefinitionID: s.DefinitionID.String(), Description: s.Description,
+		CronExpression: s.CronExpression,
+		Timezone:       s.Timezone, Warnings: []string{},
+		Enabled: s.Enabled, InputData: oas.NilFreeObject{Null: true}, Metadata: oas.FreeObject(s.Metadata),
+		CatchUpSeconds: int(s.CatchUpSeconds),
+		OverlapPolicy:  oas.OverlapPolicy(s.OverlapPolicy), NextFireAt: oas.NilDateTime{Null: true},
+		LastFiredAt:    nilTime(s.LastFiredAt),
 		LastFireStatus: lastFireOf(s), CreatedAt: s.CreatedAt.UTC(), UpdatedAt: s.UpdatedAt.UTC(),
 	}
 	if s.InputData != nil {
@@ -258,7 +275,8 @@ func lastFireOf(s *schedule.Schedule) oas.NilScheduleLastFireStatus {
 }
 
 func fireOf(f db.FlowScheduleFire) oas.Fire {
-	return oas.Fire{ID: f.ID.String(), ScheduleID: f.ScheduleID.String(), SlotAt: f.SlotAt.UTC(), Manual: f.Manual, Status: oas.FireStatus(f.Status),
+	return oas.Fire{ID: f.ID.String(), ScheduleID: f.ScheduleID.String(), SlotAt: f.SlotAt.UTC(), Manual: f.Manual,
+		Status: oas.FireStatus(f.Status),
 		Reason: nilString(f.Reason), BatchID: nilID(f.BatchID), CreatedAt: f.CreatedAt.UTC()}
 }
 

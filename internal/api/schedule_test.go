@@ -20,7 +20,8 @@ import (
 
 // scheduleOf is the body of a schedule.
 func scheduleOf(definition, cron string, more ...string) string {
-	return fmt.Sprintf(`{"definition_id":%q,"description":"d","cron_expression":%q%s}`, definition, cron, strings.Join(append([]string{""}, more...), ","))
+	return fmt.Sprintf(`{"definition_id":%q,"description":"d","cron_expression":%q%s}`, definition, cron,
+		strings.Join(append([]string{""}, more...), ","))
 }
 
 // yearly is a schedule that fires when no test looks.
@@ -104,7 +105,8 @@ func TestSchedule_Fires(t *testing.T) {
 	assert.Equal(t, id, batch["schedule_id"])
 	assert.Equal(t, id, batch["trigger_source"])
 	assert.Equal(t, map[string]any{"a": "b"}, batch["metadata"])
-	assert.Contains(t, string(s.Do(http.MethodGet, "/flows/jobs/"+fire.BatchID+".0", nil).Want(http.StatusOK).Body), `"input_data":{"n":1.50}`)
+	assert.Contains(t, string(s.Do(http.MethodGet, "/flows/jobs/"+fire.BatchID+".0", nil).Want(http.StatusOK).Body),
+		`"input_data":{"n":1.50}`)
 	after := s.get(path)
 	assert.Equal(t, "success", after["last_fire_status"])
 	assert.NotNil(t, after["last_fired_at"])
@@ -136,14 +138,16 @@ func TestSchedule_Missed(t *testing.T) {
 			s.restart(true)
 			fires := s.decided(id, 5)
 			for i, f := range fires[:4] {
-				assert.Equal(t, fireRow{SlotAt: first.Add(time.Duration(i) * time.Hour), Status: "skipped", Reason: f.Reason}, f)
+				assert.Equal(t, fireRow{SlotAt: first.Add(time.Duration(i) * time.Hour), Status: "skipped",
+					Reason: f.Reason}, f)
 				assert.Contains(t, f.Reason, "Missed")
 			}
 			assert.Equal(t, first.Add(4*time.Hour), fires[4].SlotAt)
 			assert.Equal(t, tt.status, fires[4].Status)
 			assert.Equal(t, tt.status == "fired", fires[4].BatchID != "")
 			assert.Equal(t, tt.status == "skipped", fires[4].Reason != "")
-			assert.Len(t, s.pages("/flows/batches?schedule_id="+id, 10), map[string]int{"fired": 1, "skipped": 0}[tt.status])
+			assert.Len(t, s.pages("/flows/batches?schedule_id="+id, 10), map[string]int{"fired": 1,
+				"skipped": 0}[tt.status])
 			assert.Len(t, s.fires(id, "?status=skipped"), map[string]int{"fired": 4, "skipped": 5}[tt.status])
 		})
 	}
@@ -167,12 +171,14 @@ func TestSchedule_MissesMany(t *testing.T) {
 
 func TestSchedule_Overlap(t *testing.T) {
 	t.Parallel()
-	for policy, want := range map[string][]string{"allow": {"fired", "fired", "fired"}, "skip": {"fired", "skipped", "fired"}} {
+	for policy, want := range map[string][]string{"allow": {"fired", "fired", "fired"}, "skip": {"fired", "skipped",
+		"fired"}} {
 		t.Run(policy, func(t *testing.T) {
 			t.Parallel()
 			s := serveStack(t, true)
 			s.openHold("/admin/dispatch", `{}`)
-			id := s.schedule(scheduleOf(s.define(uploadSteps), "*/5 * * * *", `"overlap_policy":"`+policy+`"`, `"input_data":{"id":"k"}`))
+			id := s.schedule(scheduleOf(s.define(uploadSteps), "*/5 * * * *", `"overlap_policy":"`+policy+`"`,
+				`"input_data":{"id":"k"}`))
 			slot := next(t, s.get("/flows/schedules/"+id))
 			s.toSlot(slot)
 			first := s.decided(id, 1)[0]
@@ -221,7 +227,8 @@ func TestSchedule_RunNow(t *testing.T) {
 	got := s.get("/flows/schedules/" + id)
 	assert.Nil(t, got["next_fire_at"], "there is no 30th of February")
 	path := "/flows/schedules/" + id + "/run"
-	s.Do(http.MethodPost, path, `{"input_data":{"n":8},"a":1}`).Invalid("body.a extra_forbidden", "body.input_data extra_forbidden")
+	s.Do(http.MethodPost, path, `{"input_data":{"n":8},"a":1}`).Invalid("body.a extra_forbidden",
+		"body.input_data extra_forbidden")
 	s.Do(http.MethodPost, path, `[]`).Invalid("body value_error")
 	s.Do(http.MethodPost, path, `null`).Invalid("body value_error")
 	s.Do(http.MethodPost, path, `{`).Invalid("body json_invalid")
@@ -261,7 +268,8 @@ func TestSchedule_Change(t *testing.T) {
 	require.NoError(t, err)
 	same := s.Do(http.MethodPut, path, string(body)).Want(http.StatusOK).JSON()
 	assert.Equal(t, back["updated_at"], same["updated_at"])
-	s.Do(http.MethodPatch, path, `{"catch_up_seconds":5,"overlap_policy":"skip","metadata":{"a":1}}`).Want(http.StatusOK)
+	s.Do(http.MethodPatch, path, `{"catch_up_seconds":5,"overlap_policy":"skip","metadata":{"a":1}}`).Want(
+		http.StatusOK)
 	kept := s.Do(http.MethodPatch, path, `{"description":"other"}`).Want(http.StatusOK).JSON()
 	assert.InDelta(t, 5, kept["catch_up_seconds"], 0)
 	assert.Equal(t, "skip", kept["overlap_policy"])
@@ -290,13 +298,14 @@ func TestSchedule_Change(t *testing.T) {
 	s.Do(http.MethodDelete, "/flows/definitions/"+flow, nil).Want(http.StatusNoContent)
 }
 
-// Slots that had come when a schedule is changed, or switched off, and that no process has come to, are listed; what does not change
-// when slots come leaves them to whoever decides them.
+// Slots that had come when a schedule is changed, or switched off, and that no process has come to, are listed; what
+// does not change when slots come leaves them to whoever decides them.
 func TestSchedule_ChangedBeforeItsSlotsAreDecided(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, false)
 	flow := s.define(transformSteps)
-	bodies := map[string]string{"cron": `{"cron_expression":"30 * * * *"}`, "off": `{"enabled":false}`, "other": `{"description":"other"}`}
+	bodies := map[string]string{"cron": `{"cron_expression":"30 * * * *"}`, "off": `{"enabled":false}`,
+		"other": `{"description":"other"}`}
 	ids := map[string]string{}
 	for name := range bodies {
 		ids[name] = s.schedule(scheduleOf(flow, "0 * * * *"))
@@ -307,7 +316,8 @@ func TestSchedule_ChangedBeforeItsSlotsAreDecided(t *testing.T) {
 		s.Do(http.MethodPatch, "/flows/schedules/"+ids[name], body).Want(http.StatusOK)
 	}
 	const reason = "Missed: the schedule was changed before the service came to it"
-	lost := []fireRow{{SlotAt: slot, Status: "skipped", Reason: reason}, {SlotAt: slot.Add(time.Hour), Status: "skipped", Reason: reason}}
+	lost := []fireRow{{SlotAt: slot, Status: "skipped", Reason: reason}, {SlotAt: slot.Add(time.Hour),
+		Status: "skipped", Reason: reason}}
 	assert.Equal(t, lost, s.decided(ids["cron"], 2))
 	assert.Equal(t, lost, s.decided(ids["off"], 2))
 	assert.Empty(t, s.fires(ids["other"], ""))
@@ -331,7 +341,8 @@ func TestSchedule_BadInput(t *testing.T) {
 	post(scheduleOf(flow, "* * * *")).Invalid("body.cron_expression value_error")
 	post(scheduleOf("x", "* * * * *")).Detail(http.StatusNotFound, "Definition not found")
 	post(scheduleOf("x", "@hourly")).Invalid("body.cron_expression value_error")
-	post(scheduleOf("x", "@hourly", `"enabled":1`)).Invalid("body.cron_expression value_error", "body.enabled bool_type")
+	post(scheduleOf("x", "@hourly", `"enabled":1`)).Invalid("body.cron_expression value_error",
+		"body.enabled bool_type")
 	for _, body := range []string{scheduleOf(flow, "@hourly", `"enabled":1`), scheduleOf(flow, "@hourly")} {
 		want := []string{"body.cron_expression value_error", "body.enabled bool_type"}
 		if !strings.Contains(body, "enabled") {
@@ -341,28 +352,38 @@ func TestSchedule_BadInput(t *testing.T) {
 			Invalid(append([]string{"header.idempotency-key string_too_long"}, want...)...)
 	}
 	post(`{"definition_id":"`+flow+`","description":"","cron_expression":"* * * * *","catch_up_seconds":86401,"overlap_policy":"queue","input_data":[],"metadata":null,"enabled":"yes","org_id":"x"}`).
-		Invalid("body.catch_up_seconds less_than_equal", "body.description string_too_short", "body.enabled bool_type", "body.input_data object_type",
+		Invalid("body.catch_up_seconds less_than_equal", "body.description string_too_short", "body.enabled bool_type",
+			"body.input_data object_type",
 			"body.metadata null_not_allowed", "body.org_id extra_forbidden", "body.overlap_policy enum")
-	post(scheduleOf(flow, "* * * * *", `"description":"`+strings.Repeat("ä", 201)+`"`)).Invalid("body.description string_too_long")
-	draft := s.Do(http.MethodPost, "/flows/definitions", `{"name":"d","steps":`+transformSteps+`}`).Want(http.StatusCreated).JSON()["id"].(string)
+	post(scheduleOf(flow, "* * * * *", `"description":"`+strings.Repeat("ä", 201)+`"`)).Invalid(
+		"body.description string_too_long")
+	draft := s.Do(http.MethodPost, "/flows/definitions", `{"name":"d","steps":`+transformSteps+
+		`}`).Want(http.StatusCreated).JSON()["id"].(string)
 	post(scheduleOf(draft, "* * * * *")).Detail(http.StatusBadRequest, "Definition is not active")
 	id := s.schedule(s.yearly())
 	path := "/flows/schedules/" + id
-	s.Do(http.MethodPatch, path, `{"definition_id":"`+draft+`"}`).Detail(http.StatusBadRequest, "Definition is not active")
+	s.Do(http.MethodPatch, path, `{"definition_id":"`+draft+`"}`).Detail(http.StatusBadRequest,
+		"Definition is not active")
 	s.Do(http.MethodPatch, path, `{"definition_id":null}`).Invalid("body.definition_id null_not_allowed")
 	s.Do(http.MethodPatch, path, `{"cron_expression":"0 0 L * *"}`).Invalid("body.cron_expression value_error")
-	s.Do(http.MethodPatch, path, `{"cron_expression":"0 0 L * *","definition_id":"x"}`).Invalid("body.cron_expression value_error")
+	s.Do(http.MethodPatch, path, `{"cron_expression":"0 0 L * *","definition_id":"x"}`).Invalid(
+		"body.cron_expression value_error")
 	s.Do(http.MethodPatch, path, `{"definition_id":"x"}`).Detail(http.StatusNotFound, "Definition not found")
 	s.Do(http.MethodPatch, path, `{"cron_expression":"0 0 L * *","overlap_policy":"queue","description":null}`).
 		Invalid("body.cron_expression value_error", "body.description null_not_allowed", "body.overlap_policy enum")
 	s.Do(http.MethodPut, path, scheduleOf("x", "@daily")).Invalid("body.cron_expression value_error")
-	s.Do(http.MethodPut, path, scheduleOf("x", "@daily", `"enabled":1`)).Invalid("body.cron_expression value_error", "body.enabled bool_type")
-	s.Do(http.MethodPatch, "/flows/schedules/x", `{"definition_id":"x"}`).Detail(http.StatusNotFound, "Schedule not found")
-	s.Do(http.MethodPut, path, `{"description":"d"}`).Invalid("body.cron_expression missing", "body.definition_id missing")
+	s.Do(http.MethodPut, path, scheduleOf("x", "@daily", `"enabled":1`)).Invalid("body.cron_expression value_error",
+		"body.enabled bool_type")
+	s.Do(http.MethodPatch, "/flows/schedules/x", `{"definition_id":"x"}`).Detail(http.StatusNotFound,
+		"Schedule not found")
+	s.Do(http.MethodPut, path, `{"description":"d"}`).Invalid("body.cron_expression missing",
+		"body.definition_id missing")
 	for _, unknown := range []string{"x", flow} {
 		s.Do(http.MethodGet, "/flows/schedules/"+unknown, nil).Detail(http.StatusNotFound, "Schedule not found")
-		s.Do(http.MethodPatch, "/flows/schedules/"+unknown, `{"definition_id":"x"}`).Detail(http.StatusNotFound, "Schedule not found")
-		s.Do(http.MethodPut, "/flows/schedules/"+unknown, scheduleOf(flow, "* * * * *")).Detail(http.StatusNotFound, "Schedule not found")
+		s.Do(http.MethodPatch, "/flows/schedules/"+unknown, `{"definition_id":"x"}`).Detail(http.StatusNotFound,
+			"Schedule not found")
+		s.Do(http.MethodPut, "/flows/schedules/"+unknown, scheduleOf(flow, "* * * * *")).Detail(http.StatusNotFound,
+			"Schedule not found")
 		s.Do(http.MethodPost, "/flows/schedules/"+unknown+"/run", nil).Detail(http.StatusNotFound, "Schedule not found")
 	}
 	s.other.Do(http.MethodGet, path, nil).Detail(http.StatusNotFound, "Schedule not found")
@@ -378,7 +399,8 @@ func TestSchedule_CreateFails(t *testing.T) {
 		CREATE TRIGGER refuse BEFORE INSERT ON flow.due FOR EACH ROW EXECUTE FUNCTION refuse()`)
 	require.NoError(t, err)
 	body := s.yearly()
-	s.Do(http.MethodPost, "/flows/schedules", body).Detail(http.StatusServiceUnavailable, "Schedule create failed, record cleaned up")
+	s.Do(http.MethodPost, "/flows/schedules", body).Detail(http.StatusServiceUnavailable,
+		"Schedule create failed, record cleaned up")
 	assert.Zero(t, s.count("flow.schedule"))
 }
 
@@ -397,7 +419,8 @@ func (s *stack) worker() {
 	})
 }
 
-// TestSchedule_OnceOverReplicas: many schedules, slots that come together, three processes that fire them while people change them.
+// TestSchedule_OnceOverReplicas: many schedules, slots that come together, three processes that fire them while people
+// change them.
 func TestSchedule_OnceOverReplicas(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, true)
@@ -415,7 +438,8 @@ func TestSchedule_OnceOverReplicas(t *testing.T) {
 		var people sync.WaitGroup
 		people.Go(func() {
 			for i := range 5 {
-				s.Do(http.MethodPatch, "/flows/schedules/"+ids[(n+i)%schedules], fmt.Sprintf(`{"description":"n%d"}`, n)).Want(http.StatusOK)
+				s.Do(http.MethodPatch, "/flows/schedules/"+ids[(n+i)%schedules], fmt.Sprintf(`{"description":"n%d"}`,
+					n)).Want(http.StatusOK)
 			}
 		})
 		s.toSlot(slot.Add(time.Duration(n) * 5 * time.Minute))

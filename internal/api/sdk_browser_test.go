@@ -43,8 +43,8 @@ type page struct {
 	chromium string
 }
 
-// newPage serves a program, and the modules of the client as they were installed in dir. It needs chromium; with CI set the lack of
-// it is a failure.
+// newPage serves a program, and the modules of the client as they were installed in dir. It needs chromium; with CI set
+// the lack of it is a failure.
 func newPage(t *testing.T, dir, program string) *page {
 	t.Helper()
 	chromium, err := exec.LookPath("chromium")
@@ -91,8 +91,10 @@ func (p *page) open(t *testing.T, env ...string) string {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	// With a port for debuggers it stays until it is stopped.
-	cmd := exec.CommandContext(ctx, p.chromium, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
-		"--disable-background-networking", "--disable-component-update", "--disable-sync", "--no-first-run", "--no-proxy-server",
+	cmd := exec.CommandContext(ctx, p.chromium, "--headless", "--no-sandbox", "--disable-gpu",
+		"--disable-dev-shm-usage",
+		"--disable-background-networking", "--disable-component-update", "--disable-sync", "--no-first-run",
+		"--no-proxy-server",
 		"--user-data-dir="+t.TempDir(), "--remote-debugging-port=0", p.URL+path)
 	cmd.Env = append(os.Environ(), "HOME="+t.TempDir())
 	cmd.Cancel, cmd.WaitDelay = func() error { return cmd.Process.Signal(syscall.SIGTERM) }, 10*time.Second
@@ -110,8 +112,8 @@ func (p *page) open(t *testing.T, env ...string) string {
 	}
 }
 
-// TestSDK_TypeScript_Browser runs the example in a real browser, on a page of an origin that the service takes: with the modules of the
-// package as they are, without a build.
+// TestSDK_TypeScript_Browser runs the example in a real browser, on a page of an origin that the service takes: with
+// the modules of the package as they are, without a build.
 func TestSDK_TypeScript_Browser(t *testing.T) {
 	t.Parallel()
 	dir := project(t)
@@ -132,8 +134,8 @@ const direct = new flow.Flowlane({ url: process.env.DIRECT, apiKey: process.env.
 process.stdout.write(await direct.account.getMe().catch((e) => '\n' + e.name));
 `
 
-// TestSDK_TypeScript_Bundle bundles the client with a program of files and signatures for a page of the service's own origin, and sees
-// that no page of another origin is let in that the service was not told of.
+// TestSDK_TypeScript_Bundle bundles the client with a program of files and signatures for a page of the service's own
+// origin, and sees that no page of another origin is let in that the service was not told of.
 func TestSDK_TypeScript_Bundle(t *testing.T) {
 	t.Parallel()
 	dir := project(t)
@@ -143,7 +145,8 @@ func TestSDK_TypeScript_Bundle(t *testing.T) {
 	s := serveStack(t, false)
 	p := newPage(t, dir, program)
 	p.serve(t, s.URL)
-	out := p.open(t, "FLOWLANE_URL="+p.URL, "FLOWLANE_API_KEY="+s.Key, "DEFINITION="+s.define(uploadSteps), "DIRECT="+s.URL)
+	out := p.open(t, "FLOWLANE_URL="+p.URL, "FLOWLANE_API_KEY="+s.Key, "DEFINITION="+s.define(uploadSteps), "DIRECT="+
+		s.URL)
 	seen, direct, _ := strings.Cut(out, "\n")
 	s.checkFiles(seen)
 	assert.Equal(t, "NetworkError", direct)

@@ -183,7 +183,8 @@ func (f *front) check(s *stack) {
 	assert.Empty(f.t, f.faults, "faults that befell nothing")
 	assert.Empty(f.t, f.notSoon, "what was busy and not asked again")
 	assert.Empty(f.t, f.unkeyed, "requests without an Idempotency-Key")
-	for path, n := range map[string]int{"/credentials": 2, "/flows/definitions": 1, "/data/record-sets": 1, "/flows/batches": 2} {
+	for path, n := range map[string]int{"/credentials": 2, "/flows/definitions": 1, "/data/record-sets": 1,
+		"/flows/batches": 2} {
 		assert.Len(f.t, s.pages(path, 10), n, path)
 	}
 	assert.Equal(f.t, 1, s.sim.Arrivals("example")["a"], "arrivals of the first record")
@@ -192,9 +193,11 @@ func (f *front) check(s *stack) {
 // purposely is how each kind of request of an example fails once.
 func purposely() map[string]string {
 	return map[string]string{
-		"POST credentials": "cut after", "POST record-sets": "cut after", "POST records": "busy", "POST seal": "cut before",
-		"POST trigger": "cut after", "GET batch": "cut before", "GET results": "cut midway", "POST stream-token": "cut after",
-		"GET stream": "cut midway", "POST retry": "cut after",
+		"POST credentials": "cut after", "POST record-sets": "cut after", "POST records": "busy",
+		"POST seal":    "cut before",
+		"POST trigger": "cut after", "GET batch": "cut before", "GET results": "cut midway",
+		"POST stream-token": "cut after",
+		"GET stream":        "cut midway", "POST retry": "cut after",
 	}
 }
 
@@ -224,7 +227,8 @@ func TestSDK_TypeScript(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(typeScript, "examples/main.ts"))
 	require.NoError(t, err)
 	write(t, dir, "main.mts", string(text))
-	node(t, nil, compiler, "--strict", "--module", "nodenext", "--target", "es2022", "--lib", "es2022,dom,dom.asynciterable",
+	node(t, nil, compiler, "--strict", "--module", "nodenext", "--target", "es2022", "--lib",
+		"es2022,dom,dom.asynciterable",
 		filepath.Join(dir, "main.mts"))
 	runExample(t, func(t *testing.T, env []string) string {
 		t.Helper()

@@ -11,7 +11,8 @@ import (
 
 const goClient = "../../sdk/go"
 
-// goProgram builds a program in a module that has the Go client from outside, as the README of the client says, and returns its path.
+// goProgram builds a program in a module that has the Go client from outside, as the README of the client says, and
+// returns its path.
 func goProgram(t *testing.T, text string) string {
 	t.Helper()
 	dir := t.TempDir()

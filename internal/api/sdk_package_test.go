@@ -17,8 +17,8 @@ import (
 
 const typeScript = "../../sdk/typescript"
 
-// tarball packs the TypeScript client once, as `npm publish` would, and returns the path of what would be published. It lies
-// in the client's dist, which is made anew each time.
+// tarball packs the TypeScript client once, as `npm publish` would, and returns the path of what would be published. It
+// lies in the client's dist, which is made anew each time.
 var tarball = sync.OnceValues(func() (string, error) {
 	cmd := exec.Command("npm", "pack", "--silent", "--pack-destination", "dist")
 	cmd.Dir = typeScript
@@ -47,7 +47,8 @@ func project(t *testing.T) string {
 	require.NoError(t, err)
 	dir := t.TempDir()
 	write(t, dir, "package.json", `{"private":true}`)
-	install := exec.CommandContext(t.Context(), "npm", "install", "--offline", "--no-audit", "--no-fund", "--silent", file)
+	install := exec.CommandContext(t.Context(), "npm", "install", "--offline", "--no-audit", "--no-fund", "--silent",
+		file)
 	install.Dir = dir
 	out, err := install.CombinedOutput()
 	require.NoError(t, err, "%s", out)
@@ -71,8 +72,8 @@ const (
 `
 )
 
-// TestSDK_TypeScript_Package installs what `npm pack` gives into an empty project, and uses it there without a build: as a
-// module, as CommonJS, and from TypeScript as both.
+// TestSDK_TypeScript_Package installs what `npm pack` gives into an empty project, and uses it there without a build:
+// as a module, as CommonJS, and from TypeScript as both.
 func TestSDK_TypeScript_Package(t *testing.T) {
 	t.Parallel()
 	dir := project(t)

@@ -24,11 +24,13 @@ import (
 
 const pythonClient = "../../sdk/python"
 
-// python is a Python that has what builds, installs, runs and checks the client. With CI set the lack of it is a failure.
+// python is a Python that has what builds, installs, runs and checks the client. With CI set the lack of it is a
+// failure.
 func python(t *testing.T) string {
 	t.Helper()
 	for _, name := range []string{"python3", "/usr/bin/python3"} {
-		if exec.CommandContext(t.Context(), name, "-c", "import build, ensurepip, httpx, mypy, setuptools, wheel").Run() == nil {
+		if exec.CommandContext(t.Context(), name, "-c",
+			"import build, ensurepip, httpx, mypy, setuptools, wheel").Run() == nil {
 			return name
 		}
 	}
@@ -39,8 +41,8 @@ func python(t *testing.T) string {
 // pythonPackage is the Python client as it would be published, and an environment into which it was installed.
 type pythonPackage struct{ sdist, wheel, environment string }
 
-// installPython builds the client as its README says, and installs the wheel into an empty environment. That sees the packages of
-// the system, because httpx must come from somewhere without a registry.
+// installPython builds the client as its README says, and installs the wheel into an empty environment. That sees the
+// packages of the system, because httpx must come from somewhere without a registry.
 func installPython(t *testing.T) pythonPackage {
 	t.Helper()
 	interpreter, dir := python(t), t.TempDir()
@@ -101,7 +103,8 @@ func TestSDK_Python(t *testing.T) {
 		t.Parallel()
 		p.run(t, nil, "-m", "unittest", "discover", filepath.Join(client, "tests"))
 	})
-	t.Run("Types", func(t *testing.T) { // of the client as it is installed, and of its tests and its example, which use them
+	// of the client as it is installed, and of its tests and its example, which use them
+	t.Run("Types", func(t *testing.T) {
 		t.Parallel()
 		mypy := []string{"-m", "mypy", "--config-file", filepath.Join(client, "pyproject.toml")}
 		p.run(t, nil, append(mypy, "--package", "flowlane")...)

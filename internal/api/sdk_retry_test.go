@@ -60,8 +60,8 @@ for (const way of ['cutevents', 'idle', 'silent', 'refused']) await attempt(way,
 process.stdout.write(JSON.stringify(seen));
 `
 
-// faultyServer fails on purpose, in the way that the first part of a path names, and counts the requests of each way and the
-// idempotency keys that they had.
+// faultyServer fails on purpose, in the way that the first part of a path names, and counts the requests of each way
+// and the idempotency keys that they had.
 type faultyServer struct {
 	mu    sync.Mutex
 	calls map[string]int
@@ -78,7 +78,8 @@ func (f *faultyServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.keys[way+" "+r.Header.Get("Idempotency-Key")] = true
 	f.mu.Unlock()
 	after := map[string]string{
-		"date": "Thu, 01 Jan 2026 00:01:00 GMT", "seconds": "30", "past": "Wed, 31 Dec 2025 00:00:00 GMT", "nonsense": "soon", "abort": "60",
+		"date": "Thu, 01 Jan 2026 00:01:00 GMT", "seconds": "30", "past": "Wed, 31 Dec 2025 00:00:00 GMT",
+		"nonsense": "soon", "abort": "60",
 	}
 	switch way {
 	case "unkeyed", "keyed":
@@ -136,8 +137,8 @@ func (f *faultyServer) stream(w http.ResponseWriter, r *http.Request, way string
 	}
 }
 
-// TestSDK_TypeScript_Retries: the client waits as long as it is told, sends nothing twice that may happen twice, can be stopped
-// while it waits, and says so when there is no getting through.
+// TestSDK_TypeScript_Retries: the client waits as long as it is told, sends nothing twice that may happen twice, can be
+// stopped while it waits, and says so when there is no getting through.
 func TestSDK_TypeScript_Retries(t *testing.T) {
 	t.Parallel()
 	dir := project(t)
@@ -153,7 +154,8 @@ func TestSDK_TypeScript_Retries(t *testing.T) {
 		"cutevents": "NetworkError", "idle": "done", "silent": "NetworkError", "refused": "NotFoundError 404", "events": "191"
 	}`, string(node(t, []string{"FLOWLANE_URL=" + server.URL}, filepath.Join(dir, "retry.mjs"))))
 	assert.Equal(t, map[string]int{
-		"date": 2, "seconds": 2, "past": 2, "nonsense": 2, "abort": 1, "unkeyed": 1, "keyed": 3, "cutanswer": 3, "cutkeyless": 1, "cutstream": 3,
+		"date": 2, "seconds": 2, "past": 2, "nonsense": 2, "abort": 1, "unkeyed": 1, "keyed": 3, "cutanswer": 3,
+		"cutkeyless": 1, "cutstream": 3,
 		"cutevents": 6, "idle": 20, "silent": 6, "refused": 4,
 	}, faulty.calls)
 	assert.Equal(t, map[string]int{"cutevents": 3, "idle": 10, "silent": 3, "refused": 2}, faulty.streams)

@@ -43,7 +43,8 @@ func TestSDK_Go(t *testing.T) {
 	require.NoError(t, err)
 
 	credential, err := c.CreateCredential(ctx, &oas.CredentialCreate{
-		Name: "smoke", PlatformID: "dialer", AuthMethod: "basic_auth", Credentials: oas.FreeObject(`{"username":"acme","password":"x"}`),
+		Name: "smoke", PlatformID: "dialer", AuthMethod: "basic_auth",
+		Credentials: oas.FreeObject(`{"username":"acme","password":"x"}`),
 	}, oas.CreateCredentialParams{})
 	require.NoError(t, err)
 	definition, err := c.CreateDefinition(ctx, oas.NewDefinitionFromStepsDefinitionCreate(oas.DefinitionFromSteps{
@@ -55,17 +56,22 @@ func TestSDK_Go(t *testing.T) {
 	}), oas.CreateDefinitionParams{})
 	require.NoError(t, err)
 
-	set, err := c.CreateRecordSet(ctx, oas.NewOptRecordSetCreate(oas.RecordSetCreate{ChunkSize: oas.NewOptInt(2)}), oas.CreateRecordSetParams{})
+	set, err := c.CreateRecordSet(ctx, oas.NewOptRecordSetCreate(oas.RecordSetCreate{ChunkSize: oas.NewOptInt(2)}),
+		oas.CreateRecordSetParams{})
 	require.NoError(t, err)
-	for i, chunk := range [][]oas.FreeObject{{oas.FreeObject(`{"id":"a","n":1}`), oas.FreeObject(`{"id":"b","n":2}`)}, {oas.FreeObject(`{"id":"c","n":3}`)}} {
-		_, err := c.AppendRecords(ctx, &oas.RecordChunk{ChunkIndex: i, Records: chunk}, oas.AppendRecordsParams{RecordSetID: set.ID})
+	for i, chunk := range [][]oas.FreeObject{{oas.FreeObject(`{"id":"a","n":1}`), oas.FreeObject(`{"id":"b","n":2}`)},
+		{oas.FreeObject(`{"id":"c","n":3}`)}} {
+		_, err := c.AppendRecords(ctx, &oas.RecordChunk{ChunkIndex: i, Records: chunk},
+			oas.AppendRecordsParams{RecordSetID: set.ID})
 		require.NoError(t, err)
 	}
-	sealed, err := c.SealRecordSet(ctx, &oas.RecordSetSeal{ExpectedCount: 3}, oas.SealRecordSetParams{RecordSetID: set.ID})
+	sealed, err := c.SealRecordSet(ctx, &oas.RecordSetSeal{ExpectedCount: 3},
+		oas.SealRecordSetParams{RecordSetID: set.ID})
 	require.NoError(t, err)
 
 	start := oas.NewOptTriggerRequest(oas.TriggerRequest{RecordSetID: oas.NewOptString(set.ID)})
-	params := oas.TriggerDefinitionParams{DefinitionID: definition.ID, IdempotencyKey: oas.NewOptString(uuid.NewString())}
+	params := oas.TriggerDefinitionParams{DefinitionID: definition.ID,
+		IdempotencyKey: oas.NewOptString(uuid.NewString())}
 	started, err := c.TriggerDefinition(ctx, start, params)
 	require.NoError(t, err)
 	again, err := c.TriggerDefinition(ctx, start, params)
@@ -79,7 +85,8 @@ func TestSDK_Go(t *testing.T) {
 		return !batch.CompletedAt.Null
 	}, 30*time.Second, 20*time.Millisecond)
 	for cursor := (oas.OptString{}); ; {
-		res, err := c.ListBatchResults(ctx, oas.ListBatchResultsParams{BatchID: started.BatchID, Limit: oas.NewOptInt(2), Cursor: cursor})
+		res, err := c.ListBatchResults(ctx, oas.ListBatchResultsParams{BatchID: started.BatchID,
+			Limit: oas.NewOptInt(2), Cursor: cursor})
 		require.NoError(t, err)
 		page, ok := res.(*oas.ResultList)
 		require.True(t, ok, "%T", res)

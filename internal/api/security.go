@@ -20,9 +20,10 @@ type security struct {
 	log      *slog.Logger
 }
 
-// HandleApiKeyAuth is called by the generated server when a key was sent to an operation that takes one. It comes first: a
-// bad key ends the request whatever stands beside it.
-func (s security) HandleApiKeyAuth(ctx context.Context, operation oas.OperationName, t oas.ApiKeyAuth) (context.Context, error) {
+// HandleApiKeyAuth is called by the generated server when a key was sent to an operation that takes one. It comes
+// first: a bad key ends the request whatever stands beside it.
+func (s security) HandleApiKeyAuth(ctx context.Context, operation oas.OperationName,
+	t oas.ApiKeyAuth) (context.Context, error) {
 	caller, err := s.accounts.Authenticate(ctx, t.APIKey, exchangeOf(ctx).from())
 	if err != nil {
 		s.refused(ctx, operation, t.APIKey, err)
@@ -34,7 +35,8 @@ func (s security) HandleApiKeyAuth(ctx context.Context, operation oas.OperationN
 }
 
 // HandleOrgJwt is called when a bearer token was sent, also after a good key: then the token is not looked at.
-func (s security) HandleOrgJwt(ctx context.Context, operation oas.OperationName, t oas.OrgJwt) (context.Context, error) {
+func (s security) HandleOrgJwt(ctx context.Context, operation oas.OperationName,
+	t oas.OrgJwt) (context.Context, error) {
 	if account.Authenticated(ctx) {
 		return nil, ogenerrors.ErrSkipServerSecurity
 	}
@@ -59,14 +61,16 @@ func recognize(ctx context.Context, operation oas.OperationName, caller account.
 // refused has a sign-in that failed written down. key is empty for a bearer token.
 func (s security) refused(ctx context.Context, operation oas.OperationName, key string, err error) {
 	s.accounts.Refused(ctx, account.SignIn{
-		Key: key, Address: exchangeOf(ctx).from().String(), Operation: account.Operation{ID: operationID(operation), RequestID: requestID(ctx)},
+		Key: key, Address: exchangeOf(ctx).from().String(), Operation: account.Operation{ID: operationID(operation),
+			RequestID: requestID(ctx)},
 	}, err)
 }
 
 // admit returns the context with its caller. It counts the request unless its caller may not make it: else a key that
 // may do little could use up what other keys of its organization need. Faults: those of the authentication,
 // Forbidden, RateLimited.
-func (s security) admit(ctx context.Context, operation oas.OperationName, roles []string, caller account.Caller, err error) (context.Context, error) {
+func (s security) admit(ctx context.Context, operation oas.OperationName, roles []string, caller account.Caller,
+	err error) (context.Context, error) {
 	if err != nil {
 		return nil, err
 	}
@@ -117,7 +121,8 @@ func refuse(caller account.Caller, operation oas.OperationName, roles []string) 
 func (s security) request(r *http.Request, operation oas.OperationName) (context.Context, error) {
 	ctx := r.Context()
 	if key := r.Header.Get("X-API-Key"); key != "" {
-		return s.HandleApiKeyAuth(ctx, operation, oas.ApiKeyAuth{APIKey: key, Roles: oas.GetRolesForApiKeyAuth(operation)})
+		return s.HandleApiKeyAuth(ctx, operation, oas.ApiKeyAuth{APIKey: key,
+			Roles: oas.GetRolesForApiKeyAuth(operation)})
 	}
 	for _, value := range r.Header.Values("Authorization") {
 		if scheme, token, ok := strings.Cut(value, " "); ok && strings.EqualFold(scheme, "Bearer") {

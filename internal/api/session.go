@@ -25,8 +25,9 @@ const (
 
 func (h accountHandler) CreateSession(ctx context.Context) (*oas.SessionHeaders, error) {
 	if !exchangeOf(ctx).private {
-		return nil, fault.New(fault.Conflict, "Plain HTTP would carry the session where others can read it: open the console by https, "+
-			"or on the machine of the service as http://localhost")
+		return nil, fault.New(fault.Conflict,
+			"Plain HTTP would carry the session where others can read it: open the console by https, "+
+				"or on the machine of the service as http://localhost")
 	}
 	session, err := h.accounts.CreateSession(ctx)
 	if err != nil {
@@ -43,7 +44,8 @@ func (h accountHandler) CreateSessionLink(ctx context.Context) (*oas.SessionLink
 	if err != nil {
 		return nil, err
 	}
-	return &oas.SessionLink{SessionID: link.ID, URL: h.publicURL() + signInPath + link.Text, ExpiresAt: link.Expires}, nil
+	return &oas.SessionLink{SessionID: link.ID, URL: h.publicURL() + signInPath + link.Text, ExpiresAt: link.Expires},
+		nil
 }
 
 func (h accountHandler) EndSession(ctx context.Context, params oas.EndSessionParams) (*oas.EndSessionNoContent, error) {
@@ -56,14 +58,16 @@ func (h accountHandler) EndSession(ctx context.Context, params oas.EndSessionPar
 // cookie is the header that gives a session to a browser, or takes it away where its age is negative.
 func cookie(text string, maxAge int) string {
 	c := http.Cookie{
-		Name: sessionCookie, Value: text, Path: "/", MaxAge: maxAge, Secure: true, HttpOnly: true, SameSite: http.SameSiteStrictMode,
+		Name: sessionCookie, Value: text, Path: "/", MaxAge: maxAge, Secure: true, HttpOnly: true,
+		SameSite: http.SameSiteStrictMode,
 	}
 	return c.String()
 }
 
-// showSession lets a request of a page of ours show the session of its browser as a token, unless it shows something itself.
-// A cookie goes with whatever a browser sends here, so it counts only where the browser says that a page of this origin asks,
-// and for a change only where that page has set a header of ours. It returns the text of the session, empty where none counts.
+// showSession lets a request of a page of ours show the session of its browser as a token, unless it shows something
+// itself. A cookie goes with whatever a browser sends here, so it counts only where the browser says that a page of
+// this origin asks, and for a change only where that page has set a header of ours. It returns the text of the session,
+// empty where none counts.
 func showSession(r *http.Request) string {
 	if r.Header.Get("X-API-Key") != "" || r.Header.Get("Authorization") != "" {
 		return ""
@@ -89,8 +93,8 @@ func showSession(r *http.Request) string {
 	return c.Value
 }
 
-// privateWay reports whether nobody on the way to the browser can read what it is sent: TLS here or, as publicURL says, at a
-// proxy, or no way at all.
+// privateWay reports whether nobody on the way to the browser can read what it is sent: TLS here or, as publicURL says,
+// at a proxy, or no way at all.
 func privateWay(r *http.Request, publicURL string) bool {
 	if r.TLS != nil || strings.HasPrefix(publicURL, "https://") {
 		return true

@@ -18,7 +18,8 @@ import (
 	"flowlane/internal/app"
 )
 
-// traveller is a browser that signs in: it follows where it is sent to, with the cookies of this service, until it is back.
+// traveller is a browser that signs in: it follows where it is sent to, with the cookies of this service, until it is
+// back.
 type traveller struct {
 	t *testing.T
 	s *stack
@@ -31,7 +32,8 @@ func newTraveller(t *testing.T, s *stack) *traveller {
 	t.Helper()
 	jar, err := cookiejar.New(nil)
 	require.NoError(t, err)
-	return &traveller{t: t, s: s, their: &http.Client{Jar: jar, CheckRedirect: func(*http.Request, []*http.Request) error {
+	return &traveller{t: t, s: s, their: &http.Client{Jar: jar, CheckRedirect: func(*http.Request,
+		[]*http.Request) error {
 		return http.ErrUseLastResponse
 	}}}
 }
@@ -58,7 +60,8 @@ func (b *traveller) ask(method, address string, form url.Values) (to, page strin
 	if ours {
 		assert.Equal(b.t, "no-store", res.Header.Get("Cache-Control"))
 		for _, c := range res.Cookies() {
-			assert.True(b.t, c.Secure && c.HttpOnly && c.SameSite == http.SameSiteLaxMode && c.Path == "/" && c.Domain == "", c.Name)
+			assert.True(b.t, c.Secure && c.HttpOnly && c.SameSite == http.SameSiteLaxMode && c.Path == "/" &&
+				c.Domain == "", c.Name)
 			if b.own = nil; c.MaxAge > 0 {
 				b.own = []*http.Cookie{c}
 			}
@@ -100,7 +103,8 @@ func (b *traveller) depart(name string) string {
 		if to == "" {
 			found := form.FindStringSubmatch(page)
 			require.NotNil(b.t, found, page)
-			to, _ = b.ask(http.MethodPost, found[1], url.Values{"prompt": {found[2]}, "login": {name}, "password": {"x"}})
+			to, _ = b.ask(http.MethodPost, found[1], url.Values{"prompt": {found[2]}, "login": {name},
+				"password": {"x"}})
 		}
 		at = to
 	}
@@ -114,7 +118,8 @@ func TestSession_OfAnIdentityProvider(t *testing.T) {
 	issuer := identityProvider(t)
 	s := serveStack(t, false, func(c *app.Config) {
 		c.Tokens = app.Tokens{
-			Issuer: issuer, Audience: "https://api.flowlane.test", KeysURL: issuer + "/jwks", ClientID: "console", ClientSecret: "console-test-secret",
+			Issuer: issuer, Audience: "https://api.flowlane.test", KeysURL: issuer + "/jwks", ClientID: "console",
+			ClientSecret: "console-test-secret",
 		}
 	})
 	org := s.orgID(s.Key)
@@ -122,7 +127,8 @@ func TestSession_OfAnIdentityProvider(t *testing.T) {
 	require.NoError(t, err)
 	login := s.URL + "/console/login"
 
-	assert.Equal(t, http.StatusNoContent, pageStatus(t, s.URL), "the page where one signs in is told that there is a provider")
+	assert.Equal(t, http.StatusNoContent, pageStatus(t, s.URL),
+		"the page where one signs in is told that there is a provider")
 	assert.Equal(t, http.StatusOK, pageStatus(t, serveStack(t, false).URL), "and that there is none")
 
 	for name, role := range map[string]string{"ada": "admin", "member": "member"} {
@@ -134,7 +140,8 @@ func TestSession_OfAnIdentityProvider(t *testing.T) {
 		text := strings.TrimPrefix(link, login+"#")
 		session := signIn(t, s.Bearer(text))
 		s.Bearer(text).Do(http.MethodPost, sessions, nil).Want(http.StatusUnauthorized)
-		me := s.As("").Do(http.MethodGet, whoami, nil, "Cookie", session, fromPage, "same-origin").Want(http.StatusOK).JSON()
+		me := s.As("").Do(http.MethodGet, whoami, nil, "Cookie", session, fromPage,
+			"same-origin").Want(http.StatusOK).JSON()
 		assert.Equal(t, []any{role, name + " of Acme", org}, []any{me["role"], me["account"].(map[string]any)["name"],
 			me["organization"].(map[string]any)["id"]})
 
@@ -193,12 +200,15 @@ func TestSession_OfIDTokens(t *testing.T) {
 	s.Bearer(link("n-1", nil)).Do(http.MethodPost, sessions, nil).Want(http.StatusCreated)
 	assert.NotEmpty(t, link("n-1", map[string]any{"aud": []string{"console", "other"}, "azp": "console"}))
 	for name, changes := range map[string]map[string]any{
-		"of another sign-in": {"nonce": "n-2"}, "without a nonce": {"nonce": nil}, "for the API": {"aud": apitest.TokenAudience},
-		"for another client": {"aud": []string{"console", "other"}, "azp": "other"}, "of another issuer": {"iss": "https://elsewhere.test/"},
-		"expired": {"exp": 1}, "of an unknown organization": {"org_id": "nobody"}, "of nobody": {"sub": nil},
+		"of another sign-in": {"nonce": "n-2"}, "without a nonce": {"nonce": nil},
+		"for the API":        {"aud": apitest.TokenAudience},
+		"for another client": {"aud": []string{"console", "other"}, "azp": "other"},
+		"of another issuer":  {"iss": "https://elsewhere.test/"},
+		"expired":            {"exp": 1}, "of an unknown organization": {"org_id": "nobody"}, "of nobody": {"sub": nil},
 	} {
 		assert.Empty(t, link("n-1", changes), name)
 	}
 	assert.Empty(t, link("", map[string]any{"nonce": ""}), "an empty nonce")
-	s.Bearer(s.issuer.Token(org, map[string]any{"aud": "console"})).Do(http.MethodGet, whoami, nil).Want(http.StatusUnauthorized)
+	s.Bearer(s.issuer.Token(org, map[string]any{"aud": "console"})).Do(http.MethodGet, whoami,
+		nil).Want(http.StatusUnauthorized)
 }

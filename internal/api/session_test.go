@@ -29,7 +29,8 @@ func signIn(t *testing.T, c *apitest.Client) string {
 	require.Len(t, cookies, 1)
 	got := cookies[0]
 	assert.Equal(t, "__Host-flowlane", got.Name)
-	assert.True(t, got.Secure && got.HttpOnly && got.SameSite == http.SameSiteStrictMode && got.Path == "/" && got.Domain == "")
+	assert.True(t, got.Secure && got.HttpOnly && got.SameSite == http.SameSiteStrictMode && got.Path == "/" &&
+		got.Domain == "")
 	assert.Equal(t, 12*3600, got.MaxAge)
 	assert.NotContains(t, string(res.Body), got.Value, "a script could read it")
 	return got.Name + "=" + got.Value
@@ -40,9 +41,11 @@ func TestSession(t *testing.T) {
 	s := serveStack(t, false)
 	cookie := signIn(t, s.Client)
 	browser := s.As("")
-	read := browser.Do(http.MethodGet, whoami, nil, "Cookie", cookie, fromPage, "same-origin").Want(http.StatusOK).JSON()
+	read := browser.Do(http.MethodGet, whoami, nil, "Cookie", cookie, fromPage,
+		"same-origin").Want(http.StatusOK).JSON()
 	assert.Equal(t, s.Do(http.MethodGet, whoami, nil).Want(http.StatusOK).JSON(), read, "it is who signed in")
-	browser.Do(http.MethodPost, "/account/api-keys", `{"name":"x"}`, "Cookie", cookie, fromPage, "same-origin", ofConsole, "1").Want(http.StatusCreated)
+	browser.Do(http.MethodPost, "/account/api-keys", `{"name":"x"}`, "Cookie", cookie, fromPage, "same-origin",
+		ofConsole, "1").Want(http.StatusCreated)
 	browser.Do(http.MethodGet, whoami, nil, "Cookie", cookie, fromPage, "none").Want(http.StatusOK)
 
 	// Whoever has stolen a session gets no other one, which would outlast the sign-out.
@@ -53,19 +56,24 @@ func TestSession(t *testing.T) {
 
 	// Another page, another server on this machine, a program: the cookie says nothing.
 	for _, site := range []string{"cross-site", "same-site", ""} {
-		browser.Do(http.MethodGet, whoami, nil, "Cookie", cookie, fromPage, site).Detail(http.StatusUnauthorized, "Authentication required")
-		browser.Do(http.MethodPost, "/account/api-keys", `{"name":"x"}`, "Cookie", cookie, fromPage, site, ofConsole, "1").
+		browser.Do(http.MethodGet, whoami, nil, "Cookie", cookie, fromPage, site).Detail(http.StatusUnauthorized,
+			"Authentication required")
+		browser.Do(http.MethodPost, "/account/api-keys", `{"name":"x"}`, "Cookie", cookie, fromPage, site, ofConsole,
+			"1").
 			Detail(http.StatusUnauthorized, "Authentication required")
 	}
 	browser.Do(http.MethodPost, "/account/api-keys", `{"name":"x"}`, "Cookie", cookie, fromPage, "same-origin").
 		Detail(http.StatusUnauthorized, "Authentication required")
-	browser.Do(http.MethodPost, "/account/api-keys", `{"name":"x"}`, "Cookie", cookie, fromPage, "none", ofConsole, "1").
+	browser.Do(http.MethodPost, "/account/api-keys", `{"name":"x"}`, "Cookie", cookie, fromPage, "none", ofConsole,
+		"1").
 		Detail(http.StatusUnauthorized, "Authentication required")
-	other := s.other.Do(http.MethodGet, whoami, nil, "Cookie", cookie, fromPage, "same-origin").Want(http.StatusOK).JSON()
+	other := s.other.Do(http.MethodGet, whoami, nil, "Cookie", cookie, fromPage,
+		"same-origin").Want(http.StatusOK).JSON()
 	assert.NotEqual(t, read, other, "a key comes before the cookie")
 
 	dump := ""
-	require.NoError(t, s.owner.QueryRow(t.Context(), `SELECT string_agg(l::text, ' ') FROM flow.audit_log l`).Scan(&dump))
+	require.NoError(t, s.owner.QueryRow(t.Context(), `SELECT string_agg(l::text, ' ') FROM flow.audit_log l`).Scan(
+		&dump))
 	assert.NotContains(t, dump, strings.SplitN(cookie, "=", 2)[1])
 }
 
@@ -78,7 +86,8 @@ func TestSession_Ends(t *testing.T) {
 		return res.Status == http.StatusOK
 	}
 	end := func(cookie, query string) {
-		res := browser.Do(http.MethodDelete, sessions+query, nil, "Cookie", cookie, fromPage, "same-origin", ofConsole, "1").Want(http.StatusNoContent)
+		res := browser.Do(http.MethodDelete, sessions+query, nil, "Cookie", cookie, fromPage, "same-origin", ofConsole,
+			"1").Want(http.StatusNoContent)
 		cleared := (&http.Response{Header: res.Header}).Cookies()
 		require.Len(t, cleared, 1)
 		assert.Negative(t, cleared[0].MaxAge)
@@ -114,17 +123,21 @@ func TestSession_Ends(t *testing.T) {
 func TestSession_KeepsToItsGrant(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, false)
-	created := s.Do(http.MethodPost, "/account/api-keys", `{"name":"x","role":"member","scopes":["account:read"]}`).Want(http.StatusCreated).JSON()
+	created := s.Do(http.MethodPost, "/account/api-keys",
+		`{"name":"x","role":"member","scopes":["account:read"]}`).Want(http.StatusCreated).JSON()
 	cookie := signIn(t, s.As(created["key"].(string)))
 	browser := s.As("")
 	browser.Do(http.MethodGet, "/account/api-keys", nil, "Cookie", cookie, fromPage, "same-origin").Want(http.StatusOK)
-	browser.Do(http.MethodGet, "/flows/batches", nil, "Cookie", cookie, fromPage, "same-origin").Want(http.StatusForbidden)
-	browser.Do(http.MethodPost, "/account/api-keys", `{"name":"x"}`, "Cookie", cookie, fromPage, "same-origin", ofConsole, "1").
+	browser.Do(http.MethodGet, "/flows/batches", nil, "Cookie", cookie, fromPage,
+		"same-origin").Want(http.StatusForbidden)
+	browser.Do(http.MethodPost, "/account/api-keys", `{"name":"x"}`, "Cookie", cookie, fromPage, "same-origin",
+		ofConsole, "1").
 		Want(http.StatusForbidden)
 
 	person := s.As("")
 	person.Token = s.issuer.Token(s.orgID(s.Key), nil)
-	read := browser.Do(http.MethodGet, whoami, nil, "Cookie", signIn(t, person), fromPage, "same-origin").Want(http.StatusOK).JSON()
+	read := browser.Do(http.MethodGet, whoami, nil, "Cookie", signIn(t, person), fromPage,
+		"same-origin").Want(http.StatusOK).JSON()
 	assert.Equal(t, person.Do(http.MethodGet, whoami, nil).Want(http.StatusOK).JSON(), read)
 }
 
@@ -142,7 +155,8 @@ func TestSession_Link(t *testing.T) {
 	follow := s.As("")
 	follow.Token = link()
 	follow.Do(http.MethodGet, whoami, nil).Detail(http.StatusForbidden, "The link signs in and does nothing else")
-	s.As("").Do(http.MethodGet, whoami, nil, "Cookie", "__Host-flowlane="+follow.Token, fromPage, "same-origin").Want(http.StatusForbidden)
+	s.As("").Do(http.MethodGet, whoami, nil, "Cookie", "__Host-flowlane="+follow.Token, fromPage,
+		"same-origin").Want(http.StatusForbidden)
 	cookie := signIn(t, follow)
 	s.As("").Do(http.MethodGet, whoami, nil, "Cookie", cookie, fromPage, "same-origin").Want(http.StatusOK)
 	follow.Do(http.MethodPost, sessions, nil).Detail(http.StatusUnauthorized, "Authentication required")
@@ -166,8 +180,10 @@ func TestSession_PlainHTTP(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, false)
 	for host, status := range map[string]int{
-		"flowlane.example.com": http.StatusConflict, "10.0.0.7:8080": http.StatusConflict, "localhost.example.com": http.StatusConflict,
-		"localhost:8080": http.StatusCreated, "flowlane.localhost": http.StatusCreated, "[::1]:8080": http.StatusCreated, "127.0.0.1": http.StatusCreated,
+		"flowlane.example.com": http.StatusConflict, "10.0.0.7:8080": http.StatusConflict,
+		"localhost.example.com": http.StatusConflict,
+		"localhost:8080":        http.StatusCreated, "flowlane.localhost": http.StatusCreated,
+		"[::1]:8080": http.StatusCreated, "127.0.0.1": http.StatusCreated,
 	} {
 		s.Do(http.MethodPost, sessions, nil, "Host", host).Want(status)
 	}

@@ -58,7 +58,8 @@ func TestSignIn_Refused(t *testing.T) {
 		}
 	}
 	revoked, revokedKey := made(`{"name":"revoked"}`)
-	expired, expiredKey := made(fmt.Sprintf(`{"name":"expired","expires_at":%q}`, time.Now().Add(time.Hour).UTC().Format(time.RFC3339)))
+	expired, expiredKey := made(fmt.Sprintf(`{"name":"expired","expires_at":%q}`,
+		time.Now().Add(time.Hour).UTC().Format(time.RFC3339)))
 	gone, goneKey := made(`{"name":"gone"}`)
 	s.Do(http.MethodDelete, "/account/api-keys/"+revoked, nil).Want(http.StatusNoContent)
 	exec(`DELETE FROM flow.api_key WHERE id = $1`, gone)
@@ -70,7 +71,8 @@ func TestSignIn_Refused(t *testing.T) {
 	s.As("").Bearer("no.good.token").Do(http.MethodGet, "/account/me", nil).Want(http.StatusUnauthorized)
 
 	want := func(reason, id string) refusal {
-		return refusal{Action: "getMe", Outcome: "refused", Reason: reason, Address: "127.0.0.1", AuthMethod: "api_key", KeyID: &id}
+		return refusal{Action: "getMe", Outcome: "refused", Reason: reason, Address: "127.0.0.1", AuthMethod: "api_key",
+			KeyID: &id}
 	}
 	assert.Equal(t, []refusal{want("expired_key", expired), want("revoked_key", revoked)}, s.refusals())
 
@@ -90,7 +92,8 @@ func TestSignIn_Refused(t *testing.T) {
 	defer res.Body.Close()
 	text, err := io.ReadAll(res.Body)
 	require.NoError(t, err)
-	for reason, n := range map[string]int{"revoked_key": 3, "expired_key": 3, "unknown_key": 2, "malformed_key": 2, "bad_token": 1, "unknown_organization": 0} {
+	for reason, n := range map[string]int{"revoked_key": 3, "expired_key": 3, "unknown_key": 2, "malformed_key": 2,
+		"bad_token": 1, "unknown_organization": 0} {
 		assert.Contains(t, string(text), fmt.Sprintf("flowlane_sign_ins_refused_total{reason=%q} %d\n", reason, n))
 	}
 }

@@ -168,7 +168,8 @@ func TestSlow_Turns(t *testing.T) {
 	for _, c := range []*apitest.Client{s.Client, s.other} {
 		set := c.Do(http.MethodPost, "/data/record-sets", nil).Want(http.StatusCreated).JSON()["id"].(string)
 		for range 5 {
-			one := s.post("/data/record-sets/"+set+"/records", 16<<20, 1, "X-API-Key", c.Key, "Content-Type", "application/json")
+			one := s.post("/data/record-sets/"+set+"/records", 16<<20, 1, "X-API-Key", c.Key, "Content-Type",
+				"application/json")
 			open = append(open, one)
 			go one.trickle(4<<10, 20*time.Millisecond)
 		}
@@ -206,7 +207,8 @@ func TestSlow_Tells(t *testing.T) {
 	for _, one := range stalled {
 		status, body := one.answer()
 		assert.Equal(t, http.StatusRequestTimeout, status)
-		assert.JSONEq(t, `{"detail":"Request body came too slowly: after 10 seconds it must come at 32 KiB a second"}`, apitest.Detail(body))
+		assert.JSONEq(t, `{"detail":"Request body came too slowly: after 10 seconds it must come at 32 KiB a second"}`,
+			apitest.Detail(body))
 		_, err := one.Read(make([]byte, 1))
 		assert.ErrorIs(t, err, io.EOF, "the connection is closed")
 	}

@@ -38,8 +38,10 @@ func TestStartFlow_Once(t *testing.T) {
 	s := serveStack(t, false)
 	const records = 1000
 	child := s.define(transformSteps)
-	flow := s.define(`[{"id":"s","tasks":[` + starting(fmt.Sprintf(`{"definition_id":%q,"input":{"n":"{{ input.n }}","z":1.50},"metadata":{"of":"{{ batch.id }}"},"lane":"bulk"}`, child),
-		`,"when":"{{ input.n != 7 }}"`) + `]},{"id":"end","tasks":[{"id":"t","action_id":"core__flow__transform","params":{"value":"{{ steps.s.go.output }}"}}]}]`)
+	flow := s.define(`[{"id":"s","tasks":[` +
+		starting(fmt.Sprintf(`{"definition_id":%q,"input":{"n":"{{ input.n }}","z":1.50},"metadata":{"of":"{{ batch.id }}"},"lane":"bulk"}`, child),
+			`,"when":"{{ input.n != 7 }}"`) +
+		`]},{"id":"end","tasks":[{"id":"t","action_id":"core__flow__transform","params":{"value":"{{ steps.s.go.output }}"}}]}]`)
 	batch := s.trigger(flow, fmt.Sprintf(`{"record_set_id":%q}`, s.upload(rowsOf(records))))
 	killed := s.breakAt("BatchLock", "DefinitionForStart", "BatchesStart", "SliceMove", "BatchCountMove")
 	s.config.Workers = true
@@ -73,7 +75,8 @@ func TestStartFlow_Once(t *testing.T) {
 		}
 	}
 	first := children[batch+".0"]["id"].(string)
-	assert.Contains(t, string(s.Do(http.MethodGet, "/flows/jobs/"+first+".0", nil).Want(http.StatusOK).Body), `{"n":0,"z":1.50}`)
+	assert.Contains(t, string(s.Do(http.MethodGet, "/flows/jobs/"+first+".0", nil).Want(http.StatusOK).Body),
+		`{"n":0,"z":1.50}`)
 	trigger := s.get("/flows/triggers?trigger_type=flow&limit=1")["items"].([]any)[0].(map[string]any)
 	assert.Contains(t, children, trigger["trigger_source"])
 }
@@ -88,13 +91,16 @@ func TestStartFlow_Depth(t *testing.T) {
 	assert.Equal(t, event.MaxDepth+1, s.count("flow.batch"))
 	last := s.get("/flows/batches?status=failed")["items"].([]any)[0].(map[string]any)["id"].(string)
 	failure := s.get("/flows/jobs/" + last + ".0")["error"].(map[string]any)
-	assert.Equal(t, []any{"start_refused", "The batch is the last of 8 starts by events and flows in a row, which is the most"}, []any{failure["code"], failure["message"]})
+	assert.Equal(t, []any{"start_refused",
+		"The batch is the last of 8 starts by events and flows in a row, which is the most"}, []any{failure["code"],
+		failure["message"]})
 
 	emits := s.define(emitting("again", "", ""))
 	starts := s.define(`[{"id":"s","tasks":[` + starting(fmt.Sprintf(`{"definition_id":%q}`, emits), "") + `]}]`)
 	id := s.subscribe(listening(starts, event.FlowEvent))
 	s.trigger(emits, oneRecord)
-	assert.Contains(t, s.subscription(id, event.MaxDepth/2, 1)["last_error"], "the last of 8 starts by events and flows in a row")
+	assert.Contains(t, s.subscription(id, event.MaxDepth/2, 1)["last_error"],
+		"the last of 8 starts by events and flows in a row")
 	assert.Equal(t, event.MaxDepth/2, s.count("flow.batch WHERE definition_id = $1 AND trigger_type = 'event'", starts))
 	assert.Equal(t, event.MaxDepth/2, s.count("flow.batch WHERE definition_id = $1 AND trigger_type = 'flow'", emits))
 }
@@ -105,10 +111,12 @@ func TestStartFlow_Refused(t *testing.T) {
 	s := serveStack(t, true)
 	good, archived := s.define(transformSteps), s.define(transformSteps)
 	s.Do(http.MethodPatch, "/flows/definitions/"+archived, `{"status":"archived"}`).Want(http.StatusOK)
-	theirs := s.other.Do(http.MethodPost, "/flows/definitions", `{"name":"f","status":"active","steps":`+transformSteps+`}`).Want(http.StatusCreated).JSON()["id"].(string)
+	theirs := s.other.Do(http.MethodPost, "/flows/definitions", `{"name":"f","status":"active","steps":`+transformSteps+
+		`}`).Want(http.StatusCreated).JSON()["id"].(string)
 	revoked := s.define(uploadSteps)
 	s.change(s.credential, `"status":"revoked"`)
-	flow := s.define(`[{"id":"s","tasks":[` + starting(`{"definition_id":"{{ input.id }}","input":"{{ input.input }}","metadata":"{{ input.metadata ?? {} }}","lane":"{{ input.lane ?? \"bulk\" }}"}`, "") + `]}]`)
+	flow := s.define(`[{"id":"s","tasks":[` +
+		starting(`{"definition_id":"{{ input.id }}","input":"{{ input.input }}","metadata":"{{ input.metadata ?? {} }}","lane":"{{ input.lane ?? \"bulk\" }}"}`, "") + `]}]`)
 	record := func(id, input, more string) string { return fmt.Sprintf(`{"id":%s,"input":%s%s}`, id, input, more) }
 	quoted := func(id string) string { return fmt.Sprintf("%q", id) }
 	cases := [][2]string{
@@ -123,7 +131,8 @@ func TestStartFlow_Refused(t *testing.T) {
 		{record(quoted(good), `null`, ""), "input must be an object"},
 		{record(quoted(good), `{}`, `,"lane":"fast"`), "lane must be one of interactive, compliance, bulk, backfill"},
 		{record(quoted(good), `{}`, `,"metadata":[]`), "metadata must be an object"},
-		{record(quoted(good), `{}`, `,"metadata":{"a":"`+strings.Repeat("x", 64<<10)+`"}`), "metadata takes 65544 bytes, and may take 65536"},
+		{record(quoted(good), `{}`, `,"metadata":{"a":"`+strings.Repeat("x", 64<<10)+`"}`),
+			"metadata takes 65544 bytes, and may take 65536"},
 		{record(quoted(good), `{"n":2}`, ""), ""},
 	}
 	var records []string
@@ -140,7 +149,8 @@ func TestStartFlow_Refused(t *testing.T) {
 			continue
 		}
 		failure := field[map[string]any](t, line, "error")
-		assert.Equal(t, []any{"start_refused", cases[i][1], "s", "go"}, []any{failure["code"], failure["message"], failure["step_id"], failure["task_id"]})
+		assert.Equal(t, []any{"start_refused", cases[i][1], "s", "go"}, []any{failure["code"], failure["message"],
+			failure["step_id"], failure["task_id"]})
 	}
 	children := s.children()
 	assert.Len(t, children, len(started))
@@ -148,7 +158,8 @@ func TestStartFlow_Refused(t *testing.T) {
 		assert.Contains(t, children, job)
 	}
 	// An expression can make a text that nothing can store.
-	nul := s.define(`[{"id":"s","tasks":[` + starting(fmt.Sprintf(`{"definition_id":%q,"input":{"a":"{{ fromBase64('AA==') }}"}}`, good), "") + `]}]`)
+	nul := s.define(`[{"id":"s","tasks":[` +
+		starting(fmt.Sprintf(`{"definition_id":%q,"input":{"a":"{{ fromBase64('AA==') }}"}}`, good), "") + `]}]`)
 	assert.Equal(t, "failed", s.await(s.trigger(nul, oneRecord))["status"])
 	// A record may go on all the same.
 	on := s.define(`[{"id":"s","tasks":[` + starting(`{"definition_id":"none"}`, `,"on_error":"continue"`) + `]}]`)
@@ -161,7 +172,8 @@ func TestStartFlow_Calls(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, true)
 	child := s.define(uploadSteps)
-	flow := s.define(`[{"id":"s","tasks":[` + starting(fmt.Sprintf(`{"definition_id":%q,"input":{"id":"{{ input.id }}"}}`, child), "") + `]}]`)
+	flow := s.define(`[{"id":"s","tasks":[` +
+		starting(fmt.Sprintf(`{"definition_id":%q,"input":{"id":"{{ input.id }}"}}`, child), "") + `]}]`)
 	s.await(s.trigger(flow, `{"records":[{"id":"a"},{"id":"b"},{"id":"c"}]}`))
 	s.eventually(func() bool { return s.count("flow.batch_count WHERE status = 'completed'") == 4 })
 	assert.Equal(t, map[string]int{"a": 1, "b": 1, "c": 1}, s.sim.Arrivals("demo"))
@@ -173,12 +185,14 @@ func TestStartFlow_DryRun(t *testing.T) {
 	child := s.define(uploadSteps)
 	flow := s.define(`[{"id":"s","tasks":[` + starting(`{"definition_id":"{{ input.id }}"}`, "") + `]}]`)
 	run := func(id string) map[string]any {
-		return dryRunTasks(s.Do(http.MethodPost, "/flows/definitions/"+flow+"/dry-run", fmt.Sprintf(`{"input_data":{"id":%q}}`, id)).Want(http.StatusOK).JSON())["go"]
+		return dryRunTasks(s.Do(http.MethodPost, "/flows/definitions/"+flow+"/dry-run",
+			fmt.Sprintf(`{"input_data":{"id":%q}}`, id)).Want(http.StatusOK).JSON())["go"]
 	}
 	before := s.stored(t)
 	assert.Equal(t, map[string]any{"batch_id": "00000000-0000-0000-0000-000000000000"}, run(child)["output"])
 	assert.Equal(t, "Definition not found", run("none")["error"].(map[string]any)["message"])
 	assert.Equal(t, before, s.stored(t), "nothing is written")
 	s.change(s.credential, `"status":"revoked"`)
-	assert.Equal(t, "Credential is revoked: set its status to active, or choose another", run(child)["error"].(map[string]any)["message"])
+	assert.Equal(t, "Credential is revoked: set its status to active, or choose another",
+		run(child)["error"].(map[string]any)["message"])
 }

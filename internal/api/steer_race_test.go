@@ -69,7 +69,8 @@ func (r *race) last() int {
 
 var patches = []string{
 	`{"priority":"high"}`, `{"priority":"normal"}`, `{"pacing":{"records_per_period":100,"period_minutes":1}}`,
-	`{"priority":"high","pacing":{"records_per_period":90,"period_minutes":1}}`, `{"remove_pacing":true}`, `{"priority":"normal","remove_pacing":true}`, `{}`,
+	`{"priority":"high","pacing":{"records_per_period":90,"period_minutes":1}}`, `{"remove_pacing":true}`,
+	`{"priority":"normal","remove_pacing":true}`, `{}`,
 }
 
 func (r *race) one(c *apitest.Client, i int, cancel bool) {
@@ -78,7 +79,8 @@ func (r *race) one(c *apitest.Client, i int, cancel bool) {
 		a.what = "cancel"
 	}
 	path := "/flows/batches/" + r.batch
-	for busy := true; busy; busy = a.res.Status == http.StatusServiceUnavailable && a.res.Header.Get("Retry-After") != "" {
+	for busy := true; busy; busy = a.res.Status == http.StatusServiceUnavailable &&
+		a.res.Header.Get("Retry-After") != "" {
 		if a.what == "patch" {
 			a.res = c.Do(http.MethodPatch, path, patches[i/3%len(patches)])
 		} else {
@@ -124,7 +126,8 @@ func (a *answered) holds(during []version) bool {
 // check holds all answers against what the batch was, and returns how often each was given.
 func (r *race) check() map[string]int {
 	r.t.Helper()
-	rows, err := r.owner.Query(r.t.Context(), "SELECT no, status, paused_from, shown FROM public.batch_log WHERE id = $1 ORDER BY no", r.batch)
+	rows, err := r.owner.Query(r.t.Context(),
+		"SELECT no, status, paused_from, shown FROM public.batch_log WHERE id = $1 ORDER BY no", r.batch)
 	require.NoError(r.t, err)
 	all, err := pgx.CollectRows(rows, pgx.RowToStructByPos[version])
 	require.NoError(r.t, err)
@@ -150,7 +153,8 @@ func (r *race) check() map[string]int {
 			if v.Status == "paused" {
 				pauses++
 			}
-			assert.True(r.t, all[i].Status != "paused" || v.Status == "cancelled" || v.Status == *all[i].PausedFrom, "%v to %v", all[i], v)
+			assert.True(r.t, all[i].Status != "paused" || v.Status == "cancelled" || v.Status == *all[i].PausedFrom,
+				"%v to %v", all[i], v)
 			assert.False(r.t, all[i].over(), "%v to %v", all[i], v)
 		}
 	}
@@ -159,15 +163,17 @@ func (r *race) check() map[string]int {
 		assert.Equal(r.t, 1, times, "hold %s is released once", id)
 		assert.True(r.t, opened[id], "a hold that nobody was told of")
 	}
-	for operation, n := range map[string]int{"pauseBatch": statuses["pause 201"], "resumeBatch": statuses["resume 200"], "updateBatch": statuses["patch 200"],
+	for operation, n := range map[string]int{"pauseBatch": statuses["pause 201"], "resumeBatch": statuses["resume 200"],
+		"updateBatch": statuses["patch 200"],
 		"cancelBatch": statuses["cancel 200"]} {
-		assert.Equal(r.t, n, r.number("SELECT count(*) FROM flow.audit_log WHERE action = $1 AND outcome = 'succeeded'", operation), "%s leaves its row", operation)
+		assert.Equal(r.t, n, r.number("SELECT count(*) FROM flow.audit_log WHERE action = $1 AND outcome = 'succeeded'",
+			operation), "%s leaves its row", operation)
 	}
 	return statuses
 }
 
-// Two hundred requests at once on one batch, of every kind that steers it: each is answered truthfully, held against every version of
-// the batch that there was, and the batch ends in a state that is drawn.
+// Two hundred requests at once on one batch, of every kind that steers it: each is answered truthfully, held against
+// every version of the batch that there was, and the batch ends in a state that is drawn.
 func TestBatch_SteeredByManyAtOnce(t *testing.T) {
 	t.Parallel()
 	for _, cancel := range []bool{false, true} {
@@ -197,7 +203,8 @@ func TestBatch_SteeredByManyAtOnce(t *testing.T) {
 				}
 				s.Do(http.MethodPatch, path, `{"remove_pacing":true}`)
 				assert.Equal(t, map[string]int{"completed": 300}, counted(s.await(r.batch)))
-				assert.Equal(t, 300, s.number(`SELECT count(*) FROM flow.call WHERE domain = $1`, s.tenancy), "one call for each record")
+				assert.Equal(t, 300, s.number(`SELECT count(*) FROM flow.call WHERE domain = $1`, s.tenancy),
+					"one call for each record")
 			}
 			assert.Empty(t, s.pages("/admin/dispatch/pauses", 10), "no hold is left")
 		})

@@ -36,17 +36,20 @@ func (h storeHandler) ListStores(ctx context.Context, params oas.ListStoresParam
 	return &list, nil
 }
 
-func (h storeHandler) CreateStore(ctx context.Context, req *oas.StoreInput, _ oas.CreateStoreParams) (*oas.Store, error) {
+func (h storeHandler) CreateStore(ctx context.Context, req *oas.StoreInput,
+	_ oas.CreateStoreParams) (*oas.Store, error) {
 	caller := account.FromContext(ctx)
 	in := storeConfigOf(req.Fields, req.Layers)
-	return answerStore(h.stores.Create(ctx, caller.OrgID, caller.AccountID.String(), req.Name, in, keepCreated(answerStore)))
+	return answerStore(h.stores.Create(ctx, caller.OrgID, caller.AccountID.String(), req.Name, in,
+		keepCreated(answerStore)))
 }
 
 func (h storeHandler) GetStore(ctx context.Context, params oas.GetStoreParams) (*oas.Store, error) {
 	return answerStore(h.stores.Get(ctx, account.FromContext(ctx).OrgID, params.Store))
 }
 
-func (h storeHandler) ReplaceStore(ctx context.Context, req *oas.StoreReplace, params oas.ReplaceStoreParams) (*oas.Store, error) {
+func (h storeHandler) ReplaceStore(ctx context.Context, req *oas.StoreReplace,
+	params oas.ReplaceStoreParams) (*oas.Store, error) {
 	in := storeConfigOf(req.Fields, req.Layers)
 	if !req.Name.Set {
 		req.Name.Value = params.Store
@@ -58,11 +61,13 @@ func (h storeHandler) DeleteStore(ctx context.Context, params oas.DeleteStorePar
 	return h.stores.Delete(ctx, account.FromContext(ctx).OrgID, params.Store)
 }
 
-func (h storeHandler) ListStoreRecords(ctx context.Context, params oas.ListStoreRecordsParams) (*oas.StoreRecordList, error) {
+func (h storeHandler) ListStoreRecords(ctx context.Context,
+	params oas.ListStoreRecordsParams) (*oas.StoreRecordList, error) {
 	caller := account.FromContext(ctx)
 	byUpdate := params.SortBy.Value == oas.ListStoreRecordsSortByUpdatedAt
 	desc := params.Order.Value == oas.OrderDesc
-	p, err := pageOf("store-records", caller.OrgID, params.Limit, oas.OptInt{}, params.Cursor, fmt.Sprintf("%q %q", params.Store, params.Filter), byUpdate, desc)
+	p, err := pageOf("store-records", caller.OrgID, params.Limit, oas.OptInt{}, params.Cursor,
+		fmt.Sprintf("%q %q", params.Store, params.Filter), byUpdate, desc)
 	if err != nil {
 		return nil, err
 	}
@@ -103,7 +108,8 @@ func updatePlace(text string) (at time.Time, key string, err error) {
 	return at, key, nil
 }
 
-func (h storeHandler) UpsertStoreRecords(ctx context.Context, req *oas.StoreUpsert, params oas.UpsertStoreRecordsParams) (*oas.StoreUpserted, error) {
+func (h storeHandler) UpsertStoreRecords(ctx context.Context, req *oas.StoreUpsert,
+	params oas.UpsertStoreRecordsParams) (*oas.StoreUpserted, error) {
 	caller := account.FromContext(ctx)
 	writes := make([]store.Write, len(req.Records))
 	for i, r := range req.Records {
@@ -119,7 +125,8 @@ func (h storeHandler) UpsertStoreRecords(ctx context.Context, req *oas.StoreUpse
 	return storeUpsertedOf(written), nil
 }
 
-func (h storeHandler) GetStoreRecord(ctx context.Context, params oas.GetStoreRecordParams) (*oas.StoreRecordDetail, error) {
+func (h storeHandler) GetStoreRecord(ctx context.Context,
+	params oas.GetStoreRecordParams) (*oas.StoreRecordDetail, error) {
 	d, err := h.stores.Record(ctx, account.FromContext(ctx).OrgID, params.Store, params.Key)
 	if err != nil {
 		return nil, err
@@ -127,9 +134,11 @@ func (h storeHandler) GetStoreRecord(ctx context.Context, params oas.GetStoreRec
 	return storeDetailOf(d, params.Include.Set), nil
 }
 
-func (h storeHandler) PutStoreLayer(ctx context.Context, req *oas.StoreLayerReplace, params oas.PutStoreLayerParams) (*oas.StoreRecordDetail, error) {
+func (h storeHandler) PutStoreLayer(ctx context.Context, req *oas.StoreLayerReplace,
+	params oas.PutStoreLayerParams) (*oas.StoreRecordDetail, error) {
 	caller := account.FromContext(ctx)
-	d, err := h.stores.PutLayer(ctx, caller.OrgID, caller.AccountID.String(), params.Store, params.Key, params.Layer, []byte(req.Values))
+	d, err := h.stores.PutLayer(ctx, caller.OrgID, caller.AccountID.String(), params.Store, params.Key, params.Layer,
+		[]byte(req.Values))
 	if err != nil {
 		return nil, err
 	}
@@ -159,8 +168,10 @@ func answerStore(s *store.Store, err error) (*oas.Store, error) {
 
 func storeOf(s *store.Store) oas.Store {
 	out := oas.Store{
-		OrgID: s.OrgID.String(), Name: s.Name, Fields: []oas.StoreField{}, Layers: s.Config.Layers, ConfigVersion: int(s.ConfigVersion),
-		RecordCount: s.Records, Resolving: s.Resolving, CreatedBy: s.CreatedBy, CreatedAt: s.CreatedAt.UTC(), UpdatedAt: s.UpdatedAt.UTC(),
+		OrgID: s.OrgID.String(), Name: s.Name, Fields: []oas.StoreField{}, Layers: s.Config.Layers,
+		ConfigVersion: int(s.ConfigVersion),
+		RecordCount:   s.Records, Resolving: s.Resolving, CreatedBy: s.CreatedBy, CreatedAt: s.CreatedAt.UTC(),
+		UpdatedAt: s.UpdatedAt.UTC(),
 	}
 	for _, f := range s.Config.Fields {
 		out.Fields = append(out.Fields, oas.StoreField{Name: f.Name, Type: oas.StoreFieldType(f.Type)})
@@ -178,7 +189,8 @@ func storeRecordOf(r store.Record) oas.StoreRecord {
 func storeDetailOf(d *store.Detail, layers bool) *oas.StoreRecordDetail {
 	r := storeRecordOf(d.Record)
 	out := &oas.StoreRecordDetail{
-		Key: r.Key, Resolved: r.Resolved, ResolvedConfigVersion: r.ResolvedConfigVersion, CreatedAt: r.CreatedAt, UpdatedAt: r.UpdatedAt,
+		Key: r.Key, Resolved: r.Resolved, ResolvedConfigVersion: r.ResolvedConfigVersion, CreatedAt: r.CreatedAt,
+		UpdatedAt: r.UpdatedAt,
 	}
 	if !layers {
 		return out

@@ -35,15 +35,16 @@ func (s *stack) settle(done func() bool) {
 	}
 }
 
-// TestStores_Change: records follow a new configuration in pieces, reads tell the truth meanwhile, and a process that dies
-// between two pieces leaves the rest to another.
+// TestStores_Change: records follow a new configuration in pieces, reads tell the truth meanwhile, and a process that
+// dies between two pieces leaves the rest to another.
 func TestStores_Change(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, false)
 	path := s.store(`{"name":"c","fields":[{"name":"n","type":"string"},{"name":"old","type":"string"}],"layers":["low","high"]}`)
 	var records []string
 	for i := range 400 {
-		records = append(records, fmt.Sprintf(`k%03d low {"n":"%d","old":"x"}`, i, i), fmt.Sprintf(`k%03d high {"n":"high"}`, i))
+		records = append(records, fmt.Sprintf(`k%03d low {"n":"%d","old":"x"}`, i, i),
+			fmt.Sprintf(`k%03d high {"n":"high"}`, i))
 	}
 	s.write(path, records...)
 	const next = `{"fields":[{"name":"n","type":"string"},{"name":"new","type":"integer"}],"layers":["high","low"]}`
@@ -63,7 +64,8 @@ func TestStores_Change(t *testing.T) {
 	assert.Equal(t, map[float64]int{1: 400}, version("filter=n=high"), "and filters by it")
 	s.Do(http.MethodGet, path+"/records?filter=old=x", nil).Invalid("query.filter.0 value_error")
 	one := s.get(path + "/records/k007?include=layers")
-	assert.Equal(t, []any{map[string]any{"n": "7", "new": nil}, 2.0, map[string]any{"n": "low"}}, []any{one["resolved"], one["resolved_config_version"], one["provenance"]},
+	assert.Equal(t, []any{map[string]any{"n": "7", "new": nil}, 2.0, map[string]any{"n": "low"}}, []any{one["resolved"],
+		one["resolved_config_version"], one["provenance"]},
 		"a single record shows what is")
 	s.write(path, `k399 low {"new":5}`)
 	assert.Equal(t, map[float64]int{2: 1}, version("filter=new=5"), "what is written is resolved")
@@ -86,10 +88,13 @@ func TestStores_Change(t *testing.T) {
 	// What is no longer declared is kept: it counts again when it is declared as it was.
 	s.Do(http.MethodPut, path, `{"fields":[{"name":"old","type":"string"},{"name":"n","type":"integer"}],"layers":["low"]}`).Want(http.StatusOK)
 	one = s.get(path + "/records/k007?include=layers")
-	assert.Equal(t, []any{map[string]any{"old": "x", "n": nil}, map[string]any{"old": "low"}}, []any{one["resolved"], one["provenance"]})
+	assert.Equal(t, []any{map[string]any{"old": "x", "n": nil}, map[string]any{"old": "low"}}, []any{one["resolved"],
+		one["provenance"]})
 	require.Len(t, one["layers"], 2)
-	assert.Equal(t, []any{"high", map[string]any{"n": "high"}}, []any{one["layers"].([]any)[0].(map[string]any)["layer"], one["layers"].([]any)[0].(map[string]any)["values"]})
-	s.Do(http.MethodPut, path+"/records/k007/layers/high", `{"values":{}}`).Detail(http.StatusNotFound, "Layer not found")
+	assert.Equal(t, []any{"high", map[string]any{"n": "high"}},
+		[]any{one["layers"].([]any)[0].(map[string]any)["layer"], one["layers"].([]any)[0].(map[string]any)["values"]})
+	s.Do(http.MethodPut, path+"/records/k007/layers/high", `{"values":{}}`).Detail(http.StatusNotFound,
+		"Layer not found")
 	s.Do(http.MethodDelete, path+"/records/k007/layers/high", nil).Want(http.StatusNoContent)
 	s.settle(func() bool { return s.get(path)["resolving"] == false })
 	assert.Equal(t, map[float64]int{3: 400}, version("filter=old=x"))
@@ -151,8 +156,10 @@ func TestStores_Delete(t *testing.T) {
 	s.other.Do(http.MethodDelete, "/data/stores/customers", nil).Want(http.StatusNoContent)
 	const refusal = "Store is used by an active definition; archive or delete the definition first, or take its store tasks out"
 	s.Do(http.MethodDelete, path, nil).Detail(http.StatusConflict, refusal)
-	assert.InDelta(t, 1600, s.get(path + "/records?filter=vip=true&limit=1")["total"].(float64)+s.get(path)["record_count"].(float64), 0)
-	s.Do(http.MethodPut, "/flows/definitions/"+used, `{"name":"d","status":"active","steps":`+transformSteps+`}`).Want(http.StatusOK)
+	assert.InDelta(t, 1600, s.get(path + "/records?filter=vip=true&limit=1")["total"].(float64)+
+		s.get(path)["record_count"].(float64), 0)
+	s.Do(http.MethodPut, "/flows/definitions/"+used, `{"name":"d","status":"active","steps":`+transformSteps+
+		`}`).Want(http.StatusOK)
 	s.Do(http.MethodDelete, path, nil).Want(http.StatusNoContent)
 
 	s.Do(http.MethodGet, path+"/records", nil).Detail(http.StatusNotFound, "Store not found")
@@ -174,7 +181,8 @@ func TestStores_Delete(t *testing.T) {
 	assert.Equal(t, 1, left)
 	assert.InDelta(t, 1, s.get(path)["record_count"], 0)
 
-	draft := s.Do(http.MethodPost, "/flows/definitions", `{"name":"d","steps":[{"id":"s","tasks":[{"id":"t","action_id":"core__store__write","params":{"store":"customers","key":"k","layer":"crm","values":{}}}]}]}`).
+	draft := s.Do(http.MethodPost, "/flows/definitions",
+		`{"name":"d","steps":[{"id":"s","tasks":[{"id":"t","action_id":"core__store__write","params":{"store":"customers","key":"k","layer":"crm","values":{}}}]}]}`).
 		Want(http.StatusCreated).JSON()["id"].(string)
 	s.Do(http.MethodPatch, "/flows/definitions/"+draft, `{"status":"active"}`).Want(http.StatusOK)
 	s.Do(http.MethodDelete, path, nil).Detail(http.StatusConflict, refusal)

@@ -37,10 +37,13 @@ func TestStoreEvents_Callers(t *testing.T) {
 	s := serveStack(t, true)
 	path := s.store(customers)
 	s.write(path, `k0 crm {"visits":1}`) // nobody listens
-	id := s.subscribe(listening(s.define(transformSteps), event.StoreRecordChanged, `"filter":"{{ payload.key != \"quiet\" }}"`))
-	s.Do(http.MethodPost, path+"/records", writes(`k1 crm {"visits":1}`, `k2 crm {"visits":"x"}`)).Want(http.StatusUnprocessableEntity)
+	id := s.subscribe(listening(s.define(transformSteps), event.StoreRecordChanged,
+		`"filter":"{{ payload.key != \"quiet\" }}"`))
+	s.Do(http.MethodPost, path+"/records", writes(`k1 crm {"visits":1}`, `k2 crm {"visits":"x"}`)).Want(
+		http.StatusUnprocessableEntity)
 	s.Do(http.MethodDelete, path+"/records/k1/layers/crm", nil).Want(http.StatusNotFound)
-	s.write(path, `k1 crm {"visits":1}`, `k2 crm {}`, `k1 agent {"visits":2}`, `k1 crm {"vip":true}`, `k0 crm {"vip":true}`, `quiet crm {}`)
+	s.write(path, `k1 crm {"visits":1}`, `k2 crm {}`, `k1 agent {"visits":2}`, `k1 crm {"vip":true}`,
+		`k0 crm {"vip":true}`, `quiet crm {}`)
 	s.Do(http.MethodPut, path+"/records/k1/layers/import", `{"values":{"visits":5}}`).Want(http.StatusOK)
 	for _, layer := range []string{"crm", "agent", "import"} {
 		s.Do(http.MethodDelete, path+"/records/k1/layers/"+layer, nil).Want(http.StatusNoContent)
@@ -48,8 +51,10 @@ func TestStoreEvents_Callers(t *testing.T) {
 	s.subscription(id, 7, 0)
 	me := s.get("/account/me")["account"].(map[string]any)["id"].(string)
 	want := []recordChange{
-		{"customers", "k0", []string{"crm"}, "updated", me}, {"customers", "k1", []string{"agent", "crm"}, "created", me}, {"customers", "k2", []string{"crm"}, "created", me},
-		{"customers", "k1", []string{"import"}, "updated", me}, {"customers", "k1", []string{"crm"}, "updated", me}, {"customers", "k1", []string{"agent"}, "updated", me},
+		{"customers", "k0", []string{"crm"}, "updated", me}, {"customers", "k1", []string{"agent", "crm"}, "created",
+			me}, {"customers", "k2", []string{"crm"}, "created", me},
+		{"customers", "k1", []string{"import"}, "updated", me}, {"customers", "k1", []string{"crm"}, "updated", me},
+		{"customers", "k1", []string{"agent"}, "updated", me},
 		{"customers", "k1", []string{"import"}, "deleted", me},
 	}
 	assert.Equal(t, want, s.changes(id))
@@ -86,7 +91,8 @@ func TestStoreEvents_Depth(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, true)
 	path := s.store(customers)
-	flow := s.define(`[{"id":"s","tasks":[` + storeTask("w", "write", `{"store":"customers","key":"{{ input.key }}","layer":"agent","values":{"vip":true}}`, "") + `]}]`)
+	flow := s.define(`[{"id":"s","tasks":[` + storeTask("w", "write",
+		`{"store":"customers","key":"{{ input.key }}","layer":"agent","values":{"vip":true}}`, "") + `]}]`)
 	id := s.subscribe(listening(flow, event.StoreRecordChanged))
 	s.write(path, `k crm {}`)
 	assert.Contains(t, s.subscription(id, event.MaxDepth, 1)["last_error"], "the last of 8 starts")

@@ -25,7 +25,8 @@ const (
 )
 
 // StreamExecution writes the events of an execution until it is over, the reader goes away, or the process ends.
-func (h executionHandler) StreamExecution(ctx context.Context, params oas.StreamExecutionParams, w http.ResponseWriter) error {
+func (h executionHandler) StreamExecution(ctx context.Context, params oas.StreamExecutionParams,
+	w http.ResponseWriter) error {
 	caller := account.FromContext(ctx)
 	place, err := h.streams.Take(caller.OrgID)
 	if err != nil {
@@ -38,15 +39,17 @@ func (h executionHandler) StreamExecution(ctx context.Context, params oas.Stream
 		return err
 	}
 	defer listener.Leave()
-	follow(ctx, out, listener.Done(), listener.Events, pauses{heartbeat: h.heartbeat}, func(events []run.Event) (over bool) {
-		out.events(params.ExecutionID, events)
-		return events[len(events)-1].Kind == run.EventClosed
-	})
+	follow(ctx, out, listener.Done(), listener.Events, pauses{heartbeat: h.heartbeat},
+		func(events []run.Event) (over bool) {
+			out.events(params.ExecutionID, events)
+			return events[len(events)-1].Kind == run.EventClosed
+		})
 	return nil
 }
 
 // beginStream writes what has happened so far, and returns a listener for what comes; nil where nothing will.
-func (h executionHandler) beginStream(ctx context.Context, caller account.Caller, params oas.StreamExecutionParams, place *stream.Place, out *eventStream) (*stream.Listener, error) {
+func (h executionHandler) beginStream(ctx context.Context, caller account.Caller, params oas.StreamExecutionParams,
+	place *stream.Place, out *eventStream) (*stream.Listener, error) {
 	batch, position, number, ok := parseExecutionID(params.ExecutionID)
 	if !ok || caller.Resource != "" && caller.Resource != params.ExecutionID {
 		return nil, fault.Missing("Execution")
@@ -77,8 +80,8 @@ func (h executionHandler) beginStream(ctx context.Context, caller account.Caller
 	return place.ListenRun(batch, e.SliceNo, position, number, e.Log.Last), nil
 }
 
-// lastEventID is the id of the last event that the reader has, empty for none, and where it said so. A browser repeats the
-// query with which it began, so that its header counts.
+// lastEventID is the id of the last event that the reader has, empty for none, and where it said so. A browser repeats
+// the query with which it began, so that its header counts.
 func lastEventID(header, query oas.OptString) (text string, loc []string) {
 	if header.Value != "" {
 		return header.Value, []string{"header", "last-event-id"}
@@ -86,8 +89,8 @@ func lastEventID(header, query oas.OptString) (text string, loc []string) {
 	return query.Value, []string{"query", "last_event_id"}
 }
 
-// lastEvent is the number of the last event that the reader has, if it has any. Fault: Unprocessable for what is no event
-// of this stream.
+// lastEvent is the number of the last event that the reader has, if it has any. Fault: Unprocessable for what is no
+// event of this stream.
 func lastEvent(params oas.StreamExecutionParams, log *run.Log) (no int64, given bool, err error) {
 	text, loc := lastEventID(params.HeaderLastEventID, params.QueryLastEventID)
 	if text == "" {
@@ -144,7 +147,8 @@ func (s *eventStream) snapshot(no int64, e *run.LoggedExecution) {
 func (s *eventStream) events(execution string, events []run.Event) {
 	for i := range events {
 		e := &events[i]
-		data := eventData{ExecutionID: execution, At: e.At.UTC(), Status: e.Status, StepID: e.StepID, TaskID: e.TaskID, Attempt: e.Attempt}
+		data := eventData{ExecutionID: execution, At: e.At.UTC(), Status: e.Status, StepID: e.StepID, TaskID: e.TaskID,
+			Attempt: e.Attempt}
 		if e.Error != nil {
 			wire := jobErrorOf(e.Error).Value
 			data.Error = &wire
@@ -175,10 +179,12 @@ func (s *eventStream) flush() bool {
 // keepBuffer is how much room for events a stream keeps while it waits.
 const keepBuffer = 4 << 10
 
-// pauses are those of a stream: between two comments that keep it open, and the least between two writings of what came.
+// pauses are those of a stream: between two comments that keep it open, and the least between two writings of what
+// came.
 type pauses struct{ heartbeat, between time.Duration }
 
-// follow writes what comes, and comments while nothing does, until write says that it is over, the reader is gone, or done.
+// follow writes what comes, and comments while nothing does, until write says that it is over, the reader is gone, or
+// done.
 func follow[T any](ctx context.Context, s *eventStream, done <-chan struct{}, news <-chan T, p pauses,
 	write func(T) (over bool)) {
 	beat, pause := time.NewTicker(p.heartbeat), time.NewTimer(p.between)

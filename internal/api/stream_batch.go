@@ -83,8 +83,8 @@ type progressData struct {
 	Progress  float64         `json:"progress_percent"`
 }
 
-// progressEvent is where a batch stands as an event. The same state has the same id at every process, for nothing is kept
-// of what was told.
+// progressEvent is where a batch stands as an event. The same state has the same id at every process, for nothing is
+// kept of what was told.
 type progressEvent struct {
 	id, kind string
 	data     []byte

@@ -22,7 +22,8 @@ func streamOf(batch, query string) string { return "/flows/batches/" + batch + "
 // scheduled starts a batch of some records that is not due.
 func (s *stack) scheduled(records int) (batch string) {
 	s.t.Helper()
-	body, err := json.Marshal(map[string]any{"records": make([]struct{}, records), "scheduled_at": time.Now().Add(time.Hour).UTC()})
+	body, err := json.Marshal(map[string]any{"records": make([]struct{}, records),
+		"scheduled_at": time.Now().Add(time.Hour).UTC()})
 	require.NoError(s.t, err)
 	return s.trigger(s.define(transformSteps), string(body))
 }
@@ -47,8 +48,8 @@ func (s *eventSource) one() serverEvent {
 	return e
 }
 
-// TestStreamBatch_Changes: an event for where the batch stands first, one for each change, by whichever process, and the
-// last one when it is over.
+// TestStreamBatch_Changes: an event for where the batch stands first, one for each change, by whichever process, and
+// the last one when it is over.
 func TestStreamBatch_Changes(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, false)
@@ -69,7 +70,8 @@ func TestStreamBatch_Changes(t *testing.T) {
 	for _, c := range []*apitest.Client{s.Client, other} {
 		assert.Equal(t, paused, openStreamAt(t, c, streamOf(batch, token)).one(), "one state has one id")
 		assert.Equal(t, paused, openStreamAt(t, c, streamOf(batch, token), "Last-Event-ID", first.id).one())
-		assert.Equal(t, paused, openStreamAt(t, c, streamOf(batch, token+"&last_event_id="+paused.id), "Last-Event-ID", first.id).one())
+		assert.Equal(t, paused, openStreamAt(t, c, streamOf(batch, token+"&last_event_id="+paused.id), "Last-Event-ID",
+			first.id).one())
 	}
 	resumed := openStreamAt(t, other, streamOf(batch, token), "Last-Event-ID", paused.id)
 	again := openStreamAt(t, other, streamOf(batch, token+"&last_event_id="+paused.id))
@@ -86,8 +88,10 @@ func TestStreamBatch_Changes(t *testing.T) {
 	require.Len(t, late, 1)
 	assert.Equal(t, "batch.closed cancelled", s.told(batch, late[0]))
 	assert.Equal(t, late, openStreamAt(t, other, streamOf(batch, token)).all(), "of a batch that is over")
-	assert.Empty(t, s.As("").Do(http.MethodGet, streamOf(batch, token+"&last_event_id="+late[0].id), nil).Want(http.StatusNoContent).Body)
-	assert.Empty(t, s.As("").Do(http.MethodGet, streamOf(batch, token), nil, "Last-Event-ID", late[0].id).Want(http.StatusNoContent).Body)
+	assert.Empty(t, s.As("").Do(http.MethodGet, streamOf(batch, token+"&last_event_id="+late[0].id),
+		nil).Want(http.StatusNoContent).Body)
+	assert.Empty(t, s.As("").Do(http.MethodGet, streamOf(batch, token), nil, "Last-Event-ID",
+		late[0].id).Want(http.StatusNoContent).Body)
 }
 
 // TestStreamBatch_Works follows records through their calls.
@@ -97,7 +101,8 @@ func TestStreamBatch_Works(t *testing.T) {
 	held := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-gate }))
 	t.Cleanup(held.Close)
 	s := serveStack(t, true, func(c *app.Config) { c.AllowHosts = []string{strings.TrimPrefix(held.URL, "http://")} })
-	batch := s.trigger(s.define(`[{"id":"a","tasks":[{"id":"one","action_id":"core__http__request","params":{"url":"`+held.URL+`"}}]}]`), `{"records":[{"id":"a"},{"id":"b"}]}`)
+	batch := s.trigger(s.define(`[{"id":"a","tasks":[{"id":"one","action_id":"core__http__request","params":{"url":"`+
+		held.URL+`"}}]}]`), `{"records":[{"id":"a"},{"id":"b"}]}`)
 	stream := openStreamAt(t, s.Client, streamOf(batch, "token="+streamToken(s.Client, "")))
 	for e := stream.one(); e.field(t, "status") != "running"; e = stream.one() {
 		assert.Equal(t, "progress", e.name)
@@ -127,17 +132,23 @@ func TestStreamBatch_Refused(t *testing.T) {
 		get(nobody, batch, query).Detail(http.StatusUnauthorized, "Authentication required")
 		get(s.Client, batch, query).Detail(http.StatusUnauthorized, "Authentication required")
 	}
-	missing := get(nobody, "0192f0c1-7c3e-7a52-9d3b-5d5b0c6f1a11", "token="+token).Detail(http.StatusNotFound, "Batch not found")
-	for _, c := range [][2]string{{batch, streamToken(s.other, "")}, {batch, narrow}, {"x", token}, {batch + ".0.1", token}} {
-		assert.Equal(t, missing.Alike(), get(nobody, c[0], "token="+c[1]).Detail(http.StatusNotFound, "Batch not found").Alike())
+	missing := get(nobody, "0192f0c1-7c3e-7a52-9d3b-5d5b0c6f1a11", "token="+token).Detail(http.StatusNotFound,
+		"Batch not found")
+	for _, c := range [][2]string{{batch, streamToken(s.other, "")}, {batch, narrow}, {"x", token},
+		{batch + ".0.1", token}} {
+		assert.Equal(t, missing.Alike(), get(nobody, c[0], "token="+c[1]).Detail(http.StatusNotFound,
+			"Batch not found").Alike())
 	}
 	for _, bad := range []string{"1", "0123456789abcde", "0123456789abcdef0", "0123456789ABCDEF", "0123456789abcdeg"} {
 		get(nobody, batch, "token="+token+"&last_event_id="+bad).Invalid("query.last_event_id value_error")
-		get(nobody, batch, "token="+token+"&last_event_id=0123456789abcdef", "Last-Event-ID", bad).Invalid("header.last-event-id value_error")
+		get(nobody, batch, "token="+token+"&last_event_id=0123456789abcdef", "Last-Event-ID",
+			bad).Invalid("header.last-event-id value_error")
 	}
 
-	limited := s.Do(http.MethodPost, "/account/api-keys", `{"name":"x","scopes":["executions:read"]}`).Want(http.StatusCreated).JSON()["key"].(string)
-	get(nobody, batch, "token="+streamToken(s.As(limited), "")).Detail(http.StatusForbidden, "Scope batches:read required")
+	limited := s.Do(http.MethodPost, "/account/api-keys", `{"name":"x","scopes":["executions:read"]}`).Want(
+		http.StatusCreated).JSON()["key"].(string)
+	get(nobody, batch, "token="+streamToken(s.As(limited), "")).Detail(http.StatusForbidden,
+		"Scope batches:read required")
 
 	// Streams of batches and of executions share their bounds, and a stream that is open outlives its token.
 	one := openStreamAt(t, nobody, streamOf(batch, "token="+token))

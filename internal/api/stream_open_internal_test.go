@@ -17,7 +17,8 @@ func TestWhileGood(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		answers := []error{nil, errors.New("away"), fault.New(fault.Unavailable, "away"), fault.New(fault.Unauthenticated, "ended")}
+		answers := []error{nil, errors.New("away"), fault.New(fault.Unavailable, "away"),
+			fault.New(fault.Unauthenticated, "ended")}
 		ctx := whileGood(t.Context(), time.Second, func(context.Context) error {
 			answer := answers[0]
 			answers = answers[1:]

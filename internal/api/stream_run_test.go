@@ -17,7 +17,8 @@ func TestStream_Requeued(t *testing.T) {
 	s.doubt(batch, "unresolved")
 	token := streamToken(s.Client, "")
 	first, second := batch+".1.1", batch+".1.2"
-	s.Do(http.MethodGet, "/flows/executions/"+second+"/stream?token="+token, nil).Detail(http.StatusNotFound, "Execution not found")
+	s.Do(http.MethodGet, "/flows/executions/"+second+"/stream?token="+token, nil).Detail(http.StatusNotFound,
+		"Execution not found")
 
 	listener := openStream(t, s.Client, first, "token="+token+"&last_event_id=1")
 	before := listener.until("task.attempt")
@@ -25,7 +26,8 @@ func TestStream_Requeued(t *testing.T) {
 	before = append(before, listener.all()...)
 	checkIDs(t, before)
 	told := words(t, before)
-	assert.Equal(t, []string{"job.status queued", "execution.status running", "step.started send running", "task.attempt send up 1 running"}, told[:4])
+	assert.Equal(t, []string{"job.status queued", "execution.status running", "step.started send running",
+		"task.attempt send up 1 running"}, told[:4])
 	assert.Equal(t, []string{"execution.status cancelled", "execution.closed cancelled"}, told[len(told)-2:])
 
 	// The second run begins at its own beginning, and is followed from there and from its snapshot.
@@ -37,8 +39,10 @@ func TestStream_Requeued(t *testing.T) {
 	fresh := openStream(t, s.Client, second, "token="+token)
 	snapshot, ok := fresh.next()
 	require.True(t, ok)
-	assert.Equal(t, []any{second, "running", begun.id}, []any{snapshot.field(t, "id"), snapshot.field(t, "status"), snapshot.id})
-	s.Do(http.MethodGet, "/flows/executions/"+second+"/stream?token="+token, nil, "Last-Event-ID", before[len(before)-1].id).
+	assert.Equal(t, []any{second, "running", begun.id}, []any{snapshot.field(t, "id"), snapshot.field(t, "status"),
+		snapshot.id})
+	s.Do(http.MethodGet, "/flows/executions/"+second+"/stream?token="+token, nil, "Last-Event-ID",
+		before[len(before)-1].id).
 		Invalid("header.last-event-id value_error")
 
 	s.resolve(batch, 0, `{"outcome":"accepted"}`)
@@ -47,8 +51,10 @@ func TestStream_Requeued(t *testing.T) {
 	s.serve() // a process that works, beside the one that answers
 	events := append([]serverEvent{begun}, whole.all()...)
 	checkIDs(t, events)
-	assert.Equal(t, []string{"job.status queued", "execution.status running", "step.started send running", "task.attempt send up 2 running", "job.status started",
-		"task.attempt send up 2 completed", "step.completed send completed", "job.status accepted", "execution.status completed", "execution.closed completed"}, words(t, events))
+	assert.Equal(t, []string{"job.status queued", "execution.status running", "step.started send running",
+		"task.attempt send up 2 running", "job.status started",
+		"task.attempt send up 2 completed", "step.completed send completed", "job.status accepted",
+		"execution.status completed", "execution.closed completed"}, words(t, events))
 	assert.Equal(t, words(t, events[1:]), words(t, fresh.all()))
 
 	// Resumed behind each of its events, and over after the last.

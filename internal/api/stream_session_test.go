@@ -20,8 +20,10 @@ func TestStream_Session(t *testing.T) {
 	browser := s.As("")
 	ofBatch, ofExecution := streamOf(batch, ""), "/flows/executions/"+batch+".0.1/stream"
 	for _, site := range []string{"same-origin", "none"} {
-		assert.Equal(t, "progress queued", s.told(batch, openStreamAt(t, browser, ofBatch, "Cookie", cookie, fromPage, site).one()))
-		assert.Equal(t, "execution.snapshot", openStreamAt(t, browser, ofExecution, "Cookie", cookie, fromPage, site).one().name)
+		assert.Equal(t, "progress queued", s.told(batch, openStreamAt(t, browser, ofBatch, "Cookie", cookie, fromPage,
+			site).one()))
+		assert.Equal(t, "execution.snapshot", openStreamAt(t, browser, ofExecution, "Cookie", cookie, fromPage,
+			site).one().name)
 	}
 	_, text, _ := strings.Cut(cookie, "=")
 	refused := func(c *apitest.Client, query string, header ...string) {
@@ -43,12 +45,15 @@ func TestStream_Session(t *testing.T) {
 	refused(bearer, "")
 
 	// A token that stands beside it wins, and a session opens nothing of other organizations.
-	for _, query := range []string{"token=" + streamToken(s.other, ""), "token=" + streamToken(s.Client, batch+".0.1")} {
+	for _, query := range []string{"token=" + streamToken(s.other, ""), "token=" + streamToken(s.Client, batch+
+		".0.1")} {
 		browser.Do(http.MethodGet, streamOf(batch, query), nil, "Cookie", cookie, fromPage, "same-origin").
 			Detail(http.StatusNotFound, "Batch not found")
 	}
-	browser.Do(http.MethodGet, ofBatch, nil, "Cookie", signIn(t, s.other), fromPage, "same-origin").Detail(http.StatusNotFound, "Batch not found")
-	limited := s.Do(http.MethodPost, "/account/api-keys", `{"name":"x","scopes":["executions:read"]}`).Want(http.StatusCreated).JSON()["key"].(string)
+	browser.Do(http.MethodGet, ofBatch, nil, "Cookie", signIn(t, s.other), fromPage, "same-origin").Detail(
+		http.StatusNotFound, "Batch not found")
+	limited := s.Do(http.MethodPost, "/account/api-keys", `{"name":"x","scopes":["executions:read"]}`).Want(
+		http.StatusCreated).JSON()["key"].(string)
 	browser.Do(http.MethodGet, ofBatch, nil, "Cookie", signIn(t, s.As(limited)), fromPage, "same-origin").
 		Detail(http.StatusForbidden, "Scope batches:read required")
 }
@@ -58,7 +63,8 @@ func TestStream_SessionEnds(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, false)
 	batch := s.scheduled(1)
-	stays, created := signIn(t, s.Client), s.Do(http.MethodPost, "/account/api-keys", `{"name":"x"}`).Want(http.StatusCreated).JSON()
+	stays, created := signIn(t, s.Client), s.Do(http.MethodPost, "/account/api-keys",
+		`{"name":"x"}`).Want(http.StatusCreated).JSON()
 	browser, other := s.As(""), s.replica().As("")
 	open := func(cookie string) []*eventSource {
 		var streams []*eventSource
@@ -71,7 +77,8 @@ func TestStream_SessionEnds(t *testing.T) {
 	}
 	left, revoked := signIn(t, s.Client), signIn(t, s.As(created["key"].(string)))
 	still, ended := open(stays), append(open(left), open(revoked)...)
-	other.Do(http.MethodDelete, sessions, nil, "Cookie", left, fromPage, "same-origin", ofConsole, "1").Want(http.StatusNoContent)
+	other.Do(http.MethodDelete, sessions, nil, "Cookie", left, fromPage, "same-origin", ofConsole,
+		"1").Want(http.StatusNoContent)
 	s.Do(http.MethodDelete, "/account/api-keys/"+created["id"].(string), nil).Want(http.StatusNoContent)
 	for _, stream := range ended {
 		assert.Empty(t, stream.all())

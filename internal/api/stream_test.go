@@ -195,7 +195,8 @@ func TestStream_Life(t *testing.T) {
 		if header == nil {
 			query += "&last_event_id=" + last
 		}
-		res := s.As("").Do(http.MethodGet, "/flows/executions/"+id+"/stream"+query, nil, header...).Want(http.StatusNoContent)
+		res := s.As("").Do(http.MethodGet, "/flows/executions/"+id+"/stream"+query, nil,
+			header...).Want(http.StatusNoContent)
 		assert.Empty(t, res.Body)
 	}
 	late := openStream(t, s.Client, id, "token="+token).all()
@@ -227,8 +228,8 @@ func checkIDs(t *testing.T, events []serverEvent) {
 	}
 }
 
-// TestStream_Resume cuts the stream at every event, goes on at the other of two processes, and compares what came with what
-// a listener got who was never cut off.
+// TestStream_Resume cuts the stream at every event, goes on at the other of two processes, and compares what came with
+// what a listener got who was never cut off.
 func TestStream_Resume(t *testing.T) {
 	t.Parallel()
 	gate := make(chan struct{})
@@ -272,8 +273,8 @@ func TestStream_Resume(t *testing.T) {
 	}
 }
 
-// piecewise reads n events of a stream at a time, from one client after the other, to the end; opened is called when the
-// first stream is open.
+// piecewise reads n events of a stream at a time, from one client after the other, to the end; opened is called when
+// the first stream is open.
 func piecewise(t *testing.T, clients []*apitest.Client, id, token string, n int, opened func()) (events []serverEvent) {
 	t.Helper()
 	last := "1"
@@ -297,14 +298,16 @@ func piecewise(t *testing.T, clients []*apitest.Client, id, token string, n int,
 func TestStream_Cancelled(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, true)
-	batch := s.trigger(s.define(uploadSteps), fmt.Sprintf(`{"input_data":{"id":"a"},"scheduled_at":%q}`, time.Now().Add(time.Hour).UTC().Format(time.RFC3339)))
+	batch := s.trigger(s.define(uploadSteps), fmt.Sprintf(`{"input_data":{"id":"a"},"scheduled_at":%q}`,
+		time.Now().Add(time.Hour).UTC().Format(time.RFC3339)))
 	id := batch + ".0.1"
 	stream := openStream(t, s.Client, id, "token="+streamToken(s.Client, id))
 	first, ok := stream.next()
 	require.True(t, ok)
 	assert.Equal(t, "pending", first.field(t, "status"))
 	s.Do(http.MethodPost, "/flows/batches/"+batch+"/cancel", nil).Want(http.StatusOK)
-	assert.Equal(t, []string{"job.status unprocessed", "execution.status cancelled", "execution.closed cancelled"}, words(t, stream.all()))
+	assert.Equal(t, []string{"job.status unprocessed", "execution.status cancelled", "execution.closed cancelled"},
+		words(t, stream.all()))
 }
 
 // TestStream_Failed tells why.
@@ -315,7 +318,8 @@ func TestStream_Failed(t *testing.T) {
 	id := batch + ".0.1"
 	s.await(batch)
 	events := replay(t, s, id, streamToken(s.Client, ""))
-	assert.Equal(t, []string{"job.status queued", "execution.status running", "step.started s running", "task.attempt s no 1 failed", "step.failed s failed",
+	assert.Equal(t, []string{"job.status queued", "execution.status running", "step.started s running",
+		"task.attempt s no 1 failed", "step.failed s failed",
 		"job.status failed", "execution.status failed", "execution.closed failed"}, words(t, events))
 	for _, i := range []int{3, 4, 5, 6} {
 		why, _ := events[i].field(t, "error").(map[string]any)
@@ -336,7 +340,8 @@ func TestStream_Refused(t *testing.T) {
 		return c.Do(http.MethodGet, "/flows/executions/"+execution+"/stream"+query, nil, header...)
 	}
 	nobody := s.As("")
-	for _, query := range []string{"", "?token=", "?token=x", "?token=" + token + "x", "?token=%00", "?token=" + s.Key, "?tokens=" + token} {
+	for _, query := range []string{"", "?token=", "?token=x", "?token=" + token + "x", "?token=%00", "?token=" + s.Key,
+		"?tokens=" + token} {
 		get(nobody, id, query).Detail(http.StatusUnauthorized, "Authentication required")
 		get(s.Client, id, query).Detail(http.StatusUnauthorized, "Authentication required")
 	}
@@ -344,18 +349,23 @@ func TestStream_Refused(t *testing.T) {
 	bearer.Token = s.issuer.Token(s.orgID(s.Key), nil)
 	get(bearer, id, "").Detail(http.StatusUnauthorized, "Authentication required")
 
-	missing := get(nobody, "0192f0c1-7c3e-7a52-9d3b-5d5b0c6f1a11.0.1", "?token="+token).Detail(http.StatusNotFound, "Execution not found")
+	missing := get(nobody, "0192f0c1-7c3e-7a52-9d3b-5d5b0c6f1a11.0.1", "?token="+token).Detail(http.StatusNotFound,
+		"Execution not found")
 	for execution, query := range map[string]string{
-		id: "?token=" + streamToken(s.other, ""), second: "?token=" + narrow, id[:len(id)-1] + "2": "?token=" + token, "x": "?token=" + token,
+		id: "?token=" + streamToken(s.other, ""), second: "?token=" + narrow, id[:len(id)-1] + "2": "?token=" + token,
+		"x": "?token=" + token,
 	} {
-		assert.Equal(t, missing.Alike(), get(nobody, execution, query).Detail(http.StatusNotFound, "Execution not found").Alike())
+		assert.Equal(t, missing.Alike(), get(nobody, execution, query).Detail(http.StatusNotFound,
+			"Execution not found").Alike())
 	}
 	for _, bad := range []string{"0", "-1", "x", "1.5", "01", "3", "99", "9999999999999999999"} {
 		get(nobody, id, "?token="+token+"&last_event_id="+bad).Invalid("query.last_event_id value_error")
 		get(nobody, id, "?token="+token, "Last-Event-ID", bad).Invalid("header.last-event-id value_error")
-		get(nobody, id, "?token="+token+"&last_event_id=1", "Last-Event-ID", bad).Invalid("header.last-event-id value_error")
+		get(nobody, id, "?token="+token+"&last_event_id=1", "Last-Event-ID",
+			bad).Invalid("header.last-event-id value_error")
 	}
-	assert.NotContains(t, string(get(nobody, id, "?token="+token+"&last_event_id=%00").Want(http.StatusUnprocessableEntity).Body), token)
+	assert.NotContains(t, string(get(nobody, id, "?token="+token+"&last_event_id=%00").Want(
+		http.StatusUnprocessableEntity).Body), token)
 
 	// What ends a token ends it here too; a stream that is open goes on.
 	stream := openStream(t, nobody, id, "token="+narrow)
@@ -383,7 +393,8 @@ func TestStream_Full(t *testing.T) {
 	id := s.trigger(s.define(transformSteps), oneRecord) + ".0.1"
 	token := streamToken(s.Client, "")
 	stream := openStream(t, s.Client, id, "token="+token)
-	refused := s.As("").Do(http.MethodGet, "/flows/executions/"+id+"/stream?token="+token, nil).Want(http.StatusServiceUnavailable)
+	refused := s.As("").Do(http.MethodGet, "/flows/executions/"+id+"/stream?token="+token,
+		nil).Want(http.StatusServiceUnavailable)
 	assert.Equal(t, "10", refused.Header.Get("Retry-After"))
 	assert.Equal(t, 1, s.app.Streams.Listeners(), "one organization gets half of the places")
 	stream.close()

@@ -23,7 +23,8 @@ func TestStreamToken_Create(t *testing.T) {
 	member.Token = s.issuer.Token(s.orgID(s.Key), nil)
 	seen := map[string]bool{}
 	for _, c := range []*apitest.Client{s.Client, member} {
-		for _, body := range []any{nil, `{}`, `{"execution_id":null}`, fmt.Sprintf(`{"execution_id":"%s.0.1"}`, batch)} {
+		for _, body := range []any{nil, `{}`, `{"execution_id":null}`, fmt.Sprintf(`{"execution_id":"%s.0.1"}`,
+			batch)} {
 			before := time.Now().Truncate(time.Second)
 			res := c.Do(http.MethodPost, streamTokens, body, idempotencyKey, "same").Want(http.StatusCreated)
 			token := res.JSON()["token"].(string)
@@ -32,15 +33,20 @@ func TestStreamToken_Create(t *testing.T) {
 			seen[token] = true
 			expires, err := time.Parse(time.RFC3339, res.JSON()["expires_at"].(string))
 			require.NoError(t, err)
-			assert.False(t, expires.Before(before.Add(300*time.Second)) || expires.After(time.Now().Add(300*time.Second)), "asked for at %s, good until %s", before, expires)
+			assert.False(t, expires.Before(before.Add(300*time.Second)) ||
+				expires.After(time.Now().Add(300*time.Second)), "asked for at %s, good until %s", before, expires)
 			assert.Equal(t, "100", res.Header.Get("RateLimit-Limit"))
 		}
 	}
-	s.Do(http.MethodPost, streamTokens, `{"execution_id":1,"x":2}`).Invalid("body.execution_id string_type", "body.x extra_forbidden")
-	for _, id := range []string{batch + ".1.1", batch + ".0.2", batch + ".0", batch, "", "x", "0192f0c1-7c3e-7a52-9d3b-5d5b0c6f1a11.0.1"} {
-		s.Do(http.MethodPost, streamTokens, fmt.Sprintf(`{"execution_id":%q}`, id)).Detail(http.StatusNotFound, "Execution not found")
+	s.Do(http.MethodPost, streamTokens, `{"execution_id":1,"x":2}`).Invalid("body.execution_id string_type",
+		"body.x extra_forbidden")
+	for _, id := range []string{batch + ".1.1", batch + ".0.2", batch + ".0", batch, "", "x",
+		"0192f0c1-7c3e-7a52-9d3b-5d5b0c6f1a11.0.1"} {
+		s.Do(http.MethodPost, streamTokens, fmt.Sprintf(`{"execution_id":%q}`, id)).Detail(http.StatusNotFound,
+			"Execution not found")
 	}
-	s.other.Do(http.MethodPost, streamTokens, fmt.Sprintf(`{"execution_id":"%s.0.1"}`, batch)).Detail(http.StatusNotFound, "Execution not found")
+	s.other.Do(http.MethodPost, streamTokens, fmt.Sprintf(`{"execution_id":"%s.0.1"}`, batch)).Detail(
+		http.StatusNotFound, "Execution not found")
 	s.As("").Do(http.MethodPost, streamTokens, nil).Detail(http.StatusUnauthorized, "Authentication required")
 
 	// It opens streams and nothing else.
@@ -49,10 +55,12 @@ func TestStreamToken_Create(t *testing.T) {
 		bearer := s.As("")
 		bearer.Token = token
 		bearer.Do(http.MethodGet, "/account/me", nil).Detail(http.StatusUnauthorized, "Authentication required")
-		s.As("").Do(http.MethodGet, "/account/me?token="+token, nil).Detail(http.StatusUnauthorized, "Authentication required")
+		s.As("").Do(http.MethodGet, "/account/me?token="+token, nil).Detail(http.StatusUnauthorized,
+			"Authentication required")
 	}
 	dump := ""
-	require.NoError(t, s.owner.QueryRow(t.Context(), `SELECT string_agg(l::text, ' ') FROM flow.audit_log l`).Scan(&dump))
+	require.NoError(t, s.owner.QueryRow(t.Context(), `SELECT string_agg(l::text, ' ') FROM flow.audit_log l`).Scan(
+		&dump))
 	assert.Contains(t, dump, batch+".0.1", "the audit log names the execution")
 	assert.NotContains(t, dump, "stream_")
 }

@@ -48,12 +48,14 @@ func TestTaskResult(t *testing.T) {
 		"large":    refused(400, "null", `"no"`, string(cut)),
 		"empty":    refused(403, "null", "null", "null"),
 		"broken":   unclear("503", "it failed (status 503)", `"boom"`, `{"message":"boom"}`),
-		"cut":      unclear("null", "the connection broke before an answer came: the connection was closed", "null", "null"),
+		"cut": unclear("null", "the connection broke before an answer came: the connection was closed", "null",
+			"null"),
 	}
 	for name, c := range cases {
 		batch := s.trigger(s.define(fmt.Sprintf(`[{"id":"s","tasks":[
 			{"id":"t","action_id":"core__http__request","on_error":"continue","when":%q,"retry":{"max_attempts":2,"initial_seconds":0.1},"params":{"method":%q,"url":"http://%s/%s"}}]},%s]`,
-			map[bool]string{true: "{{ input.x }}", false: "{{ not input.x }}"}[name == "skipped"], c.method, host, name, seen)),
+			map[bool]string{true: "{{ input.x }}", false: "{{ not input.x }}"}[name == "skipped"], c.method, host, name,
+			seen)),
 			`{"input_data":{"x":false}}`)
 		assert.Equal(t, "completed", s.settledJob(batch)["status"], name)
 		got := string(s.execution(batch, 0).Steps[1].Tasks[0].Output)
@@ -69,8 +71,8 @@ func TestTaskResult(t *testing.T) {
 	}
 }
 
-// TestTaskResult_Rows: of a bulk task each record reads its own error, of a task in process too, by the expressions of a
-// call as by those of others, in when as in params.
+// TestTaskResult_Rows: of a bulk task each record reads its own error, of a task in process too, by the expressions of
+// a call as by those of others, in when as in params.
 func TestTaskResult_Rows(t *testing.T) {
 	t.Parallel()
 	away := newElsewhere(t)
@@ -117,7 +119,8 @@ func TestTaskResult_Retried(t *testing.T) {
 	assert.Equal(t, 2, f.sent("/phone/EXISTS-2"))
 }
 
-// TestSkippedTasks: whatever shows the output of a record says that a condition left it out, and its batch says how many.
+// TestSkippedTasks: whatever shows the output of a record says that a condition left it out, and its batch says how
+// many.
 func TestSkippedTasks(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, true)

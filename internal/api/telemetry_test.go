@@ -32,7 +32,8 @@ func TestTelemetry_Calls(t *testing.T) {
 	}
 	assert.Equal(t, "completed", s.await(s.trigger(flow, `{"records":[{"id":"a"}]}`))["status"])
 	use := s.use("dialer__api")
-	assert.True(t, after(use["last_used_at"]) && after(use["last_succeeded_at"]) && after(use["last_stamped_at"]), "%v", use)
+	assert.True(t, after(use["last_used_at"]) && after(use["last_succeeded_at"]) && after(use["last_stamped_at"]), "%v",
+		use)
 	assert.Nil(t, use["last_failed_at"])
 	assert.Nil(t, use["last_failure_class"])
 

@@ -22,12 +22,14 @@ func newTemplateHandler(t *template.Templates) (templateHandler, error) {
 }
 
 //nolint:dupl // the same list of another generated type
-func (h templateHandler) ListTemplates(_ context.Context, params oas.ListTemplatesParams) (oas.ListTemplatesRes, error) {
+func (h templateHandler) ListTemplates(_ context.Context,
+	params oas.ListTemplatesParams) (oas.ListTemplatesRes, error) {
 	p, err := pageOf("templates", uuid.Nil, params.Limit, params.Skip, params.Cursor, params.Status.Value)
 	if err != nil {
 		return nil, err
 	}
-	all := inStatus(h.templates.All(), string(params.Status.Value), func(t *template.Template) string { return t.Status })
+	all := inStatus(h.templates.All(), string(params.Status.Value),
+		func(t *template.Template) string { return t.Status })
 	id := func(t *template.Template) string { return t.ID }
 	rows, err := pageFrom(p, all, id)
 	if err != nil {

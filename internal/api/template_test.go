@@ -42,7 +42,8 @@ func (e *elsewhere) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.requests = append(e.requests, strings.TrimSpace(fmt.Sprintf("%s %s %s %s", r.Method, r.URL, r.Header.Get("X-Key"), body)))
+	e.requests = append(e.requests, strings.TrimSpace(fmt.Sprintf("%s %s %s %s", r.Method, r.URL, r.Header.Get("X-Key"),
+		body)))
 	switch r.Method {
 	case http.MethodPut:
 		e.things[r.URL.Path] = string(body)
@@ -79,8 +80,10 @@ func serveTemplates(t *testing.T) templated {
 	t.Helper()
 	away := newElsewhere(t)
 	s := serveStack(t, true, func(c *app.Config) { c.AllowHosts = []string{strings.TrimPrefix(away.URL, "http://")} })
-	s.sim.SetAccount("acme", dialersim.AccountSettings{Rules: []dialersim.Rule{{Kind: "equals", Field: "id", Value: []byte(`"bad"`)}}})
-	key := s.made("/credentials", `{"name":"api","platform_id":"core","auth_method":"api_key","allowed_origins":["`+away.URL+`"],"credentials":{"api_key":"opensesame"},"api_key_placement":{"header_name":"X-Key"}}`)
+	s.sim.SetAccount("acme", dialersim.AccountSettings{Rules: []dialersim.Rule{{Kind: "equals", Field: "id",
+		Value: []byte(`"bad"`)}}})
+	key := s.made("/credentials", `{"name":"api","platform_id":"core","auth_method":"api_key","allowed_origins":["`+
+		away.URL+`"],"credentials":{"api_key":"opensesame"},"api_key_placement":{"header_name":"X-Key"}}`)
 	return templated{s, away, key}
 }
 
@@ -101,8 +104,10 @@ func (s templated) run(id, metadata string, records ...string) (batch map[string
 			bindings[slot.Name] = s.credential
 		}
 	}
-	made := s.Do(http.MethodPost, "/flows/definitions", map[string]any{"name": id, "status": "active", "template_id": id, "bindings": bindings}).Want(http.StatusCreated).JSON()
-	body := fmt.Sprintf(`{"metadata":%s,"records":[%s]}`, strings.ReplaceAll(metadata, "AWAY", s.away.URL), strings.ReplaceAll(strings.Join(records, ","), "AWAY", s.away.URL))
+	made := s.Do(http.MethodPost, "/flows/definitions", map[string]any{"name": id, "status": "active",
+		"template_id": id, "bindings": bindings}).Want(http.StatusCreated).JSON()
+	body := fmt.Sprintf(`{"metadata":%s,"records":[%s]}`, strings.ReplaceAll(metadata, "AWAY", s.away.URL),
+		strings.ReplaceAll(strings.Join(records, ","), "AWAY", s.away.URL))
 	return s.await(s.trigger(made["id"].(string), body))
 }
 
@@ -122,7 +127,8 @@ func (s templated) output(batch map[string]any, position int, step, task string)
 // templateRuns runs every template that there is.
 var templateRuns = map[string]func(t *testing.T, s templated){
 	"dialer-bulk-upload": func(t *testing.T, s templated) {
-		b := s.run("dialer-bulk-upload", `{"list":"spring"}`, `{"id":"1","phone":"+15550100"}`, `{"id":"2"}`, `{"id":"bad"}`)
+		b := s.run("dialer-bulk-upload", `{"list":"spring"}`, `{"id":"1","phone":"+15550100"}`, `{"id":"2"}`,
+			`{"id":"bad"}`)
 		assert.Equal(t, "partially_failed", b["status"])
 		assert.Equal(t, map[string]int{"1": 1, "2": 1, "bad": 1}, s.sim.Arrivals("spring"))
 		assert.Equal(t, map[string]any{"accepted": 2.0, "rejected": 1.0}, ended(b))
@@ -135,31 +141,36 @@ var templateRuns = map[string]func(t *testing.T, s templated){
 	},
 	"dialer-enrich-and-upload": func(t *testing.T, s templated) {
 		s.away.things["/crm?id=1"] = `{"country":"CZ","language":"cs"}`
-		b := s.run("dialer-enrich-and-upload", `{"list":"rich","lookup_url":"AWAY/crm"}`, `{"id":"1","phone":"+15550100"}`, `{"id":"2","phone":"+15550101"}`)
+		b := s.run("dialer-enrich-and-upload", `{"list":"rich","lookup_url":"AWAY/crm"}`,
+			`{"id":"1","phone":"+15550100"}`, `{"id":"2","phone":"+15550101"}`)
 		assert.Equal(t, map[string]any{"accepted": 2.0}, ended(b))
 		assert.Equal(t, map[string]int{"1": 1, "2": 1}, s.sim.Arrivals("rich"))
 		assert.Contains(t, s.output(b, 0, "enrich", "lookup"), `"country":"CZ"`)
 		assert.Equal(t, "null", s.output(b, 1, "enrich", "lookup"))
 	},
 	"dialer-contact-event": func(t *testing.T, s templated) {
-		b := s.run("dialer-contact-event", `{"list":"web"}`, `{"id":"1","phone":"00420 123-456-789","call_now":true}`, `{"id":"2","phone":"+1 555-0100","list":"own"}`)
+		b := s.run("dialer-contact-event", `{"list":"web"}`, `{"id":"1","phone":"00420 123-456-789","call_now":true}`,
+			`{"id":"2","phone":"+1 555-0100","list":"own"}`)
 		assert.Equal(t, map[string]any{"completed": 2.0}, ended(b))
 		assert.Equal(t, map[string]int{"1": 1}, s.sim.ArrivalsOf("acme", "web", dialersim.KindModify))
 		assert.Equal(t, map[string]int{"2": 1}, s.sim.ArrivalsOf("acme", "own", dialersim.KindModify))
 		assert.Equal(t, map[string]int{"+420123456789": 1}, s.sim.ArrivalsOf("acme", "calls", dialersim.KindDial))
 	},
 	"dialer-reconcile-contacts": func(t *testing.T, s templated) {
-		records := []string{`{"id":"1","phone":"+15550100","name":"Ada"}`, `{"id":"2","phone":"+15550101","name":"Grace"}`}
+		records := []string{`{"id":"1","phone":"+15550100","name":"Ada"}`,
+			`{"id":"2","phone":"+15550101","name":"Grace"}`}
 		b := s.run("dialer-reconcile-contacts", `{}`, records...)
 		assert.Equal(t, map[string]any{"completed": 2.0}, ended(b))
 		assert.Equal(t, map[string]int{"1": 1, "2": 1}, s.sim.ArrivalsOf("acme", "demo", dialersim.KindModify))
 		b = s.run("dialer-reconcile-contacts", `{}`, records[0], strings.Replace(records[1], "Grace", "Hopper", 1))
 		assert.Equal(t, map[string]any{"completed": 2.0}, ended(b))
-		assert.Equal(t, map[string]int{"1": 1, "2": 2}, s.sim.ArrivalsOf("acme", "demo", dialersim.KindModify), "only what differs")
+		assert.Equal(t, map[string]int{"1": 1, "2": 2}, s.sim.ArrivalsOf("acme", "demo", dialersim.KindModify),
+			"only what differs")
 	},
 	"http-health-check": func(t *testing.T, s templated) {
 		s.away.things["/up"] = `{"state":"fine"}`
-		b := s.run("http-health-check", `{}`, `{"url":"AWAY/up","expect":"fine"}`, `{"url":"AWAY/up"}`, `{"url":"AWAY/up","expect":"splendid"}`, `{"url":"AWAY/down"}`)
+		b := s.run("http-health-check", `{}`, `{"url":"AWAY/up","expect":"fine"}`, `{"url":"AWAY/up"}`,
+			`{"url":"AWAY/up","expect":"splendid"}`, `{"url":"AWAY/down"}`)
 		assert.Equal(t, map[string]any{"completed": 2.0, "failed": 2.0}, ended(b))
 		assert.JSONEq(t, `{"url":"`+s.away.URL+`/up","status":200}`, s.output(b, 0, "judge", "summary"))
 		assert.Contains(t, s.execution(b["id"].(string), 2).Error["message"], "without splendid")
@@ -177,14 +188,16 @@ var templateRuns = map[string]func(t *testing.T, s templated){
 	},
 	"http-create-or-update": func(t *testing.T, s templated) {
 		s.away.refusals = map[string]string{
-			`{"id":"2"}`: `409 {"message":"exists"}`, `{"id":"3"}`: `409 {"id":"a/7"}`, `{"id":"4"}`: `422 {"message":"no phone"}`,
+			`{"id":"2"}`: `409 {"message":"exists"}`, `{"id":"3"}`: `409 {"id":"a/7"}`,
+			`{"id":"4"}`: `422 {"message":"no phone"}`,
 		}
 		b := s.run("http-create-or-update", `{"url":"AWAY/c"}`, `{"id":"1"}`, `{"id":"2"}`, `{"id":"3"}`, `{"id":"4"}`)
 		assert.Equal(t, map[string]any{"completed": 3.0, "failed": 1.0}, ended(b))
 		assert.Contains(t, s.away.requests, `PATCH /c/2 opensesame {"id":"2"}`)
 		assert.Contains(t, s.away.requests, `PATCH /c/a%2F7 opensesame {"id":"3"}`)
 		assert.Len(t, s.away.requests, 6)
-		assert.Equal(t, "The provider refused the call (status 422): no phone", s.execution(b["id"].(string), 3).Error["message"])
+		assert.Equal(t, "The provider refused the call (status 422): no phone", s.execution(b["id"].(string),
+			3).Error["message"])
 	},
 	"http-copy": func(t *testing.T, s templated) {
 		s.away.things["/from/1"] = `{"a":1}`
@@ -252,7 +265,8 @@ func TestTemplate_Examples(t *testing.T) {
 				bindings[slot.Name] = s.signIn(*slot.Platform)
 			}
 		}
-		made := s.Do(http.MethodPost, "/flows/definitions", map[string]any{"name": tpl.ID, "template_id": tpl.ID, "bindings": bindings}).Want(http.StatusCreated).JSON()
+		made := s.Do(http.MethodPost, "/flows/definitions", map[string]any{"name": tpl.ID, "template_id": tpl.ID,
+			"bindings": bindings}).Want(http.StatusCreated).JSON()
 		assert.Equal(t, tpl.Description, made["description"])
 		assert.Equal(t, "draft", made["status"])
 		rehearsal := map[string]any{"input_data": tpl.Example.InputData}
@@ -267,9 +281,11 @@ func TestTemplate_Examples(t *testing.T) {
 				Tasks []struct{ ID, Status string }
 			}
 		}
-		s.Do(http.MethodPost, "/flows/definitions/"+made["id"].(string)+"/dry-run", rehearsal).Want(http.StatusOK).Into(&dry)
+		s.Do(http.MethodPost, "/flows/definitions/"+made["id"].(string)+"/dry-run", rehearsal).Want(http.StatusOK).Into(
+			&dry)
 		assert.Equal(t, "resolved", dry.Steps[0].Tasks[0].Status, tpl.ID)
-		batch := s.Do(http.MethodPatch, "/flows/definitions/"+made["id"].(string), `{"status":"active"}`).Want(http.StatusOK)
+		batch := s.Do(http.MethodPatch, "/flows/definitions/"+made["id"].(string), `{"status":"active"}`).Want(
+			http.StatusOK)
 		assert.Equal(t, "active", batch.JSON()["status"])
 	}
 }
@@ -283,21 +299,28 @@ func TestTemplate_Refused(t *testing.T) {
 		body string
 		want []string
 	}{
-		"MissingSlot":    {body(`"bindings":{}`), []string{"body.bindings.dialer missing"}},
-		"NoBindings":     {body(`"lane":null`), []string{"body.bindings.dialer missing"}},
-		"UnknownSlot":    {body(`"bindings":{"dialer":"` + d.dialer + `","b":"x","a":"x"}`), []string{"body.bindings.a extra_forbidden", "body.bindings.b extra_forbidden"}},
-		"BothSlots":      {body(`"bindings":{"dailer":"x"}`), []string{"body.bindings.dialer missing", "body.bindings.dailer extra_forbidden"}},
-		"WrongPlatform":  {body(`"bindings":{"dialer":"` + d.awsCredential + `"}`), []string{"body.bindings.dialer value_error"}},
-		"NoText":         {body(`"bindings":{"dialer":1}`), []string{"body.bindings.dialer string_type"}},
-		"StepsToo":       {body(`"steps":[]`), []string{"body.steps too_short", "body.template_id extra_forbidden"}},
-		"NoName":         {`{"template_id":"` + upload + `","status":"archived"}`, []string{"body.name missing", "body.status enum"}},
-		"Unknown":        {body(`"bindings":{"dialer":"x"},"also":1`), []string{"body.also extra_forbidden"}},
-		"NeitherOfBoth":  {`{"name":"n"}`, []string{"body.steps missing"}},
-		"OnlyBindings":   {`{"name":"n","bindings":{}}`, []string{"body.template_id missing"}},
-		"NullTemplate":   {`{"name":"n","template_id":null}`, []string{"body.template_id null_not_allowed"}},
-		"VersionNoSet":   {body(`"bindings":{"dialer":"` + d.dialer + `"},"variable_version":"x"`), []string{"body.variable_version value_error"}},
-		"NoObject":       {`[]`, []string{"body object_type"}},
-		"StepsWithFault": {`{"name":1,"steps":[{"id":"A","tasks":[]},{}]}`, []string{"body.name string_type", "body.steps.0.id string_pattern_mismatch", "body.steps.0.tasks too_short", "body.steps.1.id missing", "body.steps.1.tasks missing"}},
+		"MissingSlot": {body(`"bindings":{}`), []string{"body.bindings.dialer missing"}},
+		"NoBindings":  {body(`"lane":null`), []string{"body.bindings.dialer missing"}},
+		"UnknownSlot": {body(`"bindings":{"dialer":"` + d.dialer + `","b":"x","a":"x"}`),
+			[]string{"body.bindings.a extra_forbidden", "body.bindings.b extra_forbidden"}},
+		"BothSlots": {body(`"bindings":{"dailer":"x"}`), []string{"body.bindings.dialer missing",
+			"body.bindings.dailer extra_forbidden"}},
+		"WrongPlatform": {body(`"bindings":{"dialer":"` + d.awsCredential + `"}`),
+			[]string{"body.bindings.dialer value_error"}},
+		"NoText":   {body(`"bindings":{"dialer":1}`), []string{"body.bindings.dialer string_type"}},
+		"StepsToo": {body(`"steps":[]`), []string{"body.steps too_short", "body.template_id extra_forbidden"}},
+		"NoName": {`{"template_id":"` + upload + `","status":"archived"}`, []string{"body.name missing",
+			"body.status enum"}},
+		"Unknown":       {body(`"bindings":{"dialer":"x"},"also":1`), []string{"body.also extra_forbidden"}},
+		"NeitherOfBoth": {`{"name":"n"}`, []string{"body.steps missing"}},
+		"OnlyBindings":  {`{"name":"n","bindings":{}}`, []string{"body.template_id missing"}},
+		"NullTemplate":  {`{"name":"n","template_id":null}`, []string{"body.template_id null_not_allowed"}},
+		"VersionNoSet": {body(`"bindings":{"dialer":"` + d.dialer + `"},"variable_version":"x"`),
+			[]string{"body.variable_version value_error"}},
+		"NoObject": {`[]`, []string{"body object_type"}},
+		"StepsWithFault": {`{"name":1,"steps":[{"id":"A","tasks":[]},{}]}`, []string{"body.name string_type",
+			"body.steps.0.id string_pattern_mismatch", "body.steps.0.tasks too_short", "body.steps.1.id missing",
+			"body.steps.1.tasks missing"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -306,12 +329,15 @@ func TestTemplate_Refused(t *testing.T) {
 		})
 	}
 	for _, id := range []string{"nothing", "", "DIALER-BULK-UPLOAD"} {
-		d.Do(http.MethodPost, "/flows/definitions", `{"name":"n","template_id":"`+id+`","bindings":{"a":"b"}}`).Detail(http.StatusNotFound, "Template not found")
+		d.Do(http.MethodPost, "/flows/definitions", `{"name":"n","template_id":"`+id+`","bindings":{"a":"b"}}`).Detail(
+			http.StatusNotFound, "Template not found")
 	}
 	for _, credential := range []string{d.foreign, uuid.NewString(), "x", ""} {
-		d.Do(http.MethodPost, "/flows/definitions", body(`"bindings":{"dialer":"`+credential+`"}`)).Detail(http.StatusNotFound, "Credential not found")
+		d.Do(http.MethodPost, "/flows/definitions", body(`"bindings":{"dialer":"`+credential+`"}`)).Detail(
+			http.StatusNotFound, "Credential not found")
 	}
-	ok := d.Do(http.MethodPost, "/flows/definitions/validate", body(`"bindings":{"dialer":"`+d.dialer+`"}`)).Want(http.StatusOK).JSON()
+	ok := d.Do(http.MethodPost, "/flows/definitions/validate", body(`"bindings":{"dialer":"`+d.dialer+`"}`)).Want(
+		http.StatusOK).JSON()
 	assert.Equal(t, true, ok["valid"])
 	assert.InDelta(t, 0, d.Do(http.MethodGet, "/flows/definitions", nil).JSON()["total"], 0)
 }
@@ -320,10 +346,12 @@ func TestTemplate_Refused(t *testing.T) {
 func TestTemplate_Copy(t *testing.T) {
 	t.Parallel()
 	d := serveDefinitions(t)
-	body := `{"name":"mine","template_id":"dialer-bulk-upload","bindings":{"dialer":"` + d.dialer + `"},"description":"","lane":"backfill","status":"active"}`
+	body := `{"name":"mine","template_id":"dialer-bulk-upload","bindings":{"dialer":"` + d.dialer +
+		`"},"description":"","lane":"backfill","status":"active"}`
 	made := d.Do(http.MethodPost, "/flows/definitions", body).Want(http.StatusCreated)
 	got := made.JSON()
-	assert.Equal(t, []any{"mine", "", "backfill", "active"}, []any{got["name"], got["description"], got["lane"], got["status"]})
+	assert.Equal(t, []any{"mine", "", "backfill", "active"}, []any{got["name"], got["description"], got["lane"],
+		got["status"]})
 	task := got["steps"].([]any)[0].(map[string]any)["tasks"].([]any)[0].(map[string]any)
 	assert.Equal(t, d.dialer, task["credential_id"])
 	tpl := d.As("").Do(http.MethodGet, "/flows/templates/dialer-bulk-upload", nil).Want(http.StatusOK).JSON()
@@ -342,12 +370,14 @@ func TestTemplate_Reads(t *testing.T) {
 	require.Regexp(t, `^W/"[0-9a-f]{24}"$`, tag)
 	assert.Equal(t, "public, no-cache", first.Header.Get("Cache-Control"))
 	assert.GreaterOrEqual(t, first.JSON()["total"], 6.0)
-	assert.InDelta(t, 0, c.Do(http.MethodGet, "/flows/templates?status=archived", nil).Want(http.StatusOK).JSON()["total"], 0)
+	assert.InDelta(t, 0, c.Do(http.MethodGet, "/flows/templates?status=archived",
+		nil).Want(http.StatusOK).JSON()["total"], 0)
 	for _, path := range []string{"/flows/templates", "/flows/templates/http-copy"} {
 		got := c.Do(http.MethodGet, path, nil, "If-None-Match", tag).Want(http.StatusNotModified)
 		assert.Equal(t, tag, got.Header.Get("ETag"))
 		c.Do(http.MethodGet, path, nil, "If-None-Match", `"x"`).Want(http.StatusOK)
 	}
-	c.Do(http.MethodGet, "/flows/templates/nowhere", nil, "If-None-Match", "*").Detail(http.StatusNotFound, "Template not found")
+	c.Do(http.MethodGet, "/flows/templates/nowhere", nil, "If-None-Match", "*").Detail(http.StatusNotFound,
+		"Template not found")
 	c.Do(http.MethodGet, "/flows/templates?status=on", nil).Invalid("query.status enum")
 }

@@ -34,7 +34,8 @@ func (h tenantHandler) ListTenants(ctx context.Context, params oas.ListTenantsPa
 	return &list, nil
 }
 
-func (h tenantHandler) CreateTenant(ctx context.Context, req *oas.TenantCreate, _ oas.CreateTenantParams) (*oas.Tenant, error) {
+func (h tenantHandler) CreateTenant(ctx context.Context, req *oas.TenantCreate,
+	_ oas.CreateTenantParams) (*oas.Tenant, error) {
 	in := tenant.Input{PlatformID: req.PlatformID, Label: req.Label, Number: givenString(req.AccountNumber)}
 	return answerTenant(h.tenants.Create(ctx, account.FromContext(ctx).OrgID, in, keepCreated(answerTenant)))
 }
@@ -43,7 +44,8 @@ func (h tenantHandler) GetTenant(ctx context.Context, params oas.GetTenantParams
 	return answerTenant(h.tenants.Get(ctx, account.FromContext(ctx).OrgID, params.TenancyID))
 }
 
-func (h tenantHandler) UpdateTenant(ctx context.Context, req *oas.TenantPatch, params oas.UpdateTenantParams) (*oas.Tenant, error) {
+func (h tenantHandler) UpdateTenant(ctx context.Context, req *oas.TenantPatch,
+	params oas.UpdateTenantParams) (*oas.Tenant, error) {
 	label := optional(req.Label.Value, req.Label.Set)
 	return answerTenant(h.tenants.Rename(ctx, account.FromContext(ctx).OrgID, params.TenancyID, label))
 }
@@ -62,7 +64,8 @@ func answerTenant(t *tenant.Tenant, err error) (*oas.Tenant, error) {
 
 func tenantOf(t *tenant.Tenant) oas.Tenant {
 	return oas.Tenant{
-		ID: t.ID, PlatformID: t.PlatformID, Label: t.Label, IsManual: t.Manual, AccountNumber: nilString(t.Number), CreatedAt: t.CreatedAt.UTC(),
+		ID: t.ID, PlatformID: t.PlatformID, Label: t.Label, IsManual: t.Manual, AccountNumber: nilString(t.Number),
+		CreatedAt: t.CreatedAt.UTC(),
 	}
 }
 

@@ -31,9 +31,10 @@ const (
 	togetherTimeout = 10 * time.Second
 )
 
-// together starts triggers that come at the same time in one transaction: the first goes at once, those that come meanwhile are the
-// next group. Each has its own caller and its own answer, and what cannot be started so is left to a transaction of its own, which
-// also finds out why. No group waits for somebody who holds a definition, so that nobody suffers for another.
+// together starts triggers that come at the same time in one transaction: the first goes at once, those that come
+// meanwhile are the next group. Each has its own caller and its own answer, and what cannot be started so is left to a
+// transaction of its own, which also finds out why. No group waits for somebody who holds a definition, so that nobody
+// suffers for another.
 type together struct {
 	h   *triggerHandler
 	log *slog.Logger
@@ -157,9 +158,10 @@ func (t *together) startGroup(ctx context.Context, all []*shared) {
 // flow is a definition and whose it is.
 type flow struct{ org, definition uuid.UUID }
 
-// versions finds the versions of the definitions that can be started now and spend no budget, neither a provider's nor what an owner lets a
-// credential spend, the time, and the name of the transaction.
-func (t *together) versions(ctx context.Context, tx pgx.Tx, all []*shared) (out map[flow]int32, now time.Time, txID string, err error) {
+// versions finds the versions of the definitions that can be started now and spend no budget, neither a provider's nor
+// what an owner lets a credential spend, the time, and the name of the transaction.
+func (t *together) versions(ctx context.Context, tx pgx.Tx,
+	all []*shared) (out map[flow]int32, now time.Time, txID string, err error) {
 	out = map[flow]int32{}
 	for _, s := range all {
 		out[flow{s.in.OrgID, s.in.DefinitionID}] = 0

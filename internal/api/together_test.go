@@ -36,7 +36,8 @@ func sendTogether(all []*together) {
 	for i, one := range all {
 		group.Go(func() {
 			<-begin
-			one.res = one.client.Do(http.MethodPost, "/flows/definitions/"+one.flow+"/trigger", one.body, "X-Request-Id", fmt.Sprint("number-", i))
+			one.res = one.client.Do(http.MethodPost, "/flows/definitions/"+one.flow+"/trigger", one.body,
+				"X-Request-Id", fmt.Sprint("number-", i))
 		})
 	}
 	close(begin)
@@ -50,27 +51,37 @@ const refusePoison = `CREATE FUNCTION public.refuse_poison() RETURNS trigger LAN
 END $$;
 CREATE TRIGGER refuse_poison BEFORE INSERT ON flow.batch FOR EACH ROW EXECUTE FUNCTION public.refuse_poison();`
 
-// TestTrigger_Together: of many triggers of two organizations, three callers and several flows at once, which share transactions, each is
-// answered for itself, starts one batch of its own record or none, and stands in the audit log as its own caller's.
+// TestTrigger_Together: of many triggers of two organizations, three callers and several flows at once, which share
+// transactions, each is answered for itself, starts one batch of its own record or none, and stands in the audit log as
+// its own caller's.
 func TestTrigger_Together(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, true)
 	_, err := s.owner.Exec(t.Context(), refusePoison)
 	require.NoError(t, err)
 	person := s.Bearer(s.issuer.Token(s.orgID(s.Key), map[string]any{"role": "admin", "sub": "somebody"}))
-	mine, transforms, requests, uploads := s.define(transformSteps), s.define(transformSteps), s.define(requestSteps), s.define(uploadSteps)
-	theirs := s.other.Do(http.MethodPost, "/flows/definitions", `{"name":"f","status":"active","steps":`+transformSteps+`}`).Want(http.StatusCreated).JSON()["id"].(string)
-	draft := s.Do(http.MethodPost, "/flows/definitions", `{"name":"d","steps":`+transformSteps+`}`).Want(http.StatusCreated).JSON()["id"].(string)
-	set := s.Do(http.MethodPost, "/flows/variables", `{"name":"v","keys":[{"name":"k"}],"versions":[{"name":"a","values":{}}]}`).Want(http.StatusCreated).JSON()["id"].(string)
-	varied := s.Do(http.MethodPost, "/flows/definitions", fmt.Sprintf(`{"name":"v","status":"active","variable_set_id":%q,"variable_version":"a","steps":%s}`,
-		set, strings.ReplaceAll(transformSteps, "input.n", "vars.k"))).Want(http.StatusCreated).JSON()["id"].(string)
-	s.Do(http.MethodPut, "/flows/variables/"+set, `{"name":"v","keys":[{"name":"other"}],"versions":[{"name":"a","values":{}}]}`).Want(http.StatusOK)
+	mine, transforms, requests, uploads := s.define(transformSteps), s.define(transformSteps), s.define(requestSteps),
+		s.define(uploadSteps)
+	theirs := s.other.Do(http.MethodPost, "/flows/definitions", `{"name":"f","status":"active","steps":`+transformSteps+
+		`}`).Want(http.StatusCreated).JSON()["id"].(string)
+	draft := s.Do(http.MethodPost, "/flows/definitions", `{"name":"d","steps":`+transformSteps+
+		`}`).Want(http.StatusCreated).JSON()["id"].(string)
+	set := s.Do(http.MethodPost, "/flows/variables",
+		`{"name":"v","keys":[{"name":"k"}],"versions":[{"name":"a","values":{}}]}`).Want(
+		http.StatusCreated).JSON()["id"].(string)
+	varied := s.Do(http.MethodPost, "/flows/definitions",
+		fmt.Sprintf(`{"name":"v","status":"active","variable_set_id":%q,"variable_version":"a","steps":%s}`,
+			set, strings.ReplaceAll(transformSteps, "input.n", "vars.k"))).Want(http.StatusCreated).JSON()["id"].(string)
+	s.Do(http.MethodPut, "/flows/variables/"+set,
+		`{"name":"v","keys":[{"name":"other"}],"versions":[{"name":"a","values":{}}]}`).Want(http.StatusOK)
 	unready := s.define(strings.ReplaceAll(uploadSteps, "CRED", s.revoked()))
 
-	callers := map[*apitest.Client]string{s.Client: readMe(s.Client).Account.ID, person: readMe(person).Account.ID, s.other: readMe(s.other).Account.ID}
+	callers := map[*apitest.Client]string{s.Client: readMe(s.Client).Account.ID, person: readMe(person).Account.ID,
+		s.other: readMe(s.other).Account.ID}
 	var all []*together
 	add := func(client *apitest.Client, flow, body string, status int, detail string) *together {
-		one := &together{client: client, flow: flow, body: body, status: status, detail: detail, caller: callers[client]}
+		one := &together{client: client, flow: flow, body: body, status: status, detail: detail,
+			caller: callers[client]}
 		all = append(all, one)
 		return one
 	}
@@ -87,16 +98,20 @@ func TestTrigger_Together(t *testing.T) {
 		add(s.other, theirs, body(""), http.StatusOK, "").output = fmt.Sprint(len(all) - 1)
 		add(s.Client, requests, body(""), http.StatusOK, "")
 		add(s.Client, uploads, body(""), http.StatusOK, "")
-		add(s.Client, mine, fmt.Sprintf(`{"records":[{"n":%d},{"n":2}],"metadata":{"no":%d}}`, len(all), len(all)), http.StatusOK, "").output = fmt.Sprint(len(all) - 1)
+		add(s.Client, mine, fmt.Sprintf(`{"records":[{"n":%d},{"n":2}],"metadata":{"no":%d}}`, len(all), len(all)),
+			http.StatusOK, "").output = fmt.Sprint(len(all) - 1)
 		add(s.other, mine, body(""), http.StatusNotFound, "Definition not found")
 		add(s.Client, theirs, body(""), http.StatusNotFound, "Definition not found")
 		add(s.Client, uuid.NewString(), body(""), http.StatusNotFound, "Definition not found")
 		add(s.Client, draft, body(""), http.StatusBadRequest, "Definition is not active")
-		add(s.Client, varied, body(""), http.StatusConflict, `VariableSet "v" has no key "k" any more, which the definition uses; change the definition or the set`)
-		add(s.Client, unready, body(""), http.StatusConflict, "Credential is revoked: set its status to active, or choose another")
+		add(s.Client, varied, body(""), http.StatusConflict,
+			`VariableSet "v" has no key "k" any more, which the definition uses; change the definition or the set`)
+		add(s.Client, unready, body(""), http.StatusConflict,
+			"Credential is revoked: set its status to active, or choose another")
 		add(s.Client, mine, `{"records":[{}],"input_data":{}}`, http.StatusUnprocessableEntity, "")
 		if i%6 == 5 {
-			add(s.Client, mine, body("")[:len(body(""))-2]+`,"x":"poison"}}`, http.StatusServiceUnavailable, "Workflow start failed, records cleaned up")
+			add(s.Client, mine, body("")[:len(body(""))-2]+`,"x":"poison"}}`, http.StatusServiceUnavailable,
+				"Workflow start failed, records cleaned up")
 		}
 	}
 	sendTogether(all)
@@ -109,7 +124,8 @@ func TestTrigger_Together(t *testing.T) {
 			} else {
 				one.res.Want(one.status)
 			}
-			assert.Zero(t, s.number("SELECT count(*) FROM flow.batch WHERE (metadata::json->>'no')::int = $1", i), one.body)
+			assert.Zero(t, s.number("SELECT count(*) FROM flow.batch WHERE (metadata::json->>'no')::int = $1", i),
+				one.body)
 			continue
 		}
 		started++
@@ -118,12 +134,14 @@ func TestTrigger_Together(t *testing.T) {
 		assert.Equal(t, one.flow == uploads, got["estimate"] != nil)
 		b := one.client.Do(http.MethodGet, "/flows/batches/"+batch, nil).Want(http.StatusOK).JSON()
 		assert.Equal(t, map[string]any{"no": float64(i)}, b["metadata"])
-		assert.Equal(t, []any{one.flow, strings.Contains(one.body, "backfill"), strings.Contains(one.body, "high"), got["record_count"]},
+		assert.Equal(t, []any{one.flow, strings.Contains(one.body, "backfill"), strings.Contains(one.body, "high"),
+			got["record_count"]},
 			[]any{b["definition_id"], b["lane"] == "backfill", b["priority"] == "high", b["record_count"]})
 		assert.Equal(t, 1, s.number("SELECT count(*) FROM flow.batch WHERE (metadata::json->>'no')::int = $1", i))
 		assert.Equal(t, 1, s.number("SELECT count(*) FROM flow.audit_log WHERE resource_id = $1 AND request_id = $2 AND account_id = $3 AND action = 'triggerDefinition'",
 			batch, fmt.Sprint("number-", i), one.caller), "by whom")
-		assert.Equal(t, 1, s.number("SELECT count(*) FROM flow.batch WHERE id = $1 AND created_by = $2", batch, one.caller))
+		assert.Equal(t, 1, s.number("SELECT count(*) FROM flow.batch WHERE id = $1 AND created_by = $2", batch,
+			one.caller))
 		if one.output != "" {
 			(&stack{Client: one.client, t: t}).await(batch)
 			job := one.client.Do(http.MethodGet, "/flows/jobs/"+batch+".0", nil).Want(http.StatusOK)
@@ -140,14 +158,15 @@ func TestTrigger_Together(t *testing.T) {
 // revoked returns the id of a credential that is not active.
 func (s *stack) revoked() string {
 	s.t.Helper()
-	id := s.Do(http.MethodPost, "/credentials", `{"name":"off","platform_id":"dialer","auth_method":"basic_auth","credentials":{"username":"acme","password":"x"}}`).
+	id := s.Do(http.MethodPost, "/credentials",
+		`{"name":"off","platform_id":"dialer","auth_method":"basic_auth","credentials":{"username":"acme","password":"x"}}`).
 		Want(http.StatusCreated).JSON()["id"].(string)
 	s.change(id, `"status":"revoked"`)
 	return id
 }
 
-// TestTrigger_TogetherBroken: while connections break at any time, each trigger starts one batch, or none where it is answered 503; of
-// one of which nobody knows, one or none.
+// TestTrigger_TogetherBroken: while connections break at any time, each trigger starts one batch, or none where it is
+// answered 503; of one of which nobody knows, one or none.
 func TestTrigger_TogetherBroken(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, false)
@@ -161,7 +180,8 @@ func TestTrigger_TogetherBroken(t *testing.T) {
 	for round := range 8 {
 		var now []*together
 		for i := range 60 {
-			now = append(now, &together{client: s.Client, flow: flow, body: fmt.Sprintf(`{"metadata":{"no":%d}}`, round*60+i)})
+			now = append(now, &together{client: s.Client, flow: flow, body: fmt.Sprintf(`{"metadata":{"no":%d}}`,
+				round*60+i)})
 		}
 		sendTogether(now)
 		all = append(all, now...)
@@ -171,7 +191,9 @@ func TestTrigger_TogetherBroken(t *testing.T) {
 		switch {
 		case one.res.Status == http.StatusOK:
 			assert.Equal(t, 1, n)
-			assert.Equal(t, 1, s.number("SELECT count(*) FROM flow.batch WHERE id = $1 AND (metadata::json->>'no')::int = $2", one.res.JSON()["batch_id"], i))
+			assert.Equal(t, 1, s.number(
+				"SELECT count(*) FROM flow.batch WHERE id = $1 AND (metadata::json->>'no')::int = $2",
+				one.res.JSON()["batch_id"], i))
 		case strings.Contains(string(one.res.Body), "did not confirm"):
 			assert.LessOrEqual(t, n, 1)
 		default:
@@ -232,8 +254,8 @@ func TestTrigger_TogetherUnconfirmed(t *testing.T) {
 	assert.Equal(t, 1, s.number("SELECT count(*) FROM flow.batch WHERE id = $1", id))
 }
 
-// TestTrigger_CallerLeaves: the start of a caller that leaves while it is under way goes on, once, and those that come meanwhile are
-// started when it is over.
+// TestTrigger_CallerLeaves: the start of a caller that leaves while it is under way goes on, once, and those that come
+// meanwhile are started when it is over.
 func TestTrigger_CallerLeaves(t *testing.T) {
 	t.Parallel()
 	var log logBuffer
@@ -243,7 +265,8 @@ func TestTrigger_CallerLeaves(t *testing.T) {
 	flow := s.define(transformSteps)
 	reached, open := s.gated("CREATE TRIGGER await_gate BEFORE INSERT ON flow.batch FOR EACH STATEMENT EXECUTE FUNCTION public.await_gate();", "-- name: BatchesStart ")
 	ctx, leave := context.WithCancel(t.Context())
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.URL+"/v1/flows/definitions/"+flow+"/trigger", strings.NewReader(`{"metadata":{"no":-1}}`))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.URL+"/v1/flows/definitions/"+flow+"/trigger",
+		strings.NewReader(`{"metadata":{"no":-1}}`))
 	require.NoError(t, err)
 	req.Header.Set("X-Api-Key", s.Key)
 	req.Header.Set("Content-Type", "application/json")
@@ -268,7 +291,8 @@ func TestTrigger_CallerLeaves(t *testing.T) {
 	for i, one := range all {
 		var metadata string
 		id := one.res.Want(http.StatusOK).JSON()["batch_id"]
-		require.NoError(t, s.owner.QueryRow(t.Context(), "SELECT metadata FROM flow.batch WHERE id = $1", id).Scan(&metadata))
+		require.NoError(t, s.owner.QueryRow(t.Context(), "SELECT metadata FROM flow.batch WHERE id = $1",
+			id).Scan(&metadata))
 		assert.JSONEq(t, fmt.Sprintf(`{"no":%d}`, i), metadata)
 	}
 	s.eventually(func() bool {

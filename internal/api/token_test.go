@@ -68,7 +68,8 @@ func badTokens(t *testing.T, i *apitest.Issuer, org string) map[string]string {
 	require.NoError(t, err)
 	now := time.Now()
 	lines := strings.NewReplacer(`"A MINUTE AGO"`, strconv.FormatInt(now.Add(-time.Minute).Unix(), 10), `"IN A MINUTE"`,
-		strconv.FormatInt(now.Add(time.Minute).Unix(), 10), "16 KiB", strings.Repeat("x", 16<<10), "ORG", org, "CAPITALS",
+		strconv.FormatInt(now.Add(time.Minute).Unix(), 10), "16 KiB", strings.Repeat("x", 16<<10), "ORG", org,
+		"CAPITALS",
 		strings.ToUpper(org), "ISSUER", apitest.TokenIssuer, "MODULUS",
 		base64.RawURLEncoding.EncodeToString(i.Strange.N.Bytes())).Replace(string(text))
 	out := map[string]string{}
@@ -88,13 +89,15 @@ func (b *badToken) make(t *testing.T, i *apitest.Issuer, org string) string {
 	good := strings.Split(i.Token(org, map[string]any{"role": "admin"}), ".")
 	if b.Text != "" {
 		none := base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"none","kid":"` + apitest.GoodKey + `"}`))
-		return strings.NewReplacer("HEAD", good[0], "CLAIMS", good[1], "SIGNATURE", good[2], "CUT", good[2][:len(good[2])-8],
+		return strings.NewReplacer("HEAD", good[0], "CLAIMS", good[1], "SIGNATURE", good[2], "CUT",
+			good[2][:len(good[2])-8],
 			"NONE", none).Replace(b.Text)
 	}
 	public, err := x509.MarshalPKIXPublicKey(&i.Private.PublicKey)
 	require.NoError(t, err)
 	key, ok := map[string]any{
-		"": i.Private, "strange": i.Strange, "public DER": public, "public modulus": i.Private.N.Bytes(), "nothing": []byte{},
+		"": i.Private, "strange": i.Strange, "public DER": public, "public modulus": i.Private.N.Bytes(),
+		"nothing":    []byte{},
 		"public PEM": pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: public}),
 	}[b.Key]
 	require.True(t, ok, b.Key)
@@ -117,9 +120,11 @@ func TestToken_Refused(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, false)
 	org := s.orgID(s.Key)
-	want := s.As("").Do("GET", "/account/me", nil, "X-API-Key", "nonsense").Detail(http.StatusUnauthorized, "Authentication required")
+	want := s.As("").Do("GET", "/account/me", nil, "X-API-Key", "nonsense").Detail(http.StatusUnauthorized,
+		"Authentication required")
 	// A key in the wrong header is told so, be it a valid one or not.
-	key := s.As("").Do("GET", "/account/me", nil, "Authorization", "Bearer "+s.Key).Detail(http.StatusUnauthorized, "Authentication required")
+	key := s.As("").Do("GET", "/account/me", nil, "Authorization", "Bearer "+s.Key).Detail(http.StatusUnauthorized,
+		"Authentication required")
 	refused := func(t *testing.T, header ...string) {
 		t.Helper()
 		want := want
@@ -129,7 +134,8 @@ func TestToken_Refused(t *testing.T) {
 		for _, call := range []struct{ method, path, body string }{
 			{"GET", "/account/me", ""},
 			{"POST", "/account/api-keys", `{"name":"x"}`},
-			{"POST", "/data/record-sets/0192f0c1-7c3e-7a52-9d3b-5d5b0c6f1a11/records", `{"chunk_index":0,"records":[{}]}`},
+			{"POST", "/data/record-sets/0192f0c1-7c3e-7a52-9d3b-5d5b0c6f1a11/records",
+				`{"chunk_index":0,"records":[{}]}`},
 		} {
 			var body any
 			if call.body != "" {
@@ -158,9 +164,11 @@ func TestToken_Refused(t *testing.T) {
 		refusedWithinASecond(t, s.Bearer(good))
 	})
 	var accounts int
-	require.NoError(t, s.owner.QueryRow(t.Context(), `SELECT count(*) FROM flow.account WHERE kind = 'user'`).Scan(&accounts))
+	require.NoError(t, s.owner.QueryRow(t.Context(), `SELECT count(*) FROM flow.account WHERE kind = 'user'`).Scan(
+		&accounts))
 	assert.Equal(t, 1, accounts, "accounts of refused tokens")
-	assert.LessOrEqual(t, s.issuer.Reads.Load(), int64(2), "readings of the keys, however many tokens name unknown ones")
+	assert.LessOrEqual(t, s.issuer.Reads.Load(), int64(2),
+		"readings of the keys, however many tokens name unknown ones")
 }
 
 func TestToken_Taken(t *testing.T) {
@@ -179,7 +187,8 @@ func TestToken_Taken(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got := readMe(s.Bearer(s.issuer.Token(org, changes)))
 			assert.Equal(t, org, got.Organization.ID)
-			assert.Equal(t, []string{"member", "jwt", "user", "Ada"}, []string{got.Role, got.AuthMethod, got.Account.Kind, got.Account.Name})
+			assert.Equal(t, []string{"member", "jwt", "user", "Ada"}, []string{got.Role, got.AuthMethod,
+				got.Account.Kind, got.Account.Name})
 			assert.Nil(t, got.APIKeyID)
 		})
 	}
@@ -205,7 +214,8 @@ func TestToken_Accounts(t *testing.T) {
 	assert.NotEqual(t, ada.Account.ID, read(other, nil).Account.ID, "another organization")
 	renamed := read(org, map[string]any{"name": "Ada L."})
 	assert.Equal(t, []string{ada.Account.ID, "Ada L."}, []string{renamed.Account.ID, renamed.Account.Name})
-	assert.Equal(t, "ada@x.test", read(org, map[string]any{"sub": "user-3", "name": " ", "email": "ada@x.test"}).Account.Name)
+	assert.Equal(t, "ada@x.test", read(org, map[string]any{"sub": "user-3", "name": " ",
+		"email": "ada@x.test"}).Account.Name)
 	assert.Equal(t, "user-4", read(org, map[string]any{"sub": "user-4", "name": nil}).Account.Name)
 	long := read(org, map[string]any{"sub": "user-5", "name": strings.Repeat("é", 201)})
 	assert.Len(t, []rune(long.Account.Name), 6, "a claim that is too long is none")
@@ -219,7 +229,8 @@ func TestToken_Accounts(t *testing.T) {
 	var log auditLog
 	admin.Do("GET", "/account/audit-log?account_id="+ada.Account.ID, nil).Want(200).Into(&log)
 	require.Len(t, log.Items, 1)
-	assert.Equal(t, []string{"createApiKey", "jwt", "", "by-ada"}, []string{log.Items[0].Action, log.Items[0].AuthMethod, log.Items[0].APIKeyID, log.Items[0].RequestID})
+	assert.Equal(t, []string{"createApiKey", "jwt", "", "by-ada"}, []string{log.Items[0].Action,
+		log.Items[0].AuthMethod, log.Items[0].APIKeyID, log.Items[0].RequestID})
 }
 
 func TestToken_ExternalID(t *testing.T) {
@@ -245,7 +256,8 @@ func TestToken_Member(t *testing.T) {
 	id := readMe(member).Account.ID
 	member.Do("GET", "/flows/definitions", nil).Want(200)
 	for range 3 {
-		member.Do("POST", "/account/api-keys", `{"name":"x"}`, "X-Request-Id", "knock").Detail(403, "Admin role required")
+		member.Do("POST", "/account/api-keys", `{"name":"x"}`, "X-Request-Id", "knock").Detail(403,
+			"Admin role required")
 		member.Do("POST", "/data/record-sets/x/records", `{}`).Detail(403, "Admin role required")
 		member.Do("GET", "/account/audit-log", nil).Detail(403, "Admin role required")
 	}
@@ -256,7 +268,8 @@ func TestToken_Member(t *testing.T) {
 	read()
 	assert.Equal(t, "listAuditLog appendRecords createApiKey", log.actions(), "one row a minute for each operation")
 	got := log.Items[2]
-	assert.Equal(t, []string{"denied", "jwt", "knock", "", "", ""}, []string{got.Outcome, got.AuthMethod, got.RequestID, got.ResourceID, got.ResourceType, got.APIKeyID})
+	assert.Equal(t, []string{"denied", "jwt", "knock", "", "", ""}, []string{got.Outcome, got.AuthMethod, got.RequestID,
+		got.ResourceID, got.ResourceType, got.APIKeyID})
 	pgtest.MoveClock(t, s.owner, 61*time.Second)
 	member.Do("POST", "/account/api-keys", `{"name":"x"}`).Detail(403, "Admin role required")
 	read()
@@ -272,12 +285,15 @@ func TestToken_NoKeys(t *testing.T) {
 	kek, err := vault.LoadKEK("BwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwc=", "")
 	require.NoError(t, err)
 	dsn, _ := pgtest.NewDatabase(t)
-	a, err := app.New(t.Context(), app.Config{DatabaseURL: dsn, Pooled: pgtest.Pooled(), KEK: kek, Log: slog.New(slog.DiscardHandler),
-		Tokens: app.Tokens{Issuer: apitest.TokenIssuer, Audience: apitest.TokenAudience, KeysURL: provider.URL + "/keys"}})
+	a, err := app.New(t.Context(), app.Config{DatabaseURL: dsn, Pooled: pgtest.Pooled(), KEK: kek,
+		Log: slog.New(slog.DiscardHandler),
+		Tokens: app.Tokens{Issuer: apitest.TokenIssuer, Audience: apitest.TokenAudience, KeysURL: provider.URL +
+			"/keys"}})
 	require.NoError(t, err)
 	t.Cleanup(a.Close)
 	c := apitest.Serve(t, a.Handler(), "")
-	res := c.Bearer(issuer.Token("x", nil)).Do("GET", "/account/me", nil).Detail(503, "The identity provider does not answer; try again later")
+	res := c.Bearer(issuer.Token("x", nil)).Do("GET", "/account/me", nil).Detail(503,
+		"The identity provider does not answer; try again later")
 	assert.Equal(t, "10", res.Header.Get("Retry-After"))
 	c.Bearer("x").Do("GET", "/account/me", nil).Want(401)
 	c.Do("GET", "/account/me", nil).Want(401)
@@ -297,7 +313,8 @@ func TestToken_EveryOperation(t *testing.T) {
 			if text := fmt.Sprint(o["security"]); ok && strings.Contains(text, "ApiKeyAuth") {
 				secured++
 				want := "[map[ApiKeyAuth:[admin]] map[OrgJwt:[admin]]]"
-				if method == "get" && strings.HasPrefix(path, "/catalog/") && !strings.HasPrefix(path, "/catalog/imports") {
+				if method == "get" && strings.HasPrefix(path, "/catalog/") && !strings.HasPrefix(path,
+					"/catalog/imports") {
 					want = "[map[] map[ApiKeyAuth:[]] map[OrgJwt:[]]]" // who says so sees the platforms of its own, too
 				}
 				assert.Equal(t, want, text, "%s %s", method, path)

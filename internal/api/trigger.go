@@ -29,12 +29,14 @@ type triggerHandler struct {
 }
 
 func newTriggerHandler(d Deps) triggerHandler {
-	h := triggerHandler{pool: d.Pool, definitions: d.Definitions, plans: d.Plans, runs: d.Runs, forecasts: d.Forecasts, together: &together{log: d.Log}}
+	h := triggerHandler{pool: d.Pool, definitions: d.Definitions, plans: d.Plans, runs: d.Runs, forecasts: d.Forecasts,
+		together: &together{log: d.Log}}
 	h.together.h = &h
 	return h
 }
 
-func (h triggerHandler) TriggerDefinition(ctx context.Context, req oas.OptTriggerRequest, params oas.TriggerDefinitionParams) (*oas.TriggerResult, error) {
+func (h triggerHandler) TriggerDefinition(ctx context.Context, req oas.OptTriggerRequest,
+	params oas.TriggerDefinitionParams) (*oas.TriggerResult, error) {
 	caller := account.FromContext(ctx)
 	id, err := pathID("Definition", params.DefinitionID)
 	if err != nil {
@@ -44,7 +46,8 @@ func (h triggerHandler) TriggerDefinition(ctx context.Context, req oas.OptTrigge
 	if err != nil {
 		return nil, err
 	}
-	in.OrgID, in.DefinitionID, in.CreatedBy, in.TriggerType = caller.OrgID, id, &caller.AccountID, db.FlowTriggerTypeApiCall
+	in.OrgID, in.DefinitionID, in.CreatedBy, in.TriggerType = caller.OrgID, id, &caller.AccountID,
+		db.FlowTriggerTypeApiCall
 	started, err := h.together.start(ctx, in)
 	if started == nil && err == nil {
 		return h.alone(ctx, in)
@@ -90,8 +93,8 @@ func (h triggerHandler) alone(ctx context.Context, in run.StartInput) (*oas.Trig
 	return triggerResultOf(started, estimate), nil
 }
 
-// version finds the version of a definition that a start takes, and the time of the start, and names the transaction. A version that
-// no longer fits the catalog cannot start.
+// version finds the version of a definition that a start takes, and the time of the start, and names the transaction. A
+// version that no longer fits the catalog cannot start.
 func (h triggerHandler) version(ctx context.Context, tx pgx.Tx, in *run.StartInput) (txID string, err error) {
 	err = pg.Together(ctx, tx, func(conn pg.DB) error {
 		active, err := h.definitions.Active(ctx, conn, in.OrgID, in.DefinitionID)
@@ -115,7 +118,8 @@ func (h triggerHandler) version(ctx context.Context, tx pgx.Tx, in *run.StartInp
 	return txID, plan.Runnable()
 }
 
-// unlessCommitted returns why a start did not happen, or nobody knows whether it did; nil if only the answer of its commit is missing.
+// unlessCommitted returns why a start did not happen, or nobody knows whether it did; nil if only the answer of its
+// commit is missing.
 func (h triggerHandler) unlessCommitted(ctx context.Context, txID string, err error) error {
 	if !pg.CommitUnknown(err) {
 		return err
@@ -146,7 +150,8 @@ func startOf(req *oas.TriggerRequest) (run.StartInput, error) {
 	}{{"record_set_id", req.RecordSetID.Set}, {"records", req.Records != nil}, {"input_data", req.InputData.Set}} {
 		if s.set {
 			sources++
-			bad = append(bad, fault.Field{Loc: []string{"body", s.name}, Msg: "Give at most one of record_set_id, records and input_data", Type: "value_error"})
+			bad = append(bad, fault.Field{Loc: []string{"body", s.name},
+				Msg: "Give at most one of record_set_id, records and input_data", Type: "value_error"})
 		}
 	}
 	if sources > 1 {
@@ -187,7 +192,8 @@ func startOf(req *oas.TriggerRequest) (run.StartInput, error) {
 
 func triggerResultOf(s *run.StartedBatch, e *forecast.Estimate) *oas.TriggerResult {
 	out := &oas.TriggerResult{
-		TriggerID: s.BatchID.String(), BatchID: s.BatchID.String(), Status: oas.BatchStatus(s.Status), RecordCount: int(s.RecordCount),
+		TriggerID: s.BatchID.String(), BatchID: s.BatchID.String(), Status: oas.BatchStatus(s.Status),
+		RecordCount: int(s.RecordCount),
 		ExecutionID: oas.NilString{Null: true}, Estimate: oas.NilEstimate{Null: true},
 	}
 	if s.RecordCount == 1 {

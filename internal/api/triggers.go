@@ -71,12 +71,15 @@ func (h triggersHandler) rows(ctx context.Context, in db.TriggerListParams, newe
 func (h triggersHandler) total(ctx context.Context, in db.TriggerListParams) (int64, error) {
 	q, conn := db.New(), pg.Planned{Pool: h.reads}
 	started, err := q.BatchTotal(ctx, conn, db.BatchTotalParams{OrgID: in.OrgID, Least: in.Least, Most: in.Most,
-		CreatedAfter: in.CreatedAfter, CreatedBefore: in.CreatedBefore, DefinitionID: in.DefinitionID, TriggerType: in.TriggerType})
+		CreatedAfter: in.CreatedAfter, CreatedBefore: in.CreatedBefore, DefinitionID: in.DefinitionID,
+		TriggerType: in.TriggerType})
 	if err != nil {
 		return 0, err
 	}
-	refused, err := q.RefusedStartTotal(ctx, conn, db.RefusedStartTotalParams{OrgID: in.OrgID, Least: in.Least, Most: in.Most,
-		CreatedAfter: in.CreatedAfter, CreatedBefore: in.CreatedBefore, DefinitionID: in.DefinitionID, TriggerType: in.TriggerType})
+	refused, err := q.RefusedStartTotal(ctx, conn, db.RefusedStartTotalParams{OrgID: in.OrgID, Least: in.Least,
+		Most:         in.Most,
+		CreatedAfter: in.CreatedAfter, CreatedBefore: in.CreatedBefore, DefinitionID: in.DefinitionID,
+		TriggerType: in.TriggerType})
 	return started + refused, err
 }
 
@@ -98,8 +101,10 @@ func (h triggersHandler) GetTrigger(ctx context.Context, params oas.GetTriggerPa
 // triggerOf is a start: one with a batch, whose id it has, or, where Status is empty, one that was refused for Reason.
 func triggerOf(r *db.TriggerListRow) oas.Trigger {
 	out := oas.Trigger{
-		ID: r.ID.String(), DefinitionID: r.DefinitionID.String(), DefinitionVersion: int(r.Version), TriggerType: oas.TriggerType(r.TriggerType),
-		TriggerSource: nilString(r.TriggerSource), RecordCount: int(r.RecordCount), CreatedBy: nilID(r.CreatedBy), CreatedAt: r.CreatedAt.UTC(),
+		ID: r.ID.String(), DefinitionID: r.DefinitionID.String(), DefinitionVersion: int(r.Version),
+		TriggerType:   oas.TriggerType(r.TriggerType),
+		TriggerSource: nilString(r.TriggerSource), RecordCount: int(r.RecordCount), CreatedBy: nilID(r.CreatedBy),
+		CreatedAt: r.CreatedAt.UTC(),
 	}
 	if r.Status == "" {
 		out.BatchID.SetToNull()

@@ -27,8 +27,10 @@ func (h usageHandler) GetUsage(ctx context.Context, params oas.GetUsageParams) (
 	}
 	t := u.Totals
 	out := &oas.Usage{
-		From: u.From, To: u.To, GroupBy: oas.UsageGroupBy(groupBy), Omitted: u.Omitted, Items: make([]oas.UsageItem, len(u.Items)),
-		Totals: oas.UsageFigures{Batches: int(t.Batches), Jobs: int(t.Jobs), Calls: int(t.Calls), Records: int(t.Records)},
+		From: u.From, To: u.To, GroupBy: oas.UsageGroupBy(groupBy), Omitted: u.Omitted, Items: make([]oas.UsageItem,
+			len(u.Items)),
+		Totals: oas.UsageFigures{Batches: int(t.Batches), Jobs: int(t.Jobs), Calls: int(t.Calls),
+			Records: int(t.Records)},
 	}
 	for i := range u.Items {
 		item := &u.Items[i]
@@ -48,21 +50,24 @@ func (h usageHandler) GetDashboard(ctx context.Context, params oas.GetDashboardP
 	}
 	out := &oas.Dashboard{
 		Period: oas.DashboardPeriod(period), From: d.From, To: d.To, IntervalSeconds: int(d.Interval / time.Second),
-		BatchCounts: batchCountsOf(d), JobCounts: jobCountsOf(d.Jobs), SuccessRate: rateOf(usage.Succeeded(&d.Jobs), usage.Failed(&d.Jobs)),
+		BatchCounts: batchCountsOf(d), JobCounts: jobCountsOf(d.Jobs), SuccessRate: rateOf(usage.Succeeded(&d.Jobs),
+			usage.Failed(&d.Jobs)),
 		Series:             make([]oas.DashboardPoint, len(d.Points)),
 		SlowestDefinitions: dashboardDefinitionsOf(d.Slowest), FailingDefinitions: dashboardDefinitionsOf(d.Failing),
 		ActiveHolds: make([]oas.ActiveHold, len(d.Holds)), ActiveHoldCount: int(d.HoldCount),
 	}
 	for i, p := range d.Points {
 		out.Series[i] = oas.DashboardPoint{
-			StartsAt: p.StartsAt, Batches: int(p.Batches), Jobs: int(p.Jobs), Succeeded: int(p.Succeeded), Failed: int(p.Failed),
+			StartsAt: p.StartsAt, Batches: int(p.Batches), Jobs: int(p.Jobs), Succeeded: int(p.Succeeded),
+			Failed: int(p.Failed),
 		}
 	}
 	for i := range d.Holds {
 		hold := &d.Holds[i]
 		out.ActiveHolds[i] = oas.ActiveHold{
-			ID: hold.ID.String(), Scope: oas.HoldScope(hold.Scope), TenancyID: nilString(hold.Domain), Bucket: nilString(hold.Bucket),
-			Lane: nilLane(hold.Lane), BatchID: nilID(hold.BatchID), Cause: hold.Cause, Reason: nilString(hold.Reason),
+			ID: hold.ID.String(), Scope: oas.HoldScope(hold.Scope), TenancyID: nilString(hold.Domain),
+			Bucket: nilString(hold.Bucket),
+			Lane:   nilLane(hold.Lane), BatchID: nilID(hold.BatchID), Cause: hold.Cause, Reason: nilString(hold.Reason),
 			CreatedAt: hold.CreatedAt.UTC(), ExpiresAt: nilTime(hold.ExpiresAt),
 		}
 	}
@@ -72,8 +77,10 @@ func (h usageHandler) GetDashboard(ctx context.Context, params oas.GetDashboardP
 func batchCountsOf(d *usage.Dashboard) oas.BatchCounts {
 	n := func(s oas.BatchStatus) int { return int(d.Batches[usage.BatchStatus(s)]) }
 	return oas.BatchCounts{
-		Queued: n(oas.BatchStatusQueued), Running: n(oas.BatchStatusRunning), Paused: n(oas.BatchStatusPaused), Completed: n(oas.BatchStatusCompleted),
-		PartiallyFailed: n(oas.BatchStatusPartiallyFailed), Failed: n(oas.BatchStatusFailed), Cancelled: n(oas.BatchStatusCancelled),
+		Queued: n(oas.BatchStatusQueued), Running: n(oas.BatchStatusRunning), Paused: n(oas.BatchStatusPaused),
+		Completed:       n(oas.BatchStatusCompleted),
+		PartiallyFailed: n(oas.BatchStatusPartiallyFailed), Failed: n(oas.BatchStatusFailed),
+		Cancelled: n(oas.BatchStatusCancelled),
 	}
 }
 
@@ -90,8 +97,10 @@ func dashboardDefinitionsOf(list []usage.Definition) []oas.DashboardDefinition {
 	for i := range list {
 		d := &list[i]
 		out[i] = oas.DashboardDefinition{
-			DefinitionID: d.ID.String(), Name: nilText(d.Name), Batches: int(d.Batches), Jobs: int(d.Jobs), Failed: int(d.Failed),
-			SuccessRate: rateOf(d.Succeeded, d.Failed), AverageSeconds: d.AverageTime.Seconds(), MaxSeconds: d.LongestRun.Seconds(),
+			DefinitionID: d.ID.String(), Name: nilText(d.Name), Batches: int(d.Batches), Jobs: int(d.Jobs),
+			Failed:      int(d.Failed),
+			SuccessRate: rateOf(d.Succeeded, d.Failed), AverageSeconds: d.AverageTime.Seconds(),
+			MaxSeconds: d.LongestRun.Seconds(),
 		}
 	}
 	return out

@@ -55,7 +55,8 @@ func (u usageAnswer) byKey() map[string]usageFigures {
 // sums are the calls and records of the organization's raw call rows, by an expression over them.
 func (s *stack) sums(org, key string) map[string]usageFigures {
 	s.t.Helper()
-	rows, err := s.owner.Query(s.t.Context(), `SELECT coalesce((`+key+`)::text, ''), count(*), sum(records) FROM flow.call WHERE org_id = $1 GROUP BY 1`, org)
+	rows, err := s.owner.Query(s.t.Context(), `SELECT coalesce((`+key+
+		`)::text, ''), count(*), sum(records) FROM flow.call WHERE org_id = $1 GROUP BY 1`, org)
 	require.NoError(s.t, err)
 	out := map[string]usageFigures{}
 	for rows.Next() {
@@ -68,8 +69,8 @@ func (s *stack) sums(org, key string) map[string]usageFigures {
 	return out
 }
 
-// worked is an organization that did many things: uploads with rejected rows, an upload with an unclear outcome that was
-// looked up, changes by another credential, requests that fail, work without calls, and a batch that was cancelled.
+// worked is an organization that did many things: uploads with rejected rows, an upload with an unclear outcome that
+// was looked up, changes by another credential, requests that fail, work without calls, and a batch that was cancelled.
 type worked struct {
 	*stack
 	second  string
@@ -79,12 +80,14 @@ type worked struct {
 func work(t *testing.T) worked {
 	t.Helper()
 	s := serveStack(t, true)
-	s.sim.SetAccount("acme", dialersim.AccountSettings{Rules: []dialersim.Rule{{Kind: "equals", Field: "n", Value: []byte("3")}}})
+	s.sim.SetAccount("acme", dialersim.AccountSettings{Rules: []dialersim.Rule{{Kind: "equals", Field: "n",
+		Value: []byte("3")}}})
 	w := worked{stack: s, batches: map[string][]string{}}
 	w.second = s.made("/credentials", `{"name":"second","platform_id":"dialer","auth_method":"basic_auth","credentials":{"username":"beta","password":"x"}}`)
 	s.sim.SetAccount("beta", dialersim.AccountSettings{Limits: wide})
 	up := s.define(uploadSteps)
-	two := s.define(`[{"id":"a","tasks":[{"id":"m","action_id":"dialer__api__modify","credential_id":"` + w.second + `","params":{"list":"l","key":"{{ input.id }}","fields":{"n":1}}}]},
+	two := s.define(`[{"id":"a","tasks":[{"id":"m","action_id":"dialer__api__modify","credential_id":"` + w.second +
+		`","params":{"list":"l","key":"{{ input.id }}","fields":{"n":1}}}]},
 		{"id":"b","tasks":[{"id":"t","action_id":"core__flow__transform","params":{"value":1}},{"id":"g","action_id":"core__http__request","params":{"url":"SIM/nowhere"}}]}]`)
 	still := s.define(transformSteps)
 	start := func(def, body string) string {
@@ -95,7 +98,8 @@ func work(t *testing.T) worked {
 	s.sim.AddFault(dialersim.Fault{Kind: "cut_after_accept", Operation: "upload", Count: 1})
 	s.await(start(up, fmt.Sprintf(`{"record_set_id":%q}`, s.upload(rowsOf(30)))))
 	for _, b := range []string{
-		start(up, fmt.Sprintf(`{"record_set_id":%q}`, s.upload(rowsOf(7)))), start(two, `{"records":[{"id":"x"},{"id":"y"}]}`), start(two, `{"records":[{"id":"z"}]}`),
+		start(up, fmt.Sprintf(`{"record_set_id":%q}`, s.upload(rowsOf(7)))),
+		start(two, `{"records":[{"id":"x"},{"id":"y"}]}`), start(two, `{"records":[{"id":"z"}]}`),
 		start(still, `{"records":[{"n":1},{"n":2}]}`),
 	} {
 		s.await(b)
@@ -139,7 +143,8 @@ func TestUsage_OfRawRows(t *testing.T) {
 
 	// A definition has the calls of its actions, but for lookups, which have none.
 	byAction := w.sums(org, "action_id")
-	up, two, still := w.definitionOf("dialer__api__upload"), w.definitionOf("dialer__api__modify"), w.definitionOf("core__flow__transform")
+	up, two, still := w.definitionOf("dialer__api__upload"), w.definitionOf("dialer__api__modify"),
+		w.definitionOf("core__flow__transform")
 	want := map[string]usageFigures{}
 	for id, f := range byDefinition {
 		want[id] = f
@@ -243,14 +248,16 @@ func TestUsage_Days(t *testing.T) {
 	org := s.orgID(s.Key)
 	// One batch begins at the first instant of a day, one at the last of it, one at the first of the next.
 	for i, at := range []string{"2026-03-01T00:00:00Z", "2026-03-01T23:59:59.999999Z", "2026-03-02T00:00:00Z"} {
-		_, err := s.owner.Exec(t.Context(), `UPDATE flow.batch SET created_at = $1 WHERE id = (SELECT id FROM flow.batch WHERE org_id = $2 ORDER BY id OFFSET $3 LIMIT 1)`, at, org, i)
+		_, err := s.owner.Exec(t.Context(),
+			`UPDATE flow.batch SET created_at = $1 WHERE id = (SELECT id FROM flow.batch WHERE org_id = $2 ORDER BY id OFFSET $3 LIMIT 1)`, at, org, i)
 		require.NoError(t, err)
 	}
 	_, err := s.owner.Exec(t.Context(), `UPDATE flow.usage SET day = '2026-03-01' WHERE org_id = $1`, org)
 	require.NoError(t, err)
 	u := s.usage("from=2026-02-28&to=2026-03-03")
 	assert.Equal(t, usageFigures{Batches: 3, Jobs: 3, Calls: 3, Records: 3}, u.Totals)
-	assert.Equal(t, map[string]usageFigures{"2026-03-01": {Batches: 2, Jobs: 2, Calls: 3, Records: 3}, "2026-03-02": {Batches: 1, Jobs: 1}}, u.byKey())
+	assert.Equal(t, map[string]usageFigures{"2026-03-01": {Batches: 2, Jobs: 2, Calls: 3, Records: 3},
+		"2026-03-02": {Batches: 1, Jobs: 1}}, u.byKey())
 	assert.Len(t, u.Items, 4)
 	assert.Equal(t, usageFigures{Batches: 1, Jobs: 1}, s.usage("from=2026-03-02&to=2026-03-02").Totals)
 	assert.Zero(t, s.usage("to=2026-02-28").Totals)
@@ -263,7 +270,8 @@ func TestUsage_Days(t *testing.T) {
 	s.Do(http.MethodGet, path+"?from=2025-02-28&to=2026-03-01", nil).Invalid("query.from value_error")
 	s.Do(http.MethodGet, path+"?from=2026-03-02&to=2026-03-01", nil).Invalid("query.from value_error")
 	s.Do(http.MethodGet, path+"?from=9999-12-31", nil).Invalid("query.from value_error")
-	s.Do(http.MethodGet, path+"?from=2026-02-30&to=yesterday&group_by=hour", nil).Invalid("query.from date_parsing", "query.group_by enum", "query.to date_parsing")
+	s.Do(http.MethodGet, path+"?from=2026-02-30&to=yesterday&group_by=hour", nil).Invalid("query.from date_parsing",
+		"query.group_by enum", "query.to date_parsing")
 	s.Do(http.MethodGet, path+"?from=2026-03-01T00:00:00Z", nil).Invalid("query.from date_parsing")
 }
 
@@ -321,7 +329,8 @@ func TestDashboard_OfRawRows(t *testing.T) {
 		s := byDefinition[b.DefinitionID]
 		s.batches++
 		var began, ended *time.Time // to the microsecond
-		require.NoError(t, w.owner.QueryRow(t.Context(), "SELECT started_at, completed_at FROM flow.batch_count WHERE batch_id = $1", b.ID).Scan(&began, &ended))
+		require.NoError(t, w.owner.QueryRow(t.Context(),
+			"SELECT started_at, completed_at FROM flow.batch_count WHERE batch_id = $1", b.ID).Scan(&began, &ended))
 		if began != nil && ended != nil {
 			s.times = append(s.times, ended.Sub(*began).Seconds())
 		}
@@ -398,10 +407,12 @@ func TestDashboard_Periods(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, false)
 	def := s.define(transformSteps)
-	ages := []time.Duration{0, 50 * time.Minute, 23 * time.Hour, 6 * 24 * time.Hour, 29 * 24 * time.Hour, 32 * 24 * time.Hour}
+	ages := []time.Duration{0, 50 * time.Minute, 23 * time.Hour, 6 * 24 * time.Hour, 29 * 24 * time.Hour,
+		32 * 24 * time.Hour}
 	for _, age := range ages {
 		b := s.trigger(def, `{"records":[{"n":1},{"n":2}]}`)
-		_, err := s.owner.Exec(t.Context(), `UPDATE flow.batch SET created_at = created_at - make_interval(secs => $2) WHERE id = $1`, b, age.Seconds())
+		_, err := s.owner.Exec(t.Context(),
+			`UPDATE flow.batch SET created_at = created_at - make_interval(secs => $2) WHERE id = $1`, b, age.Seconds())
 		require.NoError(t, err)
 	}
 	for i, tt := range []struct {
@@ -415,7 +426,8 @@ func TestDashboard_Periods(t *testing.T) {
 		{"30d", 30 * 24 * time.Hour, 6 * time.Hour, 5},
 	} {
 		d := s.dashboard("?period=" + tt.period)
-		assert.Equal(t, map[string]int64{"queued": tt.batches}, map[string]int64{"queued": d.BatchCounts["queued"]}, tt.period)
+		assert.Equal(t, map[string]int64{"queued": tt.batches}, map[string]int64{"queued": d.BatchCounts["queued"]},
+			tt.period)
 		assert.Equal(t, 2*tt.batches, d.JobCounts["queued"], tt.period)
 		assert.Nil(t, d.SuccessRate, tt.period)
 		assert.Equal(t, int(tt.interval/time.Second), d.Interval, tt.period)
@@ -439,13 +451,15 @@ func TestDashboard_Holds(t *testing.T) {
 	org, foreign := s.orgID(s.Key), s.orgID(s.other.Key)
 	hold := func(org any, scope, domain, status, expires string) string {
 		id := uuid.Must(uuid.NewV7()).String()
-		_, err := s.owner.Exec(t.Context(), `INSERT INTO flow.pause (id, org_id, scope, domain, bucket, status, cause, created_at, expires_at)
+		_, err := s.owner.Exec(t.Context(),
+			`INSERT INTO flow.pause (id, org_id, scope, domain, bucket, status, cause, created_at, expires_at)
 			VALUES ($1, $2, $3, nullif($4, ''), CASE $3 WHEN 'bucket' THEN 'upload' END, $5, 'admin_request', flow.clock(), flow.clock() + nullif($6, '')::interval)`,
 			id, org, scope, domain, status, expires)
 		require.NoError(t, err)
 		return id
 	}
-	want := []any{hold(org, "global", "", "active", ""), hold(org, "domain", s.tenancy, "active", "1 hour"), hold(nil, "bucket", s.tenancy, "active", "1 minute")}
+	want := []any{hold(org, "global", "", "active", ""), hold(org, "domain", s.tenancy, "active", "1 hour"),
+		hold(nil, "bucket", s.tenancy, "active", "1 minute")}
 	hold(org, "global", "", "released", "")
 	hold(org, "global", "", "active", "-1 second")
 	hold(foreign, "global", "", "active", "")

@@ -12,7 +12,8 @@ import (
 // variableHandler serves /flows/variables.
 type variableHandler struct{ variables *variable.Service }
 
-func (h variableHandler) ListVariableSets(ctx context.Context, params oas.ListVariableSetsParams) (*oas.VariableSetList, error) {
+func (h variableHandler) ListVariableSets(ctx context.Context,
+	params oas.ListVariableSetsParams) (*oas.VariableSetList, error) {
 	caller := account.FromContext(ctx)
 	p, err := pageOf("variables", caller.OrgID, params.Limit, params.Skip, params.Cursor)
 	if err != nil {
@@ -31,13 +32,16 @@ func (h variableHandler) ListVariableSets(ctx context.Context, params oas.ListVa
 	return &list, nil
 }
 
-func (h variableHandler) CreateVariableSet(ctx context.Context, req *oas.VariableSetInput, _ oas.CreateVariableSetParams) (*oas.VariableSet, error) {
+func (h variableHandler) CreateVariableSet(ctx context.Context, req *oas.VariableSetInput,
+	_ oas.CreateVariableSetParams) (*oas.VariableSet, error) {
 	caller := account.FromContext(ctx)
 	in := variablesOf(req.Name, req.Keys, req.Versions)
-	return answerVariableSet(h.variables.Create(ctx, caller.OrgID, caller.AccountID.String(), in, keepCreated(answerVariableSet)))
+	return answerVariableSet(h.variables.Create(ctx, caller.OrgID, caller.AccountID.String(), in,
+		keepCreated(answerVariableSet)))
 }
 
-func (h variableHandler) GetVariableSet(ctx context.Context, params oas.GetVariableSetParams) (*oas.VariableSet, error) {
+func (h variableHandler) GetVariableSet(ctx context.Context,
+	params oas.GetVariableSetParams) (*oas.VariableSet, error) {
 	id, err := pathID("VariableSet", params.VariableSetID)
 	if err != nil {
 		return nil, err
@@ -45,7 +49,8 @@ func (h variableHandler) GetVariableSet(ctx context.Context, params oas.GetVaria
 	return answerVariableSet(h.variables.Get(ctx, account.FromContext(ctx).OrgID, id))
 }
 
-func (h variableHandler) ReplaceVariableSet(ctx context.Context, req *oas.VariableSetReplace, params oas.ReplaceVariableSetParams) (*oas.VariableSet, error) {
+func (h variableHandler) ReplaceVariableSet(ctx context.Context, req *oas.VariableSetReplace,
+	params oas.ReplaceVariableSetParams) (*oas.VariableSet, error) {
 	id, err := pathID("VariableSet", params.VariableSetID)
 	if err != nil {
 		return nil, err
@@ -72,11 +77,13 @@ func answerVariableSet(s *variable.Set, err error) (*oas.VariableSet, error) {
 
 func variableSetOf(s *variable.Set) oas.VariableSet {
 	out := oas.VariableSet{
-		ID: s.ID.String(), OrgID: s.OrgID.String(), Name: s.Name, Keys: []oas.VariableKey{}, Versions: []oas.VariableVersion{},
+		ID: s.ID.String(), OrgID: s.OrgID.String(), Name: s.Name, Keys: []oas.VariableKey{},
+		Versions:  []oas.VariableVersion{},
 		CreatedBy: s.CreatedBy, CreatedAt: s.CreatedAt.UTC(), UpdatedAt: s.UpdatedAt.UTC(),
 	}
 	for _, k := range s.Keys {
-		out.Keys = append(out.Keys, oas.VariableKey{Name: k.Name, Type: oas.VariableType(k.Type), Default: oas.AnyValue(k.Default)})
+		out.Keys = append(out.Keys, oas.VariableKey{Name: k.Name, Type: oas.VariableType(k.Type),
+			Default: oas.AnyValue(k.Default)})
 	}
 	for _, v := range s.Versions {
 		out.Versions = append(out.Versions, oas.VariableVersion{Name: v.Name, Values: oas.FreeObject(v.Values)})

@@ -12,7 +12,8 @@ import (
 
 const besideUpload = `{"id":"up","action_id":"dialer__api__upload","credential_id":"CRED","params":{"list":"demo","key_field":"id","row":{"id":"{{ input.id }}"}}}`
 
-// TestBeside: calls of a step are made while its other tasks wait, once, and their records go on when both are over, whichever comes first.
+// TestBeside: calls of a step are made while its other tasks wait, once, and their records go on when both are over,
+// whichever comes first.
 func TestBeside(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, true)
@@ -23,7 +24,8 @@ func TestBeside(t *testing.T) {
 	s.settle(func() bool { return s.count("flow.job WHERE batch_id = $1 AND remaining = 1", batch) == 1200 })
 	assert.Equal(t, 1200, sent())
 	assert.Equal(t, 1, s.count("flow.call WHERE records > 0"), "though each goes its own way, they share a call")
-	assert.Equal(t, []any{"running", []string{"waiting", "completed", "pending"}}, []any{s.execution(batch, 7).Status, s.execution(batch, 7).statuses()})
+	assert.Equal(t, []any{"running", []string{"waiting", "completed", "pending"}}, []any{s.execution(batch, 7).Status,
+		s.execution(batch, 7).statuses()})
 	assert.Equal(t, "queued", s.get("/flows/jobs/" + batch + ".7")["status"])
 	s.restart(true)
 	s.later(3 * day)
@@ -37,7 +39,8 @@ func TestBeside(t *testing.T) {
 func TestBeside_Fails(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, true)
-	flow := s.define(`[{"id":"s","tasks":[` + eventTask("w", "flow.event", ownEvent, "") + `,` + delayTask("d", `{"seconds":6048000}`, `,"when":"{{ input.long ?? false }}"`) + `,` +
+	flow := s.define(`[{"id":"s","tasks":[` + eventTask("w", "flow.event", ownEvent, "") + `,` +
+		delayTask("d", `{"seconds":6048000}`, `,"when":"{{ input.long ?? false }}"`) + `,` +
 		strings.Replace(besideUpload, `"{{ input.id }}"`, `"{{ input.bad ?? false ? 1 / 0 : input.id }}"`, 1) + `]}]`)
 	batch := s.trigger(flow, `{"records":[{"id":"in time"},{"id":"never","long":true},{"id":"bad","bad":true,"long":true}]}`)
 	s.settle(func() bool { return s.get("/flows/jobs/" + batch + ".2")["status"] == "failed" })
@@ -59,5 +62,6 @@ func TestBeside_Fails(t *testing.T) {
 	s.later(100 * day)
 	s.await(again)
 	assert.Equal(t, "completed", s.get("/flows/jobs/" + again + ".1")["status"])
-	assert.Len(t, s.sim.ArrivalsOf("acme", "demo", dialersim.KindUpload), 2, "a call that came out well is not made again")
+	assert.Len(t, s.sim.ArrivalsOf("acme", "demo", dialersim.KindUpload), 2,
+		"a call that came out well is not made again")
 }

@@ -34,8 +34,8 @@ func delayTask(id, params, more string) string {
 
 const day = 24 * time.Hour
 
-// TestDelay: records wait for days, with their slices or alone, while processes come and go; what stands beside and behind the delay
-// is done once.
+// TestDelay: records wait for days, with their slices or alone, while processes come and go; what stands beside and
+// behind the delay is done once.
 func TestDelay(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, true)
@@ -50,7 +50,8 @@ func TestDelay(t *testing.T) {
 	s.settle(func() bool { return len(s.sim.ArrivalsOf("acme", "demo", dialersim.KindUpload)) == 1 })
 	assert.Equal(t, 600, s.count("flow.store_record WHERE store_id = $1", s.storeID("customers")))
 	e := s.execution(batch, 0)
-	assert.Equal(t, []any{"running", []string{"waiting", "completed", "pending", "pending"}}, []any{e.Status, e.statuses()})
+	assert.Equal(t, []any{"running", []string{"waiting", "completed", "pending", "pending"}},
+		[]any{e.Status, e.statuses()})
 	assert.Equal(t, 1, e.Steps[0].Tasks[0].Attempts)
 	assert.NotNil(t, e.Steps[0].Tasks[0].StartedAt)
 	assert.Equal(t, "queued", s.get("/flows/jobs/" + batch + ".300")["status"])
@@ -82,7 +83,8 @@ func TestDelay(t *testing.T) {
 	assert.Equal(t, "skipped", s.execution(batch, 3).statuses()[0])
 }
 
-// TestDelay_Params: how long records wait can depend on them, and what cannot be is refused, when the flow is saved where that can be known.
+// TestDelay_Params: how long records wait can depend on them, and what cannot be is refused, when the flow is saved
+// where that can be known.
 func TestDelay_Params(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, true)
@@ -93,17 +95,21 @@ func TestDelay_Params(t *testing.T) {
 	refused(delayTask("d", `{"seconds":31536001}`, "")).Invalid("body.steps.0.tasks.0.params.seconds less_than_equal")
 	refused(delayTask("d", `{"seconds":1,"until":"2030-01-01T00:00:00Z"}`, "")).Want(http.StatusUnprocessableEntity)
 	refused(delayTask("d", `{}`, "")).Want(http.StatusUnprocessableEntity)
-	refused(delayTask("d", `{"seconds":1}`, `,"for_each":"{{ input.list }}"`)).Invalid("body.steps.0.tasks.0.for_each value_error")
+	refused(delayTask("d", `{"seconds":1}`, `,"for_each":"{{ input.list }}"`)).Invalid(
+		"body.steps.0.tasks.0.for_each value_error")
 
 	now := s.clock()
 	flow := s.define(`[{"id":"s","tasks":[` + delayTask("d", `{"until":"{{ input.until }}"}`, "") + `]}]`)
-	batch := s.trigger(flow, fmt.Sprintf(`{"records":[{"until":%q},{"until":"2001-02-03T04:05:06.5+02:00"},{"until":%q},{"until":"soon"},{"until":null}]}`,
+	batch := s.trigger(flow, fmt.Sprintf(
+		`{"records":[{"until":%q},{"until":"2001-02-03T04:05:06.5+02:00"},{"until":%q},{"until":"soon"},{"until":null}]}`,
 		now.Add(10*day).Format(time.RFC3339), now.Add(366*day).Format(time.RFC3339)))
 	s.waiting(batch, 1)
 	results := s.pages("/flows/batches/"+batch+"/results", 10)
 	assert.Equal(t, "queued", field[string](t, results[0], "status"))
-	assert.Equal(t, map[string]any{"waited_until": "2001-02-03T02:05:06.5Z"}, field[map[string]any](t, results[1], "output"))
-	for i, want := range []string{"until is more than 365 days away", "until must be a time such as 2030-01-31T08:00:00Z", "one of seconds and until must have a value"} {
+	assert.Equal(t, map[string]any{"waited_until": "2001-02-03T02:05:06.5Z"}, field[map[string]any](t, results[1],
+		"output"))
+	for i, want := range []string{"until is more than 365 days away",
+		"until must be a time such as 2030-01-31T08:00:00Z", "one of seconds and until must have a value"} {
 		failure := field[map[string]any](t, results[2+i], "error")
 		assert.Equal(t, []any{"flow_failed", want, "d"}, []any{failure["code"], failure["message"], failure["task_id"]})
 	}
@@ -111,21 +117,23 @@ func TestDelay_Params(t *testing.T) {
 	assert.Equal(t, "partially_failed", s.await(batch)["status"])
 
 	// A rehearsal says until when it would wait.
-	res := s.Do(http.MethodPost, "/flows/definitions/"+s.define(`[{"id":"s","tasks":[`+delayTask("d", `{"seconds":86400}`, "")+`]}]`)+"/dry-run", nil).Want(http.StatusOK).JSON()
+	res := s.Do(http.MethodPost, "/flows/definitions/"+s.define(`[{"id":"s","tasks":[`+
+		delayTask("d", `{"seconds":86400}`, "")+`]}]`)+"/dry-run", nil).Want(http.StatusOK).JSON()
 	until, err := time.Parse(time.RFC3339, dryRunTasks(res)["d"]["output"].(map[string]any)["waited_until"].(string))
 	require.NoError(t, err)
 	assert.WithinDuration(t, s.clock().Add(day), until, time.Minute)
 	assert.Zero(t, s.count("flow.wait"))
 }
 
-// TestDelay_Steered: what waits goes on when its batch is resumed, ends with one that is cancelled, and waits anew in a retry; what
-// was done beside it is not done again.
+// TestDelay_Steered: what waits goes on when its batch is resumed, ends with one that is cancelled, and waits anew in a
+// retry; what was done beside it is not done again.
 func TestDelay_Steered(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, true)
 	s.store(customers)
 	write := storeTask("w", "write", `{"store":"customers","key":"{{ input.id }}","layer":"agent","values":{"visits":"{{ input.n }}"}}`, "")
-	flow := s.define(`[{"id":"s","tasks":[` + delayTask("d", `{"seconds":86400}`, "") + `,` + write + `]},{"id":"e","tasks":[{"id":"t","action_id":"core__flow__transform","params":{"value":"{{ input.n }}"}}]}]`)
+	flow := s.define(`[{"id":"s","tasks":[` + delayTask("d", `{"seconds":86400}`, "") + `,` + write +
+		`]},{"id":"e","tasks":[{"id":"t","action_id":"core__flow__transform","params":{"value":"{{ input.n }}"}}]}]`)
 	rows := `{"records":[` + strings.Join(rowsOf(300), ",") + `]}`
 	paused, cancelled := s.trigger(flow, rows), s.trigger(flow, rows)
 	s.waiting(paused, 2)
@@ -160,8 +168,10 @@ func TestDelay_OneSlice(t *testing.T) {
 		return fmt.Sprintf(`{"id":%q,"action_id":"core__flow__transform","params":{"value":"{{ %s }}"}}`, id, from)
 	}
 	const hour = `{"seconds":3600}`
-	flow := s.define(`[{"id":"a","tasks":[` + value("o", "input.n") + `,` + delayTask("d", hour, `,"when":"{{ input.waits == 1 }}"`) + `]},
-		{"id":"b","tasks":[` + value("x", "steps.a.o.output") + `,` + delayTask("e", hour, `,"when":"{{ input.waits == 2 }}"`) + `]},
+	flow := s.define(`[{"id":"a","tasks":[` + value("o", "input.n") + `,` +
+		delayTask("d", hour, `,"when":"{{ input.waits == 1 }}"`) + `]},
+		{"id":"b","tasks":[` + value("x", "steps.a.o.output") + `,` +
+		delayTask("e", hour, `,"when":"{{ input.waits == 2 }}"`) + `]},
 		{"id":"c","tasks":[` + value("y", "steps.b.x.output") + `]}]`)
 	var records []string
 	for n := range 9 {

@@ -26,7 +26,8 @@ func webhookID(text string) (uuid.UUID, error) {
 func (h webhookHandler) ListWebhooks(ctx context.Context, params oas.ListWebhooksParams) (*oas.WebhookList, error) {
 	caller := account.FromContext(ctx)
 	when := created{params.Order, params.CreatedAfter, params.CreatedBefore}
-	p, err := pageOf("webhooks", caller.OrgID, params.Limit, oas.OptInt{}, params.Cursor, params.DefinitionID, "\x00", when)
+	p, err := pageOf("webhooks", caller.OrgID, params.Limit, oas.OptInt{}, params.Cursor, params.DefinitionID, "\x00",
+		when)
 	if err != nil {
 		return nil, err
 	}
@@ -51,7 +52,8 @@ func (h webhookHandler) ListWebhooks(ctx context.Context, params oas.ListWebhook
 func (h webhookHandler) CreateWebhook(ctx context.Context, req *oas.WebhookInput) (*oas.NewWebhook, error) {
 	caller := account.FromContext(ctx)
 	made, secret, err := h.webhooks.Create(ctx, caller.OrgID, caller.AccountID, webhook.Input{
-		DefinitionID: bodyID(req.DefinitionID), Description: req.Description, Template: dataOf(req.InputTemplate), Retry: retryOf(req.DispatchRetry),
+		DefinitionID: bodyID(req.DefinitionID), Description: req.Description, Template: dataOf(req.InputTemplate),
+		Retry:     retryOf(req.DispatchRetry),
 		RateLimit: perMinuteOf(req.RateLimit), Enabled: req.Enabled.Or(true),
 	})
 	if err != nil {
@@ -59,8 +61,10 @@ func (h webhookHandler) CreateWebhook(ctx context.Context, req *oas.WebhookInput
 	}
 	w := webhookOf(made)
 	return &oas.NewWebhook{
-		ID: w.ID, OrgID: w.OrgID, DefinitionID: w.DefinitionID, Description: w.Description, Mode: w.Mode, Provider: w.Provider,
-		InputTemplate: w.InputTemplate, DispatchRetry: w.DispatchRetry, RateLimit: w.RateLimit, Enabled: w.Enabled, CreatedAt: w.CreatedAt,
+		ID: w.ID, OrgID: w.OrgID, DefinitionID: w.DefinitionID, Description: w.Description, Mode: w.Mode,
+		Provider:      w.Provider,
+		InputTemplate: w.InputTemplate, DispatchRetry: w.DispatchRetry, RateLimit: w.RateLimit, Enabled: w.Enabled,
+		CreatedAt: w.CreatedAt,
 		UpdatedAt: w.UpdatedAt, SigningSecret: secret, ReceiveURL: "/flows/webhooks/" + made.Provider + "/" + w.ID,
 	}, nil
 }
@@ -73,30 +77,33 @@ func (h webhookHandler) GetWebhook(ctx context.Context, params oas.GetWebhookPar
 	return answerWebhook(h.webhooks.Get(ctx, account.FromContext(ctx).OrgID, id))
 }
 
-func (h webhookHandler) UpdateWebhook(ctx context.Context, req *oas.WebhookUpdate, params oas.UpdateWebhookParams) (*oas.Webhook, error) {
+func (h webhookHandler) UpdateWebhook(ctx context.Context, req *oas.WebhookUpdate,
+	params oas.UpdateWebhookParams) (*oas.Webhook, error) {
 	id, err := webhookID(params.WebhookID)
 	if err != nil {
 		return nil, err
 	}
-	return answerWebhook(h.webhooks.Change(ctx, account.FromContext(ctx).OrgID, id, func(in webhook.Input) webhook.Input {
-		if req.DefinitionID.Set {
-			in.DefinitionID = bodyID(req.DefinitionID.Value)
-		}
-		in.Description, in.Enabled = req.Description.Or(in.Description), req.Enabled.Or(in.Enabled)
-		if req.InputTemplate.Set {
-			in.Template = dataOf(req.InputTemplate)
-		}
-		if req.DispatchRetry.Set {
-			in.Retry = retryOf(req.DispatchRetry)
-		}
-		if req.RateLimit.Set {
-			in.RateLimit = perMinuteOf(req.RateLimit)
-		}
-		return in
-	}))
+	return answerWebhook(h.webhooks.Change(ctx, account.FromContext(ctx).OrgID, id,
+		func(in webhook.Input) webhook.Input {
+			if req.DefinitionID.Set {
+				in.DefinitionID = bodyID(req.DefinitionID.Value)
+			}
+			in.Description, in.Enabled = req.Description.Or(in.Description), req.Enabled.Or(in.Enabled)
+			if req.InputTemplate.Set {
+				in.Template = dataOf(req.InputTemplate)
+			}
+			if req.DispatchRetry.Set {
+				in.Retry = retryOf(req.DispatchRetry)
+			}
+			if req.RateLimit.Set {
+				in.RateLimit = perMinuteOf(req.RateLimit)
+			}
+			return in
+		}))
 }
 
-func (h webhookHandler) RotateWebhookSecret(ctx context.Context, params oas.RotateWebhookSecretParams) (*oas.RotatedSecret, error) {
+func (h webhookHandler) RotateWebhookSecret(ctx context.Context,
+	params oas.RotateWebhookSecretParams) (*oas.RotatedSecret, error) {
 	id, err := webhookID(params.WebhookID)
 	if err != nil {
 		return nil, err
@@ -116,14 +123,16 @@ func (h webhookHandler) DeleteWebhook(ctx context.Context, params oas.DeleteWebh
 	return h.webhooks.Delete(ctx, account.FromContext(ctx).OrgID, id)
 }
 
-func (h webhookHandler) ListWebhookDeliveries(ctx context.Context, params oas.ListWebhookDeliveriesParams) (*oas.WebhookDeliveryList, error) {
+func (h webhookHandler) ListWebhookDeliveries(ctx context.Context,
+	params oas.ListWebhookDeliveriesParams) (*oas.WebhookDeliveryList, error) {
 	orgID := account.FromContext(ctx).OrgID
 	id, err := webhookID(params.WebhookID)
 	if err != nil {
 		return nil, err
 	}
 	when := created{newestOrder(params.Order), params.CreatedAfter, params.CreatedBefore}
-	p, err := pageOf("webhook-deliveries", orgID, params.Limit, oas.OptInt{}, params.Cursor, id, params.Status.Value, "\x00", when)
+	p, err := pageOf("webhook-deliveries", orgID, params.Limit, oas.OptInt{}, params.Cursor, id, params.Status.Value,
+		"\x00", when)
 	if err != nil {
 		return nil, err
 	}
@@ -141,7 +150,8 @@ func (h webhookHandler) ListWebhookDeliveries(ctx context.Context, params oas.Li
 	return &list, nil
 }
 
-func (h webhookHandler) GetWebhookDelivery(ctx context.Context, params oas.GetWebhookDeliveryParams) (*oas.WebhookDeliveryDetail, error) {
+func (h webhookHandler) GetWebhookDelivery(ctx context.Context,
+	params oas.GetWebhookDeliveryParams) (*oas.WebhookDeliveryDetail, error) {
 	orgID := account.FromContext(ctx).OrgID
 	id, delivery, err := h.deliveryID(ctx, params.WebhookID, params.DeliveryID)
 	if err != nil {
@@ -153,9 +163,11 @@ func (h webhookHandler) GetWebhookDelivery(ctx context.Context, params oas.GetWe
 	}
 	d := deliveryOf(found.Delivery)
 	return &oas.WebhookDeliveryDetail{
-		ID: d.ID, WebhookMessageID: d.WebhookMessageID, ReceivedAt: d.ReceivedAt, Status: d.Status, Duplicates: d.Duplicates, ContentType: d.ContentType,
-		ContentEncoding: nilString(found.Encoding), SizeBytes: d.SizeBytes, BatchID: d.BatchID, Attempts: d.Attempts, LastError: d.LastError,
-		Body: found.Body, BodyTruncated: found.Truncated,
+		ID: d.ID, WebhookMessageID: d.WebhookMessageID, ReceivedAt: d.ReceivedAt, Status: d.Status,
+		Duplicates: d.Duplicates, ContentType: d.ContentType,
+		ContentEncoding: nilString(found.Encoding), SizeBytes: d.SizeBytes, BatchID: d.BatchID, Attempts: d.Attempts,
+		LastError: d.LastError,
+		Body:      found.Body, BodyTruncated: found.Truncated,
 	}, nil
 }
 
@@ -172,7 +184,8 @@ func (h webhookHandler) deliveryID(ctx context.Context, hook, text string) (id, 
 	return id, delivery, err
 }
 
-func (h webhookHandler) ReplayWebhookDelivery(ctx context.Context, params oas.ReplayWebhookDeliveryParams) (*oas.WebhookDelivery, error) {
+func (h webhookHandler) ReplayWebhookDelivery(ctx context.Context,
+	params oas.ReplayWebhookDeliveryParams) (*oas.WebhookDelivery, error) {
 	orgID := account.FromContext(ctx).OrgID
 	id, delivery, err := h.deliveryID(ctx, params.WebhookID, params.DeliveryID)
 	if err != nil {
@@ -188,8 +201,10 @@ func (h webhookHandler) ReplayWebhookDelivery(ctx context.Context, params oas.Re
 
 func deliveryOf(d webhook.Delivery) oas.WebhookDelivery {
 	return oas.WebhookDelivery{
-		ID: d.ID.String(), WebhookMessageID: d.MessageID, ReceivedAt: d.ReceivedAt.UTC(), Status: oas.WebhookDeliveryStatus(d.Status), Duplicates: d.Duplicates,
-		ContentType: nilString(d.ContentType), SizeBytes: int(d.SizeBytes), BatchID: nilID(d.BatchID), Attempts: int(d.Attempts), LastError: nilString(d.LastError),
+		ID: d.ID.String(), WebhookMessageID: d.MessageID, ReceivedAt: d.ReceivedAt.UTC(),
+		Status: oas.WebhookDeliveryStatus(d.Status), Duplicates: d.Duplicates,
+		ContentType: nilString(d.ContentType), SizeBytes: int(d.SizeBytes), BatchID: nilID(d.BatchID),
+		Attempts: int(d.Attempts), LastError: nilString(d.LastError),
 	}
 }
 
@@ -200,8 +215,9 @@ func retryOf(in oas.OptNilDispatchRetryInput) *webhook.Retry {
 	}
 	b := given.Backoff.Value
 	return &webhook.Retry{MaxAttempts: given.MaxAttempts, Backoff: webhook.Backoff{
-		Initial: b.InitialSeconds.Or(webhook.DefaultBackoff.Initial), Factor: b.Factor.Or(webhook.DefaultBackoff.Factor),
-		Max: b.MaxSeconds.Or(webhook.DefaultBackoff.Max),
+		Initial: b.InitialSeconds.Or(webhook.DefaultBackoff.Initial),
+		Factor:  b.Factor.Or(webhook.DefaultBackoff.Factor),
+		Max:     b.MaxSeconds.Or(webhook.DefaultBackoff.Max),
 	}}
 }
 
@@ -224,8 +240,10 @@ func answerWebhook(w *webhook.Webhook, err error) (*oas.Webhook, error) {
 
 func webhookOf(w *webhook.Webhook) oas.Webhook {
 	out := oas.Webhook{
-		ID: webhook.FormatID(w.ID), OrgID: w.OrgID.String(), DefinitionID: w.DefinitionID.String(), Description: w.Description,
-		Mode: oas.WebhookMode(w.Mode), Provider: oas.WebhookProvider(w.Provider), InputTemplate: oas.NilFreeObject{Null: true},
+		ID: webhook.FormatID(w.ID), OrgID: w.OrgID.String(), DefinitionID: w.DefinitionID.String(),
+		Description: w.Description,
+		Mode:        oas.WebhookMode(w.Mode), Provider: oas.WebhookProvider(w.Provider),
+		InputTemplate: oas.NilFreeObject{Null: true},
 		DispatchRetry: oas.NilDispatchRetry{Null: true}, RateLimit: oas.NilInt{Null: true}, Enabled: w.Enabled,
 		CreatedAt: w.CreatedAt.UTC(), UpdatedAt: w.UpdatedAt.UTC(),
 	}
@@ -233,9 +251,10 @@ func webhookOf(w *webhook.Webhook) oas.Webhook {
 		out.InputTemplate = oas.NewNilFreeObject(oas.FreeObject(w.InputTemplate))
 	}
 	if r := w.Retry; r != nil {
-		out.DispatchRetry = oas.NewNilDispatchRetry(oas.DispatchRetry{MaxAttempts: r.MaxAttempts, Backoff: oas.DispatchRetryBackoff{
-			InitialSeconds: r.Backoff.Initial, Factor: r.Backoff.Factor, MaxSeconds: r.Backoff.Max,
-		}})
+		out.DispatchRetry = oas.NewNilDispatchRetry(oas.DispatchRetry{MaxAttempts: r.MaxAttempts,
+			Backoff: oas.DispatchRetryBackoff{
+				InitialSeconds: r.Backoff.Initial, Factor: r.Backoff.Factor, MaxSeconds: r.Backoff.Max,
+			}})
 	}
 	if w.RateLimit != nil {
 		out.RateLimit = oas.NewNilInt(int(*w.RateLimit))

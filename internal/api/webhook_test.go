@@ -19,7 +19,8 @@ type hook struct{ id, secret, url string }
 
 // hookOf is the body of a webhook.
 func hookOf(definition string, more ...string) string {
-	return fmt.Sprintf(`{"definition_id":%q,"description":"d"%s}`, definition, strings.Join(append([]string{""}, more...), ","))
+	return fmt.Sprintf(`{"definition_id":%q,"description":"d"%s}`, definition,
+		strings.Join(append([]string{""}, more...), ","))
 }
 
 func (s *stack) webhookBody() string {
@@ -45,25 +46,34 @@ func TestWebhook_CreateReadChange(t *testing.T) {
 	delete(made, "signing_secret")
 	delete(made, "receive_url")
 	assert.Equal(t, map[string]any{
-		"id": id, "org_id": s.orgID(s.Key), "definition_id": flow, "description": "d", "mode": "trigger", "provider": "standard",
-		"input_template": nil, "dispatch_retry": nil, "rate_limit": nil, "enabled": true, "created_at": made["created_at"], "updated_at": made["created_at"],
+		"id": id, "org_id": s.orgID(s.Key), "definition_id": flow, "description": "d", "mode": "trigger",
+		"provider":       "standard",
+		"input_template": nil, "dispatch_retry": nil, "rate_limit": nil, "enabled": true,
+		"created_at": made["created_at"], "updated_at": made["created_at"],
 	}, made)
 	path := "/flows/webhooks/" + id
 	assert.Equal(t, made, s.get(path), "a read is without secret and address")
 	assert.Equal(t, []any{made}, s.get("/flows/webhooks")["items"])
 
 	s.define(transformSteps)
-	draft := s.Do(http.MethodPost, "/flows/definitions", `{"name":"d","steps":`+transformSteps+`}`).Want(http.StatusCreated).JSON()["id"].(string)
-	changed := s.Do(http.MethodPatch, path, hookOf(draft, `"description":"é"`, `"input_template":{"n":"{{ payload.n }}","one":1.00}`, `"rate_limit":7`,
+	draft := s.Do(http.MethodPost, "/flows/definitions", `{"name":"d","steps":`+transformSteps+
+		`}`).Want(http.StatusCreated).JSON()["id"].(string)
+	changed := s.Do(http.MethodPatch, path, hookOf(draft, `"description":"é"`,
+		`"input_template":{"n":"{{ payload.n }}","one":1.00}`, `"rate_limit":7`,
 		`"enabled":false`, `"dispatch_retry":{"max_attempts":3,"backoff":{"factor":1.5}}`)).Want(http.StatusOK)
 	assert.Contains(t, string(changed.Body), `"input_template":{"n":"{{ payload.n }}","one":1.00}`)
 	now := changed.JSON()
-	assert.Equal(t, map[string]any{"max_attempts": 3.0, "backoff": map[string]any{"initial_seconds": 1.0, "factor": 1.5, "max_seconds": 60.0}}, now["dispatch_retry"])
-	assert.Equal(t, []any{draft, "é", 7.0, false}, []any{now["definition_id"], now["description"], now["rate_limit"], now["enabled"]})
+	assert.Equal(t, map[string]any{"max_attempts": 3.0, "backoff": map[string]any{"initial_seconds": 1.0, "factor": 1.5,
+		"max_seconds": 60.0}}, now["dispatch_retry"])
+	assert.Equal(t, []any{draft, "é", 7.0, false}, []any{now["definition_id"], now["description"], now["rate_limit"],
+		now["enabled"]})
 	assert.Equal(t, now, s.get(path))
-	assert.Equal(t, now, s.Do(http.MethodPatch, path, `{}`).Want(http.StatusOK).JSON(), "nothing changes, not even updated_at")
-	now = s.Do(http.MethodPatch, path, `{"input_template":null,"dispatch_retry":null,"rate_limit":null}`).Want(http.StatusOK).JSON()
-	assert.Equal(t, []any{nil, nil, nil, "é"}, []any{now["input_template"], now["dispatch_retry"], now["rate_limit"], now["description"]})
+	assert.Equal(t, now, s.Do(http.MethodPatch, path, `{}`).Want(http.StatusOK).JSON(),
+		"nothing changes, not even updated_at")
+	now = s.Do(http.MethodPatch, path, `{"input_template":null,"dispatch_retry":null,"rate_limit":null}`).Want(
+		http.StatusOK).JSON()
+	assert.Equal(t, []any{nil, nil, nil, "é"}, []any{now["input_template"], now["dispatch_retry"], now["rate_limit"],
+		now["description"]})
 }
 
 func TestWebhook_Refused(t *testing.T) {
@@ -92,20 +102,25 @@ func TestWebhook_Refused(t *testing.T) {
 		}
 		s.Do(http.MethodPatch, path, c.body).Invalid(c.entry)
 	}
-	s.Do(http.MethodPost, "/flows/webhooks", post(`"input_template":{"a":"{{ 1 + }}","b":"{{ payload.x }}","c":"{{ vars.x }}"}`)).
+	s.Do(http.MethodPost, "/flows/webhooks",
+		post(`"input_template":{"a":"{{ 1 + }}","b":"{{ payload.x }}","c":"{{ vars.x }}"}`)).
 		Invalid("body.input_template.a value_error", "body.input_template.c value_error")
-	s.Do(http.MethodPost, "/flows/webhooks", `{"description":""}`).Invalid("body.definition_id missing", "body.description string_too_short")
+	s.Do(http.MethodPost, "/flows/webhooks", `{"description":""}`).Invalid("body.definition_id missing",
+		"body.description string_too_short")
 	s.Do(http.MethodPost, "/flows/webhooks", hookOf(flow[:35]+"x")).Detail(http.StatusNotFound, "Definition not found")
 	s.Do(http.MethodPatch, path, `{"definition_id":"x"}`).Detail(http.StatusNotFound, "Definition not found")
-	s.Do(http.MethodPatch, "/flows/webhooks/x", `{"definition_id":"x"}`).Detail(http.StatusNotFound, "Webhook not found")
-	s.Do(http.MethodPost, "/flows/webhooks", hookOf("x", `"input_template":{"a":"{{ 1 + }}"}`)).Invalid("body.input_template.a value_error")
+	s.Do(http.MethodPatch, "/flows/webhooks/x", `{"definition_id":"x"}`).Detail(http.StatusNotFound,
+		"Webhook not found")
+	s.Do(http.MethodPost, "/flows/webhooks", hookOf("x", `"input_template":{"a":"{{ 1 + }}"}`)).Invalid(
+		"body.input_template.a value_error")
 	for method, at := range map[string]string{http.MethodPost: "/flows/webhooks", http.MethodPatch: path} {
 		s.Do(method, at, hookOf("x", `"rate_limit":0`, `"input_template":{"a":"{{ 1 + }}"}`)).
 			Invalid("body.input_template.a value_error", "body.rate_limit greater_than_equal")
 	}
 	fixed := s.Do(http.MethodPatch, path, `{"mode":"trigger","provider":"standard","kind":1}`).
 		Invalid("body.kind extra_forbidden", "body.mode extra_forbidden", "body.provider extra_forbidden")
-	assert.Equal(t, 2, strings.Count(apitest.Detail(string(fixed.Body)), "Cannot be changed; leave it out, or create another one"))
+	assert.Equal(t, 2, strings.Count(apitest.Detail(string(fixed.Body)),
+		"Cannot be changed; leave it out, or create another one"))
 	assert.Len(t, s.get("/flows/webhooks")["items"], 1)
 	// What is sent back of a creation is not echoed.
 	for method, at := range map[string]string{http.MethodPost: "/flows/webhooks", http.MethodPatch: path} {
@@ -113,7 +128,8 @@ func TestWebhook_Refused(t *testing.T) {
 		assert.Contains(t, string(res.Body), "extra_forbidden")
 		assert.NotContains(t, string(res.Body), "hidden")
 	}
-	res := s.Do(http.MethodPost, "/account/api-keys", `{"name":"x","key":"hidden"}`).Want(http.StatusUnprocessableEntity)
+	res := s.Do(http.MethodPost, "/account/api-keys", `{"name":"x","key":"hidden"}`).Want(
+		http.StatusUnprocessableEntity)
 	assert.NotContains(t, string(res.Body), "hidden")
 }
 
@@ -141,7 +157,8 @@ func TestWebhook_Secrets(t *testing.T) {
 	for _, method := range []string{http.MethodGet, http.MethodDelete} {
 		s.Do(method, "/flows/webhooks/"+h.id, nil).Detail(http.StatusNotFound, "Webhook not found")
 	}
-	s.Do(http.MethodPost, "/flows/webhooks/"+h.id+"/rotate-secret", nil).Detail(http.StatusNotFound, "Webhook not found")
+	s.Do(http.MethodPost, "/flows/webhooks/"+h.id+"/rotate-secret", nil).Detail(http.StatusNotFound,
+		"Webhook not found")
 	assert.Empty(t, s.get("/flows/webhooks")["items"])
 }
 
@@ -155,10 +172,12 @@ func TestWebhook_KeepsItsDefinition(t *testing.T) {
 	s := serveStack(t, false)
 	one, two := s.define(transformSteps), s.define(transformSteps)
 	h := s.webhook(hookOf(one))
-	s.Do(http.MethodDelete, "/flows/definitions/"+one, nil).Detail(http.StatusConflict, "Definition is started by a webhook: delete that first, or have it start another definition")
+	s.Do(http.MethodDelete, "/flows/definitions/"+one, nil).Detail(http.StatusConflict,
+		"Definition is started by a webhook: delete that first, or have it start another definition")
 	s.Do(http.MethodPatch, "/flows/webhooks/"+h.id, `{"definition_id":"`+two+`"}`).Want(http.StatusOK)
 	s.Do(http.MethodDelete, "/flows/definitions/"+one, nil).Want(http.StatusNoContent)
-	s.Do(http.MethodPatch, "/flows/webhooks/"+h.id, `{"definition_id":"`+one+`"}`).Detail(http.StatusNotFound, "Definition not found")
+	s.Do(http.MethodPatch, "/flows/webhooks/"+h.id, `{"definition_id":"`+one+`"}`).Detail(http.StatusNotFound,
+		"Definition not found")
 	s.send(h, "started", "{}").Want(http.StatusAccepted)
 	assert.Equal(t, 1, s.count("flow.batch WHERE definition_id = $1", two), "in the commit that acknowledges it")
 	s.Do(http.MethodDelete, "/flows/definitions/"+two, nil).Want(http.StatusConflict)

@@ -18,7 +18,8 @@ import (
 const (
 	// yearKeeps is how long everything is kept in TestYear, calls but for a week.
 	yearKeeps = 60
-	// yearStarts are how often a day flows of one record are started, by hand and by webhook each; yearRows are those of a record set.
+	// yearStarts are how often a day flows of one record are started, by hand and by webhook each; yearRows are those
+	// of a record set.
 	yearStarts, yearRows = 15, 400
 )
 
@@ -31,7 +32,8 @@ func yearStride(t *testing.T) (days int) {
 	}
 	days, err := strconv.Atoi(text)
 	require.NoError(t, err)
-	require.True(t, days >= 1 && days <= yearKeeps/2, "FLOWLANE_YEAR_STRIDE is the days that go by at once, up to %d", yearKeeps/2)
+	require.True(t, days >= 1 && days <= yearKeeps/2, "FLOWLANE_YEAR_STRIDE is the days that go by at once, up to %d",
+		yearKeeps/2)
 	return days
 }
 
@@ -46,7 +48,8 @@ func (s *stack) aDayOfWork(flow string, h hook) {
 	batch := s.await(s.trigger(flow, fmt.Sprintf(`{"record_set_id":%q}`, s.upload(rows))))
 	require.EqualValues(s.t, "partially_failed", batch["status"])
 	s.eventually(func() bool {
-		return s.count("flow.batch_count WHERE completed_at IS NULL") == 0 && s.count("flow.webhook_delivery WHERE next_at IS NOT NULL") == 0
+		return s.count("flow.batch_count WHERE completed_at IS NULL") == 0 &&
+			s.count("flow.webhook_delivery WHERE next_at IS NOT NULL") == 0
 	})
 }
 
@@ -55,20 +58,23 @@ func (s *stack) bytes() (all int, largest string) {
 	s.t.Helper()
 	_, err := s.owner.Exec(s.t.Context(), "VACUUM")
 	require.NoError(s.t, err)
-	err = s.owner.QueryRow(s.t.Context(), `SELECT sum(bytes)::bigint, (array_agg(name || ' ' || bytes ORDER BY bytes DESC))[1] FROM (
+	err = s.owner.QueryRow(s.t.Context(),
+		`SELECT sum(bytes)::bigint, (array_agg(name || ' ' || bytes ORDER BY bytes DESC))[1] FROM (
 		SELECT relname AS name, pg_total_relation_size(oid) AS bytes FROM pg_class WHERE relnamespace = 'flow'::regnamespace AND relkind = 'r') t`).Scan(&all, &largest)
 	require.NoError(s.t, err)
 	return all, largest
 }
 
-// TestYear: a year of everyday work takes no more room at its end than after the time for which its rows are kept, nothing is there
-// that is older, and all that is younger is.
+// TestYear: a year of everyday work takes no more room at its end than after the time for which its rows are kept,
+// nothing is there that is older, and all that is younger is.
 func TestYear(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, true, func(c *app.Config) {
-		c.Retention = retention.Installation{"batches": yearKeeps * day, "deliveries": yearKeeps * day, "audit_log": yearKeeps * day, "usage": yearKeeps * day}
+		c.Retention = retention.Installation{"batches": yearKeeps * day, "deliveries": yearKeeps * day,
+			"audit_log": yearKeeps * day, "usage": yearKeeps * day}
 	})
-	s.sim.SetAccount("acme", dialersim.AccountSettings{Limits: wide, Rules: []dialersim.Rule{{Kind: "equals", Field: "bad", Value: []byte(`"yes"`)}}})
+	s.sim.SetAccount("acme", dialersim.AccountSettings{Limits: wide,
+		Rules: []dialersim.Rule{{Kind: "equals", Field: "bad", Value: []byte(`"yes"`)}}})
 	flow, stride := s.define(uploadSteps), yearStride(t)
 	h := s.webhook(hookOf(flow, `"rate_limit":100000`))
 	empty, _ := s.bytes()
@@ -87,10 +93,12 @@ func TestYear(t *testing.T) {
 	}
 	assert.LessOrEqual(t, later, most+most/5, "bytes of the tables")
 	for what, at := range map[string]string{
-		"batch": "created_at", "batch_count": "completed_at", "webhook_delivery": "received_at", "audit_log": "created_at", "usage": "day",
+		"batch": "created_at", "batch_count": "completed_at", "webhook_delivery": "received_at",
+		"audit_log": "created_at", "usage": "day",
 		"rollup": "hour", "record_set": "created_at", "refused_start": "created_at",
 	} {
-		assert.Zero(t, s.count(fmt.Sprintf("flow.%s WHERE %s < flow.clock() - interval '%d days'", what, at, yearKeeps+stride)), what)
+		assert.Zero(t, s.count(fmt.Sprintf("flow.%s WHERE %s < flow.clock() - interval '%d days'", what, at, yearKeeps+
+			stride)), what)
 	}
 	kept := yearKeeps / stride
 	assert.GreaterOrEqual(t, s.count("flow.batch"), kept*(2*yearStarts+1), "batches that are young")

@@ -3,12 +3,10 @@
 package app
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
-	mathrand "math/rand/v2"
 	"net"
 	"net/http"
 	"net/netip"
@@ -23,7 +21,6 @@ import (
 	"flowlane/internal/api"
 	"flowlane/internal/blob"
 	"flowlane/internal/catalog"
-	"flowlane/internal/command"
 	"flowlane/internal/credential"
 	"flowlane/internal/definition"
 	"flowlane/internal/dispatch"
@@ -33,7 +30,6 @@ import (
 	"flowlane/internal/hold"
 	"flowlane/internal/memory"
 	"flowlane/internal/orgcatalog"
-	"flowlane/internal/orgquota"
 	"flowlane/internal/pg"
 	"flowlane/internal/provider"
 	"flowlane/internal/recordset"
@@ -65,8 +61,8 @@ type Config struct {
 	DatabaseURL string
 	// Pooled says that a pooler of transactions answers there. Such a process does not migrate.
 	Pooled bool
-	// ReadDatabaseURL is the address of a replica that is asked for what may be a little old; empty for none. Pooled says the same
-	// of it.
+	// ReadDatabaseURL is the address of a replica that is asked for what may be a little old; empty for none. Pooled
+	// says the same of it.
 	ReadDatabaseURL string
 	// Listen is the host:port of the API; port 0 takes a free one, empty means no API.
 	Listen string
@@ -85,8 +81,8 @@ type Config struct {
 	OtherKEKs []vault.KEK
 	// Tokens names the identity provider whose bearer tokens are taken.
 	Tokens Tokens
-	// BaseURLs replaces the base URL of every service of a platform, by platform id. Calls of that platform may reach their hosts
-	// in a private network.
+	// BaseURLs replaces the base URL of every service of a platform, by platform id. Calls of that platform may reach
+	// their hosts in a private network.
 	BaseURLs map[string]string
 	// AllowHosts lists "host:port" in private networks that calls may reach, "host:*" for all ports.
 	AllowHosts []string
@@ -102,8 +98,8 @@ type Config struct {
 	Dispatch dispatch.Options
 	// Drain is how long calls in flight may go on once the process is asked to stop; 0 means dispatch.DefaultDrain.
 	Drain time.Duration
-	// Lease bounds what a crash of this process may hold up: for so long nobody else takes over what it was doing. 0 keeps
-	// the lease of each kind of work, seconds.
+	// Lease bounds what a crash of this process may hold up: for so long nobody else takes over what it was doing. 0
+	// keeps the lease of each kind of work, seconds.
 	Lease time.Duration
 	// MaxConns bounds the connections of the process to Postgres; 0 means 9, and 6 is the least.
 	MaxConns int
@@ -112,7 +108,8 @@ type Config struct {
 	// RequestLimit replaces the number of every request limit of the API document, for tests; 0 for none. What the
 	// operator set for an organization stays.
 	RequestLimit int64
-	// MemoryBudget bounds the bytes of requests, answers and outputs that are in memory at once; 0 means memory.Default.
+	// MemoryBudget bounds the bytes of requests, answers and outputs that are in memory at once; 0 means
+	// memory.Default.
 	MemoryBudget int64
 	// Retention is how long the kinds of what organizations have are kept at most.
 	Retention retention.Installation
@@ -183,11 +180,13 @@ func New(ctx context.Context, cfg Config) (_ *App, err error) {
 	if err := cfg.Tokens.check(); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(cfg.Operator.check(), cfg.Front.check(), cfg.checkHosts(), cfg.checkConns(), cfg.checkListen(ctx)); err != nil {
+	if err := errors.Join(cfg.Operator.check(), cfg.Front.check(), cfg.checkHosts(), cfg.checkConns(),
+		cfg.checkListen(ctx)); err != nil {
 		return nil, err
 	}
 	if cfg.Drain < 0 || cfg.Drain > dispatch.MostDrain {
-		return nil, fmt.Errorf("the time to drain is %s: set FLOWLANE_DRAIN_TIMEOUT to at most %s", cfg.Drain, dispatch.MostDrain)
+		return nil, fmt.Errorf("the time to drain is %s: set FLOWLANE_DRAIN_TIMEOUT to at most %s", cfg.Drain,
+			dispatch.MostDrain)
 	}
 	if err := cfg.Retention.Check(); err != nil {
 		return nil, err
@@ -247,8 +246,8 @@ func (cfg *Config) checkHosts() error {
 	return nil
 }
 
-// checkListen tells of an address that is taken before a database is asked, or migrated. It is let go again: who connected
-// would wait until the process serves.
+// checkListen tells of an address that is taken before a database is asked, or migrated. It is let go again: who
+// connected would wait until the process serves.
 func (cfg *Config) checkListen(ctx context.Context) error {
 	listener, err := cfg.Sockets.listen(ctx, cfg.Listen, listenSetting)
 	if listener != nil {
@@ -271,7 +270,8 @@ func (a *App) loadCatalog() <-chan error {
 func (a *App) connect(ctx context.Context) error {
 	var err error
 	forWork, forLeases := a.cfg.conns()
-	opts := pg.Options{MaxConns: forWork, Pooled: a.cfg.Pooled, Moved: a.moved, Losses: &a.losses, TrustFailover: a.cfg.TrustFailover}
+	opts := pg.Options{MaxConns: forWork, Pooled: a.cfg.Pooled, Moved: a.moved, Losses: &a.losses,
+		TrustFailover: a.cfg.TrustFailover}
 	if a.Pool, err = pg.Open(ctx, a.cfg.DatabaseURL, opts); err != nil {
 		return fmt.Errorf("connect to the database: %w", err)
 	}
@@ -309,7 +309,8 @@ func (a *App) warnOfRisks(ctx context.Context) {
 	}
 	advice, err := pg.RowSecurityAdvice(ctx, a.Pool)
 	if err != nil || advice != "" {
-		a.cfg.Log.Warn("row-level security does not keep requests to their organization", "advice", advice, "error", err)
+		a.cfg.Log.Warn("row-level security does not keep requests to their organization", "advice", advice, "error",
+			err)
 	}
 	unset, err := pg.Unset(ctx, a.Pool)
 	if err != nil {
@@ -318,88 +319,6 @@ func (a *App) warnOfRisks(ctx context.Context) {
 	if len(unset) > 0 {
 		a.cfg.Log.Warn("connections lack settings, which their user should have", "run", strings.Join(unset, "; "))
 	}
-}
-
-// wire makes the parts, from the bottom up.
-func (a *App) wire(ctx context.Context) error {
-	var err error
-	if a.Vault, err = vault.Open(a.cfg.KEK, a.cfg.OtherKEKs...); err != nil {
-		return fmt.Errorf("open the vault: %w", err)
-	}
-	root, err := a.Vault.Root(ctx, a.Pool)
-	if err != nil {
-		return fmt.Errorf("open the vault: %w", err)
-	}
-	a.keys = a.cfg.Tokens.sender()
-	if a.Accounts, err = Accounts(a.scoped, root, a.cfg.Log, a.cfg.Tokens.config(a.keys), a.metrics.refused); err != nil {
-		return err
-	}
-	a.Memory = memory.New(max(cmp.Or(a.cfg.MemoryBudget, memory.Default), memory.Least))
-	if err := a.openBlobs(ctx); err != nil {
-		return err
-	}
-	if a.Sender, err = a.sender(); err != nil {
-		return err
-	}
-	queue, err := work.NewQueue(a.clock)
-	if err != nil {
-		return fmt.Errorf("make the work queue: %w", err)
-	}
-	a.Scheduler = due.New(a.clock, queue, due.Options{Log: a.cfg.Log})
-	a.watch, a.aging = due.NewClock(a.clock, a.cfg.Log), retention.NewClock()
-	a.imports = orgcatalog.New(a.scoped, a.clock, a.Catalog)
-	a.Credentials = credential.New(credential.Deps{Pool: a.scoped, Vault: a.Vault, Catalog: a.Catalog, Prober: a.Sender, Now: time.Now, Due: a.Scheduler,
-		AllowHosts: a.cfg.AllowHosts, Redeemer: a.Sender, VerifierKey: root.Derive("oauth-pkce")})
-	a.Definitions = definition.New(a.scoped, a.Catalog)
-	a.RecordSets = recordset.New(a.scoped, a.Scheduler, orgquota.NewMeter(orgquota.StoredBytes, time.Now)).KeepIn(a.blobs)
-	a.Stores = store.New(a.scoped, a.Scheduler)
-	router := &dispatch.Router{Catalog: a.Catalog, BulkInFlight: dispatch.BulkInFlight, SmallInFlight: dispatch.SmallInFlight}
-	plans := definition.NewPlans(a.Catalog, 0)
-	a.Runs = run.New(a.scoped, plans, router, a.Scheduler, mathrand.Float64).ReadFrom(a.blobs)
-	a.Runs.Lost(&a.losses)
-	a.Runs.Limit(run.Limits{Now: time.Now, Piece: workPiece, Memory: a.Memory, Open: orgquota.NewMeter(orgquota.OpenBatches, time.Now)})
-	a.Holds = hold.New(a.scoped, a.Runs, a.Scheduler)
-	a.Schedules = schedule.New(a.scoped, a.Definitions, a.Runs, a.Scheduler, &a.losses, a.cfg.Log)
-	a.Webhooks = webhook.New(webhook.Deps{Pool: a.scoped, Vault: a.Vault, Definitions: a.Definitions, Runs: a.Runs, Due: a.Scheduler, Losses: &a.losses, Log: a.cfg.Log})
-	a.Subscriptions = subscription.New(a.scoped, a.Definitions, a.Runs, a.cfg.Log)
-	a.Streams = stream.New(a.stopping, a.Runs, stream.Options{Most: a.cfg.MaxStreams, Log: a.cfg.Log})
-	a.Runs.Tell(a.Streams.Changed)
-	if a.cfg.Dispatch.Observed == nil {
-		a.cfg.Dispatch.Observed = a.metrics.called
-	}
-	a.Dispatcher = dispatch.New(dispatch.Deps{
-		Pool: a.scoped, Runs: a.Runs, Catalog: a.Catalog, Credentials: a.Credentials, Sender: a.Sender,
-		Due: a.Scheduler, Clock: a.watch, Random: mathrand.Float64, Losses: &a.losses, Memory: a.Memory,
-	}, a.cfg.Dispatch)
-	a.registerKinds()
-	if a.cfg.Workers {
-		owns, err := pg.OwnsTables(ctx, a.Pool)
-		if err != nil {
-			return err
-		}
-		if a.runner, err = work.New(a.clock, a.Scheduler, work.Options{Log: a.cfg.Log, Poll: a.cfg.Pooled, KeepIndexes: !owns}); err != nil {
-			return fmt.Errorf("make the workers: %w", err)
-		}
-	}
-	return a.makeHandler(root, plans)
-}
-
-// sender makes what sends calls.
-func (a *App) sender() (*provider.Sender, error) {
-	platformHosts := map[string][]string{}
-	for platform, base := range a.cfg.BaseURLs {
-		platformHosts[platform] = HostOf(base) // none for what the catalog refuses
-	}
-	var commands *command.Set
-	if a.cfg.Commands != "" {
-		var err error
-		if commands, err = command.Load(a.cfg.Commands); err != nil {
-			return nil, err //nolint:wrapcheck // says everything
-		}
-	}
-	return provider.NewSender(provider.Options{
-		AllowHosts: a.cfg.AllowHosts, DenyNetworks: a.cfg.DenyNetworks, PlatformHosts: platformHosts, Memory: a.Memory, Commands: commands,
-	}), nil
 }
 
 // makeHandler makes what the process answers, of the parts.
@@ -415,14 +334,20 @@ func (a *App) makeHandler(root vault.Root, plans *definition.Plans) error {
 	forecasts := forecast.New(a.Pool, a.Catalog, plans)
 	handler, err := api.New(api.Deps{
 		Retention: a.cfg.Retention,
-		Pool:      a.scoped, Accounts: a.Accounts, Catalog: a.Catalog, Imports: a.imports, RecordSets: a.RecordSets, Definitions: a.Definitions, Templates: templates, Plans: plans,
-		Variables: variable.New(a.scoped), Tenants: tenant.New(a.scoped, a.Catalog), Stores: a.Stores, Credentials: a.Credentials, Runs: a.Runs,
-		Streams: a.Streams, Forecasts: forecasts, Holds: a.Holds, Schedules: a.Schedules, Webhooks: a.Webhooks, Subscriptions: a.Subscriptions, Refresher: a.Dispatcher, Tuner: a.Dispatcher, Resolver: a.Dispatcher, Calls: a.Dispatcher,
+		Pool:      a.scoped, Accounts: a.Accounts, Catalog: a.Catalog, Imports: a.imports, RecordSets: a.RecordSets,
+		Definitions: a.Definitions, Templates: templates, Plans: plans,
+		Variables: variable.New(a.scoped), Tenants: tenant.New(a.scoped, a.Catalog), Stores: a.Stores,
+		Credentials: a.Credentials, Runs: a.Runs,
+		Streams: a.Streams, Forecasts: forecasts, Holds: a.Holds, Schedules: a.Schedules, Webhooks: a.Webhooks,
+		Subscriptions: a.Subscriptions, Refresher: a.Dispatcher, Tuner: a.Dispatcher, Resolver: a.Dispatcher,
+		Calls: a.Dispatcher,
 		DryRuns: dryrun.New(dryrun.Deps{
-			Pool: a.scoped, Catalog: a.Catalog, Definitions: a.Definitions, Plans: plans, Credentials: a.Credentials, Forecasts: forecasts, Runs: a.Runs, Now: time.Now,
+			Pool: a.scoped, Catalog: a.Catalog, Definitions: a.Definitions, Plans: plans, Credentials: a.Credentials,
+			Forecasts: forecasts, Runs: a.Runs, Now: time.Now,
 		}),
 		Usage: usage.New(a.reads, a.Catalog), Reads: a.reads,
-		Answers: answers, Limits: request.NewLimits(a.Pool, time.Now, a.cfg.Log), RequestLimit: a.cfg.RequestLimit, PublicURL: a.publicURL, Observe: a.metrics.answered, Now: time.Now, Log: a.cfg.Log,
+		Answers: answers, Limits: request.NewLimits(a.Pool, time.Now, a.cfg.Log), RequestLimit: a.cfg.RequestLimit,
+		PublicURL: a.publicURL, Observe: a.metrics.answered, Now: time.Now, Log: a.cfg.Log,
 	})
 	if err != nil {
 		return fmt.Errorf("make the API: %w", err)

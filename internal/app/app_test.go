@@ -63,7 +63,8 @@ func TestApp_Serves(t *testing.T) {
 	}
 	for _, path := range []string{"/metrics", "/debug/pprof/", "//healthz", "/healthz/", "/v1//account/me",
 		"/v1/./account/me", "/v1/account/../account/me"} {
-		if status, body := get(t, p.URL()+path, p.key); status != http.StatusNotFound || apitest.Detail(body) != `{"detail":"Not found"}` {
+		if status, body := get(t, p.URL()+path, p.key); status != http.StatusNotFound ||
+			apitest.Detail(body) != `{"detail":"Not found"}` {
 			t.Errorf("GET %s: %d %s", path, status, body)
 		}
 	}
@@ -104,7 +105,8 @@ func TestNew_OtherSchema(t *testing.T) {
 		t.Fatal(err)
 	}
 	cfg := app.Config{DatabaseURL: dsn, KEK: testKEK(t), Log: slog.New(slog.DiscardHandler), Migrate: true}
-	if _, err := app.New(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), "00006_batch.sql was another file then): start that version") {
+	if _, err := app.New(t.Context(), cfg); err == nil || !strings.Contains(err.Error(),
+		"00006_batch.sql was another file then): start that version") {
 		t.Fatalf("error %v", err)
 	}
 }
@@ -168,7 +170,8 @@ func TestHousekeeping(t *testing.T) {
 		}
 		l, c, p, k := count("ledger"), count("call"), count("pause"), count("idempotency_key")
 		if l != step.ledger || c != step.call || p != step.pause || k != step.key {
-			t.Errorf("%s later: %d ledger rows, %d calls, %d holds, %d idempotency keys; want %+v", step.ahead, l, c, p, k, step)
+			t.Errorf("%s later: %d ledger rows, %d calls, %d holds, %d idempotency keys; want %+v", step.ahead, l, c, p,
+				k, step)
 		}
 	}
 }
@@ -198,8 +201,8 @@ func TestHousekeeping_RefusedStarts(t *testing.T) {
 	}
 }
 
-// TestHousekeeping_Exchanges: what calls sent and were answered goes after the time that the operator has set, with what says
-// of which batches it is.
+// TestHousekeeping_Exchanges: what calls sent and were answered goes after the time that the operator has set, with
+// what says of which batches it is.
 func TestHousekeeping_Exchanges(t *testing.T) {
 	t.Parallel()
 	p := startWith(t, func(cfg *app.Config) { cfg.Retention = retention.Installation{"calls": 10 * 24 * time.Hour} })
@@ -219,14 +222,17 @@ func TestHousekeeping_Exchanges(t *testing.T) {
 	}
 	count := func() (exchanges, batches int) {
 		t.Helper()
-		err := p.Pool.QueryRow(t.Context(), "SELECT (SELECT count(*) FROM flow.exchange), (SELECT count(*) FROM flow.exchange_batch)").Scan(&exchanges, &batches)
+		err := p.Pool.QueryRow(t.Context(),
+			"SELECT (SELECT count(*) FROM flow.exchange), (SELECT count(*) FROM flow.exchange_batch)").Scan(&exchanges,
+			&batches)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return exchanges, batches
 	}
 	for _, want := range []int{11, 8, 8} { // of four organizations, two each
-		if _, err := db.New().HousekeepExchanges(t.Context(), p.Pool, db.HousekeepExchangesParams{KeepSeconds: (10 * 24 * time.Hour).Seconds(), MaxRows: 5}); err != nil {
+		if _, err := db.New().HousekeepExchanges(t.Context(), p.Pool,
+			db.HousekeepExchangesParams{KeepSeconds: (10 * 24 * time.Hour).Seconds(), MaxRows: 5}); err != nil {
 			t.Fatal(err)
 		}
 		if e, b := count(); e != want || b != 2*want {
@@ -235,24 +241,27 @@ func TestHousekeeping_Exchanges(t *testing.T) {
 	}
 }
 
-// TestHousekeeping_Debt: operators see what is kept for longer than it should be, of each kind what should have gone first, and nothing
-// once it is gone.
+// TestHousekeeping_Debt: operators see what is kept for longer than it should be, of each kind what should have gone
+// first, and nothing once it is gone.
 func TestHousekeeping_Debt(t *testing.T) {
 	t.Parallel()
 	p := startWith(t, func(cfg *app.Config) {
-		cfg.Retention = retention.Installation{"usage": 30 * 24 * time.Hour, "audit_log": 40 * 24 * time.Hour, "deliveries": 30 * 24 * time.Hour}
+		cfg.Retention = retention.Installation{"usage": 30 * 24 * time.Hour, "audit_log": 40 * 24 * time.Hour,
+			"deliveries": 30 * 24 * time.Hour}
 	})
 	debts := func() (out map[string]int) {
 		t.Helper()
 		out = map[string]int{}
-		rows, err := p.Pool.Query(t.Context(), `SELECT kind, round(extract(epoch FROM overdue) / 86400)::int FROM ops.retention_debt
+		rows, err := p.Pool.Query(t.Context(),
+			`SELECT kind, round(extract(epoch FROM overdue) / 86400)::int FROM ops.retention_debt
 			WHERE overdue IS NOT NULL AND (org_id = (SELECT id FROM flow.organization WHERE name = 'a')) IS TRUE`)
 		if err != nil {
 			t.Fatal(err)
 		}
 		var kind string
 		var days int
-		if _, err := pgx.ForEachRow(rows, []any{&kind, &days}, func() error { out[kind] = days; return nil }); err != nil {
+		if _, err := pgx.ForEachRow(rows, []any{&kind, &days},
+			func() error { out[kind] = days; return nil }); err != nil {
 			t.Fatal(err)
 		}
 		return out
@@ -297,7 +306,8 @@ func TestHousekeeping_Debt(t *testing.T) {
 		t.Errorf("overdue are %v days, want %v", overdue, want)
 	}
 	var days float64
-	if err := p.Pool.QueryRow(t.Context(), "SELECT kept_days::float8 FROM ops.retention_debt WHERE kind = 'calls'").Scan(&days); err != nil || days != 7 {
+	if err := p.Pool.QueryRow(t.Context(),
+		"SELECT kept_days::float8 FROM ops.retention_debt WHERE kind = 'calls'").Scan(&days); err != nil || days != 7 {
 		t.Errorf("calls are kept for %v days, %v", days, err)
 	}
 	if err := p.Housekeep(t.Context()); err != nil {
@@ -311,7 +321,10 @@ func TestHousekeeping_Debt(t *testing.T) {
 // TestHousekeeping_Audit: audit rows go after the time that the operator has set, in pieces, of all organizations.
 func TestHousekeeping_Audit(t *testing.T) {
 	t.Parallel()
-	p := startWith(t, func(cfg *app.Config) { cfg.Retention = retention.Installation{"audit_log": 40 * 24 * time.Hour} })
+	p := startWith(t, func(cfg *app.Config) {
+		cfg.Retention = retention.Installation{
+			"audit_log": 40 * 24 * time.Hour}
+	})
 	seed := func() {
 		t.Helper()
 		for _, sql := range []string{
@@ -337,14 +350,16 @@ func TestHousekeeping_Audit(t *testing.T) {
 		t.Fatal(err)
 	}
 	var young, old int
-	if err := p.Pool.QueryRow(t.Context(), `SELECT count(*) FILTER (WHERE created_at > flow.clock() - interval '40 days'),
+	if err := p.Pool.QueryRow(t.Context(),
+		`SELECT count(*) FILTER (WHERE created_at > flow.clock() - interval '40 days'),
 		count(*) FILTER (WHERE created_at < flow.clock() - interval '40 days') FROM flow.audit_log WHERE action = 'a'`).Scan(&young, &old); err != nil {
 		t.Fatal(err)
 	}
 	if young != 18 || old != 0 {
 		t.Errorf("left are %d rows that are younger and %d that are older", young, old)
 	}
-	_, err := app.New(t.Context(), app.Config{KEK: testKEK(t), Retention: retention.Installation{"audit_log": 29 * 24 * time.Hour}})
+	_, err := app.New(t.Context(), app.Config{KEK: testKEK(t),
+		Retention: retention.Installation{"audit_log": 29 * 24 * time.Hour}})
 	if err == nil || !strings.Contains(err.Error(), "FLOWLANE_AUDIT_RETENTION") {
 		t.Errorf("less than 30 days: %v", err)
 	}

@@ -67,7 +67,8 @@ func (a *App) sweepBlobs(ctx context.Context, _ *due.Lease) (time.Time, error) {
 			return time.Time{}, err //nolint:wrapcheck // says everything
 		}
 		if claimed > 0 {
-			a.cfg.Log.InfoContext(ctx, "bodies were in the store that nothing names; they are deleted in an hour", "bodies", claimed)
+			a.cfg.Log.InfoContext(ctx, "bodies were in the store that nothing names; they are deleted in an hour",
+				"bodies", claimed)
 		}
 		if a.blobSweep.behind = last; last == "" {
 			break

@@ -22,7 +22,8 @@ type certificate struct {
 	log   *slog.Logger
 
 	mu sync.Mutex
-	// read is when the files were last read, and seen a digest of what stood in them then; current is the last good pair.
+	// read is when the files were last read, and seen a digest of what stood in them then; current is the last good
+	// pair.
 	read    time.Time
 	seen    [sha256.Size]byte
 	current *tls.Certificate

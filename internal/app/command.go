@@ -22,9 +22,10 @@ import (
 	"flowlane/internal/work"
 )
 
-// Accounts returns the account service of an installation, for commands that need no more than that. tokens is nil where
-// no bearer tokens are taken, refused where nobody counts refused sign-ins.
-func Accounts(pool pg.Pool, root vault.Root, log *slog.Logger, tokens *account.TokenConfig, refused func(reason string)) (*account.Service, error) {
+// Accounts returns the account service of an installation, for commands that need no more than that. tokens is nil
+// where no bearer tokens are taken, refused where nobody counts refused sign-ins.
+func Accounts(pool pg.Pool, root vault.Root, log *slog.Logger, tokens *account.TokenConfig,
+	refused func(reason string)) (*account.Service, error) {
 	accounts, err := account.New(account.Config{
 		Pool: pool, HashKeys: [][]byte{root.Derive("api-key")}, Random: rand.Reader, Now: time.Now, Log: log,
 		Tokens: tokens, Refused: refused,
@@ -38,7 +39,8 @@ func Accounts(pool pg.Pool, root vault.Root, log *slog.Logger, tokens *account.T
 // Limited reports whether the API document has a request limit for an operation.
 func Limited(operation string) bool { return api.Limited(operation) }
 
-// Holds returns what opens and ends the operator's holds, for commands that need no more than that. Those who work find what it wakes.
+// Holds returns what opens and ends the operator's holds, for commands that need no more than that. Those who work find
+// what it wakes.
 func Holds(pool *pgxpool.Pool, log *slog.Logger) (*hold.Service, error) {
 	scheduler, err := commandScheduler(pool, log, run.DueDispatch, event.Due, event.DueArrival)
 	if err != nil {

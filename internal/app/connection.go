@@ -20,8 +20,8 @@ func (cfg *Config) checkConns() error {
 	return nil
 }
 
-// conns divides the connections of a process: those for requests and work, and those that keep leases and fetch jobs, so that busy
-// handlers cannot starve them. One more listens for jobs, beside both.
+// conns divides the connections of a process: those for requests and work, and those that keep leases and fetch jobs,
+// so that busy handlers cannot starve them. One more listens for jobs, beside both.
 func (cfg *Config) conns() (work, leases int) {
 	all := cmp.Or(cfg.MaxConns, defaultConns)
 	if cfg.Workers && !cfg.Pooled {

@@ -26,13 +26,16 @@ func TestRun_Connections(t *testing.T) {
 				c.DatabaseURL, c.MaxConns, c.RequestLimit = pgtest.RuntimeDSN(t, dsn), given, 1_000_000
 			})
 			client := apitest.NewClient(t, p.URL(), p.key)
-			flow := client.Do("POST", "/flows/definitions", `{"name": "f", "status": "active", "steps": [{"id": "s", "tasks": [
-				{"id": "t", "action_id": "core__flow__transform", "params": {"value": "{{ input.id }}"}}]}]}`).Want(http.StatusCreated).JSON()["id"].(string)
+			flow := client.Do("POST", "/flows/definitions",
+				`{"name": "f", "status": "active", "steps": [{"id": "s", "tasks": [
+				{"id": "t", "action_id": "core__flow__transform", "params": {"value": "{{ input.id }}"}}]}]}`).Want(
+				http.StatusCreated).JSON()["id"].(string)
 			var group sync.WaitGroup
 			for range 20 {
 				group.Go(func() {
 					for range 10 {
-						client.Do("POST", "/flows/definitions/"+flow+"/trigger", `{"records": [{"id": "1"}]}`).Want(http.StatusOK)
+						client.Do("POST", "/flows/definitions/"+flow+"/trigger", `{"records": [{"id": "1"}]}`).Want(
+							http.StatusOK)
 						client.Do("GET", "/flows/batches", nil).Want(http.StatusOK)
 					}
 				})
@@ -40,7 +43,8 @@ func TestRun_Connections(t *testing.T) {
 			group.Wait()
 			p.await(t, "SELECT (count(*) = 200)::int FROM flow.batch_count WHERE status = 'completed'")
 			var open int
-			require.NoError(t, owner.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
+			require.NoError(t, owner.QueryRow(t.Context(),
+				`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
 				AND usename <> current_user AND backend_type = 'client backend'`).Scan(&open))
 			assert.LessOrEqual(t, open, most)
 			assert.GreaterOrEqual(t, open, most-2, "it uses what it may")

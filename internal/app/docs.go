@@ -69,7 +69,8 @@ func docsOf() http.Handler {
 	})
 }
 
-// static serves what is made once, when it is first asked for. policy is its Content-Security-Policy; empty for that of all answers.
+// static serves what is made once, when it is first asked for. policy is its Content-Security-Policy; empty for that of
+// all answers.
 func static(media, policy string, build func() ([]byte, error)) http.Handler {
 	made := sync.OnceValues(build)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

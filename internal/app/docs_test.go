@@ -15,8 +15,8 @@ import (
 	"flowlane/internal/api"
 )
 
-// TestDocs: the document and its reference are served without a key, need nothing from elsewhere, and lead to every place that
-// errors name.
+// TestDocs: the document and its reference are served without a key, need nothing from elsewhere, and lead to every
+// place that errors name.
 func TestDocs(t *testing.T) {
 	t.Parallel()
 	p := start(t)

@@ -61,7 +61,8 @@ func checkOrigin(origin string) error {
 	ip, err := netip.ParseAddr(u.Hostname())
 	here := u.Hostname() == "localhost" || err == nil && ip.IsLoopback()
 	if u.Scheme != "https" && (u.Scheme != "http" || !here) {
-		return fmt.Errorf("--cors-origin %q must begin with https://; only pages of this machine may come by http://", origin)
+		return fmt.Errorf("--cors-origin %q must begin with https://; only pages of this machine may come by http://",
+			origin)
 	}
 	return nil
 }
@@ -78,10 +79,12 @@ func (f Front) cors(next http.Handler) http.Handler {
 			http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,
 		},
 		AllowedHeaders: []string{
-			"Authorization", "X-API-Key", "Content-Type", "Idempotency-Key", "If-None-Match", "Last-Event-ID", "X-Request-Id",
+			"Authorization", "X-API-Key", "Content-Type", "Idempotency-Key", "If-None-Match", "Last-Event-ID",
+			"X-Request-Id",
 		},
 		ExposedHeaders: []string{
-			"Allow", "ETag", "Idempotency-Replayed", "Ignored-Query-Parameters", "RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset", "Retry-After",
+			"Allow", "ETag", "Idempotency-Replayed", "Ignored-Query-Parameters", "RateLimit-Limit",
+			"RateLimit-Remaining", "RateLimit-Reset", "Retry-After",
 			"X-Request-Id",
 		},
 		MaxAge: int(preflightFor.Seconds()),
@@ -118,7 +121,8 @@ func (f Front) around(next http.Handler) http.Handler {
 			header.Set(name, values[0])
 		}
 		if !r.ProtoAtLeast(1, 1) {
-			header.Set("Connection", "close") // HTTP/1.0 knows no chunks: whoever sends some means another end than we do
+			// HTTP/1.0 knows no chunks: whoever sends some means another end than we do
+			header.Set("Connection", "close")
 		}
 		if ambiguous(r.Context()) {
 			header.Set("Connection", "close")
@@ -126,7 +130,8 @@ func (f Front) around(next http.Handler) http.Handler {
 			id := api.NewRequestID()
 			header.Set("X-Request-Id", id)
 			w.WriteHeader(http.StatusBadRequest)
-			_, _ = w.Write(api.Problem(id, "A request has either a Content-Length or a Transfer-Encoding, not both", ""))
+			_, _ = w.Write(api.Problem(id, "A request has either a Content-Length or a Transfer-Encoding, not both",
+				""))
 			return
 		}
 		next.ServeHTTP(w, r)

@@ -41,7 +41,8 @@ func TestFront_Smuggling(t *testing.T) {
 	address := strings.TrimPrefix(p.URL(), "http://")
 	for _, c := range cases {
 		for _, piece := range []int{1, 7, len(c.Request)} {
-			got := statuses(t, address, c.Request+"GET /healthz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", piece)
+			got := statuses(t, address, c.Request+"GET /healthz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
+				piece)
 			if got.refused != c.Refused || got.smuggled == (c.Refused || c.Closed) {
 				t.Errorf("%s, sent by %d bytes: refused %t, with what is behind it carried out %t",
 					c.Name, piece, got.refused, got.smuggled)
@@ -83,12 +84,15 @@ func TestFront_Unhandled(t *testing.T) {
 				"431 Request Header Fields Too Large"},
 			"GET /healthz HTTP/9.9\r\nHost: a\r\n\r\n": {505,
 				"505 HTTP Version Not Supported: unsupported protocol version"},
-			"POST /healthz HTTP/1.1\r\nHost: a\r\nExpect: x\r\nContent-Length: 1\r\n\r\n": {417, "417 Expectation Failed"},
+			"POST /healthz HTTP/1.1\r\nHost: a\r\nExpect: x\r\nContent-Length: 1\r\n\r\n": {417,
+				"417 Expectation Failed"},
 		} {
-			for _, before := range []string{"", "GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n"} { // as the first, and as a later one
+			// as the first, and as a later one
+			for _, before := range []string{"", "GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n"} {
 				answers := exchange(t, address, before+request, len(before+request))
 				last := answers[len(answers)-1]
-				if detail := "{\"detail\":\"" + want.detail + "\"}"; last.StatusCode != want.status || apitest.Detail(last.text) != detail {
+				if detail := "{\"detail\":\"" + want.detail + "\"}"; last.StatusCode != want.status ||
+					apitest.Detail(last.text) != detail {
 					t.Errorf("%.60q: %d %q", request, last.StatusCode, last.text)
 				}
 				wantHeaders(t, request[:20], last.Header, "no-store", "")
@@ -248,9 +252,11 @@ func TestFront_CORS(t *testing.T) {
 			t.Errorf("%s of %s may bring credentials", c.method, c.origin)
 		}
 	}
-	status, header := headersOf(t, http.DefaultClient, "GET", open.URL()+"/v1/account/me", "Origin", origin, "X-API-Key",
+	status, header := headersOf(t, http.DefaultClient, "GET", open.URL()+"/v1/account/me", "Origin", origin,
+		"X-API-Key",
 		open.key)
-	if status != http.StatusOK || header.Get("Access-Control-Allow-Origin") != origin || header.Get("Vary") != "Origin" ||
+	if status != http.StatusOK || header.Get("Access-Control-Allow-Origin") != origin ||
+		header.Get("Vary") != "Origin" ||
 		!strings.Contains(header.Get("Access-Control-Expose-Headers"), "Retry-After") {
 		t.Errorf("%d %v", status, header)
 	}
@@ -280,8 +286,9 @@ func TestFront_Settings(t *testing.T) {
 		{app.Front{Origins: []string{"http://example.com"}}, "must begin with https://"},
 		{app.Front{Origins: []string{"file://x"}}, "must begin with https://"},
 	} {
-		a, err := app.New(t.Context(), app.Config{DatabaseURL: dsn, KEK: testKEK(t), Listen: "127.0.0.1:0", Front: c.front,
-			Log: slog.New(slog.DiscardHandler)})
+		a, err := app.New(t.Context(), app.Config{DatabaseURL: dsn, KEK: testKEK(t), Listen: "127.0.0.1:0",
+			Front: c.front,
+			Log:   slog.New(slog.DiscardHandler)})
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%+v: %v", c.front, err)
 		}
@@ -315,7 +322,8 @@ func TestFront_TLS(t *testing.T) {
 		}
 		if err == nil {
 			res.Body.Close()
-			if res.StatusCode != http.StatusOK || !strings.HasPrefix(res.Header.Get("Strict-Transport-Security"), "max-age=") {
+			if res.StatusCode != http.StatusOK || !strings.HasPrefix(res.Header.Get("Strict-Transport-Security"),
+				"max-age=") {
 				t.Errorf("%s: %d %v", tls.VersionName(version), res.StatusCode, res.Header)
 			}
 		}
@@ -329,7 +337,8 @@ func TestFront_TLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer smuggler.Close()
-	if _, err := io.WriteString(smuggler, "GET /healthz HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"); err != nil {
+	if _, err := io.WriteString(smuggler,
+		"GET /healthz HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"); err != nil {
 		t.Fatal(err)
 	}
 	if res, err := http.ReadResponse(bufio.NewReader(smuggler), nil); err != nil ||

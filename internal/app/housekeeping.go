@@ -23,7 +23,8 @@ const (
 	// housekeepRows bounds one statement, housekeepStep what is done of one kind before the others have their turn.
 	housekeepRows = 1000
 	housekeepStep = time.Second
-	// rollup is the kind of the one due row that has batches summed up, rollupEvery how often, rollupStep how long at a time.
+	// rollup is the kind of the one due row that has batches summed up, rollupEvery how often, rollupStep how long at a
+	// time.
 	rollup      = "rollup"
 	rollupEvery = 10 * time.Minute
 	rollupStep  = 5 * time.Second
@@ -31,8 +32,8 @@ const (
 	muchBehind = 24 * time.Hour
 )
 
-// planUpkeep makes sure that the rows of housekeeping, rollups and the sweeps are there and due soon, also where the clock went back
-// since they were written; an earlier time stays.
+// planUpkeep makes sure that the rows of housekeeping, rollups and the sweeps are there and due soon, also where the
+// clock went back since they were written; an earlier time stays.
 func (a *App) planUpkeep(ctx context.Context) error {
 	return pg.InTx(ctx, a.Pool, func(ctx context.Context, tx pgx.Tx) error {
 		now, err := db.New().ClockNow(ctx, tx)
@@ -70,7 +71,8 @@ func (a *App) housekeep(ctx context.Context, _ *due.Lease) (time.Time, error) {
 		a.cfg.Log.Error("batches are not rolled up, and not deleted", "error", err)
 	}
 	steps := append(a.cfg.Retention.Steps(a.Pool),
-		q.HousekeepLedger, q.HousekeepRolling, q.HousekeepCalls, q.HousekeepBackoffs, q.HousekeepIdempotencyKeys, q.HousekeepFires,
+		q.HousekeepLedger, q.HousekeepRolling, q.HousekeepCalls, q.HousekeepBackoffs, q.HousekeepIdempotencyKeys,
+		q.HousekeepFires,
 		q.HousekeepWebhooks, q.HousekeepArrivals, q.HousekeepRefusedStarts, q.HousekeepChains, q.HousekeepSessions)
 	left := false
 	for _, step := range steps {

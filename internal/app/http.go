@@ -65,13 +65,17 @@ func (a *App) root(v1 http.Handler) http.Handler {
 // health is what tells whether the process is up, and whether it can serve.
 func (a *App) health() map[string]http.Handler {
 	return map[string]http.Handler{
-		"/healthz": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, "ok", "") }),
-		"/readyz":  a.ready(),
+		"/healthz": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			answer(w, http.StatusOK, "ok",
+				"")
+		}),
+		"/readyz": a.ready(),
 	}
 }
 
-// ready answers 200 while the database answers, and is the one that was confirmed. That it has every migration which this program needs was checked by
-// New, and migrations are never taken back under a running process; one that comes and that this program must not see ends the process.
+// ready answers 200 while the database answers, and is the one that was confirmed. That it has every migration which
+// this program needs was checked by New, and migrations are never taken back under a running process; one that comes
+// and that this program must not see ends the process.
 func (a *App) ready() http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), readyTimeout)
@@ -88,13 +92,15 @@ func (a *App) ready() http.HandlerFunc {
 		}
 		if why != "" {
 			answer(w, http.StatusServiceUnavailable, "restored",
-				"the database was restored, and nothing goes on before somebody has run `flowlane restore confirm`: "+why)
+				"the database was restored, and nothing goes on before somebody has run `flowlane restore confirm`: "+
+					why)
 			return
 		}
 		if a.blobs != nil {
 			// What needs no large body goes on, so that nobody shall be sent elsewhere.
 			if since := a.blobs.Down(ctx); !since.IsZero() {
-				answer(w, http.StatusOK, "degraded", "the store of large bodies has not answered since "+since.UTC().Format(time.RFC3339)+
+				answer(w, http.StatusOK, "degraded", "the store of large bodies has not answered since "+
+					since.UTC().Format(time.RFC3339)+
 					": uploads are refused, and work on what is there waits")
 				return
 			}

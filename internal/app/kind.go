@@ -27,9 +27,8 @@ import (
 const turn = time.Second
 
 const (
-	// workPlaces is how many batches a process works on at once, workersOfSlices half of how many may wait for that, workShare
-	// how many of
-	// one organization.
+	// workPlaces is how many batches a process works on at once, workersOfSlices half of how many may wait for that,
+	// workShare how many of one organization.
 	workPlaces      = 4
 	workersOfSlices = 16
 	workShare       = 8
@@ -69,14 +68,15 @@ func (a *App) registerKinds() {
 // deletions deletes organizations.
 func (a *App) deletions() *retention.Organizations {
 	why := "The organization is deleted"
-	return &retention.Organizations{Pool: a.Pool, Due: a.Scheduler, Blobs: a.RecordSets.EraseBlobs, Cancel: func(ctx context.Context, tx pgx.Tx, orgID, batchID uuid.UUID) error {
-		_, err := a.Runs.Cancel(ctx, tx, orgID, batchID, run.Cancellation{Reason: &why})
-		return err //nolint:wrapcheck // says everything
-	}}
+	return &retention.Organizations{Pool: a.Pool, Due: a.Scheduler, Blobs: a.RecordSets.EraseBlobs,
+		Cancel: func(ctx context.Context, tx pgx.Tx, orgID, batchID uuid.UUID) error {
+			_, err := a.Runs.Cancel(ctx, tx, orgID, batchID, run.Cancellation{Reason: &why})
+			return err //nolint:wrapcheck // says everything
+		}}
 }
 
-// stoppable ends the handler's context as soon as the process is asked to stop, so that what is in flight has all of the
-// time to stop for its settlement. Work that is not done by then is due again at once, for other processes.
+// stoppable ends the handler's context as soon as the process is asked to stop, so that what is in flight has all of
+// the time to stop for its settlement. Work that is not done by then is due again at once, for other processes.
 func (a *App) stoppable(h due.Handler) due.Handler {
 	return func(ctx context.Context, l *due.Lease) (time.Time, error) {
 		ctx, cancel := context.WithCancel(ctx)
@@ -145,7 +145,8 @@ func (a *App) arrive(ctx context.Context, l *due.Lease) (time.Time, error) {
 }
 
 // inTurns does pieces of what an id has to do, until nothing is left or others shall have their turn.
-func inTurns(ctx context.Context, l *due.Lease, piece func(ctx context.Context, id uuid.UUID) (more bool, err error)) (time.Time, error) {
+func inTurns(ctx context.Context, l *due.Lease, piece func(ctx context.Context,
+	id uuid.UUID) (more bool, err error)) (time.Time, error) {
 	id, err := keyID(l)
 	if err != nil {
 		return time.Time{}, err
@@ -191,7 +192,8 @@ func (a *App) endHold(ctx context.Context, l *due.Lease) (time.Time, error) {
 }
 
 // inTx does what is due of an id in one transaction with the end of its lease, and says when to come back.
-func inTx(ctx context.Context, l *due.Lease, pool *pgxpool.Pool, do func(ctx context.Context, tx pgx.Tx, id uuid.UUID) (again time.Time, err error)) (time.Time, error) {
+func inTx(ctx context.Context, l *due.Lease, pool *pgxpool.Pool, do func(ctx context.Context, tx pgx.Tx,
+	id uuid.UUID) (again time.Time, err error)) (time.Time, error) {
 	id, err := keyID(l)
 	if err != nil {
 		return time.Time{}, err

@@ -33,7 +33,8 @@ func newMetrics(a *App) *metrics {
 	m := &metrics{
 		registry: prometheus.NewRegistry(),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "flowlane_http_requests_total", Help: "Requests to the API by operation, empty for a path that has none, and status.",
+			Name: "flowlane_http_requests_total",
+			Help: "Requests to the API by operation, empty for a path that has none, and status.",
 		}, []string{"operation", "status"}),
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "flowlane_http_request_seconds", Help: "Time to the end of the answer.",
@@ -43,13 +44,16 @@ func newMetrics(a *App) *metrics {
 			Name: "flowlane_calls_total", Help: "Calls that this process sent, by action and what the answer proved.",
 		}, []string{"action", "outcome"}),
 		swept: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "flowlane_sweep_woken_total", Help: "Ready work without a due row that this process found and woke, by kind: each is a fault.",
+			Name: "flowlane_sweep_woken_total",
+			Help: "Ready work without a due row that this process found and woke, by kind: each is a fault.",
 		}, []string{"kind"}),
 		signIns: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "flowlane_sign_ins_refused_total", Help: "Requests with a key or token that were not let in, by reason.",
+			Name: "flowlane_sign_ins_refused_total",
+			Help: "Requests with a key or token that were not let in, by reason.",
 		}, []string{"reason"}),
 		blobs: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "flowlane_blob_requests_total", Help: "Requests of this process to the store of --blob-url, by operation and outcome.",
+			Name: "flowlane_blob_requests_total",
+			Help: "Requests of this process to the store of --blob-url, by operation and outcome.",
 		}, []string{"operation", "outcome"}),
 	}
 	for _, reason := range account.Reasons {
@@ -82,24 +86,33 @@ func (m *metrics) stored(operation string, failed bool) {
 	m.blobs.WithLabelValues(operation, map[bool]string{true: "failed", false: "ok"}[failed]).Inc()
 }
 
-// answered counts a request to the API. An operation is one of the document's, so that no caller can make up label values.
+// answered counts a request to the API. An operation is one of the document's, so that no caller can make up label
+// values.
 func (m *metrics) answered(operation string, status int, took time.Duration) {
 	m.requests.WithLabelValues(operation, strconv.Itoa(status)).Inc()
 	m.seconds.WithLabelValues(operation).Observe(took.Seconds())
 }
 
 var (
-	poolDesc = prometheus.NewDesc("flowlane_pool_connections", "Connections to Postgres by state.", []string{"state"}, nil)
+	poolDesc = prometheus.NewDesc("flowlane_pool_connections", "Connections to Postgres by state.", []string{"state"},
+		nil)
 	waitDesc = prometheus.NewDesc("flowlane_pool_wait_seconds_total", "Time spent waiting for a connection.", nil, nil)
-	dueDesc  = prometheus.NewDesc("flowlane_due_rows", "Due rows by kind and state, of all processes.", []string{"kind", "state"}, nil)
-	callDesc = prometheus.NewDesc("flowlane_calls_open", "Calls whose outcome is not settled, by state, of all processes.", []string{"state"}, nil)
+	dueDesc  = prometheus.NewDesc("flowlane_due_rows", "Due rows by kind and state, of all processes.",
+		[]string{"kind", "state"}, nil)
+	callDesc = prometheus.NewDesc("flowlane_calls_open",
+		"Calls whose outcome is not settled, by state, of all processes.", []string{"state"}, nil)
 	openDesc = prometheus.NewDesc("flowlane_streams_open", "Event streams of this process that are open.", nil, nil)
-	stepDesc = prometheus.NewDesc("flowlane_clock_steps_total", "Steps of the database's clock that this process noticed.", nil, nil)
-	sizeDesc = prometheus.NewDesc("flowlane_clock_step_seconds", "The size of the last of them, negative where it went back.", nil, nil)
-	usedDesc = prometheus.NewDesc("flowlane_replica_used", "1 while the replica of --read-database-url is read, 0 while the primary answers instead.", nil, nil)
-	lagDesc  = prometheus.NewDesc("flowlane_replica_lag_seconds", "How old what the replica answers is at most, while it is read.", nil, nil)
-	blobDesc = prometheus.NewDesc("flowlane_blob_store_up", "0 while the store of --blob-url does not answer this process, else 1.", nil, nil)
-	upDesc   = prometheus.NewDesc("flowlane_database_up", "1 when the database answered this scrape.", nil, nil)
+	stepDesc = prometheus.NewDesc("flowlane_clock_steps_total",
+		"Steps of the database's clock that this process noticed.", nil, nil)
+	sizeDesc = prometheus.NewDesc("flowlane_clock_step_seconds",
+		"The size of the last of them, negative where it went back.", nil, nil)
+	usedDesc = prometheus.NewDesc("flowlane_replica_used",
+		"1 while the replica of --read-database-url is read, 0 while the primary answers instead.", nil, nil)
+	lagDesc = prometheus.NewDesc("flowlane_replica_lag_seconds",
+		"How old what the replica answers is at most, while it is read.", nil, nil)
+	blobDesc = prometheus.NewDesc("flowlane_blob_store_up",
+		"0 while the store of --blob-url does not answer this process, else 1.", nil, nil)
+	upDesc = prometheus.NewDesc("flowlane_database_up", "1 when the database answered this scrape.", nil, nil)
 )
 
 // stateCollector reads the pool and the database at each scrape.
@@ -107,7 +120,8 @@ type stateCollector struct{ a *App }
 
 // Describe implements prometheus.Collector.
 func (stateCollector) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{poolDesc, waitDesc, dueDesc, callDesc, openDesc, stepDesc, sizeDesc, usedDesc, lagDesc, blobDesc, upDesc} {
+	for _, d := range []*prometheus.Desc{poolDesc, waitDesc, dueDesc, callDesc, openDesc, stepDesc, sizeDesc, usedDesc,
+		lagDesc, blobDesc, upDesc} {
 		out <- d
 	}
 }

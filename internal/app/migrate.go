@@ -48,7 +48,8 @@ func (a *App) watchSchema(ctx context.Context, failed chan<- error) {
 		}
 		err := pg.CheckOutdated(ctx, a.Pool)
 		if newer, ok := errors.AsType[pg.SchemaNewerError](err); ok {
-			a.cfg.Log.ErrorContext(ctx, "the database was migrated for later versions alone: this process ends", "because", newer)
+			a.cfg.Log.ErrorContext(ctx, "the database was migrated for later versions alone: this process ends",
+				"because", newer)
 			failed <- newer
 			return
 		}

@@ -30,7 +30,8 @@ func TestRun_Outdated(t *testing.T) {
 	t.Parallel()
 	dsn, _ := pgtest.NewDatabase(t)
 	cfg := app.Config{
-		DatabaseURL: dsn, Listen: "127.0.0.1:0", Workers: true, KEK: testKEK(t), Migrate: true, Log: slog.New(slog.DiscardHandler),
+		DatabaseURL: dsn, Listen: "127.0.0.1:0", Workers: true, KEK: testKEK(t), Migrate: true,
+		Log: slog.New(slog.DiscardHandler),
 	}
 	a, err := app.New(t.Context(), cfg)
 	require.NoError(t, err)
@@ -104,7 +105,8 @@ func TestRun_BesideLater(t *testing.T) {
 		awaitCounts(t, client, batch, "accepted", 3)
 	}
 	var rows int
-	require.NoError(t, p.Pool.QueryRow(t.Context(), "SELECT count(*) FROM flow.batch WHERE later_note = 'none'").Scan(&rows))
+	require.NoError(t, p.Pool.QueryRow(t.Context(), "SELECT count(*) FROM flow.batch WHERE later_note = 'none'").Scan(
+		&rows))
 	require.Equal(t, len(batches), rows)
 	arrived := 0
 	for _, n := range sim.Arrivals("l") {

@@ -14,15 +14,15 @@ import (
 	"syscall"
 )
 
-// Operator says where operators look at a process: metrics and profiles, apart from the API, because they tell about all
-// organizations.
+// Operator says where operators look at a process: metrics and profiles, apart from the API, because they tell about
+// all organizations.
 type Operator struct {
 	// Listen is a host:port; port 0 takes a free one, empty means nowhere.
 	Listen string
 	// OrFree has a free port of the same host be taken where that one is not free.
 	OrFree bool
-	// Token must come with requests for metrics and profiles, as Authorization: Bearer; empty for none, which is taken on
-	// loopback addresses alone.
+	// Token must come with requests for metrics and profiles, as Authorization: Bearer; empty for none, which is taken
+	// on loopback addresses alone.
 	Token string
 }
 
@@ -31,7 +31,8 @@ const leastToken = 16
 
 func (o Operator) check() error {
 	if o.Token != "" && len(o.Token) < leastToken {
-		return fmt.Errorf("the operator token is too short: set FLOWLANE_OPERATOR_TOKEN to %d characters or more", leastToken)
+		return fmt.Errorf("the operator token is too short: set FLOWLANE_OPERATOR_TOKEN to %d characters or more",
+			leastToken)
 	}
 	if o.Listen == "" || o.Token != "" {
 		return nil

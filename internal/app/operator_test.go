@@ -22,12 +22,14 @@ func TestOperator_Metrics(t *testing.T) {
 	_, _ = get("/v1/data/stores/people/records/bob@example.com", "")
 	before := len(metricsOf(t, p))
 	for i := range 100 {
-		for _, path := range []string{"/v1/catalog/platforms/canary-%d", "/v1/data/stores/canary-%d/records/x", "/v1/canary-%d", "/canary-%d", "/v1/flows/webhooks/canary-%d/x"} {
+		for _, path := range []string{"/v1/catalog/platforms/canary-%d", "/v1/data/stores/canary-%d/records/x",
+			"/v1/canary-%d", "/canary-%d", "/v1/flows/webhooks/canary-%d/x"} {
 			_, _ = get(fmt.Sprintf(path, i), p.key)
 		}
 	}
 	lines := metricsOf(t, p)
-	if text := strings.Join(lines, "\n"); strings.Contains(text, "canary") || strings.Contains(text, "@example.com") || strings.Contains(text, "people") {
+	if text := strings.Join(lines, "\n"); strings.Contains(text, "canary") || strings.Contains(text, "@example.com") ||
+		strings.Contains(text, "people") {
 		t.Error("metrics tell what callers named")
 	}
 	if n := len(lines) - before; n > 100 {
@@ -72,17 +74,21 @@ func TestOperator_Pages(t *testing.T) {
 	token := "operators-of-acme-only"
 	locked := startWith(t, func(cfg *app.Config) { cfg.Operator.Token = token })
 	for path, want := range map[string]string{
-		"/healthz": `"ok"`, "/readyz": `"ok"`, "/metrics": "flowlane_database_up 1", "/debug/pprof/": "goroutine", "/debug/pprof/goroutine?debug=1": "goroutine profile",
+		"/healthz": `"ok"`, "/readyz": `"ok"`, "/metrics": "flowlane_database_up 1", "/debug/pprof/": "goroutine",
+		"/debug/pprof/goroutine?debug=1": "goroutine profile",
 	} {
-		if status, body := get(t, open.OperatorURL()+path, ""); status != http.StatusOK || !strings.Contains(body, want) {
+		if status, body := get(t, open.OperatorURL()+path, ""); status != http.StatusOK || !strings.Contains(body,
+			want) {
 			t.Errorf("GET %s: %d %s", path, status, body)
 		}
-		if status, body := getAs(t, locked.OperatorURL()+path, token); status != http.StatusOK || !strings.Contains(body, want) {
+		if status, body := getAs(t, locked.OperatorURL()+path, token); status != http.StatusOK ||
+			!strings.Contains(body, want) {
 			t.Errorf("GET %s with the token: %d %s", path, status, body)
 		}
 		for _, wrong := range []string{"", token[1:], token + "x", strings.ToUpper(token), locked.key} {
 			status, body := getAs(t, locked.OperatorURL()+path, wrong)
-			if health := strings.HasSuffix(path, "z"); health != (status == http.StatusOK) || !health && status != http.StatusUnauthorized {
+			if health := strings.HasSuffix(path, "z"); health != (status == http.StatusOK) || !health &&
+				status != http.StatusUnauthorized {
 				t.Errorf("GET %s with the token %q: %d %s", path, wrong, status, body)
 			}
 		}
@@ -94,7 +100,8 @@ func TestOperator_Pages(t *testing.T) {
 	}
 }
 
-// TestOperator_Queue: the page shows what the views of ops do, to who has the token or is on this machine, and runs nothing.
+// TestOperator_Queue: the page shows what the views of ops do, to who has the token or is on this machine, and runs
+// nothing.
 func TestOperator_Queue(t *testing.T) {
 	t.Parallel()
 	open := start(t)
@@ -118,20 +125,27 @@ func TestOperator_Queue(t *testing.T) {
 		return res.StatusCode, string(body), res.Header
 	}
 	status, body, header := show(open, func(*http.Request) {})
-	for _, want := range []string{"Operator&#39;s queue", "What waits for calls, by budget, lane and organization.", "<td>housekeeping</td>", "<td>batch_count</td>", `id="river_backlog"`} {
+	for _, want := range []string{"Operator&#39;s queue", "What waits for calls, by budget, lane and organization.",
+		"<td>housekeeping</td>", "<td>batch_count</td>", `id="river_backlog"`} {
 		if status != http.StatusOK || !strings.Contains(body, strings.ReplaceAll(want, "&#39;", "'")) {
 			t.Errorf("the page lacks %s: %d %s", want, status, body)
 		}
 	}
-	if policy := header.Get("Content-Security-Policy"); !strings.HasPrefix(policy, "default-src 'none'; style-src 'sha256-") || strings.Contains(policy, "script") {
+	if policy := header.Get("Content-Security-Policy"); !strings.HasPrefix(policy,
+		"default-src 'none'; style-src 'sha256-") || strings.Contains(policy, "script") {
 		t.Errorf("policy %q", policy)
 	}
-	if status, _, _ := show(open, func(r *http.Request) { r.Host = "rebound.example" }); status != http.StatusForbidden {
+	if status, _, _ := show(open, func(r *http.Request) {
+		r.Host =
+			"rebound.example"
+	}); status != http.StatusForbidden {
 		t.Errorf("by the name of another site: %d", status)
 	}
-	for password, want := range map[string]int{token: http.StatusOK, "": http.StatusUnauthorized, token + "x": http.StatusUnauthorized, locked.key: http.StatusUnauthorized} {
+	for password, want := range map[string]int{token: http.StatusOK, "": http.StatusUnauthorized, token +
+		"x": http.StatusUnauthorized, locked.key: http.StatusUnauthorized} {
 		status, _, header := show(locked, func(r *http.Request) { r.SetBasicAuth("anna", password) })
-		if status != want || (status == http.StatusUnauthorized) != strings.HasPrefix(header.Get("WWW-Authenticate"), "Basic ") {
+		if status != want || (status == http.StatusUnauthorized) != strings.HasPrefix(header.Get("WWW-Authenticate"),
+			"Basic ") {
 			t.Errorf("with the password %q: %d %s", password, status, header.Get("WWW-Authenticate"))
 		}
 	}
@@ -167,7 +181,8 @@ func TestOperator_Listen(t *testing.T) {
 	if taken.OperatorURL() == other.OperatorURL() || other.OperatorURL() == "" {
 		t.Errorf("beside %s it listens on %s", taken.OperatorURL(), other.OperatorURL())
 	}
-	for _, operator := range []app.Operator{{Listen: "0.0.0.0:0", Token: token}, {Listen: "localhost:0"}, {Listen: "[::1]:0"}, {}} {
+	for _, operator := range []app.Operator{{Listen: "0.0.0.0:0", Token: token}, {Listen: "localhost:0"},
+		{Listen: "[::1]:0"}, {}} {
 		p := startWith(t, func(cfg *app.Config) { cfg.Operator = operator })
 		if got := p.OperatorURL() != ""; got != (operator.Listen != "") {
 			t.Errorf("%+v listens: %t", operator, got)

@@ -34,7 +34,8 @@ var queueTemplate = template.Must(template.New("queue").Parse(queueText))
 // queuePolicy lets the page have its style, and nothing else: it runs no script and loads nothing.
 var queuePolicy = func() string {
 	sum := sha256.Sum256([]byte(queueStyle))
-	return "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+	return "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) +
+		"'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 }()
 
 // queueView is one table of the page.
@@ -158,8 +159,8 @@ func members(object []byte) (names, values []string, err error) {
 	return names, values, nil
 }
 
-// login lets in who brings the token as a browser does: as the password, under any name. Where there is no token, the page is for
-// addresses of this machine alone, which no name of another site leads to.
+// login lets in who brings the token as a browser does: as the password, under any name. Where there is no token, the
+// page is for addresses of this machine alone, which no name of another site leads to.
 func (o Operator) login(next http.Handler) http.Handler {
 	want := sha256.Sum256([]byte(o.Token))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -169,7 +170,8 @@ func (o Operator) login(next http.Handler) http.Handler {
 		case o.Token == "" && !local(r.Host):
 			answer(w, http.StatusForbidden, "forbidden", "open it by its address on this machine")
 		case o.Token != "" && subtle.ConstantTimeCompare(got[:], want[:]) != 1:
-			w.Header().Set("WWW-Authenticate", `Basic realm="Flowlane, the operator token as the password", charset="UTF-8"`)
+			w.Header().Set("WWW-Authenticate",
+				`Basic realm="Flowlane, the operator token as the password", charset="UTF-8"`)
 			answer(w, http.StatusUnauthorized, "unauthorized", "send the operator token as the password")
 		default:
 			next.ServeHTTP(w, r)

@@ -16,8 +16,8 @@ import (
 // outage is how long the database is away: long enough that every lease is lost.
 const outage = 3 * time.Second
 
-// TestRun_AnswerDuringOutage has a call answered while Postgres is away and the lease on its budget is lost: the answer is written
-// down once Postgres is back, although nobody could find it out otherwise.
+// TestRun_AnswerDuringOutage has a call answered while Postgres is away and the lease on its budget is lost: the answer
+// is written down once Postgres is back, although nobody could find it out otherwise.
 func TestRun_AnswerDuringOutage(t *testing.T) {
 	t.Parallel()
 	sim := dialersim.New(dialersim.Options{})
@@ -30,7 +30,8 @@ func TestRun_AnswerDuringOutage(t *testing.T) {
 		c.DatabaseURL, c.BaseURLs, c.Lease = front.url, map[string]string{"dialer": platform.URL}, time.Second
 	})
 	flow := p.define(t)
-	sim.SetAccount("acme", dialersim.AccountSettings{LatencyByOperation: map[string]dialersim.Range{"upload": {FixedMS: 1000}}})
+	sim.SetAccount("acme", dialersim.AccountSettings{LatencyByOperation: map[string]dialersim.Range{
+		"upload": {FixedMS: 1000}}})
 	p.trigger(t, flow)
 	p.awaitCall(t)
 	front.cut()

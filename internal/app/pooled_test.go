@@ -75,7 +75,8 @@ func TestNew_Pooled(t *testing.T) {
 	dsn, _ := pgtest.NewEmpty(t)
 	said := &bytes.Buffer{}
 	cfg := app.Config{
-		DatabaseURL: pgtest.NewPgBouncer(t, dsn).DSN(t, dsn), KEK: testKEK(t), Migrate: true, Log: slog.New(slog.NewTextHandler(said, nil)),
+		DatabaseURL: pgtest.NewPgBouncer(t, dsn).DSN(t, dsn), KEK: testKEK(t), Migrate: true,
+		Log: slog.New(slog.NewTextHandler(said, nil)),
 	}
 	_, err := app.New(t.Context(), cfg)
 	require.ErrorContains(t, err, "--pooled or FLOWLANE_POOLED")

@@ -31,7 +31,8 @@ func TestRun_Replica(t *testing.T) {
 	})
 	client := apitest.NewClient(t, p.URL(), p.key)
 	flow := client.Do("POST", "/flows/definitions", `{"name": "f", "status": "active", "steps": [{"id": "s", "tasks": [
-		{"id": "t", "action_id": "core__flow__transform", "params": {"value": 1}}]}]}`).Want(http.StatusCreated).JSON()["id"].(string)
+		{"id": "t", "action_id": "core__flow__transform", "params": {"value": 1}}]}]}`).Want(
+		http.StatusCreated).JSON()["id"].(string)
 	trigger := func() {
 		client.Do("POST", "/flows/definitions/"+flow+"/trigger", `{"records": [{"id": "1"}]}`).Want(http.StatusOK)
 	}
@@ -57,13 +58,15 @@ func TestRun_Replica(t *testing.T) {
 	until(func() bool { return listed() == 1 })
 	primary.exec(t, "SELECT pg_create_physical_replication_slot('unused', true)")
 	replicas := func() (out []string) {
-		rows, err := p.Pool.Query(t.Context(), "SELECT kind || ' ' || name || ': ' || state FROM ops.replication WHERE behind_bytes >= 0 ORDER BY 1")
+		rows, err := p.Pool.Query(t.Context(),
+			"SELECT kind || ' ' || name || ': ' || state FROM ops.replication WHERE behind_bytes >= 0 ORDER BY 1")
 		require.NoError(t, err)
 		out, err = pgx.CollectRows(rows, pgx.RowTo[string])
 		require.NoError(t, err)
 		return out
 	}
-	assert.Equal(t, []string{"slot unused: nobody is connected, reserved", "standby walreceiver: streaming, async"}, replicas())
+	assert.Equal(t, []string{"slot unused: nobody is connected, reserved", "standby walreceiver: streaming, async"},
+		replicas())
 
 	standby.exec(t, "SELECT pg_wal_replay_pause()")
 	trigger()
@@ -93,7 +96,8 @@ func TestNew_NoReplica(t *testing.T) {
 	p := startWith(t, func(c *app.Config) {
 		c.ReadDatabaseURL, c.Log = c.DatabaseURL, slog.New(slog.NewTextHandler(said, nil))
 	})
-	require.Eventually(t, func() bool { return said.times("it is no replica") == 1 }, 2*time.Minute, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return said.times("it is no replica") == 1 }, 2*time.Minute,
+		20*time.Millisecond)
 	client := apitest.NewClient(t, p.URL(), p.key)
 	client.Do("GET", "/flows/batches", nil).Want(http.StatusOK)
 	_, err := app.New(t.Context(), app.Config{

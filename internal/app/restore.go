@@ -11,8 +11,8 @@ import (
 // confirmedEvery is how often a process looks whether a database that was restored is confirmed.
 const confirmedEvery = 2 * time.Second
 
-// restores tells when connections find a database that was restored: they write nothing then, so that nothing is started, and no call
-// is sent that was sent before.
+// restores tells when connections find a database that was restored: they write nothing then, so that nothing is
+// started, and no call is sent that was sent before.
 type restores struct {
 	closed atomic.Bool
 	found  chan struct{}
@@ -27,7 +27,8 @@ func (a *App) moved(why string) {
 	}
 }
 
-// untilConfirmed waits, where the database was restored, until somebody has confirmed it, and then writes down what New could not.
+// untilConfirmed waits, where the database was restored, until somebody has confirmed it, and then writes down what New
+// could not.
 func (a *App) untilConfirmed(ctx context.Context) error {
 	select {
 	case <-a.restores.found:

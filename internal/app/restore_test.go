@@ -20,8 +20,9 @@ import (
 	"flowlane/internal/provider/dialersim"
 )
 
-// TestRun_Restored starts a process on a dump that was taken before a batch was sent: it can be read and says why it takes nothing; nothing
-// is sent that was sent, and what was started after the dump is not started again, until somebody confirms the database.
+// TestRun_Restored starts a process on a dump that was taken before a batch was sent: it can be read and says why it
+// takes nothing; nothing is sent that was sent, and what was started after the dump is not started again, until
+// somebody confirms the database.
 func TestRun_Restored(t *testing.T) {
 	t.Parallel()
 	sim := dialersim.New(dialersim.Options{})
@@ -29,7 +30,8 @@ func TestRun_Restored(t *testing.T) {
 	t.Cleanup(platform.Close)
 	t.Cleanup(sim.Close)
 	base := app.Config{
-		Listen: "127.0.0.1:0", Workers: true, KEK: testKEK(t), BaseURLs: map[string]string{"dialer": platform.URL}, Log: slog.New(slog.DiscardHandler),
+		Listen: "127.0.0.1:0", Workers: true, KEK: testKEK(t), BaseURLs: map[string]string{"dialer": platform.URL},
+		Log: slog.New(slog.DiscardHandler),
 	}
 	dsn, _ := pgtest.NewDatabase(t)
 	start := func(dsn string) *process {
@@ -73,7 +75,8 @@ func TestRun_Restored(t *testing.T) {
 	require.Len(t, batches, 1)
 	batch := batches[0].(map[string]any)
 	assert.Equal(t, "queued", batch["status"])
-	refused := client.Do("POST", "/flows/batches/"+batch["id"].(string)+"/cancel", nil).Want(http.StatusServiceUnavailable).JSON()
+	refused := client.Do("POST", "/flows/batches/"+batch["id"].(string)+"/cancel",
+		nil).Want(http.StatusServiceUnavailable).JSON()
 	assert.Contains(t, refused["detail"], "restored")
 	<-time.After(3 * time.Second) // a lease and a sweep would have found the work by now
 	assert.Equal(t, sent, sim.Arrivals("l"))
@@ -89,7 +92,8 @@ func TestRun_Restored(t *testing.T) {
 	_, err := owner.Exec(t.Context(), "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()")
 	require.NoError(t, err)
 	triggers := func() int {
-		return client.Do("POST", "/flows/definitions/"+flow+"/trigger", map[string]any{"records": []any{map[string]any{"id": "3"}}}).Status
+		return client.Do("POST", "/flows/definitions/"+flow+"/trigger",
+			map[string]any{"records": []any{map[string]any{"id": "3"}}}).Status
 	}
 	assert.Equal(t, http.StatusServiceUnavailable, triggers())
 	require.NoError(t, pg.Confirm(t.Context(), owner, nil))

@@ -26,7 +26,8 @@ type losing struct {
 }
 
 // losses are the ways in which a database may lose commits.
-var losses = map[string]func(*testing.T) losing{"dump": losesToDump, "point in time": losesToPoint, "standby": losesToStandby}
+var losses = map[string]func(*testing.T) losing{"dump": losesToDump, "point in time": losesToPoint,
+	"standby": losesToStandby}
 
 func losesToDump(t *testing.T) losing {
 	t.Helper()
@@ -65,7 +66,8 @@ func losesToPoint(t *testing.T) losing {
 		}, 20*time.Second, 20*time.Millisecond)
 		primary.end(t, true)
 		backup.write(t, "recovery.signal", "")
-		backup.set(t, "archive_mode = off", "restore_command = 'cp "+archive+"/%f %p'", "recovery_target_name = 'lost from here on'",
+		backup.set(t, "archive_mode = off", "restore_command = 'cp "+archive+"/%f %p'",
+			"recovery_target_name = 'lost from here on'",
 			"recovery_target_action = promote")
 		backup.start(t)
 		backup.awaitPrimary(t)
@@ -91,7 +93,8 @@ func losesToStandby(t *testing.T) losing {
 		standby.exec(t, "ALTER SYSTEM SET primary_conninfo = ''", "SELECT pg_reload_conf()")
 		require.Eventually(t, func() bool {
 			var gone bool
-			err := standby.pool.QueryRow(t.Context(), "SELECT NOT EXISTS (SELECT FROM pg_stat_wal_receiver)").Scan(&gone)
+			err := standby.pool.QueryRow(t.Context(), "SELECT NOT EXISTS (SELECT FROM pg_stat_wal_receiver)").Scan(
+				&gone)
 			return err == nil && gone
 		}, 20*time.Second, 20*time.Millisecond)
 	}, func(t *testing.T) string {

@@ -81,7 +81,8 @@ services:
             horizon_seconds: 3600
 `
 
-// receiver counts by path which records arrived, with the idempotency keys that they had. While it hangs, nobody gets an answer.
+// receiver counts by path which records arrived, with the idempotency keys that they had. While it hangs, nobody gets
+// an answer.
 type receiver struct {
 	*httptest.Server
 	mu   sync.Mutex
@@ -147,14 +148,16 @@ func (r *receiver) sum() (n int) {
 type lost struct {
 	losing
 	cfg app.Config
-	// plain, keyed and asked receive calls of which nobody can say whether they arrived, with a key, and that can be asked for.
+	// plain, keyed and asked receive calls of which nobody can say whether they arrived, with a key, and that can be
+	// asked for.
 	plain, keyed, asked *receiver
 	sim                 *dialersim.Sim
 }
 
 func newLost(t *testing.T, way func(*testing.T) losing) *lost {
 	t.Helper()
-	l := &lost{losing: way(t), plain: newReceiver(t), keyed: newReceiver(t), asked: newReceiver(t), sim: dialersim.New(dialersim.Options{})}
+	l := &lost{losing: way(t), plain: newReceiver(t), keyed: newReceiver(t), asked: newReceiver(t),
+		sim: dialersim.New(dialersim.Options{})}
 	platform := httptest.NewServer(l.sim)
 	t.Cleanup(platform.Close)
 	t.Cleanup(l.sim.Close)
@@ -165,7 +168,8 @@ func newLost(t *testing.T, way func(*testing.T) losing) *lost {
 		require.NoError(t, err)
 		return u.Host
 	}
-	l.cfg = app.Config{Listen: "127.0.0.1:0", Workers: true, KEK: testKEK(t), Migrate: true, Drain: 50 * time.Millisecond, CatalogDir: dir,
+	l.cfg = app.Config{Listen: "127.0.0.1:0", Workers: true, KEK: testKEK(t), Migrate: true,
+		Drain: 50 * time.Millisecond, CatalogDir: dir,
 		BaseURLs:   map[string]string{"dialer": platform.URL, "people": l.asked.URL},
 		AllowHosts: []string{host(l.plain), host(l.keyed)}, Log: slog.New(slog.DiscardHandler)}
 	return l
@@ -195,7 +199,8 @@ func startBatch(t *testing.T, client *apitest.Client, flow string, n int) string
 	for i := range records {
 		records[i] = map[string]any{"id": fmt.Sprint(i)}
 	}
-	return client.Do("POST", "/flows/definitions/"+flow+"/trigger", map[string]any{"records": records}).Want(http.StatusOK).JSON()["batch_id"].(string)
+	return client.Do("POST", "/flows/definitions/"+flow+"/trigger", map[string]any{"records": records}).Want(
+		http.StatusOK).JSON()["batch_id"].(string)
 }
 
 // awaitCounts waits until so many jobs of a batch stand there.
@@ -209,9 +214,9 @@ func awaitCounts(t *testing.T, client *apitest.Client, batch, status string, n i
 	require.EqualValues(t, n, last.(map[string]any)[status], "%v", last)
 }
 
-// TestRun_Lost restores a database from before batches were sent in part, in each way in which that can be done. Nothing is sent before
-// somebody says from when on commits are lost. Then what may have been sent is sent again only where the provider drops it, found where the
-// provider can be asked, and else left to people.
+// TestRun_Lost restores a database from before batches were sent in part, in each way in which that can be done.
+// Nothing is sent before somebody says from when on commits are lost. Then what may have been sent is sent again only
+// where the provider drops it, found where the provider can be asked, and else left to people.
 func TestRun_Lost(t *testing.T) {
 	t.Parallel()
 	for name, way := range losses {
@@ -238,8 +243,9 @@ func testLost(t *testing.T, l *lost) {
 	batches := map[string]string{
 		"plain": startBatch(t, client, plain, n),
 		"keyed": startBatch(t, client, defineTask(t, client, post(l.keyed, `,"idempotency_header":"Key"`)), n),
-		"asked": startBatch(t, client, defineTask(t, client, `{"id":"t","action_id":"people__api__create","params":{"id":"{{ input.id }}"}}`), 6),
-		"bulk":  startBatch(t, client, first.define(t), 3),
+		"asked": startBatch(t, client, defineTask(t, client,
+			`{"id":"t","action_id":"people__api__create","params":{"id":"{{ input.id }}"}}`), 6),
+		"bulk": startBatch(t, client, first.define(t), 3),
 	}
 	l.point(t)
 	since := time.Now()
@@ -247,7 +253,8 @@ func testLost(t *testing.T, l *lost) {
 
 	second := l.start(t, l.dsn)
 	require.Eventually(t, func() bool {
-		return l.plain.sum() == inFlight && l.keyed.sum() == inFlight && l.asked.sum() == 2 && len(l.sim.Arrivals("l")) == 3
+		return l.plain.sum() == inFlight && l.keyed.sum() == inFlight && l.asked.sum() == 2 &&
+			len(l.sim.Arrivals("l")) == 3
 	}, 30*time.Second, 10*time.Millisecond)
 	require.NoError(t, second.stop())
 	second.Close()
@@ -288,7 +295,8 @@ func testLost(t *testing.T, l *lost) {
 func (l *lost) decide(t *testing.T, client *apitest.Client, flow, batch string) {
 	t.Helper()
 	job := client.Do("GET", "/flows/jobs/"+batch+".0", nil).Want(http.StatusOK).JSON()
-	assert.Contains(t, job["error"].(map[string]any)["message"], "may have been sent in the time that a restore of the service's database lost")
+	assert.Contains(t, job["error"].(map[string]any)["message"],
+		"may have been sent in the time that a restore of the service's database lost")
 	client.Do("POST", "/flows/jobs/"+batch+".0/resolve", map[string]any{"outcome": "requeue"}).Want(http.StatusOK)
 	awaitCounts(t, client, batch, "completed", 1)
 	awaitCounts(t, client, startBatch(t, client, flow, 2), "completed", 2)

@@ -38,8 +38,8 @@ func (s *Sockets) listen(ctx context.Context, address, setting string) (net.List
 	return listener, nil
 }
 
-// Sockets keeps addresses open while one App of a process takes over from another: clients wait for a moment where they would be
-// refused. The nil value keeps none.
+// Sockets keeps addresses open while one App of a process takes over from another: clients wait for a moment where they
+// would be refused. The nil value keeps none.
 type Sockets struct{ kept map[string]*net.TCPListener }
 
 // open listens at an address, for the same setting at the same socket each time.
@@ -117,7 +117,8 @@ func (a *App) serve(listener net.Listener, front Front, handler http.Handler, fa
 		// What is asked of no path, as OPTIONS *, is answered as everything is.
 		Handler: handled(handler), DisableGeneralOptionsHandler: true,
 		ConnContext: withConn, ConnState: idle,
-		ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader, ErrorLog: serverLog(a.cfg.Log),
+		ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
+		ErrorLog: serverLog(a.cfg.Log),
 	}
 	go func() {
 		if err := server.Serve(front.framed(listener)); !errors.Is(err, http.ErrServerClosed) {

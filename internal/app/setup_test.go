@@ -39,7 +39,8 @@ func startWith(t *testing.T, change func(*app.Config)) *process {
 	t.Helper()
 	dsn, _ := pgtest.NewDatabase(t)
 	cfg := app.Config{
-		DatabaseURL: dsn, Listen: "127.0.0.1:0", Operator: app.Operator{Listen: "127.0.0.1:0"}, Workers: true, KEK: testKEK(t), Log: slog.New(slog.DiscardHandler),
+		DatabaseURL: dsn, Listen: "127.0.0.1:0", Operator: app.Operator{Listen: "127.0.0.1:0"}, Workers: true,
+		KEK: testKEK(t), Log: slog.New(slog.DiscardHandler),
 	}
 	change(&cfg)
 	a, err := app.New(t.Context(), cfg)
@@ -50,7 +51,8 @@ func startWith(t *testing.T, change func(*app.Config)) *process {
 	if p.org, err = account.CreateOrg(t.Context(), a.Pool, "Acme"); err != nil {
 		t.Fatal(err)
 	}
-	if p.key, _, err = a.Accounts.CreateKey(t.Context(), a.Pool, account.NewKey{OrgID: p.org.ID, Name: "test"}); err != nil {
+	if p.key, _, err = a.Accounts.CreateKey(t.Context(), a.Pool, account.NewKey{OrgID: p.org.ID,
+		Name: "test"}); err != nil {
 		t.Fatal(err)
 	}
 	p.stop = runs(t, a)

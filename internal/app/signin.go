@@ -19,18 +19,20 @@ func (a *App) signIns() map[string]http.Handler {
 		return nil
 	}
 	h := signin.New(signin.Config{
-		Issuer: t.Issuer, ClientID: t.ClientID, ClientSecret: t.ClientSecret, HTTP: &http.Client{Transport: guarded{a.keys}},
+		Issuer: t.Issuer, ClientID: t.ClientID, ClientSecret: t.ClientSecret,
+		HTTP:      &http.Client{Transport: guarded{a.keys}},
 		PublicURL: a.publicURL, Log: a.cfg.Log,
 		Link: func(ctx context.Context, token, nonce, remote string) (string, error) {
 			link, err := a.Accounts.LinkOfIDToken(ctx, token, nonce, remote, api.NewRequestID())
 			return link.Text, err //nolint:wrapcheck // a fault
 		},
 	})
-	return map[string]http.Handler{signin.Path: http.HandlerFunc(h.Begin), signin.CallbackPath: http.HandlerFunc(h.Finish)}
+	return map[string]http.Handler{signin.Path: http.HandlerFunc(h.Begin),
+		signin.CallbackPath: http.HandlerFunc(h.Finish)}
 }
 
-// guarded sends requests of libraries by a sender: to hosts that it lets through alone, bounded in size and time, without
-// following anything.
+// guarded sends requests of libraries by a sender: to hosts that it lets through alone, bounded in size and time,
+// without following anything.
 type guarded struct{ sender *provider.Sender }
 
 // RoundTrip implements http.RoundTripper.
@@ -53,6 +55,7 @@ func (g guarded) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	return &http.Response{
 		Status: http.StatusText(ans.Status), StatusCode: ans.Status, Header: ans.Header, Request: r,
-		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Body: io.NopCloser(bytes.NewReader(ans.Body)), ContentLength: int64(len(ans.Body)),
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Body: io.NopCloser(bytes.NewReader(ans.Body)),
+		ContentLength: int64(len(ans.Body)),
 	}, nil
 }

@@ -18,8 +18,8 @@ import (
 	"flowlane/internal/provider/dialersim"
 )
 
-// TestRun_Stops_InFlight stops a process while a call is under way: an answer that comes while it drains is settled; one that does
-// not come is left to reconciliation, and the process ends in time all the same.
+// TestRun_Stops_InFlight stops a process while a call is under way: an answer that comes while it drains is settled;
+// one that does not come is left to reconciliation, and the process ends in time all the same.
 func TestRun_Stops_InFlight(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -41,7 +41,8 @@ func TestRun_Stops_InFlight(t *testing.T) {
 				c.BaseURLs, c.Drain = map[string]string{"dialer": platform.URL}, tt.drain
 			})
 			flow := p.define(t)
-			sim.SetAccount("acme", dialersim.AccountSettings{LatencyByOperation: map[string]dialersim.Range{"upload": {FixedMS: tt.latency.Milliseconds()}}})
+			sim.SetAccount("acme", dialersim.AccountSettings{LatencyByOperation: map[string]dialersim.Range{
+				"upload": {FixedMS: tt.latency.Milliseconds()}}})
 			p.trigger(t, flow)
 			p.awaitCall(t)
 			began := time.Now()
@@ -52,7 +53,8 @@ func TestRun_Stops_InFlight(t *testing.T) {
 				t.Errorf("it took %s to stop, more than %s", d, most)
 			}
 			var state, status string
-			if err := p.Pool.QueryRow(t.Context(), "SELECT c.state, b.status FROM flow.call c, flow.batch_count b").Scan(&state, &status); err != nil {
+			if err := p.Pool.QueryRow(t.Context(),
+				"SELECT c.state, b.status FROM flow.call c, flow.batch_count b").Scan(&state, &status); err != nil {
 				t.Fatal(err)
 			}
 			if state != tt.state || status != tt.status {
@@ -67,7 +69,8 @@ func (p *process) define(t *testing.T) string {
 	t.Helper()
 	by := p.org.AccountID.String()
 	c, err := p.Credentials.Create(t.Context(), p.org.ID, by, credential.Input{
-		Name: "acme", PlatformID: "dialer", AuthMethod: credential.BasicAuth, Secret: []byte(`{"username": "acme", "password": "x"}`),
+		Name: "acme", PlatformID: "dialer", AuthMethod: credential.BasicAuth,
+		Secret: []byte(`{"username": "acme", "password": "x"}`),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -76,7 +79,8 @@ func (p *process) define(t *testing.T) string {
 	d, err := p.Definitions.Create(t.Context(), p.org.ID, by, definition.Draft{
 		Name: "up", Status: definition.StatusActive, Document: definition.Document{Steps: []definition.DocumentStep{{
 			ID: "up", Tasks: []definition.DocumentTask{{
-				ID: "up", ActionID: "dialer__api__upload", CredentialID: &id, Params: json.RawMessage(`{"list": "l", "row": "{{ input }}"}`),
+				ID: "up", ActionID: "dialer__api__upload", CredentialID: &id,
+				Params: json.RawMessage(`{"list": "l", "row": "{{ input }}"}`),
 			}},
 		}}},
 	})

@@ -20,7 +20,8 @@ import (
 const (
 	// sweeping is the kind of the one due row that has lost work found.
 	sweeping = "sweep"
-	// sweepEvery is how often. It is what a lost wake-up costs, while there are fewer than sweepMost budgets and batches with open work.
+	// sweepEvery is how often. It is what a lost wake-up costs, while there are fewer than sweepMost budgets and
+	// batches with open work.
 	sweepEvery = 30 * time.Second
 	// sweepMost bounds the budgets, or batches, that one sweep looks at; the next one begins behind them.
 	sweepMost = 10_000
@@ -70,8 +71,8 @@ func (a *App) sweep(ctx context.Context, l *due.Lease) (time.Time, error) {
 	})
 }
 
-// look asks for what is lost, all in one round trip. Of a kind with more than is looked at, what is not lost comes last: it says where to
-// go on.
+// look asks for what is lost, all in one round trip. Of a kind with more than is looked at, what is not lost comes
+// last: it says where to go on.
 func (s *sweeper) look(ctx context.Context, tx pgx.Tx) (found []swept, now time.Time, err error) {
 	byKind := map[string][]swept{}
 	budgets := func(kind, domain, bucket string, lost bool) {
@@ -83,14 +84,16 @@ func (s *sweeper) look(ctx context.Context, tx pgx.Tx) (found []swept, now time.
 	q := db.New()
 	err = pg.Together(ctx, tx, func(tx pg.DB) error {
 		domain, bucket, _ := strings.Cut(s.after[run.DueDispatch], "\n")
-		rows, err := q.SweepQueues(ctx, tx, db.SweepQueuesParams{AfterDomain: domain, AfterBucket: bucket, Most: sweepMost})
+		rows, err := q.SweepQueues(ctx, tx, db.SweepQueuesParams{AfterDomain: domain, AfterBucket: bucket,
+			Most: sweepMost})
 		for _, r := range rows {
 			budgets(run.DueDispatch, r.Domain, r.Bucket, r.Lost)
 		}
 		return err
 	}, func(tx pg.DB) error {
 		domain, bucket, _ := strings.Cut(s.after[dispatch.DueReconcile], "\n")
-		rows, err := q.SweepCalls(ctx, tx, db.SweepCallsParams{AfterDomain: domain, AfterBucket: bucket, Most: sweepMost})
+		rows, err := q.SweepCalls(ctx, tx, db.SweepCallsParams{AfterDomain: domain, AfterBucket: bucket,
+			Most: sweepMost})
 		for _, r := range rows {
 			budgets(dispatch.DueReconcile, r.Domain, r.Bucket, r.Lost)
 		}

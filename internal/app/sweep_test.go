@@ -28,7 +28,8 @@ func (p *process) flow(t *testing.T, task string) (batch uuid.UUID) {
 	if err := json.Unmarshal([]byte(`{"steps":[{"id":"s","tasks":[`+task+`]}]}`), &doc); err != nil {
 		t.Fatal(err)
 	}
-	d, err := p.Definitions.Create(t.Context(), p.org.ID, "test", definition.Draft{Name: "flow", Status: "active", Document: doc})
+	d, err := p.Definitions.Create(t.Context(), p.org.ID, "test", definition.Draft{Name: "flow", Status: "active",
+		Document: doc})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,17 +79,23 @@ func (p *process) awaits(t *testing.T, condition string) {
 func TestSweep(t *testing.T) {
 	t.Parallel()
 	received := make(chan struct{}, 4)
-	receiver := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { received <- struct{}{} }))
+	receiver := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter,
+		*http.Request) {
+		received <- struct{}{}
+	}))
 	t.Cleanup(receiver.Close)
-	call := fmt.Sprintf(`{"id":"t","action_id":"core__http__request","params":{"method":"POST","url":%q}}`, receiver.URL)
+	call := fmt.Sprintf(`{"id":"t","action_id":"core__http__request","params":{"method":"POST","url":%q}}`,
+		receiver.URL)
 	for kind, tt := range map[string]struct {
 		task string
 		// lose takes its due row away, done says that it was done.
 		lose, done string
 	}{
-		run.DueDispatch: {call, "DELETE FROM flow.due WHERE kind = 'dispatch'", "(SELECT bool_and(status = 'completed') FROM flow.batch_count)"},
+		run.DueDispatch: {call, "DELETE FROM flow.due WHERE kind = 'dispatch'",
+			"(SELECT bool_and(status = 'completed') FROM flow.batch_count)"},
 		run.DueSlices: {`{"id":"t","action_id":"core__flow__transform","params":{"value":1}}`,
-			"DELETE FROM flow.due WHERE kind = 'slices'", "(SELECT bool_and(status = 'completed') FROM flow.batch_count)"},
+			"DELETE FROM flow.due WHERE kind = 'slices'",
+			"(SELECT bool_and(status = 'completed') FROM flow.batch_count)"},
 		// The queue is shut: a call that goes out has a due row for the calls of its budget.
 		"reconcile": {call, `WITH gone AS (DELETE FROM flow.due WHERE kind IN ('reconcile', 'dispatch')), shut AS (UPDATE flow.lane_batch SET open = false)
 			INSERT INTO flow.call (id, org_id, domain, bucket, lane, action_id, state, owner, records, digest, params, outcome_check, claimed_at,

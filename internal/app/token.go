@@ -27,10 +27,11 @@ const (
 type Tokens struct {
 	// Issuer and Audience are what tokens carry in iss and aud; KeysURL is the address of the provider's JWK Set.
 	Issuer, Audience, KeysURL string
-	// OrgClaim and RoleClaim are the claims that hold the organization and the role; empty for org_id and role. AdminRole is
-	// the role that admins have there; empty for admin.
+	// OrgClaim and RoleClaim are the claims that hold the organization and the role; empty for org_id and role.
+	// AdminRole is the role that admins have there; empty for admin.
 	OrgClaim, RoleClaim, AdminRole string
-	// ClientID and ClientSecret are those of the console, where people sign in to it at the provider; empty where they do not.
+	// ClientID and ClientSecret are those of the console, where people sign in to it at the provider; empty where they
+	// do not.
 	ClientID, ClientSecret string
 }
 
@@ -40,7 +41,8 @@ func (t Tokens) config(sender *provider.Sender) *account.TokenConfig {
 		return nil
 	}
 	return &account.TokenConfig{
-		Issuer: t.Issuer, Audience: t.Audience, OrgClaim: cmp.Or(t.OrgClaim, "org_id"), RoleClaim: cmp.Or(t.RoleClaim, "role"),
+		Issuer: t.Issuer, Audience: t.Audience, OrgClaim: cmp.Or(t.OrgClaim, "org_id"), RoleClaim: cmp.Or(t.RoleClaim,
+			"role"),
 		AdminRole: cmp.Or(t.AdminRole, "admin"), ClientID: t.ClientID,
 		FetchKeys: func(ctx context.Context) ([]byte, error) { return fetchKeys(ctx, sender, t.KeysURL) },
 	}
@@ -66,8 +68,8 @@ func (t Tokens) check() error {
 	return signin.Check(t.Issuer, t.ClientID, t.ClientSecret) //nolint:wrapcheck // names the flag
 }
 
-// sender returns the guarded client for the keys and for sign-ins. The operator named their hosts, so they may be private;
-// nothing follows them anywhere else.
+// sender returns the guarded client for the keys and for sign-ins. The operator named their hosts, so they may be
+// private; nothing follows them anywhere else.
 func (t Tokens) sender() *provider.Sender {
 	return provider.NewSender(provider.Options{
 		AllowHosts: append(HostOf(t.KeysURL), HostOf(t.Issuer)...), MaxAnswer: keySetBytes, DialTimeout: keySetConnect,
@@ -77,7 +79,8 @@ func (t Tokens) sender() *provider.Sender {
 func fetchKeys(ctx context.Context, sender *provider.Sender, address string) ([]byte, error) {
 	until := time.Now().Add(keySetTimeout)
 	ans := sender.Send(ctx, provider.Request{
-		Method: http.MethodGet, URL: address, Header: http.Header{"Accept": {"application/jwk-set+json, application/json"}},
+		Method: http.MethodGet, URL: address,
+		Header:     http.Header{"Accept": {"application/jwk-set+json, application/json"}},
 		SendBefore: until, AnswerBefore: until,
 	})
 	if ans.Err != nil {

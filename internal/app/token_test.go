@@ -29,8 +29,9 @@ func TestTokens_Check(t *testing.T) {
 		"not encrypted":    {Tokens{Issuer: "i", Audience: "a", KeysURL: "http://login.example.com/keys"}, "https://"},
 		"a file":           {Tokens{Issuer: "i", Audience: "a", KeysURL: "file:///etc/keys"}, "no address"},
 		"no host":          {Tokens{Issuer: "i", Audience: "a", KeysURL: "https:///keys"}, "no address"},
-		"a password":       {Tokens{Issuer: "i", Audience: "a", KeysURL: "https://u:p@login.example.com/keys"}, "no address"},
-		"nonsense":         {Tokens{Issuer: "i", Audience: "a", KeysURL: "keys"}, "no address"},
+		"a password": {Tokens{Issuer: "i", Audience: "a", KeysURL: "https://u:p@login.example.com/keys"},
+			"no address"},
+		"nonsense": {Tokens{Issuer: "i", Audience: "a", KeysURL: "keys"}, "no address"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

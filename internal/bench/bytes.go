@@ -16,8 +16,8 @@ LEFT JOIN pg_class c ON c.relfilenode = w.rel LEFT JOIN pg_index i ON i.indexrel
 LEFT JOIN pg_class t ON t.oid = coalesce(i.indrelid, c.oid)
 GROUP BY 1 HAVING sum(w.bytes) >= $3 ORDER BY 2 DESC`
 
-// lengths measures what starts of one record each write to the log and keep, by table. Unlike times, these hardly depend
-// on what else the machine does. Without the extension pg_walinspect it says so, and measures nothing.
+// lengths measures what starts of one record each write to the log and keep, by table. Unlike times, these hardly
+// depend on what else the machine does. Without the extension pg_walinspect it says so, and measures nothing.
 func lengths(ctx context.Context, e *env) ([]row, error) {
 	own, err := e.apart(ctx)
 	if err != nil {
@@ -89,7 +89,8 @@ func (b *smallBench) lengths(ctx context.Context, w *start, n int) ([]row, error
 	for _, bytes := range kept {
 		sum += bytes
 	}
-	return append(out, row{what: w.name + ", log without full pages", ratio: logged / float64(n) / 1e3, target: 4, most: true, unit: "kB"},
+	return append(out, row{what: w.name + ", log without full pages", ratio: logged / float64(n) / 1e3, target: 4,
+		most: true, unit: "kB"},
 		row{what: w.name + ", kept", ratio: sum / 1e3, target: 1.5, most: true, unit: "kB"}), rows.Err()
 }
 

@@ -98,8 +98,10 @@ func runService(ctx context.Context) error {
 		return err
 	}
 	a, err := app.New(ctx, app.Config{
-		DatabaseURL: os.Getenv(dsnVariable), Listen: "127.0.0.1:0", Workers: os.Getenv(idleVariable) == "", KEK: kek, AllowHosts: strings.Split(os.Getenv(hostVariable), ","),
-		BaseURLs: map[string]string{"dialer": os.Getenv(simVariable)}, Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError})),
+		DatabaseURL: os.Getenv(dsnVariable), Listen: "127.0.0.1:0", Workers: os.Getenv(idleVariable) == "", KEK: kek,
+		AllowHosts: strings.Split(os.Getenv(hostVariable), ","),
+		BaseURLs:   map[string]string{"dialer": os.Getenv(simVariable)}, Log: slog.New(slog.NewTextHandler(os.Stderr,
+			&slog.HandlerOptions{Level: slog.LevelError})),
 		RequestLimit: 10_000_000,      // so that no limit is reached, and requests are counted all the same
 		Drain:        6 * time.Second, // what hangs at the end of a measurement is not waited for
 	})
@@ -122,7 +124,8 @@ func runPlatform(ctx context.Context) error {
 	sim := dialersim.New(dialersim.Options{Seed: 1})
 	defer sim.Close()
 	const plenty = 1_000_000_000
-	sim.SetAccount(benchAccount, dialersim.AccountSettings{Limits: map[string]map[int]int64{"*": {60: plenty, 3600: plenty, 86400: plenty}}})
+	sim.SetAccount(benchAccount, dialersim.AccountSettings{Limits: map[string]map[int]int64{"*": {60: plenty,
+		3600: plenty, 86400: plenty}}})
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
@@ -167,10 +170,11 @@ func (e *env) stack(ctx context.Context) (*service, error) {
 	return s, nil
 }
 
-// serve starts the service, with further settings of its environment, which come last. One that is idle leaves what waits in queues
-// alone; it takes the place of the one before.
+// serve starts the service, with further settings of its environment, which come last. One that is idle leaves what
+// waits in queues alone; it takes the place of the one before.
 func (s *service) serve(ctx context.Context, e *env, extra ...string) error {
-	settings := []string{dsnVariable + "=" + e.serviceDSN, simVariable + "=" + s.platform.url, vault.KEKVariable + "=" + s.kek,
+	settings := []string{dsnVariable + "=" + e.serviceDSN, simVariable + "=" + s.platform.url, vault.KEKVariable + "=" +
+		s.kek,
 		hostVariable + "=" + s.target.host, profileVariable + "=" + e.profile}
 	served, err := spawn(ctx, e, roleService, append(settings, extra...)...)
 	if err != nil {
@@ -229,7 +233,8 @@ func (s *service) admit(ctx context.Context, e *env, platformAccount string) err
 // define makes an active definition of one task.
 func (s *service) define(ctx context.Context, task string) (id string, err error) {
 	var d struct{ ID string }
-	body := strings.ReplaceAll(`{"name":"bench","status":"active","steps":[{"id":"s","tasks":[`+task+`]}]}`, "CRED", s.credential)
+	body := strings.ReplaceAll(`{"name":"bench","status":"active","steps":[{"id":"s","tasks":[`+task+`]}]}`, "CRED",
+		s.credential)
 	err = s.call(ctx, http.MethodPost, "/flows/definitions", []byte(body), &d)
 	return d.ID, err
 }

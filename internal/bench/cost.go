@@ -26,7 +26,8 @@ func (c cost) minus(d cost) cost {
 // cost reads what was used so far: processor time from /proc, write-ahead log from Postgres.
 func (e *env) cost(ctx context.Context, s *service) (c cost, err error) {
 	var backend int
-	err = e.pool.QueryRow(ctx, "SELECT pg_backend_pid(), (pg_current_wal_insert_lsn() - '0/0')::bigint").Scan(&backend, &c.wal)
+	err = e.pool.QueryRow(ctx, "SELECT pg_backend_pid(), (pg_current_wal_insert_lsn() - '0/0')::bigint").Scan(&backend,
+		&c.wal)
 	if err != nil {
 		return c, err
 	}
@@ -71,14 +72,16 @@ func readStat(pid int) (s stat, err error) {
 	if err != nil {
 		return s, err
 	}
-	// The name in parentheses may hold anything; the fields follow the last one: state, parent, and utime as the twelfth.
+	// The name in parentheses may hold anything; the fields follow the last one: state, parent, and utime as the
+	// twelfth.
 	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
 	number := func(i int) int64 {
 		n, _ := strconv.ParseInt(fields[i], 10, 64)
 		return n
 	}
 	tick := time.Second / ticksPerSecond
-	return stat{int(number(1)), time.Duration(number(11)+number(12)) * tick, time.Duration(number(13)+number(14)) * tick}, nil
+	return stat{int(number(1)), time.Duration(number(11)+number(12)) * tick, time.Duration(number(13)+
+		number(14)) * tick}, nil
 }
 
 // peakMemory is the largest resident size of a process so far, in MiB, memory its size now.

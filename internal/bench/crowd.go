@@ -19,11 +19,13 @@ const (
 	// crowdOrgs have one record each, after crowdFirst others that warm up and do the rest.
 	crowdOrgs  = 10_000
 	crowdFirst = 100
-	// hangOrgs have hangCalls calls each under way that are never answered, while another one makes aloneCalls, one after the other.
+	// hangOrgs have hangCalls calls each under way that are never answered, while another one makes aloneCalls, one
+	// after the other.
 	hangOrgs   = 63
 	hangCalls  = 32
 	aloneCalls = 1000
-	// bigOrgs make bigCalls calls each at once, and to each comes an answer of bigAnswer bytes, the largest that is read.
+	// bigOrgs make bigCalls calls each at once, and to each comes an answer of bigAnswer bytes, the largest that is
+	// read.
 	bigOrgs   = 8
 	bigCalls  = 25
 	bigAnswer = 8 << 20
@@ -31,8 +33,8 @@ const (
 	bigMost = 512
 )
 
-// crowded measures what many organizations do to each other: 10,000 of them start one record each, each with a budget of its own;
-// one makes calls while those of others hang; and all of 200 calls get large answers at once.
+// crowded measures what many organizations do to each other: 10,000 of them start one record each, each with a budget
+// of its own; one makes calls while those of others hang; and all of 200 calls get large answers at once.
 func crowded(ctx context.Context, e *env) ([]row, error) {
 	own, err := e.apart(ctx)
 	if err != nil {
@@ -125,7 +127,8 @@ func (c *crowd) join(ctx context.Context, n int) error {
 
 // define makes a definition of one call for each of these organizations: copies of one that the service has accepted.
 func (c *crowd) define(ctx context.Context, settings, method, url string, members []member) ([]uuid.UUID, error) {
-	first, err := c.s.define(ctx, fmt.Sprintf(`{"id":"t","action_id":"core__http__request",%s"params":{"method":%q,"url":%q}}`, settings, method, url))
+	first, err := c.s.define(ctx, fmt.Sprintf(
+		`{"id":"t","action_id":"core__http__request",%s"params":{"method":%q,"url":%q}}`, settings, method, url))
 	if err != nil {
 		return nil, err
 	}
@@ -142,9 +145,10 @@ func (c *crowd) define(ctx context.Context, settings, method, url string, member
 	return ids, err
 }
 
-// trigger starts the flow of each of these organizations so many times, as fast as that is answered; records are numbered from the
-// number that is returned on.
-func (c *crowd) trigger(ctx context.Context, defs []uuid.UUID, members []member, times, senders int) (from int, err error) {
+// trigger starts the flow of each of these organizations so many times, as fast as that is answered; records are
+// numbered from the number that is returned on.
+func (c *crowd) trigger(ctx context.Context, defs []uuid.UUID, members []member, times,
+	senders int) (from int, err error) {
 	from = c.next
 	n := len(members) * times
 	c.next += n
@@ -203,9 +207,12 @@ func (c *crowd) through(ctx context.Context) (r row, err error) {
 	}
 	after, err := c.e.cost(ctx, c.s)
 	spent, each := after.minus(before), time.Duration(n)
-	return row{what: fmt.Sprintf("%d organizations with a record each, through", n), ratio: float64(n) / took.Seconds(), unit: "a second",
-		ours: fmt.Sprintf("accepted at %s, Postgres %s, service %s, log %.1f kB a record", perSecond(n, accepted, "requests"),
-			(spent.postgres / each).Round(time.Microsecond), (spent.service / each).Round(time.Microsecond), float64(spent.wal)/float64(n)/1e3)}, err
+	return row{what: fmt.Sprintf("%d organizations with a record each, through", n), ratio: float64(n) / took.Seconds(),
+		unit: "a second",
+		ours: fmt.Sprintf("accepted at %s, Postgres %s, service %s, log %.1f kB a record", perSecond(n, accepted,
+			"requests"),
+			(spent.postgres / each).Round(time.Microsecond), (spent.service / each).Round(time.Microsecond),
+			float64(spent.wal)/float64(n)/1e3)}, err
 }
 
 // beside has one organization make calls alone, and again while calls of others hang.
@@ -215,7 +222,8 @@ func (c *crowd) beside(ctx context.Context) (r row, err error) {
 	if err != nil {
 		return r, err
 	}
-	defs, err := c.define(ctx, `"timeout_seconds":900,"retry":{"max_attempts":1},`, http.MethodPut, "http://"+c.silent.host+"/", others)
+	defs, err := c.define(ctx, `"timeout_seconds":900,"retry":{"max_attempts":1},`, http.MethodPut, "http://"+
+		c.silent.host+"/", others)
 	if err != nil {
 		return r, err
 	}
@@ -235,13 +243,18 @@ func (c *crowd) beside(ctx context.Context) (r row, err error) {
 	}
 	_ = c.silent.server.Close() // none of them is made again
 	text := func(took []time.Duration) string {
-		return fmt.Sprintf("p50 %s, p99 %s", quantile(took, 0.5).Round(10*time.Microsecond), quantile(took, 0.99).Round(10*time.Microsecond))
+		return fmt.Sprintf("p50 %s, p99 %s", quantile(took, 0.5).Round(10*time.Microsecond),
+			quantile(took, 0.99).Round(10*time.Microsecond))
 	}
-	return row{what: fmt.Sprintf("a call while %d of others hang, later than alone at p99", hangOrgs*hangCalls), ours: text(among), raw: "alone " + text(alone),
-		ratio: (quantile(among, 0.99) - quantile(alone, 0.99)).Seconds() * 1e3, target: 100, most: true, unit: "ms"}, c.quiet(ctx)
+	return row{what: fmt.Sprintf("a call while %d of others hang, later than alone at p99", hangOrgs*hangCalls),
+			ours: text(among), raw: "alone " + text(alone),
+			ratio: (quantile(among, 0.99) - quantile(alone, 0.99)).Seconds() * 1e3, target: 100, most: true,
+			unit: "ms"},
+		c.quiet(ctx)
 }
 
-// singles starts one record after the other, each once the call of the one before has come, and returns how long that took.
+// singles starts one record after the other, each once the call of the one before has come, and returns how long that
+// took.
 func (c *crowd) singles(ctx context.Context, def []uuid.UUID, one []member) ([]time.Duration, error) {
 	var took []time.Duration
 	for range aloneCalls {
@@ -265,7 +278,8 @@ func (c *crowd) large(ctx context.Context) (r row, err error) {
 		return r, err
 	}
 	members := c.members[:bigOrgs]
-	defs, err := c.define(ctx, `"timeout_seconds":300,"retry":{"max_attempts":1},`, http.MethodGet, "http://"+c.full.host+"/", members)
+	defs, err := c.define(ctx, `"timeout_seconds":300,"retry":{"max_attempts":1},`, http.MethodGet, "http://"+
+		c.full.host+"/", members)
 	if err != nil {
 		return r, err
 	}
@@ -290,6 +304,7 @@ func (c *crowd) large(ctx context.Context) (r row, err error) {
 		return r, err
 	}
 	peak, err := peakMemory(c.s.pid)
-	return row{what: fmt.Sprintf("%d answers of %d MiB at once, peak memory of the service", bigOrgs*bigCalls, bigAnswer>>20), ours: fmt.Sprintf("%.0f MiB, %s in all", peak, took.Round(10*time.Millisecond)),
+	return row{what: fmt.Sprintf("%d answers of %d MiB at once, peak memory of the service", bigOrgs*bigCalls,
+		bigAnswer>>20), ours: fmt.Sprintf("%.0f MiB, %s in all", peak, took.Round(10*time.Millisecond)),
 		ratio: peak, target: bigMost, most: true, unit: "MiB"}, err
 }

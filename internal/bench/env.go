@@ -22,7 +22,8 @@ import (
 
 // env is what a bench runs in.
 type env struct {
-	// pool is on a migrated database of its own, dsn its address, and serviceDSN that for a service, which owns nothing.
+	// pool is on a migrated database of its own, dsn its address, and serviceDSN that for a service, which owns
+	// nothing.
 	pool            *pgxpool.Pool
 	dsn, serviceDSN string
 	// root is the address of the server that the database was made on.
@@ -64,7 +65,8 @@ func open(ctx context.Context) (*env, error) {
 	return e, nil
 }
 
-// apart returns an env with a database of its own on the same server, for what would get in the way of other benches. Close it.
+// apart returns an env with a database of its own on the same server, for what would get in the way of other benches.
+// Close it.
 func (e *env) apart(ctx context.Context) (*env, error) {
 	own := &env{server: e.server, records: e.records, repeats: e.repeats, profile: e.profile}
 	if err := own.database(ctx, e.root); err != nil {

@@ -13,8 +13,8 @@ const (
 	holdRecords = 60_000
 )
 
-// holds measures how long a hold of a Domain takes to be answered while its calls go at full speed, and how many calls are
-// claimed after the answer.
+// holds measures how long a hold of a Domain takes to be answered while its calls go at full speed, and how many calls
+// are claimed after the answer.
 func holds(ctx context.Context, e *env) ([]row, error) {
 	n := e.records
 	if n == 0 {
@@ -25,7 +25,8 @@ func holds(ctx context.Context, e *env) ([]row, error) {
 		return nil, err
 	}
 	var tenancy string
-	if err := e.pool.QueryRow(ctx, "SELECT tenancy_id FROM flow.credential WHERE id = $1", s.credential).Scan(&tenancy); err != nil {
+	if err := e.pool.QueryRow(ctx, "SELECT tenancy_id FROM flow.credential WHERE id = $1",
+		s.credential).Scan(&tenancy); err != nil {
 		return nil, err
 	}
 	done := make(chan error, 1)
@@ -54,9 +55,11 @@ func holds(ctx context.Context, e *env) ([]row, error) {
 	}
 	p50, p90 := quantile(h.times, 0.5), quantile(h.times, 0.9)
 	return []row{
-		{what: fmt.Sprintf("hold of a Domain at full speed to its answer, p90 of %d", len(h.times)), ours: fmt.Sprintf("p50 %s, p90 %s", p50.Round(10*time.Microsecond), p90.Round(10*time.Microsecond)),
+		{what: fmt.Sprintf("hold of a Domain at full speed to its answer, p90 of %d", len(h.times)),
+			ours:  fmt.Sprintf("p50 %s, p90 %s", p50.Round(10*time.Microsecond), p90.Round(10*time.Microsecond)),
 			ratio: p90.Seconds() * 1e3, target: 100, most: true, unit: "ms"},
-		{what: "calls claimed after the answer", ours: fmt.Sprint(h.late), ratio: float64(h.late), target: 0, most: true, unit: "calls"},
+		{what: "calls claimed after the answer", ours: fmt.Sprint(h.late), ratio: float64(h.late), target: 0,
+			most: true, unit: "calls"},
 	}, nil
 }
 

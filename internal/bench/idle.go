@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// idleFor is how long a process without work is watched. It is longer than a connection of Postgres may keep what it
-	// counted to itself (10 s), which the same wait before it leaves out.
+	// idleFor is how long a process without work is watched. It is longer than a connection of Postgres may keep what
+	// it counted to itself (10 s), which the same wait before it leaves out.
 	idleFor = 20 * time.Second
 	// noTransactions are those that watching takes by itself.
 	noTransactions = 2
@@ -36,8 +36,9 @@ func (b *smallBench) idle(ctx context.Context, _ int) ([]row, error) {
 	text := fmt.Sprintf("%.1f transactions/s, %.2f %% of a core", rate, share)
 	return []row{
 		{what: "idle service, transactions", ours: text, ratio: rate, target: 5, most: true, unit: "a second"},
-		{what: "idle service, processor", ours: text, raw: fmt.Sprintf("River alone %.2f %%", raw), ratio: share, target: 0.3,
-			most: true, unit: "%"},
+		{what: "idle service, processor", ours: text, raw: fmt.Sprintf("River alone %.2f %%", raw), ratio: share,
+			target: 0.3,
+			most:   true, unit: "%"},
 	}, nil
 }
 

@@ -77,7 +77,8 @@ func (r row) line() string {
 	if r.target == 0 && !r.most {
 		return fmt.Sprintf("%s\t%s\t%s\t%.2f %s\t\t", r.what, r.ours, r.raw, r.ratio, unit)
 	}
-	return fmt.Sprintf("%s\t%s\t%s\t%.2f %s\t%s %g %s\t%s", r.what, r.ours, r.raw, r.ratio, unit, sign, r.target, unit, verdict)
+	return fmt.Sprintf("%s\t%s\t%s\t%.2f %s\t%s %g %s\t%s", r.what, r.ours, r.raw, r.ratio, unit, sign, r.target, unit,
+		verdict)
 }
 
 func main() {
@@ -100,7 +101,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	only := flags.String("run", "", "run only benches whose name matches this regular expression")
 	records := flags.Int("n", 0, "records per measurement; 0 takes each bench's own number")
-	profile := flags.String("cpuprofile", "", "write a CPU profile of the benches to this file, and one of the service to the file of that name with .service behind it")
+	profile := flags.String("cpuprofile", "",
+		"write a CPU profile of the benches to this file, and one of the service to the file of that name with .service behind it")
 	repeats := flags.Int("repeat", 5, "how often to measure; the report shows medians")
 	if err := flags.Parse(args); err != nil {
 		return err

@@ -28,8 +28,8 @@ var queueShapes = []queueShape{
 	{"200,000 batches", 200_000, 400},
 }
 
-// projections measures what asks for the state of an account's budgets while very many records wait for them. Each shape has an
-// organization and an account of its own; nobody works.
+// projections measures what asks for the state of an account's budgets while very many records wait for them. Each
+// shape has an organization and an account of its own; nobody works.
 func projections(ctx context.Context, e *env) ([]row, error) {
 	own, err := e.apart(ctx)
 	if err != nil {
@@ -92,7 +92,8 @@ func (q *projected) prepare(ctx context.Context, e *env, account string) error {
 		return err
 	}
 	for i := range 20 {
-		text, err := q.defineFlow(ctx, fmt.Sprintf(`{"name":"flow %d","status":"active","steps":[{"id":"s","tasks":[%s]}]}`, i, modifyTask))
+		text, err := q.defineFlow(ctx, fmt.Sprintf(
+			`{"name":"flow %d","status":"active","steps":[{"id":"s","tasks":[%s]}]}`, i, modifyTask))
 		if err != nil {
 			return err
 		}
@@ -142,24 +143,29 @@ func (q *projected) queue(ctx context.Context, e *env) error {
 	if err := u.send(ctx, path, 2); err != nil {
 		return err
 	}
-	if err := q.call(ctx, http.MethodPost, path+"/seal", fmt.Appendf(nil, `{"expected_count":%d}`, q.records), nil); err != nil {
+	if err := q.call(ctx, http.MethodPost, path+"/seal", fmt.Appendf(nil, `{"expected_count":%d}`, q.records),
+		nil); err != nil {
 		return err
 	}
-	return q.call(ctx, http.MethodPost, "/flows/definitions/"+q.definitions[0].String()+"/trigger", fmt.Appendf(nil, `{"record_set_id":%q}`, set.ID), nil)
+	return q.call(ctx, http.MethodPost, "/flows/definitions/"+q.definitions[0].String()+"/trigger",
+		fmt.Appendf(nil, `{"record_set_id":%q}`, set.ID), nil)
 }
 
 func (q *projected) reads() (out []read) {
 	account := "/platforms/dialer/domains/" + q.domain
 	for _, r := range []read{
 		{name: "queue", paths: []string{account + "/queue"}, raw: rawQueue},
-		{name: "estimate", paths: []string{account + "/estimate"}, body: `{"action_id":"dialer__api__modify","record_count":10000}`, raw: rawQueue},
+		{name: "estimate", paths: []string{account + "/estimate"},
+			body: `{"action_id":"dialer__api__modify","record_count":10000}`, raw: rawQueue},
 		{name: "headroom", paths: []string{account + "/headroom"}, raw: rawLedger},
 		{name: "attribution", paths: []string{account + "/attribution"}, raw: rawLedger},
 		{name: "usage history", paths: []string{account + "/usage-history?limit=100"}, raw: rawHistory},
-		{name: "usage history, deep", paths: []string{account + "/usage-history?limit=100&cursor=" + url.QueryEscape(q.deep)}, raw: rawHistory},
+		{name: "usage history, deep", paths: []string{account + "/usage-history?limit=100&cursor=" +
+			url.QueryEscape(q.deep)}, raw: rawHistory},
 		{name: "domains", paths: []string{"/platforms/dialer/domains", account}, raw: rawDomain},
 		{name: "margins and lanes", paths: []string{account + "/margins", account + "/lanes"}, raw: rawDomain},
-		{name: "pauses", paths: []string{account + "/pauses", "/admin/dispatch/pauses?include_released=true"}, raw: rawHolds},
+		{name: "pauses", paths: []string{account + "/pauses", "/admin/dispatch/pauses?include_released=true"},
+			raw: rawHolds},
 	} {
 		r.group = "projections, " + q.name + " queued"
 		out = append(out, r)

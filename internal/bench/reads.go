@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// readTarget is what a read may take at most, 99 times in 100, in milliseconds. smallTarget is for an organization with
-	// very many batches, some of whose figures are sums over all of them.
+	// readTarget is what a read may take at most, 99 times in 100, in milliseconds. smallTarget is for an organization
+	// with very many batches, some of whose figures are sums over all of them.
 	readTarget, smallTarget = 20, 100
 	smallBatches            = 200_000
 	// waitingBatches of them have a record that waits.
@@ -29,7 +29,8 @@ const (
 	rawTime  = time.Second
 )
 
-// reads measures reads over one connection: of a database with many jobs in few batches, then of one with very many batches.
+// reads measures reads over one connection: of a database with many jobs in few batches, then of one with very many
+// batches.
 func reads(ctx context.Context, e *env) ([]row, error) {
 	own, err := e.apart(ctx)
 	if err != nil {
@@ -94,7 +95,8 @@ func (d *readData) reads() []read {
 
 func (d *readData) batchReads() []read {
 	list := func(name, path string, deep bool) read {
-		return read{group: "lists of batches and triggers", name: name, paths: []string{path}, deep: deep, raw: rawBatches}
+		return read{group: "lists of batches and triggers", name: name, paths: []string{path}, deep: deep,
+			raw: rawBatches}
 	}
 	return []read{
 		list("batches", "/flows/batches?limit=100", false),
@@ -129,7 +131,8 @@ func (d *readData) resultReads() []read {
 		first = append(first, "/flows/batches/"+g.id.String()+"/results?limit=100")
 	}
 	of := func(name, batch, query string, deep bool) read {
-		return read{group: "results of a batch", name: name, paths: []string{"/flows/batches/" + d.named[batch].id.String() + "/results?limit=100" + query}, deep: deep, raw: rawResults}
+		return read{group: "results of a batch", name: name, paths: []string{"/flows/batches/" +
+			d.named[batch].id.String() + "/results?limit=100" + query}, deep: deep, raw: rawResults}
 	}
 	return []read{
 		{group: "results of a batch", name: "first page", paths: first, raw: rawResults},
@@ -154,10 +157,12 @@ func (d *readData) resultReads() []read {
 func (d *readData) jobReads() (out []read) {
 	both := func(name, jobs, executions string, deep bool) {
 		if jobs != "-" {
-			out = append(out, read{group: "lists of jobs", name: "jobs" + name, paths: []string{"/flows/jobs?limit=100" + jobs}, deep: deep, raw: rawRecords})
+			out = append(out, read{group: "lists of jobs", name: "jobs" + name,
+				paths: []string{"/flows/jobs?limit=100" + jobs}, deep: deep, raw: rawRecords})
 		}
 		if executions != "-" {
-			out = append(out, read{group: "lists of executions", name: "executions" + name, paths: []string{"/flows/executions?limit=100" + executions}, deep: deep, raw: rawResults})
+			out = append(out, read{group: "lists of executions", name: "executions" + name,
+				paths: []string{"/flows/executions?limit=100" + executions}, deep: deep, raw: rawResults})
 		}
 	}
 	of := func(batch string) string { return "&batch_id=" + d.named[batch].id.String() }
@@ -189,15 +194,19 @@ func (d *readData) jobReads() (out []read) {
 // figureReads are those that sum up, and the budgets of an account.
 func figureReads(prefix, domain string) (out []read) {
 	for _, period := range []string{"1h", "24h", "7d", "30d"} {
-		out = append(out, read{group: prefix + "dashboard", name: "dashboard " + period, paths: []string{"/flows/dashboard?period=" + period}, raw: rawFigures})
+		out = append(out, read{group: prefix + "dashboard", name: "dashboard " + period,
+			paths: []string{"/flows/dashboard?period=" + period}, raw: rawFigures})
 	}
 	for _, by := range []string{"day", "definition", "credential", "action"} {
-		out = append(out, read{group: prefix + "usage", name: "usage by " + by, paths: []string{"/flows/usage?group_by=" + by}, raw: rawFigures})
+		out = append(out, read{group: prefix + "usage", name: "usage by " + by,
+			paths: []string{"/flows/usage?group_by=" + by}, raw: rawFigures})
 	}
 	account := "/platforms/dialer/domains/" + domain
 	return append(out,
-		read{group: prefix + "budgets of an account", name: "headroom", paths: []string{account + "/headroom"}, raw: rawLedger},
-		read{group: prefix + "budgets of an account", name: "estimate", paths: []string{account + "/estimate"}, body: `{"action_id":"dialer__api__upload","record_count":1000000}`, raw: rawLedger})
+		read{group: prefix + "budgets of an account", name: "headroom", paths: []string{account + "/headroom"},
+			raw: rawLedger},
+		read{group: prefix + "budgets of an account", name: "estimate", paths: []string{account + "/estimate"},
+			body: `{"action_id":"dialer__api__upload","record_count":1000000}`, raw: rawLedger})
 }
 
 // readAll takes samples of every read, and makes a row of each group, with the figures of its slowest read.
@@ -213,7 +222,8 @@ func readAll(ctx context.Context, e *env, s *service, list []read, target float6
 		if base := quantile(raw, 0.5); base > 0 {
 			text += fmt.Sprintf(" (%.1f ×)", quantile(took, 0.5).Seconds()/base.Seconds())
 		}
-		line := row{what: r.group, ours: fmt.Sprintf("p50 %s, p99 %s (%s)", short(quantile(took, 0.5)), short(p99), r.name), raw: text,
+		line := row{what: r.group, ours: fmt.Sprintf("p50 %s, p99 %s (%s)", short(quantile(took, 0.5)), short(p99),
+			r.name), raw: text,
 			ratio: p99.Seconds() * 1e3, target: target, most: true, unit: "ms"}
 		fmt.Fprintf(os.Stderr, "reads: %-40s %8s %8s   %s\n", r.name, short(quantile(took, 0.5)), short(p99), text)
 		at, known := place[r.group]
@@ -276,7 +286,8 @@ func newSmallData(ctx context.Context, e *env, s *service, batches int) (d *smal
 	const definitions = 20
 	d = &smallData{definitions: make([]uuid.UUID, definitions), batches: batches}
 	for i := range d.definitions {
-		text, err := s.defineFlow(ctx, fmt.Sprintf(`{"name":"small %d","status":"active","steps":[{"id":"s","tasks":[%s]}]}`, i, modifyTask))
+		text, err := s.defineFlow(ctx, fmt.Sprintf(
+			`{"name":"small %d","status":"active","steps":[{"id":"s","tasks":[%s]}]}`, i, modifyTask))
 		if err != nil {
 			return nil, err
 		}
@@ -298,7 +309,8 @@ func smallReads(s *service) []read {
 		return read{group: prefix + "lists", name: name, paths: []string{path}, deep: deep, raw: rawBatches}
 	}
 	records := func(name, path string, deep bool) read {
-		return read{group: prefix + "jobs and executions", name: name, paths: []string{path}, deep: deep, raw: rawRecords}
+		return read{group: prefix + "jobs and executions", name: name, paths: []string{path}, deep: deep,
+			raw: rawRecords}
 	}
 	out := []read{
 		list("batches", "/flows/batches?limit=100", false),

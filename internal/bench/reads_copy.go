@@ -20,8 +20,8 @@ import (
 // blockState is how far the records of a block have come.
 type blockState string
 
-// A block is as its source was left, or put back: all its records wait, or are in a call under way. The latter two are for
-// flows of one task that makes calls.
+// A block is as its source was left, or put back: all its records wait, or are in a call under way. The latter two are
+// for flows of one task that makes calls.
 const (
 	blockDone    blockState = "done"
 	blockWaiting blockState = "waiting"
@@ -72,7 +72,8 @@ func (g *grown) layOut(ctx context.Context, tx pgx.Tx) error {
 	_, err := tx.Exec(ctx, `CREATE TEMP TABLE block ON COMMIT DROP AS
 		SELECT i, u.source, u.state, (i - 1) * $3::bigint AS position, (sum(n.slices) OVER (ORDER BY i) - n.slices)::int AS no
 		FROM unnest($1::uuid[], $2::text[]) WITH ORDINALITY AS u(source, state, i)
-		JOIN LATERAL (SELECT max(no) + 1 AS slices FROM flow.slice WHERE batch_id = u.source) n ON true`, sources, states, g.records)
+		JOIN LATERAL (SELECT max(no) + 1 AS slices FROM flow.slice WHERE batch_id = u.source) n ON true`, sources,
+		states, g.records)
 	if err != nil {
 		return fmt.Errorf("lay out blocks: %w", err)
 	}
@@ -109,15 +110,19 @@ func (g *grown) copies() []rowCopy {
 	out := []rowCopy{
 		{"flow.batch", "t.id = b.source AND b.i = 1", "t.id", g.batchColumns()},
 		{"flow.slice", ofBlock, "b.i, t.no", sliceColumns(id)},
-		{"flow.job", done, "b.i, t.position", map[string]string{"batch_id": id, "position": "t.position + b.position", "slice_no": "t.slice_no + b.no"}},
-		{"flow.fragment", done, "b.i, t.slice_no, t.seq", map[string]string{"batch_id": id, "slice_no": "t.slice_no + b.no"}},
+		{"flow.job", done, "b.i, t.position", map[string]string{"batch_id": id, "position": "t.position + b.position",
+			"slice_no": "t.slice_no + b.no"}},
+		{"flow.fragment", done, "b.i, t.slice_no, t.seq", map[string]string{"batch_id": id,
+			"slice_no": "t.slice_no + b.no"}},
 	}
 	if g.retryOf != nil {
 		return append(out, rowCopy{"flow.inherited", ofBlock, "b.i, t.slice_no", map[string]string{
-			"batch_id": id, "slice_no": "t.slice_no + b.no", "from_batch": quoteID(g.retryOf.id), "from_slice": "t.from_slice + b.retried_no",
+			"batch_id": id, "slice_no": "t.slice_no + b.no", "from_batch": quoteID(g.retryOf.id),
+			"from_slice": "t.from_slice + b.retried_no",
 		}})
 	}
-	return append(out, rowCopy{"flow.page", "t.set_id = (SELECT page_set FROM flow.batch WHERE id = b.source)", "b.i, t.first",
+	return append(out, rowCopy{"flow.page", "t.set_id = (SELECT page_set FROM flow.batch WHERE id = b.source)",
+		"b.i, t.first",
 		map[string]string{"set_id": quoteID(g.pageSet), "first": "t.first + b.position"}})
 }
 
@@ -133,7 +138,8 @@ func (g *grown) batchColumns() map[string]string {
 }
 
 // jobStatuses are the counters of slices and batches.
-var jobStatuses = []string{"staged", "queued", "pending", "started", "needs_reconcile", "completed", "failed", "cancelled", "accepted", "rejected", "unprocessed",
+var jobStatuses = []string{"staged", "queued", "pending", "started", "needs_reconcile", "completed", "failed",
+	"cancelled", "accepted", "rejected", "unprocessed",
 	"unresolved"}
 
 func sliceColumns(id string) map[string]string {
@@ -168,7 +174,8 @@ func copyRows(ctx context.Context, tx pgx.Tx, c rowCopy) error {
 			values[i] = "t." + name
 		}
 	}
-	sql := fmt.Sprintf("INSERT INTO %s (%s) SELECT %s FROM block b JOIN %s t ON %s ORDER BY %s", c.table, strings.Join(names, ", "), strings.Join(values, ", "), c.table, c.join, c.order)
+	sql := fmt.Sprintf("INSERT INTO %s (%s) SELECT %s FROM block b JOIN %s t ON %s ORDER BY %s", c.table,
+		strings.Join(names, ", "), strings.Join(values, ", "), c.table, c.join, c.order)
 	if _, err := tx.Exec(ctx, sql); err != nil {
 		return fmt.Errorf("copy rows of %s: %w", c.table, err)
 	}
@@ -181,7 +188,8 @@ func (g *grown) count(ctx context.Context, tx pgx.Tx) error {
 	for i, s := range jobStatuses {
 		sums[i] = "sum(s." + s + ")"
 	}
-	started, completed, updated := "b.created_at + interval '10 ms'", "b.created_at + interval '4 s'", "b.created_at + interval '4 s'"
+	started, completed, updated := "b.created_at + interval '10 ms'", "b.created_at + interval '4 s'",
+		"b.created_at + interval '4 s'"
 	switch g.status {
 	case "queued":
 		started, completed, updated = "NULL", "NULL", "b.created_at"
@@ -189,8 +197,10 @@ func (g *grown) count(ctx context.Context, tx pgx.Tx) error {
 		completed = "NULL"
 	}
 	statements := []string{
-		"INSERT INTO flow.batch_count (batch_id, org_id, status, started_at, completed_at, updated_at, record_count, " + strings.Join(jobStatuses, ", ") +
-			") SELECT b.id, b.org_id, " + quoteText(g.status) + ", " + started + ", " + completed + ", " + updated + ", sum(s.records), " + strings.Join(sums, ", ") +
+		"INSERT INTO flow.batch_count (batch_id, org_id, status, started_at, completed_at, updated_at, record_count, " +
+			strings.Join(jobStatuses, ", ") +
+			") SELECT b.id, b.org_id, " + quoteText(g.status) + ", " + started + ", " + completed + ", " + updated +
+			", sum(s.records), " + strings.Join(sums, ", ") +
 			" FROM flow.batch b JOIN flow.slice s ON s.batch_id = b.id WHERE b.id = $1 GROUP BY b.id",
 		"UPDATE flow.batch b SET record_count = c.record_count FROM flow.batch_count c WHERE c.batch_id = b.id AND b.id = $1",
 	}
@@ -258,9 +268,10 @@ func quoteID(id uuid.UUID) string { return quoteText(id.String()) + "::uuid" }
 
 func quoteText(s string) string { return "'" + s + "'" }
 
-// copySmall copies a batch of one slice many times, by turns to the definitions, evenly over the last 30 days. The records of
-// the last so many wait.
-func copySmall(ctx context.Context, pool *pgxpool.Pool, source uuid.UUID, definitions []uuid.UUID, batches, waiting int) error {
+// copySmall copies a batch of one slice many times, by turns to the definitions, evenly over the last 30 days. The
+// records of the last so many wait.
+func copySmall(ctx context.Context, pool *pgxpool.Pool, source uuid.UUID, definitions []uuid.UUID, batches,
+	waiting int) error {
 	waits := fmt.Sprintf("(b.i > b.n - %d)", waiting)
 	const at, size = "b.at", "b.size"
 	ofBlock := "t.batch_id = b.source"
@@ -281,13 +292,16 @@ func copySmall(ctx context.Context, pool *pgxpool.Pool, source uuid.UUID, defini
 	slice["remaining"] = waits + "::int * " + size
 	copies := []rowCopy{
 		{"flow.batch", "t.id = b.source", "b.i", map[string]string{
-			"id": "b.id", "page_set": "CASE WHEN t.page IS NULL THEN b.page_set ELSE b.id END", "created_at": at, "definition_id": "b.definition_id",
+			"id": "b.id", "page_set": "CASE WHEN t.page IS NULL THEN b.page_set ELSE b.id END", "created_at": at,
+			"definition_id": "b.definition_id",
 		}},
 		{"flow.batch_count", ofBlock, "b.i", state},
 		{"flow.slice", ofBlock, "b.i", slice},
 		{"flow.fragment", ofBlock + " AND NOT " + waits, "b.i", map[string]string{"batch_id": "b.id"}},
-		{"flow.page", "t.set_id = (SELECT page_set FROM flow.batch WHERE id = b.source)", "b.i", map[string]string{"set_id": "b.page_set"}},
-		{"flow.lane_batch", ofBlock, "b.i", map[string]string{"batch_id": "b.id", "ready_parts": waits + "::int", "ready_records": waits + "::int * " + size}},
+		{"flow.page", "t.set_id = (SELECT page_set FROM flow.batch WHERE id = b.source)", "b.i",
+			map[string]string{"set_id": "b.page_set"}},
+		{"flow.lane_batch", ofBlock, "b.i", map[string]string{"batch_id": "b.id", "ready_parts": waits + "::int",
+			"ready_records": waits + "::int * " + size}},
 	}
 	err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 		// Ids in the order of time: its milliseconds come first in them.

@@ -35,7 +35,8 @@ type readData struct {
 // sources are real batches of one block each, by name.
 type sources map[string]uuid.UUID
 
-// newReadData plans so many records in readBatches batches, and two that retry some of them. It runs what they are copies of.
+// newReadData plans so many records in readBatches batches, and two that retry some of them. It runs what they are
+// copies of.
 func newReadData(ctx context.Context, e *env, s *service, records int) (*readData, error) {
 	perBatch := max(records/readBatches, 100)
 	size := min(perBatch, blockMost)
@@ -73,16 +74,22 @@ func (d *readData) grow(ctx context.Context, e *env) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(os.Stderr, "reads: %d records in %d batches, %d MiB, made in %s\n", records, len(d.batches), size>>20, time.Since(began).Round(time.Second))
+	fmt.Fprintf(os.Stderr, "reads: %d records in %d batches, %d MiB, made in %s\n", records, len(d.batches), size>>20,
+		time.Since(began).Round(time.Second))
 	return nil
+}
+
+// oneTask is a flow of one task.
+func oneTask(name, task string) string {
+	return fmt.Sprintf(`{"name":%q,"status":"active","steps":[{"id":"s","tasks":[%s]}]}`, name, task)
 }
 
 // sources runs the batches that blocks are copies of, and retries of two of them.
 func (d *readData) sources(ctx context.Context, e *env, size int) (sources, error) {
 	s := d.service
 	for name, flow := range map[string]string{
-		"upload": `{"name":"upload","status":"active","steps":[{"id":"s","tasks":[` + fmt.Sprintf(uploadTask, "reads", `"{{ input }}"`) + `]}]}`,
-		"modify": `{"name":"modify","status":"active","steps":[{"id":"s","tasks":[` + modifyTask + `]}]}`,
+		"upload": oneTask("upload", fmt.Sprintf(uploadTask, "reads", `"{{ input }}"`)),
+		"modify": oneTask("modify", modifyTask),
 		"steps":  stepsFlow,
 	} {
 		var err error
@@ -172,7 +179,8 @@ func (d *readData) plan(from sources, size, blocks int) {
 		if retryOf != nil {
 			pageSet = retryOf.pageSet
 		}
-		g := &grown{id: id, pageSet: pageSet, blocks: content, status: status, records: size, retryOf: retryOf, created: now.Add(-ages)}
+		g := &grown{id: id, pageSet: pageSet, blocks: content, status: status, records: size, retryOf: retryOf,
+			created: now.Add(-ages)}
 		ages = max(ages-28*time.Hour, 20*time.Minute)
 		d.batches = append(d.batches, g)
 		if name != "" {
@@ -222,7 +230,8 @@ func fillUsage(ctx context.Context, e *env) error {
 // defineFlow makes a definition; CRED stands for the credential.
 func (s *service) defineFlow(ctx context.Context, doc string) (id string, err error) {
 	var d struct{ ID string }
-	err = s.call(ctx, http.MethodPost, "/flows/definitions", bytes.ReplaceAll([]byte(doc), []byte("CRED"), []byte(s.credential)), &d)
+	err = s.call(ctx, http.MethodPost, "/flows/definitions", bytes.ReplaceAll([]byte(doc), []byte("CRED"),
+		[]byte(s.credential)), &d)
 	return d.ID, err
 }
 
@@ -239,10 +248,12 @@ func (s *service) start(ctx context.Context, e *env, definition string, rows [][
 	if err := u.send(ctx, "/data/record-sets/"+set.ID, 1); err != nil {
 		return uuid.Nil, err
 	}
-	if err := s.call(ctx, http.MethodPost, "/data/record-sets/"+set.ID+"/seal", fmt.Appendf(nil, `{"expected_count":%d}`, len(rows)), nil); err != nil {
+	if err := s.call(ctx, http.MethodPost, "/data/record-sets/"+set.ID+"/seal",
+		fmt.Appendf(nil, `{"expected_count":%d}`, len(rows)), nil); err != nil {
 		return uuid.Nil, err
 	}
-	if err := s.call(ctx, http.MethodPost, "/flows/definitions/"+definition+"/trigger", fmt.Appendf(nil, `{"record_set_id":%q}`, set.ID), &started); err != nil {
+	if err := s.call(ctx, http.MethodPost, "/flows/definitions/"+definition+"/trigger",
+		fmt.Appendf(nil, `{"record_set_id":%q}`, set.ID), &started); err != nil {
 		return uuid.Nil, err
 	}
 	return started.BatchID, e.over(ctx, started.BatchID)
@@ -253,7 +264,8 @@ func (s *service) retry(ctx context.Context, e *env, batch uuid.UUID, status str
 	var started struct {
 		BatchID uuid.UUID `json:"batch_id"`
 	}
-	err := s.call(ctx, http.MethodPost, "/flows/batches/"+batch.String()+"/retry", fmt.Appendf(nil, `{"job_statuses":[%q]}`, status), &started)
+	err := s.call(ctx, http.MethodPost, "/flows/batches/"+batch.String()+"/retry",
+		fmt.Appendf(nil, `{"job_statuses":[%q]}`, status), &started)
 	if err != nil {
 		return uuid.Nil, err
 	}
@@ -266,7 +278,8 @@ func (e *env) over(ctx context.Context, batch uuid.UUID) error {
 	defer tick.Stop()
 	for {
 		var over bool
-		err := e.pool.QueryRow(ctx, "SELECT completed_at IS NOT NULL FROM flow.batch_count WHERE batch_id = $1", batch).Scan(&over)
+		err := e.pool.QueryRow(ctx, "SELECT completed_at IS NOT NULL FROM flow.batch_count WHERE batch_id = $1",
+			batch).Scan(&over)
 		if err != nil || over {
 			return err
 		}

@@ -48,7 +48,8 @@ func newReceiver(ctx context.Context, e *env, does answer) (*receiver, error) {
 		return nil, err
 	}
 	k := &receiver{host: listener.Addr().String()}
-	k.server = &http.Server{ReadHeaderTimeout: 10 * time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	k.server = &http.Server{ReadHeaderTimeout: 10 * time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter,
+		r *http.Request) {
 		does(w, r, k.came.Add(1))
 	})}
 	go func() { _ = k.server.Serve(listener) }()

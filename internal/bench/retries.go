@@ -9,8 +9,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// retries measures how long the retry of a batch takes to be answered: one whose records were all rejected, and one where every
-// fifth was, which lie scattered.
+// retries measures how long the retry of a batch takes to be answered: one whose records were all rejected, and one
+// where every fifth was, which lie scattered.
 func retries(ctx context.Context, e *env) ([]row, error) {
 	n := e.records
 	if n == 0 {

@@ -56,7 +56,8 @@ func runs(ctx context.Context, e *env) ([]row, error) {
 		if err != nil {
 			return nil, err
 		}
-		plain, mapped, triggers = append(plain, asIs.took), append(mapped, byMap.took), append(triggers, asIs.trigger, byMap.trigger)
+		plain, mapped, triggers = append(plain, asIs.took), append(mapped, byMap.took), append(triggers, asIs.trigger,
+			byMap.trigger)
 		plainCost, mappedCost = asIs.cost, byMap.cost
 		if d, err = s.export(ctx, asIs.batch, n); err != nil {
 			return nil, err
@@ -74,9 +75,11 @@ func runs(ctx context.Context, e *env) ([]row, error) {
 	return report1M(n, raw, plain, mapped, triggers, exports, plainCost, mappedCost, peak, river), nil
 }
 
-func report1M(n int, raw, plain, mapped, triggers, exports []time.Duration, plainCost, mappedCost cost, peak, river float64) []row {
+func report1M(n int, raw, plain, mapped, triggers, exports []time.Duration, plainCost, mappedCost cost, peak,
+	river float64) []row {
 	against := func(what string, times []time.Duration, target float64) row {
-		return row{what: what, ours: perSecond(n, median(times), "rows"), raw: "COPY " + perSecond(n, median(raw), "rows"),
+		return row{what: what, ours: perSecond(n, median(times), "rows"), raw: "COPY " + perSecond(n, median(raw),
+			"rows"),
 			ratio: median(raw).Seconds() / median(times).Seconds(), target: target}
 	}
 	each := func(what string, d time.Duration, target float64) row {
@@ -87,16 +90,19 @@ func report1M(n int, raw, plain, mapped, triggers, exports []time.Duration, plai
 	ms := median(triggers).Seconds() * 1e3
 	rate := float64(n) / median(plain).Seconds()
 	return []row{
-		{what: fmt.Sprintf("trigger of %d records", n), ours: fmt.Sprintf("%.1f ms", ms), ratio: ms, target: 30, most: true, unit: "ms"},
+		{what: fmt.Sprintf("trigger of %d records", n), ours: fmt.Sprintf("%.1f ms", ms), ratio: ms, target: 30,
+			most: true, unit: "ms"},
 		against("run, rows as they are", plain, 3),
-		{what: "run against one River job per record", ours: perSecond(n, median(plain), "rows"), raw: fmt.Sprintf("River %.0f jobs/s", river), ratio: rate / river, target: 100},
+		{what: "run against one River job per record", ours: perSecond(n, median(plain), "rows"),
+			raw: fmt.Sprintf("River %.0f jobs/s", river), ratio: rate / river, target: 100},
 		against("run, five-field template", mapped, 1.5),
 		each("Postgres time a record", plainCost.postgres, 0.3),
 		{what: "WAL a record", ours: fmt.Sprintf("%.1f B", wal), ratio: wal, target: 10, most: true, unit: "B"},
 		each("service time a record, as is", plainCost.service, 1),
 		each("service time a record, mapped", mappedCost.service, 3),
 		against("results as NDJSON", exports, 2),
-		{what: "resident memory of the service, peak", ours: fmt.Sprintf("%.0f MiB", peak), ratio: peak, target: 256, most: true, unit: "MiB"},
+		{what: "resident memory of the service, peak", ours: fmt.Sprintf("%.0f MiB", peak), ratio: peak, target: 256,
+			most: true, unit: "MiB"},
 	}
 }
 
@@ -114,7 +120,8 @@ func (s *service) runBatch(ctx context.Context, e *env, task string, bodies [][]
 	if err := u.send(ctx, "/data/record-sets/"+set.ID, 2); err != nil {
 		return nil, err
 	}
-	if err := s.call(ctx, http.MethodPost, "/data/record-sets/"+set.ID+"/seal", fmt.Appendf(nil, `{"expected_count":%d}`, n), nil); err != nil {
+	if err := s.call(ctx, http.MethodPost, "/data/record-sets/"+set.ID+"/seal",
+		fmt.Appendf(nil, `{"expected_count":%d}`, n), nil); err != nil {
 		return nil, err
 	}
 	e.settle(ctx)
@@ -126,7 +133,8 @@ func (s *service) runBatch(ctx context.Context, e *env, task string, bodies [][]
 		BatchID string `json:"batch_id"`
 	}
 	began := time.Now()
-	err = s.call(ctx, http.MethodPost, "/flows/definitions/"+def+"/trigger", fmt.Appendf(nil, `{"record_set_id":%q}`, set.ID), &started)
+	err = s.call(ctx, http.MethodPost, "/flows/definitions/"+def+"/trigger", fmt.Appendf(nil, `{"record_set_id":%q}`,
+		set.ID), &started)
 	if err != nil {
 		return nil, err
 	}
@@ -147,7 +155,8 @@ func (s *service) await(ctx context.Context, e *env, batch string, n int64) erro
 	for {
 		var status string
 		var good int64
-		err := e.pool.QueryRow(ctx, "SELECT status, accepted + completed FROM flow.batch_count WHERE batch_id = $1", batch).
+		err := e.pool.QueryRow(ctx, "SELECT status, accepted + completed FROM flow.batch_count WHERE batch_id = $1",
+			batch).
 			Scan(&status, &good)
 		if err != nil {
 			return err
@@ -171,7 +180,8 @@ func (s *service) await(ctx context.Context, e *env, batch string, n int64) erro
 
 // export reads all results of a batch as NDJSON.
 func (s *service) export(ctx context.Context, batch string, n int) (time.Duration, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+"/v1/flows/batches/"+batch+"/results?format=ndjson", nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+"/v1/flows/batches/"+batch+
+		"/results?format=ndjson", nil)
 	if err != nil {
 		return 0, err
 	}
@@ -226,6 +236,8 @@ func single(ctx context.Context, e *env) ([]row, error) {
 	}
 	rate := float64(n) / median(times).Seconds()
 	each := func(d time.Duration) int64 { return (d / time.Duration(n)).Microseconds() }
-	used := fmt.Sprintf("Postgres %d µs, service %d µs, platform %d µs each", each(median(postgres)), each(median(own)), each(median(platform)))
-	return []row{{what: "calls of one record", ours: perSecond(n, median(times), "calls"), raw: used, ratio: rate, target: 6000, unit: "calls/s"}}, nil
+	used := fmt.Sprintf("Postgres %d µs, service %d µs, platform %d µs each", each(median(postgres)), each(median(own)),
+		each(median(platform)))
+	return []row{{what: "calls of one record", ours: perSecond(n, median(times), "calls"), raw: used, ratio: rate,
+		target: 6000, unit: "calls/s"}}, nil
 }

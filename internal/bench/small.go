@@ -229,7 +229,10 @@ func (b *smallBench) burst(ctx context.Context, w *start, n int) (accepted, thro
 		}
 	}
 	began := time.Now()
-	accepted, _, err = together(len(b.lines), n, func(who, i int) error { return b.lines[who].post(heads[i], bodies[i]) })
+	accepted, _, err = together(len(b.lines), n, func(who, i int) error {
+		return b.lines[who].post(heads[i],
+			bodies[i])
+	})
 	if err != nil {
 		return 0, 0, err
 	}
@@ -290,24 +293,32 @@ func (b *smallBench) through(ctx context.Context, n int) ([]row, error) {
 		insert := b.inserts.all[len(b.inserts.all)-1]
 		spent, each := after.minus(before), time.Duration(n)
 		kept, keptOfCall := float64(grown-size)/float64(n)/1e3, float64(callsGrown-calls)/float64(n)
-		cpu := fmt.Sprintf("Postgres %s, service %s a record", (spent.postgres / each).Round(time.Microsecond), (spent.service / each).Round(time.Microsecond))
+		cpu := fmt.Sprintf("Postgres %s, service %s a record", (spent.postgres / each).Round(time.Microsecond),
+			(spent.service / each).Round(time.Microsecond))
 		rate := float64(n) / through.Seconds()
 		out = append(out,
-			row{what: w.name + " through, beside raw inserts", ours: perSecond(n, through, "records"), raw: "insert " + perSecond(n, insert, "rows"),
+			row{what: w.name + " through, beside raw inserts", ours: perSecond(n, through, "records"), raw: "insert " +
+				perSecond(n, insert, "rows"),
 				ratio: insert.Seconds() / through.Seconds(), target: w.target},
 			row{what: w.name + " through", ours: cpu, ratio: rate, target: w.least, unit: "a second"},
-			row{what: w.name + " accepted", ours: perSecond(n, accepted, "requests"), ratio: insert.Seconds() / accepted.Seconds()},
-			row{what: w.name + ", log", ours: fmt.Sprintf("%.1f kB", float64(spent.wal)/float64(n)/1e3), ratio: float64(spent.wal) / float64(n) / 1e3, target: 4, most: true, unit: "kB"},
-			row{what: w.name + ", kept", ours: fmt.Sprintf("%.1f kB", kept), ratio: kept, target: 1.5, most: true, unit: "kB"},
-			row{what: w.name + ", kept of its call", ours: fmt.Sprintf("%.0f bytes", keptOfCall), ratio: keptOfCall, unit: "bytes"},
-			row{what: w.name + ", Postgres", ours: cpu, ratio: float64((spent.postgres / each).Microseconds()) / 1e3, target: 0.3, most: true, unit: "ms"},
-			row{what: w.name + ", service", ours: cpu, ratio: float64((spent.service / each).Microseconds()) / 1e3, target: 0.2, most: true, unit: "ms"})
+			row{what: w.name + " accepted", ours: perSecond(n, accepted, "requests"),
+				ratio: insert.Seconds() / accepted.Seconds()},
+			row{what: w.name + ", log", ours: fmt.Sprintf("%.1f kB", float64(spent.wal)/float64(n)/1e3),
+				ratio: float64(spent.wal) / float64(n) / 1e3, target: 4, most: true, unit: "kB"},
+			row{what: w.name + ", kept", ours: fmt.Sprintf("%.1f kB", kept), ratio: kept, target: 1.5, most: true,
+				unit: "kB"},
+			row{what: w.name + ", kept of its call", ours: fmt.Sprintf("%.0f bytes", keptOfCall), ratio: keptOfCall,
+				unit: "bytes"},
+			row{what: w.name + ", Postgres", ours: cpu, ratio: float64((spent.postgres / each).Microseconds()) / 1e3,
+				target: 0.3, most: true, unit: "ms"},
+			row{what: w.name + ", service", ours: cpu, ratio: float64((spent.service / each).Microseconds()) / 1e3,
+				target: 0.2, most: true, unit: "ms"})
 	}
 	return out, nil
 }
 
-// size is how large the tables of the service are once they are vacuumed, all of them and the one of what calls sent and were
-// answered: what is deleted, or was written twice, is there for what comes next.
+// size is how large the tables of the service are once they are vacuumed, all of them and the one of what calls sent
+// and were answered: what is deleted, or was written twice, is there for what comes next.
 func (e *env) size(ctx context.Context) (all, exchanges int64, err error) {
 	if _, err := e.pool.Exec(ctx, "VACUUM"); err != nil {
 		return 0, 0, err
@@ -336,10 +347,13 @@ func (b *smallBench) steady(ctx context.Context, _ int) ([]row, error) {
 		}
 		what := fmt.Sprintf("webhook to its receiver at %d/s", at.rate)
 		p50, p99 := quantile(took, 0.5), quantile(took, 0.99)
-		text := fmt.Sprintf("p50 %s, p99 %s, last %s", p50.Round(10*time.Microsecond), p99.Round(10*time.Microsecond), slices.Max(took).Round(time.Millisecond))
+		text := fmt.Sprintf("p50 %s, p99 %s, last %s", p50.Round(10*time.Microsecond), p99.Round(10*time.Microsecond),
+			slices.Max(took).Round(time.Millisecond))
 		disk := fmt.Sprintf("insert p50 %s, p99 %s", ms(quantile(inserts, 0.5)), ms(quantile(inserts, 0.99)))
-		out = append(out, row{what: what + ", p50", ours: text, raw: disk, ratio: p50.Seconds() * 1e3, target: at.p50, most: at.p50 > 0, unit: "ms"},
-			row{what: what + ", p99", ours: text, raw: disk, ratio: p99.Seconds() * 1e3, target: at.p99, most: at.p99 > 0, unit: "ms"})
+		out = append(out, row{what: what + ", p50", ours: text, raw: disk, ratio: p50.Seconds() * 1e3, target: at.p50,
+			most: at.p50 > 0, unit: "ms"},
+			row{what: what + ", p99", ours: text, raw: disk, ratio: p99.Seconds() * 1e3, target: at.p99,
+				most: at.p99 > 0, unit: "ms"})
 	}
 	return out, nil
 }
@@ -347,8 +361,8 @@ func (b *smallBench) steady(ctx context.Context, _ int) ([]row, error) {
 // insertEvery is how often a raw row is inserted beside a stream.
 const insertEvery = 20 * time.Millisecond
 
-// insertBeside inserts raw rows, each with a commit of its own, until what it returns is called, which says how long each took: no
-// message can be faster than the disk, which stalls for everybody.
+// insertBeside inserts raw rows, each with a commit of its own, until what it returns is called, which says how long
+// each took: no message can be faster than the disk, which stalls for everybody.
 func (b *smallBench) insertBeside(ctx context.Context) (stop func() ([]time.Duration, error)) {
 	ended, done := make(chan struct{}), make(chan error, 1)
 	var took []time.Duration

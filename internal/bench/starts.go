@@ -31,7 +31,8 @@ func newTarget(ctx context.Context, e *env) (*target, error) {
 		return nil, err
 	}
 	t := &target{listener.Addr().String(), make(chan time.Time, 1024)}
-	server := &http.Server{ReadHeaderTimeout: 10 * time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	server := &http.Server{ReadHeaderTimeout: 10 * time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter,
+		_ *http.Request) {
 		t.came <- time.Now()
 		w.WriteHeader(http.StatusNoContent)
 	})}
@@ -49,7 +50,8 @@ func starts(ctx context.Context, e *env) ([]row, error) {
 	if err != nil {
 		return nil, err
 	}
-	def, err := s.define(ctx, fmt.Sprintf(`{"id":"h","action_id":"core__http__request","params":{"url":"http://%s/"}}`, s.target.host))
+	def, err := s.define(ctx, fmt.Sprintf(`{"id":"h","action_id":"core__http__request","params":{"url":"http://%s/"}}`,
+		s.target.host))
 	if err != nil {
 		return nil, err
 	}
@@ -61,7 +63,8 @@ func starts(ctx context.Context, e *env) ([]row, error) {
 	var ours, raw []time.Duration
 	for range startSamples {
 		began := time.Now()
-		if err := s.call(ctx, http.MethodPost, "/flows/definitions/"+def+"/trigger", []byte(`{"input_data":{}}`), nil); err != nil {
+		if err := s.call(ctx, http.MethodPost, "/flows/definitions/"+def+"/trigger", []byte(`{"input_data":{}}`),
+			nil); err != nil {
 			return nil, err
 		}
 		select {
@@ -78,9 +81,11 @@ func starts(ctx context.Context, e *env) ([]row, error) {
 	}
 	p50, p90 := quantile(ours, 0.5), quantile(ours, 0.9)
 	return []row{
-		{what: "start of one job, p50", ours: p50.Round(10 * time.Microsecond).String(), raw: "River " + median(raw).Round(10*time.Microsecond).String(),
+		{what: "start of one job, p50", ours: p50.Round(10 * time.Microsecond).String(), raw: "River " +
+			median(raw).Round(10*time.Microsecond).String(),
 			ratio: p50.Seconds() / median(raw).Seconds(), target: 1.5, most: true},
-		{what: "start of one job, p90", ours: p90.Round(10 * time.Microsecond).String(), ratio: p90.Seconds() * 1e3, target: 10, most: true, unit: "ms"},
+		{what: "start of one job, p90", ours: p90.Round(10 * time.Microsecond).String(), ratio: p90.Seconds() * 1e3,
+			target: 10, most: true, unit: "ms"},
 	}, nil
 }
 
@@ -110,7 +115,8 @@ func startRiver(ctx context.Context, e *env) (*rawRiver, func(), error) {
 	}))
 	var err error
 	r.client, err = river.NewClient(riverpgxv5.New(e.pool), &river.Config{
-		Schema: pg.RiverSchema, Workers: workers, Queues: map[string]river.QueueConfig{"bench": {MaxWorkers: 100}}, FetchCooldown: 5 * time.Millisecond,
+		Schema: pg.RiverSchema, Workers: workers, Queues: map[string]river.QueueConfig{"bench": {MaxWorkers: 100}},
+		FetchCooldown: 5 * time.Millisecond,
 	})
 	if err != nil {
 		return nil, nil, err
@@ -172,7 +178,8 @@ func warmStart(ctx context.Context, e *env) ([]row, error) {
 	}
 	defer os.RemoveAll(dir)
 	binary := filepath.Join(dir, "flowlane")
-	if out, err := exec.CommandContext(ctx, "go", "build", "-o", binary, "./cmd/flowlane").CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(ctx, "go", "build", "-o", binary,
+		"./cmd/flowlane").CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("build flowlane: %w: %s", err, out)
 	}
 	var times []time.Duration
@@ -186,7 +193,8 @@ func warmStart(ctx context.Context, e *env) ([]row, error) {
 		}
 	}
 	s := median(times).Seconds()
-	return []row{{what: "flowlane dev, warm", ours: median(times).Round(time.Millisecond).String(), ratio: s, target: 1, most: true, unit: "s"}}, nil
+	return []row{{what: "flowlane dev, warm", ours: median(times).Round(time.Millisecond).String(), ratio: s, target: 1,
+		most: true, unit: "s"}}, nil
 }
 
 // devOnce starts dev, waits for its first answer and stops it.

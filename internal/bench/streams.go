@@ -24,8 +24,8 @@ const (
 )
 
 // streams measures how long an event takes from its commit to its listener while thousands listen: first when one
-// execution at a time goes on, then when all of them end at once. The listeners share few batches, and then have a batch
-// each. The memory is that of the service.
+// execution at a time goes on, then when all of them end at once. The listeners share few batches, and then have a
+// batch each. The memory is that of the service.
 func streams(ctx context.Context, e *env) ([]row, error) {
 	s, err := e.stack(ctx)
 	if err != nil {
@@ -48,7 +48,8 @@ func streams(ctx context.Context, e *env) ([]row, error) {
 		name     string
 		perBatch int
 	}{{"on few batches", streamBatch}, {"with a batch each", 1}} {
-		rows, err := follow(ctx, &audience{env: e, service: s, definition: definition, token: token.Token, listeners: n, perBatch: shape.perBatch}, shape.name)
+		rows, err := follow(ctx, &audience{env: e, service: s, definition: definition, token: token.Token, listeners: n,
+			perBatch: shape.perBatch}, shape.name)
 		if err != nil {
 			return nil, err
 		}
@@ -85,12 +86,16 @@ func follow(ctx context.Context, a *audience, shape string) ([]row, error) {
 	}
 	what := fmt.Sprintf(", %d listeners %s", a.listeners, shape)
 	out := []row{
-		{what: "event to its listener, p50" + what, ours: ms(quantile(single, 0.5)), ratio: quantile(single, 0.5).Seconds() * 1e3, target: 150, most: true, unit: "ms"},
-		{what: "event to its listener, p99" + what, ours: ms(quantile(single, 0.99)), ratio: quantile(single, 0.99).Seconds() * 1e3, target: 250, most: true, unit: "ms"},
-		{what: "events of all at once, p99" + what, ours: ms(quantile(all, 0.99)), raw: "p50 " + ms(quantile(all, 0.5)), ratio: quantile(all, 0.99).Seconds() * 1e3, target: 3000, most: true, unit: "ms"},
+		{what: "event to its listener, p50" + what, ours: ms(quantile(single, 0.5)), ratio: quantile(single,
+			0.5).Seconds() * 1e3, target: 150, most: true, unit: "ms"},
+		{what: "event to its listener, p99" + what, ours: ms(quantile(single, 0.99)), ratio: quantile(single,
+			0.99).Seconds() * 1e3, target: 250, most: true, unit: "ms"},
+		{what: "events of all at once, p99" + what, ours: ms(quantile(all, 0.99)), raw: "p50 " + ms(quantile(all, 0.5)),
+			ratio: quantile(all, 0.99).Seconds() * 1e3, target: 3000, most: true, unit: "ms"},
 	}
 	if a.perBatch > 1 { // the memory of the first is there for those who come later
-		out = append(out, row{what: "memory per listener", ours: fmt.Sprintf("%.0f MiB for all", after-before), raw: "opened in " + opening.Round(100*time.Millisecond).String(),
+		out = append(out, row{what: "memory per listener", ours: fmt.Sprintf("%.0f MiB for all", after-before),
+			raw:   "opened in " + opening.Round(100*time.Millisecond).String(),
 			ratio: (after - before) * 1024 / float64(a.listeners), target: 64, most: true, unit: "KiB"})
 	}
 	return out, nil
@@ -146,7 +151,8 @@ func atOnce(n int, do func(i int) error) error {
 }
 
 func (a *audience) trigger(ctx context.Context, in time.Duration, records int) (batch string, err error) {
-	body := fmt.Appendf(nil, `{"scheduled_at":%q,"records":[{}%s]}`, time.Now().Add(in).UTC().Format(time.RFC3339Nano), strings.Repeat(",{}", records-1))
+	body := fmt.Appendf(nil, `{"scheduled_at":%q,"records":[{}%s]}`, time.Now().Add(in).UTC().Format(time.RFC3339Nano),
+		strings.Repeat(",{}", records-1))
 	var out struct {
 		BatchID string `json:"batch_id"`
 	}
@@ -156,7 +162,8 @@ func (a *audience) trigger(ctx context.Context, in time.Duration, records int) (
 
 // listen opens a stream, and reports how old its events are when they come, until it ends.
 func (a *audience) listen(ctx context.Context, execution string) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, a.service.url+"/v1/flows/executions/"+execution+"/stream?token="+a.token, nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, a.service.url+"/v1/flows/executions/"+execution+
+		"/stream?token="+a.token, nil)
 	if err != nil {
 		return err
 	}

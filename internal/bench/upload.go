@@ -44,7 +44,8 @@ func upload(ctx context.Context, e *env) ([]row, error) {
 		}
 	}
 	line := func(what string, times []time.Duration, target float64) row {
-		return row{what: what, ours: perSecond(n, median(times), "rows"), raw: "COPY " + perSecond(n, median(raw), "rows"),
+		return row{what: what, ours: perSecond(n, median(times), "rows"), raw: "COPY " + perSecond(n, median(raw),
+			"rows"),
 			ratio: median(raw).Seconds() / median(times).Seconds(), target: target}
 	}
 	return []row{line("chunk upload, 1 sender", one, 1), line("chunk upload, 2 senders", two, 1.5)}, nil

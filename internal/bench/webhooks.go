@@ -37,12 +37,12 @@ const (
 	insertRaw = "INSERT INTO raw_message (body) VALUES ($1)"
 )
 
-// webhooks measures how long a signed message takes over HTTP to its 202, and how many there are a second, next to raw inserts of
-// one row with the same body, each with a commit of its own: over a pool as pgx opens it, of four connections or one for each
-// processor, and over as many connections as there are senders. The service starts no flows meanwhile. What
-// senders do is left out as far as it can be: messages are signed before the clock starts, and the client does little else than
-// write and read, on one processor at most. Last comes how long a message takes while batches of a million records run; those
-// messages do start flows.
+// webhooks measures how long a signed message takes over HTTP to its 202, and how many there are a second, next to raw
+// inserts of one row with the same body, each with a commit of its own: over a pool as pgx opens it, of four
+// connections or one for each processor, and over as many connections as there are senders. The service starts no flows
+// meanwhile. What senders do is left out as far as it can be: messages are signed before the clock starts, and the
+// client does little else than write and read, on one processor at most. Last comes how long a message takes while
+// batches of a million records run; those messages do start flows.
 func webhooks(ctx context.Context, e *env) ([]row, error) {
 	own, err := e.apart(ctx)
 	if err != nil {
@@ -64,7 +64,8 @@ func webhooks(ctx context.Context, e *env) ([]row, error) {
 	for _, c := range []struct {
 		senders, size, messages int
 		target                  float64
-	}{{32, 1 << 10, webhookMessages, 1}, {256, 1 << 10, webhookMessages, 1.4}, {32, 100 << 10, webhookMessages / 10, 1}} {
+	}{{32, 1 << 10, webhookMessages, 1}, {256, 1 << 10, webhookMessages, 1.4}, {32, 100 << 10, webhookMessages / 10,
+		1}} {
 		if e.records > 0 {
 			c.messages = e.records
 		}
@@ -162,15 +163,20 @@ func (h *hook) measure(ctx context.Context, e *env, senders, size, messages int,
 			}
 		}
 		err := onOne(func() error {
-			return ours.add(ctx, e, h.s, senders, messages, func(who, i int) error { return lines[who].post(heads[i], body) })
+			return ours.add(ctx, e, h.s, senders, messages, func(who, i int) error {
+				return lines[who].post(heads[i],
+					body)
+			})
 		})
 		if err != nil {
 			return nil, err
 		}
 	}
-	what, rate := fmt.Sprintf("webhook, %d senders, %d KiB", senders, size>>10), perSecond(messages, median(ours.all), "messages")+ours.each()
+	what, rate := fmt.Sprintf("webhook, %d senders, %d KiB", senders, size>>10), perSecond(messages, median(ours.all),
+		"messages")+ours.each()
 	ratio := func(r *inserts) float64 { return median(r.all).Seconds() / median(ours.all).Seconds() }
-	rows := []row{{what: what + ", acknowledged", ours: rate, raw: few.text(messages), ratio: ratio(few), target: target},
+	rows := []row{{what: what + ", acknowledged", ours: rate, raw: few.text(messages), ratio: ratio(few),
+		target: target},
 		{what: what + ", next to as many inserts at once", ours: rate, raw: many.text(messages), ratio: ratio(many)}}
 	if senders == 32 {
 		rows = append(rows, latency(what+", p99 to its 202", ours.took, 25))
@@ -178,7 +184,8 @@ func (h *hook) measure(ctx context.Context, e *env, senders, size, messages int,
 	return rows, nil
 }
 
-// onOne has the senders share a processor: in life they are on other machines, and do not wake each other's threads here.
+// onOne has the senders share a processor: in life they are on other machines, and do not wake each other's threads
+// here.
 func onOne(do func() error) error {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	return do()
@@ -205,7 +212,8 @@ func (s *spells) add(ctx context.Context, e *env, from *service, many, n int, do
 		return err
 	}
 	spent := after.minus(before)
-	s.cost.service, s.cost.postgres, s.cost.wal = s.cost.service+spent.service, s.cost.postgres+spent.postgres, s.cost.wal+spent.wal
+	s.cost.service, s.cost.postgres, s.cost.wal = s.cost.service+spent.service, s.cost.postgres+spent.postgres,
+		s.cost.wal+spent.wal
 	s.all, s.took = append(s.all, all), append(s.took, took...)
 	return nil
 }
@@ -217,16 +225,19 @@ func (s *spells) each() string {
 	if one := (s.cost.service / n).Round(time.Microsecond); one > 0 { // raw inserts take none
 		service = fmt.Sprintf("service %s, ", one)
 	}
-	return fmt.Sprintf(" (%sPostgres %s, WAL %.1f kB each)", service, (s.cost.postgres / n).Round(time.Microsecond), float64(s.cost.wal)/float64(n)/1e3)
+	return fmt.Sprintf(" (%sPostgres %s, WAL %.1f kB each)", service, (s.cost.postgres / n).Round(time.Microsecond),
+		float64(s.cost.wal)/float64(n)/1e3)
 }
 
 func latency(what string, times []time.Duration, target float64) row {
 	p50, p99 := quantile(times, 0.5), quantile(times, 0.99)
-	return row{what: what, ours: fmt.Sprintf("p50 %s, p99 %s", p50.Round(10*time.Microsecond), p99.Round(10*time.Microsecond)),
+	return row{what: what, ours: fmt.Sprintf("p50 %s, p99 %s", p50.Round(10*time.Microsecond),
+		p99.Round(10*time.Microsecond)),
 		ratio: p99.Seconds() * 1e3, target: target, most: true, unit: "ms"}
 }
 
-// meanwhile measures messages that come while batches run, one after the other, next to raw inserts of one row at the same time.
+// meanwhile measures messages that come while batches run, one after the other, next to raw inserts of one row at the
+// same time.
 func (h *hook) meanwhile(ctx context.Context, e *env) (row, error) {
 	n := e.records
 	if n == 0 {
@@ -244,7 +255,8 @@ func (h *hook) meanwhile(ctx context.Context, e *env) (row, error) {
 	for i := range (e.repeats + 1) / 2 {
 		done := make(chan error, 1)
 		go func() {
-			_, err := h.s.runBatch(ctx, e, fmt.Sprintf(uploadTask, fmt.Sprintf("meanwhile%d", i), fiveFields), bodies, n)
+			_, err := h.s.runBatch(ctx, e, fmt.Sprintf(uploadTask, fmt.Sprintf("meanwhile%d", i), fiveFields), bodies,
+				n)
 			done <- err
 		}()
 		took, inserted, err := h.paced(ctx, e, lines, body, done)
@@ -253,14 +265,17 @@ func (h *hook) meanwhile(ctx context.Context, e *env) (row, error) {
 		}
 		times, theirs = append(times, took...), append(theirs, inserted...)
 	}
-	out := latency(fmt.Sprintf("webhook, %d/s while %d records run, p99 of %d to 202", meanwhileRate, n, len(times)), times, 50)
-	out.raw = fmt.Sprintf("insert p50 %s, p99 %s", quantile(theirs, 0.5).Round(10*time.Microsecond), quantile(theirs, 0.99).Round(10*time.Microsecond))
+	out := latency(fmt.Sprintf("webhook, %d/s while %d records run, p99 of %d to 202", meanwhileRate, n, len(times)),
+		times, 50)
+	out.raw = fmt.Sprintf("insert p50 %s, p99 %s", quantile(theirs, 0.5).Round(10*time.Microsecond),
+		quantile(theirs, 0.99).Round(10*time.Microsecond))
 	return out, nil
 }
 
-// paced has messages sent until done, evenly, whatever the answers take, and returns how long those took that came while a large batch
-// ran, and how long raw inserts took meanwhile, of which there is one for every ten messages.
-func (h *hook) paced(ctx context.Context, e *env, lines lines, body []byte, done chan error) (took, inserted []time.Duration, err error) {
+// paced has messages sent until done, evenly, whatever the answers take, and returns how long those took that came
+// while a large batch ran, and how long raw inserts took meanwhile, of which there is one for every ten messages.
+func (h *hook) paced(ctx context.Context, e *env, lines lines, body []byte,
+	done chan error) (took, inserted []time.Duration, err error) {
 	sent := newTurns(len(lines), func(who int) error {
 		head, err := h.head(body)
 		if err != nil {
@@ -300,7 +315,8 @@ func (h *hook) paced(ctx context.Context, e *env, lines lines, body []byte, done
 	return took, inserted, errors.Join(err, errSent, errRaw)
 }
 
-// turns are things done at given times by several at once; each takes from its time on, also where it has to wait for somebody.
+// turns are things done at given times by several at once; each takes from its time on, also where it has to wait for
+// somebody.
 type turns struct {
 	at    chan time.Time
 	group sync.WaitGroup

@@ -144,7 +144,8 @@ func (c *Cache) fetch(ctx context.Context, spans []Span, had map[block][]byte) e
 	for i := 0; i < len(spans); {
 		run := spans[i]
 		first, end := run.Off/blockBytes, (run.Off+run.Len+blockBytes-1)/blockBytes
-		for i++; i < len(spans) && spans[i].Key == run.Key && spans[i].Off/blockBytes >= first && spans[i].Off/blockBytes <= end; i++ {
+		for i++; i < len(spans) && spans[i].Key == run.Key && spans[i].Off/blockBytes >= first &&
+			spans[i].Off/blockBytes <= end; i++ {
 			end = max(end, (spans[i].Off+spans[i].Len+blockBytes-1)/blockBytes)
 		}
 		for first < end && had[block{run.Key, first}] != nil {

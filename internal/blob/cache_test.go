@@ -68,7 +68,8 @@ func TestCache(t *testing.T) {
 			require.Equal(t, body[s.Off:s.Off+s.Len], got[i], s)
 		}
 	}
-	read(blob.Span{Key: "a", Off: 10, Len: 20}, blob.Span{Key: "a", Off: 256<<10 - 5, Len: 10}, blob.Span{Key: "a", Off: 300 << 10, Len: 1 << 10})
+	read(blob.Span{Key: "a", Off: 10, Len: 20}, blob.Span{Key: "a", Off: 256<<10 - 5, Len: 10},
+		blob.Span{Key: "a", Off: 300 << 10, Len: 1 << 10})
 	assert.Equal(t, []string{"a 0+512"}, m.took(), "neighbours in one request")
 	read(blob.Span{Key: "a", Off: 100 << 10, Len: 300 << 10})
 	assert.Empty(t, m.took(), "they are kept")

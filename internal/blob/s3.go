@@ -94,10 +94,12 @@ func Open(address string) (Store, error) {
 // environment reads the keys anew for each request that signs: a process that is given others need not be started
 // again.
 func environment(context.Context) (aws.Credentials, error) {
-	c := aws.Credentials{AccessKeyID: os.Getenv("AWS_ACCESS_KEY_ID"), SecretAccessKey: os.Getenv("AWS_SECRET_ACCESS_KEY"),
-		SessionToken: os.Getenv("AWS_SESSION_TOKEN"), Source: "environment"}
+	c := aws.Credentials{AccessKeyID: os.Getenv("AWS_ACCESS_KEY_ID"),
+		SecretAccessKey: os.Getenv("AWS_SECRET_ACCESS_KEY"),
+		SessionToken:    os.Getenv("AWS_SESSION_TOKEN"), Source: "environment"}
 	if c.AccessKeyID == "" || c.SecretAccessKey == "" {
-		return aws.Credentials{}, errors.New("the store of large bodies has no keys: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY")
+		return aws.Credentials{}, errors.New(
+			"the store of large bodies has no keys: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY")
 	}
 	return c, nil
 }
@@ -106,7 +108,8 @@ func client() *http.Client {
 	return &http.Client{Transport: &http.Transport{
 		Proxy:       http.ProxyFromEnvironment,
 		DialContext: (&net.Dialer{Timeout: dialTimeout}).DialContext, TLSHandshakeTimeout: dialTimeout,
-		ResponseHeaderTimeout: answerTimeout, MaxIdleConnsPerHost: 2 * together, IdleConnTimeout: time.Minute, ForceAttemptHTTP2: true,
+		ResponseHeaderTimeout: answerTimeout, MaxIdleConnsPerHost: 2 * together, IdleConnTimeout: time.Minute,
+		ForceAttemptHTTP2: true,
 	}}
 }
 

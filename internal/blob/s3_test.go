@@ -44,7 +44,8 @@ func TestS3(t *testing.T) {
 		require.NoError(t, s.Put(ctx, fmt.Sprintf("x/%d", i), body))
 	}
 	require.NoError(t, s.Put(ctx, "y", nil))
-	for _, at := range [][2]int64{{0, 1}, {5, 17}, {999_990, 10}, {999_995, 100}, {0, 1_000_000}, {1_000_000, 5}, {2_000_000, 1}} {
+	for _, at := range [][2]int64{{0, 1}, {5, 17}, {999_990, 10}, {999_995, 100}, {0, 1_000_000}, {1_000_000, 5},
+		{2_000_000, 1}} {
 		got, err := s.Get(ctx, "x/3", at[0], at[1])
 		require.NoError(t, err, at)
 		assert.Equal(t, string(body[min(at[0], 1_000_000):min(at[0]+at[1], 1_000_000)]), string(got), at)
@@ -66,14 +67,18 @@ func TestS3(t *testing.T) {
 // TestS3_Unavailable: whatever is wrong with a store is one fault; who gave up is told that.
 func TestS3_Unavailable(t *testing.T) {
 	t.Parallel()
-	broken := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) }))
+	broken := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter,
+		_ *http.Request) {
+		w.WriteHeader(http.StatusForbidden)
+	}))
 	t.Cleanup(broken.Close)
 	for name, s := range map[string]blob.Store{
 		"refuses":   open(t, "s3://stock?path_style=true&endpoint="+broken.URL),
 		"is not up": open(t, "s3://stock?path_style=true&endpoint=http://127.0.0.1:1"),
 	} {
 		_, err := s.Get(t.Context(), "x", 0, 1)
-		for _, err := range []error{err, s.Put(t.Context(), "x", []byte("y")), s.Delete(t.Context(), "x"), blob.Probe(t.Context(), s)} {
+		for _, err := range []error{err, s.Put(t.Context(), "x", []byte("y")), s.Delete(t.Context(), "x"),
+			blob.Probe(t.Context(), s)} {
 			assert.True(t, blob.IsUnavailable(err), "%s: %v", name, err)
 		}
 		gone, cancel := context.WithCancel(t.Context())

@@ -16,7 +16,8 @@ type Account struct {
 	Whoami Probe `yaml:"whoami"`
 	// Counters asks for the provider's own counters; nil where it has none.
 	Counters *Counters `yaml:"counters"`
-	// ClockSkewSeconds is how far the provider's clock may stand from ours: a call counts in every window that it may touch.
+	// ClockSkewSeconds is how far the provider's clock may stand from ours: a call counts in every window that it may
+	// touch.
 	ClockSkewSeconds int `yaml:"clock_skew_seconds"`
 }
 
@@ -25,7 +26,8 @@ type Question struct {
 	Path string `yaml:"path"`
 	// Action is called without parameters. What its answer proves, the action itself says.
 	Action string `yaml:"action"`
-	// Spends is the bucket that the platform counts the question in; empty for none. An action says so by its own buckets.
+	// Spends is the bucket that the platform counts the question in; empty for none. An action says so by its own
+	// buckets.
 	Spends string `yaml:"spends"`
 
 	action *Action
@@ -62,16 +64,16 @@ type Counters struct {
 	Question `yaml:",inline"`
 	// AsOf names the field with the time at which the counters were read.
 	AsOf string `yaml:"as_of"`
-	// Items names the counters, an array or an object of them by their names; in each, Bucket, WindowSeconds, Limit and Value
-	// name the fields.
+	// Items names the counters, an array or an object of them by their names; in each, Bucket, WindowSeconds, Limit and
+	// Value name the fields.
 	Items string `yaml:"items"`
-	// Within names an array in each element of Items whose elements are the counters. They have the fields of the element around
-	// them, too.
+	// Within names an array in each element of Items whose elements are the counters. They have the fields of the
+	// element around them, too.
 	Within string `yaml:"within"`
 	// Bucket names the field with the name of a counter; empty where Items is an object.
 	Bucket string `yaml:"bucket"`
-	// Names are buckets by the names that the provider has for them; counters of other names are passed over. Without it the
-	// names are the same.
+	// Names are buckets by the names that the provider has for them; counters of other names are passed over. Without
+	// it the names are the same.
 	Names map[string]string `yaml:"names"`
 	// WindowSeconds names the field with the window's length; Window is that of all counters instead.
 	WindowSeconds string `yaml:"window_seconds"`
@@ -80,8 +82,8 @@ type Counters struct {
 	// Value names the field with what is spent; Remaining, with what is left of the limit, stands instead.
 	Value     string `yaml:"value"`
 	Remaining string `yaml:"remaining"`
-	// Partial says that the counters count the calls of the user alone who asks: a reading raises what the account has spent, and
-	// proves nothing of what others of its users have.
+	// Partial says that the counters count the calls of the user alone who asks: a reading raises what the account has
+	// spent, and proves nothing of what others of its users have.
 	Partial bool `yaml:"partial"`
 	// LagSeconds is how old the counters may be.
 	LagSeconds int `yaml:"lag_seconds"`
@@ -98,7 +100,8 @@ func (ch *checker) account(a *Account) {
 	ch.within(at, "clock_skew_seconds", a.ClockSkewSeconds, 0, 60)
 	w := at.to("whoami")
 	ch.field(w, "account_number", a.Whoami.AccountNumber, a.Whoami.AccountLabel == "")
-	if label := a.Whoami.AccountLabel; label != "" && (a.Whoami.AccountNumber != "" || ch.p.Labels[label] == nil || ch.p.Labels[label].Token != "") {
+	if label := a.Whoami.AccountLabel; label != "" && (a.Whoami.AccountNumber != "" || ch.p.Labels[label] == nil ||
+		ch.p.Labels[label].Token != "") {
 		ch.fail(w.to("account_label"), "account_label is %q; it must be a label of the platform that the credential fills, and stands instead of account_number", label)
 	}
 	ch.field(w, "account_name", a.Whoami.AccountName, false)
@@ -116,7 +119,8 @@ func (ch *checker) zone(at path, field, name string) {
 
 func (ch *checker) counters(n *Counters, at path) {
 	for _, f := range [][2]string{
-		{"as_of", n.AsOf}, {"items", n.Items}, {"within", n.Within}, {"bucket", n.Bucket}, {"window_seconds", n.WindowSeconds},
+		{"as_of", n.AsOf}, {"items", n.Items}, {"within", n.Within}, {"bucket", n.Bucket},
+		{"window_seconds", n.WindowSeconds},
 		{"limit", n.Limit}, {"value", n.Value}, {"remaining", n.Remaining},
 	} {
 		ch.field(at, f[0], f[1], false)
@@ -130,7 +134,8 @@ func (ch *checker) counters(n *Counters, at path) {
 		}
 	}
 	if (n.WindowSeconds == "") == (n.Window == 0) {
-		ch.fail(at.to("window_seconds"), "counters need either window_seconds, the field with the length of their window, or window, the length")
+		ch.fail(at.to("window_seconds"),
+			"counters need either window_seconds, the field with the length of their window, or window, the length")
 	}
 	if n.Window != 0 {
 		ch.within(at, "window", n.Window, 1, day)

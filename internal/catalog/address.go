@@ -9,16 +9,17 @@ import (
 	"strings"
 )
 
-// Label fills the place {name} in the base URLs of its platform. The base URL is the pattern that all addresses keep to: a label
-// is a part of the host between dots, or one segment of the path, and nothing that it holds leads out of these.
+// Label fills the place {name} in the base URLs of its platform. The base URL is the pattern that all addresses keep
+// to: a label is a part of the host between dots, or one segment of the path, and nothing that it holds leads out of
+// these.
 type Label struct {
-	// One of Field, Setting and Token says where its text stands: in a field of the credential, in a setting of the credential
-	// (aws_region), or in a field of the answer with the access token.
+	// One of Field, Setting and Token says where its text stands: in a field of the credential, in a setting of the
+	// credential (aws_region), or in a field of the answer with the access token.
 	Field   string `yaml:"field"`
 	Setting string `yaml:"setting"`
 	Token   string `yaml:"token"`
-	// Match is a regular expression that the whole text must match; its one group is the value, which may then hold dots.
-	// Without it the text itself is the value.
+	// Match is a regular expression that the whole text must match; its one group is the value, which may then hold
+	// dots. Without it the text itself is the value.
 	Match string `yaml:"match"`
 	// Values are all that the value may be; empty for any.
 	Values []string `yaml:"values"`
@@ -28,8 +29,8 @@ type Label struct {
 	match *regexp.Regexp
 }
 
-// Known are the texts that labels are filled from, by the names of their sources. A map that is nil is not known yet: its labels
-// become Open.
+// Known are the texts that labels are filled from, by the names of their sources. A map that is nil is not known yet:
+// its labels become Open.
 type Known struct{ Fields, Settings, Token map[string]string }
 
 // Open stands in an address for a label that is not known yet. No host can be called so.
@@ -52,8 +53,8 @@ var (
 // Address is the base URL with its labels filled. The error is a *LabelError.
 func (s *Service) Address(known Known) (string, error) { return s.Located(s.BaseURL, known) }
 
-// Located is an address of the platform with its labels filled: nothing that they hold leads out of its pattern. The error is a
-// *LabelError.
+// Located is an address of the platform with its labels filled: nothing that they hold leads out of its pattern. The
+// error is a *LabelError.
 func (s *Service) Located(pattern string, known Known) (string, error) {
 	if !strings.Contains(pattern, "{") {
 		return pattern, nil
@@ -96,7 +97,8 @@ func splitBase(base string) (host, path string) {
 	return scheme + "://" + name, path
 }
 
-func (s *Service) fill(name, of string, l *Label, known Known, clean func(*Label, string) (string, bool)) (string, error) {
+func (s *Service) fill(name, of string, l *Label, known Known,
+	clean func(*Label, string) (string, bool)) (string, error) {
 	source, from := l.source(known)
 	if from == nil {
 		return Open, nil
@@ -235,12 +237,14 @@ func (ch *checker) pattern(s *Service, address string, at path, key string, toke
 			ch.fail(at.to(key), "%s: %s is known once there is a token, and can stand in the host alone", key, m)
 		}
 		if inHost && len(l.Values) == 0 && (!strings.HasPrefix(behind, ".") || strings.Count(behind, ".") < 2) {
-			ch.fail(at.to(key), "%s: behind %s must stand the domain that all addresses share, or list its values", key, m)
+			ch.fail(at.to(key), "%s: behind %s must stand the domain that all addresses share, or list its values", key,
+				m)
 		}
 	}
 }
 
-// places checks that the labels in a text are there, and returns their places. token: those that a token's answer fills may be.
+// places checks that the labels in a text are there, and returns their places. token: those that a token's answer fills
+// may be.
 func (ch *checker) places(s *Service, text string, at path, key string, token bool) (places []string) {
 	for _, m := range labelPlace.FindAllStringSubmatch(text, -1) {
 		l, declared := ch.p.Labels[m[1]]
@@ -268,7 +272,9 @@ func (ch *checker) origins(call *Call, at path) {
 	}
 	for i, pattern := range call.Origins {
 		if !originPattern.MatchString(pattern) {
-			ch.fail(at.to("origins", i), "%q is no origin such as https://files.example.com, or https://*.example.com for all hosts below", pattern)
+			ch.fail(at.to("origins", i),
+				"%q is no origin such as https://files.example.com, or https://*.example.com for all hosts below",
+				pattern)
 		}
 	}
 }

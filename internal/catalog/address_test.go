@@ -13,7 +13,8 @@ import (
 func labelled(base, labels string) map[string]string {
 	text := strings.Replace(good, "https://api.shop.example/v2/", base, 1)
 	text = strings.Replace(text, "services:\n", "labels:\n"+labels+"\nservices:\n", 1)
-	return map[string]string{"shop.yaml": strings.Replace(text, "    actions:", "      - {name: shop, label: Shop, type: string, required: true, secret: false}\n    actions:", 1)}
+	return map[string]string{"shop.yaml": strings.Replace(text, "    actions:",
+		"      - {name: shop, label: Shop, type: string, required: true, secret: false}\n    actions:", 1)}
 }
 
 // TestService_Address: whatever fills a label, the address keeps to the pattern.
@@ -26,8 +27,10 @@ func TestService_Address(t *testing.T) {
 	}
 	shop := load("https://{shop}.shop.example/v2/{shop}", "  shop: {field: shop}")
 	dc := load("https://{dc}.api.shop.example/3.0", `  dc: {field: api_key, match: '.*-([a-z]+[0-9]+)'}`)
-	instance := load("https://{instance}.my.shop.example", `  instance: {token: instance_url, match: 'https://(.+)\.my\.shop\.example/?'}`)
-	region := load("https://api.{region}", "  region: {field: shop, values: [eu.shop.example, shop.example], default: shop.example}")
+	instance := load("https://{instance}.my.shop.example",
+		`  instance: {token: instance_url, match: 'https://(.+)\.my\.shop\.example/?'}`)
+	region := load("https://api.{region}",
+		"  region: {field: shop, values: [eu.shop.example, shop.example], default: shop.example}")
 	field := func(name, value string) Known { return Known{Fields: map[string]string{name: value}} }
 	token := func(value string) Known {
 		return Known{Fields: map[string]string{}, Token: map[string]string{"instance_url": value}}
@@ -77,21 +80,25 @@ func TestService_Address(t *testing.T) {
 func TestLoad_LabelMistakes(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct{ base, labels, want string }{
-		"unknown":       {"https://{shop}.shop.example", "  dc: {field: shop}", `the platform has no label "shop"`},
-		"no source":     {"https://{shop}.shop.example", "  shop: {default: a}", "one of field, setting and token"},
-		"two sources":   {"https://{shop}.shop.example", "  shop: {field: shop, token: a}", "one of field, setting and token"},
-		"no field":      {"https://{shop}.shop.example", "  shop: {field: shops}", `no service has the credential field "shops"`},
-		"setting":       {"https://{shop}.shop.example", "  shop: {setting: audience}", `setting is "audience"`},
-		"secret":        {"https://{shop}.shop.example", "  shop: {field: api_key}", "its value is no secret"},
-		"no group":      {"https://{shop}.shop.example", "  shop: {field: shop, match: 'a+'}", "with one group"},
-		"broken":        {"https://{shop}.shop.example", "  shop: {field: shop, match: '('}", "with one group"},
-		"any host":      {"https://{shop}", "  shop: {field: shop}", "the domain that all addresses share"},
-		"any domain":    {"https://{shop}.example", "  shop: {field: shop}", "the domain that all addresses share"},
-		"domain's part": {"https://{shop}shop.example.org", "  shop: {field: shop}", "the domain that all addresses share"},
+		"unknown":   {"https://{shop}.shop.example", "  dc: {field: shop}", `the platform has no label "shop"`},
+		"no source": {"https://{shop}.shop.example", "  shop: {default: a}", "one of field, setting and token"},
+		"two sources": {"https://{shop}.shop.example", "  shop: {field: shop, token: a}",
+			"one of field, setting and token"},
+		"no field": {"https://{shop}.shop.example", "  shop: {field: shops}",
+			`no service has the credential field "shops"`},
+		"setting":    {"https://{shop}.shop.example", "  shop: {setting: audience}", `setting is "audience"`},
+		"secret":     {"https://{shop}.shop.example", "  shop: {field: api_key}", "its value is no secret"},
+		"no group":   {"https://{shop}.shop.example", "  shop: {field: shop, match: 'a+'}", "with one group"},
+		"broken":     {"https://{shop}.shop.example", "  shop: {field: shop, match: '('}", "with one group"},
+		"any host":   {"https://{shop}", "  shop: {field: shop}", "the domain that all addresses share"},
+		"any domain": {"https://{shop}.example", "  shop: {field: shop}", "the domain that all addresses share"},
+		"domain's part": {"https://{shop}shop.example.org", "  shop: {field: shop}",
+			"the domain that all addresses share"},
 		"token in path": {"https://a.shop.example/{t}", "  t: {token: t}", "can stand in the host alone"},
 		"open token":    {"https://a.shop.example\n    other_auth: [{auth_method: oauth2, token_url: 'https://{shop}/t'}]", "  shop: {field: shop}", "token_url: behind {shop} must stand the domain"},
 		"early token":   {"https://a.shop.example\n    other_auth: [{auth_method: oauth2, token_url: 'https://{t}.shop.example/t'}]", "  t: {token: t}", "token_url: {t} is known only once there is a token"},
-		"early header":  {"https://a.shop.example\n    headers: {x: '{t}'}", "  t: {token: t}", "headers: {t} is known only once there is a token"},
+		"early header": {"https://a.shop.example\n    headers: {x: '{t}'}", "  t: {token: t}",
+			"headers: {t} is known only once there is a token"},
 		"consent query": {"https://a.shop.example\n    other_auth: [{auth_method: oauth2, authorize_url: 'https://a.example/t?x={shop}'}]", "  shop: {field: shop}", "no label can stand in its query"},
 		"empty":         {"https://{shop}.shop.example", "  shop:", `label "shop" must be a slug with a source`},
 	} {
@@ -102,18 +109,22 @@ func TestLoad_LabelMistakes(t *testing.T) {
 	}
 }
 
-// TestLoad_Shipped: platforms that give each customer an address keep calls and tokens within it; an operator's base URL has both.
+// TestLoad_Shipped: platforms that give each customer an address keep calls and tokens within it; an operator's base
+// URL has both.
 func TestLoad_Shipped(t *testing.T) {
 	t.Parallel()
 	shipped, err := Load(Options{})
 	require.NoError(t, err)
-	moved, err := Load(Options{BaseURLs: map[string]string{"salesforce": "http://127.0.0.1:1/x", "genesys": "http://127.0.0.1:2"}})
+	moved, err := Load(Options{BaseURLs: map[string]string{"salesforce": "http://127.0.0.1:1/x",
+		"genesys": "http://127.0.0.1:2"}})
 	require.NoError(t, err)
 	for _, tc := range []struct{ platform, field, value, address, token string }{
-		{"salesforce", "my_domain", "acme--uat.sandbox", "https://acme--uat.sandbox.my.salesforce.com", "https://acme--uat.sandbox.my.salesforce.com/services/oauth2/token"},
+		{"salesforce", "my_domain", "acme--uat.sandbox", "https://acme--uat.sandbox.my.salesforce.com",
+			"https://acme--uat.sandbox.my.salesforce.com/services/oauth2/token"},
 		{"salesforce", "my_domain", "evil.example#", "", ""},
 		{"salesforce", "my_domain", "acme.lightning", "", ""},
-		{"genesys", "region", "mypurecloud.de", "https://api.mypurecloud.de", "https://login.mypurecloud.de/oauth/token"},
+		{"genesys", "region", "mypurecloud.de", "https://api.mypurecloud.de",
+			"https://login.mypurecloud.de/oauth/token"},
 		{"genesys", "region", "evil.example", "", ""},
 	} {
 		s, known := shipped.Services(tc.platform)[0], Known{Fields: map[string]string{tc.field: tc.value}}
@@ -137,17 +148,21 @@ func TestCall_MayReach(t *testing.T) {
 	t.Parallel()
 	call := Call{Origins: []string{"https://*.files.example.com", "https://one.example.org:8443"}}
 	for address, want := range map[string]bool{
-		"https://a.files.example.com/x?sig=1": true, "https://A.b.files.example.com": true, "https://one.example.org:8443/": true,
-		"https://files.example.com": false, "https://.files.example.com": false, "http://a.files.example.com": false,
-		"https://a.files.example.com:444": false, "https://a.files.example.com.evil.net": false, "https://evilfiles.example.com": false,
-		"https://one.example.org": false, "https://evil.net/.files.example.com": false,
+		"https://a.files.example.com/x?sig=1": true, "https://A.b.files.example.com": true,
+		"https://one.example.org:8443/": true,
+		"https://files.example.com":     false, "https://.files.example.com": false,
+		"http://a.files.example.com":      false,
+		"https://a.files.example.com:444": false, "https://a.files.example.com.evil.net": false,
+		"https://evilfiles.example.com": false,
+		"https://one.example.org":       false, "https://evil.net/.files.example.com": false,
 	} {
 		u, err := url.Parse(address)
 		require.NoError(t, err)
 		assert.Equal(t, want, call.MayReach(u), address)
 	}
 	for pattern, want := range map[string]bool{
-		"https://*.s3.amazonaws.com": true, "https://a.example": true, "https://*.com": false, "https://*": false, "https://a.example/x": false, "a.example": false,
+		"https://*.s3.amazonaws.com": true, "https://a.example": true, "https://*.com": false, "https://*": false,
+		"https://a.example/x": false, "a.example": false,
 	} {
 		assert.Equal(t, want, originPattern.MatchString(pattern), pattern)
 	}

@@ -17,8 +17,8 @@ type Auth struct {
 
 // SignIn says how a service wants what a method sends, where the method leaves that open.
 type SignIn struct {
-	// One of Header, Query and Cookie carries the key of api_key, in the header behind Scheme and a space; none where each
-	// credential says it.
+	// One of Header, Query and Cookie carries the key of api_key, in the header behind Scheme and a space; none where
+	// each credential says it.
 	Header string `yaml:"header"`
 	Scheme string `yaml:"scheme"`
 	Query  string `yaml:"query"`
@@ -27,17 +27,18 @@ type SignIn struct {
 	// "{email}/token". Both are empty where fields of these names are sent.
 	Username string `yaml:"username"`
 	Password string `yaml:"password"`
-	// Grant, TokenURL, AuthorizeURL, Scopes and Audience are those of oauth2; what is empty each credential says. Labels stand in
-	// the addresses as in base URLs. Scopes are asked for where a credential names none.
+	// Grant, TokenURL, AuthorizeURL, Scopes and Audience are those of oauth2; what is empty each credential says.
+	// Labels stand in the addresses as in base URLs. Scopes are asked for where a credential names none.
 	Grant        string   `yaml:"grant_type"`
 	TokenURL     string   `yaml:"token_url"`
 	AuthorizeURL string   `yaml:"authorize_url"`
 	Scopes       []string `yaml:"scopes"`
 	Audience     string   `yaml:"audience"`
-	// ClientIn is where the token endpoint takes the client's secret: header or body. Empty for the header, and the body where that
-	// is refused.
+	// ClientIn is where the token endpoint takes the client's secret: header or body. Empty for the header, and the
+	// body where that is refused.
 	ClientIn string `yaml:"client_in"`
-	// AWSService is the service that signatures of aws_access_key are made for; empty where the credential or the address says it.
+	// AWSService is the service that signatures of aws_access_key are made for; empty where the credential or the
+	// address says it.
 	AWSService string `yaml:"aws_service"`
 }
 
@@ -49,7 +50,8 @@ func (s *Service) Auths() []Auth {
 	return append([]Auth{{Method: s.AuthMethod, Fields: s.CredentialFields, SignIn: s.SignIn}}, s.OtherAuth...)
 }
 
-// Auth is the way to sign in by a method, and by a grant of oauth2 where one is named; ok is false where the service does not take it.
+// Auth is the way to sign in by a method, and by a grant of oauth2 where one is named; ok is false where the service
+// does not take it.
 func (s *Service) Auth(method, grant string) (auth Auth, ok bool) {
 	for _, a := range s.Auths() {
 		if a.Method == method && (a.Grant == "" || grant == "" || a.Grant == grant) {
@@ -89,7 +91,8 @@ func (ch *checker) auths(s *Service, at path) {
 		if slices.ContainsFunc(seen, func(w way) bool {
 			return w.method == a.Method && (w.grant == "" || a.Grant == "" || w.grant == a.Grant)
 		}) {
-			ch.fail(here.to("auth_method"), "auth_method %s stands twice; only oauth2 may, each with a grant_type of its own", a.Method)
+			ch.fail(here.to("auth_method"),
+				"auth_method %s stands twice; only oauth2 may, each with a grant_type of its own", a.Method)
 		}
 		seen = append(seen, way{a.Method, a.Grant})
 		ch.auth(s, a, here, here)
@@ -171,11 +174,12 @@ func SecretFields(method, grant string) []string {
 	return slices.Clone(secretFields[method])
 }
 
-// grantFields are the fields that a credential of oauth2 always has, by its grant. A client that keeps no secret has none, but for
-// one that signs in as itself.
+// grantFields are the fields that a credential of oauth2 always has, by its grant. A client that keeps no secret has
+// none, but for one that signs in as itself.
 var grantFields = map[string][]string{
-	"client_credentials": {"client_id", "client_secret"}, "refresh_token": {"client_id", "refresh_token"}, "authorization_code": {"client_id"},
-	"password": {"client_id", "username", "password"}, "jwt_bearer": {"algorithm", "issuer", "key"},
+	"client_credentials": {"client_id", "client_secret"}, "refresh_token": {"client_id", "refresh_token"},
+	"authorization_code": {"client_id"},
+	"password":           {"client_id", "username", "password"}, "jwt_bearer": {"algorithm", "issuer", "key"},
 }
 
 // oauth checks what a service says of oauth2.

@@ -15,24 +15,28 @@ type RateBucket struct {
 	// MaxRecordsPerRequest and MemberActionIDs are filled in from the actions when the catalog is loaded.
 	MaxRecordsPerRequest int      `yaml:"-"`
 	MemberActionIDs      []string `yaml:"-"`
-	// Windows maps 60, 3600 and 86400 (seconds) to the provider's cap in calls, of windows that begin and end by its clock.
+	// Windows maps 60, 3600 and 86400 (seconds) to the provider's cap in calls, of windows that begin and end by its
+	// clock.
 	Windows map[int]int `yaml:"windows"`
 	// Further are windows of other lengths, or that roll.
 	Further []Window `yaml:"further_windows"`
-	// Per says of what there is a budget each within the account: of a credential (PerCredential), of a user (PerUser), or of what a
-	// template over the parameters of a call gives. Empty: the account has one.
+	// Per says of what there is a budget each within the account: of a credential (PerCredential), of a user (PerUser),
+	// or of what a template over the parameters of a call gives. Empty: the account has one.
 	Per string `yaml:"per"`
 	// MinSpacingMS is the least time between two calls, in milliseconds; 0 for none.
 	MinSpacingMS int `yaml:"min_spacing_ms"`
-	// MaxInFlight is how many calls may be under way at once, of all lanes, organizations and processes; 0 for no such limit.
+	// MaxInFlight is how many calls may be under way at once, of all lanes, organizations and processes; 0 for no such
+	// limit.
 	MaxInFlight int `yaml:"max_in_flight"`
-	// HeldUntil says how long a call is under way: until its answer (empty), or until its result is known (HeldUntilResult).
+	// HeldUntil says how long a call is under way: until its answer (empty), or until its result is known
+	// (HeldUntilResult).
 	HeldUntil string `yaml:"held_until"`
 	// Told says where answers tell what is left of windows, beside the headers that are read without it.
 	Told []Told `yaml:"told"`
 	// Cost is what a call costs, where that is not one of the units that the caps are in.
 	Cost *Cost `yaml:"cost"`
-	// CountsRefused says that the provider counts calls that it answers with one of an action's refused or retry_later statuses.
+	// CountsRefused says that the provider counts calls that it answers with one of an action's refused or retry_later
+	// statuses.
 	CountsRefused bool `yaml:"counts_refused"`
 }
 
@@ -73,7 +77,8 @@ type Window struct {
 	Seconds int `yaml:"seconds" json:"seconds"`
 	// Calls is the provider's cap.
 	Calls int `yaml:"calls" json:"calls"`
-	// Kind is aligned where it begins and ends by the provider's clock, rolling where no interval of the length may hold more.
+	// Kind is aligned where it begins and ends by the provider's clock, rolling where no interval of the length may
+	// hold more.
 	Kind string `yaml:"kind" json:"kind"`
 }
 
@@ -107,8 +112,8 @@ type Budget struct {
 	*RateBucket
 }
 
-// Budgets are those of an account of the platform, in order: of its services, and where the owner of the account, or of a credential that
-// is of none, has set limits, of these.
+// Budgets are those of an account of the platform, in order: of its services, and where the owner of the account, or of
+// a credential that is of none, has set limits, of these.
 func (p *Platform) Budgets(limits *Limits) (out []Budget) {
 	for _, s := range p.Services {
 		for _, name := range slices.Sorted(maps.Keys(s.RateBuckets)) {
@@ -129,8 +134,8 @@ func (p *Platform) Budgets(limits *Limits) (out []Budget) {
 	return out
 }
 
-// OwnerBudget names the budget of an action that no provider meters, where the owner of its credential sets limits: all services of an
-// account share one, else each has its own.
+// OwnerBudget names the budget of an action that no provider meters, where the owner of its credential sets limits: all
+// services of an account share one, else each has its own.
 func (a *Action) OwnerBudget() string {
 	if a.platform != nil && a.platform.OwnerLimited() {
 		return a.platform.ID
@@ -171,8 +176,9 @@ func (b *RateBucket) Lengths() []int {
 	return out
 }
 
-// Rolls reports whether the windows of this length are kept as rolling ones. Those below a minute always are: whoever stays within a
-// cap in every interval does so in those that the clock names, and no call is counted in each second that it may take.
+// Rolls reports whether the windows of this length are kept as rolling ones. Those below a minute always are: whoever
+// stays within a cap in every interval does so in those that the clock names, and no call is counted in each second
+// that it may take.
 func (b *RateBucket) Rolls(seconds int) bool {
 	if seconds < leastAligned || day%seconds != 0 {
 		return true

@@ -103,7 +103,8 @@ type Action struct {
 	OutcomeCheck         OutcomeCheck     `yaml:"outcome_check"`
 	Deprecated           bool             `yaml:"deprecated"`
 
-	// Utility names the in-process function of a utility action, one of utilities in check.go; empty for actions that make calls.
+	// Utility names the in-process function of a utility action, one of utilities in check.go; empty for actions that
+	// make calls.
 	Utility string `yaml:"utility"`
 	// Call says how the action is carried out; nil for utility actions.
 	Call *Call `yaml:"call"`
@@ -118,11 +119,12 @@ type Action struct {
 // Strings in Method, Path, URL, Query, Headers and Body are templates over `params`.
 type Call struct {
 	Method string `yaml:"method"`
-	// Tool is the name of the tool that an action of kind mcp calls, with its parameters as arguments. Method, address, body and
-	// the meaning of answers follow from the protocol.
+	// Tool is the name of the tool that an action of kind mcp calls, with its parameters as arguments. Method, address,
+	// body and the meaning of answers follow from the protocol.
 	Tool string `yaml:"tool"`
-	// Command is the name of the command that an action of kind cli runs, as the operator allows it. Args are templates, each of
-	// one argument; a null is left out. Stdin is a template of what it reads: a text as it is, anything else as JSON.
+	// Command is the name of the command that an action of kind cli runs, as the operator allows it. Args are
+	// templates, each of one argument; a null is left out. Stdin is a template of what it reads: a text as it is,
+	// anything else as JSON.
 	Command string   `yaml:"command"`
 	Args    []string `yaml:"args"`
 	Stdin   JSON     `yaml:"stdin"`
@@ -132,8 +134,8 @@ type Call struct {
 	Exits Exits `yaml:"exits"`
 	// Path is joined to the service's base URL, each expression escaped as one path segment (or query value).
 	Path string `yaml:"path"`
-	// URL replaces base URL and Path where the caller names the whole address. Origins are those that it may have, where they are
-	// bounded: https://*.example.com is that of any host below example.com.
+	// URL replaces base URL and Path where the caller names the whole address. Origins are those that it may have,
+	// where they are bounded: https://*.example.com is that of any host below example.com.
 	URL     string   `yaml:"url"`
 	Origins []string `yaml:"origins"`
 	Headers JSON     `yaml:"headers"`
@@ -142,8 +144,8 @@ type Call struct {
 	// Body is a JSON template; nil sends an empty body. In a bulk action it is the envelope around the records.
 	Body JSON `yaml:"body"`
 	// BodyForm is how the body is written, one of BodyForms or a template that gives one: json (the default); form and
-	// multipart, an object of fields; xml, an object with one field, the root element; text; bytes, in base64. The records of a
-	// bulk action can be lines: csv, jsonl.
+	// multipart, an object of fields; xml, an object with one field, the root element; text; bytes, in base64. The
+	// records of a bulk action can be lines: csv, jsonl.
 	BodyForm string `yaml:"body_form"`
 	// SOAP is for services of that protocol: Body is an object of the elements in the envelope's body.
 	SOAP *SOAPCall `yaml:"soap"`
@@ -159,7 +161,8 @@ type Call struct {
 	IdempotencyHeader string `yaml:"idempotency_header"`
 	// Idempotency says where else the key goes, and what it is worth.
 	Idempotency Idempotency `yaml:"idempotency"`
-	// AWSService and AWSRegion are templates: what the call is signed for, or empty for what the credential and the address say.
+	// AWSService and AWSRegion are templates: what the call is signed for, or empty for what the credential and the
+	// address say.
 	AWSService string `yaml:"aws_service"`
 	AWSRegion  string `yaml:"aws_region"`
 	// OutcomeCases refine OutcomeCheck by the parameters: the first whose When is true counts.
@@ -190,8 +193,8 @@ func (a *Action) Outcome(params []byte) OutcomeCheck {
 	return a.OutcomeCheck
 }
 
-// Exits say what the exit statuses of a command prove: that it did its work, that it did nothing and will not (Refused), or that
-// it did nothing and may be tried again (Retry). Others prove nothing.
+// Exits say what the exit statuses of a command prove: that it did its work, that it did nothing and will not
+// (Refused), or that it did nothing and may be tried again (Retry). Others prove nothing.
 type Exits struct {
 	Success []int `yaml:"success"`
 	Refused []int `yaml:"refused"`
@@ -206,13 +209,14 @@ type OutcomeCase struct {
 
 // Records says how the records of a bulk call become its body.
 type Records struct {
-	// At leads to the field of the body that holds the array, with dots between levels; empty where the array is the body.
-	// Objects on the way that the body lacks are made.
+	// At leads to the field of the body that holds the array, with dots between levels; empty where the array is the
+	// body. Objects on the way that the body lacks are made.
 	At string `yaml:"at"`
 	// Param names the parameter that is evaluated for every record and yields one row.
 	Param string `yaml:"param"`
-	// Columns are the fields of a row in a body of CSV, in the order of its columns, which have their names: all that the rows of a call
-	// have where it is empty. Null is what a null is written as there; a field that a row lacks is empty.
+	// Columns are the fields of a row in a body of CSV, in the order of its columns, which have their names: all that
+	// the rows of a call have where it is empty. Null is what a null is written as there; a field that a row lacks is
+	// empty.
 	Columns []string `yaml:"columns"`
 	Null    string   `yaml:"null"`
 	// KeyParam names the parameter that names the row's key field; empty where rows have no key.
@@ -227,8 +231,8 @@ type Records struct {
 
 // Answer says how the provider's answer is read.
 type Answer struct {
-	// Form says that an answer which is no JSON is a table of CSV, whose first line names its columns, or has JSON on each line
-	// (jsonl): its value is the array of these.
+	// Form says that an answer which is no JSON is a table of CSV, whose first line names its columns, or has JSON on
+	// each line (jsonl): its value is the array of these.
 	Form string `yaml:"form"`
 	// Outcomes is a template whose value says for a call what statuses prove, before the lists below do: an object of
 	// lists of statuses by the names success, refused, retry (nothing was done; again, as the retry policy says) and
@@ -267,8 +271,8 @@ const (
 
 // AnswerCase tells answers apart that have one status: an error inside a 200, a 403 that is a rate limit.
 type AnswerCase struct {
-	// When is a condition over `answer`: its status, headers (by names in lower case), body (parsed by its type, else text)
-	// and, of SOAP, fault (code, string, name and detail). One that has no value does not hold.
+	// When is a condition over `answer`: its status, headers (by names in lower case), body (parsed by its type, else
+	// text) and, of SOAP, fault (code, string, name and detail). One that has no value does not hold.
 	When string `yaml:"when"`
 	// Is says what such an answer proves: success, pending, refused (nothing was done, and the same again is useless),
 	// retry_later (nothing was done, and the same may pass later) or unknown.
@@ -291,7 +295,8 @@ type Idempotency struct {
 	Body string `yaml:"body"`
 	// LifeSeconds is how long after a call the provider knows its key; 0 for longer than any call is repeated.
 	LifeSeconds int `yaml:"life_seconds"`
-	// ReplaysErrors says that a call which failed with a server error gets that answer again, whatever it had done: then no repeat tells.
+	// ReplaysErrors says that a call which failed with a server error gets that answer again, whatever it had done:
+	// then no repeat tells.
 	ReplaysErrors bool `yaml:"replays_errors"`
 }
 
@@ -303,8 +308,8 @@ type RetryLater struct {
 	WindowSeconds string `yaml:"window_seconds"`
 	// Reset names a header that says when the window is over that is spent, where it is none of the usual ones.
 	Reset string `yaml:"reset"`
-	// WaitSeconds is how long to wait where the answer has neither window nor Retry-After nor reset. A 429 of an action without buckets backs
-	// off by itself instead.
+	// WaitSeconds is how long to wait where the answer has neither window nor Retry-After nor reset. A 429 of an action
+	// without buckets backs off by itself instead.
 	WaitSeconds int `yaml:"wait_seconds"`
 }
 
@@ -312,11 +317,11 @@ type RetryLater struct {
 type Lookup struct {
 	// Action is the action that asks; it spends its own bucket.
 	Action string `yaml:"action"`
-	// Params are templates over `params` (of the call) and `call`: since, and cursor, which leads to the next page and is null
-	// for the first.
+	// Params are templates over `params` (of the call) and `call`: since, and cursor, which leads to the next page and
+	// is null for the first.
 	Params JSON `yaml:"params"`
-	// Page says how an answer goes on that comes in pages. Whole says that one answer always has everything since the time that was
-	// asked for. One of the two must be said, because a call that is on a later page is not absent.
+	// Page says how an answer goes on that comes in pages. Whole says that one answer always has everything since the
+	// time that was asked for. One of the two must be said, because a call that is on a later page is not absent.
 	Page  *Page `yaml:"page"`
 	Whole bool  `yaml:"whole"`
 	// Items names the array in the answer; empty means the body is the array.
@@ -327,8 +332,9 @@ type Lookup struct {
 	FirstKey string `yaml:"first_key"`
 	LastKey  string `yaml:"last_key"`
 	At       string `yaml:"at"`
-	// Match finds a call of one record instead: by fields of an element, each with a template over `params` of the value that it
-	// must have. Output names the fields of the element that are the output of such a call, all where it is empty.
+	// Match finds a call of one record instead: by fields of an element, each with a template over `params` of the
+	// value that it must have. Output names the fields of the element that are the output of such a call, all where it
+	// is empty.
 	Match  JSON     `yaml:"match"`
 	Output []string `yaml:"output"`
 	// DigestForm says how the provider sums up the bytes of the array of rows: sha256 ("sha256:<hex>", the default) or
@@ -346,12 +352,12 @@ type Lookup struct {
 type Page struct {
 	// Cursor names the field with a cursor, which the params of the next request render as `call.cursor`.
 	Cursor string `yaml:"cursor"`
-	// Link names the field with the address of the next page, LinkHeader says that it stands in the header Link as rel="next". It is
-	// asked instead of the action's own address, and must be of the same host.
+	// Link names the field with the address of the next page, LinkHeader says that it stands in the header Link as
+	// rel="next". It is asked instead of the action's own address, and must be of the same host.
 	Link       string `yaml:"link"`
 	LinkHeader bool   `yaml:"link_header"`
-	// MaxPages bounds the pages of one lookup, 20 where it is not set. Where there are more, a call that is on none of them has not been
-	// looked for everywhere, and is left to a person.
+	// MaxPages bounds the pages of one lookup, 20 where it is not set. Where there are more, a call that is on none of
+	// them has not been looked for everywhere, and is left to a person.
 	MaxPages int `yaml:"max_pages"`
 }
 
@@ -365,17 +371,19 @@ type Result struct {
 	Running []string `yaml:"running"`
 	// Failed are the values of State after which none of the records was taken; may be empty.
 	Failed []string `yaml:"failed"`
-	// DoneWhen says instead of State when the result is there, FailedWhen that none of the records was taken: conditions over
-	// `answer`. While neither holds, the result is not there yet.
+	// DoneWhen says instead of State when the result is there, FailedWhen that none of the records was taken:
+	// conditions over `answer`. While neither holds, the result is not there yet.
 	DoneWhen   string `yaml:"done_when"`
 	FailedWhen string `yaml:"failed_when"`
 	// EverySeconds is the pause between two polls.
 	EverySeconds int         `yaml:"every_seconds"`
 	Rows         *RowResults `yaml:"rows"`
-	// RowsFrom says how to ask for the rows of a result that is there, where the answer that says so does not have them.
+	// RowsFrom says how to ask for the rows of a result that is there, where the answer that says so does not have
+	// them.
 	RowsFrom *RowsFrom `yaml:"rows_from"`
 	Output   []string  `yaml:"output"`
-	// Message names the field with the text of a result that none of the records was taken, where it is not that of the answer.
+	// Message names the field with the text of a result that none of the records was taken, where it is not that of the
+	// answer.
 	Message string `yaml:"message"`
 }
 
@@ -385,10 +393,11 @@ type RowsFrom struct {
 	Action string `yaml:"action"`
 	// When is a condition over `answer`, the one that says that the result is there: whether there are rows to ask for.
 	When string `yaml:"when"`
-	// Params are templates over `reference`, `answer` and `call`: cursor, which leads to the next page and is null for the first, and
-	// each.
+	// Params are templates over `reference`, `answer` and `call`: cursor, which leads to the next page and is null for
+	// the first, and each.
 	Params JSON `yaml:"params"`
-	// Each are the values of `call.each`: the action is asked once for every one, and each answer has others of the rows.
+	// Each are the values of `call.each`: the action is asked once for every one, and each answer has others of the
+	// rows.
 	Each []string `yaml:"each"`
 	// Page says how an answer goes on that comes in pages; nil where one answer has everything.
 	Page *Page `yaml:"page"`

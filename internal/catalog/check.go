@@ -33,9 +33,10 @@ var (
 	protocols        = []string{"REST", ProtocolSOAP, ProtocolGraphQL}
 	authMethods      = []string{"none", "basic_auth", "api_key", "jwt", "oauth2", "aws_access_key", "mutual_tls"}
 	fieldTypes       = []string{"string", "password"}
-	utilities        = []string{"transform", "fail", "store_read", "store_write", "emit_event", "delay", "start_flow", "wait_for_event"}
-	outcomeChecks    = []OutcomeCheck{CheckSafe, CheckKeyed, CheckLookup, CheckNone}
-	secretFields     = map[string][]string{
+	utilities        = []string{"transform", "fail", "store_read", "store_write", "emit_event", "delay", "start_flow",
+		"wait_for_event"}
+	outcomeChecks = []OutcomeCheck{CheckSafe, CheckKeyed, CheckLookup, CheckNone}
+	secretFields  = map[string][]string{
 		"basic_auth": {"username", "password"}, "api_key": {"api_key"}, "jwt": {"algorithm", "issuer", "key"},
 		"oauth2": {"client_id", "client_secret"}, "aws_access_key": {"access_key_id", "secret_access_key"},
 		"mutual_tls": {"client_certificate", "client_key"},
@@ -93,7 +94,8 @@ func (ch *checker) field(at path, name, value string, required bool) {
 		return
 	}
 	if !fieldPath.MatchString(value) {
-		ch.fail(at.to(name), "%s is %q; it must name a field (letters, digits, _ and -, a dot between levels)", name, value)
+		ch.fail(at.to(name), "%s is %q; it must name a field (letters, digits, _ and -, a dot between levels)", name,
+			value)
 	}
 }
 
@@ -187,7 +189,8 @@ func (ch *checker) buckets(s *Service, at path) {
 		for _, seconds := range slices.Sorted(maps.Keys(b.Windows)) {
 			limit := b.Windows[seconds]
 			if !slices.Contains(windowSeconds, seconds) || limit < 1 {
-				ch.fail(here.to("windows"), "window %d: %d; a window is one of %v seconds, with a cap of at least 1 call; others are further_windows", seconds, limit, windowSeconds)
+				ch.fail(here.to("windows"),
+					"window %d: %d; a window is one of %v seconds, with a cap of at least 1 call; others are further_windows", seconds, limit, windowSeconds)
 			}
 		}
 		members := membersOf(s, name)
@@ -197,7 +200,8 @@ func (ch *checker) buckets(s *Service, at path) {
 		for _, id := range slices.Sorted(maps.Keys(b.DefaultLaneByAction)) {
 			lane := b.DefaultLaneByAction[id]
 			if !slices.Contains(members, id) || !slices.Contains(Lanes, lane) {
-				ch.fail(here.to("default_lane_by_action", id), "%s: %s; it must map an action that spends the bucket to one of %v", id, lane, Lanes)
+				ch.fail(here.to("default_lane_by_action", id),
+					"%s: %s; it must map an action that spends the bucket to one of %v", id, lane, Lanes)
 			}
 		}
 	}
@@ -209,7 +213,8 @@ func (ch *checker) heldUntil(s *Service, name string, b *RateBucket, at path) {
 		return
 	}
 	if b.HeldUntil != HeldUntilResult || b.MaxInFlight == 0 {
-		ch.fail(at.to("held_until"), "held_until is %q; it must be %s, beside max_in_flight", b.HeldUntil, HeldUntilResult)
+		ch.fail(at.to("held_until"), "held_until is %q; it must be %s, beside max_in_flight", b.HeldUntil,
+			HeldUntilResult)
 	}
 	for _, a := range s.Actions {
 		if slices.Contains(a.Buckets, name) && (a.Call == nil || a.Call.Result == nil) {
@@ -223,7 +228,8 @@ const furtherMost = 5
 
 func (ch *checker) further(b *RateBucket, at path) {
 	if len(b.Further) > furtherMost {
-		ch.fail(at.to("further_windows"), "there are %d further windows; at most %d are allowed", len(b.Further), furtherMost)
+		ch.fail(at.to("further_windows"), "there are %d further windows; at most %d are allowed", len(b.Further),
+			furtherMost)
 	}
 	seen := map[int]bool{}
 	for i, w := range b.Further {
@@ -241,8 +247,8 @@ func (ch *checker) further(b *RateBucket, at path) {
 	}
 }
 
-// scoped checks a bucket that has a budget for each credential, user or value: windows that roll, and calls under way, are all that is
-// kept of those, since nobody knows beforehand which there will be.
+// scoped checks a bucket that has a budget for each credential, user or value: windows that roll, and calls under way,
+// are all that is kept of those, since nobody knows beforehand which there will be.
 func (ch *checker) scoped(b *RateBucket, at path) {
 	if b.Per == "" {
 		return
@@ -321,12 +327,14 @@ func (ch *checker) told(b *RateBucket, at path) {
 	for i, t := range b.Told {
 		here := at.to("told", i)
 		if !slices.Contains(b.Lengths(), t.WindowSeconds) {
-			ch.fail(here.to("window_seconds"), "window_seconds is %d; the bucket has no window of this length", t.WindowSeconds)
+			ch.fail(here.to("window_seconds"), "window_seconds is %d; the bucket has no window of this length",
+				t.WindowSeconds)
 		}
 		if t.In != "" {
 			oneOf(ch, here, "in", t.In, []string{"headers", toldBody})
 		}
-		for field, name := range map[string]string{"limit": t.Limit, "remaining": t.Remaining, "used": t.Used, "pair": t.Pair, "restore": t.Restore} {
+		for field, name := range map[string]string{"limit": t.Limit, "remaining": t.Remaining, "used": t.Used,
+			"pair": t.Pair, "restore": t.Restore} {
 			if t.In == toldBody {
 				ch.field(here, field, name, false)
 			} else {

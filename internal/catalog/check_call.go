@@ -81,7 +81,8 @@ func (ch *checker) call(c *Catalog, s *Service, a *Action, at path, params map[s
 		ch.job(c, a, at.to("job"))
 	}
 	if len(call.Answer.Pending) > 0 && call.Result == nil {
-		ch.fail(at.to("answer", "pending"), "an answer whose result comes later needs a result block that says how to ask for it")
+		ch.fail(at.to("answer", "pending"),
+			"an answer whose result comes later needs a result block that says how to ask for it")
 	}
 	if len(call.Answer.Pending) > 0 && call.Answer.Reference == "" {
 		ch.fail(at.to("answer"), "an answer whose result comes later needs the reference by which to ask for it")
@@ -265,7 +266,8 @@ func (ch *checker) answerCases(cases []AnswerCase, at path) {
 	for i, c := range cases {
 		here := at.to("cases", i)
 		ch.need(here, "when", c.When)
-		oneOf(ch, here, "is", c.Is, []string{AnswerSuccess, AnswerPending, AnswerRefused, AnswerRetryLater, AnswerUnknown})
+		oneOf(ch, here, "is", c.Is, []string{AnswerSuccess, AnswerPending, AnswerRefused, AnswerRetryLater,
+			AnswerUnknown})
 		for _, f := range [][2]string{
 			{"code", c.Code}, {"message", c.Message}, {"bucket", c.Bucket}, {"window_seconds", c.WindowSeconds},
 		} {
@@ -293,7 +295,8 @@ func (ch *checker) lookup(c *Catalog, a *Action, at path) {
 	ch.asks(c, a, at, l.Action)
 	ch.field(at, "items", l.Items, false)
 	ch.page(l, at)
-	for _, f := range [][2]string{{"digest", l.Digest}, {"count", l.Count}, {"first_key", l.FirstKey}, {"last_key", l.LastKey}, {"at", l.At}} {
+	for _, f := range [][2]string{{"digest", l.Digest}, {"count", l.Count}, {"first_key", l.FirstKey},
+		{"last_key", l.LastKey}, {"at", l.At}} {
 		ch.field(at, f[0], f[1], false)
 	}
 	ch.tellsApart(a, at)

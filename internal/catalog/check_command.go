@@ -17,7 +17,8 @@ const (
 // maxArgs is how many arguments an action has at most.
 const maxArgs = 200
 
-// command checks the call of a command, and fills in what is left out. Whether the operator allows it shows when it is run.
+// command checks the call of a command, and fills in what is left out. Whether the operator allows it shows when it is
+// run.
 func (ch *checker) command(s *Service, a *Action, at path) {
 	if s.Protocol != "REST" || s.AuthMethod != "none" || s.BaseURL != "" {
 		ch.fail(at, "a service of kind cli has protocol REST, auth_method none and no base_url: the operator says what a command gets")

@@ -6,7 +6,8 @@ import "reflect"
 const kindMCP = "mcp"
 
 // toolRefused are the statuses by which such a server says that it did not begin a call.
-var toolRefused = []int{400, 401, 402, 403, 404, 405, 406, 409, 410, 411, 413, 414, 415, 421, 422, 426, 428, 431, 451, 501, 505}
+var toolRefused = []int{400, 401, 402, 403, 404, 405, 406, 409, 410, 411, 413, 414, 415, 421, 422, 426, 428, 431, 451,
+	501, 505}
 
 // tool checks the call of a tool, and fills in what follows from the protocol.
 func (ch *checker) tool(s *Service, a *Action, at path) {

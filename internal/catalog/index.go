@@ -69,8 +69,8 @@ func (c *Catalog) Bucket(a *Action, name string) *RateBucket {
 	return nil
 }
 
-// Lines are the buckets in whose queues calls wait that may spend a bucket of the service: its own, and the first bucket of each action
-// that spends it beside that.
+// Lines are the buckets in whose queues calls wait that may spend a bucket of the service: its own, and the first
+// bucket of each action that spends it beside that.
 func (s *Service) Lines(bucket string) []string {
 	out := []string{bucket}
 	for _, a := range s.Actions {
@@ -91,8 +91,8 @@ func (p *Platform) ServiceOf(bucket string) *Service {
 	return nil
 }
 
-// Lane returns where calls of an action go unless somebody says otherwise: the lane that its bucket has for it, before the bucket's
-// own, before the action's.
+// Lane returns where calls of an action go unless somebody says otherwise: the lane that its bucket has for it, before
+// the bucket's own, before the action's.
 func (c *Catalog) Lane(a *Action) string {
 	for _, name := range a.Buckets {
 		if b := c.Bucket(a, name); b != nil {
@@ -107,5 +107,6 @@ func (c *Catalog) Lane(a *Action) string {
 // Metered reports whether a platform has accounts with budgets, so that its credentials must be identified.
 func (p *Platform) Metered() bool { return p.Account != nil }
 
-// OwnerLimited reports whether the limits of a platform's accounts are those that their owner sets, and not the catalog's.
+// OwnerLimited reports whether the limits of a platform's accounts are those that their owner sets, and not the
+// catalog's.
 func (p *Platform) OwnerLimited() bool { return p.Private && p.Account != nil }

@@ -2,15 +2,16 @@ package catalog
 
 import "flowlane/internal/expr"
 
-// Job is a call that takes several requests: one opens a job at the provider, the call itself carries its records there, and one
-// commits it. What comes before the commit does no work: a job that came no further is as if it had never been.
+// Job is a call that takes several requests: one opens a job at the provider, the call itself carries its records
+// there, and one commits it. What comes before the commit does no work: a job that came no further is as if it had
+// never been.
 type Job struct {
 	// Open is answered with the reference of the job, by which the path of the call and all that comes later know it.
 	Open JobRequest `yaml:"open"`
 	// Commit has the provider do the work. The result comes later.
 	Commit JobRequest `yaml:"commit"`
-	// Abort has the provider drop a job that is not committed, so that it does not stay open; nil where it cannot. It goes in
-	// place of Commit, never beside it.
+	// Abort has the provider drop a job that is not committed, so that it does not stay open; nil where it cannot. It
+	// goes in place of Commit, never beside it.
 	Abort *JobRequest `yaml:"abort"`
 	// UncommittedWhen is a condition over the `answer` of the result's action: the commit has not arrived.
 	UncommittedWhen string `yaml:"uncommitted_when"`
@@ -56,7 +57,8 @@ func (ch *checker) job(c *Catalog, a *Action, at path) {
 	if open := job.Open.by; open != nil && (open.Call.Answer.Reference == "" || len(open.Call.Answer.Pending) > 0) {
 		ch.fail(at.to("open", "action"), "action %q must answer with a reference, by which the job is known", open.ID)
 	}
-	if job.Commit.by = ch.beside(c, a, at.to("commit"), job.Commit.Action); job.Commit.by != nil && (job.Commit.by.Bulk || job.Commit.by.Call.Job != nil) {
+	if job.Commit.by = ch.beside(c, a, at.to("commit"), job.Commit.Action); job.Commit.by != nil &&
+		(job.Commit.by.Bulk || job.Commit.by.Call.Job != nil) {
 		ch.fail(at.to("commit", "action"), "action %q must be a single-record call of one request", job.Commit.Action)
 	}
 	if job.Abort != nil {

@@ -71,12 +71,16 @@ func TestLoad_Job(t *testing.T) {
 	assert.Equal(t, "jobs__api__open", a.Call.Job.Open.By().ID)
 	assert.True(t, a.KeyedResult())
 	for change, want := range map[[2]string]string{
-		{"answer: {success: [200], reference: id}", "answer: {success: [200]}"}:                           "must answer with a reference",
-		{"id: jobs__api__open, call", "id: jobs__api__open, outcome_check: none, call"}:                   "with outcome_check safe",
-		{"action: jobs__api__close, params", "action: jobs__api__load, params"}:                           "must be a single-record call of one request",
-		{"action: jobs__api__close, params", "action: jobs__api__shut, params"}:                           `there is no action "jobs__api__shut"`,
-		{"answer: {success: [201]}", "answer: {pending: [201], reference: id}"}:                           "it has no pending, reference or rows",
-		{"uncommitted_when: '{{ answer.body.open }}'", "settles_within_seconds: 1"}:                       "uncommitted_when",
+		{"answer: {success: [200], reference: id}",
+			"answer: {success: [200]}"}: "must answer with a reference",
+		{"id: jobs__api__open, call", "id: jobs__api__open, outcome_check: none, call"}: "with outcome_check safe",
+		{"action: jobs__api__close, params",
+			"action: jobs__api__load, params"}: "must be a single-record call of one request",
+		{"action: jobs__api__close, params",
+			"action: jobs__api__shut, params"}: `there is no action "jobs__api__shut"`,
+		{"answer: {success: [201]}", "answer: {pending: [201], reference: id}"}: "it has no pending, reference or rows",
+		{"uncommitted_when: '{{ answer.body.open }}'",
+			"settles_within_seconds: 1"}: "uncommitted_when",
 		{"uncommitted_when: '{{ answer.body.open }}'", "uncommitted_when: '{{ params.row == null }}'"}:    "params",
 		{"open: {action: jobs__api__open}", "open: {action: jobs__api__open, params: '{{ reference }}'}"}: "reference",
 		{", distinct: true", ""}: "whose records are distinct",
@@ -84,7 +88,8 @@ func TestLoad_Job(t *testing.T) {
 			"            uncommitted_when: '{{ answer.body.open }}'\n", ""}: "reference",
 	} {
 		require.Contains(t, jobs, change[0])
-		_, err := Load(Options{Dir: folder(t, map[string]string{"jobs.yaml": strings.Replace(jobs, change[0], change[1], 1)})})
+		_, err := Load(Options{Dir: folder(t, map[string]string{"jobs.yaml": strings.Replace(jobs, change[0], change[1],
+			1)})})
 		assert.ErrorContains(t, err, want, "%s", change)
 	}
 }

@@ -13,7 +13,8 @@ import (
 	"flowlane/internal/catalog"
 )
 
-// TestKeys: docs/catalog-keys.md has a table for each block of a catalog file, with the keys that the decoder takes and what each holds.
+// TestKeys: docs/catalog-keys.md has a table for each block of a catalog file, with the keys that the decoder takes and
+// what each holds.
 func TestKeys(t *testing.T) {
 	t.Parallel()
 	taken := map[string]map[string]string{}

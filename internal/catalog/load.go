@@ -29,8 +29,9 @@ type Options struct {
 	Dir string
 	// Files are further files with one platform each.
 	Files []string
-	// BaseURLs replaces the base URL of every service of a platform, by platform id, and where its tokens are had: at the paths that the
-	// catalog names. It is the operator's setting, for example for a provider's sandbox or a simulated platform.
+	// BaseURLs replaces the base URL of every service of a platform, by platform id, and where its tokens are had: at
+	// the paths that the catalog names. It is the operator's setting, for example for a provider's sandbox or a
+	// simulated platform.
 	BaseURLs map[string]string
 }
 
@@ -226,8 +227,8 @@ type Source struct {
 	Text []byte
 }
 
-// With returns a catalog that has the platforms of sources behind those of c, which stays as it is. The error names file and
-// line of each mistake.
+// With returns a catalog that has the platforms of sources behind those of c, which stays as it is. The error names
+// file and line of each mistake.
 func (c *Catalog) With(sources ...Source) (*Catalog, error) {
 	l := loading{c: newCatalog()}
 	for _, p := range c.order {

@@ -34,8 +34,8 @@ func (c *Catalog) MissingAction(id string) error {
 // NearAction ends a message about an action that there is not: it asks for the nearest one; empty if none is near.
 func (c *Catalog) NearAction(id string) string { return suggest.DidYouMean(id, c.actionIDs()) }
 
-// Search returns the actions that have every word of a text in their id, name or description, or in the name of their service or
-// platform, whatever their case; all for an empty text.
+// Search returns the actions that have every word of a text in their id, name or description, or in the name of their
+// service or platform, whatever their case; all for an empty text.
 func (c *Catalog) Search(text string) []*Action {
 	words := strings.Fields(strings.ToLower(text))
 	if len(words) == 0 {

@@ -18,8 +18,8 @@ func (m *Mistake) Error() string {
 	return fmt.Sprintf("%s:%d: %s", m.File, m.Line, m.Message)
 }
 
-// Mistakes lists the mistakes inside an error of Load, in order; none where the error is of another kind, such as a file
-// that cannot be read.
+// Mistakes lists the mistakes inside an error of Load, in order; none where the error is of another kind, such as a
+// file that cannot be read.
 func Mistakes(err error) []*Mistake {
 	var out []*Mistake
 	switch e := err.(type) { //nolint:errorlint // the tree of errors is walked by hand

@@ -17,9 +17,9 @@ type Organizations interface {
 // used.
 func (c *Catalog) ShareWith(o Organizations) { c.organizations = o }
 
-// Of returns the catalog as an organization sees it: the platforms of c and those of its own. Who needs only what ids name (of
-// platforms, services or actions) says so, and gets c itself where they are of platforms that everybody sees: no
-// organization can have one of the same id.
+// Of returns the catalog as an organization sees it: the platforms of c and those of its own. Who needs only what ids
+// name (of platforms, services or actions) says so, and gets c itself where they are of platforms that everybody sees:
+// no organization can have one of the same id.
 func (c *Catalog) Of(ctx context.Context, orgID uuid.UUID, ids ...string) (*Catalog, error) {
 	if c.organizations == nil || (len(ids) > 0 && c.everybodys(ids)) {
 		return c, nil

@@ -73,8 +73,10 @@ func (ch *checker) soap(s *Service, at path) {
 		ch.fail(here.to("security"), "a UsernameToken is made of a credential of auth_method basic_auth")
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.SOAP.Namespaces)) {
-		if !prefix.MatchString(name) || name == "soap" || name == "wsse" || name == "wsu" || s.SOAP.Namespaces[name] == "" {
-			ch.fail(here.to("namespaces", name), "%q must be a prefix other than soap, wsse and wsu, and its namespace not empty", name)
+		if !prefix.MatchString(name) || name == "soap" || name == "wsse" || name == "wsu" ||
+			s.SOAP.Namespaces[name] == "" {
+			ch.fail(here.to("namespaces", name),
+				"%q must be a prefix other than soap, wsse and wsu, and its namespace not empty", name)
 		}
 	}
 }

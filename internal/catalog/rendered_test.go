@@ -10,8 +10,9 @@ import (
 func actionOf(t *testing.T, properties, required string) *Action {
 	t.Helper()
 	a := &Action{
-		Call:         &Call{Body: JSON(`{"a":"{{ params.body }}","b":"{{ params.name }}","c":"{{ params.whole }}"}`)},
-		ParamsSchema: JSON(`{"type":"object","additionalProperties":false,"required":[` + required + `],"properties":` + properties + `}`),
+		Call: &Call{Body: JSON(`{"a":"{{ params.body }}","b":"{{ params.name }}","c":"{{ params.whole }}"}`)},
+		ParamsSchema: JSON(`{"type":"object","additionalProperties":false,"required":[` + required + `],"properties":` +
+			properties + `}`),
 	}
 	compiled, err := compileSchema(a.ParamsSchema)
 	if err != nil {
@@ -31,17 +32,19 @@ func TestRenderCheck(t *testing.T) {
 	t.Parallel()
 	a := actionOf(t, checked, `"name"`)
 	for name, c := range map[string]struct{ written, rendered, want string }{
-		"Fits":           {`{"kind":"{{ x }}","count":"{{ x }}"}`, `{"kind":"b","count":7}`, ""},
-		"Enum":           {`{"kind":"{{ x }}"}`, `{"kind":"c"}`, "kind must be one of a, b"},
-		"Type":           {`{"name":"{{ x }}"}`, `{"name":7}`, "name must be string, not number"},
-		"MaxLength":      {`{"short":"{{ x }}!"}`, `{"short":"abc!"}`, "short must have at most 3 characters"},
-		"Minimum":        {`{"count":"{{ x }}"}`, `{"count":0}`, "count must be at least 1"},
-		"TypesFit":       {`{"key":"{{ x }}"}`, `{"key":1e999999999}`, ""},
-		"NoInteger":      {`{"whole":"{{ x }}"}`, `{"whole":1.5}`, "whole must be integer, not number"},
-		"Huge":           {`{"whole":"{{ x }}"}`, `{"whole":1e999999999}`, "whole must be a number nearer to zero, or with fewer digits"},
-		"Null":           {`{"kind":"{{ x }}"}`, `{"kind":null}`, ""},
-		"RequiredNull":   {`{"name":"{{ x }}"}`, `{"name":null}`, "name must be string, not null"},
-		"Header":         {`{"headers":{"X-A":"{{ x }}"}}`, `{"headers":{"X-A":{}}}`, "headers.X-A must be string, not object"},
+		"Fits":      {`{"kind":"{{ x }}","count":"{{ x }}"}`, `{"kind":"b","count":7}`, ""},
+		"Enum":      {`{"kind":"{{ x }}"}`, `{"kind":"c"}`, "kind must be one of a, b"},
+		"Type":      {`{"name":"{{ x }}"}`, `{"name":7}`, "name must be string, not number"},
+		"MaxLength": {`{"short":"{{ x }}!"}`, `{"short":"abc!"}`, "short must have at most 3 characters"},
+		"Minimum":   {`{"count":"{{ x }}"}`, `{"count":0}`, "count must be at least 1"},
+		"TypesFit":  {`{"key":"{{ x }}"}`, `{"key":1e999999999}`, ""},
+		"NoInteger": {`{"whole":"{{ x }}"}`, `{"whole":1.5}`, "whole must be integer, not number"},
+		"Huge": {`{"whole":"{{ x }}"}`, `{"whole":1e999999999}`,
+			"whole must be a number nearer to zero, or with fewer digits"},
+		"Null":         {`{"kind":"{{ x }}"}`, `{"kind":null}`, ""},
+		"RequiredNull": {`{"name":"{{ x }}"}`, `{"name":null}`, "name must be string, not null"},
+		"Header": {`{"headers":{"X-A":"{{ x }}"}}`, `{"headers":{"X-A":{}}}`,
+			"headers.X-A must be string, not object"},
 		"HeaderNumber":   {`{"headers":{"X-A":"{{ x }}"}}`, `{"headers":{"X-A":7}}`, ""},
 		"TextNumber":     {`{"count":"{{ x }}"}`, `{"count":"7"}`, ""},
 		"TextTooSmall":   {`{"count":"{{ x }}"}`, `{"count":"0"}`, "count must be at least 1"},
@@ -57,9 +60,10 @@ func TestRenderCheck(t *testing.T) {
 		"NestedNull":     {`{"body":{"id":"1","note":"{{ x }}"}}`, `{"body":{"id":"1","note":null,"either":null}}`, ""},
 		"NestedRequired": {`{"body":{"id":"{{ x }}"}}`, `{"body":{"id":null,"note":null}}`, "body.id is required"},
 		"NestedMissing":  {`{"body":"{{ x }}"}`, `{"body":{}}`, "body.id is required"},
-		"Several":        {`{"kind":"{{ x }}","name":"{{ x }}"}`, `{"name":7,"kind":7}`, "kind must be one of a, b; name must be string, not number"},
-		"Escaped":        {`{"name":"{{ x }}"}`, `{"n\u0061me":7}`, "name must be string, not number"},
-		"NotRendered":    {`{"kind":"{{ x }}","name":"a"}`, `{"kind":"a","name":7}`, ""},
+		"Several": {`{"kind":"{{ x }}","name":"{{ x }}"}`, `{"name":7,"kind":7}`,
+			"kind must be one of a, b; name must be string, not number"},
+		"Escaped":     {`{"name":"{{ x }}"}`, `{"n\u0061me":7}`, "name must be string, not number"},
+		"NotRendered": {`{"kind":"{{ x }}","name":"a"}`, `{"kind":"a","name":7}`, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -81,10 +85,12 @@ func TestRenderCheck_Nothing(t *testing.T) {
 	a := actionOf(t, checked, "")
 	for written, nothing := range map[string]bool{
 		`{}`: true, `{"name":"a","count":3}`: true, `{"any":"{{ x }}"}`: true, `{"any":{"deep":["{{ x }}"]}}`: true,
-		`{"name":"Hello {{ x }}"}`: true, `{"name":" {{ x }} "}`: false, `{"name":"{{ x }}{{ y }}"}`: false, `{"key":"{{ x }}"}`: false,
+		`{"name":"Hello {{ x }}"}`: true, `{"name":" {{ x }} "}`: false, `{"name":"{{ x }}{{ y }}"}`: false,
+		`{"key":"{{ x }}"}`:     false,
 		`{"short":"a {{ x }}"}`: false, `{"kind":"a {{ x }}"}`: false, `{"count":"{{ x }}"}`: false,
 		`{"headers":{"X-A":"Bearer {{ x }}","X-B":"b"}}`: true, `{"headers":{"X-A":"{{ x }}"}}`: false,
-		`{"body":{"id":"id-{{ x }}","free":"{{ x }}","other":"{{ x }}"}}`: true, `{"body":{"id":"{{ x }}"}}`: false, `{"list":["a {{ x }}"]}`: false,
+		`{"body":{"id":"id-{{ x }}","free":"{{ x }}","other":"{{ x }}"}}`: true, `{"body":{"id":"{{ x }}"}}`: false,
+		`{"list":["a {{ x }}"]}`:         false,
 		`{"any":1e999,"kind":"{{ x }}"}`: false,
 	} {
 		if check := a.RenderCheck([]byte(written)); (check == nil) != nothing {

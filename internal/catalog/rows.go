@@ -11,8 +11,8 @@ type RowResults struct {
 	RowList `yaml:",inline"`
 	// More are further lists, such as the one of what was taken beside the one of what was not.
 	More []*RowList `yaml:"more"`
-	// Unnamed says what an answer proves of the records that no list names: accepted, rejected or unknown. Where all lists
-	// name rejected records alone, the others are accepted.
+	// Unnamed says what an answer proves of the records that no list names: accepted, rejected or unknown. Where all
+	// lists name rejected records alone, the others are accepted.
 	Unnamed string `yaml:"unnamed"`
 }
 
@@ -20,8 +20,8 @@ type RowResults struct {
 type RowList struct {
 	// At names the array; empty means that the body is the array.
 	At string `yaml:"at"`
-	// Is says what became of the records that the list names, rejected (the default) or accepted; FailedWhen is a condition
-	// over an `item` of a list that names both, which tells those that were rejected.
+	// Is says what became of the records that the list names, rejected (the default) or accepted; FailedWhen is a
+	// condition over an `item` of a list that names both, which tells those that were rejected.
 	Is         string `yaml:"is"`
 	FailedWhen string `yaml:"failed_when"`
 
@@ -46,7 +46,8 @@ type RowList struct {
 	// Code and Reason name the fields that say why a record was rejected.
 	Code   string `yaml:"code"`
 	Reason string `yaml:"reason"`
-	// RetryWhen is a condition over the `item` of a rejected record: nothing was done with it, and the same may pass later.
+	// RetryWhen is a condition over the `item` of a rejected record: nothing was done with it, and the same may pass
+	// later.
 	RetryWhen string `yaml:"retry_when"`
 	// Output names the fields of an element that are the output of its record, which is accepted.
 	Output []string `yaml:"output"`
@@ -85,7 +86,8 @@ func (l *RowList) Failed(item []byte) (bool, error) {
 	return l.failed.Eval(&expr.Env{Item: item}) //nolint:wrapcheck // says everything
 }
 
-// Retry reports whether the rejected record of an element may be sent again. A condition that has no value does not hold.
+// Retry reports whether the rejected record of an element may be sent again. A condition that has no value does not
+// hold.
 func (l *RowList) Retry(item []byte) bool {
 	if l.retry == nil {
 		return false
@@ -94,8 +96,8 @@ func (l *RowList) Retry(item []byte) bool {
 	return err == nil && again
 }
 
-// rows checks how an answer tells records apart. later: it is asked for when the rows that were sent are not at hand any
-// more.
+// rows checks how an answer tells records apart. later: it is asked for when the rows that were sent are not at hand
+// any more.
 func (ch *checker) rows(r *RowResults, records *Records, at path, later bool) {
 	if r == nil {
 		return
@@ -131,7 +133,8 @@ func (ch *checker) rows(r *RowResults, records *Records, at path, later bool) {
 }
 
 func (ch *checker) rowList(l *RowList, records *Records, at path, later bool) {
-	for _, f := range [][2]string{{"at", l.At}, {"row", l.Row}, {"pointer", l.Pointer}, {"key", l.Key}, {"of", l.Of}, {"code", l.Code}, {"reason", l.Reason}} {
+	for _, f := range [][2]string{{"at", l.At}, {"row", l.Row}, {"pointer", l.Pointer}, {"key", l.Key}, {"of", l.Of},
+		{"code", l.Code}, {"reason", l.Reason}} {
 		ch.field(at, f[0], f[1], false)
 	}
 	ch.output(l.Output, at)
@@ -195,8 +198,10 @@ func (ch *checker) rowsFrom(c *Catalog, a *Action, at path) {
 		return
 	}
 	ch.asks(c, a, at, r.RowsFrom.Action)
-	if from, ok := c.Action(r.RowsFrom.Action); ok && from.Call != nil && from.Call.URL != "" && len(from.Call.Origins) == 0 {
-		ch.fail(at.to("action"), "action %q must name the origins at which files may lie: an answer says the address", from.ID)
+	if from, ok := c.Action(r.RowsFrom.Action); ok && from.Call != nil && from.Call.URL != "" &&
+		len(from.Call.Origins) == 0 {
+		ch.fail(at.to("action"), "action %q must name the origins at which files may lie: an answer says the address",
+			from.ID)
 	}
 	if r.Rows == nil {
 		ch.fail(at, "rows_from needs rows: how its answers tell records apart")

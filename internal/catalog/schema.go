@@ -154,11 +154,13 @@ func (r *problemList) collect(e *jsonschema.ValidationError) {
 	switch k := e.ErrorKind.(type) {
 	case *kind.Required:
 		for _, name := range k.Missing {
-			r.out = append(r.out, Problem{Path: below(e.InstanceLocation, name), Type: "missing", Message: "is required"})
+			r.out = append(r.out, Problem{Path: below(e.InstanceLocation, name), Type: "missing",
+				Message: "is required"})
 		}
 	case *kind.AdditionalProperties:
 		for _, name := range k.Properties {
-			r.out = append(r.out, Problem{Path: below(e.InstanceLocation, name), Type: "extra_forbidden", Message: "is not a parameter of this action"})
+			r.out = append(r.out, Problem{Path: below(e.InstanceLocation, name), Type: "extra_forbidden",
+				Message: "is not a parameter of this action"})
 		}
 	default:
 		typ, text := worded(e.ErrorKind)
@@ -211,7 +213,8 @@ func below(path []string, name string) []string {
 	return append(append(make([]string, 0, len(path)+1), path...), name)
 }
 
-// mayFit reports whether the failed value depends on a template, so that the rule can only be checked once it is rendered.
+// mayFit reports whether the failed value depends on a template, so that the rule can only be checked once it is
+// rendered.
 func (r *problemList) mayFit(e *jsonschema.ValidationError) bool {
 	value := r.at(e.InstanceLocation)
 	switch e.ErrorKind.(type) {

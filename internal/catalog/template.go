@@ -108,7 +108,8 @@ func (ch *checker) compile(call *Call, at path, known map[string]bool) {
 		if call.Job.Abort != nil {
 			call.Compiled.JobAbort = t.value(at.to("job", "abort", "params"), call.Job.Abort.Params, jobScope)
 		}
-		call.Compiled.JobUncommitted = t.condition(at.to("job", "uncommitted_when"), call.Job.UncommittedWhen, answerScope)
+		call.Compiled.JobUncommitted = t.condition(at.to("job", "uncommitted_when"), call.Job.UncommittedWhen,
+			answerScope)
 	}
 }
 

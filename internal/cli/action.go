@@ -186,7 +186,8 @@ func (a *action) checkChoices(at reflect.Value) error {
 		}
 		for _, word := range given {
 			if !slices.Contains(f.choices, word) {
-				return usageError{fmt.Errorf("--%s: %q is none of %s", flagName(f.name), word, strings.Join(f.choices, ", "))}
+				return usageError{fmt.Errorf("--%s: %q is none of %s", flagName(f.name), word, strings.Join(f.choices,
+					", "))}
 			}
 		}
 	}
@@ -300,7 +301,8 @@ type page struct {
 const pageSize = 500
 
 // pages prints a list up to limit, 0 for all, however many pages that takes.
-func (a *action) pages(ctx context.Context, p *process, client *remote.Client, r remote.Request, form form, limit int) error {
+func (a *action) pages(ctx context.Context, p *process, client *remote.Client, r remote.Request, form form,
+	limit int) error {
 	size := pageSize
 	for _, param := range a.op.Params {
 		if param.Name == "limit" && param.Schema.Maximum > 0 {

@@ -11,7 +11,8 @@ import (
 	"flowlane/internal/cli/remote"
 )
 
-// What commands read of answers: the fields that they use, and no more, so that a server of another version does not break them.
+// What commands read of answers: the fields that they use, and no more, so that a server of another version does not
+// break them.
 
 // flowAnswer is a flow.
 type flowAnswer struct {
@@ -79,7 +80,8 @@ func (g progress) over() bool { return slices.Contains(terminalStatuses, g.Statu
 // jobUnresolved is the status of a job whose call may have been carried out, and of which only a person can find out.
 const jobUnresolved = "unresolved"
 
-// waitsForPerson tells whether nothing goes on in a batch that is not over, and a person has to say what became of calls.
+// waitsForPerson tells whether nothing goes on in a batch that is not over, and a person has to say what became of
+// calls.
 func (g progress) waitsForPerson() bool {
 	for _, status := range []string{"staged", "queued", "pending", "started", "needs_reconcile"} {
 		if g.Counts[status] > 0 {
@@ -100,6 +102,7 @@ func accountPath(platform, account string) string {
 // startFlow starts a flow, once: the request has a name of its own.
 func startFlow(ctx context.Context, client *remote.Client, flowID string, body map[string]any) (startAnswer, error) {
 	return remote.Ask[startAnswer](ctx, client, remote.Request{ //nolint:wrapcheck // the caller explains it
-		Method: http.MethodPost, Path: flowPath(flowID) + "/trigger", Repeat: true, Header: http.Header{"Idempotency-Key": {rand.Text()}},
+		Method: http.MethodPost, Path: flowPath(flowID) + "/trigger", Repeat: true,
+		Header: http.Header{"Idempotency-Key": {rand.Text()}},
 	}, body)
 }

@@ -45,7 +45,8 @@ func TestAuditExport_Pages(t *testing.T) {
 				ResourceID string    `json:"resource_id"`
 				CreatedAt  time.Time `json:"created_at"`
 			}
-			if err := json.Unmarshal([]byte(line), &row); err != nil || seen[row.ResourceID] || row.CreatedAt.Before(last) {
+			if err := json.Unmarshal([]byte(line), &row); err != nil || seen[row.ResourceID] ||
+				row.CreatedAt.Before(last) {
 				t.Fatalf("%s: %s, after one of %s: %v", name, line, last, err)
 			}
 			seen[row.ResourceID], last = true, row.CreatedAt

@@ -32,7 +32,8 @@ func newBar(w io.Writer, name string) *bar {
 }
 
 func (b *bar) upload(p upload.Progress) {
-	note := fmt.Sprintf("%s of %s records, chunk %d of %d", thousands(p.SentRecords), thousands(p.Records), p.SentChunks, p.Chunks)
+	note := fmt.Sprintf("%s of %s records, chunk %d of %d", thousands(p.SentRecords), thousands(p.Records),
+		p.SentChunks, p.Chunks)
 	if p.Resumed {
 		note += ", resumed"
 	}
@@ -53,7 +54,8 @@ func (b *bar) show(done, all int64, note string) {
 	text := fmt.Sprintf("%s %3d%% %s", b.name, share(done, all), note)
 	if b.terminal {
 		filled := int(share(done, all)) * barWidth / 100
-		text = fmt.Sprintf("%s [%s%s] %3d%% %s", b.name, strings.Repeat("#", filled), strings.Repeat(".", barWidth-filled), share(done, all), note)
+		text = fmt.Sprintf("%s [%s%s] %3d%% %s", b.name, strings.Repeat("#", filled),
+			strings.Repeat(".", barWidth-filled), share(done, all), note)
 	}
 	if text == b.last {
 		return

@@ -13,7 +13,8 @@ import (
 func strictFlow(t *testing.T, l live, name string) string {
 	t.Helper()
 	var credential struct{ ID string }
-	output(t, l.env, &credential, "credentials", "create", "--name", "dialer", "--platform-id", "dialer", "--auth-method", "basic_auth",
+	output(t, l.env, &credential, "credentials", "create", "--name", "dialer", "--platform-id", "dialer",
+		"--auth-method", "basic_auth",
 		"--credentials", "@"+testFile(t, "secret.yaml", "{username: demo, password: demo}"))
 	flow := testFile(t, "flow.yaml", `
 name: `+name+`
@@ -53,13 +54,15 @@ func TestBatches(t *testing.T) {
 	says(t, l.env, "", "batches", "update", batch.ID, "--priority", "high")
 	says(t, l.env, "", "batches", "resume", batch.ID)
 
-	if code, said := fails(t, l.env, "batches", "watch", batch.ID); code != 7 || !strings.Contains(said, "batches errors "+batch.ID) {
+	if code, said := fails(t, l.env, "batches", "watch", batch.ID); code != 7 || !strings.Contains(said,
+		"batches errors "+batch.ID) {
 		t.Errorf("batches watch: exit %d, %s", code, said)
 	}
 	if said := says(t, l.env, "", "batches", "errors", batch.ID); !strings.Contains(said, "input_invalid") {
 		t.Errorf("batches errors: %s", said)
 	}
-	rows, err := csv.NewReader(strings.NewReader(says(t, l.env, "", "results", batch.ID, "--failed", "--csv"))).ReadAll()
+	rows, err := csv.NewReader(strings.NewReader(says(t, l.env, "", "results", batch.ID, "--failed",
+		"--csv"))).ReadAll()
 	if err != nil || len(rows) != 2 || rows[0][0] != "position" || rows[1][0] != "1" || rows[1][2] != "failed" {
 		t.Errorf("results --failed --csv: %v, %v", rows, err)
 	}
@@ -74,7 +77,8 @@ func TestBatches(t *testing.T) {
 	if len(jobs) != 1 {
 		t.Fatalf("jobs list --status failed: %+v", jobs)
 	}
-	if code, said := fails(t, l.env, "jobs", "resolve", jobs[0].ID, "--outcome", "carried_out"); code != 2 && code != 3 {
+	if code, said := fails(t, l.env, "jobs", "resolve", jobs[0].ID, "--outcome", "carried_out"); code != 2 &&
+		code != 3 {
 		t.Errorf("jobs resolve of a job that is resolved: exit %d, %s", code, said)
 	}
 	var again struct {
@@ -103,7 +107,8 @@ func TestAccounts(t *testing.T) {
 		t.Fatalf("accounts list: %+v", accounts)
 	}
 	account := accounts[0].ID
-	for _, verb := range []string{"get", "headroom", "queue", "attribution", "history", "margins", "lanes", "holds", "refresh-limits"} {
+	for _, verb := range []string{"get", "headroom", "queue", "attribution", "history", "margins", "lanes", "holds",
+		"refresh-limits"} {
 		says(t, l.env, "", "accounts", verb, "dialer", account)
 	}
 	var estimate struct {
@@ -119,19 +124,22 @@ func TestAccounts(t *testing.T) {
 	output(t, l.env, &hold, "accounts", "hold", "dialer", account, "--duration-seconds", "600")
 	says(t, l.env, "", "accounts", "extend-hold", "dialer", account, hold.ID, "--duration-seconds", "900")
 	var released []struct{ ID string }
-	if output(t, l.env, &released, "accounts", "resume", "dialer", account); len(released) != 1 || released[0].ID != hold.ID {
+	if output(t, l.env, &released, "accounts", "resume", "dialer", account); len(released) != 1 ||
+		released[0].ID != hold.ID {
 		t.Errorf("accounts resume: %+v", released)
 	}
 
 	// The secret is replaced and nothing else; it is not shown.
-	if said := says(t, l.env, "{username: demo, password: another}", "credentials", "rotate", "dialer"); strings.Contains(said, "another") {
+	if said := says(t, l.env, "{username: demo, password: another}", "credentials", "rotate",
+		"dialer"); strings.Contains(said, "another") {
 		t.Errorf("credentials rotate shows the secret: %s", said)
 	}
 	var credential struct {
 		ID, Name string
 		Account  string `json:"tenancy_id"`
 	}
-	if output(t, l.env, &credential, "credentials", "get", "dialer"); credential.ID != id || credential.Account != account {
+	if output(t, l.env, &credential, "credentials", "get", "dialer"); credential.ID != id ||
+		credential.Account != account {
 		t.Errorf("credentials rotate: %+v", credential)
 	}
 }
@@ -150,7 +158,8 @@ func TestBatches_Stream(t *testing.T) {
 	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &last); err != nil || last.Event != "batch.closed" {
 		t.Errorf("batches stream: %v, %v", lines, err)
 	}
-	if said := says(t, l.env, "", "batches", "stream", started.ID); said != "batch.closed 100.00 % completed: 1 accepted\n" {
+	if said := says(t, l.env, "", "batches", "stream",
+		started.ID); said != "batch.closed 100.00 % completed: 1 accepted\n" {
 		t.Errorf("batches stream: %q", said)
 	}
 	output(t, l.env, &started, "flows", "trigger", "strict", "--input-data", `{"id": ""}`)
@@ -177,11 +186,13 @@ func TestExecutions_Follow(t *testing.T) {
 		!strings.Contains(lines[0], `"execution.snapshot"`) {
 		t.Errorf("executions follow: %v, %v", lines, err)
 	}
-	if said := says(t, l.env, "", "executions", "follow", started.ID); !strings.Contains(said, "execution.closed completed") {
+	if said := says(t, l.env, "", "executions", "follow", started.ID); !strings.Contains(said,
+		"execution.closed completed") {
 		t.Errorf("executions follow: %s", said)
 	}
 	output(t, l.env, &started, "flows", "trigger", "strict", "--input-data", `{"id": ""}`)
-	if code, said := fails(t, l.env, "executions", "follow", started.ID); code != 7 || !strings.Contains(said, "failed") {
+	if code, said := fails(t, l.env, "executions", "follow", started.ID); code != 7 || !strings.Contains(said,
+		"failed") {
 		t.Errorf("executions follow of one that fails: exit %d, %s", code, said)
 	}
 	if code, _ := fails(t, l.env, "executions", "follow", "0192f0c1-7c3e-7a52-9d3b-5d5b0c6f1a11.0.1"); code != 5 {

@@ -48,15 +48,18 @@ func TestCanaries(t *testing.T) {
 	client.Do("POST", "/credentials", `{"name":"c","platform_id":"core","auth_method":"basic_auth","allowed_origins":["https://example.com"],
 		"credentials":{"username":"me","password":"`+canaryPassword+`"}}`).Want(http.StatusCreated)
 	flow := client.Do("POST", "/flows/definitions", `{"name":"f","status":"active","steps":[{"id":"s","tasks":[
-		{"id":"t","action_id":"core__flow__transform","params":{"value":1}}]}]}`).Want(http.StatusCreated).JSON()["id"].(string)
-	hook := client.Do("POST", "/flows/webhooks", `{"definition_id":"`+flow+`","description":"w"}`).Want(http.StatusCreated).JSON()
+		{"id":"t","action_id":"core__flow__transform","params":{"value":1}}]}]}`).Want(
+		http.StatusCreated).JSON()["id"].(string)
+	hook := client.Do("POST", "/flows/webhooks", `{"definition_id":"`+flow+`","description":"w"}`).Want(
+		http.StatusCreated).JSON()
 	secret, path := hook["signing_secret"].(string), hook["receive_url"].(string)
 	rows := filepath.Join(t.TempDir(), "rows.ndjson")
 	if err := os.WriteFile(rows, []byte(`{"id":1}`+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	secrets := []string{
-		key.Key, secret, strings.TrimPrefix(secret, "whsec_"), canaryKEK, "kAnAryKeyEncryptionKey0123456789", "kAnAryPass",
+		key.Key, secret, strings.TrimPrefix(secret, "whsec_"), canaryKEK, "kAnAryKeyEncryptionKey0123456789",
+		"kAnAryPass",
 		canaryPassword[6:],
 		"kAnAryPrivateKey", "kAnAryOperatorToken01",
 	}
@@ -76,10 +79,12 @@ func TestCanaries(t *testing.T) {
 	}
 	for _, args := range [][]string{
 		{"org", "list"}, {"org", "suspend", "--org", org.ID}, {"org", "suspend", "--org", org.ID, "--resume"},
-		{"org", "set", "--org", org.ID, "--start-budget", "9"}, {"org", "link", "--org", org.ID, "--external-id", "acme"},
+		{"org", "set", "--org", org.ID, "--start-budget", "9"}, {"org", "link", "--org", org.ID, "--external-id",
+			"acme"},
 		{"hold", "all", "--reason", "r"}, {"release", "all"}, {"audit", "export", "--org", org.ID},
 		{"migrate", "up"}, {"migrate", "status"}, {"vault", "rotate"}, {"vault", "rewrap"},
-		{"records", "upload", rows, "--no-resume"}, {"demo", "--records", "1"}, {"webhook", "send", "--url", path, rows},
+		{"records", "upload", rows, "--no-resume"}, {"demo", "--records", "1"}, {"webhook", "send", "--url", path,
+			rows},
 		{"version"}, {"--help"}, {"serve", "--help"}, {"apikey", "create", "--help"},
 	} {
 		run(caller, args...)
@@ -101,11 +106,14 @@ func mistakes(dsn, org, rows, path, secret string) (all []mistake) {
 	for _, address := range []string{
 		"postgres://me:PASS@127.0.0.1:1/x", "postgres://me:PASS@127.0.0.1:port/x", "postgres://me:PASS/x",
 		"postgres://me:PASS%zz@127.0.0.1/x",
-		"postgres://me:kAn:Ary@PASS@h:x/", "postgres://me:PASS @127.0.0.1/x", "postgres://me:PASS@127.0.0.1/x?sslmode=maybe",
-		"postgres://me:PASS@127.0.0.1/x?sslrootcert=/nowhere&sslmode=verify-full", "postgres://127.0.0.1:1/x?password=PASS",
+		"postgres://me:kAn:Ary@PASS@h:x/", "postgres://me:PASS @127.0.0.1/x",
+		"postgres://me:PASS@127.0.0.1/x?sslmode=maybe",
+		"postgres://me:PASS@127.0.0.1/x?sslrootcert=/nowhere&sslmode=verify-full",
+		"postgres://127.0.0.1:1/x?password=PASS",
 		"postgres://127.0.0.1:x/x?password=PASS", "host=127.0.0.1 port=1 password=PASS",
 		"host=127.0.0.1 port=x password=PASS",
-		"host=127.0.0.1 port=x password='kA PASS'", "host=127.0.0.1 password='PASS", "host=127.0.0.1 password=a PASS", "PASS",
+		"host=127.0.0.1 port=x password='kA PASS'", "host=127.0.0.1 password='PASS", "host=127.0.0.1 password=a PASS",
+		"PASS",
 		"mysql://me:PASS@127.0.0.1/x", dsn + "&password=PASS", "postgres:/me:PASS@127.0.0.1:1/x",
 	} {
 		env := []string{"DATABASE_URL=" + strings.ReplaceAll(address, "PASS", canaryPassword)}
@@ -119,11 +127,13 @@ func mistakes(dsn, org, rows, path, secret string) (all []mistake) {
 			canaryPassword,
 		"FLOWLANE_TLS_CERT=" + rows + ";FLOWLANE_TLS_KEY=" + canaryPEM, "FLOWLANE_TLS_KEY=" + canaryPEM,
 		"FLOWLANE_OPERATOR_TOKEN=kAnAryOperatorToken01;FLOWLANE_OPERATOR_LISTEN=nowhere",
-		"FLOWLANE_SIM_URL=http://me:" + canaryPassword + "@", "FLOWLANE_BASE_URLS=dialer=ftp://me:" + canaryPassword + "@x",
+		"FLOWLANE_SIM_URL=http://me:" + canaryPassword + "@", "FLOWLANE_BASE_URLS=dialer=ftp://me:" + canaryPassword +
+			"@x",
 		"FLOWLANE_JWT_ISSUER=i;FLOWLANE_JWT_AUDIENCE=a;FLOWLANE_JWT_KEYS_URL=ftp://me:" + canaryPassword + "@x",
 	} {
 		one := strings.Split(env, ";")
-		all = append(all, mistake{one, serve}, mistake{one, []string{"apikey", "create", "--org", "none", "--name", "n"}},
+		all = append(all, mistake{one, serve}, mistake{one, []string{"apikey", "create", "--org", "none", "--name",
+			"n"}},
 			mistake{one, []string{"vault", "rewrap"}})
 	}
 	for _, env := range []string{
@@ -133,7 +143,8 @@ func mistakes(dsn, org, rows, path, secret string) (all []mistake) {
 		"FLOWLANE_WEBHOOK_SECRET=whsec_" + canaryPassword + "!", "FLOWLANE_WEBHOOK_SECRET=" + canaryPassword,
 	} {
 		for _, args := range [][]string{
-			{"demo", "--records", "1"}, {"records", "upload", rows, "--no-resume"}, {"webhook", "send", "--url", path, rows},
+			{"demo", "--records", "1"}, {"records", "upload", rows, "--no-resume"}, {"webhook", "send", "--url", path,
+				rows},
 		} {
 			all = append(all, mistake{[]string{env}, args})
 		}

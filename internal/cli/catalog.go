@@ -61,6 +61,7 @@ func (c *catalogValidate) Run(_ context.Context, p *process) error {
 	facts.Services = len(loaded.AllServices()) - len(own.AllServices())
 	facts.Actions = len(loaded.AllActions()) - len(own.AllActions())
 	return c.print(p, facts, func(w io.Writer) {
-		fmt.Fprintf(w, "No mistakes: %d platforms, %d services, %d actions\n", len(facts.Platforms), facts.Services, facts.Actions)
+		fmt.Fprintf(w, "No mistakes: %d platforms, %d services, %d actions\n", len(facts.Platforms), facts.Services,
+			facts.Actions)
 	})
 }

@@ -77,7 +77,8 @@ func (c *importOpenAPI) Run(_ context.Context, p *process) error {
 		return err
 	}
 	facts := importFacts{
-		result.PlatformID, c.Out, written, result.Services, result.Actions, result.Operations, result.Skipped, result.LeftOut,
+		result.PlatformID, c.Out, written, result.Services, result.Actions, result.Operations, result.Skipped,
+		result.LeftOut,
 		append([]revision.Change{}, changes...), append([]openapi.Entry{}, result.Report...),
 	}
 	if c.JSON {
@@ -106,7 +107,8 @@ func (c *importFile) put(p *process, generated []byte) (changes []revision.Chang
 		case err == nil && !c.Replace:
 			text = merged
 		case err != nil && !c.Replace:
-			return nil, false, fmt.Errorf("%s: %w; name another file with --out, or replace this one with --replace", c.Out, err)
+			return nil, false, fmt.Errorf("%s: %w; name another file with --out, or replace this one with --replace",
+				c.Out, err)
 		}
 	}
 	show := current != nil && !c.Write && !c.Replace
@@ -150,7 +152,8 @@ func (c *importFile) changes(p *process, changes []revision.Change, written bool
 	}
 	if len(changes) > 0 {
 		fmt.Fprintf(p.stderr, "Against %s: %d added, %d changed, %d removed; by hand: %d kept, %d kept although the import differs\n", c.Out,
-			counts[revision.Added], counts[revision.Changed], counts[revision.Removed], counts[revision.Kept], counts[revision.Conflict])
+			counts[revision.Added], counts[revision.Changed], counts[revision.Removed], counts[revision.Kept],
+			counts[revision.Conflict])
 	}
 	switch {
 	case !written && len(changes) > 0:
@@ -186,5 +189,6 @@ func (c *importOpenAPI) summary(w io.Writer, r *openapi.Result) {
 	}
 	unused := len(r.Report) - shown
 	fmt.Fprintf(w, "Platform %s: %d services, %d actions of %d operations; %d not asked for, %d left out, %d parts dropped, %d changed, %d not needed by any action\n",
-		r.PlatformID, r.Services, r.Actions, r.Operations, r.Skipped, r.LeftOut, counts[openapi.Dropped], counts[openapi.Changed], unused)
+		r.PlatformID, r.Services, r.Actions, r.Operations, r.Skipped, r.LeftOut, counts[openapi.Dropped],
+		counts[openapi.Changed], unused)
 }

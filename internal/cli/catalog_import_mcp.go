@@ -54,7 +54,8 @@ func (c *importMCP) Run(ctx context.Context, p *process) error {
 			c.Auth = "api_key"
 		}
 	}
-	result, err := catalogmcp.Import(tools, catalogmcp.Options{PlatformID: c.PlatformID, Endpoint: c.URL, Auth: c.Auth, Server: server})
+	result, err := catalogmcp.Import(tools, catalogmcp.Options{PlatformID: c.PlatformID, Endpoint: c.URL, Auth: c.Auth,
+		Server: server})
 	if err != nil {
 		return err
 	}
@@ -92,8 +93,12 @@ func (c *importMCP) tools(ctx context.Context) (out []*mcp.Tool, server *mcp.Imp
 	}
 	client := mcp.NewClient(&mcp.Implementation{Name: "flowlane", Version: "1"}, nil)
 	// A redirect would take the token to another address.
-	web := &http.Client{Transport: withHeader{header}, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	transport := &mcp.StreamableClientTransport{Endpoint: c.URL, HTTPClient: web, DisableStandaloneSSE: true, MaxEventSize: maxListed}
+	web := &http.Client{Transport: withHeader{header}, CheckRedirect: func(*http.Request,
+		[]*http.Request) error {
+		return http.ErrUseLastResponse
+	}}
+	transport := &mcp.StreamableClientTransport{Endpoint: c.URL, HTTPClient: web, DisableStandaloneSSE: true,
+		MaxEventSize: maxListed}
 	session, err := client.Connect(ctx, transport, nil)
 	if err != nil {
 		return nil, nil, err

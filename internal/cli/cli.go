@@ -1,6 +1,6 @@
-// Package cli is the commands of the program flowlane. It owns flags, environment, what is printed, and exit codes. What
-// the commands do is the business of package app and, over HTTP, of a server; only the bootstrap of organizations and keys
-// goes to the database directly.
+// Package cli is the commands of the program flowlane. It owns flags, environment, what is printed, and exit codes.
+// What the commands do is the business of package app and, over HTTP, of a server; only the bootstrap of organizations
+// and keys goes to the database directly.
 package cli
 
 import (

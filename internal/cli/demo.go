@@ -57,7 +57,8 @@ func (c *demoCommand) Run(ctx context.Context, p *process) error {
 type demoOptions struct {
 	records int
 	out     io.Writer
-	// keyText is what stands for the key in what is printed, before a command that makes it stand for it; empty for none.
+	// keyText is what stands for the key in what is printed, before a command that makes it stand for it; empty for
+	// none.
 	keyText, before string
 }
 
@@ -98,16 +99,17 @@ func (d *demo) say(format string, args ...any) { fmt.Fprintf(d.out, format+"\n",
 // find reuses the active definition that has the demo's name, or makes it.
 func (d *demo) find(ctx context.Context) error {
 	var found flowAnswer
-	err := each(ctx, d.client, "/flows/definitions", url.Values{"status": {flowActive}, "name": {demoDefinition}}, func(item json.RawMessage) error {
-		var f flowAnswer
-		if err := json.Unmarshal(item, &f); err != nil {
-			return fmt.Errorf("the answer is not as documented: %w", err)
-		}
-		if f.Name == demoDefinition && found.ID == "" {
-			found = f
-		}
-		return nil
-	})
+	err := each(ctx, d.client, "/flows/definitions", url.Values{"status": {flowActive}, "name": {demoDefinition}},
+		func(item json.RawMessage) error {
+			var f flowAnswer
+			if err := json.Unmarshal(item, &f); err != nil {
+				return fmt.Errorf("the answer is not as documented: %w", err)
+			}
+			if f.Name == demoDefinition && found.ID == "" {
+				found = f
+			}
+			return nil
+		})
 	if err != nil {
 		return d.client.Explain("list the definitions", err)
 	}
@@ -138,7 +140,8 @@ func (d *demo) create(ctx context.Context) error {
 		return err
 	}
 	d.domain = credential.TenancyID
-	made, err := remote.Ask[flowAnswer](ctx, d.client, remote.Request{Method: http.MethodPost, Path: "/flows/definitions"}, map[string]any{
+	made, err := remote.Ask[flowAnswer](ctx, d.client, remote.Request{Method: http.MethodPost,
+		Path: "/flows/definitions"}, map[string]any{
 		"name": demoDefinition, "status": flowActive,
 		"steps": []any{map[string]any{"id": "upload", "tasks": []any{map[string]any{
 			"id": "upload", "action_id": demoAction, "credential_id": credential.ID, "params": demoParams,
@@ -153,20 +156,22 @@ func (d *demo) create(ctx context.Context) error {
 
 // credential finds one of the platform whose account is known, or makes the simulator's.
 func (d *demo) credential(ctx context.Context) (found credentialAnswer, err error) {
-	err = each(ctx, d.client, "/credentials", url.Values{"platform_id": {dialerPlatform}}, func(item json.RawMessage) error {
-		var c credentialAnswer
-		if err := json.Unmarshal(item, &c); err != nil {
-			return fmt.Errorf("the answer is not as documented: %w", err)
-		}
-		if found.ID == "" && c.TenancyID != "" {
-			found = c
-		}
-		return nil
-	})
+	err = each(ctx, d.client, "/credentials", url.Values{"platform_id": {dialerPlatform}},
+		func(item json.RawMessage) error {
+			var c credentialAnswer
+			if err := json.Unmarshal(item, &c); err != nil {
+				return fmt.Errorf("the answer is not as documented: %w", err)
+			}
+			if found.ID == "" && c.TenancyID != "" {
+				found = c
+			}
+			return nil
+		})
 	if err != nil || found.ID != "" {
 		return found, d.client.Explain("list the credentials", err)
 	}
-	made, err := remote.Ask[credentialAnswer](ctx, d.client, remote.Request{Method: http.MethodPost, Path: "/credentials"}, map[string]any{
+	made, err := remote.Ask[credentialAnswer](ctx, d.client, remote.Request{Method: http.MethodPost,
+		Path: "/credentials"}, map[string]any{
 		"name": "dialer demo", "platform_id": dialerPlatform, "auth_method": "basic_auth",
 		"credentials": map[string]string{"username": "demo", "password": "demo"},
 	})
@@ -312,7 +317,8 @@ func (d *demo) budget(ctx context.Context) error {
 	}
 	windows := h.Buckets[demoBucket].Windows
 	minute, day := windows["60"], windows["86400"]
-	d.say("   budget of the account: %s of %s calls this minute, %s of %s today", thousands(minute.Used), thousands(minute.Cap),
+	d.say("   budget of the account: %s of %s calls this minute, %s of %s today", thousands(minute.Used),
+		thousands(minute.Cap),
 		thousands(day.Used), thousands(day.Cap))
 	return nil
 }

@@ -123,7 +123,8 @@ func (d *dev) config(ctx context.Context) (app.Config, error) {
 		return cfg, err
 	}
 	cfg.AllowHosts = slices.Concat(d.AllowHost, app.HostOf(d.SimURL))
-	cfg.Listen, cfg.Front, cfg.PublicURL, cfg.Workers, cfg.Migrate = d.listen(ctx), d.front.config(), d.PublicURL, true, true
+	cfg.Listen, cfg.Front, cfg.PublicURL, cfg.Workers, cfg.Migrate = d.listen(ctx), d.front.config(), d.PublicURL, true,
+		true
 	cfg.Drain, cfg.Sockets = cmp.Or(d.Drain, devDrain), &d.sockets
 	if d.postgres != nil {
 		cfg.Pooled = false // it is our own
@@ -138,7 +139,8 @@ func (d *dev) startPostgres(ctx context.Context) (err error) {
 	if d.DatabaseURL != "" {
 		return nil
 	}
-	if d.postgres, err = devpg.Start(ctx, devpg.Options{DataDir: d.DataDir, Log: slog.New(notices{d.p.stderr})}); err != nil {
+	if d.postgres, err = devpg.Start(ctx, devpg.Options{DataDir: d.DataDir,
+		Log: slog.New(notices{d.p.stderr})}); err != nil {
 		return err //nolint:wrapcheck // says what to do
 	}
 	d.DatabaseURL = d.postgres.DSN()
@@ -236,7 +238,8 @@ func (d *dev) demo(ctx context.Context) {
 			w = d.p.stderr
 		}
 		fmt.Fprintln(w)
-		_, err = runDemo(ctx, client, demoOptions{records: demoRecords, out: w, keyText: "$" + varKey, before: d.source()})
+		_, err = runDemo(ctx, client, demoOptions{records: demoRecords, out: w, keyText: "$" + varKey,
+			before: d.source()})
 	}
 	switch {
 	case err == nil, ctx.Err() != nil:
@@ -269,7 +272,8 @@ func (d *dev) announce(ctx context.Context) error {
 		return err
 	}
 	facts := devFacts{
-		URL: d.app.URL(), ConsoleURL: console, DatabaseURL: d.DatabaseURL, SimURL: d.SimURL, AllowHosts: d.AllowHost, OperatorURL: d.app.OperatorURL(), DataDir: d.DataDir, EnvFile: d.envFile(), FirstStart: d.seeded.first,
+		URL: d.app.URL(), ConsoleURL: console, DatabaseURL: d.DatabaseURL, SimURL: d.SimURL, AllowHosts: d.AllowHost,
+		OperatorURL: d.app.OperatorURL(), DataDir: d.DataDir, EnvFile: d.envFile(), FirstStart: d.seeded.first,
 	}
 	if d.seeded.newKey {
 		facts.APIKey = d.seeded.key

@@ -29,8 +29,8 @@ type list struct {
 	} `json:"items"`
 }
 
-// TestDev starts a development server three times on one folder: new, after an orderly stop, and after a kill. Each start
-// finds what the one before left.
+// TestDev starts a development server three times on one folder: new, after an orderly stop, and after a kill. Each
+// start finds what the one before left.
 func TestDev(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -65,11 +65,13 @@ func TestDev(t *testing.T) {
 		var again devFacts
 		dev = launch(t, nil, &again, args...)
 		t.Logf("start %d on kept data: %s", n+2, time.Since(began))
-		if again.FirstStart || again.APIKey != "" || again.SimURL != first.SimURL || again.DatabaseURL != first.DatabaseURL {
+		if again.FirstStart || again.APIKey != "" || again.SimURL != first.SimURL ||
+			again.DatabaseURL != first.DatabaseURL {
 			t.Errorf("start %d: %+v; first %+v", n+2, again, first)
 		}
 		var batches list
-		if status := get(t, again.URL+"/v1/flows/batches", first.APIKey, &batches); status != 200 || batches.Total != 1 {
+		if status := get(t, again.URL+"/v1/flows/batches", first.APIKey, &batches); status != 200 ||
+			batches.Total != 1 {
 			t.Errorf("start %d: batches: %d %+v", n+2, status, batches)
 		}
 		dev.stop(t, sig)
@@ -88,7 +90,8 @@ func checkEnv(t *testing.T, f devFacts) {
 	var env map[string]string
 	output(t, nil, &env, "env", "--data-dir", filepath.Dir(f.EnvFile))
 	want := map[string]string{
-		"FLOWLANE_URL": f.URL, "FLOWLANE_API_KEY": f.APIKey, "DATABASE_URL": f.DatabaseURL, "FLOWLANE_SIM_URL": f.SimURL,
+		"FLOWLANE_URL": f.URL, "FLOWLANE_API_KEY": f.APIKey, "DATABASE_URL": f.DatabaseURL,
+		"FLOWLANE_SIM_URL": f.SimURL,
 	}
 	for name, value := range want {
 		if env[name] != value {
@@ -97,8 +100,9 @@ func checkEnv(t *testing.T, f devFacts) {
 	}
 }
 
-// TestDev_OldFolder starts on a folder that an earlier server left in disorder: Postgres was killed, another program has the process
-// id of its files by now, and the sockets of two more are there. Flows, keys and secrets are as they were.
+// TestDev_OldFolder starts on a folder that an earlier server left in disorder: Postgres was killed, another program
+// has the process id of its files by now, and the sockets of two more are there. Flows, keys and secrets are as they
+// were.
 func TestDev_OldFolder(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -120,12 +124,14 @@ func TestDev_OldFolder(t *testing.T) {
 	}
 	err := dev.Wait()
 	dev.ended = true
-	if code := dev.ProcessState.ExitCode(); err == nil || code != 1 || !strings.Contains(dev.stderr.String(), "the embedded Postgres has ended") {
+	if code := dev.ProcessState.ExitCode(); err == nil || code != 1 || !strings.Contains(dev.stderr.String(),
+		"the embedded Postgres has ended") {
 		t.Errorf("after its Postgres was killed: exit %d, %s", code, dev.stderr.String())
 	}
 	for name, text := range map[string]string{
 		"postmaster.pid": fmt.Sprintf("%d\n%s\n", os.Getpid(), data),
-		".s.PGSQL.1":     "", ".s.PGSQL.1.lock": "1\n", ".s.PGSQL.2": "", ".s.PGSQL.2.lock": fmt.Sprintf("%d\n", os.Getpid()),
+		".s.PGSQL.1":     "", ".s.PGSQL.1.lock": "1\n", ".s.PGSQL.2": "", ".s.PGSQL.2.lock": fmt.Sprintf("%d\n",
+			os.Getpid()),
 	} {
 		if err := os.WriteFile(filepath.Join(data, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -200,7 +206,8 @@ func TestDev_Starting(t *testing.T) {
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
 		t.Fatal(err)
 	}
-	if _, said := fails(t, env, "flows", "list"); !strings.Contains(said, "is starting; try again once it says that it is ready") {
+	if _, said := fails(t, env, "flows", "list"); !strings.Contains(said,
+		"is starting; try again once it says that it is ready") {
 		t.Errorf("while it starts: %s", said)
 	}
 }

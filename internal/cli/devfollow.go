@@ -43,7 +43,8 @@ func (d *dev) watchFolders() error {
 		return nil
 	}
 	if info, err := os.Stat(d.FlowsDir); err != nil || !info.IsDir() {
-		return usageError{fmt.Errorf("--flows-dir %s is no folder: make it first, for example with `flowlane init`", d.FlowsDir)}
+		return usageError{fmt.Errorf("--flows-dir %s is no folder: make it first, for example with `flowlane init`",
+			d.FlowsDir)}
 	}
 	d.flowFiles = newFolderWatch(func() ([]string, error) { return flowfile.List(d.FlowsDir) })
 	return nil

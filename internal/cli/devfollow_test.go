@@ -17,7 +17,8 @@ type screen struct {
 	lines *bufio.Scanner
 }
 
-// patience is after how long a process that does not say what is waited for is ended, so that the test shows what it said.
+// patience is after how long a process that does not say what is waited for is ended, so that the test shows what it
+// said.
 const patience = 2 * time.Minute
 
 // show starts a process that goes on until the test ends.
@@ -88,8 +89,8 @@ services:
 `
 )
 
-// TestDev_Saved: a development server takes in flows and catalog files as they are saved; a mistake is named with file and
-// line, and leaves in force what was there; nobody is turned away meanwhile.
+// TestDev_Saved: a development server takes in flows and catalog files as they are saved; a mistake is named with file
+// and line, and leaves in force what was there; nobody is turned away meanwhile.
 func TestDev_Saved(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -108,7 +109,8 @@ func TestDev_Saved(t *testing.T) {
 	flow, file := filepath.Join(flows, "parcel.yaml"), filepath.Join(catalog, "parcels.yaml")
 	write(flow, savedFlow)
 	write(filepath.Join(flows, "parcel.test.yaml"), "flow: parcel.yaml\n") // a test is no flow
-	s := show(t, "dev", "--data-dir", filepath.Join(dir, "data"), "--listen", "127.0.0.1:0", "--flows-dir", flows, "--catalog-dir", catalog)
+	s := show(t, "dev", "--data-dir", filepath.Join(dir, "data"), "--listen", "127.0.0.1:0", "--flows-dir", flows,
+		"--catalog-dir", catalog)
 	_, at, _ := strings.Cut(s.await("  URL  "), "http://")
 
 	s.await(flow + `:6: steps.0.tasks.0.action_id: There is no such action in the catalog`)

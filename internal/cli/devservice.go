@@ -10,11 +10,12 @@ import (
 	"flowlane/internal/pg"
 )
 
-// serviceRole is by whom the development service connects to its own Postgres, as one elsewhere should: it owns nothing.
+// serviceRole is by whom the development service connects to its own Postgres, as one elsewhere should: it owns
+// nothing.
 const serviceRole = "flowlane_service"
 
-// serviceDSN migrates the database at owner, an address of its owner, and returns the address for a service. Its password
-// follows from the owner's, as several starts need the same one, and does not tell it.
+// serviceDSN migrates the database at owner, an address of its owner, and returns the address for a service. Its
+// password follows from the owner's, as several starts need the same one, and does not tell it.
 func serviceDSN(ctx context.Context, owner string) (string, error) {
 	address, err := url.Parse(owner)
 	if err != nil {

@@ -36,7 +36,8 @@ func openState(dir string) (*devState, error) {
 	}
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil { //nolint:gosec // a descriptor is small
 		_ = lock.Close()
-		return nil, fmt.Errorf("another `flowlane dev` runs on %s: stop it, or choose another folder with --data-dir", dir)
+		return nil, fmt.Errorf("another `flowlane dev` runs on %s: stop it, or choose another folder with --data-dir",
+			dir)
 	}
 	s := &devState{path: filepath.Join(dir, "dev.json"), lock: lock}
 	text, err := os.ReadFile(s.path)
@@ -48,7 +49,8 @@ func openState(dir string) (*devState, error) {
 	}
 	if err != nil {
 		s.close()
-		return nil, fmt.Errorf("read %s (it may be deleted: ports and the address of Postgres are chosen anew): %w", s.path, err)
+		return nil, fmt.Errorf("read %s (it may be deleted: ports and the address of Postgres are chosen anew): %w",
+			s.path, err)
 	}
 	return s, nil
 }

@@ -40,7 +40,8 @@ func nounTable(t *testing.T) string {
 			if v.operation != "" {
 				operation = "`" + v.operation + "`"
 			}
-			fmt.Fprintf(&out, "| `flowlane %s %s%s` | %s | %s |\n", n.name, v.name, arguments, strings.TrimSuffix(help, "."), operation)
+			fmt.Fprintf(&out, "| `flowlane %s %s%s` | %s | %s |\n", n.name, v.name, arguments, strings.TrimSuffix(help,
+				"."), operation)
 		}
 	}
 	return out.String()
@@ -65,7 +66,8 @@ func TestDocs(t *testing.T) {
 			t.Fatal(err)
 		}
 	} else if want != string(text) {
-		t.Errorf("the table in %s is not that of the commands: go test ./internal/cli -run TestDocs -write-docs", docsFile)
+		t.Errorf("the table in %s is not that of the commands: go test ./internal/cli -run TestDocs -write-docs",
+			docsFile)
 	}
 	parser, err := kong.New(&commands{}, kong.Exit(func(int) {}), kong.ExplicitGroups(groups))
 	if err != nil {

@@ -71,7 +71,8 @@ func (c *doctorCommand) Run(ctx context.Context, p *process) error {
 	err = c.print(p, d.findings, func(w io.Writer) {
 		for _, f := range d.findings {
 			code := map[string]string{stateOK: "32", stateWarning: "33", stateFailed: "31"}[f.State]
-			fmt.Fprintf(w, "%s %-11s %s\n", render.Paint(colored(p), code, fmt.Sprintf("%-7s", f.State)), f.Check, render.Printable(f.Says))
+			fmt.Fprintf(w, "%s %-11s %s\n", render.Paint(colored(p), code, fmt.Sprintf("%-7s", f.State)), f.Check,
+				render.Printable(f.Says))
 		}
 	})
 	for _, f := range d.findings {
@@ -104,7 +105,8 @@ func (d *doctor) server(ctx context.Context, client *remote.Client) bool {
 	d.note("key", stateOK, "%s in %s", me.Role, me.Organization.Name)
 	if at, err := http.ParseTime(res.Header.Get("Date")); err == nil {
 		if skew := time.Since(at).Abs(); skew > maxSkew {
-			d.note("clock", stateWarning, "this machine and the server differ by %s: set the clock (NTP)", skew.Round(time.Second))
+			d.note("clock", stateWarning, "this machine and the server differ by %s: set the clock (NTP)",
+				skew.Round(time.Second))
 		} else {
 			d.note("clock", stateOK, "this machine and the server agree")
 		}
@@ -138,7 +140,8 @@ func (d *doctor) pause(item json.RawMessage) {
 		ID, Scope, Reason, Status string
 	}
 	if json.Unmarshal(item, &h) == nil && h.Status == "active" {
-		d.note("hold", stateWarning, "calls are held (%s, %q): `flowlane dispatch get-hold %s` shows since when", h.Scope, h.Reason, h.ID)
+		d.note("hold", stateWarning, "calls are held (%s, %q): `flowlane dispatch get-hold %s` shows since when",
+			h.Scope, h.Reason, h.ID)
 	}
 }
 
@@ -189,7 +192,8 @@ func (d *doctor) restored(ctx context.Context, pool *pgxpool.Pool) {
 	case err != nil:
 		d.note("restore", stateWarning, "%v", err)
 	case why != "":
-		d.note("restore", stateFailed, "%s: services start nothing and send nothing before `flowlane restore confirm`", why)
+		d.note("restore", stateFailed, "%s: services start nothing and send nothing before `flowlane restore confirm`",
+			why)
 	}
 }
 

@@ -43,11 +43,13 @@ func TestDoctor(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = db.Close(context.WithoutCancel(t.Context())) }()
-	if _, err := db.Exec(t.Context(), "ALTER DATABASE "+db.Config().Database+" SET synchronous_commit = off"); err != nil {
+	if _, err := db.Exec(t.Context(), "ALTER DATABASE "+db.Config().Database+
+		" SET synchronous_commit = off"); err != nil {
 		t.Fatal(err)
 	}
 	output(t, operator, &findings, "doctor")
-	if found := find(); !strings.Contains(found, "database ok, durability warning") || !strings.HasSuffix(found, "encryption ok") {
+	if found := find(); !strings.Contains(found, "database ok, durability warning") || !strings.HasSuffix(found,
+		"encryption ok") {
 		t.Errorf("doctor for an operator: %+v", findings)
 	}
 	if said := fmt.Sprint(findings); !strings.Contains(said, "synchronous_commit is off") {
@@ -78,13 +80,15 @@ func TestDoctor(t *testing.T) {
 		"WrongKey":  {[]string{"FLOWLANE_URL=" + l.url, "FLOWLANE_API_KEY=x"}, "401"},
 		"Empty":     {slices.Concat(l.env, []string{"DATABASE_URL=" + empty}), "flowlane migrate up"},
 		"OldTables": {slices.Concat(l.env, []string{"DATABASE_URL=" + old}), "another version of Flowlane"},
-		"WrongKEK":  {slices.Concat(l.env, []string{"DATABASE_URL=" + l.dsn, "FLOWLANE_KEK=" + strings.Repeat("A", 43) + "="}), "fingerprint"},
+		"WrongKEK": {slices.Concat(l.env, []string{"DATABASE_URL=" + l.dsn, "FLOWLANE_KEK=" + strings.Repeat("A", 43) +
+			"="}), "fingerprint"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			cmd := program(t, tt.env, "doctor")
 			out, _ := cmd.Output()
-			if cmd.ProcessState.ExitCode() != 7 || !strings.Contains(string(out), tt.says) || !strings.Contains(string(out), "failed") {
+			if cmd.ProcessState.ExitCode() != 7 || !strings.Contains(string(out), tt.says) ||
+				!strings.Contains(string(out), "failed") {
 				t.Errorf("exit %d\n%s", cmd.ProcessState.ExitCode(), out)
 			}
 		})
@@ -111,7 +115,8 @@ func TestDoctor_WrongClock(t *testing.T) {
 	defer server.Close()
 	var findings []struct{ Check, State, Says string }
 	output(t, append(slices.Clone(l.env), "FLOWLANE_URL="+server.URL), &findings, "doctor")
-	if f := findings[len(findings)-1]; f.Check != "clock" || f.State != "warning" || !strings.Contains(f.Says, "differ by 10m") || !strings.Contains(f.Says, "set the clock") {
+	if f := findings[len(findings)-1]; f.Check != "clock" || f.State != "warning" || !strings.Contains(f.Says,
+		"differ by 10m") || !strings.Contains(f.Says, "set the clock") {
 		t.Errorf("doctor: %+v", findings)
 	}
 }
@@ -124,8 +129,10 @@ func TestPsql(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(bin, "psql"), []byte(script), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	env := []string{"PATH=" + bin + ":" + os.Getenv("PATH"), "DATABASE_URL=postgres://me:p%40ss@db.example.com:5433/flows?sslmode=verify-full"}
-	if got := says(t, env, "", "psql", "--", "-c", "select 1"); got != "db.example.com 5433 me p@ss flows verify-full|-c select 1\n" {
+	env := []string{"PATH=" + bin + ":" + os.Getenv("PATH"),
+		"DATABASE_URL=postgres://me:p%40ss@db.example.com:5433/flows?sslmode=verify-full"}
+	if got := says(t, env, "", "psql", "--", "-c",
+		"select 1"); got != "db.example.com 5433 me p@ss flows verify-full|-c select 1\n" {
 		t.Errorf("psql: %q", got)
 	}
 	if code, said := fails(t, nil, "psql"); code != 1 || !strings.Contains(said, "DATABASE_URL") {
@@ -174,7 +181,8 @@ func TestCompletion(t *testing.T) {
 				}
 			}
 			cmd := exec.CommandContext(t.Context(), path, append(c.args, c.program)...)
-			cmd.Env = []string{asProgram + "=1", "PATH=" + bin + ":" + os.Getenv("PATH"), "HOME=" + home, "XDG_CONFIG_HOME=" + home}
+			cmd.Env = []string{asProgram + "=1", "PATH=" + bin + ":" + os.Getenv("PATH"), "HOME=" + home,
+				"XDG_CONFIG_HOME=" + home}
 			cmd.Dir = home
 			if out, err := cmd.CombinedOutput(); err != nil || string(out) != c.want {
 				t.Errorf("%s completes %q, %v", shell, out, err)
@@ -183,8 +191,8 @@ func TestCompletion(t *testing.T) {
 	}
 }
 
-// completing is for each shell a program that reads the script as its user would, without settings of its own, and completes what is
-// begun: a command, a value, and a file where there is nothing to propose.
+// completing is for each shell a program that reads the script as its user would, without settings of its own, and
+// completes what is begun: a command, a value, and a file where there is nothing to propose.
 var completing = map[string]struct {
 	args          []string
 	program, want string
@@ -211,14 +219,16 @@ func TestDoctor_Blobs(t *testing.T) {
 	t.Parallel()
 	l := newLive(t)
 	env := func(host string) []string {
-		return slices.Concat(l.env, []string{"AWS_ACCESS_KEY_ID=" + servers.S3Key, "AWS_SECRET_ACCESS_KEY=" + servers.S3Key,
+		return slices.Concat(l.env, []string{"AWS_ACCESS_KEY_ID=" + servers.S3Key, "AWS_SECRET_ACCESS_KEY=" +
+			servers.S3Key,
 			"FLOWLANE_BLOB_URL=s3://stock/p?path_style=true&endpoint=http://" + host})
 	}
 	if said := says(t, env(servers.S3(t)), "", "doctor"); !strings.Contains(said, "gives it back and deletes it") {
 		t.Errorf("doctor with a store: %s", said)
 	}
 	out, err := program(t, env("127.0.0.1:1"), "doctor").CombinedOutput()
-	if err == nil || !strings.Contains(string(out), "store of large bodies does not answer") || strings.Contains(string(out), servers.S3Key) {
+	if err == nil || !strings.Contains(string(out), "store of large bodies does not answer") ||
+		strings.Contains(string(out), servers.S3Key) {
 		t.Errorf("doctor without one: %v %s", err, out)
 	}
 }

@@ -23,8 +23,8 @@ import (
 	"flowlane/internal/pg/pgtest"
 )
 
-// fence is a block of a page that says what it is for: a flow that is applied, the records that it is started with, and the calls
-// that these must make.
+// fence is a block of a page that says what it is for: a flow that is applied, the records that it is started with, and
+// the calls that these must make.
 var fence = regexp.MustCompile("(?ms)^```(yaml flow|json records|json calls)\n(.*?)^```$")
 
 // exampleReceiver is the host that stands in the examples.
@@ -127,7 +127,8 @@ func texts(t *testing.T, calls [][3]any) []string {
 	return out
 }
 
-// TestDocuments_Flows runs the flows of the documentation: each is taken as it stands, and makes the calls that the page says.
+// TestDocuments_Flows runs the flows of the documentation: each is taken as it stands, and makes the calls that the
+// page says.
 func TestDocuments_Flows(t *testing.T) {
 	t.Parallel()
 	all := examples(t)
@@ -138,7 +139,8 @@ func TestDocuments_Flows(t *testing.T) {
 	crm := httptest.NewServer(got)
 	defer crm.Close()
 	dsn, _ := pgtest.NewDatabase(t)
-	env := []string{"DATABASE_URL=" + dsn, "FLOWLANE_KEK=" + testKEK, "FLOWLANE_ALLOW_HOSTS=" + strings.TrimPrefix(crm.URL, "http://")}
+	env := []string{"DATABASE_URL=" + dsn, "FLOWLANE_KEK=" + testKEK, "FLOWLANE_ALLOW_HOSTS=" +
+		strings.TrimPrefix(crm.URL, "http://")}
 	var org struct{ ID string }
 	output(t, env, &org, "org", "create", "--name", "Acme")
 	var key struct{ Key string }
@@ -166,7 +168,8 @@ func TestDocuments_Flows(t *testing.T) {
 		output(t, env, &started, "flows", "trigger", e.name, "--file", testFile(t, "start.json", string(request)))
 		says(t, env, "", "batches", "watch", started.BatchID)
 		if came, want := got.take(t), texts(t, e.calls); !slices.Equal(came, want) {
-			t.Errorf("%s: the flow %s made\n%s\nwant\n%s", e.page, e.name, strings.Join(came, "\n"), strings.Join(want, "\n"))
+			t.Errorf("%s: the flow %s made\n%s\nwant\n%s", e.page, e.name, strings.Join(came, "\n"),
+				strings.Join(want, "\n"))
 		}
 	}
 }
@@ -183,7 +186,8 @@ func TestDocuments_Fields(t *testing.T) {
 		t.Fatal(err)
 	}
 	row := regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\|")
-	for section, schema := range map[string]string{"Fields of a flow": "DefinitionFromSteps", "Fields of a task": "TaskInput"} {
+	for section, schema := range map[string]string{"Fields of a flow": "DefinitionFromSteps",
+		"Fields of a task": "TaskInput"} {
 		_, rest, found := strings.Cut(string(text), "\n## "+section+"\n")
 		if !found {
 			t.Fatalf("there is no section %s", section)

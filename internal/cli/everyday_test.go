@@ -32,7 +32,8 @@ func newLive(t *testing.T, settings ...string) live {
 	var sim, at urlFacts
 	launch(t, nil, &sim, "sim", "dialer", "--listen", "127.0.0.1:0")
 	launch(t, append(append(env, settings...), "FLOWLANE_SIM_URL="+sim.URL), &at, "serve", "--listen", "127.0.0.1:0")
-	return live{env: []string{"FLOWLANE_URL=" + at.URL, "FLOWLANE_API_KEY=" + key.Key}, url: at.URL, key: key.Key, dsn: dsn}
+	return live{env: []string{"FLOWLANE_URL=" + at.URL, "FLOWLANE_API_KEY=" + key.Key}, url: at.URL, key: key.Key,
+		dsn: dsn}
 }
 
 // says runs a command that must succeed, and returns what it prints.
@@ -64,7 +65,8 @@ func TestLogin(t *testing.T) {
 	}
 	bad := program(t, env, "login", l.url)
 	bad.Stdin = strings.NewReader(l.key + "x\n")
-	if out, err := bad.CombinedOutput(); err == nil || bad.ProcessState.ExitCode() != 4 || bytes.Contains(out, []byte(l.key)) {
+	if out, err := bad.CombinedOutput(); err == nil || bad.ProcessState.ExitCode() != 4 ||
+		bytes.Contains(out, []byte(l.key)) {
 		t.Errorf("a wrong key: exit %d, %s", bad.ProcessState.ExitCode(), out)
 	}
 	if _, err := os.Stat(file); err == nil {
@@ -80,17 +82,21 @@ func TestLogin(t *testing.T) {
 	if err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("%s: %v, %v", file, info.Mode(), err)
 	}
-	if said := says(t, env, "", "profiles", "--use", "default"); strings.Contains(said, l.key) || !strings.Contains(said, "* default") {
+	if said := says(t, env, "", "profiles", "--use", "default"); strings.Contains(said, l.key) ||
+		!strings.Contains(said, "* default") {
 		t.Errorf("profiles: %s", said)
 	}
 	says(t, env, "", "me", "show")
 	says(t, append(env, "FLOWLANE_URL="+l.url), "", "me", "show")
 	// A key goes nowhere but to its own server, not even one that the environment names beside a profile.
-	says(t, append(env, "FLOWLANE_API_KEY=flow_other", "FLOWLANE_URL=http://127.0.0.1:1"), "", "me", "show", "--profile", "two")
-	if code, said := fails(t, append(env, "FLOWLANE_URL=http://127.0.0.1:1"), "me", "show"); code != 1 || !strings.Contains(said, "no API key") {
+	says(t, append(env, "FLOWLANE_API_KEY=flow_other", "FLOWLANE_URL=http://127.0.0.1:1"), "", "me", "show",
+		"--profile", "two")
+	if code, said := fails(t, append(env, "FLOWLANE_URL=http://127.0.0.1:1"), "me", "show"); code != 1 ||
+		!strings.Contains(said, "no API key") {
 		t.Errorf("another server: exit %d, %s", code, said)
 	}
-	if code, said := fails(t, env, "me", "show", "--profile", "three"); code != 1 || !strings.Contains(said, `no profile "three"`) {
+	if code, said := fails(t, env, "me", "show", "--profile", "three"); code != 1 || !strings.Contains(said,
+		`no profile "three"`) {
 		t.Errorf("an unknown profile: exit %d, %s", code, said)
 	}
 	if err := os.Chmod(file, 0o644); err != nil {
@@ -118,7 +124,8 @@ func TestNouns(t *testing.T) {
 	}
 	output(t, l.env, &demo, "demo", "--records", "1200")
 
-	if table := says(t, l.env, "", "flows", "list"); !strings.HasPrefix(table, "ID  ") || !strings.Contains(table, "bulk-upload") ||
+	if table := says(t, l.env, "", "flows", "list"); !strings.HasPrefix(table, "ID  ") || !strings.Contains(table,
+		"bulk-upload") ||
 		strings.Contains(table, "\x1b") {
 		t.Errorf("flows list:\n%s", table)
 	}
@@ -143,12 +150,14 @@ func TestNouns(t *testing.T) {
 	if err != nil || len(rows) != 2 || rows[1][0] != demo.BatchID || rows[1][1] != "1200" {
 		t.Errorf("batches list -o csv: %v, %v", rows, err)
 	}
-	if text := says(t, l.env, "", "batches", "get", demo.BatchID, "-o", "yaml"); !strings.Contains(text, "\njob_counts:\n  staged: 0\n") {
+	if text := says(t, l.env, "", "batches", "get", demo.BatchID, "-o", "yaml"); !strings.Contains(text,
+		"\njob_counts:\n  staged: 0\n") {
 		t.Errorf("batches get -o yaml:\n%s", text)
 	}
 	// Bodies: flags, files, and flags over files; a flow by its name.
 	file := filepath.Join(t.TempDir(), "schedule.yaml")
-	if err := os.WriteFile(file, []byte("definition_id: "+flows[0].Name+"\ndescription: from a file\ncron_expression: 0 3 * * *\n"), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte("definition_id: "+flows[0].Name+
+		"\ndescription: from a file\ncron_expression: 0 3 * * *\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	var schedule struct {
@@ -159,7 +168,8 @@ func TestNouns(t *testing.T) {
 	}
 	output(t, l.env, &schedule, "schedules", "create", "--file", file, "--description", "nightly", "--no-enabled",
 		"--input-data", "{since: 2026-01-01}")
-	if schedule.Description != "nightly" || schedule.DefinitionID != flow.ID || schedule.Enabled || schedule.InputData.Since != "2026-01-01" {
+	if schedule.Description != "nightly" || schedule.DefinitionID != flow.ID || schedule.Enabled ||
+		schedule.InputData.Since != "2026-01-01" {
 		t.Errorf("schedules create: %+v", schedule)
 	}
 	says(t, l.env, "", "schedules", "delete", "nightly")
@@ -171,11 +181,13 @@ func TestNouns(t *testing.T) {
 		t.Errorf("dispatch resume: %+v", holds)
 	}
 	searchCatalog(t, l)
-	for _, noun := range []string{"batches", "executions", "calls", "triggers", "records", "webhooks", "subscriptions", "stores",
+	for _, noun := range []string{"batches", "executions", "calls", "triggers", "records", "webhooks", "subscriptions",
+		"stores",
 		"variables", "credentials", "tenants", "templates", "keys"} {
 		says(t, l.env, "", noun, "list")
 	}
-	for args, want := range map[string]string{"stores list": "`flowlane stores create` makes one", "batches list --status paused": "`flowlane run FLOW FILE` makes one"} {
+	for args, want := range map[string]string{"stores list": "`flowlane stores create` makes one",
+		"batches list --status paused": "`flowlane run FLOW FILE` makes one"} {
 		cmd := program(t, l.env, strings.Fields(args)...)
 		if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), want) {
 			t.Errorf("%s, with nothing there: %v, %s", args, err, out)
@@ -190,14 +202,15 @@ func TestNouns(t *testing.T) {
 		says string
 		args []string
 	}{
-		"NoName":       {5, "flowlane flows list", []string{"flows", "get", "nope"}},
-		"NoID":         {5, "404", []string{"batches", "get", "0192f0c1-7c3e-7a52-9d3b-5d5b0c6f1a11"}},
-		"Choice":       {2, "none of queued", []string{"batches", "list", "--status", "odd"}},
-		"NoNumber":     {2, "is no number", []string{"schedules", "create", "--catch-up-seconds", "soon"}},
-		"Nothing":      {2, "nothing to send", []string{"schedules", "create"}},
-		"TwoForms":     {2, "say two things", []string{"flows", "list", "--json", "-o", "csv"}},
-		"BadFile":      {2, "line 1", []string{"flows", "create", "-f", badFile(t)}},
-		"Refused":      {3, "cron_expression", []string{"schedules", "create", "--file", file, "--cron-expression", "x"}},
+		"NoName":   {5, "flowlane flows list", []string{"flows", "get", "nope"}},
+		"NoID":     {5, "404", []string{"batches", "get", "0192f0c1-7c3e-7a52-9d3b-5d5b0c6f1a11"}},
+		"Choice":   {2, "none of queued", []string{"batches", "list", "--status", "odd"}},
+		"NoNumber": {2, "is no number", []string{"schedules", "create", "--catch-up-seconds", "soon"}},
+		"Nothing":  {2, "nothing to send", []string{"schedules", "create"}},
+		"TwoForms": {2, "say two things", []string{"flows", "list", "--json", "-o", "csv"}},
+		"BadFile":  {2, "line 1", []string{"flows", "create", "-f", badFile(t)}},
+		"Refused": {3, "cron_expression", []string{"schedules", "create", "--file", file, "--cron-expression",
+			"x"}},
 		"Member":       {4, "403", []string{"flows", "delete", flow.ID, "--api-key", key.Key}},
 		"WrongKey":     {4, "401", []string{"flows", "list", "--api-key", "flow_no"}},
 		"Away":         {6, "no server answers", []string{"flows", "list", "--url", "http://127.0.0.1:1"}},
@@ -216,7 +229,8 @@ func TestNouns(t *testing.T) {
 func searchCatalog(t *testing.T, l live) {
 	t.Helper()
 	var actions []struct{ ID string }
-	if output(t, l.env, &actions, "catalog", "search", "UPLOAD", "dialer"); len(actions) == 0 || !strings.HasPrefix(actions[0].ID, "dialer__") {
+	if output(t, l.env, &actions, "catalog", "search", "UPLOAD", "dialer"); len(actions) == 0 ||
+		!strings.HasPrefix(actions[0].ID, "dialer__") {
 		t.Errorf("catalog search: %+v", actions)
 	}
 	if output(t, l.env, &actions, "catalog", "search", "--limit", "2", "dialer"); len(actions) != 2 {
@@ -228,7 +242,8 @@ func searchCatalog(t *testing.T, l live) {
 	var said strings.Builder
 	search := program(t, l.env, "catalog", "search", "e")
 	search.Stderr = &said
-	if err := search.Run(); err != nil || !strings.Contains(said.String(), "50, and there are more: --limit N or --all prints them") {
+	if err := search.Run(); err != nil || !strings.Contains(said.String(),
+		"50, and there are more: --limit N or --all prints them") {
 		t.Errorf("catalog search of what all have: %v, %s", err, &said)
 	}
 }

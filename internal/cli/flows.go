@@ -90,7 +90,8 @@ func newPlan(ctx context.Context, client *remote.Client) (*flowsPlan, error) {
 // newNames reads the names of the server, and no flows.
 func newNames(ctx context.Context, client *remote.Client) (*flowsPlan, error) {
 	plan := &flowsPlan{client: client, names: map[string]*nameList{}, current: map[string][]serverFlow{}}
-	for field, kind := range map[string]string{flowfile.Credential: "credential_id", flowfile.VariableSet: "variable_set_id"} {
+	for field, kind := range map[string]string{flowfile.Credential: "credential_id",
+		flowfile.VariableSet: "variable_set_id"} {
 		at := named[kind]
 		l := &nameList{noun: at.noun, ids: map[string][]string{}, name: map[string]string{}}
 		err := each(ctx, client, at.path, nil, func(item json.RawMessage) error {
@@ -128,9 +129,11 @@ func (p *flowsPlan) idOf(field, text string) (string, error) {
 	case 1:
 		return ids[0], nil
 	case 0:
-		return "", notFoundError{fmt.Errorf("%s: there is no %q; `flowlane %s list` shows what there is", field, text, l.noun)}
+		return "", notFoundError{fmt.Errorf("%s: there is no %q; `flowlane %s list` shows what there is", field, text,
+			l.noun)}
 	default:
-		return "", usageError{fmt.Errorf("%s: %d have the name %q: give the id, one of %s", field, len(ids), text, strings.Join(ids, ", "))}
+		return "", usageError{fmt.Errorf("%s: %d have the name %q: give the id, one of %s", field, len(ids), text,
+			strings.Join(ids, ", "))}
 	}
 }
 
@@ -150,7 +153,8 @@ func (p *flowsPlan) add(file flowfile.File) error {
 	name := file.Flow.Name()
 	at := p.current[name]
 	if len(at) > 1 {
-		return usageError{fmt.Errorf("%s: %d flows of the server have the name %q: rename or delete the others", file.Place("name"), len(at), name)}
+		return usageError{fmt.Errorf("%s: %d flows of the server have the name %q: rename or delete the others",
+			file.Place("name"), len(at), name)}
 	}
 	change := flowChange{Name: name, Action: toCreate, File: file.Path, source: file}
 	var old flowfile.Flow
@@ -438,7 +442,8 @@ func (c *flowsExport) Run(ctx context.Context, p *process) error {
 		}
 		path := filepath.Join(c.Dir, fileName(name)+".yaml")
 		if slices.Contains(written, path) {
-			return usageError{fmt.Errorf("two flows would stand in %s: export them by their names, without --dir", path)}
+			return usageError{fmt.Errorf("two flows would stand in %s: export them by their names, without --dir",
+				path)}
 		}
 		written = append(written, path)
 		if err := os.WriteFile(path, []byte(text), 0o644); err != nil { //nolint:gosec // flows hold no secret

@@ -19,8 +19,8 @@ func actionsOf(plan []planned) string {
 	return strings.Join(parts, ", ")
 }
 
-// TestFlows_Apply keeps flows as files: exported with names, applied without effect, changed, made and pruned; a mistake in
-// one leaves all as they are.
+// TestFlows_Apply keeps flows as files: exported with names, applied without effect, changed, made and pruned; a
+// mistake in one leaves all as they are.
 func TestFlows_Apply(t *testing.T) {
 	t.Parallel()
 	l := newLive(t)
@@ -57,7 +57,8 @@ func TestFlows_Apply(t *testing.T) {
 
 	write("third.yaml", "name: third\nsteps: [{id: s, tasks: [{id: t, action_id: dialer__api__upload, credential_id: dialer, "+
 		"params: {list: demo, key_field: id, row: '{{ inptu }}'}}]}]\n")
-	if code, said := fails(t, l.env, "flows", "apply", dir); code != 3 || !strings.Contains(said, "third.yaml:2: steps.0.tasks.0.params.row: ") ||
+	if code, said := fails(t, l.env, "flows", "apply", dir); code != 3 || !strings.Contains(said,
+		"third.yaml:2: steps.0.tasks.0.params.row: ") ||
 		!strings.Contains(said, "Nothing was changed.") {
 		t.Errorf("flows apply of a mistake: exit %d, %s", code, said)
 	}
@@ -86,11 +87,13 @@ func TestFlows_Apply(t *testing.T) {
 	if err := os.Remove(filepath.Join(dir, "more.json")); err != nil {
 		t.Fatal(err)
 	}
-	if code, said := fails(t, l.env, "flows", "apply", dir, "--prune"); code != 2 || !strings.Contains(said, "delete second") ||
+	if code, said := fails(t, l.env, "flows", "apply", dir, "--prune"); code != 2 || !strings.Contains(said,
+		"delete second") ||
 		!strings.Contains(said, "--yes") {
 		t.Errorf("flows apply --prune with nobody there: exit %d, %s", code, said)
 	}
-	if output(t, l.env, &plan, "flows", "apply", dir, "--prune", "--yes"); actionsOf(plan) != "delete second, unchanged strict/one" {
+	if output(t, l.env, &plan, "flows", "apply", dir, "--prune",
+		"--yes"); actionsOf(plan) != "delete second, unchanged strict/one" {
 		t.Errorf("flows apply --prune: %+v", plan)
 	}
 	if code, _ := fails(t, l.env, "flows", "get", "second"); code != 5 {
@@ -103,10 +106,12 @@ func TestFlows_Validate(t *testing.T) {
 	t.Parallel()
 	l := newLive(t)
 	strictFlow(t, l, "strict")
-	output(t, l.env, &struct{}{}, "variables", "create", "--file", testFile(t, "settings.yaml", "{name: settings, keys: [{name: a, default: b}]}"))
+	output(t, l.env, &struct{}{}, "variables", "create", "--file", testFile(t, "settings.yaml",
+		"{name: settings, keys: [{name: a, default: b}]}"))
 	exported := says(t, l.env, "", "flows", "export")
 	second := strings.Replace(exported, "name: strict\n", "name: second\nvariable_set_id: settings\n", 1)
-	if said := says(t, l.env, exported+"---\n"+second, "flows", "validate", "-"); said != "NAME    VALID  FILE\nstrict  true   standard input\n"+
+	if said := says(t, l.env, exported+"---\n"+second, "flows", "validate",
+		"-"); said != "NAME    VALID  FILE\nstrict  true   standard input\n"+
 		"second  true   standard input\n" {
 		t.Errorf("flows validate of what was exported: %s", said)
 	}
@@ -120,14 +125,17 @@ func TestFlows_Validate(t *testing.T) {
 		code           int
 		old, new, says string
 	}{
-		"Expression": {3, "{{ input }}", "{{ inptu }}", `:20: steps.0.tasks.0.params.row: {{ inptu }}: unknown name "inptu"`},
-		"Field":      {3, "steps:", "stepps:", `:11: stepps: `},
-		"Credential": {5, "credential_id: dialer", "credential_id: dialler", `:16: credential_id: there is no "dialler"; ` + "`flowlane credentials list`"},
+		"Expression": {3, "{{ input }}", "{{ inptu }}",
+			`:20: steps.0.tasks.0.params.row: {{ inptu }}: unknown name "inptu"`},
+		"Field": {3, "steps:", "stepps:", `:11: stepps: `},
+		"Credential": {5, "credential_id: dialer", "credential_id: dialler",
+			`:16: credential_id: there is no "dialler"; ` + "`flowlane credentials list`"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			file := testFile(t, "bad.yaml", strings.Replace(exported, tt.old, tt.new, 1))
-			if code, said := fails(t, l.env, "flows", "validate", file); code != tt.code || !strings.Contains(said, file+tt.says) {
+			if code, said := fails(t, l.env, "flows", "validate", file); code != tt.code || !strings.Contains(said,
+				file+tt.says) {
 				t.Errorf("exit %d, %s", code, said)
 			}
 			cmd := program(t, l.env, "flows", "validate", "--file", file, "--json")
@@ -136,13 +144,15 @@ func TestFlows_Validate(t *testing.T) {
 				Valid  bool
 				Errors []struct{ At, Msg string }
 			}
-			if err := json.Unmarshal(text, &facts); err != nil || len(facts) != 1 || facts[0].Valid || len(facts[0].Errors) == 0 ||
+			if err := json.Unmarshal(text, &facts); err != nil || len(facts) != 1 || facts[0].Valid ||
+				len(facts[0].Errors) == 0 ||
 				!strings.HasPrefix(facts[0].Errors[0].At, file+":") {
 				t.Errorf("as JSON: %s, %v", text, err)
 			}
 		})
 	}
-	if code, said := fails(t, l.env, "flows", "validate"); code != 2 || !strings.Contains(said, "- for standard input") {
+	if code, said := fails(t, l.env, "flows", "validate"); code != 2 || !strings.Contains(said,
+		"- for standard input") {
 		t.Errorf("flows validate of nothing: exit %d, %s", code, said)
 	}
 }

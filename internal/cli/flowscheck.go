@@ -23,7 +23,8 @@ func (p *flowsPlan) check(ctx context.Context) error {
 			continue
 		}
 		if c.body["status"] == "archived" {
-			return usageError{fmt.Errorf("%s: flow %s: delete the file and apply with --prune in place of archiving it here",
+			return usageError{fmt.Errorf(
+				"%s: flow %s: delete the file and apply with --prune in place of archiving it here",
 				c.source.Place("status"), c.Name)}
 		}
 		found, err := p.look(ctx, c.source, c.body)

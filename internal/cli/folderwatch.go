@@ -64,7 +64,8 @@ func (w *folderWatch) look() (map[string]stamp, error) {
 		return nil, err
 	}
 	if len(files) > maxWatched {
-		return nil, fmt.Errorf("there are %d files, more than the %d that are watched: choose a folder with less in it", len(files), maxWatched)
+		return nil, fmt.Errorf("there are %d files, more than the %d that are watched: choose a folder with less in it",
+			len(files), maxWatched)
 	}
 	now := make(map[string]stamp, len(files))
 	for _, file := range files {

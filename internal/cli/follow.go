@@ -58,8 +58,8 @@ const (
 	// maxEvent bounds one line of a stream, reopenEvery is how long to wait before a stream is opened again.
 	maxEvent    = 16 << 20
 	reopenEvery = 2 * time.Second
-	// maxFailures is how often in a row a stream may fail before it is given up, longestReopen the longest wait between two of them:
-	// some two minutes in all, which is more than a server takes to start again.
+	// maxFailures is how often in a row a stream may fail before it is given up, longestReopen the longest wait between
+	// two of them: some two minutes in all, which is more than a server takes to start again.
 	maxFailures   = 10
 	longestReopen = 30 * time.Second
 	// maxSilence is how long a stream may say nothing: the server says something every 15 seconds.
@@ -73,9 +73,10 @@ func (c *executionsFollow) Run(ctx context.Context, p *process) error {
 		return err
 	}
 	f := followed{
-		what: "execution", path: "/flows/executions/" + url.PathEscape(c.Execution) + "/stream", closed: "execution.closed",
-		token: map[string]string{"execution_id": c.Execution},
-		again: "flowlane executions follow " + c.Execution, wait: reopenAfter,
+		what: "execution", path: "/flows/executions/" + url.PathEscape(c.Execution) + "/stream",
+		closed: "execution.closed",
+		token:  map[string]string{"execution_id": c.Execution},
+		again:  "flowlane executions follow " + c.Execution, wait: reopenAfter,
 	}
 	f.print = func(e event) error { return c.print(p, e, func(w io.Writer) { fmt.Fprintln(w, e.line()) }) }
 	return f.follow(ctx, client, p.stderr)
@@ -106,8 +107,8 @@ func reopenAfter(failures int) time.Duration {
 	return most/2 + rand.N(most/2+1)
 }
 
-// follow prints what comes; a stream that breaks is opened again where it stopped. That it cannot be is said to stderr each time, and
-// it is given up after too many times in a row, or at once where the server refuses it.
+// follow prints what comes; a stream that breaks is opened again where it stopped. That it cannot be is said to stderr
+// each time, and it is given up after too many times in a row, or at once where the server refuses it.
 func (f followed) follow(ctx context.Context, client *remote.Client, stderr io.Writer) error {
 	last, status, failures := "", "", 0
 	alive := func() { failures = -1 } // that it is cut is no failure, that it cannot be opened again is one
@@ -140,7 +141,8 @@ func (f followed) follow(ctx context.Context, client *remote.Client, stderr io.W
 		}
 		if failures == maxFailures {
 			return fmt.Errorf("%w\nGiven up: nothing came for %d times in a row; the %s goes on. Once the server can be reached "+
-				"(`flowlane doctor`), `%s` shows it again", client.Explain("follow the "+f.what, err), maxFailures, f.what, f.again)
+				"(`flowlane doctor`), `%s` shows it again", client.Explain("follow the "+f.what, err), maxFailures,
+				f.what, f.again)
 		}
 		wait := f.wait(failures)
 		if refused := (*remote.AnswerError)(nil); errors.As(err, &refused) {
@@ -148,7 +150,8 @@ func (f followed) follow(ctx context.Context, client *remote.Client, stderr io.W
 		}
 		if failures > 0 {
 			fmt.Fprintf(stderr, "Cannot %s; trying again in %s (%d of %d).\n",
-				firstLine(client.Explain("follow the "+f.what, err)), wait.Round(100*time.Millisecond), failures, maxFailures)
+				firstLine(client.Explain("follow the "+f.what, err)), wait.Round(100*time.Millisecond), failures,
+				maxFailures)
 		}
 		select {
 		case <-ctx.Done():
@@ -175,7 +178,8 @@ type finalError struct{ error }
 
 func (e finalError) Unwrap() error { return e.error }
 
-// again tells whether a stream that failed so is to be opened again. Where nothing came yet, only what the server calls temporary.
+// again tells whether a stream that failed so is to be opened again. Where nothing came yet, only what the server calls
+// temporary.
 func again(err error, last string) bool {
 	switch status := remote.Status(err); status {
 	case 0:
@@ -192,9 +196,12 @@ func firstLine(err error) string {
 	return line
 }
 
-// stream reads events after the last one until the stream ends. It calls alive when the server says that nothing has happened.
-func (f followed) stream(ctx context.Context, client *remote.Client, last string, see func(event) error, alive func()) error {
-	token, err := remote.Ask[struct{ Token string }](ctx, client, remote.Request{Method: http.MethodPost, Path: "/account/auth/stream-token"}, f.token)
+// stream reads events after the last one until the stream ends. It calls alive when the server says that nothing has
+// happened.
+func (f followed) stream(ctx context.Context, client *remote.Client, last string, see func(event) error,
+	alive func()) error {
+	token, err := remote.Ask[struct{ Token string }](ctx, client, remote.Request{Method: http.MethodPost,
+		Path: "/account/auth/stream-token"}, f.token)
 	if err != nil {
 		return err //nolint:wrapcheck // Run explains it
 	}

@@ -17,7 +17,8 @@ const (
 	lastEvent  = "id: 2\nevent: execution.closed\ndata: {\"status\":\"completed\"}\n\n"
 )
 
-// failing is a server that answers the nth opening of a stream, from 1, as it is told: with a status, or with a text and a cut.
+// failing is a server that answers the nth opening of a stream, from 1, as it is told: with a status, or with a text
+// and a cut.
 type failing struct {
 	answer func(n int) (status int, text string)
 	// after is the Last-Event-ID of each opening.
@@ -117,7 +118,8 @@ func TestFollow_ServerFails(t *testing.T) {
 			if printed != tt.printed || len(f.after) != tt.opened {
 				t.Errorf("printed %q, opened after %q", printed, f.after)
 			}
-			if tt.fails == "" && err != nil || tt.fails != "" && (err == nil || !strings.Contains(err.Error(), tt.fails) || exitCode(err) != tt.exit) {
+			if tt.fails == "" && err != nil || tt.fails != "" && (err == nil || !strings.Contains(err.Error(),
+				tt.fails) || exitCode(err) != tt.exit) {
 				t.Errorf("error: %v", err)
 			}
 			lines := strings.Split(strings.TrimSuffix(said, "\n"), "\n")
@@ -166,7 +168,8 @@ func TestFollow_PrintFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	full := errors.New("the disk is full")
-	follow := followed{path: "/stream", print: func(event) error { return full }, wait: func(int) time.Duration { return 0 }}
+	follow := followed{path: "/stream", print: func(event) error { return full },
+		wait: func(int) time.Duration { return 0 }}
 	if err := follow.follow(t.Context(), client, &strings.Builder{}); !errors.Is(err, full) || len(f.after) != 1 {
 		t.Errorf("opened %d times: %v", len(f.after), err)
 	}
@@ -174,7 +177,8 @@ func TestFollow_PrintFails(t *testing.T) {
 
 func TestReopenAfter(t *testing.T) {
 	t.Parallel()
-	for failures, most := range map[int]time.Duration{0: time.Second, 1: 2 * time.Second, 5: longestReopen, 1000: longestReopen} {
+	for failures, most := range map[int]time.Duration{0: time.Second, 1: 2 * time.Second, 5: longestReopen,
+		1000: longestReopen} {
 		if got := reopenAfter(failures); got < most/2 || got > most {
 			t.Errorf("after %d failures: %s", failures, got)
 		}

@@ -53,7 +53,8 @@ func (f form) options(p *process, columns string) render.Options {
 		o.Width = width(p.stdout)
 	}
 	o.Left = func(left []string) {
-		fmt.Fprintf(p.stderr, "No room for %s: -o wide prints all, --columns those that you name.\n", strings.Join(left, ", "))
+		fmt.Fprintf(p.stderr, "No room for %s: -o wide prints all, --columns those that you name.\n",
+			strings.Join(left, ", "))
 	}
 	return o
 }

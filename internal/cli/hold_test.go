@@ -73,7 +73,8 @@ func TestHoldAll(t *testing.T) {
 		t.Errorf("no reason: exit %d, %s", code, said)
 	}
 	var n struct{ Organizations int }
-	if output(t, env, &n, "hold", "all", "--reason", "The provider was breached"); n.Organizations != 2 || holds() != 1 {
+	if output(t, env, &n, "hold", "all", "--reason", "The provider was breached"); n.Organizations != 2 ||
+		holds() != 1 {
 		t.Errorf("hold all: %+v, %d holds", n, holds())
 	}
 	if output(t, env, &n, "hold", "all", "--reason", "again"); n.Organizations != 0 || holds() != 1 {

@@ -33,8 +33,8 @@ func replaceIn(t *testing.T, path, old, changed string) {
 	}
 }
 
-// TestInit: what init writes passes its test; a flow that is broken afterwards fails it, with the line; files that are there
-// stay as they are.
+// TestInit: what init writes passes its test; a flow that is broken afterwards fails it, with the line; files that are
+// there stay as they are.
 func TestInit(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "mine")
@@ -64,8 +64,8 @@ func TestInit(t *testing.T) {
 	}
 }
 
-// TestTest: one server runs several tests; a batch that takes too long does not disturb the next one; a flow that the server
-// refuses fails its test alone.
+// TestTest: one server runs several tests; a batch that takes too long does not disturb the next one; a flow that the
+// server refuses fails its test alone.
 func TestTest(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -80,7 +80,8 @@ func TestTest(t *testing.T) {
 			t.Fatal(err)
 		}
 		replaceIn(t, path, old, changed)
-		text = []byte("flow: flows/" + name + ".yaml\nrows: [{id: \"1\", name: Ada}]\nhosts: [\"http://127.0.0.1:3000\"]\n" +
+		text = []byte("flow: flows/" + name +
+			".yaml\nrows: [{id: \"1\", name: Ada}]\nhosts: [\"http://127.0.0.1:3000\"]\n" +
 			"answers: [{call: PUT /people/1, status: 503, headers: {Retry-After: \"600\"}}]\nexpect: {calls: []}\n")
 		if err := os.WriteFile(filepath.Join(dir, name+".test.yaml"), text, 0o600); err != nil {
 			t.Fatal(err)
@@ -90,7 +91,8 @@ func TestTest(t *testing.T) {
 	flow("busy", "action_id:", "retry: {max_attempts: 3, initial_seconds: 600, max_seconds: 600}\n        action_id:")
 	code, said := tested(t, dir, "--timeout", "5s")
 	for _, want := range []string{
-		"bad.test.yaml:1: ", `did you mean "input"?`, "busy.test.yaml:1: the flow was not done after 5s (--timeout), with 1 calls",
+		"bad.test.yaml:1: ", `did you mean "input"?`,
+		"busy.test.yaml:1: the flow was not done after 5s (--timeout), with 1 calls",
 		"ok    " + filepath.Join(dir, "greet.test.yaml") + " (3 rows, 3 calls)", "2 of 3 tests failed",
 	} {
 		if !strings.Contains(said, want) {
@@ -102,8 +104,9 @@ func TestTest(t *testing.T) {
 	}
 }
 
-// TestTest_Everything: a flow with a credential, a variable set, a platform of a folder and a flow that it starts is tested
-// with what the test makes up; a record that failed names its step; a test that cannot be read is a mistake of the command.
+// TestTest_Everything: a flow with a credential, a variable set, a platform of a folder and a flow that it starts is
+// tested with what the test makes up; a record that failed names its step; a test that cannot be read is a mistake of
+// the command.
 func TestTest_Everything(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -149,20 +152,24 @@ expect:
   results: [{status: completed}, {status: completed}]
 `)
 	catalog := filepath.Join(dir, "catalog")
-	if code, said := tested(t, test, "--catalog-dir", catalog); code != 0 || !strings.Contains(said, "ok    "+test+" (2 rows, 4 calls)") {
+	if code, said := tested(t, test, "--catalog-dir", catalog); code != 0 || !strings.Contains(said, "ok    "+test+
+		" (2 rows, 4 calls)") {
 		t.Errorf("exit %d\n%s", code, said)
 	}
 	replaceIn(t, test, "call: POST /parcels, status: 201", "call: POST /greet, status: 422")
-	if code, said := tested(t, test, "--catalog-dir", catalog); code != 1 || !strings.Contains(said, test+":17: the result of row 1 is another one: "+
+	if code, said := tested(t, test, "--catalog-dir", catalog); code != 1 || !strings.Contains(said, test+
+		":17: the result of row 1 is another one: "+
 		`it failed in step "first", task "greet" of `+filepath.Join(dir, "outer.yaml")) {
 		t.Errorf("a call that is refused: exit %d\n%s", code, said)
 	}
 	replaceIn(t, test, "credentials: {api_key", "credentials: {key")
-	if code, said := tested(t, test, "--catalog-dir", catalog); code != 1 || !strings.Contains(said, test+":6: make it: ") {
+	if code, said := tested(t, test, "--catalog-dir", catalog); code != 1 || !strings.Contains(said, test+
+		":6: make it: ") {
 		t.Errorf("a credential that is none: exit %d\n%s", code, said)
 	}
 	replaceIn(t, test, "answers:", "replies:")
-	if code, said := tested(t, test); code != 2 || !strings.Contains(said, test+":9: a test has no field replies there") {
+	if code, said := tested(t, test); code != 2 || !strings.Contains(said, test+
+		":9: a test has no field replies there") {
 		t.Errorf("a test that cannot be read: exit %d\n%s", code, said)
 	}
 }

@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// later stands before a server and makes its answers those of a later version: every object has one more field, words that stand for
-// one of several are others, and streams have an event of a new kind.
+// later stands before a server and makes its answers those of a later version: every object has one more field, words
+// that stand for one of several are others, and streams have an event of a new kind.
 func later(t *testing.T, at string) string {
 	t.Helper()
 	target, err := url.Parse(at)
@@ -66,7 +66,8 @@ func grown(v any) any {
 				v[name] = grown(field)
 			}
 			_, text := field.(string)
-			if text && slices.Contains([]string{"trigger_type", "auth_method", "priority", "lane", "input_mode", "type", "health"}, name) {
+			if text && slices.Contains([]string{"trigger_type", "auth_method", "priority", "lane", "input_mode", "type",
+				"health"}, name) {
 				v[name] = "of_a_later_version"
 			}
 		}
@@ -75,7 +76,8 @@ func grown(v any) any {
 	return v
 }
 
-// TestLaterServer: commands work with a server whose answers have fields and words that they do not know, and its refusals are read.
+// TestLaterServer: commands work with a server whose answers have fields and words that they do not know, and its
+// refusals are read.
 func TestLaterServer(t *testing.T) {
 	t.Parallel()
 	l := newLive(t)
@@ -84,7 +86,8 @@ func TestLaterServer(t *testing.T) {
 	file := testFile(t, "people.csv", "id,n\na,1\n,2\n")
 	said := program(t, env, "run", "strict", file, "--yes", "--watch")
 	out, err := said.CombinedOutput()
-	if said.ProcessState.ExitCode() != 7 || !strings.Contains(string(out), "1 accepted, 1 failed") || !strings.Contains(string(out), "input_invalid") {
+	if said.ProcessState.ExitCode() != 7 || !strings.Contains(string(out), "1 accepted, 1 failed") ||
+		!strings.Contains(string(out), "input_invalid") {
 		t.Errorf("run: %v\n%s", err, out)
 	}
 	var facts struct {
@@ -95,7 +98,8 @@ func TestLaterServer(t *testing.T) {
 	if output(t, env, &facts, "demo", "--records", "3"); facts.Status != "completed" || facts.Calls != 1 {
 		t.Errorf("demo: %+v", facts)
 	}
-	if said := says(t, env, "", "executions", "follow", facts.Batch+".0.1"); !strings.Contains(said, "execution.closed") {
+	if said := says(t, env, "", "executions", "follow", facts.Batch+".0.1"); !strings.Contains(said,
+		"execution.closed") {
 		t.Errorf("executions follow: %s", said)
 	}
 	if said := says(t, env, "", "batches", "stream", facts.Batch); !strings.Contains(said, "batch.closed") {
@@ -104,7 +108,8 @@ func TestLaterServer(t *testing.T) {
 	if said := says(t, env, "", "open", "--print"); !strings.Contains(said, "/console/login#") {
 		t.Errorf("open: %s", said)
 	}
-	if code, said := fails(t, env, "batches", "get", "unknown"); code != 5 || !strings.Contains(said, "Batch not found") || !strings.Contains(said, "Hint: ") {
+	if code, said := fails(t, env, "batches", "get", "unknown"); code != 5 || !strings.Contains(said,
+		"Batch not found") || !strings.Contains(said, "Hint: ") {
 		t.Errorf("batches get: exit %d, %s", code, said)
 	}
 }

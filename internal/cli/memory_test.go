@@ -91,7 +91,8 @@ func TestServe_AnswersInMemory(t *testing.T) {
 	for range hosts {
 		receiver := httptest.NewServer(handler)
 		t.Cleanup(receiver.Close)
-		urls, flags = append(urls, receiver.URL), append(flags, "--allow-host", strings.TrimPrefix(receiver.URL, "http://"))
+		urls, flags = append(urls, receiver.URL), append(flags, "--allow-host", strings.TrimPrefix(receiver.URL,
+			"http://"))
 	}
 	s := startServing(t, flags...)
 	var batches []any

@@ -103,7 +103,8 @@ func (c *migrateStatus) Run(ctx context.Context, p *process) error {
 	}
 	facts := make([]migrationFacts, len(all))
 	for i, m := range all {
-		facts[i] = migrationFacts{Line: m.Line, Version: m.Version, Name: m.Name, Applied: m.Applied, Differs: m.Differs}
+		facts[i] = migrationFacts{Line: m.Line, Version: m.Version, Name: m.Name, Applied: m.Applied,
+			Differs: m.Differs}
 		if !m.AppliedAt.IsZero() {
 			facts[i].AppliedAt = &m.AppliedAt
 		}

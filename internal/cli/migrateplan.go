@@ -124,7 +124,8 @@ func printPlan(w io.Writer, plan []pg.PlannedMigration) {
 		}
 		fmt.Fprintf(w, "%s %d %s, %s\n", m.Line, m.Version, m.Name, way)
 		if m.LeastProgram > 0 {
-			fmt.Fprintf(w, "  versions of Flowlane that do not know migration %d end, and start no more\n", m.LeastProgram)
+			fmt.Fprintf(w, "  versions of Flowlane that do not know migration %d end, and start no more\n",
+				m.LeastProgram)
 		}
 		held := m.Holds()
 		for _, h := range held {
@@ -178,7 +179,8 @@ func planLine(e pg.PlannedEffect) string {
 
 // holdLine says from whom a table is kept, and for how long.
 func holdLine(h pg.PlannedHold) string {
-	who, table, lines, time := "changes", cmp.Or(h.Table, "any table"), fmt.Sprintf("in line %d", h.From), "for a moment"
+	who, table, lines, time := "changes", cmp.Or(h.Table, "any table"), fmt.Sprintf("in line %d", h.From),
+		"for a moment"
 	if h.Lock.BlocksReads() {
 		who = "reads or changes"
 	}

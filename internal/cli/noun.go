@@ -14,8 +14,8 @@ import (
 	"flowlane/internal/cli/apidoc"
 )
 
-// noun is a kind of thing, and what can be done with it. Most verbs are an operation of the API: arguments and flags come
-// from its parameters and its body as openapi.yaml has them. A verb that needs more is a command made by hand.
+// noun is a kind of thing, and what can be done with it. Most verbs are an operation of the API: arguments and flags
+// come from its parameters and its body as openapi.yaml has them. A verb that needs more is a command made by hand.
 type noun struct {
 	name, help string
 	// alias is an older name, empty for none.
@@ -29,10 +29,12 @@ type verb struct {
 	// operation is the operationId of what it does; columns are those of the table that it prints.
 	operation string
 	columns   string
-	// newest says that the list begins with what came last, unless it is told otherwise; nothing is said where it is empty.
+	// newest says that the list begins with what came last, unless it is told otherwise; nothing is said where it is
+	// empty.
 	newest  bool
 	nothing string
-	// command is a pointer to a command made by hand, with help of its own; it stands for operation, which may be empty.
+	// command is a pointer to a command made by hand, with help of its own; it stands for operation, which may be
+	// empty.
 	command any
 	help    string
 }
@@ -119,8 +121,9 @@ func grammar(nouns []noun) (options []kong.Option, actions map[string]*action, e
 
 // makes says by which command the first thing of a list comes, where that is not the verb create of its noun.
 var makes = map[string]string{
-	"batches list": "run FLOW FILE", "jobs list": "run FLOW FILE", "executions list": "run FLOW FILE", "triggers list": "run FLOW FILE",
-	"records list": "records upload FILE", "flows list": "flows create --file FILE",
+	"batches list": "run FLOW FILE", "jobs list": "run FLOW FILE", "executions list": "run FLOW FILE",
+	"triggers list": "run FLOW FILE",
+	"records list":  "records upload FILE", "flows list": "flows create --file FILE",
 }
 
 // none is said of an empty list: how something comes into it, where that is for a command.
@@ -166,14 +169,18 @@ func newAction(doc *apidoc.Document, v verb) *action {
 		add(field{in: "body", name: p.Name}, p.Schema.Description, p.Schema)
 	}
 	if a.op.Body != nil {
-		shape = append(shape, reflect.StructField{Name: shapeFile, Type: reflect.TypeFor[string](), Tag: tag("name", "file",
-			"short", "f", "placeholder", "FILE", "help", "What to send, as YAML or JSON; - is standard input. Flags go before it.")})
+		shape = append(shape, reflect.StructField{Name: shapeFile, Type: reflect.TypeFor[string](),
+			Tag: tag("name", "file",
+				"short", "f", "placeholder", "FILE", "help",
+				"What to send, as YAML or JSON; - is standard input. Flags go before it.")})
 	}
 	if a.list {
 		shape = append(shape,
-			reflect.StructField{Name: shapeLimit, Type: reflect.TypeFor[int](), Tag: tag("name", "limit", "default", "50",
+			reflect.StructField{Name: shapeLimit, Type: reflect.TypeFor[int](), Tag: tag("name", "limit", "default",
+				"50",
 				"help", "The most to print.")},
-			reflect.StructField{Name: shapeAll, Type: reflect.TypeFor[bool](), Tag: tag("name", "all", "help", "Print all.")})
+			reflect.StructField{Name: shapeAll, Type: reflect.TypeFor[bool](), Tag: tag("name", "all", "help",
+				"Print all.")})
 	}
 	if v.newest {
 		at := slices.IndexFunc(a.fields, func(f field) bool { return f.name == "order" })
@@ -208,7 +215,8 @@ func (f field) shape(description string) reflect.StructField {
 		placeholder = "JSON"
 		help += " JSON or YAML; @FILE reads it from a file, @- from standard input."
 	}
-	tags := []string{"name", flagName(f.name), "help", strings.TrimSpace(help), choicesTag, strings.Join(f.choices, ",")}
+	tags := []string{"name", flagName(f.name), "help", strings.TrimSpace(help), choicesTag, strings.Join(f.choices,
+		",")}
 	if placeholder != "" {
 		tags = append(tags, "placeholder", placeholder)
 	} else {

@@ -136,7 +136,8 @@ func (c *orgList) Run(ctx context.Context, p *process) error {
 	facts := make([]orgFacts, len(rows))
 	for i, r := range rows {
 		facts[i] = orgFacts{
-			ID: r.ID, Name: r.Name, ExternalID: r.ExternalID, Status: r.Status, StartBudget: r.StartBudget, Quotas: quotas[r.ID],
+			ID: r.ID, Name: r.Name, ExternalID: r.ExternalID, Status: r.Status, StartBudget: r.StartBudget,
+			Quotas:        quotas[r.ID],
 			RequestLimits: r.RequestLimits, ActiveKeys: &r.ActiveKeys, CreatedAt: &r.CreatedAt,
 		}
 	}
@@ -189,7 +190,8 @@ func link(ctx context.Context, tx db.DBTX, id uuid.UUID, externalID string) (db.
 	case pg.IsNoRows(err):
 		return org, noOrg(id)
 	case pg.IsUnique(err, "organization_external_id"):
-		return org, fmt.Errorf("another organization is named %q already; `flowlane org list --json` shows which", externalID)
+		return org, fmt.Errorf("another organization is named %q already; `flowlane org list --json` shows which",
+			externalID)
 	case err != nil:
 		return org, fmt.Errorf("link the organization: %w", err)
 	}
@@ -329,7 +331,8 @@ func (c *apikeyCreate) Run(ctx context.Context, p *process) error {
 	if err != nil {
 		return err //nolint:wrapcheck // says everything
 	}
-	request := account.NewKey{OrgID: id, Name: c.Name, Grant: account.Grant{Role: account.Role(c.Role), Scopes: c.Scopes}}
+	request := account.NewKey{OrgID: id, Name: c.Name, Grant: account.Grant{Role: account.Role(c.Role),
+		Scopes: c.Scopes}}
 	if c.ExpiresIn != 0 {
 		at := time.Now().Add(c.ExpiresIn)
 		request.ExpiresAt = &at

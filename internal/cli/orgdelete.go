@@ -108,7 +108,8 @@ func (c *orgDelete) receipt(w io.Writer, d *retention.Deletion) {
 			"Run this command again for the receipt.\n", d.OrgID, d.BegunAt.UTC().Format(time.RFC3339))
 		return
 	}
-	fmt.Fprintf(w, "Organization %s is deleted since %s. Its audit log goes 30 days after its last row.\n", d.OrgID, d.EndedAt.UTC().Format(time.RFC3339))
+	fmt.Fprintf(w, "Organization %s is deleted since %s. Its audit log goes 30 days after its last row.\n", d.OrgID,
+		d.EndedAt.UTC().Format(time.RFC3339))
 	rows := map[string]int64{}
 	if json.Unmarshal(d.Rows, &rows) != nil {
 		return

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// TestOrg_Delete: an organization is deleted by those who work once somebody has said its name, and the same command shows the receipt
-// until the end of days.
+// TestOrg_Delete: an organization is deleted by those who work once somebody has said its name, and the same command
+// shows the receipt until the end of days.
 func TestOrg_Delete(t *testing.T) {
 	t.Parallel()
 	s := startServing(t)
@@ -22,9 +22,11 @@ func TestOrg_Delete(t *testing.T) {
 	s.over(t, s.trigger(s.define(`[{"id":"s","tasks":[{"id":"t","action_id":"core__flow__transform","params":{"value":1}}]}]`), `{"n":1}`))
 	for want, args := range map[string][]string{
 		`is called "` + name + `" and not "other": nothing was deleted`: {"--org", id, "--name", "other"},
-		"there is no organization":                                      {"--org", "019f0000-0000-7000-8000-000000000000", "--name", name},
+		"there is no organization": {"--org",
+			"019f0000-0000-7000-8000-000000000000", "--name", name},
 	} {
-		if code, text := fails(t, s.env, append([]string{"org", "delete"}, args...)...); code != 1 || !strings.Contains(strings.ToLower(text), strings.ToLower(want)) {
+		if code, text := fails(t, s.env, append([]string{"org", "delete"}, args...)...); code != 1 ||
+			!strings.Contains(strings.ToLower(text), strings.ToLower(want)) {
 			t.Errorf("%v: %d %s", args, code, text)
 		}
 	}
@@ -36,7 +38,8 @@ func TestOrg_Delete(t *testing.T) {
 	if list(); d.EndedAt != nil || orgs[0].Status != "deleting" {
 		t.Errorf("at once: %+v, %+v", d, orgs)
 	}
-	if code, text := fails(t, s.env, "org", "suspend", "--org", id, "--resume"); code != 1 || !strings.Contains(text, "nothing takes that back") {
+	if code, text := fails(t, s.env, "org", "suspend", "--org", id, "--resume"); code != 1 || !strings.Contains(text,
+		"nothing takes that back") {
 		t.Errorf("%d %s", code, text)
 	}
 	for range 2 {

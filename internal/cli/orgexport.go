@@ -36,7 +36,8 @@ type exportFacts struct {
 	Bytes int64 `json:"bytes"`
 }
 
-// Run writes the archive. Each of its statements is a transaction of its own, so that none keeps vacuum from its work for long.
+// Run writes the archive. Each of its statements is a transaction of its own, so that none keeps vacuum from its work
+// for long.
 func (c *orgExport) Run(ctx context.Context, p *process) error {
 	if c.File == "-" && terminal(p.stdout) {
 		return usageError{errors.New("an archive is nothing for a terminal: name a file, or send standard output somewhere")}
@@ -64,18 +65,21 @@ func (c *orgExport) Run(ctx context.Context, p *process) error {
 		return err
 	}
 	return c.print(p, facts, func(w io.Writer) {
-		fmt.Fprintf(w, "Exported organization %q to %s: %s files, %s rows.\n", org.Name, c.File, thousands(facts.Files), thousands(facts.Rows))
+		fmt.Fprintf(w, "Exported organization %q to %s: %s files, %s rows.\n", org.Name, c.File, thousands(facts.Files),
+			thousands(facts.Rows))
 	})
 }
 
-func (c *orgExport) write(ctx context.Context, p *process, pool *pgxpool.Pool, org db.OrgListRow, w io.Writer, dir string) (orgexport.Total, error) {
+func (c *orgExport) write(ctx context.Context, p *process, pool *pgxpool.Pool, org db.OrgListRow, w io.Writer,
+	dir string) (orgexport.Total, error) {
 	exports, err := app.Exports(ctx, pool, c.BlobURL, programVersion())
 	if err != nil {
 		return orgexport.Total{}, err //nolint:wrapcheck // says everything
 	}
 	shown := newBar(p.stderr, "export")
 	defer shown.end()
-	total, err := exports.Write(ctx, orgexport.Request{OrgID: org.ID, To: w, Dir: dir, Progress: func(done, all, rows int64) {
+	total, err := exports.Write(ctx, orgexport.Request{OrgID: org.ID, To: w, Dir: dir, Progress: func(done, all,
+		rows int64) {
 		shown.show(done, all, fmt.Sprintf("%s of %s files, %s rows", thousands(done), thousands(all), thousands(rows)))
 	}})
 	if err != nil {
@@ -103,11 +107,13 @@ func findOrg(ctx context.Context, pool *pgxpool.Pool, text string) (db.OrgListRo
 	case len(found) == 1:
 		return found[0], nil
 	case len(found) > 1:
-		return db.OrgListRow{}, usageError{fmt.Errorf("%d organizations are called %q: say which by its id: %s", len(found), text, strings.Join(ids, ", "))}
+		return db.OrgListRow{}, usageError{fmt.Errorf("%d organizations are called %q: say which by its id: %s",
+			len(found), text, strings.Join(ids, ", "))}
 	case isID:
 		return db.OrgListRow{}, notFoundError{noOrg(id)}
 	}
-	return db.OrgListRow{}, notFoundError{fmt.Errorf("no organization is called %q; `flowlane org list` shows them", text)}
+	return db.OrgListRow{}, notFoundError{fmt.Errorf("no organization is called %q; `flowlane org list` shows them",
+		text)}
 }
 
 // programVersion is the version, with the commit where that is known.

@@ -68,8 +68,8 @@ func inFolder(t *testing.T, folder string) (names []string) {
 	return names
 }
 
-// TestOrg_Export: an organization is named by its id or its name, and exported to a file or to standard output while it is active or
-// suspended; what is on its way out is not.
+// TestOrg_Export: an organization is named by its id or its name, and exported to a file or to standard output while it
+// is active or suspended; what is on its way out is not.
 func TestOrg_Export(t *testing.T) {
 	t.Parallel()
 	dsn, pool := pgtest.NewDatabase(t)
@@ -87,7 +87,8 @@ func TestOrg_Export(t *testing.T) {
 		Files, Rows, Byte int64
 	}
 	for _, by := range []string{"Acme", ids["Acme"]} {
-		if output(t, env, &facts, "org", "export", by, file); facts.OrgID != ids["Acme"] || facts.File != file || facts.Files < 40 || facts.Rows == 0 {
+		if output(t, env, &facts, "org", "export", by, file); facts.OrgID != ids["Acme"] || facts.File != file ||
+			facts.Files < 40 || facts.Rows == 0 {
 			t.Errorf("%s: %+v", by, facts)
 		}
 		output(t, env, &struct{}{}, "org", "suspend", "--org", ids["Acme"])
@@ -97,8 +98,10 @@ func TestOrg_Export(t *testing.T) {
 		t.Fatal(err)
 	}
 	files := archived(t, text)
-	if files["manifest.json"] == "" || strings.Count(files["tables/audit_log.ndjson"], `"action":"org export"`) != 2 || !strings.Contains(files["tables/organization.ndjson"], `"status":"suspended"`) {
-		t.Errorf("the archive has %s, %s and %s", files["manifest.json"], files["tables/audit_log.ndjson"], files["tables/organization.ndjson"])
+	if files["manifest.json"] == "" || strings.Count(files["tables/audit_log.ndjson"], `"action":"org export"`) != 2 ||
+		!strings.Contains(files["tables/organization.ndjson"], `"status":"suspended"`) {
+		t.Errorf("the archive has %s, %s and %s", files["manifest.json"], files["tables/audit_log.ndjson"],
+			files["tables/organization.ndjson"])
 	}
 	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("it may be read by others: %v, %v", info.Mode(), err)
@@ -109,7 +112,8 @@ func TestOrg_Export(t *testing.T) {
 	if text, err = cmd.Output(); err != nil {
 		t.Fatal(err, stderr.String())
 	}
-	if !strings.Contains(archived(t, text)["manifest.json"], ids["Other"]) || !strings.Contains(stderr.String(), "export 100%") {
+	if !strings.Contains(archived(t, text)["manifest.json"], ids["Other"]) || !strings.Contains(stderr.String(),
+		"export 100%") {
 		t.Errorf("to standard output: %s", stderr.String())
 	}
 	insert(t, pool, "UPDATE flow.organization SET status = 'deleting' WHERE id = $1", ids["Other"])
@@ -132,7 +136,8 @@ func TestOrg_Export(t *testing.T) {
 	}
 }
 
-// TestOrg_Export_Stopped: an export that is interrupted, or whose organization begins to be deleted meanwhile, leaves no file.
+// TestOrg_Export_Stopped: an export that is interrupted, or whose organization begins to be deleted meanwhile, leaves
+// no file.
 func TestOrg_Export_Stopped(t *testing.T) {
 	t.Parallel()
 	dsn, pool := pgtest.NewDatabase(t)
@@ -167,7 +172,9 @@ func TestOrg_Export_Stopped(t *testing.T) {
 		}
 		waits := 0
 		for look := time.NewTicker(20 * time.Millisecond); waits == 0; <-look.C {
-			if err := pool.QueryRow(t.Context(), "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'flow.usage'::regclass").Scan(&waits); err != nil {
+			if err := pool.QueryRow(t.Context(),
+				"SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'flow.usage'::regclass").Scan(
+				&waits); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -179,7 +186,8 @@ func TestOrg_Export_Stopped(t *testing.T) {
 			_ = tx.Rollback(t.Context())
 		}
 		var exit *exec.ExitError
-		if err := cmd.Wait(); !errors.As(err, &exit) || exit.ExitCode() != c.code || !strings.Contains(stderr.String(), c.say) {
+		if err := cmd.Wait(); !errors.As(err, &exit) || exit.ExitCode() != c.code || !strings.Contains(stderr.String(),
+			c.say) {
 			t.Errorf("%s: %v %s", name, err, stderr.String())
 		}
 		_ = tx.Rollback(t.Context())
@@ -189,8 +197,8 @@ func TestOrg_Export_Stopped(t *testing.T) {
 	}
 }
 
-// TestOrg_Export_Pieces: however many rows a table has, however many batches there are and however large they are, each row is exported
-// once, and those of others are not.
+// TestOrg_Export_Pieces: however many rows a table has, however many batches there are and however large they are, each
+// row is exported once, and those of others are not.
 func TestOrg_Export_Pieces(t *testing.T) {
 	t.Parallel()
 	s := startServing(t)
@@ -200,7 +208,8 @@ func TestOrg_Export_Pieces(t *testing.T) {
 	var other struct{ ID string }
 	output(t, s.env, &other, "org", "create", "--name", "Other")
 	pool := connect(t, s.env)
-	// Batches of few records are read together, large ones in pieces: of 2,300 there are three large ones with more rows than a piece.
+	// Batches of few records are read together, large ones in pieces: of 2,300 there are three large ones with more
+	// rows than a piece.
 	insert(t, pool, `CREATE TEMP TABLE copy AS SELECT n, (lpad(to_hex(n), 8, '0') || '-0000-7000-8000-000000000000')::uuid AS id FROM generate_series(1, 2300) n`)
 	insert(t, pool, `INSERT INTO flow.batch SELECT (jsonb_populate_record(b, jsonb_build_object('id', c.id, 'page_set', c.id,
 		'record_count', 1) || CASE WHEN c.n % 1000 = 7 THEN '{"record_count": 20000, "page": null, "page_bytes": null}' ELSE '{}'::jsonb END)).* FROM flow.batch b, copy c WHERE b.id = $1`, batch)

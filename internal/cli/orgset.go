@@ -136,7 +136,8 @@ func (c *orgSet) Run(ctx context.Context, p *process) error {
 		return unmigrated(fmt.Errorf("change the organization: %w", err))
 	}
 	facts := orgFacts{
-		ID: org.ID, Name: org.Name, Status: org.Status, StartBudget: org.StartBudget, Quotas: set[id], RequestLimits: org.RequestLimits,
+		ID: org.ID, Name: org.Name, Status: org.Status, StartBudget: org.StartBudget, Quotas: set[id],
+		RequestLimits: org.RequestLimits,
 	}
 	return c.print(p, facts, func(w io.Writer) {
 		if c.StartBudget != nil {

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// pageBlock is a fenced block of a page: what it is indented by, its words, its text. Above it may stand marks for the tests.
+// pageBlock is a fenced block of a page: what it is indented by, its words, its text. Above it may stand marks for the
+// tests.
 var pageBlock = regexp.MustCompile("(?ms)((?:^ *<!-- [^\n]* -->\n)*)^( *)```([^\n`]+)\n(.*?)^ *```$")
 
 // The marks of a block: that it is not run, and why; and what is run before it.
@@ -24,7 +25,8 @@ var shells = []string{"sh", "bash", "console", "curl", "shell"}
 // block is a block of a page that is run, with what must come of it.
 type block struct {
 	text string
-	// answer is what it prints at the end, by its shape; calls are what the receiver then gets. Empty where the page does not say.
+	// answer is what it prints at the end, by its shape; calls are what the receiver then gets. Empty where the page
+	// does not say.
 	answer, calls string
 }
 
@@ -134,8 +136,8 @@ func lastJSON(text string) (value any, ok bool) {
 	return nil, false
 }
 
-// differs names the first place at which two JSON values have not the same shape: other fields, another type, nothing in an array
-// that has something. Null fits everything.
+// differs names the first place at which two JSON values have not the same shape: other fields, another type, nothing
+// in an array that has something. Null fits everything.
 func differs(want, got any, at string) string {
 	if want == nil || got == nil {
 		return ""

@@ -46,8 +46,9 @@ var usual = []string{"bash", "curl", "jq"}
 //go:embed testdata/pages
 var preparations embed.FS
 
-// TestPages types in README.md and the pages of docs: the blocks sh of a page are run in one folder by one shell, beside a development
-// server of their own. What the page says that a block prints, or that the receiver then gets, must come.
+// TestPages types in README.md and the pages of docs: the blocks sh of a page are run in one folder by one shell,
+// beside a development server of their own. What the page says that a block prints, or that the receiver then gets,
+// must come.
 func TestPages(t *testing.T) {
 	t.Parallel()
 	for name, text := range pageTexts(t) {
@@ -57,7 +58,8 @@ func TestPages(t *testing.T) {
 			t.Errorf("%s has commands, and the table of this test does not have it", name)
 		}
 		if ok && len(p.left) > known.notRun {
-			t.Errorf("%s: %d blocks are not run, more than the %d that the table allows:\n%s", name, len(p.left), known.notRun, strings.Join(p.left, "\n"))
+			t.Errorf("%s: %d blocks are not run, more than the %d that the table allows:\n%s", name, len(p.left),
+				known.notRun, strings.Join(p.left, "\n"))
 		}
 		if ok {
 			t.Logf("%s: %d blocks, %d are not run", name, len(p.blocks)+len(p.left), len(p.left))

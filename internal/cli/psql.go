@@ -13,8 +13,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// psqlCommand is the database in psql. Its address goes there by the environment: the arguments of a process are there for
-// all to read, and a password stands in it.
+// psqlCommand is the database in psql. Its address goes there by the environment: the arguments of a process are there
+// for all to read, and a password stands in it.
 type psqlCommand struct {
 	database
 

@@ -80,8 +80,8 @@ func hidden(t *testing.T, fd int) {
 	}
 }
 
-// TestTerminal looks at what a person sees: a question, bars that stay on one line, colours unless they are not wanted, and
-// no key.
+// TestTerminal looks at what a person sees: a question, bars that stay on one line, colours unless they are not wanted,
+// and no key.
 func TestTerminal(t *testing.T) {
 	t.Parallel()
 	l := newLive(t)
@@ -102,7 +102,8 @@ func TestTerminal(t *testing.T) {
 			}
 		}
 	}
-	if n := strings.Count(seen, "batch ["); n == 0 || strings.Count(seen, "batch [") != strings.Count(seen, "\rbatch [") {
+	if n := strings.Count(seen, "batch ["); n == 0 || strings.Count(seen, "batch [") != strings.Count(seen,
+		"\rbatch [") {
 		t.Errorf("the bar is not drawn over itself: %q", seen)
 	}
 	if seen, _ = onTerminal(t, l.env, "", "", "batches", "list"); !strings.Contains(seen, "\x1b[33mpartially_failed") {

@@ -44,6 +44,7 @@ func (c *recordsUpload) Run(ctx context.Context, p *process) error {
 		return err //nolint:wrapcheck // says everything
 	}
 	return c.print(p, result, func(w io.Writer) {
-		fmt.Fprintf(w, "Record set %s: %s records, sealed, %s\n", result.RecordSetID, thousands(result.Records), result.ContentHash)
+		fmt.Fprintf(w, "Record set %s: %s records, sealed, %s\n", result.RecordSetID, thousands(result.Records),
+			result.ContentHash)
 	})
 }

@@ -50,15 +50,18 @@ func resolve(ctx context.Context, client *remote.Client, param, text string) (st
 	case err != nil:
 		return "", client.Explain("look up the "+kind+" "+text, err)
 	case len(ids) == 0:
-		return "", notFoundError{fmt.Errorf("no %s has the %s %q; `flowlane %s list` shows them", kind, at.field, text, at.noun)}
+		return "", notFoundError{fmt.Errorf("no %s has the %s %q; `flowlane %s list` shows them", kind, at.field, text,
+			at.noun)}
 	case len(ids) > 1:
-		return "", usageError{fmt.Errorf("%d have the %s %q: give the id, one of %s", len(ids), at.field, text, strings.Join(ids, ", "))}
+		return "", usageError{fmt.Errorf("%d have the %s %q: give the id, one of %s", len(ids), at.field, text,
+			strings.Join(ids, ", "))}
 	}
 	return ids[0], nil
 }
 
 // each calls see with every item of a list, page by page.
-func each(ctx context.Context, client *remote.Client, path string, query url.Values, see func(json.RawMessage) error) error {
+func each(ctx context.Context, client *remote.Client, path string, query url.Values,
+	see func(json.RawMessage) error) error {
 	r := remote.Request{Method: "GET", Path: path, Query: url.Values{}, Repeat: true}
 	maps.Copy(r.Query, query)
 	r.Query.Set("limit", strconv.Itoa(200)) //nolint:mnd // every list allows it

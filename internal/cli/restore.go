@@ -78,7 +78,8 @@ func (c *restoreConfirm) Run(ctx context.Context, p *process) error {
 		if err != nil {
 			return err //nolint:wrapcheck // says everything
 		}
-		reason := "The database was restored; what was sent since " + c.LostSince.UTC().Format(time.RFC3339) + " is not known"
+		reason := "The database was restored; what was sent since " + c.LostSince.UTC().Format(time.RFC3339) +
+			" is not known"
 		if held, err = holds.HoldEverything(ctx, reason); err != nil {
 			return errors.Join(unmigrated(err), errors.New("nothing is confirmed: run the command again"))
 		}

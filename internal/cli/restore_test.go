@@ -9,7 +9,8 @@ import (
 	"flowlane/internal/pg/pgtest"
 )
 
-// TestRestore: a database that was restored is closed until an operator says what was lost; where something was, all calls are held.
+// TestRestore: a database that was restored is closed until an operator says what was lost; where something was, all
+// calls are held.
 func TestRestore(t *testing.T) {
 	t.Parallel()
 	dsn, pool := pgtest.NewDatabase(t)
@@ -26,7 +27,8 @@ func TestRestore(t *testing.T) {
 	if output(t, env, &is, "restore", "status"); is.Closed || is.Because != "" {
 		t.Errorf("at first: %+v", is)
 	}
-	if code, said := fails(t, env, "restore", "confirm", "--lost-nothing"); code != 1 || !strings.Contains(said, "nothing to confirm") {
+	if code, said := fails(t, env, "restore", "confirm", "--lost-nothing"); code != 1 || !strings.Contains(said,
+		"nothing to confirm") {
 		t.Errorf("confirm: exit %d, %s", code, said)
 	}
 	if said := says(t, env, "", "restore", "declare"); !strings.Contains(said, "flowlane restore confirm") {
@@ -35,15 +37,18 @@ func TestRestore(t *testing.T) {
 	if output(t, env, &is, "restore", "status"); !is.Closed || !strings.Contains(is.Because, "declared") {
 		t.Errorf("declared: %+v", is)
 	}
-	if code, said := fails(t, append(env, "FLOWLANE_DATA_DIR="+t.TempDir()), "dev"); code != 1 || !strings.Contains(said, "--confirm-restore") {
+	if code, said := fails(t, append(env, "FLOWLANE_DATA_DIR="+t.TempDir()), "dev"); code != 1 ||
+		!strings.Contains(said, "--confirm-restore") {
 		t.Errorf("dev: exit %d, %s", code, said)
 	}
-	for _, args := range [][]string{{}, {"--lost-nothing", "--lost-since", "2026-01-01T00:00:00Z"}, {"--lost-since", "yesterday"}} {
+	for _, args := range [][]string{{}, {"--lost-nothing", "--lost-since", "2026-01-01T00:00:00Z"},
+		{"--lost-since", "yesterday"}} {
 		if code, said := fails(t, env, append([]string{"restore", "confirm"}, args...)...); code != 2 {
 			t.Errorf("%v: exit %d, %s", args, code, said)
 		}
 	}
-	if code, said := fails(t, env, "restore", "confirm", "--lost-since", "2999-01-01T00:00:00Z"); code != 1 || !strings.Contains(said, "yet to come") {
+	if code, said := fails(t, env, "restore", "confirm", "--lost-since", "2999-01-01T00:00:00Z"); code != 1 ||
+		!strings.Contains(said, "yet to come") {
 		t.Errorf("a time to come: exit %d, %s", code, said)
 	}
 	var n struct{ Organizations int }

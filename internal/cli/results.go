@@ -59,7 +59,8 @@ func (c *resultsCommand) Run(ctx context.Context, p *process) error {
 }
 
 // write writes the results of each status, all where there is none.
-func (c *resultsCommand) write(ctx context.Context, p *process, client *remote.Client, w io.Writer, statuses []string) error {
+func (c *resultsCommand) write(ctx context.Context, p *process, client *remote.Client, w io.Writer,
+	statuses []string) error {
 	if len(statuses) == 0 {
 		statuses = []string{""}
 	}

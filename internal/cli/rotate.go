@@ -14,8 +14,8 @@ import (
 	"flowlane/internal/cli/remote"
 )
 
-// credentialsRotate sends a credential back as it is, with another secret. The secret is no flag: the flags of a process
-// are there for all to read.
+// credentialsRotate sends a credential back as it is, with another secret. The secret is no flag: the flags of a
+// process are there for all to read.
 type credentialsRotate struct {
 	target
 	output
@@ -61,7 +61,8 @@ func (c *credentialsRotate) Run(ctx context.Context, p *process) error {
 		return usageError{fmt.Errorf("--file %s: names of fields must be texts: %w", c.File, err)}
 	}
 	query := url.Values{"verify": {fmt.Sprint(c.Verify)}}
-	if _, err := object(ctx, client, remote.Request{Method: "PUT", Path: path, Query: query, Body: body, Repeat: true}); err != nil {
+	if _, err := object(ctx, client, remote.Request{Method: "PUT", Path: path, Query: query, Body: body,
+		Repeat: true}); err != nil {
 		return client.Explain("replace the secret", err)
 	}
 	return c.print(p, map[string]string{"id": id}, func(w io.Writer) {

@@ -88,7 +88,8 @@ func (c *runCommand) Run(ctx context.Context, p *process) error {
 		return c.finish(ctx, p, client, facts)
 	}
 	return c.print(p, facts, func(w io.Writer) {
-		fmt.Fprintf(w, "Started batch %s; `flowlane batches watch %s` shows how far it is.\n", facts.BatchID, facts.BatchID)
+		fmt.Fprintf(w, "Started batch %s; `flowlane batches watch %s` shows how far it is.\n", facts.BatchID,
+			facts.BatchID)
 	})
 }
 
@@ -103,7 +104,8 @@ func (c *runCommand) flow(ctx context.Context, client *remote.Client) (flowAnswe
 		return flow, client.Explain("read the flow", err)
 	}
 	if flow.Status != flowActive {
-		return flow, usageError{fmt.Errorf("the flow %s is %s: `flowlane flows update %s --status active` lets it be started",
+		return flow, usageError{fmt.Errorf(
+			"the flow %s is %s: `flowlane flows update %s --status active` lets it be started",
 			flow.Name, flow.Status, flow.ID)}
 	}
 	return flow, nil
@@ -146,7 +148,8 @@ func estimates(ctx context.Context, client *remote.Client, flow flowAnswer, setI
 }
 
 // estimate is nil where the account is not known, or the action spends none of its budgets.
-func estimate(ctx context.Context, client *remote.Client, credentialID, actionID, setID string) (json.RawMessage, error) {
+func estimate(ctx context.Context, client *remote.Client, credentialID, actionID,
+	setID string) (json.RawMessage, error) {
 	credential, err := remote.Get[credentialAnswer](ctx, client, credentialPath(credentialID))
 	if err != nil {
 		return nil, client.Explain("read the credential "+credentialID, err)
@@ -155,7 +158,8 @@ func estimate(ctx context.Context, client *remote.Client, credentialID, actionID
 		return nil, nil
 	}
 	e, err := remote.Ask[json.RawMessage](ctx, client, remote.Request{
-		Method: http.MethodPost, Path: accountPath(credential.PlatformID, credential.TenancyID) + "/estimate", Repeat: true,
+		Method: http.MethodPost, Path: accountPath(credential.PlatformID, credential.TenancyID) + "/estimate",
+		Repeat: true,
 	}, map[string]string{"action_id": actionID, "record_set_id": setID})
 	if status := remote.Status(err); status >= 400 && status < 500 { //nolint:mnd // what the estimate cannot say does not stop a run
 		return nil, nil
@@ -229,7 +233,8 @@ func sayErrors(ctx context.Context, p *process, client *remote.Client, id string
 	if err != nil {
 		return client.Explain("read the errors of the batch", err)
 	}
-	list := render.NewList(p.stdout, form{Output: string(render.Table)}.options(p, "count status error.code error.message"))
+	list := render.NewList(p.stdout, form{Output: string(render.Table)}.options(p,
+		"count status error.code error.message"))
 	for _, group := range errs.Items {
 		if err := list.Add(group); err != nil {
 			return err //nolint:wrapcheck // says what it did

@@ -40,7 +40,8 @@ func TestRun(t *testing.T) {
 	}
 	// Without --watch it only starts; the same file again makes a batch of its own.
 	first := facts.BatchID
-	if output(t, l.env, &facts, "run", "strict", file, "--yes", "--priority", "high"); facts.BatchID == first || facts.Status != "queued" {
+	if output(t, l.env, &facts, "run", "strict", file, "--yes", "--priority", "high"); facts.BatchID == first ||
+		facts.Status != "queued" {
 		t.Errorf("run again: %+v", facts)
 	}
 	says(t, l.env, "", "batches", "watch", facts.BatchID)
@@ -49,7 +50,8 @@ func TestRun(t *testing.T) {
 	}
 	says(t, l.env, "", "flows", "apply", testFile(t, "draft.yaml", "name: later\nsteps: [{id: s, tasks: [{id: t, "+
 		"action_id: dialer__api__upload, credential_id: dialer, params: {list: demo, key_field: id, row: '{{ input }}'}}]}]"))
-	if code, said := fails(t, l.env, "run", "later", file, "--yes"); code != 2 || !strings.Contains(said, "--status active") {
+	if code, said := fails(t, l.env, "run", "later", file, "--yes"); code != 2 || !strings.Contains(said,
+		"--status active") {
 		t.Errorf("a draft: exit %d, %s", code, said)
 	}
 }

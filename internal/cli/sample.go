@@ -12,8 +12,10 @@ type sample struct {
 }
 
 var (
-	sampleNames  = []string{"Ada", "Bashir", "Chiara", "Dmitri", "Esra", "Femi", "Greta", "Hugo", "Inés", "Jürgen", "Kiri", "Łukasz", "Mei"}
-	sampleCities = []string{"Athens", "Bergen", "Córdoba", "Dakar", "Essen", "Fès", "Genoa", "Hanoi", "Izmir", "Jakarta", "Kraków"}
+	sampleNames = []string{"Ada", "Bashir", "Chiara", "Dmitri", "Esra", "Femi", "Greta", "Hugo", "Inés", "Jürgen",
+		"Kiri", "Łukasz", "Mei"}
+	sampleCities = []string{"Athens", "Bergen", "Córdoba", "Dakar", "Essen", "Fès", "Genoa", "Hanoi", "Izmir",
+		"Jakarta", "Kraków"}
 )
 
 // Next returns one record: who to call, and where.
@@ -23,7 +25,8 @@ func (s *sample) Next() ([]byte, error) {
 	}
 	s.next++
 	s.row = fmt.Appendf(s.row[:0], `{"id":"%d","name":"%s","city":"%s","phone":"+4930%07d","balance":%d.%02d}`,
-		s.next, sampleNames[s.next%len(sampleNames)], sampleCities[s.next%len(sampleCities)], s.next, s.next*7%500, s.next%100)
+		s.next, sampleNames[s.next%len(sampleNames)], sampleCities[s.next%len(sampleCities)], s.next, s.next*7%500,
+		s.next%100)
 	return s.row, nil
 }
 

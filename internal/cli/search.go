@@ -35,13 +35,14 @@ func (c *catalogSearch) Run(ctx context.Context, p *process) error {
 	}
 	list := render.NewList(p.stdout, c.options(p, "id name bulk description"))
 	found := 0
-	err = each(ctx, client, "/catalog/actions", url.Values{"q": {strings.Join(c.Words, " ")}}, func(item json.RawMessage) error {
-		if !c.All && c.Limit > 0 && found == c.Limit {
-			return errEnough
-		}
-		found++
-		return list.Add(item) //nolint:wrapcheck // says what it did
-	})
+	err = each(ctx, client, "/catalog/actions", url.Values{"q": {strings.Join(c.Words, " ")}},
+		func(item json.RawMessage) error {
+			if !c.All && c.Limit > 0 && found == c.Limit {
+				return errEnough
+			}
+			found++
+			return list.Add(item) //nolint:wrapcheck // says what it did
+		})
 	more := errors.Is(err, errEnough)
 	if err != nil && !more {
 		return client.Explain("search the catalog", err)

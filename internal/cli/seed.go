@@ -58,7 +58,8 @@ func (d *dev) seed(ctx context.Context) (seeded, error) {
 		return out, fmt.Errorf("count the batches: %w", err)
 	}
 	if out.key != "" {
-		if caller, err := d.app.Accounts.Authenticate(ctx, out.key, netip.Addr{}); err == nil && caller.OrgID == org.ID {
+		if caller, err := d.app.Accounts.Authenticate(ctx, out.key, netip.Addr{}); err == nil &&
+			caller.OrgID == org.ID {
 			return out, nil
 		}
 	}

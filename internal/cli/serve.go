@@ -58,8 +58,12 @@ func (s server) config(ctx context.Context, p *process) (app.Config, error) {
 		return app.Config{}, err
 	}
 	return app.Config{
-		Operator: s.operators.config(), DatabaseURL: dsn, Pooled: s.Pooled, ReadDatabaseURL: s.ReadURL, KEK: kek, OtherKEKs: others, Tokens: s.tokens.config(), BaseURLs: s.baseURLs(), AllowHosts: s.AllowHost, DenyNetworks: s.Deny, CatalogDir: s.CatalogDir, Commands: s.Commands, BlobURL: s.BlobURL,
-		Dispatch: dispatch.Options{Margin: s.Margin, Timeout: s.Timeout, Keep: s.Keep}, Drain: s.Drain, Retention: s.periods.installation(), Lease: s.Lease, MaxConns: s.MaxConns, MemoryBudget: int64(s.Memory), MaxStreams: s.MaxStreams, RequestLimit: s.Requests, Log: p.log, TrustFailover: s.Trust,
+		Operator: s.operators.config(), DatabaseURL: dsn, Pooled: s.Pooled, ReadDatabaseURL: s.ReadURL, KEK: kek,
+		OtherKEKs: others, Tokens: s.tokens.config(), BaseURLs: s.baseURLs(), AllowHosts: s.AllowHost,
+		DenyNetworks: s.Deny, CatalogDir: s.CatalogDir, Commands: s.Commands, BlobURL: s.BlobURL,
+		Dispatch: dispatch.Options{Margin: s.Margin, Timeout: s.Timeout, Keep: s.Keep}, Drain: s.Drain,
+		Retention: s.periods.installation(), Lease: s.Lease, MaxConns: s.MaxConns, MemoryBudget: int64(s.Memory),
+		MaxStreams: s.MaxStreams, RequestLimit: s.Requests, Log: p.log, TrustFailover: s.Trust,
 	}, nil
 }
 
@@ -93,7 +97,8 @@ func (c *serveCommand) Run(ctx context.Context, p *process) error {
 	if err != nil {
 		return err
 	}
-	cfg.Listen, cfg.Front, cfg.Workers, cfg.PublicURL, cfg.Migrate = c.Listen, c.front.config(), true, c.PublicURL, c.Migrate
+	cfg.Listen, cfg.Front, cfg.Workers, cfg.PublicURL, cfg.Migrate = c.Listen, c.front.config(), true, c.PublicURL,
+		c.Migrate
 	return serve(ctx, p, cfg, c.output)
 }
 

@@ -21,15 +21,18 @@ type urlFacts struct {
 	OperatorURL string `json:"operator_url"`
 }
 
-// TestServe goes the way of an operator: migrate, organization, key, simulator, two servers and a worker on one database.
+// TestServe goes the way of an operator: migrate, organization, key, simulator, two servers and a worker on one
+// database.
 func TestServe(t *testing.T) {
 	t.Parallel()
 	dsn, _ := pgtest.NewEmpty(t)
 	env := []string{"DATABASE_URL=" + dsn, "FLOWLANE_KEK=" + testKEK}
-	if code, said := fails(t, env, "org", "create", "--name", "Acme"); code != 1 || !strings.Contains(said, "flowlane migrate up") {
+	if code, said := fails(t, env, "org", "create", "--name", "Acme"); code != 1 || !strings.Contains(said,
+		"flowlane migrate up") {
 		t.Errorf("an empty database: exit %d, %s", code, said)
 	}
-	for _, command := range [][]string{{"serve", "--listen", "127.0.0.1:0"}, {"serve", "--migrate", "--no-migrate"}, {"work"}} {
+	for _, command := range [][]string{{"serve", "--listen", "127.0.0.1:0"}, {"serve", "--migrate", "--no-migrate"},
+		{"work"}} {
 		if code, said := fails(t, env, command...); code != 1 || !strings.Contains(said, "flowlane migrate up") {
 			t.Errorf("an empty database, %v: exit %d, %s", command, code, said)
 		}
@@ -53,7 +56,8 @@ func TestServe(t *testing.T) {
 	if status := get(t, worker.OperatorURL+"/readyz", "", nil); status != http.StatusOK {
 		t.Errorf("worker: /readyz answers %d", status)
 	}
-	if res, err := http.Get(worker.OperatorURL + "/v1/account/me"); err != nil || res.StatusCode != http.StatusNotFound || res.Body.Close() != nil {
+	if res, err := http.Get(worker.OperatorURL + "/v1/account/me"); err != nil ||
+		res.StatusCode != http.StatusNotFound || res.Body.Close() != nil {
 		t.Errorf("worker: /v1 answers %v, %v", res, err)
 	}
 	var demo struct {
@@ -75,7 +79,8 @@ func TestServe(t *testing.T) {
 	}
 }
 
-// TestServe_Waits: a Postgres that takes connections and says nothing is named while it is waited for, then why there is none.
+// TestServe_Waits: a Postgres that takes connections and says nothing is named while it is waited for, then why there
+// is none.
 func TestServe_Waits(t *testing.T) {
 	t.Parallel()
 	var config net.ListenConfig
@@ -101,7 +106,8 @@ func TestServe_Waits(t *testing.T) {
 	}
 	_ = cmd.Wait() // its exit code is looked at
 	waits := strings.Index(string(said), `msg="waiting for Postgres" address=`+at+"/b")
-	ends := strings.Index(string(said), "no Postgres answers at "+at+"/b; check DATABASE_URL: it did not answer in time\n")
+	ends := strings.Index(string(said), "no Postgres answers at "+at+
+		"/b; check DATABASE_URL: it did not answer in time\n")
 	if cmd.ProcessState.ExitCode() != 1 || waits < 0 || ends < waits || strings.Contains(string(said), "secret") {
 		t.Errorf("exit %d\n%s", cmd.ProcessState.ExitCode(), said)
 	}
@@ -127,7 +133,8 @@ func TestOrg_Set(t *testing.T) {
 		t.Errorf("the budget is %d", org.StartBudget)
 	}
 	for _, budget := range []string{"0", "1000001"} {
-		if code, text := fails(t, env, "org", "set", "--org", org.ID, "--start-budget", budget); code != 1 || !strings.Contains(text, "--start-budget") {
+		if code, text := fails(t, env, "org", "set", "--org", org.ID, "--start-budget", budget); code != 1 ||
+			!strings.Contains(text, "--start-budget") {
 			t.Errorf("%s: %d %s", budget, code, text)
 		}
 	}
@@ -151,17 +158,21 @@ func TestOrg_SetQuota(t *testing.T) {
 	if got := list(); !maps.Equal(got, want) || !maps.Equal(set.Quotas, want) {
 		t.Errorf("the quotas are %v and %v", got, set.Quotas)
 	}
-	output(t, env, &set, "org", "set", "--org", org.ID, "--quota", "webhooks=default", "--quota", "open_batches=7", "--start-budget", "9")
+	output(t, env, &set, "org", "set", "--org", org.ID, "--quota", "webhooks=default", "--quota", "open_batches=7",
+		"--start-budget", "9")
 	if got := list(); !maps.Equal(got, map[string]int{"open_batches": 7}) {
 		t.Errorf("the quotas are %v", got)
 	}
-	for _, tt := range [][]string{{"--quota", "hooks=5"}, {"--quota", "webhooks=-1"}, {"--quota", "webhooks=many"}, {"--quota", "webhooks=1000000000000001"}, {}} {
-		if code, text := fails(t, env, append([]string{"org", "set", "--org", org.ID}, tt...)...); code != 1 || !strings.Contains(text, "--quota") {
+	for _, tt := range [][]string{{"--quota", "hooks=5"}, {"--quota", "webhooks=-1"}, {"--quota", "webhooks=many"},
+		{"--quota", "webhooks=1000000000000001"}, {}} {
+		if code, text := fails(t, env, append([]string{"org", "set", "--org", org.ID}, tt...)...); code != 1 ||
+			!strings.Contains(text, "--quota") {
 			t.Errorf("%v: %d %s", tt, code, text)
 		}
 	}
 	nobody := "00000000-0000-0000-0000-000000000000"
-	if code, text := fails(t, env, "org", "set", "--org", nobody, "--quota", "webhooks=5"); code != 1 || !strings.Contains(text, "there is no organization") {
+	if code, text := fails(t, env, "org", "set", "--org", nobody, "--quota", "webhooks=5"); code != 1 ||
+		!strings.Contains(text, "there is no organization") {
 		t.Errorf("%d %s", code, text)
 	}
 }
@@ -183,9 +194,12 @@ func TestOrg_SetRequestLimit(t *testing.T) {
 		flags []string
 		want  map[string]string
 	}{
-		{[]string{"--request-limit", "getMe=70 per 1 minute", "--request-limit", "createTenant=5 per 60 minute"}, map[string]string{"getMe": "70 per 1 minute", "createTenant": "5 per 60 minute"}},
-		{[]string{"--start-budget", "7"}, map[string]string{"getMe": "70 per 1 minute", "createTenant": "5 per 60 minute"}},
-		{[]string{"--request-limit", "getMe=default", "--request-limit", "createTenant=6 per 60 minute"}, map[string]string{"createTenant": "6 per 60 minute"}},
+		{[]string{"--request-limit", "getMe=70 per 1 minute", "--request-limit", "createTenant=5 per 60 minute"},
+			map[string]string{"getMe": "70 per 1 minute", "createTenant": "5 per 60 minute"}},
+		{[]string{"--start-budget", "7"}, map[string]string{"getMe": "70 per 1 minute",
+			"createTenant": "5 per 60 minute"}},
+		{[]string{"--request-limit", "getMe=default", "--request-limit", "createTenant=6 per 60 minute"},
+			map[string]string{"createTenant": "6 per 60 minute"}},
 	} {
 		org = facts{}
 		output(t, env, &org, append([]string{"org", "set", "--org", id}, step.flags...)...)
@@ -194,17 +208,21 @@ func TestOrg_SetRequestLimit(t *testing.T) {
 		}
 	}
 	var entries int
-	err := pool.QueryRow(t.Context(), "SELECT count(*) FROM flow.audit_log WHERE org_id = $1 AND action = 'org set'", id).Scan(&entries)
+	err := pool.QueryRow(t.Context(), "SELECT count(*) FROM flow.audit_log WHERE org_id = $1 AND action = 'org set'",
+		id).Scan(&entries)
 	if err != nil || entries != 3 {
 		t.Errorf("%d entries in the audit log, %v", entries, err)
 	}
 	var all []facts
-	if output(t, env, &all, "org", "list"); len(all) != 1 || all[0].StartBudget != 7 || all[0].RequestLimits["createTenant"] != "6 per 60 minute" {
+	if output(t, env, &all, "org", "list"); len(all) != 1 || all[0].StartBudget != 7 ||
+		all[0].RequestLimits["createTenant"] != "6 per 60 minute" {
 		t.Errorf("org list: %+v", all)
 	}
 	for flag, want := range map[string]string{
-		"": "nothing to set", "--request-limit=nothing=6 per 1 minute": "operationId", "--request-limit=listPlatforms=6 per 1 minute": "operationId",
-		"--request-limit=getMe=6": `"6000 per 1 minute"`, "--request-limit=getMe=0 per 1 minute": `"6000 per 1 minute"`,
+		"": "nothing to set", "--request-limit=nothing=6 per 1 minute": "operationId",
+		"--request-limit=listPlatforms=6 per 1 minute": "operationId",
+		"--request-limit=getMe=6":                      `"6000 per 1 minute"`,
+		"--request-limit=getMe=0 per 1 minute":         `"6000 per 1 minute"`,
 	} {
 		args := []string{"org", "set", "--org", id, flag}
 		if flag == "" {
@@ -256,7 +274,8 @@ func TestAPIKey_Create(t *testing.T) {
 	output(t, env, &org, "org", "create", "--name", "Acme")
 	create := []string{"apikey", "create", "--org", org.ID, "--name", "test"}
 	for flag, want := range map[string]string{
-		"--scope=jobs:all": "record-sets:write", "--scope=jobs:read,jobs": `--scope "jobs"`, "--role=owner": "admin", "--expires-in=-1h": "--expires-in",
+		"--scope=jobs:all": "record-sets:write", "--scope=jobs:read,jobs": `--scope "jobs"`, "--role=owner": "admin",
+		"--expires-in=-1h": "--expires-in",
 	} {
 		if _, said := fails(t, env, append(create, flag)...); !strings.Contains(said, want) {
 			t.Errorf("%s: %s", flag, said)
@@ -264,7 +283,8 @@ func TestAPIKey_Create(t *testing.T) {
 	}
 	var whole, narrow struct{ Key string }
 	output(t, env, &whole, create...)
-	output(t, env, &narrow, append(create, "--role", "member", "--scope", "jobs:read,account:read", "--scope", "stores:write", "--expires-in", "1h")...)
+	output(t, env, &narrow, append(create, "--role", "member", "--scope", "jobs:read,account:read", "--scope",
+		"stores:write", "--expires-in", "1h")...)
 	var at urlFacts
 	launch(t, env, &at, "serve", "--listen", "127.0.0.1:0")
 	client := apitest.NewClient(t, at.URL, narrow.Key)
@@ -277,7 +297,8 @@ func TestAPIKey_Create(t *testing.T) {
 	}
 	client.Do("GET", "/data/stores", nil).Want(http.StatusOK)
 	client.Do("GET", "/flows/batches", nil).Detail(http.StatusForbidden, "Scope batches:read required")
-	client.Do("POST", "/data/stores", `{"name":"s","fields":[],"layers":["l"]}`).Detail(http.StatusForbidden, "Admin role required")
+	client.Do("POST", "/data/stores", `{"name":"s","fields":[],"layers":["l"]}`).Detail(http.StatusForbidden,
+		"Admin role required")
 }
 
 // TestOrg_Link: an organization is let in under the name that the identity provider gave it.
@@ -294,13 +315,16 @@ func TestOrg_Link(t *testing.T) {
 	}
 	output(t, env, &acme, "org", "create", "--name", "Acme", "--external-id", "acme-corp")
 	output(t, env, &other, "org", "create", "--name", "Other")
-	if code, said := fails(t, env, "org", "link", "--org", other.ID, "--external-id", "acme-corp"); code != 1 || !strings.Contains(said, "org list") {
+	if code, said := fails(t, env, "org", "link", "--org", other.ID, "--external-id", "acme-corp"); code != 1 ||
+		!strings.Contains(said, "org list") {
 		t.Errorf("a name of another: exit %d, %s", code, said)
 	}
-	if code, said := fails(t, env, "org", "link", "--org", "0192f0c1-7c3e-7a52-9d3b-5d5b0c6f1a11", "--external-id", "x"); code != 1 || !strings.Contains(said, "no organization") {
+	if code, said := fails(t, env, "org", "link", "--org", "0192f0c1-7c3e-7a52-9d3b-5d5b0c6f1a11", "--external-id",
+		"x"); code != 1 || !strings.Contains(said, "no organization") {
 		t.Errorf("an unknown organization: exit %d, %s", code, said)
 	}
-	if code, said := fails(t, env, "org", "create", "--name", "Third", "--external-id", "acme-corp"); code != 1 || !strings.Contains(said, "org list") {
+	if code, said := fails(t, env, "org", "create", "--name", "Third", "--external-id", "acme-corp"); code != 1 ||
+		!strings.Contains(said, "org list") {
 		t.Errorf("a name of another: exit %d, %s", code, said)
 	}
 	output(t, env, &other, "org", "link", "--org", other.ID, "--external-id", "other-corp")
@@ -315,7 +339,8 @@ func TestOrg_Link(t *testing.T) {
 		}
 	}
 	output(t, env, &other, "org", "link", "--org", other.ID, "--external-id", "")
-	client.Bearer(issuer.Token("", map[string]any{"tenant": "other-corp", "sub": "user-2"})).Do("GET", "/account/me", nil).Want(http.StatusUnauthorized)
+	client.Bearer(issuer.Token("", map[string]any{"tenant": "other-corp", "sub": "user-2"})).Do("GET", "/account/me",
+		nil).Want(http.StatusUnauthorized)
 	var all []struct {
 		ExternalID *string `json:"external_id"`
 	}
@@ -352,7 +377,8 @@ func TestRecordsUpload(t *testing.T) {
 		ContentHash   string `json:"content_hash"`
 	}
 	get(t, at.URL+"/v1/data/record-sets/"+result.RecordSetID, key.Key, &set)
-	if set.Status != "sealed" || set.ReceivedCount != 3 || result.Records != 3 || set.ContentHash != result.ContentHash {
+	if set.Status != "sealed" || set.ReceivedCount != 3 || result.Records != 3 ||
+		set.ContentHash != result.ContentHash {
 		t.Errorf("printed %+v, the server has %+v", result, set)
 	}
 	if err := os.WriteFile(file, []byte("id,id\n1,2\n"), 0o600); err != nil {
@@ -379,7 +405,8 @@ func TestVaultRewrap(t *testing.T) {
 	if done.Keys != 1 {
 		t.Errorf("%d keys", done.Keys)
 	}
-	if code, said := fails(t, old, "serve", "--listen", "127.0.0.1:0"); code != 1 || !strings.Contains(said, "FLOWLANE_KEK") {
+	if code, said := fails(t, old, "serve", "--listen", "127.0.0.1:0"); code != 1 || !strings.Contains(said,
+		"FLOWLANE_KEK") {
 		t.Errorf("with the old key: exit %d, %s", code, said)
 	}
 	var at urlFacts
@@ -408,19 +435,25 @@ func TestUsage(t *testing.T) {
 		code int
 		says string
 	}{
-		"unknown command":  {nil, []string{"fly"}, 2, "unexpected argument fly"},
-		"missing flag":     {nil, []string{"org", "create"}, 2, "--name"},
-		"no settings":      {nil, []string{"env"}, 1, "flowlane dev"},
-		"no server":        {nil, []string{"demo"}, 1, "FLOWLANE_URL"},
-		"no key":           {[]string{"FLOWLANE_URL=http://127.0.0.1:1"}, []string{"demo"}, 1, "FLOWLANE_API_KEY"},
-		"server is down":   {[]string{"FLOWLANE_URL=http://127.0.0.1:1", "FLOWLANE_API_KEY=flow_x"}, []string{"demo"}, 6, "no server answers"},
-		"bad URL":          {[]string{"FLOWLANE_URL=localhost", "FLOWLANE_API_KEY=flow_x"}, []string{"demo"}, 1, "root of a server"},
-		"no database":      {nil, []string{"org", "list"}, 1, "DATABASE_URL"},
-		"database is down": {[]string{"DATABASE_URL=postgres://a:b@127.0.0.1:1/x"}, []string{"org", "list"}, 1, "no Postgres answers"},
-		"bad KEK":          {[]string{"DATABASE_URL=postgres://a:b@127.0.0.1:1/x", "FLOWLANE_KEK=short"}, []string{"serve"}, 1, "32 bytes"},
-		"half a provider":  {[]string{"DATABASE_URL=postgres://a:b@127.0.0.1:1/x", "FLOWLANE_KEK=" + testKEK}, []string{"serve", "--jwt-issuer", "x"}, 1, "--jwt-keys-url"},
-		"bad org":          {[]string{"DATABASE_URL=postgres://a:b@127.0.0.1:1/x"}, []string{"org", "suspend", "--org", "x"}, 1, "org list"},
-		"no such file":     {nil, []string{"records", "upload", "gone.csv"}, 2, "gone.csv"},
+		"unknown command": {nil, []string{"fly"}, 2, "unexpected argument fly"},
+		"missing flag":    {nil, []string{"org", "create"}, 2, "--name"},
+		"no settings":     {nil, []string{"env"}, 1, "flowlane dev"},
+		"no server":       {nil, []string{"demo"}, 1, "FLOWLANE_URL"},
+		"no key":          {[]string{"FLOWLANE_URL=http://127.0.0.1:1"}, []string{"demo"}, 1, "FLOWLANE_API_KEY"},
+		"server is down": {[]string{"FLOWLANE_URL=http://127.0.0.1:1", "FLOWLANE_API_KEY=flow_x"}, []string{"demo"},
+			6, "no server answers"},
+		"bad URL": {[]string{"FLOWLANE_URL=localhost", "FLOWLANE_API_KEY=flow_x"}, []string{"demo"}, 1,
+			"root of a server"},
+		"no database": {nil, []string{"org", "list"}, 1, "DATABASE_URL"},
+		"database is down": {[]string{"DATABASE_URL=postgres://a:b@127.0.0.1:1/x"}, []string{"org", "list"}, 1,
+			"no Postgres answers"},
+		"bad KEK": {[]string{"DATABASE_URL=postgres://a:b@127.0.0.1:1/x", "FLOWLANE_KEK=short"},
+			[]string{"serve"}, 1, "32 bytes"},
+		"half a provider": {[]string{"DATABASE_URL=postgres://a:b@127.0.0.1:1/x", "FLOWLANE_KEK=" + testKEK},
+			[]string{"serve", "--jwt-issuer", "x"}, 1, "--jwt-keys-url"},
+		"bad org": {[]string{"DATABASE_URL=postgres://a:b@127.0.0.1:1/x"}, []string{"org", "suspend", "--org",
+			"x"}, 1, "org list"},
+		"no such file": {nil, []string{"records", "upload", "gone.csv"}, 2, "gone.csv"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -144,7 +144,8 @@ func (t target) client() (*remote.Client, error) {
 	if server == "" {
 		p, ok := saved.Profiles[saved.Current]
 		if !ok && stateLocked(t.DataDir) {
-			return nil, fmt.Errorf("no server yet: the one of %s is starting; try again once it says that it is ready", t.DataDir)
+			return nil, fmt.Errorf("no server yet: the one of %s is starting; try again once it says that it is ready",
+				t.DataDir)
 		}
 		if !ok {
 			return nil, fmt.Errorf("no server: run `flowlane login URL`, set %s and %s, or start one here with `flowlane dev`",

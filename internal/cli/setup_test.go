@@ -40,7 +40,8 @@ func program(t *testing.T, env []string, args ...string) *exec.Cmd {
 	}
 	cmd := exec.CommandContext(t.Context(), self, args...)
 	cmd.Dir = t.TempDir()
-	cmd.Env = append([]string{asProgram + "=1", "HOME=" + cmd.Dir, "PATH=" + os.Getenv("PATH"), "FLOWLANE_OPERATOR_LISTEN=127.0.0.1:0"}, env...)
+	cmd.Env = append([]string{asProgram + "=1", "HOME=" + cmd.Dir, "PATH=" + os.Getenv("PATH"),
+		"FLOWLANE_OPERATOR_LISTEN=127.0.0.1:0"}, env...)
 	return cmd
 }
 

@@ -35,7 +35,8 @@ func (c *simDialer) Run(ctx context.Context, p *process) error {
 		URL string `json:"url"`
 	}{s.url}
 	if err := c.print(p, facts, func(w io.Writer) {
-		fmt.Fprintf(w, "The simulated dialer answers at %s (any user name and password; control under /_control/)\n", s.url)
+		fmt.Fprintf(w, "The simulated dialer answers at %s (any user name and password; control under /_control/)\n",
+			s.url)
 	}); err != nil {
 		return err
 	}

@@ -20,8 +20,8 @@ const customers = `{"openapi": "3.0.0", "info": {"title": "customers", "version"
 		"properties": {"email": {"type": "string"}, "name": {"type": "string"}}}}}},
 	"responses": {"200": {"description": "ok", "content": {"application/json": {"schema": {"type": "object"}}}}}}}}}`
 
-// TestSim_Platform: a platform of the catalog can be played by itself, where it says, and what comes is held against the vendor's
-// document, be that named or found in a folder under its usual name.
+// TestSim_Platform: a platform of the catalog can be played by itself, where it says, and what comes is held against
+// the vendor's document, be that named or found in a folder under its usual name.
 func TestSim_Platform(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -32,11 +32,13 @@ func TestSim_Platform(t *testing.T) {
 			URL     string `json:"url"`
 			BaseURL string `json:"base_url"`
 		}
-		process := launch(t, nil, &sim, "sim", "platform", "--platform", "stripe", "--listen", "127.0.0.1:0", "--document", document)
+		process := launch(t, nil, &sim, "sim", "platform", "--platform", "stripe", "--listen", "127.0.0.1:0",
+			"--document", document)
 		require.Equal(t, sim.URL, sim.BaseURL)
 		create := func(form string) (int, string) {
 			t.Helper()
-			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, sim.BaseURL+"/v1/customers", strings.NewReader(form))
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, sim.BaseURL+"/v1/customers",
+				strings.NewReader(form))
 			require.NoError(t, err)
 			req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 			req.Header.Set("Authorization", "Bearer sk_test")
@@ -59,8 +61,9 @@ func TestSim_Platform(t *testing.T) {
 		process.stop(t, syscall.SIGTERM)
 	}
 	for refused, why := range map[string]string{
-		"--platform nothing":                                              `there is no platform "nothing" in the catalog`,
-		"--platform zendesk --document " + dir:                            "no document of platform zendesk is known; name the file",
+		"--platform nothing": `there is no platform "nothing" in the catalog`,
+		"--platform zendesk --document " +
+			dir: "no document of platform zendesk is known; name the file",
 		"--platform stripe --document " + filepath.Join(dir, "none.yaml"): "the vendor's document: ",
 	} {
 		out, err := program(t, nil, append([]string{"sim", "platform"}, strings.Fields(refused)...)...).CombinedOutput()

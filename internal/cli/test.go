@@ -118,12 +118,16 @@ func (c *testCommand) one(ctx context.Context, s *testServer, t *flowtest.Test) 
 	case ctx.Err() != nil:
 		return facts, ctx.Err() //nolint:wrapcheck // Main says that it was stopped
 	case limited.Err() != nil:
-		facts.Mistakes = append(facts.Mistakes, flowtest.MistakeError{File: t.Path, Line: max(t.Flow.Line, 1), Message: fmt.Sprintf(
-			"the flow was not done after %s (--timeout), with %d calls: does it wait, or retry for long?", c.Timeout, len(calls))})
+		facts.Mistakes = append(facts.Mistakes, flowtest.MistakeError{File: t.Path, Line: max(t.Flow.Line, 1),
+			Message: fmt.Sprintf(
+				"the flow was not done after %s (--timeout), with %d calls: does it wait, or retry for long?",
+				c.Timeout,
+				len(calls))})
 	case errors.As(err, &m):
 		facts.Mistakes = append(facts.Mistakes, m)
 	case err != nil:
-		facts.Mistakes = append(facts.Mistakes, flowtest.MistakeError{File: t.Path, Line: max(t.Flow.Line, 1), Message: strings.TrimSuffix(err.Error(), "\n"+nothingChanged)})
+		facts.Mistakes = append(facts.Mistakes, flowtest.MistakeError{File: t.Path, Line: max(t.Flow.Line, 1),
+			Message: strings.TrimSuffix(err.Error(), "\n"+nothingChanged)})
 	default:
 		facts.Mistakes = append(facts.Mistakes, t.Compare(calls, results)...)
 	}
@@ -173,7 +177,8 @@ func startTestServer(ctx context.Context, p *process, catalogDir string) (s *tes
 	}
 	s.app, err = app.New(ctx, app.Config{
 		DatabaseURL: s.postgres.LocalDSN(), Listen: "127.0.0.1:0", Workers: true, KEK: kek, Log: p.log, Migrate: true,
-		AllowHosts: []string{strings.TrimPrefix(s.receiver.URL, "http://")}, DenyNetworks: everywhere, Drain: time.Second, CatalogDir: catalogDir, BaseURLs: bases,
+		AllowHosts: []string{strings.TrimPrefix(s.receiver.URL, "http://")}, DenyNetworks: everywhere,
+		Drain: time.Second, CatalogDir: catalogDir, BaseURLs: bases,
 		RequestLimit: 1 << 20, // a batch that takes long is asked about often
 	})
 	if err != nil {
@@ -309,8 +314,10 @@ func (s *testServer) apply(ctx context.Context, t *flowtest.Test) (string, error
 	return s.applyOne(ctx, t, &t.Flow, ids)
 }
 
-// applyOne makes a flow the server's, aimed at the receiver, and returns its id. ids are those of the flows that it may start.
-func (s *testServer) applyOne(ctx context.Context, t *flowtest.Test, at *yaml.Node, ids map[string]string) (string, error) {
+// applyOne makes a flow the server's, aimed at the receiver, and returns its id. ids are those of the flows that it may
+// start.
+func (s *testServer) applyOne(ctx context.Context, t *flowtest.Test, at *yaml.Node,
+	ids map[string]string) (string, error) {
 	files, err := flowfile.Read([]string{t.Near(at.Value)})
 	if err != nil {
 		return "", t.Mistake(at, err.Error())
@@ -344,7 +351,8 @@ func (s *testServer) applyOne(ctx context.Context, t *flowtest.Test, at *yaml.No
 func (s *testServer) cancel(ctx context.Context, id string) error {
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), stopPostgres)
 	defer stop()
-	if _, err := remote.Ask[progress](ctx, s.client, remote.Request{Method: http.MethodPost, Path: batchPath(id) + "/cancel"}, nil); err != nil {
+	if _, err := remote.Ask[progress](ctx, s.client, remote.Request{Method: http.MethodPost, Path: batchPath(id) +
+		"/cancel"}, nil); err != nil {
 		return s.client.Explain("cancel the batch", err)
 	}
 	return s.wait(ctx, id)

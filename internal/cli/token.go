@@ -16,7 +16,8 @@ type tokens struct {
 
 func (t tokens) config() app.Tokens {
 	return app.Tokens{
-		Issuer: t.Issuer, Audience: t.Audience, KeysURL: t.KeysURL, OrgClaim: t.OrgClaim, RoleClaim: t.RoleClaim, AdminRole: t.AdminRole,
-		ClientID: t.ClientID, ClientSecret: t.ClientSecret,
+		Issuer: t.Issuer, Audience: t.Audience, KeysURL: t.KeysURL, OrgClaim: t.OrgClaim, RoleClaim: t.RoleClaim,
+		AdminRole: t.AdminRole,
+		ClientID:  t.ClientID, ClientSecret: t.ClientSecret,
 	}
 }

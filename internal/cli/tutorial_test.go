@@ -25,7 +25,8 @@ func TestTutorial(t *testing.T) {
 	}
 	came := w.calls(t)
 	slices.Sort(came)
-	want := []string{`PUT /people/1 {"text":"Hello Ada"}`, `PUT /people/2 {"text":"Hello Bo"}`, `PUT /people/3 {"text":"Hello Cy"}`}
+	want := []string{`PUT /people/1 {"text":"Hello Ada"}`, `PUT /people/2 {"text":"Hello Bo"}`,
+		`PUT /people/3 {"text":"Hello Cy"}`}
 	if !slices.Equal(came, want) {
 		t.Errorf("the receiver got %q", came)
 	}

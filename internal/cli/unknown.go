@@ -17,8 +17,8 @@ const ownPrefix = "FLOWLANE_"
 // otherVariables begin those that are not flags': of tests, and what Kubernetes tells of a service named flowlane.
 var otherVariables = []string{"FLOWLANE_TEST_", "FLOWLANE_PORT", "FLOWLANE_SERVICE_", "FLOWLANE_WEBHOOK_SECRET"}
 
-// unknownVariables says of each variable that looks like one of the program and is none what may be meant. environment is as of
-// os.Environ. What the variables hold is not told: it may be a secret.
+// unknownVariables says of each variable that looks like one of the program and is none what may be meant. environment
+// is as of os.Environ. What the variables hold is not told: it may be a secret.
 func unknownVariables(app *kong.Application, environment []string) []string {
 	known := map[string]bool{}
 	var gather func(n *kong.Node)

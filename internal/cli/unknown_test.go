@@ -12,7 +12,8 @@ import (
 // TestUnknownVariable: a variable with a slip in its name is told, and what may be meant; one of somebody else is not.
 func TestUnknownVariable(t *testing.T) {
 	t.Parallel()
-	cmd := program(t, []string{"FLOWLANE_ALOW_HOSTS=s3cret", "FLOWLANE_QQQQQQQQQQ=1", "FLOWLANE_PORT_8080_TCP=tcp://10.0.0.1", "FLOWLANE_KEK_FILE=/none"}, "version")
+	cmd := program(t, []string{"FLOWLANE_ALOW_HOSTS=s3cret", "FLOWLANE_QQQQQQQQQQ=1",
+		"FLOWLANE_PORT_8080_TCP=tcp://10.0.0.1", "FLOWLANE_KEK_FILE=/none"}, "version")
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	if err := cmd.Run(); err != nil {
@@ -49,8 +50,8 @@ func TestCannotStart(t *testing.T) {
 	}
 }
 
-// TestDev_Flags: a development server takes the flags of serve, may call this machine, and its settings are enough for a command
-// that is run in another folder.
+// TestDev_Flags: a development server takes the flags of serve, may call this machine, and its settings are enough for
+// a command that is run in another folder.
 func TestDev_Flags(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -63,7 +64,8 @@ func TestDev_Flags(t *testing.T) {
 		t.Fatal(err)
 	}
 	args := []string{"dev", "--data-dir", filepath.Join(dir, "data"), "--listen", "127.0.0.1:0"}
-	if code, said := fails(t, []string{"FLOWLANE_CATALOG_DIR=" + catalog}, args...); code != 1 || !strings.Contains(said, "mine.yaml:") {
+	if code, said := fails(t, []string{"FLOWLANE_CATALOG_DIR=" + catalog}, args...); code != 1 ||
+		!strings.Contains(said, "mine.yaml:") {
 		t.Errorf("a mistake in the catalog: exit %d, %s", code, said)
 	}
 	var facts struct {

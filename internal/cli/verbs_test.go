@@ -79,7 +79,8 @@ var verbLines = []verbLine{
 	{line: "jobs resolve $CUT.0 --outcome accepted", says: "completed"},
 	{line: "batches watch $CUT", says: "completed: 1 completed"},
 
-	{line: "schedules create --flow strict --description nightly --cron-expression 0\u00a03\u00a0*\u00a0*\u00a0*", says: "next_fires"},
+	{line: "schedules create --flow strict --description nightly --cron-expression 0\u00a03\u00a0*\u00a0*\u00a0*",
+		says: "next_fires"},
 	{line: "schedules list", says: "nightly", forms: true},
 	{line: "schedules get nightly", says: "0 3 * * *"},
 	{line: "schedules update nightly --no-enabled", says: "enabled           false"},
@@ -87,13 +88,15 @@ var verbLines = []verbLine{
 	{line: "schedules run nightly", says: "batch_id"},
 	{line: "schedules fires nightly", says: "true", forms: true},
 	{line: "schedules delete nightly", says: "Done."},
-	{line: "webhooks create --flow strict --description hook --provider standard --mode trigger", says: "signing_secret"},
+	{line: "webhooks create --flow strict --description hook --provider standard --mode trigger",
+		says: "signing_secret"},
 	{line: "webhooks list", says: "hook", forms: true},
 	{line: "webhooks get hook", says: "standard"},
 	{line: "webhooks deliveries hook"},
 	{line: "webhooks rotate-secret hook", says: "signing_secret"},
 	{line: "webhooks delete hook", says: "Done."},
-	{line: "subscriptions create --flow cut --description after --event-kind batch.failed --no-enabled", says: "batch.failed"},
+	{line: "subscriptions create --flow cut --description after --event-kind batch.failed --no-enabled",
+		says: "batch.failed"},
 	{line: "subscriptions list", says: "after", forms: true},
 	{line: "subscriptions get after", says: "batch.failed"},
 	{line: "subscriptions kinds", says: "batch.completed", forms: true},
@@ -109,7 +112,8 @@ var verbLines = []verbLine{
 	{line: "accounts headroom dialer $ACCOUNT", says: "remaining", forms: true},
 	{line: "accounts queue dialer $ACCOUNT", says: "queued_records"},
 	{line: "accounts margins dialer $ACCOUNT", says: "margin_percent"},
-	{line: "accounts estimate dialer $ACCOUNT --action-id dialer__api__upload --record-count 120000", says: "estimated_calls          3", forms: true},
+	{line: "accounts estimate dialer $ACCOUNT --action-id dialer__api__upload --record-count 120000",
+		says: "estimated_calls          3", forms: true},
 	{line: "accounts hold dialer $ACCOUNT --duration-seconds 600", says: "active"},
 	{line: "accounts resume dialer $ACCOUNT", says: "released"},
 
@@ -130,13 +134,17 @@ var verbLines = []verbLine{
 func TestVerbs_Live(t *testing.T) {
 	t.Parallel()
 	// An answer that never comes leaves it open whether the call was carried out.
-	cut := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
+	cut := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter,
+		*http.Request) {
+		panic(http.ErrAbortHandler)
+	}))
 	defer cut.Close()
 	l := newLive(t, "FLOWLANE_ALLOW_HOSTS="+strings.TrimPrefix(cut.URL, "http://"))
 	dir := t.TempDir()
 	for name, text := range map[string]string{
 		"secret.yaml": "{username: demo, password: demo}", "keys.yaml": "[{name: greeting, default: Hello}]",
-		"fields.yaml": "[{name: city, type: string}]", "rows.csv": "id\na\n\"\"\n", "more.csv": "id\nx\ny\n", "good.csv": "id\nc\nd\n",
+		"fields.yaml": "[{name: city, type: string}]", "rows.csv": "id\na\n\"\"\n", "more.csv": "id\nx\ny\n",
+		"good.csv": "id\nc\nd\n",
 		"strict.yaml": "name: strict\nstatus: active\ninput_schema: {type: object, properties: {id: {type: string, minLength: 1}}}\n" +
 			"steps: [{id: s, tasks: [{id: t, action_id: dialer__api__upload, credential_id: dialer," +
 			" params: {list: demo, key_field: id, row: '{{ input }}'}}]}]\n",
@@ -170,7 +178,8 @@ func (v verbLine) run(t *testing.T, l live, kept map[string]string) {
 		return out
 	}
 	out := read()
-	for deadline := time.Now().Add(time.Minute); v.until && !bytes.Contains(out, []byte(v.says)) && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(time.Minute); v.until && !bytes.Contains(out, []byte(v.says)) &&
+		time.Now().Before(deadline); {
 		out = read()
 	}
 	if v.name != "" {

@@ -27,7 +27,8 @@ type versionFacts struct {
 
 // Run prints what was built, and how.
 func (c *versionCommand) Run(_ context.Context, p *process) error {
-	facts := versionFacts{Version: "(devel)", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH, Settings: map[string]string{}}
+	facts := versionFacts{Version: "(devel)", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH,
+		Settings: map[string]string{}}
 	if info, ok := debug.ReadBuildInfo(); ok {
 		facts.read(info)
 	}

@@ -10,7 +10,8 @@ func TestVersion(t *testing.T) {
 	t.Parallel()
 	f := versionFacts{Settings: map[string]string{}}
 	f.read(&debug.BuildInfo{Main: debug.Module{Version: "v1.2.3"}, Settings: []debug.BuildSetting{
-		{Key: "vcs", Value: "git"}, {Key: "vcs.revision", Value: "abc"}, {Key: "vcs.time", Value: "2026-01-31T00:00:00Z"},
+		{Key: "vcs", Value: "git"}, {Key: "vcs.revision", Value: "abc"},
+		{Key: "vcs.time", Value: "2026-01-31T00:00:00Z"},
 		{Key: "vcs.modified", Value: "true"}, {Key: "CGO_ENABLED", Value: "0"}, {Key: "-trimpath", Value: "true"},
 	}})
 	want := versionFacts{

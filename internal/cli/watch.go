@@ -72,8 +72,8 @@ func watch(ctx context.Context, p *process, client *remote.Client, id string) (w
 	return watchFacts{BatchID: id, Status: end.Status, Records: end.Records, JobCounts: end.Counts}, err
 }
 
-// awaitBatch calls see with where a batch stands, whenever that changes, until it is over. It follows the stream; where that breaks
-// or is not to be had, it asks, and tries the stream again.
+// awaitBatch calls see with where a batch stands, whenever that changes, until it is over. It follows the stream; where
+// that breaks or is not to be had, it asks, and tries the stream again.
 func awaitBatch(ctx context.Context, client *remote.Client, id string, see func(progress)) (progress, error) {
 	var now progress
 	last := ""

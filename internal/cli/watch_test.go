@@ -12,7 +12,8 @@ import (
 	"testing"
 )
 
-// unsteady is a way to a server on which streams of batches break: the first after its first event, and all where refuse is set.
+// unsteady is a way to a server on which streams of batches break: the first after its first event, and all where
+// refuse is set.
 type unsteady struct {
 	proxy  *httputil.ReverseProxy
 	to     *url.URL
@@ -86,7 +87,8 @@ func (u *unsteady) first(w http.ResponseWriter, r *http.Request) {
 	panic(http.ErrAbortHandler)
 }
 
-// TestBatches_WatchBroken: a stream that breaks is opened again behind its last event; without streams the batch is asked about.
+// TestBatches_WatchBroken: a stream that breaks is opened again behind its last event; without streams the batch is
+// asked about.
 func TestBatches_WatchBroken(t *testing.T) {
 	t.Parallel()
 	l := newLive(t)

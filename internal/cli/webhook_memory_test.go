@@ -30,14 +30,18 @@ func TestWebhook_Memory(t *testing.T) {
 	var at urlFacts
 	server := launch(t, env, &at, "serve", "--listen", "127.0.0.1:0")
 	client := apitest.NewClient(t, at.URL, key.Key)
-	flow := client.Do(http.MethodPost, "/flows/definitions", `{"name":"f","status":"active","steps":[{"id":"s","tasks":[{"id":"t",
-		"action_id":"core__flow__transform","params":{"value":"{{ input.order }}"}}]}]}`).Want(http.StatusCreated).JSON()["id"]
-	hook := client.Do(http.MethodPost, "/flows/webhooks", fmt.Sprintf(`{"definition_id":%q,"description":"d","rate_limit":1000000}`, flow)).
+	flow := client.Do(http.MethodPost, "/flows/definitions",
+		`{"name":"f","status":"active","steps":[{"id":"s","tasks":[{"id":"t",
+		"action_id":"core__flow__transform","params":{"value":"{{ input.order }}"}}]}]}`).Want(
+		http.StatusCreated).JSON()["id"]
+	hook := client.Do(http.MethodPost, "/flows/webhooks",
+		fmt.Sprintf(`{"definition_id":%q,"description":"d","rate_limit":1000000}`, flow)).
 		Want(http.StatusCreated).JSON()
 	secret, address := hook["signing_secret"].(string), hook["receive_url"].(string)
 
 	var first sent
-	output(t, append(env, "FLOWLANE_WEBHOOK_SECRET="+secret, "FLOWLANE_URL="+at.URL), &first, "webhook", "send", "--url", address, "--id", "first", testFile(t, "a.json", `{"order":1}`))
+	output(t, append(env, "FLOWLANE_WEBHOOK_SECRET="+secret, "FLOWLANE_URL="+at.URL), &first, "webhook", "send",
+		"--url", address, "--id", "first", testFile(t, "a.json", `{"order":1}`))
 	if first.Status != http.StatusAccepted || first.DeliveryID == "" || first.MessageID != "first" {
 		t.Errorf("the first delivery: %+v", first)
 	}
@@ -82,7 +86,8 @@ func dispatched(t *testing.T, client *apitest.Client, hook string, n int) {
 	look := time.NewTicker(10 * time.Millisecond)
 	defer look.Stop()
 	for ; ; <-look.C {
-		total := client.Do(http.MethodGet, "/flows/webhooks/"+hook+"/deliveries?status=dispatched&limit=1", nil).Want(http.StatusOK).JSON()["total"]
+		total := client.Do(http.MethodGet, "/flows/webhooks/"+hook+"/deliveries?status=dispatched&limit=1",
+			nil).Want(http.StatusOK).JSON()["total"]
 		if total == float64(n) {
 			return
 		}

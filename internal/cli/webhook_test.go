@@ -37,11 +37,13 @@ func receive(t *testing.T, secret string, answers ...http.HandlerFunc) *receiver
 		body, err := io.ReadAll(req.Body)
 		if err == nil {
 			h := req.Header
-			err = webhook.Verify([]string{secret}, h.Get("webhook-id"), h.Get("webhook-timestamp"), h.Get("webhook-signature"), body, time.Now())
+			err = webhook.Verify([]string{secret}, h.Get("webhook-id"), h.Get("webhook-timestamp"),
+				h.Get("webhook-signature"), body, time.Now())
 		}
 		r.mu.Lock()
 		answer := answers[min(len(r.arrived), len(answers)-1)]
-		r.arrived = append(r.arrived, arrived{req.URL.Path, req.Header.Get("webhook-id"), req.Header.Get("Content-Type"), string(body), err})
+		r.arrived = append(r.arrived, arrived{req.URL.Path, req.Header.Get("webhook-id"),
+			req.Header.Get("Content-Type"), string(body), err})
 		r.mu.Unlock()
 		answer(w, req)
 	}))
@@ -97,7 +99,8 @@ func TestWebhook_SendUntilTaken(t *testing.T) {
 	t.Parallel()
 	secret := testSecret(t)
 	r := receive(t, secret, answer(500, `{"detail":"Internal server error"}`), cut,
-		answer(429, `{"detail":"Rate limit exceeded: 1 per 1 minute"}`, "Retry-After", "1"), answer(202, `{"delivery_id":"d1"}`))
+		answer(429, `{"detail":"Rate limit exceeded: 1 per 1 minute"}`, "Retry-After", "1"),
+		answer(202, `{"delivery_id":"d1"}`))
 	file := testFile(t, "order.xml", "<a>\xff</a>")
 	var got sent
 	env := []string{"FLOWLANE_WEBHOOK_SECRET=" + secret}
@@ -119,11 +122,14 @@ func TestWebhook_Send(t *testing.T) {
 	secret := testSecret(t)
 	r := receive(t, secret, answer(202, `{"delivery_id":"d1"}`))
 	var first, second sent
-	output(t, []string{"FLOWLANE_URL=" + r.URL}, &first, "webhook", "send", "--url", "/flows/webhooks/standard/1f", "--secret-file", testFile(t, "secret", secret+"\n"),
+	output(t, []string{"FLOWLANE_URL=" + r.URL}, &first, "webhook", "send", "--url", "/flows/webhooks/standard/1f",
+		"--secret-file", testFile(t, "secret", secret+"\n"),
 		testFile(t, "data.bin", ""))
-	output(t, []string{"MY_SECRET=" + secret}, &second, "webhook", "send", "--url", r.URL+"/x", "--secret-env", "MY_SECRET", "--id", "m-1", "--content-type", "text/csv",
+	output(t, []string{"MY_SECRET=" + secret}, &second, "webhook", "send", "--url", r.URL+"/x", "--secret-env",
+		"MY_SECRET", "--id", "m-1", "--content-type", "text/csv",
 		testFile(t, "rows.json", "a,b"))
-	cmd := program(t, []string{"FLOWLANE_WEBHOOK_SECRET=" + secret, "FLOWLANE_URL=" + r.URL + "/v1/"}, "webhook", "send", "--url", "/flows/webhooks/standard/2f", "--id", "m-2", "-")
+	cmd := program(t, []string{"FLOWLANE_WEBHOOK_SECRET=" + secret, "FLOWLANE_URL=" + r.URL + "/v1/"}, "webhook",
+		"send", "--url", "/flows/webhooks/standard/2f", "--id", "m-2", "-")
 	cmd.Stdin = strings.NewReader("{}")
 	text, err := cmd.CombinedOutput()
 	if err != nil || string(text) != "202: delivery d1 of m-2\n" {
@@ -134,7 +140,8 @@ func TestWebhook_Send(t *testing.T) {
 		{path: "/x", id: "m-1", contentType: "text/csv", body: "a,b"},
 		{path: "/v1/flows/webhooks/standard/2f", id: "m-2", contentType: "application/json", body: "{}"},
 	}
-	if all := r.all(); !slices.Equal(all, want) || first.Attempts != 1 || second.MessageID != "m-1" || len(first.MessageID) < 20 {
+	if all := r.all(); !slices.Equal(all, want) || first.Attempts != 1 || second.MessageID != "m-1" ||
+		len(first.MessageID) < 20 {
 		t.Errorf("%+v arrived, want %+v; %+v, %+v", all, want, first, second)
 	}
 }
@@ -157,13 +164,16 @@ func TestWebhook_SendFails(t *testing.T) {
 		"Moved":       {set, []string{"--url", moved.URL, file}, 1, "answered 307"},
 		"NoSecret":    {nil, []string{"--url", refusing.URL, file}, 1, "set FLOWLANE_WEBHOOK_SECRET"},
 		"SecretNamed": {nil, []string{"--url", refusing.URL, "--secret-env", secret, file}, 1, "not the secret itself"},
-		"BadSecret":   {[]string{"FLOWLANE_WEBHOOK_SECRET=" + secret + "!"}, []string{"--url", refusing.URL, file}, 1, "whsec_ and then its bytes in base64"},
-		"TwoSecrets":  {set, []string{"--url", refusing.URL, "--secret-env", "A", "--secret-file", file, file}, 2, "can't be used together"},
-		"NoServer":    {set, []string{"--url", "/flows/webhooks/standard/1", file}, 1, "set FLOWLANE_URL"},
-		"NoAddress":   {set, []string{"--url", "ftp://x", file}, 1, "is no address"},
-		"BadID":       {set, []string{"--url", refusing.URL, "--id", "a.b", file}, 1, "without a full stop"},
-		"NoFile":      {set, []string{"--url", refusing.URL, file + "x"}, 1, "no such file"},
-		"TooLarge":    {set, []string{"--url", refusing.URL, testFile(t, "large", strings.Repeat("x", webhook.MaxBody+1))}, 1, "larger than 1048576 bytes"},
+		"BadSecret": {[]string{"FLOWLANE_WEBHOOK_SECRET=" + secret + "!"}, []string{"--url", refusing.URL, file}, 1,
+			"whsec_ and then its bytes in base64"},
+		"TwoSecrets": {set, []string{"--url", refusing.URL, "--secret-env", "A", "--secret-file", file, file}, 2,
+			"can't be used together"},
+		"NoServer":  {set, []string{"--url", "/flows/webhooks/standard/1", file}, 1, "set FLOWLANE_URL"},
+		"NoAddress": {set, []string{"--url", "ftp://x", file}, 1, "is no address"},
+		"BadID":     {set, []string{"--url", refusing.URL, "--id", "a.b", file}, 1, "without a full stop"},
+		"NoFile":    {set, []string{"--url", refusing.URL, file + "x"}, 1, "no such file"},
+		"TooLarge": {set, []string{"--url", refusing.URL, testFile(t, "large", strings.Repeat("x", webhook.MaxBody+
+			1))}, 1, "larger than 1048576 bytes"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			code, says := fails(t, c.env, append([]string{"webhook", "send"}, c.args...)...)

@@ -1,9 +1,10 @@
-// Package command runs programs of this machine that the operator allows: by name and path, with a list of arguments, without a
-// shell.
+// Package command runs programs of this machine that the operator allows: by name and path, with a list of arguments,
+// without a shell.
 //
-// It promises that a program which it reports as not started never ran, that nothing of the service's environment reaches one
-// but what the operator names, that time, memory, output and input are bounded, and that what a program leaves running in its
-// process group is killed when it ends, or when it must. It knows no flow, and does not know what the programs do.
+// It promises that a program which it reports as not started never ran, that nothing of the service's environment
+// reaches one but what the operator names, that time, memory, output and input are bounded, and that what a program
+// leaves running in its process group is killed when it ends, or when it must. It knows no flow, and does not know what
+// the programs do.
 package command
 
 import (
@@ -77,7 +78,8 @@ type Limits struct {
 
 // Result is what came of a run.
 type Result struct {
-	// Started: it may have done something. Exited: it ended by itself, with Status, or by Signal where that is not empty.
+	// Started: it may have done something. Exited: it ended by itself, with Status, or by Signal where that is not
+	// empty.
 	Started, Exited bool
 	Status          int
 	Signal          string
@@ -255,7 +257,8 @@ func (s *Set) Output(name string) int64 {
 	return s.byName[name].Limits.OutputBytes
 }
 
-// Run runs a command once, until ctx ends or its time is over. ready is asked right before it starts; its error means that it must not.
+// Run runs a command once, until ctx ends or its time is over. ready is asked right before it starts; its error means
+// that it must not.
 func (s *Set) Run(ctx context.Context, name string, args []string, stdin []byte, ready func() error) Result {
 	if s == nil || s.byName[name] == nil {
 		return Result{Err: fmt.Errorf("%w: %s", ErrNotAllowed, name)}

@@ -37,7 +37,8 @@ type identity struct {
 	wrapper string
 }
 
-// identify finds out who the command runs as, and in what. It refuses to run as root, or as the service unless it is told to.
+// identify finds out who the command runs as, and in what. It refuses to run as root, or as the service unless it is
+// told to.
 func (c *Command) identify() error {
 	switch {
 	case c.Sandbox != "" && c.Sandbox != None && c.Sandbox != Bubblewrap:
@@ -88,7 +89,8 @@ func (c *Command) line(args []string) (path string, all []string) {
 	if c.identity.wrapper == "" {
 		return c.Path, args
 	}
-	box := []string{"--unshare-all", "--die-with-parent", "--new-session", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc",
+	box := []string{"--unshare-all", "--die-with-parent", "--new-session", "--ro-bind", "/", "/", "--dev", "/dev",
+		"--proc", "/proc",
 		"--tmpfs", "/tmp", "--chdir", c.Dir}
 	if c.Network {
 		box = append(box, "--share-net")
@@ -109,8 +111,8 @@ type process struct {
 	ended bool
 }
 
-// run starts the command and waits for its end. It holds on to its thread: the kernel kills the command when that thread ends, and only
-// that thread may set its limits.
+// run starts the command and waits for its end. It holds on to its thread: the kernel kills the command when that
+// thread ends, and only that thread may set its limits.
 func (c *Command) run(ctx context.Context, args []string, stdin []byte) Result {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -119,7 +121,8 @@ func (c *Command) run(ctx context.Context, args []string, stdin []byte) Result {
 	p.stdout = output{left: c.Limits.OutputBytes, full: func() { p.kill(ErrOutput) }}
 	p.cmd.Env, p.cmd.Dir, p.cmd.WaitDelay = append(c.environment(), p.mark), c.Dir, pipesMost
 	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = bytes.NewReader(stdin), &p.stdout, &p.stderr
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL, Credential: c.identity.credential, Ptrace: true}
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL,
+		Credential: c.identity.credential, Ptrace: true}
 	if err := p.cmd.Start(); err != nil {
 		return Result{Err: fmt.Errorf("start %s: %w", filepath.Base(c.Path), err)}
 	}
@@ -147,8 +150,8 @@ func (p *process) limit(l *Limits, who *syscall.Credential) error {
 	return syscall.PtraceDetach(pid) //nolint:wrapcheck // its caller says what was done
 }
 
-// asOwner does something as the real user of a command, as far as this thread goes: limits may be set by nobody else, unless root may
-// do everything, which it may not in most containers.
+// asOwner does something as the real user of a command, as far as this thread goes: limits may be set by nobody else,
+// unless root may do everything, which it may not in most containers.
 func asOwner(who *syscall.Credential, do func() error) error {
 	if who == nil {
 		return do()
@@ -179,7 +182,8 @@ func setLimits(pid int, l *Limits) error {
 		resource int
 		most     uint64
 	}{
-		{unix.RLIMIT_CPU, uint64(l.CPUSeconds)}, {unix.RLIMIT_AS, uint64(l.MemoryMiB) * mib}, {unix.RLIMIT_FSIZE, uint64(l.FileMiB) * mib},
+		{unix.RLIMIT_CPU, uint64(l.CPUSeconds)}, {unix.RLIMIT_AS, uint64(l.MemoryMiB) * mib},
+		{unix.RLIMIT_FSIZE, uint64(l.FileMiB) * mib},
 		{unix.RLIMIT_CORE, 0}, {unix.RLIMIT_NOFILE, 256},
 	} {
 		var old unix.Rlimit
@@ -205,8 +209,8 @@ func (p *process) kill(why error) {
 	_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL) // it may be over already
 }
 
-// wait waits until the first process has ended, kills what it left, and frees what it held. Until then its id, and so that of its group,
-// is nobody else's.
+// wait waits until the first process has ended, kills what it left, and frees what it held. Until then its id, and so
+// that of its group, is nobody else's.
 func (p *process) wait() {
 	pid := p.cmd.Process.Pid
 	for errors.Is(unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil), unix.EINTR) {

@@ -15,7 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// allow returns a set with the shell as the command "sh", whose first argument is a script, with more of its description.
+// allow returns a set with the shell as the command "sh", whose first argument is a script, with more of its
+// description.
 func allow(t *testing.T, more string) *Set {
 	t.Helper()
 	switch {
@@ -60,7 +61,8 @@ func TestRun(t *testing.T) {
 		stdin string
 		want  string
 	}{
-		"arguments":   {[]string{`printf '%s|' "$@"; exit 3`, "sh", "a b", "$(id)", "", "-x"}, "", "true 3  a b|$(id)||-x| "},
+		"arguments": {[]string{`printf '%s|' "$@"; exit 3`, "sh", "a b", "$(id)", "", "-x"}, "",
+			"true 3  a b|$(id)||-x| "},
 		"input":       {[]string{`cat; echo bad >&2`}, "some\ntext", "true 0  some\ntext bad\n"},
 		"no input":    {[]string{`cat`}, "", "true 0   "},
 		"environment": {[]string{`env | grep -v -e ^PWD= -e ^OLDPWD= -e ^_= -e ^SHLVL= -e ^FLOWLANE_COMMAND_RUN= | sort`}, "", "true 0  FLOWLANE_TEST_GIVEN=given\nGREETING=a b\n "},
@@ -170,11 +172,12 @@ func TestRun_Cancelled(t *testing.T) {
 	}
 }
 
-// TestRun_Bubblewrap: in the sandbox a command sees no process and no temporary file of others, writes nowhere else, and reaches
-// no network unless it may.
+// TestRun_Bubblewrap: in the sandbox a command sees no process and no temporary file of others, writes nowhere else,
+// and reaches no network unless it may.
 func TestRun_Bubblewrap(t *testing.T) {
 	t.Parallel()
-	if out, err := exec.CommandContext(t.Context(), "bwrap", "--unshare-all", "--ro-bind", "/", "/", "true").CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), "bwrap", "--unshare-all", "--ro-bind", "/", "/",
+		"true").CombinedOutput(); err != nil {
 		t.Skipf("no sandbox can be made here: %v %s", err, out)
 	}
 	const script = `cd /; echo "$(ls -d /proc/[0-9]* | wc -l) $(ls -A /tmp | wc -l)"; touch "$1/x" 2>/dev/null || echo read-only; ` +
@@ -187,7 +190,8 @@ func TestRun_Bubblewrap(t *testing.T) {
 		s := allow(t, "limits: {seconds: 20}, sandbox: bubblewrap"+more)
 		r := s.Run(t.Context(), "sh", []string{script, "sh", dir}, nil, now)
 		lines := strings.Fields(string(r.Stdout))
-		if r.Err != nil || !r.Exited || len(lines) != 5 || lines[1] != "0" || lines[2] != "read-only" || lines[3] != "own" {
+		if r.Err != nil || !r.Exited || len(lines) != 5 || lines[1] != "0" || lines[2] != "read-only" ||
+			lines[3] != "own" {
 			t.Fatalf("network %v: %+v", network, r)
 		}
 		if n, _ := strconv.Atoi(lines[0]); n == 0 || n > 8 {
@@ -206,22 +210,24 @@ func TestLoad_Mistakes(t *testing.T) {
 		who = "user: nobody"
 	}
 	for text, want := range map[string]string{
-		"{name: A, path: /bin/sh, " + who + "}":                                            "name must be a slug",
-		"{name: a, path: sh, " + who + "}":                                                 "path must be absolute",
-		"{name: a, path: /no/such, " + who + "}":                                           "no such file",
-		"{name: a, path: /etc/passwd, " + who + "}":                                        "path must be a program",
-		"{name: a, path: /bin/sh}":                                                         "say who it runs as",
-		"{name: a, path: /bin/sh, sandbox: jail}":                                          "sandbox must be",
-		"{name: a, path: /bin/sh, user: nobody, sandbox: none}":                            "exclude each other",
-		"{name: a, path: /bin/sh, user: nobody, sandbox: jail}":                            "sandbox must be",
-		"{name: a, path: /bin/sh, user: root}":                                             "root",
-		"{name: a, path: /bin/sh, shell: true}":                                            "field shell not found",
-		"{name: a, path: /bin/sh, env_from: [A=B], " + who + "}":                           "no name of a variable",
-		"{name: a, path: /bin/sh, env: {A B: c}, " + who + "}":                             "is no variable",
-		"{name: a, path: /bin/sh, at_once: -1, " + who + "}":                               "at_once",
-		"{name: a, path: /bin/sh, dir: x, " + who + "}":                                    "dir must be absolute",
-		"{name: a, path: /bin/sh, limits: {seconds: 601}, " + who + "}":                    "seconds must be from 1 to 600",
-		"{name: a, path: /bin/sh, limits: {output_bytes: 99999999}, " + who + "}":          "output_bytes must be from 1 to 8388608",
+		"{name: A, path: /bin/sh, " + who + "}":                  "name must be a slug",
+		"{name: a, path: sh, " + who + "}":                       "path must be absolute",
+		"{name: a, path: /no/such, " + who + "}":                 "no such file",
+		"{name: a, path: /etc/passwd, " + who + "}":              "path must be a program",
+		"{name: a, path: /bin/sh}":                               "say who it runs as",
+		"{name: a, path: /bin/sh, sandbox: jail}":                "sandbox must be",
+		"{name: a, path: /bin/sh, user: nobody, sandbox: none}":  "exclude each other",
+		"{name: a, path: /bin/sh, user: nobody, sandbox: jail}":  "sandbox must be",
+		"{name: a, path: /bin/sh, user: root}":                   "root",
+		"{name: a, path: /bin/sh, shell: true}":                  "field shell not found",
+		"{name: a, path: /bin/sh, env_from: [A=B], " + who + "}": "no name of a variable",
+		"{name: a, path: /bin/sh, env: {A B: c}, " + who + "}":   "is no variable",
+		"{name: a, path: /bin/sh, at_once: -1, " + who + "}":     "at_once",
+		"{name: a, path: /bin/sh, dir: x, " + who + "}":          "dir must be absolute",
+		"{name: a, path: /bin/sh, limits: {seconds: 601}, " + who +
+			"}": "seconds must be from 1 to 600",
+		"{name: a, path: /bin/sh, limits: {output_bytes: 99999999}, " + who +
+			"}": "output_bytes must be from 1 to 8388608",
 		"{name: a, path: /bin/sh, " + who + "}\n  - {name: a, path: /bin/sh, " + who + "}": "stands there twice",
 	} {
 		dir := t.TempDir()

@@ -1,5 +1,5 @@
-// Package console serves the console of web: pages that a browser runs against the API of the same address. It knows nothing of
-// what they show.
+// Package console serves the console of web: pages that a browser runs against the API of the same address. It knows
+// nothing of what they show.
 package console
 
 import (
@@ -22,7 +22,8 @@ const Root = "/console/"
 //go:embed all:dist
 var dist embed.FS
 
-// policy lets the pages run and ask what comes from here, and nothing else: no inline code, no other host, no frame around them.
+// policy lets the pages run and ask what comes from here, and nothing else: no inline code, no other host, no frame
+// around them.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; font-src 'self'; connect-src 'self'; " +
 	"worker-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types flowlane"
 
@@ -32,8 +33,8 @@ type file struct {
 	media, tag   string
 }
 
-// Handler serves everything below Root, and Root without its last slash. An address that names no file is one of a screen, which
-// the page reads itself.
+// Handler serves everything below Root, and Root without its last slash. An address that names no file is one of a
+// screen, which the page reads itself.
 func Handler() http.Handler { return http.HandlerFunc(serve) }
 
 // files are what is served, by their names. They are read when somebody first looks: to compress them takes a while.

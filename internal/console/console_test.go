@@ -29,7 +29,8 @@ func TestConsole(t *testing.T) {
 	require.Equal(t, http.StatusOK, page.Code)
 	assert.Equal(t, "no-cache", page.Header().Get("Cache-Control"))
 	policy := page.Header().Get("Content-Security-Policy")
-	for _, rule := range []string{"default-src 'none'", "script-src 'self'", "frame-ancestors 'none'", "require-trusted-types-for 'script'"} {
+	for _, rule := range []string{"default-src 'none'", "script-src 'self'", "frame-ancestors 'none'",
+		"require-trusted-types-for 'script'"} {
 		assert.Contains(t, policy, rule)
 	}
 	assert.NotContains(t, policy, "unsafe")
@@ -43,10 +44,12 @@ func TestConsole(t *testing.T) {
 	assert.Contains(t, asset.Header().Get("Cache-Control"), "immutable")
 	assert.True(t, strings.HasPrefix(asset.Header().Get("Content-Type"), "text/javascript"))
 	assert.Empty(t, get(http.MethodGet, script[1]).Header().Get("Content-Encoding"))
-	assert.Equal(t, http.StatusNotModified, get(http.MethodGet, script[1], "If-None-Match", asset.Header().Get("ETag")).Code)
+	assert.Equal(t, http.StatusNotModified, get(http.MethodGet, script[1], "If-None-Match",
+		asset.Header().Get("ETag")).Code)
 
 	// A screen of the page is the page; a file that is gone is not.
-	assert.Equal(t, page.Body.String(), get(http.MethodGet, "/console/batches/01981f6e-3f1a-7c36-a6bc-5bb7b0b0c2aa").Body.String())
+	assert.Equal(t, page.Body.String(), get(http.MethodGet,
+		"/console/batches/01981f6e-3f1a-7c36-a6bc-5bb7b0b0c2aa").Body.String())
 	assert.Equal(t, http.StatusNotFound, get(http.MethodGet, "/console/assets/gone.js").Code)
 	assert.Equal(t, http.StatusMethodNotAllowed, get(http.MethodPost, "/console/").Code)
 	moved := get(http.MethodGet, "/console")

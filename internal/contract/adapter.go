@@ -18,8 +18,8 @@ import (
 	"time"
 )
 
-// adapter stands between Specmatic and the service. It puts real values where stand-ins are, made for each request where
-// the operation uses them up, and counts what it sees. Otherwise requests and answers pass as they are.
+// adapter stands between Specmatic and the service. It puts real values where stand-ins are, made for each request
+// where the operation uses them up, and counts what it sees. Otherwise requests and answers pass as they are.
 type adapter struct {
 	url    string
 	doc    *document
@@ -190,7 +190,8 @@ func (a *adapter) find(r *http.Request) (found *operation) {
 	path := strings.TrimPrefix(r.URL.EscapedPath(), prefix)
 	given := strings.Split(path, "/")[1:]
 	for _, op := range a.doc.operations {
-		if strings.EqualFold(op.method, r.Method) && op.matches(given) && (found == nil || strings.Count(op.path, "{") < strings.Count(found.path, "{")) {
+		if strings.EqualFold(op.method, r.Method) && op.matches(given) &&
+			(found == nil || strings.Count(op.path, "{") < strings.Count(found.path, "{")) {
 			found = op
 		}
 	}
@@ -198,7 +199,10 @@ func (a *adapter) find(r *http.Request) (found *operation) {
 }
 
 func (op *operation) matches(given []string) bool {
-	return slices.EqualFunc(op.segments, given, func(want, got string) bool { return strings.HasPrefix(want, "{") || want == got })
+	return slices.EqualFunc(op.segments, given, func(want, got string) bool {
+		return strings.HasPrefix(want, "{") ||
+			want == got
+	})
 }
 
 // fill puts values where stand-ins are.
@@ -246,8 +250,8 @@ func (a *adapter) fill(r *http.Request, op *operation) error {
 	return nil
 }
 
-// distinct gives the items of lists in a body names of their own, where two have the same: that ids and names are unique is
-// more than a schema says, and short ones come twice.
+// distinct gives the items of lists in a body names of their own, where two have the same: that ids and names are
+// unique is more than a schema says, and short ones come twice.
 func distinct(body []byte) []byte {
 	decoder := json.NewDecoder(bytes.NewReader(body))
 	decoder.UseNumber()
@@ -305,8 +309,8 @@ func besideKey(r *http.Request, op *operation) {
 	r.URL.RawQuery = query.Encode()
 }
 
-// cursor replaces the stand-in of a cursor by one of the same list with the same filters; where there is no second page,
-// or the rest of the request is bad, it is left out. A cursor goes without skip.
+// cursor replaces the stand-in of a cursor by one of the same list with the same filters; where there is no second
+// page, or the rest of the request is bad, it is left out. A cursor goes without skip.
 func (a *adapter) cursor(r *http.Request) error {
 	query := r.URL.Query()
 	if query.Get("cursor") != standIn+"cursor" {
@@ -330,7 +334,8 @@ func (a *adapter) cursor(r *http.Request) error {
 		Next *string `json:"next_cursor"`
 	}
 	if ok && good(r) {
-		if err := a.world.service.call(r.Context(), http.MethodGet, strings.TrimPrefix(r.URL.EscapedPath(), prefix)+"?"+first.Encode(), nil, &page); err != nil {
+		if err := a.world.service.call(r.Context(), http.MethodGet, strings.TrimPrefix(r.URL.EscapedPath(), prefix)+"?"+
+			first.Encode(), nil, &page); err != nil {
 			return err
 		}
 	}

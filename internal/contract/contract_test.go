@@ -58,7 +58,8 @@ func TestLoad_SplitsWhatHasManyParameters(t *testing.T) {
 		}
 	}
 	for key, want := range map[string]int{
-		"listAuditLog cursor": 1, "listAuditLog to": 1, "listBatchResults format": 6, "listBatchResults status": 3, "listBatchResults batch_id": 6,
+		"listAuditLog cursor": 1, "listAuditLog to": 1, "listBatchResults format": 6, "listBatchResults status": 3,
+		"listBatchResults batch_id": 6,
 	} {
 		if seen[key] != want {
 			t.Errorf("%s stands in %d parts, want %d", key, seen[key], want)
@@ -80,7 +81,9 @@ func TestDistinct(t *testing.T) {
 		}
 		N json.Number
 	}
-	if err := json.Unmarshal(distinct([]byte(`{"steps":[{"id":"a","tasks":[{"id":"b"}]},{"id":"c","tasks":[{"id":"b"}]}],"n":9007199254740993}`)), &out); err != nil {
+	if err := json.Unmarshal(distinct([]byte(
+		`{"steps":[{"id":"a","tasks":[{"id":"b"}]},{"id":"c","tasks":[{"id":"b"}]}],"n":9007199254740993}`)),
+		&out); err != nil {
 		t.Fatal(err)
 	}
 	if out.Steps[0].Tasks[0].ID == out.Steps[1].Tasks[0].ID || out.N != "9007199254740993" {
@@ -103,8 +106,10 @@ func TestJudge(t *testing.T) {
 		{"skipped", report{Tests: 3, Skipped: 1}, tally{good: 1, bad: 2}, "1 tests were skipped"},
 		{"too few", report{Tests: 2}, tally{good: 1, bad: 1}, "getX got 2 tests, and must have 3"},
 		{"none good", report{Tests: 3}, tally{bad: 3}, "getX got no good request"},
-		{"not sent", report{Tests: 4}, tally{good: 1, bad: 2}, "4 tests were reported, but the operations got 3 requests"},
-		{"service failed", report{Tests: 3}, tally{good: 1, bad: 2, faults: 1}, "getX answered 1 requests as failures of the service"},
+		{"not sent", report{Tests: 4}, tally{good: 1, bad: 2},
+			"4 tests were reported, but the operations got 3 requests"},
+		{"service failed", report{Tests: 3}, tally{good: 1, bad: 2, faults: 1},
+			"getX answered 1 requests as failures of the service"},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {

@@ -160,8 +160,8 @@ func (d *document) list() error {
 // names is the form of the patterns of names: a first character, and up to so many more.
 var names = regexp.MustCompile(`^\^\[[^]]+\]\[[^]]+\]\{0,(\d+)\}\$$`)
 
-// fullLength has names be as long as they may. Specmatic breaks a pattern by putting a `_` before its end; at full length
-// alone that gives what ours refuse.
+// fullLength has names be as long as they may. Specmatic breaks a pattern by putting a `_` before its end; at full
+// length alone that gives what ours refuse.
 func fullLength(node any) {
 	switch v := node.(type) {
 	case []any:
@@ -180,8 +180,8 @@ func fullLength(node any) {
 	}
 }
 
-// oneKey leaves the API key as the only way to authenticate: both would double the tests, and what tokens may do is tried
-// on every operation in package api.
+// oneKey leaves the API key as the only way to authenticate: both would double the tests, and what tokens may do is
+// tried on every operation in package api.
 func (d *document) oneKey(o map[string]any) {
 	if s, named := o["security"].([]any); named && (len(s) == 0 || object(s[0])["StreamAuth"] != nil) {
 		return
@@ -200,9 +200,10 @@ func (d *document) standIns(op *operation) error {
 		if fixtures[op.id] == nil {
 			return fmt.Errorf("%s has no fixture: say in fixture.go what {%s} of its path can be", op.id, name)
 		}
-		o["parameters"].([]any)[i] = map[string]any{"name": name, "in": "path", "required": true, "schema": map[string]any{
-			"type": "string", "enum": []any{standIn + name},
-		}}
+		o["parameters"].([]any)[i] = map[string]any{"name": name, "in": "path", "required": true,
+			"schema": map[string]any{
+				"type": "string", "enum": []any{standIn + name},
+			}}
 	}
 	return nil
 }
@@ -251,7 +252,8 @@ func partly(o map[string]any, c choice, value string, group []string) (list []an
 		case p["in"] != "query" || slices.Contains(group, p["name"].(string)):
 			list = append(list, p)
 		case p["name"] == c.Parameter:
-			list = append(list, map[string]any{"name": p["name"], "in": "query", "schema": map[string]any{"type": "string", "enum": []any{value}}})
+			list = append(list, map[string]any{"name": p["name"], "in": "query",
+				"schema": map[string]any{"type": "string", "enum": []any{value}}})
 		}
 	}
 	return list

@@ -36,9 +36,11 @@ var fixtures = map[string]fixture{
 	"deleteCredential":  credential,
 	"testCredential":    shared(credential),
 
-	"setCredentialLimits": shared(fresh("credential_id", "/credentials", `{"name":"limited","platform_id":"core","auth_method":"basic_auth",
+	"setCredentialLimits": shared(fresh("credential_id", "/credentials",
+		`{"name":"limited","platform_id":"core","auth_method":"basic_auth",
 		"allowed_origins":["https://api.example"],"credentials":{"username":"u","password":"p"}}`)),
-	"authorizeCredential": shared(fresh("credential_id", "/credentials", `{"name":"code","platform_id":"core","auth_method":"oauth2",
+	"authorizeCredential": shared(fresh("credential_id", "/credentials",
+		`{"name":"code","platform_id":"core","auth_method":"oauth2",
 		"grant_type":"authorization_code","token_url":"https://issuer.example/token","authorize_url":"https://issuer.example/authorize",
 		"allowed_origins":["https://api.example"],"credentials":{"client_id":"app"}}`)),
 
@@ -154,7 +156,8 @@ var elsewhere = map[string]string{
 	"receiveWebhook": "each request is signed; package api sends them, good and bad",
 }
 
-// cleanup is the request that undoes what an operation has done; its path ends with a field of the answer, where one is named.
+// cleanup is the request that undoes what an operation has done; its path ends with a field of the answer, where one is
+// named.
 type cleanup struct{ method, path, field string }
 
 // cleanups are for what has a name of its own, may not be made without end, or is in the way of others.

@@ -1,7 +1,7 @@
 // Command contract holds the running service against openapi.yaml with Specmatic, which makes requests of the document,
-// good ones and bad ones, and compares every answer with it. It starts a Postgres, the simulated platform and the service,
-// and fails when a test fails, or when an operation gets fewer tests than it has inputs. It knows the service by its
-// commands, its API and its document only.
+// good ones and bad ones, and compares every answer with it. It starts a Postgres, the simulated platform and the
+// service, and fails when a test fails, or when an operation gets fewer tests than it has inputs. It knows the service
+// by its commands, its API and its document only.
 //
 // What Specmatic cannot know comes from here: which ids exist (fixture.go), and the rules that a JSON Schema cannot say
 // (narrow.yaml). The document itself is never changed for it.
@@ -96,6 +96,7 @@ func run(ctx context.Context, o options, w io.Writer) (err error) {
 		return errors.Join(failed, err)
 	}
 	report.print(w, a)
-	fmt.Fprintf(w, "%d tests of %d operations in %s\n", report.Tests, len(doc.operations), time.Since(began).Round(time.Second))
+	fmt.Fprintf(w, "%d tests of %d operations in %s\n", report.Tests, len(doc.operations),
+		time.Since(began).Round(time.Second))
 	return errors.Join(failed, report.judge(a), s.fault())
 }

@@ -34,7 +34,8 @@ const (
 type service struct {
 	// url is the root, without /v1; key belongs to an admin.
 	url, key string
-	// sim is the address of the simulated platform, silent one that takes every request and leaves open what became of it.
+	// sim is the address of the simulated platform, silent one that takes every request and leaves open what became of
+	// it.
 	sim, silent string
 
 	program string
@@ -61,15 +62,21 @@ func start(ctx context.Context, program, dir string) (_ *service, err error) {
 	}
 	kek := make([]byte, 32)
 	_, _ = rand.Read(kek) // never fails
-	s.env = append(os.Environ(), "DATABASE_URL="+dsn, "FLOWLANE_KEK="+base64.StdEncoding.EncodeToString(kek), "FLOWLANE_DATA_DIR="+dir)
+	s.env = append(os.Environ(), "DATABASE_URL="+dsn, "FLOWLANE_KEK="+base64.StdEncoding.EncodeToString(kek),
+		"FLOWLANE_DATA_DIR="+dir)
 	if s.sim, err = s.launch(ctx, "sim", "dialer", "--json", "--listen", "127.0.0.1:0"); err != nil {
 		return nil, err
 	}
-	silent := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) }))
+	silent := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter,
+		_ *http.Request) {
+		w.WriteHeader(http.StatusInternalServerError)
+	}))
 	s.closers = append(s.closers, silent.Close)
 	s.silent = silent.URL
-	if s.url, err = s.launch(ctx, "serve", "--migrate", "--json", "--listen", "127.0.0.1:0", "--sim-url", s.sim, "--allow-host", silent.Listener.Addr().String(),
-		"--request-limit", requestLimit, "--batch-retention", "0", "--call-retention", "0", "--delivery-retention", "0", "--audit-retention", "0",
+	if s.url, err = s.launch(ctx, "serve", "--migrate", "--json", "--listen", "127.0.0.1:0", "--sim-url", s.sim,
+		"--allow-host", silent.Listener.Addr().String(),
+		"--request-limit", requestLimit, "--batch-retention", "0", "--call-retention", "0", "--delivery-retention", "0",
+		"--audit-retention", "0",
 		"--usage-retention", "0"); err != nil {
 		return nil, err
 	}
@@ -162,7 +169,8 @@ func (s *service) liftQuotas(ctx context.Context, org string) error {
 // liftLimits lets the account of the fixtures call the simulated platform as often as it likes.
 func (s *service) liftLimits(ctx context.Context) error {
 	const limits = `{"limits":{"*":{"60":1000000,"3600":10000000,"86400":100000000}}}`
-	req, err := http.NewRequestWithContext(ctx, http.MethodPut, s.sim+"/_control/accounts/"+platformAccount, strings.NewReader(limits))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPut, s.sim+"/_control/accounts/"+platformAccount,
+		strings.NewReader(limits))
 	if err != nil {
 		return err
 	}

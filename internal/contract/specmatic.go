@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// combinations bounds the requests that Specmatic makes of one set of keys. Every value of every key is among the first;
-// without a bound it goes through all combinations of them, tens of thousands for some bodies.
+// combinations bounds the requests that Specmatic makes of one set of keys. Every value of every key is among the
+// first; without a bound it goes through all combinations of them, tens of thousands for some bodies.
 const combinations = 16
 
 // javaFlags bound the memory, and have Java neither compile a second time what it runs often nor collect garbage beside

@@ -47,7 +47,8 @@ func deadDelivery(ctx context.Context, w *world) (values, error) {
 
 // send posts a signed message to a webhook.
 func (w *world) send(ctx context.Context, id, secret, body string) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, w.service.url+prefix+"/flows/webhooks/standard/"+id, strings.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, w.service.url+prefix+"/flows/webhooks/standard/"+id,
+		strings.NewReader(body))
 	if err != nil {
 		return err
 	}

@@ -97,7 +97,8 @@ func fresh(name, path, body string) fixture {
 
 func credential(ctx context.Context, w *world) (values, error) {
 	made, err := w.post(ctx, "/credentials",
-		`{"name":"contract","platform_id":"dialer","auth_method":"basic_auth","credentials":{"username":"`+platformAccount+`","password":"x"}}`)
+		`{"name":"contract","platform_id":"dialer","auth_method":"basic_auth","credentials":{"username":"`+
+			platformAccount+`","password":"x"}}`)
 	if err != nil {
 		return nil, err
 	}
@@ -112,7 +113,8 @@ func schedule(ctx context.Context, w *world) (values, error) {
 	if err != nil {
 		return nil, err
 	}
-	return fresh("schedule_id", "/flows/schedules", `{"definition_id":"`+def["definition_id"]+`","description":"contract","cron_expression":"0 0 29 2 *"}`)(ctx, w)
+	return fresh("schedule_id", "/flows/schedules", `{"definition_id":"`+def["definition_id"]+
+		`","description":"contract","cron_expression":"0 0 29 2 *"}`)(ctx, w)
 }
 
 // subscription hears of what no request of the document causes.
@@ -121,7 +123,8 @@ func subscription(ctx context.Context, w *world) (values, error) {
 	if err != nil {
 		return nil, err
 	}
-	return fresh("subscription_id", "/flows/event-subscriptions", `{"definition_id":"`+def["definition_id"]+`","description":"contract","event_kind":"record_set.expired"}`)(ctx, w)
+	return fresh("subscription_id", "/flows/event-subscriptions", `{"definition_id":"`+def["definition_id"]+
+		`","description":"contract","event_kind":"record_set.expired"}`)(ctx, w)
 }
 
 // transform is a flow that makes no call.
@@ -136,7 +139,8 @@ func flow(status, steps string) fixture {
 }
 
 func variableSet(ctx context.Context, w *world) (values, error) {
-	return fresh("variable_set_id", "/flows/variables", `{"name":"UNIQUE","keys":[{"name":"list","default":"demo"}],"versions":[{"name":"production","values":{"list":"a"}}]}`)(ctx, w)
+	return fresh("variable_set_id", "/flows/variables",
+		`{"name":"UNIQUE","keys":[{"name":"list","default":"demo"}],"versions":[{"name":"production","values":{"list":"a"}}]}`)(ctx, w)
 }
 
 func trigger(ctx context.Context, w *world, flow fixture, body string) (values, error) {
@@ -204,7 +208,8 @@ func finished(ctx context.Context, w *world) (values, error) {
 	if err != nil {
 		return nil, err
 	}
-	return v, w.await(ctx, "/flows/batches/"+v["batch_id"], func(batch map[string]any) bool { return batch["completed_at"] != nil })
+	return v, w.await(ctx, "/flows/batches/"+v["batch_id"],
+		func(batch map[string]any) bool { return batch["completed_at"] != nil })
 }
 
 // call is a call whose answer did not say what was done.
@@ -280,7 +285,8 @@ func streamed(ctx context.Context, w *world) (values, error) {
 	if err != nil {
 		return nil, err
 	}
-	text, err := w.service.read(ctx, http.MethodGet, "/flows/executions/"+v["execution_id"]+"/stream?token="+v["stream_token"], nil)
+	text, err := w.service.read(ctx, http.MethodGet, "/flows/executions/"+v["execution_id"]+"/stream?token="+
+		v["stream_token"], nil)
 	if err != nil {
 		return nil, err
 	}
@@ -303,7 +309,8 @@ func filledSet(ctx context.Context, w *world) (values, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, err = w.post(ctx, "/data/record-sets/"+v["record_set_id"]+"/records", `{"chunk_index":0,"records":[{"id":"1"},{"id":"2"}]}`)
+	_, err = w.post(ctx, "/data/record-sets/"+v["record_set_id"]+"/records",
+		`{"chunk_index":0,"records":[{"id":"1"},{"id":"2"}]}`)
 	return v, err
 }
 
@@ -326,7 +333,8 @@ func pause(ctx context.Context, w *world) (values, error) {
 	if err != nil {
 		return nil, err
 	}
-	made, err := w.post(ctx, "/platforms/dialer/domains/"+v["tenancy_id"]+"/pause", `{"lane":"backfill","duration_seconds":604800}`)
+	made, err := w.post(ctx, "/platforms/dialer/domains/"+v["tenancy_id"]+"/pause",
+		`{"lane":"backfill","duration_seconds":604800}`)
 	if err != nil {
 		return nil, err
 	}
@@ -352,7 +360,8 @@ func records(ctx context.Context, w *world) (values, error) {
 		return nil, err
 	}
 	for range 3 {
-		if _, err := w.post(ctx, "/data/stores/"+v["store"]+"/records", `{"records":[{"key":"UNIQUE","layer":"crm","values":{"vip":true}}]}`); err != nil {
+		if _, err := w.post(ctx, "/data/stores/"+v["store"]+"/records",
+			`{"records":[{"key":"UNIQUE","layer":"crm","values":{"vip":true}}]}`); err != nil {
 			return nil, err
 		}
 	}
@@ -369,6 +378,7 @@ func record(ctx context.Context, w *world) (values, error) {
 		return nil, err
 	}
 	v["key"], v["layer"] = unique(), "crm"
-	_, err = w.post(ctx, "/data/stores/"+v["store"]+"/records", `{"records":[{"key":"`+v["key"]+`","layer":"crm","values":{"vip":true}}]}`)
+	_, err = w.post(ctx, "/data/stores/"+v["store"]+"/records", `{"records":[{"key":"`+v["key"]+
+		`","layer":"crm","values":{"vip":true}}]}`)
 	return v, err
 }

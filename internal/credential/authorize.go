@@ -30,9 +30,9 @@ type Consent struct {
 	ExpiresAt time.Time
 }
 
-// Authorize prepares that a person authorizes a credential of grant authorization_code: they go to the address of the Consent, and
-// come back to redirectURI with its state, which is good once and belongs to this caller, organization, credential and secret.
-// Faults: NotFound; Conflict for a credential of another grant or status.
+// Authorize prepares that a person authorizes a credential of grant authorization_code: they go to the address of the
+// Consent, and come back to redirectURI with its state, which is good once and belongs to this caller, organization,
+// credential and secret. Faults: NotFound; Conflict for a credential of another grant or status.
 func (s *Service) Authorize(ctx context.Context, by account.Caller, id uuid.UUID, redirectURI string) (Consent, error) {
 	stored, err := s.load(ctx, by.OrgID, id)
 	if err != nil {
@@ -42,7 +42,8 @@ func (s *Service) Authorize(ctx context.Context, by account.Caller, id uuid.UUID
 		return Consent{}, err
 	}
 	if stored.material.grant != provider.AuthorizationCode {
-		return Consent{}, fault.New(fault.Conflict, "Only a credential of oauth2 with grant_type authorization_code is authorized by a person")
+		return Consent{}, fault.New(fault.Conflict,
+			"Only a credential of oauth2 with grant_type authorization_code is authorized by a person")
 	}
 	if stored.Status == Revoked {
 		return Consent{}, fault.New(fault.Conflict, "The credential is revoked; set its status to active first")
@@ -52,8 +53,9 @@ func (s *Service) Authorize(ctx context.Context, by account.Caller, id uuid.UUID
 	var consent Consent
 	err = pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error {
 		consent.ExpiresAt, err = s.queries.AuthorizationAdd(ctx, tx, db.AuthorizationAddParams{
-			StateHash: hash[:], OrgID: by.OrgID, CredentialID: id, OfVersion: stored.Version, AccountID: by.AccountID, RedirectUri: redirectURI,
-			Life: authorizeWithin.Seconds(), ApiKeyID: by.APIKey(),
+			StateHash: hash[:], OrgID: by.OrgID, CredentialID: id, OfVersion: stored.Version, AccountID: by.AccountID,
+			RedirectUri: redirectURI,
+			Life:        authorizeWithin.Seconds(), ApiKeyID: by.APIKey(),
 		})
 		if err != nil {
 			return fmt.Errorf("store an authorization of credential %s: %w", id, err)
@@ -94,8 +96,8 @@ func (s *Service) consentURL(stored *loaded, state, redirectURI string) (string,
 	return u.String(), nil
 }
 
-// verifier is the proof that whoever redeems a code is who asked for it (RFC 7636). It follows from the state by a key that only
-// this installation has, so that it need not be stored and does not pass through the browser.
+// verifier is the proof that whoever redeems a code is who asked for it (RFC 7636). It follows from the state by a key
+// that only this installation has, so that it need not be stored and does not pass through the browser.
 func (s *Service) verifier(state string) string {
 	mac := hmac.New(sha256.New, s.verifierKey)
 	mac.Write([]byte(state))
@@ -113,9 +115,9 @@ func errReturn() error {
 	return fault.New(fault.Invalid, "This authorization is not known, was used already or took too long; ask for a new address")
 }
 
-// Returned takes a person who comes back from the issuer: the code is exchanged for tokens, which are stored, and the audit log names
-// whoever asked for the address. Faults: Invalid for a
-// state that is not good, and where the issuer or the person did not agree.
+// Returned takes a person who comes back from the issuer: the code is exchanged for tokens, which are stored, and the
+// audit log names whoever asked for the address. Faults: Invalid for a state that is not good, and where the issuer or
+// the person did not agree.
 func (s *Service) Returned(ctx context.Context, back Return) error {
 	hash := sha256.Sum256([]byte(back.State))
 	taken, err := s.queries.AuthorizationTake(ctx, s.pool, hash[:]) // at once: it is good for one try
@@ -126,7 +128,8 @@ func (s *Service) Returned(ctx context.Context, back Return) error {
 		return fmt.Errorf("take an authorization: %w", err)
 	}
 	if back.Code == "" {
-		return fault.New(fault.Invalid, "The issuer did not authorize the credential (%s); ask for a new address", shownCode(back.Error))
+		return fault.New(fault.Invalid, "The issuer did not authorize the credential (%s); ask for a new address",
+			shownCode(back.Error))
 	}
 	stored, err := s.load(ctx, taken.OrgID, taken.CredentialID)
 	if fault.Is(err, fault.NotFound) || err == nil && stored.Version != taken.OfVersion {
@@ -147,7 +150,8 @@ func (s *Service) Returned(ctx context.Context, back Return) error {
 		return fault.New(fault.Invalid, "The issuer gave no tokens: %s Ask for a new address", details)
 	}
 	return pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error {
-		row, err := s.queries.TokenTurn(ctx, tx, db.TokenTurnParams{OrgID: taken.OrgID, CredentialID: taken.CredentialID, OfVersion: taken.OfVersion})
+		row, err := s.queries.TokenTurn(ctx, tx, db.TokenTurnParams{OrgID: taken.OrgID,
+			CredentialID: taken.CredentialID, OfVersion: taken.OfVersion})
 		if pg.IsNoRows(err) || err == nil && row.FlowCredentialToken.OfVersion != taken.OfVersion {
 			return errReturn()
 		}
@@ -161,7 +165,8 @@ func (s *Service) Returned(ctx context.Context, back Return) error {
 		if taken.ApiKeyID != nil {
 			asker.KeyID = *taken.ApiKeyID
 		}
-		return account.Audit(account.NewContext(ctx, asker, back.Operation), tx, "credential", taken.CredentialID.String())
+		return account.Audit(account.NewContext(ctx, asker, back.Operation), tx, "credential",
+			taken.CredentialID.String())
 	})
 }
 

@@ -1,7 +1,7 @@
-// Package credential owns stored platform secrets as callers see them: their fields, rotation in place, connection tests,
-// observed use, and the copy that workers hold for some seconds. It promises that a credential never moves to another
-// platform or provider account, that no call is made inside a transaction, and that no secret is in anything it returns
-// but a Resolved. It knows no HTTP route and no protocol: a Prober asks the platform, the vault encrypts.
+// Package credential owns stored platform secrets as callers see them: their fields, rotation in place, connection
+// tests, observed use, and the copy that workers hold for some seconds. It promises that a credential never moves to
+// another platform or provider account, that no call is made inside a transaction, and that no secret is in anything it
+// returns but a Resolved. It knows no HTTP route and no protocol: a Prober asks the platform, the vault encrypts.
 package credential
 
 import (
@@ -39,8 +39,8 @@ const (
 // refScheme begins every credentials_ref.
 const refScheme = "vault://"
 
-// Placement says where the key of an api_key credential goes: exactly one of HeaderName, QueryParam and CookieName is set;
-// Scheme, a word before the value, goes only with HeaderName.
+// Placement says where the key of an api_key credential goes: exactly one of HeaderName, QueryParam and CookieName is
+// set; Scheme, a word before the value, goes only with HeaderName.
 type Placement struct {
 	HeaderName *string
 	Scheme     *string
@@ -76,7 +76,8 @@ func placement(row *db.FlowCredential) *Placement {
 		return nil
 	}
 	return &Placement{
-		HeaderName: row.PlacementHeader, Scheme: row.PlacementScheme, QueryParam: row.PlacementQuery, CookieName: row.PlacementCookie,
+		HeaderName: row.PlacementHeader, Scheme: row.PlacementScheme, QueryParam: row.PlacementQuery,
+		CookieName: row.PlacementCookie,
 	}
 }
 
@@ -109,8 +110,8 @@ type Input struct {
 	TenancyID *string
 }
 
-// DueCounters is the kind of due rows of accounts (key: the tenancy id) that package dispatch is to look at: to read the counters of
-// their providers, and to align their budgets to their time zones.
+// DueCounters is the kind of due rows of accounts (key: the tenancy id) that package dispatch is to look at: to read
+// the counters of their providers, and to align their budgets to their time zones.
 const DueCounters = "counters"
 
 // Service is the door to credentials. Safe for concurrent use.
@@ -169,7 +170,8 @@ type Deps struct {
 func New(d Deps) *Service {
 	return &Service{
 		pool: d.Pool, vault: d.Vault, catalog: d.Catalog, prober: d.Prober, now: d.Now, due: d.Due, queries: db.New(),
-		allowHosts: d.AllowHosts, redeemer: d.Redeemer, verifierKey: d.VerifierKey, held: newCache(d.Now), stamps: newStamps(), meter: func(context.Context, Question, time.Duration, error) error { return nil },
+		allowHosts: d.AllowHosts, redeemer: d.Redeemer, verifierKey: d.VerifierKey, held: newCache(d.Now),
+		stamps: newStamps(), meter: func(context.Context, Question, time.Duration, error) error { return nil },
 	}
 }
 

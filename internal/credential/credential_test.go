@@ -67,7 +67,8 @@ type prober struct {
 	reply func(secret provider.Secret) (provider.Account, error)
 }
 
-func (p *prober) Whoami(_ context.Context, _ *catalog.Platform, _ *catalog.Service, secret provider.Secret) (provider.Account, error) {
+func (p *prober) Whoami(_ context.Context, _ *catalog.Platform, _ *catalog.Service,
+	secret provider.Secret) (provider.Account, error) {
 	p.mu.Lock()
 	p.calls++
 	reply := p.reply
@@ -102,7 +103,8 @@ func carries(t testing.TB, secret provider.Secret, password string) bool {
 	defer server.Close()
 	sender := provider.NewSender(provider.Options{AllowHosts: []string{strings.TrimPrefix(server.URL, "http://")}})
 	defer sender.Close()
-	platform := &catalog.Platform{Account: &catalog.Account{Whoami: catalog.Probe{Question: catalog.Question{Path: "/"}, AccountNumber: "account_number"}}}
+	platform := &catalog.Platform{Account: &catalog.Account{Whoami: catalog.Probe{Question: catalog.Question{Path: "/"},
+		AccountNumber: "account_number"}}}
 	service := &catalog.Service{PlatformID: "dialer", BaseURL: server.URL, AuthMethod: credential.BasicAuth}
 	if _, err := sender.Whoami(context.Background(), platform, service, secret); err != nil {
 		t.Fatal(err)
@@ -140,7 +142,8 @@ var acme = provider.Account{Number: "1001", Name: "Acme", TimeZone: "America/New
 
 func setup(t testing.TB) *bundle {
 	t.Helper()
-	b := &bundle{pool: pgtest.New(t), prober: &prober{}, clock: &clock{now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}}
+	b := &bundle{pool: pgtest.New(t), prober: &prober{}, clock: &clock{now: time.Date(2026, 3, 1, 12, 0, 0, 0,
+		time.UTC)}}
 	b.prober.answer(acme)
 	kek, err := vault.LoadKEK(base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{1}, 32)), "")
 	if err != nil {
@@ -165,7 +168,8 @@ func (b *bundle) newService(t testing.TB) *credential.Service {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return credential.New(credential.Deps{Pool: b.pool, Vault: b.vault, Catalog: loaded, Prober: b.prober, Now: b.clock.Now})
+	return credential.New(credential.Deps{Pool: b.pool, Vault: b.vault, Catalog: loaded, Prober: b.prober,
+		Now: b.clock.Now})
 }
 
 func (b *bundle) addOrg(t testing.TB) (id uuid.UUID) {
@@ -192,7 +196,8 @@ func ptr[T any](v T) *T { return &v }
 
 func keyed(key string) credential.Input {
 	return credential.Input{
-		Name: "Key", PlatformID: "keyed", AuthMethod: credential.APIKey, Secret: fmt.Appendf(nil, `{"api_key": %q}`, key),
+		Name: "Key", PlatformID: "keyed", AuthMethod: credential.APIKey, Secret: fmt.Appendf(nil, `{"api_key": %q}`,
+			key),
 		Placement: &credential.Placement{HeaderName: ptr("Authorization"), Scheme: ptr("Bearer")},
 	}
 }
@@ -236,14 +241,17 @@ func TestCreate_IdentifiesTheAccount(t *testing.T) {
 	if c.TenancyID == nil || *c.TenancyID != tenant.TenancyID("dialer", "1001") || c.AccountLabel != "Acme" {
 		t.Errorf("tenancy %v, label %q", c.TenancyID, c.AccountLabel)
 	}
-	if c.Status != credential.Active || c.LastVerified != nil || c.CreatedBy != "account-1" || c.Ref() != "vault://"+c.ID.String() {
+	if c.Status != credential.Active || c.LastVerified != nil || c.CreatedBy != "account-1" || c.Ref() != "vault://"+
+		c.ID.String() {
 		t.Errorf("credential = %+v", c)
 	}
-	if len(c.Uses) != 1 || c.Uses[0].ServiceID != "dialer__api" || c.Uses[0].LastSucceededAt == nil || c.Uses[0].LastFailedAt != nil {
+	if len(c.Uses) != 1 || c.Uses[0].ServiceID != "dialer__api" || c.Uses[0].LastSucceededAt == nil ||
+		c.Uses[0].LastFailedAt != nil {
 		t.Errorf("uses = %+v", c.Uses)
 	}
 	var zone, number string
-	row := b.pool.QueryRow(t.Context(), "SELECT time_zone, account_number FROM flow.domain WHERE tenancy_id = $1", c.TenancyID)
+	row := b.pool.QueryRow(t.Context(), "SELECT time_zone, account_number FROM flow.domain WHERE tenancy_id = $1",
+		c.TenancyID)
 	if err := row.Scan(&zone, &number); err != nil || zone != "America/New_York" || number != "1001" {
 		t.Errorf("domain: zone %q, number %q, %v", zone, number, err)
 	}
@@ -254,7 +262,8 @@ func TestCreate_IdentifiesTheAccount(t *testing.T) {
 	if err != nil || *twin.TenancyID != *c.TenancyID || twin.AccountLabel != "Acme Ltd" {
 		t.Errorf("twin = %+v, %v", twin, err)
 	}
-	if err := b.pool.QueryRow(t.Context(), "SELECT time_zone FROM flow.domain").Scan(&zone); err != nil || zone != "UTC" {
+	if err := b.pool.QueryRow(t.Context(), "SELECT time_zone FROM flow.domain").Scan(&zone); err != nil ||
+		zone != "UTC" {
 		t.Errorf("zone after an unknown one = %q, %v; want the catalog's", zone, err)
 	}
 	_, err = b.service.Read(t.Context(), other, c.ID)
@@ -273,7 +282,8 @@ func TestCreate_PlatformRefuses(t *testing.T) {
 	if c.TenancyID != nil || c.AccountLabel != "" {
 		t.Errorf("tenancy %v, label %q", c.TenancyID, c.AccountLabel)
 	}
-	if len(c.Uses) != 1 || c.Uses[0].LastFailureClass == nil || *c.Uses[0].LastFailureClass != "AUTH_FAILED" || c.Uses[0].LastSucceededAt != nil {
+	if len(c.Uses) != 1 || c.Uses[0].LastFailureClass == nil || *c.Uses[0].LastFailureClass != "AUTH_FAILED" ||
+		c.Uses[0].LastSucceededAt != nil {
 		t.Errorf("uses = %+v", c.Uses)
 	}
 	// Any secret may follow while the account is unknown; the first success binds it.
@@ -307,30 +317,51 @@ func TestCreate_Refused(t *testing.T) {
 		"no secret":        {secret(""), "body.credentials object_type"},
 		"missing password": {secret(`{"username": "ann"}`), "body.credentials.password missing"},
 		"missing both":     {secret(`{}`), "body.credentials.username missing, body.credentials.password missing"},
-		"null password":    {secret(`{"username": "ann", "password": null}`), "body.credentials.password null_not_allowed"},
-		"number":           {secret(`{"username": "ann", "password": 12345}`), "body.credentials.password string_type"},
-		"empty":            {secret(`{"username": "", "password": "needle-secret"}`), "body.credentials.username string_too_short"},
-		"line break":       {secret(`{"username": "ann", "password": "needle-secret\r\nX: y"}`), "body.credentials.password value_error"},
-		"colon":            {secret(`{"username": "a:b", "password": "needle-secret"}`), "body.credentials.username value_error"},
-		"too long":         {secret(`{"username": "ann", "password": "` + strings.Repeat("x", 20000) + `"}`), "body.credentials.password string_too_long"},
-		"unknown field":    {secret(`{"username": "ann", "password": "needle-secret", "pin": "needle-secret"}`), "body.credentials.pin extra_forbidden"},
-		"other method":     {with(keyed(needle), func(in *credential.Input) { in.PlatformID = "dialer" }), "body.auth_method value_error"},
-		"core, bad method": {with(basic(needle), func(in *credential.Input) { in.PlatformID, in.AuthMethod = "core", "none" }), "body.auth_method value_error"},
+		"null password": {secret(`{"username": "ann", "password": null}`),
+			"body.credentials.password null_not_allowed"},
+		"number": {secret(`{"username": "ann", "password": 12345}`), "body.credentials.password string_type"},
+		"empty": {secret(`{"username": "", "password": "needle-secret"}`),
+			"body.credentials.username string_too_short"},
+		"line break": {secret(`{"username": "ann", "password": "needle-secret\r\nX: y"}`),
+			"body.credentials.password value_error"},
+		"colon": {secret(`{"username": "a:b", "password": "needle-secret"}`),
+			"body.credentials.username value_error"},
+		"too long": {secret(`{"username": "ann", "password": "` + strings.Repeat("x", 20000) + `"}`),
+			"body.credentials.password string_too_long"},
+		"unknown field": {secret(`{"username": "ann", "password": "needle-secret", "pin": "needle-secret"}`),
+			"body.credentials.pin extra_forbidden"},
+		"other method": {with(keyed(needle), func(in *credential.Input) { in.PlatformID = "dialer" }),
+			"body.auth_method value_error"},
+		"core, bad method": {with(basic(needle), func(in *credential.Input) {
+			in.PlatformID, in.AuthMethod = "core",
+				"none"
+		}), "body.auth_method value_error"},
 		"core, no key": {with(keyed(needle), func(in *credential.Input) {
 			in.PlatformID, in.Origins, in.Secret = "core", []string{"https://api.example"}, []byte("{}")
 		}), "body.credentials.api_key missing"},
-		"core, no origin":    {with(keyed(needle), func(in *credential.Input) { in.PlatformID = "core" }), "body.allowed_origins missing"},
-		"origins of another": {with(basic(needle), func(in *credential.Input) { in.Origins = []string{"https://api.example"} }), "body.allowed_origins value_error"},
-		"unsupported method": {with(basic(needle), func(in *credential.Input) { in.AuthMethod = "oauth2" }), "body.auth_method value_error"},
-		"stray placement":    {with(basic(needle), func(in *credential.Input) { in.Placement = keyed("").Placement }), "body.api_key_placement value_error"},
-		"no placement":       {place(nil), "body.api_key_placement missing"},
-		"empty placement":    {place(&credential.Placement{}), "body.api_key_placement value_error"},
-		"two placements":     {place(&credential.Placement{HeaderName: ptr("X-Key"), QueryParam: ptr("key")}), "body.api_key_placement value_error"},
-		"scheme with query":  {place(&credential.Placement{QueryParam: ptr("key"), Scheme: ptr("Bearer")}), "body.api_key_placement.scheme value_error"},
-		"bad header":         {place(&credential.Placement{HeaderName: ptr("X Key")}), "body.api_key_placement.header_name value_error"},
-		"reserved header":    {place(&credential.Placement{HeaderName: ptr("content-length")}), "body.api_key_placement.header_name value_error"},
-		"bad query":          {place(&credential.Placement{QueryParam: ptr("a b")}), "body.api_key_placement.query_param value_error"},
-		"bad scheme":         {place(&credential.Placement{HeaderName: ptr("X-Key"), Scheme: ptr("a\nb")}), "body.api_key_placement.scheme value_error"},
+		"core, no origin": {with(keyed(needle), func(in *credential.Input) { in.PlatformID = "core" }),
+			"body.allowed_origins missing"},
+		"origins of another": {with(basic(needle),
+			func(in *credential.Input) { in.Origins = []string{"https://api.example"} }),
+			"body.allowed_origins value_error"},
+		"unsupported method": {with(basic(needle), func(in *credential.Input) { in.AuthMethod = "oauth2" }),
+			"body.auth_method value_error"},
+		"stray placement": {with(basic(needle), func(in *credential.Input) { in.Placement = keyed("").Placement }),
+			"body.api_key_placement value_error"},
+		"no placement":    {place(nil), "body.api_key_placement missing"},
+		"empty placement": {place(&credential.Placement{}), "body.api_key_placement value_error"},
+		"two placements": {place(&credential.Placement{HeaderName: ptr("X-Key"), QueryParam: ptr("key")}),
+			"body.api_key_placement value_error"},
+		"scheme with query": {place(&credential.Placement{QueryParam: ptr("key"), Scheme: ptr("Bearer")}),
+			"body.api_key_placement.scheme value_error"},
+		"bad header": {place(&credential.Placement{HeaderName: ptr("X Key")}),
+			"body.api_key_placement.header_name value_error"},
+		"reserved header": {place(&credential.Placement{HeaderName: ptr("content-length")}),
+			"body.api_key_placement.header_name value_error"},
+		"bad query": {place(&credential.Placement{QueryParam: ptr("a b")}),
+			"body.api_key_placement.query_param value_error"},
+		"bad scheme": {place(&credential.Placement{HeaderName: ptr("X-Key"), Scheme: ptr("a\nb")}),
+			"body.api_key_placement.scheme value_error"},
 	} {
 		_, err := b.service.Create(t.Context(), b.org, "account-1", tc.in)
 		f := wantFault(t, err, fault.Unprocessable)
@@ -348,14 +379,18 @@ func TestCreate_Refused(t *testing.T) {
 			t.Errorf("%s: the secret is in %+v", name, f)
 		}
 	}
-	_, err := b.service.Create(t.Context(), b.org, "account-1", with(basic(needle), func(in *credential.Input) { in.PlatformID = "nowhere" }))
+	_, err := b.service.Create(t.Context(), b.org, "account-1",
+		with(basic(needle), func(in *credential.Input) { in.PlatformID = "nowhere" }))
 	if f := wantFault(t, err, fault.NotFound); f.Detail != "Platform not found" {
 		t.Errorf("detail = %q", f.Detail)
 	}
-	_, err = b.service.Create(t.Context(), b.org, "account-1", with(basic(needle), func(in *credential.Input) { in.Secret = nil }))
+	_, err = b.service.Create(t.Context(), b.org, "account-1",
+		with(basic(needle), func(in *credential.Input) { in.Secret = nil }))
 	wantFault(t, err, fault.Unprocessable)
 	var rows int
-	if err := b.pool.QueryRow(t.Context(), "SELECT (SELECT count(*) FROM flow.credential) + (SELECT count(*) FROM flow.secret)").Scan(&rows); err != nil || rows != 0 {
+	if err := b.pool.QueryRow(t.Context(),
+		"SELECT (SELECT count(*) FROM flow.credential) + (SELECT count(*) FROM flow.secret)").Scan(&rows); err != nil ||
+		rows != 0 {
 		t.Errorf("%d rows left, %v", rows, err)
 	}
 	if b.prober.calls != 0 {
@@ -367,14 +402,18 @@ func TestCreate_Refused(t *testing.T) {
 func TestCreate_PlainHTTP(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.prober.set(func(provider.Secret) (provider.Account, error) { return provider.Account{}, provider.ErrNothingAsked })
+	b.prober.set(func(provider.Secret) (provider.Account, error) {
+		return provider.Account{},
+			provider.ErrNothingAsked
+	})
 	for _, in := range []credential.Input{basic("p"), keyed("k")} {
 		in.PlatformID, in.Origins = "core", []string{"https://api.example"}
 		c := b.create(t, in)
 		if c.TenancyID != nil || len(c.Uses) != 0 {
 			t.Errorf("created = %+v", c)
 		}
-		if r, err := b.service.Resolve(t.Context(), b.org, c.ID); err != nil || r.TenancyID != "" || r.AuthMethod != in.AuthMethod {
+		if r, err := b.service.Resolve(t.Context(), b.org, c.ID); err != nil || r.TenancyID != "" ||
+			r.AuthMethod != in.AuthMethod {
 			t.Errorf("resolved = %+v, %v", r, err)
 		}
 	}
@@ -427,10 +466,12 @@ func TestList(t *testing.T) {
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("ids %v, want %v", got, want)
 	}
-	if items := list(credential.Filter{}, listing.Page{Range: listing.Created(nil, nil), MaxRows: 2, Skip: 4}); len(items) != 1 || items[0].ID != want[4] {
+	if items := list(credential.Filter{}, listing.Page{Range: listing.Created(nil, nil), MaxRows: 2, Skip: 4}); len(
+		items) != 1 || items[0].ID != want[4] {
 		t.Errorf("skip: %+v", items)
 	}
-	if items := list(credential.Filter{Status: ptr(credential.Revoked)}, listing.Page{Range: listing.Created(nil, nil), MaxRows: 5}); len(items) != 1 || items[0].ID != want[3] {
+	if items := list(credential.Filter{Status: ptr(credential.Revoked)}, listing.Page{Range: listing.Created(nil, nil),
+		MaxRows: 5}); len(items) != 1 || items[0].ID != want[3] {
 		t.Errorf("status: %+v", items)
 	}
 }

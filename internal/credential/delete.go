@@ -30,7 +30,9 @@ func (s *Service) Delete(ctx context.Context, orgID, id uuid.UUID) error {
 		}
 		user, err := s.queries.CredentialUser(ctx, tx, db.CredentialUserParams{OrgID: orgID, CredentialID: id.String()})
 		if err == nil {
-			return fault.New(fault.Conflict, "Credential is used by the active definition %q (%s): archive it or give it another credential first", user.Name, user.ID)
+			return fault.New(fault.Conflict,
+				"Credential is used by the active definition %q (%s): archive it or give it another credential first",
+				user.Name, user.ID)
 		}
 		if !pg.IsNoRows(err) {
 			return fmt.Errorf("look for definitions with credential %s: %w", id, err)
@@ -38,10 +40,12 @@ func (s *Service) Delete(ctx context.Context, orgID, id uuid.UUID) error {
 		if err := s.queries.CredentialDelete(ctx, tx, db.CredentialDeleteParams{OrgID: orgID, ID: id}); err != nil {
 			return fmt.Errorf("delete credential %s: %w", id, err)
 		}
-		if err := s.queries.CredentialUsesDelete(ctx, tx, db.CredentialUsesDeleteParams{OrgID: orgID, ID: id}); err != nil {
+		if err := s.queries.CredentialUsesDelete(ctx, tx, db.CredentialUsesDeleteParams{OrgID: orgID,
+			ID: id}); err != nil {
 			return fmt.Errorf("delete the observed use of credential %s: %w", id, err)
 		}
-		if err := s.queries.CredentialTokenDelete(ctx, tx, db.CredentialTokenDeleteParams{OrgID: orgID, CredentialID: id}); err != nil {
+		if err := s.queries.CredentialTokenDelete(ctx, tx, db.CredentialTokenDeleteParams{OrgID: orgID,
+			CredentialID: id}); err != nil {
 			return fmt.Errorf("delete the tokens of credential %s: %w", id, err)
 		}
 		for _, of := range []uuid.UUID{id, tokenID(id)} {
@@ -69,8 +73,8 @@ func (s *Service) leave(ctx context.Context, tx pgx.Tx, c *db.FlowCredential) er
 	return s.wakeOthers(ctx, tx, domain)
 }
 
-// wakeOthers has the work looked at that waits for an account of which a credential is gone: the margins of its organization
-// may have held it up.
+// wakeOthers has the work looked at that waits for an account of which a credential is gone: the margins of its
+// organization may have held it up.
 func (s *Service) wakeOthers(ctx context.Context, tx pgx.Tx, tenancyID *string) error {
 	if tenancyID == nil {
 		return nil

@@ -28,11 +28,13 @@ func (c *Credential) Limits() *catalog.Limits {
 	return out
 }
 
-// SetLimits sets how many calls go out with a credential of a platform that has no limits of its own: at once, and in windows. They hold for
-// every call that is written down after the answer, of all lanes and definitions; where the platform tells accounts, for all credentials
-// of the same account. Empty ones take them away. Faults: NotFound; Conflict for a platform that meters calls by account, and where the
-// account is not known yet; Unprocessable for windows that cannot be kept.
-func (s *Service) SetLimits(ctx context.Context, orgID, id uuid.UUID, limits catalog.Limits) (out *Credential, err error) {
+// SetLimits sets how many calls go out with a credential of a platform that has no limits of its own: at once, and in
+// windows. They hold for every call that is written down after the answer, of all lanes and definitions; where the
+// platform tells accounts, for all credentials of the same account. Empty ones take them away. Faults: NotFound;
+// Conflict for a platform that meters calls by account, and where the account is not known yet; Unprocessable for
+// windows that cannot be kept.
+func (s *Service) SetLimits(ctx context.Context, orgID, id uuid.UUID,
+	limits catalog.Limits) (out *Credential, err error) {
 	if bad := misfits(limits.Windows); len(bad) > 0 {
 		return nil, fault.Invalidated(bad...)
 	}
@@ -58,7 +60,8 @@ func (s *Service) SetLimits(ctx context.Context, orgID, id uuid.UUID, limits cat
 		if err := s.queries.BudgetsLimit(ctx, tx, db.BudgetsLimitParams{Domain: domain, Limits: raw}); err != nil {
 			return fmt.Errorf("limit the budgets of credential %s: %w", id, err)
 		}
-		// Last: who opens a hold keeps claims waiting, which have locked budgets, until it is known whether there is a Domain.
+		// Last: who opens a hold keeps claims waiting, which have locked budgets, until it is known whether there is a
+		// Domain.
 		if raw == nil && domain == run.CredentialDomain(orgID, id) {
 			if err := s.forget(ctx, tx, orgID, domain); err != nil {
 				return err
@@ -76,7 +79,8 @@ func (s *Service) SetLimits(ctx context.Context, orgID, id uuid.UUID, limits cat
 }
 
 // limit stores limits where they hold, for the credential or its account, and returns the Domain of its budgets.
-func (s *Service) limit(ctx context.Context, tx pgx.Tx, c *db.FlowCredential, limits []byte) (domain string, err error) {
+func (s *Service) limit(ctx context.Context, tx pgx.Tx, c *db.FlowCredential,
+	limits []byte) (domain string, err error) {
 	if s, err = s.seenBy(ctx, c.OrgID, c.PlatformID); err != nil {
 		return "", err
 	}
@@ -85,19 +89,23 @@ func (s *Service) limit(ctx context.Context, tx pgx.Tx, c *db.FlowCredential, li
 	case ok && p.OwnerLimited() && c.TenancyID == nil:
 		return "", fault.New(fault.Conflict, "Credential has no provider account").Known(fault.CredentialNotIdentified)
 	case ok && p.OwnerLimited():
-		err = s.queries.TenantLimit(ctx, tx, db.TenantLimitParams{OrgID: c.OrgID, TenancyID: *c.TenancyID, Limits: limits})
+		err = s.queries.TenantLimit(ctx, tx, db.TenantLimitParams{OrgID: c.OrgID, TenancyID: *c.TenancyID,
+			Limits: limits})
 		domain = *c.TenancyID
 	case ok && p.Metered():
-		return "", fault.New(fault.Conflict, "Platform %s has limits of its own, by account: set the margins of its buckets to spend less", p.ID)
+		return "", fault.New(fault.Conflict,
+			"Platform %s has limits of its own, by account: set the margins of its buckets to spend less", p.ID)
 	default:
 		domain = run.CredentialDomain(c.OrgID, c.ID)
-		if err := s.queries.CredentialLimit(ctx, tx, db.CredentialLimitParams{OrgID: c.OrgID, ID: c.ID, Limits: limits}); err != nil {
+		if err := s.queries.CredentialLimit(ctx, tx, db.CredentialLimitParams{OrgID: c.OrgID, ID: c.ID,
+			Limits: limits}); err != nil {
 			return "", fmt.Errorf("limit credential %s: %w", c.ID, err)
 		}
 		if limits == nil {
 			return domain, nil
 		}
-		err = s.queries.DomainOfCredential(ctx, tx, db.DomainOfCredentialParams{TenancyID: domain, OrgID: c.OrgID, PlatformID: c.PlatformID, CredentialID: &c.ID})
+		err = s.queries.DomainOfCredential(ctx, tx, db.DomainOfCredentialParams{TenancyID: domain, OrgID: c.OrgID,
+			PlatformID: c.PlatformID, CredentialID: &c.ID})
 	}
 	if err != nil {
 		return "", fmt.Errorf("limit credential %s: %w", c.ID, err)
@@ -105,8 +113,8 @@ func (s *Service) limit(ctx context.Context, tx pgx.Tx, c *db.FlowCredential, li
 	return domain, nil
 }
 
-// forget has a credential be a Domain no more that is not limited any longer: its margins and lanes go, and its holds end, which nobody
-// could end any more; also one that is being opened, for which it waits.
+// forget has a credential be a Domain no more that is not limited any longer: its margins and lanes go, and its holds
+// end, which nobody could end any more; also one that is being opened, for which it waits.
 func (s *Service) forget(ctx context.Context, tx pgx.Tx, orgID uuid.UUID, domain string) error {
 	if err := s.queries.TenantDelete(ctx, tx, db.TenantDeleteParams{OrgID: orgID, TenancyID: domain}); err != nil {
 		return fmt.Errorf("forget domain %s: %w", domain, err)
@@ -115,7 +123,8 @@ func (s *Service) forget(ctx context.Context, tx pgx.Tx, orgID uuid.UUID, domain
 	if id := account.FromContext(ctx).AccountID; id != uuid.Nil {
 		by = &id
 	}
-	ended, err := s.queries.HoldsOfDomainRelease(ctx, tx, db.HoldsOfDomainReleaseParams{OrgID: orgID, Domain: domain, ReleasedBy: by})
+	ended, err := s.queries.HoldsOfDomainRelease(ctx, tx, db.HoldsOfDomainReleaseParams{OrgID: orgID, Domain: domain,
+		ReleasedBy: by})
 	if err != nil {
 		return fmt.Errorf("release the holds of %s: %w", domain, err)
 	}
@@ -132,8 +141,8 @@ func misfits(windows []catalog.Window) (bad []fault.Field) {
 	return bad
 }
 
-// tightest has one window for each length, which lets no more calls through than any of that length: as many as the one with the
-// fewest, rolling if one of them is.
+// tightest has one window for each length, which lets no more calls through than any of that length: as many as the one
+// with the fewest, rolling if one of them is.
 func tightest(windows []catalog.Window) (out []catalog.Window) {
 	for _, w := range windows {
 		i := slices.IndexFunc(out, func(o catalog.Window) bool { return o.Seconds == w.Seconds })

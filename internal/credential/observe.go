@@ -12,7 +12,8 @@ import (
 )
 
 const (
-	// stampEvery is how often uses of one kind that follow each other are written: a batch makes thousands of calls a minute.
+	// stampEvery is how often uses of one kind that follow each other are written: a batch makes thousands of calls a
+	// minute.
 	stampEvery = 30 * time.Second
 	// changeEvery is how often a kind is written that takes turns with others.
 	changeEvery = time.Second
@@ -27,8 +28,8 @@ type Use struct {
 	Failure string
 }
 
-// Observe records a use by a worker. A kind of use that is new, success or a class of failure, is written at once; while
-// nothing changes a record may be stampEvery older than the newest call. What is left out costs no statement.
+// Observe records a use by a worker. A kind of use that is new, success or a class of failure, is written at once;
+// while nothing changes a record may be stampEvery older than the newest call. What is left out costs no statement.
 func (s *Service) Observe(ctx context.Context, use Use) error {
 	if !s.stamps.due(use) {
 		return nil

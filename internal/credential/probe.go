@@ -29,7 +29,8 @@ const (
 
 // Prober asks a platform whose a secret is; *provider.Sender does. Its errors are *provider.ProbeError.
 type Prober interface {
-	Whoami(ctx context.Context, platform *catalog.Platform, service *catalog.Service, secret provider.Secret) (provider.Account, error)
+	Whoami(ctx context.Context, platform *catalog.Platform, service *catalog.Service, secret provider.Secret) (
+		provider.Account, error)
 }
 
 // Outcome is the result of a connection test.
@@ -59,8 +60,8 @@ func (a *attempt) fail(class string, format string, args ...any) {
 	a.Success, a.Failure, a.Details = false, class, fmt.Sprintf(format, args...)
 }
 
-// Test makes one call to the platform with the stored secret. Whatever the platform does is in the outcome; an error is a
-// NotFound fault or a failure of ours. Success sets last_verified, and binds a credential without an account to it.
+// Test makes one call to the platform with the stored secret. Whatever the platform does is in the outcome; an error is
+// a NotFound fault or a failure of ours. Success sets last_verified, and binds a credential without an account to it.
 func (s *Service) Test(ctx context.Context, orgID, id uuid.UUID) (Outcome, error) {
 	stored, err := s.load(ctx, orgID, id)
 	if err != nil {
@@ -72,7 +73,8 @@ func (s *Service) Test(ctx context.Context, orgID, id uuid.UUID) (Outcome, error
 	platform, service := s.target(stored.PlatformID, stored.AuthMethod, stored.material.grant)
 	if service == nil {
 		a := &attempt{Outcome: Outcome{TestedAt: s.now()}}
-		a.fail(provider.UnknownClass, "The catalog no longer has platform %s with %s; nothing can be tested", stored.PlatformID, stored.AuthMethod)
+		a.fail(provider.UnknownClass, "The catalog no longer has platform %s with %s; nothing can be tested",
+			stored.PlatformID, stored.AuthMethod)
 		return a.Outcome, account.Audit(ctx, s.pool, "credential", id.String())
 	}
 	result := s.probe(ctx, Question{OrgID: orgID, TenancyID: stored.TenancyID}, platform, service, stored.material,
@@ -84,9 +86,9 @@ func (s *Service) Test(ctx context.Context, orgID, id uuid.UUID) (Outcome, error
 	return result.Outcome, err
 }
 
-// Try makes one call to the platform with a secret that is stored nowhere. Whatever is wrong with the secret, or comes of
-// the call, is in the outcome. Faults: NotFound for an unknown platform or tenant, Unprocessable for a method that it does
-// not take.
+// Try makes one call to the platform with a secret that is stored nowhere. Whatever is wrong with the secret, or comes
+// of the call, is in the outcome. Faults: NotFound for an unknown platform or tenant, Unprocessable for a method that
+// it does not take.
 func (s *Service) Try(ctx context.Context, orgID uuid.UUID, in Input) (Outcome, error) {
 	began := s.now()
 	s, err := s.seenBy(ctx, orgID, in.PlatformID)
@@ -146,13 +148,15 @@ func (s *Service) target(platformID, method, grant string) (*catalog.Platform, *
 }
 
 // probe asks the platform, outside of any transaction. q says who asks, and for which account where that is known.
-func (s *Service) probe(ctx context.Context, q Question, platform *catalog.Platform, service *catalog.Service, material secret,
+func (s *Service) probe(ctx context.Context, q Question, platform *catalog.Platform, service *catalog.Service,
+	material secret,
 	outgoing func(secret) (provider.Secret, error),
 ) *attempt {
 	a := &attempt{Outcome: Outcome{TestedAt: s.now()}}
 	defer func() { a.Latency = s.now().Sub(a.TestedAt) }()
 	if missing := missingFields(service, material); len(missing) > 0 {
-		a.fail(provider.InvalidShape, "The stored secret lacks %s; rotate the credential with all fields", strings.Join(missing, ", "))
+		a.fail(provider.InvalidShape, "The stored secret lacks %s; rotate the credential with all fields",
+			strings.Join(missing, ", "))
 		return a
 	}
 	sent, err := outgoing(material)
@@ -176,16 +180,18 @@ func (s *Service) probe(ctx context.Context, q Question, platform *catalog.Platf
 		return a
 	}
 	a.account = &tenant.Account{
-		PlatformID: platform.ID, Number: whose.Number, Name: whose.Name, TimeZone: tenant.Zone(whose.TimeZone, platform.Account.TimeZone),
+		PlatformID: platform.ID, Number: whose.Number, Name: whose.Name, TimeZone: tenant.Zone(whose.TimeZone,
+			platform.Account.TimeZone),
 		Private: platform.Private,
 	}
 	a.Success, a.Details = true, "Connected to account "+tenant.Label(whose.Name, whose.Number)
 	return a
 }
 
-// spend debits a question in the budget of its account, which only the answer may tell. One that is not debited does no harm: readings of
-// the counters find it.
-func (s *Service) spend(ctx context.Context, q Question, platform *catalog.Platform, whose provider.Account, took time.Duration, outcome error) {
+// spend debits a question in the budget of its account, which only the answer may tell. One that is not debited does no
+// harm: readings of the counters find it.
+func (s *Service) spend(ctx context.Context, q Question, platform *catalog.Platform, whose provider.Account,
+	took time.Duration, outcome error) {
 	if platform.Account == nil || platform.Account.Whoami.Debits() == "" {
 		return
 	}
@@ -230,12 +236,14 @@ func (s *Service) record(ctx context.Context, used *loaded, service *catalog.Ser
 			return err
 		}
 		if a.Success {
-			err := s.queries.CredentialVerify(ctx, tx, db.CredentialVerifyParams{OrgID: used.OrgID, ID: used.ID, VerifiedAt: a.TestedAt, TenancyID: tenancy})
+			err := s.queries.CredentialVerify(ctx, tx, db.CredentialVerifyParams{OrgID: used.OrgID, ID: used.ID,
+				VerifiedAt: a.TestedAt, TenancyID: tenancy})
 			if err != nil {
 				return fmt.Errorf("record the test of credential %s: %w", used.ID, err)
 			}
 		}
-		err = s.stamp(ctx, tx, Use{OrgID: used.OrgID, CredentialID: used.ID, ServiceID: service.ID, At: a.TestedAt, Failure: a.Failure})
+		err = s.stamp(ctx, tx, Use{OrgID: used.OrgID, CredentialID: used.ID, ServiceID: service.ID, At: a.TestedAt,
+			Failure: a.Failure})
 		if err != nil || a.Success {
 			return err
 		}
@@ -262,8 +270,8 @@ func bind(ctx context.Context, tx pgx.Tx, orgID uuid.UUID, has *string, a *attem
 	return tenant.Bind(ctx, tx, orgID, has, *a.account)
 }
 
-// follow has the budgets of an account aligned that go by another time zone than it has told. That it fails does no harm: the next
-// claim aligns its budget too.
+// follow has the budgets of an account aligned that go by another time zone than it has told. That it fails does no
+// harm: the next claim aligns its budget too.
 func (s *Service) follow(ctx context.Context, tenancyID *string) {
 	if tenancyID == nil {
 		return

@@ -22,8 +22,10 @@ func TestTest_Failures(t *testing.T) {
 		err     error
 		want    string
 	}{
-		"refused":         {acme, &provider.ProbeError{Class: provider.AuthFailed, Details: "No."}, provider.AuthFailed},
-		"limited":         {acme, &provider.ProbeError{Class: provider.RateLimitedClass, Details: "Later."}, provider.RateLimitedClass},
+		"refused": {acme, &provider.ProbeError{Class: provider.AuthFailed, Details: "No."},
+			provider.AuthFailed},
+		"limited": {acme, &provider.ProbeError{Class: provider.RateLimitedClass, Details: "Later."},
+			provider.RateLimitedClass},
 		"unknown error":   {acme, errors.New("GET https://x/?key=" + needle), provider.UnknownClass},
 		"another account": {provider.Account{Number: "2002"}, nil, provider.AuthFailed},
 	} {
@@ -36,7 +38,8 @@ func TestTest_Failures(t *testing.T) {
 			t.Errorf("%s: %+v", name, got)
 		}
 		after, err := b.service.Read(t.Context(), b.org, c.ID)
-		if err != nil || after.LastVerified != nil || *after.TenancyID != *c.TenancyID || *after.Uses[0].LastFailureClass != tc.want {
+		if err != nil || after.LastVerified != nil || *after.TenancyID != *c.TenancyID ||
+			*after.Uses[0].LastFailureClass != tc.want {
 			t.Errorf("%s: after = %+v, %v", name, after, err)
 		}
 	}
@@ -62,7 +65,8 @@ func TestTest_StoredSecretLacksAField(t *testing.T) {
 	}
 	calls := b.prober.calls
 	got, err := b.service.Test(t.Context(), b.org, c.ID)
-	if err != nil || got.Failure != provider.InvalidShape || !strings.Contains(got.Details, "password") || b.prober.calls != calls {
+	if err != nil || got.Failure != provider.InvalidShape || !strings.Contains(got.Details, "password") ||
+		b.prober.calls != calls {
 		t.Errorf("outcome = %+v, %v", got, err)
 	}
 	if _, err := b.service.Resolve(t.Context(), b.org, c.ID); !errors.Is(err, provider.ErrSecretShape) {

@@ -33,16 +33,19 @@ func (s *Service) read(ctx context.Context, q db.DBTX, orgID, id uuid.UUID) (*Cr
 }
 
 func (s *Service) credentialOf(row db.CredentialGetRow) *Credential {
-	if platform, ok := s.catalog.Platform(row.FlowCredential.PlatformID); ok && row.FlowCredential.AuthMethod == OAuth2 {
+	if platform, ok := s.catalog.Platform(row.FlowCredential.PlatformID); ok &&
+		row.FlowCredential.AuthMethod == OAuth2 {
 		shown, _ := completed(platform, settingsOf(&row.FlowCredential), nil)
 		c := &row.FlowCredential
-		c.TokenUrl, c.AuthorizeUrl, c.Audience, c.Scopes = given(shown.tokenURL), given(shown.authorizeURL), given(shown.audience), shown.scopes
+		c.TokenUrl, c.AuthorizeUrl, c.Audience, c.Scopes = given(shown.tokenURL), given(shown.authorizeURL),
+			given(shown.audience), shown.scopes
 	}
 	if len(row.AccountLimits) > 0 {
 		row.FlowCredential.Limits = row.AccountLimits
 	}
 	return &Credential{
-		FlowCredential: row.FlowCredential, Manual: row.Manual, AccountLabel: firstOf(row.Label, tenant.Label(row.AccountName, row.AccountNumber)),
+		FlowCredential: row.FlowCredential, Manual: row.Manual, AccountLabel: firstOf(row.Label,
+			tenant.Label(row.AccountName, row.AccountNumber)),
 		Origins: s.spec(settingsOf(&row.FlowCredential), nil).Origins,
 	}
 }
@@ -50,15 +53,17 @@ func (s *Service) credentialOf(row db.CredentialGetRow) *Credential {
 // List returns a page of the organization's credentials, and how many there are on all pages.
 func (s *Service) List(ctx context.Context, orgID uuid.UUID, f Filter, at listing.Page) ([]*Credential, int64, error) {
 	total, err := s.queries.CredentialCount(ctx, pg.Planned{Pool: s.pool}, db.CredentialCountParams{
-		OrgID: orgID, Least: f.Created.Least, Most: f.Created.Most, Status: f.Status, CreatedAfter: f.Created.CreatedAfter,
+		OrgID: orgID, Least: f.Created.Least, Most: f.Created.Most, Status: f.Status,
+		CreatedAfter:  f.Created.CreatedAfter,
 		CreatedBefore: f.Created.CreatedBefore, Name: listing.Beginning(f.Name), PlatformID: f.PlatformID,
 	})
 	if err != nil {
 		return nil, 0, fmt.Errorf("count credentials: %w", err)
 	}
 	rows, err := s.rows(ctx, db.CredentialListParams{
-		OrgID: orgID, Least: at.Least, Most: at.Most, Status: f.Status, CreatedAfter: at.CreatedAfter, CreatedBefore: at.CreatedBefore,
-		Name: listing.Beginning(f.Name), PlatformID: f.PlatformID, Skip: at.Skip, MaxRows: at.MaxRows,
+		OrgID: orgID, Least: at.Least, Most: at.Most, Status: f.Status, CreatedAfter: at.CreatedAfter,
+		CreatedBefore: at.CreatedBefore,
+		Name:          listing.Beginning(f.Name), PlatformID: f.PlatformID, Skip: at.Skip, MaxRows: at.MaxRows,
 	}, at.Newest)
 	if err != nil {
 		return nil, 0, fmt.Errorf("list credentials: %w", err)
@@ -134,7 +139,8 @@ func (s *Service) Placeholder(ctx context.Context, orgID, id uuid.UUID) (*Resolv
 		return nil, err
 	}
 	return &Resolved{
-		ID: id, OrgID: orgID, PlatformID: stored.PlatformID, AuthMethod: stored.AuthMethod, TenancyID: textOf(stored.TenancyID),
-		Status: stored.Status, Version: row.Version, Secret: provider.Placeholder(s.spec(settingsOf(stored), nil)),
+		ID: id, OrgID: orgID, PlatformID: stored.PlatformID, AuthMethod: stored.AuthMethod,
+		TenancyID: textOf(stored.TenancyID),
+		Status:    stored.Status, Version: row.Version, Secret: provider.Placeholder(s.spec(settingsOf(stored), nil)),
 	}, nil
 }

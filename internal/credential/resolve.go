@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// holdFor is how long a worker may go on with a copy: other processes see a rotation within this time. This one sees
-	// its own at once.
+	// holdFor is how long a worker may go on with a copy: other processes see a rotation within this time. This one
+	// sees its own at once.
 	holdFor = 5 * time.Second
 	// maxHeld bounds the copies in memory.
 	maxHeld = 10_000
@@ -45,8 +45,8 @@ type loaded struct {
 	material secret
 }
 
-// Resolve returns the credential with its secret, at most holdFor old. A credential that is not there is a NotFound fault;
-// one whose stored secret cannot be sent is an error that wraps provider.ErrSecretShape.
+// Resolve returns the credential with its secret, at most holdFor old. A credential that is not there is a NotFound
+// fault; one whose stored secret cannot be sent is an error that wraps provider.ErrSecretShape.
 func (s *Service) Resolve(ctx context.Context, orgID, id uuid.UUID) (*Resolved, error) {
 	key := cacheKey{orgID, id}
 	held, mark := s.held.get(key)

@@ -17,7 +17,9 @@ func TestResolve(t *testing.T) {
 	b := setup(t)
 	c := b.create(t, basic("old"))
 	r, err := b.service.Resolve(t.Context(), b.org, c.ID)
-	if err != nil || r.ID != c.ID || r.OrgID != b.org || r.PlatformID != "dialer" || r.AuthMethod != credential.BasicAuth || r.TenancyID != *c.TenancyID || r.Status != credential.Active || r.Version != 1 {
+	if err != nil || r.ID != c.ID || r.OrgID != b.org || r.PlatformID != "dialer" ||
+		r.AuthMethod != credential.BasicAuth || r.TenancyID != *c.TenancyID || r.Status != credential.Active ||
+		r.Version != 1 {
 		t.Fatalf("resolved = %+v, %v", r, err)
 	}
 	if !carries(t, r.Secret, "old") {
@@ -90,7 +92,8 @@ func TestObserve(t *testing.T) {
 		{40, "", 40, 40, 14.5, provider.AuthFailed},
 		{-60, provider.Timeout, 40, 40, 14.5, provider.AuthFailed}, // late news change nothing
 	} {
-		use := credential.Use{OrgID: b.org, CredentialID: c.ID, ServiceID: "dialer__api", At: start.Add(seconds(tc.after)), Failure: tc.class}
+		use := credential.Use{OrgID: b.org, CredentialID: c.ID, ServiceID: "dialer__api",
+			At: start.Add(seconds(tc.after)), Failure: tc.class}
 		if err := b.service.Observe(t.Context(), use); err != nil {
 			t.Fatal(err)
 		}
@@ -99,18 +102,21 @@ func TestObserve(t *testing.T) {
 			t.Fatal(err)
 		}
 		u := read.Uses[0]
-		if !u.LastUsedAt.Equal(start.Add(seconds(tc.used))) || !u.LastSucceededAt.Equal(start.Add(seconds(tc.succeeded))) || u.LastStampedAt.IsZero() {
+		if !u.LastUsedAt.Equal(start.Add(seconds(tc.used))) ||
+			!u.LastSucceededAt.Equal(start.Add(seconds(tc.succeeded))) || u.LastStampedAt.IsZero() {
 			t.Errorf("after %v %s: use = %+v", tc.after, tc.class, u)
 		}
 		if tc.last == "" {
 			if u.LastFailedAt != nil || u.LastFailureClass != nil {
 				t.Errorf("after %v: failed at %v, %v", tc.after, u.LastFailedAt, *u.LastFailureClass)
 			}
-		} else if u.LastFailedAt == nil || !u.LastFailedAt.Equal(start.Add(seconds(tc.failed))) || *u.LastFailureClass != tc.last {
+		} else if u.LastFailedAt == nil || !u.LastFailedAt.Equal(start.Add(seconds(tc.failed))) ||
+			*u.LastFailureClass != tc.last {
 			t.Errorf("after %v %s: failed at %v, %v", tc.after, tc.class, u.LastFailedAt, u.LastFailureClass)
 		}
 	}
-	if err := b.newService(t).Observe(t.Context(), credential.Use{OrgID: b.addOrg(t), CredentialID: c.ID, ServiceID: "other", At: start}); err != nil {
+	if err := b.newService(t).Observe(t.Context(), credential.Use{OrgID: b.addOrg(t), CredentialID: c.ID,
+		ServiceID: "other", At: start}); err != nil {
 		t.Fatal(err)
 	}
 	if read, err := b.service.Read(t.Context(), b.org, c.ID); err != nil || len(read.Uses) != 1 {

@@ -34,9 +34,11 @@ type settings struct {
 
 func (in Input) settings() settings {
 	return settings{
-		platformID: in.PlatformID, method: in.AuthMethod, placement: in.Placement, tokenURL: textOf(in.TokenURL), audience: textOf(in.Audience),
-		grant: textOf(in.GrantType), authorizeURL: textOf(in.AuthorizeURL),
-		scopes: in.Scopes, awsRegion: textOf(in.AWSRegion), awsService: textOf(in.AWSService), awsURL: textOf(in.AWSEndpointURL), awsName: textOf(in.AWSDefaultBucket),
+		platformID: in.PlatformID, method: in.AuthMethod, placement: in.Placement, tokenURL: textOf(in.TokenURL),
+		audience: textOf(in.Audience),
+		grant:    textOf(in.GrantType), authorizeURL: textOf(in.AuthorizeURL),
+		scopes: in.Scopes, awsRegion: textOf(in.AWSRegion), awsService: textOf(in.AWSService),
+		awsURL: textOf(in.AWSEndpointURL), awsName: textOf(in.AWSDefaultBucket),
 		origins: in.Origins,
 	}
 }
@@ -44,14 +46,16 @@ func (in Input) settings() settings {
 func settingsOf(row *db.FlowCredential) settings {
 	return settings{
 		platformID: row.PlatformID, method: row.AuthMethod, placement: placement(row),
-		grant: textOf(row.GrantType), authorizeURL: textOf(row.AuthorizeUrl), tokenURL: textOf(row.TokenUrl), audience: textOf(row.Audience), scopes: row.Scopes,
-		awsRegion: textOf(row.AwsRegion), awsService: textOf(row.AwsService), awsURL: textOf(row.AwsEndpointUrl), awsName: textOf(row.AwsDefaultBucket),
+		grant: textOf(row.GrantType), authorizeURL: textOf(row.AuthorizeUrl), tokenURL: textOf(row.TokenUrl),
+		audience: textOf(row.Audience), scopes: row.Scopes,
+		awsRegion: textOf(row.AwsRegion), awsService: textOf(row.AwsService), awsURL: textOf(row.AwsEndpointUrl),
+		awsName: textOf(row.AwsDefaultBucket),
 		origins: row.AllowedOrigins,
 	}
 }
 
-// spec is the settings as package provider takes them, with all places where the secret may go: those that it names, and those
-// where its platform is reached. fields are those of the secret; nil where it is not read.
+// spec is the settings as package provider takes them, with all places where the secret may go: those that it names,
+// and those where its platform is reached. fields are those of the secret; nil where it is not read.
 func (s *Service) spec(in settings, fields map[string]string) provider.Spec {
 	platform, ok := s.catalog.Platform(in.platformID)
 	var signIn catalog.SignIn
@@ -59,8 +63,10 @@ func (s *Service) spec(in settings, fields map[string]string) provider.Spec {
 		in, signIn = completed(platform, in, fields)
 	}
 	out := provider.Spec{
-		Method: in.method, PlatformID: in.platformID, Fields: fields, Placement: in.placement.outgoing(), TokenURL: in.tokenURL, Scopes: in.scopes,
-		Grant: in.grant, Audience: in.audience, Region: in.awsRegion, Service: in.awsService, Endpoint: in.awsURL, Bucket: in.awsName,
+		Method: in.method, PlatformID: in.platformID, Fields: fields, Placement: in.placement.outgoing(),
+		TokenURL: in.tokenURL, Scopes: in.scopes,
+		Grant: in.grant, Audience: in.audience, Region: in.awsRegion, Service: in.awsService, Endpoint: in.awsURL,
+		Bucket:  in.awsName,
 		Origins: slices.Clone(in.origins), SignIn: signIn,
 	}
 	for _, service := range s.catalog.Services(in.platformID) {
@@ -72,8 +78,8 @@ func (s *Service) spec(in settings, fields map[string]string) provider.Spec {
 	return out
 }
 
-// completed are the settings with what the catalog says of them, and how it has the secret sent. fields fill the labels of
-// addresses; an address whose labels they do not fill is left out.
+// completed are the settings with what the catalog says of them, and how it has the secret sent. fields fill the labels
+// of addresses; an address whose labels they do not fill is left out.
 func completed(platform *catalog.Platform, in settings, fields map[string]string) (settings, catalog.SignIn) {
 	service, err := serviceFor(platform, in.method, in.grant)
 	if err != nil {
@@ -126,7 +132,8 @@ func (p *Placement) outgoing() provider.Placement {
 	if p == nil {
 		return provider.Placement{}
 	}
-	return provider.Placement{HeaderName: textOf(p.HeaderName), Scheme: textOf(p.Scheme), QueryParam: textOf(p.QueryParam),
+	return provider.Placement{HeaderName: textOf(p.HeaderName), Scheme: textOf(p.Scheme),
+		QueryParam: textOf(p.QueryParam),
 		CookieName: textOf(p.CookieName)}
 }
 

@@ -15,7 +15,8 @@ import (
 
 // grants are those that are carried out, the default first.
 var grants = []string{
-	provider.ClientCredentials, provider.RefreshToken, provider.Password, provider.JWTBearer, provider.AuthorizationCode,
+	provider.ClientCredentials, provider.RefreshToken, provider.Password, provider.JWTBearer,
+	provider.AuthorizationCode,
 }
 
 var (
@@ -24,7 +25,8 @@ var (
 	awsBucket = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]*[a-z0-9]$`)
 )
 
-// fixOAuth takes out of in what the catalog says of oauth2, which may be sent back as it was read, and returns what differs from it.
+// fixOAuth takes out of in what the catalog says of oauth2, which may be sent back as it was read, and returns what
+// differs from it.
 func fixOAuth(service *catalog.Service, in *Input) (bad []fault.Field) {
 	auth, ok := service.Auth(in.AuthMethod, textOf(in.GrantType))
 	if in.AuthMethod != OAuth2 || !ok {
@@ -37,16 +39,19 @@ func fixOAuth(service *catalog.Service, in *Input) (bad []fault.Field) {
 		name  string
 		given **string
 		said  string
-	}{{"token_url", &in.TokenURL, auth.TokenURL}, {"authorize_url", &in.AuthorizeURL, auth.AuthorizeURL}, {"audience", &in.Audience, auth.Audience}} {
+	}{{"token_url", &in.TokenURL, auth.TokenURL}, {"authorize_url", &in.AuthorizeURL, auth.AuthorizeURL},
+		{"audience", &in.Audience, auth.Audience}} {
 		if setting.said == "" {
 			continue
 		}
 		shown := setting.said
 		if setting.name != "audience" {
-			shown, _ = service.Located(shown, catalog.Known{Settings: map[string]string{"aws_region": textOf(in.AWSRegion)}})
+			shown, _ = service.Located(shown,
+				catalog.Known{Settings: map[string]string{"aws_region": textOf(in.AWSRegion)}})
 		}
 		if own := textOf(*setting.given); own != "" && own != shown {
-			bad = append(bad, wrong("value_error", "The catalog says it for platform "+in.PlatformID+"; leave it out", setting.name))
+			bad = append(bad, wrong("value_error", "The catalog says it for platform "+in.PlatformID+"; leave it out",
+				setting.name))
 		}
 		*setting.given = nil
 	}
@@ -64,14 +69,16 @@ func checkSettings(service *catalog.Service, in Input) []fault.Field {
 	switch in.AuthMethod {
 	case OAuth2:
 		if grant := textOf(in.GrantType); grant != "" && !slices.Contains(grants, grant) {
-			refuse("value_error", "Must be one of "+strings.Join(grants, ", ")+", or left out for the first", "grant_type")
+			refuse("value_error", "Must be one of "+strings.Join(grants, ", ")+", or left out for the first",
+				"grant_type")
 		}
 		switch at := textOf(in.AuthorizeURL); {
 		case textOf(in.GrantType) != provider.AuthorizationCode || auth.AuthorizeURL != "":
 		case at == "":
 			refuse("missing", "Required with grant_type authorization_code: where a person agrees", "authorize_url")
 		case !isAddress(at):
-			refuse("value_error", "Must be a whole http or https address without user name and fragment", "authorize_url")
+			refuse("value_error", "Must be a whole http or https address without user name and fragment",
+				"authorize_url")
 		}
 		switch at := textOf(in.TokenURL); {
 		case auth.TokenURL != "":
@@ -115,10 +122,12 @@ func checkAWS(service *catalog.Service, auth *catalog.Auth, in *Input) (bad []fa
 		}
 	}
 	if bucket := textOf(in.AWSDefaultBucket); bucket != "" && !awsBucket.MatchString(bucket) {
-		refuse("value_error", "Must be the name of a bucket: small letters, digits, dots and hyphens", "aws_default_bucket")
+		refuse("value_error", "Must be the name of a bucket: small letters, digits, dots and hyphens",
+			"aws_default_bucket")
 	}
 	if at := textOf(in.AWSEndpointURL); at != "" {
-		if u, err := url.Parse(at); !isAddress(at) || err != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" {
+		if u, err := url.Parse(at); !isAddress(at) || err != nil || strings.Trim(u.Path, "/") != "" ||
+			u.RawQuery != "" {
 			refuse("value_error", "Must be a whole http or https address without path, for example https://s3.example.com", "aws_endpoint_url")
 		}
 	}
@@ -128,21 +137,24 @@ func checkAWS(service *catalog.Service, auth *catalog.Auth, in *Input) (bad []fa
 // maxOrigins bounds the origins of a credential.
 const maxOrigins = 20
 
-// checkOrigins returns the origins that are to be stored, in order and each once, and what is wrong with those that in names. Where
-// flows name addresses there must be some; elsewhere the catalog says them, and what was read may be sent back.
+// checkOrigins returns the origins that are to be stored, in order and each once, and what is wrong with those that in
+// names. Where flows name addresses there must be some; elsewhere the catalog says them, and what was read may be sent
+// back.
 func (s *Service) checkOrigins(platform *catalog.Platform, in Input) (origins []string, bad []fault.Field) {
 	const at = "allowed_origins"
 	if !slices.ContainsFunc(platform.Services, anyAddress) {
 		settings := in.settings()
 		settings.origins = nil
 		if len(in.Origins) > 0 && !slices.Equal(in.Origins, s.spec(settings, nil).Origins) {
-			bad = append(bad, wrong("value_error", "The catalog says where a secret of platform "+platform.ID+" goes; leave it out", at))
+			bad = append(bad, wrong("value_error", "The catalog says where a secret of platform "+platform.ID+
+				" goes; leave it out", at))
 		}
 		return []string{}, bad
 	}
 	switch n := len(in.Origins); {
 	case n == 0:
-		return nil, []fault.Field{wrong("missing", "Required with platform "+platform.ID+", whose flows name addresses: "+
+		return nil, []fault.Field{wrong("missing", "Required with platform "+platform.ID+
+			", whose flows name addresses: "+
 			"list the origins to which the secret may be sent, for example https://api.example.com", at)}
 	case n > maxOrigins:
 		return nil, []fault.Field{wrong("too_long", fmt.Sprintf("Must have at most %d items", maxOrigins), at)}
@@ -160,5 +172,6 @@ func (s *Service) checkOrigins(platform *catalog.Platform, in Input) (origins []
 
 func isAddress(text string) bool {
 	u, err := url.Parse(text)
-	return err == nil && u.Host != "" && (u.Scheme == "http" || u.Scheme == "https") && u.User == nil && u.Fragment == ""
+	return err == nil && u.Host != "" && (u.Scheme == "http" || u.Scheme == "https") && u.User == nil &&
+		u.Fragment == ""
 }

@@ -28,8 +28,8 @@ type checked struct {
 	version int64
 }
 
-// check compares in with the catalog. Faults: NotFound for an unknown platform; Unprocessable with every bad field, none
-// of which echoes a value.
+// check compares in with the catalog. Faults: NotFound for an unknown platform; Unprocessable with every bad field,
+// none of which echoes a value.
 func (s *Service) check(in Input) (checked, error) {
 	platform, ok := s.catalog.Platform(in.PlatformID)
 	if !ok {
@@ -82,7 +82,8 @@ func (s *Service) checkAddresses(platform *catalog.Platform, in secret) error {
 			continue
 		}
 		_, err := spec.OriginOf(service)
-		for _, pattern := range append([]string{auth.TokenURL, auth.AuthorizeURL}, slices.Collect(maps.Values(service.Headers))...) {
+		for _, pattern := range append([]string{auth.TokenURL, auth.AuthorizeURL},
+			slices.Collect(maps.Values(service.Headers))...) {
 			if err == nil {
 				err = spec.Fits(service, pattern)
 			}
@@ -101,8 +102,8 @@ func (s *Service) checkAddresses(platform *catalog.Platform, in secret) error {
 // methods are those that are carried out.
 var methods = []string{BasicAuth, APIKey, JWT, OAuth2, AWSAccessKey, MutualTLS}
 
-// serviceFor returns the platform's first service that takes the method, and the grant where one is named; it is the one that is
-// asked who a credential belongs to.
+// serviceFor returns the platform's first service that takes the method, and the grant where one is named; it is the
+// one that is asked who a credential belongs to.
 func serviceFor(platform *catalog.Platform, method, grant string) (*catalog.Service, error) {
 	var taken, grants []string
 	for _, service := range platform.Services {
@@ -119,22 +120,26 @@ func serviceFor(platform *catalog.Platform, method, grant string) (*catalog.Serv
 		}
 	}
 	if len(grants) > 0 {
-		return nil, fault.Value([]string{"body", "grant_type"}, "Platform %s takes %s", platform.ID, strings.Join(grants, " or "))
+		return nil, fault.Value([]string{"body", "grant_type"}, "Platform %s takes %s", platform.ID,
+			strings.Join(grants, " or "))
 	}
 	if len(taken) == 0 {
-		return nil, fault.Value([]string{"body", "platform_id"}, "Platform %s takes no credentials of a supported method (%s)", platform.ID, strings.Join(methods, ", "))
+		return nil, fault.Value([]string{"body", "platform_id"},
+			"Platform %s takes no credentials of a supported method (%s)", platform.ID, strings.Join(methods, ", "))
 	}
-	return nil, fault.Value([]string{"body", "auth_method"}, "Platform %s takes %s", platform.ID, strings.Join(taken, " or "))
+	return nil, fault.Value([]string{"body", "auth_method"}, "Platform %s takes %s", platform.ID,
+		strings.Join(taken, " or "))
 }
 
-// takes tells whether a service's calls can carry a secret of the method. A service that calls whatever address the flow
-// names, such as plain HTTP, takes any.
+// takes tells whether a service's calls can carry a secret of the method. A service that calls whatever address the
+// flow names, such as plain HTTP, takes any.
 func takes(service *catalog.Service, method string) bool {
 	_, ok := service.Auth(method, "")
 	return ok || anyAddress(service)
 }
 
-// takesGrant tells whether a service that takes the method does by the grant; those that it takes instead are added to other.
+// takesGrant tells whether a service that takes the method does by the grant; those that it takes instead are added to
+// other.
 func takesGrant(service *catalog.Service, method, grant string, other *[]string) bool {
 	if _, ok := service.Auth(method, grant); ok || anyAddress(service) {
 		return true
@@ -148,7 +153,8 @@ func takesGrant(service *catalog.Service, method, grant string, other *[]string)
 }
 
 func anyAddress(service *catalog.Service) bool {
-	bound := func(a *catalog.Action) bool { return a.Call != nil && len(a.Call.Origins) > 0 } // reads files, without a secret
+	// reads files, without a secret
+	bound := func(a *catalog.Action) bool { return a.Call != nil && len(a.Call.Origins) > 0 }
 	return service.Kind == "api" && service.AuthMethod == "none" && service.BaseURL == "" &&
 		(len(service.Actions) == 0 || !slices.ContainsFunc(service.Actions, bound))
 }
@@ -163,36 +169,43 @@ func fieldsOf(service *catalog.Service, method, grant string) []catalog.Credenti
 	if auth, ok := service.Auth(method, grant); ok {
 		fields = auth.Fields
 	}
-	return slices.Concat(fields, slices.DeleteFunc(slices.Clone(connectionFields), func(f catalog.CredentialField) bool {
-		return slices.ContainsFunc(fields, func(own catalog.CredentialField) bool { return own.Name == f.Name })
-	}))
+	return slices.Concat(fields, slices.DeleteFunc(slices.Clone(connectionFields),
+		func(f catalog.CredentialField) bool {
+			return slices.ContainsFunc(fields, func(own catalog.CredentialField) bool { return own.Name == f.Name })
+		}))
 }
 
 // connectionFields go with any method: how connections are made.
 var connectionFields = []catalog.CredentialField{
-	{Name: provider.ClientCertificate, Secret: true}, {Name: provider.ClientKey, Secret: true}, {Name: provider.ServerCA, Secret: true},
+	{Name: provider.ClientCertificate, Secret: true}, {Name: provider.ClientKey, Secret: true},
+	{Name: provider.ServerCA, Secret: true},
 }
 
 var methodFields = map[string][]catalog.CredentialField{
 	BasicAuth: {{Name: "username", Required: true}, {Name: "password", Required: true, Secret: true}},
 	APIKey:    {{Name: "api_key", Required: true, Secret: true}},
 	JWT: {
-		{Name: "algorithm", Required: true}, {Name: "key", Required: true, Secret: true}, {Name: "issuer", Required: true},
+		{Name: "algorithm", Required: true}, {Name: "key", Required: true, Secret: true},
+		{Name: "issuer", Required: true},
 		{Name: "subject"}, {Name: "key_id"},
 	},
 	AWSAccessKey: {
-		{Name: "access_key_id", Required: true}, {Name: "secret_access_key", Required: true, Secret: true}, {Name: "session_token", Secret: true},
+		{Name: "access_key_id", Required: true}, {Name: "secret_access_key", Required: true, Secret: true},
+		{Name: "session_token", Secret: true},
 	},
-	MutualTLS: {{Name: provider.ClientCertificate, Required: true, Secret: true}, {Name: provider.ClientKey, Required: true, Secret: true}},
-	OAuth2:    {{Name: "client_id", Required: true}, {Name: "client_secret", Required: true, Secret: true}},
+	MutualTLS: {{Name: provider.ClientCertificate, Required: true, Secret: true}, {Name: provider.ClientKey,
+		Required: true, Secret: true}},
+	OAuth2: {{Name: "client_id", Required: true}, {Name: "client_secret", Required: true, Secret: true}},
 }
 
 // grantFields are those of oauth2 by the grant, where they are not those of methodFields.
 var grantFields = map[string][]catalog.CredentialField{
-	provider.RefreshToken:      {{Name: "client_id", Required: true}, clientSecret, {Name: "refresh_token", Required: true, Secret: true}},
+	provider.RefreshToken: {{Name: "client_id", Required: true}, clientSecret, {Name: "refresh_token",
+		Required: true, Secret: true}},
 	provider.AuthorizationCode: {{Name: "client_id", Required: true}, clientSecret},
 	provider.Password: {
-		{Name: "client_id", Required: true}, clientSecret, {Name: "username", Required: true}, {Name: "password", Required: true, Secret: true},
+		{Name: "client_id", Required: true}, clientSecret, {Name: "username", Required: true},
+		{Name: "password", Required: true, Secret: true},
 	},
 	provider.JWTBearer: append([]catalog.CredentialField{{Name: "client_id"}, clientSecret}, methodFields[JWT]...),
 }
@@ -233,7 +246,8 @@ func readFields(want []catalog.CredentialField, method string, object []byte) (m
 		fields[field.Name] = value
 	}
 	for _, name := range sortedKeys(raw) {
-		bad = append(bad, wrong("extra_forbidden", "Not a field of this platform's credentials: they are "+namesOf(want), "credentials", name))
+		bad = append(bad, wrong("extra_forbidden", "Not a field of this platform's credentials: they are "+
+			namesOf(want), "credentials", name))
 	}
 	return fields, bad
 }

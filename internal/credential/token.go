@@ -39,11 +39,13 @@ func (storedTokens) String() string { return redacted }
 // GoString hides the tokens from %#v.
 func (storedTokens) GoString() string { return redacted }
 
-// share gives the tokens of a credential that all processes share (see provider.Share). Between the transaction that takes the
-// turn and the one that stores what came of it the issuer is asked: a process that dies there has perhaps used up a refresh
-// token that is good once. The next one tries it once more, and a refusal is final until somebody authorizes the credential.
+// share gives the tokens of a credential that all processes share (see provider.Share). Between the transaction that
+// takes the turn and the one that stores what came of it the issuer is asked: a process that dies there has perhaps
+// used up a refresh token that is good once. The next one tries it once more, and a refusal is final until somebody
+// authorizes the credential.
 func (s *Service) share(orgID, id uuid.UUID, version int64) provider.Share {
-	return func(ctx context.Context, after int64, ask func(context.Context, string) (provider.Tokens, error)) (provider.Tokens, error) {
+	return func(ctx context.Context, after int64, ask func(context.Context,
+		string) (provider.Tokens, error)) (provider.Tokens, error) {
 		for {
 			t, err := s.turn(ctx, orgID, id, version, after)
 			switch {
@@ -58,14 +60,16 @@ func (s *Service) share(orgID, id uuid.UUID, version int64) provider.Share {
 			}
 			select {
 			case <-ctx.Done():
-				return provider.Tokens{}, &provider.ProbeError{Class: provider.Timeout, Details: "Another process did not get an access token in time."}
+				return provider.Tokens{}, &provider.ProbeError{Class: provider.Timeout,
+					Details: "Another process did not get an access token in time."}
 			case <-time.After(askEvery):
 			}
 		}
 	}
 }
 
-// turn is what a process finds when it needs tokens: tokens, that it is to ask for them itself, or that another one does.
+// turn is what a process finds when it needs tokens: tokens, that it is to ask for them itself, or that another one
+// does.
 type turn struct {
 	orgID, id, by       uuid.UUID
 	version, generation int64
@@ -111,7 +115,8 @@ func (s *Service) turn(ctx context.Context, orgID, id uuid.UUID, version, after 
 			return nil
 		}
 		t.mine, t.by, t.refresh = true, uuid.New(), stored.Refresh
-		return s.queries.TokenAsk(ctx, tx, db.TokenAskParams{OrgID: orgID, CredentialID: id, AskedBy: t.by, Lease: askLease.Seconds()})
+		return s.queries.TokenAsk(ctx, tx, db.TokenAskParams{OrgID: orgID, CredentialID: id, AskedBy: t.by,
+			Lease: askLease.Seconds()})
 	})
 	if err != nil {
 		return turn{}, err
@@ -141,13 +146,15 @@ func (s *Service) storedTokens(ctx context.Context, q db.DBTX, orgID, id uuid.UU
 		return stored, err
 	}
 	if json.Unmarshal(plain, &stored) != nil {
-		return storedTokens{}, fmt.Errorf("the tokens of credential %s are no JSON", id) // the decoder's error could quote them
+		// the decoder's error could quote them
+		return storedTokens{}, fmt.Errorf("the tokens of credential %s are no JSON", id)
 	}
 	return stored, nil
 }
 
 // askIn asks the issuer in this process's turn, and writes down what came of it before anybody uses it.
-func (s *Service) askIn(ctx context.Context, t turn, ask func(context.Context, string) (provider.Tokens, error)) (provider.Tokens, error) {
+func (s *Service) askIn(ctx context.Context, t turn, ask func(context.Context,
+	string) (provider.Tokens, error)) (provider.Tokens, error) {
 	got, asked := ask(ctx, t.refresh)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
 	defer cancel()
@@ -158,7 +165,8 @@ func (s *Service) askIn(ctx context.Context, t turn, ask func(context.Context, s
 		got.Refresh = t.refresh
 	}
 	err := pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error {
-		row, err := s.queries.TokenTurn(ctx, tx, db.TokenTurnParams{OrgID: t.orgID, CredentialID: t.id, OfVersion: t.version})
+		row, err := s.queries.TokenTurn(ctx, tx, db.TokenTurnParams{OrgID: t.orgID, CredentialID: t.id,
+			OfVersion: t.version})
 		if pg.IsNoRows(err) {
 			return errMissing()
 		}
@@ -208,7 +216,8 @@ func (s *Service) failTurn(ctx context.Context, t turn, asked error) error {
 
 // Authorization says how the tokens of an oauth2 credential stand.
 type Authorization struct {
-	// State is pending (nobody has got any yet), authorized, failing (the latest attempt got none; there will be others) or lost.
+	// State is pending (nobody has got any yet), authorized, failing (the latest attempt got none; there will be
+	// others) or lost.
 	State string
 	// Failure says why the latest attempt got none; empty for a success.
 	Failure   string

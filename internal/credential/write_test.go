@@ -25,7 +25,8 @@ func TestReplace_RotatesInPlace(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if after.ID != before.ID || after.Ref() != before.Ref() || *after.TenancyID != *before.TenancyID || after.CreatedBy != before.CreatedBy || !after.CreatedAt.Equal(before.CreatedAt) {
+	if after.ID != before.ID || after.Ref() != before.Ref() || *after.TenancyID != *before.TenancyID ||
+		after.CreatedBy != before.CreatedBy || !after.CreatedAt.Equal(before.CreatedAt) {
 		t.Errorf("after = %+v, before = %+v", after, before)
 	}
 	if after.Name != "Renamed" || len(after.Scopes) != 2 || *after.Audience != "aud" || after.LastVerified != nil {
@@ -116,7 +117,8 @@ func TestReplace_Refused(t *testing.T) {
 		_, err := b.service.Replace(t.Context(), tc.org, c.ID, tc.in)
 		wantFault(t, err, tc.want)
 		after, err := b.service.Read(t.Context(), b.org, c.ID)
-		if err != nil || after.Name != before.Name || after.Status != before.Status || !after.LastVerified.Equal(*before.LastVerified) || !after.UpdatedAt.Equal(before.UpdatedAt) {
+		if err != nil || after.Name != before.Name || after.Status != before.Status ||
+			!after.LastVerified.Equal(*before.LastVerified) || !after.UpdatedAt.Equal(before.UpdatedAt) {
 			t.Errorf("%s: after = %+v, %v", name, after, err)
 		}
 		if got := b.password(t, c.ID); got != "old" {
@@ -124,7 +126,8 @@ func TestReplace_Refused(t *testing.T) {
 		}
 	}
 	var domains int
-	if err := b.pool.QueryRow(t.Context(), "SELECT count(*) FROM flow.domain").Scan(&domains); err != nil || domains != 1 {
+	if err := b.pool.QueryRow(t.Context(), "SELECT count(*) FROM flow.domain").Scan(&domains); err != nil ||
+		domains != 1 {
 		t.Errorf("%d domains, %v: a refused account was stored", domains, err)
 	}
 }
@@ -169,7 +172,8 @@ func TestReplace_KeyPlacement(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	c := b.create(t, keyed("k1"))
-	if p := c.Placement(); p == nil || *p.HeaderName != "Authorization" || *p.Scheme != "Bearer" || p.QueryParam != nil {
+	if p := c.Placement(); p == nil || *p.HeaderName != "Authorization" || *p.Scheme != "Bearer" ||
+		p.QueryParam != nil {
 		t.Errorf("placement = %+v", p)
 	}
 	in := keyed("")
@@ -220,14 +224,16 @@ func TestTest_Success(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !got.Success || got.Failure != "" || got.Details == "" || got.Latency != 250*time.Millisecond || !got.TestedAt.Equal(began) {
+	if !got.Success || got.Failure != "" || got.Details == "" || got.Latency != 250*time.Millisecond ||
+		!got.TestedAt.Equal(began) {
 		t.Errorf("outcome = %+v", got)
 	}
 	after, err := b.service.Read(t.Context(), b.org, c.ID)
 	if err != nil || after.LastVerified == nil || !after.LastVerified.Equal(began) || after.TenancyID == nil {
 		t.Errorf("after = %+v, %v", after, err)
 	}
-	if u := after.Uses[0]; !u.LastUsedAt.Equal(began) || !u.LastSucceededAt.Equal(began) || !u.LastFailedAt.Equal(began.Add(-time.Minute)) || *u.LastFailureClass != "TIMEOUT" {
+	if u := after.Uses[0]; !u.LastUsedAt.Equal(began) || !u.LastSucceededAt.Equal(began) ||
+		!u.LastFailedAt.Equal(began.Add(-time.Minute)) || *u.LastFailureClass != "TIMEOUT" {
 		t.Errorf("use = %+v", u)
 	}
 }

@@ -33,7 +33,8 @@ func (c *compiler) note(by author, field string, errs []expr.Error) {
 		}
 		c.bad = append(c.bad, BadExpression{
 			Sentence: sentence,
-			Field:    fault.Field{Loc: append(slices.Clone(by.at), path...), Type: "bad_expression", Msg: e.Error(), Ctx: e.Ctx()},
+			Field: fault.Field{Loc: append(slices.Clone(by.at), path...), Type: "bad_expression", Msg: e.Error(),
+				Ctx: e.Ctx()},
 		})
 	}
 }
@@ -66,9 +67,9 @@ func beside(fields []fault.Field, bad []BadExpression) []fault.Field {
 	return fields
 }
 
-// CheckExpressions looks at the expressions of steps that break the schema elsewhere, so that an author reads of both at once. What
-// cannot be told without the rest, such as the fields of a record, is left out; so is all where ids cannot be read. Fault:
-// Unprocessable.
+// CheckExpressions looks at the expressions of steps that break the schema elsewhere, so that an author reads of both
+// at once. What cannot be told without the rest, such as the fields of a record, is left out; so is all where ids
+// cannot be read. Fault: Unprocessable.
 func CheckExpressions(steps json.RawMessage) error {
 	doc, ok := looseDocument(steps)
 	if !ok {

@@ -114,7 +114,8 @@ func (c *checker) task(at place, t DocumentTask) {
 		if near == "" {
 			near = ";"
 		}
-		c.add(at.below("action_id"), "value_error", t.ActionID, "There is no such action in the catalog%s GET /v1/catalog/actions lists them", near)
+		c.add(at.below("action_id"), "value_error", t.ActionID,
+			"There is no such action in the catalog%s GET /v1/catalog/actions lists them", near)
 		return
 	}
 	c.action(at, t, action)
@@ -124,17 +125,21 @@ func (c *checker) task(at place, t DocumentTask) {
 func (c *checker) action(at place, t DocumentTask, a *catalog.Action) {
 	service, ok := c.catalog.Service(a.ServiceID)
 	if !ok || (a.Call == nil && a.Utility == "") {
-		c.add(at.below("action_id"), "value_error", t.ActionID, "This action only describes the product and cannot be run; choose another action")
+		c.add(at.below("action_id"), "value_error", t.ActionID,
+			"This action only describes the product and cannot be run; choose another action")
 		return
 	}
 	if service.RequiresConnection && t.CredentialID == nil {
-		c.add(at.below("credential_id"), "missing", nil, "Is required: %s calls %s with a credential of platform %q", a.ID, service.Name, a.PlatformID)
+		c.add(at.below("credential_id"), "missing", nil, "Is required: %s calls %s with a credential of platform %q",
+			a.ID, service.Name, a.PlatformID)
 	}
 	if t.ForEach != nil && a.Bulk {
-		c.add(at.below("for_each"), "value_error", nil, "%s takes many records in one call, and cannot run for the elements of one: use an action that takes a single record", a.ID)
+		c.add(at.below("for_each"), "value_error", nil,
+			"%s takes many records in one call, and cannot run for the elements of one: use an action that takes a single record", a.ID)
 	}
 	if t.ForEach != nil && a.Utility != "" && a.Utility != "transform" && a.Utility != "fail" {
-		c.add(at.below("for_each"), "value_error", nil, "%s does one thing for a record, and cannot run for the elements of one", a.ID)
+		c.add(at.below("for_each"), "value_error", nil,
+			"%s does one thing for a record, and cannot run for the elements of one", a.ID)
 	}
 	c.params(at.below("params"), t, a)
 	if a.Utility == WaitForEvent {
@@ -167,7 +172,8 @@ func (c *checker) params(at place, t DocumentTask, a *catalog.Action) {
 func (c *checker) id(at place, id string, seen map[string]bool, what string) {
 	switch {
 	case !slug.MatchString(id):
-		c.add(at, "string_pattern_mismatch", id, "Must be 1 to 64 lowercase letters, digits, _ or -, and start with a letter or digit")
+		c.add(at, "string_pattern_mismatch", id,
+			"Must be 1 to 64 lowercase letters, digits, _ or -, and start with a letter or digit")
 	case seen[id]:
 		c.add(at, "value_error", id, "Must be unique: another %s has the same id", what)
 	}

@@ -16,9 +16,9 @@ import (
 
 // Compile checks a document against the catalog and returns its plan, without ids and version.
 //
-// What breaks a rule comes back as fields, all of it at once, each with its place below ["body"]; then there is no plan.
-// Expressions are looked at once no rule is broken: each bad one is a sentence that names expression, step, task and
-// field, and then there is no plan either. Credentials are not looked up here: Service does that.
+// What breaks a rule comes back as fields, all of it at once, each with its place below ["body"]; then there is no
+// plan. Expressions are looked at once no rule is broken: each bad one is a sentence that names expression, step, task
+// and field, and then there is no plan either. Credentials are not looked up here: Service does that.
 func Compile(doc Document, cat *catalog.Catalog) (*Plan, []string, []fault.Field) {
 	plan, bad, fields := compile(doc, cat, nil)
 	if len(fields) > 0 {
@@ -27,7 +27,8 @@ func Compile(doc Document, cat *catalog.Catalog) (*Plan, []string, []fault.Field
 	return plan, sentences(bad), nil
 }
 
-// compile is Compile where the keys of the document's variable set are known. It finds bad expressions beside broken rules, too.
+// compile is Compile where the keys of the document's variable set are known. It finds bad expressions beside broken
+// rules, too.
 func compile(doc Document, cat *catalog.Catalog, vars []string) (*Plan, []BadExpression, []fault.Field) {
 	fields := check(doc, cat)
 	c := newCompiler(doc, cat)
@@ -80,7 +81,8 @@ func newCompiler(doc Document, cat *catalog.Catalog) *compiler {
 }
 
 func (c *compiler) compile(doc Document) *Plan {
-	plan := &Plan{Lane: doc.Lane, VariableSetID: doc.variableSet(), VariableVersion: doc.VariableVersion, FailureThreshold: doc.FailureThreshold}
+	plan := &Plan{Lane: doc.Lane, VariableSetID: doc.variableSet(), VariableVersion: doc.VariableVersion,
+		FailureThreshold: doc.FailureThreshold}
 	c.plan = plan
 	c.hasVars, c.used = doc.VariableSetID != "", map[string]bool{}
 	c.earlier = map[string][]string{}
@@ -134,8 +136,9 @@ func (c *compiler) task(at place, stepID string, t DocumentTask) Task {
 
 // expressions compiles those of a task. In a stored version a bad one means that the task can no longer run.
 func (c *compiler) expressions(task *Task, by author, t DocumentTask) {
-	scope := expr.Scope{Input: true, Metadata: true, Batch: true, Vars: c.hasVars, VarKeys: c.vars, InputShape: c.records,
-		Steps: c.earlier, AllSteps: c.all,
+	scope := expr.Scope{Input: true, Metadata: true, Batch: true, Vars: c.hasVars, VarKeys: c.vars,
+		InputShape: c.records,
+		Steps:      c.earlier, AllSteps: c.all,
 		Continues: func(step, task string) bool { return c.continuing[[2]string{step, task}] }}
 	known := len(c.bad)
 	var errs []expr.Error
@@ -210,8 +213,8 @@ func (t DocumentTask) params() json.RawMessage {
 	return t.Params
 }
 
-// variableSet returns the authored set's id; not valid where there is none, or where the text is no id in the one form in
-// which ids are shown.
+// variableSet returns the authored set's id; not valid where there is none, or where the text is no id in the one form
+// in which ids are shown.
 func (d Document) variableSet() uuid.NullUUID {
 	id, err := uuid.Parse(d.VariableSetID)
 	return uuid.NullUUID{UUID: id, Valid: err == nil && id.String() == d.VariableSetID}

@@ -72,7 +72,8 @@ func TestCompile(t *testing.T) {
 	assert.True(t, change.CredentialID.Valid)
 	assert.NotNil(t, change.When)
 	assert.Equal(t, 7*time.Second, change.Timeout)
-	assert.Equal(t, definition.Retry{MaxAttempts: 5, Initial: 500 * time.Millisecond, Factor: 3, Max: 9 * time.Second}, change.Retry)
+	assert.Equal(t, definition.Retry{MaxAttempts: 5, Initial: 500 * time.Millisecond, Factor: 3, Max: 9 * time.Second},
+		change.Retry)
 	assert.True(t, change.ContinueOnError && change.AtLeastOnce)
 	assert.Equal(t, []expr.TaskRef{{Step: "ask", Task: "http", Of: expr.OfOutput}}, change.Params.Refs().Tasks)
 	assert.Nil(t, change.Row)
@@ -114,10 +115,15 @@ func TestCompile_Host(t *testing.T) {
 	t.Parallel()
 	cat := load(t)
 	for url, want := range map[string]string{
-		"https://Example.com:8443/a": "example.com:8443", "https://example.com/{{ input.id }}": "example.com", "https://example.com?id={{ input.id }}": "example.com",
-		"{{ input.url }}": "", "https://{{ input.host }}/": "", "https://example.com{{ input.rest }}": "", "https://example.com:80{{ input.rest }}": "", "https://user{{ input.rest }}@example.com/": "",
+		"https://Example.com:8443/a": "example.com:8443", "https://example.com/{{ input.id }}": "example.com",
+		"https://example.com?id={{ input.id }}": "example.com",
+		"{{ input.url }}":                       "", "https://{{ input.host }}/": "",
+		"https://example.com{{ input.rest }}":    "",
+		"https://example.com:80{{ input.rest }}": "", "https://user{{ input.rest }}@example.com/": "",
 	} {
-		plan, bad, fields := definition.Compile(document(t, `{"steps": [{"id": "s", "tasks": [{"id": "t", "action_id": "core__http__request", "params": {"url": "`+url+`"}}]}]}`), cat)
+		plan, bad, fields := definition.Compile(document(t,
+			`{"steps": [{"id": "s", "tasks": [{"id": "t", "action_id": "core__http__request", "params": {"url": "`+url+
+				`"}}]}]}`), cat)
 		require.Empty(t, bad)
 		require.Empty(t, fields)
 		assert.Equal(t, want, plan.Steps[0].Tasks[0].Host, url)
@@ -142,10 +148,13 @@ func TestCompile_Fields(t *testing.T) {
 		"NoCredential": {one(`{"id": "t", "action_id": "dialer__api__dial", "params": {"number": "1", "campaign": "c"}}`), []string{"body.steps.0.tasks.0.credential_id missing"}},
 		"Params": {
 			one(`{"id": "t", "action_id": "core__http__request", "params": {"method": "SEND", "headers": {"X": 1}, "more": 1}}`),
-			[]string{"body.steps.0.tasks.0.params.headers.X type_error", "body.steps.0.tasks.0.params.method enum", "body.steps.0.tasks.0.params.more extra_forbidden", "body.steps.0.tasks.0.params.url missing"},
+			[]string{"body.steps.0.tasks.0.params.headers.X type_error", "body.steps.0.tasks.0.params.method enum",
+				"body.steps.0.tasks.0.params.more extra_forbidden", "body.steps.0.tasks.0.params.url missing"},
 		},
-		"NoParams":       {one(`{"id": "t", "action_id": "core__flow__fail"}`), []string{"body.steps.0.tasks.0.params.message missing"}},
-		"ParamsNoObject": {one(`{"id": "t", "action_id": "core__flow__fail", "params": "{{ input }}"}`), []string{"body.steps.0.tasks.0.params object_type"}},
+		"NoParams": {one(`{"id": "t", "action_id": "core__flow__fail"}`),
+			[]string{"body.steps.0.tasks.0.params.message missing"}},
+		"ParamsNoObject": {one(`{"id": "t", "action_id": "core__flow__fail", "params": "{{ input }}"}`),
+			[]string{"body.steps.0.tasks.0.params object_type"}},
 		"BulkWithoutRecords": {
 			one(`{"id": "t", "action_id": "dialer__api__upload", "credential_id": "0192f0c1-7c3e-7a52-9d3b-5d5b0c6f1a11", "params": {"list": "demo"}}`),
 			[]string{"body.steps.0.tasks.0.params.row missing"},
@@ -153,9 +162,12 @@ func TestCompile_Fields(t *testing.T) {
 		"Policy": {
 			one(`{"id": "t", "action_id": "core__flow__fail", "params": {"message": "m"}, "timeout_seconds": 0, "retry": {"max_attempts": 21, "initial_seconds": -1, "factor": 0.5, "max_seconds": 86401}, "on_error": "stop", "delivery": "twice"}`),
 			[]string{
-				"body.steps.0.tasks.0.on_error enum", "body.steps.0.tasks.0.delivery enum", "body.steps.0.tasks.0.timeout_seconds greater_than_equal",
-				"body.steps.0.tasks.0.retry.max_attempts less_than_equal", "body.steps.0.tasks.0.retry.initial_seconds greater_than_equal",
-				"body.steps.0.tasks.0.retry.factor greater_than_equal", "body.steps.0.tasks.0.retry.max_seconds less_than_equal",
+				"body.steps.0.tasks.0.on_error enum", "body.steps.0.tasks.0.delivery enum",
+				"body.steps.0.tasks.0.timeout_seconds greater_than_equal",
+				"body.steps.0.tasks.0.retry.max_attempts less_than_equal",
+				"body.steps.0.tasks.0.retry.initial_seconds greater_than_equal",
+				"body.steps.0.tasks.0.retry.factor greater_than_equal",
+				"body.steps.0.tasks.0.retry.max_seconds less_than_equal",
 			},
 		},
 	}
@@ -173,7 +185,8 @@ func TestCompile_Fields(t *testing.T) {
 
 func TestCompile_Bounds(t *testing.T) {
 	t.Parallel()
-	step := definition.DocumentStep{Tasks: []definition.DocumentTask{{ActionID: "core__flow__transform", Params: json.RawMessage(`{"value": 1}`)}}}
+	step := definition.DocumentStep{Tasks: []definition.DocumentTask{{ActionID: "core__flow__transform",
+		Params: json.RawMessage(`{"value": 1}`)}}}
 	var doc definition.Document
 	for i := range 51 {
 		step.ID = "s" + strings.Repeat("x", i)
@@ -215,7 +228,8 @@ func TestCompile_BadExpressions(t *testing.T) {
 
 func TestDocument_Encode(t *testing.T) {
 	t.Parallel()
-	text := `{"steps":[{"id":"s","tasks":[{"id":"t","action_id":"a","params":{"z":1.10,"a":"<&>","n":` + strings.Repeat("9", 400) + `}}]}]}`
+	text := `{"steps":[{"id":"s","tasks":[{"id":"t","action_id":"a","params":{"z":1.10,"a":"<&>","n":` +
+		strings.Repeat("9", 400) + `}}]}]}`
 	got, err := document(t, text).Encode()
 	require.NoError(t, err)
 	assert.Equal(t, text, string(got))

@@ -27,7 +27,8 @@ func (d Document) credentialIDs() []uuid.UUID {
 }
 
 // credentials returns those of the organization's credentials that the document names.
-func (s *Service) credentials(ctx context.Context, orgID uuid.UUID, doc Document) (map[uuid.UUID]db.DefinitionCredentialsRow, error) {
+func (s *Service) credentials(ctx context.Context, orgID uuid.UUID,
+	doc Document) (map[uuid.UUID]db.DefinitionCredentialsRow, error) {
 	known := map[uuid.UUID]db.DefinitionCredentialsRow{}
 	ids := doc.credentialIDs()
 	if len(ids) == 0 {
@@ -67,7 +68,8 @@ func (s *Service) activate(ctx context.Context, tx pgx.Tx, orgID, id uuid.UUID) 
 	}
 	err = s.holdCredentials(ctx, tx, orgID, stored.Document)
 	if fault.Is(err, fault.NotFound) {
-		return fault.New(fault.Conflict, "Definition names a credential that was deleted: replace it with one that has another credential")
+		return fault.New(fault.Conflict,
+			"Definition names a credential that was deleted: replace it with one that has another credential")
 	}
 	return err
 }

@@ -6,13 +6,13 @@ import (
 	"fmt"
 )
 
-// Document is what an author writes: the steps of a flow, kept as they came. Fields that were left out stay out, so that
-// what is read can be sent back; defaults are the Plan's business.
+// Document is what an author writes: the steps of a flow, kept as they came. Fields that were left out stay out, so
+// that what is read can be sent back; defaults are the Plan's business.
 type Document struct {
 	// Lane is the lane of the flow's calls: interactive, compliance, bulk or backfill; empty takes each action's own.
 	Lane string `json:"lane,omitempty"`
-	// VariableSetID is the text that was sent; empty for no variables. VariableVersion is a version of the set; empty for the
-	// defaults of its keys.
+	// VariableSetID is the text that was sent; empty for no variables. VariableVersion is a version of the set; empty
+	// for the defaults of its keys.
 	VariableSetID   string `json:"variable_set_id,omitempty"`
 	VariableVersion string `json:"variable_version,omitempty"`
 	// InputSchema is the JSON Schema that every record must fit, digit for digit; nil for none.

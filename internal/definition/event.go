@@ -24,7 +24,8 @@ func (c *checker) event(at place, t DocumentTask) {
 	}
 	known := func(k event.Kind) bool { return p.Kind != nil && k.Name == *p.Kind }
 	if p.Kind != nil && !slices.ContainsFunc(event.Kinds, known) {
-		c.add(at.below("event_kind"), "value_error", *p.Kind, "There is no such kind of event, and it cannot be an expression; GET /v1/flows/event-kinds lists them")
+		c.add(at.below("event_kind"), "value_error", *p.Kind,
+			"There is no such kind of event, and it cannot be an expression; GET /v1/flows/event-kinds lists them")
 	}
 	if p.Match != nil && *p.Match == "" {
 		c.add(at.below("match"), "value_error", "", "Must be a condition; leave it out to take any event of the kind")

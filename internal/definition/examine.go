@@ -81,13 +81,16 @@ func (s *Service) examine(ctx context.Context, orgID uuid.UUID, d Draft, statuse
 	case len(r.unknown) > 0:
 		return Findings{}, fault.Missing("Credential").At(r.unknown...)
 	case set == nil && d.Document.VariableSetID != "":
-		return Findings{}, fault.Missing("VariableSet").At(fault.Field{Loc: place{"body", "variable_set_id"}, Type: "not_found",
-			Msg: "Names no variable set of this organization; GET /v1/flows/variables lists them", Input: d.Document.VariableSetID})
+		return Findings{}, fault.Missing("VariableSet").At(fault.Field{Loc: place{"body", "variable_set_id"},
+			Type:  "not_found",
+			Msg:   "Names no variable set of this organization; GET /v1/flows/variables lists them",
+			Input: d.Document.VariableSetID})
 	}
 	return Findings{BadExpressions: bad, Warnings: r.warnings}, nil
 }
 
-// variables returns the variable set that the document names, nil where there is none, and what is wrong with its version.
+// variables returns the variable set that the document names, nil where there is none, and what is wrong with its
+// version.
 func (s *Service) variables(ctx context.Context, orgID uuid.UUID, doc Document) (*variable.Set, []fault.Field, error) {
 	var c checker
 	at := place{"body", "variable_version"}
@@ -172,14 +175,16 @@ func (r *review) credential(at place, s DocumentStep, t DocumentTask, a *catalog
 		return
 	}
 	// A service without an account of its own, such as plain HTTP, may call with anybody's credential.
-	if service, ok := r.catalog.Service(a.ServiceID); ok && service.RequiresConnection && row.PlatformID != a.PlatformID {
+	if service, ok := r.catalog.Service(a.ServiceID); ok && service.RequiresConnection &&
+		row.PlatformID != a.PlatformID {
 		if slot, ok := r.bound[t.ID]; ok {
 			if at = (place{"body", "bindings"}).below(slot); r.told[slot] {
 				return
 			}
 			r.told[slot] = true
 		}
-		r.checker.add(at, "value_error", *t.CredentialID, "This is a credential of platform %q, but %s needs one of platform %q", row.PlatformID, a.ID, a.PlatformID)
+		r.checker.add(at, "value_error", *t.CredentialID,
+			"This is a credential of platform %q, but %s needs one of platform %q", row.PlatformID, a.ID, a.PlatformID)
 	}
 	if row.Status != "active" {
 		r.warn(s, t, "the credential is %s, so that its calls will fail; rotate it or choose another", row.Status)

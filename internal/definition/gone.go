@@ -41,8 +41,8 @@ func actionTraits(doc Document, cat *catalog.Catalog) map[string]traits {
 	return out
 }
 
-// restore compiles a stored version, whatever has become of the catalog meanwhile: a task that can no longer run says so in
-// Gone, and what happened stays readable. was are the traits of the actions when the version was stored.
+// restore compiles a stored version, whatever has become of the catalog meanwhile: a task that can no longer run says
+// so in Gone, and what happened stays readable. was are the traits of the actions when the version was stored.
 func restore(doc Document, was map[string]traits, cat *catalog.Catalog) *Plan {
 	if was == nil {
 		was = map[string]traits{}
@@ -80,7 +80,8 @@ func (c *compiler) action(t DocumentTask) (a *catalog.Action, gone string) {
 	ch := checker{catalog: c.catalog}
 	if ch.action(nil, t, a); len(ch.fields) > 0 {
 		f := ch.fields[0]
-		return lost(t.ActionID, traitsOf(a)), fmt.Sprintf("Action %s no longer takes this task, field %s: %s", t.ActionID, strings.Join(f.Loc, "."), f.Msg)
+		return lost(t.ActionID, traitsOf(a)), fmt.Sprintf("Action %s no longer takes this task, field %s: %s",
+			t.ActionID, strings.Join(f.Loc, "."), f.Msg)
 	}
 	return a, ""
 }
@@ -99,7 +100,8 @@ func (p *Plan) Runnable() error {
 	for _, s := range p.Steps {
 		for _, t := range s.Tasks {
 			if t.Gone != "" {
-				return fmt.Errorf("version %d of definition %s no longer fits the catalog: step %q, task %q: %s", p.Version, p.DefinitionID, s.ID, t.ID, t.Gone)
+				return fmt.Errorf("version %d of definition %s no longer fits the catalog: step %q, task %q: %s",
+					p.Version, p.DefinitionID, s.ID, t.ID, t.Gone)
 			}
 		}
 	}

@@ -126,8 +126,10 @@ func TestPlans_ActionGone(t *testing.T) {
 	for name, text := range map[string]string{
 		"all of it": `{id: extra, name: E, description: d, status: active, docs_url: "https://extra.example", services: [
 			{id: extra__api, name: A, description: d, kind: api, protocol: REST, auth_method: none, base_url: "", docs_url: "https://extra.example", status: active}]}`,
-		"other kinds": extraHead + replaced(t, extraPush, "bulk: true", "bulk: false", ", records: {at: rows, param: row}", "", "max_records_per_request: 100", "max_records_per_request: 1") +
-			replaced(t, extraNote, "extra__api__note", "extra__api__other") + replaced(t, extraCopy, "extra__flow__copy", "extra__flow__other"),
+		"other kinds": extraHead + replaced(t, extraPush, "bulk: true", "bulk: false",
+			", records: {at: rows, param: row}", "", "max_records_per_request: 100", "max_records_per_request: 1") +
+			replaced(t, extraNote, "extra__api__note", "extra__api__other") + replaced(t, extraCopy,
+			"extra__flow__copy", "extra__flow__other"),
 	} {
 		tasks := changed(text)
 		for i, want := range []struct {
@@ -142,7 +144,8 @@ func TestPlans_ActionGone(t *testing.T) {
 	}
 
 	// What the catalog still takes goes on.
-	tasks := changed(extraHead + extraNote + replaced(t, extraPush, "tag: {type: string}", "tag: {type: string, maxLength: 3}") +
+	tasks := changed(extraHead + extraNote + replaced(t, extraPush, "tag: {type: string}",
+		"tag: {type: string, maxLength: 3}") +
 		replaced(t, extraCopy, "required: [value]", "required: [value, unit]"))
 	assert.Empty(t, tasks[0].Gone)
 	assert.NotNil(t, tasks[0].Params)

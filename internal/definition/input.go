@@ -19,8 +19,8 @@ func (c *checker) input(at place, text json.RawMessage) {
 	}
 }
 
-// input compiles the schema of records for the first step. In a stored version one that no longer compiles means that no
-// record can enter: the tasks of the step are gone.
+// input compiles the schema of records for the first step. In a stored version one that no longer compiles means that
+// no record can enter: the tasks of the step are gone.
 func (c *compiler) input(plan *Plan, text json.RawMessage) {
 	if len(text) == 0 {
 		return
@@ -33,6 +33,7 @@ func (c *compiler) input(plan *Plan, text json.RawMessage) {
 	}
 	for i := range first.Tasks {
 		t := &first.Tasks[i]
-		t.Gone, t.Action = "The input schema cannot be read any more: "+problems[0].Message, lost(t.Action.ID, traitsOf(t.Action))
+		t.Gone, t.Action = "The input schema cannot be read any more: "+problems[0].Message,
+			lost(t.Action.ID, traitsOf(t.Action))
 	}
 }

@@ -24,7 +24,8 @@ type Filter struct {
 // Count says how many definitions match the filter in all.
 func (s *Service) Count(ctx context.Context, orgID uuid.UUID, f Filter) (int64, error) {
 	total, err := s.queries.CountDefinitions(ctx, pg.Planned{Pool: s.pool}, db.CountDefinitionsParams{
-		OrgID: orgID, Least: f.Created.Least, Most: f.Created.Most, Status: f.Status, CreatedAfter: f.Created.CreatedAfter,
+		OrgID: orgID, Least: f.Created.Least, Most: f.Created.Most, Status: f.Status,
+		CreatedAfter:  f.Created.CreatedAfter,
 		CreatedBefore: f.Created.CreatedBefore, Name: listing.Beginning(f.Name),
 	})
 	if err != nil {
@@ -36,8 +37,9 @@ func (s *Service) Count(ctx context.Context, orgID uuid.UUID, f Filter) (int64, 
 // List returns a page of the definitions.
 func (s *Service) List(ctx context.Context, orgID uuid.UUID, f Filter, at listing.Page) ([]Definition, error) {
 	in := db.DefinitionsParams{
-		OrgID: orgID, Least: at.Least, Most: at.Most, Status: f.Status, CreatedAfter: at.CreatedAfter, CreatedBefore: at.CreatedBefore,
-		Name: listing.Beginning(f.Name), RowLimit: at.MaxRows, RowOffset: at.Skip,
+		OrgID: orgID, Least: at.Least, Most: at.Most, Status: f.Status, CreatedAfter: at.CreatedAfter,
+		CreatedBefore: at.CreatedBefore,
+		Name:          listing.Beginning(f.Name), RowLimit: at.MaxRows, RowOffset: at.Skip,
 	}
 	rows, err := s.rows(ctx, in, at.Newest)
 	if err != nil {
@@ -78,7 +80,8 @@ func (s *Service) Version(ctx context.Context, orgID, id uuid.UUID, version int3
 	if _, err := s.queries.DefinitionRow(ctx, s.pool, db.DefinitionRowParams{OrgID: orgID, ID: id}); err != nil {
 		return Version{}, missing(err, "read definition")
 	}
-	row, err := s.queries.DefinitionVersion(ctx, s.pool, db.DefinitionVersionParams{OrgID: orgID, DefinitionID: id, Version: version})
+	row, err := s.queries.DefinitionVersion(ctx, s.pool, db.DefinitionVersionParams{OrgID: orgID, DefinitionID: id,
+		Version: version})
 	if pg.IsNoRows(err) {
 		return Version{}, fault.Missing("Version")
 	}
@@ -102,7 +105,8 @@ func (s *Service) CountVersions(ctx context.Context, orgID, id uuid.UUID) (int64
 	if _, err := s.queries.DefinitionRow(ctx, s.pool, db.DefinitionRowParams{OrgID: orgID, ID: id}); err != nil {
 		return 0, missing(err, "read definition")
 	}
-	total, err := s.queries.CountDefinitionVersions(ctx, s.pool, db.CountDefinitionVersionsParams{OrgID: orgID, DefinitionID: id})
+	total, err := s.queries.CountDefinitionVersions(ctx, s.pool, db.CountDefinitionVersionsParams{OrgID: orgID,
+		DefinitionID: id})
 	if err != nil {
 		return 0, fmt.Errorf("count definition versions: %w", err)
 	}

@@ -19,8 +19,8 @@ type Plan struct {
 	Version             int32
 	// Lane is empty where each action's own lane counts.
 	Lane string
-	// VariableSetID is not valid where the flow has no variables; else VariableVersion is the version of the set, empty for
-	// its defaults, and VarKeys are the keys that expressions name.
+	// VariableSetID is not valid where the flow has no variables; else VariableVersion is the version of the set, empty
+	// for its defaults, and VarKeys are the keys that expressions name.
 	VariableSetID   uuid.NullUUID
 	VariableVersion string
 	VarKeys         []string
@@ -42,11 +42,11 @@ type Step struct {
 // Task is one task of a plan.
 type Task struct {
 	ID string
-	// Action is never nil. Where the task can no longer run, it has no more than its id, Bulk, and a Call that says nothing
-	// where the task made calls.
+	// Action is never nil. Where the task can no longer run, it has no more than its id, Bulk, and a Call that says
+	// nothing where the task made calls.
 	Action *catalog.Action
-	// Gone says, in a sentence, why the task can no longer run with the catalog of this process; empty where it can. Nothing
-	// may be evaluated or sent for it. Its records wait: another process may have the catalog for them.
+	// Gone says, in a sentence, why the task can no longer run with the catalog of this process; empty where it can.
+	// Nothing may be evaluated or sent for it. Its records wait: another process may have the catalog for them.
 	Gone string
 	// CredentialID is not valid where the task needs no credential.
 	CredentialID uuid.NullUUID
@@ -55,16 +55,18 @@ type Task struct {
 	// Row and Settings split the Params of a bulk task: what is evaluated for every record, and what all records of one
 	// call share. Nil for other tasks.
 	Row, Settings *expr.Template
-	// Check is what rendered Params of a call are held against before it is made; nil for nothing. In-process actions read
-	// their parameters themselves.
+	// Check is what rendered Params of a call are held against before it is made; nil for nothing. In-process actions
+	// read their parameters themselves.
 	Check *catalog.RenderCheck
 	// Host is the host that params.url names literally, with its port; empty where there is none.
 	Host string
 	// When decides whether the task runs for a record, or for an element where it names one; nil means always.
 	When *expr.Condition
-	// Match decides which event ends the wait of a task that waits for one; nil means any of its kind. Params does not have it.
+	// Match decides which event ends the wait of a task that waits for one; nil means any of its kind. Params does not
+	// have it.
 	Match *expr.Match
-	// ForEach gives the elements for which the task runs one after another; nil where it runs once. Bulk tasks have none.
+	// ForEach gives the elements for which the task runs one after another; nil where it runs once. Bulk tasks have
+	// none.
 	ForEach *expr.List
 	// Timeout bounds one call.
 	Timeout time.Duration
@@ -111,9 +113,9 @@ type Retry struct {
 	Factor       float64
 }
 
-// Delay returns how long to wait after `attempt` attempts (1 after the first one failed). It grows from Initial by Factor
-// up to Max; random, in [0, 1), places the result in the upper half of that, so that records that failed together do not
-// come back together.
+// Delay returns how long to wait after `attempt` attempts (1 after the first one failed). It grows from Initial by
+// Factor up to Max; random, in [0, 1), places the result in the upper half of that, so that records that failed
+// together do not come back together.
 func (r Retry) Delay(attempt int, random float64) time.Duration {
 	if r.Initial <= 0 {
 		return 0

@@ -19,8 +19,9 @@ const (
 	planOverhead     = 4 << 10
 )
 
-// Plans hands out compiled plans and keeps those that were used last. Versions never change, so that a plan is out of date
-// only where its organization has imported a platform again that it uses. It may be used by any number of goroutines.
+// Plans hands out compiled plans and keeps those that were used last. Versions never change, so that a plan is out of
+// date only where its organization has imported a platform again that it uses. It may be used by any number of
+// goroutines.
 type Plans struct {
 	catalog *catalog.Catalog
 	queries *db.Queries
@@ -52,11 +53,12 @@ func NewPlans(cat *catalog.Catalog, maxBytes int) *Plans {
 	if maxBytes <= 0 {
 		maxBytes = defaultPlanBytes
 	}
-	return &Plans{catalog: cat, queries: db.New(), most: maxBytes, order: list.New(), byKey: map[planKey]*list.Element{}}
+	return &Plans{catalog: cat, queries: db.New(), most: maxBytes, order: list.New(),
+		byKey: map[planKey]*list.Element{}}
 }
 
-// Plan returns the plan of one version, which must not be changed. Where the version no longer fits the catalog, its tasks
-// say so. Fault: NotFound.
+// Plan returns the plan of one version, which must not be changed. Where the version no longer fits the catalog, its
+// tasks say so. Fault: NotFound.
 func (p *Plans) Plan(ctx context.Context, q db.DBTX, orgID, definitionID uuid.UUID, version int32) (*Plan, error) {
 	key := planKey{orgID, definitionID, version}
 	if c := p.cached(key); c != nil {
@@ -65,7 +67,8 @@ func (p *Plans) Plan(ctx context.Context, q db.DBTX, orgID, definitionID uuid.UU
 			return c.plan, err //nolint:wrapcheck // says everything
 		}
 	}
-	row, err := p.queries.DefinitionVersion(ctx, q, db.DefinitionVersionParams{OrgID: orgID, DefinitionID: definitionID, Version: version})
+	row, err := p.queries.DefinitionVersion(ctx, q, db.DefinitionVersionParams{OrgID: orgID, DefinitionID: definitionID,
+		Version: version})
 	if err != nil {
 		return nil, missing(err, "read definition version")
 	}

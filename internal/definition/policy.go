@@ -53,7 +53,8 @@ func (r *DocumentRetry) Filled() DocumentRetry {
 
 func (r *DocumentRetry) policy() Retry {
 	f := r.Filled()
-	return Retry{MaxAttempts: *f.MaxAttempts, Initial: seconds(*f.InitialSeconds), Max: seconds(*f.MaxSeconds), Factor: *f.Factor}
+	return Retry{MaxAttempts: *f.MaxAttempts, Initial: seconds(*f.InitialSeconds), Max: seconds(*f.MaxSeconds),
+		Factor: *f.Factor}
 }
 
 func or[T any](value *T, otherwise T) T {

@@ -62,15 +62,17 @@ func (s *Service) Replace(ctx context.Context, orgID, id uuid.UUID, by string, d
 	return out, err
 }
 
-// Delete takes a definition away; what its batches did stays readable. Faults: NotFound; Conflict while a batch of it is
-// not over, or a schedule, a webhook or an event subscription starts it.
+// Delete takes a definition away; what its batches did stays readable. Faults: NotFound; Conflict while a batch of it
+// is not over, or a schedule, a webhook or an event subscription starts it.
 func (s *Service) Delete(ctx context.Context, orgID, id uuid.UUID) error {
 	return pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error {
 		// A start holds the row until it has committed, so that every batch is seen here or finds no definition.
-		if _, err := s.queries.DefinitionForUpdate(ctx, tx, db.DefinitionForUpdateParams{OrgID: orgID, ID: id}); err != nil {
+		if _, err := s.queries.DefinitionForUpdate(ctx, tx, db.DefinitionForUpdateParams{OrgID: orgID,
+			ID: id}); err != nil {
 			return missing(err, "lock definition")
 		}
-		live, err := s.queries.DefinitionHasLiveBatch(ctx, tx, db.DefinitionHasLiveBatchParams{OrgID: orgID, DefinitionID: id})
+		live, err := s.queries.DefinitionHasLiveBatch(ctx, tx, db.DefinitionHasLiveBatchParams{OrgID: orgID,
+			DefinitionID: id})
 		if err != nil {
 			return fmt.Errorf("look for batches of a definition: %w", err)
 		}
@@ -82,23 +84,28 @@ func (s *Service) Delete(ctx context.Context, orgID, id uuid.UUID) error {
 			return fmt.Errorf("look for schedules of a definition: %w", err)
 		}
 		if named {
-			return fault.New(fault.Conflict, "Definition is started by a schedule: delete that first, or have it start another definition")
+			return fault.New(fault.Conflict,
+				"Definition is started by a schedule: delete that first, or have it start another definition")
 		}
 		hooks, err := s.queries.WebhookNames(ctx, tx, db.WebhookNamesParams{OrgID: orgID, DefinitionID: id})
 		if err != nil {
 			return fmt.Errorf("look for webhooks of a definition: %w", err)
 		}
 		if hooks.Named {
-			return fault.New(fault.Conflict, "Definition is started by a webhook: delete that first, or have it start another definition")
+			return fault.New(fault.Conflict,
+				"Definition is started by a webhook: delete that first, or have it start another definition")
 		}
 		if hooks.Waits {
-			return fault.New(fault.Conflict, "Definition is yet to be started by messages that a deleted webhook has accepted: try again once they have started it")
+			return fault.New(fault.Conflict,
+				"Definition is yet to be started by messages that a deleted webhook has accepted: try again once they have started it")
 		}
-		if named, err = s.queries.EventSubscriptionNames(ctx, tx, db.EventSubscriptionNamesParams{OrgID: orgID, DefinitionID: id}); err != nil {
+		if named, err = s.queries.EventSubscriptionNames(ctx, tx, db.EventSubscriptionNamesParams{OrgID: orgID,
+			DefinitionID: id}); err != nil {
 			return fmt.Errorf("look for event subscriptions of a definition: %w", err)
 		}
 		if named {
-			return fault.New(fault.Conflict, "Definition is started by an event subscription: delete that first, or have it start another definition")
+			return fault.New(fault.Conflict,
+				"Definition is started by an event subscription: delete that first, or have it start another definition")
 		}
 		if err := s.queries.DeleteDefinition(ctx, tx, db.DeleteDefinitionParams{OrgID: orgID, ID: id}); err != nil {
 			return fmt.Errorf("delete definition: %w", err)

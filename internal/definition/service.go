@@ -46,14 +46,15 @@ type Draft struct {
 	// Status is draft (the default) or active.
 	Status   string
 	Document Document
-	// Bound names, by task, the binding in which a task's credential stands; nil where credentials stand in the tasks. What is
-	// wrong with a credential is told at its place.
+	// Bound names, by task, the binding in which a task's credential stands; nil where credentials stand in the tasks.
+	// What is wrong with a credential is told at its place.
 	Bound map[string]string
 }
 
 // Create stores a definition as version 1. Faults: Unprocessable for broken rules and, once none is broken, for bad
 // expressions; NotFound for a credential.
-func (s *Service) Create(ctx context.Context, orgID uuid.UUID, by string, d Draft, also ...pg.Also[Definition]) (Definition, error) {
+func (s *Service) Create(ctx context.Context, orgID uuid.UUID, by string, d Draft,
+	also ...pg.Also[Definition]) (Definition, error) {
 	if d.Status == "" {
 		d.Status = StatusDraft
 	}
@@ -70,8 +71,10 @@ func (s *Service) Create(ctx context.Context, orgID uuid.UUID, by string, d Draf
 	if out.Document, err = Decode(text); err != nil {
 		return Definition{}, err
 	}
-	row := db.CreateDefinitionParams{ID: id, OrgID: orgID, Name: d.Name, Description: d.Description, Status: d.Status, CreatedBy: by}
-	first := db.CreateDefinitionVersionParams{DefinitionID: id, OrgID: orgID, Doc: text, Actions: actions, CreatedBy: by}
+	row := db.CreateDefinitionParams{ID: id, OrgID: orgID, Name: d.Name, Description: d.Description, Status: d.Status,
+		CreatedBy: by}
+	first := db.CreateDefinitionVersionParams{DefinitionID: id, OrgID: orgID, Doc: text, Actions: actions,
+		CreatedBy: by}
 	err = s.insert(ctx, d.Document, row, first, func(ctx context.Context, tx pgx.Tx, made db.FlowDefinition) error {
 		out.FlowDefinition = made
 		return pg.Do(ctx, tx, out, also)
@@ -82,8 +85,10 @@ func (s *Service) Create(ctx context.Context, orgID uuid.UUID, by string, d Draf
 	return out, nil
 }
 
-// accept returns what is stored of a draft that breaks no rule: the document, and the traits of its actions. Faults: as Create.
-func (s *Service) accept(ctx context.Context, orgID uuid.UUID, d Draft, statuses ...string) (text, actions []byte, err error) {
+// accept returns what is stored of a draft that breaks no rule: the document, and the traits of its actions. Faults: as
+// Create.
+func (s *Service) accept(ctx context.Context, orgID uuid.UUID, d Draft,
+	statuses ...string) (text, actions []byte, err error) {
 	findings, err := s.examine(ctx, orgID, d, statuses...)
 	if err != nil {
 		return nil, nil, err
@@ -104,7 +109,8 @@ func (s *Service) accept(ctx context.Context, orgID uuid.UUID, d Draft, statuses
 	return text, actions, nil
 }
 
-func (s *Service) insert(ctx context.Context, doc Document, row db.CreateDefinitionParams, first db.CreateDefinitionVersionParams, also pg.Also[db.FlowDefinition]) error {
+func (s *Service) insert(ctx context.Context, doc Document, row db.CreateDefinitionParams,
+	first db.CreateDefinitionVersionParams, also pg.Also[db.FlowDefinition]) error {
 	return pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error {
 		err := orgquota.Definitions.ForOneMore(ctx, tx, row.OrgID)
 		if err != nil {
@@ -165,7 +171,8 @@ func (s *Service) Patch(ctx context.Context, orgID, id uuid.UUID, p Patch) (Defi
 		}
 		next := db.UpdateDefinitionParams{
 			OrgID: orgID, ID: id,
-			Name: or(p.Name, old.Name), Description: or(p.Description, old.Description), Status: or(p.Status, old.Status),
+			Name: or(p.Name, old.Name), Description: or(p.Description, old.Description),
+			Status: or(p.Status, old.Status),
 		}
 		if err := move(old.Status, next.Status); err != nil {
 			return err
@@ -188,8 +195,8 @@ func (s *Service) Patch(ctx context.Context, orgID, id uuid.UUID, p Patch) (Defi
 	return out, err
 }
 
-// Active returns the definition for a start, and keeps it as it is until q, a transaction, ends. Faults: NotFound; Invalid
-// "Definition is not active".
+// Active returns the definition for a start, and keeps it as it is until q, a transaction, ends. Faults: NotFound;
+// Invalid "Definition is not active".
 func (*Service) Active(ctx context.Context, q db.DBTX, orgID, id uuid.UUID) (db.FlowDefinition, error) {
 	return Active(ctx, q, orgID, id)
 }
@@ -201,7 +208,8 @@ func Active(ctx context.Context, q db.DBTX, orgID, id uuid.UUID) (db.FlowDefinit
 		return db.FlowDefinition{}, missing(err, "read definition")
 	}
 	if row.Status != StatusActive {
-		return db.FlowDefinition{}, fault.New(fault.Invalid, "Definition is not active").Known(fault.DefinitionNotActive)
+		return db.FlowDefinition{}, fault.New(fault.Invalid, "Definition is not active").Known(
+			fault.DefinitionNotActive)
 	}
 	return row, nil
 }
@@ -228,7 +236,8 @@ func checkHead(p Patch) []fault.Field {
 	}
 	if p.Description != nil {
 		if n := utf8.RuneCountInString(*p.Description); n > maxDescription {
-			c.add(body.below("description"), "string_too_long", nil, "Must have at most %d characters, not %d", maxDescription, n)
+			c.add(body.below("description"), "string_too_long", nil, "Must have at most %d characters, not %d",
+				maxDescription, n)
 		}
 	}
 	if p.Status != nil {

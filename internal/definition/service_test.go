@@ -53,7 +53,8 @@ func (b *bundle) credential(org uuid.UUID, platform, status string) string {
 
 // draft is a definition with one task that builds a value.
 func draft(t *testing.T, name, value string) definition.Draft {
-	return definition.Draft{Name: name, Document: document(t, fmt.Sprintf(`{"steps": [{"id": "s", "tasks": [{"id": "t", "action_id": "core__flow__transform", "params": {"value": %s}}]}]}`, value))}
+	return definition.Draft{Name: name, Document: document(t,
+		fmt.Sprintf(`{"steps": [{"id": "s", "tasks": [{"id": "t", "action_id": "core__flow__transform", "params": {"value": %s}}]}]}`, value))}
 }
 
 func upload(t *testing.T, credential string) definition.Draft {
@@ -99,11 +100,16 @@ func TestService_Create_Refused(t *testing.T) {
 		places []string
 		detail string
 	}{
-		"Head": {definition.Draft{Name: "", Status: "archived", Document: definition.Document{Lane: "x"}}, fault.Unprocessable,
-			[]string{"body.name string_too_short", "body.status enum", "body.lane enum", "body.steps too_short"}, "Validation failed"},
-		"ForeignCredential": {upload(t, b.credential(other, "dialer", "active")), fault.NotFound, []string{"body.steps.0.tasks.0.credential_id not_found"}, "Credential not found"},
-		"UnknownCredential": {upload(t, uuid.NewString()), fault.NotFound, []string{"body.steps.0.tasks.0.credential_id not_found"}, "Credential not found"},
-		"NoUUID":            {upload(t, "mine"), fault.NotFound, []string{"body.steps.0.tasks.0.credential_id not_found"}, "Credential not found"},
+		"Head": {definition.Draft{Name: "", Status: "archived", Document: definition.Document{Lane: "x"}},
+			fault.Unprocessable,
+			[]string{"body.name string_too_short", "body.status enum", "body.lane enum", "body.steps too_short"},
+			"Validation failed"},
+		"ForeignCredential": {upload(t, b.credential(other, "dialer", "active")), fault.NotFound,
+			[]string{"body.steps.0.tasks.0.credential_id not_found"}, "Credential not found"},
+		"UnknownCredential": {upload(t, uuid.NewString()), fault.NotFound,
+			[]string{"body.steps.0.tasks.0.credential_id not_found"}, "Credential not found"},
+		"NoUUID": {upload(t, "mine"), fault.NotFound,
+			[]string{"body.steps.0.tasks.0.credential_id not_found"}, "Credential not found"},
 		"OtherPlatform": {upload(t, b.credential(b.org, "aws", "active")), fault.Unprocessable,
 			[]string{"body.steps.0.tasks.0.credential_id value_error"}, "Validation failed"},
 	}
@@ -138,7 +144,8 @@ func TestService_Validate(t *testing.T) {
 	require.NoError(t, err)
 	assert.Len(t, found.BadExpressions, 1)
 	require.Len(t, found.Warnings, 4)
-	for i, want := range []string{"the credential is expired", "cannot tell whether a call arrived", "the credential is expired", "twice"} {
+	for i, want := range []string{"the credential is expired", "cannot tell whether a call arrived",
+		"the credential is expired", "twice"} {
 		assert.Contains(t, found.Warnings[i], want)
 	}
 }
@@ -154,19 +161,24 @@ func TestService_ValidateOutcome(t *testing.T) {
 		params, more string
 		want         []string
 	}{
-		"Get":             {`{"url": "http://a.example"}`, "", nil},
-		"Put":             {`{"url": "http://a.example", "method": "PUT"}`, "", nil},
-		"Post":            {`{"url": "http://a.example", "method": "POST"}`, "", []string{unresolved}},
-		"Patch":           {`{"url": "http://a.example", "method": "PATCH"}`, "", []string{unresolved}},
-		"Expression":      {`{"url": "http://a.example", "method": "{{ input.method }}"}`, "", []string{unresolved}},
-		"Key":             {`{"url": "http://a.example", "method": "POST", "idempotency_header": "Idempotency-Key"}`, "", nil},
-		"KeyByExpression": {`{"url": "http://a.example", "method": "POST", "idempotency_header": "{{ input.h }}"}`, "", nil},
-		"Twice":           {`{"url": "http://a.example", "method": "POST"}`, `, "delivery": "at_least_once"`, []string{`step "s", task "t": delivery at_least_once may send a record twice`}},
-		"TwiceSafe":       {`{"url": "http://a.example"}`, `, "delivery": "at_least_once"`, nil},
+		"Get":        {`{"url": "http://a.example"}`, "", nil},
+		"Put":        {`{"url": "http://a.example", "method": "PUT"}`, "", nil},
+		"Post":       {`{"url": "http://a.example", "method": "POST"}`, "", []string{unresolved}},
+		"Patch":      {`{"url": "http://a.example", "method": "PATCH"}`, "", []string{unresolved}},
+		"Expression": {`{"url": "http://a.example", "method": "{{ input.method }}"}`, "", []string{unresolved}},
+		"Key": {`{"url": "http://a.example", "method": "POST", "idempotency_header": "Idempotency-Key"}`,
+			"", nil},
+		"KeyByExpression": {`{"url": "http://a.example", "method": "POST", "idempotency_header": "{{ input.h }}"}`, "",
+			nil},
+		"Twice": {`{"url": "http://a.example", "method": "POST"}`, `, "delivery": "at_least_once"`,
+			[]string{`step "s", task "t": delivery at_least_once may send a record twice`}},
+		"TwiceSafe": {`{"url": "http://a.example"}`, `, "delivery": "at_least_once"`, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			doc := document(t, fmt.Sprintf(`{"steps": [{"id": "s", "tasks": [{"id": "t", "action_id": "core__http__request", "params": %s%s}]}]}`, c.params, c.more))
+			doc := document(t, fmt.Sprintf(
+				`{"steps": [{"id": "s", "tasks": [{"id": "t", "action_id": "core__http__request", "params": %s%s}]}]}`,
+				c.params, c.more))
 			found, err := b.Validate(t.Context(), b.org, definition.Draft{Name: "Call", Document: doc})
 			require.NoError(t, err)
 			assert.Equal(t, c.want, found.Warnings)
@@ -218,7 +230,8 @@ func TestService_Patch(t *testing.T) {
 	assert.Equal(t, int32(1), got.Version)
 
 	_, err = set(definition.Patch{Name: text(""), Status: text("gone")})
-	assert.Equal(t, []string{"body.name string_too_short", "body.status enum"}, places(asFault(t, err, fault.Unprocessable).Fields))
+	assert.Equal(t, []string{"body.name string_too_short", "body.status enum"},
+		places(asFault(t, err, fault.Unprocessable).Fields))
 	_, err = b.Patch(ctx, b.organization(), made.ID, definition.Patch{Name: text("x")})
 	assert.Equal(t, "Definition not found", asFault(t, err, fault.NotFound).Detail)
 }
@@ -226,7 +239,8 @@ func TestService_Patch(t *testing.T) {
 func TestService_Patch_Status(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	allowed := map[string]bool{"draft active": true, "draft archived": true, "active archived": true, "archived active": true}
+	allowed := map[string]bool{"draft active": true, "draft archived": true, "active archived": true,
+		"archived active": true}
 	for _, from := range []string{"draft", "active", "archived"} {
 		for _, to := range []string{"draft", "active", "archived"} {
 			d, err := b.Create(t.Context(), b.org, "me", draft(t, from, "1"))
@@ -355,7 +369,8 @@ func TestPlans(t *testing.T) {
 	asFault(t, err, fault.NotFound)
 }
 
-// TestPlans_InputSchema: a version that was stored runs as it is, whatever is now said of a field that no record can have.
+// TestPlans_InputSchema: a version that was stored runs as it is, whatever is now said of a field that no record can
+// have.
 func TestPlans_InputSchema(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -407,7 +422,8 @@ func TestPlans_CatalogChanged(t *testing.T) {
 	made, err := b.Create(t.Context(), b.org, "me", draft(t, "One", "1"))
 	require.NoError(t, err)
 	b.exec(`INSERT INTO flow.definition_version (definition_id, version, org_id, doc, created_by)
-		VALUES ($1, 2, $2, '{"steps": [{"id": "s", "tasks": [{"id": "t", "action_id": "gone__a__b"}]}]}', 'me')`, made.ID, b.org)
+		VALUES ($1, 2, $2, '{"steps": [{"id": "s", "tasks": [{"id": "t", "action_id": "gone__a__b"}]}]}', 'me')`,
+		made.ID, b.org)
 	plan, err := definition.NewPlans(load(t), 0).Plan(t.Context(), b.pool, b.org, made.ID, 2)
 	require.NoError(t, err, "what happened stays readable")
 	task := plan.Steps[0].Tasks[0]

@@ -9,8 +9,8 @@ import (
 	"flowlane/internal/expr"
 )
 
-// split compiles the parameters of a bulk task in two: the parameter that is evaluated for every record, and the others.
-// The parameters as a whole have compiled in this scope, so their parts do.
+// split compiles the parameters of a bulk task in two: the parameter that is evaluated for every record, and the
+// others. The parameters as a whole have compiled in this scope, so their parts do.
 func split(params json.RawMessage, records string, scope expr.Scope) (row, settings *expr.Template) {
 	dec := json.NewDecoder(bytes.NewReader(params))
 	rest := []byte{'{'}
@@ -35,7 +35,8 @@ func split(params json.RawMessage, records string, scope expr.Scope) (row, setti
 	return row, settings
 }
 
-// literalHost returns the host that the parameter url names before its first expression; empty where it names none whole.
+// literalHost returns the host that the parameter url names before its first expression; empty where it names none
+// whole.
 func literalHost(params json.RawMessage) string {
 	var p struct {
 		URL string `json:"url"`

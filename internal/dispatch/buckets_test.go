@@ -47,8 +47,8 @@ func twoBuckets(t *testing.T, queries map[int]int64, change ...func(*catalog.Cat
 	return b
 }
 
-// TestBuckets_Both: calls that spend two budgets are debited in both, and stop where the second is full until it has room again; what
-// needs the first alone goes on.
+// TestBuckets_Both: calls that spend two budgets are debited in both, and stop where the second is full until it has
+// room again; what needs the first alone goes on.
 func TestBuckets_Both(t *testing.T) {
 	t.Parallel()
 	b := twoBuckets(t, map[int]int64{60: 20, 3600: 1000, 86400: 1000})
@@ -79,7 +79,8 @@ func TestBuckets_Both(t *testing.T) {
 	require.Zero(t, b.sim.Totals().Operations["modify"].OverLimit)
 }
 
-// TestBuckets_Backoff: a call waits for the backoff of any of its budgets, and work of its queue's budget alone does not.
+// TestBuckets_Backoff: a call waits for the backoff of any of its budgets, and work of its queue's budget alone does
+// not.
 func TestBuckets_Backoff(t *testing.T) {
 	t.Parallel()
 	b := twoBuckets(t, map[int]int64{60: 10_000, 3600: 10_000, 86400: 10_000})
@@ -103,8 +104,8 @@ func TestBuckets_Backoff(t *testing.T) {
 	b.eventually(`SELECT count(*) = 0 FROM flow.pause WHERE status = 'active'`)
 }
 
-// TestBuckets_Settle: what a settlement gives back it gives back in every budget, what is lost counts in all, and a reading takes calls
-// that wait in the queue of another budget for our own.
+// TestBuckets_Settle: what a settlement gives back it gives back in every budget, what is lost counts in all, and a
+// reading takes calls that wait in the queue of another budget for our own.
 func TestBuckets_Settle(t *testing.T) {
 	t.Parallel()
 	b := twoBuckets(t, map[int]int64{60: 10_000, 3600: 10_000, 86400: 10_000})
@@ -127,8 +128,8 @@ func TestBuckets_Settle(t *testing.T) {
 	require.Equal(t, 51, b.used(b.heads, "query")[86400].Own)
 }
 
-// TestBuckets_Crossed: two queues each of which spends the budget of the other keep to the limits of both, and never wait for each other
-// for good.
+// TestBuckets_Crossed: two queues each of which spends the budget of the other keep to the limits of both, and never
+// wait for each other for good.
 func TestBuckets_Crossed(t *testing.T) {
 	t.Parallel()
 	b := twoBuckets(t, map[int]int64{60: 10_000, 3600: 10_000, 86400: 10_000}, func(cat *catalog.Catalog) {
@@ -182,7 +183,8 @@ func TestBuckets_Refused(t *testing.T) {
 	require.Equal(t, run.BatchCompleted, status)
 }
 
-// TestBuckets_Estimate: what a start is told of work that spends two budgets goes by the one that lets it through later, and is not early.
+// TestBuckets_Estimate: what a start is told of work that spends two budgets goes by the one that lets it through
+// later, and is not early.
 func TestBuckets_Estimate(t *testing.T) {
 	t.Parallel()
 	b := twoBuckets(t, map[int]int64{60: 20, 3600: 1000, 86400: 1000})
@@ -190,7 +192,8 @@ func TestBuckets_Estimate(t *testing.T) {
 	var e *forecast.Estimate
 	var id uuid.UUID
 	require.NoError(t, pg.InTx(t.Context(), b.pool, func(ctx context.Context, tx pgx.Tx) (err error) {
-		in := run.StartInput{OrgID: b.org, DefinitionID: b.define(modifies), Version: 1, TriggerType: db.FlowTriggerTypeApiCall}
+		in := run.StartInput{OrgID: b.org, DefinitionID: b.define(modifies), Version: 1,
+			TriggerType: db.FlowTriggerTypeApiCall}
 		for i := range 30 {
 			in.Source.Records = append(in.Source.Records, []byte(plainRow(i)))
 		}
@@ -211,7 +214,8 @@ func TestBuckets_Estimate(t *testing.T) {
 	require.False(t, e.Completion.At.Before(b.now()), "promised for %s, done at %s", e.Completion.At, b.now())
 }
 
-// TestBuckets_Later: work that was queued before there was its second budget, as the catalog may name more, spends that, too.
+// TestBuckets_Later: work that was queued before there was its second budget, as the catalog may name more, spends
+// that, too.
 func TestBuckets_Later(t *testing.T) {
 	t.Parallel()
 	b := twoBuckets(t, map[int]int64{60: 10_000, 3600: 10_000, 86400: 10_000})

@@ -82,7 +82,8 @@ func (b *bundle) used(heads *forecast.Service, bucket string) map[int]quota.Wind
 	return out
 }
 
-// neverBelow reads the platform's counter first: what it counted by then must be in headroom, if both speak of one window.
+// neverBelow reads the platform's counter first: what it counted by then must be in headroom, if both speak of one
+// window.
 func (b *bundle) neverBelow(heads *forecast.Service) {
 	b.t.Helper()
 	before := time.Now()
@@ -107,7 +108,8 @@ func (b *bundle) equal(heads *forecast.Service) {
 		differs = ""
 		for seconds, w := range b.used(heads, "upload") {
 			if int64(w.Used()) != counted[seconds] {
-				differs = fmt.Sprintf("headroom says %d used in %d s, the platform counts %d", w.Used(), seconds, counted[seconds])
+				differs = fmt.Sprintf("headroom says %d used in %d s, the platform counts %d", w.Used(), seconds,
+					counted[seconds])
 			}
 		}
 		if differs == "" {

@@ -31,7 +31,8 @@ type bulk struct {
 	maxBytes  int
 	// keys are those of its rows, where no two may have the same.
 	keys map[string]bool
-	// columns are those of its table, where its rows are one whose columns are not fixed; width is what a line of it takes to name them.
+	// columns are those of its table, where its rows are one whose columns are not fixed; width is what a line of it
+	// takes to name them.
 	columns []string
 	width   int
 	// upTo is how many rows the call may have while it is filled from the queue at hand.
@@ -55,7 +56,8 @@ func (d *Dispatcher) fillBulk(ctx context.Context, c *bulk, row *queueRow) (err 
 		if r, err = d.renderer(ctx, row); err != nil {
 			return err
 		}
-		if r.task.Action != c.r.task.Action || r.task.CredentialID != c.r.task.CredentialID || r.task.Timeout != c.r.task.Timeout {
+		if r.task.Action != c.r.task.Action || r.task.CredentialID != c.r.task.CredentialID ||
+			r.task.Timeout != c.r.task.Timeout {
 			return nil
 		}
 	}
@@ -110,15 +112,16 @@ func (c *bulk) addParts(ctx context.Context, r *renderer, parts []run.Part) erro
 	return nil
 }
 
-// splitRange takes a part off its queue from the front, as pieces that follow each other without gaps: runs of records that add
-// took into the call, and one for each record that it decided, up to the first one that does not fit. gone are the offsets,
-// ascending, of records that left the slice.
+// splitRange takes a part off its queue from the front, as pieces that follow each other without gaps: runs of records
+// that add took into the call, and one for each record that it decided, up to the first one that does not fit. gone are
+// the offsets, ascending, of records that left the slice.
 func (p *outboundCall) splitRange(part run.Part, gone []int32, add func(o int32) (e *run.Exception, fits bool)) {
 	piece := part
 	piece.To = piece.From
 	flush := func() {
 		if piece.To > piece.From {
-			p.pieces = append(p.pieces, run.Piece{Part: piece, Seq: int32(len(p.pieces)), Decided: piece.Records() == 0})
+			p.pieces = append(p.pieces, run.Piece{Part: piece, Seq: int32(len(p.pieces)),
+				Decided: piece.Records() == 0})
 		}
 		piece.From, piece.LeftOut = piece.To, nil
 	}
@@ -161,10 +164,11 @@ func (r *renderer) settingsOf(env *expr.Env) (settings []byte, err error) {
 	return settings, err
 }
 
-// rowRules are what the rows of a task must fulfil beside their size. Most tasks have none, and there are millions of rows.
+// rowRules are what the rows of a task must fulfil beside their size. Most tasks have none, and there are millions of
+// rows.
 type rowRules struct {
-	// keyed: a result names the rows by their keys. formed: the schema or the form of the body may refuse one. apart: two may be
-	// kept from sharing a call.
+	// keyed: a result names the rows by their keys. formed: the schema or the form of the body may refuse one. apart:
+	// two may be kept from sharing a call.
 	keyed, formed, apart bool
 }
 
@@ -188,8 +192,8 @@ func (r *renderer) formless(row []byte) error {
 	return provider.CheckRow(r.task.Action, row) //nolint:wrapcheck // says everything
 }
 
-// badKey decides a record whose row has a NUL in its key: the keys of the first and the last row of a call are written down, and
-// which rows these are is chance. Where a result names rows by their keys, each must have one.
+// badKey decides a record whose row has a NUL in its key: the keys of the first and the last row of a call are written
+// down, and which rows these are is chance. Where a result names rows by their keys, each must have one.
 func (r *renderer) badKey(offset int32, row, settings []byte) *run.Exception {
 	// Few rows hold a backslash, and to look for one byte takes a fifth of the time.
 	if !r.rules.keyed && (bytes.IndexByte(row, '\\') < 0 || !bytes.Contains(row, []byte(`\u0000`))) {
@@ -197,12 +201,15 @@ func (r *renderer) badKey(offset int32, row, settings []byte) *run.Exception {
 	}
 	field := provider.KeyField(r.task.Action, settings)
 	if r.rules.keyed && provider.SameKey(keyOfRow(row, field)) == "" {
-		return r.failed(offset, codeParams, fmt.Sprintf("The row has no %q, by which the provider's answer names it: give it a value", field))
+		return r.failed(offset, codeParams,
+			fmt.Sprintf("The row has no %q, by which the provider's answer names it: give it a value", field))
 	}
 	if !strings.Contains(keyOfRow(row, field), "\x00") {
 		return nil
 	}
-	return r.failed(offset, codeParams, fmt.Sprintf("The row's key, %q, contains a NUL character: remove it from the record, or name another field as the key", field))
+	return r.failed(offset, codeParams, fmt.Sprintf(
+		"The row's key, %q, contains a NUL character: remove it from the record, or name another field as the key",
+		field))
 }
 
 // addRow renders one record into the call. fits is false where the call must end before it; an exception decides the
@@ -258,8 +265,8 @@ func (c *bulk) addRow(r *renderer, offset int32, env *expr.Env) (e *run.Exceptio
 	return nil, true
 }
 
-// distinct reports whether the call may have the row that was added last. Where rows of one key would be refused together, or
-// could not be told apart in the answer, the second one begins the next call.
+// distinct reports whether the call may have the row that was added last. Where rows of one key would be refused
+// together, or could not be told apart in the answer, the second one begins the next call.
 func (c *bulk) distinct(r *renderer, settings []byte, start int) bool {
 	if !r.task.Action.Call.Records.Distinct {
 		return true
@@ -279,7 +286,8 @@ func (c *bulk) distinct(r *renderer, settings []byte, start int) bool {
 // tableMost bounds what the lines of a table take to name its columns, when it is answered as JSON.
 const tableMost = 10 << 20
 
-// inTable reports whether the call may have the row that was added last: records of different fields share a table as wide as all of them.
+// inTable reports whether the call may have the row that was added last: records of different fields share a table as
+// wide as all of them.
 func (c *bulk) inTable(r *renderer, start int) bool {
 	call := r.task.Action.Call
 	if call.BodyForm != catalog.BodyCSV || len(call.Records.Columns) > 0 {

@@ -14,7 +14,8 @@ import (
 // TestInTable: a table is as wide as all its records, so that records of many different fields share few calls.
 func TestInTable(t *testing.T) {
 	t.Parallel()
-	r := &renderer{task: &definition.Task{Action: &catalog.Action{Call: &catalog.Call{BodyForm: catalog.BodyCSV, Records: &catalog.Records{}}}}}
+	r := &renderer{task: &definition.Task{Action: &catalog.Action{Call: &catalog.Call{BodyForm: catalog.BodyCSV,
+		Records: &catalog.Records{}}}}}
 	fits := func(row func(i int) string) (rows int) {
 		c := &bulk{}
 		for i := range 5000 {
@@ -28,6 +29,8 @@ func TestInTable(t *testing.T) {
 	}
 	long := strings.Repeat("n", 94)
 	assert.Equal(t, 5000, fits(func(i int) string { return fmt.Sprintf(`{"%s%d":1}`, long, i%4) }))
-	assert.Equal(t, 323, fits(func(i int) string { return fmt.Sprintf(`{"%s%d":1}`, long[:91], 100+i%400) }), "as many, each of 100 bytes, as the square root of 10 MiB by 100")
-	assert.Equal(t, 500, fits(func(i int) string { return fmt.Sprintf(`{"%d":1}`, i) }), "as many columns as there may be")
+	assert.Equal(t, 323, fits(func(i int) string { return fmt.Sprintf(`{"%s%d":1}`, long[:91], 100+i%400) }),
+		"as many, each of 100 bytes, as the square root of 10 MiB by 100")
+	assert.Equal(t, 500, fits(func(i int) string { return fmt.Sprintf(`{"%d":1}`, i) }),
+		"as many columns as there may be")
 }

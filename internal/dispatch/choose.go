@@ -36,11 +36,12 @@ func (r *queueRow) laneKey() quota.LaneKey { return quota.LaneKey{Org: r.OrgID, 
 // laneShare is where the lane of a queue would start.
 func (r *queueRow) laneShare() quota.LaneShare {
 	return quota.LaneShare{LaneKey: r.laneKey(), Weight: cmp.Or(int(r.Weight), standardWeight[r.Lane]),
-		OrgTag: quota.LaneTag{Finish: quota.Begins(r.OrgVtime, r.OrgClock)}, Tag: quota.LaneTag{Finish: quota.Begins(r.Vtime, r.Clock)}}
+		OrgTag: quota.LaneTag{Finish: quota.Begins(r.OrgVtime, r.OrgClock)},
+		Tag:    quota.LaneTag{Finish: quota.Begins(r.Vtime, r.Clock)}}
 }
 
-// ready reads the queues that may go next. blocked ones are passed over. Where reading all of them takes long, most reads do not, and
-// wholeIn says when the next one will; scan is the zero value for them.
+// ready reads the queues that may go next. blocked ones are passed over. Where reading all of them takes long, most
+// reads do not, and wholeIn says when the next one will; scan is the zero value for them.
 func (d *Dispatcher) ready(
 	ctx context.Context, conn db.DBTX, k budgetKey, blocked map[queueKey]bool,
 ) (rows []queueRow, scan queueScan, wholeIn time.Duration, err error) {
@@ -111,7 +112,8 @@ func pick(rows []queueRow, room roomFor) (out, order []*picked) {
 		wanted += lanes[i].Ready
 	}
 	byBatch := map[uuid.UUID]*picked{}
-	for _, lane := range quota.Allot(lanes, min(wanted, len(standardWeight)*all)) { // each lane may want all that there is
+	// each lane may want all that there is
+	for _, lane := range quota.Allot(lanes, min(wanted, len(standardWeight)*all)) {
 		if len(order) == all {
 			break
 		}
@@ -160,7 +162,8 @@ func (d *Dispatcher) choose(
 
 // render renders the calls of queues that were picked: of the first one a bulk call, or all small ones before the first
 // bulk one, or one that spends other budgets.
-func (d *Dispatcher) render(ctx context.Context, picks, order []*picked, rows []queueRow, blocked map[queueKey]bool) (calls []*outboundCall, err error) {
+func (d *Dispatcher) render(ctx context.Context, picks, order []*picked, rows []queueRow,
+	blocked map[queueKey]bool) (calls []*outboundCall, err error) {
 	ids := make([]uuid.UUID, len(picks))
 	for i, q := range picks {
 		ids[i] = q.BatchID
@@ -215,7 +218,8 @@ func (k queueKey) String() string { return fmt.Sprintf("%s.%d.%d", k.batch, k.st
 
 // renderBulk renders one bulk call for a queue. One that its queue does not fill takes records of other batches of the
 // lane whose task has equal settings.
-func (d *Dispatcher) renderBulk(ctx context.Context, q *picked, all []queueRow, blocked map[queueKey]bool) (calls []*outboundCall, err error) {
+func (d *Dispatcher) renderBulk(ctx context.Context, q *picked, all []queueRow,
+	blocked map[queueKey]bool) (calls []*outboundCall, err error) {
 	room, err := d.room(ctx, q.r)
 	if err != nil {
 		return nil, err
@@ -271,7 +275,8 @@ func (d *Dispatcher) readParts(ctx context.Context, queues ...*picked) error {
 			continue
 		}
 		asked = append(asked, q)
-		in.BatchIds, in.StepNos, in.TaskNos = append(in.BatchIds, q.BatchID), append(in.StepNos, q.StepNo), append(in.TaskNos, q.TaskNo)
+		in.BatchIds, in.StepNos, in.TaskNos = append(in.BatchIds, q.BatchID), append(in.StepNos, q.StepNo),
+			append(in.TaskNos, q.TaskNo)
 		in.MaxParts = append(in.MaxParts, int32(q.calls)) //nolint:gosec // at most PartsPerCall
 	}
 	if len(asked) == 0 {
@@ -290,19 +295,21 @@ func (d *Dispatcher) readParts(ctx context.Context, queues ...*picked) error {
 		q := asked[r.QueueNo]
 		q.parts = append(q.parts, run.Part{ID: r.ID, BatchID: r.BatchID, StepNo: r.StepNo, TaskNo: r.TaskNo,
 			SliceNo: r.SliceNo, Begins: r.Begins, First: r.First,
-			From: r.FromOff, To: r.ToOff, Size: r.Size, Apart: r.Apart, Attempt: r.Attempt, Element: r.Element, QueuedAt: r.QueuedAt, ReadyAt: r.ReadyAt})
+			From: r.FromOff, To: r.ToOff, Size: r.Size, Apart: r.Apart, Attempt: r.Attempt, Element: r.Element,
+			QueuedAt: r.QueuedAt, ReadyAt: r.ReadyAt})
 	}
 	return nil
 }
 
-// inQueue is the part that stands in the queue: its batch's only slice, as it began. Most batches are small, and nothing
-// more need be read of them. It is nil where what is ready stands in rows of its own.
+// inQueue is the part that stands in the queue: its batch's only slice, as it began. Most batches are small, and
+// nothing more need be read of them. It is nil where what is ready stands in rows of its own.
 func (r *queueRow) inQueue() []run.Part {
 	if r.PartID == 0 {
 		return nil
 	}
 	size := int32(r.ReadyRecords) //nolint:gosec // of one slice
-	return []run.Part{{ID: r.PartID, BatchID: r.BatchID, StepNo: r.StepNo, TaskNo: r.TaskNo, To: size, Size: size, Attempt: 1}}
+	return []run.Part{{ID: r.PartID, BatchID: r.BatchID, StepNo: r.StepNo, TaskNo: r.TaskNo, To: size, Size: size,
+		Attempt: 1}}
 }
 
 // bulkLimits returns how many records and bytes one call of an action may hold.

@@ -16,7 +16,8 @@ func TestPick_Places(t *testing.T) {
 	row := func(org uuid.UUID, lane db.FlowLane, weight int32) queueRow {
 		return queueRow{OrgID: org, Lane: lane, Weight: weight, BatchID: uuid.New(), ReadyRecords: 600}
 	}
-	rows := []queueRow{row(one, db.FlowLaneInteractive, 50), row(one, db.FlowLaneBackfill, 5), row(other, db.FlowLaneBulk, 15)}
+	rows := []queueRow{row(one, db.FlowLaneInteractive, 50), row(one, db.FlowLaneBackfill, 5),
+		row(other, db.FlowLaneBulk, 15)}
 	free := map[uuid.UUID]int{one: 22, other: 60}
 	_, order := pick(rows, func(r *queueRow) (ofLane, ofOrg int) { return free[r.OrgID], free[r.OrgID] })
 	got := map[db.FlowLane]int{}

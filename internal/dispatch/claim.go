@@ -48,9 +48,10 @@ type reserved struct {
 	unmarked []uuid.UUID
 }
 
-// reserve writes calls down as intents, as many as budget, holds and exclusiveness allow: transaction 1. fresh tells that the
-// provider's counters were read for it.
-func (d *Dispatcher) reserve(ctx context.Context, k budgetKey, calls []*outboundCall, f *flight, fresh bool) (got reserved, err error) {
+// reserve writes calls down as intents, as many as budget, holds and exclusiveness allow: transaction 1. fresh tells
+// that the provider's counters were read for it.
+func (d *Dispatcher) reserve(ctx context.Context, k budgetKey, calls []*outboundCall, f *flight,
+	fresh bool) (got reserved, err error) {
 	defer fault.Recovered(&err)
 	var c claim
 	if err := d.makeBudgets(ctx, k.domain, calls[0].r.task.Action); err != nil {
@@ -98,7 +99,8 @@ func (p *outboundCall) sendWithin(started time.Time) {
 
 // reserveFresh claims calls, of a budget that is nearly spent after a look at the provider's counters. f are the calls
 // that are under way.
-func (d *Dispatcher) reserveFresh(ctx context.Context, k budgetKey, calls []*outboundCall, f *flight) (reserved, error) {
+func (d *Dispatcher) reserveFresh(ctx context.Context, k budgetKey, calls []*outboundCall,
+	f *flight) (reserved, error) {
 	got, err := d.reserve(ctx, k, calls, f, false)
 	if err != nil || !got.escalated || got.decided {
 		return got, err
@@ -114,8 +116,8 @@ func (c *claim) unread() bool {
 	return c.meter.askEvery > 0 && !c.fresh && !quota.ReadingHolds(readAt, c.now)
 }
 
-// readBack finds out whether a claim was committed whose commit got no answer. The budget's lock waits for a commit that is
-// still under way.
+// readBack finds out whether a claim was committed whose commit got no answer. The budget's lock waits for a commit
+// that is still under way.
 func (d *Dispatcher) readBack(ctx context.Context, k budgetKey, id uuid.UUID, cause error) error {
 	is := false
 	err := d.keepTrying(ctx, func() error {
@@ -223,8 +225,8 @@ func (c *claim) lock(ctx context.Context, calls []*outboundCall) error {
 	return err
 }
 
-// makeBudgets makes sure that the budgets are there that calls of an action spend: the catalog may name more than it did when they were queued,
-// and a call that carries no record has no queue.
+// makeBudgets makes sure that the budgets are there that calls of an action spend: the catalog may name more than it
+// did when they were queued, and a call that carries no record has no queue.
 func (d *Dispatcher) makeBudgets(ctx context.Context, domain string, action *catalog.Action) error {
 	for _, bucket := range action.Buckets {
 		k := budgetKey{domain, bucket}
@@ -304,9 +306,9 @@ func (c *claim) free(ctx context.Context, calls []*outboundCall) (out []*outboun
 	return out, nil
 }
 
-// together is how many calls more may be under way of all lanes, organizations and processes, where the catalog limits them. A call is
-// under way from when it is written down until it is settled, or taken for lost; one that begins a job, until the result of that is
-// known.
+// together is how many calls more may be under way of all lanes, organizations and processes, where the catalog limits
+// them. A call is under way from when it is written down until it is settled, or taken for lost; one that begins a job,
+// until the result of that is known.
 func (c *claim) together(ctx context.Context) (int, error) {
 	left := math.MaxInt
 	if c.meter == nil {
@@ -327,16 +329,18 @@ func (c *claim) together(ctx context.Context) (int, error) {
 
 // placesOf is how many calls more of a bucket may be under way, or of one of its budgets where it has several.
 func (c *claim) placesOf(ctx context.Context, m *meter, scope string) (int, error) {
-	n, err := c.d.q.CallsTogether(ctx, c.tx, db.CallsTogetherParams{Domain: m.key.domain, Lines: m.svc.Lines(m.key.bucket),
-		Jobs: m.rates.HeldUntil == catalog.HeldUntilResult, Spends: append([]string{}, m.rates.MemberActionIDs...), Scope: scope})
+	n, err := c.d.q.CallsTogether(ctx, c.tx, db.CallsTogetherParams{Domain: m.key.domain,
+		Lines: m.svc.Lines(m.key.bucket),
+		Jobs:  m.rates.HeldUntil == catalog.HeldUntilResult, Spends: append([]string{}, m.rates.MemberActionIDs...),
+		Scope: scope})
 	if err != nil {
 		return 0, fmt.Errorf("count the calls under way of %s: %w", m.key, err)
 	}
 	return m.rates.MaxInFlight - int(n), nil
 }
 
-// barred ends a claim of batches that must not go. intend has taken a share of the gate that whoever opens a hold must have alone: a
-// hold that was not seen is opened after this claim has ended.
+// barred ends a claim of batches that must not go. intend has taken a share of the gate that whoever opens a hold must
+// have alone: a hold that was not seen is opened after this claim has ended.
 func (c *claim) barred(calls []*outboundCall) error {
 	held := map[queueKey]bool{}
 	for _, q := range c.covered {
@@ -394,7 +398,8 @@ func (c *claim) afford(ctx context.Context, calls []*outboundCall) (_ []*outboun
 }
 
 // grant asks what the spacing and the windows of the budget allow; longest is how long a call may take.
-func (c *claim) grant(ctx context.Context, calls []*outboundCall, wanted int, longest time.Duration) (quota.Grant, error) {
+func (c *claim) grant(ctx context.Context, calls []*outboundCall, wanted int,
+	longest time.Duration) (quota.Grant, error) {
 	spans, err := c.meter.spans(ctx, c.tx, c.now, c.now.Add(longest))
 	if err != nil {
 		return quota.Grant{}, err
@@ -426,8 +431,8 @@ func (c *claim) allow(spans []quota.Window, wanted int, budgets ...*meter) (gran
 	return grant, escalated
 }
 
-// intend enters the gate of holds, inserts the intents, and charges their lanes; then it locks the batches, and reads the holds over
-// them and what of them is queued.
+// intend enters the gate of holds, inserts the intents, and charges their lanes; then it locks the batches, and reads
+// the holds over them and what of them is queued.
 func (c *claim) intend(ctx context.Context, calls []*outboundCall) (*run.Locking, error) {
 	pipeline := pg.NewPipeline(c.tx)
 	var orgs, ids []uuid.UUID
@@ -454,7 +459,8 @@ func (c *claim) intend(ctx context.Context, calls []*outboundCall) (*run.Locking
 	}
 	l := c.d.Runs.Locking(ids, pieces)
 	asks := append(l.Asks(ctx), func(tx pg.DB) (err error) {
-		c.covered, err = c.d.q.HoldCovers(ctx, tx, db.HoldCoversParams{BatchIds: ids, Domain: c.key.domain, Bucket: c.key.bucket})
+		c.covered, err = c.d.q.HoldCovers(ctx, tx, db.HoldCoversParams{BatchIds: ids, Domain: c.key.domain,
+			Bucket: c.key.bucket})
 		return err
 	})
 	if err := pipeline.Send(ctx, c.tx, asks...); err != nil {

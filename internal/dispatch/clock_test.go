@@ -18,7 +18,8 @@ import (
 // The clock of the database steps while calls are under way whose receiver takes its time. Nobody takes them for lost.
 func TestClockStep(t *testing.T) {
 	t.Parallel()
-	for name, step := range map[string]time.Duration{"Forward": 90 * time.Second, "Back": -90 * time.Second, "ByADay": 24 * time.Hour} {
+	for name, step := range map[string]time.Duration{"Forward": 90 * time.Second, "Back": -90 * time.Second,
+		"ByADay": 24 * time.Hour} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := setup(t, dispatch.Options{})
@@ -110,7 +111,8 @@ func TestClockStep_LaneLimit(t *testing.T) {
 // passed waits until whoever looked for what may go in a bucket has looked by the clock as it is now.
 func (b *bundle) passed(bucket string) {
 	b.t.Helper()
-	b.eventually("SELECT NOT EXISTS (SELECT FROM flow.due WHERE kind = 'dispatch' AND key LIKE '%\n" + bucket + "' AND (leased OR due_at <= flow.clock()))")
+	b.eventually("SELECT NOT EXISTS (SELECT FROM flow.due WHERE kind = 'dispatch' AND key LIKE '%\n" + bucket +
+		"' AND (leased OR due_at <= flow.clock()))")
 }
 
 // The clock of the database goes back while nobody settles calls. They are found out about no later for that.

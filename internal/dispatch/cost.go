@@ -52,8 +52,9 @@ func decodeCosts(raw json.RawMessage) (costs, error) {
 	return c, nil
 }
 
-// price says what each of the calls costs of its budgets, and in the windows of these which of them cost how much together. One whose
-// estimate is above a cap counts for all of it: so it goes once nothing else counts, and the provider says whether it is too dear.
+// price says what each of the calls costs of its budgets, and in the windows of these which of them cost how much
+// together. One whose estimate is above a cap counts for all of it: so it goes once nothing else counts, and the
+// provider says whether it is too dear.
 func (m *meter) price(spans []quota.Window, calls []*outboundCall) {
 	for _, b := range m.all() {
 		var sums []int

@@ -23,27 +23,36 @@ func TestCounts(t *testing.T) {
 	}{
 		{"accepted", provider.Reading{Kind: provider.Success}, true, true},
 		{"accepted, the result comes later", provider.Reading{Kind: provider.Pending}, true, true},
-		{"accepted, and failed later", provider.Reading{Kind: provider.Refused, Reason: provider.ReasonImportFailed}, true, true},
+		{"accepted, and failed later", provider.Reading{Kind: provider.Refused, Reason: provider.ReasonImportFailed},
+			true, true},
 		{"nobody knows", provider.Reading{Kind: provider.Unknown, Reason: provider.ReasonNoAnswer}, true, true},
 		{"refused", provider.Reading{Kind: provider.Refused, Reason: provider.ReasonRefused}, false, true},
-		{"refused for a limit", provider.Reading{Kind: provider.RetryLater, Reason: provider.ReasonRateLimited}, false, true},
+		{"refused for a limit", provider.Reading{Kind: provider.RetryLater, Reason: provider.ReasonRateLimited}, false,
+			true},
 		{"not found, so that it may have been refused", provider.Reading{Kind: provider.NotArrived}, false, true},
-		{"no connection", provider.Reading{Kind: provider.NotArrived, Reason: provider.ReasonUnreachable}, false, false},
-		{"a job that came as far as its upload", provider.Reading{Kind: provider.NotArrived, Reason: provider.ReasonNoAnswer, Spent: true}, true, true},
-		{"too late to be sent", provider.Reading{Kind: provider.NotArrived, Reason: provider.ReasonTooLate}, false, false},
-		{"no request can be made", provider.Reading{Kind: provider.Refused, Reason: provider.ReasonRequest}, false, false},
-		{"an address that is not called", provider.Reading{Kind: provider.Refused, Reason: provider.ReasonAddress}, false, false},
+		{"no connection", provider.Reading{Kind: provider.NotArrived, Reason: provider.ReasonUnreachable}, false,
+			false},
+		{"a job that came as far as its upload", provider.Reading{Kind: provider.NotArrived,
+			Reason: provider.ReasonNoAnswer, Spent: true}, true, true},
+		{"too late to be sent", provider.Reading{Kind: provider.NotArrived, Reason: provider.ReasonTooLate}, false,
+			false},
+		{"no request can be made", provider.Reading{Kind: provider.Refused, Reason: provider.ReasonRequest}, false,
+			false},
+		{"an address that is not called", provider.Reading{Kind: provider.Refused, Reason: provider.ReasonAddress},
+			false, false},
 	} {
 		require.Equal(t, c.usually, dispatch.Counts(&c.r, false), c.name)
 		require.Equal(t, c.also, dispatch.Counts(&c.r, true), "%s, where refusals count", c.name)
 	}
 }
 
-// same holds what the ledger of the day has of our calls against what the platform counts, and what it lays to credentials against that.
+// same holds what the ledger of the day has of our calls against what the platform counts, and what it lays to
+// credentials against that.
 func (b *bundle) same(bucket string, want int64) {
 	b.t.Helper()
 	own := int64(0)
-	rows, err := db.New().LedgerRead(b.t.Context(), b.pool, db.LedgerReadParams{Domain: b.tenancy, Bucket: bucket, Since: time.Now().Add(b.moved)})
+	rows, err := db.New().LedgerRead(b.t.Context(), b.pool, db.LedgerReadParams{Domain: b.tenancy, Bucket: bucket,
+		Since: time.Now().Add(b.moved)})
 	require.NoError(b.t, err)
 	for _, r := range rows {
 		if r.WindowSeconds == 86400 {
@@ -52,7 +61,8 @@ func (b *bundle) same(bucket string, want int64) {
 	}
 	require.Equal(b.t, []int64{want, want}, []int64{b.counted(bucket)[86400], own}, "the platform and the ledger")
 	require.Zero(b.t, b.count(`SELECT count(*) FROM flow.ledger
-		WHERE own < (SELECT coalesce(sum(value::int), 0) FROM jsonb_each_text(by_credential))`), "windows that lay more to credentials than was spent")
+		WHERE own < (SELECT coalesce(sum(value::int), 0) FROM jsonb_each_text(by_credential))`),
+		"windows that lay more to credentials than was spent")
 }
 
 // TestImport_FailedCounts: an import that the provider took goes on counting when it fails later.
@@ -69,8 +79,8 @@ func TestImport_FailedCounts(t *testing.T) {
 	b.same("upload_async", 3)
 }
 
-// TestRefused_Counts: a call that the provider refuses counts where the catalog says that the provider counts such calls, whether
-// it refuses it for good, or for a limit.
+// TestRefused_Counts: a call that the provider refuses counts where the catalog says that the provider counts such
+// calls, whether it refuses it for good, or for a limit.
 func TestRefused_Counts(t *testing.T) {
 	t.Parallel()
 	for name, counts := range map[string]bool{"refusals count": true, "refusals do not count": false} {
@@ -86,7 +96,8 @@ func TestRefused_Counts(t *testing.T) {
 			require.Equal(t, run.BatchFailed, status)
 			first := map[bool]int64{true: 1}[counts]
 			b.same("upload", first)
-			b.sim.SetAccount("acme", dialersim.AccountSettings{StrictLists: ref(false), Limits: map[string]map[int]int64{"upload": {86400: first + 1}}})
+			b.sim.SetAccount("acme", dialersim.AccountSettings{StrictLists: ref(false),
+				Limits: map[string]map[int]int64{"upload": {86400: first + 1}}})
 			require.Equal(t, 1, b.sim.Spend("acme", "upload", 1))
 			b.start(b.define(hundreds), 100, plainRow)
 			b.eventually(`SELECT EXISTS (SELECT FROM flow.pause WHERE scope = 'bucket' AND status = 'active')`)
@@ -96,8 +107,8 @@ func TestRefused_Counts(t *testing.T) {
 	}
 }
 
-// TestCounters_YoungOnce: a reading beside calls that it may not hold does not show them twice, and takes up what it holds beyond
-// all of them.
+// TestCounters_YoungOnce: a reading beside calls that it may not hold does not show them twice, and takes up what it
+// holds beyond all of them.
 func TestCounters_YoungOnce(t *testing.T) {
 	t.Parallel()
 	b := setup(t, dispatch.Options{})
@@ -111,7 +122,8 @@ func TestCounters_YoungOnce(t *testing.T) {
 	}
 	shown(40)
 	require.Nil(t, must(b.heads.Headroom(t.Context(), b.org, b.tenancy)).Buckets["upload"].NextAllowedAt)
-	require.EqualValues(t, []int32{40, 40, 40}, []int32{b.day().Own, b.day().ForeignSpend, b.day().Unsure}, "what claims go by")
+	require.EqualValues(t, []int32{40, 40, 40}, []int32{b.day().Own, b.day().ForeignSpend, b.day().Unsure},
+		"what claims go by")
 	require.Equal(t, 30, b.sim.Spend("acme", "upload", 30))
 	b.refresh()
 	shown(70)

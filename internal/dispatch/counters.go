@@ -24,9 +24,9 @@ import (
 	"flowlane/internal/quota"
 )
 
-// Refresh reads the limits and counters of an account from its provider and takes them over: limits replace the catalog's
-// caps, counters clamp the ledger up. It answers how many counters were read. Faults: 404 for an account that the organization does
-// not know, 409 where it has no usable credential of it; 503 where the provider does not answer.
+// Refresh reads the limits and counters of an account from its provider and takes them over: limits replace the
+// catalog's caps, counters clamp the ledger up. It answers how many counters were read. Faults: 404 for an account that
+// the organization does not know, 409 where it has no usable credential of it; 503 where the provider does not answer.
 func (d *Dispatcher) Refresh(ctx context.Context, orgID uuid.UUID, tenancyID string) (int, error) {
 	ctx = pg.AsWorker(ctx) // what an account spends is everybody's who uses it
 	r, err := d.read(ctx, orgID, tenancyID)
@@ -40,8 +40,8 @@ func (d *Dispatcher) Refresh(ctx context.Context, orgID uuid.UUID, tenancyID str
 // reading is what came of one look at the provider's counters.
 type reading struct {
 	counters int
-	// asOf is the time up to which the counters count at least, until that up to which at most; from and to are between which
-	// times by the provider's clock it read them.
+	// asOf is the time up to which the counters count at least, until that up to which at most; from and to are between
+	// which times by the provider's clock it read them.
 	asOf, until, from, to time.Time
 	// young: calls of ours may be missing in it; scarce: a bucket is nearly spent.
 	young, scarce bool
@@ -49,6 +49,22 @@ type reading struct {
 	partial bool
 	// every is how often to look while calls go out, mature how old a call must be that a reading holds for certain.
 	every, mature time.Duration
+}
+
+// asker is a credential of an organization by which the provider of an account can be asked.
+func (d *Dispatcher) asker(ctx context.Context, orgID uuid.UUID, tenancyID string) (*credential.Resolved, error) {
+	id, err := d.q.DomainCredential(ctx, d.Pool, db.DomainCredentialParams{TenancyID: &tenancyID, OrgID: orgID})
+	if pg.IsNoRows(err) {
+		if _, err := d.account(ctx, d.Pool, orgID, tenancyID); err != nil {
+			return nil, err
+		}
+		return nil, fault.New(fault.Conflict,
+			"Domain has no active credential to ask the provider with: create one, or set the status of one to active")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("find a credential of %s: %w", tenancyID, err)
+	}
+	return d.Credentials.Resolve(ctx, orgID, id) //nolint:wrapcheck // says everything
 }
 
 func (d *Dispatcher) read(ctx context.Context, orgID uuid.UUID, tenancyID string) (r reading, err error) {
@@ -63,18 +79,9 @@ func (d *Dispatcher) read(ctx context.Context, orgID uuid.UUID, tenancyID string
 	if !ok || platform.Account == nil || platform.Account.Counters == nil {
 		return r, nil // a platform that does not tell: the catalog's caps stand
 	}
-	r.every, r.mature = time.Duration(max(platform.Account.Counters.EverySeconds, 1))*time.Second, Mature(platform.Account)
-	id, err := d.q.DomainCredential(ctx, d.Pool, db.DomainCredentialParams{TenancyID: &tenancyID, OrgID: orgID})
-	if pg.IsNoRows(err) {
-		if _, err := d.account(ctx, d.Pool, orgID, tenancyID); err != nil {
-			return r, err
-		}
-		return r, fault.New(fault.Conflict, "Domain has no active credential to ask the provider with: create one, or set the status of one to active")
-	}
-	if err != nil {
-		return r, fmt.Errorf("find a credential of %s: %w", tenancyID, err)
-	}
-	cred, err := d.Credentials.Resolve(ctx, orgID, id)
+	r.every, r.mature = time.Duration(max(platform.Account.Counters.EverySeconds, 1))*time.Second,
+		Mature(platform.Account)
+	cred, err := d.asker(ctx, orgID, tenancyID)
 	if err != nil {
 		return r, err
 	}
@@ -88,10 +95,13 @@ func (d *Dispatcher) read(ctx context.Context, orgID uuid.UUID, tenancyID string
 	counters, asOf, err := d.askCounters(ctx, &domain, platform, cred)
 	took := time.Since(began)
 	if errors.Is(err, errBusy) {
-		return r, fault.New(fault.Unavailable, "The account takes no further call now, so its limits were not read; try again in some seconds").Because(err)
+		return r, fault.New(fault.Unavailable,
+			"The account takes no further call now, so its limits were not read; try again in some seconds").Because(
+			err)
 	}
 	if spends := platform.Account.Counters.Spends; spends != "" {
-		q := credential.Question{OrgID: orgID, TenancyID: tenancyID, TimeZone: domain.TimeZone, Service: platform.ServiceOf(spends), Bucket: spends}
+		q := credential.Question{OrgID: orgID, TenancyID: tenancyID, TimeZone: domain.TimeZone,
+			Service: platform.ServiceOf(spends), Bucket: spends}
 		if err := d.note(ctx, q, took, err); err != nil {
 			return r, err
 		}
@@ -99,13 +109,16 @@ func (d *Dispatcher) read(ctx context.Context, orgID uuid.UUID, tenancyID string
 	class, details := provider.Explain(err)
 	d.used(ctx, credential.Use{OrgID: orgID, CredentialID: cred.ID, ServiceID: svc.ID, At: time.Now(), Failure: class})
 	if err != nil {
-		return r, fault.New(fault.Unavailable, "The provider did not tell its limits (%s): %s", class, details).Because(err)
+		return r, fault.New(fault.Unavailable, "The provider did not tell its limits (%s): %s", class,
+			details).Because(err)
 	}
-	if err := d.q.DomainAnswered(ctx, d.Pool, db.DomainAnsweredParams{AnsweredIn: took.Seconds(), TenancyID: tenancyID}); err != nil {
+	if err := d.q.DomainAnswered(ctx, d.Pool, db.DomainAnsweredParams{AnsweredIn: took.Seconds(),
+		TenancyID: tenancyID}); err != nil {
 		return r, fmt.Errorf("note how long the provider of %s took: %w", tenancyID, err)
 	}
 	r.counters, r.asOf, r.until, r.from, r.to = len(counters), asOf, asOf, asOf, asOf
-	if asOf.IsZero() { // the provider does not say; its reading is no older than the question, and no younger than the answer
+	// the provider does not say; its reading is no older than the question, and no younger than the answer
+	if asOf.IsZero() {
 		answered, err := d.clock(ctx, d.Pool)
 		if err != nil {
 			return r, err
@@ -116,8 +129,10 @@ func (d *Dispatcher) read(ctx context.Context, orgID uuid.UUID, tenancyID string
 	return r, d.takeOver(ctx, &domain, platform, counters, &r)
 }
 
-// takeOver writes what the provider counted, and notes in r what calls of ours may be missing in that, and what is nearly spent.
-func (d *Dispatcher) takeOver(ctx context.Context, domain *db.FlowDomain, p *catalog.Platform, counters []provider.Counter, r *reading) error {
+// takeOver writes what the provider counted, and notes in r what calls of ours may be missing in that, and what is
+// nearly spent.
+func (d *Dispatcher) takeOver(ctx context.Context, domain *db.FlowDomain, p *catalog.Platform,
+	counters []provider.Counter, r *reading) error {
 	if err := d.alignAll(ctx, domain.TenancyID); err != nil {
 		return err
 	}
@@ -140,7 +155,8 @@ func (d *Dispatcher) takeOver(ctx context.Context, domain *db.FlowDomain, p *cat
 	return nil
 }
 
-func (d *Dispatcher) takeOverBucket(ctx context.Context, tx pgx.Tx, domain *db.FlowDomain, p *catalog.Platform, svc *catalog.Service,
+func (d *Dispatcher) takeOverBucket(ctx context.Context, tx pgx.Tx, domain *db.FlowDomain, p *catalog.Platform,
+	svc *catalog.Service,
 	counters []provider.Counter, r *reading,
 ) error {
 	k := budgetKey{domain.TenancyID, counters[0].Bucket}
@@ -177,10 +193,12 @@ func (d *Dispatcher) takeOverBucket(ctx context.Context, tx pgx.Tx, domain *db.F
 	return d.wakeWaiting(ctx, tx, k.domain, svc.Lines(k.bucket)) // work may wait for a window to end that has room now
 }
 
-// recent counts, by window, our calls that a reading up to since may not hold: those that went or were answered since, and those
-// of which nobody knows whether they arrived. young tells that a later reading will hold some of them.
+// recent counts, by window, our calls that a reading up to since may not hold: those that went or were answered since,
+// and those of which nobody knows whether they arrived. young tells that a later reading will hold some of them.
 func (m *meter) recent(ctx context.Context, tx pgx.Tx, since time.Time) (out map[[2]int64]int, young bool, err error) {
-	rows, err := db.New().CallsSince(ctx, tx, db.CallsSinceParams{Domain: m.key.domain, Lines: m.svc.Lines(m.key.bucket), Since: since, OfBucket: m.key.bucket, Oldest: since.Add(-quota.LongestWindow)})
+	rows, err := db.New().CallsSince(ctx, tx, db.CallsSinceParams{Domain: m.key.domain,
+		Lines: m.svc.Lines(m.key.bucket), Since: since, OfBucket: m.key.bucket,
+		Oldest: since.Add(-quota.LongestWindow)})
 	if err != nil {
 		return nil, false, fmt.Errorf("read recent calls of %s: %w", m.key, err)
 	}
@@ -215,16 +233,18 @@ func (d *Dispatcher) putLimit(ctx context.Context, conn db.DBTX, m *meter, c pro
 	if c.Limit <= 0 {
 		return nil
 	}
-	err := d.q.DomainLimitPut(ctx, conn, db.DomainLimitPutParams{TenancyID: m.key.domain, Bucket: m.key.bucket, WindowSeconds: int32(c.WindowSeconds), Cap: int32(c.Limit)})
+	err := d.q.DomainLimitPut(ctx, conn, db.DomainLimitPutParams{TenancyID: m.key.domain, Bucket: m.key.bucket,
+		WindowSeconds: int32(c.WindowSeconds), Cap: int32(c.Limit)})
 	if err != nil {
 		return fmt.Errorf("write a limit of %s: %w", m.key, err)
 	}
 	return nil
 }
 
-// observeRolling takes over one counter of a rolling window: what it holds beyond our own calls that it surely has was spent by others,
-// who knows when; it counts for the whole length from now on.
-func (d *Dispatcher) observeRolling(ctx context.Context, tx pgx.Tx, m *meter, c provider.Counter, recent map[[2]int64]int) error {
+// observeRolling takes over one counter of a rolling window: what it holds beyond our own calls that it surely has was
+// spent by others, who knows when; it counts for the whole length from now on.
+func (d *Dispatcher) observeRolling(ctx context.Context, tx pgx.Tx, m *meter, c provider.Counter,
+	recent map[[2]int64]int) error {
 	if err := d.putLimit(ctx, tx, m, c); err != nil {
 		return err
 	}
@@ -249,9 +269,10 @@ func (d *Dispatcher) observeRolling(ctx context.Context, tx pgx.Tx, m *meter, c 
 	return nil
 }
 
-// observeWindow takes over one counter; freed tells that others spent less than was thought, scarce that the window is nearly
-// spent.
-func (d *Dispatcher) observeWindow(ctx context.Context, tx pgx.Tx, m *meter, c provider.Counter, read *reading, recent map[[2]int64]int) (freed, scarce bool, err error) {
+// observeWindow takes over one counter; freed tells that others spent less than was thought, scarce that the window is
+// nearly spent.
+func (d *Dispatcher) observeWindow(ctx context.Context, tx pgx.Tx, m *meter, c provider.Counter, read *reading,
+	recent map[[2]int64]int) (freed, scarce bool, err error) {
 	if err := d.putLimit(ctx, tx, m, c); err != nil {
 		return false, false, err
 	}
@@ -269,7 +290,8 @@ func (d *Dispatcher) observeWindow(ctx context.Context, tx pgx.Tx, m *meter, c p
 	if read.partial {
 		compare = quota.ComparePart
 	}
-	r := compare(&quota.Window{Own: int(row.Own), Foreign: int(row.ForeignSpend), Unsure: int(row.Unsure)}, c.Value, young)
+	r := compare(&quota.Window{Own: int(row.Own), Foreign: int(row.ForeignSpend), Unsure: int(row.Unsure)}, c.Value,
+		young)
 	observed, drift := int32(c.Value), int32(r.Drift)
 	effective, limited := m.caps.Aligned[c.WindowSeconds]
 	var limit *int32
@@ -279,11 +301,15 @@ func (d *Dispatcher) observeWindow(ctx context.Context, tx pgx.Tx, m *meter, c p
 	}
 	worst := quota.Worse(row.AlarmDrift, r.Drift, effective)
 	if row.AlarmDrift == nil && worst != nil {
-		d.opts.Log.Warn("the provider's counter and the ledger differ beyond the tolerance", "domain", m.key.domain, "bucket", m.key.bucket,
-			"window", c.WindowSeconds, "starts_at", start, "observed", observed, "used", row.Own+row.ForeignSpend, "drift", drift, "cap", effective)
+		d.opts.Log.Warn("the provider's counter and the ledger differ beyond the tolerance", "domain", m.key.domain,
+			"bucket", m.key.bucket,
+			"window", c.WindowSeconds, "starts_at", start, "observed", observed, "used", row.Own+row.ForeignSpend,
+			"drift", drift, "cap", effective)
 	}
-	err = d.q.LedgerObserve(ctx, tx, db.LedgerObserveParams{Domain: m.key.domain, Bucket: m.key.bucket, WindowSeconds: int32(c.WindowSeconds), StartsAt: start, EndsAt: end,
-		ForeignSpend: int32(r.Foreign), Unsure: int32(r.Unsure), Observed: &observed, ObservedAt: &read.until, Cap: limit, Drift: &drift, AlarmDrift: worst})
+	err = d.q.LedgerObserve(ctx, tx, db.LedgerObserveParams{Domain: m.key.domain, Bucket: m.key.bucket,
+		WindowSeconds: int32(c.WindowSeconds), StartsAt: start, EndsAt: end,
+		ForeignSpend: int32(r.Foreign), Unsure: int32(r.Unsure), Observed: &observed, ObservedAt: &read.until,
+		Cap: limit, Drift: &drift, AlarmDrift: worst})
 	if err != nil {
 		return false, false, fmt.Errorf("observe %s: %w", m.key, err)
 	}
@@ -291,12 +317,13 @@ func (d *Dispatcher) observeWindow(ctx context.Context, tx pgx.Tx, m *meter, c p
 	return r.Freed, scarce, nil
 }
 
-// refreshCounters reads the counters of an account before something is sent. That it fails stops nobody: the ledger goes on counting
-// our own calls, and the provider refuses what is too much.
+// refreshCounters reads the counters of an account before something is sent. That it fails stops nobody: the ledger
+// goes on counting our own calls, and the provider refuses what is too much.
 func (d *Dispatcher) refreshCounters(ctx context.Context, domain string) {
 	bounded, cancel := context.WithTimeout(ctx, d.opts.LookFor)
 	defer cancel()
-	if err := d.tryRefresh(bounded, domain); err != nil && ctx.Err() == nil { // a process that stops gives the reading up
+	// a process that stops gives the reading up
+	if err := d.tryRefresh(bounded, domain); err != nil && ctx.Err() == nil {
 		d.opts.Log.Warn("read the provider's counters", "domain", domain, "error", err)
 	}
 }
@@ -320,7 +347,8 @@ func (d *Dispatcher) tryRefresh(ctx context.Context, domain string) error {
 	}
 	// Another reading can hold the calls that this one could not.
 	return pg.InTx(ctx, d.Pool, func(ctx context.Context, tx pgx.Tx) error {
-		return d.Due.Wake(ctx, tx, DueCounters, domain, now.Add(quota.NextReading(true, r.scarce, true, r.every, r.mature)))
+		return d.Due.Wake(ctx, tx, DueCounters, domain, now.Add(quota.NextReading(true, r.scarce, true, r.every,
+			r.mature)))
 	})
 }
 
@@ -349,9 +377,9 @@ func (t *throttle) due(domain string, every time.Duration, now time.Time) bool {
 	return true
 }
 
-// Counters is the handler of due rows of kind DueCounters. It comes back while calls go out, and while a window is open in
-// which we spent. Until a reading can hold all of our calls, the account's use is put too high rather than too low. Before all it has
-// budgets follow a time zone that the account told later.
+// Counters is the handler of due rows of kind DueCounters. It comes back while calls go out, and while a window is open
+// in which we spent. Until a reading can hold all of our calls, the account's use is put too high rather than too low.
+// Before all it has budgets follow a time zone that the account told later.
 func (d *Dispatcher) Counters(ctx context.Context, lease *due.Lease) (next time.Time, err error) {
 	if err := d.alignAll(ctx, lease.Key); err != nil {
 		return time.Time{}, err

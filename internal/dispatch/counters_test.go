@@ -19,7 +19,8 @@ func (b *bundle) daily(limit int64) {
 	if left := now.Truncate(24 * time.Hour).Add(24 * time.Hour).Sub(now); left < 10*time.Minute {
 		b.pass(left + time.Minute)
 	}
-	b.sim.SetAccount("acme", dialersim.AccountSettings{Limits: map[string]map[int]int64{"upload": {60: 10_000, 3600: 10_000, 86400: limit}}})
+	b.sim.SetAccount("acme", dialersim.AccountSettings{Limits: map[string]map[int]int64{"upload": {60: 10_000,
+		3600: 10_000, 86400: limit}}})
 	b.refresh()
 }
 
@@ -32,7 +33,8 @@ func (b *bundle) refresh() {
 // day reads the ledger row of the day for uploads.
 func (b *bundle) day() db.FlowLedger {
 	b.t.Helper()
-	rows, err := db.New().LedgerRead(b.t.Context(), b.pool, db.LedgerReadParams{Domain: b.tenancy, Bucket: "upload", Since: time.Now().Add(b.moved)})
+	rows, err := db.New().LedgerRead(b.t.Context(), b.pool, db.LedgerReadParams{Domain: b.tenancy, Bucket: "upload",
+		Since: time.Now().Add(b.moved)})
 	require.NoError(b.t, err)
 	for _, r := range rows {
 		if r.WindowSeconds == 86400 {
@@ -72,7 +74,8 @@ func TestEscalation_SeesOthers(t *testing.T) {
 	require.EqualValues(t, 20, b.day().Own+b.day().ForeignSpend)
 }
 
-// TestCounters_OthersAreClampedUpAndAlarm: what others spent counts, and more than a fifth of the cap at once is an alarm.
+// TestCounters_OthersAreClampedUpAndAlarm: what others spent counts, and more than a fifth of the cap at once is an
+// alarm.
 func TestCounters_OthersAreClampedUpAndAlarm(t *testing.T) {
 	t.Parallel()
 	b := setup(t, dispatch.Options{})
@@ -91,7 +94,8 @@ func TestCounters_OthersAreClampedUpAndAlarm(t *testing.T) {
 	b.refresh()
 	b.refresh()
 	day = b.day()
-	require.EqualValues(t, []int32{10, 41, 0, 21}, []int32{day.Own, day.ForeignSpend, *day.Drift, *day.AlarmDrift}, "the alarm stays")
+	require.EqualValues(t, []int32{10, 41, 0, 21}, []int32{day.Own, day.ForeignSpend, *day.Drift, *day.AlarmDrift},
+		"the alarm stays")
 }
 
 // TestCounters_Lag: a reading that does not hold our calls yet takes nothing away from what we know, and is no drift.
@@ -120,7 +124,8 @@ func TestCounters_Lie(t *testing.T) {
 	b.await(b.start(b.define(hundreds), 1000, plainRow))
 	b.matured()
 	b.sim.Reset()
-	b.sim.SetAccount("acme", dialersim.AccountSettings{Limits: map[string]map[int]int64{"upload": {86400: 20}}, ClockOffsetMS: ref(b.moved.Milliseconds())})
+	b.sim.SetAccount("acme", dialersim.AccountSettings{Limits: map[string]map[int]int64{"upload": {86400: 20}},
+		ClockOffsetMS: ref(b.moved.Milliseconds())})
 	b.refresh()
 	day := b.day()
 	require.EqualValues(t, []int32{10, 0, -10, -10}, []int32{day.Own, day.ForeignSpend, *day.Drift, *day.AlarmDrift})
@@ -128,8 +133,8 @@ func TestCounters_Lie(t *testing.T) {
 	require.Equal(t, 10, head.Windows[len(head.Windows)-1].Used())
 }
 
-// TestCounters_MayMiss: a call that a reading may miss, because it was slow or nobody knows whether it arrived, does not hide
-// what others spent.
+// TestCounters_MayMiss: a call that a reading may miss, because it was slow or nobody knows whether it arrived, does
+// not hide what others spent.
 func TestCounters_MayMiss(t *testing.T) {
 	t.Parallel()
 	b := setup(t, dispatch.Options{})
@@ -148,7 +153,8 @@ func TestCounters_MayMiss(t *testing.T) {
 		{"unresolved for longer than any window", `claimed_at = flow.clock() - interval '27 hours'`, 0},
 		{"refused", `state = 'refused', counts_in = '{}', claimed_at = flow.clock()`, 0},
 	} {
-		b.exec(`UPDATE flow.call SET ` + c.set + ` WHERE id = (SELECT id FROM flow.call WHERE bucket = 'upload' ORDER BY id LIMIT 1)`)
+		b.exec(`UPDATE flow.call SET ` + c.set +
+			` WHERE id = (SELECT id FROM flow.call WHERE bucket = 'upload' ORDER BY id LIMIT 1)`)
 		b.refresh()
 		require.Equal(t, []int32{10, c.missing}, []int32{b.day().Own, b.day().ForeignSpend}, c.name)
 	}

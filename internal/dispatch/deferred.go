@@ -23,8 +23,8 @@ type deferral struct {
 }
 
 const (
-	// deferFirst is how long a queue is passed over first, doubled each time up to deferMost, or deferStore where the store of its records
-	// does not answer, which nobody tells of when it does again.
+	// deferFirst is how long a queue is passed over first, doubled each time up to deferMost, or deferStore where the
+	// store of its records does not answer, which nobody tells of when it does again.
 	deferFirst = time.Second
 	deferMost  = 5 * time.Minute
 	deferStore = 30 * time.Second
@@ -73,11 +73,13 @@ func (d *Dispatcher) deferQueue(ctx context.Context, k queueKey, err error) erro
 		most = deferStore
 	}
 	q := d.deferred.add(k, time.Now(), most)
-	d.opts.Log.Error("the calls of a batch cannot be made; others go first", "queue", k, "error", err, "failures", q.failures, "retry_at", q.until)
+	d.opts.Log.Error("the calls of a batch cannot be made; others go first", "queue", k, "error", err, "failures",
+		q.failures, "retry_at", q.until)
 	return nil
 }
 
-// passOver is deferQueue for a queue that is being chosen from: it is blocked as well. One whose action is gone is blocked alone.
+// passOver is deferQueue for a queue that is being chosen from: it is blocked as well. One whose action is gone is
+// blocked alone.
 func (d *Dispatcher) passOver(ctx context.Context, row *queueRow, err error, blocked map[queueKey]bool) error {
 	if !errors.Is(err, errGone) {
 		if err := d.deferQueue(ctx, keyOf(row), err); err != nil {

@@ -1,9 +1,10 @@
 // Package dispatch sends what waits in lanes: it chooses, spends budget, writes each call down before it is sent, sends
-// it at most once, settles what is known and asks about what is not. It promises that no debit for a call to come raises a window above its
-// cap, and that a call whose outcome is unknown is never repeated unless that is provably harmless.
+// it at most once, settles what is known and asks about what is not. It promises that no debit for a call to come
+// raises a window above its cap, and that a call whose outcome is unknown is never repeated unless that is provably
+// harmless.
 //
-// Locks are taken in one order: budget row, calls, batches (run.Begin), ledger, due rows. It knows no HTTP route, and of
-// providers only what the catalog says.
+// Locks are taken in one order: budget row, calls, batches (run.Begin), ledger, due rows. It knows no HTTP route, and
+// of providers only what the catalog says.
 package dispatch
 
 import (
@@ -47,7 +48,8 @@ type Options struct {
 	Margin time.Duration
 	// Timeout, if set, bounds every call instead of what the catalog says; for tests that cannot wait.
 	Timeout time.Duration
-	// LookFor, if set, bounds how long a pass waits for the provider's counters instead of the constant; for tests that wait for nothing else.
+	// LookFor, if set, bounds how long a pass waits for the provider's counters instead of the constant; for tests that
+	// wait for nothing else.
 	LookFor time.Duration
 	// Keep says of which calls it is kept what they sent and were answered. Default KeepAll.
 	Keep Keep
@@ -78,12 +80,13 @@ type Dispatcher struct {
 	Deps
 	opts Options
 	q    *db.Queries
-	// beforeSending is when the counters of an account were last read before sending, planned when a reading was, logged
-	// when it was last said that a batch waits for an action.
+	// beforeSending is when the counters of an account were last read before sending, planned when a reading was,
+	// logged when it was last said that a batch waits for an action.
 	beforeSending, planned, logged throttle
 	// learned is when an answer that tells of a window was last taken over.
 	learned throttle
-	// refreshed is when, by the database's clock, the counters of an account were read for calls of a budget that is nearly spent.
+	// refreshed is when, by the database's clock, the counters of an account were read for calls of a budget that is
+	// nearly spent.
 	refreshed sync.Map
 	// bulkSize is the length of the rows of the last bulk call.
 	bulkSize atomic.Int64
@@ -143,8 +146,8 @@ func (d *Dispatcher) clock(ctx context.Context, conn db.DBTX) (time.Time, error)
 	return now, nil
 }
 
-// BudgetGroup says who the key of a due row of kind run.DueDispatch or DueReconcile belongs to, for due.Grouped: the organization, or
-// the provider account, which several may share.
+// BudgetGroup says who the key of a due row of kind run.DueDispatch or DueReconcile belongs to, for due.Grouped: the
+// organization, or the provider account, which several may share.
 func BudgetGroup(key string) string {
 	domain, _, _ := strings.Cut(key, "\n")
 	for _, of := range []string{ofCredential, ofHost, ofOrganization} {
@@ -159,9 +162,9 @@ func BudgetGroup(key string) string {
 	return domain
 }
 
-// orgMark stands for an organization in the names of budgets of hosts: in a third of the bytes of its id as text, because such a name
-// stands in five rows and entries of indexes for each call. That two share one of 72 bits is as good as never, and would have them
-// share a budget.
+// orgMark stands for an organization in the names of budgets of hosts: in a third of the bytes of its id as text,
+// because such a name stands in five rows and entries of indexes for each call. That two share one of 72 bits is as
+// good as never, and would have them share a budget.
 func orgMark(id uuid.UUID) string {
 	sum := sha256.Sum256(id[:])
 	return base64.RawURLEncoding.EncodeToString(sum[:9])

@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// DefaultDrain is how long a process that stops waits for its calls in flight where nothing else is set, MostDrain the
-	// most that can be: no call takes longer.
+	// DefaultDrain is how long a process that stops waits for its calls in flight where nothing else is set, MostDrain
+	// the most that can be: no call takes longer.
 	DefaultDrain, MostDrain = 30 * time.Second, time.Hour
 	// readBackFor is how long it is tried to find out whether a claim was committed.
 	readBackFor = 8 * time.Second
@@ -58,7 +58,8 @@ func (d *Dispatcher) keepTrying(ctx context.Context, do func() error) error {
 	}
 }
 
-// mayPass reports whether what failed lies in nothing that was worked on: the same work may succeed later, or nobody waits for it any more.
+// mayPass reports whether what failed lies in nothing that was worked on: the same work may succeed later, or nobody
+// waits for it any more.
 func mayPass(ctx context.Context, err error) bool { return isTransient(err) || ctx.Err() != nil }
 
 // isTransient reports whether the same work may succeed a little later.

@@ -13,7 +13,8 @@ import (
 	"time"
 )
 
-// An answer is kept while the database is away, however long that is, and only the beginning and the end of it are logged.
+// An answer is kept while the database is away, however long that is, and only the beginning and the end of it are
+// logged.
 func TestKeepTrying_LongOutage(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -56,7 +57,8 @@ func TestKeepTrying_Ends(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		began := time.Now()
-		if err := d.keepTrying(ctx, func() error { return io.EOF }); !errors.Is(err, io.EOF) || time.Since(began) != time.Minute {
+		if err := d.keepTrying(ctx, func() error { return io.EOF }); !errors.Is(err, io.EOF) ||
+			time.Since(began) != time.Minute {
 			t.Errorf("it ended after %s with %v", time.Since(began), err)
 		}
 	})

@@ -67,8 +67,8 @@ func unpackDetail(packed []byte) (e exchangeDetail, err error) {
 	return e, err
 }
 
-// DetailText unpacks the detail of an exchange as it is stored: what a call sent and was answered, with secrets masked, as a JSON
-// object. It is nil for an empty one.
+// DetailText unpacks the detail of an exchange as it is stored: what a call sent and was answered, with secrets masked,
+// as a JSON object. It is nil for an empty one.
 func DetailText(packed []byte) ([]byte, error) {
 	if len(packed) == 0 {
 		return nil, nil
@@ -105,7 +105,8 @@ const (
 // questionsKept is how many of the questions about a call are kept, the newest.
 const questionsKept = 20
 
-// keepQuestion keeps what a question about the call sent and was answered, where the call itself is kept. That it fails stops nobody.
+// keepQuestion keeps what a question about the call sent and was answered, where the call itself is kept. That it fails
+// stops nobody.
 func (l *lookup) keepQuestion(ctx context.Context, p *outboundCall, ans *provider.Answer, reading *provider.Reading) {
 	v := outcome{reading: *reading, status: ans.Status}
 	if l.d.opts.Keep == KeepNone || l.d.opts.Keep == KeepFailed && !v.failed() {
@@ -113,8 +114,10 @@ func (l *lookup) keepQuestion(ctx context.Context, p *outboundCall, ans *provide
 	}
 	e := ans.Exchange(&p.request)
 	detail := exchangeDetail{Exchange: &e}
-	in := db.ExchangeAskParams{OrgID: l.row.OrgID, About: l.row.ID, ID: p.id, Purpose: PurposeLookup, Others: questionsKept - 1, ActionID: p.r.task.Action.ID,
-		CredentialID: p.r.task.CredentialID.UUID, Outcome: string(reading.Kind), Failed: v.failed(), Status: int16(ans.Status),
+	in := db.ExchangeAskParams{OrgID: l.row.OrgID, About: l.row.ID, ID: p.id, Purpose: PurposeLookup,
+		Others: questionsKept - 1, ActionID: p.r.task.Action.ID,
+		CredentialID: p.r.task.CredentialID.UUID, Outcome: string(reading.Kind), Failed: v.failed(),
+		Status:   int16(ans.Status),
 		QueuedAt: l.row.NextCheckAt, ClaimedAt: p.written.ClaimedAt, SentAt: ans.StartedAt, AnsweredAt: ans.FinishedAt}
 	if l.row.State == stateAwaiting {
 		in.Purpose = PurposePoll
@@ -123,7 +126,8 @@ func (l *lookup) keepQuestion(ctx context.Context, p *outboundCall, ans *provide
 		in.ClaimedAt = ans.StartedAt
 	}
 	if told := explain(reading); told != nil {
-		in.Code, in.ProviderCode, detail.Message, detail.ProviderMessage = told.Code, told.ProviderCode, told.Message, told.ProviderMessage
+		in.Code, in.ProviderCode, detail.Message, detail.ProviderMessage = told.Code, told.ProviderCode, told.Message,
+			told.ProviderMessage
 	}
 	in.Detail = detail.pack()
 	if err := l.d.q.ExchangeAsk(ctx, l.d.Pool, in); err != nil && ctx.Err() == nil {
@@ -145,7 +149,8 @@ func (e *exchanges) add(keep Keep, call *openCall, v *outcome) {
 	}
 	of := call.FlowCall
 	if p := v.call; p != nil { // of which the row, known from memory, may not say everything
-		of.ActionID, of.OrgID, of.Lane, of.CredentialID = p.r.task.Action.ID, p.orgID, p.lane, &p.r.task.CredentialID.UUID
+		of.ActionID, of.OrgID, of.Lane, of.CredentialID = p.r.task.Action.ID, p.orgID, p.lane,
+			&p.r.task.CredentialID.UUID
 		of.Attempt, of.Records = max(p.attempt, 1), int32(p.records)
 	}
 	var failure run.JobError
@@ -178,13 +183,16 @@ func (e *exchanges) addBatches(call *openCall, failed bool) {
 	}
 	text := func(p *run.Part) string { return "{" + strings.Join(positions[p.BatchID], ",") + "}" }
 	r, m, first := &e.rows, &e.more, all[0]
-	r.BatchIds, r.StepNos, r.TaskNos = append(r.BatchIds, first.BatchID), append(r.StepNos, first.StepNo), append(r.TaskNos, first.TaskNo)
+	r.BatchIds, r.StepNos, r.TaskNos = append(r.BatchIds, first.BatchID), append(r.StepNos, first.StepNo),
+		append(r.TaskNos, first.TaskNo)
 	r.Positions = append(r.Positions, text(first))
 	var ids []string
 	for _, p := range all[1:] {
 		ids = append(ids, p.BatchID.String())
-		m.BatchIds, m.CallIds, m.Failed = append(m.BatchIds, p.BatchID), append(m.CallIds, call.ID), append(m.Failed, failed)
-		m.StepNos, m.TaskNos, m.Positions = append(m.StepNos, p.StepNo), append(m.TaskNos, p.TaskNo), append(m.Positions, text(p))
+		m.BatchIds, m.CallIds, m.Failed = append(m.BatchIds, p.BatchID), append(m.CallIds, call.ID),
+			append(m.Failed, failed)
+		m.StepNos, m.TaskNos, m.Positions = append(m.StepNos, p.StepNo), append(m.TaskNos, p.TaskNo),
+			append(m.Positions, text(p))
 	}
 	r.MoreBatches = append(r.MoreBatches, "{"+strings.Join(ids, ",")+"}")
 }

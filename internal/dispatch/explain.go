@@ -125,9 +125,11 @@ func explainQuestion(r *provider.Reading) string {
 }
 
 // logQuestion logs a question about a call that got no answer.
-func (d *Dispatcher) logQuestion(ctx context.Context, call uuid.UUID, p *outboundCall, ans *provider.Answer, r *provider.Reading) {
-	d.opts.Log.LogAttrs(ctx, slog.LevelInfo, "a question about a call got no answer", append([]slog.Attr{slog.Any("call", call),
-		slog.Any("org_id", p.orgID), slog.String("action", p.r.task.Action.ID)}, said(&p.request, ans, r)...)...)
+func (d *Dispatcher) logQuestion(ctx context.Context, call uuid.UUID, p *outboundCall, ans *provider.Answer,
+	r *provider.Reading) {
+	d.opts.Log.LogAttrs(ctx, slog.LevelInfo, "a question about a call got no answer",
+		append([]slog.Attr{slog.Any("call", call),
+			slog.Any("org_id", p.orgID), slog.String("action", p.r.task.Action.ID)}, said(&p.request, ans, r)...)...)
 }
 
 // logCall logs a call whose round trip is over: one that failed at level info, others at debug. The provider's own
@@ -142,11 +144,13 @@ func (d *Dispatcher) logCall(ctx context.Context, k budgetKey, f *finished, v *o
 	}
 	attrs := []slog.Attr{slog.Any("call", v.id), slog.Any("org_id", call.orgID), slog.Any("batch_ids", call.batches()),
 		slog.String("action", call.r.task.Action.ID), slog.String("domain", k.domain), slog.String("bucket", k.bucket),
-		slog.Int("records", call.records), slog.Int("attempt", int(call.attempt)), slog.Duration("took", v.finishedAt.Sub(v.startedAt))}
+		slog.Int("records", call.records), slog.Int("attempt", int(call.attempt)),
+		slog.Duration("took", v.finishedAt.Sub(v.startedAt))}
 	d.opts.Log.LogAttrs(ctx, level, "call", append(attrs, said(&call.request, &f.answer, r)...)...)
 }
 
-// said are the attributes of a log line about a request, its answer and what that says. The path may hold what names people.
+// said are the attributes of a log line about a request, its answer and what that says. The path may hold what names
+// people.
 func said(q *provider.Request, ans *provider.Answer, r *provider.Reading) (attrs []slog.Attr) {
 	code := r.Code
 	if strings.ContainsAny(code, " @") { // a sentence
@@ -154,7 +158,8 @@ func said(q *provider.Request, ans *provider.Answer, r *provider.Reading) (attrs
 	}
 	for _, a := range []slog.Attr{
 		slog.String("method", q.Method), slog.String("host", hostOf(q.URL)), slog.String("failed_at", ans.FailedAt),
-		slog.String("outcome", string(r.Kind)), slog.String("reason", r.Reason), slog.String("provider_code", code), slog.String("cause", r.Cause),
+		slog.String("outcome", string(r.Kind)), slog.String("reason", r.Reason), slog.String("provider_code", code),
+		slog.String("cause", r.Cause),
 	} {
 		if a.Value.String() != "" {
 			attrs = append(attrs, a)

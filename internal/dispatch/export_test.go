@@ -17,8 +17,10 @@ func (d *Dispatcher) Late(ctx context.Context, domain, bucket string, id uuid.UU
 	return d.apply(ctx, budgetKey{domain, bucket}, []outcome{{id: id, reading: r}}, false)
 }
 
-// ClaimAfter renders what may go next, lets something happen, and then claims it; it returns how many records are in calls.
-func (d *Dispatcher) ClaimAfter(ctx context.Context, domain, bucket string, between func()) (rendered, claimed int, err error) {
+// ClaimAfter renders what may go next, lets something happen, and then claims it; it returns how many records are in
+// calls.
+func (d *Dispatcher) ClaimAfter(ctx context.Context, domain, bucket string,
+	between func()) (rendered, claimed int, err error) {
 	k := budgetKey{domain, bucket}
 	ready, _, _, err := d.ready(ctx, d.Pool, k, nil)
 	if err != nil {

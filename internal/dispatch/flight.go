@@ -28,8 +28,8 @@ const (
 	settleWait = 2 * time.Millisecond
 	// answeredMost is how many times as many calls as may be under way may be answered and not settled.
 	answeredMost = 4
-	// markAfter is how long a call is under way before its batch is marked as running: most batches of one call are over
-	// by then, and the row with the most indexes is written once less.
+	// markAfter is how long a call is under way before its batch is marked as running: most batches of one call are
+	// over by then, and the row with the most indexes is written once less.
 	markAfter = 100 * time.Millisecond
 	// heldMost is how long a call is kept that was rendered too early: it takes memory.
 	heldMost = time.Second
@@ -83,7 +83,8 @@ func (d *Dispatcher) join(k budgetKey) *flight {
 	defer d.flights.mu.Unlock()
 	f := d.flights.of[k]
 	if f == nil {
-		f = &flight{d: d, key: k, lanes: map[quota.LaneKey]int{}, orgs: map[uuid.UUID]int{}, open: map[uuid.UUID]struct{}{},
+		f = &flight{d: d, key: k, lanes: map[quota.LaneKey]int{}, orgs: map[uuid.UUID]int{},
+			open:    map[uuid.UUID]struct{}{},
 			changed: make(chan struct{}, 1), more: make(chan struct{}, 1)}
 		d.flights.of[k] = f
 	}
@@ -121,7 +122,8 @@ func (f *flight) wake(ctx context.Context) {
 	}
 }
 
-// drop forgets a flight without calls and passes. One that holds a call waits for the pass that takes it, or for its timer.
+// drop forgets a flight without calls and passes. One that holds a call waits for the pass that takes it, or for its
+// timer.
 func (d *Dispatcher) drop(f *flight) {
 	d.flights.mu.Lock()
 	defer d.flights.mu.Unlock()
@@ -132,8 +134,8 @@ func (d *Dispatcher) drop(f *flight) {
 	}
 }
 
-// hold keeps a rendered call for the pass that comes once an exclusive one is settled, so that rendering goes on beside it. It
-// returns false where another one is kept, or nothing is under way here that it could wait for.
+// hold keeps a rendered call for the pass that comes once an exclusive one is settled, so that rendering goes on beside
+// it. It returns false where another one is kept, or nothing is under way here that it could wait for.
 func (f *flight) hold(call *outboundCall) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -297,7 +299,8 @@ func (f *flight) roundTrip(call *outboundCall) (answer provider.Answer) {
 	var err error
 	defer func() {
 		if err != nil {
-			f.d.opts.Log.Error("send a call", "domain", f.key.domain, "bucket", f.key.bucket, "call", call.id, "error", err)
+			f.d.opts.Log.Error("send a call", "domain", f.key.domain, "bucket", f.key.bucket, "call", call.id, "error",
+				err)
 			answer = provider.Answer{Sent: provider.Maybe, Err: errPanicked, StartedAt: began, FinishedAt: time.Now()}
 		}
 	}()
@@ -326,7 +329,8 @@ func (f *flight) settle() {
 			if f.d.process.Err() != nil {
 				level = slog.LevelInfo // we stop: reconciliation finds out about them
 			}
-			f.d.opts.Log.Log(f.d.process, level, "settle calls", "domain", f.key.domain, "bucket", f.key.bucket, "calls", len(group), "error", err)
+			f.d.opts.Log.Log(f.d.process, level, "settle calls", "domain", f.key.domain, "bucket", f.key.bucket,
+				"calls", len(group), "error", err)
 		}
 		f.mu.Lock()
 		for i := range group {
@@ -372,12 +376,12 @@ func (f *flight) gather() (group []finished, wake bool) {
 	return group, f.waits && f.passes == 0
 }
 
-// freshFor is how long after it has read what people hold a call may go out without reading that again. Holds promise that nothing
-// is written more than a second after their answer.
+// freshFor is how long after it has read what people hold a call may go out without reading that again. Holds promise
+// that nothing is written more than a second after their answer.
 const freshFor = 900 * time.Millisecond
 
-// opened writes down the reference of a job before it is committed: without it nobody could ask what became of it. A call that was
-// taken over meanwhile is not committed.
+// opened writes down the reference of a job before it is committed: without it nobody could ask what became of it. A
+// call that was taken over meanwhile is not committed.
 func (d *Dispatcher) opened(ctx context.Context, p *outboundCall, reference string) error {
 	n, err := d.q.CallOpened(ctx, d.Pool, db.CallOpenedParams{ID: p.id, Reference: reference})
 	if err != nil {
@@ -396,12 +400,13 @@ var (
 	errPanicked = errors.New("the request broke while it was sent")
 )
 
-// confirm says until when a call may go out that was claimed and took its time since, for its token, connection or handshake. A
-// statement that begins after a hold was answered sees it, so that the gate of holds is not needed: what opens after the statement
-// is answered less than freshFor before the first byte.
+// confirm says until when a call may go out that was claimed and took its time since, for its token, connection or
+// handshake. A statement that begins after a hold was answered sees it, so that the gate of holds is not needed: what
+// opens after the statement is answered less than freshFor before the first byte.
 func (d *Dispatcher) confirm(ctx context.Context, k budgetKey, p *outboundCall) (time.Time, error) {
 	began := time.Now()
-	barred, err := d.q.CallBarred(ctx, d.Pool, db.CallBarredParams{ID: p.id, BatchIds: p.batches(), OrgID: p.orgID, Domain: k.domain, Lane: p.lane})
+	barred, err := d.q.CallBarred(ctx, d.Pool, db.CallBarredParams{ID: p.id, BatchIds: p.batches(), OrgID: p.orgID,
+		Domain: k.domain, Lane: p.lane})
 	if err != nil {
 		return time.Time{}, fmt.Errorf("read what people hold: %w", err)
 	}

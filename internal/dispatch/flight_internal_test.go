@@ -20,7 +20,8 @@ func TestFlight_Others(t *testing.T) {
 	f := d.join(budgetKey{"http://receiver.example", "calls"})
 	org, other := uuid.New(), uuid.New()
 	bulk, backfill := quota.LaneKey{Org: org, Lane: db.FlowLaneBulk}, quota.LaneKey{Org: org, Lane: db.FlowLaneBackfill}
-	f.besides([]db.CallsOfOthersRow{{OrgID: org, Lane: db.FlowLaneBulk, Calls: 3}, {OrgID: other, Lane: db.FlowLaneBulk, Calls: 9}})
+	f.besides([]db.CallsOfOthersRow{{OrgID: org, Lane: db.FlowLaneBulk, Calls: 3}, {OrgID: other, Lane: db.FlowLaneBulk,
+		Calls: 9}})
 	assert.Equal(t, 7, f.room(bulk, 10, 0), "of the organization")
 	assert.Equal(t, 1, f.room(bulk, 10, 4), "of the lane")
 	assert.Equal(t, 4, f.room(backfill, 10, 4), "of another lane")
@@ -30,8 +31,8 @@ func TestFlight_Others(t *testing.T) {
 	assert.Zero(t, f.underWay(bulk))
 }
 
-// A request that breaks the code which sends it, or the code that settles it, ends neither the process nor the budget: it may have
-// arrived.
+// A request that breaks the code which sends it, or the code that settles it, ends neither the process nor the budget:
+// it may have arrived.
 func TestFlight_Panics(t *testing.T) {
 	t.Parallel()
 	d := New(Deps{}, Options{}) // whatever is sent by no sender panics
@@ -43,8 +44,8 @@ func TestFlight_Panics(t *testing.T) {
 	assert.ErrorContains(t, f.settleGroup([]finished{{&outboundCall{}, answer}}, false), "panic")
 }
 
-// A call that was rendered while an exclusive one is under way is kept, with its memory, for the pass that comes after that; for a
-// while, since it may not come.
+// A call that was rendered while an exclusive one is under way is kept, with its memory, for the pass that comes after
+// that; for a while, since it may not come.
 func TestFlight_Held(t *testing.T) {
 	t.Parallel()
 	d := New(Deps{}, Options{})

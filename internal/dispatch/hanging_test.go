@@ -41,13 +41,15 @@ func unreachable(t *testing.T, receivers int) (urls []string) {
 func postAll(urls []string) string {
 	var tasks []string
 	for i, url := range urls {
-		tasks = append(tasks, fmt.Sprintf(`{"id":"t%d","action_id":"core__http__request","params":{"method":"POST","url":%q},"timeout_seconds":600}`, i, url))
+		tasks = append(tasks, fmt.Sprintf(
+			`{"id":"t%d","action_id":"core__http__request","params":{"method":"POST","url":%q},"timeout_seconds":600}`,
+			i, url))
 	}
 	return flowOf(strings.Join(tasks, ","))
 }
 
-// However many calls of others wait for a connection or for an answer, a record of one more organization is sent while all of them
-// wait.
+// However many calls of others wait for a connection or for an answer, a record of one more organization is sent while
+// all of them wait.
 func TestWaitingTakesNoPlace(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {

@@ -16,7 +16,8 @@ import (
 
 // writeDown inserts the intents of calls, and counts them.
 func (c *claim) writeDown(ctx context.Context, conn db.DBTX, calls []*outboundCall) error {
-	in := db.CallInsertParams{Domain: c.key.domain, Bucket: c.key.bucket, Owner: c.d.opts.Owner, CountsIn: quota.CountsOf(c.spans).Encode()}
+	in := db.CallInsertParams{Domain: c.key.domain, Bucket: c.key.bucket, Owner: c.d.opts.Owner,
+		CountsIn: quota.CountsOf(c.spans).Encode()}
 	for _, p := range calls {
 		counts, own := in.CountsIn, ""
 		if len(p.scoped) > 0 {
@@ -28,7 +29,8 @@ func (c *claim) writeDown(ctx context.Context, conn db.DBTX, calls []*outboundCa
 			claimedAt, sendBefore, counts, own = p.lost.Since, p.lost.Until, noCounts, string(noCounts)
 		}
 		in.Counts = append(in.Counts, own)
-		in.Ids, in.OrgIds, in.BatchIds = append(in.Ids, p.id), append(in.OrgIds, p.orgID), append(in.BatchIds, p.onlyBatch())
+		in.Ids, in.OrgIds, in.BatchIds = append(in.Ids, p.id), append(in.OrgIds, p.orgID),
+			append(in.BatchIds, p.onlyBatch())
 		in.Lanes, in.ActionIds = append(in.Lanes, string(p.lane)), append(in.ActionIds, p.r.task.Action.ID)
 		in.CredentialIds = append(in.CredentialIds, p.r.task.CredentialID.UUID)
 		in.Attempts, in.Records = append(in.Attempts, max(p.attempt, 1)), append(in.Records, int32(p.records))
@@ -43,7 +45,8 @@ func (c *claim) writeDown(ctx context.Context, conn db.DBTX, calls []*outboundCa
 		in.ExclusiveKeys = append(in.ExclusiveKeys, p.exclusive)
 		spent := c.marked(p).encode()
 		in.Costs = append(in.Costs, string(spent))
-		p.written = db.FlowCall{ID: p.id, State: stateIntent, ClaimedAt: claimedAt, SendBefore: sendBefore, CountsIn: counts, Costs: spent,
+		p.written = db.FlowCall{ID: p.id, State: stateIntent, ClaimedAt: claimedAt, SendBefore: sendBefore,
+			CountsIn: counts, Costs: spent,
 			CredentialID: &p.r.task.CredentialID.UUID}
 		in.ClaimedAts, in.SendBefores = append(in.ClaimedAts, claimedAt), append(in.SendBefores, sendBefore)
 		p.meter, p.refusals = c.meter, c.budget.Refusals
@@ -77,13 +80,16 @@ func (c *claim) charge(ctx context.Context, conn db.DBTX, calls []*outboundCall)
 	shares := make([]quota.LaneShare, len(c.lanes))
 	for i := range c.lanes {
 		r := &c.lanes[i]
-		shares[i] = quota.LaneShare{LaneKey: quota.LaneKey{Org: r.OrgID, Lane: r.Lane}, Weight: cmp.Or(int(r.Weight), standardWeight[r.Lane]),
-			OrgTag: quota.LaneTag{Start: r.OrgVstart, Finish: r.OrgVtime}, Tag: quota.LaneTag{Start: r.Vstart, Finish: r.Vtime}}
+		shares[i] = quota.LaneShare{LaneKey: quota.LaneKey{Org: r.OrgID, Lane: r.Lane}, Weight: cmp.Or(int(r.Weight),
+			standardWeight[r.Lane]),
+			OrgTag: quota.LaneTag{Start: r.OrgVstart, Finish: r.OrgVtime}, Tag: quota.LaneTag{Start: r.Vstart,
+				Finish: r.Vtime}}
 	}
 	for _, s := range quota.Charge(shares, lanes) {
 		err := c.d.q.LaneCharge(ctx, conn, db.LaneChargeParams{
-			Domain: c.key.domain, Bucket: c.key.bucket, OrgID: s.Org, OrgVstart: s.OrgTag.Start, OrgVtime: s.OrgTag.Finish,
-			Lane: s.Lane, Vstart: s.Tag.Start, Vtime: s.Tag.Finish,
+			Domain: c.key.domain, Bucket: c.key.bucket, OrgID: s.Org, OrgVstart: s.OrgTag.Start,
+			OrgVtime: s.OrgTag.Finish,
+			Lane:     s.Lane, Vstart: s.Tag.Start, Vtime: s.Tag.Finish,
 		})
 		if err != nil {
 			return fmt.Errorf("charge lane %s: %w", s.Lane, err)
@@ -92,9 +98,9 @@ func (c *claim) charge(ctx context.Context, conn db.DBTX, calls []*outboundCall)
 	return nil
 }
 
-// count adds the calls of a claim to the day's usage. It goes with the statement that writes them down, under the budget's
-// lock, so that claims of one budget never wait for each other's counters, and before the batches' locks, like all of it. A
-// call that carries records of several definitions counts for the first, its records for each its own.
+// count adds the calls of a claim to the day's usage. It goes with the statement that writes them down, under the
+// budget's lock, so that claims of one budget never wait for each other's counters, and before the batches' locks, like
+// all of it. A call that carries records of several definitions counts for the first, its records for each its own.
 func (c *claim) count(ctx context.Context, conn db.DBTX, calls []*outboundCall) error {
 	in := db.UsageCountParams{Day: pgtype.Date{Time: c.now.UTC(), Valid: true}}
 	for _, p := range calls {
@@ -119,7 +125,8 @@ func (c *claim) count(ctx context.Context, conn db.DBTX, calls []*outboundCall) 
 		}
 		for i, definition := range definitions {
 			in.OrgIds, in.DefinitionIds = append(in.OrgIds, p.orgID), append(in.DefinitionIds, definition)
-			in.CredentialIds, in.ActionIds = append(in.CredentialIds, p.r.task.CredentialID.UUID), append(in.ActionIds, p.r.task.Action.ID)
+			in.CredentialIds, in.ActionIds = append(in.CredentialIds, p.r.task.CredentialID.UUID),
+				append(in.ActionIds, p.r.task.Action.ID)
 			in.Calls, in.Records = append(in.Calls, int64(max(1-i, 0))), append(in.Records, records[definition])
 		}
 	}
@@ -160,7 +167,8 @@ func (c *claim) debit(ctx context.Context) error {
 			continue
 		}
 		next := c.now.Add(m.spacing)
-		if err := c.d.q.BudgetSpace(ctx, c.tx, db.BudgetSpaceParams{Domain: m.key.domain, Bucket: m.key.bucket, NextCallAt: &next}); err != nil {
+		if err := c.d.q.BudgetSpace(ctx, c.tx, db.BudgetSpaceParams{Domain: m.key.domain, Bucket: m.key.bucket,
+			NextCallAt: &next}); err != nil {
 			return fmt.Errorf("space the calls of %s: %w", m.key, err)
 		}
 	}

@@ -16,8 +16,8 @@ import (
 	"flowlane/internal/run"
 )
 
-// TestLanes_WaitIsBounded: however much a lane holds, a call of another waits for no more than the groups of calls that were
-// chosen before it was there.
+// TestLanes_WaitIsBounded: however much a lane holds, a call of another waits for no more than the groups of calls that
+// were chosen before it was there.
 func TestLanes_WaitIsBounded(t *testing.T) {
 	t.Parallel()
 	b := setup(t, dispatch.Options{})
@@ -33,7 +33,8 @@ func TestLanes_WaitIsBounded(t *testing.T) {
 		require.Equal(t, run.BatchCompleted, status)
 		require.EqualValues(t, 1, counts.Completed)
 		before := 0
-		err := b.pool.QueryRow(t.Context(), `SELECT count(*) FROM flow.call c WHERE c.lane = 'bulk' AND c.claimed_at > $1 AND c.claimed_at <
+		err := b.pool.QueryRow(t.Context(),
+			`SELECT count(*) FROM flow.call c WHERE c.lane = 'bulk' AND c.claimed_at > $1 AND c.claimed_at <
 			(SELECT max(claimed_at) FROM flow.call WHERE lane = $2)`, since, lane).Scan(&before)
 		require.NoError(t, err)
 		require.LessOrEqual(t, before, 2*dispatch.GroupMax, "calls of bulk that went before one of %s", lane)
@@ -42,8 +43,8 @@ func TestLanes_WaitIsBounded(t *testing.T) {
 	require.Positive(t, counts.Queued, "bulk was through already: there was nothing to wait for")
 }
 
-// TestLanes_OrganizationsShareEqually: an organization that comes to a busy account has half of it from then on, whatever
-// weights were set.
+// TestLanes_OrganizationsShareEqually: an organization that comes to a busy account has half of it from then on,
+// whatever weights were set.
 func TestLanes_OrganizationsShareEqually(t *testing.T) {
 	t.Parallel()
 	b := setup(t, dispatch.Options{})
@@ -64,7 +65,8 @@ func TestLanes_OrganizationsShareEqually(t *testing.T) {
 	require.Equal(t, run.BatchCompleted, status)
 	before := 0
 	err = b.pool.QueryRow(t.Context(), `SELECT count(*) FROM flow.call WHERE org_id = $1 AND claimed_at > $2
-		AND claimed_at < (SELECT max(claimed_at) FROM flow.call WHERE org_id = $3)`, b.org, since, other.org).Scan(&before)
+		AND claimed_at < (SELECT max(claimed_at) FROM flow.call WHERE org_id = $3)`, b.org, since,
+		other.org).Scan(&before)
 	require.NoError(t, err)
 	require.LessOrEqual(t, before, few+4*dispatch.GroupMax)
 	_, counts := b.awaitUntil(busy, func(run.BatchStatus, db.FlowBatchCount) bool { return true })
@@ -75,12 +77,14 @@ func TestLanes_OrganizationsShareEqually(t *testing.T) {
 func TestLanes_Limit(t *testing.T) {
 	t.Parallel()
 	b := setup(t, dispatch.Options{})
-	b.sim.SetAccount("acme", dialersim.AccountSettings{LatencyByOperation: map[string]dialersim.Range{"modify": {FixedMS: 20}}})
+	b.sim.SetAccount("acme", dialersim.AccountSettings{LatencyByOperation: map[string]dialersim.Range{
+		"modify": {FixedMS: 20}}})
 	_, err := b.disp.SetLane(t.Context(), b.org, b.tenancy, "bulk", 15, 3)
 	require.NoError(t, err)
 	def := b.define(flowOf(modify("m", "l", `{"n":"{{ input.n }}"}`)))
 	var mu sync.Mutex
-	open, most := map[string]int{}, map[string]int{} // the calls of a lane that the platform has not answered, and the most of them
+	// the calls of a lane that the platform has not answered, and the most of them
+	open, most := map[string]int{}, map[string]int{}
 	watch := func(request []byte) func() {
 		lane := "interactive"
 		if bytes.Contains(request, []byte("bulk")) {
@@ -97,7 +101,10 @@ func TestLanes_Limit(t *testing.T) {
 		}
 	}
 	b.watch.Store(&watch)
-	bulk := b.startIn(ref(db.FlowLaneBulk), def, 60, func(i int) string { return fmt.Sprintf(`{"id":"bulk-%d","n":%d}`, i, i) })
+	bulk := b.startIn(ref(db.FlowLaneBulk), def, 60, func(i int) string {
+		return fmt.Sprintf(`{"id":"bulk-%d","n":%d}`,
+			i, i)
+	})
 	other := b.startIn(ref(db.FlowLaneInteractive), def, 60, plainRow)
 	b.await(bulk)
 	b.await(other)
@@ -117,7 +124,8 @@ func TestLanes_LimitOfOthers(t *testing.T) {
 	_, err := b.disp.SetLane(t.Context(), b.org, b.tenancy, "bulk", 15, 1)
 	require.NoError(t, err)
 	// Another process can only have left calls before this one had the lease.
-	require.Eventually(t, func() bool { return b.count("SELECT count(*) FROM flow.due WHERE leased") == 0 }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return b.count("SELECT count(*) FROM flow.due WHERE leased") == 0 },
+		time.Minute, time.Millisecond)
 	left := uuid.New()
 	_, err = b.pool.Exec(t.Context(), `INSERT INTO flow.call (id, org_id, domain, bucket, lane, action_id, state, owner, records, digest, params, outcome_check,
 			claimed_at, send_before, counts_in)
@@ -130,5 +138,6 @@ func TestLanes_LimitOfOthers(t *testing.T) {
 	require.Len(t, b.sim.ArrivalsOf("", "l", dialersim.KindModify), 2, "the lane is full")
 	_, err = b.pool.Exec(t.Context(), `DELETE FROM flow.call WHERE id = $1`, left)
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return len(b.sim.ArrivalsOf("", "l", dialersim.KindModify)) == 14 }, time.Minute, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return len(b.sim.ArrivalsOf("", "l", dialersim.KindModify)) == 14 },
+		time.Minute, 10*time.Millisecond)
 }

@@ -17,10 +17,11 @@ type windowTold struct {
 	seconds int
 }
 
-// learn takes over what an answer's headers tell of the windows that its call spent. A limit replaces that of the catalog, as one that was
-// read with the counters does: it depends on the customer's plan. What is spent is raised to what the provider counted, and
-// never lowered: an answer speaks of the time when it was written, and calls beside it may be in it or not. Limits that an owner has set
-// stay, as they may be a part of what the provider gives: no more of them is left than of that. That it fails stops nobody.
+// learn takes over what an answer's headers tell of the windows that its call spent. A limit replaces that of the
+// catalog, as one that was read with the counters does: it depends on the customer's plan. What is spent is raised to
+// what the provider counted, and never lowered: an answer speaks of the time when it was written, and calls beside it
+// may be in it or not. Limits that an owner has set stay, as they may be a part of what the provider gives: no more of
+// them is left than of that. That it fails stops nobody.
 func (d *Dispatcher) learn(ctx context.Context, p *outboundCall, answer *provider.Answer) {
 	if p.meter == nil || len(answer.Header)+len(answer.Body) == 0 {
 		return
@@ -35,7 +36,8 @@ func (d *Dispatcher) learn(ctx context.Context, p *outboundCall, answer *provide
 				c = provider.Counter{WindowSeconds: c.WindowSeconds, Value: limit - (c.Limit - c.Value)}
 			}
 			if err := d.learnWindow(ctx, m, c, answer.FinishedAt); err != nil && ctx.Err() == nil {
-				d.opts.Log.Warn("take over what an answer tells of a budget", "domain", m.key.domain, "bucket", m.key.bucket, "error", err)
+				d.opts.Log.Warn("take over what an answer tells of a budget", "domain", m.key.domain, "bucket",
+					m.key.bucket, "error", err)
 			}
 		}
 	}
@@ -59,9 +61,11 @@ func (d *Dispatcher) learnWindow(ctx context.Context, m *meter, c provider.Count
 	}
 	if m.rates.Rolls(c.WindowSeconds) {
 		err = m.clampRolling(ctx, d.Pool, c, now)
-	} else if start, end, ok := quota.Counted(now.Add(-m.skew-toldWithin), now.Add(m.skew), c.WindowSeconds, m.loc); ok {
-		_, err = d.q.LedgerClamp(ctx, d.Pool, db.LedgerClampParams{Domain: m.key.domain, Bucket: m.key.bucket, WindowSeconds: int32(c.WindowSeconds),
-			StartsAt: start, EndsAt: end, Observed: int32(c.Value)})
+	} else if start, end, ok := quota.Counted(now.Add(-m.skew-toldWithin), now.Add(m.skew), c.WindowSeconds,
+		m.loc); ok {
+		_, err = d.q.LedgerClamp(ctx, d.Pool, db.LedgerClampParams{Domain: m.key.domain, Bucket: m.key.bucket,
+			WindowSeconds: int32(c.WindowSeconds),
+			StartsAt:      start, EndsAt: end, Observed: int32(c.Value)})
 	}
 	if err != nil {
 		return fmt.Errorf("raise what is spent of %s: %w", m.key, err)
@@ -69,8 +73,10 @@ func (d *Dispatcher) learnWindow(ctx context.Context, m *meter, c provider.Count
 	return nil
 }
 
-// What is spent is taken over from each answer where less than a fifth is left, else from one a second: it costs two statements.
+// What is spent is taken over from each answer where less than a fifth is left, else from one a second: it costs two
+// statements.
 const toldScarce, toldEvery = 5, time.Second
 
-// toldWithin is how old an answer may be when it is taken over: near the edge of a window nobody knows of which one it speaks.
+// toldWithin is how old an answer may be when it is taken over: near the edge of a window nobody knows of which one it
+// speaks.
 const toldWithin = time.Second

@@ -37,8 +37,8 @@ type meter struct {
 	// rates are those of the catalog, or where it is owned, of the credential's owner.
 	rates *catalog.RateBucket
 	owned bool
-	// also are the budgets that calls spend beside this one, as what their windows are called in those of a call: nothing for the budget
-	// of its queue.
+	// also are the budgets that calls spend beside this one, as what their windows are called in those of a call:
+	// nothing for the budget of its queue.
 	also []*meter
 	// scoped are those of them that have a budget each for a credential, or for what the parameters of a call name.
 	scoped []*meter
@@ -48,9 +48,11 @@ type meter struct {
 	askEvery, young time.Duration
 }
 
-// Caps returns the effective caps of a bucket in calls, by window length, and the time zone of the account: the provider's own limits where
-// they were read, else the catalog's, after the lowest margin of the organizations that use the account.
-func Caps(ctx context.Context, conn db.DBTX, tenancyID, bucket string, b *catalog.RateBucket) (out quota.Caps, zone string, err error) {
+// Caps returns the effective caps of a bucket in calls, by window length, and the time zone of the account: the
+// provider's own limits where they were read, else the catalog's, after the lowest margin of the organizations that use
+// the account.
+func Caps(ctx context.Context, conn db.DBTX, tenancyID, bucket string,
+	b *catalog.RateBucket) (out quota.Caps, zone string, err error) {
 	caps := maps.Collect(maps.All(b.Windows))
 	for _, w := range b.Further {
 		caps[w.Seconds] = w.Calls
@@ -73,8 +75,8 @@ func Caps(ctx context.Context, conn db.DBTX, tenancyID, bucket string, b *catalo
 	return out, r.TimeZone, nil
 }
 
-// meter returns the meter of a budget with its caps, and of others that calls spend beside it; nil where it is not metered. It fails
-// with errZone where a budget must be aligned first.
+// meter returns the meter of a budget with its caps, and of others that calls spend beside it; nil where it is not
+// metered. It fails with errZone where a budget must be aligned first.
 func (d *Dispatcher) meter(ctx context.Context, conn db.DBTX, b *db.FlowBudget, also ...db.FlowBudget) (*meter, error) {
 	m, err := d.windows(b)
 	if m == nil || err != nil {
@@ -107,7 +109,8 @@ func (d *Dispatcher) limited(b *db.FlowBudget) (*meter, error) {
 		return nil, err //nolint:wrapcheck // says everything
 	}
 	svc := &catalog.Service{ID: b.ServiceID}
-	return &meter{key: budgetKey{b.Domain, b.Bucket}, loc: time.UTC, svc: svc, rates: limits.Bucket(""), owned: true}, nil
+	return &meter{key: budgetKey{b.Domain, b.Bucket}, loc: time.UTC, svc: svc, rates: limits.Bucket(""), owned: true},
+		nil
 }
 
 // windows returns the meter of a budget without its caps, which is enough to tell windows; nil where it is not metered.
@@ -125,8 +128,9 @@ func (d *Dispatcher) windows(b *db.FlowBudget) (*meter, error) {
 		return nil, fmt.Errorf("time zone of %s: %w", b.Domain, err)
 	}
 	rates := svc.RateBuckets[b.Bucket]
-	m := &meter{key: budgetKey{b.Domain, b.Bucket}, loc: loc, svc: svc, rates: rates, spacing: time.Duration(rates.MinSpacingMS) * time.Millisecond,
-		next: deref(b.NextCallAt)}
+	m := &meter{key: budgetKey{b.Domain, b.Bucket}, loc: loc, svc: svc, rates: rates,
+		spacing: time.Duration(rates.MinSpacingMS) * time.Millisecond,
+		next:    deref(b.NextCallAt)}
 	if platform.Account != nil {
 		m.skew = time.Duration(platform.Account.ClockSkewSeconds) * time.Second
 		if platform.Account.Counters != nil {
@@ -156,8 +160,10 @@ func (m *meter) all() []*meter {
 }
 
 // lockBudget locks a budget, and others of its account, until tx ends, and returns the time at which all were had.
-func (d *Dispatcher) lockBudget(ctx context.Context, tx pg.DB, k budgetKey, also ...string) (b db.FlowBudget, others []db.FlowBudget, now time.Time, err error) {
-	rows, err := d.q.BudgetLock(ctx, tx, db.BudgetLockParams{Domain: k.domain, Buckets: append([]string{k.bucket}, also...)})
+func (d *Dispatcher) lockBudget(ctx context.Context, tx pg.DB, k budgetKey,
+	also ...string) (b db.FlowBudget, others []db.FlowBudget, now time.Time, err error) {
+	rows, err := d.q.BudgetLock(ctx, tx, db.BudgetLockParams{Domain: k.domain, Buckets: append([]string{k.bucket},
+		also...)})
 	if err == nil && len(rows) != 1+len(also) {
 		err = pgx.ErrNoRows
 	}
@@ -166,8 +172,10 @@ func (d *Dispatcher) lockBudget(ctx context.Context, tx pg.DB, k budgetKey, also
 	}
 	for i := range rows {
 		r := &rows[i]
-		row := db.FlowBudget{Domain: r.Domain, Bucket: r.Bucket, ServiceID: r.ServiceID, Metered: r.Metered, TimeZone: r.TimeZone,
-			MaxInFlight: r.MaxInFlight, Limits: r.Limits, NextCallAt: r.NextCallAt, Refusals: r.Refusals, RefusedAt: r.RefusedAt}
+		row := db.FlowBudget{Domain: r.Domain, Bucket: r.Bucket, ServiceID: r.ServiceID, Metered: r.Metered,
+			TimeZone:    r.TimeZone,
+			MaxInFlight: r.MaxInFlight, Limits: r.Limits, NextCallAt: r.NextCallAt, Refusals: r.Refusals,
+			RefusedAt: r.RefusedAt}
 		if now = r.Now; r.Bucket == k.bucket {
 			b = row
 		} else {
@@ -178,7 +186,8 @@ func (d *Dispatcher) lockBudget(ctx context.Context, tx pg.DB, k budgetKey, also
 }
 
 // lockMeter makes sure that a metered budget is there, and locks it until tx ends.
-func (d *Dispatcher) lockMeter(ctx context.Context, tx pgx.Tx, zone string, svc *catalog.Service, k budgetKey) (m *meter, now time.Time, err error) {
+func (d *Dispatcher) lockMeter(ctx context.Context, tx pgx.Tx, zone string, svc *catalog.Service,
+	k budgetKey) (m *meter, now time.Time, err error) {
 	if err := d.ensureBudget(ctx, tx, zone, svc, k); err != nil {
 		return nil, now, err
 	}
@@ -190,10 +199,12 @@ func (d *Dispatcher) lockMeter(ctx context.Context, tx pgx.Tx, zone string, svc 
 	return m, now, err
 }
 
-// spans returns every window in which a call may count that arrives between from and to, with its spend, in all of its budgets.
+// spans returns every window in which a call may count that arrives between from and to, with its spend, in all of its
+// budgets.
 func (m *meter) spans(ctx context.Context, conn db.DBTX, from, to time.Time) (out []quota.Window, err error) {
 	for _, b := range m.all() {
-		rows, err := db.New().LedgerRead(ctx, conn, db.LedgerReadParams{Domain: b.key.domain, Bucket: b.key.bucket, Since: from.Add(-b.skew)})
+		rows, err := db.New().LedgerRead(ctx, conn, db.LedgerReadParams{Domain: b.key.domain, Bucket: b.key.bucket,
+			Since: from.Add(-b.skew)})
 		if err != nil {
 			return nil, fmt.Errorf("read the ledger of %s: %w", b.key, err)
 		}
@@ -224,7 +235,8 @@ func ledgerRow(rows []db.FlowLedger, seconds int, start time.Time) *db.FlowLedge
 }
 
 // debit spends calls in every span, or fails with errBudgetMoved and leaves it to the caller to roll back.
-func (m *meter) debit(ctx context.Context, tx pgx.Tx, spans []quota.Window, spent func(bucket string) quota.Tally) error {
+func (m *meter) debit(ctx context.Context, tx pgx.Tx, spans []quota.Window,
+	spent func(bucket string) quota.Tally) error {
 	for _, b := range m.all() {
 		calls := spent(b.key.bucket)
 		if err := b.debitRolling(ctx, tx, spans, calls.Sum()); err != nil {
@@ -234,7 +246,8 @@ func (m *meter) debit(ctx context.Context, tx pgx.Tx, spans []quota.Window, spen
 		if len(own) == 0 {
 			continue
 		}
-		p := db.LedgerDebitParams{Domain: b.key.domain, Bucket: b.key.bucket, ByCredential: calls.Encode(1), Calls: int32(calls.Sum())}
+		p := db.LedgerDebitParams{Domain: b.key.domain, Bucket: b.key.bucket, ByCredential: calls.Encode(1),
+			Calls: int32(calls.Sum())}
 		p.Seconds, p.Caps, p.Starts, p.Ends = columns(own)
 		rows, err := db.New().LedgerDebit(ctx, tx, p)
 		if err != nil {
@@ -295,7 +308,10 @@ func (r *releases) write(ctx context.Context, tx pgx.Tx) error {
 	for _, bucket := range slices.Sorted(maps.Keys(r.calls)) {
 		p := db.LedgerReleaseParams{Domain: r.key.domain, Bucket: bucket}
 		calls := r.calls[bucket]
-		for _, k := range slices.SortedFunc(maps.Keys(calls), func(a, b [2]int64) int { return slices.Compare(a[:], b[:]) }) {
+		for _, k := range slices.SortedFunc(maps.Keys(calls), func(a, b [2]int64) int {
+			return slices.Compare(a[:],
+				b[:])
+		}) {
 			p.Seconds, p.Starts = append(p.Seconds, int32(k[0])), append(p.Starts, time.Unix(k[1], 0))
 			p.Calls, p.Less = append(p.Calls, int32(calls[k].Sum())), append(p.Less, string(calls[k].Encode(-1)))
 		}
@@ -306,9 +322,9 @@ func (r *releases) write(ctx context.Context, tx pgx.Tx) error {
 	return r.writeRolled(ctx, tx)
 }
 
-// Counts reports whether the provider may have counted a call of which it said this. What it took counts, even where its work failed
-// later. What it refused counts where it counts refusals, and so does what a lookup does not find (no reason): it may have been
-// refused. What never came to it does not count.
+// Counts reports whether the provider may have counted a call of which it said this. What it took counts, even where
+// its work failed later. What it refused counts where it counts refusals, and so does what a lookup does not find (no
+// reason): it may have been refused. What never came to it does not count.
 func Counts(r *provider.Reading, refusals bool) bool {
 	if r.Spent {
 		return true
@@ -356,8 +372,8 @@ func (d *Dispatcher) alignAll(ctx context.Context, domain string) error {
 	return nil
 }
 
-// align has a budget go by the time zone of its account. Its windows that are not over are made anew, with every call that may count
-// in them: none that was sent before can be sent again for it.
+// align has a budget go by the time zone of its account. Its windows that are not over are made anew, with every call
+// that may count in them: none that was sent before can be sent again for it.
 func (d *Dispatcher) align(ctx context.Context, k budgetKey) error {
 	return pg.InTx(ctx, d.Pool, func(ctx context.Context, tx pgx.Tx) error {
 		budget, _, now, err := d.lockBudget(ctx, tx, k)
@@ -372,14 +388,16 @@ func (d *Dispatcher) align(ctx context.Context, k budgetKey) error {
 			return nil
 		}
 		budget.TimeZone = domain.TimeZone
-		if err := d.q.BudgetZone(ctx, tx, db.BudgetZoneParams{Domain: k.domain, Bucket: k.bucket, TimeZone: budget.TimeZone}); err != nil {
+		if err := d.q.BudgetZone(ctx, tx, db.BudgetZoneParams{Domain: k.domain, Bucket: k.bucket,
+			TimeZone: budget.TimeZone}); err != nil {
 			return fmt.Errorf("set the time zone of %s: %w", k, err)
 		}
 		m, err := d.meter(ctx, tx, &budget)
 		if m == nil || err != nil {
 			return err
 		}
-		d.opts.Log.Info("align a budget to the time zone of its account", "domain", k.domain, "bucket", k.bucket, "time_zone", budget.TimeZone)
+		d.opts.Log.Info("align a budget to the time zone of its account", "domain", k.domain, "bucket", k.bucket,
+			"time_zone", budget.TimeZone)
 		if err := m.alignCalls(ctx, tx, now); err != nil {
 			return err
 		}
@@ -389,7 +407,8 @@ func (d *Dispatcher) align(ctx context.Context, k budgetKey) error {
 
 // alignCalls writes the windows anew of calls that may give some back, or that a reading may miss.
 func (m *meter) alignCalls(ctx context.Context, tx pgx.Tx, now time.Time) error {
-	calls, err := db.New().CallsUnaligned(ctx, tx, db.CallsUnalignedParams{Domain: m.key.domain, Lines: m.svc.Lines(m.key.bucket),
+	calls, err := db.New().CallsUnaligned(ctx, tx, db.CallsUnalignedParams{Domain: m.key.domain,
+		Lines: m.svc.Lines(m.key.bucket),
 		Since: now.Add(-m.young - time.Hour), Oldest: now.Add(-zoneReach)})
 	if err != nil {
 		return fmt.Errorf("read the calls of %s: %w", m.key, err)
@@ -422,21 +441,25 @@ func (m *meter) alignCalls(ctx context.Context, tx pgx.Tx, now time.Time) error 
 // alignLedger makes the windows that are not over.
 func (m *meter) alignLedger(ctx context.Context, tx pgx.Tx, now time.Time) error {
 	q := db.New()
-	calls, err := q.CallsCounted(ctx, tx, db.CallsCountedParams{Domain: m.key.domain, Bucket: m.key.bucket, Lines: m.svc.Lines(m.key.bucket), Since: now.Add(-zoneReach)})
+	calls, err := q.CallsCounted(ctx, tx, db.CallsCountedParams{Domain: m.key.domain, Bucket: m.key.bucket,
+		Lines: m.svc.Lines(m.key.bucket), Since: now.Add(-zoneReach)})
 	if err != nil {
 		return fmt.Errorf("read the calls of %s: %w", m.key, err)
 	}
-	rows, err := q.LedgerRead(ctx, tx, db.LedgerReadParams{Domain: m.key.domain, Bucket: m.key.bucket, Since: now.Add(-zoneReach)})
+	rows, err := q.LedgerRead(ctx, tx, db.LedgerReadParams{Domain: m.key.domain, Bucket: m.key.bucket,
+		Since: now.Add(-zoneReach)})
 	if err != nil {
 		return fmt.Errorf("read the ledger of %s: %w", m.key, err)
 	}
 	var spent []quota.Spending
 	for _, c := range calls {
-		spent = append(spent, quota.Spending{Arrival: quota.Arrival{From: c.ClaimedAt, To: c.Until}, CredentialID: c.CredentialID, Calls: int(c.Calls)})
+		spent = append(spent, quota.Spending{Arrival: quota.Arrival{From: c.ClaimedAt, To: c.Until},
+			CredentialID: c.CredentialID, Calls: int(c.Calls)})
 	}
 	var others []quota.Window
 	for _, r := range rows {
-		others = append(others, quota.Window{Seconds: int(r.WindowSeconds), Start: r.StartsAt, End: r.EndsAt, Foreign: int(r.ForeignSpend)})
+		others = append(others, quota.Window{Seconds: int(r.WindowSeconds), Start: r.StartsAt, End: r.EndsAt,
+			Foreign: int(r.ForeignSpend)})
 	}
 	p := db.LedgerAlignParams{Domain: m.key.domain, Bucket: m.key.bucket}
 	for _, w := range quota.Align(m.caps.Aligned, spent, others, now, m.skew, m.loc) {

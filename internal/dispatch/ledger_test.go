@@ -36,7 +36,8 @@ func attributed(t *testing.T, pool *pgxpool.Pool) map[[2]int64]int32 {
 
 func windowSums(t *testing.T, pool *pgxpool.Pool, what string) map[[2]int64]int32 {
 	t.Helper()
-	rows, err := pool.Query(t.Context(), "SELECT window_seconds, extract(epoch FROM starts_at)::bigint, "+what+" FROM flow.ledger")
+	rows, err := pool.Query(t.Context(), "SELECT window_seconds, extract(epoch FROM starts_at)::bigint, "+what+
+		" FROM flow.ledger")
 	require.NoError(t, err)
 	out := map[[2]int64]int32{}
 	var seconds, start int64
@@ -49,8 +50,8 @@ func windowSums(t *testing.T, pool *pgxpool.Pool, what string) map[[2]int64]int3
 	return out
 }
 
-// Whoever debits and releases at once, around the edges of windows, no window is ever spent above its cap, and the ledger
-// holds what those debited who succeeded, less what they gave back.
+// Whoever debits and releases at once, around the edges of windows, no window is ever spent above its cap, and the
+// ledger holds what those debited who succeeded, less what they gave back.
 func TestLedger_Concurrent(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.New(t)
@@ -136,7 +137,8 @@ func TestLedger_DebitIsAllOrNothing(t *testing.T) {
 	require.ErrorIs(t, debit(1), errBudgetMoved, "what others spent counts")
 	require.NoError(t, debit(0))
 
-	r := releases{key: m.key, calls: map[string]map[[2]int64]quota.Tally{"b": {{60, at.Unix() - 30}: {uuid.Nil: 9}, {3600, at.Unix() - 30}: {uuid.Nil: 1}, {86400, 0}: {uuid.Nil: 1}}}}
+	r := releases{key: m.key, calls: map[string]map[[2]int64]quota.Tally{"b": {{60, at.Unix() - 30}: {uuid.Nil: 9},
+		{3600, at.Unix() - 30}: {uuid.Nil: 1}, {86400, 0}: {uuid.Nil: 1}}}}
 	require.NoError(t, pg.InTx(t.Context(), pool, r.write))
 	require.Equal(t, map[[2]int64]int32{{60, at.Unix() - 30}: 0, {3600, at.Unix() - 30}: 1}, spent(t, pool))
 }

@@ -22,8 +22,8 @@ type lookup struct {
 	row    *db.FlowCall
 	action *catalog.Action
 	now    time.Time
-	// known is since when all is known of the call: since it was claimed, or since a later restore. age is how long ago that was, at least,
-	// whatever the database's clock did meanwhile.
+	// known is since when all is known of the call: since it was claimed, or since a later restore. age is how long ago
+	// that was, at least, whatever the database's clock did meanwhile.
 	known time.Time
 	age   time.Duration
 	// nextAt is when to ask again where there is no outcome yet.
@@ -34,7 +34,8 @@ type lookup struct {
 	asked string
 }
 
-// failed notes that the question got no answer, and why: the next one comes after a growing pause, and no sooner than after this one.
+// failed notes that the question got no answer, and why: the next one comes after a growing pause, and no sooner than
+// after this one.
 func (l *lookup) failed(why string, after time.Duration) {
 	l.checks, l.asked = 1, why
 	l.nextAt = maxTime(l.nextAt, l.now.Add(max(after, Patience(int(l.row.Checks)))))
@@ -51,7 +52,8 @@ func (l *lookup) check(ctx context.Context) (err error) {
 		if gone {
 			reason = "action_gone"
 		}
-		l.d.opts.Log.Error("the outcome of a call cannot be found out", "call", l.row.ID, "domain", l.key.domain, "bucket", l.key.bucket, "reason", reason)
+		l.d.opts.Log.Error("the outcome of a call cannot be found out", "call", l.row.ID, "domain", l.key.domain,
+			"bucket", l.key.bucket, "reason", reason)
 		v = unresolved(reason)
 		v.asked = whyUnresolved[reason]
 		if last := deref(l.row.Asked); last != "" {
@@ -76,15 +78,16 @@ func (l *lookup) check(ctx context.Context) (err error) {
 
 // postpone dates the next question.
 func (l *lookup) postpone(ctx context.Context) error {
-	err := l.d.q.CallPostpone(ctx, l.d.Pool, db.CallPostponeParams{ID: l.row.ID, NextCheckAt: &l.nextAt, Checks: l.checks, Asked: l.asked})
+	err := l.d.q.CallPostpone(ctx, l.d.Pool, db.CallPostponeParams{ID: l.row.ID, NextCheckAt: &l.nextAt,
+		Checks: l.checks, Asked: l.asked})
 	if err != nil {
 		return fmt.Errorf("date the next question: %w", err)
 	}
 	return nil
 }
 
-// pastHorizon reports whether the provider has forgotten the call by now, however often it is asked, or nobody knows for how long
-// it remembers and it was asked for long enough.
+// pastHorizon reports whether the provider has forgotten the call by now, however often it is asked, or nobody knows
+// for how long it remembers and it was asked for long enough.
 func (l *lookup) pastHorizon() bool {
 	horizon := checkFor
 	if l.action != nil && l.action.Call != nil && l.action.Call.Lookup != nil {
@@ -118,7 +121,8 @@ func (l *lookup) find(ctx context.Context) (*outcome, error) {
 	if err != nil || found == nil {
 		return nil, err
 	}
-	final := maxTime(l.row.SendBefore, l.known).Add(l.d.opts.Margin + skew + time.Duration(spec.SettlesWithinSeconds)*time.Second)
+	final := maxTime(l.row.SendBefore, l.known).Add(l.d.opts.Margin + skew +
+		time.Duration(spec.SettlesWithinSeconds)*time.Second)
 	switch proves := Found(len(found), asked, final); {
 	case proves == provider.Unknown:
 		return unresolved("ambiguous"), nil
@@ -140,7 +144,8 @@ func (l *lookup) find(ctx context.Context) (*outcome, error) {
 // forgotten reports whether a restore may have lost what became of the call, and what was sent on that.
 func (l *lookup) forgotten() bool { return !l.known.Equal(l.row.ClaimedAt) }
 
-// committed asks a job whether its commit arrived. One whose reference was not written down was not committed, and cannot be any more.
+// committed asks a job whether its commit arrived. One whose reference was not written down was not committed, and
+// cannot be any more.
 func (l *lookup) committed(ctx context.Context) (*outcome, error) {
 	absent := &outcome{reading: provider.Reading{Kind: provider.NotArrived, Spent: true}}
 	if l.row.Reference == nil && !l.forgotten() {
@@ -178,17 +183,20 @@ func (l *lookup) skew() time.Duration {
 
 // unresolved leaves a call to a person.
 func unresolved(reason string) *outcome {
-	return &outcome{unresolved: true, asked: whyUnresolved[reason], reading: provider.Reading{Kind: provider.Unknown, Reason: reason}}
+	return &outcome{unresolved: true, asked: whyUnresolved[reason], reading: provider.Reading{Kind: provider.Unknown,
+		Reason: reason}}
 }
 
-// matches asks for everything that the provider received since a time, page by page, and returns what may be the
-// call, and settles no other; nil where there was no answer to one of the pages. whole tells that the last page was read.
-func (l *lookup) matches(ctx context.Context, since time.Time, fields []provider.FieldValue) (out []provider.LookupMatch, whole bool, err error) {
+// matches asks for everything that the provider received since a time, page by page, and returns what may be the call,
+// and settles no other; nil where there was no answer to one of the pages. whole tells that the last page was read.
+func (l *lookup) matches(ctx context.Context, since time.Time,
+	fields []provider.FieldValue) (out []provider.LookupMatch, whole bool, err error) {
 	spec, most := l.action.Call.Lookup, 1
 	if spec.Page != nil {
 		most = spec.Page.MaxPages
 	}
-	want := provider.Fingerprint{Digest: l.row.Digest, Count: int(l.row.Records), FirstKey: deref(l.row.FirstKey), LastKey: deref(l.row.LastKey), Fields: fields, Since: since}
+	want := provider.Fingerprint{Digest: l.row.Digest, Count: int(l.row.Records), FirstKey: deref(l.row.FirstKey),
+		LastKey: deref(l.row.LastKey), Fields: fields, Since: since}
 	out = []provider.LookupMatch{}
 	var page provider.NextPage
 	for pages := 0; pages < most && !whole; pages++ {
@@ -229,7 +237,8 @@ func (l *lookup) matches(ctx context.Context, since time.Time, fields []provider
 func (l *lookup) result(ctx context.Context, found *provider.LookupMatch) (*outcome, error) {
 	spec := l.action.Call.Result
 	if spec == nil {
-		return &outcome{reading: provider.Reading{Kind: provider.Success, Reference: found.Reference, Output: found.Output}}, nil
+		return &outcome{reading: provider.Reading{Kind: provider.Success, Reference: found.Reference,
+			Output: found.Output}}, nil
 	}
 	params, err := provider.ResultParams(l.action, found.Reference)
 	if err != nil {
@@ -264,8 +273,8 @@ func (l *lookup) result(ctx context.Context, found *provider.LookupMatch) (*outc
 	return &outcome{reading: reading, startedAt: l.row.ClaimedAt, finishedAt: l.now}, nil
 }
 
-// rows asks for the rows of a result that is there, answer by answer; nil where one of them cannot be had or read. whole tells that
-// the last page was read.
+// rows asks for the rows of a result that is there, answer by answer; nil where one of them cannot be had or read.
+// whole tells that the last page was read.
 func (l *lookup) rows(ctx context.Context, reference string, result *provider.Answer, keyed provider.Keyed,
 ) (rows []provider.RowOutcome, whole bool, err error) {
 	from := l.action.Call.Result.RowsFrom
@@ -296,7 +305,8 @@ func (l *lookup) rows(ctx context.Context, reference string, result *provider.An
 }
 
 // pages reads one answer with rows, page by page; had is false where one of them cannot be had or read.
-func (l *lookup) pages(ctx context.Context, read *provider.RowPages, reference string, result *provider.Answer, each string,
+func (l *lookup) pages(ctx context.Context, read *provider.RowPages, reference string, result *provider.Answer,
+	each string,
 ) (had, whole bool, err error) {
 	from, most := l.action.Call.Result.RowsFrom, 1
 	if from.Page != nil {
@@ -312,7 +322,8 @@ func (l *lookup) pages(ctx context.Context, read *provider.RowPages, reference s
 		if err != nil || ans == nil {
 			return false, false, err
 		}
-		if page, err = provider.Next(l.action, from.Page, ans); err != nil || !read.Add(ans.Value(l.action)) { // it says nothing: ask again
+		// it says nothing: ask again
+		if page, err = provider.Next(l.action, from.Page, ans); err != nil || !read.Add(ans.Value(l.action)) {
 			l.failed(unreadable, 0)
 			return false, false, nil //nolint:nilerr // as above
 		}
@@ -328,8 +339,8 @@ func deref[T any](p *T) (v T) {
 	return v
 }
 
-// Uncertain is the state of a call next of which nobody knows whether it arrived, by its outcome check: settled where to send it
-// again does no harm, or its author takes that upon himself. unresolved tells that asking has led nowhere.
+// Uncertain is the state of a call next of which nobody knows whether it arrived, by its outcome check: settled where
+// to send it again does no harm, or its author takes that upon himself. unresolved tells that asking has led nowhere.
 func Uncertain(state, outcomeCheck string, unresolved bool) string {
 	switch check := catalog.OutcomeCheck(outcomeCheck); {
 	case state == stateUnresolved:
@@ -343,8 +354,9 @@ func Uncertain(state, outcomeCheck string, unresolved bool) string {
 	return state
 }
 
-// Found says what a lookup proves that was asked at a time and brought so many matches which settle no other call; settled is when
-// the provider has decided about whatever can have arrived. Pending is to ask again, Unknown that nobody can tell which match it is.
+// Found says what a lookup proves that was asked at a time and brought so many matches which settle no other call;
+// settled is when the provider has decided about whatever can have arrived. Pending is to ask again, Unknown that
+// nobody can tell which match it is.
 func Found(matches int, asked, settled time.Time) provider.Kind {
 	switch {
 	case matches == 1:
@@ -357,5 +369,6 @@ func Found(matches int, asked, settled time.Time) provider.Kind {
 	return provider.Pending
 }
 
-// Patience is the pause to the next question about a call that was asked about so often: 1 s, 2 s, 4 s, at most a minute.
+// Patience is the pause to the next question about a call that was asked about so often: 1 s, 2 s, 4 s, at most a
+// minute.
 func Patience(checks int) time.Duration { return min(time.Second<<min(checks, 6), time.Minute) }

@@ -17,8 +17,9 @@ const (
 	// groupRoom is the memory for rendering small calls that share a transaction. It has room for several of the
 	// largest.
 	groupRoom = 8 << 20
-	// roomWait is how long a pass waits for memory before it tries again later, ownRoomWait for a bulk call where it is its
-	// organization's own work that has it: pieces of in-process work, which are over in milliseconds, or calls, whose settlement wakes the budget.
+	// roomWait is how long a pass waits for memory before it tries again later, ownRoomWait for a bulk call where it is
+	// its organization's own work that has it: pieces of in-process work, which are over in milliseconds, or calls,
+	// whose settlement wakes the budget.
 	roomWait    = time.Second
 	ownRoomWait = 50 * time.Millisecond
 )

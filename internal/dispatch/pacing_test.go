@@ -133,11 +133,13 @@ func TestPacing_RenderedBefore(t *testing.T) {
 				{"upload", `{"id":"u","action_id":"dialer__api__upload","credential_id":"CRED","params":{"list":"demo","row":"{{ input }}"}}`},
 			} {
 				b := setup(t, dispatch.Options{})
-				b.start(b.define(flowOf(task.task)), 40, plainRow, pacedBy(&pacing.Policy{Records: 10, PeriodMinutes: 1440, Window: closedToday(b)}))
+				b.start(b.define(flowOf(task.task)), 40, plainRow,
+					pacedBy(&pacing.Policy{Records: 10, PeriodMinutes: 1440, Window: closedToday(b)}))
 				b.quiet()
 				// A release of which the workers do not hear.
 				b.exec("UPDATE flow.lane_batch SET allowance = 5, lapses_at = flow.clock() + interval '30 minutes'")
-				rendered, claimed, err := b.disp.ClaimAfter(t.Context(), b.tenancy, task.bucket, func() { tt.between(b) })
+				rendered, claimed, err := b.disp.ClaimAfter(t.Context(), b.tenancy, task.bucket,
+					func() { tt.between(b) })
 				require.NoError(t, err)
 				assert.Equal(t, 5, rendered, task.bucket)
 				assert.Equal(t, tt.claimed, claimed, task.bucket)
@@ -152,16 +154,20 @@ func TestPacing_ReplacedBetweenTicks(t *testing.T) {
 	t.Parallel()
 	b := setup(t, dispatch.Options{})
 	later := closedToday(b)
-	id := b.start(b.define(flowOf(modify("m", "l", `{"n":1}`))), 40, plainRow, pacedBy(&pacing.Policy{Records: 10, PeriodMinutes: 1440, Window: later}))
+	id := b.start(b.define(flowOf(modify("m", "l", `{"n":1}`))), 40, plainRow,
+		pacedBy(&pacing.Policy{Records: 10, PeriodMinutes: 1440, Window: later}))
 	b.quiet()
-	b.exec("UPDATE flow.batch_count SET paced_at = flow.clock()", "UPDATE flow.lane_batch SET allowance = 5, lapses_at = flow.clock() + interval '1 hour'") // 5 are sent
+	b.exec("UPDATE flow.batch_count SET paced_at = flow.clock()",
+		"UPDATE flow.lane_batch SET allowance = 5, lapses_at = flow.clock() + interval '1 hour'") // 5 are sent
 	for _, tt := range []struct{ records, left int }{{50, 5}, {7, 2}, {4, 0}, {50, 0}} {
 		b.exec("UPDATE flow.lane_batch SET lapses_at = flow.clock() + interval '1 hour'")
 		b.steer(id, run.Steering{Pacing: &pacing.Policy{Records: int64(tt.records), PeriodMinutes: 720, Window: later}})
 		assert.Equal(t, tt.left, b.count("SELECT allowance FROM flow.lane_batch"), "%d records", tt.records)
-		assert.Equal(t, 1, b.count("SELECT count(*) FROM flow.lane_batch WHERE lapses_at <= flow.clock()"), "the window is closed")
+		assert.Equal(t, 1, b.count("SELECT count(*) FROM flow.lane_batch WHERE lapses_at <= flow.clock()"),
+			"the window is closed")
 		if tt.records == 50 { // as it would be without the policy before
-			b.exec(fmt.Sprintf("UPDATE flow.batch_count SET pacing = jsonb_set(pacing, '{records_per_period}', '%d')", 10))
+			b.exec(fmt.Sprintf("UPDATE flow.batch_count SET pacing = jsonb_set(pacing, '{records_per_period}', '%d')",
+				10))
 		}
 	}
 	b.steer(id, run.Steering{RemovePacing: true})
@@ -171,14 +177,16 @@ func TestPacing_ReplacedBetweenTicks(t *testing.T) {
 
 // closedToday is a window that opens in three days.
 func closedToday(b *bundle) *pacing.Window {
-	return &pacing.Window{Timezone: "UTC", End: 1440, Days: []string{strings.ToLower(b.now().AddDate(0, 0, 3).UTC().Weekday().String())}}
+	return &pacing.Window{Timezone: "UTC", End: 1440,
+		Days: []string{strings.ToLower(b.now().AddDate(0, 0, 3).UTC().Weekday().String())}}
 }
 
 // Steering while calls go out neither loses a record nor lets one go that is not released.
 func TestPacing_PolicyMeetsCallsUnderWay(t *testing.T) {
 	t.Parallel()
 	b := setup(t, dispatch.Options{})
-	b.sim.SetAccount("acme", dialersim.AccountSettings{Limits: unlimited, LatencyByOperation: map[string]dialersim.Range{"modify": {FixedMS: 50}}})
+	b.sim.SetAccount("acme", dialersim.AccountSettings{Limits: unlimited,
+		LatencyByOperation: map[string]dialersim.Range{"modify": {FixedMS: 50}}})
 	const records = 2000 // several groups of calls, one after the other
 	id := b.start(b.define(flowOf(modify("m", "l", `{"n":1}`))), records, plainRow)
 	b.awaitUntil(id, func(_ run.BatchStatus, c db.FlowBatchCount) bool { return c.Completed > 0 })
@@ -200,7 +208,8 @@ func TestPacing_PolicyMeetsCallsUnderWay(t *testing.T) {
 func TestPriority_GoesFirstInItsLane(t *testing.T) {
 	t.Parallel()
 	b := setup(t, dispatch.Options{})
-	b.sim.SetAccount("acme", dialersim.AccountSettings{Limits: map[string]map[int]int64{"modify": {60: 10, 3600: 1000, 86400: 10000}}})
+	b.sim.SetAccount("acme", dialersim.AccountSettings{Limits: map[string]map[int]int64{"modify": {60: 10, 3600: 1000,
+		86400: 10000}}})
 	_, err := b.disp.Refresh(t.Context(), b.org, b.tenancy)
 	require.NoError(t, err)
 	b.minutePasses()
@@ -220,16 +229,18 @@ func TestPriority_GoesFirstInItsLane(t *testing.T) {
 	// Where the boosted batch does not fill the last group of calls, the older one fills it up.
 	const turns = " AND claimed_at > $2 AND claimed_at < (SELECT max(claimed_at) FROM flow.exchange WHERE batch_id = $3)"
 	assert.Equal(t, 15, b.count(calls+" AND claimed_at > $2", second, boosted))
-	assert.Zero(t, b.count(calls+turns, first, boosted, second), "calls of the older batch before the last of the boosted one")
-	assert.NotZero(t, b.count(calls+" AND claimed_at > $2", first, boosted), "calls of the older batch that could have gone before")
+	assert.Zero(t, b.count(calls+turns, first, boosted, second),
+		"calls of the older batch before the last of the boosted one")
+	assert.NotZero(t, b.count(calls+" AND claimed_at > $2", first, boosted),
+		"calls of the older batch that could have gone before")
 	for _, id := range []uuid.UUID{first, second} {
 		status, _ := b.await(id)
 		assert.Equal(t, run.BatchCompleted, status)
 	}
 }
 
-// pacingLog has the database write down what happens to the one batch there is, in the order in which it commits: all of it
-// happens under the batch's lock.
+// pacingLog has the database write down what happens to the one batch there is, in the order in which it commits: all
+// of it happens under the batch's lock.
 const pacingLog = `
 CREATE TABLE pacing_log (no bigint GENERATED ALWAYS AS IDENTITY, at timestamptz DEFAULT flow.clock(), what text, queue int, n bigint, policy jsonb, tick timestamptz);
 CREATE FUNCTION log_queue() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
@@ -252,11 +263,12 @@ CREATE TRIGGER log_batch AFTER UPDATE ON flow.batch_count FOR EACH ROW EXECUTE F
 // moderate is a lapse of the test machine between the time that a claim is judged by and the time that the log has.
 const moderate = time.Minute
 
-// checkPacing reads the log: between two ticks no queue sends more than any policy of that time releases, ticks keep their
-// distance, and nothing goes while the window is closed.
+// checkPacing reads the log: between two ticks no queue sends more than any policy of that time releases, ticks keep
+// their distance, and nothing goes while the window is closed.
 func (b *bundle) checkPacing(policy *pacing.Policy) (ticks int) {
 	b.t.Helper()
-	rows, err := b.pool.Query(b.t.Context(), "SELECT at, what, coalesce(queue, 0), coalesce(n, 0), policy, coalesce(tick, at) FROM pacing_log ORDER BY no")
+	rows, err := b.pool.Query(b.t.Context(),
+		"SELECT at, what, coalesce(queue, 0), coalesce(n, 0), policy, coalesce(tick, at) FROM pacing_log ORDER BY no")
 	require.NoError(b.t, err)
 	var last time.Time
 	var granted int64
@@ -288,7 +300,8 @@ func (b *bundle) checkPacing(policy *pacing.Policy) (ticks int) {
 			last, granted, used = tick, policy.Records, map[int]int64{}
 		case policy != nil:
 			if used[queue] += n; used[queue] > granted {
-				return fmt.Errorf("at %s, after the tick of %s, queue %d has sent %d of %d: %s", at, last, queue, used[queue], granted, policy.Encode())
+				return fmt.Errorf("at %s, after the tick of %s, queue %d has sent %d of %d: %s", at, last, queue,
+					used[queue], granted, policy.Encode())
 			}
 			if !policy.Open(at) && !policy.Open(at.Add(-moderate)) {
 				return fmt.Errorf("at %s the window is closed: %s", at, policy.Encode())
@@ -340,7 +353,8 @@ func (p *paceScenario) hold() {
 			return err
 		}
 		for _, bucket := range []string{"modify", "upload"} {
-			if err := p.due.Wake(ctx, tx, run.DueDispatch, run.DispatchKey(p.tenancy, bucket), time.Time{}); err != nil {
+			if err := p.due.Wake(ctx, tx, run.DueDispatch, run.DispatchKey(p.tenancy, bucket),
+				time.Time{}); err != nil {
 				return err
 			}
 		}
@@ -381,7 +395,8 @@ func (p *paceScenario) step() {
 	}
 }
 
-// TestProperty_Pacing steers a paced batch at random: no burst, no surge, nothing lost, nothing twice, and it comes to its end.
+// TestProperty_Pacing steers a paced batch at random: no burst, no surge, nothing lost, nothing twice, and it comes to
+// its end.
 func TestProperty_Pacing(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(4) {
@@ -411,7 +426,8 @@ func TestProperty_Pacing(t *testing.T) {
 			assert.True(t, p.now().After(change), "the clocks have changed")
 			pgtest.MoveClock(t, p.pool, 48*time.Hour)
 			p.quiet()
-			assert.Zero(t, p.count("SELECT count(*) FROM flow.due WHERE kind = 'pacing'"), "no tick of a batch that is over")
+			assert.Zero(t, p.count("SELECT count(*) FROM flow.due WHERE kind = 'pacing'"),
+				"no tick of a batch that is over")
 		})
 	}
 }

@@ -21,8 +21,8 @@ const (
 	placesWait = 2 * time.Millisecond
 	// passTurn is how long a pass goes on before others get its place.
 	passTurn = time.Second
-	// recheckAfter is when a pass comes back that left work behind which something bars: who bars it wakes the budget, and
-	// this is the belt.
+	// recheckAfter is when a pass comes back that left work behind which something bars: who bars it wakes the budget,
+	// and this is the belt.
 	recheckAfter = time.Second
 )
 
@@ -48,9 +48,11 @@ type pass struct {
 	// shut are blocked queues whose calls spend another budget too that has no room before again.
 	shut  map[queueKey]bool
 	again time.Time
-	// againLocal is, by this process's clock, when the first of them may go again that waits for what its call counts for; zero for none.
+	// againLocal is, by this process's clock, when the first of them may go again that waits for what its call counts
+	// for; zero for none.
 	againLocal time.Time
-	// nextAt is when the budget has room again, by the database's clock, waitLocal by this process's; zero while it has.
+	// nextAt is when the budget has room again, by the database's clock, waitLocal by this process's; zero while it
+	// has.
 	nextAt, waitLocal time.Time
 	// spaced: the budget grants one call at a time.
 	spaced bool
@@ -67,7 +69,8 @@ func (d *Dispatcher) Pass(ctx context.Context, lease *due.Lease) (next time.Time
 	if err != nil {
 		return time.Time{}, err
 	}
-	p := &pass{d: d, key: k, lease: lease, blocked: map[queueKey]bool{}, full: map[quota.LaneKey]bool{}, shut: map[queueKey]bool{}}
+	p := &pass{d: d, key: k, lease: lease, blocked: map[queueKey]bool{}, full: map[quota.LaneKey]bool{},
+		shut: map[queueKey]bool{}}
 	p.flight = d.join(p.key)
 	defer func() { p.flight.leave(ctx, p.waits(), p.settled) }()
 	p.settled = p.flight.settlements()
@@ -87,7 +90,8 @@ func (p *pass) open(ctx context.Context) error {
 		budget, err = p.d.q.BudgetRead(ctx, tx, db.BudgetReadParams{Domain: p.key.domain, Bucket: p.key.bucket})
 		return err
 	}, func(tx pg.DB) (err error) {
-		others, err = p.d.q.CallsOfOthers(ctx, tx, db.CallsOfOthersParams{Domain: p.key.domain, Bucket: p.key.bucket, Owner: p.d.opts.Owner})
+		others, err = p.d.q.CallsOfOthers(ctx, tx, db.CallsOfOthersParams{Domain: p.key.domain, Bucket: p.key.bucket,
+			Owner: p.d.opts.Owner})
 		return err
 	}, func(tx pg.DB) (err error) {
 		p.openedAt = time.Now()
@@ -101,7 +105,8 @@ func (p *pass) open(ctx context.Context) error {
 	p.flight.besides(others)
 	if m, err := p.d.windows(&budget); err == nil && m != nil {
 		p.spaced = m.spacing > 0
-		// Where the last reading is old, what others spent is known then, and no call of ours is too young for the reading.
+		// Where the last reading is old, what others spent is known then, and no call of ours is too young for the
+		// reading.
 		if m.askEvery > 0 && p.d.beforeSending.due(m.key.domain, m.askEvery, time.Now()) {
 			p.refresh(ctx)
 		}
@@ -116,8 +121,8 @@ func (p *pass) refresh(ctx context.Context) {
 }
 
 // loop claims until nothing more may go now, and looks once more when nobody can wake it unseen any more. A time comes
-// back only where the lease is to go on: others have their turn, also where the pass has left its place, but not between a reading
-// of the counters and the claim that it was for.
+// back only where the lease is to go on: others have their turn, also where the pass has left its place, but not
+// between a reading of the counters and the claim that it was for.
 func (p *pass) loop(ctx context.Context) (time.Time, error) {
 	for began := time.Now(); ; {
 		progress, err := p.step(ctx)
@@ -225,7 +230,8 @@ func (p *pass) recheck(ctx context.Context, tx pgx.Tx) (more bool, next time.Tim
 	}); err != nil {
 		return false, next, fmt.Errorf("read what waits for %s: %w", p.key, err)
 	}
-	if soon := p.chosenAt.Add(recheckAfter); (p.waits() || len(p.d.deferred.keys()) > 0) && (next.IsZero() || soon.Before(next)) {
+	if soon := p.chosenAt.Add(recheckAfter); (p.waits() || len(p.d.deferred.keys()) > 0) &&
+		(next.IsZero() || soon.Before(next)) {
 		next = soon
 	}
 	return false, soonest(next, p.again), nil
@@ -279,7 +285,8 @@ func (p *pass) step(ctx context.Context) (progress bool, err error) {
 		return false, nil
 	}
 	all := p.ready == len(calls) && len(got.calls) == len(calls) // what was ready goes: nothing more is known of
-	return !all && (len(got.calls) > 0 || got.decided || len(got.blocked)+len(got.crowded) > 0 || len(got.full) > 0), nil
+	return !all && (len(got.calls) > 0 || got.decided || len(got.blocked)+len(got.crowded) > 0 || len(got.full) > 0),
+		nil
 }
 
 // bar notes what cannot go before something settles, or before a time.
@@ -292,7 +299,8 @@ func (p *pass) bar(got *reserved) {
 	}
 	for _, k := range got.crowded {
 		p.blocked[k], p.shut[k] = true, true
-		p.again, p.againLocal = soonest(p.again, got.roomAt), soonest(p.againLocal, time.Now().Add(got.roomAt.Sub(got.now)))
+		p.again, p.againLocal = soonest(p.again, got.roomAt),
+			soonest(p.againLocal, time.Now().Add(got.roomAt.Sub(got.now)))
 	}
 	for _, lane := range got.full {
 		p.full[lane] = true
@@ -337,11 +345,12 @@ func (p *pass) choose(ctx context.Context) ([]*outboundCall, error) {
 	return calls, err
 }
 
-// restFor is how long queues count as ready that were read for an earlier claim; a claim finds out which of them are not.
+// restFor is how long queues count as ready that were read for an earlier claim; a claim finds out which of them are
+// not.
 const restFor = 50 * time.Millisecond
 
-// rest are the queues that can go next after calls without a look at what else is ready: none where it is another's turn, of
-// a lane that shares the budget or of a queue that has more, and none where they would make a smaller claim.
+// rest are the queues that can go next after calls without a look at what else is ready: none where it is another's
+// turn, of a lane that shares the budget or of a queue that has more, and none where they would make a smaller claim.
 func (p *pass) rest(ready []queueRow, calls []*outboundCall) []queueRow {
 	taken := map[queueKey]bool{}
 	for _, call := range calls {
@@ -392,7 +401,8 @@ func (p *pass) isolate(ctx context.Context, calls []*outboundCall, cause error) 
 	for _, call := range calls {
 		got, err := p.reserveOne(ctx, call)
 		if err != nil && pg.IsDataError(err) && !call.empty() {
-			call.refuse(call.r.failure(codeParams, "The call cannot be stored: a key or a parameter of it holds a NUL, or is too long"))
+			call.refuse(call.r.failure(codeParams,
+				"The call cannot be stored: a key or a parameter of it holds a NUL, or is too long"))
 			got, err = p.reserveOne(ctx, call)
 		}
 		if err != nil {

@@ -25,8 +25,8 @@ import (
 const decoded = `[{"id":"send","tasks":[{"id":"up","action_id":"dialer__api__upload","credential_id":"CRED","params":{"list":"demo",
 	"row":{"id":"{{ fromBase64(input.id) }}","n":"{{ input.n }}"}}}]}]`
 
-// A record whose key cannot be stored fails, wherever it stands in its call, and says what to do; its neighbours, and another
-// organization's records on the same account, go out.
+// A record whose key cannot be stored fails, wherever it stands in its call, and says what to do; its neighbours, and
+// another organization's records on the same account, go out.
 func TestKeyWithNUL(t *testing.T) {
 	t.Parallel()
 	b := setup(t, dispatch.Options{})
@@ -50,7 +50,8 @@ func TestKeyWithNUL(t *testing.T) {
 	b.once("demo", dialersim.KindUpload, 8)
 	b.once("beta", dialersim.KindUpload, 10)
 	for _, e := range b.errors(id) {
-		if e.Code != "invalid_parameters" || !strings.Contains(e.Message, "NUL") || e.StepID != "send" || e.TaskID != "up" {
+		if e.Code != "invalid_parameters" || !strings.Contains(e.Message, "NUL") || e.StepID != "send" ||
+			e.TaskID != "up" {
 			t.Errorf("a record failed of %+v", e)
 		}
 	}
@@ -59,7 +60,8 @@ func TestKeyWithNUL(t *testing.T) {
 // errors are those of the records of a batch that failed, by position.
 func (b *bundle) errors(batch uuid.UUID) (out []run.JobError) {
 	b.t.Helper()
-	rows := must(b.pool.Query(b.t.Context(), "SELECT error FROM flow.job WHERE batch_id = $1 AND status = 'failed' ORDER BY position", batch))
+	rows := must(b.pool.Query(b.t.Context(),
+		"SELECT error FROM flow.job WHERE batch_id = $1 AND status = 'failed' ORDER BY position", batch))
 	for _, raw := range must(pgx.CollectRows(rows, pgx.RowTo[[]byte])) {
 		var e run.JobError
 		if err := json.Unmarshal(raw, &e); err != nil {
@@ -70,8 +72,8 @@ func (b *bundle) errors(batch uuid.UUID) (out []run.JobError) {
 	return out
 }
 
-// What a call must have for itself may be longer than a key of an index, and have any character: the call goes out, alone, and the
-// provider says what it thinks of it.
+// What a call must have for itself may be longer than a key of an index, and have any character: the call goes out,
+// alone, and the provider says what it thinks of it.
 func TestUnusualExclusiveKey(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {

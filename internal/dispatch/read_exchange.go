@@ -31,14 +31,14 @@ type Call struct {
 	Attempt, Records int32
 	// Batches are those of its records, with the tasks that called.
 	Batches []CallBatch
-	// Outcome is what the answer proved, when it came. State is that of the call now; empty once the service has forgotten
-	// it.
+	// Outcome is what the answer proved, when it came. State is that of the call now; empty once the service has
+	// forgotten it.
 	Outcome provider.Kind
 	State   string
 	// Code, Message, ProviderCode and ProviderMessage are those of the error; empty for a success.
 	Code, Message, ProviderCode, ProviderMessage string
-	// QueuedAt is since when the first of its records could be claimed. SentAt and AnsweredAt are nil where the process that
-	// sent it did not live to say.
+	// QueuedAt is since when the first of its records could be claimed. SentAt and AnsweredAt are nil where the process
+	// that sent it did not live to say.
 	QueuedAt, ClaimedAt time.Time
 	SentAt, AnsweredAt  *time.Time
 	// Exchange is nil where that process did not live to say.
@@ -90,8 +90,10 @@ func tenancyOf(domain string) *string {
 func (d *Dispatcher) Calls(ctx context.Context, f CallFilter) ([]Call, error) {
 	conn := pg.Planned{Pool: d.Pool}
 	if f.BatchID == nil {
-		rows, err := d.q.ExchangeList(ctx, conn, db.ExchangeListParams{OrgID: f.OrgID, Before: f.Before, Failed: f.failed(),
-			Domain: f.Tenancy, ActionID: f.ActionID, CredentialID: f.CredentialID, Outcome: f.Outcome, Status: f.Status, Code: f.Code,
+		rows, err := d.q.ExchangeList(ctx, conn, db.ExchangeListParams{OrgID: f.OrgID, Before: f.Before,
+			Failed: f.failed(),
+			Domain: f.Tenancy, ActionID: f.ActionID, CredentialID: f.CredentialID, Outcome: f.Outcome, Status: f.Status,
+			Code:    f.Code,
 			Purpose: f.Purpose, Asked: f.asked(), MaxRows: f.Limit})
 		if err != nil {
 			return nil, fmt.Errorf("list calls: %w", err)
@@ -99,7 +101,8 @@ func (d *Dispatcher) Calls(ctx context.Context, f CallFilter) ([]Call, error) {
 		return d.callsOf(ctx, f.OrgID, rows)
 	}
 	rows, err := d.q.ExchangeListOfBatch(ctx, conn, db.ExchangeListOfBatchParams{OrgID: f.OrgID, BatchID: *f.BatchID,
-		Position: f.Position, Before: f.Before, Failed: f.failed(), Domain: f.Tenancy, ActionID: f.ActionID, CredentialID: f.CredentialID, Outcome: f.Outcome,
+		Position: f.Position, Before: f.Before, Failed: f.failed(), Domain: f.Tenancy, ActionID: f.ActionID,
+		CredentialID: f.CredentialID, Outcome: f.Outcome,
 		Status: f.Status, Code: f.Code, Purpose: f.Purpose, MaxRows: f.Limit})
 	if err != nil {
 		return nil, fmt.Errorf("list calls of batch %s: %w", *f.BatchID, err)
@@ -137,10 +140,13 @@ func (d *Dispatcher) callsOf(ctx context.Context, orgID uuid.UUID, rows []db.Exc
 			return nil, fmt.Errorf("detail of call %s: %w", e.ID, err)
 		}
 		out[i] = Call{
-			ID: e.ID, Purpose: cmp.Or(deref(e.Purpose), PurposeCall), About: e.About, Tenancy: tenancyOf(e.Domain), ActionID: e.ActionID, CredentialID: e.CredentialID, Lane: e.Lane, Attempt: e.Attempt,
-			Records: e.Records, Outcome: provider.Kind(e.Outcome), State: rows[i].State, Code: deref(e.Code), Message: detail.Message,
-			ProviderCode: deref(e.ProviderCode), ProviderMessage: detail.ProviderMessage, QueuedAt: deref(e.QueuedAt), ClaimedAt: e.ClaimedAt,
-			SentAt: e.SentAt, AnsweredAt: e.AnsweredAt, Exchange: detail.Exchange,
+			ID: e.ID, Purpose: cmp.Or(deref(e.Purpose), PurposeCall), About: e.About, Tenancy: tenancyOf(e.Domain),
+			ActionID: e.ActionID, CredentialID: e.CredentialID, Lane: e.Lane, Attempt: e.Attempt,
+			Records: e.Records, Outcome: provider.Kind(e.Outcome), State: rows[i].State, Code: deref(e.Code),
+			Message:      detail.Message,
+			ProviderCode: deref(e.ProviderCode), ProviderMessage: detail.ProviderMessage, QueuedAt: deref(e.QueuedAt),
+			ClaimedAt: e.ClaimedAt,
+			SentAt:    e.SentAt, AnsweredAt: e.AnsweredAt, Exchange: detail.Exchange,
 		}
 		in.Ids = append(in.Ids, e.ID)
 		for _, batch := range e.MoreBatches {

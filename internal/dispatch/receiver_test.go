@@ -80,7 +80,8 @@ func silent(t *testing.T) string {
 func (b *bundle) failure(batch string) (calls int, code, message string) {
 	b.t.Helper()
 	var raw []byte
-	if err := b.pool.QueryRow(b.t.Context(), "SELECT error FROM flow.job WHERE batch_id = $1", batch).Scan(&raw); err != nil {
+	if err := b.pool.QueryRow(b.t.Context(), "SELECT error FROM flow.job WHERE batch_id = $1",
+		batch).Scan(&raw); err != nil {
 		b.t.Fatal(err)
 	}
 	var e run.JobError
@@ -90,7 +91,8 @@ func (b *bundle) failure(batch string) (calls int, code, message string) {
 	return b.count("SELECT count(*) FROM flow.call"), e.Code, e.Message
 }
 
-// A receiver that cannot be reached in time is tried as often as the task's retry policy says, whatever it was that took the time.
+// A receiver that cannot be reached in time is tried as often as the task's retry policy says, whatever it was that
+// took the time.
 func TestTimeoutBeforeSendingIsAnAttempt(t *testing.T) {
 	t.Parallel()
 	for name, address := range map[string]func(*testing.T) string{
@@ -100,12 +102,15 @@ func TestTimeoutBeforeSendingIsAnAttempt(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			url := address(t)
-			b := setupSender(t, dispatch.Options{}, asIs, provider.Options{AllowHosts: []string{url[strings.Index(url, "//")+2:]}})
-			id := b.start(b.define(post(url, `,"timeout_seconds":1,"retry":{"max_attempts":2,"initial_seconds":0.1}`)), 1, plainRow)
+			b := setupSender(t, dispatch.Options{}, asIs,
+				provider.Options{AllowHosts: []string{url[strings.Index(url, "//")+2:]}})
+			id := b.start(b.define(post(url, `,"timeout_seconds":1,"retry":{"max_attempts":2,"initial_seconds":0.1}`)),
+				1, plainRow)
 			if status, counts := b.await(id); status != run.BatchFailed || counts.Failed != 1 {
 				t.Fatalf("batch ended %s with %+v", status, counts)
 			}
-			if calls, code, message := b.failure(id.String()); calls != 2 || code != "provider_unreachable" || message != "The provider cannot be reached in time" {
+			if calls, code, message := b.failure(id.String()); calls != 2 || code != "provider_unreachable" ||
+				message != "The provider cannot be reached in time" {
 				t.Errorf("after %d calls: %s: %s", calls, code, message)
 			}
 		})
@@ -115,11 +120,16 @@ func TestTimeoutBeforeSendingIsAnAttempt(t *testing.T) {
 // The same for the token that a call must carry.
 func TestTimeoutOfATokenIsAnAttempt(t *testing.T) {
 	t.Parallel()
-	issuer, api := silent(t), httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("a call without a token arrived") }))
+	issuer, api := silent(t), httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter,
+		*http.Request) {
+		t.Error("a call without a token arrived")
+	}))
 	t.Cleanup(api.Close)
-	b := setupSender(t, dispatch.Options{}, asIs, provider.Options{AllowHosts: []string{issuer, strings.TrimPrefix(api.URL, "http://")}})
+	b := setupSender(t, dispatch.Options{}, asIs, provider.Options{AllowHosts: []string{issuer,
+		strings.TrimPrefix(api.URL, "http://")}})
 	b.client("http://"+issuer, api.URL)
-	id := b.start(b.define(post(api.URL, `,"credential_id":"CRED","timeout_seconds":1,"retry":{"max_attempts":2,"initial_seconds":0.1}`)), 1, plainRow)
+	id := b.start(b.define(post(api.URL,
+		`,"credential_id":"CRED","timeout_seconds":1,"retry":{"max_attempts":2,"initial_seconds":0.1}`)), 1, plainRow)
 	if status, counts := b.await(id); status != run.BatchFailed || counts.Failed != 1 {
 		t.Fatalf("batch ended %s with %+v", status, counts)
 	}
@@ -131,20 +141,27 @@ func TestTimeoutOfATokenIsAnAttempt(t *testing.T) {
 // client has the bundle use a credential whose tokens come from an issuer, and go to an API.
 func (b *bundle) client(issuer, api string) {
 	b.t.Helper()
-	b.cred = must(b.creds.Create(b.t.Context(), b.org, "test", credential.Input{Name: "app", PlatformID: "core", AuthMethod: "oauth2",
-		Unverified: true, TokenURL: ref(issuer + "/token"), Origins: []string{api}, Secret: []byte(`{"client_id":"app","client_secret":"x"}`)})).ID
+	b.cred = must(b.creds.Create(b.t.Context(), b.org, "test", credential.Input{Name: "app", PlatformID: "core",
+		AuthMethod: "oauth2",
+		Unverified: true, TokenURL: ref(issuer + "/token"), Origins: []string{api},
+		Secret: []byte(`{"client_id":"app","client_secret":"x"}`)})).ID
 }
 
 // Where it takes longer to write a call down than it may last, its records do not go round for ever.
 func TestClaimThatTakesLongerThanItsCalls(t *testing.T) {
 	t.Parallel()
-	receiver := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("a call arrived after its time") }))
+	receiver := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter,
+		*http.Request) {
+		t.Error("a call arrived after its time")
+	}))
 	t.Cleanup(receiver.Close)
-	b := setupSender(t, dispatch.Options{}, asIs, provider.Options{AllowHosts: []string{strings.TrimPrefix(receiver.URL, "http://")}})
+	b := setupSender(t, dispatch.Options{}, asIs, provider.Options{AllowHosts: []string{strings.TrimPrefix(receiver.URL,
+		"http://")}})
 	b.exec(
 		"CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(1.1); RETURN NEW; END $$",
 		"CREATE TRIGGER slow BEFORE INSERT ON flow.call FOR EACH ROW EXECUTE FUNCTION slow()")
-	id := b.start(b.define(post(receiver.URL, `,"timeout_seconds":1,"retry":{"max_attempts":2,"initial_seconds":0.1}`)), 1, plainRow)
+	id := b.start(b.define(post(receiver.URL, `,"timeout_seconds":1,"retry":{"max_attempts":2,"initial_seconds":0.1}`)),
+		1, plainRow)
 	if status, counts := b.await(id); status != run.BatchFailed || counts.Failed != 1 {
 		t.Fatalf("batch ended %s with %+v", status, counts)
 	}
@@ -154,8 +171,8 @@ func TestClaimThatTakesLongerThanItsCalls(t *testing.T) {
 	}
 }
 
-// A receiver that nobody meters and that names no time is left alone for a second, then for twice as long each time, until it takes
-// a call.
+// A receiver that nobody meters and that names no time is left alone for a second, then for twice as long each time,
+// until it takes a call.
 func TestRateLimitWithoutATime(t *testing.T) {
 	t.Parallel()
 	var calls atomic.Int64
@@ -166,14 +183,16 @@ func TestRateLimitWithoutATime(t *testing.T) {
 		}
 	}))
 	t.Cleanup(receiver.Close)
-	b := setupSender(t, dispatch.Options{}, asIs, provider.Options{AllowHosts: []string{strings.TrimPrefix(receiver.URL, "http://")}})
+	b := setupSender(t, dispatch.Options{}, asIs, provider.Options{AllowHosts: []string{strings.TrimPrefix(receiver.URL,
+		"http://")}})
 	flow := b.define(post(receiver.URL, ""))
 	for range 2 {
 		if status, counts := b.await(b.start(flow, 1, plainRow)); status != run.BatchCompleted {
 			t.Fatalf("batch ended %s with %+v", status, counts)
 		}
 	}
-	rows, err := b.pool.Query(t.Context(), "SELECT expires_at - created_at FROM flow.pause WHERE scope = 'bucket' ORDER BY created_at")
+	rows, err := b.pool.Query(t.Context(),
+		"SELECT expires_at - created_at FROM flow.pause WHERE scope = 'bucket' ORDER BY created_at")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,7 +207,8 @@ func TestRateLimitWithoutATime(t *testing.T) {
 	}
 }
 
-// Calls that went out together are refused together, which is one refusal; others than those that were under way count anew.
+// Calls that went out together are refused together, which is one refusal; others than those that were under way count
+// anew.
 func TestRateLimitOfManyCalls(t *testing.T) {
 	t.Parallel()
 	var calls atomic.Int64
@@ -198,8 +218,10 @@ func TestRateLimitOfManyCalls(t *testing.T) {
 		}
 	}))
 	t.Cleanup(receiver.Close)
-	b := setupSender(t, dispatch.Options{}, asIs, provider.Options{AllowHosts: []string{strings.TrimPrefix(receiver.URL, "http://")}})
-	if status, counts := b.await(b.start(b.define(post(receiver.URL, "")), 20, plainRow)); status != run.BatchCompleted {
+	b := setupSender(t, dispatch.Options{}, asIs, provider.Options{AllowHosts: []string{strings.TrimPrefix(receiver.URL,
+		"http://")}})
+	if status, counts := b.await(b.start(b.define(post(receiver.URL, "")), 20,
+		plainRow)); status != run.BatchCompleted {
 		t.Fatalf("batch ended %s with %+v", status, counts)
 	}
 	if n := b.count("SELECT count(*) FROM flow.pause WHERE scope = 'bucket'"); n != 1 {

@@ -15,27 +15,31 @@ import (
 )
 
 const (
-	// checksAtOnce bounds the calls of one budget that are looked into at the same time, those of one organization to half of it.
+	// checksAtOnce bounds the calls of one budget that are looked into at the same time, those of one organization to
+	// half of it.
 	checksAtOnce = 32
 	// checkTurn is how long a round that has its place begins new checks before other budgets have their turn.
 	checkTurn = 30 * time.Second
-	// checkPoll is how often a round that waits for answers looks for calls that became due meanwhile, and for lost ones.
+	// checkPoll is how often a round that waits for answers looks for calls that became due meanwhile, and for lost
+	// ones.
 	checkPoll = 2 * time.Second
 	// lookupSlack is how much earlier than our claim a provider may say that it received a call, beyond its clock skew.
 	lookupSlack = 5 * time.Second
-	// checkFor is how long a call is looked into whose action does not say how long its provider remembers, or has left the catalog.
+	// checkFor is how long a call is looked into whose action does not say how long its provider remembers, or has left
+	// the catalog.
 	checkFor = 24 * time.Hour
 )
 
 // Reconcile is the handler of due rows of kind DueReconcile: it finds out what became of calls whose sender is silent,
-// whose answer was unclear, or whose result comes later. It goes on while holds stop claims. Where answers take their time
-// it leaves its place, so that however many budgets wait for theirs, others find theirs out.
+// whose answer was unclear, or whose result comes later. It goes on while holds stop claims. Where answers take their
+// time it leaves its place, so that however many budgets wait for theirs, others find theirs out.
 func (d *Dispatcher) Reconcile(ctx context.Context, lease *due.Lease) (time.Time, error) {
 	k, err := budgetOfLease(lease)
 	if err != nil {
 		return time.Time{}, err
 	}
-	r := round{d: d, key: k, lease: lease, began: time.Now(), ended: make(chan checked, checksAtOnce), skip: []uuid.UUID{}, orgs: []uuid.UUID{}}
+	r := round{d: d, key: k, lease: lease, began: time.Now(), ended: make(chan checked, checksAtOnce),
+		skip: []uuid.UUID{}, orgs: []uuid.UUID{}}
 	r.findLost(ctx)
 	r.checkDue(ctx)
 	if err := errors.Join(r.lostErr, r.failed); err != nil {
@@ -63,7 +67,8 @@ type round struct {
 	lease  *due.Lease
 	began  time.Time
 	failed error
-	// lostAt is when, by the database's clock, the next call will be lost, zero for never; lostErr is why that is not known.
+	// lostAt is when, by the database's clock, the next call will be lost, zero for never; lostErr is why that is not
+	// known.
 	lostAt  time.Time
 	lostErr error
 	// orgs has the organization of each check under way; ended has those that are over.
@@ -84,8 +89,8 @@ func (r *round) findLost(ctx context.Context) {
 	r.lostAt, r.lostErr = r.d.markLost(ctx, r.key)
 }
 
-// checkDue looks into the calls of a budget that are due, several at a time. Whatever comes of a check dates it anew, so that calls about
-// which nobody can be asked keep no place from others.
+// checkDue looks into the calls of a budget that are due, several at a time. Whatever comes of a check dates it anew,
+// so that calls about which nobody can be asked keep no place from others.
 func (r *round) checkDue(ctx context.Context) {
 	poll := time.NewTicker(checkPoll)
 	defer poll.Stop()
@@ -135,8 +140,8 @@ func (r *round) begin(ctx context.Context) {
 	}
 }
 
-// roomFor reports whether one more call of an organization may be looked into: it takes half of what others leave, so that
-// lookups that hang keep nobody's from being asked.
+// roomFor reports whether one more call of an organization may be looked into: it takes half of what others leave, so
+// that lookups that hang keep nobody's from being asked.
 func (r *round) roomFor(org uuid.UUID) bool {
 	own := 0
 	for _, o := range r.orgs {
@@ -147,15 +152,16 @@ func (r *round) roomFor(org uuid.UUID) bool {
 	return own < (checksAtOnce-len(r.orgs)+own+1)/2
 }
 
-// checkOrPostpone looks into one call. One that cannot be looked into, whatever the reason, is tried again later, and given up
-// in the end like any other; an error means that even this could not be written down.
+// checkOrPostpone looks into one call. One that cannot be looked into, whatever the reason, is tried again later, and
+// given up in the end like any other; an error means that even this could not be written down.
 func (d *Dispatcher) checkOrPostpone(ctx context.Context, k budgetKey, call *db.FlowCall) error {
 	known := d.knownSince(call.ClaimedAt)
 	now, ages, err := d.Clock.Ages(ctx, known)
 	if err != nil {
 		return err //nolint:wrapcheck // says everything
 	}
-	l := lookup{d: d, key: k, row: call, now: now, known: known, age: ages[0], nextAt: now.Add(Patience(int(call.Checks)))}
+	l := lookup{d: d, key: k, row: call, now: now, known: known, age: ages[0],
+		nextAt: now.Add(Patience(int(call.Checks)))}
 	cat, err := d.Catalog.Of(ctx, call.OrgID, call.ActionID)
 	if err != nil {
 		return err //nolint:wrapcheck // says everything
@@ -168,14 +174,15 @@ func (d *Dispatcher) checkOrPostpone(ctx context.Context, k budgetKey, call *db.
 	if err == nil || mayPass(ctx, err) {
 		return err
 	}
-	d.opts.Log.Warn("a call cannot be looked into; trying again", "call", call.ID, "domain", k.domain, "bucket", k.bucket, "error", err)
+	d.opts.Log.Warn("a call cannot be looked into; trying again", "call", call.ID, "domain", k.domain, "bucket",
+		k.bucket, "error", err)
 	l.failed("the service could not ask", 0)
 	return l.postpone(ctx)
 }
 
-// markLost takes over calls whose sender can no longer be sending: what became of them is unknown. That is so when all of the time
-// that a call may take, and the margin, have really passed, whatever the database's clock says. next is when that is so of
-// another one; zero for never.
+// markLost takes over calls whose sender can no longer be sending: what became of them is unknown. That is so when all
+// of the time that a call may take, and the margin, have really passed, whatever the database's clock says. next is
+// when that is so of another one; zero for never.
 func (d *Dispatcher) markLost(ctx context.Context, k budgetKey) (next time.Time, failed error) {
 	calls, err := d.q.CallsUnderWay(ctx, d.Pool, db.CallsUnderWayParams{Domain: k.domain, Bucket: k.bucket})
 	if err != nil || len(calls) == 0 {
@@ -208,7 +215,8 @@ func (d *Dispatcher) markLost(ctx context.Context, k budgetKey) (next time.Time,
 	return next, failed
 }
 
-// ClockStepped has every call looked into anew of which something was to be found out at a time: that time is not known any more.
+// ClockStepped has every call looked into anew of which something was to be found out at a time: that time is not known
+// any more.
 func (d *Dispatcher) ClockStepped(ctx context.Context) error {
 	if err := d.q.CallsCheckNow(ctx, d.Pool); err != nil {
 		return fmt.Errorf("look into calls after a step of the clock: %w", err)

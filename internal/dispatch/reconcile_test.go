@@ -45,7 +45,8 @@ func TestReconcile_HangingQuestions(t *testing.T) {
 	b.awaitUntil(id, func(_ run.BatchStatus, c db.FlowBatchCount) bool { return c.Accepted == 32 })
 }
 
-// A result that never comes is left to a person in the end, also where nobody knows for how long the platform remembers.
+// A result that never comes is left to a person in the end, also where nobody knows for how long the platform
+// remembers.
 func TestReconcile_ResultWithoutHorizon(t *testing.T) {
 	t.Parallel()
 	b := setupWith(t, dispatch.Options{}, func(c *catalog.Catalog) {

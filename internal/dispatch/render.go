@@ -51,7 +51,8 @@ type outboundCall struct {
 	decided   []run.Result
 	check     catalog.OutcomeCheck
 	exclusive string
-	// scopes are what it counts for in buckets that have a budget each for it, by bucket, and scoped the windows of these.
+	// scopes are what it counts for in buckets that have a budget each for it, by bucket, and scoped the windows of
+	// these.
 	scopes  map[string]string
 	scoped  []quota.Window
 	request provider.Request
@@ -104,7 +105,8 @@ type renderer struct {
 	used []expr.TaskRef
 	// settings are those of the records that were rendered last.
 	settings []byte
-	// lastLoss is the last one there was, lost the one in which records of the batch may have been sent, anew that they were by another batch then.
+	// lastLoss is the last one there was, lost the one in which records of the batch may have been sent, anew that they
+	// were by another batch then.
 	lastLoss, lost *pg.Loss
 	anew           bool
 }
@@ -135,7 +137,8 @@ func (d *Dispatcher) renderer(ctx context.Context, row *queueRow) (r *renderer, 
 	task := &step.Tasks[row.TaskNo]
 	if task.Gone != "" {
 		if d.logged.due(b.ID.String(), time.Hour, time.Now()) {
-			d.opts.Log.Error("records wait for an action that is gone", "batch", b.ID, "step", step.ID, "task", task.ID, "reason", task.Gone)
+			d.opts.Log.Error("records wait for an action that is gone", "batch", b.ID, "step", step.ID, "task", task.ID,
+				"reason", task.Gone)
 		}
 		return nil, errGone
 	}
@@ -143,7 +146,8 @@ func (d *Dispatcher) renderer(ctx context.Context, row *queueRow) (r *renderer, 
 	if svc == nil {
 		return nil, fmt.Errorf("the catalog has no service %s any more", task.Action.ServiceID)
 	}
-	r = &renderer{d: d, batch: b, step: step, task: task, rules: rulesOf(task), svc: svc, used: run.ResultsUsed(task), lastLoss: d.Losses.Last()}
+	r = &renderer{d: d, batch: b, step: step, task: task, rules: rulesOf(task), svc: svc, used: run.ResultsUsed(task),
+		lastLoss: d.Losses.Last()}
 	r.lost, r.anew = b.Lost(r.lastLoss)
 	if !task.CredentialID.Valid {
 		return r, nil
@@ -206,7 +210,8 @@ func (r *renderer) call(lane db.FlowLane) outboundCall {
 // prepare makes the request of a call whose parameters and rows are rendered.
 func (p *outboundCall) prepare(idempotencyKey string) (err error) {
 	action := p.r.task.Action
-	if p.request, err = provider.Prepare(p.r.svc, action, p.params, p.rows, deref(p.r.cred).Secret, idempotencyKey); err != nil {
+	if p.request, err = provider.Prepare(p.r.svc, action, p.params, p.rows, deref(p.r.cred).Secret,
+		idempotencyKey); err != nil {
 		return err
 	}
 	over, err := provider.ExclusiveOver(action, p.params)
@@ -252,7 +257,8 @@ func allOf(p *run.Part, e run.Exception) (out []run.Exception) {
 }
 
 // open opens the slices of parts, which the caller releases.
-func (r *renderer) open(ctx context.Context, parts []run.Part) (byNo map[int32]*run.Records, release func(), err error) {
+func (r *renderer) open(ctx context.Context, parts []run.Part) (byNo map[int32]*run.Records, release func(),
+	err error) {
 	var refs []run.SliceRef
 	for i := range parts {
 		ref := run.SliceRef{No: parts[i].SliceNo, First: parts[i].First}
@@ -288,8 +294,8 @@ func members(p *run.Part, rec *run.Records) (in, out []int32) {
 	return in, out
 }
 
-// renderSmall renders calls of one record each, of all queues together. Organizations render in memory of their own; the queues of one that
-// has none now are blocked.
+// renderSmall renders calls of one record each, of all queues together. Organizations render in memory of their own;
+// the queues of one that has none now are blocked.
 func (d *Dispatcher) renderSmall(ctx context.Context, queues []*picked, blocked map[queueKey]bool) error {
 	if len(queues) == 0 {
 		return nil
@@ -436,9 +442,9 @@ func (r *renderer) small(row *queueRow, piece run.Part, offset int32, rec *run.R
 	return &p
 }
 
-// element moves a piece of a for_each task on to the first element from its own on that needs a call, and shows that to env. more
-// is false where none is left; the piece then says so. An error speaks of the element that the piece names, or, where it names
-// none, of the task.
+// element moves a piece of a for_each task on to the first element from its own on that needs a call, and shows that to
+// env. more is false where none is left; the piece then says so. An error speaks of the element that the piece names,
+// or, where it names none, of the task.
 func (r *renderer) element(piece *run.Part, env *expr.Env) (more bool, err error) {
 	if r.task.ForEach == nil {
 		return true, nil
@@ -466,7 +472,8 @@ func (r *renderer) element(piece *run.Part, env *expr.Env) (more bool, err error
 // exclusiveMost bounds what is a key of exclusive calls as it is; an index holds no more than some 2,700 bytes.
 const exclusiveMost = 1024
 
-// exclusiveKey is the key of calls that have something for themselves: its name, or a digest of one that cannot be stored or indexed.
+// exclusiveKey is the key of calls that have something for themselves: its name, or a digest of one that cannot be
+// stored or indexed.
 func exclusiveKey(over string) string {
 	if len(over) <= exclusiveMost && utf8.ValidString(over) && !strings.Contains(over, "\x00") {
 		return over

@@ -25,8 +25,8 @@ func anyPart(t *rapid.T) (part run.Part, in, gone []int32) {
 	return part, in, gone
 }
 
-// tiles checks that pieces follow each other from the front of a part without gaps, and leave out who left, and no other.
-// It returns the records that they hold and where the last one ends.
+// tiles checks that pieces follow each other from the front of a part without gaps, and leave out who left, and no
+// other. It returns the records that they hold and where the last one ends.
 func tiles(t *rapid.T, part run.Part, gone []int32, pieces []run.Piece) (records []int32, end int32) {
 	end = part.From
 	for _, p := range pieces {
@@ -48,8 +48,8 @@ func tiles(t *rapid.T, part run.Part, gone []int32, pieces []run.Piece) (records
 	return records, end
 }
 
-// Whatever is left out, decided or does not fit: a bulk call takes every record before the first that does not fit, each in
-// one piece or decided once.
+// Whatever is left out, decided or does not fit: a bulk call takes every record before the first that does not fit,
+// each in one piece or decided once.
 func TestProperty_BulkPiecesTile(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -16,8 +16,8 @@ import (
 	"flowlane/internal/run"
 )
 
-// Parameters that break the schema of their action once they are rendered fail their record, with the name of the parameter, and
-// no call is made for it.
+// Parameters that break the schema of their action once they are rendered fail their record, with the name of the
+// parameter, and no call is made for it.
 func TestRenderedParams(t *testing.T) {
 	t.Parallel()
 	var calls atomic.Int32
@@ -28,11 +28,13 @@ func TestRenderedParams(t *testing.T) {
 	t.Cleanup(receiver.Close)
 	out := provider.Options{AllowHosts: []string{strings.TrimPrefix(receiver.URL, "http://")}}
 	b := setupSender(t, dispatch.Options{}, asIs, out)
-	id := b.start(b.define(`[{"id":"ask","tasks":[{"id":"http","action_id":"core__http__request","params":{"url":"`+receiver.URL+
+	id := b.start(b.define(`[{"id":"ask","tasks":[{"id":"http","action_id":"core__http__request","params":{"url":"`+
+		receiver.URL+
 		`","method":"{{ input.method }}"}}]}]`), 2, func(i int) string {
 		return fmt.Sprintf(`{"method":%q}`, []string{"OPTIONS", "PUT"}[i])
 	})
-	if status, counts := b.await(id); status != run.BatchPartiallyFailed || counts.Completed != 1 || counts.Failed != 1 {
+	if status, counts := b.await(id); status != run.BatchPartiallyFailed || counts.Completed != 1 ||
+		counts.Failed != 1 {
 		t.Errorf("batch ended %s with %+v", status, counts)
 	}
 	b.failedBy(id, "the parameters break the schema of their action: method must be one of GET, HEAD, POST, PUT, PATCH, DELETE")
@@ -47,7 +49,8 @@ func TestRenderedParams_Bulk(t *testing.T) {
 	b := setup(t, dispatch.Options{})
 	id := b.start(b.define(`[{"id":"send","tasks":[{"id":"up","action_id":"dialer__api__upload","credential_id":"CRED","params":{"list":"{{ input.list }}",
 		"row":"{{ input.row }}"}}]}]`), 3, func(i int) string {
-		return []string{`{"list":"demo","row":{"id":"k0"}}`, `{"list":"demo","row":["k1"]}`, `{"list":"","row":{"id":"k2"}}`}[i]
+		return []string{`{"list":"demo","row":{"id":"k0"}}`, `{"list":"demo","row":["k1"]}`,
+			`{"list":"","row":{"id":"k2"}}`}[i]
 	})
 	if status, counts := b.await(id); status != run.BatchPartiallyFailed || counts.Accepted != 1 || counts.Failed != 2 {
 		t.Errorf("batch ended %s with %+v", status, counts)

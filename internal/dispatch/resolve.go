@@ -38,9 +38,9 @@ type Resolution struct {
 	By             *uuid.UUID
 }
 
-// Resolve settles a job as a person says, in every call that is in doubt about it. The calls go on without the record: what
-// the provider still says of it moves nothing, and is kept where it contradicts. Faults: NotFound; Conflict for a job that is
-// not in doubt, and for a requeue in a batch that is over.
+// Resolve settles a job as a person says, in every call that is in doubt about it. The calls go on without the record:
+// what the provider still says of it moves nothing, and is kept where it contradicts. Faults: NotFound; Conflict for a
+// job that is not in doubt, and for a requeue in a batch that is over.
 func (d *Dispatcher) Resolve(ctx context.Context, in Resolution) error {
 	ctx = pg.AsWorker(ctx) // it settles calls, as workers do
 	for try := 1; ; try++ {
@@ -52,7 +52,8 @@ func (d *Dispatcher) Resolve(ctx context.Context, in Resolution) error {
 }
 
 func (d *Dispatcher) resolve(ctx context.Context, tx pgx.Tx, in Resolution) error {
-	ids, err := d.q.CallsDoubtedAt(ctx, tx, db.CallsDoubtedAtParams{BatchID: in.BatchID, OrgID: in.OrgID, Position: in.Position})
+	ids, err := d.q.CallsDoubtedAt(ctx, tx, db.CallsDoubtedAtParams{BatchID: in.BatchID, OrgID: in.OrgID,
+		Position: in.Position})
 	if err != nil {
 		return fmt.Errorf("read the calls in doubt: %w", err)
 	}
@@ -156,8 +157,9 @@ func (r *resolving) sentOf(ctx context.Context, callID uuid.UUID) (out []sentRec
 
 // write keeps what was said of records of a call.
 func (r *resolving) write(ctx context.Context, call *db.FlowCall, sent []sentRecord) error {
-	in := db.ResolutionsInsertParams{CallID: call.ID, OrgID: r.in.OrgID, BatchID: r.in.BatchID, Outcome: string(r.in.Outcome),
-		Note: r.in.Note, AccountID: r.in.By, CreatedAt: r.change.Now}
+	in := db.ResolutionsInsertParams{CallID: call.ID, OrgID: r.in.OrgID, BatchID: r.in.BatchID,
+		Outcome: string(r.in.Outcome),
+		Note:    r.in.Note, AccountID: r.in.By, CreatedAt: r.change.Now}
 	for i := range sent {
 		in.CallRows, in.Positions = append(in.CallRows, sent[i].row), append(in.Positions, sent[i].position())
 	}
@@ -213,8 +215,8 @@ func (r *resolving) result(call *db.FlowCall, p *run.Part, from run.Status) run.
 	return out
 }
 
-// end closes a call if nothing of it is in doubt any more: nobody needs to ask about it then. It goes on counting in every window
-// in which it may have arrived.
+// end closes a call if nothing of it is in doubt any more: nobody needs to ask about it then. It goes on counting in
+// every window in which it may have arrived.
 func (r *resolving) end(ctx context.Context, row *db.CallsLockRow) error {
 	call := &row.FlowCall
 	if call.Resolved < call.Records {
@@ -227,7 +229,8 @@ func (r *resolving) end(ctx context.Context, row *db.CallsLockRow) error {
 	}
 	s := newSettlement(r.d, k, m)
 	s.now = r.change.Now
-	s.move(&openCall{FlowCall: *call}, &outcome{reading: provider.Reading{Reason: "resolved"}}, stateSettled, time.Time{})
+	s.move(&openCall{FlowCall: *call}, &outcome{reading: provider.Reading{Reason: "resolved"}}, stateSettled,
+		time.Time{})
 	moved, err := r.d.q.CallMove(ctx, r.tx, s.moves)
 	if err != nil {
 		return fmt.Errorf("end call %s: %w", call.ID, err)
@@ -242,20 +245,24 @@ func (r *resolving) end(ctx context.Context, row *db.CallsLockRow) error {
 	return nil
 }
 
-// truths are what answers say of a record that people have settled, in the words of resolutions where these can say it too.
-var truths = map[provider.Kind]string{provider.Success: string(OutcomeAccepted), provider.Refused: string(OutcomeRejected),
+// truths are what answers say of a record that people have settled, in the words of resolutions where these can say it
+// too.
+var truths = map[provider.Kind]string{provider.Success: string(OutcomeAccepted),
+	provider.Refused:    string(OutcomeRejected),
 	provider.NotArrived: "not_arrived"}
 
-// disagree compares what people said of records of a call with what the provider says at last. Nothing moves any more, but
-// it is kept and alarmed.
+// disagree compares what people said of records of a call with what the provider says at last. Nothing moves any more,
+// but it is kept and alarmed.
 func (s *settlement) disagree(call *openCall, v *outcome) {
 	for _, said := range call.resolved {
 		kind := saysOf(&v.reading, int(said.CallRow))
 		truth, tells := truths[kind]
-		if !tells || said.Outcome == truth || said.Outcome == string(OutcomeRequeue) && v.reading.Kind != provider.Success {
+		if !tells || said.Outcome == truth || said.Outcome == string(OutcomeRequeue) &&
+			v.reading.Kind != provider.Success {
 			continue
 		}
-		s.d.opts.Log.Error("the provider contradicts what a person said of a record", "call", call.ID, "row", said.CallRow, "said", said.Outcome, "truth", truth)
+		s.d.opts.Log.Error("the provider contradicts what a person said of a record", "call", call.ID, "row",
+			said.CallRow, "said", said.Outcome, "truth", truth)
 		s.contradictions.CallIds = append(s.contradictions.CallIds, call.ID)
 		s.contradictions.CallRows = append(s.contradictions.CallRows, said.CallRow)
 		s.contradictions.Truths = append(s.contradictions.Truths, truth)
@@ -266,8 +273,9 @@ func (s *settlement) disagree(call *openCall, v *outcome) {
 func saysOf(r *provider.Reading, row int) provider.Kind {
 	for i := range r.Rows {
 		if r.Rows[i].Row == row {
-			return map[provider.RowKind]provider.Kind{provider.RowAccepted: provider.Success, provider.RowRejected: provider.Refused,
-				provider.RowRetry: provider.NotArrived, provider.RowOpen: provider.Unknown}[r.Rows[i].Kind]
+			return map[provider.RowKind]provider.Kind{provider.RowAccepted: provider.Success,
+				provider.RowRejected: provider.Refused,
+				provider.RowRetry:    provider.NotArrived, provider.RowOpen: provider.Unknown}[r.Rows[i].Kind]
 		}
 	}
 	return r.Kind

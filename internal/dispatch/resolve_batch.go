@@ -33,7 +33,8 @@ type BatchResolved struct {
 	Resolved, Remaining int64
 }
 
-// What one request settles is bounded: by records, of which each transaction counts for as many more as it takes longer.
+// What one request settles is bounded: by records, of which each transaction counts for as many more as it takes
+// longer.
 const (
 	resolveMax  = 50_000
 	resolveCost = 50
@@ -41,9 +42,9 @@ const (
 	resolvePage = 500
 )
 
-// ResolveBatch settles jobs of a batch as a person says: call by call, each in a transaction of its own, so that what is
-// done stays done should a later one fail. Faults: NotFound; Conflict where another number of jobs is in doubt than was
-// expected, and for a requeue in a batch that is over.
+// ResolveBatch settles jobs of a batch as a person says: call by call, each in a transaction of its own, so that what
+// is done stays done should a later one fail. Faults: NotFound; Conflict where another number of jobs is in doubt than
+// was expected, and for a requeue in a batch that is over.
 func (d *Dispatcher) ResolveBatch(ctx context.Context, in BatchResolution) (*BatchResolved, error) {
 	ctx = pg.AsWorker(ctx) // as Resolve
 	total, err := d.inDoubt(ctx, &in)
@@ -56,7 +57,8 @@ func (d *Dispatcher) ResolveBatch(ctx context.Context, in BatchResolution) (*Bat
 	out := &BatchResolved{}
 	budget := resolveMax
 	for after := uuid.Nil; total > 0 && budget > 0; {
-		calls, err := d.q.CallsDoubtedOf(ctx, d.Pool, db.CallsDoubtedOfParams{BatchID: in.BatchID, OrgID: in.OrgID, After: &after,
+		calls, err := d.q.CallsDoubtedOf(ctx, d.Pool, db.CallsDoubtedOfParams{BatchID: in.BatchID, OrgID: in.OrgID,
+			After:    &after,
 			MaxCalls: resolvePage})
 		if err != nil {
 			return nil, fmt.Errorf("read the calls in doubt: %w", err)
@@ -98,8 +100,8 @@ func (d *Dispatcher) inDoubt(ctx context.Context, in *BatchResolution) (n int64,
 	return n, nil
 }
 
-// resolveCall settles those records of a call that are meant. cost is what it takes of resolveMax. first: it is what the
-// request changes first, and tells the audit log of it.
+// resolveCall settles those records of a call that are meant. cost is what it takes of resolveMax. first: it is what
+// the request changes first, and tells the audit log of it.
 func (d *Dispatcher) resolveCall(ctx context.Context, in *BatchResolution, id uuid.UUID, first bool,
 ) (n int64, cost int, err error) {
 	var alone []int64
@@ -133,8 +135,8 @@ func (d *Dispatcher) resolveCall(ctx context.Context, in *BatchResolution, id uu
 	return n, int(n) + resolveCost*(1+len(alone)), nil
 }
 
-// resolveWhole settles records of a call in one transaction. alone are those that have to be settled one by one, because
-// other calls may be in doubt about them, too, and a run of a job ends once for all of them.
+// resolveWhole settles records of a call in one transaction. alone are those that have to be settled one by one,
+// because other calls may be in doubt about them, too, and a run of a job ends once for all of them.
 func (d *Dispatcher) resolveWhole(ctx context.Context, tx pgx.Tx, in *BatchResolution, id uuid.UUID,
 ) (n int64, alone []int64, err error) {
 	r := resolving{d: d, tx: tx, in: in.Resolution}
@@ -152,7 +154,10 @@ func (d *Dispatcher) resolveWhole(ctx context.Context, tx pgx.Tx, in *BatchResol
 		return 0, nil, err
 	}
 	plan := r.change.Plan(in.BatchID)
-	if in.Outcome == OutcomeRequeue && slices.ContainsFunc(sent, func(s sentRecord) bool { return !run.Plain(plan, s.part) }) {
+	if in.Outcome == OutcomeRequeue && slices.ContainsFunc(sent, func(s sentRecord) bool {
+		return !run.Plain(plan,
+			s.part)
+	}) {
 		for i := range sent {
 			alone = append(alone, sent[i].position())
 		}
@@ -180,7 +185,8 @@ func (r *resolving) meant(ctx context.Context, in *BatchResolution, id uuid.UUID
 		meant, seen := known[s.part]
 		if !seen {
 			var failed error
-			meant, failed = inGroup(in, plan, s.part, status, run.Doubt{Failure: deref(call.Failure), Asked: deref(call.Asked)})
+			meant, failed = inGroup(in, plan, s.part, status, run.Doubt{Failure: deref(call.Failure),
+				Asked: deref(call.Asked)})
 			err = errors.Join(err, failed)
 			known[s.part] = meant
 		}
@@ -189,7 +195,8 @@ func (r *resolving) meant(ctx context.Context, in *BatchResolution, id uuid.UUID
 }
 
 // inGroup reports whether the records of a part of a call in doubt are meant.
-func inGroup(in *BatchResolution, plan *definition.Plan, p *run.Part, status run.Status, doubt run.Doubt) (bool, error) {
+func inGroup(in *BatchResolution, plan *definition.Plan, p *run.Part, status run.Status,
+	doubt run.Doubt) (bool, error) {
 	if p.BatchID != in.BatchID || !slices.Contains(in.Statuses, status) || len(in.Groups) == 0 {
 		return p.BatchID == in.BatchID && slices.Contains(in.Statuses, status), nil
 	}

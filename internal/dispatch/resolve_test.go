@@ -34,13 +34,15 @@ func (b *bundle) abandoned(n int) (batch, call uuid.UUID) {
 }
 
 func (b *bundle) resolve(batch uuid.UUID, position int64, outcome dispatch.Outcome) error {
-	return b.disp.Resolve(b.t.Context(), dispatch.Resolution{OrgID: b.org, BatchID: batch, Position: position, Outcome: outcome})
+	return b.disp.Resolve(b.t.Context(), dispatch.Resolution{OrgID: b.org, BatchID: batch, Position: position,
+		Outcome: outcome})
 }
 
 // said returns what is kept of resolutions, by place in their call.
 func (b *bundle) said() map[int]string {
 	b.t.Helper()
-	rows, err := b.pool.Query(b.t.Context(), "SELECT call_row, outcome || ' ' || coalesce(contradiction, '-') FROM flow.resolution")
+	rows, err := b.pool.Query(b.t.Context(),
+		"SELECT call_row, outcome || ' ' || coalesce(contradiction, '-') FROM flow.resolution")
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -56,12 +58,14 @@ func (b *bundle) said() map[int]string {
 	return out
 }
 
-// A late answer settles what people have left of a call, each row by its true place, and moves nothing that they settled.
+// A late answer settles what people have left of a call, each row by its true place, and moves nothing that they
+// settled.
 func TestLateAnswerToACallPartlyResolved(t *testing.T) {
 	t.Parallel()
 	b := setup(t, dispatch.Options{})
 	batch, call := b.abandoned(100) // over four pages
-	for position, outcome := range map[int64]dispatch.Outcome{10: "accepted", 20: "rejected", 40: "accepted", 41: "rejected", 99: "accepted", 0: "rejected"} {
+	for position, outcome := range map[int64]dispatch.Outcome{10: "accepted", 20: "rejected", 40: "accepted",
+		41: "rejected", 99: "accepted", 0: "rejected"} {
 		if err := b.resolve(batch, position, outcome); err != nil {
 			t.Fatal(err)
 		}
@@ -77,14 +81,16 @@ func TestLateAnswerToACallPartlyResolved(t *testing.T) {
 	if status != run.BatchPartiallyFailed || counts.Rejected != 3+4 || counts.Accepted != 93 {
 		t.Fatalf("batch ended %s with %+v", status, counts)
 	}
-	for position, want := range map[int64]run.Status{5: run.Rejected, 11: run.Rejected, 12: run.Accepted, 40: run.Accepted, 41: run.Rejected, 42: run.Rejected, 43: run.Accepted, 98: run.Rejected,
+	for position, want := range map[int64]run.Status{5: run.Rejected, 11: run.Rejected, 12: run.Accepted,
+		40: run.Accepted, 41: run.Rejected, 42: run.Rejected, 43: run.Accepted, 98: run.Rejected,
 		97: run.Accepted} {
 		r := must(b.runs.Record(t.Context(), b.org, batch, position))
 		if r.Status != want {
 			t.Errorf("record %d is %s, want %s", position, r.Status, want)
 		}
 	}
-	want := map[int]string{10: "accepted -", 20: "rejected accepted", 40: "accepted rejected", 41: "rejected accepted", 99: "accepted -", 0: "rejected accepted"}
+	want := map[int]string{10: "accepted -", 20: "rejected accepted", 40: "accepted rejected", 41: "rejected accepted",
+		99: "accepted -", 0: "rejected accepted"}
 	if got := b.said(); fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("resolutions are %v, want %v", got, want)
 	}
@@ -98,7 +104,8 @@ func TestLateAnswerToACallWhollyResolved(t *testing.T) {
 	batch := b.start(b.define(dialFlow), 1, func(int) string { return `{"id":"+15550000000"}` })
 	b.awaitUntil(batch, func(_ run.BatchStatus, c db.FlowBatchCount) bool { return c.Unresolved == 1 })
 	var call uuid.UUID
-	if err := b.pool.QueryRow(t.Context(), "SELECT id FROM flow.call WHERE state = 'unresolved'").Scan(&call); err != nil {
+	if err := b.pool.QueryRow(t.Context(), "SELECT id FROM flow.call WHERE state = 'unresolved'").Scan(
+		&call); err != nil {
 		t.Fatal(err)
 	}
 	if err := b.resolve(batch, 0, "requeue"); err != nil {
@@ -133,7 +140,8 @@ func TestResolveAgainstALateAnswer(t *testing.T) {
 					t.Errorf("resolve record %d: %v", i, err)
 				}
 				if i == 8 {
-					if err := b.disp.Late(t.Context(), b.tenancy, "upload_async", call, provider.Reading{Kind: provider.Success}); err != nil {
+					if err := b.disp.Late(t.Context(), b.tenancy, "upload_async", call,
+						provider.Reading{Kind: provider.Success}); err != nil {
 						t.Errorf("late answer: %v", err)
 					}
 				}

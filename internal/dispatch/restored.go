@@ -10,14 +10,15 @@ import (
 	"flowlane/internal/run"
 )
 
-// A restore forgets what was committed in the lost time, and so which calls were sent. What waits in a batch that was there before its end
-// may have been sent, unless it waited for a time behind it. Where to send it again does no harm, it is sent. Else it is
-// claimed like any other, but in place of being sent it is settled at once as a call that was sent in the lost time, and whose sender is
-// gone: who is asked, and what people decide, is the same. A record that such a call, or one after the restore, is known not to have done
-// waits from a time behind the lost one, and goes like any other.
+// A restore forgets what was committed in the lost time, and so which calls were sent. What waits in a batch that was
+// there before its end may have been sent, unless it waited for a time behind it. Where to send it again does no harm,
+// it is sent. Else it is claimed like any other, but in place of being sent it is settled at once as a call that was
+// sent in the lost time, and whose sender is gone: who is asked, and what people decide, is the same. A record that
+// such a call, or one after the restore, is known not to have done waits from a time behind the lost one, and goes like
+// any other.
 //
-// What an event or a flow starts after the restore, in a chain that began before, may have been started before, as another batch: neither
-// its keys nor what it sent need be the same.
+// What an event or a flow starts after the restore, in a chain that began before, may have been started before, as
+// another batch: neither its keys nor what it sent need be the same.
 
 // mayHaveGone is the loss in which a record may have been sent; nil for none.
 func (r *renderer) mayHaveGone(p *run.Part, offset int32, rec *run.Records) *pg.Loss {
@@ -40,7 +41,8 @@ func (c *bulk) takes(lost *pg.Loss) bool {
 // unsent reports whether nothing is to be sent.
 func (p *outboundCall) unsent() bool { return p.empty() || p.lost != nil }
 
-// repeat has calls sent again that may have been sent, where that does no harm. It fails where there was a restore since they were rendered.
+// repeat has calls sent again that may have been sent, where that does no harm. It fails where there was a restore
+// since they were rendered.
 func (c *claim) repeat(calls []*outboundCall) error {
 	for _, p := range calls {
 		if p.serviceCall {
@@ -71,8 +73,8 @@ func (p *outboundCall) harmless(now time.Time) bool {
 	return p.check != catalog.CheckKeyed || life == 0 || now.Sub(p.lost.Since) <= life
 }
 
-// leaveUnsent settles those of claimed calls that may have been sent before, and returns the others. What cannot be settled now is taken
-// for lost like any call of a process that is gone.
+// leaveUnsent settles those of claimed calls that may have been sent before, and returns the others. What cannot be
+// settled now is taken for lost like any call of a process that is gone.
 func (f *flight) leaveUnsent(claimed []*outboundCall) []*outboundCall {
 	if !slices.ContainsFunc(claimed, func(p *outboundCall) bool { return p.lost != nil }) {
 		return claimed
@@ -85,16 +87,18 @@ func (f *flight) leaveUnsent(claimed []*outboundCall) []*outboundCall {
 			continue
 		}
 		call.request.Memory.Release()
-		lost = append(lost, outcome{id: call.id, reading: provider.Reading{Kind: provider.Unknown, Reason: provider.ReasonForgotten}})
+		lost = append(lost, outcome{id: call.id, reading: provider.Reading{Kind: provider.Unknown,
+			Reason: provider.ReasonForgotten}})
 	}
 	if err := f.d.applyAll(f.d.process, f.key, lost, true); err != nil {
-		f.d.opts.Log.Warn("settle calls that may have been sent before a restore", "domain", f.key.domain, "bucket", f.key.bucket, "error", err)
+		f.d.opts.Log.Warn("settle calls that may have been sent before a restore", "domain", f.key.domain, "bucket",
+			f.key.bucket, "error", err)
 	}
 	return calls
 }
 
-// knownSince is since when all is known of a call that was claimed at a time: since then, or since the restore that may have
-// forgotten something of it.
+// knownSince is since when all is known of a call that was claimed at a time: since then, or since the restore that may
+// have forgotten something of it.
 func (d *Dispatcher) knownSince(claimed time.Time) time.Time {
 	if loss := d.Losses.Last(); loss.MayHaveGone(claimed) {
 		return loss.Until
@@ -102,8 +106,8 @@ func (d *Dispatcher) knownSince(claimed time.Time) time.Time {
 	return claimed
 }
 
-// secondHand reports whether an outcome of a call was found out, and not seen by its sender, after a restore that may have forgotten what
-// came of the call and what was sent on that.
+// secondHand reports whether an outcome of a call was found out, and not seen by its sender, after a restore that may
+// have forgotten what came of the call and what was sent on that.
 func (s *settlement) secondHand(call *openCall, v *outcome) bool {
 	return v.call == nil && s.d.Losses.Last().MayHaveGone(call.ClaimedAt)
 }

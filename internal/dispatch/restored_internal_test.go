@@ -14,8 +14,8 @@ import (
 	"flowlane/internal/provider"
 )
 
-// TestHarmless: a call that may have been sent in the lost time is sent again where that does no harm, or its author chose so; a key is
-// good for as long as its provider remembers it, counted from the beginning of that time.
+// TestHarmless: a call that may have been sent in the lost time is sent again where that does no harm, or its author
+// chose so; a key is good for as long as its provider remembers it, counted from the beginning of that time.
 func TestHarmless(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
@@ -35,12 +35,14 @@ func TestHarmless(t *testing.T) {
 	} {
 		action := &catalog.Action{Call: &catalog.Call{}}
 		action.Call.Idempotency.LifeSeconds = c.life
-		p := outboundCall{check: c.check, lost: &pg.Loss{Since: now.Add(-time.Hour), Until: now}, r: &renderer{task: &definition.Task{Action: action, AtLeastOnce: c.author}}}
+		p := outboundCall{check: c.check, lost: &pg.Loss{Since: now.Add(-time.Hour), Until: now},
+			r: &renderer{task: &definition.Task{Action: action, AtLeastOnce: c.author}}}
 		assert.Equal(t, c.harmless, p.harmless(now), "%+v", c)
 	}
 }
 
-// TestCommitted_Forgotten: a job whose name was not written down was not committed, unless a restore may have forgotten its name.
+// TestCommitted_Forgotten: a job whose name was not written down was not committed, unless a restore may have forgotten
+// its name.
 func TestCommitted_Forgotten(t *testing.T) {
 	t.Parallel()
 	claimed := time.Now()

@@ -29,7 +29,8 @@ func (s *settlement) retryLater(call *openCall, v *outcome) {
 			until = s.refusedForRate(call)
 		}
 		bucket := s.key.bucket
-		if a, ok := s.d.Catalog.Action(call.ActionID); ok && slices.Contains(a.Buckets, v.reading.Bucket) { // the answer names another
+		// the answer names another
+		if a, ok := s.d.Catalog.Action(call.ActionID); ok && slices.Contains(a.Buckets, v.reading.Bucket) {
 			bucket = v.reading.Bucket
 		}
 		if until.After(s.now) && until.After(s.backoffs[bucket]) {
@@ -40,8 +41,8 @@ func (s *settlement) retryLater(call *openCall, v *outcome) {
 	s.putBack(call, v, until, true)
 }
 
-// refusedForRate says until when a budget without windows is closed whose receiver names no time. Calls that were claimed before the
-// last refusal was counted tell nothing new: they wait with the others.
+// refusedForRate says until when a budget without windows is closed whose receiver names no time. Calls that were
+// claimed before the last refusal was counted tell nothing new: they wait with the others.
 func (s *settlement) refusedForRate(call *openCall) time.Time {
 	if !call.ClaimedAt.After(deref(s.budget.RefusedAt)) {
 		return s.now
@@ -57,7 +58,8 @@ func (s *settlement) refusedForRate(call *openCall) time.Time {
 func (s *settlement) forgive(outcomes []outcome) {
 	for i := range outcomes {
 		call, ok := s.calls[outcomes[i].id]
-		if ok && call.from != "" && outcomes[i].reading.Kind == provider.Success && call.ClaimedAt.After(deref(s.budget.RefusedAt)) {
+		if ok && call.from != "" && outcomes[i].reading.Kind == provider.Success &&
+			call.ClaimedAt.After(deref(s.budget.RefusedAt)) {
 			s.refusals = 0
 		}
 	}
@@ -65,7 +67,8 @@ func (s *settlement) forgive(outcomes []outcome) {
 
 // writeRefusals notes what was counted. It comes before the calls are locked, as all locks of budgets do.
 func (s *settlement) writeRefusals(ctx context.Context, tx pgx.Tx) error {
-	p := db.BudgetRefusalsParams{Domain: s.key.domain, Bucket: s.key.bucket, Refusals: s.refusals, RefusedAt: s.budget.RefusedAt}
+	p := db.BudgetRefusalsParams{Domain: s.key.domain, Bucket: s.key.bucket, Refusals: s.refusals,
+		RefusedAt: s.budget.RefusedAt}
 	if !s.closedUntil.IsZero() {
 		p.RefusedAt = &s.now
 	} else if s.refusals == s.budget.Refusals {
@@ -126,7 +129,8 @@ func (s *settlement) again(call *openCall, v *outcome) {
 			for same < len(call.parts) && call.parts[same].ID == p.ID {
 				same++
 			}
-			s.requeues = append(s.requeues, requeue{call.parts[i:same], run.Again{From: call.from, ReadyAt: at, Attempted: true, Why: e}})
+			s.requeues = append(s.requeues, requeue{call.parts[i:same], run.Again{From: call.from, ReadyAt: at,
+				Attempted: true, Why: e}})
 			i = same - 1
 			continue
 		}

@@ -20,13 +20,15 @@ func (m *meter) rolling(ctx context.Context, conn db.DBTX, now, until time.Time)
 	if len(m.caps.Rolling) == 0 {
 		return nil, nil
 	}
-	rows, err := db.New().RollingRead(ctx, conn, db.RollingReadParams{Domain: m.key.domain, Bucket: m.key.bucket, Now: now})
+	rows, err := db.New().RollingRead(ctx, conn, db.RollingReadParams{Domain: m.key.domain, Bucket: m.key.bucket,
+		Now: now})
 	if err != nil {
 		return nil, fmt.Errorf("read the rolling windows of %s: %w", m.key, err)
 	}
 	cells := map[int][]quota.Cell{}
 	for _, r := range rows {
-		cells[int(r.WindowSeconds)] = append(cells[int(r.WindowSeconds)], quota.Cell{No: r.Cell, Own: int(r.Own), Foreign: int(r.ForeignSpend)})
+		cells[int(r.WindowSeconds)] = append(cells[int(r.WindowSeconds)], quota.Cell{No: r.Cell, Own: int(r.Own),
+			Foreign: int(r.ForeignSpend)})
 	}
 	for _, seconds := range quota.Lengths(m.caps.Rolling) {
 		w := quota.Roll(seconds, m.caps.Rolling[seconds], cells[seconds], now, until)
@@ -45,16 +47,19 @@ func (m *meter) debitRolling(ctx context.Context, tx pgx.Tx, spans []quota.Windo
 		}
 		length := time.Duration(s.Seconds) * time.Second
 		now := s.Start.Add(length)
-		rows, err := db.New().RollingDebit(ctx, tx, db.RollingDebitParams{Domain: m.key.domain, Bucket: m.key.bucket, WindowSeconds: int32(s.Seconds),
-			Cell: s.Cell, EndsAt: quota.CellOver(s.Cell, s.Seconds), Calls: int32(calls), Cap: int32(s.Cap), Now: now})
+		rows, err := db.New().RollingDebit(ctx, tx, db.RollingDebitParams{Domain: m.key.domain, Bucket: m.key.bucket,
+			WindowSeconds: int32(s.Seconds),
+			Cell:          s.Cell, EndsAt: quota.CellOver(s.Cell, s.Seconds), Calls: int32(calls), Cap: int32(s.Cap),
+			Now: now})
 		if err != nil {
 			return fmt.Errorf("debit the rolling windows of %s: %w", m.key, err)
 		}
 		if rows != 1 {
 			return fmt.Errorf("%w: %s", errBudgetMoved, m.key)
 		}
-		err = db.New().RollingPrune(ctx, tx, db.RollingPruneParams{Domain: m.key.domain, Bucket: m.key.bucket, WindowSeconds: int32(s.Seconds),
-			Cell: quota.CellAt(now.Add(-length-pruneAfter), s.Seconds)})
+		err = db.New().RollingPrune(ctx, tx, db.RollingPruneParams{Domain: m.key.domain, Bucket: m.key.bucket,
+			WindowSeconds: int32(s.Seconds),
+			Cell:          quota.CellAt(now.Add(-length-pruneAfter), s.Seconds)})
 		if err != nil {
 			return fmt.Errorf("prune the rolling windows of %s: %w", m.key, err)
 		}
@@ -70,7 +75,8 @@ func (m *meter) addRolling(ctx context.Context, conn db.DBTX, spans []quota.Wind
 	p := db.RollingAddParams{Domain: m.key.domain, Bucket: m.key.bucket}
 	for i := range spans {
 		if s := &spans[i]; s.Rolls {
-			p.Seconds, p.Cells, p.Ends = append(p.Seconds, int32(s.Seconds)), append(p.Cells, s.Cell), append(p.Ends, quota.CellOver(s.Cell, s.Seconds))
+			p.Seconds, p.Cells, p.Ends = append(p.Seconds, int32(s.Seconds)), append(p.Cells, s.Cell),
+				append(p.Ends, quota.CellOver(s.Cell, s.Seconds))
 			p.Own, p.ForeignSpend = append(p.Own, int32(own)), append(p.ForeignSpend, int32(foreign))
 		}
 	}
@@ -83,8 +89,8 @@ func (m *meter) addRolling(ctx context.Context, conn db.DBTX, spans []quota.Wind
 	return nil
 }
 
-// clampRolling raises what counts in a rolling window to what the provider counted, by calls of others that count from now on. Two who do
-// so at once may raise it twice, which is over with the length of the window.
+// clampRolling raises what counts in a rolling window to what the provider counted, by calls of others that count from
+// now on. Two who do so at once may raise it twice, which is over with the length of the window.
 func (m *meter) clampRolling(ctx context.Context, conn db.DBTX, c provider.Counter, now time.Time) error {
 	rolling, err := m.rolling(ctx, conn, now, now)
 	if err != nil {
@@ -121,8 +127,8 @@ func (r *releases) roll(bucket string, seconds int, cells []int64, calls int) {
 	}
 }
 
-// writeRolled takes calls out of the cells that they were debited in before it puts them into others, so that settlements which do
-// both at once wait for each other in one order.
+// writeRolled takes calls out of the cells that they were debited in before it puts them into others, so that
+// settlements which do both at once wait for each other in one order.
 func (r *releases) writeRolled(ctx context.Context, tx pgx.Tx) error {
 	for _, bucket := range slices.Sorted(maps.Keys(r.rolled)) {
 		less := db.RollingReleaseParams{Domain: r.key.domain, Bucket: bucket}
@@ -133,10 +139,13 @@ func (r *releases) writeRolled(ctx context.Context, tx pgx.Tx) error {
 		for _, c := range cells {
 			switch n := r.rolled[bucket][c]; {
 			case n < 0:
-				less.Seconds, less.Cells, less.Calls = append(less.Seconds, int32(c.seconds)), append(less.Cells, c.cell), append(less.Calls, int32(-n))
+				less.Seconds, less.Cells, less.Calls = append(less.Seconds, int32(c.seconds)),
+					append(less.Cells, c.cell), append(less.Calls, int32(-n))
 			case n > 0:
-				more.Seconds, more.Cells, more.Own = append(more.Seconds, int32(c.seconds)), append(more.Cells, c.cell), append(more.Own, int32(n))
-				more.Ends, more.ForeignSpend = append(more.Ends, quota.CellOver(c.cell, c.seconds)), append(more.ForeignSpend, 0)
+				more.Seconds, more.Cells, more.Own = append(more.Seconds, int32(c.seconds)), append(more.Cells, c.cell),
+					append(more.Own, int32(n))
+				more.Ends, more.ForeignSpend = append(more.Ends, quota.CellOver(c.cell, c.seconds)),
+					append(more.ForeignSpend, 0)
 			}
 		}
 		if err := db.New().RollingRelease(ctx, tx, less); err != nil {

@@ -27,7 +27,8 @@ type Router struct {
 }
 
 // Route implements run.Router.
-func (r *Router) Route(ctx context.Context, tx pgx.Tx, orgID uuid.UUID, plan *definition.Plan, task *definition.Task, lane *db.FlowLane) (run.Route, error) {
+func (r *Router) Route(ctx context.Context, tx pgx.Tx, orgID uuid.UUID, plan *definition.Plan, task *definition.Task,
+	lane *db.FlowLane) (run.Route, error) {
 	// The trigger chooses before the definition, and that before the catalog.
 	out := run.Route{Lane: cmp.Or(deref(lane), db.FlowLane(plan.Lane), db.FlowLane(r.Catalog.Lane(task.Action)))}
 	budget := db.BudgetEnsureParams{ServiceID: task.Action.ServiceID, TimeZone: "UTC"}
@@ -62,9 +63,11 @@ func (r *Router) Route(ctx context.Context, tx pgx.Tx, orgID uuid.UUID, plan *de
 }
 
 // account returns the provider account that a task spends from.
-func (r *Router) account(ctx context.Context, tx pgx.Tx, orgID uuid.UUID, task *definition.Task) (db.FlowDomain, error) {
+func (r *Router) account(ctx context.Context, tx pgx.Tx, orgID uuid.UUID,
+	task *definition.Task) (db.FlowDomain, error) {
 	if !task.CredentialID.Valid {
-		return db.FlowDomain{}, fault.New(fault.Conflict, "Credential has no provider account").Known(fault.CredentialNotIdentified)
+		return db.FlowDomain{}, fault.New(fault.Conflict, "Credential has no provider account").Known(
+			fault.CredentialNotIdentified)
 	}
 	row, err := db.New().CredentialDomain(ctx, tx, db.CredentialDomainParams{ID: task.CredentialID.UUID, OrgID: orgID})
 	if pg.IsNoRows(err) {
@@ -74,16 +77,18 @@ func (r *Router) account(ctx context.Context, tx pgx.Tx, orgID uuid.UUID, task *
 		return db.FlowDomain{}, fmt.Errorf("read the account of credential %s: %w", task.CredentialID.UUID, err)
 	}
 	if row.Status != "active" {
-		return db.FlowDomain{}, fault.New(fault.Conflict, "Credential is %s: set its status to active, or choose another", row.Status)
+		return db.FlowDomain{}, fault.New(fault.Conflict,
+			"Credential is %s: set its status to active, or choose another", row.Status)
 	}
 	if row.TenancyID == nil {
-		return db.FlowDomain{}, fault.New(fault.Conflict, "Credential has no provider account").Known(fault.CredentialNotIdentified)
+		return db.FlowDomain{}, fault.New(fault.Conflict, "Credential has no provider account").Known(
+			fault.CredentialNotIdentified)
 	}
 	return db.FlowDomain{TenancyID: *row.TenancyID, TimeZone: *row.TimeZone}, nil
 }
 
-// unmetered names the budget of calls that no provider meters: that of the credential, else of the host where the address
-// names it literally, else of the organization.
+// unmetered names the budget of calls that no provider meters: that of the credential, else of the host where the
+// address names it literally, else of the organization.
 func unmetered(orgID uuid.UUID, task *definition.Task) string {
 	if task.CredentialID.Valid {
 		return run.CredentialDomain(orgID, task.CredentialID.UUID)
@@ -116,7 +121,8 @@ func (r *Router) ensure(ctx context.Context, tx pgx.Tx, b db.BudgetEnsureParams)
 	if err := q.BudgetEnsure(ctx, tx, b); err != nil {
 		return fmt.Errorf("make budget %s %s: %w", b.Domain, b.Bucket, err)
 	}
-	if exists, err := q.BudgetCommitted(ctx, tx, db.BudgetCommittedParams{Domain: b.Domain, Bucket: b.Bucket}); err == nil && exists {
+	if exists, err := q.BudgetCommitted(ctx, tx, db.BudgetCommittedParams{Domain: b.Domain,
+		Bucket: b.Bucket}); err == nil && exists {
 		r.known.Store(key, true)
 	}
 	return nil

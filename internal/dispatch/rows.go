@@ -14,8 +14,8 @@ import (
 	"flowlane/internal/run"
 )
 
-// success settles the records of a call that was carried out, as its answer says of each. Those of which it says nothing go
-// again where that does no harm; else they stay with the call, for a person.
+// success settles the records of a call that was carried out, as its answer says of each. Those of which it says
+// nothing go again where that does no harm; else they stay with the call, for a person.
 func (s *settlement) success(call *openCall, v *outcome) {
 	open := int32(0)
 	if Uncertain(call.State, call.OutcomeCheck, false) != stateSettled {
@@ -29,7 +29,8 @@ func (s *settlement) success(call *openCall, v *outcome) {
 	s.partly = append(s.partly, partly{call, v})
 	call.settled = call.Records - call.Resolved - open
 	unsaid := *v
-	unsaid.reading.Kind, unsaid.reading.Reason, unsaid.reading.Status = provider.Unknown, provider.ReasonUnsaid, v.status
+	unsaid.reading.Kind, unsaid.reading.Reason, unsaid.reading.Status = provider.Unknown, provider.ReasonUnsaid,
+		v.status
 	s.move(call, &unsaid, stateUnresolved, time.Time{})
 }
 
@@ -44,8 +45,8 @@ func (c *openCall) open(v *outcome) (n int32) {
 	return n
 }
 
-// ofRows is how the records of parts of a call came out. Those that an answer leaves open, and that must not go again, are
-// TraceUnknown.
+// ofRows is how the records of parts of a call came out. Those that an answer leaves open, and that must not go again,
+// are TraceUnknown.
 func (s *settlement) ofRows(call *openCall, v *outcome, parts []run.Part) []run.Result {
 	out := make([]run.Result, 0, len(parts))
 	row, rows, gone := 0, v.reading.Rows, call.resolved
@@ -72,7 +73,8 @@ func (s *settlement) ofRows(call *openCall, v *outcome, parts []run.Part) []run.
 }
 
 // ofRow is how one record came out, differently from the others of its call.
-func (s *settlement) ofRow(call *openCall, v *outcome, p *run.Part, offset int32, row *provider.RowOutcome) run.Exception {
+func (s *settlement) ofRow(call *openCall, v *outcome, p *run.Part, offset int32,
+	row *provider.RowOutcome) run.Exception {
 	e := run.Exception{Offset: offset, Kind: run.TraceRejected}
 	switch row.Kind {
 	case provider.RowAccepted:
@@ -82,7 +84,8 @@ func (s *settlement) ofRow(call *openCall, v *outcome, p *run.Part, offset int32
 			return run.Exception{Offset: offset, Kind: run.TraceUnknown}
 		}
 		e.Kind = run.TraceFailed
-		e.Error = s.at(p, &run.JobError{Code: run.CodeUnknown, Message: explainUnknown(provider.ReasonUnsaid), ProviderStatus: v.status})
+		e.Error = s.at(p, &run.JobError{Code: run.CodeUnknown, Message: explainUnknown(provider.ReasonUnsaid),
+			ProviderStatus: v.status})
 	default:
 		e.Error = s.at(p, &run.JobError{Code: codeRejected, Message: "The provider rejected the record",
 			ProviderCode: row.Code, ProviderMessage: row.Message})
@@ -107,8 +110,8 @@ type splitting struct {
 	uncertain, unresolved []run.Part
 }
 
-// splitOff takes the records that answers leave open out of the parts of the others, which are settled. It comes before all
-// else of a change.
+// splitOff takes the records that answers leave open out of the parts of the others, which are settled. It comes before
+// all else of a change.
 func (s *settlement) splitOff(ctx context.Context, tx pgx.Tx, change *run.Change) (out splitting, err error) {
 	out = splitting{slices.Clip(s.results), slices.Clip(s.uncertain), slices.Clip(s.unresolved)}
 	for _, p := range s.partly {
@@ -159,7 +162,8 @@ func (s *settlement) cutOpen(ctx context.Context, tx pgx.Tx, change *run.Change,
 func together(results []run.Result) (part *run.Part, offset int32) {
 	for i := range results {
 		p := &results[i].Part
-		alone := p.Records() == 1 && (i == 0 || results[i-1].Part.ID != p.ID) && (i == len(results)-1 || results[i+1].Part.ID != p.ID)
+		alone := p.Records() == 1 && (i == 0 || results[i-1].Part.ID != p.ID) && (i == len(results)-1 ||
+			results[i+1].Part.ID != p.ID)
 		for _, e := range results[i].Exceptions {
 			if e.Kind == run.TraceUnknown && !alone {
 				return p, e.Offset

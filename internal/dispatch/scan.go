@@ -12,16 +12,17 @@ import (
 )
 
 const (
-	// slowScan is how long all queues of a budget may take to read, and deadQueues how many old versions of queues there may be,
-	// before most reads leave out those that cannot have become ready. It takes milliseconds, unless a transaction that is open
-	// for minutes keeps Postgres from clearing what was claimed since: each read then passes all of that.
+	// slowScan is how long all queues of a budget may take to read, and deadQueues how many old versions of queues
+	// there may be, before most reads leave out those that cannot have become ready. It takes milliseconds, unless a
+	// transaction that is open for minutes keeps Postgres from clearing what was claimed since: each read then passes
+	// all of that.
 	slowScan   = 20 * time.Millisecond
 	deadQueues = 10_000
 	// scanShare is how much longer than a whole read takes others come before the next, scanRest for how long at most.
 	scanShare = 10
 	scanRest  = 5 * time.Second
-	// idsApart is how far the clocks of processes that start batches may be apart for a batch to be found by reads that are
-	// not whole.
+	// idsApart is how far the clocks of processes that start batches may be apart for a batch to be found by reads that
+	// are not whole.
 	idsApart = 2 * time.Second
 	// scansMost bounds the budgets of which something is remembered.
 	scansMost = 10_000
@@ -42,9 +43,9 @@ func (s *queueScan) includes(id uuid.UUID) {
 	}
 }
 
-// since is the oldest batch that the next read has to look at, zero for all that there are: no older one had anything ready at the
-// last whole read. What became ready since without being new, as a retry or a later step does, is found by the next whole read;
-// wholeIn is when that is, zero where this one is whole.
+// since is the oldest batch that the next read has to look at, zero for all that there are: no older one had anything
+// ready at the last whole read. What became ready since without being new, as a retry or a later step does, is found by
+// the next whole read; wholeIn is when that is, zero where this one is whole.
 func (s queueScan) since(now time.Time) (since uuid.UUID, wholeIn time.Duration) {
 	wholeIn = min(s.took*scanShare, scanRest) - now.Sub(s.at)
 	if wholeIn <= 0 || now.Before(s.at) {

@@ -9,8 +9,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestQueueScan: a read leaves out no batch that had something ready at the last whole read, nor one that was started since, and the
-// next whole read comes when others have taken ten times as long as it, or five seconds, whatever the clock does.
+// TestQueueScan: a read leaves out no batch that had something ready at the last whole read, nor one that was started
+// since, and the next whole read comes when others have taken ten times as long as it, or five seconds, whatever the
+// clock does.
 func TestQueueScan(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -18,7 +19,8 @@ func TestQueueScan(t *testing.T) {
 		took := time.Duration(rapid.Int64Range(0, int64(time.Minute)).Draw(t, "took"))
 		ready := leastID(at.Add(-time.Duration(rapid.Int64Range(0, int64(time.Hour)).Draw(t, "age"))))
 		now := at.Add(time.Duration(rapid.Int64Range(-int64(time.Hour), int64(time.Hour)).Draw(t, "since")))
-		started := leastID(at.Add(time.Duration(rapid.Int64Range(-int64(idsApart), int64(time.Hour)).Draw(t, "started"))))
+		started := leastID(at.Add(time.Duration(rapid.Int64Range(-int64(idsApart), int64(time.Hour)).Draw(t,
+			"started"))))
 		since, wholeIn := queueScan{at: at, took: took, first: ready}.since(now)
 		for _, id := range []uuid.UUID{ready, started} {
 			if bytes.Compare(id[:], since[:]) < 0 {

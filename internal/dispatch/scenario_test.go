@@ -84,7 +84,8 @@ func TestTasksSideBySide(t *testing.T) {
 	b := setup(t, dispatch.Options{})
 	b.sim.AddFault(dialersim.Fault{Kind: "status", Status: 503, Operation: "modify", Probability: 0.1, Count: 30})
 	flow := flowOf(
-		modify("a", "la", `{"n":1}`)+","+modify("b", "lb", `{"n":2}`)+`,{"id":"t","action_id":"core__flow__transform","params":{"value":1}}`,
+		modify("a", "la", `{"n":1}`)+","+modify("b", "lb", `{"n":2}`)+
+			`,{"id":"t","action_id":"core__flow__transform","params":{"value":1}}`,
 		modify("c", "lc", `{"n":3}`))
 	status, counts := b.await(b.start(b.define(flow), 300, plainRow))
 	if status != run.BatchCompleted || counts.Completed != 300 {
@@ -174,7 +175,8 @@ func TestAsynchronousImport(t *testing.T) {
 	b.once("demo", dialersim.KindUpload, 250)
 }
 
-// The owner of a call was stopped before it could write down that the result comes later; by then others have their doubts.
+// The owner of a call was stopped before it could write down that the result comes later; by then others have their
+// doubts.
 func TestLateAnswerThatTheResultIsPending(t *testing.T) {
 	t.Parallel()
 	b := setup(t, dispatch.Options{Timeout: time.Second, Margin: time.Hour}) // nobody asks before the late answer
@@ -186,7 +188,8 @@ func TestLateAnswerThatTheResultIsPending(t *testing.T) {
 	if err := b.pool.QueryRow(t.Context(), "SELECT id FROM flow.call WHERE state = 'unknown'").Scan(&call); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.disp.Late(t.Context(), b.tenancy, "upload_async", call, provider.Reading{Kind: provider.Pending, Reference: "late"}); err != nil {
+	if err := b.disp.Late(t.Context(), b.tenancy, "upload_async", call, provider.Reading{Kind: provider.Pending,
+		Reference: "late"}); err != nil {
 		t.Fatal(err)
 	}
 	b.pass(2 * time.Hour)
@@ -206,7 +209,8 @@ func TestUnknownOutcomeOfAPhoneCallIsLeftToAPerson(t *testing.T) {
 
 	// Its owner was stopped, and goes on: it knows no more than others do, or it knows the answer.
 	var call uuid.UUID
-	if err := b.pool.QueryRow(t.Context(), "SELECT id FROM flow.call WHERE state = 'unresolved'").Scan(&call); err != nil {
+	if err := b.pool.QueryRow(t.Context(), "SELECT id FROM flow.call WHERE state = 'unresolved'").Scan(
+		&call); err != nil {
 		t.Fatal(err)
 	}
 	for _, kind := range []provider.Kind{provider.Unknown, provider.Success} {
@@ -227,7 +231,8 @@ func TestResultThatNeverComes(t *testing.T) {
 	id := b.start(b.define(asyncFlow), 50, plainRow)
 	b.awaitUntil(id, func(run.BatchStatus, db.FlowBatchCount) bool {
 		var n int
-		return b.pool.QueryRow(t.Context(), "SELECT count(*) FROM flow.call WHERE state = 'awaiting'").Scan(&n) == nil && n == 1
+		return b.pool.QueryRow(t.Context(), "SELECT count(*) FROM flow.call WHERE state = 'awaiting'").Scan(
+			&n) == nil && n == 1
 	})
 	pgtest.MoveClock(t, b.pool, 25*time.Hour)
 	b.awaitUntil(id, func(_ run.BatchStatus, c db.FlowBatchCount) bool { return c.Unresolved == 50 })
@@ -236,7 +241,8 @@ func TestResultThatNeverComes(t *testing.T) {
 func TestBudgetIsKept(t *testing.T) {
 	t.Parallel()
 	b := setup(t, dispatch.Options{})
-	b.sim.SetAccount("acme", dialersim.AccountSettings{Limits: map[string]map[int]int64{"modify": {60: 30, 3600: 1000, 86400: 10000}}})
+	b.sim.SetAccount("acme", dialersim.AccountSettings{Limits: map[string]map[int]int64{"modify": {60: 30, 3600: 1000,
+		86400: 10000}}})
 	if _, err := b.disp.Refresh(t.Context(), b.org, b.tenancy); err != nil {
 		t.Fatal(err)
 	}
@@ -299,7 +305,9 @@ func TestOneCallThatCannotBeSettled(t *testing.T) {
 	id = b.start(b.define(lists), 10, plainRow)
 	b.awaitUntil(id, func(_ run.BatchStatus, c db.FlowBatchCount) bool { return c.Accepted == 9 })
 	var stuck int
-	if err := b.pool.QueryRow(t.Context(), "SELECT count(*) FROM flow.call WHERE state = 'intent' AND records > 0").Scan(&stuck); err != nil || stuck != 2 {
+	if err := b.pool.QueryRow(t.Context(),
+		"SELECT count(*) FROM flow.call WHERE state = 'intent' AND records > 0").Scan(&stuck); err != nil ||
+		stuck != 2 {
 		t.Fatalf("%d calls cannot be settled, want 2 (%v): the test shows nothing", stuck, err)
 	}
 }

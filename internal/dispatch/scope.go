@@ -16,8 +16,9 @@ import (
 	"flowlane/internal/quota"
 )
 
-// A bucket may have a budget each for a part of the account: for a credential or user, or for what the parameters of a call name, as a
-// channel. The account has one row of the bucket, whose lock all claims take, and its margin; what is spent is kept by bucket and value.
+// A bucket may have a budget each for a part of the account: for a credential or user, or for what the parameters of a
+// call name, as a channel. The account has one row of the bucket, whose lock all claims take, and its margin; what is
+// spent is kept by bucket and value.
 
 // crowd are queues whose next call counts for something that has no room before roomAt.
 type crowd struct {
@@ -72,7 +73,8 @@ func (p *outboundCall) counted(bucket, per string) (string, error) {
 	return provider.Per(p.r.task.Action, bucket, p.params) //nolint:wrapcheck // says everything
 }
 
-// spread keeps the calls for which there is room in what they count for. What comes in a queue after the first that must wait waits, too.
+// spread keeps the calls for which there is room in what they count for. What comes in a queue after the first that
+// must wait waits, too.
 func (c *claim) spread(ctx context.Context, calls []*outboundCall) (out []*outboundCall, err error) {
 	if c.meter == nil || len(c.meter.scoped) == 0 {
 		return calls, nil
@@ -118,7 +120,8 @@ func (c *claim) spread(ctx context.Context, calls []*outboundCall) (out []*outbo
 }
 
 // scopeSpans are the windows of what a call counts for. known has those that were read already.
-func (c *claim) scopeSpans(ctx context.Context, p *outboundCall, known map[string][]quota.Window) (out []quota.Window, err error) {
+func (c *claim) scopeSpans(ctx context.Context, p *outboundCall,
+	known map[string][]quota.Window) (out []quota.Window, err error) {
 	for _, m := range c.meter.scoped {
 		name := p.scopes[m.key.bucket]
 		spans, read := known[name]
@@ -133,8 +136,8 @@ func (c *claim) scopeSpans(ctx context.Context, p *outboundCall, known map[strin
 	return out, nil
 }
 
-// placed reports whether one more call like this may be under way beside those of its user, credential or value, of which the claim takes
-// so many already. known has how many more were found to have room.
+// placed reports whether one more call like this may be under way beside those of its user, credential or value, of
+// which the claim takes so many already. known has how many more were found to have room.
 func (c *claim) placed(ctx context.Context, p *outboundCall, known, taken map[string]int) (bool, error) {
 	for _, m := range c.meter.scoped {
 		if m.rates.MaxInFlight == 0 {
@@ -174,7 +177,8 @@ func (c *claim) marked(p *outboundCall) costs {
 	return out
 }
 
-// crowdedUntil is when there may be room for one more call in windows of which the claim takes so many already; zero where there is now.
+// crowdedUntil is when there may be room for one more call in windows of which the claim takes so many already; zero
+// where there is now.
 func (c *claim) crowdedUntil(spans []quota.Window, taken map[string]int) (at time.Time) {
 	for i := range spans {
 		s := &spans[i]

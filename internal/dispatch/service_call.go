@@ -20,9 +20,10 @@ import (
 	"flowlane/internal/run"
 )
 
-// call makes a call of another action about the call that is looked up, at link where that is not empty. There is no answer where there
-// is no success: then nothing is known, and nextAt says when to ask again.
-func (l *lookup) call(ctx context.Context, actionID string, params json.RawMessage, link string) (*provider.Answer, error) {
+// call makes a call of another action about the call that is looked up, at link where that is not empty. There is no
+// answer where there is no success: then nothing is known, and nextAt says when to ask again.
+func (l *lookup) call(ctx context.Context, actionID string, params json.RawMessage,
+	link string) (*provider.Answer, error) {
 	action, found := l.d.Catalog.Action(actionID)
 	if !found {
 		return nil, fmt.Errorf("the catalog has no action %s any more", actionID)
@@ -66,13 +67,15 @@ func maxTime(a, b time.Time) time.Time {
 	return a
 }
 
-// credentialFor returns the credential of a call, or another of the same account and organization where that one is gone.
+// credentialFor returns the credential of a call, or another of the same account and organization where that one is
+// gone.
 func (d *Dispatcher) credentialFor(ctx context.Context, call *db.FlowCall) (*credential.Resolved, error) {
 	cred, err := d.Credentials.Resolve(ctx, call.OrgID, *call.CredentialID)
 	if err == nil || mayPass(ctx, err) {
 		return cred, err //nolint:wrapcheck // says everything
 	}
-	row, dbErr := d.q.DomainCredential(ctx, d.Pool, db.DomainCredentialParams{TenancyID: &call.Domain, OrgID: call.OrgID})
+	row, dbErr := d.q.DomainCredential(ctx, d.Pool, db.DomainCredentialParams{TenancyID: &call.Domain,
+		OrgID: call.OrgID})
 	if pg.IsNoRows(dbErr) {
 		return nil, nil
 	}
@@ -83,7 +86,8 @@ func (d *Dispatcher) credentialFor(ctx context.Context, call *db.FlowCall) (*cre
 }
 
 // serviceCall prepares a call of the service's own, which carries no record.
-func (d *Dispatcher) serviceCall(orgID uuid.UUID, action *catalog.Action, cred *credential.Resolved, params json.RawMessage) (*outboundCall, error) {
+func (d *Dispatcher) serviceCall(orgID uuid.UUID, action *catalog.Action, cred *credential.Resolved,
+	params json.RawMessage) (*outboundCall, error) {
 	task := &definition.Task{Action: action, Timeout: time.Duration(action.Call.TimeoutSeconds) * time.Second}
 	if cred != nil {
 		task.CredentialID = uuid.NullUUID{UUID: cred.ID, Valid: true}
@@ -99,8 +103,8 @@ func (d *Dispatcher) serviceCall(orgID uuid.UUID, action *catalog.Action, cred *
 	return &p, err //nolint:wrapcheck // the caller says what it was for
 }
 
-// spend debits the action's budget for a call that carries no record, makes it, and settles the debit. No answer: the budget has no room
-// yet.
+// spend debits the action's budget for a call that carries no record, makes it, and settles the debit. No answer: the
+// budget has no room yet.
 func (l *lookup) spend(ctx context.Context, p *outboundCall) (*provider.Answer, error) {
 	ans, nextAt, err := l.d.spend(ctx, l.row.Domain, p, l.d.reserveFresh)
 	if ans == nil {
@@ -112,8 +116,10 @@ func (l *lookup) spend(ctx context.Context, p *outboundCall) (*provider.Answer, 
 // claims is how a call of an account is written down: reserveFresh, or reserved for what reads the counters itself.
 type claims func(ctx context.Context, k budgetKey, calls []*outboundCall, f *flight) (reserved, error)
 
-// spend makes a call that carries no record through the same gate as every send. No answer: there is no room before nextAt.
-func (d *Dispatcher) spend(ctx context.Context, domain string, p *outboundCall, claim claims) (_ *provider.Answer, nextAt time.Time, err error) {
+// spend makes a call that carries no record through the same gate as every send. No answer: there is no room before
+// nextAt.
+func (d *Dispatcher) spend(ctx context.Context, domain string, p *outboundCall,
+	claim claims) (_ *provider.Answer, nextAt time.Time, err error) {
 	action, k := p.r.task.Action, budgetKey{domain: domain}
 	if len(action.Buckets) == 0 {
 		p.sendWithin(time.Now())
@@ -129,11 +135,13 @@ func (d *Dispatcher) spend(ctx context.Context, domain string, p *outboundCall, 
 	if k.bucket == "" {
 		return &a, nextAt, nil
 	}
-	v := outcome{id: p.id, reading: provider.Read(action, a, 0), startedAt: a.StartedAt, finishedAt: a.FinishedAt, costs: d.toldCosts(action, &a)}
+	v := outcome{id: p.id, reading: provider.Read(action, a, 0), startedAt: a.StartedAt, finishedAt: a.FinishedAt,
+		costs: d.toldCosts(action, &a)}
 	return &a, nextAt, d.apply(context.WithoutCancel(ctx), k, []outcome{v}, false)
 }
 
-// takeServiceCall writes down a call that carries no record, and debits it. What people hold and whose turn it is concerns records alone.
+// takeServiceCall writes down a call that carries no record, and debits it. What people hold and whose turn it is
+// concerns records alone.
 func (c *claim) takeServiceCall(ctx context.Context, calls []*outboundCall) error {
 	if err := c.writeDown(ctx, c.tx, calls); err != nil {
 		return err
@@ -145,10 +153,10 @@ func (c *claim) takeServiceCall(ctx context.Context, calls []*outboundCall) erro
 	return c.d.Due.Wake(ctx, c.tx, DueReconcile, c.key.String(), c.now.Add(calls[0].timeout+c.d.opts.Margin))
 }
 
-// note debits a question of the service's own about an account, where the provider may have counted it: a test of a credential, or a
-// reading of the counters. It was asked whatever the budget has left, as people and budgets that are nearly spent need it, and whose account
-// it is may show in the answer alone. Nobody is named for it. Its call has no credential, by which readings tell that it calls for no
-// further one.
+// note debits a question of the service's own about an account, where the provider may have counted it: a test of a
+// credential, or a reading of the counters. It was asked whatever the budget has left, as people and budgets that are
+// nearly spent need it, and whose account it is may show in the answer alone. Nobody is named for it. Its call has no
+// credential, by which readings tell that it calls for no further one.
 func (d *Dispatcher) note(ctx context.Context, q credential.Question, took time.Duration, outcome error) error {
 	proves := provider.Probed(outcome)
 	if !Counts(&proves, q.Service.RateBuckets[q.Bucket].CountsRefused) {

@@ -17,7 +17,8 @@ import (
 func (b *bundle) queries(limit int64) {
 	b.t.Helper()
 	b.daily(1000)
-	b.sim.SetAccount("acme", dialersim.AccountSettings{Limits: map[string]map[int]int64{"query": {60: 10_000, 3600: 10_000, 86400: limit}}})
+	b.sim.SetAccount("acme", dialersim.AccountSettings{Limits: map[string]map[int]int64{"query": {60: 10_000,
+		3600: 10_000, 86400: limit}}})
 	b.refresh()
 }
 
@@ -29,9 +30,11 @@ func metered(t *testing.T) *bundle {
 		p.Account.Whoami.Spends, p.Account.Counters.Spends = "query", "query"
 	})
 	for _, account := range []string{"acme", "new"} {
-		b.sim.SetAccount(account, dialersim.AccountSettings{AlsoSpends: map[string][]string{"whoami": {"query"}, "counters": {"query"}}})
+		b.sim.SetAccount(account, dialersim.AccountSettings{AlsoSpends: map[string][]string{"whoami": {"query"},
+			"counters": {"query"}}})
 	}
-	b.exec("DELETE FROM flow.ledger", "DELETE FROM flow.call") // the platform did not count yet when the credential was made
+	// the platform did not count yet when the credential was made
+	b.exec("DELETE FROM flow.ledger", "DELETE FROM flow.call")
 	return b
 }
 
@@ -47,7 +50,8 @@ func input(secret []byte) credential.Input {
 	return credential.Input{Name: "c", PlatformID: "dialer", AuthMethod: "basic_auth", Secret: secret}
 }
 
-// TestServiceCalls_Agree: what the service asks on its own counts in the ledger as it does at the platform, and for no credential.
+// TestServiceCalls_Agree: what the service asks on its own counts in the ledger as it does at the platform, and for no
+// credential.
 func TestServiceCalls_Agree(t *testing.T) {
 	t.Parallel()
 	b := metered(t)
@@ -85,8 +89,8 @@ func TestServiceCalls_Agree(t *testing.T) {
 	require.Zero(t, must(b.heads.Attribution(t.Context(), b.org, b.tenancy)).Buckets["upload"][86400][0].Calls)
 }
 
-// TestServiceCalls_Exhausted: a budget that is spent stops neither tests nor readings, which alone can tell that it has room again; what the
-// provider refuses for that is not debited.
+// TestServiceCalls_Exhausted: a budget that is spent stops neither tests nor readings, which alone can tell that it has
+// room again; what the provider refuses for that is not debited.
 func TestServiceCalls_Exhausted(t *testing.T) {
 	t.Parallel()
 	b := metered(t)
@@ -121,7 +125,8 @@ func TestServiceCalls_Idle(t *testing.T) {
 	require.Greater(t, next.Sub(time.Now().Add(b.moved)), 5*time.Minute, "only the readings themselves are young")
 }
 
-// TestServiceCalls_NewAccount: an account that the first answer names has that answer in its ledger, in its own time zone.
+// TestServiceCalls_NewAccount: an account that the first answer names has that answer in its ledger, in its own time
+// zone.
 func TestServiceCalls_NewAccount(t *testing.T) {
 	t.Parallel()
 	b := metered(t)
@@ -130,5 +135,6 @@ func TestServiceCalls_NewAccount(t *testing.T) {
 	c := must(b.creds.Create(t.Context(), b.org, "test", input(another)))
 	b.tenancy = *c.TenancyID
 	require.Equal(t, 2, b.count(`SELECT max(own) FROM flow.ledger WHERE bucket = 'query' AND window_seconds = 86400 AND domain = '`+b.tenancy+`'`))
-	require.Equal(t, 1, b.count(`SELECT count(*) FROM flow.budget WHERE time_zone = 'Asia/Kathmandu' AND domain = '`+b.tenancy+`'`))
+	require.Equal(t, 1, b.count(`SELECT count(*) FROM flow.budget WHERE time_zone = 'Asia/Kathmandu' AND domain = '`+
+		b.tenancy+`'`))
 }

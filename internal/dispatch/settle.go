@@ -40,7 +40,8 @@ type outcome struct {
 	asked      string
 }
 
-// settle settles calls whose round trip is over: transaction 2. wake makes the budget due, where no pass sees the outcome.
+// settle settles calls whose round trip is over: transaction 2. wake makes the budget due, where no pass sees the
+// outcome.
 func (d *Dispatcher) settle(ctx context.Context, k budgetKey, group []finished, wake bool) error {
 	var plain, rest []outcome // those that can be settled from memory, and the others
 	for i := range group {
@@ -71,12 +72,13 @@ func (d *Dispatcher) settle(ctx context.Context, k budgetKey, group []finished, 
 		d.keepTrying(ctx, func() error { return d.applyAll(ctx, k, rest, wake) }))
 }
 
-// fromMemory is the settlement of calls of this process that all succeeded, from what their claim wrote down, so that nothing need be
-// read; nil where anything is out of the ordinary.
+// fromMemory is the settlement of calls of this process that all succeeded, from what their claim wrote down, so that
+// nothing need be read; nil where anything is out of the ordinary.
 func (d *Dispatcher) fromMemory(ctx context.Context, k budgetKey, outcomes []outcome) (s *settlement, err error) {
 	for i := range outcomes {
 		p := outcomes[i].call
-		if p == nil || outcomes[i].reading.Kind != provider.Success || p.refusals > 0 || outcomes[i].reading.LeavesOpen() {
+		if p == nil || outcomes[i].reading.Kind != provider.Success || p.refusals > 0 ||
+			outcomes[i].reading.LeavesOpen() {
 			return nil, nil
 		}
 		if s == nil {
@@ -119,8 +121,8 @@ func (d *Dispatcher) applyAll(ctx context.Context, k budgetKey, outcomes []outco
 	return failed
 }
 
-// apply records outcomes about open calls of one budget. A call that is over already is left alone. wake makes the budget
-// due, where no pass waits for the outcome.
+// apply records outcomes about open calls of one budget. A call that is over already is left alone. wake makes the
+// budget due, where no pass waits for the outcome.
 //
 // It reads before its transaction, or knows from memory, and the transaction makes sure that nothing has changed: two
 // settlements of one call are rare, and a batch is locked for as short a time as can be.
@@ -178,7 +180,8 @@ type settlement struct {
 	// partly are those of which some records are in doubt still.
 	partly    []partly
 	exchanges exchanges
-	// budget is that of the calls; zero where nothing of it is needed. refusals is what becomes of its count of refusals.
+	// budget is that of the calls; zero where nothing of it is needed. refusals is what becomes of its count of
+	// refusals.
 	budget   db.FlowBudget
 	refusals int32
 	// closedUntil is until when the budget is closed for a refusal that was counted; zero where none was.
@@ -193,8 +196,10 @@ type settlement struct {
 }
 
 func newSettlement(d *Dispatcher, k budgetKey, m *meter) *settlement {
-	return &settlement{d: d, key: k, meter: m, calls: map[uuid.UUID]*openCall{}, plans: map[uuid.UUID]*definition.Plan{},
-		settled: map[windowKey]settledWindows{}, backoffs: map[string]time.Time{}, released: releases{key: k, calls: map[string]map[[2]int64]quota.Tally{}, rolled: map[string]map[rolledCell]int{}}}
+	return &settlement{d: d, key: k, meter: m, calls: map[uuid.UUID]*openCall{},
+		plans:   map[uuid.UUID]*definition.Plan{},
+		settled: map[windowKey]settledWindows{}, backoffs: map[string]time.Time{}, released: releases{key: k,
+			calls: map[string]map[[2]int64]quota.Tally{}, rolled: map[string]map[rolledCell]int{}}}
 }
 
 // plan returns the plan of a batch that calls have records of.
@@ -220,14 +225,15 @@ type openCall struct {
 	parts []run.Part
 	// from is where its records stand; empty where the call is over.
 	from run.Status
-	// resolved are those of its records that people have settled, by their rows; settled is how many an answer settles that
-	// leaves others open.
+	// resolved are those of its records that people have settled, by their rows; settled is how many an answer settles
+	// that leaves others open.
 	resolved []db.ResolutionsOfCallRow
 	settled  int32
 }
 
 // recordsIn is where the records of calls stand that are not over, by the call's state.
-var recordsIn = map[string]run.Status{stateIntent: run.Started, stateAwaiting: run.Started, stateUnknown: run.NeedsReconcile,
+var recordsIn = map[string]run.Status{stateIntent: run.Started, stateAwaiting: run.Started,
+	stateUnknown:    run.NeedsReconcile,
 	stateUnresolved: run.Unresolved}
 
 func (d *Dispatcher) settlement(ctx context.Context, k budgetKey, outcomes []outcome) (*settlement, error) {
@@ -289,7 +295,8 @@ func (s *settlement) one(call *openCall, v *outcome) {
 	s.disagree(call, v)
 	if call.from == "" {
 		if v.reading.Kind == provider.Success && call.State == stateRefused {
-			s.d.opts.Log.Error("a call that was held for not sent has arrived", "call", call.ID, "domain", call.Domain, "bucket", call.Bucket)
+			s.d.opts.Log.Error("a call that was held for not sent has arrived", "call", call.ID, "domain", call.Domain,
+				"bucket", call.Bucket)
 		}
 		return
 	}
@@ -326,7 +333,8 @@ func (s *settlement) failure(p *run.Part, v *outcome) *run.JobError {
 
 // failed is the end of the records of a part for good.
 func (s *settlement) failed(p *run.Part, v *outcome) run.Exception {
-	return run.Exception{Kind: run.TraceFailed, Error: s.failure(p, v), Body: v.body, Refused: v.reading.RefusedByProvider()}
+	return run.Exception{Kind: run.TraceFailed, Error: s.failure(p, v), Body: v.body,
+		Refused: v.reading.RefusedByProvider()}
 }
 
 // at says in an error which task of the flow it came from.
@@ -360,8 +368,8 @@ func (s *settlement) all(call *openCall, p *run.Part, v *outcome, e run.Exceptio
 	s.results = append(s.results, r)
 }
 
-// pointless tells that no repeat of a call with a key would tell what became of it: the provider knows the key no more, or has answered the
-// last repeat with the error that it keeps.
+// pointless tells that no repeat of a call with a key would tell what became of it: the provider knows the key no more,
+// or has answered the last repeat with the error that it keeps.
 func (s *settlement) pointless(call *openCall, v *outcome) bool {
 	action, ok := s.d.Catalog.Action(call.ActionID)
 	if !ok || action.Call == nil || call.OutcomeCheck != string(catalog.CheckKeyed) {

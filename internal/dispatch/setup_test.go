@@ -53,8 +53,8 @@ type bundle struct {
 	due     *due.Scheduler
 	tenancy string
 	moved   time.Duration
-	// watch, where it is set, is called with the address and the body of each request to the platform; what it returns is called after
-	// the answer.
+	// watch, where it is set, is called with the address and the body of each request to the platform; what it returns
+	// is called after the answer.
 	watch *atomic.Pointer[func(request []byte) (after func())]
 }
 
@@ -93,7 +93,8 @@ func setupSender(t *testing.T, opts dispatch.Options, change func(*catalog.Catal
 }
 
 // setupPool is setupSender on a pool of the test's own.
-func setupPool(t *testing.T, pool *pgxpool.Pool, opts dispatch.Options, change func(*catalog.Catalog), out provider.Options) *bundle {
+func setupPool(t *testing.T, pool *pgxpool.Pool, opts dispatch.Options, change func(*catalog.Catalog),
+	out provider.Options) *bundle {
 	t.Helper()
 	b := &bundle{t: t, pool: pool, sim: dialersim.New(dialersim.Options{Seed: 1}),
 		watch: &atomic.Pointer[func(request []byte) (after func())]{}}
@@ -111,14 +112,16 @@ func setupPool(t *testing.T, pool *pgxpool.Pool, opts dispatch.Options, change f
 	b.defs = definition.New(b.pool, cat)
 	b.heads = forecast.New(b.pool, cat, definition.NewPlans(cat, 1<<20))
 	sched := due.New(b.pool, must(work.NewQueue(b.pool)), due.Options{Log: log})
-	creds := credential.New(credential.Deps{Pool: b.pool, Vault: must(vault.Open(kek)), Catalog: cat, Prober: sender, Now: time.Now, Due: sched,
+	creds := credential.New(credential.Deps{Pool: b.pool, Vault: must(vault.Open(kek)), Catalog: cat, Prober: sender,
+		Now: time.Now, Due: sched,
 		AllowHosts: out.AllowHosts})
 	b.creds = creds
 	router := &dispatch.Router{Catalog: cat, BulkInFlight: dispatch.BulkInFlight, SmallInFlight: dispatch.SmallInFlight}
 	b.runs = run.New(b.pool, definition.NewPlans(cat, 1<<20), router, sched, rand.Float64)
 	opts.Log = log
 	clock := due.NewClock(b.pool, log)
-	b.disp = dispatch.New(dispatch.Deps{Pool: b.pool, Runs: b.runs, Catalog: cat, Credentials: creds, Sender: sender, Due: sched, Clock: clock, Random: rand.Float64}, opts)
+	b.disp = dispatch.New(dispatch.Deps{Pool: b.pool, Runs: b.runs, Catalog: cat, Credentials: creds, Sender: sender,
+		Due: sched, Clock: clock, Random: rand.Float64}, opts)
 	sched.Register(run.DueDispatch, 5*time.Second, 8, b.disp.Pass, due.Rechecks(), due.Grouped(dispatch.BudgetGroup))
 	sched.Register(dispatch.DueReconcile, 5*time.Second, 4, b.disp.Reconcile, due.Grouped(dispatch.BudgetGroup))
 	sched.Register(dispatch.DueCounters, 5*time.Second, 4, b.disp.Counters)
@@ -131,9 +134,13 @@ func setupPool(t *testing.T, pool *pgxpool.Pool, opts dispatch.Options, change f
 		}
 	})
 	sched.Register(run.DueRelease, 5*time.Second, 1, func(ctx context.Context, l *due.Lease) (time.Time, error) {
-		return time.Time{}, pg.InTx(ctx, b.pool, func(ctx context.Context, tx pgx.Tx) error { return b.runs.Release(ctx, tx, uuid.MustParse(l.Key)) })
+		return time.Time{}, pg.InTx(ctx, b.pool, func(ctx context.Context, tx pgx.Tx) error {
+			return b.runs.Release(ctx,
+				tx, uuid.MustParse(l.Key))
+		})
 	})
-	sched.Register(run.DuePacing, 5*time.Second, 1, func(ctx context.Context, l *due.Lease) (next time.Time, err error) {
+	sched.Register(run.DuePacing, 5*time.Second, 1, func(ctx context.Context,
+		l *due.Lease) (next time.Time, err error) {
 		err = pg.InTx(ctx, b.pool, func(ctx context.Context, tx pgx.Tx) error {
 			next, err = b.runs.Tick(ctx, tx, uuid.MustParse(l.Key))
 			return err
@@ -148,7 +155,10 @@ func setupPool(t *testing.T, pool *pgxpool.Pool, opts dispatch.Options, change f
 	var watching sync.WaitGroup
 	watch, stopWatching := context.WithCancel(ctx)
 	watching.Go(func() {
-		clock.Run(watch, b.disp.ClockStepped, func(ctx context.Context) error { return sched.ClockStepped(ctx, dispatch.DueReconcile) })
+		clock.Run(watch, b.disp.ClockStepped, func(ctx context.Context) error {
+			return sched.ClockStepped(ctx,
+				dispatch.DueReconcile)
+		})
 	})
 	t.Cleanup(func() {
 		stopWatching()
@@ -168,8 +178,9 @@ func setupPool(t *testing.T, pool *pgxpool.Pool, opts dispatch.Options, change f
 func (b *bundle) join(name string) {
 	b.t.Helper()
 	b.org = must(account.CreateOrg(b.t.Context(), b.pool, name)).ID
-	c := must(b.creds.Create(b.t.Context(), b.org, "test", credential.Input{Name: "sim", PlatformID: "dialer", AuthMethod: "basic_auth",
-		Secret: []byte(`{"username":"acme","password":"x"}`)}))
+	c := must(b.creds.Create(b.t.Context(), b.org, "test", credential.Input{Name: "sim", PlatformID: "dialer",
+		AuthMethod: "basic_auth",
+		Secret:     []byte(`{"username":"acme","password":"x"}`)}))
 	b.cred = c.ID
 	if c.TenancyID == nil {
 		b.t.Fatal("the credential was not identified")
@@ -210,7 +221,8 @@ func (b *bundle) define(steps string) uuid.UUID {
 	if err := json.Unmarshal([]byte(`{"steps":`+steps+`}`), &doc); err != nil {
 		b.t.Fatal(err)
 	}
-	d, err := b.defs.Create(b.t.Context(), b.org, "test", definition.Draft{Name: "flow", Status: "active", Document: doc})
+	d, err := b.defs.Create(b.t.Context(), b.org, "test", definition.Draft{Name: "flow", Status: "active",
+		Document: doc})
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -258,7 +270,8 @@ func (b *bundle) await(id uuid.UUID) (run.BatchStatus, db.FlowBatchCount) {
 	return b.awaitUntil(id, func(s run.BatchStatus, _ db.FlowBatchCount) bool { return run.BatchTerminal(s) })
 }
 
-func (b *bundle) awaitUntil(id uuid.UUID, done func(run.BatchStatus, db.FlowBatchCount) bool) (run.BatchStatus, db.FlowBatchCount) {
+func (b *bundle) awaitUntil(id uuid.UUID, done func(run.BatchStatus, db.FlowBatchCount) bool) (run.BatchStatus,
+	db.FlowBatchCount) {
 	b.t.Helper()
 	deadline := time.After(60 * time.Second)
 	for {
@@ -291,8 +304,8 @@ func (b *bundle) once(list string, kind dialersim.Kind, n int) {
 	}
 }
 
-// minutePasses moves the clocks of the platform and of the database to the fifth second of the next minute. Nothing may be
-// under way: what is sent in one minute would arrive in another.
+// minutePasses moves the clocks of the platform and of the database to the fifth second of the next minute. Nothing may
+// be under way: what is sent in one minute would arrive in another.
 func (b *bundle) minutePasses() {
 	b.t.Helper()
 	now := time.Now().Add(b.moved)

@@ -32,8 +32,8 @@ func (b *bundle) claims() []time.Time {
 	return out
 }
 
-// TestSpacing: calls of a spaced bucket are never claimed closer together than the catalog says, whoever claims them, and whether or
-// not it limits their number.
+// TestSpacing: calls of a spaced bucket are never claimed closer together than the catalog says, whoever claims them,
+// and whether or not it limits their number.
 func TestSpacing(t *testing.T) {
 	t.Parallel()
 	t.Run("limited", func(t *testing.T) {
@@ -59,7 +59,8 @@ func testSpacing(t *testing.T, change func(*catalog.Catalog)) {
 		change(cat)
 	})
 	def := b.define(flowOf(modify("m", "l", `{"n":"{{ input.n }}"}`)))
-	one, two := b.start(def, 8, plainRow), b.startIn(ref(db.FlowLaneInteractive), def, 4, func(i int) string { return plainRow(8 + i) })
+	one, two := b.start(def, 8, plainRow), b.startIn(ref(db.FlowLaneInteractive), def, 4,
+		func(i int) string { return plainRow(8 + i) })
 	b.await(one)
 	b.await(two)
 	b.once("l", dialersim.KindModify, 12)

@@ -28,9 +28,11 @@ type TimelinePoint struct {
 // timelineCalls bounds the calls that a timeline reads.
 const timelineCalls = 20_000
 
-// Timeline reads what the calls of a batch that are kept carried over time. It knows nothing of a batch of another organization.
+// Timeline reads what the calls of a batch that are kept carried over time. It knows nothing of a batch of another
+// organization.
 func (d *Dispatcher) Timeline(ctx context.Context, orgID, batchID uuid.UUID) (*Timeline, error) {
-	rows, err := d.q.BatchTimeline(ctx, d.Pool, db.BatchTimelineParams{OrgID: orgID, BatchID: batchID, Most: timelineCalls})
+	rows, err := d.q.BatchTimeline(ctx, d.Pool, db.BatchTimelineParams{OrgID: orgID, BatchID: batchID,
+		Most: timelineCalls})
 	if err != nil {
 		return nil, fmt.Errorf("read the timeline of batch %s: %w", batchID, err)
 	}

@@ -36,7 +36,8 @@ func (d *Dispatcher) Margins(ctx context.Context, orgID uuid.UUID, tenancyID str
 	return d.margins(ctx, d.Pool, orgID, domain)
 }
 
-func (d *Dispatcher) margins(ctx context.Context, conn db.DBTX, orgID uuid.UUID, domain *knownDomain) ([]Margin, error) {
+func (d *Dispatcher) margins(ctx context.Context, conn db.DBTX, orgID uuid.UUID,
+	domain *knownDomain) ([]Margin, error) {
 	rows, err := d.q.MarginList(ctx, conn, db.MarginListParams{OrgID: orgID, TenancyID: domain.id})
 	if err != nil {
 		return nil, fmt.Errorf("read the margins of %s: %w", domain.id, err)
@@ -58,9 +59,10 @@ func (d *Dispatcher) margins(ctx context.Context, conn db.DBTX, orgID uuid.UUID,
 	return out, nil
 }
 
-// SetMargin sets the organization's margin of one bucket. Claims that come after it go by it. Faults: NotFound for the account
-// and for a bucket that it does not have.
-func (d *Dispatcher) SetMargin(ctx context.Context, orgID uuid.UUID, tenancyID, bucket string, percent int) (*Margin, error) {
+// SetMargin sets the organization's margin of one bucket. Claims that come after it go by it. Faults: NotFound for the
+// account and for a bucket that it does not have.
+func (d *Dispatcher) SetMargin(ctx context.Context, orgID uuid.UUID, tenancyID, bucket string,
+	percent int) (*Margin, error) {
 	var out *Margin
 	err := pg.InTx(pg.AsWorker(ctx), d.Pool, func(ctx context.Context, tx pgx.Tx) error {
 		domain, err := d.accountIn(ctx, tx, orgID, tenancyID)
@@ -75,7 +77,8 @@ func (d *Dispatcher) SetMargin(ctx context.Context, orgID uuid.UUID, tenancyID, 
 		if _, err := d.q.BudgetsLock(ctx, tx, tenancyID); err != nil {
 			return fmt.Errorf("lock the budgets of %s: %w", tenancyID, err)
 		}
-		if err := d.q.MarginSet(ctx, tx, db.MarginSetParams{TenancyID: tenancyID, Bucket: bucket, OrgID: orgID, Percent: int32(percent)}); err != nil {
+		if err := d.q.MarginSet(ctx, tx, db.MarginSetParams{TenancyID: tenancyID, Bucket: bucket, OrgID: orgID,
+			Percent: int32(percent)}); err != nil {
 			return fmt.Errorf("set the margin of %s %s: %w", tenancyID, bucket, err)
 		}
 		all, err := d.margins(ctx, tx, orgID, domain)
@@ -95,8 +98,10 @@ func (d *Dispatcher) SetMargin(ctx context.Context, orgID uuid.UUID, tenancyID, 
 }
 
 // ensureBudget makes sure that the budget of a metered bucket is there.
-func (d *Dispatcher) ensureBudget(ctx context.Context, conn db.DBTX, zone string, svc *catalog.Service, k budgetKey) error {
-	p := db.BudgetEnsureParams{Domain: k.domain, Bucket: k.bucket, ServiceID: svc.ID, Metered: true, TimeZone: zone, MaxInFlight: SmallInFlight}
+func (d *Dispatcher) ensureBudget(ctx context.Context, conn db.DBTX, zone string, svc *catalog.Service,
+	k budgetKey) error {
+	p := db.BudgetEnsureParams{Domain: k.domain, Bucket: k.bucket, ServiceID: svc.ID, Metered: true, TimeZone: zone,
+		MaxInFlight: SmallInFlight}
 	if b := svc.RateBuckets[k.bucket]; b != nil && b.MaxRecordsPerRequest > 1 {
 		p.MaxInFlight = BulkInFlight
 	}
@@ -139,7 +144,8 @@ type knownDomain struct {
 }
 
 // account returns a Domain that the organization knows. Fault: NotFound.
-func (d *Dispatcher) account(ctx context.Context, conn db.DBTX, orgID uuid.UUID, tenancyID string) (*knownDomain, error) {
+func (d *Dispatcher) account(ctx context.Context, conn db.DBTX, orgID uuid.UUID,
+	tenancyID string) (*knownDomain, error) {
 	row, err := d.q.DomainKnown(ctx, conn, db.DomainKnownParams{OrgID: orgID, TenancyID: tenancyID})
 	if pg.IsNoRows(err) {
 		return nil, fault.Missing("Domain")
@@ -163,8 +169,10 @@ func (d *Dispatcher) account(ctx context.Context, conn db.DBTX, orgID uuid.UUID,
 }
 
 // accountIn is account, which the organization goes on knowing until tx ends.
-func (d *Dispatcher) accountIn(ctx context.Context, tx pgx.Tx, orgID uuid.UUID, tenancyID string) (*knownDomain, error) {
-	if _, err := d.q.DomainShare(ctx, tx, db.DomainShareParams{OrgID: orgID, TenancyID: tenancyID}); err != nil && !pg.IsNoRows(err) {
+func (d *Dispatcher) accountIn(ctx context.Context, tx pgx.Tx, orgID uuid.UUID,
+	tenancyID string) (*knownDomain, error) {
+	if _, err := d.q.DomainShare(ctx, tx, db.DomainShareParams{OrgID: orgID, TenancyID: tenancyID}); err != nil &&
+		!pg.IsNoRows(err) {
 		return nil, fmt.Errorf("hold domain %s: %w", tenancyID, err)
 	}
 	return d.account(ctx, tx, orgID, tenancyID)
@@ -175,8 +183,8 @@ var standardWeight = map[db.FlowLane]int{
 	db.FlowLaneInteractive: 50, db.FlowLaneCompliance: 30, db.FlowLaneBulk: 15, db.FlowLaneBackfill: 5,
 }
 
-// Lanes returns an organization's lanes of an account; one that it has not set stands as the program has it, and was updated at no time.
-// Fault: NotFound for the account.
+// Lanes returns an organization's lanes of an account; one that it has not set stands as the program has it, and was
+// updated at no time. Fault: NotFound for the account.
 func (d *Dispatcher) Lanes(ctx context.Context, orgID uuid.UUID, tenancyID string) ([]db.FlowDomainLane, error) {
 	if _, err := d.account(ctx, d.Pool, orgID, tenancyID); err != nil {
 		return nil, err
@@ -193,9 +201,10 @@ func (d *Dispatcher) Lanes(ctx context.Context, orgID uuid.UUID, tenancyID strin
 	return rows, nil
 }
 
-// SetLane sets the weight and the limit of one lane; 0 calls are no limit. Claims that come after it go by them. Faults:
-// NotFound for the account and for a lane that there is not.
-func (d *Dispatcher) SetLane(ctx context.Context, orgID uuid.UUID, tenancyID, name string, weight, maxCalls int) (*db.FlowDomainLane, error) {
+// SetLane sets the weight and the limit of one lane; 0 calls are no limit. Claims that come after it go by them.
+// Faults: NotFound for the account and for a lane that there is not.
+func (d *Dispatcher) SetLane(ctx context.Context, orgID uuid.UUID, tenancyID, name string, weight,
+	maxCalls int) (*db.FlowDomainLane, error) {
 	var out db.FlowDomainLane
 	err := pg.InTx(ctx, d.Pool, func(ctx context.Context, tx pgx.Tx) error {
 		if _, err := d.accountIn(ctx, tx, orgID, tenancyID); err != nil {

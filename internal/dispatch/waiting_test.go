@@ -26,8 +26,9 @@ import (
 func (b *bundle) use(name string) {
 	b.t.Helper()
 	b.sim.SetAccount(name, dialersim.AccountSettings{Limits: unlimited})
-	c := must(b.creds.Create(b.t.Context(), b.org, "test", credential.Input{Name: name, PlatformID: "dialer", AuthMethod: "basic_auth",
-		Secret: fmt.Appendf(nil, `{"username":%q,"password":"x"}`, name)}))
+	c := must(b.creds.Create(b.t.Context(), b.org, "test", credential.Input{Name: name, PlatformID: "dialer",
+		AuthMethod: "basic_auth",
+		Secret:     fmt.Appendf(nil, `{"username":%q,"password":"x"}`, name)}))
 	b.cred, b.tenancy = c.ID, *c.TenancyID
 }
 
@@ -35,7 +36,8 @@ func (b *bundle) use(name string) {
 func (b *bundle) lose() uuid.UUID {
 	b.t.Helper()
 	id := uuid.New()
-	_, err := b.pool.Exec(b.t.Context(), `INSERT INTO flow.call (id, org_id, domain, bucket, lane, action_id, state, owner, records, digest, params, outcome_check,
+	_, err := b.pool.Exec(b.t.Context(),
+		`INSERT INTO flow.call (id, org_id, domain, bucket, lane, action_id, state, owner, records, digest, params, outcome_check,
 			claimed_at, send_before, counts_in)
 		SELECT $1, org_id, domain, bucket, lane, action_id, 'intent', 'gone', 0, '', '{}', 'none', flow.clock(), flow.clock(), '{}'
 		FROM flow.call WHERE domain = $2 AND bucket = 'upload' LIMIT 1`, id, b.tenancy)
@@ -46,8 +48,8 @@ func (b *bundle) lose() uuid.UUID {
 	return id
 }
 
-// However many accounts of an organization have lookups that get no answer, those of another get theirs, and lost calls are found, of
-// those accounts, too.
+// However many accounts of an organization have lookups that get no answer, those of another get theirs, and lost calls
+// are found, of those accounts, too.
 func TestWaitingTakesNoPlace_Lookups(t *testing.T) {
 	t.Parallel()
 	const slow = 20
@@ -84,7 +86,8 @@ func TestWaitingTakesNoPlace_Lookups(t *testing.T) {
 	}
 	found = append(found, b.lose())
 	b.awaitUntil(id, func(run.BatchStatus, db.FlowBatchCount) bool {
-		return b.count("SELECT count(*) FROM flow.call WHERE id = ANY($1) AND state = 'unresolved'", found) == len(found)
+		return b.count("SELECT count(*) FROM flow.call WHERE id = ANY($1) AND state = 'unresolved'",
+			found) == len(found)
 	})
 	if n := b.count("SELECT count(*) FROM flow.call WHERE state = 'unknown'"); n != slow {
 		t.Errorf("the outcomes of %d calls are unknown, want %d: their lookups hang", n, slow)
@@ -129,8 +132,8 @@ func TestLookups_Shared(t *testing.T) {
 	}
 }
 
-// However many providers do not tell their counters, a record of another account is sent meanwhile, whether they are asked because the
-// last reading is old or because the budget is nearly spent.
+// However many providers do not tell their counters, a record of another account is sent meanwhile, whether they are
+// asked because the last reading is old or because the budget is nearly spent.
 func TestWaitingTakesNoPlace_Counters(t *testing.T) {
 	t.Parallel()
 	const silent, before = 20, 9 // nine calls of ten leave the last tenth
@@ -145,7 +148,9 @@ func TestWaitingTakesNoPlace_Counters(t *testing.T) {
 				b.use(account)
 				flows = append(flows, b.define(listsFlow))
 				if nearlySpent {
-					b.sim.SetAccount(account, dialersim.AccountSettings{Limits: map[string]map[int]int64{"upload": {60: 10_000, 3600: 10_000, 86400: before + 1}}})
+					b.sim.SetAccount(account,
+						dialersim.AccountSettings{Limits: map[string]map[int]int64{"upload": {60: 10_000, 3600: 10_000,
+							86400: before + 1}}})
 					b.refresh()
 					b.await(b.start(flows[i], before, plainRow))
 					sent += before
@@ -153,7 +158,8 @@ func TestWaitingTakesNoPlace_Counters(t *testing.T) {
 			}
 			pgtest.MoveClock(t, b.pool, 2*time.Second) // no reading holds any more
 			for i, flow := range flows {
-				b.sim.AddFault(dialersim.Fault{Kind: "hang", Account: fmt.Sprintf("silent%d", i), Operation: "counters", Count: 1000})
+				b.sim.AddFault(dialersim.Fault{Kind: "hang", Account: fmt.Sprintf("silent%d", i), Operation: "counters",
+					Count: 1000})
 				b.start(flow, 1, func(int) string { return plainRow(before) })
 			}
 			b.join("Quick")

@@ -63,8 +63,8 @@ func (p *passEnds) TraceQueryStart(ctx context.Context, _ *pgx.Conn, d pgx.Trace
 
 func (p *passEnds) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
-// TestWakeAgain: a margin that is raised while a pass ends, because the margin was spent, lets work go at once and not when the window
-// is over.
+// TestWakeAgain: a margin that is raised while a pass ends, because the margin was spent, lets work go at once and not
+// when the window is over.
 func TestWakeAgain(t *testing.T) {
 	t.Parallel()
 	own := pgtest.New(t)
@@ -74,7 +74,8 @@ func TestWakeAgain(t *testing.T) {
 	pool := must(pgxpool.NewWithConfig(t.Context(), cfg))
 	t.Cleanup(pool.Close)
 	b := setupPool(t, pool, dispatch.Options{}, asIs, provider.Options{})
-	b.sim.SetAccount("acme", dialersim.AccountSettings{Limits: map[string]map[int]int64{"*": {60: 1000, 3600: 1000, 86400: 20}}})
+	b.sim.SetAccount("acme", dialersim.AccountSettings{Limits: map[string]map[int]int64{"*": {60: 1000, 3600: 1000,
+		86400: 20}}})
 	b.refresh()
 	must(b.disp.SetMargin(t.Context(), b.org, b.tenancy, "modify", 50))
 	ends.do = func() { must(b.disp.SetMargin(t.Context(), b.org, b.tenancy, "modify", 100)) }
@@ -90,7 +91,8 @@ func TestWakeAgain(t *testing.T) {
 	}
 }
 
-// A record whose time comes after a pass has found nothing ready, and before it finds out when something will be, goes out.
+// A record whose time comes after a pass has found nothing ready, and before it finds out when something will be, goes
+// out.
 func TestReadyBetweenTwoLooks(t *testing.T) {
 	t.Parallel()
 	for _, look := range []int64{1, 2} {

@@ -65,8 +65,8 @@ func (l *latch) serve(t *testing.T, secure bool, h http.HandlerFunc) *httptest.S
 	return s
 }
 
-// What was claimed and waits for its token does not go out a second later where nobody knows of it any more: the database was restored to a
-// time before.
+// What was claimed and waits for its token does not go out a second later where nobody knows of it any more: the
+// database was restored to a time before.
 func TestNothingForgottenIsWritten(t *testing.T) {
 	t.Parallel()
 	w := newWithheld(t, false)
@@ -83,8 +83,8 @@ func TestNothingForgottenIsWritten(t *testing.T) {
 	}
 }
 
-// What was claimed and waits for its token, connection or handshake does not go out a second after a hold was answered: it is
-// queued again, and goes out once when it may.
+// What was claimed and waits for its token, connection or handshake does not go out a second after a hold was answered:
+// it is queued again, and goes out once when it may.
 func TestNothingIsWrittenUnderAHold(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -147,7 +147,8 @@ func newWithheld(t *testing.T, secure bool) *withheld {
 	t.Helper()
 	w := &withheld{latch: newLatch(t)}
 	receive := func(_ http.ResponseWriter, _ *http.Request) { w.arrived.Add(1) }
-	out := provider.Options{Now: func() time.Time { return time.Now().Add(time.Duration(w.ahead.Load())) }, RootCAs: x509.NewCertPool()}
+	out := provider.Options{Now: func() time.Time { return time.Now().Add(time.Duration(w.ahead.Load())) },
+		RootCAs: x509.NewCertPool()}
 	var receiver, issuer *httptest.Server
 	if secure {
 		receiver = w.latch.serve(t, true, receive)

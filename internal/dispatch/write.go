@@ -17,7 +17,8 @@ import (
 	"flowlane/internal/run"
 )
 
-// move notes the new state of a call, and when it must be looked into, if at all. It gives back the windows that it did not count in.
+// move notes the new state of a call, and when it must be looked into, if at all. It gives back the windows that it did
+// not count in.
 func (s *settlement) move(call *openCall, v *outcome, state string, checkAt time.Time) {
 	s.exchanges.add(s.d.opts.Keep, call, v)
 	if s.forgets(call, v, state) {
@@ -31,7 +32,8 @@ func (s *settlement) move(call *openCall, v *outcome, state string, checkAt time
 		s.released.add(w.released, deref(call.CredentialID), had.of)
 		s.released.move(w.moved, had.of)
 		if counts = w.text; len(v.costs) > 0 {
-			s.released.add(w.kept, deref(call.CredentialID), func(bucket string) int { return had.of(bucket) - now.of(bucket) })
+			s.released.add(w.kept, deref(call.CredentialID),
+				func(bucket string) int { return had.of(bucket) - now.of(bucket) })
 			cost = string(now.encode())
 		}
 	}
@@ -43,14 +45,16 @@ func (s *settlement) move(call *openCall, v *outcome, state string, checkAt time
 	m.Refs = append(m.Refs, v.reading.Reference)
 	s.checkAt = soonest(s.checkAt, checkAt)
 	m.NextCheckAts, m.Notes = append(m.NextCheckAts, checkAt), append(m.Notes, v.reading.Reason)
-	m.CountsIn, m.Costs, m.Failures = append(m.CountsIn, counts), append(m.Costs, cost), append(m.Failures, failureText(&v.reading))
+	m.CountsIn, m.Costs, m.Failures = append(m.CountsIn, counts), append(m.Costs, cost),
+		append(m.Failures, failureText(&v.reading))
 	m.Asked = append(m.Asked, v.asked)
 }
 
-// forgets reports whether nobody will ask for a call again: it succeeded at once, is in no window, and has no name by which another
-// could be taken for it.
+// forgets reports whether nobody will ask for a call again: it succeeded at once, is in no window, and has no name by
+// which another could be taken for it.
 func (s *settlement) forgets(call *openCall, v *outcome, state string) bool {
-	return state == stateSettled && v.reading.Kind == provider.Success && call.State == stateIntent && call.Resolved == 0 &&
+	return state == stateSettled && v.reading.Kind == provider.Success && call.State == stateIntent &&
+		call.Resolved == 0 &&
 		v.reading.Reference == "" && string(call.CountsIn) == "{}" && tenancyOf(s.key.domain) == nil
 }
 
@@ -62,17 +66,19 @@ type windowKey struct {
 	arrival quota.Arrival
 }
 
-// settledWindows are the windows that a settled call counts in, as text ("" for no change), those that it does not, and the cells of
-// rolling ones that it counts in instead of others.
+// settledWindows are the windows that a settled call counts in, as text ("" for no change), those that it does not, and
+// the cells of rolling ones that it counts in instead of others.
 type settledWindows struct {
 	text                  string
 	kept, released, moved quota.CountsIn
 	costs                 costs
 }
 
-// windows splits those of a call: where it counts, be it only with providers that count what they refuse, and where it does not.
+// windows splits those of a call: where it counts, be it only with providers that count what they refuse, and where it
+// does not.
 func (s *settlement) windows(call *openCall, counted, refused bool) settledWindows {
-	k := windowKey{string(call.CountsIn), string(call.Costs), counted, quota.ArrivalOf(call.ClaimedAt, call.SendBefore, s.now, refused)}
+	k := windowKey{string(call.CountsIn), string(call.Costs), counted, quota.ArrivalOf(call.ClaimedAt, call.SendBefore,
+		s.now, refused)}
 	if w, ok := s.settled[k]; ok {
 		return w
 	}
@@ -107,7 +113,8 @@ func (s *settlement) windows(call *openCall, counted, refused bool) settledWindo
 	return w
 }
 
-// write writes everything that the outcomes changed: calls first, then, under the lock of the batches, records and windows.
+// write writes everything that the outcomes changed: calls first, then, under the lock of the batches, records and
+// windows.
 func (s *settlement) write(ctx context.Context, tx pgx.Tx, wake bool) error {
 	if err := s.writeRefusals(ctx, tx); err != nil {
 		return err
@@ -119,7 +126,8 @@ func (s *settlement) write(ctx context.Context, tx pgx.Tx, wake bool) error {
 		return err
 	}
 	for _, bucket := range slices.Sorted(maps.Keys(s.backoffs)) {
-		err := s.d.q.HoldOpenBackoff(ctx, tx, db.HoldOpenBackoffParams{ID: newID(), Domain: s.key.domain, Bucket: bucket, Cause: s.cause,
+		err := s.d.q.HoldOpenBackoff(ctx, tx, db.HoldOpenBackoffParams{ID: newID(), Domain: s.key.domain,
+			Bucket: bucket, Cause: s.cause,
 			Reason: "The provider refused a call for its rate limit", ExpiresAt: s.backoffs[bucket]})
 		if err != nil {
 			return fmt.Errorf("open the backoff of %s of %s: %w", bucket, s.key.domain, err)
@@ -222,7 +230,8 @@ func (s *settlement) references(ctx context.Context, tx pgx.Tx) error {
 			continue
 		}
 		if seen[r] {
-			s.d.opts.Log.Error("the provider gave one reference to two calls", "domain", s.key.domain, "bucket", s.key.bucket, "call", s.moves.Ids[i])
+			s.d.opts.Log.Error("the provider gave one reference to two calls", "domain", s.key.domain, "bucket",
+				s.key.bucket, "call", s.moves.Ids[i])
 			s.moves.Refs[i] = ""
 		}
 		seen[r] = true
@@ -231,13 +240,15 @@ func (s *settlement) references(ctx context.Context, tx pgx.Tx) error {
 }
 
 // taken are those of these references that settle other calls of a budget than these.
-func (d *Dispatcher) taken(ctx context.Context, conn db.DBTX, k budgetKey, refs []string, ids ...uuid.UUID) (map[string]bool, error) {
+func (d *Dispatcher) taken(ctx context.Context, conn db.DBTX, k budgetKey, refs []string,
+	ids ...uuid.UUID) (map[string]bool, error) {
 	out := map[string]bool{}
 	named := slices.DeleteFunc(slices.Clone(refs), func(r string) bool { return r == "" })
 	if len(named) == 0 {
 		return out, nil
 	}
-	rows, err := d.q.CallReferences(ctx, conn, db.CallReferencesParams{Domain: k.domain, Bucket: k.bucket, Refs: named, Ids: ids})
+	rows, err := d.q.CallReferences(ctx, conn, db.CallReferencesParams{Domain: k.domain, Bucket: k.bucket, Refs: named,
+		Ids: ids})
 	if err != nil {
 		return nil, fmt.Errorf("read references: %w", err)
 	}
@@ -251,7 +262,8 @@ func (d *Dispatcher) taken(ctx context.Context, conn db.DBTX, k budgetKey, refs 
 func (d *Dispatcher) observe(ctx context.Context, p *outboundCall, answer *provider.Answer) {
 	task := p.r.task
 	if class, used := provider.CredentialUse(answer); used && task.CredentialID.Valid {
-		d.used(ctx, credential.Use{OrgID: p.orgID, CredentialID: task.CredentialID.UUID, ServiceID: task.Action.ServiceID, At: answer.FinishedAt, Failure: class})
+		d.used(ctx, credential.Use{OrgID: p.orgID, CredentialID: task.CredentialID.UUID,
+			ServiceID: task.Action.ServiceID, At: answer.FinishedAt, Failure: class})
 	}
 }
 

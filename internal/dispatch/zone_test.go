@@ -13,8 +13,8 @@ import (
 	"flowlane/internal/run"
 )
 
-// TestZone_LearnedLater: budgets follow the time zone that their account tells in a later test, and what was spent before goes on
-// counting in the windows of it.
+// TestZone_LearnedLater: budgets follow the time zone that their account tells in a later test, and what was spent
+// before goes on counting in the windows of it.
 func TestZone_LearnedLater(t *testing.T) {
 	t.Parallel()
 	b := setup(t, dispatch.Options{})

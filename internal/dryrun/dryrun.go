@@ -1,7 +1,7 @@
 // Package dryrun owns the rehearsal of a flow: what every task would do with a sample record, its call as it would go
 // out, and what records would cost. It promises that nothing is sent and nothing is stored, and that no secret is read:
-// a placeholder stands in its place. Calls are rendered by the dispatcher's means, so that both say the same. It knows no
-// HTTP route.
+// a placeholder stands in its place. Calls are rendered by the dispatcher's means, so that both say the same. It knows
+// no HTTP route.
 package dryrun
 
 import (
@@ -94,9 +94,9 @@ type Task struct {
 	Error *run.JobError
 }
 
-// Run rehearses the newest version of a definition, whatever its status. What is wrong with a task stands with the task, and
-// the others go on. Faults: NotFound; Unprocessable for outputs or errors of tasks that are none, or make no calls;
-// Conflict for a variable set that lacks what the flow needs.
+// Run rehearses the newest version of a definition, whatever its status. What is wrong with a task stands with the
+// task, and the others go on. Faults: NotFound; Unprocessable for outputs or errors of tasks that are none, or make no
+// calls; Conflict for a variable set that lacks what the flow needs.
 func (s *Service) Run(ctx context.Context, orgID, id uuid.UUID, in Input) (*Outcome, error) {
 	def, err := s.Definitions.Get(ctx, orgID, id)
 	if err != nil {
@@ -118,7 +118,8 @@ func (s *Service) RunNew(ctx context.Context, orgID uuid.UUID, d definition.Draf
 	return s.rehearse(ctx, orgID, definition.Definition{}, plan, in)
 }
 
-func (s *Service) rehearse(ctx context.Context, orgID uuid.UUID, def definition.Definition, plan *definition.Plan, in Input) (*Outcome, error) {
+func (s *Service) rehearse(ctx context.Context, orgID uuid.UUID, def definition.Definition, plan *definition.Plan,
+	in Input) (*Outcome, error) {
 	given, err := readGiven(plan, &in)
 	if err != nil {
 		return nil, err
@@ -131,8 +132,9 @@ func (s *Service) rehearse(ctx context.Context, orgID uuid.UUID, def definition.
 	if err != nil {
 		return nil, err
 	}
-	r := rehearsal{s: s, orgID: orgID, lane: db.FlowLane(plan.Lane), given: given, results: map[expr.TaskRef]json.RawMessage{},
-		env: expr.Env{Input: in.Data, Metadata: in.Metadata, Vars: vars, Batch: facts}}
+	r := rehearsal{s: s, orgID: orgID, lane: db.FlowLane(plan.Lane), given: given,
+		results: map[expr.TaskRef]json.RawMessage{},
+		env:     expr.Env{Input: in.Data, Metadata: in.Metadata, Vars: vars, Batch: facts}}
 	r.env.Result = func(ref expr.TaskRef) json.RawMessage { return r.results[ref] }
 	out := &Outcome{Definition: def, Plan: plan, InputError: run.CheckInput(&plan.Steps[0], in.Data)}
 	if plan.FailureThreshold != nil {
@@ -146,7 +148,8 @@ func (s *Service) rehearse(ctx context.Context, orgID uuid.UUID, def definition.
 		}
 		out.Tasks = append(out.Tasks, tasks)
 	}
-	out.Estimate, err = s.Forecasts.OfBatch(pg.AsWorker(ctx), s.Pool, orgID, &run.StartedBatch{RecordCount: in.Records, Routes: r.routes})
+	out.Estimate, err = s.Forecasts.OfBatch(pg.AsWorker(ctx), s.Pool, orgID, &run.StartedBatch{RecordCount: in.Records,
+		Routes: r.routes})
 	return out, err
 }
 

@@ -43,7 +43,8 @@ type rehearsal struct {
 	made int
 }
 
-// mostMade bounds what a rehearsal shows: each task alone may make as much as an expression yields, and a flow has many.
+// mostMade bounds what a rehearsal shows: each task alone may make as much as an expression yields, and a flow has
+// many.
 const mostMade = 16 << 20
 
 var tooMuch = fmt.Sprintf("The outputs and calls of this dry run take more than %d MiB together; give a smaller sample record", mostMade>>20)
@@ -106,7 +107,8 @@ func (r *rehearsal) bound(step *definition.Step, task *definition.Task, t Task) 
 
 // failed returns a task that fails with what is known of it.
 func failed(step *definition.Step, task *definition.Task, known Task, code, message string) Task {
-	known.Kind, known.Error = run.TraceFailed, &run.JobError{Code: code, Message: message, StepID: step.ID, TaskID: task.ID}
+	known.Kind, known.Error = run.TraceFailed, &run.JobError{Code: code, Message: message, StepID: step.ID,
+		TaskID: task.ID}
 	return known
 }
 
@@ -119,7 +121,8 @@ func (r *rehearsal) task(ctx context.Context, step *definition.Step, task *defin
 		return Task{}, err
 	}
 	if cred != nil && unusable == "" && task.Action.Call != nil {
-		r.routes = append(r.routes, run.TaskRoute{Task: task, Route: dispatch.CredentialRoute(cred, task.Action, r.lane)})
+		r.routes = append(r.routes, run.TaskRoute{Task: task, Route: dispatch.CredentialRoute(cred, task.Action,
+			r.lane)})
 	}
 	out := Task{Kind: run.TraceOK}
 	env := r.env

@@ -39,7 +39,10 @@ func BenchmarkWake(b *testing.B) {
 	var took []time.Duration
 	for b.Loop() {
 		asked := time.Now()
-		err := pg.InTx(ctx, pool, func(ctx context.Context, tx pgx.Tx) error { return s.Wake(ctx, tx, kind, "k", due.Now()) })
+		err := pg.InTx(ctx, pool, func(ctx context.Context, tx pgx.Tx) error {
+			return s.Wake(ctx, tx, kind, "k",
+				due.Now())
+		})
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -47,6 +50,7 @@ func BenchmarkWake(b *testing.B) {
 	}
 	slices.Sort(took)
 	for _, share := range []int{50, 90, 99} {
-		b.ReportMetric(float64(took[len(took)*share/100].Microseconds())/1000, "p"+string(rune('0'+share/10))+string(rune('0'+share%10))+"-ms")
+		b.ReportMetric(float64(took[len(took)*share/100].Microseconds())/1000, "p"+string(rune('0'+share/10))+
+			string(rune('0'+share%10))+"-ms")
 	}
 }

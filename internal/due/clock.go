@@ -122,8 +122,8 @@ func (c *Clock) watch(ctx context.Context) error {
 
 // compare reads the database's clock. steady tells that it went like this process's own since the last time.
 func (c *Clock) compare(ctx context.Context) (steady bool, err error) {
-	// One at a time: a comparison whose answer took long must not stand for one that began after it, whose caller asks about a time
-	// that the clock had not said yet.
+	// One at a time: a comparison whose answer took long must not stand for one that began after it, whose caller asks
+	// about a time that the clock had not said yet.
 	c.comparing.Lock()
 	defer c.comparing.Unlock()
 	before := time.Since(c.base)
@@ -155,8 +155,8 @@ func (c *Clock) step(size time.Duration) {
 	}
 }
 
-// Ages returns the database's time, and for each of these times of it how long ago that was at least, whatever the clock did
-// meanwhile. They must have been read from the database before.
+// Ages returns the database's time, and for each of these times of it how long ago that was at least, whatever the
+// clock did meanwhile. They must have been read from the database before.
 func (c *Clock) Ages(ctx context.Context, times ...time.Time) (now time.Time, ages []time.Duration, err error) {
 	if _, err := c.compare(ctx); err != nil {
 		return now, nil, err
@@ -177,8 +177,9 @@ func (c *Clock) Steps() (n int, last, shift time.Duration) {
 	return c.steps, c.last, c.shift
 }
 
-// ClockStepped is what is to be done after a step of the clock: a lease that was granted before ends no later than one that begins now,
-// and the rows of these kinds are due, whose times must be found out anew. Other rows go by the clock as it is.
+// ClockStepped is what is to be done after a step of the clock: a lease that was granted before ends no later than one
+// that begins now, and the rows of these kinds are due, whose times must be found out anew. Other rows go by the clock
+// as it is.
 func (s *Scheduler) ClockStepped(ctx context.Context, kinds ...string) error {
 	q := db.New()
 	if err := q.DueStepped(ctx, s.pool); err != nil {

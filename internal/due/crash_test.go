@@ -52,7 +52,8 @@ func TestCrash_CostsALease(t *testing.T) {
 	}
 }
 
-// takenOver has another process work, and wants it to begin with k, which is leased for a minute, when that is over and not before.
+// takenOver has another process work, and wants it to begin with k, which is leased for a minute, when that is over and
+// not before.
 func (b *bundle) takenOver() {
 	b.t.Helper()
 	s := b.scheduler(due.Options{ScanEvery: 5 * time.Millisecond})
@@ -91,8 +92,8 @@ func TestCrash_WakeLeavesAnEndedLeaseToTheScanner(t *testing.T) {
 	b.eventually("the row is gone", func() bool { return !b.row("k").exists })
 }
 
-// TestBacklog_KeepsItsPlace: what waits for a worker for longer than its lease is not begun anew, which would send it to the end of
-// the line each time; what was lost is, however long the line.
+// TestBacklog_KeepsItsPlace: what waits for a worker for longer than its lease is not begun anew, which would send it
+// to the end of the line each time; what was lost is, however long the line.
 func TestBacklog_KeepsItsPlace(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -147,7 +148,10 @@ func TestLease_LostToAnother(t *testing.T) {
 		var o outcome
 		o.extend = l.Extend(b.ctx)
 		o.cause = context.Cause(ctx)
-		o.finish = pg.InTx(b.ctx, b.pool, func(ctx context.Context, tx pgx.Tx) error { return l.Finish(ctx, tx, time.Time{}) })
+		o.finish = pg.InTx(b.ctx, b.pool, func(ctx context.Context, tx pgx.Tx) error {
+			return l.Finish(ctx, tx,
+				time.Time{})
+		})
 		lost <- o
 		return time.Time{}, nil
 	})
@@ -277,7 +281,8 @@ func TestFailure_DelaysGrow(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := setup(t)
-			s := b.scheduler(due.Options{ScanEvery: 5 * time.Millisecond, FirstRetry: time.Hour, LastRetry: 3 * time.Hour})
+			s := b.scheduler(due.Options{ScanEvery: 5 * time.Millisecond, FirstRetry: time.Hour,
+				LastRetry: 3 * time.Hour})
 			healed := false
 			calls := make(chan struct{}, 10)
 			s.Register(kind, 30*time.Minute, 1, func(context.Context, *due.Lease) (time.Time, error) {
@@ -299,7 +304,11 @@ func TestFailure_DelaysGrow(t *testing.T) {
 				pgtest.MoveClock(t, b.pool, want)
 			}
 			receive(t, "the good call", calls)
-			b.eventually("the failures are forgotten", func() bool { r := b.row("k"); return r.failures == 0 && !r.leased })
+			b.eventually("the failures are forgotten", func() bool {
+				r := b.row("k")
+				return r.failures == 0 &&
+					!r.leased
+			})
 		})
 	}
 }
@@ -358,7 +367,8 @@ func TestStop_WorkNotBegunIsDueAtOnce(t *testing.T) {
 	})
 	b.wake(s, "a", due.Now())
 	var no int64
-	if err := b.pool.QueryRow(b.ctx, "SELECT lease_no FROM flow.due WHERE kind = $1 AND key = 'a'", kind).Scan(&no); err != nil {
+	if err := b.pool.QueryRow(b.ctx, "SELECT lease_no FROM flow.due WHERE kind = $1 AND key = 'a'",
+		kind).Scan(&no); err != nil {
 		t.Fatal(err)
 	}
 	stopped, cancel := context.WithCancel(b.ctx)

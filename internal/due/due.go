@@ -45,8 +45,8 @@ func (JobArgs) Kind() string { return "due" }
 type Queue interface {
 	// Insert adds jobs in tx: they exist when it commits, and workers then hear of them at once.
 	Insert(ctx context.Context, tx pgx.Tx, jobs []JobArgs) error
-	// Oldest returns the least lease number of the jobs that wait for a worker, or are about to be begun by one, of each
-	// of these kinds of which there is one.
+	// Oldest returns the least lease number of the jobs that wait for a worker, or are about to be begun by one, of
+	// each of these kinds of which there is one.
 	Oldest(ctx context.Context, tx pgx.Tx, kinds []string) (map[string]int64, error)
 }
 
@@ -58,11 +58,11 @@ type Handler func(ctx context.Context, l *Lease) (next time.Time, err error)
 type Options struct {
 	// Log gets failures of handlers; nil means slog.Default().
 	Log *slog.Logger
-	// ScanEvery is how long rows that fell due are not looked for at most, where this process knows of none that falls due
-	// sooner; 0 means 1 s.
+	// ScanEvery is how long rows that fell due are not looked for at most, where this process knows of none that falls
+	// due sooner; 0 means 1 s.
 	ScanEvery time.Duration
-	// FirstRetry is the delay after a first failure, doubled by each further one up to LastRetry; 0 means 250 ms and one
-	// minute.
+	// FirstRetry is the delay after a first failure, doubled by each further one up to LastRetry; 0 means 250 ms and
+	// one minute.
 	FirstRetry, LastRetry time.Duration
 }
 
@@ -187,8 +187,8 @@ func (s *Scheduler) Wake(ctx context.Context, tx pgx.Tx, kind, key string, at ti
 	return start(ctx, tx)
 }
 
-// WakeAgain is Wake for now by whoever changes what a handler may have gone by already: where somebody works on the row, it is due
-// again when they finish, also of a kind that Rechecks, whatever the last look found.
+// WakeAgain is Wake for now by whoever changes what a handler may have gone by already: where somebody works on the
+// row, it is due again when they finish, also of a kind that Rechecks, whatever the last look found.
 func (s *Scheduler) WakeAgain(ctx context.Context, tx pgx.Tx, kind, key string) error {
 	ask, start := s.waking(kind, key, time.Time{}, true)
 	if err := ask(ctx, tx); err != nil {
@@ -198,18 +198,21 @@ func (s *Scheduler) WakeAgain(ctx context.Context, tx pgx.Tx, kind, key string) 
 }
 
 // Waking is Wake in two: ask is a statement that can go with others, start comes after it.
-func (s *Scheduler) Waking(kind, key string, at time.Time) (ask func(context.Context, pg.DB) error, start func(context.Context, pgx.Tx) error) {
+func (s *Scheduler) Waking(kind, key string, at time.Time) (ask func(context.Context, pg.DB) error, start func(
+	context.Context, pgx.Tx) error) {
 	return s.waking(kind, key, at, false)
 }
 
-func (s *Scheduler) waking(kind, key string, at time.Time, again bool) (ask func(context.Context, pg.DB) error, start func(context.Context, pgx.Tx) error) {
+func (s *Scheduler) waking(kind, key string, at time.Time, again bool) (ask func(context.Context,
+	pg.DB) error, start func(context.Context, pgx.Tx) error) {
 	var leased *Lease
 	ask = func(ctx context.Context, conn pg.DB) error {
 		k, err := s.kind(kind)
 		if err != nil {
 			return err
 		}
-		params := db.DueWakeParams{Kind: kind, Key: key, LeaseSeconds: k.lease.Seconds(), Rechecks: k.rechecks, Again: again}
+		params := db.DueWakeParams{Kind: kind, Key: key, LeaseSeconds: k.lease.Seconds(), Rechecks: k.rechecks,
+			Again: again}
 		if at.After(Now()) {
 			params.DueAt = &at
 		}

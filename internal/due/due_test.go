@@ -216,7 +216,10 @@ func TestWake_UnknownKind(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	s := b.scheduler(due.Options{})
-	err := pg.InTx(b.ctx, b.pool, func(ctx context.Context, tx pgx.Tx) error { return s.Wake(ctx, tx, "typo", "k", due.Now()) })
+	err := pg.InTx(b.ctx, b.pool, func(ctx context.Context, tx pgx.Tx) error {
+		return s.Wake(ctx, tx, "typo", "k",
+			due.Now())
+	})
 	if err == nil {
 		t.Fatal("a kind without a handler was accepted")
 	}
@@ -413,7 +416,8 @@ func TestScanNow(t *testing.T) {
 	b.run(s)
 	for _, key := range []string{"a", "b"} { // the first may be found by the scan that comes first
 		var startable bool
-		if err := b.pool.QueryRow(b.ctx, "SELECT flow.wake($1, $2, NULL, $3)", kind, key, s.Lease(kind).Seconds()).Scan(&startable); err != nil || !startable {
+		if err := b.pool.QueryRow(b.ctx, "SELECT flow.wake($1, $2, NULL, $3)", kind, key, s.Lease(kind).Seconds()).Scan(
+			&startable); err != nil || !startable {
 			t.Fatalf("wake: %v, %v", startable, err)
 		}
 		s.ScanNow()

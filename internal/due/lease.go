@@ -96,14 +96,16 @@ func (l *Lease) again(ctx context.Context, tx pgx.Tx) error {
 	if err != nil {
 		return fmt.Errorf("lease %s %s: %w", l.Kind, l.Key, err)
 	}
-	next := l.s.granted(kind{lease: l.length, handle: l.handle}, JobArgs{l.Kind, l.Key, row.LeaseNo}, row.Failures, asked)
+	next := l.s.granted(kind{lease: l.length, handle: l.handle}, JobArgs{l.Kind, l.Key, row.LeaseNo}, row.Failures,
+		asked)
 	return l.s.start(ctx, tx, next)
 }
 
 // EndUnless is how the handler of a kind that Rechecks ends. look finds out, once nobody can wake the row unseen any
 // more, whether there is more to do now, and when there will be (zero for never); it reads, and writes nothing. Where
 // there is more, the lease goes on and true comes back; else the row is given back. Faults as those of Finish.
-func (l *Lease) EndUnless(ctx context.Context, look func(ctx context.Context, tx pgx.Tx) (more bool, next time.Time, err error)) (more bool, err error) {
+func (l *Lease) EndUnless(ctx context.Context, look func(ctx context.Context,
+	tx pgx.Tx) (more bool, next time.Time, err error)) (more bool, err error) {
 	err = pg.InTxKept(ctx, l.s.pool, func(ctx context.Context, tx pgx.Tx) (err error) {
 		if err := db.New().DueGate(ctx, tx, db.DueGateParams{Kind: l.Kind, Key: l.Key}); err != nil {
 			return fmt.Errorf("await who wakes %s %s: %w", l.Kind, l.Key, err)

@@ -161,7 +161,8 @@ func (s *Scheduler) occupy(process context.Context, in *line, l *Lease) {
 	}
 }
 
-// take takes the lease whose turn it is out of its line, beside handlers that end or leave their place; nil where none waits.
+// take takes the lease whose turn it is out of its line, beside handlers that end or leave their place; nil where none
+// waits.
 func (w *localWorkers) take(l *line) *Lease {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -213,7 +214,8 @@ func (l *Lease) workLocally(ctx context.Context) {
 		l.lasts(asked)
 	} else if err := l.begin(ctx); err != nil {
 		if !errors.Is(err, ErrLost) {
-			l.s.opts.Log.Error("due work could not begin; it is taken up again when its lease runs out", l.about("error", err)...)
+			l.s.opts.Log.Error("due work could not begin; it is taken up again when its lease runs out",
+				l.about("error", err)...)
 		}
 		return
 	}
@@ -225,7 +227,8 @@ func (l *Lease) giveBack(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
 	defer cancel()
 	if err := l.finish(ctx, Now()); err != nil && !errors.Is(err, ErrLost) {
-		l.s.opts.Log.Error("due work could not be given back; it is taken up again when its lease runs out", l.about("error", err)...)
+		l.s.opts.Log.Error("due work could not be given back; it is taken up again when its lease runs out",
+			l.about("error", err)...)
 	}
 }
 

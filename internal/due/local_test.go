@@ -13,7 +13,8 @@ import (
 	"flowlane/internal/pg/pgtest"
 )
 
-// TestLocal: what a process that works makes due, it begins without a job, as far as it has places; the rest waits for one.
+// TestLocal: what a process that works makes due, it begins without a job, as far as it has places; the rest waits for
+// one.
 func TestLocal(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -74,7 +75,8 @@ func TestLocal_WhatFellDue(t *testing.T) {
 	}
 }
 
-// TestLocal_NothingBeforeTheCommit: work begins once its cause is there, once for all that one transaction wakes it for.
+// TestLocal_NothingBeforeTheCommit: work begins once its cause is there, once for all that one transaction wakes it
+// for.
 func TestLocal_NothingBeforeTheCommit(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

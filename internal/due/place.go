@@ -8,9 +8,9 @@ import (
 // PlaceFor is how long a handler keeps its place while it waits for what only others can bring.
 const PlaceFor = 50 * time.Millisecond
 
-// LeavePlace gives the handler's place to whose turn it is. The handler goes on under its lease, and only waits for others
-// from now on: however many wait, they keep nobody from working. In a process that stops it keeps its place. It may be
-// called by anybody and at any time, and again.
+// LeavePlace gives the handler's place to whose turn it is. The handler goes on under its lease, and only waits for
+// others from now on: however many wait, they keep nobody from working. In a process that stops it keeps its place. It
+// may be called by anybody and at any time, and again.
 func (l *Lease) LeavePlace() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -47,8 +47,8 @@ func (s *Scheduler) passOn(process context.Context, in *line) {
 	}
 }
 
-// outlive keeps a handler in this process beyond the job that began it; false where the process does not work. process is
-// what ends it then, and ended must be called once it has.
+// outlive keeps a handler in this process beyond the job that began it; false where the process does not work. process
+// is what ends it then, and ended must be called once it has.
 func (w *localWorkers) outlive() (process context.Context, ended func(), works bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

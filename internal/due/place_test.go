@@ -9,8 +9,8 @@ import (
 	"flowlane/internal/pg/pgtest"
 )
 
-// TestLeavePlace: handlers that have left their places keep their leases, and nobody waits for them, whether the process began them by
-// itself or by a job.
+// TestLeavePlace: handlers that have left their places keep their leases, and nobody waits for them, whether the
+// process began them by itself or by a job.
 func TestLeavePlace(t *testing.T) {
 	t.Parallel()
 	for name, open := range map[string]bool{"Local": true, "Jobs": false} {

@@ -11,8 +11,8 @@ import (
 	"flowlane/internal/pg"
 )
 
-// TestRechecks: those who wake a row that somebody works on write nothing and wait for nobody; the work ends only when it has seen
-// what they did.
+// TestRechecks: those who wake a row that somebody works on write nothing and wait for nobody; the work ends only when
+// it has seen what they did.
 func TestRechecks(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -39,7 +39,8 @@ func TestRechecks(t *testing.T) {
 	b.run(s)
 	b.wake(s, "k", due.Now())
 	receive(t, "the work", looking)
-	// Two at once, neither of which has committed: they do not wait for each other, and the end of the work waits for both.
+	// Two at once, neither of which has committed: they do not wait for each other, and the end of the work waits for
+	// both.
 	hold, let := make(chan struct{}), make(chan error, 2)
 	wakes := make(chan struct{}, 2)
 	for range 2 {
@@ -82,7 +83,8 @@ func TestRechecks(t *testing.T) {
 	b.eventually("the row is gone", func() bool { return !b.row("k").exists })
 }
 
-// TestRechecks_WakesWhatNobodyWorksOn: a row that waits is brought forward, one that is due is begun, once for many who wake it.
+// TestRechecks_WakesWhatNobodyWorksOn: a row that waits is brought forward, one that is due is begun, once for many who
+// wake it.
 func TestRechecks_WakesWhatNobodyWorksOn(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -90,7 +92,10 @@ func TestRechecks_WakesWhatNobodyWorksOn(t *testing.T) {
 	calls := make(chan string, 100)
 	s.Register(kind, hour, 4, func(ctx context.Context, l *due.Lease) (time.Time, error) {
 		calls <- l.Key
-		_, err := l.EndUnless(ctx, func(context.Context, pgx.Tx) (bool, time.Time, error) { return false, time.Time{}, nil })
+		_, err := l.EndUnless(ctx, func(context.Context, pgx.Tx) (bool, time.Time, error) {
+			return false, time.Time{},
+				nil
+		})
 		return time.Time{}, err
 	}, due.Rechecks())
 	b.run(s)
@@ -103,7 +108,10 @@ func TestRechecks_WakesWhatNobodyWorksOn(t *testing.T) {
 	errs := make(chan error, 20)
 	for range cap(errs) {
 		go func() {
-			errs <- pg.InTx(b.ctx, b.pool, func(ctx context.Context, tx pgx.Tx) error { return s.Wake(ctx, tx, kind, "k", due.Now()) })
+			errs <- pg.InTx(b.ctx, b.pool, func(ctx context.Context, tx pgx.Tx) error {
+				return s.Wake(ctx, tx, kind,
+					"k", due.Now())
+			})
 		}()
 	}
 	for range cap(errs) {
@@ -115,8 +123,8 @@ func TestRechecks_WakesWhatNobodyWorksOn(t *testing.T) {
 	b.eventually("the row is gone", func() bool { return !b.row("k").exists })
 }
 
-// TestWakeAgain: whoever changes what work has gone by already has it begin once more, though the last look found nothing; both wait for
-// one another in one order.
+// TestWakeAgain: whoever changes what work has gone by already has it begin once more, though the last look found
+// nothing; both wait for one another in one order.
 func TestWakeAgain(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -125,7 +133,10 @@ func TestWakeAgain(t *testing.T) {
 	s.Register(kind, hour, 1, func(ctx context.Context, l *due.Lease) (time.Time, error) {
 		runs <- l.Key
 		<-goOn
-		_, err := l.EndUnless(ctx, func(context.Context, pgx.Tx) (bool, time.Time, error) { return false, due.Now().Add(1e6 * hour), nil })
+		_, err := l.EndUnless(ctx, func(context.Context, pgx.Tx) (bool, time.Time, error) {
+			return false,
+				due.Now().Add(1e6 * hour), nil
+		})
 		return time.Time{}, err
 	}, due.Rechecks())
 	b.run(s)

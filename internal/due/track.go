@@ -11,8 +11,8 @@ const (
 	unseenMost = 10_000
 )
 
-// track is what a process has seen of the database's clock beside its own: stretches in which both went alike. Times by its
-// own clock are durations.
+// track is what a process has seen of the database's clock beside its own: stretches in which both went alike. Times by
+// its own clock are durations.
 type track struct {
 	stretches []stretch
 	// vouched is a time without a step before the first comparison, as earlier processes saw it.
@@ -41,11 +41,12 @@ func (t *track) newest() time.Duration {
 	return t.stretches[len(t.stretches)-1].to
 }
 
-// add notes that the database's clock said at between two moments of the process's. steady tells that it went like the process's
-// own since the last comparison; else step is how much it went ahead, or back.
+// add notes that the database's clock said at between two moments of the process's. steady tells that it went like the
+// process's own since the last comparison; else step is how much it went ahead, or back.
 func (t *track) add(before, after time.Duration, at time.Time) (step time.Duration, steady bool) {
 	ahead := time.Duration(at.UnixNano())
-	s := stretch{from: after, to: after, first: at, last: at, least: ahead - after - trackSlack, most: ahead - before + trackSlack}
+	s := stretch{from: after, to: after, first: at, last: at, least: ahead - after - trackSlack, most: ahead - before +
+		trackSlack}
 	if len(t.stretches) == 0 {
 		t.stretches = append(t.stretches, s)
 		return 0, true
@@ -64,8 +65,8 @@ func (t *track) add(before, after time.Duration, at time.Time) (step time.Durati
 	return step, false
 }
 
-// age is how long before the last comparison, at least, the database's clock said at; that was read before it. A time that the
-// clock has said twice counts as the later one.
+// age is how long before the last comparison, at least, the database's clock said at; that was read before it. A time
+// that the clock has said twice counts as the later one.
 func (t *track) age(at time.Time) time.Duration {
 	now := t.newest()
 	for i := len(t.stretches) - 1; i >= 0; i-- {
@@ -88,7 +89,8 @@ func (t *track) age(at time.Time) time.Duration {
 	return age
 }
 
-// first is the age of a time that the clock has not said, as far as this process saw it: from the first question about it on.
+// first is the age of a time that the clock has not said, as far as this process saw it: from the first question about
+// it on.
 func (t *track) first(at time.Time) time.Duration {
 	if len(t.unseen) >= unseenMost || t.unseen == nil {
 		t.unseen = map[int64]time.Duration{}
@@ -101,8 +103,8 @@ func (t *track) first(at time.Time) time.Duration {
 	return t.newest() - asked
 }
 
-// stepped reports whether the database's clock can have said at between the last comparison of the stretch before and the first of
-// this one.
+// stepped reports whether the database's clock can have said at between the last comparison of the stretch before and
+// the first of this one.
 func (s *stretch) stepped(before *stretch, at time.Time) bool {
 	gap := s.from - before.to + trackSlack
 	within := func(from time.Time) bool { return !at.Before(from) && !at.After(from.Add(gap)) }

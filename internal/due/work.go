@@ -16,8 +16,8 @@ import (
 // endTimeout bounds giving a row back, which goes on when the process is asked to stop.
 const endTimeout = 5 * time.Second
 
-// Work runs the handler of a job until it ends, or leaves its place. A job whose lease was lost does nothing. It returns an error only
-// when the job could not even begin; its row is then taken up again when the lease runs out.
+// Work runs the handler of a job until it ends, or leaves its place. A job whose lease was lost does nothing. It
+// returns an error only when the job could not even begin; its row is then taken up again when the lease runs out.
 func (s *Scheduler) Work(ctx context.Context, job JobArgs) error {
 	k, err := s.kind(job.DueKind)
 	if err != nil {
@@ -73,10 +73,12 @@ func (s *Scheduler) Work(ctx context.Context, job JobArgs) error {
 
 // granted is a lease on a row.
 func (s *Scheduler) granted(k kind, job JobArgs, failures int32, asked time.Time) *Lease {
-	return &Lease{Kind: job.DueKind, Key: job.Key, s: s, no: job.LeaseNo, length: k.lease, handle: k.handle, failures: int(failures), asked: asked}
+	return &Lease{Kind: job.DueKind, Key: job.Key, s: s, no: job.LeaseNo, length: k.lease, handle: k.handle,
+		failures: int(failures), asked: asked}
 }
 
-// work runs the handler under a lease that lasts; ctx ends when the process is told to stop, work when the lease is lost, too.
+// work runs the handler under a lease that lasts; ctx ends when the process is told to stop, work when the lease is
+// lost, too.
 func (l *Lease) work(ctx, work context.Context) {
 	defer l.expiry.Stop()
 	defer l.s.woken.forget(l)
@@ -137,7 +139,8 @@ func (l *Lease) end(ctx context.Context, next time.Time, cause error) {
 	if errors.Is(err, ErrLost) {
 		l.s.opts.Log.Info("due work was taken over by another worker", l.about()...)
 	} else if err != nil {
-		l.s.opts.Log.Error("due work could not be given back; it is taken up again when its lease runs out", l.about("error", err)...)
+		l.s.opts.Log.Error("due work could not be given back; it is taken up again when its lease runs out",
+			l.about("error", err)...)
 	}
 }
 

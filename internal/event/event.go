@@ -1,7 +1,8 @@
-// Package event owns what happens in an organization: the kinds of events, and how the transaction that causes one leaves it for
-// those who listen. It promises that an event is there for every subscription that listens, and every task that waits, exactly if its cause is committed, and
-// that what comes of another event has the greater number: its row is drawn while the cause holds its locks. It knows neither what
-// starts nor what causes anything, so that whoever causes an event may import it.
+// Package event owns what happens in an organization: the kinds of events, and how the transaction that causes one
+// leaves it for those who listen. It promises that an event is there for every subscription that listens, and every
+// task that waits, exactly if its cause is committed, and that what comes of another event has the greater number: its
+// row is drawn while the cause holds its locks. It knows neither what starts nor what causes anything, so that whoever
+// causes an event may import it.
 package event
 
 import (
@@ -24,7 +25,8 @@ import (
 const (
 	// Due is the kind of the due rows of subscriptions that events wait for; their key is the subscription's id.
 	Due = "event"
-	// DueArrival is that of organizations in which events came that tasks may wait for; their key is the organization's id.
+	// DueArrival is that of organizations in which events came that tasks may wait for; their key is the organization's
+	// id.
 	DueArrival = "arrival"
 	// MaxDepth is how many starts by events and by flows may follow each other.
 	MaxDepth = 8
@@ -69,8 +71,9 @@ type Event struct {
 // DueRow is what the cause of events makes due, with its other due rows in their one order.
 type DueRow struct{ Kind, Key string }
 
-// Emit leaves events, in their order, for the subscriptions that listen and the tasks that wait, and returns what the caller makes due
-// in tx; Tell does both. From here on nobody begins to wait for an event in their organizations until tx ends.
+// Emit leaves events, in their order, for the subscriptions that listen and the tasks that wait, and returns what the
+// caller makes due in tx; Tell does both. From here on nobody begins to wait for an event in their organizations until
+// tx ends.
 func Emit(ctx context.Context, tx db.DBTX, events ...Event) ([]DueRow, error) {
 	var in db.EventEmitParams
 	for i := range events {
@@ -88,7 +91,8 @@ func Emit(ctx context.Context, tx db.DBTX, events ...Event) ([]DueRow, error) {
 		if root == uuid.Nil {
 			root = id
 		}
-		in.Depths, in.RootIds, in.Payloads = append(in.Depths, e.Chain.Depth), append(in.RootIds, root), append(in.Payloads, text)
+		in.Depths, in.RootIds, in.Payloads = append(in.Depths, e.Chain.Depth), append(in.RootIds, root),
+			append(in.Payloads, text)
 	}
 	if len(events) == 0 {
 		return nil, nil
@@ -154,8 +158,8 @@ func encode(payload any) (string, error) {
 	return b.String(), err //nolint:wrapcheck // Emit says what it is
 }
 
-// BatchesEnded is Emit for batches that are over in this transaction: their rows say what there is to say. loss is the last one by a
-// restore; nil for none.
+// BatchesEnded is Emit for batches that are over in this transaction: their rows say what there is to say. loss is the
+// last one by a restore; nil for none.
 func BatchesEnded(ctx context.Context, tx db.DBTX, loss *pg.Loss, batchIDs []uuid.UUID) ([]DueRow, error) {
 	if len(batchIDs) == 0 {
 		return nil, nil

@@ -22,7 +22,8 @@ func Pause(kind string, p *db.FlowPause) Event {
 		ExpiresAt  *time.Time   `json:"expires_at"`
 		ReleasedBy *uuid.UUID   `json:"released_by"`
 		ReleasedAt *time.Time   `json:"released_at"`
-	}{p.ID, p.Scope, p.Domain, p.Lane, p.BatchID, p.Reason, p.CreatedBy, p.CreatedAt.UTC(), utc(p.ExpiresAt), p.ReleasedBy, utc(p.ReleasedAt)}}
+	}{p.ID, p.Scope, p.Domain, p.Lane, p.BatchID, p.Reason, p.CreatedBy, p.CreatedAt.UTC(), utc(p.ExpiresAt),
+		p.ReleasedBy, utc(p.ReleasedAt)}}
 }
 
 // Pauses are events of holds.

@@ -219,7 +219,8 @@ func (b *builder) node(source string, node ast.Node, text bool) {
 		return
 	}
 	if c.nul {
-		b.nuls = append(b.nuls, Error{Path: slices.Clone(b.place), Expression: source, Msg: "must not contain a NUL character"})
+		b.nuls = append(b.nuls, Error{Path: slices.Clone(b.place), Expression: source,
+			Msg: "must not contain a NUL character"})
 	}
 	o := op{eval: eval, source: source, text: text}
 	if c.dynamic {

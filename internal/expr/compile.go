@@ -16,7 +16,8 @@ type evaluator func(r *run) (any, error)
 type compiler struct {
 	scope *Scope
 	paths *paths
-	// locals are the `let` names in scope, each at its slot; loops are the functions whose predicates are around the node.
+	// locals are the `let` names in scope, each at its slot; loops are the functions whose predicates are around the
+	// node.
 	locals, loops        []string
 	maxLocals, maxLevels int
 	// elements is what is known of the elements that the predicates stand at, one for each level.

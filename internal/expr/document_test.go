@@ -14,7 +14,8 @@ import (
 // documentRow is a row of a table whose last two cells are an example and its result.
 var documentRow = regexp.MustCompile("(?m)^\\| (.*) \\| (.*) \\| `(.*)` \\| `(.*)` \\|$")
 
-// TestDocument runs the examples of docs/expressions.md: there is one for each function, with its name, and none is wrong.
+// TestDocument runs the examples of docs/expressions.md: there is one for each function, with its name, and none is
+// wrong.
 func TestDocument(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../docs/expressions.md")

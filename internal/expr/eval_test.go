@@ -209,7 +209,8 @@ func TestExpression_Bounds(t *testing.T) {
 	t.Parallel()
 	items := strings.TrimSuffix(strings.Repeat("1,", 50_000), ",")
 	long := strings.Repeat("a", 900_000)
-	env := &Env{Input: json.RawMessage(`{"items":[` + items + `],"long":"` + long + `","dec":0.` + strings.Repeat("1", 900_000) +
+	env := &Env{Input: json.RawMessage(`{"items":[` + items + `],"long":"` + long + `","dec":0.` +
+		strings.Repeat("1", 900_000) +
 		`,"key":"` + long + `","deep":` + strings.Repeat("[", 500) + strings.Repeat("]", 500) + `,"` + long + `":1}`)}
 	double := "let a0 = [1, 1]; "
 	text := "let a0 = input.long; "
@@ -241,7 +242,8 @@ func TestExpression_Bounds(t *testing.T) {
 		"Keys":         {`map(input.items, input[input.key])`, errFuel.Error()},
 		"Base64":       {`toBase64(input.long)`, errResult.Error()},
 		"Output":       {`[input.long, input.long]`, errResult.Error()},
-		"Shared":       {strings.Repeat("(", 60) + "true" + strings.Repeat(" ?: false)", 60), "compile: the expression is too complex (at character 69)"},
+		"Shared": {strings.Repeat("(", 60) + "true" + strings.Repeat(" ?: false)", 60),
+			"compile: the expression is too complex (at character 69)"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -261,12 +263,14 @@ func TestExpression_ResultSize(t *testing.T) {
 	at := func(n int) *Env {
 		return &Env{Input: json.RawMessage(`{"a":"` + strings.Repeat("x", n) + `"}`)}
 	}
-	for value, overhead := range map[string]int{`"{{ input.a }}"`: 2, `"{{ input.a }}-"`: 3, `["{{ input.a }}"]`: 4, `"{{ input }}"`: 8} {
+	for value, overhead := range map[string]int{`"{{ input.a }}"`: 2, `"{{ input.a }}-"`: 3, `["{{ input.a }}"]`: 4,
+		`"{{ input }}"`: 8} {
 		tpl := mustCompile(t, value)
 		if out, err := tpl.Append(nil, at(MaxResult-overhead)); err != nil || len(out) != MaxResult {
 			t.Errorf("%s at the limit: %d bytes, %v", value, len(out), err)
 		}
-		if _, err := tpl.Append(nil, at(MaxResult-overhead+1)); err == nil || !strings.Contains(err.Error(), "larger than") {
+		if _, err := tpl.Append(nil, at(MaxResult-overhead+1)); err == nil || !strings.Contains(err.Error(),
+			"larger than") {
 			t.Errorf("%s over the limit: %v", value, err)
 		}
 	}

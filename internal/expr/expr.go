@@ -3,13 +3,13 @@
 //
 // It promises three things. A value that is only passed through (a path, a whole object, an interpolated field) keeps
 // its bytes, so numbers keep their digits. Rendering the same template twice with the same inputs gives the same bytes:
-// no clock, no randomness, nothing outside Env. And no template, however hostile, runs away: every step of an evaluation
-// is paid from a fixed allowance.
+// no clock, no randomness, nothing outside Env. And no template, however hostile, runs away: every step of an
+// evaluation is paid from a fixed allowance.
 //
 // The grammar is that of github.com/expr-lang/expr, whose parser is used. Its virtual machine is not: it counts neither
 // steps nor the bytes of strings, cannot be stopped, and has no numbers beyond float64. The syntax tree is compiled to
-// closures of our own instead (compile.go), and paths, which are nearly all expressions, to spans of the raw record that
-// one scan finds (path.go, scan.go).
+// closures of our own instead (compile.go), and paths, which are nearly all expressions, to spans of the raw record
+// that one scan finds (path.go, scan.go).
 //
 // It must not know steps, records or batches beyond the names in Scope.
 package expr
@@ -36,7 +36,8 @@ const (
 	maxShown = 500
 	// maxNodes bounds the compiled size of one expression.
 	maxNodes = 10000
-	// maxFuel is what one rendering may spend: a unit for each step and each element, and one for every 16 bytes of text.
+	// maxFuel is what one rendering may spend: a unit for each step and each element, and one for every 16 bytes of
+	// text.
 	maxFuel = 1 << 20
 	// maxElementsFuel is what the renderings for all elements of a List may spend together.
 	maxElementsFuel = 8 * maxFuel
@@ -61,8 +62,8 @@ type Scope struct {
 	Answer bool
 	// Steps maps the id of each earlier step to its tasks, whose results are visible.
 	Steps map[string][]string
-	// Continues reports whether a record goes on behind a failure of a task of an earlier step, so that its error can be
-	// read; nil where that is not known.
+	// Continues reports whether a record goes on behind a failure of a task of an earlier step, so that its error can
+	// be read; nil where that is not known.
 	Continues func(step, task string) bool
 	// AllSteps maps every step of the definition to its tasks, to tell a later step from an unknown one; may be nil.
 	AllSteps map[string][]string
@@ -95,7 +96,8 @@ func (e Error) shown() string {
 	return strings.ToValidUTF8(e.Expression[:maxShown], "") + "..."
 }
 
-// Ctx is what programs want to know: the beginning of the expression, and the offset of what is wrong in it, in characters from 0.
+// Ctx is what programs want to know: the beginning of the expression, and the offset of what is wrong in it, in
+// characters from 0.
 func (e Error) Ctx() map[string]any {
 	if e.Expression == "" {
 		return nil
@@ -145,8 +147,8 @@ type TaskRef struct {
 	Of string
 }
 
-// The results of a task: what it gave, why it failed (an object with the members of errorFields, null where it did not),
-// and whether it was left out by its condition.
+// The results of a task: what it gave, why it failed (an object with the members of errorFields, null where it did
+// not), and whether it was left out by its condition.
 const (
 	OfOutput  = "output"
 	OfError   = "error"

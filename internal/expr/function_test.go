@@ -187,7 +187,8 @@ func TestFunction_Date(t *testing.T) {
 			t.Errorf("%q: %s", duration, got)
 		}
 	}
-	for _, zone := range []string{"", "Local", "Nowhere", "Europe//Paris", "Europe/./Paris", "../Europe/Paris", "Etc/GMT+3", "CET\x00"} {
+	for _, zone := range []string{"", "Local", "Nowhere", "Europe//Paris", "Europe/./Paris", "../Europe/Paris",
+		"Etc/GMT+3", "CET\x00"} {
 		expression := string(AppendJSONString(nil, zone))
 		got := evaluate(t, `inTimezone(now(), `+expression+`)`, testEnv)
 		if !strings.HasPrefix(got, "the text given to inTimezone is not a time zone") {

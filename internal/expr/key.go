@@ -31,8 +31,8 @@ func CompileKey(s string, scope Scope) (*Key, []Error) {
 	return &Key{t: t, plain: len(t.ops) == 1 && t.ops[0].source != "" && t.ops[0].eval == nil}, nil
 }
 
-// Of returns the key of a record, given as JSON: a string, or a number, true or false as text. It is empty where the expression has
-// no value for the record, or one of another type, or one that is too long.
+// Of returns the key of a record, given as JSON: a string, or a number, true or false as text. It is empty where the
+// expression has no value for the record, or one of another type, or one that is too long.
 func (k *Key) Of(record json.RawMessage) string {
 	var buf [256]byte
 	out, err := k.t.Append(buf[:0], &Env{Input: record})
@@ -51,7 +51,8 @@ func (k *Key) Of(record json.RawMessage) string {
 	return string(out)
 }
 
-// Is returns what tells whether a record has this key. Most records that have another one are told by their bytes alone.
+// Is returns what tells whether a record has this key. Most records that have another one are told by their bytes
+// alone.
 func (k *Key) Is(key string) func(record []byte) bool {
 	text := []byte(key)
 	return func(record []byte) bool {

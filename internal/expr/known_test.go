@@ -91,7 +91,8 @@ func TestCompile_KnownLarge(t *testing.T) {
 func TestCompileList_Element(t *testing.T) {
 	t.Parallel()
 	scope := inputOf(t, recordSchema)
-	for source, known := range map[string]bool{`input.items`: true, `input.items ?? []`: false, `input.loose.items`: false, `[input]`: false} {
+	for source, known := range map[string]bool{`input.items`: true, `input.items ?? []`: false,
+		`input.loose.items`: false, `[input]`: false} {
 		l, errs := CompileList("{{ "+source+" }}", scope)
 		if len(errs) > 0 {
 			t.Fatal(errs)

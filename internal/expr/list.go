@@ -39,8 +39,8 @@ func CompileList(s string, scope Scope) (*List, []Error) {
 	return l, nil
 }
 
-// Elements are what a List gives for one record. What is rendered for them is bounded together, too. They are not safe for
-// concurrent use.
+// Elements are what a List gives for one record. What is rendered for them is bounded together, too. They are not safe
+// for concurrent use.
 type Elements struct {
 	env  Env
 	list []json.RawMessage
@@ -91,8 +91,8 @@ func (e *Elements) Spent() bool { return e.env.shared.fuel <= 0 }
 type shared struct {
 	// fuel is what they have left.
 	fuel int
-	// scans are the fields that templates need of documents which are the same for every element: looked for once, because a
-	// walk over a large record for each of its elements takes long.
+	// scans are the fields that templates need of documents which are the same for every element: looked for once,
+	// because a walk over a large record for each of its elements takes long.
 	scans map[*source]scanned
 }
 

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What is rendered for the elements of one record is bounded together; each rendering alone, and the elements of the next
-// record, have their own bound.
+// What is rendered for the elements of one record is bounded together; each rendering alone, and the elements of the
+// next record, have their own bound.
 func TestElements_Together(t *testing.T) {
 	t.Parallel()
 	scope := Scope{Input: true, Item: true}
@@ -43,7 +43,8 @@ func TestElements_Together(t *testing.T) {
 	}
 }
 
-// A large record is walked through once for all of its elements, not for each; what stands in the element is looked for anew.
+// A large record is walked through once for all of its elements, not for each; what stands in the element is looked for
+// anew.
 func TestElements_ScanOnce(t *testing.T) {
 	t.Parallel()
 	scope := Scope{Input: true, Item: true, Steps: map[string][]string{"a": {"t"}}}

@@ -8,11 +8,12 @@ import (
 	"github.com/expr-lang/expr/ast"
 )
 
-// Match is a compiled condition on an event, asked for a record that waits for one: it sees `event` beside what the record sees. It
-// is safe for concurrent use.
+// Match is a compiled condition on an event, asked for a record that waits for one: it sees `event` beside what the
+// record sees. It is safe for concurrent use.
 type Match struct {
 	*Condition
-	// path leads to a field of the event that must equal own for the record; own is nil where nothing of that kind is known.
+	// path leads to a field of the event that must equal own for the record; own is nil where nothing of that kind is
+	// known.
 	path []string
 	own  *Template
 }
@@ -87,8 +88,8 @@ func ownSide(n ast.Node, scope Scope) *Template {
 	return nil
 }
 
-// Key returns a digest of what a field of the event must be, and where that stands, for the condition to hold: then it is one of
-// EventKeys. It is nil where nothing is known of that.
+// Key returns a digest of what a field of the event must be, and where that stands, for the condition to hold: then it
+// is one of EventKeys. It is nil where nothing is known of that.
 func (m *Match) Key(env *Env) []byte {
 	if m.own == nil {
 		return nil
@@ -100,8 +101,8 @@ func (m *Match) Key(env *Env) []byte {
 	return keyOf(m.path, value)
 }
 
-// EventKeys returns a digest for each field of an event, a JSON object, that is a string, a number, true or false: of its place and its
-// value.
+// EventKeys returns a digest for each field of an event, a JSON object, that is a string, a number, true or false: of
+// its place and its value.
 func EventKeys(event []byte) (keys [][]byte) {
 	if _, err := checkJSON(event); err != nil {
 		return nil

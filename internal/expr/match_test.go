@@ -19,7 +19,8 @@ func TestMatch_Key(t *testing.T) {
 		`{"kind":"k","payload":{"id":"b","id":"a","n":"1.5","deep":null}}`,
 		`{"kind":"k","payload":"a"}`,
 	}
-	inputs := []string{`{"id":"a","n":1.5}`, `{"id":"b","n":1.5000}`, `{"id":null,"n":"1.5"}`, `{"id":true,"n":7}`, `{"id":["a"],"n":0.1}`, `{}`}
+	inputs := []string{`{"id":"a","n":1.5}`, `{"id":"b","n":1.5000}`, `{"id":null,"n":"1.5"}`, `{"id":true,"n":7}`,
+		`{"id":["a"],"n":0.1}`, `{}`}
 	keyed := map[string]bool{
 		`{{ event.payload.id == input.id }}`: true,
 		`{{ input.n == event.payload.n }}`:   true,
@@ -45,10 +46,13 @@ func TestMatch_Key(t *testing.T) {
 		for _, event := range events {
 			keys := EventKeys([]byte(event))
 			for _, input := range inputs {
-				env := Env{Input: json.RawMessage(input), Metadata: json.RawMessage(`{"id":"a"}`), Event: json.RawMessage(event), Result: func(TaskRef) json.RawMessage { return json.RawMessage(`"a"`) }}
+				env := Env{Input: json.RawMessage(input), Metadata: json.RawMessage(`{"id":"a"}`),
+					Event:  json.RawMessage(event),
+					Result: func(TaskRef) json.RawMessage { return json.RawMessage(`"a"`) }}
 				yes, err := m.Eval(&env)
 				key := m.Key(&env)
-				found := key == nil || slices.ContainsFunc(keys, func(k []byte) bool { return string(k) == string(key) })
+				found := key == nil || slices.ContainsFunc(keys,
+					func(k []byte) bool { return string(k) == string(key) })
 				if err == nil && yes {
 					matches++
 					assert.True(t, found, "%s of %s with %s", source, input, event)

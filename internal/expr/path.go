@@ -27,12 +27,14 @@ const (
 )
 
 var rootNames = [...]string{
-	"input", "metadata", "vars", "batch", "payload", "params", "call", "reference", "item", "index", "event", "answer", "steps",
+	"input", "metadata", "vars", "batch", "payload", "params", "call", "reference", "item", "index", "event", "answer",
+	"steps",
 }
 
 func (r root) allowed(s *Scope) bool {
 	return [...]bool{
-		s.Input, s.Metadata, s.Vars, s.Batch, s.Payload, s.Params, s.Call, s.Reference, s.Item, s.Item, s.Event, s.Answer,
+		s.Input, s.Metadata, s.Vars, s.Batch, s.Payload, s.Params, s.Call, s.Reference, s.Item, s.Item, s.Event,
+		s.Answer,
 		s.Steps != nil || s.AllSteps != nil,
 	}[r]
 }
@@ -199,7 +201,8 @@ type run struct {
 	items  []item
 	// evaluated: an expression was computed, which fills what stands above.
 	evaluated bool
-	// fuel is what is left to spend, began what there was. It is taken from shared, if that is not nil, when the run is over.
+	// fuel is what is left to spend, began what there was. It is taken from shared, if that is not nil, when the run is
+	// over.
 	fuel, began int
 	shared      *shared
 }

@@ -92,8 +92,8 @@ func (c *compiler) path(n ast.Node) (i int, rest []ast.Node, ok bool, err error)
 	return c.paths.add(r, task, segs), rest, true, nil
 }
 
-// result checks a reference to a result of a task. Bad is the part that is wrong: 0 the whole, 1 the step, 2 the task, 3 the
-// result, 4 the field of an error.
+// result checks a reference to a result of a task. Bad is the part that is wrong: 0 the whole, 1 the step, 2 the task,
+// 3 the result, 4 the field of an error.
 func (s *Scope) result(segs []segment) (ref TaskRef, bad int, err error) {
 	if len(segs) < 3 || segs[0].isIndex || segs[1].isIndex || segs[2].isIndex {
 		return ref, 0, errors.New("write steps.<step>.<task>.output (or .error, .skipped)")
@@ -104,13 +104,15 @@ func (s *Scope) result(segs []segment) (ref TaskRef, bad int, err error) {
 		if _, known := s.AllSteps[ref.Step]; known {
 			return ref, 1, fmt.Errorf("step %q runs later or is this one; only earlier steps are visible", ref.Step)
 		}
-		return ref, 1, fmt.Errorf("unknown step %q%s", ref.Step, suggest.DidYouMean(ref.Step, slices.Sorted(maps.Keys(s.Steps))))
+		return ref, 1, fmt.Errorf("unknown step %q%s", ref.Step, suggest.DidYouMean(ref.Step,
+			slices.Sorted(maps.Keys(s.Steps))))
 	}
 	if !slices.Contains(tasks, ref.Task) {
 		return ref, 2, fmt.Errorf("step %q has no task %q%s", ref.Step, ref.Task, suggest.DidYouMean(ref.Task, tasks))
 	}
 	if !slices.Contains(taskResults, ref.Of) {
-		return ref, 3, fmt.Errorf("a task has no %q%s; it has output, error and skipped", ref.Of, suggest.DidYouMean(ref.Of, taskResults))
+		return ref, 3, fmt.Errorf("a task has no %q%s; it has output, error and skipped", ref.Of,
+			suggest.DidYouMean(ref.Of, taskResults))
 	}
 	if ref.Of != OfError {
 		return ref, 0, nil
@@ -134,7 +136,8 @@ func (s *Scope) variable(segs []segment) error {
 	}
 	name := segs[0].names[0]
 	known := strings.Join(s.VarKeys, ", ")
-	return fmt.Errorf("unknown variable %q; the variable set has %s%s", name, known, suggest.DidYouMean(name, s.VarKeys))
+	return fmt.Errorf("unknown variable %q; the variable set has %s%s", name, known, suggest.DidYouMean(name,
+		s.VarKeys))
 }
 
 // answerField checks a reference to a field of an answer.
@@ -146,7 +149,8 @@ func answerField(segs []segment) error {
 	if !segs[0].isIndex {
 		name = segs[0].names[0]
 	}
-	return fmt.Errorf("an answer has no %q%s; it has %s", name, suggest.DidYouMean(name, answerFields), strings.Join(answerFields, ", "))
+	return fmt.Errorf("an answer has no %q%s; it has %s", name, suggest.DidYouMean(name, answerFields),
+		strings.Join(answerFields, ", "))
 }
 
 // names are those that may be used.

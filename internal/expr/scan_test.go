@@ -42,9 +42,12 @@ func TestScanFields(t *testing.T) {
 func TestScanFields_Invalid(t *testing.T) {
 	t.Parallel()
 	for raw, want := range map[string]string{
-		``: "byte 0", ` `: "byte 1", `{`: "byte 1", `{"a"`: "byte 4", `{"a":`: "byte 5", `{"a":1`: "byte 6", `{"a":1,`: "byte 7",
-		`{"a":1,}`: "byte 7", `{a:1}`: "byte 1", `{"a":1}}`: "byte 7", `{"a":[1,]}`: "byte 8", `{"a":[1 2]}`: "byte 8", `{"a":"` + "\n" + `"}`: "byte 6",
-		`{"a":"\u12G4"}`: "byte 7", `{"a":"\q"}`: "byte 7", `{"a":-}`: "byte 6", `{"a":1.}`: "byte 7", `{"a":1e}`: "byte 7", `{"a":00}`: "byte 5",
+		``: "byte 0", ` `: "byte 1", `{`: "byte 1", `{"a"`: "byte 4", `{"a":`: "byte 5", `{"a":1`: "byte 6",
+		`{"a":1,`:  "byte 7",
+		`{"a":1,}`: "byte 7", `{a:1}`: "byte 1", `{"a":1}}`: "byte 7", `{"a":[1,]}`: "byte 8", `{"a":[1 2]}`: "byte 8",
+		`{"a":"` + "\n" + `"}`: "byte 6",
+		`{"a":"\u12G4"}`:       "byte 7", `{"a":"\q"}`: "byte 7", `{"a":-}`: "byte 6", `{"a":1.}`: "byte 7",
+		`{"a":1e}`: "byte 7", `{"a":00}`: "byte 5",
 		`{"a":nul}`: "byte 5", `{"a" 1}`: "byte 5", `{"\`: "byte 3",
 	} {
 		out := make([][]byte, 1)
@@ -105,7 +108,8 @@ func jsonValue(depth int) *rapid.Generator[string] {
 
 func jsonString(t *rapid.T) string {
 	return `"` + strings.Join(rapid.SliceOfN(rapid.SampledFrom([]string{
-		"a", "b", "c", `\u0061`, `\"`, `\\`, `\/`, `\n`, `\ud83d\ude00`, `\ud800`, `\udc00x`, "é", "😀", " ", "\xff", "{{", "}}",
+		"a", "b", "c", `\u0061`, `\"`, `\\`, `\/`, `\n`, `\ud83d\ude00`, `\ud800`, `\udc00x`, "é", "😀", " ", "\xff",
+		"{{", "}}",
 	}), 0, 3).Draw(t, "string"), "") + `"`
 }
 
@@ -191,7 +195,8 @@ func TestInterpolation_EqualsEncodingJSON(t *testing.T) {
 
 func TestAppendJSONString(t *testing.T) {
 	t.Parallel()
-	if got := string(AppendJSONString([]byte("x"), "a\"\\\n\t\r\x01<é😀\xff\u2028")); got != `x"a\"\\\n\t\r\u0001<é😀`+"\uFFFD\u2028\"" {
+	if got := string(AppendJSONString([]byte("x"), "a\"\\\n\t\r\x01<é😀\xff\u2028")); got != `x"a\"\\\n\t\r\u0001<é😀`+
+		"\uFFFD\u2028\"" {
 		t.Errorf("got %s", got)
 	}
 	rapid.Check(t, func(t *rapid.T) {
@@ -205,8 +210,10 @@ func TestAppendJSONString(t *testing.T) {
 func TestDecimal_OrdersLikeBigNumbers(t *testing.T) {
 	t.Parallel()
 	ordered := []string{
-		"-1e999999999999", "-12345678901234567891", "-12345678901234567890", "-1.5", "-1", "-0.01", "0", "1e-400", "0.01", "0.0100001", "0.1", "1", "1.5", "2", "10",
-		"99.99", "1e2", "12345678901234567890", "12345678901234567890.5", "12345678901234567891", "1e400", "1e999999999999",
+		"-1e999999999999", "-12345678901234567891", "-12345678901234567890", "-1.5", "-1", "-0.01", "0", "1e-400",
+		"0.01", "0.0100001", "0.1", "1", "1.5", "2", "10",
+		"99.99", "1e2", "12345678901234567890", "12345678901234567890.5", "12345678901234567891", "1e400",
+		"1e999999999999",
 	}
 	for i, a := range ordered {
 		for j, b := range ordered {
@@ -215,7 +222,8 @@ func TestDecimal_OrdersLikeBigNumbers(t *testing.T) {
 			}
 		}
 	}
-	for _, same := range [][2]string{{"1.10", "1.1"}, {"100", "1e2"}, {"-0", "0"}, {"0.0e5", "0"}, {"0.001", "1E-3"}, {"120e-1", "12"}} {
+	for _, same := range [][2]string{{"1.10", "1.1"}, {"100", "1e2"}, {"-0", "0"}, {"0.0e5", "0"}, {"0.001", "1E-3"},
+		{"120e-1", "12"}} {
 		if parseDecimal(same[0]).compare(parseDecimal(same[1])) != 0 {
 			t.Errorf("%s and %s are the same number", same[0], same[1])
 		}
@@ -282,8 +290,10 @@ func FuzzCompile(f *testing.F) {
 // record.
 func FuzzCondition(f *testing.F) {
 	for _, text := range []string{
-		`true`, `{{ input.a == 1 && !(input.b in ["x", "y"]) }}`, `{{ steps.prepare.fetch.output.status >= 200 ?? false }}`,
-		`{{ any(input.rows, .v > 1) or vars.list matches "^d" }}`, `{{ vars.limit > 2 ? metadata.run != "" : batch.id == nil }}`, `{{ 1 }}`, `{{`,
+		`true`, `{{ input.a == 1 && !(input.b in ["x", "y"]) }}`,
+		`{{ steps.prepare.fetch.output.status >= 200 ?? false }}`,
+		`{{ any(input.rows, .v > 1) or vars.list matches "^d" }}`,
+		`{{ vars.limit > 2 ? metadata.run != "" : batch.id == nil }}`, `{{ 1 }}`, `{{`,
 	} {
 		f.Add(text, `{"a":1,"b":"c","rows":[{"v":2}]}`)
 	}

@@ -101,7 +101,8 @@ func (o *op) appendValue(dst []byte, r *run, limit int) ([]byte, error) {
 // Refs tells what the template refers to.
 func (t *Template) Refs() Refs { return t.refs }
 
-// NULs are the expressions that hold a NUL character, which nothing can store. They compile: an expression may compare with one.
+// NULs are the expressions that hold a NUL character, which nothing can store. They compile: an expression may compare
+// with one.
 func (t *Template) NULs() []Error { return t.nuls }
 
 // Static reports that the result depends neither on the input nor on steps: it is the same for every record of a batch.

@@ -23,7 +23,8 @@ var everything = Scope{
 var digits400 = strings.Repeat("1234567890", 40)
 
 var testEnv = &Env{
-	Input: json.RawMessage(`{"name":"Ada","n":7,"price":1.10,"big":` + digits400 + `,"id":12345678901234567890,"vip":true,"off":false,` +
+	Input: json.RawMessage(`{"name":"Ada","n":7,"price":1.10,"big":` + digits400 +
+		`,"id":12345678901234567890,"vip":true,"off":false,` +
 		`"note":null,"a b":"spaced","quote":"say \"hi\"\n","uni":"\u00e9é","tags":["x","y","z"],"addr":{"city":"Paris","geo":{"lat":48.850}},` +
 		`"rows":[{"k":"a","v":1},{"k":"b","v":2}],"empty":"","dup":1,"dup":2,"\u0061":"escaped key"}`),
 	Metadata: json.RawMessage(`{"run":"r1"}`),
@@ -84,25 +85,31 @@ func TestTemplate_Append(t *testing.T) {
 		"TextEscapes":          {`"<{{ input.quote }}{{ input.uni }}>"`, `"<say \"hi\"\n\u00e9é>"`},
 		"TextExpression":       {`"{{ input.n + 1 }}{{ upper(input.quote) }}"`, `"8SAY \"HI\"\n"`},
 		"TextAroundEscapes":    {`"a\"\u0009{{ input.n }}\\"`, `"a\"\t7\\"`},
-		"MissingIsNull":        {`["{{ input.x }}","{{ input.x.y.z }}","{{ input.name.y }}","{{ input.tags[9] }}"]`, `[null,null,null,null]`},
-		"Index":                {`["{{ input.tags[0] }}","{{ input.tags[-1] }}","{{ payload[1][0] }}","{{ input.tags[-4] }}"]`, `["x","z",2,null]`},
-		"QuotedKey":            {`"{{ input[\"a b\"] }}"`, `"spaced"`},
-		"OptionalChain":        {`"{{ input?.addr?.geo?.lat }}"`, `48.850`},
-		"EscapedKey":           {`"{{ input.a }}"`, `"escaped key"`},
-		"LastDuplicate":        {`"{{ input.dup }}"`, `2`},
-		"Roots":                {`["{{ vars.list }}","{{ metadata.run }}","{{ batch.id }}","{{ payload }}"]`, `["demo","r1","b1",[1,[2,3]]]`},
-		"StepOutput":           {`["{{ steps.prepare.fetch.output.status }}","{{ steps.prepare.fetch.output.body }}"]`, `[200,{"ok":true}]`},
-		"StepWithDash":         {`["{{ steps[\"my-step\"].t.output }}","{{ steps.my-step.t.output }}"]`, `["my-step","my-step"]`},
-		"TaskWithDash":         {`["{{ steps.prepare.my-task.output }}","{{ steps.prepare.fetch.output.status-1 }}"]`, `["prepare",199]`},
-		"LiteralBraces":        {`"{{ \"{{\" }} and {{ '}}' }}"`, `"{{ and }}"`},
-		"NestedBraces":         {`"{{ {\"a\": {\"b\": 1}}}}"`, `{"a":{"b":1}}`},
-		"EscapedBraces":        {`"\u007b\u007b input.n }}"`, `7`},
-		"NoExpression":         {` { "a" : [ 1.0 , "}}" , null ] } `, `{"a":[1.0,"}}",null]}`},
-		"KeyOrder":             {`{"z":1,"a":"{{ input.n }}","m":{"y":2,"b":3}}`, `{"z":1,"a":7,"m":{"y":2,"b":3}}`},
-		"DuplicateKey":         {`{"a":1,"b":2,"a":"{{ input.n }}"}`, `{"a":7,"b":2}`},
-		"EscapedTemplateKey":   {`{"\u0061\"":"{{ input.n }}"}`, `{"\u0061\"":7}`},
-		"Empty":                {``, `null`},
-		"OneLine":              {`"{{ input.addr }}"`, `{"city":"Paris","geo":{"lat":48.850}}`},
+		"MissingIsNull": {`["{{ input.x }}","{{ input.x.y.z }}","{{ input.name.y }}","{{ input.tags[9] }}"]`,
+			`[null,null,null,null]`},
+		"Index": {`["{{ input.tags[0] }}","{{ input.tags[-1] }}","{{ payload[1][0] }}","{{ input.tags[-4] }}"]`,
+			`["x","z",2,null]`},
+		"QuotedKey":     {`"{{ input[\"a b\"] }}"`, `"spaced"`},
+		"OptionalChain": {`"{{ input?.addr?.geo?.lat }}"`, `48.850`},
+		"EscapedKey":    {`"{{ input.a }}"`, `"escaped key"`},
+		"LastDuplicate": {`"{{ input.dup }}"`, `2`},
+		"Roots": {`["{{ vars.list }}","{{ metadata.run }}","{{ batch.id }}","{{ payload }}"]`,
+			`["demo","r1","b1",[1,[2,3]]]`},
+		"StepOutput": {`["{{ steps.prepare.fetch.output.status }}","{{ steps.prepare.fetch.output.body }}"]`,
+			`[200,{"ok":true}]`},
+		"StepWithDash": {`["{{ steps[\"my-step\"].t.output }}","{{ steps.my-step.t.output }}"]`,
+			`["my-step","my-step"]`},
+		"TaskWithDash": {`["{{ steps.prepare.my-task.output }}","{{ steps.prepare.fetch.output.status-1 }}"]`,
+			`["prepare",199]`},
+		"LiteralBraces":      {`"{{ \"{{\" }} and {{ '}}' }}"`, `"{{ and }}"`},
+		"NestedBraces":       {`"{{ {\"a\": {\"b\": 1}}}}"`, `{"a":{"b":1}}`},
+		"EscapedBraces":      {`"\u007b\u007b input.n }}"`, `7`},
+		"NoExpression":       {` { "a" : [ 1.0 , "}}" , null ] } `, `{"a":[1.0,"}}",null]}`},
+		"KeyOrder":           {`{"z":1,"a":"{{ input.n }}","m":{"y":2,"b":3}}`, `{"z":1,"a":7,"m":{"y":2,"b":3}}`},
+		"DuplicateKey":       {`{"a":1,"b":2,"a":"{{ input.n }}"}`, `{"a":7,"b":2}`},
+		"EscapedTemplateKey": {`{"\u0061\"":"{{ input.n }}"}`, `{"\u0061\"":7}`},
+		"Empty":              {``, `null`},
+		"OneLine":            {`"{{ input.addr }}"`, `{"city":"Paris","geo":{"lat":48.850}}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -151,19 +158,25 @@ func TestCompile_Errors(t *testing.T) {
 		scope Scope
 		want  string
 	}{
-		"UnknownRoot":     {`"{{ inptu.a }}"`, everything, `{{ inptu.a }}: unknown name "inptu"; did you mean "input"?`},
-		"UnknownName":     {`"{{ customer.a }}"`, onlyInput, `{{ customer.a }}: unknown name "customer"; use input`},
-		"NotAvailable":    {`"{{ payload.a }}"`, onlyInput, `{{ payload.a }}: "payload" is not available here; use input`},
-		"NoSteps":         {`"{{ steps.a.b.output }}"`, onlyInput, `"steps" is not available here; use input`},
-		"LaterStep":       {`"{{ steps.later.send.output }}"`, everything, `step "later" runs later`},
-		"UnknownStep":     {`"{{ steps.x.send.output }}"`, everything, `unknown step "x"`},
-		"UnknownDashed":   {`"{{ steps.x-y.send.output }}"`, everything, `unknown step "x-y"`},
-		"UnknownTask":     {`"{{ steps.prepare.x.output }}"`, everything, `step "prepare" has no task "x"`},
-		"StepOnly":        {`"{{ steps.prepare }}"`, everything, `write steps.<step>.<task>.output`},
-		"NotOutput":       {`"{{ steps.prepare.fetch.status }}"`, everything, `a task has no "status"; it has output, error and skipped`},
-		"UnknownResult":   {`"{{ steps.prepare.fetch.eror }}"`, everything, `a task has no "eror"; did you mean "error"?; it has output, error and skipped`},
-		"ErrorField":      {`"{{ steps.prepare.my-task.error.stauts }}"`, everything, `an error has no "stauts"; did you mean "status"?; it has code, message, `},
-		"ErrorEnds":       {`"{{ steps.prepare.fetch.error.status }}"`, everything, `a record ends where task "fetch" fails, so that nobody reads its error; give that task "on_error": "continue" (at character 21)`},
+		"UnknownRoot": {`"{{ inptu.a }}"`, everything,
+			`{{ inptu.a }}: unknown name "inptu"; did you mean "input"?`},
+		"UnknownName": {`"{{ customer.a }}"`, onlyInput, `{{ customer.a }}: unknown name "customer"; use input`},
+		"NotAvailable": {`"{{ payload.a }}"`, onlyInput,
+			`{{ payload.a }}: "payload" is not available here; use input`},
+		"NoSteps":       {`"{{ steps.a.b.output }}"`, onlyInput, `"steps" is not available here; use input`},
+		"LaterStep":     {`"{{ steps.later.send.output }}"`, everything, `step "later" runs later`},
+		"UnknownStep":   {`"{{ steps.x.send.output }}"`, everything, `unknown step "x"`},
+		"UnknownDashed": {`"{{ steps.x-y.send.output }}"`, everything, `unknown step "x-y"`},
+		"UnknownTask":   {`"{{ steps.prepare.x.output }}"`, everything, `step "prepare" has no task "x"`},
+		"StepOnly":      {`"{{ steps.prepare }}"`, everything, `write steps.<step>.<task>.output`},
+		"NotOutput": {`"{{ steps.prepare.fetch.status }}"`, everything,
+			`a task has no "status"; it has output, error and skipped`},
+		"UnknownResult": {`"{{ steps.prepare.fetch.eror }}"`, everything,
+			`a task has no "eror"; did you mean "error"?; it has output, error and skipped`},
+		"ErrorField": {`"{{ steps.prepare.my-task.error.stauts }}"`, everything,
+			`an error has no "stauts"; did you mean "status"?; it has code, message, `},
+		"ErrorEnds": {`"{{ steps.prepare.fetch.error.status }}"`, everything,
+			`a record ends where task "fetch" fails, so that nobody reads its error; give that task "on_error": "continue" (at character 21)`},
 		"DynamicStep":     {`"{{ steps[input.a].fetch.output }}"`, everything, `write steps.<step>.<task>.output`},
 		"StepInside":      {`"{{ upper(steps.x.y.output) }}"`, everything, `unknown step "x"`},
 		"UnknownFunction": {`"{{ foo(1) }}"`, everything, `unknown function "foo"`},
@@ -176,23 +189,28 @@ func TestCompile_Errors(t *testing.T) {
 		"SyntaxPlace":     {`"{{ input.a ) }}"`, everything, `at character 9`},
 		"Empty":           {`"{{ }}"`, everything, `the expression is empty`},
 		"Unclosed":        {`"a {{ input.a"`, everything, `{{ input.a }}: "}}" is missing`},
-		"UnclosedBrace":   {`"é {{ [1, {"`, everything, `"}}" is missing, because the "{" is not closed (at character 5)`},
-		"UnclosedQuote":   {`"{{ 'a }}"`, everything, `"}}" is missing`},
-		"TakenName":       {`"{{ let input = 1; input }}"`, everything, `the name "input" is taken`},
-		"Sequence":        {`"{{ 1; 2 }}"`, everything, `only allowed after "let"`},
-		"Accumulator":     {`"{{ map(input.a, #acc) }}"`, everything, `#acc only stands in the predicate of reduce`},
-		"AccumulatorDeep": {`"{{ reduce([1], map([1], #acc)) }}"`, everything, `#acc only stands in the predicate of reduce`},
-		"Bytes":           {`"{{ b'a' }}"`, everything, `byte literals`},
-		"Pattern":         {`"{{ input.a matches '(' }}"`, everything, `the pattern is not valid`},
-		"PatternSize":     {`"{{ input.a matches '(abcdefghij){200}' }}"`, everything, `the pattern is too complex`},
-		"PatternData":     {`"{{ input.a matches input.b }}"`, everything, `must be a quoted pattern`},
-		"ConstantFault":   {`"{{ 1 / 0 }}"`, everything, `division by zero`},
-		"ConstantType":    {`"{{ 'a' + 1 }}"`, everything, `"+" needs two numbers or two strings, not a string and a number`},
-		"TooLong":         {`"{{ input.` + strings.Repeat("a", MaxSource) + ` }}"`, everything, `longer than 4096 bytes`},
-		"Brackets":        {`"{{ ` + strings.Repeat("(", 65) + "1" + strings.Repeat(")", 65) + ` }}"`, everything, `nested more than 64`},
-		"ValueDepth":      {strings.Repeat("[", 66) + strings.Repeat("]", 66), everything, `nested more than 64`},
-		"NotJSON":         {`{"a":}`, everything, `not valid JSON at byte 5`},
-		"KeyExpression":   {`{"{{ input.a }}":1}`, everything, `the name of a field cannot hold an expression`},
+		"UnclosedBrace": {`"é {{ [1, {"`, everything,
+			`"}}" is missing, because the "{" is not closed (at character 5)`},
+		"UnclosedQuote": {`"{{ 'a }}"`, everything, `"}}" is missing`},
+		"TakenName":     {`"{{ let input = 1; input }}"`, everything, `the name "input" is taken`},
+		"Sequence":      {`"{{ 1; 2 }}"`, everything, `only allowed after "let"`},
+		"Accumulator":   {`"{{ map(input.a, #acc) }}"`, everything, `#acc only stands in the predicate of reduce`},
+		"AccumulatorDeep": {`"{{ reduce([1], map([1], #acc)) }}"`, everything,
+			`#acc only stands in the predicate of reduce`},
+		"Bytes":         {`"{{ b'a' }}"`, everything, `byte literals`},
+		"Pattern":       {`"{{ input.a matches '(' }}"`, everything, `the pattern is not valid`},
+		"PatternSize":   {`"{{ input.a matches '(abcdefghij){200}' }}"`, everything, `the pattern is too complex`},
+		"PatternData":   {`"{{ input.a matches input.b }}"`, everything, `must be a quoted pattern`},
+		"ConstantFault": {`"{{ 1 / 0 }}"`, everything, `division by zero`},
+		"ConstantType": {`"{{ 'a' + 1 }}"`, everything,
+			`"+" needs two numbers or two strings, not a string and a number`},
+		"TooLong": {`"{{ input.` + strings.Repeat("a", MaxSource) + ` }}"`, everything,
+			`longer than 4096 bytes`},
+		"Brackets": {`"{{ ` + strings.Repeat("(", 65) + "1" + strings.Repeat(")", 65) + ` }}"`, everything,
+			`nested more than 64`},
+		"ValueDepth":    {strings.Repeat("[", 66) + strings.Repeat("]", 66), everything, `nested more than 64`},
+		"NotJSON":       {`{"a":}`, everything, `not valid JSON at byte 5`},
+		"KeyExpression": {`{"{{ input.a }}":1}`, everything, `the name of a field cannot hold an expression`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -242,15 +260,17 @@ func TestCompile_ExpressionCount(t *testing.T) {
 func TestTemplate_Refs(t *testing.T) {
 	t.Parallel()
 	for value, want := range map[string]Refs{
-		`"{{ input.b }}{{ input.a.c }}{{ input.b }}"`:      {Input: true, Fields: []string{"b", "a"}},
-		`["{{ input.a }}","{{ input }}"]`:                  {Input: true},
-		`"{{ input[input.k] }}"`:                           {Input: true},
-		`"{{ input[0] }}"`:                                 {Input: true},
-		`"{{ upper(input.a) + vars.x }}"`:                  {Input: true, Fields: []string{"a"}, Vars: true, VarKeys: []string{"x"}},
-		`"{{ map(input.rows, .k + metadata.run) }}"`:       {Input: true, Fields: []string{"rows"}, Metadata: true},
-		`"{{ batch.id }}{{ payload.x }}"`:                  {Batch: true, Payload: true},
-		`"{{ steps.prepare.fetch.output }}"`:               {Tasks: []TaskRef{{"prepare", "fetch", OfOutput}}},
-		`"{{ steps.prepare.fetch.output[vars.limit].a }}"`: {Tasks: []TaskRef{{"prepare", "fetch", OfOutput}}, Vars: true, VarKeys: []string{"limit"}},
+		`"{{ input.b }}{{ input.a.c }}{{ input.b }}"`: {Input: true, Fields: []string{"b", "a"}},
+		`["{{ input.a }}","{{ input }}"]`:             {Input: true},
+		`"{{ input[input.k] }}"`:                      {Input: true},
+		`"{{ input[0] }}"`:                            {Input: true},
+		`"{{ upper(input.a) + vars.x }}"`: {Input: true, Fields: []string{"a"}, Vars: true,
+			VarKeys: []string{"x"}},
+		`"{{ map(input.rows, .k + metadata.run) }}"`: {Input: true, Fields: []string{"rows"}, Metadata: true},
+		`"{{ batch.id }}{{ payload.x }}"`:            {Batch: true, Payload: true},
+		`"{{ steps.prepare.fetch.output }}"`:         {Tasks: []TaskRef{{"prepare", "fetch", OfOutput}}},
+		`"{{ steps.prepare.fetch.output[vars.limit].a }}"`: {Tasks: []TaskRef{{"prepare", "fetch", OfOutput}},
+			Vars: true, VarKeys: []string{"limit"}},
 		`"{{ steps.prepare.my-task.error.body.id }}{{ steps.prepare.my-task.error }}{{ steps.prepare.fetch.skipped }}"`: {
 			Tasks: []TaskRef{{"prepare", "my-task", OfError}, {"prepare", "fetch", OfSkipped}}},
 		`"{{ 1 + 1 }}"`:                    {},
@@ -317,7 +337,8 @@ func TestTemplate_Concurrent(t *testing.T) {
 }
 
 func TestTemplate_NoAllocations(t *testing.T) { //nolint:paralleltest // testing.AllocsPerRun counts the allocations of all goroutines
-	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
+	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race",
+		Value: "true"}) {
 		t.Skip("the race detector makes pools forget")
 	}
 	tpl := mustCompile(t, `{"a":"{{ input.name }}","b":"{{ input.n }}-{{ input.addr.city }}","c":"{{ vars.list }}"}`)
@@ -384,7 +405,8 @@ func TestCondition_Refs(t *testing.T) {
 	if len(errs) > 0 {
 		t.Fatal(errs)
 	}
-	if got, want := c.Refs(), (Refs{Input: true, Fields: []string{"a"}, Vars: true, VarKeys: []string{"b"}}); !reflect.DeepEqual(got, want) || c.Static() {
+	if got, want := c.Refs(), (Refs{Input: true, Fields: []string{"a"}, Vars: true,
+		VarKeys: []string{"b"}}); !reflect.DeepEqual(got, want) || c.Static() {
 		t.Errorf("got %+v, static %v", got, c.Static())
 	}
 }
@@ -405,7 +427,9 @@ func TestTemplate_VarKeys(t *testing.T) {
 // TestCompile_NUL: an expression that holds a NUL compiles, and is told of.
 func TestCompile_NUL(t *testing.T) {
 	t.Parallel()
-	tpl, errs := Compile(json.RawMessage(`{"a":["{{ 'x\\u0000' }}"],"b":"{{ {'\\x00': input} }}","c":"{{ 'x' }}","d":"{{ input.n == '\\000' }}"}`), Scope{Input: true})
+	tpl, errs := Compile(json.RawMessage(
+		`{"a":["{{ 'x\\u0000' }}"],"b":"{{ {'\\x00': input} }}","c":"{{ 'x' }}","d":"{{ input.n == '\\000' }}"}`),
+		Scope{Input: true})
 	if len(errs) > 0 {
 		t.Fatal(errs)
 	}

@@ -57,11 +57,12 @@ type Error struct {
 	Detail string
 	// Fields are the bad places. Of an Unprocessable fault they stand in the place of Detail, unless Expressions do.
 	Fields []Field
-	// Expressions replaces Detail for bad expressions of a definition, each entry naming expression, step, task and field.
+	// Expressions replaces Detail for bad expressions of a definition, each entry naming expression, step, task and
+	// field.
 	Expressions []string
 	RetryAfter  time.Duration
-	// Reason is a stable word that is narrower than Code, for example "record_set_consumed"; empty where Code says it all. Package api
-	// lists them all.
+	// Reason is a stable word that is narrower than Code, for example "record_set_consumed"; empty where Code says it
+	// all. Package api lists them all.
 	Reason string
 	// Hint says what to do next, in a sentence; empty for what package api says of the reason or the code.
 	Hint  string
@@ -87,7 +88,8 @@ func Missing(thing string) *Error { return New(NotFound, "%s not found", thing) 
 
 // Value returns an Unprocessable fault with one entry at loc of type "value_error".
 func Value(loc []string, format string, args ...any) *Error {
-	return &Error{Code: Unprocessable, Detail: "Validation failed", Fields: []Field{{Loc: loc, Msg: fmt.Sprintf(format, args...), Type: "value_error"}}}
+	return &Error{Code: Unprocessable, Detail: "Validation failed",
+		Fields: []Field{{Loc: loc, Msg: fmt.Sprintf(format, args...), Type: "value_error"}}}
 }
 
 // Invalidated returns an Unprocessable fault with these entries.

@@ -85,7 +85,8 @@ func (s *Service) names(ctx context.Context, orgID uuid.UUID, sp *spend) (map[uu
 			ids[id] = true
 		}
 	}
-	rows, err := s.q.CredentialNames(ctx, s.pool, db.CredentialNamesParams{OrgID: orgID, Ids: slices.Collect(maps.Keys(ids))})
+	rows, err := s.q.CredentialNames(ctx, s.pool, db.CredentialNamesParams{OrgID: orgID,
+		Ids: slices.Collect(maps.Keys(ids))})
 	if err != nil {
 		return nil, fmt.Errorf("read the names of credentials: %w", err)
 	}
@@ -98,9 +99,9 @@ func (s *Service) names(ctx context.Context, orgID uuid.UUID, sp *spend) (map[uu
 	return out, nil
 }
 
-// shares splits what was used of a window among the credentials that have a name here, the largest first, and a last share
-// that has the rest: what others spent, other organizations, and calls without a credential. Tenths are rounded so that they
-// add up to 1000; of a window in which nothing was spent the rest has all.
+// shares splits what was used of a window among the credentials that have a name here, the largest first, and a last
+// share that has the rest: what others spent, other organizations, and calls without a credential. Tenths are rounded
+// so that they add up to 1000; of a window in which nothing was spent the rest has all.
 func shares(used int, spenders map[uuid.UUID]int, names map[uuid.UUID]*string) []Share {
 	var out []Share
 	rest := used
@@ -111,7 +112,8 @@ func shares(used int, spenders map[uuid.UUID]int, names map[uuid.UUID]*string) [
 		}
 	}
 	slices.SortFunc(out, func(a, b Share) int {
-		return cmp.Or(cmp.Compare(b.Calls, a.Calls), strings.Compare(a.CredentialID.UUID.String(), b.CredentialID.UUID.String()))
+		return cmp.Or(cmp.Compare(b.Calls, a.Calls), strings.Compare(a.CredentialID.UUID.String(),
+			b.CredentialID.UUID.String()))
 	})
 	out = append(out, Share{Calls: max(rest, 0)})
 	apportion(out)

@@ -6,7 +6,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestProperty_Apportion: tenths always add up to a whole, none is off by one or more, and who spent more never has less.
+// TestProperty_Apportion: tenths always add up to a whole, none is off by one or more, and who spent more never has
+// less.
 func TestProperty_Apportion(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -22,8 +22,8 @@ type budgets struct {
 	known map[string]*Domain
 }
 
-// of returns the buckets of a Domain that a task's calls spend: those of the catalog, or where the owner of the credential has set
-// limits, the one that has these.
+// of returns the buckets of a Domain that a task's calls spend: those of the catalog, or where the owner of the
+// credential has set limits, the one that has these.
 func (b *budgets) of(ctx context.Context, t *definition.Task, domain string) (out []bucket, err error) {
 	for _, name := range t.Action.Buckets {
 		out = append(out, bucket{name, b.s.catalog.Bucket(t.Action, name)})

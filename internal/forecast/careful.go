@@ -9,8 +9,9 @@ import (
 	"flowlane/internal/quota"
 )
 
-// careful is how many of n calls go where the provider's counters are read before each: a reading counts young calls twice, so
-// that half of what is left goes, and the next half once these are old enough. With none, it has waited for that.
+// careful is how many of n calls go where the provider's counters are read before each: a reading counts young calls
+// twice, so that half of what is left goes, and the next half once these are old enough. With none, it has waited for
+// that.
 func (d *drain) careful(n int64) int64 {
 	d.each = false
 	if d.Young == 0 || len(d.spans) == 0 {
@@ -40,12 +41,13 @@ func (d *drain) careful(n int64) int64 {
 	return min(n, int64(left+1)/2)
 }
 
-// Settled is how old a call must be that no reading counts it twice any more: the last one that may do so comes when the call is
-// young, and the next one when it is not.
+// Settled is how old a call must be that no reading counts it twice any more: the last one that may do so comes when
+// the call is young, and the next one when it is not.
 func (r *Rate) Settled() time.Duration { return r.Latency + 2*r.Young + dispatch.LookFor }
 
-// doubled is how many calls fit beside the young ones of this run if a reading counts these twice. One that falls into a burst is
-// rare: it is reckoned with in the last window, and where spacing spreads the calls of a window, so that every reading meets some.
+// doubled is how many calls fit beside the young ones of this run if a reading counts these twice. One that falls into
+// a burst is rare: it is reckoned with in the last window, and where spacing spreads the calls of a window, so that
+// every reading meets some.
 func (d *drain) doubled() int64 {
 	since := d.at.Add(-d.Settled())
 	old := 0

@@ -7,13 +7,15 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// TestCompletion_And: work that spends two budgets is never done before either, and waits for both where both make it wait.
+// TestCompletion_And: work that spends two budgets is never done before either, and waits for both where both make it
+// wait.
 func TestCompletion_And(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
 	done := func(waits, calls time.Duration, source Source) Completion {
 		at := now.Add(waits + calls)
-		return Completion{At: &at, Drained: Drained{At: at, Source: source, waits: waits}, HoldCauses: []string{string(source)}}
+		return Completion{At: &at, Drained: Drained{At: at, Source: source, waits: waits},
+			HoldCauses: []string{string(source)}}
 	}
 	first, second := done(time.Hour, time.Minute, SourceWindow), done(2*time.Hour, time.Second, SourceHold)
 	both := first.and(second)
@@ -28,6 +30,7 @@ func TestCompletion_And(t *testing.T) {
 	endless := Completion{Unknown: UnknownNoCap, Drained: Drained{Source: SourceWindow, Window: 60}}
 	assert.Equal(t, UnknownNoCap, first.and(endless).Unknown)
 	assert.Nil(t, first.and(endless).At)
-	assert.Equal(t, first.At, first.and(Completion{Unknown: UnknownPaused}).At, "what is held there is held here, and not waited for")
+	assert.Equal(t, first.At, first.and(Completion{Unknown: UnknownPaused}).At,
+		"what is held there is held here, and not waited for")
 	assert.Equal(t, first.At, first.and(Completion{Drained: Drained{Source: SourceEmpty}}).At)
 }

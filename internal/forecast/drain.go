@@ -24,13 +24,14 @@ type Rate struct {
 	Rolling []Rolling
 	// Skew is how far the provider's clock may be from ours: near the edge of a window a call counts on both sides.
 	Skew time.Duration
-	// HeldUntil is when an automatic backoff ends, and NotBefore when the spacing of calls allows the next; zero for none.
+	// HeldUntil is when an automatic backoff ends, and NotBefore when the spacing of calls allows the next; zero for
+	// none.
 	HeldUntil, NotBefore time.Time
 	// Spacing is the least time between two calls.
 	Spacing time.Duration
-	// Latency is how long most calls are under way at most, Longest how long any may be, and InFlight how many may be at once.
-	// Reach is how long after it was claimed a call may count in a window. Own is how many the organization that asks may have under
-	// way, of all that may be; 0 for no such bound.
+	// Latency is how long most calls are under way at most, Longest how long any may be, and InFlight how many may be
+	// at once. Reach is how long after it was claimed a call may count in a window. Own is how many the organization
+	// that asks may have under way, of all that may be; 0 for no such bound.
 	Latency, Longest, Reach time.Duration
 	InFlight, Own           int
 	// UnderWay is how many are now.
@@ -41,8 +42,8 @@ type Rate struct {
 	Wake time.Duration
 	// Idle is how long it takes at most from now to the answers of calls that all go at once; zero where nobody knows.
 	Idle time.Duration
-	// Young is how long a call may be missing in the provider's counters, which are read before each call near exhaustion; zero
-	// where there are none.
+	// Young is how long a call may be missing in the provider's counters, which are read before each call near
+	// exhaustion; zero where there are none.
 	Young time.Duration
 	// Recent is how many calls a reading may count twice that went before now: within Settled.
 	Recent int
@@ -53,11 +54,14 @@ type Work struct {
 	Calls int64
 	// From is when a hold on it ends; zero where nobody holds it.
 	From time.Time
-	// Release gives the calls in portions: the next one after a time, and when. It must move on. Nil gives all of them at From.
+	// Release gives the calls in portions: the next one after a time, and when. It must move on. Nil gives all of them
+	// at From.
 	Release func(after time.Time) (at time.Time, calls int64)
-	// Lapses: what is not used of a portion goes back when the next one comes, be it of none. Then Release must never end.
+	// Lapses: what is not used of a portion goes back when the next one comes, be it of none. Then Release must never
+	// end.
 	Lapses bool
-	// Background is work that goes before what is waited for, and Others work of other organizations: neither is waited for.
+	// Background is work that goes before what is waited for, and Others work of other organizations: neither is waited
+	// for.
 	Background, Others bool
 }
 
@@ -77,17 +81,19 @@ const (
 type Drained struct {
 	// At is when the last call has its answer; zero where that is past the Horizon.
 	At time.Time
-	// Source binds; Window is the length in seconds of the window that binds, or would first; 0 for a budget without windows.
+	// Source binds; Window is the length in seconds of the window that binds, or would first; 0 for a budget without
+	// windows.
 	Source Source
 	Window int
 	// waits is how long the last call waits for its turn; zero where all go at once.
 	waits time.Duration
 }
 
-// Drain says when work will be done that waits now, if nothing else comes and nobody steers. It plays the dispatcher's own
-// rules forward and takes the later of two possibilities wherever it has to choose, so that it errs late: background work goes
-// first, a call near the edge of a window counts in both, and each wait ends as late as the dispatcher may notice. Which
-// of the work that lapses comes last, and whether all else goes as soon as it can, it tries out.
+// Drain says when work will be done that waits now, if nothing else comes and nobody steers. It plays the dispatcher's
+// own rules forward and takes the later of two possibilities wherever it has to choose, so that it errs late:
+// background work goes first, a call near the edge of a window counts in both, and each wait ends as late as the
+// dispatcher may notice. Which of the work that lapses comes last, and whether all else goes as soon as it can, it
+// tries out.
 func Drain(now time.Time, rate Rate, work []Work) Drained {
 	return drainWithin(mostEffort, now, rate, work)
 }
@@ -107,7 +113,8 @@ func drainWithin(effort int, now time.Time, rate Rate, work []Work) (out Drained
 // drainOnce is Drain where the work goes in an order.
 func drainOnce(effort int, now time.Time, rate Rate, work []Work, o order) Drained {
 	d := drain{Rate: rate, order: o, at: now, sentAt: now, own: map[spanKey]int{}, waited: map[Source]time.Duration{},
-		bound: map[int]time.Duration{}, lengths: quota.Lengths(rate.Caps), windows: make([]touched, len(rate.Caps)), rolling: slices.Clone(rate.Rolling)}
+		bound: map[int]time.Duration{}, lengths: quota.Lengths(rate.Caps), windows: make([]touched, len(rate.Caps)),
+		rolling: slices.Clone(rate.Rolling)}
 	d.look()
 	d.queue(work)
 	d.tightest, d.ahead = tightest(slices.Concat(d.spans, rolled(rate.Rolling))), d.lead()
@@ -149,8 +156,8 @@ const (
 	mostEffort, stepEffort = 800_000, 20
 	// unplayed is how much later it may be than it was so far where the rest is not played: weeks differ by their days.
 	unplayed = 7 * 24 * time.Hour
-	// disorder is what part of its time more it may take where several works lapse: in what order they go decides which portions are
-	// missed. Where that takes long, one of the last work is.
+	// disorder is what part of its time more it may take where several works lapse: in what order they go decides which
+	// portions are missed. Where that takes long, one of the last work is.
 	disorder, long = 32, 48 * time.Hour
 	// crowded is of how many calls one misses its portion more where more than two organizations share the budget.
 	crowded = 16
@@ -158,7 +165,8 @@ const (
 	portionsAhead = 16
 )
 
-// beyond says when the rest is done where to play it would cost too much: it goes as slowly as the slowest of it went so far.
+// beyond says when the rest is done where to play it would cost too much: it goes as slowly as the slowest of it went
+// so far.
 func (d *drain) beyond(now time.Time) Drained {
 	out := Drained{Source: d.source(), Window: d.window()}
 	took, ours, slowest := float64(d.at.Sub(now)), int64(0), 0.0
@@ -210,12 +218,13 @@ type drain struct {
 	lengths []int
 	// rolling are the rolling windows as this run has used them.
 	rolling []Rolling
-	// waited is the time spent on each source, bound that on each window; tightest is the window with the least left at first.
+	// waited is the time spent on each source, bound that on each window; tightest is the window with the least left at
+	// first.
 	waited   map[Source]time.Duration
 	bound    map[int]time.Duration
 	tightest int
-	// sentAt is when the last call went; the one before this run may be as young as can be. read tells that the provider's
-	// counters were read since.
+	// sentAt is when the last call went; the one before this run may be as young as can be. read tells that the
+	// provider's counters were read since.
 	sentAt time.Time
 	read   bool
 	// kept tells that something was waited for.

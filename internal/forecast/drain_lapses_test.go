@@ -9,12 +9,13 @@ import (
 	"flowlane/internal/forecast"
 )
 
-// TestDrain_Lapses: what a tick released and the budget had no room for waits for a later tick, and a tick of nothing closes the
-// window of delivery.
+// TestDrain_Lapses: what a tick released and the budget had no room for waits for a later tick, and a tick of nothing
+// closes the window of delivery.
 func TestDrain_Lapses(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 5, 10, 0, 0, 0, time.UTC)
-	rate := forecast.Rate{Caps: map[int]int{3600: 3}, Loc: time.UTC, InFlight: 10, Used: func(int, time.Time) int { return 0 }}
+	rate := forecast.Rate{Caps: map[int]int{3600: 3}, Loc: time.UTC, InFlight: 10,
+		Used: func(int, time.Time) int { return 0 }}
 	every := func(d time.Duration, n int64) func(time.Time) (time.Time, int64) {
 		return func(after time.Time) (time.Time, int64) { return now.Add(after.Sub(now).Truncate(d) + d), n }
 	}
@@ -41,7 +42,8 @@ func TestDrain_Lapses(t *testing.T) {
 func TestDrain_LapsesInAnyOrder(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 5, 10, 0, 0, 0, time.UTC)
-	rate := forecast.Rate{Caps: map[int]int{3600: 1}, Loc: time.UTC, InFlight: 10, Used: func(int, time.Time) int { return 0 }}
+	rate := forecast.Rate{Caps: map[int]int{3600: 1}, Loc: time.UTC, InFlight: 10,
+		Used: func(int, time.Time) int { return 0 }}
 	daily := daily(11)
 	often := forecast.Work{Calls: 2, Lapses: true, Release: func(after time.Time) (time.Time, int64) {
 		return after.Truncate(30 * time.Minute).Add(30 * time.Minute), 2
@@ -50,7 +52,8 @@ func TestDrain_LapsesInAnyOrder(t *testing.T) {
 	assert.Equal(t, now.Add(time.Hour), alone)
 	for _, work := range [][]forecast.Work{{daily, often}, {often, daily}} {
 		at := forecast.Drain(now, rate, work).At
-		assert.WithinRange(t, at, now.Add(25*time.Hour), now.Add(26*time.Hour), "the hours from 10 and from 11 on may both go to the other")
+		assert.WithinRange(t, at, now.Add(25*time.Hour), now.Add(26*time.Hour),
+			"the hours from 10 and from 11 on may both go to the other")
 	}
 	daily.Calls = 3
 	at := forecast.Drain(now, rate, []forecast.Work{daily, often}).At
@@ -94,22 +97,25 @@ func daily(hour int) forecast.Work {
 func TestDrain_HeldPaced(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 5, 10, 0, 0, 0, time.UTC)
-	rate := forecast.Rate{Caps: map[int]int{3600: 2}, Loc: time.UTC, InFlight: 1, Used: func(int, time.Time) int { return 0 }}
-	paced := forecast.Work{Calls: 2, From: now.Add(10 * time.Minute), Lapses: true, Release: func(after time.Time) (time.Time, int64) {
-		return after.Truncate(10 * time.Minute).Add(10 * time.Minute), 2
-	}}
+	rate := forecast.Rate{Caps: map[int]int{3600: 2}, Loc: time.UTC, InFlight: 1,
+		Used: func(int, time.Time) int { return 0 }}
+	paced := forecast.Work{Calls: 2, From: now.Add(10 * time.Minute), Lapses: true,
+		Release: func(after time.Time) (time.Time, int64) {
+			return after.Truncate(10 * time.Minute).Add(10 * time.Minute), 2
+		}}
 	assert.Equal(t, now.Add(10*time.Minute), forecast.Drain(now, rate, []forecast.Work{paced}).At)
 	paced.Background = true
 	own := forecast.Work{Calls: 1, From: now.Add(10 * time.Minute)}
 	assert.Equal(t, now.Add(time.Hour), forecast.Drain(now, rate, []forecast.Work{paced, own}).At)
 }
 
-// TestDrain_OthersLapse: whose turn of a round comes first nobody knows: a call of others that is there but for an hour of the day may
-// take the one that would be ours.
+// TestDrain_OthersLapse: whose turn of a round comes first nobody knows: a call of others that is there but for an hour
+// of the day may take the one that would be ours.
 func TestDrain_OthersLapse(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 5, 10, 0, 0, 0, time.UTC)
-	rate := forecast.Rate{Caps: map[int]int{3600: 1}, Loc: time.UTC, InFlight: 1, Others: 2, Used: func(int, time.Time) int { return 0 }}
+	rate := forecast.Rate{Caps: map[int]int{3600: 1}, Loc: time.UTC, InFlight: 1, Others: 2,
+		Used: func(int, time.Time) int { return 0 }}
 	theirs := daily(12)
 	theirs.Others = true
 	work := []forecast.Work{{Calls: 1}, {Calls: 9, Others: true}, theirs}

@@ -30,7 +30,8 @@ type window [2]int64
 
 func windowKey(seconds int, start time.Time) window { return window{int64(seconds), start.Unix()} }
 
-var zones = []string{"UTC", "America/New_York", "Europe/Prague", "Australia/Lord_Howe", "Asia/Kathmandu", "America/St_Johns"}
+var zones = []string{"UTC", "America/New_York", "Europe/Prague", "Australia/Lord_Howe", "Asia/Kathmandu",
+	"America/St_Johns"}
 
 // newWorld makes any world whose work takes at most some thousand calls.
 func newWorld(r *rand.Rand) *world {
@@ -41,7 +42,8 @@ func newWorld(r *rand.Rand) *world {
 	}
 	// Around the changes of 2026, as often as not.
 	day := []int{66, 86, 94, 303, 276, 1 + r.IntN(365)}[r.IntN(6)]
-	w := &world{now: time.Date(2026, 1, day, r.IntN(24), r.IntN(60), r.IntN(60), r.IntN(1e9), time.UTC), used: map[window]int{}}
+	w := &world{now: time.Date(2026, 1, day, r.IntN(24), r.IntN(60), r.IntN(60), r.IntN(1e9), time.UTC),
+		used: map[window]int{}}
 	minute := 1 + r.IntN(200)
 	hour := 1 + r.IntN(60*minute)
 	daily := 1 + r.IntN(24*hour)
@@ -51,7 +53,8 @@ func newWorld(r *rand.Rand) *world {
 			delete(caps, seconds)
 		}
 	}
-	w.rate = forecast.Rate{Caps: caps, Loc: loc, Skew: time.Duration(r.IntN(4)) * time.Second, Latency: time.Duration(1+r.IntN(5000)) * time.Millisecond,
+	w.rate = forecast.Rate{Caps: caps, Loc: loc, Skew: time.Duration(r.IntN(4)) * time.Second, Latency: time.Duration(1+
+		r.IntN(5000)) * time.Millisecond,
 
 		InFlight: 1 + r.IntN(32), Wake: time.Duration(r.IntN(1000)) * time.Millisecond,
 		Used: func(seconds int, start time.Time) int { return w.used[windowKey(seconds, start)] }}
@@ -112,10 +115,11 @@ type flight struct {
 	cells         []int64
 }
 
-// play has a dispatcher work: it claims by dispatch.Decide, counts a call in every window that it may touch, and gives back
-// what it missed when it has its answer. It returns when the last call that is waited for was answered.
+// play has a dispatcher work: it claims by dispatch.Decide, counts a call in every window that it may touch, and gives
+// back what it missed when it has its answer. It returns when the last call that is waited for was answered.
 func (w *world) play(r *rand.Rand) time.Time {
-	p := &played{world: w, r: r, at: w.now, own: map[window]int{}, stock: slices.Clone(w.work), released: make([]int64, len(w.work)),
+	p := &played{world: w, r: r, at: w.now, own: map[window]int{}, stock: slices.Clone(w.work), released: make([]int64,
+		len(w.work)),
 		nextAt: make([]time.Time, len(w.work)), portions: make([]int64, len(w.work))}
 	for i, k := range w.work {
 		p.nextAt[i], p.portions[i] = k.From, k.Calls
@@ -182,10 +186,12 @@ func (p *played) settle() (last time.Time) {
 		}
 		for seconds := range p.rate.Caps {
 			kept := map[time.Time]bool{}
-			for _, s := range quota.WindowsTouched(f.claimed.Add(-p.rate.Skew), f.ends.Add(p.rate.Skew), seconds, p.rate.Loc) {
+			for _, s := range quota.WindowsTouched(f.claimed.Add(-p.rate.Skew), f.ends.Add(p.rate.Skew), seconds,
+				p.rate.Loc) {
 				kept[s.Start] = true
 			}
-			for _, s := range quota.WindowsTouched(f.claimed.Add(-p.rate.Skew), f.claimed.Add(p.timeout+p.rate.Skew), seconds, p.rate.Loc) {
+			for _, s := range quota.WindowsTouched(f.claimed.Add(-p.rate.Skew), f.claimed.Add(p.timeout+p.rate.Skew),
+				seconds, p.rate.Loc) {
 				if !kept[s.Start] {
 					p.own[windowKey(seconds, s.Start)]--
 				}
@@ -210,7 +216,8 @@ func (p *played) rolls() (out []quota.Window) {
 			p.cells = make([]map[int64]int, len(p.rate.Rolling))
 		}
 		if p.cells[i] == nil { // what was there before: all as young as it can be
-			p.cells[i] = map[int64]int{quota.CellAt(w.Until.Add(-time.Duration(w.Seconds)*time.Second), w.Seconds) - 1: w.Used}
+			p.cells[i] = map[int64]int{quota.CellAt(w.Until.Add(-time.Duration(w.Seconds)*time.Second),
+				w.Seconds) - 1: w.Used}
 		}
 		maps.DeleteFunc(p.cells[i], func(no int64, _ int) bool { return !quota.CellOver(no, w.Seconds).After(p.at) })
 		var cells []quota.Cell
@@ -255,7 +262,8 @@ func (p *played) claim() time.Time {
 		if !limited {
 			continue
 		}
-		for _, s := range quota.WindowsTouched(p.at.Add(-p.rate.Skew), p.at.Add(p.timeout+p.rate.Skew), seconds, p.rate.Loc) {
+		for _, s := range quota.WindowsTouched(p.at.Add(-p.rate.Skew), p.at.Add(p.timeout+p.rate.Skew), seconds,
+			p.rate.Loc) {
 			s.Cap, s.Lag, s.Own = limit, p.rate.Skew, p.own[windowKey(seconds, s.Start)]
 			s.Foreign = p.used[windowKey(seconds, s.Start)]
 			spans = append(spans, s)
@@ -277,7 +285,8 @@ func (p *played) claim() time.Time {
 		p.cells[no][s.Cell]++
 		cells = append(cells, s.Cell)
 	}
-	p.underWay = append(p.underWay, flight{p.at, p.at.Add(time.Duration(1 + p.r.Int64N(int64(p.rate.Latency)))), i, cells})
+	p.underWay = append(p.underWay, flight{p.at, p.at.Add(time.Duration(1 + p.r.Int64N(int64(p.rate.Latency)))), i,
+		cells})
 	p.nextCall = p.at.Add(p.rate.Spacing)
 	return p.at
 }
@@ -294,7 +303,8 @@ func TestDrain_NeverEarly(t *testing.T) {
 			continue
 		}
 		done := w.play(r)
-		require.False(t, done.After(out.At), "seed %d: said %s, done %s later; %s %d\n%+v", seed, out.At, done.Sub(out.At), out.Source, out.Window, w)
+		require.False(t, done.After(out.At), "seed %d: said %s, done %s later; %s %d\n%+v", seed, out.At,
+			done.Sub(out.At), out.Source, out.Window, w)
 		if took := done.Sub(w.now); took > 0 {
 			late = append(late, float64(out.At.Sub(done))/float64(took))
 		}
@@ -318,7 +328,8 @@ func TestDrain_RollingNeverEarly(t *testing.T) {
 		for _, seconds := range [][]int{{1}, {10}, {300}, {1, 60}, {10, 3600}}[r.IntN(5)] {
 			roll := forecast.Rolling{Seconds: seconds, Cap: 1 + r.IntN(20*seconds)}
 			if r.IntN(2) == 0 {
-				roll.Used, roll.Until = r.IntN(roll.Cap+1), w.now.Add(time.Duration(r.Int64N(int64(seconds)*int64(time.Second))))
+				roll.Used, roll.Until = r.IntN(roll.Cap+1),
+					w.now.Add(time.Duration(r.Int64N(int64(seconds)*int64(time.Second))))
 			}
 			w.rate.Rolling = append(w.rate.Rolling, roll)
 		}
@@ -327,7 +338,8 @@ func TestDrain_RollingNeverEarly(t *testing.T) {
 			continue
 		}
 		done := w.play(r)
-		require.False(t, done.After(out.At), "seed %d: said %s, done %s later; %s %d\n%+v", seed, out.At, done.Sub(out.At), out.Source, out.Window, w)
+		require.False(t, done.After(out.At), "seed %d: said %s, done %s later; %s %d\n%+v", seed, out.At,
+			done.Sub(out.At), out.Source, out.Window, w)
 		if took := done.Sub(w.now); took > 0 {
 			late = append(late, float64(out.At.Sub(done))/float64(took))
 		}
@@ -338,19 +350,21 @@ func TestDrain_RollingNeverEarly(t *testing.T) {
 	assert.LessOrEqual(t, late[len(late)*9/10], 1.0)
 }
 
-// TestDrain_NearExhaustion: what is left of a budget goes by halves, each once the provider's counters can hold the one before.
+// TestDrain_NearExhaustion: what is left of a budget goes by halves, each once the provider's counters can hold the one
+// before.
 func TestDrain_NearExhaustion(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 5, 10, 0, 1, 0, time.UTC)
-	rate := forecast.Rate{Caps: map[int]int{86400: 100}, Loc: time.UTC, InFlight: 10, Used: func(int, time.Time) int { return 88 }}
+	rate := forecast.Rate{Caps: map[int]int{86400: 100}, Loc: time.UTC, InFlight: 10,
+		Used: func(int, time.Time) int { return 88 }}
 	work := []forecast.Work{{Calls: 8}}
 	assert.Equal(t, now, forecast.Drain(now, rate, work).At)
 	rate.Young = 8 * time.Second
 	// 2 at once, then half of 10, then what is left to do: each when a reading holds those before.
 	settled := 2*rate.Young + dispatch.LookFor
 	assert.Equal(t, now.Add(2*(settled+dispatch.LookFor)), forecast.Drain(now, rate, work).At)
-	// A reading that comes while calls are young counts them twice: in the last window half of what is left goes, far from exhaustion, too.
-	// So do those of just before the question.
+	// A reading that comes while calls are young counts them twice: in the last window half of what is left goes, far
+	// from exhaustion, too. So do those of just before the question.
 	rate.Recent, work[0].Calls = 12, 1
 	assert.True(t, forecast.Drain(now, rate, work).At.After(now))
 	rate.Recent = 0
@@ -362,12 +376,13 @@ func TestDrain_NearExhaustion(t *testing.T) {
 	assert.Equal(t, now.Add(settled), forecast.Drain(now, rate, work).At)
 }
 
-// TestDrain_Others: other organizations have a call each for every one of ours, and a group that may go first; what they have beyond
-// that does not delay ours.
+// TestDrain_Others: other organizations have a call each for every one of ours, and a group that may go first; what
+// they have beyond that does not delay ours.
 func TestDrain_Others(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 5, 10, 0, 0, 0, time.UTC)
-	rate := forecast.Rate{Caps: map[int]int{3600: 5}, Loc: time.UTC, InFlight: 1, Others: 1, Used: func(int, time.Time) int { return 0 }}
+	rate := forecast.Rate{Caps: map[int]int{3600: 5}, Loc: time.UTC, InFlight: 1, Others: 1,
+		Used: func(int, time.Time) int { return 0 }}
 	work := []forecast.Work{{Calls: 10}, {Calls: 1000, Others: true}}
 	// 2 of ours in the first hour, then 3 and 2 by turns.
 	assert.Equal(t, now.Add(3*time.Hour), forecast.Drain(now, rate, work).At)
@@ -394,7 +409,8 @@ func TestDrain_Others(t *testing.T) {
 func TestDrain_Shut(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 5, 10, 0, 0, 0, time.UTC)
-	rate := forecast.Rate{Caps: map[int]int{60: 7, 3600: 0}, Loc: time.UTC, InFlight: 1, Used: func(int, time.Time) int { return 0 }}
+	rate := forecast.Rate{Caps: map[int]int{60: 7, 3600: 0}, Loc: time.UTC, InFlight: 1,
+		Used: func(int, time.Time) int { return 0 }}
 	out := forecast.Drain(now, rate, []forecast.Work{{Calls: 1}})
 	assert.Equal(t, forecast.Drained{Source: forecast.SourceWindow, Window: 3600}, out)
 }
@@ -404,33 +420,38 @@ func TestPace_Set(t *testing.T) {
 	t.Parallel()
 	var r forecast.Rate
 	forecast.Pace{Calls: 9, Slow: 3 * time.Second, Timeout: time.Minute}.Set(&r)
-	assert.Equal(t, forecast.Rate{Latency: 3 * time.Second, Longest: time.Minute, Reach: time.Minute, Wake: time.Second, Idle: 11 * time.Second}, r)
+	assert.Equal(t, forecast.Rate{Latency: 3 * time.Second, Longest: time.Minute, Reach: time.Minute, Wake: time.Second,
+		Idle: 11 * time.Second}, r)
 	r = forecast.Rate{Young: time.Second}
 	forecast.Pace{Calls: 10, Slow: 3 * time.Second, Timeout: time.Minute}.Set(&r)
-	assert.Equal(t, forecast.Rate{Young: time.Second, Latency: 3 * time.Second, Longest: 9 * time.Second, Reach: 3 * time.Second, Wake: time.Second + dispatch.LookFor,
+	assert.Equal(t, forecast.Rate{Young: time.Second, Latency: 3 * time.Second, Longest: 9 * time.Second,
+		Reach: 3 * time.Second, Wake: time.Second + dispatch.LookFor,
 		Idle: 10*time.Second + dispatch.LookFor}, r)
 }
 
-// TestDrain_Idle: few calls that go at once are done about when their provider has answered, which is known from what it was asked
-// before; where it never was, they may take their time.
+// TestDrain_Idle: few calls that go at once are done about when their provider has answered, which is known from what
+// it was asked before; where it never was, they may take their time.
 func TestDrain_Idle(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 5, 10, 0, 30, 0, time.UTC)
 	in := func(p forecast.Pace, change func(*forecast.Rate)) time.Duration {
 		p.Timeout = time.Minute
-		rate := forecast.Rate{Caps: map[int]int{60: 100}, Loc: time.UTC, InFlight: 4, Young: 8 * time.Second, Used: func(int, time.Time) int { return 0 }}
+		rate := forecast.Rate{Caps: map[int]int{60: 100}, Loc: time.UTC, InFlight: 4, Young: 8 * time.Second,
+			Used: func(int, time.Time) int { return 0 }}
 		p.Set(&rate)
 		change(&rate)
 		return forecast.Drain(now, rate, []forecast.Work{{Calls: 3}}).At.Sub(now)
 	}
 	fast := 20 * time.Millisecond
 	as := func(*forecast.Rate) {}
-	for _, p := range []forecast.Pace{{Readings: fast}, {Calls: 1, Slow: fast, Readings: fast}, {Calls: 200, Slow: fast, Readings: fast}} {
+	for _, p := range []forecast.Pace{{Readings: fast}, {Calls: 1, Slow: fast, Readings: fast}, {Calls: 200, Slow: fast,
+		Readings: fast}} {
 		assert.LessOrEqual(t, in(p, as), 2*time.Second, "%+v", p)
 		assert.GreaterOrEqual(t, in(p, as), 10*fast, "%+v", p)
 	}
 	assert.Greater(t, in(forecast.Pace{}, as), time.Minute, "nothing is known")
-	assert.Greater(t, in(forecast.Pace{Calls: 1, Slow: 2 * time.Second, Readings: fast}, as), 40*time.Second, "little is known")
+	assert.Greater(t, in(forecast.Pace{Calls: 1, Slow: 2 * time.Second, Readings: fast}, as), 40*time.Second,
+		"little is known")
 	p := forecast.Pace{Readings: fast}
 	assert.Greater(t, in(p, func(r *forecast.Rate) { r.UnderWay = 2 }), time.Minute, "they wait for others")
 	assert.Greater(t, in(p, func(r *forecast.Rate) { r.Spacing = time.Second }), time.Minute)
@@ -442,7 +463,8 @@ func TestDrain_Idle(t *testing.T) {
 func TestDrain_Beyond(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 5, 10, 0, 0, 0, time.UTC)
-	rate := forecast.Rate{Caps: map[int]int{60: 9}, Loc: time.UTC, InFlight: 1, Used: func(int, time.Time) int { return 0 }}
+	rate := forecast.Rate{Caps: map[int]int{60: 9}, Loc: time.UTC, InFlight: 1,
+		Used: func(int, time.Time) int { return 0 }}
 	minutely := func(n int64) func(time.Time) (time.Time, int64) {
 		return func(after time.Time) (time.Time, int64) { return after.Truncate(time.Minute).Add(time.Minute), n }
 	}

@@ -23,8 +23,8 @@ import (
 
 const daySeconds = 86400
 
-// Question asks what an upload would cost. Exactly one of RecordSetID and RecordCount is set, and at least one of Bucket
-// and ActionID.
+// Question asks what an upload would cost. Exactly one of RecordSetID and RecordCount is set, and at least one of
+// Bucket and ActionID.
 type Question struct {
 	Bucket, ActionID, RecordSetID *string
 	RecordCount                   *int64
@@ -76,7 +76,8 @@ type Day struct {
 
 // Estimate answers a question. Faults: NotFound for the account or the record set, Conflict for a set that is open or
 // consumed, Unprocessable for a question that makes no sense.
-func (s *Service) Estimate(ctx context.Context, orgID uuid.UUID, tenancyID string, q Question) (e *Estimate, err error) {
+func (s *Service) Estimate(ctx context.Context, orgID uuid.UUID, tenancyID string,
+	q Question) (e *Estimate, err error) {
 	if err := q.check(); err != nil {
 		return nil, err
 	}
@@ -90,7 +91,8 @@ func (s *Service) Estimate(ctx context.Context, orgID uuid.UUID, tenancyID strin
 	return e, err
 }
 
-func (s *Service) estimate(ctx context.Context, conn db.DBTX, orgID uuid.UUID, tenancyID string, q Question) (*Estimate, error) {
+func (s *Service) estimate(ctx context.Context, conn db.DBTX, orgID uuid.UUID, tenancyID string,
+	q Question) (*Estimate, error) {
 	d, err := s.domain(ctx, conn, orgID, tenancyID)
 	if err != nil {
 		return nil, err
@@ -103,10 +105,12 @@ func (s *Service) estimate(ctx context.Context, conn db.DBTX, orgID uuid.UUID, t
 	if err != nil {
 		return nil, err
 	}
-	e := &Estimate{TenancyID: tenancyID, Bucket: name, RecordCount: records, MaxRecordsPerRequest: bucket.MaxRecordsPerRequest,
-		usual: db.FlowLane(cmp.Or(bucket.DefaultLane, catalog.DefaultLane))}
+	e := &Estimate{TenancyID: tenancyID, Bucket: name, RecordCount: records,
+		MaxRecordsPerRequest: bucket.MaxRecordsPerRequest,
+		usual:                db.FlowLane(cmp.Or(bucket.DefaultLane, catalog.DefaultLane))}
 	if action != nil {
-		e.ActionID, e.MaxRecordsPerRequest, e.usual = &action.ID, action.MaxRecordsPerRequest, db.FlowLane(s.catalog.Lane(action))
+		e.ActionID, e.MaxRecordsPerRequest, e.usual = &action.ID, action.MaxRecordsPerRequest,
+			db.FlowLane(s.catalog.Lane(action))
 		if action.Call != nil {
 			e.called(action, time.Duration(action.Call.TimeoutSeconds)*time.Second)
 		}
@@ -148,7 +152,8 @@ func (s *Service) target(d *Domain, q Question) (string, *catalog.RateBucket, *c
 		if b := byName[*q.Bucket]; b != nil {
 			return *q.Bucket, b, nil, nil
 		}
-		return "", nil, nil, fault.Value([]string{"body", "bucket"}, "The account has no such bucket; it has %v", d.Buckets)
+		return "", nil, nil, fault.Value([]string{"body", "bucket"}, "The account has no such bucket; it has %v",
+			d.Buckets)
 	}
 	at := []string{"body", "action_id"}
 	a, ok := s.catalog.Action(*q.ActionID)
@@ -211,7 +216,8 @@ func calls(records int64, perCall int) int64 {
 
 // weigh compares the estimate's calls with the budget; what the batch except itself has queued does not count as queued
 // before it. It returns how long the calls take at the rate of the tightest window.
-func (s *Service) weigh(ctx context.Context, conn db.DBTX, orgID uuid.UUID, d *Domain, rates *catalog.RateBucket, e *Estimate, except uuid.UUID) (time.Duration, error) {
+func (s *Service) weigh(ctx context.Context, conn db.DBTX, orgID uuid.UUID, d *Domain, rates *catalog.RateBucket,
+	e *Estimate, except uuid.UUID) (time.Duration, error) {
 	caps, _, err := dispatch.Caps(ctx, conn, d.TenancyID, e.Bucket, rates)
 	if err != nil {
 		return 0, err
@@ -273,10 +279,12 @@ func (e *Estimate) day(w *quota.Window, queued int) {
 	}
 	if dearest := max(e.cost, queued); e.Day.Spills && dearest > 1 {
 		e.warn(fmt.Sprintf("This upload takes %d calls and %d are queued before it, which cost up to %d each, but %d of the day's %d are left. The rest is "+
-			"delivered at the permitted rate from %s on.", e.Calls, e.QueuedCalls, dearest, max(left, 0), w.Cap, w.End.UTC().Format(time.RFC3339)))
+			"delivered at the permitted rate from %s on.", e.Calls, e.QueuedCalls, dearest, max(left, 0), w.Cap,
+			w.End.UTC().Format(time.RFC3339)))
 	} else if e.Day.Spills {
 		e.warn(fmt.Sprintf("This upload takes %d calls and %d are queued before it, but %d of the day's %d are left. The rest is delivered "+
-			"at the permitted rate from %s on.", e.Calls, e.QueuedCalls, max(left, 0), w.Cap, w.End.UTC().Format(time.RFC3339)))
+			"at the permitted rate from %s on.", e.Calls, e.QueuedCalls, max(left, 0), w.Cap,
+			w.End.UTC().Format(time.RFC3339)))
 	}
 }
 
@@ -288,8 +296,8 @@ func (e *Estimate) warn(sentence string) {
 	e.Warning += sentence
 }
 
-// OfBatch estimates what a batch that was just started costs of the slowest budget that it spends, in the transaction that
-// starts it. Nil where it spends none.
+// OfBatch estimates what a batch that was just started costs of the slowest budget that it spends, in the transaction
+// that starts it. Nil where it spends none.
 func (s *Service) OfBatch(ctx context.Context, conn db.DBTX, orgID uuid.UUID, b *run.StartedBatch) (*Estimate, error) {
 	if len(b.Routes) == 0 {
 		return nil, nil //nolint:nilnil // it spends none
@@ -302,7 +310,8 @@ func (s *Service) OfBatch(ctx context.Context, conn db.DBTX, orgID uuid.UUID, b 
 	if err != nil {
 		return nil, err
 	}
-	spent := batchSpend{budgets: budgets{s: s, conn: conn, orgID: orgID}, batch: b, estimates: map[budgetKey]*Estimate{}, rates: map[budgetKey]*catalog.RateBucket{}}
+	spent := batchSpend{budgets: budgets{s: s, conn: conn, orgID: orgID}, batch: b,
+		estimates: map[budgetKey]*Estimate{}, rates: map[budgetKey]*catalog.RateBucket{}}
 	for i := range b.Routes {
 		if err := spent.add(ctx, &b.Routes[i]); err != nil {
 			return nil, err
@@ -355,8 +364,9 @@ func (b *batchSpend) add(ctx context.Context, r *run.TaskRoute) error {
 func (b *batchSpend) estimate(r *run.TaskRoute, k budgetKey, rates bucket) {
 	a, e := r.Task.Action, b.estimates[k]
 	if e == nil {
-		e = &Estimate{TenancyID: k.domain, Bucket: k.bucket, ActionID: &a.ID, RecordCount: b.batch.RecordCount, MaxRecordsPerRequest: a.MaxRecordsPerRequest,
-			from: b.batch.NotBefore}
+		e = &Estimate{TenancyID: k.domain, Bucket: k.bucket, ActionID: &a.ID, RecordCount: b.batch.RecordCount,
+			MaxRecordsPerRequest: a.MaxRecordsPerRequest,
+			from:                 b.batch.NotBefore}
 		b.estimates[k], b.rates[k] = e, rates.RateBucket
 		b.order = append(b.order, k)
 	} else if *e.ActionID != a.ID {
@@ -380,13 +390,14 @@ func (b *batchSpend) estimate(r *run.TaskRoute, k budgetKey, rates bucket) {
 	e.with = append(e.with, a.Buckets...)
 }
 
-// stepTicks is how many ticks later, at most, the records of a tick are released in the next step: those of a call that goes just
-// before a tick and is answered after it have missed that one.
+// stepTicks is how many ticks later, at most, the records of a tick are released in the next step: those of a call that
+// goes just before a tick and is answered after it have missed that one.
 const stepTicks = 2
 
 // pacedOf is a queue of a batch that was just started, as its policy will release it.
 func pacedOf(b *run.StartedBatch, r *run.TaskRoute) Paced {
-	p := Paced{Policy: b.Pacing, Records: b.RecordCount, PerCall: max(r.Task.Action.MaxRecordsPerRequest, 1), NextAt: b.FirstTick}
+	p := Paced{Policy: b.Pacing, Records: b.RecordCount, PerCall: max(r.Task.Action.MaxRecordsPerRequest, 1),
+		NextAt: b.FirstTick}
 	before := map[int16]bool{}
 	for _, other := range b.Routes {
 		if other.StepNo < r.StepNo && !before[other.StepNo] {

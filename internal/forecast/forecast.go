@@ -40,7 +40,8 @@ func New(pool *pgxpool.Pool, cat *catalog.Catalog, plans Planner) *Service {
 	return &Service{pool: pool, catalog: cat, plans: plans, q: db.New()}
 }
 
-// of returns the service as it answers an organization: with the platforms that it imported. Who needs only what ids name says so.
+// of returns the service as it answers an organization: with the platforms that it imported. Who needs only what ids
+// name says so.
 func (s *Service) of(ctx context.Context, orgID uuid.UUID, ids ...string) (*Service, error) {
 	own := *s
 	var err error
@@ -50,7 +51,8 @@ func (s *Service) of(ctx context.Context, orgID uuid.UUID, ids ...string) (*Serv
 	return &own, nil
 }
 
-// Domain is a provider account that an organization knows, or a credential that it limits, of a platform that tells no accounts.
+// Domain is a provider account that an organization knows, or a credential that it limits, of a platform that tells no
+// accounts.
 type Domain struct {
 	db.FlowDomain
 	// Label is how the account is shown to people.
@@ -81,19 +83,22 @@ func (s *Service) metered() []string {
 	return out
 }
 
-// Domains lists those of a platform that an organization knows in the order in which they became known, and says how many there are on
-// all pages.
-func (s *Service) Domains(ctx context.Context, orgID uuid.UUID, platformID string, after Place, skip, maxRows int32) ([]Domain, int64, error) {
+// Domains lists those of a platform that an organization knows in the order in which they became known, and says how
+// many there are on all pages.
+func (s *Service) Domains(ctx context.Context, orgID uuid.UUID, platformID string, after Place, skip,
+	maxRows int32) ([]Domain, int64, error) {
 	s, err := s.of(ctx, orgID)
 	if err != nil {
 		return nil, 0, err
 	}
 	metered := s.metered()
-	rows, err := s.q.DomainList(ctx, s.pool, db.DomainListParams{OrgID: orgID, PlatformID: &platformID, Metered: metered, AfterCreatedAt: after.CreatedAt, AfterID: after.ID, SkipRows: skip, MaxRows: maxRows})
+	rows, err := s.q.DomainList(ctx, s.pool, db.DomainListParams{OrgID: orgID, PlatformID: &platformID,
+		Metered: metered, AfterCreatedAt: after.CreatedAt, AfterID: after.ID, SkipRows: skip, MaxRows: maxRows})
 	if err != nil {
 		return nil, 0, fmt.Errorf("list domains: %w", err)
 	}
-	total, err := s.q.DomainTotal(ctx, s.pool, db.DomainTotalParams{OrgID: orgID, PlatformID: platformID, Metered: metered})
+	total, err := s.q.DomainTotal(ctx, s.pool, db.DomainTotalParams{OrgID: orgID, PlatformID: platformID,
+		Metered: metered})
 	if err != nil {
 		return nil, 0, fmt.Errorf("count domains: %w", err)
 	}
@@ -116,7 +121,8 @@ func (s *Service) Domain(ctx context.Context, orgID uuid.UUID, tenancyID string)
 }
 
 func (s *Service) domain(ctx context.Context, conn db.DBTX, orgID uuid.UUID, tenancyID string) (Domain, error) {
-	rows, err := s.q.DomainList(ctx, conn, db.DomainListParams{OrgID: orgID, Metered: s.metered(), TenancyID: &tenancyID, MaxRows: 1})
+	rows, err := s.q.DomainList(ctx, conn, db.DomainListParams{OrgID: orgID, Metered: s.metered(),
+		TenancyID: &tenancyID, MaxRows: 1})
 	if err != nil {
 		return Domain{}, fmt.Errorf("read domain %s: %w", tenancyID, err)
 	}
@@ -167,7 +173,8 @@ func (s *Service) buckets(d *Domain) []bucket {
 
 // spends are the buckets of a Domain that the calls of a task spend.
 func (d *Domain) spends(t *definition.Task) []string {
-	if len(t.Action.Buckets) == 0 && d.limits != nil && t.CredentialID.Valid && slices.Contains(d.CredentialIDs, t.CredentialID.UUID) {
+	if len(t.Action.Buckets) == 0 && d.limits != nil && t.CredentialID.Valid && slices.Contains(d.CredentialIDs,
+		t.CredentialID.UUID) {
 		return []string{t.Action.OwnerBudget()}
 	}
 	return t.Action.Buckets
@@ -217,7 +224,8 @@ func (s *Service) ledger(ctx context.Context, conn db.DBTX, d *Domain, out *spen
 	if err != nil {
 		return fmt.Errorf("read the ledger of %s: %w", d.TenancyID, err)
 	}
-	if out.rolling, err = s.q.RollingOpen(ctx, conn, db.RollingOpenParams{Domain: d.TenancyID, Now: out.now}); err != nil {
+	if out.rolling, err = s.q.RollingOpen(ctx, conn, db.RollingOpenParams{Domain: d.TenancyID,
+		Now: out.now}); err != nil {
 		return fmt.Errorf("read the rolling windows of %s: %w", d.TenancyID, err)
 	}
 	out.rows, err = ledgerRows(rows)
@@ -237,13 +245,15 @@ func (s *spend) rolls(bucket string, caps quota.Caps) (out []quota.Window) {
 		cells := map[string][]quota.Cell{bucket: nil}
 		for _, r := range s.rolling {
 			if dispatch.BucketOf(r.Bucket) == bucket && int(r.WindowSeconds) == seconds {
-				cells[r.Bucket] = append(cells[r.Bucket], quota.Cell{No: r.Cell, Own: int(r.Own), Foreign: int(r.ForeignSpend)})
+				cells[r.Bucket] = append(cells[r.Bucket], quota.Cell{No: r.Cell, Own: int(r.Own),
+					Foreign: int(r.ForeignSpend)})
 			}
 		}
 		// Of a bucket that has a budget each for a part of the account, the fullest tells: no call finds less room.
 		var fullest *quota.Window
 		for _, name := range slices.Sorted(maps.Keys(cells)) {
-			if w := quota.Roll(seconds, caps.Rolling[seconds], cells[name], s.now, s.now); fullest == nil || w.Used() > fullest.Used() {
+			if w := quota.Roll(seconds, caps.Rolling[seconds], cells[name], s.now, s.now); fullest == nil ||
+				w.Used() > fullest.Used() {
 				fullest = &w
 			}
 		}

@@ -25,8 +25,8 @@ type Bucket struct {
 	Label string
 	// Windows are the current ones, in ascending length.
 	Windows []quota.Window
-	// NextAllowedAt is when the organization's next call may be sent; nil where nothing holds it, and where people do without
-	// an end.
+	// NextAllowedAt is when the organization's next call may be sent; nil where nothing holds it, and where people do
+	// without an end.
 	NextAllowedAt *time.Time
 	// Escalated: the provider's counters are read before each call, because the budget is nearly spent.
 	Escalated bool
@@ -68,8 +68,10 @@ func (s *Service) Headroom(ctx context.Context, orgID uuid.UUID, tenancyID strin
 			return nil, err
 		}
 		touched := sp.touched(b.name, caps)
-		next := allowedFrom(quota.Decide(sp.now, priced(likely(touched), s.dearest(b.name, b.RateBucket)), 1).NextAt, held, delays[b.name])
-		left := Bucket{Label: b.Label, Windows: likely(sp.current(b.name, caps)), Escalated: s.counts(d.PlatformID) && quota.Escalated(touched)}
+		next := allowedFrom(quota.Decide(sp.now, priced(likely(touched), s.dearest(b.name, b.RateBucket)), 1).NextAt,
+			held, delays[b.name])
+		left := Bucket{Label: b.Label, Windows: likely(sp.current(b.name, caps)), Escalated: s.counts(d.PlatformID) &&
+			quota.Escalated(touched)}
 		if next.After(sp.now) && next.Before(noEnd) {
 			left.NextAllowedAt = &next
 		}
@@ -109,7 +111,8 @@ func (s *Service) counts(platformID string) bool {
 // noEnd is from when on a time stands for a hold without an end.
 var noEnd = time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
 
-// allowedFrom is the latest of the times from which the windows, the holds of people and what delays the budget allow a call.
+// allowedFrom is the latest of the times from which the windows, the holds of people and what delays the budget allow a
+// call.
 func allowedFrom(windows, held time.Time, d db.BudgetDelaysRow) time.Time {
 	next := later(later(windows, held), d.HeldUntil)
 	if d.NextCallAt != nil {
@@ -119,7 +122,8 @@ func allowedFrom(windows, held time.Time, d db.BudgetDelaysRow) time.Time {
 }
 
 // delays are what holds up the budgets of an account besides their windows.
-func (s *Service) delays(ctx context.Context, conn db.DBTX, tenancyID string, now time.Time) (map[string]db.BudgetDelaysRow, error) {
+func (s *Service) delays(ctx context.Context, conn db.DBTX, tenancyID string,
+	now time.Time) (map[string]db.BudgetDelaysRow, error) {
 	rows, err := s.q.BudgetDelays(ctx, conn, db.BudgetDelaysParams{Domain: tenancyID, Now: now})
 	if err != nil {
 		return nil, fmt.Errorf("read what delays the budgets of %s: %w", tenancyID, err)

@@ -35,7 +35,8 @@ type HistoryFilter struct {
 	Window *int
 }
 
-// HistoryPlace is where a page of the history begins: after, which is before in time, this window. The zero one is the newest.
+// HistoryPlace is where a page of the history begins: after, which is before in time, this window. The zero one is the
+// newest.
 type HistoryPlace struct {
 	WindowStart time.Time
 	Bucket      string
@@ -43,7 +44,8 @@ type HistoryPlace struct {
 }
 
 // History lists the windows of an account, newest first; none for a bucket that it does not have. Fault: NotFound.
-func (s *Service) History(ctx context.Context, orgID uuid.UUID, tenancyID string, f HistoryFilter, before HistoryPlace, maxRows int32) ([]Spent, error) {
+func (s *Service) History(ctx context.Context, orgID uuid.UUID, tenancyID string, f HistoryFilter, before HistoryPlace,
+	maxRows int32) ([]Spent, error) {
 	s, err := s.of(ctx, orgID)
 	if err != nil {
 		return nil, err
@@ -59,8 +61,9 @@ func (s *Service) History(ctx context.Context, orgID uuid.UUID, tenancyID string
 	if before.WindowStart.IsZero() {
 		before = HistoryPlace{WindowStart: now.AddDate(1, 0, 0)}
 	}
-	p := db.LedgerHistoryParams{Domain: tenancyID, Since: now.Add(-HistoryKept), Bucket: f.Bucket, BeforeStartsAt: before.WindowStart,
-		BeforeBucket: before.Bucket, BeforeSeconds: int32(min(before.Seconds, math.MaxInt32)), MaxRows: maxRows}
+	p := db.LedgerHistoryParams{Domain: tenancyID, Since: now.Add(-HistoryKept), Bucket: f.Bucket,
+		BeforeStartsAt: before.WindowStart,
+		BeforeBucket:   before.Bucket, BeforeSeconds: int32(min(before.Seconds, math.MaxInt32)), MaxRows: maxRows}
 	if f.Window != nil {
 		seconds := int32(*f.Window) //nolint:gosec // one of three
 		p.WindowSeconds = &seconds
@@ -82,8 +85,10 @@ func (s *Service) spent(ctx context.Context, d *Domain, rows []db.LedgerHistoryR
 	}
 	out := make([]Spent, len(rows))
 	for i, r := range rows {
-		out[i] = Spent{Bucket: r.Bucket, Seconds: int(r.WindowSeconds), WindowStart: r.StartsAt, Used: int(r.Own) + int(r.LikelyForeign)}
-		if out[i].Cap = caps[r.Bucket].Aligned[int(r.WindowSeconds)]; r.Cap != nil { // null where the provider counts what has no cap
+		out[i] = Spent{Bucket: r.Bucket, Seconds: int(r.WindowSeconds), WindowStart: r.StartsAt, Used: int(r.Own) +
+			int(r.LikelyForeign)}
+		// null where the provider counts what has no cap
+		if out[i].Cap = caps[r.Bucket].Aligned[int(r.WindowSeconds)]; r.Cap != nil {
 			out[i].Cap = int(*r.Cap)
 		}
 		if r.Observed != nil {

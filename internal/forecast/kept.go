@@ -11,7 +11,8 @@ import (
 	"flowlane/internal/pg"
 )
 
-// keptFrom is how many records a batch has at least whose estimate is kept: smaller ones are over soon, and come by the million.
+// keptFrom is how many records a batch has at least whose estimate is kept: smaller ones are over soon, and come by the
+// million.
 const keptFrom = 1000
 
 // AtStart is what the start of a batch was told that it would take.
@@ -26,18 +27,20 @@ type AtStart struct {
 	Unknown Unknown
 }
 
-// Keep writes down what the start of a batch is told, in the transaction that starts it, where the batch is large. Nil is told where it
-// spends no budget, and nothing is written then.
+// Keep writes down what the start of a batch is told, in the transaction that starts it, where the batch is large. Nil
+// is told where it spends no budget, and nothing is written then.
 func (s *Service) Keep(ctx context.Context, tx db.DBTX, orgID, batchID uuid.UUID, e *Estimate) error {
 	if e == nil || e.RecordCount < keptFrom {
 		return nil
 	}
-	in := db.BatchEstimateKeepParams{BatchID: batchID, OrgID: orgID, MadeAt: e.AsOf, TenancyID: e.TenancyID, Bucket: e.Bucket, Calls: e.Calls}
+	in := db.BatchEstimateKeepParams{BatchID: batchID, OrgID: orgID, MadeAt: e.AsOf, TenancyID: e.TenancyID,
+		Bucket: e.Bucket, Calls: e.Calls}
 	if e.Day != nil {
 		in.DayPercent = &e.Day.Percent
 	}
 	if at := e.Completion.At; at != nil {
-		in.EndsAt = new(at.Add(time.Microsecond - 1).Truncate(time.Microsecond)) // as Postgres has it, and never too early
+		// as Postgres has it, and never too early
+		in.EndsAt = new(at.Add(time.Microsecond - 1).Truncate(time.Microsecond))
 	} else {
 		in.Unknown = new(string(e.Completion.Unknown))
 	}
@@ -59,7 +62,8 @@ func (s *Service) AtStart(ctx context.Context, orgID, batchID uuid.UUID, records
 	if err != nil {
 		return nil, fmt.Errorf("read the estimate of batch %s: %w", batchID, err)
 	}
-	out := &AtStart{AsOf: row.MadeAt, TenancyID: row.TenancyID, Bucket: row.Bucket, Calls: row.Calls, DayPercent: row.DayPercent, At: row.EndsAt}
+	out := &AtStart{AsOf: row.MadeAt, TenancyID: row.TenancyID, Bucket: row.Bucket, Calls: row.Calls,
+		DayPercent: row.DayPercent, At: row.EndsAt}
 	if row.Unknown != nil {
 		out.Unknown = Unknown(*row.Unknown)
 	}

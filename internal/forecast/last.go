@@ -6,7 +6,8 @@ import (
 )
 
 const (
-	// lastsMost bounds how many works are tried out as the last one, and portionsTried how many portions tell how long one takes.
+	// lastsMost bounds how many works are tried out as the last one, and portionsTried how many portions tell how long
+	// one takes.
 	lastsMost, portionsTried = 4, 100
 )
 
@@ -34,8 +35,9 @@ func orders(now time.Time, work []Work) (out []order) {
 	return out
 }
 
-// lasts are the numbers of the work that may come last of what lapses and is waited for: whoever misses its portion waits for
-// another, which may be a day. Of very many these are the ones that would take longest alone; any will do where there are not two.
+// lasts are the numbers of the work that may come last of what lapses and is waited for: whoever misses its portion
+// waits for another, which may be a day. Of very many these are the ones that would take longest alone; any will do
+// where there are not two.
 func lasts(now time.Time, work []Work) []int {
 	var nos []int
 	for i := range work {

@@ -8,7 +8,8 @@ import (
 	"flowlane/internal/quota"
 )
 
-// hour is how a run stood at its first step in an hour: when, how far into the hour, and what its windows below a day held.
+// hour is how a run stood at its first step in an hour: when, how far into the hour, and what its windows below a day
+// held.
 type hour struct {
 	began, ends time.Time
 	into        time.Duration
@@ -17,8 +18,8 @@ type hour struct {
 	bound       map[int]time.Duration
 }
 
-// leap passes over hours that go exactly as the last one did, up to the day's end. A million calls under minute windows are a
-// week of minutes, and nearly all are alike.
+// leap passes over hours that go exactly as the last one did, up to the day's end. A million calls under minute windows
+// are a week of minutes, and nearly all are alike.
 func (d *drain) leap(ours int64) {
 	for i := range d.rolling {
 		if !d.rolling[i].spread { // it has room that every call takes some of

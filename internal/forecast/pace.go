@@ -16,9 +16,9 @@ import (
 	"flowlane/internal/pacing"
 )
 
-// Slower makes sure that a policy is slower than its batch would be without it: a policy that is not paces nothing, and holds
-// the batch to a rate that the budget may not allow. A batch that spends no budget accepts any. The rates are those of an open
-// delivery window. Fault: Unprocessable at body.pacing, which names both rates.
+// Slower makes sure that a policy is slower than its batch would be without it: a policy that is not paces nothing, and
+// holds the batch to a rate that the budget may not allow. A batch that spends no budget accepts any. The rates are
+// those of an open delivery window. Fault: Unprocessable at body.pacing, which names both rates.
 func (s *Service) Slower(ctx context.Context, conn db.DBTX, orgID, batchID uuid.UUID, p *pacing.Policy) error {
 	effective, err := s.effective(ctx, conn, orgID, batchID)
 	if err != nil || effective == nil {
@@ -28,12 +28,14 @@ func (s *Service) Slower(ctx context.Context, conn db.DBTX, orgID, batchID uuid.
 	if paced.Cmp(effective) < 0 {
 		return nil
 	}
-	return fault.Value([]string{"body", "pacing"}, "The policy releases %s records per minute, and the effective rate of the batch is %s records per minute: "+
-		"give a policy that is slower", decimal(paced), decimal(effective))
+	return fault.Value([]string{"body", "pacing"},
+		"The policy releases %s records per minute, and the effective rate of the batch is %s records per minute: "+
+			"give a policy that is slower", decimal(paced), decimal(effective))
 }
 
-// effective returns how many records per minute the batch can send in the long run: what the tightest window of the tightest
-// budget, or the time between its calls, allows, at the most records that a call may carry. Nil where it spends no budget.
+// effective returns how many records per minute the batch can send in the long run: what the tightest window of the
+// tightest budget, or the time between its calls, allows, at the most records that a call may carry. Nil where it
+// spends no budget.
 func (s *Service) effective(ctx context.Context, conn db.DBTX, orgID, batchID uuid.UUID) (*big.Rat, error) {
 	s, err := s.of(ctx, orgID)
 	if err != nil {
@@ -44,7 +46,8 @@ func (s *Service) effective(ctx context.Context, conn db.DBTX, orgID, batchID uu
 		return nil, fmt.Errorf("read the queues of batch %s: %w", batchID, err)
 	}
 	spent := budgets{s: s, conn: conn, orgID: orgID}
-	actions, buckets := map[budgetKey][]*catalog.Action{}, map[budgetKey]*catalog.RateBucket{} // those that each record has done
+	// those that each record has done
+	actions, buckets := map[budgetKey][]*catalog.Action{}, map[budgetKey]*catalog.RateBucket{}
 	for _, r := range rows {
 		plan, err := s.plans.Plan(ctx, conn, orgID, r.DefinitionID, r.Version)
 		if err != nil {
@@ -81,8 +84,8 @@ func (s *Service) effective(ctx context.Context, conn db.DBTX, orgID, batchID uu
 	return least, nil
 }
 
-// perRecord returns how many calls of these actions each record takes, and what they cost together of a bucket: a call that costs more than
-// a cap counts for all of it.
+// perRecord returns how many calls of these actions each record takes, and what they cost together of a bucket: a call
+// that costs more than a cap counts for all of it.
 func perRecord(actions []*catalog.Action, name string, b *catalog.RateBucket, caps map[int]int) (calls, cost *big.Rat) {
 	calls, cost = new(big.Rat), new(big.Rat)
 	for _, a := range actions {

@@ -31,7 +31,8 @@ type Queue struct {
 type Depth struct {
 	// Records and Items, which are runs of records that wait together, are exact; the paused ones are held by people.
 	Records, PausedRecords, Items, PausedItems int64
-	// Calls is how many calls that takes at most, by what can be told without rendering them; UnpausedCalls of what is not held.
+	// Calls is how many calls that takes at most, by what can be told without rendering them; UnpausedCalls of what is
+	// not held.
 	Calls, UnpausedCalls int64
 }
 
@@ -150,9 +151,11 @@ type waiting struct {
 	calls  int64
 	causes map[string]bool
 	paced  int
-	// guessed tells that more calls may come of this than can be told now, exclusive that they may have to go one by one.
+	// guessed tells that more calls may come of this than can be told now, exclusive that they may have to go one by
+	// one.
 	guessed, exclusive bool
-	// inFlight is how many calls may be under way of the organization's lane that may have fewest; 0 where none is limited.
+	// inFlight is how many calls may be under way of the organization's lane that may have fewest; 0 where none is
+	// limited.
 	inFlight int
 	// timeout is how long one of its calls may take at most, others are the other organizations that have work here.
 	timeout time.Duration
@@ -167,10 +170,12 @@ func newWaiting() *waiting {
 	return &waiting{causes: map[string]bool{}, others: map[uuid.UUID]bool{}, with: map[string]bool{}}
 }
 
-// backlog reads what waits for an account, but for a batch. The ledger comes last: a claim moves work from a queue to it, and where
-// conn is no Snapshot, one that commits meanwhile is better counted in both than in neither.
-func (s *Service) backlog(ctx context.Context, conn db.DBTX, orgID uuid.UUID, d *Domain, except uuid.UUID) (*backlog, error) {
-	b := &backlog{lanes: map[db.FlowLane]Depth{}, buckets: map[string]*waiting{}, pace: map[string]db.CallPaceRow{}, atOnce: map[db.FlowLane]int{}}
+// backlog reads what waits for an account, but for a batch. The ledger comes last: a claim moves work from a queue to
+// it, and where conn is no Snapshot, one that commits meanwhile is better counted in both than in neither.
+func (s *Service) backlog(ctx context.Context, conn db.DBTX, orgID uuid.UUID, d *Domain,
+	except uuid.UUID) (*backlog, error) {
+	b := &backlog{lanes: map[db.FlowLane]Depth{}, buckets: map[string]*waiting{}, pace: map[string]db.CallPaceRow{},
+		atOnce: map[db.FlowLane]int{}}
 	for _, l := range db.AllFlowLaneValues() {
 		b.lanes[l] = Depth{}
 	}
@@ -190,7 +195,8 @@ func (s *Service) backlog(ctx context.Context, conn db.DBTX, orgID uuid.UUID, d 
 	if err := s.paces(ctx, conn, orgID, d, b); err != nil {
 		return nil, err
 	}
-	rows, err := s.q.QueueWaits(ctx, conn, db.QueueWaitsParams{Domain: d.TenancyID, Now: b.spend.now, ExceptBatch: except, MostDelayed: mostDelayed})
+	rows, err := s.q.QueueWaits(ctx, conn, db.QueueWaitsParams{Domain: d.TenancyID, Now: b.spend.now,
+		ExceptBatch: except, MostDelayed: mostDelayed})
 	if err != nil {
 		return nil, fmt.Errorf("read the queues of %s: %w", d.TenancyID, err)
 	}
@@ -198,7 +204,8 @@ func (s *Service) backlog(ctx context.Context, conn db.DBTX, orgID uuid.UUID, d 
 	if err != nil {
 		return nil, fmt.Errorf("read the calls under way of %s: %w", d.TenancyID, err)
 	}
-	c := counting{backlog: b, s: s, conn: conn, orgID: orgID, domain: d, tasks: map[taskKey]taskFacts{}, policies: map[string]*pacing.Policy{}}
+	c := counting{backlog: b, s: s, conn: conn, orgID: orgID, domain: d, tasks: map[taskKey]taskFacts{},
+		policies: map[string]*pacing.Policy{}}
 	for i := range rows {
 		if err := c.wait(ctx, &rows[i]); err != nil {
 			return nil, err
@@ -212,7 +219,8 @@ func (s *Service) backlog(ctx context.Context, conn db.DBTX, orgID uuid.UUID, d 
 
 // paces reads what delays the budgets of an account besides their windows.
 func (s *Service) paces(ctx context.Context, conn db.DBTX, orgID uuid.UUID, d *Domain, b *backlog) error {
-	paces, err := s.q.CallPace(ctx, conn, db.CallPaceParams{Domain: d.TenancyID, Since: b.spend.now.Add(-24 * time.Hour),
+	paces, err := s.q.CallPace(ctx, conn, db.CallPaceParams{Domain: d.TenancyID,
+		Since:       b.spend.now.Add(-24 * time.Hour),
 		RecentSince: b.spend.now.Add(-(&Rate{Young: b.spend.young}).Settled())})
 	if err != nil {
 		return fmt.Errorf("read the calls of %s: %w", d.TenancyID, err)
@@ -242,7 +250,8 @@ func (s *Service) shared(platformID string, of map[string]db.CallPaceRow) map[st
 		for name := range svc.RateBuckets {
 			for _, line := range svc.Lines(name)[1:] {
 				p, also := out[name], of[line]
-				p.Recent, p.UnderWay, p.MaxInFlight = p.Recent+also.Recent, p.UnderWay+also.UnderWay, max(p.MaxInFlight, also.MaxInFlight)
+				p.Recent, p.UnderWay, p.MaxInFlight = p.Recent+also.Recent, p.UnderWay+also.UnderWay,
+					max(p.MaxInFlight, also.MaxInFlight)
 				p.Calls, p.SlowSeconds = max(p.Calls, also.Calls), max(p.SlowSeconds, also.SlowSeconds)
 				out[name] = p
 			}
@@ -260,15 +269,16 @@ func (b *backlog) inLane(known int, lane db.FlowLane) int {
 }
 
 const (
-	// latencyUnknown is how long most calls are taken to be under way where none was lately, latencyLeast where they are fast.
+	// latencyUnknown is how long most calls are taken to be under way where none was lately, latencyLeast where they
+	// are fast.
 	latencyUnknown = 2 * time.Second
 	latencyLeast   = 100 * time.Millisecond
 	// timeoutUnknown is how long a call may be under way at most where no task is known that makes it.
 	timeoutUnknown = 30 * time.Second
 	// knownLeast is how many calls tell how long the next one may take.
 	knownLeast = 10
-	// slowest is how many times longer than most calls any may be under way; where fewer than knownLeast are known, so many times more
-	// as they are fewer. slowestReading is the same against tests and readings, where no call is known.
+	// slowest is how many times longer than most calls any may be under way; where fewer than knownLeast are known, so
+	// many times more as they are fewer. slowestReading is the same against tests and readings, where no call is known.
 	slowest, slowestReading = 3, 10
 	// noticed is how late the dispatcher may go on after a wait, or begin.
 	noticed = time.Second
@@ -285,9 +295,9 @@ type Pace struct {
 	Readings time.Duration
 }
 
-// Set says in a rate how long calls take, and how late the dispatcher may be: near exhaustion, and when it comes back to a budget
-// after a while, it reads the provider's counters first. One call may take longer than most do; how long can be told from those
-// before it, where these are some.
+// Set says in a rate how long calls take, and how late the dispatcher may be: near exhaustion, and when it comes back
+// to a budget after a while, it reads the provider's counters first. One call may take longer than most do; how long
+// can be told from those before it, where these are some.
 func (p Pace) Set(r *Rate) {
 	r.Latency, r.Longest, r.Wake, r.Reach = latencyUnknown, p.Timeout, noticed, p.Timeout
 	if p.Calls > 0 {
@@ -306,8 +316,8 @@ func (p Pace) Set(r *Rate) {
 	}
 }
 
-// longest is how long any of the calls may be under way that all go at once: the better known the more there were before, and before
-// the first by tests and readings.
+// longest is how long any of the calls may be under way that all go at once: the better known the more there were
+// before, and before the first by tests and readings.
 func (p Pace) longest() time.Duration {
 	longest := p.Timeout
 	if p.Calls > 0 {
@@ -318,13 +328,14 @@ func (p Pace) longest() time.Duration {
 	return min(p.Timeout, max(longest, slowest*latencyLeast))
 }
 
-// rate is how fast a budget goes, where no more than inFlight calls may be under way in some lane; 0 for any number. Calls that
-// exclude each other are taken to go one by one, those of other lanes no faster than those of the slowest, and each to cost as much as the
-// dearest.
+// rate is how fast a budget goes, where no more than inFlight calls may be under way in some lane; 0 for any number.
+// Calls that exclude each other are taken to go one by one, those of other lanes no faster than those of the slowest,
+// and each to cost as much as the dearest.
 func (b *backlog) rate(k bucket, caps quota.Caps, w *waiting, inFlight int) Rate {
 	pace, calls := b.pace[k.name], caps.Of(w.cost)
 	r := Rate{
-		Caps: calls.Aligned, Loc: b.spend.loc, Skew: b.spend.skew, Spacing: time.Duration(k.MinSpacingMS) * time.Millisecond,
+		Caps: calls.Aligned, Loc: b.spend.loc, Skew: b.spend.skew,
+		Spacing:  time.Duration(k.MinSpacingMS) * time.Millisecond,
 		InFlight: max(int(pace.MaxInFlight), 1), UnderWay: int(pace.UnderWay),
 		Others: len(w.others), HeldUntil: b.delays[k.name].HeldUntil, Young: b.spend.young,
 		Used: func(seconds int, start time.Time) int {
@@ -342,7 +353,8 @@ func (b *backlog) rate(k bucket, caps quota.Caps, w *waiting, inFlight int) Rate
 	}
 	cost := w.cost
 	for _, w := range b.spend.rolls(k.name, caps) {
-		r.Rolling = append(r.Rolling, Rolling{Seconds: w.Seconds, Cap: calls.Rolling[w.Seconds], Used: inCalls(w.Used(), cost),
+		r.Rolling = append(r.Rolling, Rolling{Seconds: w.Seconds, Cap: calls.Rolling[w.Seconds], Used: inCalls(w.Used(),
+			cost),
 			Until: b.spend.rolledOff(k.name, w.Seconds)})
 	}
 	if k.MaxInFlight > 0 {
@@ -378,9 +390,9 @@ func (w *waiting) completion(b *backlog, k bucket, caps quota.Caps) Completion {
 	return c
 }
 
-// behind says when the calls of an estimate will be done, once everything that waits now went before them, and what holds them
-// is over. Of what waits, work that is held without an end is not waited for. Where no lane is chosen each may be: then all limits
-// of lanes are reckoned with.
+// behind says when the calls of an estimate will be done, once everything that waits now went before them, and what
+// holds them is over. Of what waits, work that is held without an end is not waited for. Where no lane is chosen each
+// may be: then all limits of lanes are reckoned with.
 func (w *waiting) behind(b *backlog, k bucket, caps quota.Caps, e *Estimate, held db.LanesHeldUntilRow) Completion {
 	c := Completion{HoldCauses: []string{}, Caveats: []string{}, Paced: len(e.paced)}
 	inFlight, all := w.inFlight, *w
@@ -418,8 +430,8 @@ func (w *waiting) behind(b *backlog, k bucket, caps quota.Caps, e *Estimate, hel
 	return c
 }
 
-// and is when work is done that may spend another budget, too, whose work is done as o says: by the later of the two and, where
-// both make it wait, no later than if the one began when the other ends.
+// and is when work is done that may spend another budget, too, whose work is done as o says: by the later of the two
+// and, where both make it wait, no later than if the one began when the other ends.
 func (c Completion) and(o Completion) Completion {
 	if o.Unknown == UnknownPaused || o.Source == SourceEmpty {
 		return c
@@ -474,8 +486,8 @@ func inCalls(spent, cost int) int {
 	return (spent + cost - 1) / cost
 }
 
-// contested tells that a window is nearly spent of which others spend, too, and which the work does not fit into: how much
-// they will leave of it nobody can tell.
+// contested tells that a window is nearly spent of which others spend, too, and which the work does not fit into: how
+// much they will leave of it nobody can tell.
 func contested(spans []quota.Window, units int64) bool {
 	for i := range spans {
 		if s := &spans[i]; s.Foreign > 0 && units > int64(s.Remaining()) && quota.Escalated(spans[i:i+1]) {

@@ -25,7 +25,8 @@ type waitingWork struct {
 	paced *Paced
 }
 
-// portion is calls that are released together, between two times: where many are taken together, the first and the last of them.
+// portion is calls that are released together, between two times: where many are taken together, the first and the last
+// of them.
 type portion struct {
 	from, to time.Time
 	calls    int64
@@ -60,7 +61,8 @@ func (p *Paced) Work(now, from time.Time) Work {
 // ticks are what a policy gives, as far as somebody asked.
 type ticks struct {
 	*Paced
-	// each is how many calls a tick gives, start from when on there is something to give, tick the next one that is not known.
+	// each is how many calls a tick gives, start from when on there is something to give, tick the next one that is not
+	// known.
 	each        int64
 	start, tick time.Time
 	known       []portion
@@ -93,8 +95,8 @@ func (t *ticks) release(after time.Time) (at time.Time, n int64) {
 	}
 }
 
-// releases returns the calls of a paced queue as its ticks release them, from a time on, as if all of them could go then. Where
-// there are more than most, some come together.
+// releases returns the calls of a paced queue as its ticks release them, from a time on, as if all of them could go
+// then. Where there are more than most, some come together.
 func (p *Paced) releases(now, from time.Time, most int64) []portion {
 	var out []portion
 	left, due := p.Records, p.NextAt
@@ -116,7 +118,8 @@ func (p *Paced) releases(now, from time.Time, most int64) []portion {
 		n := min(together, ticks-done)
 		records := min(n*each, left)
 		left -= records
-		q := portion{from: later(p.Policy.Through(due, done*each+1), now), calls: records/each*calls(each, p.PerCall) + calls(records%each, p.PerCall)}
+		q := portion{from: later(p.Policy.Through(due, done*each+1), now), calls: records/each*calls(each, p.PerCall) +
+			calls(records%each, p.PerCall)}
 		done += n
 		if q.to = q.from; n > 1 {
 			q.to = p.Policy.Through(due, done*each)
@@ -126,9 +129,10 @@ func (p *Paced) releases(now, from time.Time, most int64) []portion {
 	return out
 }
 
-// together are works with those merged that wait for the same. What waits for very many different times is taken together so that
-// it errs late: what is waited for comes at the last of them, and what goes before it at the first. asBackground makes all of it
-// go before. Of very many paced queues the longest are played as they are; what lapses of the others is not made out.
+// together are works with those merged that wait for the same. What waits for very many different times is taken
+// together so that it errs late: what is waited for comes at the last of them, and what goes before it at the first.
+// asBackground makes all of it go before. Of very many paced queues the longest are played as they are; what lapses of
+// the others is not made out.
 func together(now time.Time, work []waitingWork, asBackground bool) []Work {
 	kinds := map[kind][]waitingWork{}
 	for _, w := range work {

@@ -12,12 +12,13 @@ import (
 	"flowlane/internal/pacing"
 )
 
-// However many queues are held and paced, taking them together never makes the answer earlier where nothing lapses, and costs little
-// where they are few.
+// However many queues are held and paced, taking them together never makes the answer earlier where nothing lapses, and
+// costs little where they are few.
 func TestTogether_ErrsLate(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 3, 2, 8, 59, 30, 0, time.UTC)
-	rate := Rate{Loc: time.UTC, Latency: 200 * time.Millisecond, Reach: 200 * time.Millisecond, InFlight: 400, Wake: time.Second, Others: 1,
+	rate := Rate{Loc: time.UTC, Latency: 200 * time.Millisecond, Reach: 200 * time.Millisecond, InFlight: 400,
+		Wake: time.Second, Others: 1,
 		Used: func(int, time.Time) int { return 0 }}
 	for seed := range uint64(60) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -56,7 +57,8 @@ func TestTogether_ErrsLate(t *testing.T) {
 			exact[i].Background = !exact[i].Others
 		}
 		last := Work{Calls: 400}
-		require.False(t, Drain(now, rate, append(together(now, work, true), last)).At.Before(drainWithin(math.MaxInt, now, rate, append(exact, last)).At), "seed %d: behind all of it", seed)
+		require.False(t, Drain(now, rate, append(together(now, work, true), last)).At.Before(drainWithin(math.MaxInt,
+			now, rate, append(exact, last)).At), "seed %d: behind all of it", seed)
 	}
 }
 
@@ -67,8 +69,10 @@ func TestReleases_LateTick(t *testing.T) {
 	due := now.Add(-25 * time.Minute)
 	p := Paced{Policy: &pacing.Policy{Records: 10, PeriodMinutes: 10}, Records: 35, PerCall: 1, NextAt: due}
 	at := func(minutes int) time.Time { return due.Add(time.Duration(minutes) * time.Minute) }
-	assert.Equal(t, []portion{{now, now, 10}, {at(30), at(30), 10}, {at(40), at(40), 10}, {at(50), at(50), 5}}, p.releases(now, time.Time{}, portionsMost))
-	assert.Equal(t, []portion{{from: now, calls: 10}, {from: at(30), calls: 10}, {from: at(40), calls: 10}}, given(p.Work(now, time.Time{}), now, 3))
+	assert.Equal(t, []portion{{now, now, 10}, {at(30), at(30), 10}, {at(40), at(40), 10}, {at(50), at(50), 5}},
+		p.releases(now, time.Time{}, portionsMost))
+	assert.Equal(t, []portion{{from: now, calls: 10}, {from: at(30), calls: 10}, {from: at(40), calls: 10}},
+		given(p.Work(now, time.Time{}), now, 3))
 }
 
 // given are the first portions of work.
@@ -80,21 +84,25 @@ func given(w Work, now time.Time, n int) (out []portion) {
 	return out
 }
 
-// What a tick gives is there until the next one, or until the window closes; what the last one left counts, too, and of what was
-// given under a hold that which has not lapsed when it ends.
+// What a tick gives is there until the next one, or until the window closes; what the last one left counts, too, and of
+// what was given under a hold that which has not lapsed when it ends.
 func TestPaced_Work(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
 	at := func(minutes int) time.Time { return now.Add(time.Duration(minutes) * time.Minute) }
-	p := Paced{Policy: &pacing.Policy{Records: 5, PeriodMinutes: 20}, Records: 50, PerCall: 2, Allowance: 3, LapsesAt: at(10), NextAt: at(10)}
+	p := Paced{Policy: &pacing.Policy{Records: 5, PeriodMinutes: 20}, Records: 50, PerCall: 2, Allowance: 3,
+		LapsesAt: at(10), NextAt: at(10)}
 	w := p.Work(now, time.Time{})
 	assert.EqualValues(t, 30, w.Calls)
-	assert.Equal(t, []portion{{from: now, calls: 2}, {from: at(10), calls: 3}, {from: at(30), calls: 3}}, given(w, now, 3))
+	assert.Equal(t, []portion{{from: now, calls: 2}, {from: at(10), calls: 3}, {from: at(30), calls: 3}},
+		given(w, now, 3))
 	assert.Equal(t, []portion{{from: now, calls: 2}, {from: at(10), calls: 3}}, given(w, now, 2), "again")
 	assert.Equal(t, []portion{{from: at(35), calls: 3}, {from: at(50), calls: 3}}, given(p.Work(now, at(35)), now, 2))
 	p.Policy.Window = &pacing.Window{Timezone: "UTC", Start: 9 * 60, End: 9*60 + 40}
 	p.LapsesAt = at(5)
-	want := []portion{{from: now, calls: 2}, {from: at(5)}, {from: at(10), calls: 3}, {from: at(30), calls: 3}, {from: at(40)}, {from: at(24 * 60), calls: 3}}
+	want := []portion{{from: now, calls: 2}, {from: at(5)}, {from: at(10), calls: 3}, {from: at(30), calls: 3},
+		{from: at(40)}, {from: at(24 * 60), calls: 3}}
 	assert.Equal(t, want, given(p.Work(now, time.Time{}), now, 6))
-	assert.Equal(t, []portion{{from: at(24 * 60), calls: 3}}, given(p.Work(now, at(45)), now, 1), "what the hold covered has lapsed")
+	assert.Equal(t, []portion{{from: at(24 * 60), calls: 3}}, given(p.Work(now, at(45)), now, 1),
+		"what the hold covered has lapsed")
 }

@@ -15,9 +15,9 @@ type Rolling struct {
 	spread bool
 }
 
-// A rolling window is played forward in a way that its rule allows, though it may allow more: as many calls as there is room for now go
-// at once; then, when all that counted counts no more, one by one, at equal distances of which as many as the cap take as long as
-// a call counts. Calls that go as early as they can go no later than that.
+// A rolling window is played forward in a way that its rule allows, though it may allow more: as many calls as there is
+// room for now go at once; then, when all that counted counts no more, one by one, at equal distances of which as many
+// as the cap take as long as a call counts. Calls that go as early as they can go no later than that.
 
 // counts is how long a call counts in a rolling window from when it is claimed, until the dispatcher notices.
 func (d *drain) counts(r *Rolling) time.Duration {

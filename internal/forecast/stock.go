@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// stock is work of which ready calls may go, and portion more will be ready at next; next is zero where no more will be.
+// stock is work of which ready calls may go, and portion more will be ready at next; next is zero where no more will
+// be.
 type stock struct {
 	Work
 	// no is the place of the work in the question.
@@ -81,8 +82,8 @@ func (d *drain) release() (ready int64, next time.Time, source Source) {
 }
 
 // take takes calls that are ready, in the order that is worst for what is waited for: of that what lapses goes last, or
-// but one work of it first, as the order says, and of what goes before it first, so that as little as may be of it lapses:
-// what lapses comes later, which may be after what is waited for.
+// but one work of it first, as the order says, and of what goes before it first, so that as little as may be of it
+// lapses: what lapses comes later, which may be after what is waited for.
 func (d *drain) take(n int64) {
 	d.sent += n
 	ours, others := d.ready()
@@ -114,7 +115,8 @@ func (d *drain) ready() (ours, others int64) {
 	return ours, others
 }
 
-// turns is how many calls others may have for each of this organization's: one each, or more where it may have fewer under way.
+// turns is how many calls others may have for each of this organization's: one each, or more where it may have fewer
+// under way.
 func (d *drain) turns() int64 {
 	k := int64(d.Rate.Others)
 	if d.Own > 0 && d.Own < d.InFlight && k > 0 {
@@ -146,12 +148,15 @@ func (d *drain) lead() int64 {
 	return n
 }
 
-// missed gives the work that may be last some calls more, once, where all is done but took long, and reports whether it did: what
-// lapses may have missed a portion that it has here. Where many share the budget, so that nobody knows whose turn of a round
-// falls into whose portion, that may be more than one.
+// missed gives the work that may be last some calls more, once, where all is done but took long, and reports whether it
+// did: what lapses may have missed a portion that it has here. Where many share the budget, so that nobody knows whose
+// turn of a round falls into whose portion, that may be more than one.
 func (d *drain) missed(now time.Time) bool {
 	lapsing := d.last >= 0
-	crowd := d.Rate.Others > 1 && (lapsing || slices.ContainsFunc(d.stock, func(s stock) bool { return s.Others && s.Lapses }))
+	crowd := d.Rate.Others > 1 && (lapsing || slices.ContainsFunc(d.stock, func(s stock) bool {
+		return s.Others &&
+			s.Lapses
+	}))
 	if d.again || !lapsing && !crowd || d.at.Sub(now) < long {
 		return false
 	}
@@ -191,8 +196,9 @@ func (d *drain) share(n, ours, others int64) int64 {
 	return n - own
 }
 
-// seldom reports whether something of others may go that lapses, and is not there any more once windows change. Whose turn of a
-// round is first nobody knows: if theirs is, this organization's comes with the next call, and if it is not, they may miss this one.
+// seldom reports whether something of others may go that lapses, and is not there any more once windows change. Whose
+// turn of a round is first nobody knows: if theirs is, this organization's comes with the next call, and if it is not,
+// they may miss this one.
 func (d *drain) seldom() bool {
 	return slices.ContainsFunc(d.stock, func(s stock) bool {
 		return s.Others && s.Lapses && s.ready > 0 && !s.there(d.change)

@@ -16,7 +16,8 @@ import (
 // mostDelayed bounds the parts of a queue that are counted which wait for their next attempt.
 const mostDelayed = 1000
 
-// counting counts what waits into a backlog. It remembers what it read of tasks and policies: very many queues may have the same.
+// counting counts what waits into a backlog. It remembers what it read of tasks and policies: very many queues may have
+// the same.
 type counting struct {
 	*backlog
 	s        *Service
@@ -27,8 +28,8 @@ type counting struct {
 	policies map[string]*pacing.Policy
 }
 
-// wait adds a group of queues to what waits, and the calls that its records will make in later steps, which may go before
-// what waits now.
+// wait adds a group of queues to what waits, and the calls that its records will make in later steps, which may go
+// before what waits now.
 func (c *counting) wait(ctx context.Context, r *db.QueueWaitsRow) error {
 	own := r.OrgID == c.orgID
 	t := c.task(ctx, taskKey{r.OrgID, r.DefinitionID, r.Version, r.StepNo, r.TaskNo})
@@ -93,7 +94,8 @@ func (c *counting) work(t *taskFacts, r *db.QueueWaitsRow, n int64) (out []waiti
 		if err != nil {
 			return nil, err
 		}
-		work.paced = &Paced{Policy: policy, Records: r.Records, PerCall: t.perCall, Allowance: r.Allowance, LapsesAt: r.LapsesAt, NextAt: c.spend.now}
+		work.paced = &Paced{Policy: policy, Records: r.Records, PerCall: t.perCall, Allowance: r.Allowance,
+			LapsesAt: r.LapsesAt, NextAt: c.spend.now}
 		if r.PaceNextAt != nil {
 			work.paced.NextAt = *r.PaceNextAt
 		}
@@ -136,7 +138,8 @@ func (c *counting) later(t *taskFacts, records int64, from time.Time, others boo
 		for _, name := range c.domain.spends(next) {
 			if w := c.buckets[name]; w != nil {
 				w.cost = max(w.cost, c.s.costOf(a, name, a.MaxRecordsPerRequest))
-				w.work = append(w.work, waitingWork{Work: Work{Calls: calls(records, a.MaxRecordsPerRequest), From: from, Background: !others, Others: others}})
+				w.work = append(w.work, waitingWork{Work: Work{Calls: calls(records, a.MaxRecordsPerRequest),
+					From: from, Background: !others, Others: others}})
 			}
 		}
 	}
@@ -178,8 +181,8 @@ type taskFacts struct {
 	later []*definition.Task
 }
 
-// task reads the plan of a queue. What is wrong with somebody's version must not stop a question: then each record counts
-// for a call.
+// task reads the plan of a queue. What is wrong with somebody's version must not stop a question: then each record
+// counts for a call.
 func (c *counting) task(ctx context.Context, k taskKey) taskFacts {
 	t, known := c.tasks[k]
 	if !known {

@@ -29,10 +29,11 @@ type Extending struct {
 // lastYear is where the times end that a hold can have.
 var lastYear = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// Extend moves the end of a hold of a Domain, or of one of its lanes, further away. Faults: Unprocessable where no end is
-// given, or none that can be stored; NotFound; Conflict for a hold that is released or has no end, an end that is not later, an
-// automatic backoff, and one extension too many.
-func (s *Service) Extend(ctx context.Context, orgID uuid.UUID, tenancyID string, id uuid.UUID, e Extending) (*Hold, error) {
+// Extend moves the end of a hold of a Domain, or of one of its lanes, further away. Faults: Unprocessable where no end
+// is given, or none that can be stored; NotFound; Conflict for a hold that is released or has no end, an end that is
+// not later, an automatic backoff, and one extension too many.
+func (s *Service) Extend(ctx context.Context, orgID uuid.UUID, tenancyID string, id uuid.UUID,
+	e Extending) (*Hold, error) {
 	switch {
 	case e.Seconds == nil && e.Until == nil:
 		return nil, fault.Value([]string{"body"}, "Give duration_seconds or expires_at")
@@ -53,7 +54,8 @@ func (s *Service) Extend(ctx context.Context, orgID uuid.UUID, tenancyID string,
 			return fmt.Errorf("read hold %s: %w", id, err)
 		}
 		if Scope(seen.FlowPause.Scope) == Bucket {
-			return fault.New(fault.Conflict, "An automatic backoff cannot be extended: it ends when the provider takes calls again")
+			return fault.New(fault.Conflict,
+				"An automatic backoff cannot be extended: it ends when the provider takes calls again")
 		}
 		row, err := s.q.HoldLock(ctx, tx, id)
 		if err != nil {
@@ -83,7 +85,8 @@ func (s *Service) extend(ctx context.Context, tx pgx.Tx, row *db.FlowPause, e Ex
 	if err != nil {
 		return nil, fmt.Errorf("write the extensions of hold %s: %w", h.ID, err)
 	}
-	after, err := s.q.HoldExtend(ctx, tx, db.HoldExtendParams{ID: h.ID, ExpiresAt: ext.Expires, Extensions: string(text)})
+	after, err := s.q.HoldExtend(ctx, tx, db.HoldExtendParams{ID: h.ID, ExpiresAt: ext.Expires,
+		Extensions: string(text)})
 	if err != nil {
 		return nil, fmt.Errorf("extend hold %s: %w", h.ID, err)
 	}
@@ -99,10 +102,12 @@ func (h *Hold) extension(e Extending, now time.Time) (Extension, error) {
 		return Extension{}, fault.New(fault.Conflict, "Pause is already released")
 	}
 	if h.ExpiresAt == nil {
-		return Extension{}, fault.New(fault.Conflict, "Pause has no end that could be moved: it lasts until it is released")
+		return Extension{}, fault.New(fault.Conflict,
+			"Pause has no end that could be moved: it lasts until it is released")
 	}
 	if len(h.Extensions) >= maxExtensions {
-		return Extension{}, fault.New(fault.Conflict, "Pause was extended %d times: release it and open another", maxExtensions)
+		return Extension{}, fault.New(fault.Conflict, "Pause was extended %d times: release it and open another",
+			maxExtensions)
 	}
 	ext := Extension{At: now.UTC(), By: e.By, Previous: h.ExpiresAt.UTC()}
 	if e.Until != nil {
@@ -111,7 +116,8 @@ func (h *Hold) extension(e Extending, now time.Time) (Extension, error) {
 		ext.Expires = now.UTC().Add(time.Duration(*e.Seconds) * time.Second)
 	}
 	if !ext.Expires.After(ext.Previous) {
-		return Extension{}, fault.New(fault.Conflict, "Pause ends at %s already: give a later time", ext.Previous.Format(time.RFC3339))
+		return Extension{}, fault.New(fault.Conflict, "Pause ends at %s already: give a later time",
+			ext.Previous.Format(time.RFC3339))
 	}
 	return ext, nil
 }

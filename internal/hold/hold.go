@@ -1,17 +1,18 @@
-// Package hold owns the holds of people: it opens, extends and releases them, and lists them together with the automatic
-// backoffs, which belong to package dispatch. It promises that once the opening of a hold is answered no claim that it covers
-// commits, that a paused batch has exactly one active hold, that the operator's holds are released by nobody else, and that a hold
-// which is over wakes what it covered. What a claim
-// must read of holds is package dispatch's; the status of a batch is package run's. It knows no HTTP.
+// Package hold owns the holds of people: it opens, extends and releases them, and lists them together with the
+// automatic backoffs, which belong to package dispatch. It promises that once the opening of a hold is answered no
+// claim that it covers commits, that a paused batch has exactly one active hold, that the operator's holds are released
+// by nobody else, and that a hold which is over wakes what it covered. What a claim must read of holds is package
+// dispatch's; the status of a batch is package run's. It knows no HTTP.
 //
 //	           Open              Release, Expire, cancel of the batch
 //	(none) ───────────▶ active ────────────────────────────────────▶ released
 //	                     │  ▲
 //	                     └──┘ Extend: forward only
 //
-// How a hold closes on claims: a claim takes a share of its organization's gate (an advisory lock until the transaction ends)
-// before it reads holds, and who opens or extends a hold takes the gate alone and keeps it until it has committed. So each
-// claim has either ended before, or begins to read after. A batch's hold needs no gate: claims read the status of the batch under its lock.
+// How a hold closes on claims: a claim takes a share of its organization's gate (an advisory lock until the transaction
+// ends) before it reads holds, and who opens or extends a hold takes the gate alone and keeps it until it has
+// committed. So each claim has either ended before, or begins to read after. A batch's hold needs no gate: claims read
+// the status of the batch under its lock.
 package hold
 
 import (
@@ -35,8 +36,8 @@ const DueExpiry = "hold_expiry"
 // Scope says what a hold covers.
 type Scope string
 
-// The scopes: the whole organization's calls, those to a Domain, those of a lane of a Domain, those of a bucket (automatic
-// backoffs alone), or a batch.
+// The scopes: the whole organization's calls, those to a Domain, those of a lane of a Domain, those of a bucket
+// (automatic backoffs alone), or a batch.
 const (
 	Global Scope = "global"
 	Domain Scope = "domain"
@@ -65,7 +66,8 @@ type Hold struct {
 	CreatedAt time.Time
 	// ExpiresAt is nil for a hold without an end.
 	ExpiresAt *time.Time
-	// ReleasedAt is nil while it is active. ReleasedBy is nil then, where its time was over, and where the operator released it.
+	// ReleasedAt is nil while it is active. ReleasedBy is nil then, where its time was over, and where the operator
+	// released it.
 	ReleasedAt *time.Time
 	ReleasedBy *uuid.UUID
 	Extensions []Extension
@@ -92,12 +94,13 @@ func New(pool pg.Pool, runs *run.Service, due run.Waker) *Service {
 	return &Service{pool: pool, q: db.New(), runs: runs, due: due}
 }
 
-// holdOf says what a row is at a time. A hold whose time is over is released, whether or not that is written down yet; but a
-// batch is paused until it is.
+// holdOf says what a row is at a time. A hold whose time is over is released, whether or not that is written down yet;
+// but a batch is paused until it is.
 func holdOf(r *db.FlowPause, now time.Time) (*Hold, error) {
 	h := &Hold{
-		ID: r.ID, Scope: Scope(r.Scope), TenancyID: r.Domain, Lane: r.Lane, Bucket: r.Bucket, BatchID: r.BatchID, Active: r.Status == "active",
-		Cause: r.Cause, Reason: r.Reason, CreatedBy: r.CreatedBy, CreatedAt: r.CreatedAt, ExpiresAt: r.ExpiresAt,
+		ID: r.ID, Scope: Scope(r.Scope), TenancyID: r.Domain, Lane: r.Lane, Bucket: r.Bucket, BatchID: r.BatchID,
+		Active: r.Status == "active",
+		Cause:  r.Cause, Reason: r.Reason, CreatedBy: r.CreatedBy, CreatedAt: r.CreatedAt, ExpiresAt: r.ExpiresAt,
 		ReleasedAt: r.ReleasedAt, ReleasedBy: r.ReleasedBy,
 	}
 	if r.Operator != nil {
@@ -136,7 +139,8 @@ func (s *Service) Read(ctx context.Context, orgID, id uuid.UUID) (*Hold, error) 
 }
 
 // wakeCovered wakes the budgets in which an organization's work waits: of one Domain and lane, where they are given.
-func (s *Service) wakeCovered(ctx context.Context, tx pgx.Tx, orgID uuid.UUID, domain *string, lane *db.FlowLane) error {
+func (s *Service) wakeCovered(ctx context.Context, tx pgx.Tx, orgID uuid.UUID, domain *string,
+	lane *db.FlowLane) error {
 	budgets, err := s.q.HoldBudgets(ctx, tx, db.HoldBudgetsParams{OrgID: orgID, Domain: domain, Lane: lane})
 	if err != nil {
 		return fmt.Errorf("read what was held: %w", err)

@@ -44,8 +44,8 @@ func (f *Filter) Place(h *Hold) Place {
 // never is when a hold ends that has no end, as flow.pause.ends_at has it.
 var never = time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
 
-// List returns the holds that an organization sees, its own and the automatic backoffs of the accounts that it knows, and how
-// many there are on all pages.
+// List returns the holds that an organization sees, its own and the automatic backoffs of the accounts that it knows,
+// and how many there are on all pages.
 func (s *Service) List(ctx context.Context, orgID uuid.UUID, f Filter) ([]*Hold, int64, error) {
 	now, err := s.q.Clock(ctx, s.pool)
 	if err != nil {
@@ -62,7 +62,8 @@ func (s *Service) List(ctx context.Context, orgID uuid.UUID, f Filter) ([]*Hold,
 	if err != nil {
 		return nil, 0, fmt.Errorf("list holds: %w", err)
 	}
-	total, err := s.q.HoldTotal(ctx, pg.Planned{Pool: s.pool}, db.HoldTotalParams{OrgID: orgID, Scope: in.Scope, Domain: in.Domain, Released: in.Released, Now: now})
+	total, err := s.q.HoldTotal(ctx, pg.Planned{Pool: s.pool}, db.HoldTotalParams{OrgID: orgID, Scope: in.Scope,
+		Domain: in.Domain, Released: in.Released, Now: now})
 	if err != nil {
 		return nil, 0, fmt.Errorf("count holds: %w", err)
 	}
@@ -91,7 +92,8 @@ func (s *Service) OfBatch(ctx context.Context, orgID, batchID uuid.UUID, since t
 	if err != nil {
 		return nil, fmt.Errorf("read the clock: %w", err)
 	}
-	rows, err := s.q.HoldsOfBatch(ctx, s.pool, db.HoldsOfBatchParams{OrgID: &orgID, Since: since, BatchID: &batchID, Most: 100})
+	rows, err := s.q.HoldsOfBatch(ctx, s.pool, db.HoldsOfBatchParams{OrgID: &orgID, Since: since, BatchID: &batchID,
+		Most: 100})
 	if err != nil {
 		return nil, fmt.Errorf("list the holds of batch %s: %w", batchID, err)
 	}

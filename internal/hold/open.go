@@ -51,8 +51,8 @@ type Opening struct {
 	operator Operator
 }
 
-// Open holds a target. When it returns, no claim that the hold covers commits any more. Faults: NotFound for a Domain that the
-// organization does not know; Conflict where there are too many holds.
+// Open holds a target. When it returns, no claim that the hold covers commits any more. Faults: NotFound for a Domain
+// that the organization does not know; Conflict where there are too many holds.
 func (s *Service) Open(ctx context.Context, t Target, o Opening, also ...pg.Also[*Hold]) (*Hold, error) {
 	var out *Hold
 	err := pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error {
@@ -71,9 +71,11 @@ func (s *Service) Open(ctx context.Context, t Target, o Opening, also ...pg.Also
 			return fmt.Errorf("count holds: %w", err)
 		}
 		if n >= most {
-			return fault.New(fault.Conflict, "The organization has %d active holds, as many as it can have: release some first", n)
+			return fault.New(fault.Conflict,
+				"The organization has %d active holds, as many as it can have: release some first", n)
 		}
-		out, err = s.insert(ctx, tx, db.HoldInsertParams{OrgID: &t.OrgID, Scope: string(t.scope()), Domain: t.TenancyID, Lane: t.Lane}, o, now)
+		out, err = s.insert(ctx, tx, db.HoldInsertParams{OrgID: &t.OrgID, Scope: string(t.scope()), Domain: t.TenancyID,
+			Lane: t.Lane}, o, now)
 		if err != nil {
 			return err
 		}
@@ -82,7 +84,8 @@ func (s *Service) Open(ctx context.Context, t Target, o Opening, also ...pg.Also
 	return out, err
 }
 
-// keepDomain has the organization go on knowing the Domain of a target until tx ends: one that goes ends the holds that it finds.
+// keepDomain has the organization go on knowing the Domain of a target until tx ends: one that goes ends the holds that
+// it finds.
 func (s *Service) keepDomain(ctx context.Context, tx pgx.Tx, t Target) error {
 	if t.TenancyID == nil {
 		return nil
@@ -97,9 +100,10 @@ func (s *Service) keepDomain(ctx context.Context, tx pgx.Tx, t Target) error {
 	return nil
 }
 
-// PauseBatch pauses a batch. When it returns, nothing of the batch is claimed any more. One that is paused keeps the hold that
-// it has. Faults: NotFound; Conflict for a batch that is over.
-func (s *Service) PauseBatch(ctx context.Context, orgID, batchID uuid.UUID, o Opening, also ...pg.Also[*Hold]) (*Hold, error) {
+// PauseBatch pauses a batch. When it returns, nothing of the batch is claimed any more. One that is paused keeps the
+// hold that it has. Faults: NotFound; Conflict for a batch that is over.
+func (s *Service) PauseBatch(ctx context.Context, orgID, batchID uuid.UUID, o Opening,
+	also ...pg.Also[*Hold]) (*Hold, error) {
 	var out *Hold
 	err := pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error {
 		paused, now, err := s.runs.Pause(ctx, tx, orgID, batchID)
@@ -107,7 +111,8 @@ func (s *Service) PauseBatch(ctx context.Context, orgID, batchID uuid.UUID, o Op
 			return err
 		}
 		if paused {
-			out, err = s.insert(ctx, tx, db.HoldInsertParams{OrgID: &orgID, Scope: string(Batch), BatchID: &batchID}, o, now)
+			out, err = s.insert(ctx, tx, db.HoldInsertParams{OrgID: &orgID, Scope: string(Batch), BatchID: &batchID}, o,
+				now)
 		} else {
 			out, err = s.ofBatch(ctx, tx, orgID, batchID, now)
 		}
@@ -132,7 +137,8 @@ func (s *Service) ofBatch(ctx context.Context, tx pgx.Tx, orgID, batchID uuid.UU
 }
 
 // insert opens a hold and plans its end.
-func (s *Service) insert(ctx context.Context, tx pgx.Tx, in db.HoldInsertParams, o Opening, now time.Time) (*Hold, error) {
+func (s *Service) insert(ctx context.Context, tx pgx.Tx, in db.HoldInsertParams, o Opening,
+	now time.Time) (*Hold, error) {
 	id, err := uuid.NewV7()
 	if err != nil {
 		return nil, err

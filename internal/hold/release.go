@@ -14,8 +14,8 @@ import (
 	"flowlane/internal/pg"
 )
 
-// Release ends every active hold of exactly this target but for those of the operator, wakes what waits, and returns the holds by
-// age.
+// Release ends every active hold of exactly this target but for those of the operator, wakes what waits, and returns
+// the holds by age.
 func (s *Service) Release(ctx context.Context, t Target, by uuid.UUID) ([]*Hold, error) {
 	return s.releaseTarget(ctx, t, db.HoldsReleaseParams{ReleasedBy: &by})
 }
@@ -43,14 +43,16 @@ func (s *Service) releaseTarget(ctx context.Context, t Target, in db.HoldsReleas
 	})
 }
 
-// ResumeBatch ends the hold of a batch, which goes back to the status that it had, and returns the hold; none for a batch that
-// is not paused. Fault: NotFound.
+// ResumeBatch ends the hold of a batch, which goes back to the status that it had, and returns the hold; none for a
+// batch that is not paused. Fault: NotFound.
 func (s *Service) ResumeBatch(ctx context.Context, orgID, batchID, by uuid.UUID) ([]*Hold, error) {
-	return s.release(ctx, "batch", batchID.String(), func(ctx context.Context, tx pgx.Tx) ([]db.FlowPause, time.Time, error) {
+	return s.release(ctx, "batch", batchID.String(), func(ctx context.Context,
+		tx pgx.Tx) ([]db.FlowPause, time.Time, error) {
 		var rows []db.FlowPause
 		_, now, err := s.runs.Resume(ctx, tx, orgID, batchID, func(now time.Time) ([]event.Event, error) {
 			var err error
-			rows, err = s.q.HoldsOfBatchRelease(ctx, tx, db.HoldsOfBatchReleaseParams{BatchID: batchID, Now: now, ReleasedBy: &by})
+			rows, err = s.q.HoldsOfBatchRelease(ctx, tx, db.HoldsOfBatchReleaseParams{BatchID: batchID, Now: now,
+				ReleasedBy: &by})
 			if err != nil {
 				return nil, fmt.Errorf("release the hold of batch %s: %w", batchID, err)
 			}
@@ -61,7 +63,8 @@ func (s *Service) ResumeBatch(ctx context.Context, orgID, batchID, by uuid.UUID)
 }
 
 // release runs one request to release, which names a resource in the audit log whatever it finds.
-func (s *Service) release(ctx context.Context, kind, name string, end func(ctx context.Context, tx pgx.Tx) ([]db.FlowPause, time.Time, error)) ([]*Hold, error) {
+func (s *Service) release(ctx context.Context, kind, name string, end func(ctx context.Context,
+	tx pgx.Tx) ([]db.FlowPause, time.Time, error)) ([]*Hold, error) {
 	var out []*Hold
 	err := pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error {
 		rows, now, err := end(ctx, tx)
@@ -76,8 +79,8 @@ func (s *Service) release(ctx context.Context, kind, name string, end func(ctx c
 	return out, err
 }
 
-// Expire ends a hold whose time is over, in the caller's transaction. It returns when to come back where that was extended, and
-// the zero time where nothing is left to do.
+// Expire ends a hold whose time is over, in the caller's transaction. It returns when to come back where that was
+// extended, and the zero time where nothing is left to do.
 func (s *Service) Expire(ctx context.Context, tx pgx.Tx, id uuid.UUID) (again time.Time, err error) {
 	row, err := s.q.HoldGet(ctx, tx, id)
 	if pg.IsNoRows(err) {

@@ -11,7 +11,8 @@ import (
 
 func TestObject_KeepsItsBytes(t *testing.T) {
 	t.Parallel()
-	for _, text := range []string{`{}`, `{"b":1.00,"a":1e400,"b":-0}`, `{ "x" : [ {"y":"\u00e9"} , 12345678901234567890.10 ] }`} {
+	for _, text := range []string{`{}`, `{"b":1.00,"a":1e400,"b":-0}`,
+		`{ "x" : [ {"y":"\u00e9"} , 12345678901234567890.10 ] }`} {
 		var o jsonraw.Object
 		if err := o.Decode(jx.DecodeStr(text)); err != nil {
 			t.Fatalf("%s: %v", text, err)

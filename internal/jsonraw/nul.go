@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// HasNUL reports whether a string or a key of a valid JSON text has a NUL character, which nothing can store. Bodies of requests are
-// looked at when they are read; expressions can make one.
+// HasNUL reports whether a string or a key of a valid JSON text has a NUL character, which nothing can store. Bodies of
+// requests are looked at when they are read; expressions can make one.
 func HasNUL(text []byte) bool {
 	if !bytes.Contains(text, []byte(`\u0000`)) {
 		return false

@@ -11,7 +11,8 @@ import (
 func TestHasNUL(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]bool{
-		`{"a":"b"}`: false, `"\u0000"`: true, `"\\u0000"`: false, `"\\\u0000"`: true, `{"\u0000":1}`: true, `[[{"a":["x\u0000"]}]]`: true, `["\\u0000",1e999]`: false,
+		`{"a":"b"}`: false, `"\u0000"`: true, `"\\u0000"`: false, `"\\\u0000"`: true, `{"\u0000":1}`: true,
+		`[[{"a":["x\u0000"]}]]`: true, `["\\u0000",1e999]`: false,
 	} {
 		assert.Equal(t, want, jsonraw.HasNUL([]byte(text)), text)
 	}

@@ -1,5 +1,5 @@
-// Package listing says which part of a list a page shows, the same for all lists of things whose ids are in the order in which they
-// were created. It knows neither requests nor tables.
+// Package listing says which part of a list a page shows, the same for all lists of things whose ids are in the order
+// in which they were created. It knows neither requests nor tables.
 package listing
 
 import (
@@ -11,14 +11,15 @@ import (
 	"github.com/google/uuid"
 )
 
-// Range selects items of a list by their ids, both ends included, and by the time of their creation: from CreatedAfter on, until before
-// CreatedBefore; nil for any time.
+// Range selects items of a list by their ids, both ends included, and by the time of their creation: from CreatedAfter
+// on, until before CreatedBefore; nil for any time.
 type Range struct {
 	Least, Most                 uuid.UUID
 	CreatedAfter, CreatedBefore *time.Time
 }
 
-// Page is a page of a list: of its range in the order of ids, or from the greatest down, all but the first Skip, at most MaxRows.
+// Page is a page of a list: of its range in the order of ids, or from the greatest down, all but the first Skip, at
+// most MaxRows.
 type Page struct {
 	Range
 	Newest        bool
@@ -28,7 +29,8 @@ type Page struct {
 // clocks is how far the clock that made an id may be from the one that tells when its item was created.
 const clocks = time.Hour
 
-// Created is the range of all items that were created between two times. Their ids, which begin with a time, bound what has to be read.
+// Created is the range of all items that were created between two times. Their ids, which begin with a time, bound what
+// has to be read.
 func Created(after, before *time.Time) Range {
 	r := Range{Most: uuid.Max, CreatedAfter: after, CreatedBefore: before}
 	if after != nil {

@@ -23,14 +23,16 @@ func TestCreated(t *testing.T) {
 		after, before time.Duration
 		want          bool
 	}{
-		{-time.Minute, time.Minute, true}, {0, 0, true}, {time.Minute, -time.Minute, true}, {24 * time.Hour, 48 * time.Hour, false},
+		{-time.Minute, time.Minute, true}, {0, 0, true}, {time.Minute, -time.Minute, true},
+		{24 * time.Hour, 48 * time.Hour, false},
 		{-48 * time.Hour, -24 * time.Hour, false},
 	} {
 		after, before := at.Add(c.after), at.Add(c.before)
 		assert.Equal(t, c.want, in(listing.Created(&after, &before)), "%s to %s", c.after, c.before)
 	}
 	assert.True(t, in(listing.Created(nil, nil)))
-	for _, edge := range []time.Time{{}, time.Unix(-1, 0), time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC), time.UnixMilli(1<<48 + 1)} {
+	for _, edge := range []time.Time{{}, time.Unix(-1, 0), time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC),
+		time.UnixMilli(1<<48 + 1)} {
 		assert.Equal(t, edge.UnixMilli() < at.UnixMilli(), in(listing.Created(&edge, nil)), edge)
 		assert.Equal(t, edge.UnixMilli() > at.UnixMilli(), in(listing.Created(nil, &edge)), edge)
 	}
@@ -49,7 +51,8 @@ func TestPage_Behind(t *testing.T) {
 		assert.Equal(t, listing.Range{Least: id("10"), Most: id(want)}, p.Behind(id(behind)).Range)
 	}
 	p.Most = uuid.Max
-	assert.Equal(t, "00000000-0000-7000-8000-00000000ffff", p.Behind(uuid.MustParse("00000000-0000-7000-8000-000000010000")).Most.String())
+	assert.Equal(t, "00000000-0000-7000-8000-00000000ffff",
+		p.Behind(uuid.MustParse("00000000-0000-7000-8000-000000010000")).Most.String())
 	assert.Equal(t, "00000000-0000-7000-8000-000000000100", listing.Page{}.Behind(id("ff")).Least.String())
 }
 

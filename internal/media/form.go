@@ -3,8 +3,8 @@ package media
 import "strings"
 
 // Form returns a form as an object. Every value is a string, a repeated key becomes an array of its values in their
-// order. As browsers have it, a key without = has the value "", and a % that begins no escape stands for itself, so that
-// the only forms that are refused are those with NUL in them or with too many fields.
+// order. As browsers have it, a key without = has the value "", and a % that begins no escape stands for itself, so
+// that the only forms that are refused are those with NUL in them or with too many fields.
 func Form(body []byte, b Bounds) (payload []byte, ok bool) {
 	var form object
 	parts := 0

@@ -17,9 +17,9 @@ import (
 // ErrNoCSV is wrapped by the errors about records that have no form in CSV.
 var ErrNoCSV = errors.New("has no form in CSV")
 
-// AppendRow appends a line of CSV (RFC 4180, ended by a line feed): the fields of a record in the order of columns, null as it is
-// said, and nothing for those that the record lacks. A field that no column is for, an array or an object would be lost: the error
-// wraps ErrNoCSV.
+// AppendRow appends a line of CSV (RFC 4180, ended by a line feed): the fields of a record in the order of columns,
+// null as it is said, and nothing for those that the record lacks. A field that no column is for, an array or an object
+// would be lost: the error wraps ErrNoCSV.
 func AppendRow(dst []byte, columns []string, null string, record gjson.Result) ([]byte, error) {
 	if !record.IsObject() {
 		return dst, fmt.Errorf("the record %w: it must be an object", ErrNoCSV)
@@ -53,8 +53,8 @@ func AppendRow(dst []byte, columns []string, null string, record gjson.Result) (
 // MostColumns bounds the columns that a table has of its records.
 const MostColumns = 500
 
-// Columns adds the fields of a record that no column is for yet, in their order. more is false where there would be more than
-// MostColumns, and columns are as they were.
+// Columns adds the fields of a record that no column is for yet, in their order. more is false where there would be
+// more than MostColumns, and columns are as they were.
 func Columns(columns []string, record gjson.Result) (all []string, more bool) {
 	had, more := len(columns), true
 	record.ForEach(func(key, _ gjson.Result) bool {
@@ -100,9 +100,9 @@ func AppendLine(dst []byte, record gjson.Result) []byte {
 	return append(out.Bytes(), '\n')
 }
 
-// CSV reads a table whose first line names its columns: an array of objects of texts. It is not ok where lines differ in their
-// columns, there is no line, a name is empty or stands twice, there are more cells than b has parts, or the array would be larger than
-// b says: each object repeats the names.
+// CSV reads a table whose first line names its columns: an array of objects of texts. It is not ok where lines differ
+// in their columns, there is no line, a name is empty or stands twice, there are more cells than b has parts, or the
+// array would be larger than b says: each object repeats the names.
 func CSV(body []byte, b Bounds) (array []byte, ok bool) {
 	if !utf8.Valid(body) {
 		return nil, false

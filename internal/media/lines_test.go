@@ -20,14 +20,16 @@ func TestAppendRow(t *testing.T) {
 	out := media.AppendCells(nil, columns)
 	var err error
 	for _, record := range []string{
-		`{"N":1.50,"Id":"a,b","Name":"say \"hi\""}`, `{"Id":"two\nlines\r","Name":null}`, `{}`, `{"Id":" x ","Name":"=1+1","N":true}`, `{"Id":"ž\u0000"}`,
+		`{"N":1.50,"Id":"a,b","Name":"say \"hi\""}`, `{"Id":"two\nlines\r","Name":null}`, `{}`,
+		`{"Id":" x ","Name":"=1+1","N":true}`, `{"Id":"ž\u0000"}`,
 	} {
 		out, err = media.AppendRow(out, columns, "#N/A", gjson.Parse(record))
 		require.NoError(t, err)
 	}
 	read, err := csv.NewReader(strings.NewReader(string(out))).ReadAll()
 	require.NoError(t, err)
-	assert.Equal(t, [][]string{columns, {"a,b", `say "hi"`, "1.50"}, {"two\nlines\r", "#N/A", ""}, {"", "", ""}, {" x ", "=1+1", "true"}, {"ž\x00", "", ""}}, read)
+	assert.Equal(t, [][]string{columns, {"a,b", `say "hi"`, "1.50"}, {"two\nlines\r", "#N/A", ""}, {"", "", ""},
+		{" x ", "=1+1", "true"}, {"ž\x00", "", ""}}, read)
 	assert.Equal(t, "\"\"\n", string(media.AppendCells(nil, []string{""})), "an empty line would be passed over")
 	for _, bad := range []string{`{"Other":1}`, `{"Id":{}}`, `{"Id":[1]}`, `[1]`, `"x"`, `{"":1}`} {
 		_, err := media.AppendRow(nil, columns, "", gjson.Parse(bad))
@@ -35,7 +37,8 @@ func TestAppendRow(t *testing.T) {
 	}
 }
 
-// TestColumns: a table has the fields of all its records, in the order in which they come, and no more than there may be.
+// TestColumns: a table has the fields of all its records, in the order in which they come, and no more than there may
+// be.
 func TestColumns(t *testing.T) {
 	t.Parallel()
 	columns, ok := media.Columns(nil, gjson.Parse(`{"Id":1,"Name":2}`))
@@ -59,7 +62,8 @@ func TestLines_Read(t *testing.T) {
 	bounds := media.Bounds{Depth: 3, Parts: 6}
 	for body, want := range map[string]string{
 		"\ufeffrow,error\r\n3,\"a \"\"b\"\", c\"\r\n4,\r\n": `[{"row":"3","error":"a \"b\", c"},{"row":"4","error":""}]`,
-		"row\n": `[]`, "": "", "a,a\n1,2\n": "", "a,\n1,2\n": "", "a,b\n1\n": "", "a,b\n\"1\n": "", "a\n1\n2\n3\n4\n5\n6\n7\n": "", "a\n\xff\n": "",
+		"row\n": `[]`, "": "", "a,a\n1,2\n": "", "a,\n1,2\n": "", "a,b\n1\n": "", "a,b\n\"1\n": "",
+		"a\n1\n2\n3\n4\n5\n6\n7\n": "", "a\n\xff\n": "",
 	} {
 		got, ok := media.CSV([]byte(body), bounds)
 		assert.Equal(t, want, string(got), "%q", body)
@@ -71,11 +75,13 @@ func TestLines_Read(t *testing.T) {
 	_, ok = media.CSV([]byte(long+"\n1\n2\n3\n"), media.Bounds{Parts: 6, Size: 30})
 	assert.False(t, ok, "each line repeats the name")
 	for body, want := range map[string]string{
-		"{\"a\":1}\n\n [2] \r\n\"x\"": `[{"a":1},[2],"x"]`, "": `[]`, "{\"a\":\n1}": "", "{}\n{": "", "[[[[1]]]]": "", strings.Repeat("1\n", 7): "",
+		"{\"a\":1}\n\n [2] \r\n\"x\"": `[{"a":1},[2],"x"]`, "": `[]`, "{\"a\":\n1}": "", "{}\n{": "", "[[[[1]]]]": "",
+		strings.Repeat("1\n", 7): "",
 	} {
 		got, ok := media.JSONLines([]byte(body), bounds)
 		assert.Equal(t, want, string(got), "%q", body)
 		assert.Equal(t, want != "", ok, "%q", body)
 	}
-	assert.Equal(t, "{\"a\":\"x\"}\n{\"b\":\"\\n\"}\n", string(media.AppendLine(media.AppendLine(nil, gjson.Parse("{\"a\":\n \"x\"}")), gjson.Parse(`{"b":"\n"}`))))
+	assert.Equal(t, "{\"a\":\"x\"}\n{\"b\":\"\\n\"}\n",
+		string(media.AppendLine(media.AppendLine(nil, gjson.Parse("{\"a\":\n \"x\"}")), gjson.Parse(`{"b":"\n"}`))))
 }

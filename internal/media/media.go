@@ -1,6 +1,6 @@
-// Package media owns what bodies that are no JSON mean as JSON values, and the other way round: XML, forms, CSV and lines of JSON. It promises
-// that what it reads is bounded, that nothing in it is expanded or fetched, and that what it makes can be stored. It
-// must not know who sends a body, or what for.
+// Package media owns what bodies that are no JSON mean as JSON values, and the other way round: XML, forms, CSV and
+// lines of JSON. It promises that what it reads is bounded, that nothing in it is expanded or fetched, and that what it
+// makes can be stored. It must not know who sends a body, or what for.
 package media
 
 import (

@@ -1,7 +1,7 @@
 package media
 
-// object is a JSON object that is built of a form or of an XML element: fields in the order of their first appearance, each
-// with one value or more.
+// object is a JSON object that is built of a form or of an XML element: fields in the order of their first appearance,
+// each with one value or more.
 type object struct {
 	fields []field
 	// index finds fields by key once there are more than a few.

@@ -14,11 +14,11 @@ import (
 	"golang.org/x/text/encoding/charmap"
 )
 
-// How XML becomes an object. The document is an object with one field, its root element. An element without attributes and
-// without elements in it is the string of its text. Every other element is an object: "@name" for each attribute, then a
-// field for each name of the elements in it, which is an array where the name repeats, and "#text" for its text, if it has
-// any. Names stand as they are written, with their prefixes. Text is all text directly in the element, CDATA included,
-// without white space at both ends. Comments and processing instructions are left out.
+// How XML becomes an object. The document is an object with one field, its root element. An element without attributes
+// and without elements in it is the string of its text. Every other element is an object: "@name" for each attribute,
+// then a field for each name of the elements in it, which is an array where the name repeats, and "#text" for its text,
+// if it has any. Names stand as they are written, with their prefixes. Text is all text directly in the element, CDATA
+// included, without white space at both ends. Comments and processing instructions are left out.
 
 // Bounds are how much of a body is understood.
 type Bounds struct {
@@ -55,8 +55,8 @@ func XML(body []byte, r Reading) (payload []byte, ok bool) {
 
 var numbered = regexp.MustCompile(`&#(?:x0*([0-9A-Fa-f]{4})|0*([0-9]{5}));`)
 
-// halves tells whether a document refers to half of a surrogate pair, which is no character: the decoder would take it for U+FFFD. One
-// that is quoted in CDATA counts, too: nothing is lost in a raw text.
+// halves tells whether a document refers to half of a surrogate pair, which is no character: the decoder would take it
+// for U+FFFD. One that is quoted in CDATA counts, too: nothing is lost in a raw text.
 func halves(body []byte) bool {
 	for _, m := range numbered.FindAllSubmatch(body, -1) {
 		digits, base := m[1], 16

@@ -1,9 +1,9 @@
 // Package orgcatalog has the platforms that organizations imported for themselves. It owns their versions, what an
 // organization may have of them, and the catalog as an organization sees it.
 //
-// It promises that a platform is seen by its organization alone, that none shadows one that everybody sees, that a process
-// sees an import as soon as it is committed, by whatever process, and that the work of an import is bounded. It knows no
-// HTTP, and of flows only which actions they use.
+// It promises that a platform is seen by its organization alone, that none shadows one that everybody sees, that a
+// process sees an import as soon as it is committed, by whatever process, and that the work of an import is bounded. It
+// knows no HTTP, and of flows only which actions they use.
 package orgcatalog
 
 import (
@@ -49,14 +49,15 @@ type kept struct {
 // New returns a service, and has public hand out what it knows. reads must be another pool than pool.
 func New(pool, reads pg.Pool, public *catalog.Catalog) *Service {
 	s := &Service{
-		pool: pool, reads: reads, public: public, q: db.New(), turn: make(chan struct{}, 1), order: list.New(), byOrg: map[uuid.UUID]*list.Element{},
+		pool: pool, reads: reads, public: public, q: db.New(), turn: make(chan struct{}, 1), order: list.New(),
+		byOrg: map[uuid.UUID]*list.Element{},
 	}
 	public.ShareWith(s)
 	return s
 }
 
-// CatalogOf implements catalog.Organizations. It asks for the generation each time, one row by its key, so that no process
-// ever uses an import that another has replaced.
+// CatalogOf implements catalog.Organizations. It asks for the generation each time, one row by its key, so that no
+// process ever uses an import that another has replaced.
 func (s *Service) CatalogOf(ctx context.Context, orgID uuid.UUID) (*catalog.Catalog, error) {
 	generation, err := s.q.CatalogGeneration(ctx, s.reads, orgID)
 	if pg.IsNoRows(err) {
@@ -68,7 +69,8 @@ func (s *Service) CatalogOf(ctx context.Context, orgID uuid.UUID) (*catalog.Cata
 	if c := s.cached(orgID, generation); c != nil {
 		return c, nil
 	}
-	// Files are read after the generation: what a later import puts there is kept under the earlier number, and read once more.
+	// Files are read after the generation: what a later import puts there is kept under the earlier number, and read
+	// once more.
 	files, err := s.q.CatalogFiles(ctx, s.reads, orgID)
 	if err != nil {
 		return nil, fmt.Errorf("read the imported platforms: %w", err)
@@ -115,8 +117,8 @@ func (s *Service) cached(orgID uuid.UUID, generation int64) *catalog.Catalog {
 	return e.Value.(*kept).catalog
 }
 
-// keep remembers a catalog and forgets those that were used longest ago. Of two that loaded the same the first wins, so that
-// all have one.
+// keep remembers a catalog and forgets those that were used longest ago. Of two that loaded the same the first wins, so
+// that all have one.
 func (s *Service) keep(k *kept) *catalog.Catalog {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -76,16 +76,18 @@ type Platform struct {
 	Versions []db.CatalogImportListRow
 }
 
-// Import makes the next version of a platform. Faults: Unprocessable for a document that cannot be carried over and for more
-// than an organization may have; Conflict for the id of a platform that everybody sees, for an action that is used and
-// would go, and for a credential that would go to another host or count for another account.
-func (s *Service) Import(ctx context.Context, orgID uuid.UUID, by string, in Input, also ...pg.Also[*Platform]) (*Platform, error) {
+// Import makes the next version of a platform. Faults: Unprocessable for a document that cannot be carried over and for
+// more than an organization may have; Conflict for the id of a platform that everybody sees, for an action that is used
+// and would go, and for a credential that would go to another host or count for another account.
+func (s *Service) Import(ctx context.Context, orgID uuid.UUID, by string, in Input,
+	also ...pg.Also[*Platform]) (*Platform, error) {
 	made, next, err := s.convert(ctx, in)
 	if err != nil {
 		return nil, err
 	}
 	sum := sha256.Sum256([]byte(in.Document))
-	out := &Platform{Options: in.Options, Report: Report{made.Report[:min(len(made.Report), maxEntries)], len(made.Report)}, Stored: !in.DryRun}
+	out := &Platform{Options: in.Options, Report: Report{made.Report[:min(len(made.Report), maxEntries)],
+		len(made.Report)}, Stored: !in.DryRun}
 	out.PlatformID, out.DocumentDigest, out.CreatedBy = made.PlatformID, "sha256:"+hex.EncodeToString(sum[:]), by
 	if out.CatalogImportListRow.Options, err = json.Marshal(out.Options); err != nil {
 		return nil, fmt.Errorf("encode the options of an import: %w", err)
@@ -131,10 +133,12 @@ func (s *Service) convert(ctx context.Context, in Input) (*openapi.Result, *vers
 		return nil, nil, ctx.Err()
 	}
 	if u, err := url.Parse(in.Options.BaseURL); err == nil && strings.Contains(u.Hostname(), "_") {
-		return nil, nil, fault.Value([]string{"body", "base_url"}, "No public host has an underscore in its name: check %s", u.Hostname())
+		return nil, nil, fault.Value([]string{"body", "base_url"},
+			"No public host has an underscore in its name: check %s", u.Hostname())
 	}
 	options := openapi.Options{
-		PlatformID: in.PlatformID, BaseURL: in.Options.BaseURL, Auth: in.Options.Auth, Only: in.Options.Only, OwnerLimited: true,
+		PlatformID: in.PlatformID, BaseURL: in.Options.BaseURL, Auth: in.Options.Auth, Only: in.Options.Only,
+		OwnerLimited: true,
 	}
 	if a := in.Options.Account; a != nil {
 		options.Account = openapi.Account{Path: a.Path, Number: a.Number}
@@ -144,10 +148,13 @@ func (s *Service) convert(ctx context.Context, in Input) (*openapi.Result, *vers
 		return nil, nil, fault.Value([]string{"body", "document"}, "%s", refusal(err, made))
 	}
 	if _, taken := s.public.Platform(made.PlatformID); taken {
-		return nil, nil, fault.New(fault.Conflict, "Platform %s comes with the service: import under another platform_id", made.PlatformID)
+		return nil, nil, fault.New(fault.Conflict,
+			"Platform %s comes with the service: import under another platform_id", made.PlatformID)
 	}
 	if len(made.YAML) > maxBytes {
-		return nil, nil, fault.Value([]string{"body", "document"}, "The platform has %d bytes as a catalog file, and may have %d; take a part of it with only", len(made.YAML), maxBytes)
+		return nil, nil, fault.Value([]string{"body", "document"},
+			"The platform has %d bytes as a catalog file, and may have %d; take a part of it with only", len(made.YAML),
+			maxBytes)
 	}
 	out := &version{}
 	if out.text, err = revision.Mark(made.YAML); err != nil {
@@ -159,7 +166,8 @@ func (s *Service) convert(ctx context.Context, in Input) (*openapi.Result, *vers
 	return made, out, nil
 }
 
-// refusal says why nothing was imported; where no operation could be carried over, also what was the matter with the first.
+// refusal says why nothing was imported; where no operation could be carried over, also what was the matter with the
+// first.
 func refusal(err error, made *openapi.Result) string {
 	text := err.Error()
 	if made != nil {
@@ -189,8 +197,10 @@ func (s *Service) replace(ctx context.Context, tx pgx.Tx, orgID uuid.UUID, out *
 		return fmt.Errorf("measure the imported platforms: %w", err)
 	}
 	if size.Platforms >= maxPlatforms || size.Bytes+int64(len(next.text)) > maxBytes {
-		return fault.Value([]string{"body", "document"}, "The organization has %d imported platforms of %d bytes besides, and this one has %d; it may have %d of %d bytes together: "+
-			"delete one, or take a part with only", size.Platforms, size.Bytes, len(next.text), maxPlatforms, maxBytes)
+		return fault.Value([]string{"body", "document"},
+			"The organization has %d imported platforms of %d bytes besides, and this one has %d; it may have %d of %d bytes together: "+
+				"delete one, or take a part with only", size.Platforms, size.Bytes, len(next.text), maxPlatforms,
+			maxBytes)
 	}
 	before, err := s.newest(ctx, tx, orgID, out.PlatformID)
 	if err != nil {
@@ -208,14 +218,18 @@ func (s *Service) replace(ctx context.Context, tx pgx.Tx, orgID uuid.UUID, out *
 	out.Version++
 	out.Name = next.platform.Name
 	out.CreatedAt, err = s.q.CatalogImportAdd(ctx, tx, db.CatalogImportAddParams{
-		OrgID: orgID, PlatformID: out.PlatformID, Version: out.Version, Name: out.Name, File: string(next.text), DocumentDigest: out.DocumentDigest,
-		Options: out.CatalogImportListRow.Options, Report: out.CatalogImportListRow.Report, Services: out.Services, Actions: out.Actions,
+		OrgID: orgID, PlatformID: out.PlatformID, Version: out.Version, Name: out.Name, File: string(next.text),
+		DocumentDigest: out.DocumentDigest,
+		Options:        out.CatalogImportListRow.Options, Report: out.CatalogImportListRow.Report,
+		Services:   out.Services,
+		Actions:    out.Actions,
 		Operations: out.Operations, Skipped: out.Skipped, LeftOut: out.LeftOut, CreatedBy: out.CreatedBy,
 	})
 	if err != nil {
 		return fmt.Errorf("store an imported platform: %w", err)
 	}
-	err = s.q.CatalogImportTrim(ctx, tx, db.CatalogImportTrimParams{OrgID: orgID, PlatformID: out.PlatformID, UpTo: out.Version - maxVersions})
+	err = s.q.CatalogImportTrim(ctx, tx, db.CatalogImportTrimParams{OrgID: orgID, PlatformID: out.PlatformID,
+		UpTo: out.Version - maxVersions})
 	if err != nil {
 		return fmt.Errorf("forget old versions of an imported platform: %w", err)
 	}
@@ -223,7 +237,8 @@ func (s *Service) replace(ctx context.Context, tx pgx.Tx, orgID uuid.UUID, out *
 }
 
 // newest returns the version that counts; nil where there is none.
-func (s *Service) newest(ctx context.Context, tx pgx.Tx, orgID uuid.UUID, platformID string) (*db.CatalogFilesRow, error) {
+func (s *Service) newest(ctx context.Context, tx pgx.Tx, orgID uuid.UUID,
+	platformID string) (*db.CatalogFilesRow, error) {
 	files, err := s.q.CatalogFiles(ctx, tx, orgID)
 	if err != nil {
 		return nil, fmt.Errorf("read the imported platforms: %w", err)
@@ -254,7 +269,8 @@ func (p *Platform) compare(before *db.CatalogFilesRow, text []byte) error {
 }
 
 // mayReplace refuses what would break flows that run, and what would send a secret where it was not meant to go.
-func (s *Service) mayReplace(ctx context.Context, tx pgx.Tx, orgID uuid.UUID, before *db.CatalogFilesRow, will *catalog.Platform) error {
+func (s *Service) mayReplace(ctx context.Context, tx pgx.Tx, orgID uuid.UUID, before *db.CatalogFilesRow,
+	will *catalog.Platform) error {
 	was, err := s.platform([]byte(before.File), will.ID)
 	if err != nil {
 		return err
@@ -265,7 +281,8 @@ func (s *Service) mayReplace(ctx context.Context, tx pgx.Tx, orgID uuid.UUID, be
 		return err
 	}
 	if accountOf(was) != accountOf(will) {
-		err := s.noCredential(ctx, tx, orgID, will.ID, "Its calls would count for another account, or for none: delete the credential first, or import under another platform_id")
+		err := s.noCredential(ctx, tx, orgID, will.ID,
+			"Its calls would count for another account, or for none: delete the credential first, or import under another platform_id")
 		if err != nil {
 			return err
 		}
@@ -275,7 +292,8 @@ func (s *Service) mayReplace(ctx context.Context, tx pgx.Tx, orgID uuid.UUID, be
 		if reached[origin] {
 			continue
 		}
-		return s.noCredential(ctx, tx, orgID, will.ID, "Its secret would go to "+origin+", to which the version before sent nothing: delete the credential first, or import under another platform_id")
+		return s.noCredential(ctx, tx, orgID, will.ID, "Its secret would go to "+origin+
+			", to which the version before sent nothing: delete the credential first, or import under another platform_id")
 	}
 	return nil
 }

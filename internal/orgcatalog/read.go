@@ -15,12 +15,14 @@ import (
 )
 
 // List returns the platforms of an organization by id, each in its newest version, and how many there are.
-func (s *Service) List(ctx context.Context, orgID uuid.UUID, after string, skip, maxRows int32) ([]*Platform, int64, error) {
+func (s *Service) List(ctx context.Context, orgID uuid.UUID, after string, skip,
+	maxRows int32) ([]*Platform, int64, error) {
 	total, err := s.q.CatalogImportCount(ctx, s.pool, orgID)
 	if err != nil {
 		return nil, 0, fmt.Errorf("count imported platforms: %w", err)
 	}
-	rows, err := s.q.CatalogImportList(ctx, s.pool, db.CatalogImportListParams{OrgID: orgID, After: after, Skip: skip, MaxRows: maxRows})
+	rows, err := s.q.CatalogImportList(ctx, s.pool, db.CatalogImportListParams{OrgID: orgID, After: after, Skip: skip,
+		MaxRows: maxRows})
 	if err != nil {
 		return nil, 0, fmt.Errorf("list imported platforms: %w", err)
 	}
@@ -35,7 +37,8 @@ func (s *Service) List(ctx context.Context, orgID uuid.UUID, after string, skip,
 
 // Get returns one platform in its newest version, with all that are kept. Fault: NotFound.
 func (s *Service) Get(ctx context.Context, orgID uuid.UUID, platformID string) (*Platform, error) {
-	rows, err := s.q.CatalogImportVersions(ctx, s.pool, db.CatalogImportVersionsParams{OrgID: orgID, PlatformID: platformID})
+	rows, err := s.q.CatalogImportVersions(ctx, s.pool, db.CatalogImportVersionsParams{OrgID: orgID,
+		PlatformID: platformID})
 	if err != nil {
 		return nil, fmt.Errorf("read an imported platform: %w", err)
 	}
@@ -63,7 +66,8 @@ func platformOf(row db.CatalogImportListRow) (*Platform, error) {
 	return out, nil
 }
 
-// Delete removes a platform in all its versions. Faults: NotFound; Conflict while flows use it or a credential is of it.
+// Delete removes a platform in all its versions. Faults: NotFound; Conflict while flows use it or a credential is of
+// it.
 func (s *Service) Delete(ctx context.Context, orgID uuid.UUID, platformID string) error {
 	return pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error {
 		if _, err := s.q.CatalogTurn(ctx, tx, orgID); err != nil {
@@ -86,7 +90,8 @@ func (s *Service) Delete(ctx context.Context, orgID uuid.UUID, platformID string
 		if err := s.noCredential(ctx, tx, orgID, platformID, "Delete it first"); err != nil {
 			return err
 		}
-		if _, err := s.q.CatalogImportDelete(ctx, tx, db.CatalogImportDeleteParams{OrgID: orgID, PlatformID: platformID}); err != nil {
+		if _, err := s.q.CatalogImportDelete(ctx, tx, db.CatalogImportDeleteParams{OrgID: orgID,
+			PlatformID: platformID}); err != nil {
 			return fmt.Errorf("delete an imported platform: %w", err)
 		}
 		return account.Audit(ctx, tx, "catalog_import", platformID)

@@ -15,14 +15,16 @@ import (
 	"github.com/klauspost/compress/gzip"
 )
 
-// archive is a compressed tar under way. A file of a tar begins with its size, so that each is laid aside before it is written.
+// archive is a compressed tar under way. A file of a tar begins with its size, so that each is laid aside before it is
+// written.
 type archive struct {
 	zip *gzip.Writer
 	tar *tar.Writer
 	// dir is where large files are laid aside.
 	dir string
 	at  time.Time
-	// files is what the manifest says of the files: as many lines as there are files, and no more of it in memory than of any file.
+	// files is what the manifest says of the files: as many lines as there are files, and no more of it in memory than
+	// of any file.
 	files spool
 	total Total
 	// told is called now and then with how many rows there are.

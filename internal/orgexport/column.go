@@ -1,7 +1,8 @@
 package orgexport
 
-// leftOut are the columns that no export has, by table and name, each with the reason, which the manifest gives too. Columns of
-// bytes that are neither here nor in elsewhere, digests or a service's Openers are left out as well: what a new one holds, nobody has said.
+// leftOut are the columns that no export has, by table and name, each with the reason, which the manifest gives too.
+// Columns of bytes that are neither here nor in elsewhere, digests or a service's Openers are left out as well: what a
+// new one holds, nobody has said.
 var leftOut = map[string]string{
 	"api_key.hash":                        "opens the organization for who can guess at it: the keyed hash of a key",
 	"session.hash":                        "opens the organization for who can guess at it: the keyed hash of a session",
@@ -25,8 +26,8 @@ var digests = map[string]bool{
 	"wait.match_key":      true,
 }
 
-// apart are the tables that have neither org_id nor the id of something that belongs to an organization, and pages, whose rows are in
-// records/, each with the reason why it has no file.
+// apart are the tables that have neither org_id nor the id of something that belongs to an organization, and pages,
+// whose rows are in records/, each with the reason why it has no file.
 var apart = map[string]string{
 	"budget":          "the rate at which an account of a provider may be called: of use to this installation alone",
 	"clock_offset":    "of the installation",

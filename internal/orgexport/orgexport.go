@@ -1,6 +1,7 @@
-// Package orgexport owns what an organization takes with it: all that it has, in a form that others can read. It promises that a new
-// table is in it without a word, that no secret is, that no transaction of it is long, and that memory holds one row, page or slice
-// of it, and 1 MiB. It must not know what the rows mean: what is packed in them, those open that packed it.
+// Package orgexport owns what an organization takes with it: all that it has, in a form that others can read. It
+// promises that a new table is in it without a word, that no secret is, that no transaction of it is long, and that
+// memory holds one row, page or slice of it, and 1 MiB. It must not know what the rows mean: what is packed in them,
+// those open that packed it.
 package orgexport
 
 import (
@@ -49,7 +50,8 @@ type Service struct {
 type Request struct {
 	OrgID uuid.UUID
 	To    io.Writer
-	// Dir is where files that are larger than spoolMemory are laid aside until they are whole; empty for the system's folder.
+	// Dir is where files that are larger than spoolMemory are laid aside until they are whole; empty for the system's
+	// folder.
 	Dir string
 	// Progress is told now and then how many files of all are written, and how many rows; nil for nobody.
 	Progress func(done, all, rows int64)
@@ -87,14 +89,15 @@ type export struct {
 	done, all int64
 }
 
-// Write writes the archive of an organization. Whatever the error, what was written is no whole archive. Errors: ErrDeleting, before
-// or after it has begun; those of pgx where there is no such organization.
+// Write writes the archive of an organization. Whatever the error, what was written is no whole archive. Errors:
+// ErrDeleting, before or after it has begun; those of pgx where there is no such organization.
 func (s *Service) Write(ctx context.Context, r Request) (Total, error) {
 	org, err := s.begin(ctx, r.OrgID)
 	if err != nil {
 		return Total{}, err
 	}
-	head := manifestHead{Organization: manifestOrg{org.ID, org.Name}, Program: "flowlane", Version: s.Version, BeganAt: s.Now().UTC()}
+	head := manifestHead{Organization: manifestOrg{org.ID, org.Name}, Program: "flowlane", Version: s.Version,
+		BeganAt: s.Now().UTC()}
 	e := &export{Service: s, Request: r, archive: newArchive(ctx, r.To, r.Dir, head.BeganAt)}
 	defer e.files.close()
 	e.told = e.tell
@@ -170,7 +173,10 @@ func (e *export) write(ctx context.Context) error {
 	}
 	e.all = files + int64(len(tables))
 	for i := range tables {
-		if err := e.part("tables/"+tables[i].name, func(w *spool) error { return e.writeTable(ctx, w, &tables[i], e.OrgID) }); err != nil {
+		if err := e.part("tables/"+tables[i].name, func(w *spool) error {
+			return e.writeTable(ctx, w, &tables[i],
+				e.OrgID)
+		}); err != nil {
 			return err
 		}
 	}
@@ -190,7 +196,10 @@ func (e *export) write(ctx context.Context) error {
 	}
 	return e.eachParent(ctx, batches, e.OrgID, func(found []parent) error {
 		for _, p := range found {
-			if err := e.partOf(ctx, "results/", p.ID, func(w *spool) error { return e.writeResults(ctx, w, p.ID) }); err != nil {
+			if err := e.partOf(ctx, "results/", p.ID, func(w *spool) error {
+				return e.writeResults(ctx, w,
+					p.ID)
+			}); err != nil {
 				return err
 			}
 		}
@@ -198,7 +207,8 @@ func (e *export) write(ctx context.Context) error {
 	})
 }
 
-// partOf adds a file of a batch or of a record set, unless that was deleted while it was read, by which some of its rows may have gone.
+// partOf adds a file of a batch or of a record set, unless that was deleted while it was read, by which some of its
+// rows may have gone.
 func (e *export) partOf(ctx context.Context, folder string, id uuid.UUID, fill func(w *spool) error) error {
 	return e.part(folder+id.String(), func(w *spool) error {
 		if err := fill(w); err != nil {
@@ -256,19 +266,23 @@ type parent struct {
 type lister func(ctx context.Context, conn db.DBTX, orgID, behind uuid.UUID) ([]parent, error)
 
 func recordSets(ctx context.Context, conn db.DBTX, orgID, behind uuid.UUID) ([]parent, error) {
-	return parents(db.New().ExportSets(ctx, conn, db.ExportSetsParams{OrgID: orgID, Behind: behind, MaxRows: pieceRows}))
+	return parents(db.New().ExportSets(ctx, conn, db.ExportSetsParams{OrgID: orgID, Behind: behind,
+		MaxRows: pieceRows}))
 }
 
 func batches(ctx context.Context, conn db.DBTX, orgID, behind uuid.UUID) ([]parent, error) {
-	return parents(db.New().ExportBatches(ctx, conn, db.ExportBatchesParams{OrgID: orgID, Behind: behind, MaxRows: pieceRows}))
+	return parents(db.New().ExportBatches(ctx, conn, db.ExportBatchesParams{OrgID: orgID, Behind: behind,
+		MaxRows: pieceRows}))
 }
 
 // batchesBrought are the batches that brought their records.
 func batchesBrought(ctx context.Context, conn db.DBTX, orgID, behind uuid.UUID) ([]parent, error) {
-	return parents(db.New().ExportBatchesBrought(ctx, conn, db.ExportBatchesBroughtParams{OrgID: orgID, Behind: behind, MaxRows: pieceRows}))
+	return parents(db.New().ExportBatchesBrought(ctx, conn, db.ExportBatchesBroughtParams{OrgID: orgID, Behind: behind,
+		MaxRows: pieceRows}))
 }
 
-func parents[Row db.ExportSetsRow | db.ExportBatchesRow | db.ExportBatchesBroughtRow](rows []Row, err error) ([]parent, error) {
+func parents[Row db.ExportSetsRow | db.ExportBatchesRow | db.ExportBatchesBroughtRow](rows []Row, err error) ([]parent,
+	error) {
 	out := make([]parent, len(rows))
 	for i, r := range rows {
 		out[i] = parent(r)

@@ -136,8 +136,9 @@ func (s *Service) tables(ctx context.Context, conn querier) ([]table, error) {
 	return out, nil
 }
 
-// statement reads rows as JSON, with what is to be made readable and the key. owners is what the owner of the rows must be. In pieces
-// it reads up to pieceRows in the order of the key, behind that of the parameters from $2 on if there are any.
+// statement reads rows as JSON, with what is to be made readable and the key. owners is what the owner of the rows must
+// be. In pieces it reads up to pieceRows in the order of the key, behind that of the parameters from $2 on if there are
+// any.
 func (t *table) statement(owners string, pieces, behind bool) string {
 	quoted := func(name string) string { return "t." + pgx.Identifier{name}.Sanitize() }
 	var columns, key, values []string
@@ -156,8 +157,10 @@ func (t *table) statement(owners string, pieces, behind bool) string {
 	if t.opened != "" {
 		opened = quoted(t.opened)
 	}
-	sql := "SELECT (SELECT row_to_json(r) FROM (SELECT " + strings.Join(columns, ", ") + ") r)::text, " + opened + ", " +
-		strings.Join(key, "::text, ") + "::text FROM flow." + pgx.Identifier{t.name}.Sanitize() + " t WHERE " + quoted(t.by) + owners
+	sql := "SELECT (SELECT row_to_json(r) FROM (SELECT " + strings.Join(columns, ", ") + ") r)::text, " + opened +
+		", " +
+		strings.Join(key, "::text, ") + "::text FROM flow." + pgx.Identifier{t.name}.Sanitize() + " t WHERE " +
+		quoted(t.by) + owners
 	if behind {
 		sql += " AND (" + strings.Join(key, ", ") + ") > (" + strings.Join(values, ", ") + ")"
 	}
@@ -182,8 +185,10 @@ func (s *Service) writePieces(ctx context.Context, w *spool, t *table, owner uui
 	}
 }
 
-// writeRows writes the rows that a statement finds, one at a time, and returns how many there were and the key of the last.
-func (s *Service) writeRows(ctx context.Context, w *spool, t *table, sql string, args ...any) (n int, last []string, err error) {
+// writeRows writes the rows that a statement finds, one at a time, and returns how many there were and the key of the
+// last.
+func (s *Service) writeRows(ctx context.Context, w *spool, t *table, sql string,
+	args ...any) (n int, last []string, err error) {
 	rows, err := s.Pool.Query(ctx, sql, args...)
 	if err != nil {
 		return 0, nil, fmt.Errorf("read flow.%s: %w", t.name, err)
@@ -198,7 +203,8 @@ func (s *Service) writeRows(ctx context.Context, w *spool, t *table, sql string,
 	_, err = pgx.ForEachRow(rows, into, func() error {
 		n++
 		line.Reset()
-		if err := json.Compact(&line, row); err != nil { // columns of type json are as they were sent, with their ends of lines
+		// columns of type json are as they were sent, with their ends of lines
+		if err := json.Compact(&line, row); err != nil {
 			return err //nolint:wrapcheck // explained below
 		}
 		if t.opened == "" {

@@ -39,7 +39,8 @@ type metered struct {
 
 	room    room
 	limitAt time.Time
-	// under is what transactions have taken that are not over, own which of them how much: a count may not see that yet.
+	// under is what transactions have taken that are not over, own which of them how much: a count may not see that
+	// yet.
 	under int64
 	own   map[db.DBTX]int64
 }
@@ -75,7 +76,8 @@ func (m *Meter) Take(ctx context.Context, conn db.DBTX, orgID uuid.UUID, want in
 	if g, known := m.takeKnown(ctx, conn, o, want); known { // or somebody has counted meanwhile
 		return g, nil
 	}
-	read, err := db.New().QuotaRead(ctx, conn, db.QuotaReadParams{OrgID: orgID, Name: m.quota.Name, ByDefault: m.quota.Default})
+	read, err := db.New().QuotaRead(ctx, conn, db.QuotaReadParams{OrgID: orgID, Name: m.quota.Name,
+		ByDefault: m.quota.Default})
 	if err != nil {
 		return Grant{}, fmt.Errorf("count for the quota %s: %w", m.quota.Name, err)
 	}
@@ -145,7 +147,8 @@ func (m *Meter) readLimit(ctx context.Context, conn db.DBTX, orgID uuid.UUID, o 
 	if fresh {
 		return nil
 	}
-	limit, err := db.New().QuotaLimit(ctx, conn, db.QuotaLimitParams{OrgID: orgID, Name: m.quota.Name, ByDefault: m.quota.Default})
+	limit, err := db.New().QuotaLimit(ctx, conn, db.QuotaLimitParams{OrgID: orgID, Name: m.quota.Name,
+		ByDefault: m.quota.Default})
 	if err != nil {
 		return fmt.Errorf("read the quota %s: %w", m.quota.Name, err)
 	}

@@ -41,7 +41,8 @@ func setup(t *testing.T, most int64) *bundle {
 
 func (b *bundle) set(most int64) {
 	b.t.Helper()
-	require.NoError(b.t, db.New().QuotaSet(b.t.Context(), b.pool, db.QuotaSetParams{OrgID: b.org, Name: "open_batches", Most: most}))
+	require.NoError(b.t, db.New().QuotaSet(b.t.Context(), b.pool, db.QuotaSetParams{OrgID: b.org, Name: "open_batches",
+		Most: most}))
 }
 
 func (b *bundle) take(ctx context.Context, conn db.DBTX, want int64) int64 {

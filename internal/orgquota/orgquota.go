@@ -42,7 +42,8 @@ var (
 )
 
 // All are the quotas in the order in which they are shown.
-var All = []Quota{OpenBatches, OpenRecordSets, StoredBytes, Credentials, Definitions, Schedules, Webhooks, Subscriptions}
+var All = []Quota{OpenBatches, OpenRecordSets, StoredBytes, Credentials, Definitions, Schedules, Webhooks,
+	Subscriptions}
 
 const (
 	// Most is the largest quota.

@@ -46,7 +46,8 @@ func TestRoom(t *testing.T) {
 		over := limit/uncounted*int64(len(all)) + limit/2*int64(len(all)-1)
 		now, used := time.Unix(1_800_000_000, 0), int64(0)
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
-			now = now.Add(time.Duration(rapid.Int64Range(0, 12_000).Draw(t, "ms")) * time.Millisecond / time.Duration(rapid.SampledFrom([]int{1, 100}).Draw(t, "pace")))
+			now = now.Add(time.Duration(rapid.Int64Range(0, 12_000).Draw(t, "ms")) * time.Millisecond / time.Duration(
+				rapid.SampledFrom([]int{1, 100}).Draw(t, "pace")))
 			if rapid.IntRange(0, 3).Draw(t, "frees") == 0 && used > 0 {
 				used -= rapid.Int64Range(0, used).Draw(t, "freed")
 				continue
@@ -58,7 +59,8 @@ func TestRoom(t *testing.T) {
 				t.Fatalf("%d of %d are used, and %d processes may go over by %d", used, limit, len(all), over)
 			}
 			if got < want && (now.Sub(p.at) >= fullLasts || p.lastFound >= want) {
-				t.Fatalf("%d of %d were granted, though %s ago there was room for %d", got, want, now.Sub(p.at), p.lastFound)
+				t.Fatalf("%d of %d were granted, though %s ago there was room for %d", got, want, now.Sub(p.at),
+					p.lastFound)
 			}
 			if got < 0 || got > want {
 				t.Fatalf("%d of %d were granted", got, want)

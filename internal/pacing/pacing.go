@@ -1,9 +1,9 @@
-// Package pacing is the rule of when a batch may send how many records: so many at each tick, ticks a period apart, all of
-// them within a delivery window where there is one. It is pure: no clock, no storage, no state; the dispatcher, the projections
-// and simulations all ask the same functions. It does not know what a batch is, nor what else delays it.
+// Package pacing is the rule of when a batch may send how many records: so many at each tick, ticks a period apart, all
+// of them within a delivery window where there is one. It is pure: no clock, no storage, no state; the dispatcher, the
+// projections and simulations all ask the same functions. It does not know what a batch is, nor what else delays it.
 //
-// What a tick releases may be claimed until the next one, or until the window closes; then the rest lapses. Nothing is made
-// up for: neither a tick that found no work, nor one that came too late.
+// What a tick releases may be claimed until the next one, or until the window closes; then the rest lapses. Nothing is
+// made up for: neither a tick that found no work, nor one that came too late.
 package pacing
 
 import (
@@ -20,8 +20,8 @@ const (
 	minutesOfDay     = 1440
 )
 
-// Policy releases Records at each tick. Ticks are PeriodMinutes apart, or further where the window is closed. A Policy is good
-// once Check has found nothing.
+// Policy releases Records at each tick. Ticks are PeriodMinutes apart, or further where the window is closed. A Policy
+// is good once Check has found nothing.
 type Policy struct {
 	Records       int64   `json:"records_per_period"`
 	PeriodMinutes int     `json:"period_minutes"`
@@ -38,10 +38,12 @@ type Mistake struct {
 func (p *Policy) Check() []Mistake {
 	var bad []Mistake
 	if p.Records < 1 || p.Records > MaxRecords {
-		bad = append(bad, Mistake{[]string{"records_per_period"}, fmt.Sprintf("Give a number from 1 to %d", MaxRecords)})
+		bad = append(bad, Mistake{[]string{"records_per_period"}, fmt.Sprintf("Give a number from 1 to %d",
+			MaxRecords)})
 	}
 	if p.PeriodMinutes < 1 || p.PeriodMinutes > MaxPeriodMinutes {
-		bad = append(bad, Mistake{[]string{"period_minutes"}, fmt.Sprintf("Give a number from 1 to %d", MaxPeriodMinutes)})
+		bad = append(bad, Mistake{[]string{"period_minutes"}, fmt.Sprintf("Give a number from 1 to %d",
+			MaxPeriodMinutes)})
 	}
 	if p.Window == nil {
 		return bad
@@ -64,8 +66,8 @@ func Decode(raw []byte) (*Policy, error) {
 	return &p, nil
 }
 
-// Parse reads a policy as Encode wrote it, to follow it; nil for none. An error tells that this process cannot, for example
-// because it does not know the time zone.
+// Parse reads a policy as Encode wrote it, to follow it; nil for none. An error tells that this process cannot, for
+// example because it does not know the time zone.
 func Parse(raw []byte) (*Policy, error) {
 	p, err := Decode(raw)
 	if err != nil || p == nil {
@@ -100,7 +102,8 @@ func (p *Policy) opens(t time.Time) time.Time {
 	return p.Window.Opens(t)
 }
 
-// Until returns when what may be claimed at t no longer may: when the window closes, at most limit; t where it is closed.
+// Until returns when what may be claimed at t no longer may: when the window closes, at most limit; t where it is
+// closed.
 func (p *Policy) Until(t, limit time.Time) time.Time {
 	switch {
 	case p.Window == nil:
@@ -111,8 +114,8 @@ func (p *Policy) Until(t, limit time.Time) time.Time {
 	return p.Window.closes(t, limit)
 }
 
-// First returns the first tick of a policy that is set at from. last is the last tick before, whatever policy it was of; zero
-// for none. A batch whose policy changes is released no sooner than the new policy would after that tick.
+// First returns the first tick of a policy that is set at from. last is the last tick before, whatever policy it was
+// of; zero for none. A batch whose policy changes is released no sooner than the new policy would after that tick.
 func (p *Policy) First(last, from time.Time) time.Time {
 	if last.IsZero() {
 		return p.opens(from)
@@ -126,8 +129,8 @@ func (p *Policy) Next(tick time.Time) time.Time { return p.opens(tick.Add(p.Peri
 // Lapses returns when what a tick released lapses: with the next one, or when the window closes.
 func (p *Policy) Lapses(tick time.Time) time.Time { return p.Until(tick, p.Next(tick)) }
 
-// Tick returns the last tick up to now, of those that begin with the one that was due at due; due where that is still to come.
-// What the ticks in between would have released has lapsed.
+// Tick returns the last tick up to now, of those that begin with the one that was due at due; due where that is still
+// to come. What the ticks in between would have released has lapsed.
 func (p *Policy) Tick(due, now time.Time) time.Time {
 	for {
 		next := p.Next(due)

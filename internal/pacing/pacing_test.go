@@ -15,7 +15,8 @@ import (
 
 // zones differ in what they do to clocks: by an hour or by half of one, at night or at midnight, or by a whole day.
 var zones = []string{
-	"Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Africa/Cairo", "America/Sao_Paulo", "Asia/Beirut", "Pacific/Apia",
+	"Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Africa/Cairo", "America/Sao_Paulo", "Asia/Beirut",
+	"Pacific/Apia",
 	"Asia/Kathmandu", "America/St_Johns", "Pacific/Chatham", "Africa/Casablanca", "UTC",
 }
 
@@ -24,7 +25,8 @@ var weekdays = []string{"monday", "tuesday", "wednesday", "thursday", "friday", 
 func drawWindow(t *rapid.T) *pacing.Window {
 	w := &pacing.Window{Timezone: rapid.SampledFrom(zones).Draw(t, "zone")}
 	w.Start = rapid.OneOf(rapid.IntRange(0, 240), rapid.IntRange(0, 1439)).Draw(t, "start")
-	w.End = rapid.OneOf(rapid.IntRange(w.Start+1, min(w.Start+90, 1440)), rapid.IntRange(w.Start+1, 1440)).Draw(t, "end")
+	w.End = rapid.OneOf(rapid.IntRange(w.Start+1, min(w.Start+90, 1440)), rapid.IntRange(w.Start+1, 1440)).Draw(t,
+		"end")
 	if rapid.Bool().Draw(t, "some days") {
 		w.Days = rapid.SliceOfNDistinct(rapid.SampledFrom(weekdays), 1, 7, rapid.ID[string]).Draw(t, "days")
 	}
@@ -45,7 +47,8 @@ func drawPolicy(t *rapid.T) *pacing.Policy {
 
 // drawTime is any time of 2005 to 2035, often close to a change of the zone's clocks.
 func drawTime(t *rapid.T, zone string) time.Time {
-	at := time.Unix(rapid.Int64Range(1104537600, 2051222400).Draw(t, "time"), rapid.Int64Range(0, 999_999_999).Draw(t, "ns")).UTC()
+	at := time.Unix(rapid.Int64Range(1104537600, 2051222400).Draw(t, "time"), rapid.Int64Range(0, 999_999_999).Draw(t,
+		"ns")).UTC()
 	loc, _ := time.LoadLocation(zone)
 	if _, change := at.In(loc).ZoneBounds(); !change.IsZero() && rapid.Bool().Draw(t, "near a change") {
 		at = change.Add(time.Duration(rapid.Int64Range(-int64(26*time.Hour), int64(26*time.Hour)).Draw(t, "off"))).UTC()
@@ -58,7 +61,8 @@ func open(w *pacing.Window, at time.Time) bool {
 	loc, _ := time.LoadLocation(w.Timezone)
 	at = at.In(loc)
 	minute := at.Hour()*60 + at.Minute()
-	return minute >= w.Start && minute < w.End && (len(w.Days) == 0 || slices.Contains(w.Days, strings.ToLower(at.Weekday().String())))
+	return minute >= w.Start && minute < w.End && (len(w.Days) == 0 || slices.Contains(w.Days,
+		strings.ToLower(at.Weekday().String())))
 }
 
 func TestWindow_FollowsTheClocks(t *testing.T) {
@@ -123,7 +127,8 @@ func TestPolicy_TicksAndLapses(t *testing.T) {
 	})
 }
 
-// However late somebody looks, ticks are where they would have been, and how many records are through by one is their number.
+// However late somebody looks, ticks are where they would have been, and how many records are through by one is their
+// number.
 func TestPolicy_TickAndThrough(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -193,32 +198,40 @@ func TestWindow_AtDaylightSaving(t *testing.T) {
 		w           *pacing.Window
 		from, opens string
 	}{
-		"begins in the hour that is skipped":     {berlin(150, 240), "2026-03-29T00:00:00Z", "2026-03-29T01:00:00Z"},
-		"lies within the hour that is skipped":   {berlin(130, 170), "2026-03-29T00:00:00Z", "2026-03-30T00:10:00Z"},
-		"lies there on the only day of the week": {berlin(130, 170, "sunday"), "2026-03-29T00:00:00Z", "2026-04-05T00:10:00Z"},
-		"repeated, the first time":               {berlin(150, 165), "2026-10-24T23:00:00Z", "2026-10-25T00:30:00Z"},
-		"repeated, the second time":              {berlin(150, 165), "2026-10-25T00:45:00Z", "2026-10-25T01:30:00Z"},
-		"on a weekday":                           {berlin(540, 1020, "monday"), "2026-03-28T08:00:00Z", "2026-03-30T07:00:00Z"},
-		"the day that Samoa never had":           {&pacing.Window{Timezone: "Pacific/Apia", Start: 0, End: 1440, Days: []string{"friday"}}, "2011-12-29T12:00:00Z", "2012-01-05T10:00:00Z"},
+		"begins in the hour that is skipped":   {berlin(150, 240), "2026-03-29T00:00:00Z", "2026-03-29T01:00:00Z"},
+		"lies within the hour that is skipped": {berlin(130, 170), "2026-03-29T00:00:00Z", "2026-03-30T00:10:00Z"},
+		"lies there on the only day of the week": {berlin(130, 170, "sunday"), "2026-03-29T00:00:00Z",
+			"2026-04-05T00:10:00Z"},
+		"repeated, the first time":  {berlin(150, 165), "2026-10-24T23:00:00Z", "2026-10-25T00:30:00Z"},
+		"repeated, the second time": {berlin(150, 165), "2026-10-25T00:45:00Z", "2026-10-25T01:30:00Z"},
+		"on a weekday": {berlin(540, 1020, "monday"), "2026-03-28T08:00:00Z",
+			"2026-03-30T07:00:00Z"},
+		"the day that Samoa never had": {&pacing.Window{Timezone: "Pacific/Apia", Start: 0, End: 1440,
+			Days: []string{"friday"}}, "2011-12-29T12:00:00Z", "2012-01-05T10:00:00Z"},
 	} {
 		assert.Equal(t, at(c.opens), c.w.Opens(at(c.from)), name)
 	}
 	p := pacing.Policy{Records: 1, PeriodMinutes: 60, Window: berlin(0, 1440)}
-	assert.Equal(t, at("2026-03-29T01:00:00Z"), p.Lapses(at("2026-03-29T00:00:00Z")), "a window of all day never closes")
+	assert.Equal(t, at("2026-03-29T01:00:00Z"), p.Lapses(at("2026-03-29T00:00:00Z")),
+		"a window of all day never closes")
 	p.Window = berlin(60, 180)
-	assert.Equal(t, at("2026-03-29T01:00:00Z"), p.Lapses(at("2026-03-29T00:30:00Z")), "the skipped hour ends the window")
+	assert.Equal(t, at("2026-03-29T01:00:00Z"), p.Lapses(at("2026-03-29T00:30:00Z")),
+		"the skipped hour ends the window")
 	assert.Equal(t, at("2026-10-25T02:00:00Z"), p.Lapses(at("2026-10-25T01:30:00Z")), "the repeated hour is open twice")
 }
 
 func TestZone(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{"Europe/Berlin", "America/Argentina/Buenos_Aires", "UTC", "Etc/UTC", "GMT", "Japan", "America/Port-au-Prince"} {
+	for _, name := range []string{"Europe/Berlin", "America/Argentina/Buenos_Aires", "UTC", "Etc/UTC", "GMT", "Japan",
+		"America/Port-au-Prince"} {
 		_, err := pacing.Zone(name)
 		assert.NoError(t, err, name)
 	}
 	for _, name := range []string{
-		"", "Local", "+02:00", "-05:00", "02:00", "UTC+2", "UTC+02:00", "GMT+1", "GMT0", "Etc/GMT+3", "Etc/GMT-14", "Etc/GMT0", "Europe//Berlin", "Europe/./Berlin", "EST", "MST", "HST", "CEST", "Z",
-		"Mars/Olympus", "europe/berlin", "Europe", "Europe/Berlin ", "posix/Europe/Berlin", "right/UTC", "../UTC", "Etc/../UTC", "/etc/localtime", "localtime", "posixrules",
+		"", "Local", "+02:00", "-05:00", "02:00", "UTC+2", "UTC+02:00", "GMT+1", "GMT0", "Etc/GMT+3", "Etc/GMT-14",
+		"Etc/GMT0", "Europe//Berlin", "Europe/./Berlin", "EST", "MST", "HST", "CEST", "Z",
+		"Mars/Olympus", "europe/berlin", "Europe", "Europe/Berlin ", "posix/Europe/Berlin", "right/UTC", "../UTC",
+		"Etc/../UTC", "/etc/localtime", "localtime", "posixrules",
 		"Factory", "Europe/Berlin\x00",
 	} {
 		_, err := pacing.Zone(name)
@@ -228,23 +241,27 @@ func TestZone(t *testing.T) {
 
 func TestPolicy_CheckAndParse(t *testing.T) {
 	t.Parallel()
-	good := pacing.Policy{Records: 100, PeriodMinutes: 15, Window: &pacing.Window{Timezone: "Europe/Berlin", Start: 540, End: 1020, Days: []string{"monday", "friday"}}}
+	good := pacing.Policy{Records: 100, PeriodMinutes: 15, Window: &pacing.Window{Timezone: "Europe/Berlin", Start: 540,
+		End: 1020, Days: []string{"monday", "friday"}}}
 	back, err := pacing.Parse(good.Encode())
 	require.NoError(t, err)
 	assert.True(t, good.Equal(back))
 	assert.False(t, good.Equal(nil))
 	back.Window.Days[0] = "sunday"
 	assert.False(t, good.Equal(back))
-	for _, raw := range []string{"", "{}", `{"records_per_period":1,"period_minutes":1,"window":{"timezone":"Mars/Olympus","start_minute_of_day":0,"end_minute_of_day":1}}`} {
+	for _, raw := range []string{"", "{}",
+		`{"records_per_period":1,"period_minutes":1,"window":{"timezone":"Mars/Olympus","start_minute_of_day":0,"end_minute_of_day":1}}`} {
 		_, err := pacing.Parse([]byte(raw))
 		assert.Error(t, err, raw)
 	}
-	everything := pacing.Policy{Records: 1_000_001, PeriodMinutes: 1441, Window: &pacing.Window{Timezone: "UTC+2", Start: 1440, End: 1441, Days: []string{"Monday"}}}
+	everything := pacing.Policy{Records: 1_000_001, PeriodMinutes: 1441, Window: &pacing.Window{Timezone: "UTC+2",
+		Start: 1440, End: 1441, Days: []string{"Monday"}}}
 	var locs []string
 	for _, m := range everything.Check() {
 		locs = append(locs, strings.Join(m.Loc, "."))
 	}
-	assert.Equal(t, []string{"records_per_period", "period_minutes", "window.timezone", "window.start_minute_of_day", "window.end_minute_of_day", "window.days"}, locs)
+	assert.Equal(t, []string{"records_per_period", "period_minutes", "window.timezone", "window.start_minute_of_day",
+		"window.end_minute_of_day", "window.days"}, locs)
 	for end := range 2 {
 		past := pacing.Window{Timezone: "UTC", Start: 600, End: 599 + end}
 		policy := pacing.Policy{Records: 1, PeriodMinutes: 1, Window: &past}

@@ -10,9 +10,9 @@ import (
 	_ "time/tzdata" // the zones of policies must be known wherever the binary runs
 )
 
-// Window is when records may be delivered: while the clocks of a time zone show a minute from Start up to, but not including,
-// End, on these days of the week; every day where Days is empty. So it follows daylight saving: an hour that clocks skip is
-// not there, and one that they repeat is there twice.
+// Window is when records may be delivered: while the clocks of a time zone show a minute from Start up to, but not
+// including, End, on these days of the week; every day where Days is empty. So it follows daylight saving: an hour that
+// clocks skip is not there, and one that they repeat is there twice.
 type Window struct {
 	Timezone string   `json:"timezone"`
 	Start    int      `json:"start_minute_of_day"`
@@ -73,7 +73,8 @@ func Zone(name string) (*time.Location, error) {
 	return loc, nil
 }
 
-// stretch returns how far the clocks of the window's zone are ahead of UTC at t, in seconds, and until when; zero for ever.
+// stretch returns how far the clocks of the window's zone are ahead of UTC at t, in seconds, and until when; zero for
+// ever.
 func (w *Window) stretch(t time.Time) (offset int64, until time.Time) {
 	loc, err := Zone(w.Timezone)
 	if err != nil {
@@ -90,7 +91,8 @@ func (w *Window) stretch(t time.Time) (offset int64, until time.Time) {
 func (w *Window) from(local int64) int64 {
 	for today := floorDiv(local, daySeconds); ; today++ {
 		name := weekdays[((today%7)+7)%7]
-		if end := today*daySeconds + int64(w.End)*60; local < end && (len(w.Days) == 0 || slices.Contains(w.Days, name)) {
+		if end := today*daySeconds + int64(w.End)*60; local < end && (len(w.Days) == 0 || slices.Contains(w.Days,
+			name)) {
 			return max(local, today*daySeconds+int64(w.Start)*60)
 		}
 	}

@@ -6,8 +6,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Also is what a caller adds to the transaction of a domain method: it comes last, with what the method made, and its error
-// rolls everything back.
+// Also is what a caller adds to the transaction of a domain method: it comes last, with what the method made, and its
+// error rolls everything back.
 type Also[T any] func(ctx context.Context, tx pgx.Tx, made T) error
 
 // Do runs what callers added to a transaction.

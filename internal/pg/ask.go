@@ -17,8 +17,8 @@ type Batcher interface {
 	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
 }
 
-// Together puts several questions, in order, in one round trip. Each is a statement of its own, and sees what those before it have
-// done and waited for. What one of them does with its answer must not depend on the others.
+// Together puts several questions, in order, in one round trip. Each is a statement of its own, and sees what those
+// before it have done and waited for. What one of them does with its answer must not depend on the others.
 func Together(ctx context.Context, db Batcher, asks ...Ask) error {
 	return new(Pipeline).Send(ctx, db, asks...)
 }

@@ -46,7 +46,8 @@ func TestTogether(t *testing.T) {
 	}))
 	require.Equal(t, []int{1, 1, 2, 1, 2}, append([]int{one, inserted, two}, all...))
 	require.NoError(t, pg.Together(ctx, pool))
-	require.NoError(t, pg.Together(ctx, pool, number(ctx, &two, "SELECT 3"), number(ctx, &one, "SELECT 4")), "without a transaction")
+	require.NoError(t, pg.Together(ctx, pool, number(ctx, &two, "SELECT 3"), number(ctx, &one, "SELECT 4")),
+		"without a transaction")
 	require.Equal(t, []int{4, 3}, []int{one, two})
 }
 
@@ -68,12 +69,20 @@ func TestTogether_Fails(t *testing.T) {
 		asks []pg.Ask
 		is   func(error) bool
 	}{
-		"the database": {[]pg.Ask{add, add, number(ctx, &n, "SELECT 1")}, func(err error) bool { return pg.IsUnique(err, "t_pkey") }},
-		"no row":       {[]pg.Ask{add, number(ctx, &n, "SELECT n FROM t WHERE n = 7"), number(ctx, &n, "SELECT 1")}, pg.IsNoRows},
-		"the asker": {[]pg.Ask{add, func(db pg.DB) error { return errors.Join(number(ctx, &n, "SELECT 5")(db), refused) }, number(ctx, &n, "SELECT 1")},
+		"the database": {[]pg.Ask{add, add, number(ctx, &n, "SELECT 1")}, func(err error) bool {
+			return pg.IsUnique(err,
+				"t_pkey")
+		}},
+		"no row": {[]pg.Ask{add, number(ctx, &n, "SELECT n FROM t WHERE n = 7"), number(ctx, &n, "SELECT 1")},
+			pg.IsNoRows},
+		"the asker": {[]pg.Ask{add, func(db pg.DB) error {
+			return errors.Join(number(ctx, &n, "SELECT 5")(db),
+				refused)
+		}, number(ctx, &n, "SELECT 1")},
 			func(err error) bool { return errors.Is(err, refused) }},
-		"before it asks": {[]pg.Ask{add, func(pg.DB) error { return refused }}, func(err error) bool { return errors.Is(err, refused) }},
-		"asked twice":    {[]pg.Ask{twice}, func(err error) bool { return err != nil }},
+		"before it asks": {[]pg.Ask{add, func(pg.DB) error { return refused }},
+			func(err error) bool { return errors.Is(err, refused) }},
+		"asked twice": {[]pg.Ask{twice}, func(err error) bool { return err != nil }},
 	}
 	for name, c := range cases {
 		err := pg.InTx(ctx, pool, func(ctx context.Context, tx pgx.Tx) error { return pg.Together(ctx, tx, c.asks...) })

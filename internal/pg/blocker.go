@@ -33,7 +33,8 @@ func (b Blocker) String() string {
 		return "a prepared transaction (see pg_prepared_xacts)"
 	}
 	return fmt.Sprintf("pid %d (%s, %s, %s, its transaction open for %s): %s",
-		b.PID, b.User, b.Application, b.State, b.Open.Round(100*time.Millisecond), strings.Join(strings.Fields(b.Query), " "))
+		b.PID, b.User, b.Application, b.State, b.Open.Round(100*time.Millisecond), strings.Join(strings.Fields(b.Query),
+			" "))
 }
 
 func describe(all []Blocker) string {

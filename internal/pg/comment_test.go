@@ -69,7 +69,10 @@ var filler = regexp.MustCompile(`^(a|an|and|at|by|for|from|in|is|it|its|of|on|th
 // repeats tells whether a comment consists of the words of the name alone.
 func repeats(name, comment string) bool {
 	words := func(text string) []string {
-		return strings.FieldsFunc(strings.ToLower(text), func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') })
+		return strings.FieldsFunc(strings.ToLower(text), func(r rune) bool {
+			return (r < 'a' || r > 'z') &&
+				(r < '0' || r > '9')
+		})
 	}
 	known := map[string]bool{}
 	for _, w := range words(name) {

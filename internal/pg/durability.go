@@ -11,8 +11,9 @@ type durability struct {
 	standbys                              int
 }
 
-// Risks says what may be lost of what this server has committed, and what to set: nothing for one that answers only once a commit is
-// on its disk, and on that of a standby where one follows it. After a loss, calls that were sent are unknown, and are sent again.
+// Risks says what may be lost of what this server has committed, and what to set: nothing for one that answers only
+// once a commit is on its disk, and on that of a standby where one follows it. After a loss, calls that were sent are
+// unknown, and are sent again.
 func Risks(ctx context.Context, db DB) ([]string, error) {
 	var d durability
 	err := db.QueryRow(ctx, `
@@ -44,7 +45,8 @@ func (d durability) risks() (out []string) {
 			"is promoted may have forgotten calls that were sent. Set synchronous_commit to on.")
 	case d.standbys > 0 && d.synchronous == "":
 		out = append(out, fmt.Sprintf("%d standbys follow this server and no commit waits for them: one that is promoted may have "+
-			"forgotten calls that were sent, which are sent again. Name them in synchronous_standby_names.", d.standbys))
+			"forgotten calls that were sent, which are sent again. Name them in synchronous_standby_names.",
+			d.standbys))
 	}
 	return out
 }

@@ -12,16 +12,18 @@ func TestRisks(t *testing.T) {
 		change func(*durability)
 		want   []string
 	}{
-		"Safe":          {func(*durability) {}, nil},
-		"NoFsync":       {func(d *durability) { d.fsync = "off" }, []string{"fsync is off"}},
-		"TornPages":     {func(d *durability) { d.fullPages = "off" }, []string{"full_page_writes is off"}},
-		"CommitsLater":  {func(d *durability) { d.commit = "off" }, []string{"synchronous_commit is off"}},
-		"Both":          {func(d *durability) { d.fsync, d.commit = "off", "off" }, []string{"fsync is off", "synchronous_commit is off"}},
-		"Standby":       {func(d *durability) { d.standbys = 2 }, []string{"2 standbys follow"}},
-		"Awaited":       {func(d *durability) { d.standbys, d.synchronous = 2, "ANY 1 (a, b)" }, nil},
-		"Applied":       {func(d *durability) { d.standbys, d.synchronous, d.commit = 1, "*", "remote_apply" }, nil},
-		"AwaitsNothing": {func(d *durability) { d.standbys, d.synchronous, d.commit = 1, "*", "local" }, []string{"synchronous_commit is local"}},
-		"LocalAlone":    {func(d *durability) { d.commit = "local" }, nil},
+		"Safe":         {func(*durability) {}, nil},
+		"NoFsync":      {func(d *durability) { d.fsync = "off" }, []string{"fsync is off"}},
+		"TornPages":    {func(d *durability) { d.fullPages = "off" }, []string{"full_page_writes is off"}},
+		"CommitsLater": {func(d *durability) { d.commit = "off" }, []string{"synchronous_commit is off"}},
+		"Both": {func(d *durability) { d.fsync, d.commit = "off", "off" }, []string{"fsync is off",
+			"synchronous_commit is off"}},
+		"Standby": {func(d *durability) { d.standbys = 2 }, []string{"2 standbys follow"}},
+		"Awaited": {func(d *durability) { d.standbys, d.synchronous = 2, "ANY 1 (a, b)" }, nil},
+		"Applied": {func(d *durability) { d.standbys, d.synchronous, d.commit = 1, "*", "remote_apply" }, nil},
+		"AwaitsNothing": {func(d *durability) { d.standbys, d.synchronous, d.commit = 1, "*", "local" },
+			[]string{"synchronous_commit is local"}},
+		"LocalAlone": {func(d *durability) { d.commit = "local" }, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -32,7 +34,8 @@ func TestRisks(t *testing.T) {
 				t.Fatalf("got %q, want %q", got, tt.want)
 			}
 			for i, risk := range got {
-				if !strings.HasPrefix(risk, tt.want[i]) || !strings.Contains(risk, "Set ") && !strings.Contains(risk, "Name ") {
+				if !strings.HasPrefix(risk, tt.want[i]) || !strings.Contains(risk, "Set ") && !strings.Contains(risk,
+					"Name ") {
 					t.Errorf("got %q, want what begins with %q and says what to do", risk, tt.want[i])
 				}
 			}

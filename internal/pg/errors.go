@@ -55,8 +55,8 @@ func IsReadOnly(err error) bool {
 	return ok && pe.Code == "25006"
 }
 
-// IsUnavailable tells that the database cannot be used just now: it is away, has no connection left, takes no writes because it
-// is a copy of another, or went before it confirmed a commit.
+// IsUnavailable tells that the database cannot be used just now: it is away, has no connection left, takes no writes
+// because it is a copy of another, or went before it confirmed a commit.
 func IsUnavailable(err error) bool {
 	var connect *pgconn.ConnectError
 	if IsReadOnly(err) || errors.As(err, &connect) || CommitUnknown(err) {
@@ -81,8 +81,8 @@ func Writable(ctx context.Context, db DB) error {
 	return err //nolint:wrapcheck // looked at, never shown
 }
 
-// CommitUnknown tells that a commit was sent and its outcome never arrived: the transaction may or may not have happened,
-// and only reading its rows back tells.
+// CommitUnknown tells that a commit was sent and its outcome never arrived: the transaction may or may not have
+// happened, and only reading its rows back tells.
 func CommitUnknown(err error) bool {
 	c, ok := asCommit(err)
 	if !ok || !c.tried || errors.Is(c.err, pgx.ErrTxCommitRollback) || errors.Is(c.err, pgx.ErrTxClosed) {
@@ -104,5 +104,6 @@ func endsConnection(pe *pgconn.PgError) bool {
 	case "57P01", "57P02", "57P03", "57P04", "57P05", "25P03", "53300":
 		return true
 	}
-	return len(pe.Code) == 5 && pe.Code[:2] == "08" || pe.SeverityUnlocalized == "FATAL" || pe.SeverityUnlocalized == "PANIC"
+	return len(pe.Code) == 5 && pe.Code[:2] == "08" || pe.SeverityUnlocalized == "FATAL" ||
+		pe.SeverityUnlocalized == "PANIC"
 }

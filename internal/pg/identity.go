@@ -15,9 +15,10 @@ SELECT flow.system_identifier(), d.oid, flow.timeline(), greatest(flow.clock(), 
 FROM pg_database d
 WHERE d.datname = current_database()`
 
-// Moved says why db is not the database on which Flowlane ran last: it was restored, copied or promoted, and may have forgotten calls
-// that were sent. It is empty where it is that database, where nothing has run on it, and where it is not migrated. With trustFailover
-// a promoted standby, and a server that was restored to a point of its log, are that database.
+// Moved says why db is not the database on which Flowlane ran last: it was restored, copied or promoted, and may have
+// forgotten calls that were sent. It is empty where it is that database, where nothing has run on it, and where it is
+// not migrated. With trustFailover a promoted standby, and a server that was restored to a point of its log, are that
+// database.
 func Moved(ctx context.Context, db DB, trustFailover bool) (string, error) {
 	var why *string
 	err := db.QueryRow(ctx, "SELECT ops.moved($1)", trustFailover).Scan(&why)
@@ -48,8 +49,8 @@ func Mark(ctx context.Context, db DB) error {
 	return nil
 }
 
-// Confirm has services go on with a database that was restored. What was committed since lostSince may be lost; nil for nothing. db must
-// not be in a transaction.
+// Confirm has services go on with a database that was restored. What was committed since lostSince may be lost; nil for
+// nothing. db must not be in a transaction.
 func Confirm(ctx context.Context, db DB, lostSince *time.Time) error {
 	if _, err := db.Exec(ctx, identityNow, lostSince); err != nil {
 		return fmt.Errorf("write down which database this is: %w", err)
@@ -64,11 +65,12 @@ type Loss struct {
 	earlier *Loss
 }
 
-// MayHaveGone reports whether what stands in the database, and could go from a time on, may have gone in the lost time. Where nothing was
-// lost, l is nil, and nothing has.
+// MayHaveGone reports whether what stands in the database, and could go from a time on, may have gone in the lost time.
+// Where nothing was lost, l is nil, and nothing has.
 func (l *Loss) MayHaveGone(from time.Time) bool { return l != nil && !from.After(l.Until) }
 
-// Of is the loss of what could go from a time on: it reaches from the first loss in which that may have gone to the last one. It is nil for none.
+// Of is the loss of what could go from a time on: it reaches from the first loss in which that may have gone to the
+// last one. It is nil for none.
 func (l *Loss) Of(from time.Time) *Loss {
 	if !l.MayHaveGone(from) {
 		return nil
@@ -82,8 +84,8 @@ func (l *Loss) Of(from time.Time) *Loss {
 	return &out
 }
 
-// Losses knows what restores have lost. Each connection finds that out before it is used, so that whoever decides in a transaction what
-// goes knows of every restore before it, and no query more is made.
+// Losses knows what restores have lost. Each connection finds that out before it is used, so that whoever decides in a
+// transaction what goes knows of every restore before it, and no query more is made.
 type Losses struct{ last atomic.Pointer[Loss] }
 
 // Last is the last loss, the same pointer until there is another; nil for none.
@@ -122,8 +124,8 @@ func (l *Losses) find(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// closeMoved keeps a connection from writing to a database that was restored, and tells of it. A connection that is made once somebody
-// has confirmed the database writes.
+// closeMoved keeps a connection from writing to a database that was restored, and tells of it. A connection that is
+// made once somebody has confirmed the database writes.
 func closeMoved(ctx context.Context, conn *pgx.Conn, opts Options) error {
 	guard := ""
 	if opts.Pooled { // first: what is found out of a later server is not taken for that of this one
@@ -155,7 +157,8 @@ func closeMoved(ctx context.Context, conn *pgx.Conn, opts Options) error {
 	return nil
 }
 
-// Declare has a database be taken for restored that shows by nothing that it was. Connections that are open go on as they are.
+// Declare has a database be taken for restored that shows by nothing that it was. Connections that are open go on as
+// they are.
 func Declare(ctx context.Context, db DB) error {
 	// A row that was updated is no longer as its transaction wrote it.
 	_, err := db.Exec(ctx, "UPDATE flow.identity SET lost_since = lost_since WHERE no = (SELECT max(no) FROM flow.identity)")

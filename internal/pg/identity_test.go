@@ -39,8 +39,8 @@ func moved(t *testing.T, db pg.DB) string {
 	return why
 }
 
-// TestMoved: a database is the one on which Flowlane ran last until it comes out of a dump, is copied, or is declared to be restored;
-// and again once that is confirmed. What vacuum does to its rows is not taken for a restore.
+// TestMoved: a database is the one on which Flowlane ran last until it comes out of a dump, is copied, or is declared
+// to be restored; and again once that is confirmed. What vacuum does to its rows is not taken for a restore.
 func TestMoved(t *testing.T) {
 	t.Parallel()
 	dsn, pool := pgtest.NewDatabase(t)
@@ -58,7 +58,8 @@ func TestMoved(t *testing.T) {
 	since := time.Now().Add(-time.Hour)
 	require.NoError(t, pg.Confirm(t.Context(), other, &since))
 	assert.Empty(t, moved(t, other))
-	for _, sql := range []string{"VACUUM (FREEZE) flow.identity", "VACUUM FULL flow.identity", "CLUSTER flow.identity USING identity_pkey"} {
+	for _, sql := range []string{"VACUUM (FREEZE) flow.identity", "VACUUM FULL flow.identity",
+		"CLUSTER flow.identity USING identity_pkey"} {
 		_, err := other.Exec(t.Context(), sql)
 		require.NoError(t, err)
 		assert.Empty(t, moved(t, other), sql)
@@ -79,8 +80,8 @@ func TestMoved_Copy(t *testing.T) {
 	assert.Contains(t, moved(t, admin), "a copy of another database", copied)
 }
 
-// TestMoved_Timeline: a server that was restored to a point of its log, or promoted, begins another timeline, and may have forgotten what
-// came after.
+// TestMoved_Timeline: a server that was restored to a point of its log, or promoted, begins another timeline, and may
+// have forgotten what came after.
 func TestMoved_Timeline(t *testing.T) {
 	t.Parallel()
 	options := devpg.Options{DataDir: t.TempDir()}
@@ -106,7 +107,8 @@ func TestMoved_Timeline(t *testing.T) {
 	defer func() { require.NoError(t, server.Stop(context.WithoutCancel(t.Context()))) }()
 	defer pool.Close()
 	require.NotEmpty(t, moved(t, pool), "a standby, until its log is read")
-	require.Eventually(t, func() bool { return strings.Contains(moved(t, pool), "point in time") }, time.Minute, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return strings.Contains(moved(t, pool), "point in time") }, time.Minute,
+		20*time.Millisecond)
 	trusted, err := pg.Moved(t.Context(), pool, true)
 	require.NoError(t, err)
 	assert.Empty(t, trusted)
@@ -123,15 +125,16 @@ func restart(t *testing.T, options devpg.Options) (*devpg.Server, *pgxpool.Pool)
 	return server, pool
 }
 
-// TestOpen_Moved: connections to a database that was restored read and write nothing, and say why; those that are made once it is
-// confirmed write.
+// TestOpen_Moved: connections to a database that was restored read and write nothing, and say why; those that are made
+// once it is confirmed write.
 func TestOpen_Moved(t *testing.T) {
 	t.Parallel()
 	dsn, owner := pgtest.NewDatabase(t)
 	require.NoError(t, pg.Mark(t.Context(), owner))
 	require.NoError(t, pg.Declare(t.Context(), owner))
 	var told []string
-	pool, err := pg.Open(t.Context(), pgtest.RuntimeDSN(t, dsn), pg.Options{MaxConns: 1, Moved: func(why string) { told = append(told, why) }})
+	pool, err := pg.Open(t.Context(), pgtest.RuntimeDSN(t, dsn), pg.Options{MaxConns: 1,
+		Moved: func(why string) { told = append(told, why) }})
 	require.NoError(t, err)
 	defer pool.Close()
 	write := func() error {
@@ -150,8 +153,8 @@ func TestOpen_Moved(t *testing.T) {
 	assert.Len(t, told, 1)
 }
 
-// TestLosses: a connection finds out what restores have lost before it is used; what was there in several of them may have gone from the
-// first on.
+// TestLosses: a connection finds out what restores have lost before it is used; what was there in several of them may
+// have gone from the first on.
 func TestLosses(t *testing.T) {
 	t.Parallel()
 	dsn, owner := pgtest.NewDatabase(t)

@@ -58,9 +58,10 @@ func Migrate(ctx context.Context, pool *pgxpool.Pool) error { return Migrator{}.
 
 // Up brings the database of pool up to date: the schema flow with the views of ops, then River's, then, as far as the
 // user may, the roles of row-level security (RowSecurityAdvice tells), and the one that reads those views (OpsAdvice
-// tells). It may be called by several processes at once, on an empty database too. It uses connections of its own, so that a small pool does not block it. A migration that fails
-// leaves nothing behind, unless it runs outside a transaction; those before it stay. Errors: SchemaDiffersError and
-// SchemaNewerError, before anything is changed; LockError.
+// tells). It may be called by several processes at once, on an empty database too. It uses connections of its own, so
+// that a small pool does not block it. A migration that fails leaves nothing behind, unless it runs outside a
+// transaction; those before it stay. Errors: SchemaDiffersError and SchemaNewerError, before anything is changed;
+// LockError.
 func (m Migrator) Up(ctx context.Context, pool *pgxpool.Pool) error {
 	files, err := m.migrations()
 	if err != nil {

@@ -18,7 +18,8 @@ import (
 // later is a migrator that knows one migration more than this program.
 func later(t *testing.T, sql string) pg.Migrator {
 	t.Helper()
-	return pg.Migrator{Files: pgtest.Migrations(t, map[string]string{"90001_later.sql": sql}), LockTimeout: 200 * time.Millisecond}
+	return pg.Migrator{Files: pgtest.Migrations(t, map[string]string{"90001_later.sql": sql}),
+		LockTimeout: 200 * time.Millisecond}
 }
 
 const (
@@ -64,7 +65,8 @@ func TestMigrator_Locked(t *testing.T) {
 	require.Len(t, locked.Blockers, 1)
 	require.EqualValues(t, tx.Conn().PgConn().PID(), locked.Blockers[0].PID)
 	for _, part := range []string{
-		"90001_later.sql:1: ALTER TABLE flow.batch ADD COLUMN note", "idle in transaction", "UPDATE flow.batch SET id", "pg_terminate_backend(",
+		"90001_later.sql:1: ALTER TABLE flow.batch ADD COLUMN note", "idle in transaction", "UPDATE flow.batch SET id",
+		"pg_terminate_backend(",
 	} {
 		require.ErrorContains(t, err, part)
 	}
@@ -74,7 +76,8 @@ func TestMigrator_Locked(t *testing.T) {
 	done := up(t.Context(), pool, m)
 	awaitCount(t, pool, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'flowlane migrate' "+
 		"AND wait_event_type = 'Lock'", 1)
-	awaitCount(t, pool, "SELECT count(*) FROM pg_locks WHERE relation = 'flow.batch'::regclass AND NOT granted", 0) // others go on
+	// others go on
+	awaitCount(t, pool, "SELECT count(*) FROM pg_locks WHERE relation = 'flow.batch'::regclass AND NOT granted", 0)
 	require.NoError(t, tx.Rollback(t.Context()))
 	require.NoError(t, <-done)
 	require.Equal(t, 2, count(t, pool, hasNote)+count(t, pool, applied))
@@ -175,7 +178,8 @@ func TestMigrator_Plan(t *testing.T) {
 	plan, err := m.Plan(t.Context(), pool)
 	require.NoError(t, err)
 	require.Len(t, plan, 7)
-	require.EqualValues(t, []any{7, true, false}, []any{int(plan[0].LeastProgram), plan[0].Transaction, plan[1].Transaction})
+	require.EqualValues(t, []any{7, true, false}, []any{int(plan[0].LeastProgram), plan[0].Transaction,
+		plan[1].Transaction})
 	type effect struct {
 		table        string
 		lock         string
@@ -199,11 +203,13 @@ func TestMigrator_Plan(t *testing.T) {
 		{{"flow.of", "ShareUpdateExclusive", true, false}, {"flow.organization", "ShareUpdateExclusive", false, false}},
 		{full("flow.of")},
 		{{"", "AccessExclusive", true, true}},
-		{{"flow.batch", "ShareUpdateExclusive", false, false}}, {full("flow.of")}, {{"flow.organization", "RowExclusive", true, false}},
+		{{"flow.batch", "ShareUpdateExclusive", false, false}}, {full("flow.of")},
+		{{"flow.organization", "RowExclusive", true, false}},
 	}, got)
 	index := plan[1].Statements[0].Effects[0]
 	require.Empty(t, plan[1].Holds())
-	require.Equal(t, []pg.PlannedHold{{Table: "flow.of", Lock: ddl.AccessExclusive, From: 2, To: 3, Reads: index.Bytes}}, plan[6].Holds())
+	require.Equal(t, []pg.PlannedHold{{Table: "flow.of", Lock: ddl.AccessExclusive, From: 2, To: 3,
+		Reads: index.Bytes}}, plan[6].Holds())
 	require.EqualValues(t, 40, index.Rows)
 	require.Greater(t, index.Bytes, int64(8000))
 	require.EqualValues(t, -1, plan[2].Statements[0].Effects[0].Rows)

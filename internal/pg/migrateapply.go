@@ -114,7 +114,8 @@ SELECT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass($1) AND NOT i
 
 // note writes down that the migration is applied.
 func (f migration) note(ctx context.Context, db DB) error {
-	_, err := db.Exec(ctx, "INSERT INTO "+versionTable+" (version_id, content_sha256, least_program) VALUES ($1, $2, $3)",
+	_, err := db.Exec(ctx, "INSERT INTO "+versionTable+
+		" (version_id, content_sha256, least_program) VALUES ($1, $2, $3)",
 		f.Version, f.sum, f.LeastProgram)
 	if err != nil {
 		return fmt.Errorf("write down that %s is applied: %w", f.Name, err)

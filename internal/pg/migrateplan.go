@@ -57,7 +57,8 @@ type PlannedHold struct {
 	Reads, Rewrites int64
 }
 
-// Holds says for how long tables are kept from others: in a transaction from the first statement that locks one to the end.
+// Holds says for how long tables are kept from others: in a transaction from the first statement that locks one to the
+// end.
 func (p PlannedMigration) Holds() []PlannedHold {
 	if p.Transaction {
 		return holds(p.Statements)

@@ -17,17 +17,20 @@ type opsAccess struct{ role, rights bool }
 func readOpsAccess(ctx context.Context, db DB, role string) (a opsAccess, err error) {
 	err = db.QueryRow(ctx, `
 SELECT r.oid IS NOT NULL, r.oid IS NOT NULL AND coalesce(has_schema_privilege(r.oid, n.oid, 'USAGE'), false)
-    AND NOT EXISTS (SELECT FROM pg_class c WHERE c.relnamespace = n.oid AND c.relkind = 'v' AND NOT has_table_privilege(r.oid, c.oid, 'SELECT'))
-    AND NOT EXISTS (SELECT FROM pg_proc p WHERE p.pronamespace = n.oid AND NOT has_function_privilege(r.oid, p.oid, 'EXECUTE'))
-FROM (SELECT to_regrole($1)::oid AS oid) r LEFT JOIN pg_namespace n ON n.nspname = 'ops'`, role).Scan(&a.role, &a.rights)
+    AND NOT EXISTS (SELECT FROM pg_class c WHERE c.relnamespace = n.oid AND c.relkind = 'v'
+        AND NOT has_table_privilege(r.oid, c.oid, 'SELECT'))
+    AND NOT EXISTS (SELECT FROM pg_proc p WHERE p.pronamespace = n.oid
+        AND NOT has_function_privilege(r.oid, p.oid, 'EXECUTE'))
+FROM (SELECT to_regrole($1)::oid AS oid) r LEFT JOIN pg_namespace n ON n.nspname = 'ops'`,
+		role).Scan(&a.role, &a.rights)
 	if err != nil {
 		return a, fmt.Errorf("look for the role %s: %w", role, err)
 	}
 	return a, nil
 }
 
-// grantOps makes the role where there is none, and lets it read what is in the schema ops by now. What this user may not do is
-// left to somebody who may: the service needs none of it.
+// grantOps makes the role where there is none, and lets it read what is in the schema ops by now. What this user may
+// not do is left to somebody who may: the service needs none of it.
 func grantOps(ctx context.Context, db DB, role string) error {
 	a, err := readOpsAccess(ctx, db, role)
 	if err != nil || a.rights {
@@ -42,7 +45,8 @@ func grantOps(ctx context.Context, db DB, role string) error {
 			return err
 		}
 	}
-	for _, grant := range []string{"USAGE ON SCHEMA ops", "SELECT ON ALL TABLES IN SCHEMA ops", "EXECUTE ON ALL FUNCTIONS IN SCHEMA ops"} {
+	for _, grant := range []string{"USAGE ON SCHEMA ops", "SELECT ON ALL TABLES IN SCHEMA ops",
+		"EXECUTE ON ALL FUNCTIONS IN SCHEMA ops"} {
 		if _, err := db.Exec(ctx, "GRANT "+grant+" TO "+name); err != nil && !IsRefused(err) {
 			return fmt.Errorf("grant %s to %s: %w", grant, role, err)
 		}

@@ -83,7 +83,8 @@ func TestMigrate_OpsRoleMissing(t *testing.T) {
 	assert.Contains(t, advice(stranger), "GRANT USAGE ON SCHEMA ops TO "+role)
 	require.NoError(t, pg.GrantOps(t.Context(), pool, role))
 	assert.Empty(t, advice(pool))
-	assert.Equal(t, 1, count(t, admin, fmt.Sprintf("SELECT (has_table_privilege('%s', 'ops.queue', 'SELECT') AND NOT has_table_privilege('%[1]s', 'flow.batch', 'SELECT'))::int", role)))
+	assert.Equal(t, 1, count(t, admin, fmt.Sprintf(
+		"SELECT (has_table_privilege('%s', 'ops.queue', 'SELECT') AND NOT has_table_privilege('%[1]s', 'flow.batch', 'SELECT'))::int", role)))
 	require.NoError(t, pg.Migrate(t.Context(), pool), "again")
 	_, err := pool.Exec(t.Context(), "SELECT count(*) FROM ops.river_backlog, ops.xmin_holder")
 	require.NoError(t, err, "the owner reads them, too")
@@ -151,13 +152,15 @@ func TestOps_Cheap(t *testing.T) {
 		exec(t, conn, "SET "+plan+" = on") // as operators have it
 	}
 	indexes := map[string][]string{
-		"queue": {"lane_batch_", "batch_pkey"}, "call_in_flight": {"call_open"}, "unknown_outcome": {"call_open", "call_unresolved"},
+		"queue": {"lane_batch_", "batch_pkey"}, "call_in_flight": {"call_open"}, "unknown_outcome": {"call_open",
+			"call_unresolved"},
 		"hold": {"pause_"}, "budget_window": {"ledger_old"}, "retry_storm": {"call_recent"},
 	}
 	for _, view := range names(t, conn, "SELECT relname FROM pg_class WHERE relnamespace = 'ops'::regnamespace AND relkind = 'v'") {
 		plan := strings.Join(names(t, conn, "EXPLAIN SELECT * FROM ops."+view), "\n")
 		assert.NotRegexp(t, `Seq Scan on (call|batch|lane_batch|ledger|pause)\b`, plan, view)
-		assert.NotRegexp(t, `(?i)\b(part|slice|job|fragment|page|record_chunk|store_record)\b`, strings.ReplaceAll(plan, "river_job", ""), view)
+		assert.NotRegexp(t, `(?i)\b(part|slice|job|fragment|page|record_chunk|store_record)\b`, strings.ReplaceAll(plan,
+			"river_job", ""), view)
 		for _, index := range indexes[view] {
 			assert.Contains(t, plan, index, view)
 		}

@@ -22,8 +22,8 @@ func TxID(ctx context.Context, tx DB) (string, error) {
 	return id, nil
 }
 
-// Committed finds out what became of a transaction whose commit got no answer (CommitUnknown). A commit that is still under
-// way is waited for: reading the rows back would miss them.
+// Committed finds out what became of a transaction whose commit got no answer (CommitUnknown). A commit that is still
+// under way is waited for: reading the rows back would miss them.
 func Committed(ctx context.Context, db DB, txID string) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, outcomeTimeout)
 	defer cancel()

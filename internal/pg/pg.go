@@ -42,8 +42,8 @@ type Options struct {
 	MaxConns int
 	// Pooled says that a pooler of transactions is between, such as PgBouncer.
 	Pooled bool
-	// Moved is told what the function Moved says, by each connection to a database that was restored; such a connection writes
-	// nothing. Nil lets it write.
+	// Moved is told what the function Moved says, by each connection to a database that was restored; such a connection
+	// writes nothing. Nil lets it write.
 	Moved func(why string)
 	// Losses is told what restores have lost, by each connection that tells Moved; nil for nobody.
 	Losses *Losses
@@ -76,7 +76,8 @@ func connect(ctx context.Context, cfg *pgxpool.Config) (*pgxpool.Pool, error) {
 		return nil, fmt.Errorf("open a pool for %s: %w", address(cfg.ConnConfig), err)
 	}
 	waits := time.AfterFunc(silence, func() {
-		slog.WarnContext(ctx, "waiting for Postgres", "address", address(cfg.ConnConfig), "for_at_most", cfg.ConnConfig.ConnectTimeout)
+		slog.WarnContext(ctx, "waiting for Postgres", "address", address(cfg.ConnConfig), "for_at_most",
+			cfg.ConnConfig.ConnectTimeout)
 	})
 	defer waits.Stop()
 	if err := inForce(ctx, pool, cfg.ConnConfig.RuntimeParams); err != nil {
@@ -102,7 +103,8 @@ func (e *connectError) Error() string {
 	case errors.Is(e.err, errPooled):
 		return fmt.Sprintf("what answers at %s is not Postgres itself: %v", e.address, e.err)
 	case ok:
-		return fmt.Sprintf("Postgres at %s takes no connection; check DATABASE_URL: %s (SQLSTATE %s)", e.address, refused.Message, refused.Code)
+		return fmt.Sprintf("Postgres at %s takes no connection; check DATABASE_URL: %s (SQLSTATE %s)", e.address,
+			refused.Message, refused.Code)
 	case errors.As(e.err, &host):
 		return at + "the host is not found"
 	case errors.As(e.err, &call):

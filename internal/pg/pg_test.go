@@ -99,8 +99,9 @@ func TestInTx(t *testing.T) {
 		rows int
 		err  error
 	}{
-		"Commit":   {insert, 1, nil},
-		"Rollback": {func(ctx context.Context, tx pgx.Tx) error { return errors.Join(insert(ctx, tx), abort) }, 0, abort},
+		"Commit": {insert, 1, nil},
+		"Rollback": {func(ctx context.Context, tx pgx.Tx) error { return errors.Join(insert(ctx, tx), abort) }, 0,
+			abort},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -117,7 +118,8 @@ func TestInTx(t *testing.T) {
 	}
 }
 
-// TestInTxKept: a statement has one plan whatever its arguments, in that transaction alone, which is as isolated as others.
+// TestInTxKept: a statement has one plan whatever its arguments, in that transaction alone, which is as isolated as
+// others.
 func TestInTxKept(t *testing.T) {
 	t.Parallel()
 	pool := setupTable(t)
@@ -174,7 +176,8 @@ func TestInTx_CallerGone(t *testing.T) {
 func TestInTx_IsReadCommitted(t *testing.T) {
 	t.Parallel()
 	pool := setupTable(t)
-	exec(t, pool, "ALTER DATABASE "+pool.Config().ConnConfig.Database+" SET default_transaction_isolation = 'serializable'")
+	exec(t, pool, "ALTER DATABASE "+pool.Config().ConnConfig.Database+
+		" SET default_transaction_isolation = 'serializable'")
 	pool.Reset()
 	err := pg.InTx(context.Background(), pool, func(ctx context.Context, tx pgx.Tx) error {
 		var level string
@@ -256,7 +259,8 @@ func TestOpen(t *testing.T) {
 	defer pool.Close()
 	var name string
 	var at time.Time
-	if err := pool.QueryRow(context.Background(), "SELECT current_setting('application_name'), now()").Scan(&name, &at); err != nil {
+	if err := pool.QueryRow(context.Background(), "SELECT current_setting('application_name'), now()").Scan(&name,
+		&at); err != nil {
 		t.Fatal(err)
 	}
 	if name != "flowlane" || at.Location() != time.UTC || pool.Config().MaxConns != 3 {
@@ -274,7 +278,8 @@ func TestOpen_Errors(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			_, err := pg.Open(context.Background(), dsn, pg.Options{})
-			if err == nil || !strings.Contains(err.Error(), "DATABASE_URL") || strings.Contains(err.Error(), "topsecret") {
+			if err == nil || !strings.Contains(err.Error(), "DATABASE_URL") || strings.Contains(err.Error(),
+				"topsecret") {
 				t.Fatalf("error %v must name DATABASE_URL and keep the password", err)
 			}
 		})
@@ -342,7 +347,8 @@ func TestMigrate_Differs(t *testing.T) {
 			require.NoError(t, err)
 			differs, ok := errors.AsType[pg.SchemaDiffersError](pg.CheckSchema(t.Context(), pool))
 			require.True(t, ok)
-			require.Equal(t, map[string]string{"OtherFile": "00003_credential.sql", "OlderSchema": "00001_base.sql"}[name], differs.Name)
+			require.Equal(t, map[string]string{"OtherFile": "00003_credential.sql",
+				"OlderSchema": "00001_base.sql"}[name], differs.Name)
 			require.ErrorAs(t, pg.Migrate(t.Context(), pool), &pg.SchemaDiffersError{}, "nothing is applied to it")
 		})
 	}
@@ -366,7 +372,8 @@ func TestUUIDs(t *testing.T) {
 	var list []uuid.UUID
 	var absent, present *uuid.UUID
 	var text string
-	err := pool.QueryRow(t.Context(), "SELECT $1::uuid, $2::uuid[], NULL::uuid, $1::uuid, $1::text", id, []uuid.UUID{id, other}).Scan(&got, &list, &absent, &present, &text)
+	err := pool.QueryRow(t.Context(), "SELECT $1::uuid, $2::uuid[], NULL::uuid, $1::uuid, $1::text", id,
+		[]uuid.UUID{id, other}).Scan(&got, &list, &absent, &present, &text)
 	require.NoError(t, err)
 	require.Equal(t, id, got)
 	require.Equal(t, []uuid.UUID{id, other}, list)

@@ -39,8 +39,8 @@ func (p *Pipeline) CopyFrom(context.Context, pgx.Identifier, []string, pgx.CopyF
 	return 0, errCopy
 }
 
-// Send executes what was kept, in order, and then puts the questions, all in one round trip; the first error is returned and ends the
-// transaction.
+// Send executes what was kept, in order, and then puts the questions, all in one round trip; the first error is
+// returned and ends the transaction.
 func (p *Pipeline) Send(ctx context.Context, tx Batcher, asks ...Ask) error {
 	batch := p.batch
 	p.batch = pgx.Batch{}

@@ -51,8 +51,8 @@ var (
 	condition = regexp.MustCompile(`\("?(\w+)"? (?:=|<|>)`)
 )
 
-// TestPlans: the plans that Postgres makes while tables are empty, and keeps, go on being good when these have grown. An
-// index that is asked for its first and third column, but not for the second, is read from end to end.
+// TestPlans: the plans that Postgres makes while tables are empty, and keeps, go on being good when these have grown.
+// An index that is asked for its first and third column, but not for the second, is read from end to end.
 func TestPlans(t *testing.T) {
 	t.Parallel()
 	conn, err := pgtest.New(t).Acquire(t.Context())

@@ -7,8 +7,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Planned has every query planned for its own arguments. That is for queries with optional filters: Postgres keeps one plan for
-// all arguments of a prepared statement, and the one that fits all of them uses no filter to find its rows.
+// Planned has every query planned for its own arguments. That is for queries with optional filters: Postgres keeps one
+// plan for all arguments of a prepared statement, and the one that fits all of them uses no filter to find its rows.
 type Planned struct{ Pool DB }
 
 // Query queries.
@@ -27,7 +27,8 @@ func (p Planned) Exec(ctx context.Context, sql string, args ...any) (pgconn.Comm
 }
 
 // CopyFrom copies.
-func (p Planned) CopyFrom(ctx context.Context, table pgx.Identifier, columns []string, rows pgx.CopyFromSource) (int64, error) {
+func (p Planned) CopyFrom(ctx context.Context, table pgx.Identifier, columns []string,
+	rows pgx.CopyFromSource) (int64, error) {
 	return p.Pool.CopyFrom(ctx, table, columns, rows) //nolint:wrapcheck // stands for the pool's own
 }
 

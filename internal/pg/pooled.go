@@ -110,14 +110,16 @@ const guardKey = "flowlane.guard"
 const elsewhere = "22012"
 
 // errElsewhere says so, as a server does that stops.
-var errElsewhere = &pgconn.PgError{Severity: "ERROR", Code: "57P01", Message: "the pooler leads to another server than before"}
+var errElsewhere = &pgconn.PgError{Severity: "ERROR", Code: "57P01",
+	Message: "the pooler leads to another server than before"}
 
 // sameServer is a statement that fails where a transaction is on another server, or another database, than this: the
 // connection is then replaced by one that asks what that database is.
 func sameServer(ctx context.Context, conn *pgx.Conn) (string, error) {
 	var started time.Time
 	var files string // of the database
-	err := conn.QueryRow(ctx, "SELECT pg_postmaster_start_time(), pg_relation_filepath('pg_catalog.pg_class')").Scan(&started, &files)
+	err := conn.QueryRow(ctx, "SELECT pg_postmaster_start_time(), pg_relation_filepath('pg_catalog.pg_class')").Scan(
+		&started, &files)
 	if err != nil {
 		return "", fmt.Errorf("look which server this is: %w", err)
 	}

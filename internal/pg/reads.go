@@ -127,7 +127,8 @@ func (r *Reads) say(ctx context.Context, err error) {
 	if used {
 		r.log.InfoContext(ctx, "the replica is read")
 	} else {
-		r.log.WarnContext(ctx, "the replica is not read, the primary answers instead", "has_all_until", r.asOf, "error", err)
+		r.log.WarnContext(ctx, "the replica is not read, the primary answers instead", "has_all_until", r.asOf, "error",
+			err)
 	}
 }
 
@@ -169,7 +170,8 @@ func (r *Reads) look(ctx context.Context) error {
 
 // lost is told what a replica answered instead of rows. It returns whether the primary is to be asked.
 func (r *Reads) lost(ctx context.Context, err error) bool {
-	if err == nil || ctx.Err() != nil || !IsUnavailable(err) && !IsSerialization(err) { // a conflict with what it replays
+	// a conflict with what it replays
+	if err == nil || ctx.Err() != nil || !IsUnavailable(err) && !IsSerialization(err) {
 		return false
 	}
 	if IsUnavailable(err) {
@@ -223,6 +225,7 @@ func (r *Reads) Exec(ctx context.Context, sql string, args ...any) (pgconn.Comma
 }
 
 // CopyFrom copies, to the primary.
-func (r *Reads) CopyFrom(ctx context.Context, table pgx.Identifier, columns []string, rows pgx.CopyFromSource) (int64, error) {
+func (r *Reads) CopyFrom(ctx context.Context, table pgx.Identifier, columns []string,
+	rows pgx.CopyFromSource) (int64, error) {
 	return r.primary.CopyFrom(ctx, table, columns, rows) //nolint:wrapcheck // stands for the pool's own
 }

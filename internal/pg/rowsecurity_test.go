@@ -22,14 +22,17 @@ var unsecured = map[string]string{
 	"batch_vars": ofBatch, "element": ofBatch, "exchange_batch": ofBatch, "fragment": ofBatch, "inherited": ofBatch,
 	"job": ofBatch, "kept_key": ofBatch, "page": ofBatch, "part": ofBatch, "record_chunk": ofBatch, "slice": ofBatch,
 	"batch_count": "belongs to a row of flow.batch: lists by a status rest on statistics, which are closed to whom a policy binds",
-	"budget":      "belongs to an account, which several organizations may share", "domain_limit": "as a budget", "ledger": "as a budget",
+	"budget":      "belongs to an account, which several organizations may share", "domain_limit": "as a budget",
+	"ledger":       "as a budget",
 	"rolling":      "as a budget",
-	"clock_offset": "of the installation", "clock_watch": "of the installation", "due": "names by ids what is to be done",
+	"clock_offset": "of the installation", "clock_watch": "of the installation",
+	"due":      "names by ids what is to be done",
 	"identity": "of the installation", "retention_clock": "of the installation", "root_key": "of the installation",
 	"schema_version": "of the installation",
 }
 
-// TestRowSecurity_Tables: each table has the two policies, which its owner is bound by as well, or is known to need none.
+// TestRowSecurity_Tables: each table has the two policies, which its owner is bound by as well, or is known to need
+// none.
 func TestRowSecurity_Tables(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.New(t)
@@ -77,7 +80,8 @@ func TestRowSecurity_Owner(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, !secured, strings.Contains(advice, "CREATE ROLE flowlane_request NOLOGIN"), advice)
 
-		files := pgtest.Migrations(t, map[string]string{"90001_later.sql": "CREATE TABLE flow.later (org_id uuid NOT NULL)"})
+		files := pgtest.Migrations(t, map[string]string{
+			"90001_later.sql": "CREATE TABLE flow.later (org_id uuid NOT NULL)"})
 		require.NoError(t, pg.Migrator{Files: files}.Up(t.Context(), owner))
 		const later = "SELECT count(*) FROM pg_policy WHERE polrelid = 'flow.later'::regclass"
 		require.Equal(t, secured, count(t, owner, later) == 2)

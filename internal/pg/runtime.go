@@ -74,7 +74,8 @@ WHERE c.relname = 'batch' AND c.relnamespace = to_regnamespace('flow')`, role).S
 		return grantRowSecurity(ctx, tx, name)
 	})
 	if IsRefused(err) {
-		return RoleError{role, "must become a member of " + RequestRole + " and " + WorkerRole + ", and this user may not see " +
+		return RoleError{role, "must become a member of " + RequestRole + " and " + WorkerRole +
+			", and this user may not see " +
 			"to that: let an administrator run GRANT " + RequestRole + ", " + WorkerRole + " TO " + name +
 			"; and then run this again"}
 	}

@@ -38,24 +38,32 @@ func TestGrantRuntime(t *testing.T) {
 	require.NoError(t, err)
 
 	for _, sql := range []string{
-		"INSERT INTO flow.later DEFAULT VALUES", "UPDATE flow.clock_watch SET watched_at = now()", "DELETE FROM flow.later",
-		"SELECT nextval('flow.part_id_seq')", "SELECT * FROM ops.later", "SELECT * FROM ops.sessions()", "SELECT flow.clock()",
-		"DELETE FROM flow.audit_log WHERE request_id = '31'", "INSERT INTO river.river_queue (name, updated_at) VALUES ('q', now())",
+		"INSERT INTO flow.later DEFAULT VALUES", "UPDATE flow.clock_watch SET watched_at = now()",
+		"DELETE FROM flow.later",
+		"SELECT nextval('flow.part_id_seq')", "SELECT * FROM ops.later", "SELECT * FROM ops.sessions()",
+		"SELECT flow.clock()",
+		"DELETE FROM flow.audit_log WHERE request_id = '31'",
+		"INSERT INTO river.river_queue (name, updated_at) VALUES ('q', now())",
 	} {
 		assert.NoError(t, try(sql), sql)
 	}
 	for _, sql := range []string{
-		"UPDATE flow.clock_offset SET ahead = '1 day'", "DELETE FROM flow.clock_offset", "UPDATE flow.schema_version SET least_program = 0",
-		"UPDATE flow.audit_log SET action = 'none'", "UPDATE flow.identity SET lost_since = NULL", "DELETE FROM flow.identity", "TRUNCATE flow.audit_log", "ALTER TABLE flow.audit_log DISABLE TRIGGER ALL",
-		"DROP TRIGGER audit_log_is_final ON flow.audit_log", "CREATE TABLE flow.own (n int)", "ALTER TABLE flow.batch ADD own int",
+		"UPDATE flow.clock_offset SET ahead = '1 day'", "DELETE FROM flow.clock_offset",
+		"UPDATE flow.schema_version SET least_program = 0",
+		"UPDATE flow.audit_log SET action = 'none'", "UPDATE flow.identity SET lost_since = NULL",
+		"DELETE FROM flow.identity", "TRUNCATE flow.audit_log", "ALTER TABLE flow.audit_log DISABLE TRIGGER ALL",
+		"DROP TRIGGER audit_log_is_final ON flow.audit_log", "CREATE TABLE flow.own (n int)",
+		"ALTER TABLE flow.batch ADD own int",
 		"DROP TABLE flow.batch", "TRUNCATE flow.batch", "CREATE INDEX ON flow.batch (lane)", "CREATE SCHEMA own",
-		"DELETE FROM river.river_migration", "CREATE OR REPLACE FUNCTION flow.clock() RETURNS timestamptz LANGUAGE sql AS 'SELECT now()'",
+		"DELETE FROM river.river_migration",
+		"CREATE OR REPLACE FUNCTION flow.clock() RETURNS timestamptz LANGUAGE sql AS 'SELECT now()'",
 	} {
 		var refused *pgconn.PgError
 		require.ErrorAs(t, try(sql), &refused, sql)
 		assert.Equal(t, noRight, refused.Code, sql)
 	}
-	require.ErrorContains(t, try("DELETE FROM flow.audit_log WHERE request_id = '1'"), "deleted after 30 days at the earliest")
+	require.ErrorContains(t, try("DELETE FROM flow.audit_log WHERE request_id = '1'"),
+		"deleted after 30 days at the earliest")
 	owns, err := pg.OwnsTables(t.Context(), service)
 	require.NoError(t, err)
 	assert.False(t, owns)

@@ -50,7 +50,8 @@ type SchemaNewerError struct {
 
 func (e SchemaNewerError) Error() string {
 	return fmt.Sprintf("the database is too new for this version of Flowlane: it has migration %d and takes programs "+
-		"that know %d, and this one knows %d: start the version that migrated it, or a newer one", e.Has, e.Needs, e.Knows)
+		"that know %d, and this one knows %d: start the version that migrated it, or a newer one", e.Has, e.Needs,
+		e.Knows)
 }
 
 // schemaState is how far a database is, as a program sees it.
@@ -103,7 +104,8 @@ func CheckOutdated(ctx context.Context, db DB) error {
 		return err
 	}
 	newer := SchemaNewerError{Knows: files[len(files)-1].Version}
-	err = db.QueryRow(ctx, "SELECT max(version_id), max(least_program) FROM "+versionTable).Scan(&newer.Has, &newer.Needs)
+	err = db.QueryRow(ctx, "SELECT max(version_id), max(least_program) FROM "+versionTable).Scan(&newer.Has,
+		&newer.Needs)
 	if err != nil {
 		return fmt.Errorf("read %s: %w", versionTable, err)
 	}

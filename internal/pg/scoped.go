@@ -27,8 +27,8 @@ func WithOrg(ctx context.Context, org uuid.UUID) context.Context {
 }
 
 // AsWorker takes that back: for what a request has to know beyond its organization, and for queries whose index
-// row-level security bars. Before the policy has passed a row Postgres asks an index only for conditions whose operators
-// are known to tell nothing of rows; those of enums and arrays are not.
+// row-level security bars. Before the policy has passed a row Postgres asks an index only for conditions whose
+// operators are known to tell nothing of rows; those of enums and arrays are not.
 func AsWorker(ctx context.Context) context.Context { return context.WithValue(ctx, orgKey{}, nil) }
 
 // Scoped is a pool on which what runs with a context of WithOrg runs in RequestRole, for its organization; all else as
@@ -140,7 +140,8 @@ func (s *Scoped) Exec(ctx context.Context, sql string, args ...any) (pgconn.Comm
 }
 
 // CopyFrom copies; not for a request: Postgres copies into no table that it secures.
-func (s *Scoped) CopyFrom(ctx context.Context, table pgx.Identifier, columns []string, rows pgx.CopyFromSource) (int64, error) {
+func (s *Scoped) CopyFrom(ctx context.Context, table pgx.Identifier, columns []string,
+	rows pgx.CopyFromSource) (int64, error) {
 	if _, is := s.org(ctx); is {
 		return 0, errCopy
 	}

@@ -97,7 +97,8 @@ VALUES (gen_random_uuid(), $1, 'w', '[]', '[]', '')`
 	_, err = s.Exec(ctx, add, s.mine)
 	require.NoError(t, err)
 	var role string
-	require.ErrorIs(t, s.QueryRow(ctx, "SELECT name FROM flow.variable_set WHERE org_id = $1", s.other).Scan(&role), pgx.ErrNoRows)
+	require.ErrorIs(t, s.QueryRow(ctx, "SELECT name FROM flow.variable_set WHERE org_id = $1", s.other).Scan(&role),
+		pgx.ErrNoRows)
 	const left = "SELECT current_user || coalesce(current_setting('flow.org', true), '')"
 	require.NoError(t, s.QueryRow(t.Context(), left).Scan(&role))
 	require.Equal(t, s.pool.Config().ConnConfig.User, role)

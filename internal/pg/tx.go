@@ -21,18 +21,18 @@ type Beginner interface {
 	BeginTx(ctx context.Context, opts pgx.TxOptions) (pgx.Tx, error)
 }
 
-// InTx runs do in one read-committed transaction: committed when do returns nil, rolled back when it returns an error or
-// panics. Nothing is retried. The error of do comes back as it is; CommitUnknown tells whether a failed commit may have
-// happened all the same.
+// InTx runs do in one read-committed transaction: committed when do returns nil, rolled back when it returns an error
+// or panics. Nothing is retried. The error of do comes back as it is; CommitUnknown tells whether a failed commit may
+// have happened all the same.
 func InTx(ctx context.Context, pool Beginner, do func(ctx context.Context, tx pgx.Tx) error) error {
 	return inTx(ctx, pool, readCommitted, do)
 }
 
-// keep has Postgres keep the plans of a transaction's statements: each connection plans a statement once, whatever its arguments.
-// That is for statements that find their rows by keys. An array of one or two keys is else planned anew each time, because it
-// looks cheaper than one of an unknown number; that takes longer than to run it, and finds the same plan. One that was made while a
-// table was small must go by an index, too. A key that all rows of a statement share must come with each of them: as a constant it
-// has the plan of a small table read all of its rows.
+// keep has Postgres keep the plans of a transaction's statements: each connection plans a statement once, whatever its
+// arguments. That is for statements that find their rows by keys. An array of one or two keys is else planned anew each
+// time, because it looks cheaper than one of an unknown number; that takes longer than to run it, and finds the same
+// plan. One that was made while a table was small must go by an index, too. A key that all rows of a statement share
+// must come with each of them: as a constant it has the plan of a small table read all of its rows.
 const keep = "set local plan_cache_mode = force_generic_plan; set local enable_seqscan = off"
 
 // InTxKept is InTx with plans that Postgres keeps: see keep.
@@ -40,14 +40,15 @@ func InTxKept(ctx context.Context, pool Beginner, do func(ctx context.Context, t
 	return inTx(ctx, pool, readCommitted+"; "+keep, do)
 }
 
-// InTxShared is InTxKept for work of several who do not know each other: a statement fails that waits for a lock for longer than a
-// second, so that they do not wait for whom one of them waits for.
+// InTxShared is InTxKept for work of several who do not know each other: a statement fails that waits for a lock for
+// longer than a second, so that they do not wait for whom one of them waits for.
 func InTxShared(ctx context.Context, pool Beginner, do func(ctx context.Context, tx pgx.Tx) error) error {
-	return inTx(ctx, pool, readCommitted+"; set local plan_cache_mode = force_generic_plan; set local lock_timeout = '1s'", do)
+	return inTx(ctx, pool, readCommitted+
+		"; set local plan_cache_mode = force_generic_plan; set local lock_timeout = '1s'", do)
 }
 
-// Snapshot runs do in one transaction that only reads, and sees everything as it was at its first statement: for answers that put
-// together what several statements found.
+// Snapshot runs do in one transaction that only reads, and sees everything as it was at its first statement: for
+// answers that put together what several statements found.
 func Snapshot(ctx context.Context, pool Beginner, do func(ctx context.Context, tx pgx.Tx) error) error {
 	return inTx(ctx, pool, "begin isolation level repeatable read read only", do)
 }
@@ -95,17 +96,18 @@ type after struct {
 
 type afterKey struct{}
 
-// AfterCommit calls do once the transaction is committed, or may be, that InTx runs with this context; never where there is
-// none. So do must be something that is only faster than finding out: a process can end before it. It must not wait.
+// AfterCommit calls do once the transaction is committed, or may be, that InTx runs with this context; never where
+// there is none. So do must be something that is only faster than finding out: a process can end before it. It must not
+// wait.
 func AfterCommit(ctx context.Context, do func()) {
 	if then, ok := ctx.Value(afterKey{}).(*after); ok {
 		then.dos = append(then.dos, do)
 	}
 }
 
-// AtEnd calls do once the transaction is over that InTx runs with this context, and says whether it is certainly committed. It
-// returns false, and calls nothing, where there is no such transaction. do must not wait. It knows nothing of savepoints, which
-// nobody here uses: what is rolled back to one would pass for committed.
+// AtEnd calls do once the transaction is over that InTx runs with this context, and says whether it is certainly
+// committed. It returns false, and calls nothing, where there is no such transaction. do must not wait. It knows
+// nothing of savepoints, which nobody here uses: what is rolled back to one would pass for committed.
 func AtEnd(ctx context.Context, do func(committed bool)) bool {
 	then, ok := ctx.Value(afterKey{}).(*after)
 	if ok {

@@ -13,7 +13,8 @@ import (
 func registerUUID(c *pgx.Conn) {
 	element := &pgtype.Type{Name: "uuid", OID: pgtype.UUIDOID, Codec: uuidCodec{}}
 	c.TypeMap().RegisterType(element)
-	c.TypeMap().RegisterType(&pgtype.Type{Name: "_uuid", OID: pgtype.UUIDArrayOID, Codec: &pgtype.ArrayCodec{ElementType: element}})
+	c.TypeMap().RegisterType(&pgtype.Type{Name: "_uuid", OID: pgtype.UUIDArrayOID,
+		Codec: &pgtype.ArrayCodec{ElementType: element}})
 }
 
 type uuidCodec struct{ pgtype.UUIDCodec }

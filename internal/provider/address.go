@@ -51,7 +51,8 @@ func (in *secret) locate(svc *catalog.Service, r *Request) signer {
 		base, err := svc.Address(known)
 		u, bad := url.Parse(r.URL)
 		if err != nil || bad != nil {
-			return probeError(InvalidShape, err, "The token endpoint's answer does not name an address like %s.", svc.BaseURL)
+			return probeError(InvalidShape, err, "The token endpoint's answer does not name an address like %s.",
+				svc.BaseURL)
 		}
 		u.Host = strings.TrimPrefix(Origin(base), u.Scheme+"://")
 		r.URL = u.String()

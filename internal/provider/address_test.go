@@ -50,7 +50,8 @@ func TestSend_AddressOfToken(t *testing.T) {
 	b := withIssuer(t)
 	port := b.url[strings.LastIndex(b.url, ":")+1:]
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "clouds.yaml"), []byte(strings.ReplaceAll(clouds, "PORT", port)), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "clouds.yaml"), []byte(strings.ReplaceAll(clouds, "PORT", port)),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	c, err := catalog.Load(catalog.Options{Dir: dir})
@@ -90,7 +91,8 @@ func TestSend_AddressOfToken(t *testing.T) {
 			continue
 		}
 		var refused *ProbeError
-		if ans.Sent != NotSent || !errors.As(ans.Err, &refused) || !strings.Contains(refused.Details, "http://{instance}:"+port+"/api") {
+		if ans.Sent != NotSent || !errors.As(ans.Err, &refused) || !strings.Contains(refused.Details,
+			"http://{instance}:"+port+"/api") {
 			t.Errorf("%s: %v, %v", at, ans.Sent, ans.Err)
 		}
 		if tested == nil || b.calls != before {

@@ -102,25 +102,34 @@ func TestRead_Cases(t *testing.T) {
 		media, body string
 		want        string
 	}{
-		"slack fine":       {200, json, `{"ok":true}`, `success out={"ok":true}`},
-		"slack error":      {200, json, `{"ok":false,"error":"channel_not_found"}`, "refused reason=refused code=channel_not_found msg=channel_not_found"},
-		"slack rate":       {200, json, `{"ok":false,"error":"ratelimited"}`, "retry_later reason=rate_limited msg=ratelimited after=5s"},
-		"slack else":       {200, json, `[]`, "refused reason=refused"},
-		"slack page":       {502, "text/html", `<html>`, "unknown reason=server_error"},
-		"salesforce limit": {403, json, `[{"errorCode":"REQUEST_LIMIT_EXCEEDED","message":"m"}]`, "retry_later reason=rate_limited code=REQUEST_LIMIT_EXCEEDED msg=m after=10m0s"},
-		"salesforce right": {403, json, `[{"errorCode":"INSUFFICIENT_ACCESS","message":"m"}]`, "refused reason=refused code=INSUFFICIENT_ACCESS msg=m"},
-		"mailchimp wall":   {403, "text/html", `<html>`, "retry_later reason=rate_limited after=10s"},
-		"mailchimp none":   {403, "", ``, "retry_later reason=rate_limited after=10s"},
-		"mailchimp right":  {403, "application/problem+json", `{"title":"t","detail":"d"}`, "refused reason=refused msg=d"},
-		"braze fine":       {201, json, `{"message":"success"}`, `success out={"message":"success"}`},
-		"braze queued":     {202, json, `{"message":"queued"}`, `success out={"message":"queued"}`},
-		"braze else":       {202, json, `{"message":"?"}`, "unknown reason=unexpected_status msg=?"},
-		"shopify fine":     {200, json, `{"data":{"m":{"id":"1","userErrors":[]}}}`, `success out={"id":"1"}`},
-		"shopify throttle": {200, json, `{"errors":[{"message":"m","extensions":{"code":"THROTTLED"}}]}`, "retry_later reason=rate_limited code=THROTTLED msg=m after=2s"},
-		"shopify invalid":  {200, json, `{"data":{"m":{"userErrors":[{"code":"TAKEN","message":"Email is taken"}]}}}`, "refused reason=refused code=TAKEN msg=Email is taken"},
-		"shopify else":     {200, json, `{"errors":[{"message":"m"}]}`, "unknown reason=unexpected_status msg=m"},
-		"stripe lock":      {429, json, `{"error":{"code":"lock_timeout","message":"m"}}`, "retry_later reason=temporarily_denied code=lock_timeout msg=m after=1s"},
-		"stripe rate":      {429, json, `{"error":{"code":"rate_limit","message":"m"}}`, "retry_later reason=rate_limited code=rate_limit msg=m after=1m0s"},
+		"slack fine": {200, json, `{"ok":true}`, `success out={"ok":true}`},
+		"slack error": {200, json, `{"ok":false,"error":"channel_not_found"}`,
+			"refused reason=refused code=channel_not_found msg=channel_not_found"},
+		"slack rate": {200, json, `{"ok":false,"error":"ratelimited"}`,
+			"retry_later reason=rate_limited msg=ratelimited after=5s"},
+		"slack else": {200, json, `[]`, "refused reason=refused"},
+		"slack page": {502, "text/html", `<html>`, "unknown reason=server_error"},
+		"salesforce limit": {403, json, `[{"errorCode":"REQUEST_LIMIT_EXCEEDED","message":"m"}]`,
+			"retry_later reason=rate_limited code=REQUEST_LIMIT_EXCEEDED msg=m after=10m0s"},
+		"salesforce right": {403, json, `[{"errorCode":"INSUFFICIENT_ACCESS","message":"m"}]`,
+			"refused reason=refused code=INSUFFICIENT_ACCESS msg=m"},
+		"mailchimp wall": {403, "text/html", `<html>`, "retry_later reason=rate_limited after=10s"},
+		"mailchimp none": {403, "", ``, "retry_later reason=rate_limited after=10s"},
+		"mailchimp right": {403, "application/problem+json", `{"title":"t","detail":"d"}`,
+			"refused reason=refused msg=d"},
+		"braze fine":   {201, json, `{"message":"success"}`, `success out={"message":"success"}`},
+		"braze queued": {202, json, `{"message":"queued"}`, `success out={"message":"queued"}`},
+		"braze else":   {202, json, `{"message":"?"}`, "unknown reason=unexpected_status msg=?"},
+		"shopify fine": {200, json, `{"data":{"m":{"id":"1","userErrors":[]}}}`, `success out={"id":"1"}`},
+		"shopify throttle": {200, json, `{"errors":[{"message":"m","extensions":{"code":"THROTTLED"}}]}`,
+			"retry_later reason=rate_limited code=THROTTLED msg=m after=2s"},
+		"shopify invalid": {200, json, `{"data":{"m":{"userErrors":[{"code":"TAKEN","message":"Email is taken"}]}}}`,
+			"refused reason=refused code=TAKEN msg=Email is taken"},
+		"shopify else": {200, json, `{"errors":[{"message":"m"}]}`, "unknown reason=unexpected_status msg=m"},
+		"stripe lock": {429, json, `{"error":{"code":"lock_timeout","message":"m"}}`,
+			"retry_later reason=temporarily_denied code=lock_timeout msg=m after=1s"},
+		"stripe rate": {429, json, `{"error":{"code":"rate_limit","message":"m"}}`,
+			"retry_later reason=rate_limited code=rate_limit msg=m after=1m0s"},
 	} {
 		vendor, _, _ := strings.Cut(name, " ")
 		_, act := action(t, c, "vendors__api__"+vendor)
@@ -128,7 +137,8 @@ func TestRead_Cases(t *testing.T) {
 	}
 	_, act := action(t, c, "vendors__api__slack")
 	cut := broken(answered(200, `{"ok":false`))
-	assert.Equal(t, "unknown reason=unreadable_answer", brief(Read(act, cut, 0)), "a body that is not whole tells nothing apart")
+	assert.Equal(t, "unknown reason=unreadable_answer", brief(Read(act, cut, 0)),
+		"a body that is not whole tells nothing apart")
 	said := answered(200, `{"ok":false}`)
 	said.outcomes = map[int]Kind{200: Success}
 	assert.Equal(t, `success out={"ok":false}`, brief(Read(act, said, 0)), "a call may say so itself")

@@ -40,7 +40,8 @@ func TestSend_AnswerWaitsForMemory(t *testing.T) {
 			defer s.Close()
 			r := Request{Method: "GET", URL: srv.URL, AnswerBefore: time.Now().Add(time.Second)}
 			ans := s.Send(t.Context(), r)
-			if ans.Sent != Answered || ans.Status != 200 || !errors.Is(ans.Err, context.DeadlineExceeded) || ans.Body != nil {
+			if ans.Sent != Answered || ans.Status != 200 || !errors.Is(ans.Err, context.DeadlineExceeded) ||
+				ans.Body != nil {
 				t.Errorf("without memory: %v %d %v, %d bytes", ans.Sent, ans.Status, ans.Err, len(ans.Body))
 			}
 			all[0].Release()

@@ -38,12 +38,14 @@ func newSigner(spec *Spec) (func(now time.Time) (string, error), error) {
 	if err != nil {
 		return nil, err
 	}
-	issuer, subject, keyID, audience := spec.Fields["issuer"], spec.Fields["subject"], spec.Fields["key_id"], spec.Audience
+	issuer, subject, keyID, audience := spec.Fields["issuer"], spec.Fields["subject"], spec.Fields["key_id"],
+		spec.Audience
 	if issuer == "" {
 		return nil, fmt.Errorf("%w: an assertion needs an issuer", ErrSecretShape)
 	}
 	return func(now time.Time) (string, error) {
-		claims := jwt.MapClaims{"iss": issuer, "iat": now.Unix(), "exp": now.Add(assertionLife).Unix(), "jti": uuid.NewString()}
+		claims := jwt.MapClaims{"iss": issuer, "iat": now.Unix(), "exp": now.Add(assertionLife).Unix(),
+			"jti": uuid.NewString()}
 		if subject != "" {
 			claims["sub"] = subject
 		}
@@ -68,7 +70,8 @@ func signingKey(algorithm, key string) (jwt.SigningMethod, any, error) {
 	case "RS256":
 		parsed, err := jwt.ParseRSAPrivateKeyFromPEM([]byte(key))
 		if err != nil || parsed.N.BitLen() < 2048 {
-			return nil, nil, fmt.Errorf("%w: RS256 needs a key that is an RSA private key in PEM of at least 2048 bits", ErrSecretShape)
+			return nil, nil, fmt.Errorf("%w: RS256 needs a key that is an RSA private key in PEM of at least 2048 bits",
+				ErrSecretShape)
 		}
 		return jwt.SigningMethodRS256, parsed, nil
 	case "ES256":

@@ -23,14 +23,16 @@ const (
 // newAWSKey is the secret of aws_access_key: each request is signed (Signature Version 4) when it goes out.
 func newAWSKey(spec Spec) (secret, error) {
 	keys := aws.Credentials{
-		AccessKeyID: spec.Fields["access_key_id"], SecretAccessKey: spec.Fields["secret_access_key"], SessionToken: spec.Fields["session_token"],
+		AccessKeyID: spec.Fields["access_key_id"], SecretAccessKey: spec.Fields["secret_access_key"],
+		SessionToken: spec.Fields["session_token"],
 	}
 	if keys.AccessKeyID == "" || keys.SecretAccessKey == "" {
 		return secret{}, fmt.Errorf("%w: aws_access_key needs access_key_id and secret_access_key", ErrSecretShape)
 	}
 	for _, name := range []string{spec.Region, spec.Service} {
 		if name != "" && !awsName.MatchString(name) {
-			return secret{}, fmt.Errorf("%w: aws_region and aws_service must be names such as eu-central-1 and sqs", ErrSecretShape)
+			return secret{}, fmt.Errorf("%w: aws_region and aws_service must be names such as eu-central-1 and sqs",
+				ErrSecretShape)
 		}
 	}
 	return secret{
@@ -49,7 +51,8 @@ func newAWSKey(spec Spec) (secret, error) {
 			digest := hex.EncodeToString(h.Sum(nil))
 			r.Header.Set("X-Amz-Content-Sha256", digest)
 			// What proxies may change is not signed.
-			signed := &http.Request{Method: r.Method, URL: u, Host: u.Host, Header: r.Header.Clone(), ContentLength: r.Size()}
+			signed := &http.Request{Method: r.Method, URL: u, Host: u.Host, Header: r.Header.Clone(),
+				ContentLength: r.Size()}
 			signed.Header.Del("Accept")
 			if err := r.aws.sign(ctx, keys, signed, digest, s.now()); err != nil {
 				return probeError(InvalidShape, nil, "The keys cannot sign; rotate the credential.")
@@ -66,7 +69,8 @@ func newAWSKey(spec Spec) (secret, error) {
 	}, nil
 }
 
-// sign signs a request whose body has the digest. The path of one to a store of objects is signed as it is, others escaped again.
+// sign signs a request whose body has the digest. The path of one to a store of objects is signed as it is, others
+// escaped again.
 func (of awsScope) sign(ctx context.Context, keys aws.Credentials, r *http.Request, digest string, at time.Time) error {
 	return v4.NewSigner().SignHTTP(ctx, keys, r, digest, of.service, of.region, at, //nolint:wrapcheck // says everything
 		func(o *v4.SignerOptions) { o.DisableURIPathEscaping = of.objects() })

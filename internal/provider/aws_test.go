@@ -25,7 +25,8 @@ const (
 
 func awsSecret(t *testing.T, change func(*Spec)) Secret {
 	t.Helper()
-	spec := Spec{Method: "aws_access_key", PlatformID: "aws", Fields: map[string]string{"access_key_id": exampleKey, "secret_access_key": exampleSecret}}
+	spec := Spec{Method: "aws_access_key", PlatformID: "aws", Fields: map[string]string{"access_key_id": exampleKey,
+		"secret_access_key": exampleSecret}}
 	if change != nil {
 		change(&spec)
 	}
@@ -43,11 +44,15 @@ func TestAWS_PublishedExample(t *testing.T) {
 	sender := NewSender(Options{Now: func() time.Time { return at }})
 	t.Cleanup(sender.Close)
 	for _, tc := range []struct{ url, rangeOf, want string }{
-		{"https://examplebucket.s3.amazonaws.com/test.txt", "bytes=0-9", "f0e8bdb87c964420e857bd35b5d6ed310bd44f0170aba48dd91039c6036bdb41"},
-		{"https://examplebucket.s3.amazonaws.com/?lifecycle=", "", "fea454ca298b7da1c68078a5d1bdbfbbe0d65c699e0f91ac7a200a0136783543"},
-		{"https://examplebucket.s3.amazonaws.com/?max-keys=2&prefix=J", "", "34b48302e7b5fa45bde8084f4b7868a86f0a534bc59db6670ed5711ef69dc6f7"},
+		{"https://examplebucket.s3.amazonaws.com/test.txt", "bytes=0-9",
+			"f0e8bdb87c964420e857bd35b5d6ed310bd44f0170aba48dd91039c6036bdb41"},
+		{"https://examplebucket.s3.amazonaws.com/?lifecycle=", "",
+			"fea454ca298b7da1c68078a5d1bdbfbbe0d65c699e0f91ac7a200a0136783543"},
+		{"https://examplebucket.s3.amazonaws.com/?max-keys=2&prefix=J", "",
+			"34b48302e7b5fa45bde8084f4b7868a86f0a534bc59db6670ed5711ef69dc6f7"},
 	} {
-		r := Request{Method: http.MethodGet, URL: tc.url, Header: http.Header{"User-Agent": {userAgent}, "Accept": {"application/json"}}}
+		r := Request{Method: http.MethodGet, URL: tc.url, Header: http.Header{"User-Agent": {userAgent},
+			"Accept": {"application/json"}}}
 		if tc.rangeOf != "" {
 			r.Header.Set("Range", tc.rangeOf)
 		}
@@ -57,7 +62,8 @@ func TestAWS_PublishedExample(t *testing.T) {
 		if err := awsSecret(t, nil).open().sign(t.Context(), sender, &r); err != nil {
 			t.Fatal(err)
 		}
-		if got := r.Header.Get("Authorization"); !strings.HasSuffix(got, "Signature="+tc.want) || !strings.Contains(got, "Credential="+exampleKey+"/20130524/us-east-1/s3/aws4_request") {
+		if got := r.Header.Get("Authorization"); !strings.HasSuffix(got, "Signature="+tc.want) || !strings.Contains(got,
+			"Credential="+exampleKey+"/20130524/us-east-1/s3/aws4_request") {
 			t.Errorf("%s: %s", tc.url, got)
 		}
 	}
@@ -91,7 +97,8 @@ func signature(r *http.Request, body []byte, secret, region string) string {
 	slices.Sort(query)
 	digest := sha256.Sum256(body)
 	canonical := strings.Join([]string{
-		r.Method, r.URL.EscapedPath(), strings.ReplaceAll(strings.Join(query, "&"), "+", "%20"), headers, names, hex.EncodeToString(digest[:]),
+		r.Method, r.URL.EscapedPath(), strings.ReplaceAll(strings.Join(query, "&"), "+", "%20"), headers, names,
+		hex.EncodeToString(digest[:]),
 	}, "\n")
 	day, sum := r.Header.Get("X-Amz-Date")[:8], sha256.Sum256([]byte(canonical))
 	scope := day + "/" + region + "/s3/aws4_request"
@@ -106,7 +113,8 @@ func TestAWS_Calls(t *testing.T) {
 	var seen []string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
-		if !strings.HasSuffix(r.Header.Get("Authorization"), "Signature="+signature(r, body, exampleSecret, "eu-central-1")) || r.Header.Get("X-Amz-Security-Token") != "session" {
+		if !strings.HasSuffix(r.Header.Get("Authorization"), "Signature="+signature(r, body, exampleSecret,
+			"eu-central-1")) || r.Header.Get("X-Amz-Security-Token") != "session" {
 			w.WriteHeader(http.StatusForbidden)
 		}
 		seen = append(seen, r.Method+" "+r.URL.RequestURI()+" "+string(body))
@@ -140,7 +148,8 @@ func TestAWS_Calls(t *testing.T) {
 		}
 		seen = nil
 		r.SendBefore, r.AnswerBefore = time.Now().Add(time.Minute), time.Now().Add(time.Minute)
-		if got := Read(act, sender.Send(t.Context(), r), 0); got.Kind != Success || !slices.Equal(seen, []string{tc.want}) {
+		if got := Read(act, sender.Send(t.Context(), r), 0); got.Kind != Success ||
+			!slices.Equal(seen, []string{tc.want}) {
 			t.Errorf("%s: %+v; the store saw %q", tc.action, got, seen)
 		}
 	}
@@ -148,7 +157,8 @@ func TestAWS_Calls(t *testing.T) {
 	if _, err := sender.Whoami(t.Context(), platform, platform.Services[0], secret); err != nil {
 		t.Errorf("test: %v", err)
 	}
-	_, err = sender.Whoami(t.Context(), platform, platform.Services[0], awsSecret(t, func(s *Spec) { s.Endpoint = server.URL }))
+	_, err = sender.Whoami(t.Context(), platform, platform.Services[0],
+		awsSecret(t, func(s *Spec) { s.Endpoint = server.URL }))
 	if class, _ := Explain(err); class != PermissionDenied {
 		t.Errorf("test with another region's signature: %v", err)
 	}
@@ -173,10 +183,12 @@ func TestAWS_Addresses(t *testing.T) {
 			t.Errorf("%+v: %q, %v", tc, r.URL, err)
 		}
 	}
-	if _, err := Prepare(svc, act, json.RawMessage(`{"key":"k"}`), nil, awsSecret(t, nil), ""); !errors.Is(err, ErrParams) {
+	if _, err := Prepare(svc, act, json.RawMessage(`{"key":"k"}`), nil, awsSecret(t, nil), ""); !errors.Is(err,
+		ErrParams) {
 		t.Errorf("a call without bucket: %v", err)
 	}
-	if _, err := NewSecret(Spec{Method: "aws_access_key", Region: "evil.example/", Fields: map[string]string{"access_key_id": "a", "secret_access_key": "b"}}); !errors.Is(err, ErrSecretShape) {
+	if _, err := NewSecret(Spec{Method: "aws_access_key", Region: "evil.example/",
+		Fields: map[string]string{"access_key_id": "a", "secret_access_key": "b"}}); !errors.Is(err, ErrSecretShape) {
 		t.Errorf("a region that is another host: %v", err)
 	}
 }
@@ -207,7 +219,8 @@ func TestSecret_StaysWithItsPlatform(t *testing.T) {
 				Method: method, PlatformID: tc.platform, Placement: Placement{HeaderName: "X-Key"},
 				Fields: map[string]string{"username": "u", "password": "hush", "api_key": "hush"},
 			}
-			spec.Origins = map[string][]string{"dialer": {"https://api.dialer.example"}, "core": {"https://anything.example"}}[tc.platform]
+			spec.Origins = map[string][]string{"dialer": {"https://api.dialer.example"},
+				"core": {"https://anything.example"}}[tc.platform]
 			whole, err := NewSecret(spec)
 			if err != nil {
 				t.Fatal(err)
@@ -221,11 +234,13 @@ func TestSecret_StaysWithItsPlatform(t *testing.T) {
 		}
 	}
 	other, upload := action(t, c, "dialer__api__get_record")
-	core, err := NewSecret(Spec{Method: "basic_auth", PlatformID: "core", Fields: map[string]string{"username": "u", "password": "p"}})
+	core, err := NewSecret(Spec{Method: "basic_auth", PlatformID: "core", Fields: map[string]string{"username": "u",
+		"password": "p"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Prepare(other, upload, json.RawMessage(`{"list":"l","key":"k"}`), nil, core, ""); !errors.Is(err, ErrParams) {
+	if _, err := Prepare(other, upload, json.RawMessage(`{"list":"l","key":"k"}`), nil, core, ""); !errors.Is(err,
+		ErrParams) {
 		t.Errorf("a secret of core went to another platform: %v", err)
 	}
 }

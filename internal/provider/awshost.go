@@ -23,12 +23,13 @@ var awsDomains = []string{".amazonaws.com", ".amazonaws.com.cn", ".api.aws", ".o
 
 // awsAliases are the services whose hosts are called otherwise than they are in signatures.
 var awsAliases = map[string]string{
-	"email": "ses", "queue": "sqs", "lambda-url": "lambda", "bedrock-runtime": "bedrock", "bedrock-agent-runtime": "bedrock",
-	"s3-accesspoint": "s3", "s3-control": "s3",
+	"email": "ses", "queue": "sqs", "lambda-url": "lambda", "bedrock-runtime": "bedrock",
+	"bedrock-agent-runtime": "bedrock",
+	"s3-accesspoint":        "s3", "s3-control": "s3",
 }
 
-// awsHost reads service and region off a host of AWS, such as sqs.eu-central-1.amazonaws.com; one without a region is of us-east-1.
-// Both are empty for other hosts.
+// awsHost reads service and region off a host of AWS, such as sqs.eu-central-1.amazonaws.com; one without a region is
+// of us-east-1. Both are empty for other hosts.
 func awsHost(host string) (of awsScope) {
 	i := slices.IndexFunc(awsDomains, func(d string) bool { return strings.HasSuffix(strings.ToLower(host), d) })
 	if i < 0 {
@@ -55,8 +56,8 @@ func awsHost(host string) (of awsScope) {
 	return of
 }
 
-// awsPlace says what a request is signed for: what the call says, then the catalog, the credential, and last the host. The credential's
-// endpoint, where it has one, comes into the address, and the keys of objects keep their slashes.
+// awsPlace says what a request is signed for: what the call says, then the catalog, the credential, and last the host.
+// The credential's endpoint, where it has one, comes into the address, and the keys of objects keep their slashes.
 func awsPlace(spec *Spec) func(r *Request) error {
 	endpoint, catalogs, own := spec.Endpoint, spec.SignIn.AWSService, awsScope{spec.Service, spec.Region}
 	return func(r *Request) error {
@@ -66,7 +67,8 @@ func awsPlace(spec *Spec) func(r *Request) error {
 		}
 		host := awsHost(u.Hostname())
 		r.aws = awsScope{
-			cmp.Or(r.aws.service, catalogs, own.service, host.service), cmp.Or(r.aws.region, own.region, host.region, awsRegion),
+			cmp.Or(r.aws.service, catalogs, own.service, host.service), cmp.Or(r.aws.region, own.region, host.region,
+				awsRegion),
 		}
 		switch {
 		case r.aws.service == "":

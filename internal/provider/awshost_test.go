@@ -18,18 +18,24 @@ func TestAWS_Vectors(t *testing.T) {
 	at := time.Date(2015, 8, 30, 12, 36, 0, 0, time.UTC)
 	keys := aws.Credentials{AccessKeyID: "AKIDEXAMPLE", SecretAccessKey: "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY"}
 	for name, tc := range map[string]struct{ method, path, want string }{
-		"get-vanilla":                      {"GET", "/", "5fa00fa31553b73ebf1942676e86291e8372ff2a2260956d9b8aae1d763fbf31"},
-		"get-vanilla-query-order-key-case": {"GET", "/?Param2=value2&Param1=value1", "b97d918cfa904a5beff61c982a1b6f458b799221646efd99d3219ec94cdf2500"},
-		"get-vanilla-empty-query-key":      {"GET", "/?Param1=value1", "a67d582fa61cc504c4bae71f336f98b97f1ea3c7a6bfe1b6e45aec72011b9aeb"},
-		"post-vanilla":                     {"POST", "/", "5da7c1a2acd57cee7505fc6676e4e544621c30862966e37dddb68e92efbe5d6b"},
-		"post-vanilla-query":               {"POST", "/?Param1=value1", "28038455d6de14eafc1f9222cf5aa6f1a96197d7deb8263271d420d138af7f11"},
+		"get-vanilla": {"GET", "/",
+			"5fa00fa31553b73ebf1942676e86291e8372ff2a2260956d9b8aae1d763fbf31"},
+		"get-vanilla-query-order-key-case": {"GET", "/?Param2=value2&Param1=value1",
+			"b97d918cfa904a5beff61c982a1b6f458b799221646efd99d3219ec94cdf2500"},
+		"get-vanilla-empty-query-key": {"GET", "/?Param1=value1",
+			"a67d582fa61cc504c4bae71f336f98b97f1ea3c7a6bfe1b6e45aec72011b9aeb"},
+		"post-vanilla": {"POST", "/",
+			"5da7c1a2acd57cee7505fc6676e4e544621c30862966e37dddb68e92efbe5d6b"},
+		"post-vanilla-query": {"POST", "/?Param1=value1",
+			"28038455d6de14eafc1f9222cf5aa6f1a96197d7deb8263271d420d138af7f11"},
 	} {
 		r, err := http.NewRequest(tc.method, "https://example.amazonaws.com"+tc.path, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		empty := sha256.Sum256(nil)
-		if err := (awsScope{"service", "us-east-1"}).sign(t.Context(), keys, r, hex.EncodeToString(empty[:]), at); err != nil {
+		if err := (awsScope{"service", "us-east-1"}).sign(t.Context(), keys, r, hex.EncodeToString(empty[:]),
+			at); err != nil {
 			t.Fatal(err)
 		}
 		if got := r.Header.Get("Authorization"); !strings.HasSuffix(got, "Signature="+tc.want) {

@@ -24,7 +24,8 @@ func BenchmarkSend(b *testing.B) {
 		b.RunParallel(func(pb *testing.PB) {
 			for pb.Next() {
 				at := time.Now().Add(time.Minute)
-				ans := s.Send(b.Context(), Request{Method: "POST", URL: srv.URL, Body: [][]byte{payload}, SendBefore: at, AnswerBefore: at})
+				ans := s.Send(b.Context(), Request{Method: "POST", URL: srv.URL, Body: [][]byte{payload},
+					SendBefore: at, AnswerBefore: at})
 				if ans.Sent != Answered {
 					b.Error(ans.Err)
 				}
@@ -38,7 +39,8 @@ func BenchmarkSend(b *testing.B) {
 		b.ReportAllocs()
 		b.RunParallel(func(pb *testing.PB) {
 			for pb.Next() {
-				req, _ := http.NewRequestWithContext(b.Context(), "POST", srv.URL, &body{parts: [][]byte{payload}, g: &guard{now: time.Now}})
+				req, _ := http.NewRequestWithContext(b.Context(), "POST", srv.URL, &body{parts: [][]byte{payload},
+					g: &guard{now: time.Now}})
 				req.ContentLength = int64(len(payload))
 				resp, err := t.RoundTrip(req)
 				if err != nil {

@@ -106,7 +106,8 @@ func columnsOf(records *catalog.Records, rows gjson.Result) (columns []string, e
 	rows.ForEach(func(_, row gjson.Result) bool {
 		var more bool
 		if columns, more = media.Columns(columns, row); !more {
-			err = fmt.Errorf("%w: the records have more than %d fields, which a table cannot have", ErrParams, media.MostColumns)
+			err = fmt.Errorf("%w: the records have more than %d fields, which a table cannot have", ErrParams,
+				media.MostColumns)
 		}
 		return err == nil
 	})

@@ -26,7 +26,8 @@ func causeOf(err error) string {
 	case errors.As(err, &name):
 		return "the name " + clean(name.Name, maxSaid) + " could not be looked up"
 	case errors.As(err, &certificate):
-		return "the certificate is not accepted: " + clean(strings.TrimPrefix(certificate.Err.Error(), "x509: "), maxSaid)
+		return "the certificate is not accepted: " + clean(strings.TrimPrefix(certificate.Err.Error(), "x509: "),
+			maxSaid)
 	case errors.As(err, &alert), errors.As(err, &header):
 		return "no encrypted connection could be made (TLS)"
 	case errors.As(err, &op) && op.Op == "dial" && op.Addr != nil:

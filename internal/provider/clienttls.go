@@ -34,7 +34,8 @@ type clientTLS struct {
 	ca []byte
 }
 
-// newClientTLS reads the fields of a secret; nil where it has none of them. The error wraps ErrSecretShape, and quotes nothing.
+// newClientTLS reads the fields of a secret; nil where it has none of them. The error wraps ErrSecretShape, and quotes
+// nothing.
 func newClientTLS(spec *Spec) (*clientTLS, error) {
 	certificate, key, ca := spec.Fields[ClientCertificate], spec.Fields[ClientKey], spec.Fields[ServerCA]
 	if certificate+key+ca == "" {
@@ -78,7 +79,9 @@ func (in *clientTLS) good(now time.Time) error {
 	if in == nil || in.certificate == nil || now.Before(in.ends) {
 		return nil
 	}
-	refused := probeError(InvalidShape, nil, "The client certificate has ended on %s: replace the credential with another one.", in.ends.UTC().Format(time.DateOnly))
+	refused := probeError(InvalidShape, nil,
+		"The client certificate has ended on %s: replace the credential with another one.",
+		in.ends.UTC().Format(time.DateOnly))
 	refused.kind = Refused
 	return refused
 }
@@ -100,15 +103,18 @@ func (in *clientTLS) onlyTLS(address string) error {
 	return nil
 }
 
-// refusesClient tells whether a request broke off because the server did not take who we are: with TLS 1.3 that is known only after the
-// request went out, over a connection that the server never accepted. Package tls names what a server says by its text alone.
+// refusesClient tells whether a request broke off because the server did not take who we are: with TLS 1.3 that is
+// known only after the request went out, over a connection that the server never accepted. Package tls names what a
+// server says by its text alone.
 func refusesClient(err error) *ProbeError {
 	var op *net.OpError
 	if !errors.As(err, &op) || op.Op != "remote error" {
 		return nil
 	}
 	if said := op.Err.Error(); strings.Contains(said, "certificate") || strings.HasSuffix(said, "access denied") {
-		refused := probeError(AuthFailed, err, "The server does not take the client certificate, or wants one (%s): check what the credential holds.", said)
+		refused := probeError(AuthFailed, err,
+			"The server does not take the client certificate, or wants one (%s): check what the credential holds.",
+			said)
 		refused.kind = Refused
 		return refused
 	}
@@ -116,14 +122,15 @@ func refusesClient(err error) *ProbeError {
 }
 
 const (
-	// maxPools bounds the credentials that have connections of their own at one time, and maxOwn the idle connections of each.
+	// maxPools bounds the credentials that have connections of their own at one time, and maxOwn the idle connections
+	// of each.
 	maxPools, maxOwn = 256, 32
 	// poolLife is how long such connections are kept after their last call.
 	poolLife = 2 * time.Minute
 )
 
-// pools are the connections of credentials that have their own. What has one is nobody else's: who a connection is signed in as
-// holds for all that it carries.
+// pools are the connections of credentials that have their own. What has one is nobody else's: who a connection is
+// signed in as holds for all that it carries.
 type pools struct {
 	now  func() time.Time
 	mu   sync.Mutex

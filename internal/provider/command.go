@@ -119,7 +119,8 @@ func (s *Sender) runCommand(ctx context.Context, r *Request, g *guard, ans *Answ
 // readExit says what the end of a command proves.
 func readExit(call *catalog.Call, ans *Answer) Reading {
 	exit := ans.exit
-	r := Reading{Kind: Unknown, Reason: ReasonUnexpected, Code: "exit_" + strconv.Itoa(exit.Status), Message: clean(string(exit.Stderr), maxText)}
+	r := Reading{Kind: Unknown, Reason: ReasonUnexpected, Code: "exit_" + strconv.Itoa(exit.Status),
+		Message: clean(string(exit.Stderr), maxText)}
 	switch {
 	case exit.Signal != "":
 		r.Code = exit.Signal

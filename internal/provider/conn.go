@@ -35,8 +35,8 @@ type guard struct {
 	done  bool
 }
 
-// late reports whether the time for sending is over, and passed whether a time is. Either clock may say so: the monotonic one stands still while a
-// machine is suspended, the wall clock may be set back.
+// late reports whether the time for sending is over, and passed whether a time is. Either clock may say so: the
+// monotonic one stands still while a machine is suspended, the wall clock may be set back.
 func (g *guard) late() bool {
 	return !g.before.IsZero() && passed(g.before, g.now())
 }
@@ -141,8 +141,8 @@ func newConn(c net.Conn) (net.Conn, error) {
 	return &conn{Conn: c, raw: raw}, nil
 }
 
-// Write hands p to the kernel in pieces. net.Conn.Write would look at the clock once and then wait for room and go on: a
-// process that was stopped while it waited would finish its request after it was continued. Here the clock is read
+// Write hands p to the kernel in pieces. net.Conn.Write would look at the clock once and then wait for room and go on:
+// a process that was stopped while it waited would finish its request after it was continued. Here the clock is read
 // immediately before each system call, also after a wait.
 func (c *conn) Write(p []byte) (int, error) {
 	g := c.guard.Load()
@@ -194,8 +194,8 @@ func (c *conn) write(g *guard, p []byte) (total int, failed error) {
 	return total, failed
 }
 
-// Close drops what the kernel still holds of an abandoned request: without it the rest of a body could arrive long after
-// the deadline.
+// Close drops what the kernel still holds of an abandoned request: without it the rest of a body could arrive long
+// after the deadline.
 func (c *conn) Close() error {
 	if g := c.guard.Load(); g != nil && !g.finished() {
 		if tcp, ok := c.Conn.(*net.TCPConn); ok {

@@ -60,7 +60,8 @@ const (
 func TestDialer_Upload(t *testing.T) {
 	t.Parallel()
 	d := newDialer(t)
-	d.sim.SetAccount("ann", dialersim.AccountSettings{Rules: []dialersim.Rule{{Kind: "missing_key", Code: "no_key", Reason: "the key is missing"}}})
+	d.sim.SetAccount("ann", dialersim.AccountSettings{Rules: []dialersim.Rule{{Kind: "missing_key", Code: "no_key",
+		Reason: "the key is missing"}}})
 	_, r := d.do("dialer__api__upload", uploadParams, uploadRows, 3)
 	if r.Kind != Success || r.Reference == "" || fmt.Sprint(r.Rows) != "[{1 rejected no_key the key is missing []}]" {
 		t.Errorf("reading is %s", brief(r))
@@ -117,16 +118,19 @@ func TestDialer_Refusals(t *testing.T) {
 	t.Parallel()
 	d := newDialer(t)
 	d.sim.AddFault(dialersim.Fault{Kind: "over_limit", Operation: "upload"})
-	if _, r := d.do("dialer__api__upload", uploadParams, uploadRows, 3); r.Kind != RetryLater || r.Bucket != "upload" || r.WindowSeconds != 60 {
+	if _, r := d.do("dialer__api__upload", uploadParams, uploadRows, 3); r.Kind != RetryLater || r.Bucket != "upload" ||
+		r.WindowSeconds != 60 {
 		t.Errorf("over the limit reads as %s", brief(r))
 	}
 	d.sim.AddFault(dialersim.Fault{Kind: "redirect_307", Operation: "upload"})
-	if _, r := d.do("dialer__api__upload", uploadParams, uploadRows, 3); r.Kind != Unknown || r.Reason != ReasonRedirect {
+	if _, r := d.do("dialer__api__upload", uploadParams, uploadRows, 3); r.Kind != Unknown ||
+		r.Reason != ReasonRedirect {
 		t.Errorf("a redirect reads as %s", brief(r))
 	}
 	strict := true
 	d.sim.SetAccount("ann", dialersim.AccountSettings{StrictLists: &strict})
-	if _, r := d.do("dialer__api__upload", uploadParams, uploadRows, 3); r.Kind != Refused || r.Code != "unknown_list" || r.Message == "" {
+	if _, r := d.do("dialer__api__upload", uploadParams, uploadRows, 3); r.Kind != Refused ||
+		r.Code != "unknown_list" || r.Message == "" {
 		t.Errorf("an unknown list reads as %s", brief(r))
 	}
 	if got := d.sim.Arrivals("demo"); len(got) != 0 {
@@ -178,7 +182,8 @@ func TestDialer_SingleRecords(t *testing.T) {
 	}
 	p, _ := d.catalog.Platform("dialer")
 	svc, _ := d.catalog.Service("dialer__api")
-	if a, err := d.sender.Whoami(t.Context(), p, svc, d.secret); err != nil || a.Number != "ann" || a.TimeZone != "UTC" {
+	if a, err := d.sender.Whoami(t.Context(), p, svc, d.secret); err != nil || a.Number != "ann" ||
+		a.TimeZone != "UTC" {
 		t.Errorf("whoami gives %+v, error %v", a, err)
 	}
 	list, asOf, err := d.sender.Counters(t.Context(), p, svc, d.secret)

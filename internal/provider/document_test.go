@@ -14,11 +14,12 @@ import (
 	"flowlane/internal/catalog"
 )
 
-// documentKinds are what the words of docs/outcomes.md stand for: what an answer proves. What nobody knows is "again" where sending
-// again does no harm, else "unclear".
+// documentKinds are what the words of docs/outcomes.md stand for: what an answer proves. What nobody knows is "again"
+// where sending again does no harm, else "unclear".
 var documentKinds = map[string]Kind{"done": Success, "refused": Refused, "later": RetryLater}
 
-// TestDocument reads the table of docs/outcomes.md: it says of every status what Read says, and leaves none out that Read knows.
+// TestDocument reads the table of docs/outcomes.md: it says of every status what Read says, and leaves none out that
+// Read knows.
 func TestDocument(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../docs/outcomes.md")

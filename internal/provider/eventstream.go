@@ -19,8 +19,8 @@ func isEventStream(h http.Header) bool {
 	return media == "text/event-stream"
 }
 
-// readMessage reads a stream of events up to the one with the answer to the message of that id. Other messages of the server, such as
-// notes of progress, are passed over; together they may be as large as an answer.
+// readMessage reads a stream of events up to the one with the answer to the message of that id. Other messages of the
+// server, such as notes of progress, are passed over; together they may be as large as an answer.
 func readMessage(ctx context.Context, body io.Reader, id string, limit int64, mem *memory.Grant) ([]byte, error) {
 	events := &eventReader{r: bufio.NewReader(body)}
 	for left := limit; ; {

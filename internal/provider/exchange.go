@@ -49,8 +49,8 @@ const (
 	maskedHead = 16 << 10
 )
 
-// Exchange is a request and what came back, for people to look at. Secrets that the request carried are masked, bodies are
-// cut. Its JSON is what is stored.
+// Exchange is a request and what came back, for people to look at. Secrets that the request carried are masked, bodies
+// are cut. Its JSON is what is stored.
 type Exchange struct {
 	Method  string `json:"method"`
 	URL     string `json:"url"`

@@ -25,10 +25,14 @@ func TestShownURL(t *testing.T) {
 
 func TestShownHeaders(t *testing.T) {
 	t.Parallel()
-	in := http.Header{"Set-Cookie": {"a"}, "Authorization": {"b"}, "Retry-After": {"3"}, "Ratelimit-Remaining": {"1", "2"},
-		"Zendesk-Ratelimit-Tickets-Index": {"total=1"}, "Sforce-Limit-Info": {"api-usage=1/2"}, "X-Request-Id": {strings.Repeat("x", 300)}}
-	assert.Equal(t, map[string]string{"retry-after": "3", "ratelimit-remaining": "1, 2", "zendesk-ratelimit-tickets-index": "total=1",
-		"sforce-limit-info": "api-usage=1/2", "x-request-id": strings.Repeat("x", maxHeader-1) + "…"}, shownHeaders(in))
+	in := http.Header{"Set-Cookie": {"a"}, "Authorization": {"b"}, "Retry-After": {"3"}, "Ratelimit-Remaining": {"1",
+		"2"},
+		"Zendesk-Ratelimit-Tickets-Index": {"total=1"}, "Sforce-Limit-Info": {"api-usage=1/2"},
+		"X-Request-Id": {strings.Repeat("x", 300)}}
+	assert.Equal(t, map[string]string{"retry-after": "3", "ratelimit-remaining": "1, 2",
+		"zendesk-ratelimit-tickets-index": "total=1",
+		"sforce-limit-info":               "api-usage=1/2", "x-request-id": strings.Repeat("x", maxHeader-1) + "…"},
+		shownHeaders(in))
 	for i := range 100 {
 		in["X-Ratelimit-"+strings.Repeat("a", i)] = []string{"1"}
 	}
@@ -47,7 +51,8 @@ func TestExchange_Secrets(t *testing.T) {
 		for _, m := range ans.masks {
 			m.answer(&ans)
 		}
-		got := ans.Exchange(&Request{Method: "POST", URL: "https://a.example/?q=" + secret, Body: [][]byte{[]byte(text[:at]), []byte(text[at:])}})
+		got := ans.Exchange(&Request{Method: "POST", URL: "https://a.example/?q=" + secret,
+			Body: [][]byte{[]byte(text[:at]), []byte(text[at:])}})
 		for _, shown := range []string{got.URL, got.Request.Text, got.Response.Body.Text} {
 			assert.NotContains(rt, shown, "s3cr3t")
 			assert.True(rt, utf8.ValidString(shown))

@@ -27,10 +27,10 @@ func (p *preparer) fields(place string, t *expr.Template) (string, error) {
 	return string(text), nil
 }
 
-// appendForm appends an object as names and values, in its order, as browsers encode forms. A null is left out. An array
-// of plain values repeats its name. What is in an object has its name in brackets behind the object's, what is in an
-// array of objects, or in an array within an object, its number: metadata[k]=v, items[0][price]=5. A name that ends in
-// [] is repeated wherever it stands.
+// appendForm appends an object as names and values, in its order, as browsers encode forms. A null is left out. An
+// array of plain values repeats its name. What is in an object has its name in brackets behind the object's, what is in
+// an array of objects, or in an array within an object, its number: metadata[k]=v, items[0][price]=5. A name that ends
+// in [] is repeated wherever it stands.
 func appendForm(dst []byte, value gjson.Result) ([]byte, error) {
 	f := formWriter{dst: dst}
 	if value.Type == gjson.Null {

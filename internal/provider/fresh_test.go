@@ -37,7 +37,8 @@ func TestSend_Confirm(t *testing.T) {
 	} {
 		for _, size := range []int{10, 4 << 20} {
 			confirmed, before := 0, arrived.Load()
-			r := soon(Request{Method: "POST", URL: srv.URL, Body: [][]byte{bytes.Repeat([]byte("x"), size)}, FreshUntil: time.Now().Add(tc.fresh)})
+			r := soon(Request{Method: "POST", URL: srv.URL, Body: [][]byte{bytes.Repeat([]byte("x"), size)},
+				FreshUntil: time.Now().Add(tc.fresh)})
 			r.Confirm = func(context.Context) (time.Time, error) {
 				confirmed++
 				return time.Now().Add(tc.until), tc.err
@@ -59,7 +60,8 @@ func TestSend_ConfirmAgain(t *testing.T) {
 	srv := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer srv.Close()
 	var ahead atomic.Int64
-	s := NewSender(Options{AllowHosts: []string{hostOf(srv.URL)}, Now: func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }})
+	s := NewSender(Options{AllowHosts: []string{hostOf(srv.URL)},
+		Now: func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }})
 	defer s.Close()
 	r := soon(Request{Method: "POST", URL: srv.URL, FreshUntil: time.Now()})
 	asked := 0

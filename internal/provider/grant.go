@@ -53,10 +53,11 @@ func (Tokens) GoString() string { return redacted }
 // LogValue hides the tokens from structured logs.
 func (Tokens) LogValue() slog.Value { return slog.StringValue(redacted) }
 
-// Share gives the tokens of a credential that all processes share: those that are there, where they are good and of a later
-// generation than after, else those that ask gets, once for all who want them. These are stored before anybody has them. ask is
-// given the refresh token that is stored; empty for none. Errors are *ProbeError.
-type Share func(ctx context.Context, after int64, ask func(ctx context.Context, refresh string) (Tokens, error)) (Tokens, error)
+// Share gives the tokens of a credential that all processes share: those that are there, where they are good and of a
+// later generation than after, else those that ask gets, once for all who want them. These are stored before anybody
+// has them. ask is given the refresh token that is stored; empty for none. Errors are *ProbeError.
+type Share func(ctx context.Context, after int64, ask func(ctx context.Context,
+	refresh string) (Tokens, error)) (Tokens, error)
 
 // Always is an after that makes Share ask.
 const Always = math.MaxInt64
@@ -68,7 +69,8 @@ type grant struct {
 	// form is what is asked, and refresh the token that a credential was made with.
 	form    url.Values
 	refresh string
-	// renews: it is asked with a refresh token. There is none before somebody has agreed. again says how to come to another.
+	// renews: it is asked with a refresh token. There is none before somebody has agreed. again says how to come to
+	// another.
 	renews bool
 	again  string
 	// clientIn is where the secret goes, as catalog.SignIn has it.
@@ -83,7 +85,8 @@ type grant struct {
 // newGrant reads what a credential of oauth2 says.
 func newGrant(spec *Spec, own *clientTLS) (*grant, error) {
 	fields := spec.Fields
-	g := &grant{address: spec.TokenURL, id: fields["client_id"], secret: fields["client_secret"], form: url.Values{}, clientIn: spec.SignIn.ClientIn, tls: own}
+	g := &grant{address: spec.TokenURL, id: fields["client_id"], secret: fields["client_secret"], form: url.Values{},
+		clientIn: spec.SignIn.ClientIn, tls: own}
 	if Origin(spec.TokenURL) == "" {
 		return nil, fmt.Errorf("%w: oauth2 needs a token_url", ErrSecretShape)
 	}
@@ -96,7 +99,8 @@ func newGrant(spec *Spec, own *clientTLS) (*grant, error) {
 	need := func(names ...string) error {
 		for _, name := range names {
 			if fields[name] == "" {
-				return fmt.Errorf("%w: oauth2 with %s needs %s", ErrSecretShape, spec.Grant, strings.Join(names, " and "))
+				return fmt.Errorf("%w: oauth2 with %s needs %s", ErrSecretShape, spec.Grant,
+					strings.Join(names, " and "))
 			}
 		}
 		return nil
@@ -135,13 +139,19 @@ func newGrant(spec *Spec, own *clientTLS) (*grant, error) {
 	if err != nil {
 		return nil, err
 	}
+	g.hide(fields["password"])
+	return g, nil
+}
+
+// hide has what is secret in requests for a token masked wherever it is told of them.
+func (g *grant) hide(password string) {
 	escaped := url.QueryEscape(g.secret)
-	words := []string{g.secret, escaped, base64.StdEncoding.EncodeToString([]byte(url.QueryEscape(g.id) + ":" + escaped))}
-	for _, word := range []string{fields["password"], g.refresh} {
+	basic := base64.StdEncoding.EncodeToString([]byte(url.QueryEscape(g.id) + ":" + escaped))
+	words := []string{g.secret, escaped, basic}
+	for _, word := range []string{password, g.refresh} {
 		words = append(words, word, url.QueryEscape(word))
 	}
 	g.hidden = newMask(slices.DeleteFunc(words, func(w string) bool { return w == "" })...)
-	return g, nil
 }
 
 // ask asks for tokens once. Errors are *ProbeError.
@@ -185,7 +195,8 @@ func (g *grant) exchange(ctx context.Context, s *Sender, form url.Values, masks 
 		r := g.request(form)
 		(&http.Request{Header: r.Header}).SetBasicAuth(url.QueryEscape(g.id), url.QueryEscape(g.secret))
 		ans = s.ask(ctx, r)
-		refused := ans.Status == http.StatusUnauthorized || ans.Status == http.StatusBadRequest && oauthError(&ans) == "invalid_client"
+		refused := ans.Status == http.StatusUnauthorized || ans.Status == http.StatusBadRequest &&
+			oauthError(&ans) == "invalid_client"
 		if refused && g.clientIn == "" { // issuers that do not take the header take the same in the body
 			ans = s.ask(ctx, g.request(inBody))
 		}
@@ -201,7 +212,8 @@ func (g *grant) exchange(ctx context.Context, s *Sender, form url.Values, masks 
 	if errors.As(err, &refused) {
 		refused.said = excerpt(&ans)
 		if refused.lost = g.renews && oauthError(&ans) == "invalid_grant"; refused.lost {
-			refused.Details = fmt.Sprintf("The token endpoint refused the refresh token (%s). %s", statusAnd(&ans, "invalid_grant"), g.again)
+			refused.Details = fmt.Sprintf("The token endpoint refused the refresh token (%s). %s",
+				statusAnd(&ans, "invalid_grant"), g.again)
 		}
 	}
 	return tokens, err
@@ -210,7 +222,8 @@ func (g *grant) exchange(ctx context.Context, s *Sender, form url.Values, masks 
 // Code is what an issuer sends a person back with, and what it was asked with (RFC 6749, 4.1; RFC 7636).
 type Code struct{ Code, Verifier, RedirectURI string }
 
-// Redeem exchanges a code for the tokens of a credential of AuthorizationCode. Errors are *ProbeError, or wrap ErrSecretShape.
+// Redeem exchanges a code for the tokens of a credential of AuthorizationCode. Errors are *ProbeError, or wrap
+// ErrSecretShape.
 func (s *Sender) Redeem(ctx context.Context, spec Spec, code Code) (Tokens, error) {
 	own, err := newClientTLS(&spec)
 	if err != nil {
@@ -222,7 +235,8 @@ func (s *Sender) Redeem(ctx context.Context, spec Spec, code Code) (Tokens, erro
 	}
 	g.renews = false // what is refused now is the code
 	form := url.Values{
-		"grant_type": {AuthorizationCode}, "code": {code.Code}, "redirect_uri": {code.RedirectURI}, "code_verifier": {code.Verifier},
+		"grant_type": {AuthorizationCode}, "code": {code.Code}, "redirect_uri": {code.RedirectURI},
+		"code_verifier": {code.Verifier},
 	}
 	return g.exchange(ctx, s, form, []*mask{g.hidden, newMask(code.Code, url.QueryEscape(code.Code), code.Verifier)})
 }
@@ -256,7 +270,10 @@ func newClient(spec Spec, own *clientTLS) (secret, error) {
 		if renew {
 			after = Always
 		}
-		got, err := share(ctx, after, func(ctx context.Context, refresh string) (Tokens, error) { return g.ask(ctx, s, refresh) })
+		got, err := share(ctx, after, func(ctx context.Context, refresh string) (Tokens, error) {
+			return g.ask(ctx, s,
+				refresh)
+		})
 		if err != nil {
 			return nil, err
 		}

@@ -42,11 +42,13 @@ func CheckHost(text string) error {
 		return fmt.Errorf("%q is no HOST:PORT: leave out the scheme and the path, as in 127.0.0.1:3000", text)
 	case err != nil && net.ParseIP(strings.Trim(text, "[]")) != nil:
 		example := net.JoinHostPort(strings.Trim(text, "[]"), "3000")
-		return fmt.Errorf("%q names no port: write %s, or %s for all its ports", text, example, strings.TrimSuffix(example, "3000")+anyPort)
+		return fmt.Errorf("%q names no port: write %s, or %s for all its ports", text, example,
+			strings.TrimSuffix(example, "3000")+anyPort)
 	case err != nil || host == "" || port == "":
 		return fmt.Errorf("%q is no HOST:PORT: write it as 127.0.0.1:3000, or as 127.0.0.1:* for all ports", text)
 	case port != anyPort && (numErr != nil || n == 0):
-		return fmt.Errorf("%q names no port from 1 to 65535: write it as %s:3000, or as %s:* for all ports", text, host, host)
+		return fmt.Errorf("%q names no port from 1 to 65535: write it as %s:3000, or as %s:* for all ports", text, host,
+			host)
 	}
 	return nil
 }
@@ -69,7 +71,8 @@ func (e *refusedAddressError) why() string {
 	}
 	ip := net.ParseIP(host)
 	what := host + " is private"
-	switch local := host == "localhost" || ip != nil && (ip.IsPrivate() || ip.IsLoopback() || ip.IsLinkLocalUnicast()); {
+	switch local := host == "localhost" || ip != nil && (ip.IsPrivate() || ip.IsLoopback() ||
+		ip.IsLinkLocalUnicast()); {
 	case local:
 	case errors.Is(e.cause, ssrf.ErrProhibitedPort):
 		what = "port " + port + " is neither 80 nor 443"

@@ -15,9 +15,9 @@ import (
 //	open ──► upload ──► opened(reference) ──► commit
 //	            └─────► abort
 //
-// Nothing is done for it before the commit, so whatever becomes of the requests before, the call has not arrived. The reference is
-// written down between, for without it nobody could ask whether the commit arrived. From then on the job is not aborted any more:
-// whoever asks for it would take that for its end.
+// Nothing is done for it before the commit, so whatever becomes of the requests before, the call has not arrived. The
+// reference is written down between, for without it nobody could ask whether the commit arrived. From then on the job
+// is not aborted any more: whoever asks for it would take that for its end.
 
 // ErrNotOpened: the reference of a job could not be written down, so that it was not committed.
 var ErrNotOpened = errors.New("the job could not be written down")
@@ -56,7 +56,8 @@ func newJob(svc *catalog.Service, act *catalog.Action, params json.RawMessage, s
 }
 
 func (j *job) render(place string, t *expr.Template, reference string) (json.RawMessage, error) {
-	p := preparer{call: j.act.Call, env: &expr.Env{Params: j.secret.fill(j.params), Reference: json.RawMessage(quote(reference))}}
+	p := preparer{call: j.act.Call, env: &expr.Env{Params: j.secret.fill(j.params),
+		Reference: json.RawMessage(quote(reference))}}
 	out, err := p.render(place, t)
 	if out == nil {
 		out = json.RawMessage("{}")
@@ -108,8 +109,8 @@ func (s *Sender) sendJob(ctx context.Context, r *Request) (ans Answer) {
 	return s.sendStep(ctx, r, last)
 }
 
-// fillJob sends the records of a job, and makes its commit ready in last, unless that must not be sent: ans is then what comes of the
-// call.
+// fillJob sends the records of a job, and makes its commit ready in last, unless that must not be sent: ans is then
+// what comes of the call.
 func (s *Sender) fillJob(ctx context.Context, r *Request, last *jobStep) (ans Answer) {
 	up, err := r.job.upload(r, last.reference)
 	if err != nil {
@@ -132,8 +133,8 @@ func (s *Sender) fillJob(ctx context.Context, r *Request, last *jobStep) (ans An
 	return ans
 }
 
-// abortJob has the provider drop a job that will not be committed, within the bounds of its call, also where people hold that: none of
-// its records is in the request. Whatever comes of it, nothing was done for the job.
+// abortJob has the provider drop a job that will not be committed, within the bounds of its call, also where people
+// hold that: none of its records is in the request. Whatever comes of it, nothing was done for the job.
 func (s *Sender) abortJob(ctx context.Context, r *Request, reference string) {
 	spec := r.job.act.Call.Job.Abort
 	if spec == nil {
@@ -150,7 +151,8 @@ func (s *Sender) abortJob(ctx context.Context, r *Request, reference string) {
 // sendStep sends one request of a job within the bounds of the call.
 func (s *Sender) sendStep(ctx context.Context, r *Request, step jobStep) Answer {
 	one := step.request
-	one.SendBefore, one.AnswerBefore, one.FreshUntil, one.Confirm = r.SendBefore, r.AnswerBefore, r.FreshUntil, r.Confirm
+	one.SendBefore, one.AnswerBefore, one.FreshUntil, one.Confirm = r.SendBefore, r.AnswerBefore, r.FreshUntil,
+		r.Confirm
 	one.Memory = r.Memory
 	ans := s.Send(ctx, *one)
 	ans.step = &step

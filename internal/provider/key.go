@@ -14,8 +14,8 @@ import (
 
 // Keys of rows are compared without regard to case and to spaces at their ends: platforms and tables change both.
 
-// keySum is how many bytes are kept of a row's key. Two keys of one call that have one sum cannot be told apart, and are none: of
-// ten thousand that takes 400 billion calls.
+// keySum is how many bytes are kept of a row's key. Two keys of one call that have one sum cannot be told apart, and
+// are none: of ten thousand that takes 400 billion calls.
 const keySum = 8
 
 // SameKey is what keys of rows have in common that are not told apart.
@@ -26,8 +26,8 @@ func sumOf(key string) uint64 {
 	return binary.BigEndian.Uint64(sum[:keySum])
 }
 
-// KeySums sums up the keys of the rows of a call, in their order, where its result names rows by their keys: nil for others. The rows
-// themselves are not at hand any more then.
+// KeySums sums up the keys of the rows of a call, in their order, where its result names rows by their keys: nil for
+// others. The rows themselves are not at hand any more then.
 func KeySums(act *catalog.Action, params json.RawMessage, rows []byte) (sums []byte) {
 	if !act.KeyedResult() {
 		return nil

@@ -46,9 +46,10 @@ type LookupMatch struct {
 	At time.Time
 }
 
-// LookupParams renders the parameters of the action that asks whether a call arrived. since becomes call.since, RFC 3339
-// in UTC, and cursor call.cursor; empty is null.
-func LookupParams(act *catalog.Action, params json.RawMessage, since time.Time, cursor string) (json.RawMessage, error) {
+// LookupParams renders the parameters of the action that asks whether a call arrived. since becomes call.since, RFC
+// 3339 in UTC, and cursor call.cursor; empty is null.
+func LookupParams(act *catalog.Action, params json.RawMessage, since time.Time,
+	cursor string) (json.RawMessage, error) {
 	if act.Call == nil || act.Call.Lookup == nil {
 		return nil, fmt.Errorf("action %s has no lookup", act.ID)
 	}
@@ -61,8 +62,8 @@ func LookupParams(act *catalog.Action, params json.RawMessage, since time.Time, 
 	return p.render("lookup params", act.Call.Compiled.LookupParams)
 }
 
-// LookupFields are the fields by which a call of one record is found. One that the call has no value for tells nothing, and
-// is left out.
+// LookupFields are the fields by which a call of one record is found. One that the call has no value for tells nothing,
+// and is left out.
 func LookupFields(act *catalog.Action, params json.RawMessage) (fields []FieldValue, err error) {
 	p := preparer{call: act.Call, env: &expr.Env{Params: params}}
 	raw, err := p.render("lookup match", act.Call.Compiled.LookupMatch)
@@ -82,8 +83,8 @@ func LookupFields(act *catalog.Action, params json.RawMessage) (fields []FieldVa
 	return fields, err
 }
 
-// same reports whether a field has a value. Platforms write addresses in small letters and numbers in forms of their own: to
-// find too little would send a record twice.
+// same reports whether a field has a value. Platforms write addresses in small letters and numbers in forms of their
+// own: to find too little would send a record twice.
 func same(got gjson.Result, want string) bool {
 	text, _ := scalar(got)
 	if strings.EqualFold(strings.TrimSpace(text), want) {
@@ -94,8 +95,8 @@ func same(got gjson.Result, want string) bool {
 	return err == nil && err2 == nil && a == b
 }
 
-// MatchLookup lists the elements of a lookup's answer that fit in every field that the catalog names. More than one match
-// is for the caller to judge. The error wraps ErrUnreadable: then nothing is known.
+// MatchLookup lists the elements of a lookup's answer that fit in every field that the catalog names. More than one
+// match is for the caller to judge. The error wraps ErrUnreadable: then nothing is known.
 func MatchLookup(act *catalog.Action, body []byte, want Fingerprint) ([]LookupMatch, error) {
 	l := act.Call.Lookup
 	if !gjson.ValidBytes(body) {
@@ -129,7 +130,8 @@ func MatchLookup(act *catalog.Action, body []byte, want Fingerprint) ([]LookupMa
 func match(l *catalog.Lookup, item gjson.Result, want Fingerprint) (LookupMatch, bool, error) {
 	keyed := l.Count != "" && l.FirstKey != "" && l.LastKey != "" && want.FirstKey != ""
 	unjudged := false
-	for _, f := range []struct{ field, want string }{{l.Digest, want.Digest}, {l.FirstKey, want.FirstKey}, {l.LastKey, want.LastKey}, {l.Count, strconv.Itoa(want.Count)}} {
+	for _, f := range []struct{ field, want string }{{l.Digest, want.Digest}, {l.FirstKey, want.FirstKey},
+		{l.LastKey, want.LastKey}, {l.Count, strconv.Itoa(want.Count)}} {
 		got, ok := scalar(item.Get(f.field))
 		switch {
 		case f.field == "" || (ok && got == f.want):
@@ -215,9 +217,10 @@ func HasRows(act *catalog.Action, result *Answer) (has, ok bool) {
 	return has, err == nil
 }
 
-// ResultRowsParams renders the parameters of the action that asks for a page of the rows of a result; an empty cursor is
-// null. result is the answer that says that the result is there, each which of its answers with rows is asked for.
-func ResultRowsParams(act *catalog.Action, reference string, result *Answer, each, cursor string) (json.RawMessage, error) {
+// ResultRowsParams renders the parameters of the action that asks for a page of the rows of a result; an empty cursor
+// is null. result is the answer that says that the result is there, each which of its answers with rows is asked for.
+func ResultRowsParams(act *catalog.Action, reference string, result *Answer, each,
+	cursor string) (json.RawMessage, error) {
 	next := "null"
 	if cursor != "" {
 		next = quote(cursor)
@@ -228,10 +231,10 @@ func ResultRowsParams(act *catalog.Action, reference string, result *Answer, eac
 	return p.render("result rows_from params", act.Call.Compiled.ResultRows)
 }
 
-// ReadResult reads the answer to the question for a result; nRows is the number of rows of the call that was accepted, and keyed how its
-// result names them by their keys.
-// pending means: ask again later. The reading is Success with the rows that came out differently, unless these are asked for
-// apart, Refused where the whole call failed, or Unknown where the answer cannot be read.
+// ReadResult reads the answer to the question for a result; nRows is the number of rows of the call that was accepted,
+// and keyed how its result names them by their keys. pending means: ask again later. The reading is Success with the
+// rows that came out differently, unless these are asked for apart, Refused where the whole call failed, or Unknown
+// where the answer cannot be read.
 func ReadResult(act *catalog.Action, ans *Answer, nRows int, keyed Keyed) (pending bool, r Reading) {
 	spec, body := act.Call.Result, ans.Value(act)
 	unreadable := Reading{Kind: Unknown, Reason: ReasonUnreadable}

@@ -16,7 +16,8 @@ func TestLookup(t *testing.T) {
 	c := testCatalog(t)
 	_, act := action(t, c, "dialer__api__upload")
 	since := time.Date(2026, 1, 2, 3, 4, 5, 600, time.UTC)
-	params, err := LookupParams(act, json.RawMessage(`{"list":"demo","row":{}}`), since.In(time.FixedZone("", 3600)), "")
+	params, err := LookupParams(act, json.RawMessage(`{"list":"demo","row":{}}`), since.In(time.FixedZone("", 3600)),
+		"")
 	if want := `{"list":"demo","since":"2026-01-02T03:04:05.0000006Z"}`; string(params) != want || err != nil {
 		t.Errorf("params are %s, error %v; want %s", params, err, want)
 	}
@@ -25,13 +26,15 @@ func TestLookup(t *testing.T) {
 		t.Errorf("the lookup's params break its schema: %v", bad)
 	}
 	r, err := Prepare(svc, ask, params, nil, basic(t), "")
-	if want := "https://api.dialer.example/lists/demo/imports?since=2026-01-02T03%3A04%3A05.0000006Z"; r.URL != want || err != nil {
+	if want := "https://api.dialer.example/lists/demo/imports?since=2026-01-02T03%3A04%3A05.0000006Z"; r.URL != want ||
+		err != nil {
 		t.Errorf("URL is %s, error %v", r.URL, err)
 	}
 
 	want := Fingerprint{Digest: "d", Count: 2, FirstKey: "1", LastKey: "x", Since: since}
 	item := func(change string) string {
-		fields := map[string]any{"import_id": "i1", "digest": "d", "rows": 2, "first_key": 1, "last_key": "x", "received_at": "2026-01-02T04:04:06+01:00"}
+		fields := map[string]any{"import_id": "i1", "digest": "d", "rows": 2, "first_key": 1, "last_key": "x",
+			"received_at": "2026-01-02T04:04:06+01:00"}
 		var over map[string]any
 		if err := json.Unmarshal([]byte(change), &over); err != nil {
 			t.Fatal(err)
@@ -62,7 +65,9 @@ func TestLookup(t *testing.T) {
 			t.Errorf("match is %+v", got[0])
 		}
 	}
-	for _, body := range []string{"", "{}", "<html>", `{"items":[]}`, "[" + item(`{"received_at":"yesterday"}`) + "]", "[" + item(`{"import_id":null}`) + "]", "[" + item(`{"last_key":null}`) + "]", "[" + item(`{"digest":null,"rows":null}`) + "]"} {
+	for _, body := range []string{"", "{}", "<html>", `{"items":[]}`, "[" + item(`{"received_at":"yesterday"}`) + "]",
+		"[" + item(`{"import_id":null}`) + "]", "[" + item(`{"last_key":null}`) + "]", "[" +
+			item(`{"digest":null,"rows":null}`) + "]"} {
 		if got, err := MatchLookup(act, []byte(body), want); !errors.Is(err, ErrUnreadable) {
 			t.Errorf("%s: matches are %v, error %v", body, got, err)
 		}
@@ -95,7 +100,8 @@ func TestReadResult(t *testing.T) {
 	call.Result = &copied
 	failing := *act
 	failing.Call = &call
-	if _, r := ReadResult(&failing, &Answer{Body: []byte(`{"state":"broken","fault":"f"}`)}, 2, Keyed{}); brief(r) != "refused reason=import_failed code=f" {
+	if _, r := ReadResult(&failing, &Answer{Body: []byte(`{"state":"broken","fault":"f"}`)}, 2,
+		Keyed{}); brief(r) != "refused reason=import_failed code=f" {
 		t.Errorf("result is %s", brief(r))
 	}
 }
@@ -121,20 +127,25 @@ func TestLookupNext(t *testing.T) {
 		want       NextPage
 		unreadable bool
 	}{
-		"Whole":               {body: `[]`},
-		"WholeButGoesOn":      {link: `</x?p=2>; rel="next"`, body: `[]`, unreadable: true},
-		"Header":              {page: &catalog.Page{LinkHeader: true}, link: `</x?a=1,2>; rel=prev, </x?p=2;3>; title="a"; rel="Last NEXT"`, want: NextPage{Link: "/x?p=2;3"}},
-		"HeaderOfTheLast":     {page: &catalog.Page{LinkHeader: true}, link: `</x?a=1>; rel="prev", <next>; rel="nextish"`},
-		"NoHeader":            {page: &catalog.Page{LinkHeader: true}},
-		"BrokenHeader":        {page: &catalog.Page{LinkHeader: true}, link: `</x; rel="next"`},
-		"Cursor":              {page: &catalog.Page{Cursor: "meta.next"}, body: `{"meta":{"next":"c2"}}`, want: NextPage{Cursor: "c2"}},
-		"CursorThatIsANumber": {page: &catalog.Page{Cursor: "next"}, body: `{"next":12345678901234567890}`, want: NextPage{Cursor: "12345678901234567890"}},
-		"CursorNull":          {page: &catalog.Page{Cursor: "next"}, body: `{"next":null}`},
-		"CursorFalse":         {page: &catalog.Page{Cursor: "next"}, body: `{"next":false}`},
-		"CursorLeftOut":       {page: &catalog.Page{Cursor: "next"}, body: `{}`},
-		"CursorNoText":        {page: &catalog.Page{Cursor: "next"}, body: `{"next":{"page":2}}`, unreadable: true},
-		"CursorTrue":          {page: &catalog.Page{Cursor: "next"}, body: `{"next":true}`, unreadable: true},
-		"Link":                {page: &catalog.Page{Link: "next"}, body: `{"next":"https://a.example/x?p=2"}`, want: NextPage{Link: "https://a.example/x?p=2"}},
+		"Whole":          {body: `[]`},
+		"WholeButGoesOn": {link: `</x?p=2>; rel="next"`, body: `[]`, unreadable: true},
+		"Header": {page: &catalog.Page{LinkHeader: true},
+			link: `</x?a=1,2>; rel=prev, </x?p=2;3>; title="a"; rel="Last NEXT"`, want: NextPage{Link: "/x?p=2;3"}},
+		"HeaderOfTheLast": {page: &catalog.Page{LinkHeader: true},
+			link: `</x?a=1>; rel="prev", <next>; rel="nextish"`},
+		"NoHeader":     {page: &catalog.Page{LinkHeader: true}},
+		"BrokenHeader": {page: &catalog.Page{LinkHeader: true}, link: `</x; rel="next"`},
+		"Cursor": {page: &catalog.Page{Cursor: "meta.next"}, body: `{"meta":{"next":"c2"}}`,
+			want: NextPage{Cursor: "c2"}},
+		"CursorThatIsANumber": {page: &catalog.Page{Cursor: "next"}, body: `{"next":12345678901234567890}`,
+			want: NextPage{Cursor: "12345678901234567890"}},
+		"CursorNull":    {page: &catalog.Page{Cursor: "next"}, body: `{"next":null}`},
+		"CursorFalse":   {page: &catalog.Page{Cursor: "next"}, body: `{"next":false}`},
+		"CursorLeftOut": {page: &catalog.Page{Cursor: "next"}, body: `{}`},
+		"CursorNoText":  {page: &catalog.Page{Cursor: "next"}, body: `{"next":{"page":2}}`, unreadable: true},
+		"CursorTrue":    {page: &catalog.Page{Cursor: "next"}, body: `{"next":true}`, unreadable: true},
+		"Link": {page: &catalog.Page{Link: "next"}, body: `{"next":"https://a.example/x?p=2"}`,
+			want: NextPage{Link: "https://a.example/x?p=2"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -155,8 +166,10 @@ func TestRequest_At(t *testing.T) {
 	t.Parallel()
 	r := Request{URL: "https://a.example/lists/demo?since=1"}
 	for link, want := range map[string]string{
-		"?cursor=2": "https://a.example/lists/demo?cursor=2", "/x?cursor=2#f": "https://a.example/x?cursor=2", "https://a.example/y": "https://a.example/y",
-		"https://b.example/y": "", "http://a.example/y": "", "//b.example/y": "", "https://me:pw@a.example/y": "", "https://a.example:444/y": "", "%": "",
+		"?cursor=2": "https://a.example/lists/demo?cursor=2", "/x?cursor=2#f": "https://a.example/x?cursor=2",
+		"https://a.example/y": "https://a.example/y",
+		"https://b.example/y": "", "http://a.example/y": "", "//b.example/y": "", "https://me:pw@a.example/y": "",
+		"https://a.example:444/y": "", "%": "",
 	} {
 		got, err := r.At(link)
 		if want == "" && !errors.Is(err, ErrUnreadable) || want != "" && (err != nil || got.URL != want) {

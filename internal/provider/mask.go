@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// shortestMasked is the length of the shortest secret that is looked for in answers: a shorter one stands in them by
-	// chance.
+	// shortestMasked is the length of the shortest secret that is looked for in answers: a shorter one stands in them
+	// by chance.
 	shortestMasked = 6
 	// windowMost bounds how much of a form is searched for, and how far the search may go at once.
 	windowMost = 32
@@ -82,7 +82,8 @@ func groupOf(text []byte, end int) int {
 }
 
 func formsOf(v string) []string {
-	out := []string{v, html.EscapeString(v), hex.EncodeToString([]byte(v)), strings.ToUpper(hex.EncodeToString([]byte(v)))}
+	out := []string{v, html.EscapeString(v), hex.EncodeToString([]byte(v)),
+		strings.ToUpper(hex.EncodeToString([]byte(v)))}
 	query := url.QueryEscape(v)
 	for _, escaped := range []string{query, url.PathEscape(v), strings.ReplaceAll(query, "+", "%20")} {
 		out = append(out, escaped, lowerEscapes(escaped))

@@ -117,7 +117,8 @@ func TestSend_Echo(t *testing.T) {
 		}
 		w.Header().Set("Location", "/again?"+r.URL.RawQuery)
 		w.WriteHeader(http.StatusFound)
-		_ = json.NewEncoder(w).Encode(map[string]any{"request": string(request), "query": r.URL.Query(), "packed": request})
+		_ = json.NewEncoder(w).Encode(map[string]any{"request": string(request), "query": r.URL.Query(),
+			"packed": request})
 		_, _ = io.WriteString(w, hex.EncodeToString(request))
 	}))
 	t.Cleanup(echo.Close)
@@ -131,7 +132,8 @@ func TestSend_Echo(t *testing.T) {
 	header.Placement, query.Placement = Placement{HeaderName: "X-Key", Scheme: "Key"}, Placement{QueryParam: "key"}
 	client := spec("oauth2", map[string]string{"client_id": "me", "client_secret": canary})
 	client.TokenURL = echo.URL + "/token"
-	signing := spec("aws_access_key", map[string]string{"access_key_id": "me", "secret_access_key": canary, "session_token": token})
+	signing := spec("aws_access_key", map[string]string{"access_key_id": "me", "secret_access_key": canary,
+		"session_token": token})
 	signing.Service = "sqs"
 	for name, tc := range map[string]struct {
 		spec Spec
@@ -146,7 +148,8 @@ func TestSend_Echo(t *testing.T) {
 		"query":  {query, url.QueryEscape(canary)},
 		"oauth2": {client, token},
 		"jwt": {
-			spec("jwt", map[string]string{"algorithm": "HS256", "key": strings.Repeat("kAnary", 8), "issuer": "me"}), "",
+			spec("jwt", map[string]string{"algorithm": "HS256", "key": strings.Repeat("kAnary", 8), "issuer": "me"}),
+			"",
 		},
 		"aws": {signing, token},
 	} {

@@ -17,8 +17,8 @@ import (
 )
 
 // multipartBody writes an object as multipart/form-data, in its order: a plain value is a field, an array one for each
-// item, an object a part of its own: {"filename", "content_type", and its content as "text" or "base64"}. Nulls are left
-// out. The boundary follows from the content, so that the same call is the same bytes whenever it is made.
+// item, an object a part of its own: {"filename", "content_type", and its content as "text" or "base64"}. Nulls are
+// left out. The boundary follows from the content, so that the same call is the same bytes whenever it is made.
 func multipartBody(value gjson.Result) (body []byte, contentType string, err error) {
 	if !value.IsObject() {
 		return nil, "", errors.New("must be an object of fields and files")

@@ -14,7 +14,8 @@ import (
 	"flowlane/internal/catalog"
 )
 
-// mayGo keeps a secret from all addresses but those that it is meant for: whoever writes a flow, or its input, chooses addresses.
+// mayGo keeps a secret from all addresses but those that it is meant for: whoever writes a flow, or its input, chooses
+// addresses.
 func (in *secret) mayGo(svc *catalog.Service, base, address string) error {
 	origin := Origin(address)
 	own := in.platformID == svc.PlatformID && origin == Origin(base)
@@ -24,7 +25,8 @@ func (in *secret) mayGo(svc *catalog.Service, base, address string) error {
 	if len(in.origins) == 0 {
 		return fmt.Errorf("%w: the credential is of platform %s and goes to no other", ErrParams, in.platformID)
 	}
-	return fmt.Errorf("%w: the credential is of platform %s and goes only to %s, its allowed_origins", ErrParams, in.platformID, listed(in.origins))
+	return fmt.Errorf("%w: the credential is of platform %s and goes only to %s, its allowed_origins", ErrParams,
+		in.platformID, listed(in.origins))
 }
 
 // maxListed is how many origins an error names.
@@ -37,8 +39,8 @@ func listed(origins []string) string {
 	return strings.Join(origins, ", ")
 }
 
-// Origin is the scheme and host of an address, with the port where it is unusual; empty for what is no whole address, or names its
-// host in letters beyond ASCII.
+// Origin is the scheme and host of an address, with the port where it is unusual; empty for what is no whole address,
+// or names its host in letters beyond ASCII.
 func Origin(address string) string {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" || !isASCII(u.Host) {
@@ -54,8 +56,9 @@ func Origin(address string) string {
 	return u.Scheme + "://" + host
 }
 
-// OriginOf is the origin of a service of the platform when a call carries the secret, with "*" for what only the secret's fields
-// tell where spec has none, and for what only the answer with its token tells. The error is a *catalog.LabelError.
+// OriginOf is the origin of a service of the platform when a call carries the secret, with "*" for what only the
+// secret's fields tell where spec has none, and for what only the answer with its token tells. The error is a
+// *catalog.LabelError.
 func (spec *Spec) OriginOf(svc *catalog.Service) (string, error) {
 	base, err := svc.Address(spec.known())
 	if err != nil {
@@ -67,7 +70,8 @@ func (spec *Spec) OriginOf(svc *catalog.Service) (string, error) {
 	return Origin(base), nil
 }
 
-// Fits tells whether the secret's fields fill the labels of a pattern of the service's platform. The error is a *catalog.LabelError.
+// Fits tells whether the secret's fields fill the labels of a pattern of the service's platform. The error is a
+// *catalog.LabelError.
 func (spec *Spec) Fits(svc *catalog.Service, pattern string) error {
 	_, err := svc.Located(pattern, spec.known())
 	return err
@@ -80,14 +84,15 @@ var (
 	errOriginHTTP = errors.New("must be https; http is for hosts that the operator allows")
 )
 
-// ParseOrigin reads an origin that somebody wrote, in the form that Origin gives to addresses. It is https, or http for one of the
-// hosts in allowed, each "host:port" or "host:*".
+// ParseOrigin reads an origin that somebody wrote, in the form that Origin gives to addresses. It is https, or http for
+// one of the hosts in allowed, each "host:port" or "host:*".
 func ParseOrigin(text string, allowed []string) (string, error) {
 	if !isASCII(text) {
 		return "", errOriginHost
 	}
 	u, err := url.Parse(text)
-	if err != nil || u.Hostname() == "" || u.Scheme != "https" && u.Scheme != "http" || !strings.EqualFold(text, u.Scheme+"://"+u.Host) {
+	if err != nil || u.Hostname() == "" || u.Scheme != "https" && u.Scheme != "http" || !strings.EqualFold(text,
+		u.Scheme+"://"+u.Host) {
 		return "", errNoOrigin
 	}
 	port, err := portOf(u)

@@ -15,8 +15,8 @@ import (
 	"flowlane/internal/catalog"
 )
 
-// TestOrigins: a secret goes to its origins, and to nothing that looks like them or is mapped to them. One of the platform whose
-// flows name addresses goes nowhere else either.
+// TestOrigins: a secret goes to its origins, and to nothing that looks like them or is mapped to them. One of the
+// platform whose flows name addresses goes nowhere else either.
 func TestOrigins(t *testing.T) {
 	t.Parallel()
 	crm := &secret{platformID: "crm", origins: []string{"https://api.example.com"}}
@@ -58,11 +58,14 @@ func TestSend_HostBeyondASCII(t *testing.T) {
 	assert.ErrorContains(t, ans.Err, "xn--")
 }
 
-// TestSend_PlatformHosts: a private host that the operator named for one platform is reached by its calls alone, also over a
-// connection that is open.
+// TestSend_PlatformHosts: a private host that the operator named for one platform is reached by its calls alone, also
+// over a connection that is open.
 func TestSend_PlatformHosts(t *testing.T) {
 	t.Parallel()
-	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") }))
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_,
+			_ = io.WriteString(w, "ok")
+	}))
 	defer srv.Close()
 	s := NewSender(Options{PlatformHosts: map[string][]string{"dialer": {hostOf(srv.URL)}}})
 	defer s.Close()

@@ -15,7 +15,8 @@ func TestPrepare_Outcomes(t *testing.T) {
 	for outcome, want := range map[string]any{
 		`null`: map[int]Kind(nil),
 		`{}`:   map[int]Kind{},
-		`{"success":[409,304],"refused":[202],"retry":[423],"unclear":[404]}`: map[int]Kind{409: Success, 304: Success, 202: Refused,
+		`{"success":[409,304],"refused":[202],"retry":[423],"unclear":[404]}`: map[int]Kind{409: Success, 304: Success,
+			202: Refused,
 			423: NotArrived, 404: Unknown},
 		`[]`:                              "lists",
 		`"success"`:                       "lists",
@@ -25,7 +26,8 @@ func TestPrepare_Outcomes(t *testing.T) {
 		`{"success":["409"]}`:             `"409" is no status`,
 		`{"retry":[409],"refused":[409]}`: "409 stands there twice",
 	} {
-		r, err := Prepare(svc, act, json.RawMessage(`{"url":"http://a.example/","outcome":`+outcome+`}`), nil, Secret{}, "")
+		r, err := Prepare(svc, act, json.RawMessage(`{"url":"http://a.example/","outcome":`+outcome+`}`), nil, Secret{},
+			"")
 		if text, bad := want.(string); bad {
 			require.ErrorIs(t, err, ErrParams, outcome)
 			assert.ErrorContains(t, err, text)

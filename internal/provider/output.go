@@ -41,8 +41,8 @@ func output(doc gjson.Result, body []byte, fields []string) json.RawMessage {
 	return bounded(b.Bytes())
 }
 
-// bounded returns a copy of valid JSON that can be stored: valid UTF-8, no NUL. What is too large to be carried through a
-// flow is replaced by a note.
+// bounded returns a copy of valid JSON that can be stored: valid UTF-8, no NUL. What is too large to be carried through
+// a flow is replaced by a note.
 func bounded(text []byte) json.RawMessage {
 	if len(text) > maxOutput {
 		return truncated(len(text))
@@ -54,8 +54,8 @@ func truncated(size int) json.RawMessage {
 	return json.RawMessage(`{"truncated":true,"size":` + strconv.Itoa(size) + `}`)
 }
 
-// storable returns a copy that is valid UTF-8, in which the escape \u0000, which Postgres cannot store, is the replacement
-// character.
+// storable returns a copy that is valid UTF-8, in which the escape \u0000, which Postgres cannot store, is the
+// replacement character.
 func storable(text []byte) []byte {
 	const nul, instead = `\u0000`, `\ufffd`
 	out := bytes.ToValidUTF8(text, []byte("\uFFFD"))
@@ -83,8 +83,8 @@ func quote(text string) string {
 // maxErrorBody is how much of the body of an answer that refused a call later tasks may read.
 const maxErrorBody = 8 << 10
 
-// ErrorBody is the body of an answer that refused a call, for the tasks behind it: parsed by its type, else a text, which
-// is cut where it is longer than 8 KiB. Nil where there is none.
+// ErrorBody is the body of an answer that refused a call, for the tasks behind it: parsed by its type, else a text,
+// which is cut where it is longer than 8 KiB. Nil where there is none.
 func ErrorBody(ans *Answer) json.RawMessage {
 	body := bytes.TrimSpace(ans.Body)
 	value := ans.Value(nil)
@@ -98,8 +98,8 @@ func ErrorBody(ans *Answer) json.RawMessage {
 }
 
 // envelope is the output of an action that shows the whole answer: status, headers with names in lower case, and the
-// body, parsed by its type. A body that is too large, or of another type, becomes a string, cut where it is too large; one
-// of bytes is base64, and says so.
+// body, parsed by its type. A body that is too large, or of another type, becomes a string, cut where it is too large;
+// one of bytes is base64, and says so.
 func envelope(ans *Answer) json.RawMessage {
 	var b bytes.Buffer
 	b.WriteString(`{"status":` + strconv.Itoa(ans.Status) + `,"headers":`)

@@ -18,12 +18,14 @@ type NextPage struct{ Cursor, Link string }
 // Last reports whether there is no next page.
 func (n NextPage) Last() bool { return n == NextPage{} }
 
-// LookupNext reads where the answer to a lookup goes on. The error wraps ErrUnreadable: then nobody knows what the answer leaves out.
+// LookupNext reads where the answer to a lookup goes on. The error wraps ErrUnreadable: then nobody knows what the
+// answer leaves out.
 func LookupNext(act *catalog.Action, ans *Answer) (NextPage, error) {
 	return Next(act, act.Call.Lookup.Page, ans)
 }
 
-// Next reads where an answer goes on that comes in such pages, nil for one; act may be nil. The error wraps ErrUnreadable.
+// Next reads where an answer goes on that comes in such pages, nil for one; act may be nil. The error wraps
+// ErrUnreadable.
 func Next(act *catalog.Action, page *catalog.Page, ans *Answer) (next NextPage, err error) {
 	link := nextLink(ans.Header)
 	switch {
@@ -75,7 +77,8 @@ func nextLink(h http.Header) string {
 	return ""
 }
 
-// At returns the request for another page of what r asks for. The error wraps ErrUnreadable: the credential goes to no other host.
+// At returns the request for another page of what r asks for. The error wraps ErrUnreadable: the credential goes to no
+// other host.
 func (r Request) At(link string) (Request, error) {
 	from, err := url.Parse(r.URL)
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"flowlane/internal/expr"
 )
 
-// ErrParams is wrapped by the errors about parameters that make no request. Such a call was not and will not be sent; the
-// text may be shown to the author of the flow.
+// ErrParams is wrapped by the errors about parameters that make no request. Such a call was not and will not be sent;
+// the text may be shown to the author of the flow.
 var ErrParams = errors.New("the parameters make no valid request")
 
 const userAgent = "flowlane"
@@ -24,7 +24,8 @@ const userAgent = "flowlane"
 // Prepare renders the call of an action. rows is the JSON array of a bulk call as it goes out, nil for a single record;
 // it is referred to, not copied. idempotencyKey is sent where the action asks for one. Errors wrap ErrParams or
 // ErrSecretShape. The deadlines of the request are left to the caller.
-func Prepare(svc *catalog.Service, act *catalog.Action, params json.RawMessage, rows []byte, secret Secret, idempotencyKey string) (Request, error) {
+func Prepare(svc *catalog.Service, act *catalog.Action, params json.RawMessage, rows []byte, secret Secret,
+	idempotencyKey string) (Request, error) {
 	r, err := prepare(svc, act, params, rows, secret, idempotencyKey, unopened)
 	if err == nil && act.Call.Job != nil {
 		r.job, err = newJob(svc, act, params, secret)
@@ -33,7 +34,8 @@ func Prepare(svc *catalog.Service, act *catalog.Action, params json.RawMessage, 
 }
 
 // prepare renders a call; reference is that of the job which it is a part of.
-func prepare(svc *catalog.Service, act *catalog.Action, params json.RawMessage, rows []byte, secret Secret, idempotencyKey, reference string) (Request, error) {
+func prepare(svc *catalog.Service, act *catalog.Action, params json.RawMessage, rows []byte, secret Secret,
+	idempotencyKey, reference string) (Request, error) {
 	call := act.Call
 	if call == nil {
 		return Request{}, fmt.Errorf("action %s makes no calls", act.ID)
@@ -44,7 +46,8 @@ func prepare(svc *catalog.Service, act *catalog.Action, params json.RawMessage, 
 	if call.Tool != "" {
 		return prepareTool(svc, call, params, secret)
 	}
-	p := preparer{svc: svc, call: call, env: &expr.Env{Params: secret.fill(params), Reference: json.RawMessage(quote(reference))}, key: idempotencyKey}
+	p := preparer{svc: svc, call: call, env: &expr.Env{Params: secret.fill(params),
+		Reference: json.RawMessage(quote(reference))}, key: idempotencyKey}
 	if call.Command != "" {
 		return p.command()
 	}
@@ -87,7 +90,8 @@ func prepare(svc *catalog.Service, act *catalog.Action, params json.RawMessage, 
 	return r, nil
 }
 
-// headersOf are the headers that every call of a service has, with the labels that the secret fills. The error wraps ErrSecretShape.
+// headersOf are the headers that every call of a service has, with the labels that the secret fills. The error wraps
+// ErrSecretShape.
 func headersOf(svc *catalog.Service, secret Secret) (http.Header, error) {
 	h := http.Header{"User-Agent": {userAgent}, "Accept": {"application/json"}}
 	for name, value := range svc.Headers {
@@ -102,7 +106,8 @@ func headersOf(svc *catalog.Service, secret Secret) (http.Header, error) {
 
 func validMethod(m string) bool {
 	switch m {
-	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions:
+	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,
+		http.MethodOptions:
 		return true
 	}
 	return false
@@ -252,14 +257,15 @@ func setHeader(h http.Header, name, value string) error {
 	case reserved(name):
 		return fmt.Errorf("%w: header %s is set by the sender and cannot be chosen", ErrParams, name)
 	case !httpguts.ValidHeaderFieldValue(value):
-		return fmt.Errorf("%w: the value of header %s holds a line break or another character that no header can carry", ErrParams, name)
+		return fmt.Errorf("%w: the value of header %s holds a line break or another character that no header can carry",
+			ErrParams, name)
 	}
 	h.Set(name, value)
 	return nil
 }
 
-// Per says what a call counts for in a bucket that has a budget each for what its parameters name; empty where the bucket has none.
-// Errors wrap ErrParams.
+// Per says what a call counts for in a bucket that has a budget each for what its parameters name; empty where the
+// bucket has none. Errors wrap ErrParams.
 func Per(act *catalog.Action, bucket string, params json.RawMessage) (string, error) {
 	p := preparer{call: act.Call, env: &expr.Env{Params: params}}
 	return p.text("per", act.Call.Compiled.Per[bucket])

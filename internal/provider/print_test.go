@@ -15,7 +15,8 @@ func printed(s Secret) []string {
 	slog.New(slog.NewTextHandler(&log, nil)).Info("x", "secret", s, "inner", inner{s}, "outer", outer{s})
 	out := []string{log.String()}
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x"} {
-		out = append(out, fmt.Sprintf(verb, s), fmt.Sprintf(verb, &s), fmt.Sprintf(verb, inner{s}), fmt.Sprintf(verb, outer{s}), fmt.Sprintf(verb, []Secret{s}))
+		out = append(out, fmt.Sprintf(verb, s), fmt.Sprintf(verb, &s), fmt.Sprintf(verb, inner{s}),
+			fmt.Sprintf(verb, outer{s}), fmt.Sprintf(verb, []Secret{s}))
 	}
 	return out
 }

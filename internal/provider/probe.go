@@ -57,8 +57,8 @@ type ProbeError struct {
 func (e *ProbeError) Error() string { return e.Class + ": " + e.Details }
 func (e *ProbeError) Unwrap() error { return e.cause }
 
-// Explain returns the class of a probe's error and the text for the caller, both empty for none. Texts of errors that are no *ProbeError can hold
-// addresses with keys in them, so they are not shown.
+// Explain returns the class of a probe's error and the text for the caller, both empty for none. Texts of errors that
+// are no *ProbeError can hold addresses with keys in them, so they are not shown.
 func Explain(err error) (class, details string) {
 	if err == nil {
 		return "", ""
@@ -89,7 +89,8 @@ func probeError(class string, cause error, format string, args ...any) *ProbeErr
 }
 
 // Whoami asks whose credential it is. Errors are *ProbeError.
-func (s *Sender) Whoami(ctx context.Context, p *catalog.Platform, svc *catalog.Service, secret Secret) (Account, error) {
+func (s *Sender) Whoami(ctx context.Context, p *catalog.Platform, svc *catalog.Service,
+	secret Secret) (Account, error) {
 	if p.Account == nil {
 		return Account{}, s.check(ctx, p, svc, secret)
 	}
@@ -101,7 +102,8 @@ func (s *Sender) Whoami(ctx context.Context, p *catalog.Platform, svc *catalog.S
 	a := Account{Number: named(doc, w.AccountNumber), Name: named(doc, w.AccountName), TimeZone: named(doc, w.TimeZone)}
 	if w.AccountLabel != "" {
 		if a.Number, err = secret.label(svc, w.AccountLabel); err != nil {
-			return Account{}, probeError(InvalidShape, err, "The secret does not say the %s of the account.", w.AccountLabel)
+			return Account{}, probeError(InvalidShape, err, "The secret does not say the %s of the account.",
+				w.AccountLabel)
 		}
 	}
 	if a.Number == "" {
@@ -151,12 +153,14 @@ func (s *Sender) check(ctx context.Context, p *catalog.Platform, svc *catalog.Se
 		}
 		return err
 	}
-	return probeError(UnknownClass, ErrNothingAsked, "Platform %s has no way to test a credential; it shows with the first call.", p.ID)
+	return probeError(UnknownClass, ErrNothingAsked,
+		"Platform %s has no way to test a credential; it shows with the first call.", p.ID)
 }
 
 // Counters asks for the provider's own counters of the windows that budgets have, and when they were read; asOf is zero
 // where it does not say. It returns nothing for a platform without counters. Errors are *ProbeError.
-func (s *Sender) Counters(ctx context.Context, p *catalog.Platform, svc *catalog.Service, secret Secret) (counters []Counter, asOf time.Time, err error) {
+func (s *Sender) Counters(ctx context.Context, p *catalog.Platform, svc *catalog.Service,
+	secret Secret) (counters []Counter, asOf time.Time, err error) {
 	if p.Account == nil || p.Account.Counters == nil {
 		return nil, time.Time{}, nil
 	}
@@ -169,7 +173,8 @@ func (s *Sender) Counters(ctx context.Context, p *catalog.Platform, svc *catalog
 }
 
 // probe asks a question about an account and returns the parsed answer.
-func (s *Sender) probe(ctx context.Context, svc *catalog.Service, q *catalog.Question, secret Secret) (gjson.Result, error) {
+func (s *Sender) probe(ctx context.Context, svc *catalog.Service, q *catalog.Question,
+	secret Secret) (gjson.Result, error) {
 	if q.By() != nil {
 		return s.call(ctx, q.By(), secret)
 	}
@@ -188,7 +193,8 @@ func (s *Sender) send(ctx context.Context, svc *catalog.Service, path string, se
 	deadline := s.probeUntil(ctx)
 	base, err := secret.base(svc)
 	r := Request{
-		Method: http.MethodGet, URL: base + path, PlatformID: svc.PlatformID, SendBefore: deadline, AnswerBefore: deadline, newToken: true,
+		Method: http.MethodGet, URL: base + path, PlatformID: svc.PlatformID, SendBefore: deadline,
+		AnswerBefore: deadline, newToken: true,
 	}
 	if err == nil {
 		r.Header, err = headersOf(svc, secret)
@@ -247,7 +253,8 @@ func CredentialUse(ans *Answer) (class string, used bool) {
 
 // isOurs reports whether a request was not sent for a reason of ours.
 func isOurs(err error) bool {
-	return errors.Is(err, ErrTooLate) || errors.Is(err, ErrWithheld) || errors.Is(err, ErrAddressRefused) || errors.Is(err, ErrBadRequest)
+	return errors.Is(err, ErrTooLate) || errors.Is(err, ErrWithheld) || errors.Is(err, ErrAddressRefused) ||
+		errors.Is(err, ErrBadRequest)
 }
 
 // classify returns the error that an answer to a probe means; nil for a readable 200.

@@ -49,7 +49,8 @@ func TestProbes(t *testing.T) {
 		t.Errorf("account is %+v, error %v", a, err)
 	}
 	list, asOf, err := s.Counters(t.Context(), p, svc, basic(t))
-	if err != nil || len(list) != 1 || list[0] != (Counter{Bucket: "upload", WindowSeconds: 60, Limit: 20, Value: 3}) || asOf.Unix() != 1767323045 {
+	if err != nil || len(list) != 1 || list[0] != (Counter{Bucket: "upload", WindowSeconds: 60, Limit: 20, Value: 3}) ||
+		asOf.Unix() != 1767323045 {
 		t.Errorf("counters are %+v as of %v, error %v", list, asOf, err)
 	}
 }
@@ -61,8 +62,10 @@ func TestCounters_Odd(t *testing.T) {
 		return `{"operation_type":"upload","window_seconds":` + window + `,"limit":` + limit + `,"value":` + value + `}`
 	}
 	for items, want := range map[string][]Counter{
-		counter("2592000", "5", "1") + "," + counter("0", "5", "1") + "," + counter("3600", "5", "1"): {{Bucket: "upload", WindowSeconds: 3600, Limit: 5, Value: 1}},
-		counter("60", "4294967301", "9007199254740992"):                                               {{Bucket: "upload", WindowSeconds: 60, Limit: math.MaxInt32, Value: math.MaxInt32}},
+		counter("2592000", "5", "1") + "," + counter("0", "5", "1") + "," +
+			counter("3600", "5", "1"): {{Bucket: "upload", WindowSeconds: 3600, Limit: 5, Value: 1}},
+		counter("60", "4294967301", "9007199254740992"): {
+			{Bucket: "upload", WindowSeconds: 60, Limit: math.MaxInt32, Value: math.MaxInt32}},
 		counter("60", "-1", "2"):      {{Bucket: "upload", WindowSeconds: 60, Value: 2}},
 		counter("60", "5", "-2"):      nil,
 		counter(`"minute"`, "5", "2"): nil,
@@ -114,7 +117,8 @@ func TestProbes_Fail(t *testing.T) {
 			}
 			_, err := s.Whoami(ctx, p, svc, basic(t))
 			var failed *ProbeError
-			if !errors.As(err, &failed) || failed.Class != tc.want || failed.Details == "" || strings.Contains(err.Error(), "s3cret") {
+			if !errors.As(err, &failed) || failed.Class != tc.want || failed.Details == "" ||
+				strings.Contains(err.Error(), "s3cret") {
 				t.Errorf("error is %v; want %s", err, tc.want)
 			}
 		})

@@ -32,19 +32,20 @@ type Request struct {
 	SendBefore time.Time
 	// AnswerBefore: the answer must have been read by then. Zero for no limit.
 	AnswerBefore time.Time
-	// FreshUntil: until then it needs no confirmation that the request may go out. From then on Confirm is called before the first
-	// byte, and says until when that is good; its error means that nothing may be sent. What has begun to go out goes on. Zero for a
-	// request that needs none.
+	// FreshUntil: until then it needs no confirmation that the request may go out. From then on Confirm is called
+	// before the first byte, and says until when that is good; its error means that nothing may be sent. What has begun
+	// to go out goes on. Zero for a request that needs none.
 	FreshUntil time.Time
 	Confirm    func(ctx context.Context) (until time.Time, err error)
-	// Opened is told the reference of a job before that is committed; its error means that it must not be. Nil for other requests.
+	// Opened is told the reference of a job before that is committed; its error means that it must not be. Nil for
+	// other requests.
 	Opened func(ctx context.Context, reference string) error
-	// Memory is what the call holds of the process's budget, and grows with its answer; whoever made it releases it when the
-	// answer is done with. Where there is none, an answer counts while it is read.
+	// Memory is what the call holds of the process's budget, and grows with its answer; whoever made it releases it
+	// when the answer is done with. Where there is none, an answer counts while it is read.
 	Memory *memory.Grant
 
-	// sign makes the request ready just before it is sent; nil where it is. token is what it was given, newToken asks for one
-	// that was never used.
+	// sign makes the request ready just before it is sent; nil where it is. token is what it was given, newToken asks
+	// for one that was never used.
 	sign     signer
 	token    *token
 	newToken bool
@@ -113,15 +114,16 @@ type Answer struct {
 	Status int
 	Header http.Header
 	Body   []byte
-	// Err says why there is no answer or why its body is unreadable; nil after a complete answer. It never holds a secret.
+	// Err says why there is no answer or why its body is unreadable; nil after a complete answer. It never holds a
+	// secret.
 	Err error
 	// Stale: the platform refused a token that it had taken before. The next call has a new one.
 	Stale bool
 	// NoSession: the server did not know the session of the call, and did nothing. Proven: it had known it before.
 	NoSession, Proven     bool
 	StartedAt, FinishedAt time.Time
-	// FailedAt is the stage at which the round trip broke off, one of the Stage constants; empty where it did not, or where
-	// nothing was tried.
+	// FailedAt is the stage at which the round trip broke off, one of the Stage constants; empty where it did not, or
+	// where nothing was tried.
 	FailedAt string
 
 	// masks are those of the request.

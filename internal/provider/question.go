@@ -57,7 +57,8 @@ func readQuestion(act *catalog.Action, ans *Answer) (gjson.Result, error) {
 	return gjson.Result{}, e
 }
 
-// refusal says what an answer that is no success means for the credential: by its status, else by what the action reads in it.
+// refusal says what an answer that is no success means for the credential: by its status, else by what the action reads
+// in it.
 func refusal(ans *Answer, r *Reading) *ProbeError {
 	class, _ := CredentialUse(ans)
 	known := class == AuthFailed || class == PermissionDenied || class == RateLimitedClass

@@ -58,7 +58,8 @@ services:
 func askedPlatform(t *testing.T, url string, with ...string) (*Sender, *catalog.Platform, *catalog.Service) {
 	t.Helper()
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "asked.yaml"), []byte(strings.NewReplacer(with...).Replace(asked)), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "asked.yaml"), []byte(strings.NewReplacer(with...).Replace(asked)),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	c, err := catalog.Load(catalog.Options{Dir: dir, BaseURLs: map[string]string{"asked": url}})
@@ -93,10 +94,12 @@ const (
 )
 
 func soapAnswer(content string) string {
-	return `<e:Envelope xmlns:e="http://schemas.xmlsoap.org/soap/envelope/"><e:Body>` + content + `</e:Body></e:Envelope>`
+	return `<e:Envelope xmlns:e="http://schemas.xmlsoap.org/soap/envelope/"><e:Body>` + content +
+		`</e:Body></e:Envelope>`
 }
 
-// TestCounters_Asked: counters are read from answers to calls of SOAP and of JSON, be they nested, named or told by what is left.
+// TestCounters_Asked: counters are read from answers to calls of SOAP and of JSON, be they nested, named or told by
+// what is left.
 func TestCounters_Asked(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -104,16 +107,22 @@ func TestCounters_Asked(t *testing.T) {
 		want                   []Counter
 	}{
 		"nested, by other names": {
-			bySOAP, askedSOAP, soapAnswer(`<r><return><counter><limit>20</limit><type>Upload</type><value>3</value></counter><counter><limit>9</limit><type>Other</type>` +
-				`<value>1</value></counter><timeout>60</timeout></return><return><counter><limit>400</limit><type>Upload</type><value>7</value></counter><timeout>3600</timeout></return></r>`),
+			bySOAP, askedSOAP, soapAnswer(
+				`<r><return><counter><limit>20</limit><type>Upload</type><value>3</value></counter><counter><limit>9</limit><type>Other</type>` +
+					`<value>1</value></counter><timeout>60</timeout></return><return><counter><limit>400</limit><type>Upload</type><value>7</value></counter><timeout>3600</timeout></return></r>`),
 			[]Counter{{"upload", 60, 20, 3}, {"upload", 3600, 400, 7}},
 		},
-		"one element":         {bySOAP, askedSOAP, soapAnswer(`<r><return><counter><limit>20</limit><type>Upload</type><value>3</value></counter><timeout>60</timeout></return></r>`), []Counter{{"upload", 60, 20, 3}}},
-		"no number":           {bySOAP, askedSOAP, soapAnswer(`<r><return><counter><limit>20</limit><type>Upload</type><value>3x</value></counter><timeout>60</timeout></return></r>`), nil},
-		"none":                {bySOAP, askedSOAP, soapAnswer(`<r/>`), nil},
-		"an object, left":     {byName, askedJSON, `{"limits":{"Daily":{"Max":15,"Remaining":11},"Other":{"Max":1,"Remaining":1}}}`, []Counter{{"upload", 60, 15, 4}}},
-		"left without limit":  {byName, askedJSON, `{"limits":{"Daily":{"Remaining":11}}}`, nil},
-		"a list without caps": {byList, askedJSON, `{"limits":[{"name":"upload","window":60,"used":4}]}`, []Counter{{"upload", 60, 0, 4}}},
+		"one element": {bySOAP, askedSOAP,
+			soapAnswer(`<r><return><counter><limit>20</limit><type>Upload</type><value>3</value></counter><timeout>60</timeout></return></r>`), []Counter{{"upload", 60, 20, 3}}},
+		"no number": {bySOAP, askedSOAP,
+			soapAnswer(`<r><return><counter><limit>20</limit><type>Upload</type><value>3x</value></counter><timeout>60</timeout></return></r>`), nil},
+		"none": {bySOAP, askedSOAP, soapAnswer(`<r/>`), nil},
+		"an object, left": {byName, askedJSON,
+			`{"limits":{"Daily":{"Max":15,"Remaining":11},"Other":{"Max":1,"Remaining":1}}}`,
+			[]Counter{{"upload", 60, 15, 4}}},
+		"left without limit": {byName, askedJSON, `{"limits":{"Daily":{"Remaining":11}}}`, nil},
+		"a list without caps": {byList, askedJSON, `{"limits":[{"name":"upload","window":60,"used":4}]}`,
+			[]Counter{{"upload", 60, 0, 4}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -121,7 +130,8 @@ func TestCounters_Asked(t *testing.T) {
 			srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				body, _ := io.ReadAll(r.Body)
 				user, _, _ := r.BasicAuth()
-				if r.Method != http.MethodPost || user != "ann" || !strings.Contains(string(body), map[bool]string{true: "<t:ask/>", false: `{"what":"all"}`}[soap]) {
+				if r.Method != http.MethodPost || user != "ann" || !strings.Contains(string(body),
+					map[bool]string{true: "<t:ask/>", false: `{"what":"all"}`}[soap]) {
 					t.Errorf("asked %s by %s: %s", r.Method, user, body)
 				}
 				w.Header().Set("Content-Type", map[bool]string{true: "text/xml", false: "application/json"}[soap])
@@ -132,7 +142,8 @@ func TestCounters_Asked(t *testing.T) {
 			if soap {
 				protocol, extra = "SOAP", `soap: {version: "1.1", namespaces: {t: "urn:t"}}`
 			}
-			s, p, svc := askedPlatform(t, srv.URL, "COUNTERS", c.counters, "CALL", c.call, "PROTOCOL", protocol, "SOAP", extra)
+			s, p, svc := askedPlatform(t, srv.URL, "COUNTERS", c.counters, "CALL", c.call, "PROTOCOL", protocol, "SOAP",
+				extra)
 			got, _, err := s.Counters(t.Context(), p, svc, askedSecret(t, srv.URL))
 			if !slices.Equal(got, c.want) || (err != nil) != (c.want == nil) {
 				t.Errorf("counters are %+v, error %v; want %+v", got, err, c.want)
@@ -141,11 +152,13 @@ func TestCounters_Asked(t *testing.T) {
 	}
 }
 
-// TestWhoami_Asked: an action tells the account, and its cases what is wrong with a credential; the host tells the time zone.
+// TestWhoami_Asked: an action tells the account, and its cases what is wrong with a credential; the host tells the time
+// zone.
 func TestWhoami_Asked(t *testing.T) {
 	t.Parallel()
 	fault := func(name string) string {
-		return soapAnswer(`<e:Fault><faultcode>e:Server</faultcode><faultstring>Not s3cret now</faultstring><detail><` + name + `/></detail></e:Fault>`)
+		return soapAnswer(`<e:Fault><faultcode>e:Server</faultcode><faultstring>Not s3cret now</faultstring><detail><` +
+			name + `/></detail></e:Fault>`)
 	}
 	for name, c := range map[string]struct {
 		status            int
@@ -174,7 +187,8 @@ func TestWhoami_Asked(t *testing.T) {
 			switch {
 			case c.want == "" && (err != nil || a != Account{Number: "77", Name: "Demo", TimeZone: "Europe/London"}):
 				t.Errorf("account is %+v, error %v", a, err)
-			case c.want != "" && (!errors.As(err, &failed) || failed.Class != c.want || !strings.Contains(failed.Details, c.say)):
+			case c.want != "" && (!errors.As(err, &failed) || failed.Class != c.want ||
+				!strings.Contains(failed.Details, c.say)):
 				t.Errorf("error is %v; want %s with %q", err, c.want, c.say)
 			}
 		})

@@ -43,19 +43,20 @@ const (
 
 // Reasons of readings that are no success.
 const (
-	ReasonTooLate      = "too_late"           // the deadline for sending passed before anything was tried
-	ReasonWithheld     = "withheld"           // people hold it, or nobody could say that they do not
-	ReasonAddress      = "address_refused"    // the address must not be called
-	ReasonRequest      = "bad_request"        // the request cannot be put on the wire
-	ReasonNotAllowed   = "command_forbidden"  // the operator allows no such command
-	ReasonNoSession    = "no_session"         // the server did not begin a session for the call, or ended it before
-	ReasonNoToken      = "no_access_token"    // what the call must carry could not be had
-	ReasonUnreachable  = "unreachable"        // no connection, no such name, no valid certificate
-	ReasonNoAnswer     = "no_answer"          // the connection broke
-	ReasonSenderLost   = "sender_lost"        // the process that sent it did not live to see the answer
-	ReasonForgotten    = "forgotten"          // it may have been sent in the time that a restore of the database lost
-	ReasonTimeout      = "timeout"            // no connection, or no answer, in time
-	ReasonUnreadable   = "unreadable_answer"  // a success whose body is cut, too large or no JSON as the catalog describes it
+	ReasonTooLate     = "too_late"          // the deadline for sending passed before anything was tried
+	ReasonWithheld    = "withheld"          // people hold it, or nobody could say that they do not
+	ReasonAddress     = "address_refused"   // the address must not be called
+	ReasonRequest     = "bad_request"       // the request cannot be put on the wire
+	ReasonNotAllowed  = "command_forbidden" // the operator allows no such command
+	ReasonNoSession   = "no_session"        // the server did not begin a session for the call, or ended it before
+	ReasonNoToken     = "no_access_token"   // what the call must carry could not be had
+	ReasonUnreachable = "unreachable"       // no connection, no such name, no valid certificate
+	ReasonNoAnswer    = "no_answer"         // the connection broke
+	ReasonSenderLost  = "sender_lost"       // the process that sent it did not live to see the answer
+	ReasonForgotten   = "forgotten"         // it may have been sent in the time that a restore of the database lost
+	ReasonTimeout     = "timeout"           // no connection, or no answer, in time
+	// A success whose body is cut, too large or no JSON as the catalog describes it.
+	ReasonUnreadable   = "unreadable_answer"
 	ReasonRedirect     = "redirected"         // a redirect, which is not followed
 	ReasonUnsaid       = "row_not_named"      // a success that does not say what became of a row
 	ReasonServerError  = "server_error"       // a 5xx
@@ -85,8 +86,8 @@ type Reading struct {
 	Reference string
 	// Output is valid JSON, nil if there is none.
 	Output json.RawMessage
-	// Rows are those of a bulk call that was carried out which came out differently from the others, by ascending row, each
-	// once: the others were accepted.
+	// Rows are those of a bulk call that was carried out which came out differently from the others, by ascending row,
+	// each once: the others were accepted.
 	Rows []RowOutcome
 	// Status is that of the answer; 0 without one.
 	Status int
@@ -95,8 +96,8 @@ type Reading struct {
 	// Cause says in a few words what went wrong on the way, where no answer did: a name that is not known, a
 	// connection that was refused, or where a redirect leads; may be empty.
 	Cause string
-	// RetryAfter is how long to wait after RetryLater: what the provider asked for, else what the catalog says. It is zero
-	// where the answer only names a window: the wait then ends with that window.
+	// RetryAfter is how long to wait after RetryLater: what the provider asked for, else what the catalog says. It is
+	// zero where the answer only names a window: the wait then ends with that window.
 	RetryAfter time.Duration
 	// Named: the answer itself says when to come back, by a time or by its window.
 	Named bool
@@ -187,15 +188,16 @@ func readPlain(act *catalog.Action, ans *Answer) (r Reading, done bool) {
 	case act.Call.Command != "":
 		return readExit(act.Call, ans), true
 	case ans.Stale:
-		return Reading{Kind: RetryLater, Reason: ReasonBusy, Message: "The platform no longer took the access token."}, true
+		return Reading{Kind: RetryLater, Reason: ReasonBusy, Message: "The platform no longer took the access token."},
+			true
 	case ans.NoSession:
 		return readNoSession(*ans), true
 	}
 	return Reading{}, false
 }
 
-// readTold reads an answer by a case of the catalog, else by the rules of its protocol. told is false where neither says
-// anything of it.
+// readTold reads an answer by a case of the catalog, else by the rules of its protocol. told is false where neither
+// says anything of it.
 func readTold(act *catalog.Action, ans Answer, nRows int) (r Reading, told bool) {
 	ans.Value(act)
 	if c := answerCase(act.Call, &ans); c != nil {
@@ -234,7 +236,8 @@ func readCase(c *catalog.AnswerCase, act *catalog.Action, ans Answer, nRows int)
 	case catalog.AnswerRefused:
 		r.Kind, r.Reason = Refused, ReasonRefused
 	case catalog.AnswerRetryLater:
-		r.later(&catalog.RetryLater{Bucket: c.Bucket, WindowSeconds: c.WindowSeconds, Reset: c.Reset, WaitSeconds: c.WaitSeconds}, ans, c.RateLimit)
+		r.later(&catalog.RetryLater{Bucket: c.Bucket, WindowSeconds: c.WindowSeconds, Reset: c.Reset,
+			WaitSeconds: c.WaitSeconds}, ans, c.RateLimit)
 	}
 	return r
 }
@@ -244,7 +247,8 @@ func readNotSent(err error) Reading {
 	switch {
 	case errors.Is(err, errNoSession) && errors.As(err, &unsigned):
 		return Reading{Kind: NotArrived, Reason: ReasonNoSession, Code: unsigned.Class, Message: unsigned.Details}
-	case errors.As(err, &unsigned) && (unsigned.lost || unsigned.kind == Refused): // it stays so until somebody does something about the credential
+	// it stays so until somebody does something about the credential
+	case errors.As(err, &unsigned) && (unsigned.lost || unsigned.kind == Refused):
 		return Reading{Kind: Refused, Reason: ReasonNoToken, Code: unsigned.Class, Message: unsigned.Details}
 	case errors.As(err, &unsigned):
 		return Reading{Kind: NotArrived, Reason: ReasonNoToken, Code: unsigned.Class, Message: unsigned.Details}
@@ -268,7 +272,8 @@ func readNotSent(err error) Reading {
 
 func reasonOfSilence(err error) string {
 	var timeout net.Error
-	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrTooLate) || errors.Is(err, command.ErrTime) || (errors.As(err, &timeout) && timeout.Timeout()) {
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrTooLate) || errors.Is(err, command.ErrTime) ||
+		(errors.As(err, &timeout) && timeout.Timeout()) {
 		return ReasonTimeout
 	}
 	return ReasonNoAnswer

@@ -40,7 +40,8 @@ services:
 
 func load(t *testing.T, protocol, call, at string) (*catalog.Service, *catalog.Action) {
 	t.Helper()
-	return action(t, catalogOf(t, strings.NewReplacer("PROTOCOL", protocol, "CALL", call, "AT", at).Replace(listsFile)), "five__ws__add")
+	return action(t, catalogOf(t, strings.NewReplacer("PROTOCOL", protocol, "CALL", call, "AT", at).Replace(listsFile)),
+		"five__ws__add")
 }
 
 // TestPrepare_Records: records at a path, as the body, and as elements; they are not copied into JSON.
@@ -48,10 +49,12 @@ func TestPrepare_Records(t *testing.T) {
 	t.Parallel()
 	rows := []byte(`[{"a":1},{"a":"}"}]`)
 	for _, c := range []struct{ call, at, want string }{
-		{`method: POST, path: /x, body: {type: "}x", n: {k: "{{ params.e }}"}}`, `at: n.m.rows`, `{"type":"}x","n":{"k":"e\"}","m":{"rows":ROWS}}}`},
+		{`method: POST, path: /x, body: {type: "}x", n: {k: "{{ params.e }}"}}`, `at: n.m.rows`,
+			`{"type":"}x","n":{"k":"e\"}","m":{"rows":ROWS}}}`},
 		{`method: POST, path: /x, body: {n: {m: {}}, z: [1]}`, `at: n.m.rows`, `{"n":{"m":{"rows":ROWS}},"z":[1]}`},
 		{`method: POST, path: /x`, `at: n.m.rows`, `{"n":{"m":{"rows":ROWS}}}`},
-		{`method: POST, path: /x, body: {"data": {"type": t, "attributes": {"profiles": {}, "x": 1}}}`, `at: data.attributes.profiles.data`,
+		{`method: POST, path: /x, body: {"data": {"type": t, "attributes": {"profiles": {}, "x": 1}}}`,
+			`at: data.attributes.profiles.data`,
 			`{"data":{"type":"t","attributes":{"profiles":{"data":ROWS},"x":1}}}`},
 		{`method: POST, path: /x`, `at: rows`, `{"rows":ROWS}`},
 		{`method: POST, path: /x`, `at: ""`, `ROWS`},

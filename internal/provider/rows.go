@@ -184,7 +184,8 @@ func (r *rowReader) unnamed(are string) bool {
 		case r.named.has(row):
 			continue
 		case are == catalog.RowsRejected:
-			r.out = append(r.out, RowOutcome{Row: row, Kind: RowRejected, Message: "The answer does not name it among the records that were taken"})
+			r.out = append(r.out, RowOutcome{Row: row, Kind: RowRejected,
+				Message: "The answer does not name it among the records that were taken"})
 			continue
 		}
 		if open++; open > openMost {

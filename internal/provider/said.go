@@ -8,8 +8,8 @@ import (
 // maxSaid bounds in characters what is quoted of a refusal.
 const maxSaid = 200
 
-// Said is what a platform, or an issuer of tokens, said when it refused a probe, at most maxSaid characters of it, without the
-// secret; empty where it did not refuse it, or said nothing that can be quoted.
+// Said is what a platform, or an issuer of tokens, said when it refused a probe, at most maxSaid characters of it,
+// without the secret; empty where it did not refuse it, or said nothing that can be quoted.
 func Said(err error) string {
 	var known *ProbeError
 	if !errors.As(err, &known) {

@@ -22,7 +22,8 @@ import (
 
 const redacted = "[redacted]"
 
-// ErrSecretShape is wrapped by the errors about secrets that cannot work: fields are missing or hold impossible characters.
+// ErrSecretShape is wrapped by the errors about secrets that cannot work: fields are missing or hold impossible
+// characters.
 var ErrSecretShape = errors.New("the credential does not have the shape that its method needs")
 
 // Placement says where an API key goes: into a header, behind a scheme such as Bearer, into a query parameter or into a
@@ -42,7 +43,8 @@ type Secret struct{ reveal func() secret }
 
 func hide(in secret) Secret { return Secret{func() secret { return in }} }
 
-// User is who signs in, as far as names are compared without regard to case; empty where the way to sign in knows no user.
+// User is who signs in, as far as names are compared without regard to case; empty where the way to sign in knows no
+// user.
 func (s Secret) User() string { return SameKey(s.open().user) }
 
 // open returns what is hidden; the zero value has nothing.
@@ -91,8 +93,8 @@ type Spec struct {
 	// Method is basic_auth, api_key, jwt, oauth2, aws_access_key or mutual_tls; Fields are what the method needs.
 	Method string
 	Fields map[string]string
-	// PlatformID is the platform whose services take the secret at their base URLs. Any other address gets it only at one of
-	// Origins, as Origin writes them.
+	// PlatformID is the platform whose services take the secret at their base URLs. Any other address gets it only at
+	// one of Origins, as Origin writes them.
 	PlatformID string
 	Origins    []string
 	// Placement is for api_key.
@@ -132,7 +134,8 @@ func newSecret(spec Spec, own *clientTLS) (secret, error) {
 	case "basic_auth":
 		user, password := spec.Fields["username"], spec.Fields["password"]
 		if spec.SignIn.Username != "" {
-			user, password = catalog.Fill(spec.SignIn.Username, spec.Fields), catalog.Fill(spec.SignIn.Password, spec.Fields)
+			user, password = catalog.Fill(spec.SignIn.Username, spec.Fields), catalog.Fill(spec.SignIn.Password,
+				spec.Fields)
 		}
 		if user == "" || password == "" {
 			return secret{}, fmt.Errorf("%w: basic_auth needs username and password", ErrSecretShape)
@@ -141,7 +144,8 @@ func newSecret(spec Spec, own *clientTLS) (secret, error) {
 			return secret{}, fmt.Errorf("%w: a username must not hold a colon", ErrSecretShape)
 		}
 		token := base64.StdEncoding.EncodeToString([]byte(user + ":" + password))
-		return secret{header: "Authorization", value: "Basic " + token, user: user, password: password, mask: newMask(password, token)}, nil
+		return secret{header: "Authorization", value: "Basic " + token, user: user, password: password,
+			mask: newMask(password, token)}, nil
 	case "api_key":
 		return newKey(spec.Fields["api_key"], spec.Placement)
 	case "jwt":
@@ -162,7 +166,8 @@ func newSecret(spec Spec, own *clientTLS) (secret, error) {
 // Shown stands in a Placeholder where the secret would.
 const Shown = "CREDENTIAL"
 
-// Placeholder goes where the secret of spec goes, which needs no fields, and holds Shown instead of it, for showing a call.
+// Placeholder goes where the secret of spec goes, which needs no fields, and holds Shown instead of it, for showing a
+// call.
 func Placeholder(spec Spec) Secret {
 	in := secret{header: "Authorization", value: Shown}
 	switch spec.Method {
@@ -200,11 +205,13 @@ func newKey(key string, p Placement) (secret, error) {
 	case key == "":
 		return secret{}, fmt.Errorf("%w: api_key is empty", ErrSecretShape)
 	case !p.one():
-		return secret{}, fmt.Errorf("%w: api_key needs either a header, a query parameter or a cookie to stand in", ErrSecretShape)
+		return secret{}, fmt.Errorf("%w: api_key needs either a header, a query parameter or a cookie to stand in",
+			ErrSecretShape)
 	case p.CookieName != "":
 		c := http.Cookie{Name: p.CookieName, Value: key}
 		if c.Valid() != nil || strings.ContainsAny(key, " ,") {
-			return secret{}, fmt.Errorf("%w: the cookie or api_key holds characters that no cookie can carry", ErrSecretShape)
+			return secret{}, fmt.Errorf("%w: the cookie or api_key holds characters that no cookie can carry",
+				ErrSecretShape)
 		}
 		return secret{header: "Cookie", value: p.CookieName + "=" + key, mask: newMask(key)}, nil
 	case p.QueryParam != "":
@@ -292,7 +299,8 @@ func (in *secret) put(r *Request) error {
 		return fmt.Errorf("%w: the address is malformed", ErrParams)
 	}
 	if u.Query().Has(in.query) {
-		return fmt.Errorf("%w: query parameter %s is set by the credential; leave it out of the address", ErrParams, in.query)
+		return fmt.Errorf("%w: query parameter %s is set by the credential; leave it out of the address", ErrParams,
+			in.query)
 	}
 	if u.RawQuery != "" {
 		u.RawQuery += "&"
@@ -307,7 +315,8 @@ func (s Secret) fill(params json.RawMessage) json.RawMessage {
 	defaults := s.open().defaults
 	for _, name := range slices.Sorted(maps.Keys(defaults)) {
 		fields := map[string]json.RawMessage{}
-		if given := gjson.GetBytes(params, name); given.Exists() && given.Type != gjson.Null || json.Unmarshal(params, &fields) != nil {
+		if given := gjson.GetBytes(params, name); given.Exists() && given.Type != gjson.Null || json.Unmarshal(params,
+			&fields) != nil {
 			continue
 		}
 		fields[name] = json.RawMessage(quote(defaults[name]))
@@ -332,9 +341,11 @@ func (Secret) MarshalJSON() ([]byte, error) { return nil, errors.New("a secret h
 
 // reservedHeaders belong to the connection or to the way in which a call is sent.
 var reservedHeaders = map[string]bool{
-	"Accept-Encoding": true, "Connection": true, "Content-Length": true, "Expect": true, "Host": true, "Http2-Settings": true, "Keep-Alive": true,
-	"Proxy-Authenticate": true, "Proxy-Authorization": true, "Proxy-Connection": true, "Te": true, "Trailer": true, "Transfer-Encoding": true,
-	"Upgrade": true,
+	"Accept-Encoding": true, "Connection": true, "Content-Length": true, "Expect": true, "Host": true,
+	"Http2-Settings": true, "Keep-Alive": true,
+	"Proxy-Authenticate": true, "Proxy-Authorization": true, "Proxy-Connection": true, "Te": true, "Trailer": true,
+	"Transfer-Encoding": true,
+	"Upgrade":           true,
 }
 
 func reserved(name string) bool { return reservedHeaders[http.CanonicalHeaderKey(name)] }

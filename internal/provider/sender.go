@@ -52,9 +52,9 @@ const DefaultMaxAnswer = 8 << 20
 
 // Options configure a Sender.
 type Options struct {
-	// AllowHosts lists "host:port" that may be reached although they lie in a private network, as the operator configured
-	// them (the simulator, a provider behind a VPN); "host:*" allows all ports. They are compared with the address as the URL
-	// names it.
+	// AllowHosts lists "host:port" that may be reached although they lie in a private network, as the operator
+	// configured them (the simulator, a provider behind a VPN); "host:*" allows all ports. They are compared with the
+	// address as the URL names it.
 	AllowHosts []string
 	// DenyNetworks are public networks that must not be reached either, but for those hosts.
 	DenyNetworks []netip.Prefix
@@ -78,7 +78,8 @@ type Options struct {
 
 // Sender sends requests, each at most once. It is safe for concurrent use; its connections are kept for later calls.
 type Sender struct {
-	// transport serves all but the platforms with hosts of their own: a connection that one of these has is nobody else's.
+	// transport serves all but the platforms with hosts of their own: a connection that one of these has is nobody
+	// else's.
 	transport *http.Transport
 	platforms map[string]*http.Transport
 	now       func() time.Time
@@ -96,7 +97,8 @@ var metadata = netip.MustParsePrefix("168.63.129.16/32")
 
 // NewSender returns a Sender that reaches public addresses on ports 80 and 443 but for DenyNetworks, and AllowHosts.
 func NewSender(o Options) *Sender {
-	s := &Sender{platforms: map[string]*http.Transport{}, now: o.Now, random: o.Random, maxAnswer: o.MaxAnswer, memory: o.Memory, commands: o.Commands}
+	s := &Sender{platforms: map[string]*http.Transport{}, now: o.Now, random: o.Random, maxAnswer: o.MaxAnswer,
+		memory: o.Memory, commands: o.Commands}
 	if s.now == nil {
 		s.now = time.Now
 	}
@@ -119,19 +121,20 @@ func NewSender(o Options) *Sender {
 }
 
 func newTransport(o *Options, allow []string) *http.Transport {
-	// HTTP/1 only: HTTP/2 resends requests on refused streams and shares one connection between calls, so that neither the
-	// write guard nor the count of bytes written would belong to one call.
+	// HTTP/1 only: HTTP/2 resends requests on refused streams and shares one connection between calls, so that neither
+	// the write guard nor the count of bytes written would belong to one call.
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	return &http.Transport{
-		Proxy:                  nil,
-		DialContext:            dialer(o, allow),
-		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: o.RootCAs},
-		TLSHandshakeTimeout:    10 * time.Second,
-		Protocols:              protocols,
-		DisableCompression:     true,
-		MaxIdleConns:           1024,
-		MaxIdleConnsPerHost:    256, // as many calls as may be under way: a connection that is not kept is made anew for the next call
+		Proxy:               nil,
+		DialContext:         dialer(o, allow),
+		TLSClientConfig:     &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: o.RootCAs},
+		TLSHandshakeTimeout: 10 * time.Second,
+		Protocols:           protocols,
+		DisableCompression:  true,
+		MaxIdleConns:        1024,
+		// as many calls as may be under way: a connection that is not kept is made anew for the next call
+		MaxIdleConnsPerHost:    256,
 		IdleConnTimeout:        60 * time.Second,
 		MaxResponseHeaderBytes: 256 << 10,
 	}
@@ -324,19 +327,20 @@ func (g *guard) request(ctx context.Context, r Request) (*http.Request, error) {
 		ContentLength: r.Size(), Body: &body{parts: r.Body, g: g},
 	}
 	if req.ContentLength > 0 && req.ContentLength <= smallBody {
-		// A body of a kind that net/http knows goes out with the headers, others in a write of their own. It cannot be read again
-		// either: that takes GetBody.
+		// A body of a kind that net/http knows goes out with the headers, others in a write of their own. It cannot be
+		// read again either: that takes GetBody.
 		req.Body = io.NopCloser(bytes.NewReader(bytes.Join(r.Body, nil)))
 	}
 	if req.ContentLength == 0 && saysZero(r.Method) && !replayable(header) {
-		// Without a body that may be resent these methods announce "Content-Length: 0", which more servers understand than an
-		// empty chunked body.
+		// Without a body that may be resent these methods announce "Content-Length: 0", which more servers understand
+		// than an empty chunked body.
 		req.Body = http.NoBody
 	}
 	return req.WithContext(httptrace.WithClientTrace(ctx, trace)), nil
 }
 
-// isASCII reports whether a host can be compared letter by letter: others look, or are mapped, like hosts that they are not.
+// isASCII reports whether a host can be compared letter by letter: others look, or are mapped, like hosts that they are
+// not.
 func isASCII(host string) bool {
 	return strings.IndexFunc(host, func(r rune) bool { return r > unicode.MaxASCII }) < 0
 }

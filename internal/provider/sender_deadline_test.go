@@ -94,7 +94,8 @@ func TestSend_ClockJumps(t *testing.T) {
 				}
 			}})
 			ans := s.Send(t.Context(), Request{
-				Method: "POST", URL: "http://" + addr, Body: [][]byte{[]byte(strings.Repeat("x", tc.size)), []byte("the end")},
+				Method: "POST", URL: "http://" + addr, Body: [][]byte{[]byte(strings.Repeat("x", tc.size)),
+					[]byte("the end")},
 				SendBefore: base.Add(20 * time.Second), AnswerBefore: base.Add(20 * time.Second),
 			})
 			s.Close()

@@ -40,7 +40,8 @@ func TestSend_Answer(t *testing.T) {
 	got := make(chan seen, 1)
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		b, _ := io.ReadAll(r.Body)
-		got <- seen{r.Method, string(b), r.Header.Get("Content-Length"), r.Header.Get("Accept-Encoding"), r.TransferEncoding}
+		got <- seen{r.Method, string(b), r.Header.Get("Content-Length"), r.Header.Get("Accept-Encoding"),
+			r.TransferEncoding}
 		w.Header().Set("X-Answer", "yes")
 		w.WriteHeader(http.StatusCreated)
 		_, _ = io.WriteString(w, "hello")
@@ -126,8 +127,10 @@ func TestSend_CutAfterAcceptance(t *testing.T) {
 		"delete with key":     {Method: "DELETE", Header: http.Header{"Idempotency-Key": {"k"}}},
 		"empty post":          {Method: "POST"},
 		"empty post with key": {Method: "POST", Header: http.Header{"Idempotency-Key": {"k"}}},
-		"post with key":       {Method: "POST", Header: http.Header{"Idempotency-Key": {"k"}}, Body: [][]byte{[]byte("{}")}},
-		"put with x key":      {Method: "PUT", Header: http.Header{"X-Idempotency-Key": {"k"}}, Body: [][]byte{[]byte("{}")}},
+		"post with key": {Method: "POST", Header: http.Header{"Idempotency-Key": {"k"}},
+			Body: [][]byte{[]byte("{}")}},
+		"put with x key": {Method: "PUT", Header: http.Header{"X-Idempotency-Key": {"k"}},
+			Body: [][]byte{[]byte("{}")}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -167,8 +170,9 @@ func TestSend_NotSent(t *testing.T) {
 		"no host":            soon(Request{Method: "GET", URL: "http://"}),
 		"other scheme":       soon(Request{Method: "GET", URL: "file:///etc/passwd"}),
 		"relative":           soon(Request{Method: "GET", URL: "/x"}),
-		"bad header":         soon(Request{Method: "GET", URL: "http://" + addr, Header: http.Header{"X-A": {"a\r\nb: c"}}}),
-		"bad method":         soon(Request{Method: "G ET", URL: "http://" + addr}),
+		"bad header": soon(Request{Method: "GET", URL: "http://" + addr,
+			Header: http.Header{"X-A": {"a\r\nb: c"}}}),
+		"bad method": soon(Request{Method: "G ET", URL: "http://" + addr}),
 	} {
 		if ans := newTestSender(t, addr).Send(t.Context(), r); ans.Sent != NotSent || ans.Err == nil {
 			t.Errorf("%s: answer is %+v", name, ans)
@@ -189,10 +193,12 @@ func TestSend_SmallBodyGoesWithItsHeaders(t *testing.T) {
 	defer srv.Close()
 	looks := func(size int) int64 {
 		var n atomic.Int64
-		s := NewSender(Options{AllowHosts: []string{hostOf(srv.URL)}, Now: func() time.Time { n.Add(1); return time.Now() }})
+		s := NewSender(Options{AllowHosts: []string{hostOf(srv.URL)},
+			Now: func() time.Time { n.Add(1); return time.Now() }})
 		defer s.Close()
 		body := bytes.Repeat([]byte("x"), size)
-		ans := s.Send(t.Context(), soon(Request{Method: "POST", URL: srv.URL, Body: [][]byte{body[:size/2], body[size/2:]}}))
+		ans := s.Send(t.Context(), soon(Request{Method: "POST", URL: srv.URL, Body: [][]byte{body[:size/2],
+			body[size/2:]}}))
 		if ans.Err != nil || !bytes.Equal(ans.Body, body) {
 			t.Errorf("a body of %d bytes came back as %d bytes, %v", size, len(ans.Body), ans.Err)
 		}

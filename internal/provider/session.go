@@ -27,7 +27,8 @@ const (
 	sessionHeader, versionHeader = "Mcp-Session-Id", "Mcp-Protocol-Version"
 )
 
-// protocolVersions are those of the protocol in which calls of tools are as they are made here, the one that is asked for first.
+// protocolVersions are those of the protocol in which calls of tools are as they are made here, the one that is asked
+// for first.
 var protocolVersions = []string{"2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"}
 
 // errNoSession: there is no session for a call, so that nothing of it was sent.
@@ -60,8 +61,9 @@ type sessions struct {
 
 func newSessions() *sessions { return &sessions{held: map[string]*session{}} }
 
-// join has a call belong to a session, which it begins where there is none. To begin one changes nothing, and may be done again; the
-// call itself is not sent by it. Errors are *ProbeError that wrap errNoSession, and those of Send and of ctx.
+// join has a call belong to a session, which it begins where there is none. To begin one changes nothing, and may be
+// done again; the call itself is not sent by it. Errors are *ProbeError that wrap errNoSession, and those of Send and
+// of ctx.
 func (s *Sender) join(ctx context.Context, r *Request) error {
 	if r.tool.opening {
 		return nil
@@ -87,7 +89,8 @@ func (t *sessions) look(key string) *session {
 	return t.held[key]
 }
 
-func (t *sessions) get(ctx context.Context, key string, begin func(context.Context) (*session, error)) (*session, error) {
+func (t *sessions) get(ctx context.Context, key string,
+	begin func(context.Context) (*session, error)) (*session, error) {
 	if key == "" {
 		return begin(ctx)
 	}
@@ -124,7 +127,8 @@ func (t *sessions) get(ctx context.Context, key string, begin func(context.Conte
 	}
 }
 
-// answered takes note of the answer to a call. A session that the server no longer knows is dropped, once for all calls that had it.
+// answered takes note of the answer to a call. A session that the server no longer knows is dropped, once for all calls
+// that had it.
 func (t *sessions) answered(call *toolCall, ans *Answer) {
 	if call == nil || call.session == nil || ans.Sent != Answered {
 		return
@@ -152,7 +156,8 @@ func saysNoSession(ans *Answer) bool {
 
 // begin begins a session for a call: it introduces us, and says that it has begun.
 func (s *Sender) begin(ctx context.Context, call *Request) (*session, error) {
-	r := message("initialize", []byte(`{"protocolVersion":"`+protocolVersions[0]+`","capabilities":{},"clientInfo":{"name":"`+userAgent+`","version":"1"}}`))
+	r := message("initialize", []byte(`{"protocolVersion":"`+protocolVersions[0]+
+		`","capabilities":{},"clientInfo":{"name":"`+userAgent+`","version":"1"}}`))
 	r.tool.opening = true
 	ans := s.inform(ctx, call, r, nil)
 	if ans.Stale { // its token was dropped
@@ -167,11 +172,13 @@ func (s *Sender) begin(ctx context.Context, call *Request) (*session, error) {
 	case ans.Status != http.StatusOK || !doc.Get("result").IsObject():
 		return nil, probeError(UnknownClass, errNoSession, "The server did not begin a session (%s).", statusText(&ans))
 	case !slices.Contains(protocolVersions, of.version):
-		return nil, probeError(UnknownClass, errNoSession, "The server speaks version %s of the protocol, which is not supported.", clean(of.version, maxSaid))
+		return nil, probeError(UnknownClass, errNoSession,
+			"The server speaks version %s of the protocol, which is not supported.", clean(of.version, maxSaid))
 	case !httpguts.ValidHeaderFieldValue(of.id):
 		return nil, probeError(UnknownClass, errNoSession, "The server's session id is malformed.")
 	}
-	begun := Request{Method: http.MethodPost, Body: [][]byte{[]byte(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)}, Header: rpcHeader()}
+	begun := Request{Method: http.MethodPost,
+		Body: [][]byte{[]byte(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)}, Header: rpcHeader()}
 	ans = s.inform(ctx, call, begun, of)
 	_, err = sessionAnswer(&ans)
 	return of, err
@@ -188,7 +195,8 @@ func (s *Sender) inform(ctx context.Context, call *Request, r Request, of *sessi
 		of.header(r.Header)
 	}
 	deadline := s.now().Add(sessionTimeout)
-	r.URL, r.PlatformID, r.sign, r.newToken, r.masks = call.URL, call.PlatformID, call.sign, call.newToken, slices.Clip(call.masks)
+	r.URL, r.PlatformID, r.sign, r.newToken, r.masks = call.URL, call.PlatformID, call.sign, call.newToken,
+		slices.Clip(call.masks)
 	r.tls = call.tls
 	r.SendBefore, r.AnswerBefore = deadline, deadline
 	return s.Send(ctx, r)
@@ -203,7 +211,8 @@ func sessionAnswer(ans *Answer) (gjson.Result, error) {
 	case ans.Sent == Maybe, class == Timeout:
 		return gjson.Result{}, probeError(class, errNoSession, "The server did not begin a session: no answer came.")
 	case class != "":
-		return gjson.Result{}, probeError(class, errNoSession, "The server did not begin a session (%s).", statusText(ans))
+		return gjson.Result{}, probeError(class, errNoSession, "The server did not begin a session (%s).",
+			statusText(ans))
 	}
 	return parse(ans.Body), nil
 }

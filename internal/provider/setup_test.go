@@ -101,7 +101,8 @@ func basic(t *testing.T) Secret {
 func apiKey(t *testing.T, p Placement) Secret {
 	t.Helper()
 	s, err := NewSecret(Spec{
-		Method: "api_key", PlatformID: "parcels", Origins: []string{"http://a.example"}, Fields: map[string]string{"api_key": "k3y&="}, Placement: p,
+		Method: "api_key", PlatformID: "parcels", Origins: []string{"http://a.example"},
+		Fields: map[string]string{"api_key": "k3y&="}, Placement: p,
 	})
 	if err != nil {
 		t.Fatal(err)

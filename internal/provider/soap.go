@@ -29,8 +29,8 @@ const (
 	createdFormat = "2006-01-02T15:04:05.000Z"
 )
 
-// envelope writes the body of a call of SOAP. Where user and password go into it, that is the second part, which is empty
-// until the call is sent.
+// envelope writes the body of a call of SOAP. Where user and password go into it, that is the second part, which is
+// empty until the call is sent.
 func (p *preparer) envelope(r *Request, body gjson.Result) error {
 	spec := p.svc.SOAP
 	action, err := p.text("soap action", p.call.Compiled.SOAPAction)
@@ -78,11 +78,14 @@ func (in *secret) secure(r *Request) error {
 		return fmt.Errorf("%w: the service takes user and password of a basic_auth credential", ErrSecretShape)
 	}
 	put := func(r *Request, token string) error {
-		header, err := media.AppendElements(nil, gjson.Parse(`{"wsse:Security":{"@soap:mustUnderstand":"1","@xmlns:wsse":"`+oasis+
-			`wssecurity-secext-1.0.xsd","@xmlns:wsu":"`+oasis+`wssecurity-utility-1.0.xsd","wsse:UsernameToken":{"wsse:Username":`+
-			quote(in.user)+`,`+token+`}}}`))
+		header, err := media.AppendElements(nil,
+			gjson.Parse(`{"wsse:Security":{"@soap:mustUnderstand":"1","@xmlns:wsse":"`+oasis+
+				`wssecurity-secext-1.0.xsd","@xmlns:wsu":"`+oasis+
+				`wssecurity-utility-1.0.xsd","wsse:UsernameToken":{"wsse:Username":`+
+				quote(in.user)+`,`+token+`}}}`))
 		if err != nil {
-			return probeError(InvalidShape, nil, "User or password hold characters that XML cannot carry; rotate the credential.")
+			return probeError(InvalidShape, nil,
+				"User or password hold characters that XML cannot carry; rotate the credential.")
 		}
 		r.Body = slices.Clone(r.Body)
 		r.Body[1] = header
@@ -104,8 +107,10 @@ func (in *secret) secure(r *Request) error {
 		sum := sha1.Sum(slices.Concat(nonce, []byte(created), []byte(in.password))) //nolint:gosec // WS-Security names it
 		digest := base64.StdEncoding.EncodeToString(sum[:])
 		r.masks = append(slices.Clone(r.masks), newMask(digest))
-		return put(r, `"wsse:Password":{"@Type":"`+profile+`PasswordDigest","#text":"`+digest+`"},"wsse:Nonce":{"@EncodingType":"`+
-			oasis+`soap-message-security-1.0#Base64Binary","#text":"`+base64.StdEncoding.EncodeToString(nonce)+`"},"wsu:Created":"`+created+`"`)
+		return put(r, `"wsse:Password":{"@Type":"`+profile+`PasswordDigest","#text":"`+digest+
+			`"},"wsse:Nonce":{"@EncodingType":"`+
+			oasis+`soap-message-security-1.0#Base64Binary","#text":"`+base64.StdEncoding.EncodeToString(nonce)+
+			`"},"wsu:Created":"`+created+`"`)
 	}
 	return nil
 }
@@ -164,15 +169,16 @@ func faultValue(f gjson.Result) []byte {
 		first = detail.Raw
 	}
 	var b bytes.Buffer
-	b.WriteString(`{"code":` + quote(local) + `,"string":` + quote(text.String()) + `,"name":` + quote(name) + `,"detail":` + first + `}`)
+	b.WriteString(`{"code":` + quote(local) + `,"string":` + quote(text.String()) + `,"name":` + quote(name) +
+		`,"detail":` + first + `}`)
 	return storable(b.Bytes())
 }
 
 // notDone are the codes of faults after which nothing was done: the message was wrong, or not understood.
 var notDone = []string{"Client", "Sender", "MustUnderstand", "VersionMismatch", "DataEncodingUnknown"}
 
-// readProtocol reads what an answer proves by the rules of its protocol: a fault of SOAP, the errors of GraphQL. told is
-// false where they say nothing.
+// readProtocol reads what an answer proves by the rules of its protocol: a fault of SOAP, the errors of GraphQL. told
+// is false where they say nothing.
 func readProtocol(act *catalog.Action, ans *Answer) (r Reading, told bool) {
 	spec := &act.Call.Answer
 	accepted := slices.Contains(spec.Success, ans.Status) || slices.Contains(spec.Pending, ans.Status)
@@ -188,7 +194,8 @@ func readProtocol(act *catalog.Action, ans *Answer) (r Reading, told bool) {
 		failed := doc.Get("errors.0").Exists()
 		// Without data the operation was not begun; else fields failed, of which only a query does nothing.
 		refused = failed && (!doc.Get("data").Exists() || !act.Call.GraphQL.Mutation)
-		told = failed && (accepted || ans.Status == http.StatusBadRequest || ans.Status == http.StatusUnprocessableEntity)
+		told = failed && (accepted || ans.Status == http.StatusBadRequest ||
+			ans.Status == http.StatusUnprocessableEntity)
 	}
 	if !told {
 		return r, false

@@ -55,21 +55,25 @@ services:
           answer: {success: [200], reference: return.identifier}
 `
 
-// TestSOAP_Security holds the digest to the example of a fixed time and number: base64(SHA-1(nonce, created, password)).
+// TestSOAP_Security holds the digest to the example of a fixed time and number: base64(SHA-1(nonce, created,
+// password)).
 func TestSOAP_Security(t *testing.T) {
 	t.Parallel()
 	svc, act := action(t, catalogOf(t, dialerWS), "five__ws__simple")
-	secret, err := NewSecret(Spec{Method: "basic_auth", PlatformID: "five", Fields: map[string]string{"username": "ann", "password": "s3cret-word"}})
+	secret, err := NewSecret(Spec{Method: "basic_auth", PlatformID: "five", Fields: map[string]string{"username": "ann",
+		"password": "s3cret-word"}})
 	require.NoError(t, err)
 	r, err := Prepare(svc, act, json.RawMessage(`{"list":"a<b"}`), nil, secret, "")
 	require.NoError(t, err)
 	assert.NotContains(t, bodyOf(r), "ann")
-	s := NewSender(Options{Now: func() time.Time { return time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC) }, Random: strings.NewReader("0123456789abcdef")})
+	s := NewSender(Options{Now: func() time.Time { return time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC) },
+		Random: strings.NewReader("0123456789abcdef")})
 	before := r
 	require.NoError(t, s.sign(t.Context(), &r))
 	assert.Empty(t, before.Body[1], "the prepared request has the token")
 	for _, want := range []string{"<wsse:Username>ann</wsse:Username>", ">MDEyMzQ1Njc4OWFiY2RlZg==</wsse:Nonce>",
-		"<wsu:Created>2030-01-02T03:04:05.000Z</wsu:Created>", "#PasswordDigest\">ZHCnMoVtcOCR9Mw4RiCKZwxQFQA=</wsse:Password>", "<listName>a&lt;b</listName>"} {
+		"<wsu:Created>2030-01-02T03:04:05.000Z</wsu:Created>",
+		"#PasswordDigest\">ZHCnMoVtcOCR9Mw4RiCKZwxQFQA=</wsse:Password>", "<listName>a&lt;b</listName>"} {
 		assert.Contains(t, bodyOf(r), want)
 	}
 	assert.NotContains(t, bodyOf(r), "s3cret-word")
@@ -81,7 +85,8 @@ func TestRead_Fault(t *testing.T) {
 	t.Parallel()
 	_, act := action(t, catalogOf(t, dialerWS), "five__ws__simple")
 	envelope := func(body string) string {
-		return `<S:Envelope xmlns:S="http://schemas.xmlsoap.org/soap/envelope/"><S:Body>` + body + `</S:Body></S:Envelope>`
+		return `<S:Envelope xmlns:S="http://schemas.xmlsoap.org/soap/envelope/"><S:Body>` + body +
+			`</S:Body></S:Envelope>`
 	}
 	for name, c := range map[string]struct {
 		status int
@@ -89,16 +94,23 @@ func TestRead_Fault(t *testing.T) {
 		want   Kind
 		code   string
 	}{
-		"accepted":      {200, envelope(`<n:r xmlns:n="u"><return><identifier>i-1</identifier></return></n:r>`), Success, ""},
-		"no reference":  {200, envelope(`<n:r xmlns:n="u"/>`), Unknown, ""},
-		"no envelope":   {200, `<html/>`, Unknown, ""},
-		"JSON":          {200, `{"return":{"identifier":"i-1"}}`, Unknown, ""},
-		"DOCTYPE":       {200, `<!DOCTYPE a>` + envelope(`<r><return><identifier>i-1</identifier></return></r>`), Unknown, ""},
-		"client":        {500, envelope(`<S:Fault><faultcode>S:Client.Bad</faultcode><faultstring>no</faultstring></S:Fault>`), Refused, "Client.Bad"},
-		"server":        {500, envelope(`<S:Fault><faultcode>S:Server</faultcode><faultstring>no</faultstring></S:Fault>`), Unknown, "Server"},
-		"server in 200": {200, envelope(`<S:Fault><faultcode>S:Server</faultcode><faultstring>no</faultstring></S:Fault>`), Unknown, "Server"},
+		"accepted": {200, envelope(`<n:r xmlns:n="u"><return><identifier>i-1</identifier></return></n:r>`),
+			Success, ""},
+		"no reference": {200, envelope(`<n:r xmlns:n="u"/>`), Unknown, ""},
+		"no envelope":  {200, `<html/>`, Unknown, ""},
+		"JSON":         {200, `{"return":{"identifier":"i-1"}}`, Unknown, ""},
+		"DOCTYPE": {200, `<!DOCTYPE a>` + envelope(`<r><return><identifier>i-1</identifier></return></r>`),
+			Unknown, ""},
+		"client": {500, envelope(
+			`<S:Fault><faultcode>S:Client.Bad</faultcode><faultstring>no</faultstring></S:Fault>`), Refused,
+			"Client.Bad"},
+		"server": {500, envelope(
+			`<S:Fault><faultcode>S:Server</faultcode><faultstring>no</faultstring></S:Fault>`), Unknown, "Server"},
+		"server in 200": {200, envelope(
+			`<S:Fault><faultcode>S:Server</faultcode><faultstring>no</faultstring></S:Fault>`), Unknown, "Server"},
 	} {
-		r := Read(act, Answer{Sent: Answered, Status: c.status, Header: http.Header{"Content-Type": {"text/xml"}}, Body: []byte(c.body), soap: true}, 0)
+		r := Read(act, Answer{Sent: Answered, Status: c.status, Header: http.Header{"Content-Type": {"text/xml"}},
+			Body: []byte(c.body), soap: true}, 0)
 		assert.Equal(t, c.want, r.Kind, name)
 		assert.Equal(t, c.code, r.Code, name)
 	}
@@ -114,7 +126,8 @@ func TestSOAP_Schema(t *testing.T) {
 		servers.Missing(t, "there is no %s", path)
 	}
 	svc, act := action(t, catalogOf(t, dialerWS), "five__ws__simple")
-	r, err := Prepare(svc, act, json.RawMessage(`{"list":"a","values":["5","x"]}`), nil, Placeholder(Spec{Method: "basic_auth", PlatformID: "five"}), "")
+	r, err := Prepare(svc, act, json.RawMessage(`{"list":"a","values":["5","x"]}`), nil,
+		Placeholder(Spec{Method: "basic_auth", PlatformID: "five"}), "")
 	require.NoError(t, err)
 	rendered := treeOf(t, []byte(bodyOf(r)))
 	call := rendered.child("Body").children[0]

@@ -71,7 +71,10 @@ func stopAndContinue(t *testing.T, after int) (got int64, said string) {
 	t.Helper()
 	// A small window of the server keeps most of the body in the child until the server reads on.
 	small := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
-		return c.Control(func(fd uintptr) { _ = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 64<<10) })
+		return c.Control(func(fd uintptr) {
+			_ = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF,
+				64<<10)
+		})
 	}}
 	ln, err := small.Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {

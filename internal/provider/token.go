@@ -72,7 +72,8 @@ func (spec *Spec) key() string {
 	if spec.Version == "" {
 		return ""
 	}
-	text, err := json.Marshal([]any{spec.Version, spec.Method, spec.Grant, spec.Fields, spec.TokenURL, spec.Scopes, spec.Audience})
+	text, err := json.Marshal([]any{spec.Version, spec.Method, spec.Grant, spec.Fields, spec.TokenURL, spec.Scopes,
+		spec.Audience})
 	if err != nil {
 		return ""
 	}
@@ -80,9 +81,10 @@ func (spec *Spec) key() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// get returns the token of a key, fetched where there is none or a new one is asked for. Errors are those of fetch and of
-// ctx.
-func (t *tokens) get(ctx context.Context, key string, renew bool, fetch func(context.Context) (*token, error)) (*token, error) {
+// get returns the token of a key, fetched where there is none or a new one is asked for. Errors are those of fetch and
+// of ctx.
+func (t *tokens) get(ctx context.Context, key string, renew bool,
+	fetch func(context.Context) (*token, error)) (*token, error) {
 	if key == "" {
 		return fetch(ctx)
 	}
@@ -149,8 +151,9 @@ func (t *tokens) put(key string, fresh *token, err error) {
 	t.held[key] = fresh
 }
 
-// answered takes note of the answer to a call with a token, which is nil where it had none. stale: the platform refused one
-// that it had taken before; it is dropped, once for all calls that had it. One that never worked is no reason to repeat.
+// answered takes note of the answer to a call with a token, which is nil where it had none. stale: the platform refused
+// one that it had taken before; it is dropped, once for all calls that had it. One that never worked is no reason to
+// repeat.
 func (t *tokens) answered(used *token, ans *Answer) (stale bool) {
 	if used == nil || ans.Sent != Answered {
 		return false
@@ -177,8 +180,12 @@ func (t *tokens) refusedOf(key string) int64 {
 
 // bearer signs requests with the token of a key.
 func bearer(key string, fetch func(ctx context.Context, s *Sender, renew bool) (*token, error)) secret {
-	return secret{signed: []string{"Authorization"}, sign: func(ctx context.Context, s *Sender, r *Request) (err error) {
-		r.token, err = s.tokens.get(ctx, key, r.newToken, func(ctx context.Context) (*token, error) { return fetch(ctx, s, r.newToken) })
+	return secret{signed: []string{"Authorization"}, sign: func(ctx context.Context, s *Sender,
+		r *Request) (err error) {
+		r.token, err = s.tokens.get(ctx, key, r.newToken, func(ctx context.Context) (*token, error) {
+			return fetch(ctx,
+				s, r.newToken)
+		})
 		if err != nil {
 			return err
 		}
@@ -191,7 +198,8 @@ func bearer(key string, fetch func(ctx context.Context, s *Sender, renew bool) (
 func (g *grant) request(form url.Values) Request {
 	return Request{
 		Method: http.MethodPost, URL: g.address, tls: g.tls, Body: [][]byte{[]byte(form.Encode())},
-		Header: http.Header{"User-Agent": {userAgent}, "Accept": {"application/json"}, "Content-Type": {"application/x-www-form-urlencoded"}},
+		Header: http.Header{"User-Agent": {userAgent}, "Accept": {"application/json"},
+			"Content-Type": {"application/x-www-form-urlencoded"}},
 	}
 }
 
@@ -221,7 +229,8 @@ func readTokens(ans *Answer) (Tokens, error) {
 	}
 	doc := gjson.ParseBytes(ans.Body)
 	value, kind := doc.Get("access_token"), doc.Get("token_type").String()
-	if value.Type != gjson.String || value.Str == "" || !httpguts.ValidHeaderFieldValue(value.Str) || kind != "" && !strings.EqualFold(kind, "bearer") {
+	if value.Type != gjson.String || value.Str == "" || !httpguts.ValidHeaderFieldValue(value.Str) || kind != "" &&
+		!strings.EqualFold(kind, "bearer") {
 		return Tokens{}, unreadable
 	}
 	life := tokenLife
@@ -261,10 +270,13 @@ func tokenError(ans *Answer) error {
 		return probeError(Timeout, ans.Err, "The token endpoint did not answer in time.")
 	case ans.Sent != Answered:
 		return probeError(Network, ans.Err, "The token endpoint could not be reached.")
-	case slices.Contains([]string{"invalid_client", "invalid_grant", "unauthorized_client", "access_denied"}, code), class == AuthFailed:
-		return probeError(AuthFailed, nil, "The token endpoint refused the client (%s). %s", statusAnd(ans, code), adviceOn[code])
+	case slices.Contains([]string{"invalid_client", "invalid_grant", "unauthorized_client", "access_denied"}, code),
+		class == AuthFailed:
+		return probeError(AuthFailed, nil, "The token endpoint refused the client (%s). %s", statusAnd(ans, code),
+			adviceOn[code])
 	case code == "invalid_scope", class == PermissionDenied:
-		return probeError(PermissionDenied, nil, "The token endpoint denies these scopes (%s): ask for those that the app may have.", statusAnd(ans, code))
+		return probeError(PermissionDenied, nil,
+			"The token endpoint denies these scopes (%s): ask for those that the app may have.", statusAnd(ans, code))
 	case class == RateLimitedClass:
 		return probeError(class, nil, "The token endpoint asks to come back later (status 429).")
 	case class == Network:

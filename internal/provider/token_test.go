@@ -38,7 +38,8 @@ func (i *issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		i.mu.Lock()
 		defer i.mu.Unlock()
 		i.calls++
-		if bearer, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); !ok || i.revoked[bearer] || !strings.HasPrefix(bearer, "t") {
+		if bearer, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); !ok || i.revoked[bearer] ||
+			!strings.HasPrefix(bearer, "t") {
 			w.WriteHeader(http.StatusUnauthorized)
 		}
 		return
@@ -53,7 +54,8 @@ func (i *issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	i.form = r.PostForm
 	user, password, _ := r.BasicAuth()
 	if i.inBody {
-		user, password = strings.ReplaceAll(r.PostForm.Get("client_id"), ":", "%3A"), strings.ReplaceAll(r.PostForm.Get("client_secret"), "+", "%2B")
+		user, password = strings.ReplaceAll(r.PostForm.Get("client_id"), ":", "%3A"),
+			strings.ReplaceAll(r.PostForm.Get("client_secret"), "+", "%2B")
 	}
 	switch {
 	case i.refuse != nil:
@@ -103,7 +105,8 @@ func withIssuer(t *testing.T) *tokenBundle {
 
 func (b *tokenBundle) spec(version string) *Spec {
 	return &Spec{
-		Method: "oauth2", Fields: map[string]string{"client_id": "app:1", "client_secret": "p+w"}, TokenURL: b.url + "/token",
+		Method: "oauth2", Fields: map[string]string{"client_id": "app:1", "client_secret": "p+w"}, TokenURL: b.url +
+			"/token",
 		Scopes: []string{"read", "write"}, Audience: "https://api", Version: version,
 	}
 }
@@ -121,7 +124,8 @@ func (b *tokenBundle) client(t *testing.T, version string) Secret {
 func (b *tokenBundle) call(t *testing.T, s Secret) Reading {
 	t.Helper()
 	svc := &catalog.Service{AuthMethod: "oauth2", BaseURL: b.url}
-	r := Request{Method: http.MethodGet, URL: b.url + "/api", Header: http.Header{}, SendBefore: b.clock.now().Add(time.Minute), AnswerBefore: time.Now().Add(time.Minute)}
+	r := Request{Method: http.MethodGet, URL: b.url + "/api", Header: http.Header{},
+		SendBefore: b.clock.now().Add(time.Minute), AnswerBefore: time.Now().Add(time.Minute)}
 	if err := s.apply(svc, &r); err != nil {
 		t.Fatal(err)
 	}
@@ -190,7 +194,8 @@ func TestToken_Refused(t *testing.T) {
 	}
 	group.Wait()
 	b.want(t, b.call(t, s), Success, 2, 23)
-	if b.sender.tokens.answered(held, &Answer{Sent: Answered, Status: 401}); b.call(t, s).Kind != Success || b.issued != 2 {
+	if b.sender.tokens.answered(held, &Answer{Sent: Answered, Status: 401}); b.call(t, s).Kind != Success ||
+		b.issued != 2 {
 		t.Error("a late refusal of the old token dropped the new one")
 	}
 	// A token that never worked does not come back for ever.
@@ -227,7 +232,8 @@ func TestToken_IssuerFails(t *testing.T) {
 			b := withIssuer(t)
 			b.refuse = tc.refuse
 			got := b.call(t, b.client(t, "1"))
-			if got.Kind != NotArrived || got.Reason != ReasonNoToken || got.Code != tc.class || got.Message == "" || strings.Contains(got.Message, "p+w") || b.calls != 0 {
+			if got.Kind != NotArrived || got.Reason != ReasonNoToken || got.Code != tc.class || got.Message == "" ||
+				strings.Contains(got.Message, "p+w") || b.calls != 0 {
 				t.Errorf("reading = %+v after %d calls", got, b.calls)
 			}
 			// Whoever asks at once again gets the same answer, and the issuer is left in peace.
@@ -240,12 +246,14 @@ func TestToken_IssuerFails(t *testing.T) {
 			if got := b.call(t, b.client(t, "1")); got.Kind != Success {
 				t.Errorf("later: %+v", got)
 			}
-			_, err := b.sender.Whoami(t.Context(), &catalog.Platform{}, &catalog.Service{AuthMethod: "oauth2"}, b.client(t, "1"))
+			_, err := b.sender.Whoami(t.Context(), &catalog.Platform{}, &catalog.Service{AuthMethod: "oauth2"},
+				b.client(t, "1"))
 			if err != nil {
 				t.Errorf("test: %v", err)
 			}
 			b.refuse = tc.refuse
-			_, err = b.sender.Whoami(t.Context(), &catalog.Platform{}, &catalog.Service{AuthMethod: "oauth2"}, b.client(t, "1"))
+			_, err = b.sender.Whoami(t.Context(), &catalog.Platform{}, &catalog.Service{AuthMethod: "oauth2"},
+				b.client(t, "1"))
 			if class, _ := Explain(err); class != tc.class {
 				t.Errorf("test with a token in memory: %v, want %s", err, tc.class)
 			}
@@ -293,7 +301,8 @@ func TestAssertion(t *testing.T) {
 	}
 	shared := strings.Repeat("k", minSharedKey)
 	for algorithm, keys := range map[string][2]any{
-		"RS256": {pemOf(t, rsaKey), &rsaKey.PublicKey}, "ES256": {pemOf(t, ecKey), &ecKey.PublicKey}, "HS256": {shared, []byte(shared)},
+		"RS256": {pemOf(t, rsaKey), &rsaKey.PublicKey}, "ES256": {pemOf(t, ecKey), &ecKey.PublicKey},
+		"HS256": {shared, []byte(shared)},
 	} {
 		var seen []string
 		server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -317,8 +326,10 @@ func TestAssertion(t *testing.T) {
 		if len(seen) != 3 || seen[0] != seen[1] || seen[1] == seen[2] {
 			t.Errorf("%s: the platform saw %q", algorithm, seen)
 		}
-		parsed, err := jwt.Parse(seen[0], func(*jwt.Token) (any, error) { return keys[1], nil }, jwt.WithValidMethods([]string{algorithm}),
-			jwt.WithIssuer("me"), jwt.WithAudience("https://api"), jwt.WithSubject("robot"), jwt.WithExpirationRequired(), jwt.WithIssuedAt())
+		parsed, err := jwt.Parse(seen[0], func(*jwt.Token) (any, error) { return keys[1], nil },
+			jwt.WithValidMethods([]string{algorithm}),
+			jwt.WithIssuer("me"), jwt.WithAudience("https://api"), jwt.WithSubject("robot"),
+			jwt.WithExpirationRequired(), jwt.WithIssuedAt())
 		if err != nil || parsed.Header["kid"] != "k1" {
 			t.Errorf("%s: %v, %v", algorithm, parsed, err)
 		}
@@ -332,11 +343,15 @@ func TestAssertion(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, fields := range map[string]map[string]string{
-		"no key": {"algorithm": "RS256", "issuer": "me"}, "no issuer": {"algorithm": "HS256", "key": shared}, "none": {"algorithm": "none", "key": shared, "issuer": "me"},
-		"short": {"algorithm": "HS256", "key": "hush", "issuer": "me"}, "other kind": {"algorithm": "ES256", "key": pemOf(t, rsaKey), "issuer": "me"},
-		"no PEM": {"algorithm": "RS256", "key": "hush", "issuer": "me"}, "weak": {"algorithm": "RS256", "key": pemOf(t, small), "issuer": "me"},
+		"no key": {"algorithm": "RS256", "issuer": "me"}, "no issuer": {"algorithm": "HS256", "key": shared},
+		"none":  {"algorithm": "none", "key": shared, "issuer": "me"},
+		"short": {"algorithm": "HS256", "key": "hush", "issuer": "me"}, "other kind": {"algorithm": "ES256",
+			"key": pemOf(t, rsaKey), "issuer": "me"},
+		"no PEM": {"algorithm": "RS256", "key": "hush", "issuer": "me"}, "weak": {"algorithm": "RS256",
+			"key": pemOf(t, small), "issuer": "me"},
 	} {
-		if _, err := NewSecret(Spec{Method: "jwt", Fields: fields}); err == nil || strings.Contains(err.Error(), "hush") {
+		if _, err := NewSecret(Spec{Method: "jwt", Fields: fields}); err == nil || strings.Contains(err.Error(),
+			"hush") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -13,9 +13,10 @@ import (
 	"flowlane/internal/catalog"
 )
 
-// Told is what an answer's headers tell of the windows of a bucket: those that the catalog names, else RateLimit-Policy with RateLimit,
-// RateLimit-Limit with RateLimit-Remaining, or the same with X- before it. Where a header does not say which window it speaks of,
-// it is the only one of the bucket, or the only one with that cap. Value is -1 where only the limit is told.
+// Told is what an answer's headers tell of the windows of a bucket: those that the catalog names, else RateLimit-Policy
+// with RateLimit, RateLimit-Limit with RateLimit-Remaining, or the same with X- before it. Where a header does not say
+// which window it speaks of, it is the only one of the bucket, or the only one with that cap. Value is -1 where only
+// the limit is told.
 func Told(ans *Answer, b *catalog.RateBucket) (out []Counter) {
 	h := ans.Header
 	if len(b.Told) > 0 {
@@ -46,7 +47,8 @@ func Told(ans *Answer, b *catalog.RateBucket) (out []Counter) {
 	return nil
 }
 
-// tellsLimits rules most answers out: to ask for headers that are not there in their canonical form takes an allocation each.
+// tellsLimits rules most answers out: to ask for headers that are not there in their canonical form takes an allocation
+// each.
 func tellsLimits(h http.Header) bool {
 	for name := range h {
 		if strings.HasPrefix(name, "Ratelimit") || strings.HasPrefix(name, "X-Ratelimit") {
@@ -114,9 +116,10 @@ func (a *Answer) number(field string) (int, bool) {
 	return 0, false
 }
 
-// reset is how long it takes until a window is over that is spent by what an answer's headers tell: the one that the catalog names, else
-// RateLimit, RateLimit-Reset or X-RateLimit-Reset. It is in seconds, or a Unix time in seconds or milliseconds, alone or behind a name
-// ("total=700;remaining=0;resets=12"). Where a header says that something is left, the limit that refused the call is another one.
+// reset is how long it takes until a window is over that is spent by what an answer's headers tell: the one that the
+// catalog names, else RateLimit, RateLimit-Reset or X-RateLimit-Reset. It is in seconds, or a Unix time in seconds or
+// milliseconds, alone or behind a name ("total=700;remaining=0;resets=12"). Where a header says that something is left,
+// the limit that refused the call is another one.
 func reset(ans Answer, named string) (time.Duration, bool) {
 	if named != "" {
 		return resetOf(ans, ans.Header.Get(named))
@@ -142,7 +145,8 @@ const leastEpoch, leastMillis = 1e9, 1e11
 
 func resetOf(ans Answer, text string) (time.Duration, bool) {
 	for _, part := range strings.SplitN(text, ";", itemsMost) {
-		if name, value, is := strings.Cut(strings.TrimSpace(part), "="); is && strings.HasPrefix(strings.ToLower(name), "reset") {
+		if name, value, is := strings.Cut(strings.TrimSpace(part), "="); is && strings.HasPrefix(strings.ToLower(name),
+			"reset") {
 			text = value
 		}
 	}

@@ -20,8 +20,8 @@ type toolCall struct {
 	id string
 	// opening: it begins a session, and so belongs to none.
 	opening bool
-	// secret names the secret that it carries; shared says that other calls may have its session, which a secret that is not
-	// stored forbids.
+	// secret names the secret that it carries; shared says that other calls may have its session, which a secret that
+	// is not stored forbids.
 	secret string
 	shared bool
 	// session is the one that it belongs to, once it has joined it.
@@ -31,8 +31,9 @@ type toolCall struct {
 // codeTool is the code of a tool that says that it failed; the protocol has none.
 const codeTool = "tool_error"
 
-// refusedCodes are the codes of JSON-RPC errors by which a server says that it did not begin: it cannot read the message, knows no such
-// method or tool, does not take the arguments, does not have what they name, or asks for a person first.
+// refusedCodes are the codes of JSON-RPC errors by which a server says that it did not begin: it cannot read the
+// message, knows no such method or tool, does not take the arguments, does not have what they name, or asks for a
+// person first.
 var refusedCodes = []string{"-32700", "-32600", "-32601", "-32602", "-32002", "-32042"}
 
 // prepareTool renders the call of a tool.
@@ -55,21 +56,24 @@ func message(method string, params ...[]byte) Request {
 	id := uuid.NewString()
 	head := []byte(`{"jsonrpc":"2.0","id":"` + id + `","method":"` + method + `","params":`)
 	return Request{
-		Method: http.MethodPost, Header: rpcHeader(), Body: slices.Concat([][]byte{head}, params, [][]byte{[]byte("}")}),
+		Method: http.MethodPost, Header: rpcHeader(), Body: slices.Concat([][]byte{head}, params,
+			[][]byte{[]byte("}")}),
 		tool: &toolCall{id: id},
 	}
 }
 
 func rpcHeader() http.Header {
 	return http.Header{
-		"User-Agent": {userAgent}, "Accept": {"application/json, text/event-stream"}, "Content-Type": {"application/json"},
+		"User-Agent": {userAgent}, "Accept": {"application/json, text/event-stream"},
+		"Content-Type": {"application/json"},
 	}
 }
 
-// readNoSession reads an answer to a call whose session the server did not know. It goes on in a new one: at once where the old one
-// had worked, else as the retry policy says.
+// readNoSession reads an answer to a call whose session the server did not know. It goes on in a new one: at once where
+// the old one had worked, else as the retry policy says.
 func readNoSession(ans Answer) Reading {
-	r := Reading{Kind: NotArrived, Reason: ReasonNoSession, Status: ans.Status, Message: "The server no longer knew the session."}
+	r := Reading{Kind: NotArrived, Reason: ReasonNoSession, Status: ans.Status,
+		Message: "The server no longer knew the session."}
 	if ans.Proven {
 		r.Kind, r.Reason = RetryLater, ReasonBusy
 	}
@@ -85,7 +89,8 @@ func readTool(ans Answer) Reading {
 	}
 	doc := parse(body)
 	if failed := doc.Get("error"); failed.IsObject() {
-		r := Reading{Kind: Unknown, Reason: ReasonUnexpected, Status: ans.Status, Code: named(failed, "code"), Message: named(failed, "message")}
+		r := Reading{Kind: Unknown, Reason: ReasonUnexpected, Status: ans.Status, Code: named(failed, "code"),
+			Message: named(failed, "message")}
 		if slices.Contains(refusedCodes, r.Code) {
 			r.Kind, r.Reason = Refused, ReasonRefused
 		}
@@ -97,7 +102,8 @@ func readTool(ans Answer) Reading {
 	}
 	text := textOf(result.Get("content"))
 	if result.Get("isError").Bool() {
-		return Reading{Kind: Refused, Reason: ReasonRefused, Status: ans.Status, Code: codeTool, Message: clean(text, maxText)}
+		return Reading{Kind: Refused, Reason: ReasonRefused, Status: ans.Status, Code: codeTool,
+			Message: clean(text, maxText)}
 	}
 	return Reading{Kind: Success, Output: toolOutput(result, text)}
 }

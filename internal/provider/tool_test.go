@@ -34,7 +34,8 @@ type toolServer struct {
 func (s *toolServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	s.mu.Lock()
-	s.seen = append(s.seen, strings.TrimSpace(gjson.GetBytes(body, "method").String()+" "+r.Header.Get("Mcp-Session-Id")))
+	s.seen = append(s.seen, strings.TrimSpace(gjson.GetBytes(body, "method").String()+" "+
+		r.Header.Get("Mcp-Session-Id")))
 	s.mu.Unlock()
 	r.Body = io.NopCloser(strings.NewReader(string(body)))
 	(*s.handler.Load()).ServeHTTP(w, r)
@@ -61,17 +62,21 @@ func official(t *testing.T, o *mcp.StreamableHTTPOptions) (s *toolServer, renew 
 		type words struct {
 			Text string `json:"text"`
 		}
-		mcp.AddTool(server, &mcp.Tool{Name: "echo"}, func(_ context.Context, _ *mcp.CallToolRequest, in words) (*mcp.CallToolResult, any, error) {
+		mcp.AddTool(server, &mcp.Tool{Name: "echo"}, func(_ context.Context, _ *mcp.CallToolRequest,
+			in words) (*mcp.CallToolResult, any, error) {
 			s.ran.Add(1)
-			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: in.Text}, &mcp.TextContent{Text: "again"}}}, nil, nil
+			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: in.Text},
+				&mcp.TextContent{Text: "again"}}}, nil, nil
 		})
-		mcp.AddTool(server, &mcp.Tool{Name: "count"}, func(ctx context.Context, r *mcp.CallToolRequest, in words) (*mcp.CallToolResult, map[string]int, error) {
+		mcp.AddTool(server, &mcp.Tool{Name: "count"}, func(ctx context.Context, r *mcp.CallToolRequest,
+			in words) (*mcp.CallToolResult, map[string]int, error) {
 			s.ran.Add(1)
 			note := &mcp.ProgressNotificationParams{ProgressToken: "counting", Progress: 1}
 			_ = r.Session.NotifyProgress(ctx, note) // there is no place for it in an answer of JSON
 			return nil, map[string]int{"letters": len(in.Text)}, nil
 		})
-		mcp.AddTool(server, &mcp.Tool{Name: "fail"}, func(context.Context, *mcp.CallToolRequest, words) (*mcp.CallToolResult, any, error) {
+		mcp.AddTool(server, &mcp.Tool{Name: "fail"}, func(context.Context, *mcp.CallToolRequest,
+			words) (*mcp.CallToolResult, any, error) {
 			return nil, nil, errors.New("the printer is on fire")
 		})
 		var h http.Handler = mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, o)
@@ -111,7 +116,8 @@ func scripted(t *testing.T, call func(w http.ResponseWriter, r *http.Request, id
 }
 
 func toolAction(name string) *catalog.Action {
-	return &catalog.Action{ID: "p__s__" + name, Call: &catalog.Call{Tool: name, Answer: catalog.Answer{Success: []int{200}, Refused: []int{400, 401, 404}}}}
+	return &catalog.Action{ID: "p__s__" + name, Call: &catalog.Call{Tool: name,
+		Answer: catalog.Answer{Success: []int{200}, Refused: []int{400, 401, 404}}}}
 }
 
 // callTool calls a tool once, for an owner.
@@ -137,7 +143,8 @@ func TestTool(t *testing.T) {
 			s, _ := official(t, o)
 			sender := newTestSender(t, hostOf(strings.TrimSuffix(s.url, "/mcp")))
 			for _, c := range []struct{ tool, params, kind, want string }{
-				{"echo", `{"text":"a \"b\" ü"}`, "success", `{"text":"a \"b\" ü\nagain","content":[{"type":"text","text":"a \"b\" ü"},{"type":"text","text":"again"}]}`},
+				{"echo", `{"text":"a \"b\" ü"}`, "success",
+					`{"text":"a \"b\" ü\nagain","content":[{"type":"text","text":"a \"b\" ü"},{"type":"text","text":"again"}]}`},
 				{"count", `{"text":"four"}`, "success", `{"letters":4}`},
 				{"fail", `{"text":""}`, "refused", "tool_error the printer is on fire"},
 				{"nothing", `{}`, "refused", `-32602 unknown tool "nothing"`},
@@ -155,7 +162,8 @@ func TestTool(t *testing.T) {
 	}
 }
 
-// TestTool_Sessions: calls of one owner share a session, those of others have their own, and one without an owner keeps none.
+// TestTool_Sessions: calls of one owner share a session, those of others have their own, and one without an owner keeps
+// none.
 func TestTool_Sessions(t *testing.T) {
 	t.Parallel()
 	s, renew := official(t, &mcp.StreamableHTTPOptions{})
@@ -183,7 +191,8 @@ func TestTool_Sessions(t *testing.T) {
 	}
 	renew() // the server knows no session any more
 	ran := s.ran.Load()
-	if got := callTool(t, sender, s.url, "acme", "echo", `{"text":"x"}`, Secret{}); got.Kind != RetryLater || got.Reason != ReasonBusy {
+	if got := callTool(t, sender, s.url, "acme", "echo", `{"text":"x"}`, Secret{}); got.Kind != RetryLater ||
+		got.Reason != ReasonBusy {
 		t.Errorf("a session that is over: %+v; want retry_later", got)
 	}
 	if got := callTool(t, sender, s.url, "acme", "echo", `{"text":"x"}`, Secret{}); got.Kind != Success {
@@ -221,17 +230,19 @@ func TestTool_Unknown(t *testing.T) {
 		"no empty line":   {stream("data: " + ok), Success, ""},
 		"json":            {answer(200, ok), Success, ""},
 		"cut":             {stream("data: {\"jsonrpc\":\"2.0\",\"id\":ID"), Unknown, ReasonUnreadable},
-		"another's":       {stream("data: {\"jsonrpc\":\"2.0\",\"id\":7,\"result\":{}}\n\n"), Unknown, ReasonUnreadable},
+		"another's": {stream("data: {\"jsonrpc\":\"2.0\",\"id\":7,\"result\":{}}\n\n"), Unknown,
+			ReasonUnreadable},
 		"another's, json": {answer(200, `{"id":7,"result":{}}`), Unknown, ReasonUnreadable},
 		"no result":       {answer(200, `{"id":ID,"result":"done"}`), Unknown, ReasonUnreadable},
 		"no json":         {answer(200, `<html>`), Unknown, ReasonUnreadable},
-		"flood":           {stream(strings.Repeat("data: {\"method\":\"notifications/message\"}\n\n", 5000)), Unknown, ReasonUnreadable},
-		"internal error":  {answer(200, `{"id":ID,"error":{"code":-32603,"message":"oh"}}`), Unknown, ReasonUnexpected},
-		"bad arguments":   {answer(200, `{"id":ID,"error":{"code":-32602,"message":"oh"}}`), Refused, ReasonRefused},
-		"not begun":       {answer(400, `{"id":null,"error":{"code":-32600,"message":"oh"}}`), Refused, ReasonRefused},
-		"only accepted":   {answer(202, ``), Unknown, ReasonUnexpected},
-		"server error":    {answer(500, ``), Unknown, ReasonServerError},
-		"no session":      {answer(404, ``), NotArrived, ReasonNoSession},
+		"flood": {stream(strings.Repeat("data: {\"method\":\"notifications/message\"}\n\n", 5000)), Unknown,
+			ReasonUnreadable},
+		"internal error": {answer(200, `{"id":ID,"error":{"code":-32603,"message":"oh"}}`), Unknown, ReasonUnexpected},
+		"bad arguments":  {answer(200, `{"id":ID,"error":{"code":-32602,"message":"oh"}}`), Refused, ReasonRefused},
+		"not begun":      {answer(400, `{"id":null,"error":{"code":-32600,"message":"oh"}}`), Refused, ReasonRefused},
+		"only accepted":  {answer(202, ``), Unknown, ReasonUnexpected},
+		"server error":   {answer(500, ``), Unknown, ReasonServerError},
+		"no session":     {answer(404, ``), NotArrived, ReasonNoSession},
 		"closed": {func(w http.ResponseWriter, _ *http.Request, _ string) {
 			nc, _, err := w.(http.Hijacker).Hijack()
 			if err == nil {
@@ -308,13 +319,15 @@ func TestTool_NoSession(t *testing.T) {
 			s.handler.Store(&h)
 			web := httptest.NewServer(s)
 			t.Cleanup(web.Close)
-			secret, err := NewSecret(Spec{Method: "api_key", PlatformID: "p", Origins: []string{web.URL}, Version: "c/1",
-				Fields: map[string]string{"api_key": "k3y-of-acme"}, Placement: Placement{HeaderName: "X-Key"}})
+			secret, err := NewSecret(Spec{Method: "api_key", PlatformID: "p", Origins: []string{web.URL},
+				Version: "c/1",
+				Fields:  map[string]string{"api_key": "k3y-of-acme"}, Placement: Placement{HeaderName: "X-Key"}})
 			if err != nil {
 				t.Fatal(err)
 			}
 			got := callTool(t, newTestSender(t, hostOf(web.URL)), web.URL, "acme", "x", `{}`, secret)
-			if got.Kind != NotArrived || got.Reason != ReasonNoSession || got.Code != c.code || !strings.Contains(got.Message, c.said) {
+			if got.Kind != NotArrived || got.Reason != ReasonNoSession || got.Code != c.code ||
+				!strings.Contains(got.Message, c.said) {
 				t.Errorf("reading %+v; want %s %q", got, c.code, c.said)
 			}
 			if n := s.count("tools/call"); n != 0 {

@@ -17,7 +17,8 @@ import (
 // maxParsed is how large an answer of XML or of a form may be, in bytes, to be read as such: it takes a multiple of it.
 const maxParsed = 2 << 20
 
-// parsing is how many answers are parsed at once: what that takes, some 30 MiB for the worst one, is not in the budget of memory.
+// parsing is how many answers are parsed at once: what that takes, some 30 MiB for the worst one, is not in the budget
+// of memory.
 var parsing = make(chan struct{}, runtime.GOMAXPROCS(0))
 
 var answerBounds = media.Bounds{Depth: 64, Parts: 100_000}
@@ -28,10 +29,11 @@ var lineBounds = media.Bounds{Depth: 64, Parts: 1_000_000, Size: 24 << 20}
 // envelopeLevels are the elements around what an envelope of SOAP answers: Envelope, Body and the response.
 const envelopeLevels = 3
 
-// Value is the body of an answer as JSON, by its type: JSON as it is; XML as an object, as package media reads it, names
-// without their prefixes; lines of CSV or JSON as an array where act says so; a form as an object; plain text as a string. Of an envelope of SOAP it is what stands in the one
-// element of its body. It is nil where there is no body, or one of another type, malformed or too large. Elements that act
-// reads as lists are arrays, also where there is one; act may be nil.
+// Value is the body of an answer as JSON, by its type: JSON as it is; XML as an object, as package media reads it,
+// names without their prefixes; lines of CSV or JSON as an array where act says so; a form as an object; plain text as
+// a string. Of an envelope of SOAP it is what stands in the one element of its body. It is nil where there is no body,
+// or one of another type, malformed or too large. Elements that act reads as lists are arrays, also where there is one;
+// act may be nil.
 func (a *Answer) Value(act *catalog.Action) []byte {
 	if !a.valued {
 		a.value, a.valued = a.parsed(act), true
@@ -107,7 +109,8 @@ func mediaType(a *Answer) string {
 	return kind
 }
 
-// redirectTarget says where a redirect leads, without its query, which may hold a secret; empty where the answer does not say.
+// redirectTarget says where a redirect leads, without its query, which may hold a secret; empty where the answer does
+// not say.
 func redirectTarget(a *Answer) string {
 	target, err := url.Parse(a.Header.Get("Location"))
 	if err != nil || target.Host == "" && target.Path == "" {
@@ -124,7 +127,8 @@ func isText(a *Answer) bool {
 
 // isXML does not count the page of a gateway.
 func isXML(kind string) bool {
-	return kind == "text/xml" || kind == "application/xml" || strings.HasSuffix(kind, "+xml") && kind != "application/xhtml+xml"
+	return kind == "text/xml" || kind == "application/xml" || strings.HasSuffix(kind, "+xml") &&
+		kind != "application/xhtml+xml"
 }
 
 // listsOf are the fields that an action reads as arrays, in its own answer or in those of what it asks.

@@ -13,17 +13,20 @@ import (
 // Where answers that are no success have a code and a message, by the forms that are in use. The first that is there
 // counts: what says more about the failure stands before what says less.
 var (
-	// messageAt: GraphQL, JSON:API, problem details (RFC 9457) and what stands beside them, OAuth, and what platforms write.
+	// messageAt: GraphQL, JSON:API, problem details (RFC 9457) and what stands beside them, OAuth, and what platforms
+	// write.
 	messageAt = []string{
 		"errors.0.message", "errors.0.detail", "errors.0.description", "errors.0.title", "errors.0",
 		"validation.0.message",
 		"error.message", "error.detail", "error.description", "error.reason", "error_description", "error_message",
-		"errorMessage", "message", "detail.0.msg", "detail.message", "detail", "description", "msg", "fault.faultstring",
+		"errorMessage", "message", "detail.0.msg", "detail.message", "detail", "description", "msg",
+		"fault.faultstring",
 		"0.message", "reason", "title", "error",
 	}
 	codeAt = []string{
 		"errors.0.extensions.code", "errors.0.code", "errors.0.errorCode", "errors.0.type",
-		"error.code", "error.type", "error.status", "error_code", "errorCode", "code", "type", "category", "0.errorCode",
+		"error.code", "error.type", "error.status", "error_code", "errorCode", "code", "type", "category",
+		"0.errorCode",
 		"0.code", "fault.detail.errorcode", "error",
 	}
 )
@@ -66,8 +69,8 @@ func readFault(spec *catalog.Answer, ans *Answer) (code, message string) {
 	return code, message
 }
 
-// fault is an answer that is no success, with what it has under names that are looked for. They are found in one pass: an
-// answer may have thousands of others.
+// fault is an answer that is no success, with what it has under names that are looked for. They are found in one pass:
+// an answer may have thousands of others.
 type fault struct {
 	doc   gjson.Result
 	named map[string]gjson.Result

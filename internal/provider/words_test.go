@@ -10,7 +10,8 @@ import (
 	"flowlane/internal/catalog"
 )
 
-// TestReadFault: what answers say of a failure is found in the forms that are in use, where the catalog names no fields.
+// TestReadFault: what answers say of a failure is found in the forms that are in use, where the catalog names no
+// fields.
 func TestReadFault(t *testing.T) {
 	t.Parallel()
 	const (
@@ -28,29 +29,40 @@ func TestReadFault(t *testing.T) {
 	for name, tc := range map[string]struct{ media, body, code, message string }{
 		"message":          {json, `{"message": "phone must be E.164"}`, "", "phone must be E.164"},
 		"message and code": {json, `{"code": 21211, "message": "no number"}`, "21211", "no number"},
-		"error object":     {json, `{"error": {"type": "card_error", "code": "declined", "message": "No funds"}}`, "declined", "No funds"},
-		"error and status": {json, `{"error": {"code": 400, "status": "INVALID_ARGUMENT", "message": "m"}}`, "INVALID_ARGUMENT", "m"},
-		"error text":       {json, `{"error": "channel_not_found"}`, "", "channel_not_found"},
-		"OAuth":            {json, `{"error": "invalid_grant", "error_description": "expired"}`, "invalid_grant", "expired"},
-		"framework":        {json, `{"statusCode": 400, "error": "Bad Request", "message": "no name"}`, "Bad Request", "no name"},
+		"error object": {json, `{"error": {"type": "card_error", "code": "declined", "message": "No funds"}}`,
+			"declined", "No funds"},
+		"error and status": {json, `{"error": {"code": 400, "status": "INVALID_ARGUMENT", "message": "m"}}`,
+			"INVALID_ARGUMENT", "m"},
+		"error text": {json, `{"error": "channel_not_found"}`, "", "channel_not_found"},
+		"OAuth": {json, `{"error": "invalid_grant", "error_description": "expired"}`, "invalid_grant",
+			"expired"},
+		"framework": {json, `{"statusCode": 400, "error": "Bad Request", "message": "no name"}`, "Bad Request",
+			"no name"},
 		"problem": {"application/problem+json",
 			`{"type": "about:blank", "title": "Not found", "status": 404, "detail": "No list 7"}`, "", "No list 7"},
 		"problem type": {"application/problem+json",
 			`{"type": "https://x.example/gone", "title": "Gone"}`, "https://x.example/gone", "Gone"},
 		"JSON:API": {"application/vnd.api+json",
 			`{"errors": [{"code": "invalid", "title": "Bad", "detail": "No email"}]}`, "invalid", "No email"},
-		"GraphQL":        {json, `{"errors": [{"message": "Throttled", "extensions": {"code": "THROTTLED"}}]}`, "THROTTLED", "Throttled"},
-		"of a field":     {json, `{"errors": [{"field": "email", "message": "is no address"}]}`, "", "email: is no address"},
-		"of a pointer":   {json, `{"errors": [{"detail": "d", "source": {"pointer": "/data/a"}}]}`, "", "/data/a: d"},
-		"of a parameter": {json, `{"error": {"param": "amount", "message": "is too small"}}`, "", "amount: is too small"},
+		"GraphQL": {json, `{"errors": [{"message": "Throttled", "extensions": {"code": "THROTTLED"}}]}`,
+			"THROTTLED", "Throttled"},
+		"of a field": {json, `{"errors": [{"field": "email", "message": "is no address"}]}`, "",
+			"email: is no address"},
+		"of a pointer": {json, `{"errors": [{"detail": "d", "source": {"pointer": "/data/a"}}]}`, "", "/data/a: d"},
+		"of a parameter": {json, `{"error": {"param": "amount", "message": "is too small"}}`, "",
+			"amount: is too small"},
 		"of a validation": {"application/problem+json",
 			`{"title": "Invalid", "detail": "d", "validation": [{"location": ["body"], "message": "must have a name"}]}`, "", "must have a name"},
-		"texts":             {json, `{"errors": ["one", "two"]}`, "", "one"},
-		"by field":          {json, `{"errors": {"email": ["is taken", "is short"], "name": ["x"]}}`, "", "email: is taken"},
-		"by field, root":    {json, `{"email": ["This field is required."]}`, "", "email: This field is required."},
-		"places":            {json, `{"detail": [{"loc": ["body", "a"], "msg": "field required"}]}`, "", "field required"},
-		"root array":        {json, `[{"errorCode": "INVALID_FIELD", "message": "No such column"}]`, "INVALID_FIELD", "No such column"},
-		"category":          {json, `{"status": "error", "category": "VALIDATION_ERROR", "message": "m"}`, "VALIDATION_ERROR", "m"},
+		"texts": {json, `{"errors": ["one", "two"]}`, "", "one"},
+		"by field": {json, `{"errors": {"email": ["is taken", "is short"], "name": ["x"]}}`, "",
+			"email: is taken"},
+		"by field, root": {json, `{"email": ["This field is required."]}`, "", "email: This field is required."},
+		"places": {json, `{"detail": [{"loc": ["body", "a"], "msg": "field required"}]}`, "",
+			"field required"},
+		"root array": {json, `[{"errorCode": "INVALID_FIELD", "message": "No such column"}]`, "INVALID_FIELD",
+			"No such column"},
+		"category": {json, `{"status": "error", "category": "VALIDATION_ERROR", "message": "m"}`,
+			"VALIDATION_ERROR", "m"},
 		"a string":          {json, `"nope"`, "", "nope"},
 		"no known form":     {json, `{"result": {"why": "closed"}}`, "", `{"result": {"why": "closed"}}`},
 		"nothing":           {json, `{}`, "", ""},
@@ -63,12 +75,14 @@ func TestReadFault(t *testing.T) {
 		"page":              {"text/html", "<html><title>502</title>", "", ""},
 		"SOAP 1.1":          {"text/xml", soap11, "s:Client", "List not found"},
 		"SOAP 1.2":          {"application/soap+xml", soap12, "e:Sender", "Bad order"},
-		"storage":           {xml, `<Error><Code>NoSuchBucket</Code><Message>It is gone</Message></Error>`, "NoSuchBucket", "It is gone"},
+		"storage": {xml, `<Error><Code>NoSuchBucket</Code><Message>It is gone</Message></Error>`,
+			"NoSuchBucket", "It is gone"},
 		"entity of its own": {xml, entity, "", ""},
 		"XML that is none":  {xml, `<a><b`, "", ""},
 		"XHTML":             {"application/xhtml+xml", `<html><body><code>c</code></body></html>`, "", ""},
 	} {
-		ans := Answer{Sent: Answered, Status: 422, Body: []byte(tc.body), Header: http.Header{"Content-Type": {tc.media}}}
+		ans := Answer{Sent: Answered, Status: 422, Body: []byte(tc.body),
+			Header: http.Header{"Content-Type": {tc.media}}}
 		code, message := readFault(&catalog.Answer{}, &ans)
 		assert.Equal(t, [2]string{tc.code, tc.message}, [2]string{code, message}, name)
 	}
@@ -76,7 +90,8 @@ func TestReadFault(t *testing.T) {
 	ans := Answer{Sent: Answered, Status: 422, Body: []byte(`{"fault": "f", "note": "n", "code": "c", "message": "m"}`)}
 	code, message := readFault(&catalog.Answer{Code: "fault", Message: "note"}, &ans)
 	assert.Equal(t, [2]string{"f", "n"}, [2]string{code, message})
-	ans = Answer{Sent: Answered, Status: 400, Body: []byte(`{"errors": [{"field": "email", "message": "is no address"}]}`)}
+	ans = Answer{Sent: Answered, Status: 400,
+		Body: []byte(`{"errors": [{"field": "email", "message": "is no address"}]}`)}
 	_, message = readFault(&catalog.Answer{Message: "errors.0.message"}, &ans)
 	assert.Equal(t, "email: is no address", message, "of which field stands beside it")
 }

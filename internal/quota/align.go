@@ -20,9 +20,11 @@ type Aligned struct {
 	By Tally
 }
 
-// Align returns the windows that are not over, of budgets with these effective caps by window length, with all that may count in them:
-// our calls by when they can have arrived, and what others spent by windows of another zone, in any of which it may lie.
-func Align(caps map[int]int, calls []Spending, others []Window, now time.Time, skew time.Duration, loc *time.Location) []Aligned {
+// Align returns the windows that are not over, of budgets with these effective caps by window length, with all that may
+// count in them: our calls by when they can have arrived, and what others spent by windows of another zone, in any of
+// which it may lie.
+func Align(caps map[int]int, calls []Spending, others []Window, now time.Time, skew time.Duration,
+	loc *time.Location) []Aligned {
 	var out []Aligned
 	at := map[[2]int64]int{}
 	window := func(s *Window) *Aligned {

@@ -8,13 +8,15 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Every window of the new zone that is not over holds each call that may count in it, and at least what others spent at any time of it.
+// Every window of the new zone that is not over holds each call that may count in it, and at least what others spent at
+// any time of it.
 func TestProperty_Align(t *testing.T) {
 	t.Parallel()
 	zones := []string{"UTC", "Asia/Kathmandu", "America/New_York", "Australia/Lord_Howe", "Pacific/Apia"}
 	caps := map[int]int{60: 5, 3600: 50, 86400: 100}
 	rapid.Check(t, func(t *rapid.T) {
-		now := time.Date(2026, 3, 8, 0, 0, 0, 0, time.UTC).Add(time.Duration(rapid.IntRange(0, 86400*2).Draw(t, "now")) * time.Second)
+		now := time.Date(2026, 3, 8, 0, 0, 0, 0, time.UTC).Add(time.Duration(rapid.IntRange(0, 86400*2).Draw(t,
+			"now")) * time.Second)
 		zone := func(what string) *time.Location {
 			loc, err := time.LoadLocation(rapid.SampledFrom(zones).Draw(t, what))
 			require.NoError(t, err)
@@ -30,7 +32,8 @@ func TestProperty_Align(t *testing.T) {
 		for range rapid.IntRange(0, 8).Draw(t, "calls") {
 			from := ago("from")
 			to := from.Add(time.Duration(rapid.IntRange(0, 90).Draw(t, "for")) * time.Second)
-			calls = append(calls, Spending{Arrival: Arrival{From: from, To: to}, Calls: rapid.IntRange(1, 3).Draw(t, "group")})
+			calls = append(calls, Spending{Arrival: Arrival{From: from, To: to}, Calls: rapid.IntRange(1, 3).Draw(t,
+				"group")})
 		}
 		spentAt := ago("others")
 		others := Windows(caps, spentAt, spentAt, 0, was)

@@ -11,7 +11,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// CountsIn is the windows that a call counts in: start times in Unix seconds, or the number of its cell where they roll.
+// CountsIn is the windows that a call counts in: start times in Unix seconds, or the number of its cell where they
+// roll.
 type CountsIn map[WindowKind][]int64
 
 // WindowKind is a kind of window. Bucket names another budget that a call spends; it is empty for that of its queue.
@@ -73,8 +74,8 @@ func DecodeCounts(raw json.RawMessage) (CountsIn, error) {
 	return c, nil
 }
 
-// Arrival is when a call can have arrived at the provider by what is known of it: between From and To, or not at all where
-// both are zero.
+// Arrival is when a call can have arrived at the provider by what is known of it: between From and To, or not at all
+// where both are zero.
 type Arrival struct{ From, To time.Time }
 
 // ArrivalOf says so of a call that is settled now. counted tells that the provider counted it.
@@ -88,8 +89,9 @@ func ArrivalOf(claimedAt, sendBefore, now time.Time, counted bool) Arrival {
 	return Arrival{claimedAt, sendBefore}
 }
 
-// Keep splits the windows by whether a call with this arrival can have counted in them. skew is how far the provider's clock
-// may be from ours. A rolling window is kept in the cell of the latest arrival, and released in the one that it was in.
+// Keep splits the windows by whether a call with this arrival can have counted in them. skew is how far the provider's
+// clock may be from ours. A rolling window is kept in the cell of the latest arrival, and released in the one that it
+// was in.
 func (c CountsIn) Keep(a Arrival, skew time.Duration, loc *time.Location) (kept, released CountsIn) {
 	kept, released = CountsIn{}, CountsIn{}
 	for k, starts := range c {

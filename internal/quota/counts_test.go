@@ -27,7 +27,8 @@ func TestProperty_Keep(t *testing.T) {
 		for _, s := range debited {
 			can := s.End.After(claimed.Add(-skew)) && !s.Start.After(answered.Add(skew))
 			require.Equal(t, can, slices.Contains(kept[WindowKind{Seconds: s.Seconds}], s.Start.Unix()), "kept: %v", s)
-			require.Equal(t, !can, slices.Contains(released[WindowKind{Seconds: s.Seconds}], s.Start.Unix()), "released: %v", s)
+			require.Equal(t, !can, slices.Contains(released[WindowKind{Seconds: s.Seconds}], s.Start.Unix()),
+				"released: %v", s)
 		}
 		kept, released = in.Keep(Arrival{}, skew, loc)
 		require.Empty(t, kept, "a call that did not arrive")

@@ -15,7 +15,8 @@ func TestProperty_Escalation(t *testing.T) {
 		spans := make([]Window, rapid.IntRange(1, 4).Draw(t, "windows"))
 		for i := range spans {
 			limit := rapid.IntRange(0, 300).Draw(t, "cap")
-			spans[i] = Window{Cap: limit, Own: rapid.IntRange(0, limit).Draw(t, "own"), Foreign: rapid.IntRange(0, limit).Draw(t, "foreign")}
+			spans[i] = Window{Cap: limit, Own: rapid.IntRange(0, limit).Draw(t, "own"), Foreign: rapid.IntRange(0,
+				limit).Draw(t, "foreign")}
 		}
 		free := BeforeEscalation(spans)
 		require.Equal(t, free <= 0, Escalated(spans))
@@ -39,7 +40,8 @@ func TestProperty_Escalation(t *testing.T) {
 	require.True(t, Escalated([]Window{{Cap: 1}}), "the only call of a window")
 }
 
-// A drift is what no number of young calls explains, and it never counts what others are held to have spent already twice.
+// A drift is what no number of young calls explains, and it never counts what others are held to have spent already
+// twice.
 func TestProperty_Drift(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -59,7 +61,8 @@ func TestProperty_Drift(t *testing.T) {
 func TestDrift_AlarmKeepsTheWorst(t *testing.T) {
 	t.Parallel()
 	var kept *int32
-	for _, c := range []struct{ drift, keeps int }{{20, 0}, {-20, 0}, {21, 21}, {0, 21}, {-21, 21}, {-30, -30}, {25, -30}, {31, 31}} {
+	for _, c := range []struct{ drift, keeps int }{{20, 0}, {-20, 0}, {21, 21}, {0, 21}, {-21, 21}, {-30, -30},
+		{25, -30}, {31, 31}} {
 		kept = Worse(kept, c.drift, 100)
 		if c.keeps == 0 {
 			require.Nil(t, kept, "%d of 100 is tolerated", c.drift)

@@ -21,8 +21,9 @@ func (t LaneTag) charged(clock int64, n, weight int) LaneTag {
 	return LaneTag{Start: start, Finish: start + int64(n)*fairUnit/int64(weight)}
 }
 
-// Begins is where the next charge of what was charged up to finish begins. What had nothing to send begins where the others are: it
-// does not come back with the credit of the time in which it wanted nothing, and once it has gone, those go that it is level with.
+// Begins is where the next charge of what was charged up to finish begins. What had nothing to send begins where the
+// others are: it does not come back with the credit of the time in which it wanted nothing, and once it has gone, those
+// go that it is level with.
 func Begins(finish, clock int64) int64 {
 	if finish < clock {
 		return clock + 1
@@ -38,8 +39,8 @@ type LaneKey struct {
 	Lane db.FlowLane
 }
 
-// LaneShare is where a lane of an organization stands in the queue for a budget. Organizations that share the budget have
-// equal shares of it, whatever the weights of their lanes, which divide an organization's own share.
+// LaneShare is where a lane of an organization stands in the queue for a budget. Organizations that share the budget
+// have equal shares of it, whatever the weights of their lanes, which divide an organization's own share.
 type LaneShare struct {
 	LaneKey
 	// OrgTag is the organization's place among the organizations, Tag the lane's among the organization's lanes.
@@ -54,9 +55,10 @@ type Demand struct {
 	Ready int
 }
 
-// Allot says which lane gets each place of a group of calls, in the order in which the calls go: indexes of lanes, fewer than
-// places where fewer calls are ready. The organization with the least virtual time goes next, of it the lane with the least,
-// of equal ones the heavier. Idle lanes of the budget are given too, with none ready, or each Finish is what it begins at.
+// Allot says which lane gets each place of a group of calls, in the order in which the calls go: indexes of lanes,
+// fewer than places where fewer calls are ready. The organization with the least virtual time goes next, of it the lane
+// with the least, of equal ones the heavier. Idle lanes of the budget are given too, with none ready, or each Finish is
+// what it begins at.
 func Allot(lanes []Demand, places int) (order []int) {
 	at := make([]LaneShare, len(lanes))
 	left := make([]int, len(lanes))
@@ -64,7 +66,8 @@ func Allot(lanes []Demand, places int) (order []int) {
 		at[i], left[i] = lanes[i].LaneShare, lanes[i].Ready
 	}
 	f := newFair(at)
-	waits := slices.DeleteFunc(slices.Collect(maps.Values(f.orgs)), func(o *fairOrg) bool { return o.next(f, left) < 0 })
+	waits := slices.DeleteFunc(slices.Collect(maps.Values(f.orgs)),
+		func(o *fairOrg) bool { return o.next(f, left) < 0 })
 	for len(order) < places && len(waits) > 0 {
 		o := slices.MinFunc(waits, (*fairOrg).compare)
 		lane := o.next(f, left)
@@ -78,8 +81,8 @@ func Allot(lanes []Demand, places int) (order []int) {
 	return order
 }
 
-// Charge charges the lanes of calls, in the order in which they go, and their organizations, also one that is alone: who has not
-// sent yet goes before it then. It returns those lanes.
+// Charge charges the lanes of calls, in the order in which they go, and their organizations, also one that is alone:
+// who has not sent yet goes before it then. It returns those lanes.
 func Charge(all []LaneShare, calls []LaneKey) (charged []LaneShare) {
 	f := newFair(all)
 	own := make(map[LaneKey]int, len(all))

@@ -34,7 +34,10 @@ func TestProperty_Lanes(t *testing.T) {
 				}
 			}
 			calls = 1 + (alone+lane*7)%group
-			lanes[lane] = lanes[lane].charged(slices.MaxFunc(lanes, func(a, b LaneTag) int { return cmp.Compare(a.Start, b.Start) }).Start, calls, weights[lane])
+			lanes[lane] = lanes[lane].charged(slices.MaxFunc(lanes, func(a, b LaneTag) int {
+				return cmp.Compare(a.Start,
+					b.Start)
+			}).Start, calls, weights[lane])
 			return lane, calls
 		}
 		for sent := 0; sent < alone; {
@@ -52,7 +55,8 @@ func TestProperty_Lanes(t *testing.T) {
 		}
 		for i, w := range weights {
 			want := total * w / sum
-			require.InDelta(t, want, got[i], float64(2*group*(n+w/minOf(weights))+n), "lane %d of weight %d of %v", i, w, weights)
+			require.InDelta(t, want, got[i], float64(2*group*(n+w/minOf(weights))+n), "lane %d of weight %d of %v", i,
+				w, weights)
 		}
 	})
 }
@@ -74,10 +78,12 @@ type contest struct {
 }
 
 func drawContest(t *rapid.T) *contest {
-	c := &contest{group: rapid.IntRange(1, 16).Draw(t, "group"), got: map[LaneKey]int{}, waited: map[LaneKey]int{}, longest: map[LaneKey]int{}}
+	c := &contest{group: rapid.IntRange(1, 16).Draw(t, "group"), got: map[LaneKey]int{}, waited: map[LaneKey]int{},
+		longest: map[LaneKey]int{}}
 	for org := range rapid.IntRange(1, 4).Draw(t, "organizations") {
 		for _, lane := range db.AllFlowLaneValues()[:rapid.IntRange(1, 4).Draw(t, "lanes")] {
-			c.lanes = append(c.lanes, LaneShare{LaneKey: LaneKey{uuid.UUID{byte(org)}, lane}, Weight: rapid.IntRange(1, 100).Draw(t, "weight")})
+			c.lanes = append(c.lanes, LaneShare{LaneKey: LaneKey{uuid.UUID{byte(org)}, lane}, Weight: rapid.IntRange(1,
+				100).Draw(t, "weight")})
 		}
 	}
 	return c
@@ -140,8 +146,9 @@ func (c *contest) lanesOf(org uuid.UUID) (n int) {
 	return n
 }
 
-// Organizations that share a budget have equal shares of it, each divides its own by the weights of its lanes, and no lane that
-// has work waits longer than its weight explains. One that was idle, lane or organization, comes back without credit.
+// Organizations that share a budget have equal shares of it, each divides its own by the weights of its lanes, and no
+// lane that has work waits longer than its weight explains. One that was idle, lane or organization, comes back without
+// credit.
 func TestProperty_Shares(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -164,8 +171,10 @@ func TestProperty_Shares(t *testing.T) {
 			s := &c.lanes[i]
 			lanes, all := c.lanesOf(s.Org), weights[s.Org]
 			turn := float64(c.group * (lanes + all/s.Weight + 2))
-			require.InDelta(t, calls[s.Org]*s.Weight/all, c.got[s.LaneKey], 4*turn, "lane %v of weight %d of %d", s.LaneKey, s.Weight, all)
-			require.LessOrEqual(t, float64(c.longest[s.LaneKey]), 2*turn*float64(orgs)+float64(2*c.group*orgs), "lane %v of weight %d of %d starved", s.LaneKey, s.Weight, all)
+			require.InDelta(t, calls[s.Org]*s.Weight/all, c.got[s.LaneKey], 4*turn, "lane %v of weight %d of %d",
+				s.LaneKey, s.Weight, all)
+			require.LessOrEqual(t, float64(c.longest[s.LaneKey]), 2*turn*float64(orgs)+float64(2*c.group*orgs),
+				"lane %v of weight %d of %d starved", s.LaneKey, s.Weight, all)
 		}
 	})
 }
@@ -197,7 +206,8 @@ func TestShares_Newcomer(t *testing.T) {
 	require.Equal(t, 0, first(), "it comes without credit")
 }
 
-// An organization that comes back goes first, once: then others go that waited all the time, wherever they are in the list.
+// An organization that comes back goes first, once: then others go that waited all the time, wherever they are in the
+// list.
 func TestShares_Return(t *testing.T) {
 	t.Parallel()
 	back := LaneShare{LaneKey: LaneKey{uuid.UUID{1}, db.FlowLaneBulk}, Weight: 1}
@@ -210,8 +220,9 @@ func TestShares_Return(t *testing.T) {
 	require.Equal(t, []int{0, 1, 0, 1}, Allot([]Demand{{both[0], 9}, {both[1], 9}}, 4))
 }
 
-// Each call of a group goes where the weights say, from the first on: at no time has a lane that has work got more than a call
-// ahead of another, in terms of their weights, nor an organization of another. How the places are cut into groups changes nothing.
+// Each call of a group goes where the weights say, from the first on: at no time has a lane that has work got more than
+// a call ahead of another, in terms of their weights, nor an organization of another. How the places are cut into
+// groups changes nothing.
 func TestProperty_ShareOfGroup(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -232,7 +243,8 @@ func TestProperty_ShareOfGroup(t *testing.T) {
 			for j := range lanes {
 				o := &lanes[j]
 				if o.Org == l.Org && left[o.LaneKey] > 0 {
-					require.LessOrEqual(t, float64(got[l.LaneKey])/float64(l.Weight), float64(got[o.LaneKey])/float64(o.Weight)+1/float64(o.Weight)+1e-3)
+					require.LessOrEqual(t, float64(got[l.LaneKey])/float64(l.Weight),
+						float64(got[o.LaneKey])/float64(o.Weight)+1/float64(o.Weight)+1e-3)
 				}
 				if o.Org != l.Org && left[o.LaneKey] > 0 {
 					require.LessOrEqual(t, orgs[l.Org], orgs[o.Org]+1)
@@ -270,7 +282,8 @@ func TestShare_AfterHold(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			light.Tag, heavy.Tag = tc.light, tc.heavy
-			other := LaneShare{LaneKey: LaneKey{Lane: db.FlowLaneBulk}, Weight: 15, Tag: LaneTag{Start: tc.idle, Finish: tc.idle + 1}}
+			other := LaneShare{LaneKey: LaneKey{Lane: db.FlowLaneBulk}, Weight: 15, Tag: LaneTag{Start: tc.idle,
+				Finish: tc.idle + 1}}
 			order := Allot([]Demand{{light, 600}, {heavy, 600}, {other, 0}}, 23)
 			require.Equal(t, []int{1, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}, order)
 		})

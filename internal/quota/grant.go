@@ -29,8 +29,8 @@ func Decide(now time.Time, spans []Window, wanted int) Grant {
 	if g.Calls == wanted {
 		return g
 	}
-	// Ask again when no full window can hold a call any more. One that has not begun is full of calls that may yet turn out
-	// to count before it: ask when it begins.
+	// Ask again when no full window can hold a call any more. One that has not begun is full of calls that may yet turn
+	// out to count before it: ask when it begins.
 	for i := range spans {
 		s := &spans[i]
 		if s.Room() > g.Calls {
@@ -47,8 +47,8 @@ func Decide(now time.Time, spans []Window, wanted int) Grant {
 	return g
 }
 
-// Space says how many of the wanted calls the least time between two calls allows: without one all of them, else one, and the
-// next from NextAt on. nextAt is what it said last.
+// Space says how many of the wanted calls the least time between two calls allows: without one all of them, else one,
+// and the next from NextAt on. nextAt is what it said last.
 func Space(now, nextAt time.Time, spacing time.Duration, wanted int) Grant {
 	switch {
 	case nextAt.After(now):
@@ -71,13 +71,13 @@ func BeforeEscalation(spans []Window) int {
 	return n
 }
 
-// Escalated reports whether a budget is so nearly spent that the provider's own counters are read before each claim. It is
-// the rule of the dispatcher, and what headroom shows.
+// Escalated reports whether a budget is so nearly spent that the provider's own counters are read before each claim. It
+// is the rule of the dispatcher, and what headroom shows.
 func Escalated(spans []Window) bool { return BeforeEscalation(spans) <= 0 }
 
-// Afford says how many of the wanted calls may be sent now, given every window that they may count in: what Decide says, and,
-// where the provider's counters must be read first (unread), what is left before the budget escalates. escalated: that is
-// nothing, and the counters must be read.
+// Afford says how many of the wanted calls may be sent now, given every window that they may count in: what Decide
+// says, and, where the provider's counters must be read first (unread), what is left before the budget escalates.
+// escalated: that is nothing, and the counters must be read.
 func Afford(now time.Time, spans []Window, wanted int, unread bool) (g Grant, escalated bool) {
 	g = Decide(now, spans, wanted)
 	if !unread || g.Calls == 0 {
@@ -90,13 +90,15 @@ func Afford(now time.Time, spans []Window, wanted int, unread bool) (g Grant, es
 	return Grant{Calls: free}, free == 0
 }
 
-// AfterMargin is what a margin leaves of a cap, in whole calls: at least one of a cap that allows any. A margin slows an account
-// down, and never stops it.
+// AfterMargin is what a margin leaves of a cap, in whole calls: at least one of a cap that allows any. A margin slows
+// an account down, and never stops it.
 func AfterMargin(limit, percent int) int { return max(limit*percent/100, min(limit, 1)) }
 
-// BackoffUntil is when a budget may be tried again whose call was refused for a rate limit: after the pause that the provider
-// names, else when the window that it names, of this length in seconds, is over by its clock, else after a second.
-func BackoffUntil(now time.Time, retryAfter time.Duration, seconds int, skew time.Duration, loc *time.Location) time.Time {
+// BackoffUntil is when a budget may be tried again whose call was refused for a rate limit: after the pause that the
+// provider names, else when the window that it names, of this length in seconds, is over by its clock, else after a
+// second.
+func BackoffUntil(now time.Time, retryAfter time.Duration, seconds int, skew time.Duration,
+	loc *time.Location) time.Time {
 	if seconds > 0 && retryAfter == 0 {
 		_, end := WindowAt(now, seconds, loc)
 		return end.Add(skew)
@@ -104,9 +106,10 @@ func BackoffUntil(now time.Time, retryAfter time.Duration, seconds int, skew tim
 	return now.Add(max(retryAfter, time.Second))
 }
 
-// RateBackoff is how long a budget without windows is closed after a call was refused for a rate limit by a receiver that names no
-// time: a second after the first refusal, twice as long after each further one in a row, a minute at most, and up to half of
-// that less, so that those who were refused together do not come back together. random is in [0, 1).
+// RateBackoff is how long a budget without windows is closed after a call was refused for a rate limit by a receiver
+// that names no time: a second after the first refusal, twice as long after each further one in a row, a minute at
+// most, and up to half of that less, so that those who were refused together do not come back together. random is in
+// [0, 1).
 func RateBackoff(refusals int, random float64) time.Duration {
 	d := min(time.Second<<min(max(refusals, 1)-1, 6), time.Minute)
 	return d/2 + time.Duration(float64(d/2)*random)

@@ -8,8 +8,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A reading that counts a part of what was spent never frees what others likely spent, nor takes a window for less used than we and the
-// reading say.
+// A reading that counts a part of what was spent never frees what others likely spent, nor takes a window for less used
+// than we and the reading say.
 func TestProperty_ComparePart(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -30,9 +30,9 @@ func TestProperty_ComparePart(t *testing.T) {
 	})
 }
 
-// TestCounters_Outdated: a reading that comes after a later one changes nothing.
-// Others spent between what a reading holds beyond all of our calls, and what it holds beyond those that it surely has; what is shown
-// lies there, keeps what it was where it can, and never says less than the provider told.
+// TestCounters_Outdated: a reading that comes after a later one changes nothing. Others spent between what a reading
+// holds beyond all of our calls, and what it holds beyond those that it surely has; what is shown lies there, keeps
+// what it was where it can, and never says less than the provider told.
 func TestProperty_Compare(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -17,7 +17,8 @@ type roller struct {
 	calls          []rolled
 }
 
-// rolled is a call that arrives at some time from when it was claimed until its deadline, and is settled later, or never.
+// rolled is a call that arrives at some time from when it was claimed until its deadline, and is settled later, or
+// never.
 type rolled struct {
 	claimed, deadline, arrives, settled time.Time
 	open                                bool
@@ -37,7 +38,8 @@ func (r *roller) claim(now time.Time, timeout time.Duration, wanted int) Grant {
 	g := Decide(now, []Window{w}, wanted)
 	for range g.Calls {
 		r.cells[w.Cell]++
-		r.calls = append(r.calls, rolled{claimed: now, deadline: now.Add(timeout), open: true, counts: CountsOf([]Window{w})})
+		r.calls = append(r.calls, rolled{claimed: now, deadline: now.Add(timeout), open: true,
+			counts: CountsOf([]Window{w})})
 	}
 	return g
 }
@@ -79,12 +81,13 @@ func (r *roller) most() (most int) {
 	return most
 }
 
-// TestProperty_Rolling: however long calls take, whenever within that they arrive, and whether anybody learns of it, no interval of the
-// length holds more of them than the cap.
+// TestProperty_Rolling: however long calls take, whenever within that they arrive, and whether anybody learns of it, no
+// interval of the length holds more of them than the cap.
 func TestProperty_Rolling(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		r := &roller{seconds: rapid.SampledFrom([]int{1, 3, 10, 60, 3600, 86400}).Draw(t, "seconds"), limit: rapid.IntRange(1, 30).Draw(t, "limit"), cells: map[int64]int{}}
+		r := &roller{seconds: rapid.SampledFrom([]int{1, 3, 10, 60, 3600, 86400}).Draw(t, "seconds"),
+			limit: rapid.IntRange(1, 30).Draw(t, "limit"), cells: map[int64]int{}}
 		length := time.Duration(r.seconds) * time.Second
 		now := time.Unix(1_800_000_000, rapid.Int64Range(0, int64(length)).Draw(t, "begin"))
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
@@ -108,7 +111,8 @@ func TestProperty_Rolling(t *testing.T) {
 	})
 }
 
-// TestRolling_Fast: with prompt answers at least nine of ten calls go that the cap allows, and each wait that it names is enough.
+// TestRolling_Fast: with prompt answers at least nine of ten calls go that the cap allows, and each wait that it names
+// is enough.
 func TestRolling_Fast(t *testing.T) {
 	t.Parallel()
 	for _, seconds := range []int{1, 10, 3600} {
@@ -134,11 +138,13 @@ func TestRolling_Fast(t *testing.T) {
 	}
 }
 
-// TestRoll: what counts ends with its cell and the window's length, and a call that is found out later stays where it was.
+// TestRoll: what counts ends with its cell and the window's length, and a call that is found out later stays where it
+// was.
 func TestRoll(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1000, 0).UTC()
-	w := Roll(10, 5, []Cell{{CellAt(now.Add(-11*time.Second), 10), 1, 0}, {CellAt(now.Add(-9*time.Second), 10), 2, 1}, {CellAt(now, 10), 1, 0}}, now, now)
+	w := Roll(10, 5, []Cell{{CellAt(now.Add(-11*time.Second), 10), 1, 0}, {CellAt(now.Add(-9*time.Second), 10), 2, 1},
+		{CellAt(now, 10), 1, 0}}, now, now)
 	assert.Equal(t, 3, w.Own)
 	assert.Equal(t, 1, w.Remaining())
 	assert.Equal(t, now.Add(1500*time.Millisecond), w.End)
@@ -181,5 +187,6 @@ func TestDecide_Costs(t *testing.T) {
 		}
 	}
 	require.Equal(t, 1, BeforeEscalation([]Window{span(100, 70, 15, 30)}), "a tenth is kept")
-	require.Equal(t, Caps{Aligned: map[int]int{60: 3}, Rolling: map[int]int{10: 1, 20: 0}}, Caps{Aligned: map[int]int{60: 35}, Rolling: map[int]int{10: 5, 20: 0}}.Of(10))
+	require.Equal(t, Caps{Aligned: map[int]int{60: 3}, Rolling: map[int]int{10: 1, 20: 0}},
+		Caps{Aligned: map[int]int{60: 35}, Rolling: map[int]int{10: 5, 20: 0}}.Of(10))
 }

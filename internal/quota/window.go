@@ -1,8 +1,10 @@
-// Package quota holds the rules of budgets: in which windows of the provider's clock a call counts, how many calls may go, what a
-// reading of the provider's counters says, and whose turn it is. The dispatcher, forecasts and the simulation share them.
+// Package quota holds the rules of budgets: in which windows of the provider's clock a call counts, how many calls may
+// go, what a reading of the provider's counters says, and whose turn it is. The dispatcher, forecasts and the
+// simulation share them.
 //
-// They are pure: times, counts and caps come in, decisions go out. The package knows no table, no provider and no clock. Its promise is
-// that whatever is granted stays within every cap, wherever in the time that a call may take it arrives.
+// They are pure: times, counts and caps come in, decisions go out. The package knows no table, no provider and no
+// clock. Its promise is that whatever is granted stays within every cap, wherever in the time that a call may take it
+// arrives.
 package quota
 
 import (
@@ -10,12 +12,13 @@ import (
 	"time"
 )
 
-// WindowLengths are the lengths in seconds of the windows that reports call by these names alone; others are further ones.
+// WindowLengths are the lengths in seconds of the windows that reports call by these names alone; others are further
+// ones.
 var WindowLengths = []int{60, 3600, 86400}
 
 // WindowAt returns the window of this length that holds t. Windows are aligned to the wall clock of loc and follow each
-// other without gap or overlap: a day with a daylight-saving change has 23 or 25 hours, and a change that is no multiple of
-// the length cuts a window short.
+// other without gap or overlap: a day with a daylight-saving change has 23 or 25 hours, and a change that is no
+// multiple of the length cuts a window short.
 func WindowAt(t time.Time, seconds int, loc *time.Location) (start, end time.Time) {
 	t = t.In(loc)
 	if seconds == 86400 {
@@ -45,8 +48,8 @@ func dayAt(t time.Time) (start, end time.Time) {
 	return start, end
 }
 
-// midnight returns the first instant at which the clocks of loc show this day or a later one: there may be no midnight, or
-// two.
+// midnight returns the first instant at which the clocks of loc show this day or a later one: there may be no midnight,
+// or two.
 func midnight(y int, m time.Month, d int, loc *time.Location) time.Time {
 	wall := time.Date(y, m, d, 0, 0, 0, 0, time.UTC).Unix()
 	for probe := time.Unix(wall, 0).Add(-26 * time.Hour).In(loc); ; {
@@ -96,8 +99,8 @@ func (s *Window) calls(units int) int {
 // Room is how many of the calls that are asked about may go.
 func (s *Window) Room() int { return max(0, s.calls(s.Remaining())) }
 
-// Likely is the span without what is unsure, which is likelier our own than others': what is shown to people. Claims go by the span
-// itself, which is never below what the provider has counted.
+// Likely is the span without what is unsure, which is likelier our own than others': what is shown to people. Claims go
+// by the span itself, which is never below what the provider has counted.
 func (s Window) Likely() Window {
 	s.Foreign, s.Unsure = s.Foreign-s.Unsure, 0
 	return s
@@ -116,8 +119,8 @@ func WindowsTouched(from, to time.Time, seconds int, loc *time.Location) []Windo
 	}
 }
 
-// Windows returns every window in which a call may count that arrives between from and to, of budgets with these effective caps
-// by window length. skew is how far the provider's clock may be from ours.
+// Windows returns every window in which a call may count that arrives between from and to, of budgets with these
+// effective caps by window length. skew is how far the provider's clock may be from ours.
 func Windows(caps map[int]int, from, to time.Time, skew time.Duration, loc *time.Location) []Window {
 	var out []Window
 	for _, seconds := range Lengths(caps) {

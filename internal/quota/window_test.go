@@ -10,9 +10,12 @@ import (
 )
 
 // zones are time zones with every kind of change: none, a half hour, at midnight, across it, a day left out.
-var zones = []string{"UTC", "Asia/Kolkata", "Asia/Kathmandu", "America/New_York", "Europe/Berlin", "America/St_Johns", "Australia/Lord_Howe",
-	"Pacific/Chatham", "Pacific/Apia", "Asia/Beirut", "Africa/Cairo", "Asia/Gaza", "Africa/Casablanca", "America/Havana", "America/Santiago",
-	"America/Asuncion", "America/Sao_Paulo", "America/Nuuk", "America/Scoresbysund", "Atlantic/Azores", "Antarctica/Troll", "Asia/Tehran"}
+var zones = []string{"UTC", "Asia/Kolkata", "Asia/Kathmandu", "America/New_York", "Europe/Berlin", "America/St_Johns",
+	"Australia/Lord_Howe",
+	"Pacific/Chatham", "Pacific/Apia", "Asia/Beirut", "Africa/Cairo", "Asia/Gaza", "Africa/Casablanca",
+	"America/Havana", "America/Santiago",
+	"America/Asuncion", "America/Sao_Paulo", "America/Nuuk", "America/Scoresbysund", "Atlantic/Azores",
+	"Antarctica/Troll", "Asia/Tehran"}
 
 func zone(t require.TestingT, name string) *time.Location {
 	loc, err := time.LoadLocation(name)
@@ -43,12 +46,14 @@ func walk(t *testing.T, loc *time.Location, from, to time.Time, seconds int) {
 	for at.Before(to) {
 		start, end := WindowAt(at, seconds, loc)
 		if !start.Equal(at) || !end.After(start) || end.Sub(start) > time.Duration(seconds)*time.Second+2*time.Hour {
-			t.Fatalf("%s: the window of %d s at %v goes from %v to %v", loc, seconds, at.In(loc), start.In(loc), end.In(loc))
+			t.Fatalf("%s: the window of %d s at %v goes from %v to %v", loc, seconds, at.In(loc), start.In(loc),
+				end.In(loc))
 		}
 		length := end.Sub(start)
 		for _, d := range []time.Duration{length / 3, length / 2, length - time.Nanosecond} {
 			if s, e := WindowAt(start.Add(d), seconds, loc); !s.Equal(start) || !e.Equal(end) {
-				t.Fatalf("%s: %v lies in the window from %v to %v, and in that from %v to %v", loc, start.Add(d).In(loc), start, end, s, e)
+				t.Fatalf("%s: %v lies in the window from %v to %v, and in that from %v to %v", loc,
+					start.Add(d).In(loc), start, end, s, e)
 			}
 		}
 		at = end
@@ -92,7 +97,8 @@ func TestWindowAt_Aligns(t *testing.T) {
 		at, err := time.Parse(time.RFC3339, c.at)
 		require.NoError(t, err)
 		start, end := WindowAt(at, c.seconds, zone(t, c.zone))
-		require.Equal(t, c.start+" "+c.end, start.Format(time.RFC3339)+" "+end.Format(time.RFC3339), "%s %s %d", c.zone, c.at, c.seconds)
+		require.Equal(t, c.start+" "+c.end, start.Format(time.RFC3339)+" "+end.Format(time.RFC3339), "%s %s %d", c.zone,
+			c.at, c.seconds)
 	}
 }
 
@@ -125,7 +131,8 @@ func anyLedger(t *rapid.T) (*ledger, time.Time) {
 	l := &ledger{loc: zone(t, rapid.SampledFrom(zones).Draw(t, "zone")), caps: map[int]int{}, own: map[[2]int64]int{},
 		skew:    time.Duration(rapid.IntRange(0, 5000).Draw(t, "skew")) * time.Millisecond,
 		timeout: time.Duration(rapid.IntRange(0, 90).Draw(t, "timeout")) * time.Second}
-	now := time.Unix(rapid.Int64Range(1_700_000_000, 1_800_000_000).Draw(t, "now"), rapid.Int64Range(0, 999_999_999).Draw(t, "nanos"))
+	now := time.Unix(rapid.Int64Range(1_700_000_000, 1_800_000_000).Draw(t, "now"),
+		rapid.Int64Range(0, 999_999_999).Draw(t, "nanos"))
 	if rapid.Bool().Draw(t, "edge") {
 		_, end := WindowAt(now, rapid.SampledFrom(WindowLengths).Draw(t, "length"), l.loc)
 		now = end.Add(time.Duration(rapid.IntRange(-3000, 3000).Draw(t, "off")) * time.Millisecond)
@@ -134,7 +141,8 @@ func anyLedger(t *rapid.T) (*ledger, time.Time) {
 		l.caps[seconds] = rapid.IntRange(1, 12).Draw(t, fmt.Sprint("cap", seconds))
 	}
 	for _, s := range l.spans(now) {
-		l.own[[2]int64{int64(s.Seconds), s.Start.Unix()}] = max(0, l.caps[s.Seconds]-rapid.IntRange(-2, 9).Draw(t, "room"))
+		l.own[[2]int64{int64(s.Seconds), s.Start.Unix()}] = max(0, l.caps[s.Seconds]-rapid.IntRange(-2, 9).Draw(t,
+			"room"))
 	}
 	return l, now
 }
@@ -160,8 +168,8 @@ func TestProperty_Touched(t *testing.T) {
 	})
 }
 
-// A grant is what the fullest window leaves, no more and no less. Whoever sleeps until NextAt loses nothing, and whoever
-// comes back then goes on in the end.
+// A grant is what the fullest window leaves, no more and no less. Whoever sleeps until NextAt loses nothing, and
+// whoever comes back then goes on in the end.
 func TestProperty_Decide(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -187,8 +195,10 @@ func TestProperty_Decide(t *testing.T) {
 			later = later || s.Start.After(now) && s.Cap-s.Own <= g.Calls
 		}
 		for range 8 {
-			between := now.Add(time.Duration(rapid.Float64Range(0, 0.999999).Draw(t, "between") * float64(g.NextAt.Sub(now))))
-			require.Zero(t, Decide(between, l.spans(between), 1).Calls, "there was room at %v already, before %v", between, g.NextAt)
+			between := now.Add(time.Duration(rapid.Float64Range(0, 0.999999).Draw(t,
+				"between") * float64(g.NextAt.Sub(now))))
+			require.Zero(t, Decide(between, l.spans(between), 1).Calls, "there was room at %v already, before %v",
+				between, g.NextAt)
 			now = g.NextAt
 			if g = Decide(now, l.spans(now), 1); g.Calls > 0 {
 				return
@@ -200,7 +210,8 @@ func TestProperty_Decide(t *testing.T) {
 	})
 }
 
-// Others are never held to have spent less than they did, and more only by our own calls that the reading may hold or not.
+// Others are never held to have spent less than they did, and more only by our own calls that the reading may hold or
+// not.
 func TestProperty_Foreign(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -241,7 +252,8 @@ func TestProperty_Space(t *testing.T) {
 func TestRateBackoff(t *testing.T) {
 	t.Parallel()
 	for refusals, most := range map[int]time.Duration{
-		0: time.Second, 1: time.Second, 2: 2 * time.Second, 3: 4 * time.Second, 6: 32 * time.Second, 7: time.Minute, 8: time.Minute, 1 << 30: time.Minute,
+		0: time.Second, 1: time.Second, 2: 2 * time.Second, 3: 4 * time.Second, 6: 32 * time.Second, 7: time.Minute,
+		8: time.Minute, 1 << 30: time.Minute,
 	} {
 		if got := RateBackoff(refusals, 0); got != most/2 {
 			t.Errorf("after %d refusals it is %s at least, want %s", refusals, got, most/2)
@@ -256,7 +268,8 @@ func TestRateBackoff(t *testing.T) {
 func TestAfterMargin(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ limit, percent, want int }{
-		{20, 100, 20}, {20, 51, 10}, {20, 5, 1}, {20, 4, 1}, {20, 1, 1}, {1, 1, 1}, {1, 100, 1}, {0, 1, 0}, {0, 100, 0}, {2000, 1, 20},
+		{20, 100, 20}, {20, 51, 10}, {20, 5, 1}, {20, 4, 1}, {20, 1, 1}, {1, 1, 1}, {1, 100, 1}, {0, 1, 0}, {0, 100, 0},
+		{2000, 1, 20},
 	} {
 		require.Equal(t, c.want, AfterMargin(c.limit, c.percent), "%d percent of %d", c.percent, c.limit)
 	}

@@ -32,8 +32,8 @@ type ChunkResult struct {
 
 // Append accepts one chunk: body is the request as it came, {"chunk_index": n, "records": [{...}, ...]}; it is read in
 // place and not kept. The chunk is durable when Append returns. Faults: NotFound; Conflict when the set is not open, or
-// has other records under this index; Unprocessable with every bad place of the body, and where the organization may not
-// store so much.
+// has other records under this index; Unprocessable with every bad place of the body, and where the organization may
+// not store so much.
 func (s *Service) Append(ctx context.Context, orgID, id uuid.UUID, body []byte) (ChunkResult, error) {
 	m, err := s.openSet(ctx, orgID, id)
 	if err != nil {
@@ -134,7 +134,8 @@ func (u *upload) insert(ctx context.Context) (ChunkResult, error) {
 			return err
 		}
 		out.ReceivedCount, err = u.q.RecordSetReceive(ctx, tx, db.RecordSetReceiveParams{
-			OrgID: u.set.OrgID, ID: u.set.ID, Records: int64(len(u.chunk.rows)), RowBytes: bytes, StagingSeconds: Staging.Seconds(),
+			OrgID: u.set.OrgID, ID: u.set.ID, Records: int64(len(u.chunk.rows)), RowBytes: bytes,
+			StagingSeconds: Staging.Seconds(),
 		})
 		if pg.IsNoRows(err) {
 			return errGone
@@ -159,8 +160,8 @@ func (u *upload) insert(ctx context.Context) (ChunkResult, error) {
 
 var errGone = errors.New("the record set is not open any more")
 
-// known answers a chunk whose index the set has already: Replay for the same records, a Conflict for others, and neither
-// when the index is new.
+// known answers a chunk whose index the set has already: Replay for the same records, a Conflict for others, and
+// neither when the index is new.
 func (u *upload) known(ctx context.Context) (ChunkResult, error) {
 	out := u.result()
 	stored, err := u.q.ChunkGet(ctx, u.pool, db.ChunkGetParams{RecordSetID: u.set.ID, ChunkIndex: u.chunk.index})

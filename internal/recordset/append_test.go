@@ -39,7 +39,8 @@ func TestAppend_AnyOrder(t *testing.T) {
 	for i := range want {
 		require.Equal(t, string(want[i]), rows[i])
 	}
-	assert.Equal(t, ContentHash([]Digest{HashRows(want[:300]), HashRows(want[300:600]), HashRows(want[600:])}), *sealed.ContentHash)
+	assert.Equal(t, ContentHash([]Digest{HashRows(want[:300]), HashRows(want[300:600]), HashRows(want[600:])}),
+		*sealed.ContentHash)
 }
 
 func TestAppend_SameIndex(t *testing.T) {
@@ -49,16 +50,21 @@ func TestAppend_SameIndex(t *testing.T) {
 		body   string
 		replay bool
 	}{
-		"same bytes":           {first, true},
-		"white space and keys": {`{"records":[ { "c":[1,2,{"d":null}] , "b":"x","a":1 },{"n":1e2}],"chunk_index":0}`, true},
-		"number spelling":      {`{"chunk_index":0,"records":[{"a":1.00,"b":"x","c":[10e-1,2,{"d":null}]},{"n":100}]}`, true},
-		"escapes":              {`{"chunk_index":0,"records":[{"\u0061":1,"b":"\u0078","c":[1,2,{"d":null}]},{"n":1e2}]}`, true},
-		"index spelled apart":  {`{"chunk_index":0.0,"records":[{"a":1,"b":"x","c":[1,2,{"d":null}]},{"n":1e2}]}`, true},
-		"another value":        {`{"chunk_index":0,"records":[{"a":1,"b":"x","c":[1,2,{"d":null}]},{"n":101}]}`, false},
-		"a string, no number":  {`{"chunk_index":0,"records":[{"a":"1","b":"x","c":[1,2,{"d":null}]},{"n":1e2}]}`, false},
-		"one key more":         {`{"chunk_index":0,"records":[{"a":1,"b":"x","c":[1,2,{"d":null}]},{"n":1e2,"m":0}]}`, false},
-		"one row less":         {`{"chunk_index":0,"records":[{"a":1,"b":"x","c":[1,2,{"d":null}]}]}`, false},
-		"rows turned":          {`{"chunk_index":0,"records":[{"n":1e2},{"a":1,"b":"x","c":[1,2,{"d":null}]}]}`, false},
+		"same bytes": {first, true},
+		"white space and keys": {`{"records":[ { "c":[1,2,{"d":null}] , "b":"x","a":1 },{"n":1e2}],"chunk_index":0}`,
+			true},
+		"number spelling": {`{"chunk_index":0,"records":[{"a":1.00,"b":"x","c":[10e-1,2,{"d":null}]},{"n":100}]}`,
+			true},
+		"escapes": {`{"chunk_index":0,"records":[{"\u0061":1,"b":"\u0078","c":[1,2,{"d":null}]},{"n":1e2}]}`, true},
+		"index spelled apart": {`{"chunk_index":0.0,"records":[{"a":1,"b":"x","c":[1,2,{"d":null}]},{"n":1e2}]}`,
+			true},
+		"another value": {`{"chunk_index":0,"records":[{"a":1,"b":"x","c":[1,2,{"d":null}]},{"n":101}]}`, false},
+		"a string, no number": {`{"chunk_index":0,"records":[{"a":"1","b":"x","c":[1,2,{"d":null}]},{"n":1e2}]}`,
+			false},
+		"one key more": {`{"chunk_index":0,"records":[{"a":1,"b":"x","c":[1,2,{"d":null}]},{"n":1e2,"m":0}]}`,
+			false},
+		"one row less": {`{"chunk_index":0,"records":[{"a":1,"b":"x","c":[1,2,{"d":null}]}]}`, false},
+		"rows turned":  {`{"chunk_index":0,"records":[{"n":1e2},{"a":1,"b":"x","c":[1,2,{"d":null}]}]}`, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -84,7 +90,8 @@ func TestAppend_SameIndexAtOnce(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	m := b.create(t, 1000)
-	bodies := [][]byte{chunkBody(0, 0, 1000), chunkBody(0, 0, 1000), chunkBody(0, 0, 1000), chunkBody(0, 1, 1001), chunkBody(1, 0, 1000), chunkBody(1, 0, 1000)}
+	bodies := [][]byte{chunkBody(0, 0, 1000), chunkBody(0, 0, 1000), chunkBody(0, 0, 1000), chunkBody(0, 1, 1001),
+		chunkBody(1, 0, 1000), chunkBody(1, 0, 1000)}
 	var wg sync.WaitGroup
 	results := make([]ChunkResult, len(bodies))
 	errs := make([]error, len(bodies))
@@ -126,7 +133,8 @@ func TestAppend_WhileSealed(t *testing.T) {
 				AND wait_event_type = 'Lock' AND query LIKE '%RecordSetReceive%')`).Scan(&waiting)
 			return err == nil && waiting
 		}, 10*time.Second, time.Millisecond, "the chunk waits for the seal")
-		_, err = b.q.RecordSetSeal(ctx, tx, db.RecordSetSealParams{OrgID: b.org, ID: m.ID, ContentHash: "sha256:00", StagingSeconds: 60})
+		_, err = b.q.RecordSetSeal(ctx, tx, db.RecordSetSealParams{OrgID: b.org, ID: m.ID, ContentHash: "sha256:00",
+			StagingSeconds: 60})
 		require.NoError(t, err)
 		return nil
 	}))
@@ -157,7 +165,8 @@ func TestAppend_GivenUp(t *testing.T) {
 	m := b.create(t, 20000)
 	gaveUp := errors.New("gave up")
 	failed := pg.InTx(b.ctx, b.pool, func(ctx context.Context, tx pgx.Tx) error {
-		_, err := tx.Exec(ctx, "INSERT INTO flow.page (set_id, first, rows, raw_bytes, body) VALUES ($1, 0, 1, 1, '')", m.ID)
+		_, err := tx.Exec(ctx, "INSERT INTO flow.page (set_id, first, rows, raw_bytes, body) VALUES ($1, 0, 1, 1, '')",
+			m.ID)
 		require.NoError(t, err)
 		short, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
 		defer cancel()

@@ -19,7 +19,8 @@ func sampleBody(index, n int) []byte {
 			b.WriteByte(',')
 		}
 		fmt.Fprintf(&b, `{"id":"%d","phone":"+1%010d","first_name":"First%d","last_name":"Last%d","city":"City %d","balance":%d.%02d,"note":"call after %d","segment":"%016x","campaign":"spring"}`,
-			index*n+i, r.Intn(1e9), r.Intn(1000), r.Intn(1000), r.Intn(300), r.Intn(10000), r.Intn(100), r.Intn(24), r.Int63())
+			index*n+i, r.Intn(1e9), r.Intn(1000), r.Intn(1000), r.Intn(300), r.Intn(10000), r.Intn(100), r.Intn(24),
+			r.Int63())
 	}
 	b.WriteString("]}")
 	return []byte(b.String())

@@ -27,8 +27,8 @@ type parser struct {
 	hasIndex, hasRows bool
 }
 
-// parse checks a body {"chunk_index": n, "records": [{...}, ...]} and finds its rows, into spans if that has room. Faults:
-// Unprocessable, with every bad place up to maxFields, or with the one place where the text is not JSON.
+// parse checks a body {"chunk_index": n, "records": [{...}, ...]} and finds its rows, into spans if that has room.
+// Faults: Unprocessable, with every bad place up to maxFields, or with the one place where the text is not JSON.
 func parse(body []byte, chunkSize int, spans []span) (chunk, error) {
 	p := parser{scanner: scanner{b: body}, chunkSize: chunkSize, chunk: chunk{rows: spans[:0]}}
 	if at := firstInvalid(body); at >= 0 {
@@ -139,7 +139,8 @@ func (p *parser) indexField(i int, loc []string) int {
 	case n < 0:
 		p.bad(bounded("ge", 0, wrong("greater_than_equal", "Must be at least 0", loc...)))
 	case n > math.MaxInt32:
-		p.bad(bounded("le", math.MaxInt32, wrong("less_than_equal", fmt.Sprintf("Must be at most %d", math.MaxInt32), loc...)))
+		p.bad(bounded("le", math.MaxInt32, wrong("less_than_equal", fmt.Sprintf("Must be at most %d", math.MaxInt32),
+			loc...)))
 	default:
 		p.chunk.index = int32(n) //nolint:gosec // bounded by the cases above
 	}
@@ -188,7 +189,8 @@ func (p *parser) recordsField(i int, loc []string) int {
 		p.bad(bounded("min_length", 1, wrong("too_short", "Must have at least 1 item", loc...)))
 	case count > p.chunkSize:
 		p.bad(bounded("max_length", p.chunkSize, wrong("too_long",
-			fmt.Sprintf("Must have at most %d items, the chunk_size of the record set; it has %d", p.chunkSize, count), loc...)))
+			fmt.Sprintf("Must have at most %d items, the chunk_size of the record set; it has %d", p.chunkSize, count),
+			loc...)))
 	}
 	return i
 }

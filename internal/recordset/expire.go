@@ -22,8 +22,8 @@ const (
 )
 
 // Expire is one step of ending a set's staging: when that is over it deletes the set, or some of its rows if there are
-// many. again is when to call it next: the end of the staging, at once (a past time) while rows remain, zero when nothing
-// is left to do, a consumed or deleted set included.
+// many. again is when to call it next: the end of the staging, at once (a past time) while rows remain, zero when
+// nothing is left to do, a consumed or deleted set included.
 func (s *Service) Expire(ctx context.Context, tx pgx.Tx, id uuid.UUID) (again time.Time, err error) {
 	set, err := s.q.RecordSetLockStaged(ctx, tx, id)
 	if pg.IsNoRows(err) {

@@ -11,8 +11,8 @@ import (
 	"flowlane/internal/fault"
 )
 
-// FuzzParse holds the scanner of chunks to encoding/json: what it takes is JSON and has these rows, byte for byte, and what
-// it calls broken is not JSON, or too deep.
+// FuzzParse holds the scanner of chunks to encoding/json: what it takes is JSON and has these rows, byte for byte, and
+// what it calls broken is not JSON, or too deep.
 func FuzzParse(f *testing.F) {
 	for _, body := range []string{
 		`{"chunk_index":0,"records":[{"a":1,"b":[true,null,-0.5e+3]},{"c":{"d":{}}}]}`,
@@ -72,7 +72,8 @@ func wantRefused(t *testing.T, body []byte, valid bool, err error) {
 // FuzzSameValue: the comparison is symmetric, and two spellings of one value are the same.
 func FuzzSameValue(f *testing.F) {
 	for _, pair := range [][2]string{
-		{`{"a":1,"b":1.0}`, `{"b":10e-1,"a":1}`}, {`[0,-0,0e9]`, `[0,0,0]`}, {`"\u00e9"`, `"é"`}, {`{"a":1,"a":2}`, `{"a":2}`},
+		{`{"a":1,"b":1.0}`, `{"b":10e-1,"a":1}`}, {`[0,-0,0e9]`, `[0,0,0]`}, {`"\u00e9"`, `"é"`},
+		{`{"a":1,"a":2}`, `{"a":2}`},
 		{`1e999999999`, `1e999999998`}, {`1e99999999999999999999`, `1`}, {`"a"`, `"b"`}, {`null`, `{}`},
 	} {
 		f.Add([]byte(pair[0]), []byte(pair[1]))

@@ -15,8 +15,8 @@ const (
 	pageBytes = 64 << 10
 )
 
-// The first byte of a page's body says what follows. The text is a table of the rows' lengths (uvarints), then the rows,
-// each followed by a newline. Of formatBlob only a place follows, where such a body is in a blob.
+// The first byte of a page's body says what follows. The text is a table of the rows' lengths (uvarints), then the
+// rows, each followed by a newline. Of formatBlob only a place follows, where such a body is in a blob.
 const (
 	formatPlain = 0
 	formatS2    = 1
@@ -45,8 +45,8 @@ func (s *sheet) release() {
 	}
 }
 
-// fill takes as many rows as a page may hold, from row next on, and returns the row after them. rowAt gives a row, count
-// is how many there are.
+// fill takes as many rows as a page may hold, from row next on, and returns the row after them. rowAt gives a row,
+// count is how many there are.
 func (s *sheet) fill(next, count int, rowAt func(int) []byte) int {
 	s.text, s.rows = s.text[:0], 0
 	size, end := 0, next
@@ -106,8 +106,8 @@ var texts = sync.Pool{New: func() any { return new([]byte) }}
 
 var errPage = errors.New("a stored page is damaged")
 
-// Rows returns the rows as they were sent, byte for byte. They share one buffer, which belongs to the page: do not write
-// to them, and copy what has to outlive Release. Further calls return the same rows.
+// Rows returns the rows as they were sent, byte for byte. They share one buffer, which belongs to the page: do not
+// write to them, and copy what has to outlive Release. Further calls return the same rows.
 func (p *Page) Rows() ([][]byte, error) {
 	if p.rows != nil {
 		return p.rows, nil

@@ -9,8 +9,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Any rows, in any order of chunks, with any chunk sent again, come back byte for byte, and the hash depends on the rows
-// alone.
+// Any rows, in any order of chunks, with any chunk sent again, come back byte for byte, and the hash depends on the
+// rows alone.
 func TestProperty_Upload(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -21,7 +21,8 @@ func TestProperty_Upload(t *testing.T) {
 		var digests []Digest
 		for at := 0; at < len(rows); at += size {
 			part := rows[at:min(at+size, len(rows))]
-			bodies = append(bodies, fmt.Sprintf(`{"chunk_index":%d,"records":[%s]}`, len(bodies), strings.Join(part, ",")))
+			bodies = append(bodies, fmt.Sprintf(`{"chunk_index":%d,"records":[%s]}`, len(bodies),
+				strings.Join(part, ",")))
 			var raw [][]byte
 			for _, r := range part {
 				raw = append(raw, []byte(r))

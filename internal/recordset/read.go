@@ -42,8 +42,8 @@ func (p Pages) Read(ctx context.Context, conn db.DBTX, setID uuid.UUID, firsts [
 	return pages, nil
 }
 
-// Of reads pages of any sets, each once. A missing one is an error. Inside of a transaction it asks no store: blob.Cache.Outside is around
-// that. Fault: blob.ErrUnavailable.
+// Of reads pages of any sets, each once. A missing one is an error. Inside of a transaction it asks no store:
+// blob.Cache.Outside is around that. Fault: blob.ErrUnavailable.
 func (p Pages) Of(ctx context.Context, conn db.DBTX, refs []PageRef) (map[PageRef]*Page, error) {
 	in, pages := db.PageReadParams{}, make(map[PageRef]*Page, len(refs))
 	for _, r := range refs {
@@ -117,8 +117,8 @@ func (s *Service) Peek(ctx context.Context, orgID, id uuid.UUID, from int64, mos
 	return out, nil
 }
 
-// Each calls do with each record of a set of pages, in the order of their positions, one page in memory at a time. Of a set that is
-// uploaded just now it finds what has come. The record must not be kept.
+// Each calls do with each record of a set of pages, in the order of their positions, one page in memory at a time. Of a
+// set that is uploaded just now it finds what has come. The record must not be kept.
 func (p Pages) Each(ctx context.Context, conn db.DBTX, setID uuid.UUID, do func(record []byte) error) error {
 	// The only page of a batch may stand in its row, where no other query finds it.
 	first, err := db.New().PageRead(ctx, conn, db.PageReadParams{SetIds: []uuid.UUID{setID}, Firsts: []int64{0}})
@@ -184,8 +184,8 @@ type Sheet struct {
 	Body           []byte
 }
 
-// OneSheet lays records out that fit one page; nil where they do not, or there are none. Each record is the text of one JSON object
-// that was checked before.
+// OneSheet lays records out that fit one page; nil where they do not, or there are none. Each record is the text of one
+// JSON object that was checked before.
 func OneSheet(records [][]byte) *Sheet {
 	if len(records) == 0 {
 		return nil
@@ -198,8 +198,8 @@ func (s *Sheet) Page() *Page {
 	return &Page{Count: int(s.Rows), rawBytes: int(s.RawBytes), body: s.Body}
 }
 
-// AddInline stores the rows of a trigger that brought its own as pages of a fresh set, in the caller's transaction, with
-// positions from 0 on. Each record is the text of one JSON object that was checked before.
+// AddInline stores the rows of a trigger that brought its own as pages of a fresh set, in the caller's transaction,
+// with positions from 0 on. Each record is the text of one JSON object that was checked before.
 func AddInline(ctx context.Context, tx pgx.Tx, records [][]byte) (setID uuid.UUID, err error) {
 	if setID, err = uuid.NewV7(); err != nil {
 		return setID, fmt.Errorf("make a set id: %w", err)

@@ -1,6 +1,6 @@
-// Package recordset owns uploads: record sets, their chunks, and the pages that hold rows. It promises that rows come back
-// byte for byte in their positions, that a chunk is either accepted whole and durable or not at all, and that a set is
-// consumed once. It knows nothing of HTTP, of flows, or of what the rows mean.
+// Package recordset owns uploads: record sets, their chunks, and the pages that hold rows. It promises that rows come
+// back byte for byte in their positions, that a chunk is either accepted whole and durable or not at all, and that a
+// set is consumed once. It knows nothing of HTTP, of flows, or of what the rows mean.
 //
 //	open ──seal──▶ sealed ──Consume──▶ consumed
 //	  └───────────────┴── 72 h without a chunk, or after the seal ──▶ gone
@@ -75,7 +75,8 @@ func (s *Service) pages() Pages { return Pages{s.blobs} }
 
 // Create starts an upload. chunkSize 0 means MaxChunkSize; metadata is the text of a JSON object, empty for {}. Faults:
 // Unprocessable when chunkSize is out of bounds, and for one open set too many.
-func (s *Service) Create(ctx context.Context, orgID uuid.UUID, chunkSize int, metadata []byte, also ...pg.Also[Manifest]) (Manifest, error) {
+func (s *Service) Create(ctx context.Context, orgID uuid.UUID, chunkSize int, metadata []byte,
+	also ...pg.Also[Manifest]) (Manifest, error) {
 	if chunkSize == 0 {
 		chunkSize = MaxChunkSize
 	}
@@ -137,8 +138,9 @@ func (f *Filter) asking(ctx context.Context) context.Context {
 // List returns a page of the sets.
 func (s *Service) List(ctx context.Context, orgID uuid.UUID, f Filter, at listing.Page) ([]Manifest, error) {
 	conn, in := pg.Planned{Pool: s.pool}, db.RecordSetListParams{
-		OrgID: orgID, Least: at.Least, Most: at.Most, Status: f.Status, CreatedAfter: at.CreatedAfter, CreatedBefore: at.CreatedBefore,
-		SkipRows: at.Skip, MaxRows: at.MaxRows,
+		OrgID: orgID, Least: at.Least, Most: at.Most, Status: f.Status, CreatedAfter: at.CreatedAfter,
+		CreatedBefore: at.CreatedBefore,
+		SkipRows:      at.Skip, MaxRows: at.MaxRows,
 	}
 	list := s.q.RecordSetList
 	if at.Newest {
@@ -156,7 +158,8 @@ func (s *Service) List(ctx context.Context, orgID uuid.UUID, f Filter, at listin
 // Count says how many sets there are in all with the filter's status.
 func (s *Service) Count(ctx context.Context, orgID uuid.UUID, f Filter) (int64, error) {
 	total, err := s.q.RecordSetTotal(f.asking(ctx), pg.Planned{Pool: s.pool}, db.RecordSetTotalParams{OrgID: orgID,
-		Least: f.Created.Least, Most: f.Created.Most, Status: f.Status, CreatedAfter: f.Created.CreatedAfter, CreatedBefore: f.Created.CreatedBefore})
+		Least: f.Created.Least, Most: f.Created.Most, Status: f.Status, CreatedAfter: f.Created.CreatedAfter,
+		CreatedBefore: f.Created.CreatedBefore})
 	if err != nil {
 		return 0, fmt.Errorf("count record sets: %w", err)
 	}

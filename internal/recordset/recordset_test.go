@@ -120,7 +120,8 @@ func TestAddInline(t *testing.T) {
 			assert.Equal(t, string(rows[i]), got[i])
 		}
 		var stored int
-		require.NoError(t, b.pool.QueryRow(b.ctx, "SELECT count(*) FROM flow.page WHERE set_id = $1", setID).Scan(&stored))
+		require.NoError(t, b.pool.QueryRow(b.ctx, "SELECT count(*) FROM flow.page WHERE set_id = $1",
+			setID).Scan(&stored))
 		assert.Equal(t, pages, stored)
 		_, err := Pages{}.Read(b.ctx, b.pool, setID, []int64{0, 17})
 		require.Error(t, err, "a page that is not there")

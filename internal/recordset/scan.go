@@ -18,9 +18,9 @@ const (
 	maxFields = 100
 )
 
-// scanner checks JSON in one pass without decoding it: grammar, depth, and strings that could not be stored. The text has
-// to be valid UTF-8 already. Methods that scan a value take the index of its first byte and return the index after it,
-// or -1 when there is no point in going on.
+// scanner checks JSON in one pass without decoding it: grammar, depth, and strings that could not be stored. The text
+// has to be valid UTF-8 already. Methods that scan a value take the index of its first byte and return the index after
+// it, or -1 when there is no point in going on.
 type scanner struct {
 	b []byte
 	// path is the way to the value under scan: one step for each open object or array.

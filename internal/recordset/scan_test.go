@@ -51,28 +51,34 @@ func TestParse_Bad(t *testing.T) {
 		{"empty", ``, []string{"json_invalid body"}},
 		{"no object", `[]`, []string{"object_type body"}},
 		{"nothing in it", `{}`, []string{"missing body.chunk_index", "missing body.records"}},
-		{"nulls", `{"chunk_index":null,"records":null}`, []string{"null_not_allowed body.chunk_index", "null_not_allowed body.records"}},
+		{"nulls", `{"chunk_index":null,"records":null}`, []string{"null_not_allowed body.chunk_index",
+			"null_not_allowed body.records"}},
 		{"types", `{"chunk_index":"0","records":{}}`, []string{"int_type body.chunk_index", "array_type body.records"}},
 		{"fraction", `{"chunk_index":0.5,"records":[{}]}`, []string{"int_type body.chunk_index"}},
 		{"tiny", `{"chunk_index":1e-5,"records":[{}]}`, []string{"int_type body.chunk_index"}},
 		{"negative", `{"chunk_index":-1,"records":[{}]}`, []string{"greater_than_equal body.chunk_index"}},
 		{"large", `{"chunk_index":2147483648,"records":[{}]}`, []string{"less_than_equal body.chunk_index"}},
 		{"huge", `{"chunk_index":1e999999999,"records":[{}]}`, []string{"less_than_equal body.chunk_index"}},
-		{"huge digits", `{"chunk_index":` + strings.Repeat("9", 400) + `,"records":[{}]}`, []string{"less_than_equal body.chunk_index"}},
-		{"unknown", `{"chunk_index":0,"records":[{}],"more":1,"x\u0041":{}}`, []string{"extra_forbidden body.more", "extra_forbidden body.xA"}},
+		{"huge digits", `{"chunk_index":` + strings.Repeat("9", 400) + `,"records":[{}]}`,
+			[]string{"less_than_equal body.chunk_index"}},
+		{"unknown", `{"chunk_index":0,"records":[{}],"more":1,"x\u0041":{}}`, []string{"extra_forbidden body.more",
+			"extra_forbidden body.xA"}},
 		{"twice", `{"chunk_index":0,"records":[{}],"records":[{}]}`, []string{"value_error body.records"}},
 		{"no records", `{"chunk_index":0,"records":[]}`, []string{"too_short body.records"}},
 		{"too many", row(`{},{},{},{}`), []string{"too_long body.records"}},
 		{"no objects", row(`1,{},"x"`), []string{"object_type body.records.0", "object_type body.records.2"}},
 		{"everything", `{"chunk_index":-1,"extra":[],"records":[[],{"a":"\u0000"}]}`,
-			[]string{"greater_than_equal body.chunk_index", "extra_forbidden body.extra", "object_type body.records.0", "value_error body.records.1.a"}},
+			[]string{"greater_than_equal body.chunk_index", "extra_forbidden body.extra", "object_type body.records.0",
+				"value_error body.records.1.a"}},
 
 		{"NUL escape", row(`{},{"name":"a\u0000b"}`), []string{"value_error body.records.1.name"}},
 		{"NUL raw", row("{\"name\":\"a\x00b\"}"), []string{"value_error body.records.0.name"}},
-		{"NUL deep", row(`{"a":[1,{"b":"\u0000"}],"c":"\u0000"}`), []string{"value_error body.records.0.a.1.b", "value_error body.records.0.c"}},
+		{"NUL deep", row(`{"a":[1,{"b":"\u0000"}],"c":"\u0000"}`), []string{"value_error body.records.0.a.1.b",
+			"value_error body.records.0.c"}},
 		{"NUL in a key", row(`{"k\u0000":1}`), []string{"value_error body.records.0.k\ufffd"}},
 		{"half a pair", row(`{"a":"\ud83d","b":"\ude00","c":"\ud83dx\ude00"}`),
-			[]string{"value_error body.records.0.a", "value_error body.records.0.b", "value_error body.records.0.c", "value_error body.records.0.c"}},
+			[]string{"value_error body.records.0.a", "value_error body.records.0.b", "value_error body.records.0.c",
+				"value_error body.records.0.c"}},
 		{"invalid UTF-8", row("{\"a\":\"\xff\"}"), []string{"json_invalid body"}},
 		{"surrogate in UTF-8", row("{\"a\":\"\xed\xa0\x80\"}"), []string{"json_invalid body"}},
 		{"63 levels in a record", row(`{"a":` + deep(62) + `}`), []string{"json_invalid body"}},
@@ -109,7 +115,8 @@ func TestParse_AgreesWithStandardLibrary(t *testing.T) {
 		got := entries(t, body, 10)
 		broken := len(got) > 0 && strings.HasPrefix(got[0], "json_invalid")
 		// A raw NUL in a string is named more exactly than "not JSON".
-		if !valid && !broken && strings.Contains(body, "\x00") && len(got) > 0 && strings.HasPrefix(got[0], "value_error") {
+		if !valid && !broken && strings.Contains(body, "\x00") && len(got) > 0 && strings.HasPrefix(got[0],
+			"value_error") {
 			return
 		}
 		require.Equal(t, valid, !broken, "%q: %v", body, got)
@@ -185,10 +192,13 @@ func TestSameValue(t *testing.T) {
 	}{
 		{`1`, `1.0`, true}, {`1`, `10e-1`, true}, {`100`, `1e2`, true}, {`1E+2`, `100.00`, true}, {`0`, `-0.0e5`, true},
 		{`0.001`, `1e-3`, true}, {`12.5`, `125e-1`, true}, {`-1`, `1`, false}, {`1`, `2`, false}, {`1e2`, `1e3`, false},
-		{`1e99999999999999999999`, `10e99999999999999999998`, true}, {`1e99999999999999999999`, `1e99999999999999999998`, false},
-		{strings.Repeat("9", 400), strings.Repeat("9", 400) + ".0", true}, {strings.Repeat("9", 400), strings.Repeat("9", 399) + "8", false},
+		{`1e99999999999999999999`, `10e99999999999999999998`, true}, {`1e99999999999999999999`,
+			`1e99999999999999999998`, false},
+		{strings.Repeat("9", 400), strings.Repeat("9", 400) + ".0", true}, {strings.Repeat("9", 400),
+			strings.Repeat("9", 399) + "8", false},
 		{`"1"`, `1`, false}, {`null`, `false`, false}, {`"\u0041"`, `"A"`, true},
-		{`{"a":1,"b":2}`, `{"b":2,"a":1}`, true}, {`{"a":1}`, `{"a":1,"b":null}`, false}, {`{"a":1,"a":2}`, `{"a":2}`, true},
+		{`{"a":1,"b":2}`, `{"b":2,"a":1}`, true}, {`{"a":1}`, `{"a":1,"b":null}`, false}, {`{"a":1,"a":2}`, `{"a":2}`,
+			true},
 		{`[1,2]`, `[2,1]`, false}, {`[1,2]`, ` [ 1 , 2 ] `, true}, {`[]`, `{}`, false},
 	} {
 		got, err := sameValue([]byte(c.a), []byte(c.b))

@@ -25,8 +25,8 @@ const (
 )
 
 // Seal ends the upload of a set that holds expected records. Again with the same count it changes nothing. Faults:
-// Unprocessable for a negative count; NotFound; Conflict that names everything in the way: both counts when they differ,
-// missing chunks, chunks that are short but not the last.
+// Unprocessable for a negative count; NotFound; Conflict that names everything in the way: both counts when they
+// differ, missing chunks, chunks that are short but not the last.
 func (s *Service) Seal(ctx context.Context, orgID, id uuid.UUID, expected int64) (Manifest, error) {
 	if expected < 0 {
 		return Manifest{}, fault.Value([]string{"body", "expected_count"}, "Must be at least 0")
@@ -39,7 +39,8 @@ func (s *Service) Seal(ctx context.Context, orgID, id uuid.UUID, expected int64)
 		}
 		if m.Status != db.FlowRecordSetStatusOpen {
 			if *m.ExpectedCount != expected {
-				return fault.New(fault.Conflict, "Record set is already sealed with %d records, not %d", *m.ExpectedCount, expected)
+				return fault.New(fault.Conflict, "Record set is already sealed with %d records, not %d",
+					*m.ExpectedCount, expected)
 			}
 			out = m
 			return account.Audit(ctx, tx, auditType, id.String())
@@ -100,7 +101,8 @@ func refusal(m Manifest, expected int64, missing, short ranges) error {
 		why = append(why, "missing chunk_index: "+missing.String())
 	}
 	if len(short.text) > 0 {
-		why = append(why, fmt.Sprintf("only the last chunk may hold fewer than %d records; short chunk_index: %s", m.ChunkSize, short.String()))
+		why = append(why, fmt.Sprintf("only the last chunk may hold fewer than %d records; short chunk_index: %s",
+			m.ChunkSize, short.String()))
 	}
 	if len(why) == 0 {
 		return nil

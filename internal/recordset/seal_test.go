@@ -24,16 +24,19 @@ func TestSeal(t *testing.T) {
 		expected int64
 		detail   string
 	}{
-		"empty":        {nil, 0, ""},
-		"one full":     {[][3]int{{0, 0, 10}}, 10, ""},
-		"short last":   {[][3]int{{0, 0, 10}, {1, 10, 11}}, 11, ""},
-		"too few":      {[][3]int{{0, 0, 10}}, 35, "expected_count is 35 but 10 records were received; missing chunk_index: 1-3"},
-		"none":         {nil, 5, "expected_count is 5 but 0 records were received; missing chunk_index: 0"},
-		"too many":     {[][3]int{{0, 0, 10}}, 9, "expected_count is 9 but 10 records were received"},
-		"gaps":         {[][3]int{{1, 0, 10}, {5, 0, 10}}, 20, "missing chunk_index: 0, 2-4"},
-		"short middle": {[][3]int{{0, 0, 10}, {1, 0, 3}, {2, 0, 10}}, 23, "only the last chunk may hold fewer than 10 records; short chunk_index: 1"},
-		"all at once": {[][3]int{{0, 0, 3}, {2, 0, 10}}, 50, "expected_count is 50 but 13 records were received; missing chunk_index: 1, 3-4; " +
-			"only the last chunk may hold fewer than 10 records; short chunk_index: 0"},
+		"empty":      {nil, 0, ""},
+		"one full":   {[][3]int{{0, 0, 10}}, 10, ""},
+		"short last": {[][3]int{{0, 0, 10}, {1, 10, 11}}, 11, ""},
+		"too few": {[][3]int{{0, 0, 10}}, 35,
+			"expected_count is 35 but 10 records were received; missing chunk_index: 1-3"},
+		"none":     {nil, 5, "expected_count is 5 but 0 records were received; missing chunk_index: 0"},
+		"too many": {[][3]int{{0, 0, 10}}, 9, "expected_count is 9 but 10 records were received"},
+		"gaps":     {[][3]int{{1, 0, 10}, {5, 0, 10}}, 20, "missing chunk_index: 0, 2-4"},
+		"short middle": {[][3]int{{0, 0, 10}, {1, 0, 3}, {2, 0, 10}}, 23,
+			"only the last chunk may hold fewer than 10 records; short chunk_index: 1"},
+		"all at once": {[][3]int{{0, 0, 3}, {2, 0, 10}}, 50,
+			"expected_count is 50 but 13 records were received; missing chunk_index: 1, 3-4; " +
+				"only the last chunk may hold fewer than 10 records; short chunk_index: 0"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -58,7 +61,8 @@ func TestSeal(t *testing.T) {
 			require.NoError(t, err)
 			assert.Equal(t, sealed, again)
 			_, err = b.Seal(b.ctx, b.org, m.ID, c.expected+1)
-			requireConflict(t, err, fmt.Sprintf("Record set is already sealed with %d records, not %d", c.expected, c.expected+1))
+			requireConflict(t, err, fmt.Sprintf("Record set is already sealed with %d records, not %d", c.expected,
+				c.expected+1))
 		})
 	}
 }

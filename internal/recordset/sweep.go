@@ -26,7 +26,8 @@ const (
 // DeleteUnnamed deletes some of the blobs that nothing has named for an hour, and reports whether there may be more.
 // Their rows go once the objects have: who is cut off in between does it again. Fault: blob.ErrUnavailable.
 func (s *Service) DeleteUnnamed(ctx context.Context) (more bool, err error) {
-	rows, err := s.q.BlobsUnnamed(ctx, s.pool, db.BlobsUnnamedParams{GraceSeconds: sweepAge.Seconds(), MaxRows: sweepStep})
+	rows, err := s.q.BlobsUnnamed(ctx, s.pool, db.BlobsUnnamedParams{GraceSeconds: sweepAge.Seconds(),
+		MaxRows: sweepStep})
 	if err != nil || len(rows) == 0 {
 		return false, wrap(err, "look for blobs that nothing names")
 	}

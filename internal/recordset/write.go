@@ -18,7 +18,8 @@ var pageColumns = []string{"set_id", "first", "rows", "raw_bytes", "body"}
 
 // writePages stores count rows as pages of a set from position first on, and returns their digest. Two goroutines share
 // the work: one lays out pages and hashes them, one compresses them and feeds COPY.
-func writePages(ctx context.Context, tx pgx.Tx, setID uuid.UUID, first int64, count int, rowAt func(int) []byte) (Digest, error) {
+func writePages(ctx context.Context, tx pgx.Tx, setID uuid.UUID, first int64, count int,
+	rowAt func(int) []byte) (Digest, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	src := &pageSource{setID: setID, ready: make(chan *sheet, sheetsAhead), digest: make(chan Digest, 1)}
 	go src.layOut(ctx, first, count, rowAt)

@@ -143,7 +143,8 @@ func (d doc) typeOf(s node) template.HTML {
 func bounds(s node) (out string) {
 	for _, b := range []struct{ key, says string }{
 		{"format", ""}, {"minimum", "at least "}, {"maximum", "at most "}, {"minLength", "characters at least "},
-		{"maxLength", "characters at most "}, {"minItems", "items at least "}, {"maxItems", "items at most "}, {"default", "default "},
+		{"maxLength", "characters at most "}, {"minItems", "items at least "}, {"maxItems", "items at most "},
+		{"default", "default "},
 	} {
 		if text := s.get(b.key).text(); text != "" {
 			out += ", " + template.HTMLEscapeString(b.says+text)

@@ -1,4 +1,5 @@
-// Package reference turns the API document into one HTML page that needs no network and no script. It knows no operation by name.
+// Package reference turns the API document into one HTML page that needs no network and no script. It knows no
+// operation by name.
 package reference
 
 import (
@@ -31,7 +32,8 @@ func Policy() string {
 		"'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
 }
 
-// Page is the page for a document in YAML. Each operation stands at #its operationId, each schema at #schema-Name, each code at
+// Page is the page for a document in YAML. Each operation stands at #its operationId, each schema at #schema-Name, each
+// code at
 // #error-code.
 func Page(document []byte, codes []Code) ([]byte, error) {
 	var root yaml.Node
@@ -51,7 +53,8 @@ func Page(document []byte, codes []Code) ([]byte, error) {
 		Codes          []Code
 		Schemas        []schema
 	}{
-		Title: info.get("title").text(), Version: info.get("version").text(), Intro: markdown(info.get("description").text()),
+		Title: info.get("title").text(), Version: info.get("version").text(),
+		Intro: markdown(info.get("description").text()),
 		Style: template.CSS(style), Tags: d.tags(), Codes: codes, //nolint:gosec // our own style
 	}
 	for _, s := range d.get("components", "schemas").pairs() {
@@ -215,7 +218,8 @@ func (d doc) fields(s node) []field {
 			about = d.follow(p.node).get("description").text()
 		}
 		out = append(out, field{
-			Name: p.name, Required: strings.Contains(" "+required, " "+p.name+" "), Type: d.typeOf(p.node), About: markdown(about),
+			Name: p.name, Required: strings.Contains(" "+required, " "+p.name+" "), Type: d.typeOf(p.node),
+			About: markdown(about),
 		})
 	}
 	return out

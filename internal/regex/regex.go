@@ -1,5 +1,5 @@
-// Package regex compiles regular expressions that customers write, and tells what they cost: matching takes no more time than
-// the length of the text times the size of the expression, and compiling no more than its size.
+// Package regex compiles regular expressions that customers write, and tells what they cost: matching takes no more
+// time than the length of the text times the size of the expression, and compiling no more than its size.
 //
 // It promises that an expression which is too large is refused before it is compiled, because repetitions are copies: a
 // thousand of a thousand characters are a million.
@@ -29,7 +29,8 @@ type Regex struct {
 func Compile(text string, most int) (*Regex, error) {
 	tree, err := syntax.Parse(text, syntax.Perl)
 	if err != nil {
-		return nil, fmt.Errorf("the pattern is not valid: %s", strings.TrimPrefix(err.Error(), "error parsing regexp: "))
+		return nil, fmt.Errorf("the pattern is not valid: %s", strings.TrimPrefix(err.Error(),
+			"error parsing regexp: "))
 	}
 	size := sizeOf(tree)
 	if size > most {

@@ -20,7 +20,8 @@ func TestCompile(t *testing.T) {
 
 	_, err = regex.Compile("(", 100)
 	require.EqualError(t, err, "the pattern is not valid: missing closing ): `(`")
-	for _, text := range []string{strings.Repeat("a", 101), "a{101}", "(a{10}){11}", "(?:" + strings.Repeat("x", 3000) + "){1000}"} {
+	for _, text := range []string{strings.Repeat("a", 101), "a{101}", "(a{10}){11}", "(?:" + strings.Repeat("x", 3000) +
+		"){1000}"} {
 		_, err = regex.Compile(text, 100)
 		require.ErrorIs(t, err, regex.ErrTooComplex, text)
 	}

@@ -37,8 +37,8 @@ type Answers struct {
 	hashKey []byte
 
 	mu sync.Mutex
-	// busy has a channel, closed at the end, for each key whose request is under way in this process. Its duplicates wait
-	// there, without a connection; those in other processes wait for each other in the database (Attempt.Keep).
+	// busy has a channel, closed at the end, for each key whose request is under way in this process. Its duplicates
+	// wait there, without a connection; those in other processes wait for each other in the database (Attempt.Keep).
 	busy map[place]chan struct{}
 }
 
@@ -48,8 +48,8 @@ type place struct {
 	keyHash [sha256.Size]byte
 }
 
-// NewAnswers returns the answers of an installation. hashKey is a secret of at least 32 bytes, the same in all processes:
-// bodies may hold secrets, so that a plain hash of them could be searched for.
+// NewAnswers returns the answers of an installation. hashKey is a secret of at least 32 bytes, the same in all
+// processes: bodies may hold secrets, so that a plain hash of them could be searched for.
 func NewAnswers(pool pg.Pool, hashKey []byte) (*Answers, error) {
 	if len(hashKey) < sha256.Size {
 		return nil, fmt.Errorf("request: the hash key has %d bytes; it needs at least %d", len(hashKey), sha256.Size)
@@ -57,9 +57,9 @@ func NewAnswers(pool pg.Pool, hashKey []byte) (*Answers, error) {
 	return &Answers{pool: pool, q: db.New(), hashKey: hashKey, busy: map[place]chan struct{}{}}, nil
 }
 
-// Begin returns the answer that is kept for this request, or else the right to carry the request out; end that attempt in
-// any case. While another request with the same key is under way Begin waits for it. Fault: Conflict when the key was used
-// for another body.
+// Begin returns the answer that is kept for this request, or else the right to carry the request out; end that attempt
+// in any case. While another request with the same key is under way Begin waits for it. Fault: Conflict when the key
+// was used for another body.
 func (a *Answers) Begin(ctx context.Context, k Keyed) (*Attempt, *Answer, error) {
 	at := &Attempt{answers: a, place: place{k.OrgID, a.hash(k.Operation, k.Path, k.Key)}, operation: k.Operation}
 	at.bodyHash = a.hash(string(k.Body))
@@ -86,8 +86,8 @@ func (a *Answers) Begin(ctx context.Context, k Keyed) (*Attempt, *Answer, error)
 	}
 }
 
-// enter returns nil if no request with this key is under way, which this one is from now on, or else the channel that is
-// closed when that one has ended.
+// enter returns nil if no request with this key is under way, which this one is from now on, or else the channel that
+// is closed when that one has ended.
 func (a *Answers) enter(at *Attempt) <-chan struct{} {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -122,13 +122,15 @@ type Attempt struct {
 }
 
 var (
-	// ErrAnswered is Keep's error when an answer is there already. The transaction must be rolled back: Kept has the answer.
+	// ErrAnswered is Keep's error when an answer is there already. The transaction must be rolled back: Kept has the
+	// answer.
 	ErrAnswered = errors.New("a request with the same idempotency key was carried out meanwhile")
-	errReused   = fault.New(fault.Conflict, "Idempotency key reused with a different request").Known(fault.IdempotencyKeyReused)
+	errReused   = fault.New(fault.Conflict, "Idempotency key reused with a different request").Known(
+		fault.IdempotencyKeyReused)
 )
 
-// Keep stores the answer in the transaction of what the request does; it comes last in it. A transaction of another process
-// that keeps an answer under the same key is waited for; if that commits, the error is ErrAnswered.
+// Keep stores the answer in the transaction of what the request does; it comes last in it. A transaction of another
+// process that keeps an answer under the same key is waited for; if that commits, the error is ErrAnswered.
 func (at *Attempt) Keep(ctx context.Context, tx pgx.Tx, answer Answer) error {
 	n, err := at.answers.q.IdempotencyKeep(ctx, tx, db.IdempotencyKeepParams{
 		OrgID: at.place.orgID, KeyHash: at.place.keyHash[:], BodyHash: at.bodyHash[:], Operation: at.operation,
@@ -146,7 +148,8 @@ func (at *Attempt) Keep(ctx context.Context, tx pgx.Tx, answer Answer) error {
 // Kept returns the answer that is kept for the request; nil if there is none. Fault: Conflict when the key was used for
 // another body.
 func (at *Attempt) Kept(ctx context.Context) (*Answer, error) {
-	row, err := at.answers.q.IdempotencyAnswer(ctx, at.answers.pool, db.IdempotencyAnswerParams{OrgID: at.place.orgID, KeyHash: at.place.keyHash[:]})
+	row, err := at.answers.q.IdempotencyAnswer(ctx, at.answers.pool, db.IdempotencyAnswerParams{OrgID: at.place.orgID,
+		KeyHash: at.place.keyHash[:]})
 	if pg.IsNoRows(err) {
 		return nil, nil
 	}

@@ -97,7 +97,8 @@ func (l *Limits) Count(ctx context.Context, orgID uuid.UUID, operation string, l
 	passes, standing := l.reported(t, r, c, err)
 	switch {
 	case passes && err != nil && !pg.IsUnavailable(err): // of that others tell
-		l.log.WarnContext(ctx, "could not count requests; they pass", "org_id", orgID, "operation", operation, "error", err)
+		l.log.WarnContext(ctx, "could not count requests; they pass", "org_id", orgID, "operation", operation, "error",
+			err)
 	case !passes && err != nil:
 		return Standing{}, err
 	case !passes:

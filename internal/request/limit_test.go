@@ -22,7 +22,9 @@ func TestParseLimit(t *testing.T) {
 	if err != nil || got != (request.Limit{Max: 100, Minutes: 1}) {
 		t.Errorf("%+v, %v", got, err)
 	}
-	for _, text := range []string{"", "100", "0 per 1 minute", "100 per 0 minute", "100 per 1 hour", "100 per 1 minutes", " 100 per 1 minute", "-1 per 1 minute", "1e2 per 1 minute", "1000000001 per 1 minute", "1 per 1441 minute"} {
+	for _, text := range []string{"", "100", "0 per 1 minute", "100 per 0 minute", "100 per 1 hour",
+		"100 per 1 minutes", " 100 per 1 minute", "-1 per 1 minute", "1e2 per 1 minute", "1000000001 per 1 minute",
+		"1 per 1441 minute"} {
 		if got, err := request.ParseLimit(text); err == nil {
 			t.Errorf("%q is %+v", text, got)
 		}
@@ -71,7 +73,8 @@ func TestLimits_Windows(t *testing.T) {
 		t.Helper()
 		got, err := l.Count(t.Context(), k.OrgID, "test", limit)
 		var f *fault.Error
-		if !errors.As(err, &f) || f.Code != fault.RateLimited || f.Detail != "Rate limit exceeded: 3 per 2 minute" || got.Remaining != 0 {
+		if !errors.As(err, &f) || f.Code != fault.RateLimited || f.Detail != "Rate limit exceeded: 3 per 2 minute" ||
+			got.Remaining != 0 {
 			t.Fatalf("%+v, %v", got, err)
 		}
 		near(t, f.RetryAfter, endsIn)
@@ -169,7 +172,8 @@ func TestLimits_Away(t *testing.T) {
 	for _, tt := range []struct{ most, passes int }{{100, 0}, {1000, 1000}} {
 		passed := 0
 		for range 1200 {
-			_, err := l.Count(t.Context(), k.OrgID, strconv.Itoa(tt.most), request.Limit{Max: int64(tt.most), Minutes: 1})
+			_, err := l.Count(t.Context(), k.OrgID, strconv.Itoa(tt.most), request.Limit{Max: int64(tt.most),
+				Minutes: 1})
 			switch {
 			case err == nil:
 				passed++

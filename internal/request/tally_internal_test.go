@@ -113,7 +113,8 @@ func TestTally_Bounds(t *testing.T) {
 	for seed := range uint64(400) {
 		r := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // repeats itself
 		b := &base{
-			r: r, limit: Limit{[]int64{1, 100, 199, 400, 1000, 2500, 20_000}[r.IntN(7)], 1}, passed: map[time.Time]int64{},
+			r: r, limit: Limit{[]int64{1, 100, 199, 400, 1000, 2500, 20_000}[r.IntN(7)], 1},
+			passed:    map[time.Time]int64{},
 			processes: make([]tally, 1+r.IntN(4)), now: time.Unix(1e9, 0),
 		}
 		pace := float64(b.limit.Max) * []float64{.01, .9, 1.5, 4}[r.IntN(4)]
@@ -128,7 +129,8 @@ func TestTally_Bounds(t *testing.T) {
 		}
 		for _, n := range b.passed {
 			if n > most || b.limit.slack() == 0 && n > b.limit.Max {
-				t.Fatalf("seed %d: %d of %s passed at %d processes, want %d at most", seed, n, b.limit, len(b.processes), most)
+				t.Fatalf("seed %d: %d of %s passed at %d processes, want %d at most", seed, n, b.limit,
+					len(b.processes), most)
 			}
 			if n >= b.limit.Max {
 				full++

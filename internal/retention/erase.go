@@ -69,7 +69,8 @@ func DeleteBatch(ctx context.Context, tx pgx.Tx, orgID, id uuid.UUID) error {
 	case err != nil:
 		return fmt.Errorf("delete the batch: %w", err)
 	case n == 0:
-		return fault.New(fault.Conflict, "Records of the batch are being retried").Hinted("Wait until the retry is over.")
+		return fault.New(fault.Conflict, "Records of the batch are being retried").Hinted(
+			"Wait until the retry is over.")
 	}
 	return account.Audit(ctx, tx, "batch", id.String()) //nolint:wrapcheck // says everything
 }
@@ -82,7 +83,8 @@ func stillOpen(id uuid.UUID, open db.BatchFamilyOpenRow) error {
 	}
 	if open.Undecided > 0 {
 		return fault.New(fault.Conflict, "%s has records whose outcome is not known", which).Hinted(
-			"Wait for those that are under way, and decide about the others with POST /v1/flows/batches/%s/resolve.", open.ID)
+			"Wait for those that are under way, and decide about the others with POST /v1/flows/batches/%s/resolve.",
+			open.ID)
 	}
 	if open.Over {
 		return fault.New(fault.Conflict, "A task waits for the results of the batch").Hinted(
@@ -92,8 +94,8 @@ func stillOpen(id uuid.UUID, open db.BatchFamilyOpenRow) error {
 		"Wait until it is over, or cancel it first: POST /v1/flows/batches/%s/cancel.", open.ID)
 }
 
-// EraseRows deletes rows of batches that are gone, about as many as maxRows of each table, and returns at least maxRows while
-// there may be more.
+// EraseRows deletes rows of batches that are gone, about as many as maxRows of each table, and returns at least maxRows
+// while there may be more.
 func EraseRows(ctx context.Context, pool pg.Beginner, maxRows int32) (n int64, err error) {
 	err = pg.InTx(ctx, pool, func(ctx context.Context, tx pgx.Tx) error {
 		_, n, err = eraseRows(ctx, tx, nil, maxRows)
@@ -102,7 +104,8 @@ func EraseRows(ctx context.Context, pool pg.Beginner, maxRows int32) (n int64, e
 	return n, err
 }
 
-// eraseRows is EraseRows for batches of one organization, or of all where it is nil. It tells how many rows went of each table, too.
+// eraseRows is EraseRows for batches of one organization, or of all where it is nil. It tells how many rows went of
+// each table, too.
 func eraseRows(ctx context.Context, tx pgx.Tx, orgID *uuid.UUID, maxRows int32) (rows receipt, n int64, err error) {
 	q := db.New()
 	gone, err := q.ErasuresLock(ctx, tx, db.ErasuresLockParams{OrgID: orgID, MaxRows: erasedTogether})
@@ -142,7 +145,8 @@ func wrap(err error) error {
 	return nil
 }
 
-// Steps are those by which old rows go: each deletes up to maxRows and returns how many, or as many where there may be more.
+// Steps are those by which old rows go: each deletes up to maxRows and returns how many, or as many where there may be
+// more.
 func (in Installation) Steps(pool pg.Beginner) []func(ctx context.Context, conn db.DBTX, maxRows int32) (int64, error) {
 	q := db.New()
 	return []func(context.Context, db.DBTX, int32) (int64, error){
@@ -154,12 +158,14 @@ func (in Installation) Steps(pool pg.Beginner) []func(ctx context.Context, conn 
 			return q.HousekeepHolds(ctx, conn, db.HousekeepHoldsParams{KeepSeconds: in.seconds(Batches), MaxRows: most})
 		},
 		func(ctx context.Context, conn db.DBTX, most int32) (int64, error) {
-			return q.HousekeepExchanges(ctx, conn, db.HousekeepExchangesParams{KeepSeconds: in.seconds(Calls), MaxRows: most})
+			return q.HousekeepExchanges(ctx, conn, db.HousekeepExchangesParams{KeepSeconds: in.seconds(Calls),
+				MaxRows: most})
 		},
 		in.eraseDeliveries,
 		q.HousekeepOrganizations,
 		func(ctx context.Context, conn db.DBTX, most int32) (int64, error) {
-			return q.HousekeepAudit(ctx, conn, db.HousekeepAuditParams{KeepSeconds: in.seconds(AuditLog), MaxRows: most})
+			return q.HousekeepAudit(ctx, conn, db.HousekeepAuditParams{KeepSeconds: in.seconds(AuditLog),
+				MaxRows: most})
 		},
 		func(ctx context.Context, conn db.DBTX, most int32) (int64, error) {
 			return q.HousekeepUsage(ctx, conn, db.HousekeepUsageParams{KeepSeconds: in.seconds(Usage), MaxRows: most})

@@ -31,7 +31,8 @@ const (
 )
 
 // starts are the tables of what starts batches: they go first.
-var starts = []string{"schedule", "schedule_fire", "webhook", "webhook_delivery", "event_subscription", "event_delivery", "event_arrival"}
+var starts = []string{"schedule", "schedule_fire", "webhook", "webhook_delivery", "event_subscription",
+	"event_delivery", "event_arrival"}
 
 // Deletion is that of an organization.
 type Deletion = db.FlowDeletion
@@ -54,13 +55,14 @@ type Organizations struct {
 	Due  *due.Scheduler
 	// Cancel ends a batch that is not over; nil for a process that only begins deletions.
 	Cancel func(ctx context.Context, tx pgx.Tx, orgID, batchID uuid.UUID) error
-	// Blobs deletes some objects of an organization from the store of large bodies, and returns how many; 0 once none is left. nil as
-	// Cancel.
+	// Blobs deletes some objects of an organization from the store of large bodies, and returns how many; 0 once none
+	// is left. nil as Cancel.
 	Blobs func(ctx context.Context, orgID uuid.UUID) (int64, error)
 }
 
-// Begin has an organization be deleted: from now on its requests are refused, and those who work delete all that it has, in
-// pieces. Once begun it cannot be taken back, and is begun again without harm. Errors of pgx where there is no such organization.
+// Begin has an organization be deleted: from now on its requests are refused, and those who work delete all that it
+// has, in pieces. Once begun it cannot be taken back, and is begun again without harm. Errors of pgx where there is no
+// such organization.
 func (s *Organizations) Begin(ctx context.Context, orgID uuid.UUID) error {
 	ctx = account.AsOperator(ctx, orgID, deletionName)
 	return pg.InTx(ctx, s.Pool, func(ctx context.Context, tx pgx.Tx) error {
@@ -84,8 +86,8 @@ func (s *Organizations) Begin(ctx context.Context, orgID uuid.UUID) error {
 	})
 }
 
-// Delete is the handler of due rows of DeletionKind: it deletes pieces until nothing is left but the audit log, which goes as soon
-// as the database lets it. It may be cut off anywhere, and goes on.
+// Delete is the handler of due rows of DeletionKind: it deletes pieces until nothing is left but the audit log, which
+// goes as soon as the database lets it. It may be cut off anywhere, and goes on.
 func (s *Organizations) Delete(ctx context.Context, l *due.Lease) (time.Time, error) {
 	orgID, err := uuid.Parse(l.Key)
 	if err != nil {
@@ -140,7 +142,8 @@ type deleting struct {
 	q     *db.Queries
 	orgID uuid.UUID
 	gone  receipt
-	// erased tells that nothing of it is in the store of large bodies, store that this has to be seen to, outside of the transaction.
+	// erased tells that nothing of it is in the store of large bodies, store that this has to be seen to, outside of
+	// the transaction.
 	erased, store bool
 }
 
@@ -167,7 +170,8 @@ func (p *deleting) piece(ctx context.Context) (more, underWay bool, err error) {
 	if err := p.note(ctx, err); err != nil {
 		return false, false, err
 	}
-	if err := p.q.DeletionEnd(ctx, p.tx, db.DeletionEndParams{OrgID: p.orgID, AuditDays: int32(AuditLog.leastDays)}); err != nil {
+	if err := p.q.DeletionEnd(ctx, p.tx, db.DeletionEndParams{OrgID: p.orgID,
+		AuditDays: int32(AuditLog.leastDays)}); err != nil {
 		return false, false, fmt.Errorf("end the deletion of organization %s: %w", p.orgID, err)
 	}
 	return false, false, nil
@@ -176,7 +180,8 @@ func (p *deleting) piece(ctx context.Context) (more, underWay bool, err error) {
 // note adds to the receipt what went, unless there was an error.
 func (p *deleting) note(ctx context.Context, err error) error {
 	if err == nil {
-		err = p.q.DeletionNote(ctx, p.tx, db.DeletionNoteParams{OrgID: p.orgID, Names: p.gone.names, Counts: p.gone.counts})
+		err = p.q.DeletionNote(ctx, p.tx, db.DeletionNoteParams{OrgID: p.orgID, Names: p.gone.names,
+			Counts: p.gone.counts})
 	}
 	if err != nil {
 		return fmt.Errorf("delete organization %s: %w", p.orgID, err)

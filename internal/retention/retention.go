@@ -1,6 +1,6 @@
-// Package retention owns how long what organizations have is kept, and deletes what is older. It promises that nothing that
-// is under way or undecided goes, that a batch is there whole or not at all, and that an organization keeps nothing longer
-// than the operator allows. It must not know what the rows mean.
+// Package retention owns how long what organizations have is kept, and deletes what is older. It promises that nothing
+// that is under way or undecided goes, that a batch is there whole or not at all, and that an organization keeps
+// nothing longer than the operator allows. It must not know what the rows mean.
 package retention
 
 import (
@@ -40,8 +40,8 @@ var (
 	Batches = Kind{"batches", "FLOWLANE_BATCH_RETENTION", 400 * day, day, 1}
 	// Calls are what calls sent and were answered.
 	Calls = Kind{"calls", "FLOWLANE_CALL_RETENTION", 7 * day, time.Hour, 1}
-	// Deliveries of webhooks are known by their messages: a copy of one that is forgotten starts its flow again, and senders
-	// try for days.
+	// Deliveries of webhooks are known by their messages: a copy of one that is forgotten starts its flow again, and
+	// senders try for days.
 	Deliveries = Kind{"deliveries", "FLOWLANE_DELIVERY_RETENTION", 90 * day, 7 * day, 7}
 	// AuditLog is that of the organization. The database deletes no younger row.
 	AuditLog = Kind{"audit_log", "FLOWLANE_AUDIT_RETENTION", 400 * day, 30 * day, 30}
@@ -62,7 +62,8 @@ type Installation map[string]time.Duration
 func (in Installation) Check() error {
 	for _, k := range All {
 		if keep := in.of(k); keep != 0 && keep < k.least {
-			return fmt.Errorf("%s would be kept for %s: set %s to %s or more, or to 0 for good", k.Name, keep, k.Variable, k.least)
+			return fmt.Errorf("%s would be kept for %s: set %s to %s or more, or to 0 for good", k.Name, keep,
+				k.Variable, k.least)
 		}
 	}
 	return nil
@@ -119,7 +120,8 @@ func (p *Period) fits(days int) error {
 	case p.Longest == 0:
 		return fault.Value(where, "Must be at least %d days", p.Kind.leastDays)
 	}
-	return fault.Value(where, "Must be between %d and %d days, for which the operator of this service keeps it", p.Kind.leastDays, longest)
+	return fault.Value(where, "Must be between %d and %d days, for which the operator of this service keeps it",
+		p.Kind.leastDays, longest)
 }
 
 // List returns the periods of an organization, in the order of All.
@@ -140,9 +142,10 @@ func (in Installation) List(ctx context.Context, conn db.DBTX, orgID uuid.UUID) 
 	return out, nil
 }
 
-// Replace sets what an organization has said: days by the names of kinds, of which none is as the operator keeps it. also is done in the
-// same transaction. Faults: Unprocessable.
-func (in Installation) Replace(ctx context.Context, pool pg.Beginner, orgID uuid.UUID, days map[string]int) (out []Period, err error) {
+// Replace sets what an organization has said: days by the names of kinds, of which none is as the operator keeps it.
+// also is done in the same transaction. Faults: Unprocessable.
+func (in Installation) Replace(ctx context.Context, pool pg.Beginner, orgID uuid.UUID,
+	days map[string]int) (out []Period, err error) {
 	set := db.RetentionSetParams{OrgID: orgID}
 	for _, k := range All {
 		n, said := days[k.Name]

@@ -18,7 +18,8 @@ func (c *Change) Later() *pg.Pipeline { return c.later }
 
 // Apply writes the change. It must be the last thing done to these batches in the transaction.
 func (c *Change) Apply(ctx context.Context) error {
-	writes := []func(context.Context) error{c.moveSlices, c.writeJobs, c.writeWaits, c.writeParts, c.writeLanes, c.writeTraces, c.compact, c.moveBatches}
+	writes := []func(context.Context) error{c.moveSlices, c.writeJobs, c.writeWaits, c.writeParts, c.writeLanes,
+		c.writeTraces, c.compact, c.moveBatches}
 	if c.claimsOnly() {
 		writes = []func(context.Context) error{c.claimSlices, c.writeParts, c.writeLanes, c.moveBatches}
 	}
@@ -47,7 +48,8 @@ func (c *Change) finish(ctx context.Context) error {
 	return c.send(ctx)
 }
 
-// claimsOnly reports whether all that happened is that queued records went into calls: nothing can have come to its end.
+// claimsOnly reports whether all that happened is that queued records went into calls: nothing can have come to its
+// end.
 func (c *Change) claimsOnly() bool {
 	if len(c.jobs) > 0 || len(c.traces) > 0 || len(c.advances.Nos) > 0 || len(c.slices) == 0 {
 		return false
@@ -81,14 +83,16 @@ func (c *Change) claimSlices(ctx context.Context) error {
 	return wrap(err, "count claimed records")
 }
 
-// doneWhole reports whether a change is the end of a slice that stands in the counters of its batch: they say all of it.
+// doneWhole reports whether a change is the end of a slice that stands in the counters of its batch: they say all of
+// it.
 func (h *head) doneWhole(d *sliceDelta) bool {
 	return h.OneSlice && h.last(0) && d.apart == 0 && int64(d.remaining) == -h.RecordCount
 }
 
 // moveSlices writes the slices' counters and moves on those whose step is over.
 func (c *Change) moveSlices(ctx context.Context) error {
-	moved := slices.DeleteFunc(sortedSlices(c.slices), func(k sliceKey) bool { return c.heads[k.batch].doneWhole(c.slices[k]) })
+	moved := slices.DeleteFunc(sortedSlices(c.slices),
+		func(k sliceKey) bool { return c.heads[k.batch].doneWhole(c.slices[k]) })
 	if len(moved) == 0 {
 		return nil
 	}
@@ -227,8 +231,8 @@ func (c *Change) moveBatches(ctx context.Context) error {
 	return wrap(c.s.q.LaneBatchTaken(ctx, c.later, taken), "take settled parts off their queues")
 }
 
-// moveCounts writes the counters of batches, ends those whose jobs are over, and marks the others as running. A paused one ends when it
-// is resumed.
+// moveCounts writes the counters of batches, ends those whose jobs are over, and marks the others as running. A paused
+// one ends when it is resumed.
 func (c *Change) moveCounts(ctx context.Context, deltas map[uuid.UUID]*Counts) error {
 	args := db.BatchCountMoveParams{Now: c.Now}
 	var start, over []uuid.UUID

@@ -9,7 +9,8 @@ import (
 	"flowlane/gen/db"
 )
 
-// listedRefusals is how many of the starts that a chain had refused are told of one by one; its batches may want millions.
+// listedRefusals is how many of the starts that a chain had refused are told of one by one; its batches may want
+// millions.
 const listedRefusals = 100
 
 // Chains are chains of starts by events and flows, by their root causes, that a transaction has locked.
@@ -31,7 +32,8 @@ func (s *Service) LockChains(ctx context.Context, tx db.DBTX, orgID uuid.UUID, r
 	return out, nil
 }
 
-// Take counts a start. Where the chain may have no more it says why, and whether that is still to be listed among the triggers.
+// Take counts a start. Where the chain may have no more it says why, and whether that is still to be listed among the
+// triggers.
 func (c Chains) Take(root uuid.UUID) (refused string, listed bool) {
 	chain := c[root]
 	if chain.Starts < chain.Budget {
@@ -40,7 +42,8 @@ func (c Chains) Take(root uuid.UUID) (refused string, listed bool) {
 	}
 	chain.Refused++
 	return fmt.Sprintf("One cause has led to %d batches by events and flows, which is the most that one may lead to in this organization: "+
-		"have fewer tasks cause starts, or ask the operator for a larger budget", chain.Starts), chain.Refused <= listedRefusals
+			"have fewer tasks cause starts, or ask the operator for a larger budget", chain.Starts),
+		chain.Refused <= listedRefusals
 }
 
 // Return takes a start back that was counted and is refused all the same.
@@ -57,7 +60,8 @@ func (c Chains) Note(ctx context.Context, tx db.DBTX) error {
 	}
 	var in db.ChainsNoteParams
 	for root, chain := range c {
-		in.RootIds, in.Starts, in.Refused = append(in.RootIds, root), append(in.Starts, chain.Starts), append(in.Refused, chain.Refused)
+		in.RootIds, in.Starts, in.Refused = append(in.RootIds, root), append(in.Starts, chain.Starts),
+			append(in.Refused, chain.Refused)
 	}
 	if err := db.New().ChainsNote(ctx, tx, in); err != nil {
 		return fmt.Errorf("count starts: %w", err)

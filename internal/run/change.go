@@ -20,8 +20,8 @@ import (
 	"flowlane/internal/store"
 )
 
-// Part is a range of a slice's records for one task: queued, or covered by a call. A stored part can go over several slices;
-// it is then several of these, with one ID.
+// Part is a range of a slice's records for one task: queued, or covered by a call. A stored part can go over several
+// slices; it is then several of these, with one ID.
 type Part struct {
 	ID             int64
 	BatchID        uuid.UUID
@@ -37,8 +37,8 @@ type Part struct {
 	// Apart marks one record that goes its own way.
 	Apart   bool
 	Attempt int32
-	// Element is the element of its task's for_each that the part is for, Elements how many there are: 0 where the part, or
-	// what came of it, speaks of the task as a whole. At Elements, none is left to be called for.
+	// Element is the element of its task's for_each that the part is for, Elements how many there are: 0 where the
+	// part, or what came of it, speaks of the task as a whole. At Elements, none is left to be called for.
 	Element, Elements int32
 	// LeftOut are the offsets within the range that left the slice before this step, ascending.
 	LeftOut []int32
@@ -99,7 +99,8 @@ func (k laneKey) compare(o laneKey) int {
 type head struct {
 	db.BatchLockRow
 	plan *definition.Plan
-	// counts are how many of its jobs stand where, failing how many of them have failed, with what the change does so far.
+	// counts are how many of its jobs stand where, failing how many of them have failed, with what the change does so
+	// far.
 	counts  Counts
 	failing int64
 	// began is when the earliest of the calls was sent that the change settles; zero where there is none.
@@ -120,7 +121,8 @@ func (h *head) last(step int16) bool { return step == h.lastStep() }
 // number is that of this change of the batch.
 func (h *head) number() int64 { return h.ChangeNo + 1 }
 
-// claimNo is the number of this change where the step has calls side by side, or beside waits, whose order readers must be told; else 0.
+// claimNo is the number of this change where the step has calls side by side, or beside waits, whose order readers must
+// be told; else 0.
 func (h *head) claimNo(step int16) int64 {
 	if s := &h.plan.Steps[step]; len(callTasks(s)) < 2 && !stepWaits(s) {
 		return 0
@@ -163,15 +165,16 @@ type Change struct {
 	was     map[jobKey]Status
 	queued  db.PartInsertParams
 	deleted db.PartDeleteParams
-	// answered are calls that are settled with all their parts; of their batches, those of which one of them has all records.
+	// answered are calls that are settled with all their parts; of their batches, those of which one of them has all
+	// records.
 	answered db.PartDeleteOfCallsParams
 	// advances are the slices that leave in-process work.
 	advances db.SliceAdvanceParams
 	// waits are those that begin, dropped how many records do without that fail.
 	waits   db.WaitInsertParams
 	dropped map[jobKey]int16
-	// over are the steps of slices that came to their end and may have left many fragments; widest is the most records of
-	// a slice that were settled at once.
+	// over are the steps of slices that came to their end and may have left many fragments; widest is the most records
+	// of a slice that were settled at once.
 	over   db.FragmentsManyParams
 	widest map[sliceKey]int32
 	// wakeAt are the queues in which parts are left, opened the batches whose queues may have work again.
@@ -206,7 +209,8 @@ func (s *Service) Begin(ctx context.Context, tx pgx.Tx, batchIDs ...uuid.UUID) (
 	return s.BeginLocked(ctx, tx, l)
 }
 
-// BeginAnswered is Begin for a change that does nothing but settle calls, each with all its parts, none of which is named.
+// BeginAnswered is Begin for a change that does nothing but settle calls, each with all its parts, none of which is
+// named.
 func (s *Service) BeginAnswered(ctx context.Context, tx pgx.Tx, batchIDs ...uuid.UUID) (*Change, error) {
 	l := s.Locking(batchIDs, nil)
 	if err := l.lock(ctx, tx); err != nil {
@@ -254,8 +258,11 @@ func (s *Service) BeginLocked(ctx context.Context, tx pgx.Tx, l *Locking) (c *Ch
 		pg.AfterCommit(ctx, func() { s.tell(batchIDs) })
 	}
 	c = &Change{
-		s: s, tx: tx, locking: l, later: pg.NewPipeline(tx), heads: map[uuid.UUID]*head{}, slices: map[sliceKey]*sliceDelta{}, lanes: map[laneKey]*laneDelta{}, left: map[laneKey]*leftToPeople{},
-		traces: map[traceKey][]Trace{}, covers: map[sliceKey]*cover{}, moved: map[uuid.UUID]Status{}, jobs: map[jobKey]*job{}, was: map[jobKey]Status{}, widest: map[sliceKey]int32{}, wakeAt: map[laneKey]time.Time{}, wakes: wakeUps{}, dropped: map[jobKey]int16{},
+		s: s, tx: tx, locking: l, later: pg.NewPipeline(tx), heads: map[uuid.UUID]*head{},
+		slices: map[sliceKey]*sliceDelta{}, lanes: map[laneKey]*laneDelta{}, left: map[laneKey]*leftToPeople{},
+		traces: map[traceKey][]Trace{}, covers: map[sliceKey]*cover{}, moved: map[uuid.UUID]Status{},
+		jobs: map[jobKey]*job{}, was: map[jobKey]Status{}, widest: map[sliceKey]int32{},
+		wakeAt: map[laneKey]time.Time{}, wakes: wakeUps{}, dropped: map[jobKey]int16{},
 	}
 	for _, r := range rows {
 		plan, err := s.plans.Plan(ctx, tx, r.OrgID, r.DefinitionID, r.Version)
@@ -335,7 +342,8 @@ func (c *Change) enqueue(p Part, records int32, readyAt time.Time) {
 	q.BatchIds, q.SliceNos = append(q.BatchIds, p.BatchID), append(q.SliceNos, p.SliceNo)
 	q.StepNos, q.TaskNos = append(q.StepNos, p.StepNo), append(q.TaskNos, p.TaskNo)
 	q.Froms, q.Tos, q.Aparts = append(q.Froms, p.From), append(q.Tos, p.To), append(q.Aparts, p.Apart)
-	q.Attempts, q.Elements, q.ReadyAts = append(q.Attempts, p.Attempt), append(q.Elements, p.Element), append(q.ReadyAts, readyAt)
+	q.Attempts, q.Elements, q.ReadyAts = append(q.Attempts, p.Attempt), append(q.Elements, p.Element),
+		append(q.ReadyAts, readyAt)
 	k := laneKey{p.BatchID, p.StepNo, p.TaskNo}
 	d := c.lane(k)
 	d.parts++

@@ -15,10 +15,12 @@ import (
 	"flowlane/internal/fault"
 )
 
-// Pause takes a batch out of work in the caller's transaction: from its commit on nothing of the batch is claimed, and no
-// in-process work is settled. Calls under way settle as usual. It returns false for a batch that is paused already. Package
-// hold keeps exactly one active hold for each paused batch. Faults: NotFound; Conflict for a batch that is over.
-func (s *Service) Pause(ctx context.Context, tx pgx.Tx, orgID, batchID uuid.UUID) (paused bool, now time.Time, err error) {
+// Pause takes a batch out of work in the caller's transaction: from its commit on nothing of the batch is claimed, and
+// no in-process work is settled. Calls under way settle as usual. It returns false for a batch that is paused already.
+// Package hold keeps exactly one active hold for each paused batch. Faults: NotFound; Conflict for a batch that is
+// over.
+func (s *Service) Pause(ctx context.Context, tx pgx.Tx, orgID,
+	batchID uuid.UUID) (paused bool, now time.Time, err error) {
 	c, h, err := s.beginOpen(ctx, tx, orgID, batchID)
 	if err != nil {
 		return false, now, err
@@ -33,10 +35,11 @@ func (s *Service) Pause(ctx context.Context, tx pgx.Tx, orgID, batchID uuid.UUID
 	return err == nil, c.Now, wrap(err, "pause the queues of batch %s", batchID)
 }
 
-// Resume puts a paused batch back to the status that it had, in the caller's transaction, and ends it if all of its jobs came
-// to their end meanwhile. It returns false for a batch that is not paused; else released is called before that end, with the time, and
-// returns what happened. Fault: NotFound.
-func (s *Service) Resume(ctx context.Context, tx pgx.Tx, orgID, batchID uuid.UUID, released func(now time.Time) ([]event.Event, error)) (resumed bool, now time.Time, err error) {
+// Resume puts a paused batch back to the status that it had, in the caller's transaction, and ends it if all of its
+// jobs came to their end meanwhile. It returns false for a batch that is not paused; else released is called before
+// that end, with the time, and returns what happened. Fault: NotFound.
+func (s *Service) Resume(ctx context.Context, tx pgx.Tx, orgID, batchID uuid.UUID,
+	released func(now time.Time) ([]event.Event, error)) (resumed bool, now time.Time, err error) {
 	c, h, err := s.beginOne(ctx, tx, orgID, batchID)
 	if err != nil {
 		return false, now, err
@@ -103,9 +106,10 @@ type Cancellation struct {
 }
 
 // Cancel ends a batch in the caller's transaction: what was not sent will never be. It touches no slice and no job,
-// whatever the size of the batch; readers show as unprocessed what still waits there. Calls under way settle later. Faults: NotFound;
-// Conflict for a batch that is over.
-func (s *Service) Cancel(ctx context.Context, tx pgx.Tx, orgID, batchID uuid.UUID, why Cancellation) (*BatchRow, error) {
+// whatever the size of the batch; readers show as unprocessed what still waits there. Calls under way settle later.
+// Faults: NotFound; Conflict for a batch that is over.
+func (s *Service) Cancel(ctx context.Context, tx pgx.Tx, orgID, batchID uuid.UUID,
+	why Cancellation) (*BatchRow, error) {
 	c, _, err := s.beginOpen(ctx, tx, orgID, batchID)
 	if err != nil {
 		return nil, err
@@ -113,10 +117,12 @@ func (s *Service) Cancel(ctx context.Context, tx pgx.Tx, orgID, batchID uuid.UUI
 	if err := c.closeWaiting(ctx, batchID); err != nil {
 		return nil, err
 	}
-	if err := s.q.BatchCancel(ctx, tx, db.BatchCancelParams{BatchID: batchID, Reason: why.Reason, Now: c.Now}); err != nil {
+	if err := s.q.BatchCancel(ctx, tx, db.BatchCancelParams{BatchID: batchID, Reason: why.Reason,
+		Now: c.Now}); err != nil {
 		return nil, fmt.Errorf("cancel batch %s: %w", batchID, err)
 	}
-	released, err := s.q.HoldsOfBatchRelease(ctx, tx, db.HoldsOfBatchReleaseParams{Now: c.Now, ReleasedBy: why.By, BatchID: batchID})
+	released, err := s.q.HoldsOfBatchRelease(ctx, tx, db.HoldsOfBatchReleaseParams{Now: c.Now, ReleasedBy: why.By,
+		BatchID: batchID})
 	if err != nil {
 		return nil, fmt.Errorf("release the holds of batch %s: %w", batchID, err)
 	}
@@ -136,7 +142,8 @@ func (s *Service) Cancel(ctx context.Context, tx pgx.Tx, orgID, batchID uuid.UUI
 // failures is how many of the jobs failed, or were rejected.
 func (c *Counts) failures() int64 { return c.Of(Failed) + c.Of(Rejected) }
 
-// stopped reports whether nothing of the batch is sent any more: it is over, its failure threshold stopped it, or it was deleted.
+// stopped reports whether nothing of the batch is sent any more: it is over, its failure threshold stopped it, or it
+// was deleted.
 func (h *head) stopped() bool { return h == nil || BatchTerminal(h.Status) || h.StoppedAt != nil }
 
 // barred reports whether nothing of the batch is sent or worked on now: it is stopped, or paused.
@@ -150,8 +157,8 @@ func (h *head) allowed() int64 {
 	return h.plan.FailureThreshold.Allowed(h.RecordCount)
 }
 
-// fails counts a job that fails. It returns false where it must not: the batch is past its threshold by what this change
-// did before, and the job needs no call to fail, so that it is left unprocessed like all that waits.
+// fails counts a job that fails. It returns false where it must not: the batch is past its threshold by what this
+// change did before, and the job needs no call to fail, so that it is left unprocessed like all that waits.
 func (h *head) fails(from Status) bool {
 	if waits := from == Queued || from == Pending; waits && h.failing > h.allowed() {
 		return false
@@ -160,8 +167,8 @@ func (h *head) fails(from Status) bool {
 	return true
 }
 
-// stopPast stops a batch that is past its failure threshold, in the transaction that takes it there. Calls under way settle later; the
-// batch ends once nothing is open.
+// stopPast stops a batch that is past its failure threshold, in the transaction that takes it there. Calls under way
+// settle later; the batch ends once nothing is open.
 func (c *Change) stopPast(ctx context.Context, h *head) error {
 	if h.stopped() || h.counts.failures() <= h.allowed() {
 		return nil
@@ -170,13 +177,15 @@ func (c *Change) stopPast(ctx context.Context, h *head) error {
 		return err
 	}
 	h.StoppedAt = &c.Now
-	reason := fmt.Sprintf("Stopped by its failure threshold: more than %d of %d jobs failed", h.allowed(), h.RecordCount)
+	reason := fmt.Sprintf("Stopped by its failure threshold: more than %d of %d jobs failed", h.allowed(),
+		h.RecordCount)
 	err := c.s.q.BatchStop(ctx, c.tx, db.BatchStopParams{BatchID: h.ID, Reason: reason, Now: c.Now})
 	return wrap(err, "stop batch %s", h.ID)
 }
 
-// closeWaiting closes the queues of a batch, whose counters then say that what waits in it is over. It touches no slice and no job,
-// whatever the size of the batch: they stay where they were, and readers show as unprocessed what waits there.
+// closeWaiting closes the queues of a batch, whose counters then say that what waits in it is over. It touches no slice
+// and no job, whatever the size of the batch: they stay where they were, and readers show as unprocessed what waits
+// there.
 func (c *Change) closeWaiting(ctx context.Context, batchID uuid.UUID) error {
 	if err := c.s.q.LaneBatchClose(ctx, c.tx, batchID); err != nil {
 		return fmt.Errorf("close the queues of batch %s: %w", batchID, err)

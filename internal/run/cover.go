@@ -26,8 +26,8 @@ type coverPart struct {
 	doubt     Doubt
 }
 
-// concerns reports whether the part speaks of the record at this offset. A record that left its slice at apartStep still belongs to
-// the slice's parts of that step; withSlice is one that did not leave.
+// concerns reports whether the part speaks of the record at this offset. A record that left its slice at apartStep
+// still belongs to the slice's parts of that step; withSlice is one that did not leave.
 func (p *coverPart) concerns(offset int32, apartStep int16) bool {
 	own := p.Apart == (apartStep != withSlice) || (!p.Apart && apartStep == p.StepNo)
 	return own && offset >= p.From && offset < p.To && !slices.Contains(p.LeftOut, offset)
@@ -71,7 +71,8 @@ func (c *cover) status(step int16, offset int32, apartStep int16) (s Status, par
 	return s, parts
 }
 
-// standing is status of a record with tasks that are not settled: one that no part covers waits, or would but for a cancel.
+// standing is status of a record with tasks that are not settled: one that no part covers waits, or would but for a
+// cancel.
 func (c *cover) standing(step int16, offset int32, apartStep int16) Status {
 	if s, parts := c.status(step, offset, apartStep); parts > 0 {
 		return s
@@ -132,9 +133,9 @@ type Doubtful struct {
 	From Status
 }
 
-// CutOut takes a record out of the parts that calls of unknown outcome hold of it and of others, so that it can be settled
-// alone: one part for each of its tasks that is in doubt. The calls must be locked, and nothing else may have happened in the
-// change yet. Faults: NotFound; Conflict where nothing about the record is in doubt.
+// CutOut takes a record out of the parts that calls of unknown outcome hold of it and of others, so that it can be
+// settled alone: one part for each of its tasks that is in doubt. The calls must be locked, and nothing else may have
+// happened in the change yet. Faults: NotFound; Conflict where nothing about the record is in doubt.
 func (c *Change) CutOut(ctx context.Context, orgID, batchID uuid.UUID, position int64) ([]Doubtful, error) {
 	v, err := c.s.viewAt(ctx, c.tx, orgID, batchID, position, "Job", needs{own: noTraces, inherited: noTraces})
 	if err != nil {
@@ -144,7 +145,8 @@ func (c *Change) CutOut(ctx context.Context, orgID, batchID uuid.UUID, position 
 	offset := int32(position - v.First)
 	for i := range v.parts {
 		p := &v.parts[i]
-		if p.state != NeedsReconcile && p.state != Unresolved || p.StepNo != v.stepOf(offset) || !v.concerns(p, offset) {
+		if p.state != NeedsReconcile && p.state != Unresolved || p.StepNo != v.stepOf(offset) ||
+			!v.concerns(p, offset) {
 			continue
 		}
 		pieces, err := c.s.q.PartCut(ctx, c.tx, db.PartCutParams{BatchID: p.BatchID, Begins: p.Begins, ID: p.ID,
@@ -152,7 +154,10 @@ func (c *Change) CutOut(ctx context.Context, orgID, batchID uuid.UUID, position 
 		if err != nil {
 			return nil, fmt.Errorf("cut a record out of part %d: %w", p.ID, err)
 		}
-		own := pieces[slices.IndexFunc(pieces, func(r db.PartCutRow) bool { return r.SliceNo == v.No && r.FromOff == offset })]
+		own := pieces[slices.IndexFunc(pieces, func(r db.PartCutRow) bool {
+			return r.SliceNo == v.No &&
+				r.FromOff == offset
+		})]
 		alone := p.Part
 		alone.ID, alone.Begins, alone.First, alone.Size = own.ID, own.SliceNo, v.First, v.Records
 		alone.From, alone.To, alone.LeftOut = offset, offset+1, nil
@@ -160,13 +165,14 @@ func (c *Change) CutOut(ctx context.Context, orgID, batchID uuid.UUID, position 
 		out = append(out, Doubtful{Part: alone, CallID: *own.CallID, From: p.state})
 	}
 	if len(out) == 0 {
-		return nil, fault.New(fault.Conflict, "Job is %s; only a job that is needs_reconcile or unresolved can be resolved", v.statuses[offset])
+		return nil, fault.New(fault.Conflict,
+			"Job is %s; only a job that is needs_reconcile or unresolved can be resolved", v.statuses[offset])
 	}
 	return out, nil
 }
 
-// Cut puts the record at an offset of a part into a part of its own, in the same call. The call must be locked, and nothing
-// else may have happened in the change yet.
+// Cut puts the record at an offset of a part into a part of its own, in the same call. The call must be locked, and
+// nothing else may have happened in the change yet.
 func (c *Change) Cut(ctx context.Context, p *Part, offset int32) error {
 	_, err := c.s.q.PartCut(ctx, c.tx, db.PartCutParams{BatchID: p.BatchID, Begins: p.Begins, ID: p.ID,
 		SliceNo: p.SliceNo, Off: offset})

@@ -17,8 +17,9 @@ import (
 	"flowlane/internal/store"
 )
 
-// Tasks that work with stores: reads happen while the work is evaluated, by one query for all records of a slice; writes happen in
-// the transaction that settles the work: both or neither, so that a write is done once whatever crashes.
+// Tasks that work with stores: reads happen while the work is evaluated, by one query for all records of a slice;
+// writes happen in the transaction that settles the work: both or neither, so that a write is done once whatever
+// crashes.
 
 func prepareRead(r *recordWork, params []byte) error {
 	p, err := storeParamsOf(params)
@@ -122,12 +123,14 @@ func (r *recordWork) wrote(o store.Outcome) {
 }
 
 const (
-	// maxEventName is how many characters the name of an emitted event may have, maxEventPayload how many bytes its payload.
+	// maxEventName is how many characters the name of an emitted event may have, maxEventPayload how many bytes its
+	// payload.
 	maxEventName    = 200
 	maxEventPayload = 64 << 10
 )
 
-// emission is an event that a task wants to cause. It happens in the transaction that settles the work, so that it happens once.
+// emission is an event that a task wants to cause. It happens in the transaction that settles the work, so that it
+// happens once.
 type emission struct {
 	name    string
 	payload json.RawMessage
@@ -165,13 +168,15 @@ func (r *recordWork) emitted(id uuid.UUID) {
 	r.output = fmt.Appendf(nil, `{"event_id":%q}`, id)
 }
 
-// emitEvents causes the events that tasks want, in the order of the records, behind those of what tasks wrote to stores.
+// emitEvents causes the events that tasks want, in the order of the records, behind those of what tasks wrote to
+// stores.
 func (c *Change) emitEvents(ctx context.Context, h *head, works []*sliceWork) error {
 	events := store.Events(h.OrgID, h.chain(), c.changed)
 	for w, r := range unsettled(works) {
 		if r.emit != nil {
 			id := newID()
-			events = append(events, event.Event{ID: id, OrgID: h.OrgID, Kind: event.FlowEvent, Chain: h.chain(), Payload: r.emission(h, w)})
+			events = append(events, event.Event{ID: id, OrgID: h.OrgID, Kind: event.FlowEvent, Chain: h.chain(),
+				Payload: r.emission(h, w)})
 			r.emitted(id)
 			w.settle(r)
 		}
@@ -189,5 +194,6 @@ func (r *recordWork) emission(h *head, w *sliceWork) any {
 		JobID        string          `json:"job_id"`
 		StepID       string          `json:"step_id"`
 		TaskID       string          `json:"task_id"`
-	}{r.emit.name, r.emit.payload, h.ID, h.DefinitionID, JobID(h.ID, w.First+int64(r.offset)), r.of.step.ID, r.of.task.ID}
+	}{r.emit.name, r.emit.payload, h.ID, h.DefinitionID, JobID(h.ID, w.First+int64(r.offset)), r.of.step.ID,
+		r.of.task.ID}
 }

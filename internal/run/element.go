@@ -39,8 +39,8 @@ func (j *joined) array() json.RawMessage {
 	return append(append([]byte{'['}, j.text...), ']')
 }
 
-// renderElements carries the task out for each element of a record. The output of one that is skipped, or that fails where
-// the task goes on, is null.
+// renderElements carries the task out for each element of a record. The output of one that is skipped, or that fails
+// where the task goes on, is null.
 func (t *taskWork) renderElements(r *recordWork, env *expr.Env) {
 	list, err := t.task.ForEach.Eval(env)
 	if err != nil {
@@ -79,8 +79,8 @@ func (t *taskWork) renderElement(env *expr.Env) (output json.RawMessage, code st
 	return output, CodeFlowFailed, err
 }
 
-// Elements of one record go one after another: the part names the one that is next, and its record goes on alone once there
-// is a second. The outputs of those that are over wait in rows of their own, until the last one is.
+// Elements of one record go one after another: the part names the one that is next, and its record goes on alone once
+// there is a second. The outputs of those that are over wait in rows of their own, until the last one is.
 
 // elementKey names a task of a record.
 type elementKey struct {
@@ -108,8 +108,8 @@ type loops struct {
 	last map[elementKey]*Result
 }
 
-// settleElements makes, of how elements came out, how the task of their record goes on: with the next element, or with all
-// their outputs. It leaves alone what speaks of a task as a whole.
+// settleElements makes, of how elements came out, how the task of their record goes on: with the next element, or with
+// all their outputs. It leaves alone what speaks of a task as a whole.
 func (c *Change) settleElements(ctx context.Context, results []Result) error {
 	l := loops{c: c, bytes: map[elementKey]int64{}, last: map[elementKey]*Result{}}
 	var stored elementRows
@@ -148,7 +148,8 @@ func (c *Change) settleElements(ctx context.Context, results []Result) error {
 
 // ofElement reports whether a result says how one element came out, or that none is left.
 func ofElement(r *Result) bool {
-	return r.Part.Elements > 0 && (len(r.Exceptions) == 0 || (r.Exceptions[0].Kind != TraceRetry && r.Exceptions[0].Kind != TraceSkipped))
+	return r.Part.Elements > 0 && (len(r.Exceptions) == 0 || (r.Exceptions[0].Kind != TraceRetry &&
+		r.Exceptions[0].Kind != TraceSkipped))
 }
 
 func keyOfElement(p *Part) elementKey {
@@ -187,7 +188,8 @@ func (l *loops) settle(r *Result) {
 		}
 	default:
 		if failure != nil {
-			l.c.trace(p, Trace{From: offset, To: offset + 1, Kind: TraceElement, Attempt: p.Attempt, CallID: callText(r.CallID),
+			l.c.trace(p, Trace{From: offset, To: offset + 1, Kind: TraceElement, Attempt: p.Attempt,
+				CallID:    callText(r.CallID),
 				StartedAt: millis(r.StartedAt), EndedAt: millis(r.EndedAt), Error: failure})
 			p.Element = p.Elements // the trace of the task as a whole tells of no call
 		}

@@ -10,8 +10,8 @@ import (
 	"flowlane/gen/db"
 )
 
-// CheckReads compares, as of one moment, what readers see of every record of a batch with the counters of its slices and
-// with its own.
+// CheckReads compares, as of one moment, what readers see of every record of a batch with the counters of its slices
+// and with its own.
 func (s *Service) CheckReads(ctx context.Context, orgID, batchID uuid.UUID) error {
 	return s.snapshot(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		b, err := s.view(ctx, tx, orgID, batchID)
@@ -51,7 +51,8 @@ func (s *Service) CheckReads(ctx context.Context, orgID, batchID uuid.UUID) erro
 				}
 			}
 			if seen != kept[i] {
-				return fmt.Errorf("slice %d (%s, step %d, %d apart): readers see %v, its counters say %v", v.No, v.State, v.StepNo, v.Apart, seen, kept[i])
+				return fmt.Errorf("slice %d (%s, step %d, %d apart): readers see %v, its counters say %v", v.No,
+					v.State, v.StepNo, v.Apart, seen, kept[i])
 			}
 		}
 		if counts := JobCounts(b.BatchRow); all != counts {

@@ -36,14 +36,14 @@ type JobError struct {
 type Trace struct {
 	From int32 `json:"f"`
 	To   int32 `json:"t"`
-	// ChangeNo is the number of the batch's change that left the trace, ClaimNo of the one in which a call took the records;
-	// both tell what came first of several tasks of a step. Stored are the first only with the first trace of a change, the
-	// second only where a step has several tasks that make calls.
+	// ChangeNo is the number of the batch's change that left the trace, ClaimNo of the one in which a call took the
+	// records; both tell what came first of several tasks of a step. Stored are the first only with the first trace of
+	// a change, the second only where a step has several tasks that make calls.
 	ChangeNo int64   `json:"q,omitempty"`
 	ClaimNo  int64   `json:"b,omitempty"`
 	LeftOut  []int32 `json:"x,omitempty"`
-	// Kind is ok, skipped, failed (for good), rejected, retry (failed, will be tried again), element (one element came to its
-	// end, others may follow), waiting (for what the task waits for), unknown or requeued.
+	// Kind is ok, skipped, failed (for good), rejected, retry (failed, will be tried again), element (one element came
+	// to its end, others may follow), waiting (for what the task waits for), unknown or requeued.
 	Kind    string `json:"k"`
 	Attempt int32  `json:"n,omitempty"`
 	// Element is the element of the task's for_each, from 0.
@@ -159,19 +159,22 @@ const (
 	encodingDict   = 'd' // one small block that goes on from traceDict
 	// compressOver is the size from which compression pays without a dictionary, and up to which one is used.
 	compressOver = 512
-	// blockMax is the most that one block holds, and so the most that the length in a damaged one can make a reader allocate.
-	// What is larger, such as the outputs of a whole slice, is a stream of blocks: it takes no more than was written.
+	// blockMax is the most that one block holds, and so the most that the length in a damaged one can make a reader
+	// allocate. What is larger, such as the outputs of a whole slice, is a stream of blocks: it takes no more than was
+	// written.
 	blockMax = 1 << 20
 )
 
-// traceDict is what traces of few records mostly consist of. Fragments cannot be read without it: another one needs another encoding.
+// traceDict is what traces of few records mostly consist of. Fragments cannot be read without it: another one needs
+// another encoding.
 var traceDict = s2.MakeDict([]byte(`"code":"unknown_outcome","message":"The provider gave no clear answer: no answer came in time"`+
 	`,"step_id":"s","task_id":"t","provider_status":422,"provider_code":"","provider_message":""}}`+
 	`{"f":0,"t":1,"q":2,"b":1,"x":[0],"k":"retry","n":1,"i":0,"c":"","r":{"code":"provider_refused","message":"The provider refused the call (status 422)"`+
 	`{"f":0,"t":1,"q":2,"k":"skipped","e":17955`+"\n"+`{"f":0,"t":1,"q":2,"k":"failed","n":1,"c":"01`+
 	`{"f":0,"t":1,"q":2,"k":"ok","n":1,"c":"01","s":17955,"e":17955,"o":{"status":200,"headers":{"cache-control":"no-cache","content-length":"2",`+
 	`"content-type":"application/json; charset=utf-8","date":"Thu, 01 Jan 2026 00:00:00 GMT","server":"nginx","vary":"Origin","x-request-id":"`+
-	`"},"body":{"id":"","status":"ok"}}}`+"\n"+`{"f":0,"t":1,"q":2,"k":"ok","n":1,"c":"01","s":1,"e":1,"o":{"status":204,"headers":{"date":"Thu, 01 Jan 2026 00:00:00 GMT"},"body":null}}`+"\n"), nil)
+	`"},"body":{"id":"","status":"ok"}}}`+"\n"+
+	`{"f":0,"t":1,"q":2,"k":"ok","n":1,"c":"01","s":1,"e":1,"o":{"status":204,"headers":{"date":"Thu, 01 Jan 2026 00:00:00 GMT"},"body":null}}`+"\n"), nil)
 
 func encodeTraces(traces []Trace) ([]byte, error) {
 	var plain bytes.Buffer
@@ -248,8 +251,8 @@ func unpackFragment(body []byte) ([]byte, error) {
 // maxTrace bounds one encoded trace: its output has at most 1 MiB.
 const maxTrace = 16 << 20
 
-// eachTrace calls do with every encoded trace of a fragment. Of a large fragment only a few are in memory at once; do must
-// not keep them.
+// eachTrace calls do with every encoded trace of a fragment. Of a large fragment only a few are in memory at once; do
+// must not keep them.
 func eachTrace(body []byte, do func(line []byte) error) error {
 	if len(body) > 0 && body[0] == encodingStream {
 		lines := bufio.NewScanner(s2.NewReader(bytes.NewReader(body[1:]), s2.ReaderMaxBlockSize(blockMax)))
@@ -294,8 +297,8 @@ type shownTrace struct {
 	Body      json.RawMessage `json:"body,omitempty"`
 }
 
-// ShowFragment writes a stored fragment as a JSON array in one line: what attempts did to the records from..to-1 of the slice, but for
-// those left out, in the order in which it happened.
+// ShowFragment writes a stored fragment as a JSON array in one line: what attempts did to the records from..to-1 of the
+// slice, but for those left out, in the order in which it happened.
 func ShowFragment(w io.Writer, body []byte) error {
 	out := bufio.NewWriter(w)
 	lines := json.NewEncoder(&unbroken{out})
@@ -309,7 +312,8 @@ func ShowFragment(w io.Writer, body []byte) error {
 		_ = out.WriteByte(sep) // Flush tells
 		sep = ','
 		return lines.Encode(shownTrace{
-			t.From, t.To, t.LeftOut, t.Kind, t.Attempt, t.Element, t.CallID, shownTime(t.StartedAt), shownTime(t.EndedAt), t.Output, t.Error, t.Body,
+			t.From, t.To, t.LeftOut, t.Kind, t.Attempt, t.Element, t.CallID, shownTime(t.StartedAt),
+			shownTime(t.EndedAt), t.Output, t.Error, t.Body,
 		})
 	})
 	if err != nil {
@@ -364,8 +368,8 @@ func decodeTraceHead(line []byte) (Trace, error) {
 const (
 	// fragmentsKept is how many fragments a slice's task may keep after its end; more are joined into one.
 	fragmentsKept = 3
-	// joinedMost is the size that a joined fragment may have, compressed or not: larger ones stay, so that readers and writers
-	// have one piece of work in memory at a time.
+	// joinedMost is the size that a joined fragment may have, compressed or not: larger ones stay, so that readers and
+	// writers have one piece of work in memory at a time.
 	joinedMost = 4 << 20
 )
 
@@ -395,7 +399,8 @@ func (c *Change) compact(ctx context.Context) error {
 		if len(plain) > joinedMost {
 			continue
 		}
-		err := c.s.q.FragmentDelete(ctx, c.tx, db.FragmentDeleteParams{BatchID: r.BatchID, SliceNo: r.SliceNo, StepNo: r.StepNo, TaskNo: r.TaskNo, Seqs: r.Seqs})
+		err := c.s.q.FragmentDelete(ctx, c.tx, db.FragmentDeleteParams{BatchID: r.BatchID, SliceNo: r.SliceNo,
+			StepNo: r.StepNo, TaskNo: r.TaskNo, Seqs: r.Seqs})
 		if err != nil {
 			return fmt.Errorf("delete joined fragments: %w", err)
 		}

@@ -32,7 +32,8 @@ func anyTrace() *rapid.Generator[Trace] {
 		}
 		if rapid.Bool().Draw(t, "call") {
 			out.CallID = uuid.NewString()
-			out.StartedAt, out.EndedAt = rapid.Int64Range(0, 1<<45).Draw(t, "started"), rapid.Int64Range(0, 1<<45).Draw(t, "ended")
+			out.StartedAt, out.EndedAt = rapid.Int64Range(0, 1<<45).Draw(t, "started"),
+				rapid.Int64Range(0, 1<<45).Draw(t, "ended")
 		}
 		switch rapid.IntRange(0, 4).Draw(t, "output") {
 		case 0:
@@ -76,12 +77,14 @@ func TestProperty_TraceHead(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		trace := anyTrace().Draw(t, "trace")
-		trace.ChangeNo, trace.ClaimNo = rapid.Int64Range(0, 9).Draw(t, "change"), rapid.Int64Range(0, 9).Draw(t, "claim")
+		trace.ChangeNo, trace.ClaimNo = rapid.Int64Range(0, 9).Draw(t, "change"), rapid.Int64Range(0, 9).Draw(t,
+			"claim")
 		line, err := json.Marshal(trace)
 		require.NoError(t, err)
 		head, err := decodeTraceHead(line)
 		require.NoError(t, err)
-		require.Equal(t, []any{trace.From, trace.To, trace.LeftOut, trace.Kind}, []any{head.From, head.To, head.LeftOut, head.Kind})
+		require.Equal(t, []any{trace.From, trace.To, trace.LeftOut, trace.Kind}, []any{head.From, head.To, head.LeftOut,
+			head.Kind})
 	})
 }
 
@@ -162,8 +165,9 @@ func readAll(body []byte) {
 // What one call of one record leaves is not much more than what cannot be told beforehand: its name and its times.
 func TestEncodeTraces_Small(t *testing.T) {
 	t.Parallel()
-	want := []Trace{{To: 1, ChangeNo: 2, Kind: TraceOK, Attempt: 1, CallID: uuid.NewString(), StartedAt: 1795533105123, EndedAt: 1795533105125,
-		Output: json.RawMessage(`{"status":204,"headers":{"date":"Tue, 24 Nov 2026 15:11:45 GMT"},"body":null}`)}}
+	want := []Trace{{To: 1, ChangeNo: 2, Kind: TraceOK, Attempt: 1, CallID: uuid.NewString(), StartedAt: 1795533105123,
+		EndedAt: 1795533105125,
+		Output:  json.RawMessage(`{"status":204,"headers":{"date":"Tue, 24 Nov 2026 15:11:45 GMT"},"body":null}`)}}
 	body, err := encodeTraces(want)
 	require.NoError(t, err)
 	require.Less(t, len(body), 120)
@@ -189,7 +193,8 @@ func TestUnpackFragment_Stream(t *testing.T) {
 	t.Parallel()
 	var traces []Trace
 	for i := range int32(30) {
-		traces = append(traces, Trace{From: i, To: i + 1, Kind: TraceOK, Output: json.RawMessage(fmt.Sprintf(`"%d%s"`, i, strings.Repeat("abcdefgh", 20_000)))})
+		traces = append(traces, Trace{From: i, To: i + 1, Kind: TraceOK, Output: json.RawMessage(fmt.Sprintf(`"%d%s"`,
+			i, strings.Repeat("abcdefgh", 20_000)))})
 	}
 	body, err := encodeTraces(traces)
 	require.NoError(t, err)
@@ -216,7 +221,8 @@ func TestEachTrace_Streams(t *testing.T) {
 	t.Parallel()
 	var traces []Trace
 	for i := range int32(8) {
-		traces = append(traces, Trace{From: i, To: i + 1, Kind: TraceOK, Output: json.RawMessage(fmt.Sprintf(`"%d%s"`, i, strings.Repeat("abcdefgh", 64_000)))})
+		traces = append(traces, Trace{From: i, To: i + 1, Kind: TraceOK, Output: json.RawMessage(fmt.Sprintf(`"%d%s"`,
+			i, strings.Repeat("abcdefgh", 64_000)))})
 	}
 	body, err := encodeTraces(traces)
 	require.NoError(t, err)
@@ -228,22 +234,27 @@ func TestEachTrace_Streams(t *testing.T) {
 	stop := errors.New("stop")
 	require.ErrorIs(t, eachTrace(body, func([]byte) error { return stop }), stop)
 
-	v := sliceView{SliceRowsRow: db.SliceRowsRow{Records: 200}, bodies: []taskBody{{body: []byte{encodingPlain}}, {body: body}}}
+	v := sliceView{SliceRowsRow: db.SliceRowsRow{Records: 200}, bodies: []taskBody{{body: []byte{encodingPlain}},
+		{body: body}}}
 	require.EqualValues(t, fewRecords, v.atOnce())
 	v.bodies = v.bodies[:1]
 	require.EqualValues(t, 200, v.atOnce())
 }
 
 func FuzzDecodeTraces(f *testing.F) {
-	for _, s := range []string{"", "p", "s", "x", "p{}", "p{\"f\":0,\"t\":2,\"k\":\"ok\",\"o\":1}\n", "p{\"f\":-1,\"t\":2,\"k\":\"ok\"}\n",
-		"p{\"f\":3,\"t\":2,\"k\":\"ok\"}\n", "p{\"f\":0,\"t\":2147483647,\"k\":\"ok\"}\n", "s\xff\xff\xff\xff\x0f", "s\x05\x10{}\n{}", "d\x05\x10{}\n{}", "d\xff\xff\x03", "p\n\n"} {
+	for _, s := range []string{"", "p", "s", "x", "p{}", "p{\"f\":0,\"t\":2,\"k\":\"ok\",\"o\":1}\n",
+		"p{\"f\":-1,\"t\":2,\"k\":\"ok\"}\n",
+		"p{\"f\":3,\"t\":2,\"k\":\"ok\"}\n", "p{\"f\":0,\"t\":2147483647,\"k\":\"ok\"}\n", "s\xff\xff\xff\xff\x0f",
+		"s\x05\x10{}\n{}", "d\x05\x10{}\n{}", "d\xff\xff\x03", "p\n\n"} {
 		f.Add([]byte(s))
 	}
-	long, err := encodeTraces([]Trace{{To: 5, Kind: TraceOK, Output: json.RawMessage(fmt.Sprintf("%q", strings.Repeat("y", 2*compressOver)))}})
+	long, err := encodeTraces([]Trace{{To: 5, Kind: TraceOK,
+		Output: json.RawMessage(fmt.Sprintf("%q", strings.Repeat("y", 2*compressOver)))}})
 	require.NoError(f, err)
 	require.EqualValues(f, encodingS2, long[0])
 	f.Add(long)
-	longer, err := encodeTraces([]Trace{{To: 5, Kind: TraceOK, Output: json.RawMessage(fmt.Sprintf("%q", strings.Repeat("y", 2*blockMax)))}})
+	longer, err := encodeTraces([]Trace{{To: 5, Kind: TraceOK,
+		Output: json.RawMessage(fmt.Sprintf("%q", strings.Repeat("y", 2*blockMax)))}})
 	require.NoError(f, err)
 	require.EqualValues(f, encodingStream, longer[0])
 	f.Add(longer)
@@ -252,7 +263,8 @@ func FuzzDecodeTraces(f *testing.F) {
 
 func TestDecodeTraces_RefusesImpossibleRanges(t *testing.T) {
 	t.Parallel()
-	for _, s := range []string{`p{"f":-1,"t":2,"k":"ok"}`, `p{"f":3,"t":2,"k":"ok"}`, `p{"f":0,"t":99999999999,"k":"ok"}`, "p\n", "s", ""} {
+	for _, s := range []string{`p{"f":-1,"t":2,"k":"ok"}`, `p{"f":3,"t":2,"k":"ok"}`,
+		`p{"f":0,"t":99999999999,"k":"ok"}`, "p\n", "s", ""} {
 		_, err := decodeTraces([]byte(s))
 		require.ErrorIs(t, err, errFragment, s)
 	}
@@ -264,7 +276,8 @@ func TestFragment_Joined(t *testing.T) {
 	var want []Trace
 	plain := []byte{encodingPlain}
 	for i := range 6 {
-		tr := Trace{From: int32(i), To: int32(i) + 1, Kind: TraceOK, Output: json.RawMessage(fmt.Sprintf("%q", strings.Repeat("z", i*300)))}
+		tr := Trace{From: int32(i), To: int32(i) + 1, Kind: TraceOK,
+			Output: json.RawMessage(fmt.Sprintf("%q", strings.Repeat("z", i*300)))}
 		body, err := encodeTraces([]Trace{tr})
 		require.NoError(t, err)
 		raw, err := unpackFragment(body)
@@ -279,6 +292,7 @@ func TestFragment_Joined(t *testing.T) {
 func TestSkippedIn(t *testing.T) {
 	t.Parallel()
 	require.EqualValues(t, 5, skippedIn([]Trace{
-		{From: 2, To: 8, LeftOut: []int32{3, 5}, Kind: TraceSkipped}, {From: 0, To: 2, Kind: TraceOK}, {From: 9, To: 10, Kind: TraceSkipped},
+		{From: 2, To: 8, LeftOut: []int32{3, 5}, Kind: TraceSkipped}, {From: 0, To: 2, Kind: TraceOK},
+		{From: 9, To: 10, Kind: TraceSkipped},
 	}))
 }

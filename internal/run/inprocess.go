@@ -50,7 +50,10 @@ func (s *Service) Work(ctx context.Context, batchID uuid.UUID) (more bool, err e
 		return false, err
 	}
 	p.room.Keep(p.need()) // nothing more is made
-	err = pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error { return s.settleWork(ctx, tx, batchID, works) })
+	err = pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error {
+		return s.settleWork(ctx, tx, batchID,
+			works)
+	})
 	if errors.Is(err, errBarred) {
 		return false, nil // the slices of a cancelled batch stay as they were, and a resumed one is woken
 	}
@@ -61,7 +64,8 @@ func (s *Service) Work(ctx context.Context, batchID uuid.UUID) (more bool, err e
 }
 
 // work evaluates slices and jobs, as many as may be settled together; the others come next time.
-func (s *Service) work(ctx context.Context, b *Batch, p *piece, ready []db.SlicesReadyRow, jobs []db.FlowJob) ([]*sliceWork, error) {
+func (s *Service) work(ctx context.Context, b *Batch, p *piece, ready []db.SlicesReadyRow,
+	jobs []db.FlowJob) ([]*sliceWork, error) {
 	var works []*sliceWork
 	starts := 0
 	add := func(w *sliceWork, err error) error {
@@ -276,7 +280,8 @@ func (s *Service) settleWork(ctx context.Context, tx pgx.Tx, batchID uuid.UUID, 
 		return errBarred
 	}
 	// Waits come before events, whose cause must not then wait for the gate.
-	for _, do := range []func(context.Context, *head, []*sliceWork) error{c.stillReady, c.writeStores, c.startFlows, c.admitWaits, c.emitEvents} {
+	for _, do := range []func(context.Context, *head, []*sliceWork) error{c.stillReady, c.writeStores, c.startFlows,
+		c.admitWaits, c.emitEvents} {
 		if err := do(ctx, h, works); err != nil {
 			return err
 		}

@@ -23,7 +23,8 @@ import (
 // gonePlans are those of a process whose catalog lacks every action.
 type gonePlans struct{ Planner }
 
-func (p gonePlans) Plan(ctx context.Context, conn db.DBTX, orgID, definitionID uuid.UUID, version int32) (*definition.Plan, error) {
+func (p gonePlans) Plan(ctx context.Context, conn db.DBTX, orgID, definitionID uuid.UUID,
+	version int32) (*definition.Plan, error) {
 	found, err := p.Planner.Plan(ctx, conn, orgID, definitionID, version)
 	if err != nil {
 		return nil, err
@@ -72,7 +73,8 @@ func TestWork_Bounded(t *testing.T) {
 	p := modelPlan{{{kind: "transform"}}}
 	def := w.define(t, p, -1, false)
 	big := `{"steps":[{"id":"s0","tasks":[{"id":"t0_0","action_id":"core__flow__transform","params":{"value":"{{ metadata.big }}{{ batch.id }}"}}]}]}`
-	_, err := w.q.CreateDefinitionVersion(w.ctx, w.pool, db.CreateDefinitionVersionParams{DefinitionID: def, Version: 2, OrgID: w.org, Doc: []byte(big), CreatedBy: "test"})
+	_, err := w.q.CreateDefinitionVersion(w.ctx, w.pool, db.CreateDefinitionVersionParams{DefinitionID: def, Version: 2,
+		OrgID: w.org, Doc: []byte(big), CreatedBy: "test"})
 	require.NoError(t, err)
 	const mib, perSlice = 1 << 20, 50
 	var rows [][]byte
@@ -81,7 +83,8 @@ func TestWork_Bounded(t *testing.T) {
 	}
 	var batch uuid.UUID
 	w.do(t, func(ctx context.Context, tx pgx.Tx) error {
-		out, err := w.s.Start(ctx, tx, StartInput{OrgID: w.org, DefinitionID: def, Version: 2, Source: Source{Records: rows},
+		out, err := w.s.Start(ctx, tx, StartInput{OrgID: w.org, DefinitionID: def, Version: 2,
+			Source:   Source{Records: rows},
 			Metadata: []byte(`{"big":"` + strings.Repeat("m", mib-200) + `"}`), TriggerType: db.FlowTriggerTypeApiCall})
 		if err == nil {
 			batch = out.BatchID
@@ -99,7 +102,8 @@ func TestWork_Bounded(t *testing.T) {
 		require.NoError(t, err)
 		c, before := counts(), done
 		done = 0
-		require.NoError(t, w.pool.QueryRow(w.ctx, "SELECT sum(CASE state WHEN 'done' THEN records ELSE remaining END) FROM flow.all_slices").Scan(&done))
+		require.NoError(t, w.pool.QueryRow(w.ctx,
+			"SELECT sum(CASE state WHEN 'done' THEN records ELSE remaining END) FROM flow.all_slices").Scan(&done))
 		assert.LessOrEqual(t, done-before, pieceBytes/mib+2, "records in one piece")
 		assert.Zero(t, c.Of(Failed))
 	}
@@ -143,17 +147,21 @@ func TestWork_StoreWrites(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	stores := store.New(w.pool, w)
-	_, err := stores.Create(w.ctx, w.org, "test", "s", store.Config{Fields: []store.Field{{Name: "n", Type: "integer"}}, Layers: []string{"l"}})
+	_, err := stores.Create(w.ctx, w.org, "test", "s", store.Config{Fields: []store.Field{{Name: "n", Type: "integer"}},
+		Layers: []string{"l"}})
 	require.NoError(t, err)
 	def := w.define(t, modelPlan{{{kind: "transform"}}}, -1, false)
 	doc := `{"steps":[{"id":"s","tasks":[{"id":"t","action_id":"core__store__write","params":{"store":"s","key":"{{ input.id }}","layer":"l","values":{"n":"{{ input.n }}"}}}]},
 		{"id":"next","tasks":[{"id":"u","action_id":"core__flow__transform","params":{"value":1}}]}]}`
-	_, err = w.q.CreateDefinitionVersion(w.ctx, w.pool, db.CreateDefinitionVersionParams{DefinitionID: def, Version: 2, OrgID: w.org, Doc: []byte(doc), CreatedBy: "test"})
+	_, err = w.q.CreateDefinitionVersion(w.ctx, w.pool, db.CreateDefinitionVersionParams{DefinitionID: def, Version: 2,
+		OrgID: w.org, Doc: []byte(doc), CreatedBy: "test"})
 	require.NoError(t, err)
 	start := func() (batch uuid.UUID) {
 		w.do(t, func(ctx context.Context, tx pgx.Tx) error {
-			out, err := w.s.Start(ctx, tx, StartInput{OrgID: w.org, DefinitionID: def, Version: 2, TriggerType: db.FlowTriggerTypeApiCall,
-				Source: Source{Records: [][]byte{[]byte(`{"id":"a","n":1}`), []byte(`{"id":"b","n":"x"}`), []byte(`{"id":"a","n":2}`)}}})
+			out, err := w.s.Start(ctx, tx, StartInput{OrgID: w.org, DefinitionID: def, Version: 2,
+				TriggerType: db.FlowTriggerTypeApiCall,
+				Source: Source{Records: [][]byte{[]byte(`{"id":"a","n":1}`), []byte(`{"id":"b","n":"x"}`),
+					[]byte(`{"id":"a","n":2}`)}}})
 			if err == nil {
 				batch = out.BatchID
 			}

@@ -47,7 +47,8 @@ func (c *Change) loadJobs(ctx context.Context, keys []jobKey) error {
 // setApart gives the record at this offset a row of its own, standing where it stands.
 func (c *Change) setApart(p *Part, offset int32, status Status, remaining int16) *job {
 	j := &job{isNew: true, FlowJob: db.FlowJob{
-		BatchID: p.BatchID, Position: p.First + int64(offset), SliceNo: p.SliceNo, ApartStep: p.StepNo, StepNo: p.StepNo,
+		BatchID: p.BatchID, Position: p.First + int64(offset), SliceNo: p.SliceNo, ApartStep: p.StepNo,
+		StepNo:    p.StepNo,
 		Remaining: remaining, Status: status, Attempts: max(p.Attempt, 1), UpdatedAt: c.Now, StartedAt: &c.Now,
 	}}
 	c.jobs[p.key(offset)] = j
@@ -97,8 +98,8 @@ func (c *Change) againJob(j *job, p *Part, e *Exception) {
 	c.enqueue(again, 1, e.RetryAt)
 }
 
-// advanceJob moves a job whose step is over to its end or to its next step. ended is where a job ends whose last step is
-// over.
+// advanceJob moves a job whose step is over to its end or to its next step. ended is where a job ends whose last step
+// is over.
 func (c *Change) advanceJob(j *job, first int64, ended Status) {
 	h := c.heads[j.BatchID]
 	switch {
@@ -128,7 +129,8 @@ func (c *Change) queueJob(j *job, first int64, tasks []int16) {
 	j.Remaining = int16(len(tasks))
 	offset := int32(j.Position - first)
 	for _, t := range tasks {
-		c.enqueue(Part{BatchID: j.BatchID, StepNo: j.StepNo, TaskNo: t, SliceNo: j.SliceNo, First: first, From: offset, To: offset + 1,
+		c.enqueue(Part{BatchID: j.BatchID, StepNo: j.StepNo, TaskNo: t, SliceNo: j.SliceNo, First: first, From: offset,
+			To:    offset + 1,
 			Apart: true, Attempt: 1}, 1, immediately)
 	}
 }

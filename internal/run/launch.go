@@ -21,8 +21,9 @@ import (
 	"flowlane/internal/schema"
 )
 
-// preparedStart is what all starts of one version of a definition in one lane have in common. Once it is there, nothing about a start is
-// refused but its record set: a transaction that starts batches for several records prepares them all before it writes anything.
+// preparedStart is what all starts of one version of a definition in one lane have in common. Once it is there, nothing
+// about a start is refused but its record set: a transaction that starts batches for several records prepares them all
+// before it writes anything.
 type preparedStart struct {
 	plan    *definition.Plan
 	version int32
@@ -32,8 +33,10 @@ type preparedStart struct {
 	queues []TaskRoute
 }
 
-// prepare finds, and prepares, what a start needs. Faults: NotFound and Conflict of the plan, its variables and its credentials.
-func (s *Service) prepare(ctx context.Context, tx pgx.Tx, orgID, definitionID uuid.UUID, version int32, lane *db.FlowLane) (*preparedStart, error) {
+// prepare finds, and prepares, what a start needs. Faults: NotFound and Conflict of the plan, its variables and its
+// credentials.
+func (s *Service) prepare(ctx context.Context, tx pgx.Tx, orgID, definitionID uuid.UUID, version int32,
+	lane *db.FlowLane) (*preparedStart, error) {
 	plan, err := s.plans.Plan(ctx, tx, orgID, definitionID, version)
 	if err != nil {
 		return nil, fmt.Errorf("plan of definition %s: %w", definitionID, err)
@@ -69,7 +72,8 @@ func (p *preparedStart) wake(wakes wakeUps, b *StartedBatch, state string, now t
 }
 
 // queuesOf finds, and prepares, the queues of a plan.
-func (s *Service) queuesOf(ctx context.Context, tx pgx.Tx, orgID uuid.UUID, plan *definition.Plan, lane *db.FlowLane) (out []TaskRoute, err error) {
+func (s *Service) queuesOf(ctx context.Context, tx pgx.Tx, orgID uuid.UUID, plan *definition.Plan,
+	lane *db.FlowLane) (out []TaskRoute, err error) {
 	for i := range plan.Steps {
 		step := &plan.Steps[i]
 		for _, t := range callTasks(step) {
@@ -83,8 +87,8 @@ func (s *Service) queuesOf(ctx context.Context, tx pgx.Tx, orgID uuid.UUID, plan
 	return out, nil
 }
 
-// Refusal says to people why a start failed. inside tells that nobody outside of the service can mend it: then the error is for the
-// log alone.
+// Refusal says to people why a start failed. inside tells that nobody outside of the service can mend it: then the
+// error is for the log alone.
 func Refusal(err error) (reason string, inside bool) {
 	if f := (*fault.Error)(nil); errors.As(err, &f) {
 		return f.Detail, false
@@ -110,11 +114,12 @@ func (s *Service) NoteRefused(ctx context.Context, tx db.DBTX, r Refused) error 
 	return nil
 }
 
-// InputTemplate makes the record of a batch from the payload of what starts it. Nil passes the payload, which must then be an object.
+// InputTemplate makes the record of a batch from the payload of what starts it. Nil passes the payload, which must then
+// be an object.
 type InputTemplate struct{ template *expr.Template }
 
-// CompileInput compiles an object whose strings may hold expressions over payload; nil for none. It returns what is wrong with it,
-// at its places below at.
+// CompileInput compiles an object whose strings may hold expressions over payload; nil for none. It returns what is
+// wrong with it, at its places below at.
 func CompileInput(text json.RawMessage, at ...string) (*InputTemplate, []fault.Field) {
 	if text == nil {
 		return nil, nil
@@ -133,7 +138,8 @@ func CompileInput(text json.RawMessage, at ...string) (*InputTemplate, []fault.F
 func BadExpressions(errs []expr.Error, at ...string) []fault.Field {
 	fields := make([]fault.Field, len(errs))
 	for i, e := range errs {
-		fields[i] = fault.Field{Loc: append(slices.Clone(at), e.Path...), Msg: e.Error(), Type: "value_error", Ctx: e.Ctx()}
+		fields[i] = fault.Field{Loc: append(slices.Clone(at), e.Path...), Msg: e.Error(), Type: "value_error",
+			Ctx: e.Ctx()}
 	}
 	return fields
 }

@@ -10,12 +10,12 @@ import (
 )
 
 // An execution's log is what happened to it, as a list that only grows: entry n says what it was, whoever reads it and
-// whenever. It is not stored. It follows from what is: the traces of the record's tasks, the calls that cover it, and where
-// it stands. A reader that has seen entry n goes on behind it.
+// whenever. It is not stored. It follows from what is: the traces of the record's tasks, the calls that cover it, and
+// where it stands. A reader that has seen entry n goes on behind it.
 //
-// Entries are numbered from 1. The first two tell where the execution stood before its first work, and every log has room
-// for both: 1 is its beginning, which readers show as a snapshot, and 2 that its record was queued, which is left out
-// while the record is staged.
+// Entries are numbered from 1. The first two tell where the execution stood before its first work, and every log has
+// room for both: 1 is its beginning, which readers show as a snapshot, and 2 that its record was queued, which is left
+// out while the record is staged.
 
 // EventKind says what an event is about.
 type EventKind string
@@ -38,7 +38,8 @@ type Event struct {
 	At   time.Time
 	// Status is that of what the event is about: an ExecutionStatus, a TaskStatus or a Status.
 	Status string
-	// StepID and TaskID name the step and the task; empty where the event is about neither. Attempt is 0 where none was made.
+	// StepID and TaskID name the step and the task; empty where the event is about neither. Attempt is 0 where none was
+	// made.
 	StepID, TaskID string
 	Attempt        int32
 	Error          *JobError
@@ -93,7 +94,8 @@ func factsOf(step, task int16, t *Trace) []fact {
 	if end.called = t.CallID != "" || !t.decides() && t.Kind != TraceWaiting; !end.called {
 		return []fact{end}
 	}
-	begin := fact{step: step, task: task, no: cmp.Or(t.ClaimNo, t.ChangeNo), claim: true, attempt: t.Attempt, at: end.at}
+	begin := fact{step: step, task: task, no: cmp.Or(t.ClaimNo, t.ChangeNo), claim: true, attempt: t.Attempt,
+		at: end.at}
 	if t.StartedAt > 0 {
 		begin.at = time.UnixMilli(t.StartedAt).UTC()
 	}
@@ -102,7 +104,8 @@ func factsOf(step, task int16, t *Trace) []fact {
 
 // factOfPart returns what a part in a call tells. Its time is as exact as that of the trace to come.
 func factOfPart(p *coverPart) fact {
-	return fact{step: p.StepNo, task: p.TaskNo, no: cmp.Or(p.ClaimNo, stillOpen), claim: true, attempt: p.Attempt, at: deref(p.claimedAt).Truncate(time.Millisecond)}
+	return fact{step: p.StepNo, task: p.TaskNo, no: cmp.Or(p.ClaimNo, stillOpen), claim: true, attempt: p.Attempt,
+		at: deref(p.claimedAt).Truncate(time.Millisecond)}
 }
 
 // logInputs are what the log of one run is built from.
@@ -111,7 +114,8 @@ type logInputs struct {
 	plan *definition.Plan
 	// facts are in order by step and task, as they came.
 	facts []fact
-	// before is what an earlier batch made of tasks, whose log told of it: they are done, and their step ends with the others.
+	// before is what an earlier batch made of tasks, whose log told of it: they are done, and their step ends with the
+	// others.
 	before []fact
 	// began is when the batch was made, queued when its records were.
 	began, queued time.Time
@@ -127,7 +131,10 @@ type logInputs struct {
 
 // log builds the log. It is a fold over the facts: what is added to them at the end adds events at the end.
 func (in *logInputs) log() Log {
-	slices.SortStableFunc(in.facts, func(a, b fact) int { return cmp.Or(cmp.Compare(a.step, b.step), cmp.Compare(a.no, b.no)) })
+	slices.SortStableFunc(in.facts, func(a, b fact) int {
+		return cmp.Or(cmp.Compare(a.step, b.step),
+			cmp.Compare(a.no, b.no))
+	})
 	t := logBuilder{logInputs: in, last: in.began, step: -1, job: Queued, out: Log{Last: entryBegun}}
 	if !in.staged {
 		t.last = in.queued
@@ -194,7 +201,8 @@ func (t *logBuilder) add(f *fact) {
 		return // told of that call before
 	}
 	t.move(task, f)
-	e := Event{Kind: EventTaskAttempt, At: t.last, Status: string(task.status), StepID: step.ID, TaskID: of.ID, Error: f.err}
+	e := Event{Kind: EventTaskAttempt, At: t.last, Status: string(task.status), StepID: step.ID, TaskID: of.ID,
+		Error: f.err}
 	if f.claim || f.called || (of.Action.Call == nil && f.kind != TraceSkipped) {
 		e.Attempt = f.attempt
 	}
@@ -244,8 +252,8 @@ func (t *logBuilder) moveJob(to Status, why *JobError) {
 	}
 }
 
-// standing is the status of the step under way, and whether all of its tasks are settled; over says that nothing waits any
-// more.
+// standing is the status of the step under way, and whether all of its tasks are settled; over says that nothing waits
+// any more.
 func (t *logBuilder) standing(step *definition.Step, over bool) (TaskStatus, bool) {
 	sum := ExecutionStep{Step: step, Tasks: make([]ExecutionTask, len(step.Tasks))}
 	finished := 0

@@ -26,8 +26,8 @@ func logPlan(steps, tasks int) *definition.Plan {
 	return plan
 }
 
-// TestLog_Grows: whatever the facts are, a log of more of them begins with the log of fewer, and from any entry on a reader
-// gets the same as whoever read all.
+// TestLog_Grows: whatever the facts are, a log of more of them begins with the log of fewer, and from any entry on a
+// reader gets the same as whoever read all.
 func TestLog_Grows(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -35,14 +35,16 @@ func TestLog_Grows(t *testing.T) {
 		plan, began := logPlan(steps, tasks), time.Unix(1_700_000_000, 0)
 		var facts []fact
 		for no := int64(1); no <= 12; no++ {
-			f := fact{no: no, task: int16(rapid.IntRange(0, tasks-1).Draw(rt, "task")), attempt: 1, at: began.Add(time.Duration(no) * time.Second), called: true}
+			f := fact{no: no, task: int16(rapid.IntRange(0, tasks-1).Draw(rt, "task")), attempt: 1,
+				at: began.Add(time.Duration(no) * time.Second), called: true}
 			if n := len(facts); n > 0 {
 				f.step = facts[n-1].step
 			}
 			if int(f.step) < steps-1 && rapid.IntRange(0, 3).Draw(rt, "next") == 0 {
 				f.step++
 			}
-			if f.kind = rapid.SampledFrom([]string{"", TraceOK, TraceSkipped, TraceFailed, TraceRetry, TraceRequeued, TraceUnknown, TraceUnknown}).Draw(rt, "kind"); f.kind == "" {
+			if f.kind = rapid.SampledFrom([]string{"", TraceOK, TraceSkipped, TraceFailed, TraceRetry, TraceRequeued,
+				TraceUnknown, TraceUnknown}).Draw(rt, "kind"); f.kind == "" {
 				f.claim, f.called = true, false
 			}
 			facts = append(facts, f)
@@ -77,7 +79,8 @@ func TestLog_Staged(t *testing.T) {
 	s := logInputs{plan: logPlan(1, 1), began: began, queued: began.Add(time.Hour), staged: true, status: Staged}
 	assert.Equal(t, Log{Last: entryBegun}, s.log())
 	s.staged, s.status = false, Queued
-	assert.Equal(t, Log{Last: entryQueued, Events: []Event{{No: entryQueued, Kind: EventJobStatus, At: s.queued, Status: "queued"}}}, s.log())
+	assert.Equal(t, Log{Last: entryQueued, Events: []Event{{No: entryQueued, Kind: EventJobStatus, At: s.queued,
+		Status: "queued"}}}, s.log())
 	s.staged, s.status, s.over = true, Unprocessed, began.Add(time.Minute)
 	var kinds []string
 	log := s.log()
@@ -86,20 +89,25 @@ func TestLog_Staged(t *testing.T) {
 		assert.Equal(t, s.over, e.At)
 		assert.Greater(t, e.No, int64(entryQueued))
 	}
-	assert.Equal(t, []string{"job.status unprocessed", "execution.status cancelled", "execution.closed cancelled"}, kinds)
+	assert.Equal(t, []string{"job.status unprocessed", "execution.status cancelled", "execution.closed cancelled"},
+		kinds)
 }
 
-// TestLog_Before: a step of which an earlier batch did some tasks is over with the others, and nothing tells of those again.
+// TestLog_Before: a step of which an earlier batch did some tasks is over with the others, and nothing tells of those
+// again.
 func TestLog_Before(t *testing.T) {
 	t.Parallel()
 	at := time.Unix(1_700_000_000, 0)
 	s := logInputs{plan: logPlan(2, 3), began: at, queued: at, status: Queued,
 		before: []fact{{task: 2, kind: TraceSkipped}, {task: 0, kind: TraceOK, called: true}},
-		facts:  []fact{{task: 1, no: 1, claim: true, attempt: 1}, {task: 1, no: 2, kind: TraceOK, called: true, attempt: 1}, {step: 1, no: 3, claim: true, attempt: 1}}}
+		facts: []fact{{task: 1, no: 1, claim: true, attempt: 1}, {task: 1, no: 2, kind: TraceOK, called: true,
+			attempt: 1}, {step: 1, no: 3, claim: true, attempt: 1}}}
 	var told []string
 	for _, e := range s.log().Events {
 		told = append(told, string(e.Kind)+" "+e.Status)
 	}
-	assert.Equal(t, []string{"job.status queued", "execution.status running", "step.started running", "task.attempt running", "job.status started",
-		"task.attempt completed", "step.completed completed", "job.status queued", "step.started running", "task.attempt running", "job.status started"}, told)
+	assert.Equal(t, []string{"job.status queued", "execution.status running", "step.started running",
+		"task.attempt running", "job.status started",
+		"task.attempt completed", "step.completed completed", "job.status queued", "step.started running",
+		"task.attempt running", "job.status started"}, told)
 }

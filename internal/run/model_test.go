@@ -51,7 +51,8 @@ const (
 	over
 )
 
-var placeStatus = map[place]Status{away: Queued, waiting: Queued, flying: Started, doubted: NeedsReconcile, lost: Unresolved, over: Queued}
+var placeStatus = map[place]Status{away: Queued, waiting: Queued, flying: Started, doubted: NeedsReconcile,
+	lost: Unresolved, over: Queued}
 
 type modelRecord struct {
 	slice  *modelSlice
@@ -104,14 +105,15 @@ type modelBatch struct {
 	paused    bool
 	// checked: records whose z is false break the input schema.
 	checked bool
-	// allowed is how many records may fail, -1 for all; stopped is set past that. inCalls is how many records were in calls
-	// before the last move, most how many may fail since it was stopped.
+	// allowed is how many records may fail, -1 for all; stopped is set past that. inCalls is how many records were in
+	// calls before the last move, most how many may fail since it was stopped.
 	allowed int
 	stopped bool
 	inCalls int
 	most    int
 	slices  []*modelSlice
-	// fresh are the tasks that were queued since it was last cleared, as {step, task}; freshWork tells of in-process work, freshWait of waits.
+	// fresh are the tasks that were queued since it was last cleared, as {step, task}; freshWork tells of in-process
+	// work, freshWait of waits.
 	fresh     map[[2]int]bool
 	freshWork bool
 	freshWait bool
@@ -471,5 +473,6 @@ func (b *modelBatch) state() BatchStatus {
 }
 
 func (r *modelRecord) String() string {
-	return fmt.Sprintf("record %d (slice %d, step %d, apart %t, places %v, end %q)", r.slice.first+int64(r.offset), r.slice.no, r.step, r.apart, r.tasks, r.end)
+	return fmt.Sprintf("record %d (slice %d, step %d, apart %t, places %v, end %q)", r.slice.first+int64(r.offset),
+		r.slice.no, r.step, r.apart, r.tasks, r.end)
 }

@@ -100,7 +100,8 @@ func (c *Change) deletePart(p *Part) {
 
 // taken is what take writes.
 type taken struct {
-	// inCall is how many pieces each call has, out the batches whose parts stand in their queues and are not taken whole.
+	// inCall is how many pieces each call has, out the batches whose parts stand in their queues and are not taken
+	// whole.
 	inCall map[uuid.UUID]int
 	out    []uuid.UUID
 	whole  db.PartClaimParams
@@ -156,7 +157,8 @@ func (c *Change) takePart(t *taken, r *db.PartsQueuedRow, ps []*Piece) error {
 		t.whole.Ids, t.whole.CallIds = append(t.whole.Ids, r.ID), append(t.whole.CallIds, ps[0].CallID)
 		t.whole.Seqs, t.whole.ClaimNos = append(t.whole.Seqs, ps[0].Seq), append(t.whole.ClaimNos, claimNo)
 		t.whole.LeftOut = append(t.whole.LeftOut, intsText(first.LeftOut))
-		t.whole.Element, t.whole.Elements = append(t.whole.Element, first.Element), append(t.whole.Elements, first.Elements)
+		t.whole.Element, t.whole.Elements = append(t.whole.Element, first.Element), append(t.whole.Elements,
+			first.Elements)
 		for _, p := range ps {
 			c.covered(&p.Part, func(q *coverPart) { q.state = Started })
 		}
@@ -165,7 +167,8 @@ func (c *Change) takePart(t *taken, r *db.PartsQueuedRow, ps []*Piece) error {
 	if all {
 		c.deletePart(first)
 	} else {
-		t.shrink.BatchIds, t.shrink.Begins = append(t.shrink.BatchIds, first.BatchID), append(t.shrink.Begins, r.SliceNo)
+		t.shrink.BatchIds, t.shrink.Begins = append(t.shrink.BatchIds, first.BatchID), append(t.shrink.Begins,
+			r.SliceNo)
 		t.shrink.Ids, t.shrink.SliceNos = append(t.shrink.Ids, r.ID), append(t.shrink.SliceNos, no)
 		t.shrink.Froms = append(t.shrink.Froms, off)
 	}
@@ -256,8 +259,8 @@ type Again struct {
 	Why *JobError
 }
 
-// Requeue puts parts back whose call provably did nothing, or may be repeated without harm. Those of one ID stand together,
-// all of them.
+// Requeue puts parts back whose call provably did nothing, or may be repeated without harm. Those of one ID stand
+// together, all of them.
 func (c *Change) Requeue(ctx context.Context, ps []Part, again Again) error {
 	if err := c.mark(ctx, ps, Trace{Kind: TraceRequeued, Error: again.Why}, again.From, Queued); err != nil {
 		return err
@@ -346,8 +349,8 @@ func (c *Change) applyStatus(p *Part, from, to Status) {
 	}
 }
 
-// covered calls do with what the cover of a slice has of a part, and coverAdd adds one to it, where it was loaded: so it stays in step with
-// the slice's parts.
+// covered calls do with what the cover of a slice has of a part, and coverAdd adds one to it, where it was loaded: so
+// it stays in step with the slice's parts.
 func (c *Change) covered(p *Part, do func(*coverPart)) {
 	if cov := c.covers[sliceKey{p.BatchID, p.SliceNo}]; cov != nil {
 		for i := range cov.parts {

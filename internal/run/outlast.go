@@ -10,19 +10,21 @@ import (
 	"flowlane/internal/pg"
 )
 
-// Outlasts reports whether the record at this offset waited before the step for longer than the loss of ReadOutlasting: then it did not
-// come to the step in the lost time.
+// Outlasts reports whether the record at this offset waited before the step for longer than the loss of ReadOutlasting:
+// then it did not come to the step in the lost time.
 func (r *Records) Outlasts(offset int32) bool { return r.outlasts != nil && r.outlasts[offset] }
 
-// ReadOutlasting finds out which records of slices waited in steps before this one for so long that they cannot have come to it in the
-// time that a restore has lost. Waits that something else than the time can end prove nothing.
-func (s *Service) ReadOutlasting(ctx context.Context, conn db.DBTX, b *Batch, recs []*Records, step int16, loss *pg.Loss) error {
+// ReadOutlasting finds out which records of slices waited in steps before this one for so long that they cannot have
+// come to it in the time that a restore has lost. Waits that something else than the time can end prove nothing.
+func (s *Service) ReadOutlasting(ctx context.Context, conn db.DBTX, b *Batch, recs []*Records, step int16,
+	loss *pg.Loss) error {
 	if !delays(b, step) {
 		return nil
 	}
 	in := db.FragmentsReadParams{Small: math.MaxInt32}
 	for _, r := range recs {
-		in.BatchIds, in.SliceNos, in.FromSteps = append(in.BatchIds, b.ID), append(in.SliceNos, r.No), append(in.FromSteps, 0)
+		in.BatchIds, in.SliceNos, in.FromSteps = append(in.BatchIds, b.ID), append(in.SliceNos, r.No),
+			append(in.FromSteps, 0)
 	}
 	bodies, err := s.readBodies(ctx, conn, db.InheritedReadParams{}, in)
 	if err != nil {
@@ -31,11 +33,12 @@ func (s *Service) ReadOutlasting(ctx context.Context, conn db.DBTX, b *Batch, re
 	for _, r := range recs {
 		r.outlasts = make([]bool, len(r.Rows))
 		none := func(int32, int32) bool { return false }
-		err := decodeBodies(bodies[sliceKey{b.ID, r.No}], int32(len(r.Rows)), none, decodeWhole, func(no, task int16, t *Trace) {
-			if no < step && b.Plan.Steps[no].Tasks[task].Action.Utility == delayUtility && t.outlasts(loss) {
-				t.each(func(o int32) { r.outlasts[o] = true })
-			}
-		})
+		err := decodeBodies(bodies[sliceKey{b.ID, r.No}], int32(len(r.Rows)), none, decodeWhole,
+			func(no, task int16, t *Trace) {
+				if no < step && b.Plan.Steps[no].Tasks[task].Action.Utility == delayUtility && t.outlasts(loss) {
+					t.each(func(o int32) { r.outlasts[o] = true })
+				}
+			})
 		if err != nil {
 			return wrap(err, "waits of slice %d of batch %s", r.No, b.ID)
 		}
@@ -55,8 +58,8 @@ func delays(b *Batch, step int16) bool {
 	return false
 }
 
-// outlasts reports whether a trace of a delay tells of one that was not over in the lost time: it had begun before and ended
-// behind it, or takes longer than that.
+// outlasts reports whether a trace of a delay tells of one that was not over in the lost time: it had begun before and
+// ended behind it, or takes longer than that.
 func (t *Trace) outlasts(loss *pg.Loss) bool {
 	var out struct {
 		Until time.Time `json:"waited_until"`
@@ -65,5 +68,6 @@ func (t *Trace) outlasts(loss *pg.Loss) bool {
 		return false
 	}
 	began := time.UnixMilli(t.StartedAt)
-	return !began.After(loss.Until) && out.Until.After(loss.Until) || out.Until.Sub(began) > loss.Until.Sub(loss.Since)+time.Millisecond
+	return !began.After(loss.Until) && out.Until.After(loss.Until) || out.Until.Sub(began) > loss.Until.Sub(loss.Since)+
+		time.Millisecond
 }

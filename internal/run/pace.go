@@ -13,11 +13,11 @@ import (
 	"flowlane/internal/pacing"
 )
 
-// A paced batch has an allowance in each of its queues: how many records calls may still claim, and until when. A tick sets
-// it anew, a claim uses it up, both under the batch's lock. A record counts each time that a call claims it.
+// A paced batch has an allowance in each of its queues: how many records calls may still claim, and until when. A tick
+// sets it anew, a claim uses it up, both under the batch's lock. A record counts each time that a call claims it.
 
-// firstTick returns the first tick of a policy that a batch gets now. last is its last tick before, whatever policy it was
-// of; a batch that waits for its scheduled time needs none before.
+// firstTick returns the first tick of a policy that a batch gets now. last is its last tick before, whatever policy it
+// was of; a batch that waits for its scheduled time needs none before.
 func firstTick(p *pacing.Policy, last *time.Time, now time.Time, scheduled *time.Time) time.Time {
 	if scheduled != nil && scheduled.After(now) {
 		now = *scheduled
@@ -25,8 +25,8 @@ func firstTick(p *pacing.Policy, last *time.Time, now time.Time, scheduled *time
 	return p.First(deref(last), now)
 }
 
-// Tick releases what the policy of a batch allows from now on, where a tick is due, and returns the next one; zero where there
-// is none.
+// Tick releases what the policy of a batch allows from now on, where a tick is due, and returns the next one; zero
+// where there is none.
 func (s *Service) Tick(ctx context.Context, tx pgx.Tx, batchID uuid.UUID) (next time.Time, err error) {
 	c, err := s.Begin(ctx, tx, batchID)
 	if err != nil {
@@ -48,10 +48,12 @@ func (s *Service) Tick(ctx context.Context, tx pgx.Tx, batchID uuid.UUID) (next 
 	}
 	tick := policy.Tick(row.PaceNextAt, c.Now)
 	next = policy.Next(tick)
-	if err := s.q.BatchTick(ctx, tx, db.BatchTickParams{BatchID: batchID, PacedAt: tick, PaceNextAt: next}); err != nil {
+	if err := s.q.BatchTick(ctx, tx, db.BatchTickParams{BatchID: batchID, PacedAt: tick,
+		PaceNextAt: next}); err != nil {
 		return next, fmt.Errorf("pace batch %s: %w", batchID, err)
 	}
-	err = s.q.LaneBatchRelease(ctx, tx, db.LaneBatchReleaseParams{BatchID: batchID, Allowance: policy.Records, LapsesAt: policy.Lapses(tick)})
+	err = s.q.LaneBatchRelease(ctx, tx, db.LaneBatchReleaseParams{BatchID: batchID, Allowance: policy.Records,
+		LapsesAt: policy.Lapses(tick)})
 	if err != nil {
 		return next, fmt.Errorf("release records of batch %s: %w", batchID, err)
 	}
@@ -59,8 +61,8 @@ func (s *Service) Tick(ctx context.Context, tx pgx.Tx, batchID uuid.UUID) (next 
 	return next, c.send(ctx)
 }
 
-// spend takes what pieces carry into calls from the allowances of their queues. ErrMoved: what was chosen is more than is left,
-// or too late.
+// spend takes what pieces carry into calls from the allowances of their queues. ErrMoved: what was chosen is more than
+// is left, or too late.
 func (c *Change) spend(ctx context.Context, pieces []Piece) error {
 	wanted := map[laneKey]int64{}
 	var paced []uuid.UUID
@@ -97,8 +99,9 @@ type Steering struct {
 	RemovePacing bool
 }
 
-// Steer changes priority and pacing of a batch in the caller's transaction. It touches the batch and its queues, whatever its
-// size. A batch that already is as asked keeps its updated_at. Faults: NotFound; Conflict for a batch that is over.
+// Steer changes priority and pacing of a batch in the caller's transaction. It touches the batch and its queues,
+// whatever its size. A batch that already is as asked keeps its updated_at. Faults: NotFound; Conflict for a batch that
+// is over.
 func (s *Service) Steer(ctx context.Context, tx pgx.Tx, orgID, batchID uuid.UUID, in Steering) (*BatchRow, error) {
 	c, _, err := s.beginOpen(ctx, tx, orgID, batchID)
 	if err != nil {
@@ -123,11 +126,13 @@ func isHigh(priority *string) bool { return priority != nil && *priority == "hig
 // steer changes the batch, which was like this.
 func (c *Change) steer(ctx context.Context, batch *BatchRow, in *Steering) error {
 	was := &batch.FlowBatchCount
-	to := db.BatchSteerParams{BatchID: was.BatchID, Now: c.Now, Priority: was.Priority, Pacing: was.Pacing, PaceNextAt: was.PaceNextAt}
+	to := db.BatchSteerParams{BatchID: was.BatchID, Now: c.Now, Priority: was.Priority, Pacing: was.Pacing,
+		PaceNextAt: was.PaceNextAt}
 	changed := false
 	if in.Priority != nil && (to.Priority == nil || *to.Priority != *in.Priority) {
 		to.Priority, changed = in.Priority, true
-		if err := c.s.q.LaneBatchRank(ctx, c.tx, db.LaneBatchRankParams{BatchID: to.BatchID, High: isHigh(in.Priority)}); err != nil {
+		if err := c.s.q.LaneBatchRank(ctx, c.tx, db.LaneBatchRankParams{BatchID: to.BatchID,
+			High: isHigh(in.Priority)}); err != nil {
 			return fmt.Errorf("rank the queues of batch %s: %w", to.BatchID, err)
 		}
 	}
@@ -158,11 +163,12 @@ func (c *Change) steer(ctx context.Context, batch *BatchRow, in *Steering) error
 	return c.send(ctx)
 }
 
-// pace puts the batch under a policy, and returns its first tick. What the last tick released under the old one, nil for
-// none, stays as far as the new one allows it.
+// pace puts the batch under a policy, and returns its first tick. What the last tick released under the old one, nil
+// for none, stays as far as the new one allows it.
 func (c *Change) pace(ctx context.Context, batch *BatchRow, old, policy *pacing.Policy) (*time.Time, error) {
 	was, now := &batch.FlowBatchCount, c.Now
-	args := db.LaneBatchPaceParams{BatchID: was.BatchID, Gives: policy.Records, Until: policy.Until(now, now.Add(policy.Period()))}
+	args := db.LaneBatchPaceParams{BatchID: was.BatchID, Gives: policy.Records, Until: policy.Until(now,
+		now.Add(policy.Period()))}
 	if old == nil {
 		args.Until = now
 	} else {

@@ -9,8 +9,8 @@ import (
 // What a pattern has in the place of what differs from record to record.
 const varies = "#"
 
-// messagePattern is a message without what belongs to one record alone, so that errors of one cause look alike: numbers,
-// ids, addresses and what stands in quotes are "#" there.
+// messagePattern is a message without what belongs to one record alone, so that errors of one cause look alike:
+// numbers, ids, addresses and what stands in quotes are "#" there.
 func messagePattern(text string) string {
 	var b strings.Builder
 	for len(text) > 0 {
@@ -46,7 +46,8 @@ func quoted(text string, fresh bool) int {
 		return 0
 	}
 	n := end + 2
-	if next, _ := utf8.DecodeRuneInString(text[n:]); n < len(text) && (unicode.IsLetter(next) || unicode.IsDigit(next)) {
+	if next, _ := utf8.DecodeRuneInString(text[n:]); n < len(text) && (unicode.IsLetter(next) ||
+		unicode.IsDigit(next)) {
 		return 0
 	}
 	return n

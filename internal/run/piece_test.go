@@ -20,11 +20,13 @@ import (
 func (w *world) startDoc(t *testing.T, doc string, rows [][]byte) uuid.UUID {
 	t.Helper()
 	def := w.define(t, modelPlan{{{kind: "transform"}}}, -1, false)
-	_, err := w.q.CreateDefinitionVersion(w.ctx, w.pool, db.CreateDefinitionVersionParams{DefinitionID: def, Version: 2, OrgID: w.org, Doc: []byte(doc), CreatedBy: "test"})
+	_, err := w.q.CreateDefinitionVersion(w.ctx, w.pool, db.CreateDefinitionVersionParams{DefinitionID: def, Version: 2,
+		OrgID: w.org, Doc: []byte(doc), CreatedBy: "test"})
 	require.NoError(t, err)
 	var batch uuid.UUID
 	w.do(t, func(ctx context.Context, tx pgx.Tx) error {
-		out, err := w.s.Start(ctx, tx, StartInput{OrgID: w.org, DefinitionID: def, Version: 2, Source: Source{Records: rows}, TriggerType: db.FlowTriggerTypeApiCall})
+		out, err := w.s.Start(ctx, tx, StartInput{OrgID: w.org, DefinitionID: def, Version: 2,
+			Source: Source{Records: rows}, TriggerType: db.FlowTriggerTypeApiCall})
 		batch = out.BatchID
 		return err
 	})
@@ -57,7 +59,8 @@ func TestWork_Neighbours(t *testing.T) {
 	step := func(id, value string) string {
 		var tasks []string
 		for i := range 20 {
-			tasks = append(tasks, fmt.Sprintf(`{"id":"t%d","action_id":"core__flow__transform","params":{"value":%s}}`, i, value))
+			tasks = append(tasks, fmt.Sprintf(`{"id":"t%d","action_id":"core__flow__transform","params":{"value":%s}}`,
+				i, value))
 		}
 		return `{"id":"` + id + `","tasks":[` + strings.Join(tasks, ",") + `]}`
 	}
@@ -113,7 +116,8 @@ func TestWork_Piece(t *testing.T) {
 		if pieces == 0 {
 			var state string
 			var done int
-			require.NoError(t, w.pool.QueryRow(w.ctx, "SELECT state, remaining FROM flow.all_slices WHERE batch_id = $1", batch).Scan(&state, &done))
+			require.NoError(t, w.pool.QueryRow(w.ctx,
+				"SELECT state, remaining FROM flow.all_slices WHERE batch_id = $1", batch).Scan(&state, &done))
 			assert.Equal(t, sliceReady, state)
 			assert.InDelta(t, 25, done, 24)
 		}
@@ -123,7 +127,8 @@ func TestWork_Piece(t *testing.T) {
 	assert.Equal(t, int64(1), c.Of(Failed))
 	assert.Equal(t, int64(50), c.Of(Queued))
 	assert.Equal(t, int64(149), c.Of(Completed))
-	page, err := w.s.Records(w.ctx, w.org, RecordFilter{BatchID: &batch, Status: ref(Completed), Want: Want{Output: true}, Limit: 1000})
+	page, err := w.s.Records(w.ctx, w.org, RecordFilter{BatchID: &batch, Status: ref(Completed),
+		Want: Want{Output: true}, Limit: 1000})
 	require.NoError(t, err)
 	for _, r := range page.Records {
 		assert.Equal(t, fmt.Sprint(r.Position+1), string(r.Output))
@@ -205,7 +210,8 @@ func TestWork_RetryInTheMiddle(t *testing.T) {
 	assert.Equal(t, 100, done())
 }
 
-// TestWork_SettlesWithLittle: a piece that is being settled holds what it made, and leaves the rest of its memory to others.
+// TestWork_SettlesWithLittle: a piece that is being settled holds what it made, and leaves the rest of its memory to
+// others.
 func TestWork_SettlesWithLittle(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

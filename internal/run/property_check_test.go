@@ -28,7 +28,8 @@ func rowsOf[T any](p *play, sql string, args ...any) []*T {
 }
 
 func (p *play) read(b *modelBatch) *stored {
-	s := &stored{slices: map[int32]*db.FlowAllSlice{}, jobs: map[int64]*db.FlowJob{}, lanes: map[[2]int]db.FlowLaneBatch{}}
+	s := &stored{slices: map[int32]*db.FlowAllSlice{}, jobs: map[int64]*db.FlowJob{},
+		lanes: map[[2]int]db.FlowLaneBatch{}}
 	args := db.PartsOfSlicesParams{}
 	for _, r := range rowsOf[db.FlowAllSlice](p, "SELECT * FROM flow.all_slices WHERE batch_id = $1", b.id) {
 		s.slices[r.No] = r
@@ -52,7 +53,8 @@ func (p *play) read(b *modelBatch) *stored {
 // covers reports whether a part speaks of a record.
 func (s *stored) covers(part *db.PartsOfSlicesRow, r *modelRecord) bool {
 	j := s.jobs[r.slice.first+int64(r.offset)]
-	if part.SliceNo != r.slice.no || r.offset < part.FromOff || r.offset >= part.ToOff || slices.Contains(part.LeftOut, r.offset) {
+	if part.SliceNo != r.slice.no || r.offset < part.FromOff || r.offset >= part.ToOff || slices.Contains(part.LeftOut,
+		r.offset) {
 		return false
 	}
 	if part.Apart {
@@ -101,7 +103,8 @@ func (p *play) checkRecords(after string, b *modelBatch, s *stored) {
 				part := &s.parts[i]
 				if int(part.StepNo) == r.step && int(part.TaskNo) == task && s.covers(part, r) {
 					n++
-					require.Equal(p.t, placeStatus[at], partStatus(part.CallState), "%v: task %d after %s", r, task, after)
+					require.Equal(p.t, placeStatus[at], partStatus(part.CallState), "%v: task %d after %s", r, task,
+						after)
 				}
 			}
 			require.Equal(p.t, 1, n, "parts with task %d of %v, after %s", task, r, after)
@@ -175,8 +178,10 @@ func (p *play) checkCounts(after string, b *modelBatch, s *stored) {
 				}
 			}
 		}
-		got := Counts{int64(row.Staged), int64(row.Queued), int64(row.Pending), int64(row.Started), int64(row.NeedsReconcile), int64(row.Completed),
-			int64(row.Failed), int64(row.Cancelled), int64(row.Accepted), int64(row.Rejected), int64(row.Unprocessed), int64(row.Unresolved)}
+		got := Counts{int64(row.Staged), int64(row.Queued), int64(row.Pending), int64(row.Started),
+			int64(row.NeedsReconcile), int64(row.Completed),
+			int64(row.Failed), int64(row.Cancelled), int64(row.Accepted), int64(row.Rejected), int64(row.Unprocessed),
+			int64(row.Unresolved)}
 		require.Equal(p.t, want, got, "counters of slice %d after %s", sl.no, after)
 		require.EqualValues(p.t, apart, row.Apart, "records that left slice %d, after %s", sl.no, after)
 		if row.State == sliceCalling {
@@ -223,6 +228,7 @@ func (p *play) checkWakes(after string, b *modelBatch) {
 		require.True(p.t, p.woken[DueSlices+" "+b.id.String()], "the batch is woken after %s", after)
 	}
 	if b.staged && after == "start" {
-		require.True(p.t, p.woken[DueRelease+" "+b.id.String()] || b.id != p.batches[len(p.batches)-1].id, "the release is woken")
+		require.True(p.t, p.woken[DueRelease+" "+b.id.String()] || b.id != p.batches[len(p.batches)-1].id,
+			"the release is woken")
 	}
 }

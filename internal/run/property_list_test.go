@@ -26,7 +26,8 @@ func listed(records []Record) []string {
 
 // shows reports whether a list with this filter has the record.
 func (f *RecordFilter) shows(r *Record) bool {
-	return f.created(r.Batch.FlowBatch.CreatedAt) && (f.BatchID == nil || *f.BatchID == r.Batch.FlowBatch.ID) && (f.Position == nil || *f.Position == r.Position) &&
+	return f.created(r.Batch.FlowBatch.CreatedAt) && (f.BatchID == nil || *f.BatchID == r.Batch.FlowBatch.ID) &&
+		(f.Position == nil || *f.Position == r.Position) &&
 		(f.Status == nil || *f.Status == r.Status) && (f.Execution == nil || *f.Execution == r.Execution)
 }
 
@@ -38,10 +39,12 @@ func (p *play) everyRecord(after string, want Want) []Record {
 	shown := page.Records
 	for _, b := range p.batches {
 		for _, r := range b.records() {
-			for len(shown) > 1 && shown[1].Position == shown[0].Position && shown[1].Batch.FlowBatch.ID == shown[0].Batch.FlowBatch.ID {
+			for len(shown) > 1 && shown[1].Position == shown[0].Position &&
+				shown[1].Batch.FlowBatch.ID == shown[0].Batch.FlowBatch.ID {
 				shown = shown[1:] // an ended run
 			}
-			require.Equal(p.t, JobID(b.id, r.position()), JobID(shown[0].Batch.FlowBatch.ID, shown[0].Position), "after %s", after)
+			require.Equal(p.t, JobID(b.id, r.position()), JobID(shown[0].Batch.FlowBatch.ID, shown[0].Position),
+				"after %s", after)
 			require.Equal(p.t, r.status(), shown[0].Status, "%v after %s", r, after)
 			shown = shown[1:]
 		}
@@ -59,7 +62,8 @@ func (p *play) checkLists(after string) {
 	all := p.everyRecord(after, f.Want)
 	one := all[rapid.IntRange(0, len(all)-1).Draw(p.t, "one")]
 	if f.Want.Runs {
-		e := rapid.SampledFrom([]*ExecutionStatus{nil, ref(ExecutionPending), ref(ExecutionRunning), ref(ExecutionCancelled), &one.Execution}).Draw(p.t, "execution")
+		e := rapid.SampledFrom([]*ExecutionStatus{nil, ref(ExecutionPending), ref(ExecutionRunning),
+			ref(ExecutionCancelled), &one.Execution}).Draw(p.t, "execution")
 		f.Execution = e
 	} else if rapid.Bool().Draw(p.t, "by_status") {
 		f.Status = ref(rapid.SampledFrom([]Status{Queued, Unprocessed, one.Status}).Draw(p.t, "status"))
@@ -86,7 +90,8 @@ func (p *play) checkLists(after string) {
 	if f.Newest = rapid.Bool().Draw(p.t, "newest"); f.Newest {
 		slices.Reverse(want)
 	}
-	p.checkPage(p.t, after, f, want, rapid.IntRange(0, len(want)).Draw(p.t, "behind"), rapid.IntRange(0, 3).Draw(p.t, "skip"), rapid.IntRange(1, 4).Draw(p.t, "limit"))
+	p.checkPage(p.t, after, f, want, rapid.IntRange(0, len(want)).Draw(p.t, "behind"), rapid.IntRange(0, 3).Draw(p.t,
+		"skip"), rapid.IntRange(1, 4).Draw(p.t, "limit"))
 }
 
 // checkPage reads the page behind so many records of a list, and so many more.
@@ -98,7 +103,8 @@ func (w *world) checkPage(t require.TestingT, after string, f RecordFilter, want
 	page, err := w.s.Records(w.ctx, w.org, f)
 	require.NoError(t, err)
 	rest := want[min(behind+skip, len(want)):]
-	require.Equal(t, listed(rest[:min(limit, len(rest))]), listed(page.Records), "after %s: %d of %d behind, skip %d, limit %d of %+v", after, behind, len(want), skip, limit, f)
+	require.Equal(t, listed(rest[:min(limit, len(rest))]), listed(page.Records),
+		"after %s: %d of %d behind, skip %d, limit %d of %+v", after, behind, len(want), skip, limit, f)
 	require.Equal(t, len(rest) > limit, page.More, "after %s", after)
 	require.EqualValues(t, len(want), page.Total, "after %s: %+v", after, f)
 }
@@ -129,8 +135,10 @@ func TestRecords_Skip(t *testing.T) {
 	early, late := &some.Records[0].Batch.FlowBatch.CreatedAt, &some.Records[149].Batch.FlowBatch.CreatedAt
 	for _, filter := range []RecordFilter{
 		{}, {Status: ref(Queued)}, {Status: ref(Staged)}, {Status: ref(Unprocessed)}, {Status: ref(Failed)},
-		{Want: Want{History: true, Runs: true}, Execution: ref(ExecutionPending)}, {Want: Want{History: true, Runs: true}, Execution: ref(ExecutionRunning)},
-		{CreatedAfter: early, CreatedBefore: late}, {Want: Want{History: true, Runs: true}, Execution: ref(ExecutionPending), CreatedBefore: late},
+		{Want: Want{History: true, Runs: true}, Execution: ref(ExecutionPending)},
+		{Want: Want{History: true, Runs: true}, Execution: ref(ExecutionRunning)},
+		{CreatedAfter: early, CreatedBefore: late}, {Want: Want{History: true, Runs: true},
+			Execution: ref(ExecutionPending), CreatedBefore: late},
 	} {
 		f := filter
 		f.Limit = everything
@@ -166,8 +174,8 @@ func (w *world) walked(t require.TestingT, f RecordFilter, limit int) (seen []Re
 	}
 }
 
-// TestRecords_Together: batches that a page lists together keep their order, their ends and their inputs, with more slices in one of
-// them than are looked at per query, and more in all than are in memory at once.
+// TestRecords_Together: batches that a page lists together keep their order, their ends and their inputs, with more
+// slices in one of them than are looked at per query, and more in all than are in memory at once.
 func TestRecords_Together(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

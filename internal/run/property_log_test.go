@@ -6,15 +6,16 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// checkLogs checks that the log of every record goes on where it stood, tells where the record stands, and that a reader
-// who looks only at what has another mark misses nothing.
+// checkLogs checks that the log of every record goes on where it stood, tells where the record stands, and that a
+// reader who looks only at what has another mark misses nothing.
 func (p *play) checkLogs(after string, b *modelBatch) {
 	p.follow(b, true, func(s *modelSlice, mark int64, logs []Log) {
 		s.mark = mark
 		for i, r := range s.records {
 			old := r.log
 			require.LessOrEqual(p.t, len(old.Events), len(logs[i].Events), "%v lost events, after %s", r, after)
-			require.Equal(p.t, untimed(old.Events), untimed(logs[i].Events[:len(old.Events)]), "%v: the log became another, after %s", r, after)
+			require.Equal(p.t, untimed(old.Events), untimed(logs[i].Events[:len(old.Events)]),
+				"%v: the log became another, after %s", r, after)
 			r.log = logs[i]
 		}
 	})
@@ -39,7 +40,10 @@ func (p *play) follow(b *modelBatch, marked bool, do func(s *modelSlice, mark in
 			watched[i].Runs = append(watched[i].Runs, WatchedRun{s.first + int64(r.offset), 1})
 		}
 	}
-	require.NoError(p.t, p.s.Follow(p.ctx, watched, func(i int, mark int64, logs []Log) { do(b.slices[i], mark, logs) }))
+	require.NoError(p.t, p.s.Follow(p.ctx, watched, func(i int, mark int64, logs []Log) {
+		do(b.slices[i], mark,
+			logs)
+	}))
 }
 
 // untimed leaves out when things happened: of a call under way it is known more exactly once it is over.
@@ -74,11 +78,13 @@ func (p *play) checkLog(after string, r *modelRecord) {
 		}
 	}
 	require.Equal(p.t, no, r.log.Last, "%v: the last number after %s", r, after)
-	require.Equal(p.t, r.status(), job, "%v: where the log says that the job stands, after %s: %+v", r, after, r.log.Events)
+	require.Equal(p.t, r.status(), job, "%v: where the log says that the job stands, after %s: %+v", r, after,
+		r.log.Events)
 	require.Equal(p.t, Terminal(r.status()), r.log.Closed(), "%v: the log is closed, after %s", r, after)
 	record, steps, err := p.s.Execution(p.ctx, p.org, r.slice.batch.id, r.slice.first+int64(r.offset), 1)
 	require.NoError(p.t, err)
-	require.Equal(p.t, record.Execution, execution, "%v: where the log says that the execution stands, after %s: %+v", r, after, r.log.Events)
+	require.Equal(p.t, record.Execution, execution, "%v: where the log says that the execution stands, after %s: %+v",
+		r, after, r.log.Events)
 	p.checkSteps(after, r, steps)
 }
 
@@ -109,7 +115,8 @@ func (p *play) checkSteps(after string, r *modelRecord, steps []ExecutionStep) {
 		}
 		switch s.Status {
 		case TaskCompleted, TaskFailed, TaskSkipped:
-			require.Equal(p.t, string(s.Status), stepAt[s.Step.ID], "%v: step %s after %s: %+v", r, s.Step.ID, after, r.log.Events)
+			require.Equal(p.t, string(s.Status), stepAt[s.Step.ID], "%v: step %s after %s: %+v", r, s.Step.ID, after,
+				r.log.Events)
 		case TaskPending:
 			require.Empty(p.t, stepAt[s.Step.ID], "%v: step %s after %s", r, s.Step.ID, after)
 		}
@@ -122,9 +129,11 @@ func (p *play) checkSteps(after string, r *modelRecord, steps []ExecutionStep) {
 			if t.Task.ForEach != nil {
 				most = calls[t.Task.ID] // its elements have attempts of their own
 			}
-			require.LessOrEqual(p.t, t.Attempts, most, "%v: attempts of %s after %s: %+v", r, t.Task.ID, after, r.log.Events)
+			require.LessOrEqual(p.t, t.Attempts, most, "%v: attempts of %s after %s: %+v", r, t.Task.ID, after,
+				r.log.Events)
 			if said := taskAt[t.Task.ID]; said != "" && t.Status != TaskCancelled {
-				require.Equal(p.t, string(t.Status), said, "%v: task %s after %s: %+v", r, t.Task.ID, after, r.log.Events)
+				require.Equal(p.t, string(t.Status), said, "%v: task %s after %s: %+v", r, t.Task.ID, after,
+					r.log.Events)
 			}
 		}
 	}

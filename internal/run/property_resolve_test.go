@@ -77,7 +77,8 @@ func (p *play) resolve(b *modelBatch) {
 	}
 }
 
-// wantResolvable makes sure that only what is in doubt can be resolved, and that others are told where their job stands.
+// wantResolvable makes sure that only what is in doubt can be resolved, and that others are told where their job
+// stands.
 func (p *play) wantResolvable(b *modelBatch) {
 	in := b.doubtful()
 	for _, r := range b.records() {

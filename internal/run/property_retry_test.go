@@ -63,7 +63,8 @@ func (p *play) retry(of *modelBatch) bool {
 	n := rapid.IntRange(1, len(all)).Draw(p.t, "statuses")
 	statuses := rapid.Permutation(all).Draw(p.t, "which")[:n]
 	last := of.toRetry(statuses)
-	b := &modelBatch{plan: of.plan, checked: of.checked, allowed: of.allowed, fresh: map[[2]int]bool{}, lineage: of.lineage}
+	b := &modelBatch{plan: of.plan, checked: of.checked, allowed: of.allowed, fresh: map[[2]int]bool{},
+		lineage: of.lineage}
 	err := pg.InTx(p.ctx, p.pool, func(ctx context.Context, tx pgx.Tx) error {
 		started, err := p.s.Retry(ctx, tx, RetryInput{OrgID: p.org, BatchID: of.id, Statuses: statuses})
 		if err == nil {
@@ -116,8 +117,8 @@ func (b *modelBatch) toRetry(statuses []Status) (last []*modelRecord) {
 	return last
 }
 
-// goesOn tells the record of a retry what came out well of the step at which this one stands, and returns the step at which
-// it begins: where all of it did, the next one.
+// goesOn tells the record of a retry what came out well of the step at which this one stands, and returns the step at
+// which it begins: where all of it did, the next one.
 func (r *modelRecord) goesOn(again *modelRecord) int {
 	plan := r.slice.batch.plan
 	for i := range plan[r.step] {

@@ -40,7 +40,8 @@ func (p *play) settle(kind bool) {
 		if !kind {
 			v.what = rapid.SampledFrom(verdictsOf(calls[i].state)).Draw(p.t, "verdict")
 		}
-		if s, ok := map[string]string{"requeue": "refused", "attempted": "refused", "doubt": "unknown", "abandon": "unresolved"}[v.what]; ok {
+		if s, ok := map[string]string{"requeue": "refused", "attempted": "refused", "doubt": "unknown",
+			"abandon": "unresolved"}[v.what]; ok {
 			v.state = s
 		}
 		verdicts = append(verdicts, v)
@@ -92,7 +93,8 @@ func (p *play) settle(kind bool) {
 	}
 }
 
-// answered reports whether nothing but results of calls is settled that can be counted, and has their parts named by their calls alone.
+// answered reports whether nothing but results of calls is settled that can be counted, and has their parts named by
+// their calls alone.
 func (p *play) answered(ctx context.Context, verdicts []verdict) bool {
 	for _, v := range verdicts {
 		for i := range v.call.parts {
@@ -122,7 +124,8 @@ func verdictsOf(state string) []string {
 }
 
 // apply does to a change what a verdict says. The model follows once the change is committed.
-func (p *play) apply(ctx context.Context, c *Change, v verdict, kind bool) (after []func(), results []Result, err error) {
+func (p *play) apply(ctx context.Context, c *Change, v verdict,
+	kind bool) (after []func(), results []Result, err error) {
 	from := standsAt[v.call.state]
 	put := func(at place) {
 		p.each(v.call.parts, func(r *modelRecord, part *Part, _ int32) {
@@ -153,19 +156,22 @@ func (p *play) apply(ctx context.Context, c *Change, v verdict, kind bool) (afte
 	out := fmt.Sprint(p.outputs)
 	for i := range v.call.parts {
 		part := &v.call.parts[i]
-		r := Result{Part: *part, From: from, CallID: v.call.id, StartedAt: c.Now, EndedAt: c.Now, Output: json.RawMessage(out)}
+		r := Result{Part: *part, From: from, CallID: v.call.id, StartedAt: c.Now, EndedAt: c.Now,
+			Output: json.RawMessage(out)}
 		p.each(v.call.parts[i:i+1], func(rec *modelRecord, part *Part, o int32) {
 			outcome, output := TraceOK, out
 			if !kind {
 				outcome = p.outcome(part)
 			}
 			if outcome != TraceOK {
-				r.Exceptions = append(r.Exceptions, Exception{Offset: o, Kind: outcome, Error: &JobError{Code: "x"}, RetryAt: time.Time{}})
+				r.Exceptions = append(r.Exceptions, Exception{Offset: o, Kind: outcome, Error: &JobError{Code: "x"},
+					RetryAt: time.Time{}})
 				output = ""
 			}
 			task := int(part.TaskNo)
 			after = append(after, func() {
-				if outcome == TraceOK && p.plan[part.StepNo][task].kind != "each" { // whose elements are told apart by the parts
+				// whose elements are told apart by the parts
+				if outcome == TraceOK && p.plan[part.StepNo][task].kind != "each" {
 					p.accepted[rec.sending(task)] = true
 				}
 				rec.settle(task, outcome, output, true)

@@ -21,8 +21,8 @@ import (
 // propertyTime bounds the property below unless the number of its checks is asked for (-rapid.checks=1000).
 const propertyTime = 12 * time.Second
 
-// Whatever is claimed, settled, put back, doubted, abandoned and cancelled in whatever order, the rows say of every record
-// what a model says that knows neither slices' counters nor parts.
+// Whatever is claimed, settled, put back, doubted, abandoned and cancelled in whatever order, the rows say of every
+// record what a model says that knows neither slices' counters nor parts.
 func TestProperty_Records(t *testing.T) {
 	t.Parallel()
 	playAll(t, (*play).begin)
@@ -90,7 +90,8 @@ type play struct {
 func taskKinds() *rapid.Generator[modelTask] {
 	return rapid.Custom(func(t *rapid.T) modelTask {
 		return modelTask{
-			kind:   rapid.SampledFrom([]string{"modify", "upload", "transform", "skip", "fail", "bad", "modify", "each", "delay", "delay_a", "event"}).Draw(t, "kind"),
+			kind: rapid.SampledFrom([]string{"modify", "upload", "transform", "skip", "fail", "bad", "modify", "each",
+				"delay", "delay_a", "event"}).Draw(t, "kind"),
 			passes: rapid.IntRange(0, 3).Draw(t, "continue") == 3,
 		}
 	})
@@ -118,7 +119,8 @@ func (p *play) begin() {
 
 func (p *play) beginSmall() {
 	kinds := rapid.Custom(func(t *rapid.T) modelTask {
-		return modelTask{kind: rapid.SampledFrom([]string{"modify", "modify", "each", "delay", "event"}).Draw(t, "kind"), passes: rapid.IntRange(0, 5).Draw(t, "continue") == 5}
+		return modelTask{kind: rapid.SampledFrom([]string{"modify", "modify", "each", "delay", "event"}).Draw(t,
+			"kind"), passes: rapid.IntRange(0, 5).Draw(t, "continue") == 5}
 	})
 	p.plan = modelPlan{rapid.SliceOfN(kinds, 2, 3).Draw(p.t, "tasks")}
 	if last := rapid.SampledFrom([]string{"", "upload", "transform"}).Draw(p.t, "last"); last != "" {
@@ -238,7 +240,8 @@ func (p *play) moves(kind bool) (out []move) {
 		for step := range p.plan {
 			for task := range p.plan[step] {
 				if queues[[2]int{step, task}] && !b.paused {
-					out = append(out, move{name(fmt.Sprintf("claim %d.%d", step, task)), func() { p.claim(b, step, task, kind) }})
+					out = append(out, move{name(fmt.Sprintf("claim %d.%d", step, task)),
+						func() { p.claim(b, step, task, kind) }})
 				}
 			}
 		}
@@ -260,8 +263,8 @@ func (p *play) moves(kind bool) (out []move) {
 	return out
 }
 
-// waits tells whether a batch has in-process work, whether all of its records are over, and the step and task of its queues
-// that have some.
+// waits tells whether a batch has in-process work, whether all of its records are over, and the step and task of its
+// queues that have some.
 func waits(b *modelBatch) (local, over bool, queues map[[2]int]bool) {
 	over, queues = true, map[[2]int]bool{}
 	for _, r := range b.records() {

@@ -62,12 +62,13 @@ func (p *play) endWaits(b *modelBatch, kind bool) {
 	}
 }
 
-// checkWaits checks that what waits has its rows, each record once for each task, and that the waits of batches stay that are paused,
-// and go that are over.
+// checkWaits checks that what waits has its rows, each record once for each task, and that the waits of batches stay
+// that are paused, and go that are over.
 func (p *play) checkWaits(after string, b *modelBatch) {
 	if b.closed() || b.paused {
 		rows := p.waits(b)
-		_, err := p.pool.Exec(p.ctx, "UPDATE flow.wait SET ends_at = began_at WHERE batch_id = $1 AND $2", b.id, b.closed())
+		_, err := p.pool.Exec(p.ctx, "UPDATE flow.wait SET ends_at = began_at WHERE batch_id = $1 AND $2", b.id,
+			b.closed())
 		require.NoError(p.t, err)
 		_, _, err = p.s.EndWaits(p.ctx, b.id)
 		require.NoError(p.t, err)
@@ -101,7 +102,8 @@ func (t modelTask) waits(r *modelRecord) bool {
 	return t.kind == "delay" || t.kind == "event" || t.kind == "delay_a" && r.a
 }
 
-// wait keeps the members of a slice together whose work was done, if they all wait for the same; else those that wait leave it.
+// wait keeps the members of a slice together whose work was done, if they all wait for the same; else those that wait
+// leave it.
 func (s *modelSlice) wait(worked []*modelRecord) {
 	var members []*modelRecord
 	alike := true

@@ -35,7 +35,8 @@ type SkippedTask struct {
 }
 
 // SkippedTasks reads the tasks of batches of an organization that left out records, in the order of their plans.
-func (s *Service) SkippedTasks(ctx context.Context, orgID uuid.UUID, batches []BatchRow) (map[uuid.UUID][]SkippedTask, error) {
+func (s *Service) SkippedTasks(ctx context.Context, orgID uuid.UUID,
+	batches []BatchRow) (map[uuid.UUID][]SkippedTask, error) {
 	in := db.SkippedReadParams{OrgID: orgID}
 	byID := map[uuid.UUID]*db.FlowBatch{}
 	for i := range batches {
@@ -69,7 +70,8 @@ func (s *Service) view(ctx context.Context, conn db.DBTX, orgID, id uuid.UUID) (
 }
 
 // viewsOf are the views of batches, by id.
-func (s *Service) viewsOf(ctx context.Context, conn db.DBTX, which db.BatchesReadParams) (map[uuid.UUID]*batchView, error) {
+func (s *Service) viewsOf(ctx context.Context, conn db.DBTX,
+	which db.BatchesReadParams) (map[uuid.UUID]*batchView, error) {
 	found, err := s.q.BatchesRead(ctx, conn, which)
 	if err != nil {
 		return nil, fmt.Errorf("read batches: %w", err)
@@ -91,7 +93,8 @@ func (s *Service) viewsOf(ctx context.Context, conn db.DBTX, which db.BatchesRea
 func JobCounts(row *BatchRow) Counts {
 	r := &row.FlowBatchCount
 	var out Counts
-	for i, n := range [len(Statuses)]int32{r.Staged, r.Queued, r.Pending, r.Started, r.NeedsReconcile, r.Completed, r.Failed, r.Cancelled,
+	for i, n := range [len(Statuses)]int32{r.Staged, r.Queued, r.Pending, r.Started, r.NeedsReconcile, r.Completed,
+		r.Failed, r.Cancelled,
 		r.Accepted, r.Rejected, r.Unprocessed, r.Unresolved} {
 		out[i] = int64(n)
 	}
@@ -107,11 +110,11 @@ func Progress(r *BatchRow) float64 {
 	return 100 * float64(counts.terminal()) / float64(r.FlowBatch.RecordCount)
 }
 
-// A job has one run, its execution, unless a person had it run again: then each run but the last has a row that says when it
-// ended, and what happened until then is its history. The last one is what the job is.
+// A job has one run, its execution, unless a person had it run again: then each run but the last has a row that says
+// when it ended, and what happened until then is its history. The last one is what the job is.
 
-// Codes of errors that this package gives of calls: of a run that was ended so that the job could run again, and of a call
-// of which nobody knows what became of it.
+// Codes of errors that this package gives of calls: of a run that was ended so that the job could run again, and of a
+// call of which nobody knows what became of it.
 const (
 	CodeRequeued = "requeued_by_person"
 	CodeUnknown  = "outcome_unknown"
@@ -139,7 +142,9 @@ func (v *sliceView) ofRun(r Record, offset, run int32) Record {
 	}
 	r.Execution, r.Output, r.SkippedTasks = ExecutionCancelled, nil, nil
 	r.CompletedAt, r.UpdatedAt = &end.EndedAt, end.EndedAt
-	r.Error = &JobError{Code: CodeRequeued, Message: "The outcome of a call stayed unknown; a person had the job run again", StepID: v.batch.plan.Steps[end.StepNo].ID}
+	r.Error = &JobError{Code: CodeRequeued,
+		Message: "The outcome of a call stayed unknown; a person had the job run again",
+		StepID:  v.batch.plan.Steps[end.StepNo].ID}
 	if end.Note != nil {
 		r.Error.Message += ": " + *end.Note
 	}
@@ -176,7 +181,8 @@ func (w *walk) takeRecord(v *sliceView, r Record) {
 			run = first + last - i
 		}
 		one := v.ofRun(r, offset, run)
-		if run < runs && !w.showsRuns() || run == runs && (!w.match.job(r.Status) || !w.match.execution(one.Execution)) {
+		if run < runs && !w.showsRuns() || run == runs && (!w.match.job(r.Status) ||
+			!w.match.execution(one.Execution)) {
 			continue
 		}
 		switch {
@@ -204,10 +210,12 @@ type BatchState struct {
 
 // StateOf returns where a batch stands, as those who read it see it.
 func StateOf(r *BatchRow) BatchState {
-	return BatchState{Status: StatusOf(r), Records: r.FlowBatch.RecordCount, Counts: JobCounts(r), Progress: Progress(r)}
+	return BatchState{Status: StatusOf(r), Records: r.FlowBatch.RecordCount, Counts: JobCounts(r),
+		Progress: Progress(r)}
 }
 
-// BatchStates reads where batches stand, each of the organization at the same place; it leaves out those that are not there.
+// BatchStates reads where batches stand, each of the organization at the same place; it leaves out those that are not
+// there.
 func (s *Service) BatchStates(ctx context.Context, orgIDs, ids []uuid.UUID) (map[uuid.UUID]BatchState, error) {
 	rows, err := s.q.BatchCountsRead(ctx, s.pool, db.BatchCountsReadParams{OrgIds: orgIDs, Ids: ids})
 	if err != nil {
@@ -216,12 +224,14 @@ func (s *Service) BatchStates(ctx context.Context, orgIDs, ids []uuid.UUID) (map
 	out := make(map[uuid.UUID]BatchState, len(rows))
 	for i := range rows {
 		c := &rows[i].FlowBatchCount
-		out[c.BatchID] = StateOf(&BatchRow{FlowBatch: db.FlowBatch{RecordCount: int64(c.RecordCount)}, FlowBatchCount: *c})
+		out[c.BatchID] = StateOf(&BatchRow{FlowBatch: db.FlowBatch{RecordCount: int64(c.RecordCount)},
+			FlowBatchCount: *c})
 	}
 	return out, nil
 }
 
-// StatusOf is where a batch stands for those who read it: one whose calls are under way is running, also before it is marked so.
+// StatusOf is where a batch stands for those who read it: one whose calls are under way is running, also before it is
+// marked so.
 func StatusOf(r *BatchRow) BatchStatus {
 	counts := JobCounts(r)
 	if r.FlowBatchCount.Status == BatchQueued && counts.Of(Staged)+counts.Of(Queued) < r.FlowBatch.RecordCount {

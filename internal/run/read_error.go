@@ -55,8 +55,8 @@ const (
 // erroneous are the statuses of records that have an error.
 var erroneous = []Status{Failed, Rejected, NeedsReconcile, Unresolved}
 
-// Errors groups the errors of those records of a batch that have one of these statuses (any if there is none), as of one
-// moment. Fault: NotFound.
+// Errors groups the errors of those records of a batch that have one of these statuses (any if there is none), as of
+// one moment. Fault: NotFound.
 func (s *Service) Errors(ctx context.Context, orgID, batchID uuid.UUID, statuses ...Status) (*BatchErrors, error) {
 	if len(statuses) == 0 {
 		statuses = erroneous
@@ -202,13 +202,15 @@ func groupOf(status Status, e *JobError) (id string, common JobError) {
 	}
 	common.Message, _, _ = strings.Cut(common.Message, LastQuestion) // the next may fail in another way
 	common.Message, common.ProviderMessage = messagePattern(common.Message), messagePattern(common.ProviderMessage)
-	key, _ := json.Marshal([]string{string(status), common.StepID, common.TaskID, common.Code, common.Message, // cannot fail
+	// cannot fail
+	key, _ := json.Marshal([]string{string(status), common.StepID, common.TaskID, common.Code, common.Message,
 		strconv.Itoa(common.ProviderStatus), common.ProviderCode, common.ProviderMessage})
 	sum := sha256.Sum256(key)
 	return base64.RawURLEncoding.EncodeToString(sum[:12]), common
 }
 
-// inGroups reports whether the error of the record at an offset is in one of these groups; all are where there are none.
+// inGroups reports whether the error of the record at an offset is in one of these groups; all are where there are
+// none.
 func (v *sliceView) inGroups(o int32, groups []string) (bool, error) {
 	if len(groups) == 0 {
 		return true, nil

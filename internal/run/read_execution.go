@@ -32,7 +32,8 @@ const (
 )
 
 // endedAs is where a task stands by how a trace says that it ended.
-var endedAs = map[string]TaskStatus{TraceOK: TaskCompleted, TraceSkipped: TaskSkipped, TraceFailed: TaskFailed, TraceRejected: TaskFailed}
+var endedAs = map[string]TaskStatus{TraceOK: TaskCompleted, TraceSkipped: TaskSkipped, TraceFailed: TaskFailed,
+	TraceRejected: TaskFailed}
 
 // ExecutionStep is a step of an execution.
 type ExecutionStep struct {
@@ -88,21 +89,25 @@ func (t *Times) end(at int64) {
 
 // Record reads one record of a batch, with its input, output and history. Fault: NotFound.
 func (s *Service) Record(ctx context.Context, orgID, batchID uuid.UUID, position int64) (*Record, error) {
-	return s.one(ctx, orgID, batchID, position, 0, Want{Input: true, Output: true, History: true, Key: true}, func(*sliceView, *Record) error { return nil })
+	return s.one(ctx, orgID, batchID, position, 0, Want{Input: true, Output: true, History: true, Key: true},
+		func(*sliceView, *Record) error { return nil })
 }
 
 // Execution reads a run of a record of a batch: its path through every step and task. Fault: NotFound.
-func (s *Service) Execution(ctx context.Context, orgID, batchID uuid.UUID, position int64, run int32) (*Record, []ExecutionStep, error) {
+func (s *Service) Execution(ctx context.Context, orgID, batchID uuid.UUID, position int64,
+	run int32) (*Record, []ExecutionStep, error) {
 	var steps []ExecutionStep
-	out, err := s.one(ctx, orgID, batchID, position, run, Want{Input: true, History: true, Key: true}, func(v *sliceView, r *Record) (err error) {
-		steps, err = v.path(r)
-		return err
-	})
+	out, err := s.one(ctx, orgID, batchID, position, run, Want{Input: true, History: true, Key: true},
+		func(v *sliceView, r *Record) (err error) {
+			steps, err = v.path(r)
+			return err
+		})
 	return out, steps, err
 }
 
 // one reads a run of a record, from 1, or its job for 0, and calls do with it while its slice is open.
-func (s *Service) one(ctx context.Context, orgID, batchID uuid.UUID, position int64, run int32, want Want, do func(v *sliceView, r *Record) error) (*Record, error) {
+func (s *Service) one(ctx context.Context, orgID, batchID uuid.UUID, position int64, run int32, want Want,
+	do func(v *sliceView, r *Record) error) (*Record, error) {
 	thing := "Execution"
 	if run == 0 {
 		thing = "Job"
@@ -140,7 +145,8 @@ func (s *Service) one(ctx context.Context, orgID, batchID uuid.UUID, position in
 }
 
 // viewAt opens the slice that holds the position of a thing. Fault: NotFound.
-func (s *Service) viewAt(ctx context.Context, tx pgx.Tx, orgID, batchID uuid.UUID, position int64, thing string, n needs) (*sliceView, error) {
+func (s *Service) viewAt(ctx context.Context, tx pgx.Tx, orgID, batchID uuid.UUID, position int64, thing string,
+	n needs) (*sliceView, error) {
 	b, err := s.view(ctx, tx, orgID, batchID)
 	if fault.Is(err, fault.NotFound) {
 		return nil, fault.Missing(thing)
@@ -180,7 +186,8 @@ func (v *sliceView) path(r *Record) ([]ExecutionStep, error) {
 		if t.decides() {
 			of.Stored = nil
 			if t.large {
-				fragment := db.FragmentBodyParams{BatchID: v.batch.FlowBatch.ID, SliceNo: v.No, StepNo: step, TaskNo: task, Seq: t.seq}
+				fragment := db.FragmentBodyParams{BatchID: v.batch.FlowBatch.ID, SliceNo: v.No, StepNo: step,
+					TaskNo: task, Seq: t.seq}
 				of.Stored = &StoredOutput{fragment, offset}
 			}
 		}
@@ -212,7 +219,8 @@ func (v *sliceView) path(r *Record) ([]ExecutionStep, error) {
 func (t *ExecutionTask) add(trace *Trace) {
 	counts := trace.CallID != "" || (t.Task.Action.Call == nil && trace.Kind != TraceSkipped)
 	t.saw(trace, counts)
-	if trace.CallID != "" || trace.Kind == TraceElement || trace.Kind == TraceRequeued || trace.Kind == TraceUnknown { // else it speaks of the task as a whole
+	// else it speaks of the task as a whole
+	if trace.CallID != "" || trace.Kind == TraceElement || trace.Kind == TraceRequeued || trace.Kind == TraceUnknown {
 		t.addElement(trace)
 	}
 	if trace.Kind == TraceElement {

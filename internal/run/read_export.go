@@ -10,8 +10,8 @@ import (
 	"flowlane/gen/db"
 )
 
-// Export is the results of a batch as text, read as they are needed: memory holds a few slices, whatever the size of the batch. Each
-// record is shown as it stands when it is read. It is not safe for concurrent use.
+// Export is the results of a batch as text, read as they are needed: memory holds a few slices, whatever the size of
+// the batch. Each record is shown as it stands when it is read. It is not safe for concurrent use.
 type Export struct {
 	ctx   context.Context //nolint:containedctx // an io.Reader has no other place for it
 	s     *Service
@@ -37,10 +37,12 @@ type Export struct {
 // exported is what an export tells of each record.
 var exported = Want{Output: true, Key: true}
 
-// Export opens the results of the filter's batch in position order, each as write appends it: of those that match by status and key,
-// from FromPosition on, all but the first Skip. It heeds nothing else of the filter. Fault: NotFound.
-func (s *Service) Export(ctx context.Context, orgID uuid.UUID, f RecordFilter, write func(b []byte, r *Record) []byte) (*Export, error) {
-	e := &Export{ctx: ctx, s: s, write: write, match: newMatcher(f.Status, nil), from: f.FromPosition, skip: int64(f.Skip), key: f.Key}
+// Export opens the results of the filter's batch in position order, each as write appends it: of those that match by
+// status and key, from FromPosition on, all but the first Skip. It heeds nothing else of the filter. Fault: NotFound.
+func (s *Service) Export(ctx context.Context, orgID uuid.UUID, f RecordFilter,
+	write func(b []byte, r *Record) []byte) (*Export, error) {
+	e := &Export{ctx: ctx, s: s, write: write, match: newMatcher(f.Status, nil), from: f.FromPosition,
+		skip: int64(f.Skip), key: f.Key}
 	err := s.snapshot(ctx, func(ctx context.Context, tx pgx.Tx) (err error) {
 		if e.batch, err = s.view(ctx, tx, orgID, *f.BatchID); err != nil {
 			return err

@@ -79,10 +79,12 @@ func (w *walk) begin(ctx context.Context, b *batchView) (*batchList, error) {
 
 // listSome lists the records of the next slices of batches, and returns what is left of them.
 func (w *walk) listSome(ctx context.Context, list []*batchList) (rest []*batchList, err error) {
-	in := db.SlicesFromParams{Statuses: w.match.statuses, OverStatuses: w.match.over, Begun: w.match.begun, EndedRuns: w.ended > 0,
-		OrgID: w.orgID, MaxRows: walkSlices}
+	in := db.SlicesFromParams{Statuses: w.match.statuses, OverStatuses: w.match.over, Begun: w.match.begun,
+		EndedRuns: w.ended > 0,
+		OrgID:     w.orgID, MaxRows: walkSlices}
 	for _, l := range list {
-		in.BatchIds, in.FromNos, in.Over = append(in.BatchIds, l.FlowBatch.ID), append(in.FromNos, l.no), append(in.Over, l.over())
+		in.BatchIds, in.FromNos, in.Over = append(in.BatchIds, l.FlowBatch.ID), append(in.FromNos, l.no),
+			append(in.Over, l.over())
 	}
 	found, err := w.slicesFrom(ctx, in)
 	if err != nil {
@@ -94,7 +96,8 @@ func (w *walk) listSome(ctx context.Context, list []*batchList) (rest []*batchLi
 		l, records := list[r.I], int64(r.Records)
 		switch {
 		case r.First >= l.end, r.First+records <= l.start:
-		case len(views) == 0 && w.match.begun == "" && w.f.Key == "" && l.holds(r.First, records, w.f.Newest) && w.skip >= r.Matching:
+		case len(views) == 0 && w.match.begun == "" && w.f.Key == "" && l.holds(r.First, records, w.f.Newest) &&
+			w.skip >= r.Matching:
 			w.skip -= r.Matching // counters are exact but for what is queued and begun
 		default:
 			v := l.found(r)
@@ -102,7 +105,8 @@ func (w *walk) listSome(ctx context.Context, list []*batchList) (rest []*batchLi
 			v.from, v.to = int32(min(max(l.start-r.First, 0), records)), int32(min(l.end-r.First, records))
 			views = append(views, v)
 		}
-		if last := i + 1 - walkSlices; last >= 0 && found[last].I == r.I && l.goesOn(r.First, records, w.f.Newest) { // the batch has more
+		// the batch has more
+		if last := i + 1 - walkSlices; last >= 0 && found[last].I == r.I && l.goesOn(r.First, records, w.f.Newest) {
 			if l.no = r.No + 1; w.f.Newest {
 				l.no = r.No - 1
 			}
@@ -151,8 +155,8 @@ func (w *walk) take(ctx context.Context, views []*sliceView) error {
 	return nil
 }
 
-// readInputs reads the raw records of slices, which are there until they are released. Slices that lie in one page share it, so that
-// it is unpacked once.
+// readInputs reads the raw records of slices, which are there until they are released. Slices that lie in one page
+// share it, so that it is unpacked once.
 func (s *Service) readInputs(ctx context.Context, tx pgx.Tx, views []*sliceView) (release func(), err error) {
 	refs := make([]recordset.PageRef, len(views))
 	for i, v := range views {

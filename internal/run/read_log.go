@@ -21,19 +21,21 @@ type LoggedExecution struct {
 }
 
 // ExecutionLog reads a run of a record of a batch, with what happened in it. Fault: NotFound.
-func (s *Service) ExecutionLog(ctx context.Context, orgID, batchID uuid.UUID, position int64, run int32) (*LoggedExecution, error) {
+func (s *Service) ExecutionLog(ctx context.Context, orgID, batchID uuid.UUID, position int64,
+	run int32) (*LoggedExecution, error) {
 	var out LoggedExecution
-	r, err := s.one(ctx, orgID, batchID, position, run, Want{Input: true, Output: true, History: true}, func(v *sliceView, r *Record) (err error) {
-		out.SliceNo = v.No
-		if out.Steps, err = v.path(r); err != nil {
+	r, err := s.one(ctx, orgID, batchID, position, run, Want{Input: true, Output: true, History: true},
+		func(v *sliceView, r *Record) (err error) {
+			out.SliceNo = v.No
+			if out.Steps, err = v.path(r); err != nil {
+				return err
+			}
+			logs, err := v.logs([]WatchedRun{{position, run}})
+			if err == nil {
+				out.Log = logs[0]
+			}
 			return err
-		}
-		logs, err := v.logs([]WatchedRun{{position, run}})
-		if err == nil {
-			out.Log = logs[0]
-		}
-		return err
-	})
+		})
 	if err != nil {
 		return nil, err
 	}
@@ -56,14 +58,15 @@ type WatchedRun struct {
 	Run      int32
 }
 
-// Follow reads the watched slices that are no longer as they were at their mark, and calls do for each with its number in
-// watched, its new mark, and the logs of its positions. It may be called again for what has not changed; it leaves out
-// no change.
+// Follow reads the watched slices that are no longer as they were at their mark, and calls do for each with its number
+// in watched, its new mark, and the logs of its positions. It may be called again for what has not changed; it leaves
+// out no change.
 func (s *Service) Follow(ctx context.Context, watched []Watched, do func(i int, mark int64, logs []Log)) error {
 	in := db.SlicesChangedParams{}
 	for i := range watched {
 		w := &watched[i]
-		in.BatchIds, in.Nos, in.Marks = append(in.BatchIds, w.BatchID), append(in.Nos, w.SliceNo), append(in.Marks, w.Mark)
+		in.BatchIds, in.Nos, in.Marks = append(in.BatchIds, w.BatchID), append(in.Nos, w.SliceNo),
+			append(in.Marks, w.Mark)
 	}
 	// The marks come first: what changes between the two readings has another mark the next time.
 	changed, err := s.q.SlicesChanged(ctx, s.pool, in)
@@ -81,8 +84,10 @@ func (s *Service) Follow(ctx context.Context, watched []Watched, do func(i int, 
 }
 
 // followSome reads these changed slices, of however many batches, together: what is followed may have thousands.
-func (s *Service) followSome(ctx context.Context, tx pgx.Tx, watched []Watched, changed []db.SlicesChangedRow, do func(i int, mark int64, logs []Log)) error {
-	which, in, byKey := db.BatchesReadParams{}, db.SlicesReadParams{}, make(map[sliceKey]db.SlicesChangedRow, len(changed))
+func (s *Service) followSome(ctx context.Context, tx pgx.Tx, watched []Watched, changed []db.SlicesChangedRow,
+	do func(i int, mark int64, logs []Log)) error {
+	which, in, byKey := db.BatchesReadParams{}, db.SlicesReadParams{}, make(map[sliceKey]db.SlicesChangedRow,
+		len(changed))
 	for _, c := range changed {
 		w := &watched[c.I]
 		byKey[sliceKey{w.BatchID, w.SliceNo}] = c
@@ -161,7 +166,8 @@ func (v *sliceView) logs(runs []WatchedRun) ([]Log, error) {
 		o := int32(records[i].Position - v.First)
 		for _, in := range at[o] {
 			r := v.ofRun(records[i], o, in.run)
-			in.status, in.failure, in.over, in.ended = r.Status, r.Error, deref(r.CompletedAt), v.endOf(o, in.run) != nil
+			in.status, in.failure, in.over, in.ended = r.Status, r.Error, deref(r.CompletedAt),
+				v.endOf(o, in.run) != nil
 		}
 	}
 	out := make([]Log, len(runs))
@@ -174,7 +180,8 @@ func (v *sliceView) logs(runs []WatchedRun) ([]Log, error) {
 // logInputs begins what the log of a run of the record at this offset is built from.
 func (v *sliceView) logInputs(offset, run int32) *logInputs {
 	b := &v.batch.FlowBatch
-	in := &logInputs{run: run, plan: v.batch.plan, began: b.CreatedAt, queued: later(b.CreatedAt, deref(b.ScheduledAt)), staged: v.State == sliceStaged}
+	in := &logInputs{run: run, plan: v.batch.plan, began: b.CreatedAt, queued: later(b.CreatedAt, deref(b.ScheduledAt)),
+		staged: v.State == sliceStaged}
 	if before := v.endOf(offset, run-1); before != nil {
 		in.began, in.queued = before.EndedAt, before.EndedAt
 	}

@@ -11,8 +11,8 @@ import (
 	"flowlane/internal/listing"
 )
 
-// A list of records goes from its first batch on, or from its newest down. What a page goes on behind is the record at FromPosition of
-// FromBatch, which lies on the way in either order.
+// A list of records goes from its first batch on, or from its newest down. What a page goes on behind is the record at
+// FromPosition of FromBatch, which lies on the way in either order.
 
 // Behind lets the list go on behind a record that it has shown.
 func (f *RecordFilter) Behind(last *Record) {
@@ -59,7 +59,8 @@ func (w *walk) rest() (from, to uuid.UUID) {
 
 // created reports whether the list has records of a batch that was created then.
 func (f *RecordFilter) created(at time.Time) bool {
-	return (f.CreatedAfter == nil || !at.Before(*f.CreatedAfter)) && (f.CreatedBefore == nil || at.Before(*f.CreatedBefore))
+	return (f.CreatedAfter == nil || !at.Before(*f.CreatedAfter)) && (f.CreatedBefore == nil ||
+		at.Before(*f.CreatedBefore))
 }
 
 func (w *walk) batchIDs(ctx context.Context, conn db.DBTX, in db.BatchIDsParams) ([]db.BatchIDsRow, error) {
@@ -106,8 +107,8 @@ func before(id uuid.UUID) uuid.UUID {
 	return id
 }
 
-// stretch is a part of a batch: the positions from start until before end, of which those from whole on, or below whole in a list from
-// the newest down, can be shown with all their runs.
+// stretch is a part of a batch: the positions from start until before end, of which those from whole on, or below whole
+// in a list from the newest down, can be shown with all their runs.
 type stretch struct{ start, whole, end int64 }
 
 // stretch is what the list can show of a batch with so many positions.
@@ -144,7 +145,8 @@ func (w *walk) begunAt(from, to uuid.UUID) bool {
 	return w.stretch(from, 0).whole > 0
 }
 
-// pass lets a list whose records have one run each begin behind so many of a part of a batch; it returns how many are left to pass.
+// pass lets a list whose records have one run each begin behind so many of a part of a batch; it returns how many are
+// left to pass.
 func (r *stretch) pass(skip int64, newest bool) int64 {
 	if newest {
 		r.end = r.whole - skip

@@ -103,7 +103,8 @@ func (v *sliceView) each(wanted []bool, want Want, do func(r *Record)) error {
 		if !wanted[o] {
 			continue
 		}
-		r = Record{Batch: v.batch.BatchRow, Position: v.First + int64(o), Status: v.statuses[o], Run: 1, Created: v.batch.FlowBatch.CreatedAt}
+		r = Record{Batch: v.batch.BatchRow, Position: v.First + int64(o), Status: v.statuses[o], Run: 1,
+			Created: v.batch.FlowBatch.CreatedAt}
 		if want.Input {
 			r.Input = append(json.RawMessage(nil), v.rows[o]...)
 		}
@@ -220,7 +221,8 @@ func (v *sliceView) date(r *Record, o int32, h *history) {
 	if !Terminal(r.Status) {
 		return
 	}
-	if closed := cmp.Or(b.StoppedAt, b.CompletedAt); r.Status == Unprocessed && (j == nil || !Terminal(j.Status)) && closed != nil {
+	if closed := cmp.Or(b.StoppedAt, b.CompletedAt); r.Status == Unprocessed && (j == nil || !Terminal(j.Status)) &&
+		closed != nil {
 		r.UpdatedAt = later(r.UpdatedAt, *closed)
 	}
 	r.CompletedAt = ref(r.UpdatedAt)
@@ -311,8 +313,8 @@ func (d Doubt) explain(plan *definition.Plan, p *Part, state Status) (*JobError,
 	return &e, nil
 }
 
-// outputs are what the records of a slice gave in the last step: the output of its task, or an object by task id where it
-// has several.
+// outputs are what the records of a slice gave in the last step: the output of its task, or an object by task id where
+// it has several.
 type outputs struct {
 	tasks []definition.Task
 	// decided are the traces in force, by offset and task; nil for none.
@@ -404,7 +406,8 @@ func (s *Service) Output(ctx context.Context, o *StoredOutput) (out json.RawMess
 	return out, err
 }
 
-// light decodes a trace but for an output that is large. Only an error comes behind it, which a task that came out well has not.
+// light decodes a trace but for an output that is large. Only an error comes behind it, which a task that came out well
+// has not.
 func light(_ int16, line []byte) (Trace, error) {
 	head, rest, found := bytes.Cut(line, []byte(`,"o":`)) // no text stands before it
 	if !found || len(rest) <= outputInline || !bytes.Contains(head, []byte(`"k":"`+TraceOK+`"`)) {

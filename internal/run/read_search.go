@@ -2,8 +2,8 @@ package run
 
 import "context"
 
-// Keys of records are not stored: they follow from the flow and from records that never change, so that a batch costs the same with
-// and without them. Whoever looks for one has the records read through.
+// Keys of records are not stored: they follow from the flow and from records that never change, so that a batch costs
+// the same with and without them. Whoever looks for one has the records read through.
 
 // keys reports whether records of the batch have keys.
 func (b *batchView) keys() bool { return b.plan.Key != nil }

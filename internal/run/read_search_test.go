@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestRecords_KeyReach: a page of records with a key ends where it has looked through as many as it may, and the pages together have
-// all that there are, each once.
+// TestRecords_KeyReach: a page of records with a key ends where it has looked through as many as it may, and the pages
+// together have all that there are, each once.
 func TestRecords_KeyReach(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -34,19 +34,22 @@ func TestRecords_KeyReach(t *testing.T) {
 				if newest {
 					want = back
 				}
-				f := RecordFilter{BatchID: &batch, Key: "k3", KeyReach: reach, Limit: limit, Newest: newest, Want: Want{Key: true}}
+				f := RecordFilter{BatchID: &batch, Key: "k3", KeyReach: reach, Limit: limit, Newest: newest,
+					Want: Want{Key: true}}
 				got, ends := w.found(t, f)
 				assert.Equal(t, want, got, "limit %d, reach %d, newest %t", limit, reach, newest)
 				if newest && reach == 1 && limit == 2 { // the third one is behind where the page ends
 					continue
 				}
-				assert.Equal(t, reach == 1 && limit == 10, len(ends) > 0, "limit %d, reach %d, newest %t: ends %v", limit, reach, newest, ends)
+				assert.Equal(t, reach == 1 && limit == 10, len(ends) > 0, "limit %d, reach %d, newest %t: ends %v",
+					limit, reach, newest, ends)
 			}
 		}
 	}
 }
 
-// found are the positions that a list by key has, page by page, and those at which pages ended that had looked through enough.
+// found are the positions that a list by key has, page by page, and those at which pages ended that had looked through
+// enough.
 func (w *world) found(t *testing.T, f RecordFilter) (got, ends []int64) {
 	t.Helper()
 	for more := true; more; {

@@ -25,13 +25,15 @@ func (b *batchView) over() bool {
 	return BatchTerminal(b.FlowBatchCount.Status) || b.FlowBatchCount.StoppedAt != nil
 }
 
-// retry reports whether the batch works on records of another one: its positions have gaps, and outputs come from there.
+// retry reports whether the batch works on records of another one: its positions have gaps, and outputs come from
+// there.
 func (b *batchView) retry() bool { return b.FlowBatch.RetryOf != nil }
 
 func (b *batchView) lastStep() int16 { return int16(len(b.plan.Steps) - 1) }
 
-// sliceView is a slice opened for reading. PageOff is how far behind the beginning of its page it begins; it entered at FirstStep,
-// without the tasks of that step (bits by number) that were done before (TasksDone): all zero but in a retry.
+// sliceView is a slice opened for reading. PageOff is how far behind the beginning of its page it begins; it entered at
+// FirstStep, without the tasks of that step (bits by number) that were done before (TasksDone): all zero but in a
+// retry.
 type sliceView struct {
 	db.SliceRowsRow
 	batch *batchView
@@ -69,11 +71,12 @@ type taskBody struct {
 	seq  int64
 }
 
-// needs are what a reader needs of slices beside where their records stand; those that are opened together differ in their
-// first steps alone.
+// needs are what a reader needs of slices beside where their records stand; those that are opened together differ in
+// their first steps alone.
 type needs struct {
-	// own and inherited are the first steps whose fragments it needs: of the batch itself, and of those that it inherited from. Each
-	// record of a retry can inherit from a whole slice, so who does not need that had better say so.
+	// own and inherited are the first steps whose fragments it needs: of the batch itself, and of those that it
+	// inherited from. Each record of a retry can inherit from a whole slice, so who does not need that had better say
+	// so.
 	own, inherited int16
 	// lazy: large fragments are read one by one, whenever they are looked at.
 	lazy bool
@@ -97,15 +100,18 @@ func (b *batchView) views(rows []db.SliceRowsRow, n needs) []*sliceView {
 
 // found is a slice that was looked for, not opened yet.
 func (b *batchView) found(r *db.SlicesFromRow) *sliceView {
-	return &sliceView{batch: b, matching: r.Matching, SliceRowsRow: db.SliceRowsRow{No: r.No, Records: r.Records, Apart: r.Apart, First: r.First,
+	return &sliceView{batch: b, matching: r.Matching, SliceRowsRow: db.SliceRowsRow{No: r.No, Records: r.Records,
+		Apart: r.Apart, First: r.First,
 		State: r.State, StepNo: r.StepNo, PageOff: r.PageOff, FirstStep: r.FirstStep, TasksDone: r.TasksDone}}
 }
 
-// next finds the next slices of the batch, from a number on, that have jobs in these statuses, or in those if it is over: walkSlices
-// unless there are no more.
-func (b *batchView) next(ctx context.Context, s *Service, tx pgx.Tx, no int32, statuses, over []string) ([]*sliceView, error) {
-	rows, err := s.q.SlicesFrom(ctx, tx, db.SlicesFromParams{Statuses: statuses, OverStatuses: over, BatchIds: []uuid.UUID{b.FlowBatch.ID},
-		FromNos: []int32{no}, Over: []bool{b.over()}, MaxRows: walkSlices})
+// next finds the next slices of the batch, from a number on, that have jobs in these statuses, or in those if it is
+// over: walkSlices unless there are no more.
+func (b *batchView) next(ctx context.Context, s *Service, tx pgx.Tx, no int32, statuses,
+	over []string) ([]*sliceView, error) {
+	rows, err := s.q.SlicesFrom(ctx, tx, db.SlicesFromParams{Statuses: statuses, OverStatuses: over,
+		BatchIds: []uuid.UUID{b.FlowBatch.ID},
+		FromNos:  []int32{no}, Over: []bool{b.over()}, MaxRows: walkSlices})
 	views := make([]*sliceView, len(rows))
 	for i := range rows {
 		views[i] = b.found(&rows[i])
@@ -176,7 +182,8 @@ func (s *Service) openEach(ctx context.Context, tx pgx.Tx, views []*sliceView, d
 	return nil
 }
 
-// open reads slices, which can be of several batches, with what their reader needs. All queries must see one state of the database.
+// open reads slices, which can be of several batches, with what their reader needs. All queries must see one state of
+// the database.
 func (s *Service) open(ctx context.Context, tx pgx.Tx, views []*sliceView) error {
 	byKey := make(map[sliceKey]*sliceView, len(views))
 	for _, v := range views {
@@ -203,7 +210,8 @@ func (s *Service) readParts(ctx context.Context, tx pgx.Tx, views []*sliceView, 
 	rows, err := s.q.PartsOfSlices(ctx, tx, db.PartsOfSlicesParams{BatchIds: batchIDs, SliceNos: nos})
 	for _, r := range rows {
 		v := byKey[sliceKey{r.BatchID, r.SliceNo}]
-		p := coverPart{Part: partOf(&r), state: partStatus(r.CallState), claimedAt: r.ClaimedAt, doubt: Doubt{r.Failure, r.Asked}}
+		p := coverPart{Part: partOf(&r), state: partStatus(r.CallState), claimedAt: r.ClaimedAt, doubt: Doubt{r.Failure,
+			r.Asked}}
 		v.parts = append(v.parts, p)
 	}
 	return wrap(err, "read parts of slices")
@@ -252,7 +260,8 @@ func (s *Service) readFragments(ctx context.Context, tx pgx.Tx, views []*sliceVi
 			inherited.FromSteps = append(inherited.FromSteps, v.needs.inherited)
 		}
 		if v.needs.own < noTraces {
-			own.BatchIds, own.SliceNos, own.FromSteps = append(own.BatchIds, id), append(own.SliceNos, v.No), append(own.FromSteps, v.needs.own)
+			own.BatchIds, own.SliceNos, own.FromSteps = append(own.BatchIds, id), append(own.SliceNos, v.No),
+				append(own.FromSteps, v.needs.own)
 		}
 		if v.needs.lazy {
 			own.Small = smallFragment
@@ -266,7 +275,8 @@ func (s *Service) readFragments(ctx context.Context, tx pgx.Tx, views []*sliceVi
 }
 
 // readBodies reads the fragments of slices: those inherited come first, because what came last counts.
-func (s *Service) readBodies(ctx context.Context, conn db.DBTX, inherited db.InheritedReadParams, own db.FragmentsReadParams) (map[sliceKey][]taskBody, error) {
+func (s *Service) readBodies(ctx context.Context, conn db.DBTX, inherited db.InheritedReadParams,
+	own db.FragmentsReadParams) (map[sliceKey][]taskBody, error) {
 	out := map[sliceKey][]taskBody{}
 	if len(inherited.SliceNos) > 0 {
 		rows, err := s.q.InheritedRead(ctx, conn, inherited)
@@ -286,7 +296,8 @@ func (s *Service) readBodies(ctx context.Context, conn db.DBTX, inherited db.Inh
 		k, f := sliceKey{r.BatchID, r.SliceNo}, taskBody{step: r.StepNo, task: r.TaskNo, body: r.Body, seq: r.Seq}
 		if r.Large {
 			f.load = func() ([]byte, error) {
-				at := db.FragmentBodyParams{BatchID: r.BatchID, SliceNo: r.SliceNo, StepNo: r.StepNo, TaskNo: r.TaskNo, Seq: r.Seq}
+				at := db.FragmentBodyParams{BatchID: r.BatchID, SliceNo: r.SliceNo, StepNo: r.StepNo, TaskNo: r.TaskNo,
+					Seq: r.Seq}
 				body, err := s.q.FragmentBody(ctx, conn, at)
 				return body, wrap(err, "read outputs of batch %s", r.BatchID)
 			}
@@ -296,8 +307,8 @@ func (s *Service) readBodies(ctx context.Context, conn db.DBTX, inherited db.Inh
 	return out, wrap(err, "read outputs of slices")
 }
 
-// derive returns the status of every record of the slice, by offset. It is the one place that says what a record is that
-// has no row of its own; the counters of the slice agree with it.
+// derive returns the status of every record of the slice, by offset. It is the one place that says what a record is
+// that has no row of its own; the counters of the slice agree with it.
 func (v *sliceView) derive() []Status {
 	out := make([]Status, v.Records)
 	base := baseStatus(v.batch.plan, v.State, v.StepNo)
@@ -391,9 +402,10 @@ type decoder func(step int16, line []byte) (Trace, error)
 
 func decodeWhole(_ int16, line []byte) (Trace, error) { return decodeTrace(line) }
 
-// decodeBodies decodes the traces of fragments of a slice of so many records, but for those whose offsets lie where skip says, and gives
-// each to do; it knows the number of its change.
-func decodeBodies(bodies []taskBody, records int32, skip func(from, to int32) bool, decode decoder, do func(step, task int16, t *Trace)) error {
+// decodeBodies decodes the traces of fragments of a slice of so many records, but for those whose offsets lie where
+// skip says, and gives each to do; it knows the number of its change.
+func decodeBodies(bodies []taskBody, records int32, skip func(from, to int32) bool, decode decoder,
+	do func(step, task int16, t *Trace)) error {
 	for _, f := range bodies {
 		number, body := int64(0), f.body
 		if f.load != nil {
@@ -453,8 +465,8 @@ func (v *sliceView) atOnce() int32 {
 	return v.Records
 }
 
-// spanOf reads the range at the beginning of an encoded trace, and the number of its change if that stands there, so that
-// most traces need not be decoded to be passed over.
+// spanOf reads the range at the beginning of an encoded trace, and the number of its change if that stands there, so
+// that most traces need not be decoded to be passed over.
 func spanOf(line []byte) (from, to int32, changeNo int64, ok bool) {
 	number := func(key string) (n int64, ok bool) {
 		rest, found := bytes.CutPrefix(line, []byte(key))

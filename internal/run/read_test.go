@@ -45,11 +45,14 @@ func startProcess(t *testing.T) *process {
 	platform := httptest.NewServer(p.sim)
 	t.Cleanup(platform.Close)
 	p.url = platform.URL
-	p.sim.SetAccount("acme", dialersim.AccountSettings{Limits: map[string]map[int]int64{"*": {60: 1e6, 3600: 1e7, 86400: 1e8}}})
+	p.sim.SetAccount("acme", dialersim.AccountSettings{Limits: map[string]map[int]int64{"*": {60: 1e6, 3600: 1e7,
+		86400: 1e8}}})
 	dsn, _ := pgtest.NewDatabase(t)
 	kek := must(vault.LoadKEK("BwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwc=", ""))
-	p.App = must(app.New(t.Context(), app.Config{DatabaseURL: dsn, Workers: true, KEK: kek, BaseURLs: map[string]string{"dialer": platform.URL},
-		Dispatch: dispatch.Options{Margin: 100 * time.Millisecond, Timeout: time.Second}, Log: slog.New(slog.DiscardHandler)}))
+	p.App = must(app.New(t.Context(), app.Config{DatabaseURL: dsn, Workers: true, KEK: kek,
+		BaseURLs: map[string]string{"dialer": platform.URL},
+		Dispatch: dispatch.Options{Margin: 100 * time.Millisecond, Timeout: time.Second},
+		Log:      slog.New(slog.DiscardHandler)}))
 	t.Cleanup(p.Close)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)
@@ -61,8 +64,9 @@ func startProcess(t *testing.T) *process {
 		}
 	})
 	p.org = must(account.CreateOrg(t.Context(), p.Pool, "Acme")).ID
-	p.cred = must(p.Credentials.Create(t.Context(), p.org, "test", credential.Input{Name: "sim", PlatformID: "dialer", AuthMethod: "basic_auth",
-		Secret: []byte(`{"username":"acme","password":"x"}`)})).ID
+	p.cred = must(p.Credentials.Create(t.Context(), p.org, "test", credential.Input{Name: "sim", PlatformID: "dialer",
+		AuthMethod: "basic_auth",
+		Secret:     []byte(`{"username":"acme","password":"x"}`)})).ID
 	return p
 }
 
@@ -80,14 +84,16 @@ func (p *process) start(steps string, records int) uuid.UUID {
 	if err := json.Unmarshal([]byte(`{"steps":`+steps+`}`), &doc); err != nil {
 		p.t.Fatal(err)
 	}
-	d := must(p.Definitions.Create(p.t.Context(), p.org, "test", definition.Draft{Name: "flow", Status: "active", Document: doc}))
+	d := must(p.Definitions.Create(p.t.Context(), p.org, "test", definition.Draft{Name: "flow", Status: "active",
+		Document: doc}))
 	rows := make([][]byte, records)
 	for i := range rows {
 		rows[i] = fmt.Appendf(nil, `{"id":"k%d","n":%d,"odd":%t}`, i, i, i%2 == 1)
 	}
 	var id uuid.UUID
 	err := pg.InTx(p.t.Context(), p.Pool, func(ctx context.Context, tx pgx.Tx) error {
-		s, err := p.Runs.Start(ctx, tx, run.StartInput{OrgID: p.org, DefinitionID: d.ID, Version: 1, Source: run.Source{Records: rows}, TriggerType: db.FlowTriggerTypeApiCall})
+		s, err := p.Runs.Start(ctx, tx, run.StartInput{OrgID: p.org, DefinitionID: d.ID, Version: 1,
+			Source: run.Source{Records: rows}, TriggerType: db.FlowTriggerTypeApiCall})
 		if err == nil {
 			id = s.BatchID
 		}
@@ -99,7 +105,8 @@ func (p *process) start(steps string, records int) uuid.UUID {
 	return id
 }
 
-// flows cover what a record can meet: bulk and single calls, several tasks in a step, in-process tasks, skips, failures.
+// flows cover what a record can meet: bulk and single calls, several tasks in a step, in-process tasks, skips,
+// failures.
 var flows = map[string]string{
 	"Bulk": `[{"id":"a","tasks":[{"id":"up","action_id":"dialer__api__upload","credential_id":"CRED","params":{"list":"demo","row":"{{ input }}"},"when":"{{ input.n % 7 != 3 }}"}]}]`,
 	"Single": `[{"id":"a","tasks":[{"id":"mod","action_id":"dialer__api__modify","credential_id":"CRED","params":{"list":"demo","key":"{{ input.id }}","fields":{"x":1}},
@@ -175,7 +182,8 @@ func (p *process) watch(id uuid.UUID, cancel bool) {
 // checkLists holds that the totals of every filter add up, and that the lists have what the totals say.
 func (p *process) checkLists(id uuid.UUID) {
 	p.t.Helper()
-	for _, e := range []run.ExecutionStatus{run.ExecutionPending, run.ExecutionRunning, run.ExecutionCompleted, run.ExecutionFailed, run.ExecutionCancelled} {
+	for _, e := range []run.ExecutionStatus{run.ExecutionPending, run.ExecutionRunning, run.ExecutionCompleted,
+		run.ExecutionFailed, run.ExecutionCancelled} {
 		page := must(p.Runs.Records(p.t.Context(), p.org, run.RecordFilter{BatchID: &id, Execution: &e, Limit: 1000}))
 		if int64(len(page.Records)) != page.Total || page.More {
 			p.t.Fatalf("%d executions are %s, total says %d", len(page.Records), e, page.Total)

@@ -11,8 +11,8 @@ import (
 	"flowlane/internal/pg"
 )
 
-// total counts the records that match, from kept counters. Only what is queued in batches under way must be looked at to
-// tell pending executions from running ones.
+// total counts the records that match, from kept counters. Only what is queued in batches under way must be looked at
+// to tell pending executions from running ones.
 func (w *walk) total(ctx context.Context) (int64, error) {
 	from, to := w.between()
 	var err error
@@ -29,8 +29,10 @@ func (w *walk) total(ctx context.Context) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	n, err := w.s.q.JobTotal(ctx, conn, db.JobTotalParams{Every: w.match.all(), Statuses: w.match.statuses, OrgID: w.orgID, FromID: from, ToID: to,
-		InCompleted: w.match.in(BatchCompleted), InFailed: w.match.in(BatchFailed), InCancelled: w.match.in(BatchCancelled),
+	n, err := w.s.q.JobTotal(ctx, conn, db.JobTotalParams{Every: w.match.all(), Statuses: w.match.statuses,
+		OrgID: w.orgID, FromID: from, ToID: to,
+		InCompleted: w.match.in(BatchCompleted), InFailed: w.match.in(BatchFailed),
+		InCancelled:  w.match.in(BatchCancelled),
 		CreatedAfter: w.f.CreatedAfter, CreatedBefore: w.f.CreatedBefore})
 	if err != nil {
 		return 0, fmt.Errorf("count jobs: %w", err)
@@ -143,8 +145,8 @@ func (v *sliceView) countBegun() (n int64, err error) {
 
 // matcher is the filter by status, as far as the counters of batches and slices can answer it, and the rest.
 type matcher struct {
-	// statuses of jobs that match by the counters, but for those that are queued and begun; over are those by the counters of slices
-	// of a batch that is over, which still count as waiting what will never be sent.
+	// statuses of jobs that match by the counters, but for those that are queued and begun; over are those by the
+	// counters of slices of a batch that is over, which still count as waiting what will never be sent.
 	statuses, over []string
 	status         *Status
 	exec           *ExecutionStatus

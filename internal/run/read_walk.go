@@ -11,13 +11,13 @@ import (
 	"flowlane/gen/db"
 )
 
-// RecordFilter says which records a list shows, and which page of it: from the record at FromPosition of FromBatch on, the
-// first Skip matching ones passed over, at most Limit.
+// RecordFilter says which records a list shows, and which page of it: from the record at FromPosition of FromBatch on,
+// the first Skip matching ones passed over, at most Limit.
 type RecordFilter struct {
 	// Newest turns the order around: from the last record of the newest batch down.
 	Newest bool
-	// CreatedAfter and CreatedBefore narrow the list to records of batches that were created from the one time on, until before the
-	// other; nil for any time.
+	// CreatedAfter and CreatedBefore narrow the list to records of batches that were created from the one time on,
+	// until before the other; nil for any time.
 	CreatedAfter, CreatedBefore *time.Time
 	// BatchID and, with it, Position narrow the list; nil for all.
 	BatchID  *uuid.UUID
@@ -25,13 +25,13 @@ type RecordFilter struct {
 	// Status or Execution narrows it further; at most one is set.
 	Status    *Status
 	Execution *ExecutionStatus
-	// Key narrows a list of one batch to records that have it; empty for all. About as many records as KeyReach are looked through
-	// for a page.
+	// Key narrows a list of one batch to records that have it; empty for all. About as many records as KeyReach are
+	// looked through for a page.
 	Key      string
 	KeyReach int64
 
-	// FromRun is the first run to show of the record at FromPosition, where runs are wanted; 0 for all. Without FromBatch the list begins
-	// where it begins.
+	// FromRun is the first run to show of the record at FromPosition, where runs are wanted; 0 for all. Without
+	// FromBatch the list begins where it begins.
 	FromBatch    uuid.UUID
 	FromPosition int64
 	FromRun      int32
@@ -39,18 +39,21 @@ type RecordFilter struct {
 	Want         Want
 }
 
-// RecordPage is a page of records. It can be shorter than Limit although there are more: a page is bounded in bytes too.
+// RecordPage is a page of records. It can be shorter than Limit although there are more: a page is bounded in bytes
+// too.
 type RecordPage struct {
 	Records []Record
 	More    bool
 	// Total is how many records match, on all pages; where a key is looked for, how many the page has.
 	Total int64
-	// Stopped is the job behind which a list that looks for a key goes on, where it ended because it has looked at as many as it may.
+	// Stopped is the job behind which a list that looks for a key goes on, where it ended because it has looked at as
+	// many as it may.
 	Stopped string
 }
 
 const (
-	// walkSlices is how many slices of a batch are looked at per query, walkBytes how much of them is in memory at once.
+	// walkSlices is how many slices of a batch are looked at per query, walkBytes how much of them is in memory at
+	// once.
 	walkSlices = 64
 	walkBytes  = 8 << 20
 	// pageBytes bounds the inputs and outputs of a page.
@@ -86,9 +89,9 @@ func (s *Service) snapshot(ctx context.Context, do func(ctx context.Context, tx 
 	return s.reading(ctx, keptPlans, do)
 }
 
-// How the statements of a transaction are planned from there on. Most of what readers ask names slices by their keys: it would be
-// planned anew for each number of them, which takes longer than to read them and finds the same plan. What sums up batches is
-// planned for its arguments, because few are looked up one by one and very many joined.
+// How the statements of a transaction are planned from there on. Most of what readers ask names slices by their keys:
+// it would be planned anew for each number of them, which takes longer than to read them and finds the same plan. What
+// sums up batches is planned for its arguments, because few are looked up one by one and very many joined.
 const (
 	keptPlans = "set local plan_cache_mode = force_generic_plan"
 	ownPlans  = "set local plan_cache_mode = auto"
@@ -120,8 +123,9 @@ type walk struct {
 	match matcher
 	// plans are in force in tx.
 	plans string
-	// ended is how many ended runs the list has. By so many begunJobs, those queued records of begunBatches that were worked on
-	// before, counters say too few running or, negative, too many pending executions. All are known once the list is counted.
+	// ended is how many ended runs the list has. By so many begunJobs, those queued records of begunBatches that were
+	// worked on before, counters say too few running or, negative, too many pending executions. All are known once the
+	// list is counted.
 	ended        int64
 	begunBatches []uuid.UUID
 	begunJobs    []int64
@@ -137,7 +141,8 @@ type walk struct {
 }
 
 func newWalk(s *Service, tx pgx.Tx, orgID uuid.UUID, f RecordFilter) *walk {
-	w := &walk{s: s, tx: tx, orgID: orgID, f: f, match: newMatcher(f.Status, f.Execution), plans: f.plans(), skip: int64(f.Skip)}
+	w := &walk{s: s, tx: tx, orgID: orgID, f: f, match: newMatcher(f.Status, f.Execution), plans: f.plans(),
+		skip: int64(f.Skip)}
 	if f.Execution != nil {
 		w.f.Want.History = true
 	}
@@ -179,8 +184,8 @@ func (w *walk) run(ctx context.Context) error {
 	return nil
 }
 
-// together is how many of these batches are listed at once: as many as surely have what the page lacks, and one while the list
-// passes over records.
+// together is how many of these batches are listed at once: as many as surely have what the page lacks, and one while
+// the list passes over records.
 func (w *walk) together(found []db.BatchIDsRow) int {
 	if w.skip > 0 {
 		return 1
@@ -219,8 +224,9 @@ func (w *walk) listFound(ctx context.Context, found []db.BatchIDsRow) error {
 	return w.list(ctx, list)
 }
 
-// batches finds the next batches between two that the list has anything of. Those that it only passes over are not among them:
-// one statement sums up their counters. A batch that the list begins in the middle of has no counters for its rest.
+// batches finds the next batches between two that the list has anything of. Those that it only passes over are not
+// among them: one statement sums up their counters. A batch that the list begins in the middle of has no counters for
+// its rest.
 func (w *walk) batches(ctx context.Context, from, to uuid.UUID, most int32) ([]db.BatchIDsRow, error) {
 	skip := w.skip
 	if w.begunAt(from, to) {
@@ -231,8 +237,10 @@ func (w *walk) batches(ctx context.Context, from, to uuid.UUID, most int32) ([]d
 		return nil, err
 	}
 	in := db.BatchIDsParams{Every: w.match.all(), Statuses: w.match.statuses,
-		InCompleted: w.match.in(BatchCompleted), InFailed: w.match.in(BatchFailed), InCancelled: w.match.in(BatchCancelled),
-		EndedRuns: w.ended > 0, OfBegun: w.begunBatches, Begun: w.begunJobs, OrgID: w.orgID, FromID: from, ToID: to, SkipJobs: skip, MaxRows: most,
+		InCompleted: w.match.in(BatchCompleted), InFailed: w.match.in(BatchFailed),
+		InCancelled: w.match.in(BatchCancelled),
+		EndedRuns:   w.ended > 0, OfBegun: w.begunBatches, Begun: w.begunJobs, OrgID: w.orgID, FromID: from, ToID: to,
+		SkipJobs: skip, MaxRows: most,
 		CreatedAfter: w.f.CreatedAfter, CreatedBefore: w.f.CreatedBefore}
 	found, err := w.batchIDs(ctx, conn, in)
 	if err != nil {

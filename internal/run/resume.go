@@ -29,18 +29,20 @@ func resumeState(step *definition.Step, done int64) string {
 	if done == 0 {
 		return entryState(step)
 	}
-	if len(undone(localTasks(step), done)) == 0 && len(undone(callTasks(step), done)) > 0 { // else in-process work finds that all is done
+	// else in-process work finds that all is done
+	if len(undone(localTasks(step), done)) == 0 && len(undone(callTasks(step), done)) > 0 {
 		return sliceCalling
 	}
 	return sliceReady
 }
 
-// resumePoint is where a record that is over goes on if it is tried again: at the step at which it stands, without the tasks
-// of that step that came out well.
+// resumePoint is where a record that is over goes on if it is tried again: at the step at which it stands, without the
+// tasks of that step that came out well.
 type resumePoint struct {
 	step int16
 	done int64
-	// kept are those of the other tasks, as bits by number, that keep their idempotency keys: a call with one may have arrived.
+	// kept are those of the other tasks, as bits by number, that keep their idempotency keys: a call with one may have
+	// arrived.
 	kept int64
 }
 
@@ -96,9 +98,9 @@ func (v *sliceView) resumePoints(wanted []bool) ([]resumePoint, error) {
 	return out, nil
 }
 
-// keep notes what a trace of a task says of its key. What may have arrived must come again under the same key, and what was refused
-// under another one, because providers repeat the refusals that they remember. The elements of a for_each begin anew together: once
-// one of them may have arrived, all keep their keys.
+// keep notes what a trace of a task says of its key. What may have arrived must come again under the same key, and what
+// was refused under another one, because providers repeat the refusals that they remember. The elements of a for_each
+// begin anew together: once one of them may have arrived, all keep their keys.
 func (p *resumePoint) keep(no int16, task *definition.Task, t *Trace) {
 	switch {
 	case t.Kind == TraceUnknown, t.Kind == TraceElement, t.Error != nil && t.Error.Code == CodeUnknown:
@@ -121,10 +123,11 @@ func keyed(step *definition.Step) bool {
 	return slices.ContainsFunc(step.Tasks, func(t definition.Task) bool { return t.Keyed() })
 }
 
-// openToResume opens as many of these slices as fit into memory, with what resumePoints needs. Where they were looked for by the
-// statuses that are wanted, one that has no others is not read at all if its records can only begin anew. errors reads
-// why records failed, and so every slice.
-func (b *batchView) openToResume(ctx context.Context, s *Service, tx pgx.Tx, views []*sliceView, onlyWanted, errors bool,
+// openToResume opens as many of these slices as fit into memory, with what resumePoints needs. Where they were looked
+// for by the statuses that are wanted, one that has no others is not read at all if its records can only begin anew.
+// errors reads why records failed, and so every slice.
+func (b *batchView) openToResume(ctx context.Context, s *Service, tx pgx.Tx, views []*sliceView, onlyWanted,
+	errors bool,
 ) ([]*sliceView, error) {
 	need := needs{inherited: noTraces, bare: !errors}
 	onlyWanted = onlyWanted && !errors
@@ -170,8 +173,8 @@ func (b *batchView) readKept(ctx context.Context, s *Service, tx pgx.Tx, views [
 	return wrap(err, "read the keys that batch %s keeps", b.FlowBatch.ID)
 }
 
-// anew reports whether whatever is tried again begins anew: nothing comes before or beside the only task, and that is a call without a key. The
-// in-process work of a record can be done while others of its slice still wait for theirs.
+// anew reports whether whatever is tried again begins anew: nothing comes before or beside the only task, and that is a
+// call without a key. The in-process work of a record can be done while others of its slice still wait for theirs.
 func (b *batchView) anew() bool {
 	if len(b.plan.Steps) > 1 || len(b.plan.Steps[0].Tasks) > 1 {
 		return false

@@ -32,10 +32,11 @@ func Retryable(s Status) bool {
 	return s == Failed || s == Rejected || s == Unprocessed || s == Cancelled
 }
 
-// Retry starts a batch over those records of another one whose jobs have certain statuses, in the caller's transaction. Each
-// goes on where it failed, with the outputs that it had, under the priority and pacing of that batch; the rows stay where they are. A record that was retried before goes on
-// where that retry left it, unless that is under way, succeeded or may have. Faults: NotFound; Conflict where the batch is not
-// over, its definition is gone, or no job is left.
+// Retry starts a batch over those records of another one whose jobs have certain statuses, in the caller's transaction.
+// Each goes on where it failed, with the outputs that it had, under the priority and pacing of that batch; the rows
+// stay where they are. A record that was retried before goes on where that retry left it, unless that is under way,
+// succeeded or may have. Faults: NotFound; Conflict where the batch is not over, its definition is gone, or no job is
+// left.
 func (s *Service) Retry(ctx context.Context, tx pgx.Tx, in RetryInput) (*StartedBatch, error) {
 	row, err := s.readBatch(ctx, tx, in.OrgID, in.BatchID)
 	if err != nil {
@@ -56,7 +57,8 @@ func (s *Service) Retry(ctx context.Context, tx pgx.Tx, in RetryInput) (*Started
 		return nil, err
 	}
 	if r.out.RecordCount == 0 {
-		return nil, fault.New(fault.Conflict, "No job of the batch can be retried: none has the statuses asked for, or their retries are under way, succeeded or may have")
+		return nil, fault.New(fault.Conflict,
+			"No job of the batch can be retried: none has the statuses asked for, or their retries are under way, succeeded or may have")
 	}
 	places, err := s.takePlaces(ctx, tx, map[uuid.UUID]int64{in.OrgID: 1})
 	if err != nil {
@@ -94,7 +96,8 @@ func (r *retrying) open(ctx context.Context) (err error) {
 	for _, row := range rows {
 		all.OrgIds, all.Ids = append(all.OrgIds, r.in.OrgID), append(all.Ids, row.ID)
 	}
-	// Calls of a batch that was cancelled still settle: not while its records are read. The root has the least id of them.
+	// Calls of a batch that was cancelled still settle: not while its records are read. The root has the least id of
+	// them.
 	if r.c, err = r.s.Begin(ctx, r.tx, all.Ids...); err != nil {
 		return err
 	}
@@ -143,12 +146,16 @@ func (r *retrying) collect(ctx context.Context) error {
 			statuses = append(statuses, string(Staged), string(Queued), string(Pending))
 		}
 	}
-	return r.eachOpened(ctx, r.of, statuses, 0, math.MaxInt64, func(views []*sliceView) error { return r.take(ctx, views) })
+	return r.eachOpened(ctx, r.of, statuses, 0, math.MaxInt64, func(views []*sliceView) error {
+		return r.take(ctx,
+			views)
+	})
 }
 
-// eachOpened calls do with the slices of a batch from a number on that have jobs in these statuses and begin before a position,
-// opened as many at once as fit into memory.
-func (r *retrying) eachOpened(ctx context.Context, b *batchView, statuses []string, no int32, end int64, do func([]*sliceView) error) error {
+// eachOpened calls do with the slices of a batch from a number on that have jobs in these statuses and begin before a
+// position, opened as many at once as fit into memory.
+func (r *retrying) eachOpened(ctx context.Context, b *batchView, statuses []string, no int32, end int64,
+	do func([]*sliceView) error) error {
 	for {
 		all, err := b.next(ctx, r.s, r.tx, no, statuses, statuses)
 		if err != nil {
@@ -192,7 +199,8 @@ func (r *retrying) take(ctx context.Context, views []*sliceView) error {
 			return err
 		}
 	}
-	return r.insert(ctx, slices.SortedFunc(maps.Values(chosen), func(a, b candidate) int { return int(a.position - b.position) }))
+	return r.insert(ctx, slices.SortedFunc(maps.Values(chosen),
+		func(a, b candidate) int { return int(a.position - b.position) }))
 }
 
 // choose puts the slice's records that fit, by their offsets, and where they go on, among the chosen ones; again, only
@@ -255,7 +263,8 @@ func (r *retrying) insert(ctx context.Context, list []candidate) error {
 	kept := db.KeptKeysInsertParams{BatchID: r.out.BatchID}
 	for len(list) > 0 {
 		n := 1
-		for n < len(list) && list[n].position == list[0].position+int64(n) && list[n].view == list[0].view && list[n].at == list[0].at {
+		for n < len(list) && list[n].position == list[0].position+int64(n) && list[n].view == list[0].view &&
+			list[n].at == list[0].at {
 			n++
 		}
 		row, from := r.slice(&list[0], int32(n))
@@ -285,8 +294,10 @@ func (r *retrying) insert(ctx context.Context, list []candidate) error {
 func keepKeys(in *db.KeptKeysInsertParams, c *candidate, sliceNo int32) {
 	for task := int16(0); c.at.kept>>task != 0; task++ {
 		if c.at.kept>>task&1 == 1 {
-			in.SliceNos, in.StepNos, in.TaskNos = append(in.SliceNos, sliceNo), append(in.StepNos, c.at.step), append(in.TaskNos, task)
-			in.FromBatches, in.FromSlices = append(in.FromBatches, c.view.batch.FlowBatch.ID), append(in.FromSlices, c.view.No)
+			in.SliceNos, in.StepNos, in.TaskNos = append(in.SliceNos, sliceNo), append(in.StepNos, c.at.step),
+				append(in.TaskNos, task)
+			in.FromBatches, in.FromSlices = append(in.FromBatches, c.view.batch.FlowBatch.ID),
+				append(in.FromSlices, c.view.No)
 		}
 	}
 }
@@ -295,7 +306,8 @@ func keepKeys(in *db.KeptKeysInsertParams, c *candidate, sliceNo int32) {
 func (r *retrying) slice(c *candidate, n int32) (row db.RetrySliceInsertParams, from *db.InheritedInsertParams) {
 	off := int32(c.position - c.view.First)
 	step := &r.of.plan.Steps[c.at.step]
-	row = db.RetrySliceInsertParams{BatchID: r.out.BatchID, No: r.slices, First: c.position, Records: n, State: resumeState(step, c.at.done), StepNo: c.at.step,
+	row = db.RetrySliceInsertParams{BatchID: r.out.BatchID, No: r.slices, First: c.position, Records: n,
+		State: resumeState(step, c.at.done), StepNo: c.at.step,
 		Queued: int16(n), PageOff: c.view.PageOff + off, FirstStep: c.at.step, TasksDone: c.at.done} //nolint:gosec // at most a page
 	if r.slices == 0 {
 		r.out.First = c.position
@@ -308,7 +320,8 @@ func (r *retrying) slice(c *candidate, n int32) (row db.RetrySliceInsertParams, 
 		row.Remaining = n * int32(len(undone(callTasks(step), c.at.done)))
 	}
 	if c.at.step > 0 || c.at.done != 0 {
-		from = &db.InheritedInsertParams{BatchID: r.out.BatchID, SliceNo: row.No, FromBatch: c.view.batch.FlowBatch.ID, FromSlice: c.view.No, Off: off,
+		from = &db.InheritedInsertParams{BatchID: r.out.BatchID, SliceNo: row.No, FromBatch: c.view.batch.FlowBatch.ID,
+			FromSlice: c.view.No, Off: off,
 			StepNo: c.at.step, TasksDone: c.at.done}
 	}
 	return row, from
@@ -317,7 +330,8 @@ func (r *retrying) slice(c *candidate, n int32) (row db.RetrySliceInsertParams, 
 // start inserts the batch with its queues, and wakes whoever has work.
 func (r *retrying) start(ctx context.Context) (err error) {
 	q, out, was := r.s.q, r.out, &r.of.FlowBatchCount
-	state := db.RetryCountInsertParams{BatchID: out.BatchID, RetryOf: r.in.BatchID, RecordCount: out.RecordCount, Now: r.c.Now}
+	state := db.RetryCountInsertParams{BatchID: out.BatchID, RetryOf: r.in.BatchID, RecordCount: out.RecordCount,
+		Now: r.c.Now}
 	if out.Pacing, err = pacing.Parse(was.Pacing); err != nil {
 		return err
 	}
@@ -333,13 +347,15 @@ func (r *retrying) start(ctx context.Context) (err error) {
 	for i := range out.Routes {
 		to := &out.Routes[i]
 		queues.StepNos, queues.TaskNos = append(queues.StepNos, to.StepNo), append(queues.TaskNos, to.TaskNo)
-		queues.Domains, queues.Buckets = append(queues.Domains, to.Route.Domain), append(queues.Buckets, to.Route.Bucket)
+		queues.Domains, queues.Buckets = append(queues.Domains, to.Route.Domain), append(queues.Buckets,
+			to.Route.Bucket)
 		queues.Lanes = append(queues.Lanes, string(to.Route.Lane))
 	}
 	later := r.c.later
 	if err := errors.Join(
-		q.RetryBatchInsert(ctx, later, db.RetryBatchInsertParams{ID: out.BatchID, RecordCount: out.RecordCount, CreatedBy: r.in.CreatedBy,
-			Now: r.c.Now, Root: r.root, RetryNo: r.retryNo, RetryOf: r.in.BatchID, OrgID: r.in.OrgID}),
+		q.RetryBatchInsert(ctx, later, db.RetryBatchInsertParams{ID: out.BatchID, RecordCount: out.RecordCount,
+			CreatedBy: r.in.CreatedBy,
+			Now:       r.c.Now, Root: r.root, RetryNo: r.retryNo, RetryOf: r.in.BatchID, OrgID: r.in.OrgID}),
 		q.RetryCountInsert(ctx, later, state),
 		q.RetryVarsCopy(ctx, later, db.RetryVarsCopyParams{BatchID: out.BatchID, RetryOf: r.in.BatchID}),
 		q.InheritedDeepen(ctx, later, out.BatchID),

@@ -28,7 +28,8 @@ type Route struct {
 
 // Router finds, and prepares, the queue of a task. Faults: 404 for an unknown credential, 409 for one without account.
 type Router interface {
-	Route(ctx context.Context, tx pgx.Tx, orgID uuid.UUID, plan *definition.Plan, task *definition.Task, lane *db.FlowLane) (Route, error)
+	Route(ctx context.Context, tx pgx.Tx, orgID uuid.UUID, plan *definition.Plan, task *definition.Task,
+		lane *db.FlowLane) (Route, error)
 }
 
 // Waker makes (kind, key) due at a time.
@@ -37,7 +38,8 @@ type Waker interface {
 	// WakeAgain is Wake for now that work under way does not swallow: it begins once more.
 	WakeAgain(ctx context.Context, tx pgx.Tx, kind, key string) error
 	// Waking is Wake in two: ask is one statement, which can go with others, start comes after it.
-	Waking(kind, key string, at time.Time) (ask func(context.Context, pg.DB) error, start func(context.Context, pgx.Tx) error)
+	Waking(kind, key string, at time.Time) (ask func(context.Context, pg.DB) error, start func(context.Context,
+		pgx.Tx) error)
 }
 
 // Planner returns the compiled plan of a definition's version.
@@ -91,8 +93,8 @@ func (s *Service) ReadFrom(blobs *blob.Cache) *Service {
 // Lost says who knows what restores have lost. Say it before anything changes.
 func (s *Service) Lost(losses *pg.Losses) { s.losses = losses }
 
-// Tell lets told be called with the batches of each change that this process has committed, or may have. It must not wait.
-// Say it before anything changes.
+// Tell lets told be called with the batches of each change that this process has committed, or may have. It must not
+// wait. Say it before anything changes.
 func (s *Service) Tell(told func(batchIDs []uuid.UUID)) { s.tell = told }
 
 // New returns a Service. random yields numbers in [0, 1) for the jitter of retries.

@@ -29,8 +29,8 @@ type Result struct {
 // Exception is a record that came out differently from the others of its part.
 type Exception struct {
 	Offset int32
-	// Kind is TraceOK (with an output of its own), TraceSkipped, TraceFailed, TraceRejected, TraceRetry or, where the task goes
-	// on with its next element, TraceElement.
+	// Kind is TraceOK (with an output of its own), TraceSkipped, TraceFailed, TraceRejected, TraceRetry or, where the
+	// task goes on with its next element, TraceElement.
 	Kind  string
 	Error *JobError
 	// Refused: the provider, or a person, says that it was not done.
@@ -167,7 +167,8 @@ func doom(e *Exception) Status {
 	return Failed
 }
 
-// diverges reports whether a record that came out like this leaves its slice; open is how many of its calls are not settled.
+// diverges reports whether a record that came out like this leaves its slice; open is how many of its calls are not
+// settled.
 func (c *Change) diverges(p *Part, e *Exception, open int16) bool {
 	h := c.heads[p.BatchID]
 	return !c.passes(p, e) || open == 0 && h.last(p.StepNo) && c.endsAs(p, e) != h.final()

@@ -57,8 +57,8 @@ func (s *Service) Batch(ctx context.Context, conn db.DBTX, id uuid.UUID) (*Batch
 	return read[0], nil
 }
 
-// LoadBatches reads those of these batches together that this process does not remember, and the records of small ones, so that asking
-// for one of them soon costs nothing. Of one that is not there, Batch says so.
+// LoadBatches reads those of these batches together that this process does not remember, and the records of small ones,
+// so that asking for one of them soon costs nothing. Of one that is not there, Batch says so.
 func (s *Service) LoadBatches(ctx context.Context, conn db.DBTX, ids []uuid.UUID) error {
 	var missing []uuid.UUID
 	for _, id := range ids {
@@ -114,8 +114,10 @@ func (s *Service) readBatches(ctx context.Context, conn db.DBTX, ids []uuid.UUID
 		if err != nil {
 			return nil, err
 		}
-		out[i] = &Batch{ID: r.ID, OrgID: r.OrgID, PageSet: r.PageSet, Plan: plan, Metadata: json.RawMessage(r.Metadata), facts: facts,
-			beginsAt: latest(r.CreatedAt, deref(r.ScheduledAt)), root: deref(r.RootID), retry: r.RetryOf != nil, records: r.RecordCount}
+		out[i] = &Batch{ID: r.ID, OrgID: r.OrgID, PageSet: r.PageSet, Plan: plan, Metadata: json.RawMessage(r.Metadata),
+			facts:    facts,
+			beginsAt: latest(r.CreatedAt, deref(r.ScheduledAt)), root: deref(r.RootID), retry: r.RetryOf != nil,
+			records: r.RecordCount}
 		if plan.VariableSetID.Valid {
 			vars, err := s.q.BatchVars(ctx, conn, db.BatchVarsParams{OrgID: r.OrgID, BatchID: r.ID})
 			if err != nil {
@@ -128,8 +130,8 @@ func (s *Service) readBatches(ctx context.Context, conn db.DBTX, ids []uuid.UUID
 	return out, nil
 }
 
-// Lost is the loss in which records of the batch may have been sent, of losses up to the last one; nil for none. anew: they were sent by another
-// batch then, which something had started that may have started this one once more.
+// Lost is the loss in which records of the batch may have been sent, of losses up to the last one; nil for none. anew:
+// they were sent by another batch then, which something had started that may have started this one once more.
 func (b *Batch) Lost(last *pg.Loss) (loss *pg.Loss, anew bool) {
 	if last == nil {
 		return nil, false
@@ -148,8 +150,8 @@ func latest(a, b time.Time) time.Time {
 	return a
 }
 
-// Vars returns what expressions of a plan see as `vars` if a batch starts now; nil where the flow has no variables. Faults:
-// NotFound for the set; Conflict where it lacks what the plan needs.
+// Vars returns what expressions of a plan see as `vars` if a batch starts now; nil where the flow has no variables.
+// Faults: NotFound for the set; Conflict where it lacks what the plan needs.
 func Vars(ctx context.Context, conn db.DBTX, plan *definition.Plan) (json.RawMessage, error) {
 	if !plan.VariableSetID.Valid {
 		return nil, nil
@@ -170,8 +172,8 @@ func Facts(id, definitionID uuid.UUID, version int32, records int64, createdAt t
 	return facts, wrap(err, "facts of batch %s", id)
 }
 
-// batchCache keeps the batches that were last worked on: each claim and settlement asks for them. It has two generations: what was
-// asked for since the newer one began is in it.
+// batchCache keeps the batches that were last worked on: each claim and settlement asks for them. It has two
+// generations: what was asked for since the newer one began is in it.
 type batchCache struct {
 	mu         sync.Mutex
 	newer      map[uuid.UUID]*Batch
@@ -233,7 +235,8 @@ type Records struct {
 	batch *Batch
 	page  *recordset.Page
 	apart []int32
-	// kept are the batches that made the idempotency keys of tasks of the step that it was opened for, where those are of another batch.
+	// kept are the batches that made the idempotency keys of tasks of the step that it was opened for, where those are
+	// of another batch.
 	kept map[int16]uuid.UUID
 	// results are those of earlier tasks, by offset.
 	results map[expr.TaskRef][]json.RawMessage
@@ -250,8 +253,8 @@ func (r *Records) Release() { r.page.Release() }
 // Apart returns the offsets, ascending, of records that left the slice before the step that it was opened for.
 func (r *Records) Apart() []int32 { return r.apart }
 
-// KeyBatch returns the batch whose idempotency keys the calls for a task have: another one, in a retry, where one of those may have
-// arrived.
+// KeyBatch returns the batch whose idempotency keys the calls for a task have: another one, in a retry, where one of
+// those may have arrived.
 func (r *Records) KeyBatch(task int16) uuid.UUID {
 	if id, kept := r.kept[task]; kept {
 		return id
@@ -262,8 +265,8 @@ func (r *Records) KeyBatch(task int16) uuid.UUID {
 // Env returns what the expressions of the record at this offset can see.
 func (r *Records) Env(offset int32) expr.Env { return *r.Envs()(offset) }
 
-// Envs returns what tells what the expressions of a record can see, by its offset. Each call overwrites what the one before
-// returned: there are many records, and what differs among them is little.
+// Envs returns what tells what the expressions of a record can see, by its offset. Each call overwrites what the one
+// before returned: there are many records, and what differs among them is little.
 func (r *Records) Envs() func(offset int32) *expr.Env {
 	env, at := r.batch.env(), int32(0)
 	env.Result = func(ref expr.TaskRef) json.RawMessage {
@@ -287,7 +290,8 @@ type SliceRef struct {
 	First int64
 }
 
-// Open reads slices of a batch for a step: their records, who left them, and the results of earlier tasks that are used.
+// Open reads slices of a batch for a step: their records, who left them, and the results of earlier tasks that are
+// used.
 func (s *Service) Open(
 	ctx context.Context, conn db.DBTX, b *Batch, refs []SliceRef, step int16, used []expr.TaskRef,
 ) ([]*Records, error) {
@@ -328,7 +332,8 @@ func (s *Service) Open(
 		if b.retry {
 			rows = rows[parts[ref.No].PageOff:][:parts[ref.No].Records]
 		}
-		out[i] = &Records{No: ref.No, First: ref.First, Rows: rows, batch: b, page: page, apart: apart[ref.No], to: int32(len(rows))}
+		out[i] = &Records{No: ref.No, First: ref.First, Rows: rows, batch: b, page: page, apart: apart[ref.No],
+			to: int32(len(rows))}
 	}
 	if b.retry && keyed(&b.Plan.Steps[step]) {
 		if err := s.openKept(ctx, conn, b, out, nos, step); err != nil {
@@ -339,7 +344,8 @@ func (s *Service) Open(
 }
 
 // openKept reads which tasks of slices keep the keys of another batch.
-func (s *Service) openKept(ctx context.Context, conn db.DBTX, b *Batch, recs []*Records, nos []int32, step int16) error {
+func (s *Service) openKept(ctx context.Context, conn db.DBTX, b *Batch, recs []*Records, nos []int32,
+	step int16) error {
 	rows, err := s.q.KeptKeys(ctx, conn, db.KeptKeysParams{BatchID: b.ID, SliceNos: nos, StepNo: step})
 	if err != nil {
 		return fmt.Errorf("read the keys that batch %s keeps: %w", b.ID, err)
@@ -358,9 +364,10 @@ func (s *Service) openKept(ctx context.Context, conn db.DBTX, b *Batch, recs []*
 	return nil
 }
 
-// pagesOf reads pages of the batch. Slices of a retry that lie in one page share it, so that it is unpacked once: release them when all
-// are done.
-func (s *Service) pagesOf(ctx context.Context, conn db.DBTX, b *Batch, at []recordset.PageRef) (map[recordset.PageRef]*recordset.Page, error) {
+// pagesOf reads pages of the batch. Slices of a retry that lie in one page share it, so that it is unpacked once:
+// release them when all are done.
+func (s *Service) pagesOf(ctx context.Context, conn db.DBTX, b *Batch,
+	at []recordset.PageRef) (map[recordset.PageRef]*recordset.Page, error) {
 	if b.page == nil {
 		return s.pages.Of(ctx, conn, at) //nolint:wrapcheck // by the caller
 	}
@@ -372,7 +379,8 @@ func (s *Service) pagesOf(ctx context.Context, conn db.DBTX, b *Batch, at []reco
 }
 
 // apart returns the offsets, ascending, of the records that left slices before a step, by the number of the slice.
-func (s *Service) apart(ctx context.Context, conn db.DBTX, batchID uuid.UUID, refs []SliceRef, step int16) (map[int32][]int32, error) {
+func (s *Service) apart(ctx context.Context, conn db.DBTX, batchID uuid.UUID, refs []SliceRef,
+	step int16) (map[int32][]int32, error) {
 	in, first := db.JobPositionsApartParams{BatchID: batchID, StepNo: step}, map[int32]int64{}
 	for _, r := range refs {
 		in.SliceNos, first[r.No] = append(in.SliceNos, r.No), r.First
@@ -395,7 +403,8 @@ func (b *Batch) refsByTask(used []expr.TaskRef) map[[2]int16][]expr.TaskRef {
 		for j := range b.Plan.Steps[i].Tasks {
 			for _, ref := range used {
 				at := [2]int16{int16(i), int16(j)}
-				if ref.Step == b.Plan.Steps[i].ID && ref.Task == b.Plan.Steps[i].Tasks[j].ID && !slices.Contains(out[at], ref) {
+				if ref.Step == b.Plan.Steps[i].ID && ref.Task == b.Plan.Steps[i].Tasks[j].ID &&
+					!slices.Contains(out[at], ref) {
 					out[at] = append(out[at], ref)
 				}
 			}
@@ -404,8 +413,8 @@ func (b *Batch) refsByTask(used []expr.TaskRef) map[[2]int16][]expr.TaskRef {
 	return out
 }
 
-// openResults reads results of earlier tasks, of each slice for as many of its records as most bytes allow; of the first
-// always.
+// openResults reads results of earlier tasks, of each slice for as many of its records as most bytes allow; of the
+// first always.
 func (s *Service) openResults(
 	ctx context.Context, conn db.DBTX, b *Batch, recs []*Records, used []expr.TaskRef, most int,
 ) error {
@@ -418,7 +427,8 @@ func (s *Service) openResults(
 		own.Small = math.MaxInt32
 	}
 	for _, r := range recs {
-		own.BatchIds, own.SliceNos, own.FromSteps = append(own.BatchIds, b.ID), append(own.SliceNos, r.No), append(own.FromSteps, 0)
+		own.BatchIds, own.SliceNos, own.FromSteps = append(own.BatchIds, b.ID), append(own.SliceNos, r.No),
+			append(own.FromSteps, 0)
 	}
 	var inherited db.InheritedReadParams
 	if b.retry {
@@ -474,8 +484,8 @@ func (r *Records) put(of []json.RawMessage, at int32, value json.RawMessage, siz
 	}
 }
 
-// ResultsUsed returns the results of earlier tasks that a task's expressions refer to; none for a task that can no longer
-// run.
+// ResultsUsed returns the results of earlier tasks that a task's expressions refer to; none for a task that can no
+// longer run.
 func ResultsUsed(t *definition.Task) []expr.TaskRef {
 	if t.Gone != "" {
 		return nil

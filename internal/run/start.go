@@ -77,8 +77,8 @@ type TaskRoute struct {
 	Route          Route
 }
 
-// Start starts a batch in the caller's transaction: nothing of it remains if that rolls back. Faults: 404 and 409 of the
-// record set and the credentials.
+// Start starts a batch in the caller's transaction: nothing of it remains if that rolls back. Faults: 404 and 409 of
+// the record set and the credentials.
 func (s *Service) Start(ctx context.Context, tx pgx.Tx, in StartInput) (*StartedBatch, error) {
 	one := in.Small()
 	if one == nil {
@@ -98,9 +98,10 @@ func (s *Service) Start(ctx context.Context, tx pgx.Tx, in StartInput) (*Started
 // remembered bounds the metadata of a batch that is kept before anybody asks for it, and its only page.
 const remembered = 16 << 10
 
-// cache keeps a batch for those of this process who work on it, once it is there: that is at once, mostly. page is nil unless it is all
-// of its records.
-func (s *Service) cache(ctx context.Context, p *preparedStart, in *StartInput, out *StartedBatch, pageSet uuid.UUID, metadata json.RawMessage,
+// cache keeps a batch for those of this process who work on it, once it is there: that is at once, mostly. page is nil
+// unless it is all of its records.
+func (s *Service) cache(ctx context.Context, p *preparedStart, in *StartInput, out *StartedBatch, pageSet uuid.UUID,
+	metadata json.RawMessage,
 	page *recordset.Page, now time.Time,
 ) error {
 	if len(metadata) > remembered {
@@ -110,7 +111,8 @@ func (s *Service) cache(ctx context.Context, p *preparedStart, in *StartInput, o
 	if err != nil {
 		return err
 	}
-	b := &Batch{ID: out.BatchID, OrgID: in.OrgID, PageSet: pageSet, Plan: p.plan, Metadata: bytes.Clone(metadata), Vars: p.vars, facts: facts,
+	b := &Batch{ID: out.BatchID, OrgID: in.OrgID, PageSet: pageSet, Plan: p.plan, Metadata: bytes.Clone(metadata),
+		Vars: p.vars, facts: facts,
 		beginsAt: latest(now, deref(in.ScheduledAt)), root: in.Chain.Root, records: out.RecordCount}
 	if page != nil && page.Size() <= remembered {
 		b.page = page

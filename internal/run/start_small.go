@@ -59,9 +59,9 @@ func (s *Service) now(ctx context.Context, conn db.DBTX, known time.Time) (time.
 	return now, wrap(err, "read the clock")
 }
 
-// StartAlike starts batches in the caller's transaction: of each group all or none. One statement writes those of a group whose records
-// fit one page each, and all goes out together. The faults by which a group is refused are those of Start but for its record set's; an
-// error ends the transaction.
+// StartAlike starts batches in the caller's transaction: of each group all or none. One statement writes those of a
+// group whose records fit one page each, and all goes out together. The faults by which a group is refused are those of
+// Start but for its record set's; an error ends the transaction.
 func (s *Service) StartAlike(ctx context.Context, tx pgx.Tx, now time.Time, groups ...*Alike) error {
 	later, wakes := pg.NewPipeline(tx), wakeUps{}
 	var ids []string
@@ -118,11 +118,15 @@ func (s *Service) StartAlike(ctx context.Context, tx pgx.Tx, now time.Time, grou
 }
 
 // addAlike leaves a group with later, and has what has work woken.
-func (s *Service) addAlike(ctx context.Context, tx pgx.Tx, later *pg.Pipeline, wakes wakeUps, l *preparedStart, g *Alike, now time.Time) error {
+func (s *Service) addAlike(ctx context.Context, tx pgx.Tx, later *pg.Pipeline, wakes wakeUps, l *preparedStart,
+	g *Alike, now time.Time) error {
 	in, first := &g.In, &l.plan.Steps[0]
-	p := db.BatchesStartParams{OrgID: in.OrgID, DefinitionID: in.DefinitionID, Version: in.Version, TriggerType: in.TriggerType,
-		TriggerSource: in.TriggerSource, Lane: in.Lane, ScheduledAt: in.ScheduledAt, CreatedBy: in.CreatedBy, Now: now, Priority: in.Priority,
-		High: isHigh(in.Priority), ScheduleID: in.ScheduleID, EventDepth: in.Chain.Depth, RootID: in.Chain.RootID(), State: entryState(first)}
+	p := db.BatchesStartParams{OrgID: in.OrgID, DefinitionID: in.DefinitionID, Version: in.Version,
+		TriggerType:   in.TriggerType,
+		TriggerSource: in.TriggerSource, Lane: in.Lane, ScheduledAt: in.ScheduledAt, CreatedBy: in.CreatedBy, Now: now,
+		Priority: in.Priority,
+		High:     isHigh(in.Priority), ScheduleID: in.ScheduleID, EventDepth: in.Chain.Depth, RootID: in.Chain.RootID(),
+		State: entryState(first)}
 	if p.State == sliceCalling {
 		p.CallTasks = int32(len(callTasks(first))) //nolint:gosec // at most 50 tasks
 	}
@@ -135,7 +139,8 @@ func (s *Service) addAlike(ctx context.Context, tx pgx.Tx, later *pg.Pipeline, w
 	for i := range l.queues {
 		q := &l.queues[i]
 		p.Steps, p.Tasks = append(p.Steps, q.StepNo), append(p.Tasks, q.TaskNo)
-		p.Domains, p.Buckets, p.Lanes = append(p.Domains, q.Route.Domain), append(p.Buckets, q.Route.Bucket), append(p.Lanes, string(q.Route.Lane))
+		p.Domains, p.Buckets, p.Lanes = append(p.Domains, q.Route.Domain), append(p.Buckets, q.Route.Bucket),
+			append(p.Lanes, string(q.Route.Lane))
 	}
 	for i := range g.Each {
 		started, err := s.addOne(ctx, tx, l, in, &p, &g.Each[i])
@@ -167,18 +172,24 @@ func (s *Service) addAlike(ctx context.Context, tx pgx.Tx, later *pg.Pipeline, w
 	return nil
 }
 
-// addSlices inserts the slices of a batch whose records have pages already, and queues the first step unless that waits for its time.
+// addSlices inserts the slices of a batch whose records have pages already, and queues the first step unless that waits
+// for its time.
 func (s *Service) addSlices(ctx context.Context, later *pg.Pipeline, p *db.BatchesStartParams) error {
-	slices := db.SliceInsertParams{BatchID: p.Ids[0], PageSet: p.PageSets[0], State: p.State, CallTasks: p.CallTasks, Staged: p.Staged}
-	return wrap(errors.Join(s.q.SliceInsert(ctx, later, slices), s.q.SlicesQueue(ctx, later, p.Ids[0])), "insert slices")
+	slices := db.SliceInsertParams{BatchID: p.Ids[0], PageSet: p.PageSets[0], State: p.State, CallTasks: p.CallTasks,
+		Staged: p.Staged}
+	return wrap(errors.Join(s.q.SliceInsert(ctx, later, slices), s.q.SlicesQueue(ctx, later, p.Ids[0])),
+		"insert slices")
 }
 
-// pageInRow is how large the only page of a batch may be, compressed, to stand in the batch's row, which lists read whole.
+// pageInRow is how large the only page of a batch may be, compressed, to stand in the batch's row, which lists read
+// whole.
 const pageInRow = 1 << 10
 
 // addOne adds a batch to those that are started.
-func (s *Service) addOne(ctx context.Context, tx pgx.Tx, l *preparedStart, in *StartInput, p *db.BatchesStartParams, one *Small) (out *StartedBatch, err error) {
-	out = &StartedBatch{BatchID: one.ID, Status: BatchQueued, Routes: l.queues, Pacing: in.Pacing, FirstTick: deref(p.PaceNextAt)}
+func (s *Service) addOne(ctx context.Context, tx pgx.Tx, l *preparedStart, in *StartInput, p *db.BatchesStartParams,
+	one *Small) (out *StartedBatch, err error) {
+	out = &StartedBatch{BatchID: one.ID, Status: BatchQueued, Routes: l.queues, Pacing: in.Pacing,
+		FirstTick: deref(p.PaceNextAt)}
 	if out.BatchID == uuid.Nil {
 		out.BatchID = newID()
 	}
@@ -206,7 +217,8 @@ func (s *Service) addOne(ctx context.Context, tx pgx.Tx, l *preparedStart, in *S
 }
 
 // takePages takes the records of the source, or stores them.
-func (in *StartInput) takePages(ctx context.Context, tx pgx.Tx, batchID uuid.UUID) (set uuid.UUID, count int64, err error) {
+func (in *StartInput) takePages(ctx context.Context, tx pgx.Tx,
+	batchID uuid.UUID) (set uuid.UUID, count int64, err error) {
 	if set = in.Source.RecordSetID; set != uuid.Nil {
 		count, err = recordset.Consume(ctx, tx, in.OrgID, set, batchID)
 		return set, count, err

@@ -18,7 +18,8 @@ import (
 	"flowlane/internal/pg"
 )
 
-// TestStart_Remembers: who starts a batch knows of it what others read, once it is there, and nothing of one that is not.
+// TestStart_Remembers: who starts a batch knows of it what others read, once it is there, and nothing of one that is
+// not.
 func TestStart_Remembers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -34,7 +35,8 @@ func TestStart_Remembers(t *testing.T) {
 		"large":       {`{"a":"` + strings.Repeat("x", remembered) + `"}`, nil, false},
 		"rolled back": {"", abort, false},
 	} {
-		in := StartInput{OrgID: w.org, DefinitionID: def, Version: 1, Source: Source{Records: [][]byte{[]byte(`{}`)}}, TriggerType: db.FlowTriggerTypeApiCall}
+		in := StartInput{OrgID: w.org, DefinitionID: def, Version: 1, Source: Source{Records: [][]byte{[]byte(`{}`)}},
+			TriggerType: db.FlowTriggerTypeApiCall}
 		if c.metadata != "" {
 			in.Metadata = []byte(c.metadata)
 		}
@@ -66,7 +68,8 @@ func TestStart_Remembers(t *testing.T) {
 		}
 		want := open(read)[0].Rows
 		_, err = w.pool.Exec(w.ctx, `WITH paged AS (DELETE FROM flow.page WHERE set_id = $1)
-			UPDATE flow.batch SET page = NULL, page_bytes = NULL WHERE id = $1`, kept.PageSet) // it need not be read again
+			UPDATE flow.batch SET page = NULL, page_bytes = NULL WHERE id = $1`,
+			kept.PageSet) // it need not be read again
 		require.NoError(t, err)
 		one, other := open(kept)[0], open(kept)[0]
 		assert.Equal(t, want, one.Rows)
@@ -101,7 +104,8 @@ func TestStart_Page(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, records, recs[0].Rows)
 		var found int
-		require.NoError(t, w.pool.QueryRow(w.ctx, "SELECT count(*) FROM flow.page WHERE set_id = $1", b.PageSet).Scan(&found))
+		require.NoError(t, w.pool.QueryRow(w.ctx, "SELECT count(*) FROM flow.page WHERE set_id = $1",
+			b.PageSet).Scan(&found))
 		assert.Equal(t, pages, found)
 	}
 }

@@ -35,9 +35,11 @@ const (
 )
 
 // reasonDepth is why a task of the last batch in a row starts no other.
-var reasonDepth = fmt.Sprintf("The batch is the last of %d starts by events and flows in a row, which is the most", event.MaxDepth)
+var reasonDepth = fmt.Sprintf("The batch is the last of %d starts by events and flows in a row, which is the most",
+	event.MaxDepth)
 
-// flowStart is a batch that a task wants to start. It starts in the transaction that settles the work, so that it starts once.
+// flowStart is a batch that a task wants to start. It starts in the transaction that settles the work, so that it
+// starts once.
 type flowStart struct {
 	startKey
 	input, metadata json.RawMessage
@@ -136,8 +138,8 @@ func (k startKey) laneOf() *db.FlowLane {
 	return new(db.FlowLane(k.lane))
 }
 
-// startFlows starts the batches that tasks want, in the order of the records. What can be refused is found out before the first is
-// written; a task that is refused fails.
+// startFlows starts the batches that tasks want, in the order of the records. What can be refused is found out before
+// the first is written; a task that is refused fails.
 func (c *Change) startFlows(ctx context.Context, h *head, works []*sliceWork) error {
 	wanted := map[startKey]startCheck{}
 	for _, r := range unsettled(works) {
@@ -180,7 +182,8 @@ func (c *Change) startFlows(ctx context.Context, h *head, works []*sliceWork) er
 			w.settle(r)
 			continue
 		}
-		batch, err := c.startFlow(ctx, later, wanted[r.start.startKey].preparedStart, h, r.start, JobID(h.ID, w.First+int64(r.offset)))
+		batch, err := c.startFlow(ctx, later, wanted[r.start.startKey].preparedStart, h, r.start,
+			JobID(h.ID, w.First+int64(r.offset)))
 		if err != nil {
 			return err
 		}
@@ -232,10 +235,13 @@ func (c *Change) lockChain(ctx context.Context, h *head, works []*sliceWork) (Ch
 }
 
 // startFlow starts the batch that the task of a job wants; what is due for it is woken with the rest of the change.
-func (c *Change) startFlow(ctx context.Context, later *pg.Pipeline, p *preparedStart, h *head, wanted *flowStart, job string) (uuid.UUID, error) {
-	g := Alike{Each: []Small{{Sheet: recordset.OneSheet([][]byte{wanted.input}), Metadata: wanted.metadata}}, In: StartInput{
-		OrgID: h.OrgID, DefinitionID: wanted.definition, Version: p.version, Lane: wanted.laneOf(), TriggerType: db.FlowTriggerTypeFlow,
-		TriggerSource: &job, CreatedBy: h.CreatedBy, Chain: h.chain().Next()}}
+func (c *Change) startFlow(ctx context.Context, later *pg.Pipeline, p *preparedStart, h *head, wanted *flowStart,
+	job string) (uuid.UUID, error) {
+	g := Alike{Each: []Small{{Sheet: recordset.OneSheet([][]byte{wanted.input}), Metadata: wanted.metadata}},
+		In: StartInput{
+			OrgID: h.OrgID, DefinitionID: wanted.definition, Version: p.version, Lane: wanted.laneOf(),
+			TriggerType:   db.FlowTriggerTypeFlow,
+			TriggerSource: &job, CreatedBy: h.CreatedBy, Chain: h.chain().Next()}}
 	if err := c.s.addAlike(ctx, c.tx, later, c.wakes, p, &g, c.Now); err != nil {
 		return uuid.Nil, err
 	}

@@ -32,7 +32,8 @@ type Status = db.FlowJobStatus
 
 // Statuses lists every status in counter order.
 var Statuses = [...]Status{
-	Staged, Queued, Pending, Started, NeedsReconcile, Completed, Failed, Cancelled, Accepted, Rejected, Unprocessed, Unresolved,
+	Staged, Queued, Pending, Started, NeedsReconcile, Completed, Failed, Cancelled, Accepted, Rejected, Unprocessed,
+	Unresolved,
 }
 
 // Counts says how many jobs stand at each of Statuses.
@@ -71,7 +72,8 @@ func Terminal(s Status) bool {
 	return false
 }
 
-// unsent reports whether a job of this status waits for work on it. Once its batch sends nothing any more, it is unprocessed.
+// unsent reports whether a job of this status waits for work on it. Once its batch sends nothing any more, it is
+// unprocessed.
 func unsent(s Status) bool { return s == Staged || s == Queued || s == Pending }
 
 // terminal returns how many jobs are over.
@@ -97,8 +99,9 @@ var drawn = map[Status][]Status{
 // Allowed reports whether a job may move from one status to another.
 func Allowed(from, to Status) bool { return slices.Contains(drawn[from], to) }
 
-// between returns the statuses that lie on the shortest drawn way from one status to another. A record with two calls in
-// a step needs that: it stands where the worst known one stands, so that the end of one call can show the other under way.
+// between returns the statuses that lie on the shortest drawn way from one status to another. A record with two calls
+// in a step needs that: it stands where the worst known one stands, so that the end of one call can show the other
+// under way.
 func between(from, to Status) []Status {
 	if from == to || Allowed(from, to) {
 		return nil
@@ -149,8 +152,8 @@ func BatchTerminal(s BatchStatus) bool {
 	return false
 }
 
-// canHold reports whether a batch of one status can have jobs of the other: one that is over has none that wait, and one that is
-// completed nothing else than what came out well. Readers leave out batches that cannot.
+// canHold reports whether a batch of one status can have jobs of the other: one that is over has none that wait, and
+// one that is completed nothing else than what came out well. Readers leave out batches that cannot.
 func canHold(b BatchStatus, s Status) bool {
 	switch b {
 	case BatchCompleted:

@@ -25,7 +25,8 @@ func TestAllowed_AgreesWithTheDatabase(t *testing.T) {
 					return err
 				}
 				err = pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
-					_, err := tx.Exec(ctx, "UPDATE flow.job SET status = $3 WHERE batch_id = $1 AND position = $2", id, position, to)
+					_, err := tx.Exec(ctx, "UPDATE flow.job SET status = $3 WHERE batch_id = $1 AND position = $2", id,
+						position, to)
 					return err
 				})
 				require.Equal(t, from == to || Allowed(from, to), err == nil, "from %s to %s: %v", from, to, err)
@@ -124,7 +125,8 @@ func (s *script) stands(want Status) {
 	require.NoError(s.t, s.pool.QueryRow(s.ctx, "SELECT status FROM flow.job WHERE batch_id = $1", s.b.id).Scan(&got))
 	require.Equal(s.t, want, got)
 	var n int
-	require.NoError(s.t, s.pool.QueryRow(s.ctx, fmt.Sprintf("SELECT %s FROM flow.batch_count WHERE batch_id = $1", want), s.b.id).Scan(&n))
+	require.NoError(s.t, s.pool.QueryRow(s.ctx, fmt.Sprintf("SELECT %s FROM flow.batch_count WHERE batch_id = $1",
+		want), s.b.id).Scan(&n))
 	require.Equal(s.t, 1, n, "counted as %s", want)
 }
 
@@ -158,7 +160,8 @@ func TestChange_RejectedBesideASkippedCall(t *testing.T) {
 		part := s.queued(t, s.b.id, 0, 1)[0]
 		require.NoError(t, c.Claim(ctx, []Piece{{Part: part, Decided: true}}))
 		part.ID = 0
-		require.NoError(t, c.Settle(ctx, []Result{{Part: part, From: Queued, Exceptions: []Exception{{Kind: TraceSkipped}}}}))
+		require.NoError(t, c.Settle(ctx,
+			[]Result{{Part: part, From: Queued, Exceptions: []Exception{{Kind: TraceSkipped}}}}))
 		return c.Apply(ctx)
 	})
 	s.stands(Rejected)
@@ -205,7 +208,8 @@ func TestChange_RetryBesideAnEnd(t *testing.T) {
 	s.stands(Completed)
 }
 
-// The call that ends for a record is not what keeps it started, though a neighbour in the same change has the slice's calls read.
+// The call that ends for a record is not what keeps it started, though a neighbour in the same change has the slice's
+// calls read.
 func TestChange_RetryBesideAnApartNeighbour(t *testing.T) {
 	t.Parallel()
 	s := &script{world: newWorld(t), t: t}
@@ -233,7 +237,8 @@ func TestChange_RetryBesideAnApartNeighbour(t *testing.T) {
 		return c.Apply(ctx)
 	})
 	var stand []string
-	require.NoError(t, s.pool.QueryRow(t.Context(), "SELECT array_agg(status::text) FROM flow.job WHERE batch_id = $1", s.b.id).Scan(&stand))
+	require.NoError(t, s.pool.QueryRow(t.Context(), "SELECT array_agg(status::text) FROM flow.job WHERE batch_id = $1",
+		s.b.id).Scan(&stand))
 	require.Equal(t, []string{"queued", "queued"}, stand)
 }
 
@@ -243,7 +248,8 @@ func TestBatch_PausedGoesBack(t *testing.T) {
 	w := newWorld(t)
 	plan := modelPlan{{{kind: "upload"}}}
 	def := w.define(t, plan, -1, false)
-	all := []BatchStatus{BatchQueued, BatchRunning, BatchPaused, BatchCompleted, BatchPartiallyFailed, BatchFailed, BatchCancelled}
+	all := []BatchStatus{BatchQueued, BatchRunning, BatchPaused, BatchCompleted, BatchPartiallyFailed, BatchFailed,
+		BatchCancelled}
 	for _, from := range []BatchStatus{BatchQueued, BatchRunning} {
 		for _, to := range all {
 			b := w.start(t, plan, def, []modelInput{{}}, 2, false, false)
@@ -254,9 +260,11 @@ func TestBatch_PausedGoesBack(t *testing.T) {
 			require.NoError(t, set(from))
 			require.NoError(t, set(BatchPaused))
 			err := set(to)
-			require.Equal(t, to == from || to == BatchPaused || to == BatchCancelled, err == nil, "paused from %s to %s: %v", from, to, err)
+			require.Equal(t, to == from || to == BatchPaused || to == BatchCancelled, err == nil,
+				"paused from %s to %s: %v", from, to, err)
 			remembered := 0
-			require.NoError(t, w.pool.QueryRow(w.ctx, "SELECT count(*) FROM flow.batch_count WHERE batch_id = $1 AND (status = 'paused') <> (paused_from IS NOT NULL)", b.id).Scan(&remembered))
+			require.NoError(t, w.pool.QueryRow(w.ctx,
+				"SELECT count(*) FROM flow.batch_count WHERE batch_id = $1 AND (status = 'paused') <> (paused_from IS NOT NULL)", b.id).Scan(&remembered))
 			require.Zero(t, remembered, "the status before is kept while the batch is paused, and no longer")
 		}
 	}

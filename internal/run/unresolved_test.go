@@ -14,7 +14,8 @@ import (
 	"flowlane/internal/event"
 )
 
-// TestAbandon_Told: what is told of records that are left to people names the first of each change, and stops while there are many.
+// TestAbandon_Told: what is told of records that are left to people names the first of each change, and stops while
+// there are many.
 func TestAbandon_Told(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -46,7 +46,8 @@ var utilities = map[string]func(params []byte) (json.RawMessage, error){
 	},
 }
 
-// failMessage is what a flow says of a record that it fails, which an expression may have computed: what is no text is shown as JSON.
+// failMessage is what a flow says of a record that it fails, which an expression may have computed: what is no text is
+// shown as JSON.
 func failMessage(value json.RawMessage) string {
 	var text string
 	if len(value) > 0 && json.Unmarshal(value, &text) != nil {
@@ -58,8 +59,8 @@ func failMessage(value json.RawMessage) string {
 	return strings.ReplaceAll(text, "\x00", "\ufffd")
 }
 
-// effects are the in-process actions that read or change something outside of their record, by the name in the catalog: prepare notes
-// in the record's work what is to be done, and code is that of its errors.
+// effects are the in-process actions that read or change something outside of their record, by the name in the catalog:
+// prepare notes in the record's work what is to be done, and code is that of its errors.
 var effects = map[string]struct {
 	code    string
 	prepare func(r *recordWork, params []byte) error
@@ -80,7 +81,8 @@ type taskWork struct {
 	records []recordWork
 }
 
-// recordWork is what came of a task for one record: an output or an error; or what is still to be done when the work is settled.
+// recordWork is what came of a task for one record: an output or an error; or what is still to be done when the work is
+// settled.
 type recordWork struct {
 	of     *taskWork
 	offset int32
@@ -159,9 +161,11 @@ func (r *recordWork) size() int {
 	return n
 }
 
-// Evaluate carries an in-process task out for what env shows, without a batch: what it would write to a store is not written, no event
-// is there, no batch is started (their ids are all zeros; one that is waited for is over), and nothing waits. The trace has kind, output and error.
-func (s *Service) Evaluate(ctx context.Context, orgID uuid.UUID, step *definition.Step, task *definition.Task, env *expr.Env) (Trace, error) {
+// Evaluate carries an in-process task out for what env shows, without a batch: what it would write to a store is not
+// written, no event is there, no batch is started (their ids are all zeros; one that is waited for is over), and
+// nothing waits. The trace has kind, output and error.
+func (s *Service) Evaluate(ctx context.Context, orgID uuid.UUID, step *definition.Step, task *definition.Task,
+	env *expr.Env) (Trace, error) {
 	t := taskWork{step: step, task: task}
 	t.render(0, env)
 	if err := t.carryOut(ctx, s.pool, orgID); err != nil {

@@ -24,16 +24,19 @@ const delayUtility = "delay"
 // waiters are the in-process actions that wait, by the name in the catalog.
 var waiters = map[string]bool{delayUtility: true, definition.StartFlow: true, definition.WaitForEvent: true}
 
-// wait is what a task waits for: a time that is so far from its beginning, or fixed; or until then for an event, or the end of a batch.
+// wait is what a task waits for: a time that is so far from its beginning, or fixed; or until then for an event, or the
+// end of a batch.
 type wait struct {
 	lasts time.Duration
 	until *time.Time
-	// kind is that of the event; empty for none. key is its digest (expr.Match), alone tells that it depends on the record.
+	// kind is that of the event; empty for none. key is its digest (expr.Match), alone tells that it depends on the
+	// record.
 	kind, key string
 	alone     bool
 	// child is the batch; zero for none.
 	child uuid.UUID
-	// task and ends are the task's number, and when the wait is over at the latest, once it begins: then lasts and until say nothing.
+	// task and ends are the task's number, and when the wait is over at the latest, once it begins: then lasts and
+	// until say nothing.
 	task int16
 	ends time.Time
 }
@@ -108,8 +111,8 @@ func stepWaits(step *definition.Step) bool {
 	return slices.ContainsFunc(step.Tasks, func(t definition.Task) bool { return waiters[t.Action.Utility] })
 }
 
-// beginWaits decides which of the waits begin, once all else of the work is known: a record that failed waits for nothing, and
-// what is over already is done.
+// beginWaits decides which of the waits begin, once all else of the work is known: a record that failed waits for
+// nothing, and what is over already is done.
 func (w *sliceWork) beginWaits(now time.Time) {
 	w.waiting = map[int32][]wait{}
 	for _, r := range unsettled([]*sliceWork{w}) {
@@ -135,8 +138,8 @@ func (w *sliceWork) beginWaits(now time.Time) {
 	}
 }
 
-// together returns what all members that did not fail wait for, if that is the same: then their slice waits. Where calls are made beside,
-// a record's call may come to its end before the wait or after it, and each goes its own way.
+// together returns what all members that did not fail wait for, if that is the same: then their slice waits. Where
+// calls are made beside, a record's call may come to its end before the wait or after it, and each goes its own way.
 func (w *sliceWork) together() []wait {
 	if len(w.calls) > 0 || len(w.members) < len(w.all) {
 		return nil
@@ -176,10 +179,14 @@ func (c *Change) addWaits(h *head, w *sliceWork, p *Part, position int64, open [
 	a, now := &c.waits, millis(c.Now)
 	for _, o := range open {
 		p.TaskNo = o.task
-		c.trace(p, Trace{From: p.From, To: p.To, LeftOut: p.LeftOut, Kind: TraceWaiting, Attempt: 1, StartedAt: now, EndedAt: now})
-		a.OrgIds, a.BatchIds, a.SliceNos = append(a.OrgIds, h.OrgID), append(a.BatchIds, h.ID), append(a.SliceNos, p.SliceNo)
-		a.Positions, a.StepNos, a.TaskNos = append(a.Positions, position), append(a.StepNos, p.StepNo), append(a.TaskNos, o.task)
-		a.EndsAts, a.EventKinds, a.MatchKeys = append(a.EndsAts, o.ends), append(a.EventKinds, o.kind), append(a.MatchKeys, []byte(o.key))
+		c.trace(p, Trace{From: p.From, To: p.To, LeftOut: p.LeftOut, Kind: TraceWaiting, Attempt: 1, StartedAt: now,
+			EndedAt: now})
+		a.OrgIds, a.BatchIds, a.SliceNos = append(a.OrgIds, h.OrgID), append(a.BatchIds, h.ID),
+			append(a.SliceNos, p.SliceNo)
+		a.Positions, a.StepNos, a.TaskNos = append(a.Positions, position), append(a.StepNos, p.StepNo),
+			append(a.TaskNos, o.task)
+		a.EndsAts, a.EventKinds, a.MatchKeys = append(a.EndsAts, o.ends), append(a.EventKinds, o.kind),
+			append(a.MatchKeys, []byte(o.key))
 		a.Children, a.Besides = append(a.Children, o.child), append(a.Besides, len(w.calls) > 0)
 		c.Wake(DueWait, h.ID.String(), o.ends)
 	}
@@ -204,8 +211,8 @@ func (c *Change) clearWaits(batchID uuid.UUID) {
 // allTasks are all tasks of a step, bits by number.
 const allTasks = -1
 
-// leaveStep lets the members of a slice go on from a step of which these tasks are done: into its calls, into the next step, or to their
-// end.
+// leaveStep lets the members of a slice go on from a step of which these tasks are done: into its calls, into the next
+// step, or to their end.
 func (c *Change) leaveStep(h *head, s *db.SliceRowsRow, members int32, done int64) {
 	if members == 0 {
 		c.advanceTo(h, s.No, s.StepNo, sliceDone, 0)
@@ -227,7 +234,8 @@ func (c *Change) leaveStep(h *head, s *db.SliceRowsRow, members int32, done int6
 		}
 	}
 	for _, t := range tasks {
-		c.enqueue(Part{BatchID: h.ID, StepNo: step, TaskNo: t, SliceNo: s.No, First: s.First, To: s.Records, Attempt: 1}, members, immediately)
+		c.enqueue(Part{BatchID: h.ID, StepNo: step, TaskNo: t, SliceNo: s.No, First: s.First, To: s.Records,
+			Attempt: 1}, members, immediately)
 	}
 	c.advanceTo(h, s.No, step, state, members*int32(len(tasks)))
 }

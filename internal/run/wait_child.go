@@ -36,7 +36,8 @@ func startWait(waits, seconds json.RawMessage) (time.Duration, error) {
 	return secondsOf("timeout_seconds", *lasts, 1)
 }
 
-// endParentWaits ends the waits for batches that are over, and has those who wait woken with the rest. It locks none of their batches.
+// endParentWaits ends the waits for batches that are over, and has those who wait woken with the rest. It locks none of
+// their batches.
 func (c *Change) endParentWaits(ctx context.Context) error {
 	in := db.WaitChildrenOverParams{Now: c.Now}
 	for _, id := range c.ended {
@@ -64,8 +65,8 @@ type child struct {
 	record *Record
 }
 
-// readChildren reads the batches that waits are for, and returns how many of the waits end together. What a batch gave stays as it
-// is once that is completed.
+// readChildren reads the batches that waits are for, and returns how many of the waits end together. What a batch gave
+// stays as it is once that is completed.
 func (e *ending) readChildren(ctx context.Context, rows []db.WaitsOverRow) (int, error) {
 	which := db.BatchesReadParams{}
 	fit := len(rows)
@@ -100,7 +101,8 @@ func (e *ending) readChildren(ctx context.Context, rows []db.WaitsOverRow) (int,
 	return e.readResults(ctx, rows[:fit], completed)
 }
 
-// readResults reads what came of the records of batches, as many as fit into memory: the waits for the others end next time.
+// readResults reads what came of the records of batches, as many as fit into memory: the waits for the others end next
+// time.
 func (e *ending) readResults(ctx context.Context, rows []db.WaitsOverRow, completed []*batchView) (int, error) {
 	if len(completed) == 0 {
 		return len(rows), nil
@@ -114,7 +116,8 @@ func (e *ending) readResults(ctx context.Context, rows []db.WaitsOverRow, comple
 		e.children[r.Batch.FlowBatch.ID].record = r
 	}
 	fit := slices.IndexFunc(rows, func(r db.WaitsOverRow) bool {
-		return r.Child != nil && e.children[*r.Child].record == nil && e.children[*r.Child].row.FlowBatchCount.Status == BatchCompleted
+		return r.Child != nil && e.children[*r.Child].record == nil &&
+			e.children[*r.Child].row.FlowBatchCount.Status == BatchCompleted
 	})
 	if fit < 0 {
 		return len(rows), nil
@@ -132,7 +135,8 @@ func (b *child) outcome(latest time.Time) (output json.RawMessage, code, message
 	case row.CompletedAt == nil || row.CompletedAt.After(latest):
 		return nil, CodeTimeout, fmt.Sprintf("Batch %s, which the task started, was not over in time", row.BatchID)
 	case b.record == nil:
-		return nil, CodeFlowFailed, fmt.Sprintf("Batch %s, which the task started, ended as %s", row.BatchID, row.Status)
+		return nil, CodeFlowFailed, fmt.Sprintf("Batch %s, which the task started, ended as %s", row.BatchID,
+			row.Status)
 	}
 	return childOutput(row.BatchID, row.Status, b.record.Status, b.record.Output), "", ""
 }

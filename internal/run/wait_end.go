@@ -22,9 +22,9 @@ const (
 	lookAgain = time.Second
 )
 
-// EndWaits ends a bounded number of the waits of a batch that are over, and lets their records go on. It reports whether there
-// are more, and else when the next wait is over; zero for none. Those of a paused batch end once it is resumed, those of a batch that
-// is over are cleared.
+// EndWaits ends a bounded number of the waits of a batch that are over, and lets their records go on. It reports
+// whether there are more, and else when the next wait is over; zero for none. Those of a paused batch end once it is
+// resumed, those of a batch that is over are cleared.
 func (s *Service) EndWaits(ctx context.Context, batchID uuid.UUID) (more bool, next time.Time, err error) {
 	err = pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error {
 		more, next, err = s.endWaits(ctx, tx, batchID)
@@ -163,7 +163,8 @@ func (e *ending) outcome(r *db.WaitsOverRow) Trace {
 	}
 	if code != "" {
 		step := &e.h.plan.Steps[r.StepNo]
-		t.Kind, t.Error = TraceFailed, &JobError{Code: code, Message: message, StepID: step.ID, TaskID: step.Tasks[r.TaskNo].ID}
+		t.Kind, t.Error = TraceFailed, &JobError{Code: code, Message: message, StepID: step.ID,
+			TaskID: step.Tasks[r.TaskNo].ID}
 	}
 	return t
 }
@@ -247,7 +248,8 @@ func (e *ending) failSlice(s *db.SliceRowsRow, p *Part, t *Trace) {
 	e.c.advanceTo(e.h, s.No, s.StepNo, sliceDone, 0)
 }
 
-// endJob ends a wait of a record that is set apart. One that makes calls beside and failed meanwhile waited for nothing more.
+// endJob ends a wait of a record that is set apart. One that makes calls beside and failed meanwhile waited for nothing
+// more.
 func (e *ending) endJob(j *job, p *Part, trace Trace, beside bool) {
 	e.c.slice(sliceKey{e.h.ID, p.SliceNo}) // the batch's counters move with the job
 	j.Remaining--
@@ -281,8 +283,9 @@ func doneBefore(s *db.SliceRowsRow) int64 {
 	return s.TasksDone
 }
 
-// Calls of a step are made while other tasks of it wait. The record is set apart then, and its remaining tasks are the calls and the waits:
-// whichever is settled last has it go on. Once one has failed it waits for nothing more; what is under way, or queued, is still settled.
+// Calls of a step are made while other tasks of it wait. The record is set apart then, and its remaining tasks are the
+// calls and the waits: whichever is settled last has it go on. Once one has failed it waits for nothing more; what is
+// under way, or queued, is still settled.
 
 // failing returns the records of results that fail while others of their tasks may wait.
 func (c *Change) failing(results []Result) (keys []jobKey) {
@@ -301,7 +304,8 @@ func (c *Change) failing(results []Result) (keys []jobKey) {
 	return keys
 }
 
-// dropWaits ends what else records wait for that are about to fail. A wait that somebody has locked counts until they have ended it.
+// dropWaits ends what else records wait for that are about to fail. A wait that somebody has locked counts until they
+// have ended it.
 func (c *Change) dropWaits(ctx context.Context, keys []jobKey) error {
 	if len(keys) == 0 {
 		return nil
@@ -320,8 +324,8 @@ func (c *Change) dropWaits(ctx context.Context, keys []jobKey) error {
 	return nil
 }
 
-// doomJob notes how a record will end once its tasks are settled. Of several that failed, the first failure counts; one of ours counts
-// more than a rejection by a provider.
+// doomJob notes how a record will end once its tasks are settled. Of several that failed, the first failure counts; one
+// of ours counts more than a rejection by a provider.
 func (c *Change) doomJob(j *job, as Status, e *JobError) {
 	if j.Doomed == nil || *j.Doomed == Rejected && as == Failed {
 		j.Doomed, j.Error = ref(as), ref(errorText(e))

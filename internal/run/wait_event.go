@@ -18,8 +18,8 @@ import (
 	"flowlane/internal/pg"
 )
 
-// MaxUnkeyed is how many waits an organization may have for events of one kind that every such event has to be held against: those
-// whose match does not say which field of the event must equal something of the record.
+// MaxUnkeyed is how many waits an organization may have for events of one kind that every such event has to be held
+// against: those whose match does not say which field of the event must equal something of the record.
 const MaxUnkeyed = 10_000
 
 func prepareEventWait(r *recordWork, params []byte) error {
@@ -37,12 +37,13 @@ func prepareEventWait(r *recordWork, params []byte) error {
 
 // eventOutput is an event as tasks and conditions see it.
 func eventOutput(a *db.FlowEventArrival) json.RawMessage {
-	out := fmt.Appendf(nil, `{"id":%q,"kind":%q,"occurred_at":%q,"payload":`, a.EventID, a.EventKind, a.OccurredAt.UTC().Format(time.RFC3339Nano))
+	out := fmt.Appendf(nil, `{"id":%q,"kind":%q,"occurred_at":%q,"payload":`, a.EventID, a.EventKind,
+		a.OccurredAt.UTC().Format(time.RFC3339Nano))
 	return append(append(out, bytes.TrimSpace(a.Payload)...), '}')
 }
 
-// admitWaits lets the waits of works begin, as many as there may be. From here on no event happens in the organization until the
-// transaction ends if some wait for one, so that each event comes whole before them or after them.
+// admitWaits lets the waits of works begin, as many as there may be. From here on no event happens in the organization
+// until the transaction ends if some wait for one, so that each event comes whole before them or after them.
 func (c *Change) admitWaits(ctx context.Context, h *head, works []*sliceWork) error {
 	room := map[string]int64{}
 	for _, w := range works {
@@ -62,7 +63,8 @@ func (c *Change) admitWaits(ctx context.Context, h *head, works []*sliceWork) er
 		return fmt.Errorf("take the gate of events: %w", err)
 	}
 	for kind := range room {
-		n, err := c.s.q.WaitsUnkeyed(ctx, c.tx, db.WaitsUnkeyedParams{OrgID: h.OrgID, EventKind: kind, Most: MaxUnkeyed})
+		n, err := c.s.q.WaitsUnkeyed(ctx, c.tx, db.WaitsUnkeyedParams{OrgID: h.OrgID, EventKind: kind,
+			Most: MaxUnkeyed})
 		if err != nil {
 			return fmt.Errorf("count what waits: %w", err)
 		}
@@ -115,7 +117,8 @@ func (w *sliceWork) fitTogether(room map[string]int64) bool {
 	return len(all) > 0
 }
 
-// fitting reads the events that ended waits, and returns how many of the waits end together: each leaves its event with its record.
+// fitting reads the events that ended waits, and returns how many of the waits end together: each leaves its event with
+// its record.
 func (e *ending) fitting(ctx context.Context, rows []db.WaitsOverRow) (int, error) {
 	var nos []int64
 	for _, r := range rows {
@@ -153,8 +156,9 @@ func (e *ending) fitting(ctx context.Context, rows []db.WaitsOverRow) (int, erro
 // candidatesAtOnce bounds the waits that an event is held against together.
 const candidatesAtOnce = 256
 
-// Arrive holds the oldest event that came in an organization against a bounded number of the waits for its kind, and reports
-// whether there is more to do. Those that it ends get it, in the order in which they began; their batches go on with it (EndWaits).
+// Arrive holds the oldest event that came in an organization against a bounded number of the waits for its kind, and
+// reports whether there is more to do. Those that it ends get it, in the order in which they began; their batches go on
+// with it (EndWaits).
 func (s *Service) Arrive(ctx context.Context, orgID uuid.UUID) (more bool, err error) {
 	a, err := s.q.ArrivalNext(ctx, s.pool, orgID)
 	if pg.IsNoRows(err) {
@@ -164,8 +168,9 @@ func (s *Service) Arrive(ctx context.Context, orgID uuid.UUID) (more bool, err e
 		return false, fmt.Errorf("read the next event: %w", err)
 	}
 	event := eventOutput(&a)
-	rows, err := s.q.WaitCandidates(ctx, s.pool, db.WaitCandidatesParams{OrgID: orgID, EventKind: a.EventKind, MatchKeys: expr.EventKeys(event),
-		After: a.DoneUpto, Before: a.No, OccurredAt: a.OccurredAt, MaxRows: candidatesAtOnce})
+	rows, err := s.q.WaitCandidates(ctx, s.pool, db.WaitCandidatesParams{OrgID: orgID, EventKind: a.EventKind,
+		MatchKeys: expr.EventKeys(event),
+		After:     a.DoneUpto, Before: a.No, OccurredAt: a.OccurredAt, MaxRows: candidatesAtOnce})
 	if err != nil {
 		return false, fmt.Errorf("read what waits for event %s: %w", a.EventID, err)
 	}
@@ -173,7 +178,8 @@ func (s *Service) Arrive(ctx context.Context, orgID uuid.UUID) (more bool, err e
 	if err != nil {
 		return false, err
 	}
-	upto := db.ArrivalAdvanceParams{OrgID: orgID, No: a.No, Was: a.DoneUpto, DoneUpto: a.No, Delivered: len(rows) < candidatesAtOnce}
+	upto := db.ArrivalAdvanceParams{OrgID: orgID, No: a.No, Was: a.DoneUpto, DoneUpto: a.No,
+		Delivered: len(rows) < candidatesAtOnce}
 	if !upto.Delivered {
 		upto.DoneUpto = rows[len(rows)-1].No
 	}
@@ -181,7 +187,8 @@ func (s *Service) Arrive(ctx context.Context, orgID uuid.UUID) (more bool, err e
 	return true, err
 }
 
-// hand gives an event to the waits that it ends, and notes how far it has come. Where another worker has done that, it does nothing.
+// hand gives an event to the waits that it ends, and notes how far it has come. Where another worker has done that, it
+// does nothing.
 func (s *Service) hand(ctx context.Context, tx pgx.Tx, upto db.ArrivalAdvanceParams, ended []int64) error {
 	n, err := s.q.ArrivalAdvance(ctx, tx, upto)
 	if err != nil || n == 0 {
@@ -205,8 +212,10 @@ func (s *Service) hand(ctx context.Context, tx pgx.Tx, upto db.ArrivalAdvancePar
 	return s.send(ctx, tx, new(pg.Pipeline), wakes, immediately)
 }
 
-// matching returns those of the waits that an event ends. One whose condition has no value for the event goes on waiting.
-func (s *Service) matching(ctx context.Context, rows []db.WaitCandidatesRow, event json.RawMessage) (ended []int64, err error) {
+// matching returns those of the waits that an event ends. One whose condition has no value for the event goes on
+// waiting.
+func (s *Service) matching(ctx context.Context, rows []db.WaitCandidatesRow,
+	event json.RawMessage) (ended []int64, err error) {
 	type place struct {
 		batch      uuid.UUID
 		slice      int32
@@ -228,7 +237,8 @@ func (s *Service) matching(ctx context.Context, rows []db.WaitCandidatesRow, eve
 }
 
 // matchingOf is matching for waits of one task in one slice.
-func (s *Service) matchingOf(ctx context.Context, rows []db.WaitCandidatesRow, event json.RawMessage) (ended []int64, err error) {
+func (s *Service) matchingOf(ctx context.Context, rows []db.WaitCandidatesRow,
+	event json.RawMessage) (ended []int64, err error) {
 	first := rows[0]
 	b, err := s.Batch(ctx, s.pool, first.BatchID)
 	if err != nil {
@@ -236,7 +246,8 @@ func (s *Service) matchingOf(ctx context.Context, rows []db.WaitCandidatesRow, e
 	}
 	task := &b.Plan.Steps[first.StepNo].Tasks[first.TaskNo]
 	if task.Gone != "" {
-		return nil, fmt.Errorf("batch %s, task %s waits for a catalog that has its action: %s", b.ID, task.ID, task.Gone)
+		return nil, fmt.Errorf("batch %s, task %s waits for a catalog that has its action: %s", b.ID, task.ID,
+			task.Gone)
 	}
 	if task.Match == nil {
 		for _, r := range rows {

@@ -19,7 +19,8 @@ type wakeUps map[dueKey]time.Time
 
 func (w wakeUps) add(kind, key string, at time.Time) { keepEarliest(w, dueKey{kind, key}, at) }
 
-// send sends what later holds, and with it the wake-ups, which come last: due rows are locked in one order. None is due before now.
+// send sends what later holds, and with it the wake-ups, which come last: due rows are locked in one order. None is due
+// before now.
 func (s *Service) send(ctx context.Context, tx pgx.Tx, later *pg.Pipeline, wakes wakeUps, now time.Time) error {
 	var asks []pg.Ask
 	var starts []func(context.Context, pgx.Tx) error
@@ -49,7 +50,8 @@ func (c *Change) Wake(kind, key string, at time.Time) { c.wakes.add(kind, key, a
 // wakeBatch makes work of a kind in a batch due.
 func (c *Change) wakeBatch(kind string, batchID uuid.UUID) { c.Wake(kind, batchID.String(), c.Now) }
 
-// wakeQueues makes the queues due in which the change left parts, and those of the batches that it opened from which calls may go.
+// wakeQueues makes the queues due in which the change left parts, and those of the batches that it opened from which
+// calls may go.
 func (c *Change) wakeQueues(ctx context.Context) error {
 	ids := slices.Clone(c.opened)
 	for k := range c.wakeAt {
@@ -84,7 +86,8 @@ func (c *Change) send(ctx context.Context) error {
 	return c.s.send(ctx, c.tx, c.later, c.wakes, c.Now)
 }
 
-// publishEnded leaves the events of batches that are over, and has those who listen, or wait for the batches, woken with the rest.
+// publishEnded leaves the events of batches that are over, and has those who listen, or wait for the batches, woken
+// with the rest.
 func (c *Change) publishEnded(ctx context.Context) error {
 	rows, err := event.BatchesEnded(ctx, c.tx, c.s.losses.Last(), c.ended)
 	if err != nil {
@@ -108,8 +111,9 @@ func (w wakeUps) listeners(rows []event.DueRow, now time.Time) {
 	}
 }
 
-// What is told of records that are left to people is bounded, because a batch may have a million of them: an event for each task of a
-// change, which names the first unresolvedNamed, and none while unresolvedMost jobs of the batch stand so.
+// What is told of records that are left to people is bounded, because a batch may have a million of them: an event for
+// each task of a change, which names the first unresolvedNamed, and none while unresolvedMost jobs of the batch stand
+// so.
 const (
 	unresolvedNamed = 100
 	unresolvedMost  = 1000
@@ -145,16 +149,18 @@ func (c *Change) publishUnresolved(ctx context.Context) error {
 			continue
 		}
 		step := &h.plan.Steps[k.step]
-		events = append(events, event.Event{OrgID: h.OrgID, Kind: event.JobUnresolved, Chain: h.chain(), Payload: struct {
-			BatchID           uuid.UUID `json:"batch_id"`
-			DefinitionID      uuid.UUID `json:"definition_id"`
-			DefinitionVersion int32     `json:"definition_version"`
-			StepID            string    `json:"step_id"`
-			TaskID            string    `json:"task_id"`
-			JobCount          int64     `json:"job_count"`
-			JobIDs            []string  `json:"job_ids"`
-			UnresolvedCount   int64     `json:"unresolved_count"`
-		}{h.ID, h.DefinitionID, h.Version, step.ID, step.Tasks[k.task].ID, l.count, l.jobs, h.counts.Of(Unresolved)}})
+		events = append(events, event.Event{OrgID: h.OrgID, Kind: event.JobUnresolved, Chain: h.chain(),
+			Payload: struct {
+				BatchID           uuid.UUID `json:"batch_id"`
+				DefinitionID      uuid.UUID `json:"definition_id"`
+				DefinitionVersion int32     `json:"definition_version"`
+				StepID            string    `json:"step_id"`
+				TaskID            string    `json:"task_id"`
+				JobCount          int64     `json:"job_count"`
+				JobIDs            []string  `json:"job_ids"`
+				UnresolvedCount   int64     `json:"unresolved_count"`
+			}{h.ID, h.DefinitionID, h.Version, step.ID, step.Tasks[k.task].ID, l.count, l.jobs,
+				h.counts.Of(Unresolved)}})
 	}
 	return c.publish(ctx, events...)
 }

@@ -41,7 +41,8 @@ func newWorld(t *testing.T) *world {
 	t.Helper()
 	cat, err := catalog.Load(catalog.Options{})
 	require.NoError(t, err)
-	w := &world{ctx: t.Context(), pool: pgtest.New(t), q: db.New(), org: uuid.Must(uuid.NewV7()), cat: cat, woken: map[string]bool{}}
+	w := &world{ctx: t.Context(), pool: pgtest.New(t), q: db.New(), org: uuid.Must(uuid.NewV7()), cat: cat,
+		woken: map[string]bool{}}
 	w.s = New(w.pool, definition.NewPlans(cat, 0), w, w, func() float64 { return 0 })
 	_, err = w.pool.Exec(w.ctx, "INSERT INTO flow.organization (id, name) VALUES ($1, 'Acme')", w.org)
 	require.NoError(t, err)
@@ -49,9 +50,11 @@ func newWorld(t *testing.T) *world {
 }
 
 // Route implements Router: a queue for each action.
-func (w *world) Route(ctx context.Context, tx pgx.Tx, _ uuid.UUID, _ *definition.Plan, task *definition.Task, _ *db.FlowLane) (Route, error) {
+func (w *world) Route(ctx context.Context, tx pgx.Tx, _ uuid.UUID, _ *definition.Plan, task *definition.Task,
+	_ *db.FlowLane) (Route, error) {
 	r := Route{Domain: "d", Bucket: task.Action.ID, Lane: db.FlowLaneBulk}
-	return r, w.q.BudgetEnsure(ctx, tx, db.BudgetEnsureParams{Domain: r.Domain, Bucket: r.Bucket, ServiceID: task.Action.ServiceID, TimeZone: "UTC", MaxInFlight: 1})
+	return r, w.q.BudgetEnsure(ctx, tx, db.BudgetEnsureParams{Domain: r.Domain, Bucket: r.Bucket,
+		ServiceID: task.Action.ServiceID, TimeZone: "UTC", MaxInFlight: 1})
 }
 
 // Wake implements Waker.
@@ -66,7 +69,8 @@ func (w *world) WakeAgain(ctx context.Context, tx pgx.Tx, kind, key string) erro
 }
 
 // Waking implements Waker.
-func (w *world) Waking(kind, key string, at time.Time) (ask func(context.Context, pg.DB) error, start func(context.Context, pgx.Tx) error) {
+func (w *world) Waking(kind, key string, at time.Time) (ask func(context.Context, pg.DB) error, start func(
+	context.Context, pgx.Tx) error) {
 	ask = func(ctx context.Context, _ pg.DB) error { return w.Wake(ctx, nil, kind, key, at) }
 	return ask, func(context.Context, pgx.Tx) error { return nil }
 }
@@ -78,13 +82,20 @@ func (p modelPlan) document() definition.Document {
 		"transform": {ActionID: "core__flow__transform", Params: json.RawMessage(`{"value":1}`)},
 		"skip":      {ActionID: "core__flow__transform", Params: json.RawMessage(`{"value":1}`), When: &yes},
 		"fail":      {ActionID: "core__flow__fail", Params: json.RawMessage(`{"message":"no"}`), When: &yes},
-		"bad":       {ActionID: "core__flow__transform", Params: json.RawMessage(`{"value":"{{ 1 / input.z }}"}`), When: never},
-		"delay":     {ActionID: "core__flow__delay", Params: json.RawMessage(`{"seconds":3600}`)},
-		"delay_a":   {ActionID: "core__flow__delay", Params: json.RawMessage(`{"until":"` + time.Now().AddDate(0, 0, 30).Format(time.RFC3339) + `"}`), When: &yes},
-		"event":     {ActionID: "core__flow__wait_for_event", Params: json.RawMessage(`{"event_kind":"flow.event","timeout_seconds":60}`)},
-		"upload":    {ActionID: "dialer__api__upload", Params: json.RawMessage(`{"list":"l","row":"{{ input }}"}`), CredentialID: &cred},
-		"each":      {ActionID: "dialer__api__modify", Params: json.RawMessage(`{"list":"l","key":"{{ item }}","fields":{}}`), CredentialID: &cred, ForEach: &each},
-		"modify":    {ActionID: "dialer__api__modify", Params: json.RawMessage(`{"list":"l","key":1,"fields":{}}`), CredentialID: &cred},
+		"bad": {ActionID: "core__flow__transform", Params: json.RawMessage(`{"value":"{{ 1 / input.z }}"}`),
+			When: never},
+		"delay": {ActionID: "core__flow__delay", Params: json.RawMessage(`{"seconds":3600}`)},
+		"delay_a": {ActionID: "core__flow__delay", Params: json.RawMessage(`{"until":"` + time.Now().AddDate(0, 0,
+			30).Format(time.RFC3339) + `"}`), When: &yes},
+		"event": {ActionID: "core__flow__wait_for_event",
+			Params: json.RawMessage(`{"event_kind":"flow.event","timeout_seconds":60}`)},
+		"upload": {ActionID: "dialer__api__upload", Params: json.RawMessage(`{"list":"l","row":"{{ input }}"}`),
+			CredentialID: &cred},
+		"each": {ActionID: "dialer__api__modify",
+			Params: json.RawMessage(`{"list":"l","key":"{{ item }}","fields":{}}`), CredentialID: &cred,
+			ForEach: &each},
+		"modify": {ActionID: "dialer__api__modify", Params: json.RawMessage(`{"list":"l","key":1,"fields":{}}`),
+			CredentialID: &cred},
 	}
 	var doc definition.Document
 	for i, step := range p {
@@ -101,7 +112,8 @@ func (p modelPlan) document() definition.Document {
 	return doc
 }
 
-// define stores a definition whose batches allow so many failures, -1 for all; it fails where the plan does not compile.
+// define stores a definition whose batches allow so many failures, -1 for all; it fails where the plan does not
+// compile.
 func (w *world) define(t require.TestingT, p modelPlan, allowed int, checked bool) uuid.UUID {
 	doc := p.document()
 	if checked {
@@ -113,9 +125,11 @@ func (w *world) define(t require.TestingT, p modelPlan, allowed int, checked boo
 	text, err := doc.Encode()
 	require.NoError(t, err)
 	id := uuid.Must(uuid.NewV7())
-	_, err = w.q.CreateDefinition(w.ctx, w.pool, db.CreateDefinitionParams{ID: id, OrgID: w.org, Name: "flow", Status: "active", CreatedBy: "test"})
+	_, err = w.q.CreateDefinition(w.ctx, w.pool, db.CreateDefinitionParams{ID: id, OrgID: w.org, Name: "flow",
+		Status: "active", CreatedBy: "test"})
 	require.NoError(t, err)
-	_, err = w.q.CreateDefinitionVersion(w.ctx, w.pool, db.CreateDefinitionVersionParams{DefinitionID: id, Version: 1, OrgID: w.org, Doc: text, CreatedBy: "test"})
+	_, err = w.q.CreateDefinitionVersion(w.ctx, w.pool, db.CreateDefinitionVersionParams{DefinitionID: id, Version: 1,
+		OrgID: w.org, Doc: text, CreatedBy: "test"})
 	require.NoError(t, err)
 	return id
 }
@@ -124,7 +138,8 @@ func (w *world) define(t require.TestingT, p modelPlan, allowed int, checked boo
 type modelInput struct{ a, z bool }
 
 // start starts a batch of these records with up to perSlice of them in a slice.
-func (w *world) start(t require.TestingT, p modelPlan, def uuid.UUID, in []modelInput, perSlice int, staged, checked bool) *modelBatch {
+func (w *world) start(t require.TestingT, p modelPlan, def uuid.UUID, in []modelInput, perSlice int, staged,
+	checked bool) *modelBatch {
 	b := &modelBatch{plan: p, staged: staged, checked: checked, allowed: -1, fresh: map[[2]int]bool{}}
 	const pageBytes = 64 << 10 // of package recordset: what a slice may hold
 	var rows [][]byte
@@ -137,7 +152,8 @@ func (w *world) start(t require.TestingT, p modelPlan, def uuid.UUID, in []model
 		pad := strings.Repeat("x", pageBytes/perSlice-1-len(row))
 		rows = append(rows, []byte(row[:len(row)-2]+pad+`"}`))
 	}
-	in2 := StartInput{OrgID: w.org, DefinitionID: def, Version: 1, Source: Source{Records: rows}, TriggerType: db.FlowTriggerTypeApiCall}
+	in2 := StartInput{OrgID: w.org, DefinitionID: def, Version: 1, Source: Source{Records: rows},
+		TriggerType: db.FlowTriggerTypeApiCall}
 	if staged {
 		at := time.Now().Add(time.Hour)
 		in2.ScheduledAt = &at
@@ -163,14 +179,16 @@ func (w *world) start(t require.TestingT, p modelPlan, def uuid.UUID, in []model
 
 // slices gives the batch the slices that it has; in is what the records hold, by position.
 func (w *world) slices(t require.TestingT, b *modelBatch, in []modelInput) {
-	slices, err := w.pool.Query(w.ctx, "SELECT no, first, records FROM flow.all_slices WHERE batch_id = $1 ORDER BY no", b.id)
+	slices, err := w.pool.Query(w.ctx, "SELECT no, first, records FROM flow.all_slices WHERE batch_id = $1 ORDER BY no",
+		b.id)
 	require.NoError(t, err)
 	var no, n int32
 	var first int64
 	_, err = pgx.ForEachRow(slices, []any{&no, &first, &n}, func() error {
 		s := &modelSlice{batch: b, no: no, first: first}
 		for o := range n {
-			s.records = append(s.records, &modelRecord{slice: s, offset: o, a: in[first+int64(o)].a, z: in[first+int64(o)].z,
+			s.records = append(s.records, &modelRecord{slice: s, offset: o, a: in[first+int64(o)].a,
+				z:       in[first+int64(o)].z,
 				settled: map[[2]int]int{}, outputs: map[[2]int]string{}, passed: map[[2]int]bool{}})
 		}
 		b.slices = append(b.slices, s)
@@ -216,11 +234,13 @@ func (w *world) queued(t require.TestingT, batch uuid.UUID, step, task int) (out
 		return []Part{inQueue}
 	}
 	require.ErrorIs(t, err, pgx.ErrNoRows)
-	rows, err := w.q.PartChoose(w.ctx, w.pool, db.PartChooseParams{BatchIds: []uuid.UUID{batch}, StepNos: []int16{int16(step)},
+	rows, err := w.q.PartChoose(w.ctx, w.pool, db.PartChooseParams{BatchIds: []uuid.UUID{batch},
+		StepNos: []int16{int16(step)},
 		TaskNos: []int16{int16(task)}, MaxParts: []int32{100}})
 	require.NoError(t, err)
 	for _, r := range rows {
-		out = append(out, Part{ID: r.ID, BatchID: r.BatchID, StepNo: r.StepNo, TaskNo: r.TaskNo, SliceNo: r.SliceNo, Begins: r.Begins, First: r.First,
+		out = append(out, Part{ID: r.ID, BatchID: r.BatchID, StepNo: r.StepNo, TaskNo: r.TaskNo, SliceNo: r.SliceNo,
+			Begins: r.Begins, First: r.First,
 			From: r.FromOff, To: r.ToOff, Size: r.Size, Apart: r.Apart, Attempt: r.Attempt, Element: r.Element})
 	}
 	return out
@@ -256,21 +276,28 @@ func (w *world) calls(t require.TestingT, batches []*modelBatch) (out []*simCall
 	require.NoError(t, err)
 	for _, p := range parts {
 		c := byID[*p.CallID]
-		c.parts = append(c.parts, Part{ID: p.ID, BatchID: p.BatchID, StepNo: p.StepNo, TaskNo: p.TaskNo, SliceNo: p.SliceNo, Begins: p.Begins, First: p.First,
-			From: p.FromOff, To: p.ToOff, Size: p.Size, Apart: p.Apart, Attempt: p.Attempt, Element: p.Element, Elements: p.Elements, LeftOut: p.LeftOut, ClaimNo: p.ClaimNo})
+		c.parts = append(c.parts, Part{ID: p.ID, BatchID: p.BatchID, StepNo: p.StepNo, TaskNo: p.TaskNo,
+			SliceNo: p.SliceNo, Begins: p.Begins, First: p.First,
+			From: p.FromOff, To: p.ToOff, Size: p.Size, Apart: p.Apart, Attempt: p.Attempt, Element: p.Element,
+			Elements: p.Elements, LeftOut: p.LeftOut, ClaimNo: p.ClaimNo})
 	}
 	return out
 }
 
 // insertCalls writes calls for records of a batch down as intents.
-func (w *world) insertCalls(ctx context.Context, tx pgx.Tx, batch uuid.UUID, action string, ids []uuid.UUID, now time.Time) error {
+func (w *world) insertCalls(ctx context.Context, tx pgx.Tx, batch uuid.UUID, action string, ids []uuid.UUID,
+	now time.Time) error {
 	if len(ids) == 0 {
 		return nil
 	}
 	n := len(ids)
-	return w.q.CallInsert(ctx, tx, db.CallInsertParams{Domain: "d", Bucket: action, Owner: "test", ClaimedAts: slices.Repeat([]time.Time{now}, n), CountsIn: json.RawMessage("{}"), Ids: ids,
-		OrgIds: slices.Repeat([]uuid.UUID{w.org}, n), BatchIds: slices.Repeat([]uuid.UUID{batch}, n), Lanes: slices.Repeat([]string{"bulk"}, n), ActionIds: slices.Repeat([]string{action}, n),
-		CredentialIds: make([]uuid.UUID, n), Attempts: slices.Repeat([]int32{1}, n), Records: slices.Repeat([]int32{1}, n), Digests: make([]string, n),
+	return w.q.CallInsert(ctx, tx, db.CallInsertParams{Domain: "d", Bucket: action, Owner: "test",
+		ClaimedAts: slices.Repeat([]time.Time{now}, n), CountsIn: json.RawMessage("{}"), Ids: ids,
+		OrgIds: slices.Repeat([]uuid.UUID{w.org}, n), BatchIds: slices.Repeat([]uuid.UUID{batch}, n),
+		Lanes: slices.Repeat([]string{"bulk"}, n), ActionIds: slices.Repeat([]string{action}, n),
+		CredentialIds: make([]uuid.UUID, n), Attempts: slices.Repeat([]int32{1}, n), Records: slices.Repeat([]int32{1},
+			n), Digests: make([]string, n),
 		FirstKeys: make([]string, n), LastKeys: make([]string, n), Params: slices.Repeat([]string{"{}"}, n),
-		OutcomeChecks: slices.Repeat([]string{"lookup"}, n), ExclusiveKeys: make([]string, n), SendBefores: slices.Repeat([]time.Time{now.Add(time.Minute)}, n)})
+		OutcomeChecks: slices.Repeat([]string{"lookup"}, n), ExclusiveKeys: make([]string, n),
+		SendBefores: slices.Repeat([]time.Time{now.Add(time.Minute)}, n)})
 }

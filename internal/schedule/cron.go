@@ -24,7 +24,8 @@ var parser = cron.NewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cr
 var fieldNames = []string{"minute", "hour", "day of the month", "month", "day of the week"}
 
 // fieldForms are what a field is made of, between its commas.
-var fieldForms = []*regexp.Regexp{form(""), form(""), form(""), form("|JAN|FEB|MAR|APR|MAY|JUN|JUL|AUG|SEP|OCT|NOV|DEC"),
+var fieldForms = []*regexp.Regexp{form(""), form(""), form(""),
+	form("|JAN|FEB|MAR|APR|MAY|JUN|JUL|AUG|SEP|OCT|NOV|DEC"),
 	form("|" + strings.Join(weekdayNames, "|"))}
 
 // form is that of a field in which names may stand for numbers.
@@ -85,7 +86,8 @@ func Parse(expression string) (*Cron, error) {
 
 // aliases are names of other dialects, each with what to write instead.
 var aliases = map[string]string{
-	"@yearly": "0 0 1 1 *", "@annually": "0 0 1 1 *", "@monthly": "0 0 1 * *", "@weekly": "0 0 * * 0", "@daily": "0 0 * * *",
+	"@yearly": "0 0 1 1 *", "@annually": "0 0 1 1 *", "@monthly": "0 0 1 * *", "@weekly": "0 0 * * 0",
+	"@daily":    "0 0 * * *",
 	"@midnight": "0 0 * * *", "@hourly": "0 * * * *",
 }
 
@@ -123,7 +125,8 @@ func plain(field string) error {
 			return errors.New("a comma stands between two values")
 		}
 	}
-	for _, part := range strings.FieldsFunc(strings.ToUpper(field), func(r rune) bool { return strings.ContainsRune(",-/", r) }) {
+	for _, part := range strings.FieldsFunc(strings.ToUpper(field),
+		func(r rune) bool { return strings.ContainsRune(",-/", r) }) {
 		if strings.Trim(part, "0123456789LW") == "" && strings.ContainsAny(part, "LW") {
 			return fmt.Errorf("%s is not accepted: L and W are of another dialect", part)
 		}
@@ -185,7 +188,8 @@ func (c *Cron) Next(after time.Time) time.Time {
 	return c.spec.Next(after.UTC())
 }
 
-// Between returns the slots after one time up to another, oldest first, at most so many; more tells that there are others.
+// Between returns the slots after one time up to another, oldest first, at most so many; more tells that there are
+// others.
 func (c *Cron) Between(after, upto time.Time, most int) (slots []time.Time, more bool) {
 	for at := c.Next(after); !at.IsZero() && !at.After(upto); at = c.Next(at) {
 		if len(slots) == most {

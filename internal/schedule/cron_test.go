@@ -109,11 +109,14 @@ func TestProperty_Between(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		field := func(name string, low, high int) string {
 			a := rapid.IntRange(low, high).Draw(t, name)
-			return rapid.SampledFrom([]string{"*", "*", itoa(a), itoa(a) + "-" + itoa(high), "*/" + itoa(max(a, 1)), itoa(low) + "," + itoa(a)}).Draw(t, name)
+			return rapid.SampledFrom([]string{"*", "*", itoa(a), itoa(a) + "-" + itoa(high), "*/" + itoa(max(a, 1)),
+				itoa(low) + "," + itoa(a)}).Draw(t, name)
 		}
-		c, err := schedule.Parse(field("minute", 0, 59) + " " + field("hour", 0, 23) + " " + field("day", 1, 28) + " * " + field("weekday", 0, 7))
+		c, err := schedule.Parse(field("minute", 0, 59) + " " + field("hour", 0, 23) + " " + field("day", 1, 28) +
+			" * " + field("weekday", 0, 7))
 		require.NoError(t, err)
-		from := time.Date(2026, 2, 20, 3, 0, 17, 0, time.UTC).Add(time.Duration(rapid.IntRange(0, 30*24*60).Draw(t, "from")) * time.Minute)
+		from := time.Date(2026, 2, 20, 3, 0, 17, 0, time.UTC).Add(time.Duration(rapid.IntRange(0, 30*24*60).Draw(t,
+			"from")) * time.Minute)
 		upto := from.Add(time.Duration(rapid.IntRange(0, 3*24*60).Draw(t, "long")) * time.Minute)
 		most := rapid.IntRange(1, 50).Draw(t, "most")
 		var want []time.Time

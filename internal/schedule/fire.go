@@ -50,7 +50,8 @@ func (s *Service) Fire(ctx context.Context, l *due.Lease) (time.Time, error) {
 		return time.Time{}, fmt.Errorf("due work %s has the key %q, which is no id: %w", l.Kind, l.Key, err)
 	}
 	err = s.fire(ctx, l, id, "")
-	if err == nil || ctx.Err() != nil || pg.IsConnection(err) || pg.CommitUnknown(err) || pg.IsSerialization(err) || errors.Is(err, due.ErrLost) {
+	if err == nil || ctx.Err() != nil || pg.IsConnection(err) || pg.CommitUnknown(err) || pg.IsSerialization(err) ||
+		errors.Is(err, due.ErrLost) {
 		return time.Time{}, err
 	}
 	// The start was refused, and rolled back: the slot has failed, and the next one must not wait for it.
@@ -61,8 +62,8 @@ func (s *Service) Fire(ctx context.Context, l *due.Lease) (time.Time, error) {
 	return time.Time{}, s.fire(ctx, l, id, reason)
 }
 
-// fire decides the slots of a schedule that have come, in one transaction with the end of the lease. With a reason, the one that
-// would start a batch has failed for it.
+// fire decides the slots of a schedule that have come, in one transaction with the end of the lease. With a reason, the
+// one that would start a batch has failed for it.
 func (s *Service) fire(ctx context.Context, l *due.Lease, id uuid.UUID, reason string) error {
 	return pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error {
 		row, err := s.q.ScheduleLockDue(ctx, tx, id)
@@ -91,7 +92,8 @@ func (s *Service) fire(ctx context.Context, l *due.Lease, id uuid.UUID, reason s
 		if err := s.write(ctx, tx, &row, decided, false, now); err != nil {
 			return err
 		}
-		if err := s.q.ScheduleDecided(ctx, tx, db.ScheduleDecidedParams{ID: id, DecidedUpto: slots[len(slots)-1]}); err != nil {
+		if err := s.q.ScheduleDecided(ctx, tx, db.ScheduleDecidedParams{ID: id,
+			DecidedUpto: slots[len(slots)-1]}); err != nil {
 			return fmt.Errorf("move schedule %s: %w", id, err)
 		}
 		if more {
@@ -101,9 +103,10 @@ func (s *Service) fire(ctx context.Context, l *due.Lease, id uuid.UUID, reason s
 	})
 }
 
-// decide says what becomes of slots that have come; it starts the batch of the newest where that may fire. more tells that there
-// are newer ones.
-func (s *Service) decide(ctx context.Context, tx pgx.Tx, row *db.FlowSchedule, slots []time.Time, more bool, now time.Time, reason string) ([]fire, error) {
+// decide says what becomes of slots that have come; it starts the batch of the newest where that may fire. more tells
+// that there are newer ones.
+func (s *Service) decide(ctx context.Context, tx pgx.Tx, row *db.FlowSchedule, slots []time.Time, more bool,
+	now time.Time, reason string) ([]fire, error) {
 	out := missed(slots, reasonMissed)
 	loss := s.losses.Last()
 	for i := range out {
@@ -117,7 +120,8 @@ func (s *Service) decide(ctx context.Context, tx pgx.Tx, row *db.FlowSchedule, s
 	}
 	late := now.Sub(last.slot)
 	if late > max(grace, time.Duration(row.CatchUpSeconds)*time.Second) {
-		last.reason = fmt.Sprintf("Missed: the service came to it %d seconds late, which is more than catch_up_seconds", int(late.Seconds()))
+		last.reason = fmt.Sprintf("Missed: the service came to it %d seconds late, which is more than catch_up_seconds",
+			int(late.Seconds()))
 		return out, nil
 	}
 	if row.OverlapPolicy == Skip {
@@ -151,7 +155,8 @@ func missed(slots []time.Time, reason string) []fire {
 	return out
 }
 
-// passOver lists the slots that have come and nobody has decided as missed: from now on the schedule names others, or none.
+// passOver lists the slots that have come and nobody has decided as missed: from now on the schedule names others, or
+// none.
 func (s *Service) passOver(ctx context.Context, tx pgx.Tx, row *db.FlowSchedule, now time.Time) error {
 	cron, err := ParseIn(row.CronExpression, row.Timezone)
 	if err != nil {
@@ -183,13 +188,15 @@ func (s *Service) start(ctx context.Context, tx pgx.Tx, row *db.FlowSchedule, by
 	}
 	source := row.ID.String()
 	return s.runs.Start(ctx, tx, run.StartInput{
-		OrgID: row.OrgID, DefinitionID: row.DefinitionID, Version: active.Version, Source: run.Source{Records: [][]byte{record}}, Metadata: row.Metadata,
+		OrgID: row.OrgID, DefinitionID: row.DefinitionID, Version: active.Version,
+		Source: run.Source{Records: [][]byte{record}}, Metadata: row.Metadata,
 		TriggerType: db.FlowTriggerTypeSchedule, TriggerSource: &source, ScheduleID: &row.ID, CreatedBy: &by,
 	})
 }
 
 // write lists fires, and notes the last of them that was not skipped.
-func (s *Service) write(ctx context.Context, tx pgx.Tx, row *db.FlowSchedule, fires []fire, manual bool, now time.Time) error {
+func (s *Service) write(ctx context.Context, tx pgx.Tx, row *db.FlowSchedule, fires []fire, manual bool,
+	now time.Time) error {
 	in := db.FireAddParams{OrgID: row.OrgID, ScheduleID: row.ID, Manual: manual, Now: now}
 	for i := range fires {
 		f := &fires[i]
@@ -217,8 +224,8 @@ func (s *Service) write(ctx context.Context, tx pgx.Tx, row *db.FlowSchedule, fi
 	return nil
 }
 
-// Run starts a batch of a schedule now, because somebody asks for it, in the caller's transaction. Faults: NotFound; Invalid where
-// the definition is not active; those of run.Start.
+// Run starts a batch of a schedule now, because somebody asks for it, in the caller's transaction. Faults: NotFound;
+// Invalid where the definition is not active; those of run.Start.
 func (s *Service) Run(ctx context.Context, tx pgx.Tx, orgID, id, by uuid.UUID) (*run.StartedBatch, error) {
 	row, err := s.q.ScheduleLock(ctx, tx, db.ScheduleLockParams{OrgID: orgID, ID: id})
 	if err != nil {

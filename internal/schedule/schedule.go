@@ -1,6 +1,6 @@
-// Package schedule owns schedules: flows that start at the slots that a cron expression names. It promises that each slot is
-// decided once, whatever crashes: it starts one batch, or is listed as skipped or failed with the reason. It knows no HTTP, and
-// of batches only how they start.
+// Package schedule owns schedules: flows that start at the slots that a cron expression names. It promises that each
+// slot is decided once, whatever crashes: it starts one batch, or is listed as skipped or failed with the reason. It
+// knows no HTTP, and of batches only how they start.
 package schedule
 
 import (
@@ -70,13 +70,15 @@ type Service struct {
 }
 
 // New returns a Service. losses knows what restores have lost; nil for nothing.
-func New(pool pg.Pool, definitions *definition.Service, runs *run.Service, due run.Waker, losses *pg.Losses, log *slog.Logger) *Service {
+func New(pool pg.Pool, definitions *definition.Service, runs *run.Service, due run.Waker, losses *pg.Losses,
+	log *slog.Logger) *Service {
 	return &Service{pool: pool, q: db.New(), definitions: definitions, runs: runs, due: due, losses: losses, log: log}
 }
 
-// Create stores a schedule. Faults: Unprocessable for the expression; NotFound for the definition; Invalid where that is not
-// active.
-func (s *Service) Create(ctx context.Context, orgID, by uuid.UUID, in Input, also ...pg.Also[*Schedule]) (*Schedule, error) {
+// Create stores a schedule. Faults: Unprocessable for the expression; NotFound for the definition; Invalid where that
+// is not active.
+func (s *Service) Create(ctx context.Context, orgID, by uuid.UUID, in Input,
+	also ...pg.Also[*Schedule]) (*Schedule, error) {
 	if err := in.check(); err != nil {
 		return nil, err
 	}
@@ -97,8 +99,10 @@ func (s *Service) Create(ctx context.Context, orgID, by uuid.UUID, in Input, als
 			return fmt.Errorf("read the clock: %w", err)
 		}
 		err = s.q.ScheduleAdd(ctx, tx, db.ScheduleAddParams{
-			ID: id, OrgID: orgID, DefinitionID: in.DefinitionID, Description: in.Description, CronExpression: in.Cron, Timezone: in.Timezone, Enabled: in.Enabled,
-			InputData: in.InputData, Metadata: in.Metadata, CatchUpSeconds: in.CatchUpSeconds, OverlapPolicy: in.OverlapPolicy, CreatedBy: by, Now: now,
+			ID: id, OrgID: orgID, DefinitionID: in.DefinitionID, Description: in.Description, CronExpression: in.Cron,
+			Timezone: in.Timezone, Enabled: in.Enabled,
+			InputData: in.InputData, Metadata: in.Metadata, CatchUpSeconds: in.CatchUpSeconds,
+			OverlapPolicy: in.OverlapPolicy, CreatedBy: by, Now: now,
 		})
 		if err != nil {
 			return fmt.Errorf("add schedule: %w", err)
@@ -178,13 +182,16 @@ type Filter struct {
 
 // List returns a page of the schedules, and how many there are on all pages.
 func (s *Service) List(ctx context.Context, orgID uuid.UUID, f Filter, at listing.Page) ([]*Schedule, int64, error) {
-	rows, err := s.rows(ctx, db.ScheduleListParams{OrgID: orgID, Least: at.Least, Most: at.Most, DefinitionID: f.DefinitionID,
+	rows, err := s.rows(ctx, db.ScheduleListParams{OrgID: orgID, Least: at.Least, Most: at.Most,
+		DefinitionID: f.DefinitionID,
 		CreatedAfter: at.CreatedAfter, CreatedBefore: at.CreatedBefore, Skip: at.Skip, MaxRows: at.MaxRows}, at.Newest)
 	if err != nil {
 		return nil, 0, fmt.Errorf("list schedules: %w", err)
 	}
-	total, err := s.q.ScheduleCount(ctx, pg.Planned{Pool: s.pool}, db.ScheduleCountParams{OrgID: orgID, Least: f.Created.Least,
-		Most: f.Created.Most, DefinitionID: f.DefinitionID, CreatedAfter: f.Created.CreatedAfter, CreatedBefore: f.Created.CreatedBefore})
+	total, err := s.q.ScheduleCount(ctx, pg.Planned{Pool: s.pool}, db.ScheduleCountParams{OrgID: orgID,
+		Least: f.Created.Least,
+		Most:  f.Created.Most, DefinitionID: f.DefinitionID, CreatedAfter: f.Created.CreatedAfter,
+		CreatedBefore: f.Created.CreatedBefore})
 	if err != nil {
 		return nil, 0, fmt.Errorf("count schedules: %w", err)
 	}
@@ -210,9 +217,9 @@ func (s *Service) rows(ctx context.Context, in db.ScheduleListParams, newest boo
 	return out, err
 }
 
-// Change replaces what authors set of a schedule by what change makes of it. A definition that it newly names must be active.
-// Slots that are past are not made up for when the expression changes or the schedule is switched on or off; those that were its
-// own are listed as missed. Faults: as Create, and NotFound.
+// Change replaces what authors set of a schedule by what change makes of it. A definition that it newly names must be
+// active. Slots that are past are not made up for when the expression changes or the schedule is switched on or off;
+// those that were its own are listed as missed. Faults: as Create, and NotFound.
 func (s *Service) Change(ctx context.Context, orgID, id uuid.UUID, change func(Input) Input) (*Schedule, error) {
 	var out *Schedule
 	err := pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error {
@@ -247,8 +254,10 @@ func (s *Service) Change(ctx context.Context, orgID, id uuid.UUID, change func(I
 			}
 		}
 		err = s.q.ScheduleUpdate(ctx, tx, db.ScheduleUpdateParams{
-			OrgID: orgID, ID: id, DefinitionID: in.DefinitionID, Description: in.Description, CronExpression: in.Cron, Timezone: in.Timezone, Enabled: in.Enabled,
-			InputData: in.InputData, Metadata: in.Metadata, CatchUpSeconds: in.CatchUpSeconds, OverlapPolicy: in.OverlapPolicy, DecidedUpto: decided, Now: now,
+			OrgID: orgID, ID: id, DefinitionID: in.DefinitionID, Description: in.Description, CronExpression: in.Cron,
+			Timezone: in.Timezone, Enabled: in.Enabled,
+			InputData: in.InputData, Metadata: in.Metadata, CatchUpSeconds: in.CatchUpSeconds,
+			OverlapPolicy: in.OverlapPolicy, DecidedUpto: decided, Now: now,
 		})
 		if err != nil {
 			return fmt.Errorf("change schedule: %w", err)
@@ -260,7 +269,8 @@ func (s *Service) Change(ctx context.Context, orgID, id uuid.UUID, change func(I
 }
 
 func inputOf(row *db.FlowSchedule) Input {
-	return Input{DefinitionID: row.DefinitionID, Description: row.Description, Cron: row.CronExpression, Timezone: row.Timezone, Enabled: row.Enabled, InputData: row.InputData,
+	return Input{DefinitionID: row.DefinitionID, Description: row.Description, Cron: row.CronExpression,
+		Timezone: row.Timezone, Enabled: row.Enabled, InputData: row.InputData,
 		Metadata: row.Metadata, CatchUpSeconds: row.CatchUpSeconds, OverlapPolicy: row.OverlapPolicy}
 }
 
@@ -286,17 +296,21 @@ type FireFilter struct {
 }
 
 // Fires returns a page of what became of the slots of a schedule, and how many there are on all pages. Fault: NotFound.
-func (s *Service) Fires(ctx context.Context, orgID, id uuid.UUID, f FireFilter, at listing.Page) ([]db.FlowScheduleFire, int64, error) {
+func (s *Service) Fires(ctx context.Context, orgID, id uuid.UUID, f FireFilter,
+	at listing.Page) ([]db.FlowScheduleFire, int64, error) {
 	if _, err := s.Get(ctx, orgID, id); err != nil {
 		return nil, 0, err
 	}
-	rows, err := s.fires(ctx, db.FireListParams{ScheduleID: id, OrgID: orgID, Least: at.Least, Most: at.Most, Status: f.Status,
+	rows, err := s.fires(ctx, db.FireListParams{ScheduleID: id, OrgID: orgID, Least: at.Least, Most: at.Most,
+		Status:       f.Status,
 		CreatedAfter: at.CreatedAfter, CreatedBefore: at.CreatedBefore, Skip: at.Skip, MaxRows: at.MaxRows}, at.Newest)
 	if err != nil {
 		return nil, 0, fmt.Errorf("list fires: %w", err)
 	}
-	total, err := s.q.FireCount(ctx, pg.Planned{Pool: s.pool}, db.FireCountParams{ScheduleID: id, OrgID: orgID, Least: f.Created.Least,
-		Most: f.Created.Most, Status: f.Status, CreatedAfter: f.Created.CreatedAfter, CreatedBefore: f.Created.CreatedBefore})
+	total, err := s.q.FireCount(ctx, pg.Planned{Pool: s.pool}, db.FireCountParams{ScheduleID: id, OrgID: orgID,
+		Least: f.Created.Least,
+		Most:  f.Created.Most, Status: f.Status, CreatedAfter: f.Created.CreatedAfter,
+		CreatedBefore: f.Created.CreatedBefore})
 	if err != nil {
 		return nil, 0, fmt.Errorf("count fires: %w", err)
 	}

@@ -32,7 +32,8 @@ func CheckZone(zone string) error {
 		return nil
 	}
 	if _, err := pacing.Zone(zone); err != nil {
-		return fault.Value([]string{"body", "timezone"}, "%q is no IANA time zone; give a name such as Europe/Berlin", zone)
+		return fault.Value([]string{"body", "timezone"}, "%q is no IANA time zone; give a name such as Europe/Berlin",
+			zone)
 	}
 	return nil
 }
@@ -59,9 +60,9 @@ func (c *Cron) Upcoming(after time.Time, most int) []Slot {
 	return out
 }
 
-// local is Next in a zone. An expression for every hour follows the time that passes: it leaves an hour out that is left out, and
-// fires in both where one comes twice. One that names hours fires once for each: at the end of the gap where its time is left out,
-// and the first time where it comes twice.
+// local is Next in a zone. An expression for every hour follows the time that passes: it leaves an hour out that is
+// left out, and fires in both where one comes twice. One that names hours fires once for each: at the end of the gap
+// where its time is left out, and the first time where it comes twice.
 func (c *Cron) local(after time.Time) time.Time {
 	if c.spec.Hour&everyHour == everyHour {
 		spec := *c.spec
@@ -99,7 +100,8 @@ const (
 	twice
 )
 
-// resolve returns when a clock on the wall shows a time: the end of the gap for one that is left out, and the first of two.
+// resolve returns when a clock on the wall shows a time: the end of the gap for one that is left out, and the first of
+// two.
 func (c *Cron) resolve(wall time.Time) (at time.Time, what int) {
 	at = time.Date(wall.Year(), wall.Month(), wall.Day(), wall.Hour(), wall.Minute(), 0, 0, c.zone)
 	start, end := at.ZoneBounds()

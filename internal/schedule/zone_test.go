@@ -18,17 +18,21 @@ func TestParseIn(t *testing.T) {
 		want                    []string
 		note                    string
 	}{
-		"Plain": {"30 6 * * *", "Europe/Berlin", "2026-01-10T00:00:00Z", []string{"2026-01-10T06:30:00+01:00", "2026-01-11T06:30:00+01:00"}, ""},
+		"Plain": {"30 6 * * *", "Europe/Berlin", "2026-01-10T00:00:00Z", []string{"2026-01-10T06:30:00+01:00",
+			"2026-01-11T06:30:00+01:00"}, ""},
 		"Gap": {"30 2 * * *", "Europe/Berlin", "2026-03-28T00:00:00Z",
 			[]string{"2026-03-28T02:30:00+01:00", "2026-03-29T03:00:00+02:00", "2026-03-30T02:30:00+02:00"},
 			"Clocks go forward from 02:00 to 03:00: 02:30 is left out, so it fires at 03:00"},
 		"GapAndItsEnd": {"0,30 2,3 * * *", "Europe/Berlin", "2026-03-29T00:30:00Z",
 			[]string{"2026-03-29T03:00:00+02:00", "2026-03-29T03:30:00+02:00", "2026-03-30T02:00:00+02:00"},
 			"Clocks go forward from 02:00 to 03:00: 02:00 is left out, so it fires at 03:00"},
-		"Overlap": {"30 2 * * *", "Europe/Berlin", "2026-10-24T12:00:00Z", []string{"2026-10-25T02:30:00+02:00", "2026-10-26T02:30:00+01:00"},
+		"Overlap": {"30 2 * * *", "Europe/Berlin", "2026-10-24T12:00:00Z", []string{"2026-10-25T02:30:00+02:00",
+			"2026-10-26T02:30:00+01:00"},
 			"Clocks go back: 02:30 comes twice, and it fires the first time only"},
-		"OverlapFromInside": {"30 2 * * *", "Europe/Berlin", "2026-10-25T00:45:00Z", []string{"2026-10-26T02:30:00+01:00"}, ""},
-		"EveryHourInTheGap": {"0 * * * *", "Europe/Berlin", "2026-03-29T00:30:00Z", []string{"2026-03-29T03:00:00+02:00", "2026-03-29T04:00:00+02:00"}, ""},
+		"OverlapFromInside": {"30 2 * * *", "Europe/Berlin", "2026-10-25T00:45:00Z",
+			[]string{"2026-10-26T02:30:00+01:00"}, ""},
+		"EveryHourInTheGap": {"0 * * * *", "Europe/Berlin", "2026-03-29T00:30:00Z",
+			[]string{"2026-03-29T03:00:00+02:00", "2026-03-29T04:00:00+02:00"}, ""},
 		"EveryHourInTheOverlap": {"0 * * * *", "Europe/Berlin", "2026-10-24T23:30:00Z",
 			[]string{"2026-10-25T02:00:00+02:00", "2026-10-25T02:00:00+01:00", "2026-10-25T03:00:00+01:00"}, ""},
 		"HalfAnHour": {"15 2 * * *", "Australia/Lord_Howe", "2026-10-03T00:00:00Z",
@@ -60,7 +64,8 @@ func TestParseIn(t *testing.T) {
 // TestParseIn_EachDayOnce: whatever the zone, an expression for a time of the day fires once a day for years.
 func TestParseIn_EachDayOnce(t *testing.T) {
 	t.Parallel()
-	for _, zone := range []string{"Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "America/Sao_Paulo", "Africa/Cairo", "Asia/Kolkata"} {
+	for _, zone := range []string{"Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "America/Sao_Paulo",
+		"Africa/Cairo", "Asia/Kolkata"} {
 		for _, expression := range []string{"30 2 * * *", "0 0 * * *", "30 23 * * *", "45 1 * * *"} {
 			c, err := schedule.ParseIn(expression, zone)
 			require.NoError(t, err)

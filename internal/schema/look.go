@@ -50,7 +50,8 @@ func (l *look) collectAnchors(v any, depth int) {
 }
 
 func (l *look) add(at []string, format string, args ...any) {
-	l.problems = append(l.problems, Problem{Path: slices.Clone(at), Type: "value_error", Message: fmt.Sprintf(format, args...)})
+	l.problems = append(l.problems, Problem{Path: slices.Clone(at), Type: "value_error", Message: fmt.Sprintf(format,
+		args...)})
 }
 
 // plain are the keywords whose values are data, not schemas.

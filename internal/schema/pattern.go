@@ -9,8 +9,8 @@ import (
 // costCompile is what an instruction of a pattern costs to compile, in bytes that one is matched with.
 const costCompile = 200
 
-// matching is the engine of a schema's patterns. It pays for what they match from one allowance, because what that costs
-// follows neither from the size of the schema nor from that of a value: of all its texts each pattern sees some.
+// matching is the engine of a schema's patterns. It pays for what they match from one allowance, because what that
+// costs follows neither from the size of the schema nor from that of a value: of all its texts each pattern sees some.
 type matching struct{ left int }
 
 // spent says that the allowance was not enough, so that what patterns said since means nothing.

@@ -9,8 +9,8 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
 )
 
-// collect lists the problems at the ends of a tree of failures, in the order of their places: the first that are found, where
-// there are very many.
+// collect lists the problems at the ends of a tree of failures, in the order of their places: the first that are found,
+// where there are very many.
 func collect(failed *jsonschema.ValidationError) []Problem {
 	var out []Problem
 	walk(failed, &out)

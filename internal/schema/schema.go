@@ -1,9 +1,10 @@
 // Package schema owns the JSON Schemas (draft 2020-12) that authors write for their data: it compiles one, names every
 // mistake with its place, and checks values against it.
 //
-// It promises that no check runs away: a schema is bounded in size and depth, refers to nothing outside itself and never
-// back to where it came from, so that with its references written out it is a tree of known size; a value is bounded in
-// bytes, and by what that tree costs for each of its parts. Problems name places and what would be right, never values.
+// It promises that no check runs away: a schema is bounded in size and depth, refers to nothing outside itself and
+// never back to where it came from, so that with its references written out it is a tree of known size; a value is
+// bounded in bytes, and by what that tree costs for each of its parts. Problems name places and what would be right,
+// never values.
 //
 // It must not know what the data is for.
 package schema
@@ -66,7 +67,8 @@ const address = "schema:///" // references within the schema are resolved agains
 // Compile compiles the text of a schema, a JSON object. There is no schema where there are problems.
 func Compile(text []byte) (*Schema, []Problem) {
 	if len(text) > MaxBytes {
-		return nil, []Problem{{Type: "too_long", Message: fmt.Sprintf("Must have at most %d bytes, not %d", MaxBytes, len(text))}}
+		return nil, []Problem{{Type: "too_long", Message: fmt.Sprintf("Must have at most %d bytes, not %d", MaxBytes,
+			len(text))}}
 	}
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
 	if err != nil {
@@ -93,15 +95,19 @@ func Compile(text []byte) (*Schema, []Problem) {
 		}
 	}
 	if err != nil {
-		return nil, []Problem{{Type: "value_error", Message: "Is no schema: " + strings.ReplaceAll(err.Error(), address, "")}}
+		return nil, []Problem{{Type: "value_error", Message: "Is no schema: " + strings.ReplaceAll(err.Error(), address,
+			"")}}
 	}
 	m := measure{seen: map[*jsonschema.Schema]extent{}}
 	size := m.of(compiled)
 	switch {
 	case m.circular != nil:
-		return nil, []Problem{{Path: m.circular, Type: "value_error", Message: "Must not refer to itself, directly or through others"}}
+		return nil, []Problem{{Path: m.circular, Type: "value_error",
+			Message: "Must not refer to itself, directly or through others"}}
 	case size.parts > maxParts:
-		return nil, []Problem{{Type: "too_long", Message: fmt.Sprintf("With its references written out it has more than %d subschemas; make it smaller", maxParts)}}
+		return nil, []Problem{{Type: "too_long",
+			Message: fmt.Sprintf("With its references written out it has more than %d subschemas; make it smaller",
+				maxParts)}}
 	}
 	return &Schema{compiled: compiled, cost: size.cost, matching: matching}, nil
 }
@@ -115,7 +121,8 @@ func (noLoader) Load(url string) (any, error) {
 // Check returns where a JSON value breaks the schema, nothing where it fits.
 func (s *Schema) Check(value []byte) []Problem {
 	if len(value) > maxValue {
-		return []Problem{{Type: "too_long", Message: fmt.Sprintf("must have at most %d bytes, not %d", maxValue, len(value))}}
+		return []Problem{{Type: "too_long", Message: fmt.Sprintf("must have at most %d bytes, not %d", maxValue,
+			len(value))}}
 	}
 	v, err := jsonschema.UnmarshalJSON(bytes.NewReader(value))
 	if err != nil {
@@ -127,7 +134,8 @@ func (s *Schema) Check(value []byte) []Problem {
 	case size.left < 0:
 		return []Problem{{Type: "too_long", Message: "has too many values to be checked against a schema of this size"}}
 	case size.number != nil:
-		return []Problem{{Path: size.number, Type: "value_error", Message: "must be a number nearer to zero, or with fewer digits"}}
+		return []Problem{{Path: size.number, Type: "value_error",
+			Message: "must be a number nearer to zero, or with fewer digits"}}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -135,7 +143,8 @@ func (s *Schema) Check(value []byte) []Problem {
 	err = s.compiled.Validate(v)
 	switch {
 	case s.matching.spent():
-		return []Problem{{Type: "too_long", Message: "has too much text to be checked against the patterns of this schema"}}
+		return []Problem{{Type: "too_long",
+			Message: "has too much text to be checked against the patterns of this schema"}}
 	case err == nil:
 		return nil
 	}
@@ -182,5 +191,6 @@ func Oversized(value any) []string {
 func tooLarge(n json.Number) bool {
 	mantissa, exponent, _ := strings.Cut(strings.ToLower(string(n)), "e")
 	exponent = strings.TrimLeft(exponent, "+-0")
-	return len(mantissa) > maxExponent || len(exponent) > 3 || (len(exponent) == 3 && exponent > fmt.Sprint(maxExponent))
+	return len(mantissa) > maxExponent || len(exponent) > 3 || (len(exponent) == 3 &&
+		exponent > fmt.Sprint(maxExponent))
 }

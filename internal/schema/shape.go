@@ -34,7 +34,10 @@ func (s *Shape) add(x *jsonschema.Schema) {
 
 // Allows reports whether a value of this shape can have a field of this name.
 func (s Shape) Allows(name string) bool {
-	return !slices.ContainsFunc(s.all, func(x *jsonschema.Schema) bool { return closed(x) && x.Properties[name] == nil })
+	return !slices.ContainsFunc(s.all, func(x *jsonschema.Schema) bool {
+		return closed(x) &&
+			x.Properties[name] == nil
+	})
 }
 
 // Fields returns the names of which an object of this shape can have no others, in order; nothing where it can have

@@ -1,5 +1,5 @@
-// Command sdkgen writes the models and operations of the clients in sdk/go and sdk/python from openapi.yaml. It knows the
-// part of OpenAPI that this document uses, and fails where it meets something else.
+// Command sdkgen writes the models and operations of the clients in sdk/go and sdk/python from openapi.yaml. It knows
+// the part of OpenAPI that this document uses, and fails where it meets something else.
 package main
 
 import (

@@ -84,7 +84,8 @@ func (g *generator) object(name string, schema node) {
 
 // optional is the type of what may be absent.
 func optional(kind string) string {
-	if strings.HasPrefix(kind, "*") || strings.HasPrefix(kind, "[]") || strings.HasPrefix(kind, "map[") || kind == "any" ||
+	if strings.HasPrefix(kind, "*") || strings.HasPrefix(kind, "[]") || strings.HasPrefix(kind, "map[") ||
+		kind == "any" ||
 		kind == "FreeObject" {
 		return kind
 	}
@@ -161,7 +162,8 @@ func (g *generator) plain(name string, schema node) string {
 	}
 }
 
-var initialisms = map[string]string{"id": "ID", "ids": "IDs", "url": "URL", "api": "API", "json": "JSON", "eta": "ETA", "aws": "AWS", "ms": "MS"}
+var initialisms = map[string]string{"id": "ID", "ids": "IDs", "url": "URL", "api": "API", "json": "JSON", "eta": "ETA",
+	"aws": "AWS", "ms": "MS"}
 
 // exported is a name in Go for one of the document.
 func exported(name string) string {

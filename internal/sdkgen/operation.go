@@ -18,7 +18,8 @@ type operation struct {
 }
 
 // byHand are the operations that are no single exchange of JSON.
-var byHand = map[string]bool{"streamBatch": true, "streamExecution": true, "receiveWebhook": true, "returnAuthorization": true}
+var byHand = map[string]bool{"streamBatch": true, "streamExecution": true, "receiveWebhook": true,
+	"returnAuthorization": true}
 
 // list is every operation, in the document's order; types are left to the writer of a language.
 func (g *generator) list() (out []operation) {
@@ -114,7 +115,8 @@ func (g *generator) operation(o operation) {
 		g.printf("// %s narrows what %s does; what is zero is left out.\ntype %s struct {\n", params, o.id, params)
 		for _, p := range o.query {
 			g.comment("", p.at("description").text())
-			g.printf("%s %s `json:%q`\n", exported(p.at("name").text()), optional(g.typeOf(params+"Item", p.at("schema"))), p.at("name").text()+",omitzero")
+			g.printf("%s %s `json:%q`\n", exported(p.at("name").text()),
+				optional(g.typeOf(params+"Item", p.at("schema"))), p.at("name").text()+",omitzero")
 		}
 		g.printf("}\n\n")
 	}
@@ -141,7 +143,8 @@ func (g *generator) operation(o operation) {
 	g.printf("func (c *Client) %s(%s) (answer %s, err error) {\nerr = %s, &answer)\nreturn answer, err\n}\n\n",
 		o.id, strings.Join(arguments, ", "), o.answer, call)
 	if item := g.item(o); item != "" {
-		g.printf("// All%s goes through all pages of %s.\nfunc (c *Client) All%s(%s) iter.Seq2[%s, error] {\n", strings.TrimPrefix(o.id, "List"), o.id,
+		g.printf("// All%s goes through all pages of %s.\nfunc (c *Client) All%s(%s) iter.Seq2[%s, error] {\n",
+			strings.TrimPrefix(o.id, "List"), o.id,
 			strings.TrimPrefix(o.id, "List"), strings.Join(arguments, ", "), item)
 		g.printf("p := %s{}\nif params != nil {\np = *params\n}\nparams = &p\nreturn pages(func(cursor *string) ([]%s, *string, error) {\n", params, item)
 		g.printf("if cursor != nil {\np.Cursor, p.Skip = cursor, nil\n}\npage, err := c.%s(%s)\nreturn page.Items, page.NextCursor, err\n})\n}\n\n",

@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// pythonGenerator writes the Python client: a TypedDict for each object, which is the JSON as it is, and a method for each operation.
+// pythonGenerator writes the Python client: a TypedDict for each object, which is the JSON as it is, and a method for
+// each operation.
 type pythonGenerator struct {
 	*generator
 	// prefix stands before the names of models, where these are in another module.
@@ -162,7 +163,8 @@ func (p *pythonGenerator) plain(name string, schema node) string {
 func (p *pythonGenerator) operations() {
 	p.printf("\"\"\"The operations of the API.\"\"\"\n\nfrom __future__ import annotations\n\nfrom typing import Any, Iterator, Literal\n\n")
 	p.printf("from . import models\nfrom ._transport import Transport, segment\n\n\nclass Operations(Transport):\n")
-	p.printf("%s\"\"\"A method for each operation; each raises ApiError where the service refuses.\"\"\"\n", pythonIndent)
+	p.printf("%s\"\"\"A method for each operation; each raises ApiError where the service refuses.\"\"\"\n",
+		pythonIndent)
 	p.prefix = "models."
 	for _, o := range p.list() {
 		o.types(p.typeOf)
@@ -196,7 +198,8 @@ func (p *pythonGenerator) method(o operation) {
 		call += ", query=" + query
 	}
 	if o.keyed {
-		arguments, call = append(arguments, "idempotency_key: str | None = None"), call+", key=idempotency_key or self._new_key()"
+		arguments, call = append(arguments, "idempotency_key: str | None = None"), call+
+			", key=idempotency_key or self._new_key()"
 	}
 	answer := o.answer
 	if answer == "" {
@@ -215,7 +218,8 @@ func (p *pythonGenerator) head(name string, arguments []string, answer string) {
 	line := fmt.Sprintf("%sdef %s(%s) -> %s:", pythonIndent, name, strings.Join(arguments, ", "), answer)
 	if len(line) > 120 {
 		between := ",\n" + pythonIndent + pythonIndent
-		line = fmt.Sprintf("%sdef %s(%s,\n%s) -> %s:", pythonIndent, name, between[1:]+strings.Join(arguments, between), pythonIndent, answer)
+		line = fmt.Sprintf("%sdef %s(%s,\n%s) -> %s:", pythonIndent, name, between[1:]+strings.Join(arguments, between),
+			pythonIndent, answer)
 	}
 	p.printf("\n%s\n", line)
 }
@@ -266,7 +270,8 @@ func (p *pythonGenerator) item(o operation) string {
 }
 
 // pythonWords are the words of Python that the document uses as names, too.
-var pythonWords = []string{"from", "class", "import", "in", "is", "not", "and", "or", "if", "else", "for", "while", "with", "as", "pass", "global"}
+var pythonWords = []string{"from", "class", "import", "in", "is", "not", "and", "or", "if", "else", "for", "while",
+	"with", "as", "pass", "global"}
 
 // pythonName is a name in Python for one of the document.
 func pythonName(name string) string {

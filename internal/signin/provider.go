@@ -52,10 +52,12 @@ func (h *Handler) endpoint(ctx context.Context) (oauth2.Endpoint, error) {
 	}
 	for _, address := range []string{said.Authorization, said.Token} {
 		if !h.reachable(address) {
-			return oauth2.Endpoint{}, errors.New("the configuration of the identity provider names an endpoint that is no https address")
+			return oauth2.Endpoint{}, errors.New(
+				"the configuration of the identity provider names an endpoint that is no https address")
 		}
 	}
-	k.endpoint, k.until = oauth2.Endpoint{AuthURL: said.Authorization, TokenURL: said.Token, AuthStyle: style(said.Methods)}, time.Now().Add(freshFor)
+	k.endpoint, k.until = oauth2.Endpoint{AuthURL: said.Authorization, TokenURL: said.Token,
+		AuthStyle: style(said.Methods)}, time.Now().Add(freshFor)
 	return k.endpoint, nil
 }
 
@@ -82,10 +84,12 @@ func (h *Handler) exchange(ctx context.Context, code, verifier string) (string, 
 	if err != nil {
 		return "", err
 	}
-	got, err := client.Exchange(context.WithValue(ctx, oauth2.HTTPClient, h.cfg.HTTP), code, oauth2.VerifierOption(verifier))
+	got, err := client.Exchange(context.WithValue(ctx, oauth2.HTTPClient, h.cfg.HTTP), code,
+		oauth2.VerifierOption(verifier))
 	var refused *oauth2.RetrieveError
 	if errors.As(err, &refused) { // its text holds the whole answer
-		return "", fmt.Errorf("the identity provider refused a code with status %d: %.100q", refused.Response.StatusCode, refused.ErrorCode)
+		return "", fmt.Errorf("the identity provider refused a code with status %d: %.100q",
+			refused.Response.StatusCode, refused.ErrorCode)
 	}
 	if err != nil {
 		return "", fmt.Errorf("exchange a code: %w", err)

@@ -1,5 +1,5 @@
-// Package signin signs people in to the console at an OpenID provider: by its authorization code flow with PKCE (RFC 7636). Who
-// comes back from there is sent on to the page of the console that follows a link of ours.
+// Package signin signs people in to the console at an OpenID provider: by its authorization code flow with PKCE (RFC
+// 7636). Who comes back from there is sent on to the page of the console that follows a link of ours.
 package signin
 
 import (
@@ -21,12 +21,13 @@ import (
 )
 
 const (
-	// Path is where a browser begins, CallbackPath where the provider sends it back to; the provider must know the latter.
+	// Path is where a browser begins, CallbackPath where the provider sends it back to; the provider must know the
+	// latter.
 	Path         = "/console/sign-in"
 	CallbackPath = Path + "/callback"
 
-	// cookieName is the cookie that binds what comes back to the browser that set out. The provider's site leads to the callback, so
-	// it is of SameSite=Lax.
+	// cookieName is the cookie that binds what comes back to the browser that set out. The provider's site leads to the
+	// callback, so it is of SameSite=Lax.
 	cookieName = "__Host-flowlane-sign-in"
 	// cookieLife is how long somebody may take to sign in over there.
 	cookieLife = 10 * time.Minute
@@ -58,8 +59,8 @@ type Config struct {
 	HTTP *http.Client
 	// Issuer is the provider's address, below which its configuration stands.
 	Issuer string
-	// Link checks an ID token, and returns the text of a link that signs in, once, whom it names. remote is the address of the
-	// browser. Faults as account.LinkOfIDToken.
+	// Link checks an ID token, and returns the text of a link that signs in, once, whom it names. remote is the address
+	// of the browser. Faults as account.LinkOfIDToken.
 	Link func(ctx context.Context, token, nonce, remote string) (text string, err error)
 	// PublicURL is where browsers reach this service.
 	PublicURL func() string
@@ -81,7 +82,8 @@ func New(cfg Config) *Handler {
 	return &Handler{cfg: cfg, slots: make(chan struct{}, atOnce)}
 }
 
-// Begin sends a browser to the provider. HEAD only tells that there is one: without a provider, a page of the console stands here.
+// Begin sends a browser to the provider. HEAD only tells that there is one: without a provider, a page of the console
+// stands here.
 func (h *Handler) Begin(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
 	if r.Method == http.MethodHead {
@@ -102,7 +104,8 @@ func (h *Handler) Begin(w http.ResponseWriter, r *http.Request) {
 	secret := rand.Text()
 	http.SetCookie(w, h.cookie(secret, cookieLife))
 	t := tripOf(secret)
-	address := client.AuthCodeURL(t.state, oauth2.S256ChallengeOption(t.verifier), oauth2.SetAuthURLParam("nonce", t.nonce))
+	address := client.AuthCodeURL(t.state, oauth2.S256ChallengeOption(t.verifier), oauth2.SetAuthURLParam("nonce",
+		t.nonce))
 	http.Redirect(w, r, address, http.StatusSeeOther)
 }
 
@@ -119,7 +122,8 @@ func (h *Handler) Finish(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, address, http.StatusSeeOther)
 }
 
-// enter bounds how many wait for a provider that is slow: nobody has signed in yet, so anybody can ask. leave must be called.
+// enter bounds how many wait for a provider that is slow: nobody has signed in yet, so anybody can ask. leave must be
+// called.
 func (h *Handler) enter() (leave func(), err error) {
 	select {
 	case h.slots <- struct{}{}:
@@ -136,7 +140,8 @@ func (h *Handler) finish(r *http.Request) (address, word string, err error) {
 		return "", failedExpired, nil //nolint:nilerr // no cookie is no error of ours
 	}
 	t := tripOf(set.Value)
-	if state := said.Get("state"); len(state) > maxText || subtle.ConstantTimeCompare([]byte(state), []byte(t.state)) != 1 {
+	if state := said.Get("state"); len(state) > maxText || subtle.ConstantTimeCompare([]byte(state),
+		[]byte(t.state)) != 1 {
 		return "", failedExpired, nil
 	}
 	code := said.Get("code")
@@ -169,13 +174,15 @@ func (h *Handler) fail(w http.ResponseWriter, r *http.Request, word string, err 
 	if err != nil {
 		level = slog.LevelWarn
 	}
-	h.cfg.Log.Log(r.Context(), level, "somebody was not signed in at the identity provider", "reason", word, "error", err)
+	h.cfg.Log.Log(r.Context(), level, "somebody was not signed in at the identity provider", "reason", word, "error",
+		err)
 	http.Redirect(w, r, loginPage+word, http.StatusSeeOther)
 }
 
 func (h *Handler) cookie(text string, life time.Duration) *http.Cookie {
 	return &http.Cookie{
-		Name: cookieName, Value: text, Path: "/", MaxAge: int(life.Seconds()), Secure: true, HttpOnly: true, SameSite: http.SameSiteLaxMode,
+		Name: cookieName, Value: text, Path: "/", MaxAge: int(life.Seconds()), Secure: true, HttpOnly: true,
+		SameSite: http.SameSiteLaxMode,
 	}
 }
 
@@ -183,7 +190,8 @@ func (h *Handler) cookie(text string, life time.Duration) *http.Cookie {
 // verifier proves to the provider that who has the code set out for it.
 type trip struct{ state, nonce, verifier string }
 
-// tripOf derives a trip from the secret that the browser keeps meanwhile; any one of its parts tells nothing of the others.
+// tripOf derives a trip from the secret that the browser keeps meanwhile; any one of its parts tells nothing of the
+// others.
 func tripOf(secret string) trip {
 	part := func(name string) string {
 		mac := hmac.New(sha256.New, []byte(secret))

@@ -101,7 +101,8 @@ type dueKey struct {
 	id   int
 }
 
-// dueRow is work at a time; while somebody works on it, leaseNo is the fence, and woken is a wake-up that came meanwhile.
+// dueRow is work at a time; while somebody works on it, leaseNo is the fence, and woken is a wake-up that came
+// meanwhile.
 type dueRow struct {
 	key     dueKey
 	at      time.Time

@@ -31,8 +31,8 @@ type books struct {
 	seen, seenAt map[window]int
 	// waited is how many calls of others went since a lane that had work had its last one.
 	waited map[quota.LaneKey]int
-	// paid is the weight with which each lane was charged last, among the most that all of its organization weighed since: it waits
-	// as long as that explains, whatever it weighs now.
+	// paid is the weight with which each lane was charged last, among the most that all of its organization weighed
+	// since: it waits as long as that explains, whatever it weighs now.
 	paid, among map[quota.LaneKey]int
 }
 
@@ -44,7 +44,8 @@ type released struct {
 }
 
 func newChecker(w *world) *checker {
-	return &checker{w: w, books: map[*budget]*books{}, active: map[*hold]bool{}, paused: map[*batch]run.BatchStatus{}, paced: map[*batch]*released{}}
+	return &checker{w: w, books: map[*budget]*books{}, active: map[*hold]bool{}, paused: map[*batch]run.BatchStatus{},
+		paced: map[*batch]*released{}}
 }
 
 func (c *checker) fail(format string, args ...any) {
@@ -53,13 +54,15 @@ func (c *checker) fail(format string, args ...any) {
 
 func (c *checker) of(b *budget) *books {
 	if c.books[b] == nil {
-		c.books[b] = &books{map[window]int{}, map[window]int{}, map[window]int{}, map[window]int{}, map[quota.LaneKey]int{}, map[quota.LaneKey]int{}, map[quota.LaneKey]int{}}
+		c.books[b] = &books{map[window]int{}, map[window]int{}, map[window]int{}, map[window]int{},
+			map[quota.LaneKey]int{}, map[quota.LaneKey]int{}, map[quota.LaneKey]int{}}
 	}
 	return c.books[b]
 }
 
-// window holds one row of the ledger against the books: it counts each of our calls that may be in the window once, at least
-// those that the provider has, and with what others are known to have spent it is not less than the provider's own count.
+// window holds one row of the ledger against the books: it counts each of our calls that may be in the window once, at
+// least those that the provider has, and with what others are known to have spent it is not less than the provider's
+// own count.
 func (c *checker) window(b *budget, k window) {
 	k2, r := c.of(b), b.row(k)
 	switch {
@@ -73,8 +76,8 @@ func (c *checker) window(b *budget, k window) {
 	}
 }
 
-// claims: no debit raises a window above its effective cap; nothing goes that is held, over, or not released; no more calls of a
-// lane are under way than may be; and no lane that has work waits longer than its weight explains.
+// claims: no debit raises a window above its effective cap; nothing goes that is held, over, or not released; no more
+// calls of a lane are under way than may be; and no lane that has work waits longer than its weight explains.
 func (c *checker) claims(b *budget, calls []*call, spans []quota.Window, among []quota.LaneKey) {
 	k := c.of(b)
 	lowest := 100
@@ -132,7 +135,8 @@ func (c *checker) claim(call *call) {
 	}
 	p.taken += int64(len(call.records))
 	if p.taken > t.policy.Records || !t.policy.Open(c.w.now) {
-		c.fail("call %d: batch %d sends %d records since %s, its policy allows %d (open: %t)", call.no, t.no, p.taken, p.tick, t.policy.Records, t.policy.Open(c.w.now))
+		c.fail("call %d: batch %d sends %d records since %s, its policy allows %d (open: %t)", call.no, t.no, p.taken,
+			p.tick, t.policy.Records, t.policy.Open(c.w.now))
 	}
 }
 
@@ -191,10 +195,12 @@ func (c *checker) counted(b *budget, windows []window) {
 	}
 }
 
-// limits: the provider refuses a call of ours for a full window only where others spent what no reading had told at the debit.
+// limits: the provider refuses a call of ours for a full window only where others spent what no reading had told at the
+// debit.
 func (c *checker) limits(b *budget, k window) {
 	if told := c.of(b).seenAt[k]; b.provider.others[k] <= told {
-		c.fail("budget %d, window %v: the provider refuses a call: %d of ours, %d of others, of which %d were known", b.no, k, b.provider.ours[k], b.provider.others[k], told)
+		c.fail("budget %d, window %v: the provider refuses a call: %d of ours, %d of others, of which %d were known",
+			b.no, k, b.provider.ours[k], b.provider.others[k], told)
 	}
 }
 
@@ -223,7 +229,8 @@ func (c *checker) observes(b *budget, k window, n counter) {
 	}
 	switch r := b.row(k); {
 	case n.window == k && n.value > r.own+r.foreign-r.unsure:
-		c.fail("budget %d, window %v: the provider told of %d calls, %d and %d are shown", b.no, k, n.value, r.own, r.foreign-r.unsure)
+		c.fail("budget %d, window %v: the provider told of %d calls, %d and %d are shown", b.no, k, n.value, r.own,
+			r.foreign-r.unsure)
 	case !b.account.others && r.foreign != r.unsure:
 		c.fail("budget %d, window %v: nobody else spends, and %d are shown for that", b.no, k, r.foreign-r.unsure)
 	}
@@ -241,9 +248,10 @@ func (c *checker) moves(rec *record, to run.Status) {
 }
 
 var batchMoves = map[run.BatchStatus][]run.BatchStatus{
-	run.BatchQueued:  {run.BatchRunning, run.BatchPaused, run.BatchCancelled, run.BatchCompleted},
-	run.BatchPaused:  {run.BatchQueued, run.BatchRunning, run.BatchCancelled},
-	run.BatchRunning: {run.BatchPaused, run.BatchCompleted, run.BatchPartiallyFailed, run.BatchFailed, run.BatchCancelled},
+	run.BatchQueued: {run.BatchRunning, run.BatchPaused, run.BatchCancelled, run.BatchCompleted},
+	run.BatchPaused: {run.BatchQueued, run.BatchRunning, run.BatchCancelled},
+	run.BatchRunning: {run.BatchPaused, run.BatchCompleted, run.BatchPartiallyFailed, run.BatchFailed,
+		run.BatchCancelled},
 }
 
 // becomes: a batch moves as drawn, and from a pause back to exactly what it was.
@@ -288,7 +296,8 @@ func (c *checker) audit() {
 			n += t.counts[s]
 		}
 		if n != len(t.records) || t.counts[run.Queued] != len(t.queue) {
-			c.fail("batch %d has %d records, %v of them, and %d in its queue", t.no, len(t.records), t.counts, len(t.queue))
+			c.fail("batch %d has %d records, %v of them, and %d in its queue", t.no, len(t.records), t.counts,
+				len(t.queue))
 		}
 		_, held := c.paused[t]
 		if t.paused != held || held != (t.status == run.BatchPaused) {

@@ -17,7 +17,8 @@ type rendered struct {
 	records []*record
 }
 
-// claimed is what came of a claim. Of the batches that are blocked, and of the lanes that are full, nothing goes for now.
+// claimed is what came of a claim. Of the batches that are blocked, and of the lanes that are full, nothing goes for
+// now.
 type claimed struct {
 	calls     []*call
 	nextAt    time.Time
@@ -83,11 +84,13 @@ func (b *budget) turns(out []*batch) map[quota.LaneKey]int {
 
 // claimable reports whether some of a batch is ready, and allowed where it is paced.
 func (t *batch) claimable(now time.Time) bool {
-	return len(t.queue) > 0 && !t.queue[0].readyAt.After(now) && (t.policy == nil || t.allowance > 0 && t.lapsesAt.After(now))
+	return len(t.queue) > 0 && !t.queue[0].readyAt.After(now) && (t.policy == nil || t.allowance > 0 &&
+		t.lapsesAt.After(now))
 }
 
-// claim is transaction 1: it writes calls down as intents, of all batches from which they come, or changes nothing. unread
-// tells that the provider's counters must be read first near exhaustion; among are the lanes that compete for it.
+// claim is transaction 1: it writes calls down as intents, of all batches from which they come, or changes nothing.
+// unread tells that the provider's counters must be read first near exhaustion; among are the lanes that compete for
+// it.
 func (b *budget) claim(calls []rendered, unread bool, among []quota.LaneKey) (out claimed) {
 	if calls = b.admitted(calls, &out); len(calls) == 0 {
 		return out
@@ -106,8 +109,8 @@ func (b *budget) claim(calls []rendered, unread bool, among []quota.LaneKey) (ou
 	return out
 }
 
-// admitted are the calls that may still go: their lanes have room, their batches are neither held nor over, and their records
-// are where they were when they were looked at.
+// admitted are the calls that may still go: their lanes have room, their batches are neither held nor over, and their
+// records are where they were when they were looked at.
 func (b *budget) admitted(calls []rendered, out *claimed) []rendered {
 	w := b.w
 	room, wanted, gone := map[quota.LaneKey]int{}, map[*batch]int64{}, map[*batch]bool{}
@@ -121,7 +124,10 @@ func (b *budget) admitted(calls []rendered, out *claimed) []rendered {
 		case gone[t]:
 		case t.status == run.BatchPaused || run.BatchTerminal(t.status) || w.covered(t):
 			gone[t], out.blocked = true, append(out.blocked, t)
-		case slices.ContainsFunc(k.records, func(rec *record) bool { return rec.status != run.Queued || rec.readyAt.After(w.now) }):
+		case slices.ContainsFunc(k.records, func(rec *record) bool {
+			return rec.status != run.Queued ||
+				rec.readyAt.After(w.now)
+		}):
 			gone[t] = true
 		case t.policy != nil && (wanted[t] > t.allowance || !w.now.Before(t.lapsesAt)):
 			gone[t] = true
@@ -203,7 +209,8 @@ func (b *budget) take(calls []rendered, spans []quota.Window, out *claimed) {
 func (w *world) newCall(b *budget, spans []quota.Window) *call {
 	w.calls++
 	w.stats.calls++
-	c := &call{no: w.calls, b: b, state: "intent", claimedAt: w.now, sendBefore: w.now.Add(b.timeout), counts: quota.CountsOf(spans)}
+	c := &call{no: w.calls, b: b, state: "intent", claimedAt: w.now, sendBefore: w.now.Add(b.timeout),
+		counts: quota.CountsOf(spans)}
 	b.open, b.recent = append(b.open, c), append(b.recent, c)
 	return c
 }

@@ -78,7 +78,8 @@ func (a *account) read(p *process, then func(ok, young, scarce bool)) {
 	})
 }
 
-// takeOver writes what the provider counted, up to a time between asOf and until, which is between from and to by its own clock.
+// takeOver writes what the provider counted, up to a time between asOf and until, which is between from and to by its
+// own clock.
 func (b *budget) takeOver(counters []counter, asOf, until, from, to time.Time) (young, scarce bool) {
 	a, w := b.account, b.w
 	since := asOf.Add(-a.mature())
@@ -130,8 +131,8 @@ func (b *budget) takeOver(counters []counter, asOf, until, from, to time.Time) (
 // keptFor is longer than any window.
 const keptFor = 26 * time.Hour
 
-// mayBeMissing reports whether a reading that holds everything up to since may not hold a call, as the query of the dispatcher
-// does: it went since then, was answered since then, or nobody knows whether it arrived.
+// mayBeMissing reports whether a reading that holds everything up to since may not hold a call, as the query of the
+// dispatcher does: it went since then, was answered since then, or nobody knows whether it arrived.
 func (c *call) mayBeMissing(since time.Time) bool {
 	if len(c.counts) == 0 { // the provider did not count it
 		return false

@@ -29,13 +29,15 @@ type promise struct {
 func (p *promise) String() string {
 	b := p.b
 	return fmt.Sprintf("organization %d at budget %d (caps %v, spacing %s, %d in flight, %d records a call): %d records, asked %s, said %s",
-		p.org[0], b.no, b.caps(), b.spacing, b.most, b.perCall, len(p.records), p.asked.Format(time.RFC3339), p.said.At.Format(time.RFC3339Nano))
+		p.org[0], b.no, b.caps(), b.spacing, b.most, b.perCall, len(p.records), p.asked.Format(time.RFC3339),
+		p.said.At.Format(time.RFC3339Nano))
 }
 
 // rate is how fast the budget goes, by what the database knows, where calls of these lanes wait.
 func (b *budget) rate(lanes []quota.LaneKey) forecast.Rate {
 	a := b.account
-	r := forecast.Rate{Caps: b.caps(), Loc: a.loc, Skew: a.skew, HeldUntil: b.backoff, NotBefore: b.nextCallAt, Spacing: b.spacing,
+	r := forecast.Rate{Caps: b.caps(), Loc: a.loc, Skew: a.skew, HeldUntil: b.backoff, NotBefore: b.nextCallAt,
+		Spacing:  b.spacing,
 		InFlight: b.most, Others: len(a.orgs) - 1, Young: a.mature(), Used: func(seconds int, start time.Time) int {
 			if r := b.ledger[window{seconds, start.Unix()}]; r != nil {
 				return r.own + r.foreign
@@ -44,7 +46,8 @@ func (b *budget) rate(lanes []quota.LaneKey) forecast.Rate {
 		}}
 	for _, seconds := range quota.Lengths(b.rolling) {
 		w := quota.Roll(seconds, quota.AfterMargin(b.rolling[seconds], b.lowest()), b.log(seconds), b.w.now, b.w.now)
-		r.Rolling = append(r.Rolling, forecast.Rolling{Seconds: seconds, Cap: w.Cap, Used: w.Used(), Until: b.rolledOff(seconds)})
+		r.Rolling = append(r.Rolling, forecast.Rolling{Seconds: seconds, Cap: w.Cap, Used: w.Used(),
+			Until: b.rolledOff(seconds)})
 	}
 	for _, k := range lanes {
 		if most := a.lanes[k].most; most > 0 {
@@ -99,10 +102,12 @@ func (t *batch) work(from time.Time, others bool) (out []forecast.Work) {
 	perCall := t.budget.perCall
 	calls := func(records int) int64 { return int64((records + perCall - 1) / perCall) }
 	if t.policy != nil {
-		p := forecast.Paced{Policy: t.policy, Records: int64(len(t.queue)), PerCall: perCall, Allowance: t.allowance, LapsesAt: t.lapsesAt, NextAt: t.paceNextAt}
+		p := forecast.Paced{Policy: t.policy, Records: int64(len(t.queue)), PerCall: perCall, Allowance: t.allowance,
+			LapsesAt: t.lapsesAt, NextAt: t.paceNextAt}
 		out = append(out, p.Work(now, last))
 	} else {
-		out = append(out, forecast.Work{Calls: calls(len(t.queue) - delayed), From: from}, forecast.Work{Calls: calls(delayed), From: last})
+		out = append(out, forecast.Work{Calls: calls(len(t.queue) - delayed), From: from},
+			forecast.Work{Calls: calls(delayed), From: last})
 	}
 	for i := range out {
 		out[i].Others = others
@@ -151,8 +156,9 @@ func (b *budget) least() bool {
 	return false
 }
 
-// unforeseeable reports whether something is on the way that no projection can know: calls of unknown outcome, which may wait for
-// budget again, and spend of others that no reading has told; or whether the projections say themselves that they cannot tell.
+// unforeseeable reports whether something is on the way that no projection can know: calls of unknown outcome, which
+// may wait for budget again, and spend of others that no reading has told; or whether the projections say themselves
+// that they cannot tell.
 func (b *budget) unforeseeable(calls int64) bool {
 	for _, c := range b.open {
 		if c.state == "unknown" || c.probe {
@@ -163,15 +169,16 @@ func (b *budget) unforeseeable(calls int64) bool {
 	for _, k := range b.provider.windows() {
 		r := b.row(k)
 		s := quota.Window{Cap: caps[k.seconds], Own: r.own, Foreign: r.foreign}
-		if b.provider.others[k] > r.foreign || r.foreign > 0 && calls > int64(s.Remaining()) && quota.Escalated([]quota.Window{s}) {
+		if b.provider.others[k] > r.foreign || r.foreign > 0 && calls > int64(s.Remaining()) &&
+			quota.Escalated([]quota.Window{s}) {
 			return true
 		}
 	}
 	return false
 }
 
-// promises simulates some days, ends all that is new, and asks about every budget a little later; it returns what was said when
-// that has come true or not.
+// promises simulates some days, ends all that is new, and asks about every budget a little later; it returns what was
+// said when that has come true or not.
 func promises(seed uint64, rolls bool) []*promise {
 	w := newWorld(seed, faultNone, rolls)
 	w.run(w.began.Add(day+w.upTo(5*day)), nil)
@@ -211,14 +218,16 @@ func (p *promise) done() time.Time {
 	return p.doneAt
 }
 
-// shortest is the least time that lateness is a share of: a call alone may take up to a minute until its time is over, and nobody
-// can tell how much of that it takes.
+// shortest is the least time that lateness is a share of: a call alone may take up to a minute until its time is over,
+// and nobody can tell how much of that it takes.
 const shortest = time.Minute
 
-// leastSeeds are simulated, because the ninth decile of fewer answers says little: from some hundred to others it moves by five points.
+// leastSeeds are simulated, because the ninth decile of fewer answers says little: from some hundred to others it moves
+// by five points.
 const leastSeeds = 600
 
-// TestForecast: where nothing new comes, the work is done by the time that the projections name, and seldom much sooner.
+// TestForecast: where nothing new comes, the work is done by the time that the projections name, and seldom much
+// sooner.
 func TestForecast(t *testing.T) {
 	t.Parallel()
 	from, to := uint64(1), max(*seedsFlag, leastSeeds)
@@ -253,25 +262,29 @@ func TestForecast(t *testing.T) {
 		return
 	}
 	judge(t, "two organizations", late, 0.05, 0.15)
-	// Where many share a budget, nobody knows whose turn of a round is first: a promise to one record of thirty goes by the last.
+	// Where many share a budget, nobody knows whose turn of a round is first: a promise to one record of thirty goes by
+	// the last.
 	judge(t, "a crowd", crowded, 0.05, 2)
 }
 
-// judge fails where the promises to these are later than so much of the time that the work took, at the median or the ninth decile.
+// judge fails where the promises to these are later than so much of the time that the work took, at the median or the
+// ninth decile.
 func judge(t *testing.T, whose string, late []float64, half, most float64) {
 	slices.Sort(late)
 	at := func(percent int) float64 { return late[len(late)*percent/100] }
-	t.Logf("late, of %d to %s: p50 %.1f%%, p90 %.1f%%, p95 %.1f%%", len(late), whose, 100*at(50), 100*at(90), 100*at(95))
+	t.Logf("late, of %d to %s: p50 %.1f%%, p90 %.1f%%, p95 %.1f%%", len(late), whose, 100*at(50), 100*at(90),
+		100*at(95))
 	if at(50) > half || at(90) > most {
-		t.Errorf("promises to %s are late by %.1f%% at the median, by %.1f%% at the ninth decile", whose, 100*at(50), 100*at(90))
+		t.Errorf("promises to %s are late by %.1f%% at the median, by %.1f%% at the ninth decile", whose, 100*at(50),
+			100*at(90))
 	}
 }
 
 // rollingSeeds are simulated for budgets with windows that roll.
 const rollingSeeds = 150
 
-// TestForecast_Rolling: of windows that roll, too, the work is done by the time that the projections name. That may be much sooner, as they
-// go by a schedule that the rule allows, though it allows more.
+// TestForecast_Rolling: of windows that roll, too, the work is done by the time that the projections name. That may be
+// much sooner, as they go by a schedule that the rule allows, though it allows more.
 func TestForecast_Rolling(t *testing.T) {
 	t.Parallel()
 	rolled := 0

@@ -16,7 +16,8 @@ import (
 // dueExpiry is the kind of due rows that end holds.
 const dueExpiry = "hold_expiry"
 
-// hold is what people keep from being claimed: a batch, else all of an organization, of an account of it, or of a lane there.
+// hold is what people keep from being claimed: a batch, else all of an organization, of an account of it, or of a lane
+// there.
 type hold struct {
 	no        int
 	org       uuid.UUID
@@ -37,7 +38,8 @@ func (h *hold) covers(t *batch) bool {
 	if h.batch != nil {
 		return h.batch == t
 	}
-	return h.org == t.lane.Org && (h.account == nil || h.account == t.budget.account) && (h.lane == "" || h.lane == t.lane.Lane)
+	return h.org == t.lane.Org && (h.account == nil || h.account == t.budget.account) &&
+		(h.lane == "" || h.lane == t.lane.Lane)
 }
 
 // planWork has batches start over the week, each with some work to do.
@@ -60,10 +62,12 @@ func (w *world) drawBatch() *batch {
 	r := w.r
 	b := w.budgets[r.IntN(len(w.budgets))]
 	lane := db.AllFlowLaneValues()[r.IntN(4)]
-	t := &batch{budget: b, lane: quota.LaneKey{Org: b.account.orgs[r.IntN(len(b.account.orgs))], Lane: lane}, high: w.chance(4)}
+	t := &batch{budget: b, lane: quota.LaneKey{Org: b.account.orgs[r.IntN(len(b.account.orgs))], Lane: lane},
+		high: w.chance(4)}
 	t.check = []string{"safe", "keyed", "lookup", "lookup", "none", "at_least_once"}[r.IntN(6)]
 	t.settles = time.Duration(r.IntN(30)) * time.Second
-	t.retry = definition.Retry{MaxAttempts: 1 + r.IntN(5), Initial: time.Duration(r.IntN(20)) * time.Second, Max: 5 * time.Minute, Factor: 2}
+	t.retry = definition.Retry{MaxAttempts: 1 + r.IntN(5), Initial: time.Duration(r.IntN(20)) * time.Second,
+		Max: 5 * time.Minute, Factor: 2}
 	n := 1 + r.IntN(1+b.daily*b.perCall/4) // what a day lets through, or less
 	if w.chance(6) {
 		n *= 3

@@ -8,8 +8,8 @@ import (
 	"flowlane/internal/run"
 )
 
-// process is a dispatcher. A crash takes its memory: what it was about to do does not happen. While it is stopped nothing
-// happens, and then everything that was to.
+// process is a dispatcher. A crash takes its memory: what it was about to do does not happen. While it is stopped
+// nothing happens, and then everything that was to.
 type process struct {
 	w *world
 	// no is its number, epoch which of its lives this is.
@@ -18,7 +18,8 @@ type process struct {
 	offset       time.Duration
 	downUntil    time.Time
 	stoppedUntil time.Time
-	// looked, asked and planned are when it last read an account's counters, did so before a pass, and planned a reading.
+	// looked, asked and planned are when it last read an account's counters, did so before a pass, and planned a
+	// reading.
 	looked, asked, planned map[int]time.Time
 }
 
@@ -128,7 +129,8 @@ type pass struct {
 }
 
 func (b *budget) pass(p *process, r *dueRow, lease int) {
-	ps := &pass{b: b, p: p, r: r, lease: lease, flying: map[quota.LaneKey]int{}, blocked: map[*batch]bool{}, full: map[quota.LaneKey]bool{}}
+	ps := &pass{b: b, p: p, r: r, lease: lease, flying: map[quota.LaneKey]int{}, blocked: map[*batch]bool{},
+		full: map[quota.LaneKey]bool{}}
 	b.w.passing[r.key] = ps
 	if a := b.account; a.every > 0 && p.lapsed(p.asked, a.no, a.every) {
 		a.look(p, func() { ps.poke(0) })
@@ -170,8 +172,8 @@ func (ps *pass) step() {
 	ps.p.then(w.upTo(hop), func() { ps.claim(calls, false, among) })
 }
 
-// choose renders a group of small calls, shared among the batches that are ready, or one bulk call; among are the lanes that
-// compete for it.
+// choose renders a group of small calls, shared among the batches that are ready, or one bulk call; among are the lanes
+// that compete for it.
 func (ps *pass) choose() (calls []rendered, among []quota.LaneKey) {
 	b, now := ps.b, ps.b.w.now
 	free := b.most - ps.inFlight

@@ -8,8 +8,8 @@ import (
 	"flowlane/internal/quota"
 )
 
-// platform is the other side of a bucket. It counts what it takes, and some what they refuse, by its own clock, and takes no more than
-// its caps.
+// platform is the other side of a bucket. It counts what it takes, and some what they refuse, by its own clock, and
+// takes no more than its caps.
 type platform struct {
 	b *budget
 	// ours and others are what it took, by its windows.
@@ -235,7 +235,8 @@ func (p *platform) roll() {
 		since := now.Add(-time.Duration(seconds) * time.Second)
 		p.rolled = append(slices.DeleteFunc(p.rolled, func(at time.Time) bool { return !at.After(since) }), now)
 		if len(p.rolled) > p.b.rolling[seconds] {
-			p.b.w.check.fail("budget %d: %d calls came within %d s, at most %d may", p.b.no, len(p.rolled), seconds, p.b.rolling[seconds])
+			p.b.w.check.fail("budget %d: %d calls came within %d s, at most %d may", p.b.no, len(p.rolled), seconds,
+				p.b.rolling[seconds])
 		}
 	}
 	p.b.w.stats.rolled += len(p.b.rolling)
@@ -252,8 +253,8 @@ func (p *platform) find(c *call) int {
 	return 0
 }
 
-// counter is one of the provider's own counters: a window of its clock, what it counted of ours and others', and what of that
-// the reading holds.
+// counter is one of the provider's own counters: a window of its clock, what it counted of ours and others', and what
+// of that the reading holds.
 type counter struct {
 	seconds             int
 	window              window

@@ -50,7 +50,8 @@ type budget struct {
 	cells   map[int]map[int64]int
 	margins map[uuid.UUID]int
 	spacing time.Duration
-	// perCall is how many records a call takes, most how many calls of a lane are under way, group how many are claimed together.
+	// perCall is how many records a call takes, most how many calls of a lane are under way, group how many are claimed
+	// together.
 	perCall, most, group int
 	// daily is about what a day lets through.
 	daily               int
@@ -114,7 +115,8 @@ func (b *budget) spans(now time.Time) []quota.Window {
 		}
 	}
 	for _, seconds := range quota.Lengths(b.rolling) {
-		out = append(out, quota.Roll(seconds, quota.AfterMargin(b.rolling[seconds], b.lowest()), b.log(seconds), now, now.Add(b.timeout)))
+		out = append(out, quota.Roll(seconds, quota.AfterMargin(b.rolling[seconds], b.lowest()), b.log(seconds), now,
+			now.Add(b.timeout)))
 	}
 	return out
 }

@@ -12,7 +12,8 @@ var (
 	seedsFlag = flag.Uint64("seeds", 200, "simulate so many seeds")
 )
 
-// patience is how long after the week everything must be over. The slowest pace lets a few records go on each of four days of a week.
+// patience is how long after the week everything must be over. The slowest pace lets a few records go on each of four
+// days of a week.
 const patience = 730 * day
 
 // live simulates a week, and then what is left of it; it returns what went wrong.
@@ -75,7 +76,8 @@ const faultSeeds = 20
 // TestFaults: the checker finds each of the deliberate faults, and quickly.
 func TestFaults(t *testing.T) {
 	t.Parallel()
-	for name, f := range map[string]fault{"skip one debit": faultSkipDebit, "ignore one hold": faultIgnoreHold, "settle twice": faultSettleTwice,
+	for name, f := range map[string]fault{"skip one debit": faultSkipDebit, "ignore one hold": faultIgnoreHold,
+		"settle twice":             faultSettleTwice,
 		"forget a call that rolls": faultForgetRolled} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

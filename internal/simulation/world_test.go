@@ -55,7 +55,8 @@ type world struct {
 
 // stats tell what a world has lived through: a simulation in which nothing happens proves nothing.
 type stats struct {
-	calls, accepted, refused, limited, lost, crashes, stops, holds, ticks, readings, escalated, resent, foreign, late, moved, rolled, down int
+	calls, accepted, refused, limited, lost, crashes, stops, holds, ticks, readings, escalated, resent, foreign, late,
+	moved, rolled, down int
 	// after is how long what was left took after the week.
 	after time.Duration
 }
@@ -88,7 +89,8 @@ type account struct {
 	loc  *time.Location
 	// skew is how far its clock may be from ours, offset how far it is.
 	skew, offset time.Duration
-	// every is how often its counters are read, zero where it has none; they can lag so much, and tell as of when or not.
+	// every is how often its counters are read, zero where it has none; they can lag so much, and tell as of when or
+	// not.
 	every, lag time.Duration
 	tells      bool
 	// answersIn is how long it takes to answer.
@@ -153,12 +155,14 @@ var zones = func() map[string]*time.Location {
 	return out
 }()
 
-// newWorld draws a world, which begins some days before clocks change. Where it rolls, some of its budgets have windows that do. In
-// each sixth of them many organizations start a record at a time, and providers hang or refuse connections for hours.
+// newWorld draws a world, which begins some days before clocks change. Where it rolls, some of its budgets have windows
+// that do. In each sixth of them many organizations start a record at a time, and providers hang or refuse connections
+// for hours.
 func newWorld(seed uint64, f fault, rolls bool) *world {
 	r := rand.New(rand.NewPCG(seed, 4))
 	c := changes[r.IntN(len(changes))]
-	w := &world{r: r, zone: c.zone, due: map[dueKey]*dueRow{}, passing: map[dueKey]*pass{}, fault: f, orgs: []uuid.UUID{{1}, {2}}}
+	w := &world{r: r, zone: c.zone, due: map[dueKey]*dueRow{}, passing: map[dueKey]*pass{}, fault: f,
+		orgs: []uuid.UUID{{1}, {2}}}
 	if rolls {
 		w.rolls = rand.New(rand.NewPCG(seed, 5))
 	}
@@ -178,8 +182,9 @@ func newWorld(seed uint64, f fault, rolls bool) *world {
 		w.faultAt = 1 + r.IntN(10)
 	}
 	for i := range 3 {
-		w.processes = append(w.processes, &process{w: w, no: i, offset: time.Duration(r.Int64N(int64(time.Hour))) - time.Hour/2,
-			looked: map[int]time.Time{}, asked: map[int]time.Time{}, planned: map[int]time.Time{}})
+		w.processes = append(w.processes,
+			&process{w: w, no: i, offset: time.Duration(r.Int64N(int64(time.Hour))) - time.Hour/2,
+				looked: map[int]time.Time{}, asked: map[int]time.Time{}, planned: map[int]time.Time{}})
 	}
 	for i := range 5 {
 		w.addAccount(i)
@@ -231,7 +236,8 @@ func (w *world) trouble(oneIn int) bool { return w.chance(oneIn) && !w.quiet }
 
 func (w *world) addAccount(no int) {
 	r := w.r
-	a := &account{no: no, loc: zones[w.zone], skew: time.Duration(r.IntN(6)) * time.Second, lanes: map[quota.LaneKey]laneSetting{}}
+	a := &account{no: no, loc: zones[w.zone], skew: time.Duration(r.IntN(6)) * time.Second,
+		lanes: map[quota.LaneKey]laneSetting{}}
 	switch { // the third is shared
 	case no < 2:
 		a.orgs = w.orgs[:1]
@@ -242,7 +248,8 @@ func (w *world) addAccount(no int) {
 	}
 	a.offset = time.Duration(r.Int64N(2*int64(a.skew)+1)) - a.skew
 	if r.IntN(3) > 0 {
-		a.every, a.lag, a.tells = time.Duration(300+r.IntN(1800))*time.Second, time.Duration(r.IntN(30))*time.Second, r.IntN(2) == 0
+		a.every, a.lag, a.tells = time.Duration(300+r.IntN(1800))*time.Second, time.Duration(r.IntN(30))*time.Second,
+			r.IntN(2) == 0
 		a.others = r.IntN(4) > 0
 	}
 	for _, org := range a.orgs {
@@ -258,8 +265,10 @@ func (w *world) addAccount(no int) {
 
 func (w *world) addBudget(a *account, bulk bool) {
 	r := w.r
-	b := &budget{w: w, no: len(w.budgets), account: a, perCall: 1, most: 1 + r.IntN(12), group: 1 + r.IntN(6), raw: map[int]int{}, ledger: map[window]*row{},
-		margins: map[uuid.UUID]int{}, timeout: time.Duration(5+r.IntN(55)) * time.Second, latency: time.Duration(200+r.IntN(8000)) * time.Millisecond}
+	b := &budget{w: w, no: len(w.budgets), account: a, perCall: 1, most: 1 + r.IntN(12), group: 1 + r.IntN(6),
+		raw: map[int]int{}, ledger: map[window]*row{},
+		margins: map[uuid.UUID]int{}, timeout: time.Duration(5+r.IntN(55)) * time.Second, latency: time.Duration(200+
+			r.IntN(8000)) * time.Millisecond}
 	if bulk {
 		b.perCall, b.most, b.group = 2+r.IntN(8), 1+r.IntN(3), 1
 	}

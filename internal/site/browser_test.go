@@ -22,8 +22,9 @@ import (
 	"flowlane/test/servers"
 )
 
-// framed shows all pages at once, each in a frame as narrow as a telephone, and writes down of each what a look at it would find: no
-// heading, something that is wider than the page, a link to a place in it that is not there, where else in the site it leads.
+// framed shows all pages at once, each in a frame as narrow as a telephone, and writes down of each what a look at it
+// would find: no heading, something that is wider than the page, a link to a place in it that is not there, where else
+// in the site it leads.
 const framed = `<!doctype html><title>All pages</title><body>
 %s<script>
 addEventListener("load", () => {
@@ -44,9 +45,9 @@ addEventListener("load", () => {
 })
 </script>`
 
-// TestBrowser: a real browser that opens every page and the reference asks nobody but the service, has no errors to tell of, and finds
-// nothing out of its place. All its requests go to a proxy, which writes down for whom they are; a page that loads something from
-// elsewhere shows that the proxy would see that.
+// TestBrowser: a real browser that opens every page and the reference asks nobody but the service, has no errors to
+// tell of, and finds nothing out of its place. All its requests go to a proxy, which writes down for whom they are; a
+// page that loads something from elsewhere shows that the proxy would see that.
 func TestBrowser(t *testing.T) {
 	t.Parallel()
 	browser, err := exec.LookPath("chromium")
@@ -102,9 +103,11 @@ func TestBrowser(t *testing.T) {
 	open := func(address string) (page, console string) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		cmd := exec.CommandContext(ctx, browser, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+		cmd := exec.CommandContext(ctx, browser, "--headless", "--no-sandbox", "--disable-gpu",
+			"--disable-dev-shm-usage",
 			"--disable-background-networking", "--disable-component-update", "--disable-sync", "--no-first-run",
-			"--user-data-dir="+t.TempDir(), "--proxy-server="+proxy.URL, "--enable-logging=stderr", "--dump-dom", address)
+			"--user-data-dir="+t.TempDir(), "--proxy-server="+proxy.URL, "--enable-logging=stderr", "--dump-dom",
+			address)
 		cmd.Env = append(os.Environ(), "HOME="+t.TempDir())
 		var said strings.Builder
 		cmd.Stderr = &said
@@ -121,7 +124,8 @@ func TestBrowser(t *testing.T) {
 	assert.Empty(t, console)
 	require.Contains(t, page, fmt.Sprintf("looked at %d", strings.Count(all, "<iframe ")))
 	_, body, _ := strings.Cut(page, "<body>")
-	for line := range strings.SplitSeq(strings.ReplaceAll(strings.TrimSuffix(strings.TrimSpace(body), "</body></html>"), "<br>", "\n"), "\n") {
+	for line := range strings.SplitSeq(strings.ReplaceAll(strings.TrimSuffix(strings.TrimSpace(body), "</body></html>"),
+		"<br>", "\n"), "\n") {
 		fields := strings.Fields(line)
 		if len(fields) == 3 && fields[0] == "link" {
 			assert.True(t, known[fields[2]], "%s leads to %s, which is not there", fields[1], fields[2])

@@ -24,8 +24,8 @@ import (
 	"flowlane/internal/orgquota"
 )
 
-// limits are the rows of docs/limits.md by their first cell, and where the program has their numbers: a constant of a package, or
-// the way to it in the API document, or in the parameters of an action. Durations are in seconds.
+// limits are the rows of docs/limits.md by their first cell, and where the program has their numbers: a constant of a
+// package, or the way to it in the API document, or in the parameters of an action. Durations are in seconds.
 var limits = map[string]string{
 	"body of a request":                               "api.maxBody bytes",
 	"body of a chunk of records":                      "recordset.MaxBodyBytes bytes",
@@ -152,7 +152,8 @@ func limitOf(t *testing.T, source string) int64 {
 func requestLimits(t *testing.T) map[int64]bool {
 	t.Helper()
 	out := map[int64]bool{}
-	for _, m := range regexp.MustCompile(`(?m)^ +x-rate-limit: (\d+) per 1 minute$`).FindAllStringSubmatch(string(flowlane.OpenAPI), -1) {
+	for _, m := range regexp.MustCompile(`(?m)^ +x-rate-limit: (\d+) per 1 minute$`).FindAllStringSubmatch(
+		string(flowlane.OpenAPI), -1) {
 		out[quantity(t, m[1], "")] = true
 	}
 	return out
@@ -200,7 +201,8 @@ func (durations) Import(path string) (*types.Package, error) {
 	name := types.NewTypeName(token.NoPos, pkg, "Duration", nil)
 	kind := types.NewNamed(name, types.Typ[types.Int64], nil)
 	pkg.Scope().Insert(name)
-	for unit, length := range map[string]time.Duration{"Millisecond": time.Millisecond, "Second": time.Second, "Minute": time.Minute, "Hour": time.Hour} {
+	for unit, length := range map[string]time.Duration{"Millisecond": time.Millisecond, "Second": time.Second,
+		"Minute": time.Minute, "Hour": time.Hour} {
 		pkg.Scope().Insert(types.NewConst(token.NoPos, pkg, unit, kind, constant.MakeInt64(int64(length))))
 	}
 	pkg.MarkComplete()

@@ -1,6 +1,6 @@
-// Package site makes a site of the documentation: HTML with one stylesheet, which asks nothing of any other host and needs no
-// script. All its addresses are relative, so that it can be served at any path or be published as a folder. It knows pages in
-// Markdown and their order, nothing of what they say.
+// Package site makes a site of the documentation: HTML with one stylesheet, which asks nothing of any other host and
+// needs no script. All its addresses are relative, so that it can be served at any path or be published as a folder. It
+// knows pages in Markdown and their order, nothing of what they say.
 package site
 
 import (
@@ -65,8 +65,8 @@ type page struct {
 	html                   template.HTML
 }
 
-// New makes a site of all *.md in files, and of the pictures (*.webp) as they are. The error names what cannot be read or stands in no
-// group of the navigation.
+// New makes a site of all *.md in files, and of the pictures (*.webp) as they are. The error names what cannot be read
+// or stands in no group of the navigation.
 func New(files fs.FS, o Options) (*Site, error) {
 	layout, err := template.New("page").Parse(pageText)
 	if err != nil {
@@ -127,7 +127,8 @@ func render(source string, markdown []byte) (*page, error) {
 	p := &page{source: source, address: addressOf(source), title: source}
 	md := goldmark.New(
 		goldmark.WithExtensions(extension.Table),
-		goldmark.WithParserOptions(parser.WithAutoHeadingID(), parser.WithASTTransformers(util.Prioritized(htmlLinks{}, 100))),
+		goldmark.WithParserOptions(parser.WithAutoHeadingID(), parser.WithASTTransformers(util.Prioritized(htmlLinks{},
+			100))),
 	)
 	tree := md.Parser().Parse(text.NewReader(markdown))
 	p.outline(tree, markdown)
@@ -206,7 +207,8 @@ var sections = []struct {
 	pages []string
 }{
 	{"Begin", []string{frontPage, "tutorial.md", "concepts.md"}},
-	{"Write flows", []string{"flows.md", "expressions.md", "outcomes.md", "limits.md", "cookbook.md", "webhooks.md", "clients.md"}},
+	{"Write flows", []string{"flows.md", "expressions.md", "outcomes.md", "limits.md", "cookbook.md", "webhooks.md",
+		"clients.md"}},
 	{"Platforms", []string{
 		"credentials.md", "catalog.md", "catalog-keys.md", "openapi-import.md", "platforms", "simulator.md",
 	}},
@@ -223,8 +225,10 @@ func navigation(pages map[string]*page, at *page, o Options) ([]group, error) {
 		for _, name := range section.pages {
 			for _, p := range under(left, name) {
 				delete(left, p.source)
-				if path.Dir(p.source) == "." || path.Base(p.source) == frontPage || path.Dir(at.source) == path.Dir(p.source) {
-					g.Links = append(g.Links, link{Text: p.title, Address: rootOf(at.address) + p.address, Here: p == at})
+				if path.Dir(p.source) == "." || path.Base(p.source) == frontPage ||
+					path.Dir(at.source) == path.Dir(p.source) {
+					g.Links = append(g.Links, link{Text: p.title, Address: rootOf(at.address) + p.address,
+						Here: p == at})
 				}
 			}
 		}
@@ -233,10 +237,12 @@ func navigation(pages map[string]*page, at *page, o Options) ([]group, error) {
 		}
 	}
 	if len(left) > 0 {
-		return nil, fmt.Errorf("%s: in no section of the navigation", strings.Join(slices.Sorted(maps.Keys(left)), ", "))
+		return nil, fmt.Errorf("%s: in no section of the navigation", strings.Join(slices.Sorted(maps.Keys(left)),
+			", "))
 	}
 	if o.Reference != "" {
-		out = append(out, group{Name: "API", Links: []link{{Text: "Reference", Address: rootOf(at.address) + o.Reference}}})
+		out = append(out, group{Name: "API", Links: []link{{Text: "Reference", Address: rootOf(at.address) +
+			o.Reference}}})
 	}
 	return out, nil
 }

@@ -89,14 +89,17 @@ func TestLinks(t *testing.T) {
 // TestNew_Orphan: a page that nobody would find is a mistake.
 func TestNew_Orphan(t *testing.T) {
 	t.Parallel()
-	_, err := site.New(fstest.MapFS{"README.md": {Data: []byte("# A")}, "lost.md": {Data: []byte("# B")}}, site.Options{})
+	_, err := site.New(fstest.MapFS{"README.md": {Data: []byte("# A")}, "lost.md": {Data: []byte("# B")}},
+		site.Options{})
 	assert.ErrorContains(t, err, "lost.md: in no section")
 }
 
 // TestNew_RawHTML: what a page holds of HTML is not taken for its own.
 func TestNew_RawHTML(t *testing.T) {
 	t.Parallel()
-	s, err := site.New(fstest.MapFS{"README.md": {Data: []byte("# A `b` & c\n\n## D\n\nWords <script>x</script> {{ input.id }} [e](javascript:x)\n")}}, site.Options{Reference: "reference"})
+	s, err := site.New(fstest.MapFS{"README.md": {
+		Data: []byte("# A `b` & c\n\n## D\n\nWords <script>x</script> {{ input.id }} [e](javascript:x)\n")}},
+		site.Options{Reference: "reference"})
 	require.NoError(t, err)
 	page, ok := s.File("index.html")
 	require.True(t, ok)

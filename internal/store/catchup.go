@@ -14,9 +14,9 @@ import (
 // clearAtOnce is how many records of a deleted store one transaction removes.
 const clearAtOnce = 1000
 
-// CatchUp does a bounded piece of what a store's records are behind: it resolves some by the newest configuration, or removes
-// some of a deleted store. It reports whether there is more. What it did stays done, whatever happens to the process, and
-// several may work at a store.
+// CatchUp does a bounded piece of what a store's records are behind: it resolves some by the newest configuration, or
+// removes some of a deleted store. It reports whether there is more. What it did stays done, whatever happens to the
+// process, and several may work at a store.
 func (s *Service) CatchUp(ctx context.Context, storeID uuid.UUID) (more bool, err error) {
 	err = pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error {
 		row, err := s.q.StoreShareByID(ctx, tx, storeID)
@@ -59,7 +59,8 @@ func (s *Service) follow(ctx context.Context, tx pgx.Tx, row db.FlowStore) (more
 	if states[0].ResolvedUpto == nil {
 		return false, nil
 	}
-	rows, err := s.q.StoreRecordsNext(ctx, tx, db.StoreRecordsNextParams{StoreID: row.ID, After: *states[0].ResolvedUpto, MaxRows: recordsAtOnce})
+	rows, err := s.q.StoreRecordsNext(ctx, tx, db.StoreRecordsNextParams{StoreID: row.ID,
+		After: *states[0].ResolvedUpto, MaxRows: recordsAtOnce})
 	if err != nil {
 		return false, fmt.Errorf("read the next records: %w", err)
 	}

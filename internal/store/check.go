@@ -55,10 +55,11 @@ func nameFields(name string) []fault.Field {
 	return []fault.Field{entry(mismatch, slugRule, "name")}
 }
 
-// validKey reports whether a record can have this key: a text that addresses can hold. What stands for broken text in an
-// address is refused: it could stand for several keys.
+// validKey reports whether a record can have this key: a text that addresses can hold. What stands for broken text in
+// an address is refused: it could stand for several keys.
 func validKey(key string) bool {
-	return key != "" && key != "." && key != ".." && !strings.ContainsRune(key, utf8.RuneError) && utf8.RuneCountInString(key) <= maxKey &&
+	return key != "" && key != "." && key != ".." && !strings.ContainsRune(key, utf8.RuneError) &&
+		utf8.RuneCountInString(key) <= maxKey &&
 		strings.IndexFunc(key, unicode.IsControl) < 0
 }
 
@@ -72,7 +73,8 @@ func (c *Config) check() (bad []fault.Field) {
 		case !fieldName.MatchString(f.Name):
 			bad = append(bad, entry(mismatch, fieldRule, "fields", i, "name"))
 		case seen[f.Name]:
-			bad = append(bad, entry("value_error", "Must be unique: another field has the same name", "fields", i, "name"))
+			bad = append(bad, entry("value_error", "Must be unique: another field has the same name", "fields", i,
+				"name"))
 		}
 		seen[f.Name] = true
 		if _, known := valuetype.Of(f.Type); !known {

@@ -20,8 +20,8 @@ import (
 	"flowlane/internal/pg"
 )
 
-// Record is a record as lists show it: as it was resolved when it was last written, or when the store's configuration last
-// reached it.
+// Record is a record as lists show it: as it was resolved when it was last written, or when the store's configuration
+// last reached it.
 type Record = db.StoreRecordsByKeyRow
 
 // Detail is a record as it stands, resolved by the newest configuration.
@@ -38,7 +38,8 @@ type Query struct {
 	Terms    []uuid.UUID
 	ByUpdate bool
 	Desc     bool
-	// AfterTime (with ByUpdate) and AfterKey are those of the last record of the page before; AfterKey is empty on the first.
+	// AfterTime (with ByUpdate) and AfterKey are those of the last record of the page before; AfterKey is empty on the
+	// first.
 	AfterTime time.Time
 	AfterKey  string
 	MaxRows   int32
@@ -47,15 +48,16 @@ type Query struct {
 // endOfTime comes after every record.
 var endOfTime = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// walkShare is which share of a store's records, one in so many, must pass the filters for them to be looked for in the order
-// of the list.
+// walkShare is which share of a store's records, one in so many, must pass the filters for them to be looked for in the
+// order of the list.
 const walkShare = 4
 
 // Records returns a page of records, and how many records pass the filters in all.
 func (s *Service) Records(ctx context.Context, in *Store, q Query) (rows []Record, total int64, err error) {
 	if total = in.Records; q.Terms != nil {
 		ctx = pg.AsWorker(ctx) // by an index of arrays
-		total, err = s.q.StoreRecordsCount(ctx, pg.Planned{Pool: s.pool}, db.StoreRecordsCountParams{OrgID: in.OrgID, StoreID: in.ID, Terms: q.Terms})
+		total, err = s.q.StoreRecordsCount(ctx, pg.Planned{Pool: s.pool}, db.StoreRecordsCountParams{OrgID: in.OrgID,
+			StoreID: in.ID, Terms: q.Terms})
 		if err != nil {
 			return nil, 0, fmt.Errorf("count records: %w", err)
 		}
@@ -74,8 +76,9 @@ func (s *Service) Records(ctx context.Context, in *Store, q Query) (rows []Recor
 // hits reads a page of the records that pass the filters, by way of all of them.
 func (s *Service) hits(ctx context.Context, in *Store, q Query) ([]Record, error) {
 	rows, err := s.q.StoreRecordsHit(ctx, pg.Planned{Pool: s.pool}, db.StoreRecordsHitParams{
-		OrgID: in.OrgID, StoreID: in.ID, Terms: q.Terms, First: q.AfterKey == "", ByUpdate: q.ByUpdate, Descending: q.Desc,
-		AtTime: q.AfterTime, AtKey: q.AfterKey, MaxRows: q.MaxRows,
+		OrgID: in.OrgID, StoreID: in.ID, Terms: q.Terms, First: q.AfterKey == "", ByUpdate: q.ByUpdate,
+		Descending: q.Desc,
+		AtTime:     q.AfterTime, AtKey: q.AfterKey, MaxRows: q.MaxRows,
 	})
 	return convert(rows, func(r db.StoreRecordsHitRow) Record { return Record(r) }), err
 }
@@ -85,7 +88,8 @@ func (s *Service) page(ctx context.Context, in *Store, q Query) ([]Record, error
 	conn := pg.Planned{Pool: s.pool}
 	switch {
 	case !q.ByUpdate && !q.Desc:
-		return s.q.StoreRecordsByKey(ctx, conn, db.StoreRecordsByKeyParams{OrgID: in.OrgID, StoreID: in.ID, After: q.AfterKey, Terms: q.Terms, MaxRows: q.MaxRows})
+		return s.q.StoreRecordsByKey(ctx, conn, db.StoreRecordsByKeyParams{OrgID: in.OrgID, StoreID: in.ID,
+			After: q.AfterKey, Terms: q.Terms, MaxRows: q.MaxRows})
 	case !q.ByUpdate:
 		p := db.StoreRecordsByKeyDescParams{OrgID: in.OrgID, StoreID: in.ID, Terms: q.Terms, MaxRows: q.MaxRows}
 		if q.AfterKey != "" {
@@ -95,7 +99,8 @@ func (s *Service) page(ctx context.Context, in *Store, q Query) ([]Record, error
 		return convert(rows, func(r db.StoreRecordsByKeyDescRow) Record { return Record(r) }), err
 	case !q.Desc:
 		rows, err := s.q.StoreRecordsByUpdate(ctx, conn, db.StoreRecordsByUpdateParams{
-			OrgID: in.OrgID, StoreID: in.ID, AfterTime: q.AfterTime, After: q.AfterKey, Terms: q.Terms, MaxRows: q.MaxRows,
+			OrgID: in.OrgID, StoreID: in.ID, AfterTime: q.AfterTime, After: q.AfterKey, Terms: q.Terms,
+			MaxRows: q.MaxRows,
 		})
 		return convert(rows, func(r db.StoreRecordsByUpdateRow) Record { return Record(r) }), err
 	}
@@ -103,7 +108,8 @@ func (s *Service) page(ctx context.Context, in *Store, q Query) ([]Record, error
 		q.AfterTime = endOfTime
 	}
 	rows, err := s.q.StoreRecordsByUpdateDesc(ctx, conn, db.StoreRecordsByUpdateDescParams{
-		OrgID: in.OrgID, StoreID: in.ID, BeforeTime: q.AfterTime, Before: q.AfterKey, Terms: q.Terms, MaxRows: q.MaxRows,
+		OrgID: in.OrgID, StoreID: in.ID, BeforeTime: q.AfterTime, Before: q.AfterKey, Terms: q.Terms,
+		MaxRows: q.MaxRows,
 	})
 	return convert(rows, func(r db.StoreRecordsByUpdateDescRow) Record { return Record(r) }), err
 }
@@ -129,7 +135,8 @@ func (s *Service) detail(ctx context.Context, conn db.DBTX, in *Store, key strin
 	if !validKey(key) {
 		return nil, fault.Missing("Record")
 	}
-	rows, err := s.q.StoreRecordsAt(ctx, conn, db.StoreRecordsAtParams{OrgID: in.OrgID, StoreIds: []uuid.UUID{in.ID}, Keys: []string{key}})
+	rows, err := s.q.StoreRecordsAt(ctx, conn, db.StoreRecordsAtParams{OrgID: in.OrgID, StoreIds: []uuid.UUID{in.ID},
+		Keys: []string{key}})
 	if err != nil {
 		return nil, fmt.Errorf("read a record: %w", err)
 	}
@@ -143,7 +150,8 @@ func (s *Service) detail(ctx context.Context, conn db.DBTX, in *Store, key strin
 	}
 	shown := in.resolve(out.Layers)
 	in.order(out.Layers)
-	out.Record = Record{Key: key, Resolved: in.object(shown), ResolvedConfigVersion: in.ConfigVersion, CreatedAt: r.CreatedAt, UpdatedAt: r.UpdatedAt}
+	out.Record = Record{Key: key, Resolved: in.object(shown), ResolvedConfigVersion: in.ConfigVersion,
+		CreatedAt: r.CreatedAt, UpdatedAt: r.UpdatedAt}
 	out.Provenance = in.provenance(shown)
 	return out, nil
 }
@@ -152,7 +160,8 @@ func (s *Service) detail(ctx context.Context, conn db.DBTX, in *Store, key strin
 type Written struct{ Created, Updated int }
 
 // Upsert does writes of one store, all or none. Faults: NotFound; Unprocessable, which names every rule that is broken.
-func (s *Service) Upsert(ctx context.Context, orgID uuid.UUID, by, store string, writes []Write, also ...pg.Also[Written]) (out Written, err error) {
+func (s *Service) Upsert(ctx context.Context, orgID uuid.UUID, by, store string, writes []Write,
+	also ...pg.Also[Written]) (out Written, err error) {
 	if _, err := s.Get(ctx, orgID, store); err != nil {
 		return out, err
 	}
@@ -164,7 +173,10 @@ func (s *Service) Upsert(ctx context.Context, orgID uuid.UUID, by, store string,
 		if err != nil {
 			return err
 		}
-		if err := refused(outcomes, func(i int) []string { return []string{"body", "records", strconv.Itoa(i)} }); err != nil {
+		if err := refused(outcomes, func(i int) []string {
+			return []string{"body", "records",
+				strconv.Itoa(i)}
+		}); err != nil {
 			return err
 		}
 		created, keys := map[string]bool{}, map[string]bool{}
@@ -186,9 +198,10 @@ func (s *Service) Upsert(ctx context.Context, orgID uuid.UUID, by, store string,
 	return out, err
 }
 
-// PutLayer replaces one layer of a record, and makes the record where there is none. Faults: NotFound, for the store, the layer
-// and a key that no record can have; Unprocessable for values.
-func (s *Service) PutLayer(ctx context.Context, orgID uuid.UUID, by, store, key, layer string, values json.RawMessage) (*Detail, error) {
+// PutLayer replaces one layer of a record, and makes the record where there is none. Faults: NotFound, for the store,
+// the layer and a key that no record can have; Unprocessable for values.
+func (s *Service) PutLayer(ctx context.Context, orgID uuid.UUID, by, store, key, layer string,
+	values json.RawMessage) (*Detail, error) {
 	if _, err := s.Get(ctx, orgID, store); err != nil {
 		return nil, err
 	}
@@ -196,7 +209,8 @@ func (s *Service) PutLayer(ctx context.Context, orgID uuid.UUID, by, store, key,
 		return nil, fault.Missing("Record")
 	}
 	err := s.inTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
-		outcomes, changes, err := WriteAll(ctx, tx, orgID, by, []Write{{Store: store, Key: key, Layer: layer, Values: values, Replace: true}})
+		outcomes, changes, err := WriteAll(ctx, tx, orgID, by, []Write{{Store: store, Key: key, Layer: layer,
+			Values: values, Replace: true}})
 		if err != nil {
 			return err
 		}
@@ -248,8 +262,8 @@ func (s *Service) inTx(ctx context.Context, do func(ctx context.Context, tx pgx.
 	}
 }
 
-// DeleteLayer takes one layer of a record away, and the record with its last layer. Fault: NotFound, for the store, the record
-// and the layer.
+// DeleteLayer takes one layer of a record away, and the record with its last layer. Fault: NotFound, for the store, the
+// record and the layer.
 func (s *Service) DeleteLayer(ctx context.Context, orgID uuid.UUID, by, store, key, layer string) error {
 	in, err := s.Get(ctx, orgID, store)
 	if err != nil {
@@ -358,7 +372,8 @@ func Read(ctx context.Context, conn db.DBTX, orgID uuid.UUID, refs []Ref) ([]Fou
 	return out, nil
 }
 
-func read(ctx context.Context, conn db.DBTX, orgID uuid.UUID, stores map[string]*known, refs []Ref) (map[target]json.RawMessage, error) {
+func read(ctx context.Context, conn db.DBTX, orgID uuid.UUID, stores map[string]*known,
+	refs []Ref) (map[target]json.RawMessage, error) {
 	shown, byID := map[target]json.RawMessage{}, map[uuid.UUID]*known{}
 	for _, r := range refs {
 		if s := stores[r.Store]; s != nil && validKey(r.Key) {
@@ -366,7 +381,8 @@ func read(ctx context.Context, conn db.DBTX, orgID uuid.UUID, stores map[string]
 		}
 	}
 	ids, keys := columns(slices.Collect(maps.Keys(shown)))
-	rows, err := db.New().StoreRecordsResolved(ctx, conn, db.StoreRecordsResolvedParams{OrgID: orgID, StoreIds: ids, Keys: keys})
+	rows, err := db.New().StoreRecordsResolved(ctx, conn, db.StoreRecordsResolvedParams{OrgID: orgID, StoreIds: ids,
+		Keys: keys})
 	if err != nil {
 		return nil, fmt.Errorf("read records: %w", err)
 	}

@@ -18,16 +18,16 @@ import (
 // Layer is what one source says of a record.
 type Layer struct {
 	Name string `json:"layer"`
-	// Values are by field: raw JSON, never null. Fields may be among them that the store declared earlier and declares no
-	// more, or with another type: they count again once they are declared as they are.
+	// Values are by field: raw JSON, never null. Fields may be among them that the store declared earlier and declares
+	// no more, or with another type: they count again once they are declared as they are.
 	Values    map[string]json.RawMessage `json:"values"`
 	UpdatedAt time.Time                  `json:"updated_at"`
 	// UpdatedBy is the id of the account, or of the batch, that wrote it last.
 	UpdatedBy string `json:"updated_by"`
 }
 
-// resolution is what a configuration makes of layers, in parallel to its fields: the value of the highest layer that has
-// one of the field's type, and the layer's name; nil and empty where none has.
+// resolution is what a configuration makes of layers, in parallel to its fields: the value of the highest layer that
+// has one of the field's type, and the layer's name; nil and empty where none has.
 type resolution struct {
 	values []json.RawMessage
 	from   []string
@@ -94,7 +94,8 @@ func (c *Config) terms(storeID uuid.UUID, r resolution) string {
 	return out.String()
 }
 
-// order sorts layers as they are shown: those that are not declared first, then from the lowest precedence to the highest.
+// order sorts layers as they are shown: those that are not declared first, then from the lowest precedence to the
+// highest.
 func (c *Config) order(layers []Layer) {
 	slices.SortFunc(layers, func(a, b Layer) int {
 		return cmp.Or(cmp.Compare(c.precedence(a.Name), c.precedence(b.Name)), strings.Compare(a.Name, b.Name))

@@ -53,8 +53,8 @@ func drawLayers(t *rapid.T) (layers []Layer) {
 	return layers
 }
 
-// TestResolve holds the rule against its words: the value of a field is the one of the highest declared layer that has a
-// value of the field's type.
+// TestResolve holds the rule against its words: the value of a field is the one of the highest declared layer that has
+// a value of the field's type.
 func TestResolve(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -78,7 +78,8 @@ func TestResolve(t *testing.T) {
 		}
 		shuffled := slices.Clone(layers)
 		slices.Reverse(shuffled)
-		require.Equal(t, string(c.object(got)), string(c.object(c.resolve(shuffled))), "the order in which layers were written does not count")
+		require.Equal(t, string(c.object(got)), string(c.object(c.resolve(shuffled))),
+			"the order in which layers were written does not count")
 		text, err := encodeLayers(layers)
 		require.NoError(t, err)
 		back, err := decodeLayers(text)
@@ -111,7 +112,8 @@ func TestTerms(t *testing.T) {
 						continue
 					}
 					same := shown.values[i] != nil && canonical(f.Type, shown.values[i]) == canonicalText(f.Type, text)
-					require.Equal(t, same, strings.Contains(terms, want[0].String()), "%s=%s in %s", f.Name, text, c.object(shown))
+					require.Equal(t, same, strings.Contains(terms, want[0].String()), "%s=%s in %s", f.Name, text,
+						c.object(shown))
 				}
 			}
 		}
@@ -130,14 +132,18 @@ func TestCanonical(t *testing.T) {
 	t.Parallel()
 	for kind, groups := range map[string][][]string{
 		valuetype.Number: {
-			{"1", "1.0", "1e0", "10E-1", "0.1e+1", "1.000"}, {"-1", "-1.0"}, {"0", "-0", "0.00", "0e99999999999999999999"}, {"10", "1e1"},
-			{"1e99999999999999999999", "10e99999999999999999998"}, {"1e-99999999999999999999"}, {"12345678901234567890.1"}, {"12345678901234567890.2"},
+			{"1", "1.0", "1e0", "10E-1", "0.1e+1", "1.000"}, {"-1", "-1.0"},
+			{"0", "-0", "0.00", "0e99999999999999999999"}, {"10", "1e1"},
+			{"1e99999999999999999999", "10e99999999999999999998"}, {"1e-99999999999999999999"},
+			{"12345678901234567890.1"}, {"12345678901234567890.2"},
 		},
-		valuetype.Datetime: {{`"2026-01-31T12:00:00Z"`, `"2026-01-31T13:00:00+01:00"`, `"2026-01-31T12:00:00.000Z"`}, {`"2026-01-31T12:00:00.001Z"`}},
-		valuetype.String:   {{`"a"`, `"\u0061"`}, {`"A"`}, {`"a "`}},
-		valuetype.Object:   {{`{"a":1,"b":[2,null,true,"x"]}`, `{ "b":[2.0,null,true,"\u0078"],"a":1e0}`}, {`{"a":1}`}, {`{"a":"1"}`}, {`{}`}},
-		valuetype.Array:    {{`[1,2]`, `[1.0, 2]`}, {`[2,1]`}, {`[]`}, {`[[]]`}},
-		valuetype.Boolean:  {{"true"}, {"false"}},
+		valuetype.Datetime: {{`"2026-01-31T12:00:00Z"`, `"2026-01-31T13:00:00+01:00"`, `"2026-01-31T12:00:00.000Z"`},
+			{`"2026-01-31T12:00:00.001Z"`}},
+		valuetype.String: {{`"a"`, `"\u0061"`}, {`"A"`}, {`"a "`}},
+		valuetype.Object: {{`{"a":1,"b":[2,null,true,"x"]}`, `{ "b":[2.0,null,true,"\u0078"],"a":1e0}`}, {`{"a":1}`},
+			{`{"a":"1"}`}, {`{}`}},
+		valuetype.Array:   {{`[1,2]`, `[1.0, 2]`}, {`[2,1]`}, {`[]`}, {`[[]]`}},
+		valuetype.Boolean: {{"true"}, {"false"}},
 	} {
 		seen := map[string]int{}
 		for i, group := range groups {

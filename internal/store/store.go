@@ -1,7 +1,7 @@
-// Package store owns stores: records by key, whose values several sources write in layers of their own and which are read
-// as one object. It promises that every value that is written is of its field's type and keeps every digit; that a record
-// shows, for each field, what the highest layer says that has it; and that filters find records by exactly what they show. It
-// knows no HTTP, and of flows only that definitions name stores.
+// Package store owns stores: records by key, whose values several sources write in layers of their own and which are
+// read as one object. It promises that every value that is written is of its field's type and keeps every digit; that a
+// record shows, for each field, what the highest layer says that has it; and that filters find records by exactly what
+// they show. It knows no HTTP, and of flows only that definitions name stores.
 package store
 
 import (
@@ -22,8 +22,8 @@ import (
 // Actions are the catalog's actions whose tasks name a store.
 var Actions = []string{"core__store__read", "core__store__write"}
 
-// CatchUpKind is the kind of the due rows of stores (key: their id) that have been changed or deleted, and whose records must
-// follow.
+// CatchUpKind is the kind of the due rows of stores (key: their id) that have been changed or deleted, and whose
+// records must follow.
 const CatchUpKind = "store"
 
 // Waker plans work: a due row of this kind and key, in the caller's transaction.
@@ -68,9 +68,10 @@ func New(pool pg.Pool, wake Waker) *Service {
 	return &Service{pool: pool, q: db.New(), wake: wake}
 }
 
-// Create makes an empty store. Faults: Unprocessable for broken rules and for one store too many; Conflict for a name that is
-// taken.
-func (s *Service) Create(ctx context.Context, orgID uuid.UUID, by, name string, in Config, also ...pg.Also[*Store]) (*Store, error) {
+// Create makes an empty store. Faults: Unprocessable for broken rules and for one store too many; Conflict for a name
+// that is taken.
+func (s *Service) Create(ctx context.Context, orgID uuid.UUID, by, name string, in Config,
+	also ...pg.Also[*Store]) (*Store, error) {
 	fields, layers, err := in.encode(nameFields(name)...)
 	if err != nil {
 		return nil, err
@@ -84,7 +85,8 @@ func (s *Service) Create(ctx context.Context, orgID uuid.UUID, by, name string, 
 		if err := s.admit(ctx, tx, orgID); err != nil {
 			return err
 		}
-		row, err := s.q.StoreAdd(ctx, tx, db.StoreAddParams{ID: id, OrgID: orgID, Name: name, Fields: fields, Layers: layers, CreatedBy: by})
+		row, err := s.q.StoreAdd(ctx, tx, db.StoreAddParams{ID: id, OrgID: orgID, Name: name, Fields: fields,
+			Layers: layers, CreatedBy: by})
 		if err != nil {
 			return stored(err, "add store")
 		}
@@ -129,7 +131,8 @@ func (s *Service) Get(ctx context.Context, orgID uuid.UUID, name string) (*Store
 
 // List returns stores in insertion order, from the one behind after, and how many there are in all.
 func (s *Service) List(ctx context.Context, orgID, after uuid.UUID, skip, maxRows int32) ([]*Store, int64, error) {
-	rows, err := s.q.StoreList(ctx, s.pool, db.StoreListParams{OrgID: orgID, After: after, Skip: skip, MaxRows: maxRows})
+	rows, err := s.q.StoreList(ctx, s.pool, db.StoreListParams{OrgID: orgID, After: after, Skip: skip,
+		MaxRows: maxRows})
 	if err != nil {
 		return nil, 0, fmt.Errorf("list stores: %w", err)
 	}
@@ -146,15 +149,16 @@ func (s *Service) List(ctx context.Context, orgID, after uuid.UUID, skip, maxRow
 	return out, total, nil
 }
 
-// Replace changes the configuration; the records follow in the background. name is what the caller says that the store is
-// called, empty for nothing. Faults: NotFound; Unprocessable for broken rules and another name.
+// Replace changes the configuration; the records follow in the background. name is what the caller says that the store
+// is called, empty for nothing. Faults: NotFound; Unprocessable for broken rules and another name.
 func (s *Service) Replace(ctx context.Context, orgID uuid.UUID, store, name string, in Config) (*Store, error) {
 	if _, err := s.Get(ctx, orgID, store); err != nil {
 		return nil, err
 	}
 	var more []fault.Field
 	if name != "" && name != store {
-		more = append(more, fault.Field{Loc: []string{"body", "name"}, Type: "value_error", Msg: "A store cannot be renamed: leave it out, or send the name it has"})
+		more = append(more, fault.Field{Loc: []string{"body", "name"}, Type: "value_error",
+			Msg: "A store cannot be renamed: leave it out, or send the name it has"})
 	}
 	fields, layers, err := in.encode(more...)
 	if err != nil {
@@ -162,7 +166,8 @@ func (s *Service) Replace(ctx context.Context, orgID uuid.UUID, store, name stri
 	}
 	var out *Store
 	err = pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error {
-		row, err := s.q.StoreReplace(ctx, tx, db.StoreReplaceParams{OrgID: orgID, Name: store, Fields: fields, Layers: layers})
+		row, err := s.q.StoreReplace(ctx, tx, db.StoreReplaceParams{OrgID: orgID, Name: store, Fields: fields,
+			Layers: layers})
 		if err != nil {
 			return stored(err, "replace store")
 		}
@@ -184,8 +189,8 @@ func (s *Service) Replace(ctx context.Context, orgID uuid.UUID, store, name stri
 	return out, err
 }
 
-// Delete removes a store; its records go in the background. Faults: NotFound; Conflict while an active definition has a task
-// that names it.
+// Delete removes a store; its records go in the background. Faults: NotFound; Conflict while an active definition has a
+// task that names it.
 func (s *Service) Delete(ctx context.Context, orgID uuid.UUID, store string) error {
 	if _, err := s.Get(ctx, orgID, store); err != nil {
 		return err
@@ -200,7 +205,8 @@ func (s *Service) Delete(ctx context.Context, orgID uuid.UUID, store string) err
 			return fmt.Errorf("look for definitions with a store: %w", err)
 		}
 		if used {
-			return fault.New(fault.Conflict, "Store is used by an active definition; archive or delete the definition first, or take its store tasks out")
+			return fault.New(fault.Conflict,
+				"Store is used by an active definition; archive or delete the definition first, or take its store tasks out")
 		}
 		if err := account.Audit(ctx, tx, "store", store); err != nil {
 			return err

@@ -21,8 +21,8 @@ import (
 // MaxFilters is how many filters a list takes.
 const MaxFilters = 20
 
-// Filters reads filters of the form field=value and returns the terms that a record must have to pass all of them; nil for
-// no filters. Fault: Unprocessable, which names every filter that has no declared field or no value of its type.
+// Filters reads filters of the form field=value and returns the terms that a record must have to pass all of them; nil
+// for no filters. Fault: Unprocessable, which names every filter that has no declared field or no value of its type.
 func (s *Store) Filters(filters []string) ([]uuid.UUID, error) {
 	var bad []fault.Field
 	refuse := func(i int, kind, msg string) {
@@ -72,8 +72,8 @@ func term(storeID uuid.UUID, f Field, canonical string) (out uuid.UUID) {
 	return out
 }
 
-// canonical writes a value of a type so that equal ones are written alike: numbers by value, date-times by instant, objects
-// whatever the order of their names.
+// canonical writes a value of a type so that equal ones are written alike: numbers by value, date-times by instant,
+// objects whatever the order of their names.
 func canonical(kind string, raw json.RawMessage) string {
 	switch kind {
 	case valuetype.String:
@@ -125,8 +125,8 @@ func appendCanonical(out []byte, value any) []byte {
 	return append(out, "null"...)
 }
 
-// canonicalNumber writes a JSON number as its digits without zeros at either end, and a power of ten. No number is too large
-// or too exact for it.
+// canonicalNumber writes a JSON number as its digits without zeros at either end, and a power of ten. No number is too
+// large or too exact for it.
 func canonicalNumber(text string) string {
 	sign := ""
 	if rest, negative := strings.CutPrefix(text, "-"); negative {

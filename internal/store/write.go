@@ -27,8 +27,8 @@ type Write struct {
 	Store, Key, Layer string
 	// Values is a JSON object of values by field.
 	Values json.RawMessage
-	// Replace has the layer hold these values and no others, none of them null. Otherwise fields that are not named keep their
-	// values, and null takes a field's value away.
+	// Replace has the layer hold these values and no others, none of them null. Otherwise fields that are not named
+	// keep their values, and null takes a field's value away.
 	Replace bool
 }
 
@@ -47,14 +47,15 @@ type Outcome struct {
 	Problems []Problem
 }
 
-// ErrAgain means that a record went away while it was being written: nothing was written, and the transaction must be begun
-// again.
+// ErrAgain means that a record went away while it was being written: nothing was written, and the transaction must be
+// begun again.
 var ErrAgain = errors.New("a record was removed while it was being written")
 
-// WriteAll does writes of an organization, in their order, in tx; those that break a rule are left out and say why. by is
-// who writes; what has changed is for Events. It locks: stores, then the states of those that gain records, then records, each in one order. ErrAgain is
-// returned as it is.
-func WriteAll(ctx context.Context, tx db.DBTX, orgID uuid.UUID, by string, writes []Write) ([]Outcome, []Changed, error) {
+// WriteAll does writes of an organization, in their order, in tx; those that break a rule are left out and say why. by
+// is who writes; what has changed is for Events. It locks: stores, then the states of those that gain records, then
+// records, each in one order. ErrAgain is returned as it is.
+func WriteAll(ctx context.Context, tx db.DBTX, orgID uuid.UUID, by string,
+	writes []Write) ([]Outcome, []Changed, error) {
 	w := writer{q: db.New(), conn: tx, orgID: orgID, by: by}
 	out, err := w.run(ctx, writes)
 	return out, w.changes, err
@@ -116,11 +117,13 @@ func (w *writer) run(ctx context.Context, writes []Write) ([]Outcome, error) {
 	if err != nil {
 		return nil, err
 	}
-	out, values, todo := make([]Outcome, len(writes)), make([]map[string]json.RawMessage, len(writes)), map[target][]int{}
+	out, values, todo := make([]Outcome, len(writes)), make([]map[string]json.RawMessage, len(writes)),
+		map[target][]int{}
 	for i := range writes {
 		s := stores[writes[i].Store]
 		if s == nil {
-			out[i].Problems = []Problem{{[]string{"store"}, "value_error", fmt.Sprintf("There is no store %q", writes[i].Store)}}
+			out[i].Problems = []Problem{{[]string{"store"}, "value_error", fmt.Sprintf("There is no store %q",
+				writes[i].Store)}}
 			continue
 		}
 		if values[i], out[i].Problems = s.check(&writes[i]); out[i].Problems == nil {
@@ -180,7 +183,8 @@ func (w *writer) lockGrowing(ctx context.Context, targets []target) error {
 		return nil
 	}
 	ids, keys := columns(targets)
-	rows, err := w.q.StoreRecordsKnown(ctx, w.conn, db.StoreRecordsKnownParams{OrgID: w.orgID, StoreIds: ids, Keys: keys})
+	rows, err := w.q.StoreRecordsKnown(ctx, w.conn, db.StoreRecordsKnownParams{OrgID: w.orgID, StoreIds: ids,
+		Keys: keys})
 	if err != nil {
 		return fmt.Errorf("look for records: %w", err)
 	}
@@ -217,7 +221,8 @@ func (w *writer) chunk(ctx context.Context, targets []target, change func(r *rec
 	if w.rehearsal {
 		rows, err = w.q.StoreRecordsAt(ctx, w.conn, db.StoreRecordsAtParams{OrgID: w.orgID, StoreIds: ids, Keys: keys})
 	} else {
-		rows, err = w.q.StoreRecordsLock(ctx, w.conn, db.StoreRecordsLockParams{OrgID: w.orgID, StoreIds: ids, Keys: keys})
+		rows, err = w.q.StoreRecordsLock(ctx, w.conn, db.StoreRecordsLockParams{OrgID: w.orgID, StoreIds: ids,
+			Keys: keys})
 	}
 	if err != nil {
 		return fmt.Errorf("read records: %w", err)
@@ -310,7 +315,8 @@ func (r *record) apply(w *Write, values map[string]json.RawMessage, by string) O
 	}
 	next[i] = layer
 	if n := size(next); n > maxRecord {
-		return Outcome{Problems: []Problem{{[]string{"values"}, "value_error", fmt.Sprintf("The layers of the record would take %d bytes together, and may take %d", n, maxRecord)}}}
+		return Outcome{Problems: []Problem{{[]string{"values"}, "value_error",
+			fmt.Sprintf("The layers of the record would take %d bytes together, and may take %d", n, maxRecord)}}}
 	}
 	out := Outcome{Created: r.isNew}
 	r.layers, r.changed, r.isNew, r.written = next, true, false, append(r.written, w.Layer)
@@ -332,7 +338,8 @@ func (s *known) check(w *Write) (map[string]json.RawMessage, []Problem) {
 		bad = append(bad, Problem{[]string{"key"}, "value_error", keyRule})
 	}
 	if !s.has(w.Layer) {
-		bad = append(bad, Problem{[]string{"layer"}, "value_error", "The store has no such layer; it has " + strings.Join(s.Layers, ", ")})
+		bad = append(bad, Problem{[]string{"layer"}, "value_error", "The store has no such layer; it has " +
+			strings.Join(s.Layers, ", ")})
 	}
 	var values map[string]json.RawMessage
 	if err := json.Unmarshal(w.Values, &values); err != nil || values == nil {

@@ -13,8 +13,8 @@ const BatchInterval = pauseMax
 
 // BatchListener follows one batch.
 type BatchListener struct {
-	// States has where the batch stands, if that is not what the listener got last. What it does not take, what comes later
-	// replaces.
+	// States has where the batch stands, if that is not what the listener got last. What it does not take, what comes
+	// later replaces.
 	States <-chan run.BatchState
 
 	states chan run.BatchState
@@ -49,7 +49,8 @@ func (l *BatchListener) Leave() {
 	delete(l.hub.whole, l)
 }
 
-// nextBatches returns what reads the batches that somebody follows, or nil if nobody does: then looking at them is over.
+// nextBatches returns what reads the batches that somebody follows, or nil if nobody does: then looking at them is
+// over.
 func (h *Hub) nextBatches() func(context.Context) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()

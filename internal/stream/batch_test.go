@@ -11,15 +11,18 @@ import (
 	"flowlane/internal/run"
 )
 
-// TestListenBatch: one reading a second for all who listen, of each batch once; a listener gets what is new to it, and the
-// newest of what it did not take.
+// TestListenBatch: one reading a second for all who listen, of each batch once; a listener gets what is new to it, and
+// the newest of what it did not take.
 func TestListenBatch(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		h, b, end := open(t, 0)
 		defer end()
 		moving, still := uuid.New(), uuid.New()
-		state := func(records int64) run.BatchState { return run.BatchState{Status: run.BatchRunning, Records: records} }
+		state := func(records int64) run.BatchState {
+			return run.BatchState{Status: run.BatchRunning,
+				Records: records}
+		}
 		set := func(n int64) {
 			b.set(func(b *book) { b.states = map[uuid.UUID]run.BatchState{moving: state(n), still: state(0)} })
 			<-time.After(BatchInterval)
@@ -27,7 +30,8 @@ func TestListenBatch(t *testing.T) {
 		}
 		b.states = map[uuid.UUID]run.BatchState{moving: state(1), still: state(0)}
 		p := take(t, h, uuid.New())
-		quick, slow, waits := p.ListenBatch(moving, state(1)), p.ListenBatch(moving, state(0)), p.ListenBatch(still, state(0))
+		quick, slow, waits := p.ListenBatch(moving, state(1)), p.ListenBatch(moving, state(0)),
+			p.ListenBatch(still, state(0))
 		synctest.Wait()
 		assert.Empty(t, quick.States, "it has seen that")
 		assert.Len(t, slow.States, 1)

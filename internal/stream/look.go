@@ -44,9 +44,9 @@ func (h *Hub) repeat(interval time.Duration, next func() func(context.Context) e
 	}
 }
 
-// lookAtOwn looks at what this process has changed until there is no more. It does not wait for a look at everything, which
-// may have much to ask; where both read a slice, a listener gets what is new by the one and nothing by the other. What it
-// cannot read is left to that.
+// lookAtOwn looks at what this process has changed until there is no more. It does not wait for a look at everything,
+// which may have much to ask; where both read a slice, a listener gets what is new by the one and nothing by the other.
+// What it cannot read is left to that.
 func (h *Hub) lookAtOwn() {
 	for {
 		began := time.Now()
@@ -97,8 +97,8 @@ func (h *Hub) everything() *watching {
 	return w
 }
 
-// own returns what somebody listens to of what this process has changed, or nil where there is none: then looking at it is
-// over.
+// own returns what somebody listens to of what this process has changed, or nil where there is none: then looking at it
+// is over.
 func (h *Hub) own() *watching {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -119,7 +119,8 @@ func (w *watching) add(h *Hub, batch uuid.UUID) {
 		if s.who == nil {
 			s.line()
 		}
-		w.watched = append(w.watched, run.Watched{OrgID: s.org, BatchID: batch, SliceNo: no, Mark: s.mark, Runs: s.runs})
+		w.watched = append(w.watched, run.Watched{OrgID: s.org, BatchID: batch, SliceNo: no, Mark: s.mark,
+			Runs: s.runs})
 		w.slices, w.joined, w.who = append(w.slices, s), append(w.joined, s.joined), append(w.who, s.who)
 	}
 }

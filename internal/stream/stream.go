@@ -1,9 +1,9 @@
-// Package stream owns who follows executions and batches in this process, and reads for all of them together: one look at the marks of
-// their slices ten times a second, and one reading of those that changed, however many listeners there are. What this
-// process itself has changed is looked at at once. It promises
-// that a listener gets every event of its execution behind the one that it has seen, once and in order, and that it costs
-// a place in a table and no query. Where followed batches stand it reads once a second, and a listener gets the newest.
-// It knows nothing of HTTP, and nothing of what events mean.
+// Package stream owns who follows executions and batches in this process, and reads for all of them together: one look
+// at the marks of their slices ten times a second, and one reading of those that changed, however many listeners there
+// are. What this process itself has changed is looked at at once. It promises that a listener gets every event of its
+// execution behind the one that it has seen, once and in order, and that it costs a place in a table and no query.
+// Where followed batches stand it reads once a second, and a listener gets the newest. It knows nothing of HTTP, and
+// nothing of what events mean.
 package stream
 
 import (
@@ -19,7 +19,8 @@ import (
 )
 
 const (
-	// interval is the pause between two looks at everything, breath the one after a look at what this process has changed.
+	// interval is the pause between two looks at everything, breath the one after a look at what this process has
+	// changed.
 	interval = 100 * time.Millisecond
 	breath   = 20 * time.Millisecond
 	// effort bounds the share of the time that looking may take: a pause is at least so many times what the look took.
@@ -60,7 +61,8 @@ type Hub struct {
 	whole     map[*BatchListener]struct{}
 	listeners int
 	of        map[uuid.UUID]int
-	// looking, lookingAtOwn and lookingAtWhole tell that somebody looks at everything, at what is in changed, and at batches.
+	// looking, lookingAtOwn and lookingAtWhole tell that somebody looks at everything, at what is in changed, and at
+	// batches.
 	looking, lookingAtOwn, lookingAtWhole bool
 }
 
@@ -81,8 +83,9 @@ func New(life context.Context, source Source, opts Options) *Hub {
 	if opts.Most == 0 {
 		opts.Most = Most
 	}
-	return &Hub{source: source, opts: opts, life: life, batches: map[uuid.UUID]map[int32]*slice{}, changed: map[uuid.UUID]struct{}{},
-		whole: map[*BatchListener]struct{}{}, of: map[uuid.UUID]int{}}
+	return &Hub{source: source, opts: opts, life: life, batches: map[uuid.UUID]map[int32]*slice{},
+		changed: map[uuid.UUID]struct{}{},
+		whole:   map[*BatchListener]struct{}{}, of: map[uuid.UUID]int{}}
 }
 
 // Changed says that this process has changed these batches. It does not wait for anything.
@@ -168,7 +171,8 @@ func (p *Place) Listen(batch uuid.UUID, sliceNo int32, position, seen int64) *Li
 // ListenRun follows a run of the record that need not be its first.
 func (p *Place) ListenRun(batch uuid.UUID, sliceNo int32, position int64, number int32, seen int64) *Listener {
 	events := make(chan []run.Event, 1)
-	l := &Listener{Events: events, events: events, hub: p.hub, batch: batch, sliceNo: sliceNo, position: position, run: number, seen: seen}
+	l := &Listener{Events: events, events: events, hub: p.hub, batch: batch, sliceNo: sliceNo, position: position,
+		run: number, seen: seen}
 	h := p.hub
 	h.mu.Lock()
 	defer h.mu.Unlock()

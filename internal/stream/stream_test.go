@@ -162,7 +162,8 @@ func TestListen_JoinsDuringALook(t *testing.T) {
 	b.write(1)
 	p := take(t, h, uuid.New())
 	first := p.Listen(batch, 0, 0, 2)
-	require.Eventually(t, func() bool { b.mu.Lock(); defer b.mu.Unlock(); return b.looks > 0 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { b.mu.Lock(); defer b.mu.Unlock(); return b.looks > 0 }, 10*time.Second,
+		time.Millisecond)
 	second := p.Listen(batch, 0, 1, 2)
 	b.set(func(b *book) { b.held = nil })
 	close(held)
@@ -181,7 +182,8 @@ func TestLook_OnlyWhileSomebodyListens(t *testing.T) {
 		l := p.Listen(uuid.New(), 0, 0, 2)
 		require.Eventually(t, func() bool { return looks() > began+2 }, 10*time.Second, time.Millisecond)
 		l.Leave()
-		require.Eventually(t, func() bool { h.mu.Lock(); defer h.mu.Unlock(); return !h.looking }, 10*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { h.mu.Lock(); defer h.mu.Unlock(); return !h.looking }, 10*time.Second,
+			time.Millisecond)
 	}
 	assert.Equal(t, 2, b.read, "once for each who came")
 }
@@ -208,7 +210,8 @@ func TestChanged(t *testing.T) {
 		assert.Equal(t, []int64{no}, next(t, waits), "by a look at everything")
 	}
 	follows.Leave()
-	require.Eventually(t, func() bool { h.mu.Lock(); defer h.mu.Unlock(); return !h.lookingAtOwn }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { h.mu.Lock(); defer h.mu.Unlock(); return !h.lookingAtOwn }, 10*time.Second,
+		time.Millisecond)
 	h.Changed([]uuid.UUID{moving})
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -227,7 +230,8 @@ func TestLook_Fails(t *testing.T) {
 			h, b, _ := open(t, 0)
 			b.set(func(b *book) { spoil(b, true) })
 			l := take(t, h, uuid.New()).Listen(uuid.New(), 0, 0, 2)
-			require.Eventually(t, func() bool { b.mu.Lock(); defer b.mu.Unlock(); return b.looks > 0 }, 10*time.Second, time.Millisecond)
+			require.Eventually(t, func() bool { b.mu.Lock(); defer b.mu.Unlock(); return b.looks > 0 }, 10*time.Second,
+				time.Millisecond)
 			b.write(1)
 			b.set(func(b *book) { spoil(b, false) })
 			assert.Equal(t, []int64{3}, next(t, l))

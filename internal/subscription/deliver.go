@@ -25,10 +25,10 @@ const (
 // reasonDepth is why the batch of the last start in a row causes no other.
 var reasonDepth = fmt.Sprintf("The event comes of a batch that is the last of %d starts by events and flows in a row, which is the most", event.MaxDepth)
 
-// Deliver decides the oldest events that wait for a subscription, and returns whether there may be more. Each is gone in the
-// transaction that decides it, under the lock of the subscription, so that a second process finds what the first left. A start that
-// is refused takes its transaction with it; that is done again with the event noted as a failure, so that the ones behind it do not
-// wait. Only failures of the database are returned, and tried again.
+// Deliver decides the oldest events that wait for a subscription, and returns whether there may be more. Each is gone
+// in the transaction that decides it, under the lock of the subscription, so that a second process finds what the first
+// left. A start that is refused takes its transaction with it; that is done again with the event noted as a failure, so
+// that the ones behind it do not wait. Only failures of the database are returned, and tried again.
 func (s *Service) Deliver(ctx context.Context, id uuid.UUID) (more bool, err error) {
 	refused := map[int64]string{}
 	for {
@@ -37,7 +37,8 @@ func (s *Service) Deliver(ctx context.Context, id uuid.UUID) (more bool, err err
 		if err == nil {
 			return d.more, nil
 		}
-		if d.starting == 0 || ctx.Err() != nil || pg.IsConnection(err) || pg.CommitUnknown(err) || pg.IsSerialization(err) {
+		if d.starting == 0 || ctx.Err() != nil || pg.IsConnection(err) || pg.CommitUnknown(err) ||
+			pg.IsSerialization(err) {
 			return false, err
 		}
 		reason, inside := run.Refusal(err)
@@ -63,7 +64,8 @@ type deciding struct {
 	started  int64
 	failed   int64
 	reason   *string
-	// full tells that a start was refused for a full quota, and listed: one of those that are decided together tells of all.
+	// full tells that a start was refused for a full quota, and listed: one of those that are decided together tells of
+	// all.
 	full bool
 	more bool
 }
@@ -72,7 +74,8 @@ func (d *deciding) decide(ctx context.Context, tx pgx.Tx, id uuid.UUID) (err err
 	d.tx = tx
 	d.sub, err = d.s.q.EventSubscriptionLockDue(ctx, tx, id)
 	if pg.IsNoRows(err) || err == nil && !d.sub.Enabled {
-		n, err := d.s.q.EventDeliveryClear(ctx, tx, db.EventDeliveryClearParams{SubscriptionID: id, MaxRows: clearAtOnce})
+		n, err := d.s.q.EventDeliveryClear(ctx, tx, db.EventDeliveryClearParams{SubscriptionID: id,
+			MaxRows: clearAtOnce})
 		if err != nil {
 			return fmt.Errorf("clear the events of subscription %s: %w", id, err)
 		}
@@ -106,7 +109,8 @@ func (d *deciding) decide(ctx context.Context, tx pgx.Tx, id uuid.UUID) (err err
 	return d.write(ctx, decided)
 }
 
-// heard is an event, and the record that it starts a batch with; nil where it starts none, with the reason where it should.
+// heard is an event, and the record that it starts a batch with; nil where it starts none, with the reason where it
+// should.
 type heard struct {
 	*db.EventDeliveriesRow
 
@@ -114,8 +118,8 @@ type heard struct {
 	reason string
 }
 
-// begins tells whether the event is at the head of its chain. So it starts one batch at most for each subscription, and none of them
-// needs to be counted.
+// begins tells whether the event is at the head of its chain. So it starts one batch at most for each subscription, and
+// none of them needs to be counted.
 func (h *heard) begins() bool { return h.RootID == h.EventID }
 
 // look makes the records of events, and locks the chains in which they are to start batches.
@@ -169,11 +173,13 @@ func (d *deciding) refuse(ctx context.Context, reason string, listed bool) error
 	if !listed {
 		return nil
 	}
-	return d.s.runs.NoteRefused(ctx, d.tx, run.Refused{OrgID: d.sub.OrgID, DefinitionID: d.sub.DefinitionID, TriggerType: db.FlowTriggerTypeEvent,
+	return d.s.runs.NoteRefused(ctx, d.tx, run.Refused{OrgID: d.sub.OrgID, DefinitionID: d.sub.DefinitionID,
+		TriggerType:   db.FlowTriggerTypeEvent,
 		TriggerSource: d.sub.ID.String(), CreatedBy: d.sub.CreatedBy, Reason: reason})
 }
 
-// record makes the record that an event starts a batch with. It is nil where it starts none, with the reason where it should.
+// record makes the record that an event starts a batch with. It is nil where it starts none, with the reason where it
+// should.
 func (d *deciding) record(e *db.EventDeliveriesRow) (record []byte, reason string) {
 	if e.EventKind != d.sub.EventKind { // it was changed since
 		return nil, ""
@@ -207,13 +213,16 @@ func (d *deciding) start(ctx context.Context, e *db.EventDeliveriesRow, record [
 		return err
 	}
 	source := d.sub.ID.String()
-	metadata, err := json.Marshal(map[string]string{"subscription_id": source, "event_id": e.EventID.String(), "event_kind": e.EventKind})
+	metadata, err := json.Marshal(map[string]string{"subscription_id": source, "event_id": e.EventID.String(),
+		"event_kind": e.EventKind})
 	if err != nil {
 		return fmt.Errorf("encode metadata: %w", err)
 	}
 	_, err = d.s.runs.Start(ctx, d.tx, run.StartInput{
-		OrgID: d.sub.OrgID, DefinitionID: d.sub.DefinitionID, Version: active.Version, Source: run.Source{Records: [][]byte{record}}, Metadata: metadata,
-		TriggerType: db.FlowTriggerTypeEvent, TriggerSource: &source, CreatedBy: &d.sub.CreatedBy, Chain: event.Chain{Root: e.RootID, Depth: e.Depth}.Next(),
+		OrgID: d.sub.OrgID, DefinitionID: d.sub.DefinitionID, Version: active.Version,
+		Source: run.Source{Records: [][]byte{record}}, Metadata: metadata,
+		TriggerType: db.FlowTriggerTypeEvent, TriggerSource: &source, CreatedBy: &d.sub.CreatedBy,
+		Chain: event.Chain{Root: e.RootID, Depth: e.Depth}.Next(),
 	})
 	return err
 }
@@ -237,7 +246,8 @@ func (d *deciding) write(ctx context.Context, decided []int64) error {
 	if err != nil {
 		return fmt.Errorf("read the clock: %w", err)
 	}
-	note := db.EventSubscriptionNoteParams{ID: d.sub.ID, Started: d.started, Failed: d.failed, Now: now, LastError: d.reason}
+	note := db.EventSubscriptionNoteParams{ID: d.sub.ID, Started: d.started, Failed: d.failed, Now: now,
+		LastError: d.reason}
 	if err := d.s.q.EventSubscriptionNote(ctx, d.tx, note); err != nil {
 		return fmt.Errorf("note the starts of subscription %s: %w", d.sub.ID, err)
 	}

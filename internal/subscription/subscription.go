@@ -1,7 +1,7 @@
-// Package subscription owns event subscriptions: flows that start when something happens in their organization. It promises that
-// each event that package event left for a subscription is decided once, whatever crashes: it starts one batch, is left out, or is
-// noted as a failure, and that the events of one subscription are decided in their order. It knows no HTTP, not who causes events,
-// and of batches only how they start.
+// Package subscription owns event subscriptions: flows that start when something happens in their organization. It
+// promises that each event that package event left for a subscription is decided once, whatever crashes: it starts one
+// batch, is left out, or is noted as a failure, and that the events of one subscription are decided in their order. It
+// knows no HTTP, not who causes events, and of batches only how they start.
 package subscription
 
 import (
@@ -101,9 +101,10 @@ func New(pool pg.Pool, definitions *definition.Service, runs *run.Service, log *
 	return &Service{pool: pool, q: db.New(), definitions: definitions, runs: runs, log: log}
 }
 
-// Create stores a subscription to what happens from now on. The definition need not be active. Faults: Unprocessable for the
-// expressions, and for one subscription too many; NotFound for the definition.
-func (s *Service) Create(ctx context.Context, orgID, by uuid.UUID, in Input, also ...pg.Also[*Subscription]) (*Subscription, error) {
+// Create stores a subscription to what happens from now on. The definition need not be active. Faults: Unprocessable
+// for the expressions, and for one subscription too many; NotFound for the definition.
+func (s *Service) Create(ctx context.Context, orgID, by uuid.UUID, in Input,
+	also ...pg.Also[*Subscription]) (*Subscription, error) {
 	if _, err := in.rules(); err != nil {
 		return nil, err
 	}
@@ -124,7 +125,8 @@ func (s *Service) Create(ctx context.Context, orgID, by uuid.UUID, in Input, als
 			return fmt.Errorf("read the clock: %w", err)
 		}
 		err = s.q.EventSubscriptionAdd(ctx, tx, db.EventSubscriptionAddParams{
-			ID: id, OrgID: orgID, DefinitionID: in.DefinitionID, Description: in.Description, EventKind: in.EventKind, Filter: in.Filter,
+			ID: id, OrgID: orgID, DefinitionID: in.DefinitionID, Description: in.Description, EventKind: in.EventKind,
+			Filter:        in.Filter,
 			InputTemplate: in.Template, Enabled: in.Enabled, CreatedBy: by, Now: now,
 		})
 		if err != nil {
@@ -178,14 +180,17 @@ type Filter struct {
 
 // List returns a page of the subscriptions, and how many there are on all pages.
 func (s *Service) List(ctx context.Context, orgID uuid.UUID, f Filter, at listing.Page) ([]Subscription, int64, error) {
-	rows, err := s.rows(ctx, db.EventSubscriptionListParams{OrgID: orgID, Least: at.Least, Most: at.Most, DefinitionID: f.DefinitionID,
-		EventKind: f.EventKind, CreatedAfter: at.CreatedAfter, CreatedBefore: at.CreatedBefore, Skip: at.Skip, MaxRows: at.MaxRows}, at.Newest)
+	rows, err := s.rows(ctx, db.EventSubscriptionListParams{OrgID: orgID, Least: at.Least, Most: at.Most,
+		DefinitionID: f.DefinitionID,
+		EventKind:    f.EventKind, CreatedAfter: at.CreatedAfter, CreatedBefore: at.CreatedBefore, Skip: at.Skip,
+		MaxRows: at.MaxRows}, at.Newest)
 	if err != nil {
 		return nil, 0, fmt.Errorf("list event subscriptions: %w", err)
 	}
-	total, err := s.q.EventSubscriptionCount(ctx, pg.Planned{Pool: s.pool}, db.EventSubscriptionCountParams{OrgID: orgID,
-		Least: f.Created.Least, Most: f.Created.Most, DefinitionID: f.DefinitionID, EventKind: f.EventKind,
-		CreatedAfter: f.Created.CreatedAfter, CreatedBefore: f.Created.CreatedBefore})
+	total, err := s.q.EventSubscriptionCount(ctx, pg.Planned{Pool: s.pool},
+		db.EventSubscriptionCountParams{OrgID: orgID,
+			Least: f.Created.Least, Most: f.Created.Most, DefinitionID: f.DefinitionID, EventKind: f.EventKind,
+			CreatedAfter: f.Created.CreatedAfter, CreatedBefore: f.Created.CreatedBefore})
 	if err != nil {
 		return nil, 0, fmt.Errorf("count event subscriptions: %w", err)
 	}
@@ -200,8 +205,8 @@ func (s *Service) rows(ctx context.Context, in db.EventSubscriptionListParams, n
 	return s.q.EventSubscriptionList(ctx, conn, in)
 }
 
-// Change replaces what authors set of a subscription by what change makes of it. Events that are not decided yet are decided on the
-// new terms. Faults: as Create, and NotFound.
+// Change replaces what authors set of a subscription by what change makes of it. Events that are not decided yet are
+// decided on the new terms. Faults: as Create, and NotFound.
 func (s *Service) Change(ctx context.Context, orgID, id uuid.UUID, change func(Input) Input) (*Subscription, error) {
 	var out *Subscription
 	err := pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error {
@@ -236,7 +241,8 @@ func (s *Service) update(ctx context.Context, tx pgx.Tx, orgID, id uuid.UUID, in
 		return fmt.Errorf("read the clock: %w", err)
 	}
 	err = s.q.EventSubscriptionUpdate(ctx, tx, db.EventSubscriptionUpdateParams{
-		OrgID: orgID, ID: id, DefinitionID: in.DefinitionID, Description: in.Description, EventKind: in.EventKind, Filter: in.Filter,
+		OrgID: orgID, ID: id, DefinitionID: in.DefinitionID, Description: in.Description, EventKind: in.EventKind,
+		Filter:        in.Filter,
 		InputTemplate: in.Template, Enabled: in.Enabled, Now: now,
 	})
 	if err != nil {
@@ -246,17 +252,20 @@ func (s *Service) update(ctx context.Context, tx pgx.Tx, orgID, id uuid.UUID, in
 }
 
 func inputOf(row *Subscription) Input {
-	return Input{DefinitionID: row.DefinitionID, Description: row.Description, EventKind: row.EventKind, Filter: row.Filter, Template: row.InputTemplate,
+	return Input{DefinitionID: row.DefinitionID, Description: row.Description, EventKind: row.EventKind,
+		Filter: row.Filter, Template: row.InputTemplate,
 		Enabled: row.Enabled}
 }
 
 // Delete removes a subscription, with the events that are not decided yet; its batches stay. Fault: NotFound.
 func (s *Service) Delete(ctx context.Context, orgID, id uuid.UUID) error {
 	return pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error {
-		if _, err := s.q.EventSubscriptionLock(ctx, tx, db.EventSubscriptionLockParams{OrgID: orgID, ID: id}); err != nil {
+		if _, err := s.q.EventSubscriptionLock(ctx, tx, db.EventSubscriptionLockParams{OrgID: orgID,
+			ID: id}); err != nil {
 			return stored(err, "lock event subscription")
 		}
-		if err := s.q.EventSubscriptionDelete(ctx, tx, db.EventSubscriptionDeleteParams{OrgID: orgID, ID: id}); err != nil {
+		if err := s.q.EventSubscriptionDelete(ctx, tx, db.EventSubscriptionDeleteParams{OrgID: orgID,
+			ID: id}); err != nil {
 			return fmt.Errorf("delete event subscription: %w", err)
 		}
 		return account.Audit(ctx, tx, auditType, id.String())

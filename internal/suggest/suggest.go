@@ -11,8 +11,9 @@ import (
 // longest bounds names that are compared: the work grows with the square of their length.
 const longest = 128
 
-// Nearest returns the known name that is most like name; empty if none is. Names are alike by few edits, one in six of their
-// characters and two at most of short ones, or if one has all words of the other: create_contact is in hubspot__crm__create_contact.
+// Nearest returns the known name that is most like name; empty if none is. Names are alike by few edits, one in six of
+// their characters and two at most of short ones, or if one has all words of the other: create_contact is in
+// hubspot__crm__create_contact.
 func Nearest(name string, known []string) string {
 	if len(name) > longest {
 		return ""

@@ -11,7 +11,8 @@ import (
 
 func TestNearest(t *testing.T) {
 	t.Parallel()
-	actions := []string{"core__http__request", "hubspot__crm__create_contact", "hubspot__crm__create_contacts_batch", "dialer__api__upload"}
+	actions := []string{"core__http__request", "hubspot__crm__create_contact", "hubspot__crm__create_contacts_batch",
+		"dialer__api__upload"}
 	for _, tt := range []struct {
 		name  string
 		known []string

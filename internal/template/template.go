@@ -1,9 +1,9 @@
 // Package template owns the flows that users start from: steps with slots where credentials go. They come with the
 // program, one file each in data/, and are the same for every organization.
 //
-// It promises that a template whose slots are filled makes a definition that breaks no rule: Load compiles each one. What
-// it hands out is a copy; a definition that was made knows its template no more. It must not know HTTP, the database or
-// any particular platform.
+// It promises that a template whose slots are filled makes a definition that breaks no rule: Load compiles each one.
+// What it hands out is a copy; a definition that was made knows its template no more. It must not know HTTP, the
+// database or any particular platform.
 package template
 
 import (
@@ -155,7 +155,8 @@ func (t *Template) checkUse(cat *catalog.Catalog) error {
 			}
 			service, _ := cat.Service(a.ServiceID)
 			if service.RequiresConnection && (slot.Platform == nil || *slot.Platform != a.PlatformID) {
-				return fmt.Errorf("task %q needs a credential of platform %q, which slot %q does not ask for", task.ID, a.PlatformID, slot.Name)
+				return fmt.Errorf("task %q needs a credential of platform %q, which slot %q does not ask for", task.ID,
+					a.PlatformID, slot.Name)
 			}
 		}
 	}

@@ -11,8 +11,8 @@ import (
 	"flowlane/internal/fault"
 )
 
-// Named returns the id of an account that the organization has named, for a new credential of the platform, and keeps it
-// until tx ends. Faults: NotFound; Unprocessable for one of another platform, or one that the provider identified.
+// Named returns the id of an account that the organization has named, for a new credential of the platform, and keeps
+// it until tx ends. Faults: NotFound; Unprocessable for one of another platform, or one that the provider identified.
 func Named(ctx context.Context, q db.DBTX, orgID uuid.UUID, platformID, id string) (string, error) {
 	row, err := db.New().TenantShare(ctx, q, db.TenantShareParams{OrgID: orgID, TenancyID: id})
 	if err != nil {
@@ -29,8 +29,8 @@ func Named(ctx context.Context, q db.DBTX, orgID uuid.UUID, platformID, id strin
 }
 
 // Bind returns the tenancy id of a credential after its provider has named the account: the one that it has, if that is
-// the account, else the account's own, which becomes known to the organization. Fault: Conflict where the credential has
-// another.
+// the account, else the account's own, which becomes known to the organization. Fault: Conflict where the credential
+// has another.
 func Bind(ctx context.Context, tx pgx.Tx, orgID uuid.UUID, has *string, account Account) (*string, error) {
 	found := TenancyID(account.PlatformID, account.Number)
 	if account.Private {
@@ -55,7 +55,8 @@ func keep(ctx context.Context, tx pgx.Tx, orgID uuid.UUID, id string, account Ac
 		return err
 	}
 	err := db.New().TenantDomainName(ctx, tx, db.TenantDomainNameParams{
-		TenancyID: id, PlatformID: account.PlatformID, AccountNumber: &account.Number, TimeZone: Zone(account.TimeZone), OrgID: &orgID,
+		TenancyID: id, PlatformID: account.PlatformID, AccountNumber: &account.Number, TimeZone: Zone(account.TimeZone),
+		OrgID: &orgID,
 	})
 	if err != nil {
 		return fmt.Errorf("store account %s: %w", id, err)
@@ -63,17 +64,20 @@ func keep(ctx context.Context, tx pgx.Tx, orgID uuid.UUID, id string, account Ac
 	return identify(ctx, tx, orgID, id, account)
 }
 
-// identify stores what the provider said about an account that is the organization's alone. Fault: Conflict for another account.
+// identify stores what the provider said about an account that is the organization's alone. Fault: Conflict for another
+// account.
 func identify(ctx context.Context, tx pgx.Tx, orgID uuid.UUID, id string, account Account) error {
 	same, err := db.New().TenantDomainIdentify(ctx, tx, db.TenantDomainIdentifyParams{
-		TenancyID: id, OrgID: &orgID, AccountNumber: account.Number, AccountName: account.Name, TimeZone: Zone(account.TimeZone),
+		TenancyID: id, OrgID: &orgID, AccountNumber: account.Number, AccountName: account.Name,
+		TimeZone:   Zone(account.TimeZone),
 		AnsweredIn: account.AnsweredIn.Seconds(),
 	})
 	if err != nil {
 		return fmt.Errorf("identify account %s: %w", id, err)
 	}
 	if same == 0 {
-		return fault.New(fault.Conflict, "The credentials belong to another provider account; create a new credential for it")
+		return fault.New(fault.Conflict,
+			"The credentials belong to another provider account; create a new credential for it")
 	}
 	return nil
 }

@@ -110,7 +110,8 @@ type Place struct {
 }
 
 // List returns tenants in insertion order, from the one behind after, and how many there are in all.
-func (s *Service) List(ctx context.Context, orgID uuid.UUID, after Place, skip, maxRows int32) ([]*Tenant, int64, error) {
+func (s *Service) List(ctx context.Context, orgID uuid.UUID, after Place, skip,
+	maxRows int32) ([]*Tenant, int64, error) {
 	rows, err := s.queries.TenantList(ctx, s.pool, db.TenantListParams{
 		OrgID: orgID, AfterCreatedAt: after.CreatedAt, AfterID: after.ID, SkipRows: skip, MaxRows: maxRows,
 	})
@@ -128,8 +129,8 @@ func (s *Service) List(ctx context.Context, orgID uuid.UUID, after Place, skip, 
 	return out, total, nil
 }
 
-// Rename sets the organization's own name for an account; nil keeps it. Others that share the account do not see it. Fault:
-// NotFound.
+// Rename sets the organization's own name for an account; nil keeps it. Others that share the account do not see it.
+// Fault: NotFound.
 func (s *Service) Rename(ctx context.Context, orgID uuid.UUID, id string, label *string) (*Tenant, error) {
 	var out *Tenant
 	err := pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error {
@@ -138,7 +139,8 @@ func (s *Service) Rename(ctx context.Context, orgID uuid.UUID, id string, label 
 			return missing(err, "lock tenant")
 		}
 		if label != nil {
-			if err := s.queries.TenantRename(ctx, tx, db.TenantRenameParams{OrgID: orgID, TenancyID: id, Label: label}); err != nil {
+			if err := s.queries.TenantRename(ctx, tx, db.TenantRenameParams{OrgID: orgID, TenancyID: id,
+				Label: label}); err != nil {
 				return fmt.Errorf("rename tenant %s: %w", id, err)
 			}
 		}
@@ -175,7 +177,8 @@ func (s *Service) Delete(ctx context.Context, orgID uuid.UUID, id string) error 
 }
 
 func tenantOf(t *db.FlowTenant, d *db.FlowDomain) *Tenant {
-	out := &Tenant{ID: t.TenancyID, PlatformID: d.PlatformID, Manual: d.OrgID != nil, Number: d.AccountNumber, CreatedAt: t.CreatedAt}
+	out := &Tenant{ID: t.TenancyID, PlatformID: d.PlatformID, Manual: d.OrgID != nil, Number: d.AccountNumber,
+		CreatedAt: t.CreatedAt}
 	number := ""
 	if d.AccountNumber != nil {
 		number = *d.AccountNumber

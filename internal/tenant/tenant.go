@@ -1,7 +1,7 @@
-// Package tenant owns the provider accounts (Domains) that credentials authenticate to: their ids, what the provider says
-// about them, and what each organization calls them. It promises that an account that its provider identified has one id,
-// whichever organization asks, that one which an organization named is nobody else's, and that an id never changes its
-// account. Of credentials it knows only that they are bound; it makes no call.
+// Package tenant owns the provider accounts (Domains) that credentials authenticate to: their ids, what the provider
+// says about them, and what each organization calls them. It promises that an account that its provider identified has
+// one id, whichever organization asks, that one which an organization named is nobody else's, and that an id never
+// changes its account. Of credentials it knows only that they are bound; it makes no call.
 package tenant
 
 import (
@@ -35,8 +35,8 @@ type Account struct {
 	AnsweredIn time.Duration
 }
 
-// TenancyID returns the id of an account that its provider has identified: "<platform_id>-" and 16 hex digits. It is the
-// same for every organization, so that they share one ledger.
+// TenancyID returns the id of an account that its provider has identified: "<platform_id>-" and 16 hex digits. It is
+// the same for every organization, so that they share one ledger.
 func TenancyID(platformID, accountNumber string) string {
 	sum := sha256.Sum256([]byte("account\x00" + platformID + "\x00" + accountNumber))
 	return platformID + "-" + hex.EncodeToString(sum[:])[:idDigits]
@@ -77,7 +77,8 @@ func Zone(names ...string) string {
 func Keep(ctx context.Context, q db.DBTX, account Account) (string, error) {
 	id := TenancyID(account.PlatformID, account.Number)
 	kept, err := db.New().TenantDomainKeep(ctx, q, db.TenantDomainKeepParams{
-		TenancyID: id, PlatformID: account.PlatformID, AccountNumber: &account.Number, AccountName: account.Name, TimeZone: Zone(account.TimeZone),
+		TenancyID: id, PlatformID: account.PlatformID, AccountNumber: &account.Number, AccountName: account.Name,
+		TimeZone:   Zone(account.TimeZone),
 		AnsweredIn: account.AnsweredIn.Seconds(),
 	})
 	if err != nil {

@@ -42,7 +42,8 @@ func TestKeep(t *testing.T) {
 		t.Fatalf("id = %q, %v", again, err)
 	}
 	var name, zone string
-	if err := pool.QueryRow(t.Context(), "SELECT account_name, time_zone FROM flow.domain").Scan(&name, &zone); err != nil || name != "Acme Ltd" || zone != "UTC" {
+	if err := pool.QueryRow(t.Context(), "SELECT account_name, time_zone FROM flow.domain").Scan(&name,
+		&zone); err != nil || name != "Acme Ltd" || zone != "UTC" {
 		t.Errorf("name %q, zone %q, %v", name, zone, err)
 	}
 	if _, err := pool.Exec(t.Context(), "UPDATE flow.domain SET account_number = '9'"); err != nil {
@@ -58,7 +59,8 @@ func TestCreate_Ids(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.New(t)
 	org := uuid.MustParse("0192f0c1-7c3e-7a52-9d3b-5d5b0c6f1a11")
-	if _, err := pool.Exec(t.Context(), "INSERT INTO flow.organization (id, name) VALUES ($1, 'Org')", org); err != nil {
+	if _, err := pool.Exec(t.Context(), "INSERT INTO flow.organization (id, name) VALUES ($1, 'Org')",
+		org); err != nil {
 		t.Fatal(err)
 	}
 	entries, err := catalog.Load(catalog.Options{})

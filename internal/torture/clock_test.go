@@ -20,8 +20,8 @@ func (w *world) now() (t time.Time) {
 	return t.UTC()
 }
 
-// quiet waits until nothing is under way and nothing is due: what waits, waits for a time. Everything that was due at the time
-// that it returns is done.
+// quiet waits until nothing is under way and nothing is due: what waits, waits for a time. Everything that was due at
+// the time that it returns is done.
 func (w *world) quiet() (asked time.Time) {
 	w.Helper()
 	w.until("it comes to rest", 2*time.Minute, func() bool {
@@ -31,10 +31,10 @@ func (w *world) quiet() (asked time.Time) {
 	return asked
 }
 
-// moveClocks moves the clocks of the database and of the platform together, to a time that choose gets from the present time and
-// from when the next thing falls due, if ever. It does so under a lock without which no work can begin, and only when none is
-// under way: what is claimed at one time never arrives at another. Readings of the counters that are more than a minute away may
-// come late. It returns false where it gave way to work, and the time that it chose.
+// moveClocks moves the clocks of the database and of the platform together, to a time that choose gets from the present
+// time and from when the next thing falls due, if ever. It does so under a lock without which no work can begin, and
+// only when none is under way: what is claimed at one time never arrives at another. Readings of the counters that are
+// more than a minute away may come late. It returns false where it gave way to work, and the time that it chose.
 func (w *world) moveClocks(choose func(now time.Time, next *time.Time) time.Time) (to time.Time, moved bool) {
 	w.Helper()
 	ctx := w.Context()
@@ -64,7 +64,8 @@ func (w *world) moveClocks(choose func(now time.Time, next *time.Time) time.Time
 	if ahead <= 0 {
 		return to, true
 	}
-	if _, err := tx.Exec(ctx, "UPDATE flow.clock_offset SET ahead = ahead + make_interval(secs => $1)", ahead.Seconds()); err != nil {
+	if _, err := tx.Exec(ctx, "UPDATE flow.clock_offset SET ahead = ahead + make_interval(secs => $1)",
+		ahead.Seconds()); err != nil {
 		w.Fatal(err)
 	}
 	w.ahead.Add(int64(ahead))

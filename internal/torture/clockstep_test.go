@@ -8,7 +8,8 @@ import (
 	"flowlane/internal/provider/dialersim"
 )
 
-// The clock of the database steps ahead and back, again and again, while calls are under way, some of them cut. The platform's goes on.
+// The clock of the database steps ahead and back, again and again, while calls are under way, some of them cut. The
+// platform's goes on.
 func TestClockSteps(t *testing.T) {
 	t.Parallel()
 	w := setup(t, 4)
@@ -17,7 +18,8 @@ func TestClockSteps(t *testing.T) {
 	s := newStorm(w)
 	for _, operation := range []string{"upload", "upload_async"} {
 		for _, f := range []dialersim.Fault{
-			{Kind: "cut_after_accept", Probability: 0.05}, {Kind: "cut_before", Probability: 0.05}, {Kind: "hang", Probability: 0.03, Accept: true, MS: 4000},
+			{Kind: "cut_after_accept", Probability: 0.05}, {Kind: "cut_before", Probability: 0.05},
+			{Kind: "hang", Probability: 0.03, Accept: true, MS: 4000},
 			{Kind: "hang", Probability: 0.03, MS: 4000},
 		} {
 			f.Operation = operation
@@ -44,7 +46,8 @@ func TestClockSteps(t *testing.T) {
 	}
 	sum := w.tally()
 	t.Logf("%d steps; %d batches, %d records, %d calls", steps+1, len(w.batches), s.records, sum.Calls)
-	t.Logf("%d unknown outcomes: lookups found %d and did not find %d; %d calls were retries", sum.Unknown, sum.Found, sum.NotFound, sum.Retries)
+	t.Logf("%d unknown outcomes: lookups found %d and did not find %d; %d calls were retries", sum.Unknown, sum.Found,
+		sum.NotFound, sum.Retries)
 	if sum.Unknown == 0 {
 		t.Error("no call had an unknown outcome: the test shows nothing")
 	}

@@ -62,7 +62,8 @@ func (d *day) running() []*batch {
 func (d *day) start() {
 	d.Helper()
 	// Most are of single calls to the account that the parties share, so that many lanes have work at once.
-	s, n := pick(d.random, d.seats[:2+2*d.random.IntN(2)]), slices.IndexFunc(d.kinds, func(k *kind) bool { return k.name == "modify" })
+	s, n := pick(d.random, d.seats[:2+2*d.random.IntN(2)]), slices.IndexFunc(d.kinds,
+		func(k *kind) bool { return k.name == "modify" })
 	if d.random.IntN(2) == 0 {
 		n = d.random.IntN(len(d.kinds))
 	}
@@ -84,7 +85,8 @@ func (d *day) start() {
 		body["pacing"] = d.policy()
 	}
 	do := func() apitest.Response {
-		return d.client(s.party).Do("POST", "/flows/definitions/"+s.defs[n]+"/trigger", body, "Idempotency-Key", fmt.Sprintf("%d", d.random.Uint64()))
+		return d.client(s.party).Do("POST", "/flows/definitions/"+s.defs[n]+"/trigger", body, "Idempotency-Key",
+			fmt.Sprintf("%d", d.random.Uint64()))
 	}
 	r := do()
 	if r.Status == http.StatusUnprocessableEntity { // the policy is not slower than the budgets
@@ -182,12 +184,16 @@ func (d *day) hold() {
 			return // a batch that was paused
 		}
 	}
-	d.covers = append(d.covers, &cover{id: p.ID, scope: p.Scope, org: s.org, tenancy: p.TenancyID, lane: p.Lane, batch: p.BatchID, from: now, until: p.ExpiresAt})
+	d.covers = append(d.covers, &cover{id: p.ID, scope: p.Scope, org: s.org, tenancy: p.TenancyID, lane: p.Lane,
+		batch: p.BatchID, from: now, until: p.ExpiresAt})
 }
 
 // standing returns the covers that stand at a time.
 func (d *day) standing(now time.Time, keep func(*cover) bool) []*cover {
-	return some(d.covers, func(c *cover) bool { return (c.until == nil || c.until.After(now)) && c.id != "" && keep(c) })
+	return some(d.covers, func(c *cover) bool {
+		return (c.until == nil || c.until.After(now)) && c.id != "" &&
+			keep(c)
+	})
 }
 
 // extend moves the end of a hold.
@@ -198,7 +204,8 @@ func (d *day) extend() {
 		return
 	}
 	c := pick(d.random, covers)
-	r := d.client(d.partyOf(c.org)).Do("PATCH", "/platforms/dialer/domains/"+*c.tenancy+"/pauses/"+c.id, map[string]any{"duration_seconds": d.seconds(180)})
+	r := d.client(d.partyOf(c.org)).Do("PATCH", "/platforms/dialer/domains/"+*c.tenancy+"/pauses/"+c.id,
+		map[string]any{"duration_seconds": d.seconds(180)})
 	if d.may(r, http.StatusOK, http.StatusConflict) {
 		var p pauseAnswer
 		r.Into(&p)
@@ -279,7 +286,8 @@ func (d *day) refuse() {
 	if d.hurry {
 		retry = 1 + d.random.IntN(2)
 	}
-	d.sim.AddFault(dialersim.Fault{Kind: "over_limit", Account: pick(d.random, d.accounts), Operation: pick(d.random, []string{"upload", "upload_async", "modify"}),
+	d.sim.AddFault(dialersim.Fault{Kind: "over_limit", Account: pick(d.random, d.accounts), Operation: pick(d.random,
+		[]string{"upload", "upload_async", "modify"}),
 		RetryAfter: retry, Count: 1 + d.random.IntN(3)})
 }
 
@@ -287,10 +295,12 @@ func (d *day) refuse() {
 func (d *day) disturb() {
 	d.Helper()
 	f := pick(d.random, []dialersim.Fault{
-		{Kind: "cut_after_accept"}, {Kind: "cut_before"}, {Kind: "status", Status: 503}, {Kind: "status", Status: 502, Accept: true}, {Kind: "truncated_body"},
+		{Kind: "cut_after_accept"}, {Kind: "cut_before"}, {Kind: "status", Status: 503}, {Kind: "status", Status: 502,
+			Accept: true}, {Kind: "truncated_body"},
 		{Kind: "redirect_307", Accept: true},
 	})
-	f.Account, f.Operation, f.Count = pick(d.random, d.accounts), pick(d.random, []string{"upload", "upload_async", "modify", "query"}), 1+d.random.IntN(2)
+	f.Account, f.Operation, f.Count = pick(d.random, d.accounts), pick(d.random, []string{"upload", "upload_async",
+		"modify", "query"}), 1+d.random.IntN(2)
 	d.sim.AddFault(f)
 }
 
@@ -301,7 +311,8 @@ func (d *day) setMargin() {
 	var margin struct {
 		Binding int `json:"binding_percent"`
 	}
-	d.client(s.party).Do("PUT", "/platforms/dialer/domains/"+s.tenancy+"/margins/"+bucket, map[string]any{"margin_percent": 40 + d.random.IntN(61)}).
+	d.client(s.party).Do("PUT", "/platforms/dialer/domains/"+s.tenancy+"/margins/"+bucket,
+		map[string]any{"margin_percent": 40 + d.random.IntN(61)}).
 		Want(http.StatusOK).Into(&margin)
 	k := s.account + " " + bucket
 	d.margins[k] = append(d.margins[k], marginSince{d.now(), margin.Binding})
@@ -374,8 +385,8 @@ func (d *day) kill() {
 	})
 }
 
-// stop has one of the processes stopped for a while, once calls are under way: perhaps with locks in hand, so that nothing can
-// be asked for meanwhile.
+// stop has one of the processes stopped for a while, once calls are under way: perhaps with locks in hand, so that
+// nothing can be asked for meanwhile.
 func (d *day) stop() {
 	i, length := d.random.IntN(len(d.procs)), d.between(50*time.Millisecond, 1500*time.Millisecond)
 	d.strikes = append(d.strikes, func() {
@@ -395,7 +406,8 @@ func (d *day) letGo() {
 		d.release(c)
 	}
 	for _, b := range d.running() {
-		r := d.client(d.seatOf[b].party).Do("PATCH", "/flows/batches/"+b.id.String(), map[string]any{"remove_pacing": true})
+		r := d.client(d.seatOf[b].party).Do("PATCH", "/flows/batches/"+b.id.String(),
+			map[string]any{"remove_pacing": true})
 		d.may(r, http.StatusOK, http.StatusConflict)
 	}
 }

@@ -10,7 +10,8 @@ import (
 )
 
 const (
-	// seedVariable has TestDay live one day, of this seed, and TestMinute its minute; daysVariable says how many days they live.
+	// seedVariable has TestDay live one day, of this seed, and TestMinute its minute; daysVariable says how many days
+	// they live.
 	seedVariable = "FLOWLANE_DAY_SEED"
 	daysVariable = "FLOWLANE_DAYS"
 )
@@ -40,8 +41,8 @@ func daySeeds(t *testing.T) (seeds []uint64) {
 }
 
 // A virtual day of two organizations and three accounts, one of them shared: batches come, people hold, pace, steer and
-// cancel, the platform refuses, others spend, and of the three processes of the service some are killed or stopped. The clocks
-// go from one thing that falls due to the next, when nothing is under way.
+// cancel, the platform refuses, others spend, and of the three processes of the service some are killed or stopped. The
+// clocks go from one thing that falls due to the next, when nothing is under way.
 func TestDay(t *testing.T) {
 	t.Parallel()
 	for _, seed := range daySeeds(t) {
@@ -58,7 +59,8 @@ func TestDay(t *testing.T) {
 	}
 }
 
-// TestMinute is the same without moving the clocks: a minute of real time, where FLOWLANE_DAYS is set, else ten seconds.
+// TestMinute is the same without moving the clocks: a minute of real time, where FLOWLANE_DAYS is set, else ten
+// seconds.
 func TestMinute(t *testing.T) {
 	t.Parallel()
 	length := 10 * time.Second
@@ -91,15 +93,17 @@ type event struct {
 type happening struct {
 	times int
 	do    func(*day)
-	// rush says that four of five times it happens when the batches come: lanes and organizations compete then, and there is
-	// something to disturb.
+	// rush says that four of five times it happens when the batches come: lanes and organizations compete then, and
+	// there is something to disturb.
 	rush bool
 }
 
 // happenings are what a day is made of.
 var happenings = []happening{
-	{32, (*day).start, true}, {12, (*day).steer, true}, {16, (*day).hold, true}, {6, (*day).extend, false}, {8, (*day).resume, false}, {3, (*day).cancel, true},
-	{8, (*day).spend, true}, {5, (*day).refuse, true}, {8, (*day).disturb, true}, {3, (*day).setMargin, false}, {3, (*day).setLane, false}, {8, (*day).look, true},
+	{32, (*day).start, true}, {12, (*day).steer, true}, {16, (*day).hold, true}, {6, (*day).extend, false},
+	{8, (*day).resume, false}, {3, (*day).cancel, true},
+	{8, (*day).spend, true}, {5, (*day).refuse, true}, {8, (*day).disturb, true}, {3, (*day).setMargin, false},
+	{3, (*day).setLane, false}, {8, (*day).look, true},
 	{4, (*day).kill, true}, {2, (*day).stop, true},
 }
 

@@ -11,8 +11,8 @@ import (
 	"flowlane/internal/pacing"
 )
 
-// dayLog has the database write down what happens, in the transactions in which it does: debits beyond a cap, what calls
-// take of batches, moves of batches, jobs and holds, releases, and how lanes that have work fare beside others.
+// dayLog has the database write down what happens, in the transactions in which it does: debits beyond a cap, what
+// calls take of batches, moves of batches, jobs and holds, releases, and how lanes that have work fare beside others.
 const dayLog = `
 CREATE TABLE torture.cap (domain text, bucket text, seconds int, cap int);
 CREATE TABLE torture.debit (domain text, bucket text, seconds int, starts_at timestamptz, own int, foreign_spend int, cap int);
@@ -121,7 +121,8 @@ func (d *day) watchDay() {
 	for _, s := range d.seats {
 		for bucket, windows := range d.limits {
 			for seconds, n := range windows {
-				if _, err := d.pool.Exec(d.Context(), "INSERT INTO torture.cap SELECT $1, $2, $3, $4 WHERE NOT EXISTS (SELECT FROM torture.cap WHERE (domain, bucket, seconds) = ($1, $2, $3))",
+				if _, err := d.pool.Exec(d.Context(),
+					"INSERT INTO torture.cap SELECT $1, $2, $3, $4 WHERE NOT EXISTS (SELECT FROM torture.cap WHERE (domain, bucket, seconds) = ($1, $2, $3))",
 					s.tenancy, bucket, seconds, n); err != nil {
 					d.Fatal(err)
 				}
@@ -133,13 +134,15 @@ func (d *day) watchDay() {
 // legal are the moves of batches, jobs and holds that the interface knows.
 var legal = map[string]map[string][]string{
 	"batch": {
-		"queued": {"running", "paused", "cancelled", "completed", "partially_failed", "failed"}, "paused": {"queued", "running", "cancelled"},
+		"queued":  {"running", "paused", "cancelled", "completed", "partially_failed", "failed"},
+		"paused":  {"queued", "running", "cancelled"},
 		"running": {"paused", "completed", "partially_failed", "failed", "cancelled"},
 	},
 	"job": {
 		"staged": {"queued", "unprocessed"}, "queued": {"pending", "started", "completed", "failed", "unprocessed"},
-		"pending":         {"queued", "completed", "failed", "unprocessed"},
-		"started":         {"queued", "needs_reconcile", "completed", "failed", "cancelled", "accepted", "rejected", "unprocessed"},
+		"pending": {"queued", "completed", "failed", "unprocessed"},
+		"started": {"queued", "needs_reconcile", "completed", "failed", "cancelled", "accepted", "rejected",
+			"unprocessed"},
 		"needs_reconcile": {"queued", "completed", "failed", "accepted", "rejected", "unprocessed", "unresolved"},
 	},
 	"hold": {"active": {"released"}},
@@ -152,8 +155,10 @@ func (d *day) checkDay() {
 	if d.count("SELECT count(*) FROM torture.debit") == 0 || d.count("SELECT count(*) FROM torture.claim") == 0 {
 		d.Error("nothing was written down: the test shows nothing")
 	}
-	d.none("batches that did not go back to where they were", "SELECT to_jsonb(v)::text FROM torture.step v WHERE what = 'batch' AND was = 'paused' AND is_now NOT IN (before, 'cancelled')")
-	d.none("queues that are paused without a paused batch", `SELECT to_jsonb(q)::text FROM flow.lane_batch q JOIN flow.batch_count b ON b.batch_id = q.batch_id WHERE q.paused AND b.status <> 'paused' AND q.open`)
+	d.none("batches that did not go back to where they were",
+		"SELECT to_jsonb(v)::text FROM torture.step v WHERE what = 'batch' AND was = 'paused' AND is_now NOT IN (before, 'cancelled')")
+	d.none("queues that are paused without a paused batch",
+		`SELECT to_jsonb(q)::text FROM flow.lane_batch q JOIN flow.batch_count b ON b.batch_id = q.batch_id WHERE q.paused AND b.status <> 'paused' AND q.open`)
 	rows := d.all("SELECT DISTINCT ON (what, was, is_now) what, was, is_now, id FROM torture.step")
 	for _, r := range rows {
 		what, was, now := r[0].(string), r[1].(string), r[2].(string)
@@ -203,8 +208,8 @@ func (d *day) all(sql string, args ...any) [][]any {
 // skewed is by how much two clocks may differ in what is compared, and how long a call may take.
 const skewed = 5 * time.Second
 
-// checkWindows checks what the platform counted of us in every window: no more than the ledger has, nor than the cap was at
-// any time of the window.
+// checkWindows checks what the platform counted of us in every window: no more than the ledger has, nor than the cap
+// was at any time of the window.
 func (d *day) checkWindows() {
 	d.Helper()
 	windows := 0
@@ -214,22 +219,26 @@ func (d *day) checkWindows() {
 			windows++
 			if own := d.count("SELECT coalesce(sum(own), 0) FROM flow.ledger WHERE domain = $1 AND bucket = $2 AND window_seconds = $3 AND starts_at = $4",
 				tenancy, w.OperationType, w.WindowSeconds, w.Start); int64(own) < w.Calls {
-				d.Errorf("%s of %s in %d s from %s: the platform counted %d calls, the ledger has %d", w.OperationType, account, w.WindowSeconds, w.Start, w.Calls, own)
+				d.Errorf("%s of %s in %d s from %s: the platform counted %d calls, the ledger has %d", w.OperationType,
+					account, w.WindowSeconds, w.Start, w.Calls, own)
 			}
 			percent := 0
 			binding := append([]marginSince{{percent: 100}}, d.margins[account+" "+w.OperationType]...)
 			for i, m := range binding {
-				if m.at.Before(w.End.Add(skewed)) && (i+1 == len(binding) || binding[i+1].at.After(w.Start.Add(-skewed))) {
+				if m.at.Before(w.End.Add(skewed)) && (i+1 == len(binding) ||
+					binding[i+1].at.After(w.Start.Add(-skewed))) {
 					percent = max(percent, m.percent)
 				}
 			}
 			if most := d.limits[w.OperationType][w.WindowSeconds] * int64(percent) / 100; w.Calls > most {
-				d.Errorf("%s of %s in %d s from %s: the platform counted %d calls, the cap was %d", w.OperationType, account, w.WindowSeconds, w.Start, w.Calls, most)
+				d.Errorf("%s of %s in %d s from %s: the platform counted %d calls, the cap was %d", w.OperationType,
+					account, w.WindowSeconds, w.Start, w.Calls, most)
 			}
 		}
 		for op, n := range d.sim.Totals().Accounts[account] {
 			if n.OverLimit > 0 && !d.spent[account+" "+op] {
-				d.Errorf("%s refused %d calls of %s as too many, of which nobody else had spent", account, n.OverLimit, op)
+				d.Errorf("%s refused %d calls of %s as too many, of which nobody else had spent", account, n.OverLimit,
+					op)
 			}
 		}
 	}
@@ -244,11 +253,12 @@ func (d *day) checkCover(c *cover) {
 	const covered = `SELECT c.id, c.claimed_at FROM flow.call c WHERE c.records > 0 AND c.claimed_at > $1 AND ($2::timestamptz IS NULL OR c.claimed_at < $2) AND c.org_id = $3
 		AND ($4::text IS NULL OR c.domain = $4) AND ($5::text IS NULL OR c.lane::text = $5)
 		AND ($6::uuid IS NULL OR EXISTS (SELECT FROM torture.claim p WHERE p.call_id = c.id AND p.batch_id = $6))`
-	d.none(fmt.Sprintf("calls under a hold of scope %s from %s to %v", c.scope, c.from, c.until), covered, c.from, c.until, c.org, c.tenancy, c.lane, c.batch)
+	d.none(fmt.Sprintf("calls under a hold of scope %s from %s to %v", c.scope, c.from, c.until), covered, c.from,
+		c.until, c.org, c.tenancy, c.lane, c.batch)
 }
 
-// behind is how many calls a lane may be behind its share. Calls of a lane go in groups, at most as many as a minute has or a
-// claim takes; with those of the others it may be behind by some of these.
+// behind is how many calls a lane may be behind its share. Calls of a lane go in groups, at most as many as a minute
+// has or a claim takes; with those of the others it may be behind by some of these.
 func (d *day) behind() float64 { return 3 * float64(min(d.limits["modify"][60], 128)) }
 
 // checkFare checks that no lane that had work was passed over.
@@ -268,8 +278,8 @@ func (d *day) checkFare() {
 // moderate is the time between that which a claim is judged by and that which the log has, on a slow machine.
 const moderate = time.Minute
 
-// checkPacing checks, batch by batch, that between two releases no queue sends more than any policy of that time releases,
-// that releases keep their distance, and that nothing goes while the window is closed.
+// checkPacing checks, batch by batch, that between two releases no queue sends more than any policy of that time
+// releases, that releases keep their distance, and that nothing goes while the window is closed.
 func (d *day) checkPacing() {
 	d.Helper()
 	releases := 0
@@ -282,7 +292,8 @@ func (d *day) checkPacing() {
 }
 
 func (d *day) checkPaced(id uuid.UUID, releases *int) error {
-	rows, err := d.pool.Query(d.Context(), "SELECT at, what, coalesce(queue, ''), coalesce(n, 0), policy, coalesce(tick, at) FROM torture.pace WHERE batch_id = $1 ORDER BY no", id)
+	rows, err := d.pool.Query(d.Context(),
+		"SELECT at, what, coalesce(queue, ''), coalesce(n, 0), policy, coalesce(tick, at) FROM torture.pace WHERE batch_id = $1 ORDER BY no", id)
 	if err != nil {
 		return err
 	}
@@ -316,7 +327,8 @@ func (d *day) checkPaced(id uuid.UUID, releases *int) error {
 			last, granted, used = tick, policy.Records, map[string]int64{}
 		case policy != nil:
 			if used[queue] += n; used[queue] > granted {
-				return fmt.Errorf("at %s, after the release of %s, queue %s has sent %d of %d: %s", at, last, queue, used[queue], granted, policy.Encode())
+				return fmt.Errorf("at %s, after the release of %s, queue %s has sent %d of %d: %s", at, last, queue,
+					used[queue], granted, policy.Encode())
 			}
 			if !policy.Open(at) && !policy.Open(at.Add(-moderate)) {
 				return fmt.Errorf("at %s the window is closed: %s", at, policy.Encode())

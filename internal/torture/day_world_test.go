@@ -22,13 +22,15 @@ type limitsOf map[string]map[int]int64
 var (
 	// dayLimits have work wait for minutes and hours, but not for the next day.
 	dayLimits = limitsOf{
-		"upload": {60: 5, 3600: 60, 86400: 600}, "upload_async": {60: 5, 3600: 60, 86400: 600}, "modify": {60: 15, 3600: 600, 86400: 4000},
-		"query": {60: 100, 3600: 2000, 86400: 20000}, "dial": {60: 10, 3600: 10, 86400: 10},
+		"upload": {60: 5, 3600: 60, 86400: 600}, "upload_async": {60: 5, 3600: 60, 86400: 600},
+		"modify": {60: 15, 3600: 600, 86400: 4000},
+		"query":  {60: 100, 3600: 2000, 86400: 20000}, "dial": {60: 10, 3600: 10, 86400: 10},
 	}
 	// minuteLimits have work wait for the next minute.
 	minuteLimits = limitsOf{
-		"upload": {60: 40, 3600: 600, 86400: 6000}, "upload_async": {60: 40, 3600: 600, 86400: 6000}, "modify": {60: 400, 3600: 5000, 86400: 40000},
-		"query": {60: 500, 3600: 5000, 86400: 20000}, "dial": {60: 10, 3600: 10, 86400: 10},
+		"upload": {60: 40, 3600: 600, 86400: 6000}, "upload_async": {60: 40, 3600: 600, 86400: 6000},
+		"modify": {60: 400, 3600: 5000, 86400: 40000},
+		"query":  {60: 500, 3600: 5000, 86400: 20000}, "dial": {60: 10, 3600: 10, 86400: 10},
 	}
 	// zones are those of the accounts: in each the clocks change on a day of its own.
 	zones = []string{"Europe/Berlin", "America/New_York", "Australia/Lord_Howe"}
@@ -77,7 +79,8 @@ func newDay(t *testing.T, seed uint64, limits limitsOf) *day {
 	t.Helper()
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("once more: %s=%d go test -count=1 -run '^%s$' ./internal/torture/", seedVariable, seed, strings.Split(t.Name(), "/")[0])
+			t.Logf("once more: %s=%d go test -count=1 -run '^%s$' ./internal/torture/", seedVariable, seed,
+				strings.Split(t.Name(), "/")[0])
 		}
 	})
 	dsn, pool := pgtest.NewDatabase(t)
@@ -161,7 +164,8 @@ func (d *day) furnish() {
 	other.org, other.key = d.join("Other")
 	d.parties = []*party{{d.org, d.key}, other}
 	d.seats = []*seat{
-		{party: d.parties[0], account: "north"}, {party: other, account: "north"}, {party: d.parties[0], account: "south"}, {party: other, account: "east"},
+		{party: d.parties[0], account: "north"}, {party: other, account: "north"},
+		{party: d.parties[0], account: "south"}, {party: other, account: "east"},
 	}
 	for _, s := range d.seats {
 		client := d.client(s.party)
@@ -169,14 +173,16 @@ func (d *day) furnish() {
 			ID        string
 			TenancyID string `json:"tenancy_id"`
 		}
-		client.Do("POST", "/credentials", map[string]any{"name": s.account, "platform_id": "dialer", "auth_method": "basic_auth",
+		client.Do("POST", "/credentials", map[string]any{"name": s.account, "platform_id": "dialer",
+			"auth_method": "basic_auth",
 			"credentials": map[string]any{"username": s.account, "password": "x"}}).Want(http.StatusCreated).Into(&cred)
 		s.tenancy = cred.TenancyID
 		client.Do("POST", "/platforms/dialer/domains/"+s.tenancy+"/refresh-limits", nil).Want(http.StatusOK)
 		for i, k := range d.kinds {
 			var def struct{ ID string }
 			steps := strings.ReplaceAll(stepsOf(tasks[i]...), "CRED", cred.ID)
-			client.Do("POST", "/flows/definitions", fmt.Sprintf(`{"name":%q,"status":"active","steps":%s}`, k.name, steps)).Want(http.StatusCreated).Into(&def)
+			client.Do("POST", "/flows/definitions", fmt.Sprintf(`{"name":%q,"status":"active","steps":%s}`, k.name,
+				steps)).Want(http.StatusCreated).Into(&def)
 			s.defs = append(s.defs, def.ID)
 		}
 		for _, lane := range lanes {
@@ -195,7 +201,8 @@ func (d *day) until(t time.Time) {
 	}
 }
 
-// move moves the clocks to when the next thing falls due, at most to t. It returns false where nothing will ever fall due.
+// move moves the clocks to when the next thing falls due, at most to t. It returns false where nothing will ever fall
+// due.
 func (d *day) move(t time.Time) (more bool) {
 	d.Helper()
 	more = true
@@ -217,7 +224,8 @@ func (d *day) strikeIfBusy() {
 	d.Helper()
 	for len(d.strikes) > 0 {
 		var intents, all int
-		if err := d.pool.QueryRow(d.Context(), "SELECT (SELECT count(*) FROM flow.call WHERE state = 'intent'), "+busy).Scan(&intents, &all); err != nil {
+		if err := d.pool.QueryRow(d.Context(), "SELECT (SELECT count(*) FROM flow.call WHERE state = 'intent'), "+
+			busy).Scan(&intents, &all); err != nil {
 			d.Fatal(err)
 		}
 		if intents > 0 {
@@ -242,7 +250,8 @@ func (d *day) end() {
 	patience := d.now().Add(4 * 24 * time.Hour)
 	for {
 		d.quiet()
-		if d.open() == 0 && d.openCalls() == 0 && d.count("SELECT count(*) FROM flow.pause WHERE status = 'active' AND scope <> 'bucket'") == 0 {
+		if d.open() == 0 && d.openCalls() == 0 &&
+			d.count("SELECT count(*) FROM flow.pause WHERE status = 'active' AND scope <> 'bucket'") == 0 {
 			break
 		}
 		if !d.move(patience) || !d.now().Before(patience) {
@@ -261,8 +270,10 @@ func (d *day) end() {
 	d.checkDay()
 	sum := d.tally()
 	d.Logf("%d moves of the clocks, %d kills and %d stops with %d calls under way; %d batches (%d cancelled), %d records, %d calls, %d of them retries; %d holds; %d shares",
-		d.moves, d.kills, d.stops, d.caught, len(d.batches), d.cancelled, d.records, sum.Calls, sum.Retries, len(d.covers), d.shares)
-	d.Logf("%d unknown outcomes: lookups found %d and did not find %d; the platform refused %s", sum.Unknown, sum.Found, sum.NotFound, listed(d.sim.Totals().Faults))
+		d.moves, d.kills, d.stops, d.caught, len(d.batches), d.cancelled, d.records, sum.Calls, sum.Retries,
+		len(d.covers), d.shares)
+	d.Logf("%d unknown outcomes: lookups found %d and did not find %d; the platform refused %s", sum.Unknown, sum.Found,
+		sum.NotFound, listed(d.sim.Totals().Faults))
 	if d.Failed() {
 		d.output.show(d.T)
 	}

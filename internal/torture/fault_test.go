@@ -10,8 +10,8 @@ import (
 	"flowlane/internal/provider/dialersim"
 )
 
-// The platform cuts connections before and after it has accepted a call, redirects, answers nonsense or not at all, while
-// there is a lot to do.
+// The platform cuts connections before and after it has accepted a call, redirects, answers nonsense or not at all,
+// while there is a lot to do.
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	w := setup(t, 3)
@@ -19,10 +19,13 @@ func TestFaults(t *testing.T) {
 	s := newStorm(w)
 	for _, operation := range []string{"upload", "upload_async"} {
 		for _, f := range []dialersim.Fault{
-			{Kind: "cut_after_accept", Probability: 0.06}, {Kind: "cut_after_accept", Probability: 0.02, Graceful: true},
-			{Kind: "cut_before", Probability: 0.03}, {Kind: "cut_before", Probability: 0.03, AfterBytes: 200, Graceful: true},
+			{Kind: "cut_after_accept", Probability: 0.06}, {Kind: "cut_after_accept", Probability: 0.02,
+				Graceful: true},
+			{Kind: "cut_before", Probability: 0.03}, {Kind: "cut_before", Probability: 0.03, AfterBytes: 200,
+				Graceful: true},
 			{Kind: "redirect_307", Probability: 0.03, Accept: true}, {Kind: "redirect_307", Probability: 0.03},
-			{Kind: "status", Status: 502, Probability: 0.02, Accept: true}, {Kind: "status", Status: 503, Probability: 0.02},
+			{Kind: "status", Status: 502, Probability: 0.02, Accept: true}, {Kind: "status", Status: 503,
+				Probability: 0.02},
 			{Kind: "hang", Probability: 0.01, Accept: true, MS: 4000}, {Kind: "hang", Probability: 0.01, MS: 4000},
 			{Kind: "truncated_body", Probability: 0.02}, {Kind: "garbage_body", Probability: 0.02},
 			{Kind: "slow_body", Probability: 0.01, MS: 300}, {Kind: "over_limit", Probability: 0.005, RetryAfter: 1},
@@ -32,9 +35,12 @@ func TestFaults(t *testing.T) {
 		}
 	}
 	for _, f := range []dialersim.Fault{
-		{Kind: "cut_after_accept", Operation: "modify", Probability: 0.03}, {Kind: "redirect_307", Operation: "modify", Probability: 0.02, Accept: true},
-		{Kind: "status", Operation: "modify", Probability: 0.03}, {Kind: "cut_after_accept", Operation: "query", Probability: 0.05},
-		{Kind: "status", Operation: "query", Probability: 0.05}, {Kind: "garbage_body", Operation: "query", Probability: 0.03},
+		{Kind: "cut_after_accept", Operation: "modify", Probability: 0.03}, {Kind: "redirect_307", Operation: "modify",
+			Probability: 0.02, Accept: true},
+		{Kind: "status", Operation: "modify", Probability: 0.03}, {Kind: "cut_after_accept", Operation: "query",
+			Probability: 0.05},
+		{Kind: "status", Operation: "query", Probability: 0.05}, {Kind: "garbage_body", Operation: "query",
+			Probability: 0.03},
 	} {
 		w.sim.AddFault(f)
 	}
@@ -45,7 +51,8 @@ func TestFaults(t *testing.T) {
 	p.kill()
 	sum, totals := w.tally(), w.sim.Totals()
 	t.Logf("%d batches, %d records, %d calls; faults: %s", len(w.batches), s.records, sum.Calls, listed(totals.Faults))
-	t.Logf("%d unknown outcomes: lookups found %d and did not find %d; %d calls were retries, %d were questions", sum.Unknown, sum.Found, sum.NotFound,
+	t.Logf("%d unknown outcomes: lookups found %d and did not find %d; %d calls were retries, %d were questions",
+		sum.Unknown, sum.Found, sum.NotFound,
 		sum.Retries, sum.Probes)
 	if totals.RedirectsFollowed > 0 {
 		t.Errorf("%d redirects were followed", totals.RedirectsFollowed)

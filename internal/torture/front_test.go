@@ -25,8 +25,8 @@ type front struct {
 
 	mu     sync.Mutex
 	random *rand.Rand
-	// delay is how long a request may take to arrive, and then again how long it may lie before it is looked at. One whose
-	// sender is gone by then is lost.
+	// delay is how long a request may take to arrive, and then again how long it may lie before it is looked at. One
+	// whose sender is gone by then is lost.
 	delay time.Duration
 	// stall, if set, stops reading upload bodies after so many bytes, once each, until it is released.
 	stall *stall
@@ -145,7 +145,10 @@ func pass(ctx context.Context, d time.Duration) {
 func narrowListener(t *testing.T) net.Listener {
 	t.Helper()
 	config := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
-		return c.Control(func(fd uintptr) { _ = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 64<<10) })
+		return c.Control(func(fd uintptr) {
+			_ = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF,
+				64<<10)
+		})
 	}}
 	return must(config.Listen(t.Context(), "tcp", "127.0.0.1:0"))
 }

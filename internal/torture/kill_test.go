@@ -23,8 +23,8 @@ func kills(t *testing.T) int {
 	return n
 }
 
-// The process is killed at random moments, again and again. What was under way must be settled, or go through doubt and be
-// settled by asking.
+// The process is killed at random moments, again and again. What was under way must be settled, or go through doubt and
+// be settled by asking.
 func TestKill(t *testing.T) {
 	t.Parallel()
 	w := setup(t, 3)
@@ -39,7 +39,8 @@ func TestKill(t *testing.T) {
 		if w.random.IntN(5) > 0 { // otherwise it may be killed while it starts
 			w.until("the process makes calls", 10*time.Second, func() bool {
 				s.keep(30, 0)
-				return w.count("SELECT count(*) FROM (SELECT FROM flow.call WHERE claimed_at > $1 LIMIT 1) c", began) > 0
+				return w.count("SELECT count(*) FROM (SELECT FROM flow.call WHERE claimed_at > $1 LIMIT 1) c",
+					began) > 0
 			})
 		}
 		s.keep(30, w.between(10*time.Millisecond, 1500*time.Millisecond))
@@ -71,7 +72,8 @@ func TestKill(t *testing.T) {
 // checkCaught checks the ways of the calls that were under way at a kill.
 func (s *storm) checkCaught(caught map[uuid.UUID]time.Time) {
 	s.Helper()
-	rows, err := s.pool.Query(s.Context(), `SELECT DISTINCT ON (call_id) call_id, is_now, checked, records, at FROM torture.move WHERE was = 'intent' ORDER BY call_id, no`)
+	rows, err := s.pool.Query(s.Context(),
+		`SELECT DISTINCT ON (call_id) call_id, is_now, checked, records, at FROM torture.move WHERE was = 'intent' ORDER BY call_id, no`)
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -87,7 +89,8 @@ func (s *storm) checkCaught(caught map[uuid.UUID]time.Time) {
 		}
 		moved[id] = true
 		killed, was := caught[id]
-		// A commit that was on its way at the kill may still arrive; nothing else may settle such a call without asking.
+		// A commit that was on its way at the kill may still arrive; nothing else may settle such a call without
+		// asking.
 		if was && checked == "lookup" && now != "unknown" && at.Sub(killed) > time.Second {
 			s.Errorf("call %s of a killed process went from intent to %s, %s after the kill", id, now, at.Sub(killed))
 		}

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Two processes are stopped at random moments, inside transactions too, for longer or shorter than their calls and leases
-// last, and go on.
+// Two processes are stopped at random moments, inside transactions too, for longer or shorter than their calls and
+// leases last, and go on.
 func TestPause(t *testing.T) {
 	t.Parallel()
 	w := setup(t, 4)
@@ -31,8 +31,10 @@ func TestPause(t *testing.T) {
 		p.kill()
 	}
 	sum := w.tally()
-	t.Logf("%d stops, %d of them for longer than a call may take; %d batches, %d records, %d calls", pauses, long, len(w.batches), s.records, sum.Calls)
-	t.Logf("%d unknown outcomes: lookups found %d and did not find %d; %d calls were retries; %d bodies broke off", sum.Unknown, sum.Found, sum.NotFound,
+	t.Logf("%d stops, %d of them for longer than a call may take; %d batches, %d records, %d calls", pauses, long,
+		len(w.batches), s.records, sum.Calls)
+	t.Logf("%d unknown outcomes: lookups found %d and did not find %d; %d calls were retries; %d bodies broke off",
+		sum.Unknown, sum.Found, sum.NotFound,
 		sum.Retries, w.front.broken.Load())
 }
 
@@ -67,7 +69,8 @@ func TestOrderlyStop(t *testing.T) {
 	s.check(2 * time.Minute)
 	last.kill()
 	sum := w.tally()
-	t.Logf("%d orderly stops, the longest took %s; %d batches, %d records, %d calls; %d unknown outcomes", stops, longest.Round(time.Millisecond),
+	t.Logf("%d orderly stops, the longest took %s; %d batches, %d records, %d calls; %d unknown outcomes", stops,
+		longest.Round(time.Millisecond),
 		len(w.batches), s.records, sum.Calls, sum.Unknown)
 	if longest > 10*time.Second {
 		t.Errorf("a stop took %s", longest)

@@ -54,6 +54,8 @@ func TestPostgresRestart(t *testing.T) {
 		p.kill()
 	}
 	sum := w.tally()
-	t.Logf("%d restarts of Postgres, %d of them as in a crash; %d batches, %d records, %d calls", restarts, restarts/2, len(w.batches), s.records, sum.Calls)
-	t.Logf("%d unknown outcomes: lookups found %d and did not find %d; %d calls were retries", sum.Unknown, sum.Found, sum.NotFound, sum.Retries)
+	t.Logf("%d restarts of Postgres, %d of them as in a crash; %d batches, %d records, %d calls", restarts, restarts/2,
+		len(w.batches), s.records, sum.Calls)
+	t.Logf("%d unknown outcomes: lookups found %d and did not find %d; %d calls were retries", sum.Unknown, sum.Found,
+		sum.NotFound, sum.Retries)
 }

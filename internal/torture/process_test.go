@@ -82,10 +82,13 @@ func (w *world) serve(l limits, settings ...string) *process {
 	if err != nil {
 		w.Fatal(err)
 	}
-	p := &process{Cmd: exec.Command(path, "serve"), t: w.T, says: &announcement{w.output, make(chan string, 1)}, ended: make(chan struct{})}
-	p.Env = append(os.Environ(), "DATABASE_URL="+w.dsn, "FLOWLANE_KEK="+kek, "FLOWLANE_LISTEN=127.0.0.1:0", "FLOWLANE_OPERATOR_LISTEN=none", "FLOWLANE_SIM_URL="+w.url,
+	p := &process{Cmd: exec.Command(path, "serve"), t: w.T, says: &announcement{w.output, make(chan string, 1)},
+		ended: make(chan struct{})}
+	p.Env = append(os.Environ(), "DATABASE_URL="+w.dsn, "FLOWLANE_KEK="+kek, "FLOWLANE_LISTEN=127.0.0.1:0",
+		"FLOWLANE_OPERATOR_LISTEN=none", "FLOWLANE_SIM_URL="+w.url,
 		"FLOWLANE_ALLOW_HOSTS="+strings.TrimPrefix(w.url, "http://"),
-		"FLOWLANE_CALL_TIMEOUT="+l.timeout.String(), "FLOWLANE_RECONCILE_MARGIN="+l.margin.String(), "FLOWLANE_LEASE="+lease.String(),
+		"FLOWLANE_CALL_TIMEOUT="+l.timeout.String(), "FLOWLANE_RECONCILE_MARGIN="+l.margin.String(), "FLOWLANE_LEASE="+
+			lease.String(),
 		"FLOWLANE_DRAIN_TIMEOUT=7s")
 	p.Env = append(p.Env, settings...)
 	p.Stdout, p.Stderr = p.says, w.output

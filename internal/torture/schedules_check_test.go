@@ -26,7 +26,8 @@ type fire struct {
 // fires are those of a schedule, as they were written.
 func (d *diary) fires(schedule string) []fire {
 	d.Helper()
-	rows, err := d.pool.Query(d.Context(), `SELECT id::text, slot_at AT TIME ZONE 'UTC', manual, status, reason, batch_id::text, created_at AT TIME ZONE 'UTC'
+	rows, err := d.pool.Query(d.Context(),
+		`SELECT id::text, slot_at AT TIME ZONE 'UTC', manual, status, reason, batch_id::text, created_at AT TIME ZONE 'UTC'
 		FROM flow.schedule_fire WHERE schedule_id = $1 ORDER BY id`, schedule)
 	if err != nil {
 		d.Fatal(err)
@@ -52,7 +53,8 @@ type verdict struct {
 	*diary
 	batches map[string][]started
 	byID    map[string]*started
-	// fired, missed, late, overlapped, changed and failed are fires; unclear is how many of them could be either fired or an overlap.
+	// fired, missed, late, overlapped, changed and failed are fires; unclear is how many of them could be either fired
+	// or an overlap.
 	fired, missed, late, overlapped, changed, failed, manual, unclear int
 	wrong                                                             int
 }
@@ -67,10 +69,12 @@ func (d *diary) check(rested time.Time) {
 		slots += v.entry(e, rested)
 	}
 	d.Logf("%d schedules, %d slots, %d batches in %s: %d fired, %d missed, %d too late, %d overlapped (%d fires unclear), %d changed, %d failed; %d runs by hand",
-		len(d.entries), slots, len(v.byID), time.Since(d.began).Round(time.Second), v.fired, v.missed, v.late, v.overlapped, v.unclear, v.changed, v.failed, v.manual)
+		len(d.entries), slots, len(v.byID), time.Since(d.began).Round(time.Second), v.fired, v.missed, v.late,
+		v.overlapped, v.unclear, v.changed, v.failed, v.manual)
 	d.Logf("%d moves of the clocks, %d processes killed, %d stopped, %d times all were dead, %d jumps; %d things that people did",
 		len(d.moves), d.kills, d.stops, d.deaths, d.jumps, d.actions)
-	if min(v.fired, v.missed, d.kills, d.deaths+d.jumps) == 0 || d.whole && min(v.late, v.overlapped, v.failed, v.manual, d.stops, d.deaths, d.jumps) == 0 {
+	if min(v.fired, v.missed, d.kills, d.deaths+d.jumps) == 0 || d.whole && min(v.late, v.overlapped, v.failed,
+		v.manual, d.stops, d.deaths, d.jumps) == 0 {
 		d.Error("something never happened: the test shows nothing")
 	}
 	if v.wrong > 0 {
@@ -82,7 +86,8 @@ func (d *diary) check(rested time.Time) {
 // read reads the batches of all schedules, in the order in which they were started.
 func (v *verdict) read() {
 	v.Helper()
-	rows, err := v.pool.Query(v.Context(), `SELECT b.id::text, c.schedule_id::text, b.definition_id::text, c.status::text,
+	rows, err := v.pool.Query(v.Context(),
+		`SELECT b.id::text, c.schedule_id::text, b.definition_id::text, c.status::text,
 			b.trigger_type = 'schedule' AND b.trigger_source = c.schedule_id::text, b.created_at, c.completed_at
 		FROM flow.batch b JOIN flow.batch_count c ON c.batch_id = b.id WHERE c.schedule_id IS NOT NULL ORDER BY b.created_at`)
 	if err != nil {
@@ -160,7 +165,8 @@ func (v *verdict) entry(e *entry, upto time.Time) (slots int) {
 	}
 	for _, f := range bySlot {
 		if problem := v.judge(e, f); problem != "" {
-			v.blame("%s: slot %s: %s: %+v, reason %q, decided %s", e.id, f.SlotAt, problem, f.Status, reason(f), f.CreatedAt)
+			v.blame("%s: slot %s: %s: %+v, reason %q, decided %s", e.id, f.SlotAt, problem, f.Status, reason(f),
+				f.CreatedAt)
 		}
 	}
 	v.checkBatches(e, bySlot, taken)
@@ -186,7 +192,8 @@ func (e *entry) at(t time.Time) int {
 func (v *verdict) judge(e *entry, f *fire) (problem string) {
 	v.Helper()
 	of, by := e.at(f.SlotAt), e.at(f.CreatedAt)
-	if of < 0 || !e.terms[of].enabled || !e.terms[of].tab.names(f.SlotAt) || f.SlotAt.Second() != 0 || f.CreatedAt.Before(f.SlotAt) {
+	if of < 0 || !e.terms[of].enabled || !e.terms[of].tab.names(f.SlotAt) || f.SlotAt.Second() != 0 ||
+		f.CreatedAt.Before(f.SlotAt) {
 		return "that is no slot that had come"
 	}
 	other := func(i int) bool {
@@ -208,7 +215,9 @@ func (v *verdict) judge(e *entry, f *fire) (problem string) {
 		return expect(f, "skipped", "Missed: the service was away, and a later slot has come")
 	case lateness > max(grace, t.catchUp):
 		v.late++
-		return expect(f, "skipped", fmt.Sprintf("Missed: the service came to it %d seconds late, which is more than catch_up_seconds", int(lateness.Seconds())))
+		return expect(f, "skipped", fmt.Sprintf(
+			"Missed: the service came to it %d seconds late, which is more than catch_up_seconds",
+			int(lateness.Seconds())))
 	}
 	return v.judgeStart(e, t, f)
 }
@@ -259,8 +268,8 @@ func (v *verdict) judgeStart(e *entry, t *terms, f *fire) string {
 	return fmt.Sprintf("its batch is %s, which must be %s", b.Status, t.flow.ends)
 }
 
-// overlaps says whether an earlier batch of the schedule was not over when a fire was decided; it is unclear where one ended at
-// about that time.
+// overlaps says whether an earlier batch of the schedule was not over when a fire was decided; it is unclear where one
+// ended at about that time.
 func (v *verdict) overlaps(e *entry, f *fire) (overlaps, unclear bool) {
 	v.Helper()
 	window := v.window(f.CreatedAt)
@@ -282,15 +291,16 @@ func (v *verdict) window(t time.Time) int {
 	return sort.Search(len(v.moves), func(i int) bool { return v.moves[i].After(t) })
 }
 
-// checkBatches checks that each batch of a schedule is that of a fire. Where the schedule was deleted, what it fired meanwhile is not
-// listed: each such batch must have a slot of its own.
+// checkBatches checks that each batch of a schedule is that of a fire. Where the schedule was deleted, what it fired
+// meanwhile is not listed: each such batch must have a slot of its own.
 func (v *verdict) checkBatches(e *entry, bySlot map[time.Time]*fire, taken map[string]bool) {
 	v.Helper()
 	extra := slices.DeleteFunc(slices.Clone(v.batches[e.id]), func(b started) bool { return taken[b.ID] })
 	for _, b := range extra {
 		t := e.now()
 		slots := t.tab.slots(e.deleted.rested, b.At)
-		if e.deleted.to.IsZero() || b.At.After(e.deleted.to) || !t.enabled || len(slots) == 0 || bySlot[slots[len(slots)-1]] != nil {
+		if e.deleted.to.IsZero() || b.At.After(e.deleted.to) || !t.enabled || len(slots) == 0 ||
+			bySlot[slots[len(slots)-1]] != nil {
 			v.blame("%s: batch %s of %s has no slot (%s)", e.id, b.ID, b.At, t.tab)
 			continue
 		}

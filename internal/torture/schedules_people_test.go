@@ -22,7 +22,8 @@ func (d *diary) act() {
 	others := d.entries[1:] // of that of each minute
 	e := pick(d.random, others)
 	if minute := d.now().Truncate(time.Minute); d.random.IntN(3) == 0 { // one of those that may be fired just now
-		if coming := slices.DeleteFunc(slices.Clone(others), func(e *entry) bool { return !e.now().tab.names(minute) }); len(coming) > 0 {
+		if coming := slices.DeleteFunc(slices.Clone(others),
+			func(e *entry) bool { return !e.now().tab.names(minute) }); len(coming) > 0 {
 			e = pick(d.random, coming)
 		}
 	}
@@ -56,7 +57,8 @@ func (d *diary) act() {
 func (d *diary) someTerms() terms {
 	d.Helper()
 	active := slices.DeleteFunc(slices.Clone(d.flows), func(f *flow) bool { return len(f.flips)%2 == 1 })
-	t := terms{tab: d.newTab(), enabled: d.random.IntN(10) > 0, catchUp: d.catchUp(), skip: d.random.IntN(3) == 0, flow: pick(d.random, active)}
+	t := terms{tab: d.newTab(), enabled: d.random.IntN(10) > 0, catchUp: d.catchUp(), skip: d.random.IntN(3) == 0,
+		flow: pick(d.random, active)}
 	if t.flow.slow {
 		t.skip = d.random.IntN(4) > 0
 	}
@@ -83,8 +85,10 @@ func (t *terms) body() map[string]any {
 	if t.skip {
 		policy = "skip"
 	}
-	return map[string]any{"definition_id": t.flow.id, "description": "d", "cron_expression": t.tab.String(), "enabled": t.enabled,
-		"catch_up_seconds": int(t.catchUp / time.Second), "overlap_policy": policy, "input_data": map[string]any{"n": 1}}
+	return map[string]any{"definition_id": t.flow.id, "description": "d", "cron_expression": t.tab.String(),
+		"enabled":          t.enabled,
+		"catch_up_seconds": int(t.catchUp / time.Second), "overlap_policy": policy,
+		"input_data": map[string]any{"n": 1}}
 }
 
 func (d *diary) create() { d.createWith(d.someTerms()) }
@@ -121,7 +125,8 @@ func (d *diary) change(e *entry, method string, t terms, fields ...string) {
 // note notes the terms that a schedule has since it was changed last.
 func (d *diary) note(e *entry, t terms) {
 	d.Helper()
-	if err := d.pool.QueryRow(d.Context(), "SELECT updated_at FROM flow.schedule WHERE id = $1", e.id).Scan(&t.from); err != nil {
+	if err := d.pool.QueryRow(d.Context(), "SELECT updated_at FROM flow.schedule WHERE id = $1",
+		e.id).Scan(&t.from); err != nil {
 		d.Fatal(err)
 	}
 	e.terms = append(e.terms, t)
@@ -138,7 +143,8 @@ func (d *diary) delete(e *entry) {
 func (d *diary) run(e *entry) {
 	d.Helper()
 	if len(e.now().flow.flips)%2 == 1 {
-		d.client().Do("POST", "/flows/schedules/"+e.id+"/run", nil).Detail(http.StatusBadRequest, "Definition is not active")
+		d.client().Do("POST", "/flows/schedules/"+e.id+"/run", nil).Detail(http.StatusBadRequest,
+			"Definition is not active")
 		return
 	}
 	d.client().Do("POST", "/flows/schedules/"+e.id+"/run", nil).Want(http.StatusOK)
@@ -193,16 +199,19 @@ func (d *diary) checkReads(rested time.Time) {
 				last = f // of slots that were made up for together, the latest
 			}
 		}
-		if (s.LastFiredAt == nil) != (last == nil) || last != nil && (!same(s.LastFiredAt, last.CreatedAt) || !d.ended(last, *s.LastFireStatus)) {
+		if (s.LastFiredAt == nil) != (last == nil) || last != nil && (!same(s.LastFiredAt, last.CreatedAt) ||
+			!d.ended(last, *s.LastFireStatus)) {
 			if last == nil || last.CreatedAt.Before(rested) {
 				var batch string
-				err := d.pool.QueryRow(d.Context(), `SELECT coalesce(jsonb_agg(to_jsonb(c)), '[]')::text FROM flow.batch_count c
+				err := d.pool.QueryRow(d.Context(),
+					`SELECT coalesce(jsonb_agg(to_jsonb(c)), '[]')::text FROM flow.batch_count c
 					JOIN flow.schedule_fire f USING (batch_id) WHERE f.schedule_id = $1
 						AND date_trunc('second', f.created_at) = $2`, e.id, s.LastFiredAt).Scan(&batch)
 				if err != nil {
 					d.Error(err)
 				}
-				d.Errorf("%s shows its last fire %s, it was %s %s", e.id, must(json.Marshal(s)), must(json.Marshal(last)), batch)
+				d.Errorf("%s shows its last fire %s, it was %s %s", e.id, must(json.Marshal(s)),
+					must(json.Marshal(last)), batch)
 			}
 		}
 		if i%50 == 0 {
@@ -226,11 +235,13 @@ func (d *diary) ended(f *fire, status string) bool {
 		return status == "failure"
 	}
 	var is string
-	if err := d.pool.QueryRow(d.Context(), "SELECT status FROM flow.batch_count WHERE batch_id = $1", f.BatchID).Scan(&is); err != nil {
+	if err := d.pool.QueryRow(d.Context(), "SELECT status FROM flow.batch_count WHERE batch_id = $1",
+		f.BatchID).Scan(&is); err != nil {
 		d.Fatal(err)
 	}
 	want := map[string]string{"completed": "success", "failed": "failure"}[is]
-	return status == want || status == "running" && (want == "" || is == "failed") // it may have failed after the answer
+	// it may have failed after the answer
+	return status == want || status == "running" && (want == "" || is == "failed")
 }
 
 // checkList reads the fires of a schedule over the API.
@@ -242,7 +253,8 @@ func (d *diary) checkList(e *entry, fires []fire) {
 		f := &fires[i]
 		f.SlotAt, f.CreatedAt = f.SlotAt.Truncate(time.Second), f.CreatedAt.Truncate(time.Second)
 	}
-	if a, b := must(json.Marshal(list.Items[:min(len(list.Items), len(fires))])), must(json.Marshal(fires)); string(a) != string(b) {
+	if a, b := must(json.Marshal(list.Items[:min(len(list.Items), len(fires))])),
+		must(json.Marshal(fires)); string(a) != string(b) {
 		d.Errorf("the API shows other fires of %s than the database has:\n%s\n%s", e.id, a, b)
 	}
 }

@@ -16,10 +16,10 @@ import (
 // schedulesVariable has TestSchedules live a whole day, with so many schedules.
 const schedulesVariable = "FLOWLANE_SCHEDULES"
 
-// TestSchedules moves the clocks through two hours with a hundred schedules, or through a day with as many as FLOWLANE_SCHEDULES
-// says. Three processes fire them, some of which are killed or stopped; at times none is there for a while, or the clocks jump.
-// People change, delete and run schedules, and archive what they start. Every slot, found without the service's parser, must
-// have one fire, with one batch or the right reason why there is none.
+// TestSchedules moves the clocks through two hours with a hundred schedules, or through a day with as many as
+// FLOWLANE_SCHEDULES says. Three processes fire them, some of which are killed or stopped; at times none is there for a
+// while, or the clocks jump. People change, delete and run schedules, and archive what they start. Every slot, found
+// without the service's parser, must have one fire, with one batch or the right reason why there is none.
 func TestSchedules(t *testing.T) {
 	t.Parallel()
 	n, length := 100, 2*time.Hour
@@ -104,8 +104,8 @@ type entry struct {
 	id string
 	// terms are one after another.
 	terms []terms
-	// deleted is when it was deleted, if it was: at some time between two. Its slots up to rested were decided; kept are the fires that
-	// it had at the first of the two.
+	// deleted is when it was deleted, if it was: at some time between two. Its slots up to rested were decided; kept
+	// are the fires that it had at the first of the two.
 	deleted struct{ rested, from, to time.Time }
 	kept    []fire
 }
@@ -115,7 +115,8 @@ func (e *entry) String() string {
 	var out strings.Builder
 	for i := range e.terms {
 		t := &e.terms[i]
-		fmt.Fprintf(&out, "%q from %s (enabled %t, catch-up %s, skip %t, flow %s); ", t.tab, t.from, t.enabled, t.catchUp, t.skip, t.flow.id)
+		fmt.Fprintf(&out, "%q from %s (enabled %t, catch-up %s, skip %t, flow %s); ", t.tab, t.from, t.enabled,
+			t.catchUp, t.skip, t.flow.id)
 	}
 	return out.String()
 }
@@ -147,11 +148,14 @@ func newDiary(t *testing.T, seed uint64, schedules int, length time.Duration) *d
 		steps string
 	}{
 		{flow{ends: "completed"}, quickFlow}, {flow{ends: "completed"}, quickFlow}, {flow{ends: "failed"}, vainFlow},
-		{flow{ends: "failed", slow: true}, fmt.Sprintf(slowFlow, 150)}, {flow{ends: "failed", slow: true}, fmt.Sprintf(slowFlow, 1500)},
-		{flow{ends: "completed", fickle: true}, quickFlow}, {flow{ends: "failed", slow: true, fickle: true}, fmt.Sprintf(slowFlow, 200)},
+		{flow{ends: "failed", slow: true}, fmt.Sprintf(slowFlow, 150)}, {flow{ends: "failed", slow: true},
+			fmt.Sprintf(slowFlow, 1500)},
+		{flow{ends: "completed", fickle: true}, quickFlow}, {flow{ends: "failed", slow: true, fickle: true},
+			fmt.Sprintf(slowFlow, 200)},
 	} {
 		var made struct{ ID string }
-		d.client().Do("POST", "/flows/definitions", `{"name":"f","status":"active","steps":`+strings.ReplaceAll(f.steps, "SIM", d.url)+`}`).
+		d.client().Do("POST", "/flows/definitions", `{"name":"f","status":"active","steps":`+strings.ReplaceAll(f.steps,
+			"SIM", d.url)+`}`).
 			Want(http.StatusCreated).Into(&made)
 		f.flow.id = made.ID
 		d.flows = append(d.flows, &f.flow)
@@ -175,8 +179,8 @@ func (d *diary) newProcess() *process {
 	return d.serve(hasty, "FLOWLANE_MAX_CONNS=8", "FLOWLANE_REQUEST_LIMIT=1000000")
 }
 
-// step moves the clocks to when something falls due, when nothing is under way; by 40 seconds at least, so that a day has no more
-// than 2,000 steps.
+// step moves the clocks to when something falls due, when nothing is under way; by 40 seconds at least, so that a day
+// has no more than 2,000 steps.
 func (d *diary) step(end time.Time) {
 	d.Helper()
 	for {
@@ -230,8 +234,8 @@ func (d *diary) firing() {
 	pass(d.Context(), d.between(0, 20*time.Millisecond))
 }
 
-// gap has minutes or hours go by in which no process is there, or in which all of them stood still: the first time the one, the
-// second time the other.
+// gap has minutes or hours go by in which no process is there, or in which all of them stood still: the first time the
+// one, the second time the other.
 func (d *diary) gap(length time.Duration) {
 	d.Helper()
 	ahead := d.between(2*time.Minute, length/12)

@@ -24,8 +24,10 @@ func TestShare(t *testing.T) {
 	s.check(2 * time.Minute)
 	two.kill()
 	sum := w.tally()
-	t.Logf("calls by process until one was killed: %v; %d calls were under way then; %d batches, %d records, %d calls", calls, caught, len(w.batches), s.records, sum.Calls)
-	t.Logf("%d unknown outcomes: lookups found %d and did not find %d; %d calls were retries", sum.Unknown, sum.Found, sum.NotFound, sum.Retries)
+	t.Logf("calls by process until one was killed: %v; %d calls were under way then; %d batches, %d records, %d calls",
+		calls, caught, len(w.batches), s.records, sum.Calls)
+	t.Logf("%d unknown outcomes: lookups found %d and did not find %d; %d calls were retries", sum.Unknown, sum.Found,
+		sum.NotFound, sum.Retries)
 }
 
 // byOwner returns how many calls each process made.

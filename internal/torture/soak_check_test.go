@@ -58,7 +58,8 @@ func (s *soak) tell(since time.Duration) {
 	}
 	s.Logf("%4.0f s: %d messages, %d acknowledged; to receivers that answer %.0f/s, p50 %s, p99 %s, last %s; %d deliveries wait, %d batches are open, %d calls unresolved, %d due rows; %d MiB",
 		since.Seconds(), sent, s.acked.Load(), float64(len(took))/lately.Seconds(), at(0.5), at(0.99), at(1),
-		s.count(waiting), s.open(), s.count(doubted), s.count("SELECT count(*) FROM flow.due"), residentSize(s.T, s.process.Process.Pid)>>20)
+		s.count(waiting), s.open(), s.count(doubted), s.count("SELECT count(*) FROM flow.due"),
+		residentSize(s.T, s.process.Process.Pid)>>20)
 }
 
 // settled waits until everything is over but what only a person can tell.
@@ -66,7 +67,8 @@ func (s *soak) settled() {
 	s.Helper()
 	began := time.Now()
 	over := "'completed', 'cancelled', 'discarded'"
-	if s.kills > 0 { // jobs of processes that were killed seem to run until River looks after an hour; their work went on without them
+	// jobs of processes that were killed seem to run until River looks after an hour; their work went on without them
+	if s.kills > 0 {
 		over += ", 'running'"
 	}
 	for what, sql := range map[string]string{
@@ -112,8 +114,8 @@ func (f *soakFlow) ends(kills int) []soakEnd {
 	return []soakEnd{{"unresolved", 1}, {"unresolved", 0}, {"failed", 0}}
 }
 
-// endsKilled are those where the process may die while it makes a call: what may be repeated is, as often as it may be tried, which may
-// be hit by a kill each time, and of others nobody knows whether they arrived.
+// endsKilled are those where the process may die while it makes a call: what may be repeated is, as often as it may be
+// tried, which may be hit by a kill each time, and of others nobody knows whether they arrived.
 func (f *soakFlow) endsKilled() (out []soakEnd) {
 	if f.method == http.MethodPost {
 		out = []soakEnd{{"unresolved", 1}, {"unresolved", 0}, {"failed", 0}}
@@ -129,10 +131,12 @@ func (f *soakFlow) endsKilled() (out []soakEnd) {
 	return out
 }
 
-// check holds every message against its deliveries, its batches and its arrivals, and looks for rows that were left behind.
+// check holds every message against its deliveries, its batches and its arrivals, and looks for rows that were left
+// behind.
 func (s *soak) check() {
 	s.Helper()
-	rows := must(s.pool.Query(s.Context(), `SELECT d.message_id::int, d.duplicates, coalesce(b.metadata::json ->> 'delivery_id' = d.id::text, false),
+	rows := must(s.pool.Query(s.Context(),
+		`SELECT d.message_id::int, d.duplicates, coalesce(b.metadata::json ->> 'delivery_id' = d.id::text, false),
 			CASE WHEN c.unresolved = 1 THEN 'unresolved' ELSE coalesce(c.status::text, d.status) END
 		FROM flow.webhook_delivery d LEFT JOIN flow.batch b ON b.id = d.batch_id LEFT JOIN flow.batch_count c ON c.batch_id = b.id`))
 	seen := make([]bool, len(s.sent))
@@ -165,7 +169,8 @@ func (s *soak) check() {
 		s.Logf("%7d × %s", ended[way], way)
 	}
 	if wrong > 0 || lost > 0 || s.cut.Load() > 0 && s.kills == 0 {
-		s.Errorf("%d of %d messages came to a wrong end, %d have no delivery, %d requests got no answer", wrong, len(seen), lost, s.cut.Load())
+		s.Errorf("%d of %d messages came to a wrong end, %d have no delivery, %d requests got no answer", wrong,
+			len(seen), lost, s.cut.Load())
 	}
 	s.checkLeft()
 }
@@ -174,14 +179,15 @@ func (s *soak) check() {
 func (s *soak) checkLeft() {
 	s.Helper()
 	for what, sql := range map[string]string{
-		"batches that have no delivery":            "SELECT (SELECT count(*) FROM flow.batch) - (SELECT count(*) FROM flow.webhook_delivery)",
-		"parts but those of unresolved calls":      "SELECT count(*) FROM flow.part p LEFT JOIN flow.call c ON c.id = p.call_id WHERE c.state IS DISTINCT FROM 'unresolved'",
-		"queues with something in them":            "SELECT count(*) FROM flow.lane_batch WHERE ready_parts <> 0 OR ready_records <> 0 OR part_id IS NOT NULL",
-		"slices that are not done":                 "SELECT count(*) FROM flow.all_slices WHERE state <> 'done' AND unresolved < records",
-		"jobs that are not over":                   "SELECT count(*) FROM flow.job WHERE status NOT IN ('completed', 'failed', 'unresolved')",
-		"waits":                                    "SELECT count(*) FROM flow.wait",
-		"holds":                                    "SELECT count(*) FROM flow.pause WHERE status = 'active'",
-		"unresolved calls beyond unresolved jobs":  "SELECT (" + doubted + ") - (SELECT coalesce(sum(unresolved), 0) FROM flow.batch_count)",
+		"batches that have no delivery":       "SELECT (SELECT count(*) FROM flow.batch) - (SELECT count(*) FROM flow.webhook_delivery)",
+		"parts but those of unresolved calls": "SELECT count(*) FROM flow.part p LEFT JOIN flow.call c ON c.id = p.call_id WHERE c.state IS DISTINCT FROM 'unresolved'",
+		"queues with something in them":       "SELECT count(*) FROM flow.lane_batch WHERE ready_parts <> 0 OR ready_records <> 0 OR part_id IS NOT NULL",
+		"slices that are not done":            "SELECT count(*) FROM flow.all_slices WHERE state <> 'done' AND unresolved < records",
+		"jobs that are not over":              "SELECT count(*) FROM flow.job WHERE status NOT IN ('completed', 'failed', 'unresolved')",
+		"waits":                               "SELECT count(*) FROM flow.wait",
+		"holds":                               "SELECT count(*) FROM flow.pause WHERE status = 'active'",
+		"unresolved calls beyond unresolved jobs": "SELECT (" + doubted +
+			") - (SELECT coalesce(sum(unresolved), 0) FROM flow.batch_count)",
 		"jobs of slices that others count":         "SELECT count(*) FROM flow.batch_count c JOIN flow.all_slices s USING (batch_id) WHERE (c.completed, c.failed, c.unresolved) <> (s.completed, s.failed, s.unresolved)",
 		"arrivals of events that nobody waits for": "SELECT count(*) FROM flow.event_arrival",
 	} {

@@ -20,7 +20,8 @@ import (
 )
 
 const (
-	// soakRate is how many messages a second are sent, killRate where the process is killed, soakSenders by how many at once.
+	// soakRate is how many messages a second are sent, killRate where the process is killed, soakSenders by how many at
+	// once.
 	soakRate    = 300
 	killRate    = 100
 	soakSenders = 64
@@ -34,8 +35,8 @@ const (
 	soakLine = 10 * time.Second
 )
 
-// soaked are the limits of time of a soak: who answers is never late because the machine is busy. killed have what was under way at a
-// kill be looked into soon.
+// soaked are the limits of time of a soak: who answers is never late because the machine is busy. killed have what was
+// under way at a kill be looked into soon.
 var (
 	soaked = limits{timeout: 30 * time.Second, margin: time.Second}
 	killed = limits{timeout: 6 * time.Second, margin: time.Second}
@@ -102,8 +103,9 @@ func soakFor(t *testing.T) time.Duration {
 	return d
 }
 
-// Many organizations get messages at a steady rate, and of their receivers some hang, some answer 500 and one is dead. Each message
-// becomes one batch, each record ends, no call is made more often than it may be, nothing is left behind, and memory does not grow.
+// Many organizations get messages at a steady rate, and of their receivers some hang, some answer 500 and one is dead.
+// Each message becomes one batch, each record ends, no call is made more often than it may be, nothing is left behind,
+// and memory does not grow.
 func TestSoak(t *testing.T) {
 	t.Parallel()
 	server := must(devpg.Start(t.Context(), devpg.Options{DataDir: t.TempDir()}))
@@ -121,8 +123,8 @@ func TestSoak(t *testing.T) {
 	s.process.kill()
 }
 
-// The same load, while the process is killed again and again: what was acknowledged becomes one batch, what can be repeated is, and
-// what cannot arrives once at most.
+// The same load, while the process is killed again and again: what was acknowledged becomes one batch, what can be
+// repeated is, and what cannot arrives once at most.
 func TestKill_Soak(t *testing.T) {
 	t.Parallel()
 	s := newSoak(setup(t, 0), killed, killRate)
@@ -191,7 +193,8 @@ func (s *soak) steps(f *soakFlow) string {
 	case answers, fails:
 	}
 	return fmt.Sprintf(`[{"id":"s","tasks":[{"id":"t","action_id":"core__http__request",%s"retry":{"max_attempts":%d,"initial_seconds":0.5},
-		"params":{"method":%q,"url":"http://%s/%d/{{ input.id }}","body":"{{ input }}"}}]}]`, timeout, soakAttempts, f.method, host, len(s.flows))
+		"params":{"method":%q,"url":"http://%s/%d/{{ input.id }}","body":"{{ input }}"}}]}]`, timeout, soakAttempts,
+		f.method, host, len(s.flows))
 }
 
 // receive is what the receivers do with a call.
@@ -231,7 +234,8 @@ func (s *soak) load(lasts time.Duration) {
 			}
 		})
 	}
-	began, line, second, kill := time.Now(), time.NewTicker(soakLine), time.NewTicker(time.Second), time.NewTicker(killEvery)
+	began, line, second, kill := time.Now(), time.NewTicker(soakLine), time.NewTicker(time.Second),
+		time.NewTicker(killEvery)
 	defer line.Stop()
 	defer second.Stop()
 	defer kill.Stop()

@@ -17,7 +17,8 @@ import (
 
 const stepsRecords = 2000
 
-// stepsFlow asks a slow address that fails at times, changes a record with what it said, and uploads a row of both outputs.
+// stepsFlow asks a slow address that fails at times, changes a record with what it said, and uploads a row of both
+// outputs.
 const stepsFlow = `[
 	{"id":"ask","tasks":[{"id":"work","action_id":"core__http__request",` + again + `,"params":{"method":"POST",
 		"url":"SIM/work?key={{ input.id }}&fail_rate=0.1&latency_ms=40","idempotency_header":"Idempotency-Key",
@@ -27,11 +28,13 @@ const stepsFlow = `[
 	{"id":"send","tasks":[{"id":"up","action_id":"dialer__api__upload","credential_id":"CRED",` + again + `,
 		"params":{"list":"sent","row":{"id":"{{ input.id }}","square":"{{ steps.ask.work.output.body.received.square }}","revision":"{{ steps.change.write.output.revision }}"}}}]}]`
 
-// Three steps over 2,000 records, each step with what the ones before it said, while the process is killed again and again.
+// Three steps over 2,000 records, each step with what the ones before it said, while the process is killed again and
+// again.
 func TestSteps(t *testing.T) {
 	t.Parallel()
 	w := setup(t, 1)
-	w.everywhere(dialersim.AccountSettings{LatencyByOperation: map[string]dialersim.Range{"modify": {MinMS: 5, MaxMS: 40}, "upload": {MinMS: 20, MaxMS: 200}}})
+	w.everywhere(dialersim.AccountSettings{LatencyByOperation: map[string]dialersim.Range{"modify": {MinMS: 5,
+		MaxMS: 40}, "upload": {MinMS: 20, MaxMS: 200}}})
 	w.front.rows = map[string]string{}
 	p := w.serve(hasty).ready(w)
 	b := w.trigger(p, w.define(0, stepsFlow), stepsRecords)
@@ -39,7 +42,8 @@ func TestSteps(t *testing.T) {
 	for killed < n {
 		// The kills are spread over the whole run: a record takes two calls of its own, and a share of an upload.
 		far := 2 * stepsRecords * (killed + 1) / (n + 1)
-		w.until("the run gets on", time.Minute, func() bool { return w.count("SELECT count(*) FROM flow.exchange WHERE records > 0") >= far })
+		w.until("the run gets on", time.Minute,
+			func() bool { return w.count("SELECT count(*) FROM flow.exchange WHERE records > 0") >= far })
 		pass(t.Context(), w.between(0, 300*time.Millisecond))
 		p.kill()
 		killed++
@@ -71,9 +75,11 @@ func (w *world) trigger(p *process, def uuid.UUID, n int) *batch {
 	for i := range records {
 		records[i] = map[string]any{"id": fmt.Sprintf("s%d", i), "n": i}
 	}
-	client.Do("POST", "/data/record-sets/"+set.ID+"/records", map[string]any{"chunk_index": 0, "records": records}).Want(http.StatusOK)
+	client.Do("POST", "/data/record-sets/"+set.ID+"/records", map[string]any{"chunk_index": 0,
+		"records": records}).Want(http.StatusOK)
 	client.Do("POST", "/data/record-sets/"+set.ID+"/seal", map[string]any{"expected_count": n}).Want(http.StatusOK)
-	client.Do("POST", "/flows/definitions/"+def.String()+"/trigger", map[string]any{"record_set_id": set.ID}).Want(http.StatusOK).Into(&started)
+	client.Do("POST", "/flows/definitions/"+def.String()+"/trigger", map[string]any{"record_set_id": set.ID}).Want(
+		http.StatusOK).Into(&started)
 	b := &batch{id: uuid.MustParse(started.BatchID), org: w.org, records: n, accepted: n, started: time.Now()}
 	w.batches = append(w.batches, b)
 	return b
@@ -143,7 +149,8 @@ func (w *world) checkExecutions(p *process, b *batch) (again int) {
 		more := false
 		for s := range e.Steps {
 			step := &e.Steps[s]
-			whole = whole && step.ID == []string{"ask", "change", "send"}[s] && step.Status == "completed" && len(step.Tasks) == 1 &&
+			whole = whole && step.ID == []string{"ask", "change", "send"}[s] && step.Status == "completed" &&
+				len(step.Tasks) == 1 &&
 				step.Tasks[0].Status == "completed" && step.Tasks[0].Attempts >= 1 && step.Tasks[0].Output != nil
 			more = more || whole && step.Tasks[0].Attempts > 1
 		}
@@ -160,7 +167,8 @@ func (w *world) checkExecutions(p *process, b *batch) (again int) {
 		w.Errorf("the paths of %d records are not whole", wrong)
 	}
 	lines := client.Do("GET", "/flows/batches/"+b.id.String()+"/results?format=ndjson", nil).Want(http.StatusOK).Body
-	if n := bytes.Count(lines, []byte("\n")); n != b.records || strings.Count(string(lines), `"accepted"`) != b.records {
+	if n := bytes.Count(lines, []byte("\n")); n != b.records || strings.Count(string(lines),
+		`"accepted"`) != b.records {
 		w.Errorf("the results have %d lines, want %d, each accepted", n, b.records)
 	}
 	return again

@@ -17,8 +17,8 @@ const (
 	stopSize = 2 << 20
 )
 
-// A process is stopped in the middle of bodies of 2 MB, for so long that another takes over and sends them, and then goes
-// on. Nothing may arrive twice.
+// A process is stopped in the middle of bodies of 2 MB, for so long that another takes over and sends them, and then
+// goes on. Nothing may arrive twice.
 func TestStop(t *testing.T) {
 	t.Parallel()
 	const accounts, callsEach = 4, 4 // as many as one process has in flight
@@ -60,7 +60,8 @@ func TestStop(t *testing.T) {
 			sender.proceed()
 			close(s.released)
 		}
-		w.until("the calls of the stopped process have ended", 30*time.Second, func() bool { return int(s.ended.Load()) >= reached })
+		w.until("the calls of the stopped process have ended", 30*time.Second,
+			func() bool { return int(s.ended.Load()) >= reached })
 		w.arrivedOnce(dialersim.KindUpload, len(lists)*stopRows, lists...)
 		if n := int(w.front.broken.Load() - broken); n < reached {
 			t.Errorf("%d of %d bodies of the stopped process were finished", reached-n, reached)
@@ -81,13 +82,16 @@ func TestStop(t *testing.T) {
 	}
 }
 
-// stopInTheMiddle stops the process once so many bodies are held up, or a second after the first one; it returns when the
-// first one was.
+// stopInTheMiddle stops the process once so many bodies are held up, or a second after the first one; it returns when
+// the first one was.
 func (w *world) stopInTheMiddle(p *process, s *stall, all int) (first time.Time) {
 	w.Helper()
 	w.until("a body is under way", time.Minute, func() bool { return s.reached.Load() > 0 })
 	first = time.Now()
-	w.until("the bodies are under way", time.Minute, func() bool { return int(s.reached.Load()) == all || time.Since(first) > time.Second })
+	w.until("the bodies are under way", time.Minute, func() bool {
+		return int(s.reached.Load()) == all ||
+			time.Since(first) > time.Second
+	})
 	p.stop()
 	return first
 }

@@ -18,8 +18,8 @@ import (
 	"flowlane/internal/run"
 )
 
-// storm keeps batches of every kind coming: bulk uploads in one call and in many, asynchronous ones, single calls, and tasks
-// side by side. Some are cancelled.
+// storm keeps batches of every kind coming: bulk uploads in one call and in many, asynchronous ones, single calls, and
+// tasks side by side. Some are cancelled.
 type storm struct {
 	*world
 	lists []string
@@ -58,7 +58,8 @@ const (
 		"params":{"list":"{{ input.list }}","row":{"id":"{{ input.id }}","bad":"{{ input.bad }}","pad":"{{ input.pad }}"}}}`
 	modifyTask = `{"id":"m%d","action_id":"dialer__api__modify","credential_id":"CRED",` + again + `,
 		"params":{"list":"changed%[1]d","key":"{{ input.id }}","fields":{"bad":"{{ input.bad }}"}}}`
-	dialTask = `{"id":"d","action_id":"dialer__api__dial","credential_id":"CRED",` + again + `,"params":{"number":"{{ input.id }}","campaign":"c"}}`
+	dialTask = `{"id":"d","action_id":"dialer__api__dial","credential_id":"CRED",` + again +
+		`,"params":{"number":"{{ input.id }}","campaign":"c"}}`
 )
 
 // newCalm returns a storm without batches of any kind.
@@ -75,13 +76,16 @@ func newStorm(w *world) *storm {
 	upload := fmt.Sprintf(bulkTask, "upload")
 	s.add(kind{name: "upload", arrives: dialersim.KindUpload, most: 600, rejects: true, once: true}, upload)
 	s.add(kind{name: "upload", arrives: dialersim.KindUpload, most: 600, rejects: true, once: true}, upload)
-	s.add(kind{name: "upload_async", arrives: dialersim.KindUpload, most: 400, rejects: true, once: true}, fmt.Sprintf(bulkTask, "upload_async"))
+	s.add(kind{name: "upload_async", arrives: dialersim.KindUpload, most: 400, rejects: true, once: true},
+		fmt.Sprintf(bulkTask, "upload_async"))
 	s.add(kind{name: "modify", arrives: dialersim.KindModify, list: "changed1", most: 200}, fmt.Sprintf(modifyTask, 1))
 	s.add(kind{name: "side by side", arrives: dialersim.KindUpload, most: 100, once: true, whole: true},
 		upload+","+fmt.Sprintf(modifyTask, 2), fmt.Sprintf(modifyTask, 3))
-	w.everywhere(dialersim.AccountSettings{Rules: []dialersim.Rule{{Kind: "equals", Field: "bad", Value: []byte(`"yes"`)}},
-		LatencyByOperation: map[string]dialersim.Range{"upload": {MinMS: 10, MaxMS: 150}, "upload_async": {MaxMS: 100}, "modify": {MinMS: 1, MaxMS: 20},
-			"dial": {MinMS: 1, MaxMS: 40}}})
+	w.everywhere(dialersim.AccountSettings{Rules: []dialersim.Rule{{Kind: "equals", Field: "bad",
+		Value: []byte(`"yes"`)}},
+		LatencyByOperation: map[string]dialersim.Range{"upload": {MinMS: 10, MaxMS: 150}, "upload_async": {MaxMS: 100},
+			"modify": {MinMS: 1, MaxMS: 20},
+			"dial":   {MinMS: 1, MaxMS: 40}}})
 	return s
 }
 
@@ -143,7 +147,8 @@ func (s *storm) make(k *kind, n int) (records [][]byte, want batch) {
 		default:
 			want.completed++
 		}
-		records[i] = fmt.Appendf(nil, `{"id":%q,"list":%q,"bad":%q,"pad":"%0*d"}`, key(s.records), list, bad, s.random.IntN(200), 0)
+		records[i] = fmt.Appendf(nil, `{"id":%q,"list":%q,"bad":%q,"pad":"%0*d"}`, key(s.records), list, bad,
+			s.random.IntN(200), 0)
 		s.records++
 	}
 	return records, want
@@ -193,7 +198,8 @@ func (s *storm) hold() {
 		fallthrough
 	default:
 		account := s.creds[s.random.IntN(len(s.creds))]
-		if err := s.pool.QueryRow(s.Context(), "SELECT tenancy_id FROM flow.credential WHERE id = $1", account).Scan(&t.TenancyID); err != nil {
+		if err := s.pool.QueryRow(s.Context(), "SELECT tenancy_id FROM flow.credential WHERE id = $1",
+			account).Scan(&t.TenancyID); err != nil {
 			s.Fatal(err)
 		}
 		_, err = s.holds.Open(s.Context(), t, o)
@@ -235,14 +241,16 @@ func (s *storm) check(patience time.Duration) {
 // checkArrived checks that of every batch arrived what must, and nothing twice.
 func (s *storm) checkArrived() {
 	s.Helper()
-	arrived := map[dialersim.Kind]map[string]int{dialersim.KindUpload: {}, dialersim.KindModify: s.sim.ArrivalsOf("", "changed1", dialersim.KindModify),
+	arrived := map[dialersim.Kind]map[string]int{dialersim.KindUpload: {}, dialersim.KindModify: s.sim.ArrivalsOf("",
+		"changed1", dialersim.KindModify),
 		dialersim.KindDial: s.sim.ArrivalsOf("", "calls", dialersim.KindDial)}
 	for _, list := range s.lists {
 		for k, n := range s.sim.ArrivalsOf("", list, dialersim.KindUpload) {
 			arrived[dialersim.KindUpload][k] += n
 		}
 	}
-	twos, threes := s.sim.ArrivalsOf("", "changed2", dialersim.KindModify), s.sim.ArrivalsOf("", "changed3", dialersim.KindModify)
+	twos, threes := s.sim.ArrivalsOf("", "changed2", dialersim.KindModify), s.sim.ArrivalsOf("", "changed3",
+		dialersim.KindModify)
 	wrong := 0
 	for _, b := range s.batches {
 		k := s.kindOf[b]

@@ -18,7 +18,10 @@ var always = field{"*", func(int) bool { return true }}
 
 // each is every so many from a number to another.
 func each(first, last, step int) field {
-	return field{fmt.Sprintf("%d-%d/%d", first, last, step), func(n int) bool { return n >= first && n <= last && (n-first)%step == 0 }}
+	return field{fmt.Sprintf("%d-%d/%d", first, last, step), func(n int) bool {
+		return n >= first && n <= last &&
+			(n-first)%step == 0
+	}}
 }
 
 // these are some numbers.
@@ -75,12 +78,13 @@ func (c *crontab) next(after time.Time) time.Time {
 
 // weekdays are days of the week as people write them.
 var weekdays = []field{
-	each(1, 5, 1).written("1-5"), each(1, 5, 1).written("MON-FRI"), these(0, 6).written("SAT,SUN"), these(0, 5, 6).written("5-7"), these(0).written("7"),
+	each(1, 5, 1).written("1-5"), each(1, 5, 1).written("MON-FRI"), these(0, 6).written("SAT,SUN"),
+	these(0, 5, 6).written("5-7"), these(0).written("7"),
 	these(0), these(1, 3, 5), each(2, 6, 2).written("tue-sat/2"), these(0).written("sun"),
 }
 
-// newCrontab makes an expression whose slots come, more or less often, on the days from a date on: of 100 kinds, which go from
-// each minute to never and each day, one of the first so many.
+// newCrontab makes an expression whose slots come, more or less often, on the days from a date on: of 100 kinds, which
+// go from each minute to never and each day, one of the first so many.
 func newCrontab(r *rand.Rand, date time.Time, rarest int) *crontab {
 	c := &crontab{these(r.IntN(60)), always, always, always, always}
 	hours := these(r.IntN(24))
@@ -88,24 +92,30 @@ func newCrontab(r *rand.Rand, date time.Time, rarest int) *crontab {
 	case n < 1:
 		c.minute = always
 	case n < 10:
-		c.minute = pick(r, []field{each(0, 59, 5).written("*/5"), each(r.IntN(5), 59, 5), each(0, 58, 1).written("0-58")})
+		c.minute = pick(r, []field{each(0, 59, 5).written("*/5"), each(r.IntN(5), 59, 5),
+			each(0, 58, 1).written("0-58")})
 		if c.minute.text == "0-58" {
 			c.hour = these(r.IntN(24), r.IntN(24))
 		}
 	case n < 20:
-		c.minute = pick(r, []field{each(0, 59, 15).written("*/15"), these(r.IntN(30), 30+r.IntN(30)), each(r.IntN(20), 59, 20)})
+		c.minute = pick(r, []field{each(0, 59, 15).written("*/15"), these(r.IntN(30), 30+r.IntN(30)),
+			each(r.IntN(20), 59, 20)})
 	case n < 60: // each hour
 	case n < 68:
 		first := r.IntN(12)
-		c.hour = pick(r, []field{each(0, 23, 2).written("*/2"), each(first, first+10, 3), each(first, first+10, 1).written(fmt.Sprintf("%d-%d", first, first+10))})
+		c.hour = pick(r, []field{each(0, 23, 2).written("*/2"), each(first, first+10, 3),
+			each(first, first+10, 1).written(fmt.Sprintf("%d-%d", first, first+10))})
 	case n < 76:
 		c.hour, c.weekday = pick(r, []field{always, hours}), pick(r, weekdays)
 	case n < 84: // on days of the month, or of the week
-		c.hour, c.day = pick(r, []field{always, hours}), pick(r, []field{these(date.Day()), these(date.AddDate(0, 0, 1).Day()), each(1, 31, 2).written("1-31/2"), these(31)})
+		c.hour, c.day = pick(r, []field{always, hours}),
+			pick(r, []field{these(date.Day()), these(date.AddDate(0, 0, 1).Day()), each(1, 31, 2).written("1-31/2"),
+				these(31)})
 		c.weekday = pick(r, append(weekdays, always, always, always))
 	case n < 88:
 		c.hour = hours
-		c.month = pick(r, []field{these(int(date.Month())).written(strings.ToUpper(date.Month().String()[:3])), each(1, 12, 2).written("*/2"), each(2, 12, 2)})
+		c.month = pick(r, []field{these(int(date.Month())).written(strings.ToUpper(date.Month().String()[:3])),
+			each(1, 12, 2).written("*/2"), each(2, 12, 2)})
 	case n < 89: // never
 		c.minute, c.hour, c.day, c.month = these(0), these(0), these(30), these(2)
 	default: // each day

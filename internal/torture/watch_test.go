@@ -157,7 +157,8 @@ func (w *world) checkBatch(b *batch) {
 	w.Helper()
 	status, c := w.status(b)
 	if b.cancelled {
-		if over := c.Accepted + c.Rejected + c.Completed + c.Unprocessed; status != run.BatchCancelled || over != c.RecordCount {
+		if over := c.Accepted + c.Rejected + c.Completed + c.Unprocessed; status != run.BatchCancelled ||
+			over != c.RecordCount {
 			w.Errorf("batch %s was cancelled and is %s with %+v", b.id, status, c)
 		}
 		return
@@ -171,7 +172,8 @@ func (w *world) checkBatch(b *batch) {
 	case b.rejected > 0:
 		end = run.BatchPartiallyFailed
 	}
-	if (outcome{int64(c.RecordCount), int64(c.Accepted), int64(c.Rejected), int64(c.Completed)}) != want || status != end {
+	if (outcome{int64(c.RecordCount), int64(c.Accepted), int64(c.Rejected), int64(c.Completed)}) != want ||
+		status != end {
 		w.Errorf("batch %s is %s with %+v; want %s with %+v", b.id, status, c, end, want)
 	}
 }
@@ -185,9 +187,11 @@ func (w *world) checkSpend() {
 	for _, name := range w.accounts {
 		for _, c := range w.sim.Counters(name) {
 			used := w.count(`SELECT coalesce(sum(own + foreign_spend), 0) FROM flow.ledger WHERE domain = (SELECT tenancy_id FROM flow.domain
-				WHERE account_number = $1) AND bucket = $2 AND window_seconds = $3 AND ends_at = $4`, name, c.OperationType, c.WindowSeconds, c.ResetsAt)
+				WHERE account_number = $1) AND bucket = $2 AND window_seconds = $3 AND ends_at = $4`, name,
+				c.OperationType, c.WindowSeconds, c.ResetsAt)
 			if int64(used) < c.Value {
-				w.Errorf("%s of %s in %d s: the platform counted %d calls, the ledger %d", c.OperationType, name, c.WindowSeconds, c.Value, used)
+				w.Errorf("%s of %s in %d s: the platform counted %d calls, the ledger %d", c.OperationType, name,
+					c.WindowSeconds, c.Value, used)
 			}
 		}
 	}

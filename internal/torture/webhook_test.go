@@ -21,8 +21,8 @@ import (
 )
 
 const (
-	// senders post to a webhook at the same time, all of them together so many messages a second if the machine can: twice as many
-	// as have to come while a process is there, since each waits for its answers.
+	// senders post to a webhook at the same time, all of them together so many messages a second if the machine can:
+	// twice as many as have to come while a process is there, since each waits for its answers.
 	senders  = 32
 	postRate = 1000
 )
@@ -72,7 +72,8 @@ func (w *world) webhookOf(p *process, key string, def uuid.UUID) *post {
 	return out
 }
 
-// send sends one message once. It returns the id of its delivery, or an empty one where there was no answer, or one of trouble.
+// send sends one message once. It returns the id of its delivery, or an empty one where there was no answer, or one of
+// trouble.
 func (p *post) send(ctx context.Context, id string) (string, error) {
 	body := fmt.Sprintf(`{"id":%q}`, id)
 	now := time.Now()
@@ -128,8 +129,8 @@ func (p *post) keep(ctx context.Context, who int, stop <-chan struct{}) error {
 	}
 }
 
-// A process that takes messages and starts their flows is killed, again and again: what was acknowledged has its batch when
-// another one has gone on, and nothing has two.
+// A process that takes messages and starts their flows is killed, again and again: what was acknowledged has its batch
+// when another one has gone on, and nothing has two.
 func TestKill_Webhook(t *testing.T) {
 	t.Parallel()
 	w := setup(t, 1)
@@ -211,9 +212,10 @@ func (p *post) check() {
 // pairs are the rows of a query with two columns of text.
 func (p *post) pairs(query string) [][2]string {
 	p.Helper()
-	out, err := pgx.CollectRows(must(p.pool.Query(p.Context(), query)), func(r pgx.CollectableRow) (pair [2]string, err error) {
-		return pair, r.Scan(&pair[0], &pair[1])
-	})
+	out, err := pgx.CollectRows(must(p.pool.Query(p.Context(), query)),
+		func(r pgx.CollectableRow) (pair [2]string, err error) {
+			return pair, r.Scan(&pair[0], &pair[1])
+		})
 	if err != nil {
 		p.Fatal(err)
 	}

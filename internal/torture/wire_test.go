@@ -44,9 +44,11 @@ func TestDatabaseCuts(t *testing.T) {
 		p.kill()
 	}
 	sum := w.tally()
-	t.Logf("%d connections cut, %d between a commit and its answer; %d batches, %d records, %d calls", wire.cuts.Load(), wire.commits.Load(),
+	t.Logf("%d connections cut, %d between a commit and its answer; %d batches, %d records, %d calls", wire.cuts.Load(),
+		wire.commits.Load(),
 		len(w.batches), s.records, sum.Calls)
-	t.Logf("%d unknown outcomes: lookups found %d and did not find %d; %d calls were retries", sum.Unknown, sum.Found, sum.NotFound, sum.Retries)
+	t.Logf("%d unknown outcomes: lookups found %d and did not find %d; %d calls were retries", sum.Unknown, sum.Found,
+		sum.NotFound, sum.Retries)
 }
 
 // A commit whose answer is lost must be told from one that was never sent: whoever relies on it reads back.
@@ -77,7 +79,8 @@ func TestCommitAnswerLost(t *testing.T) {
 		}
 	}
 	var kept int
-	if err := direct.QueryRow(t.Context(), "SELECT count(*) FROM kept").Scan(&kept); err != nil || kept != committed || kept == 0 {
+	if err := direct.QueryRow(t.Context(), "SELECT count(*) FROM kept").Scan(&kept); err != nil || kept != committed ||
+		kept == 0 {
 		t.Errorf("%d of 10 commits without an answer happened, %d were found out (%v)", kept, committed, err)
 	}
 }

@@ -88,7 +88,8 @@ func setupSeeded(t *testing.T, dsn string, pool *pgxpool.Pool, accounts int, see
 	t.Helper()
 	t.Logf("seed %d", seed)
 	w := &world{T: t, dsn: dsn, pool: pool, random: rand.New(rand.NewPCG(seed, 1))}
-	w.sim = dialersim.New(dialersim.Options{Seed: seed, KeepWindows: true, Clock: func() time.Time { return time.Now().Add(time.Duration(w.ahead.Load())) }})
+	w.sim = dialersim.New(dialersim.Options{Seed: seed, KeepWindows: true,
+		Clock: func() time.Time { return time.Now().Add(time.Duration(w.ahead.Load())) }})
 	w.front = &front{sim: w.sim, random: rand.New(rand.NewPCG(seed, 2))}
 	server := httptest.NewUnstartedServer(w.front)
 	_ = server.Listener.Close()
@@ -110,20 +111,24 @@ func setupSeeded(t *testing.T, dsn string, pool *pgxpool.Pool, accounts int, see
 	w.defs = definition.New(pool, cat)
 	// The kinds are only named here, so that starting a batch can wake them: nobody works in this process.
 	sched := due.New(pool, must(work.NewQueue(pool)), due.Options{})
-	for _, kind := range []string{run.DueDispatch, dispatch.DueReconcile, run.DueSlices, run.DueRelease, hold.DueExpiry} {
+	for _, kind := range []string{run.DueDispatch, dispatch.DueReconcile, run.DueSlices, run.DueRelease,
+		hold.DueExpiry} {
 		sched.Register(kind, lease, 1, func(context.Context, *due.Lease) (time.Time, error) { return time.Time{}, nil })
 	}
 	router := &dispatch.Router{Catalog: cat, BulkInFlight: 4, SmallInFlight: 64}
 	w.runs = run.New(pool, definition.NewPlans(cat, 1<<20), router, sched, rand.Float64)
 	w.holds = hold.New(pool, w.runs, sched)
 
-	w.keys = must(account.New(account.Config{Pool: pool, HashKeys: [][]byte{must(box.Root(t.Context(), pool)).Derive("api-key")}, Random: crand.Reader, Now: time.Now, Log: slog.Default()}))
+	w.keys = must(account.New(account.Config{Pool: pool,
+		HashKeys: [][]byte{must(box.Root(t.Context(), pool)).Derive("api-key")}, Random: crand.Reader, Now: time.Now,
+		Log: slog.Default()}))
 	w.org, w.key = w.join("Acme")
 	for i := range accounts {
 		name := fmt.Sprintf("acme%d", i)
 		w.sim.SetAccount(name, dialersim.AccountSettings{Limits: unlimited})
-		c := must(creds.Create(t.Context(), w.org, "test", credential.Input{Name: name, PlatformID: "dialer", AuthMethod: "basic_auth",
-			Secret: fmt.Appendf(nil, `{"username":%q,"password":"x"}`, name)}))
+		c := must(creds.Create(t.Context(), w.org, "test", credential.Input{Name: name, PlatformID: "dialer",
+			AuthMethod: "basic_auth",
+			Secret:     fmt.Appendf(nil, `{"username":%q,"password":"x"}`, name)}))
 		w.accounts, w.creds = append(w.accounts, name), append(w.creds, c.ID)
 	}
 	return w
@@ -185,7 +190,8 @@ func (w *world) start(def uuid.UUID, records [][]byte, want batch) *batch {
 	b := &want
 	b.org, b.records, b.started = w.org, len(records), time.Now()
 	err := pg.InTx(w.Context(), w.pool, func(ctx context.Context, tx pgx.Tx) error {
-		s, err := w.runs.Start(ctx, tx, run.StartInput{OrgID: w.org, DefinitionID: def, Version: 1, Source: run.Source{Records: records},
+		s, err := w.runs.Start(ctx, tx, run.StartInput{OrgID: w.org, DefinitionID: def, Version: 1,
+			Source:      run.Source{Records: records},
 			TriggerType: db.FlowTriggerTypeApiCall})
 		if err != nil {
 			return err

@@ -67,8 +67,8 @@ type Definition struct {
 	AverageTime, LongestRun time.Duration
 }
 
-// SuccessRate is the share of what went well in what went well or failed, from 0 to 1; nil where there is neither. What was
-// cancelled or never sent counts for neither.
+// SuccessRate is the share of what went well in what went well or failed, from 0 to 1; nil where there is neither. What
+// was cancelled or never sent counts for neither.
 func SuccessRate(succeeded, failed int64) *float64 {
 	if succeeded+failed == 0 {
 		return nil
@@ -89,7 +89,8 @@ func (s *Service) Dashboard(ctx context.Context, orgID uuid.UUID, p Period) (*Da
 	if err != nil {
 		return nil, fmt.Errorf("read the clock: %w", err)
 	}
-	d := &Dashboard{From: now.UTC().Add(-p.Length).Truncate(p.Interval), To: now.UTC(), Interval: p.Interval, Batches: map[BatchStatus]int64{}}
+	d := &Dashboard{From: now.UTC().Add(-p.Length).Truncate(p.Interval), To: now.UTC(), Interval: p.Interval,
+		Batches: map[BatchStatus]int64{}}
 	if err := s.series(ctx, orgID, d); err != nil {
 		return nil, err
 	}
@@ -111,7 +112,8 @@ func (s *Service) series(ctx context.Context, orgID uuid.UUID, d *Dashboard) err
 		d.Points = append(d.Points, Point{StartsAt: t})
 	}
 	rows, err := s.q.DashboardSeries(ctx, pg.Planned{Pool: s.pool}, db.DashboardSeriesParams{
-		IntervalSeconds: d.Interval.Seconds(), OrgID: orgID, FromTime: d.From, ToTime: d.To, Sums: d.Interval >= time.Hour,
+		IntervalSeconds: d.Interval.Seconds(), OrgID: orgID, FromTime: d.From, ToTime: d.To,
+		Sums: d.Interval >= time.Hour,
 	})
 	if err != nil {
 		return fmt.Errorf("sum up batches: %w", err)
@@ -154,7 +156,8 @@ func (s *Service) definitions(ctx context.Context, orgID uuid.UUID, d *Dashboard
 	seconds := func(f float64) time.Duration { return time.Duration(f * float64(time.Second)) }
 	for _, r := range rows {
 		def := Definition{
-			ID: r.DefinitionID, Name: names[r.DefinitionID], Batches: r.Batches, Jobs: r.Jobs, Succeeded: r.Succeeded, Failed: r.Failed,
+			ID: r.DefinitionID, Name: names[r.DefinitionID], Batches: r.Batches, Jobs: r.Jobs, Succeeded: r.Succeeded,
+			Failed:      r.Failed,
 			AverageTime: seconds(r.AverageSeconds), LongestRun: seconds(r.MaxSeconds),
 		}
 		if r.Slow {

@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// rollupOrgs is how many organizations are looked up together, rollupStarted how many of their batches are added in one
-	// transaction, rollupEnded how many that ended late.
+	// rollupOrgs is how many organizations are looked up together, rollupStarted how many of their batches are added in
+	// one transaction, rollupEnded how many that ended late.
 	rollupOrgs    = 100
 	rollupStarted = 20_000
 	rollupEnded   = 1000
@@ -24,10 +24,10 @@ const (
 	lockPause = 10 * time.Millisecond
 )
 
-// RollUp sums up, hour by hour, the batches that were started more than an hour or two ago, for what reads of a long time cost: a
-// dashboard of 30 days reads its hours, and only what is newer batch by batch. Batches that are not over yet are added when they
-// are. It goes on for about as long as it is told and says whether there is more to do; what fails for one organization holds up no
-// other. Processes may do it side by side.
+// RollUp sums up, hour by hour, the batches that were started more than an hour or two ago, for what reads of a long
+// time cost: a dashboard of 30 days reads its hours, and only what is newer batch by batch. Batches that are not over
+// yet are added when they are. It goes on for about as long as it is told and says whether there is more to do; what
+// fails for one organization holds up no other. Processes may do it side by side.
 func RollUp(ctx context.Context, pool interface {
 	pg.Beginner
 	db.DBTX
@@ -92,8 +92,8 @@ func rollBack(ctx context.Context, pool interface {
 	return nil
 }
 
-// lockSums keeps the sums of an organization to a transaction until its end, or says that others have them for long. It does not wait
-// in line: who shares them may hold batches for which another waits who would stand behind it.
+// lockSums keeps the sums of an organization to a transaction until its end, or says that others have them for long. It
+// does not wait in line: who shares them may hold batches for which another waits who would stand behind it.
 func lockSums(ctx context.Context, tx pgx.Tx, org uuid.UUID) (locked bool, err error) {
 	for range lockTries {
 		if locked, err = db.New().RollupTryLock(ctx, tx, org); err != nil || locked {
@@ -108,7 +108,8 @@ func lockSums(ctx context.Context, tx pgx.Tx, org uuid.UUID) (locked bool, err e
 	return false, nil
 }
 
-// rollUp is one transaction of RollUp: an hour of an organization, and some of what ended late. It says whether there may be more.
+// rollUp is one transaction of RollUp: an hour of an organization, and some of what ended late. It says whether there
+// may be more.
 func rollUp(ctx context.Context, pool pg.Beginner, org uuid.UUID, until time.Time) (more bool, err error) {
 	q := db.New()
 	err = pg.InTx(ctx, pool, func(ctx context.Context, tx pgx.Tx) error {
@@ -127,8 +128,8 @@ func rollUp(ctx context.Context, pool pg.Beginner, org uuid.UUID, until time.Tim
 	return more, err
 }
 
-// KeepFigures rolls up a batch of an organization that is about to be deleted in tx, and those that retried its records: what was
-// done stays in usage and dashboards. Both are over, and locked as far as they can change.
+// KeepFigures rolls up a batch of an organization that is about to be deleted in tx, and those that retried its
+// records: what was done stays in usage and dashboards. Both are over, and locked as far as they can change.
 func KeepFigures(ctx context.Context, tx pgx.Tx, orgID, batchID uuid.UUID) error {
 	q := db.New()
 	if err := q.RollupShareLock(ctx, tx, orgID); err != nil {

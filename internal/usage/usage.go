@@ -1,7 +1,7 @@
 // Package usage owns the figures of an organization: what it used in a time, and how its batches fare. It promises that
-// they are those of the rows, not samples, that they stay when batches are deleted, and that what they cost grows with the
-// hours that are asked about and the batches of the last few: older ones are in sums by the hour (flow.rollup), calls in
-// sums by the day (flow.usage), which the claim of calls keeps. It must not know HTTP, or how calls are sent.
+// they are those of the rows, not samples, that they stay when batches are deleted, and that what they cost grows with
+// the hours that are asked about and the batches of the last few: older ones are in sums by the hour (flow.rollup),
+// calls in sums by the day (flow.usage), which the claim of calls keeps. It must not know HTTP, or how calls are sent.
 package usage
 
 import (
@@ -50,8 +50,8 @@ const (
 	maxItems = 1000
 )
 
-// Request says what usage is asked for. From and To are days (midnight UTC), both included; nil To is today, nil From 29
-// days before To.
+// Request says what usage is asked for. From and To are days (midnight UTC), both included; nil To is today, nil From
+// 29 days before To.
 type Request struct {
 	From, To *time.Time
 	GroupBy  string
@@ -61,7 +61,8 @@ type Request struct {
 type Figures struct {
 	// Batches were started in the time, Jobs are their records.
 	Batches, Jobs int64
-	// Calls were made in the time, repeats and lookups included. Records are what they carried, each as often as it was sent.
+	// Calls were made in the time, repeats and lookups included. Records are what they carried, each as often as it was
+	// sent.
 	Calls, Records int64
 }
 
@@ -120,10 +121,12 @@ func (r *Request) days(now time.Time) (from, to time.Time, err error) {
 		from = *r.From
 	}
 	if from.After(to) {
-		return from, to, fault.Value([]string{"query", "from"}, "Must not be after the last day, %s", to.Format(time.DateOnly))
+		return from, to, fault.Value([]string{"query", "from"}, "Must not be after the last day, %s",
+			to.Format(time.DateOnly))
 	}
 	if to.Sub(from) >= maxDays*day {
-		return from, to, fault.Value([]string{"query", "from"}, "Must be at most %d days before the last day, %s", maxDays-1, to.Format(time.DateOnly))
+		return from, to, fault.Value([]string{"query", "from"}, "Must be at most %d days before the last day, %s",
+			maxDays-1, to.Format(time.DateOnly))
 	}
 	return from, to, nil
 }
@@ -143,7 +146,8 @@ func at(items map[string]*Item, key string) *Item {
 
 func (s *Service) calls(ctx context.Context, orgID uuid.UUID, groupBy string, u *Usage, items map[string]*Item) error {
 	date := func(t time.Time) pgtype.Date { return pgtype.Date{Time: t, Valid: true} }
-	rows, err := s.q.UsageCalls(ctx, pg.Planned{Pool: s.pool}, db.UsageCallsParams{GroupBy: groupBy, OrgID: orgID, FromDay: date(u.From), ToDay: date(u.To)})
+	rows, err := s.q.UsageCalls(ctx, pg.Planned{Pool: s.pool}, db.UsageCallsParams{GroupBy: groupBy, OrgID: orgID,
+		FromDay: date(u.From), ToDay: date(u.To)})
 	if err != nil {
 		return fmt.Errorf("sum up calls: %w", err)
 	}
@@ -156,12 +160,14 @@ func (s *Service) calls(ctx context.Context, orgID uuid.UUID, groupBy string, u 
 	return nil
 }
 
-func (s *Service) batches(ctx context.Context, orgID uuid.UUID, groupBy string, u *Usage, items map[string]*Item) error {
+func (s *Service) batches(ctx context.Context, orgID uuid.UUID, groupBy string, u *Usage,
+	items map[string]*Item) error {
 	end := u.To.Add(day)
 	by := groupBy
 	if groupBy == ByCredential || groupBy == ByAction {
 		by = ByDay // for the totals: a batch may use several of them
-		rows, err := s.q.UsageBatchesByTask(ctx, pg.Planned{Pool: s.pool}, db.UsageBatchesByTaskParams{GroupBy: groupBy, OrgID: orgID, FromTime: u.From, ToTime: end})
+		rows, err := s.q.UsageBatchesByTask(ctx, pg.Planned{Pool: s.pool}, db.UsageBatchesByTaskParams{GroupBy: groupBy,
+			OrgID: orgID, FromTime: u.From, ToTime: end})
 		if err != nil {
 			return fmt.Errorf("sum up batches by %s: %w", groupBy, err)
 		}
@@ -170,7 +176,8 @@ func (s *Service) batches(ctx context.Context, orgID uuid.UUID, groupBy string, 
 			i.Batches, i.Jobs = r.Batches, r.Jobs
 		}
 	}
-	rows, err := s.q.UsageBatches(ctx, pg.Planned{Pool: s.pool}, db.UsageBatchesParams{GroupBy: by, OrgID: orgID, FromTime: u.From, ToTime: end})
+	rows, err := s.q.UsageBatches(ctx, pg.Planned{Pool: s.pool}, db.UsageBatchesParams{GroupBy: by, OrgID: orgID,
+		FromTime: u.From, ToTime: end})
 	if err != nil {
 		return fmt.Errorf("sum up batches: %w", err)
 	}

@@ -1,5 +1,5 @@
-// Package valuetype owns the types that values of variable keys and of store fields can have: what each is called, and which
-// JSON is of it. It knows nothing of what the values are for.
+// Package valuetype owns the types that values of variable keys and of store fields can have: what each is called, and
+// which JSON is of it. It knows nothing of what the values are for.
 package valuetype
 
 import (

@@ -60,7 +60,8 @@ func (in Input) check() []fault.Field {
 	for i, k := range in.Keys {
 		switch _, twice := types[k.Name]; {
 		case !name.MatchString(k.Name):
-			c.add("string_pattern_mismatch", "Must be 1 to 64 letters, digits or _, and not start with a digit", "keys", i, "name")
+			c.add("string_pattern_mismatch", "Must be 1 to 64 letters, digits or _, and not start with a digit", "keys",
+				i, "name")
 		case twice:
 			c.add("value_error", "Must be unique: another key has the same name", "keys", i, "name")
 		}

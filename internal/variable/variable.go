@@ -1,6 +1,6 @@
-// Package variable owns variable sets: the named, typed values of an organization that its flows read as `vars`. It promises
-// that every stored value is of its key's type, and keeps every digit of it. It knows no HTTP, and of definitions only that
-// they name sets; who runs a flow takes the values once and keeps them.
+// Package variable owns variable sets: the named, typed values of an organization that its flows read as `vars`. It
+// promises that every stored value is of its key's type, and keeps every digit of it. It knows no HTTP, and of
+// definitions only that they name sets; who runs a flow takes the values once and keeps them.
 package variable
 
 import (
@@ -58,8 +58,10 @@ type Service struct {
 // New returns a Service.
 func New(pool pg.Pool) *Service { return &Service{pool: pool, queries: db.New()} }
 
-// Create stores a set. Faults: Unprocessable for broken rules and for one set too many; Conflict for a name that is taken.
-func (s *Service) Create(ctx context.Context, orgID uuid.UUID, by string, in Input, also ...pg.Also[*Set]) (*Set, error) {
+// Create stores a set. Faults: Unprocessable for broken rules and for one set too many; Conflict for a name that is
+// taken.
+func (s *Service) Create(ctx context.Context, orgID uuid.UUID, by string, in Input,
+	also ...pg.Also[*Set]) (*Set, error) {
 	keys, versions, err := in.encode()
 	if err != nil {
 		return nil, err
@@ -78,7 +80,8 @@ func (s *Service) Create(ctx context.Context, orgID uuid.UUID, by string, in Inp
 			return fmt.Errorf("count variable sets: %w", err)
 		}
 		if n >= maxSets {
-			return fault.Value([]string{"body"}, "The organization has %d variable sets, and may not have more; delete one", n)
+			return fault.Value([]string{"body"},
+				"The organization has %d variable sets, and may not have more; delete one", n)
 		}
 		row, err := s.queries.VariableSetAdd(ctx, tx, db.VariableSetAddParams{
 			ID: id, OrgID: orgID, Name: in.Name, Keys: keys, Versions: versions, CreatedBy: by,
@@ -113,7 +116,8 @@ func Read(ctx context.Context, q db.DBTX, orgID, id uuid.UUID) (*Set, error) {
 
 // List returns sets in insertion order, from the one behind after, and how many there are in all.
 func (s *Service) List(ctx context.Context, orgID, after uuid.UUID, skip, maxRows int32) ([]*Set, int64, error) {
-	rows, err := s.queries.VariableSetList(ctx, s.pool, db.VariableSetListParams{OrgID: orgID, After: after, Skip: skip, MaxRows: maxRows})
+	rows, err := s.queries.VariableSetList(ctx, s.pool, db.VariableSetListParams{OrgID: orgID, After: after, Skip: skip,
+		MaxRows: maxRows})
 	if err != nil {
 		return nil, 0, fmt.Errorf("list variable sets: %w", err)
 	}
@@ -141,7 +145,8 @@ func (s *Service) Replace(ctx context.Context, orgID, id uuid.UUID, in Input) (*
 	}
 	var row db.FlowVariableSet
 	err = pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error {
-		row, err = s.queries.VariableSetReplace(ctx, tx, db.VariableSetReplaceParams{OrgID: orgID, ID: id, Name: in.Name, Keys: keys, Versions: versions})
+		row, err = s.queries.VariableSetReplace(ctx, tx, db.VariableSetReplaceParams{OrgID: orgID, ID: id,
+			Name: in.Name, Keys: keys, Versions: versions})
 		if err != nil {
 			return stored(err, "replace variable set")
 		}
@@ -200,12 +205,13 @@ func (s *Set) values(version string) (json.RawMessage, bool) {
 	return nil, false
 }
 
-// Resolve returns what `vars` is in a version: an object with every key. needed are keys that it must have. Faults: Conflict
-// where it has not, or where there is no such version.
+// Resolve returns what `vars` is in a version: an object with every key. needed are keys that it must have. Faults:
+// Conflict where it has not, or where there is no such version.
 func (s *Set) Resolve(version string, needed []string) (json.RawMessage, error) {
 	raw, ok := s.values(version)
 	if !ok {
-		return nil, fault.New(fault.Conflict, "VariableSet %q has no version %q any more; change the definition or the set", s.Name, version)
+		return nil, fault.New(fault.Conflict,
+			"VariableSet %q has no version %q any more; change the definition or the set", s.Name, version)
 	}
 	var values map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &values); err != nil {
@@ -229,7 +235,9 @@ func (s *Set) Resolve(version string, needed []string) (json.RawMessage, error) 
 	}
 	for _, name := range needed {
 		if !have[name] {
-			return nil, fault.New(fault.Conflict, "VariableSet %q has no key %q any more, which the definition uses; change the definition or the set", s.Name, name)
+			return nil, fault.New(fault.Conflict,
+				"VariableSet %q has no key %q any more, which the definition uses; change the definition or the set",
+				s.Name, name)
 		}
 	}
 	return append(out, '}'), nil
@@ -247,7 +255,8 @@ func (in Input) encode() (keys, versions []byte, err error) {
 		return nil, nil, err
 	}
 	if n := len(keys) + len(versions); n > maxBytes {
-		return nil, nil, fault.Value([]string{"body"}, "Keys and versions take %d bytes together, and may take %d", n, maxBytes)
+		return nil, nil, fault.Value([]string{"body"}, "Keys and versions take %d bytes together, and may take %d", n,
+			maxBytes)
 	}
 	return keys, versions, nil
 }

@@ -34,7 +34,8 @@ func LoadKEK(value, path string) (KEK, error) {
 	}
 	if _, err := ParseKEK(path, ""); err == nil {
 		return KEK{}, fmt.Errorf(
-			"what should name the file with the key-encryption key is a key: put it into that file, or into %s", KEKVariable)
+			"what should name the file with the key-encryption key is a key: put it into that file, or into %s",
+			KEKVariable)
 	}
 	info, err := os.Stat(path)
 	if err != nil {
@@ -90,7 +91,8 @@ func ParseKEK(text, source string) (KEK, error) {
 	raw, err := base64.StdEncoding.DecodeString(strings.TrimSpace(text))
 	if err != nil || len(raw) != keyBytes {
 		// The decoder's error would quote the text.
-		return KEK{}, fmt.Errorf("the key-encryption key in %s is not 32 bytes in standard base64 (44 characters)", source)
+		return KEK{}, fmt.Errorf("the key-encryption key in %s is not 32 bytes in standard base64 (44 characters)",
+			source)
 	}
 	return KEK{secret{[keyBytes]byte(raw)}}, nil
 }

@@ -15,8 +15,8 @@ import (
 )
 
 // Rewrap brings everything that is stored under another key-encryption key under the current one, and returns how many
-// keys that were. Secrets stay as they are. Afterwards no process needs the other keys. It may be repeated, and run beside
-// processes that have both keys.
+// keys that were. Secrets stay as they are. Afterwards no process needs the other keys. It may be repeated, and run
+// beside processes that have both keys.
 func (v *Vault) Rewrap(ctx context.Context, pool *pgxpool.Pool) (int, error) {
 	if _, err := v.Root(ctx, pool); err != nil {
 		return 0, err
@@ -55,7 +55,8 @@ func (v *Vault) RotateAll(ctx context.Context, pool *pgxpool.Pool) (int, error) 
 
 // eachKeyset does something for every organization that has a keyset, under another key-encryption key than this unless
 // that is nil.
-func (v *Vault) eachKeyset(ctx context.Context, pool *pgxpool.Pool, otherThan *string, do func(context.Context, pgx.Tx, uuid.UUID) error) (int, error) {
+func (v *Vault) eachKeyset(ctx context.Context, pool *pgxpool.Pool, otherThan *string, do func(context.Context, pgx.Tx,
+	uuid.UUID) error) (int, error) {
 	var after uuid.UUID
 	for n := 0; ; n++ {
 		next, err := v.queries.VaultKeysetOrgs(ctx, pool, db.VaultKeysetOrgsParams{After: after, OtherThan: otherThan})
@@ -66,7 +67,10 @@ func (v *Vault) eachKeyset(ctx context.Context, pool *pgxpool.Pool, otherThan *s
 			return n, nil
 		}
 		after = next[0]
-		if err := pg.InTx(ctx, pool, func(ctx context.Context, tx pgx.Tx) error { return do(ctx, tx, after) }); err != nil {
+		if err := pg.InTx(ctx, pool, func(ctx context.Context, tx pgx.Tx) error {
+			return do(ctx, tx,
+				after)
+		}); err != nil {
 			return n, err
 		}
 	}
@@ -85,14 +89,16 @@ func (v *Vault) rewrapOrg(ctx context.Context, tx pgx.Tx, orgID uuid.UUID) error
 	if err != nil {
 		return err
 	}
-	if err := v.queries.VaultKeysetRewrap(ctx, tx, db.VaultKeysetRewrapParams{OrgID: orgID, KekID: v.kekID, Wrapped: wrapped}); err != nil {
+	if err := v.queries.VaultKeysetRewrap(ctx, tx, db.VaultKeysetRewrapParams{OrgID: orgID, KekID: v.kekID,
+		Wrapped: wrapped}); err != nil {
 		return fmt.Errorf("store the keyset of organization %s: %w", orgID, err)
 	}
 	return nil
 }
 
 // RotateOrgKey gives the organization a new key, encrypts all of its secrets again and forgets the old key. Readers are
-// not held up; writers of secrets wait for tx to end. An organization without secrets needs no key yet: nothing happens.
+// not held up; writers of secrets wait for tx to end. An organization without secrets needs no key yet: nothing
+// happens.
 func (v *Vault) RotateOrgKey(ctx context.Context, tx pgx.Tx, orgID uuid.UUID) error {
 	row, err := v.queries.VaultKeysetLock(ctx, tx, orgID)
 	if pg.IsNoRows(err) {
@@ -116,7 +122,8 @@ func (v *Vault) RotateOrgKey(ctx context.Context, tx pgx.Tx, orgID uuid.UUID) er
 	if err != nil {
 		return err
 	}
-	if err := v.queries.VaultKeysetReplace(ctx, tx, db.VaultKeysetReplaceParams{OrgID: orgID, KekID: v.kekID, Wrapped: wrapped}); err != nil {
+	if err := v.queries.VaultKeysetReplace(ctx, tx, db.VaultKeysetReplaceParams{OrgID: orgID, KekID: v.kekID,
+		Wrapped: wrapped}); err != nil {
 		return fmt.Errorf("store the keyset of organization %s: %w", orgID, err)
 	}
 	return nil
@@ -137,7 +144,8 @@ func (v *Vault) reseal(ctx context.Context, tx pgx.Tx, orgID uuid.UUID, old, fre
 		if err != nil {
 			return fmt.Errorf("encrypt secret %s: %w", s.ID, err)
 		}
-		err = v.queries.VaultSecretRewrite(ctx, tx, db.VaultSecretRewriteParams{OrgID: orgID, ID: s.ID, Version: s.Version, Ciphertext: sealed})
+		err = v.queries.VaultSecretRewrite(ctx, tx, db.VaultSecretRewriteParams{OrgID: orgID, ID: s.ID,
+			Version: s.Version, Ciphertext: sealed})
 		if err != nil {
 			return fmt.Errorf("store secret %s: %w", s.ID, err)
 		}

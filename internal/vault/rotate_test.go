@@ -39,7 +39,8 @@ func TestVault_Root(t *testing.T) {
 	if err := pool.QueryRow(t.Context(), "SELECT wrapped FROM flow.root_key").Scan(&stored); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := open(t, key(t, 2)).Root(t.Context(), pool); err == nil || !strings.Contains(err.Error(), vault.KEKVariable) {
+	if _, err := open(t, key(t, 2)).Root(t.Context(), pool); err == nil || !strings.Contains(err.Error(),
+		vault.KEKVariable) {
 		t.Errorf("another key-encryption key: %v", err)
 	}
 	if text := fmt.Sprintf("%v %+v %#v", first, first, first); text != "[redacted] [redacted] [redacted]" {
@@ -47,7 +48,8 @@ func TestVault_Root(t *testing.T) {
 	}
 }
 
-// TestVault_Rewrap replaces the key-encryption key while processes with the old one, both, and the new one read and write.
+// TestVault_Rewrap replaces the key-encryption key while processes with the old one, both, and the new one read and
+// write.
 func TestVault_Rewrap(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -62,7 +62,8 @@ func (v *Vault) Put(ctx context.Context, tx pgx.Tx, orgID, secretID uuid.UUID, p
 	if err != nil {
 		return 0, fmt.Errorf("encrypt secret %s: %w", secretID, err)
 	}
-	stored, err := v.queries.VaultSecretPut(ctx, tx, db.VaultSecretPutParams{OrgID: orgID, ID: secretID, Version: version, Ciphertext: sealed})
+	stored, err := v.queries.VaultSecretPut(ctx, tx, db.VaultSecretPutParams{OrgID: orgID, ID: secretID,
+		Version: version, Ciphertext: sealed})
 	if err != nil {
 		return 0, fmt.Errorf("store secret %s: %w", secretID, err)
 	}
@@ -125,7 +126,8 @@ func (v *Vault) addKeyset(ctx context.Context, tx pgx.Tx, orgID uuid.UUID) error
 	if err != nil {
 		return err
 	}
-	if err := v.queries.VaultKeysetAdd(ctx, tx, db.VaultKeysetAddParams{OrgID: orgID, KekID: v.kekID, Wrapped: wrapped}); err != nil {
+	if err := v.queries.VaultKeysetAdd(ctx, tx, db.VaultKeysetAddParams{OrgID: orgID, KekID: v.kekID,
+		Wrapped: wrapped}); err != nil {
 		return fmt.Errorf("store the keyset of organization %s: %w", orgID, err)
 	}
 	return nil

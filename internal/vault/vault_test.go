@@ -185,7 +185,8 @@ func TestVault_RotateOrgKey(t *testing.T) {
 
 func (b *bundle) keyset(t *testing.T) (wrapped []byte) {
 	t.Helper()
-	if err := b.pool.QueryRow(t.Context(), "SELECT wrapped FROM flow.org_keyset WHERE org_id = $1", b.org).Scan(&wrapped); err != nil {
+	if err := b.pool.QueryRow(t.Context(), "SELECT wrapped FROM flow.org_keyset WHERE org_id = $1",
+		b.org).Scan(&wrapped); err != nil {
 		t.Fatal(err)
 	}
 	return wrapped
@@ -294,7 +295,8 @@ func TestKEK_IsNeverPrinted(t *testing.T) {
 	var log bytes.Buffer
 	slog.New(slog.NewJSONHandler(&log, nil)).Info("x", "kek", kek)
 	text := fmt.Sprintf("%v %+v %#v %s %s", kek, kek, kek, kek, log.String())
-	if strings.Contains(text, "75 75") || strings.Contains(text, "KKK") || strings.Contains(text, "4b4b") || strings.Contains(text, "S0tL") {
+	if strings.Contains(text, "75 75") || strings.Contains(text, "KKK") || strings.Contains(text, "4b4b") ||
+		strings.Contains(text, "S0tL") {
 		t.Errorf("printed: %s", text)
 	}
 }

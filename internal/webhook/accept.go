@@ -47,8 +47,8 @@ func newArrival(m Message, secretVersion int64, at time.Time) *arrival {
 // drift is how far a clock that was not asked may be off, the wait for the lock included.
 const drift = 2 * time.Second
 
-// accept writes a message down, together with those that arrive meanwhile: concurrent messages share one commit. The error is
-// errChanged where the secrets are no longer those that it was verified with. Faults: NotFound; RateLimited.
+// accept writes a message down, together with those that arrive meanwhile: concurrent messages share one commit. The
+// error is errChanged where the secrets are no longer those that it was verified with. Faults: NotFound; RateLimited.
 func (s *Service) accept(ctx context.Context, orgID, id uuid.UUID, a *arrival) (uuid.UUID, error) {
 	if err := s.room(ctx, orgID, id, a.message.ID); err != nil {
 		return uuid.Nil, err
@@ -68,14 +68,15 @@ func (s *Service) accept(ctx context.Context, orgID, id uuid.UUID, a *arrival) (
 	}
 }
 
-// room refuses a message where the organization may not start its batch now, so that its sender sends it again; copies of one that is
-// known are none of that.
+// room refuses a message where the organization may not start its batch now, so that its sender sends it again; copies
+// of one that is known are none of that.
 func (s *Service) room(ctx context.Context, orgID, id uuid.UUID, message string) error {
 	full := s.Runs.Room(ctx, s.Pool, orgID)
 	if !orgquota.IsExceeded(full) {
 		return full
 	}
-	known, err := s.q.DeliveryKnown(ctx, pg.Planned{Pool: s.Pool}, db.DeliveryKnownParams{WebhookID: id, MessageIds: []string{message}})
+	known, err := s.q.DeliveryKnown(ctx, pg.Planned{Pool: s.Pool}, db.DeliveryKnownParams{WebhookID: id,
+		MessageIds: []string{message}})
 	switch {
 	case err != nil:
 		return fmt.Errorf("look for a copy: %w", err)
@@ -110,8 +111,9 @@ func (s *Service) writeTogether(id uuid.UUID, all []*arrival) {
 	}
 }
 
-// write decides what becomes of messages: one that is known is a copy, and another one is a delivery unless the minute is full.
-// One statement does all of it where the minute has room for all of them, known or not; else it is told what is known.
+// write decides what becomes of messages: one that is known is a copy, and another one is a delivery unless the minute
+// is full. One statement does all of it where the minute has room for all of them, known or not; else it is told what
+// is known.
 func (s *Service) write(ctx context.Context, w *writing) error {
 	for range looks {
 		in, err := s.params(w)
@@ -141,7 +143,8 @@ func (s *Service) write(ctx context.Context, w *writing) error {
 			w.outdate(rows[0].Now)
 			continue
 		}
-		known, err := s.q.DeliveryKnown(ctx, pg.Planned{Pool: s.Pool}, db.DeliveryKnownParams{WebhookID: w.id, MessageIds: w.messages()})
+		known, err := s.q.DeliveryKnown(ctx, pg.Planned{Pool: s.Pool}, db.DeliveryKnownParams{WebhookID: w.id,
+			MessageIds: w.messages()})
 		if err != nil {
 			return fmt.Errorf("look for copies: %w", err)
 		}
@@ -153,7 +156,8 @@ func (s *Service) write(ctx context.Context, w *writing) error {
 
 func (s *Service) params(w *writing) (db.WebhookAcceptParams, error) {
 	in := db.WebhookAcceptParams{
-		ID: w.id, DefaultRate: DefaultRate, SecretVersion: w.secretVersion, Earliest: w.earliest, Latest: w.latest, Needed: int32(w.needed),
+		ID: w.id, DefaultRate: DefaultRate, SecretVersion: w.secretVersion, Earliest: w.earliest, Latest: w.latest,
+		Needed:  int32(w.needed),
 		DueKind: Due, LeaseSeconds: s.Due.Lease(Due).Seconds(),
 	}
 	ids := make(map[string]uuid.UUID, len(w.groups)) // which sort by arrival
@@ -164,12 +168,16 @@ func (s *Service) params(w *writing) (db.WebhookAcceptParams, error) {
 		}
 		ids[g[0].message.ID] = id
 	}
-	groups := slices.SortedFunc(slices.Values(w.groups), func(a, b []*arrival) int { return strings.Compare(a[0].message.ID, b[0].message.ID) })
+	groups := slices.SortedFunc(slices.Values(w.groups),
+		func(a, b []*arrival) int { return strings.Compare(a[0].message.ID, b[0].message.ID) })
 	for _, g := range groups {
 		a, m := g[0], &g[0].message
-		in.Ids, in.MessageIds, in.Copies = append(in.Ids, ids[m.ID]), append(in.MessageIds, m.ID), append(in.Copies, int64(len(g)-1))
-		in.ContentTypes, in.ContentEncodings = append(in.ContentTypes, m.ContentType), append(in.ContentEncodings, m.ContentEncoding)
-		in.Bodies, in.Packed, in.Sizes = append(in.Bodies, m.Body), append(in.Packed, a.packed), append(in.Sizes, a.size)
+		in.Ids, in.MessageIds, in.Copies = append(in.Ids, ids[m.ID]), append(in.MessageIds, m.ID),
+			append(in.Copies, int64(len(g)-1))
+		in.ContentTypes, in.ContentEncodings = append(in.ContentTypes, m.ContentType), append(in.ContentEncodings,
+			m.ContentEncoding)
+		in.Bodies, in.Packed, in.Sizes = append(in.Bodies, m.Body), append(in.Packed, a.packed),
+			append(in.Sizes, a.size)
 	}
 	return in, nil
 }
@@ -188,7 +196,8 @@ type writing struct {
 	needed int
 }
 
-// newWriting returns what is to be written of arrivals. One that was verified with older secrets than another is refused.
+// newWriting returns what is to be written of arrivals. One that was verified with older secrets than another is
+// refused.
 func newWriting(id uuid.UUID, all []*arrival) *writing {
 	w := &writing{id: id, latest: time.Unix(1<<36, 0)}
 	for _, a := range all {
@@ -222,8 +231,8 @@ func (w *writing) messages() (ids []string) {
 	return ids
 }
 
-// outdate refuses those that were verified at too different a time, so that the others need not look again with them. Half of what
-// is allowed is left to these for the next try.
+// outdate refuses those that were verified at too different a time, so that the others need not look again with them.
+// Half of what is allowed is left to these for the next try.
 func (w *writing) outdate(now time.Time) {
 	var kept []*arrival
 	for _, a := range slices.Concat(slices.Concat(w.groups, w.postponed)...) {
@@ -263,8 +272,8 @@ func (w *writing) done(rows []db.WebhookAcceptRow) {
 	}
 }
 
-// fit keeps the messages that are known, and as many others as the minute has room for. The rest is postponed, and refused once
-// the minute is full: then no process adds one any more, so that its copies fare alike.
+// fit keeps the messages that are known, and as many others as the minute has room for. The rest is postponed, and
+// refused once the minute is full: then no process adds one any more, so that its copies fare alike.
 func (w *writing) fit(hook *db.WebhookAcceptRow, known []string) {
 	room := int(hook.Most - hook.Used)
 	all := slices.Concat(w.groups, w.postponed)
@@ -301,7 +310,8 @@ func refuse(groups [][]*arrival, err error) {
 	}
 }
 
-// minute is how long deliveries of a webhook are counted. It begins with the first one after the minute before has ended.
+// minute is how long deliveries of a webhook are counted. It begins with the first one after the minute before has
+// ended.
 const minute = time.Minute
 
 // left is how long a minute lasts from now.

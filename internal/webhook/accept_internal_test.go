@@ -23,7 +23,8 @@ func TestLeft(t *testing.T) {
 func TestRetry_After(t *testing.T) {
 	t.Parallel()
 	r := &Retry{MaxAttempts: 4, Backoff: Backoff{Initial: 1.5, Factor: 10, Max: 100}}
-	for attempts, want := range map[int]time.Duration{1: 1500 * time.Millisecond, 2: 15 * time.Second, 3: 100 * time.Second} {
+	for attempts, want := range map[int]time.Duration{1: 1500 * time.Millisecond, 2: 15 * time.Second,
+		3: 100 * time.Second} {
 		pause, again := r.After(attempts)
 		assert.True(t, again)
 		assert.Equal(t, want, pause)
@@ -51,7 +52,8 @@ func TestTogether(t *testing.T) {
 	assert.Equal(t, acceptRows, together(of(make([]int, acceptRows+1)...)))
 }
 
-// Items of one key are served in their order, none twice, never two parts at once; what comes meanwhile is served together.
+// Items of one key are served in their order, none twice, never two parts at once; what comes meanwhile is served
+// together.
 func TestLines(t *testing.T) {
 	t.Parallel()
 	var l lines[int]
@@ -121,7 +123,8 @@ func TestCopies(t *testing.T) {
 func TestSecrets_Valid(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
-	s := secrets{Current: "c", Previous: []previous{{Secret: "a", Until: now}, {Secret: "b", Until: now.Add(time.Hour)}}}
+	s := secrets{Current: "c", Previous: []previous{{Secret: "a", Until: now},
+		{Secret: "b", Until: now.Add(time.Hour)}}}
 	assert.Equal(t, []string{"c", "a", "b"}, s.valid(now.Add(-1)))
 	assert.Equal(t, []string{"c", "b"}, s.valid(now))
 	assert.Equal(t, []string{"c"}, s.valid(now.Add(time.Hour)))
@@ -134,19 +137,23 @@ func TestWriting(t *testing.T) {
 	of := func(message string, version int64, at time.Time) *arrival {
 		return &arrival{message: Message{ID: message}, secretVersion: version, at: at}
 	}
-	a1, old, b, a2 := of("a", 2, now), of("a", 1, now.Add(-time.Hour)), of("b", 2, now.Add(time.Second)), of("a", 2, time.Time{})
+	a1, old, b, a2 := of("a", 2, now), of("a", 1, now.Add(-time.Hour)), of("b", 2, now.Add(time.Second)),
+		of("a", 2, time.Time{})
 	w := newWriting(uuid.New(), []*arrival{a1, old, b, a2})
 	assert.Equal(t, [][]*arrival{{a1, a2}, {b}}, w.groups)
 	assert.Equal(t, []any{int64(2), 2}, []any{w.secretVersion, w.needed})
 	assert.ErrorIs(t, old.err, errChanged, "it was verified with secrets that are others by now")
-	assert.Equal(t, []time.Time{now.Add(time.Second - drift), now.Add(drift)}, []time.Time{w.earliest, w.latest}, "no clock that was not asked may be off")
+	assert.Equal(t, []time.Time{now.Add(time.Second - drift), now.Add(drift)}, []time.Time{w.earliest, w.latest},
+		"no clock that was not asked may be off")
 	w.outdate(now.Add(drift/2 + 1))
 	assert.ErrorIs(t, a1.err, errChanged, "it was verified too long ago")
 	assert.Equal(t, [][]*arrival{{a2}, {b}}, w.groups, "the others go on")
 	assert.NoError(t, errors.Join(b.err, a2.err))
-	assert.Equal(t, []any{2, now.Add(time.Second - drift), now.Add(time.Second + drift)}, []any{w.needed, w.earliest, w.latest})
+	assert.Equal(t, []any{2, now.Add(time.Second - drift), now.Add(time.Second + drift)}, []any{w.needed, w.earliest,
+		w.latest})
 	asked := newWriting(uuid.New(), []*arrival{a2})
-	assert.True(t, asked.earliest.Before(now.AddDate(-1, 0, 0)) && asked.latest.After(now.AddDate(100, 0, 0)), "one that was asked may take its time")
+	assert.True(t, asked.earliest.Before(now.AddDate(-1, 0, 0)) && asked.latest.After(now.AddDate(100, 0, 0)),
+		"one that was asked may take its time")
 }
 
 func TestWriting_Fit(t *testing.T) {

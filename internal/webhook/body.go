@@ -26,9 +26,9 @@ const (
 
 var bounds = media.Bounds{Depth: maxDepth, Parts: maxParts}
 
-// Payload returns what a body means to a flow, by the headers Content-Type and Content-Encoding as they were sent: JSON as
-// it is, forms and XML as objects (package media). Everything else, and whatever is malformed, beyond the
-// bounds or holds what cannot be stored, is {"raw": the body as text, "content_type": the header}. The result may share the
+// Payload returns what a body means to a flow, by the headers Content-Type and Content-Encoding as they were sent: JSON
+// as it is, forms and XML as objects (package media). Everything else, and whatever is malformed, beyond the bounds or
+// holds what cannot be stored, is {"raw": the body as text, "content_type": the header}. The result may share the
 // memory of body.
 func Payload(contentType, contentEncoding string, body []byte) jsonraw.Value {
 	if len(body) == 0 {
@@ -85,7 +85,8 @@ func wrap(contentType string, body []byte) jsonraw.Value {
 	return append(out, '}')
 }
 
-// jsonPayload returns a JSON text without what stands around its value. It refuses what the API refuses in its own bodies.
+// jsonPayload returns a JSON text without what stands around its value. It refuses what the API refuses in its own
+// bodies.
 func jsonPayload(body []byte) (payload []byte, ok bool) {
 	body = bytes.TrimPrefix(body, media.ByteOrderMark)
 	if !utf8.Valid(body) || media.TooDeep(body, maxDepth) || !json.Valid(body) || unstorable(body) {

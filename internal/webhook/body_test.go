@@ -20,14 +20,16 @@ const (
 // wrapped is what is not understood.
 func wrapped(raw, contentType string) string {
 	text, _ := json.Marshal(raw)
-	return `{"raw":` + strings.NewReplacer(`\u003c`, "<", `\u003e`, ">", `\u0026`, "&").Replace(string(text)) + `,"content_type":"` + contentType + `"}`
+	return `{"raw":` + strings.NewReplacer(`\u003c`, "<", `\u003e`, ">", `\u0026`, "&").Replace(string(text)) +
+		`,"content_type":"` + contentType + `"}`
 }
 
 func TestPayload(t *testing.T) {
 	t.Parallel()
 	deep := func(n int) string { return strings.Repeat("[", n) + strings.Repeat("]", n) }
 	for _, c := range []struct{ name, contentType, body, want string }{
-		{"JSON", asJSON, ` {"b":1.00,"a":[12345678901234567890.10,1e400,-0], "c":null}` + "\n", `{"b":1.00,"a":[12345678901234567890.10,1e400,-0], "c":null}`},
+		{"JSON", asJSON, ` {"b":1.00,"a":[12345678901234567890.10,1e400,-0], "c":null}` + "\n",
+			`{"b":1.00,"a":[12345678901234567890.10,1e400,-0], "c":null}`},
 		{"JSON/OtherCharset", "Application/JSON ; charset=iso-8859-1", `"é"`, `"é"`},
 		{"JSON/Suffix", "application/vnd.api+json", `[1]`, `[1]`},
 		{"JSON/Mark", asJSON, "\ufeff1.50", `1.50`},
@@ -43,8 +45,10 @@ func TestPayload(t *testing.T) {
 		{"JSON/Low", asJSON, `["\uDe00"]`, wrapped(`["\uDe00"]`, asJSON)},
 		{"JSON/64Deep", asJSON, deep(64), deep(64)},
 		{"JSON/65Deep", asJSON, deep(65), wrapped(deep(65), asJSON)},
-		{"JSON/NotDeep", asJSON, `["` + deep(100) + `\"` + deep(100) + `"]`, `["` + deep(100) + `\"` + deep(100) + `"]`},
-		{"Form", asForm, "a=1&b=x+y%2Bz&a=2&c&=e&&%C3%A9=%e2%82%ac", `{"a":["1","2"],"b":"x y+z","c":"","":"e","é":"€"}`},
+		{"JSON/NotDeep", asJSON, `["` + deep(100) + `\"` + deep(100) + `"]`, `["` + deep(100) + `\"` + deep(100) +
+			`"]`},
+		{"Form", asForm, "a=1&b=x+y%2Bz&a=2&c&=e&&%C3%A9=%e2%82%ac",
+			`{"a":["1","2"],"b":"x y+z","c":"","":"e","é":"€"}`},
 		{"Form/Charset", asForm + "; charset=utf-8", "a=b=c;d", `{"a":"b=c;d"}`},
 		{"Form/BadEscapes", asForm, "a=100%&b=%zz%4&c=%2", `{"a":"100%","b":"%zz%4","c":"%2"}`},
 		{"Form/NotUTF8", asForm, "a=%ff", `{"a":"` + "\ufffd" + `"}`},
@@ -52,8 +56,10 @@ func TestPayload(t *testing.T) {
 		{"Form/NULInKey", asForm, "%00=1", wrapped("%00=1", asForm)},
 		{"Form/Empty", asForm, "", wrapped(``, "")},
 		{"Form/NoFields", asForm, "&", `{}`},
-		{"Form/MoreThanAFew", asForm, "a=1&b=2&c=3&d=4&e=5&f=6&g=7&h=8&i=9&j=10&a=11&j=12", `{"a":["1","11"],"b":"2","c":"3","d":"4","e":"5","f":"6","g":"7","h":"8","i":"9","j":["10","12"]}`},
-		{"Text", "text/plain; charset=utf-8", "hé\x00\xffllo", wrapped("hé\ufffd\ufffdllo", "text/plain; charset=utf-8")},
+		{"Form/MoreThanAFew", asForm, "a=1&b=2&c=3&d=4&e=5&f=6&g=7&h=8&i=9&j=10&a=11&j=12",
+			`{"a":["1","11"],"b":"2","c":"3","d":"4","e":"5","f":"6","g":"7","h":"8","i":"9","j":["10","12"]}`},
+		{"Text", "text/plain; charset=utf-8", "hé\x00\xffllo", wrapped("hé\ufffd\ufffdllo",
+			"text/plain; charset=utf-8")},
 		{"NoType", "", `{"a":1}`, wrapped(`{"a":1}`, "")},
 		{"LongType", strings.Repeat("x", 300), `1`, wrapped(`1`, strings.Repeat("x", 256))},
 		{"NULInComment", asXML, "<a/><!--\x00-->", wrapped("<a/><!--\ufffd-->", asXML)},
@@ -79,11 +85,13 @@ func TestPayload_XML(t *testing.T) {
 	for _, c := range []struct{ name, body, want string }{
 		{"Order", `<?xml version="1.0" encoding="UTF-8"?><!-- c --><order id="7" n=''><item>a</item><to> <name>x</name> </to><item>b</item></order>` + "\n",
 			`{"order":{"@id":"7","@n":"","item":["a","b"],"to":{"name":"x"}}}`},
-		{"Document", `<order id="7"><item>a</item><item n="2">b</item><to/></order>`, `{"order":{"@id":"7","item":["a",{"@n":"2","#text":"b"}],"to":""}}`},
+		{"Document", `<order id="7"><item>a</item><item n="2">b</item><to/></order>`,
+			`{"order":{"@id":"7","item":["a",{"@n":"2","#text":"b"}],"to":""}}`},
 		{"Leaf", `<a> x &lt;&#233;<![CDATA[<&]]> </a>`, `{"a":"x <é<&"}`},
 		{"Mixed", `<a>one<b/>two<?p x?><!-- c --> three</a>`, `{"a":{"b":"","#text":"onetwo three"}}`},
 		{"AttributeAndText", `<a b="&amp;">x</a>`, `{"a":{"@b":"&","#text":"x"}}`},
-		{"Namespaces", `<s:a xmlns:s="urn:x" s:b="1"><s:b/><b/></s:a>`, `{"s:a":{"@xmlns:s":"urn:x","@s:b":"1","s:b":"","b":""}}`},
+		{"Namespaces", `<s:a xmlns:s="urn:x" s:b="1"><s:b/><b/></s:a>`,
+			`{"s:a":{"@xmlns:s":"urn:x","@s:b":"1","s:b":"","b":""}}`},
 		{"Mark", "\ufeff<a/>", `{"a":""}`},
 		{"Latin1", "<?xml version='1.0' encoding='ISO-8859-1'?><a>\xe9</a>", `{"a":"é"}`},
 		{"ASCII", "<?xml version='1.0' encoding='US-ASCII'?><a>e</a>", `{"a":"e"}`},
@@ -123,7 +131,8 @@ func TestPayload_XML(t *testing.T) {
 				c.want = wrapped(c.body, asXML)
 			}
 			for _, contentType := range []string{asXML, "text/xml", "application/soap+xml;charset=utf-8"} {
-				wantPayload(t, contentType, "", c.body, strings.Replace(c.want, `"content_type":"`+asXML, `"content_type":"`+contentType, 1))
+				wantPayload(t, contentType, "", c.body, strings.Replace(c.want, `"content_type":"`+asXML,
+					`"content_type":"`+contentType, 1))
 			}
 		})
 	}
@@ -154,7 +163,8 @@ func TestPayload_Encoding(t *testing.T) {
 	wantPayload(t, asJSON, "gzip", `{"a":1}`, wrapped(`{"a":1}`, asJSON))
 	wantPayload(t, asJSON, "gzip", packed(t, []byte("{")), wrapped("{", asJSON))
 	bomb := packed(t, bytes.Repeat([]byte(" "), webhook.MaxBody+1))
-	for name, body := range map[string]string{"no header": packed(t, []byte(`{"a":1}`)), "cut": body[:len(body)-9], "bomb": bomb} {
+	for name, body := range map[string]string{"no header": packed(t, []byte(`{"a":1}`)), "cut": body[:len(body)-9],
+		"bomb": bomb} {
 		encoding := "gzip"
 		if name == "no header" {
 			encoding = ""
@@ -163,7 +173,8 @@ func TestPayload_Encoding(t *testing.T) {
 			Raw         string `json:"raw"`
 			ContentType string `json:"content_type"`
 		}
-		if err := json.Unmarshal(webhook.Payload(asJSON, encoding, []byte(body)), &got); err != nil || got.ContentType != asJSON || !strings.HasPrefix(got.Raw, "\x1f\ufffd\b") {
+		if err := json.Unmarshal(webhook.Payload(asJSON, encoding, []byte(body)), &got); err != nil ||
+			got.ContentType != asJSON || !strings.HasPrefix(got.Raw, "\x1f\ufffd\b") {
 			t.Errorf("%s: %.20q, %v", name, got.Raw, err)
 		}
 	}
@@ -172,7 +183,8 @@ func TestPayload_Encoding(t *testing.T) {
 // TestPayload_Template: templates reach what the names of XML make awkward.
 func TestPayload_Template(t *testing.T) {
 	t.Parallel()
-	template, bad := expr.Compile(json.RawMessage(`{"id":"{{ payload.order['@id'] }}","to":"{{ payload.order['s:to'].item[1] }}"}`), expr.Scope{Payload: true})
+	template, bad := expr.Compile(json.RawMessage(
+		`{"id":"{{ payload.order['@id'] }}","to":"{{ payload.order['s:to'].item[1] }}"}`), expr.Scope{Payload: true})
 	if len(bad) > 0 {
 		t.Fatal(bad)
 	}

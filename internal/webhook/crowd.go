@@ -13,12 +13,13 @@ const (
 	// few senders hardly wait longer for it, and their flows begin one commit sooner; many would.
 	startedMost  = 12
 	startedBytes = 256 << 10
-	// crowdedFor is for how long after more than that came together the messages of a webhook are only written down: what
-	// comes in bursts is acknowledged sooner so, and its flows begin as many at once.
+	// crowdedFor is for how long after more than that came together the messages of a webhook are only written down:
+	// what comes in bursts is acknowledged sooner so, and its flows begin as many at once.
 	crowdedFor = 20 * time.Millisecond
 )
 
-// crowds are the webhooks whose messages came in bursts lately, each with the time of the last. The zero value is ready.
+// crowds are the webhooks whose messages came in bursts lately, each with the time of the last. The zero value is
+// ready.
 type crowds struct {
 	mu   sync.Mutex
 	last map[uuid.UUID]time.Time

@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// A burst, by count or by size, turns the starts of its own webhook off, for a while after the last one, and of no other.
+// A burst, by count or by size, turns the starts of its own webhook off, for a while after the last one, and of no
+// other.
 func TestCrowds_Few(t *testing.T) {
 	t.Parallel()
 	var c crowds

@@ -26,12 +26,14 @@ type DeliveryFilter struct {
 }
 
 // Deliveries returns a page of the deliveries of a webhook, and how many there are on all pages. Fault: NotFound.
-func (s *Service) Deliveries(ctx context.Context, orgID, id uuid.UUID, f DeliveryFilter, at listing.Page) ([]Delivery, int64, error) {
+func (s *Service) Deliveries(ctx context.Context, orgID, id uuid.UUID, f DeliveryFilter,
+	at listing.Page) ([]Delivery, int64, error) {
 	w, err := s.Get(ctx, orgID, id)
 	if err != nil {
 		return nil, 0, err
 	}
-	rows, err := s.deliveries(ctx, db.DeliveryListParams{WebhookID: id, OrgID: orgID, Least: at.Least, Most: at.Most, Status: f.Status,
+	rows, err := s.deliveries(ctx, db.DeliveryListParams{WebhookID: id, OrgID: orgID, Least: at.Least, Most: at.Most,
+		Status:       f.Status,
 		CreatedAfter: at.CreatedAfter, CreatedBefore: at.CreatedBefore, MaxRows: at.MaxRows}, at.Newest)
 	if err != nil {
 		return nil, 0, fmt.Errorf("list deliveries: %w", err)
@@ -56,22 +58,26 @@ func (s *Service) deliveries(ctx context.Context, in db.DeliveryListParams, newe
 	return out, err
 }
 
-// deliveryTotal counts rows only where a time is asked for: the webhook knows how many it has, and few of them wait or are dead.
+// deliveryTotal counts rows only where a time is asked for: the webhook knows how many it has, and few of them wait or
+// are dead.
 func (s *Service) deliveryTotal(ctx context.Context, w *Webhook, f DeliveryFilter) (int64, error) {
 	r := f.Received
 	if r.CreatedAfter != nil || r.CreatedBefore != nil {
-		return s.q.DeliveryTotal(ctx, pg.Planned{Pool: s.Pool}, db.DeliveryTotalParams{WebhookID: w.ID, OrgID: w.OrgID, Least: r.Least,
-			Most: r.Most, Status: f.Status, CreatedAfter: r.CreatedAfter, CreatedBefore: r.CreatedBefore})
+		return s.q.DeliveryTotal(ctx, pg.Planned{Pool: s.Pool}, db.DeliveryTotalParams{WebhookID: w.ID, OrgID: w.OrgID,
+			Least: r.Least,
+			Most:  r.Most, Status: f.Status, CreatedAfter: r.CreatedAfter, CreatedBefore: r.CreatedBefore})
 	}
 	if f.Status == nil {
 		return w.DeliveryCount, nil
 	}
-	n, err := s.q.DeliveryCounts(ctx, pg.Planned{Pool: s.Pool}, db.DeliveryCountsParams{WebhookID: w.ID, OrgID: w.OrgID})
+	n, err := s.q.DeliveryCounts(ctx, pg.Planned{Pool: s.Pool}, db.DeliveryCountsParams{WebhookID: w.ID,
+		OrgID: w.OrgID})
 	if err != nil {
 		return 0, err
 	}
 	dispatched := max(w.DeliveryCount-n.Accepted-n.Failed-n.Dead, 0)
-	return map[string]int64{"accepted": n.Accepted, "failed": n.Failed, "dead": n.Dead, "dispatched": dispatched}[*f.Status], nil
+	return map[string]int64{"accepted": n.Accepted, "failed": n.Failed, "dead": n.Dead,
+		"dispatched": dispatched}[*f.Status], nil
 }
 
 // MaxShown is how many bytes of a body are shown.
@@ -104,7 +110,8 @@ func (s *Service) Delivery(ctx context.Context, orgID, id, delivery uuid.UUID) (
 		return nil, err
 	}
 	out := &DeliveryDetail{Encoding: row.ContentEncoding, Delivery: Delivery{
-		ID: row.ID, MessageID: row.MessageID, ReceivedAt: row.ReceivedAt, Status: row.Status, Duplicates: row.Duplicates, ContentType: row.ContentType,
+		ID: row.ID, MessageID: row.MessageID, ReceivedAt: row.ReceivedAt, Status: row.Status,
+		Duplicates: row.Duplicates, ContentType: row.ContentType,
 		SizeBytes: row.SizeBytes, BatchID: row.BatchID, Attempts: row.Attempts, LastError: row.LastError,
 	}}
 	out.Body, out.Truncated = shown(textOf(row.ContentEncoding), body)
@@ -122,8 +129,8 @@ func shown(contentEncoding string, body []byte) (text string, truncated bool) {
 	return strings.ToValidUTF8(strings.ReplaceAll(string(body), "\x00", "\ufffd"), "\ufffd"), truncated
 }
 
-// Replay has the start of a delivery tried again that has none yet, with as many attempts as a new one. Faults: NotFound;
-// Conflict.
+// Replay has the start of a delivery tried again that has none yet, with as many attempts as a new one. Faults:
+// NotFound; Conflict.
 func (s *Service) Replay(ctx context.Context, orgID, id, delivery uuid.UUID) (Delivery, error) {
 	var out Delivery
 	err := pg.InTx(ctx, s.Pool, func(ctx context.Context, tx pgx.Tx) error {

@@ -26,8 +26,8 @@ const (
 	startBytes = 2 << 20
 	// turn is how long one webhook's deliveries go on before others get theirs.
 	turn = time.Second
-	// fullPause is how long the deliveries of a webhook wait whose organization has as many open batches as it may have. That is no
-	// attempt: what was accepted is started once there is room.
+	// fullPause is how long the deliveries of a webhook wait whose organization has as many open batches as it may
+	// have. That is no attempt: what was accepted is started once there is room.
 	fullPause = 5 * time.Second
 )
 
@@ -41,8 +41,9 @@ type waiting struct {
 	record []byte
 }
 
-// Dispatch is the handler of due rows of kind Due: it starts the batches of deliveries. The transaction that starts a batch moves
-// its delivery, so that a process that dies leaves both or neither, and a second one finds nothing to start.
+// Dispatch is the handler of due rows of kind Due: it starts the batches of deliveries. The transaction that starts a
+// batch moves its delivery, so that a process that dies leaves both or neither, and a second one finds nothing to
+// start.
 func (s *Service) Dispatch(ctx context.Context, l *due.Lease) (time.Time, error) {
 	id, err := uuid.Parse(l.Key)
 	if err != nil {
@@ -75,12 +76,14 @@ func (s *Service) next(ctx context.Context, id uuid.UUID) (time.Time, error) {
 	return *at, nil
 }
 
-// dispatchSome starts some deliveries; more is false where no other was due. What comes meanwhile wakes the webhook again.
+// dispatchSome starts some deliveries; more is false where no other was due. What comes meanwhile wakes the webhook
+// again.
 func (s *Service) dispatchSome(ctx context.Context, id uuid.UUID) (more bool, err error) {
 	var rows []db.FlowWebhookDelivery
 	var row db.FlowWebhook
 	err = pg.Kept(ctx, s.Pool, func(tx pg.DB) (err error) {
-		rows, err = s.q.DeliveryWaiting(ctx, tx, db.DeliveryWaitingParams{WebhookID: id, MaxRows: startRows, MaxBytes: startBytes})
+		rows, err = s.q.DeliveryWaiting(ctx, tx, db.DeliveryWaitingParams{WebhookID: id, MaxRows: startRows,
+			MaxBytes: startBytes})
 		return err
 	}, func(tx pg.DB) (err error) {
 		row, err = s.q.WebhookForDispatch(ctx, tx, id)
@@ -216,7 +219,8 @@ func (s *Service) start(ctx context.Context, tx pgx.Tx, w *Webhook, all []waitin
 // failed notes that a start failed, and when it is tried again; retry is nil for never.
 func (s *Service) failed(ctx context.Context, w *Webhook, id uuid.UUID, reason string, retry *Retry) error {
 	return pg.InTx(ctx, s.Pool, func(ctx context.Context, tx pgx.Tx) error {
-		open, err := s.q.DeliveryLockWaiting(ctx, tx, db.DeliveryLockWaitingParams{OrgID: w.OrgID, WebhookID: w.ID, Ids: []uuid.UUID{id}})
+		open, err := s.q.DeliveryLockWaiting(ctx, tx, db.DeliveryLockWaitingParams{OrgID: w.OrgID, WebhookID: w.ID,
+			Ids: []uuid.UUID{id}})
 		if err != nil {
 			return fmt.Errorf("lock delivery %s: %w", id, err)
 		}

@@ -39,7 +39,8 @@ func TestDocument_Senders(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, programs, ok := bytes.Cut(document, []byte("\n### curl\n")) // what stands before is typed in with the other pages
+	// what stands before is typed in with the other pages
+	_, programs, ok := bytes.Cut(document, []byte("\n### curl\n"))
 	if !ok {
 		t.Fatal("the senders are not found")
 	}
@@ -83,7 +84,8 @@ func runSender(t *testing.T, run []string) {
 	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err == nil {
-			err = webhook.Verify([]string{key}, r.Header.Get("webhook-id"), r.Header.Get("webhook-timestamp"), r.Header.Get("webhook-signature"), body, time.Now())
+			err = webhook.Verify([]string{key}, r.Header.Get("webhook-id"), r.Header.Get("webhook-timestamp"),
+				r.Header.Get("webhook-signature"), body, time.Now())
 		}
 		mu.Lock()
 		defer mu.Unlock()
@@ -92,7 +94,8 @@ func runSender(t *testing.T, run []string) {
 			w.WriteHeader(http.StatusUnauthorized)
 			return
 		}
-		arrived = append(arrived, r.Header.Get("webhook-id")+" "+string(webhook.Payload(r.Header.Get("Content-Type"), r.Header.Get("Content-Encoding"), body)))
+		arrived = append(arrived, r.Header.Get("webhook-id")+" "+string(webhook.Payload(r.Header.Get("Content-Type"),
+			r.Header.Get("Content-Encoding"), body)))
 		w.WriteHeader(http.StatusAccepted)
 		_, _ = w.Write([]byte(`{"delivery_id":"d-1"}`))
 	}))
@@ -114,7 +117,8 @@ func runSender(t *testing.T, run []string) {
 		Order int
 		Total float64
 	}
-	if err := json.Unmarshal([]byte(payload), &order); err != nil || id != "order-17" || order.Order != 17 || order.Total != 12.5 {
+	if err := json.Unmarshal([]byte(payload), &order); err != nil || id != "order-17" || order.Order != 17 ||
+		order.Total != 12.5 {
 		t.Errorf("%q arrived: %v", arrived[0], err)
 	}
 }

@@ -27,8 +27,8 @@ var (
 // mostSeed is how many bytes of a body are worth changing here and there.
 const mostSeed = 1000
 
-// FuzzVerify holds Verify to its rule: well-formed headers, a time within five minutes, and among the listed signatures, as
-// text, the right one.
+// FuzzVerify holds Verify to its rule: well-formed headers, a time within five minutes, and among the listed
+// signatures, as text, the right one.
 func FuzzVerify(f *testing.F) {
 	f.Add(vectorID, vectorTimestamp, vectorSignature, []byte(vectorBody))
 	f.Add("a", "1614265630", "v1a,x v1, v1,=", []byte(nil))
@@ -65,7 +65,8 @@ func FuzzPayload(f *testing.F) {
 	f.Fuzz(func(t *testing.T, contentType string, body []byte) {
 		payload := webhook.Payload(contentType, "", body)
 		wantStorable(t, contentType, payload)
-		if again := webhook.Payload(asJSON, "", payload); len(payload) <= webhook.MaxBody && !bytes.Equal(again, payload) {
+		if again := webhook.Payload(asJSON, "", payload); len(payload) <= webhook.MaxBody &&
+			!bytes.Equal(again, payload) {
 			t.Fatalf("%q becomes %q", payload, again)
 		}
 	})
@@ -73,7 +74,8 @@ func FuzzPayload(f *testing.F) {
 
 // FuzzForm holds forms to net/url, where that understands them.
 func FuzzForm(f *testing.F) {
-	for _, form := range []string{"a=1&b=x+y%2Bz&a=2&c&=e&&%C3%A9=%e2%82%ac", "a=100%&b=%zz%4", "%ff=1&%fe=2&\xff=3", "a=%00", "a;b", "==&=="} {
+	for _, form := range []string{"a=1&b=x+y%2Bz&a=2&c&=e&&%C3%A9=%e2%82%ac", "a=100%&b=%zz%4", "%ff=1&%fe=2&\xff=3",
+		"a=%00", "a;b", "==&=="} {
 		f.Add([]byte(form))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
@@ -119,7 +121,8 @@ func FuzzXML(f *testing.F) {
 	for _, document := range []string{
 		`<?xml version="1.0" encoding="UTF-8"?><!-- c --><order id="7" n=''><item>a</item><to> <name>x</name> </to><item>b</item></order>`,
 		`<a> x &lt;&#233;<![CDATA[<&]]> </a>`, `<s:a xmlns:s="urn:x" s:b="1"><s:b/><b/>` + "one\rtwo" + `</s:a>`,
-		`<!DOCTYPE a [<!ENTITY x SYSTEM "file:///etc/hostname">]><a>&x;</a>`, "<?xml version='1.0' encoding='ISO-8859-1'?><a>\xe9</a>",
+		`<!DOCTYPE a [<!ENTITY x SYSTEM "file:///etc/hostname">]><a>&x;</a>`,
+		"<?xml version='1.0' encoding='ISO-8859-1'?><a>\xe9</a>",
 		`<a b="1" b="2"/>`, `<a/><b/>`, `<a>&#xD800;]]&gt;</a>`, strings.Repeat("<a>", 64) + strings.Repeat("</a>", 64),
 	} {
 		f.Add([]byte(document))
@@ -168,7 +171,8 @@ func writeXML(t *testing.T, payload []byte) []byte {
 		}
 	}
 	var inside func(name string)
-	// element writes the value that comes next as elements of a name; its begin tag is open until the attributes are over.
+	// element writes the value that comes next as elements of a name; its begin tag is open until the attributes are
+	// over.
 	element := func(name string, tok json.Token) {
 		b.WriteString("<" + name)
 		if text, ok := tok.(string); ok {

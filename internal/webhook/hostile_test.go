@@ -14,8 +14,8 @@ import (
 // mostMemory is what reading one body may take beside the body.
 const mostMemory = 64 << 20
 
-// TestPayload_Hostile takes every body, storable, and within the memory that all reading may allocate, even if nothing of it
-// were ever freed.
+// TestPayload_Hostile takes every body, storable, and within the memory that all reading may allocate, even if nothing
+// of it were ever freed.
 func TestPayload_Hostile(t *testing.T) { //nolint:paralleltest // it measures the memory of the process
 	for _, c := range webhooktest.Hostile() {
 		body := []byte(c.Text)
@@ -37,7 +37,8 @@ func TestPayload_Hostile(t *testing.T) { //nolint:paralleltest // it measures th
 
 // isWrapped tells whether a payload is {raw, content_type}.
 func isWrapped(payload []byte) bool {
-	return bytes.HasPrefix(payload, []byte(`{"raw":"`)) && bytes.Contains(payload[max(0, len(payload)-400):], []byte(`","content_type":"`))
+	return bytes.HasPrefix(payload, []byte(`{"raw":"`)) && bytes.Contains(payload[max(0, len(payload)-400):],
+		[]byte(`","content_type":"`))
 }
 
 func wantStorable(t *testing.T, name string, payload []byte) {

@@ -28,15 +28,18 @@ type exchanged struct {
 	Signature string `json:"signature"`
 }
 
-// exchange is deliveries of many kinds, signed by nobody yet. Their bodies are text, because that of Node takes nothing else.
+// exchange is deliveries of many kinds, signed by nobody yet. Their bodies are text, because that of Node takes nothing
+// else.
 func exchange(t *testing.T, now time.Time) []exchanged {
 	t.Helper()
-	bodies := []string{"", "{}", vectorBody, "{\n \"é\": \"😀\"}\r\n", strings.Repeat("0123456789", 10_000), "a=1&b=%00", "<a>.</a>", ".", "1.2.3"}
+	bodies := []string{"", "{}", vectorBody, "{\n \"é\": \"😀\"}\r\n", strings.Repeat("0123456789", 10_000), "a=1&b=%00",
+		"<a>.</a>", ".", "1.2.3"}
 	out := make([]exchanged, 0, 3*len(bodies))
 	for i, body := range bodies {
 		for k, id := range []string{vectorID, "m", strings.Repeat("~", 256)} {
 			at := now.Add(time.Duration(i*k) * time.Second)
-			out = append(out, exchanged{Secret: secret(t), ID: id, Timestamp: strconv.FormatInt(at.Unix(), 10), Body: body})
+			out = append(out, exchanged{Secret: secret(t), ID: id, Timestamp: strconv.FormatInt(at.Unix(), 10),
+				Body: body})
 		}
 	}
 	return out
@@ -132,8 +135,8 @@ const out = JSON.parse(require("fs").readFileSync(0, "utf8")).map((x) => {
 });
 process.stdout.write(JSON.stringify(out));`
 
-// TestInterop_Node is the same with the npm package. It needs what npm ci installs in sdk/typescript; with CI set the lack
-// of it is a failure.
+// TestInterop_Node is the same with the npm package. It needs what npm ci installs in sdk/typescript; with CI set the
+// lack of it is a failure.
 func TestInterop_Node(t *testing.T) {
 	t.Parallel()
 	packages, err := filepath.Abs("../../sdk/typescript")

@@ -6,16 +6,16 @@ import (
 	"github.com/google/uuid"
 )
 
-// lines has what comes for one webhook while an earlier part is being served served together next, by one goroutine. The zero
-// value is ready.
+// lines has what comes for one webhook while an earlier part is being served served together next, by one goroutine.
+// The zero value is ready.
 type lines[T any] struct {
 	mu sync.Mutex
 	// waiting has an entry for each webhook that is being served.
 	waiting map[uuid.UUID][]T
 }
 
-// join adds an item. serve is called with all that have come since it was called last; it never runs twice at once for one
-// webhook.
+// join adds an item. serve is called with all that have come since it was called last; it never runs twice at once for
+// one webhook.
 func (l *lines[T]) join(id uuid.UUID, item T, serve func(items []T)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

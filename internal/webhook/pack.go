@@ -11,8 +11,8 @@ import (
 	"flowlane/gen/db"
 )
 
-// packFrom is the size from which bodies are compressed: Postgres writes larger rows in pieces of 2 kB, each of which costs more
-// than compressing it.
+// packFrom is the size from which bodies are compressed: Postgres writes larger rows in pieces of 2 kB, each of which
+// costs more than compressing it.
 const packFrom = 2 << 10
 
 // packing are buffers to compress in.
@@ -35,8 +35,8 @@ func pack(body []byte) (stored []byte, packed bool) {
 	return bytes.Clone(small), true
 }
 
-// StoredText returns the body of a stored delivery as text, without the encoding that its sender gave it, as Delivery shows the
-// beginning of it; ok is false where it is none.
+// StoredText returns the body of a stored delivery as text, without the encoding that its sender gave it, as Delivery
+// shows the beginning of it; ok is false where it is none.
 func StoredText(d *db.FlowWebhookDelivery) (body []byte, ok bool, err error) {
 	if body, err = bodyOf(d); err != nil {
 		return nil, false, err

@@ -35,12 +35,13 @@ var (
 	errUnsigned = fault.New(fault.Unauthenticated, "Signature verification failed").Known(fault.SignatureInvalid)
 	// errChanged means that the secrets changed after a message was verified.
 	errChanged = errors.New("webhook: its secrets changed")
-	errBusy    = &fault.Error{Code: fault.Unavailable, Detail: "The webhook is being changed; try again", RetryAfter: time.Second}
+	errBusy    = &fault.Error{Code: fault.Unavailable, Detail: "The webhook is being changed; try again",
+		RetryAfter: time.Second}
 )
 
-// Receive takes a message that was posted to an address, and returns the id of its delivery once that is durable: the same for
-// every copy of the message. Faults: NotFound where there is no such webhook, or it is switched off; Unauthenticated;
-// RateLimited, also where the organization has as many open batches as it may have.
+// Receive takes a message that was posted to an address, and returns the id of its delivery once that is durable: the
+// same for every copy of the message. Faults: NotFound where there is no such webhook, or it is switched off;
+// Unauthenticated; RateLimited, also where the organization has as many open batches as it may have.
 func (s *Service) Receive(ctx context.Context, provider, address string, m Message) (uuid.UUID, error) {
 	id := addressed(provider, address)
 	if f, ok := s.copies.recent(id, time.Now()); ok && f.verify(&m) == nil {
@@ -70,8 +71,8 @@ func (s *Service) Receive(ctx context.Context, provider, address string, m Messa
 	return uuid.Nil, errBusy
 }
 
-// Expect says by its headers whether a message to an address is worth reading, and whose webhook that is. Faults: NotFound where
-// there is no such webhook, or it is switched off; Unauthenticated.
+// Expect says by its headers whether a message to an address is worth reading, and whose webhook that is. Faults:
+// NotFound where there is no such webhook, or it is switched off; Unauthenticated.
 func (s *Service) Expect(ctx context.Context, provider, address string, m *Message) (orgID uuid.UUID, err error) {
 	id := addressed(provider, address)
 	if f, ok := s.copies.recent(id, time.Now()); ok && m.plausible(f.now) {
@@ -117,8 +118,8 @@ func (f *found) verify(m *Message) error {
 	return Verify(f.secrets, m.ID, m.Timestamp, m.Signature, m.Body, f.now)
 }
 
-// look reads what stands at an address. Those who ask while another question about it is under way share the next one, so
-// that none gets an answer from before it asked.
+// look reads what stands at an address. Those who ask while another question about it is under way share the next one,
+// so that none gets an answer from before it asked.
 func (s *Service) look(ctx context.Context, id uuid.UUID) (found, error) {
 	answer := make(chan found, 1)
 	s.looking.join(id, answer, func(all []chan found) {
@@ -155,5 +156,6 @@ func (s *Service) ask(id uuid.UUID) found {
 		return closed
 	}
 	s.copies.saw(id, row.Now, asked)
-	return found{open: err == nil, orgID: row.OrgID, now: row.Now, secrets: all.valid(row.Now), secretVersion: version, err: err}
+	return found{open: err == nil, orgID: row.OrgID, now: row.Now, secrets: all.valid(row.Now), secretVersion: version,
+		err: err}
 }

@@ -14,7 +14,8 @@ type Retry struct {
 	Backoff     Backoff `json:"backoff"`
 }
 
-// Backoff is the pauses between attempts, in seconds: the first, by how much each further one is longer, and the longest.
+// Backoff is the pauses between attempts, in seconds: the first, by how much each further one is longer, and the
+// longest.
 type Backoff struct {
 	Initial float64 `json:"initial_seconds"`
 	Factor  float64 `json:"factor"`

@@ -73,8 +73,8 @@ func (s *Service) open(ctx context.Context, q db.DBTX, orgID, id uuid.UUID) (sec
 	return all, version, nil
 }
 
-// Rotate makes a new secret, and says until when the one before is valid. Those before that stay valid up to their own times.
-// Faults: NotFound; Conflict while maxPrevious of them are.
+// Rotate makes a new secret, and says until when the one before is valid. Those before that stay valid up to their own
+// times. Faults: NotFound; Conflict while maxPrevious of them are.
 func (s *Service) Rotate(ctx context.Context, orgID, id uuid.UUID) (secret string, previousUntil time.Time, err error) {
 	if secret, err = NewSecret(); err != nil {
 		return "", time.Time{}, err
@@ -93,7 +93,8 @@ func (s *Service) Rotate(ctx context.Context, orgID, id uuid.UUID) (secret strin
 		if err != nil {
 			return err
 		}
-		if err := s.q.WebhookRotate(ctx, tx, db.WebhookRotateParams{OrgID: orgID, ID: id, SecretVersion: version, Now: now}); err != nil {
+		if err := s.q.WebhookRotate(ctx, tx, db.WebhookRotateParams{OrgID: orgID, ID: id, SecretVersion: version,
+			Now: now}); err != nil {
 			return fmt.Errorf("rotate the secret of webhook %s: %w", id, err)
 		}
 		_, err = s.changed(ctx, tx, orgID, id)
@@ -105,8 +106,8 @@ func (s *Service) Rotate(ctx context.Context, orgID, id uuid.UUID) (secret strin
 // copyFor is how long a process keeps a copy of secrets. It is used only while its version is the current one.
 const copyFor = 5 * time.Second
 
-// recentFor is for how long a good signature need not look again: what it says is checked once more when the message is accepted,
-// but for the organization, which may be suspended. A bad one always looks.
+// recentFor is for how long a good signature need not look again: what it says is checked once more when the message is
+// accepted, but for the organization, which may be suspended. A bad one always looks.
 const recentFor = 800 * time.Millisecond
 
 // maxCopies bounds how many webhooks a process has the secrets of.
@@ -164,7 +165,8 @@ func (c *copies) recent(id uuid.UUID, now time.Time) (found, bool) {
 		return found{}, false
 	}
 	clock := one.clock.Add(age)
-	return found{open: true, orgID: one.orgID, now: clock, secrets: one.secrets.valid(clock), secretVersion: one.version}, true
+	return found{open: true, orgID: one.orgID, now: clock, secrets: one.secrets.valid(clock),
+		secretVersion: one.version}, true
 }
 
 // current returns the secrets of a webhook whose version is this one, or a newer one, with their version.
@@ -185,7 +187,8 @@ func (s *secrets) rotated(secret string, now, until time.Time) (secrets, error) 
 	if len(kept) >= maxPrevious {
 		again := kept[0].Until.UTC().Truncate(time.Second).Add(time.Second) // not before it, however it is rounded
 		return secrets{}, fault.New(fault.Conflict,
-			"The webhook has %d earlier secrets that are still valid; it can be rotated again at %s", len(kept), again.Format(time.RFC3339))
+			"The webhook has %d earlier secrets that are still valid; it can be rotated again at %s", len(kept),
+			again.Format(time.RFC3339))
 	}
 	return secrets{Current: secret, Previous: append(kept, previous{Secret: s.Current, Until: until})}, nil
 }

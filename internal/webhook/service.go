@@ -53,8 +53,8 @@ type Webhook struct {
 	Retry *Retry
 }
 
-// Scheduler makes (kind, key) due at a time, in a transaction. A statement that does it by itself needs the Lease of the kind, and a
-// ScanNow afterwards where the work is to start at once.
+// Scheduler makes (kind, key) due at a time, in a transaction. A statement that does it by itself needs the Lease of
+// the kind, and a ScanNow afterwards where the work is to start at once.
 type Scheduler interface {
 	run.Waker
 	Lease(kind string) time.Duration
@@ -77,7 +77,8 @@ type Deps struct {
 type Service struct {
 	Deps
 	q *db.Queries
-	// looking and accepting are the messages on their way in, by webhook; askers and writers bound the connections that they take.
+	// looking and accepting are the messages on their way in, by webhook; askers and writers bound the connections that
+	// they take.
 	looking         lines[chan found]
 	accepting       lines[*arrival]
 	askers, writers chan struct{}
@@ -103,8 +104,8 @@ func ParseID(text string) (uuid.UUID, bool) {
 	return id, FormatID(id) == text
 }
 
-// Create adds a webhook for a caller's account and makes its first secret, which is not returned again. The definition need
-// not be active. Faults: NotFound for the definition; Unprocessable for the template.
+// Create adds a webhook for a caller's account and makes its first secret, which is not returned again. The definition
+// need not be active. Faults: NotFound for the definition; Unprocessable for the template.
 func (s *Service) Create(ctx context.Context, orgID, by uuid.UUID, in Input) (*Webhook, string, error) {
 	if err := CheckTemplate(in.Template); err != nil {
 		return nil, "", err
@@ -140,9 +141,11 @@ func (s *Service) Create(ctx context.Context, orgID, by uuid.UUID, in Input) (*W
 			return err
 		}
 		err = s.q.WebhookAdd(ctx, tx, db.WebhookAddParams{
-			ID: id, OrgID: orgID, Place: place, DefinitionID: in.DefinitionID, Description: in.Description, Mode: Trigger, Provider: Standard,
-			InputTemplate: in.Template, DispatchRetry: retry, RateLimit: in.RateLimit, Enabled: in.Enabled, SecretVersion: version,
-			CreatedBy: by, Now: now,
+			ID: id, OrgID: orgID, Place: place, DefinitionID: in.DefinitionID, Description: in.Description,
+			Mode: Trigger, Provider: Standard,
+			InputTemplate: in.Template, DispatchRetry: retry, RateLimit: in.RateLimit, Enabled: in.Enabled,
+			SecretVersion: version,
+			CreatedBy:     by, Now: now,
 		})
 		if err != nil {
 			return fmt.Errorf("add webhook: %w", err)
@@ -213,13 +216,16 @@ type Filter struct {
 
 // List returns a page of the webhooks by their places, and how many there are on all pages. It passes over none.
 func (s *Service) List(ctx context.Context, orgID uuid.UUID, f Filter, at listing.Page) ([]*Webhook, int64, error) {
-	rows, err := s.rows(ctx, db.WebhookListParams{OrgID: orgID, Least: at.Least, Most: at.Most, DefinitionID: f.DefinitionID,
+	rows, err := s.rows(ctx, db.WebhookListParams{OrgID: orgID, Least: at.Least, Most: at.Most,
+		DefinitionID: f.DefinitionID,
 		CreatedAfter: at.CreatedAfter, CreatedBefore: at.CreatedBefore, MaxRows: at.MaxRows}, at.Newest)
 	if err != nil {
 		return nil, 0, fmt.Errorf("list webhooks: %w", err)
 	}
-	total, err := s.q.WebhookCount(ctx, pg.Planned{Pool: s.Pool}, db.WebhookCountParams{OrgID: orgID, Least: f.Created.Least,
-		Most: f.Created.Most, DefinitionID: f.DefinitionID, CreatedAfter: f.Created.CreatedAfter, CreatedBefore: f.Created.CreatedBefore})
+	total, err := s.q.WebhookCount(ctx, pg.Planned{Pool: s.Pool}, db.WebhookCountParams{OrgID: orgID,
+		Least: f.Created.Least,
+		Most:  f.Created.Most, DefinitionID: f.DefinitionID, CreatedAfter: f.Created.CreatedAfter,
+		CreatedBefore: f.Created.CreatedBefore})
 	if err != nil {
 		return nil, 0, fmt.Errorf("count webhooks: %w", err)
 	}
@@ -240,8 +246,8 @@ func (s *Service) rows(ctx context.Context, in db.WebhookListParams, newest bool
 	return s.q.WebhookList(ctx, conn, in)
 }
 
-// Change replaces what authors set of a webhook by what change makes of it. No message is accepted on the old terms after it
-// has returned. Faults: as Create, and NotFound.
+// Change replaces what authors set of a webhook by what change makes of it. No message is accepted on the old terms
+// after it has returned. Faults: as Create, and NotFound.
 func (s *Service) Change(ctx context.Context, orgID, id uuid.UUID, change func(Input) Input) (*Webhook, error) {
 	var out *Webhook
 	err := s.locked(ctx, orgID, id, func(ctx context.Context, tx pgx.Tx, row *Webhook, now time.Time) error {
@@ -262,7 +268,8 @@ func (s *Service) Change(ctx context.Context, orgID, id uuid.UUID, change func(I
 			now = row.UpdatedAt
 		}
 		err = s.q.WebhookUpdate(ctx, tx, db.WebhookUpdateParams{
-			OrgID: orgID, ID: id, DefinitionID: in.DefinitionID, Description: in.Description, InputTemplate: in.Template, DispatchRetry: retry,
+			OrgID: orgID, ID: id, DefinitionID: in.DefinitionID, Description: in.Description,
+			InputTemplate: in.Template, DispatchRetry: retry,
 			RateLimit: in.RateLimit, Enabled: in.Enabled, Now: now,
 		})
 		if err != nil {
@@ -275,7 +282,8 @@ func (s *Service) Change(ctx context.Context, orgID, id uuid.UUID, change func(I
 }
 
 func (w *Webhook) input() Input {
-	return Input{DefinitionID: w.DefinitionID, Description: w.Description, Template: w.InputTemplate, Retry: w.Retry, RateLimit: w.RateLimit, Enabled: w.Enabled}
+	return Input{DefinitionID: w.DefinitionID, Description: w.Description, Template: w.InputTemplate, Retry: w.Retry,
+		RateLimit: w.RateLimit, Enabled: w.Enabled}
 }
 
 func (in Input) equal(other Input) bool { return reflect.DeepEqual(in, other) }
@@ -293,8 +301,10 @@ func (s *Service) Delete(ctx context.Context, orgID, id uuid.UUID) error {
 	})
 }
 
-// locked does something with a webhook that nobody else changes meanwhile, and to which no message is accepted meanwhile.
-func (s *Service) locked(ctx context.Context, orgID, id uuid.UUID, do func(ctx context.Context, tx pgx.Tx, row *Webhook, now time.Time) error) error {
+// locked does something with a webhook that nobody else changes meanwhile, and to which no message is accepted
+// meanwhile.
+func (s *Service) locked(ctx context.Context, orgID, id uuid.UUID, do func(ctx context.Context, tx pgx.Tx, row *Webhook,
+	now time.Time) error) error {
 	return pg.InTx(ctx, s.Pool, func(ctx context.Context, tx pgx.Tx) error {
 		row, err := s.q.WebhookLock(ctx, tx, db.WebhookLockParams{OrgID: orgID, ID: id})
 		if err != nil {

@@ -58,8 +58,8 @@ func Sign(secret, id string, at time.Time, body []byte) (string, error) {
 
 // Verify checks the headers webhook-id, webhook-timestamp and webhook-signature of a delivery against its raw body. Any
 // secret may have made any of the listed signatures; all of them are compared, so that the time does not tell which one
-// fits. An id has no full stop: it separates what is signed, and a part of the id could pass for the timestamp. The only
-// error is ErrSignature.
+// fits. An id has no full stop: it separates what is signed, and a part of the id could pass for the timestamp. The
+// only error is ErrSignature.
 func Verify(secrets []string, id, timestamp, signature string, body []byte, now time.Time) error {
 	if !Plausible(id, timestamp, signature, now) {
 		return ErrSignature

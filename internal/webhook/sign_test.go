@@ -45,7 +45,8 @@ func TestSign_Vector(t *testing.T) {
 	if got := sign(t, vectorSecret, vectorID, vectorTime, vectorBody); got != vectorSignature {
 		t.Errorf("the vector is signed %s", got)
 	}
-	if err := webhook.Verify([]string{vectorSecret}, vectorID, vectorTimestamp, vectorSignature, []byte(vectorBody), vectorTime); err != nil {
+	if err := webhook.Verify([]string{vectorSecret}, vectorID, vectorTimestamp, vectorSignature, []byte(vectorBody),
+		vectorTime); err != nil {
 		t.Errorf("the vector: %v", err)
 	}
 }
@@ -101,12 +102,14 @@ func TestVerify_Header(t *testing.T) {
 func TestVerify_Time(t *testing.T) {
 	t.Parallel()
 	s := secret(t)
-	for offset, good := range map[int64]bool{-301: false, -300: true, 0: true, 300: true, 301: false, -1 << 40: false, 1 << 40: false} {
+	for offset, good := range map[int64]bool{-301: false, -300: true, 0: true, 300: true, 301: false, -1 << 40: false,
+		1 << 40: false} {
 		at := vectorTime.Add(time.Duration(offset) * time.Second)
 		if offset == 1<<40 || offset == -1<<40 {
 			at = time.Unix(offset, 0)
 		}
-		err := webhook.Verify([]string{s}, "m1", strconv.FormatInt(at.Unix(), 10), sign(t, s, "m1", at, ""), nil, vectorTime)
+		err := webhook.Verify([]string{s}, "m1", strconv.FormatInt(at.Unix(), 10), sign(t, s, "m1", at, ""), nil,
+			vectorTime)
 		if good != (err == nil) || err != nil && !errors.Is(err, webhook.ErrSignature) {
 			t.Errorf("%d s from the clock: %v", offset, err)
 		}
@@ -121,11 +124,16 @@ func TestVerify_Malformed(t *testing.T) {
 		id, timestamp string
 		good          bool
 	}{
-		{"m", vectorTimestamp, true}, {strings.Repeat("m", 256), vectorTimestamp, true}, {"!~,/=", vectorTimestamp, true},
-		{"", vectorTimestamp, false}, {strings.Repeat("m", 257), vectorTimestamp, false}, {"m.1", vectorTimestamp, false},
-		{"m 1", vectorTimestamp, false}, {"m\x00", vectorTimestamp, false}, {"é", vectorTimestamp, false}, {"m\x7f", vectorTimestamp, false},
-		{"m", "", false}, {"m", "+" + vectorTimestamp, false}, {"m", vectorTimestamp + ".0", false}, {"m", " " + vectorTimestamp, false},
-		{"m", "1614265330000", false}, {"m", "99999999999999999999999999", false}, {"m", "٣", false}, {"m", "0x60380000", false},
+		{"m", vectorTimestamp, true}, {strings.Repeat("m", 256), vectorTimestamp, true}, {"!~,/=", vectorTimestamp,
+			true},
+		{"", vectorTimestamp, false}, {strings.Repeat("m", 257), vectorTimestamp, false}, {"m.1", vectorTimestamp,
+			false},
+		{"m 1", vectorTimestamp, false}, {"m\x00", vectorTimestamp, false}, {"é", vectorTimestamp, false},
+		{"m\x7f", vectorTimestamp, false},
+		{"m", "", false}, {"m", "+" + vectorTimestamp, false}, {"m", vectorTimestamp + ".0", false},
+		{"m", " " + vectorTimestamp, false},
+		{"m", "1614265330000", false}, {"m", "99999999999999999999999999", false}, {"m", "٣", false},
+		{"m", "0x60380000", false},
 		{"m", "-" + vectorTimestamp, false},
 	} {
 		signature := "v1," + webhook.Mac(key, c.id, c.timestamp, []byte("body"))
@@ -141,7 +149,8 @@ func TestVerify_FullStop(t *testing.T) {
 	t.Parallel()
 	s := secret(t)
 	signature := sign(t, s, "m", vectorTime, vectorTimestamp+".body")
-	if err := webhook.Verify([]string{s}, "m."+vectorTimestamp, vectorTimestamp, signature, []byte("body"), vectorTime); err == nil {
+	if err := webhook.Verify([]string{s}, "m."+vectorTimestamp, vectorTimestamp, signature, []byte("body"),
+		vectorTime); err == nil {
 		t.Error("a part of the body passes for the timestamp")
 	}
 }
@@ -169,7 +178,8 @@ func TestVerify_FlippedByte(t *testing.T) {
 func TestSign_Refuses(t *testing.T) {
 	t.Parallel()
 	for _, s := range []string{"", "whsec_", "whsec_not base64", "MfKQ9r8GKYq"} {
-		if _, err := webhook.Sign(s, "m", vectorTime, nil); err == nil || s != "" && s != "whsec_" && strings.Contains(err.Error(), s) {
+		if _, err := webhook.Sign(s, "m", vectorTime, nil); err == nil || s != "" && s != "whsec_" &&
+			strings.Contains(err.Error(), s) {
 			t.Errorf("secret %q: %v", s, err)
 		}
 	}

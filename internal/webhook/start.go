@@ -16,10 +16,12 @@ import (
 	"flowlane/internal/run"
 )
 
-// startingMost is how many of the connections may be in use for starts with acknowledgements: the others keep acknowledging.
+// startingMost is how many of the connections may be in use for starts with acknowledgements: the others keep
+// acknowledging.
 const startingMost = atOnce / 2
 
-// errLeft rolls back what accepted messages and cannot start their batches: it is left to Dispatch, which also notes why.
+// errLeft rolls back what accepted messages and cannot start their batches: it is left to Dispatch, which also notes
+// why.
 var errLeft = errors.New("webhook: not started")
 
 // add writes messages down, and starts the batches of a few in the same commit.
@@ -83,15 +85,18 @@ func freshOf(rows []db.WebhookAcceptRow, in *db.WebhookAcceptParams) (out []db.F
 	for i := range rows {
 		if r := &rows[i]; r.New {
 			n := at[r.MessageID]
-			out = append(out, db.FlowWebhookDelivery{ID: r.DeliveryID, BatchID: &in.BatchIds[n], ReceivedAt: r.Now, Body: in.Bodies[n],
-				Packed: in.Packed[n], SizeBytes: in.Sizes[n], ContentType: &in.ContentTypes[n], ContentEncoding: &in.ContentEncodings[n]})
+			out = append(out, db.FlowWebhookDelivery{ID: r.DeliveryID, BatchID: &in.BatchIds[n], ReceivedAt: r.Now,
+				Body:   in.Bodies[n],
+				Packed: in.Packed[n], SizeBytes: in.Sizes[n], ContentType: &in.ContentTypes[n],
+				ContentEncoding: &in.ContentEncodings[n]})
 		}
 	}
 	return out
 }
 
 // startFresh starts the batches of deliveries that were just added.
-func (s *Service) startFresh(ctx context.Context, tx pgx.Tx, hook *db.WebhookStartRow, fresh []db.FlowWebhookDelivery) error {
+func (s *Service) startFresh(ctx context.Context, tx pgx.Tx, hook *db.WebhookStartRow,
+	fresh []db.FlowWebhookDelivery) error {
 	template, err := compileTemplate(hook.FlowWebhook.InputTemplate)
 	if err != nil {
 		return err

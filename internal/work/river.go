@@ -1,6 +1,6 @@
-// Package work carries due work to workers through River: it owns the River clients and their settings, and nothing else.
-// What the work is, when it is due and who may do it is the business of package due; a River job is only the messenger, so
-// River never retries, times out or delays one.
+// Package work carries due work to workers through River: it owns the River clients and their settings, and nothing
+// else. What the work is, when it is due and who may do it is the business of package due; a River job is only the
+// messenger, so River never retries, times out or delays one.
 package work
 
 import (
@@ -27,11 +27,13 @@ const (
 	// does little else.
 	fetchCooldown = 5 * time.Millisecond
 	fetchPoll     = 30 * time.Second
-	// pollAlone is how often workers look that hear of no job. Few jobs wait for it: what a process makes due it does itself.
+	// pollAlone is how often workers look that hear of no job. Few jobs wait for it: what a process makes due it does
+	// itself.
 	pollAlone = 5 * time.Second
 	// keepDone is how long finished jobs stay for a person to see.
 	keepDone = time.Minute
-	// keepLost: a job of a process that died stays "running" for this long; its work went on under another job long ago.
+	// keepLost: a job of a process that died stays "running" for this long; its work went on under another job long
+	// ago.
 	keepLost = 24 * time.Hour
 	// stopMargin is what is kept, of the time to stop, for handlers to return once they were told to.
 	stopMargin = 2 * time.Second
@@ -52,7 +54,8 @@ func NewQueue(pool *pgxpool.Pool) (*Queue, error) {
 	driver := riverpgxv5.New(pool)
 	// River's own notifications are left out as far as its settings allow: it sends at most one per cooldown, and a job
 	// that commits after the fetch which that one caused would wait for the next poll. Insert sends one with every job.
-	client, err := river.NewClient(driver, &river.Config{Schema: pg.RiverSchema, FetchCooldown: time.Hour, FetchPollInterval: time.Hour})
+	client, err := river.NewClient(driver, &river.Config{Schema: pg.RiverSchema, FetchCooldown: time.Hour,
+		FetchPollInterval: time.Hour})
 	if err != nil {
 		return nil, fmt.Errorf("make the River client that inserts: %w", err)
 	}
@@ -115,7 +118,8 @@ func (q *Queue) Oldest(ctx context.Context, tx pgx.Tx, kinds []string) (map[stri
 type Options struct {
 	// Log gets what River has to say, from warnings up; nil means slog.Default().
 	Log *slog.Logger
-	// Poll looks for jobs now and then instead of listening for them: a pooler of transactions passes on no notification.
+	// Poll looks for jobs now and then instead of listening for them: a pooler of transactions passes on no
+	// notification.
 	Poll bool
 	// KeepIndexes leaves the indexes of River's tables as they are: only their owner can build them anew.
 	KeepIndexes bool
@@ -131,8 +135,8 @@ type Runner struct {
 	scanned chan struct{}
 }
 
-// New returns a runner for all kinds that are registered with the scheduler by now. It listens, unless it polls, on a connection
-// beside those of pool.
+// New returns a runner for all kinds that are registered with the scheduler by now. It listens, unless it polls, on a
+// connection beside those of pool.
 func New(pool *pgxpool.Pool, scheduler *due.Scheduler, opts Options) (*Runner, error) {
 	if opts.Log == nil {
 		opts.Log = slog.Default()
@@ -193,8 +197,8 @@ func (r *Runner) Start(ctx context.Context) error {
 	return nil
 }
 
-// Stop takes on no more work and waits for handlers to return; shortly before ctx ends their contexts are cancelled. What
-// is unfinished is due again at once. It returns an error when handlers were still running at the end.
+// Stop takes on no more work and waits for handlers to return; shortly before ctx ends their contexts are cancelled.
+// What is unfinished is due again at once. It returns an error when handlers were still running at the end.
 func (r *Runner) Stop(ctx context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -1,5 +1,6 @@
-// Package flowlane is the client of Flowlane, the Flow Orchestration Service. A Client has a method for every operation of the API;
-// Upload, Wait, Results and Follow are what most programs need beside them. It uses the standard library alone.
+// Package flowlane is the client of Flowlane, the Flow Orchestration Service. A Client has a method for every operation
+// of the API; Upload, Wait, Results and Follow are what most programs need beside them. It uses the standard library
+// alone.
 package flowlane
 
 import (
@@ -17,7 +18,8 @@ import (
 	"time"
 )
 
-// Client is a service, as one caller sees it. Its fields are set before the first call; after that it may be used side by side.
+// Client is a service, as one caller sees it. Its fields are set before the first call; after that it may be used side
+// by side.
 type Client struct {
 	// URL is the root of the service, for example https://flows.example.com; /v1 is added.
 	URL string
@@ -28,7 +30,8 @@ type Client struct {
 	HTTP *http.Client
 	// Retries is how often a request that failed and may pass is sent again; 0 is 5, less than 0 never.
 	Retries int
-	// Backoff is the wait before the first retry, 250 ms if 0. Each further one is twice as long, up to 10 s; Retry-After counts for more.
+	// Backoff is the wait before the first retry, 250 ms if 0. Each further one is twice as long, up to 10 s;
+	// Retry-After counts for more.
 	Backoff time.Duration
 
 	longestSilence time.Duration // of a stream of events; 45 s if 0
@@ -61,8 +64,9 @@ func (c *Client) do(ctx context.Context, call call, answer any) error {
 
 type idempotencyKey struct{}
 
-// WithIdempotencyKey has a call that creates or starts something use this key: made again with it, also by another process within 24
-// hours, the call does nothing more and gets the first answer. Without it each call has a key of its own, which its retries share.
+// WithIdempotencyKey has a call that creates or starts something use this key: made again with it, also by another
+// process within 24 hours, the call does nothing more and gets the first answer. Without it each call has a key of its
+// own, which its retries share.
 func WithIdempotencyKey(ctx context.Context, key string) context.Context {
 	return context.WithValue(ctx, idempotencyKey{}, key)
 }

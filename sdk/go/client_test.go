@@ -92,7 +92,8 @@ func TestAllBatches(t *testing.T) {
 			continue
 		}
 		var refused *APIError
-		if !errors.As(err, &refused) || refused.Code != "validation_failed" || refused.RequestID != "r" || len(refused.Fields) != 1 {
+		if !errors.As(err, &refused) || refused.Code != "validation_failed" || refused.RequestID != "r" ||
+			len(refused.Fields) != 1 {
 			t.Errorf("error: %#v", err)
 		}
 		seen = append(seen, err.Error())
@@ -133,7 +134,11 @@ func TestRetries(t *testing.T) {
 	}{
 		"Read":    {502, func(ctx context.Context, f *Client) error { _, err := f.GetMe(ctx); return err }, 3, ""},
 		"Refused": {500, func(ctx context.Context, f *Client) error { _, err := f.GetMe(ctx); return err }, 1, ""},
-		"Keyed":   {503, func(ctx context.Context, f *Client) error { _, err := f.RetryBatch(ctx, "b", nil); return err }, 3, "made"},
+		"Keyed": {503, func(ctx context.Context, f *Client) error {
+			_, err := f.RetryBatch(ctx, "b",
+				nil)
+			return err
+		}, 3, "made"},
 		"Chosen": {503, func(ctx context.Context, f *Client) error {
 			_, err := f.RetryBatch(WithIdempotencyKey(ctx, "mine"), "b", nil)
 			return err
@@ -193,10 +198,14 @@ func TestFollow_ServerFails(t *testing.T) {
 		events string
 		fails  string
 	}{
-		"CutForGood":             {func(n int) (int, string) { return 200, []string{first, ""}[min(n, 1)] }, false, 3, "1", "follow: cut off: "},
-		"SilentForGood":          {func(n int) (int, string) { return 200, []string{first, ""}[min(n, 1)] }, true, 3, "1", "cut off: nothing came for 500ms"},
-		"CutWhileNothingHappens": {func(n int) (int, string) { return 200, []string{":\n\n", last}[n/9] }, false, 10, "2", ""},
-		"RefusedLater":           {func(n int) (int, string) { return []int{200, 404}[n], first }, false, 2, "1", "404"},
+		"CutForGood": {func(n int) (int, string) { return 200, []string{first, ""}[min(n, 1)] }, false, 3,
+			"1", "follow: cut off: "},
+		"SilentForGood": {func(n int) (int, string) { return 200, []string{first, ""}[min(n, 1)] }, true, 3,
+			"1", "cut off: nothing came for 500ms"},
+		"CutWhileNothingHappens": {func(n int) (int, string) { return 200, []string{":\n\n", last}[n/9] }, false, 10,
+			"2", ""},
+		"RefusedLater": {func(n int) (int, string) { return []int{200, 404}[n], first }, false, 2, "1",
+			"404"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

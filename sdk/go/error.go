@@ -12,7 +12,8 @@ import (
 // APIError is an answer of 400 and more; errors.As finds it.
 type APIError struct {
 	Status int
-	// Code is a stable word for what is wrong, for example record_set_consumed; empty where something else than the service answered.
+	// Code is a stable word for what is wrong, for example record_set_consumed; empty where something else than the
+	// service answered.
 	Code string
 	// Detail is a sentence for people, which names every bad field.
 	Detail string
@@ -29,7 +30,8 @@ type APIError struct {
 func (e *APIError) Error() string { return fmt.Sprintf("%d: %s", e.Status, e.Detail) }
 
 func newAPIError(res *http.Response) *APIError {
-	e := &APIError{Status: res.StatusCode, Detail: http.StatusText(res.StatusCode), RequestID: res.Header.Get("X-Request-Id")}
+	e := &APIError{Status: res.StatusCode, Detail: http.StatusText(res.StatusCode),
+		RequestID: res.Header.Get("X-Request-Id")}
 	if seconds, err := strconv.Atoi(res.Header.Get("Retry-After")); err == nil {
 		e.RetryAfter = time.Duration(seconds) * time.Second
 	}

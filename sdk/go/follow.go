@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// Wait reads a batch until it is over, however it ends, and returns it as it is then. A paused batch is waited for; progress, if
-// there is one, gets the batch each time that it is read.
+// Wait reads a batch until it is over, however it ends, and returns it as it is then. A paused batch is waited for;
+// progress, if there is one, gets the batch each time that it is read.
 func (c *Client) Wait(ctx context.Context, batchID string, progress func(Batch)) (Batch, error) {
 	for pause := 100 * time.Millisecond; ; pause = min(pause*3/2, 5*time.Second) {
 		batch, err := c.GetBatch(ctx, batchID)
@@ -35,8 +35,9 @@ func (c *Client) Wait(ctx context.Context, batchID string, progress func(Batch))
 	}
 }
 
-// Results streams the results of a batch in the order of its records, those of one status if one is given. When the stream is cut it
-// goes on where it was. Read a batch that is over: places of results with a status shift while others are added.
+// Results streams the results of a batch in the order of its records, those of one status if one is given. When the
+// stream is cut it goes on where it was. Read a batch that is over: places of results with a status shift while others
+// are added.
 func (c *Client) Results(ctx context.Context, batchID string, status JobStatus) iter.Seq2[Result, error] {
 	return func(yield func(Result, error) bool) {
 		skip := 0
@@ -74,16 +75,17 @@ func (c *Client) Results(ctx context.Context, batchID string, status JobStatus) 
 	}
 }
 
-// Event is what happened to an execution. Data is an ExecutionDetail where Name is execution.snapshot, else an ExecutionEvent.
+// Event is what happened to an execution. Data is an ExecutionDetail where Name is execution.snapshot, else an
+// ExecutionEvent.
 type Event struct {
 	// ID grows; give the last one to Follow to go on after it.
 	ID, Name string
 	Data     json.RawMessage
 }
 
-// Follow streams what happens to an execution until it is over, from the event after lastEventID if there is one. When the stream is
-// cut, or silent for 45 seconds, it connects again and goes on after the last event, without a gap and without a repeat. It gives up
-// when that has failed for Retries times in a row, or once the service refuses it.
+// Follow streams what happens to an execution until it is over, from the event after lastEventID if there is one. When
+// the stream is cut, or silent for 45 seconds, it connects again and goes on after the last event, without a gap and
+// without a repeat. It gives up when that has failed for Retries times in a row, or once the service refuses it.
 func (c *Client) Follow(ctx context.Context, executionID, lastEventID string) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		err := c.reconnect(ctx, func() (progress bool, err error) {
@@ -98,7 +100,8 @@ func (c *Client) Follow(ctx context.Context, executionID, lastEventID string) it
 			path := "/flows/executions/" + url.PathEscape(executionID) + "/stream"
 			limited, cut := context.WithCancel(ctx)
 			defer cut()
-			res, err := c.send(limited, call{"StreamExecution", http.MethodGet, path, url.Values{"token": {token.Token}}, nil}, header)
+			res, err := c.send(limited, call{"StreamExecution", http.MethodGet, path,
+				url.Values{"token": {token.Token}}, nil}, header)
 			if err != nil {
 				return false, &finalError{err}
 			}

@@ -2,8 +2,8 @@ package flowlane
 
 import "encoding/json"
 
-// Nullable is a field of a change that takes null beside a value. Its zero value leaves what is there as it is; Null takes it away, and
-// Set replaces it.
+// Nullable is a field of a change that takes null beside a value. Its zero value leaves what is there as it is; Null
+// takes it away, and Set replaces it.
 type Nullable[T any] struct {
 	given bool
 	value *T

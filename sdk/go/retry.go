@@ -14,7 +14,8 @@ const longestWait = 10 * time.Second
 
 // harmless are the operations that may be carried out twice although they are a POST without a key.
 var harmless = map[string]bool{
-	"AppendRecords": true, "SealRecordSet": true, "ValidateDefinition": true, "DryRunDefinition": true, "EstimateUpload": true,
+	"AppendRecords": true, "SealRecordSet": true, "ValidateDefinition": true, "DryRunDefinition": true,
+	"EstimateUpload": true,
 	"TestCredential": true, "CreateStreamToken": true,
 }
 

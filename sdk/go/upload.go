@@ -83,7 +83,8 @@ func CSV(r io.Reader) iter.Seq2[json.RawMessage, error] {
 }
 
 // Upload stores records and seals their set, which a trigger can then use. A set whose upload fails is deleted.
-func (c *Client) Upload(ctx context.Context, records iter.Seq2[json.RawMessage, error], o UploadOptions) (RecordSet, error) {
+func (c *Client) Upload(ctx context.Context, records iter.Seq2[json.RawMessage, error],
+	o UploadOptions) (RecordSet, error) {
 	if o.ChunkSize == 0 {
 		o.ChunkSize = 1000
 	}
@@ -105,7 +106,8 @@ func (c *Client) Upload(ctx context.Context, records iter.Seq2[json.RawMessage, 
 }
 
 // append sends the chunks, some of them side by side, and returns the number of records.
-func (c *Client) append(ctx context.Context, set string, records iter.Seq2[json.RawMessage, error], o UploadOptions) (total int, err error) {
+func (c *Client) append(ctx context.Context, set string, records iter.Seq2[json.RawMessage, error],
+	o UploadOptions) (total int, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var running sync.WaitGroup
@@ -116,7 +118,8 @@ func (c *Client) append(ctx context.Context, set string, records iter.Seq2[json.
 		free <- struct{}{}
 		running.Go(func() {
 			defer func() { <-free }()
-			text := fmt.Appendf(nil, `{"chunk_index":%d,"records":[%s]}`, index, bytes.Join(asBytes(chunk), []byte(",")))
+			text := fmt.Appendf(nil, `{"chunk_index":%d,"records":[%s]}`, index, bytes.Join(asBytes(chunk),
+				[]byte(",")))
 			path := "/data/record-sets/" + url.PathEscape(set) + "/records"
 			if err := c.do(ctx, call{"AppendRecords", "POST", path, nil, json.RawMessage(text)}, nil); err != nil {
 				cancel(err)

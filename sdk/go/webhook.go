@@ -13,13 +13,14 @@ import (
 	"time"
 )
 
-// ErrSignature says that a message is not what its sender signed, is more than five minutes old or ahead, or lacks a header.
+// ErrSignature says that a message is not what its sender signed, is more than five minutes old or ahead, or lacks a
+// header.
 var ErrSignature = errors.New("signature verification failed")
 
 const tolerance = 5 * time.Minute
 
-// SignWebhook sets the headers with which a webhook takes a message, as Standard Webhooks says. Send exactly this body; a message that
-// is sent again keeps its id, which is made where it is empty.
+// SignWebhook sets the headers with which a webhook takes a message, as Standard Webhooks says. Send exactly this body;
+// a message that is sent again keeps its id, which is made where it is empty.
 func SignWebhook(header http.Header, secret, id string, at time.Time, body []byte) error {
 	if id == "" {
 		id = "msg_" + rand.Text()

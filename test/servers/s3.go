@@ -11,7 +11,8 @@ process.on("SIGTERM", () => process.exit())
 new S3rver({ port: 0, address: "127.0.0.1", silent: true, directory, configureBuckets: [{ name: "stock" }] })
   .run((err, { port }) => console.log(err || port))`
 
-// S3 starts an object store with the bucket "stock" for the one key S3Key, which is its own secret, and returns its host and port.
+// S3 starts an object store with the bucket "stock" for the one key S3Key, which is its own secret, and returns its
+// host and port.
 func S3(t *testing.T) (host string) {
 	t.Helper()
 	return "127.0.0.1:" + Start(t, s3)

@@ -1,5 +1,5 @@
-// Package servers starts servers that others wrote, from npm packages that package.json pins, so that what Flowlane does is
-// held against somebody else's understanding of a protocol. It knows nothing of Flowlane.
+// Package servers starts servers that others wrote, from npm packages that package.json pins, so that what Flowlane
+// does is held against somebody else's understanding of a protocol. It knows nothing of Flowlane.
 package servers
 
 import (
@@ -13,9 +13,9 @@ import (
 	"testing"
 )
 
-// Start runs a script in Node, which can require the packages of package.json, and returns the first line that it prints,
-// by custom the port that it listens on, of 127.0.0.1. It is ended with the test. Where Node or the packages are missing the
-// test is skipped, or fails with CI set.
+// Start runs a script in Node, which can require the packages of package.json, and returns the first line that it
+// prints, by custom the port that it listens on, of 127.0.0.1. It is ended with the test. Where Node or the packages
+// are missing the test is skipped, or fails with CI set.
 func Start(t *testing.T, script string, args ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "node", append([]string{"-e", script, "--"}, args...)...)
@@ -67,7 +67,8 @@ func folder(t *testing.T) string {
 	return dir
 }
 
-// Missing ends a test for which something is not there, with what to do: it fails where CI is set, and is left out elsewhere.
+// Missing ends a test for which something is not there, with what to do: it fails where CI is set, and is left out
+// elsewhere.
 func Missing(t *testing.T, format string, args ...any) {
 	t.Helper()
 	if os.Getenv("CI") != "" {

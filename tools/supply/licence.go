@@ -44,7 +44,8 @@ func readRules() (r rules, err error) {
 // allows reports whether an SPDX expression is allowed: one of what OR joins, and all of what AND joins.
 func (r rules) allows(expression string) bool {
 	expression = strings.TrimSpace(expression)
-	for strings.HasPrefix(expression, "(") && strings.HasSuffix(expression, ")") && strings.Count(expression, "(") == 1 {
+	for strings.HasPrefix(expression, "(") && strings.HasSuffix(expression, ")") && strings.Count(expression,
+		"(") == 1 {
 		expression = strings.TrimSpace(expression[1 : len(expression)-1])
 	}
 	if strings.ContainsAny(expression, "()") {

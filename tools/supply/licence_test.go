@@ -14,8 +14,9 @@ func TestRules(t *testing.T) {
 	t.Parallel()
 	r := rules{Allowed: []string{"MIT", "ISC"}, Known: map[string]string{"odd": "ISC"}}
 	for expression, want := range map[string]bool{
-		"MIT": true, "(MIT OR GPL-3.0)": true, "GPL-3.0 OR ISC": true, "MIT AND ISC": true, "MIT AND GPL-3.0": false, "GPL-3.0": false,
-		"mit": false, "MIT OR (ISC AND GPL-3.0)": false, "": false, "SEE LICENSE IN x": false,
+		"MIT": true, "(MIT OR GPL-3.0)": true, "GPL-3.0 OR ISC": true, "MIT AND ISC": true, "MIT AND GPL-3.0": false,
+		"GPL-3.0": false,
+		"mit":     false, "MIT OR (ISC AND GPL-3.0)": false, "": false, "SEE LICENSE IN x": false,
 	} {
 		if got := r.allows(expression); got != want {
 			t.Errorf("%q is allowed: %t", expression, got)

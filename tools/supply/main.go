@@ -2,7 +2,7 @@
 // known vulnerability, and which they are. It runs in the root of the repository.
 //
 //	supply licences                   checks the licences of the program's Go modules and the client's npm packages
-//	supply vulnerabilities            asks govulncheck, or says what was not checked where its database cannot be reached
+//	supply vulnerabilities            asks govulncheck, or says what was not checked where its database is away
 //	supply sbom BINARY FILE           writes the bill of materials of a binary, in CycloneDX
 package main
 

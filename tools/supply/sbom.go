@@ -65,7 +65,8 @@ func bill(info *debug.BuildInfo, digest [sha256.Size]byte, licence map[string]st
 	for _, s := range info.Settings {
 		*root.Properties = append(*root.Properties, cyclonedx.Property{Name: "build:" + s.Key, Value: s.Value})
 	}
-	components := []cyclonedx.Component{componentOf("std", strings.TrimPrefix(info.GoVersion, "go"), "", "BSD-3-Clause")}
+	components := []cyclonedx.Component{componentOf("std", strings.TrimPrefix(info.GoVersion, "go"), "",
+		"BSD-3-Clause")}
 	for _, dep := range info.Deps {
 		if dep.Replace != nil {
 			dep = dep.Replace

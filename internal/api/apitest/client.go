@@ -117,7 +117,8 @@ type Response struct {
 // header holds pairs of names and values; an empty value removes a default header.
 func (c *Client) Do(method, path string, body any, header ...string) Response {
 	c.t.Helper()
-	req, err := http.NewRequestWithContext(context.WithoutCancel(c.t.Context()), method, c.URL+prefix+path, c.reader(body))
+	req, err := http.NewRequestWithContext(context.WithoutCancel(c.t.Context()), method, c.URL+prefix+path,
+		c.reader(body))
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -188,7 +189,8 @@ func (r Response) Detail(status int, detail string) Response {
 	return r
 }
 
-// Invalid fails the test unless the answer is 422 with exactly these entries, each written as "body.steps.0.id missing".
+// Invalid fails the test unless the answer is 422 with exactly these entries, each written as "body.steps.0.id
+// missing".
 func (r Response) Invalid(entries ...string) Response {
 	r.t.Helper()
 	r.Want(http.StatusUnprocessableEntity)
@@ -240,7 +242,8 @@ func Detail(body string) string {
 
 var requestID = regexp.MustCompile(`"request_id":"[^"]*"`)
 
-// Alike is the body of an error without what tells one request from another: two that must not be told apart have the same.
+// Alike is the body of an error without what tells one request from another: two that must not be told apart have the
+// same.
 func (r Response) Alike() string {
 	return requestID.ReplaceAllString(string(r.Body), `"request_id":""`)
 }

@@ -67,7 +67,8 @@ func NewIssuer(t testing.TB) *Issuer {
 // JWK is a public key as key sets hold it.
 func JWK(id string, key *rsa.PublicKey) map[string]any {
 	number := func(n *big.Int) string { return base64.RawURLEncoding.EncodeToString(n.Bytes()) }
-	return map[string]any{"kty": "RSA", "use": "sig", "alg": "RS256", "kid": id, "n": number(key.N), "e": number(big.NewInt(int64(key.E)))}
+	return map[string]any{"kty": "RSA", "use": "sig", "alg": "RS256", "kid": id, "n": number(key.N),
+		"e": number(big.NewInt(int64(key.E)))}
 }
 
 // Claims are those of a good token of a member of an organization, with changes: nil takes a claim away.

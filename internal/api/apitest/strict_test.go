@@ -63,7 +63,8 @@ func TestLines(t *testing.T) {
 		return `{"position":0,"job_id":"x.0","key":null,"status":"completed","output":{"any":1},"error":null,"skipped_tasks":[]` + more + "}\n"
 	}
 	for text, want := range map[string]int{
-		"": 0, result("") + result(""): 0, result("") + result(`,"more":1`) + result(""): 1, "null\nx\n" + result(""): 2,
+		"": 0, result("") + result(""): 0, result("") + result(`,"more":1`) + result(""): 1, "null\nx\n" +
+			result(""): 2,
 	} {
 		wrong := 0
 		res := &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {ndjson}}}

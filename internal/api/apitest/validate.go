@@ -24,8 +24,9 @@ import (
 const prefix = "/v1"
 
 // Checked returns a transport that fails the test when a response under /v1 is not what openapi.yaml promises: an
-// undocumented status or field, a wrong type, a missing field, no X-Request-Id. Streams (application/x-ndjson) are validated
-// line by line while the test reads them; events (text/event-stream) pass through. base nil means a transport of its own.
+// undocumented status or field, a wrong type, a missing field, no X-Request-Id. Streams (application/x-ndjson) are
+// validated line by line while the test reads them; events (text/event-stream) pass through. base nil means a transport
+// of its own.
 func Checked(t testing.TB, base http.RoundTripper) http.RoundTripper {
 	t.Helper()
 	if base == nil {
@@ -47,7 +48,8 @@ func (c *checked) RoundTrip(r *http.Request) (*http.Response, error) {
 		return res, err
 	}
 	if err := Check(r, res); err != nil {
-		c.t.Errorf("%s %s answered %d, which is not what openapi.yaml says: %v", r.Method, r.URL.Path, res.StatusCode, err)
+		c.t.Errorf("%s %s answered %d, which is not what openapi.yaml says: %v", r.Method, r.URL.Path, res.StatusCode,
+			err)
 	}
 	if item := lineSchema(r, res); item != nil {
 		res.Body = &lines{ReadCloser: res.Body, check: func(line []byte) {
@@ -95,7 +97,8 @@ func Check(r *http.Request, res *http.Response) error {
 		RequestValidationInput: &openapi3filter.RequestValidationInput{Request: r, PathParams: params, Route: route},
 		Status:                 res.StatusCode,
 		Header:                 res.Header,
-		Options:                &openapi3filter.Options{IncludeResponseStatus: true, ExcludeResponseBody: plain || mediaOf(res) == eventStream},
+		Options: &openapi3filter.Options{IncludeResponseStatus: true, ExcludeResponseBody: plain ||
+			mediaOf(res) == eventStream},
 	}
 	in.SetBodyBytes(body)
 	if err := openapi3filter.ValidateResponse(r.Context(), in); err != nil || !plain || unread(r, res) {
@@ -109,8 +112,8 @@ func unread(r *http.Request, res *http.Response) bool {
 	return r.Method == http.MethodHead || res.StatusCode == http.StatusNotModified
 }
 
-// checkBody validates a JSON body by its compiled schema: the library compiles anew for each body, which took a fifth of
-// the time of all tests.
+// checkBody validates a JSON body by its compiled schema: the library compiles anew for each body, which took a fifth
+// of the time of all tests.
 func checkBody(op *openapi3.Operation, res *http.Response, body []byte) error {
 	ref := op.Responses.Status(res.StatusCode)
 	if ref == nil {
@@ -208,5 +211,6 @@ func strictDocument() (apiDocument, error) {
 	if err != nil {
 		return apiDocument{}, err
 	}
-	return apiDocument{router: router, errors: doc.Components.Schemas["Error"].Value, schemas: doc.Components.Schemas}, nil
+	return apiDocument{router: router, errors: doc.Components.Schemas["Error"].Value, schemas: doc.Components.Schemas},
+		nil
 }

@@ -27,16 +27,21 @@ func TestCheck(t *testing.T) {
 		ok                 bool
 	}{
 		{"Right", "GET", "/account/api-keys", 200, page(good), true},
-		{"RightWithTime", "GET", "/account/api-keys", 200, page(`{` + key + `,"expires_at":"2026-01-01T00:00:00Z"}`), true},
-		{"UndocumentedField", "GET", "/account/api-keys", 200, page(`{` + key + `,"expires_at":null,"secret":1}`), false},
-		{"UndocumentedFieldOnTop", "GET", "/account/api-keys", 200, strings.Replace(page(good), "{", `{"more":1,`, 1), false},
+		{"RightWithTime", "GET", "/account/api-keys", 200, page(`{` + key + `,"expires_at":"2026-01-01T00:00:00Z"}`),
+			true},
+		{"UndocumentedField", "GET", "/account/api-keys", 200, page(`{` + key + `,"expires_at":null,"secret":1}`),
+			false},
+		{"UndocumentedFieldOnTop", "GET", "/account/api-keys", 200, strings.Replace(page(good), "{", `{"more":1,`, 1),
+			false},
 		{"MissingField", "GET", "/account/api-keys", 200, page(`{` + key + `}`), false},
 		{"WrongType", "GET", "/account/api-keys", 200, page(`{` + key + `,"expires_at":1}`), false},
-		{"NullWhereNone", "GET", "/account/api-keys", 200, strings.Replace(page(good), `"total":1`, `"total":null`, 1), false},
+		{"NullWhereNone", "GET", "/account/api-keys", 200, strings.Replace(page(good), `"total":1`, `"total":null`, 1),
+			false},
 		{"WrongEnum", "GET", "/account/api-keys", 200, page(strings.Replace(good, "active", "asleep", 1)), false},
 		{"UndocumentedStatus", "GET", "/account/api-keys", 202, page(good), false},
 		{"Error", "GET", "/account/api-keys", 401, envelope(`"x"`), true},
-		{"ErrorList", "GET", "/account/api-keys", 422, envelope(`[{"loc":["query"],"msg":"m","type":"t","input":1e400,"ctx":{"ge":1}}]`), true},
+		{"ErrorList", "GET", "/account/api-keys", 422,
+			envelope(`[{"loc":["query"],"msg":"m","type":"t","input":1e400,"ctx":{"ge":1}}]`), true},
 		{"ErrorExpressions", "GET", "/account/api-keys", 422, envelope(`{"expression_errors":["x"]}`), true},
 		{"ErrorWrong", "GET", "/account/api-keys", 401, envelope(`1`), false},
 		{"ErrorMore", "GET", "/account/api-keys", 401, strings.Replace(envelope(`"x"`), "{", `{"more":1,`, 1), false},
@@ -51,9 +56,10 @@ func TestCheck(t *testing.T) {
 			`{"success":true,"error":null,"details":"","latency_ms":1,"tested_at":"2026-01-01T00:00:00Z"}`, true},
 		{"NullableObjectWrong", "POST", "/credentials/1/test", 200,
 			`{"success":true,"error":"NOPE","details":"","latency_ms":1,"tested_at":"2026-01-01T00:00:00Z"}`, false},
-		{"Free", "POST", "/data/record-sets", 201, `{"id":"a","status":"open","chunk_size":1,"chunk_count":0,"expected_count":null,` +
-			`"received_count":0,"content_hash":null,"metadata":{"a":{"b":1e400}},"batch_id":null,"created_at":"2026-01-01T00:00:00Z",` +
-			`"sealed_at":null,"updated_at":"2026-01-01T00:00:00Z","staging_expires_at":null}`, true},
+		{"Free", "POST", "/data/record-sets", 201,
+			`{"id":"a","status":"open","chunk_size":1,"chunk_count":0,"expected_count":null,` +
+				`"received_count":0,"content_hash":null,"metadata":{"a":{"b":1e400}},"batch_id":null,"created_at":"2026-01-01T00:00:00Z",` +
+				`"sealed_at":null,"updated_at":"2026-01-01T00:00:00Z","staging_expires_at":null}`, true},
 		{"UnknownPath", "GET", "/nowhere", 404, envelope(`"Not found"`), true},
 		{"UnknownPathAnswered", "GET", "/nowhere", 200, `{}`, false},
 		{"UnknownPathNoEnvelope", "GET", "/nowhere", 404, `{"message":"x"}`, false},
@@ -96,7 +102,8 @@ func BenchmarkCheck(b *testing.B) {
 	body := `{"items":[{` + key + `,"expires_at":null}],"limit":1,"skip":0,"total":1,"next_cursor":null}`
 	req := httptest.NewRequest("GET", "/v1/account/api-keys", nil)
 	for b.Loop() {
-		res := &http.Response{StatusCode: 200, Header: http.Header{"X-Request-Id": {"1"}, "Content-Type": {"application/json"}},
+		res := &http.Response{StatusCode: 200, Header: http.Header{"X-Request-Id": {"1"},
+			"Content-Type": {"application/json"}},
 			Body: io.NopCloser(strings.NewReader(body))}
 		if err := apitest.Check(req, res); err != nil {
 			b.Fatal(err)

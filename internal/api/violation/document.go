@@ -35,7 +35,8 @@ type parameter struct {
 	schema *jsonschema.Schema
 }
 
-// secretBodies are the operations whose bodies carry secrets, or may: a client can send back what it was answered at the creation.
+// secretBodies are the operations whose bodies carry secrets, or may: a client can send back what it was answered at
+// the creation.
 var secretBodies = map[string]bool{
 	"createCredential": true, "replaceCredential": true, "testNewCredential": true,
 	"createWebhook": true, "updateWebhook": true, "createApiKey": true,
@@ -175,7 +176,8 @@ func (c compiler) parameters(op *operation, at string, holder map[string]any) (e
 		name, _ := p["name"].(string)
 		required, _ := p["required"].(bool)
 		schema, _ := p["schema"].(map[string]any)
-		q := parameter{name: name, required: required, integer: schema["type"] == "integer", list: schema["type"] == "array"}
+		q := parameter{name: name, required: required, integer: schema["type"] == "integer",
+			list: schema["type"] == "array"}
 		if q.schema, err = c.Compile(resource + "#" + place + "/schema"); err != nil {
 			return err
 		}

@@ -62,7 +62,8 @@ func walkExamples(value any, at string, found func(at string, examples []any)) {
 		}
 		for name, part := range value {
 			if name != "examples" {
-				walkExamples(part, at+"/"+strings.NewReplacer("~", "~0", "/", "~1", "{", "%7B", "}", "%7D").Replace(name), found)
+				walkExamples(part, at+"/"+strings.NewReplacer("~", "~0", "/", "~1", "{", "%7B", "}",
+					"%7D").Replace(name), found)
 			}
 		}
 	case []any:

@@ -201,15 +201,19 @@ func entries(e *jsonschema.ValidationError) []fault.Field {
 	case *kind.Pattern:
 		return one("string_pattern_mismatch", patternText(k.Want), map[string]any{"pattern": k.Want})
 	case *kind.MinLength:
-		return one("string_too_short", fmt.Sprintf("Must have at least %d characters", k.Want), map[string]any{"min_length": k.Want})
+		return one("string_too_short", fmt.Sprintf("Must have at least %d characters", k.Want),
+			map[string]any{"min_length": k.Want})
 	case *kind.MaxLength:
-		return one("string_too_long", fmt.Sprintf("Must have at most %d characters", k.Want), map[string]any{"max_length": k.Want})
+		return one("string_too_long", fmt.Sprintf("Must have at most %d characters", k.Want),
+			map[string]any{"max_length": k.Want})
 	case *kind.MinItems:
-		return one("too_short", fmt.Sprintf("Must have at least %d items", k.Want), map[string]any{"min_length": k.Want})
+		return one("too_short", fmt.Sprintf("Must have at least %d items", k.Want),
+			map[string]any{"min_length": k.Want})
 	case *kind.MaxItems:
 		return one("too_long", fmt.Sprintf("Must have at most %d items", k.Want), map[string]any{"max_length": k.Want})
 	case *kind.MinProperties:
-		return one("too_short", fmt.Sprintf("Must have at least %d of its fields", k.Want), map[string]any{"min_length": k.Want})
+		return one("too_short", fmt.Sprintf("Must have at least %d of its fields", k.Want),
+			map[string]any{"min_length": k.Want})
 	case *kind.Minimum:
 		return one("greater_than_equal", "Must be at least "+number(k.Want), map[string]any{"ge": bound(k.Want)})
 	case *kind.Maximum:
@@ -268,7 +272,8 @@ func typeEntry(k *kind.Type) (slug, msg string) {
 	if k.Got == "null" {
 		return "null_not_allowed", "Must not be null"
 	}
-	switch strings.TrimSuffix(strings.Join(slices.DeleteFunc(slices.Clone(k.Want), func(s string) bool { return s == "null" }), ","), ",") {
+	switch strings.TrimSuffix(strings.Join(slices.DeleteFunc(slices.Clone(k.Want),
+		func(s string) bool { return s == "null" }), ","), ",") {
 	case "string":
 		return "string_type", "Must be a string"
 	case "integer":

@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// readMost is how many values of a body are read to explain it, and pieceMost how many are held against the schema at
-	// once: a schema words every value that is bad, which takes a hundred times as long as to read it.
+	// readMost is how many values of a body are read to explain it, and pieceMost how many are held against the schema
+	// at once: a schema words every value that is bad, which takes a hundred times as long as to read it.
 	readMost  = 20_000
 	pieceMost = 2_000
 )
@@ -24,7 +24,8 @@ type reader struct {
 	cut  bool
 }
 
-// read returns the value of a JSON text as json.Decoder does with UseNumber; of more than readMost values only the first.
+// read returns the value of a JSON text as json.Decoder does with UseNumber; of more than readMost values only the
+// first.
 func read(body []byte) (value any, whole bool, err error) {
 	r := reader{left: readMost}
 	d := jx.DecodeBytes(body)

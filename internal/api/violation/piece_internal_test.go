@@ -27,7 +27,8 @@ func TestPieces(t *testing.T) {
 		for p := range pieces(value, most) {
 			count++
 			leavesOf(p.value, nil, func(loc []string, leaf any) { got[strings.Join(p.place(loc), "/")] = leaf })
-			require.LessOrEqual(t, size(p.value, 1<<30), 12*most, "seed %d", seed) // the part, and what lies beside it at each level
+			// the part, and what lies beside it at each level
+			require.LessOrEqual(t, size(p.value, 1<<30), 12*most, "seed %d", seed)
 		}
 		require.Equal(t, want, got, "seed %d", seed)
 		if size(value, most) <= most {
@@ -74,7 +75,8 @@ func TestBody_Large(t *testing.T) {
 	t.Parallel()
 	const good = `{"id":"a","tasks":[{"id":"b","action_id":"c"}]},`
 	body := func(before, after int) []byte {
-		return []byte(`{"steps":[` + strings.Repeat(good, before) + `{"id":7},` + strings.Repeat(good, after) + `0],"name":"x"}`)
+		return []byte(`{"steps":[` + strings.Repeat(good, before) + `{"id":7},` + strings.Repeat(good, after) +
+			`0],"name":"x"}`)
 	}
 	places := func(ctx context.Context, body []byte) (out []string) {
 		for _, f := range Body(ctx, "createDefinition", body) {
@@ -82,7 +84,8 @@ func TestBody_Large(t *testing.T) {
 		}
 		return out
 	}
-	want := []string{"body.steps too_long", "body.steps.1500.id string_type", "body.steps.1500.tasks missing", "body.steps.1802 object_type"}
+	want := []string{"body.steps too_long", "body.steps.1500.id string_type", "body.steps.1500.tasks missing",
+		"body.steps.1802 object_type"}
 	assert.Equal(t, want, places(t.Context(), body(1500, 301)))
 	assert.Equal(t, want[:2], places(t.Context(), body(1500, 5000)), "what is missing may come in what is not read")
 	assert.Equal(t, want[:1], places(t.Context(), body(readMost, 0)), "not read")
@@ -92,7 +95,8 @@ func TestBody_Large(t *testing.T) {
 	assert.Len(t, places(t.Context(), []byte(`{"name":"x","steps":[0,0,0]}`)), 3)
 	const record = `{"key":"k","layer":"crm","values":{}}`
 	var long []string
-	for _, f := range Body(t.Context(), "upsertStoreRecords", []byte(`{"records":[`+strings.Repeat(record+",", 1000)+record+`]}`)) {
+	for _, f := range Body(t.Context(), "upsertStoreRecords", []byte(`{"records":[`+strings.Repeat(record+",", 1000)+
+		record+`]}`)) {
 		long = append(long, strings.Join(f.Loc, ".")+" "+f.Type)
 	}
 	assert.Equal(t, []string{"body.records too_long"}, long, "of which each piece has few")
@@ -105,7 +109,8 @@ func TestBody_Large(t *testing.T) {
 func TestRead(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{
-		`{}`, `[]`, `null`, `"aé\n\u00e9"`, `-1.50e+3`, `{"a":[true,false,null,{"b":"c"}],"":0}`, ` [ 1 , "2" ] `, `{"a":1,"a":2}`,
+		`{}`, `[]`, `null`, `"aé\n\u00e9"`, `-1.50e+3`, `{"a":[true,false,null,{"b":"c"}],"":0}`, ` [ 1 , "2" ] `,
+		`{"a":1,"a":2}`,
 	} {
 		var want any
 		d := json.NewDecoder(strings.NewReader(text))

@@ -45,7 +45,8 @@ func Text(body []byte) []fault.Field {
 
 func malformed(at int, format string, args ...any) []fault.Field {
 	return []fault.Field{{
-		Loc: []string{"body"}, Msg: fmt.Sprintf(format, args...), Type: "json_invalid", Ctx: map[string]any{"offset": at},
+		Loc: []string{"body"}, Msg: fmt.Sprintf(format, args...), Type: "json_invalid",
+		Ctx: map[string]any{"offset": at},
 	}}
 }
 
@@ -55,7 +56,8 @@ func RawQuery(raw string) []fault.Field {
 		return nil
 	}
 	return []fault.Field{{
-		Loc: []string{"query"}, Msg: "Must be name=value pairs with & between them, and escape % as %25 and ; as %3B", Type: "value_error",
+		Loc: []string{"query"}, Msg: "Must be name=value pairs with & between them, and escape % as %25 and ; as %3B",
+		Type: "value_error",
 	}}
 }
 
@@ -68,7 +70,8 @@ func QueryText(name, value string) []fault.Field {
 }
 
 func unstorable(loc []string) fault.Field {
-	return fault.Field{Loc: loc, Msg: "Must not contain a NUL character or half of a surrogate pair", Type: "value_error"}
+	return fault.Field{Loc: loc, Msg: "Must not contain a NUL character or half of a surrogate pair",
+		Type: "value_error"}
 }
 
 func invalidUTF8(body []byte) int {
@@ -107,7 +110,8 @@ func tooDeep(body []byte) int {
 
 // suspicious is a quick look for escapes that may stand for a NUL or a surrogate.
 func suspicious(body []byte) bool {
-	return bytes.Contains(body, []byte(`\u0000`)) || bytes.Contains(body, []byte(`\ud`)) || bytes.Contains(body, []byte(`\uD`))
+	return bytes.Contains(body, []byte(`\u0000`)) || bytes.Contains(body, []byte(`\ud`)) ||
+		bytes.Contains(body, []byte(`\uD`))
 }
 
 // walker finds the first strings that cannot be stored, with their places.
@@ -188,7 +192,8 @@ func loneSurrogate(literal []byte) bool {
 			return true
 		case high >= 0xD800 && high <= 0xDBFF:
 			rest := literal[i+1:]
-			if len(rest) < 6 || rest[0] != '\\' || rest[1] != 'u' || hex4(rest[2:]) < 0xDC00 || hex4(rest[2:]) > 0xDFFF {
+			if len(rest) < 6 || rest[0] != '\\' || rest[1] != 'u' || hex4(rest[2:]) < 0xDC00 ||
+				hex4(rest[2:]) > 0xDFFF {
 				return true
 			}
 			i += 6

@@ -69,8 +69,8 @@ func (op *operation) explain(body any) []fault.Field {
 	return Merge(explain(op.body, tame(body), []string{"body"}, op.secret), misspelled(op.body, body, op.secret))
 }
 
-// misspelled returns the whole numbers that are written like 1.0 or 1e3, which a schema takes and the generated decoder does
-// not.
+// misspelled returns the whole numbers that are written like 1.0 or 1e3, which a schema takes and the generated decoder
+// does not.
 func misspelled(schema *jsonschema.Schema, value any, secret bool) (fields []fault.Field) {
 	halves, found := halved(value)
 	if !found {
@@ -89,8 +89,8 @@ func misspelled(schema *jsonschema.Schema, value any, secret bool) (fields []fau
 	return fields
 }
 
-// halved returns the value with a half in the place of every number that has a fraction or an exponent, and whether there is
-// any.
+// halved returns the value with a half in the place of every number that has a fraction or an exponent, and whether
+// there is any.
 func halved(value any) (out any, found bool) {
 	switch v := value.(type) {
 	case map[string]any:
@@ -124,8 +124,8 @@ func Query(operationID string, query url.Values) []fault.Field {
 	return parameters(op.query, "query", func(name string) []string { return query[name] })
 }
 
-// Unknown returns the names of query parameters that an operation does not have, sorted, each with the known one that may have been
-// meant; empty where none is near. A stream's token is known.
+// Unknown returns the names of query parameters that an operation does not have, sorted, each with the known one that
+// may have been meant; empty where none is near. A stream's token is known.
 func Unknown(operationID string, query url.Values) (names, meant []string) {
 	op, ok := operations()[operationID]
 	if !ok {
@@ -270,7 +270,8 @@ func sortFields(fields []fault.Field) {
 	}
 }
 
-// orderOf is a text for a place, which no other place has: such texts sort as the places do, with positions in arrays by number.
+// orderOf is a text for a place, which no other place has: such texts sort as the places do, with positions in arrays
+// by number.
 func orderOf(loc []string) string {
 	var b strings.Builder
 	for _, name := range loc {

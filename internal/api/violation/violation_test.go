@@ -35,7 +35,8 @@ func TestBody(t *testing.T) {
 		{"Null", "createApiKey", `{"name":null}`, "body.name null_not_allowed"},
 		{"NullEnum", "updateDefinition", `{"status":null}`, "body.status null_not_allowed"},
 		{"Enum", "updateDefinition", `{"status":"gone"}`, "body.status enum"},
-		{"Nullable", "createDefinition", `{"name":"a","lane":"slow","steps":[]}`, "body.lane enum\nbody.steps too_short"},
+		{"Nullable", "createDefinition", `{"name":"a","lane":"slow","steps":[]}`,
+			"body.lane enum\nbody.steps too_short"},
 		{"Deep", "createDefinition", `{"name":"a","steps":[{"id":"a","tasks":[{"id":"b","action_id":"c"},{"id":"B!","params":[],"retry":{"max_attempts":0,"x":1}}]}]}`,
 			"body.steps.0.tasks.1.action_id missing\nbody.steps.0.tasks.1.id string_pattern_mismatch\n" +
 				"body.steps.0.tasks.1.params object_type\nbody.steps.0.tasks.1.retry.max_attempts greater_than_equal\n" +
@@ -44,10 +45,13 @@ func TestBody(t *testing.T) {
 		{"Huge", "createRecordSet", `{"chunk_size":1e999999999}`, "body.chunk_size less_than_equal"},
 		{"Tiny", "createRecordSet", `{"chunk_size":-1e-999999999}`, "body.chunk_size int_type"},
 		{"Spelled", "createRecordSet", `{"chunk_size":5.0,"metadata":{"a":1.0}}`, "body.chunk_size int_type"},
-		{"SpelledDeep", "createDefinition", `{"name":"","steps":[{"id":"a","tasks":[{"id":"b","action_id":"c","timeout_seconds":1e1,"retry":{"max_attempts":2,"factor":1.0}}]}]}`,
+		{"SpelledDeep", "createDefinition",
+			`{"name":"","steps":[{"id":"a","tasks":[{"id":"b","action_id":"c","timeout_seconds":1e1,"retry":{"max_attempts":2,"factor":1.0}}]}]}`,
 			"body.name string_too_short\nbody.steps.0.tasks.0.timeout_seconds int_type"},
-		{"Digits", "createRecordSet", `{"chunk_size":` + strings.Repeat("9", 400) + `}`, "body.chunk_size less_than_equal"},
-		{"Items", "triggerDefinition", `{"records":[{},1,{},"x"]}`, "body.records.1 object_type\nbody.records.3 object_type"},
+		{"Digits", "createRecordSet", `{"chunk_size":` + strings.Repeat("9", 400) + `}`,
+			"body.chunk_size less_than_equal"},
+		{"Items", "triggerDefinition", `{"records":[{},1,{},"x"]}`,
+			"body.records.1 object_type\nbody.records.3 object_type"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -67,7 +71,8 @@ func TestMerge(t *testing.T) {
 	t.Parallel()
 	at := func(loc ...string) fault.Field { return fault.Field{Loc: loc, Type: "a"} }
 	got := violation.Merge([]fault.Field{at("body", "x", "10"), at("body", "x", "9"), at("body", "x", "007")},
-		[]fault.Field{at("body", "x"), at("body", "x", "9"), at("body", "x", "7"), at("body", "xa"), at("body", "x", "7")})
+		[]fault.Field{at("body", "x"), at("body", "x", "9"), at("body", "x", "7"), at("body", "xa"),
+			at("body", "x", "7")})
 	want := "body.x a\nbody.x.7 a\nbody.x.9 a\nbody.x.10 a\nbody.x.007 a\nbody.xa a"
 	if lines(got) != want {
 		t.Errorf("got\n%s\nwant\n%s", lines(got), want)
@@ -85,7 +90,8 @@ func TestBody_Null(t *testing.T) {
 		{"createSchedule", `{"definition_id":null,"description":"d","cron_expression":null,"enabled":null}`,
 			map[string]string{"body.definition_id": plain, "body.cron_expression": plain, "body.enabled": leaveOut}},
 		{"createDefinition", `{"name":"n","steps":[{"id":"a","name":null,"tasks":[{"id":null,"action_id":"x","on_error":null},null]}]}`,
-			map[string]string{"body.steps.0.name": leaveOut, "body.steps.0.tasks.0.id": plain, "body.steps.0.tasks.0.on_error": leaveOut, "body.steps.0.tasks.1": plain}},
+			map[string]string{"body.steps.0.name": leaveOut, "body.steps.0.tasks.0.id": plain,
+				"body.steps.0.tasks.0.on_error": leaveOut, "body.steps.0.tasks.1": plain}},
 		{"updateDefinition", `{"status":null}`, map[string]string{"body.status": leaveOut}},
 		{"triggerDefinition", `{"records":[null]}`, map[string]string{"body.records.0": plain}},
 		{"createSchedule", `null`, map[string]string{"body": plain}},
@@ -151,7 +157,8 @@ func TestQuery(t *testing.T) {
 		{"listBatches", "limit=99999999999999999999", "query.limit int_type"},
 		{"listBatches", "limit=1&limit=2&status=gone", "query.limit value_error\nquery.status enum"},
 		{"listStoreRecords", "filter=a=1&filter=b=2", ""},
-		{"listServices", "limit=501&sort_by=id&order=up", "query.limit less_than_equal\nquery.order enum\nquery.sort_by enum"},
+		{"listServices", "limit=501&sort_by=id&order=up",
+			"query.limit less_than_equal\nquery.order enum\nquery.sort_by enum"},
 	}
 	for _, tt := range tests {
 		query, err := url.ParseQuery(tt.query)
@@ -167,8 +174,9 @@ func TestQuery(t *testing.T) {
 func TestRawQuery(t *testing.T) {
 	t.Parallel()
 	for query, want := range map[string]string{
-		"": "", "limit=1&status=": "", "a=%25%3B&b": "", "limit=%zz": "query value_error", "limit=1;skip=2": "query value_error",
-		"%": "query value_error",
+		"": "", "limit=1&status=": "", "a=%25%3B&b": "", "limit=%zz": "query value_error",
+		"limit=1;skip=2": "query value_error",
+		"%":              "query value_error",
 	} {
 		if got := lines(violation.RawQuery(query)); got != want {
 			t.Errorf("?%s: got %q, want %q", query, got, want)
@@ -191,7 +199,8 @@ func TestText(t *testing.T) {
 		{"UTF8", "{\"a\":\"\xff\"}", "body json_invalid"},
 		{"NULs", `{"a":"x\u0000","b":[{"c":"\u0000"},"ok"],"k\u0000":1}`,
 			"body.a value_error\nbody.b.0.c value_error\nbody.k\ufffd value_error"},
-		{"Surrogates", `{"a":"\ud800","b":"\"\\\\\udc00x","c":"\uD83D\uDE00","d":"\ud83dx` + "\ufffd" + `","e":"` + "\ufffd" + `"}`,
+		{"Surrogates", `{"a":"\ud800","b":"\"\\\\\udc00x","c":"\uD83D\uDE00","d":"\ud83dx` + "\ufffd" + `","e":"` +
+			"\ufffd" + `"}`,
 			"body.a value_error\nbody.b value_error\nbody.d value_error"},
 	}
 	for _, tt := range tests {

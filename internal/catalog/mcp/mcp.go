@@ -1,7 +1,8 @@
 // Package mcp turns the tools of a server of the Model Context Protocol into a platform of the catalog.
 //
-// It promises that what it writes loads as a catalog file, that the same tools always give the same bytes, in whatever order
-// the server lists them, and that whatever is not carried over as it was is reported. It knows neither networks nor files.
+// It promises that what it writes loads as a catalog file, that the same tools always give the same bytes, in whatever
+// order the server lists them, and that whatever is not carried over as it was is reported. It knows neither networks
+// nor files.
 package mcp
 
 import (
@@ -37,8 +38,8 @@ type Options struct {
 	PlatformID string
 	// Endpoint is the address of the server.
 	Endpoint string
-	// Auth is how calls authenticate: none, api_key (a bearer token), or another method of the catalog that needs no more than
-	// its name.
+	// Auth is how calls authenticate: none, api_key (a bearer token), or another method of the catalog that needs no
+	// more than its name.
 	Auth string
 	// Server is what the server calls itself.
 	Server *mcp.Implementation
@@ -118,7 +119,8 @@ var (
 func Import(tools []*mcp.Tool, o Options) (*Result, error) {
 	endpoint, err := url.Parse(o.Endpoint)
 	switch {
-	case err != nil || endpoint.Host == "" || endpoint.User != nil || endpoint.RawQuery != "" || endpoint.Fragment != "":
+	case err != nil || endpoint.Host == "" || endpoint.User != nil || endpoint.RawQuery != "" ||
+		endpoint.Fragment != "":
 		return nil, errors.New("the address must be a whole http or https URL without user, query and fragment")
 	case len(tools) == 0:
 		return nil, errors.New("the server has no tools")
@@ -138,12 +140,14 @@ func Import(tools []*mcp.Tool, o Options) (*Result, error) {
 	}
 	r := &Result{PlatformID: id}
 	s := service{
-		ID: id + "__tools", Name: name, Description: "Tools of " + name + ".", Kind: "mcp", Protocol: "REST", AuthMethod: o.Auth,
-		BaseURL: o.Endpoint, RequiresConnection: o.Auth != "none", Status: "active",
+		ID: id + "__tools", Name: name, Description: "Tools of " + name + ".", Kind: "mcp", Protocol: "REST",
+		AuthMethod: o.Auth,
+		BaseURL:    o.Endpoint, RequiresConnection: o.Auth != "none", Status: "active",
 	}
 	for _, f := range catalog.SecretFields(o.Auth, "") {
 		secret := f != "username" && f != "client_id"
-		field := credentialField{Name: f, Label: strings.ReplaceAll(f, "_", " "), Type: "string", Required: true, Secret: secret}
+		field := credentialField{Name: f, Label: strings.ReplaceAll(f, "_", " "), Type: "string", Required: true,
+			Secret: secret}
 		if secret {
 			field.Type = "password"
 		}
@@ -195,9 +199,11 @@ func (r *Result) action(id string, t *mcp.Tool) action {
 	}
 	name := clip(cmp.Or(strings.TrimSpace(t.Title), strings.TrimSpace(hints.Title), t.Name), maxName)
 	a := action{
-		ID: id, Name: name, Description: cmp.Or(clip(strings.TrimSpace(t.Description), maxText), name), DefaultLane: catalog.DefaultLane,
+		ID: id, Name: name, Description: cmp.Or(clip(strings.TrimSpace(t.Description), maxText), name),
+		DefaultLane:          catalog.DefaultLane,
 		MaxRecordsPerRequest: 1, OutcomeCheck: string(catalog.CheckNone), Call: map[string]string{"tool": t.Name},
-		ParamsSchema: r.schema(t, "the schema of its arguments", t.InputSchema, map[string]any{"type": "object"}), OutputSchema: content,
+		ParamsSchema: r.schema(t, "the schema of its arguments", t.InputSchema, map[string]any{"type": "object"}),
+		OutputSchema: content,
 	}
 	if hints.ReadOnlyHint || hints.IdempotentHint {
 		a.OutcomeCheck = string(catalog.CheckSafe)

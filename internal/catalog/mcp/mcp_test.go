@@ -32,7 +32,8 @@ func TestImport(t *testing.T) {
 		tool(t, `{"name":"ÄÖ","inputSchema":{"type":"object"}}`),
 		tool(t, `{"name":"large","inputSchema":{"type":"object","description":"`+strings.Repeat("x", 70_000)+`"}}`),
 	}
-	o := Options{PlatformID: "srv", Endpoint: "https://tools.example/mcp/", Auth: "api_key", Server: &mcp.Implementation{Name: "x"}}
+	o := Options{PlatformID: "srv", Endpoint: "https://tools.example/mcp/", Auth: "api_key",
+		Server: &mcp.Implementation{Name: "x"}}
 	first, err := Import(tools, o)
 	if err != nil {
 		t.Fatal(err)
@@ -57,7 +58,8 @@ func TestImport(t *testing.T) {
 		}
 	}
 	want := []string{
-		"srv__tools__get_sum|Sum: on|get-sum|safe", "srv__tools__get_sum_2|getSum|getSum|safe", "srv__tools__large|large|large|none",
+		"srv__tools__get_sum|Sum: on|get-sum|safe", "srv__tools__get_sum_2|getSum|getSum|safe",
+		"srv__tools__large|large|large|none",
 		"srv__tools__send|send|send|none", "srv__tools__tool|ÄÖ|ÄÖ|none",
 	}
 	if !slices.Equal(got, want) {
@@ -68,7 +70,8 @@ func TestImport(t *testing.T) {
 		t.Errorf("an argument that is too large: %+v", p)
 	}
 	svc, _ := c.Service("srv__tools")
-	if svc.SignIn.Header != "Authorization" || svc.SignIn.Scheme != "Bearer" || svc.BaseURL != "https://tools.example/mcp/" {
+	if svc.SignIn.Header != "Authorization" || svc.SignIn.Scheme != "Bearer" ||
+		svc.BaseURL != "https://tools.example/mcp/" {
 		t.Errorf("service %+v", svc)
 	}
 	var told []string
@@ -76,7 +79,8 @@ func TestImport(t *testing.T) {
 		told = append(told, e.Tool+": "+e.Message[:min(len(e.Message), 30)])
 	}
 	wantTold := []string{
-		"getSum: the id get_sum is taken; the a", "large: the schema of its arguments is", "send: the schema of its arguments ca", "send: a second tool has this name; t",
+		"getSum: the id get_sum is taken; the a", "large: the schema of its arguments is",
+		"send: the schema of its arguments ca", "send: a second tool has this name; t",
 	}
 	if !slices.Equal(told, wantTold) {
 		t.Errorf("report %q; want %q", told, wantTold)
@@ -91,10 +95,11 @@ func TestImport_Refused(t *testing.T) {
 		o     Options
 		want  string
 	}{
-		"no tools":  {nil, Options{Endpoint: "https://a.example"}, "no tools"},
-		"no URL":    {one, Options{Endpoint: "a.example"}, "whole http or https URL"},
-		"a query":   {one, Options{Endpoint: "https://a.example?key=1"}, "without user, query"},
-		"no id":     {one, Options{Endpoint: "https://a.example", Server: &mcp.Implementation{Name: "ÄÖ"}}, `the platform id ""`},
+		"no tools": {nil, Options{Endpoint: "https://a.example"}, "no tools"},
+		"no URL":   {one, Options{Endpoint: "a.example"}, "whole http or https URL"},
+		"a query":  {one, Options{Endpoint: "https://a.example?key=1"}, "without user, query"},
+		"no id": {one, Options{Endpoint: "https://a.example", Server: &mcp.Implementation{Name: "ÄÖ"}},
+			`the platform id ""`},
 		"not an id": {one, Options{Endpoint: "https://a.example", PlatformID: "A b"}, `the platform id "A b"`},
 		"too many":  {make([]*mcp.Tool, MaxTools+1), Options{Endpoint: "https://a.example"}, "more than 2000"},
 	} {

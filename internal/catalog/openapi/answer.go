@@ -17,9 +17,9 @@ var (
 	}
 )
 
-// refusals are the statuses that say that nothing was done: those that always do, and of those that a document names the other
-// 4xx. 408 and 499 leave it open, 425 and 429 mean later; where a call has a key, 409 may say that the first one with it is
-// still under way.
+// refusals are the statuses that say that nothing was done: those that always do, and of those that a document names
+// the other 4xx. 408 and 499 leave it open, 425 and 429 mean later; where a call has a key, 409 may say that the first
+// one with it is still under way.
 func refusals(named []int, keyed bool) []int {
 	out := slices.Clone(refused)
 	for _, status := range named {
@@ -84,7 +84,8 @@ func (im *importer) answer(method string, op place, c *call) answer {
 			c.headers.set("Accept", text("*/*"))
 		}
 		out.schema = object("type", text("object"), "properties", object(
-			"status", object("type", text("integer")), "headers", object("type", text("object")), "body", &node{kind: isObject}))
+			"status", object("type", text("integer")), "headers", object("type", text("object")), "body",
+			&node{kind: isObject}))
 		return out
 	}
 	if accept := im.accept(media); accept != "" {

@@ -17,7 +17,8 @@ type schemaBuilder struct {
 }
 
 func (im *importer) builder(at place, request bool) *schemaBuilder {
-	return &schemaBuilder{im: im, at: at, request: request, room: im.limit, defs: &node{kind: isObject}, known: map[string]bool{}}
+	return &schemaBuilder{im: im, at: at, request: request, room: im.limit, defs: &node{kind: isObject},
+		known: map[string]bool{}}
 }
 
 // part returns the schema at a place, ready to be put somewhere into the whole.
@@ -83,8 +84,8 @@ func list(items ...*node) *node {
 	return out
 }
 
-// loosen removes what turns "accepts more" into "refuses": of a schema that lost rules, oneOf may match twice and not may
-// match at all.
+// loosen removes what turns "accepts more" into "refuses": of a schema that lost rules, oneOf may match twice and not
+// may match at all.
 func loosen(n *node) *node {
 	out := eachSchema(n, loosen)
 	if out.kind != isObject {
@@ -151,7 +152,8 @@ func bare(n *node, limit int) *node {
 	kept := out.fields[:0:0]
 	for _, f := range out.fields {
 		switch {
-		case f.name == "description" || f.name == "title" || f.name == "examples" || f.name == "$comment" || f.name == "default":
+		case f.name == "description" || f.name == "title" || f.name == "examples" || f.name == "$comment" ||
+			f.name == "default":
 		case (f.name == "enum" || f.name == "const") && sizeOf(f.value) > limit/4:
 		default:
 			kept = append(kept, f)

@@ -29,7 +29,8 @@ func (c *call) requestBody(method string, op place) (schema *node, why string) {
 		for _, m := range content.children() {
 			names = append(names, lastStep(content, m))
 		}
-		problem := "calls send JSON, forms, multipart with named fields, text and bytes, not " + clip(strings.Join(names, ", "), 200)
+		problem := "calls send JSON, forms, multipart with named fields, text and bytes, not " +
+			clip(strings.Join(names, ", "), 200)
 		if at.get("required").isTrue() || (method != "get" && method != "head" && !sayNothing(content)) {
 			return nil, problem
 		}
@@ -100,7 +101,8 @@ func formOf(media string) string {
 		return ""
 	case kind == "text":
 		return catalog.BodyText
-	case name == "application/octet-stream" || kind == "image" || kind == "audio" || kind == "video" || name == "application/pdf" || name == "application/zip":
+	case name == "application/octet-stream" || kind == "image" || kind == "audio" || kind == "video" ||
+		name == "application/pdf" || name == "application/zip":
 		return catalog.BodyBytes
 	}
 	return ""
@@ -110,11 +112,12 @@ func plainBody(form string) *node {
 	if form == catalog.BodyText {
 		return object("type", text("string"))
 	}
-	return object("type", text("string"), "contentEncoding", text("base64"), "description", text("The content in base64."))
+	return object("type", text("string"), "contentEncoding", text("base64"), "description",
+		text("The content in base64."))
 }
 
-// numberedFields has arrays of plain values that a form wants as deep objects written so: expand[0]=a&expand[1]=b. Arrays of
-// objects are written like that anyway.
+// numberedFields has arrays of plain values that a form wants as deep objects written so: expand[0]=a&expand[1]=b.
+// Arrays of objects are written like that anyway.
 func (c *call) numberedFields(media place) {
 	var numbered []string
 	for _, f := range c.im.fieldsOf(media.at("schema")) {
@@ -133,8 +136,8 @@ func numbersOf(value string) string {
 	return "type(" + value + `) == "array" ? fromPairs(map(` + value + ", [string(#index), #])) : " + value
 }
 
-// multipart makes a body of fields and files: each field is a template of its own, in the order of the document, because
-// some receivers want what tells of a file before it.
+// multipart makes a body of fields and files: each field is a template of its own, in the order of the document,
+// because some receivers want what tells of a file before it.
 func (c *call) multipart(media place) (schema *node, why string) {
 	fields := c.im.fieldsOf(media.at("schema"))
 	c.template = &node{kind: isObject}
@@ -208,8 +211,10 @@ func (im *importer) fileKind(at place) *node {
 	about := object("type", text("object"), "additionalProperties", boolean(false),
 		"description", text(clip(cmp.Or(at.get("description").str(), "A file."), maxText)),
 		"oneOf", list(object("required", list(text("text"))), object("required", list(text("base64")))),
-		"properties", object("filename", object("type", text("string")), "content_type", object("type", text("string"), "pattern", text(`^[a-z]+/[A-Za-z0-9.+-]+$`), "examples", list(text("image/png"))),
-			"text", object("type", text("string")), "base64", object("type", text("string"), "contentEncoding", text("base64"))))
+		"properties", object("filename", object("type", text("string")), "content_type", object("type", text("string"),
+			"pattern", text(`^[a-z]+/[A-Za-z0-9.+-]+$`), "examples", list(text("image/png"))),
+			"text", object("type", text("string")), "base64", object("type", text("string"), "contentEncoding",
+				text("base64"))))
 	switch {
 	case file:
 		return about

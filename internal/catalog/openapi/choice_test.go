@@ -67,7 +67,8 @@ func TestImport_Auth(t *testing.T) {
 		{"chosen", nil, "orders__orders_list api_key, orders__orders_make api_key, orders__orders_list_2 api_key, orders_2__orders_cancel oauth2, api__ping none, api_2__maybe api_key"},
 		// What has no such way is left out, unless it needs none.
 		{"told", []string{"user"}, "orders__orders_list basic_auth, orders__orders_list_2 basic_auth, api__ping none, api__maybe none"},
-		{"told an order", []string{"machine", "user", "key"}, "orders__orders_list basic_auth, orders__orders_list_2 basic_auth, orders_2__orders_make api_key, orders_3__orders_cancel oauth2, api__ping none, api__maybe none"},
+		{"told an order", []string{"machine", "user", "key"},
+			"orders__orders_list basic_auth, orders__orders_list_2 basic_auth, orders_2__orders_make api_key, orders_3__orders_cancel oauth2, api__ping none, api__maybe none"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -79,13 +80,15 @@ func TestImport_Auth(t *testing.T) {
 				t.Errorf("%+v", r)
 			}
 			for _, e := range r.Report {
-				if e.Effect == openapi.LeftOut && !strings.Contains(e.Message, "--auth key") && !strings.Contains(e.Message, "--auth token or --auth machine") {
+				if e.Effect == openapi.LeftOut && !strings.Contains(e.Message, "--auth key") &&
+					!strings.Contains(e.Message, "--auth token or --auth machine") {
 					t.Errorf("what was left out does not say how it gets in: %s", e.Message)
 				}
 			}
 		})
 	}
-	if _, err := openapi.Import([]byte(choices), openapi.Options{Auth: []string{"kye"}}); err == nil || !strings.Contains(err.Error(), "token, machine, user, key, bearer") {
+	if _, err := openapi.Import([]byte(choices), openapi.Options{Auth: []string{"kye"}}); err == nil ||
+		!strings.Contains(err.Error(), "token, machine, user, key, bearer") {
 		t.Errorf("an unknown scheme: %v", err)
 	}
 }
@@ -101,9 +104,11 @@ func TestImport_Grants(t *testing.T) {
 		fields string
 	}{
 		"a person": {`{"type": "oauth2", "flows": {"implicit": {}, "authorizationCode": {"authorizationUrl": "https://in.example/ask", "tokenUrl": "https://in.example/token"}}}`,
-			catalog.SignIn{Grant: "authorization_code", TokenURL: "https://in.example/token", AuthorizeURL: "https://in.example/ask"}, "client_id client_secret?"},
+			catalog.SignIn{Grant: "authorization_code", TokenURL: "https://in.example/token",
+				AuthorizeURL: "https://in.example/ask"}, "client_id client_secret?"},
 		"a machine": {`{"type": "oauth2", "flows": {"authorizationCode": {}, "clientCredentials": {"tokenUrl": "https://in.example/token"}}}`,
-			catalog.SignIn{Grant: "client_credentials", TokenURL: "https://in.example/token"}, "client_id client_secret"},
+			catalog.SignIn{Grant: "client_credentials", TokenURL: "https://in.example/token"},
+			"client_id client_secret"},
 		"a password": {`{"type": "oauth2", "flows": {"password": {"tokenUrl": "/token"}}}`,
 			catalog.SignIn{Grant: "password"}, "client_id username password client_secret?"},
 		"implicit": {`{"type": "oauth2", "flows": {"implicit": {"authorizationUrl": "https://in.example/ask"}}}`,
@@ -167,10 +172,12 @@ func TestImport_Only(t *testing.T) {
 			}
 		}
 	}
-	if _, err := openapi.Import([]byte(choices), openapi.Options{Only: []string{"ping", "pong", "tag:"}}); err == nil || !strings.Contains(err.Error(), `"tag:"`) {
+	if _, err := openapi.Import([]byte(choices), openapi.Options{Only: []string{"ping", "pong", "tag:"}}); err == nil ||
+		!strings.Contains(err.Error(), `"tag:"`) {
 		t.Errorf("an empty pattern: %v", err)
 	}
-	if _, err := openapi.Import([]byte(choices), openapi.Options{Only: []string{"ping", "pong"}}); err == nil || !strings.Contains(err.Error(), `matches "pong";`) {
+	if _, err := openapi.Import([]byte(choices), openapi.Options{Only: []string{"ping", "pong"}}); err == nil ||
+		!strings.Contains(err.Error(), `matches "pong";`) {
 		t.Errorf("a pattern that matches nothing: %v", err)
 	}
 }

@@ -58,7 +58,8 @@ func (e *emitter) item(n *node, indent int) {
 
 func (e *emitter) oneLine(n *node, indent int) bool {
 	return (n.kind != isObject && n.kind != isArray) || len(n.fields) == 0 || indent > blockDepth ||
-		sizeOf(n) < lineWidth || (n.kind == isArray && !slices.ContainsFunc(n.fields, func(f field) bool { return f.value.kind == isObject }))
+		sizeOf(n) < lineWidth || (n.kind == isArray && !slices.ContainsFunc(n.fields,
+		func(f field) bool { return f.value.kind == isObject }))
 }
 
 func (e *emitter) flow(n *node) {

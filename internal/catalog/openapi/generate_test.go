@@ -86,7 +86,11 @@ func (g *generator) resolve(s map[string]any, deep int) map[string]any {
 	for _, name := range []string{"anyOf", "oneOf"} {
 		list, _ := s[name].([]any)
 		// OpenAPI 3.0 is of two minds about where null is allowed.
-		list = slices.DeleteFunc(slices.Clone(list), func(of any) bool { m, _ := of.(map[string]any); return m["type"] == "null" })
+		list = slices.DeleteFunc(slices.Clone(list), func(of any) bool {
+			m,
+				_ := of.(map[string]any)
+			return m["type"] == "null"
+		})
 		if len(list) > 0 {
 			parts = append(parts, list[g.rand.IntN(len(list))])
 		}
@@ -201,7 +205,8 @@ func (g *generator) array(s map[string]any, depth int) []any {
 	out := []any{}
 	for range max(n, int(least)) {
 		v := g.value(s["items"], depth+1)
-		if s["uniqueItems"] == true && slices.ContainsFunc(out, func(o any) bool { return fmt.Sprint(o) == fmt.Sprint(v) }) {
+		if s["uniqueItems"] == true && slices.ContainsFunc(out,
+			func(o any) bool { return fmt.Sprint(o) == fmt.Sprint(v) }) {
 			continue
 		}
 		out = append(out, v)
@@ -228,8 +233,10 @@ func (g *generator) number(s map[string]any) any {
 
 // formats are texts of the formats that documents name.
 var formats = map[string]string{
-	"date-time": "2026-03-04T05:06:07Z", "date": "2026-03-04", "time": "05:06:07Z", "email": "ada@example.com", "uri": "https://example.com/a",
-	"url": "https://example.com/a", "uuid": "3f2b8c1e-8a44-4c58-9d2a-0c5a4f8c0b11", "ipv4": "192.0.2.7", "hostname": "example.com", "duration": "P1D",
+	"date-time": "2026-03-04T05:06:07Z", "date": "2026-03-04", "time": "05:06:07Z", "email": "ada@example.com",
+	"uri": "https://example.com/a",
+	"url": "https://example.com/a", "uuid": "3f2b8c1e-8a44-4c58-9d2a-0c5a4f8c0b11", "ipv4": "192.0.2.7",
+	"hostname": "example.com", "duration": "P1D",
 }
 
 func (g *generator) text(s map[string]any) string {

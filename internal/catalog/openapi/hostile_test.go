@@ -58,8 +58,10 @@ func TestImport_Hostile(t *testing.T) {
 		t.Error("the secret is a parameter")
 	}
 	for id, want := range map[string]catalog.OutcomeCheck{
-		"h__pets__get_pet": "safe", "h__pets__get_pet_2": "safe", "h__pets__post_pets_by_pet_id": "keyed", "h__pets__patch_pets_by_pet_id": "none",
-		"h__pets_2__delete_pets_by_pet_id": "safe", "h__api__head_undocumented_by_id": "safe", "h__api_2__get_mixed_by_a_by_b": "safe",
+		"h__pets__get_pet": "safe", "h__pets__get_pet_2": "safe", "h__pets__post_pets_by_pet_id": "keyed",
+		"h__pets__patch_pets_by_pet_id":    "none",
+		"h__pets_2__delete_pets_by_pet_id": "safe", "h__api__head_undocumented_by_id": "safe",
+		"h__api_2__get_mixed_by_a_by_b": "safe",
 	} {
 		if got := action(t, c, id).OutcomeCheck; got != want {
 			t.Errorf("%s is %s; want %s", id, got, want)
@@ -71,7 +73,8 @@ func TestImport_Hostile(t *testing.T) {
 	if a := action(t, c, "h__pets__patch_pets_by_pet_id"); !a.Call.Answer.Envelope {
 		t.Error("an answer in CSV must come whole, else every call would be unclear")
 	}
-	if a := action(t, c, "h__pets__get_pet_2"); !strings.Contains(string(a.Call.Headers), "merge-patch") || len(a.Call.Answer.Success) != 7 {
+	if a := action(t, c, "h__pets__get_pet_2"); !strings.Contains(string(a.Call.Headers), "merge-patch") ||
+		len(a.Call.Answer.Success) != 7 {
 		t.Errorf("call is %+v", a.Call)
 	}
 	reported(t, r)
@@ -81,16 +84,18 @@ func TestImport_Hostile(t *testing.T) {
 func reported(t *testing.T, r *openapi.Result) {
 	t.Helper()
 	for pointer, want := range map[string]string{
-		"/servers/1": "the first server is used", "/servers/0/variables/region": `"eu"`, "/info/x-logo": "no place for x-logo",
-		"/paths/~1pets~1{petId}/get/tags/1":            "first tag",
-		"/paths/~1pets~1{petId}/get/parameters/10":     "cannot be an object",
-		"/paths/~1pets~1{petId}/get/parameters/6":      `no parameters in "cookie"`,
-		"/paths/~1pets~1{petId}/get/parameters/7":      "the credential fills in",
-		"/paths/~1pets~1{petId}/get/parameters/8/$ref": "there is nothing at",
-		"/paths/~1pets~1{petId}/put":                   "the action is called get_pet_2",
-		"/paths/~1pets~1{petId}/post/callbacks":        "no callbacks",
-		"/paths/~1pets~1{petId}/trace":                 "TRACE",
-		"/paths/~1upload/post":                         "multipart with named fields", "/paths/~1all/delete": "may delete too much",
+		"/servers/1": "the first server is used", "/servers/0/variables/region": `"eu"`,
+		"/info/x-logo":                                                 "no place for x-logo",
+		"/paths/~1pets~1{petId}/get/tags/1":                            "first tag",
+		"/paths/~1pets~1{petId}/get/parameters/10":                     "cannot be an object",
+		"/paths/~1pets~1{petId}/get/parameters/6":                      `no parameters in "cookie"`,
+		"/paths/~1pets~1{petId}/get/parameters/7":                      "the credential fills in",
+		"/paths/~1pets~1{petId}/get/parameters/8/$ref":                 "there is nothing at",
+		"/paths/~1pets~1{petId}/put":                                   "the action is called get_pet_2",
+		"/paths/~1pets~1{petId}/post/callbacks":                        "no callbacks",
+		"/paths/~1pets~1{petId}/trace":                                 "TRACE",
+		"/paths/~1upload/post":                                         "multipart with named fields",
+		"/paths/~1all/delete":                                          "may delete too much",
 		"/paths/~1two/get":                                             "several at once",
 		"/paths/~1broken/$ref":                                         "there is nothing at",
 		"/paths/~1far/get/responses/200/$ref":                          "another document",
@@ -110,7 +115,10 @@ func reported(t *testing.T, r *openapi.Result) {
 		"/paths/~1pets~1{petId}/delete/requestBody":                    "multipart with named fields",
 		"/paths/~1pets~1{petId}/patch/responses/200/content/text~1csv": "no JSON",
 	} {
-		i := slices.IndexFunc(r.Report, func(e openapi.Entry) bool { return e.Pointer == pointer && strings.Contains(e.Message, want) })
+		i := slices.IndexFunc(r.Report, func(e openapi.Entry) bool {
+			return e.Pointer == pointer &&
+				strings.Contains(e.Message, want)
+		})
 		if i < 0 {
 			t.Errorf("nothing says %q at %s", want, pointer)
 		} else if r.Report[i].Line == 0 && !strings.Contains(want, "nothing") {
@@ -128,7 +136,8 @@ func TestImport_Parameters(t *testing.T) {
 	for _, tc := range []struct{ action, params, want string }{
 		{"h__pets__get_pet", `{"path":{"petId":"1"},"query":{"a}}b":"x","ids":[1]}}`, ""},
 		{"h__pets__get_pet", `{"path":{"petId":"1"},"query":{"ids":[1]}}`, "query/a}}b missing"},
-		{"h__pets__get_pet", `{"path":{"petId":"1"},"query":{"a}}b":"x","ids":[1],"filter":{}}}`, "query/filter extra_forbidden"},
+		{"h__pets__get_pet", `{"path":{"petId":"1"},"query":{"a}}b":"x","ids":[1],"filter":{}}}`,
+			"query/filter extra_forbidden"},
 		{"h__pets__get_pet_2", `{"path":{"petId":"1"},"body":{"next":{"next":{}}}}`, "body/next/next/next missing"},
 		{"h__pets__patch_pets_by_pet_id", `{"path":{"petId":"1"},"body":{"look":"anything","either":"both"}}`, ""},
 		{"h__pets__post_pets_by_pet_id", `{"path":{"petId":"1"},"body":{"any":1}}`, ""},
@@ -159,7 +168,8 @@ func TestImport_Bombs(t *testing.T) {
 		fmt.Fprintf(&huge, `"value %d",`, i)
 	}
 	for i := range 3000 {
-		fmt.Fprintf(&many, `"M%d":{"description":"%s","$ref":"#/components/schemas/M%d"},`, i, strings.Repeat("x", 100), i+1)
+		fmt.Fprintf(&many, `"M%d":{"description":"%s","$ref":"#/components/schemas/M%d"},`, i, strings.Repeat("x", 100),
+			i+1)
 	}
 	aliases := "openapi: 3.1.0\ninfo: {title: T}\nservers: [{url: 'https://t.example'}]\nx-a0: &a0 {type: string}\n"
 	for i := range 30 {
@@ -168,13 +178,14 @@ func TestImport_Bombs(t *testing.T) {
 	aliases += "paths: {/a: {post: {requestBody: {content: {application/json: {schema: *a30}}}}}}\n"
 	for name, text := range map[string]string{
 		"references": document(`{"$ref":"#/components/schemas/S0"}`, refs.String()+`"S40":{}`),
-		"deep":       document(strings.Repeat(`{"type":"object","properties":{"a":`, 100)+`{"type":"string"}`+strings.Repeat(`}}`, 100), ""),
-		"enum":       document(`{"type":"object","properties":{"e":{"enum":[`+huge.String()+`1]}}}`, ""),
-		"chain":      document(`{"$ref":"#/components/schemas/M0"}`, many.String()+`"M3000":{}`),
-		"aliases":    aliases,
-		"self":       document(`{"$ref":"#/components/schemas/A"}`, `"A":{"$ref":"#/components/schemas/A"}`),
-		"into self":  document(`{"$ref":"#/paths/~1a/post/requestBody/content/application~1json/schema"}`, ""),
-		"whole":      document(`{"$ref":"#"}`, ""),
+		"deep": document(strings.Repeat(`{"type":"object","properties":{"a":`, 100)+`{"type":"string"}`+
+			strings.Repeat(`}}`, 100), ""),
+		"enum":      document(`{"type":"object","properties":{"e":{"enum":[`+huge.String()+`1]}}}`, ""),
+		"chain":     document(`{"$ref":"#/components/schemas/M0"}`, many.String()+`"M3000":{}`),
+		"aliases":   aliases,
+		"self":      document(`{"$ref":"#/components/schemas/A"}`, `"A":{"$ref":"#/components/schemas/A"}`),
+		"into self": document(`{"$ref":"#/paths/~1a/post/requestBody/content/application~1json/schema"}`, ""),
+		"whole":     document(`{"$ref":"#"}`, ""),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -186,10 +197,12 @@ func TestImport_Bombs(t *testing.T) {
 				t.Errorf("%d bytes of YAML", len(r.YAML))
 			}
 			c := load(t, r)
-			if got := action(t, c, "t__api__post_a").ValidateParams([]byte(`{"body":{"a":{"b":{}}}}`), false); len(got) > 0 && name != "deep" {
+			if got := action(t, c, "t__api__post_a").ValidateParams([]byte(`{"body":{"a":{"b":{}}}}`),
+				false); len(got) > 0 && name != "deep" {
 				t.Errorf("problems: %v", got)
 			}
-			if name == "enum" && !slices.ContainsFunc(r.Report, func(e openapi.Entry) bool { return strings.Contains(e.Message, "too large") }) {
+			if name == "enum" && !slices.ContainsFunc(r.Report,
+				func(e openapi.Entry) bool { return strings.Contains(e.Message, "too large") }) {
 				t.Error("the enum was cut in silence")
 			}
 		})
@@ -239,7 +252,8 @@ func FuzzImport(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(hostile)
-	f.Add([]byte(document(`{"$ref":"#/components/schemas/A"}`, `"A":{"oneOf":[{"$ref":"#/components/schemas/A"},{"type":["string","null"],"const":"\ud83d\ude00"}]}`)))
+	f.Add([]byte(document(`{"$ref":"#/components/schemas/A"}`,
+		`"A":{"oneOf":[{"$ref":"#/components/schemas/A"},{"type":["string","null"],"const":"\ud83d\ude00"}]}`)))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		r, err := openapi.Import(text, openapi.Options{PlatformID: "p", BaseURL: "https://p.example"})
 		if err != nil {

@@ -32,8 +32,8 @@ var (
 )
 
 // limits reads the extension with which some vendors say how often an operation may be called, such as
-// x-vendor-ratelimit: {burst: 10/s, steady: 150/m}. The answer is the bucket of the action, nil for none; how the provider
-// counts is not said, so the windows roll, which is within all other ways. read names what was understood.
+// x-vendor-ratelimit: {burst: 10/s, steady: 150/m}. The answer is the bucket of the action, nil for none; how the
+// provider counts is not said, so the windows roll, which is within all other ways. read names what was understood.
 func (im *importer) limits(op place) (bucket *node, read string) {
 	for _, f := range op.children() {
 		name := lastStep(op, f)
@@ -88,6 +88,7 @@ func windowsOf(limits place) *node {
 // spend gives an action a bucket of its own.
 func (im *importer) spend(s *service, id, name string, bucket, action *node) {
 	slug := unique(im.bucketNames, id[strings.LastIndex(id, "__")+2:])
-	s.buckets.set(slug, &node{kind: isObject, fields: slices.Concat([]field{{"label", text(clip(name, 200))}}, bucket.fields)})
+	s.buckets.set(slug, &node{kind: isObject, fields: slices.Concat([]field{{"label", text(clip(name, 200))}},
+		bucket.fields)})
 	action.set("buckets", list(text(slug)))
 }

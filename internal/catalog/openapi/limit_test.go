@@ -25,7 +25,8 @@ paths:
 // TestImport_Limits: limits that operations name become budgets of the account that the caller says how to tell.
 func TestImport_Limits(t *testing.T) {
 	t.Parallel()
-	r, err := openapi.Import([]byte(limited), openapi.Options{PlatformID: "c", Account: openapi.Account{Path: "/me", Number: "data.0.id"}})
+	r, err := openapi.Import([]byte(limited), openapi.Options{PlatformID: "c", Account: openapi.Account{Path: "/me",
+		Number: "data.0.id"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,9 +37,11 @@ func TestImport_Limits(t *testing.T) {
 	}
 	windows := map[string][]catalog.Window{
 		"c__one__a": {
-			{Seconds: 1, Calls: 9, Kind: "rolling"}, {Seconds: 60, Calls: 150, Kind: "rolling"}, {Seconds: 86400, Calls: 1000, Kind: "rolling"},
+			{Seconds: 1, Calls: 9, Kind: "rolling"}, {Seconds: 60, Calls: 150, Kind: "rolling"},
+			{Seconds: 86400, Calls: 1000, Kind: "rolling"},
 		},
-		"c__one__b": nil, "c__two__a": {{Seconds: 60, Calls: 5, Kind: "rolling"}}, "c__two__odd": nil, "c__two__none": nil,
+		"c__one__b": nil, "c__two__a": {{Seconds: 60, Calls: 5, Kind: "rolling"}}, "c__two__odd": nil,
+		"c__two__none": nil,
 	}
 	for id, want := range windows {
 		a := action(t, c, id)
@@ -72,11 +75,13 @@ func TestImport_Limits(t *testing.T) {
 		t.Errorf("without an account: %v %+v", a.Buckets, r.Report)
 	}
 	for _, bad := range []string{"/me", "me=id", "/me=", ""} {
-		if _, err := openapi.ParseAccount(bad); err == nil || !strings.Contains(err.Error(), "/api/accounts=data.0.id") {
+		if _, err := openapi.ParseAccount(bad); err == nil || !strings.Contains(err.Error(),
+			"/api/accounts=data.0.id") {
 			t.Errorf("%q: %v", bad, err)
 		}
 	}
-	if a, err := openapi.ParseAccount("/me=data.0.id"); err != nil || a != (openapi.Account{Path: "/me", Number: "data.0.id"}) {
+	if a, err := openapi.ParseAccount("/me=data.0.id"); err != nil ||
+		a != (openapi.Account{Path: "/me", Number: "data.0.id"}) {
 		t.Errorf("%+v %v", a, err)
 	}
 }

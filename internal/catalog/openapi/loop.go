@@ -1,7 +1,7 @@
 package openapi
 
-// loops reports whether the schema at "to" leads back to the one at "from" while it speaks of the same value: a validator
-// would never come to an end. Both then lie in one strongly connected component of the references in place.
+// loops reports whether the schema at "to" leads back to the one at "from" while it speaks of the same value: a
+// validator would never come to an end. Both then lie in one strongly connected component of the references in place.
 func (im *importer) loops(from, to string) bool {
 	if from == to {
 		return true

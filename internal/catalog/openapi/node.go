@@ -23,8 +23,8 @@ const (
 	isObject
 )
 
-// node is one value of a document. Arrays keep their items in fields without names. With YAML aliases several parents may
-// share a node; it never contains itself.
+// node is one value of a document. Arrays keep their items in fields without names. With YAML aliases several parents
+// may share a node; it never contains itself.
 type node struct {
 	kind   kind
 	line   int
@@ -82,8 +82,8 @@ const (
 	maxDepth    = 1000
 )
 
-// parse reads a JSON or YAML document. JSON has a reader of its own: YAML refuses the surrogate pairs of JSON strings, and
-// takes ten times the memory.
+// parse reads a JSON or YAML document. JSON has a reader of its own: YAML refuses the surrogate pairs of JSON strings,
+// and takes ten times the memory.
 func parse(text []byte, twice func(pointer string, line int)) (*node, error) {
 	if len(text) > maxDocument {
 		return nil, fmt.Errorf("the document has %d bytes; at most %d are read", len(text), maxDocument)

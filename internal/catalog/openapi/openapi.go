@@ -1,9 +1,9 @@
-// Package openapi turns an OpenAPI 3.0 or 3.1 document of a third party into a platform of the catalog. It owns the reading
-// of such documents and the choices that the conversion needs.
+// Package openapi turns an OpenAPI 3.0 or 3.1 document of a third party into a platform of the catalog. It owns the
+// reading of such documents and the choices that the conversion needs.
 //
-// It promises that what it writes loads as a catalog file, that the same document always gives the same bytes, that time
-// and memory stay bounded however references and aliases lead into one another, and that whatever is not carried over as
-// it was is reported with its place. Nothing is ever fetched. It knows neither files nor commands.
+// It promises that what it writes loads as a catalog file, that the same document always gives the same bytes, that
+// time and memory stay bounded however references and aliases lead into one another, and that whatever is not carried
+// over as it was is reported with its place. Nothing is ever fetched. It knows neither files nor commands.
 package openapi
 
 import (
@@ -21,14 +21,15 @@ type Options struct {
 	PlatformID string
 	// BaseURL is the address that relative server addresses count from; empty for none.
 	BaseURL string
-	// Auth names security schemes of the document, the preferred one first; operations that take none of them and need one
-	// are left out. Empty chooses.
+	// Auth names security schemes of the document, the preferred one first; operations that take none of them and need
+	// one are left out. Empty chooses.
 	Auth []string
 	// Only are patterns of operations, see only.go; what none of them matches is skipped. Empty takes all.
 	Only []string
 	// Account says whose a credential is, which limits of the document need; without it they are left out.
 	Account Account
-	// OwnerLimited leaves the limits of the document out although there is an account: the owner of its credentials sets them.
+	// OwnerLimited leaves the limits of the document out although there is an account: the owner of its credentials
+	// sets them.
 	OwnerLimited bool
 }
 
@@ -37,7 +38,8 @@ type Result struct {
 	PlatformID string
 	// YAML is the catalog file.
 	YAML []byte
-	// Operations are those of the document; Skipped of them were not asked for, LeftOut of them could become no actions.
+	// Operations are those of the document; Skipped of them were not asked for, LeftOut of them could become no
+	// actions.
 	Operations, Skipped, LeftOut, Services, Actions int
 	// Report lists what was not carried over as it was, by line.
 	Report []Entry
@@ -67,7 +69,8 @@ var ErrNothing = errors.New("no operation can be carried over")
 func Import(document []byte, o Options) (*Result, error) {
 	var twice []Entry
 	root, err := parse(document, func(pointer string, line int) {
-		twice = append(twice, Entry{Pointer: pointer, Line: line, Effect: Dropped, Message: "the name stands twice; the first one counts"})
+		twice = append(twice, Entry{Pointer: pointer, Line: line, Effect: Dropped,
+			Message: "the name stands twice; the first one counts"})
 	})
 	if err != nil {
 		return nil, err
@@ -166,7 +169,8 @@ func (im *importer) run(o Options) (*Result, error) {
 			return nil, errors.New("no platform id can be made of the title: name one")
 		}
 	}
-	im.rest(im.root, "openapi", "info", "servers", "paths", "components", "security", "tags", "externalDocs", "jsonSchemaDialect")
+	im.rest(im.root, "openapi", "info", "servers", "paths", "components", "security", "tags", "externalDocs",
+		"jsonSchemaDialect")
 	im.rest(info, "title", "description", "summary", "version")
 	if err := im.countOffers(); err != nil {
 		return nil, err
@@ -183,7 +187,8 @@ func (im *importer) run(o Options) (*Result, error) {
 		return r, fmt.Errorf("%w: the document has %d", ErrNothing, r.Operations)
 	}
 	description := firstText(info.get("description").str(), info.get("summary").str(), title)
-	platform := object("id", text(im.platform), "name", text(clip(title, 200)), "description", text(clip(description, maxText)),
+	platform := object("id", text(im.platform), "name", text(clip(title, 200)), "description",
+		text(clip(description, maxText)),
 		"status", text("active"), "docs_url", text(clip(im.root.at("externalDocs").get("url").str(), 1000)))
 	if im.account != (Account{}) {
 		platform.set("account", im.account.node())
@@ -243,7 +248,8 @@ func (im *importer) serviceOf(op place, base string, way auth) *service {
 	}
 	s := &service{
 		id: im.platform + "__" + unique(im.serviceIDs, slug), name: firstText(tag, "API"), base: base, auth: way,
-		docs: clip(about.at("externalDocs").get("url").str(), 1000), actions: list(), buckets: &node{kind: isObject}, ids: map[string]int{},
+		docs: clip(about.at("externalDocs").get("url").str(), 1000), actions: list(), buckets: &node{kind: isObject},
+		ids: map[string]int{},
 	}
 	s.description = strings.TrimSpace(clip(firstText(about.get("description").str(), s.name), maxText-300))
 	im.serviceByKey[key] = s

@@ -8,7 +8,8 @@ import (
 var methods = []string{"get", "put", "post", "delete", "patch", "head", "options", "trace"}
 
 // operationKeys are the parts of an operation that are read. Callbacks and the like are reported.
-var operationKeys = []string{"tags", "summary", "description", "operationId", "parameters", "requestBody", "responses", "deprecated", "security", "servers"}
+var operationKeys = []string{"tags", "summary", "description", "operationId", "parameters", "requestBody", "responses",
+	"deprecated", "security", "servers"}
 
 var pathItemKeys = append([]string{"parameters", "servers", "summary", "description", "$ref"}, methods...)
 
@@ -47,8 +48,8 @@ func (im *importer) paths() {
 	}
 }
 
-// operation makes an action; the answer says why it cannot be one. One that is not wanted takes its name and nothing else,
-// so that an action is called the same whatever else is imported.
+// operation makes an action; the answer says why it cannot be one. One that is not wanted takes its name and nothing
+// else, so that an action is called the same whatever else is imported.
 func (im *importer) operation(method, path string, op, item place, wanted bool) (why string) {
 	switch {
 	case !op.is(isObject):
@@ -71,7 +72,8 @@ func (im *importer) operation(method, path string, op, item place, wanted bool) 
 	if why != "" {
 		return why
 	}
-	c := &call{im: im, auth: way, builder: im.builder(op, true), groups: map[string]*group{}, path: path, query: &node{kind: isObject}, headers: &node{kind: isObject}}
+	c := &call{im: im, auth: way, builder: im.builder(op, true), groups: map[string]*group{}, path: path,
+		query: &node{kind: isObject}, headers: &node{kind: isObject}}
 	if why := c.parameters(method, op, item); why != "" {
 		return why
 	}
@@ -143,7 +145,8 @@ func (c *call) outcome(method string) string {
 }
 
 // add writes the action down.
-func (im *importer) add(s *service, id, method, address, path string, op place, c *call, body *node, answer answer, bucket *node) {
+func (im *importer) add(s *service, id, method, address, path string, op place, c *call, body *node, answer answer,
+	bucket *node) {
 	title := strings.ToUpper(method) + " " + path
 	name := firstText(op.get("summary").str(), op.get("operationId").str(), title)
 	description := firstText(op.get("description").str(), name)

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/net/http/httpguts"
 )
 
-// call gathers what an operation needs: the schema of its parameters, by the place in the request that they go to, and the
-// templates that put them there.
+// call gathers what an operation needs: the schema of its parameters, by the place in the request that they go to, and
+// the templates that put them there.
 type call struct {
 	im      *importer
 	auth    auth
@@ -60,7 +60,8 @@ func (c *call) parameters(method string, operation, item place) (why string) {
 				return "a required parameter cannot be sent: " + problem
 			case method == "delete":
 				// It may be what narrows down what is deleted.
-				return "parameter " + strconvQuote(clip(p.get("name").str(), 100)) + " cannot be sent, without which it may delete too much: " + problem
+				return "parameter " + strconvQuote(clip(p.get("name").str(), 100)) +
+					" cannot be sent, without which it may delete too much: " + problem
 			}
 			c.im.report.add(Dropped, p, problem)
 		}
@@ -69,7 +70,8 @@ func (c *call) parameters(method string, operation, item place) (why string) {
 }
 
 var parameterKeys = map[string]bool{
-	"name": true, "in": true, "description": true, "required": true, "deprecated": true, "schema": true, "style": true, "explode": true,
+	"name": true, "in": true, "description": true, "required": true, "deprecated": true, "schema": true, "style": true,
+	"explode":         true,
 	"allowEmptyValue": true, "content": true, "allowReserved": true, "$ref": true,
 }
 
@@ -182,9 +184,11 @@ func (c *call) header(p place, name, value string) (taken bool, problem string) 
 
 // sentByUs are headers that belong to the connection.
 var sentByUs = map[string]bool{
-	"Accept-Encoding": true, "Connection": true, "Content-Length": true, "Expect": true, "Host": true, "Http2-Settings": true, "Keep-Alive": true,
-	"Proxy-Authenticate": true, "Proxy-Authorization": true, "Proxy-Connection": true, "Te": true, "Trailer": true, "Transfer-Encoding": true,
-	"Upgrade": true, "User-Agent": true,
+	"Accept-Encoding": true, "Connection": true, "Content-Length": true, "Expect": true, "Host": true,
+	"Http2-Settings": true, "Keep-Alive": true,
+	"Proxy-Authenticate": true, "Proxy-Authorization": true, "Proxy-Connection": true, "Te": true, "Trailer": true,
+	"Transfer-Encoding": true,
+	"Upgrade":           true, "User-Agent": true,
 }
 
 // add describes a parameter in its group.
@@ -193,8 +197,10 @@ func (c *call) add(p place, in, name string, at place) {
 	if at.node != nil {
 		schema = c.builder.part(at)
 	}
-	if description := p.get("description").str(); description != "" && schema.kind == isObject && schema.get("description") == nil {
-		schema = &node{kind: isObject, fields: append(append([]field{}, schema.fields...), field{"description", text(clip(strings.TrimSpace(description), maxText))})}
+	if description := p.get("description").str(); description != "" && schema.kind == isObject &&
+		schema.get("description") == nil {
+		schema = &node{kind: isObject, fields: append(append([]field{}, schema.fields...),
+			field{"description", text(clip(strings.TrimSpace(description), maxText))})}
 	}
 	g := c.groups[in]
 	if g == nil {
@@ -215,17 +221,20 @@ func (c *call) address(at place) (path, why string) {
 		if !strings.Contains(c.path, m[0]) {
 			continue // stood twice
 		}
-		c.im.report.add(Changed, at, "the path parameter "+strconvQuote(clip(m[1], 100))+" is not described; it is taken to be a string")
+		c.im.report.add(Changed, at, "the path parameter "+strconvQuote(clip(m[1], 100))+
+			" is not described; it is taken to be a string")
 		if m[1] == "" || len(m[1]) > maxName {
 			return "", "the path holds a parameter without a usable name"
 		}
 		c.path = strings.ReplaceAll(c.path, m[0], "\x00params.path["+exprText(m[1])+"]\x01")
-		c.add(place{&node{kind: isObject}, ""}, "path", m[1], place{object("type", text("string")), at.pointer + "#" + m[1]})
+		c.add(place{&node{kind: isObject}, ""}, "path", m[1], place{object("type", text("string")), at.pointer + "#" +
+			m[1]})
 	}
 	var b strings.Builder
 	for rest := c.path; rest != ""; {
 		literal, after, found := strings.Cut(rest, "\x00")
-		if strings.ContainsAny(literal, "{}#\x01") || strings.ContainsFunc(literal, func(r rune) bool { return r < ' ' }) {
+		if strings.ContainsAny(literal, "{}#\x01") || strings.ContainsFunc(literal,
+			func(r rune) bool { return r < ' ' }) {
 			return "", "the path holds braces or a fragment that have no place in a request"
 		}
 		b.WriteString(escapeLiteral(literal))

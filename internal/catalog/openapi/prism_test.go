@@ -25,7 +25,8 @@ import (
 	"flowlane/test/servers"
 )
 
-// prismDocuments are vendors' documents, with how many of their operations are tried, and some that are tried in any case.
+// prismDocuments are vendors' documents, with how many of their operations are tried, and some that are tried in any
+// case.
 var prismDocuments = []struct {
 	name string
 	most int
@@ -64,8 +65,8 @@ var notByPrism = map[string]string{
 	"POST /v1/subscriptions/{subscription_exposed_id}":                      wantsJSON,
 }
 
-// TestImport_Prism: the calls of imported actions, with the parameters that are needed and with most that are not, are what
-// Prism takes by the document that they were imported from.
+// TestImport_Prism: the calls of imported actions, with the parameters that are needed and with most that are not, are
+// what Prism takes by the document that they were imported from.
 func TestImport_Prism(t *testing.T) {
 	t.Parallel()
 	var seen tally
@@ -78,7 +79,8 @@ func TestImport_Prism(t *testing.T) {
 		}
 	})
 	t.Logf("%d operations: %v", seen.operations, seen.kinds)
-	for _, kind := range []string{"GET", "POST", "PUT", "PATCH", "DELETE", "path", "query", "header", "body as json", "body as form", "body as multipart", "body as bytes"} {
+	for _, kind := range []string{"GET", "POST", "PUT", "PATCH", "DELETE", "path", "query", "header", "body as json",
+		"body as form", "body as multipart", "body as bytes"} {
 		if seen.kinds[kind] == 0 && seen.operations > 0 {
 			t.Errorf("nothing tried has %s", kind)
 		}
@@ -126,7 +128,8 @@ func tryDocument(t *testing.T, file string, most int, also []string, seen *tally
 		t.Fatal(err)
 	}
 	only := choose(t, text, most, also)
-	r, err := openapi.Import(text, openapi.Options{PlatformID: "vendor", BaseURL: "https://api.vendor.example", Only: only})
+	r, err := openapi.Import(text, openapi.Options{PlatformID: "vendor", BaseURL: "https://api.vendor.example",
+		Only: only})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +151,8 @@ func tryDocument(t *testing.T, file string, most int, also []string, seen *tally
 		_, _ = io.WriteString(w, `{"access_token": "t", "token_type": "Bearer", "expires_in": 3600}`)
 	}))
 	t.Cleanup(tokens.Close)
-	sender := provider.NewSender(provider.Options{AllowHosts: []string{host, strings.TrimPrefix(tokens.URL, "http://")}})
+	sender := provider.NewSender(provider.Options{AllowHosts: []string{host, strings.TrimPrefix(tokens.URL,
+		"http://")}})
 	t.Cleanup(sender.Close)
 	var next atomic.Int64
 	var done sync.WaitGroup
@@ -175,7 +179,8 @@ func tryDocument(t *testing.T, file string, most int, also []string, seen *tally
 					bad := answer.Status < 200 || answer.Status > 399
 					refused = refused || bad
 					if bad && excuse == "" {
-						t.Errorf("%s %s %s\n%s\n%.900s\n%d %v\n%.900s %.900s", operations[i], a.ID, request.URL, params, bytes.Join(request.Body, nil),
+						t.Errorf("%s %s %s\n%s\n%.900s\n%d %v\n%.900s %.900s", operations[i], a.ID, request.URL, params,
+							bytes.Join(request.Body, nil),
 							answer.Status, answer.Err, answer.Body, answer.Header.Get("Sl-Violations"))
 					}
 				}
@@ -191,15 +196,16 @@ func tryDocument(t *testing.T, file string, most int, also []string, seen *tally
 // excuseOf is why Prism finds fault with an action; empty where it must not.
 func excuseOf(a *catalog.Action) string {
 	for operation, why := range notByPrism {
-		if braces.ReplaceAllString(operation, "{}") == a.Call.Method+" "+expression.ReplaceAllString(a.Call.Path, "{}") {
+		if braces.ReplaceAllString(operation, "{}") == a.Call.Method+" "+expression.ReplaceAllString(a.Call.Path,
+			"{}") {
 			return why
 		}
 	}
 	return ""
 }
 
-// choose takes operations from all over the document, the same each time, and those of notByPrism, to see whether they still
-// belong there.
+// choose takes operations from all over the document, the same each time, and those of notByPrism, to see whether they
+// still belong there.
 func choose(t *testing.T, text []byte, most int, also []string) []string {
 	t.Helper()
 	var document struct {
@@ -214,7 +220,8 @@ func choose(t *testing.T, text []byte, most int, also []string) []string {
 	for path, item := range document.Paths {
 		for method := range item {
 			operation := strings.ToUpper(method) + " " + path
-			if slices.Contains([]string{"get", "put", "post", "delete", "patch"}, method) && !slices.Contains(also, operation) {
+			if slices.Contains([]string{"get", "put", "post", "delete", "patch"}, method) && !slices.Contains(also,
+				operation) {
 				switch notByPrism[operation] {
 				case "":
 					all = append(all, operation)
@@ -254,8 +261,10 @@ func secretOf(t *testing.T, svc *catalog.Service, host, tokens string) provider.
 	for _, f := range svc.CredentialFields {
 		fields[f.Name] = "word"
 	}
-	spec := provider.Spec{Method: svc.AuthMethod, PlatformID: svc.PlatformID, Fields: fields, Origins: []string{"http://" + host}, SignIn: svc.SignIn, TokenURL: tokens}
-	if spec.Placement = (provider.Placement{HeaderName: svc.SignIn.Header, Scheme: svc.SignIn.Scheme}); !svc.SignIn.Placed() {
+	spec := provider.Spec{Method: svc.AuthMethod, PlatformID: svc.PlatformID, Fields: fields,
+		Origins: []string{"http://" + host}, SignIn: svc.SignIn, TokenURL: tokens}
+	if spec.Placement = (provider.Placement{HeaderName: svc.SignIn.Header,
+		Scheme: svc.SignIn.Scheme}); !svc.SignIn.Placed() {
 		spec.Placement.HeaderName = "Authorization"
 	}
 	s, err := provider.NewSecret(spec)

@@ -50,7 +50,8 @@ func (r *report) add(effect Effect, at place, message string) {
 // sorted returns the entries by line and pointer, so that two imports of one document report the same.
 func (r *report) sorted() []Entry {
 	slices.SortFunc(r.entries, func(a, b Entry) int {
-		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Pointer, b.Pointer), cmp.Compare(a.Effect, b.Effect), cmp.Compare(a.Message, b.Message))
+		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Pointer, b.Pointer), cmp.Compare(a.Effect, b.Effect),
+			cmp.Compare(a.Message, b.Message))
 	})
 	return r.entries
 }

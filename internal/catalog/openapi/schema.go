@@ -21,8 +21,8 @@ type unit struct {
 // maxUnit is how many values one unit may have; with aliases a short document can describe endless ones.
 const maxUnit = 200_000
 
-// unitOf converts the schema at a place. request tells schemas of parameters from those of answers: read-only properties
-// are not required of a request, write-only ones not of an answer.
+// unitOf converts the schema at a place. request tells schemas of parameters from those of answers: read-only
+// properties are not required of a request, write-only ones not of an answer.
 func (im *importer) unitOf(at place, request bool) *unit {
 	key := unitKey{at.pointer, request}
 	if u, ok := im.units[key]; ok {
@@ -95,7 +95,8 @@ func (c *converter) schema(at place, inPlace bool) *node {
 }
 
 // besideRef are the keywords beside a reference that OpenAPI 3.0 ignores, but that authors mean.
-var besideRef = map[string]bool{"$ref": true, "description": true, "title": true, "nullable": true, "deprecated": true, "readOnly": true, "writeOnly": true}
+var besideRef = map[string]bool{"$ref": true, "description": true, "title": true, "nullable": true, "deprecated": true,
+	"readOnly": true, "writeOnly": true}
 
 func lastStep(parent, child place) string {
 	return strings.ReplaceAll(strings.ReplaceAll(child.pointer[len(parent.pointer)+1:], "~1", "/"), "~0", "~")
@@ -132,9 +133,11 @@ var keywords = map[string]keywordKind{
 	"unevaluatedItems": wantSchema, "unevaluatedProperties": wantSchema,
 	"allOf": wantPlaceSchemas, "anyOf": wantPlaceSchemas, "oneOf": wantPlaceSchemas, "prefixItems": wantSchemas,
 	"properties": wantSchemaMap, "patternProperties": wantSchemaMap, "dependentSchemas": wantPlaceSchemaMap,
-	"title": wantText, "description": wantText, "format": wantText, "contentEncoding": wantText, "contentMediaType": wantText,
-	"$comment": wantText, "multipleOf": wantNumber, "maximum": wantNumber, "minimum": wantNumber,
-	"maxLength": wantCount, "minLength": wantCount, "maxItems": wantCount, "minItems": wantCount, "maxContains": wantCount,
+	"title": wantText, "description": wantText, "format": wantText, "contentEncoding": wantText,
+	"contentMediaType": wantText,
+	"$comment":         wantText, "multipleOf": wantNumber, "maximum": wantNumber, "minimum": wantNumber,
+	"maxLength": wantCount, "minLength": wantCount, "maxItems": wantCount, "minItems": wantCount,
+	"maxContains": wantCount,
 	"minContains": wantCount, "maxProperties": wantCount, "minProperties": wantCount,
 	"uniqueItems": wantBool, "deprecated": wantBool, "readOnly": wantBool, "writeOnly": wantBool,
 	"default": wantAny, "const": wantAny, "enum": wantList, "examples": wantList, "required": wantNames,
@@ -415,13 +418,17 @@ func (c *converter) nullable(out *node, at place) *node {
 		return out
 	}
 	for i, f := range out.fields {
-		if f.name == "enum" && !slices.ContainsFunc(f.value.fields, func(v field) bool { return v.value.kind == isNull }) {
+		if f.name == "enum" && !slices.ContainsFunc(f.value.fields,
+			func(v field) bool { return v.value.kind == isNull }) {
 			list := &node{kind: isArray, fields: slices.Clone(f.value.fields)}
 			list.set("", nothing)
 			out.fields[i].value = list
 		}
 	}
-	if !slices.ContainsFunc(out.fields, func(f field) bool { return strings.HasSuffix(f.name, "Of") || f.name == "$ref" }) {
+	if !slices.ContainsFunc(out.fields, func(f field) bool {
+		return strings.HasSuffix(f.name, "Of") ||
+			f.name == "$ref"
+	}) {
 		return out
 	}
 	null := object("type", text("null"))

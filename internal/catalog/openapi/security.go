@@ -20,8 +20,8 @@ type auth struct {
 	grant string
 	// in and name are where the secret goes; a parameter of that name is the secret.
 	in, name string
-	// effort is how much is left to whoever makes the credential: 0 for a secret that stays as it is, 1 for one that gets tokens by
-	// itself, 2 where a person must say so first, 3 for a token that nobody renews.
+	// effort is how much is left to whoever makes the credential: 0 for a secret that stays as it is, 1 for one that
+	// gets tokens by itself, 2 where a person must say so first, 3 for a token that nobody renews.
 	effort int
 }
 
@@ -64,14 +64,16 @@ func (im *importer) authOf(operation place) (chosen auth, why string) {
 	case best >= 0:
 		for i, way := range from {
 			if i != best {
-				im.report.add(Changed, way, "calls authenticate by "+clip(usable[best].scheme, 100)+"; --auth "+clip(usable[i].scheme, 100)+" takes this way instead")
+				im.report.add(Changed, way, "calls authenticate by "+clip(usable[best].scheme, 100)+"; --auth "+
+					clip(usable[i].scheme, 100)+" takes this way instead")
 			}
 		}
 		return usable[best], ""
 	case open:
 		return noAuth, ""
 	case why == "":
-		why = "it does not take the way to authenticate that was asked for; --auth " + clip(strings.Join(offered, " or --auth "), 200) + " takes it in"
+		why = "it does not take the way to authenticate that was asked for; --auth " +
+			clip(strings.Join(offered, " or --auth "), 200) + " takes it in"
 	}
 	return auth{}, why
 }
@@ -85,9 +87,9 @@ func (im *importer) ways(operation place) []place {
 	return security.children()
 }
 
-// prefer returns the index of the way that is taken; -1 for none. The caller's choice comes first. Without one, a secret
-// that never changes is better than a token that somebody must renew, and a scheme that many operations take is better
-// than one of few: most of the platform then works with one credential.
+// prefer returns the index of the way that is taken; -1 for none. The caller's choice comes first. Without one, a
+// secret that never changes is better than a token that somebody must renew, and a scheme that many operations take is
+// better than one of few: most of the platform then works with one credential.
 func (im *importer) prefer(usable []auth) int {
 	if len(im.auth) > 0 {
 		for _, name := range im.auth {
@@ -132,7 +134,8 @@ func (im *importer) countOffers() error {
 			for _, scheme := range known.children() {
 				names = append(names, lastStep(known, scheme))
 			}
-			return fmt.Errorf("the document has no security scheme %s; it has: %s", strconvQuote(clip(name, 100)), clip(firstText(strings.Join(names, ", "), "none"), 1000))
+			return fmt.Errorf("the document has no security scheme %s; it has: %s", strconvQuote(clip(name, 100)),
+				clip(firstText(strings.Join(names, ", "), "none"), 1000))
 		}
 	}
 	return nil
@@ -152,7 +155,8 @@ func (im *importer) scheme(name string) (auth, string) {
 	kind, http := at.get("type").str(), strings.ToLower(at.get("scheme").str())
 	switch {
 	case at.get("x-amazon-apigateway-authtype").str() == "awsSigv4":
-		a.method, a.signIn = "aws_access_key", object("aws_service", text("execute-api")) // of API Gateway, whose extension this is
+		// of API Gateway, whose extension this is
+		a.method, a.signIn = "aws_access_key", object("aws_service", text("execute-api"))
 	case kind == "apiKey" && keyPlaces[at.get("in").str()] && keyName.MatchString(at.get("name").str()):
 		a.method, a.in, a.name = "api_key", at.get("in").str(), at.get("name").text
 		a.signIn = object(a.in, text(a.name))
@@ -163,9 +167,11 @@ func (im *importer) scheme(name string) (auth, string) {
 	case kind == "oauth2" && a.granted(at.at("flows")):
 	case kind == "oauth2" || kind == "openIdConnect":
 		a.method, a.signIn, a.effort = "api_key", bearer(), 3
-		im.report.add(Changed, at, "the access token of "+kind+" is the credential's API key; it is neither fetched nor renewed")
+		im.report.add(Changed, at, "the access token of "+kind+
+			" is the credential's API key; it is neither fetched nor renewed")
 	default:
-		return auth{}, "calls cannot authenticate by a scheme of this kind: " + clip(strings.TrimSpace(kind+" "+http+" "+at.get("in").str()), 100)
+		return auth{}, "calls cannot authenticate by a scheme of this kind: " +
+			clip(strings.TrimSpace(kind+" "+http+" "+at.get("in").str()), 100)
 	}
 	return a, ""
 }
@@ -174,10 +180,11 @@ func (im *importer) scheme(name string) (auth, string) {
 var grants = []struct {
 	flow, grant string
 	effort      int
-}{{"clientCredentials", "client_credentials", 1}, {"authorizationCode", "authorization_code", 2}, {"password", "password", 2}}
+}{{"clientCredentials", "client_credentials", 1}, {"authorizationCode", "authorization_code", 2},
+	{"password", "password", 2}}
 
-// granted has tokens got by the first flow of a scheme that can be; false where there is none. Addresses that are not whole each
-// credential says.
+// granted has tokens got by the first flow of a scheme that can be; false where there is none. Addresses that are not
+// whole each credential says.
 func (a *auth) granted(flows place) bool {
 	for _, g := range grants {
 		flow := flows.at(g.flow)
@@ -217,7 +224,8 @@ func (a auth) fields() *node {
 		if open {
 			kind = "string"
 		}
-		out.set("", object("name", text(name), "label", text(labelOf(name)), "type", text(kind), "required", boolean(required), "secret", boolean(!open)))
+		out.set("", object("name", text(name), "label", text(labelOf(name)), "type", text(kind), "required",
+			boolean(required), "secret", boolean(!open)))
 	}
 	for _, name := range catalog.SecretFields(a.method, a.grant) {
 		add(name, true)

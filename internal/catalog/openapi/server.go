@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// baseURL returns the address that an operation's path is joined to: the first server of the operation, else of the path,
-// else of the document. It is "" where there is none, and why then says what is the matter.
+// baseURL returns the address that an operation's path is joined to: the first server of the operation, else of the
+// path, else of the document. It is "" where there is none, and why then says what is the matter.
 func (im *importer) baseURL(operation, item place) (base, why string) {
 	servers := im.root.at("servers")
 	for _, p := range []place{operation.at("servers"), item.at("servers")} {
@@ -31,11 +31,13 @@ func (im *importer) baseURL(operation, item place) (base, why string) {
 	}
 	if !address.IsAbs() {
 		if im.base == nil {
-			return "", "the server " + strconvQuote(clip(raw, 200)) + " is relative to where the document came from: name that address with --base-url"
+			return "", "the server " + strconvQuote(clip(raw, 200)) +
+				" is relative to where the document came from: name that address with --base-url"
 		}
 		address = im.base.ResolveReference(address)
 	}
-	if (address.Scheme != "http" && address.Scheme != "https") || address.Host == "" || address.User != nil || address.RawQuery != "" || address.Fragment != "" {
+	if (address.Scheme != "http" && address.Scheme != "https") || address.Host == "" || address.User != nil ||
+		address.RawQuery != "" || address.Fragment != "" {
 		return "", "the server must be a plain http or https address: " + clip(raw, 200)
 	}
 	return strings.TrimRight(address.String(), "/"), ""
@@ -59,7 +61,8 @@ func (im *importer) fillServer(server place) (raw, why string) {
 		}
 		if strings.Contains(raw, name) {
 			raw = strings.ReplaceAll(raw, name, value.text)
-			im.report.add(Changed, variable, "the base URL holds the default of this variable: "+strconvQuote(clip(value.text, 200)))
+			im.report.add(Changed, variable, "the base URL holds the default of this variable: "+
+				strconvQuote(clip(value.text, 200)))
 		}
 	}
 	if strings.ContainsAny(raw, "{}") {

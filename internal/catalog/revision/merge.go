@@ -29,7 +29,8 @@ type Change struct {
 	Diff string `json:"diff,omitempty"`
 }
 
-// Mark returns a generated file in which each part carries a mark, by which a later merge knows what was changed by hand.
+// Mark returns a generated file in which each part carries a mark, by which a later merge knows what was changed by
+// hand.
 func Mark(generated []byte) ([]byte, error) {
 	f, err := read(generated)
 	if err != nil {
@@ -50,8 +51,8 @@ func (f *file) stamp() *file {
 	return f
 }
 
-// Merge takes a newly generated file over into the one that is there. What was changed or added by hand stays. The error
-// wraps ErrLayout where the file cannot be cut into its parts.
+// Merge takes a newly generated file over into the one that is there. What was changed or added by hand stays. The
+// error wraps ErrLayout where the file cannot be cut into its parts.
 func Merge(current, generated []byte) (merged []byte, changes []Change, err error) {
 	old, err := read(current)
 	if err != nil {

@@ -1,9 +1,9 @@
-// Package revision brings a generated catalog file up to date without losing what people changed in it. It owns the marks by
-// which a file tells what was generated, and the rules of who wins.
+// Package revision brings a generated catalog file up to date without losing what people changed in it. It owns the
+// marks by which a file tells what was generated, and the rules of who wins.
 //
-// It promises that what was changed by hand stays, letter for letter, until somebody asks for it to be replaced, that the
-// same two files always give the same result, and that it touches no file that is not laid out as generated ones are. It
-// knows neither files on disk nor what the platforms are made of.
+// It promises that what was changed by hand stays, letter for letter, until somebody asks for it to be replaced, that
+// the same two files always give the same result, and that it touches no file that is not laid out as generated ones
+// are. It knows neither files on disk nor what the platforms are made of.
 package revision
 
 import (
@@ -17,8 +17,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// block is a piece of a file that is replaced or kept as a whole: the head of the platform, the head of a service, or an
-// action. Its lines end before those of the next one.
+// block is a piece of a file that is replaced or kept as a whole: the head of the platform, the head of a service, or
+// an action. Its lines end before those of the next one.
 type block struct {
 	id    string
 	lines []string
@@ -87,7 +87,8 @@ func (r reader) last(n *yaml.Node, key string) ([]*yaml.Node, error) {
 	}
 	name, list := n.Content[len(n.Content)-2], n.Content[len(n.Content)-1]
 	if name.Value != key || list.Kind != yaml.SequenceNode || list.Style&yaml.FlowStyle != 0 || len(list.Content) == 0 {
-		return nil, fmt.Errorf("%w: the object at line %d must end with its %s, one below the other", ErrLayout, n.Line, key)
+		return nil, fmt.Errorf("%w: the object at line %d must end with its %s, one below the other", ErrLayout, n.Line,
+			key)
 	}
 	for _, item := range list.Content {
 		if item.Kind != yaml.MappingNode || item.Style&yaml.FlowStyle != 0 || item.Column != list.Content[0].Column ||

@@ -52,16 +52,19 @@ func TestMerge(t *testing.T) {
 		t.Fatal(err)
 	}
 	now := string(marked)
-	second := replace(t, first, "name: List", "name: List all", "name: Get", "name: Get one\n      - id: shop__orders__new\n        name: New",
+	second := replace(t, first, "name: List", "name: List all", "name: Get",
+		"name: Get one\n      - id: shop__orders__new\n        name: New",
 		"  - id: shop__old\n    name: Old\n    actions:\n      - id: shop__old__do\n        name: Do\n", "")
 	for name, tc := range map[string]struct {
 		current, fresh, effects string
 		has, lacks              []string
 	}{
-		"the same":        {now, first, "", []string{"name: Do"}, nil},
-		"nothing by hand": {now, second, "changed shop__orders__list; changed shop__orders__get; added shop__orders__new; removed shop__old__do; removed shop__old", []string{"name: List all"}, []string{"shop__old"}},
+		"the same": {now, first, "", []string{"name: Do"}, nil},
+		"nothing by hand": {now, second,
+			"changed shop__orders__list; changed shop__orders__get; added shop__orders__new; removed shop__old__do; removed shop__old", []string{"name: List all"}, []string{"shop__old"}},
 		"an edit where nothing changed": {
-			replace(t, now, "name: Do", "name: Do it  # as agreed"), first, "kept shop__old__do", []string{"name: Do it  # as agreed"}, nil,
+			replace(t, now, "name: Do", "name: Do it  # as agreed"), first, "kept shop__old__do",
+			[]string{"name: Do it  # as agreed"}, nil,
 		},
 		"an edit where the import changed": {
 			replace(t, now, "name: List\n", "# ours\n        name: Ours\n"), second,
@@ -70,18 +73,21 @@ func TestMerge(t *testing.T) {
 		},
 		"an edit of what is gone": {
 			replace(t, now, "name: Do", "name: Ours"), second,
-			"changed shop__orders__list; changed shop__orders__get; added shop__orders__new; conflict shop__old__do", []string{"name: Ours", "id: shop__old "}, nil,
+			"changed shop__orders__list; changed shop__orders__get; added shop__orders__new; conflict shop__old__do",
+			[]string{"name: Ours", "id: shop__old "}, nil,
 		},
 		"an edit of heads": {
 			replace(t, now, "name: Shop", "name: My shop\ndocs_url: x", "name: Orders", "name: My orders"), first,
 			"kept shop; kept shop__orders", []string{"name: My shop\ndocs_url: x", "name: My orders"}, nil,
 		},
 		"an action by hand": {
-			replace(t, now, "  - id: shop__old ", "      # by hand\n      - id: shop__orders__own\n        name: Own\n  - id: shop__old "), second,
+			replace(t, now, "  - id: shop__old ",
+				"      # by hand\n      - id: shop__orders__own\n        name: Own\n  - id: shop__old "), second,
 			"changed shop__orders__list; changed shop__orders__get; added shop__orders__new; removed shop__old__do; removed shop__old",
 			[]string{"      # by hand\n      - id: shop__orders__own\n        name: Own\n"}, nil,
 		},
-		"a file without marks": {replace(t, first, "name: Get", "name: Mine"), first, "conflict shop__orders__get", []string{"name: Mine"}, nil},
+		"a file without marks": {replace(t, first, "name: Get", "name: Mine"), first, "conflict shop__orders__get",
+			[]string{"name: Mine"}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -122,7 +128,8 @@ func TestMerge_Layout(t *testing.T) {
 			t.Errorf("%q: %v", current, err)
 		}
 	}
-	if _, _, err := revision.Merge([]byte(strings.ReplaceAll(first, "shop", "other")), []byte(first)); err == nil || !strings.Contains(err.Error(), "platform other") {
+	if _, _, err := revision.Merge([]byte(strings.ReplaceAll(first, "shop", "other")), []byte(first)); err == nil ||
+		!strings.Contains(err.Error(), "platform other") {
 		t.Errorf("another platform: %v", err)
 	}
 }

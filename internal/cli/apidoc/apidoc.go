@@ -1,5 +1,5 @@
-// Package apidoc reads the API's document as far as a command line needs it: operations, their parameters and bodies, and
-// the shapes of their answers, in the order in which they are written. It knows no command and makes no request.
+// Package apidoc reads the API's document as far as a command line needs it: operations, their parameters and bodies,
+// and the shapes of their answers, in the order in which they are written. It knows no command and makes no request.
 package apidoc
 
 import (

@@ -30,7 +30,8 @@ func TestRead(t *testing.T) {
 		kinds[f.Name] = doc.Kind(f.Schema)
 	}
 	want := map[string]apidoc.Kind{
-		"definition_id": apidoc.Text, "catch_up_seconds": apidoc.Number, "enabled": apidoc.Boolean, "input_data": apidoc.JSON,
+		"definition_id": apidoc.Text, "catch_up_seconds": apidoc.Number, "enabled": apidoc.Boolean,
+		"input_data": apidoc.JSON,
 	}
 	for name, kind := range want {
 		if kinds[name] != kind {

@@ -1,5 +1,6 @@
 // Package flowfile is definitions of flows as files: read from YAML or JSON, written as YAML without what says nothing,
-// compared in that form. Credentials and variable sets stand in it by whatever name or id the file has. It makes no request.
+// compared in that form. Credentials and variable sets stand in it by whatever name or id the file has. It makes no
+// request.
 package flowfile
 
 import (
@@ -40,8 +41,8 @@ const TestSuffix = ".test.yaml"
 // ErrNone is that there is no flow where some are looked for.
 var ErrNone = errors.New("there is no flow")
 
-// Read reads the flows of files, and those of folders that List names. A YAML file may hold several. The errors name every
-// file that has a mistake, with the line.
+// Read reads the flows of files, and those of folders that List names. A YAML file may hold several. The errors name
+// every file that has a mistake, with the line.
 func Read(paths []string) ([]File, error) {
 	var out []File
 	var mistakes []error
@@ -59,7 +60,8 @@ func Read(paths []string) ([]File, error) {
 			for _, f := range flows {
 				name := f.Flow.Name()
 				if other, ok := seen[name]; ok {
-					mistakes = append(mistakes, fmt.Errorf("%s: the flow %q stands in %s, too", f.Place("name"), name, other.Place("name")))
+					mistakes = append(mistakes, fmt.Errorf("%s: the flow %q stands in %s, too", f.Place("name"), name,
+						other.Place("name")))
 					continue
 				}
 				seen[name] = f
@@ -79,8 +81,8 @@ func Read(paths []string) ([]File, error) {
 // Stdin is the path of standard input.
 const Stdin = "-"
 
-// List returns a file as it is, and of a folder the *.yaml, *.yml and *.json files in it and below, but for tests of flows and
-// what is hidden.
+// List returns a file as it is, and of a folder the *.yaml, *.yml and *.json files in it and below, but for tests of
+// flows and what is hidden.
 func List(path string) ([]string, error) {
 	if path == Stdin {
 		return []string{path}, nil
@@ -301,7 +303,8 @@ func clone(v any) any {
 
 // order is how fields follow each other in a file; others come after them, by their names.
 var order = []string{
-	"id", "name", "description", "status", "lane", VariableSet, "variable_version", "input_schema", "failure_threshold", "key", "steps",
+	"id", "name", "description", "status", "lane", VariableSet, "variable_version", "input_schema", "failure_threshold",
+	"key", "steps",
 	"action_id", Credential, "when", "for_each", "params", "timeout_seconds", "retry", "on_error", "delivery", "tasks",
 }
 
@@ -367,8 +370,8 @@ func rank(name string) int {
 	return len(order)
 }
 
-// Diff returns what makes one flow of another, as a unified diff; empty if nothing does. A status that the new one does not
-// name is the old one's.
+// Diff returns what makes one flow of another, as a unified diff; empty if nothing does. A status that the new one does
+// not name is the old one's.
 func Diff(old, changed Flow) (string, error) {
 	if _, ok := changed["status"]; !ok && old["status"] != nil {
 		changed = Flow(clone(map[string]any(changed)).(map[string]any)) //nolint:forcetypeassert // clone keeps types

@@ -33,14 +33,15 @@ func TestRead(t *testing.T) {
 		"name: a\n---\n: :":     "a.yaml",
 		"name: a\n---\nname: a": `the flow "a" stands in`,
 	} {
-		if _, err := flowfile.Read([]string{write(t, "a.yaml", text)}); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := flowfile.Read([]string{write(t, "a.yaml", text)}); err == nil || !strings.Contains(err.Error(),
+			want) {
 			t.Errorf("%q: %v", text, err)
 		}
 	}
 }
 
-// TestDiff: what says nothing makes no difference, whatever type its numbers have; what says something does, also within
-// schemas and parameters, where a null has a meaning.
+// TestDiff: what says nothing makes no difference, whatever type its numbers have; what says something does, also
+// within schemas and parameters, where a null has a meaning.
 func TestDiff(t *testing.T) {
 	t.Parallel()
 	served := `{"id":"1","name":"a","description":"","status":"active","version":3,"lane":null,
@@ -63,8 +64,10 @@ steps:
       - {id: t, action_id: x, params: {big: 12345678901234567, none: null}, retry: {max_attempts: 2}}
 `
 	for change, want := range map[string]string{
-		"": "", "count: 5|count: 6": "+  count: 6", "12345678901234567|12345678901234568": "+          big: 12345678901234568",
-		"none: null|other: null": "-          none: null", "default: null|minimum: 1": "-  default: null", "name: a|name: a\nstatus: draft": "-status: active",
+		"": "", "count: 5|count: 6": "+  count: 6",
+		"12345678901234567|12345678901234568": "+          big: 12345678901234568",
+		"none: null|other: null":              "-          none: null", "default: null|minimum: 1": "-  default: null",
+		"name: a|name: a\nstatus: draft": "-status: active",
 	} {
 		from, to, _ := strings.Cut(change, "|")
 		files, err := flowfile.Read([]string{write(t, "a.yaml", strings.Replace(text, from, to, 1))})

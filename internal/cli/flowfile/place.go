@@ -7,8 +7,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Place returns file and line, as greet.yaml:12, of a field of the flow: names of fields, and positions in lists counted from 0.
-// What is not there has the line of the deepest part that is.
+// Place returns file and line, as greet.yaml:12, of a field of the flow: names of fields, and positions in lists
+// counted from 0. What is not there has the line of the deepest part that is.
 func (f File) Place(path ...string) string {
 	if f.node == nil {
 		return f.Path

@@ -10,7 +10,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Compare returns what differs between what came and what is expected, in the order of the file. results are JSON objects.
+// Compare returns what differs between what came and what is expected, in the order of the file. results are JSON
+// objects.
 func (t *Test) Compare(calls []Call, results []json.RawMessage) []MistakeError {
 	return append(t.compareCalls(calls), t.compareResults(results)...)
 }

@@ -1,5 +1,5 @@
-// Package flowtest is tests of flows as files: what a flow is run with, what its calls are answered, and which calls and
-// results are expected. It promises that whatever is wrong is named with file and line. It knows no server.
+// Package flowtest is tests of flows as files: what a flow is run with, what its calls are answered, and which calls
+// and results are expected. It promises that whatever is wrong is named with file and line. It knows no server.
 package flowtest
 
 import (
@@ -68,7 +68,8 @@ type ExpectedCall struct {
 	Body yaml.Node `yaml:"body"`
 }
 
-// MistakeError is what is wrong, and where. Expected and Came are one line each; empty where there is nothing to compare.
+// MistakeError is what is wrong, and where. Expected and Came are one line each; empty where there is nothing to
+// compare.
 type MistakeError struct {
 	File     string `json:"file"`
 	Line     int    `json:"line"`

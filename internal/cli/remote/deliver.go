@@ -54,8 +54,8 @@ func (r refusal) Error() string {
 
 func (r refusal) Unwrap() error { return r.AnswerError }
 
-// Deliver posts a delivery until it is taken: every attempt has the same id and a signature of its own time. Failures that
-// may pass are tried again. The errors name no secret.
+// Deliver posts a delivery until it is taken: every attempt has the same id and a signature of its own time. Failures
+// that may pass are tried again. The errors name no secret.
 func Deliver(ctx context.Context, d Delivery) (Delivered, error) {
 	out := Delivered{MessageID: d.ID}
 	client := &http.Client{

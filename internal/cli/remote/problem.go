@@ -75,8 +75,8 @@ func (c *Client) Explain(what string, err error) error {
 	return fmt.Errorf("%s: %w", what, err)
 }
 
-// detailOf puts the detail of an error answer into one line, and names the fields that are bad. Both are empty where it has no form that
-// errors have.
+// detailOf puts the detail of an error answer into one line, and names the fields that are bad. Both are empty where it
+// has no form that errors have.
 func detailOf(raw json.RawMessage) (text string, entries []Entry) {
 	var said string
 	var expressions struct {
@@ -102,7 +102,8 @@ func temporary(err error) bool {
 	var p *AnswerError
 	if errors.As(err, &p) {
 		switch p.Status {
-		case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable,
+			http.StatusGatewayTimeout:
 			return true
 		}
 		return false

@@ -1,6 +1,6 @@
-// Package remote is the way from the command line to a server: requests, chunks as raw bytes, retries of what may be repeated, and
-// errors in words that say what to do. It knows no command. Of answers it reads what is asked of them: a server of another version may
-// say more, or use words that are not known here.
+// Package remote is the way from the command line to a server: requests, chunks as raw bytes, retries of what may be
+// repeated, and errors in words that say what to do. It knows no command. Of answers it reads what is asked of them: a
+// server of another version may say more, or use words that are not known here.
 package remote
 
 import (
@@ -18,7 +18,8 @@ import (
 const (
 	// answerTimeout bounds the wait for the beginning of an answer.
 	answerTimeout = 2 * time.Minute
-	// maxAnswer bounds what is read of an answer that is no success, maxBody one that is, maxResult one result of a batch.
+	// maxAnswer bounds what is read of an answer that is no success, maxBody one that is, maxResult one result of a
+	// batch.
 	maxAnswer = 1 << 20
 	maxBody   = 512 << 20
 	maxResult = 64 << 20
@@ -72,8 +73,8 @@ func (c *Client) AppendChunk(ctx context.Context, setID string, body []byte) err
 	return res.Body.Close() //nolint:wrapcheck // cannot matter
 }
 
-// EachResult calls see with every result of a batch, or those in one status, in order, each the text of a JSON object that
-// is valid until see returns. The results are not held in memory.
+// EachResult calls see with every result of a batch, or those in one status, in order, each the text of a JSON object
+// that is valid until see returns. The results are not held in memory.
 func (c *Client) EachResult(ctx context.Context, batchID, status string, see func(result []byte) error) error {
 	target := c.URL + "/v1/flows/batches/" + url.PathEscape(batchID) + "/results?format=ndjson"
 	if status != "" {

@@ -44,8 +44,9 @@ func TestList(t *testing.T) {
 			"b   plain             -         -\n"},
 		"Narrow": {render.Options{Format: render.Table, Columns: []string{"id", "name", "n"}, Width: 30}, "" +
 			"ID  NAME\na   line break �[31m\nb   plain\n"},
-		"NamesCut": {render.Options{Format: render.Table, Columns: []string{"id", "status", "counts.x"}, Width: 22}, "" +
-			"ID  STATUS     COUNTS…\na   failed     1\nb   completed  -\n"},
+		"NamesCut": {render.Options{Format: render.Table, Columns: []string{"id", "status", "counts.x"}, Width: 22},
+			"" +
+				"ID  STATUS     COUNTS…\na   failed     1\nb   completed  -\n"},
 		"Colored": {render.Options{Format: render.Table, Columns: []string{"id", "status"}, Color: true}, "" +
 			"\x1b[1mID\x1b[0m  \x1b[1mSTATUS\x1b[0m\na   \x1b[31mfailed\x1b[0m\nb   \x1b[32mcompleted\x1b[0m\n"},
 		"JSON":   {render.Options{Format: render.JSON}, "[" + items[0] + ",\n" + items[1] + "]\n"},
@@ -80,11 +81,13 @@ func TestOne(t *testing.T) {
 	}
 }
 
-// TestList_Room: what a terminal of some width shows of a usual list, and what is said to be left out. Ids are whole or not there.
+// TestList_Room: what a terminal of some width shows of a usual list, and what is said to be left out. Ids are whole or
+// not there.
 func TestList_Room(t *testing.T) {
 	t.Parallel()
 	const id = "01a217f2-5482-7ab1-a152-fb97a7741d79"
-	item := `{"id":"` + id + `.17","batch_id":"` + id + `","position":17,"status":"rejected","attempts":1,"error":{"code":"provider_refused",` +
+	item := `{"id":"` + id + `.17","batch_id":"` + id +
+		`","position":17,"status":"rejected","attempts":1,"error":{"code":"provider_refused",` +
 		`"message":"` + strings.Repeat("long ", 30) + `"},"note":null,"updated_at":"2026-11-25T16:12:44Z"}`
 	columns := []string{"id", "batch_id", "position", "status", "attempts", "error.code", "note", "updated_at"}
 	for _, tt := range []struct {
@@ -100,7 +103,8 @@ func TestList_Room(t *testing.T) {
 	} {
 		var out strings.Builder
 		var left []string
-		l := render.NewList(&out, render.Options{Format: render.Table, Columns: columns, Width: tt.width, Left: func(c []string) { left = c }})
+		l := render.NewList(&out, render.Options{Format: render.Table, Columns: columns, Width: tt.width,
+			Left: func(c []string) { left = c }})
 		if err := errors.Join(l.Add([]byte(item)), l.End()); err != nil {
 			t.Fatal(err)
 		}
@@ -113,7 +117,8 @@ func TestList_Room(t *testing.T) {
 		}
 	}
 	var out strings.Builder
-	l := render.NewList(&out, render.Options{Format: render.Table, Columns: []string{"id", "error.message"}, Wide: true})
+	l := render.NewList(&out, render.Options{Format: render.Table, Columns: []string{"id", "error.message"},
+		Wide: true})
 	if err := errors.Join(l.Add([]byte(item)), l.End()); err != nil || strings.Contains(out.String(), "…") {
 		t.Errorf("wide: %s, %v", out.String(), err)
 	}

@@ -106,9 +106,9 @@ func (t *table) flush() error {
 	return nil
 }
 
-// fit finds the columns that are shown, and their widths: those of what stands in them. Where a terminal is too narrow for that, long
-// texts are cut first; then columns are left out that say nothing, and long ids of other things, which are of no use in part; then names of
-// columns are cut; what still has no room is left out from the right.
+// fit finds the columns that are shown, and their widths: those of what stands in them. Where a terminal is too narrow
+// for that, long texts are cut first; then columns are left out that say nothing, and long ids of other things, which
+// are of no use in part; then names of columns are cut; what still has no room is left out from the right.
 func (t *table) fit(head []string) {
 	cells, empty := make([]int, len(head)), make([]bool, len(head))
 	for i := range head {
@@ -242,7 +242,8 @@ func fields(w io.Writer, n *yaml.Node, color bool) error {
 				text = Printable(short(v))
 			}
 			space := strings.Repeat(" ", max(0, wide-utf8.RuneCountInString(name)))
-			if err := write(w, Paint(color, "1", name), space, gap, Paint(color, colorOf(text), text), "\n"); err != nil {
+			if err := write(w, Paint(color, "1", name), space, gap, Paint(color, colorOf(text), text),
+				"\n"); err != nil {
 				return err
 			}
 			continue

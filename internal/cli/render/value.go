@@ -1,5 +1,5 @@
-// Package render writes answers of the API for people and for programs: tables, fields, JSON, NDJSON, YAML and CSV. Fields
-// keep the order in which the answer has them. It knows no command and no operation.
+// Package render writes answers of the API for people and for programs: tables, fields, JSON, NDJSON, YAML and CSV.
+// Fields keep the order in which the answer has them. It knows no command and no operation.
 package render
 
 import (

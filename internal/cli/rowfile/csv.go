@@ -40,7 +40,8 @@ func NewCSV(r io.Reader) (*CSV, error) {
 			return nil, fmt.Errorf("line 1: column %d has no name", i+1)
 		}
 		if first, twice := seen[name]; twice {
-			return nil, fmt.Errorf("line 1: columns %d and %d are both named %q; give each its own name", first+1, i+1, name)
+			return nil, fmt.Errorf("line 1: columns %d and %d are both named %q; give each its own name", first+1, i+1,
+				name)
 		}
 		seen[name] = i
 		separator := byte(',')
@@ -85,7 +86,8 @@ func (c *CSV) explain(err error) error {
 	}
 	switch {
 	case errors.Is(parse.Err, csv.ErrFieldCount):
-		return fmt.Errorf("line %d has another number of values than the header, which names %d columns", parse.StartLine, c.r.FieldsPerRecord)
+		return fmt.Errorf("line %d has another number of values than the header, which names %d columns",
+			parse.StartLine, c.r.FieldsPerRecord)
 	case errors.Is(parse.Err, csv.ErrBareQuote):
 		return fmt.Errorf("line %d: a quote stands inside a value that is not quoted; quote the value and double the quote", parse.Line)
 	case errors.Is(parse.Err, csv.ErrQuote):

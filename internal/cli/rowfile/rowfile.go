@@ -1,6 +1,6 @@
-// Package rowfile reads CSV and NDJSON files as the JSON objects that a record set takes, one row at a time. It promises
-// that whatever is wrong with a file is named with its line, and that rows come out byte for byte the same each time. It
-// knows no server.
+// Package rowfile reads CSV and NDJSON files as the JSON objects that a record set takes, one row at a time. It
+// promises that whatever is wrong with a file is named with its line, and that rows come out byte for byte the same
+// each time. It knows no server.
 package rowfile
 
 import (

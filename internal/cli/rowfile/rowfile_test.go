@@ -45,11 +45,15 @@ func TestOpen(t *testing.T) {
 		want       []string
 		err        string
 	}{
-		"csv":                  {"a.csv", "id,name\n1,Ada\n2,Bob\n", []string{`{"id":"1","name":"Ada"}`, `{"id":"2","name":"Bob"}`}, ""},
-		"csv empty value":      {"a.csv", "id,name\n1,\n,\"\"\n", []string{`{"id":"1","name":""}`, `{"id":"","name":""}`}, ""},
-		"csv mark":             {"a.csv", "\xef\xbb\xbfid\n1\n", []string{`{"id":"1"}`}, ""},
-		"csv quoted":           {"a.csv", "id,t\n1,\"a \"\"b\"\",\nc\\\t\x01\"\n", []string{`{"id":"1","t":"a \"b\",\nc\\\t\u0001"}`}, ""},
-		"csv CRLF, no end":     {"a.csv", "id,n\r\n1,2\r\n3,4", []string{`{"id":"1","n":"2"}`, `{"id":"3","n":"4"}`}, ""},
+		"csv": {"a.csv", "id,name\n1,Ada\n2,Bob\n", []string{`{"id":"1","name":"Ada"}`,
+			`{"id":"2","name":"Bob"}`}, ""},
+		"csv empty value": {"a.csv", "id,name\n1,\n,\"\"\n", []string{`{"id":"1","name":""}`,
+			`{"id":"","name":""}`}, ""},
+		"csv mark": {"a.csv", "\xef\xbb\xbfid\n1\n", []string{`{"id":"1"}`}, ""},
+		"csv quoted": {"a.csv", "id,t\n1,\"a \"\"b\"\",\nc\\\t\x01\"\n",
+			[]string{`{"id":"1","t":"a \"b\",\nc\\\t\u0001"}`}, ""},
+		"csv CRLF, no end": {"a.csv", "id,n\r\n1,2\r\n3,4", []string{`{"id":"1","n":"2"}`, `{"id":"3","n":"4"}`},
+			""},
 		"csv letters":          {"A.CSV", "ключ,é\nя,ü😀\n", []string{`{"ключ":"я","é":"ü😀"}`}, ""},
 		"csv empty lines":      {"a.csv", "id\n\n1\n\n\n2\n", []string{`{"id":"1"}`, `{"id":"2"}`}, ""},
 		"csv header only":      {"a.csv", "id,name\n", nil, ""},
@@ -57,16 +61,21 @@ func TestOpen(t *testing.T) {
 		"csv empty":            {"a.csv", "", nil, "must name the columns"},
 		"csv duplicate column": {"a.csv", "id,x,id\n", nil, `columns 1 and 3 are both named "id"`},
 		"csv nameless column":  {"a.csv", "id, ,x\n", nil, "column 2 has no name"},
-		"csv too few":          {"a.csv", "id,x\n1,2\n3\n", []string{`{"id":"1","x":"2"}`}, "line 3 has another number of values than the header, which names 2 columns"},
-		"csv too many":         {"a.csv", "id,x\n1,\"2\n\"\n3,4,5\n", []string{`{"id":"1","x":"2\n"}`}, "line 4 has another"},
-		"csv invalid UTF-8":    {"a.csv", "id,x\n1,2\n3,\xff\n", []string{`{"id":"1","x":"2"}`}, `line 3: column "x" is not valid UTF-8`},
-		"csv invalid header":   {"a.csv", "id,\xff\n", nil, "line 1: the name of column 2 is not valid UTF-8"},
-		"csv NUL":              {"a.csv", "id\na\x00b\n", nil, `line 2: column "id" holds a NUL byte`},
-		"csv open quote":       {"a.csv", "id\n\"a\nb\n", nil, "that begins on line 2 is not ended"},
-		"csv bare quote":       {"a.csv", "id\na\"b\n", nil, "line 2: a quote"},
-		"ndjson":               {"a.ndjson", `{"id":1.50}` + "\n\n " + `{ "id" : 2 }` + "\r\n" + `{"id":3}`, []string{`{"id":1.50}`, `{ "id" : 2 }`, `{"id":3}`}, ""},
-		"ndjson mark":          {"a.jsonl", "\xef\xbb\xbf{}\n", []string{`{}`}, ""},
-		"ndjson long":          {"a.ndjson", `{"x":"` + long + `"}` + "\n{}", []string{`{"x":"` + long + `"}`, `{}`}, ""},
+		"csv too few": {"a.csv", "id,x\n1,2\n3\n", []string{`{"id":"1","x":"2"}`},
+			"line 3 has another number of values than the header, which names 2 columns"},
+		"csv too many": {"a.csv", "id,x\n1,\"2\n\"\n3,4,5\n", []string{`{"id":"1","x":"2\n"}`},
+			"line 4 has another"},
+		"csv invalid UTF-8": {"a.csv", "id,x\n1,2\n3,\xff\n", []string{`{"id":"1","x":"2"}`},
+			`line 3: column "x" is not valid UTF-8`},
+		"csv invalid header": {"a.csv", "id,\xff\n", nil, "line 1: the name of column 2 is not valid UTF-8"},
+		"csv NUL":            {"a.csv", "id\na\x00b\n", nil, `line 2: column "id" holds a NUL byte`},
+		"csv open quote":     {"a.csv", "id\n\"a\nb\n", nil, "that begins on line 2 is not ended"},
+		"csv bare quote":     {"a.csv", "id\na\"b\n", nil, "line 2: a quote"},
+		"ndjson": {"a.ndjson", `{"id":1.50}` + "\n\n " + `{ "id" : 2 }` + "\r\n" + `{"id":3}`,
+			[]string{`{"id":1.50}`, `{ "id" : 2 }`, `{"id":3}`}, ""},
+		"ndjson mark": {"a.jsonl", "\xef\xbb\xbf{}\n", []string{`{}`}, ""},
+		"ndjson long": {"a.ndjson", `{"x":"` + long + `"}` + "\n{}", []string{`{"x":"` + long + `"}`, `{}`},
+			""},
 		"ndjson empty":         {"a.ndjson", "", nil, ""},
 		"ndjson not JSON":      {"a.ndjson", "{}\n\n{\"a\":}\n", []string{`{}`}, "line 3 is not valid JSON"},
 		"ndjson array":         {"a.ndjson", "[]\n", nil, "line 1 is not a JSON object"},
@@ -110,7 +119,8 @@ func FuzzCSV(f *testing.F) {
 				t.Fatalf("%q: %v", row, err)
 			}
 			for name, value := range object {
-				if !strings.Contains(strings.ReplaceAll(text, `""`, `"`), value) && !strings.ContainsAny(value, "\"\n") {
+				if !strings.Contains(strings.ReplaceAll(text, `""`, `"`), value) && !strings.ContainsAny(value,
+					"\"\n") {
 					t.Fatalf("%q: %q is not in the file", name, value)
 				}
 			}

@@ -12,8 +12,8 @@ import (
 	"slices"
 )
 
-// Memory is a small file that says how far the upload of one file to one server came. All methods take a nil Memory, which
-// remembers nothing.
+// Memory is a small file that says how far the upload of one file to one server came. All methods take a nil Memory,
+// which remembers nothing.
 type Memory struct{ path string }
 
 // remembered is what the file holds.
@@ -24,8 +24,8 @@ type remembered struct {
 	Done []int `json:"done"`
 }
 
-// Remember returns the memory, in dir, for a file as it is now: one that was changed is another upload. An empty dir means
-// the user's cache folder.
+// Remember returns the memory, in dir, for a file as it is now: one that was changed is another upload. An empty dir
+// means the user's cache folder.
 func Remember(dir, server, file string) (*Memory, error) {
 	path, err := filepath.Abs(file)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// wantBytes is how large a chunk should be at most: small enough to show progress and to lose little, large enough to
-	// be fast. A chunk of few large rows may be larger, up to recordset.MaxBodyBytes.
+	// wantBytes is how large a chunk should be at most: small enough to show progress and to lose little, large enough
+	// to be fast. A chunk of few large rows may be larger, up to recordset.MaxBodyBytes.
 	wantBytes = 4 << 20
 	// envelopeBytes is more than what stands around the rows of a chunk.
 	envelopeBytes = 64
@@ -123,7 +123,8 @@ func (u *upload) read(ctx context.Context, source Source, emit func(chunk) error
 	err := each(ctx, source, func(row []byte) error {
 		if c.body == nil {
 			c.body = (*u.buffers.Get().(*[]byte))[:0] //nolint:forcetypeassert // New makes nothing else
-			c.body = append(strconv.AppendInt(append(c.body, `{"chunk_index":`...), int64(c.index), 10), `,"records":[`...)
+			c.body = append(strconv.AppendInt(append(c.body, `{"chunk_index":`...), int64(c.index), 10),
+				`,"records":[`...)
 			start = len(c.body)
 		} else {
 			c.body = append(c.body, ',')

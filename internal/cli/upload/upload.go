@@ -22,7 +22,8 @@ type Rows interface {
 	Next() ([]byte, error)
 }
 
-// Source opens the same rows anew each time; they are read twice, and nothing is sent before all of them were read once.
+// Source opens the same rows anew each time; they are read twice, and nothing is sent before all of them were read
+// once.
 type Source func() (Rows, io.Closer, error)
 
 // Options tune an upload; the zero value is good.
@@ -225,7 +226,8 @@ func (u *upload) note(c chunk, sent bool) error {
 
 // seal ends the upload and compares hashes.
 func (u *upload) seal(ctx context.Context) (Result, error) {
-	set, err := remote.Ask[recordSet](ctx, u.client, remote.Request{Method: http.MethodPost, Path: setsPath + "/" + url.PathEscape(u.setID) + "/seal",
+	set, err := remote.Ask[recordSet](ctx, u.client, remote.Request{Method: http.MethodPost, Path: setsPath + "/" +
+		url.PathEscape(u.setID) + "/seal",
 		Repeat: true}, map[string]int64{"expected_count": u.survey.records})
 	if err != nil {
 		if remote.Status(err) == http.StatusConflict {

@@ -150,7 +150,8 @@ func TestRun(t *testing.T) {
 			t.Parallel()
 			_, source := sample(t, tt.rows)
 			var last upload.Progress
-			res, err := upload.Run(t.Context(), s.Client, source, upload.Options{ChunkSize: tt.chunkSize, Progress: func(p upload.Progress) { last = p }})
+			res, err := upload.Run(t.Context(), s.Client, source, upload.Options{ChunkSize: tt.chunkSize,
+				Progress: func(p upload.Progress) { last = p }})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -176,11 +177,12 @@ func TestRun_Resumes(t *testing.T) {
 	dir := t.TempDir()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	opts := upload.Options{ChunkSize: 100, Senders: 1, Memory: s.remember(t, dir, path), Progress: func(p upload.Progress) {
-		if p.SentChunks == 3 {
-			cancel()
-		}
-	}}
+	opts := upload.Options{ChunkSize: 100, Senders: 1, Memory: s.remember(t, dir, path),
+		Progress: func(p upload.Progress) {
+			if p.SentChunks == 3 {
+				cancel()
+			}
+		}}
 	if _, err := upload.Run(ctx, s.Client, source, opts); !errors.Is(err, context.Canceled) {
 		t.Fatalf("error %v", err)
 	}
@@ -237,7 +239,8 @@ func TestRun_Resumes_GoneSet(t *testing.T) {
 	if err := m.Keep("0190d5ea-0000-7000-8000-000000000000", 100, 0); err != nil {
 		t.Fatal(err)
 	}
-	if res, err := upload.Run(t.Context(), s.Client, source, upload.Options{Memory: m}); err != nil || res.Records != 10 {
+	if res, err := upload.Run(t.Context(), s.Client, source, upload.Options{Memory: m}); err != nil ||
+		res.Records != 10 {
 		t.Fatalf("%+v, %v", res, err)
 	}
 }
@@ -306,14 +309,16 @@ func TestExplain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := upload.Run(t.Context(), stranger, source, upload.Options{}); err == nil || !strings.Contains(err.Error(), "FLOWLANE_API_KEY") {
+	if _, err := upload.Run(t.Context(), stranger, source, upload.Options{}); err == nil ||
+		!strings.Contains(err.Error(), "FLOWLANE_API_KEY") {
 		t.Errorf("wrong key: %v", err)
 	}
 	nobody, err := remote.New("http://127.0.0.1:1", "flow_x")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := upload.Run(t.Context(), nobody, source, upload.Options{}); err == nil || !strings.Contains(err.Error(), "flowlane dev") {
+	if _, err := upload.Run(t.Context(), nobody, source, upload.Options{}); err == nil || !strings.Contains(err.Error(),
+		"flowlane dev") {
 		t.Errorf("no server: %v", err)
 	}
 }

@@ -66,7 +66,8 @@ func alter(table string, r reader, m *Meaning) bool {
 		}
 	case r.take("attach partition", "detach partition"):
 		m.add(Effect{Object: r.name(), Lock: AccessExclusive, Scans: true})
-	case r.take("force row level security", "no force row level security", "replica identity", "owner to", "enable", "disable"):
+	case r.take("force row level security", "no force row level security", "replica identity", "owner to", "enable",
+		"disable"):
 	default:
 		return false
 	}
@@ -139,7 +140,8 @@ func isNotNull(r reader) string {
 
 // columnConstraints are the words with which parts of a column's definition begin.
 var columnConstraints = map[string]bool{
-	"constraint": true, "not": true, "null": true, "check": true, "default": true, "generated": true, "unique": true, "primary": true,
+	"constraint": true, "not": true, "null": true, "check": true, "default": true, "generated": true, "unique": true,
+	"primary":    true,
 	"references": true, "collate": true, "storage": true, "compression": true, "deferrable": true, "initially": true,
 }
 
@@ -186,9 +188,12 @@ func addColumn(table string, r reader, m *Meaning) bool {
 // plainTypes are those of which it is known that a column of theirs can be added without a look at each row. One of
 // another name may be a domain.
 var plainTypes = map[string]bool{
-	"bigint": true, "bit": true, "bool": true, "boolean": true, "bytea": true, "char": true, "character": true, "date": true,
-	"decimal": true, "double": true, "inet": true, "int": true, "int2": true, "int4": true, "int8": true, "integer": true,
-	"interval": true, "json": true, "jsonb": true, "numeric": true, "oid": true, "real": true, "smallint": true, "text": true,
+	"bigint": true, "bit": true, "bool": true, "boolean": true, "bytea": true, "char": true, "character": true,
+	"date":    true,
+	"decimal": true, "double": true, "inet": true, "int": true, "int2": true, "int4": true, "int8": true,
+	"integer":  true,
+	"interval": true, "json": true, "jsonb": true, "numeric": true, "oid": true, "real": true, "smallint": true,
+	"text": true,
 	"time": true, "timestamp": true, "timestamptz": true, "uuid": true, "varchar": true, "xid": true, "int4range": true,
 	"int4multirange": true, "int8range": true, "tstzrange": true, "float8": true, "float4": true, "cidr": true,
 }
@@ -226,7 +231,8 @@ func alterColumn(table, column string, r reader, m *Meaning) bool {
 		m.Advice = "add a column of the other type, have the program write both, and drop the old one in a later version"
 	case r.take("set not null"):
 		e.Scans, m.notNull = true, table+"."+column
-		m.Advice = "add CHECK (" + column + " IS NOT NULL) NOT VALID, validate it in a later file, and then set NOT NULL"
+		m.Advice = "add CHECK (" + column +
+			" IS NOT NULL) NOT VALID, validate it in a later file, and then set NOT NULL"
 	case r.take("set expression"):
 		e.Scans, e.Rewrites = true, true
 	case r.take("set statistics"), r.has("set ("), r.has("reset ("):

@@ -136,7 +136,8 @@ func split(sql string, direct func(says string) bool) ([]Statement, error) {
 		case t.kind == sign && t.text == ")":
 			depth--
 		case t.kind == word && t.text == "atomic" && i > 0 && tokens[i-1].text == "begin":
-			return nil, fmt.Errorf("line %d: write the body of the function in $$, not in BEGIN ATOMIC", lineOf(sql, t.start))
+			return nil, fmt.Errorf("line %d: write the body of the function in $$, not in BEGIN ATOMIC",
+				lineOf(sql, t.start))
 		}
 		s.tokens = append(s.tokens, t)
 	}

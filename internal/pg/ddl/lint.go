@@ -119,9 +119,11 @@ func (l *linter) effect(e Effect, m Meaning, say func(format string, args ...any
 	case long && e.Lock.BlocksWrites():
 		say("%s is read or written as a whole while nobody else can %s: %s", e.Object, blocked(e.Lock), advice)
 	case long && l.held != "":
-		say("it reads the whole of %s while %s is locked since an earlier statement: do it in a file of its own", e.Object, l.held)
+		say("it reads the whole of %s while %s is locked since an earlier statement: do it in a file of its own",
+			e.Object, l.held)
 	case e.Lock.BlocksWrites() && l.held != "" && l.held != e.Object:
-		say("it waits for %s while %s is locked since an earlier statement: do it in a file of its own", e.Object, l.held)
+		say("it waits for %s while %s is locked since an earlier statement: do it in a file of its own", e.Object,
+			l.held)
 	}
 }
 

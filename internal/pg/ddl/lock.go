@@ -17,7 +17,8 @@ const (
 )
 
 var lockNames = []string{
-	"none", "AccessShare", "RowShare", "RowExclusive", "ShareUpdateExclusive", "Share", "ShareRowExclusive", "Exclusive",
+	"none", "AccessShare", "RowShare", "RowExclusive", "ShareUpdateExclusive", "Share", "ShareRowExclusive",
+	"Exclusive",
 	"AccessExclusive",
 }
 
@@ -78,7 +79,8 @@ func (m *Meaning) add(e Effect) {
 	for i := range m.Effects {
 		if old := &m.Effects[i]; old.Object == e.Object && old.Index == e.Index {
 			old.Lock = max(old.Lock, e.Lock)
-			old.Scans, old.Rewrites, old.Related = old.Scans || e.Scans, old.Rewrites || e.Rewrites, old.Related || e.Related
+			old.Scans, old.Rewrites, old.Related = old.Scans || e.Scans, old.Rewrites || e.Rewrites, old.Related ||
+				e.Related
 			return
 		}
 	}

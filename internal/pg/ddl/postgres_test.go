@@ -83,7 +83,9 @@ func compare(t *testing.T, pool *pgxpool.Pool, s ddl.Statement, in string, keep 
 		}
 		if e.Index {
 			var of string
-			require.NoError(t, pool.QueryRow(t.Context(), "SELECT indrelid::regclass::text FROM pg_index WHERE indexrelid = $1::regclass", name).Scan(&of), s.Text)
+			require.NoError(t, pool.QueryRow(t.Context(),
+				"SELECT indrelid::regclass::text FROM pg_index WHERE indexrelid = $1::regclass", name).Scan(&of),
+				s.Text)
 			name = of
 		}
 		said[name], related = e, related || e.Related
@@ -102,7 +104,8 @@ func compare(t *testing.T, pool *pgxpool.Pool, s ddl.Statement, in string, keep 
 			// Its text is looked at as it is made. That holds up no reads and no writes.
 		case !ok && is.lock >= ddl.RowExclusive:
 			t.Errorf("%s: nothing is said of %s, which is locked in mode %s", s.Short(), before[oid].name, is.lock)
-		case is.lock > max(e.Lock, ddl.AccessShare) && is.lock > ddl.RowShare, is.reads && !e.Scans, is.rewritten && !e.Rewrites:
+		case is.lock > max(e.Lock, ddl.AccessShare) && is.lock > ddl.RowShare, is.reads && !e.Scans, is.rewritten &&
+			!e.Rewrites:
 			t.Errorf("%s: %+v happens to %s, and %+v is said", s.Short(), is, before[oid].name, e)
 		}
 	}

@@ -76,7 +76,8 @@ func next(sql string, at int) token {
 		return made(number, rest[:n], n)
 	case letter(c):
 		n := span(rest, func(c byte) bool { return letter(c) || digit(c) || c == '$' })
-		if n < len(rest) && rest[n] == '\'' && slices.Contains([]string{"e", "b", "x", "n"}, strings.ToLower(rest[:n])) {
+		if n < len(rest) && rest[n] == '\'' && slices.Contains([]string{"e", "b", "x", "n"},
+			strings.ToLower(rest[:n])) {
 			return quoted(text, sql, at, at+n, c|0x20 == 'e')
 		}
 		return made(word, strings.ToLower(rest[:n]), n)

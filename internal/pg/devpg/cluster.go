@@ -106,7 +106,8 @@ func (c *cluster) initdb(ctx context.Context, dir string, args []string) error {
 	})
 	defer stop()
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("initdb (Postgres %d, as %s): %w: %s", c.inst.major, c.runner.name, err, strings.TrimSpace(string(out)))
+		return fmt.Errorf("initdb (Postgres %d, as %s): %w: %s", c.inst.major, c.runner.name, err,
+			strings.TrimSpace(string(out)))
 	}
 	return nil
 }
@@ -134,8 +135,8 @@ func (c *cluster) endLeftover(ctx context.Context, log *slog.Logger) error {
 	return nil
 }
 
-// removeSockets removes those that a server of this folder left, which is gone: Postgres takes any living process of its user that has
-// the process id in such a file for a server. What cannot be removed is for Postgres to complain of.
+// removeSockets removes those that a server of this folder left, which is gone: Postgres takes any living process of
+// its user that has the process id in such a file for a server. What cannot be removed is for Postgres to complain of.
 func (c *cluster) removeSockets() {
 	entries, err := os.ReadDir(c.path)
 	if err != nil {
@@ -148,8 +149,9 @@ func (c *cluster) removeSockets() {
 	}
 }
 
-// leftover reads the process id in postmaster.pid and tells whether it is that of a living server of this folder. A file
-// whose process is gone, or is another program by now, is removed: Postgres itself would take any process for a server.
+// leftover reads the process id in postmaster.pid and tells whether it is that of a living server of this folder. A
+// file whose process is gone, or is another program by now, is removed: Postgres itself would take any process for a
+// server.
 func (c *cluster) leftover() (int, bool) {
 	path := filepath.Join(c.path, "postmaster.pid")
 	content, err := os.ReadFile(path)

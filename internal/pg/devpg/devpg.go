@@ -100,8 +100,8 @@ func start(ctx context.Context, opts Options) (*Server, error) {
 // DSN is the server's address with its password, over TCP: what any client takes.
 func (s *Server) DSN() string { return s.TCP }
 
-// LocalDSN is the address over the Unix socket where there is one (a little faster), else that over TCP. Only the user who
-// runs the server, and root, can reach the socket.
+// LocalDSN is the address over the Unix socket where there is one (a little faster), else that over TCP. Only the user
+// who runs the server, and root, can reach the socket.
 func (s *Server) LocalDSN() string {
 	if s.Socket != "" {
 		return s.Socket
@@ -120,8 +120,8 @@ func (s *Server) Done() <-chan struct{} {
 	return s.process.done
 }
 
-// Stop ends the server cleanly; when ctx ends first, at once, which costs the next start a recovery but no committed data.
-// A shared server goes on.
+// Stop ends the server cleanly; when ctx ends first, at once, which costs the next start a recovery but no committed
+// data. A shared server goes on.
 func (s *Server) Stop(ctx context.Context) error {
 	if s.process == nil {
 		return nil
@@ -133,8 +133,8 @@ func (s *Server) Stop(ctx context.Context) error {
 	return nil
 }
 
-// own takes the folder's lock, which the kernel frees when its holder ends. While another process has it, that process's
-// server is used once it answers.
+// own takes the folder's lock, which the kernel frees when its holder ends. While another process has it, that
+// process's server is used once it answers.
 func own(ctx context.Context, opts Options) (*os.File, *Server, error) {
 	ctx, cancel := context.WithTimeout(ctx, takeoverTimeout)
 	defer cancel()
@@ -148,7 +148,8 @@ func own(ctx context.Context, opts Options) (*os.File, *Server, error) {
 			return file, nil, nil
 		}
 		if st, err := loadState(opts.DataDir); err == nil && st.answers(ctx) == nil {
-			opts.Log.Info("using the Postgres server that another process runs in this folder", "data_dir", opts.DataDir)
+			opts.Log.Info("using the Postgres server that another process runs in this folder", "data_dir",
+				opts.DataDir)
 			return nil, &Server{state: st}, file.Close()
 		}
 		if !told {
@@ -156,7 +157,8 @@ func own(ctx context.Context, opts Options) (*os.File, *Server, error) {
 			told = true
 		}
 		if !pause(ctx, 10*pollEvery) {
-			return nil, nil, errors.Join(fmt.Errorf("another process has the data folder %s and its Postgres does not answer; end that process or choose another --data-dir", opts.DataDir), file.Close())
+			return nil, nil, errors.Join(
+				fmt.Errorf("another process has the data folder %s and its Postgres does not answer; end that process or choose another --data-dir", opts.DataDir), file.Close())
 		}
 	}
 }

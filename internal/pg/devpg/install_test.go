@@ -70,7 +70,8 @@ func TestChoose(t *testing.T) {
 			if err != nil || got.major != c.want {
 				t.Fatalf("chose %d (%v), want %d", got.major, err, c.want)
 			}
-			if lost := name == "DataOfAnother" || name == "TooOldIsPassedOver"; lost != strings.Contains(b.said.String(), "not installed") {
+			if lost := name == "DataOfAnother" || name == "TooOldIsPassedOver"; lost != strings.Contains(
+				b.said.String(), "not installed") {
 				t.Errorf("said %q", b.said)
 			}
 		})
@@ -161,7 +162,8 @@ func TestUnpack(t *testing.T) {
 
 func TestUnpack_LinkThatLeaves(t *testing.T) {
 	t.Parallel()
-	bad := tarball(t, map[string]string{"package/native/pg-symlinks.json": `[{"source":"native/../../../etc/passwd","target":"native/x"}]`})
+	bad := tarball(t, map[string]string{
+		"package/native/pg-symlinks.json": `[{"source":"native/../../../etc/passwd","target":"native/x"}]`})
 	if err := unpack(bad, filepath.Join(folder(t, 0o755), "programs")); err == nil {
 		t.Fatal("it was made")
 	}

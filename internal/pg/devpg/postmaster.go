@@ -83,9 +83,11 @@ func (c *cluster) try(ctx context.Context, opts Options, st state) (*postmaster,
 }
 
 func (c *cluster) command(opts Options, st state, log *os.File) *exec.Cmd {
-	set := []string{"listen_addresses=127.0.0.1", "unix_socket_directories=" + socketDir(c.path), "unix_socket_permissions=0700"}
+	set := []string{"listen_addresses=127.0.0.1", "unix_socket_directories=" + socketDir(c.path),
+		"unix_socket_permissions=0700"}
 	if opts.Fast {
-		set = append(set, "fsync=off", "synchronous_commit=off", "full_page_writes=off", "max_connections=300", "autovacuum_naptime=10min", "wal_level=minimal", "max_wal_senders=0")
+		set = append(set, "fsync=off", "synchronous_commit=off", "full_page_writes=off", "max_connections=300",
+			"autovacuum_naptime=10min", "wal_level=minimal", "max_wal_senders=0")
 	}
 	args := []string{"-D", c.path, "-p", strconv.Itoa(st.Port)}
 	for _, s := range set {
@@ -120,8 +122,8 @@ func readFrom(path string, offset int64) string {
 	return strings.TrimSpace(string(content[offset:]))
 }
 
-// spawn starts a process from a thread that stays until the process ends, because the kernel takes the end of that thread
-// for the end of the parent.
+// spawn starts a process from a thread that stays until the process ends, because the kernel takes the end of that
+// thread for the end of the parent.
 func spawn(cmd *exec.Cmd) (*postmaster, error) {
 	p := &postmaster{cmd: cmd, done: make(chan struct{})}
 	started := make(chan error, 1)

@@ -61,7 +61,8 @@ func runnerOf(path string) (runner, error) {
 		owner.lent = true
 		return owner, nil
 	default:
-		return runner{}, fmt.Errorf("the data in %s belongs to %s; run as that user, or choose another --data-dir", path, owner.name)
+		return runner{}, fmt.Errorf("the data in %s belongs to %s; run as that user, or choose another --data-dir",
+			path, owner.name)
 	}
 }
 
@@ -89,8 +90,8 @@ func (r runner) give(path string) error {
 	return nil
 }
 
-// place finds a path for name that the runner can reach and whose parent exists: in the data folder, or elsewhere with a
-// link in the data folder. What is there already stays where it is.
+// place finds a path for name that the runner can reach and whose parent exists: in the data folder, or elsewhere with
+// a link in the data folder. What is there already stays where it is.
 func (r runner) place(opts Options, name string) (string, error) {
 	path := filepath.Join(opts.DataDir, name)
 	if target, err := os.Readlink(path); err == nil {
@@ -110,7 +111,8 @@ func (r runner) place(opts Options, name string) (string, error) {
 	if err := os.Symlink(target, path); err != nil {
 		return "", fmt.Errorf("link the data folder to %s: %w", target, err)
 	}
-	opts.Log.Info("the server's user cannot enter the data folder; its files are elsewhere", "user", r.name, "data_dir", opts.DataDir, "files", target)
+	opts.Log.Info("the server's user cannot enter the data folder; its files are elsewhere", "user", r.name, "data_dir",
+		opts.DataDir, "files", target)
 	return target, nil
 }
 
@@ -149,7 +151,8 @@ func (r runner) elsewhere(opts Options) (string, error) {
 		}
 		failures = errors.Join(failures, err)
 	}
-	return "", fmt.Errorf("the server's user %s cannot reach %s; choose a --data-dir that every user may enter: %w", r.name, opts.DataDir, failures)
+	return "", fmt.Errorf("the server's user %s cannot reach %s; choose a --data-dir that every user may enter: %w",
+		r.name, opts.DataDir, failures)
 }
 
 // sweep removes what belongs to temporary data folders that are gone.

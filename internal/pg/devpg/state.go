@@ -29,12 +29,14 @@ const maxSocketPath = 103
 
 func newState(port int, password, socketDir string) state {
 	login := url.UserPassword(user, password)
-	tcp := url.URL{Scheme: "postgres", User: login, Host: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), Path: database, RawQuery: "sslmode=disable"}
+	tcp := url.URL{Scheme: "postgres", User: login, Host: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)),
+		Path: database, RawQuery: "sslmode=disable"}
 	st := state{TCP: tcp.String(), Port: port}
 	if socketDir != "" {
 		query := url.Values{"host": {socketDir}, "port": {strconv.Itoa(port)}}.Encode()
 		// In addresses of Postgres a plus stands for itself.
-		socket := url.URL{Scheme: "postgres", User: login, Path: "/" + database, RawQuery: strings.ReplaceAll(query, "+", "%20")}
+		socket := url.URL{Scheme: "postgres", User: login, Path: "/" + database, RawQuery: strings.ReplaceAll(query,
+			"+", "%20")}
 		st.Socket = socket.String()
 	}
 	return st

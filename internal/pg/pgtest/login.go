@@ -15,8 +15,8 @@ import (
 	"flowlane/internal/pg"
 )
 
-// Login makes a database user with these attributes (those of CREATE ROLE), and returns its name and connections of it to the
-// database of dsn, which admin is connected to. The user, and what it owns there, goes when the test ends.
+// Login makes a database user with these attributes (those of CREATE ROLE), and returns its name and connections of it
+// to the database of dsn, which admin is connected to. The user, and what it owns there, goes when the test ends.
 func Login(t testing.TB, admin *pgxpool.Pool, dsn, attributes string) (name string, pool *pgxpool.Pool) {
 	t.Helper()
 	name = databasePrefix + strings.ToLower(rand.Text()[:16])
@@ -44,8 +44,8 @@ func Login(t testing.TB, admin *pgxpool.Pool, dsn, attributes string) (name stri
 	return name, pool
 }
 
-// RuntimeDSN returns the address of the database of dsn, which NewDatabase made, for the user by whom a service connects: one
-// that has the rights of pg.GrantRuntime and owns nothing.
+// RuntimeDSN returns the address of the database of dsn, which NewDatabase made, for the user by whom a service
+// connects: one that has the rights of pg.GrantRuntime and owns nothing.
 func RuntimeDSN(t testing.TB, dsn string) string {
 	t.Helper()
 	return withUser(t, dsn, runtimeUser, passwordOf(dsn))

@@ -8,7 +8,8 @@ import (
 	"flowlane/schema"
 )
 
-// Migrations are those of this program and others, by the names of their files, which come after them: what a later version has.
+// Migrations are those of this program and others, by the names of their files, which come after them: what a later
+// version has.
 func Migrations(t testing.TB, later map[string]string) fs.FS {
 	t.Helper()
 	out := fstest.MapFS{}

@@ -1,6 +1,6 @@
-// Package pgtest gives every test a database of its own, with the whole schema, in a few tens of milliseconds: a clone of
-// a template. The server is the one that FLOWLANE_TEST_DATABASE_URL names, else an embedded one that all test processes
-// share, else a container; which one is printed once. Only tests import it.
+// Package pgtest gives every test a database of its own, with the whole schema, in a few tens of milliseconds: a clone
+// of a template. The server is the one that FLOWLANE_TEST_DATABASE_URL names, else an embedded one that all test
+// processes share, else a container; which one is printed once. Only tests import it.
 package pgtest
 
 import (
@@ -25,7 +25,8 @@ const (
 	// databasePrefix marks databases that may be dropped when no test runs.
 	databasePrefix = "flowlane_test_"
 	poolSize       = 10
-	// endTimeout ends a test that would hang: to drop a database takes a checkpoint, which is slow where the machine is busy.
+	// endTimeout ends a test that would hang: to drop a database takes a checkpoint, which is slow where the machine is
+	// busy.
 	endTimeout = time.Minute
 )
 
@@ -45,8 +46,8 @@ func New(t testing.TB) *pgxpool.Pool {
 	return pooled
 }
 
-// NewDatabase is New for tests that hand the address to another pool or process. Where tests are Pooled, the address is that of the
-// pooler, and the pool is connected to Postgres itself.
+// NewDatabase is New for tests that hand the address to another pool or process. Where tests are Pooled, the address is
+// that of the pooler, and the pool is connected to Postgres itself.
 func NewDatabase(t testing.TB) (dsn string, pool *pgxpool.Pool) {
 	t.Helper()
 	dsn, pool = create(t, true)
@@ -81,7 +82,8 @@ func NewCopy(t testing.TB, dsn string) (string, *pgxpool.Pool) {
 	return createOf(t, strings.TrimPrefix(u.Path, "/"))
 }
 
-// settle gives the user of an address what its connections through a pooler lack, as an operator does, and in this database alone.
+// settle gives the user of an address what its connections through a pooler lack, as an operator does, and in this
+// database alone.
 func settle(ctx context.Context, address, database string) error {
 	pool, err := pg.Open(ctx, address, pg.Options{MaxConns: 1, Pooled: true})
 	if err != nil {
@@ -131,7 +133,8 @@ func createOf(t testing.TB, source string) (string, *pgxpool.Pool) {
 	}
 	err = clone()
 	var refused *pgconn.PgError
-	if migrated && errors.As(err, &refused) && refused.Code == "3D000" { // no such database: a program of another schema has removed it, as too old
+	// no such database: a program of another schema has removed it, as too old
+	if migrated && errors.As(err, &refused) && refused.Code == "3D000" {
 		if _, err = srv.ensureTemplate(ctx); err == nil {
 			err = clone()
 		}
@@ -169,13 +172,15 @@ func drop(t testing.TB, srv *server, pool *pgxpool.Pool, name string) {
 	}
 }
 
-// MoveClock moves flow.clock() of this database ahead by d, on top of earlier moves: for whoever looks, so much time has passed.
+// MoveClock moves flow.clock() of this database ahead by d, on top of earlier moves: for whoever looks, so much time
+// has passed.
 func MoveClock(t testing.TB, db pg.DB, d time.Duration) {
 	t.Helper()
 	moveClock(t, db, "UPDATE flow.clock_offset SET ahead = ahead + make_interval(secs => $1)", d)
 }
 
-// StepClock has flow.clock() of this database step by d, ahead or back, as a clock does that is set: no time has passed.
+// StepClock has flow.clock() of this database step by d, ahead or back, as a clock does that is set: no time has
+// passed.
 func StepClock(t testing.TB, db pg.DB, d time.Duration) {
 	t.Helper()
 	moveClock(t, db, "UPDATE flow.clock_offset SET ahead = ahead + make_interval(secs => $1), stepped = stepped + make_interval(secs => $1)", d)

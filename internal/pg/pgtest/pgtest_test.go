@@ -19,7 +19,8 @@ func TestNew_IsMigratedAndApart(t *testing.T) {
 	if err := one.QueryRow(ctx, "SELECT count(*) FROM flow.due").Scan(&inOne); err != nil {
 		t.Fatal(err)
 	}
-	if err := two.QueryRow(ctx, "SELECT (SELECT count(*) FROM flow.due), (SELECT count(*) FROM river.river_job)").Scan(&inTwo, &river); err != nil {
+	if err := two.QueryRow(ctx, "SELECT (SELECT count(*) FROM flow.due), (SELECT count(*) FROM river.river_job)").Scan(
+		&inTwo, &river); err != nil {
 		t.Fatal(err)
 	}
 	if inOne != 1 || inTwo != 0 || river != 0 {
@@ -47,7 +48,8 @@ func TestNewEmpty_HasNoSchema(t *testing.T) {
 	ctx := context.Background()
 	_, pool := pgtest.NewEmpty(t)
 	var schemas int
-	if err := pool.QueryRow(ctx, "SELECT count(*) FROM pg_namespace WHERE nspname IN ('flow', 'river')").Scan(&schemas); err != nil {
+	if err := pool.QueryRow(ctx, "SELECT count(*) FROM pg_namespace WHERE nspname IN ('flow', 'river')").Scan(
+		&schemas); err != nil {
 		t.Fatal(err)
 	}
 	if schemas != 0 {

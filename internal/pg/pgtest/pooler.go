@@ -99,12 +99,14 @@ func (p *PgBouncer) Lead(t testing.TB, from, to string) {
 	t.Helper()
 	name := strings.TrimPrefix(mustURL(t, from).Path, "/")
 	target := mustURL(t, to)
-	line := fmt.Sprintf("%s = host=%s port=%s dbname=%s\n*", name, target.Hostname(), target.Port(), strings.TrimPrefix(target.Path, "/"))
+	line := fmt.Sprintf("%s = host=%s port=%s dbname=%s\n*", name, target.Hostname(), target.Port(),
+		strings.TrimPrefix(target.Path, "/"))
 	if err := p.write(line); err != nil {
 		t.Fatalf("pgtest: %v", err)
 	}
-	conn, err := pgx.Connect(t.Context(), fmt.Sprintf("postgres://%s@127.0.0.1:%d/pgbouncer?default_query_exec_mode=simple_protocol",
-		poolerAdmin, p.port))
+	conn, err := pgx.Connect(t.Context(),
+		fmt.Sprintf("postgres://%s@127.0.0.1:%d/pgbouncer?default_query_exec_mode=simple_protocol",
+			poolerAdmin, p.port))
 	if err == nil {
 		_, err = conn.Exec(t.Context(), "RELOAD")
 		err = errors.Join(err, conn.Close(t.Context()))
@@ -156,7 +158,8 @@ func startPgBouncer(program, dsn string) (*PgBouncer, error) {
 		users += fmt.Sprintf("%q %q\n", name, passwordOf(dsn))
 	}
 	//nolint:gosec // the pooler is another user; the password is that of a server for tests
-	err = errors.Join(os.Chmod(p.dir, 0o755), os.WriteFile(filepath.Join(p.dir, "users"), []byte(users), 0o644), p.write("*"))
+	err = errors.Join(os.Chmod(p.dir, 0o755), os.WriteFile(filepath.Join(p.dir, "users"), []byte(users), 0o644),
+		p.write("*"))
 	if err != nil {
 		return nil, fmt.Errorf("configure the pooler: %w", err)
 	}

@@ -93,8 +93,8 @@ const (
 	memoryFree = 4 << 30
 )
 
-// base is where servers have their files: in memory where there is room. Every test makes a database of 700 files and removes it, and
-// ext4 looks long for numbers that were not freed just now: two fifths of what Postgres did there.
+// base is where servers have their files: in memory where there is room. Every test makes a database of 700 files and
+// removes it, and ext4 looks long for numbers that were not freed just now: two fifths of what Postgres did there.
 func base() string {
 	var at syscall.Statfs_t
 	if syscall.Statfs(memoryFolder, &at) == nil && at.Bavail*uint64(at.Bsize) >= memoryFree && free() >= 2*memoryFree { //nolint:gosec // is positive
@@ -120,7 +120,10 @@ func init() { //nolint:gochecknoinits // the supervisor is this program, started
 	if dir == "" {
 		return
 	}
-	if err := shared.Serve(dir, func(ctx context.Context) (string, func(context.Context), error) { return startEmbedded(ctx, dir) }); err != nil {
+	if err := shared.Serve(dir, func(ctx context.Context) (string, func(context.Context), error) {
+		return startEmbedded(
+			ctx, dir)
+	}); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}

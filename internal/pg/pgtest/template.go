@@ -31,8 +31,8 @@ func (s *server) template(ctx context.Context) (string, error) {
 	return s.name, s.templateErr
 }
 
-// ensureTemplate makes the template unless another process has. One that is complete is marked as a template; any other of
-// that name is what a killed process left.
+// ensureTemplate makes the template unless another process has. One that is complete is marked as a template; any other
+// of that name is what a killed process left.
 func (s *server) ensureTemplate(ctx context.Context) (string, error) {
 	name, err := templateName()
 	if err != nil {
@@ -61,7 +61,8 @@ func (s *server) ensureTemplate(ctx context.Context) (string, error) {
 }
 
 func (s *server) buildTemplate(ctx context.Context, conn *pgx.Conn, name string) error {
-	for _, sql := range []string{"DROP DATABASE IF EXISTS " + name + " WITH (FORCE)", "CREATE DATABASE " + name + " TEMPLATE template0"} {
+	for _, sql := range []string{"DROP DATABASE IF EXISTS " + name + " WITH (FORCE)", "CREATE DATABASE " + name +
+		" TEMPLATE template0"} {
 		if _, err := conn.Exec(ctx, sql); err != nil {
 			return fmt.Errorf("%s: %w", sql, err)
 		}

@@ -56,7 +56,8 @@ type list struct {
 }
 
 func newAccount(name string, keeps bool) *account {
-	a := &account{name: name, meter: meter{keeps: keeps}, lists: map[string]*list{}, imports: map[string]*importRecord{}}
+	a := &account{name: name, meter: meter{keeps: keeps}, lists: map[string]*list{},
+		imports: map[string]*importRecord{}}
 	a.set.Store(defaultSettings(name))
 	return a
 }

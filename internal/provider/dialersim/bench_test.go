@@ -74,7 +74,8 @@ func BenchmarkModify(b *testing.B) {
 	sim := dialersim.New(dialersim.Options{})
 	sim.SetAccount("1001", dialersim.AccountSettings{Limits: map[string]map[int]int64{"*": {60: 0, 3600: 0, 86400: 0}}})
 	for i := 0; b.Loop(); i++ {
-		req := httptest.NewRequest(http.MethodPut, fmt.Sprintf("/lists/demo/records/%d", i), bytes.NewReader([]byte(`{"state":"done"}`)))
+		req := httptest.NewRequest(http.MethodPut, fmt.Sprintf("/lists/demo/records/%d", i),
+			bytes.NewReader([]byte(`{"state":"done"}`)))
 		req.SetBasicAuth("1001", "x")
 		res := httptest.NewRecorder()
 		if sim.ServeHTTP(res, req); res.Code != http.StatusOK {

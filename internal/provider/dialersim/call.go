@@ -47,13 +47,15 @@ func (s *Sim) begin(w http.ResponseWriter, r *http.Request, op operation) *call 
 	if acct == nil || !acct.admits(password) {
 		s.unauthorized.Add(1)
 		w.Header().Set("WWW-Authenticate", `Basic realm="dialer"`)
-		writeFault(w, http.StatusUnauthorized, refusal{Fault: "unauthorized", Message: "The account or the password is wrong."})
+		writeFault(w, http.StatusUnauthorized, refusal{Fault: "unauthorized",
+			Message: "The account or the password is wrong."})
 		return nil
 	}
 	c := &call{sim: s, w: w, r: r, op: op, acct: acct, user: user, set: acct.set.Load()}
 	w.Header().Set("Date", s.now(c.set).UTC().Format(http.TimeFormat))
 	if c.set.suspended {
-		c.refuse(http.StatusForbidden, refusal{Fault: "account_suspended", Message: "The account " + name + " is suspended."})
+		c.refuse(http.StatusForbidden, refusal{Fault: "account_suspended", Message: "The account " + name +
+			" is suspended."})
 		return nil
 	}
 	if !c.enter() {
@@ -176,7 +178,8 @@ func (c *call) body(s *scratch, limit int) ([]byte, bool) {
 
 // invalid refuses a request that makes no sense.
 func (c *call) invalid(reason string) {
-	c.refuse(http.StatusBadRequest, refusal{Fault: "invalid_request", Message: "The request is invalid: " + reason + "."})
+	c.refuse(http.StatusBadRequest, refusal{Fault: "invalid_request", Message: "The request is invalid: " + reason +
+		"."})
 }
 
 func (c *call) whoami() {

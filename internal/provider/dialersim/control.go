@@ -40,8 +40,8 @@ func (s *Sim) AddFault(f Fault) {
 // ClearFaults takes all waiting faults away.
 func (s *Sim) ClearFaults() { s.faults.clear() }
 
-// Spend spends n calls of an operation type as another client of the account would: what the limits refuse is not spent.
-// It returns how many were, and panics when the operation is not metered.
+// Spend spends n calls of an operation type as another client of the account would: what the limits refuse is not
+// spent. It returns how many were, and panics when the operation is not metered.
 func (s *Sim) Spend(account, operation string, n int) int {
 	spent, err := s.spend(account, operation, n)
 	if err != nil {
@@ -79,8 +79,8 @@ func (s *Sim) Counters(account string) []Counter {
 	return a.meter.read(s.now(set), set, 0)
 }
 
-// Windows returns every window of an account in which something was spent: the open ones and, with Options.KeepWindows, those
-// that are over.
+// Windows returns every window of an account in which something was spent: the open ones and, with Options.KeepWindows,
+// those that are over.
 func (s *Sim) Windows(account string) []Spent {
 	a := s.account(account)
 	if a == nil {
@@ -114,12 +114,14 @@ func (s *Sim) control() http.Handler {
 		w.WriteHeader(http.StatusNoContent)
 	})
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		writeFault(w, http.StatusNotFound, refusal{Fault: "not_found", Message: fmt.Sprintf("There is no control operation %s %s.", r.Method, r.URL.Path)})
+		writeFault(w, http.StatusNotFound, refusal{Fault: "not_found",
+			Message: fmt.Sprintf("There is no control operation %s %s.", r.Method, r.URL.Path)})
 	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host, _, err := net.SplitHostPort(r.RemoteAddr)
 		if err != nil || !isLoopback(host) {
-			writeFault(w, http.StatusForbidden, refusal{Fault: "forbidden", Message: "Control is open to clients on the same host only."})
+			writeFault(w, http.StatusForbidden, refusal{Fault: "forbidden",
+				Message: "Control is open to clients on the same host only."})
 			return
 		}
 		mux.ServeHTTP(w, r)
@@ -179,7 +181,8 @@ func (s *Sim) controlGetAccount(w http.ResponseWriter, r *http.Request) {
 	a := s.accounts[name]
 	s.mu.RUnlock()
 	if a == nil {
-		writeFault(w, http.StatusNotFound, refusal{Fault: "unknown_account", Message: "There is no account " + name + " yet."})
+		writeFault(w, http.StatusNotFound, refusal{Fault: "unknown_account", Message: "There is no account " + name +
+			" yet."})
 		return
 	}
 	writeJSON(w, http.StatusOK, encode(struct {

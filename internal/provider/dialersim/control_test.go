@@ -14,7 +14,8 @@ import (
 func TestControl_LoopbackOnly(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	for remote, status := range map[string]int{"192.0.2.1:1234": 403, "10.0.0.1:1": 403, "nonsense": 403, "127.0.0.1:1": 200, "[::1]:1": 200} {
+	for remote, status := range map[string]int{"192.0.2.1:1234": 403, "10.0.0.1:1": 403, "nonsense": 403,
+		"127.0.0.1:1": 200, "[::1]:1": 200} {
 		req := httptest.NewRequest(http.MethodGet, "/_control/totals", nil)
 		req.RemoteAddr = remote
 		res := httptest.NewRecorder()
@@ -28,7 +29,8 @@ func TestControl_Account(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.do(404, http.MethodGet, "/_control/accounts/1001", "")
-	b.do(200, http.MethodPut, "/_control/accounts/1001", `{"limits":{"upload":{"60":3}},"time_zone":"Europe/Berlin","clock_offset_ms":250,
+	b.do(200, http.MethodPut, "/_control/accounts/1001",
+		`{"limits":{"upload":{"60":3}},"time_zone":"Europe/Berlin","clock_offset_ms":250,
 		"latency":{"min_ms":1,"max_ms":2},"latency_by_operation":{"query":{"fixed_ms":0}},"retry_after":true,"rules":[{"kind":"missing_key"}]}`)
 	b.do(200, http.MethodPut, "/_control/accounts/1001", `{"counter_lag_ms":100}`)
 	got := read[struct {
@@ -36,8 +38,10 @@ func TestControl_Account(t *testing.T) {
 		Counters []dialersim.Counter       `json:"counters"`
 	}](b, b.do(200, http.MethodGet, "/_control/accounts/1001", ""))
 	set := got.Settings
-	if set.Limits["upload"][60] != 3 || set.Limits["upload"][3600] != 400 || set.TimeZone != "Europe/Berlin" || *set.ClockOffsetMS != 250 ||
-		*set.CounterLagMS != 100 || set.Latency.MaxMS != 2 || !*set.RetryAfter || len(set.Rules) != 1 || len(got.Counters) != 15 {
+	if set.Limits["upload"][60] != 3 || set.Limits["upload"][3600] != 400 || set.TimeZone != "Europe/Berlin" ||
+		*set.ClockOffsetMS != 250 ||
+		*set.CounterLagMS != 100 || set.Latency.MaxMS != 2 || !*set.RetryAfter || len(set.Rules) != 1 ||
+		len(got.Counters) != 15 {
 		t.Errorf("%+v", set)
 	}
 	b.do(200, http.MethodPut, "/_control/accounts/1001", `{"rules":[]}`)
@@ -96,16 +100,19 @@ func TestControl_FaultsSpendTotals(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.do(201, http.MethodPost, "/_control/faults", `{"fault":"status","operation":"upload"}`)
-	b.do(201, http.MethodPost, "/_control/faults", `[{"fault":"hang"},{"fault":"cut_before","probability":0.5,"count":3}]`)
+	b.do(201, http.MethodPost, "/_control/faults",
+		`[{"fault":"hang"},{"fault":"cut_before","probability":0.5,"count":3}]`)
 	if r := b.do(200, http.MethodGet, "/_control/faults", ""); strings.Count(r.body, `"fault"`) != 3 {
 		t.Errorf("faults %s", r.body)
 	}
 	b.do(503, http.MethodPost, "/lists/demo/upload", rows("a"))
 	b.do(204, http.MethodDelete, "/_control/faults", "")
-	if r := b.do(200, http.MethodPost, "/_control/spend", `{"account":"1001","operation":"upload","count":15}`); r.body != `{"refused":0,"spent":15}` {
+	if r := b.do(200, http.MethodPost, "/_control/spend",
+		`{"account":"1001","operation":"upload","count":15}`); r.body != `{"refused":0,"spent":15}` {
 		t.Errorf("spend %s", r.body)
 	}
-	if r := b.do(200, http.MethodPost, "/_control/spend", `{"account":"1001","operation":"upload","count":15}`); r.body != `{"refused":10,"spent":5}` {
+	if r := b.do(200, http.MethodPost, "/_control/spend",
+		`{"account":"1001","operation":"upload","count":15}`); r.body != `{"refused":10,"spent":5}` {
 		t.Errorf("spend %s", r.body)
 	}
 	b.do(429, http.MethodPost, "/lists/demo/upload", rows("a"))
@@ -113,11 +120,13 @@ func TestControl_FaultsSpendTotals(t *testing.T) {
 	b.do(200, http.MethodPost, "/lists/demo/upload", rows("a", "b"))
 	totals := read[dialersim.Totals](b, b.do(200, http.MethodGet, "/_control/totals", ""))
 	want := dialersim.OperationTotals{Accepted: 1, Refused: 1, OverLimit: 1, Records: 2}
-	if totals.Operations["upload"] != want || totals.Accounts["1001"]["upload"] != want || totals.Faults["status"] != 1 || totals.Faults["hang"] != 0 {
+	if totals.Operations["upload"] != want || totals.Accounts["1001"]["upload"] != want ||
+		totals.Faults["status"] != 1 || totals.Faults["hang"] != 0 {
 		t.Errorf("%+v", totals)
 	}
 	b.do(204, http.MethodPost, "/_control/reset", "")
-	if totals = b.sim.Totals(); totals.Operations["upload"].Accepted != 0 || len(totals.Accounts) != 0 || b.value("upload", 60) != 0 {
+	if totals = b.sim.Totals(); totals.Operations["upload"].Accepted != 0 || len(totals.Accounts) != 0 ||
+		b.value("upload", 60) != 0 {
 		t.Errorf("after reset %+v", totals)
 	}
 	b.wantArrivals("demo", map[string]int{})
@@ -138,7 +147,8 @@ func TestControl_ArrivalsOfManyKeys(t *testing.T) {
 	}()
 	for range 2 {
 		seen := map[string]int{}
-		decoder := json.NewDecoder(strings.NewReader(b.do(200, http.MethodGet, "/_control/arrivals?list=demo&account=1001", "").body))
+		decoder := json.NewDecoder(strings.NewReader(b.do(200, http.MethodGet,
+			"/_control/arrivals?list=demo&account=1001", "").body))
 		for decoder.More() {
 			var line struct {
 				Key      string
@@ -175,7 +185,8 @@ func TestArrivals_OverAccounts(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	for account, ids := range map[string][]string{"1": {"a", "b"}, "2": {"b", "c"}} {
-		if r, err := b.tryAs(account, "x", http.MethodPost, "/lists/demo/upload", strings.NewReader(rows(ids...))); err != nil || r.status != 200 {
+		if r, err := b.tryAs(account, "x", http.MethodPost, "/lists/demo/upload",
+			strings.NewReader(rows(ids...))); err != nil || r.status != 200 {
 			t.Fatal(r, err)
 		}
 	}

@@ -28,16 +28,21 @@ func TestFault(t *testing.T) {
 		done   bool
 	}{
 		{"cut before", dialersim.Fault{Kind: "cut_before"}, 0, isReset, "", false},
-		{"cut before, in order", dialersim.Fault{Kind: "cut_before", Graceful: true, AfterBytes: 1 << 20}, 0, isEOF, "", false},
+		{"cut before, in order", dialersim.Fault{Kind: "cut_before", Graceful: true, AfterBytes: 1 << 20}, 0, isEOF, "",
+			false},
 		{"cut after a part of the body", dialersim.Fault{Kind: "cut_before", AfterBytes: 5}, 0, isReset, "", false},
 		{"cut after acceptance", dialersim.Fault{Kind: "cut_after_accept"}, 0, isReset, "", true},
-		{"cut after acceptance, in order", dialersim.Fault{Kind: "cut_after_accept", Graceful: true}, 0, isEOF, "", true},
+		{"cut after acceptance, in order", dialersim.Fault{Kind: "cut_after_accept", Graceful: true}, 0, isEOF, "",
+			true},
 		{"hang", dialersim.Fault{Kind: "hang", MS: 20}, 0, isReset, "", false},
 		{"hang after acceptance", dialersim.Fault{Kind: "hang", MS: 20, Accept: true}, 0, isReset, "", true},
 		{"status", dialersim.Fault{Kind: "status"}, 503, nil, "<html>", false},
-		{"status after acceptance", dialersim.Fault{Kind: "status", Status: 502, Accept: true}, 502, nil, "<html>", true},
-		{"forced limit", dialersim.Fault{Kind: "over_limit"}, 429, nil, `"operation_type":"upload","window_seconds":60,"limit":20}`, false},
-		{"forced limit of another type", dialersim.Fault{Kind: "over_limit", OperationType: "dial", WindowSeconds: 3600, RetryAfter: 9}, 429, nil, `"operation_type":"dial","window_seconds":3600,"limit":3000}`, false},
+		{"status after acceptance", dialersim.Fault{Kind: "status", Status: 502, Accept: true}, 502, nil, "<html>",
+			true},
+		{"forced limit", dialersim.Fault{Kind: "over_limit"}, 429, nil,
+			`"operation_type":"upload","window_seconds":60,"limit":20}`, false},
+		{"forced limit of another type", dialersim.Fault{Kind: "over_limit", OperationType: "dial", WindowSeconds: 3600,
+			RetryAfter: 9}, 429, nil, `"operation_type":"dial","window_seconds":3600,"limit":3000}`, false},
 		{"redirect", dialersim.Fault{Kind: "redirect_307"}, 307, nil, "<html>", false},
 		{"redirect after acceptance", dialersim.Fault{Kind: "redirect_307", Accept: true}, 307, nil, "<html>", true},
 		{"slow body", dialersim.Fault{Kind: "slow_body", MS: 40}, 200, nil, `{"import_id":"imp-`, true},
@@ -50,10 +55,12 @@ func TestFault(t *testing.T) {
 			c.fault.Operation = "upload"
 			b.sim.AddFault(c.fault)
 			r, err := b.try(http.MethodPost, "/lists/demo/upload", rows("a", "b"))
-			if c.status == 0 && (err == nil || !c.err(err)) || c.status != 0 && (err != nil || r.status != c.status || !strings.Contains(r.body, c.body)) {
+			if c.status == 0 && (err == nil || !c.err(err)) || c.status != 0 && (err != nil || r.status != c.status ||
+				!strings.Contains(r.body, c.body)) {
 				t.Errorf("%d %s %v", r.status, r.body, err)
 			}
-			if want := fmt.Sprint(max(0, c.fault.RetryAfter)); r.header.Get("Retry-After") != want && c.fault.RetryAfter != 0 {
+			if want := fmt.Sprint(max(0, c.fault.RetryAfter)); r.header.Get("Retry-After") != want &&
+				c.fault.RetryAfter != 0 {
 				t.Errorf("Retry-After %q", r.header.Get("Retry-After"))
 			}
 			b.eventually("the fault fired", func() bool { return b.sim.Totals().Faults[c.fault.Kind] == 1 })
@@ -62,7 +69,8 @@ func TestFault(t *testing.T) {
 				want, calls = map[string]int{"a": 1, "b": 1}, 1
 			}
 			b.wantArrivals("demo", want)
-			if b.value("upload", 60) != calls || b.sim.Totals().Operations["upload"].Accepted != calls || b.sim.Totals().Operations["upload"].OverLimit != 0 {
+			if b.value("upload", 60) != calls || b.sim.Totals().Operations["upload"].Accepted != calls ||
+				b.sim.Totals().Operations["upload"].OverLimit != 0 {
 				t.Errorf("counter %d, totals %+v", b.value("upload", 60), b.sim.Totals().Operations["upload"])
 			}
 			// The answer of an accepted call can be looked up, and the next call is well.
@@ -90,7 +98,8 @@ func TestFault_CutAfterAcceptOnReusedConnection(t *testing.T) {
 	client := &http.Client{Transport: &http.Transport{}}
 	send := func() {
 		t.Helper()
-		req, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, b.url+"/lists/demo/upload", strings.NewReader(rows("a")))
+		req, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, b.url+"/lists/demo/upload",
+			strings.NewReader(rows("a")))
 		req.SetBasicAuth("1001", "x")
 		req.Header.Set("Idempotency-Key", "k")
 		if res, err := client.Do(req); err == nil {
@@ -108,7 +117,8 @@ func TestFault_RedirectFollowedIsCounted(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.sim.AddFault(dialersim.Fault{Kind: "redirect_307", Accept: true})
-	req, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, b.url+"/lists/demo/upload?x=1", strings.NewReader(rows("a")))
+	req, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, b.url+"/lists/demo/upload?x=1",
+		strings.NewReader(rows("a")))
 	req.SetBasicAuth("1001", "x")
 	res, err := http.DefaultClient.Do(req)
 	if err != nil || res.StatusCode != 200 {

@@ -28,7 +28,8 @@ type Fault struct {
 	Probability float64 `json:"probability,omitempty"`
 	// Accept has the work done before the fault strikes (hang, status, redirect_307).
 	Accept bool `json:"accept,omitempty"`
-	// MS is how long hang holds (0: until the client leaves, at most ten minutes), and over how long slow_body is spread.
+	// MS is how long hang holds (0: until the client leaves, at most ten minutes), and over how long slow_body is
+	// spread.
 	MS int64 `json:"ms,omitempty"`
 	// Status is the status of status; default 503.
 	Status int `json:"status,omitempty"`
@@ -36,17 +37,19 @@ type Fault struct {
 	AfterBytes int64 `json:"after_bytes,omitempty"`
 	// Graceful ends a cut connection in order instead of by a reset.
 	Graceful bool `json:"graceful,omitempty"`
-	// OperationType, WindowSeconds and RetryAfter (seconds) are what over_limit says; default: the call's own type, 60, none.
+	// OperationType, WindowSeconds and RetryAfter (seconds) are what over_limit says; default: the call's own type, 60,
+	// none.
 	OperationType string `json:"operation_type,omitempty"`
 	WindowSeconds int    `json:"window_seconds,omitempty"`
 	RetryAfter    int    `json:"retry_after,omitempty"`
 }
 
-// FaultKinds are the kinds of faults. cut_before cuts the connection and over_limit answers 429, both with nothing done;
-// cut_after_accept, slow_body, truncated_body and garbage_body spoil the answer of an accepted call; hang, status and
-// redirect_307 do either.
+// FaultKinds are the kinds of faults. cut_before cuts the connection and over_limit answers 429, both with nothing
+// done; cut_after_accept, slow_body, truncated_body and garbage_body spoil the answer of an accepted call; hang, status
+// and redirect_307 do either.
 var FaultKinds = []string{
-	"cut_before", "cut_after_accept", "hang", "status", "over_limit", "redirect_307", "slow_body", "truncated_body", "garbage_body",
+	"cut_before", "cut_after_accept", "hang", "status", "over_limit", "redirect_307", "slow_body", "truncated_body",
+	"garbage_body",
 }
 
 const (
@@ -66,7 +69,8 @@ func (f *Fault) check() error {
 		return fmt.Errorf("probability is not between 0 and 1")
 	}
 	if min(int64(f.Skip), int64(f.Count), f.MS, f.AfterBytes, int64(f.RetryAfter)) < 0 || f.MS > maxRangeMS {
-		return fmt.Errorf("skip, count, ms, after_bytes and retry_after must not be negative, and ms at most %d", maxRangeMS)
+		return fmt.Errorf("skip, count, ms, after_bytes and retry_after must not be negative, and ms at most %d",
+			maxRangeMS)
 	}
 	if f.Status == 0 {
 		f.Status = http.StatusServiceUnavailable
@@ -292,7 +296,8 @@ func writeHead(w http.ResponseWriter, status, size int) {
 // writeHTML answers as a gateway in front of the platform does.
 func writeHTML(w http.ResponseWriter, status int) {
 	text := http.StatusText(status)
-	page := fmt.Sprintf("<html><head><title>%d %s</title></head><body><h1>%d %s</h1><hr>gateway</body></html>\n", status, text, status, text)
+	page := fmt.Sprintf("<html><head><title>%d %s</title></head><body><h1>%d %s</h1><hr>gateway</body></html>\n",
+		status, text, status, text)
 	w.Header().Set("Content-Type", "text/html")
 	w.Header().Set("Content-Length", strconv.Itoa(len(page)))
 	w.WriteHeader(status)

@@ -60,7 +60,8 @@ func (c *call) readImport() {
 	c.acct.mu.Unlock()
 	now := c.sim.now(c.set)
 	if rec == nil || rec.receivedAt.Before(now.Add(-importsKept)) {
-		c.refuse(http.StatusNotFound, refusal{Fault: "unknown_import", Message: "There is no such import, or it is older than 24 hours."})
+		c.refuse(http.StatusNotFound, refusal{Fault: "unknown_import",
+			Message: "There is no such import, or it is older than 24 hours."})
 		return
 	}
 	if !c.spend() {
@@ -205,7 +206,8 @@ func (s *Sim) callBack(callback string, duration time.Duration, rec *importRecor
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), callbackClient.Timeout)
 		defer cancel()
-		req, err := http.NewRequestWithContext(ctx, http.MethodPost, callback, bytes.NewReader(rec.appendState(nil, false)))
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, callback,
+			bytes.NewReader(rec.appendState(nil, false)))
 		if err == nil {
 			req.Header.Set("Content-Type", "application/json")
 			var res *http.Response

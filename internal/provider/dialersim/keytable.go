@@ -7,9 +7,9 @@ import (
 	"sync"
 )
 
-// keytable counts how often each key arrived. It is an open-addressing table without pointers inside, so that millions of
-// keys cost the garbage collector nothing. Arrivals of uploads wait in a log until somebody asks, because a table of a
-// million keys costs a cache miss for each, which would be most of the time of an upload.
+// keytable counts how often each key arrived. It is an open-addressing table without pointers inside, so that millions
+// of keys cost the garbage collector nothing. Arrivals of uploads wait in a log until somebody asks, because a table of
+// a million keys costs a cache miss for each, which would be most of the time of an upload.
 type keytable struct {
 	mu sync.Mutex
 	// logs are the arrivals that are not in the table yet, waiting their number.

@@ -45,7 +45,8 @@ func TestLimit_Edges(t *testing.T) {
 	b.clock.advance(14 * time.Hour)
 	call(200)
 	b.wantArrivals("demo", map[string]int{"a": 5})
-	if got := b.sim.Totals().Operations["upload"]; got != (dialersim.OperationTotals{Accepted: 5, OverLimit: 4, Records: 5}) {
+	if got := b.sim.Totals().Operations["upload"]; got != (dialersim.OperationTotals{Accepted: 5, OverLimit: 4,
+		Records: 5}) {
 		t.Errorf("totals %+v", got)
 	}
 }
@@ -84,7 +85,8 @@ func TestLimit_RetryAfter(t *testing.T) {
 func TestLimit_ZeroIsNoLimit(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.sim.SetAccount("1001", dialersim.AccountSettings{Limits: map[string]map[int]int64{"*": {60: 0, 3600: 0, 86400: 0}, "dial": {60: 3}}})
+	b.sim.SetAccount("1001", dialersim.AccountSettings{Limits: map[string]map[int]int64{"*": {60: 0, 3600: 0, 86400: 0},
+		"dial": {60: 3}}})
 	for range 25 {
 		b.do(200, http.MethodPost, "/lists/demo/upload", rows("a"))
 	}
@@ -116,16 +118,20 @@ func TestLimit_RefusedIsNotCounted(t *testing.T) {
 		{400, http.MethodGet, "/lists/demo/imports?since=yesterday", "", "invalid_request"},
 		{413, http.MethodPost, "/lists/demo/upload", many, "import_size_limit_exceeded"},
 		{413, http.MethodPost, "/lists/demo/upload-async", rows(make([]string, 101)...), "import_size_limit_exceeded"},
-		{413, http.MethodPut, "/lists/demo/records/a", `{"a":"` + repeat("x", 1<<20) + `"}`, "import_size_limit_exceeded"},
+		{413, http.MethodPut, "/lists/demo/records/a", `{"a":"` + repeat("x", 1<<20) + `"}`,
+			"import_size_limit_exceeded"},
 		{400, http.MethodPost, "/lists/demo/upload", `{"rows":[{"id":1}],"key_field":"id"`, "invalid_request"},
 		{400, http.MethodPost, "/lists/demo/upload", `{"rows":[{"id":1}]}`, "invalid_request"},
 		{400, http.MethodPost, "/lists/demo/upload", `{"rows":[],"key_field":"id"}`, "invalid_request"},
 		{400, http.MethodPost, "/lists/demo/upload", `{"rows":[{}],"rows":[{}],"key_field":"id"}`, "invalid_request"},
 		{400, http.MethodPost, "/lists/demo/upload", `{"rows":[{},1],"key_field":"id"}`, "invalid_request"},
 		{400, http.MethodPost, "/lists/demo/upload", `{"rows":{},"key_field":"id"}`, "invalid_request"},
-		{400, http.MethodPost, "/lists/demo/upload", `{"rows":[{"id":"` + repeat("x", 1025) + `"}],"key_field":"id"}`, "invalid_request"},
-		{400, http.MethodPost, "/lists/demo/upload", "{\"rows\":[{\"id\":\"\xff\"}],\"key_field\":\"id\"}", "invalid_request"},
-		{400, http.MethodPost, "/lists/demo/upload-async", `{"rows":[{"id":1}],"key_field":"id","callback_url":"http://192.0.2.1/"}`, "invalid_request"},
+		{400, http.MethodPost, "/lists/demo/upload", `{"rows":[{"id":"` + repeat("x", 1025) + `"}],"key_field":"id"}`,
+			"invalid_request"},
+		{400, http.MethodPost, "/lists/demo/upload", "{\"rows\":[{\"id\":\"\xff\"}],\"key_field\":\"id\"}",
+			"invalid_request"},
+		{400, http.MethodPost, "/lists/demo/upload-async",
+			`{"rows":[{"id":1}],"key_field":"id","callback_url":"http://192.0.2.1/"}`, "invalid_request"},
 		{400, http.MethodPut, "/lists/demo/records/a", `[]`, "invalid_request"},
 		{400, http.MethodPost, "/calls", `{"number":"0711","campaign":"c"}`, "invalid_request"},
 		{400, http.MethodPost, "/calls", `{"number":"+49711"}`, "invalid_request"},
@@ -183,7 +189,8 @@ func TestLimit_Concurrent(t *testing.T) {
 func TestCounters_LagAndForeignSpend(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.sim.SetAccount("1001", dialersim.AccountSettings{CounterLagMS: new(int64(5000)), ClockOffsetMS: new(int64(-1000))})
+	b.sim.SetAccount("1001", dialersim.AccountSettings{CounterLagMS: new(int64(5000)),
+		ClockOffsetMS: new(int64(-1000))})
 	b.clock.advance(21 * time.Second)
 	shown := func() (int64, time.Time, time.Time) {
 		t.Helper()
@@ -205,7 +212,8 @@ func TestCounters_LagAndForeignSpend(t *testing.T) {
 	if spent := b.sim.Spend("1001", "upload", 30); spent != 19 {
 		t.Errorf("the other client spent %d, want the 19 that were left", spent)
 	}
-	if value, asOf, resets := shown(); value != 0 || !asOf.Equal(start.Add(23*time.Second)) || !resets.Equal(start.Add(time.Minute)) {
+	if value, asOf, resets := shown(); value != 0 || !asOf.Equal(start.Add(23*time.Second)) ||
+		!resets.Equal(start.Add(time.Minute)) {
 		t.Errorf("%d as of %s, resets %s", value, asOf, resets)
 	}
 	b.clock.advance(2 * time.Second)
@@ -241,7 +249,8 @@ func TestClockOffset(t *testing.T) {
 	if b.value("upload", 60) != 0 || b.value("upload", 3600) != 1 {
 		t.Errorf("minute %d, hour %d", b.value("upload", 60), b.value("upload", 3600))
 	}
-	if got, want := b.do(200, http.MethodGet, "/whoami", "").header.Get("Date"), "Wed, 04 Mar 2026 10:31:00 GMT"; got != want {
+	if got, want := b.do(200, http.MethodGet, "/whoami", "").header.Get("Date"),
+		"Wed, 04 Mar 2026 10:31:00 GMT"; got != want {
 		t.Errorf("Date %s, want %s", got, want)
 	}
 }
@@ -267,7 +276,8 @@ func TestWindows(t *testing.T) {
 		}
 		at := clock.read()
 		want := map[string]int64{}
-		for when, n := range map[string][2]int64{at.Format("15:04") + " 60": {1, 0}, at.Truncate(time.Hour).Format("15:04") + " 3600": {2, 3}} {
+		for when, n := range map[string][2]int64{at.Format("15:04") + " 60": {1, 0},
+			at.Truncate(time.Hour).Format("15:04") + " 3600": {2, 3}} {
 			want[when+" own"], want[when+" others"] = n[0], n[1]
 		}
 		if keeps {

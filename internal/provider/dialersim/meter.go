@@ -82,10 +82,12 @@ func (m *meter) align(op operation, span int, now time.Time, loc *time.Location)
 }
 
 func (w *window) spent(op operation, span int) Spent {
-	return Spent{OperationType: operationNames[op], WindowSeconds: spans[span], Start: w.start.UTC(), End: w.end.UTC(), Calls: w.value - w.others, Others: w.others}
+	return Spent{OperationType: operationNames[op], WindowSeconds: spans[span], Start: w.start.UTC(), End: w.end.UTC(),
+		Calls: w.value - w.others, Others: w.others}
 }
 
-// take spends one call in all of its operations, or says which window is full: the longest of them, because it binds longest.
+// take spends one call in all of its operations, or says which window is full: the longest of them, because it binds
+// longest.
 func (m *meter) take(ops []operation, now time.Time, set *settings) (overLimit, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -19,7 +19,8 @@ const (
 )
 
 // operationNames are the names in counters, faults, totals and control requests.
-var operationNames = [operations]string{"upload", "upload_async", "modify", "query", "dial", "whoami", "counters", "http"}
+var operationNames = [operations]string{"upload", "upload_async", "modify", "query", "dial", "whoami", "counters",
+	"http"}
 
 // spans are the lengths of the windows of every metered operation, in seconds.
 var spans = [...]int{60, 3600, 86400}

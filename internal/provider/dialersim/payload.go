@@ -114,8 +114,8 @@ func (e badBody) Error() string { return e.reason }
 // errTooManyRows is an upload with more rows than the operation takes.
 var errTooManyRows = errors.New("too many rows")
 
-// parsePayload checks an upload body in one pass over its bytes. The key field may stand after the rows: then its name is
-// guessed from the end of the body, and a wrong guess costs a second pass.
+// parsePayload checks an upload body in one pass over its bytes. The key field may stand after the rows: then its name
+// is guessed from the end of the body, and a wrong guess costs a second pass.
 func parsePayload(body []byte, maxRows int, fields []string, values []span) (*payload, error) {
 	if !utf8.Valid(body) {
 		return nil, badBody{"the body is not valid UTF-8"}

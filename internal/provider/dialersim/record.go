@@ -122,7 +122,8 @@ func (c *call) getRecord() {
 		l.mu.Unlock()
 	}
 	if !known {
-		c.refuse(http.StatusNotFound, refusal{Fault: "unknown_record", Message: "There is no record " + key + " in the list " + name + "."})
+		c.refuse(http.StatusNotFound, refusal{Fault: "unknown_record", Message: "There is no record " + key +
+			" in the list " + name + "."})
 		return
 	}
 	if !c.spend() {

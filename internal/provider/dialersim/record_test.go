@@ -53,7 +53,8 @@ func TestDial(t *testing.T) {
 		r := b.do(201, http.MethodPost, "/calls", `{"number":"+4971112345","campaign":"spring"}`)
 		ids[read[map[string]string](b, r)["call_id"]] = true
 	}
-	if got := b.sim.ArrivalsOf("1001", "calls", dialersim.KindDial); len(ids) != 2 || ids[""] || fmt.Sprint(got) != "map[+4971112345:2]" {
+	if got := b.sim.ArrivalsOf("1001", "calls", dialersim.KindDial); len(ids) != 2 || ids[""] ||
+		fmt.Sprint(got) != "map[+4971112345:2]" {
 		t.Errorf("ids %v, arrivals %v", ids, got)
 	}
 }
@@ -110,7 +111,8 @@ func TestWork_FailsAtRate(t *testing.T) {
 func TestWork_IdempotencyKey(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	for i, want := range []string{`{"ok":true,"received":null,"n":1}`, `{"ok":true,"received":null,"n":1,"replayed":true}`} {
+	for i, want := range []string{`{"ok":true,"received":null,"n":1}`,
+		`{"ok":true,"received":null,"n":1,"replayed":true}`} {
 		req, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, b.url+"/work?key=a", nil)
 		req.Header.Set("Idempotency-Key", "one")
 		res, err := http.DefaultClient.Do(req)

@@ -1,7 +1,7 @@
 package dialersim
 
-// rowScanner takes the wanted values out of rows. Rows of one upload mostly look alike: it remembers what stood between the
-// values of the last row, and where the next row has the same there, only the values are left to check.
+// rowScanner takes the wanted values out of rows. Rows of one upload mostly look alike: it remembers what stood between
+// the values of the last row, and where the next row has the same there, only the values are left to check.
 type rowScanner struct {
 	body   []byte
 	wanted []string
@@ -15,8 +15,8 @@ type member struct {
 	wanted int
 }
 
-// scan checks the row at i, puts the values of the wanted names into values, which lie in the same order, and returns the
-// position after the row. The last of two equal names counts.
+// scan checks the row at i, puts the values of the wanted names into values, which lie in the same order, and returns
+// the position after the row. The last of two equal names counts.
 func (s *rowScanner) scan(i int, values []span) int {
 	// A value that was found before the looks differ is in the row all the same: it needs no clearing.
 	if end := s.scanAlike(i, values); end >= 0 {

@@ -8,7 +8,8 @@ import (
 )
 
 // The scanner checks JSON and finds spans in it without building values: an upload of 50,000 rows must cost little.
-// Every function takes the position of a token and returns the position after it, or bad(i) when the bytes at i are no JSON.
+// Every function takes the position of a token and returns the position after it, or bad(i) when the bytes at i are no
+// JSON.
 
 // maxDepth is the deepest nesting that the platform takes.
 const maxDepth = 64
@@ -144,8 +145,8 @@ func skipNumber(b []byte, i int) int {
 	return i
 }
 
-// scanObject skips the object at i. member, where given, sees each name (with its quotes) and the position of its value,
-// and returns the position after the value.
+// scanObject skips the object at i. member, where given, sees each name (with its quotes) and the position of its
+// value, and returns the position after the value.
 func scanObject(b []byte, i, depth int, member func(name span, at int) int) int {
 	if depth >= maxDepth {
 		return bad(i)

@@ -14,7 +14,8 @@ func TestSkipValue_AgreesWithEncodingJSON(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	seeds := []string{
 		`{"rows":[{"id":"a","n":-1.5e+10,"t":true,"f":false,"z":null,"s":"\"\\\/\b\f\n\r\t\u00e9 long enough for eight"},[],{}],"key_field":"id"}`,
-		"[0, -0, 1.0, 10e1,\n\t\"\x7f\", {\"a\" : [ ] }]", `"plain text of more than eight bytes"`, `-12.5E-7`, `  {}  `,
+		"[0, -0, 1.0, 10e1,\n\t\"\x7f\", {\"a\" : [ ] }]", `"plain text of more than eight bytes"`, `-12.5E-7`,
+		`  {}  `,
 	}
 	const bytes = "{}[]\",:\\0123456789.eE+-ntfu \n\x00\x1f\x20a/"
 	valid := 0
@@ -79,7 +80,8 @@ func TestParsePayload_AgreesWithEncodingJSON(t *testing.T) {
 			KeyField string                       `json:"key_field"`
 		}
 		if err := json.Unmarshal(text, &want); err != nil || len(want.Rows) != p.count || want.KeyField != p.keyField {
-			t.Fatalf("%s: %d rows by %q, want %d by %q, %v", text, p.count, p.keyField, len(want.Rows), want.KeyField, err)
+			t.Fatalf("%s: %d rows by %q, want %d by %q, %v", text, p.count, p.keyField, len(want.Rows), want.KeyField,
+				err)
 		}
 		for row := range p.count {
 			if got := p.value(row, 0); string(got) != string(want.Rows[row][p.keyField]) {
@@ -96,7 +98,8 @@ func TestIsE164(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]bool{
 		"+49": true, "+4971112345": true, "+123456789012345": true,
-		"": false, "+": false, "+1": false, "49711": false, "+049711": false, "+1234567890123456": false, "+49 711": false, "+49711a": false,
+		"": false, "+": false, "+1": false, "49711": false, "+049711": false, "+1234567890123456": false,
+		"+49 711": false, "+49711a": false,
 	} {
 		if isE164([]byte(text)) != want {
 			t.Errorf("%q: %v", text, !want)

@@ -30,8 +30,8 @@ type AccountSettings struct {
 	Suspended *bool `json:"suspended,omitempty"`
 	// RetryAfter adds a Retry-After header to 429.
 	RetryAfter *bool `json:"retry_after,omitempty"`
-	// AlsoSpends are operations as whose calls those of another count, too: modify counts as query as well, or whoami, which else
-	// counts as nothing.
+	// AlsoSpends are operations as whose calls those of another count, too: modify counts as query as well, or whoami,
+	// which else counts as nothing.
 	AlsoSpends map[string][]string `json:"also_spends,omitempty"`
 	// CountsRefused counts calls that are refused, for the limit too.
 	CountsRefused *bool `json:"counts_refused,omitempty"`
@@ -42,8 +42,8 @@ type AccountSettings struct {
 	ExclusiveImports *bool `json:"exclusive_imports,omitempty"`
 	// PageSize is how many imports one answer lists; the header Link then leads on. 0 is no bound.
 	PageSize *int `json:"page_size,omitempty"`
-	// Digest is how the bytes of an import are summed up: sha256, crc32c (the default), or none. Without instructions for
-	// it in the processor sha256 is most of what an upload costs here.
+	// Digest is how the bytes of an import are summed up: sha256, crc32c (the default), or none. Without instructions
+	// for it in the processor sha256 is most of what an upload costs here.
 	Digest string `json:"digest,omitempty"`
 	// Rules reject rows; an empty list takes all rules away.
 	Rules []Rule `json:"rules,omitzero"`
@@ -132,7 +132,8 @@ func (set *settings) with(a AccountSettings) (*settings, error) {
 	}
 	return &next, errors.Join(
 		checkDigest(next.digest), checkPageSize(next.pageSize),
-		next.setClock(a), next.setLimits(a.Limits), next.setSpends(a.AlsoSpends), next.setLatencies(a.LatencyByOperation), next.setRules(a.Rules),
+		next.setClock(a), next.setLimits(a.Limits), next.setSpends(a.AlsoSpends),
+		next.setLatencies(a.LatencyByOperation), next.setRules(a.Rules),
 		next.latency.check("latency"), next.importDuration.check("import_duration"), checkLists(a.Lists))
 }
 
@@ -218,7 +219,8 @@ func (set *settings) setSpends(also map[string][]string) error {
 		for _, other := range others {
 			in, ok := operationNamed(other)
 			if !ok || !in.metered() || slices.Contains(spends, in) {
-				return fmt.Errorf("also_spends of %s: %q is not another one of %v", name, other, operationNames[:metered])
+				return fmt.Errorf("also_spends of %s: %q is not another one of %v", name, other,
+					operationNames[:metered])
 			}
 			spends = append(spends, in)
 		}
@@ -279,9 +281,11 @@ func (set *settings) shown() AccountSettings {
 	offset, lag := set.offset.Milliseconds(), set.lag.Milliseconds()
 	a := AccountSettings{
 		Name: set.name, TimeZone: set.zone.String(), ClockOffsetMS: &offset, CounterLagMS: &lag,
-		Limits: map[string]map[int]int64{}, Latency: &set.latency, LatencyByOperation: map[string]Range{}, AlsoSpends: map[string][]string{},
-		ImportDuration: &set.importDuration, Suspended: &set.suspended, RetryAfter: &set.retryAfter, CountsRefused: &set.countsRefused,
-		StrictLists: &set.strictLists, ExclusiveImports: &set.exclusive, Digest: set.digest, Rules: set.rules,
+		Limits: map[string]map[int]int64{}, Latency: &set.latency, LatencyByOperation: map[string]Range{},
+		AlsoSpends:     map[string][]string{},
+		ImportDuration: &set.importDuration, Suspended: &set.suspended, RetryAfter: &set.retryAfter,
+		CountsRefused: &set.countsRefused,
+		StrictLists:   &set.strictLists, ExclusiveImports: &set.exclusive, Digest: set.digest, Rules: set.rules,
 	}
 	for op, limits := range set.limits {
 		a.Limits[operationNames[op]] = map[int]int64{spans[0]: limits[0], spans[1]: limits[1], spans[2]: limits[2]}

@@ -2,9 +2,9 @@
 // lists, bulk uploads with row results, asynchronous imports, counters by operation type with windows aligned to the
 // account's clock, refusals, and faults on demand.
 //
-// It promises that a call counts exactly when it is accepted, that a body which ends early leaves nothing behind, and that
-// every record that arrived can be asked for later with how often it did. It knows nothing of the service that calls it.
-// Everything is in memory and lost when the process ends.
+// It promises that a call counts exactly when it is accepted, that a body which ends early leaves nothing behind, and
+// that every record that arrived can be asked for later with how often it did. It knows nothing of the service that
+// calls it. Everything is in memory and lost when the process ends.
 package dialersim
 
 import (
@@ -23,7 +23,8 @@ import (
 
 // Options configures a simulator; the zero value is complete.
 type Options struct {
-	// Clock is the time of accounts without a clock offset; default time.Now. Latencies pass in real time whatever it says.
+	// Clock is the time of accounts without a clock offset; default time.Now. Latencies pass in real time whatever it
+	// says.
 	Clock func() time.Time
 	// Seed makes latencies and probabilities repeatable.
 	Seed uint64
@@ -111,7 +112,8 @@ func (s *Sim) routes() *http.ServeMux {
 	}
 	mux.Handle("/_control/", s.control())
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		writeFault(w, http.StatusNotFound, refusal{Fault: "not_found", Message: fmt.Sprintf("There is no operation %s %s.", r.Method, r.URL.Path)})
+		writeFault(w, http.StatusNotFound, refusal{Fault: "not_found",
+			Message: fmt.Sprintf("There is no operation %s %s.", r.Method, r.URL.Path)})
 	})
 	return mux
 }

@@ -177,15 +177,19 @@ func (b *bundle) eventually(what string, holds func() bool) {
 func TestWhoami(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.sim.SetAccount("locked", dialersim.AccountSettings{Password: new("right"), Name: "Locked Ltd", TimeZone: "America/New_York"})
+	b.sim.SetAccount("locked", dialersim.AccountSettings{Password: new("right"), Name: "Locked Ltd",
+		TimeZone: "America/New_York"})
 	for _, c := range []struct {
 		name, user, password string
 		status               int
 		want                 string
 	}{
-		{"account alone", "1001", "x", 200, `{"account_name":"Account 1001","account_number":"1001","time_zone":"UTC","user":"1001"}`},
-		{"account and user", "1001/eve", "x", 200, `{"account_name":"Account 1001","account_number":"1001","time_zone":"UTC","user":"eve"}`},
-		{"right password", "locked/eve", "right", 200, `{"account_name":"Locked Ltd","account_number":"locked","time_zone":"America/New_York","user":"eve"}`},
+		{"account alone", "1001", "x", 200,
+			`{"account_name":"Account 1001","account_number":"1001","time_zone":"UTC","user":"1001"}`},
+		{"account and user", "1001/eve", "x", 200,
+			`{"account_name":"Account 1001","account_number":"1001","time_zone":"UTC","user":"eve"}`},
+		{"right password", "locked/eve", "right", 200,
+			`{"account_name":"Locked Ltd","account_number":"locked","time_zone":"America/New_York","user":"eve"}`},
 		{"wrong password", "locked/eve", "wrong", 401, "unauthorized"},
 		{"empty password", "1001", "", 401, "unauthorized"},
 		{"empty account", "/eve", "x", 401, "unauthorized"},

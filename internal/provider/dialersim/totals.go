@@ -42,7 +42,8 @@ func (t *opTotals) read() OperationTotals {
 }
 
 func (t OperationTotals) plus(o OperationTotals) OperationTotals {
-	return OperationTotals{t.Accepted + o.Accepted, t.Refused + o.Refused, t.OverLimit + o.OverLimit, t.Records + o.Records}
+	return OperationTotals{t.Accepted + o.Accepted, t.Refused + o.Refused, t.OverLimit + o.OverLimit, t.Records +
+		o.Records}
 }
 
 // Totals returns what the simulator has seen so far.
@@ -50,7 +51,8 @@ func (s *Sim) Totals() Totals {
 	t := Totals{
 		Operations: map[string]OperationTotals{}, Accounts: map[string]map[string]OperationTotals{},
 		Unauthorized: s.unauthorized.Load(), BrokenBodies: s.brokenBodies.Load(),
-		RedirectsFollowed: s.redirectsFollowed.Load(), Callbacks: s.callbacks.Load(), CallbacksFailed: s.callbacksFailed.Load(),
+		RedirectsFollowed: s.redirectsFollowed.Load(), Callbacks: s.callbacks.Load(),
+		CallbacksFailed: s.callbacksFailed.Load(),
 	}
 	for _, name := range operationNames {
 		t.Operations[name] = OperationTotals{}

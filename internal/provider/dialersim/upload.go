@@ -47,7 +47,8 @@ func (c *call) uploadAsync() {
 	})
 }
 
-// receive reads and checks an upload and computes what its import will record, so that accepting it is one short moment.
+// receive reads and checks an upload and computes what its import will record, so that accepting it is one short
+// moment.
 func (c *call) receive(maxRows int, accept func(*list, *payload, *importRecord)) {
 	name, l := c.writableList()
 	if l == nil {
@@ -99,8 +100,8 @@ func (c *call) unknownList(name string) {
 	c.refuse(http.StatusNotFound, refusal{Fault: "unknown_list", Message: "There is no list " + name + "."})
 }
 
-// reserve claims the list and spends the call in one step, or answers and returns false. An asynchronous import holds the
-// list for its duration, a synchronous one until release.
+// reserve claims the list and spends the call in one step, or answers and returns false. An asynchronous import holds
+// the list for its duration, a synchronous one until release.
 func (c *call) reserve(l *list, duration time.Duration) bool {
 	l.mu.Lock()
 	if c.set.exclusive && (l.importing || c.sim.now(c.set).Before(l.busyUntil)) {

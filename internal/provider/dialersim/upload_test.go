@@ -23,7 +23,8 @@ func TestUpload_DigestAndLookup(t *testing.T) {
 	b := setup(t)
 	b.sim.SetAccount("1001", dialersim.AccountSettings{Digest: "sha256"})
 	array := "[ {\"id\" : \"a\\u00e9\", \"n\":1.50},\n{\"id\": 17, \"n\":[{\"id\":\"inner\"}]} ,{\"x\":null}]"
-	first := read[imported](b, b.do(200, http.MethodPost, "/lists/demo/upload", ` {"other":[1,{}], "rows" : `+array+` , "key_field":"id"} `))
+	first := read[imported](b, b.do(200, http.MethodPost, "/lists/demo/upload", ` {"other":[1,{}], "rows" : `+array+
+		` , "key_field":"id"} `))
 	if first.Received != 3 || first.Accepted != 3 || len(first.Rejected) != 0 || first.ImportID == "" {
 		t.Errorf("answer %+v", first)
 	}
@@ -41,13 +42,16 @@ func TestUpload_DigestAndLookup(t *testing.T) {
 	}
 	want := []row{
 		{first.ImportID, start, 3, "aé", "", fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(array)))},
-		{second.ImportID, start.Add(time.Second), 1, "b", "b", fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(`[{"id":"b"}]`)))},
+		{second.ImportID, start.Add(time.Second), 1, "b", "b", fmt.Sprintf("sha256:%x",
+			sha256.Sum256([]byte(`[{"id":"b"}]`)))},
 	}
 	for _, c := range []struct {
 		since time.Time
 		want  []row
-	}{{start, want}, {start.Add(time.Microsecond), want[1:]}, {start.Add(time.Second), want[1:]}, {start.Add(time.Minute), []row{}}} {
-		got := read[[]row](b, b.do(200, http.MethodGet, "/lists/demo/imports?since="+c.since.Format(time.RFC3339Nano), ""))
+	}{{start, want}, {start.Add(time.Microsecond), want[1:]}, {start.Add(time.Second), want[1:]},
+		{start.Add(time.Minute), []row{}}} {
+		got := read[[]row](b, b.do(200, http.MethodGet, "/lists/demo/imports?since="+c.since.Format(time.RFC3339Nano),
+			""))
 		if fmt.Sprint(got) != fmt.Sprint(c.want) {
 			t.Errorf("since %s: %v, want %v", c.since, got, c.want)
 		}
@@ -90,7 +94,8 @@ func TestImports_Pages(t *testing.T) {
 func TestUpload_OtherDigests(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	for _, c := range [][2]string{{"", `"digest":"crc32c:`}, {"sha256", `"digest":"sha256:`}, {"none", `"last_key":"a"}`}} {
+	for _, c := range [][2]string{{"", `"digest":"crc32c:`}, {"sha256", `"digest":"sha256:`},
+		{"none", `"last_key":"a"}`}} {
 		digest, want := c[0], c[1]
 		b.sim.SetAccount("1001", dialersim.AccountSettings{Digest: digest})
 		b.do(200, http.MethodPost, "/lists/l"+digest+"/upload", rows("a"))
@@ -166,14 +171,16 @@ func TestUpload_Rules(t *testing.T) {
 	for _, r := range got.Rejected {
 		codes = append(codes, fmt.Sprint(r.Row, r.Code))
 	}
-	if want := "[1missing_key 2bad_phone 3bad_phone 4value_refused 5row_refused 6missing_key]"; fmt.Sprint(codes) != want || got.Received != 7 || got.Accepted != 1 {
+	if want := "[1missing_key 2bad_phone 3bad_phone 4value_refused 5row_refused 6missing_key]"; fmt.Sprint(
+		codes) != want || got.Received != 7 || got.Accepted != 1 {
 		t.Errorf("%v of %+v, want %s", codes, got, want)
 	}
 	if got.Rejected[1].Reason != `No "phone".` {
 		t.Errorf("reason %q", got.Rejected[1].Reason)
 	}
 	again := b.do(200, http.MethodGet, "/imports/"+got.ImportID, "")
-	if state := read[imported](b, again); state.State != "done" || fmt.Sprint(state.Rejected) != fmt.Sprint(got.Rejected) || state.Accepted != 1 {
+	if state := read[imported](b, again); state.State != "done" ||
+		fmt.Sprint(state.Rejected) != fmt.Sprint(got.Rejected) || state.Accepted != 1 {
 		t.Errorf("looked up: %s", again.body)
 	}
 	want := `{"key":"a","arrivals":1,"rejected":false}
@@ -209,7 +216,8 @@ func TestUpload_BodyCutMidway(t *testing.T) {
 	for n := range len(body) {
 		send(fmt.Sprintf("Content-Length: %d", len(body)), body[:n])
 	}
-	send("Transfer-Encoding: chunked", fmt.Sprintf("%x\r\n%s\r\n", len(body), body)) // whole, but without the last chunk
+	// whole, but without the last chunk
+	send("Transfer-Encoding: chunked", fmt.Sprintf("%x\r\n%s\r\n", len(body), body))
 	send("Transfer-Encoding: chunked", "zz\r\n")
 	broken := int64(len(body) + 2)
 	b.eventually("all bodies seen as broken", func() bool { return b.sim.Totals().BrokenBodies == broken })
@@ -231,7 +239,8 @@ func TestUpload_Chunked(t *testing.T) {
 	if err != nil || r.status != 200 {
 		t.Fatal(r, err)
 	}
-	if got, want := b.sim.ArrivalSummary("1001", "demo", dialersim.KindUpload), (dialersim.ArrivalSummary{Keys: 20_000, Arrivals: 20_000, Most: 1}); got != want {
+	if got, want := b.sim.ArrivalSummary("1001", "demo", dialersim.KindUpload),
+		(dialersim.ArrivalSummary{Keys: 20_000, Arrivals: 20_000, Most: 1}); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 }
@@ -239,7 +248,8 @@ func TestUpload_Chunked(t *testing.T) {
 func TestUpload_OneAtATime(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.sim.SetAccount("1001", dialersim.AccountSettings{LatencyByOperation: map[string]dialersim.Range{"upload": {FixedMS: 300}}})
+	b.sim.SetAccount("1001", dialersim.AccountSettings{LatencyByOperation: map[string]dialersim.Range{
+		"upload": {FixedMS: 300}}})
 	first := make(chan error, 1)
 	go func() {
 		r, err := b.try(http.MethodPost, "/lists/demo/upload", rows("a"))
@@ -248,8 +258,10 @@ func TestUpload_OneAtATime(t *testing.T) {
 		}
 		first <- err
 	}()
-	b.eventually("the first import is accepted", func() bool { return b.sim.Totals().Operations["upload"].Accepted == 1 })
-	if r := b.do(409, http.MethodPost, "/lists/demo/upload", rows("b")); read[refusal](b, r).Fault != "concurrent_modification" {
+	b.eventually("the first import is accepted",
+		func() bool { return b.sim.Totals().Operations["upload"].Accepted == 1 })
+	if r := b.do(409, http.MethodPost, "/lists/demo/upload", rows("b")); read[refusal](b,
+		r).Fault != "concurrent_modification" {
 		t.Errorf("second import: %s", r.body)
 	}
 	b.do(200, http.MethodPost, "/lists/other/upload", rows("c"))
@@ -287,14 +299,16 @@ func TestUploadAsync(t *testing.T) {
 	})
 	body := strings.Replace(rows("a", "b", "c"), `,"key_field"`, `,"callback_url":"`+taker.URL+`","key_field"`, 1)
 	id := read[imported](b, b.do(202, http.MethodPost, "/lists/demo/upload-async", body)).ImportID
-	if r := b.do(200, http.MethodGet, "/imports/"+id, ""); read[imported](b, r).State != "running" || strings.Contains(r.body, "rejected") {
+	if r := b.do(200, http.MethodGet, "/imports/"+id, ""); read[imported](b, r).State != "running" ||
+		strings.Contains(r.body, "rejected") {
 		t.Errorf("at first: %s", r.body)
 	}
 	b.do(409, http.MethodPost, "/lists/demo/upload-async", rows("d"))
 	b.do(409, http.MethodPost, "/lists/demo/upload", rows("d"))
 	b.clock.advance(20 * time.Millisecond)
 	r := b.do(200, http.MethodGet, "/imports/"+id, "")
-	if got := read[imported](b, r); got.State != "done" || got.Received != 3 || got.Accepted != 2 || len(got.Rejected) != 1 || got.Rejected[0].Row != 1 {
+	if got := read[imported](b, r); got.State != "done" || got.Received != 3 || got.Accepted != 2 ||
+		len(got.Rejected) != 1 || got.Rejected[0].Row != 1 {
 		t.Errorf("in the end: %s", r.body)
 	}
 	if text := <-told; text != r.body {
@@ -315,7 +329,8 @@ func TestUploadAsync(t *testing.T) {
 func TestUpload_RuleOfTheKey(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.sim.SetAccount("1001", dialersim.AccountSettings{Rules: []dialersim.Rule{{Kind: "equals", Field: "id", Value: json.RawMessage(`"bad"`)}}})
+	b.sim.SetAccount("1001", dialersim.AccountSettings{Rules: []dialersim.Rule{{Kind: "equals", Field: "id",
+		Value: json.RawMessage(`"bad"`)}}})
 	body := `{"rows":[{"id":"a"},{"id":"bad"},{"id":"c"}],"key_field":"id"}`
 	got := read[imported](b, b.do(200, http.MethodPost, "/lists/demo/upload", body))
 	if got.Accepted != 2 || len(got.Rejected) != 1 || got.Rejected[0].Row != 1 {

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// windowAt returns the window of this span that holds now: the minute, hour or day of the wall clock in loc.
-// Windows never overlap and leave no gap. A day has 23 or 25 hours when the clock changes, and an hour in which the zone
+// windowAt returns the window of this span that holds now: the minute, hour or day of the wall clock in loc. Windows
+// never overlap and leave no gap. A day has 23 or 25 hours when the clock changes, and an hour in which the zone
 // changes its offset ends there.
 func windowAt(now time.Time, loc *time.Location, span int) (start, end time.Time) {
 	local := now.In(loc)
@@ -29,8 +29,8 @@ func windowAt(now time.Time, loc *time.Location, span int) (start, end time.Time
 	return start, end
 }
 
-// dayStart returns the first instant of a date in loc. It searches instead of asking for midnight, because in some zones
-// the clock jumps over midnight, or shows it twice.
+// dayStart returns the first instant of a date in loc. It searches instead of asking for midnight, because in some
+// zones the clock jumps over midnight, or shows it twice.
 func dayStart(y int, m time.Month, d int, loc *time.Location) time.Time {
 	date := time.Date(y, m, d, 0, 0, 0, 0, time.UTC)
 	const reach = 26 * 3600

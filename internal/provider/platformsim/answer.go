@@ -183,7 +183,8 @@ func (c *call) guess(name string) reply {
 		return out
 	}
 	out.status = map[string]int{
-		answerUnauthorized: http.StatusUnauthorized, answerMissing: http.StatusNotFound, answerLimited: http.StatusTooManyRequests,
+		answerUnauthorized: http.StatusUnauthorized, answerMissing: http.StatusNotFound,
+		answerLimited: http.StatusTooManyRequests,
 	}[name]
 	if out.status == 0 {
 		out.status = http.StatusBadRequest

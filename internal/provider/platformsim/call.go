@@ -57,7 +57,8 @@ func (c *call) parsed() (body any, err error) {
 		return flat(fields), nil
 	case strings.HasSuffix(media, "xml"):
 		c.form = true
-		document, ok := xmlreader.XML(c.body, xmlreader.Reading{Bounds: xmlBounds, Local: true, Lists: c.sim.profile.Lists})
+		document, ok := xmlreader.XML(c.body, xmlreader.Reading{Bounds: xmlBounds, Local: true,
+			Lists: c.sim.profile.Lists})
 		if !ok {
 			return nil, errors.New("the body is no XML, or has a DOCTYPE")
 		}
@@ -93,7 +94,8 @@ func (c *call) read() error {
 		return fmt.Errorf("the body cannot be read: %w", err)
 	}
 	path := map[string]string{}
-	seen := map[string]any{"method": c.r.Method, "query": flat(c.r.URL.Query()), "headers": names, "body": json.RawMessage(encoded)}
+	seen := map[string]any{"method": c.r.Method, "query": flat(c.r.URL.Query()), "headers": names,
+		"body": json.RawMessage(encoded)}
 	for _, r := range c.sim.routes {
 		found, ok := r.match(c.r.URL.EscapedPath())
 		if r.Method != c.r.Method || !ok {
@@ -164,7 +166,8 @@ func (c *call) serve() {
 		c.refuse(answerInvalid, problem{"invalid_state", "The job is " + c.job.State + "."})
 		return
 	}
-	if counters := c.sim.platform.Account; counters != nil && counters.Counters != nil && c.route.Action == counters.Counters.Action {
+	if counters := c.sim.platform.Account; counters != nil && counters.Counters != nil &&
+		c.route.Action == counters.Counters.Action {
 		c.vars["counters"] = c.counters()
 	}
 	name, why := c.accept()
@@ -235,7 +238,8 @@ func (c *call) allowed() bool {
 		return true
 	}
 	_, password, _ := strings.Cut(c.credential, ":")
-	return c.credential != "" && !strings.HasPrefix(c.credential, BadCredential) && !strings.HasPrefix(password, BadCredential)
+	return c.credential != "" && !strings.HasPrefix(c.credential, BadCredential) && !strings.HasPrefix(password,
+		BadCredential)
 }
 
 // repeated answers a request that came before with the same key, as the first was answered.

@@ -43,8 +43,14 @@ func (s *Sim) controls() http.Handler {
 		w.WriteHeader(http.StatusNoContent)
 	})
 	mux.HandleFunc("GET /_control/arrivals", s.controlArrivals)
-	mux.HandleFunc("GET /_control/totals", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, http.StatusOK, s.Totals()) })
-	mux.HandleFunc("GET /_control/limits", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, http.StatusOK, s.Most()) })
+	mux.HandleFunc("GET /_control/totals", func(w http.ResponseWriter, _ *http.Request) {
+		writeJSON(w, http.StatusOK,
+			s.Totals())
+	})
+	mux.HandleFunc("GET /_control/limits", func(w http.ResponseWriter, _ *http.Request) {
+		writeJSON(w, http.StatusOK,
+			s.Most())
+	})
 	mux.HandleFunc("GET /_control/requests", func(w http.ResponseWriter, _ *http.Request) {
 		var all []string
 		for _, r := range s.routes {

@@ -56,11 +56,12 @@ func readDocument(text []byte, base string) (*document, error) {
 
 const mediaForm = "application/x-www-form-urlencoded"
 
-// plainForm frees the fields of a form that are objects: the library cannot read one whose parts stand in brackets. Their
-// names are checked by unknownField.
+// plainForm frees the fields of a form that are objects: the library cannot read one whose parts stand in brackets.
+// Their names are checked by unknownField.
 func plainForm(operation *openapi3.Operation) {
 	for name, field := range formOf(operation) {
-		if v := field.Value; v != nil && (v.Type.Is("object") || len(v.AnyOf) > 0 || v.Items != nil && !v.Items.Value.Type.Is("string")) {
+		if v := field.Value; v != nil && (v.Type.Is("object") || len(v.AnyOf) > 0 || v.Items != nil &&
+			!v.Items.Value.Type.Is("string")) {
 			formOf(operation)[name] = openapi3.NewSchemaRef("", openapi3.NewSchema())
 		}
 	}
@@ -97,8 +98,8 @@ func unknownField(operation *openapi3.Operation, r *http.Request, body []byte) e
 	return nil
 }
 
-// readSwagger reads a document of version 2. Lists of types for the places of an array, which that version does not have,
-// become one for any place; a parameter with the token stands in for what is sent as Authorization.
+// readSwagger reads a document of version 2. Lists of types for the places of an array, which that version does not
+// have, become one for any place; a parameter with the token stands in for what is sent as Authorization.
 func readSwagger(text []byte) (*openapi3.T, error) {
 	var tree any
 	if err := json.Unmarshal(text, &tree); err != nil {
@@ -155,7 +156,8 @@ func (d *document) find(r *http.Request, body []byte) *openapi3filter.RequestVal
 	return &openapi3filter.RequestValidationInput{
 		Request: inner, PathParams: params, Route: found,
 		Options: &openapi3filter.Options{
-			AuthenticationFunc: openapi3filter.NoopAuthenticationFunc, IncludeResponseStatus: true, SkipSettingDefaults: true,
+			AuthenticationFunc: openapi3filter.NoopAuthenticationFunc, IncludeResponseStatus: true,
+			SkipSettingDefaults: true,
 		},
 	}
 }
@@ -172,8 +174,8 @@ func (d *document) request(r *http.Request, body []byte) error {
 	return brief(openapi3filter.ValidateRequest(context.Background(), in))
 }
 
-// answer says what of an answer is not as the document says. One that is no success is held against what the document has
-// for all others where it has that, because some platforms answer errors with the status of success.
+// answer says what of an answer is not as the document says. One that is no success is held against what the document
+// has for all others where it has that, because some platforms answer errors with the status of success.
 func (d *document) answer(r *http.Request, a reply, success bool) error {
 	in := d.find(r, nil)
 	if in == nil {
@@ -194,7 +196,8 @@ func (d *document) answer(r *http.Request, a reply, success bool) error {
 		h.Set(name, value)
 	}
 	return brief(openapi3filter.ValidateResponse(context.Background(), &openapi3filter.ResponseValidationInput{
-		RequestValidationInput: in, Status: status, Header: h, Body: io.NopCloser(bytes.NewReader(a.body)), Options: in.Options,
+		RequestValidationInput: in, Status: status, Header: h, Body: io.NopCloser(bytes.NewReader(a.body)),
+		Options: in.Options,
 	}))
 }
 

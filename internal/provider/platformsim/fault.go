@@ -13,11 +13,11 @@ import (
 type Fault struct {
 	// Kind is one of FaultKinds.
 	Kind string `json:"fault"`
-	// Action chooses the calls: the id of an action, or method and path of a request that is none; empty for those of all
-	// actions.
+	// Action chooses the calls: the id of an action, or method and path of a request that is none; empty for those of
+	// all actions.
 	Action string `json:"action,omitempty"`
-	// Skip lets so many chosen calls pass first, Count is how often the fault strikes: 0 means once, or without end where
-	// there is a probability.
+	// Skip lets so many chosen calls pass first, Count is how often the fault strikes: 0 means once, or without end
+	// where there is a probability.
 	Skip  int `json:"skip,omitempty"`
 	Count int `json:"count,omitempty"`
 	// Probability is that of striking a chosen call; 0 means always.
@@ -34,9 +34,10 @@ type Fault struct {
 	Message string `json:"message,omitempty"`
 }
 
-// FaultKinds are the kinds of faults: cut ends the connection without an answer, hang holds it, status answers an HTML page
-// with a status, slow answers late, truncated sends half an answer, garbage an answer that is no JSON, over_limit refuses
-// as if a limit were reached, and refuse with a code of the platform. truncated, garbage and slow strike what was accepted, over_limit and refuse what was not.
+// FaultKinds are the kinds of faults: cut ends the connection without an answer, hang holds it, status answers an HTML
+// page with a status, slow answers late, truncated sends half an answer, garbage an answer that is no JSON, over_limit
+// refuses as if a limit were reached, and refuse with a code of the platform. truncated, garbage and slow strike what
+// was accepted, over_limit and refuse what was not.
 //
 // job_failed strikes a request that begins a job: it fails, before its work or, with accept, after half of it.
 var FaultKinds = []string{"cut", "hang", "status", "slow", "truncated", "garbage", "over_limit", "refuse", "job_failed"}
@@ -47,7 +48,8 @@ func (f *Fault) check() error {
 	if !slices.Contains(FaultKinds, f.Kind) {
 		return fmt.Errorf("fault %q is not one of %v", f.Kind, FaultKinds)
 	}
-	if f.Skip < 0 || f.Count < 0 || f.RetryAfter < 0 || f.MS < 0 || f.MS > longestHang.Milliseconds() || !(f.Probability >= 0 && f.Probability <= 1) {
+	if f.Skip < 0 || f.Count < 0 || f.RetryAfter < 0 || f.MS < 0 || f.MS > longestHang.Milliseconds() ||
+		!(f.Probability >= 0 && f.Probability <= 1) {
 		return fmt.Errorf("skip, count, ms and retry_after must not be negative, ms at most %d, and probability from 0 to 1", longestHang.Milliseconds())
 	}
 	if f.Status == 0 {
@@ -166,7 +168,8 @@ func (c *call) strike(f *Fault) {
 		c.sim.wait(hold, c.r.Context().Done())
 		c.cut()
 	case "status":
-		page := fmt.Sprintf("<html><head><title>%d</title></head><body><h1>%d %s</h1></body></html>\n", f.Status, f.Status, http.StatusText(f.Status))
+		page := fmt.Sprintf("<html><head><title>%d</title></head><body><h1>%d %s</h1></body></html>\n", f.Status,
+			f.Status, http.StatusText(f.Status))
 		reply{status: f.Status, media: "text/html", body: []byte(page)}.write(c.w)
 	default:
 		c.cut()

@@ -32,15 +32,17 @@ type ledger struct {
 
 func newLedger() ledger {
 	return ledger{
-		totals: Totals{Accepted: map[string]int{}, Refused: map[string]int{}, Limited: map[string]int{}, Struck: map[string]int{}},
-		byKey:  map[string]*Arrival{}, jobs: map[string]*job{}, keys: map[string]before{}, items: map[string][]json.RawMessage{},
+		totals: Totals{Accepted: map[string]int{}, Refused: map[string]int{}, Limited: map[string]int{},
+			Struck: map[string]int{}},
+		byKey: map[string]*Arrival{}, jobs: map[string]*job{}, keys: map[string]before{},
+		items: map[string][]json.RawMessage{},
 	}
 }
 
 // Totals counts requests by what became of them.
 type Totals struct {
-	// Accepted and Limited are by action, or method and path of what is none; Refused is by the name of the answer, Struck
-	// by the kind of fault.
+	// Accepted and Limited are by action, or method and path of what is none; Refused is by the name of the answer,
+	// Struck by the kind of fault.
 	Accepted map[string]int `json:"accepted"`
 	Refused  map[string]int `json:"refused"`
 	Limited  map[string]int `json:"limited"`
@@ -164,8 +166,10 @@ func (c *call) start() {
 		scheme = "https"
 	}
 	c.vars = map[string]any{
-		"n": n, "id": idOf("call", n), "now": now.Format(time.RFC3339), "epoch": now.Unix(), "rfc1123": now.Format(time.RFC1123Z),
-		"self": scheme + "://" + c.r.Host, "credential": c.credential, "account": idOf("account "+c.credential, 0)[:12],
+		"n": n, "id": idOf("call", n), "now": now.Format(time.RFC3339), "epoch": now.Unix(),
+		"rfc1123": now.Format(time.RFC1123Z),
+		"self":    scheme + "://" + c.r.Host, "credential": c.credential, "account": idOf("account "+c.credential,
+			0)[:12],
 		"message": "", "code": "", "accepted": []record{}, "rejected": []record{}, "items": []json.RawMessage{},
 	}
 }
@@ -257,7 +261,8 @@ func (c *call) accept() (name string, why problem) {
 	s := c.sim
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	j := &job{ID: c.vars["id"].(string), Action: action, At: c.vars["now"].(string), Accepted: []record{}, Rejected: []record{}, Unprocessed: []record{}, State: state, credential: c.credential}
+	j := &job{ID: c.vars["id"].(string), Action: action, At: c.vars["now"].(string), Accepted: []record{},
+		Rejected: []record{}, Unprocessed: []record{}, State: state, credential: c.credential}
 	for i, raw := range rows {
 		s.log.records++
 		r := record{Index: i, Key: keys[i], Record: raw, ID: idOf(action+" "+keys[i], 0)}
@@ -324,7 +329,8 @@ func (l *ledger) arrived(j *job) {
 // seen is an accepted request as lists show it.
 func (c *call) seen(id string) json.RawMessage {
 	text, _ := json.Marshal(map[string]any{ // of texts that are JSON
-		"id": id, "at": c.vars["now"], "rfc1123": c.vars["rfc1123"], "body": json.RawMessage(gjson.GetBytes(c.input, "body").Raw),
+		"id": id, "at": c.vars["now"], "rfc1123": c.vars["rfc1123"], "body": json.RawMessage(gjson.GetBytes(c.input,
+			"body").Raw),
 	})
 	return text
 }

@@ -50,7 +50,8 @@ func (c *call) counters() (out []map[string]any) {
 		for _, seconds := range slices.Sorted(maps.Keys(bucket.Windows)) {
 			l := c.aligned(name, seconds, bucket.Windows[seconds])
 			used, _ := s.meter.used(&l, now)
-			out = append(out, map[string]any{"bucket": name, "window_seconds": seconds, "limit": bucket.Windows[seconds], "value": used})
+			out = append(out, map[string]any{"bucket": name, "window_seconds": seconds,
+				"limit": bucket.Windows[seconds], "value": used})
 		}
 	}
 	return out
@@ -72,7 +73,8 @@ type window struct {
 }
 
 func newMeter() meter {
-	return meter{windows: map[string]*window{}, rolling: map[string][]time.Time{}, running: map[string]int{}, most: map[string]int{}}
+	return meter{windows: map[string]*window{}, rolling: map[string][]time.Time{}, running: map[string]int{},
+		most: map[string]int{}}
 }
 
 // capped is one limit that a call counts in.
@@ -106,7 +108,8 @@ func (c *call) limits() []capped {
 					break // the vendor's own limits say it
 				}
 				label := name + " in " + strconv.Itoa(w.Seconds) + " s"
-				out = append(out, capped{spent: spent{label, name, w.Seconds, w.Calls, 0}, key: c.credential + "|" + label, aligned: w.Kind == "aligned"})
+				out = append(out, capped{spent: spent{label, name, w.Seconds, w.Calls, 0}, key: c.credential + "|" +
+					label, aligned: w.Kind == "aligned"})
 			}
 		}
 	}

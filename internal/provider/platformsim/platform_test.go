@@ -23,7 +23,8 @@ import (
 type platformCases struct {
 	// Fields are those of the credential that must look in a certain way; WORD stands for the secret.
 	Fields map[string]string `yaml:"fields"`
-	// Calls are made in order (LAST stands for what the platform called the one before) by the catalog's templates, sent to the simulator, held against the vendor's document, and read.
+	// Calls are made in order (LAST stands for what the platform called the one before) by the catalog's templates,
+	// sent to the simulator, held against the vendor's document, and read.
 	Calls []struct {
 		Action string       `yaml:"action"`
 		Params catalog.JSON `yaml:"params"`
@@ -167,7 +168,8 @@ func TestPlatform_Results(t *testing.T) {
 	for _, p := range shipped(t) {
 		for _, c := range casesOf(t, p.ID).Results {
 			act := actionOf(t, p, c.Action)
-			ans := provider.Answer{Sent: provider.Answered, Status: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: c.Body}
+			ans := provider.Answer{Sent: provider.Answered, Status: http.StatusOK,
+				Header: http.Header{"Content-Type": {"application/json"}}, Body: c.Body}
 			_, r := provider.ReadResult(act, &ans, c.Rows, provider.Keyed{})
 			if len(c.Pages) > 0 {
 				r = ofPages(act, c.Pages, c.Rows)
@@ -176,7 +178,8 @@ func TestPlatform_Results(t *testing.T) {
 		}
 		for _, s := range p.Services {
 			for _, a := range s.Actions {
-				tried := slices.ContainsFunc(casesOf(t, p.ID).Results, func(c resultCase) bool { return c.Action == a.ID })
+				tried := slices.ContainsFunc(casesOf(t, p.ID).Results,
+					func(c resultCase) bool { return c.Action == a.ID })
 				assert.True(t, tried || a.Call.Result == nil, "no case has a result of %s", a.ID)
 			}
 		}
@@ -213,7 +216,8 @@ func actionOf(t *testing.T, p *catalog.Platform, id string) *catalog.Action {
 // TestPlatform_Counters: what a platform counts itself is read as calls of budgets and their windows.
 func TestPlatform_Counters(t *testing.T) {
 	t.Parallel()
-	for id, want := range map[string]provider.Counter{"salesforce": {Bucket: "api", WindowSeconds: 86400, Limit: 100000, Value: 10}} {
+	for id, want := range map[string]provider.Counter{"salesforce": {Bucket: "api", WindowSeconds: 86400, Limit: 100000,
+		Value: 10}} {
 		b := play(t, id, "")
 		shown, _ := b.cat.Platform(id)
 		got, _, err := b.sender.Counters(t.Context(), shown, shown.Services[0], b.secret(shown.Services[0], "good"))

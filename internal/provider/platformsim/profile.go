@@ -54,8 +54,8 @@ type answer struct {
 	Status  int          `yaml:"status"`
 	Headers catalog.JSON `yaml:"headers"`
 	Body    catalog.JSON `yaml:"body"`
-	// Media is the type of the body; application/json where it is empty. The body of another type is a text, that of CSV an array of lines,
-	// which are arrays of cells.
+	// Media is the type of the body; application/json where it is empty. The body of another type is a text, that of
+	// CSV an array of lines, which are arrays of cells.
 	Media string `yaml:"media"`
 
 	headers, body *expr.Template
@@ -82,8 +82,8 @@ type request struct {
 	Idempotency string `yaml:"idempotency"`
 	// Job is a template of the id of an earlier call, which vars.job then describes.
 	Job catalog.JSON `yaml:"job"`
-	// State is a template of the state that the job has afterwards, or the one that the request makes; Needs are the states that it may
-	// have. Fills has the records of the request become those of the job, Begins has the job done.
+	// State is a template of the state that the job has afterwards, or the one that the request makes; Needs are the
+	// states that it may have. Fills has the records of the request become those of the job, Begins has the job done.
 	State  catalog.JSON `yaml:"state"`
 	Needs  []string     `yaml:"needs"`
 	Fills  bool         `yaml:"fills"`
@@ -104,8 +104,8 @@ type limit struct {
 	Actions []string `yaml:"actions"`
 	// Per is a template of what it is counted by, within the credential.
 	Per catalog.JSON `yaml:"per"`
-	// Seconds and Calls make a window that rolls; Concurrent bounds the calls that are under way, OpenJobs the calls of Actions whose
-	// job is not done: it is when it was asked about twice.
+	// Seconds and Calls make a window that rolls; Concurrent bounds the calls that are under way, OpenJobs the calls of
+	// Actions whose job is not done: it is when it was asked about twice.
 	Seconds    int `yaml:"seconds"`
 	Calls      int `yaml:"calls"`
 	Concurrent int `yaml:"concurrent"`

@@ -52,7 +52,8 @@ func routesOf(p *catalog.Platform, prof *profile) ([]*route, error) {
 		for _, a := range s.Actions {
 			if a.Call != nil && a.Call.Path != "" && !named[a.ID] {
 				path, _, _ := strings.Cut(pathPlace.ReplaceAllStringFunc(a.Call.Path, place), "?")
-				out = append(out, &route{request: &request{Method: a.Call.Method, Path: basePath(s) + path, Action: a.ID}, action: a, service: s})
+				out = append(out, &route{request: &request{Method: a.Call.Method, Path: basePath(s) + path,
+					Action: a.ID}, action: a, service: s})
 			}
 		}
 		if s.Check != "" {

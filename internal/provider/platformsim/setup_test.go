@@ -22,8 +22,8 @@ import (
 	"flowlane/test/servers"
 )
 
-// bench is one simulated platform, with its entry in a catalog that leads to it; with the document of its vendor by way of
-// Prism, which passes on what that allows.
+// bench is one simulated platform, with its entry in a catalog that leads to it; with the document of its vendor by way
+// of Prism, which passes on what that allows.
 type bench struct {
 	t        *testing.T
 	cat      *catalog.Catalog
@@ -71,7 +71,8 @@ func playOf(t *testing.T, o catalog.Options, platformID, file string) *bench {
 	b.sim, err = platformsim.New(cat, platformID, platformsim.Options{Document: document})
 	require.NoError(t, err)
 	if file != "" {
-		b.front = "http://" + servers.Prism(t, []string{file}, server.URL, operationsOf(cat, b.sim.BaseURL(""), platformID)...)
+		b.front = "http://" + servers.Prism(t, []string{file}, server.URL, operationsOf(cat, b.sim.BaseURL(""),
+			platformID)...)
 	}
 	b.sender = provider.NewSender(provider.Options{AllowHosts: []string{strings.TrimPrefix(b.front, "http://")}})
 	t.Cleanup(b.sender.Close)
@@ -124,9 +125,11 @@ func (b *bench) secret(svc *catalog.Service, word string) provider.Secret {
 	for name, text := range fields {
 		fields[name] = strings.ReplaceAll(text, "WORD", word)
 	}
-	spec := provider.Spec{Method: svc.AuthMethod, PlatformID: svc.PlatformID, Fields: fields, Origins: []string{b.front, b.url}, SignIn: svc.SignIn}
+	spec := provider.Spec{Method: svc.AuthMethod, PlatformID: svc.PlatformID, Fields: fields, Origins: []string{b.front,
+		b.url}, SignIn: svc.SignIn}
 	spec.Grant, spec.TokenURL = svc.SignIn.Grant, svc.SignIn.TokenURL
-	if spec.Placement = (provider.Placement{HeaderName: svc.SignIn.Header, Scheme: svc.SignIn.Scheme}); !svc.SignIn.Placed() {
+	if spec.Placement = (provider.Placement{HeaderName: svc.SignIn.Header,
+		Scheme: svc.SignIn.Scheme}); !svc.SignIn.Placed() {
 		spec.Placement.HeaderName = "Authorization"
 	}
 	s, err := provider.NewSecret(spec)

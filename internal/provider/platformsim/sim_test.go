@@ -34,9 +34,10 @@ func TestSim_Faults(t *testing.T) {
 		`{"fault":"truncated"}`:                         {"unknown", 1},
 		`{"fault":"garbage"}`:                           {"unknown", 1},
 		`{"fault":"slow","ms":1}`:                       {"success", 1},
-		`{"fault":"over_limit","retry_after":9}`:        {"retry_later 9s or retry_later 8s", 0}, // by the header with the time, and a clock of seconds,
-		`{"fault":"cut","action":"` + post + `"}`:       {"success", 1},
-		`{"fault":"cut","skip":1}`:                      {"success", 1},
+		// by the header with the time, and a clock of seconds,
+		`{"fault":"over_limit","retry_after":9}`:  {"retry_later 9s or retry_later 8s", 0},
+		`{"fault":"cut","action":"` + post + `"}`: {"success", 1},
+		`{"fault":"cut","skip":1}`:                {"success", 1},
 	} {
 		b := play(t, "sendgrid", "")
 		b.control(http.MethodPost, "faults", fault, http.StatusCreated)
@@ -59,10 +60,12 @@ func TestSim_Rules(t *testing.T) {
 	b.control(http.MethodPost, "rules", `{"field":"email","equals":"bad"}`, http.StatusCreated)
 	b.control(http.MethodPost, "rules", `{"field":"email","every_nth":2}`, http.StatusBadRequest)
 	for range 2 {
-		require.Equal(t, "success", told(b.call(upsert, `{"contact":{}}`, []string{`{"email":"a"}`, `{"email":"bad"}`}, "", "good")))
+		require.Equal(t, "success", told(b.call(upsert, `{"contact":{}}`, []string{`{"email":"a"}`, `{"email":"bad"}`},
+			"", "good")))
 	}
 	assert.Equal(t, `{"action":"`+upsert+`","key":"a","arrivals":2,"rejected":false}`+"\n"+
-		`{"action":"`+upsert+`","key":"bad","arrivals":2,"rejected":true}`+"\n", b.control(http.MethodGet, "arrivals?action="+upsert, "", http.StatusOK))
+		`{"action":"`+upsert+`","key":"bad","arrivals":2,"rejected":true}`+"\n", b.control(http.MethodGet,
+		"arrivals?action="+upsert, "", http.StatusOK))
 	job := b.last
 	b.call("sendgrid__marketing__get_import", `{"job_id":"`+job+`"}`, nil, "", "good")
 	r := b.call("sendgrid__marketing__get_import", `{"job_id":"`+job+`"}`, nil, "", "good")
@@ -169,6 +172,7 @@ func TestSim_Plain(t *testing.T) {
 	r = b.call("plain__api__add", `{"box":"b","thing":{}}`, []string{`{"id":7}`}, "", "good")
 	assert.Equal(t, "refused invalid_field", told(r))
 	assert.True(t, strings.Contains(r.Message, "record 0"), r.Message)
-	assert.Equal(t, "unknown unauthorized", told(b.call("plain__api__add", `{"box":"b","thing":{}}`, []string{`{"id":"1"}`}, "", "bad-key")), "a 401 that the catalog does not list")
+	assert.Equal(t, "unknown unauthorized", told(b.call("plain__api__add", `{"box":"b","thing":{}}`,
+		[]string{`{"id":"1"}`}, "", "bad-key")), "a 401 that the catalog does not list")
 	b.honest()
 }

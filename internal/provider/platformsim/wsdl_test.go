@@ -56,7 +56,8 @@ func startFive9(t *testing.T) (url string) {
 	return "http://127.0.0.1:" + servers.Start(t, string(script), file, "WsAdminService", "WsAdminPort", five9Answers)
 }
 
-// TestFive9_Requests: what each action sends is valid by Five9's own WSDL, and what is answered by that is read as what it means.
+// TestFive9_Requests: what each action sends is valid by Five9's own WSDL, and what is answered by that is read as what
+// it means.
 func TestFive9_Requests(t *testing.T) {
 	t.Parallel()
 	url := startFive9(t)
@@ -87,7 +88,8 @@ func TestFive9_Requests(t *testing.T) {
 	}
 }
 
-// TestFive9_Simulator: what the simulator takes and what it answers, refusals and faults included, is valid by Five9's own WSDL.
+// TestFive9_Simulator: what the simulator takes and what it answers, refusals and faults included, is valid by Five9's
+// own WSDL.
 func TestFive9_Simulator(t *testing.T) {
 	t.Parallel()
 	url := startFive9(t)
@@ -107,14 +109,17 @@ func TestFive9_Simulator(t *testing.T) {
 	}
 	shown, _ := b.cat.Platform("five9")
 	checkCalls(t, shown, b)
-	require.NoError(t, b.sim.Reject(platformsim.Rule{Field: "Envelope.Body.updateCrmRecord.record.fields.0", Equals: "bad", Code: "ParseError"}))
+	require.NoError(t, b.sim.Reject(platformsim.Rule{Field: "Envelope.Body.updateCrmRecord.record.fields.0",
+		Equals: "bad", Code: "ParseError"}))
 	for _, code := range []string{"ListNotFoundFault", "ServiceUnavailableFault", "InvalidImportDataFault"} {
 		require.NoError(t, b.sim.AddFault(platformsim.Fault{Kind: "refuse", Code: code, Message: "on demand"}))
 		assert.Contains(t, told(b.call("five9__config__get_lists", `{}`, nil, "", "good")), code)
 	}
 	require.NoError(t, b.sim.AddFault(platformsim.Fault{Kind: "over_limit"}))
-	assert.Equal(t, "retry_later OperationsLimitExceededFault 1m0s", told(b.call("five9__config__get_lists", `{}`, nil, "", "good")))
-	assert.Equal(t, "refused ParseError", told(b.call("five9__config__update_contact", `{"record":{"number1":"bad"},"keys":["number1"]}`, nil, "", "good")))
+	assert.Equal(t, "retry_later OperationsLimitExceededFault 1m0s", told(b.call("five9__config__get_lists", `{}`, nil,
+		"", "good")))
+	assert.Equal(t, "refused ParseError", told(b.call("five9__config__update_contact",
+		`{"record":{"number1":"bad"},"keys":["number1"]}`, nil, "", "good")))
 	require.Greater(t, len(seen), 50)
 	text, err := json.Marshal(seen)
 	require.NoError(t, err)

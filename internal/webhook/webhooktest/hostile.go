@@ -1,4 +1,5 @@
-// Package webhooktest is bodies that senders post with bad intentions, or by mistake, for the tests of whoever reads them.
+// Package webhooktest is bodies that senders post with bad intentions, or by mistake, for the tests of whoever reads
+// them.
 package webhooktest
 
 import (
@@ -51,8 +52,8 @@ type Body struct {
 	Understood bool
 }
 
-// Hostile returns bodies of all kinds, made to take much more memory or time than their size. All but the one named OneMore
-// are no larger than webhook.MaxBody.
+// Hostile returns bodies of all kinds, made to take much more memory or time than their size. All but the one named
+// OneMore are no larger than webhook.MaxBody.
 func Hostile() []Body {
 	return slices.Concat(hostileJSON(), hostileForms(), hostileXML(), []Body{
 		{"Text/NotUTF8", "text/plain; charset=utf-16", fill("\xff"), false},
@@ -103,7 +104,8 @@ func hostileJSON() []Body {
 		{"JSON/UTF16", asJSON, fill("[\x00]\x00"), false},
 		{"JSON/NUL", asJSON, fill("\x00"), false},
 		{"JSON/Spaces", asJSON, between("", " ", "1"), true},
-		{"JSON/GzipWithoutTheHeader", asJSON, string(append([]byte("\x1f\x8b\x08\x00"), fill("\xff\x01\x80")...)), false},
+		{"JSON/GzipWithoutTheHeader", asJSON, string(append([]byte("\x1f\x8b\x08\x00"), fill("\xff\x01\x80")...)),
+			false},
 	}
 }
 
@@ -126,7 +128,8 @@ func hostileForms() []Body {
 func hostileXML() []Body {
 	return []Body{
 		{"XML/Laughs", asXML, laughs(), false},
-		{"XML/QuadraticBlowup", asXML, `<!DOCTYPE x [<!ENTITY a "` + strings.Repeat("a", 50_000) + `">]><x>` + strings.Repeat("&a;", 100_000) + `</x>`, false},
+		{"XML/QuadraticBlowup", asXML, `<!DOCTYPE x [<!ENTITY a "` + strings.Repeat("a", 50_000) + `">]><x>` +
+			strings.Repeat("&a;", 100_000) + `</x>`, false},
 		{"XML/External", asXML, `<!DOCTYPE x [<!ENTITY f SYSTEM "file:///dev/zero">]><x>&f;</x>`, false},
 		{"XML/200000Deep", asXML, deep("<a>", ""), false},
 		{"XML/OneElementMore", asXML, "<a>" + strings.Repeat("<b></b>", 50_000) + "</a>", false},
@@ -135,7 +138,8 @@ func hostileXML() []Body {
 		{"XML/ElementsUpToTheBound", asXML, "<a>" + strings.Repeat("<b></b>", 49_999) + "</a>", true},
 		{"XML/ElementsWithAttributes", asXML, "<a>" + strings.Repeat("<b c=''/>", 24_999) + "</a>", true},
 		{"XML/DistinctElements", asXML, distinctElements(24_999), true},
-		{"XML/64DeepTwigs", asXML, "<a>" + strings.Repeat(strings.Repeat("<b>", 62)+strings.Repeat("</b>", 62), 793) + "</a>", true},
+		{"XML/64DeepTwigs", asXML, "<a>" + strings.Repeat(strings.Repeat("<b>", 62)+strings.Repeat("</b>", 62), 793) +
+			"</a>", true},
 		{"XML/ManyAttributes", asXML, distinct("<a ", "b", "='' ", "/>"), false},
 		{"XML/AttributesUpToTheBound", asXML, manyAttributes(49_999), true},
 		{"XML/OneText", asXML, between("<a>", "x", "</a>"), true},
@@ -149,7 +153,8 @@ func hostileXML() []Body {
 		{"XML/Instructions", asXML, between("", "<?x?>", "<a/>"), true},
 		{"XML/OpenCDATA", asXML, between("<a><![CDATA[", "x", ""), false},
 		{"XML/UTF16", asXML, "\xff\xfe" + fill("<\x00a\x00"), false},
-		{"XML/WrongCharset", asXML, between("<?xml version='1.0' encoding='windows-1252'?><a>", "\x81\xe9", "</a>"), true},
+		{"XML/WrongCharset", asXML, between("<?xml version='1.0' encoding='windows-1252'?><a>", "\x81\xe9", "</a>"),
+			true},
 	}
 }
 

@@ -1,5 +1,5 @@
-// Command example goes the whole way with a service that FLOWLANE_URL and FLOWLANE_API_KEY name: a credential, a flow, an upload, a
-// run, its results, and a retry of what failed.
+// Command example goes the whole way with a service that FLOWLANE_URL and FLOWLANE_API_KEY name: a credential, a flow,
+// an upload, a run, its results, and a retry of what failed.
 package main
 
 import (

@@ -1,5 +1,5 @@
-// Command container is the supervisor of the shared test server on machines without Postgres programs: it runs the server
-// in a container, as long as tests use it. Package pgtest starts it.
+// Command container is the supervisor of the shared test server on machines without Postgres programs: it runs the
+// server in a container, as long as tests use it. Package pgtest starts it.
 package main
 
 import (
@@ -29,7 +29,8 @@ func main() {
 func start(ctx context.Context) (string, func(context.Context), error) {
 	server, err := postgres.Run(ctx, image,
 		postgres.WithDatabase("flowlane"), postgres.WithUsername("flowlane"), postgres.WithPassword("flowlane"),
-		testcontainers.WithCmd("postgres", "-c", "fsync=off", "-c", "synchronous_commit=off", "-c", "full_page_writes=off", "-c", "max_connections=300"),
+		testcontainers.WithCmd("postgres", "-c", "fsync=off", "-c", "synchronous_commit=off", "-c",
+			"full_page_writes=off", "-c", "max_connections=300"),
 		postgres.BasicWaitStrategies())
 	if err != nil {
 		return "", nil, fmt.Errorf("run %s: %w", image, err)

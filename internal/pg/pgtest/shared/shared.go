@@ -1,6 +1,6 @@
-// Package shared lets test processes share one server: the first one starts a supervisor, which outlives it and ends the
-// server when no process has used it for a while. File locks count the users, so that a killed process leaves nothing
-// behind. It does not know what kind of server it is.
+// Package shared lets test processes share one server: the first one starts a supervisor, which outlives it and ends
+// the server when no process has used it for a while. File locks count the users, so that a killed process leaves
+// nothing behind. It does not know what kind of server it is.
 package shared
 
 import (
@@ -34,8 +34,8 @@ const (
 	logFile     = "supervisor.log"
 )
 
-// Use returns the address of the server in dir, which supervisor starts when it is not running; the supervisor must call
-// Serve with the same folder. The server stays as long as this process does.
+// Use returns the address of the server in dir, which supervisor starts when it is not running; the supervisor must
+// call Serve with the same folder. The server stays as long as this process does.
 func Use(dir string, supervisor *exec.Cmd) (string, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", fmt.Errorf("make the folder of the shared server: %w", err)
@@ -70,7 +70,8 @@ func Use(dir string, supervisor *exec.Cmd) (string, error) {
 // held keeps the users' locks open until the process ends.
 var held []*os.File
 
-// launch starts the supervisor apart from this process: in a session of its own and with no pipe that anybody waits for.
+// launch starts the supervisor apart from this process: in a session of its own and with no pipe that anybody waits
+// for.
 func launch(dir string, supervisor *exec.Cmd) (<-chan error, error) {
 	log, err := os.Create(filepath.Join(dir, logFile))
 	if err != nil {
@@ -125,7 +126,8 @@ func serve(dir string, linger, check time.Duration, start Start) error {
 		return err
 	}
 	next := filepath.Join(dir, addressFile+".new")
-	if err := errors.Join(os.WriteFile(next, []byte(address), 0o600), os.Rename(next, filepath.Join(dir, addressFile))); err != nil {
+	if err := errors.Join(os.WriteFile(next, []byte(address), 0o600),
+		os.Rename(next, filepath.Join(dir, addressFile))); err != nil {
 		return fmt.Errorf("announce the shared server: %w", err)
 	}
 	gate := awaitIdle(dir, linger, check)

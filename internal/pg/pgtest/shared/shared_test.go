@@ -36,19 +36,20 @@ func TestMain(m *testing.M) {
 
 // supervise "runs" a server whose address is the process id; the file "ended" gets a line for each clean end.
 func supervise(dir string) {
-	err := serve(dir, 50*time.Millisecond, 10*time.Millisecond, func(context.Context) (string, func(context.Context), error) {
-		if _, err := os.Stat(filepath.Join(dir, "broken")); err == nil {
-			return "", nil, fmt.Errorf("no server here")
-		}
-		stop := func(context.Context) {
-			file, err := os.OpenFile(filepath.Join(dir, "ended"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-			if err == nil {
-				_, _ = fmt.Fprintln(file, os.Getpid())
-				_ = file.Close()
+	err := serve(dir, 50*time.Millisecond, 10*time.Millisecond,
+		func(context.Context) (string, func(context.Context), error) {
+			if _, err := os.Stat(filepath.Join(dir, "broken")); err == nil {
+				return "", nil, fmt.Errorf("no server here")
 			}
-		}
-		return strconv.Itoa(os.Getpid()), stop, nil
-	})
+			stop := func(context.Context) {
+				file, err := os.OpenFile(filepath.Join(dir, "ended"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+				if err == nil {
+					_, _ = fmt.Fprintln(file, os.Getpid())
+					_ = file.Close()
+				}
+			}
+			return strconv.Itoa(os.Getpid()), stop, nil
+		})
 	if err != nil {
 		fmt.Println(err)
 		os.Exit(1)

@@ -1,0 +1,130 @@
+package app
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	mathrand "math/rand/v2"
+	"time"
+
+	"flowlane/internal/command"
+	"flowlane/internal/credential"
+	"flowlane/internal/definition"
+	"flowlane/internal/dispatch"
+	"flowlane/internal/due"
+	"flowlane/internal/hold"
+	"flowlane/internal/memory"
+	"flowlane/internal/orgcatalog"
+	"flowlane/internal/orgquota"
+	"flowlane/internal/pg"
+	"flowlane/internal/provider"
+	"flowlane/internal/recordset"
+	"flowlane/internal/retention"
+	"flowlane/internal/run"
+	"flowlane/internal/schedule"
+	"flowlane/internal/store"
+	"flowlane/internal/stream"
+	"flowlane/internal/subscription"
+	"flowlane/internal/vault"
+	"flowlane/internal/webhook"
+	"flowlane/internal/work"
+)
+
+// wire makes the parts, from the bottom up.
+func (a *App) wire(ctx context.Context) error {
+	var err error
+	if a.Vault, err = vault.Open(a.cfg.KEK, a.cfg.OtherKEKs...); err != nil {
+		return fmt.Errorf("open the vault: %w", err)
+	}
+	root, err := a.Vault.Root(ctx, a.Pool)
+	if err != nil {
+		return fmt.Errorf("open the vault: %w", err)
+	}
+	a.keys = a.cfg.Tokens.sender()
+	if a.Accounts, err = Accounts(a.scoped, root, a.cfg.Log, a.cfg.Tokens.config(a.keys),
+		a.metrics.refused); err != nil {
+		return err
+	}
+	a.Memory = memory.New(max(cmp.Or(a.cfg.MemoryBudget, memory.Default), memory.Least))
+	if err := a.openBlobs(ctx); err != nil {
+		return err
+	}
+	if a.Sender, err = a.sender(); err != nil {
+		return err
+	}
+	queue, err := work.NewQueue(a.clock)
+	if err != nil {
+		return fmt.Errorf("make the work queue: %w", err)
+	}
+	a.Scheduler = due.New(a.clock, queue, due.Options{Log: a.cfg.Log})
+	a.watch, a.aging = due.NewClock(a.clock, a.cfg.Log), retention.NewClock()
+	a.imports = orgcatalog.New(a.scoped, a.clock, a.Catalog)
+	a.Credentials = credential.New(credential.Deps{Pool: a.scoped, Vault: a.Vault, Catalog: a.Catalog, Prober: a.Sender,
+		Now: time.Now, Due: a.Scheduler, AllowHosts: a.cfg.AllowHosts, Redeemer: a.Sender,
+		VerifierKey: root.Derive("oauth-pkce")})
+	a.Definitions = definition.New(a.scoped, a.Catalog)
+	stored := orgquota.NewMeter(orgquota.StoredBytes, time.Now)
+	a.RecordSets = recordset.New(a.scoped, a.Scheduler, stored).KeepIn(a.blobs)
+	a.Stores = store.New(a.scoped, a.Scheduler)
+	router := &dispatch.Router{Catalog: a.Catalog, BulkInFlight: dispatch.BulkInFlight,
+		SmallInFlight: dispatch.SmallInFlight}
+	plans := definition.NewPlans(a.Catalog, 0)
+	a.Runs = run.New(a.scoped, plans, router, a.Scheduler, mathrand.Float64).ReadFrom(a.blobs)
+	a.Runs.Lost(&a.losses)
+	a.Runs.Limit(run.Limits{Now: time.Now, Piece: workPiece, Memory: a.Memory,
+		Open: orgquota.NewMeter(orgquota.OpenBatches, time.Now)})
+	a.Holds = hold.New(a.scoped, a.Runs, a.Scheduler)
+	a.Schedules = schedule.New(a.scoped, a.Definitions, a.Runs, a.Scheduler, &a.losses, a.cfg.Log)
+	a.Webhooks = webhook.New(webhook.Deps{Pool: a.scoped, Vault: a.Vault, Definitions: a.Definitions, Runs: a.Runs,
+		Due: a.Scheduler, Losses: &a.losses, Log: a.cfg.Log})
+	a.Subscriptions = subscription.New(a.scoped, a.Definitions, a.Runs, a.cfg.Log)
+	a.Streams = stream.New(a.stopping, a.Runs, stream.Options{Most: a.cfg.MaxStreams, Log: a.cfg.Log})
+	a.Runs.Tell(a.Streams.Changed)
+	if a.cfg.Dispatch.Observed == nil {
+		a.cfg.Dispatch.Observed = a.metrics.called
+	}
+	a.Dispatcher = dispatch.New(dispatch.Deps{
+		Pool: a.scoped, Runs: a.Runs, Catalog: a.Catalog, Credentials: a.Credentials, Sender: a.Sender,
+		Due: a.Scheduler, Clock: a.watch, Random: mathrand.Float64, Losses: &a.losses, Memory: a.Memory,
+	}, a.cfg.Dispatch)
+	a.registerKinds()
+	if err := a.makeRunner(ctx); err != nil {
+		return err
+	}
+	return a.makeHandler(root, plans)
+}
+
+// makeRunner makes what fetches work and does it, where the process has workers.
+func (a *App) makeRunner(ctx context.Context) error {
+	if !a.cfg.Workers {
+		return nil
+	}
+	owns, err := pg.OwnsTables(ctx, a.Pool)
+	if err != nil {
+		return err
+	}
+	options := work.Options{Log: a.cfg.Log, Poll: a.cfg.Pooled, KeepIndexes: !owns}
+	if a.runner, err = work.New(a.clock, a.Scheduler, options); err != nil {
+		return fmt.Errorf("make the workers: %w", err)
+	}
+	return nil
+}
+
+// sender makes what sends calls.
+func (a *App) sender() (*provider.Sender, error) {
+	platformHosts := map[string][]string{}
+	for platform, base := range a.cfg.BaseURLs {
+		platformHosts[platform] = HostOf(base) // none for what the catalog refuses
+	}
+	var commands *command.Set
+	if a.cfg.Commands != "" {
+		var err error
+		if commands, err = command.Load(a.cfg.Commands); err != nil {
+			return nil, err //nolint:wrapcheck // says everything
+		}
+	}
+	return provider.NewSender(provider.Options{
+		AllowHosts: a.cfg.AllowHosts, DenyNetworks: a.cfg.DenyNetworks, PlatformHosts: platformHosts, Memory: a.Memory,
+		Commands: commands,
+	}), nil
+}
