@@ -100,8 +100,8 @@ func codeOf(f *fault.Error) string {
 }
 
 // problem is an error with all that its caller reads beside detail: hint is what code says of itself where it is empty.
-func (h errorHandler) problem(ctx context.Context, status int, detail oas.ErrorDetail, code,
-	hint string) *oas.ErrorStatusCodeWithHeaders {
+func (h errorHandler) problem(ctx context.Context, status int, detail oas.ErrorDetail,
+	code, hint string) *oas.ErrorStatusCodeWithHeaders {
 	if hint == "" && code == string(fault.Unauthenticated) {
 		hint = signInHint(exchangeOf(ctx).sent)
 	}

@@ -147,8 +147,8 @@ func (c *crowd) define(ctx context.Context, settings, method, url string, member
 
 // trigger starts the flow of each of these organizations so many times, as fast as that is answered; records are
 // numbered from the number that is returned on.
-func (c *crowd) trigger(ctx context.Context, defs []uuid.UUID, members []member, times,
-	senders int) (from int, err error) {
+func (c *crowd) trigger(ctx context.Context, defs []uuid.UUID, members []member,
+	times, senders int) (from int, err error) {
 	from = c.next
 	n := len(members) * times
 	c.next += n

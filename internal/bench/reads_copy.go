@@ -270,8 +270,8 @@ func quoteText(s string) string { return "'" + s + "'" }
 
 // copySmall copies a batch of one slice many times, by turns to the definitions, evenly over the last 30 days. The
 // records of the last so many wait.
-func copySmall(ctx context.Context, pool *pgxpool.Pool, source uuid.UUID, definitions []uuid.UUID, batches,
-	waiting int) error {
+func copySmall(ctx context.Context, pool *pgxpool.Pool, source uuid.UUID, definitions []uuid.UUID,
+	batches, waiting int) error {
 	waits := fmt.Sprintf("(b.i > b.n - %d)", waiting)
 	const at, size = "b.at", "b.size"
 	ofBlock := "t.batch_id = b.source"

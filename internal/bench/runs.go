@@ -75,8 +75,8 @@ func runs(ctx context.Context, e *env) ([]row, error) {
 	return report1M(n, raw, plain, mapped, triggers, exports, plainCost, mappedCost, peak, river), nil
 }
 
-func report1M(n int, raw, plain, mapped, triggers, exports []time.Duration, plainCost, mappedCost cost, peak,
-	river float64) []row {
+func report1M(n int, raw, plain, mapped, triggers, exports []time.Duration, plainCost, mappedCost cost,
+	peak, river float64) []row {
 	against := func(what string, times []time.Duration, target float64) row {
 		return row{what: what, ours: perSecond(n, median(times), "rows"), raw: "COPY " + perSecond(n, median(raw),
 			"rows"),

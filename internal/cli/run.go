@@ -148,8 +148,8 @@ func estimates(ctx context.Context, client *remote.Client, flow flowAnswer, setI
 }
 
 // estimate is nil where the account is not known, or the action spends none of its budgets.
-func estimate(ctx context.Context, client *remote.Client, credentialID, actionID,
-	setID string) (json.RawMessage, error) {
+func estimate(ctx context.Context, client *remote.Client,
+	credentialID, actionID, setID string) (json.RawMessage, error) {
 	credential, err := remote.Get[credentialAnswer](ctx, client, credentialPath(credentialID))
 	if err != nil {
 		return nil, client.Explain("read the credential "+credentialID, err)

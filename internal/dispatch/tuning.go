@@ -203,8 +203,8 @@ func (d *Dispatcher) Lanes(ctx context.Context, orgID uuid.UUID, tenancyID strin
 
 // SetLane sets the weight and the limit of one lane; 0 calls are no limit. Claims that come after it go by them.
 // Faults: NotFound for the account and for a lane that there is not.
-func (d *Dispatcher) SetLane(ctx context.Context, orgID uuid.UUID, tenancyID, name string, weight,
-	maxCalls int) (*db.FlowDomainLane, error) {
+func (d *Dispatcher) SetLane(ctx context.Context, orgID uuid.UUID, tenancyID, name string,
+	weight, maxCalls int) (*db.FlowDomainLane, error) {
 	var out db.FlowDomainLane
 	err := pg.InTx(ctx, d.Pool, func(ctx context.Context, tx pgx.Tx) error {
 		if _, err := d.accountIn(ctx, tx, orgID, tenancyID); err != nil {

@@ -85,8 +85,8 @@ func (s *Service) metered() []string {
 
 // Domains lists those of a platform that an organization knows in the order in which they became known, and says how
 // many there are on all pages.
-func (s *Service) Domains(ctx context.Context, orgID uuid.UUID, platformID string, after Place, skip,
-	maxRows int32) ([]Domain, int64, error) {
+func (s *Service) Domains(ctx context.Context, orgID uuid.UUID, platformID string, after Place,
+	skip, maxRows int32) ([]Domain, int64, error) {
 	s, err := s.of(ctx, orgID)
 	if err != nil {
 		return nil, 0, err

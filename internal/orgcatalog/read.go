@@ -15,8 +15,8 @@ import (
 )
 
 // List returns the platforms of an organization by id, each in its newest version, and how many there are.
-func (s *Service) List(ctx context.Context, orgID uuid.UUID, after string, skip,
-	maxRows int32) ([]*Platform, int64, error) {
+func (s *Service) List(ctx context.Context, orgID uuid.UUID, after string,
+	skip, maxRows int32) ([]*Platform, int64, error) {
 	total, err := s.q.CatalogImportCount(ctx, s.pool, orgID)
 	if err != nil {
 		return nil, 0, fmt.Errorf("count imported platforms: %w", err)

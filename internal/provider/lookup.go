@@ -219,8 +219,8 @@ func HasRows(act *catalog.Action, result *Answer) (has, ok bool) {
 
 // ResultRowsParams renders the parameters of the action that asks for a page of the rows of a result; an empty cursor
 // is null. result is the answer that says that the result is there, each which of its answers with rows is asked for.
-func ResultRowsParams(act *catalog.Action, reference string, result *Answer, each,
-	cursor string) (json.RawMessage, error) {
+func ResultRowsParams(act *catalog.Action, reference string, result *Answer,
+	each, cursor string) (json.RawMessage, error) {
 	next := "null"
 	if cursor != "" {
 		next = quote(cursor)

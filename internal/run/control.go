@@ -19,8 +19,8 @@ import (
 // no in-process work is settled. Calls under way settle as usual. It returns false for a batch that is paused already.
 // Package hold keeps exactly one active hold for each paused batch. Faults: NotFound; Conflict for a batch that is
 // over.
-func (s *Service) Pause(ctx context.Context, tx pgx.Tx, orgID,
-	batchID uuid.UUID) (paused bool, now time.Time, err error) {
+func (s *Service) Pause(ctx context.Context, tx pgx.Tx,
+	orgID, batchID uuid.UUID) (paused bool, now time.Time, err error) {
 	c, h, err := s.beginOpen(ctx, tx, orgID, batchID)
 	if err != nil {
 		return false, now, err

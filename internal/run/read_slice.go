@@ -107,8 +107,8 @@ func (b *batchView) found(r *db.SlicesFromRow) *sliceView {
 
 // next finds the next slices of the batch, from a number on, that have jobs in these statuses, or in those if it is
 // over: walkSlices unless there are no more.
-func (b *batchView) next(ctx context.Context, s *Service, tx pgx.Tx, no int32, statuses,
-	over []string) ([]*sliceView, error) {
+func (b *batchView) next(ctx context.Context, s *Service, tx pgx.Tx, no int32,
+	statuses, over []string) ([]*sliceView, error) {
 	rows, err := s.q.SlicesFrom(ctx, tx, db.SlicesFromParams{Statuses: statuses, OverStatuses: over,
 		BatchIds: []uuid.UUID{b.FlowBatch.ID},
 		FromNos:  []int32{no}, Over: []bool{b.over()}, MaxRows: walkSlices})

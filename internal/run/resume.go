@@ -126,8 +126,8 @@ func keyed(step *definition.Step) bool {
 // openToResume opens as many of these slices as fit into memory, with what resumePoints needs. Where they were looked
 // for by the statuses that are wanted, one that has no others is not read at all if its records can only begin anew.
 // errors reads why records failed, and so every slice.
-func (b *batchView) openToResume(ctx context.Context, s *Service, tx pgx.Tx, views []*sliceView, onlyWanted,
-	errors bool,
+func (b *batchView) openToResume(ctx context.Context, s *Service, tx pgx.Tx, views []*sliceView,
+	onlyWanted, errors bool,
 ) ([]*sliceView, error) {
 	need := needs{inherited: noTraces, bare: !errors}
 	onlyWanted = onlyWanted && !errors

@@ -138,8 +138,8 @@ func (w *world) define(t require.TestingT, p modelPlan, allowed int, checked boo
 type modelInput struct{ a, z bool }
 
 // start starts a batch of these records with up to perSlice of them in a slice.
-func (w *world) start(t require.TestingT, p modelPlan, def uuid.UUID, in []modelInput, perSlice int, staged,
-	checked bool) *modelBatch {
+func (w *world) start(t require.TestingT, p modelPlan, def uuid.UUID, in []modelInput, perSlice int,
+	staged, checked bool) *modelBatch {
 	b := &modelBatch{plan: p, staged: staged, checked: checked, allowed: -1, fresh: map[[2]int]bool{}}
 	const pageBytes = 64 << 10 // of package recordset: what a slice may hold
 	var rows [][]byte

@@ -110,8 +110,8 @@ type Place struct {
 }
 
 // List returns tenants in insertion order, from the one behind after, and how many there are in all.
-func (s *Service) List(ctx context.Context, orgID uuid.UUID, after Place, skip,
-	maxRows int32) ([]*Tenant, int64, error) {
+func (s *Service) List(ctx context.Context, orgID uuid.UUID, after Place,
+	skip, maxRows int32) ([]*Tenant, int64, error) {
 	rows, err := s.queries.TenantList(ctx, s.pool, db.TenantListParams{
 		OrgID: orgID, AfterCreatedAt: after.CreatedAt, AfterID: after.ID, SkipRows: skip, MaxRows: maxRows,
 	})
