@@ -22,7 +22,7 @@ CREATE INDEX ON torture.claim (batch_id);
 CREATE TABLE torture.pace (no bigint GENERATED ALWAYS AS IDENTITY, batch_id uuid, at timestamptz DEFAULT flow.clock(), what text, queue text, n bigint, policy jsonb, tick timestamptz);
 CREATE TABLE torture.fare (domain text, org_id uuid, lane flow.lane, due float8, got float8, most float8 DEFAULT 0, calls int DEFAULT 0, PRIMARY KEY (domain, org_id, lane));
 
-CREATE FUNCTION torture.debited() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+CREATE FUNCTION torture.debited() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$ BEGIN
 	IF TG_OP = 'UPDATE' AND NEW.own <= OLD.own OR NEW.own = 0 THEN RETURN NULL; END IF;
 	INSERT INTO torture.debit SELECT NEW.domain, NEW.bucket, NEW.window_seconds, NEW.starts_at, NEW.own, NEW.foreign_spend, greatest(c.cap * m.percent / 100, least(c.cap, 1))
 	FROM torture.cap c CROSS JOIN LATERAL (SELECT coalesce(min(percent), 100) AS percent FROM flow.domain_margin WHERE tenancy_id = NEW.domain AND bucket = NEW.bucket) m
@@ -31,31 +31,31 @@ CREATE FUNCTION torture.debited() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 END $$;
 CREATE TRIGGER debited AFTER INSERT OR UPDATE ON flow.ledger FOR EACH ROW EXECUTE FUNCTION torture.debited();
 
-CREATE FUNCTION torture.batch_stepped() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+CREATE FUNCTION torture.batch_stepped() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$ BEGIN
 	INSERT INTO torture.step SELECT 'batch', NEW.batch_id, OLD.status, NEW.status, OLD.paused_from WHERE NEW.status <> OLD.status;
 	RETURN NULL;
 END $$;
 CREATE TRIGGER stepped AFTER UPDATE ON flow.batch_count FOR EACH ROW EXECUTE FUNCTION torture.batch_stepped();
-CREATE FUNCTION torture.job_stepped() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+CREATE FUNCTION torture.job_stepped() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$ BEGIN
 	INSERT INTO torture.step SELECT 'job', NEW.batch_id || '.' || NEW.position, OLD.status, NEW.status WHERE NEW.status <> OLD.status;
 	RETURN NULL;
 END $$;
 CREATE TRIGGER stepped AFTER UPDATE ON flow.job FOR EACH ROW EXECUTE FUNCTION torture.job_stepped();
-CREATE FUNCTION torture.pause_stepped() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+CREATE FUNCTION torture.pause_stepped() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$ BEGIN
 	INSERT INTO torture.step SELECT 'hold', NEW.id, OLD.status, NEW.status WHERE NEW.status <> OLD.status;
 	INSERT INTO torture.step SELECT 'hold', NEW.id, 'a later end', 'an earlier end' WHERE NEW.ends_at < OLD.ends_at;
 	RETURN NULL;
 END $$;
 CREATE TRIGGER stepped AFTER UPDATE ON flow.pause FOR EACH ROW EXECUTE FUNCTION torture.pause_stepped();
 
-CREATE FUNCTION torture.claimed() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+CREATE FUNCTION torture.claimed() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$ BEGIN
 	INSERT INTO torture.claim VALUES (NEW.call_id, NEW.batch_id);
 	RETURN NULL;
 END $$;
 CREATE TRIGGER claimed AFTER INSERT OR UPDATE OF call_id ON flow.part FOR EACH ROW WHEN (NEW.call_id IS NOT NULL) EXECUTE FUNCTION torture.claimed();
 CREATE TRIGGER claimed AFTER UPDATE OF call_id ON flow.lane_batch FOR EACH ROW WHEN (NEW.call_id IS NOT NULL) EXECUTE FUNCTION torture.claimed();
 
-CREATE FUNCTION torture.paced() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+CREATE FUNCTION torture.paced() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$ BEGIN
 	IF TG_OP = 'INSERT' OR NEW.pacing IS DISTINCT FROM OLD.pacing THEN
 		INSERT INTO torture.pace (batch_id, what, policy) VALUES (NEW.batch_id, 'policy', NEW.pacing);
 	END IF;
@@ -65,7 +65,7 @@ CREATE FUNCTION torture.paced() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 	RETURN NULL;
 END $$;
 CREATE TRIGGER paced AFTER INSERT OR UPDATE ON flow.batch_count FOR EACH ROW EXECUTE FUNCTION torture.paced();
-CREATE FUNCTION torture.taken() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+CREATE FUNCTION torture.taken() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$ BEGIN
 	INSERT INTO torture.pace (batch_id, what, queue, n) VALUES (NEW.batch_id, 'claim', NEW.step_no || '.' || NEW.task_no, OLD.ready_records - NEW.ready_records);
 	RETURN NULL;
 END $$;
@@ -73,7 +73,7 @@ CREATE TRIGGER taken AFTER UPDATE ON flow.lane_batch FOR EACH ROW WHEN (NEW.open
 
 -- A lane that could send is due its share of every call of its budget, by its weight; how far it is behind is kept. One that has as many
 -- calls under way as people allow it could not send more.
-CREATE FUNCTION torture.fared() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+CREATE FUNCTION torture.fared() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$ BEGIN
 	WITH went AS (SELECT domain, org_id, lane, count(*) AS n FROM fresh WHERE bucket = 'modify' AND records > 0 GROUP BY domain, org_id, lane),
 	full_lane AS (
 		SELECT w.domain, w.org_id, w.lane FROM went w JOIN flow.domain_lane s ON s.org_id = w.org_id AND s.tenancy_id = w.domain AND s.lane = w.lane

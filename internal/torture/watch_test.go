@@ -19,12 +19,12 @@ func (w *world) watchCalls() {
 		`CREATE TABLE torture.move (no bigserial PRIMARY KEY, call_id uuid, was text, is_now text, action text, checked text, records int,
 			at timestamptz DEFAULT clock_timestamp())`,
 		`CREATE TABLE torture.doubt (batch_id uuid, records bigint)`,
-		`CREATE FUNCTION torture.moved() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+		`CREATE FUNCTION torture.moved() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$ BEGIN
 			INSERT INTO torture.move (call_id, was, is_now, action, checked, records)
 			VALUES (OLD.id, OLD.state, NEW.state, NEW.action_id, NEW.outcome_check, NEW.records);
 			RETURN NULL; END $$`,
 		`CREATE TRIGGER moved AFTER UPDATE ON flow.call FOR EACH ROW WHEN (OLD.state <> NEW.state) EXECUTE FUNCTION torture.moved()`,
-		`CREATE FUNCTION torture.doubted() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+		`CREATE FUNCTION torture.doubted() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$ BEGIN
 			INSERT INTO torture.doubt VALUES (OLD.batch_id, NEW.needs_reconcile - OLD.needs_reconcile);
 			RETURN NULL; END $$`,
 		`CREATE TRIGGER doubted AFTER UPDATE ON flow.batch_count FOR EACH ROW WHEN (NEW.needs_reconcile > OLD.needs_reconcile)
