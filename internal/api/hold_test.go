@@ -371,14 +371,14 @@ func TestHold_WaitsForClaims(t *testing.T) {
 			if path == "batch" {
 				path, waitsAt = "/flows/batches/"+batch, "BatchLock"
 			}
-			// The claim comes to a stop behind its reading of holds, where it counts what it took from the queue.
+			// The claim comes to a stop behind its reading of holds, where it takes the records out of their queue.
 			tx, err := s.owner.Begin(ctx)
 			require.NoError(t, err)
 			defer tx.Rollback(ctx)
 			_, err = tx.Exec(ctx, `SELECT FROM flow.lane_batch WHERE batch_id = $1 FOR UPDATE`, batch)
 			require.NoError(t, err)
 			s.resumed("/admin/dispatch/resume")
-			s.blockedAt("LaneBatchMove")
+			s.blockedAt("PartsWriteOut")
 			answered := make(chan int, 1)
 			go func() { answered <- s.Do(http.MethodPost, path+"/pause", `{}`).Status }()
 			s.blockedAt(waitsAt)
