@@ -3,7 +3,7 @@
 -- name: DomainCaps :one
 -- The provider's limits of a bucket that were read, by window, and the lowest margin of the organizations that use the
 -- account: those with an active credential of it, which the provider has identified and whose newest secret it has not
--- refused, and the one that has it for itself.
+-- refused, and the one that has it for itself. OFFSET 0 has each looked up, and not all credentials read.
 SELECT (SELECT coalesce(array_agg(l.window_seconds ORDER BY l.window_seconds), '{}') FROM flow.domain_limit l
         WHERE l.tenancy_id = @tenancy_id AND l.bucket = @bucket)::int[] AS windows,
     (SELECT coalesce(array_agg(l.cap ORDER BY l.window_seconds), '{}') FROM flow.domain_limit l
@@ -16,7 +16,8 @@ SELECT (SELECT coalesce(array_agg(l.window_seconds ORDER BY l.window_seconds), '
             AND (c.last_verified IS NOT NULL OR NOT EXISTS (SELECT FROM flow.credential_use u
                 WHERE u.credential_id = c.id
                 AND u.last_failure_class = 'AUTH_FAILED' AND u.last_failed_at > coalesce(u.last_succeeded_at,
-                    '-infinity'))))))::int AS margin,
+                    '-infinity')))
+            OFFSET 0)))::int AS margin,
     coalesce((SELECT d.time_zone FROM flow.domain d WHERE d.tenancy_id = @tenancy_id), '')::text AS time_zone;
 
 -- name: DomainLimitPut :exec
@@ -68,7 +69,8 @@ SELECT m.bucket, coalesce(min(m.percent) FILTER (WHERE EXISTS (SELECT FROM flow.
             AND c.status = 'active' AND c.deleted_at IS NULL
         AND (c.last_verified IS NOT NULL OR NOT EXISTS (SELECT FROM flow.credential_use u WHERE u.credential_id = c.id
             AND u.last_failure_class = 'AUTH_FAILED' AND u.last_failed_at > coalesce(u.last_succeeded_at,
-                '-infinity'))))), 100)::int AS lowest,
+                '-infinity')))
+        OFFSET 0)), 100)::int AS lowest,
     coalesce(max(m.percent) FILTER (WHERE m.org_id = @org_id), 0)::int AS own,
     coalesce(max(m.updated_at) FILTER (WHERE m.org_id = @org_id), '0001-01-01 00:00:00+00')::timestamptz AS updated_at
 FROM flow.domain_margin m WHERE m.tenancy_id = @tenancy_id GROUP BY m.bucket;
@@ -83,5 +85,5 @@ WHERE c.id = @id AND c.org_id = @org_id AND c.deleted_at IS NULL;
 
 -- name: DomainAnyOrg :one
 -- An organization whose credential may ask an account about itself.
-SELECT org_id FROM flow.credential WHERE tenancy_id = @tenancy_id AND status = 'active' AND deleted_at IS NULL
-    ORDER BY id LIMIT 1;
+SELECT org_id FROM flow.credential
+WHERE tenancy_id = @tenancy_id AND (status = 'active' AND deleted_at IS NULL) IS TRUE ORDER BY id LIMIT 1;

@@ -23,7 +23,10 @@ WHERE t.org_id = @org_id AND (d.platform_id = ANY(@metered::text[]) OR d.credent
 
 -- name: DomainDispatched :one
 -- Whether anything was ever sent to an account but questions of the service's own.
-SELECT (EXISTS (SELECT FROM flow.call c WHERE c.domain = @domain AND c.credential_id IS NOT NULL)
+-- A call is in one of two indexes of its account, or in both.
+SELECT (EXISTS (SELECT FROM flow.call c WHERE c.domain = @domain AND c.credential_id IS NOT NULL AND c.state = 'intent')
+    OR EXISTS (SELECT FROM flow.call c WHERE c.domain = @domain AND c.credential_id IS NOT NULL
+        AND (c.counts_in <> '{}' OR c.state <> 'intent'))
     OR EXISTS (SELECT FROM flow.ledger l WHERE l.domain = @domain AND l.by_credential <> '{}'))::boolean AS dispatched;
 
 -- name: LedgerOpen :many

@@ -372,7 +372,7 @@ SELECT d.i::int AS i, m.mark::bigint AS mark
 FROM (SELECT unnest(@batch_ids::uuid[]) AS batch_id, unnest(@nos::int[]) AS no, unnest(@marks::bigint[]) AS mark,
         generate_series(0, cardinality(@nos::int[]) - 1) AS i) d
 JOIN flow.batch_count b ON b.batch_id = d.batch_id
-JOIN flow.all_slices s ON s.batch_id = d.batch_id AND s.no = d.no
+CROSS JOIN LATERAL (SELECT * FROM flow.all_slices x WHERE x.batch_id = d.batch_id AND x.no = d.no OFFSET 0) s
 CROSS JOIN LATERAL (SELECT (array_position(enum_range(NULL::flow.batch_status), b.status)::bigint * 2
     + (b.stopped_at IS NOT NULL)::int) << 32
     | s.xid AS mark OFFSET 0) m
@@ -383,7 +383,7 @@ WHERE m.mark <> d.mark;
 SELECT s.batch_id, s.no, s.first, s.records, s.state, s.step_no, s.remaining, s.apart, s.page_off, s.first_step,
     s.tasks_done
 FROM (SELECT unnest(@batch_ids::uuid[]) AS batch_id, unnest(@nos::int[]) AS no) d
-JOIN flow.all_slices s ON s.batch_id = d.batch_id AND s.no = d.no
+CROSS JOIN LATERAL (SELECT * FROM flow.all_slices x WHERE x.batch_id = d.batch_id AND x.no = d.no OFFSET 0) s
 ORDER BY s.batch_id, s.no;
 
 -- name: EndedRunsRead :many

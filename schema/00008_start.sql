@@ -88,7 +88,7 @@ CREATE TABLE flow.webhook (
     deleted_at timestamptz
 ) WITH (fillfactor = 70);
 CREATE UNIQUE INDEX webhook_by_org ON flow.webhook (org_id, place) WHERE deleted_at IS NULL;
-CREATE INDEX webhook_by_definition ON flow.webhook (definition_id) WHERE deleted_at IS NULL;
+CREATE INDEX webhook_by_definition ON flow.webhook (definition_id);
 CREATE INDEX webhook_by_deletion ON flow.webhook (deleted_at) WHERE deleted_at IS NOT NULL;
 COMMENT ON TABLE flow.webhook IS 'Addresses at which signed requests start flows. One that was deleted stays until its deliveries are gone, for those that still wait.';
 COMMENT ON COLUMN flow.webhook.id IS '128 random bits, which the API writes as 32 hex digits. Its secrets are the row of flow.secret with the same id.';

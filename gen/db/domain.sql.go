@@ -52,8 +52,8 @@ func (q *Queries) DomainAnswered(ctx context.Context, db DBTX, arg DomainAnswere
 }
 
 const domainAnyOrg = `-- name: DomainAnyOrg :one
-SELECT org_id FROM flow.credential WHERE tenancy_id = $1 AND status = 'active' AND deleted_at IS NULL
-    ORDER BY id LIMIT 1
+SELECT org_id FROM flow.credential
+WHERE tenancy_id = $1 AND (status = 'active' AND deleted_at IS NULL) IS TRUE ORDER BY id LIMIT 1
 `
 
 // An organization whose credential may ask an account about itself.
@@ -78,7 +78,8 @@ SELECT (SELECT coalesce(array_agg(l.window_seconds ORDER BY l.window_seconds), '
             AND (c.last_verified IS NOT NULL OR NOT EXISTS (SELECT FROM flow.credential_use u
                 WHERE u.credential_id = c.id
                 AND u.last_failure_class = 'AUTH_FAILED' AND u.last_failed_at > coalesce(u.last_succeeded_at,
-                    '-infinity'))))))::int AS margin,
+                    '-infinity')))
+            OFFSET 0)))::int AS margin,
     coalesce((SELECT d.time_zone FROM flow.domain d WHERE d.tenancy_id = $1), '')::text AS time_zone
 `
 
@@ -97,7 +98,7 @@ type DomainCapsRow struct {
 // Accounts of providers: their limits, lanes and margins.
 // The provider's limits of a bucket that were read, by window, and the lowest margin of the organizations that use the
 // account: those with an active credential of it, which the provider has identified and whose newest secret it has not
-// refused, and the one that has it for itself.
+// refused, and the one that has it for itself. OFFSET 0 has each looked up, and not all credentials read.
 func (q *Queries) DomainCaps(ctx context.Context, db DBTX, arg DomainCapsParams) (DomainCapsRow, error) {
 	row := db.QueryRow(ctx, domainCaps, arg.TenancyID, arg.Bucket)
 	var i DomainCapsRow
@@ -290,7 +291,8 @@ SELECT m.bucket, coalesce(min(m.percent) FILTER (WHERE EXISTS (SELECT FROM flow.
             AND c.status = 'active' AND c.deleted_at IS NULL
         AND (c.last_verified IS NOT NULL OR NOT EXISTS (SELECT FROM flow.credential_use u WHERE u.credential_id = c.id
             AND u.last_failure_class = 'AUTH_FAILED' AND u.last_failed_at > coalesce(u.last_succeeded_at,
-                '-infinity'))))), 100)::int AS lowest,
+                '-infinity')))
+        OFFSET 0)), 100)::int AS lowest,
     coalesce(max(m.percent) FILTER (WHERE m.org_id = $1), 0)::int AS own,
     coalesce(max(m.updated_at) FILTER (WHERE m.org_id = $1), '0001-01-01 00:00:00+00')::timestamptz AS updated_at
 FROM flow.domain_margin m WHERE m.tenancy_id = $2 GROUP BY m.bucket

@@ -202,11 +202,14 @@ func (q *Queries) CredentialNames(ctx context.Context, db DBTX, arg CredentialNa
 }
 
 const domainDispatched = `-- name: DomainDispatched :one
-SELECT (EXISTS (SELECT FROM flow.call c WHERE c.domain = $1 AND c.credential_id IS NOT NULL)
+SELECT (EXISTS (SELECT FROM flow.call c WHERE c.domain = $1 AND c.credential_id IS NOT NULL AND c.state = 'intent')
+    OR EXISTS (SELECT FROM flow.call c WHERE c.domain = $1 AND c.credential_id IS NOT NULL
+        AND (c.counts_in <> '{}' OR c.state <> 'intent'))
     OR EXISTS (SELECT FROM flow.ledger l WHERE l.domain = $1 AND l.by_credential <> '{}'))::boolean AS dispatched
 `
 
 // Whether anything was ever sent to an account but questions of the service's own.
+// A call is in one of two indexes of its account, or in both.
 func (q *Queries) DomainDispatched(ctx context.Context, db DBTX, domain string) (bool, error) {
 	row := db.QueryRow(ctx, domainDispatched, domain)
 	var dispatched bool

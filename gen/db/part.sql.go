@@ -618,7 +618,9 @@ FROM (
     FROM flow.call c JOIN flow.lane_batch q ON q.batch_id = c.batch_id AND q.call_id = c.id
         WHERE c.id = ANY($1::uuid[])
 ) p
-JOIN flow.all_slices s ON s.batch_id = p.batch_id AND s.no BETWEEN p.slice_no AND p.last_no
+CROSS JOIN LATERAL (
+    SELECT batch_id, no, first, records, page_off, tasks_done, first_step, apart, staged, pending, needs_reconcile, failed, cancelled, rejected, unprocessed, unresolved, queued, started, completed, accepted, remaining, step_no, state, xid FROM flow.all_slices x WHERE x.batch_id = p.batch_id AND x.no BETWEEN p.slice_no AND p.last_no OFFSET 0
+) s
 ORDER BY p.call_id, p.call_seq, p.slice_no, p.from_off, s.no
 `
 
@@ -691,7 +693,7 @@ SELECT p.id, p.batch_id, p.step_no, p.task_no, s.no AS slice_no, p.slice_no AS b
         c.state AS call_state, c.claimed_at,
     coalesce(c.failure, '')::text AS failure, coalesce(c.asked, '')::text AS asked
 FROM (SELECT unnest($1::uuid[]) AS batch_id, unnest($2::int[]) AS no) d
-JOIN flow.all_slices s ON s.batch_id = d.batch_id AND s.no = d.no
+CROSS JOIN LATERAL (SELECT batch_id, no, first, records, page_off, tasks_done, first_step, apart, staged, pending, needs_reconcile, failed, cancelled, rejected, unprocessed, unresolved, queued, started, completed, accepted, remaining, step_no, state, xid FROM flow.all_slices x WHERE x.batch_id = d.batch_id AND x.no = d.no OFFSET 0) s
 CROSS JOIN LATERAL (
     SELECT b.id, b.batch_id, b.step_no, b.task_no, b.slice_no, b.from_off, b.last_no, b.to_off, b.apart, b.attempt,
         b.element, b.left_out, b.call_id, b.claim_no

@@ -608,7 +608,7 @@ const webhookAccept = `-- name: WebhookAccept :many
 WITH hook AS MATERIALIZED (
     SELECT w.id, w.org_id, w.secret_version, coalesce(w.rate_limit, $1::int) AS most, w.window_began_at,
         w.window_used
-    FROM flow.webhook w WHERE w.id = $2 AND w.enabled AND w.deleted_at IS NULL FOR NO KEY UPDATE
+    FROM flow.webhook w WHERE w.id = $2 AND (w.enabled AND w.deleted_at IS NULL) IS TRUE FOR NO KEY UPDATE
 ), clocked AS MATERIALIZED (
     SELECT h.id, h.org_id, h.secret_version, h.most, h.window_began_at, h.window_used, flow.clock() AS now FROM hook h
 ), spanned AS MATERIALIZED ( -- one that has ended, or begins far ahead because the clock was set back, is a new one
@@ -837,7 +837,7 @@ SELECT flow.clock()::timestamptz AS now, coalesce(w.org_id, '00000000-0000-0000-
 FROM (SELECT $1::uuid AS id) asked
     LEFT JOIN LATERAL (
         SELECT h.org_id, h.secret_version FROM flow.webhook h JOIN flow.organization o ON o.id = h.org_id
-        WHERE h.id = asked.id AND h.enabled AND h.deleted_at IS NULL AND o.status = 'active'
+        WHERE h.id = asked.id AND (h.enabled AND h.deleted_at IS NULL) IS TRUE AND o.status = 'active'
     ) w ON true
 `
 
@@ -888,16 +888,17 @@ func (q *Queries) WebhookForDispatch(ctx context.Context, db DBTX, id uuid.UUID)
 }
 
 const webhookGet = `-- name: WebhookGet :one
-SELECT id, org_id, place, definition_id, description, mode, provider, input_template, dispatch_retry, rate_limit, enabled, secret_version, window_began_at, window_used, delivery_count, created_by, created_at, updated_at, deleted_at FROM flow.webhook WHERE org_id = $1 AND id = $2 AND deleted_at IS NULL
+SELECT id, org_id, place, definition_id, description, mode, provider, input_template, dispatch_retry, rate_limit, enabled, secret_version, window_began_at, window_used, delivery_count, created_by, created_at, updated_at, deleted_at FROM flow.webhook WHERE id = $1 AND (org_id = $2 AND deleted_at IS NULL) IS TRUE
 `
 
 type WebhookGetParams struct {
-	OrgID uuid.UUID
 	ID    uuid.UUID
+	OrgID uuid.UUID
 }
 
+// IS TRUE keeps all but the key out of the choice of an index.
 func (q *Queries) WebhookGet(ctx context.Context, db DBTX, arg WebhookGetParams) (FlowWebhook, error) {
-	row := db.QueryRow(ctx, webhookGet, arg.OrgID, arg.ID)
+	row := db.QueryRow(ctx, webhookGet, arg.ID, arg.OrgID)
 	var i FlowWebhook
 	err := row.Scan(
 		&i.ID,
@@ -1060,17 +1061,17 @@ func (q *Queries) WebhookListNewest(ctx context.Context, db DBTX, arg WebhookLis
 }
 
 const webhookLock = `-- name: WebhookLock :one
-SELECT id, org_id, place, definition_id, description, mode, provider, input_template, dispatch_retry, rate_limit, enabled, secret_version, window_began_at, window_used, delivery_count, created_by, created_at, updated_at, deleted_at FROM flow.webhook WHERE org_id = $1 AND id = $2 AND deleted_at IS NULL FOR NO KEY UPDATE
+SELECT id, org_id, place, definition_id, description, mode, provider, input_template, dispatch_retry, rate_limit, enabled, secret_version, window_began_at, window_used, delivery_count, created_by, created_at, updated_at, deleted_at FROM flow.webhook WHERE id = $1 AND (org_id = $2 AND deleted_at IS NULL) IS TRUE FOR NO KEY UPDATE
 `
 
 type WebhookLockParams struct {
-	OrgID uuid.UUID
 	ID    uuid.UUID
+	OrgID uuid.UUID
 }
 
 // Locks a webhook of an organization. Deliveries to it wait.
 func (q *Queries) WebhookLock(ctx context.Context, db DBTX, arg WebhookLockParams) (FlowWebhook, error) {
-	row := db.QueryRow(ctx, webhookLock, arg.OrgID, arg.ID)
+	row := db.QueryRow(ctx, webhookLock, arg.ID, arg.OrgID)
 	var i FlowWebhook
 	err := row.Scan(
 		&i.ID,

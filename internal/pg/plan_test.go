@@ -31,8 +31,32 @@ var gapsAllowed = map[string]string{
 	"QueueChoose lane_batch_by_org":      "entries of batches that are passed over cost no look at the row",
 }
 
+// wholeAllowed are queries that may read all of a table, or of an index, by the query and the table, and why.
+var wholeAllowed = map[string]string{
+	"BatchTotalOfState batch_count":             "planned for its arguments: optional filters",
+	"BlobsAny blob":                             "ends at the first row",
+	"BlobsUnnamed blob":                         "an index of what may go",
+	"HousekeepCalls budget":                     "now and then",
+	"HousekeepNextWebhook webhook":              "now and then",
+	"HousekeepArrivals event_arrival":           "an index of what may go",
+	"AuthorizationAdd credential_authorization": "they live for minutes, and people add them",
+	"OrgBudgetsErase domain":                    "an organization goes for good",
+	"DueStepped due":                            "after a step of the clock",
+	"DueLook due":                               "ends at the first rows, and what is due is at the front",
+	"DueBacklog due":                            "a metric",
+}
+
+// smallTables have a row or a few, or have as many as there are organizations and are read by operators and housekeeping.
+var smallTables = []string{"clock_offset", "clock_watch", "root_key", "retention_clock", "erasure", "organization",
+	"organization_quota", "pg_class"}
+
+// smallIndexes have only what is not over.
+var smallIndexes = []string{"pause_by_org_active"}
+
 // planNode is a node of a plan as EXPLAIN writes it.
 type planNode struct {
+	Type  string     `json:"Node Type"`
+	Table string     `json:"Relation Name"`
 	Index string     `json:"Index Name"`
 	Cond  string     `json:"Index Cond"`
 	Plans []planNode `json:"Plans"`
@@ -69,15 +93,36 @@ func TestPlans(t *testing.T) {
 	}
 	seen := map[string]bool{}
 	for name, sql := range statements(t) {
-		for _, gap := range gaps(t, plan(t, conn, name, sql), columns) {
+		read := plan(t, conn, name, sql)
+		for _, gap := range gaps(t, read, columns) {
 			key := name + " " + gap.Index
 			assert.Contains(t, gapsAllowed, key, "%s%v %s", gap.Index, columns[gap.Index], gap.Cond)
+			seen[key] = true
+		}
+		for _, table := range wholes(read) {
+			key := name + " " + table
+			operators := strings.HasPrefix(name, "Ops")
+			assert.True(t, operators || wholeAllowed[key] != "", "%s reads all of a table", key)
 			seen[key] = true
 		}
 	}
 	for key := range gapsAllowed {
 		assert.True(t, seen[key], "%s has no gap any more", key)
 	}
+	for key := range wholeAllowed {
+		assert.True(t, seen[key], "%s is not read as a whole any more", key)
+	}
+}
+
+// wholes returns the tables that a plan reads from end to end, by an index or without one.
+func wholes(root planNode) (tables []string) {
+	root.walk(func(n *planNode) {
+		if n.Table != "" && n.Cond == "" && (n.Type == "Seq Scan" || strings.HasPrefix(n.Type, "Index")) &&
+			!slices.Contains(smallTables, n.Table) && !slices.Contains(smallIndexes, n.Index) {
+			tables = append(tables, n.Table)
+		}
+	})
+	return tables
 }
 
 // gaps returns the nodes of a plan that read an index with a condition for a column behind one without.
