@@ -608,7 +608,9 @@ const webhookAccept = `-- name: WebhookAccept :many
 WITH hook AS MATERIALIZED (
     SELECT w.id, w.org_id, w.secret_version, coalesce(w.rate_limit, $1::int) AS most, w.window_began_at,
         w.window_used
-    FROM flow.webhook w WHERE w.id = $2 AND (w.enabled AND w.deleted_at IS NULL) IS TRUE FOR NO KEY UPDATE
+    FROM flow.webhook w WHERE w.id = $2 AND (w.enabled AND w.deleted_at IS NULL) IS TRUE
+        AND EXISTS (SELECT FROM flow.organization o WHERE o.id = w.org_id AND o.status = 'active' OFFSET 0)
+    FOR NO KEY UPDATE
 ), clocked AS MATERIALIZED (
     SELECT h.id, h.org_id, h.secret_version, h.most, h.window_began_at, h.window_used, flow.clock() AS now FROM hook h
 ), spanned AS MATERIALIZED ( -- one that has ended, or begins far ahead because the clock was set back, is a new one
@@ -687,9 +689,9 @@ type WebhookAcceptRow struct {
 // batches are started in the same transaction: all of it, under the lock of a webhook that is switched on, or nothing
 // where its secrets are others, the time is not between two times, or its minute has no room for so many; copies need
 // none, however low the limit has become. Returns a row for each message; one without a delivery where nothing was
-// done, and none where there is no such webhook. That a message is known the unique index says, whatever the planner
-// knows of the table, and whoever wrote it down while this statement waited for the lock. They come in the order of
-// their messages, in which starts lock deliveries, too.
+// done, and none where there is no such webhook, or its organization is not active. That a message is known the unique
+// index says, whatever the planner knows of the table, and whoever wrote it down while this statement waited for the
+// lock. They come in the order of their messages, in which starts lock deliveries, too.
 func (q *Queries) WebhookAccept(ctx context.Context, db DBTX, arg WebhookAcceptParams) ([]WebhookAcceptRow, error) {
 	rows, err := db.Query(ctx, webhookAccept,
 		arg.DefaultRate,

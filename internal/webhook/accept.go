@@ -98,8 +98,6 @@ func together(all []*arrival) int {
 }
 
 func (s *Service) writeTogether(id uuid.UUID, all []*arrival) {
-	s.writers <- struct{}{}
-	defer func() { <-s.writers }()
 	ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
 	defer cancel()
 	err := s.write(ctx, newWriting(id, all))
@@ -120,9 +118,13 @@ func (s *Service) write(ctx context.Context, w *writing) error {
 		if err != nil || len(w.groups) == 0 {
 			return err
 		}
+		asked := time.Now()
 		rows, err := s.add(ctx, in)
 		if err != nil {
 			return fmt.Errorf("write deliveries: %w", err)
+		}
+		if len(rows) > 0 {
+			s.copies.saw(w.id, rows[0].SecretVersion, rows[0].Now, asked)
 		}
 		switch {
 		case len(rows) == 0:

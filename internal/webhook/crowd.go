@@ -18,25 +18,41 @@ const (
 	crowdedFor = 20 * time.Millisecond
 )
 
-// crowds are the webhooks whose messages came in bursts lately, each with the time of the last. The zero value is
-// ready.
+// crowds are the webhooks whose messages are only written down until a time: they came in bursts lately, or their
+// batches could not be started. The zero value is ready.
 type crowds struct {
-	mu   sync.Mutex
-	last map[uuid.UUID]time.Time
+	mu    sync.Mutex
+	until map[uuid.UUID]time.Time
 }
 
 // few tells, of messages of a webhook that came together and their bytes, whether their batches are started with them:
-// they are few, and no burst came less than crowdedFor before now.
+// they are few, no burst came less than crowdedFor before now, and no start failed less than aloneFor before.
 func (c *crowds) few(id uuid.UUID, messages, bytes int, now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	maps.DeleteFunc(c.last, func(_ uuid.UUID, at time.Time) bool { return now.Sub(at) > crowdedFor })
 	if messages > startedMost || bytes > startedBytes {
-		if c.last == nil {
-			c.last = map[uuid.UUID]time.Time{}
-		}
-		c.last[id] = now
+		c.put(id, now, crowdedFor)
 	}
-	_, crowded := c.last[id]
+	until, crowded := c.until[id]
+	if crowded && now.After(until) {
+		delete(c.until, id)
+		crowded = false
+	}
 	return !crowded
+}
+
+// alone notes that the batches of a webhook could not be started.
+func (c *crowds) alone(id uuid.UUID, now time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.put(id, now, aloneFor)
+}
+
+// put has the messages of a webhook only written down for a while; mu is held.
+func (c *crowds) put(id uuid.UUID, now time.Time, lasts time.Duration) {
+	maps.DeleteFunc(c.until, func(_ uuid.UUID, until time.Time) bool { return now.After(until) })
+	if c.until == nil {
+		c.until = map[uuid.UUID]time.Time{}
+	}
+	c.until[id] = later(c.until[id], now.Add(lasts))
 }

@@ -22,5 +22,5 @@ func TestCrowds_Few(t *testing.T) {
 	assert.False(t, c.few(one, 1, startedBytes+1, at(15)), "a byte more")
 	assert.False(t, c.few(one, 1, 1, at(35)), "20 ms after the last")
 	assert.True(t, c.few(one, 1, 1, at(36)))
-	assert.Empty(t, c.last, "nothing is kept of what is over")
+	assert.Empty(t, c.until, "nothing is kept of what is over")
 }

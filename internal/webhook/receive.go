@@ -155,7 +155,7 @@ func (s *Service) ask(id uuid.UUID) found {
 	if errors.Is(err, vault.ErrMissing) { // deleted meanwhile
 		return closed
 	}
-	s.copies.saw(id, row.Now, asked)
+	s.copies.saw(id, version, row.Now, asked)
 	return found{open: err == nil, orgID: row.OrgID, now: row.Now, secrets: all.valid(row.Now), secretVersion: version,
 		err: err}
 }

@@ -145,11 +145,12 @@ func (c *copies) put(orgID, id uuid.UUID, all secrets, version int64) {
 	c.of[id] = copied{orgID: orgID, secrets: all, version: version, at: time.Now()}
 }
 
-// saw notes that a webhook is open: asked at a time of this process, when the clock of the database was at another.
-func (c *copies) saw(id uuid.UUID, clock, asked time.Time) {
+// saw notes that a webhook is open whose secrets are of a version: asked at a time of this process, when the clock of
+// the database was at another. An answer that took long says too little about the clock.
+func (c *copies) saw(id uuid.UUID, version int64, clock, asked time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if one, ok := c.of[id]; ok {
+	if one, ok := c.of[id]; ok && one.version == version && time.Since(asked) < drift/2 {
 		one.clock, one.asked = clock, asked
 		c.of[id] = one
 	}

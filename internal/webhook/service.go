@@ -82,6 +82,7 @@ type Service struct {
 	looking         lines[chan found]
 	accepting       lines[*arrival]
 	askers, writers chan struct{}
+	groups          groups
 	crowds          crowds
 	copies          copies
 }

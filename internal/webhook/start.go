@@ -1,9 +1,11 @@
 package webhook
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -16,64 +18,96 @@ import (
 	"flowlane/internal/run"
 )
 
-// startingMost is how many of the connections may be in use for starts with acknowledgements: the others keep
-// acknowledging.
-const startingMost = atOnce / 2
-
 // errLeft rolls back what accepted messages and cannot start their batches: it is left to Dispatch, which also notes
 // why.
 var errLeft = errors.New("webhook: not started")
 
 // add writes messages down, and starts the batches of a few in the same commit.
-func (s *Service) add(ctx context.Context, in db.WebhookAcceptParams) (rows []db.WebhookAcceptRow, err error) {
-	bytes := 0
-	for _, size := range in.Sizes { // as they were sent: a body that is stored in little may be made large to hurt
-		bytes += int(size)
+func (s *Service) add(ctx context.Context, in db.WebhookAcceptParams) ([]db.WebhookAcceptRow, error) {
+	size := 0
+	for _, n := range in.Sizes { // as they were sent: a body that is stored in little may be made large to hurt
+		size += int(n)
 	}
-	if s.crowds.few(in.ID, len(in.Ids), bytes, time.Now()) && len(s.writers) <= startingMost {
-		if rows, err = s.addStarted(ctx, in); err == nil || ctx.Err() != nil || pg.IsUnavailable(err) {
+	if s.crowds.few(in.ID, len(in.Ids), size, time.Now()) {
+		rows, err := s.groups.join(ctx, &joined{in: in, bytes: size}, s.addGroup)
+		if err == nil || ctx.Err() != nil || pg.IsUnavailable(err) {
 			return rows, err
 		}
 	}
+	s.writers <- struct{}{}
+	defer func() { <-s.writers }()
 	return s.q.WebhookAccept(ctx, s.Pool, in) //nolint:wrapcheck // write does
 }
 
-// addStarted writes messages down with the batches of those that are new, or does nothing at all.
-func (s *Service) addStarted(ctx context.Context, in db.WebhookAcceptParams) (rows []db.WebhookAcceptRow, err error) {
-	defer fault.Recovered(&err) // of an expression: Dispatch meets it where it fails that webhook alone
-	in.Started = true
-	for range in.Ids {
-		id, err := uuid.NewV7()
-		if err != nil {
-			return nil, fmt.Errorf("make an id: %w", err)
-		}
-		in.BatchIds = append(in.BatchIds, id)
+// addGroup writes messages of several webhooks down with their batches, or else those of each by themselves, so that
+// none suffers for another. What cannot be started is left to Dispatch for a while, which also notes why.
+func (s *Service) addGroup(group []*joined) {
+	s.writers <- struct{}{}
+	defer func() { <-s.writers }()
+	ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
+	defer cancel()
+	err := s.addStarted(ctx, group)
+	if err == nil || pg.IsUnavailable(err) {
+		setErr(group, err)
+		return
 	}
-	err = pg.InTxShared(ctx, s.Pool, func(ctx context.Context, tx pgx.Tx) error {
-		var hook db.WebhookStartRow
-		startable := true
-		err := pg.Together(ctx, tx, func(conn pg.DB) (err error) {
-			rows, err = s.q.WebhookAccept(ctx, conn, in)
+	for _, j := range group {
+		if j.err = err; len(group) > 1 {
+			j.err = s.addStarted(ctx, []*joined{j})
+		}
+		if j.err != nil && !pg.IsUnavailable(j.err) {
+			s.crowds.alone(j.in.ID, time.Now())
+		}
+	}
+}
+
+func setErr(group []*joined, err error) {
+	for _, j := range group {
+		j.err = err
+	}
+}
+
+// addStarted writes messages down with the batches of those that are new, or does nothing at all. Webhooks are locked
+// in the order of their ids.
+func (s *Service) addStarted(ctx context.Context, group []*joined) (err error) {
+	defer fault.Recovered(&err) // of an expression: Dispatch meets it where it fails that webhook alone
+	slices.SortFunc(group, func(a, b *joined) int { return bytes.Compare(a.in.ID[:], b.in.ID[:]) })
+	for _, j := range group {
+		if err := j.begin(); err != nil {
 			return err
-		}, func(conn pg.DB) (err error) {
-			if hook, err = s.q.WebhookStart(ctx, conn, in.ID); pg.IsNoRows(err) {
-				startable, err = false, nil
-			}
-			return err
-		})
-		if err != nil {
+		}
+	}
+	return pg.InTxShared(ctx, s.Pool, func(ctx context.Context, tx pgx.Tx) error {
+		var asks []pg.Ask
+		for _, j := range group {
+			asks = append(asks, func(conn pg.DB) (err error) {
+				j.rows, err = s.q.WebhookAccept(ctx, conn, j.in)
+				return err
+			}, func(conn pg.DB) (err error) {
+				if j.hook, err = s.q.WebhookStart(ctx, conn, j.in.ID); pg.IsNoRows(err) {
+					j.startable, err = false, nil
+				}
+				return err
+			})
+		}
+		if err := pg.Together(ctx, tx, asks...); err != nil {
 			return fmt.Errorf("write deliveries: %w", err)
 		}
-		fresh := freshOf(rows, &in)
-		switch {
-		case len(fresh) == 0:
-			return nil
-		case !startable:
-			return errLeft
-		}
-		return s.startFresh(ctx, tx, &hook, fresh)
+		return s.startFresh(ctx, tx, group)
 	})
-	return rows, err
+}
+
+// begin has the batches named that new messages start.
+func (j *joined) begin() error {
+	j.in.Started, j.startable, j.in.BatchIds = true, true, nil
+	for range j.in.Ids {
+		id, err := uuid.NewV7()
+		if err != nil {
+			return fmt.Errorf("make an id: %w", err)
+		}
+		j.in.BatchIds = append(j.in.BatchIds, id)
+	}
+	return nil
 }
 
 // freshOf are the deliveries that were added.
@@ -95,27 +129,55 @@ func freshOf(rows []db.WebhookAcceptRow, in *db.WebhookAcceptParams) (out []db.F
 }
 
 // startFresh starts the batches of deliveries that were just added.
-func (s *Service) startFresh(ctx context.Context, tx pgx.Tx, hook *db.WebhookStartRow,
-	fresh []db.FlowWebhookDelivery) error {
-	template, err := compileTemplate(hook.FlowWebhook.InputTemplate)
-	if err != nil {
+func (s *Service) startFresh(ctx context.Context, tx pgx.Tx, group []*joined) error {
+	var all []*run.Alike
+	var now time.Time
+	for _, j := range group {
+		fresh := freshOf(j.rows, &j.in)
+		switch {
+		case len(fresh) == 0:
+			continue
+		case !j.startable:
+			return errLeft
+		}
+		alike, err := startsOf(&j.hook, fresh)
+		if err != nil {
+			return err
+		}
+		all, now = append(all, alike), later(now, fresh[0].ReceivedAt)
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	if err := s.Runs.StartAlike(ctx, tx, now, all...); err != nil {
 		return err
 	}
-	group := groupOf(&hook.FlowWebhook, hook.Version)
+	for _, alike := range all {
+		if alike.Refused != nil {
+			return alike.Refused
+		}
+	}
+	return nil
+}
+
+// startsOf are the starts of deliveries of a webhook.
+func startsOf(hook *db.WebhookStartRow, fresh []db.FlowWebhookDelivery) (*run.Alike, error) {
+	template, err := compileTemplate(hook.FlowWebhook.InputTemplate)
+	if err != nil {
+		return nil, err
+	}
+	alike := groupOf(&hook.FlowWebhook, hook.Version)
 	for i := range fresh {
 		d := &fresh[i]
 		record, err := recordOf(template, d)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		if err := addTo(group, record, d.ID, *d.BatchID); err != nil {
-			return err
+		if err := addTo(alike, record, d.ID, *d.BatchID); err != nil {
+			return nil, err
 		}
 	}
-	if err := s.Runs.StartAlike(ctx, tx, fresh[0].ReceivedAt, group); err != nil {
-		return err
-	}
-	return group.Refused
+	return alike, nil
 }
 
 // groupOf is a group of starts for deliveries of a webhook, which is empty yet.
