@@ -16,6 +16,9 @@ const (
 	// crowdedFor is for how long after more than that came together the messages of a webhook are only written down:
 	// what comes in bursts is acknowledged sooner so, and its flows begin as many at once.
 	crowdedFor = 20 * time.Millisecond
+	// aloneFor is for how long the messages of a webhook are only written down after their batches could not be
+	// started: others in their group would have to begin again each time.
+	aloneFor = 10 * time.Second
 )
 
 // crowds are the webhooks whose messages are only written down until a time: they came in bursts lately, or their

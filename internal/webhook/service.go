@@ -82,14 +82,16 @@ type Service struct {
 	looking         lines[chan found]
 	accepting       lines[*arrival]
 	askers, writers chan struct{}
-	groups          groups
+	groups          *pg.Groups[*joined]
 	crowds          crowds
 	copies          copies
 }
 
 // New returns a Service.
 func New(d Deps) *Service {
-	return &Service{Deps: d, q: db.New(), askers: make(chan struct{}, atOnce), writers: make(chan struct{}, atOnce)}
+	s := &Service{Deps: d, q: db.New(), askers: make(chan struct{}, atOnce), writers: make(chan struct{}, atOnce)}
+	s.groups = s.newGroups()
+	return s
 }
 
 // FormatID writes the id of a webhook as callers know it: 32 hexadecimal digits.

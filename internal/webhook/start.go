@@ -28,8 +28,8 @@ func (s *Service) add(ctx context.Context, in db.WebhookAcceptParams) ([]db.Webh
 	for _, n := range in.Sizes { // as they were sent: a body that is stored in little may be made large to hurt
 		size += int(n)
 	}
-	if s.crowds.few(in.ID, len(in.Ids), size, time.Now()) {
-		rows, err := s.groups.join(ctx, &joined{in: in, bytes: size}, s.addGroup)
+	if s.crowds.few(in.ID, len(in.Ids), size, time.Now()) && s.groups.Waiting() < crowdMost {
+		rows, err := s.join(ctx, in, size)
 		if err == nil || ctx.Err() != nil || pg.IsUnavailable(err) {
 			return rows, err
 		}

@@ -1,0 +1,86 @@
+package pg
+
+import (
+	"slices"
+	"sync"
+	"time"
+)
+
+// Groups has what comes at the same time written together, whoever brings it: what comes first goes at once, and what
+// comes meanwhile is the next group. Another one begins beside it where that is full, or the first takes long. It must
+// not be copied.
+type Groups[T any] struct {
+	// Serve writes a group, and must not panic.
+	Serve func(group []T)
+	// Most bounds what the items of a group weigh together: what goes beyond begins another one.
+	Most int
+	// AtOnce is how many groups may be under way.
+	AtOnce int
+	// Slow is after how long a group begins beside another one, however small it is.
+	Slow time.Duration
+
+	mu      sync.Mutex
+	waiting []weighed[T]
+	// weight is that of what waits.
+	weight int
+	// serving is how many groups are under way, began when the last one began.
+	serving int
+	began   time.Time
+}
+
+type weighed[T any] struct {
+	item   T
+	weight int
+}
+
+// Add has an item served with the next group.
+func (g *Groups[T]) Add(item T, weight int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.waiting, g.weight = append(g.waiting, weighed[T]{item, weight}), g.weight+weight
+	now := time.Now()
+	if g.serving == 0 || g.serving < g.AtOnce && (g.weight >= g.Most || now.Sub(g.began) > g.Slow) {
+		g.serving++
+		go g.serve(g.next(now))
+	}
+}
+
+// Waiting is what those items weigh that are in no group yet.
+func (g *Groups[T]) Waiting() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.weight
+}
+
+func (g *Groups[T]) serve(group []T) {
+	for ; len(group) > 0; group = g.more() {
+		g.Serve(group)
+	}
+}
+
+// next takes a group; mu is held.
+func (g *Groups[T]) next(now time.Time) []T {
+	n, weight := 0, 0
+	for n < len(g.waiting) && weight < g.Most {
+		weight, n = weight+g.waiting[n].weight, n+1
+	}
+	group := make([]T, n)
+	for i := range group {
+		group[i] = g.waiting[i].item
+	}
+	g.waiting, g.weight, g.began = slices.Clone(g.waiting[n:]), g.weight-weight, now
+	return group
+}
+
+// more takes the group after one that is over; none where nobody waits, and where few do for whom another group that is
+// under way is soon over.
+func (g *Groups[T]) more() []T {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now := time.Now()
+	if len(g.waiting) == 0 || g.serving > 1 && g.weight < g.Most && now.Sub(g.began) <= g.Slow {
+		g.serving--
+		return nil
+	}
+	return g.next(now)
+}

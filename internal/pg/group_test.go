@@ -1,0 +1,86 @@
+package pg_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"flowlane/internal/pg"
+)
+
+// served is a group under way, which ends once it is told to.
+type served struct {
+	items []int
+	end   chan struct{}
+}
+
+func groupsOf(slow time.Duration) (*pg.Groups[int], chan served) {
+	began := make(chan served)
+	return &pg.Groups[int]{Most: 10, AtOnce: 2, Slow: slow, Serve: func(group []int) {
+		s := served{group, make(chan struct{})}
+		began <- s
+		<-s.end
+	}}, began
+}
+
+// What comes while a group is under way is the next one.
+func TestGroups(t *testing.T) {
+	t.Parallel()
+	g, began := groupsOf(time.Hour)
+	g.Add(1, 1)
+	first := <-began
+	assert.Equal(t, []int{1}, first.items)
+	for i := range 3 {
+		g.Add(2+i, 3)
+	}
+	assert.Equal(t, 9, g.Waiting())
+	close(first.end)
+	second := <-began
+	assert.Equal(t, []int{2, 3, 4}, second.items)
+	assert.Zero(t, g.Waiting())
+	close(second.end)
+}
+
+// A full group begins beside another one, and no more than may; a group takes what comes up to its bound, and a heavy
+// item.
+func TestGroups_Full(t *testing.T) {
+	t.Parallel()
+	g, began := groupsOf(time.Hour)
+	g.Add(1, 1)
+	first := <-began
+	g.Add(2, 8)
+	g.Add(3, 8)
+	second := <-began
+	assert.Equal(t, []int{2, 3}, second.items)
+	g.Add(4, 100)
+	g.Add(5, 1)
+	assert.Equal(t, 101, g.Waiting(), "two are under way")
+	close(first.end)
+	third := <-began
+	assert.Equal(t, []int{4}, third.items)
+	close(second.end)
+	close(third.end)
+	fourth := <-began
+	assert.Equal(t, []int{5}, fourth.items)
+	close(fourth.end)
+}
+
+// Nobody waits for a group that takes long.
+func TestGroups_Slow(t *testing.T) {
+	t.Parallel()
+	g, began := groupsOf(-1)
+	g.Add(1, 1)
+	first := <-began
+	g.Add(2, 1)
+	second := <-began
+	require.Equal(t, []int{2}, second.items)
+	g.Add(3, 1)
+	assert.Equal(t, 1, g.Waiting(), "two are under way")
+	close(second.end)
+	third := <-began
+	require.Equal(t, []int{3}, third.items)
+	close(first.end)
+	close(third.end)
+}
