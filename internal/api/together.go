@@ -22,17 +22,19 @@ import (
 )
 
 const (
-	// togetherMost and togetherBytes bound the triggers that share a transaction.
+	// togetherMost bounds the triggers that share a transaction; one counts for as many more as its records take times
+	// togetherBytes.
 	togetherMost  = 64
-	togetherBytes = 2 << 20
-	// togetherAtOnce is how many such transactions run at once, where full ones wait.
+	togetherBytes = 32 << 10
+	// togetherAtOnce is how many such transactions run at once, another one beside one that takes longer than
+	// togetherSlow.
 	togetherAtOnce = 4
+	togetherSlow   = 100 * time.Millisecond
 	// togetherTimeout bounds one.
 	togetherTimeout = 10 * time.Second
 )
 
-// together starts triggers that come at the same time in one transaction: the first goes at once, those that come
-// meanwhile are the next group. Each has its own caller and its own answer, and what cannot be started so is left to a
+// together starts triggers that come at the same time in one transaction (pg.Groups). Each has its own caller and its own answer, and what cannot be started so is left to a
 // transaction of its own, which also finds out why. No group waits for somebody who holds a definition, so that nobody
 // suffers for another.
 type together struct {
@@ -40,10 +42,13 @@ type together struct {
 	log *slog.Logger
 	// metered are the definitions of which the last version seen spends budgets: estimating that is work of its own.
 	metered sync.Map
+	groups  *pg.Groups[*shared]
+}
 
-	mu      sync.Mutex
-	serving int
-	waiting []*shared
+func newTogether(h *triggerHandler, log *slog.Logger) *together {
+	t := &together{h: h, log: log}
+	t.groups = &pg.Groups[*shared]{Most: togetherMost, AtOnce: togetherAtOnce, Slow: togetherSlow, Serve: t.serve}
+	return t
 }
 
 // shared is a trigger that shares a transaction.
@@ -70,7 +75,7 @@ func (t *together) start(ctx context.Context, in run.StartInput) (*run.StartedBa
 	one.By, one.Metadata = account.ActorFrom(ctx), bytes.Clone(one.Metadata)
 	in.Source.Records, in.Metadata = nil, nil
 	s := &shared{ctx: ctx, in: in, one: one, done: make(chan struct{})}
-	t.join(s)
+	t.groups.Add(s, 1+(len(one.Sheet.Body)+len(one.Metadata))/togetherBytes)
 	select {
 	case <-s.done:
 		return s.started, s.err
@@ -79,45 +84,10 @@ func (t *together) start(ctx context.Context, in run.StartInput) (*run.StartedBa
 	}
 }
 
-// join has a trigger served with the next group.
-func (t *together) join(s *shared) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.waiting = append(t.waiting, s)
-	if t.serving == 0 || t.serving < togetherAtOnce && len(t.waiting) >= togetherMost {
-		t.serving++
-		go t.serve()
-	}
-}
-
-func (t *together) serve() {
-	for group := t.next(); len(group) > 0; group = t.next() {
-		ctx, cancel := context.WithTimeout(context.Background(), togetherTimeout)
-		t.startGroup(ctx, group)
-		cancel()
-	}
-}
-
-// next takes a group; none where nobody waits, or others see to those who do.
-func (t *together) next() []*shared {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	n, bytes := 0, 0
-	for n < min(len(t.waiting), togetherMost) && bytes < togetherBytes {
-		bytes += len(t.waiting[n].one.Sheet.Body) + len(t.waiting[n].one.Metadata)
-		n++
-	}
-	if n == 0 || n == len(t.waiting) && n < togetherMost && t.serving > 1 {
-		t.serving--
-		return nil
-	}
-	group := t.waiting[:n:n]
-	t.waiting = append([]*shared(nil), t.waiting[n:]...)
-	return group
-}
-
-// startGroup starts those whose callers are still there.
-func (t *together) startGroup(ctx context.Context, all []*shared) {
+// serve starts those whose callers are still there.
+func (t *together) serve(all []*shared) {
+	ctx, cancel := context.WithTimeout(context.Background(), togetherTimeout)
+	defer cancel()
 	var parties []*party
 	var txID string
 	committing := false

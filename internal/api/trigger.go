@@ -29,9 +29,8 @@ type triggerHandler struct {
 }
 
 func newTriggerHandler(d Deps) triggerHandler {
-	h := triggerHandler{pool: d.Pool, definitions: d.Definitions, plans: d.Plans, runs: d.Runs, forecasts: d.Forecasts,
-		together: &together{log: d.Log}}
-	h.together.h = &h
+	h := triggerHandler{pool: d.Pool, definitions: d.Definitions, plans: d.Plans, runs: d.Runs, forecasts: d.Forecasts}
+	h.together = newTogether(&h, d.Log)
 	return h
 }
 
