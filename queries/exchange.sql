@@ -4,7 +4,7 @@
 INSERT INTO flow.exchange (org_id, id, domain, action_id, credential_id, lane, attempt, records, batch_id, step_no,
     task_no, positions,
     more_batches, outcome, status, code, provider_code, queued_at, claimed_at, sent_at, answered_at, detail)
-SELECT unnest(@org_ids::uuid[]), unnest(@ids::uuid[]), @domain, unnest(@action_ids::text[]),
+SELECT unnest(@org_ids::uuid[]), unnest(@ids::uuid[]), unnest(@domains::text[]), unnest(@action_ids::text[]),
     nullif(unnest(@credential_ids::uuid[]), '00000000-0000-0000-0000-000000000000'), unnest(@lanes::text[])::flow.lane,
     unnest(@attempts::int[]), unnest(@records::int[]), unnest(@batch_ids::uuid[]), unnest(@step_nos::smallint[]),
         unnest(@task_nos::smallint[]),

@@ -306,7 +306,7 @@ const exchangeInsert = `-- name: ExchangeInsert :exec
 INSERT INTO flow.exchange (org_id, id, domain, action_id, credential_id, lane, attempt, records, batch_id, step_no,
     task_no, positions,
     more_batches, outcome, status, code, provider_code, queued_at, claimed_at, sent_at, answered_at, detail)
-SELECT unnest($1::uuid[]), unnest($2::uuid[]), $3, unnest($4::text[]),
+SELECT unnest($1::uuid[]), unnest($2::uuid[]), unnest($3::text[]), unnest($4::text[]),
     nullif(unnest($5::uuid[]), '00000000-0000-0000-0000-000000000000'), unnest($6::text[])::flow.lane,
     unnest($7::int[]), unnest($8::int[]), unnest($9::uuid[]), unnest($10::smallint[]),
         unnest($11::smallint[]),
@@ -322,7 +322,7 @@ SELECT unnest($1::uuid[]), unnest($2::uuid[]), $3, unnest($4::text[]),
 type ExchangeInsertParams struct {
 	OrgIds        []uuid.UUID
 	Ids           []uuid.UUID
-	Domain        string
+	Domains       []string
 	ActionIds     []string
 	CredentialIds []uuid.UUID
 	Lanes         []string
@@ -349,7 +349,7 @@ func (q *Queries) ExchangeInsert(ctx context.Context, db DBTX, arg ExchangeInser
 	_, err := db.Exec(ctx, exchangeInsert,
 		arg.OrgIds,
 		arg.Ids,
-		arg.Domain,
+		arg.Domains,
 		arg.ActionIds,
 		arg.CredentialIds,
 		arg.Lanes,

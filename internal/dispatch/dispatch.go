@@ -95,9 +95,11 @@ type Dispatcher struct {
 	// made are budgets that are known to be there.
 	made sync.Map
 	// process is the context of calls under way, which outlive their passes; cut ends it.
-	process  context.Context //nolint:containedctx // the time in which calls may be under way
-	cut      context.CancelFunc
-	flights  flights
+	process context.Context //nolint:containedctx // the time in which calls may be under way
+	cut     context.CancelFunc
+	flights flights
+	// answered are the calls that wait for their settlement with those of other budgets.
+	answered *pg.Groups[*answered]
 	deferred deferredQueues
 	scans    queueScans
 	// away: the database is known to be away, which is logged once, whoever finds it.
@@ -115,6 +117,7 @@ func New(d Deps, opts Options) *Dispatcher {
 		opts.Observed = func(string, provider.Kind) {}
 	}
 	out := &Dispatcher{Deps: d, opts: opts, q: db.New(), flights: flights{of: map[budgetKey]*flight{}}}
+	out.answered = out.newAnswered()
 	if d.Credentials != nil {
 		d.Credentials.MeteredBy(out.note)
 	}

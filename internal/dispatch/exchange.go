@@ -160,7 +160,8 @@ func (e *exchanges) add(keep Keep, call *openCall, v *outcome) {
 	}
 	r := &e.rows
 	e.addBatches(call, v.failed())
-	r.OrgIds, r.Ids, r.ActionIds = append(r.OrgIds, of.OrgID), append(r.Ids, of.ID), append(r.ActionIds, of.ActionID)
+	r.OrgIds, r.Ids, r.Domains = append(r.OrgIds, of.OrgID), append(r.Ids, of.ID), append(r.Domains, of.Domain)
+	r.ActionIds = append(r.ActionIds, of.ActionID)
 	r.CredentialIds, r.Lanes = append(r.CredentialIds, deref(of.CredentialID)), append(r.Lanes, string(of.Lane))
 	r.Attempts, r.Records = append(r.Attempts, of.Attempt), append(r.Records, of.Records)
 	r.Outcomes, r.Statuses = append(r.Outcomes, string(v.reading.Kind)), append(r.Statuses, int16(v.status))
@@ -209,11 +210,10 @@ func ranges(p *run.Part) (out []string) {
 	return out
 }
 
-func (e *exchanges) write(ctx context.Context, conn db.DBTX, domain string) error {
+func (e *exchanges) write(ctx context.Context, conn db.DBTX) error {
 	if len(e.rows.Ids) == 0 {
 		return nil
 	}
-	e.rows.Domain = domain
 	q := db.New()
 	if err := q.ExchangeInsert(ctx, conn, e.rows); err != nil {
 		return fmt.Errorf("write exchanges: %w", err)

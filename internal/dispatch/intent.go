@@ -45,8 +45,8 @@ func (c *claim) writeDown(ctx context.Context, conn db.DBTX, calls []*outboundCa
 		in.ExclusiveKeys = append(in.ExclusiveKeys, p.exclusive)
 		spent := c.marked(p).encode()
 		in.Costs = append(in.Costs, string(spent))
-		p.written = db.FlowCall{ID: p.id, State: stateIntent, ClaimedAt: claimedAt, SendBefore: sendBefore,
-			CountsIn: counts, Costs: spent,
+		p.written = db.FlowCall{ID: p.id, Domain: c.key.domain, Bucket: c.key.bucket, State: stateIntent,
+			ClaimedAt: claimedAt, SendBefore: sendBefore, CountsIn: counts, Costs: spent,
 			CredentialID: &p.r.task.CredentialID.UUID}
 		in.ClaimedAts, in.SendBefores = append(in.ClaimedAts, claimedAt), append(in.SendBefores, sendBefore)
 		p.meter, p.refusals = c.meter, c.budget.Refusals

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 
 	"flowlane/gen/db"
 	"flowlane/internal/catalog"
@@ -68,22 +67,32 @@ func (d *Dispatcher) settle(ctx context.Context, k budgetKey, group []finished, 
 		}
 	}
 	return errors.Join(
-		d.keepTrying(ctx, func() error { return d.applyAll(ctx, k, plain, wake) }),
+		d.settlePlain(ctx, answered{key: k, outcomes: plain, wake: wake}),
 		d.keepTrying(ctx, func() error { return d.applyAll(ctx, k, rest, wake) }))
 }
 
 // fromMemory is the settlement of calls of this process that all succeeded, from what their claim wrote down, so that
-// nothing need be read; nil where anything is out of the ordinary.
+// nothing need be read but the time; nil where anything is out of the ordinary.
 func (d *Dispatcher) fromMemory(ctx context.Context, k budgetKey, outcomes []outcome) (s *settlement, err error) {
+	if len(outcomes) == 0 || outcomes[0].call == nil {
+		return nil, nil
+	}
+	s = newSettlement(d, k, outcomes[0].call.meter)
+	if plain, err := s.remember(ctx, outcomes); err != nil || !plain {
+		return nil, err
+	}
+	s.now, err = d.clock(ctx, d.Pool)
+	return s, err
+}
+
+// remember adds calls from what their claim wrote down; false where anything is out of the ordinary.
+func (s *settlement) remember(ctx context.Context, outcomes []outcome) (plain bool, err error) {
+	s.known = true
 	for i := range outcomes {
 		p := outcomes[i].call
 		if p == nil || outcomes[i].reading.Kind != provider.Success || p.refusals > 0 ||
 			outcomes[i].reading.LeavesOpen() {
-			return nil, nil
-		}
-		if s == nil {
-			s = newSettlement(d, k, p.meter)
-			s.known = true
+			return false, nil
 		}
 		call := &openCall{from: run.Started, FlowCall: p.written}
 		for _, piece := range p.pieces {
@@ -93,14 +102,13 @@ func (d *Dispatcher) fromMemory(ctx context.Context, k budgetKey, outcomes []out
 			piece.Part.ID = 0
 			plan, err := s.plan(ctx, piece.Part.BatchID)
 			if err != nil || !run.Plain(plan, &piece.Part) {
-				return nil, err
+				return false, err
 			}
 			call.parts = append(call.parts, piece.Part)
 		}
 		s.calls[p.id] = call
 	}
-	s.now, err = d.clock(ctx, d.Pool)
-	return s, err
+	return true, nil
 }
 
 // applyAll is apply, one by one where it fails for all of them: a call that cannot be settled must not hold up others.
@@ -137,15 +145,14 @@ func (d *Dispatcher) apply(ctx context.Context, k budgetKey, outcomes []outcome,
 			return err
 		}
 		s.forgive(outcomes)
-		for i := range outcomes {
-			if call, ok := s.calls[outcomes[i].id]; ok {
-				s.one(call, &outcomes[i])
-			}
-		}
+		s.decide(outcomes)
 		if len(s.moves.Ids)+len(s.forgotten) == 0 {
 			return s.writeContradictions(ctx, d.Pool)
 		}
-		err = pg.InTxKept(ctx, d.Pool, func(ctx context.Context, tx pgx.Tx) error { return s.write(ctx, tx, wake) })
+		if wake {
+			s.wakes = []budgetKey{k}
+		}
+		err = pg.InTxKept(ctx, d.Pool, s.write)
 		again := errors.Is(err, run.ErrMoved) || known && err != nil && !mayPass(ctx, err)
 		if !again || try == settleTries {
 			return err
@@ -167,6 +174,8 @@ type settlement struct {
 	plans map[uuid.UUID]*definition.Plan
 	// known: nothing was read for it, see fromMemory.
 	known bool
+	// wakes are the budgets that it makes due.
+	wakes []budgetKey
 	// moves and released are what happens to the calls and their windows, the others what happens to their records.
 	moves db.CallMoveParams
 	// forgotten are the calls that go instead.
@@ -288,6 +297,15 @@ func sentPart(p *db.PartsOfCallRow) *run.Part {
 		SliceNo: p.SliceNo, Begins: p.Begins, First: p.First,
 		From: p.FromOff, To: p.ToOff, Size: p.Size, Apart: p.Apart, Attempt: p.Attempt, Element: p.Element,
 		Elements: p.Elements, LeftOut: p.LeftOut, ClaimNo: p.ClaimNo, QueuedAt: p.QueuedAt}
+}
+
+// decide decides what outcomes about calls come to.
+func (s *settlement) decide(outcomes []outcome) {
+	for i := range outcomes {
+		if call, ok := s.calls[outcomes[i].id]; ok {
+			s.one(call, &outcomes[i])
+		}
+	}
 }
 
 // one decides what the outcome about one call comes to.

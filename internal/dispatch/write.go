@@ -55,7 +55,7 @@ func (s *settlement) move(call *openCall, v *outcome, state string, checkAt time
 func (s *settlement) forgets(call *openCall, v *outcome, state string) bool {
 	return state == stateSettled && v.reading.Kind == provider.Success && call.State == stateIntent &&
 		call.Resolved == 0 &&
-		v.reading.Reference == "" && string(call.CountsIn) == "{}" && tenancyOf(s.key.domain) == nil
+		v.reading.Reference == "" && string(call.CountsIn) == "{}" && tenancyOf(call.Domain) == nil
 }
 
 // windowKey is what the windows of a call depend on: calls that were claimed together share them.
@@ -115,7 +115,7 @@ func (s *settlement) windows(call *openCall, counted, refused bool) settledWindo
 
 // write writes everything that the outcomes changed: calls first, then, under the lock of the batches, records and
 // windows.
-func (s *settlement) write(ctx context.Context, tx pgx.Tx, wake bool) error {
+func (s *settlement) write(ctx context.Context, tx pgx.Tx) error {
 	if err := s.writeRefusals(ctx, tx); err != nil {
 		return err
 	}
@@ -153,14 +153,14 @@ func (s *settlement) write(ctx context.Context, tx pgx.Tx, wake bool) error {
 	if err := s.writeContradictions(ctx, tx); err != nil {
 		return err
 	}
-	if err := s.exchanges.write(ctx, change.Later(), s.key.domain); err != nil {
+	if err := s.exchanges.write(ctx, change.Later()); err != nil {
 		return err
 	}
 	if !s.checkAt.IsZero() {
 		change.Wake(DueReconcile, s.key.String(), s.checkAt)
 	}
-	if wake {
-		change.Wake(run.DueDispatch, s.key.String(), s.now)
+	for _, k := range s.wakes {
+		change.Wake(run.DueDispatch, k.String(), s.now)
 	}
 	return change.Apply(ctx)
 }
