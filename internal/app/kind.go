@@ -45,7 +45,8 @@ func (a *App) registerKinds() {
 		a.Scheduler.Register(kind, lease, workers, a.stoppable(h), options...)
 	}
 	register(run.DueDispatch, 10*time.Second, 16, a.Dispatcher.Pass, due.Rechecks(), due.Grouped(dispatch.BudgetGroup))
-	register(dispatch.DueReconcile, 30*time.Second, 8, a.Dispatcher.Reconcile, due.Grouped(dispatch.BudgetGroup))
+	register(dispatch.DueReconcile, 30*time.Second, 8, a.Dispatcher.Reconcile, due.Rechecks(),
+		due.Grouped(dispatch.BudgetGroup))
 	register(dispatch.DueCounters, 30*time.Second, 4, a.Dispatcher.Counters)
 	register(run.DueSlices, 10*time.Second, workersOfSlices, a.slices)
 	register(run.DueWait, 10*time.Second, 2, a.endWaits)

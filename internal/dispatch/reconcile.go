@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 
 	"flowlane/gen/db"
 	"flowlane/internal/due"
@@ -30,7 +31,8 @@ const (
 	checkFor = 24 * time.Hour
 )
 
-// Reconcile is the handler of due rows of kind DueReconcile: it finds out what became of calls whose sender is silent,
+// Reconcile is the handler of due rows of kind DueReconcile, which must be registered as one that looks again
+// (due.Rechecks), so that a claim writes no row where one is due early enough: it finds out what became of calls whose sender is silent,
 // whose answer was unclear, or whose result comes later. It goes on while holds stop claims. Where answers take their
 // time it leaves its place, so that however many budgets wait for theirs, others find theirs out.
 func (d *Dispatcher) Reconcile(ctx context.Context, lease *due.Lease) (time.Time, error) {
@@ -45,11 +47,28 @@ func (d *Dispatcher) Reconcile(ctx context.Context, lease *due.Lease) (time.Time
 	if err := errors.Join(r.lostErr, r.failed); err != nil {
 		return time.Time{}, err
 	}
-	check, err := d.q.CallsNextCheck(ctx, d.Pool, db.CallsNextCheckParams{Domain: k.domain, Bucket: k.bucket})
+	_, err = lease.EndUnless(ctx, r.next)
+	return time.Time{}, err //nolint:wrapcheck // says everything
+}
+
+// next is when to look again, once nobody can write calls down unseen any more: of those that were not there when lost
+// ones were looked for, when they can first be lost.
+func (r *round) next(ctx context.Context, tx pgx.Tx) (more bool, next time.Time, err error) {
+	check, err := r.d.q.CallsNextCheck(ctx, tx, db.CallsNextCheckParams{Domain: r.key.domain, Bucket: r.key.bucket})
 	if err != nil {
-		return time.Time{}, fmt.Errorf("read when to look into calls: %w", err)
+		return false, next, fmt.Errorf("read when to look into calls: %w", err)
 	}
-	return soonest(r.lostAt, check), nil
+	calls, err := r.d.q.CallsUnderWay(ctx, tx, db.CallsUnderWayParams{Domain: r.key.domain, Bucket: r.key.bucket})
+	if err != nil {
+		return false, next, fmt.Errorf("read calls under way: %w", err)
+	}
+	next = soonest(r.lostAt, check)
+	for _, c := range calls {
+		if !r.seen[c.ID] {
+			next = soonest(next, c.SendBefore.Add(r.d.opts.Margin))
+		}
+	}
+	return false, next, nil
 }
 
 // soonest is the earlier of two times of which the zero one means never.
@@ -71,6 +90,8 @@ type round struct {
 	// known.
 	lostAt  time.Time
 	lostErr error
+	// seen are the calls under way that lostAt speaks of.
+	seen map[uuid.UUID]bool
 	// orgs has the organization of each check under way; ended has those that are over.
 	orgs  []uuid.UUID
 	ended chan checked
@@ -86,7 +107,7 @@ type checked struct {
 
 // findLost takes over calls whose sender is gone.
 func (r *round) findLost(ctx context.Context) {
-	r.lostAt, r.lostErr = r.d.markLost(ctx, r.key)
+	r.lostAt, r.seen, r.lostErr = r.d.markLost(ctx, r.key)
 }
 
 // checkDue looks into the calls of a budget that are due, several at a time. Whatever comes of a check dates it anew,
@@ -182,19 +203,19 @@ func (d *Dispatcher) checkOrPostpone(ctx context.Context, k budgetKey, call *db.
 
 // markLost takes over calls whose sender can no longer be sending: what became of them is unknown. That is so when all
 // of the time that a call may take, and the margin, have really passed, whatever the database's clock says. next is
-// when that is so of another one; zero for never.
-func (d *Dispatcher) markLost(ctx context.Context, k budgetKey) (next time.Time, failed error) {
+// when that is so of another one, zero for never, and seen are all that are under way.
+func (d *Dispatcher) markLost(ctx context.Context, k budgetKey) (next time.Time, seen map[uuid.UUID]bool, failed error) {
 	calls, err := d.q.CallsUnderWay(ctx, d.Pool, db.CallsUnderWayParams{Domain: k.domain, Bucket: k.bucket})
 	if err != nil || len(calls) == 0 {
-		return next, err
+		return next, nil, err
 	}
-	known := make([]time.Time, len(calls))
+	known, seen := make([]time.Time, len(calls)), make(map[uuid.UUID]bool, len(calls))
 	for i := range calls {
-		known[i] = d.knownSince(calls[i].ClaimedAt)
+		known[i], seen[calls[i].ID] = d.knownSince(calls[i].ClaimedAt), true
 	}
 	now, ages, err := d.Clock.Ages(ctx, known...)
 	if err != nil {
-		return next, err
+		return next, nil, err
 	}
 	var lost []outcome
 	for i, call := range calls {
@@ -212,7 +233,7 @@ func (d *Dispatcher) markLost(ctx context.Context, k budgetKey) (next time.Time,
 	if len(lost) > 0 {
 		d.opts.Log.Info("calls without a known outcome", "domain", k.domain, "bucket", k.bucket, "calls", len(lost))
 	}
-	return next, failed
+	return next, seen, failed
 }
 
 // ClockStepped has every call looked into anew of which something was to be found out at a time: that time is not known

@@ -123,7 +123,8 @@ func setupPool(t *testing.T, pool *pgxpool.Pool, opts dispatch.Options, change f
 	b.disp = dispatch.New(dispatch.Deps{Pool: b.pool, Runs: b.runs, Catalog: cat, Credentials: creds, Sender: sender,
 		Due: sched, Clock: clock, Random: rand.Float64}, opts)
 	sched.Register(run.DueDispatch, 5*time.Second, 8, b.disp.Pass, due.Rechecks(), due.Grouped(dispatch.BudgetGroup))
-	sched.Register(dispatch.DueReconcile, 5*time.Second, 4, b.disp.Reconcile, due.Grouped(dispatch.BudgetGroup))
+	sched.Register(dispatch.DueReconcile, 5*time.Second, 4, b.disp.Reconcile, due.Rechecks(),
+		due.Grouped(dispatch.BudgetGroup))
 	sched.Register(dispatch.DueCounters, 5*time.Second, 4, b.disp.Counters)
 	sched.Register(run.DueSlices, 5*time.Second, 4, func(ctx context.Context, l *due.Lease) (time.Time, error) {
 		for {

@@ -35,15 +35,26 @@ func (b *bundle) use(name string) {
 // lose leaves a call of the account as a process does that is gone, and returns its id.
 func (b *bundle) lose() uuid.UUID {
 	b.t.Helper()
+	return b.loseIn(0)
+}
+
+// loseIn is lose of a call that may be under way for a while still.
+func (b *bundle) loseIn(left time.Duration) uuid.UUID {
+	b.t.Helper()
 	id := uuid.New()
 	_, err := b.pool.Exec(b.t.Context(),
 		`INSERT INTO flow.call (id, org_id, domain, bucket, lane, action_id, state, owner, records, digest, params, outcome_check,
 			claimed_at, send_before, counts_in)
-		SELECT $1, org_id, domain, bucket, lane, action_id, 'intent', 'gone', 0, '', '{}', 'none', flow.clock(), flow.clock(), '{}'
-		FROM flow.call WHERE domain = $2 AND bucket = 'upload' LIMIT 1`, id, b.tenancy)
+		SELECT $1, org_id, domain, bucket, lane, action_id, 'intent', 'gone', 0, '', '{}', 'none', flow.clock(),
+			flow.clock() + make_interval(secs => $3), '{}'
+		FROM flow.call WHERE domain = $2 AND bucket = 'upload' LIMIT 1`, id, b.tenancy, left.Seconds())
 	require.NoError(b.t, err)
+	at := time.Time{}
+	if left > 0 {
+		at = time.Now().Add(left)
+	}
 	require.NoError(b.t, pg.InTx(b.t.Context(), b.pool, func(ctx context.Context, tx pgx.Tx) error {
-		return b.due.Wake(ctx, tx, dispatch.DueReconcile, run.DispatchKey(b.tenancy, "upload"), time.Time{})
+		return b.due.Wake(ctx, tx, dispatch.DueReconcile, run.DispatchKey(b.tenancy, "upload"), at)
 	}))
 	return id
 }
@@ -92,6 +103,32 @@ func TestWaitingTakesNoPlace_Lookups(t *testing.T) {
 	if n := b.count("SELECT count(*) FROM flow.call WHERE state = 'unknown'"); n != slow {
 		t.Errorf("the outcomes of %d calls are unknown, want %d: their lookups hang", n, slow)
 	}
+}
+
+// A call that is written down while its budget is looked into, which writes no due row then, is looked into once it can
+// be lost.
+func TestReconcile_WrittenMeanwhile(t *testing.T) {
+	t.Parallel()
+	b := setup(t, dispatch.Options{Timeout: 10 * time.Minute, Margin: 100 * time.Millisecond})
+	asked, goOn := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	hold := func(request []byte) func() {
+		if bytes.Contains(request, []byte("slow")) && !bytes.Contains(request, []byte("/upload")) {
+			once.Do(func() { close(asked) })
+			<-goOn
+		}
+		return func() {}
+	}
+	b.watch.Store(&hold)
+	b.sim.AddFault(dialersim.Fault{Kind: "cut_after_accept", Operation: "upload", Count: 1})
+	id := b.start(b.define(listsFlow), 1, func(int) string { return `{"id":"slow"}` })
+	<-asked
+	lost := b.loseIn(time.Second)
+	close(goOn)
+	if status, _ := b.await(id); status != run.BatchCompleted {
+		t.Errorf("batch ended %s", status)
+	}
+	b.eventually(fmt.Sprintf("SELECT EXISTS (SELECT FROM flow.call WHERE id = '%s' AND state = 'unresolved')", lost))
 }
 
 // However many lookups of an organization hang, those of another one that shares its account are asked.
