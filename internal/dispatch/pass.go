@@ -210,13 +210,17 @@ func (p *pass) recheck(ctx context.Context, tx pgx.Tx) (more bool, next time.Tim
 	if !p.nextAt.IsZero() {
 		return false, p.nextAt, nil // who makes room earlier wakes the budget again (run.Waker)
 	}
-	if p.chosenAt, err = p.d.clock(ctx, tx); err != nil {
-		return false, next, err
-	}
 	p.openedAt = time.Now()
 	var wholeIn time.Duration
-	if p.opened, _, wholeIn, err = p.d.ready(ctx, tx, p.key, p.blocked); err != nil {
-		return false, next, err
+	err = pg.Together(ctx, tx, func(conn pg.DB) (err error) {
+		p.chosenAt, err = p.d.clock(ctx, conn)
+		return err
+	}, func(conn pg.DB) (err error) {
+		p.opened, _, wholeIn, err = p.d.ready(ctx, conn, p.key, p.blocked)
+		return err
+	})
+	if err != nil {
+		return false, next, err //nolint:wrapcheck // says everything
 	}
 	for i := range p.opened {
 		if free, _ := p.room(&p.opened[i]); free > 0 {

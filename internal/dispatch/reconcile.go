@@ -31,10 +31,10 @@ const (
 	checkFor = 24 * time.Hour
 )
 
-// Reconcile is the handler of due rows of kind DueReconcile, which must be registered as one that looks again
-// (due.Rechecks), so that a claim writes no row where one is due early enough: it finds out what became of calls whose sender is silent,
+// Reconcile is the handler of due rows of kind DueReconcile: it finds out what became of calls whose sender is silent,
 // whose answer was unclear, or whose result comes later. It goes on while holds stop claims. Where answers take their
-// time it leaves its place, so that however many budgets wait for theirs, others find theirs out.
+// time it leaves its place, so that however many budgets wait for theirs, others find theirs out. The kind must be
+// registered as one that looks again (due.Rechecks): a claim writes no row then where one is due early enough.
 func (d *Dispatcher) Reconcile(ctx context.Context, lease *due.Lease) (time.Time, error) {
 	k, err := budgetOfLease(lease)
 	if err != nil {
@@ -204,7 +204,8 @@ func (d *Dispatcher) checkOrPostpone(ctx context.Context, k budgetKey, call *db.
 // markLost takes over calls whose sender can no longer be sending: what became of them is unknown. That is so when all
 // of the time that a call may take, and the margin, have really passed, whatever the database's clock says. next is
 // when that is so of another one, zero for never, and seen are all that are under way.
-func (d *Dispatcher) markLost(ctx context.Context, k budgetKey) (next time.Time, seen map[uuid.UUID]bool, failed error) {
+func (d *Dispatcher) markLost(ctx context.Context, k budgetKey) (next time.Time, seen map[uuid.UUID]bool,
+	failed error) {
 	calls, err := d.q.CallsUnderWay(ctx, d.Pool, db.CallsUnderWayParams{Domain: k.domain, Bucket: k.bucket})
 	if err != nil || len(calls) == 0 {
 		return next, nil, err

@@ -54,12 +54,13 @@ func (a *answered) named() bool {
 }
 
 func (d *Dispatcher) newAnswered() *pg.Groups[*answered] {
-	return &pg.Groups[*answered]{Most: settleMax, AtOnce: settleAtOnce, Slow: settleSlow, Serve: func(group []*answered) {
+	serve := func(group []*answered) {
 		err := d.applyTogether(d.process, group)
 		for _, a := range group {
 			a.done <- err // each is settled alone then
 		}
-	}}
+	}
+	return &pg.Groups[*answered]{Most: settleMax, AtOnce: settleAtOnce, Slow: settleSlow, Serve: serve}
 }
 
 // applyTogether records outcomes about calls of several budgets, all or none.
