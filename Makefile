@@ -49,7 +49,7 @@ generate: $(SDK_PACKAGES) $(WEB_PACKAGES) ## Generate gen/oas and the clients of
 	go tool ogen --target gen/oas --package oas --clean --config ogen.yml openapi.yaml
 	$(SQLC) generate
 	cd $(SDK) && npx --no-install openapi-ts
-	go run ./internal/sdkgen
+	go run ./cmd/sdkgen
 	cd $(WEB) && npx --no-install vite build --logLevel warn
 
 $(SDK_PACKAGES): $(SDK)/package-lock.json
@@ -114,13 +114,13 @@ bin/supply: $(wildcard $(SUPPLY)/*.go $(SUPPLY)/*.json $(SUPPLY)/go.*)
 
 .PHONY: docs
 docs: ## Make a site of docs/ in bin/docs, to be published as it is; servers have it at /docs
-	go run ./internal/site/build bin/docs
+	go run ./cmd/site bin/docs
 
 .PHONY: test
 test: ## Run all tests against a Postgres that they start (or FLOWLANE_TEST_DATABASE_URL names); TEST=flags adds flags
 	@# The torture takes longest but for one and mostly waits: begun first, it runs beside the others and not after them. Vet is one of
 	@# the linters. Without what debuggers read, programs are linked in two thirds of the time.
-	go test -vet=off -ldflags=-w -timeout 20m -p $(AT_ONCE) -parallel $$(($(AT_ONCE) + 1)) $(TEST) ./internal/torture ./...
+	go test -vet=off -ldflags=-w -timeout 20m -p $(AT_ONCE) -parallel $$(($(AT_ONCE) + 1)) $(TEST) ./test/torture ./...
 	go -C sdk/go test $(TEST) ./...
 
 .PHONY: test-pooled
@@ -130,15 +130,15 @@ test-pooled: ## Run the tests of the API through a PgBouncer that hands out serv
 
 .PHONY: simulate
 simulate: ## Drive the pure rules through 5,000 weeks of virtual time; SEEDS=100
-	go test -count=1 -v -timeout 60m -run 'TestWeek$$|TestForecast$$' ./internal/simulation/ -args -seeds=$${SEEDS:-5000}
+	go test -count=1 -v -timeout 60m -run 'TestWeek$$|TestForecast$$' ./test/simulation/ -args -seeds=$${SEEDS:-5000}
 
 .PHONY: torture
 torture: ## Kill, stop and cut off real processes during runs, and look for rows that got lost or came twice; FLOWLANE_KILLS=200 FLOWLANE_DAYS=20 FLOWLANE_SCHEDULES=1000
-	FLOWLANE_KILLS=$${FLOWLANE_KILLS:-200} FLOWLANE_DAYS=$${FLOWLANE_DAYS:-20} FLOWLANE_SCHEDULES=$${FLOWLANE_SCHEDULES-1000} go test -count=1 -v -timeout 120m -parallel 2 ./internal/torture/
+	FLOWLANE_KILLS=$${FLOWLANE_KILLS:-200} FLOWLANE_DAYS=$${FLOWLANE_DAYS:-20} FLOWLANE_SCHEDULES=$${FLOWLANE_SCHEDULES-1000} go test -count=1 -v -timeout 120m -parallel 2 ./test/torture/
 
 .PHONY: soak
 soak: ## Send 300 signed webhooks a second for 30 minutes to receivers of which some hang, fail or are dead; nothing may get lost, come twice, stay behind or grow; FLOWLANE_SOAK=30m
-	FLOWLANE_SOAK=$${FLOWLANE_SOAK:-30m} go test -count=1 -v -timeout 60m -run 'TestSoak$$' ./internal/torture/
+	FLOWLANE_SOAK=$${FLOWLANE_SOAK:-30m} go test -count=1 -v -timeout 60m -run 'TestSoak$$' ./test/torture/
 
 .PHONY: year
 year: ## Live through every day of a year of everyday work and its housekeeping; what is kept must take no more room from then on
@@ -146,7 +146,7 @@ year: ## Live through every day of a year of everyday work and its housekeeping;
 
 .PHONY: contract
 contract: bin/flowlane $(SPECMATIC) ## Hold the running service against openapi.yaml with Specmatic; needs Java 17; CONTRACT=regex picks operations
-	go run ./internal/contract -service bin/flowlane -specmatic $(SPECMATIC) -only '$(CONTRACT)'
+	go run ./test/contract -service bin/flowlane -specmatic $(SPECMATIC) -only '$(CONTRACT)'
 
 $(SPECMATIC):
 	mkdir -p bin/specmatic
@@ -183,4 +183,4 @@ pictures: bin/flowlane $(WEB_PACKAGES) ## Make the pictures of the console in do
 
 .PHONY: bench
 bench: ## Measure the speed targets of docs/architecture.md and docs/measurements.md; BENCH=regex picks some
-	go run ./internal/bench -run '$(BENCH)'
+	go run ./test/bench -run '$(BENCH)'

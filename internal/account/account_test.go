@@ -17,7 +17,7 @@ import (
 	"flowlane/gen/db"
 	"flowlane/internal/account"
 	"flowlane/internal/fault"
-	"flowlane/internal/pg/pgtest"
+	"flowlane/test/pgtest"
 )
 
 type bundle struct {

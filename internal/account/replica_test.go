@@ -12,7 +12,7 @@ import (
 	"flowlane/internal/account"
 	"flowlane/internal/fault"
 	"flowlane/internal/pg"
-	"flowlane/internal/pg/pgtest"
+	"flowlane/test/pgtest"
 )
 
 // TestAuthenticate_EveryReplicaWithinASecond keeps a key in use on a second replica, with a pool and a memory of its

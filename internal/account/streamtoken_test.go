@@ -12,7 +12,7 @@ import (
 
 	"flowlane/internal/account"
 	"flowlane/internal/fault"
-	"flowlane/internal/pg/pgtest"
+	"flowlane/test/pgtest"
 )
 
 func (b bundle) streamToken(t *testing.T, c account.Caller, resource string) string {

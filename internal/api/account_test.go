@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"flowlane/internal/api/apitest"
-	"flowlane/internal/pg/pgtest"
+	"flowlane/test/apitest"
+	"flowlane/test/pgtest"
 )
 
 func TestAuthentication(t *testing.T) {

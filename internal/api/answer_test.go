@@ -18,8 +18,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"flowlane/internal/app"
-	"flowlane/internal/pg/pgtest"
 	"flowlane/internal/provider/dialersim"
+	"flowlane/test/pgtest"
 )
 
 // answerCase is what a receiver says to a request of a flow, and what becomes of the record.

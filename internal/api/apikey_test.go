@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"flowlane/internal/api/apitest"
+	"flowlane/test/apitest"
 )
 
 // madeKey makes a key with these fields as somebody, and returns its id and a client that comes with it.

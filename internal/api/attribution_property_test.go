@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"flowlane/internal/api/apitest"
 	"flowlane/internal/quota"
+	"flowlane/test/apitest"
 )
 
 // spender is a credential of one of two organizations for one of two accounts. The name of a deleted one is nil.

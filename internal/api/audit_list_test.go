@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"flowlane/internal/pg/pgtest"
+	"flowlane/test/pgtest"
 )
 
 func (l auditLog) actions() string {

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"flowlane/internal/api/violation"
-	"flowlane/internal/pg/pgtest"
+	"flowlane/test/pgtest"
 )
 
 type auditEntry struct {

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"flowlane/internal/pg/pgtest"
 	"flowlane/internal/provider/dialersim"
+	"flowlane/test/pgtest"
 )
 
 // TestDeleteBatch: a batch that is over goes with its records, its results, its record set and what retried it, at once

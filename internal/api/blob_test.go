@@ -24,8 +24,8 @@ import (
 
 	"flowlane/internal/app"
 	"flowlane/internal/blob"
-	"flowlane/internal/pg/pgtest"
 	"flowlane/internal/recordset"
+	"flowlane/test/pgtest"
 	"flowlane/test/servers"
 )
 

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"flowlane/internal/api/apitest"
 	"flowlane/internal/app"
+	"flowlane/test/apitest"
 )
 
 // accountShop is a shop whose keys are of accounts: `A-1` is a key of account A.

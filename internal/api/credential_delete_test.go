@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"flowlane/internal/api/apitest"
 	"flowlane/internal/provider/dialersim"
+	"flowlane/test/apitest"
 )
 
 func (s *stack) count(sql string, args ...any) (n int) {

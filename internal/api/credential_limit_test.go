@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"flowlane/internal/app"
-	"flowlane/internal/pg/pgtest"
+	"flowlane/test/pgtest"
 )
 
 // limitedAPI is an API behind platform core, which notes when calls arrive and how many are under way at once.

@@ -18,14 +18,14 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"flowlane/internal/api"
-	"flowlane/internal/api/apitest"
 	"flowlane/internal/catalog"
 	"flowlane/internal/credential"
-	"flowlane/internal/pg/pgtest"
 	"flowlane/internal/provider"
 	"flowlane/internal/provider/dialersim"
 	"flowlane/internal/request"
 	"flowlane/internal/vault"
+	"flowlane/test/apitest"
+	"flowlane/test/pgtest"
 )
 
 // needle is part of every secret of these tests: wherever it shows up, a secret leaked.

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"flowlane/internal/api/apitest"
+	"flowlane/test/apitest"
 )
 
 const valueSteps = `[{"id":"s","tasks":[{"id":"t","action_id":"core__flow__transform","params":{"value":%s}}]}]`

@@ -14,12 +14,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"flowlane/internal/api"
-	"flowlane/internal/api/apitest"
 	"flowlane/internal/catalog"
 	"flowlane/internal/definition"
-	"flowlane/internal/pg/pgtest"
 	"flowlane/internal/request"
 	"flowlane/internal/template"
+	"flowlane/test/apitest"
+	"flowlane/test/pgtest"
 )
 
 // definitions is a service with two organizations, each with a dialer credential.

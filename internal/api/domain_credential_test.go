@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"flowlane/internal/app"
-	"flowlane/internal/pg/pgtest"
+	"flowlane/test/pgtest"
 )
 
 // limitedStack has a credential of platform core whose owner limits it.

@@ -20,12 +20,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"flowlane/internal/account"
-	"flowlane/internal/api/apitest"
 	"flowlane/internal/app"
 	"flowlane/internal/dispatch"
-	"flowlane/internal/pg/pgtest"
 	"flowlane/internal/provider/dialersim"
 	"flowlane/internal/vault"
+	"flowlane/test/apitest"
+	"flowlane/test/pgtest"
 )
 
 // stack is a whole process of the service with a simulated platform, both over real HTTP, and two organizations; the

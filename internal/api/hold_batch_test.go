@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"flowlane/internal/app"
-	"flowlane/internal/pg/pgtest"
+	"flowlane/test/pgtest"
 )
 
 // bulkOf starts a batch of so many records that each need a call.

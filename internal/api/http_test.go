@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"flowlane/internal/api/apitest"
+	"flowlane/test/apitest"
 )
 
 func TestRequestID(t *testing.T) {

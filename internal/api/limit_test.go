@@ -15,10 +15,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"flowlane/gen/db"
-	"flowlane/internal/api/apitest"
 	"flowlane/internal/app"
-	"flowlane/internal/pg/pgtest"
 	"flowlane/internal/request"
+	"flowlane/test/apitest"
+	"flowlane/test/pgtest"
 )
 
 const exceeded = "Rate limit exceeded: 100 per 1 minute"

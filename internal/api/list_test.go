@@ -19,19 +19,19 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"flowlane/internal/api"
-	"flowlane/internal/api/apitest"
 	"flowlane/internal/api/violation"
 	"flowlane/internal/catalog"
 	"flowlane/internal/credential"
 	"flowlane/internal/definition"
 	"flowlane/internal/hold"
-	"flowlane/internal/pg/pgtest"
 	"flowlane/internal/recordset"
 	"flowlane/internal/request"
 	"flowlane/internal/run"
 	"flowlane/internal/schedule"
 	"flowlane/internal/subscription"
 	"flowlane/internal/webhook"
+	"flowlane/test/apitest"
+	"flowlane/test/pgtest"
 )
 
 // listPath is a list of the document; names of path parameters stand in it in braces.

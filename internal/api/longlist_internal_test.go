@@ -18,8 +18,8 @@ import (
 
 	"flowlane/gen/db"
 	"flowlane/gen/oas"
-	"flowlane/internal/pg/pgtest"
 	"flowlane/internal/run"
+	"flowlane/test/pgtest"
 )
 
 // widest remembers the longest text that was written at once.

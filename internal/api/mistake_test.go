@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
 
-	"flowlane/internal/api/apitest"
+	"flowlane/test/apitest"
 )
 
 // mistake is one of testdata/mistakes.yaml.

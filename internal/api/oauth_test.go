@@ -17,9 +17,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"flowlane/internal/app"
-	"flowlane/internal/pg/pgtest"
 	"flowlane/internal/provider"
 	"flowlane/internal/vault"
+	"flowlane/test/pgtest"
 )
 
 // rotatingIssuer gives tokens for a refresh token, which is good once, and a new one of these; it is also the API that

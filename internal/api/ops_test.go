@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"flowlane/internal/pg"
-	"flowlane/internal/pg/pgtest"
 	"flowlane/internal/provider/dialersim"
+	"flowlane/test/pgtest"
 )
 
 // operator reads the database as people do who may read the schema ops alone.

@@ -22,9 +22,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"flowlane/internal/api/apitest"
 	"flowlane/internal/app"
 	"flowlane/internal/orgexport"
+	"flowlane/test/apitest"
 )
 
 // byteColumns are all columns of bytes, and those that are called like secrets, with whether an export shows them, and

@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"flowlane/internal/api/apitest"
 	"flowlane/internal/app"
+	"flowlane/test/apitest"
 )
 
 // wire carries connections to the database, until it is cut.

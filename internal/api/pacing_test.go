@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"flowlane/internal/pg/pgtest"
 	"flowlane/internal/provider/dialersim"
+	"flowlane/test/pgtest"
 )
 
 const pacedSteps = `[{"id":"s","tasks":[{"id":"t","action_id":"dialer__api__modify","credential_id":"CRED","params":{"list":"l","key":"{{ input.id }}","fields":{"n":1}}}]}]`

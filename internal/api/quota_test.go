@@ -11,9 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"flowlane/gen/db"
-	"flowlane/internal/api/apitest"
 	"flowlane/internal/event"
 	"flowlane/internal/orgquota"
+	"flowlane/test/apitest"
 )
 
 // quota sets a quota of the client's organization. Processes that have read what it was notice that after a second.

@@ -18,9 +18,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"flowlane/internal/api/apitest"
 	"flowlane/internal/webhook"
-	"flowlane/internal/webhook/webhooktest"
+	"flowlane/test/apitest"
+	"flowlane/test/webhooktest"
 )
 
 // TestReceiver_HostileBodies: without a signature no body is read, with one every body starts a batch, whatever it is.

@@ -16,9 +16,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"flowlane/internal/api/apitest"
-	"flowlane/internal/pg/pgtest"
 	"flowlane/internal/webhook"
+	"flowlane/test/apitest"
+	"flowlane/test/pgtest"
 )
 
 // signed are the headers of a message.

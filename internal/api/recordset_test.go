@@ -16,12 +16,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"flowlane/internal/api"
-	"flowlane/internal/api/apitest"
 	"flowlane/internal/catalog"
 	"flowlane/internal/pg"
-	"flowlane/internal/pg/pgtest"
 	"flowlane/internal/recordset"
 	"flowlane/internal/request"
+	"flowlane/test/apitest"
+	"flowlane/test/pgtest"
 )
 
 // uploads is a service with two organizations.

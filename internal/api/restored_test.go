@@ -18,7 +18,7 @@ import (
 	"flowlane/internal/app"
 	"flowlane/internal/event"
 	"flowlane/internal/pg"
-	"flowlane/internal/pg/pgtest"
+	"flowlane/test/pgtest"
 )
 
 // restored has the database be one that a restore left, which lost all commits of a time up to now, and starts the

@@ -11,9 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"flowlane/internal/app"
-	"flowlane/internal/pg/pgtest"
 	"flowlane/internal/provider/dialersim"
 	"flowlane/internal/retention"
+	"flowlane/test/pgtest"
 )
 
 // outlives are tables whose rows are kept for a time of their own, whatever becomes of their batch.

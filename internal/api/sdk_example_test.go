@@ -18,9 +18,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"flowlane/internal/api/apitest"
 	"flowlane/internal/app"
 	"flowlane/internal/provider/dialersim"
+	"flowlane/test/apitest"
 )
 
 // exampleOutput is what the example of each client prints.

@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"flowlane/internal/account"
-	"flowlane/internal/api/apitest"
 	"flowlane/internal/app"
+	"flowlane/test/apitest"
 )
 
 // traveller is a browser that signs in: it follows where it is sent to, with the cookies of this service, until it is

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"flowlane/internal/account"
-	"flowlane/internal/api/apitest"
+	"flowlane/test/apitest"
 )
 
 const (

@@ -11,11 +11,11 @@ import (
 
 	"flowlane/internal/account"
 	"flowlane/internal/api"
-	"flowlane/internal/api/apitest"
 	"flowlane/internal/catalog"
-	"flowlane/internal/pg/pgtest"
 	"flowlane/internal/recordset"
 	"flowlane/internal/request"
+	"flowlane/test/apitest"
+	"flowlane/test/pgtest"
 )
 
 // bundle is a service with two organizations; the client speaks for the first.

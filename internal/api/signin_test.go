@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"flowlane/internal/app"
-	"flowlane/internal/pg/pgtest"
+	"flowlane/test/pgtest"
 )
 
 // refusal is a row of the audit log about somebody who was not let in.

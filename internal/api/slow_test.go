@@ -17,8 +17,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"flowlane/internal/api/apitest"
 	"flowlane/internal/webhook"
+	"flowlane/test/apitest"
 )
 
 // slow is a client that has sent the head of a request and a part of its body, and sends nothing more.

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"flowlane/internal/api/apitest"
+	"flowlane/test/apitest"
 )
 
 // batchLog remembers every version of a batch in the order of their commits: all of them are made under its lock.

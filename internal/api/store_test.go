@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"flowlane/internal/api/apitest"
-	"flowlane/internal/pg/pgtest"
+	"flowlane/test/apitest"
+	"flowlane/test/pgtest"
 )
 
 const customers = `{"name":"customers","fields":[{"name":"email","type":"string"},{"name":"score","type":"number"},{"name":"visits","type":"integer"},

@@ -12,9 +12,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"flowlane/internal/account"
-	"flowlane/internal/api/apitest"
 	"flowlane/internal/app"
-	"flowlane/internal/pg/pgtest"
+	"flowlane/test/apitest"
+	"flowlane/test/pgtest"
 )
 
 func streamOf(batch, query string) string { return "/flows/batches/" + batch + "/stream?" + query }

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"flowlane/internal/api/apitest"
+	"flowlane/test/apitest"
 )
 
 // TestStream_Session: pages of this service open streams with the session of their browser, which no other page can.

@@ -20,11 +20,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"flowlane/internal/account"
-	"flowlane/internal/api/apitest"
 	"flowlane/internal/app"
 	"flowlane/internal/dispatch"
-	"flowlane/internal/pg/pgtest"
 	"flowlane/internal/provider/dialersim"
+	"flowlane/test/apitest"
+	"flowlane/test/pgtest"
 )
 
 // serverEvent is an event as a browser reads it.

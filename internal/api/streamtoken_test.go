@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"flowlane/internal/api/apitest"
+	"flowlane/test/apitest"
 )
 
 const streamTokens = "/account/auth/stream-token"

@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"flowlane/internal/api/apitest"
 	"flowlane/internal/app"
+	"flowlane/test/apitest"
 )
 
 const requestSteps = `[{"id":"a","tasks":[{"id":"c","action_id":"core__http__request","params":{"method":"GET","url":"SIM/nothing"}}]}]`

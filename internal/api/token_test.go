@@ -21,11 +21,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"flowlane/internal/api/apitest"
 	"flowlane/internal/api/violation"
 	"flowlane/internal/app"
-	"flowlane/internal/pg/pgtest"
 	"flowlane/internal/vault"
+	"flowlane/test/apitest"
+	"flowlane/test/pgtest"
 )
 
 // orgID is the organization of a key.

@@ -14,9 +14,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"flowlane/internal/api/apitest"
 	"flowlane/internal/event"
 	"flowlane/internal/pg"
+	"flowlane/test/apitest"
 )
 
 func eventTask(id, kind, match, more string) string {

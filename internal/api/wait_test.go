@@ -11,9 +11,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"flowlane/internal/api/apitest"
-	"flowlane/internal/pg/pgtest"
 	"flowlane/internal/provider/dialersim"
+	"flowlane/test/apitest"
+	"flowlane/test/pgtest"
 )
 
 // waiting waits until so many waits of a batch have begun; one of a whole slice is one.

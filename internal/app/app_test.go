@@ -13,11 +13,11 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"flowlane/gen/db"
-	"flowlane/internal/api/apitest"
 	"flowlane/internal/app"
 	"flowlane/internal/pg"
-	"flowlane/internal/pg/pgtest"
 	"flowlane/internal/retention"
+	"flowlane/test/apitest"
+	"flowlane/test/pgtest"
 )
 
 func get(t *testing.T, url, key string) (int, string) {

@@ -15,9 +15,9 @@ import (
 	"testing"
 	"time"
 
-	"flowlane/internal/api/apitest"
 	"flowlane/internal/app"
-	"flowlane/internal/pg/pgtest"
+	"flowlane/test/apitest"
+	"flowlane/test/pgtest"
 )
 
 // smuggling is one connection's first bytes. What comes after them is the next request where they are taken for whole.

@@ -11,12 +11,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"flowlane/internal/api/apitest"
 	"flowlane/internal/app"
 	"flowlane/internal/pg"
 	"flowlane/internal/pg/ddl"
-	"flowlane/internal/pg/pgtest"
 	"flowlane/internal/provider/dialersim"
+	"flowlane/test/apitest"
+	"flowlane/test/pgtest"
 )
 
 // migrateLater has a later version of the program migrate the database.

@@ -15,12 +15,12 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"flowlane/internal/api/apitest"
 	"flowlane/internal/app"
 	"flowlane/internal/pg"
-	"flowlane/internal/pg/pgtest"
 	"flowlane/internal/provider/dialersim"
 	"flowlane/internal/recordset"
+	"flowlane/test/apitest"
+	"flowlane/test/pgtest"
 )
 
 // TestRun_Pooled: processes behind a pooler of transactions do what others do, also what another process has made due;

@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"flowlane/internal/api/apitest"
 	"flowlane/internal/app"
+	"flowlane/test/apitest"
 )
 
 // TestRun_Replica: lists come from the replica, and from the primary while that is too far behind or away.

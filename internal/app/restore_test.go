@@ -13,11 +13,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"flowlane/internal/api/apitest"
 	"flowlane/internal/app"
 	"flowlane/internal/pg"
-	"flowlane/internal/pg/pgtest"
 	"flowlane/internal/provider/dialersim"
+	"flowlane/test/apitest"
+	"flowlane/test/pgtest"
 )
 
 // TestRun_Restored starts a process on a dump that was taken before a batch was sent: it can be read and says why it

@@ -15,7 +15,7 @@ import (
 
 	"flowlane/internal/pg"
 	"flowlane/internal/pg/devpg"
-	"flowlane/internal/pg/pgtest"
+	"flowlane/test/pgtest"
 )
 
 // losing is a database that loses commits: those after point, once it is restored, at the address that restore returns.

@@ -17,10 +17,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"flowlane/internal/api/apitest"
 	"flowlane/internal/app"
 	"flowlane/internal/pg"
 	"flowlane/internal/provider/dialersim"
+	"flowlane/test/apitest"
 )
 
 // contacts can be asked whether a contact was made.

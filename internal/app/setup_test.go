@@ -9,8 +9,8 @@ import (
 
 	"flowlane/internal/account"
 	"flowlane/internal/app"
-	"flowlane/internal/pg/pgtest"
 	"flowlane/internal/vault"
+	"flowlane/test/pgtest"
 )
 
 // process is a running process with an organization and its admin key.

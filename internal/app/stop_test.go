@@ -10,12 +10,12 @@ import (
 	"testing"
 	"time"
 
-	"flowlane/internal/api/apitest"
 	"flowlane/internal/app"
 	"flowlane/internal/credential"
 	"flowlane/internal/definition"
 	"flowlane/internal/dispatch"
 	"flowlane/internal/provider/dialersim"
+	"flowlane/test/apitest"
 )
 
 // TestRun_Stops_InFlight stops a process while a call is under way: an answer that comes while it drains is settled;

@@ -17,8 +17,8 @@ import (
 	"flowlane/internal/app"
 	"flowlane/internal/definition"
 	"flowlane/internal/pg"
-	"flowlane/internal/pg/pgtest"
 	"flowlane/internal/run"
+	"flowlane/test/pgtest"
 )
 
 // flow starts one record in a flow of one task.

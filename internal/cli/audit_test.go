@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"flowlane/internal/pg/pgtest"
+	"flowlane/test/pgtest"
 )
 
 // TestAuditExport_Pages: however many rows there are, and however many of one time, each is printed once, oldest

@@ -11,8 +11,8 @@ import (
 	"syscall"
 	"testing"
 
-	"flowlane/internal/api/apitest"
-	"flowlane/internal/pg/pgtest"
+	"flowlane/test/apitest"
+	"flowlane/test/pgtest"
 )
 
 // said runs a command, whatever becomes of it, and returns all that it prints.

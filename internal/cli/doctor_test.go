@@ -18,7 +18,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"flowlane/internal/pg"
-	"flowlane/internal/pg/pgtest"
+	"flowlane/test/pgtest"
 	"flowlane/test/servers"
 )
 

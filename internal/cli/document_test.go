@@ -20,7 +20,7 @@ import (
 
 	"flowlane"
 	"flowlane/docs"
-	"flowlane/internal/pg/pgtest"
+	"flowlane/test/pgtest"
 )
 
 // fence is a block of a page that says what it is for: a flow that is applied, the records that it is started with, and

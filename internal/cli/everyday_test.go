@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"flowlane/internal/pg/pgtest"
+	"flowlane/test/pgtest"
 )
 
 // live is a server with its simulator, and the environment of commands that talk to it.

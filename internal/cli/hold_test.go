@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"flowlane/gen/oas"
-	"flowlane/internal/api/apitest"
-	"flowlane/internal/pg/pgtest"
+	"flowlane/test/apitest"
+	"flowlane/test/pgtest"
 )
 
 func fieldsOf(t *testing.T, text []byte) []string {

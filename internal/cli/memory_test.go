@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"flowlane/internal/api/apitest"
-	"flowlane/internal/pg/pgtest"
+	"flowlane/test/apitest"
+	"flowlane/test/pgtest"
 )
 
 // serving is a server process of its own, whose memory can be measured, with an organization.

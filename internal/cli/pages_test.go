@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"flowlane/docs"
-	"flowlane/internal/pg/pgtest"
+	"flowlane/test/pgtest"
 	"flowlane/test/servers"
 )
 

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"flowlane/internal/pg"
-	"flowlane/internal/pg/pgtest"
+	"flowlane/test/pgtest"
 )
 
 // TestRestore: a database that was restored is closed until an operator says what was lost; where something was, all

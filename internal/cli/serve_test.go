@@ -12,8 +12,8 @@ import (
 	"syscall"
 	"testing"
 
-	"flowlane/internal/api/apitest"
-	"flowlane/internal/pg/pgtest"
+	"flowlane/test/apitest"
+	"flowlane/test/pgtest"
 )
 
 type urlFacts struct {

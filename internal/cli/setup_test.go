@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"flowlane/internal/api/apitest"
 	"flowlane/internal/cli"
+	"flowlane/test/apitest"
 )
 
 // asProgram makes the test binary behave as the program itself.

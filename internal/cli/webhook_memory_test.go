@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"flowlane/internal/api/apitest"
-	"flowlane/internal/pg/pgtest"
 	"flowlane/internal/webhook"
-	"flowlane/internal/webhook/webhooktest"
+	"flowlane/test/apitest"
+	"flowlane/test/pgtest"
+	"flowlane/test/webhooktest"
 )
 
 // most is how much more memory a server may take while it is sent hostile bodies, one after another.

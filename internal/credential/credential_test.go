@@ -27,10 +27,10 @@ import (
 	"flowlane/internal/fault"
 	"flowlane/internal/listing"
 	"flowlane/internal/pg"
-	"flowlane/internal/pg/pgtest"
 	"flowlane/internal/provider"
 	"flowlane/internal/tenant"
 	"flowlane/internal/vault"
+	"flowlane/test/pgtest"
 )
 
 // keyedPlatform takes API keys and can tell accounts; plainPlatform takes them and cannot.

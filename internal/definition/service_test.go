@@ -13,7 +13,7 @@ import (
 	"flowlane/internal/definition"
 	"flowlane/internal/fault"
 	"flowlane/internal/listing"
-	"flowlane/internal/pg/pgtest"
+	"flowlane/test/pgtest"
 )
 
 // bundle is a service with an organization of its own.

@@ -10,9 +10,9 @@ import (
 	"flowlane/gen/db"
 	"flowlane/internal/catalog"
 	"flowlane/internal/dispatch"
-	"flowlane/internal/pg/pgtest"
 	"flowlane/internal/provider/dialersim"
 	"flowlane/internal/run"
+	"flowlane/test/pgtest"
 )
 
 // The clock of the database steps while calls are under way whose receiver takes its time. Nobody takes them for lost.

@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"flowlane/internal/pg"
-	"flowlane/internal/pg/pgtest"
 	"flowlane/internal/quota"
+	"flowlane/test/pgtest"
 )
 
 func testMeter(skew time.Duration, caps map[int]int) *meter {

@@ -18,9 +18,9 @@ import (
 	"flowlane/internal/dispatch"
 	"flowlane/internal/pacing"
 	"flowlane/internal/pg"
-	"flowlane/internal/pg/pgtest"
 	"flowlane/internal/provider/dialersim"
 	"flowlane/internal/run"
+	"flowlane/test/pgtest"
 )
 
 func pacedBy(p *pacing.Policy) func(*run.StartInput) {

@@ -16,9 +16,9 @@ import (
 	"flowlane/gen/db"
 	"flowlane/internal/dispatch"
 	"flowlane/internal/pg"
-	"flowlane/internal/pg/pgtest"
 	"flowlane/internal/provider/dialersim"
 	"flowlane/internal/run"
+	"flowlane/test/pgtest"
 )
 
 // decoded is an upload whose rows have keys that the flow decodes.

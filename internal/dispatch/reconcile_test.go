@@ -8,9 +8,9 @@ import (
 	"flowlane/gen/db"
 	"flowlane/internal/catalog"
 	"flowlane/internal/dispatch"
-	"flowlane/internal/pg/pgtest"
 	"flowlane/internal/provider/dialersim"
 	"flowlane/internal/run"
+	"flowlane/test/pgtest"
 )
 
 // listsFlow uploads each record to a list of its own, so that each is a call.

@@ -12,10 +12,10 @@ import (
 	"flowlane/gen/db"
 	"flowlane/internal/dispatch"
 	"flowlane/internal/fault"
-	"flowlane/internal/pg/pgtest"
 	"flowlane/internal/provider"
 	"flowlane/internal/provider/dialersim"
 	"flowlane/internal/run"
+	"flowlane/test/pgtest"
 )
 
 // abandoned is a batch whose one bulk call of n records is left to people.

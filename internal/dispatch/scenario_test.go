@@ -14,10 +14,10 @@ import (
 	"flowlane/internal/dispatch"
 	"flowlane/internal/fault"
 	"flowlane/internal/pg"
-	"flowlane/internal/pg/pgtest"
 	"flowlane/internal/provider"
 	"flowlane/internal/provider/dialersim"
 	"flowlane/internal/run"
+	"flowlane/test/pgtest"
 )
 
 // hasty are options under which an unknown outcome is looked into after a second instead of a minute.

@@ -29,12 +29,12 @@ import (
 	"flowlane/internal/due"
 	"flowlane/internal/forecast"
 	"flowlane/internal/pg"
-	"flowlane/internal/pg/pgtest"
 	"flowlane/internal/provider"
 	"flowlane/internal/provider/dialersim"
 	"flowlane/internal/run"
 	"flowlane/internal/vault"
 	"flowlane/internal/work"
+	"flowlane/test/pgtest"
 )
 
 // bundle is the whole stack but HTTP: Postgres, River, the dispatcher, and a simulated platform over real HTTP.

@@ -17,9 +17,9 @@ import (
 	"flowlane/internal/credential"
 	"flowlane/internal/dispatch"
 	"flowlane/internal/pg"
-	"flowlane/internal/pg/pgtest"
 	"flowlane/internal/provider/dialersim"
 	"flowlane/internal/run"
+	"flowlane/test/pgtest"
 )
 
 // use makes a credential of another account of the platform, which the bundle's flows use from now on.

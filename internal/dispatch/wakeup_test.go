@@ -12,10 +12,10 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"flowlane/internal/dispatch"
-	"flowlane/internal/pg/pgtest"
 	"flowlane/internal/provider"
 	"flowlane/internal/provider/dialersim"
 	"flowlane/internal/run"
+	"flowlane/test/pgtest"
 )
 
 // emptyChoices calls do after a look at what is ready that found nothing, however it was asked.

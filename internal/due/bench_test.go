@@ -10,8 +10,8 @@ import (
 
 	"flowlane/internal/due"
 	"flowlane/internal/pg"
-	"flowlane/internal/pg/pgtest"
 	"flowlane/internal/work"
+	"flowlane/test/pgtest"
 )
 
 // BenchmarkWake measures from before the transaction that wakes to the start of the handler.

@@ -13,7 +13,7 @@ import (
 
 	"flowlane/internal/due"
 	"flowlane/internal/pg"
-	"flowlane/internal/pg/pgtest"
+	"flowlane/test/pgtest"
 )
 
 // lostQueue stands for a process that dies with the jobs it has fetched.

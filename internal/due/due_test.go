@@ -14,8 +14,8 @@ import (
 
 	"flowlane/internal/due"
 	"flowlane/internal/pg"
-	"flowlane/internal/pg/pgtest"
 	"flowlane/internal/work"
+	"flowlane/test/pgtest"
 )
 
 const (

@@ -10,7 +10,7 @@ import (
 
 	"flowlane/internal/due"
 	"flowlane/internal/pg"
-	"flowlane/internal/pg/pgtest"
+	"flowlane/test/pgtest"
 )
 
 // TestLocal: what a process that works makes due, it begins without a job, as far as it has places; the rest waits for

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"flowlane/internal/due"
-	"flowlane/internal/pg/pgtest"
+	"flowlane/test/pgtest"
 )
 
 // TestLeavePlace: handlers that have left their places keep their leases, and nobody waits for them, whether the

@@ -16,7 +16,7 @@ import (
 	"flowlane/internal/account"
 	"flowlane/internal/orgquota"
 	"flowlane/internal/pg"
-	"flowlane/internal/pg/pgtest"
+	"flowlane/test/pgtest"
 )
 
 // bundle is a process and an organization with a quota of open batches.

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"flowlane/internal/pg"
-	"flowlane/internal/pg/pgtest"
+	"flowlane/test/pgtest"
 )
 
 // number asks for one number and keeps it in n.

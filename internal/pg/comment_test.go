@@ -7,7 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"flowlane/internal/pg/pgtest"
+	"flowlane/test/pgtest"
 )
 
 // described lists everything of the schemas flow and ops that must say what it is, as kind, name and comment.

@@ -15,7 +15,7 @@ import (
 
 	"flowlane/internal/pg"
 	"flowlane/internal/pg/devpg"
-	"flowlane/internal/pg/pgtest"
+	"flowlane/test/pgtest"
 )
 
 // dump writes a dump of a database to a file, in Postgres's own format.

@@ -12,7 +12,7 @@ import (
 
 	"flowlane/internal/pg"
 	"flowlane/internal/pg/ddl"
-	"flowlane/internal/pg/pgtest"
+	"flowlane/test/pgtest"
 )
 
 // later is a migrator that knows one migration more than this program.

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"flowlane/internal/pg"
-	"flowlane/internal/pg/pgtest"
+	"flowlane/test/pgtest"
 )
 
 func names(t *testing.T, db pg.DB, sql string) []string {

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"flowlane/internal/pg"
-	"flowlane/internal/pg/pgtest"
+	"flowlane/test/pgtest"
 )
 
 func exec(t *testing.T, db pg.DB, sql string) {

@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"flowlane/internal/pg"
-	"flowlane/internal/pg/pgtest"
+	"flowlane/test/pgtest"
 )
 
 // gapsAllowed are queries that may read an index whose columns they do not name in order, by the index, and why.

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"flowlane/internal/pg"
-	"flowlane/internal/pg/pgtest"
+	"flowlane/test/pgtest"
 )
 
 // TestOpen_Pooled: through a pooler of transactions, values of all kinds come and go whichever server they meet,

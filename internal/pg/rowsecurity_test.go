@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"flowlane/internal/pg"
-	"flowlane/internal/pg/pgtest"
+	"flowlane/test/pgtest"
 )
 
 // ofBatch is why a table has no policy that belongs to a batch or a record set.

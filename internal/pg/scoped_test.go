@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"flowlane/internal/pg"
-	"flowlane/internal/pg/pgtest"
+	"flowlane/test/pgtest"
 )
 
 // scoped are two organizations, each with a variable set, and a Scoped pool of one connection.

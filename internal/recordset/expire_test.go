@@ -12,7 +12,7 @@ import (
 
 	"flowlane/internal/fault"
 	"flowlane/internal/pg"
-	"flowlane/internal/pg/pgtest"
+	"flowlane/test/pgtest"
 )
 
 func (b *bundle) expire(id uuid.UUID) (again time.Time, err error) {

@@ -14,7 +14,7 @@ import (
 	"flowlane/gen/db"
 	"flowlane/internal/fault"
 	"flowlane/internal/pg"
-	"flowlane/internal/pg/pgtest"
+	"flowlane/test/pgtest"
 )
 
 func TestSeal(t *testing.T) {

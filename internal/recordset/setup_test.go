@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"flowlane/internal/fault"
-	"flowlane/internal/pg/pgtest"
+	"flowlane/test/pgtest"
 )
 
 // woken is a Waker that keeps what it was asked for.

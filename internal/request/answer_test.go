@@ -14,8 +14,8 @@ import (
 	"flowlane/internal/account"
 	"flowlane/internal/fault"
 	"flowlane/internal/pg"
-	"flowlane/internal/pg/pgtest"
 	"flowlane/internal/request"
+	"flowlane/test/pgtest"
 )
 
 var errRefused = errors.New("refused")

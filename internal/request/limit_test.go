@@ -12,8 +12,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"flowlane/internal/fault"
-	"flowlane/internal/pg/pgtest"
 	"flowlane/internal/request"
+	"flowlane/test/pgtest"
 )
 
 func TestParseLimit(t *testing.T) {

@@ -23,10 +23,10 @@ import (
 	"flowlane/internal/dispatch"
 	"flowlane/internal/fault"
 	"flowlane/internal/pg"
-	"flowlane/internal/pg/pgtest"
 	"flowlane/internal/provider/dialersim"
 	"flowlane/internal/run"
 	"flowlane/internal/vault"
+	"flowlane/test/pgtest"
 )
 
 // process is a whole process with a simulated platform.

@@ -18,7 +18,7 @@ import (
 	"flowlane/internal/catalog"
 	"flowlane/internal/definition"
 	"flowlane/internal/pg"
-	"flowlane/internal/pg/pgtest"
+	"flowlane/test/pgtest"
 )
 
 // world is a database with a Service whose dispatcher is the test: it queues, claims and settles as the real one would,

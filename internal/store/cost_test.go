@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"flowlane/internal/pg/pgtest"
+	"flowlane/test/pgtest"
 )
 
 type noWaker struct{}

@@ -7,8 +7,8 @@ import (
 	"github.com/google/uuid"
 
 	"flowlane/internal/catalog"
-	"flowlane/internal/pg/pgtest"
 	"flowlane/internal/tenant"
+	"flowlane/test/pgtest"
 )
 
 // golden is the id of account 1001 of the platform dialer.

@@ -9,8 +9,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"flowlane/internal/pg/pgtest"
 	"flowlane/internal/vault"
+	"flowlane/test/pgtest"
 )
 
 func root(t *testing.T, v *vault.Vault, pool *pgxpool.Pool) vault.Root {

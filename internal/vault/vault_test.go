@@ -19,8 +19,8 @@ import (
 
 	"flowlane/internal/account"
 	"flowlane/internal/pg"
-	"flowlane/internal/pg/pgtest"
 	"flowlane/internal/vault"
+	"flowlane/test/pgtest"
 )
 
 func key(t *testing.T, fill byte) vault.KEK {

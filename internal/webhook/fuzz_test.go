@@ -16,7 +16,7 @@ import (
 	"unicode/utf8"
 
 	"flowlane/internal/webhook"
-	"flowlane/internal/webhook/webhooktest"
+	"flowlane/test/webhooktest"
 )
 
 var (

@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 
 	"flowlane/internal/webhook"
-	"flowlane/internal/webhook/webhooktest"
+	"flowlane/test/webhooktest"
 )
 
 // mostMemory is what reading one body may take beside the body.

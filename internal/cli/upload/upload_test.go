@@ -20,13 +20,13 @@ import (
 
 	"flowlane/gen/oas"
 	"flowlane/internal/account"
-	"flowlane/internal/api/apitest"
 	"flowlane/internal/app"
 	"flowlane/internal/cli/remote"
 	"flowlane/internal/cli/rowfile"
 	"flowlane/internal/cli/upload"
-	"flowlane/internal/pg/pgtest"
 	"flowlane/internal/vault"
+	"flowlane/test/apitest"
+	"flowlane/test/pgtest"
 )
 
 // server is a real service behind a proxy that can fail.

@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"flowlane/internal/pg/ddl"
-	"flowlane/internal/pg/pgtest"
 	"flowlane/schema"
+	"flowlane/test/pgtest"
 )
 
 //go:embed testdata/things.sql

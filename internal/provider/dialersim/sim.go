@@ -5,6 +5,8 @@
 // It promises that a call counts exactly when it is accepted, that a body which ends early leaves nothing behind, and
 // that every record that arrived can be asked for later with how often it did. It knows nothing of the service that
 // calls it. Everything is in memory and lost when the process ends.
+//
+// It ships with the program: `flowlane sim` and `flowlane dev` serve it to whoever tries a flow.
 package dialersim
 
 import (

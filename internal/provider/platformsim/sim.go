@@ -7,6 +7,8 @@
 // It promises that every record which arrived can be asked for with how often it did, and that a request which it
 // refuses leaves nothing behind. It must not know the service that calls it: of the rest of the repository it reads the
 // catalog's data and the language of its templates. Everything is in memory and lost when the process ends.
+//
+// It ships with the program: `flowlane sim --platform` serves it to whoever tries a flow without an account there.
 package platformsim
 
 import (

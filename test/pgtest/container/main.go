@@ -10,7 +10,7 @@ import (
 	"github.com/testcontainers/testcontainers-go"
 	"github.com/testcontainers/testcontainers-go/modules/postgres"
 
-	"flowlane/internal/pg/pgtest/shared"
+	"flowlane/test/pgtest/shared"
 )
 
 const image = "postgres:17-alpine"

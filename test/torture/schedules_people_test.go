@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"flowlane/internal/api/apitest"
+	"flowlane/test/apitest"
 )
 
 // client is a client of one of the processes that are ready.

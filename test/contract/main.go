@@ -6,7 +6,7 @@
 // What Specmatic cannot know comes from here: which ids exist (fixture.go), and the rules that a JSON Schema cannot say
 // (narrow.yaml). The document itself is never changed for it.
 //
-//	go run ./internal/contract -service bin/flowlane -specmatic specmatic.jar [-only 'RecordSet'] [-keep]
+//	go run ./test/contract -service bin/flowlane -specmatic specmatic.jar [-only 'RecordSet'] [-keep]
 package main
 
 import (

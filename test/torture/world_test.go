@@ -28,12 +28,12 @@ import (
 	"flowlane/internal/due"
 	"flowlane/internal/hold"
 	"flowlane/internal/pg"
-	"flowlane/internal/pg/pgtest"
 	"flowlane/internal/provider"
 	"flowlane/internal/provider/dialersim"
 	"flowlane/internal/run"
 	"flowlane/internal/vault"
 	"flowlane/internal/work"
+	"flowlane/test/pgtest"
 )
 
 // unlimited are limits that no test reaches.

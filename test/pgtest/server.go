@@ -17,7 +17,7 @@ import (
 
 	"flowlane/internal/pg"
 	"flowlane/internal/pg/devpg"
-	"flowlane/internal/pg/pgtest/shared"
+	"flowlane/test/pgtest/shared"
 )
 
 const (
@@ -26,7 +26,7 @@ const (
 	serveVariable = "FLOWLANE_PGTEST_SERVE"
 	// containerProgram is the supervisor of a container. It is a program of its own so that test binaries need not link
 	// a container client.
-	containerProgram = "flowlane/internal/pg/pgtest/container"
+	containerProgram = "flowlane/test/pgtest/container"
 )
 
 // server is the Postgres of this test process.

@@ -14,7 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"flowlane/internal/pg"
-	"flowlane/internal/pg/pgtest"
+	"flowlane/test/pgtest"
 )
 
 // The connections between the service and its database break: at any moment, and between a commit and its answer.

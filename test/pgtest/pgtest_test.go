@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"flowlane/internal/pg/pgtest"
+	"flowlane/test/pgtest"
 )
 
 func TestNew_IsMigratedAndApart(t *testing.T) {

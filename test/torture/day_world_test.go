@@ -11,9 +11,9 @@ import (
 
 	"github.com/google/uuid"
 
-	"flowlane/internal/api/apitest"
-	"flowlane/internal/pg/pgtest"
 	"flowlane/internal/provider/dialersim"
+	"flowlane/test/apitest"
+	"flowlane/test/pgtest"
 )
 
 // limitsOf are the calls that an account takes, by operation type and window.
@@ -79,7 +79,7 @@ func newDay(t *testing.T, seed uint64, limits limitsOf) *day {
 	t.Helper()
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("once more: %s=%d go test -count=1 -run '^%s$' ./internal/torture/", seedVariable, seed,
+			t.Logf("once more: %s=%d go test -count=1 -run '^%s$' ./test/torture/", seedVariable, seed,
 				strings.Split(t.Name(), "/")[0])
 		}
 	})

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"flowlane/internal/pg/pgtest"
+	"flowlane/test/pgtest"
 )
 
 // schedulesVariable has TestSchedules live a whole day, with so many schedules.

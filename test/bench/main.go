@@ -3,7 +3,7 @@
 // durability: the server that FLOWLANE_BENCH_DATABASE_URL names (a database of its own is made there and dropped), else
 // an embedded one.
 //
-//	go run ./internal/bench -run upload -n 200000
+//	go run ./test/bench -run upload -n 200000
 package main
 
 import (

@@ -23,7 +23,7 @@ func live(seed uint64, f fault) (w *world, err error) {
 		switch v := recover().(type) {
 		case nil:
 		case violation:
-			err = fmt.Errorf("%s\n\tgo test ./internal/simulation -run 'TestWeek$' -seed=%d", v.text, seed)
+			err = fmt.Errorf("%s\n\tgo test ./test/simulation -run 'TestWeek$' -seed=%d", v.text, seed)
 		default:
 			panic(v)
 		}

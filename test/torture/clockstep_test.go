@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
-	"flowlane/internal/pg/pgtest"
 	"flowlane/internal/provider/dialersim"
+	"flowlane/test/pgtest"
 )
 
 // The clock of the database steps ahead and back, again and again, while calls are under way, some of them cut. The

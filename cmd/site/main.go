@@ -1,4 +1,4 @@
-// Command build writes the documentation as a site into the folder that it is given.
+// Command site writes the documentation as a site into the folder that it is given.
 package main
 
 import (
@@ -11,7 +11,7 @@ import (
 
 func main() {
 	if len(os.Args) != 2 {
-		fmt.Fprintln(os.Stderr, "usage: build FOLDER")
+		fmt.Fprintln(os.Stderr, "usage: site FOLDER")
 		os.Exit(2)
 	}
 	pages, err := site.New(docs.Files, site.Options{})

@@ -3,7 +3,7 @@ package torture_test
 import (
 	"time"
 
-	"flowlane/internal/api/apitest"
+	"flowlane/test/apitest"
 )
 
 // busy counts what is under way or due. It is asked all the time, and the clock, which takes longer than the rest, once

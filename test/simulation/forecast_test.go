@@ -243,7 +243,7 @@ func TestForecast(t *testing.T) {
 			case done.IsZero():
 				t.Errorf("seed %d: never done: %s", seed, p)
 			case done.After(p.said.At):
-				t.Errorf("seed %d: done %s after the time that was said: %s\n\tgo test ./internal/simulation -run 'TestForecast$' -seed=%d",
+				t.Errorf("seed %d: done %s after the time that was said: %s\n\tgo test ./test/simulation -run 'TestForecast$' -seed=%d",
 					seed, done.Sub(p.said.At), p, seed)
 			case p.least: // whether a call touches one window or two decides over half of its time
 			default:

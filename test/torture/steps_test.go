@@ -11,8 +11,8 @@ import (
 
 	"github.com/google/uuid"
 
-	"flowlane/internal/api/apitest"
 	"flowlane/internal/provider/dialersim"
+	"flowlane/test/apitest"
 )
 
 const stepsRecords = 2000

@@ -10,9 +10,9 @@ import (
 
 	"github.com/google/uuid"
 
-	"flowlane/internal/api/apitest"
 	"flowlane/internal/pacing"
 	"flowlane/internal/provider/dialersim"
+	"flowlane/test/apitest"
 )
 
 // marginSince is a binding margin, in percent, from a time on.

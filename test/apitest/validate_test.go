@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"flowlane/internal/api/apitest"
+	"flowlane/test/apitest"
 )
 
 const key = `"id":"a","name":"b","prefix":"flow_","last_four":"abcd","role":"admin","scopes":null,"status":"active",` +
