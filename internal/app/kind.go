@@ -3,7 +3,6 @@ package app
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/google/uuid"
@@ -148,7 +147,7 @@ func (a *App) arrive(ctx context.Context, l *due.Lease) (time.Time, error) {
 // inTurns does pieces of what an id has to do, until nothing is left or others shall have their turn.
 func inTurns(ctx context.Context, l *due.Lease, piece func(ctx context.Context,
 	id uuid.UUID) (more bool, err error)) (time.Time, error) {
-	id, err := keyID(l)
+	id, err := l.ID()
 	if err != nil {
 		return time.Time{}, err
 	}
@@ -165,15 +164,8 @@ func inTurns(ctx context.Context, l *due.Lease, piece func(ctx context.Context,
 
 // release lets a batch go whose scheduled time has come.
 func (a *App) release(ctx context.Context, l *due.Lease) (time.Time, error) {
-	batch, err := keyID(l)
-	if err != nil {
-		return time.Time{}, err
-	}
-	return time.Time{}, pg.InTx(ctx, a.Pool, func(ctx context.Context, tx pgx.Tx) error {
-		if err := a.Runs.Release(ctx, tx, batch); err != nil {
-			return err //nolint:wrapcheck // says everything
-		}
-		return l.Finish(ctx, tx, time.Time{})
+	return inTx(ctx, l, a.Pool, func(ctx context.Context, tx pgx.Tx, batch uuid.UUID) (time.Time, error) {
+		return time.Time{}, a.Runs.Release(ctx, tx, batch)
 	})
 }
 
@@ -195,7 +187,7 @@ func (a *App) endHold(ctx context.Context, l *due.Lease) (time.Time, error) {
 // inTx does what is due of an id in one transaction with the end of its lease, and says when to come back.
 func inTx(ctx context.Context, l *due.Lease, pool *pgxpool.Pool, do func(ctx context.Context, tx pgx.Tx,
 	id uuid.UUID) (again time.Time, err error)) (time.Time, error) {
-	id, err := keyID(l)
+	id, err := l.ID()
 	if err != nil {
 		return time.Time{}, err
 	}
@@ -206,12 +198,4 @@ func inTx(ctx context.Context, l *due.Lease, pool *pgxpool.Pool, do func(ctx con
 		}
 		return l.Finish(ctx, tx, again)
 	})
-}
-
-func keyID(l *due.Lease) (uuid.UUID, error) {
-	id, err := uuid.Parse(l.Key)
-	if err != nil {
-		return uuid.Nil, fmt.Errorf("due work %s has the key %q, which is no id: %w", l.Kind, l.Key, err)
-	}
-	return id, nil
 }

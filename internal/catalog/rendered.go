@@ -12,6 +12,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"flowlane/internal/expr"
+	"flowlane/internal/jsonraw"
 	"flowlane/internal/schema"
 )
 
@@ -190,7 +191,7 @@ func (p *paramCheck) asSent(root any, bad []Problem) (sent any, changed bool) {
 			continue
 		}
 		name := problem.Path[at]
-		switch parent := (&problemList{root: root}).at(problem.Path[:at]).(type) {
+		switch parent := jsonraw.At(root, problem.Path[:at]).(type) {
 		case map[string]any:
 			value, there := parent[name]
 			if other, ok := p.retyped(value, problem); ok {

@@ -8,7 +8,6 @@ import (
 	"maps"
 	"math/big"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
@@ -16,6 +15,7 @@ import (
 	"golang.org/x/text/language"
 	"golang.org/x/text/message"
 
+	"flowlane/internal/jsonraw"
 	"flowlane/internal/schema"
 	"flowlane/internal/suggest"
 )
@@ -216,7 +216,7 @@ func below(path []string, name string) []string {
 // mayFit reports whether the failed value depends on a template, so that the rule can only be checked once it is
 // rendered.
 func (r *problemList) mayFit(e *jsonschema.ValidationError) bool {
-	value := r.at(e.InstanceLocation)
+	value := jsonraw.At(r.root, e.InstanceLocation)
 	switch e.ErrorKind.(type) {
 	case *kind.Required, *kind.AdditionalProperties:
 		return false
@@ -225,25 +225,6 @@ func (r *problemList) mayFit(e *jsonschema.ValidationError) bool {
 		return ok && strings.Contains(text, "{{")
 	}
 	return holdsTemplate(value)
-}
-
-func (r *problemList) at(path []string) any {
-	value := r.root
-	for _, step := range path {
-		switch v := value.(type) {
-		case map[string]any:
-			value = v[step]
-		case []any:
-			i, err := strconv.Atoi(step)
-			if err != nil || i < 0 || i >= len(v) {
-				return nil
-			}
-			value = v[i]
-		default:
-			return nil
-		}
-	}
-	return value
 }
 
 func holdsTemplate(value any) bool {

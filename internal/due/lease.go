@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"flowlane/gen/db"
@@ -36,6 +37,15 @@ type Lease struct {
 	// leave gives the handler's place to others, if it can; left tells that it has, over that the handler has ended.
 	leave      func() bool
 	left, over bool
+}
+
+// ID is the key as the id that it is of most kinds.
+func (l *Lease) ID() (uuid.UUID, error) {
+	id, err := uuid.Parse(l.Key)
+	if err != nil {
+		return uuid.Nil, fmt.Errorf("due work %s has the key %q, which is no id: %w", l.Kind, l.Key, err)
+	}
+	return id, nil
 }
 
 // Extend makes the lease last its full length from now. It returns ErrLost, and ends the handler's context, when

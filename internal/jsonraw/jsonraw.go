@@ -1,6 +1,6 @@
 // Package jsonraw owns the two JSON types whose bytes go through the service untouched: an object and any value.
-// Both keep the bytes as they were sent, so that key order and every digit of a number survive. They know nothing of
-// HTTP or of storage.
+// Both keep the bytes as they were sent, so that key order and every digit of a number survive. It also tells how deep
+// a text lies, and what stands at a place of a value. It knows nothing of HTTP or of storage.
 package jsonraw
 
 import (

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"flowlane/internal/jsonraw"
+
 	"github.com/tidwall/gjson"
 )
 
@@ -157,7 +159,8 @@ func JSONLines(body []byte, b Bounds) (array []byte, ok bool) {
 		if line = bytes.TrimSpace(line); len(line) == 0 {
 			continue
 		}
-		if parts++; parts > b.Parts || TooDeep(line, b.Depth) || !gjson.ValidBytes(line) || !utf8.Valid(line) {
+		if parts++; parts > b.Parts || jsonraw.TooDeep(line, b.Depth) >= 0 || !gjson.ValidBytes(line) ||
+			!utf8.Valid(line) {
 			return nil, false
 		}
 		if parts > 1 {

@@ -17,24 +17,3 @@ var ByteOrderMark = []byte("\xef\xbb\xbf")
 func AppendText(dst []byte, text string) []byte {
 	return expr.AppendJSONString(dst, strings.ReplaceAll(text, "\x00", "\ufffd"))
 }
-
-// TooDeep tells whether brackets lie deeper than so many levels in a text that may not be JSON.
-func TooDeep(body []byte, most int) bool {
-	depth, inString := 0, false
-	for i := 0; i < len(body); i++ {
-		switch c := body[i]; {
-		case inString && c == '\\':
-			i++
-		case c == '"':
-			inString = !inString
-		case inString:
-		case c == '{' || c == '[':
-			if depth++; depth > most {
-				return true
-			}
-		case c == '}' || c == ']':
-			depth--
-		}
-	}
-	return false
-}

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 
+	"flowlane/internal/jsonraw"
+
 	"golang.org/x/text/encoding/charmap"
 )
 
@@ -50,7 +52,7 @@ func XML(body []byte, r Reading) (payload []byte, ok bool) {
 		return nil, false
 	}
 	payload = w.open[0].appendTo(make([]byte, 0, 2*len(body)+2))
-	return payload, !TooDeep(payload, r.Depth) // arrays are levels, too
+	return payload, jsonraw.TooDeep(payload, r.Depth) < 0 // arrays are levels, too
 }
 
 var numbered = regexp.MustCompile(`&#(?:x0*([0-9A-Fa-f]{4})|0*([0-9]{5}));`)

@@ -89,9 +89,9 @@ func (s *Organizations) Begin(ctx context.Context, orgID uuid.UUID) error {
 // Delete is the handler of due rows of DeletionKind: it deletes pieces until nothing is left but the audit log, which
 // goes as soon as the database lets it. It may be cut off anywhere, and goes on.
 func (s *Organizations) Delete(ctx context.Context, l *due.Lease) (time.Time, error) {
-	orgID, err := uuid.Parse(l.Key)
+	orgID, err := l.ID()
 	if err != nil {
-		return time.Time{}, fmt.Errorf("due work %s has the key %q, which is no id: %w", l.Kind, l.Key, err)
+		return time.Time{}, err
 	}
 	ctx = account.AsOperator(ctx, orgID, deletionName)
 	erased := false // of the store

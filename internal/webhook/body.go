@@ -89,7 +89,7 @@ func wrap(contentType string, body []byte) jsonraw.Value {
 // bodies.
 func jsonPayload(body []byte) (payload []byte, ok bool) {
 	body = bytes.TrimPrefix(body, media.ByteOrderMark)
-	if !utf8.Valid(body) || media.TooDeep(body, maxDepth) || !json.Valid(body) || unstorable(body) {
+	if !utf8.Valid(body) || jsonraw.TooDeep(body, maxDepth) >= 0 || !json.Valid(body) || unstorable(body) {
 		return nil, false
 	}
 	return bytes.Trim(body, " \t\r\n"), true

@@ -5,13 +5,13 @@ import (
 	"fmt"
 	"math/big"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
 
 	"flowlane/internal/fault"
+	"flowlane/internal/jsonraw"
 	"flowlane/internal/suggest"
 )
 
@@ -28,7 +28,7 @@ func explain(schema *jsonschema.Schema, value any, base []string, secret bool) [
 	for _, leaf := range leaves(invalid) {
 		for _, f := range entries(leaf) {
 			if f.Type != "missing" && !secret {
-				f.Input = echo(at(value, f.Loc))
+				f.Input = echo(jsonraw.At(value, f.Loc))
 			}
 			f.Loc = append(slices.Clone(base), f.Loc...)
 			fields = append(fields, f)
@@ -70,7 +70,7 @@ func isMember(value any, loc []string) bool {
 	if len(loc) == 0 {
 		return false
 	}
-	_, ok := at(value, loc[:len(loc)-1]).(map[string]any)
+	_, ok := jsonraw.At(value, loc[:len(loc)-1]).(map[string]any)
 	return ok
 }
 
@@ -290,31 +290,12 @@ func typeEntry(k *kind.Type) (slug, msg string) {
 	return "value_error", "Must be " + strings.Join(k.Want, " or ")
 }
 
-// at returns the value at a place; nil if there is none.
-func at(value any, loc []string) any {
-	for _, name := range loc {
-		switch v := value.(type) {
-		case map[string]any:
-			value = v[name]
-		case []any:
-			i, err := strconv.Atoi(name)
-			if err != nil || i < 0 || i >= len(v) {
-				return nil
-			}
-			value = v[i]
-		default:
-			return nil
-		}
-	}
-	return value
-}
-
 // has tells whether there is a field at a place, whatever its value.
 func has(value any, loc []string) bool {
 	if len(loc) == 0 {
 		return false
 	}
-	fields, _ := at(value, loc[:len(loc)-1]).(map[string]any)
+	fields, _ := jsonraw.At(value, loc[:len(loc)-1]).(map[string]any)
 	_, ok := fields[loc[len(loc)-1]]
 	return ok
 }

@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"flowlane/internal/fault"
+	"flowlane/internal/jsonraw"
 )
 
 // MaxDepth is how many objects and arrays may lie within one another.
@@ -22,7 +23,7 @@ func Text(body []byte) []fault.Field {
 	if at := invalidUTF8(body); at >= 0 {
 		return malformed(at, "The body is not valid UTF-8 at byte %d", at)
 	}
-	if at := tooDeep(body); at >= 0 {
+	if at := jsonraw.TooDeep(body, MaxDepth); at >= 0 { // before every reader that calls itself
 		return malformed(at, "The body has more than %d levels of nesting at byte %d", MaxDepth, at)
 	}
 	var raw json.RawMessage
@@ -85,27 +86,6 @@ func invalidUTF8(body []byte) int {
 		}
 		at += n
 	}
-}
-
-// tooDeep returns where the nesting goes over MaxDepth, or -1. It must come before every recursive reader.
-func tooDeep(body []byte) int {
-	depth, inString := 0, false
-	for i := 0; i < len(body); i++ {
-		switch c := body[i]; {
-		case inString && c == '\\':
-			i++
-		case c == '"':
-			inString = !inString
-		case inString:
-		case c == '{' || c == '[':
-			if depth++; depth > MaxDepth {
-				return i
-			}
-		case c == '}' || c == ']':
-			depth--
-		}
-	}
-	return -1
 }
 
 // suspicious is a quick look for escapes that may stand for a NUL or a surrogate.

@@ -17,6 +17,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"flowlane/internal/fault"
+	"flowlane/internal/jsonraw"
 	"flowlane/internal/suggest"
 )
 
@@ -82,7 +83,7 @@ func misspelled(schema *jsonschema.Schema, value any, secret bool) (fields []fau
 		}
 		f.Msg = "Must be a whole number, written without fraction and exponent"
 		if !secret {
-			f.Input = echo(at(value, f.Loc[1:]))
+			f.Input = echo(jsonraw.At(value, f.Loc[1:]))
 		}
 		fields = append(fields, f)
 	}
