@@ -66,6 +66,12 @@ func IsUnavailable(err error) bool {
 	return IsConnection(err) && !errors.Is(err, context.DeadlineExceeded)
 }
 
+// IsTransient tells that what failed lies in nothing that was worked on: the same work may succeed a little later. A
+// commit whose outcome never arrived is among it, so the work must be one that may be repeated.
+func IsTransient(err error) bool {
+	return IsUnavailable(err) || IsConnection(err) || IsSerialization(err)
+}
+
 // IsClosed tells that the pool was closed.
 func IsClosed(err error) bool { return errors.Is(err, puddle.ErrClosedPool) }
 

@@ -45,13 +45,12 @@ type fire struct {
 
 // Fire is the handler of due rows of kind Due: it decides the slots that have come.
 func (s *Service) Fire(ctx context.Context, l *due.Lease) (time.Time, error) {
-	id, err := uuid.Parse(l.Key)
+	id, err := l.ID()
 	if err != nil {
-		return time.Time{}, fmt.Errorf("due work %s has the key %q, which is no id: %w", l.Kind, l.Key, err)
+		return time.Time{}, err
 	}
 	err = s.fire(ctx, l, id, "")
-	if err == nil || ctx.Err() != nil || pg.IsConnection(err) || pg.CommitUnknown(err) || pg.IsSerialization(err) ||
-		errors.Is(err, due.ErrLost) {
+	if err == nil || ctx.Err() != nil || pg.IsTransient(err) || errors.Is(err, due.ErrLost) {
 		return time.Time{}, err
 	}
 	// The start was refused, and rolled back: the slot has failed, and the next one must not wait for it.

@@ -37,8 +37,7 @@ func (s *Service) Deliver(ctx context.Context, id uuid.UUID) (more bool, err err
 		if err == nil {
 			return d.more, nil
 		}
-		if d.starting == 0 || ctx.Err() != nil || pg.IsConnection(err) || pg.CommitUnknown(err) ||
-			pg.IsSerialization(err) {
+		if d.starting == 0 || ctx.Err() != nil || pg.IsTransient(err) {
 			return false, err
 		}
 		reason, inside := run.Refusal(err)

@@ -45,9 +45,9 @@ type waiting struct {
 // batch moves its delivery, so that a process that dies leaves both or neither, and a second one finds nothing to
 // start.
 func (s *Service) Dispatch(ctx context.Context, l *due.Lease) (time.Time, error) {
-	id, err := uuid.Parse(l.Key)
+	id, err := l.ID()
 	if err != nil {
-		return time.Time{}, fmt.Errorf("due work %s has the key %q, which is no id: %w", l.Kind, l.Key, err)
+		return time.Time{}, err
 	}
 	for began := time.Now(); time.Since(began) < turn; {
 		more, err := s.dispatchSome(ctx, id)
@@ -156,7 +156,7 @@ func (s *Service) startAll(ctx context.Context, w *Webhook, all []waiting) error
 		return nil
 	}
 	err := pg.InTxKept(ctx, s.Pool, func(ctx context.Context, tx pgx.Tx) error { return s.start(ctx, tx, w, all) })
-	if err == nil || ctx.Err() != nil || pg.IsConnection(err) || pg.CommitUnknown(err) || pg.IsSerialization(err) {
+	if err == nil || ctx.Err() != nil || pg.IsTransient(err) {
 		return err
 	}
 	if orgquota.IsExceeded(err) && len(all) == 1 {
