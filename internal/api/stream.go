@@ -77,7 +77,7 @@ func (h executionHandler) beginStream(ctx context.Context, caller account.Caller
 	if !out.flush() || e.Log.Closed() {
 		return nil, nil
 	}
-	return place.ListenRun(batch, e.SliceNo, position, number, e.Log.Last), nil
+	return place.Listen(batch, e.SliceNo, position, number, e.Log.Last), nil
 }
 
 // lastEventID is the id of the last event that the reader has, empty for none, and where it said so. A browser repeats

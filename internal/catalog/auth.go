@@ -163,9 +163,6 @@ func (ch *checker) credentialFields(a *Auth, at path) (names []string) {
 	return names
 }
 
-// Callable reports whether calls are made with an authentication method.
-func Callable(method string) bool { return slices.Contains(authMethods, method) }
-
 // SecretFields names the fields that a credential of a method always has; of oauth2 by its grant, which may be empty.
 func SecretFields(method, grant string) []string {
 	if grant != "" {

@@ -162,14 +162,9 @@ type Listener struct {
 // Done ends with the process.
 func (l *Listener) Done() <-chan struct{} { return l.hub.life.Done() }
 
-// Listen follows the record at a position of a batch, which is in this slice, from behind an entry of its log on. Leave
-// when it is over.
-func (p *Place) Listen(batch uuid.UUID, sliceNo int32, position, seen int64) *Listener {
-	return p.ListenRun(batch, sliceNo, position, 1, seen)
-}
-
-// ListenRun follows a run of the record that need not be its first.
-func (p *Place) ListenRun(batch uuid.UUID, sliceNo int32, position int64, number int32, seen int64) *Listener {
+// Listen follows a run of the record at a position of a batch, which is in this slice, from behind an entry of its log
+// on. Leave when it is over.
+func (p *Place) Listen(batch uuid.UUID, sliceNo int32, position int64, number int32, seen int64) *Listener {
 	events := make(chan []run.Event, 1)
 	l := &Listener{Events: events, events: events, hub: p.hub, batch: batch, sliceNo: sliceNo, position: position,
 		run: number, seen: seen}

@@ -122,10 +122,10 @@ func TestListen_GoesOnBehindWhatWasSeen(t *testing.T) {
 	h, b, _ := open(t, 0)
 	batch := uuid.New()
 	p := take(t, h, uuid.New())
-	first := p.Listen(batch, 3, 7, 2)
+	first := p.Listen(batch, 3, 7, 1, 2)
 	b.write(2)
 	assert.Equal(t, []int64{3, 4}, next(t, first))
-	late := take(t, h, uuid.New()).Listen(batch, 3, 8, 3) // of the same slice, whose mark is known by now
+	late := take(t, h, uuid.New()).Listen(batch, 3, 8, 1, 3) // of the same slice, whose mark is known by now
 	assert.Equal(t, []int64{4}, next(t, late))
 	b.write(1)
 	assert.Equal(t, []int64{5}, next(t, first))
@@ -141,7 +141,7 @@ func TestListen_SlowReader(t *testing.T) {
 	h, b, _ := open(t, 0)
 	batch := uuid.New()
 	p := take(t, h, uuid.New())
-	slow, quick := p.Listen(batch, 0, 0, 2), p.Listen(batch, 0, 1, 2)
+	slow, quick := p.Listen(batch, 0, 0, 1, 2), p.Listen(batch, 0, 1, 1, 2)
 	for no := int64(3); no <= 6; no++ {
 		b.write(1)
 		assert.Equal(t, []int64{no}, next(t, quick))
@@ -161,10 +161,10 @@ func TestListen_JoinsDuringALook(t *testing.T) {
 	b.held = held
 	b.write(1)
 	p := take(t, h, uuid.New())
-	first := p.Listen(batch, 0, 0, 2)
+	first := p.Listen(batch, 0, 0, 1, 2)
 	require.Eventually(t, func() bool { b.mu.Lock(); defer b.mu.Unlock(); return b.looks > 0 }, 10*time.Second,
 		time.Millisecond)
-	second := p.Listen(batch, 0, 1, 2)
+	second := p.Listen(batch, 0, 1, 1, 2)
 	b.set(func(b *book) { b.held = nil })
 	close(held)
 	assert.Equal(t, []int64{3}, next(t, first))
@@ -179,7 +179,7 @@ func TestLook_OnlyWhileSomebodyListens(t *testing.T) {
 	looks := func() int { b.mu.Lock(); defer b.mu.Unlock(); return b.looks }
 	for range 2 {
 		began := looks()
-		l := p.Listen(uuid.New(), 0, 0, 2)
+		l := p.Listen(uuid.New(), 0, 0, 1, 2)
 		require.Eventually(t, func() bool { return looks() > began+2 }, 10*time.Second, time.Millisecond)
 		l.Leave()
 		require.Eventually(t, func() bool { h.mu.Lock(); defer h.mu.Unlock(); return !h.looking }, 10*time.Second,
@@ -196,8 +196,8 @@ func TestChanged(t *testing.T) {
 	seen := make(chan struct{}, 1000)
 	b.alone = map[uuid.UUID]chan struct{}{moving: seen}
 	p := take(t, h, uuid.New())
-	waits := p.Listen(still, 0, 0, 2)
-	follows := p.Listen(moving, 0, 0, 2)
+	waits := p.Listen(still, 0, 0, 1, 2)
+	follows := p.Listen(moving, 0, 0, 1, 2)
 	for no := int64(3); no < 6; no++ {
 		b.write(1)
 		h.Changed([]uuid.UUID{uuid.New(), moving})
@@ -229,7 +229,7 @@ func TestLook_Fails(t *testing.T) {
 			t.Parallel()
 			h, b, _ := open(t, 0)
 			b.set(func(b *book) { spoil(b, true) })
-			l := take(t, h, uuid.New()).Listen(uuid.New(), 0, 0, 2)
+			l := take(t, h, uuid.New()).Listen(uuid.New(), 0, 0, 1, 2)
 			require.Eventually(t, func() bool { b.mu.Lock(); defer b.mu.Unlock(); return b.looks > 0 }, 10*time.Second,
 				time.Millisecond)
 			b.write(1)
@@ -259,7 +259,7 @@ func TestTake(t *testing.T) {
 	a.GiveBack()
 	a.GiveBack()
 	assert.Equal(t, 3, h.Listeners())
-	l := take(t, h, three).Listen(uuid.New(), 0, 0, 2)
+	l := take(t, h, three).Listen(uuid.New(), 0, 0, 1, 2)
 	end()
 	<-l.Done()
 	refused(one, "the process ends")
