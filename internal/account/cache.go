@@ -29,10 +29,10 @@ type cache struct {
 }
 
 type cacheEntry struct {
-	caller Caller
-	err    error
-	asked  time.Time
-	ready  chan struct{}
+	caller    Caller
+	err       error
+	requested time.Time
+	ready     chan struct{}
 }
 
 func newCache(now func() time.Time) *cache {
@@ -42,11 +42,11 @@ func newCache(now func() time.Time) *cache {
 func (c *cache) get(ctx context.Context, digest [32]byte, load func(context.Context) (Caller, error)) (Caller, error) {
 	c.mu.Lock()
 	e, ok := c.entries[digest]
-	if !ok || c.now().Sub(e.asked) >= cacheFor {
+	if !ok || c.now().Sub(e.requested) >= cacheFor {
 		if len(c.entries) >= cacheMax {
 			clear(c.entries)
 		}
-		e = &cacheEntry{asked: c.now(), ready: make(chan struct{})}
+		e = &cacheEntry{requested: c.now(), ready: make(chan struct{})}
 		c.entries[digest] = e
 		go c.fill(ctx, digest, e, c.epoch, load)
 	}

@@ -47,7 +47,7 @@ type keySet struct {
 // KeyRead returns the key of this id. Faults: Unauthenticated for a key that the provider does not have, Unavailable
 // while nobody knows its keys.
 func (s *keySet) KeyRead(ctx context.Context, id string) (jwkset.JWK, error) {
-	key, reading, err := s.look(ctx, id)
+	key, reading, err := s.lookup(ctx, id)
 	if err == nil || reading == nil {
 		return key, err
 	}
@@ -73,8 +73,8 @@ func (s *keySet) find(ctx context.Context, id string) (jwkset.JWK, error) {
 	return key, nil
 }
 
-// look is find, and begins a reading where one is due. reading is nil where none is under way.
-func (s *keySet) look(ctx context.Context, id string) (key jwkset.JWK, reading <-chan struct{}, err error) {
+// lookup is find, and begins a reading where one is due. reading is nil where none is under way.
+func (s *keySet) lookup(ctx context.Context, id string) (key jwkset.JWK, reading <-chan struct{}, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	key, err = s.find(ctx, id)

@@ -107,8 +107,8 @@ const (
 
 // seldom tells the first of equal things from its repetitions.
 type seldom struct {
-	mu   sync.Mutex
-	told map[[sha256.Size]byte]time.Time
+	mu     sync.Mutex
+	logged map[[sha256.Size]byte]time.Time
 }
 
 // first reports whether something was not told within seldomEvery of now, and may be told.
@@ -121,22 +121,22 @@ func (s *seldom) first(now time.Time, what ...string) bool {
 	key := [sha256.Size]byte(h.Sum(nil))
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if at, ok := s.told[key]; ok && now.Sub(at) < seldomEvery {
+	if at, ok := s.logged[key]; ok && now.Sub(at) < seldomEvery {
 		return false
 	}
-	if len(s.told) >= seldomMost {
-		for k, at := range s.told {
+	if len(s.logged) >= seldomMost {
+		for k, at := range s.logged {
 			if now.Sub(at) >= seldomEvery {
-				delete(s.told, k)
+				delete(s.logged, k)
 			}
 		}
-		if len(s.told) >= seldomMost {
+		if len(s.logged) >= seldomMost {
 			return false
 		}
 	}
-	if s.told == nil {
-		s.told = map[[sha256.Size]byte]time.Time{}
+	if s.logged == nil {
+		s.logged = map[[sha256.Size]byte]time.Time{}
 	}
-	s.told[key] = now
+	s.logged[key] = now
 	return true
 }

@@ -33,13 +33,13 @@ func TestSeldom(t *testing.T) {
 			n++
 		}
 	}
-	if n >= seldomMost || len(s.told) > seldomMost {
-		t.Errorf("%d are told in one minute, %d remembered", n, len(s.told))
+	if n >= seldomMost || len(s.logged) > seldomMost {
+		t.Errorf("%d are told in one minute, %d remembered", n, len(s.logged))
 	}
 	told(false, "somebody else")
 	now = now.Add(seldomEvery)
 	told(true, "somebody else")
-	if len(s.told) != 1 {
-		t.Errorf("%d are remembered a minute later", len(s.told))
+	if len(s.logged) != 1 {
+		t.Errorf("%d are remembered a minute later", len(s.logged))
 	}
 }

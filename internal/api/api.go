@@ -140,7 +140,7 @@ func New(d Deps) (http.Handler, error) {
 		oas.WithErrorHandler(errs.refused),
 		oas.WithNotFound(errs.notFound),
 		oas.WithMethodNotAllowed(errs.methodNotAllowed),
-		oas.WithMiddleware(refuseBadQuery, onceOnly{answers: d.Answers, log: d.Log}.middleware,
+		oas.WithMiddleware(refuseBadQuery, idempotency{answers: d.Answers, log: d.Log}.middleware,
 			onPlatform{catalog: d.Catalog, forecasts: d.Forecasts}.middleware),
 	)
 	if err != nil {
@@ -148,7 +148,7 @@ func New(d Deps) (http.Handler, error) {
 	}
 	messages := receiverRoute{errs: errs, webhooks: d.Webhooks, room: memory.New(messageBytes)}
 	messages.next = chunkRoute{next: server, sec: sec, errs: errs, sets: d.RecordSets, slots: newSlots(uploadSlots)}
-	return outer{
+	return outermost{
 		next: messages, route: server.FindPath, errs: errs, observe: d.Observe, now: d.Now, log: d.Log,
 		lists: newSlots(listsAtOnce),
 	}, nil

@@ -77,7 +77,7 @@ func (h batchHandler) ListBatches(ctx context.Context, params oas.ListBatchesPar
 	if in.TriggerType != nil { // by an index of an enum
 		asking = pg.AsWorker(ctx)
 	}
-	q, conn := db.New(), pg.Planned{Pool: h.reads}
+	q, conn := db.New(), pg.CustomPlan{Pool: h.reads}
 	total, err := batchTotal(asking, q, conn, in)
 	if err != nil {
 		return nil, err

@@ -125,7 +125,7 @@ func (h batchHandler) meant(ctx context.Context, req *oas.BatchBulk,
 			in.Ids = append(in.Ids, id)
 		}
 	}
-	rows, err := db.New().BatchesMeant(ctx, pg.Planned{Pool: h.pool}, in)
+	rows, err := db.New().BatchesMeant(ctx, pg.CustomPlan{Pool: h.pool}, in)
 	return p, rows, err
 }
 

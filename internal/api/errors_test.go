@@ -226,7 +226,7 @@ func TestRoutable(t *testing.T) {
 
 // around is what stands around every request, before a handler that is no operation.
 func around(next http.Handler, log *slog.Logger) http.Handler {
-	return outer{
+	return outermost{
 		next: next, route: func(string, *url.URL) (route oas.Route, ok bool) { return route, false },
 		errs:    errorHandler{log: log},
 		observe: func(string, int, time.Duration) {}, now: time.Now, log: log,

@@ -89,7 +89,7 @@ func (h eventHandler) UpdateEventSubscription(ctx context.Context, req *oas.Even
 	if err != nil {
 		return nil, err
 	}
-	return answerSubscription(h.subscriptions.Change(ctx, account.FromContext(ctx).OrgID, id,
+	return answerSubscription(h.subscriptions.Update(ctx, account.FromContext(ctx).OrgID, id,
 		func(in subscription.Input) subscription.Input {
 			if req.DefinitionID.Set {
 				in.DefinitionID = bodyID(req.DefinitionID.Value)

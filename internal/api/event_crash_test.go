@@ -38,7 +38,7 @@ func TestEvent_OnceOverReplicas(t *testing.T) {
 		all.Go(func() {
 			for n := range each {
 				err := pg.InTx(t.Context(), s.owner, func(ctx context.Context, tx pgx.Tx) error {
-					err := event.Tell(ctx, tx, s.app.Scheduler, event.Event{OrgID: org, Kind: event.RecordSetSealed,
+					err := event.Publish(ctx, tx, s.app.Scheduler, event.Event{OrgID: org, Kind: event.RecordSetSealed,
 						Payload: map[string]int{"by": by, "n": n}})
 					if err == nil && n%5 == 4 && n%10 != 9 {
 						err = errTakenBack

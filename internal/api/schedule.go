@@ -79,7 +79,7 @@ func (h scheduleHandler) ReplaceSchedule(ctx context.Context, req *oas.ScheduleR
 	}
 	in := scheduleInput{bodyID(req.DefinitionID), req.Description, req.CronExpression, req.Timezone, req.Enabled,
 		req.InputData, req.Metadata, req.CatchUpSeconds, req.OverlapPolicy}
-	return answerSchedule(h.schedules.Change(ctx, account.FromContext(ctx).OrgID, id,
+	return answerSchedule(h.schedules.Update(ctx, account.FromContext(ctx).OrgID, id,
 		func(schedule.Input) schedule.Input { return in.all() }))
 }
 
@@ -89,7 +89,7 @@ func (h scheduleHandler) UpdateSchedule(ctx context.Context, req *oas.ScheduleUp
 	if err != nil {
 		return nil, err
 	}
-	return answerSchedule(h.schedules.Change(ctx, account.FromContext(ctx).OrgID, id,
+	return answerSchedule(h.schedules.Update(ctx, account.FromContext(ctx).OrgID, id,
 		func(in schedule.Input) schedule.Input {
 			if req.DefinitionID.Set {
 				in.DefinitionID = bodyID(req.DefinitionID.Value)

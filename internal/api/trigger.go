@@ -25,12 +25,12 @@ type triggerHandler struct {
 	plans       *definition.Plans
 	runs        *run.Service
 	forecasts   *forecast.Service
-	together    *together
+	together    *startGrouper
 }
 
 func newTriggerHandler(d Deps) triggerHandler {
 	h := triggerHandler{pool: d.Pool, definitions: d.Definitions, plans: d.Plans, runs: d.Runs, forecasts: d.Forecasts}
-	h.together = newTogether(&h, d.Log)
+	h.together = newStartGrouper(&h, d.Log)
 	return h
 }
 
@@ -95,7 +95,7 @@ func (h triggerHandler) alone(ctx context.Context, in run.StartInput) (*oas.Trig
 // version finds the version of a definition that a start takes, and the time of the start, and names the transaction. A
 // version that no longer fits the catalog cannot start.
 func (h triggerHandler) version(ctx context.Context, tx pgx.Tx, in *run.StartInput) (txID string, err error) {
-	err = pg.Together(ctx, tx, func(conn pg.DB) error {
+	err = pg.QueryBatch(ctx, tx, func(conn pg.DB) error {
 		active, err := h.definitions.Active(ctx, conn, in.OrgID, in.DefinitionID)
 		in.Version = active.Version
 		return err

@@ -55,7 +55,7 @@ func (h triggersHandler) ListTriggers(ctx context.Context, params oas.ListTrigge
 }
 
 func (h triggersHandler) rows(ctx context.Context, in db.TriggerListParams, newest bool) ([]db.TriggerListRow, error) {
-	q, conn := db.New(), pg.Planned{Pool: h.reads}
+	q, conn := db.New(), pg.CustomPlan{Pool: h.reads}
 	if !newest {
 		return q.TriggerList(ctx, conn, in)
 	}
@@ -69,7 +69,7 @@ func (h triggersHandler) rows(ctx context.Context, in db.TriggerListParams, newe
 
 // total is how many starts of the range match, those that were refused included.
 func (h triggersHandler) total(ctx context.Context, in db.TriggerListParams) (int64, error) {
-	q, conn := db.New(), pg.Planned{Pool: h.reads}
+	q, conn := db.New(), pg.CustomPlan{Pool: h.reads}
 	started, err := q.BatchTotal(ctx, conn, db.BatchTotalParams{OrgID: in.OrgID, Least: in.Least, Most: in.Most,
 		CreatedAfter: in.CreatedAfter, CreatedBefore: in.CreatedBefore, DefinitionID: in.DefinitionID,
 		TriggerType: in.TriggerType})

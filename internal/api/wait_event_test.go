@@ -31,7 +31,7 @@ func (s *stack) happens(kind string, payload any) {
 	org := uuid.MustParse(s.orgID(s.Key))
 	require.NoError(s.t, pg.InTx(context.WithoutCancel(s.t.Context()), s.owner, func(ctx context.Context,
 		tx pgx.Tx) error {
-		return event.Tell(ctx, tx, s.app.Scheduler, event.Event{OrgID: org, Kind: kind, Payload: payload})
+		return event.Publish(ctx, tx, s.app.Scheduler, event.Event{OrgID: org, Kind: kind, Payload: payload})
 	}))
 }
 
@@ -199,7 +199,7 @@ func TestWaitForEvent_Steered(t *testing.T) {
 	batch := s.trigger(flow, `{"records":[{"id":"a"}]}`)
 	s.waiting(batch, 1)
 	require.NoError(t, pg.InTx(t.Context(), s.owner, func(ctx context.Context, tx pgx.Tx) error {
-		return event.Tell(ctx, tx, s.app.Scheduler, event.Event{OrgID: org, Kind: event.FlowEvent,
+		return event.Publish(ctx, tx, s.app.Scheduler, event.Event{OrgID: org, Kind: event.FlowEvent,
 			Payload: map[string]any{"name": "paid", "payload": map[string]any{"order": "a"}}})
 	}))
 	assert.Zero(t, s.count("flow.event_arrival"))

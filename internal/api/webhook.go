@@ -83,7 +83,7 @@ func (h webhookHandler) UpdateWebhook(ctx context.Context, req *oas.WebhookUpdat
 	if err != nil {
 		return nil, err
 	}
-	return answerWebhook(h.webhooks.Change(ctx, account.FromContext(ctx).OrgID, id,
+	return answerWebhook(h.webhooks.Update(ctx, account.FromContext(ctx).OrgID, id,
 		func(in webhook.Input) webhook.Input {
 			if req.DefinitionID.Set {
 				in.DefinitionID = bodyID(req.DefinitionID.Value)

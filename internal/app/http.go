@@ -32,8 +32,9 @@ type bounds struct {
 
 var standardBounds = bounds{grace: 10 * time.Second, rate: 32 << 10, piece: time.Minute}
 
-// patience is how long to wait for more of a body of which so many bytes have come while so long was waited for them.
-func (b bounds) patience(bytes int64, waited time.Duration) time.Duration {
+// readTimeout is how long to wait for more of a body of which so many bytes have come, while so long was waited for
+// them.
+func (b bounds) readTimeout(bytes int64, waited time.Duration) time.Duration {
 	due := time.Duration(float64(bytes) / float64(b.rate) * float64(time.Second))
 	return min(b.grace+due-waited, b.grace)
 }
@@ -147,7 +148,7 @@ type timedBody struct {
 
 func (b *timedBody) Read(p []byte) (int, error) {
 	began := time.Now()
-	_ = b.control.SetReadDeadline(began.Add(b.patience(b.bytes, b.waited)))
+	_ = b.control.SetReadDeadline(began.Add(b.readTimeout(b.bytes, b.waited)))
 	n, err := b.ReadCloser.Read(p)
 	b.bytes, b.waited = b.bytes+int64(n), b.waited+time.Since(began)
 	switch {

@@ -70,7 +70,7 @@ func TestBounds_Patience(t *testing.T) {
 		"much slower":               {60_000, 80 * time.Second, -10 * time.Second},
 		"much at once, then silent": {1 << 40, time.Second, 10 * time.Second},
 	} {
-		if got := b.patience(c.bytes, c.waited); got != c.want {
+		if got := b.readTimeout(c.bytes, c.waited); got != c.want {
 			t.Errorf("%s: %s, want %s", name, got, c.want)
 		}
 	}

@@ -48,7 +48,7 @@ func (a *App) sweep(ctx context.Context, l *due.Lease) (time.Time, error) {
 	a.sweeper.mu.Lock()
 	defer a.sweeper.mu.Unlock()
 	return time.Time{}, pg.InTx(ctx, a.Pool, func(ctx context.Context, tx pgx.Tx) error {
-		found, now, err := a.sweeper.look(ctx, tx)
+		found, now, err := a.sweeper.find(ctx, tx)
 		if err != nil {
 			return err
 		}
@@ -71,9 +71,9 @@ func (a *App) sweep(ctx context.Context, l *due.Lease) (time.Time, error) {
 	})
 }
 
-// look asks for what is lost, all in one round trip. Of a kind with more than is looked at, what is not lost comes
+// find asks for what is lost, all in one round trip. Of a kind with more than is looked at, what is not lost comes
 // last: it says where to go on.
-func (s *sweeper) look(ctx context.Context, tx pgx.Tx) (found []swept, now time.Time, err error) {
+func (s *sweeper) find(ctx context.Context, tx pgx.Tx) (found []swept, now time.Time, err error) {
 	byKind := map[string][]swept{}
 	budgets := func(kind, domain, bucket string, lost bool) {
 		byKind[kind] = append(byKind[kind], swept{kind, run.DispatchKey(domain, bucket), lost})
@@ -82,7 +82,7 @@ func (s *sweeper) look(ctx context.Context, tx pgx.Tx) (found []swept, now time.
 		byKind[kind] = append(byKind[kind], swept{kind, id.String(), lost})
 	}
 	q := db.New()
-	err = pg.Together(ctx, tx, func(tx pg.DB) error {
+	err = pg.QueryBatch(ctx, tx, func(tx pg.DB) error {
 		domain, bucket, _ := strings.Cut(s.after[run.DueDispatch], "\n")
 		rows, err := q.SweepQueues(ctx, tx, db.SweepQueuesParams{AfterDomain: domain, AfterBucket: bucket,
 			Most: sweepMost})

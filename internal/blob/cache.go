@@ -13,8 +13,8 @@ import (
 // next.
 const blockBytes = 256 << 10
 
-// Span is a part of a body.
-type Span struct {
+// Range is a part of a body.
+type Range struct {
 	Key      string
 	Off, Len int64
 }
@@ -56,7 +56,7 @@ func NewCache(store Store, most int64, observe func(operation string, failed boo
 type fetchedKey struct{}
 
 // missError asks for spans that a transaction would have had to wait for.
-type missError struct{ spans []Span }
+type missError struct{ spans []Range }
 
 func (e *missError) Error() string {
 	return fmt.Sprintf("%d bodies are in the store, which nobody asks inside of a transaction", len(e.spans))
@@ -85,13 +85,13 @@ func (c *Cache) Outside(ctx context.Context, do func(ctx context.Context) error)
 // Read returns parts of bodies, in their order; do not write to them. inTx is set inside of a transaction: then what
 // is not in memory is an error, by which Outside knows what to read. Errors: those of Store; ErrNotFound, too, where
 // a body ends before the span does.
-func (c *Cache) Read(ctx context.Context, spans []Span, inTx bool) ([][]byte, error) {
+func (c *Cache) Read(ctx context.Context, spans []Range, inTx bool) ([][]byte, error) {
 	if c == nil {
 		return nil, errors.New("records are in a store of large bodies: set --blob-url")
 	}
 	fetched, _ := ctx.Value(fetchedKey{}).(map[block][]byte)
 	had := map[block][]byte{}
-	var missing []Span
+	var missing []Range
 	for _, s := range spans {
 		for no := s.Off / blockBytes; no*blockBytes < s.Off+s.Len; no++ {
 			b := block{s.Key, no}
@@ -122,7 +122,7 @@ func (c *Cache) Read(ctx context.Context, spans []Span, inTx bool) ([][]byte, er
 }
 
 // cut takes a span out of its blocks.
-func (s Span) cut(from map[block][]byte) ([]byte, error) {
+func (s Range) cut(from map[block][]byte) ([]byte, error) {
 	first := s.Off / blockBytes
 	at, end := s.Off-first*blockBytes, s.Off+s.Len-first*blockBytes
 	body := from[block{s.Key, first}]
@@ -140,7 +140,7 @@ func (s Span) cut(from map[block][]byte) ([]byte, error) {
 
 // fetch reads the blocks of spans that are not in had, those that follow each other in one request, and adds them to
 // it.
-func (c *Cache) fetch(ctx context.Context, spans []Span, had map[block][]byte) error {
+func (c *Cache) fetch(ctx context.Context, spans []Range, had map[block][]byte) error {
 	for i := 0; i < len(spans); {
 		run := spans[i]
 		first, end := run.Off/blockBytes, (run.Off+run.Len+blockBytes-1)/blockBytes

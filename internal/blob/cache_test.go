@@ -60,7 +60,7 @@ func TestCache(t *testing.T) {
 	}
 	m := &memoryStore{bodies: map[string][]byte{"a": body, "b": body}}
 	c := blob.NewCache(m, 1<<20, nil)
-	read := func(spans ...blob.Span) {
+	read := func(spans ...blob.Range) {
 		t.Helper()
 		got, err := c.Read(t.Context(), spans, false)
 		require.NoError(t, err)
@@ -68,21 +68,21 @@ func TestCache(t *testing.T) {
 			require.Equal(t, body[s.Off:s.Off+s.Len], got[i], s)
 		}
 	}
-	read(blob.Span{Key: "a", Off: 10, Len: 20}, blob.Span{Key: "a", Off: 256<<10 - 5, Len: 10},
-		blob.Span{Key: "a", Off: 300 << 10, Len: 1 << 10})
+	read(blob.Range{Key: "a", Off: 10, Len: 20}, blob.Range{Key: "a", Off: 256<<10 - 5, Len: 10},
+		blob.Range{Key: "a", Off: 300 << 10, Len: 1 << 10})
 	assert.Equal(t, []string{"a 0+512"}, m.took(), "neighbours in one request")
-	read(blob.Span{Key: "a", Off: 100 << 10, Len: 300 << 10})
+	read(blob.Range{Key: "a", Off: 100 << 10, Len: 300 << 10})
 	assert.Empty(t, m.took(), "they are kept")
-	read(blob.Span{Key: "a", Off: 400 << 10, Len: 500 << 10})
+	read(blob.Range{Key: "a", Off: 400 << 10, Len: 500 << 10})
 	assert.Equal(t, []string{"a 512+512"}, m.took(), "only what is not")
-	read(blob.Span{Key: "b", Off: 0, Len: 900 << 10})
+	read(blob.Range{Key: "b", Off: 0, Len: 900 << 10})
 	assert.Equal(t, []string{"b 0+1024"}, m.took())
-	read(blob.Span{Key: "a", Off: 0, Len: 1})
+	read(blob.Range{Key: "a", Off: 0, Len: 1})
 	assert.Equal(t, []string{"a 0+256"}, m.took(), "what was read before it had to go")
 
-	_, err := c.Read(t.Context(), []blob.Span{{Key: "a", Off: 890 << 10, Len: 20 << 10}}, false)
+	_, err := c.Read(t.Context(), []blob.Range{{Key: "a", Off: 890 << 10, Len: 20 << 10}}, false)
 	require.ErrorIs(t, err, blob.ErrNotFound, "a body that ends early")
-	_, err = c.Read(t.Context(), []blob.Span{{Key: "c", Off: 0, Len: 1}}, false)
+	_, err = c.Read(t.Context(), []blob.Range{{Key: "c", Off: 0, Len: 1}}, false)
 	require.ErrorIs(t, err, blob.ErrNotFound)
 }
 
@@ -99,7 +99,7 @@ func TestCache_Outside(t *testing.T) {
 		m.took()
 		runs++
 		for _, key := range []string{"a", "b"} {
-			if _, err := c.Read(ctx, []blob.Span{{Key: key, Off: 0, Len: 1 << 20}}, inside); err != nil {
+			if _, err := c.Read(ctx, []blob.Range{{Key: key, Off: 0, Len: 1 << 20}}, inside); err != nil {
 				return fmt.Errorf("in the transaction: %w", err)
 			}
 		}
@@ -107,12 +107,12 @@ func TestCache_Outside(t *testing.T) {
 	})
 	require.NoError(t, err)
 	assert.Equal(t, 3, runs)
-	_, err = c.Read(t.Context(), []blob.Span{{Key: "a", Off: 0, Len: 1}}, true)
+	_, err = c.Read(t.Context(), []blob.Range{{Key: "a", Off: 0, Len: 1}}, true)
 	require.ErrorContains(t, err, "inside of a transaction")
 
 	m.down = true
 	err = c.Outside(t.Context(), func(ctx context.Context) error {
-		_, err := c.Read(ctx, []blob.Span{{Key: "a", Off: 0, Len: 1}}, true)
+		_, err := c.Read(ctx, []blob.Range{{Key: "a", Off: 0, Len: 1}}, true)
 		return err
 	})
 	assert.True(t, blob.IsUnavailable(err))
@@ -125,6 +125,6 @@ func TestCache_Outside(t *testing.T) {
 	var none *blob.Cache
 	failed := errors.New("as it came")
 	require.ErrorIs(t, none.Outside(t.Context(), func(context.Context) error { return failed }), failed)
-	_, err = none.Read(t.Context(), []blob.Span{{}}, false)
+	_, err = none.Read(t.Context(), []blob.Range{{}}, false)
 	require.ErrorContains(t, err, "--blob-url")
 }

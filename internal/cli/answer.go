@@ -101,7 +101,7 @@ func accountPath(platform, account string) string {
 
 // startFlow starts a flow, once: the request has a name of its own.
 func startFlow(ctx context.Context, client *remote.Client, flowID string, body map[string]any) (startAnswer, error) {
-	return remote.Ask[startAnswer](ctx, client, remote.Request{ //nolint:wrapcheck // the caller explains it
+	return remote.Call[startAnswer](ctx, client, remote.Request{ //nolint:wrapcheck // the caller explains it
 		Method: http.MethodPost, Path: flowPath(flowID) + "/trigger", Repeat: true,
 		Header: http.Header{"Idempotency-Key": {rand.Text()}},
 	}, body)

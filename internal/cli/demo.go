@@ -140,7 +140,7 @@ func (d *demo) create(ctx context.Context) error {
 		return err
 	}
 	d.domain = credential.TenancyID
-	made, err := remote.Ask[flowAnswer](ctx, d.client, remote.Request{Method: http.MethodPost,
+	made, err := remote.Call[flowAnswer](ctx, d.client, remote.Request{Method: http.MethodPost,
 		Path: "/flows/definitions"}, map[string]any{
 		"name": demoDefinition, "status": flowActive,
 		"steps": []any{map[string]any{"id": "upload", "tasks": []any{map[string]any{
@@ -170,7 +170,7 @@ func (d *demo) credential(ctx context.Context) (found credentialAnswer, err erro
 	if err != nil || found.ID != "" {
 		return found, d.client.Explain("list the credentials", err)
 	}
-	made, err := remote.Ask[credentialAnswer](ctx, d.client, remote.Request{Method: http.MethodPost,
+	made, err := remote.Call[credentialAnswer](ctx, d.client, remote.Request{Method: http.MethodPost,
 		Path: "/credentials"}, map[string]any{
 		"name": "dialer demo", "platform_id": dialerPlatform, "auth_method": "basic_auth",
 		"credentials": map[string]string{"username": "demo", "password": "demo"},

@@ -110,7 +110,7 @@ func (d *dev) start(ctx context.Context) error {
 	if d.seeded, err = d.seed(ctx); err != nil {
 		return err
 	}
-	return d.remember()
+	return d.saveState()
 }
 
 // config is that of serve, with what is good on a machine of one's own where nothing is said.
@@ -183,8 +183,8 @@ func (d *dev) listen(ctx context.Context) string {
 	return listen
 }
 
-// remember writes down what the next start and other programs need.
-func (d *dev) remember() error {
+// saveState writes down what the next start and other programs need.
+func (d *dev) saveState() error {
 	if d.Listen == "" {
 		d.state.APIPort = portOf(d.app.URL())
 	}

@@ -171,12 +171,12 @@ func (d *dev) tryFlows(ctx context.Context) error {
 
 // say prints a line with the time.
 func (d *dev) say(format string, args ...any) {
-	fmt.Fprintln(d.told(), time.Now().Format(time.TimeOnly), render.Printable(fmt.Sprintf(format, args...)))
+	fmt.Fprintln(d.progress(), time.Now().Format(time.TimeOnly), render.Printable(fmt.Sprintf(format, args...)))
 }
 
 // sayMistakes prints each mistake on a line that begins with its file, as terminals and editors know it.
 func (d *dev) sayMistakes(what, mistakes, end string) {
-	w := d.told()
+	w := d.progress()
 	fmt.Fprintf(w, "%s %s:\n", time.Now().Format(time.TimeOnly), what)
 	for line := range strings.Lines(mistakes) {
 		fmt.Fprintln(w, render.Printable(strings.TrimRight(line, "\n")))
@@ -184,8 +184,8 @@ func (d *dev) sayMistakes(what, mistakes, end string) {
 	fmt.Fprintln(w, end)
 }
 
-// told is where a person reads what is going on.
-func (d *dev) told() io.Writer {
+// progress is where a person reads what is going on.
+func (d *dev) progress() io.Writer {
 	if d.JSON {
 		return d.p.stderr
 	}

@@ -27,7 +27,7 @@ func (p *flowsPlan) check(ctx context.Context) error {
 				"%s: flow %s: delete the file and apply with --prune in place of archiving it here",
 				c.source.Place("status"), c.Name)}
 		}
-		found, err := p.look(ctx, c.source, c.body)
+		found, err := p.problemsOf(ctx, c.source, c.body)
 		mistakes = append(mistakes, append(found.mistakes(c.source), err)...)
 	}
 	if err := errors.Join(mistakes...); err != nil {
@@ -36,30 +36,30 @@ func (p *flowsPlan) check(ctx context.Context) error {
 	return nil
 }
 
-// flowLook is what the server says of a flow.
-type flowLook struct {
+// validation is what the server says of a flow.
+type validation struct {
 	Errors   []remote.Entry
 	Warnings []string
 }
 
-// look asks the server what is wrong with a flow.
-func (p *flowsPlan) look(ctx context.Context, source flowfile.File, body flowfile.Flow) (flowLook, error) {
+// problemsOf asks the server what is wrong with a flow.
+func (p *flowsPlan) problemsOf(ctx context.Context, source flowfile.File, body flowfile.Flow) (validation, error) {
 	what := source.Path + ": flow " + source.Flow.Name()
 	text, err := json.Marshal(body)
 	if err != nil {
-		return flowLook{}, usageError{fmt.Errorf("%s: names of fields must be texts: %w", what, err)}
+		return validation{}, usageError{fmt.Errorf("%s: names of fields must be texts: %w", what, err)}
 	}
-	found, err := remote.Ask[flowLook](ctx, p.client, remote.Request{
+	found, err := remote.Call[validation](ctx, p.client, remote.Request{
 		Method: http.MethodPost, Path: "/flows/definitions/validate", Body: text, Repeat: true,
 	}, nil)
 	if answer := (*remote.AnswerError)(nil); errors.As(err, &answer) && len(answer.Entries) > 0 {
-		return flowLook{Errors: answer.Entries}, nil
+		return validation{Errors: answer.Entries}, nil
 	}
 	return found, p.client.Explain(what, err)
 }
 
 // mistakes are the bad fields of a flow, where they stand in its file.
-func (l flowLook) mistakes(source flowfile.File) []error {
+func (l validation) mistakes(source flowfile.File) []error {
 	out := make([]error, len(l.Errors))
 	for i, e := range l.Errors {
 		out[i] = mistakeOf(source, e)

@@ -97,7 +97,7 @@ func (p *flowsPlan) validate(ctx context.Context, file flowfile.File) (validFact
 		facts.Errors = append(facts.Errors, mistakeFacts{At: at, Loc: []string{}, Msg: msg})
 		return facts, []error{err}, nil
 	}
-	found, err := p.look(ctx, file, body)
+	found, err := p.problemsOf(ctx, file, body)
 	if err != nil {
 		return facts, nil, err
 	}

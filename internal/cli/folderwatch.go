@@ -36,7 +36,7 @@ func newFolderWatch(list func() ([]string, error)) *folderWatch {
 
 // take counts what is there now as known.
 func (w *folderWatch) take() (err error) {
-	w.taken, err = w.look()
+	w.taken, err = w.scan()
 	return err
 }
 
@@ -45,7 +45,7 @@ func (w *folderWatch) forget() { w.taken = map[string]stamp{} }
 
 // changed reports whether there is something new, once two looks see the same: an editor may still be writing.
 func (w *folderWatch) changed() (bool, error) {
-	now, err := w.look()
+	now, err := w.scan()
 	if err != nil {
 		return false, err
 	}
@@ -58,7 +58,7 @@ func (w *folderWatch) changed() (bool, error) {
 	return true, nil
 }
 
-func (w *folderWatch) look() (map[string]stamp, error) {
+func (w *folderWatch) scan() (map[string]stamp, error) {
 	files, err := w.list()
 	if err != nil {
 		return nil, err

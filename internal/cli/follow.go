@@ -200,7 +200,7 @@ func firstLine(err error) string {
 // happened.
 func (f followed) stream(ctx context.Context, client *remote.Client, last string, see func(event) error,
 	alive func()) error {
-	token, err := remote.Ask[struct{ Token string }](ctx, client, remote.Request{Method: http.MethodPost,
+	token, err := remote.Call[struct{ Token string }](ctx, client, remote.Request{Method: http.MethodPost,
 		Path: "/account/auth/stream-token"}, f.token)
 	if err != nil {
 		return err //nolint:wrapcheck // Run explains it

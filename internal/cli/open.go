@@ -25,7 +25,7 @@ func (c *openCommand) Run(ctx context.Context, p *process) error {
 	if err != nil {
 		return err
 	}
-	link, err := remote.Ask[struct{ URL string }](ctx, client, remote.Request{Method: http.MethodPost,
+	link, err := remote.Call[struct{ URL string }](ctx, client, remote.Request{Method: http.MethodPost,
 		Path: "/account/session/link"}, nil)
 	if err != nil {
 		return client.Explain("make a link to the console", err)

@@ -30,14 +30,14 @@ func (c *recordsUpload) Run(ctx context.Context, p *process) error {
 	bar := newBar(p.stderr, filepath.Base(c.File))
 	opts := upload.Options{Senders: c.Senders, ChunkSize: c.ChunkSize, Progress: bar.upload}
 	if c.Resume {
-		if opts.Memory, err = upload.Remember("", client.URL, c.File); err != nil {
+		if opts.Checkpoint, err = upload.Remember("", client.URL, c.File); err != nil {
 			return err //nolint:wrapcheck // says everything
 		}
 	}
 	source := func() (upload.Rows, io.Closer, error) { return rowfile.Open(c.File) }
 	result, err := upload.Run(ctx, client, source, opts)
 	bar.end()
-	if errors.Is(err, context.Canceled) && opts.Memory != nil {
+	if errors.Is(err, context.Canceled) && opts.Checkpoint != nil {
 		fmt.Fprintln(p.stderr, "Run the same command again to go on where it stopped.")
 	}
 	if err != nil {

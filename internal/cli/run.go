@@ -117,7 +117,7 @@ func uploadFile(ctx context.Context, p *process, client *remote.Client, path str
 	defer bar.end()
 	opts := upload.Options{Progress: bar.upload}
 	var err error
-	if opts.Memory, err = upload.Remember("", client.URL, path); err != nil {
+	if opts.Checkpoint, err = upload.Remember("", client.URL, path); err != nil {
 		return upload.Result{}, err //nolint:wrapcheck // says everything
 	}
 	source := func() (upload.Rows, io.Closer, error) { return rowfile.Open(path) }
@@ -157,7 +157,7 @@ func estimate(ctx context.Context, client *remote.Client,
 	if credential.TenancyID == "" {
 		return nil, nil
 	}
-	e, err := remote.Ask[json.RawMessage](ctx, client, remote.Request{
+	e, err := remote.Call[json.RawMessage](ctx, client, remote.Request{
 		Method: http.MethodPost, Path: accountPath(credential.PlatformID, credential.TenancyID) + "/estimate",
 		Repeat: true,
 	}, map[string]string{"action_id": actionID, "record_set_id": setID})

@@ -351,7 +351,7 @@ func (s *testServer) applyOne(ctx context.Context, t *flowtest.Test, at *yaml.No
 func (s *testServer) cancel(ctx context.Context, id string) error {
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), stopPostgres)
 	defer stop()
-	if _, err := remote.Ask[progress](ctx, s.client, remote.Request{Method: http.MethodPost, Path: batchPath(id) +
+	if _, err := remote.Call[progress](ctx, s.client, remote.Request{Method: http.MethodPost, Path: batchPath(id) +
 		"/cancel"}, nil); err != nil {
 		return s.client.Explain("cancel the batch", err)
 	}

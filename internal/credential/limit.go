@@ -128,7 +128,7 @@ func (s *Service) forget(ctx context.Context, tx pgx.Tx, orgID uuid.UUID, domain
 	if err != nil {
 		return fmt.Errorf("release the holds of %s: %w", domain, err)
 	}
-	return event.Tell(ctx, tx, s.due, event.Pauses(event.PauseReleased, ended)...)
+	return event.Publish(ctx, tx, s.due, event.Pauses(event.PauseReleased, ended)...)
 }
 
 // misfits are what is wrong with windows, beyond what the API document says.

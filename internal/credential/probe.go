@@ -251,7 +251,7 @@ func (s *Service) record(ctx context.Context, used *loaded, service *catalog.Ser
 		if err != nil {
 			return err
 		}
-		return event.Tell(ctx, tx, s.due, failed(tested, &a.Outcome))
+		return event.Publish(ctx, tx, s.due, failed(tested, &a.Outcome))
 	})
 	if err != nil {
 		return err

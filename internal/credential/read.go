@@ -52,7 +52,7 @@ func (s *Service) credentialOf(row db.CredentialGetRow) *Credential {
 
 // List returns a page of the organization's credentials, and how many there are on all pages.
 func (s *Service) List(ctx context.Context, orgID uuid.UUID, f Filter, at listing.Page) ([]*Credential, int64, error) {
-	total, err := s.queries.CredentialCount(ctx, pg.Planned{Pool: s.pool}, db.CredentialCountParams{
+	total, err := s.queries.CredentialCount(ctx, pg.CustomPlan{Pool: s.pool}, db.CredentialCountParams{
 		OrgID: orgID, Least: f.Created.Least, Most: f.Created.Most, Status: f.Status,
 		CreatedAfter:  f.Created.CreatedAfter,
 		CreatedBefore: f.Created.CreatedBefore, Name: listing.Beginning(f.Name), PlatformID: f.PlatformID,
@@ -83,7 +83,7 @@ func (s *Service) List(ctx context.Context, orgID uuid.UUID, f Filter, at listin
 }
 
 func (s *Service) rows(ctx context.Context, in db.CredentialListParams, newest bool) ([]db.CredentialListRow, error) {
-	conn := pg.Planned{Pool: s.pool}
+	conn := pg.CustomPlan{Pool: s.pool}
 	if !newest {
 		return s.queries.CredentialList(ctx, conn, in)
 	}

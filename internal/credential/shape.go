@@ -16,8 +16,8 @@ import (
 // maxFieldBytes bounds one field of a secret.
 const maxFieldBytes = 16 << 10
 
-// checked is an Input that fits the catalog.
-type checked struct {
+// validInput is an Input that fits the catalog.
+type validInput struct {
 	platform *catalog.Platform
 	service  *catalog.Service
 	// in is the Input as it is stored.
@@ -30,18 +30,18 @@ type checked struct {
 
 // check compares in with the catalog. Faults: NotFound for an unknown platform; Unprocessable with every bad field,
 // none of which echoes a value.
-func (s *Service) check(in Input) (checked, error) {
+func (s *Service) check(in Input) (validInput, error) {
 	platform, ok := s.catalog.Platform(in.PlatformID)
 	if !ok {
-		return checked{}, s.catalog.MissingPlatform(in.PlatformID)
+		return validInput{}, s.catalog.MissingPlatform(in.PlatformID)
 	}
 	service, err := serviceFor(platform, in.AuthMethod, textOf(in.GrantType))
 	if err != nil {
-		return checked{}, err
+		return validInput{}, err
 	}
 	in.Placement, err = placed(service, in)
 	if err != nil {
-		return checked{}, err
+		return validInput{}, err
 	}
 	bad := fixOAuth(service, &in)
 	bad = append(bad, checkPlacement(in.AuthMethod, in.Placement)...)
@@ -49,25 +49,25 @@ func (s *Service) check(in Input) (checked, error) {
 	origins, wrongOrigins := s.checkOrigins(platform, in)
 	in.Origins = origins
 	bad = append(bad, wrongOrigins...)
-	out := checked{platform: platform, service: service, in: in}
+	out := validInput{platform: platform, service: service, in: in}
 	if in.Secret != nil {
 		fields, wrong := readFields(fieldsOf(service, in.AuthMethod, textOf(in.GrantType)), in.AuthMethod, in.Secret)
 		bad = append(bad, wrong...)
 		out.secret = &secret{settings: in.settings(), fields: fields}
 	}
 	if len(bad) > 0 {
-		return checked{}, fault.Invalidated(bad...)
+		return validInput{}, fault.Invalidated(bad...)
 	}
 	if out.secret != nil {
 		if err := s.checkAddresses(platform, *out.secret); err != nil {
-			return checked{}, err
+			return validInput{}, err
 		}
 		made, err := s.outgoing(*out.secret)
 		if err == nil {
 			err = provider.CheckCertificate(made, s.now())
 		}
 		if err != nil {
-			return checked{}, fault.Invalidated(wrong("value_error", err.Error(), "credentials"))
+			return validInput{}, fault.Invalidated(wrong("value_error", err.Error(), "credentials"))
 		}
 	}
 	return out, nil

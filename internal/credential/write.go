@@ -24,7 +24,7 @@ import (
 // account. Faults: NotFound for an unknown platform or tenant, Unprocessable for what does not fit the catalog and for
 // a secret that the platform refuses, Conflict for a secret of another account than the tenant's.
 func (s *Service) Create(ctx context.Context, orgID uuid.UUID, createdBy string, in Input,
-	also ...pg.Also[*Credential]) (*Credential, error) {
+	hooks ...pg.TxHook[*Credential]) (*Credential, error) {
 	s, err := s.seenBy(ctx, orgID, in.PlatformID)
 	if err != nil {
 		return nil, err
@@ -67,7 +67,7 @@ func (s *Service) Create(ctx context.Context, orgID uuid.UUID, createdBy string,
 		if err := account.Audit(ctx, tx, "credential", id.String()); err != nil {
 			return err
 		}
-		return pg.Do(ctx, tx, created, also)
+		return pg.RunHooks(ctx, tx, created, hooks)
 	})
 	if err != nil {
 		return nil, err
@@ -135,7 +135,7 @@ func (s *Service) Replace(ctx context.Context, orgID, id uuid.UUID, in Input) (*
 		if err := account.Audit(ctx, tx, "credential", id.String()); err != nil {
 			return err
 		}
-		if err := event.Tell(ctx, tx, s.due, changes(replaced, target.secret != nil, was)...); err != nil {
+		if err := event.Publish(ctx, tx, s.due, changes(replaced, target.secret != nil, was)...); err != nil {
 			return err
 		}
 		return s.wakeOthers(ctx, tx, replaced.TenancyID)
@@ -148,7 +148,7 @@ func (s *Service) Replace(ctx context.Context, orgID, id uuid.UUID, in Input) (*
 }
 
 // replace writes a replacement, and returns the status that the credential had.
-func (s *Service) replace(ctx context.Context, tx pgx.Tx, orgID, id uuid.UUID, in Input, target checked,
+func (s *Service) replace(ctx context.Context, tx pgx.Tx, orgID, id uuid.UUID, in Input, target validInput,
 	seen *attempt) (was string, err error) {
 	lock, err := s.queries.CredentialLock(ctx, tx, db.CredentialLockParams{OrgID: orgID, ID: id})
 	if pg.IsNoRows(err) {
@@ -219,7 +219,7 @@ func steered(was *db.FlowCredential, is *db.CredentialAddParams) (changed []stri
 
 // checkIdentity refuses a secret of another user of the account.
 func (s *Service) checkIdentity(ctx context.Context, tx pgx.Tx, orgID, id uuid.UUID, method string,
-	target checked) error {
+	target validInput) error {
 	plain, _, err := s.vault.Get(ctx, tx, orgID, id)
 	if err != nil {
 		return err
@@ -239,7 +239,7 @@ func (s *Service) checkIdentity(ctx context.Context, tx pgx.Tx, orgID, id uuid.U
 // identify asks the platform about a new secret; nil where there is nobody to ask. Fault: Unprocessable for one that
 // the platform refuses, unless it is stored unverified. An account is asked for even then: no secret of another takes
 // the place of one.
-func (s *Service) identify(ctx context.Context, q Question, target checked, unverified bool) (*attempt, error) {
+func (s *Service) identify(ctx context.Context, q Question, target validInput, unverified bool) (*attempt, error) {
 	if target.secret == nil || unverified && !target.platform.Metered() || target.secret.onceOnly() {
 		return nil, nil
 	}
@@ -265,7 +265,8 @@ func (s *secret) onceOnly() bool {
 	return s.method == OAuth2 && (s.grant == provider.RefreshToken || s.grant == provider.AuthorizationCode)
 }
 
-func (s *Service) putSecret(ctx context.Context, tx pgx.Tx, orgID, id uuid.UUID, target checked, seen *attempt) error {
+func (s *Service) putSecret(ctx context.Context, tx pgx.Tx, orgID, id uuid.UUID, target validInput,
+	seen *attempt) error {
 	plain, err := target.secret.encode()
 	if err != nil {
 		return err
@@ -280,7 +281,7 @@ func (s *Service) putSecret(ctx context.Context, tx pgx.Tx, orgID, id uuid.UUID,
 		Failure: seen.Failure})
 }
 
-func (target *checked) row(orgID, id uuid.UUID, tenancy *string, status string) db.CredentialAddParams {
+func (target *validInput) row(orgID, id uuid.UUID, tenancy *string, status string) db.CredentialAddParams {
 	in := &target.in
 	row := db.CredentialAddParams{
 		ID: id, OrgID: orgID, Name: in.Name, PlatformID: in.PlatformID, AuthMethod: in.AuthMethod, TenancyID: tenancy,

@@ -23,7 +23,7 @@ type Filter struct {
 
 // Count says how many definitions match the filter in all.
 func (s *Service) Count(ctx context.Context, orgID uuid.UUID, f Filter) (int64, error) {
-	total, err := s.queries.CountDefinitions(ctx, pg.Planned{Pool: s.pool}, db.CountDefinitionsParams{
+	total, err := s.queries.CountDefinitions(ctx, pg.CustomPlan{Pool: s.pool}, db.CountDefinitionsParams{
 		OrgID: orgID, Least: f.Created.Least, Most: f.Created.Most, Status: f.Status,
 		CreatedAfter:  f.Created.CreatedAfter,
 		CreatedBefore: f.Created.CreatedBefore, Name: listing.Beginning(f.Name),
@@ -57,7 +57,7 @@ func (s *Service) List(ctx context.Context, orgID uuid.UUID, f Filter, at listin
 }
 
 func (s *Service) rows(ctx context.Context, in db.DefinitionsParams, newest bool) ([]db.DefinitionsRow, error) {
-	conn := pg.Planned{Pool: s.pool}
+	conn := pg.CustomPlan{Pool: s.pool}
 	if !newest {
 		return s.queries.Definitions(ctx, conn, in)
 	}

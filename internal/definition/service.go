@@ -54,7 +54,7 @@ type Draft struct {
 // Create stores a definition as version 1. Faults: Unprocessable for broken rules and, once none is broken, for bad
 // expressions; NotFound for a credential.
 func (s *Service) Create(ctx context.Context, orgID uuid.UUID, by string, d Draft,
-	also ...pg.Also[Definition]) (Definition, error) {
+	hooks ...pg.TxHook[Definition]) (Definition, error) {
 	if d.Status == "" {
 		d.Status = StatusDraft
 	}
@@ -77,7 +77,7 @@ func (s *Service) Create(ctx context.Context, orgID uuid.UUID, by string, d Draf
 		CreatedBy: by}
 	err = s.insert(ctx, d.Document, row, first, func(ctx context.Context, tx pgx.Tx, made db.FlowDefinition) error {
 		out.FlowDefinition = made
-		return pg.Do(ctx, tx, out, also)
+		return pg.RunHooks(ctx, tx, out, hooks)
 	})
 	if err != nil {
 		return Definition{}, err
@@ -110,7 +110,7 @@ func (s *Service) accept(ctx context.Context, orgID uuid.UUID, d Draft,
 }
 
 func (s *Service) insert(ctx context.Context, doc Document, row db.CreateDefinitionParams,
-	first db.CreateDefinitionVersionParams, also pg.Also[db.FlowDefinition]) error {
+	first db.CreateDefinitionVersionParams, also pg.TxHook[db.FlowDefinition]) error {
 	return pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error {
 		err := orgquota.Definitions.ForOneMore(ctx, tx, row.OrgID)
 		if err != nil {

@@ -208,7 +208,7 @@ func (c *claim) lock(ctx context.Context, calls []*outboundCall) error {
 			in.OrgIds, in.Lanes = append(in.OrgIds, p.orgID), append(in.Lanes, string(p.lane))
 		}
 	}
-	err := pg.Together(ctx, c.tx, func(tx pg.DB) (err error) {
+	err := pg.QueryBatch(ctx, c.tx, func(tx pg.DB) (err error) {
 		c.budget, c.others, c.now, err = c.d.lockBudget(ctx, tx, c.key, in.Also...)
 		return err
 	}, func(tx pg.DB) (err error) {

@@ -212,7 +212,7 @@ func (p *pass) recheck(ctx context.Context, tx pgx.Tx) (more bool, next time.Tim
 	}
 	p.openedAt = time.Now()
 	var wholeIn time.Duration
-	err = pg.Together(ctx, tx, func(conn pg.DB) (err error) {
+	err = pg.QueryBatch(ctx, tx, func(conn pg.DB) (err error) {
 		p.chosenAt, err = p.d.clock(ctx, conn)
 		return err
 	}, func(conn pg.DB) (err error) {

@@ -88,7 +88,7 @@ func tenancyOf(domain string) *string {
 
 // Calls lists calls, the newest first.
 func (d *Dispatcher) Calls(ctx context.Context, f CallFilter) ([]Call, error) {
-	conn := pg.Planned{Pool: d.Pool}
+	conn := pg.CustomPlan{Pool: d.Pool}
 	if f.BatchID == nil {
 		rows, err := d.q.ExchangeList(ctx, conn, db.ExchangeListParams{OrgID: f.OrgID, Before: f.Before,
 			Failed: f.failed(),

@@ -106,7 +106,7 @@ func (s *Service) Run(ctx context.Context, orgID, id uuid.UUID, in Input) (*Outc
 	if err != nil {
 		return nil, err
 	}
-	return s.rehearse(ctx, orgID, def, plan, in)
+	return s.run(ctx, orgID, def, plan, in)
 }
 
 // RunNew rehearses a definition that is not stored. Faults: as Run, and those of a creation.
@@ -115,10 +115,10 @@ func (s *Service) RunNew(ctx context.Context, orgID uuid.UUID, d definition.Draf
 	if err != nil {
 		return nil, err
 	}
-	return s.rehearse(ctx, orgID, definition.Definition{}, plan, in)
+	return s.run(ctx, orgID, definition.Definition{}, plan, in)
 }
 
-func (s *Service) rehearse(ctx context.Context, orgID uuid.UUID, def definition.Definition, plan *definition.Plan,
+func (s *Service) run(ctx context.Context, orgID uuid.UUID, def definition.Definition, plan *definition.Plan,
 	in Input) (*Outcome, error) {
 	given, err := readGiven(plan, &in)
 	if err != nil {

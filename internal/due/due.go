@@ -50,6 +50,11 @@ type Queue interface {
 	Oldest(ctx context.Context, tx pgx.Tx, kinds []string) (map[string]int64, error)
 }
 
+// Waker makes (kind, key) due at a time, as Scheduler.Wake does.
+type Waker interface {
+	Wake(ctx context.Context, tx pgx.Tx, kind, key string, at time.Time) error
+}
+
 // Handler does the work of one row and returns when it is due again; the zero time means never, unless a wake-up
 // arrives while it works. An error has it called again after a growing delay. Its context ends when the lease is lost.
 type Handler func(ctx context.Context, l *Lease) (next time.Time, err error)

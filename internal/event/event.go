@@ -19,6 +19,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"flowlane/gen/db"
+	"flowlane/internal/due"
 	"flowlane/internal/pg"
 )
 
@@ -49,11 +50,6 @@ func (c Chain) RootID() *uuid.UUID {
 		return nil
 	}
 	return &c.Root
-}
-
-// Waker makes (kind, key) due at a time.
-type Waker interface {
-	Wake(ctx context.Context, tx pgx.Tx, kind, key string, at time.Time) error
 }
 
 // Event is something that happened.
@@ -200,8 +196,8 @@ func BatchesEnded(ctx context.Context, tx db.DBTX, loss *pg.Loss, batchIDs []uui
 	return dueRows(heard, arrived), nil
 }
 
-// Tell leaves events and has those who listen or wait look. It locks due rows until tx ends, so it comes last.
-func Tell(ctx context.Context, tx pgx.Tx, waker Waker, events ...Event) error {
+// Publish leaves events and has those who listen or wait look. It locks due rows until tx ends, so it comes last.
+func Publish(ctx context.Context, tx pgx.Tx, waker due.Waker, events ...Event) error {
 	rows, err := Emit(ctx, tx, events...)
 	if err != nil {
 		return err

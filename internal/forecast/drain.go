@@ -115,7 +115,7 @@ func drainOnce(effort int, now time.Time, rate Rate, work []Work, o order) Drain
 	d := drain{Rate: rate, order: o, at: now, sentAt: now, own: map[spanKey]int{}, waited: map[Source]time.Duration{},
 		bound: map[int]time.Duration{}, lengths: quota.Lengths(rate.Caps), windows: make([]touched, len(rate.Caps)),
 		rolling: slices.Clone(rate.Rolling)}
-	d.look()
+	d.refreshWindows()
 	d.queue(work)
 	d.tightest, d.ahead = tightest(slices.Concat(d.spans, rolled(rate.Rolling))), d.lead()
 	if rate.Recent > 0 {
@@ -254,7 +254,7 @@ func (d *drain) step() {
 		d.wait(next, source)
 		return
 	}
-	d.look()
+	d.refreshWindows()
 	if next.IsZero() {
 		ours, _ := d.ready()
 		d.leap(ours)
@@ -340,8 +340,8 @@ type touched struct {
 	change time.Time
 }
 
-// look finds the windows that a call counts in which is sent now.
-func (d *drain) look() {
+// refreshWindows finds the windows that a call counts in which is sent now.
+func (d *drain) refreshWindows() {
 	if d.at.Before(d.change) {
 		return
 	}
@@ -435,7 +435,7 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-func later(a, b time.Time) time.Time {
+func maxTime(a, b time.Time) time.Time {
 	if b.After(a) {
 		return b
 	}

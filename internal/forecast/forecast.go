@@ -266,7 +266,7 @@ func (s *spend) rolls(bucket string, caps quota.Caps) (out []quota.Window) {
 func (s *spend) rolledOff(bucket string, seconds int) (at time.Time) {
 	for _, r := range s.rolling {
 		if dispatch.BucketOf(r.Bucket) == bucket && int(r.WindowSeconds) == seconds && r.Own+r.ForeignSpend > 0 {
-			at = later(at, quota.CellOver(r.Cell, seconds))
+			at = maxTime(at, quota.CellOver(r.Cell, seconds))
 		}
 	}
 	return at

@@ -114,9 +114,9 @@ var noEnd = time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
 // allowedFrom is the latest of the times from which the windows, the holds of people and what delays the budget allow a
 // call.
 func allowedFrom(windows, held time.Time, d db.BudgetDelaysRow) time.Time {
-	next := later(later(windows, held), d.HeldUntil)
+	next := maxTime(maxTime(windows, held), d.HeldUntil)
 	if d.NextCallAt != nil {
-		next = later(next, *d.NextCallAt)
+		next = maxTime(next, *d.NextCallAt)
 	}
 	return next
 }

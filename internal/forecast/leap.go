@@ -71,7 +71,7 @@ func (d *drain) leap(ours int64) {
 	d.at = d.at.Add(time.Duration(hours) * time.Hour)
 	d.change = time.Time{}
 	d.carry(time.Duration(hours) * time.Hour)
-	d.look()
+	d.refreshWindows()
 	d.hour = hour{}
 }
 

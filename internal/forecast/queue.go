@@ -419,7 +419,7 @@ func (w *waiting) behind(b *backlog, k bucket, caps quota.Caps, e *Estimate, hel
 		c.finish(b, k.name, caps, rate, nil, true)
 		return c
 	}
-	work, from := together(b.spend.now, w.work, true), later(e.from, held.Until)
+	work, from := together(b.spend.now, w.work, true), maxTime(e.from, held.Until)
 	for i := range e.paced {
 		work = append(work, e.paced[i].Work(b.spend.now, from))
 	}

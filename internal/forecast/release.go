@@ -46,7 +46,7 @@ type Paced struct {
 // Work is what waits in the queue, which is held up to from.
 func (p *Paced) Work(now, from time.Time) Work {
 	each := calls(p.Policy.Records, p.PerCall)
-	t := ticks{Paced: p, each: each, start: later(now, from), tick: p.NextAt}
+	t := ticks{Paced: p, each: each, start: maxTime(now, from), tick: p.NextAt}
 	if p.Allowance > 0 && p.LapsesAt.After(t.start) {
 		t.add(t.start, calls(min(p.Allowance, p.Records), p.PerCall))
 		if p.LapsesAt.Before(t.tick) {
@@ -86,7 +86,7 @@ func (t *ticks) release(after time.Time) (at time.Time, n int64) {
 		}
 		next, lapses := t.Policy.Next(t.tick), t.Policy.Lapses(t.tick)
 		if lapses.After(t.start) {
-			t.add(later(t.tick, t.start), t.each)
+			t.add(maxTime(t.tick, t.start), t.each)
 			if lapses.Before(next) {
 				t.add(lapses, 0)
 			}
@@ -118,8 +118,8 @@ func (p *Paced) releases(now, from time.Time, most int64) []portion {
 		n := min(together, ticks-done)
 		records := min(n*each, left)
 		left -= records
-		q := portion{from: later(p.Policy.Through(due, done*each+1), now), calls: records/each*calls(each, p.PerCall) +
-			calls(records%each, p.PerCall)}
+		q := portion{from: maxTime(p.Policy.Through(due, done*each+1), now),
+			calls: records/each*calls(each, p.PerCall) + calls(records%each, p.PerCall)}
 		done += n
 		if q.to = q.from; n > 1 {
 			q.to = p.Policy.Through(due, done*each)

@@ -50,7 +50,7 @@ func (d *drain) rollOn(n int64, last time.Time) {
 	for i := range d.rolling {
 		if r := &d.rolling[i]; !r.spread {
 			r.Used += int(n)
-			r.Until = later(r.Until, last.Add(d.counts(r)))
+			r.Until = maxTime(r.Until, last.Add(d.counts(r)))
 		}
 	}
 }

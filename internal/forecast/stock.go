@@ -58,7 +58,7 @@ func (d *drain) queue(work []Work) {
 			d.left += w.Calls
 		}
 		s := stock{Work: w, no: i}
-		s.more(later(w.From, d.at).Add(-1))
+		s.more(maxTime(w.From, d.at).Add(-1))
 		d.stock = append(d.stock, s)
 	}
 }

@@ -77,10 +77,10 @@ func (c *counting) work(t *taskFacts, r *db.QueueWaitsRow, n int64) (out []waiti
 	if r.HeldUntil.After(c.spend.now) {
 		work.From = r.HeldUntil
 	}
-	c.later(t, r.Records, work.From, !own)
+	c.addLaterCalls(t, r.Records, work.From, !own)
 	if delayed := r.DelayedRecords; delayed > 0 { // a later attempt of some; of a paced queue whatever comes last
 		again := work
-		again.From = later(work.From, r.DelayedUntil)
+		again.From = maxTime(work.From, r.DelayedUntil)
 		if r.Pacing != nil || delayed == r.Records {
 			work = again
 		} else {
@@ -128,11 +128,11 @@ func (c *counting) own(w *waiting, r *db.QueueWaitsRow, t *taskFacts, calls int6
 // underWay adds what records in calls may cost in later steps.
 func (c *counting) underWay(ctx context.Context, r *db.QueueUnderWayRow) {
 	t := c.task(ctx, taskKey{r.OrgID, r.DefinitionID, r.Version, r.StepNo, 0})
-	c.later(&t, r.Records, time.Time{}, r.OrgID != c.orgID)
+	c.addLaterCalls(&t, r.Records, time.Time{}, r.OrgID != c.orgID)
 }
 
-// later adds the calls that records will make in later steps.
-func (c *counting) later(t *taskFacts, records int64, from time.Time, others bool) {
+// addLaterCalls adds the calls that records will make in later steps.
+func (c *counting) addLaterCalls(t *taskFacts, records int64, from time.Time, others bool) {
 	for _, next := range t.later {
 		a := next.Action
 		for _, name := range c.domain.spends(next) {

@@ -62,7 +62,7 @@ func (s *Service) List(ctx context.Context, orgID uuid.UUID, f Filter) ([]*Hold,
 	if err != nil {
 		return nil, 0, fmt.Errorf("list holds: %w", err)
 	}
-	total, err := s.q.HoldTotal(ctx, pg.Planned{Pool: s.pool}, db.HoldTotalParams{OrgID: orgID, Scope: in.Scope,
+	total, err := s.q.HoldTotal(ctx, pg.CustomPlan{Pool: s.pool}, db.HoldTotalParams{OrgID: orgID, Scope: in.Scope,
 		Domain: in.Domain, Released: in.Released, Now: now})
 	if err != nil {
 		return nil, 0, fmt.Errorf("count holds: %w", err)
@@ -73,13 +73,13 @@ func (s *Service) List(ctx context.Context, orgID uuid.UUID, f Filter) ([]*Hold,
 
 func (s *Service) page(ctx context.Context, in db.HoldListParams, descending bool) (out []db.FlowPause, err error) {
 	if descending {
-		rows, err := s.q.HoldListDescending(ctx, pg.Planned{Pool: s.pool}, db.HoldListDescendingParams(in))
+		rows, err := s.q.HoldListDescending(ctx, pg.CustomPlan{Pool: s.pool}, db.HoldListDescendingParams(in))
 		for i := range rows {
 			out = append(out, rows[i].FlowPause)
 		}
 		return out, err
 	}
-	rows, err := s.q.HoldList(ctx, pg.Planned{Pool: s.pool}, in)
+	rows, err := s.q.HoldList(ctx, pg.CustomPlan{Pool: s.pool}, in)
 	for i := range rows {
 		out = append(out, rows[i].FlowPause)
 	}

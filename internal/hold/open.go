@@ -53,7 +53,7 @@ type Opening struct {
 
 // Open holds a target. When it returns, no claim that the hold covers commits any more. Faults: NotFound for a Domain
 // that the organization does not know; Conflict where there are too many holds.
-func (s *Service) Open(ctx context.Context, t Target, o Opening, also ...pg.Also[*Hold]) (*Hold, error) {
+func (s *Service) Open(ctx context.Context, t Target, o Opening, hooks ...pg.TxHook[*Hold]) (*Hold, error) {
 	var out *Hold
 	err := pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error {
 		if err := s.q.HoldGateTake(ctx, tx, t.OrgID); err != nil {
@@ -79,7 +79,7 @@ func (s *Service) Open(ctx context.Context, t Target, o Opening, also ...pg.Also
 		if err != nil {
 			return err
 		}
-		return pg.Do(ctx, tx, out, also)
+		return pg.RunHooks(ctx, tx, out, hooks)
 	})
 	return out, err
 }
@@ -103,7 +103,7 @@ func (s *Service) keepDomain(ctx context.Context, tx pgx.Tx, t Target) error {
 // PauseBatch pauses a batch. When it returns, nothing of the batch is claimed any more. One that is paused keeps the
 // hold that it has. Faults: NotFound; Conflict for a batch that is over.
 func (s *Service) PauseBatch(ctx context.Context, orgID, batchID uuid.UUID, o Opening,
-	also ...pg.Also[*Hold]) (*Hold, error) {
+	hooks ...pg.TxHook[*Hold]) (*Hold, error) {
 	var out *Hold
 	err := pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error {
 		paused, now, err := s.runs.Pause(ctx, tx, orgID, batchID)
@@ -119,7 +119,7 @@ func (s *Service) PauseBatch(ctx context.Context, orgID, batchID uuid.UUID, o Op
 		if err != nil {
 			return err
 		}
-		return pg.Do(ctx, tx, out, also)
+		return pg.RunHooks(ctx, tx, out, hooks)
 	})
 	return out, err
 }
@@ -165,7 +165,7 @@ func (s *Service) insert(ctx context.Context, tx pgx.Tx, in db.HoldInsertParams,
 			return nil, err
 		}
 	}
-	if err := event.Tell(ctx, tx, s.due, event.Pause(event.PauseOpened, &row)); err != nil {
+	if err := event.Publish(ctx, tx, s.due, event.Pause(event.PauseOpened, &row)); err != nil {
 		return nil, err
 	}
 	return holdOf(&row, now)

@@ -39,7 +39,7 @@ func (s *Service) releaseTarget(ctx context.Context, t Target, in db.HoldsReleas
 		if err := s.wakeCovered(ctx, tx, t.OrgID, t.TenancyID, t.Lane); err != nil {
 			return nil, now, err
 		}
-		return rows, now, event.Tell(ctx, tx, s.due, event.Pauses(event.PauseReleased, rows)...)
+		return rows, now, event.Publish(ctx, tx, s.due, event.Pauses(event.PauseReleased, rows)...)
 	})
 }
 
@@ -120,7 +120,7 @@ func (s *Service) Expire(ctx context.Context, tx pgx.Tx, id uuid.UUID) (again ti
 	if err := s.wakeCovered(ctx, tx, *row.OrgID, row.Domain, row.Lane); err != nil {
 		return again, err
 	}
-	return again, event.Tell(ctx, tx, s.due, ended...)
+	return again, event.Publish(ctx, tx, s.due, ended...)
 }
 
 // end releases a hold whose time is over, and says so.

@@ -80,7 +80,7 @@ type Platform struct {
 // more than an organization may have; Conflict for the id of a platform that everybody sees, for an action that is used
 // and would go, and for a credential that would go to another host or count for another account.
 func (s *Service) Import(ctx context.Context, orgID uuid.UUID, by string, in Input,
-	also ...pg.Also[*Platform]) (*Platform, error) {
+	hooks ...pg.TxHook[*Platform]) (*Platform, error) {
 	made, next, err := s.convert(ctx, in)
 	if err != nil {
 		return nil, err
@@ -107,7 +107,7 @@ func (s *Service) Import(ctx context.Context, orgID uuid.UUID, by string, in Inp
 		if err := account.Audit(ctx, tx, "catalog_import", out.PlatformID); err != nil {
 			return err
 		}
-		return pg.Do(ctx, tx, out, also)
+		return pg.RunHooks(ctx, tx, out, hooks)
 	})
 	if errors.Is(err, errDryRun) {
 		err = nil

@@ -75,7 +75,7 @@ func Named(name string) (Quota, bool) {
 // are taken. Fault: Unprocessable.
 func (q Quota) ForOneMore(ctx context.Context, tx pgx.Tx, orgID uuid.UUID) error {
 	var stand db.QuotaReadRow
-	err := pg.Together(ctx, tx, func(conn pg.DB) error {
+	err := pg.QueryBatch(ctx, tx, func(conn pg.DB) error {
 		_, err := db.New().QuotaLock(ctx, conn, orgID)
 		return err
 	}, func(conn pg.DB) (err error) { // a statement of its own: it sees what was committed before the lock was had
@@ -126,15 +126,15 @@ func Bytes(g Grant, needed int64) error {
 		"of which nothing was stored; the set stays open", StoredBytes.share(g.Used-g.Taken, g.Limit), needed), g.Limit)
 }
 
-// Stand is a quota of an organization, and how much of it is used.
-type Stand struct {
+// Usage is a quota of an organization, and how much of it is used.
+type Usage struct {
 	Quota
 
 	Limit, Used int64
 }
 
 // List returns all quotas of an organization.
-func List(ctx context.Context, conn db.DBTX, orgID uuid.UUID) ([]Stand, error) {
+func List(ctx context.Context, conn db.DBTX, orgID uuid.UUID) ([]Usage, error) {
 	in := db.QuotaListParams{OrgID: orgID}
 	for _, q := range All {
 		in.Names, in.Defaults = append(in.Names, q.Name), append(in.Defaults, q.Default)
@@ -143,9 +143,9 @@ func List(ctx context.Context, conn db.DBTX, orgID uuid.UUID) ([]Stand, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the quotas: %w", err)
 	}
-	out := make([]Stand, len(rows))
+	out := make([]Usage, len(rows))
 	for i, r := range rows {
-		out[i] = Stand{All[i], r.Most, r.Used}
+		out[i] = Usage{All[i], r.Most, r.Used}
 	}
 	return out, nil
 }

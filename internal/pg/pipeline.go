@@ -41,10 +41,10 @@ func (p *Pipeline) CopyFrom(context.Context, pgx.Identifier, []string, pgx.CopyF
 
 // Send executes what was kept, in order, and then puts the questions, all in one round trip; the first error is
 // returned and ends the transaction.
-func (p *Pipeline) Send(ctx context.Context, tx Batcher, asks ...Ask) error {
+func (p *Pipeline) Send(ctx context.Context, tx Batcher, asks ...Query) error {
 	batch := p.batch
 	p.batch = pgx.Batch{}
-	all := make([]*asked, 0, len(asks))
+	all := make([]*pendingQuery, 0, len(asks))
 	for _, do := range asks {
 		a, goOn, end := begin(do)
 		defer end()

@@ -44,7 +44,7 @@ func TestOpen_Pooled(t *testing.T) {
 		kinds(t, tx)
 	}
 	var one, two int
-	require.NoError(t, pg.Together(t.Context(), pool, func(db pg.DB) error {
+	require.NoError(t, pg.QueryBatch(t.Context(), pool, func(db pg.DB) error {
 		return db.QueryRow(t.Context(), "SELECT $1::int", 1).Scan(&one)
 	}, func(db pg.DB) error {
 		return db.QueryRow(t.Context(), "SELECT $1::int + 1", one).Scan(&two)

@@ -17,8 +17,8 @@ const (
 	// MaxLag is how old what a replica answers may be.
 	MaxLag = 5 * time.Second
 	// lookEvery is how often the replica is held against the primary, lookTimeout bounds that.
-	lookEvery   = time.Second
-	lookTimeout = 2 * time.Second
+	lookEvery    = time.Second
+	checkTimeout = 2 * time.Second
 	// mostMarks bounds the places of the log that a replica has not reached.
 	mostMarks = 120
 )
@@ -102,7 +102,7 @@ func (r *Reads) Watch(ctx context.Context) {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	for {
-		err := r.look(ctx)
+		err := r.check(ctx)
 		if ctx.Err() != nil {
 			return
 		}
@@ -134,9 +134,9 @@ func (r *Reads) say(ctx context.Context, err error) {
 
 var errNoReplica = errors.New("it is no replica of the database")
 
-// look finds out up to when the replica has everything.
-func (r *Reads) look(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+// check finds out up to when the replica has everything.
+func (r *Reads) check(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	const place = ", flow.system_identifier(), (SELECT oid::bigint FROM pg_database WHERE datname = current_database())"
 	var lsn, replayed *int64

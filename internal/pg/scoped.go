@@ -47,7 +47,7 @@ func NewScoped(ctx context.Context, pool *pgxpool.Pool) (*Scoped, error) {
 }
 
 const (
-	// setScope is for statements of which Postgres keeps the plan, setScopePlanned for those of Planned.
+	// setScope is for statements of which Postgres keeps the plan, setScopePlanned for those of CustomPlan.
 	setScope        = "select set_config('role', '" + RequestRole + "', true), set_config('flow.org', $1, true)"
 	setScopePlanned = setScope + ", set_config('plan_cache_mode', 'force_custom_plan', true)"
 )

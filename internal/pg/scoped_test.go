@@ -63,7 +63,7 @@ func TestScoped(t *testing.T) {
 	for range 2 { // the second time the statement is prepared
 		require.Len(t, all(t.Context(), s), 2, "a worker")
 		require.Equal(t, mine, all(ctx, s))
-		require.Equal(t, mine, all(ctx, pg.Planned{Pool: s}))
+		require.Equal(t, mine, all(ctx, pg.CustomPlan{Pool: s}))
 		require.Len(t, all(pg.AsWorker(ctx), s), 2)
 	}
 	for name, inTx := range map[string]func(context.Context, pg.Beginner, func(context.Context, pgx.Tx) error) error{
@@ -78,7 +78,7 @@ func TestScoped(t *testing.T) {
 			return nil
 		}))
 	}
-	require.NoError(t, pg.Together(ctx, s, func(db pg.DB) error {
+	require.NoError(t, pg.QueryBatch(ctx, s, func(db pg.DB) error {
 		assert.Equal(t, mine, all(ctx, db))
 		return nil
 	}, func(db pg.DB) error {

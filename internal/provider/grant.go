@@ -154,8 +154,8 @@ func (g *grant) hide(password string) {
 	g.hidden = newMask(slices.DeleteFunc(words, func(w string) bool { return w == "" })...)
 }
 
-// ask asks for tokens once. Errors are *ProbeError.
-func (g *grant) ask(ctx context.Context, s *Sender, refresh string) (Tokens, error) {
+// requestTokens asks for tokens once. Errors are *ProbeError.
+func (g *grant) requestTokens(ctx context.Context, s *Sender, refresh string) (Tokens, error) {
 	form := maps.Clone(g.form)
 	masks := []*mask{g.hidden}
 	if g.renews {
@@ -190,15 +190,15 @@ func (g *grant) exchange(ctx context.Context, s *Sender, form url.Values, masks 
 	}
 	var ans Answer
 	if g.secret == "" || g.clientIn == "body" {
-		ans = s.ask(ctx, g.request(inBody))
+		ans = s.request(ctx, g.request(inBody))
 	} else {
 		r := g.request(form)
 		(&http.Request{Header: r.Header}).SetBasicAuth(url.QueryEscape(g.id), url.QueryEscape(g.secret))
-		ans = s.ask(ctx, r)
+		ans = s.request(ctx, r)
 		refused := ans.Status == http.StatusUnauthorized || ans.Status == http.StatusBadRequest &&
 			oauthError(&ans) == "invalid_client"
 		if refused && g.clientIn == "" { // issuers that do not take the header take the same in the body
-			ans = s.ask(ctx, g.request(inBody))
+			ans = s.request(ctx, g.request(inBody))
 		}
 	}
 	tokens, err := readTokens(&ans)
@@ -271,7 +271,7 @@ func newClient(spec Spec, own *clientTLS) (secret, error) {
 			after = Always
 		}
 		got, err := share(ctx, after, func(ctx context.Context, refresh string) (Tokens, error) {
-			return g.ask(ctx, s,
+			return g.requestTokens(ctx, s,
 				refresh)
 		})
 		if err != nil {

@@ -159,13 +159,13 @@ func Read(act *catalog.Action, ans Answer, nRows int) Reading {
 	}
 	for i := range spec.RetryLater {
 		if spec.RetryLater[i].Status == ans.Status {
-			r.later(&spec.RetryLater[i], ans, ans.Status == http.StatusTooManyRequests)
+			r.retryLater(&spec.RetryLater[i], ans, ans.Status == http.StatusTooManyRequests)
 			return r
 		}
 	}
 	switch {
 	case ans.Status == http.StatusTooManyRequests:
-		r.later(&catalog.RetryLater{Status: ans.Status, WaitSeconds: int(defaultWait / time.Second)}, ans, true)
+		r.retryLater(&catalog.RetryLater{Status: ans.Status, WaitSeconds: int(defaultWait / time.Second)}, ans, true)
 		return r
 	case ans.Status >= 500:
 		r.Reason = ReasonServerError
@@ -236,7 +236,7 @@ func readCase(c *catalog.AnswerCase, act *catalog.Action, ans Answer, nRows int)
 	case catalog.AnswerRefused:
 		r.Kind, r.Reason = Refused, ReasonRefused
 	case catalog.AnswerRetryLater:
-		r.later(&catalog.RetryLater{Bucket: c.Bucket, WindowSeconds: c.WindowSeconds, Reset: c.Reset,
+		r.retryLater(&catalog.RetryLater{Bucket: c.Bucket, WindowSeconds: c.WindowSeconds, Reset: c.Reset,
 			WaitSeconds: c.WaitSeconds}, ans, c.RateLimit)
 	}
 	return r
@@ -332,8 +332,8 @@ func wholeNumber(v gjson.Result) (int, bool) {
 	return int(v.Num), true
 }
 
-// later fills in when and why to come back; limited tells that a rate limit is why.
-func (r *Reading) later(spec *catalog.RetryLater, ans Answer, limited bool) {
+// retryLater fills in when and why to come back; limited tells that a rate limit is why.
+func (r *Reading) retryLater(spec *catalog.RetryLater, ans Answer, limited bool) {
 	r.Kind, r.Reason = RetryLater, ReasonBusy
 	if limited {
 		r.Reason = ReasonRateLimited

@@ -83,7 +83,7 @@ func (s *Sender) join(ctx context.Context, r *Request) error {
 	return nil
 }
 
-func (t *sessions) look(key string) *session {
+func (t *sessions) lookup(key string) *session {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.held[key]
@@ -94,11 +94,11 @@ func (t *sessions) get(ctx context.Context, key string,
 	if key == "" {
 		return begin(ctx)
 	}
-	if held := t.look(key); held != nil {
+	if held := t.lookup(key); held != nil {
 		return held, nil
 	}
 	done := t.group.DoChan(key, func() (any, error) {
-		if held := t.look(key); held != nil {
+		if held := t.lookup(key); held != nil {
 			return held, nil
 		}
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sessionTimeout)

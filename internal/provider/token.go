@@ -89,7 +89,7 @@ func (t *tokens) get(ctx context.Context, key string, renew bool,
 		return fetch(ctx)
 	}
 	if !renew {
-		if held, err := t.look(key); held != nil || err != nil {
+		if held, err := t.lookup(key); held != nil || err != nil {
 			return held, err
 		}
 	}
@@ -99,7 +99,7 @@ func (t *tokens) get(ctx context.Context, key string, renew bool,
 	}
 	done := t.group.DoChan(flight, func() (any, error) {
 		if !renew { // it may have come since
-			if held, err := t.look(key); held != nil || err != nil {
+			if held, err := t.lookup(key); held != nil || err != nil {
 				return held, err
 			}
 		}
@@ -120,7 +120,7 @@ func (t *tokens) get(ctx context.Context, key string, renew bool,
 	}
 }
 
-func (t *tokens) look(key string) (*token, error) {
+func (t *tokens) lookup(key string) (*token, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := t.now()
@@ -203,8 +203,8 @@ func (g *grant) request(form url.Values) Request {
 	}
 }
 
-// ask sends a request that changes nothing, within tokenTimeout.
-func (s *Sender) ask(ctx context.Context, r Request) Answer {
+// request sends a request that changes nothing, within tokenTimeout.
+func (s *Sender) request(ctx context.Context, r Request) Answer {
 	deadline := s.now().Add(tokenTimeout)
 	r.SendBefore, r.AnswerBefore = deadline, deadline
 	return s.Send(ctx, r)

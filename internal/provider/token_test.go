@@ -180,7 +180,7 @@ func TestToken_Refused(t *testing.T) {
 	b.revoked["t1"] = true
 	// All calls that carried the token come back, and the next ones share one new token.
 	var group sync.WaitGroup
-	held, err := b.sender.tokens.look(b.spec("1").key())
+	held, err := b.sender.tokens.lookup(b.spec("1").key())
 	if err != nil || held == nil {
 		t.Fatalf("token %v, %v", held, err)
 	}

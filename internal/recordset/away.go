@@ -93,9 +93,9 @@ func (p Pages) fetch(ctx context.Context, conn db.DBTX, pages []*Page) error {
 	slices.SortFunc(all, func(a, b found) int {
 		return cmp.Or(slices.Compare(a.blobID[:], b.blobID[:]), cmp.Compare(a.off, b.off))
 	})
-	spans := make([]blob.Span, len(all))
+	spans := make([]blob.Range, len(all))
 	for i, f := range all {
-		spans[i] = blob.Span{Key: BlobKey(f.orgID, f.blobID), Off: f.off, Len: f.size}
+		spans[i] = blob.Range{Key: BlobKey(f.orgID, f.blobID), Off: f.off, Len: f.size}
 	}
 	_, inTx := conn.(pgx.Tx)
 	bodies, err := p.Blobs.Read(ctx, spans, inTx)

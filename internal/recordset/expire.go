@@ -40,7 +40,7 @@ func (s *Service) Expire(ctx context.Context, tx pgx.Tx, id uuid.UUID) (again ti
 		return time.Time{}, err
 	}
 	if done {
-		return time.Time{}, event.Tell(ctx, tx, s.wake, happened(&set.FlowRecordSet, event.RecordSetExpired))
+		return time.Time{}, event.Publish(ctx, tx, s.wake, happened(&set.FlowRecordSet, event.RecordSetExpired))
 	}
 	return *set.FlowRecordSet.StagingExpiresAt, nil
 }

@@ -20,6 +20,7 @@ import (
 	"flowlane/gen/db"
 	"flowlane/internal/account"
 	"flowlane/internal/blob"
+	"flowlane/internal/due"
 	"flowlane/internal/fault"
 	"flowlane/internal/listing"
 	"flowlane/internal/orgquota"
@@ -40,11 +41,6 @@ const (
 	auditType = "record_set"
 )
 
-// Waker plans work: a due row of this kind and key, in the caller's transaction.
-type Waker interface {
-	Wake(ctx context.Context, tx pgx.Tx, kind, key string, at time.Time) error
-}
-
 // Manifest is a record set as it is stored.
 type Manifest = db.FlowRecordSet
 
@@ -54,14 +50,14 @@ type Status = db.FlowRecordSetStatus
 // Service does what callers ask for; each method is one transaction.
 type Service struct {
 	pool   pg.Pool
-	wake   Waker
+	wake   due.Waker
 	stored *orgquota.Meter
 	q      *db.Queries
 	blobs  *blob.Cache
 }
 
 // New returns the service on pool; wake plans the end of staging, stored meters the bytes of rows, nil for none.
-func New(pool pg.Pool, wake Waker, stored *orgquota.Meter) *Service {
+func New(pool pg.Pool, wake due.Waker, stored *orgquota.Meter) *Service {
 	return &Service{pool: pool, wake: wake, stored: stored, q: db.New()}
 }
 
@@ -76,7 +72,7 @@ func (s *Service) pages() Pages { return Pages{s.blobs} }
 // Create starts an upload. chunkSize 0 means MaxChunkSize; metadata is the text of a JSON object, empty for {}. Faults:
 // Unprocessable when chunkSize is out of bounds, and for one open set too many.
 func (s *Service) Create(ctx context.Context, orgID uuid.UUID, chunkSize int, metadata []byte,
-	also ...pg.Also[Manifest]) (Manifest, error) {
+	hooks ...pg.TxHook[Manifest]) (Manifest, error) {
 	if chunkSize == 0 {
 		chunkSize = MaxChunkSize
 	}
@@ -107,7 +103,7 @@ func (s *Service) Create(ctx context.Context, orgID uuid.UUID, chunkSize int, me
 		if err := s.wake.Wake(ctx, tx, ExpiryKind, id.String(), *out.StagingExpiresAt); err != nil {
 			return err
 		}
-		return pg.Do(ctx, tx, out, also)
+		return pg.RunHooks(ctx, tx, out, hooks)
 	})
 	return out, err
 }
@@ -137,7 +133,7 @@ func (f *Filter) asking(ctx context.Context) context.Context {
 
 // List returns a page of the sets.
 func (s *Service) List(ctx context.Context, orgID uuid.UUID, f Filter, at listing.Page) ([]Manifest, error) {
-	conn, in := pg.Planned{Pool: s.pool}, db.RecordSetListParams{
+	conn, in := pg.CustomPlan{Pool: s.pool}, db.RecordSetListParams{
 		OrgID: orgID, Least: at.Least, Most: at.Most, Status: f.Status, CreatedAfter: at.CreatedAfter,
 		CreatedBefore: at.CreatedBefore,
 		SkipRows:      at.Skip, MaxRows: at.MaxRows,
@@ -157,7 +153,7 @@ func (s *Service) List(ctx context.Context, orgID uuid.UUID, f Filter, at listin
 
 // Count says how many sets there are in all with the filter's status.
 func (s *Service) Count(ctx context.Context, orgID uuid.UUID, f Filter) (int64, error) {
-	total, err := s.q.RecordSetTotal(f.asking(ctx), pg.Planned{Pool: s.pool}, db.RecordSetTotalParams{OrgID: orgID,
+	total, err := s.q.RecordSetTotal(f.asking(ctx), pg.CustomPlan{Pool: s.pool}, db.RecordSetTotalParams{OrgID: orgID,
 		Least: f.Created.Least, Most: f.Created.Most, Status: f.Status, CreatedAfter: f.Created.CreatedAfter,
 		CreatedBefore: f.Created.CreatedBefore})
 	if err != nil {

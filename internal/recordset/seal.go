@@ -57,7 +57,7 @@ func (s *Service) Seal(ctx context.Context, orgID, id uuid.UUID, expected int64)
 		if err := account.Audit(ctx, tx, auditType, id.String()); err != nil {
 			return err
 		}
-		return event.Tell(ctx, tx, s.wake, happened(&out, event.RecordSetSealed))
+		return event.Publish(ctx, tx, s.wake, happened(&out, event.RecordSetSealed))
 	})
 	return out, err
 }

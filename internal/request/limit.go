@@ -41,8 +41,8 @@ func (l Limit) String() string { return fmt.Sprintf("%d per %d minute", l.Max, l
 
 func (l Limit) period() time.Duration { return time.Duration(l.Minutes) * time.Minute }
 
-// Standing is where an organization stands within a limit after a request.
-type Standing struct {
+// LimitStatus is where an organization stands within a limit after a request.
+type LimitStatus struct {
 	Limit     Limit
 	Remaining int64
 	// EndsIn is when the window ends and as many requests as ever may be made.
@@ -83,7 +83,7 @@ func NewLimits(pool *pgxpool.Pool, now func() time.Time, log *slog.Logger) *Limi
 // Count counts one request. Fault: RateLimited when the window is full; the standing is right all the same. Another
 // error means that the database had to be asked and could not: a limit with slack bears that while the process alone
 // has not seen as many requests as it allows.
-func (l *Limits) Count(ctx context.Context, orgID uuid.UUID, operation string, limit Limit) (Standing, error) {
+func (l *Limits) Count(ctx context.Context, orgID uuid.UUID, operation string, limit Limit) (LimitStatus, error) {
 	w := window{orgID, operation}
 	t, d, r, standing := l.next(w, limit)
 	switch d {
@@ -100,14 +100,14 @@ func (l *Limits) Count(ctx context.Context, orgID uuid.UUID, operation string, l
 		l.log.WarnContext(ctx, "could not count requests; they pass", "org_id", orgID, "operation", operation, "error",
 			err)
 	case !passes && err != nil:
-		return Standing{}, err
+		return LimitStatus{}, err
 	case !passes:
 		return standing, limit.Exceeded(standing.EndsIn)
 	}
 	return standing, nil
 }
 
-func (l *Limits) next(w window, limit Limit) (*tally, decision, report, Standing) {
+func (l *Limits) next(w window, limit Limit) (*tally, decision, report, LimitStatus) {
 	now := l.now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -121,10 +121,10 @@ func (l *Limits) next(w window, limit Limit) (*tally, decision, report, Standing
 		l.tallies[w] = t
 	}
 	d, r := t.next(limit, now)
-	return t, d, r, t.standing(now)
+	return t, d, r, t.status(now)
 }
 
-func (l *Limits) reported(t *tally, r report, c count, err error) (passes bool, s Standing) {
+func (l *Limits) reported(t *tally, r report, c count, err error) (passes bool, s LimitStatus) {
 	now := l.now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -133,7 +133,7 @@ func (l *Limits) reported(t *tally, r report, c count, err error) (passes bool, 
 	} else {
 		passes = t.answered(r, c, now)
 	}
-	s = t.standing(now)
+	s = t.status(now)
 	s.Limit = r.limit
 	return passes, s
 }

@@ -139,9 +139,9 @@ func (t *tally) remaining() int64 {
 	return max(0, t.limit.Max-t.counted-t.reporting-t.unreported)
 }
 
-// standing is where the organization stands after a request that passed or was refused.
-func (t *tally) standing(now time.Time) Standing {
-	s := Standing{Limit: t.limit, Remaining: t.remaining(), EndsIn: max(0, t.endsAt.Sub(now))}
+// status is where the organization stands after a request that passed or was refused.
+func (t *tally) status(now time.Time) LimitStatus {
+	s := LimitStatus{Limit: t.limit, Remaining: t.remaining(), EndsIn: max(0, t.endsAt.Sub(now))}
 	if now.Before(t.fullUntil) {
 		s.Remaining = 0
 	}

@@ -196,7 +196,7 @@ type Change struct {
 // Begin locks these batches against every other change until tx ends. Whoever also locks a budget locks it first.
 func (s *Service) Begin(ctx context.Context, tx pgx.Tx, batchIDs ...uuid.UUID) (*Change, error) {
 	l := s.Locking(batchIDs, nil)
-	if err := pg.Together(ctx, tx, func(db pg.DB) error { return l.lock(ctx, db) }, func(db pg.DB) error {
+	if err := pg.QueryBatch(ctx, tx, func(db pg.DB) error { return l.lock(ctx, db) }, func(db pg.DB) error {
 		return wrap(s.q.SlicesWriteOut(ctx, db, l.ids), "write out slices")
 	}, func(db pg.DB) error {
 		return wrap(s.q.PartsWriteOut(ctx, db, l.ids), "write out parts")
@@ -236,8 +236,8 @@ func (s *Service) Locking(batchIDs []uuid.UUID, pieces []Piece) *Locking {
 }
 
 // Asks are what BeginLocked needs, in this order. They lock the batches.
-func (l *Locking) Asks(ctx context.Context) []pg.Ask {
-	return []pg.Ask{
+func (l *Locking) Asks(ctx context.Context) []pg.Query {
+	return []pg.Query{
 		func(db pg.DB) error { return l.lock(ctx, db) },
 		func(db pg.DB) (err error) {
 			l.parts, err = l.s.q.PartsQueued(ctx, db, partsOf(l.pieces))

@@ -388,7 +388,7 @@ func (p *play) claim(b *modelBatch, step, task int, kind bool) {
 	var now time.Time
 	p.do(p.t, func(ctx context.Context, tx pgx.Tx) error {
 		l := p.s.Locking([]uuid.UUID{b.id}, c.pieces)
-		if err := pg.Together(ctx, tx, l.Asks(ctx)...); err != nil {
+		if err := pg.QueryBatch(ctx, tx, l.Asks(ctx)...); err != nil {
 			return err
 		}
 		ch, err := p.s.BeginLocked(ctx, tx, l)

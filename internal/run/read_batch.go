@@ -43,7 +43,7 @@ func (s *Service) SkippedTasks(ctx context.Context, orgID uuid.UUID,
 		b := &batches[i].FlowBatch
 		in.BatchIds, byID[b.ID] = append(in.BatchIds, b.ID), b
 	}
-	rows, err := s.q.SkippedRead(ctx, pg.Planned{Pool: s.pool}, in)
+	rows, err := s.q.SkippedRead(ctx, pg.CustomPlan{Pool: s.pool}, in)
 	if err != nil {
 		return nil, fmt.Errorf("count skipped records: %w", err)
 	}

@@ -48,7 +48,7 @@ func (w *walk) planned(ctx context.Context) (db.DBTX, error) {
 	if w.f.BatchID != nil {
 		return w.tx, nil
 	}
-	return pg.PlannedTx{Tx: w.tx}, w.plan(ctx, ownPlans)
+	return pg.CustomPlanTx{Tx: w.tx}, w.plan(ctx, ownPlans)
 }
 
 // plan puts plans in force.

@@ -180,7 +180,7 @@ func (s *Service) Evaluate(ctx context.Context, orgID uuid.UUID, step *definitio
 		}
 		r.dryRunWait(now)
 	case r.write != nil:
-		outcomes, err := store.Rehearse(ctx, s.pool, orgID, []store.Write{*r.write})
+		outcomes, err := store.DryRun(ctx, s.pool, orgID, []store.Write{*r.write})
 		if err != nil {
 			return Trace{}, err
 		}

@@ -22,7 +22,7 @@ func (w wakeUps) add(kind, key string, at time.Time) { keepEarliest(w, dueKey{ki
 // send sends what later holds, and with it the wake-ups, which come last: due rows are locked in one order. None is due
 // before now.
 func (s *Service) send(ctx context.Context, tx pgx.Tx, later *pg.Pipeline, wakes wakeUps, now time.Time) error {
-	var asks []pg.Ask
+	var asks []pg.Query
 	var starts []func(context.Context, pgx.Tx) error
 	for _, k := range slices.SortedFunc(maps.Keys(wakes), dueKey.compare) {
 		at := wakes[k]

@@ -78,7 +78,7 @@ func New(pool pg.Pool, definitions *definition.Service, runs *run.Service, due r
 // Create stores a schedule. Faults: Unprocessable for the expression; NotFound for the definition; Invalid where that
 // is not active.
 func (s *Service) Create(ctx context.Context, orgID, by uuid.UUID, in Input,
-	also ...pg.Also[*Schedule]) (*Schedule, error) {
+	hooks ...pg.TxHook[*Schedule]) (*Schedule, error) {
 	if err := in.check(); err != nil {
 		return nil, err
 	}
@@ -110,7 +110,7 @@ func (s *Service) Create(ctx context.Context, orgID, by uuid.UUID, in Input,
 		if out, err = s.plan(ctx, tx, orgID, id); err != nil {
 			return err
 		}
-		return pg.Do(ctx, tx, out, also)
+		return pg.RunHooks(ctx, tx, out, hooks)
 	})
 	return out, err
 }
@@ -188,7 +188,7 @@ func (s *Service) List(ctx context.Context, orgID uuid.UUID, f Filter, at listin
 	if err != nil {
 		return nil, 0, fmt.Errorf("list schedules: %w", err)
 	}
-	total, err := s.q.ScheduleCount(ctx, pg.Planned{Pool: s.pool}, db.ScheduleCountParams{OrgID: orgID,
+	total, err := s.q.ScheduleCount(ctx, pg.CustomPlan{Pool: s.pool}, db.ScheduleCountParams{OrgID: orgID,
 		Least: f.Created.Least,
 		Most:  f.Created.Most, DefinitionID: f.DefinitionID, CreatedAfter: f.Created.CreatedAfter,
 		CreatedBefore: f.Created.CreatedBefore})
@@ -205,7 +205,7 @@ func (s *Service) List(ctx context.Context, orgID uuid.UUID, f Filter, at listin
 }
 
 func (s *Service) rows(ctx context.Context, in db.ScheduleListParams, newest bool) ([]db.ScheduleListRow, error) {
-	conn := pg.Planned{Pool: s.pool}
+	conn := pg.CustomPlan{Pool: s.pool}
 	if !newest {
 		return s.q.ScheduleList(ctx, conn, in)
 	}
@@ -217,10 +217,10 @@ func (s *Service) rows(ctx context.Context, in db.ScheduleListParams, newest boo
 	return out, err
 }
 
-// Change replaces what authors set of a schedule by what change makes of it. A definition that it newly names must be
+// Update replaces what authors set of a schedule by what change makes of it. A definition that it newly names must be
 // active. Slots that are past are not made up for when the expression changes or the schedule is switched on or off;
 // those that were its own are listed as missed. Faults: as Create, and NotFound.
-func (s *Service) Change(ctx context.Context, orgID, id uuid.UUID, change func(Input) Input) (*Schedule, error) {
+func (s *Service) Update(ctx context.Context, orgID, id uuid.UUID, change func(Input) Input) (*Schedule, error) {
 	var out *Schedule
 	err := pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error {
 		row, err := s.q.ScheduleLock(ctx, tx, db.ScheduleLockParams{OrgID: orgID, ID: id})
@@ -307,7 +307,7 @@ func (s *Service) Fires(ctx context.Context, orgID, id uuid.UUID, f FireFilter,
 	if err != nil {
 		return nil, 0, fmt.Errorf("list fires: %w", err)
 	}
-	total, err := s.q.FireCount(ctx, pg.Planned{Pool: s.pool}, db.FireCountParams{ScheduleID: id, OrgID: orgID,
+	total, err := s.q.FireCount(ctx, pg.CustomPlan{Pool: s.pool}, db.FireCountParams{ScheduleID: id, OrgID: orgID,
 		Least: f.Created.Least,
 		Most:  f.Created.Most, Status: f.Status, CreatedAfter: f.Created.CreatedAfter,
 		CreatedBefore: f.Created.CreatedBefore})
@@ -318,7 +318,7 @@ func (s *Service) Fires(ctx context.Context, orgID, id uuid.UUID, f FireFilter,
 }
 
 func (s *Service) fires(ctx context.Context, in db.FireListParams, newest bool) ([]db.FlowScheduleFire, error) {
-	conn := pg.Planned{Pool: s.pool}
+	conn := pg.CustomPlan{Pool: s.pool}
 	if newest {
 		return s.q.FireListNewest(ctx, conn, db.FireListNewestParams(in))
 	}

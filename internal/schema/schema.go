@@ -74,7 +74,7 @@ func Compile(text []byte) (*Schema, []Problem) {
 	if err != nil {
 		return nil, []Problem{{Type: "json_invalid", Message: "Must be valid JSON"}}
 	}
-	l := newLook(doc)
+	l := newInspection(doc)
 	l.schema(doc, nil)
 	if len(l.problems) > 0 {
 		return nil, l.problems

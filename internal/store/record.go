@@ -56,7 +56,7 @@ const walkShare = 4
 func (s *Service) Records(ctx context.Context, in *Store, q Query) (rows []Record, total int64, err error) {
 	if total = in.Records; q.Terms != nil {
 		ctx = pg.AsWorker(ctx) // by an index of arrays
-		total, err = s.q.StoreRecordsCount(ctx, pg.Planned{Pool: s.pool}, db.StoreRecordsCountParams{OrgID: in.OrgID,
+		total, err = s.q.StoreRecordsCount(ctx, pg.CustomPlan{Pool: s.pool}, db.StoreRecordsCountParams{OrgID: in.OrgID,
 			StoreID: in.ID, Terms: q.Terms})
 		if err != nil {
 			return nil, 0, fmt.Errorf("count records: %w", err)
@@ -75,7 +75,7 @@ func (s *Service) Records(ctx context.Context, in *Store, q Query) (rows []Recor
 
 // hits reads a page of the records that pass the filters, by way of all of them.
 func (s *Service) hits(ctx context.Context, in *Store, q Query) ([]Record, error) {
-	rows, err := s.q.StoreRecordsHit(ctx, pg.Planned{Pool: s.pool}, db.StoreRecordsHitParams{
+	rows, err := s.q.StoreRecordsHit(ctx, pg.CustomPlan{Pool: s.pool}, db.StoreRecordsHitParams{
 		OrgID: in.OrgID, StoreID: in.ID, Terms: q.Terms, First: q.AfterKey == "", ByUpdate: q.ByUpdate,
 		Descending: q.Desc,
 		AtTime:     q.AfterTime, AtKey: q.AfterKey, MaxRows: q.MaxRows,
@@ -85,7 +85,7 @@ func (s *Service) hits(ctx context.Context, in *Store, q Query) ([]Record, error
 
 // page walks along an index in the order of the list.
 func (s *Service) page(ctx context.Context, in *Store, q Query) ([]Record, error) {
-	conn := pg.Planned{Pool: s.pool}
+	conn := pg.CustomPlan{Pool: s.pool}
 	switch {
 	case !q.ByUpdate && !q.Desc:
 		return s.q.StoreRecordsByKey(ctx, conn, db.StoreRecordsByKeyParams{OrgID: in.OrgID, StoreID: in.ID,
@@ -161,7 +161,7 @@ type Written struct{ Created, Updated int }
 
 // Upsert does writes of one store, all or none. Faults: NotFound; Unprocessable, which names every rule that is broken.
 func (s *Service) Upsert(ctx context.Context, orgID uuid.UUID, by, store string, writes []Write,
-	also ...pg.Also[Written]) (out Written, err error) {
+	hooks ...pg.TxHook[Written]) (out Written, err error) {
 	if _, err := s.Get(ctx, orgID, store); err != nil {
 		return out, err
 	}
@@ -193,7 +193,7 @@ func (s *Service) Upsert(ctx context.Context, orgID uuid.UUID, by, store string,
 		if err := s.tell(ctx, tx, orgID, changes); err != nil {
 			return err
 		}
-		return pg.Do(ctx, tx, out, also)
+		return pg.RunHooks(ctx, tx, out, hooks)
 	})
 	return out, err
 }
@@ -296,7 +296,7 @@ func (s *Service) DeleteLayer(ctx context.Context, orgID uuid.UUID, by, store, k
 
 // tell has those look who listen for changes. It comes after all other locks of tx.
 func (s *Service) tell(ctx context.Context, tx pgx.Tx, orgID uuid.UUID, changes []Changed) error {
-	return event.Tell(ctx, tx, s.wake, Events(orgID, event.Chain{}, changes)...)
+	return event.Publish(ctx, tx, s.wake, Events(orgID, event.Chain{}, changes)...)
 }
 
 // remove takes a layer away, under the lock of the store's state.

@@ -15,6 +15,7 @@ import (
 
 	"flowlane/gen/db"
 	"flowlane/internal/account"
+	"flowlane/internal/due"
 	"flowlane/internal/fault"
 	"flowlane/internal/pg"
 )
@@ -25,11 +26,6 @@ var Actions = []string{"core__store__read", "core__store__write"}
 // CatchUpKind is the kind of the due rows of stores (key: their id) that have been changed or deleted, and whose
 // records must follow.
 const CatchUpKind = "store"
-
-// Waker plans work: a due row of this kind and key, in the caller's transaction.
-type Waker interface {
-	Wake(ctx context.Context, tx pgx.Tx, kind, key string, at time.Time) error
-}
 
 // Field is a field of a store's records.
 type Field struct {
@@ -60,18 +56,18 @@ type Store struct {
 type Service struct {
 	pool pg.Pool
 	q    *db.Queries
-	wake Waker
+	wake due.Waker
 }
 
 // New returns a Service.
-func New(pool pg.Pool, wake Waker) *Service {
+func New(pool pg.Pool, wake due.Waker) *Service {
 	return &Service{pool: pool, q: db.New(), wake: wake}
 }
 
 // Create makes an empty store. Faults: Unprocessable for broken rules and for one store too many; Conflict for a name
 // that is taken.
 func (s *Service) Create(ctx context.Context, orgID uuid.UUID, by, name string, in Config,
-	also ...pg.Also[*Store]) (*Store, error) {
+	hooks ...pg.TxHook[*Store]) (*Store, error) {
 	fields, layers, err := in.encode(nameFields(name)...)
 	if err != nil {
 		return nil, err
@@ -97,7 +93,7 @@ func (s *Service) Create(ctx context.Context, orgID uuid.UUID, by, name string, 
 		if err := account.Audit(ctx, tx, "store", name); err != nil {
 			return err
 		}
-		return pg.Do(ctx, tx, out, also)
+		return pg.RunHooks(ctx, tx, out, hooks)
 	})
 	return out, err
 }

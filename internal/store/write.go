@@ -61,8 +61,8 @@ func WriteAll(ctx context.Context, tx db.DBTX, orgID uuid.UUID, by string,
 	return out, w.changes, err
 }
 
-// Rehearse tells what WriteAll would do now. It locks and writes nothing.
-func Rehearse(ctx context.Context, conn db.DBTX, orgID uuid.UUID, writes []Write) ([]Outcome, error) {
+// DryRun tells what WriteAll would do now. It locks and writes nothing.
+func DryRun(ctx context.Context, conn db.DBTX, orgID uuid.UUID, writes []Write) ([]Outcome, error) {
 	w := writer{q: db.New(), conn: conn, orgID: orgID, rehearsal: true}
 	return w.run(ctx, writes)
 }

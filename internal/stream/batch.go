@@ -35,8 +35,8 @@ func (p *Place) ListenBatch(batch uuid.UUID, seen run.BatchState) *BatchListener
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.whole[l] = struct{}{}
-	if !h.lookingAtWhole {
-		h.lookingAtWhole = true
+	if !h.pollingWhole {
+		h.pollingWhole = true
 		go h.repeat(BatchInterval, h.nextBatches)
 	}
 	return l
@@ -55,7 +55,7 @@ func (h *Hub) nextBatches() func(context.Context) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if len(h.whole) == 0 {
-		h.lookingAtWhole = false
+		h.pollingWhole = false
 		return nil
 	}
 	orgs := map[uuid.UUID]uuid.UUID{}

@@ -60,7 +60,7 @@ func TestListenBatch(t *testing.T) {
 		asked := len(b.asked)
 		<-time.After(10 * BatchInterval)
 		assert.Len(t, b.asked, asked, "nobody listens")
-		assert.False(t, h.lookingAtWhole)
+		assert.False(t, h.pollingWhole)
 		p.ListenBatch(moving, state(1)).Leave()
 		<-time.After(BatchInterval)
 	})

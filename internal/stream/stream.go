@@ -61,9 +61,9 @@ type Hub struct {
 	whole     map[*BatchListener]struct{}
 	listeners int
 	of        map[uuid.UUID]int
-	// looking, lookingAtOwn and lookingAtWhole tell that somebody looks at everything, at what is in changed, and at
+	// polling, pollingOwn and lookingAtWhole tell that somebody looks at everything, at what is in changed, and at
 	// batches.
-	looking, lookingAtOwn, lookingAtWhole bool
+	polling, pollingOwn, pollingWhole bool
 }
 
 // slice is one of which records are followed.
@@ -97,9 +97,9 @@ func (h *Hub) Changed(batchIDs []uuid.UUID) {
 			h.changed[id] = struct{}{}
 		}
 	}
-	if len(h.changed) > 0 && !h.lookingAtOwn {
-		h.lookingAtOwn = true
-		go h.lookAtOwn()
+	if len(h.changed) > 0 && !h.pollingOwn {
+		h.pollingOwn = true
+		go h.pollOwn()
 	}
 }
 
@@ -182,9 +182,9 @@ func (p *Place) Listen(batch uuid.UUID, sliceNo int32, position int64, number in
 	s.listeners[l], s.who = struct{}{}, nil
 	s.joined++
 	s.mark = 0
-	if !h.looking {
-		h.looking = true
-		go h.look()
+	if !h.polling {
+		h.polling = true
+		go h.poll()
 	}
 	return l
 }

@@ -182,7 +182,7 @@ func TestLook_OnlyWhileSomebodyListens(t *testing.T) {
 		l := p.Listen(uuid.New(), 0, 0, 1, 2)
 		require.Eventually(t, func() bool { return looks() > began+2 }, 10*time.Second, time.Millisecond)
 		l.Leave()
-		require.Eventually(t, func() bool { h.mu.Lock(); defer h.mu.Unlock(); return !h.looking }, 10*time.Second,
+		require.Eventually(t, func() bool { h.mu.Lock(); defer h.mu.Unlock(); return !h.polling }, 10*time.Second,
 			time.Millisecond)
 	}
 	assert.Equal(t, 2, b.read, "once for each who came")
@@ -210,12 +210,12 @@ func TestChanged(t *testing.T) {
 		assert.Equal(t, []int64{no}, next(t, waits), "by a look at everything")
 	}
 	follows.Leave()
-	require.Eventually(t, func() bool { h.mu.Lock(); defer h.mu.Unlock(); return !h.lookingAtOwn }, 10*time.Second,
+	require.Eventually(t, func() bool { h.mu.Lock(); defer h.mu.Unlock(); return !h.pollingOwn }, 10*time.Second,
 		time.Millisecond)
 	h.Changed([]uuid.UUID{moving})
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	assert.False(t, h.lookingAtOwn, "nobody follows it any more")
+	assert.False(t, h.pollingOwn, "nobody follows it any more")
 }
 
 // TestLook_Fails: a failure, or a panic, is waited out.

@@ -96,7 +96,7 @@ func (d *deciding) decide(ctx context.Context, tx pgx.Tx, id uuid.UUID) (err err
 	if d.rules, err = in.rules(); err != nil {
 		return fmt.Errorf("the expressions of event subscription %s: %w", id, err)
 	}
-	all, decided, err := d.look(ctx, rows)
+	all, decided, err := d.prepare(ctx, rows)
 	if err != nil {
 		return err
 	}
@@ -108,9 +108,9 @@ func (d *deciding) decide(ctx context.Context, tx pgx.Tx, id uuid.UUID) (err err
 	return d.write(ctx, decided)
 }
 
-// heard is an event, and the record that it starts a batch with; nil where it starts none, with the reason where it
+// candidate is an event, and the record that it starts a batch with; nil where it starts none, with the reason where it
 // should.
-type heard struct {
+type candidate struct {
 	*db.EventDeliveriesRow
 
 	record []byte
@@ -119,13 +119,14 @@ type heard struct {
 
 // begins tells whether the event is at the head of its chain. So it starts one batch at most for each subscription, and
 // none of them needs to be counted.
-func (h *heard) begins() bool { return h.RootID == h.EventID }
+func (h *candidate) begins() bool { return h.RootID == h.EventID }
 
-// look makes the records of events, and locks the chains in which they are to start batches.
-func (d *deciding) look(ctx context.Context, rows []db.EventDeliveriesRow) (all []heard, decided []int64, err error) {
+// prepare makes the records of events, and locks the chains in which they are to start batches.
+func (d *deciding) prepare(ctx context.Context,
+	rows []db.EventDeliveriesRow) (all []candidate, decided []int64, err error) {
 	var roots []uuid.UUID
 	for i := range rows {
-		h := heard{EventDeliveriesRow: &rows[i]}
+		h := candidate{EventDeliveriesRow: &rows[i]}
 		h.record, h.reason = d.record(h.EventDeliveriesRow)
 		if h.record != nil && !h.begins() {
 			roots = append(roots, h.RootID)
@@ -137,7 +138,7 @@ func (d *deciding) look(ctx context.Context, rows []db.EventDeliveriesRow) (all 
 }
 
 // one decides one event.
-func (d *deciding) one(ctx context.Context, e *heard) error {
+func (d *deciding) one(ctx context.Context, e *candidate) error {
 	record, reason, listed := e.record, e.reason, e.reason == reasonDepth
 	if record != nil && !e.begins() {
 		if reason, listed = d.chains.Take(e.RootID); reason != "" {

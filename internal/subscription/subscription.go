@@ -104,7 +104,7 @@ func New(pool pg.Pool, definitions *definition.Service, runs *run.Service, log *
 // Create stores a subscription to what happens from now on. The definition need not be active. Faults: Unprocessable
 // for the expressions, and for one subscription too many; NotFound for the definition.
 func (s *Service) Create(ctx context.Context, orgID, by uuid.UUID, in Input,
-	also ...pg.Also[*Subscription]) (*Subscription, error) {
+	hooks ...pg.TxHook[*Subscription]) (*Subscription, error) {
 	if _, err := in.rules(); err != nil {
 		return nil, err
 	}
@@ -135,7 +135,7 @@ func (s *Service) Create(ctx context.Context, orgID, by uuid.UUID, in Input,
 		if out, err = s.changed(ctx, tx, orgID, id); err != nil {
 			return err
 		}
-		return pg.Do(ctx, tx, out, also)
+		return pg.RunHooks(ctx, tx, out, hooks)
 	})
 	return out, err
 }
@@ -187,7 +187,7 @@ func (s *Service) List(ctx context.Context, orgID uuid.UUID, f Filter, at listin
 	if err != nil {
 		return nil, 0, fmt.Errorf("list event subscriptions: %w", err)
 	}
-	total, err := s.q.EventSubscriptionCount(ctx, pg.Planned{Pool: s.pool},
+	total, err := s.q.EventSubscriptionCount(ctx, pg.CustomPlan{Pool: s.pool},
 		db.EventSubscriptionCountParams{OrgID: orgID,
 			Least: f.Created.Least, Most: f.Created.Most, DefinitionID: f.DefinitionID, EventKind: f.EventKind,
 			CreatedAfter: f.Created.CreatedAfter, CreatedBefore: f.Created.CreatedBefore})
@@ -198,16 +198,16 @@ func (s *Service) List(ctx context.Context, orgID uuid.UUID, f Filter, at listin
 }
 
 func (s *Service) rows(ctx context.Context, in db.EventSubscriptionListParams, newest bool) ([]Subscription, error) {
-	conn := pg.Planned{Pool: s.pool}
+	conn := pg.CustomPlan{Pool: s.pool}
 	if newest {
 		return s.q.EventSubscriptionListNewest(ctx, conn, db.EventSubscriptionListNewestParams(in))
 	}
 	return s.q.EventSubscriptionList(ctx, conn, in)
 }
 
-// Change replaces what authors set of a subscription by what change makes of it. Events that are not decided yet are
+// Update replaces what authors set of a subscription by what change makes of it. Events that are not decided yet are
 // decided on the new terms. Faults: as Create, and NotFound.
-func (s *Service) Change(ctx context.Context, orgID, id uuid.UUID, change func(Input) Input) (*Subscription, error) {
+func (s *Service) Update(ctx context.Context, orgID, id uuid.UUID, change func(Input) Input) (*Subscription, error) {
 	var out *Subscription
 	err := pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error {
 		row, err := s.q.EventSubscriptionLock(ctx, tx, db.EventSubscriptionLockParams{OrgID: orgID, ID: id})

@@ -50,7 +50,7 @@ func New(pool pg.Pool, cat *catalog.Catalog) *Service {
 }
 
 // Create names an account. Faults: NotFound for the platform; Conflict for one that is named already.
-func (s *Service) Create(ctx context.Context, orgID uuid.UUID, in Input, also ...pg.Also[*Tenant]) (*Tenant, error) {
+func (s *Service) Create(ctx context.Context, orgID uuid.UUID, in Input, hooks ...pg.TxHook[*Tenant]) (*Tenant, error) {
 	cat, err := s.catalog.Of(ctx, orgID, in.PlatformID)
 	if err != nil {
 		return nil, err //nolint:wrapcheck // says everything
@@ -85,7 +85,7 @@ func (s *Service) Create(ctx context.Context, orgID uuid.UUID, in Input, also ..
 		if err := account.Audit(ctx, tx, "tenant", id); err != nil {
 			return err
 		}
-		return pg.Do(ctx, tx, out, also)
+		return pg.RunHooks(ctx, tx, out, hooks)
 	})
 	return out, err
 }

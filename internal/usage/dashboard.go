@@ -111,7 +111,7 @@ func (s *Service) series(ctx context.Context, orgID uuid.UUID, d *Dashboard) err
 	for t := d.From; !t.After(d.To); t = t.Add(d.Interval) {
 		d.Points = append(d.Points, Point{StartsAt: t})
 	}
-	rows, err := s.q.DashboardSeries(ctx, pg.Planned{Pool: s.pool}, db.DashboardSeriesParams{
+	rows, err := s.q.DashboardSeries(ctx, pg.CustomPlan{Pool: s.pool}, db.DashboardSeriesParams{
 		IntervalSeconds: d.Interval.Seconds(), OrgID: orgID, FromTime: d.From, ToTime: d.To,
 		Sums: d.Interval >= time.Hour,
 	})
@@ -135,7 +135,7 @@ func (s *Service) series(ctx context.Context, orgID uuid.UUID, d *Dashboard) err
 }
 
 func (s *Service) definitions(ctx context.Context, orgID uuid.UUID, d *Dashboard) error {
-	rows, err := s.q.DashboardDefinitions(ctx, pg.Planned{Pool: s.pool}, db.DashboardDefinitionsParams{
+	rows, err := s.q.DashboardDefinitions(ctx, pg.CustomPlan{Pool: s.pool}, db.DashboardDefinitionsParams{
 		OrgID: orgID, FromTime: d.From, ToTime: d.To, Sums: d.Interval >= time.Hour, Most: topDefinitions,
 	})
 	if err != nil {

@@ -146,7 +146,7 @@ func at(items map[string]*Item, key string) *Item {
 
 func (s *Service) calls(ctx context.Context, orgID uuid.UUID, groupBy string, u *Usage, items map[string]*Item) error {
 	date := func(t time.Time) pgtype.Date { return pgtype.Date{Time: t, Valid: true} }
-	rows, err := s.q.UsageCalls(ctx, pg.Planned{Pool: s.pool}, db.UsageCallsParams{GroupBy: groupBy, OrgID: orgID,
+	rows, err := s.q.UsageCalls(ctx, pg.CustomPlan{Pool: s.pool}, db.UsageCallsParams{GroupBy: groupBy, OrgID: orgID,
 		FromDay: date(u.From), ToDay: date(u.To)})
 	if err != nil {
 		return fmt.Errorf("sum up calls: %w", err)
@@ -166,8 +166,8 @@ func (s *Service) batches(ctx context.Context, orgID uuid.UUID, groupBy string, 
 	by := groupBy
 	if groupBy == ByCredential || groupBy == ByAction {
 		by = ByDay // for the totals: a batch may use several of them
-		rows, err := s.q.UsageBatchesByTask(ctx, pg.Planned{Pool: s.pool}, db.UsageBatchesByTaskParams{GroupBy: groupBy,
-			OrgID: orgID, FromTime: u.From, ToTime: end})
+		rows, err := s.q.UsageBatchesByTask(ctx, pg.CustomPlan{Pool: s.pool}, db.UsageBatchesByTaskParams{
+			GroupBy: groupBy, OrgID: orgID, FromTime: u.From, ToTime: end})
 		if err != nil {
 			return fmt.Errorf("sum up batches by %s: %w", groupBy, err)
 		}
@@ -176,7 +176,7 @@ func (s *Service) batches(ctx context.Context, orgID uuid.UUID, groupBy string, 
 			i.Batches, i.Jobs = r.Batches, r.Jobs
 		}
 	}
-	rows, err := s.q.UsageBatches(ctx, pg.Planned{Pool: s.pool}, db.UsageBatchesParams{GroupBy: by, OrgID: orgID,
+	rows, err := s.q.UsageBatches(ctx, pg.CustomPlan{Pool: s.pool}, db.UsageBatchesParams{GroupBy: by, OrgID: orgID,
 		FromTime: u.From, ToTime: end})
 	if err != nil {
 		return fmt.Errorf("sum up batches: %w", err)

@@ -61,7 +61,7 @@ func New(pool pg.Pool) *Service { return &Service{pool: pool, queries: db.New()}
 // Create stores a set. Faults: Unprocessable for broken rules and for one set too many; Conflict for a name that is
 // taken.
 func (s *Service) Create(ctx context.Context, orgID uuid.UUID, by string, in Input,
-	also ...pg.Also[*Set]) (*Set, error) {
+	hooks ...pg.TxHook[*Set]) (*Set, error) {
 	keys, versions, err := in.encode()
 	if err != nil {
 		return nil, err
@@ -95,7 +95,7 @@ func (s *Service) Create(ctx context.Context, orgID uuid.UUID, by string, in Inp
 		if err := account.Audit(ctx, tx, "variable_set", id.String()); err != nil {
 			return err
 		}
-		return pg.Do(ctx, tx, out, also)
+		return pg.RunHooks(ctx, tx, out, hooks)
 	})
 	return out, err
 }

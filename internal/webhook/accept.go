@@ -75,7 +75,7 @@ func (s *Service) room(ctx context.Context, orgID, id uuid.UUID, message string)
 	if !orgquota.IsExceeded(full) {
 		return full
 	}
-	known, err := s.q.DeliveryKnown(ctx, pg.Planned{Pool: s.Pool}, db.DeliveryKnownParams{WebhookID: id,
+	known, err := s.q.DeliveryKnown(ctx, pg.CustomPlan{Pool: s.Pool}, db.DeliveryKnownParams{WebhookID: id,
 		MessageIds: []string{message}})
 	switch {
 	case err != nil:
@@ -98,7 +98,7 @@ func together(all []*arrival) int {
 }
 
 func (s *Service) writeTogether(id uuid.UUID, all []*arrival) {
-	ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), lookupTimeout)
 	defer cancel()
 	err := s.write(ctx, newWriting(id, all))
 	for _, a := range all {
@@ -145,7 +145,7 @@ func (s *Service) write(ctx context.Context, w *writing) error {
 			w.outdate(rows[0].Now)
 			continue
 		}
-		known, err := s.q.DeliveryKnown(ctx, pg.Planned{Pool: s.Pool}, db.DeliveryKnownParams{WebhookID: w.id,
+		known, err := s.q.DeliveryKnown(ctx, pg.CustomPlan{Pool: s.Pool}, db.DeliveryKnownParams{WebhookID: w.id,
 			MessageIds: w.messages()})
 		if err != nil {
 			return fmt.Errorf("look for copies: %w", err)
@@ -212,7 +212,7 @@ func newWriting(id uuid.UUID, all []*arrival) *writing {
 			continue
 		}
 		if !a.at.IsZero() {
-			w.earliest, w.latest = later(w.earliest, a.at.Add(-drift)), sooner(w.latest, a.at.Add(drift))
+			w.earliest, w.latest = maxTime(w.earliest, a.at.Add(-drift)), sooner(w.latest, a.at.Add(drift))
 		}
 		i, seen := at[a.message.ID]
 		if !seen {
@@ -247,7 +247,7 @@ func (w *writing) outdate(now time.Time) {
 	*w = *newWriting(w.id, kept)
 }
 
-func later(a, b time.Time) time.Time {
+func maxTime(a, b time.Time) time.Time {
 	if a.After(b) {
 		return a
 	}

@@ -57,5 +57,5 @@ func (c *crowds) put(id uuid.UUID, now time.Time, lasts time.Duration) {
 	if c.until == nil {
 		c.until = map[uuid.UUID]time.Time{}
 	}
-	c.until[id] = later(c.until[id], now.Add(lasts))
+	c.until[id] = maxTime(c.until[id], now.Add(lasts))
 }

@@ -46,7 +46,7 @@ func (s *Service) Deliveries(ctx context.Context, orgID, id uuid.UUID, f Deliver
 }
 
 func (s *Service) deliveries(ctx context.Context, in db.DeliveryListParams, newest bool) ([]Delivery, error) {
-	conn := pg.Planned{Pool: s.Pool}
+	conn := pg.CustomPlan{Pool: s.Pool}
 	if !newest {
 		return s.q.DeliveryList(ctx, conn, in)
 	}
@@ -63,14 +63,14 @@ func (s *Service) deliveries(ctx context.Context, in db.DeliveryListParams, newe
 func (s *Service) deliveryTotal(ctx context.Context, w *Webhook, f DeliveryFilter) (int64, error) {
 	r := f.Received
 	if r.CreatedAfter != nil || r.CreatedBefore != nil {
-		return s.q.DeliveryTotal(ctx, pg.Planned{Pool: s.Pool}, db.DeliveryTotalParams{WebhookID: w.ID, OrgID: w.OrgID,
-			Least: r.Least,
-			Most:  r.Most, Status: f.Status, CreatedAfter: r.CreatedAfter, CreatedBefore: r.CreatedBefore})
+		return s.q.DeliveryTotal(ctx, pg.CustomPlan{Pool: s.Pool}, db.DeliveryTotalParams{
+			WebhookID: w.ID, OrgID: w.OrgID, Least: r.Least, Most: r.Most, Status: f.Status,
+			CreatedAfter: r.CreatedAfter, CreatedBefore: r.CreatedBefore})
 	}
 	if f.Status == nil {
 		return w.DeliveryCount, nil
 	}
-	n, err := s.q.DeliveryCounts(ctx, pg.Planned{Pool: s.Pool}, db.DeliveryCountsParams{WebhookID: w.ID,
+	n, err := s.q.DeliveryCounts(ctx, pg.CustomPlan{Pool: s.Pool}, db.DeliveryCountsParams{WebhookID: w.ID,
 		OrgID: w.OrgID})
 	if err != nil {
 		return 0, err

@@ -15,8 +15,8 @@ import (
 const (
 	// atOnce bounds the connections that senders take for look-ups, and again those for deliveries.
 	atOnce = 6
-	// askTimeout bounds one question to the database, which goes on when the sender has gone.
-	askTimeout = 15 * time.Second
+	// lookupTimeout bounds one question to the database, which goes on when the sender has gone.
+	lookupTimeout = 15 * time.Second
 	// looks is how often a message is looked at whose webhook changes meanwhile.
 	looks = 5
 )
@@ -52,7 +52,7 @@ func (s *Service) Receive(ctx context.Context, provider, address string, m Messa
 		}
 	}
 	for range looks {
-		found, err := s.look(ctx, id)
+		found, err := s.lookup(ctx, id)
 		if err != nil {
 			return uuid.Nil, err
 		}
@@ -78,7 +78,7 @@ func (s *Service) Expect(ctx context.Context, provider, address string, m *Messa
 	if f, ok := s.copies.recent(id, time.Now()); ok && m.plausible(f.now) {
 		return f.orgID, nil
 	}
-	found, err := s.look(ctx, id)
+	found, err := s.lookup(ctx, id)
 	switch {
 	case err != nil:
 		return uuid.Nil, err
@@ -118,12 +118,12 @@ func (f *found) verify(m *Message) error {
 	return Verify(f.secrets, m.ID, m.Timestamp, m.Signature, m.Body, f.now)
 }
 
-// look reads what stands at an address. Those who ask while another question about it is under way share the next one,
-// so that none gets an answer from before it asked.
-func (s *Service) look(ctx context.Context, id uuid.UUID) (found, error) {
+// lookup reads what stands at an address. Those who ask while another query for it is under way share the next one, so
+// that none gets an answer from before it asked.
+func (s *Service) lookup(ctx context.Context, id uuid.UUID) (found, error) {
 	answer := make(chan found, 1)
 	s.looking.join(id, answer, func(all []chan found) {
-		f := s.ask(id)
+		f := s.find(id)
 		for _, one := range all {
 			one <- f
 		}
@@ -136,11 +136,11 @@ func (s *Service) look(ctx context.Context, id uuid.UUID) (found, error) {
 	}
 }
 
-// ask reads it for all of them, whoever of them goes away.
-func (s *Service) ask(id uuid.UUID) found {
+// find reads it for all of them, whoever of them goes away.
+func (s *Service) find(id uuid.UUID) found {
 	s.askers <- struct{}{}
 	defer func() { <-s.askers }()
-	ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), lookupTimeout)
 	defer cancel()
 	asked := time.Now()
 	row, err := s.q.WebhookFind(ctx, s.Pool, id)

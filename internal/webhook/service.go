@@ -225,7 +225,7 @@ func (s *Service) List(ctx context.Context, orgID uuid.UUID, f Filter, at listin
 	if err != nil {
 		return nil, 0, fmt.Errorf("list webhooks: %w", err)
 	}
-	total, err := s.q.WebhookCount(ctx, pg.Planned{Pool: s.Pool}, db.WebhookCountParams{OrgID: orgID,
+	total, err := s.q.WebhookCount(ctx, pg.CustomPlan{Pool: s.Pool}, db.WebhookCountParams{OrgID: orgID,
 		Least: f.Created.Least,
 		Most:  f.Created.Most, DefinitionID: f.DefinitionID, CreatedAfter: f.Created.CreatedAfter,
 		CreatedBefore: f.Created.CreatedBefore})
@@ -242,16 +242,16 @@ func (s *Service) List(ctx context.Context, orgID uuid.UUID, f Filter, at listin
 }
 
 func (s *Service) rows(ctx context.Context, in db.WebhookListParams, newest bool) ([]db.FlowWebhook, error) {
-	conn := pg.Planned{Pool: s.Pool}
+	conn := pg.CustomPlan{Pool: s.Pool}
 	if newest {
 		return s.q.WebhookListNewest(ctx, conn, db.WebhookListNewestParams(in))
 	}
 	return s.q.WebhookList(ctx, conn, in)
 }
 
-// Change replaces what authors set of a webhook by what change makes of it. No message is accepted on the old terms
+// Update replaces what authors set of a webhook by what change makes of it. No message is accepted on the old terms
 // after it has returned. Faults: as Create, and NotFound.
-func (s *Service) Change(ctx context.Context, orgID, id uuid.UUID, change func(Input) Input) (*Webhook, error) {
+func (s *Service) Update(ctx context.Context, orgID, id uuid.UUID, change func(Input) Input) (*Webhook, error) {
 	var out *Webhook
 	err := s.locked(ctx, orgID, id, func(ctx context.Context, tx pgx.Tx, row *Webhook, now time.Time) error {
 		in := change(row.input())

@@ -44,7 +44,7 @@ func (s *Service) add(ctx context.Context, in db.WebhookAcceptParams) ([]db.Webh
 func (s *Service) addGroup(group []*joined) {
 	s.writers <- struct{}{}
 	defer func() { <-s.writers }()
-	ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), lookupTimeout)
 	defer cancel()
 	err := s.addStarted(ctx, group)
 	if err == nil || pg.IsUnavailable(err) {
@@ -78,7 +78,7 @@ func (s *Service) addStarted(ctx context.Context, group []*joined) (err error) {
 		}
 	}
 	return pg.InTxShared(ctx, s.Pool, func(ctx context.Context, tx pgx.Tx) error {
-		var asks []pg.Ask
+		var asks []pg.Query
 		for _, j := range group {
 			asks = append(asks, func(conn pg.DB) (err error) {
 				j.rows, err = s.q.WebhookAccept(ctx, conn, j.in)
@@ -90,7 +90,7 @@ func (s *Service) addStarted(ctx context.Context, group []*joined) (err error) {
 				return err
 			})
 		}
-		if err := pg.Together(ctx, tx, asks...); err != nil {
+		if err := pg.QueryBatch(ctx, tx, asks...); err != nil {
 			return fmt.Errorf("write deliveries: %w", err)
 		}
 		return s.startFresh(ctx, tx, group)
@@ -144,7 +144,7 @@ func (s *Service) startFresh(ctx context.Context, tx pgx.Tx, group []*joined) er
 		if err != nil {
 			return err
 		}
-		all, now = append(all, alike), later(now, fresh[0].ReceivedAt)
+		all, now = append(all, alike), maxTime(now, fresh[0].ReceivedAt)
 	}
 	if len(all) == 0 {
 		return nil

@@ -56,11 +56,11 @@ func (c *Client) Send(ctx context.Context, r Request) (*http.Response, error) {
 
 // Get reads a thing: of its answer, what T has fields for.
 func Get[T any](ctx context.Context, c *Client, path string) (T, error) {
-	return Ask[T](ctx, c, Request{Method: http.MethodGet, Path: path, Repeat: true}, nil)
+	return Call[T](ctx, c, Request{Method: http.MethodGet, Path: path, Repeat: true}, nil)
 }
 
-// Ask sends body as JSON, nil for none, and reads of the answer what T has fields for.
-func Ask[T any](ctx context.Context, c *Client, r Request, body any) (out T, err error) {
+// Call sends body as JSON, nil for none, and reads of the answer what T has fields for.
+func Call[T any](ctx context.Context, c *Client, r Request, body any) (out T, err error) {
 	if body != nil {
 		if r.Body, err = json.Marshal(body); err != nil {
 			return out, fmt.Errorf("make the request: %w", err)

@@ -1,7 +1,7 @@
 package upload
 
 // Keep writes the memory as an attempt leaves it that ended early.
-func (m *Memory) Keep(setID string, chunkSize int, done ...int) error {
+func (m *Checkpoint) Keep(setID string, chunkSize int, done ...int) error {
 	all := map[int]bool{}
 	for _, n := range done {
 		all[n] = true

@@ -41,8 +41,8 @@ func (g *gauge) add(row int) {
 	g.most = max(g.most, g.bytes)
 }
 
-// look reads all rows once, so that nothing is sent of a file with a mistake in it, and chooses the chunk size.
-func look(ctx context.Context, source Source, size int) (survey, error) {
+// measure reads all rows once, so that nothing is sent of a file with a mistake in it, and chooses the chunk size.
+func measure(ctx context.Context, source Source, size int) (survey, error) {
 	gauges := make([]gauge, 0, len(sizes))
 	if size > 0 {
 		gauges = append(gauges, gauge{size: size, bytes: envelopeBytes})

@@ -32,8 +32,8 @@ type Options struct {
 	Senders int
 	// ChunkSize is records per chunk; 0 chooses one by the size of the rows.
 	ChunkSize int
-	// Memory remembers how far the upload came; nil starts anew each time.
-	Memory *Memory
+	// Checkpoint remembers how far the upload came; nil starts anew each time.
+	Checkpoint *Checkpoint
 	// Progress is told after every chunk, by one goroutine at a time.
 	Progress func(Progress)
 }
@@ -90,7 +90,7 @@ type recordSet struct {
 
 const setsPath = "/data/record-sets"
 
-// Run uploads and seals. When it fails half-way, the same call goes on from there, if there is a Memory.
+// Run uploads and seals. When it fails half-way, the same call goes on from there, if there is a Checkpoint.
 func Run(ctx context.Context, client *remote.Client, source Source, opts Options) (Result, error) {
 	if opts.Senders <= 0 {
 		opts.Senders = 2
@@ -98,7 +98,7 @@ func Run(ctx context.Context, client *remote.Client, source Source, opts Options
 	u := &upload{client: client, opts: opts, done: map[int]bool{}}
 	u.buffers.New = func() any { return new([]byte) }
 	var err error
-	if u.survey, err = look(ctx, source, opts.ChunkSize); err != nil {
+	if u.survey, err = measure(ctx, source, opts.ChunkSize); err != nil {
 		return Result{}, err
 	}
 	sealed, err := u.resume(ctx)
@@ -118,18 +118,18 @@ func Run(ctx context.Context, client *remote.Client, source Source, opts Options
 }
 
 func (u *upload) create(ctx context.Context) error {
-	set, err := remote.Ask[recordSet](ctx, u.client, remote.Request{Method: http.MethodPost, Path: setsPath},
+	set, err := remote.Call[recordSet](ctx, u.client, remote.Request{Method: http.MethodPost, Path: setsPath},
 		map[string]int{"chunk_size": u.survey.chunkSize})
 	if err != nil {
 		return u.client.Explain("create the record set", err)
 	}
 	u.setID = set.ID
-	return u.opts.Memory.save(u.setID, u.survey.chunkSize, nil)
+	return u.opts.Checkpoint.save(u.setID, u.survey.chunkSize, nil)
 }
 
 // resume finds out how far an earlier attempt came. sealed tells that only its last step is missing.
 func (u *upload) resume(ctx context.Context) (sealed bool, err error) {
-	m := u.opts.Memory.load()
+	m := u.opts.Checkpoint.load()
 	if m.RecordSetID == "" || (u.opts.ChunkSize != 0 && m.ChunkSize != u.opts.ChunkSize) {
 		return false, nil
 	}
@@ -214,7 +214,7 @@ func (u *upload) note(c chunk, sent bool) error {
 	if sent {
 		u.progress.Bytes += int64(len(c.body))
 		u.done[c.index] = true
-		if err := u.opts.Memory.save(u.setID, u.survey.chunkSize, u.done); err != nil {
+		if err := u.opts.Checkpoint.save(u.setID, u.survey.chunkSize, u.done); err != nil {
 			return err
 		}
 	}
@@ -226,16 +226,16 @@ func (u *upload) note(c chunk, sent bool) error {
 
 // seal ends the upload and compares hashes.
 func (u *upload) seal(ctx context.Context) (Result, error) {
-	set, err := remote.Ask[recordSet](ctx, u.client, remote.Request{Method: http.MethodPost, Path: setsPath + "/" +
+	set, err := remote.Call[recordSet](ctx, u.client, remote.Request{Method: http.MethodPost, Path: setsPath + "/" +
 		url.PathEscape(u.setID) + "/seal",
 		Repeat: true}, map[string]int64{"expected_count": u.survey.records})
 	if err != nil {
 		if remote.Status(err) == http.StatusConflict {
-			u.opts.Memory.Forget() // what is remembered does not fit the server: start anew
+			u.opts.Checkpoint.Forget() // what is remembered does not fit the server: start anew
 		}
 		return Result{}, u.client.Explain("seal the record set "+u.setID, err)
 	}
-	u.opts.Memory.Forget()
+	u.opts.Checkpoint.Forget()
 	local := recordset.ContentHash(u.digests)
 	if got := set.ContentHash; got != local {
 		return Result{}, fmt.Errorf("record set %s holds other rows than the file (content hash %s, expected %s): delete it and upload again",

@@ -118,7 +118,7 @@ func from(path string) upload.Source {
 	return func() (upload.Rows, io.Closer, error) { return rowfile.Open(path) }
 }
 
-func (s *server) remember(t *testing.T, dir, path string) *upload.Memory {
+func (s *server) remember(t *testing.T, dir, path string) *upload.Checkpoint {
 	t.Helper()
 	m, err := upload.Remember(dir, s.URL, path)
 	if err != nil {
@@ -177,7 +177,7 @@ func TestRun_Resumes(t *testing.T) {
 	dir := t.TempDir()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	opts := upload.Options{ChunkSize: 100, Senders: 1, Memory: s.remember(t, dir, path),
+	opts := upload.Options{ChunkSize: 100, Senders: 1, Checkpoint: s.remember(t, dir, path),
 		Progress: func(p upload.Progress) {
 			if p.SentChunks == 3 {
 				cancel()
@@ -188,7 +188,7 @@ func TestRun_Resumes(t *testing.T) {
 	}
 	before := s.chunks.Load()
 	resumed := false
-	opts = upload.Options{Memory: s.remember(t, dir, path), Progress: func(p upload.Progress) { resumed = p.Resumed }}
+	opts = upload.Options{Checkpoint: s.remember(t, dir, path), Progress: func(p upload.Progress) { resumed = p.Resumed }}
 	res, err := upload.Run(t.Context(), s.Client, source, opts)
 	if err != nil {
 		t.Fatal(err)
@@ -199,7 +199,7 @@ func TestRun_Resumes(t *testing.T) {
 	if set := s.set(t, res.RecordSetID); set.ReceivedCount != 1000 {
 		t.Errorf("the server has %d rows", set.ReceivedCount)
 	}
-	again, err := upload.Run(t.Context(), s.Client, source, upload.Options{Memory: s.remember(t, dir, path)})
+	again, err := upload.Run(t.Context(), s.Client, source, upload.Options{Checkpoint: s.remember(t, dir, path)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -225,7 +225,7 @@ func TestRun_Resumes_Sealed(t *testing.T) {
 	if err := m.Keep(res.RecordSetID, 100, 0, 1); err != nil {
 		t.Fatal(err)
 	}
-	again, err := upload.Run(t.Context(), s.Client, source, upload.Options{Memory: m})
+	again, err := upload.Run(t.Context(), s.Client, source, upload.Options{Checkpoint: m})
 	if err != nil || again != res {
 		t.Fatalf("%+v, %v; want %+v", again, err, res)
 	}
@@ -239,7 +239,7 @@ func TestRun_Resumes_GoneSet(t *testing.T) {
 	if err := m.Keep("0190d5ea-0000-7000-8000-000000000000", 100, 0); err != nil {
 		t.Fatal(err)
 	}
-	if res, err := upload.Run(t.Context(), s.Client, source, upload.Options{Memory: m}); err != nil ||
+	if res, err := upload.Run(t.Context(), s.Client, source, upload.Options{Checkpoint: m}); err != nil ||
 		res.Records != 10 {
 		t.Fatalf("%+v, %v", res, err)
 	}

@@ -12,12 +12,12 @@ import (
 	"slices"
 )
 
-// Memory is a small file that says how far the upload of one file to one server came. All methods take a nil Memory,
-// which remembers nothing.
-type Memory struct{ path string }
+// Checkpoint is a small file that says how far the upload of one file to one server came. All methods take a nil
+// Checkpoint, which remembers nothing.
+type Checkpoint struct{ path string }
 
-// remembered is what the file holds.
-type remembered struct {
+// checkpointFile is what the file holds.
+type checkpointFile struct {
 	RecordSetID string `json:"record_set_id"`
 	ChunkSize   int    `json:"chunk_size"`
 	// Done are the chunks that the server has confirmed.
@@ -26,7 +26,7 @@ type remembered struct {
 
 // Remember returns the memory, in dir, for a file as it is now: one that was changed is another upload. An empty dir
 // means the user's cache folder.
-func Remember(dir, server, file string) (*Memory, error) {
+func Remember(dir, server, file string) (*Checkpoint, error) {
 	path, err := filepath.Abs(file)
 	if err != nil {
 		return nil, fmt.Errorf("find %s: %w", file, err)
@@ -46,31 +46,31 @@ func Remember(dir, server, file string) (*Memory, error) {
 	}
 	key := fmt.Sprintf("%s\n%s\n%d\n%d", server, path, info.Size(), info.ModTime().UnixNano())
 	sum := sha256.Sum256([]byte(key))
-	return &Memory{path: filepath.Join(dir, hex.EncodeToString(sum[:12])+".json")}, nil
+	return &Checkpoint{path: filepath.Join(dir, hex.EncodeToString(sum[:12])+".json")}, nil
 }
 
 // load returns what is remembered; nothing when the file is not there or makes no sense.
-func (m *Memory) load() remembered {
+func (m *Checkpoint) load() checkpointFile {
 	if m == nil {
-		return remembered{}
+		return checkpointFile{}
 	}
 	text, err := os.ReadFile(m.path)
 	if err != nil {
-		return remembered{}
+		return checkpointFile{}
 	}
-	var r remembered
+	var r checkpointFile
 	if json.Unmarshal(text, &r) != nil || r.ChunkSize < 1 {
-		return remembered{}
+		return checkpointFile{}
 	}
 	return r
 }
 
 // save replaces what is remembered, whole or not at all.
-func (m *Memory) save(setID string, chunkSize int, done map[int]bool) error {
+func (m *Checkpoint) save(setID string, chunkSize int, done map[int]bool) error {
 	if m == nil {
 		return nil
 	}
-	text, err := json.Marshal(remembered{setID, chunkSize, slices.Sorted(maps.Keys(done))})
+	text, err := json.Marshal(checkpointFile{setID, chunkSize, slices.Sorted(maps.Keys(done))})
 	if err != nil {
 		return fmt.Errorf("remember the upload: %w", err)
 	}
@@ -90,7 +90,7 @@ func (m *Memory) save(setID string, chunkSize int, done map[int]bool) error {
 }
 
 // Forget removes what is remembered: the upload is over, or cannot go on.
-func (m *Memory) Forget() {
+func (m *Checkpoint) Forget() {
 	if m != nil {
 		_ = os.Remove(m.path)
 	}

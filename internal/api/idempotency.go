@@ -17,10 +17,10 @@ import (
 	"flowlane/internal/request"
 )
 
-// onceOnly lets a request with an idempotency key be carried out once, and answers its repeats as it was answered. It
-// stands around every operation whose parameters have the key; their handlers keep the answer in the transaction of the
-// effect.
-type onceOnly struct {
+// idempotency lets a request with an idempotency key be carried out once, and answers its repeats as it was answered.
+// It stands around every operation whose parameters have the key; their handlers keep the answer in the transaction of
+// the effect.
+type idempotency struct {
 	answers *request.Answers
 	log     *slog.Logger
 }
@@ -28,7 +28,7 @@ type onceOnly struct {
 // errReplay makes the generated server answer, which the recorder replaces by the answer from earlier.
 var errReplay = errors.New("api: answered from memory")
 
-func (o onceOnly) middleware(req middleware.Request, next middleware.Next) (middleware.Response, error) {
+func (o idempotency) middleware(req middleware.Request, next middleware.Next) (middleware.Response, error) {
 	param, _ := req.Params.Header("Idempotency-Key")
 	key, _ := param.(oas.OptString)
 	if !key.Set {
@@ -88,7 +88,7 @@ func keep(ctx context.Context, tx pgx.Tx, status int, answer interface{ Encode(e
 }
 
 // keepCreated does so for what was created; convert makes the answer.
-func keepCreated[M any, A interface{ Encode(e *jx.Encoder) }](convert func(M, error) (A, error)) pg.Also[M] {
+func keepCreated[M any, A interface{ Encode(e *jx.Encoder) }](convert func(M, error) (A, error)) pg.TxHook[M] {
 	return func(ctx context.Context, tx pgx.Tx, made M) error {
 		answer, err := convert(made, nil)
 		if err != nil {

@@ -20,7 +20,7 @@ import (
 const requestSteps = `[{"id":"a","tasks":[{"id":"c","action_id":"core__http__request","params":{"method":"GET","url":"SIM/nothing"}}]}]`
 
 // together is a trigger that is sent at the same time as others, and what it must be answered.
-type together struct {
+type startGrouper struct {
 	client         *apitest.Client
 	flow, body     string
 	status         int
@@ -30,7 +30,7 @@ type together struct {
 }
 
 // sendTogether sends each of them with its number as request id.
-func sendTogether(all []*together) {
+func sendTogether(all []*startGrouper) {
 	var group sync.WaitGroup
 	begin := make(chan struct{})
 	for i, one := range all {
@@ -78,9 +78,9 @@ func TestTrigger_Together(t *testing.T) {
 
 	callers := map[*apitest.Client]string{s.Client: readMe(s.Client).Account.ID, person: readMe(person).Account.ID,
 		s.other: readMe(s.other).Account.ID}
-	var all []*together
-	add := func(client *apitest.Client, flow, body string, status int, detail string) *together {
-		one := &together{client: client, flow: flow, body: body, status: status, detail: detail,
+	var all []*startGrouper
+	add := func(client *apitest.Client, flow, body string, status int, detail string) *startGrouper {
+		one := &startGrouper{client: client, flow: flow, body: body, status: status, detail: detail,
 			caller: callers[client]}
 		all = append(all, one)
 		return one
@@ -176,11 +176,11 @@ func TestTrigger_TogetherBroken(t *testing.T) {
 		CREATE TRIGGER take_time BEFORE INSERT ON flow.batch FOR EACH STATEMENT EXECUTE FUNCTION public.take_time();`)
 	require.NoError(t, err)
 	killed := s.breakAt("DefinitionsForStart", "BatchesStart", "DueWake")
-	var all []*together
+	var all []*startGrouper
 	for round := range 8 {
-		var now []*together
+		var now []*startGrouper
 		for i := range 60 {
-			now = append(now, &together{client: s.Client, flow: flow, body: fmt.Sprintf(`{"metadata":{"no":%d}}`,
+			now = append(now, &startGrouper{client: s.Client, flow: flow, body: fmt.Sprintf(`{"metadata":{"no":%d}}`,
 				round*60+i)})
 		}
 		sendTogether(now)
@@ -282,9 +282,9 @@ func TestTrigger_CallerLeaves(t *testing.T) {
 	leave()
 	require.ErrorIs(t, <-left, context.Canceled)
 	s.eventually(func() bool { return strings.Contains(log.String(), "request was given up") })
-	var all []*together
+	var all []*startGrouper
 	for i := range 20 {
-		all = append(all, &together{client: s.Client, flow: flow, body: fmt.Sprintf(`{"metadata":{"no":%d}}`, i)})
+		all = append(all, &startGrouper{client: s.Client, flow: flow, body: fmt.Sprintf(`{"metadata":{"no":%d}}`, i)})
 	}
 	open()
 	sendTogether(all)

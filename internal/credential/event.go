@@ -6,8 +6,8 @@ import (
 	"flowlane/internal/event"
 )
 
-// happened is an event of a credential as it is now.
-func happened(c *Credential, kind string, more func(p *payload)) event.Event {
+// eventOf is an event of a credential as it is now.
+func eventOf(c *Credential, kind string, more func(p *payload)) event.Event {
 	p := payload{ID: c.ID.String(), Name: c.Name, PlatformID: c.PlatformID, Status: c.Status}
 	if more != nil {
 		more(&p)
@@ -30,17 +30,17 @@ type payload struct {
 // changes are the events of a replacement.
 func changes(c *Credential, rotated bool, was string) (out []event.Event) {
 	if rotated {
-		out = append(out, happened(c, event.CredentialRotated, nil))
+		out = append(out, eventOf(c, event.CredentialRotated, nil))
 	}
 	if c.Status != was {
-		out = append(out, happened(c, event.CredentialStatus, func(p *payload) { p.PreviousStatus = was }))
+		out = append(out, eventOf(c, event.CredentialStatus, func(p *payload) { p.PreviousStatus = was }))
 	}
 	return out
 }
 
 // failed is the event of a test that failed.
 func failed(c *Credential, o *Outcome) event.Event {
-	return happened(c, event.CredentialTestFailed, func(p *payload) {
+	return eventOf(c, event.CredentialTestFailed, func(p *payload) {
 		p.FailureClass, p.Details, p.TestedAt = o.Failure, o.Details, new(o.TestedAt.UTC())
 	})
 }

@@ -15,8 +15,8 @@ import (
 
 const dialect = "https://json-schema.org/draft/2020-12/schema"
 
-// look finds what must not stand in a schema, before it is compiled.
-type look struct {
+// inspection finds what must not stand in a schema, before it is compiled.
+type inspection struct {
 	doc      any
 	anchors  map[string]bool
 	problems []Problem
@@ -24,13 +24,13 @@ type look struct {
 	patterns int
 }
 
-func newLook(doc any) *look {
-	l := &look{doc: doc, anchors: map[string]bool{}}
+func newInspection(doc any) *inspection {
+	l := &inspection{doc: doc, anchors: map[string]bool{}}
 	l.collectAnchors(doc, 0)
 	return l
 }
 
-func (l *look) collectAnchors(v any, depth int) {
+func (l *inspection) collectAnchors(v any, depth int) {
 	if depth > maxDepth {
 		return
 	}
@@ -49,7 +49,7 @@ func (l *look) collectAnchors(v any, depth int) {
 	}
 }
 
-func (l *look) add(at []string, format string, args ...any) {
+func (l *inspection) add(at []string, format string, args ...any) {
 	l.problems = append(l.problems, Problem{Path: slices.Clone(at), Type: "value_error", Message: fmt.Sprintf(format,
 		args...)})
 }
@@ -61,7 +61,7 @@ var plain = []string{"const", "default", "enum", "examples"}
 var named = []string{"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"}
 
 // schema looks through a value that stands where a schema does.
-func (l *look) schema(v any, at []string) {
+func (l *inspection) schema(v any, at []string) {
 	if len(at) > maxDepth {
 		l.add(at, "Must not nest deeper than %d levels", maxDepth)
 		return
@@ -82,7 +82,7 @@ func (l *look) schema(v any, at []string) {
 	}
 }
 
-func (l *look) member(name string, v any, at []string) {
+func (l *inspection) member(name string, v any, at []string) {
 	text, isText := v.(string)
 	members, isObject := v.(map[string]any)
 	switch {
@@ -110,7 +110,7 @@ func (l *look) member(name string, v any, at []string) {
 }
 
 // data looks through values that are compared with those of records.
-func (l *look) data(v any, at []string) {
+func (l *inspection) data(v any, at []string) {
 	size := sizing{left: MaxBytes}
 	size.of(v, at)
 	if size.number != nil {
@@ -118,7 +118,7 @@ func (l *look) data(v any, at []string) {
 	}
 }
 
-func (l *look) pattern(text string, at []string) {
+func (l *inspection) pattern(text string, at []string) {
 	re, err := regex.Compile(text, maxPatterns-l.patterns)
 	switch {
 	case errors.Is(err, regex.ErrTooComplex):
@@ -130,7 +130,7 @@ func (l *look) pattern(text string, at []string) {
 	}
 }
 
-func (l *look) reference(text string, at []string) {
+func (l *inspection) reference(text string, at []string) {
 	fragment, local := strings.CutPrefix(text, "#")
 	switch {
 	case !local:
@@ -146,7 +146,7 @@ func (l *look) reference(text string, at []string) {
 	}
 }
 
-func (l *look) resolves(pointer string) bool {
+func (l *inspection) resolves(pointer string) bool {
 	pointer, err := url.PathUnescape(pointer)
 	if err != nil {
 		return false

@@ -13,12 +13,12 @@ import (
 )
 
 // number asks for one number and keeps it in n.
-func number(ctx context.Context, n *int, sql string, args ...any) pg.Ask {
+func number(ctx context.Context, n *int, sql string, args ...any) pg.Query {
 	return func(db pg.DB) error { return db.QueryRow(ctx, sql, args...).Scan(n) }
 }
 
-// TestTogether: statements and then questions, each with the answer that it would have had alone after those before it.
-func TestTogether(t *testing.T) {
+// TestQueryBatch: statements and then questions, each with the answer that it would have had alone after those before it.
+func TestQueryBatch(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.New(t)
 	ctx := t.Context()
@@ -45,14 +45,14 @@ func TestTogether(t *testing.T) {
 		})
 	}))
 	require.Equal(t, []int{1, 1, 2, 1, 2}, append([]int{one, inserted, two}, all...))
-	require.NoError(t, pg.Together(ctx, pool))
-	require.NoError(t, pg.Together(ctx, pool, number(ctx, &two, "SELECT 3"), number(ctx, &one, "SELECT 4")),
+	require.NoError(t, pg.QueryBatch(ctx, pool))
+	require.NoError(t, pg.QueryBatch(ctx, pool, number(ctx, &two, "SELECT 3"), number(ctx, &one, "SELECT 4")),
 		"without a transaction")
 	require.Equal(t, []int{4, 3}, []int{one, two})
 }
 
-// TestTogether_Fails: the first error comes back as its question gave it, and nothing of the others remains.
-func TestTogether_Fails(t *testing.T) {
+// TestQueryBatch_Fails: the first error comes back as its question gave it, and nothing of the others remains.
+func TestQueryBatch_Fails(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.New(t)
 	ctx := t.Context()
@@ -66,26 +66,26 @@ func TestTogether_Fails(t *testing.T) {
 	}
 	twice := func(db pg.DB) error { return errors.Join(add(db), add(db)) }
 	cases := map[string]struct {
-		asks []pg.Ask
+		asks []pg.Query
 		is   func(error) bool
 	}{
-		"the database": {[]pg.Ask{add, add, number(ctx, &n, "SELECT 1")}, func(err error) bool {
+		"the database": {[]pg.Query{add, add, number(ctx, &n, "SELECT 1")}, func(err error) bool {
 			return pg.IsUnique(err,
 				"t_pkey")
 		}},
-		"no row": {[]pg.Ask{add, number(ctx, &n, "SELECT n FROM t WHERE n = 7"), number(ctx, &n, "SELECT 1")},
+		"no row": {[]pg.Query{add, number(ctx, &n, "SELECT n FROM t WHERE n = 7"), number(ctx, &n, "SELECT 1")},
 			pg.IsNoRows},
-		"the asker": {[]pg.Ask{add, func(db pg.DB) error {
+		"the asker": {[]pg.Query{add, func(db pg.DB) error {
 			return errors.Join(number(ctx, &n, "SELECT 5")(db),
 				refused)
 		}, number(ctx, &n, "SELECT 1")},
 			func(err error) bool { return errors.Is(err, refused) }},
-		"before it asks": {[]pg.Ask{add, func(pg.DB) error { return refused }},
+		"before it asks": {[]pg.Query{add, func(pg.DB) error { return refused }},
 			func(err error) bool { return errors.Is(err, refused) }},
-		"asked twice": {[]pg.Ask{twice}, func(err error) bool { return err != nil }},
+		"asked twice": {[]pg.Query{twice}, func(err error) bool { return err != nil }},
 	}
 	for name, c := range cases {
-		err := pg.InTx(ctx, pool, func(ctx context.Context, tx pgx.Tx) error { return pg.Together(ctx, tx, c.asks...) })
+		err := pg.InTx(ctx, pool, func(ctx context.Context, tx pgx.Tx) error { return pg.QueryBatch(ctx, tx, c.asks...) })
 		require.Truef(t, c.is(err), "%s: %v", name, err)
 		require.Zero(t, count(t, pool, "SELECT count(*) FROM t"), name)
 	}

@@ -10,9 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestGlance looks at what is not stored yet, and at what was sent: the rehearsal of a new definition, the slots of an
+// TestPreview looks at what is not stored yet, and at what was sent: the rehearsal of a new definition, the slots of an
 // expression, the body of a delivery and the records of a set.
-func TestGlance(t *testing.T) {
+func TestPreview(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, false)
 

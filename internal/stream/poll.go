@@ -10,8 +10,8 @@ import (
 	"flowlane/internal/run"
 )
 
-// look looks for changes as long as anybody listens.
-func (h *Hub) look() {
+// poll looks for changes as long as anybody listens.
+func (h *Hub) poll() {
 	h.repeat(interval, func() func(context.Context) error {
 		if found := h.everything(); found != nil {
 			return func(ctx context.Context) error { return h.read(ctx, found) }
@@ -38,16 +38,16 @@ func (h *Hub) repeat(interval time.Duration, next func() func(context.Context) e
 		} else {
 			failures = 0
 		}
-		if !h.rest(pause, time.Since(began)) {
+		if !h.wait(pause, time.Since(began)) {
 			return
 		}
 	}
 }
 
-// lookAtOwn looks at what this process has changed until there is no more. It does not wait for a look at everything,
+// pollOwn looks at what this process has changed until there is no more. It does not wait for a look at everything,
 // which may have much to ask; where both read a slice, a listener gets what is new by the one and nothing by the other.
 // What it cannot read is left to that.
-func (h *Hub) lookAtOwn() {
+func (h *Hub) pollOwn() {
 	for {
 		began := time.Now()
 		found := h.own()
@@ -55,14 +55,14 @@ func (h *Hub) lookAtOwn() {
 			return
 		}
 		_ = h.once(func(ctx context.Context) error { return h.read(ctx, found) })
-		if !h.rest(breath, time.Since(began)) {
+		if !h.wait(breath, time.Since(began)) {
 			return
 		}
 	}
 }
 
-// rest pauses after a look that took so long; false at the end of the process.
-func (h *Hub) rest(least, took time.Duration) bool {
+// wait pauses after a look that took so long; false at the end of the process.
+func (h *Hub) wait(least, took time.Duration) bool {
 	timer := time.NewTimer(min(max(least, effort*took), pauseMax))
 	defer timer.Stop()
 	select {
@@ -87,7 +87,7 @@ func (h *Hub) everything() *watching {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if len(h.batches) == 0 {
-		h.looking = false
+		h.polling = false
 		return nil
 	}
 	w := &watching{}
@@ -108,7 +108,7 @@ func (h *Hub) own() *watching {
 	}
 	clear(h.changed)
 	if len(w.watched) == 0 {
-		h.lookingAtOwn = false
+		h.pollingOwn = false
 		return nil
 	}
 	return w

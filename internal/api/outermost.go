@@ -26,8 +26,8 @@ const maxDiscarded = 32 << 20
 // maxRequestID is the longest request id that is taken over from a caller.
 const maxRequestID = 128
 
-// outer is around every request: its id, its body's limit, and the last resort when something panics.
-type outer struct {
+// outermost is around every request: its id, its body's limit, and the last resort when something panics.
+type outermost struct {
 	next http.Handler
 	// route finds the operation of a request.
 	route   func(method string, u *url.URL) (oas.Route, bool)
@@ -98,7 +98,7 @@ func requestBody(ctx context.Context) []byte {
 	return nil
 }
 
-func (o outer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (o outermost) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	began := o.now()
 	x := &exchange{id: callerID(r.Header.Get("X-Request-Id")), remote: r.RemoteAddr, lists: o.lists, release: func() {}}
 	rec := &recorder{ResponseWriter: w, exchange: x}
@@ -149,7 +149,7 @@ func (o outer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // recovered answers 500 after a panic if nothing was sent yet; otherwise it cuts the connection.
-func (o outer) recovered(r *http.Request, rec *recorder, v any) {
+func (o outermost) recovered(r *http.Request, rec *recorder, v any) {
 	err, ok := v.(error)
 	if ok && errors.Is(err, http.ErrAbortHandler) {
 		panic(v)

@@ -34,25 +34,25 @@ const (
 	togetherTimeout = 10 * time.Second
 )
 
-// together starts triggers that come at the same time in one transaction (pg.Groups). Each has its own caller and its own answer, and what cannot be started so is left to a
-// transaction of its own, which also finds out why. No group waits for somebody who holds a definition, so that nobody
-// suffers for another.
-type together struct {
+// startGrouper starts triggers that come at the same time in one transaction (pg.Groups). Each has its own caller and its
+// own answer, and what cannot be started so is left to a transaction of its own, which also finds out why. No group
+// waits for somebody who holds a definition, so that nobody suffers for another.
+type startGrouper struct {
 	h   *triggerHandler
 	log *slog.Logger
 	// metered are the definitions of which the last version seen spends budgets: estimating that is work of its own.
 	metered sync.Map
-	groups  *pg.Groups[*shared]
+	groups  *pg.Groups[*groupedStart]
 }
 
-func newTogether(h *triggerHandler, log *slog.Logger) *together {
-	t := &together{h: h, log: log}
-	t.groups = &pg.Groups[*shared]{Most: togetherMost, AtOnce: togetherAtOnce, Slow: togetherSlow, Serve: t.serve}
+func newStartGrouper(h *triggerHandler, log *slog.Logger) *startGrouper {
+	t := &startGrouper{h: h, log: log}
+	t.groups = &pg.Groups[*groupedStart]{Most: togetherMost, AtOnce: togetherAtOnce, Slow: togetherSlow, Serve: t.serve}
 	return t
 }
 
-// shared is a trigger that shares a transaction.
-type shared struct {
+// groupedStart is a trigger that shares a transaction.
+type groupedStart struct {
 	ctx  context.Context //nolint:containedctx // ends when the caller leaves
 	in   run.StartInput
 	one  *run.Small
@@ -63,7 +63,7 @@ type shared struct {
 }
 
 // start starts a trigger together with others; nil where it must be started alone.
-func (t *together) start(ctx context.Context, in run.StartInput) (*run.StartedBatch, error) {
+func (t *startGrouper) start(ctx context.Context, in run.StartInput) (*run.StartedBatch, error) {
 	if _, metered := t.metered.Load(in.DefinitionID); metered || exchangeOf(ctx).attempt != nil {
 		return nil, nil
 	}
@@ -74,7 +74,7 @@ func (t *together) start(ctx context.Context, in run.StartInput) (*run.StartedBa
 	// What belongs to the request is copied: its caller may leave.
 	one.By, one.Metadata = account.ActorFrom(ctx), bytes.Clone(one.Metadata)
 	in.Source.Records, in.Metadata = nil, nil
-	s := &shared{ctx: ctx, in: in, one: one, done: make(chan struct{})}
+	s := &groupedStart{ctx: ctx, in: in, one: one, done: make(chan struct{})}
 	t.groups.Add(s, 1+(len(one.Sheet.Body)+len(one.Metadata))/togetherBytes)
 	select {
 	case <-s.done:
@@ -85,7 +85,7 @@ func (t *together) start(ctx context.Context, in run.StartInput) (*run.StartedBa
 }
 
 // serve starts those whose callers are still there.
-func (t *together) serve(all []*shared) {
+func (t *startGrouper) serve(all []*groupedStart) {
 	ctx, cancel := context.WithTimeout(context.Background(), togetherTimeout)
 	defer cancel()
 	var parties []*party
@@ -102,7 +102,7 @@ func (t *together) serve(all []*shared) {
 			close(s.done)
 		}
 	}()
-	here := slices.DeleteFunc(slices.Clone(all), func(s *shared) bool { return s.ctx.Err() != nil })
+	here := slices.DeleteFunc(slices.Clone(all), func(s *groupedStart) bool { return s.ctx.Err() != nil })
 	err := pg.InTxShared(ctx, t.h.pool, func(ctx context.Context, tx pgx.Tx) error {
 		versions, now, id, err := t.versions(ctx, tx, here)
 		if err != nil {
@@ -130,8 +130,8 @@ type flow struct{ org, definition uuid.UUID }
 
 // versions finds the versions of the definitions that can be started now and spend no budget, neither a provider's nor
 // what an owner lets a credential spend, the time, and the name of the transaction.
-func (t *together) versions(ctx context.Context, tx pgx.Tx,
-	all []*shared) (out map[flow]int32, now time.Time, txID string, err error) {
+func (t *startGrouper) versions(ctx context.Context, tx pgx.Tx,
+	all []*groupedStart) (out map[flow]int32, now time.Time, txID string, err error) {
 	out = map[flow]int32{}
 	for _, s := range all {
 		out[flow{s.in.OrgID, s.in.DefinitionID}] = 0
@@ -144,7 +144,7 @@ func (t *together) versions(ctx context.Context, tx pgx.Tx,
 	var found []db.DefinitionsForStartRow
 	var of db.CredentialsLimitedParams
 	users := map[uuid.UUID][]flow{}
-	err = pg.Together(ctx, tx, func(conn pg.DB) (err error) {
+	err = pg.QueryBatch(ctx, tx, func(conn pg.DB) (err error) {
 		found, err = db.New().DefinitionsForStart(ctx, conn, asked)
 		return err
 	}, func(conn pg.DB) (err error) {
@@ -192,7 +192,7 @@ func credentialsOf(plan *definition.Plan) (out []uuid.UUID) {
 }
 
 // known notes, and says, whether a plan spends budgets.
-func (t *together) known(plan *definition.Plan) (metered bool) {
+func (t *startGrouper) known(plan *definition.Plan) (metered bool) {
 	for i := range plan.Steps {
 		for j := range plan.Steps[i].Tasks {
 			metered = metered || len(plan.Steps[i].Tasks[j].Action.Buckets) > 0
@@ -210,11 +210,11 @@ func (t *together) known(plan *definition.Plan) (metered bool) {
 type party struct {
 	run.Alike
 
-	members []*shared
+	members []*groupedStart
 }
 
 // partiesOf parts a group by what its triggers start; what has no version is in none.
-func partiesOf(all []*shared, versions map[flow]int32) (out []*party) {
+func partiesOf(all []*groupedStart, versions map[flow]int32) (out []*party) {
 	type key struct {
 		flow
 		account        uuid.UUID
