@@ -16,9 +16,9 @@ import (
 	"flowlane/internal/definition"
 	"flowlane/internal/dryrun"
 	"flowlane/internal/forecast"
-	"flowlane/internal/hold"
 	"flowlane/internal/memory"
 	"flowlane/internal/orgcatalog"
+	"flowlane/internal/pause"
 	"flowlane/internal/pg"
 	"flowlane/internal/recordset"
 	"flowlane/internal/request"
@@ -56,7 +56,7 @@ type Deps struct {
 	Runs          *run.Service
 	Streams       *stream.Hub
 	Forecasts     *forecast.Service
-	Holds         *hold.Service
+	Pauses        *pause.Service
 	Schedules     *schedule.Service
 	Webhooks      *webhook.Service
 	Subscriptions *subscription.Service
@@ -107,7 +107,7 @@ type handler struct {
 	callHandler
 	usageHandler
 	dispatchHandler
-	holdHandler
+	pauseHandler
 	errorHandler
 }
 
@@ -190,7 +190,7 @@ func newHandler(d Deps, errs errorHandler) (h handler, err error) {
 		callHandler:      callHandler{calls: d.Calls},
 		usageHandler:     usageHandler{usage: d.Usage},
 		dispatchHandler:  dispatchHandler{forecasts: d.Forecasts, refresher: d.Refresher, tuner: d.Tuner},
-		holdHandler:      holdHandler{holds: d.Holds},
+		pauseHandler:     pauseHandler{pauses: d.Pauses},
 		errorHandler:     errs,
 	}, nil
 }

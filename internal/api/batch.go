@@ -15,7 +15,7 @@ import (
 	"flowlane/internal/account"
 	"flowlane/internal/fault"
 	"flowlane/internal/forecast"
-	"flowlane/internal/hold"
+	"flowlane/internal/pause"
 	"flowlane/internal/pg"
 	"flowlane/internal/retention"
 	"flowlane/internal/run"
@@ -29,7 +29,7 @@ type batchHandler struct {
 	runs      *run.Service
 	forecasts *forecast.Service
 	resolver  Resolver
-	holds     *hold.Service
+	pauses    *pause.Service
 	calls     Calls
 	// exports bounds the exports that are written at once.
 	exports *slots
@@ -40,7 +40,7 @@ type batchHandler struct {
 
 func newBatchHandler(d Deps) batchHandler {
 	return batchHandler{pool: d.Pool, reads: d.Reads, runs: d.Runs, forecasts: d.Forecasts, resolver: d.Resolver,
-		holds: d.Holds, calls: d.Calls,
+		pauses: d.Pauses, calls: d.Calls,
 		exports: newSlots(exportsAtOnce), streams: d.Streams, heartbeat: heartbeat}
 }
 

@@ -13,8 +13,8 @@ import (
 	"flowlane/gen/oas"
 	"flowlane/internal/account"
 	"flowlane/internal/fault"
-	"flowlane/internal/hold"
 	"flowlane/internal/listing"
+	"flowlane/internal/pause"
 	"flowlane/internal/pg"
 	"flowlane/internal/run"
 )
@@ -152,17 +152,17 @@ func (h batchHandler) bulkOne(ctx context.Context, req *oas.BatchBulk, action bu
 
 func (h batchHandler) bulkPause(ctx context.Context, req *oas.BatchBulk, id uuid.UUID) (*run.StartedBatch, error) {
 	caller := account.FromContext(ctx)
-	o := hold.Opening{By: caller.AccountID, Reason: optional(req.Reason.Value, req.Reason.Value != "")}
+	o := pause.Opening{By: caller.AccountID, Reason: optional(req.Reason.Value, req.Reason.Value != "")}
 	if seconds, ok := req.DurationSeconds.Get(); ok {
 		o.Seconds = &seconds
 	}
-	_, err := h.holds.PauseBatch(ctx, caller.OrgID, id, o)
+	_, err := h.pauses.PauseBatch(ctx, caller.OrgID, id, o)
 	return nil, err
 }
 
 func (h batchHandler) bulkResume(ctx context.Context, _ *oas.BatchBulk, id uuid.UUID) (*run.StartedBatch, error) {
 	caller := account.FromContext(ctx)
-	_, err := h.holds.ResumeBatch(ctx, caller.OrgID, id, caller.AccountID)
+	_, err := h.pauses.ResumeBatch(ctx, caller.OrgID, id, caller.AccountID)
 	return nil, err
 }
 

@@ -23,7 +23,7 @@ func (h batchHandler) GetBatchTimeline(ctx context.Context,
 	if err != nil {
 		return nil, err
 	}
-	holds, err := h.holds.OfBatch(ctx, orgID, id, batch.FlowBatch.CreatedAt)
+	holds, err := h.pauses.OfBatch(ctx, orgID, id, batch.FlowBatch.CreatedAt)
 	if err != nil {
 		return nil, err
 	}
@@ -34,7 +34,7 @@ func (h batchHandler) GetBatchTimeline(ctx context.Context,
 			Failed: p.Failed}
 	}
 	for i, held := range holds {
-		out.Pauses[i] = holdOf(held)
+		out.Pauses[i] = pauseOf(held)
 	}
 	return out, nil
 }

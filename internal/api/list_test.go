@@ -23,7 +23,7 @@ import (
 	"flowlane/internal/catalog"
 	"flowlane/internal/credential"
 	"flowlane/internal/definition"
-	"flowlane/internal/hold"
+	"flowlane/internal/pause"
 	"flowlane/internal/recordset"
 	"flowlane/internal/request"
 	"flowlane/internal/run"
@@ -270,7 +270,7 @@ func TestCursor_DeepPages(t *testing.T) {
 		Pool: traced, Accounts: accounts, Catalog: entries, RecordSets: recordset.New(traced, noWaker{}, nil),
 		Definitions: definition.New(traced, entries),
 		Credentials: credential.New(credential.Deps{Pool: traced, Catalog: entries, Now: time.Now}),
-		Runs:        run.New(traced, nil, nil, nil, nil), Holds: hold.New(traced, nil, nil),
+		Runs:        run.New(traced, nil, nil, nil, nil), Pauses: pause.New(traced, nil, nil),
 		Schedules: schedule.New(traced, nil, nil, nil, nil, nil), Webhooks: webhook.New(webhook.Deps{Pool: traced}),
 		Subscriptions: subscription.New(traced, nil, nil, nil),
 		Answers:       apitest.Answers(t, pool), Limits: request.NewLimits(pool, time.Now,

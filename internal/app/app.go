@@ -27,9 +27,9 @@ import (
 	"flowlane/internal/dryrun"
 	"flowlane/internal/due"
 	"flowlane/internal/forecast"
-	"flowlane/internal/hold"
 	"flowlane/internal/memory"
 	"flowlane/internal/orgcatalog"
+	"flowlane/internal/pause"
 	"flowlane/internal/pg"
 	"flowlane/internal/provider"
 	"flowlane/internal/recordset"
@@ -131,7 +131,7 @@ type App struct {
 	Definitions   *definition.Service
 	RecordSets    *recordset.Service
 	Runs          *run.Service
-	Holds         *hold.Service
+	Pauses        *pause.Service
 	Schedules     *schedule.Service
 	Webhooks      *webhook.Service
 	Subscriptions *subscription.Service
@@ -338,7 +338,7 @@ func (a *App) makeHandler(root vault.Root, plans *definition.Plans) error {
 		Definitions: a.Definitions, Templates: templates, Plans: plans,
 		Variables: variable.New(a.scoped), Tenants: tenant.New(a.scoped, a.Catalog), Stores: a.Stores,
 		Credentials: a.Credentials, Runs: a.Runs,
-		Streams: a.Streams, Forecasts: forecasts, Holds: a.Holds, Schedules: a.Schedules, Webhooks: a.Webhooks,
+		Streams: a.Streams, Forecasts: forecasts, Pauses: a.Pauses, Schedules: a.Schedules, Webhooks: a.Webhooks,
 		Subscriptions: a.Subscriptions, Refresher: a.Dispatcher, Tuner: a.Dispatcher, Resolver: a.Dispatcher,
 		Calls: a.Dispatcher,
 		DryRuns: dryrun.New(dryrun.Deps{

@@ -14,7 +14,7 @@ import (
 	"flowlane/internal/api"
 	"flowlane/internal/due"
 	"flowlane/internal/event"
-	"flowlane/internal/hold"
+	"flowlane/internal/pause"
 	"flowlane/internal/pg"
 	"flowlane/internal/retention"
 	"flowlane/internal/run"
@@ -39,14 +39,14 @@ func Accounts(pool pg.Pool, root vault.Root, log *slog.Logger, tokens *account.T
 // Limited reports whether the API document has a request limit for an operation.
 func Limited(operation string) bool { return api.Limited(operation) }
 
-// Holds returns what opens and ends the operator's holds, for commands that need no more than that. Those who work find
-// what it wakes.
-func Holds(pool *pgxpool.Pool, log *slog.Logger) (*hold.Service, error) {
+// Pauses returns what opens and ends the operator's pauses, for commands that need no more than that. Those who work
+// find what it wakes.
+func Pauses(pool *pgxpool.Pool, log *slog.Logger) (*pause.Service, error) {
 	scheduler, err := commandScheduler(pool, log, run.DueDispatch, event.Due, event.DueArrival)
 	if err != nil {
 		return nil, err
 	}
-	return hold.New(pool, nil, scheduler), nil
+	return pause.New(pool, nil, scheduler), nil
 }
 
 // Deletions returns what begins deletions of organizations, which those who work carry out.

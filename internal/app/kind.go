@@ -12,7 +12,7 @@ import (
 	"flowlane/internal/dispatch"
 	"flowlane/internal/due"
 	"flowlane/internal/event"
-	"flowlane/internal/hold"
+	"flowlane/internal/pause"
 	"flowlane/internal/pg"
 	"flowlane/internal/recordset"
 	"flowlane/internal/retention"
@@ -50,7 +50,7 @@ func (a *App) registerKinds() {
 	register(run.DueSlices, 10*time.Second, workersOfSlices, a.slices)
 	register(run.DueWait, 10*time.Second, 2, a.endWaits)
 	register(run.DueRelease, 10*time.Second, 2, a.release)
-	register(hold.DueExpiry, 10*time.Second, 2, a.endHold)
+	register(pause.DueExpiry, 10*time.Second, 2, a.endPause)
 	register(run.DuePacing, 10*time.Second, 2, a.tick)
 	register(schedule.Due, 10*time.Second, 4, a.Schedules.Fire)
 	register(webhook.Due, 10*time.Second, 4, a.Webhooks.Dispatch)
@@ -179,9 +179,9 @@ func (a *App) expire(ctx context.Context, l *due.Lease) (time.Time, error) {
 	return inTx(ctx, l, a.Pool, a.RecordSets.Expire)
 }
 
-// endHold ends a hold whose time is over.
-func (a *App) endHold(ctx context.Context, l *due.Lease) (time.Time, error) {
-	return inTx(ctx, l, a.Pool, a.Holds.Expire)
+// endPause ends a pause whose time is over.
+func (a *App) endPause(ctx context.Context, l *due.Lease) (time.Time, error) {
+	return inTx(ctx, l, a.Pool, a.Pauses.Expire)
 }
 
 // inTx does what is due of an id in one transaction with the end of its lease, and says when to come back.

@@ -12,10 +12,10 @@ import (
 	"flowlane/internal/definition"
 	"flowlane/internal/dispatch"
 	"flowlane/internal/due"
-	"flowlane/internal/hold"
 	"flowlane/internal/memory"
 	"flowlane/internal/orgcatalog"
 	"flowlane/internal/orgquota"
+	"flowlane/internal/pause"
 	"flowlane/internal/pg"
 	"flowlane/internal/provider"
 	"flowlane/internal/recordset"
@@ -73,7 +73,7 @@ func (a *App) wire(ctx context.Context) error {
 	a.Runs.Lost(&a.losses)
 	a.Runs.Limit(run.Limits{Now: time.Now, Piece: workPiece, Memory: a.Memory,
 		Open: orgquota.NewMeter(orgquota.OpenBatches, time.Now)})
-	a.Holds = hold.New(a.scoped, a.Runs, a.Scheduler)
+	a.Pauses = pause.New(a.scoped, a.Runs, a.Scheduler)
 	a.Schedules = schedule.New(a.scoped, a.Definitions, a.Runs, a.Scheduler, &a.losses, a.cfg.Log)
 	a.Webhooks = webhook.New(webhook.Deps{Pool: a.scoped, Vault: a.Vault, Definitions: a.Definitions, Runs: a.Runs,
 		Due: a.Scheduler, Losses: &a.losses, Log: a.cfg.Log})

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"flowlane/internal/app"
-	"flowlane/internal/hold"
+	"flowlane/internal/pause"
 )
 
 type holdCommand struct {
@@ -40,7 +40,8 @@ func (c *holdAll) Run(ctx context.Context, p *process) error {
 	if reason == "" || len(reason) > maxReason {
 		return fmt.Errorf("--reason has %d bytes: say in 1 to %d why everything is held", len(reason), maxReason)
 	}
-	return c.run(ctx, p, func(holds *hold.Service) (int, error) { return holds.HoldEverything(ctx, reason) }, c.output,
+	return c.run(ctx, p,
+		func(pauses *pause.Service) (int, error) { return pauses.PauseEverything(ctx, reason) }, c.output,
 		"%d organizations are held; no call of any is begun until `flowlane release all`.\n")
 }
 
@@ -51,24 +52,24 @@ type releaseAll struct {
 
 // Run releases what holdAll has held.
 func (c *releaseAll) Run(ctx context.Context, p *process) error {
-	return c.run(ctx, p, func(holds *hold.Service) (int, error) { return holds.ReleaseEverything(ctx) }, c.output,
+	return c.run(ctx, p, func(pauses *pause.Service) (int, error) { return pauses.ReleaseEverything(ctx) }, c.output,
 		"%d organizations are released.\n")
 }
 
 // run does something to the holds of all organizations, and prints of how many.
 func (d database) run(
-	ctx context.Context, p *process, do func(*hold.Service) (int, error), out output, say string,
+	ctx context.Context, p *process, do func(*pause.Service) (int, error), out output, say string,
 ) error {
 	pool, err := d.open(ctx)
 	if err != nil {
 		return err
 	}
 	defer pool.Close()
-	holds, err := app.Holds(pool, p.log)
+	pauses, err := app.Pauses(pool, p.log)
 	if err != nil {
 		return err //nolint:wrapcheck // says everything
 	}
-	n, err := do(holds)
+	n, err := do(pauses)
 	if err != nil {
 		return errors.Join(unmigrated(err), fmt.Errorf("%d organizations were done: run the command again", n))
 	}

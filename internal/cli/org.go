@@ -20,7 +20,7 @@ import (
 	"flowlane/internal/account"
 	"flowlane/internal/app"
 	"flowlane/internal/fault"
-	"flowlane/internal/hold"
+	"flowlane/internal/pause"
 	"flowlane/internal/pg"
 )
 
@@ -93,7 +93,7 @@ func (c *orgCreate) Run(ctx context.Context, p *process) error {
 
 func (c *orgCreate) create(ctx context.Context, p *process, pool *pgxpool.Pool, name string) (facts orgFacts,
 	err error) {
-	holds, err := app.Holds(pool, p.log)
+	pauses, err := app.Pauses(pool, p.log)
 	if err != nil {
 		return facts, err //nolint:wrapcheck // says everything
 	}
@@ -103,7 +103,7 @@ func (c *orgCreate) create(ctx context.Context, p *process, pool *pgxpool.Pool, 
 			return err //nolint:wrapcheck // explained above
 		}
 		facts = orgFacts{ID: org.ID, Name: org.Name}
-		if facts.Held, err = holds.HoldNew(ctx, tx, org.ID); err != nil || c.ExternalID == "" {
+		if facts.Held, err = pauses.PauseNew(ctx, tx, org.ID); err != nil || c.ExternalID == "" {
 			return err //nolint:wrapcheck // says everything
 		}
 		facts.ExternalID = &c.ExternalID
@@ -250,15 +250,15 @@ func (c *orgSuspend) set(ctx context.Context, p *process, pool *pgxpool.Pool, id
 	if err != nil {
 		return org, fmt.Errorf("set the status of the organization: %w", err)
 	}
-	holds, err := app.Holds(pool, p.log)
+	pauses, err := app.Pauses(pool, p.log)
 	if err != nil {
 		return org, err //nolint:wrapcheck // says everything
 	}
 	switch {
 	case c.Outbound:
-		err = holds.HoldOrg(ctx, id, hold.Suspension, "The organization is suspended")
+		err = pauses.PauseOrg(ctx, id, pause.Suspension, "The organization is suspended")
 	case c.Resume:
-		err = holds.ReleaseOrg(ctx, id, hold.Suspension)
+		err = pauses.ReleaseOrg(ctx, id, pause.Suspension)
 	}
 	return org, err //nolint:wrapcheck // says everything
 }

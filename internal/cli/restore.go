@@ -74,13 +74,13 @@ func (c *restoreConfirm) Run(ctx context.Context, p *process) error {
 	}
 	held := 0
 	if c.LostSince != nil {
-		holds, err := app.Holds(pool, p.log)
+		pauses, err := app.Pauses(pool, p.log)
 		if err != nil {
 			return err //nolint:wrapcheck // says everything
 		}
 		reason := "The database was restored; what was sent since " + c.LostSince.UTC().Format(time.RFC3339) +
 			" is not known"
-		if held, err = holds.HoldEverything(ctx, reason); err != nil {
+		if held, err = pauses.PauseEverything(ctx, reason); err != nil {
 			return errors.Join(unmigrated(err), errors.New("nothing is confirmed: run the command again"))
 		}
 	}

@@ -77,7 +77,7 @@ func (d *dev) seedOrg(ctx context.Context) (uuid.UUID, error) {
 		if org, err = account.CreateOrg(ctx, tx, demoOrg); err != nil {
 			return err //nolint:wrapcheck // says everything
 		}
-		_, err = d.app.Holds.HoldNew(ctx, tx, org.ID)
+		_, err = d.app.Pauses.PauseNew(ctx, tx, org.ID)
 		return err //nolint:wrapcheck // says everything
 	})
 	if err != nil {

@@ -123,7 +123,7 @@ func (s *Service) forget(ctx context.Context, tx pgx.Tx, orgID uuid.UUID, domain
 	if id := account.FromContext(ctx).AccountID; id != uuid.Nil {
 		by = &id
 	}
-	ended, err := s.queries.HoldsOfDomainRelease(ctx, tx, db.HoldsOfDomainReleaseParams{OrgID: orgID, Domain: domain,
+	ended, err := s.queries.PausesOfDomainRelease(ctx, tx, db.PausesOfDomainReleaseParams{OrgID: orgID, Domain: domain,
 		ReleasedBy: by})
 	if err != nil {
 		return fmt.Errorf("release the holds of %s: %w", domain, err)

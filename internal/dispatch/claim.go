@@ -446,7 +446,7 @@ func (c *claim) intend(ctx context.Context, calls []*outboundCall) (*run.Locking
 			c.calls = append(c.calls, p)
 		}
 	}
-	if err := c.d.q.HoldGateShare(ctx, pipeline, orgs); err != nil {
+	if err := c.d.q.PauseGateShare(ctx, pipeline, orgs); err != nil {
 		return nil, fmt.Errorf("enter the gate of holds: %w", err)
 	}
 	if len(c.calls) > 0 {

@@ -18,7 +18,7 @@ import (
 
 	"flowlane/gen/db"
 	"flowlane/internal/dispatch"
-	"flowlane/internal/hold"
+	"flowlane/internal/pause"
 	"flowlane/internal/pg"
 	"flowlane/internal/provider"
 	"flowlane/internal/run"
@@ -89,8 +89,8 @@ func TestNothingIsWrittenUnderAHold(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		tls     bool
-		stop    func(*bundle, *hold.Service, uuid.UUID) error
-		release func(*bundle, *hold.Service, uuid.UUID) error
+		stop    func(*bundle, *pause.Service, uuid.UUID) error
+		release func(*bundle, *pause.Service, uuid.UUID) error
 	}{
 		"Token/Hold":   {false, holdAll, releaseAll},
 		"TLS/Pause":    {true, pauseBatch, resumeBatch},
@@ -101,7 +101,7 @@ func TestNothingIsWrittenUnderAHold(t *testing.T) {
 			w := newWithheld(t, tt.tls)
 			id := w.start(w.define(w.flow), 1, plainRow)
 			<-w.latch.dialled // the call is claimed
-			holds := hold.New(w.pool, w.runs, w.due)
+			holds := pause.New(w.pool, w.runs, w.due)
 			if err := tt.stop(w.bundle, holds, id); err != nil {
 				t.Fatal(err)
 			}
@@ -170,27 +170,27 @@ func newWithheld(t *testing.T, secure bool) *withheld {
 	return w
 }
 
-func holdAll(b *bundle, h *hold.Service, _ uuid.UUID) error {
-	_, err := h.Open(b.t.Context(), hold.Target{OrgID: b.org}, hold.Opening{})
+func holdAll(b *bundle, h *pause.Service, _ uuid.UUID) error {
+	_, err := h.Open(b.t.Context(), pause.Target{OrgID: b.org}, pause.Opening{})
 	return err
 }
 
-func releaseAll(b *bundle, h *hold.Service, _ uuid.UUID) error {
-	_, err := h.Release(b.t.Context(), hold.Target{OrgID: b.org}, uuid.Nil)
+func releaseAll(b *bundle, h *pause.Service, _ uuid.UUID) error {
+	_, err := h.Release(b.t.Context(), pause.Target{OrgID: b.org}, uuid.Nil)
 	return err
 }
 
-func pauseBatch(b *bundle, h *hold.Service, id uuid.UUID) error {
-	_, err := h.PauseBatch(b.t.Context(), b.org, id, hold.Opening{})
+func pauseBatch(b *bundle, h *pause.Service, id uuid.UUID) error {
+	_, err := h.PauseBatch(b.t.Context(), b.org, id, pause.Opening{})
 	return err
 }
 
-func resumeBatch(b *bundle, h *hold.Service, id uuid.UUID) error {
+func resumeBatch(b *bundle, h *pause.Service, id uuid.UUID) error {
 	_, err := h.ResumeBatch(b.t.Context(), b.org, id, uuid.Nil)
 	return err
 }
 
-func cancelBatch(b *bundle, _ *hold.Service, id uuid.UUID) error {
+func cancelBatch(b *bundle, _ *pause.Service, id uuid.UUID) error {
 	return pg.InTx(b.t.Context(), b.pool, func(ctx context.Context, tx pgx.Tx) error {
 		_, err := b.runs.Cancel(ctx, tx, b.org, id, run.Cancellation{})
 		return err

@@ -22,7 +22,7 @@ import (
 
 // gapsAllowed are queries that may read an index whose columns they do not name in order, by the index, and why.
 var gapsAllowed = map[string]string{
-	"HoldTotal pause_by_scope":           "planned for its arguments: optional filters",
+	"PauseTotal pause_by_scope":          "planned for its arguments: optional filters",
 	"BatchesMeant batch_count_by_status": "planned for its arguments: statuses",
 	"CallsCounted call_recent":           "an account has few buckets",
 	"InheritedDeepen inherited_pkey":     "reads all slices of a batch",

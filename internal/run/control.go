@@ -121,7 +121,7 @@ func (s *Service) Cancel(ctx context.Context, tx pgx.Tx, orgID, batchID uuid.UUI
 		Now: c.Now}); err != nil {
 		return nil, fmt.Errorf("cancel batch %s: %w", batchID, err)
 	}
-	released, err := s.q.HoldsOfBatchRelease(ctx, tx, db.HoldsOfBatchReleaseParams{Now: c.Now, ReleasedBy: why.By,
+	released, err := s.q.PausesOfBatchRelease(ctx, tx, db.PausesOfBatchReleaseParams{Now: c.Now, ReleasedBy: why.By,
 		BatchID: batchID})
 	if err != nil {
 		return nil, fmt.Errorf("release the holds of batch %s: %w", batchID, err)

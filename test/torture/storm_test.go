@@ -12,7 +12,7 @@ import (
 
 	"flowlane/gen/db"
 	"flowlane/internal/fault"
-	"flowlane/internal/hold"
+	"flowlane/internal/pause"
 	"flowlane/internal/pg"
 	"flowlane/internal/provider/dialersim"
 	"flowlane/internal/run"
@@ -183,8 +183,8 @@ func (s *storm) keep(batches int, d time.Duration) {
 func (s *storm) hold() {
 	s.Helper()
 	seconds := 1 + s.random.IntN(2)
-	o := hold.Opening{By: s.org, Seconds: &seconds}
-	t := hold.Target{OrgID: s.org}
+	o := pause.Opening{By: s.org, Seconds: &seconds}
+	t := pause.Target{OrgID: s.org}
 	var err error
 	switch s.random.IntN(4) {
 	case 0:

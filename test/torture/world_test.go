@@ -26,7 +26,7 @@ import (
 	"flowlane/internal/definition"
 	"flowlane/internal/dispatch"
 	"flowlane/internal/due"
-	"flowlane/internal/hold"
+	"flowlane/internal/pause"
 	"flowlane/internal/pg"
 	"flowlane/internal/provider"
 	"flowlane/internal/provider/dialersim"
@@ -60,7 +60,7 @@ type world struct {
 	creds []uuid.UUID
 	defs  *definition.Service
 	runs  *run.Service
-	holds *hold.Service
+	holds *pause.Service
 	// accounts are the platform's names of the accounts of creds.
 	accounts []string
 	random   *rand.Rand
@@ -112,12 +112,12 @@ func setupSeeded(t *testing.T, dsn string, pool *pgxpool.Pool, accounts int, see
 	// The kinds are only named here, so that starting a batch can wake them: nobody works in this process.
 	sched := due.New(pool, must(work.NewQueue(pool)), due.Options{})
 	for _, kind := range []string{run.DueDispatch, dispatch.DueReconcile, run.DueSlices, run.DueRelease,
-		hold.DueExpiry} {
+		pause.DueExpiry} {
 		sched.Register(kind, lease, 1, func(context.Context, *due.Lease) (time.Time, error) { return time.Time{}, nil })
 	}
 	router := &dispatch.Router{Catalog: cat, BulkInFlight: 4, SmallInFlight: 64}
 	w.runs = run.New(pool, definition.NewPlans(cat, 1<<20), router, sched, rand.Float64)
-	w.holds = hold.New(pool, w.runs, sched)
+	w.holds = pause.New(pool, w.runs, sched)
 
 	w.keys = must(account.New(account.Config{Pool: pool,
 		HashKeys: [][]byte{must(box.Root(t.Context(), pool)).Derive("api-key")}, Random: crand.Reader, Now: time.Now,

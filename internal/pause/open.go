@@ -1,4 +1,4 @@
-package hold
+package pause
 
 import (
 	"context"
@@ -16,15 +16,15 @@ import (
 )
 
 const (
-	// auditType is what the audit log calls a hold.
+	// auditType is what the audit log calls a pause.
 	auditType = "pause"
-	// cause is that of every hold of people.
+	// cause is that of every pause of people.
 	cause = "admin_request"
-	// most bounds the active holds of an organization that are not of batches: claims read all of them.
+	// most bounds the active pauses of an organization that are not of batches: claims read all of them.
 	most = 1000
 )
 
-// Target is what people hold or release: the whole organization where nothing is set, else a Domain, or a lane of it.
+// Target is what people pause or release: the whole organization where nothing is set, else a Domain, or a lane of it.
 type Target struct {
 	OrgID     uuid.UUID
 	TenancyID *string
@@ -41,23 +41,23 @@ func (t *Target) scope() Scope {
 	return Lane
 }
 
-// Opening says who holds something, for how long and why.
+// Opening says who pauses something, for how long and why.
 type Opening struct {
 	By uuid.UUID
-	// Seconds is after how long the hold ends by itself; nil for one without an end.
+	// Seconds is after how long the pause ends by itself; nil for one without an end.
 	Seconds *int
 	Reason  *string
 	// operator is set where that is the operator of the service, and no account.
 	operator Operator
 }
 
-// Open holds a target. When it returns, no claim that the hold covers commits any more. Faults: NotFound for a Domain
-// that the organization does not know; Conflict where there are too many holds.
-func (s *Service) Open(ctx context.Context, t Target, o Opening, hooks ...pg.TxHook[*Hold]) (*Hold, error) {
-	var out *Hold
+// Open pauses a target. When it returns, no claim that the pause covers commits any more. Faults: NotFound for a Domain
+// that the organization does not know; Conflict where there are too many pauses.
+func (s *Service) Open(ctx context.Context, t Target, o Opening, hooks ...pg.TxHook[*Pause]) (*Pause, error) {
+	var out *Pause
 	err := pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error {
-		if err := s.q.HoldGateTake(ctx, tx, t.OrgID); err != nil {
-			return fmt.Errorf("close the gate of holds: %w", err)
+		if err := s.q.PauseGateTake(ctx, tx, t.OrgID); err != nil {
+			return fmt.Errorf("close the gate of pauses: %w", err)
 		}
 		if err := s.keepDomain(ctx, tx, t); err != nil {
 			return err
@@ -66,15 +66,16 @@ func (s *Service) Open(ctx context.Context, t Target, o Opening, hooks ...pg.TxH
 		if err != nil {
 			return fmt.Errorf("read the clock: %w", err)
 		}
-		n, err := s.q.HoldsCount(ctx, tx, &t.OrgID)
+		n, err := s.q.PausesCount(ctx, tx, &t.OrgID)
 		if err != nil {
-			return fmt.Errorf("count holds: %w", err)
+			return fmt.Errorf("count pauses: %w", err)
 		}
 		if n >= most {
 			return fault.New(fault.Conflict,
 				"The organization has %d active holds, as many as it can have: release some first", n)
 		}
-		out, err = s.insert(ctx, tx, db.HoldInsertParams{OrgID: &t.OrgID, Scope: string(t.scope()), Domain: t.TenancyID,
+		out, err = s.insert(ctx, tx, db.PauseInsertParams{
+			OrgID: &t.OrgID, Scope: string(t.scope()), Domain: t.TenancyID,
 			Lane: t.Lane}, o, now)
 		if err != nil {
 			return err
@@ -84,8 +85,8 @@ func (s *Service) Open(ctx context.Context, t Target, o Opening, hooks ...pg.TxH
 	return out, err
 }
 
-// keepDomain has the organization go on knowing the Domain of a target until tx ends: one that goes ends the holds that
-// it finds.
+// keepDomain has the organization go on knowing the Domain of a target until tx ends: one that goes ends the pauses
+// that it finds.
 func (s *Service) keepDomain(ctx context.Context, tx pgx.Tx, t Target) error {
 	if t.TenancyID == nil {
 		return nil
@@ -101,18 +102,18 @@ func (s *Service) keepDomain(ctx context.Context, tx pgx.Tx, t Target) error {
 }
 
 // PauseBatch pauses a batch. When it returns, nothing of the batch is claimed any more. One that is paused keeps the
-// hold that it has. Faults: NotFound; Conflict for a batch that is over.
+// pause that it has. Faults: NotFound; Conflict for a batch that is over.
 func (s *Service) PauseBatch(ctx context.Context, orgID, batchID uuid.UUID, o Opening,
-	hooks ...pg.TxHook[*Hold]) (*Hold, error) {
-	var out *Hold
+	hooks ...pg.TxHook[*Pause]) (*Pause, error) {
+	var out *Pause
 	err := pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error {
 		paused, now, err := s.runs.Pause(ctx, tx, orgID, batchID)
 		if err != nil {
 			return err
 		}
 		if paused {
-			out, err = s.insert(ctx, tx, db.HoldInsertParams{OrgID: &orgID, Scope: string(Batch), BatchID: &batchID}, o,
-				now)
+			in := db.PauseInsertParams{OrgID: &orgID, Scope: string(Batch), BatchID: &batchID}
+			out, err = s.insert(ctx, tx, in, o, now)
 		} else {
 			out, err = s.ofBatch(ctx, tx, orgID, batchID, now)
 		}
@@ -124,21 +125,21 @@ func (s *Service) PauseBatch(ctx context.Context, orgID, batchID uuid.UUID, o Op
 	return out, err
 }
 
-// ofBatch returns the hold of a paused batch.
-func (s *Service) ofBatch(ctx context.Context, tx pgx.Tx, orgID, batchID uuid.UUID, now time.Time) (*Hold, error) {
-	row, err := s.q.HoldOfBatch(ctx, tx, db.HoldOfBatchParams{BatchID: batchID, OrgID: orgID})
+// ofBatch returns the pause of a paused batch.
+func (s *Service) ofBatch(ctx context.Context, tx pgx.Tx, orgID, batchID uuid.UUID, now time.Time) (*Pause, error) {
+	row, err := s.q.PauseOfBatch(ctx, tx, db.PauseOfBatchParams{BatchID: batchID, OrgID: orgID})
 	if err != nil {
-		return nil, fmt.Errorf("read the hold of batch %s: %w", batchID, err)
+		return nil, fmt.Errorf("read the pause of batch %s: %w", batchID, err)
 	}
 	if err := account.Audit(ctx, tx, auditType, row.ID.String()); err != nil {
 		return nil, err
 	}
-	return holdOf(&row, now)
+	return pauseOf(&row, now)
 }
 
-// insert opens a hold and plans its end.
-func (s *Service) insert(ctx context.Context, tx pgx.Tx, in db.HoldInsertParams, o Opening,
-	now time.Time) (*Hold, error) {
+// insert opens a pause and plans its end.
+func (s *Service) insert(ctx context.Context, tx pgx.Tx, in db.PauseInsertParams, o Opening,
+	now time.Time) (*Pause, error) {
 	id, err := uuid.NewV7()
 	if err != nil {
 		return nil, err
@@ -153,9 +154,9 @@ func (s *Service) insert(ctx context.Context, tx pgx.Tx, in db.HoldInsertParams,
 		end := now.Add(time.Duration(*o.Seconds) * time.Second)
 		in.ExpiresAt = &end
 	}
-	row, err := s.q.HoldInsert(ctx, tx, in)
+	row, err := s.q.PauseInsert(ctx, tx, in)
 	if err != nil {
-		return nil, fmt.Errorf("open a hold: %w", err)
+		return nil, fmt.Errorf("open a pause: %w", err)
 	}
 	if err := account.Audit(ctx, tx, auditType, id.String()); err != nil {
 		return nil, err
@@ -168,5 +169,5 @@ func (s *Service) insert(ctx context.Context, tx pgx.Tx, in db.HoldInsertParams,
 	if err := event.Publish(ctx, tx, s.due, event.Pause(event.PauseOpened, &row)); err != nil {
 		return nil, err
 	}
-	return holdOf(&row, now)
+	return pauseOf(&row, now)
 }

@@ -1,57 +1,57 @@
--- Holds that people open, and the lists of all holds. flow.clock() says what time it is; the dispatcher's own queries
--- about holds are in dispatch.sql.
+-- Pauses that people open, and the lists of all pauses. flow.clock() says what time it is; the dispatcher's own queries
+-- about pauses are in choose.sql.
 
--- name: HoldGateShare :exec
--- Lets no hold of these organizations be opened or extended until the claim that reads holds after this has ended.
+-- name: PauseGateShare :exec
+-- Lets no pause of these organizations be opened or extended until the claim that reads pauses after this has ended.
 SELECT pg_advisory_xact_lock_shared(hashtextextended('hold ' || o, 0)) FROM unnest(@org_ids::uuid[]) o;
 
--- name: HoldGateTake :exec
--- Waits for the claims of an organization that may have read holds, and keeps others from doing so.
+-- name: PauseGateTake :exec
+-- Waits for the claims of an organization that may have read pauses, and keeps others from doing so.
 SELECT pg_advisory_xact_lock(hashtextextended('hold ' || @org_id::uuid, 0));
 
--- name: HoldsCount :one
--- How many active holds of its people an organization has, but for those of batches.
+-- name: PausesCount :one
+-- How many active pauses of its people an organization has, but for those of batches.
 SELECT count(*) FROM flow.pause WHERE org_id = @org_id AND status = 'active' AND operator IS NULL
     AND scope IN ('global', 'domain', 'lane');
 
--- name: HoldInsert :one
+-- name: PauseInsert :one
 INSERT INTO flow.pause (id, org_id, scope, domain, lane, batch_id, cause, reason, operator, created_by, created_at,
     expires_at)
 VALUES (@id, @org_id, @scope, @domain, @lane, @batch_id, @cause, @reason, @operator, @created_by, @created_at,
     @expires_at)
 RETURNING *;
 
--- name: HoldOfBatch :one
+-- name: PauseOfBatch :one
 SELECT * FROM flow.pause WHERE batch_id = @batch_id::uuid AND org_id = @org_id::uuid AND scope = 'batch'
     AND status = 'active';
 
--- name: HoldOfOperator :one
--- Whether the operator of the service holds an organization for a reason.
+-- name: PauseOfOperator :one
+-- Whether the operator of the service pauses an organization for a reason.
 SELECT EXISTS (SELECT FROM flow.pause WHERE org_id = @org_id::uuid AND operator = @operator::text
     AND status = 'active');
 
--- name: HoldGet :one
+-- name: PauseGet :one
 SELECT * FROM flow.pause WHERE id = @id;
 
--- name: HoldLock :one
+-- name: PauseLock :one
 SELECT * FROM flow.pause WHERE id = @id FOR UPDATE;
 
--- name: HoldRead :one
--- A hold that an organization sees: its own, and the backoffs of the accounts that it knows.
+-- name: PauseRead :one
+-- A pause that an organization sees: its own, and the backoffs of the accounts that it knows.
 SELECT sqlc.embed(h), (SELECT flow.clock())::timestamptz AS now FROM flow.pause h
 WHERE h.id = @id AND (h.org_id = @org_id::uuid
     OR h.scope = 'bucket' AND EXISTS (SELECT FROM flow.tenant t WHERE t.org_id = @org_id::uuid
         AND t.tenancy_id = h.domain));
 
--- name: HoldExtend :one
+-- name: PauseExtend :one
 UPDATE flow.pause SET expires_at = @expires_at::timestamptz, extensions = @extensions WHERE id = @id RETURNING *;
 
--- name: HoldEnd :exec
--- Releases a hold whose time is over.
+-- name: PauseEnd :exec
+-- Releases a pause whose time is over.
 UPDATE flow.pause SET status = 'released', released_at = @released_at::timestamptz WHERE id = @id;
 
--- name: HoldsRelease :many
--- Releases the active holds of one target: of the organization, of a Domain, or of a lane of a Domain. Its people
+-- name: PausesRelease :many
+-- Releases the active pauses of one target: of the organization, of a Domain, or of a lane of a Domain. Its people
 -- release none of the operator, and the operator none of theirs.
 UPDATE flow.pause p SET status = 'released', released_at = flow.clock(), released_by = sqlc.narg('released_by')::uuid
 WHERE p.org_id = @org_id::uuid AND p.scope = @scope AND p.domain IS NOT DISTINCT FROM sqlc.narg('domain')
@@ -60,20 +60,20 @@ WHERE p.org_id = @org_id::uuid AND p.scope = @scope AND p.domain IS NOT DISTINCT
     AND p.operator IS NOT DISTINCT FROM sqlc.narg('operator')
 RETURNING *;
 
--- name: HoldsOfDomainRelease :many
--- Releases the holds of an organization on a Domain that goes, and on its lanes.
+-- name: PausesOfDomainRelease :many
+-- Releases the pauses of an organization on a Domain that goes, and on its lanes.
 UPDATE flow.pause SET status = 'released', released_at = flow.clock(), released_by = sqlc.narg('released_by')::uuid
 WHERE org_id = @org_id::uuid AND domain = @domain::text AND scope IN ('domain', 'lane') AND status = 'active'
     AND ends_at > flow.clock()
 RETURNING *;
 
--- name: HoldsOfBatchRelease :many
+-- name: PausesOfBatchRelease :many
 UPDATE flow.pause SET status = 'released', released_at = @now::timestamptz, released_by = sqlc.narg('released_by')::uuid
 WHERE batch_id = @batch_id::uuid AND scope = 'batch' AND status = 'active'
 RETURNING *;
 
--- name: HoldBudgets :many
--- The budgets in which an organization's work waits that a hold covered.
+-- name: PauseBudgets :many
+-- The budgets in which an organization's work waits that a pause covered.
 SELECT DISTINCT q.domain, q.bucket FROM flow.batch_count b
 CROSS JOIN LATERAL (SELECT l.* FROM flow.lane_batch l WHERE l.batch_id = b.batch_id OFFSET 0) q
 WHERE b.org_id = @org_id AND b.status IN ('queued', 'running') AND q.open AND q.ready_parts > 0
@@ -81,8 +81,8 @@ WHERE b.org_id = @org_id AND b.status IN ('queued', 'running') AND q.open AND q.
         OR q.lane = sqlc.narg('lane'))
 ORDER BY q.domain, q.bucket;
 
--- name: HoldList :many
--- A page of the holds that an organization sees, its own and the backoffs of the accounts that it knows, behind one of
+-- name: PauseList :many
+-- A page of the pauses that an organization sees, its own and the backoffs of the accounts that it knows, behind one of
 -- them. reach is how many rows to pass over and to read together. What is expired covers nothing any more, whoever has
 -- written that down; but a batch is paused until that is done.
 SELECT sqlc.embed(f) FROM (
@@ -107,7 +107,7 @@ SELECT sqlc.embed(f) FROM (
 ) h JOIN flow.pause f ON f.id = h.id
 ORDER BY h.at, h.id LIMIT @max_rows::int OFFSET @skip_rows::int;
 
--- name: HoldListDescending :many
+-- name: PauseListDescending :many
 -- As above, in the other order.
 SELECT sqlc.embed(f) FROM (
     (SELECT o.id, k.at FROM flow.pause o CROSS JOIN LATERAL (SELECT CASE WHEN @by_end::boolean THEN o.ends_at
@@ -131,7 +131,7 @@ SELECT sqlc.embed(f) FROM (
 ) h JOIN flow.pause f ON f.id = h.id
 ORDER BY h.at DESC, h.id DESC LIMIT @max_rows::int OFFSET @skip_rows::int;
 
--- name: HoldTotal :one
+-- name: PauseTotal :one
 SELECT ((SELECT count(*) FROM flow.pause o
     WHERE o.org_id = @org_id::uuid AND (sqlc.narg('scope')::text IS NULL OR o.scope = sqlc.narg('scope'))
         AND (sqlc.narg('domain')::text IS NULL OR o.domain = sqlc.narg('domain'))
@@ -142,7 +142,7 @@ SELECT ((SELECT count(*) FROM flow.pause o
         AND (sqlc.narg('scope')::text IS NULL OR sqlc.narg('scope') = 'bucket')
         AND (sqlc.narg('domain')::text IS NULL OR t.tenancy_id = sqlc.narg('domain'))))::bigint AS total;
 
--- name: HoldsOfBatch :many
--- The newest holds that a batch has or had, none of which is older than it.
+-- name: PausesOfBatch :many
+-- The newest pauses that a batch has or had, none of which is older than it.
 SELECT * FROM flow.pause WHERE org_id = @org_id AND scope = 'batch' AND created_at >= @since AND batch_id = @batch_id
 ORDER BY created_at DESC, id DESC LIMIT @most;

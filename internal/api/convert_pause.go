@@ -3,16 +3,16 @@ package api
 import (
 	"flowlane/gen/db"
 	"flowlane/gen/oas"
-	"flowlane/internal/hold"
+	"flowlane/internal/pause"
 )
 
-// scheduler stands for who released a hold whose time was over.
+// scheduler stands for who released a pause whose time was over.
 const scheduler = "scheduler"
 
 // operator stands for the operator of the service.
 const operator = "operator"
 
-func holdOf(h *hold.Hold) oas.Pause {
+func pauseOf(h *pause.Pause) oas.Pause {
 	out := oas.Pause{
 		ID: h.ID.String(), Scope: oas.HoldScope(h.Scope), TenancyID: nilString(h.TenancyID), Lane: nilLane(h.Lane),
 		Bucket:  nilString(h.Bucket),

@@ -367,7 +367,7 @@ func TestHold_WaitsForClaims(t *testing.T) {
 			s.openHold("/admin/dispatch", `{}`)
 			batch := s.trigger(s.define(modifyOne), `{"records":[{"id":"a"},{"id":"b"}]}`)
 			arrive := s.hold("/records/a") // else the batch may be over before its pause has its turn
-			waitsAt := "HoldGateTake"
+			waitsAt := "PauseGateTake"
 			if path == "batch" {
 				path, waitsAt = "/flows/batches/"+batch, "BatchLock"
 			}

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"flowlane/internal/account"
-	"flowlane/internal/hold"
+	"flowlane/internal/pause"
 )
 
 // What the operator holds makes no call until the operator releases it, whatever the organization's people do; each
@@ -21,10 +21,10 @@ func TestHold_Operator(t *testing.T) {
 	s := serveStack(t, true)
 	org := uuid.MustParse(s.orgID(s.Key))
 	ctx := account.AsOperator(t.Context(), org, "org suspend")
-	held, err := s.app.Holds.HoldEverything(t.Context(), "The provider was breached")
+	held, err := s.app.Pauses.PauseEverything(t.Context(), "The provider was breached")
 	require.NoError(t, err)
 	assert.Equal(t, 2, held, "every organization")
-	again, err := s.app.Holds.HoldEverything(t.Context(), "Once more")
+	again, err := s.app.Pauses.PauseEverything(t.Context(), "Once more")
 	require.NoError(t, err)
 	assert.Zero(t, again)
 
@@ -51,13 +51,13 @@ func TestHold_Operator(t *testing.T) {
 	assert.Equal(t, []any{"global", "active", "admin_request", "The provider was breached", nil},
 		[]any{h["scope"], h["status"], h["cause"], h["reason"], h["created_by"]})
 
-	require.NoError(t, s.app.Holds.HoldOrg(ctx, org, hold.Suspension, "The organization is suspended"))
-	n, err := s.app.Holds.ReleaseEverything(t.Context())
+	require.NoError(t, s.app.Pauses.PauseOrg(ctx, org, pause.Suspension, "The organization is suspended"))
+	n, err := s.app.Pauses.ReleaseEverything(t.Context())
 	require.NoError(t, err)
 	assert.Equal(t, 2, n)
 	waits("the suspension goes on")
 	assert.Equal(t, []any{"released", "operator"}, []any{s.get(path)["status"], s.get(path)["released_by"]})
-	require.NoError(t, s.app.Holds.ReleaseOrg(ctx, org, hold.Suspension))
+	require.NoError(t, s.app.Pauses.ReleaseOrg(ctx, org, pause.Suspension))
 	assert.Equal(t, "completed", s.await(batch)["status"])
 
 	var log struct {
@@ -91,7 +91,7 @@ func TestHold_New(t *testing.T) {
 		t.Cleanup(func() { _ = tx.Rollback(t.Context()) })
 		org, err := account.CreateOrg(t.Context(), tx, "New")
 		require.NoError(t, err)
-		held, err := s.app.Holds.HoldNew(t.Context(), tx, org.ID)
+		held, err := s.app.Pauses.PauseNew(t.Context(), tx, org.ID)
 		require.NoError(t, err)
 		assert.Equal(t, want, held)
 		return tx
@@ -111,11 +111,11 @@ func TestHold_New(t *testing.T) {
 	active := func() int {
 		return s.number(`SELECT count(*) FROM flow.pause WHERE operator = 'everything' AND status = 'active' AND reason = 'Breach'`)
 	}
-	holdAll := func() (int, error) { return s.app.Holds.HoldEverything(t.Context(), "Breach") }
-	release := func() (int, error) { return s.app.Holds.ReleaseEverything(t.Context()) }
+	holdAll := func() (int, error) { return s.app.Pauses.PauseEverything(t.Context(), "Breach") }
+	release := func() (int, error) { return s.app.Pauses.ReleaseEverything(t.Context()) }
 
 	org := uuid.MustParse(s.orgID(s.Key))
-	require.NoError(t, s.app.Holds.HoldOrg(account.AsOperator(t.Context(), org, "org suspend"), org, hold.Suspension,
+	require.NoError(t, s.app.Pauses.PauseOrg(account.AsOperator(t.Context(), org, "org suspend"), org, pause.Suspension,
 		""))
 	require.NoError(t, create(false).Commit(t.Context()))
 	assert.Equal(t, 4, number(holdAll, create(false)), "the one included that was being made")
