@@ -182,5 +182,5 @@ pictures: bin/flowlane $(WEB_PACKAGES) ## Make the pictures of the console in do
 	cd $(WEB) && FLOWLANE_PICTURES=true node --test e2e/pictures.test.mjs
 
 .PHONY: bench
-bench: ## Measure the speed targets of docs/architecture.md and docs/measurements.md; BENCH=regex picks some
+bench: ## Measure the speed targets of docs/measurements.md; BENCH=regex picks some
 	go run ./test/bench -run '$(BENCH)'

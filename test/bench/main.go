@@ -1,7 +1,6 @@
-// Command bench measures what docs/architecture.md and docs/measurements.md promise of speed. Each row names our
-// figure, a raw baseline that was taken in the same run, their ratio and the target. It needs Postgres with its default
-// durability: the server that FLOWLANE_BENCH_DATABASE_URL names (a database of its own is made there and dropped), else
-// an embedded one.
+// Command bench measures what docs/measurements.md promises of speed. Each row names our figure, a raw baseline that was
+// taken in the same run, their ratio and the target. It needs Postgres with its default durability: the server that
+// FLOWLANE_BENCH_DATABASE_URL names (a database of its own is made there and dropped), else an embedded one.
 //
 //	go run ./test/bench -run upload -n 200000
 package main
