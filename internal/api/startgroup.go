@@ -22,20 +22,20 @@ import (
 )
 
 const (
-	// togetherMost bounds the triggers that share a transaction; one counts for as many more as its records take times
-	// togetherBytes.
-	togetherMost  = 64
-	togetherBytes = 32 << 10
-	// togetherAtOnce is how many such transactions run at once, another one beside one that takes longer than
-	// togetherSlow.
-	togetherAtOnce = 4
-	togetherSlow   = 100 * time.Millisecond
-	// togetherTimeout bounds one.
-	togetherTimeout = 10 * time.Second
+	// groupMost bounds the triggers that share a transaction; one counts for as many more as its records take times
+	// groupBytes.
+	groupMost  = 64
+	groupBytes = 32 << 10
+	// groupsAtOnce is how many such transactions run at once, another one beside one that takes longer than
+	// groupSlow.
+	groupsAtOnce = 4
+	groupSlow    = 100 * time.Millisecond
+	// groupTimeout bounds one.
+	groupTimeout = 10 * time.Second
 )
 
-// startGrouper starts triggers that come at the same time in one transaction (pg.Groups). Each has its own caller and its
-// own answer, and what cannot be started so is left to a transaction of its own, which also finds out why. No group
+// startGrouper starts triggers that come at the same time in one transaction (pg.Groups). Each has its own caller and
+// its own answer, and what cannot be started so is left to a transaction of its own, which also finds out why. No group
 // waits for somebody who holds a definition, so that nobody suffers for another.
 type startGrouper struct {
 	h   *triggerHandler
@@ -47,7 +47,7 @@ type startGrouper struct {
 
 func newStartGrouper(h *triggerHandler, log *slog.Logger) *startGrouper {
 	t := &startGrouper{h: h, log: log}
-	t.groups = &pg.Groups[*groupedStart]{Most: togetherMost, AtOnce: togetherAtOnce, Slow: togetherSlow, Serve: t.serve}
+	t.groups = &pg.Groups[*groupedStart]{Most: groupMost, AtOnce: groupsAtOnce, Slow: groupSlow, Serve: t.serve}
 	return t
 }
 
@@ -75,7 +75,7 @@ func (t *startGrouper) start(ctx context.Context, in run.StartInput) (*run.Start
 	one.By, one.Metadata = account.ActorFrom(ctx), bytes.Clone(one.Metadata)
 	in.Source.Records, in.Metadata = nil, nil
 	s := &groupedStart{ctx: ctx, in: in, one: one, done: make(chan struct{})}
-	t.groups.Add(s, 1+(len(one.Sheet.Body)+len(one.Metadata))/togetherBytes)
+	t.groups.Add(s, 1+(len(one.Sheet.Body)+len(one.Metadata))/groupBytes)
 	select {
 	case <-s.done:
 		return s.started, s.err
@@ -86,7 +86,7 @@ func (t *startGrouper) start(ctx context.Context, in run.StartInput) (*run.Start
 
 // serve starts those whose callers are still there.
 func (t *startGrouper) serve(all []*groupedStart) {
-	ctx, cancel := context.WithTimeout(context.Background(), togetherTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), groupTimeout)
 	defer cancel()
 	var parties []*party
 	var txID string

@@ -19,7 +19,7 @@ import (
 
 const requestSteps = `[{"id":"a","tasks":[{"id":"c","action_id":"core__http__request","params":{"method":"GET","url":"SIM/nothing"}}]}]`
 
-// together is a trigger that is sent at the same time as others, and what it must be answered.
+// starts is a trigger that is sent at the same time as others, and what it must be answered.
 type startGrouper struct {
 	client         *apitest.Client
 	flow, body     string

@@ -25,12 +25,12 @@ type triggerHandler struct {
 	plans       *definition.Plans
 	runs        *run.Service
 	forecasts   *forecast.Service
-	together    *startGrouper
+	starts      *startGrouper
 }
 
 func newTriggerHandler(d Deps) triggerHandler {
 	h := triggerHandler{pool: d.Pool, definitions: d.Definitions, plans: d.Plans, runs: d.Runs, forecasts: d.Forecasts}
-	h.together = newStartGrouper(&h, d.Log)
+	h.starts = newStartGrouper(&h, d.Log)
 	return h
 }
 
@@ -47,7 +47,7 @@ func (h triggerHandler) TriggerDefinition(ctx context.Context, req oas.OptTrigge
 	}
 	in.OrgID, in.DefinitionID, in.CreatedBy, in.TriggerType = caller.OrgID, id, &caller.AccountID,
 		db.FlowTriggerTypeApiCall
-	started, err := h.together.start(ctx, in)
+	started, err := h.starts.start(ctx, in)
 	if started == nil && err == nil {
 		return h.alone(ctx, in)
 	}
@@ -113,7 +113,7 @@ func (h triggerHandler) version(ctx context.Context, tx pgx.Tx, in *run.StartInp
 	if err != nil {
 		return "", err
 	}
-	h.together.known(plan)
+	h.starts.known(plan)
 	return txID, plan.Runnable()
 }
 

@@ -55,8 +55,8 @@ func (s *Service) accept(ctx context.Context, orgID, id uuid.UUID, a *arrival) (
 	}
 	s.accepting.join(id, a, func(all []*arrival) {
 		for len(all) > 0 {
-			n := together(all)
-			s.writeTogether(id, all[:n])
+			n := groupSize(all)
+			s.writeGroup(id, all[:n])
 			all = all[n:]
 		}
 	})
@@ -86,8 +86,8 @@ func (s *Service) room(ctx context.Context, orgID, id uuid.UUID, message string)
 	return full
 }
 
-// together is how many of those that wait go into one transaction.
-func together(all []*arrival) int {
+// groupSize is how many of those that wait go into one transaction.
+func groupSize(all []*arrival) int {
 	bytes := 0
 	for n, a := range all {
 		if bytes += len(a.message.Body); n == acceptRows || n > 0 && bytes > acceptBytes {
@@ -97,7 +97,7 @@ func together(all []*arrival) int {
 	return len(all)
 }
 
-func (s *Service) writeTogether(id uuid.UUID, all []*arrival) {
+func (s *Service) writeGroup(id uuid.UUID, all []*arrival) {
 	ctx, cancel := context.WithTimeout(context.Background(), lookupTimeout)
 	defer cancel()
 	err := s.write(ctx, newWriting(id, all))

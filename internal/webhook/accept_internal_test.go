@@ -46,10 +46,10 @@ func TestTogether(t *testing.T) {
 		}
 		return all
 	}
-	assert.Equal(t, 3, together(of(1, 2, 3)))
-	assert.Equal(t, 1, together(of(acceptBytes+1, 1)), "one at least")
-	assert.Equal(t, 2, together(of(acceptBytes/2, acceptBytes/2, 1)))
-	assert.Equal(t, acceptRows, together(of(make([]int, acceptRows+1)...)))
+	assert.Equal(t, 3, groupSize(of(1, 2, 3)))
+	assert.Equal(t, 1, groupSize(of(acceptBytes+1, 1)), "one at least")
+	assert.Equal(t, 2, groupSize(of(acceptBytes/2, acceptBytes/2, 1)))
+	assert.Equal(t, acceptRows, groupSize(of(make([]int, acceptRows+1)...)))
 }
 
 // Items of one key are served in their order, none twice, never two parts at once; what comes meanwhile is served

@@ -138,8 +138,8 @@ func (s *Service) lookup(ctx context.Context, id uuid.UUID) (found, error) {
 
 // find reads it for all of them, whoever of them goes away.
 func (s *Service) find(id uuid.UUID) found {
-	s.askers <- struct{}{}
-	defer func() { <-s.askers }()
+	s.readers <- struct{}{}
+	defer func() { <-s.readers }()
 	ctx, cancel := context.WithTimeout(context.Background(), lookupTimeout)
 	defer cancel()
 	asked := time.Now()

@@ -79,17 +79,17 @@ type Service struct {
 	q *db.Queries
 	// looking and accepting are the messages on their way in, by webhook; askers and writers bound the connections that
 	// they take.
-	looking         lines[chan found]
-	accepting       lines[*arrival]
-	askers, writers chan struct{}
-	groups          *pg.Groups[*joined]
-	crowds          crowds
-	copies          copies
+	looking          lines[chan found]
+	accepting        lines[*arrival]
+	readers, writers chan struct{}
+	groups           *pg.Groups[*joined]
+	crowds           crowds
+	copies           copies
 }
 
 // New returns a Service.
 func New(d Deps) *Service {
-	s := &Service{Deps: d, q: db.New(), askers: make(chan struct{}, atOnce), writers: make(chan struct{}, atOnce)}
+	s := &Service{Deps: d, q: db.New(), readers: make(chan struct{}, atOnce), writers: make(chan struct{}, atOnce)}
 	s.groups = s.newGroups()
 	return s
 }
