@@ -20,9 +20,9 @@ import (
 const (
 	sessionPrefix = "session_"
 	linkPrefix    = "login_"
-	// SessionLife is how long a session lasts at most, SessionIdle how long it outlasts its last use.
+	// SessionLife is how long a session lasts at most, sessionIdle how long it outlasts its last use.
 	SessionLife = 12 * time.Hour
-	SessionIdle = 2 * time.Hour
+	sessionIdle = 2 * time.Hour
 	// LinkLife is how long a link can be followed that signs in.
 	LinkLife = 10 * time.Minute
 
@@ -149,7 +149,7 @@ func (s *Service) authenticateSession(ctx context.Context, text string) (Caller,
 
 func (s *Service) loadSession(ctx context.Context, text string) (Caller, error) {
 	q, hashes := db.New(), s.sessionHashes(text)
-	row, err := q.SessionAuth(ctx, s.cfg.Pool, db.SessionAuthParams{Hashes: hashes, IdleSeconds: SessionIdle.Seconds()})
+	row, err := q.SessionAuth(ctx, s.cfg.Pool, db.SessionAuthParams{Hashes: hashes, IdleSeconds: sessionIdle.Seconds()})
 	if pg.IsNoRows(err) {
 		return Caller{}, refused(badSession)
 	}

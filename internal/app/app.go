@@ -103,7 +103,7 @@ type Config struct {
 	Lease time.Duration
 	// MaxConns bounds the connections of the process to Postgres; 0 means 9, and 6 is the least.
 	MaxConns int
-	// MaxStreams bounds the event streams that are open at once; 0 means stream.Most.
+	// MaxStreams bounds the event streams that are open at once; 0 means stream.maxStreams.
 	MaxStreams int
 	// RequestLimit replaces the number of every request limit of the API document, for tests; 0 for none. What the
 	// operator set for an organization stays.

@@ -9,7 +9,7 @@ import (
 
 // The ways to sum up rows.
 const (
-	DigestSHA256 = "sha256"
+	digestSHA256 = "sha256"
 	DigestCRC32C = "crc32c"
 )
 
@@ -301,9 +301,9 @@ func (ch *checker) lookup(c *Catalog, a *Action, at path) {
 	}
 	ch.tellsApart(a, at)
 	if l.DigestForm == "" {
-		l.DigestForm = DigestSHA256
+		l.DigestForm = digestSHA256
 	}
-	oneOf(ch, at, "digest_form", l.DigestForm, []string{DigestSHA256, DigestCRC32C})
+	oneOf(ch, at, "digest_form", l.DigestForm, []string{digestSHA256, DigestCRC32C})
 	ch.field(at, "reference", l.Reference, true)
 	ch.within(at, "settles_within_seconds", l.SettlesWithinSeconds, 0, 86400)
 	if l.HorizonSeconds <= l.SettlesWithinSeconds {

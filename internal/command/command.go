@@ -96,8 +96,8 @@ type Set struct{ byName map[string]*Command }
 const (
 	// stderrMost is how much of what a command writes to its standard error is kept.
 	stderrMost = 4 << 10
-	// MaxOutput and MaxInput bound what the operator can allow.
-	MaxOutput, MaxInput = 8 << 20, 8 << 20
+	// maxOutput and maxInput bound what the operator can allow.
+	maxOutput, maxInput = 8 << 20, 8 << 20
 )
 
 var (
@@ -223,7 +223,7 @@ func (l *Limits) check() error {
 		name  string
 		value *int64
 		limit int64
-	}{{"output_bytes", &l.OutputBytes, MaxOutput}, {"input_bytes", &l.InputBytes, MaxInput}} {
+	}{{"output_bytes", &l.OutputBytes, maxOutput}, {"input_bytes", &l.InputBytes, maxInput}} {
 		if *n.value == 0 {
 			*n.value = 1 << 20
 		}

@@ -96,7 +96,7 @@ func (c *checker) step(at place, s DocumentStep) {
 func (c *checker) task(at place, t DocumentTask) {
 	c.id(at.below("id"), t.ID, c.tasks, "task")
 	if t.OnError != "" {
-		c.oneOf(at.below("on_error"), t.OnError, OnErrorFail, OnErrorContinue)
+		c.oneOf(at.below("on_error"), t.OnError, onErrorFail, OnErrorContinue)
 	}
 	if t.Delivery != "" {
 		c.oneOf(at.below("delivery"), t.Delivery, DeliveryAtMostOnce, DeliveryAtLeastOnce)

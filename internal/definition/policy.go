@@ -8,7 +8,7 @@ import (
 
 // What a task may say about failure and delivery; the first of each pair is the default.
 const (
-	OnErrorFail     = "fail"
+	onErrorFail     = "fail"
 	OnErrorContinue = "continue"
 
 	DeliveryAtMostOnce  = "at_most_once"
@@ -17,10 +17,10 @@ const (
 
 // Defaults and bounds of a task's policy.
 const (
-	DefaultAttempts       = 3
-	DefaultInitialSeconds = 1.0
-	DefaultFactor         = 2.0
-	DefaultMaxSeconds     = 60.0
+	defaultAttempts       = 3
+	defaultInitialSeconds = 1.0
+	defaultFactor         = 2.0
+	defaultMaxSeconds     = 60.0
 
 	maxAttempts       = 20
 	maxInitialSeconds = 3600
@@ -46,8 +46,8 @@ func (r *DocumentRetry) Filled() DocumentRetry {
 	if r == nil {
 		r = &DocumentRetry{}
 	}
-	attempts, initial := or(r.MaxAttempts, DefaultAttempts), or(r.InitialSeconds, DefaultInitialSeconds)
-	factor, most := or(r.Factor, DefaultFactor), or(r.MaxSeconds, DefaultMaxSeconds)
+	attempts, initial := or(r.MaxAttempts, defaultAttempts), or(r.InitialSeconds, defaultInitialSeconds)
+	factor, most := or(r.Factor, defaultFactor), or(r.MaxSeconds, defaultMaxSeconds)
 	return DocumentRetry{MaxAttempts: &attempts, InitialSeconds: &initial, Factor: &factor, MaxSeconds: &most}
 }
 

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// PlaceFor is how long a handler keeps its place while it waits for what only others can bring.
-const PlaceFor = 50 * time.Millisecond
+// placeFor is how long a handler keeps its place while it waits for what only others can bring.
+const placeFor = 50 * time.Millisecond
 
 // LeavePlace gives the handler's place to whose turn it is. The handler goes on under its lease, and only waits for
 // others from now on: however many wait, they keep nobody from working. In a process that stops it keeps its place. It
@@ -19,9 +19,9 @@ func (l *Lease) LeavePlace() {
 	}
 }
 
-// Waiting has the handler leave its place where it waits for longer than PlaceFor, until done is called.
+// Waiting has the handler leave its place where it waits for longer than placeFor, until done is called.
 func (l *Lease) Waiting() (done func()) {
-	timer := time.AfterFunc(PlaceFor, l.LeavePlace)
+	timer := time.AfterFunc(placeFor, l.LeavePlace)
 	return func() { timer.Stop() }
 }
 

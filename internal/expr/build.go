@@ -68,8 +68,8 @@ func (b *builder) literal(s ...byte) {
 
 // value adds a compact JSON value.
 func (b *builder) value(raw []byte, depth int) {
-	if depth > MaxDepth {
-		b.fail("", fmt.Errorf("the value is nested more than %d levels deep", MaxDepth))
+	if depth > maxDepth {
+		b.fail("", fmt.Errorf("the value is nested more than %d levels deep", maxDepth))
 		return
 	}
 	switch raw[0] {

@@ -28,8 +28,8 @@ const (
 	MaxSource = 4096
 	// MaxExpressions is how many expressions one JSON value may hold.
 	MaxExpressions = 1000
-	// MaxDepth is how deep a template's JSON value, and the brackets of one expression, may nest.
-	MaxDepth = 64
+	// maxDepth is how deep a template's JSON value, and the brackets of one expression, may nest.
+	maxDepth = 64
 	// MaxResult is the size in bytes of one rendered value, and of any string made on the way to it.
 	MaxResult = 1 << 20
 	// maxShown is how many bytes of a bad expression its error repeats.

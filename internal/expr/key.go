@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// MaxKey is how many characters a key may have.
-const MaxKey = 200
+// maxKey is how many characters a key may have.
+const maxKey = 200
 
 // Key is a compiled text that tells records apart, such as {{ input.id }}. It is safe for concurrent use.
 type Key struct {
@@ -45,7 +45,7 @@ func (k *Key) Of(record json.RawMessage) string {
 	case '"':
 		out = []byte(unquote(out))
 	}
-	if utf8.RuneCount(out) > MaxKey {
+	if utf8.RuneCount(out) > maxKey {
 		return ""
 	}
 	return string(out)

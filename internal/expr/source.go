@@ -123,8 +123,8 @@ func parse(src string) (node ast.Node, err error) {
 		return nil, errors.New("the expression is empty; write a value, as in {{ input.name }}")
 	case len(src) > MaxSource:
 		return nil, fmt.Errorf("the expression is longer than %d bytes", MaxSource)
-	case bracketDepth(src) > MaxDepth:
-		return nil, fmt.Errorf("the brackets are nested more than %d levels deep", MaxDepth)
+	case bracketDepth(src) > maxDepth:
+		return nil, fmt.Errorf("the brackets are nested more than %d levels deep", maxDepth)
 	}
 	rewritten := rewriteSlugs(src)
 	defer func() {

@@ -10,8 +10,8 @@ import (
 	"flowlane/internal/quota"
 )
 
-// Horizon is how far Drain looks ahead: what takes longer is not promised at all.
-const Horizon = 366 * 24 * time.Hour
+// horizon is how far Drain looks ahead: what takes longer is not promised at all.
+const horizon = 366 * 24 * time.Hour
 
 // Rate is everything that decides how fast the calls of one budget may go.
 type Rate struct {
@@ -79,7 +79,7 @@ const (
 
 // Drained is when the work of a budget is done, and what it waits for most.
 type Drained struct {
-	// At is when the last call has its answer; zero where that is past the Horizon.
+	// At is when the last call has its answer; zero where that is past the horizon.
 	At time.Time
 	// Source binds; Window is the length in seconds of the window that binds, or would first; 0 for a budget without
 	// windows.
@@ -129,7 +129,7 @@ func drainOnce(effort int, now time.Time, rate Rate, work []Work, o order) Drain
 	}
 	d.wait(rate.HeldUntil, SourceHold)
 	d.wait(rate.NotBefore, SourceSpacing)
-	for end := now.Add(Horizon); d.left > 0 || d.missed(now); {
+	for end := now.Add(horizon); d.left > 0 || d.missed(now); {
 		if d.at.After(end) {
 			return Drained{Source: d.source(), Window: d.window()}
 		}
@@ -184,7 +184,7 @@ func (d *drain) beyond(now time.Time) Drained {
 		return out
 	}
 	slowest = max(slowest, float64(ours)*float64(1+d.Rate.Others)/float64(d.sent))
-	if more := took*slowest + float64(unplayed); more < float64(now.Add(Horizon).Sub(d.at)) {
+	if more := took*slowest + float64(unplayed); more < float64(now.Add(horizon).Sub(d.at)) {
 		out.At = d.at.Add(time.Duration(more))
 		out.waits = out.At.Sub(now)
 	}
@@ -248,7 +248,7 @@ func (d *drain) step() {
 	ready, next, source := d.release()
 	switch {
 	case ready == 0 && !next.After(d.at): // nothing comes any more
-		d.at = d.at.Add(2 * Horizon)
+		d.at = d.at.Add(2 * horizon)
 		return
 	case ready == 0:
 		d.wait(next, source)
@@ -349,7 +349,7 @@ func (d *drain) refreshWindows() {
 	for i := range d.windows {
 		held = held[copy(d.windows[i].spans, held):]
 	}
-	d.spans, d.change = d.spans[:0], d.at.Add(Horizon)
+	d.spans, d.change = d.spans[:0], d.at.Add(horizon)
 	for i, seconds := range d.lengths {
 		t := &d.windows[i]
 		if !d.at.Before(t.change) {

@@ -13,8 +13,8 @@ import (
 	"flowlane/internal/quota"
 )
 
-// HistoryKept is how long the windows of an account are remembered.
-const HistoryKept = 30 * 24 * time.Hour
+// historyKept is how long the windows of an account are remembered.
+const historyKept = 30 * 24 * time.Hour
 
 // Spent is one window of a budget in which something was spent, or counted by the provider.
 type Spent struct {
@@ -61,7 +61,7 @@ func (s *Service) History(ctx context.Context, orgID uuid.UUID, tenancyID string
 	if before.WindowStart.IsZero() {
 		before = HistoryPlace{WindowStart: now.AddDate(1, 0, 0)}
 	}
-	p := db.LedgerHistoryParams{Domain: tenancyID, Since: now.Add(-HistoryKept), Bucket: f.Bucket,
+	p := db.LedgerHistoryParams{Domain: tenancyID, Since: now.Add(-historyKept), Bucket: f.Bucket,
 		BeforeStartsAt: before.WindowStart,
 		BeforeBucket:   before.Bucket, BeforeSeconds: int32(min(before.Seconds, math.MaxInt32)), MaxRows: maxRows}
 	if f.Window != nil {

@@ -26,8 +26,8 @@ import (
 // Name is what the operator's command is called in the audit log.
 const Name = "org export"
 
-// ErrDeleting refuses an organization that is deleted, or is being deleted.
-var ErrDeleting = errors.New("it is deleted, or is being deleted: what is left of it is not all that it had")
+// errDeleting refuses an organization that is deleted, or is being deleted.
+var errDeleting = errors.New("it is deleted, or is being deleted: what is left of it is not all that it had")
 
 // Opener writes what a row has packed as a JSON value, in one line. row is the rest of the row as a JSON object.
 type Opener func(w io.Writer, row, packed []byte) error
@@ -90,7 +90,7 @@ type export struct {
 }
 
 // Write writes the archive of an organization. Whatever the error, what was written is no whole archive. Errors:
-// ErrDeleting, before or after it has begun; those of pgx where there is no such organization.
+// errDeleting, before or after it has begun; those of pgx where there is no such organization.
 func (s *Service) Write(ctx context.Context, r Request) (Total, error) {
 	org, err := s.begin(ctx, r.OrgID)
 	if err != nil {
@@ -136,7 +136,7 @@ func (s *Service) begin(ctx context.Context, orgID uuid.UUID) (org db.FlowOrgani
 func (s *Service) check(ctx context.Context, conn db.DBTX, orgID uuid.UUID) error {
 	org, err := db.New().OrgGet(ctx, conn, orgID)
 	if err == nil && org.Status != "active" && org.Status != "suspended" {
-		err = ErrDeleting
+		err = errDeleting
 	}
 	return err //nolint:wrapcheck // the caller knows which
 }

@@ -15,8 +15,8 @@ import (
 
 // The bounds of a policy's numbers.
 const (
-	MaxRecords       = 1_000_000
-	MaxPeriodMinutes = 1440
+	maxRecords       = 1_000_000
+	maxPeriodMinutes = 1440
 	minutesOfDay     = 1440
 )
 
@@ -37,13 +37,13 @@ type Mistake struct {
 // Check returns everything that is wrong with a policy.
 func (p *Policy) Check() []Mistake {
 	var bad []Mistake
-	if p.Records < 1 || p.Records > MaxRecords {
+	if p.Records < 1 || p.Records > maxRecords {
 		bad = append(bad, Mistake{[]string{"records_per_period"}, fmt.Sprintf("Give a number from 1 to %d",
-			MaxRecords)})
+			maxRecords)})
 	}
-	if p.PeriodMinutes < 1 || p.PeriodMinutes > MaxPeriodMinutes {
+	if p.PeriodMinutes < 1 || p.PeriodMinutes > maxPeriodMinutes {
 		bad = append(bad, Mistake{[]string{"period_minutes"}, fmt.Sprintf("Give a number from 1 to %d",
-			MaxPeriodMinutes)})
+			maxPeriodMinutes)})
 	}
 	if p.Window == nil {
 		return bad

@@ -35,9 +35,9 @@ const (
 	// migrateConns: one for the lock and flow, one for River, one that looks who is in the way, and one to spare.
 	migrateConns = 4
 
-	// DefaultLockTimeout and DefaultLockWait are those of a Migrator that names none.
-	DefaultLockTimeout = 3 * time.Second
-	DefaultLockWait    = 10 * time.Minute
+	// defaultLockTimeout and defaultLockWait are those of a Migrator that names none.
+	defaultLockTimeout = 3 * time.Second
+	defaultLockWait    = 10 * time.Minute
 	// lookForLock is how often a migrator looks whether another one has ended.
 	lookForLock = 200 * time.Millisecond
 )
@@ -132,8 +132,8 @@ var ownMigrations = sync.OnceValues(func() ([]migration, error) { return readMig
 
 // migrations are those of flow, in their order, after what is left out was filled in.
 func (m *Migrator) migrations() ([]migration, error) {
-	m.LockTimeout = cmp.Or(m.LockTimeout, DefaultLockTimeout)
-	m.LockWait = cmp.Or(m.LockWait, DefaultLockWait)
+	m.LockTimeout = cmp.Or(m.LockTimeout, defaultLockTimeout)
+	m.LockWait = cmp.Or(m.LockWait, defaultLockWait)
 	if m.Files == nil {
 		return ownMigrations()
 	}

@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// MaxLag is how old what a replica answers may be.
-	MaxLag = 5 * time.Second
+	// maxLag is how old what a replica answers may be.
+	maxLag = 5 * time.Second
 	// lookEvery is how often the replica is held against the primary, lookTimeout bounds that.
 	lookEvery    = time.Second
 	checkTimeout = 2 * time.Second
@@ -83,7 +83,7 @@ func (r *Reads) Lag() (lag time.Duration, used, ok bool) {
 }
 
 // fresh tells whether the replica may be asked; mu is held.
-func (r *Reads) fresh() bool { return !r.asOf.IsZero() && time.Since(r.asOf) <= MaxLag }
+func (r *Reads) fresh() bool { return !r.asOf.IsZero() && time.Since(r.asOf) <= maxLag }
 
 func (r *Reads) asksReplica() bool {
 	if r.replica == nil {

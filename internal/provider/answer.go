@@ -24,14 +24,14 @@ const (
 	readGrowth = 16
 )
 
-// OutputCost is what an output takes of the memory of a process until it is stored.
-func OutputCost(output []byte) int64 { return int64(len(output)) * outputCopies }
+// outputCost is what an output takes of the memory of a process until it is stored.
+func outputCost(output []byte) int64 { return int64(len(output)) * outputCopies }
 
 // Cost is what a reading takes until it is stored.
 func (r *Reading) Cost() int64 {
-	n := OutputCost(r.Output)
+	n := outputCost(r.Output)
 	for i := range r.Rows {
-		n += OutputCost(r.Rows[i].Output)
+		n += outputCost(r.Rows[i].Output)
 	}
 	return n
 }

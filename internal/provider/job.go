@@ -20,7 +20,7 @@ import (
 // is not aborted any more: whoever asks for it would take that for its end.
 
 // ErrNotOpened: the reference of a job could not be written down, so that it was not committed.
-var ErrNotOpened = errors.New("the job could not be written down")
+var errNotOpened = errors.New("the job could not be written down")
 
 // unopened stands for the reference of a job that is not open yet.
 const unopened = "reference"
@@ -161,7 +161,7 @@ func (s *Sender) sendStep(ctx context.Context, r *Request, step jobStep) Answer 
 
 // unsent is the answer of a job whose next request cannot be sent.
 func (s *Sender) unsent(err error, step jobStep) Answer {
-	return Answer{Err: errors.Join(ErrNotOpened, err), FinishedAt: s.now(), step: &step}
+	return Answer{Err: errors.Join(errNotOpened, err), FinishedAt: s.now(), step: &step}
 }
 
 // alone is the answer to a request of a job as that of a call of its own.

@@ -47,8 +47,8 @@ var (
 	errResend = errors.New("the request was already sent on another connection")
 )
 
-// DefaultMaxAnswer is the size in bytes up to which an answer is read.
-const DefaultMaxAnswer = 8 << 20
+// defaultMaxAnswer is the size in bytes up to which an answer is read.
+const defaultMaxAnswer = 8 << 20
 
 // Options configure a Sender.
 type Options struct {
@@ -64,7 +64,7 @@ type Options struct {
 	Now func() time.Time
 	// Random is where what must not repeat comes from; nil for crypto/rand.
 	Random io.Reader
-	// MaxAnswer bounds the answer in bytes; 0 for DefaultMaxAnswer.
+	// MaxAnswer bounds the answer in bytes; 0 for defaultMaxAnswer.
 	MaxAnswer int64
 	// RootCAs are the certificate authorities; nil for those of the system.
 	RootCAs *x509.CertPool
@@ -108,7 +108,7 @@ func NewSender(o Options) *Sender {
 	s.tokens, s.sessions = newTokens(s.now), newSessions()
 	s.pools = newPools(s.now)
 	if s.maxAnswer == 0 {
-		s.maxAnswer = DefaultMaxAnswer
+		s.maxAnswer = defaultMaxAnswer
 	}
 	if o.DialTimeout == 0 {
 		o.DialTimeout = 10 * time.Second

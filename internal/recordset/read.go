@@ -69,11 +69,8 @@ func (p Pages) Of(ctx context.Context, conn db.DBTX, refs []PageRef) (map[PageRe
 	return pages, p.fetch(ctx, conn, away)
 }
 
-const (
-	// MaxPeek is how many records are shown at once, and peekBytes after how many bytes no more are.
-	MaxPeek   = 100
-	peekBytes = 1 << 20
-)
+// peekBytes is after how many bytes of records no more are shown at once.
+const peekBytes = 1 << 20
 
 // Peeked is a record with its position in the set.
 type Peeked struct {

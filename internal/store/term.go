@@ -18,9 +18,6 @@ import (
 	"flowlane/internal/valuetype"
 )
 
-// MaxFilters is how many filters a list takes.
-const MaxFilters = 20
-
 // Filters reads filters of the form field=value and returns the terms that a record must have to pass all of them; nil
 // for no filters. Fault: Unprocessable, which names every filter that has no declared field or no value of its type.
 func (s *Store) Filters(filters []string) ([]uuid.UUID, error) {

@@ -29,8 +29,8 @@ const (
 	pauseMax = time.Second
 	// retryAfter is when to come back if there is no room.
 	retryAfter = 10 * time.Second
-	// Most is how many listeners a process has, unless told otherwise; one organization has half of them at most.
-	Most = 10_000
+	// maxStreams is how many listeners a process has, unless told otherwise; one organization has half of them at most.
+	maxStreams = 10_000
 )
 
 // Source reads what has happened to executions and batches: run.Service.
@@ -41,7 +41,7 @@ type Source interface {
 
 // Options are what a Hub may be told.
 type Options struct {
-	// Most is how many listeners there may be; 0 for the constant of that name.
+	// maxStreams is how many listeners there may be; 0 for the constant of that name.
 	Most int
 	Log  *slog.Logger
 }
@@ -81,7 +81,7 @@ type slice struct {
 // New returns a Hub without listeners. When life ends, so do all that it has, and it takes no more.
 func New(life context.Context, source Source, opts Options) *Hub {
 	if opts.Most == 0 {
-		opts.Most = Most
+		opts.Most = maxStreams
 	}
 	return &Hub{source: source, opts: opts, life: life, batches: map[uuid.UUID]map[int32]*slice{},
 		changed: map[uuid.UUID]struct{}{},

@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// DefaultRate is how many deliveries a webhook takes in a minute where its authors say nothing.
-	DefaultRate = 1000
+	// defaultRate is how many deliveries a webhook takes in a minute where its authors say nothing.
+	defaultRate = 1000
 	// acceptRows and acceptBytes bound the messages that are written together.
 	acceptRows  = 256
 	acceptBytes = 1 << 20
@@ -158,7 +158,7 @@ func (s *Service) write(ctx context.Context, w *writing) error {
 
 func (s *Service) params(w *writing) (db.WebhookAcceptParams, error) {
 	in := db.WebhookAcceptParams{
-		ID: w.id, DefaultRate: DefaultRate, SecretVersion: w.secretVersion, Earliest: w.earliest, Latest: w.latest,
+		ID: w.id, DefaultRate: defaultRate, SecretVersion: w.secretVersion, Earliest: w.earliest, Latest: w.latest,
 		Needed:  int32(w.needed),
 		DueKind: Due, LeaseSeconds: s.Due.Lease(Due).Seconds(),
 	}

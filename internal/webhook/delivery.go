@@ -80,8 +80,8 @@ func (s *Service) deliveryTotal(ctx context.Context, w *Webhook, f DeliveryFilte
 		"dispatched": dispatched}[*f.Status], nil
 }
 
-// MaxShown is how many bytes of a body are shown.
-const MaxShown = 64 << 10
+// maxShown is how many bytes of a body are shown.
+const maxShown = 64 << 10
 
 // DeliveryDetail is a delivery with the beginning of its body as text.
 type DeliveryDetail struct {
@@ -123,8 +123,8 @@ func shown(contentEncoding string, body []byte) (text string, truncated bool) {
 	if plain, ok := unpack(contentEncoding, body); ok {
 		body = plain
 	}
-	if len(body) > MaxShown {
-		body, truncated = body[:MaxShown], true
+	if len(body) > maxShown {
+		body, truncated = body[:maxShown], true
 	}
 	return strings.ToValidUTF8(strings.ReplaceAll(string(body), "\x00", "\ufffd"), "\ufffd"), truncated
 }

@@ -91,7 +91,7 @@ func (s *Service) Expect(ctx context.Context, provider, address string, m *Messa
 }
 
 func (m *Message) plausible(now time.Time) bool {
-	return Plausible(m.ID, m.Timestamp, m.Signature, now)
+	return plausible(m.ID, m.Timestamp, m.Signature, now)
 }
 
 // addressed is the webhook of an address.

@@ -17,8 +17,8 @@ import (
 	"flowlane/internal/fault"
 )
 
-// Overlap is for how long the secret before a rotation stays valid, however often it is rotated meanwhile.
-const Overlap = 24 * time.Hour
+// overlap is for how long the secret before a rotation stays valid, however often it is rotated meanwhile.
+const overlap = 24 * time.Hour
 
 // maxPrevious bounds the secrets beside the current one: every delivery is compared with all of them.
 const maxPrevious = 10
@@ -84,7 +84,7 @@ func (s *Service) Rotate(ctx context.Context, orgID, id uuid.UUID) (secret strin
 		if err != nil {
 			return err
 		}
-		previousUntil = now.Add(Overlap)
+		previousUntil = now.Add(overlap)
 		all, err := old.rotated(secret, now, previousUntil)
 		if err != nil {
 			return err

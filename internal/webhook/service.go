@@ -41,7 +41,7 @@ type Input struct {
 	Template json.RawMessage
 	// Retry is nil where a start that failed is not tried again.
 	Retry *Retry
-	// RateLimit is deliveries a minute; nil for DefaultRate.
+	// RateLimit is deliveries a minute; nil for defaultRate.
 	RateLimit *int32
 	Enabled   bool
 }

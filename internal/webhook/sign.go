@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// Tolerance is how far a delivery's timestamp may lie from the receiver's clock, on both sides.
-const Tolerance = 5 * time.Minute
+// tolerance is how far a delivery's timestamp may lie from the receiver's clock, on both sides.
+const tolerance = 5 * time.Minute
 
 const (
 	secretPrefix = "whsec_"
@@ -61,7 +61,7 @@ func Sign(secret, id string, at time.Time, body []byte) (string, error) {
 // fits. An id has no full stop: it separates what is signed, and a part of the id could pass for the timestamp. The
 // only error is ErrSignature.
 func Verify(secrets []string, id, timestamp, signature string, body []byte, now time.Time) error {
-	if !Plausible(id, timestamp, signature, now) {
+	if !plausible(id, timestamp, signature, now) {
 		return ErrSignature
 	}
 	found := 0
@@ -84,8 +84,8 @@ func Verify(secrets []string, id, timestamp, signature string, body []byte, now 
 	return nil
 }
 
-// Plausible tells whether a delivery with these headers may verify, whatever its body and the secrets are.
-func Plausible(id, timestamp, signature string, now time.Time) bool {
+// plausible tells whether a delivery with these headers may verify, whatever its body and the secrets are.
+func plausible(id, timestamp, signature string, now time.Time) bool {
 	return validID(id) && within(timestamp, now) && len(signature) <= maxSignature && lists(signature)
 }
 
@@ -137,6 +137,6 @@ func within(timestamp string, now time.Time) bool {
 	if err != nil {
 		return false
 	}
-	tolerance := int64(Tolerance / time.Second)
+	tolerance := int64(tolerance / time.Second)
 	return seconds >= now.Unix()-tolerance && seconds <= now.Unix()+tolerance
 }

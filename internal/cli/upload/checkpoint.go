@@ -89,8 +89,8 @@ func (m *Checkpoint) save(setID string, chunkSize int, done map[int]bool) error 
 	return nil
 }
 
-// Forget removes what is remembered: the upload is over, or cannot go on.
-func (m *Checkpoint) Forget() {
+// forget removes what is remembered: the upload is over, or cannot go on.
+func (m *Checkpoint) forget() {
 	if m != nil {
 		_ = os.Remove(m.path)
 	}

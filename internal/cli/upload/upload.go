@@ -231,11 +231,11 @@ func (u *upload) seal(ctx context.Context) (Result, error) {
 		Repeat: true}, map[string]int64{"expected_count": u.survey.records})
 	if err != nil {
 		if remote.Status(err) == http.StatusConflict {
-			u.opts.Checkpoint.Forget() // what is remembered does not fit the server: start anew
+			u.opts.Checkpoint.forget() // what is remembered does not fit the server: start anew
 		}
 		return Result{}, u.client.Explain("seal the record set "+u.setID, err)
 	}
-	u.opts.Checkpoint.Forget()
+	u.opts.Checkpoint.forget()
 	local := recordset.ContentHash(u.digests)
 	if got := set.ContentHash; got != local {
 		return Result{}, fmt.Errorf("record set %s holds other rows than the file (content hash %s, expected %s): delete it and upload again",

@@ -53,8 +53,8 @@ func (s Statement) Short() string {
 	return string(line)
 }
 
-// Version is the number with which the name of a file begins. Error: it begins with none.
-func Version(file string) (int64, error) {
+// versionOf is the number with which the name of a file begins. Error: it begins with none.
+func versionOf(file string) (int64, error) {
 	digits, _, _ := strings.Cut(path.Base(file), "_")
 	version, err := strconv.ParseInt(digits, 10, 64)
 	if err != nil || version < 1 {
@@ -65,7 +65,7 @@ func Version(file string) (int64, error) {
 
 // Parse reads a file. Error: what cannot be cut into statements, and a directive that nobody knows, with the line.
 func Parse(file, sql string) (File, error) {
-	version, err := Version(file)
+	version, err := versionOf(file)
 	if err != nil {
 		return File{}, err
 	}
