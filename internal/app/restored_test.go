@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 
 	"flowlane/internal/app"
 	"flowlane/internal/pg"
+	"flowlane/internal/pg/pgtest"
 	"flowlane/internal/provider/dialersim"
 	"flowlane/test/apitest"
 )
@@ -149,15 +151,21 @@ type lost struct {
 	losing
 	cfg app.Config
 	// plain, keyed and asked receive calls of which nobody can say whether they arrived, with a key, and that can be
-	// asked for.
-	plain, keyed, asked *receiver
-	sim                 *dialersim.Sim
+	// asked for; slots receives those of a schedule.
+	plain, keyed, asked, slots *receiver
+	sim                        *dialersim.Sim
+	// ahead is by how much the clocks of the database and of the sim are.
+	ahead atomic.Int64
 }
 
 func newLost(t *testing.T, way func(*testing.T) losing) *lost {
 	t.Helper()
 	l := &lost{losing: way(t), plain: newReceiver(t), keyed: newReceiver(t), asked: newReceiver(t),
-		sim: dialersim.New(dialersim.Options{})}
+		slots: newReceiver(t)}
+	l.sim = dialersim.New(dialersim.Options{Clock: func() time.Time {
+		return time.Now().Add(time.Duration(l.ahead.Load()))
+	}})
+	close(l.slots.hang)
 	platform := httptest.NewServer(l.sim)
 	t.Cleanup(platform.Close)
 	t.Cleanup(l.sim.Close)
@@ -171,7 +179,7 @@ func newLost(t *testing.T, way func(*testing.T) losing) *lost {
 	l.cfg = app.Config{Listen: "127.0.0.1:0", Workers: true, KEK: testKEK(t), Migrate: true,
 		Drain: 50 * time.Millisecond, CatalogDir: dir,
 		BaseURLs:   map[string]string{"dialer": platform.URL, "people": l.asked.URL},
-		AllowHosts: []string{host(l.plain), host(l.keyed)}, Log: slog.New(slog.DiscardHandler)}
+		AllowHosts: []string{host(l.plain), host(l.keyed), host(l.slots)}, Log: slog.New(slog.DiscardHandler)}
 	return l
 }
 
@@ -214,9 +222,30 @@ func awaitCounts(t *testing.T, client *apitest.Client, batch, status string, n i
 	require.EqualValues(t, n, last.(map[string]any)[status], "%v", last)
 }
 
+// clockOf is the time by the clock of a database.
+func clockOf(t *testing.T, db pg.DB) (now time.Time) {
+	t.Helper()
+	require.NoError(t, db.QueryRow(t.Context(), "SELECT flow.clock()").Scan(&now))
+	return now
+}
+
+// schedule makes a schedule whose next slot comes within seconds, for which it moves the clocks.
+func (l *lost) schedule(t *testing.T, client *apitest.Client, db pg.DB, flow string) (path string) {
+	t.Helper()
+	made := client.Do("POST", "/flows/schedules", map[string]any{"definition_id": flow, "description": "hourly",
+		"cron_expression": "0 * * * *", "input_data": map[string]any{"id": "slot"}}).Want(http.StatusCreated).JSON()
+	slot, err := time.Parse(time.RFC3339, made["next_fire_at"].(string))
+	require.NoError(t, err)
+	ahead := slot.Add(-3 * time.Second).Sub(clockOf(t, db))
+	l.ahead.Store(int64(ahead))
+	pgtest.MoveClock(t, db, ahead)
+	return "/flows/schedules/" + made["id"].(string)
+}
+
 // TestRun_Lost restores a database from before batches were sent in part, in each way in which that can be done.
 // Nothing is sent before somebody says from when on commits are lost. Then what may have been sent is sent again only
-// where the provider drops it, found where the provider can be asked, and else left to people.
+// where the provider drops it, found where the provider can be asked, and else left to people. A slot of a schedule
+// that had fired is passed over.
 func TestRun_Lost(t *testing.T) {
 	t.Parallel()
 	for name, way := range losses {
@@ -227,9 +256,12 @@ func TestRun_Lost(t *testing.T) {
 	}
 }
 
+// lostRecords are those of a batch of calls of one record, lostInFlight how many of these core__http sends at once.
+const lostRecords, lostInFlight = 40, 32
+
 func testLost(t *testing.T, l *lost) {
 	t.Helper()
-	const n, inFlight = 40, 32 // of core__http
+	const n, inFlight = lostRecords, lostInFlight
 	first := startWith(t, func(c *app.Config) {
 		operator := c.Operator
 		*c = l.cfg
@@ -240,6 +272,7 @@ func testLost(t *testing.T, l *lost) {
 		return fmt.Sprintf(`{"id":"t","action_id":"core__http__request","params":{"method":"POST","url":%q,"body":"{{ input }}"%s}}`, r.URL+"/sent", more)
 	}
 	plain := defineTask(t, client, post(l.plain, ""))
+	hourly := l.schedule(t, client, first.Pool, defineTask(t, client, post(l.slots, "")))
 	batches := map[string]string{
 		"plain": startBatch(t, client, plain, n),
 		"keyed": startBatch(t, client, defineTask(t, client, post(l.keyed, `,"idempotency_header":"Key"`)), n),
@@ -248,13 +281,13 @@ func testLost(t *testing.T, l *lost) {
 		"bulk": startBatch(t, client, first.define(t), 3),
 	}
 	l.point(t)
-	since := time.Now()
+	since := clockOf(t, first.Pool)
 	require.NoError(t, first.stop())
 
 	second := l.start(t, l.dsn)
 	require.Eventually(t, func() bool {
 		return l.plain.sum() == inFlight && l.keyed.sum() == inFlight && l.asked.sum() == 2 &&
-			len(l.sim.Arrivals("l")) == 3
+			len(l.sim.Arrivals("l")) == 3 && l.slots.sum() == 1
 	}, 30*time.Second, 10*time.Millisecond)
 	require.NoError(t, second.stop())
 	second.Close()
@@ -265,13 +298,24 @@ func testLost(t *testing.T, l *lost) {
 	dsn := l.restore(t)
 	third := l.start(t, dsn)
 	<-time.After(3 * time.Second) // a lease and a sweep would have found the work by now
-	assert.Equal(t, 2*inFlight+2, l.plain.sum()+l.keyed.sum()+l.asked.sum())
+	assert.Equal(t, 2*inFlight+3, l.plain.sum()+l.keyed.sum()+l.asked.sum()+l.slots.sum())
 	owner, err := pg.Open(t.Context(), dsn, pg.Options{MaxConns: 1})
 	require.NoError(t, err)
 	defer owner.Close()
 	require.NoError(t, pg.Confirm(t.Context(), owner, &since))
 
 	client = apitest.NewClient(t, third.URL(), first.key)
+	l.cameOut(t, client, batches)
+	l.passedOver(t, client, hourly)
+	l.decide(t, client, plain, batches["plain"])
+	assert.Equal(t, inFlight+3, l.plain.sum(), "what people have queued again, or started since, is sent")
+}
+
+// cameOut waits until the batches came to their ends, and sees that of what had been sent only that came again which has
+// a key.
+func (l *lost) cameOut(t *testing.T, client *apitest.Client, batches map[string]string) {
+	t.Helper()
+	const n, inFlight = lostRecords, lostInFlight
 	awaitCounts(t, client, batches["plain"], "unresolved", n)
 	awaitCounts(t, client, batches["keyed"], "completed", n)
 	awaitCounts(t, client, batches["asked"], "completed", 6)
@@ -287,8 +331,20 @@ func testLost(t *testing.T, l *lost) {
 		assert.NotEmpty(t, keys[0], id)
 		assert.Equal(t, keys[0], keys[len(keys)-1], id)
 	}
-	l.decide(t, client, plain, batches["plain"])
-	assert.Equal(t, inFlight+3, l.plain.sum(), "what people have queued again, or started since, is sent")
+}
+
+// passedOver waits until the slot is decided that was sent before, and sees that it is not sent again.
+func (l *lost) passedOver(t *testing.T, client *apitest.Client, schedule string) {
+	t.Helper()
+	var fires []any
+	require.Eventually(t, func() bool {
+		fires = client.Do("GET", schedule+"/fires", nil).Want(http.StatusOK).JSON()["items"].([]any)
+		return len(fires) > 0
+	}, 30*time.Second, 50*time.Millisecond)
+	slot := fires[0].(map[string]any)
+	assert.Equal(t, "skipped", slot["status"])
+	assert.Contains(t, slot["reason"], "a restore of the service's database has lost whether it fired before")
+	assert.Equal(t, 1, l.slots.sum())
 }
 
 // decide has a person queue a job again that may have been sent, and start another batch.
