@@ -263,7 +263,7 @@ CROSS JOIN LATERAL (
         -- Of the lane, and so asked once, not for each of its queues.
         AND (SELECT NOT EXISTS (SELECT FROM flow.holds_over(org.org_id, $1::text, k.lane)))
         AND NOT concat_ws('.', q.batch_id, q.step_no, q.task_no) = ANY($4::text[])
-    ORDER BY q.high DESC, q.batch_id
+    ORDER BY q.lane, q.high DESC, q.batch_id
     LIMIT (SELECT greatest(b.max_in_flight, $5::int) FROM flow.budget b WHERE b.domain = $1::text
         AND b.bucket = $2::text)
 ) l
@@ -306,7 +306,8 @@ type QueueChooseRow struct {
 // under way, and least, from which one bulk call may take. part_id is the part that stands in the queue and is all that
 // is ready in it; 0 for none. Batches before since, which may be zero, are passed over by the index alone. Queues to
 // skip are an array of texts because Postgres then keeps one plan: with sets of keys it plans anew for each call, which
-// takes longer than to run it.
+// takes longer than to run it. The order names the lane, which is one, because for whom a policy binds Postgres does
+// not see that of an enum, and would sort all queues.
 func (q *Queries) QueueChoose(ctx context.Context, db DBTX, arg QueueChooseParams) ([]QueueChooseRow, error) {
 	rows, err := db.Query(ctx, queueChoose,
 		arg.Domain,
