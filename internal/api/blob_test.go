@@ -24,6 +24,7 @@ import (
 
 	"flowlane/internal/app"
 	"flowlane/internal/blob"
+	"flowlane/internal/provider/dialersim"
 	"flowlane/internal/recordset"
 	"flowlane/test/pgtest"
 	"flowlane/test/servers"
@@ -144,8 +145,8 @@ const bothSteps = `[{"id":"s","tasks":[{"id":"t","action_id":"core__flow__transf
 	"params":{"list":"demo","key_field":"id","row":{"id":"{{ input.id }}","a":"{{ steps.s.t.output }}"}}}]}]`
 
 // TestBlob: the pages of large chunks are in the store, and everybody who reads records finds them there: work in
-// process, calls, results, executions, lists with input and by key, previews and the export of the organization. Once
-// the batch is deleted, so are they.
+// process, calls, results, executions, lists with input and by key, previews, the export of the organization and a
+// retry. Once no batch has them, they are deleted.
 func TestBlob(t *testing.T) {
 	t.Parallel()
 	b := serveBucket(t)
@@ -158,8 +159,8 @@ func TestBlob(t *testing.T) {
 	replay := b.chunk(b.made("/data/record-sets", `{"chunk_size":2000}`), 0, wideRows(0, 2000))
 	require.Equal(t, http.StatusOK, replay.StatusCode)
 
-	want := wideRows(0, 6020)
-	batch := b.trigger(b.define(bothSteps), fmt.Sprintf(`{"record_set_id":%q}`, set))
+	flow, want := b.define(bothSteps), wideRows(0, 6020)
+	batch := b.trigger(flow, fmt.Sprintf(`{"record_set_id":%q}`, set))
 	assert.Equal(t, map[string]int{"accepted": 6020}, counted(b.await(batch)))
 	for _, at := range []int{0, 249, 1999, 2000, 5999, 6019} {
 		input := b.get(fmt.Sprintf("/flows/executions/%s.%d.1", batch, at))["input_data"]
@@ -178,9 +179,18 @@ func TestBlob(t *testing.T) {
 	files, _ := b.exportOf(b.orgID(b.Key))
 	assert.Equal(t, strings.Join(want, "\n")+"\n", files["records/"+set+".ndjson"])
 
+	b.sim.AddFault(dialersim.Fault{Operation: "upload", Kind: "status", Status: http.StatusBadRequest, Count: 1})
+	failed := b.trigger(flow, fmt.Sprintf(`{"record_set_id":%q}`, b.uploadWide(1)))
+	assert.Equal(t, map[string]int{"failed": 2020}, counted(b.await(failed)))
+	b.restart(true) // it forgets what it has read
+	retry := b.Do(http.MethodPost, "/flows/batches/"+failed+"/retry", nil).Want(http.StatusOK).JSON()["batch_id"].(string)
+	assert.Equal(t, map[string]int{"accepted": 2020}, counted(b.await(retry)))
+
 	b.later()
-	require.Len(t, b.keys(), 4, "what is named stays")
-	b.Do(http.MethodDelete, "/flows/batches/"+batch, nil).Want(http.StatusNoContent)
+	require.Len(t, b.keys(), 5, "what is named stays")
+	for _, id := range []string{batch, failed} { // with its retry
+		b.Do(http.MethodDelete, "/flows/batches/"+id, nil).Want(http.StatusNoContent)
+	}
 	b.aDayLater(1)
 	b.later()
 	assert.Len(t, b.keys(), 1, "the other set is open yet")
