@@ -8,7 +8,7 @@ WHERE b.org_id = @org_id AND b.id BETWEEN @least AND @most AND c.batch_id BETWEE
     AND (sqlc.narg('status')::flow.batch_status IS NULL OR c.status = sqlc.narg('status'))
     AND (sqlc.narg('definition_id')::uuid IS NULL OR b.definition_id = sqlc.narg('definition_id'))
     AND (sqlc.narg('schedule_id')::uuid IS NULL OR c.schedule_id = sqlc.narg('schedule_id'))
-    AND (sqlc.narg('trigger_type')::flow.trigger_type IS NULL OR b.trigger_type = sqlc.narg('trigger_type'))
+    AND (sqlc.narg('trigger_type')::text IS NULL OR b.trigger_type = sqlc.narg('trigger_type'))
     AND (sqlc.narg('created_after')::timestamptz IS NULL OR b.created_at >= sqlc.narg('created_after'))
     AND (sqlc.narg('created_before')::timestamptz IS NULL OR b.created_at < sqlc.narg('created_before'))
 ORDER BY b.id LIMIT @max_rows OFFSET @skip_rows;
@@ -23,7 +23,7 @@ WHERE b.org_id = @org_id AND b.id BETWEEN @least AND @most AND c.batch_id BETWEE
     AND (sqlc.narg('status')::flow.batch_status IS NULL OR c.status = sqlc.narg('status'))
     AND (sqlc.narg('definition_id')::uuid IS NULL OR b.definition_id = sqlc.narg('definition_id'))
     AND (sqlc.narg('schedule_id')::uuid IS NULL OR c.schedule_id = sqlc.narg('schedule_id'))
-    AND (sqlc.narg('trigger_type')::flow.trigger_type IS NULL OR b.trigger_type = sqlc.narg('trigger_type'))
+    AND (sqlc.narg('trigger_type')::text IS NULL OR b.trigger_type = sqlc.narg('trigger_type'))
     AND (sqlc.narg('created_after')::timestamptz IS NULL OR b.created_at >= sqlc.narg('created_after'))
     AND (sqlc.narg('created_before')::timestamptz IS NULL OR b.created_at < sqlc.narg('created_before'))
 ORDER BY b.id DESC LIMIT @max_rows OFFSET @skip_rows;
@@ -39,7 +39,7 @@ WHERE b.org_id = @org_id AND b.id BETWEEN @least AND @most AND c.batch_id BETWEE
     AND (sqlc.narg('ids')::uuid[] IS NULL OR b.id = ANY(sqlc.narg('ids')::uuid[]))
     AND (sqlc.narg('definition_id')::uuid IS NULL OR b.definition_id = sqlc.narg('definition_id'))
     AND (sqlc.narg('schedule_id')::uuid IS NULL OR c.schedule_id = sqlc.narg('schedule_id'))
-    AND (sqlc.narg('trigger_type')::flow.trigger_type IS NULL OR b.trigger_type = sqlc.narg('trigger_type'))
+    AND (sqlc.narg('trigger_type')::text IS NULL OR b.trigger_type = sqlc.narg('trigger_type'))
     AND (sqlc.narg('created_after')::timestamptz IS NULL OR b.created_at >= sqlc.narg('created_after'))
     AND (sqlc.narg('created_before')::timestamptz IS NULL OR b.created_at < sqlc.narg('created_before'))
 ORDER BY b.id DESC LIMIT @max_rows;
@@ -76,7 +76,7 @@ WHERE b.org_id = @org_id AND b.id BETWEEN @least AND @most
     AND (sqlc.narg('status')::flow.batch_status IS NULL OR c.status = sqlc.narg('status'))
     AND (sqlc.narg('definition_id')::uuid IS NULL OR b.definition_id = sqlc.narg('definition_id'))
     AND (sqlc.narg('schedule_id')::uuid IS NULL OR c.schedule_id = sqlc.narg('schedule_id'))
-    AND (sqlc.narg('trigger_type')::flow.trigger_type IS NULL OR b.trigger_type = sqlc.narg('trigger_type'));
+    AND (sqlc.narg('trigger_type')::text IS NULL OR b.trigger_type = sqlc.narg('trigger_type'));
 
 -- name: BatchTotalOfState :one
 -- As BatchTotal, where nothing is asked for but status or schedule.

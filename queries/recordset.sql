@@ -17,7 +17,7 @@ FOR NO KEY UPDATE;
 -- name: RecordSetList :many
 -- In insertion order, between two ids.
 SELECT * FROM flow.record_set
-WHERE org_id = @org_id AND id BETWEEN @least AND @most AND (sqlc.narg('status')::flow.record_set_status IS NULL
+WHERE org_id = @org_id AND id BETWEEN @least AND @most AND (sqlc.narg('status')::text IS NULL
     OR status = sqlc.narg('status'))
     AND (staging_expires_at IS NULL OR staging_expires_at > flow.clock())
     AND (sqlc.narg('created_after')::timestamptz IS NULL OR created_at >= sqlc.narg('created_after'))
@@ -27,7 +27,7 @@ ORDER BY id LIMIT @max_rows OFFSET @skip_rows;
 -- name: RecordSetListNewest :many
 -- RecordSetList from the newest on.
 SELECT * FROM flow.record_set
-WHERE org_id = @org_id AND id BETWEEN @least AND @most AND (sqlc.narg('status')::flow.record_set_status IS NULL
+WHERE org_id = @org_id AND id BETWEEN @least AND @most AND (sqlc.narg('status')::text IS NULL
     OR status = sqlc.narg('status'))
     AND (staging_expires_at IS NULL OR staging_expires_at > flow.clock())
     AND (sqlc.narg('created_after')::timestamptz IS NULL OR created_at >= sqlc.narg('created_after'))
@@ -36,7 +36,7 @@ ORDER BY id DESC LIMIT @max_rows OFFSET @skip_rows;
 
 -- name: RecordSetTotal :one
 SELECT count(*) FROM flow.record_set
-WHERE org_id = @org_id AND id BETWEEN @least AND @most AND (sqlc.narg('status')::flow.record_set_status IS NULL
+WHERE org_id = @org_id AND id BETWEEN @least AND @most AND (sqlc.narg('status')::text IS NULL
     OR status = sqlc.narg('status'))
     AND (staging_expires_at IS NULL OR staging_expires_at > flow.clock())
     AND (sqlc.narg('created_after')::timestamptz IS NULL OR created_at >= sqlc.narg('created_after'))

@@ -11,14 +11,14 @@ SELECT t.* FROM (
         AND (sqlc.narg('created_after')::timestamptz IS NULL OR b.created_at >= sqlc.narg('created_after'))
         AND (sqlc.narg('created_before')::timestamptz IS NULL OR b.created_at < sqlc.narg('created_before'))
         AND (sqlc.narg('definition_id')::uuid IS NULL OR b.definition_id = sqlc.narg('definition_id'))
-        AND (sqlc.narg('trigger_type')::flow.trigger_type IS NULL OR b.trigger_type = sqlc.narg('trigger_type'))
+        AND (sqlc.narg('trigger_type')::text IS NULL OR b.trigger_type = sqlc.narg('trigger_type'))
     UNION ALL
     SELECT r.id FROM flow.refused_start r
     WHERE r.org_id = @org_id AND r.id BETWEEN @least AND @most
         AND (sqlc.narg('created_after')::timestamptz IS NULL OR r.created_at >= sqlc.narg('created_after'))
         AND (sqlc.narg('created_before')::timestamptz IS NULL OR r.created_at < sqlc.narg('created_before'))
         AND (sqlc.narg('definition_id')::uuid IS NULL OR r.definition_id = sqlc.narg('definition_id'))
-        AND (sqlc.narg('trigger_type')::flow.trigger_type IS NULL OR r.trigger_type = sqlc.narg('trigger_type'))
+        AND (sqlc.narg('trigger_type')::text IS NULL OR r.trigger_type = sqlc.narg('trigger_type'))
     ) u ORDER BY u.id LIMIT @max_rows OFFSET @skip_rows
 ) k CROSS JOIN LATERAL (
     SELECT b.id, b.definition_id, b.version, b.trigger_type, b.trigger_source, c.status::text AS status, b.record_count,
@@ -39,14 +39,14 @@ SELECT t.* FROM (
         AND (sqlc.narg('created_after')::timestamptz IS NULL OR b.created_at >= sqlc.narg('created_after'))
         AND (sqlc.narg('created_before')::timestamptz IS NULL OR b.created_at < sqlc.narg('created_before'))
         AND (sqlc.narg('definition_id')::uuid IS NULL OR b.definition_id = sqlc.narg('definition_id'))
-        AND (sqlc.narg('trigger_type')::flow.trigger_type IS NULL OR b.trigger_type = sqlc.narg('trigger_type'))
+        AND (sqlc.narg('trigger_type')::text IS NULL OR b.trigger_type = sqlc.narg('trigger_type'))
     UNION ALL
     SELECT r.id FROM flow.refused_start r
     WHERE r.org_id = @org_id AND r.id BETWEEN @least AND @most
         AND (sqlc.narg('created_after')::timestamptz IS NULL OR r.created_at >= sqlc.narg('created_after'))
         AND (sqlc.narg('created_before')::timestamptz IS NULL OR r.created_at < sqlc.narg('created_before'))
         AND (sqlc.narg('definition_id')::uuid IS NULL OR r.definition_id = sqlc.narg('definition_id'))
-        AND (sqlc.narg('trigger_type')::flow.trigger_type IS NULL OR r.trigger_type = sqlc.narg('trigger_type'))
+        AND (sqlc.narg('trigger_type')::text IS NULL OR r.trigger_type = sqlc.narg('trigger_type'))
     ) u ORDER BY u.id DESC LIMIT @max_rows OFFSET @skip_rows
 ) k CROSS JOIN LATERAL (
     SELECT b.id, b.definition_id, b.version, b.trigger_type, b.trigger_source, c.status::text AS status, b.record_count,
@@ -73,7 +73,7 @@ WHERE r.org_id = @org_id AND r.id BETWEEN @least AND @most
     AND (sqlc.narg('created_after')::timestamptz IS NULL OR r.created_at >= sqlc.narg('created_after'))
     AND (sqlc.narg('created_before')::timestamptz IS NULL OR r.created_at < sqlc.narg('created_before'))
     AND (sqlc.narg('definition_id')::uuid IS NULL OR r.definition_id = sqlc.narg('definition_id'))
-    AND (sqlc.narg('trigger_type')::flow.trigger_type IS NULL OR r.trigger_type = sqlc.narg('trigger_type'));
+    AND (sqlc.narg('trigger_type')::text IS NULL OR r.trigger_type = sqlc.narg('trigger_type'));
 
 -- name: RefusedStartAdd :execrows
 INSERT INTO flow.refused_start (id, org_id, definition_id, version, trigger_type, trigger_source, reason, created_by,

@@ -1,12 +1,9 @@
-CREATE TYPE flow.record_set_status AS ENUM ('open', 'sealed', 'consumed');
-COMMENT ON TYPE flow.record_set_status IS 'How far an upload is.';
-
 -- Every change of a set, its chunks and its pages ends with an update of this row, so its row lock orders them.
 -- metadata is text: it comes back as it was sent, key order and number spelling included.
 CREATE TABLE flow.record_set (
     id uuid PRIMARY KEY,
     org_id uuid NOT NULL REFERENCES flow.organization (id),
-    status flow.record_set_status NOT NULL DEFAULT 'open',
+    status text NOT NULL DEFAULT 'open' CHECK (status IN ('open', 'sealed', 'consumed')),
     chunk_size integer NOT NULL CHECK (chunk_size BETWEEN 1 AND 50000),
     chunk_count bigint NOT NULL DEFAULT 0 CHECK (chunk_count >= 0),
     received_count bigint NOT NULL DEFAULT 0 CHECK (received_count >= chunk_count),

@@ -298,7 +298,7 @@ CREATE TABLE flow.refused_start (
     org_id uuid NOT NULL REFERENCES flow.organization (id),
     definition_id uuid NOT NULL REFERENCES flow.definition (id),
     version int NOT NULL,
-    trigger_type flow.trigger_type NOT NULL,
+    trigger_type text NOT NULL,
     trigger_source text NOT NULL,
     reason text NOT NULL CHECK (reason <> ''),
     created_by uuid NOT NULL,

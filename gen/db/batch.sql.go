@@ -488,7 +488,7 @@ type BatchesStartParams struct {
 	Domains       []string
 	Buckets       []string
 	Lanes         []string
-	TriggerType   FlowTriggerType
+	TriggerType   string
 	TriggerSource *string
 	Lane          *FlowLane
 	ScheduledAt   *time.Time

@@ -243,139 +243,6 @@ func AllFlowLaneValues() []FlowLane {
 	}
 }
 
-// How far an upload is.
-type FlowRecordSetStatus string
-
-const (
-	FlowRecordSetStatusOpen     FlowRecordSetStatus = "open"
-	FlowRecordSetStatusSealed   FlowRecordSetStatus = "sealed"
-	FlowRecordSetStatusConsumed FlowRecordSetStatus = "consumed"
-)
-
-func (e *FlowRecordSetStatus) Scan(src interface{}) error {
-	switch s := src.(type) {
-	case []byte:
-		*e = FlowRecordSetStatus(s)
-	case string:
-		*e = FlowRecordSetStatus(s)
-	default:
-		return fmt.Errorf("unsupported scan type for FlowRecordSetStatus: %T", src)
-	}
-	return nil
-}
-
-type NullFlowRecordSetStatus struct {
-	FlowRecordSetStatus FlowRecordSetStatus
-	Valid               bool // Valid is true if FlowRecordSetStatus is not NULL
-}
-
-// Scan implements the Scanner interface.
-func (ns *NullFlowRecordSetStatus) Scan(value interface{}) error {
-	if value == nil {
-		ns.FlowRecordSetStatus, ns.Valid = "", false
-		return nil
-	}
-	ns.Valid = true
-	return ns.FlowRecordSetStatus.Scan(value)
-}
-
-// Value implements the driver Valuer interface.
-func (ns NullFlowRecordSetStatus) Value() (driver.Value, error) {
-	if !ns.Valid {
-		return nil, nil
-	}
-	return string(ns.FlowRecordSetStatus), nil
-}
-
-func (e FlowRecordSetStatus) Valid() bool {
-	switch e {
-	case FlowRecordSetStatusOpen,
-		FlowRecordSetStatusSealed,
-		FlowRecordSetStatusConsumed:
-		return true
-	}
-	return false
-}
-
-func AllFlowRecordSetStatusValues() []FlowRecordSetStatus {
-	return []FlowRecordSetStatus{
-		FlowRecordSetStatusOpen,
-		FlowRecordSetStatusSealed,
-		FlowRecordSetStatusConsumed,
-	}
-}
-
-// What can start work.
-type FlowTriggerType string
-
-const (
-	FlowTriggerTypeApiCall  FlowTriggerType = "api_call"
-	FlowTriggerTypeSchedule FlowTriggerType = "schedule"
-	FlowTriggerTypeWebhook  FlowTriggerType = "webhook"
-	FlowTriggerTypeEvent    FlowTriggerType = "event"
-	FlowTriggerTypeFlow     FlowTriggerType = "flow"
-	FlowTriggerTypeRetry    FlowTriggerType = "retry"
-)
-
-func (e *FlowTriggerType) Scan(src interface{}) error {
-	switch s := src.(type) {
-	case []byte:
-		*e = FlowTriggerType(s)
-	case string:
-		*e = FlowTriggerType(s)
-	default:
-		return fmt.Errorf("unsupported scan type for FlowTriggerType: %T", src)
-	}
-	return nil
-}
-
-type NullFlowTriggerType struct {
-	FlowTriggerType FlowTriggerType
-	Valid           bool // Valid is true if FlowTriggerType is not NULL
-}
-
-// Scan implements the Scanner interface.
-func (ns *NullFlowTriggerType) Scan(value interface{}) error {
-	if value == nil {
-		ns.FlowTriggerType, ns.Valid = "", false
-		return nil
-	}
-	ns.Valid = true
-	return ns.FlowTriggerType.Scan(value)
-}
-
-// Value implements the driver Valuer interface.
-func (ns NullFlowTriggerType) Value() (driver.Value, error) {
-	if !ns.Valid {
-		return nil, nil
-	}
-	return string(ns.FlowTriggerType), nil
-}
-
-func (e FlowTriggerType) Valid() bool {
-	switch e {
-	case FlowTriggerTypeApiCall,
-		FlowTriggerTypeSchedule,
-		FlowTriggerTypeWebhook,
-		FlowTriggerTypeEvent,
-		FlowTriggerTypeFlow,
-		FlowTriggerTypeRetry:
-		return true
-	}
-	return false
-}
-
-func AllFlowTriggerTypeValues() []FlowTriggerType {
-	return []FlowTriggerType{
-		FlowTriggerTypeApiCall,
-		FlowTriggerTypeSchedule,
-		FlowTriggerTypeWebhook,
-		FlowTriggerTypeEvent,
-		FlowTriggerTypeFlow,
-		FlowTriggerTypeRetry,
-	}
-}
-
 // Who acts: the service account of an organization, as which its API keys act, or a user of the identity provider.
 type FlowAccount struct {
 	// What created_by, released_by and the audit log name.
@@ -498,7 +365,7 @@ type FlowBatch struct {
 	// Which version of the definition; never changes.
 	Version int32
 	// What started it.
-	TriggerType FlowTriggerType
+	TriggerType string
 	// What exactly started it, for a retry the earlier batch; null where the type says all.
 	TriggerSource *string
 	// How many starts by events lie between the one that somebody else made and this one; the event of a batch carries it on.
@@ -1678,7 +1545,7 @@ type FlowRecordSet struct {
 	// The organization that uploads.
 	OrgID uuid.UUID
 	// open, sealed or consumed; a trigger refuses all other moves than forward.
-	Status FlowRecordSetStatus
+	Status string
 	// Most records that a chunk may have.
 	ChunkSize int32
 	// Chunks that have arrived.
@@ -1716,7 +1583,7 @@ type FlowRefusedStart struct {
 	// The version of the definition at that time.
 	Version int32
 	// What was to start it.
-	TriggerType FlowTriggerType
+	TriggerType string
 	// What exactly was to start it: for an event the subscription, which may be gone since.
 	TriggerSource string
 	// Why it was refused, for people.

@@ -285,7 +285,7 @@ WHERE b.org_id = $1 AND b.id BETWEEN $2 AND $3 AND c.batch_id BETWEEN $2 AND $3
     AND ($4::flow.batch_status IS NULL OR c.status = $4)
     AND ($5::uuid IS NULL OR b.definition_id = $5)
     AND ($6::uuid IS NULL OR c.schedule_id = $6)
-    AND ($7::flow.trigger_type IS NULL OR b.trigger_type = $7)
+    AND ($7::text IS NULL OR b.trigger_type = $7)
     AND ($8::timestamptz IS NULL OR b.created_at >= $8)
     AND ($9::timestamptz IS NULL OR b.created_at < $9)
 ORDER BY b.id LIMIT $11 OFFSET $10
@@ -298,7 +298,7 @@ type BatchListParams struct {
 	Status        *FlowBatchStatus
 	DefinitionID  *uuid.UUID
 	ScheduleID    *uuid.UUID
-	TriggerType   *FlowTriggerType
+	TriggerType   *string
 	CreatedAfter  *time.Time
 	CreatedBefore *time.Time
 	SkipRows      int32
@@ -404,7 +404,7 @@ WHERE b.org_id = $1 AND b.id BETWEEN $2 AND $3 AND c.batch_id BETWEEN $2 AND $3
     AND ($4::flow.batch_status IS NULL OR c.status = $4)
     AND ($5::uuid IS NULL OR b.definition_id = $5)
     AND ($6::uuid IS NULL OR c.schedule_id = $6)
-    AND ($7::flow.trigger_type IS NULL OR b.trigger_type = $7)
+    AND ($7::text IS NULL OR b.trigger_type = $7)
     AND ($8::timestamptz IS NULL OR b.created_at >= $8)
     AND ($9::timestamptz IS NULL OR b.created_at < $9)
 ORDER BY b.id DESC LIMIT $11 OFFSET $10
@@ -417,7 +417,7 @@ type BatchListNewestParams struct {
 	Status        *FlowBatchStatus
 	DefinitionID  *uuid.UUID
 	ScheduleID    *uuid.UUID
-	TriggerType   *FlowTriggerType
+	TriggerType   *string
 	CreatedAfter  *time.Time
 	CreatedBefore *time.Time
 	SkipRows      int32
@@ -601,7 +601,7 @@ WHERE b.org_id = $1 AND b.id BETWEEN $2 AND $3
     AND ($6::flow.batch_status IS NULL OR c.status = $6)
     AND ($7::uuid IS NULL OR b.definition_id = $7)
     AND ($8::uuid IS NULL OR c.schedule_id = $8)
-    AND ($9::flow.trigger_type IS NULL OR b.trigger_type = $9)
+    AND ($9::text IS NULL OR b.trigger_type = $9)
 `
 
 type BatchTotalParams struct {
@@ -613,7 +613,7 @@ type BatchTotalParams struct {
 	Status        *FlowBatchStatus
 	DefinitionID  *uuid.UUID
 	ScheduleID    *uuid.UUID
-	TriggerType   *FlowTriggerType
+	TriggerType   *string
 }
 
 // Only the table is read that has what is filtered by: nothing is left of the join with the other one.
@@ -677,7 +677,7 @@ WHERE b.org_id = $1 AND b.id BETWEEN $2 AND $3 AND c.batch_id BETWEEN $2 AND $3
     AND ($5::uuid[] IS NULL OR b.id = ANY($5::uuid[]))
     AND ($6::uuid IS NULL OR b.definition_id = $6)
     AND ($7::uuid IS NULL OR c.schedule_id = $7)
-    AND ($8::flow.trigger_type IS NULL OR b.trigger_type = $8)
+    AND ($8::text IS NULL OR b.trigger_type = $8)
     AND ($9::timestamptz IS NULL OR b.created_at >= $9)
     AND ($10::timestamptz IS NULL OR b.created_at < $10)
 ORDER BY b.id DESC LIMIT $11
@@ -691,7 +691,7 @@ type BatchesMeantParams struct {
 	Ids           []uuid.UUID
 	DefinitionID  *uuid.UUID
 	ScheduleID    *uuid.UUID
-	TriggerType   *FlowTriggerType
+	TriggerType   *string
 	CreatedAfter  *time.Time
 	CreatedBefore *time.Time
 	MaxRows       int32

@@ -319,7 +319,7 @@ func (q *Queries) RecordSetInsert(ctx context.Context, db DBTX, arg RecordSetIns
 
 const recordSetList = `-- name: RecordSetList :many
 SELECT id, org_id, status, chunk_size, chunk_count, received_count, row_bytes, expected_count, content_hash, metadata, batch_id, created_at, sealed_at, updated_at, staging_expires_at FROM flow.record_set
-WHERE org_id = $1 AND id BETWEEN $2 AND $3 AND ($4::flow.record_set_status IS NULL
+WHERE org_id = $1 AND id BETWEEN $2 AND $3 AND ($4::text IS NULL
     OR status = $4)
     AND (staging_expires_at IS NULL OR staging_expires_at > flow.clock())
     AND ($5::timestamptz IS NULL OR created_at >= $5)
@@ -331,7 +331,7 @@ type RecordSetListParams struct {
 	OrgID         uuid.UUID
 	Least         uuid.UUID
 	Most          uuid.UUID
-	Status        *FlowRecordSetStatus
+	Status        *string
 	CreatedAfter  *time.Time
 	CreatedBefore *time.Time
 	SkipRows      int32
@@ -386,7 +386,7 @@ func (q *Queries) RecordSetList(ctx context.Context, db DBTX, arg RecordSetListP
 
 const recordSetListNewest = `-- name: RecordSetListNewest :many
 SELECT id, org_id, status, chunk_size, chunk_count, received_count, row_bytes, expected_count, content_hash, metadata, batch_id, created_at, sealed_at, updated_at, staging_expires_at FROM flow.record_set
-WHERE org_id = $1 AND id BETWEEN $2 AND $3 AND ($4::flow.record_set_status IS NULL
+WHERE org_id = $1 AND id BETWEEN $2 AND $3 AND ($4::text IS NULL
     OR status = $4)
     AND (staging_expires_at IS NULL OR staging_expires_at > flow.clock())
     AND ($5::timestamptz IS NULL OR created_at >= $5)
@@ -398,7 +398,7 @@ type RecordSetListNewestParams struct {
 	OrgID         uuid.UUID
 	Least         uuid.UUID
 	Most          uuid.UUID
-	Status        *FlowRecordSetStatus
+	Status        *string
 	CreatedAfter  *time.Time
 	CreatedBefore *time.Time
 	SkipRows      int32
@@ -597,7 +597,7 @@ func (q *Queries) RecordSetSeal(ctx context.Context, db DBTX, arg RecordSetSealP
 
 const recordSetTotal = `-- name: RecordSetTotal :one
 SELECT count(*) FROM flow.record_set
-WHERE org_id = $1 AND id BETWEEN $2 AND $3 AND ($4::flow.record_set_status IS NULL
+WHERE org_id = $1 AND id BETWEEN $2 AND $3 AND ($4::text IS NULL
     OR status = $4)
     AND (staging_expires_at IS NULL OR staging_expires_at > flow.clock())
     AND ($5::timestamptz IS NULL OR created_at >= $5)
@@ -608,7 +608,7 @@ type RecordSetTotalParams struct {
 	OrgID         uuid.UUID
 	Least         uuid.UUID
 	Most          uuid.UUID
-	Status        *FlowRecordSetStatus
+	Status        *string
 	CreatedAfter  *time.Time
 	CreatedBefore *time.Time
 }

@@ -37,7 +37,7 @@ FROM flow.definition d WHERE d.org_id = $6 AND d.id = $7
 
 type RefusedStartAddParams struct {
 	ID            uuid.UUID
-	TriggerType   FlowTriggerType
+	TriggerType   string
 	TriggerSource string
 	Reason        string
 	CreatedBy     uuid.UUID
@@ -67,7 +67,7 @@ WHERE r.org_id = $1 AND r.id BETWEEN $2 AND $3
     AND ($4::timestamptz IS NULL OR r.created_at >= $4)
     AND ($5::timestamptz IS NULL OR r.created_at < $5)
     AND ($6::uuid IS NULL OR r.definition_id = $6)
-    AND ($7::flow.trigger_type IS NULL OR r.trigger_type = $7)
+    AND ($7::text IS NULL OR r.trigger_type = $7)
 `
 
 type RefusedStartTotalParams struct {
@@ -77,7 +77,7 @@ type RefusedStartTotalParams struct {
 	CreatedAfter  *time.Time
 	CreatedBefore *time.Time
 	DefinitionID  *uuid.UUID
-	TriggerType   *FlowTriggerType
+	TriggerType   *string
 }
 
 func (q *Queries) RefusedStartTotal(ctx context.Context, db DBTX, arg RefusedStartTotalParams) (int64, error) {
@@ -104,14 +104,14 @@ SELECT t.id, t.definition_id, t.version, t.trigger_type, t.trigger_source, t.sta
         AND ($4::timestamptz IS NULL OR b.created_at >= $4)
         AND ($5::timestamptz IS NULL OR b.created_at < $5)
         AND ($6::uuid IS NULL OR b.definition_id = $6)
-        AND ($7::flow.trigger_type IS NULL OR b.trigger_type = $7)
+        AND ($7::text IS NULL OR b.trigger_type = $7)
     UNION ALL
     SELECT r.id FROM flow.refused_start r
     WHERE r.org_id = $1 AND r.id BETWEEN $2 AND $3
         AND ($4::timestamptz IS NULL OR r.created_at >= $4)
         AND ($5::timestamptz IS NULL OR r.created_at < $5)
         AND ($6::uuid IS NULL OR r.definition_id = $6)
-        AND ($7::flow.trigger_type IS NULL OR r.trigger_type = $7)
+        AND ($7::text IS NULL OR r.trigger_type = $7)
     ) u ORDER BY u.id LIMIT $9 OFFSET $8
 ) k CROSS JOIN LATERAL (
     SELECT b.id, b.definition_id, b.version, b.trigger_type, b.trigger_source, c.status::text AS status, b.record_count,
@@ -131,7 +131,7 @@ type TriggerListParams struct {
 	CreatedAfter  *time.Time
 	CreatedBefore *time.Time
 	DefinitionID  *uuid.UUID
-	TriggerType   *FlowTriggerType
+	TriggerType   *string
 	SkipRows      int32
 	MaxRows       int32
 }
@@ -140,7 +140,7 @@ type TriggerListRow struct {
 	ID            uuid.UUID
 	DefinitionID  uuid.UUID
 	Version       int32
-	TriggerType   FlowTriggerType
+	TriggerType   string
 	TriggerSource *string
 	Status        string
 	RecordCount   int64
@@ -202,14 +202,14 @@ SELECT t.id, t.definition_id, t.version, t.trigger_type, t.trigger_source, t.sta
         AND ($4::timestamptz IS NULL OR b.created_at >= $4)
         AND ($5::timestamptz IS NULL OR b.created_at < $5)
         AND ($6::uuid IS NULL OR b.definition_id = $6)
-        AND ($7::flow.trigger_type IS NULL OR b.trigger_type = $7)
+        AND ($7::text IS NULL OR b.trigger_type = $7)
     UNION ALL
     SELECT r.id FROM flow.refused_start r
     WHERE r.org_id = $1 AND r.id BETWEEN $2 AND $3
         AND ($4::timestamptz IS NULL OR r.created_at >= $4)
         AND ($5::timestamptz IS NULL OR r.created_at < $5)
         AND ($6::uuid IS NULL OR r.definition_id = $6)
-        AND ($7::flow.trigger_type IS NULL OR r.trigger_type = $7)
+        AND ($7::text IS NULL OR r.trigger_type = $7)
     ) u ORDER BY u.id DESC LIMIT $9 OFFSET $8
 ) k CROSS JOIN LATERAL (
     SELECT b.id, b.definition_id, b.version, b.trigger_type, b.trigger_source, c.status::text AS status, b.record_count,
@@ -229,7 +229,7 @@ type TriggerListNewestParams struct {
 	CreatedAfter  *time.Time
 	CreatedBefore *time.Time
 	DefinitionID  *uuid.UUID
-	TriggerType   *FlowTriggerType
+	TriggerType   *string
 	SkipRows      int32
 	MaxRows       int32
 }
@@ -238,7 +238,7 @@ type TriggerListNewestRow struct {
 	ID            uuid.UUID
 	DefinitionID  uuid.UUID
 	Version       int32
-	TriggerType   FlowTriggerType
+	TriggerType   string
 	TriggerSource *string
 	Status        string
 	RecordCount   int64
@@ -308,7 +308,7 @@ type TriggerReadRow struct {
 	ID            uuid.UUID
 	DefinitionID  uuid.UUID
 	Version       int32
-	TriggerType   FlowTriggerType
+	TriggerType   string
 	TriggerSource *string
 	Status        string
 	RecordCount   int64

@@ -63,7 +63,7 @@ func (h batchHandler) ListBatches(ctx context.Context, params oas.ListBatchesPar
 		in.Status = &value
 	}
 	if kind, ok := params.TriggerType.Get(); ok {
-		value := db.FlowTriggerType(kind)
+		value := string(kind)
 		in.TriggerType = &value
 	}
 	definition, known := filterID(params.DefinitionID)

@@ -108,7 +108,7 @@ func (h batchHandler) meant(ctx context.Context, req *oas.BatchBulk,
 		}
 	}
 	if kind, ok := f.TriggerType.Get(); ok {
-		value := db.FlowTriggerType(kind)
+		value := string(kind)
 		in.TriggerType = &value
 	}
 	definition, known := filterID(f.DefinitionID)

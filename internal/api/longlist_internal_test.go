@@ -36,7 +36,7 @@ func (w *widest) Write(p []byte) (int, error) {
 // TestListOfRecords_Long: a long list is never in memory as one text.
 func TestListOfRecords_Long(t *testing.T) {
 	t.Parallel()
-	batch := &run.BatchRow{FlowBatch: db.FlowBatch{TriggerType: db.FlowTriggerTypeApiCall}}
+	batch := &run.BatchRow{FlowBatch: db.FlowBatch{TriggerType: run.TriggerAPICall}}
 	const records = 3000
 	input := json.RawMessage(`{"pad":"` + strings.Repeat("x", 1000) + `"}`)
 	found := run.RecordPage{Total: records, Records: make([]run.Record, records)}

@@ -30,7 +30,7 @@ func (h recordSetHandler) ListRecordSets(ctx context.Context,
 	}
 	f := recordset.Filter{Created: whole}
 	if params.Status.Set {
-		status := recordset.Status(params.Status.Value)
+		status := string(params.Status.Value)
 		f.Status = &status
 	}
 	total, err := h.sets.Count(ctx, caller.OrgID, f)

@@ -46,7 +46,7 @@ func (h triggerHandler) TriggerDefinition(ctx context.Context, req oas.OptTrigge
 		return nil, err
 	}
 	in.OrgID, in.DefinitionID, in.CreatedBy, in.TriggerType = caller.OrgID, id, &caller.AccountID,
-		db.FlowTriggerTypeApiCall
+		run.TriggerAPICall
 	started, err := h.starts.start(ctx, in)
 	if started == nil && err == nil {
 		return h.alone(ctx, in)

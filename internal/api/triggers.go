@@ -36,7 +36,7 @@ func (h triggersHandler) ListTriggers(ctx context.Context, params oas.ListTrigge
 	in := db.TriggerListParams{OrgID: caller.OrgID, Least: at.Least, Most: at.Most, DefinitionID: definition,
 		CreatedAfter: at.CreatedAfter, CreatedBefore: at.CreatedBefore, SkipRows: at.Skip, MaxRows: at.MaxRows}
 	if kind, ok := params.TriggerType.Get(); ok {
-		value := db.FlowTriggerType(kind)
+		value := string(kind)
 		in.TriggerType = &value
 		ctx = pg.AsWorker(ctx) // by an index of an enum
 	}

@@ -20,9 +20,9 @@ import (
 
 	"flowlane/internal/app"
 	"flowlane/internal/pg"
-	"flowlane/internal/pg/pgtest"
 	"flowlane/internal/provider/dialersim"
 	"flowlane/test/apitest"
+	"flowlane/test/pgtest"
 )
 
 // contacts can be asked whether a contact was made.

@@ -33,7 +33,7 @@ func (p *process) flow(t *testing.T, task string) (batch uuid.UUID) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	in := run.StartInput{OrgID: p.org.ID, DefinitionID: d.ID, Version: 1, TriggerType: db.FlowTriggerTypeApiCall}
+	in := run.StartInput{OrgID: p.org.ID, DefinitionID: d.ID, Version: 1, TriggerType: run.TriggerAPICall}
 	in.Source.Records = [][]byte{[]byte(`{"id":"k"}`)}
 	err = pg.InTx(t.Context(), p.Pool, func(ctx context.Context, tx pgx.Tx) error {
 		s, err := p.Runs.Start(ctx, tx, in)

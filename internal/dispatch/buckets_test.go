@@ -193,7 +193,7 @@ func TestBuckets_Estimate(t *testing.T) {
 	var id uuid.UUID
 	require.NoError(t, pg.InTx(t.Context(), b.pool, func(ctx context.Context, tx pgx.Tx) (err error) {
 		in := run.StartInput{OrgID: b.org, DefinitionID: b.define(modifies), Version: 1,
-			TriggerType: db.FlowTriggerTypeApiCall}
+			TriggerType: run.TriggerAPICall}
 		for i := range 30 {
 			in.Source.Records = append(in.Source.Records, []byte(plainRow(i)))
 		}

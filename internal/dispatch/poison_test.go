@@ -13,7 +13,6 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"flowlane/gen/db"
 	"flowlane/internal/dispatch"
 	"flowlane/internal/pg"
 	"flowlane/internal/provider/dialersim"
@@ -154,7 +153,7 @@ func TestBrokenQueue(t *testing.T) {
 // startBroken starts a batch of ten records, of which a statement breaks something before anybody sees it.
 func (b *bundle) startBroken(def uuid.UUID, sql string) (id uuid.UUID) {
 	b.t.Helper()
-	in := run.StartInput{OrgID: b.org, DefinitionID: def, Version: 1, TriggerType: db.FlowTriggerTypeApiCall}
+	in := run.StartInput{OrgID: b.org, DefinitionID: def, Version: 1, TriggerType: run.TriggerAPICall}
 	for i := range 10 {
 		in.Source.Records = append(in.Source.Records, []byte(plainRow(i)))
 	}

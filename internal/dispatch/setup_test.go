@@ -239,7 +239,7 @@ func (b *bundle) startIn(lane *db.FlowLane, def uuid.UUID, n int, row func(i int
 // start starts a batch of n records made by row.
 func (b *bundle) start(def uuid.UUID, n int, row func(i int) string, change ...func(*run.StartInput)) uuid.UUID {
 	b.t.Helper()
-	in := run.StartInput{OrgID: b.org, DefinitionID: def, Version: 1, TriggerType: db.FlowTriggerTypeApiCall}
+	in := run.StartInput{OrgID: b.org, DefinitionID: def, Version: 1, TriggerType: run.TriggerAPICall}
 	for _, c := range change {
 		c(&in)
 	}

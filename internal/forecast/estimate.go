@@ -201,9 +201,9 @@ func (s *Service) count(ctx context.Context, conn db.DBTX, orgID uuid.UUID, q Qu
 		return 0, fault.Missing("Record set")
 	case err != nil:
 		return 0, fmt.Errorf("read record set %s: %w", id, err)
-	case set.Status == db.FlowRecordSetStatusOpen:
+	case set.Status == recordset.Open:
 		return 0, recordset.ErrNotSealed
-	case set.Status == db.FlowRecordSetStatusConsumed:
+	case set.Status == recordset.Consumed:
 		return 0, recordset.UsedBy(set.BatchID)
 	}
 	return set.ReceivedCount, nil

@@ -71,7 +71,7 @@ var spanLists = sync.Pool{New: func() any { return new([]span) }}
 
 func (s *Service) openSet(ctx context.Context, orgID, id uuid.UUID) (Manifest, error) {
 	m, err := s.Get(ctx, orgID, id)
-	if err == nil && m.Status != db.FlowRecordSetStatusOpen {
+	if err == nil && m.Status != Open {
 		err = errNotOpen
 	}
 	return m, err

@@ -49,7 +49,7 @@ func (s *Service) Expire(ctx context.Context, tx pgx.Tx, id uuid.UUID) (again ti
 func happened(m *Manifest, kind string) event.Event {
 	return event.Event{OrgID: m.OrgID, Kind: kind, Payload: struct {
 		ID          string          `json:"record_set_id"`
-		Status      Status          `json:"status"`
+		Status      string          `json:"status"`
 		RecordCount int64           `json:"record_count"`
 		ContentHash *string         `json:"content_hash"`
 		Metadata    json.RawMessage `json:"metadata"`

@@ -44,8 +44,12 @@ const (
 // Manifest is a record set as it is stored.
 type Manifest = db.FlowRecordSet
 
-// Status is open, sealed or consumed.
-type Status = db.FlowRecordSetStatus
+// How far the upload of a record set is.
+const (
+	Open     = "open"
+	Sealed   = "sealed"
+	Consumed = "consumed"
+)
 
 // Service does what callers ask for; each method is one transaction.
 type Service struct {
@@ -119,7 +123,7 @@ func (s *Service) Get(ctx context.Context, orgID, id uuid.UUID) (Manifest, error
 
 // Filter is what a list shows: sets with this status (nil: any) that were created then.
 type Filter struct {
-	Status  *Status
+	Status  *string
 	Created listing.Range
 }
 
@@ -169,7 +173,7 @@ func (s *Service) Delete(ctx context.Context, orgID, id uuid.UUID) error {
 		if err != nil {
 			return notFound(err)
 		}
-		if m.Status == db.FlowRecordSetStatusConsumed {
+		if m.Status == Consumed {
 			return UsedBy(m.BatchID)
 		}
 		if _, err := s.reclaim(ctx, tx, id, maxInt32); err != nil {

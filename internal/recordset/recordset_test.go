@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"flowlane/gen/db"
 	"flowlane/internal/fault"
 	"flowlane/internal/listing"
 	"flowlane/internal/pg"
@@ -24,7 +23,7 @@ func TestCreate(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, MaxChunkSize, int(m.ChunkSize))
 	assert.Equal(t, meta, m.Metadata)
-	assert.Equal(t, db.FlowRecordSetStatusOpen, m.Status)
+	assert.Equal(t, Open, m.Status)
 	assert.Equal(t, woken{ExpiryKind, m.ID.String(), *m.StagingExpiresAt}, *b.wake)
 	assert.InDelta(t, Staging.Seconds(), m.StagingExpiresAt.Sub(m.CreatedAt).Seconds(), 1)
 
@@ -61,7 +60,7 @@ func TestList(t *testing.T) {
 	}
 	_, err := b.Seal(b.ctx, b.org, ids[3], 0)
 	require.NoError(t, err)
-	sealed := db.FlowRecordSetStatusSealed
+	sealed := Sealed
 	all := listing.Created(nil, nil)
 	every, two := Filter{Created: all}, listing.Page{Range: all, MaxRows: 2}
 	for _, c := range []struct {

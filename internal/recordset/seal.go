@@ -37,7 +37,7 @@ func (s *Service) Seal(ctx context.Context, orgID, id uuid.UUID, expected int64)
 		if err != nil {
 			return notFound(err)
 		}
-		if m.Status != db.FlowRecordSetStatusOpen {
+		if m.Status != Open {
 			if *m.ExpectedCount != expected {
 				return fault.New(fault.Conflict, "Record set is already sealed with %d records, not %d",
 					*m.ExpectedCount, expected)
@@ -151,7 +151,7 @@ func Consume(ctx context.Context, tx pgx.Tx, orgID, id, batchID uuid.UUID) (coun
 	switch {
 	case err != nil:
 		return 0, notFound(err)
-	case m.Status == db.FlowRecordSetStatusConsumed:
+	case m.Status == Consumed:
 		return 0, UsedBy(m.BatchID)
 	}
 	return 0, ErrNotSealed

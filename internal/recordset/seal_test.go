@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"flowlane/gen/db"
 	"flowlane/internal/fault"
 	"flowlane/internal/pg"
 	"flowlane/test/pgtest"
@@ -50,11 +49,11 @@ func TestSeal(t *testing.T) {
 				requireConflict(t, err, "Record set cannot be sealed: "+c.detail)
 				after, err := b.Get(b.ctx, b.org, m.ID)
 				require.NoError(t, err)
-				assert.Equal(t, db.FlowRecordSetStatusOpen, after.Status)
+				assert.Equal(t, Open, after.Status)
 				return
 			}
 			require.NoError(t, err)
-			assert.Equal(t, db.FlowRecordSetStatusSealed, sealed.Status)
+			assert.Equal(t, Sealed, sealed.Status)
 			assert.Equal(t, c.expected, *sealed.ExpectedCount)
 			assert.InDelta(t, Staging.Seconds(), sealed.StagingExpiresAt.Sub(*sealed.SealedAt).Seconds(), 1)
 			again, err := b.Seal(b.ctx, b.org, m.ID, c.expected)

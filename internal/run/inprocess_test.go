@@ -85,7 +85,7 @@ func TestWork_Bounded(t *testing.T) {
 	w.do(t, func(ctx context.Context, tx pgx.Tx) error {
 		out, err := w.s.Start(ctx, tx, StartInput{OrgID: w.org, DefinitionID: def, Version: 2,
 			Source:   Source{Records: rows},
-			Metadata: []byte(`{"big":"` + strings.Repeat("m", mib-200) + `"}`), TriggerType: db.FlowTriggerTypeApiCall})
+			Metadata: []byte(`{"big":"` + strings.Repeat("m", mib-200) + `"}`), TriggerType: TriggerAPICall})
 		if err == nil {
 			batch = out.BatchID
 		}
@@ -159,7 +159,7 @@ func TestWork_StoreWrites(t *testing.T) {
 	start := func() (batch uuid.UUID) {
 		w.do(t, func(ctx context.Context, tx pgx.Tx) error {
 			out, err := w.s.Start(ctx, tx, StartInput{OrgID: w.org, DefinitionID: def, Version: 2,
-				TriggerType: db.FlowTriggerTypeApiCall,
+				TriggerType: TriggerAPICall,
 				Source: Source{Records: [][]byte{[]byte(`{"id":"a","n":1}`), []byte(`{"id":"b","n":"x"}`),
 					[]byte(`{"id":"a","n":2}`)}}})
 			if err == nil {

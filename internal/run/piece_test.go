@@ -26,7 +26,7 @@ func (w *world) startDoc(t *testing.T, doc string, rows [][]byte) uuid.UUID {
 	var batch uuid.UUID
 	w.do(t, func(ctx context.Context, tx pgx.Tx) error {
 		out, err := w.s.Start(ctx, tx, StartInput{OrgID: w.org, DefinitionID: def, Version: 2,
-			Source: Source{Records: rows}, TriggerType: db.FlowTriggerTypeApiCall})
+			Source: Source{Records: rows}, TriggerType: TriggerAPICall})
 		batch = out.BatchID
 		return err
 	})

@@ -15,7 +15,6 @@ import (
 
 	"encoding/json"
 
-	"flowlane/gen/db"
 	"flowlane/internal/account"
 	"flowlane/internal/app"
 	"flowlane/internal/credential"
@@ -93,7 +92,7 @@ func (p *process) start(steps string, records int) uuid.UUID {
 	var id uuid.UUID
 	err := pg.InTx(p.t.Context(), p.Pool, func(ctx context.Context, tx pgx.Tx) error {
 		s, err := p.Runs.Start(ctx, tx, run.StartInput{OrgID: p.org, DefinitionID: d.ID, Version: 1,
-			Source: run.Source{Records: rows}, TriggerType: db.FlowTriggerTypeApiCall})
+			Source: run.Source{Records: rows}, TriggerType: run.TriggerAPICall})
 		if err == nil {
 			id = s.BatchID
 		}

@@ -29,6 +29,15 @@ type Source struct {
 	Records [][]byte
 }
 
+// What starts a batch that is no retry, as flow.batch.trigger_type has it.
+const (
+	TriggerAPICall  = "api_call"
+	TriggerSchedule = "schedule"
+	TriggerWebhook  = "webhook"
+	TriggerEvent    = "event"
+	TriggerFlow     = "flow"
+)
+
 // StartInput is what starts a batch.
 type StartInput struct {
 	OrgID        uuid.UUID
@@ -42,7 +51,7 @@ type StartInput struct {
 	Priority *string
 	// Pacing is nil where the batch is not paced.
 	Pacing        *pacing.Policy
-	TriggerType   db.FlowTriggerType
+	TriggerType   string
 	TriggerSource *string
 	// ScheduleID is the schedule that starts it; nil for none.
 	ScheduleID *uuid.UUID

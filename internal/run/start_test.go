@@ -13,7 +13,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"flowlane/gen/db"
 	"flowlane/internal/definition"
 	"flowlane/internal/pg"
 )
@@ -36,7 +35,7 @@ func TestStart_Remembers(t *testing.T) {
 		"rolled back": {"", abort, false},
 	} {
 		in := StartInput{OrgID: w.org, DefinitionID: def, Version: 1, Source: Source{Records: [][]byte{[]byte(`{}`)}},
-			TriggerType: db.FlowTriggerTypeApiCall}
+			TriggerType: TriggerAPICall}
 		if c.metadata != "" {
 			in.Metadata = []byte(c.metadata)
 		}
@@ -91,7 +90,7 @@ func TestStart_Page(t *testing.T) {
 		var id uuid.UUID
 		require.NoError(t, pg.InTx(w.ctx, w.pool, func(ctx context.Context, tx pgx.Tx) error {
 			out, err := w.s.Start(ctx, tx, StartInput{OrgID: w.org, DefinitionID: def, Version: 1,
-				Source: Source{Records: records}, TriggerType: db.FlowTriggerTypeApiCall})
+				Source: Source{Records: records}, TriggerType: TriggerAPICall})
 			if err == nil {
 				id = out.BatchID
 			}

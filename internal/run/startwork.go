@@ -240,7 +240,7 @@ func (c *Change) startFlow(ctx context.Context, later *pg.Pipeline, p *preparedS
 	g := Alike{Each: []Small{{Sheet: recordset.OneSheet([][]byte{wanted.input}), Metadata: wanted.metadata}},
 		In: StartInput{
 			OrgID: h.OrgID, DefinitionID: wanted.definition, Version: p.version, Lane: wanted.laneOf(),
-			TriggerType:   db.FlowTriggerTypeFlow,
+			TriggerType:   TriggerFlow,
 			TriggerSource: &job, CreatedBy: h.CreatedBy, Chain: h.chain().Next()}}
 	if err := c.s.addAlike(ctx, c.tx, later, c.wakes, p, &g, c.Now); err != nil {
 		return uuid.Nil, err

@@ -153,7 +153,7 @@ func (w *world) start(t require.TestingT, p modelPlan, def uuid.UUID, in []model
 		rows = append(rows, []byte(row[:len(row)-2]+pad+`"}`))
 	}
 	in2 := StartInput{OrgID: w.org, DefinitionID: def, Version: 1, Source: Source{Records: rows},
-		TriggerType: db.FlowTriggerTypeApiCall}
+		TriggerType: TriggerAPICall}
 	if staged {
 		at := time.Now().Add(time.Hour)
 		in2.ScheduledAt = &at

@@ -189,7 +189,7 @@ func (s *Service) start(ctx context.Context, tx pgx.Tx, row *db.FlowSchedule, by
 	return s.runs.Start(ctx, tx, run.StartInput{
 		OrgID: row.OrgID, DefinitionID: row.DefinitionID, Version: active.Version,
 		Source: run.Source{Records: [][]byte{record}}, Metadata: row.Metadata,
-		TriggerType: db.FlowTriggerTypeSchedule, TriggerSource: &source, ScheduleID: &row.ID, CreatedBy: &by,
+		TriggerType: run.TriggerSchedule, TriggerSource: &source, ScheduleID: &row.ID, CreatedBy: &by,
 	})
 }
 

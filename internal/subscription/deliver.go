@@ -174,7 +174,7 @@ func (d *deciding) refuse(ctx context.Context, reason string, listed bool) error
 		return nil
 	}
 	return d.s.runs.NoteRefused(ctx, d.tx, run.Refused{OrgID: d.sub.OrgID, DefinitionID: d.sub.DefinitionID,
-		TriggerType:   db.FlowTriggerTypeEvent,
+		TriggerType:   run.TriggerEvent,
 		TriggerSource: d.sub.ID.String(), CreatedBy: d.sub.CreatedBy, Reason: reason})
 }
 
@@ -221,7 +221,7 @@ func (d *deciding) start(ctx context.Context, e *db.EventDeliveriesRow, record [
 	_, err = d.s.runs.Start(ctx, d.tx, run.StartInput{
 		OrgID: d.sub.OrgID, DefinitionID: d.sub.DefinitionID, Version: active.Version,
 		Source: run.Source{Records: [][]byte{record}}, Metadata: metadata,
-		TriggerType: db.FlowTriggerTypeEvent, TriggerSource: &source, CreatedBy: &d.sub.CreatedBy,
+		TriggerType: run.TriggerEvent, TriggerSource: &source, CreatedBy: &d.sub.CreatedBy,
 		Chain: event.Chain{Root: e.RootID, Depth: e.Depth}.Next(),
 	})
 	return err

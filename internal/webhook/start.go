@@ -184,7 +184,7 @@ func startsOf(hook *db.WebhookStartRow, fresh []db.FlowWebhookDelivery) (*run.Al
 func groupOf(w *db.FlowWebhook, version int32) *run.Alike {
 	source := FormatID(w.ID)
 	return &run.Alike{In: run.StartInput{OrgID: w.OrgID, DefinitionID: w.DefinitionID, Version: version,
-		TriggerType: db.FlowTriggerTypeWebhook, TriggerSource: &source, CreatedBy: &w.CreatedBy}}
+		TriggerType: run.TriggerWebhook, TriggerSource: &source, CreatedBy: &w.CreatedBy}}
 }
 
 // addTo adds the start of a delivery to a group; batch is the id that it has, zero for a new one.

@@ -192,7 +192,7 @@ func (w *world) start(def uuid.UUID, records [][]byte, want batch) *batch {
 	err := pg.InTx(w.Context(), w.pool, func(ctx context.Context, tx pgx.Tx) error {
 		s, err := w.runs.Start(ctx, tx, run.StartInput{OrgID: w.org, DefinitionID: def, Version: 1,
 			Source:      run.Source{Records: records},
-			TriggerType: db.FlowTriggerTypeApiCall})
+			TriggerType: run.TriggerAPICall})
 		if err != nil {
 			return err
 		}
