@@ -63,7 +63,8 @@ func (d *Dispatcher) newAnswered() *pg.Groups[*answered] {
 	return &pg.Groups[*answered]{Most: settleMax, AtOnce: settleAtOnce, Slow: settleSlow, Serve: serve}
 }
 
-// applyTogether records outcomes about calls of several budgets, all or none.
+// applyTogether records outcomes about calls of several budgets, all or none: also none where one of their batches is
+// locked for long, so that nobody waits for another's.
 func (d *Dispatcher) applyTogether(ctx context.Context, group []*answered) (err error) {
 	defer fault.Recovered(&err)
 	s := newSettlement(d, budgetKey{}, nil)
@@ -79,5 +80,5 @@ func (d *Dispatcher) applyTogether(ctx context.Context, group []*answered) (err 
 		}
 		s.decide(a.outcomes)
 	}
-	return pg.InTxKept(ctx, d.Pool, s.write)
+	return pg.InTxShared(ctx, d.Pool, s.write)
 }

@@ -43,8 +43,7 @@ func InTxKept(ctx context.Context, pool Beginner, do func(ctx context.Context, t
 // InTxShared is InTxKept for work of several who do not know each other: a statement fails that waits for a lock for
 // longer than a second, so that they do not wait for whom one of them waits for.
 func InTxShared(ctx context.Context, pool Beginner, do func(ctx context.Context, tx pgx.Tx) error) error {
-	return inTx(ctx, pool, readCommitted+
-		"; set local plan_cache_mode = force_generic_plan; set local lock_timeout = '1s'", do)
+	return inTx(ctx, pool, readCommitted+"; "+keep+"; set local lock_timeout = '1s'", do)
 }
 
 // Snapshot runs do in one transaction that only reads, and sees everything as it was at its first statement: for

@@ -1,0 +1,55 @@
+package dispatch_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"flowlane/internal/dispatch"
+	"flowlane/internal/provider"
+	"flowlane/internal/run"
+)
+
+// Calls of one organization are settled with those of others. None waits for a batch of another one that is locked: as
+// many organizations as there are transactions at once, and one more, have theirs locked.
+func TestSettle_Together(t *testing.T) {
+	t.Parallel()
+	const locked = 5
+	answer := make(chan struct{})
+	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		<-answer
+		w.WriteHeader(http.StatusNoContent)
+	}))
+	t.Cleanup(receiver.Close)
+	b := setupSender(t, dispatch.Options{}, asIs,
+		provider.Options{AllowHosts: []string{strings.TrimPrefix(receiver.URL, "http://")}})
+	tx, err := b.pool.Begin(t.Context())
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = tx.Rollback(t.Context()) })
+	batch := func(org string) (id string) {
+		b.join(org)
+		id = b.start(b.define(post(receiver.URL, "")), 1, plainRow).String()
+		b.eventually("SELECT EXISTS (SELECT FROM flow.call WHERE batch_id = '" + id + "' AND state = 'intent')")
+		return id
+	}
+	var all []string
+	for range locked {
+		all = append(all, batch("Locked"))
+	}
+	free := batch("Free")
+	_, err = tx.Exec(t.Context(), "SELECT FROM flow.batch_count WHERE batch_id = ANY($1) FOR UPDATE", all)
+	require.NoError(t, err)
+	close(answer)
+	over := func(id string) string {
+		return "SELECT EXISTS (SELECT FROM flow.batch_count WHERE batch_id = '" + id + "' AND status = '" +
+			string(run.BatchCompleted) + "')"
+	}
+	b.eventually(over(free))
+	require.NoError(t, tx.Rollback(t.Context()))
+	for _, id := range all {
+		b.eventually(over(id))
+	}
+}
