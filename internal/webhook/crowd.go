@@ -17,19 +17,22 @@ const (
 	// what comes in bursts is acknowledged sooner so, and its flows begin as many at once.
 	crowdedFor = 20 * time.Millisecond
 	// aloneFor is for how long the messages of a webhook are only written down after their batches could not be
-	// started: others in their group would have to begin again each time.
-	aloneFor = 10 * time.Second
+	// started, for which others in their group had to begin again, or its template took longer than templateSlow, for
+	// which others had to wait.
+	aloneFor     = 10 * time.Second
+	templateSlow = 20 * time.Millisecond
 )
 
-// crowds are the webhooks whose messages are only written down until a time: they came in bursts lately, or their
-// batches could not be started. The zero value is ready.
+// crowds are the webhooks whose messages are only written down until a time: they came in bursts lately, or held others
+// up. The zero value is ready.
 type crowds struct {
 	mu    sync.Mutex
 	until map[uuid.UUID]time.Time
 }
 
 // few tells, of messages of a webhook that came together and their bytes, whether their batches are started with them:
-// they are few, no burst came less than crowdedFor before now, and no start failed less than aloneFor before.
+// they are few, no burst came less than crowdedFor before now, and the webhook held nobody up less than aloneFor
+// before.
 func (c *crowds) few(id uuid.UUID, messages, bytes int, now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -44,7 +47,7 @@ func (c *crowds) few(id uuid.UUID, messages, bytes int, now time.Time) bool {
 	return !crowded
 }
 
-// alone notes that the batches of a webhook could not be started.
+// alone notes that a webhook must not hold up others.
 func (c *crowds) alone(id uuid.UUID, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

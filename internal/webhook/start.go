@@ -140,9 +140,13 @@ func (s *Service) startFresh(ctx context.Context, tx pgx.Tx, group []*joined) er
 		case !j.startable:
 			return errLeft
 		}
+		began := time.Now()
 		alike, err := startsOf(&j.hook, fresh)
 		if err != nil {
 			return err
+		}
+		if time.Since(began) > templateSlow {
+			s.crowds.alone(j.in.ID, time.Now())
 		}
 		all, now = append(all, alike), maxTime(now, fresh[0].ReceivedAt)
 	}

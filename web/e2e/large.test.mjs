@@ -24,7 +24,7 @@ const batches = () => server.sql(`
     t, i, CASE WHEN i % 10 = 0 THEN 'failed' ELSE 'completed' END::flow.batch_status AS status
   FROM generate_series(1, ${many}) i, LATERAL (SELECT now() - interval '1 minute' * i AS t) AS at;
   INSERT INTO flow.batch (id, org_id, definition_id, version, trigger_type, metadata, record_count, page_set, created_at)
-  SELECT id, '${flow.org_id}', '${flow.id}', 1, CASE WHEN i % 20 = 0 THEN 'schedule' ELSE 'api_call' END::flow.trigger_type, '{}', i % 1000 + 1, id, t FROM made;
+  SELECT id, '${flow.org_id}', '${flow.id}', 1, CASE WHEN i % 20 = 0 THEN 'schedule' ELSE 'api_call' END, '{}', i % 1000 + 1, id, t FROM made;
   INSERT INTO flow.batch_count (batch_id, org_id, record_count, completed, failed, status, started_at, completed_at, updated_at)
   SELECT id, '${flow.org_id}', i % 1000 + 1, CASE status WHEN 'failed' THEN 0 ELSE i % 1000 + 1 END, CASE status WHEN 'failed' THEN i % 1000 + 1 ELSE 0 END,
     status, t, t + interval '30 seconds', t FROM made;
