@@ -59,6 +59,8 @@ const commandLease = 10 * time.Second
 type Config struct {
 	// DatabaseURL is the Postgres address: a URL or key=value words.
 	DatabaseURL string
+	// Disposable says that the database is thrown away in the end: nobody is told what it may forget.
+	Disposable bool
 	// Pooled says that a pooler of transactions answers there. Such a process does not migrate.
 	Pooled bool
 	// ReadDatabaseURL is the address of a replica that is asked for what may be a little old; empty for none. Pooled
@@ -300,6 +302,9 @@ func (a *App) connect(ctx context.Context) error {
 
 // warnOfRisks logs what the database may forget. One that does not say is no reason not to start.
 func (a *App) warnOfRisks(ctx context.Context) {
+	if a.cfg.Disposable {
+		return
+	}
 	risks, err := pg.Risks(ctx, a.Pool)
 	if err != nil {
 		a.cfg.Log.Warn("nobody knows whether commits of this database can be lost", "error", err)

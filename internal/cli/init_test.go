@@ -41,7 +41,7 @@ func TestInit(t *testing.T) {
 	says(t, nil, "", "init", dir)
 	flow, test := filepath.Join(dir, "flows", "greet.yaml"), filepath.Join(dir, "greet.test.yaml")
 
-	if code, said := tested(t, dir); code != 0 || !strings.Contains(said, "ok    "+test+" (3 rows, 3 calls)") {
+	if code, said := tested(t, dir); code != 0 || !strings.HasPrefix(said, "ok    "+test+" (3 rows, 3 calls)") {
 		t.Fatalf("as it was written: exit %d\n%s", code, said)
 	}
 	replaceIn(t, flow, "Hello {{", "Goodbye {{")

@@ -176,7 +176,8 @@ func startTestServer(ctx context.Context, p *process, catalogDir string) (s *tes
 		return s, err
 	}
 	s.app, err = app.New(ctx, app.Config{
-		DatabaseURL: s.postgres.LocalDSN(), Listen: "127.0.0.1:0", Workers: true, KEK: kek, Log: p.log, Migrate: true,
+		DatabaseURL: s.postgres.LocalDSN(), Disposable: true, Migrate: true, Listen: "127.0.0.1:0", Workers: true,
+		KEK: kek, Log: p.log,
 		AllowHosts: []string{strings.TrimPrefix(s.receiver.URL, "http://")}, DenyNetworks: everywhere,
 		Drain: time.Second, CatalogDir: catalogDir, BaseURLs: bases,
 		RequestLimit: 1 << 20, // a batch that takes long is asked about often
