@@ -40,13 +40,20 @@ func (s *Service) add(ctx context.Context, in db.WebhookAcceptParams) ([]db.Webh
 }
 
 // addGroup writes messages of several webhooks down with their batches, or else those of each by themselves, so that
-// none suffers for another. What cannot be started is left to Dispatch for a while, which also notes why.
+// none suffers for another: once more without those that cannot be started, which are left to Dispatch for a while,
+// which also notes why.
 func (s *Service) addGroup(group []*joined) {
 	s.writers <- struct{}{}
 	defer func() { <-s.writers }()
 	ctx, cancel := context.WithTimeout(context.Background(), lookupTimeout)
 	defer cancel()
 	err := s.addStarted(ctx, group)
+	if rest := startable(group); err != nil && len(rest) > 0 && len(rest) < len(group) {
+		if err = s.addStarted(ctx, rest); err == nil {
+			s.leaveAlone(group)
+			return
+		}
+	}
 	if err == nil || pg.IsUnavailable(err) {
 		setErr(group, err)
 		return
@@ -55,6 +62,18 @@ func (s *Service) addGroup(group []*joined) {
 		if j.err = err; len(group) > 1 {
 			j.err = s.addStarted(ctx, []*joined{j})
 		}
+	}
+	s.leaveAlone(group)
+}
+
+// startable are those of a group that keep nobody's batches from being started.
+func startable(group []*joined) []*joined {
+	return slices.DeleteFunc(slices.Clone(group), func(j *joined) bool { return j.err != nil })
+}
+
+// leaveAlone keeps the webhooks out of groups that could not be started.
+func (s *Service) leaveAlone(group []*joined) {
+	for _, j := range group {
 		if j.err != nil && !pg.IsUnavailable(j.err) {
 			s.crowds.alone(j.in.ID, time.Now())
 		}
@@ -128,27 +147,28 @@ func freshOf(rows []db.WebhookAcceptRow, in *db.WebhookAcceptParams) (out []db.F
 	return out
 }
 
-// startFresh starts the batches of deliveries that were just added.
+// startFresh starts the batches of deliveries that were just added, or none: err says of whose that cannot be.
 func (s *Service) startFresh(ctx context.Context, tx pgx.Tx, group []*joined) error {
 	var all []*run.Alike
+	var whose []*joined
 	var now time.Time
 	for _, j := range group {
 		fresh := freshOf(j.rows, &j.in)
-		switch {
-		case len(fresh) == 0:
+		if len(fresh) == 0 {
 			continue
-		case !j.startable:
-			return errLeft
 		}
 		began := time.Now()
-		alike, err := startsOf(&j.hook, fresh)
-		if err != nil {
-			return err
+		var alike *run.Alike
+		if j.err = errLeft; j.startable {
+			alike, j.err = startsOf(&j.hook, fresh)
 		}
 		if time.Since(began) > templateSlow {
 			s.crowds.alone(j.in.ID, time.Now())
 		}
-		all, now = append(all, alike), maxTime(now, fresh[0].ReceivedAt)
+		all, whose, now = append(all, alike), append(whose, j), maxTime(now, fresh[0].ReceivedAt)
+	}
+	if len(startable(whose)) < len(whose) {
+		return errLeft
 	}
 	if len(all) == 0 {
 		return nil
@@ -156,10 +176,11 @@ func (s *Service) startFresh(ctx context.Context, tx pgx.Tx, group []*joined) er
 	if err := s.Runs.StartAlike(ctx, tx, now, all...); err != nil {
 		return err
 	}
-	for _, alike := range all {
-		if alike.Refused != nil {
-			return alike.Refused
-		}
+	for i, alike := range all {
+		whose[i].err = alike.Refused
+	}
+	if len(startable(whose)) < len(whose) {
+		return errLeft
 	}
 	return nil
 }
