@@ -27,7 +27,7 @@ help: ## Show this help
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 # What the program is made of.
-SOURCES = go.mod go.sum openapi.yaml internal/console/dist/index.html $(wildcard schema/*.sql internal/catalog/data/*.yaml) \
+SOURCES = go.mod go.sum openapi.yaml internal/console/dist/index.html $(wildcard schema/*.sql internal/platform/catalog/data/*.yaml) \
 	$(shell find . -name '*.go' -not -name '*_test.go' -not -path './bin/*' -not -path './.flowlane/*')
 
 .PHONY: run

@@ -24,7 +24,7 @@ import (
 
 	"flowlane/internal/app"
 	"flowlane/internal/blob"
-	"flowlane/internal/provider/dialersim"
+	"flowlane/internal/platform/provider/dialersim"
 	"flowlane/internal/recordset"
 	"flowlane/test/pgtest"
 	"flowlane/test/servers"

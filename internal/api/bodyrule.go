@@ -11,9 +11,9 @@ import (
 	"flowlane/internal/api/violation"
 	"flowlane/internal/definition"
 	"flowlane/internal/fault"
-	"flowlane/internal/schedule"
-	"flowlane/internal/subscription"
-	"flowlane/internal/webhook"
+	"flowlane/internal/trigger/schedule"
+	"flowlane/internal/trigger/subscription"
+	"flowlane/internal/trigger/webhook"
 )
 
 // bodyRule is a rule on one field of a body that the schema cannot state. It is for the domain to enforce, and is asked

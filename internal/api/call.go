@@ -9,7 +9,7 @@ import (
 	"flowlane/gen/oas"
 	"flowlane/internal/account"
 	"flowlane/internal/dispatch"
-	"flowlane/internal/provider"
+	"flowlane/internal/platform/provider"
 )
 
 // Calls reads calls; the dispatcher does.

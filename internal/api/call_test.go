@@ -22,8 +22,8 @@ import (
 	"flowlane/internal/app"
 	"flowlane/internal/dispatch"
 	"flowlane/internal/pg"
-	"flowlane/internal/provider/dialersim"
-	"flowlane/internal/provider/platformsim"
+	"flowlane/internal/platform/provider/dialersim"
+	"flowlane/internal/platform/provider/platformsim"
 	"flowlane/internal/run"
 )
 

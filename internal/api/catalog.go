@@ -9,7 +9,7 @@ import (
 
 	"flowlane/gen/oas"
 	"flowlane/internal/account"
-	"flowlane/internal/catalog"
+	"flowlane/internal/platform/catalog"
 )
 
 // catalogHandler serves /catalog: what everybody sees, which does not change while the process lives, and for who signs

@@ -6,7 +6,7 @@ import (
 	"flowlane/gen/db"
 	"flowlane/gen/oas"
 	"flowlane/internal/account"
-	"flowlane/internal/orgcatalog"
+	"flowlane/internal/platform/orgcatalog"
 )
 
 // maxImportBody is the limit of the body that holds a document to import.

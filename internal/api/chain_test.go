@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"flowlane/gen/db"
-	"flowlane/internal/event"
+	"flowlane/internal/trigger/event"
 )
 
 // budget is how many batches one cause may lead to in these tests.

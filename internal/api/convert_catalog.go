@@ -4,7 +4,7 @@ import (
 	"strconv"
 
 	"flowlane/gen/oas"
-	"flowlane/internal/catalog"
+	"flowlane/internal/platform/catalog"
 )
 
 func convertPlatform(p *catalog.Platform) oas.Platform {

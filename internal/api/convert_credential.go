@@ -5,7 +5,7 @@ import (
 
 	"flowlane/gen/db"
 	"flowlane/gen/oas"
-	"flowlane/internal/credential"
+	"flowlane/internal/platform/credential"
 )
 
 func credentialOf(c *credential.Credential) oas.Credential {

@@ -6,8 +6,8 @@ import (
 
 	"flowlane/gen/oas"
 	"flowlane/internal/account"
-	"flowlane/internal/catalog"
-	"flowlane/internal/credential"
+	"flowlane/internal/platform/catalog"
+	"flowlane/internal/platform/credential"
 )
 
 // credentialHandler serves /credentials.

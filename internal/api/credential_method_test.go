@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"flowlane/internal/app"
-	"flowlane/internal/provider"
+	"flowlane/internal/platform/provider"
 )
 
 // tokenAPI is an issuer of tokens, and an API that takes them; both count.

@@ -19,7 +19,7 @@ import (
 func TestCredentials_AllowedOrigins(t *testing.T) {
 	t.Parallel()
 	b := setupCredentials(t)
-	text, err := os.ReadFile("../provider/testdata/allowed_origins.txt")
+	text, err := os.ReadFile("../platform/provider/testdata/allowed_origins.txt")
 	require.NoError(t, err)
 	cases := 0
 	for line := range strings.Lines(string(text)) {

@@ -18,12 +18,12 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"flowlane/internal/api"
-	"flowlane/internal/catalog"
-	"flowlane/internal/credential"
-	"flowlane/internal/provider"
-	"flowlane/internal/provider/dialersim"
+	"flowlane/internal/platform/catalog"
+	"flowlane/internal/platform/credential"
+	"flowlane/internal/platform/provider"
+	"flowlane/internal/platform/provider/dialersim"
+	"flowlane/internal/platform/vault"
 	"flowlane/internal/request"
-	"flowlane/internal/vault"
 	"flowlane/test/apitest"
 	"flowlane/test/pgtest"
 )

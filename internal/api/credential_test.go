@@ -7,8 +7,8 @@ import (
 
 	"github.com/google/uuid"
 
-	"flowlane/internal/provider/dialersim"
-	"flowlane/internal/tenant"
+	"flowlane/internal/platform/provider/dialersim"
+	"flowlane/internal/platform/tenant"
 )
 
 func TestCredentials_Lifecycle(t *testing.T) {

@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"flowlane/internal/api"
-	"flowlane/internal/catalog"
 	"flowlane/internal/definition"
+	"flowlane/internal/platform/catalog"
 	"flowlane/internal/request"
 	"flowlane/internal/template"
 	"flowlane/test/apitest"

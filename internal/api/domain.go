@@ -4,9 +4,9 @@ import (
 	"github.com/ogen-go/ogen/middleware"
 
 	"flowlane/internal/account"
-	"flowlane/internal/catalog"
 	"flowlane/internal/fault"
 	"flowlane/internal/forecast"
+	"flowlane/internal/platform/catalog"
 )
 
 // onPlatform answers 404 for what is asked under a platform that the catalog does not have, or of a Domain that is not

@@ -11,12 +11,12 @@ import (
 
 	"flowlane/gen/oas"
 	"flowlane/internal/account"
-	"flowlane/internal/catalog"
 	"flowlane/internal/definition"
 	"flowlane/internal/dryrun"
 	"flowlane/internal/expr"
 	"flowlane/internal/jsonraw"
-	"flowlane/internal/provider"
+	"flowlane/internal/platform/catalog"
+	"flowlane/internal/platform/provider"
 	"flowlane/internal/run"
 )
 

@@ -17,7 +17,7 @@ import (
 	flow "flowlane/internal/definition"
 	"flowlane/internal/forecast"
 	"flowlane/internal/pg"
-	"flowlane/internal/provider/dialersim"
+	"flowlane/internal/platform/provider/dialersim"
 	"flowlane/internal/run"
 )
 

@@ -7,8 +7,8 @@ import (
 
 	"flowlane/gen/oas"
 	"flowlane/internal/account"
-	"flowlane/internal/event"
-	"flowlane/internal/subscription"
+	"flowlane/internal/trigger/event"
+	"flowlane/internal/trigger/subscription"
 )
 
 // eventHandler serves /flows/event-kinds and /flows/event-subscriptions.

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"flowlane/internal/event"
+	"flowlane/internal/trigger/event"
 )
 
 // emitting is a flow of one task that emits; params are those beside the name, more is beside params.

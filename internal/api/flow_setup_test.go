@@ -22,8 +22,8 @@ import (
 	"flowlane/internal/account"
 	"flowlane/internal/app"
 	"flowlane/internal/dispatch"
-	"flowlane/internal/provider/dialersim"
-	"flowlane/internal/vault"
+	"flowlane/internal/platform/provider/dialersim"
+	"flowlane/internal/platform/vault"
 	"flowlane/test/apitest"
 	"flowlane/test/pgtest"
 )

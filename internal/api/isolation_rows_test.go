@@ -9,7 +9,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
-	"flowlane/internal/event"
+	"flowlane/internal/trigger/event"
 )
 
 // The rows of the isolation matrix. An operation that changes something has its row in auditedCalls (audit_test.go);

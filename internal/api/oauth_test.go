@@ -17,8 +17,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"flowlane/internal/app"
-	"flowlane/internal/provider"
-	"flowlane/internal/vault"
+	"flowlane/internal/platform/provider"
+	"flowlane/internal/platform/vault"
 	"flowlane/test/pgtest"
 )
 

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"flowlane/internal/provider/platformsim"
+	"flowlane/internal/platform/provider/platformsim"
 )
 
 // TestPlatform_OpenJobs: Zendesk has at most 30 jobs open, however fast it takes them and whichever of two processes

@@ -15,8 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"flowlane/internal/app"
-	"flowlane/internal/provider"
-	"flowlane/internal/provider/platformsim"
+	"flowlane/internal/platform/provider"
+	"flowlane/internal/platform/provider/platformsim"
 )
 
 const (

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"flowlane/internal/provider/platformsim"
+	"flowlane/internal/platform/provider/platformsim"
 )
 
 // TestPlatform_Faults: what a platform carried out before the connection broke is not done twice, is found, or is left

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"flowlane/internal/provider/platformsim"
+	"flowlane/internal/platform/provider/platformsim"
 )
 
 // five9Flow defines a flow of one task that calls Five9.

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"flowlane/internal/provider/platformsim"
+	"flowlane/internal/platform/provider/platformsim"
 )
 
 // TestPlatform_HubSpot: of 2,000 contacts that go to a simulated HubSpot by the template that ships, every tenth is

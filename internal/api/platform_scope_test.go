@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"flowlane/internal/provider/platformsim"
+	"flowlane/internal/platform/provider/platformsim"
 )
 
 // TestPlatform_Channels: of Slack's messages each channel takes one a second. Those to different channels do not wait

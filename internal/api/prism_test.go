@@ -15,8 +15,8 @@ import (
 	"github.com/tidwall/gjson"
 
 	"flowlane/internal/app"
-	"flowlane/internal/catalog"
-	"flowlane/internal/provider/platformsim"
+	"flowlane/internal/platform/catalog"
+	"flowlane/internal/platform/provider/platformsim"
 	"flowlane/test/servers"
 )
 

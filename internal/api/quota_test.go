@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"flowlane/gen/db"
-	"flowlane/internal/event"
 	"flowlane/internal/orgquota"
+	"flowlane/internal/trigger/event"
 	"flowlane/test/apitest"
 )
 

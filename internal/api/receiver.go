@@ -12,7 +12,7 @@ import (
 	"flowlane/gen/oas"
 	"flowlane/internal/fault"
 	"flowlane/internal/memory"
-	"flowlane/internal/webhook"
+	"flowlane/internal/trigger/webhook"
 )
 
 // receiverRoute takes what senders post to webhooks past the generated server: a signature is over raw bytes, which

@@ -16,8 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"flowlane/internal/api"
-	"flowlane/internal/catalog"
 	"flowlane/internal/pg"
+	"flowlane/internal/platform/catalog"
 	"flowlane/internal/recordset"
 	"flowlane/internal/request"
 	"flowlane/test/apitest"

@@ -16,8 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"flowlane/internal/app"
-	"flowlane/internal/event"
 	"flowlane/internal/pg"
+	"flowlane/internal/trigger/event"
 	"flowlane/test/pgtest"
 )
 

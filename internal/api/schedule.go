@@ -15,7 +15,7 @@ import (
 	"flowlane/internal/jsonraw"
 	"flowlane/internal/pg"
 	"flowlane/internal/run"
-	"flowlane/internal/schedule"
+	"flowlane/internal/trigger/schedule"
 )
 
 // scheduleHandler serves /flows/schedules.

@@ -11,7 +11,7 @@ import (
 
 	"flowlane/internal/account"
 	"flowlane/internal/api"
-	"flowlane/internal/catalog"
+	"flowlane/internal/platform/catalog"
 	"flowlane/internal/recordset"
 	"flowlane/internal/request"
 	"flowlane/test/apitest"

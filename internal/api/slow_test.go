@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"flowlane/internal/webhook"
+	"flowlane/internal/trigger/webhook"
 	"flowlane/test/apitest"
 )
 

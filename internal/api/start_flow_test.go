@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"flowlane/internal/event"
+	"flowlane/internal/trigger/event"
 )
 
 // starting is a task that starts a flow; more follows its params.

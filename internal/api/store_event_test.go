@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"flowlane/internal/event"
+	"flowlane/internal/trigger/event"
 )
 
 // recordChange is the payload of an event, but for its time.

@@ -22,7 +22,7 @@ import (
 	"flowlane/internal/account"
 	"flowlane/internal/app"
 	"flowlane/internal/dispatch"
-	"flowlane/internal/provider/dialersim"
+	"flowlane/internal/platform/provider/dialersim"
 	"flowlane/test/apitest"
 	"flowlane/test/pgtest"
 )

@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"flowlane/internal/app"
-	"flowlane/internal/provider/dialersim"
+	"flowlane/internal/platform/provider/dialersim"
 )
 
 // elsewhere is somebody's HTTP server: what is put can be got, and every request is noted.

@@ -7,7 +7,7 @@ import (
 
 	"flowlane/gen/oas"
 	"flowlane/internal/account"
-	"flowlane/internal/tenant"
+	"flowlane/internal/platform/tenant"
 )
 
 // tenantHandler serves /tenants.

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"flowlane/internal/provider/dialersim"
-	"flowlane/internal/tenant"
+	"flowlane/internal/platform/provider/dialersim"
+	"flowlane/internal/platform/tenant"
 )
 
 // namedTenant is a new tenant that the organization has named.

@@ -23,7 +23,7 @@ import (
 
 	"flowlane/internal/api/violation"
 	"flowlane/internal/app"
-	"flowlane/internal/vault"
+	"flowlane/internal/platform/vault"
 	"flowlane/test/apitest"
 	"flowlane/test/pgtest"
 )

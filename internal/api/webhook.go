@@ -8,7 +8,7 @@ import (
 	"flowlane/gen/oas"
 	"flowlane/internal/account"
 	"flowlane/internal/fault"
-	"flowlane/internal/webhook"
+	"flowlane/internal/trigger/webhook"
 )
 
 // webhookHandler serves /flows/webhooks but for what senders post, which receiver.go takes.

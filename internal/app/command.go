@@ -13,12 +13,12 @@ import (
 	"flowlane/internal/account"
 	"flowlane/internal/api"
 	"flowlane/internal/due"
-	"flowlane/internal/event"
 	"flowlane/internal/pause"
 	"flowlane/internal/pg"
+	"flowlane/internal/platform/vault"
 	"flowlane/internal/retention"
 	"flowlane/internal/run"
-	"flowlane/internal/vault"
+	"flowlane/internal/trigger/event"
 	"flowlane/internal/work"
 )
 

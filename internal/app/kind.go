@@ -11,15 +11,15 @@ import (
 
 	"flowlane/internal/dispatch"
 	"flowlane/internal/due"
-	"flowlane/internal/event"
 	"flowlane/internal/pause"
 	"flowlane/internal/pg"
 	"flowlane/internal/recordset"
 	"flowlane/internal/retention"
 	"flowlane/internal/run"
-	"flowlane/internal/schedule"
 	"flowlane/internal/store"
-	"flowlane/internal/webhook"
+	"flowlane/internal/trigger/event"
+	"flowlane/internal/trigger/schedule"
+	"flowlane/internal/trigger/webhook"
 )
 
 // turn is how long one batch's or store's work goes on before others get theirs.

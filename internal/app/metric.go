@@ -12,7 +12,7 @@ import (
 
 	"flowlane/gen/db"
 	"flowlane/internal/account"
-	"flowlane/internal/provider"
+	"flowlane/internal/platform/provider"
 )
 
 // gatherTimeout bounds what one scrape may ask of the database.

@@ -14,7 +14,7 @@ import (
 	"flowlane/internal/app"
 	"flowlane/internal/pg"
 	"flowlane/internal/pg/ddl"
-	"flowlane/internal/provider/dialersim"
+	"flowlane/internal/platform/provider/dialersim"
 	"flowlane/test/apitest"
 	"flowlane/test/pgtest"
 )

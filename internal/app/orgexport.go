@@ -14,13 +14,13 @@ import (
 	"flowlane/gen/db"
 	"flowlane/internal/api"
 	"flowlane/internal/blob"
-	"flowlane/internal/catalog"
 	"flowlane/internal/definition"
 	"flowlane/internal/dispatch"
 	"flowlane/internal/orgexport"
+	"flowlane/internal/platform/catalog"
 	"flowlane/internal/recordset"
 	"flowlane/internal/run"
-	"flowlane/internal/webhook"
+	"flowlane/internal/trigger/webhook"
 )
 
 // exportCache is how many bytes of the store an export keeps: it reads each body once, from its begin to its end.

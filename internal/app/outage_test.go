@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"flowlane/internal/app"
-	"flowlane/internal/provider/dialersim"
+	"flowlane/internal/platform/provider/dialersim"
 )
 
 // outage is how long the database is away: long enough that every lease is lost.

@@ -17,7 +17,7 @@ import (
 
 	"flowlane/internal/app"
 	"flowlane/internal/pg"
-	"flowlane/internal/provider/dialersim"
+	"flowlane/internal/platform/provider/dialersim"
 	"flowlane/internal/recordset"
 	"flowlane/test/apitest"
 	"flowlane/test/pgtest"

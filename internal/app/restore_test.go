@@ -15,7 +15,7 @@ import (
 
 	"flowlane/internal/app"
 	"flowlane/internal/pg"
-	"flowlane/internal/provider/dialersim"
+	"flowlane/internal/platform/provider/dialersim"
 	"flowlane/test/apitest"
 	"flowlane/test/pgtest"
 )

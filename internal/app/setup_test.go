@@ -9,7 +9,7 @@ import (
 
 	"flowlane/internal/account"
 	"flowlane/internal/app"
-	"flowlane/internal/vault"
+	"flowlane/internal/platform/vault"
 	"flowlane/test/pgtest"
 )
 

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"flowlane/internal/api"
-	"flowlane/internal/provider"
+	"flowlane/internal/platform/provider"
 	"flowlane/internal/signin"
 )
 

@@ -11,10 +11,10 @@ import (
 	"time"
 
 	"flowlane/internal/app"
-	"flowlane/internal/credential"
 	"flowlane/internal/definition"
 	"flowlane/internal/dispatch"
-	"flowlane/internal/provider/dialersim"
+	"flowlane/internal/platform/credential"
+	"flowlane/internal/platform/provider/dialersim"
 	"flowlane/test/apitest"
 )
 

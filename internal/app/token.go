@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"flowlane/internal/account"
-	"flowlane/internal/provider"
+	"flowlane/internal/platform/provider"
 	"flowlane/internal/signin"
 )
 

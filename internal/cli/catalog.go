@@ -6,7 +6,7 @@ import (
 	"io"
 	"os"
 
-	"flowlane/internal/catalog"
+	"flowlane/internal/platform/catalog"
 )
 
 type catalogValidate struct {

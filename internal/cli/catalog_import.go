@@ -8,9 +8,9 @@ import (
 	"os"
 	"path/filepath"
 
-	"flowlane/internal/catalog"
-	"flowlane/internal/catalog/openapi"
-	"flowlane/internal/catalog/revision"
+	"flowlane/internal/platform/catalog"
+	"flowlane/internal/platform/catalog/openapi"
+	"flowlane/internal/platform/catalog/revision"
 )
 
 type catalogImport struct {

@@ -10,8 +10,8 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	catalogmcp "flowlane/internal/catalog/mcp"
-	"flowlane/internal/catalog/revision"
+	catalogmcp "flowlane/internal/platform/catalog/mcp"
+	"flowlane/internal/platform/catalog/revision"
 )
 
 const (

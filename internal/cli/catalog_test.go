@@ -9,7 +9,7 @@ import (
 
 func TestCatalog_ImportAndValidate(t *testing.T) {
 	t.Parallel()
-	document, err := filepath.Abs("../catalog/openapi/testdata/hostile.yaml")
+	document, err := filepath.Abs("../platform/catalog/openapi/testdata/hostile.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,10 +11,10 @@ import (
 	"time"
 
 	"flowlane/internal/app"
-	"flowlane/internal/catalog"
 	"flowlane/internal/cli/flowfile"
 	"flowlane/internal/cli/remote"
 	"flowlane/internal/cli/render"
+	"flowlane/internal/platform/catalog"
 )
 
 // served is an app that runs.

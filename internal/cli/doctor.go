@@ -17,7 +17,7 @@ import (
 	"flowlane/internal/cli/remote"
 	"flowlane/internal/cli/render"
 	"flowlane/internal/pg"
-	"flowlane/internal/vault"
+	"flowlane/internal/platform/vault"
 )
 
 // doctorCommand looks at an installation and says what is wrong with it, and what to do.

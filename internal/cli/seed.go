@@ -11,9 +11,9 @@ import (
 
 	"flowlane/gen/db"
 	"flowlane/internal/account"
-	"flowlane/internal/credential"
 	"flowlane/internal/definition"
 	"flowlane/internal/pg"
+	"flowlane/internal/platform/credential"
 )
 
 // What a development server begins with.

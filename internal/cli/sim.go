@@ -9,7 +9,7 @@ import (
 	"net/http"
 	"time"
 
-	"flowlane/internal/provider/dialersim"
+	"flowlane/internal/platform/provider/dialersim"
 )
 
 type simCommand struct {

@@ -11,8 +11,8 @@ import (
 	"path/filepath"
 	"time"
 
-	"flowlane/internal/catalog"
-	"flowlane/internal/provider/platformsim"
+	"flowlane/internal/platform/catalog"
+	"flowlane/internal/platform/provider/platformsim"
 )
 
 type simPlatform struct {

@@ -21,14 +21,14 @@ import (
 
 	"flowlane/internal/account"
 	"flowlane/internal/app"
-	"flowlane/internal/catalog"
 	"flowlane/internal/cli/flowfile"
 	"flowlane/internal/cli/flowtest"
 	"flowlane/internal/cli/remote"
 	"flowlane/internal/cli/rowfile"
 	"flowlane/internal/cli/upload"
 	"flowlane/internal/pg/devpg"
-	"flowlane/internal/vault"
+	"flowlane/internal/platform/catalog"
+	"flowlane/internal/platform/vault"
 )
 
 // testCommand runs tests of flows on a server that is there for them alone.

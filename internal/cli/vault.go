@@ -12,7 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"flowlane/internal/vault"
+	"flowlane/internal/platform/vault"
 )
 
 // keyring says where the key-encryption key is.

@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"flowlane/internal/cli/remote"
-	"flowlane/internal/webhook"
+	"flowlane/internal/trigger/webhook"
 )
 
 // varSecret is the variable that holds the signing secret where no other is named.

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"flowlane/internal/webhook"
+	"flowlane/internal/trigger/webhook"
 	"flowlane/test/apitest"
 	"flowlane/test/pgtest"
 	"flowlane/test/webhooktest"

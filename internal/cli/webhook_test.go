@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"flowlane/internal/webhook"
+	"flowlane/internal/trigger/webhook"
 )
 
 // arrived is a delivery that came to a receiver.

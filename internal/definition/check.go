@@ -9,8 +9,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"flowlane/internal/catalog"
 	"flowlane/internal/fault"
+	"flowlane/internal/platform/catalog"
 )
 
 // Bounds of a document.

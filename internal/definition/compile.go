@@ -8,9 +8,9 @@ import (
 
 	"github.com/google/uuid"
 
-	"flowlane/internal/catalog"
 	"flowlane/internal/expr"
 	"flowlane/internal/fault"
+	"flowlane/internal/platform/catalog"
 	"flowlane/internal/schema"
 )
 

@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"slices"
 
-	"flowlane/internal/event"
+	"flowlane/internal/trigger/event"
 )
 
 // WaitForEvent is what the catalog calls the utility whose tasks wait for an event.

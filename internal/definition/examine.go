@@ -9,9 +9,9 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"flowlane/gen/db"
-	"flowlane/internal/catalog"
 	"flowlane/internal/fault"
 	"flowlane/internal/pg"
+	"flowlane/internal/platform/catalog"
 	"flowlane/internal/variable"
 )
 

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"flowlane/internal/catalog"
+	"flowlane/internal/platform/catalog"
 )
 
 // traits are what readers of a batch must know of an action even when the catalog has lost it.

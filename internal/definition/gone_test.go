@@ -9,9 +9,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"flowlane/internal/catalog"
 	"flowlane/internal/definition"
 	"flowlane/internal/fault"
+	"flowlane/internal/platform/catalog"
 )
 
 const extraHead = `

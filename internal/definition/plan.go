@@ -6,8 +6,8 @@ import (
 
 	"github.com/google/uuid"
 
-	"flowlane/internal/catalog"
 	"flowlane/internal/expr"
+	"flowlane/internal/platform/catalog"
 	"flowlane/internal/schema"
 )
 

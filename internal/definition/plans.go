@@ -10,7 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"flowlane/gen/db"
-	"flowlane/internal/catalog"
+	"flowlane/internal/platform/catalog"
 )
 
 // Bounds of the plan cache, in bytes of authored text; a plan takes several times that.

@@ -3,7 +3,7 @@ package definition
 import (
 	"time"
 
-	"flowlane/internal/catalog"
+	"flowlane/internal/platform/catalog"
 )
 
 // What a task may say about failure and delivery; the first of each pair is the default.

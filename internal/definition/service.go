@@ -11,10 +11,10 @@ import (
 
 	"flowlane/gen/db"
 	"flowlane/internal/account"
-	"flowlane/internal/catalog"
 	"flowlane/internal/fault"
 	"flowlane/internal/orgquota"
 	"flowlane/internal/pg"
+	"flowlane/internal/platform/catalog"
 )
 
 const maxDescription = 2000

@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"flowlane/gen/db"
-	"flowlane/internal/catalog"
-	"flowlane/internal/credential"
-	"flowlane/internal/provider"
+	"flowlane/internal/platform/catalog"
+	"flowlane/internal/platform/credential"
+	"flowlane/internal/platform/provider"
 )
 
 // errBusy: what asks for the counters has no room between other calls.

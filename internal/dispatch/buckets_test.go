@@ -10,11 +10,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"flowlane/gen/db"
-	"flowlane/internal/catalog"
 	"flowlane/internal/dispatch"
 	"flowlane/internal/forecast"
 	"flowlane/internal/pg"
-	"flowlane/internal/provider/dialersim"
+	"flowlane/internal/platform/catalog"
+	"flowlane/internal/platform/provider/dialersim"
 	"flowlane/internal/run"
 )
 

@@ -6,10 +6,10 @@ import (
 	"time"
 
 	"flowlane/gen/db"
-	"flowlane/internal/catalog"
 	"flowlane/internal/dispatch"
 	"flowlane/internal/forecast"
-	"flowlane/internal/provider/dialersim"
+	"flowlane/internal/platform/catalog"
+	"flowlane/internal/platform/provider/dialersim"
 	"flowlane/internal/quota"
 	"flowlane/internal/run"
 )

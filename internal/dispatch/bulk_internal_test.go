@@ -7,8 +7,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"flowlane/internal/catalog"
 	"flowlane/internal/definition"
+	"flowlane/internal/platform/catalog"
 )
 
 // TestInTable: a table is as wide as all its records, so that records of many different fields share few calls.

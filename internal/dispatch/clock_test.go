@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"flowlane/gen/db"
-	"flowlane/internal/catalog"
 	"flowlane/internal/dispatch"
-	"flowlane/internal/provider/dialersim"
+	"flowlane/internal/platform/catalog"
+	"flowlane/internal/platform/provider/dialersim"
 	"flowlane/internal/run"
 	"flowlane/test/pgtest"
 )

@@ -6,8 +6,8 @@ import (
 	"maps"
 	"math"
 
-	"flowlane/internal/catalog"
-	"flowlane/internal/provider"
+	"flowlane/internal/platform/catalog"
+	"flowlane/internal/platform/provider"
 	"flowlane/internal/quota"
 )
 

@@ -15,12 +15,12 @@ import (
 
 	"flowlane/gen/db"
 	"flowlane/internal/account"
-	"flowlane/internal/catalog"
-	"flowlane/internal/credential"
 	"flowlane/internal/due"
 	"flowlane/internal/fault"
 	"flowlane/internal/pg"
-	"flowlane/internal/provider"
+	"flowlane/internal/platform/catalog"
+	"flowlane/internal/platform/credential"
+	"flowlane/internal/platform/provider"
 	"flowlane/internal/quota"
 )
 

@@ -8,7 +8,7 @@ import (
 
 	"flowlane/gen/db"
 	"flowlane/internal/dispatch"
-	"flowlane/internal/provider/dialersim"
+	"flowlane/internal/platform/provider/dialersim"
 	"flowlane/internal/run"
 )
 

@@ -12,7 +12,7 @@ import (
 	"github.com/klauspost/compress/s2"
 
 	"flowlane/gen/db"
-	"flowlane/internal/provider"
+	"flowlane/internal/platform/provider"
 	"flowlane/internal/run"
 )
 

@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"flowlane/internal/provider"
+	"flowlane/internal/platform/provider"
 	"flowlane/internal/run"
 )
 

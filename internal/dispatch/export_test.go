@@ -6,7 +6,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"flowlane/internal/provider"
+	"flowlane/internal/platform/provider"
 )
 
 // GroupMax bounds the small calls that are claimed together.

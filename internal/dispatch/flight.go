@@ -16,7 +16,7 @@ import (
 	"flowlane/gen/db"
 	"flowlane/internal/fault"
 	"flowlane/internal/pg"
-	"flowlane/internal/provider"
+	"flowlane/internal/platform/provider"
 	"flowlane/internal/quota"
 	"flowlane/internal/run"
 )

@@ -9,7 +9,7 @@ import (
 
 	"flowlane/gen/db"
 	"flowlane/internal/memory"
-	"flowlane/internal/provider"
+	"flowlane/internal/platform/provider"
 	"flowlane/internal/quota"
 )
 

@@ -11,7 +11,7 @@ import (
 
 	"flowlane/gen/db"
 	"flowlane/internal/dispatch"
-	"flowlane/internal/provider"
+	"flowlane/internal/platform/provider"
 	"flowlane/internal/run"
 )
 

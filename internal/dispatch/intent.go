@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"flowlane/gen/db"
-	"flowlane/internal/catalog"
+	"flowlane/internal/platform/catalog"
 	"flowlane/internal/quota"
 )
 

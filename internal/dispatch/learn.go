@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"flowlane/gen/db"
-	"flowlane/internal/provider"
+	"flowlane/internal/platform/provider"
 	"flowlane/internal/quota"
 )
 

@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"flowlane/gen/db"
-	"flowlane/internal/catalog"
 	"flowlane/internal/fault"
-	"flowlane/internal/provider"
+	"flowlane/internal/platform/catalog"
+	"flowlane/internal/platform/provider"
 	"flowlane/internal/run"
 )
 

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"flowlane/internal/memory"
-	"flowlane/internal/provider"
+	"flowlane/internal/platform/provider"
 )
 
 const (

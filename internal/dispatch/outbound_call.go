@@ -8,9 +8,9 @@ import (
 	"github.com/google/uuid"
 
 	"flowlane/gen/db"
-	"flowlane/internal/catalog"
 	"flowlane/internal/pg"
-	"flowlane/internal/provider"
+	"flowlane/internal/platform/catalog"
+	"flowlane/internal/platform/provider"
 	"flowlane/internal/quota"
 	"flowlane/internal/run"
 )

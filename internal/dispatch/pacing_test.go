@@ -18,7 +18,7 @@ import (
 	"flowlane/internal/dispatch"
 	"flowlane/internal/pacing"
 	"flowlane/internal/pg"
-	"flowlane/internal/provider/dialersim"
+	"flowlane/internal/platform/provider/dialersim"
 	"flowlane/internal/run"
 	"flowlane/test/pgtest"
 )

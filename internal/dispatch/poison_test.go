@@ -15,7 +15,7 @@ import (
 
 	"flowlane/internal/dispatch"
 	"flowlane/internal/pg"
-	"flowlane/internal/provider/dialersim"
+	"flowlane/internal/platform/provider/dialersim"
 	"flowlane/internal/run"
 	"flowlane/test/pgtest"
 )

@@ -13,7 +13,7 @@ import (
 	"flowlane/gen/db"
 	"flowlane/internal/fault"
 	"flowlane/internal/pg"
-	"flowlane/internal/provider"
+	"flowlane/internal/platform/provider"
 )
 
 // Call is a call, or a question about one, whose round trip is over, as its readers see it.

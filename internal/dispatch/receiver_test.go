@@ -14,10 +14,10 @@ import (
 	"github.com/jackc/pgx/v5"
 	"golang.org/x/sys/unix"
 
-	"flowlane/internal/catalog"
-	"flowlane/internal/credential"
 	"flowlane/internal/dispatch"
-	"flowlane/internal/provider"
+	"flowlane/internal/platform/catalog"
+	"flowlane/internal/platform/credential"
+	"flowlane/internal/platform/provider"
 	"flowlane/internal/run"
 )
 

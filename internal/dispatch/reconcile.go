@@ -12,7 +12,7 @@ import (
 
 	"flowlane/gen/db"
 	"flowlane/internal/due"
-	"flowlane/internal/provider"
+	"flowlane/internal/platform/provider"
 )
 
 const (

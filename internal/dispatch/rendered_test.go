@@ -11,8 +11,8 @@ import (
 	"github.com/google/uuid"
 
 	"flowlane/internal/dispatch"
-	"flowlane/internal/provider"
-	"flowlane/internal/provider/dialersim"
+	"flowlane/internal/platform/provider"
+	"flowlane/internal/platform/provider/dialersim"
 	"flowlane/internal/run"
 )
 

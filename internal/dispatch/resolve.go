@@ -15,7 +15,7 @@ import (
 	"flowlane/internal/account"
 	"flowlane/internal/fault"
 	"flowlane/internal/pg"
-	"flowlane/internal/provider"
+	"flowlane/internal/platform/provider"
 	"flowlane/internal/run"
 )
 

@@ -12,8 +12,8 @@ import (
 	"flowlane/gen/db"
 	"flowlane/internal/dispatch"
 	"flowlane/internal/fault"
-	"flowlane/internal/provider"
-	"flowlane/internal/provider/dialersim"
+	"flowlane/internal/platform/provider"
+	"flowlane/internal/platform/provider/dialersim"
 	"flowlane/internal/run"
 	"flowlane/test/pgtest"
 )

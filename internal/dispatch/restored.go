@@ -4,9 +4,9 @@ import (
 	"slices"
 	"time"
 
-	"flowlane/internal/catalog"
 	"flowlane/internal/pg"
-	"flowlane/internal/provider"
+	"flowlane/internal/platform/catalog"
+	"flowlane/internal/platform/provider"
 	"flowlane/internal/run"
 )
 

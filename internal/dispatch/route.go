@@ -10,11 +10,11 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"flowlane/gen/db"
-	"flowlane/internal/catalog"
-	"flowlane/internal/credential"
 	"flowlane/internal/definition"
 	"flowlane/internal/fault"
 	"flowlane/internal/pg"
+	"flowlane/internal/platform/catalog"
+	"flowlane/internal/platform/credential"
 	"flowlane/internal/run"
 )
 

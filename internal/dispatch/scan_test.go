@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"flowlane/internal/dispatch"
-	"flowlane/internal/provider/dialersim"
+	"flowlane/internal/platform/provider/dialersim"
 	"flowlane/internal/run"
 )
 

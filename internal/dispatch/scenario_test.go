@@ -14,8 +14,8 @@ import (
 	"flowlane/internal/dispatch"
 	"flowlane/internal/fault"
 	"flowlane/internal/pg"
-	"flowlane/internal/provider"
-	"flowlane/internal/provider/dialersim"
+	"flowlane/internal/platform/provider"
+	"flowlane/internal/platform/provider/dialersim"
 	"flowlane/internal/run"
 	"flowlane/test/pgtest"
 )

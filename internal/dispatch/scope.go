@@ -11,8 +11,8 @@ import (
 	"strings"
 	"time"
 
-	"flowlane/internal/catalog"
-	"flowlane/internal/provider"
+	"flowlane/internal/platform/catalog"
+	"flowlane/internal/platform/provider"
 	"flowlane/internal/quota"
 )
 

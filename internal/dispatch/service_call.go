@@ -11,11 +11,11 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"flowlane/gen/db"
-	"flowlane/internal/catalog"
-	"flowlane/internal/credential"
 	"flowlane/internal/definition"
 	"flowlane/internal/pg"
-	"flowlane/internal/provider"
+	"flowlane/internal/platform/catalog"
+	"flowlane/internal/platform/credential"
+	"flowlane/internal/platform/provider"
 	"flowlane/internal/quota"
 	"flowlane/internal/run"
 )

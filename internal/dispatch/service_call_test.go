@@ -6,11 +6,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"flowlane/internal/catalog"
-	"flowlane/internal/credential"
 	"flowlane/internal/dispatch"
 	"flowlane/internal/due"
-	"flowlane/internal/provider/dialersim"
+	"flowlane/internal/platform/catalog"
+	"flowlane/internal/platform/credential"
+	"flowlane/internal/platform/provider/dialersim"
 )
 
 // queries makes the day the only window of queries that binds, and one that does not end meanwhile.

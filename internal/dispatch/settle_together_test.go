@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"flowlane/internal/dispatch"
-	"flowlane/internal/provider"
+	"flowlane/internal/platform/provider"
 	"flowlane/internal/run"
 )
 

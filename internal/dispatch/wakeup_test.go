@@ -12,8 +12,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"flowlane/internal/dispatch"
-	"flowlane/internal/provider"
-	"flowlane/internal/provider/dialersim"
+	"flowlane/internal/platform/provider"
+	"flowlane/internal/platform/provider/dialersim"
 	"flowlane/internal/run"
 	"flowlane/test/pgtest"
 )

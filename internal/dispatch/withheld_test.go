@@ -20,7 +20,7 @@ import (
 	"flowlane/internal/dispatch"
 	"flowlane/internal/pause"
 	"flowlane/internal/pg"
-	"flowlane/internal/provider"
+	"flowlane/internal/platform/provider"
 	"flowlane/internal/run"
 )
 

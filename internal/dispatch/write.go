@@ -11,8 +11,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"flowlane/gen/db"
-	"flowlane/internal/credential"
-	"flowlane/internal/provider"
+	"flowlane/internal/platform/credential"
+	"flowlane/internal/platform/provider"
 	"flowlane/internal/quota"
 	"flowlane/internal/run"
 )

@@ -16,14 +16,14 @@ import (
 	"github.com/google/uuid"
 
 	"flowlane/gen/db"
-	"flowlane/internal/catalog"
-	"flowlane/internal/credential"
 	"flowlane/internal/definition"
 	"flowlane/internal/expr"
 	"flowlane/internal/fault"
 	"flowlane/internal/forecast"
 	"flowlane/internal/pg"
-	"flowlane/internal/provider"
+	"flowlane/internal/platform/catalog"
+	"flowlane/internal/platform/credential"
+	"flowlane/internal/platform/provider"
 	"flowlane/internal/run"
 )
 

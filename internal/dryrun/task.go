@@ -10,12 +10,12 @@ import (
 	"github.com/google/uuid"
 
 	"flowlane/gen/db"
-	"flowlane/internal/catalog"
-	"flowlane/internal/credential"
 	"flowlane/internal/definition"
 	"flowlane/internal/dispatch"
 	"flowlane/internal/expr"
-	"flowlane/internal/provider"
+	"flowlane/internal/platform/catalog"
+	"flowlane/internal/platform/credential"
+	"flowlane/internal/platform/provider"
 	"flowlane/internal/run"
 )
 

@@ -12,10 +12,10 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"flowlane/gen/db"
-	"flowlane/internal/catalog"
 	"flowlane/internal/dispatch"
 	"flowlane/internal/fault"
 	"flowlane/internal/pg"
+	"flowlane/internal/platform/catalog"
 	"flowlane/internal/quota"
 	"flowlane/internal/recordset"
 	"flowlane/internal/run"

@@ -14,12 +14,12 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"flowlane/gen/db"
-	"flowlane/internal/catalog"
 	"flowlane/internal/definition"
 	"flowlane/internal/dispatch"
 	"flowlane/internal/fault"
+	"flowlane/internal/platform/catalog"
+	"flowlane/internal/platform/tenant"
 	"flowlane/internal/quota"
-	"flowlane/internal/tenant"
 )
 
 // Planner returns the compiled plan of a definition's version.

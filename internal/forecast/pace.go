@@ -10,10 +10,10 @@ import (
 	"github.com/google/uuid"
 
 	"flowlane/gen/db"
-	"flowlane/internal/catalog"
 	"flowlane/internal/dispatch"
 	"flowlane/internal/fault"
 	"flowlane/internal/pacing"
+	"flowlane/internal/platform/catalog"
 )
 
 // Slower makes sure that a policy is slower than its batch would be without it: a policy that is not paces nothing, and

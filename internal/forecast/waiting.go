@@ -7,10 +7,10 @@ import (
 	"github.com/google/uuid"
 
 	"flowlane/gen/db"
-	"flowlane/internal/catalog"
 	"flowlane/internal/definition"
 	"flowlane/internal/dispatch"
 	"flowlane/internal/pacing"
+	"flowlane/internal/platform/catalog"
 )
 
 // mostDelayed bounds the parts of a queue that are counted which wait for their next attempt.

@@ -10,9 +10,9 @@ import (
 
 	"flowlane/gen/db"
 	"flowlane/internal/account"
-	"flowlane/internal/event"
 	"flowlane/internal/fault"
 	"flowlane/internal/pg"
+	"flowlane/internal/trigger/event"
 )
 
 const (

@@ -10,8 +10,8 @@ import (
 
 	"flowlane/gen/db"
 	"flowlane/internal/account"
-	"flowlane/internal/event"
 	"flowlane/internal/pg"
+	"flowlane/internal/trigger/event"
 )
 
 // Release ends every active pause of exactly this target but for those of the operator, wakes what waits, and returns

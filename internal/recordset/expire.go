@@ -11,8 +11,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"flowlane/gen/db"
-	"flowlane/internal/event"
 	"flowlane/internal/pg"
+	"flowlane/internal/trigger/event"
 )
 
 const (

@@ -15,9 +15,9 @@ import (
 
 	"flowlane/gen/db"
 	"flowlane/internal/definition"
-	"flowlane/internal/event"
 	"flowlane/internal/pg"
 	"flowlane/internal/store"
+	"flowlane/internal/trigger/event"
 )
 
 // Part is a range of a slice's records for one task: queued, or covered by a call. A stored part can go over several

@@ -11,8 +11,8 @@ import (
 
 	"flowlane/gen/db"
 	"flowlane/internal/account"
-	"flowlane/internal/event"
 	"flowlane/internal/fault"
+	"flowlane/internal/trigger/event"
 )
 
 // Pause takes a batch out of work in the caller's transaction: from its commit on nothing of the batch is claimed, and

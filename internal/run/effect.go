@@ -12,9 +12,9 @@ import (
 	"github.com/google/uuid"
 
 	"flowlane/gen/db"
-	"flowlane/internal/event"
 	"flowlane/internal/jsonraw"
 	"flowlane/internal/store"
+	"flowlane/internal/trigger/event"
 )
 
 // Tasks that work with stores: reads happen while the work is evaluated, by one query for all records of a slice;

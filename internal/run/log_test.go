@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
-	"flowlane/internal/catalog"
 	"flowlane/internal/definition"
+	"flowlane/internal/platform/catalog"
 )
 
 func logPlan(steps, tasks int) *definition.Plan {

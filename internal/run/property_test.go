@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
-	"flowlane/internal/event"
 	"flowlane/internal/pg"
+	"flowlane/internal/trigger/event"
 )
 
 // propertyTime bounds the property below unless the number of its checks is asked for (-rapid.checks=1000).

@@ -17,14 +17,14 @@ import (
 
 	"flowlane/internal/account"
 	"flowlane/internal/app"
-	"flowlane/internal/credential"
 	"flowlane/internal/definition"
 	"flowlane/internal/dispatch"
 	"flowlane/internal/fault"
 	"flowlane/internal/pg"
-	"flowlane/internal/provider/dialersim"
+	"flowlane/internal/platform/credential"
+	"flowlane/internal/platform/provider/dialersim"
+	"flowlane/internal/platform/vault"
 	"flowlane/internal/run"
-	"flowlane/internal/vault"
 	"flowlane/test/pgtest"
 )
 

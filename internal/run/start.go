@@ -13,10 +13,10 @@ import (
 	"flowlane/gen/db"
 	"flowlane/internal/account"
 	"flowlane/internal/definition"
-	"flowlane/internal/event"
 	"flowlane/internal/pacing"
 	"flowlane/internal/pg"
 	"flowlane/internal/recordset"
+	"flowlane/internal/trigger/event"
 )
 
 // auditType is what the audit log calls a batch.

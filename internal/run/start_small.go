@@ -12,10 +12,10 @@ import (
 
 	"flowlane/gen/db"
 	"flowlane/internal/account"
-	"flowlane/internal/event"
 	"flowlane/internal/fault"
 	"flowlane/internal/pg"
 	"flowlane/internal/recordset"
+	"flowlane/internal/trigger/event"
 )
 
 // Alike are starts that differ in nothing but their records, metadata and caller; In says everything else.

@@ -17,13 +17,13 @@ import (
 
 	"flowlane/gen/db"
 	"flowlane/internal/account"
-	"flowlane/internal/catalog"
 	"flowlane/internal/definition"
-	"flowlane/internal/event"
 	"flowlane/internal/fault"
 	"flowlane/internal/jsonraw"
 	"flowlane/internal/pg"
+	"flowlane/internal/platform/catalog"
 	"flowlane/internal/recordset"
+	"flowlane/internal/trigger/event"
 )
 
 const (

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"flowlane/internal/event"
+	"flowlane/internal/trigger/event"
 )
 
 // TestAbandon_Told: what is told of records that are left to people names the first of each change, and stops while

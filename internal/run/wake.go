@@ -10,8 +10,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"flowlane/internal/event"
 	"flowlane/internal/pg"
+	"flowlane/internal/trigger/event"
 )
 
 // wakeUps are what a transaction makes due, each at the earliest of its times.

@@ -15,9 +15,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"flowlane/gen/db"
-	"flowlane/internal/catalog"
 	"flowlane/internal/definition"
 	"flowlane/internal/pg"
+	"flowlane/internal/platform/catalog"
 	"flowlane/test/pgtest"
 )
 

@@ -6,7 +6,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"flowlane/internal/event"
+	"flowlane/internal/trigger/event"
 )
 
 // Changed is what happened to a record, as the payload of an event has it.

@@ -15,9 +15,9 @@ import (
 
 	"flowlane/gen/db"
 	"flowlane/internal/account"
-	"flowlane/internal/event"
 	"flowlane/internal/fault"
 	"flowlane/internal/pg"
+	"flowlane/internal/trigger/event"
 )
 
 // Record is a record as lists show it: as it was resolved when it was last written, or when the store's configuration

@@ -19,8 +19,8 @@ import (
 	"github.com/google/uuid"
 	"go.yaml.in/yaml/v3"
 
-	"flowlane/internal/catalog"
 	"flowlane/internal/definition"
+	"flowlane/internal/platform/catalog"
 )
 
 //go:embed data/*.yaml

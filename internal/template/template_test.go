@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"flowlane/internal/catalog"
 	"flowlane/internal/fault"
+	"flowlane/internal/platform/catalog"
 )
 
 func loaded(t *testing.T) *catalog.Catalog {

@@ -16,9 +16,9 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"flowlane/gen/db"
-	"flowlane/internal/catalog"
 	"flowlane/internal/fault"
 	"flowlane/internal/pg"
+	"flowlane/internal/platform/catalog"
 )
 
 // Service reads the figures.

@@ -19,8 +19,8 @@ import (
 
 	"flowlane/internal/account"
 	"flowlane/internal/app"
-	"flowlane/internal/provider/dialersim"
-	"flowlane/internal/vault"
+	"flowlane/internal/platform/provider/dialersim"
+	"flowlane/internal/platform/vault"
 )
 
 // The service, the simulated platform and an idle River run as processes of their own, so that what each costs can be

@@ -19,7 +19,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"flowlane/internal/pg"
-	"flowlane/internal/webhook"
+	"flowlane/internal/trigger/webhook"
 )
 
 const (

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"flowlane/internal/webhook"
+	"flowlane/internal/trigger/webhook"
 )
 
 func hook(ctx context.Context, w *world) (values, error) {

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"flowlane/internal/provider"
+	"flowlane/internal/platform/provider"
 	"flowlane/internal/quota"
 )
 

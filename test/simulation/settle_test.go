@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"flowlane/internal/dispatch"
-	"flowlane/internal/provider"
+	"flowlane/internal/platform/provider"
 	"flowlane/internal/quota"
 	"flowlane/internal/run"
 )

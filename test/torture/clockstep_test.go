@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"flowlane/internal/provider/dialersim"
+	"flowlane/internal/platform/provider/dialersim"
 	"flowlane/test/pgtest"
 )
 

@@ -11,7 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"flowlane/internal/pacing"
-	"flowlane/internal/provider/dialersim"
+	"flowlane/internal/platform/provider/dialersim"
 	"flowlane/test/apitest"
 )
 

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"flowlane/internal/provider/dialersim"
+	"flowlane/internal/platform/provider/dialersim"
 )
 
 // The platform cuts connections before and after it has accepted a call, redirects, answers nonsense or not at all,

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"flowlane/internal/provider/dialersim"
+	"flowlane/internal/platform/provider/dialersim"
 )
 
 // front stands before the platform, as the network and its gateways do: it delays what arrives, loses what nobody waits

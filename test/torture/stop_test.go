@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"flowlane/internal/provider/dialersim"
+	"flowlane/internal/platform/provider/dialersim"
 )
 
 const (

@@ -14,7 +14,7 @@ import (
 	"flowlane/internal/fault"
 	"flowlane/internal/pause"
 	"flowlane/internal/pg"
-	"flowlane/internal/provider/dialersim"
+	"flowlane/internal/platform/provider/dialersim"
 	"flowlane/internal/run"
 )
 

@@ -17,7 +17,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"flowlane/internal/webhook"
+	"flowlane/internal/trigger/webhook"
 )
 
 const (

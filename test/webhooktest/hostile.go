@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"flowlane/internal/webhook"
+	"flowlane/internal/trigger/webhook"
 )
 
 const (

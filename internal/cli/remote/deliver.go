@@ -13,7 +13,7 @@ import (
 	"syscall"
 	"time"
 
-	"flowlane/internal/webhook"
+	"flowlane/internal/trigger/webhook"
 )
 
 // deliveryTimeout bounds one attempt, from the connection to the end of the answer.

@@ -24,7 +24,7 @@ import (
 	"flowlane/internal/cli/remote"
 	"flowlane/internal/cli/rowfile"
 	"flowlane/internal/cli/upload"
-	"flowlane/internal/vault"
+	"flowlane/internal/platform/vault"
 	"flowlane/test/apitest"
 	"flowlane/test/pgtest"
 )

@@ -1,0 +1,179 @@
+package credential
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"flowlane/gen/db"
+	"flowlane/internal/account"
+	"flowlane/internal/fault"
+	"flowlane/internal/pg"
+	"flowlane/internal/platform/provider"
+)
+
+// authorizeWithin is how long a person has to come back from the issuer.
+const authorizeWithin = 10 * time.Minute
+
+// Consent is where a person agrees that a credential may act for them.
+type Consent struct {
+	URL       string
+	ExpiresAt time.Time
+}
+
+// Authorize prepares that a person authorizes a credential of grant authorization_code: they go to the address of the
+// Consent, and come back to redirectURI with its state, which is good once and belongs to this caller, organization,
+// credential and secret. Faults: NotFound; Conflict for a credential of another grant or status.
+func (s *Service) Authorize(ctx context.Context, by account.Caller, id uuid.UUID, redirectURI string) (Consent, error) {
+	stored, err := s.load(ctx, by.OrgID, id)
+	if err != nil {
+		return Consent{}, err
+	}
+	if s, err = s.seenBy(ctx, by.OrgID, stored.PlatformID); err != nil {
+		return Consent{}, err
+	}
+	if stored.material.grant != provider.AuthorizationCode {
+		return Consent{}, fault.New(fault.Conflict,
+			"Only a credential of oauth2 with grant_type authorization_code is authorized by a person")
+	}
+	if stored.Status == Revoked {
+		return Consent{}, fault.New(fault.Conflict, "The credential is revoked; set its status to active first")
+	}
+	state := rand.Text()
+	hash := sha256.Sum256([]byte(state))
+	var consent Consent
+	err = pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error {
+		consent.ExpiresAt, err = s.queries.AuthorizationAdd(ctx, tx, db.AuthorizationAddParams{
+			StateHash: hash[:], OrgID: by.OrgID, CredentialID: id, OfVersion: stored.Version, AccountID: by.AccountID,
+			RedirectUri: redirectURI,
+			Life:        authorizeWithin.Seconds(), ApiKeyID: by.APIKey(),
+		})
+		if err != nil {
+			return fmt.Errorf("store an authorization of credential %s: %w", id, err)
+		}
+		return account.Audit(ctx, tx, "credential", id.String())
+	})
+	if err != nil {
+		return Consent{}, err
+	}
+	consent.URL, err = s.consentURL(stored, state, redirectURI)
+	return consent, err
+}
+
+func (s *Service) consentURL(stored *loaded, state, redirectURI string) (string, error) {
+	asked := stored.material.settings
+	if platform, ok := s.catalog.Platform(stored.PlatformID); ok {
+		asked, _ = completed(platform, asked, stored.material.fields)
+	}
+	u, err := url.Parse(asked.authorizeURL)
+	if err != nil || u.Host == "" {
+		return "", fmt.Errorf("the authorize_url of credential %s is malformed", stored.ID)
+	}
+	challenge := sha256.Sum256([]byte(s.verifier(state)))
+	q := u.Query()
+	q.Set("response_type", "code")
+	q.Set("client_id", stored.material.fields["client_id"])
+	q.Set("redirect_uri", redirectURI)
+	q.Set("state", state)
+	q.Set("code_challenge", base64.RawURLEncoding.EncodeToString(challenge[:]))
+	q.Set("code_challenge_method", "S256")
+	if len(asked.scopes) > 0 {
+		q.Set("scope", strings.Join(asked.scopes, " "))
+	}
+	if asked.audience != "" {
+		q.Set("audience", asked.audience)
+	}
+	u.RawQuery = q.Encode()
+	return u.String(), nil
+}
+
+// verifier is the proof that whoever redeems a code is who asked for it (RFC 7636). It follows from the state by a key
+// that only this installation has, so that it need not be stored and does not pass through the browser.
+func (s *Service) verifier(state string) string {
+	mac := hmac.New(sha256.New, s.verifierKey)
+	mac.Write([]byte(state))
+	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
+}
+
+// Return is what a person comes back with, and by which operation.
+type Return struct {
+	State, Code, Error string
+	Operation          account.Operation
+}
+
+// errReturn is the answer for a state that is unknown, used up or too old; it says no more than that.
+func errReturn() error {
+	return fault.New(fault.Invalid, "This authorization is not known, was used already or took too long; ask for a new address")
+}
+
+// Returned takes a person who comes back from the issuer: the code is exchanged for tokens, which are stored, and the
+// audit log names whoever asked for the address. Faults: Invalid for a state that is not good, and where the issuer or
+// the person did not agree.
+func (s *Service) Returned(ctx context.Context, back Return) error {
+	hash := sha256.Sum256([]byte(back.State))
+	taken, err := s.queries.AuthorizationTake(ctx, s.pool, hash[:]) // at once: it is good for one try
+	if pg.IsNoRows(err) || err == nil && !taken.Good {
+		return errReturn()
+	}
+	if err != nil {
+		return fmt.Errorf("take an authorization: %w", err)
+	}
+	if back.Code == "" {
+		return fault.New(fault.Invalid, "The issuer did not authorize the credential (%s); ask for a new address",
+			shownCode(back.Error))
+	}
+	stored, err := s.load(ctx, taken.OrgID, taken.CredentialID)
+	if fault.Is(err, fault.NotFound) || err == nil && stored.Version != taken.OfVersion {
+		return errReturn()
+	}
+	if err != nil {
+		return err
+	}
+	if s, err = s.seenBy(ctx, taken.OrgID, stored.PlatformID); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), probeTimeout)
+	defer cancel()
+	got, err := s.redeemer.Redeem(ctx, s.spec(stored.material.settings, stored.material.fields),
+		provider.Code{Code: back.Code, Verifier: s.verifier(back.State), RedirectURI: taken.RedirectUri})
+	if err != nil {
+		_, details := provider.Explain(err)
+		return fault.New(fault.Invalid, "The issuer gave no tokens: %s Ask for a new address", details)
+	}
+	return pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error {
+		row, err := s.queries.TokenTurn(ctx, tx, db.TokenTurnParams{OrgID: taken.OrgID,
+			CredentialID: taken.CredentialID, OfVersion: taken.OfVersion})
+		if pg.IsNoRows(err) || err == nil && row.FlowCredentialToken.OfVersion != taken.OfVersion {
+			return errReturn()
+		}
+		if err != nil {
+			return fmt.Errorf("lock the tokens of credential %s: %w", taken.CredentialID, err)
+		}
+		if err := s.putTokens(ctx, tx, taken.OrgID, taken.CredentialID, got); err != nil {
+			return err
+		}
+		asker := account.Caller{OrgID: taken.OrgID, AccountID: taken.AccountID}
+		if taken.ApiKeyID != nil {
+			asker.KeyID = *taken.ApiKeyID
+		}
+		return account.Audit(account.NewContext(ctx, asker, back.Operation), tx, "credential",
+			taken.CredentialID.String())
+	})
+}
+
+// shownCode is an error code of an issuer, which anybody may have written into the address.
+func shownCode(code string) string {
+	if len(code) > 100 || !isToken(code) {
+		return "no code"
+	}
+	return code
+}

@@ -1,0 +1,255 @@
+package credential
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"flowlane/gen/db"
+	"flowlane/internal/pg"
+	"flowlane/internal/platform/provider"
+	"flowlane/internal/platform/vault"
+)
+
+const (
+	// askLease is how long an attempt to get tokens counts as alive: longer than one may take and be written down.
+	askLease = 20 * time.Second
+	// askEvery is how often a process looks whether another one has got tokens.
+	askEvery = 50 * time.Millisecond
+)
+
+// tokenID names the tokens of a credential in the vault.
+func tokenID(id uuid.UUID) uuid.UUID { return uuid.NewSHA1(id, []byte("tokens")) }
+
+// storedTokens are tokens as the vault has them.
+type storedTokens struct {
+	Access  string            `json:"access"`
+	Refresh string            `json:"refresh,omitempty"`
+	Fields  map[string]string `json:"fields,omitempty"`
+}
+
+// String hides the tokens.
+func (storedTokens) String() string { return redacted }
+
+// GoString hides the tokens from %#v.
+func (storedTokens) GoString() string { return redacted }
+
+// share gives the tokens of a credential that all processes share (see provider.Share). Between the transaction that
+// takes the turn and the one that stores what came of it the issuer is asked: a process that dies there has perhaps
+// used up a refresh token that is good once. The next one tries it once more, and a refusal is final until somebody
+// authorizes the credential.
+func (s *Service) share(orgID, id uuid.UUID, version int64) provider.Share {
+	return func(ctx context.Context, after int64, ask func(context.Context,
+		string) (provider.Tokens, error)) (provider.Tokens, error) {
+		for {
+			t, err := s.turn(ctx, orgID, id, version, after)
+			switch {
+			case err != nil:
+				return provider.Tokens{}, err
+			case t.old: // a copy that this process holds a little longer; what it gets is not stored
+				return ask(ctx, "")
+			case t.mine:
+				return s.askIn(ctx, t, ask)
+			case t.tokens.Access != "":
+				return t.tokens, nil
+			}
+			select {
+			case <-ctx.Done():
+				return provider.Tokens{}, &provider.ProbeError{Class: provider.Timeout,
+					Details: "Another process did not get an access token in time."}
+			case <-time.After(askEvery):
+			}
+		}
+	}
+}
+
+// turn is what a process finds when it needs tokens: tokens, that it is to ask for them itself, or that another one
+// does.
+type turn struct {
+	orgID, id, by       uuid.UUID
+	version, generation int64
+	old, mine           bool
+	refresh             string
+	tokens              provider.Tokens
+}
+
+func (s *Service) turn(ctx context.Context, orgID, id uuid.UUID, version, after int64) (turn, error) {
+	t := turn{orgID: orgID, id: id, version: version}
+	err := pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error {
+		row, err := s.queries.TokenTurn(ctx, tx, db.TokenTurnParams{OrgID: orgID, CredentialID: id, OfVersion: version})
+		if pg.IsNoRows(err) {
+			return errMissing()
+		}
+		if err != nil {
+			return fmt.Errorf("look for tokens of credential %s: %w", id, err)
+		}
+		found := &row.FlowCredentialToken
+		if t.generation = found.Generation; found.OfVersion > version {
+			t.old = true
+			return nil
+		}
+		if err := refusal(&row, after); err != nil {
+			return err
+		}
+		good := row.Life > 0 && found.Generation > after
+		if !good && row.Asked {
+			return nil
+		}
+		stored, err := s.storedTokens(ctx, tx, orgID, id)
+		if err != nil {
+			return err
+		}
+		if found.ExpiresAt == nil {
+			stored = storedTokens{} // of an older secret
+		}
+		if good {
+			t.tokens = provider.Tokens{
+				Access: stored.Access, Fields: stored.Fields, Generation: found.Generation, Shared: true,
+				Life: time.Duration(row.Life * float64(time.Second)),
+			}
+			return nil
+		}
+		t.mine, t.by, t.refresh = true, uuid.New(), stored.Refresh
+		return s.queries.TokenAsk(ctx, tx, db.TokenAskParams{OrgID: orgID, CredentialID: id, AskedBy: t.by,
+			Lease: askLease.Seconds()})
+	})
+	if err != nil {
+		return turn{}, err
+	}
+	return t, nil
+}
+
+// refusal is what the latest attempt left for those who come soon after it.
+func refusal(row *db.TokenTurnRow, after int64) error {
+	found := &row.FlowCredentialToken
+	switch {
+	case found.Lost:
+		return provider.ErrLost(textOf(found.Failure))
+	case row.Resting && (row.Life == 0 || found.Generation <= after) && after != provider.Always:
+		return &provider.ProbeError{Class: textOf(found.FailureClass), Details: textOf(found.Failure)}
+	}
+	return nil
+}
+
+func (s *Service) storedTokens(ctx context.Context, q db.DBTX, orgID, id uuid.UUID) (storedTokens, error) {
+	var stored storedTokens
+	plain, _, err := s.vault.Get(ctx, q, orgID, tokenID(id))
+	if errors.Is(err, vault.ErrMissing) {
+		return stored, nil
+	}
+	if err != nil {
+		return stored, err
+	}
+	if json.Unmarshal(plain, &stored) != nil {
+		// the decoder's error could quote them
+		return storedTokens{}, fmt.Errorf("the tokens of credential %s are no JSON", id)
+	}
+	return stored, nil
+}
+
+// askIn asks the issuer in this process's turn, and writes down what came of it before anybody uses it.
+func (s *Service) askIn(ctx context.Context, t turn, ask func(context.Context,
+	string) (provider.Tokens, error)) (provider.Tokens, error) {
+	got, asked := ask(ctx, t.refresh)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
+	defer cancel()
+	if asked != nil {
+		return provider.Tokens{}, s.failTurn(ctx, t, asked)
+	}
+	if got.Refresh == "" {
+		got.Refresh = t.refresh
+	}
+	err := pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error {
+		row, err := s.queries.TokenTurn(ctx, tx, db.TokenTurnParams{OrgID: t.orgID, CredentialID: t.id,
+			OfVersion: t.version})
+		if pg.IsNoRows(err) {
+			return errMissing()
+		}
+		if err != nil {
+			return fmt.Errorf("lock the tokens of credential %s: %w", t.id, err)
+		}
+		if found := &row.FlowCredentialToken; found.OfVersion != t.version || found.Generation != t.generation {
+			return nil // newer ones came meanwhile
+		}
+		got.Generation = t.generation + 1
+		return s.putTokens(ctx, tx, t.orgID, t.id, got)
+	})
+	if err != nil {
+		return provider.Tokens{}, err
+	}
+	return got, nil
+}
+
+// putTokens stores tokens as the next generation; the caller has locked their row.
+func (s *Service) putTokens(ctx context.Context, tx pgx.Tx, orgID, id uuid.UUID, got provider.Tokens) error {
+	plain, err := json.Marshal(storedTokens{Access: got.Access, Refresh: got.Refresh, Fields: got.Fields})
+	if err != nil {
+		return fmt.Errorf("encode tokens: %w", err)
+	}
+	if _, err := s.vault.Put(ctx, tx, orgID, tokenID(id), plain); err != nil {
+		return err
+	}
+	err = s.queries.TokenStored(ctx, tx, db.TokenStoredParams{OrgID: orgID, CredentialID: id, Life: got.Life.Seconds()})
+	if err != nil {
+		return fmt.Errorf("store the tokens of credential %s: %w", id, err)
+	}
+	return nil
+}
+
+// failTurn writes down that no tokens came, and returns the error for those who wait.
+func (s *Service) failTurn(ctx context.Context, t turn, asked error) error {
+	class, details := provider.Explain(asked)
+	lost := provider.Lost(asked)
+	err := s.queries.TokenFailed(ctx, s.pool, db.TokenFailedParams{
+		OrgID: t.orgID, CredentialID: t.id, AskedBy: t.by, Lost: lost, FailureClass: class, Failure: details,
+	})
+	if err != nil {
+		return errors.Join(asked, fmt.Errorf("write down that credential %s got no tokens: %w", t.id, err))
+	}
+	return asked
+}
+
+// Authorization says how the tokens of an oauth2 credential stand.
+type Authorization struct {
+	// State is pending (nobody has got any yet), authorized, failing (the latest attempt got none; there will be
+	// others) or lost.
+	State string
+	// Failure says why the latest attempt got none; empty for a success.
+	Failure   string
+	ExpiresAt *time.Time
+}
+
+// The values of Authorization.State.
+const (
+	AuthorizationPending    = "pending"
+	AuthorizationAuthorized = "authorized"
+	AuthorizationFailing    = "failing"
+	AuthorizationLost       = "lost"
+)
+
+// authorizationOf reads a row of tokens; nil for none, and for a credential of another method.
+func authorizationOf(c *Credential, row *db.FlowCredentialToken) *Authorization {
+	switch {
+	case c.AuthMethod != OAuth2:
+		return nil
+	case row == nil:
+		return &Authorization{State: AuthorizationPending}
+	}
+	out := &Authorization{State: AuthorizationAuthorized, Failure: textOf(row.Failure), ExpiresAt: row.ExpiresAt}
+	switch {
+	case row.ExpiresAt == nil && textOf(c.GrantType) == provider.AuthorizationCode:
+		out.State = AuthorizationPending
+	case row.Lost:
+		out.State = AuthorizationLost
+	case row.Failure != nil:
+		out.State = AuthorizationFailing
+	case row.ExpiresAt == nil:
+		out.State = AuthorizationPending
+	}
+	return out
+}
