@@ -83,11 +83,11 @@ UPDATE flow.lane_batch SET open = false WHERE batch_id = @batch_id;
 DELETE FROM flow.lane_batch WHERE batch_id = ANY(@batch_ids::uuid[]);
 
 -- name: PartInsert :exec
-INSERT INTO flow.part (batch_id, step_no, task_no, slice_no, last_no, from_off, to_off, apart, attempt, element,
+INSERT INTO flow.part (batch_id, step_no, task_no, slice_no, last_no, from_off, to_off, detached, attempt, element,
     ready_at, queued_at)
 SELECT unnest(@batch_ids::uuid[]), unnest(@step_nos::smallint[]), unnest(@task_nos::smallint[]),
     unnest(@slice_nos::int[]),
-    unnest(@slice_nos::int[]), unnest(@froms::int[]), unnest(@tos::int[]), unnest(@aparts::boolean[]),
+    unnest(@slice_nos::int[]), unnest(@froms::int[]), unnest(@tos::int[]), unnest(@are_detached::boolean[]),
         unnest(@attempts::int[]), unnest(@elements::int[]),
     unnest(@ready_ats::timestamptz[]), greatest(@now::timestamptz, unnest(@ready_ats::timestamptz[]));
 
@@ -138,17 +138,17 @@ WHERE p.batch_id = k.batch_id AND p.slice_no = k.slice_no AND p.id = k.id AND p.
 SELECT p.id, p.batch_id, p.step_no, p.task_no, s.no AS slice_no, p.slice_no AS begins,
     (CASE WHEN s.no = p.slice_no THEN p.from_off ELSE 0 END)::int AS from_off,
     (CASE WHEN s.no = p.last_no THEN coalesce(p.to_off, s.records) ELSE s.records END)::int AS to_off,
-    p.apart, p.attempt, p.element, p.left_out, p.call_id, coalesce(p.claim_no, 0)::bigint AS claim_no,
+    p.detached, p.attempt, p.element, p.left_out, p.call_id, coalesce(p.claim_no, 0)::bigint AS claim_no,
         c.state AS call_state, c.claimed_at,
     coalesce(c.failure, '')::text AS failure, coalesce(c.asked, '')::text AS asked
 FROM (SELECT unnest(@batch_ids::uuid[]) AS batch_id, unnest(@slice_nos::int[]) AS no) d
 CROSS JOIN LATERAL (SELECT * FROM flow.all_slices x WHERE x.batch_id = d.batch_id AND x.no = d.no OFFSET 0) s
 CROSS JOIN LATERAL (
-    SELECT b.id, b.batch_id, b.step_no, b.task_no, b.slice_no, b.from_off, b.last_no, b.to_off, b.apart, b.attempt,
+    SELECT b.id, b.batch_id, b.step_no, b.task_no, b.slice_no, b.from_off, b.last_no, b.to_off, b.detached, b.attempt,
         b.element, b.left_out, b.call_id, b.claim_no
     FROM flow.part b WHERE b.batch_id = s.batch_id AND b.slice_no = s.no
     UNION ALL
-    SELECT a.id, a.batch_id, a.step_no, a.task_no, a.slice_no, a.from_off, a.last_no, a.to_off, a.apart, a.attempt,
+    SELECT a.id, a.batch_id, a.step_no, a.task_no, a.slice_no, a.from_off, a.last_no, a.to_off, a.detached, a.attempt,
         a.element, a.left_out, a.call_id, a.claim_no
     FROM flow.part a WHERE a.batch_id = s.batch_id AND a.last_no > a.slice_no AND a.slice_no < s.no
         AND a.last_no >= s.no
@@ -199,12 +199,12 @@ FROM (SELECT unnest(@batch_ids::uuid[]) AS batch_id, unnest(@begins::int[]) AS b
 WHERE p.batch_id = d.batch_id AND p.slice_no = d.begins AND p.id = d.id;
 
 -- name: PartInsertClaimed :exec
-INSERT INTO flow.part (batch_id, step_no, task_no, slice_no, last_no, from_off, to_off, apart, attempt, element,
+INSERT INTO flow.part (batch_id, step_no, task_no, slice_no, last_no, from_off, to_off, detached, attempt, element,
     elements, call_id, call_seq, claim_no, left_out,
     queued_at)
 SELECT unnest(@batch_ids::uuid[]), unnest(@step_nos::smallint[]), unnest(@task_nos::smallint[]),
     unnest(@slice_nos::int[]),
-    unnest(@last_nos::int[]), unnest(@froms::int[]), unnest(@tos::int[]), unnest(@aparts::boolean[]),
+    unnest(@last_nos::int[]), unnest(@froms::int[]), unnest(@tos::int[]), unnest(@are_detached::boolean[]),
         unnest(@attempts::int[]), unnest(@element::int[]),
     unnest(@elements::int[]), unnest(@call_ids::uuid[]),
     unnest(@seqs::int[]), nullif(unnest(@claim_nos::bigint[]), 0), nullif(unnest(@left_out::text[]), '')::int[],
@@ -215,11 +215,11 @@ SELECT unnest(@batch_ids::uuid[]), unnest(@step_nos::smallint[]), unnest(@task_n
 SELECT p.id, p.batch_id, p.step_no, p.task_no, s.no AS slice_no, p.slice_no AS begins,
     (CASE WHEN s.no = p.slice_no THEN p.from_off ELSE 0 END)::int AS from_off,
     (CASE WHEN s.no = p.last_no THEN coalesce(p.to_off, s.records) ELSE s.records END)::int AS to_off,
-    p.apart, p.attempt, p.element, p.elements, p.left_out, p.call_id, coalesce(p.claim_no, 0)::bigint AS claim_no,
+    p.detached, p.attempt, p.element, p.elements, p.left_out, p.call_id, coalesce(p.claim_no, 0)::bigint AS claim_no,
         s.first, s.records AS size,
     coalesce(p.queued_at, '0001-01-01 00:00:00+00')::timestamptz AS queued_at
 FROM (
-    SELECT o.id, o.batch_id, o.step_no, o.task_no, o.slice_no, o.from_off, o.last_no, o.to_off, o.apart, o.attempt,
+    SELECT o.id, o.batch_id, o.step_no, o.task_no, o.slice_no, o.from_off, o.last_no, o.to_off, o.detached, o.attempt,
         o.element, o.elements, o.left_out,
         o.call_id, o.call_seq, o.claim_no, o.queued_at
     FROM flow.part o WHERE o.call_id = ANY(@call_ids::uuid[])
@@ -240,7 +240,7 @@ ORDER BY p.call_id, p.call_seq, p.slice_no, p.from_off, s.no;
 -- left out.
 WITH old AS (
     DELETE FROM flow.part p WHERE p.batch_id = @batch_id AND p.slice_no = @begins AND p.id = @id
-    RETURNING batch_id, step_no, task_no, slice_no, last_no, from_off, to_off, apart, attempt, element, elements,
+    RETURNING batch_id, step_no, task_no, slice_no, last_no, from_off, to_off, detached, attempt, element, elements,
         call_id, call_seq, claim_no, left_out,
         queued_at
 ),
@@ -255,10 +255,10 @@ piece AS (
     LEFT JOIN flow.slice a ON a.batch_id = s.batch_id AND a.no = s.no + 1 AND a.no <= old.last_no
         AND d.off = s.records - 1
 )
-INSERT INTO flow.part (batch_id, step_no, task_no, slice_no, last_no, from_off, to_off, apart, attempt, element,
+INSERT INTO flow.part (batch_id, step_no, task_no, slice_no, last_no, from_off, to_off, detached, attempt, element,
     elements, call_id, call_seq, claim_no, left_out,
     queued_at)
-SELECT old.batch_id, old.step_no, old.task_no, n.slice_no, n.last_no, n.from_off, n.to_off, old.apart, old.attempt,
+SELECT old.batch_id, old.step_no, old.task_no, n.slice_no, n.last_no, n.from_off, n.to_off, old.detached, old.attempt,
     old.element, old.elements,
     old.call_id, old.call_seq, old.claim_no, nullif(ARRAY(SELECT o FROM unnest(old.left_out) o WHERE o >= n.from_off
         AND o < n.to_off), '{}'), old.queued_at

@@ -224,7 +224,7 @@ SELECT coalesce(flow.slice_at(@batch_id::uuid, @place::bigint), 0)::int AS no;
 -- many by their counters; i is the batch, from 0. Of a batch that is over it is over_statuses, because its slices count
 -- as waiting what will never be sent. begun narrows what is queued: 'yes' to slices in which something was done
 -- already, 'no' to those at their first step, '' to nothing. With ended runs those count too.
-SELECT w.i::int AS i, d.no, d.first, d.records, d.state, d.step_no, d.apart, d.page_off, d.first_step, d.tasks_done,
+SELECT w.i::int AS i, d.no, d.first, d.records, d.state, d.step_no, d.detached, d.page_off, d.first_step, d.tasks_done,
     d.matching::bigint AS matching
 FROM (
     SELECT b.i, b.batch_id, b.from_no, CASE WHEN b.over THEN @over_statuses::text[]
@@ -235,7 +235,7 @@ FROM (
         unnest(@from_nos::int[]) AS from_no, unnest(@over::boolean[]) AS over) b OFFSET 0
 ) w
 CROSS JOIN LATERAL (SELECT * FROM (
-    SELECT s.no, s.first, s.records, s.state, s.step_no, s.apart, s.page_off, s.first_step, s.tasks_done,
+    SELECT s.no, s.first, s.records, s.state, s.step_no, s.detached, s.page_off, s.first_step, s.tasks_done,
         (CASE WHEN 'staged' = ANY(w.statuses) THEN s.staged ELSE 0 END
         + CASE WHEN 'queued' = ANY(w.statuses) THEN s.queued ELSE 0 END
         + CASE WHEN 'pending' = ANY(w.statuses) THEN s.pending ELSE 0 END
@@ -270,7 +270,7 @@ ORDER BY w.i, d.no;
 
 -- name: SlicesBack :many
 -- SlicesFrom from a number down, the last one of a batch first.
-SELECT w.i::int AS i, d.no, d.first, d.records, d.state, d.step_no, d.apart, d.page_off, d.first_step, d.tasks_done,
+SELECT w.i::int AS i, d.no, d.first, d.records, d.state, d.step_no, d.detached, d.page_off, d.first_step, d.tasks_done,
     d.matching::bigint AS matching
 FROM (
     SELECT b.i, b.batch_id, b.from_no, CASE WHEN b.over THEN @over_statuses::text[]
@@ -281,7 +281,7 @@ FROM (
         unnest(@from_nos::int[]) AS from_no, unnest(@over::boolean[]) AS over) b OFFSET 0
 ) w
 CROSS JOIN LATERAL (SELECT * FROM (
-    SELECT s.no, s.first, s.records, s.state, s.step_no, s.apart, s.page_off, s.first_step, s.tasks_done,
+    SELECT s.no, s.first, s.records, s.state, s.step_no, s.detached, s.page_off, s.first_step, s.tasks_done,
         (CASE WHEN 'staged' = ANY(w.statuses) THEN s.staged ELSE 0 END
         + CASE WHEN 'queued' = ANY(w.statuses) THEN s.queued ELSE 0 END
         + CASE WHEN 'pending' = ANY(w.statuses) THEN s.pending ELSE 0 END
@@ -316,7 +316,7 @@ ORDER BY w.i, d.no DESC;
 
 -- name: JobsRead :many
 -- OFFSET 0 keeps it one walk along the index for each slice, whatever the planner thinks of the size of the table.
-SELECT j.batch_id, j.position, j.slice_no, j.apart_step, j.step_no, j.status, j.attempts,
+SELECT j.batch_id, j.position, j.slice_no, j.detached_step, j.step_no, j.status, j.attempts,
     coalesce(CASE WHEN NOT @bare::boolean THEN j.error END, '')::text AS error, j.started_at, j.updated_at
 FROM (SELECT unnest(@batch_ids::uuid[]) AS batch_id, unnest(@slice_nos::int[]) AS no) d
 CROSS JOIN LATERAL (SELECT * FROM flow.job a WHERE a.batch_id = d.batch_id AND a.slice_no = d.no OFFSET 0) j;
@@ -380,7 +380,7 @@ WHERE m.mark <> d.mark;
 
 -- name: SlicesRead :many
 -- Slices of several batches, those of one side by side and in their order.
-SELECT s.batch_id, s.no, s.first, s.records, s.state, s.step_no, s.remaining, s.apart, s.page_off, s.first_step,
+SELECT s.batch_id, s.no, s.first, s.records, s.state, s.step_no, s.remaining, s.detached, s.page_off, s.first_step,
     s.tasks_done
 FROM (SELECT unnest(@batch_ids::uuid[]) AS batch_id, unnest(@nos::int[]) AS no) d
 CROSS JOIN LATERAL (SELECT * FROM flow.all_slices x WHERE x.batch_id = d.batch_id AND x.no = d.no OFFSET 0) s

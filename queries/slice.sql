@@ -1,4 +1,4 @@
--- Slices, and the jobs that were set apart from them.
+-- Slices, and the jobs that were detached from them.
 
 -- name: SliceInsert :exec
 -- One slice for each page of the set.
@@ -16,7 +16,7 @@ UPDATE flow.slice s SET
     state = CASE WHEN s.state = 'calling' AND s.remaining + d.remaining = 0 AND s.step_no = d.last_step THEN 'done'
         ELSE s.state END,
     remaining = s.remaining + d.remaining,
-    apart = s.apart + d.apart,
+    detached = s.detached + d.detached,
     staged = s.staged + (@deltas::int[])[d.i * 12 + 1],
     queued = s.queued + (@deltas::int[])[d.i * 12 + 2],
     pending = s.pending + (@deltas::int[])[d.i * 12 + 3],
@@ -30,10 +30,10 @@ UPDATE flow.slice s SET
     unprocessed = s.unprocessed + (@deltas::int[])[d.i * 12 + 11],
     unresolved = s.unresolved + (@deltas::int[])[d.i * 12 + 12]
 FROM (SELECT unnest(@batch_ids::uuid[]) AS batch_id, unnest(@nos::int[]) AS no, unnest(@remaining::int[]) AS remaining,
-        unnest(@apart::int[]) AS apart, unnest(@last_steps::smallint[]) AS last_step,
+        unnest(@detached::int[]) AS detached, unnest(@last_steps::smallint[]) AS last_step,
             generate_series(0, cardinality(@nos::int[]) - 1) AS i) d
 WHERE s.batch_id = d.batch_id AND s.no = d.no
-RETURNING s.batch_id, s.no, s.first, s.records, s.state, s.step_no, s.remaining, s.apart, s.page_off, s.first_step,
+RETURNING s.batch_id, s.no, s.first, s.records, s.state, s.step_no, s.remaining, s.detached, s.page_off, s.first_step,
     s.tasks_done;
 
 -- name: SliceClaim :exec
@@ -70,9 +70,9 @@ JOIN (SELECT unnest(@batch_ids::uuid[]) AS batch_id, unnest(@positions::bigint[]
     ON j.batch_id = d.batch_id AND j.position = d.position;
 
 -- name: JobInsert :copyfrom
-INSERT INTO flow.job (batch_id, position, slice_no, apart_step, step_no, remaining, status, ready, doomed, attempts,
+INSERT INTO flow.job (batch_id, position, slice_no, detached_step, step_no, remaining, status, ready, doomed, attempts,
     error, started_at, updated_at)
-VALUES (@batch_id, @position, @slice_no, @apart_step, @step_no, @remaining, @status, @ready, @doomed, @attempts, @error,
+VALUES (@batch_id, @position, @slice_no, @detached_step, @step_no, @remaining, @status, @ready, @doomed, @attempts, @error,
     @started_at, @updated_at);
 
 -- name: JobUpdate :exec
@@ -89,7 +89,7 @@ WHERE j.batch_id = d.batch_id AND j.position = d.position;
 -- name: SlicesReady :many
 -- Slices with in-process work, for one worker. IS TRUE keeps the status out of the choice of an index, which leaves
 -- most batches out.
-SELECT s.batch_id, s.no, s.first, s.records, s.state, s.step_no, s.remaining, s.apart, s.page_off, s.first_step,
+SELECT s.batch_id, s.no, s.first, s.records, s.state, s.step_no, s.remaining, s.detached, s.page_off, s.first_step,
     s.tasks_done FROM flow.slice s
 WHERE s.batch_id = @batch_id AND s.ready
     AND EXISTS (SELECT FROM flow.batch_count b WHERE b.batch_id = @batch_id
@@ -103,7 +103,7 @@ SELECT j.* FROM flow.job j WHERE j.batch_id = @batch_id AND j.ready
 ORDER BY j.position LIMIT @max_jobs;
 
 -- name: SliceRows :many
-SELECT s.batch_id, s.no, s.first, s.records, s.state, s.step_no, s.remaining, s.apart, s.page_off, s.first_step,
+SELECT s.batch_id, s.no, s.first, s.records, s.state, s.step_no, s.remaining, s.detached, s.page_off, s.first_step,
     s.tasks_done
 FROM (SELECT DISTINCT unnest(@nos::int[]) AS no) n
 CROSS JOIN LATERAL (SELECT * FROM flow.all_slices x WHERE x.batch_id = @batch_id AND x.no = n.no OFFSET 0) s
@@ -111,16 +111,16 @@ CROSS JOIN LATERAL (SELECT * FROM flow.all_slices x WHERE x.batch_id = @batch_id
 
 -- name: SliceOf :one
 -- The slice that holds a position.
-SELECT s.batch_id, s.no, s.first, s.records, s.state, s.step_no, s.remaining, s.apart, s.page_off, s.first_step,
+SELECT s.batch_id, s.no, s.first, s.records, s.state, s.step_no, s.remaining, s.detached, s.page_off, s.first_step,
     s.tasks_done
 FROM flow.all_slices s
 WHERE s.batch_id = @batch_id AND s.no = (SELECT flow.slice_at(@batch_id, @position::bigint)) AND @position >= s.first
     AND @position < s.first + s.records;
 
--- name: JobPositionsApart :many
+-- name: JobPositionsDetached :many
 -- Records that left their slice before a step, and so are not part of its tasks' ranges.
 SELECT j.slice_no, j.position
 FROM (SELECT DISTINCT unnest(@slice_nos::int[]) AS no) n
 CROSS JOIN LATERAL (SELECT * FROM flow.job x WHERE x.batch_id = @batch_id AND x.slice_no = n.no
-    AND x.apart_step < @step_no OFFSET 0) j
+    AND x.detached_step < @step_no OFFSET 0) j
 ORDER BY j.slice_no, j.position;

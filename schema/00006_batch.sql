@@ -194,7 +194,7 @@ CREATE TABLE flow.slice (
     page_off int NOT NULL DEFAULT 0,
     tasks_done bigint NOT NULL DEFAULT 0,
     first_step smallint NOT NULL DEFAULT 0,
-    apart int NOT NULL DEFAULT 0 CHECK (apart >= 0 AND apart <= records),
+    detached int NOT NULL DEFAULT 0 CHECK (detached >= 0 AND detached <= records),
     staged smallint NOT NULL DEFAULT 0,
     pending smallint NOT NULL DEFAULT 0,
     needs_reconcile smallint NOT NULL DEFAULT 0,
@@ -220,7 +220,7 @@ CREATE TABLE flow.slice (
 ) WITH (fillfactor = 50);
 -- The index does not speak of the state itself, so that the end of a slice changes nothing that is indexed.
 CREATE INDEX slice_ready ON flow.slice (batch_id, no) WHERE ready;
-COMMENT ON TABLE flow.slice IS 'A run of a batch''s records: one page. Its records stand at one step and move together, but for those set apart.';
+COMMENT ON TABLE flow.slice IS 'A run of a batch''s records: one page. Its records stand at one step and move together, but for those detached.';
 COMMENT ON COLUMN flow.slice.batch_id IS 'The batch that the records belong to.';
 COMMENT ON COLUMN flow.slice.no IS 'Place in the batch, from 0.';
 COMMENT ON COLUMN flow.slice.first IS 'Position of its first record in the batch.';
@@ -232,7 +232,7 @@ COMMENT ON COLUMN flow.slice.first_step IS 'In a retry: the step at which it beg
 COMMENT ON COLUMN flow.slice.tasks_done IS 'In a retry: tasks of first_step that an earlier batch has done, as bits by number.';
 COMMENT ON COLUMN flow.slice.step_no IS 'The step at which its records stand, from 0.';
 COMMENT ON COLUMN flow.slice.remaining IS 'Record-task pairs of this step that are not settled yet; of a slice that is waiting, its rows in flow.wait; of one that is ready, the first of its records whose in-process work is not done, counted from 0.';
-COMMENT ON COLUMN flow.slice.apart IS 'How many of its records go their own way, each with a row in flow.job.';
+COMMENT ON COLUMN flow.slice.detached IS 'How many of its records go their own way, each with a row in flow.job.';
 COMMENT ON COLUMN flow.slice.staged IS 'Jobs that are staged now.';
 COMMENT ON COLUMN flow.slice.queued IS 'Jobs that are queued now.';
 COMMENT ON COLUMN flow.slice.pending IS 'Jobs that are pending now.';
@@ -248,7 +248,7 @@ COMMENT ON COLUMN flow.slice.unresolved IS 'Jobs that are unresolved now.';
 
 -- xid is the transaction that last wrote it.
 CREATE VIEW flow.all_slices WITH (security_invoker = true) AS
-SELECT batch_id, no, first, records, page_off, tasks_done, first_step, apart, staged, pending, needs_reconcile, failed,
+SELECT batch_id, no, first, records, page_off, tasks_done, first_step, detached, staged, pending, needs_reconcile, failed,
     cancelled, rejected,
     unprocessed, unresolved, queued, started, completed, accepted, remaining, step_no, state, xmin::text::bigint AS xid
 FROM flow.slice
@@ -286,7 +286,7 @@ CREATE TABLE flow.job (
     batch_id uuid NOT NULL,
     position bigint NOT NULL,
     slice_no int NOT NULL,
-    apart_step smallint NOT NULL,
+    detached_step smallint NOT NULL,
     step_no smallint NOT NULL,
     remaining smallint NOT NULL DEFAULT 0 CHECK (remaining >= 0),
     status flow.job_status NOT NULL,
@@ -300,11 +300,11 @@ CREATE TABLE flow.job (
 ) WITH (fillfactor = 80);
 CREATE INDEX job_by_slice ON flow.job (batch_id, slice_no, position);
 CREATE INDEX job_ready ON flow.job (batch_id, position) WHERE ready;
-COMMENT ON TABLE flow.job IS 'A record that something set apart from its slice: a retry, a rejection, an error. All others are what their slice is.';
+COMMENT ON TABLE flow.job IS 'A record that something detached from its slice: a retry, a rejection, an error. All others are what their slice is.';
 COMMENT ON COLUMN flow.job.batch_id IS 'The batch of the record.';
 COMMENT ON COLUMN flow.job.position IS 'Place of the record in its batch, from 0; its job is named <batch_id>.<position>.';
 COMMENT ON COLUMN flow.job.slice_no IS 'The slice that the record left.';
-COMMENT ON COLUMN flow.job.apart_step IS 'The last step in which parts of its slice speak of it; -1 where it left before the first.';
+COMMENT ON COLUMN flow.job.detached_step IS 'The last step in which parts of its slice speak of it; -1 where it left before the first.';
 COMMENT ON COLUMN flow.job.step_no IS 'The step at which it stands now, from 0.';
 COMMENT ON COLUMN flow.job.remaining IS 'Tasks of the current step that are not settled yet: calls and waits.';
 COMMENT ON COLUMN flow.job.status IS 'Where it stands; a trigger refuses moves that are not drawn in run/status.go.';
@@ -348,7 +348,7 @@ CREATE TABLE flow.part (
     from_off int NOT NULL,
     last_no int NOT NULL,
     to_off int NOT NULL,
-    apart boolean NOT NULL DEFAULT false,
+    detached boolean NOT NULL DEFAULT false,
     element int NOT NULL DEFAULT 0 CHECK (element >= 0),
     elements int NOT NULL DEFAULT 0 CHECK (elements >= 0),
     attempt int NOT NULL DEFAULT 1,
@@ -359,8 +359,8 @@ CREATE TABLE flow.part (
     left_out int[],
     claim_no bigint,
     CHECK (from_off >= 0 AND (last_no > slice_no OR (last_no = slice_no AND to_off > from_off)) AND to_off > 0),
-    CHECK (NOT apart OR to_off = from_off + 1),
-    CHECK (last_no = slice_no OR NOT apart AND left_out IS NULL),
+    CHECK (NOT detached OR to_off = from_off + 1),
+    CHECK (last_no = slice_no OR NOT detached AND left_out IS NULL),
     -- The slice stands before the id, so that one index finds a part and all of a slice.
     PRIMARY KEY (batch_id, slice_no, id)
 ) WITH (fillfactor = 70);
@@ -377,7 +377,7 @@ COMMENT ON COLUMN flow.part.slice_no IS 'The slice in which it begins.';
 COMMENT ON COLUMN flow.part.from_off IS 'Place in that slice at which it begins.';
 COMMENT ON COLUMN flow.part.last_no IS 'The slice in which it ends.';
 COMMENT ON COLUMN flow.part.to_off IS 'Place in that slice before which it ends.';
-COMMENT ON COLUMN flow.part.apart IS 'True for one record that goes its own way.';
+COMMENT ON COLUMN flow.part.detached IS 'True for one record that goes its own way.';
 COMMENT ON COLUMN flow.part.element IS 'For a for_each task: which element it is for, from 0.';
 COMMENT ON COLUMN flow.part.elements IS 'For a for_each task that was in a call: how many elements there are; 0 before.';
 COMMENT ON COLUMN flow.part.attempt IS 'Which attempt the next, or present, call for it is, from 1.';
@@ -487,7 +487,7 @@ COMMENT ON COLUMN flow.ended_run.ended_at IS 'When the job was put back into its
 CREATE SEQUENCE flow.wait_no;
 COMMENT ON SEQUENCE flow.wait_no IS 'Orders what waits.';
 
--- A slice whose members all wait for the same times waits as a whole; any other record that waits is set apart.
+-- A slice whose members all wait for the same times waits as a whole; any other record that waits is detached.
 CREATE TABLE flow.wait (
     no bigint PRIMARY KEY DEFAULT nextval('flow.wait_no'),
     org_id uuid NOT NULL,
@@ -515,7 +515,7 @@ COMMENT ON COLUMN flow.wait.no IS 'Drawn by the transaction that begins to wait.
 COMMENT ON COLUMN flow.wait.org_id IS 'The organization that owns the batch (flow.organization).';
 COMMENT ON COLUMN flow.wait.batch_id IS 'The batch of which records wait (flow.batch).';
 COMMENT ON COLUMN flow.wait.slice_no IS 'The slice of the record, or that waits (flow.slice).';
-COMMENT ON COLUMN flow.wait.position IS 'The record that waits, which is set apart (flow.job); null where all members of the slice do.';
+COMMENT ON COLUMN flow.wait.position IS 'The record that waits, which is detached (flow.job); null where all members of the slice do.';
 COMMENT ON COLUMN flow.wait.beside IS 'True where the calls of the step were queued with the wait.';
 COMMENT ON COLUMN flow.wait.step_no IS 'The step at which they stand.';
 COMMENT ON COLUMN flow.wait.task_no IS 'The task of the step that waits.';

@@ -71,7 +71,7 @@ func (r iteratorForJobInsert) Values() ([]interface{}, error) {
 		r.rows[0].BatchID,
 		r.rows[0].Position,
 		r.rows[0].SliceNo,
-		r.rows[0].ApartStep,
+		r.rows[0].DetachedStep,
 		r.rows[0].StepNo,
 		r.rows[0].Remaining,
 		r.rows[0].Status,
@@ -89,7 +89,7 @@ func (r iteratorForJobInsert) Err() error {
 }
 
 func (q *Queries) JobInsert(ctx context.Context, db DBTX, arg []JobInsertParams) (int64, error) {
-	return db.CopyFrom(ctx, []string{"flow", "job"}, []string{"batch_id", "position", "slice_no", "apart_step", "step_no", "remaining", "status", "ready", "doomed", "attempts", "error", "started_at", "updated_at"}, &iteratorForJobInsert{rows: arg})
+	return db.CopyFrom(ctx, []string{"flow", "job"}, []string{"batch_id", "position", "slice_no", "detached_step", "step_no", "remaining", "status", "ready", "doomed", "attempts", "error", "started_at", "updated_at"}, &iteratorForJobInsert{rows: arg})
 }
 
 // iteratorForRetrySliceInsert implements pgx.CopyFromSource.

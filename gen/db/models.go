@@ -270,7 +270,7 @@ type FlowAllSlice struct {
 	PageOff        int32
 	TasksDone      int64
 	FirstStep      int16
-	Apart          int32
+	Detached       int32
 	Staged         int16
 	Pending        int16
 	NeedsReconcile int16
@@ -1268,7 +1268,7 @@ type FlowInherited struct {
 	TasksDone int64
 }
 
-// A record that something set apart from its slice: a retry, a rejection, an error. All others are what their slice is.
+// A record that something detached from its slice: a retry, a rejection, an error. All others are what their slice is.
 type FlowJob struct {
 	// The batch of the record.
 	BatchID uuid.UUID
@@ -1277,7 +1277,7 @@ type FlowJob struct {
 	// The slice that the record left.
 	SliceNo int32
 	// The last step in which parts of its slice speak of it; -1 where it left before the first.
-	ApartStep int16
+	DetachedStep int16
 	// The step at which it stands now, from 0.
 	StepNo int16
 	// Tasks of the current step that are not settled yet: calls and waits.
@@ -1465,7 +1465,7 @@ type FlowPart struct {
 	// Place in that slice before which it ends.
 	ToOff int32
 	// True for one record that goes its own way.
-	Apart bool
+	Detached bool
 	// For a for_each task: which element it is for, from 0.
 	Element int32
 	// For a for_each task that was in a call: how many elements there are; 0 before.
@@ -1852,7 +1852,7 @@ type FlowSession struct {
 	ExpiresAt time.Time
 }
 
-// A run of a batch's records: one page. Its records stand at one step and move together, but for those set apart.
+// A run of a batch's records: one page. Its records stand at one step and move together, but for those detached.
 type FlowSlice struct {
 	// The batch that the records belong to.
 	BatchID uuid.UUID
@@ -1869,7 +1869,7 @@ type FlowSlice struct {
 	// In a retry: the step at which it began; 0 otherwise.
 	FirstStep int16
 	// How many of its records go their own way, each with a row in flow.job.
-	Apart int32
+	Detached int32
 	// Jobs that are staged now.
 	Staged int16
 	// Jobs that are pending now.
@@ -2024,7 +2024,7 @@ type FlowWait struct {
 	BatchID uuid.UUID
 	// The slice of the record, or that waits (flow.slice).
 	SliceNo int32
-	// The record that waits, which is set apart (flow.job); null where all members of the slice do.
+	// The record that waits, which is detached (flow.job); null where all members of the slice do.
 	Position *int64
 	// True where the calls of the step were queued with the wait.
 	Beside bool

@@ -325,7 +325,7 @@ func (q *Queries) PartClaim(ctx context.Context, db DBTX, arg PartClaimParams) e
 const partCut = `-- name: PartCut :many
 WITH old AS (
     DELETE FROM flow.part p WHERE p.batch_id = $1 AND p.slice_no = $2 AND p.id = $3
-    RETURNING batch_id, step_no, task_no, slice_no, last_no, from_off, to_off, apart, attempt, element, elements,
+    RETURNING batch_id, step_no, task_no, slice_no, last_no, from_off, to_off, detached, attempt, element, elements,
         call_id, call_seq, claim_no, left_out,
         queued_at
 ),
@@ -335,15 +335,15 @@ piece AS (
         (ARRAY[coalesce(b.no, s.no), s.no, old.last_no])[i]::int AS last_no, (ARRAY[coalesce(b.records, d.off), d.off
             + 1, old.to_off])[i]::int AS to_off
     FROM generate_series(1, 3) i CROSS JOIN (SELECT $4::int AS no, $5::int AS off) d CROSS JOIN old
-    CROSS JOIN LATERAL (SELECT w.batch_id, w.no, w.first, w.records, w.page_off, w.tasks_done, w.first_step, w.apart, w.staged, w.pending, w.needs_reconcile, w.failed, w.cancelled, w.rejected, w.unprocessed, w.unresolved, w.queued, w.started, w.completed, w.accepted, w.remaining, w.step_no, w.state, w.ready FROM flow.slice w WHERE w.batch_id = old.batch_id AND w.no = d.no OFFSET 0) s
+    CROSS JOIN LATERAL (SELECT w.batch_id, w.no, w.first, w.records, w.page_off, w.tasks_done, w.first_step, w.detached, w.staged, w.pending, w.needs_reconcile, w.failed, w.cancelled, w.rejected, w.unprocessed, w.unresolved, w.queued, w.started, w.completed, w.accepted, w.remaining, w.step_no, w.state, w.ready FROM flow.slice w WHERE w.batch_id = old.batch_id AND w.no = d.no OFFSET 0) s
     LEFT JOIN flow.slice b ON b.batch_id = s.batch_id AND b.no = s.no - 1 AND b.no >= old.slice_no AND d.off = 0
     LEFT JOIN flow.slice a ON a.batch_id = s.batch_id AND a.no = s.no + 1 AND a.no <= old.last_no
         AND d.off = s.records - 1
 )
-INSERT INTO flow.part (batch_id, step_no, task_no, slice_no, last_no, from_off, to_off, apart, attempt, element,
+INSERT INTO flow.part (batch_id, step_no, task_no, slice_no, last_no, from_off, to_off, detached, attempt, element,
     elements, call_id, call_seq, claim_no, left_out,
     queued_at)
-SELECT old.batch_id, old.step_no, old.task_no, n.slice_no, n.last_no, n.from_off, n.to_off, old.apart, old.attempt,
+SELECT old.batch_id, old.step_no, old.task_no, n.slice_no, n.last_no, n.from_off, n.to_off, old.detached, old.attempt,
     old.element, old.elements,
     old.call_id, old.call_seq, old.claim_no, nullif(ARRAY(SELECT o FROM unnest(old.left_out) o WHERE o >= n.from_off
         AND o < n.to_off), '{}'), old.queued_at
@@ -449,7 +449,7 @@ func (q *Queries) PartDeleteOfCalls(ctx context.Context, db DBTX, arg PartDelete
 }
 
 const partInsert = `-- name: PartInsert :exec
-INSERT INTO flow.part (batch_id, step_no, task_no, slice_no, last_no, from_off, to_off, apart, attempt, element,
+INSERT INTO flow.part (batch_id, step_no, task_no, slice_no, last_no, from_off, to_off, detached, attempt, element,
     ready_at, queued_at)
 SELECT unnest($1::uuid[]), unnest($2::smallint[]), unnest($3::smallint[]),
     unnest($4::int[]),
@@ -459,17 +459,17 @@ SELECT unnest($1::uuid[]), unnest($2::smallint[]), unnest($3::smallint[]),
 `
 
 type PartInsertParams struct {
-	BatchIds []uuid.UUID
-	StepNos  []int16
-	TaskNos  []int16
-	SliceNos []int32
-	Froms    []int32
-	Tos      []int32
-	Aparts   []bool
-	Attempts []int32
-	Elements []int32
-	ReadyAts []time.Time
-	Now      time.Time
+	BatchIds    []uuid.UUID
+	StepNos     []int16
+	TaskNos     []int16
+	SliceNos    []int32
+	Froms       []int32
+	Tos         []int32
+	AreDetached []bool
+	Attempts    []int32
+	Elements    []int32
+	ReadyAts    []time.Time
+	Now         time.Time
 }
 
 func (q *Queries) PartInsert(ctx context.Context, db DBTX, arg PartInsertParams) error {
@@ -480,7 +480,7 @@ func (q *Queries) PartInsert(ctx context.Context, db DBTX, arg PartInsertParams)
 		arg.SliceNos,
 		arg.Froms,
 		arg.Tos,
-		arg.Aparts,
+		arg.AreDetached,
 		arg.Attempts,
 		arg.Elements,
 		arg.ReadyAts,
@@ -490,7 +490,7 @@ func (q *Queries) PartInsert(ctx context.Context, db DBTX, arg PartInsertParams)
 }
 
 const partInsertClaimed = `-- name: PartInsertClaimed :exec
-INSERT INTO flow.part (batch_id, step_no, task_no, slice_no, last_no, from_off, to_off, apart, attempt, element,
+INSERT INTO flow.part (batch_id, step_no, task_no, slice_no, last_no, from_off, to_off, detached, attempt, element,
     elements, call_id, call_seq, claim_no, left_out,
     queued_at)
 SELECT unnest($1::uuid[]), unnest($2::smallint[]), unnest($3::smallint[]),
@@ -503,22 +503,22 @@ SELECT unnest($1::uuid[]), unnest($2::smallint[]), unnest($3::smallint[]),
 `
 
 type PartInsertClaimedParams struct {
-	BatchIds  []uuid.UUID
-	StepNos   []int16
-	TaskNos   []int16
-	SliceNos  []int32
-	LastNos   []int32
-	Froms     []int32
-	Tos       []int32
-	Aparts    []bool
-	Attempts  []int32
-	Element   []int32
-	Elements  []int32
-	CallIds   []uuid.UUID
-	Seqs      []int32
-	ClaimNos  []int64
-	LeftOut   []string
-	QueuedAts []time.Time
+	BatchIds    []uuid.UUID
+	StepNos     []int16
+	TaskNos     []int16
+	SliceNos    []int32
+	LastNos     []int32
+	Froms       []int32
+	Tos         []int32
+	AreDetached []bool
+	Attempts    []int32
+	Element     []int32
+	Elements    []int32
+	CallIds     []uuid.UUID
+	Seqs        []int32
+	ClaimNos    []int64
+	LeftOut     []string
+	QueuedAts   []time.Time
 }
 
 func (q *Queries) PartInsertClaimed(ctx context.Context, db DBTX, arg PartInsertClaimedParams) error {
@@ -530,7 +530,7 @@ func (q *Queries) PartInsertClaimed(ctx context.Context, db DBTX, arg PartInsert
 		arg.LastNos,
 		arg.Froms,
 		arg.Tos,
-		arg.Aparts,
+		arg.AreDetached,
 		arg.Attempts,
 		arg.Element,
 		arg.Elements,
@@ -605,11 +605,11 @@ const partsOfCall = `-- name: PartsOfCall :many
 SELECT p.id, p.batch_id, p.step_no, p.task_no, s.no AS slice_no, p.slice_no AS begins,
     (CASE WHEN s.no = p.slice_no THEN p.from_off ELSE 0 END)::int AS from_off,
     (CASE WHEN s.no = p.last_no THEN coalesce(p.to_off, s.records) ELSE s.records END)::int AS to_off,
-    p.apart, p.attempt, p.element, p.elements, p.left_out, p.call_id, coalesce(p.claim_no, 0)::bigint AS claim_no,
+    p.detached, p.attempt, p.element, p.elements, p.left_out, p.call_id, coalesce(p.claim_no, 0)::bigint AS claim_no,
         s.first, s.records AS size,
     coalesce(p.queued_at, '0001-01-01 00:00:00+00')::timestamptz AS queued_at
 FROM (
-    SELECT o.id, o.batch_id, o.step_no, o.task_no, o.slice_no, o.from_off, o.last_no, o.to_off, o.apart, o.attempt,
+    SELECT o.id, o.batch_id, o.step_no, o.task_no, o.slice_no, o.from_off, o.last_no, o.to_off, o.detached, o.attempt,
         o.element, o.elements, o.left_out,
         o.call_id, o.call_seq, o.claim_no, o.queued_at
     FROM flow.part o WHERE o.call_id = ANY($1::uuid[])
@@ -619,7 +619,7 @@ FROM (
         WHERE c.id = ANY($1::uuid[])
 ) p
 CROSS JOIN LATERAL (
-    SELECT batch_id, no, first, records, page_off, tasks_done, first_step, apart, staged, pending, needs_reconcile, failed, cancelled, rejected, unprocessed, unresolved, queued, started, completed, accepted, remaining, step_no, state, xid FROM flow.all_slices x WHERE x.batch_id = p.batch_id AND x.no BETWEEN p.slice_no AND p.last_no OFFSET 0
+    SELECT batch_id, no, first, records, page_off, tasks_done, first_step, detached, staged, pending, needs_reconcile, failed, cancelled, rejected, unprocessed, unresolved, queued, started, completed, accepted, remaining, step_no, state, xid FROM flow.all_slices x WHERE x.batch_id = p.batch_id AND x.no BETWEEN p.slice_no AND p.last_no OFFSET 0
 ) s
 ORDER BY p.call_id, p.call_seq, p.slice_no, p.from_off, s.no
 `
@@ -633,7 +633,7 @@ type PartsOfCallRow struct {
 	Begins   int32
 	FromOff  int32
 	ToOff    int32
-	Apart    bool
+	Detached bool
 	Attempt  int32
 	Element  int32
 	Elements int32
@@ -664,7 +664,7 @@ func (q *Queries) PartsOfCall(ctx context.Context, db DBTX, callIds []uuid.UUID)
 			&i.Begins,
 			&i.FromOff,
 			&i.ToOff,
-			&i.Apart,
+			&i.Detached,
 			&i.Attempt,
 			&i.Element,
 			&i.Elements,
@@ -689,17 +689,17 @@ const partsOfSlices = `-- name: PartsOfSlices :many
 SELECT p.id, p.batch_id, p.step_no, p.task_no, s.no AS slice_no, p.slice_no AS begins,
     (CASE WHEN s.no = p.slice_no THEN p.from_off ELSE 0 END)::int AS from_off,
     (CASE WHEN s.no = p.last_no THEN coalesce(p.to_off, s.records) ELSE s.records END)::int AS to_off,
-    p.apart, p.attempt, p.element, p.left_out, p.call_id, coalesce(p.claim_no, 0)::bigint AS claim_no,
+    p.detached, p.attempt, p.element, p.left_out, p.call_id, coalesce(p.claim_no, 0)::bigint AS claim_no,
         c.state AS call_state, c.claimed_at,
     coalesce(c.failure, '')::text AS failure, coalesce(c.asked, '')::text AS asked
 FROM (SELECT unnest($1::uuid[]) AS batch_id, unnest($2::int[]) AS no) d
-CROSS JOIN LATERAL (SELECT batch_id, no, first, records, page_off, tasks_done, first_step, apart, staged, pending, needs_reconcile, failed, cancelled, rejected, unprocessed, unresolved, queued, started, completed, accepted, remaining, step_no, state, xid FROM flow.all_slices x WHERE x.batch_id = d.batch_id AND x.no = d.no OFFSET 0) s
+CROSS JOIN LATERAL (SELECT batch_id, no, first, records, page_off, tasks_done, first_step, detached, staged, pending, needs_reconcile, failed, cancelled, rejected, unprocessed, unresolved, queued, started, completed, accepted, remaining, step_no, state, xid FROM flow.all_slices x WHERE x.batch_id = d.batch_id AND x.no = d.no OFFSET 0) s
 CROSS JOIN LATERAL (
-    SELECT b.id, b.batch_id, b.step_no, b.task_no, b.slice_no, b.from_off, b.last_no, b.to_off, b.apart, b.attempt,
+    SELECT b.id, b.batch_id, b.step_no, b.task_no, b.slice_no, b.from_off, b.last_no, b.to_off, b.detached, b.attempt,
         b.element, b.left_out, b.call_id, b.claim_no
     FROM flow.part b WHERE b.batch_id = s.batch_id AND b.slice_no = s.no
     UNION ALL
-    SELECT a.id, a.batch_id, a.step_no, a.task_no, a.slice_no, a.from_off, a.last_no, a.to_off, a.apart, a.attempt,
+    SELECT a.id, a.batch_id, a.step_no, a.task_no, a.slice_no, a.from_off, a.last_no, a.to_off, a.detached, a.attempt,
         a.element, a.left_out, a.call_id, a.claim_no
     FROM flow.part a WHERE a.batch_id = s.batch_id AND a.last_no > a.slice_no AND a.slice_no < s.no
         AND a.last_no >= s.no
@@ -725,7 +725,7 @@ type PartsOfSlicesRow struct {
 	Begins    int32
 	FromOff   int32
 	ToOff     int32
-	Apart     bool
+	Detached  bool
 	Attempt   int32
 	Element   int32
 	LeftOut   []int32
@@ -756,7 +756,7 @@ func (q *Queries) PartsOfSlices(ctx context.Context, db DBTX, arg PartsOfSlicesP
 			&i.Begins,
 			&i.FromOff,
 			&i.ToOff,
-			&i.Apart,
+			&i.Detached,
 			&i.Attempt,
 			&i.Element,
 			&i.LeftOut,

@@ -1097,10 +1097,10 @@ func (q *Queries) JobTotal(ctx context.Context, db DBTX, arg JobTotalParams) (in
 }
 
 const jobsRead = `-- name: JobsRead :many
-SELECT j.batch_id, j.position, j.slice_no, j.apart_step, j.step_no, j.status, j.attempts,
+SELECT j.batch_id, j.position, j.slice_no, j.detached_step, j.step_no, j.status, j.attempts,
     coalesce(CASE WHEN NOT $1::boolean THEN j.error END, '')::text AS error, j.started_at, j.updated_at
 FROM (SELECT unnest($2::uuid[]) AS batch_id, unnest($3::int[]) AS no) d
-CROSS JOIN LATERAL (SELECT batch_id, position, slice_no, apart_step, step_no, remaining, status, ready, doomed, attempts, error, started_at, updated_at FROM flow.job a WHERE a.batch_id = d.batch_id AND a.slice_no = d.no OFFSET 0) j
+CROSS JOIN LATERAL (SELECT batch_id, position, slice_no, detached_step, step_no, remaining, status, ready, doomed, attempts, error, started_at, updated_at FROM flow.job a WHERE a.batch_id = d.batch_id AND a.slice_no = d.no OFFSET 0) j
 `
 
 type JobsReadParams struct {
@@ -1110,16 +1110,16 @@ type JobsReadParams struct {
 }
 
 type JobsReadRow struct {
-	BatchID   uuid.UUID
-	Position  int64
-	SliceNo   int32
-	ApartStep int16
-	StepNo    int16
-	Status    FlowJobStatus
-	Attempts  int32
-	Error     string
-	StartedAt *time.Time
-	UpdatedAt time.Time
+	BatchID      uuid.UUID
+	Position     int64
+	SliceNo      int32
+	DetachedStep int16
+	StepNo       int16
+	Status       FlowJobStatus
+	Attempts     int32
+	Error        string
+	StartedAt    *time.Time
+	UpdatedAt    time.Time
 }
 
 // OFFSET 0 keeps it one walk along the index for each slice, whatever the planner thinks of the size of the table.
@@ -1136,7 +1136,7 @@ func (q *Queries) JobsRead(ctx context.Context, db DBTX, arg JobsReadParams) ([]
 			&i.BatchID,
 			&i.Position,
 			&i.SliceNo,
-			&i.ApartStep,
+			&i.DetachedStep,
 			&i.StepNo,
 			&i.Status,
 			&i.Attempts,
@@ -1227,13 +1227,13 @@ SELECT (coalesce((SELECT sum(octet_length(f.body)) FROM flow.fragment f WHERE f.
         (SELECT p.raw_bytes FROM flow.page p WHERE p.set_id = b.page_set AND p.first = s.first - s.page_off),
         (SELECT o.page_bytes FROM flow.batch o WHERE o.id = b.page_set), 0) ELSE 0 END)::bigint AS bytes
 FROM (
-    SELECT d.i, d.from_step, d.inherited_from, r.batch_id, r.no, r.first, r.records, r.page_off, r.tasks_done, r.first_step, r.apart, r.staged, r.pending, r.needs_reconcile, r.failed, r.cancelled, r.rejected, r.unprocessed, r.unresolved, r.queued, r.started, r.completed, r.accepted, r.remaining, r.step_no, r.state, r.xid, lag(r.first - r.page_off) OVER (PARTITION BY d.batch_id
+    SELECT d.i, d.from_step, d.inherited_from, r.batch_id, r.no, r.first, r.records, r.page_off, r.tasks_done, r.first_step, r.detached, r.staged, r.pending, r.needs_reconcile, r.failed, r.cancelled, r.rejected, r.unprocessed, r.unresolved, r.queued, r.started, r.completed, r.accepted, r.remaining, r.step_no, r.state, r.xid, lag(r.first - r.page_off) OVER (PARTITION BY d.batch_id
         ORDER BY d.i) IS DISTINCT FROM r.first - r.page_off AS new_page
     FROM (SELECT unnest($2::uuid[]) AS batch_id, unnest($3::int[]) AS no,
         unnest($4::smallint[]) AS from_step,
             unnest($5::smallint[]) AS inherited_from,
                 generate_series(1, cardinality($3::int[])) AS i) d
-    CROSS JOIN LATERAL (SELECT batch_id, no, first, records, page_off, tasks_done, first_step, apart, staged, pending, needs_reconcile, failed, cancelled, rejected, unprocessed, unresolved, queued, started, completed, accepted, remaining, step_no, state, xid FROM flow.all_slices x WHERE x.batch_id = d.batch_id AND x.no = d.no OFFSET 0) r
+    CROSS JOIN LATERAL (SELECT batch_id, no, first, records, page_off, tasks_done, first_step, detached, staged, pending, needs_reconcile, failed, cancelled, rejected, unprocessed, unresolved, queued, started, completed, accepted, remaining, step_no, state, xid FROM flow.all_slices x WHERE x.batch_id = d.batch_id AND x.no = d.no OFFSET 0) r
 ) s
 JOIN flow.batch b ON b.id = s.batch_id
 ORDER BY s.i
@@ -1277,7 +1277,7 @@ func (q *Queries) SliceSizes(ctx context.Context, db DBTX, arg SliceSizesParams)
 }
 
 const slicesBack = `-- name: SlicesBack :many
-SELECT w.i::int AS i, d.no, d.first, d.records, d.state, d.step_no, d.apart, d.page_off, d.first_step, d.tasks_done,
+SELECT w.i::int AS i, d.no, d.first, d.records, d.state, d.step_no, d.detached, d.page_off, d.first_step, d.tasks_done,
     d.matching::bigint AS matching
 FROM (
     SELECT b.i, b.batch_id, b.from_no, CASE WHEN b.over THEN $1::text[]
@@ -1287,8 +1287,8 @@ FROM (
     FROM (SELECT generate_series(0, cardinality($6::uuid[]) - 1) AS i, unnest($6::uuid[]) AS batch_id,
         unnest($7::int[]) AS from_no, unnest($8::boolean[]) AS over) b OFFSET 0
 ) w
-CROSS JOIN LATERAL (SELECT no, first, records, state, step_no, apart, page_off, first_step, tasks_done, matching FROM (
-    SELECT s.no, s.first, s.records, s.state, s.step_no, s.apart, s.page_off, s.first_step, s.tasks_done,
+CROSS JOIN LATERAL (SELECT no, first, records, state, step_no, detached, page_off, first_step, tasks_done, matching FROM (
+    SELECT s.no, s.first, s.records, s.state, s.step_no, s.detached, s.page_off, s.first_step, s.tasks_done,
         (CASE WHEN 'staged' = ANY(w.statuses) THEN s.staged ELSE 0 END
         + CASE WHEN 'queued' = ANY(w.statuses) THEN s.queued ELSE 0 END
         + CASE WHEN 'pending' = ANY(w.statuses) THEN s.pending ELSE 0 END
@@ -1341,7 +1341,7 @@ type SlicesBackRow struct {
 	Records   int32
 	State     string
 	StepNo    int16
-	Apart     int32
+	Detached  int32
 	PageOff   int32
 	FirstStep int16
 	TasksDone int64
@@ -1375,7 +1375,7 @@ func (q *Queries) SlicesBack(ctx context.Context, db DBTX, arg SlicesBackParams)
 			&i.Records,
 			&i.State,
 			&i.StepNo,
-			&i.Apart,
+			&i.Detached,
 			&i.PageOff,
 			&i.FirstStep,
 			&i.TasksDone,
@@ -1396,7 +1396,7 @@ SELECT d.i::int AS i, m.mark::bigint AS mark
 FROM (SELECT unnest($1::uuid[]) AS batch_id, unnest($2::int[]) AS no, unnest($3::bigint[]) AS mark,
         generate_series(0, cardinality($2::int[]) - 1) AS i) d
 JOIN flow.batch_count b ON b.batch_id = d.batch_id
-CROSS JOIN LATERAL (SELECT batch_id, no, first, records, page_off, tasks_done, first_step, apart, staged, pending, needs_reconcile, failed, cancelled, rejected, unprocessed, unresolved, queued, started, completed, accepted, remaining, step_no, state, xid FROM flow.all_slices x WHERE x.batch_id = d.batch_id AND x.no = d.no OFFSET 0) s
+CROSS JOIN LATERAL (SELECT batch_id, no, first, records, page_off, tasks_done, first_step, detached, staged, pending, needs_reconcile, failed, cancelled, rejected, unprocessed, unresolved, queued, started, completed, accepted, remaining, step_no, state, xid FROM flow.all_slices x WHERE x.batch_id = d.batch_id AND x.no = d.no OFFSET 0) s
 CROSS JOIN LATERAL (SELECT (array_position(enum_range(NULL::flow.batch_status), b.status)::bigint * 2
     + (b.stopped_at IS NOT NULL)::int) << 32
     | s.xid AS mark OFFSET 0) m
@@ -1438,7 +1438,7 @@ func (q *Queries) SlicesChanged(ctx context.Context, db DBTX, arg SlicesChangedP
 }
 
 const slicesFrom = `-- name: SlicesFrom :many
-SELECT w.i::int AS i, d.no, d.first, d.records, d.state, d.step_no, d.apart, d.page_off, d.first_step, d.tasks_done,
+SELECT w.i::int AS i, d.no, d.first, d.records, d.state, d.step_no, d.detached, d.page_off, d.first_step, d.tasks_done,
     d.matching::bigint AS matching
 FROM (
     SELECT b.i, b.batch_id, b.from_no, CASE WHEN b.over THEN $1::text[]
@@ -1448,8 +1448,8 @@ FROM (
     FROM (SELECT generate_series(0, cardinality($6::uuid[]) - 1) AS i, unnest($6::uuid[]) AS batch_id,
         unnest($7::int[]) AS from_no, unnest($8::boolean[]) AS over) b OFFSET 0
 ) w
-CROSS JOIN LATERAL (SELECT no, first, records, state, step_no, apart, page_off, first_step, tasks_done, matching FROM (
-    SELECT s.no, s.first, s.records, s.state, s.step_no, s.apart, s.page_off, s.first_step, s.tasks_done,
+CROSS JOIN LATERAL (SELECT no, first, records, state, step_no, detached, page_off, first_step, tasks_done, matching FROM (
+    SELECT s.no, s.first, s.records, s.state, s.step_no, s.detached, s.page_off, s.first_step, s.tasks_done,
         (CASE WHEN 'staged' = ANY(w.statuses) THEN s.staged ELSE 0 END
         + CASE WHEN 'queued' = ANY(w.statuses) THEN s.queued ELSE 0 END
         + CASE WHEN 'pending' = ANY(w.statuses) THEN s.pending ELSE 0 END
@@ -1502,7 +1502,7 @@ type SlicesFromRow struct {
 	Records   int32
 	State     string
 	StepNo    int16
-	Apart     int32
+	Detached  int32
 	PageOff   int32
 	FirstStep int16
 	TasksDone int64
@@ -1539,7 +1539,7 @@ func (q *Queries) SlicesFrom(ctx context.Context, db DBTX, arg SlicesFromParams)
 			&i.Records,
 			&i.State,
 			&i.StepNo,
-			&i.Apart,
+			&i.Detached,
 			&i.PageOff,
 			&i.FirstStep,
 			&i.TasksDone,
@@ -1556,10 +1556,10 @@ func (q *Queries) SlicesFrom(ctx context.Context, db DBTX, arg SlicesFromParams)
 }
 
 const slicesRead = `-- name: SlicesRead :many
-SELECT s.batch_id, s.no, s.first, s.records, s.state, s.step_no, s.remaining, s.apart, s.page_off, s.first_step,
+SELECT s.batch_id, s.no, s.first, s.records, s.state, s.step_no, s.remaining, s.detached, s.page_off, s.first_step,
     s.tasks_done
 FROM (SELECT unnest($1::uuid[]) AS batch_id, unnest($2::int[]) AS no) d
-CROSS JOIN LATERAL (SELECT batch_id, no, first, records, page_off, tasks_done, first_step, apart, staged, pending, needs_reconcile, failed, cancelled, rejected, unprocessed, unresolved, queued, started, completed, accepted, remaining, step_no, state, xid FROM flow.all_slices x WHERE x.batch_id = d.batch_id AND x.no = d.no OFFSET 0) s
+CROSS JOIN LATERAL (SELECT batch_id, no, first, records, page_off, tasks_done, first_step, detached, staged, pending, needs_reconcile, failed, cancelled, rejected, unprocessed, unresolved, queued, started, completed, accepted, remaining, step_no, state, xid FROM flow.all_slices x WHERE x.batch_id = d.batch_id AND x.no = d.no OFFSET 0) s
 ORDER BY s.batch_id, s.no
 `
 
@@ -1576,7 +1576,7 @@ type SlicesReadRow struct {
 	State     string
 	StepNo    int16
 	Remaining int32
-	Apart     int32
+	Detached  int32
 	PageOff   int32
 	FirstStep int16
 	TasksDone int64
@@ -1600,7 +1600,7 @@ func (q *Queries) SlicesRead(ctx context.Context, db DBTX, arg SlicesReadParams)
 			&i.State,
 			&i.StepNo,
 			&i.Remaining,
-			&i.Apart,
+			&i.Detached,
 			&i.PageOff,
 			&i.FirstStep,
 			&i.TasksDone,

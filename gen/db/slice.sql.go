@@ -13,50 +13,50 @@ import (
 )
 
 type JobInsertParams struct {
-	BatchID   uuid.UUID
-	Position  int64
-	SliceNo   int32
-	ApartStep int16
-	StepNo    int16
-	Remaining int16
-	Status    FlowJobStatus
-	Ready     bool
-	Doomed    *FlowJobStatus
-	Attempts  int32
-	Error     *string
-	StartedAt *time.Time
-	UpdatedAt time.Time
+	BatchID      uuid.UUID
+	Position     int64
+	SliceNo      int32
+	DetachedStep int16
+	StepNo       int16
+	Remaining    int16
+	Status       FlowJobStatus
+	Ready        bool
+	Doomed       *FlowJobStatus
+	Attempts     int32
+	Error        *string
+	StartedAt    *time.Time
+	UpdatedAt    time.Time
 }
 
-const jobPositionsApart = `-- name: JobPositionsApart :many
+const jobPositionsDetached = `-- name: JobPositionsDetached :many
 SELECT j.slice_no, j.position
 FROM (SELECT DISTINCT unnest($1::int[]) AS no) n
-CROSS JOIN LATERAL (SELECT batch_id, position, slice_no, apart_step, step_no, remaining, status, ready, doomed, attempts, error, started_at, updated_at FROM flow.job x WHERE x.batch_id = $2 AND x.slice_no = n.no
-    AND x.apart_step < $3 OFFSET 0) j
+CROSS JOIN LATERAL (SELECT batch_id, position, slice_no, detached_step, step_no, remaining, status, ready, doomed, attempts, error, started_at, updated_at FROM flow.job x WHERE x.batch_id = $2 AND x.slice_no = n.no
+    AND x.detached_step < $3 OFFSET 0) j
 ORDER BY j.slice_no, j.position
 `
 
-type JobPositionsApartParams struct {
+type JobPositionsDetachedParams struct {
 	SliceNos []int32
 	BatchID  uuid.UUID
 	StepNo   int16
 }
 
-type JobPositionsApartRow struct {
+type JobPositionsDetachedRow struct {
 	SliceNo  int32
 	Position int64
 }
 
 // Records that left their slice before a step, and so are not part of its tasks' ranges.
-func (q *Queries) JobPositionsApart(ctx context.Context, db DBTX, arg JobPositionsApartParams) ([]JobPositionsApartRow, error) {
-	rows, err := db.Query(ctx, jobPositionsApart, arg.SliceNos, arg.BatchID, arg.StepNo)
+func (q *Queries) JobPositionsDetached(ctx context.Context, db DBTX, arg JobPositionsDetachedParams) ([]JobPositionsDetachedRow, error) {
+	rows, err := db.Query(ctx, jobPositionsDetached, arg.SliceNos, arg.BatchID, arg.StepNo)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []JobPositionsApartRow
+	var items []JobPositionsDetachedRow
 	for rows.Next() {
-		var i JobPositionsApartRow
+		var i JobPositionsDetachedRow
 		if err := rows.Scan(&i.SliceNo, &i.Position); err != nil {
 			return nil, err
 		}
@@ -110,7 +110,7 @@ func (q *Queries) JobUpdate(ctx context.Context, db DBTX, arg JobUpdateParams) e
 }
 
 const jobsAt = `-- name: JobsAt :many
-SELECT j.batch_id, j.position, j.slice_no, j.apart_step, j.step_no, j.remaining, j.status, j.ready, j.doomed, j.attempts, j.error, j.started_at, j.updated_at FROM flow.job j
+SELECT j.batch_id, j.position, j.slice_no, j.detached_step, j.step_no, j.remaining, j.status, j.ready, j.doomed, j.attempts, j.error, j.started_at, j.updated_at FROM flow.job j
 JOIN (SELECT unnest($1::uuid[]) AS batch_id, unnest($2::bigint[]) AS position) d
     ON j.batch_id = d.batch_id AND j.position = d.position
 `
@@ -133,7 +133,7 @@ func (q *Queries) JobsAt(ctx context.Context, db DBTX, arg JobsAtParams) ([]Flow
 			&i.BatchID,
 			&i.Position,
 			&i.SliceNo,
-			&i.ApartStep,
+			&i.DetachedStep,
 			&i.StepNo,
 			&i.Remaining,
 			&i.Status,
@@ -155,7 +155,7 @@ func (q *Queries) JobsAt(ctx context.Context, db DBTX, arg JobsAtParams) ([]Flow
 }
 
 const jobsReady = `-- name: JobsReady :many
-SELECT j.batch_id, j.position, j.slice_no, j.apart_step, j.step_no, j.remaining, j.status, j.ready, j.doomed, j.attempts, j.error, j.started_at, j.updated_at FROM flow.job j WHERE j.batch_id = $1 AND j.ready
+SELECT j.batch_id, j.position, j.slice_no, j.detached_step, j.step_no, j.remaining, j.status, j.ready, j.doomed, j.attempts, j.error, j.started_at, j.updated_at FROM flow.job j WHERE j.batch_id = $1 AND j.ready
     AND EXISTS (SELECT FROM flow.batch_count b WHERE b.batch_id = $1
         AND (b.status IN ('queued', 'running')) IS TRUE AND b.stopped_at IS NULL)
 ORDER BY j.position LIMIT $2
@@ -179,7 +179,7 @@ func (q *Queries) JobsReady(ctx context.Context, db DBTX, arg JobsReadyParams) (
 			&i.BatchID,
 			&i.Position,
 			&i.SliceNo,
-			&i.ApartStep,
+			&i.DetachedStep,
 			&i.StepNo,
 			&i.Remaining,
 			&i.Status,
@@ -261,7 +261,7 @@ type SliceInsertParams struct {
 	PageSet   uuid.UUID
 }
 
-// Slices, and the jobs that were set apart from them.
+// Slices, and the jobs that were detached from them.
 // One slice for each page of the set.
 func (q *Queries) SliceInsert(ctx context.Context, db DBTX, arg SliceInsertParams) error {
 	_, err := db.Exec(ctx, sliceInsert,
@@ -279,7 +279,7 @@ UPDATE flow.slice s SET
     state = CASE WHEN s.state = 'calling' AND s.remaining + d.remaining = 0 AND s.step_no = d.last_step THEN 'done'
         ELSE s.state END,
     remaining = s.remaining + d.remaining,
-    apart = s.apart + d.apart,
+    detached = s.detached + d.detached,
     staged = s.staged + ($1::int[])[d.i * 12 + 1],
     queued = s.queued + ($1::int[])[d.i * 12 + 2],
     pending = s.pending + ($1::int[])[d.i * 12 + 3],
@@ -293,10 +293,10 @@ UPDATE flow.slice s SET
     unprocessed = s.unprocessed + ($1::int[])[d.i * 12 + 11],
     unresolved = s.unresolved + ($1::int[])[d.i * 12 + 12]
 FROM (SELECT unnest($2::uuid[]) AS batch_id, unnest($3::int[]) AS no, unnest($4::int[]) AS remaining,
-        unnest($5::int[]) AS apart, unnest($6::smallint[]) AS last_step,
+        unnest($5::int[]) AS detached, unnest($6::smallint[]) AS last_step,
             generate_series(0, cardinality($3::int[]) - 1) AS i) d
 WHERE s.batch_id = d.batch_id AND s.no = d.no
-RETURNING s.batch_id, s.no, s.first, s.records, s.state, s.step_no, s.remaining, s.apart, s.page_off, s.first_step,
+RETURNING s.batch_id, s.no, s.first, s.records, s.state, s.step_no, s.remaining, s.detached, s.page_off, s.first_step,
     s.tasks_done
 `
 
@@ -305,7 +305,7 @@ type SliceMoveParams struct {
 	BatchIds  []uuid.UUID
 	Nos       []int32
 	Remaining []int32
-	Apart     []int32
+	Detached  []int32
 	LastSteps []int16
 }
 
@@ -317,7 +317,7 @@ type SliceMoveRow struct {
 	State     string
 	StepNo    int16
 	Remaining int32
-	Apart     int32
+	Detached  int32
 	PageOff   int32
 	FirstStep int16
 	TasksDone int64
@@ -330,7 +330,7 @@ func (q *Queries) SliceMove(ctx context.Context, db DBTX, arg SliceMoveParams) (
 		arg.BatchIds,
 		arg.Nos,
 		arg.Remaining,
-		arg.Apart,
+		arg.Detached,
 		arg.LastSteps,
 	)
 	if err != nil {
@@ -348,7 +348,7 @@ func (q *Queries) SliceMove(ctx context.Context, db DBTX, arg SliceMoveParams) (
 			&i.State,
 			&i.StepNo,
 			&i.Remaining,
-			&i.Apart,
+			&i.Detached,
 			&i.PageOff,
 			&i.FirstStep,
 			&i.TasksDone,
@@ -364,7 +364,7 @@ func (q *Queries) SliceMove(ctx context.Context, db DBTX, arg SliceMoveParams) (
 }
 
 const sliceOf = `-- name: SliceOf :one
-SELECT s.batch_id, s.no, s.first, s.records, s.state, s.step_no, s.remaining, s.apart, s.page_off, s.first_step,
+SELECT s.batch_id, s.no, s.first, s.records, s.state, s.step_no, s.remaining, s.detached, s.page_off, s.first_step,
     s.tasks_done
 FROM flow.all_slices s
 WHERE s.batch_id = $1 AND s.no = (SELECT flow.slice_at($1, $2::bigint)) AND $2 >= s.first
@@ -384,7 +384,7 @@ type SliceOfRow struct {
 	State     string
 	StepNo    int16
 	Remaining int32
-	Apart     int32
+	Detached  int32
 	PageOff   int32
 	FirstStep int16
 	TasksDone int64
@@ -402,7 +402,7 @@ func (q *Queries) SliceOf(ctx context.Context, db DBTX, arg SliceOfParams) (Slic
 		&i.State,
 		&i.StepNo,
 		&i.Remaining,
-		&i.Apart,
+		&i.Detached,
 		&i.PageOff,
 		&i.FirstStep,
 		&i.TasksDone,
@@ -428,10 +428,10 @@ func (q *Queries) SliceRelease(ctx context.Context, db DBTX, arg SliceReleasePar
 }
 
 const sliceRows = `-- name: SliceRows :many
-SELECT s.batch_id, s.no, s.first, s.records, s.state, s.step_no, s.remaining, s.apart, s.page_off, s.first_step,
+SELECT s.batch_id, s.no, s.first, s.records, s.state, s.step_no, s.remaining, s.detached, s.page_off, s.first_step,
     s.tasks_done
 FROM (SELECT DISTINCT unnest($1::int[]) AS no) n
-CROSS JOIN LATERAL (SELECT batch_id, no, first, records, page_off, tasks_done, first_step, apart, staged, pending, needs_reconcile, failed, cancelled, rejected, unprocessed, unresolved, queued, started, completed, accepted, remaining, step_no, state, xid FROM flow.all_slices x WHERE x.batch_id = $2 AND x.no = n.no OFFSET 0) s
+CROSS JOIN LATERAL (SELECT batch_id, no, first, records, page_off, tasks_done, first_step, detached, staged, pending, needs_reconcile, failed, cancelled, rejected, unprocessed, unresolved, queued, started, completed, accepted, remaining, step_no, state, xid FROM flow.all_slices x WHERE x.batch_id = $2 AND x.no = n.no OFFSET 0) s
     ORDER BY s.no
 `
 
@@ -448,7 +448,7 @@ type SliceRowsRow struct {
 	State     string
 	StepNo    int16
 	Remaining int32
-	Apart     int32
+	Detached  int32
 	PageOff   int32
 	FirstStep int16
 	TasksDone int64
@@ -471,7 +471,7 @@ func (q *Queries) SliceRows(ctx context.Context, db DBTX, arg SliceRowsParams) (
 			&i.State,
 			&i.StepNo,
 			&i.Remaining,
-			&i.Apart,
+			&i.Detached,
 			&i.PageOff,
 			&i.FirstStep,
 			&i.TasksDone,
@@ -487,7 +487,7 @@ func (q *Queries) SliceRows(ctx context.Context, db DBTX, arg SliceRowsParams) (
 }
 
 const slicesReady = `-- name: SlicesReady :many
-SELECT s.batch_id, s.no, s.first, s.records, s.state, s.step_no, s.remaining, s.apart, s.page_off, s.first_step,
+SELECT s.batch_id, s.no, s.first, s.records, s.state, s.step_no, s.remaining, s.detached, s.page_off, s.first_step,
     s.tasks_done FROM flow.slice s
 WHERE s.batch_id = $1 AND s.ready
     AND EXISTS (SELECT FROM flow.batch_count b WHERE b.batch_id = $1
@@ -508,7 +508,7 @@ type SlicesReadyRow struct {
 	State     string
 	StepNo    int16
 	Remaining int32
-	Apart     int32
+	Detached  int32
 	PageOff   int32
 	FirstStep int16
 	TasksDone int64
@@ -533,7 +533,7 @@ func (q *Queries) SlicesReady(ctx context.Context, db DBTX, arg SlicesReadyParam
 			&i.State,
 			&i.StepNo,
 			&i.Remaining,
-			&i.Apart,
+			&i.Detached,
 			&i.PageOff,
 			&i.FirstStep,
 			&i.TasksDone,

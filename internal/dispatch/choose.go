@@ -295,7 +295,7 @@ func (d *Dispatcher) readParts(ctx context.Context, queues ...*picked) error {
 		q := asked[r.QueueNo]
 		q.parts = append(q.parts, run.Part{ID: r.ID, BatchID: r.BatchID, StepNo: r.StepNo, TaskNo: r.TaskNo,
 			SliceNo: r.SliceNo, Begins: r.Begins, First: r.First,
-			From: r.FromOff, To: r.ToOff, Size: r.Size, Apart: r.Apart, Attempt: r.Attempt, Element: r.Element,
+			From: r.FromOff, To: r.ToOff, Size: r.Size, Detached: r.Detached, Attempt: r.Attempt, Element: r.Element,
 			QueuedAt: r.QueuedAt, ReadyAt: r.ReadyAt})
 	}
 	return nil

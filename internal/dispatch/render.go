@@ -181,7 +181,7 @@ func (r *renderer) open(ctx context.Context, parts []run.Part) (byNo map[int32]*
 // goes its own way has itself.
 func members(p *run.Part, rec *run.Records) (in, out []int32) {
 	for o := p.From; o < p.To; o++ {
-		if !p.Apart && slices.Contains(rec.Apart(), o) {
+		if !p.Detached && slices.Contains(rec.Detached(), o) {
 			out = append(out, o)
 		} else {
 			in = append(in, o)

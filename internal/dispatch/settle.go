@@ -295,7 +295,7 @@ func (s *settlement) readParts(ctx context.Context, ids []uuid.UUID) error {
 func sentPart(p *db.PartsOfCallRow) *run.Part {
 	return &run.Part{ID: p.ID, BatchID: p.BatchID, StepNo: p.StepNo, TaskNo: p.TaskNo,
 		SliceNo: p.SliceNo, Begins: p.Begins, First: p.First,
-		From: p.FromOff, To: p.ToOff, Size: p.Size, Apart: p.Apart, Attempt: p.Attempt, Element: p.Element,
+		From: p.FromOff, To: p.ToOff, Size: p.Size, Detached: p.Detached, Attempt: p.Attempt, Element: p.Element,
 		Elements: p.Elements, LeftOut: p.LeftOut, ClaimNo: p.ClaimNo, QueuedAt: p.QueuedAt}
 }
 

@@ -135,7 +135,7 @@ INSERT INTO flow.ledger (domain, bucket, window_seconds, starts_at, ends_at, own
 INSERT INTO flow.pause (id, scope, domain, bucket, status, cause, created_at) SELECT gen_random_uuid(), 'bucket', 'd' || n % 50, 'b', 'released', 'x', now() FROM generate_series(1, 20000) n;
 INSERT INTO flow.slice (batch_id, no, first, records, state, completed) SELECT id, 0, 0, 1, 'done', 1 FROM flow.batch;
 INSERT INTO flow.part (batch_id, step_no, task_no, slice_no, last_no, from_off, to_off) SELECT id, 0, 0, 0, 0, 0, 1 FROM flow.batch;
-INSERT INTO flow.job (batch_id, position, slice_no, apart_step, step_no, status, updated_at) SELECT id, 0, 0, 0, 0, 'completed', now() FROM flow.batch;
+INSERT INTO flow.job (batch_id, position, slice_no, detached_step, step_no, status, updated_at) SELECT id, 0, 0, 0, 0, 'completed', now() FROM flow.batch;
 SET session_replication_role = DEFAULT;
 ANALYZE;`
 

@@ -58,7 +58,7 @@ func (c *Change) claimsOnly() bool {
 		n := d.counts.Of(Started)
 		var claimed Counts
 		claimed.move(Queued, Started, n)
-		if d.remaining != 0 || d.apart != 0 || n < 0 || d.counts != claimed {
+		if d.remaining != 0 || d.detached != 0 || n < 0 || d.counts != claimed {
 			return false
 		}
 	}
@@ -86,7 +86,7 @@ func (c *Change) claimSlices(ctx context.Context) error {
 // doneWhole reports whether a change is the end of a slice that stands in the counters of its batch: they say all of
 // it.
 func (h *head) doneWhole(d *sliceDelta) bool {
-	return h.OneSlice && h.last(0) && d.apart == 0 && int64(d.remaining) == -h.RecordCount
+	return h.OneSlice && h.last(0) && d.detached == 0 && int64(d.remaining) == -h.RecordCount
 }
 
 // moveSlices writes the slices' counters and moves on those whose step is over.
@@ -103,7 +103,7 @@ func (c *Change) moveSlices(ctx context.Context) error {
 	for _, k := range moved {
 		d := c.slices[k]
 		args.BatchIds, args.Nos = append(args.BatchIds, k.batch), append(args.Nos, k.no)
-		args.Remaining, args.Apart = append(args.Remaining, d.remaining), append(args.Apart, d.apart)
+		args.Remaining, args.Detached = append(args.Remaining, d.remaining), append(args.Detached, d.detached)
 		args.LastSteps = append(args.LastSteps, c.heads[k.batch].lastStep())
 		for _, n := range d.counts {
 			args.Deltas = append(args.Deltas, int32(n))
@@ -128,7 +128,7 @@ func (c *Change) moveSlices(ctx context.Context) error {
 		if r.State == sliceDone || h.stopped() {
 			continue
 		}
-		c.leaveStep(h, new(db.SliceRowsRow(r)), r.Records-r.Apart, allTasks)
+		c.leaveStep(h, new(db.SliceRowsRow(r)), r.Records-r.Detached, allTasks)
 	}
 	if len(c.advances.Nos) == 0 {
 		return nil

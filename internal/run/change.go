@@ -34,9 +34,9 @@ type Part struct {
 	From, To int32
 	// Size is how many records the slice has.
 	Size int32
-	// Apart marks one record that goes its own way.
-	Apart   bool
-	Attempt int32
+	// Detached marks one record that goes its own way.
+	Detached bool
+	Attempt  int32
 	// Element is the element of its task's for_each that the part is for, Elements how many there are: 0 where the
 	// part, or what came of it, speaks of the task as a whole. At Elements, none is left to be called for.
 	Element, Elements int32
@@ -131,8 +131,8 @@ func (h *head) claimNo(step int16) int64 {
 }
 
 type sliceDelta struct {
-	counts           Counts
-	remaining, apart int32
+	counts              Counts
+	remaining, detached int32
 }
 
 type laneDelta struct {
@@ -341,7 +341,7 @@ func (c *Change) enqueue(p Part, records int32, readyAt time.Time) {
 	q := &c.queued
 	q.BatchIds, q.SliceNos = append(q.BatchIds, p.BatchID), append(q.SliceNos, p.SliceNo)
 	q.StepNos, q.TaskNos = append(q.StepNos, p.StepNo), append(q.TaskNos, p.TaskNo)
-	q.Froms, q.Tos, q.Aparts = append(q.Froms, p.From), append(q.Tos, p.To), append(q.Aparts, p.Apart)
+	q.Froms, q.Tos, q.AreDetached = append(q.Froms, p.From), append(q.Tos, p.To), append(q.AreDetached, p.Detached)
 	q.Attempts, q.Elements, q.ReadyAts = append(q.Attempts, p.Attempt), append(q.Elements, p.Element),
 		append(q.ReadyAts, readyAt)
 	k := laneKey{p.BatchID, p.StepNo, p.TaskNo}

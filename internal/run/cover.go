@@ -26,10 +26,10 @@ type coverPart struct {
 	doubt     Doubt
 }
 
-// concerns reports whether the part speaks of the record at this offset. A record that left its slice at apartStep
+// concerns reports whether the part speaks of the record at this offset. A record that left its slice at detachedStep
 // still belongs to the slice's parts of that step; withSlice is one that did not leave.
-func (p *coverPart) concerns(offset int32, apartStep int16) bool {
-	own := p.Apart == (apartStep != withSlice) || (!p.Apart && apartStep == p.StepNo)
+func (p *coverPart) concerns(offset int32, detachedStep int16) bool {
+	own := p.Detached == (detachedStep != withSlice) || (!p.Detached && detachedStep == p.StepNo)
 	return own && offset >= p.From && offset < p.To && !slices.Contains(p.LeftOut, offset)
 }
 
@@ -50,18 +50,18 @@ func partStatus(callState *string) Status {
 func partOf(r *db.PartsOfSlicesRow) Part {
 	return Part{ID: r.ID, BatchID: r.BatchID, StepNo: r.StepNo, TaskNo: r.TaskNo,
 		SliceNo: r.SliceNo, Begins: r.Begins, From: r.FromOff, To: r.ToOff,
-		Apart: r.Apart, Attempt: r.Attempt, Element: r.Element, LeftOut: r.LeftOut, ClaimNo: r.ClaimNo}
+		Detached: r.Detached, Attempt: r.Attempt, Element: r.Element, LeftOut: r.LeftOut, ClaimNo: r.ClaimNo}
 }
 
-// withSlice stands for the apart step of a record that is with its slice.
+// withSlice stands for the detached step of a record that is with its slice.
 const withSlice = -2
 
 // status returns where the record at this offset stands by its parts of one step, and how many these are.
 // What is worst known wins: nobody knows, before under way, before waiting.
-func (c *cover) status(step int16, offset int32, apartStep int16) (s Status, parts int16) {
+func (c *cover) status(step int16, offset int32, detachedStep int16) (s Status, parts int16) {
 	for i := range c.parts {
 		p := &c.parts[i]
-		if p.StepNo != step || !p.concerns(offset, apartStep) {
+		if p.StepNo != step || !p.concerns(offset, detachedStep) {
 			continue
 		}
 		if parts++; parts == 1 || rank(p.state) > rank(s) {
@@ -73,8 +73,8 @@ func (c *cover) status(step int16, offset int32, apartStep int16) (s Status, par
 
 // standing is status of a record with tasks that are not settled: one that no part covers waits, or would but for a
 // cancel.
-func (c *cover) standing(step int16, offset int32, apartStep int16) Status {
-	if s, parts := c.status(step, offset, apartStep); parts > 0 {
+func (c *cover) standing(step int16, offset int32, detachedStep int16) Status {
+	if s, parts := c.status(step, offset, detachedStep); parts > 0 {
 		return s
 	}
 	return Queued

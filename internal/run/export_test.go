@@ -18,7 +18,7 @@ func (s *Service) CheckReads(ctx context.Context, orgID, batchID uuid.UUID) erro
 		if err != nil {
 			return err
 		}
-		rows, err := tx.Query(ctx, `SELECT no, first, records, apart, state, step_no,
+		rows, err := tx.Query(ctx, `SELECT no, first, records, detached, state, step_no,
 			ARRAY[staged, queued, pending, started, needs_reconcile, completed, failed, cancelled, accepted, rejected, unprocessed, unresolved]::bigint[]
 			FROM flow.all_slices WHERE batch_id = $1 ORDER BY no`, batchID)
 		if err != nil {
@@ -29,7 +29,7 @@ func (s *Service) CheckReads(ctx context.Context, orgID, batchID uuid.UUID) erro
 		for rows.Next() {
 			var r db.SliceRowsRow
 			var counts []int64
-			if err := rows.Scan(&r.No, &r.First, &r.Records, &r.Apart, &r.State, &r.StepNo, &counts); err != nil {
+			if err := rows.Scan(&r.No, &r.First, &r.Records, &r.Detached, &r.State, &r.StepNo, &counts); err != nil {
 				return err
 			}
 			slices, kept = append(slices, r), append(kept, Counts(counts))
@@ -51,8 +51,8 @@ func (s *Service) CheckReads(ctx context.Context, orgID, batchID uuid.UUID) erro
 				}
 			}
 			if seen != kept[i] {
-				return fmt.Errorf("slice %d (%s, step %d, %d apart): readers see %v, its counters say %v", v.No,
-					v.State, v.StepNo, v.Apart, seen, kept[i])
+				return fmt.Errorf("slice %d (%s, step %d, %d detached): readers see %v, its counters say %v", v.No,
+					v.State, v.StepNo, v.Detached, seen, kept[i])
 			}
 		}
 		if counts := JobCounts(b.BatchRow); all != counts {

@@ -168,7 +168,7 @@ func (s *Service) workSlice(ctx context.Context, b *Batch, p *piece, r *db.Slice
 	defer rec.Release()
 	w := &sliceWork{SliceRowsRow: *r, step: r.StepNo, from: rec.from, to: rec.to, done: doneBefore(r)}
 	w.calls = undone(callTasks(&b.Plan.Steps[w.step]), w.done)
-	eachOffset(0, r.Records, rec.apart, func(o int32) {
+	eachOffset(0, r.Records, rec.detached, func(o int32) {
 		w.all = append(w.all, o)
 		if o >= w.from && o < w.to {
 			w.members = append(w.members, o)
@@ -376,10 +376,10 @@ func (w *sliceWork) gone() (out []int32) {
 	return out
 }
 
-// leaveBefore sets a record apart that leaves its slice before the calls of the step, which must not send it.
+// leaveBefore detaches a record that leaves its slice before the calls of the step, which must not send it.
 func (c *Change) leaveBefore(p *Part, offset int32) *job {
-	j := c.setApart(p, offset, Queued, 0)
-	j.ApartStep = p.StepNo - 1
+	j := c.detach(p, offset, Queued, 0)
+	j.DetachedStep = p.StepNo - 1
 	return j
 }
 

@@ -15,7 +15,7 @@ import (
 // immediately is the ready time of work that does not wait.
 var immediately = time.Time{}
 
-// job is a record set apart, as it will be written.
+// job is a detached record, as it will be written.
 type job struct {
 	db.FlowJob
 	isNew bool
@@ -44,15 +44,15 @@ func (c *Change) loadJobs(ctx context.Context, keys []jobKey) error {
 	return nil
 }
 
-// setApart gives the record at this offset a row of its own, standing where it stands.
-func (c *Change) setApart(p *Part, offset int32, status Status, remaining int16) *job {
+// detach gives the record at this offset a row of its own, standing where it stands.
+func (c *Change) detach(p *Part, offset int32, status Status, remaining int16) *job {
 	j := &job{isNew: true, FlowJob: db.FlowJob{
-		BatchID: p.BatchID, Position: p.First + int64(offset), SliceNo: p.SliceNo, ApartStep: p.StepNo,
+		BatchID: p.BatchID, Position: p.First + int64(offset), SliceNo: p.SliceNo, DetachedStep: p.StepNo,
 		StepNo:    p.StepNo,
 		Remaining: remaining, Status: status, Attempts: max(p.Attempt, 1), UpdatedAt: c.Now, StartedAt: &c.Now,
 	}}
 	c.jobs[p.key(offset)] = j
-	c.slice(sliceKey{p.BatchID, p.SliceNo}).apart++
+	c.slice(sliceKey{p.BatchID, p.SliceNo}).detached++
 	return j
 }
 
@@ -88,7 +88,7 @@ func (c *Change) againJob(j *job, p *Part, e *Exception) {
 		return
 	}
 	again := *p
-	again.ID, again.Apart, again.From, again.To, again.LeftOut = 0, true, e.Offset, e.Offset+1, nil
+	again.ID, again.Detached, again.From, again.To, again.LeftOut = 0, true, e.Offset, e.Offset+1, nil
 	again.Attempt = p.Attempt + 1
 	if e.Kind == TraceElement {
 		again.Element, again.Attempt = p.Element+1, 1
@@ -130,8 +130,8 @@ func (c *Change) queueJob(j *job, first int64, tasks []int16) {
 	offset := int32(j.Position - first)
 	for _, t := range tasks {
 		c.enqueue(Part{BatchID: j.BatchID, StepNo: j.StepNo, TaskNo: t, SliceNo: j.SliceNo, First: first, From: offset,
-			To:    offset + 1,
-			Apart: true, Attempt: 1}, 1, immediately)
+			To:       offset + 1,
+			Detached: true, Attempt: 1}, 1, immediately)
 	}
 }
 
@@ -162,7 +162,7 @@ func (c *Change) writeJobs(ctx context.Context) error {
 	}
 	if len(fresh) > 0 {
 		if _, err := c.s.q.JobInsert(ctx, c.tx, fresh); err != nil {
-			return fmt.Errorf("set jobs apart: %w", err)
+			return fmt.Errorf("detach jobs: %w", err)
 		}
 	}
 	for _, u := range append(hops, up) {

@@ -9,7 +9,7 @@ import (
 )
 
 // The model of what should become of records: every record on its own, without parts, covers or counters. It speaks of
-// slices only where the rules do: records that nothing set apart go on to the next step together.
+// slices only where the rules do: records that nothing detached go on to the next step together.
 
 // modelTask is a task as the model knows it.
 type modelTask struct {
@@ -58,11 +58,11 @@ type modelRecord struct {
 	slice  *modelSlice
 	offset int32
 	// a and z are what the record's expressions look at.
-	a, z  bool
-	apart bool
-	step  int
-	local bool // in-process work is to be done
-	tasks []place
+	a, z     bool
+	detached bool
+	step     int
+	local    bool // in-process work is to be done
+	tasks    []place
 	// held are the tasks of the step that wait, beside tells that its calls are made meanwhile.
 	held   []int
 	beside bool
@@ -216,7 +216,7 @@ func (r *modelRecord) queue() {
 	for i, t := range b.plan[r.step] {
 		r.tasks[i] = over
 		if t.calls() && !r.passed[[2]int{r.step, i}] {
-			r.tasks[i], r.alone[i] = waiting, r.apart
+			r.tasks[i], r.alone[i] = waiting, r.detached
 			b.fresh[[2]int{r.step, i}] = true
 		}
 	}
@@ -240,7 +240,7 @@ func (b *modelBatch) work() {
 	for _, r := range b.records() {
 		switch {
 		case !r.local || r.end != "":
-		case r.apart:
+		case r.detached:
 			alone = append(alone, r)
 		default:
 			due = append(due, r)
@@ -269,7 +269,7 @@ func (r *modelRecord) fail(end Status, sent bool) {
 // leave ends a record that failed before the calls of its step.
 func (r *modelRecord) leave() {
 	r.fail(Failed, false)
-	r.apart = true
+	r.detached = true
 	r.held = nil
 	for i := range r.tasks {
 		r.tasks[i] = over
@@ -309,7 +309,7 @@ func (r *modelRecord) workOne() {
 	}
 	b.freshWait = true
 	if r.beside = r.calls(); r.beside {
-		r.apart = true
+		r.detached = true
 		r.queue()
 	}
 }
@@ -317,7 +317,7 @@ func (r *modelRecord) workOne() {
 // workOver lets a record go on from the in-process work of its step.
 func (r *modelRecord) workOver() {
 	r.queue()
-	if !r.calls() && (r.apart || r.step == len(r.slice.batch.plan)-1) {
+	if !r.calls() && (r.detached || r.step == len(r.slice.batch.plan)-1) {
 		r.stepOver(TraceOK, false)
 	}
 }
@@ -334,8 +334,8 @@ func (r *modelRecord) stepOver(outcome string, sent bool) {
 		r.fail(r.doom, sent)
 	case r.step == len(b.plan)-1:
 		r.end = end
-		r.apart = r.apart || end != b.plan.end()
-	case r.apart && !b.closed():
+		r.detached = r.detached || end != b.plan.end()
+	case r.detached && !b.closed():
 		r.enter(r.step + 1)
 	}
 }
@@ -368,7 +368,7 @@ func (r *modelRecord) settle(task int, outcome, output string, sent bool) {
 	r.outputs[k] = output
 	r.passed[k] = !bad || t.passes
 	if bad && !t.passes {
-		r.apart = true
+		r.detached = true
 		if !b.closed() {
 			r.held = nil // it waits for nothing more
 		}
@@ -387,7 +387,7 @@ func (r *modelRecord) settle(task int, outcome, output string, sent bool) {
 // again queues a task once more, for the record alone.
 func (r *modelRecord) again(task int) {
 	b := r.slice.batch
-	r.apart, r.tasks[task], r.alone[task] = true, waiting, true
+	r.detached, r.tasks[task], r.alone[task] = true, waiting, true
 	if b.closed() {
 		r.tasks[task] = away
 	} else {
@@ -416,23 +416,23 @@ func (s *modelSlice) advance() {
 	}
 	var members []*modelRecord
 	for _, r := range s.records {
-		if !r.apart {
+		if !r.detached {
 			members = append(members, r)
 		}
-		if !r.apart && len(r.held) > 0 {
+		if !r.detached && len(r.held) > 0 {
 			return
 		}
 		if r.step != s.step {
 			continue
 		}
-		if !r.apart && (r.local || r.end != "") {
+		if !r.detached && (r.local || r.end != "") {
 			if r.local {
 				return
 			}
 			continue
 		}
 		for i, p := range r.tasks {
-			if p != over && !r.alone[i] && b.plan[r.step][i].calls() && (p != away || !r.apart) {
+			if p != over && !r.alone[i] && b.plan[r.step][i].calls() && (p != away || !r.detached) {
 				return
 			}
 		}
@@ -473,6 +473,6 @@ func (b *modelBatch) state() BatchStatus {
 }
 
 func (r *modelRecord) String() string {
-	return fmt.Sprintf("record %d (slice %d, step %d, apart %t, places %v, end %q)", r.slice.first+int64(r.offset),
-		r.slice.no, r.step, r.apart, r.tasks, r.end)
+	return fmt.Sprintf("record %d (slice %d, step %d, detached %t, places %v, end %q)", r.slice.first+int64(r.offset),
+		r.slice.no, r.step, r.detached, r.tasks, r.end)
 }

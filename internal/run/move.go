@@ -209,7 +209,7 @@ func addClaimed(in *db.PartInsertClaimedParams, run []*Piece, claimNo int64) {
 	in.BatchIds, in.StepNos = append(in.BatchIds, p.Part.BatchID), append(in.StepNos, p.Part.StepNo)
 	in.TaskNos, in.SliceNos = append(in.TaskNos, p.Part.TaskNo), append(in.SliceNos, p.Part.SliceNo)
 	in.LastNos, in.Froms = append(in.LastNos, last.Part.SliceNo), append(in.Froms, p.Part.From)
-	in.Tos, in.Aparts = append(in.Tos, last.Part.To), append(in.Aparts, p.Part.Apart)
+	in.Tos, in.AreDetached = append(in.Tos, last.Part.To), append(in.AreDetached, p.Part.Detached)
 	in.Attempts = append(in.Attempts, p.Part.Attempt)
 	in.Element, in.Elements = append(in.Element, p.Part.Element), append(in.Elements, p.Part.Elements)
 	in.CallIds, in.Seqs = append(in.CallIds, p.CallID), append(in.Seqs, p.Seq)
@@ -340,7 +340,7 @@ func (c *Change) applyStatus(p *Part, from, to Status) {
 	cov := c.covers[sliceKey{p.BatchID, p.SliceNo}]
 	for _, o := range p.Offsets() {
 		if j := c.jobs[p.key(o)]; j != nil {
-			if s, parts := cov.status(p.StepNo, o, j.ApartStep); parts > 0 {
+			if s, parts := cov.status(p.StepNo, o, j.DetachedStep); parts > 0 {
 				c.moveJob(j, s)
 			}
 			continue

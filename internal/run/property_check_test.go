@@ -57,10 +57,10 @@ func (s *stored) covers(part *db.PartsOfSlicesRow, r *modelRecord) bool {
 		r.offset) {
 		return false
 	}
-	if part.Apart {
+	if part.Detached {
 		return j != nil
 	}
-	return j == nil || j.ApartStep >= part.StepNo
+	return j == nil || j.DetachedStep >= part.StepNo
 }
 
 func (p *play) check(after string) {
@@ -83,7 +83,7 @@ func (p *play) checkRecords(after string, b *modelBatch, s *stored) {
 	for _, r := range b.records() {
 		position := r.slice.first + int64(r.offset)
 		j := s.jobs[position]
-		require.Equal(p.t, r.apart, j != nil, "%v has a row of its own, after %s", r, after)
+		require.Equal(p.t, r.detached, j != nil, "%v has a row of its own, after %s", r, after)
 		if j != nil {
 			require.Equal(p.t, r.status(), seen(b, j.Status), "%v after %s", r, after)
 			if !b.closed() {
@@ -158,7 +158,7 @@ func (p *play) checkCounts(after string, b *modelBatch, s *stored) {
 	for _, sl := range b.slices {
 		row := s.slices[sl.no]
 		var want Counts
-		remaining, apart := 0, 0
+		remaining, detached := 0, 0
 		for _, r := range sl.records {
 			st := r.status()
 			total[index(st)]++
@@ -169,8 +169,8 @@ func (p *play) checkCounts(after string, b *modelBatch, s *stored) {
 				}
 			}
 			want[index(st)]++
-			if r.apart {
-				apart++
+			if r.detached {
+				detached++
 			}
 			for task, at := range r.tasks {
 				if at != away && at != over && !r.alone[task] {
@@ -183,7 +183,7 @@ func (p *play) checkCounts(after string, b *modelBatch, s *stored) {
 			int64(row.Failed), int64(row.Cancelled), int64(row.Accepted), int64(row.Rejected), int64(row.Unprocessed),
 			int64(row.Unresolved)}
 		require.Equal(p.t, want, got, "counters of slice %d after %s", sl.no, after)
-		require.EqualValues(p.t, apart, row.Apart, "records that left slice %d, after %s", sl.no, after)
+		require.EqualValues(p.t, detached, row.Detached, "records that left slice %d, after %s", sl.no, after)
 		if row.State == sliceCalling {
 			require.EqualValues(p.t, remaining, row.Remaining, "open pairs of slice %d, after %s", sl.no, after)
 		}

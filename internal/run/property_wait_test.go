@@ -30,7 +30,7 @@ func (p *play) waits(b *modelBatch) (out []modelWait) {
 // of returns the records that a wait holds.
 func (w modelWait) of(b *modelBatch) (out []*modelRecord) {
 	for _, r := range b.slices[w.slice].records {
-		if r.position() == w.position || w.position == wholeSlice && !r.apart {
+		if r.position() == w.position || w.position == wholeSlice && !r.detached {
 			out = append(out, r)
 		}
 	}
@@ -108,13 +108,13 @@ func (s *modelSlice) wait(worked []*modelRecord) {
 	var members []*modelRecord
 	alike := true
 	for _, r := range s.records {
-		if !r.apart && slices.Contains(worked, r) {
+		if !r.detached && slices.Contains(worked, r) {
 			members = append(members, r)
 			alike = alike && slices.Equal(r.held, members[0].held) && !r.beside
 		}
 	}
 	for _, r := range members {
-		r.apart = !alike && len(r.held) > 0
+		r.detached = !alike && len(r.held) > 0
 	}
 }
 

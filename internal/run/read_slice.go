@@ -47,7 +47,7 @@ type sliceView struct {
 	kept int64
 	// wanted: all its records have statuses that are asked for, so that nobody read which.
 	wanted bool
-	// jobs are the records set apart, by offset.
+	// jobs are the detached records, by offset.
 	jobs  map[int32]*db.JobsReadRow
 	parts []coverPart
 	// runs are the ended runs by offset, where they were read.
@@ -101,7 +101,7 @@ func (b *batchView) views(rows []db.SliceRowsRow, n needs) []*sliceView {
 // found is a slice that was looked for, not opened yet.
 func (b *batchView) found(r *db.SlicesFromRow) *sliceView {
 	return &sliceView{batch: b, matching: r.Matching, SliceRowsRow: db.SliceRowsRow{No: r.No, Records: r.Records,
-		Apart: r.Apart, First: r.First,
+		Detached: r.Detached, First: r.First,
 		State: r.State, StepNo: r.StepNo, PageOff: r.PageOff, FirstStep: r.FirstStep, TasksDone: r.TasksDone}}
 }
 
@@ -203,7 +203,7 @@ func (s *Service) open(ctx context.Context, tx pgx.Tx, views []*sliceView) error
 }
 
 func (s *Service) readParts(ctx context.Context, tx pgx.Tx, views []*sliceView, byKey map[sliceKey]*sliceView) error {
-	batchIDs, nos := keysOf(views, func(v *sliceView) bool { return v.Apart > 0 || v.State == sliceCalling })
+	batchIDs, nos := keysOf(views, func(v *sliceView) bool { return v.Detached > 0 || v.State == sliceCalling })
 	if len(nos) == 0 {
 		return nil
 	}
@@ -218,7 +218,7 @@ func (s *Service) readParts(ctx context.Context, tx pgx.Tx, views []*sliceView, 
 }
 
 func (s *Service) readJobs(ctx context.Context, tx pgx.Tx, views []*sliceView, byKey map[sliceKey]*sliceView) error {
-	batchIDs, nos := keysOf(views, func(v *sliceView) bool { return v.Apart > 0 })
+	batchIDs, nos := keysOf(views, func(v *sliceView) bool { return v.Detached > 0 })
 	if len(nos) == 0 {
 		return nil
 	}
@@ -226,7 +226,7 @@ func (s *Service) readJobs(ctx context.Context, tx pgx.Tx, views []*sliceView, b
 	for i := range rows {
 		v := byKey[sliceKey{rows[i].BatchID, rows[i].SliceNo}]
 		if v.jobs == nil {
-			v.jobs = make(map[int32]*db.JobsReadRow, v.Apart)
+			v.jobs = make(map[int32]*db.JobsReadRow, v.Detached)
 		}
 		v.jobs[int32(rows[i].Position-v.First)] = &rows[i]
 	}
@@ -318,7 +318,7 @@ func (v *sliceView) derive() []Status {
 	painted := make([]bool, v.Records)
 	for i := range v.parts {
 		p := &v.parts[i]
-		if p.Apart || p.StepNo != v.StepNo {
+		if p.Detached || p.StepNo != v.StepNo {
 			continue
 		}
 		p.each(func(o int32) {
@@ -368,7 +368,7 @@ func eachOffset(from, to int32, left []int32, do func(o int32)) {
 // concerns reports whether the part speaks of the record at this offset of the slice.
 func (v *sliceView) concerns(p *coverPart, o int32) bool {
 	if j := v.jobs[o]; j != nil {
-		return p.concerns(o, j.ApartStep)
+		return p.concerns(o, j.DetachedStep)
 	}
 	return p.concerns(o, withSlice)
 }

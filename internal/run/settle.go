@@ -94,7 +94,7 @@ func partsIn[T any](list []T, part func(*T) *Part) []*Part {
 
 // Plain reports whether the records of a part of this plan can be counted instead of looked at one by one.
 func Plain(plan *definition.Plan, p *Part) bool {
-	return !p.Apart && len(callTasks(&plan.Steps[p.StepNo])) == 1
+	return !p.Detached && len(callTasks(&plan.Steps[p.StepNo])) == 1
 }
 
 // plain reports whether the records of a part can be counted instead of looked at one by one: they are all with their
@@ -225,7 +225,7 @@ func (c *Change) settleEach(r *Result) {
 func (c *Change) settleOne(p *Part, offset int32, e *Exception, before Status, cov *cover) {
 	k := sliceKey{p.BatchID, p.SliceNo}
 	j := c.jobs[p.key(offset)]
-	if !p.Apart {
+	if !p.Detached {
 		c.slice(k).remaining--
 	}
 	if j == nil {
@@ -234,11 +234,11 @@ func (c *Change) settleOne(p *Part, offset int32, e *Exception, before Status, c
 			c.slice(k).counts.move(before, c.stands(p, offset), 1)
 			return
 		}
-		j = c.setApart(p, offset, before, open+1)
+		j = c.detach(p, offset, before, open+1)
 	}
 	if e != nil && e.again() {
 		c.againJob(j, p, e)
-		c.moveJob(j, cov.standing(p.StepNo, offset, j.ApartStep))
+		c.moveJob(j, cov.standing(p.StepNo, offset, j.DetachedStep))
 		return
 	}
 	j.Remaining--
@@ -248,7 +248,7 @@ func (c *Change) settleOne(p *Part, offset int32, e *Exception, before Status, c
 	if j.Remaining == 0 {
 		c.advanceJob(j, p.First, c.endsAs(p, e))
 	} else {
-		c.moveJob(j, cov.standing(p.StepNo, offset, j.ApartStep))
+		c.moveJob(j, cov.standing(p.StepNo, offset, j.DetachedStep))
 	}
 }
 

@@ -20,10 +20,10 @@ type Records struct {
 	No    int32
 	First int64
 	// Rows are the raw JSON records of the slice, by offset.
-	Rows  [][]byte
-	batch *Batch
-	page  *recordset.Page
-	apart []int32
+	Rows     [][]byte
+	batch    *Batch
+	page     *recordset.Page
+	detached []int32
 	// kept are the batches that made the idempotency keys of tasks of the step that it was opened for, where those are
 	// of another batch.
 	kept map[int16]uuid.UUID
@@ -39,8 +39,8 @@ type Records struct {
 // Release gives the memory of the slice back, and of slices that were opened with it from the same page.
 func (r *Records) Release() { r.page.Release() }
 
-// Apart returns the offsets, ascending, of records that left the slice before the step that it was opened for.
-func (r *Records) Apart() []int32 { return r.apart }
+// Detached returns the offsets, ascending, of records that left the slice before the step that it was opened for.
+func (r *Records) Detached() []int32 { return r.detached }
 
 // KeyBatch returns the batch whose idempotency keys the calls for a task have: another one, in a retry, where one of
 // those may have arrived.
@@ -105,9 +105,9 @@ func (s *Service) Open(
 	if err != nil {
 		return nil, fmt.Errorf("read records of batch %s: %w", b.ID, err)
 	}
-	var apart map[int32][]int32
+	var detached map[int32][]int32
 	if step > 0 || entryState(&b.Plan.Steps[0]) == sliceReady { // else nobody can have left yet
-		if apart, err = s.apart(ctx, conn, b.ID, refs, step); err != nil {
+		if detached, err = s.detached(ctx, conn, b.ID, refs, step); err != nil {
 			return nil, err
 		}
 	}
@@ -121,7 +121,7 @@ func (s *Service) Open(
 		if b.retry {
 			rows = rows[parts[ref.No].PageOff:][:parts[ref.No].Records]
 		}
-		out[i] = &Records{No: ref.No, First: ref.First, Rows: rows, batch: b, page: page, apart: apart[ref.No],
+		out[i] = &Records{No: ref.No, First: ref.First, Rows: rows, batch: b, page: page, detached: detached[ref.No],
 			to: int32(len(rows))}
 	}
 	if b.retry && keyed(&b.Plan.Steps[step]) {
@@ -167,14 +167,14 @@ func (s *Service) pagesOf(ctx context.Context, conn db.DBTX, b *Batch,
 	return out, nil
 }
 
-// apart returns the offsets, ascending, of the records that left slices before a step, by the number of the slice.
-func (s *Service) apart(ctx context.Context, conn db.DBTX, batchID uuid.UUID, refs []SliceRef,
+// detached returns the offsets, ascending, of the records that left slices before a step, by the number of the slice.
+func (s *Service) detached(ctx context.Context, conn db.DBTX, batchID uuid.UUID, refs []SliceRef,
 	step int16) (map[int32][]int32, error) {
-	in, first := db.JobPositionsApartParams{BatchID: batchID, StepNo: step}, map[int32]int64{}
+	in, first := db.JobPositionsDetachedParams{BatchID: batchID, StepNo: step}, map[int32]int64{}
 	for _, r := range refs {
 		in.SliceNos, first[r.No] = append(in.SliceNos, r.No), r.First
 	}
-	rows, err := s.q.JobPositionsApart(ctx, conn, in)
+	rows, err := s.q.JobPositionsDetached(ctx, conn, in)
 	if err != nil {
 		return nil, fmt.Errorf("read who left slices of batch %s: %w", batchID, err)
 	}

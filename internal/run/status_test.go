@@ -19,7 +19,7 @@ func TestAllowed_AgreesWithTheDatabase(t *testing.T) {
 		for i, from := range Statuses {
 			for j, to := range Statuses {
 				position := i*len(Statuses) + j
-				_, err := tx.Exec(ctx, `INSERT INTO flow.job (batch_id, position, slice_no, apart_step, step_no, status, updated_at)
+				_, err := tx.Exec(ctx, `INSERT INTO flow.job (batch_id, position, slice_no, detached_step, step_no, status, updated_at)
 					VALUES ($1, $2, 0, 0, 0, $3, now())`, id, position, from)
 				if err != nil {
 					return err
@@ -210,7 +210,7 @@ func TestChange_RetryBesideAnEnd(t *testing.T) {
 
 // The call that ends for a record is not what keeps it started, though a neighbour in the same change has the slice's
 // calls read.
-func TestChange_RetryBesideAnApartNeighbour(t *testing.T) {
+func TestChange_RetryBesideADetachedNeighbour(t *testing.T) {
 	t.Parallel()
 	s := &script{world: newWorld(t), t: t}
 	plan := modelPlan{{{kind: "modify"}}}

@@ -162,7 +162,7 @@ func (w *sliceWork) together() []wait {
 	return all
 }
 
-// waitJob has a record that is set apart wait, and make the calls of its step.
+// waitJob has a record that is detached wait, and make the calls of its step.
 func (c *Change) waitJob(h *head, w *sliceWork, j *job, p *Part, open []wait) {
 	c.queueJob(j, w.First, w.calls)
 	j.Remaining += int16(len(open)) //nolint:gosec // at most 20 tasks

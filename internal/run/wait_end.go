@@ -211,8 +211,8 @@ func (e *ending) read(ctx context.Context, rows []db.WaitsOverRow) error {
 	if err := e.c.loadJobs(ctx, keys); err != nil || len(whole) == 0 {
 		return err
 	}
-	// While a slice waits nobody leaves it, so whoever is apart left before.
-	e.gone, err = e.c.s.apart(ctx, tx, e.h.ID, refs, lastOfAll)
+	// While a slice waits nobody leaves it, so whoever is detached left before.
+	e.gone, err = e.c.s.detached(ctx, tx, e.h.ID, refs, lastOfAll)
 	return err
 }
 
@@ -230,7 +230,7 @@ func (e *ending) endSlice(s *db.SliceRowsRow, p *Part, trace Trace) {
 	}
 	d.remaining--
 	if s.Remaining--; s.Remaining == 0 {
-		e.c.leaveStep(e.h, s, s.Records-s.Apart, doneBefore(s))
+		e.c.leaveStep(e.h, s, s.Records-s.Detached, doneBefore(s))
 	}
 }
 
@@ -248,7 +248,7 @@ func (e *ending) failSlice(s *db.SliceRowsRow, p *Part, t *Trace) {
 	e.c.advanceTo(e.h, s.No, s.StepNo, sliceDone, 0)
 }
 
-// endJob ends a wait of a record that is set apart. One that makes calls beside and failed meanwhile waited for nothing
+// endJob ends a wait of a record that is detached. One that makes calls beside and failed meanwhile waited for nothing
 // more.
 func (e *ending) endJob(j *job, p *Part, trace Trace, beside bool) {
 	e.c.slice(sliceKey{e.h.ID, p.SliceNo}) // the batch's counters move with the job
@@ -283,7 +283,7 @@ func doneBefore(s *db.SliceRowsRow) int64 {
 	return s.TasksDone
 }
 
-// Calls of a step are made while other tasks of it wait. The record is set apart then, and its remaining tasks are the
+// Calls of a step are made while other tasks of it wait. The record is detached then, and its remaining tasks are the
 // calls and the waits: whichever is settled last has it go on. Once one has failed it waits for nothing more; what is
 // under way, or queued, is still settled.
 
@@ -292,7 +292,7 @@ func (c *Change) failing(results []Result) (keys []jobKey) {
 	for i := range results {
 		r := &results[i]
 		h := c.heads[r.Part.BatchID]
-		if !r.Part.Apart || h.stopped() || !stepWaits(&h.plan.Steps[r.Part.StepNo]) {
+		if !r.Part.Detached || h.stopped() || !stepWaits(&h.plan.Steps[r.Part.StepNo]) {
 			continue
 		}
 		for j := range r.Exceptions {

@@ -209,8 +209,8 @@ func (w *world) members(t require.TestingT, p *Part) (in, gone []int32) {
 	require.NoError(t, err)
 	defer recs[0].Release()
 	left := map[int32]bool{}
-	for _, o := range recs[0].Apart() {
-		left[o] = !p.Apart
+	for _, o := range recs[0].Detached() {
+		left[o] = !p.Detached
 	}
 	for o := p.From; o < p.To; o++ {
 		if left[o] {
@@ -241,7 +241,7 @@ func (w *world) queued(t require.TestingT, batch uuid.UUID, step, task int) (out
 	for _, r := range rows {
 		out = append(out, Part{ID: r.ID, BatchID: r.BatchID, StepNo: r.StepNo, TaskNo: r.TaskNo, SliceNo: r.SliceNo,
 			Begins: r.Begins, First: r.First,
-			From: r.FromOff, To: r.ToOff, Size: r.Size, Apart: r.Apart, Attempt: r.Attempt, Element: r.Element})
+			From: r.FromOff, To: r.ToOff, Size: r.Size, Detached: r.Detached, Attempt: r.Attempt, Element: r.Element})
 	}
 	return out
 }
@@ -278,7 +278,7 @@ func (w *world) calls(t require.TestingT, batches []*modelBatch) (out []*simCall
 		c := byID[*p.CallID]
 		c.parts = append(c.parts, Part{ID: p.ID, BatchID: p.BatchID, StepNo: p.StepNo, TaskNo: p.TaskNo,
 			SliceNo: p.SliceNo, Begins: p.Begins, First: p.First,
-			From: p.FromOff, To: p.ToOff, Size: p.Size, Apart: p.Apart, Attempt: p.Attempt, Element: p.Element,
+			From: p.FromOff, To: p.ToOff, Size: p.Size, Detached: p.Detached, Attempt: p.Attempt, Element: p.Element,
 			Elements: p.Elements, LeftOut: p.LeftOut, ClaimNo: p.ClaimNo})
 	}
 	return out
