@@ -9,12 +9,12 @@ GROUP BY c.org_id, c.lane;
 
 -- name: CallBarred :one
 -- Whether a call of these batches must not go out now: one of them is over, stopped or paused, people hold its lane, or
--- the call is not under way any more, be it that a restore has forgotten it. One statement sees every hold and cancel
+-- the call is not under way any more, be it that a restore has forgotten it. One statement sees every pause and cancel
 -- that was answered before it began.
 SELECT (NOT EXISTS (SELECT FROM flow.call c WHERE c.id = @id AND c.state = 'intent')
     OR EXISTS (SELECT FROM flow.batch_count b WHERE b.batch_id = ANY(@batch_ids::uuid[]) AND (b.status NOT IN ('queued',
         'running') OR b.stopped_at IS NOT NULL))
-    OR EXISTS (SELECT FROM flow.holds_over(@org_id, @domain, @lane::flow.lane)))::boolean AS barred;
+    OR EXISTS (SELECT FROM flow.pauses_over(@org_id, @domain, @lane::flow.lane)))::boolean AS barred;
 
 -- name: CallsExclusive :many
 SELECT exclusive_key::text FROM flow.call WHERE domain = @domain AND exclusive_key = ANY(@keys::text[]);

@@ -45,7 +45,7 @@ CROSS JOIN LATERAL (
                 AND p.task_no = q.task_no
                 AND p.call_id IS NULL AND p.ready_at <= (SELECT flow.clock())))
         -- Of the lane, and so asked once, not for each of its queues.
-        AND (SELECT NOT EXISTS (SELECT FROM flow.holds_over(org.org_id, @domain::text, k.lane)))
+        AND (SELECT NOT EXISTS (SELECT FROM flow.pauses_over(org.org_id, @domain::text, k.lane)))
         AND NOT concat_ws('.', q.batch_id, q.step_no, q.task_no) = ANY(@skip::text[])
     ORDER BY q.lane, q.high DESC, q.batch_id
     LIMIT (SELECT greatest(b.max_in_flight, @least::int) FROM flow.budget b WHERE b.domain = @domain::text
@@ -103,21 +103,21 @@ CROSS JOIN LATERAL (
 ) n
 WHERE q.domain = @domain AND q.bucket = @bucket AND q.open AND q.listed AND q.ready_parts > 0;
 
--- name: HoldCovers :many
--- The queues of these batches that active holds of people cover. Those of batches are not read: the batch says that it
+-- name: PausesCover :many
+-- The queues of these batches that active pauses of people cover. Those of batches are not read: the batch says that it
 -- is paused.
 SELECT q.batch_id, q.step_no, q.task_no FROM flow.lane_batch q
 WHERE q.batch_id = ANY(@batch_ids::uuid[]) AND q.domain = @domain AND q.bucket = @bucket
-    AND EXISTS (SELECT FROM flow.holds_over(q.org_id, q.domain, q.lane));
+    AND EXISTS (SELECT FROM flow.pauses_over(q.org_id, q.domain, q.lane));
 
--- name: HoldOpenBackoff :exec
+-- name: BackoffOpen :exec
 -- Opens the automatic backoff of a budget, or extends the one that is open.
 INSERT INTO flow.pause (id, scope, domain, bucket, cause, reason, created_at, expires_at)
 VALUES (@id, 'bucket', @domain::text, @bucket::text, @cause, @reason::text, flow.clock(), @expires_at::timestamptz)
 ON CONFLICT (domain, bucket) WHERE status = 'active' AND scope = 'bucket'
 DO UPDATE SET expires_at = greatest(pause.expires_at, excluded.expires_at);
 
--- name: HoldExpire :exec
+-- name: BackoffsExpire :exec
 -- Ends the backoffs of an account whose time is over: a budget may have no pass of its own.
 UPDATE flow.pause SET status = 'released', released_at = expires_at
 WHERE domain = @domain::text AND scope = 'bucket' AND status = 'active' AND expires_at <= (SELECT flow.clock());

@@ -48,17 +48,17 @@ LEFT JOIN flow.pause h ON h.domain = b.domain AND h.bucket = b.bucket AND h.scop
     AND h.expires_at > @now::timestamptz
 WHERE b.domain = @domain;
 
--- name: DomainHeldUntil :one
+-- name: DomainPausedUntil :one
 -- When the last hold ends that covers all calls of an organization to an account; the year 9999 for one without an end.
-SELECT coalesce(max(h.ends_at), '0001-01-01 00:00:00+00')::timestamptz AS until FROM flow.holds_over(@org_id::uuid,
+SELECT coalesce(max(h.ends_at), '0001-01-01 00:00:00+00')::timestamptz AS until FROM flow.pauses_over(@org_id::uuid,
     @domain::text, NULL) h;
 
--- name: LanesHeldUntil :one
--- When the last hold of people ends that covers calls of an organization to an account in any of some lanes, and what
--- causes such holds; the year 9999 for one without an end.
+-- name: LanesPausedUntil :one
+-- When the last pause of people ends that covers calls of an organization to an account in any of some lanes, and what
+-- causes such pauses; the year 9999 for one without an end.
 SELECT coalesce(max(h.ends_at), '0001-01-01 00:00:00+00')::timestamptz AS until,
     coalesce(array_agg(DISTINCT h.cause ORDER BY h.cause) FILTER (WHERE h.cause IS NOT NULL), '{}')::text[] AS causes
-FROM unnest(@lanes::text[]) l CROSS JOIN LATERAL flow.holds_over(@org_id::uuid, @domain::text, l::flow.lane) h;
+FROM unnest(@lanes::text[]) l CROSS JOIN LATERAL flow.pauses_over(@org_id::uuid, @domain::text, l::flow.lane) h;
 
 -- name: CredentialNames :many
 -- Which of these credentials are an organization's own, with their names.

@@ -51,8 +51,8 @@ WITH old AS (
 )
 SELECT 1 FROM old;
 
--- name: HousekeepHolds :execrows
--- Holds of people that ended: they go as the batches of their organization do, and those of a batch after it.
+-- name: HousekeepPauses :execrows
+-- Pauses of people that ended: they go as the batches of their organization do, and those of a batch after it.
 DELETE FROM flow.pause p USING (
     SELECT o.id FROM flow.organization g
     CROSS JOIN LATERAL (SELECT flow.kept_since(g.id, 'batches', @keep_seconds) AS since OFFSET 0) k

@@ -30,21 +30,21 @@ UPDATE flow.organization SET external_id = sqlc.narg('external_id') WHERE id = @
 -- name: OrgGet :one
 SELECT * FROM flow.organization WHERE id = @id;
 
--- name: OrgsOfHoldLock :exec
+-- name: OrgsOfPauseLock :exec
 -- Waits for those who make organizations: each has seen what holds everything, or is seen by who reads organizations
 -- after this.
-SELECT pg_advisory_xact_lock(hashtextextended('hold everything', 0));
+SELECT pg_advisory_xact_lock(hashtextextended('pause everything', 0));
 
--- name: OrgsOfHoldShare :exec
+-- name: OrgsOfPauseShare :exec
 -- Keeps who holds or releases everything from reading organizations until who makes one has ended.
-SELECT pg_advisory_xact_lock_shared(hashtextextended('hold everything', 0));
+SELECT pg_advisory_xact_lock_shared(hashtextextended('pause everything', 0));
 
--- name: HoldOfEverything :one
+-- name: PauseOfEverything :one
 -- Why every organization is held; no row where that is not so.
 SELECT coalesce(reason, '')::text FROM flow.pause WHERE operator = @operator::text AND status = 'active'
     ORDER BY created_at DESC LIMIT 1;
 
--- name: OrgsOfHold :many
+-- name: OrgsOfPause :many
 -- The organizations that a command of the operator holds, or that it does not hold yet.
 SELECT o.id FROM flow.organization o
 WHERE @held::boolean = EXISTS (SELECT FROM flow.pause p WHERE p.org_id = o.id AND p.operator = @operator::text
@@ -62,8 +62,8 @@ SELECT row_to_json(v) FROM (SELECT * FROM ops.call_in_flight ORDER BY oldest_age
 -- name: OpsUnknown :many
 SELECT row_to_json(v) FROM (SELECT * FROM ops.unknown_outcome ORDER BY age DESC LIMIT @most) v;
 
--- name: OpsHolds :many
-SELECT row_to_json(v) FROM (SELECT * FROM ops.hold ORDER BY age DESC LIMIT @most) v;
+-- name: OpsPauses :many
+SELECT row_to_json(v) FROM (SELECT * FROM ops.pause ORDER BY age DESC LIMIT @most) v;
 
 -- name: OpsBudgets :many
 SELECT row_to_json(v) FROM (SELECT * FROM ops.budget_window ORDER BY exhausted DESC NULLS LAST, remaining

@@ -3,11 +3,11 @@
 
 -- name: PauseGateShare :exec
 -- Lets no pause of these organizations be opened or extended until the claim that reads pauses after this has ended.
-SELECT pg_advisory_xact_lock_shared(hashtextextended('hold ' || o, 0)) FROM unnest(@org_ids::uuid[]) o;
+SELECT pg_advisory_xact_lock_shared(hashtextextended('pause ' || o, 0)) FROM unnest(@org_ids::uuid[]) o;
 
 -- name: PauseGateTake :exec
 -- Waits for the claims of an organization that may have read pauses, and keeps others from doing so.
-SELECT pg_advisory_xact_lock(hashtextextended('hold ' || @org_id::uuid, 0));
+SELECT pg_advisory_xact_lock(hashtextextended('pause ' || @org_id::uuid, 0));
 
 -- name: PausesCount :one
 -- How many active pauses of its people an organization has, but for those of batches.

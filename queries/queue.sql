@@ -27,7 +27,7 @@ FROM waits w
 LEFT JOIN LATERAL (SELECT * FROM flow.batch_count a WHERE a.batch_id = w.alone OFFSET 0) b ON true
 LEFT JOIN LATERAL (
     SELECT max(p.ends_at) AS ends_at, array_agg(DISTINCT p.cause ORDER BY p.cause) AS causes FROM (
-        SELECT o.ends_at, o.cause FROM flow.holds_over(w.org_id, @domain, w.lane) o
+        SELECT o.ends_at, o.cause FROM flow.pauses_over(w.org_id, @domain, w.lane) o
         UNION ALL
         SELECT o.ends_at, o.cause FROM flow.pause o WHERE o.batch_id = w.alone AND o.scope = 'batch'
             AND o.status = 'active' AND o.ends_at > @now::timestamptz

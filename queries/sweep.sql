@@ -6,7 +6,7 @@
 
 -- name: SweepQueues :many
 -- Budgets in which calls may go. Whether there are any is looked at only where there is no due row: of a queue that a
--- hold covered until just now, or whose parts became ready just now, whoever is to wake it may not have come to it.
+-- pause covered until just now, or whose parts became ready just now, whoever is to wake it may not have come to it.
 WITH RECURSIVE b AS (
     (SELECT f.domain, f.bucket, 1 AS n FROM flow.lane_batch f WHERE f.open AND f.listed AND f.ready_parts > 0
         AND (f.domain, f.bucket) > (@after_domain::text, @after_bucket::text) ORDER BY f.domain, f.bucket LIMIT 1)

@@ -80,8 +80,8 @@ WITH sums AS MATERIALIZED (
 )
 SELECT true AS slow, slow.* FROM slow UNION ALL SELECT false AS slow, failing.* FROM failing;
 
--- name: DashboardHolds :many
--- The active holds that an organization sees, as in the list of holds: its own, and the backoffs of its accounts.
+-- name: DashboardPauses :many
+-- The active pauses that an organization sees, as in the list of pauses: its own, and the backoffs of its accounts.
 -- Newest first.
 SELECT sqlc.embed(h), count(*) OVER () AS total FROM flow.pause h
 WHERE h.status = 'active' AND (h.org_id = @org_id AND (h.scope = 'batch' OR h.ends_at > (SELECT flow.clock()))

@@ -411,7 +411,7 @@ COMMENT ON COLUMN flow.resolution.account_id IS 'Who said it.';
 COMMENT ON COLUMN flow.resolution.created_at IS 'When it was said.';
 COMMENT ON COLUMN flow.resolution.contradiction IS 'What the provider said later, where that differs: accepted, rejected, not_arrived. Null for none.';
 
--- ends_at is there so that a hold that never ends compares like the others.
+-- ends_at is there so that a pause that never ends compares like the others.
 CREATE TABLE flow.pause (
     id uuid PRIMARY KEY,
     org_id uuid,
@@ -434,7 +434,7 @@ CREATE TABLE flow.pause (
 );
 CREATE INDEX pause_active ON flow.pause (domain, bucket) WHERE status = 'active';
 CREATE UNIQUE INDEX pause_one_backoff ON flow.pause (domain, bucket) WHERE status = 'active' AND scope = 'bucket';
--- The holds of people: all but those of scope bucket. A paused batch has exactly one.
+-- The pauses of people: all but those of scope bucket. A paused batch has exactly one.
 CREATE UNIQUE INDEX pause_one_batch ON flow.pause (batch_id) WHERE status = 'active' AND scope = 'batch';
 -- The operator holds an organization once for each reason that there is.
 CREATE UNIQUE INDEX pause_one_operator ON flow.pause (org_id, operator) WHERE status = 'active'
@@ -447,7 +447,7 @@ CREATE INDEX pause_by_end ON flow.pause (org_id, ends_at, id);
 CREATE INDEX pause_by_scope ON flow.pause (org_id, scope, created_at, id);
 CREATE INDEX pause_by_org_active ON flow.pause (org_id, created_at, id) WHERE status = 'active';
 CREATE INDEX pause_by_domain ON flow.pause (domain, created_at, id);
-COMMENT ON TABLE flow.pause IS 'Holds: what an active one covers is not claimed. Those of scope bucket are backoffs of the dispatcher, all others are people''s.';
+COMMENT ON TABLE flow.pause IS 'Pauses: what an active one covers is not claimed. Those of scope bucket are backoffs of the dispatcher, all others are people''s.';
 COMMENT ON COLUMN flow.pause.id IS 'What the API calls pause_id.';
 COMMENT ON COLUMN flow.pause.org_id IS 'The organization that it holds; null for scope bucket, which holds whoever uses the Domain.';
 COMMENT ON COLUMN flow.pause.scope IS 'global: all of the organization; domain; lane: of a Domain; batch; bucket: of a Domain, by the dispatcher alone.';
@@ -462,21 +462,21 @@ COMMENT ON COLUMN flow.pause.operator IS 'Which command of the operator of the s
 COMMENT ON COLUMN flow.pause.created_by IS 'The account that opened it; null for the dispatcher and the operator of the service.';
 COMMENT ON COLUMN flow.pause.created_at IS 'From when on it covers claims.';
 COMMENT ON COLUMN flow.pause.expires_at IS 'When it ends by itself; null for when somebody releases it.';
-COMMENT ON COLUMN flow.pause.ends_at IS 'expires_at, or the end of the year 9999 for a hold without one: from then on it covers nothing.';
+COMMENT ON COLUMN flow.pause.ends_at IS 'expires_at, or the end of the year 9999 for a pause without one: from then on it covers nothing.';
 COMMENT ON COLUMN flow.pause.released_at IS 'When it ended; null while active.';
 COMMENT ON COLUMN flow.pause.released_by IS 'The account that released it; null where it ended by itself, or the operator of the service released it.';
 COMMENT ON COLUMN flow.pause.extensions IS 'Who extended it, when, from what to what, as a JSON array.';
 
--- Which holds cover a queue is said here alone. It is one SELECT and stable, so that Postgres puts it into the query
+-- Which pauses cover a queue is said here alone. It is one SELECT and stable, so that Postgres puts it into the query
 -- that asks.
-CREATE FUNCTION flow.holds_over(org uuid, account text,
+CREATE FUNCTION flow.pauses_over(org uuid, account text,
     in_lane flow.lane) RETURNS SETOF flow.pause LANGUAGE sql STABLE PARALLEL SAFE AS $$
     SELECT h.* FROM flow.pause h
     WHERE h.org_id = org AND h.status = 'active' AND h.scope IN ('global', 'domain', 'lane')
         AND h.ends_at > (SELECT flow.clock())
         AND (h.domain IS NULL OR h.domain = account) AND (h.lane IS NULL OR h.lane = in_lane)
 $$;
-COMMENT ON FUNCTION flow.holds_over(uuid, text, flow.lane) IS 'The holds of people that cover the calls of an organization to a Domain in a lane, but for those of batches: a batch says itself that it is paused.';
+COMMENT ON FUNCTION flow.pauses_over(uuid, text, flow.lane) IS 'The pauses of people that cover the calls of an organization to a Domain in a lane, but for those of batches: a batch says itself that it is paused.';
 
 -- The claim of calls counts them, so that every row that flow.call ever had is in here.
 CREATE TABLE flow.usage (

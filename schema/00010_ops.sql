@@ -5,7 +5,7 @@
 CREATE SCHEMA ops;
 COMMENT ON SCHEMA ops IS 'Views for operators: what waits, what is under way, what is in doubt, what is late. They show no customer data. See docs/operations.md.';
 
--- By lane_batch_by_org: the queues that have something waiting. Each hold is looked up in a hash table.
+-- By lane_batch_by_org: the queues that have something waiting. Each pause is looked up in a hash table.
 CREATE VIEW ops.queue AS
 WITH clock AS MATERIALIZED (SELECT clock_timestamp() + ahead AS now FROM flow.clock_offset),
 held AS MATERIALIZED (
@@ -19,7 +19,7 @@ SELECT q.domain, q.bucket, q.lane, q.org_id, count(*) AS queues, sum(q.ready_par
         OR (q.org_id, q.domain) IN (SELECT org_id, domain FROM held WHERE scope = 'domain')
         OR (q.org_id, q.domain, q.lane) IN (SELECT org_id, domain, lane FROM held WHERE scope = 'lane')
         OR (q.domain, q.bucket) IN (SELECT domain, bucket FROM held WHERE scope = 'bucket')),
-            0)::bigint AS held_records,
+            0)::bigint AS paused_records,
     max(clock.now - coalesce(c.started_at, b.scheduled_at, b.created_at)) AS oldest_age
 FROM flow.lane_batch q JOIN flow.batch b ON b.id = q.batch_id JOIN flow.batch_count c ON c.batch_id = b.id, clock
 WHERE q.open AND q.listed AND q.ready_parts > 0
@@ -32,7 +32,7 @@ COMMENT ON COLUMN ops.queue.org_id IS 'Whose work waits.';
 COMMENT ON COLUMN ops.queue.queues IS 'Call tasks of batches that have something waiting.';
 COMMENT ON COLUMN ops.queue.waiting_parts IS 'Ranges of records that wait, those delayed by a retry included.';
 COMMENT ON COLUMN ops.queue.waiting_records IS 'Records that wait for a call, those delayed by a retry included.';
-COMMENT ON COLUMN ops.queue.held_records IS 'How many of them an active hold or backoff covers.';
+COMMENT ON COLUMN ops.queue.paused_records IS 'How many of them an active pause or backoff covers.';
 COMMENT ON COLUMN ops.queue.oldest_age IS 'For how long the oldest batch with something waiting has been under way, or could have been.';
 
 -- By call_open.
@@ -83,28 +83,28 @@ COMMENT ON COLUMN ops.unknown_outcome.next_check_at IS 'When the provider is ask
 COMMENT ON COLUMN ops.unknown_outcome.checks IS 'How often the provider was asked.';
 
 -- By pause_active.
-CREATE VIEW ops.hold AS
+CREATE VIEW ops.pause AS
 SELECT p.id AS pause_id, p.scope, p.org_id, p.domain, p.bucket, p.lane, p.batch_id, p.cause, p.operator, p.created_by,
     p.created_at, clock.now - p.created_at AS age,
     p.expires_at, (p.expires_at <= clock.now) IS TRUE AS expired
 FROM (SELECT clock_timestamp() + ahead AS now FROM flow.clock_offset) clock
 CROSS JOIN flow.pause p
 WHERE p.status = 'active';
-COMMENT ON VIEW ops.hold IS 'Holds that are active: those of people, and the backoffs of the dispatcher (scope bucket).';
-COMMENT ON COLUMN ops.hold.pause_id IS 'What the API calls it.';
-COMMENT ON COLUMN ops.hold.scope IS 'global: all of the organization; domain; lane: of a Domain; batch; bucket: of a Domain, by the dispatcher alone.';
-COMMENT ON COLUMN ops.hold.org_id IS 'Whose work it holds; null for backoffs, which hold whoever uses the Domain.';
-COMMENT ON COLUMN ops.hold.domain IS 'The Domain that it covers; null for global and batch.';
-COMMENT ON COLUMN ops.hold.bucket IS 'The bucket that a backoff covers; else null.';
-COMMENT ON COLUMN ops.hold.lane IS 'The lane that it covers; null for all scopes but lane.';
-COMMENT ON COLUMN ops.hold.batch_id IS 'The batch that it covers; null for all scopes but batch.';
-COMMENT ON COLUMN ops.hold.cause IS 'Why it was opened, as a word of the API.';
-COMMENT ON COLUMN ops.hold.operator IS 'everything or suspension where a command of the operator opened it, else null.';
-COMMENT ON COLUMN ops.hold.created_by IS 'The account that opened it; null for the dispatcher and the operator.';
-COMMENT ON COLUMN ops.hold.created_at IS 'From when on it covers claims.';
-COMMENT ON COLUMN ops.hold.age IS 'For how long it has been active.';
-COMMENT ON COLUMN ops.hold.expires_at IS 'When it ends by itself; null for when somebody releases it.';
-COMMENT ON COLUMN ops.hold.expired IS 'True past expires_at: it covers nothing any more, and waits for somebody to note that.';
+COMMENT ON VIEW ops.pause IS 'Pauses that are active: those of people, and the backoffs of the dispatcher (scope bucket).';
+COMMENT ON COLUMN ops.pause.pause_id IS 'What the API calls it.';
+COMMENT ON COLUMN ops.pause.scope IS 'global: all of the organization; domain; lane: of a Domain; batch; bucket: of a Domain, by the dispatcher alone.';
+COMMENT ON COLUMN ops.pause.org_id IS 'Whose work it holds; null for backoffs, which hold whoever uses the Domain.';
+COMMENT ON COLUMN ops.pause.domain IS 'The Domain that it covers; null for global and batch.';
+COMMENT ON COLUMN ops.pause.bucket IS 'The bucket that a backoff covers; else null.';
+COMMENT ON COLUMN ops.pause.lane IS 'The lane that it covers; null for all scopes but lane.';
+COMMENT ON COLUMN ops.pause.batch_id IS 'The batch that it covers; null for all scopes but batch.';
+COMMENT ON COLUMN ops.pause.cause IS 'Why it was opened, as a word of the API.';
+COMMENT ON COLUMN ops.pause.operator IS 'everything or suspension where a command of the operator opened it, else null.';
+COMMENT ON COLUMN ops.pause.created_by IS 'The account that opened it; null for the dispatcher and the operator.';
+COMMENT ON COLUMN ops.pause.created_at IS 'From when on it covers claims.';
+COMMENT ON COLUMN ops.pause.age IS 'For how long it has been active.';
+COMMENT ON COLUMN ops.pause.expires_at IS 'When it ends by itself; null for when somebody releases it.';
+COMMENT ON COLUMN ops.pause.expired IS 'True past expires_at: it covers nothing any more, and waits for somebody to note that.';
 
 -- By ledger_old. Where a window was read but not debited, the cap is that of the window before it.
 CREATE VIEW ops.budget_window AS

@@ -17,7 +17,7 @@ const callBarred = `-- name: CallBarred :one
 SELECT (NOT EXISTS (SELECT FROM flow.call c WHERE c.id = $1 AND c.state = 'intent')
     OR EXISTS (SELECT FROM flow.batch_count b WHERE b.batch_id = ANY($2::uuid[]) AND (b.status NOT IN ('queued',
         'running') OR b.stopped_at IS NOT NULL))
-    OR EXISTS (SELECT FROM flow.holds_over($3, $4, $5::flow.lane)))::boolean AS barred
+    OR EXISTS (SELECT FROM flow.pauses_over($3, $4, $5::flow.lane)))::boolean AS barred
 `
 
 type CallBarredParams struct {
@@ -29,7 +29,7 @@ type CallBarredParams struct {
 }
 
 // Whether a call of these batches must not go out now: one of them is over, stopped or paused, people hold its lane, or
-// the call is not under way any more, be it that a restore has forgotten it. One statement sees every hold and cancel
+// the call is not under way any more, be it that a restore has forgotten it. One statement sees every pause and cancel
 // that was answered before it began.
 func (q *Queries) CallBarred(ctx context.Context, db DBTX, arg CallBarredParams) (bool, error) {
 	row := db.QueryRow(ctx, callBarred,

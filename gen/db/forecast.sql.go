@@ -217,24 +217,6 @@ func (q *Queries) DomainDispatched(ctx context.Context, db DBTX, domain string) 
 	return dispatched, err
 }
 
-const domainHeldUntil = `-- name: DomainHeldUntil :one
-SELECT coalesce(max(h.ends_at), '0001-01-01 00:00:00+00')::timestamptz AS until FROM flow.holds_over($1::uuid,
-    $2::text, NULL) h
-`
-
-type DomainHeldUntilParams struct {
-	OrgID  uuid.UUID
-	Domain string
-}
-
-// When the last hold ends that covers all calls of an organization to an account; the year 9999 for one without an end.
-func (q *Queries) DomainHeldUntil(ctx context.Context, db DBTX, arg DomainHeldUntilParams) (time.Time, error) {
-	row := db.QueryRow(ctx, domainHeldUntil, arg.OrgID, arg.Domain)
-	var until time.Time
-	err := row.Scan(&until)
-	return until, err
-}
-
 const domainList = `-- name: DomainList :many
 SELECT d.tenancy_id, d.org_id, d.platform_id, d.credential_id, d.account_number, d.account_name, d.time_zone, d.identified_at, d.answers_in, d.created_at, coalesce(t.label, k.name, '')::text AS label, t.created_at AS known_at,
     coalesce(t.limits, k.limits) AS limits,
@@ -319,6 +301,24 @@ func (q *Queries) DomainList(ctx context.Context, db DBTX, arg DomainListParams)
 	return items, nil
 }
 
+const domainPausedUntil = `-- name: DomainPausedUntil :one
+SELECT coalesce(max(h.ends_at), '0001-01-01 00:00:00+00')::timestamptz AS until FROM flow.pauses_over($1::uuid,
+    $2::text, NULL) h
+`
+
+type DomainPausedUntilParams struct {
+	OrgID  uuid.UUID
+	Domain string
+}
+
+// When the last hold ends that covers all calls of an organization to an account; the year 9999 for one without an end.
+func (q *Queries) DomainPausedUntil(ctx context.Context, db DBTX, arg DomainPausedUntilParams) (time.Time, error) {
+	row := db.QueryRow(ctx, domainPausedUntil, arg.OrgID, arg.Domain)
+	var until time.Time
+	err := row.Scan(&until)
+	return until, err
+}
+
 const domainTotal = `-- name: DomainTotal :one
 SELECT count(*) FROM flow.tenant t JOIN flow.domain d ON d.tenancy_id = t.tenancy_id
 WHERE t.org_id = $1 AND (d.platform_id = ANY($2::text[]) OR d.credential_id IS NOT NULL)
@@ -338,28 +338,28 @@ func (q *Queries) DomainTotal(ctx context.Context, db DBTX, arg DomainTotalParam
 	return count, err
 }
 
-const lanesHeldUntil = `-- name: LanesHeldUntil :one
+const lanesPausedUntil = `-- name: LanesPausedUntil :one
 SELECT coalesce(max(h.ends_at), '0001-01-01 00:00:00+00')::timestamptz AS until,
     coalesce(array_agg(DISTINCT h.cause ORDER BY h.cause) FILTER (WHERE h.cause IS NOT NULL), '{}')::text[] AS causes
-FROM unnest($1::text[]) l CROSS JOIN LATERAL flow.holds_over($2::uuid, $3::text, l::flow.lane) h
+FROM unnest($1::text[]) l CROSS JOIN LATERAL flow.pauses_over($2::uuid, $3::text, l::flow.lane) h
 `
 
-type LanesHeldUntilParams struct {
+type LanesPausedUntilParams struct {
 	Lanes  []string
 	OrgID  uuid.UUID
 	Domain string
 }
 
-type LanesHeldUntilRow struct {
+type LanesPausedUntilRow struct {
 	Until  time.Time
 	Causes []string
 }
 
-// When the last hold of people ends that covers calls of an organization to an account in any of some lanes, and what
-// causes such holds; the year 9999 for one without an end.
-func (q *Queries) LanesHeldUntil(ctx context.Context, db DBTX, arg LanesHeldUntilParams) (LanesHeldUntilRow, error) {
-	row := db.QueryRow(ctx, lanesHeldUntil, arg.Lanes, arg.OrgID, arg.Domain)
-	var i LanesHeldUntilRow
+// When the last pause of people ends that covers calls of an organization to an account in any of some lanes, and what
+// causes such pauses; the year 9999 for one without an end.
+func (q *Queries) LanesPausedUntil(ctx context.Context, db DBTX, arg LanesPausedUntilParams) (LanesPausedUntilRow, error) {
+	row := db.QueryRow(ctx, lanesPausedUntil, arg.Lanes, arg.OrgID, arg.Domain)
+	var i LanesPausedUntilRow
 	err := row.Scan(&i.Until, &i.Causes)
 	return i, err
 }

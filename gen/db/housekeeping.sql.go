@@ -181,35 +181,6 @@ func (q *Queries) HousekeepExchanges(ctx context.Context, db DBTX, arg Housekeep
 	return result.RowsAffected(), nil
 }
 
-const housekeepHolds = `-- name: HousekeepHolds :execrows
-DELETE FROM flow.pause p USING (
-    SELECT o.id FROM flow.organization g
-    CROSS JOIN LATERAL (SELECT flow.kept_since(g.id, 'batches', $1) AS since OFFSET 0) k
-    CROSS JOIN LATERAL (
-        SELECT h.id FROM flow.pause h
-        WHERE h.org_id = g.id AND h.created_at < k.since AND h.status = 'released' AND h.released_at < k.since
-            AND NOT EXISTS (SELECT FROM flow.batch b WHERE b.id = h.batch_id)
-        ORDER BY h.created_at, h.id LIMIT $2
-    ) o
-    LIMIT $2
-) old
-WHERE p.id = old.id
-`
-
-type HousekeepHoldsParams struct {
-	KeepSeconds float64
-	MaxRows     int32
-}
-
-// Holds of people that ended: they go as the batches of their organization do, and those of a batch after it.
-func (q *Queries) HousekeepHolds(ctx context.Context, db DBTX, arg HousekeepHoldsParams) (int64, error) {
-	result, err := db.Exec(ctx, housekeepHolds, arg.KeepSeconds, arg.MaxRows)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
-}
-
 const housekeepIdempotencyKeys = `-- name: HousekeepIdempotencyKeys :execrows
 DELETE FROM flow.idempotency_key k USING (
     SELECT o.org_id, o.key_hash FROM flow.idempotency_key o
@@ -241,6 +212,35 @@ WHERE l.domain = old.domain AND l.bucket = old.bucket AND l.window_seconds = old
 // What is only kept for a while. Each statement deletes a bounded number of rows; nothing else reads them any more.
 func (q *Queries) HousekeepLedger(ctx context.Context, db DBTX, maxRows int32) (int64, error) {
 	result, err := db.Exec(ctx, housekeepLedger, maxRows)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const housekeepPauses = `-- name: HousekeepPauses :execrows
+DELETE FROM flow.pause p USING (
+    SELECT o.id FROM flow.organization g
+    CROSS JOIN LATERAL (SELECT flow.kept_since(g.id, 'batches', $1) AS since OFFSET 0) k
+    CROSS JOIN LATERAL (
+        SELECT h.id FROM flow.pause h
+        WHERE h.org_id = g.id AND h.created_at < k.since AND h.status = 'released' AND h.released_at < k.since
+            AND NOT EXISTS (SELECT FROM flow.batch b WHERE b.id = h.batch_id)
+        ORDER BY h.created_at, h.id LIMIT $2
+    ) o
+    LIMIT $2
+) old
+WHERE p.id = old.id
+`
+
+type HousekeepPausesParams struct {
+	KeepSeconds float64
+	MaxRows     int32
+}
+
+// Pauses of people that ended: they go as the batches of their organization do, and those of a batch after it.
+func (q *Queries) HousekeepPauses(ctx context.Context, db DBTX, arg HousekeepPausesParams) (int64, error) {
+	result, err := db.Exec(ctx, housekeepPauses, arg.KeepSeconds, arg.MaxRows)
 	if err != nil {
 		return 0, err
 	}

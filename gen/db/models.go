@@ -1486,7 +1486,7 @@ type FlowPart struct {
 	ClaimNo *int64
 }
 
-// Holds: what an active one covers is not claimed. Those of scope bucket are backoffs of the dispatcher, all others are people's.
+// Pauses: what an active one covers is not claimed. Those of scope bucket are backoffs of the dispatcher, all others are people's.
 type FlowPause struct {
 	// What the API calls pause_id.
 	ID uuid.UUID
@@ -1516,7 +1516,7 @@ type FlowPause struct {
 	CreatedAt time.Time
 	// When it ends by itself; null for when somebody releases it.
 	ExpiresAt *time.Time
-	// expires_at, or the end of the year 9999 for a hold without one: from then on it covers nothing.
+	// expires_at, or the end of the year 9999 for a pause without one: from then on it covers nothing.
 	EndsAt time.Time
 	// When it ended; null while active.
 	ReleasedAt *time.Time
@@ -2192,8 +2192,8 @@ type OpsDueLate struct {
 	Failures int32
 }
 
-// Holds that are active: those of people, and the backoffs of the dispatcher (scope bucket).
-type OpsHold struct {
+// Pauses that are active: those of people, and the backoffs of the dispatcher (scope bucket).
+type OpsPause struct {
 	// What the API calls it.
 	PauseID uuid.UUID
 	// global: all of the organization; domain; lane: of a Domain; batch; bucket: of a Domain, by the dispatcher alone.
@@ -2240,8 +2240,8 @@ type OpsQueue struct {
 	WaitingParts int64
 	// Records that wait for a call, those delayed by a retry included.
 	WaitingRecords int64
-	// How many of them an active hold or backoff covers.
-	HeldRecords int64
+	// How many of them an active pause or backoff covers.
+	PausedRecords int64
 	// For how long the oldest batch with something waiting has been under way, or could have been.
 	OldestAge interface{}
 }

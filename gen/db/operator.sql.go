@@ -13,19 +13,6 @@ import (
 	"github.com/google/uuid"
 )
 
-const holdOfEverything = `-- name: HoldOfEverything :one
-SELECT coalesce(reason, '')::text FROM flow.pause WHERE operator = $1::text AND status = 'active'
-    ORDER BY created_at DESC LIMIT 1
-`
-
-// Why every organization is held; no row where that is not so.
-func (q *Queries) HoldOfEverything(ctx context.Context, db DBTX, operator string) (string, error) {
-	row := db.QueryRow(ctx, holdOfEverything, operator)
-	var column_1 string
-	err := row.Scan(&column_1)
-	return column_1, err
-}
-
 const opsBudgets = `-- name: OpsBudgets :many
 SELECT row_to_json(v) FROM (SELECT domain, bucket, window_seconds, starts_at, ends_at, own, foreign_spend, used, cap, remaining, exhausted, observed, observed_at FROM ops.budget_window ORDER BY exhausted DESC NULLS LAST, remaining
     LIMIT $1) v
@@ -164,30 +151,6 @@ func (q *Queries) OpsHolders(ctx context.Context, db DBTX, most int32) ([][]byte
 	return items, nil
 }
 
-const opsHolds = `-- name: OpsHolds :many
-SELECT row_to_json(v) FROM (SELECT pause_id, scope, org_id, domain, bucket, lane, batch_id, cause, operator, created_by, created_at, age, expires_at, expired FROM ops.hold ORDER BY age DESC LIMIT $1) v
-`
-
-func (q *Queries) OpsHolds(ctx context.Context, db DBTX, most int32) ([][]byte, error) {
-	rows, err := db.Query(ctx, opsHolds, most)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items [][]byte
-	for rows.Next() {
-		var row_to_json []byte
-		if err := rows.Scan(&row_to_json); err != nil {
-			return nil, err
-		}
-		items = append(items, row_to_json)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const opsJobs = `-- name: OpsJobs :many
 SELECT row_to_json(v) FROM (SELECT queue, state, jobs, oldest_age FROM ops.river_backlog ORDER BY queue, state LIMIT $1) v
 `
@@ -236,9 +199,33 @@ func (q *Queries) OpsLate(ctx context.Context, db DBTX, most int32) ([][]byte, e
 	return items, nil
 }
 
+const opsPauses = `-- name: OpsPauses :many
+SELECT row_to_json(v) FROM (SELECT pause_id, scope, org_id, domain, bucket, lane, batch_id, cause, operator, created_by, created_at, age, expires_at, expired FROM ops.pause ORDER BY age DESC LIMIT $1) v
+`
+
+func (q *Queries) OpsPauses(ctx context.Context, db DBTX, most int32) ([][]byte, error) {
+	rows, err := db.Query(ctx, opsPauses, most)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items [][]byte
+	for rows.Next() {
+		var row_to_json []byte
+		if err := rows.Scan(&row_to_json); err != nil {
+			return nil, err
+		}
+		items = append(items, row_to_json)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const opsQueue = `-- name: OpsQueue :many
 
-SELECT row_to_json(v) FROM (SELECT domain, bucket, lane, org_id, queues, waiting_parts, waiting_records, held_records, oldest_age FROM ops.queue ORDER BY waiting_records DESC LIMIT $1) v
+SELECT row_to_json(v) FROM (SELECT domain, bucket, lane, org_id, queues, waiting_parts, waiting_records, paused_records, oldest_age FROM ops.queue ORDER BY waiting_records DESC LIMIT $1) v
 `
 
 // The page of operators shows each view of ops as it is: rows as JSON, whose members are in the order of the columns.
@@ -587,21 +574,21 @@ func (q *Queries) OrgSetStatus(ctx context.Context, db DBTX, arg OrgSetStatusPar
 	return i, err
 }
 
-const orgsOfHold = `-- name: OrgsOfHold :many
+const orgsOfPause = `-- name: OrgsOfPause :many
 SELECT o.id FROM flow.organization o
 WHERE $1::boolean = EXISTS (SELECT FROM flow.pause p WHERE p.org_id = o.id AND p.operator = $2::text
     AND p.status = 'active')
 ORDER BY o.id
 `
 
-type OrgsOfHoldParams struct {
+type OrgsOfPauseParams struct {
 	Held     bool
 	Operator string
 }
 
 // The organizations that a command of the operator holds, or that it does not hold yet.
-func (q *Queries) OrgsOfHold(ctx context.Context, db DBTX, arg OrgsOfHoldParams) ([]uuid.UUID, error) {
-	rows, err := db.Query(ctx, orgsOfHold, arg.Held, arg.Operator)
+func (q *Queries) OrgsOfPause(ctx context.Context, db DBTX, arg OrgsOfPauseParams) ([]uuid.UUID, error) {
+	rows, err := db.Query(ctx, orgsOfPause, arg.Held, arg.Operator)
 	if err != nil {
 		return nil, err
 	}
@@ -620,23 +607,36 @@ func (q *Queries) OrgsOfHold(ctx context.Context, db DBTX, arg OrgsOfHoldParams)
 	return items, nil
 }
 
-const orgsOfHoldLock = `-- name: OrgsOfHoldLock :exec
-SELECT pg_advisory_xact_lock(hashtextextended('hold everything', 0))
+const orgsOfPauseLock = `-- name: OrgsOfPauseLock :exec
+SELECT pg_advisory_xact_lock(hashtextextended('pause everything', 0))
 `
 
 // Waits for those who make organizations: each has seen what holds everything, or is seen by who reads organizations
 // after this.
-func (q *Queries) OrgsOfHoldLock(ctx context.Context, db DBTX) error {
-	_, err := db.Exec(ctx, orgsOfHoldLock)
+func (q *Queries) OrgsOfPauseLock(ctx context.Context, db DBTX) error {
+	_, err := db.Exec(ctx, orgsOfPauseLock)
 	return err
 }
 
-const orgsOfHoldShare = `-- name: OrgsOfHoldShare :exec
-SELECT pg_advisory_xact_lock_shared(hashtextextended('hold everything', 0))
+const orgsOfPauseShare = `-- name: OrgsOfPauseShare :exec
+SELECT pg_advisory_xact_lock_shared(hashtextextended('pause everything', 0))
 `
 
 // Keeps who holds or releases everything from reading organizations until who makes one has ended.
-func (q *Queries) OrgsOfHoldShare(ctx context.Context, db DBTX) error {
-	_, err := db.Exec(ctx, orgsOfHoldShare)
+func (q *Queries) OrgsOfPauseShare(ctx context.Context, db DBTX) error {
+	_, err := db.Exec(ctx, orgsOfPauseShare)
 	return err
+}
+
+const pauseOfEverything = `-- name: PauseOfEverything :one
+SELECT coalesce(reason, '')::text FROM flow.pause WHERE operator = $1::text AND status = 'active'
+    ORDER BY created_at DESC LIMIT 1
+`
+
+// Why every organization is held; no row where that is not so.
+func (q *Queries) PauseOfEverything(ctx context.Context, db DBTX, operator string) (string, error) {
+	row := db.QueryRow(ctx, pauseOfEverything, operator)
+	var column_1 string
+	err := row.Scan(&column_1)
+	return column_1, err
 }

@@ -106,7 +106,7 @@ func (q *Queries) PauseExtend(ctx context.Context, db DBTX, arg PauseExtendParam
 
 const pauseGateShare = `-- name: PauseGateShare :exec
 
-SELECT pg_advisory_xact_lock_shared(hashtextextended('hold ' || o, 0)) FROM unnest($1::uuid[]) o
+SELECT pg_advisory_xact_lock_shared(hashtextextended('pause ' || o, 0)) FROM unnest($1::uuid[]) o
 `
 
 // Pauses that people open, and the lists of all pauses. flow.clock() says what time it is; the dispatcher's own queries
@@ -118,7 +118,7 @@ func (q *Queries) PauseGateShare(ctx context.Context, db DBTX, orgIds []uuid.UUI
 }
 
 const pauseGateTake = `-- name: PauseGateTake :exec
-SELECT pg_advisory_xact_lock(hashtextextended('hold ' || $1::uuid, 0))
+SELECT pg_advisory_xact_lock(hashtextextended('pause ' || $1::uuid, 0))
 `
 
 // Waits for the claims of an organization that may have read pauses, and keeps others from doing so.

@@ -155,7 +155,7 @@ FROM waits w
 LEFT JOIN LATERAL (SELECT batch_id, org_id, schedule_id, priority, pacing, paced_at, pace_next_at, cancel_reason, paused_from, stopped_at, one_slice, record_count, staged, pending, needs_reconcile, failed, cancelled, rejected, unprocessed, unresolved, change_no, queued, started, completed, accepted, status, started_at, completed_at, updated_at FROM flow.batch_count a WHERE a.batch_id = w.alone OFFSET 0) b ON true
 LEFT JOIN LATERAL (
     SELECT max(p.ends_at) AS ends_at, array_agg(DISTINCT p.cause ORDER BY p.cause) AS causes FROM (
-        SELECT o.ends_at, o.cause FROM flow.holds_over(w.org_id, $2, w.lane) o
+        SELECT o.ends_at, o.cause FROM flow.pauses_over(w.org_id, $2, w.lane) o
         UNION ALL
         SELECT o.ends_at, o.cause FROM flow.pause o WHERE o.batch_id = w.alone AND o.scope = 'batch'
             AND o.status = 'active' AND o.ends_at > $3::timestamptz

@@ -117,7 +117,7 @@ type SweepQueuesRow struct {
 // others. It stops after so many keys (the last one comes back whether it is lost or not), and begins behind where the
 // one before it stopped.
 // Budgets in which calls may go. Whether there are any is looked at only where there is no due row: of a queue that a
-// hold covered until just now, or whose parts became ready just now, whoever is to wake it may not have come to it.
+// pause covered until just now, or whose parts became ready just now, whoever is to wake it may not have come to it.
 func (q *Queries) SweepQueues(ctx context.Context, db DBTX, arg SweepQueuesParams) ([]SweepQueuesRow, error) {
 	rows, err := db.Query(ctx, sweepQueues, arg.Most, arg.AfterDomain, arg.AfterBucket)
 	if err != nil {

@@ -87,7 +87,7 @@ func (q *Queries) DashboardDefinitions(ctx context.Context, db DBTX, arg Dashboa
 	return items, nil
 }
 
-const dashboardHolds = `-- name: DashboardHolds :many
+const dashboardPauses = `-- name: DashboardPauses :many
 SELECT h.id, h.org_id, h.scope, h.domain, h.lane, h.bucket, h.batch_id, h.status, h.cause, h.reason, h.operator, h.created_by, h.created_at, h.expires_at, h.ends_at, h.released_at, h.released_by, h.extensions, count(*) OVER () AS total FROM flow.pause h
 WHERE h.status = 'active' AND (h.org_id = $1 AND (h.scope = 'batch' OR h.ends_at > (SELECT flow.clock()))
     OR h.scope = 'bucket' AND h.ends_at > (SELECT flow.clock()) AND h.domain IN (SELECT t.tenancy_id FROM flow.tenant t
@@ -95,27 +95,27 @@ WHERE h.status = 'active' AND (h.org_id = $1 AND (h.scope = 'batch' OR h.ends_at
 ORDER BY h.created_at DESC, h.id DESC LIMIT $2
 `
 
-type DashboardHoldsParams struct {
+type DashboardPausesParams struct {
 	OrgID *uuid.UUID
 	Most  int32
 }
 
-type DashboardHoldsRow struct {
+type DashboardPausesRow struct {
 	FlowPause FlowPause
 	Total     int64
 }
 
-// The active holds that an organization sees, as in the list of holds: its own, and the backoffs of its accounts.
+// The active pauses that an organization sees, as in the list of pauses: its own, and the backoffs of its accounts.
 // Newest first.
-func (q *Queries) DashboardHolds(ctx context.Context, db DBTX, arg DashboardHoldsParams) ([]DashboardHoldsRow, error) {
-	rows, err := db.Query(ctx, dashboardHolds, arg.OrgID, arg.Most)
+func (q *Queries) DashboardPauses(ctx context.Context, db DBTX, arg DashboardPausesParams) ([]DashboardPausesRow, error) {
+	rows, err := db.Query(ctx, dashboardPauses, arg.OrgID, arg.Most)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []DashboardHoldsRow
+	var items []DashboardPausesRow
 	for rows.Next() {
-		var i DashboardHoldsRow
+		var i DashboardPausesRow
 		if err := rows.Scan(
 			&i.FlowPause.ID,
 			&i.FlowPause.OrgID,

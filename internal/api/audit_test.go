@@ -301,18 +301,18 @@ var auditedCalls = map[string]func(s *stack) auditedCall{
 			"pause", "", "id"}
 	},
 	"resumeDomain": func(s *stack) auditedCall {
-		s.openHold(s.domainPath(), `{}`)
+		s.openPause(s.domainPath(), `{}`)
 		return auditedCall{"POST", s.domainPath() + "/resume", nil, 200, "domain", s.tenancy, ""}
 	},
 	"pauseDispatch": func(*stack) auditedCall {
 		return auditedCall{"POST", "/admin/dispatch/pause", `{"reason":"` + needle + `"}`, 201, "pause", "", "id"}
 	},
 	"resumeDispatch": func(s *stack) auditedCall {
-		s.openHold("/admin/dispatch", `{}`)
+		s.openPause("/admin/dispatch", `{}`)
 		return auditedCall{"POST", "/admin/dispatch/resume", nil, 200, "organization", s.orgID(s.Key), ""}
 	},
 	"extendPause": func(s *stack) auditedCall {
-		id := s.openHold(s.domainPath(), `{"lane":"backfill","duration_seconds":60}`)["id"].(string)
+		id := s.openPause(s.domainPath(), `{"lane":"backfill","duration_seconds":60}`)["id"].(string)
 		return auditedCall{"PATCH", s.domainPath() + "/pauses/" + id, `{"duration_seconds":120}`, 200, "pause", id, ""}
 	},
 	"refreshLimits": func(s *stack) auditedCall {

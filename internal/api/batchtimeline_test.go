@@ -35,8 +35,8 @@ func TestBatchTimeline(t *testing.T) {
 	shared := sent(other, 10*time.Minute, 7, "success", "{[0,3)}", batch)
 	_, err := s.owner.Exec(t.Context(), `INSERT INTO flow.exchange_batch (batch_id, call_id, step_no, task_no, positions, failed) VALUES ($1, $2, 0, 0, '{[18,20),[22,24)}', false)`, batch, shared)
 	require.NoError(t, err)
-	s.openHold("/flows/batches/"+batch, `{"reason":"why"}`)
-	s.openHold("/flows/batches/"+other, `{"reason":"of another"}`)
+	s.openPause("/flows/batches/"+batch, `{"reason":"why"}`)
+	s.openPause("/flows/batches/"+other, `{"reason":"of another"}`)
 	got := s.get(path)
 	assert.EqualValues(t, 15, got["interval_seconds"], "90 of them reach over ten minutes")
 	assert.Equal(t, []any{

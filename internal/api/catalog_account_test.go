@@ -168,7 +168,7 @@ func TestCatalogImport_Domains(t *testing.T) {
 	require.Len(t, listed, 1)
 	assert.Equal(t, account, field[string](t, listed[0], "tenancy_id"))
 	domain := "/platforms/shop/domains/" + account.(string)
-	hold := s.openHold(domain, `{"duration_seconds":600}`)["id"].(string)
+	hold := s.openPause(domain, `{"duration_seconds":600}`)["id"].(string)
 	s.trigger(s.orders("shop__items__put_item", key, `{}`), `{"records":[{},{},{}]}`)
 	queue := s.get(domain + "/queue")
 	assert.Equal(t, []any{3.0, 3.0}, []any{queue["totals"].(object)["queued_records"],

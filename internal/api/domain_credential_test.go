@@ -78,7 +78,7 @@ func TestDomain_Credential(t *testing.T) {
 	assert.Len(t, s.pages("/tenants", 2), 1)
 	assert.Empty(t, s.other.Do(http.MethodGet, "/platforms/core/domains", nil).Want(http.StatusOK).JSON()["items"])
 
-	hold := s.openHold(s.domain, `{"duration_seconds":600}`)["id"].(string)
+	hold := s.openPause(s.domain, `{"duration_seconds":600}`)["id"].(string)
 	s.trigger(s.flow, records(3))
 	queue := s.get(s.domain + "/queue")
 	assert.Equal(t, []any{3.0, 3.0}, []any{queue["totals"].(object)["queued_records"],
@@ -150,7 +150,7 @@ func TestDomain_CredentialSteered(t *testing.T) {
 	assert.Equal(t, 9.0, s.day()["used"])
 
 	s.limit(`{"windows":[{"seconds":86400,"calls":100,"kind":"aligned"}]}`)
-	s.openHold(s.domain, `{}`)
+	s.openPause(s.domain, `{}`)
 	s.Do(http.MethodPut, s.domain+"/lanes/bulk", `{"weight":3,"max_concurrent_calls":1}`).Want(http.StatusOK)
 	s.api.mu.Lock()
 	s.api.most = 0
@@ -173,7 +173,7 @@ func TestDomain_CredentialEnds(t *testing.T) {
 	s := serveLimited(t, true, limits)
 	s.await(s.trigger(s.flow, records(2)))
 	s.Do(http.MethodPut, s.domain+"/margins/core__http", `{"margin_percent":50}`).Want(http.StatusOK)
-	hold := s.openHold(s.domain, `{}`)["id"].(string)
+	hold := s.openPause(s.domain, `{}`)["id"].(string)
 	batch := s.trigger(s.flow, records(3))
 	s.eventually(func() bool { return s.get(s.domain + "/queue")["totals"].(object)["paused_records"] == 3.0 })
 	s.limit(`{"windows":[]}`)
@@ -186,7 +186,7 @@ func TestDomain_CredentialEnds(t *testing.T) {
 	assert.Equal(t, []any{2.0, 10.0}, []any{s.day()["used"], s.day()["cap"]},
 		"of what went without limits nobody counted anything")
 	s.Do(http.MethodPatch, "/flows/definitions/"+s.flow, `{"status":"archived"}`).Want(http.StatusOK)
-	again := s.openHold(s.domain, `{}`)["id"].(string)
+	again := s.openPause(s.domain, `{}`)["id"].(string)
 	s.Do(http.MethodDelete, "/credentials/"+s.credential, nil).Want(http.StatusNoContent)
 	s.Do(http.MethodGet, s.domain, nil).Detail(http.StatusNotFound, "Domain not found")
 	assert.Equal(t, "released", s.get("/admin/dispatch/pauses/" + again)["status"])

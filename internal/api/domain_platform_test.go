@@ -113,7 +113,7 @@ func TestDomain_Platforms(t *testing.T) {
 	assert.Empty(t, s.pages("/platforms/core/domains", 2), "it meters nothing")
 	s.Do(http.MethodGet, "/platforms/nothing/domains", nil).Detail(http.StatusNotFound, "Platform not found")
 
-	hold := s.openHold(domain, `{"duration_seconds":600}`)["id"].(string)
+	hold := s.openPause(domain, `{"duration_seconds":600}`)["id"].(string)
 	for _, op := range []struct {
 		method, path string
 		body         any

@@ -225,20 +225,20 @@ var causes = map[string]func(s *stack, flow string) int{
 	},
 	event.BatchCancelled: func(s *stack, flow string) int {
 		batch := s.trigger(flow, `{"input_data":{},"scheduled_at":"2100-01-01T00:00:00Z"}`)
-		s.openHold("/flows/batches/"+batch, `{}`)
+		s.openPause("/flows/batches/"+batch, `{}`)
 		s.Do(http.MethodPost, "/flows/batches/"+batch+"/cancel", nil).Want(http.StatusOK)
 		return 1
 	},
 	event.PauseOpened: func(s *stack, flow string) int {
-		s.openHold(s.domainPath(), `{"reason":"a <b>"}`)
+		s.openPause(s.domainPath(), `{"reason":"a <b>"}`)
 		s.resumed(s.domainPath() + "/resume")
-		s.openHold(s.domainPath(), `{"duration_seconds":1}`)
+		s.openPause(s.domainPath(), `{"duration_seconds":1}`)
 		batch := "/flows/batches/" + s.trigger(flow, `{"input_data":{},"scheduled_at":"2100-01-01T00:00:00Z"}`)
-		s.openHold(batch, `{}`)
-		s.openHold(batch, `{}`) // it is paused
+		s.openPause(batch, `{}`)
+		s.openPause(batch, `{}`) // it is paused
 		s.resumed(batch + "/resume")
 		s.resumed(batch + "/resume") // it is not
-		s.openHold(batch, `{"duration_seconds":1}`)
+		s.openPause(batch, `{"duration_seconds":1}`)
 		return 5 // with the one of the cancelled batch
 	},
 	event.PauseReleased: func(*stack, string) int { return 5 }, // all of them end

@@ -42,7 +42,7 @@ func newParty(s *stack, account string) *party {
 		"import_id":     p.imported(),
 		"job_id":        batch + ".0",
 		"key_id":        *who.APIKeyID,
-		"pause_id":      p.openHold(p.domainPath(), `{"lane":"backfill","duration_seconds":604800}`)["id"].(string),
+		"pause_id":      p.openPause(p.domainPath(), `{"lane":"backfill","duration_seconds":604800}`)["id"].(string),
 		"record_set_id": p.upload(rowsOf(3)),
 		"resource_id":   flow,
 		"tenancy_id":    p.tenancy,

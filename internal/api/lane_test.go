@@ -57,7 +57,7 @@ func TestLane_WeightsAfterHold(t *testing.T) {
 	t.Parallel()
 	const each = 600
 	s := serveStack(t, true)
-	s.openHold("/admin/dispatch", `{}`)
+	s.openPause("/admin/dispatch", `{}`)
 	var batches []string
 	for _, lane := range []string{"interactive", "backfill"} {
 		flow := s.define(fmt.Sprintf(`[{"id":"s","tasks":[{"id":"t","action_id":"dialer__api__modify","credential_id":"CRED",

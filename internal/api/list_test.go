@@ -98,7 +98,7 @@ func TestCursor_EveryList(t *testing.T) {
 	s.write(s.store(customers), `a crm {}`, `b crm {}`)
 	s.store(`{"name":"second","fields":[{"name":"a","type":"string"}],"layers":["l"]}`)
 	for range 2 {
-		s.openHold(s.domainPath(), `{}`)
+		s.openPause(s.domainPath(), `{}`)
 	}
 	for i := range 2 {
 		s.Do(http.MethodPost, "/account/api-keys", fmt.Sprintf(`{"name":"k%d"}`, i)).Want(http.StatusCreated)

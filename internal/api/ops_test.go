@@ -120,9 +120,9 @@ func TestOps_RunningBatch(t *testing.T) {
 	assert.GreaterOrEqual(t, seen["queued"], 200)
 	var org uuid.UUID
 	require.NoError(t, s.owner.QueryRow(t.Context(), "SELECT org_id FROM flow.batch WHERE id = $1", first).Scan(&org))
-	queue := o.rows("SELECT org_id, lane::text, held_records, oldest_age > '0' AS aged FROM ops.queue")
+	queue := o.rows("SELECT org_id, lane::text, paused_records, oldest_age > '0' AS aged FROM ops.queue")
 	require.Len(t, queue, 1)
-	assert.Equal(t, map[string]any{"org_id": [16]byte(org), "lane": "bulk", "held_records": int64(0), "aged": true},
+	assert.Equal(t, map[string]any{"org_id": [16]byte(org), "lane": "bulk", "paused_records": int64(0), "aged": true},
 		queue[0])
 	flight := o.rows("SELECT org_id, lane::text, calls > 0 AS some, oldest_age > '0' AS aged FROM ops.call_in_flight")
 	require.Len(t, flight, 1)
@@ -174,12 +174,12 @@ func TestOps_Backoff(t *testing.T) {
 		func() map[string]int {
 			return map[string]int{
 				"queued": counted(s.get("/flows/batches/" + batch))["queued"],
-				"held":   o.number("SELECT coalesce(sum(held_records), 0) FROM ops.queue"),
-				"holds":  o.number("SELECT count(*) FROM ops.hold"),
+				"held":   o.number("SELECT coalesce(sum(paused_records), 0) FROM ops.queue"),
+				"holds":  o.number("SELECT count(*) FROM ops.pause"),
 			}
 		})
 	require.NotEmpty(t, held)
-	hold := o.rows("SELECT scope, domain, bucket, org_id, created_by, expired, expires_at, age > '0' AS aged FROM ops.hold")[0]
+	hold := o.rows("SELECT scope, domain, bucket, org_id, created_by, expired, expires_at, age > '0' AS aged FROM ops.pause")[0]
 	expires := hold["expires_at"].(time.Time)
 	delete(hold, "expires_at")
 	assert.Equal(t, map[string]any{"scope": "bucket", "domain": s.tenancy, "bucket": "upload", "org_id": nil,
@@ -194,8 +194,8 @@ func TestOps_Backoff(t *testing.T) {
 
 	s.sim.ClearFaults()
 	pgtest.MoveClock(t, s.owner, 3*time.Hour)
-	assert.Zero(t, o.number("SELECT count(*) FROM ops.hold WHERE NOT expired"))
-	assert.Zero(t, o.number("SELECT coalesce(sum(held_records), 0) FROM ops.queue"))
+	assert.Zero(t, o.number("SELECT count(*) FROM ops.pause WHERE NOT expired"))
+	assert.Zero(t, o.number("SELECT coalesce(sum(paused_records), 0) FROM ops.queue"))
 	assert.Equal(t, map[string]int{"accepted": 50}, counted(s.await(batch)))
 }
 
@@ -206,7 +206,7 @@ func TestOps_Holds(t *testing.T) {
 	o := s.operator()
 	who := uuid.MustParse(readMe(s.Client).Account.ID)
 	batch := s.trigger(s.define(uploadSteps), `{"lane":"interactive","records":[{"id":"a"},{"id":"b"}]}`)
-	const kept = "SELECT coalesce(sum(held_records), 0) FROM ops.queue"
+	const kept = "SELECT coalesce(sum(paused_records), 0) FROM ops.queue"
 	for _, c := range []struct{ scope, path, resume, body string }{
 		{"global", "/admin/dispatch", "/admin/dispatch/resume", `{}`},
 		{"domain", s.domainPath(), s.domainPath() + "/resume", `{}`},
@@ -214,16 +214,16 @@ func TestOps_Holds(t *testing.T) {
 		{"batch", "/flows/batches/" + batch, "/flows/batches/" + batch + "/resume", `{}`},
 	} {
 		assert.Zero(t, o.number(kept), c.scope)
-		opened := s.openHold(c.path, c.body)
-		held := o.rows("SELECT pause_id, scope, cause, created_by, expires_at, expired FROM ops.hold")
+		opened := s.openPause(c.path, c.body)
+		held := o.rows("SELECT pause_id, scope, cause, created_by, expires_at, expired FROM ops.pause")
 		want := map[string]any{"pause_id": [16]byte(uuid.MustParse(opened["id"].(string))), "scope": c.scope,
 			"cause": "admin_request", "created_by": [16]byte(who), "expires_at": nil, "expired": false}
 		assert.Equal(t, []map[string]any{want}, held)
 		assert.Equal(t, 2, o.number(kept), c.scope)
 		s.Do(http.MethodPost, c.resume, nil).Want(http.StatusOK)
-		assert.Empty(t, o.rows("SELECT * FROM ops.hold"))
+		assert.Empty(t, o.rows("SELECT * FROM ops.pause"))
 	}
-	s.openHold(s.domainPath(), `{"lane":"bulk"}`)
+	s.openPause(s.domainPath(), `{"lane":"bulk"}`)
 	assert.Zero(t, o.number(kept), "another lane")
 }
 

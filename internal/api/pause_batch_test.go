@@ -26,13 +26,13 @@ func TestHold_Batch(t *testing.T) {
 	s := serveStack(t, false)
 	batch := s.trigger(s.define(transformSteps), `{"records":[{"n":1},{"n":2}]}`)
 	path := "/flows/batches/" + batch
-	h := s.openHold(path, `{"reason":"wrong list?","duration_seconds":3600}`)
+	h := s.openPause(path, `{"reason":"wrong list?","duration_seconds":3600}`)
 	assert.Equal(t, []any{"batch", batch, nil, nil, "active", "wrong list?"}, []any{h["scope"], h["batch_id"],
 		h["tenancy_id"], h["lane"], h["status"], h["reason"]})
 	b := s.get(path)
 	assert.Equal(t, "paused", b["status"])
 	assert.Nil(t, b["completed_at"])
-	assert.Equal(t, h, s.openHold(path, `{"reason":"again","duration_seconds":1}`), "it has the one hold")
+	assert.Equal(t, h, s.openPause(path, `{"reason":"again","duration_seconds":1}`), "it has the one hold")
 	assert.Len(t, s.pages("/flows/batches?status=paused", 10), 1)
 
 	released := s.resumed(path + "/resume")
@@ -41,7 +41,7 @@ func TestHold_Batch(t *testing.T) {
 		released[0]["status"], released[0]["released_by"]})
 	assert.Equal(t, "queued", s.get(path)["status"], "where it stood")
 	assert.Empty(t, s.resumed(path+"/resume"))
-	second := s.openHold(path, `{}`)
+	second := s.openPause(path, `{}`)
 	assert.NotEqual(t, h["id"], second["id"])
 	assert.Equal(t, "cancelled", s.Do(http.MethodPost, path+"/cancel", nil).Want(http.StatusOK).JSON()["status"])
 	second = s.get("/admin/dispatch/pauses/" + second["id"].(string))
@@ -59,7 +59,7 @@ func TestHold_BatchInProcess(t *testing.T) {
 	flow := s.define(transformSteps)
 	soon := time.Now().Add(time.Hour).UTC().Format(time.RFC3339)
 	batch := s.trigger(flow, `{"records":[{"n":1},{"n":2}],"scheduled_at":"`+soon+`"}`)
-	s.openHold("/flows/batches/"+batch, `{}`)
+	s.openPause("/flows/batches/"+batch, `{}`)
 	pgtest.MoveClock(t, s.owner, 2*time.Hour)
 	b := s.until(batch, func(b map[string]any) bool { return counted(b)["queued"] == 2 })
 	assert.Equal(t, "paused", b["status"], "its time has come")
@@ -85,7 +85,7 @@ func TestHold_BatchEndsAtRelease(t *testing.T) {
 			batch := s.trigger(s.define(get), `{"input_data":{}}`)
 			path := "/flows/batches/" + batch
 			s.until(batch, func(b map[string]any) bool { return counted(b)["started"] == 1 })
-			h := s.openHold(path, `{"duration_seconds":600}`)
+			h := s.openPause(path, `{"duration_seconds":600}`)
 			close(goOn["/"+by])
 			b := s.until(batch, func(b map[string]any) bool { return counted(b)["completed"] == 1 })
 			assert.Equal(t, []any{"paused", nil, 100.0}, []any{b["status"], b["completed_at"], b["progress_percent"]})

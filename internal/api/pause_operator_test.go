@@ -30,7 +30,7 @@ func TestHold_Operator(t *testing.T) {
 
 	send, inside := s.define(modifyOne), s.define(transformSteps)
 	batch := s.laneTrigger(send, "interactive")
-	own := s.openHold("/admin/dispatch", `{}`)
+	own := s.openPause("/admin/dispatch", `{}`)
 	waits := func(after string) {
 		t.Helper()
 		s.await(s.trigger(inside, `{"input_data":{"n":1}}`)) // makes no call
@@ -104,7 +104,7 @@ func TestHold_New(t *testing.T) {
 			assert.NoError(t, err)
 			done <- n
 		}()
-		s.blockedAt("OrgsOfHoldLock")
+		s.blockedAt("OrgsOfPauseLock")
 		require.NoError(t, commit.Commit(t.Context()))
 		return <-done
 	}

@@ -17,8 +17,8 @@ import (
 // domainPath is the path of the stack's Domain.
 func (s *stack) domainPath() string { return "/platforms/dialer/domains/" + s.tenancy }
 
-// openHold opens a hold.
-func (s *stack) openHold(path, body string) map[string]any {
+// openPause opens a hold.
+func (s *stack) openPause(path, body string) map[string]any {
 	s.t.Helper()
 	return s.Do(http.MethodPost, path+"/pause", body).Want(http.StatusCreated).JSON()
 }
@@ -51,7 +51,7 @@ func TestHold_DomainAndLane(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, false)
 	who := readMe(s.Client).Account.ID
-	domain := s.openHold(s.domainPath(), `{"duration_seconds":604800,"reason":"numbers are checked"}`)
+	domain := s.openPause(s.domainPath(), `{"duration_seconds":604800,"reason":"numbers are checked"}`)
 	created := domain["created_at"]
 	assert.Equal(t, map[string]any{
 		"id": domain["id"], "scope": "domain", "tenancy_id": s.tenancy, "lane": nil, "bucket": nil, "batch_id": nil,
@@ -61,12 +61,12 @@ func TestHold_DomainAndLane(t *testing.T) {
 		"released_by": nil, "extensions": []any{},
 	}, domain)
 	assert.WithinDuration(t, time.Now(), at(t, created), time.Minute)
-	lane := s.openHold(s.domainPath(), `{"lane":"bulk"}`)
+	lane := s.openPause(s.domainPath(), `{"lane":"bulk"}`)
 	assert.Equal(t, []any{"lane", "bulk", s.tenancy, nil, nil}, []any{lane["scope"], lane["lane"], lane["tenancy_id"],
 		lane["expires_at"], lane["reason"]})
-	second := s.openHold(s.domainPath(), `{"duration_seconds":null,"reason":null,"lane":null}`)
+	second := s.openPause(s.domainPath(), `{"duration_seconds":null,"reason":null,"lane":null}`)
 	assert.Equal(t, "domain", second["scope"])
-	global := s.openHold("/admin/dispatch", `{"duration_seconds":1}`)
+	global := s.openPause("/admin/dispatch", `{"duration_seconds":1}`)
 	assert.Equal(t, []any{"global", nil, nil}, []any{global["scope"], global["tenancy_id"], global["lane"]})
 
 	assert.Equal(t, domain, s.get("/admin/dispatch/pauses/"+domain["id"].(string)))
@@ -145,7 +145,7 @@ func TestHold_TooMany(t *testing.T) {
 	s.Do(http.MethodPost, s.domainPath()+"/pause", nil).Detail(http.StatusConflict,
 		"The organization has 1000 active holds, as many as it can have: release some first")
 	require.Len(t, s.resumed("/admin/dispatch/resume"), 1000)
-	s.openHold(s.domainPath(), `{}`)
+	s.openPause(s.domainPath(), `{}`)
 }
 
 func TestHold_Lists(t *testing.T) {
@@ -153,10 +153,10 @@ func TestHold_Lists(t *testing.T) {
 	s := serveStack(t, false)
 	batch := s.trigger(s.define(transformSteps), `{"input_data":{"n":1}}`)
 	id := func(h map[string]any) any { return h["id"] }
-	global := id(s.openHold("/admin/dispatch", `{"duration_seconds":300}`))
-	domain := id(s.openHold(s.domainPath(), `{}`))
-	lane := id(s.openHold(s.domainPath(), `{"lane":"bulk","duration_seconds":100}`))
-	paused := id(s.openHold("/flows/batches/"+batch, `{"duration_seconds":200}`))
+	global := id(s.openPause("/admin/dispatch", `{"duration_seconds":300}`))
+	domain := id(s.openPause(s.domainPath(), `{}`))
+	lane := id(s.openPause(s.domainPath(), `{"lane":"bulk","duration_seconds":100}`))
+	paused := id(s.openPause("/flows/batches/"+batch, `{"duration_seconds":200}`))
 	backoff := func(tenancy, ends string) any {
 		id := uuid.Must(uuid.NewV7()).String()
 		_, err := s.owner.Exec(t.Context(),
@@ -211,7 +211,7 @@ func TestHold_Extend(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, false)
 	who := readMe(s.Client).Account.ID
-	h := s.openHold(s.domainPath(), `{"duration_seconds":60}`)
+	h := s.openPause(s.domainPath(), `{"duration_seconds":60}`)
 	path := s.domainPath() + "/pauses/" + h["id"].(string)
 	extend := func(body string) map[string]any { return s.Do(http.MethodPatch, path, body).Want(http.StatusOK).JSON() }
 	one := extend(`{"duration_seconds":120}`)
@@ -241,10 +241,10 @@ func TestHold_Extend(t *testing.T) {
 	s.Do(http.MethodPatch, path, `{"expires_at":"9999-01-01T00:00:00Z"}`).Invalid("body.expires_at value_error")
 	assert.Equal(t, two, s.get("/admin/dispatch/pauses/"+h["id"].(string)), "nothing was changed")
 
-	open := s.openHold(s.domainPath(), `{"lane":"bulk"}`)["id"].(string)
+	open := s.openPause(s.domainPath(), `{"lane":"bulk"}`)["id"].(string)
 	s.Do(http.MethodPatch, s.domainPath()+"/pauses/"+open, `{"duration_seconds":60}`).
 		Detail(http.StatusConflict, "Pause has no end that could be moved: it lasts until it is released")
-	global := s.openHold("/admin/dispatch", `{"duration_seconds":60}`)["id"].(string)
+	global := s.openPause("/admin/dispatch", `{"duration_seconds":60}`)["id"].(string)
 	s.Do(http.MethodPatch, s.domainPath()+"/pauses/"+global, `{"duration_seconds":600}`).Detail(http.StatusNotFound,
 		"Pause not found")
 	s.Do(http.MethodPatch, "/platforms/dialer/domains/nobody/pauses/"+open, `{"duration_seconds":600}`).Detail(
@@ -262,7 +262,7 @@ func TestHold_Extend(t *testing.T) {
 		"Pause was extended 1000 times: release it and open another")
 	s.resumed(s.domainPath() + "/resume")
 	s.Do(http.MethodPatch, path, `{"duration_seconds":604800}`).Detail(http.StatusConflict, "Pause is already released")
-	expired := s.openHold(s.domainPath(), `{"duration_seconds":1}`)["id"].(string)
+	expired := s.openPause(s.domainPath(), `{"duration_seconds":1}`)["id"].(string)
 	pgtest.MoveClock(t, s.owner, 2*time.Second)
 	s.Do(http.MethodPatch, s.domainPath()+"/pauses/"+expired, `{"duration_seconds":60}`).Detail(http.StatusConflict,
 		"Pause is already released")
@@ -285,17 +285,17 @@ func TestHold_Covers(t *testing.T) {
 		assert.Equal(t, "queued", b["status"], "holds of Domains and lanes rewrite no batch")
 		assert.Equal(t, map[string]int{"queued": 1}, counted(b))
 	}
-	s.openHold(s.domainPath(), `{"lane":"bulk"}`)
+	s.openPause(s.domainPath(), `{"lane":"bulk"}`)
 	bulk := s.laneTrigger(send, "bulk")
 	s.await(s.laneTrigger(send, "interactive")) // went past it
 	waits(bulk)
-	s.openHold(s.domainPath(), `{"duration_seconds":300}`)
+	s.openPause(s.domainPath(), `{"duration_seconds":300}`)
 	s.resumed(s.domainPath() + "/resume?lane=bulk")
 	compliance := s.laneTrigger(send, "compliance")
 	s.await(s.trigger(get, `{"input_data":{}}`))
 	waits(bulk)
 	waits(compliance)
-	global := s.openHold("/admin/dispatch", `{"duration_seconds":301}`)
+	global := s.openPause("/admin/dispatch", `{"duration_seconds":301}`)
 	free := s.trigger(get, `{"input_data":{}}`)
 	s.await(s.trigger(s.define(transformSteps), `{"input_data":{"n":1}}`)) // makes no call
 	assert.Len(t, s.resumed(s.domainPath()+"/resume"), 1)
@@ -316,7 +316,7 @@ func TestHold_Covers(t *testing.T) {
 func TestHold_SharedDomain(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, true)
-	s.openHold(s.domainPath(), `{}`)
+	s.openPause(s.domainPath(), `{}`)
 	held := s.laneTrigger(s.define(modifyOne), "bulk")
 	other := *s
 	other.Client = s.other
@@ -334,9 +334,9 @@ func TestHold_SharedDomain(t *testing.T) {
 func TestHold_ExtendedExpiry(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, true)
-	h := s.openHold(s.domainPath(), `{"duration_seconds":100}`)
+	h := s.openPause(s.domainPath(), `{"duration_seconds":100}`)
 	s.Do(http.MethodPatch, s.domainPath()+"/pauses/"+h["id"].(string), `{"duration_seconds":1000}`).Want(http.StatusOK)
-	probe := s.openHold("/admin/dispatch", `{"duration_seconds":101}`)["id"].(string)
+	probe := s.openPause("/admin/dispatch", `{"duration_seconds":101}`)["id"].(string)
 	batch := s.laneTrigger(s.define(modifyOne), "bulk")
 	pgtest.MoveClock(t, s.owner, 200*time.Second)
 	// the scheduler came by
@@ -364,7 +364,7 @@ func TestHold_WaitsForClaims(t *testing.T) {
 			ctx := t.Context()
 			calls := func() int { return s.number(`SELECT count(*) FROM flow.call WHERE domain = $1`, s.tenancy) }
 			before := calls()
-			s.openHold("/admin/dispatch", `{}`)
+			s.openPause("/admin/dispatch", `{}`)
 			batch := s.trigger(s.define(modifyOne), `{"records":[{"id":"a"},{"id":"b"}]}`)
 			arrive := s.hold("/records/a") // else the batch may be over before its pause has its turn
 			waitsAt := "PauseGateTake"
@@ -456,13 +456,13 @@ func TestHold_Headroom(t *testing.T) {
 	next := func() any {
 		return s.get(s.domainPath() + "/headroom")["buckets"].(map[string]any)["upload"].(map[string]any)["next_allowed_at"]
 	}
-	s.openHold(s.domainPath(), `{"lane":"bulk","duration_seconds":900}`)
+	s.openPause(s.domainPath(), `{"lane":"bulk","duration_seconds":900}`)
 	assert.Nil(t, next(), "the other lanes may")
-	domain := s.openHold(s.domainPath(), `{"duration_seconds":600}`)
+	domain := s.openPause(s.domainPath(), `{"duration_seconds":600}`)
 	assert.Equal(t, domain["expires_at"], next())
-	global := s.openHold("/admin/dispatch", `{"duration_seconds":700}`)
+	global := s.openPause("/admin/dispatch", `{"duration_seconds":700}`)
 	assert.Equal(t, global["expires_at"], next())
-	s.openHold(s.domainPath(), `{}`)
+	s.openPause(s.domainPath(), `{}`)
 	assert.Nil(t, next(), "nobody knows")
 	s.resumed(s.domainPath() + "/resume")
 	assert.Equal(t, global["expires_at"], next())

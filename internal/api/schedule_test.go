@@ -176,7 +176,7 @@ func TestSchedule_Overlap(t *testing.T) {
 		t.Run(policy, func(t *testing.T) {
 			t.Parallel()
 			s := serveStack(t, true)
-			s.openHold("/admin/dispatch", `{}`)
+			s.openPause("/admin/dispatch", `{}`)
 			id := s.schedule(scheduleOf(s.define(uploadSteps), "*/5 * * * *", `"overlap_policy":"`+policy+`"`,
 				`"input_data":{"id":"k"}`))
 			slot := next(t, s.get("/flows/schedules/"+id))

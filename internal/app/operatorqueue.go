@@ -58,7 +58,7 @@ var queueReads = []struct {
 	{"queue", "", (*db.Queries).OpsQueue},
 	{"call_in_flight", "", (*db.Queries).OpsCalls},
 	{"unknown_outcome", "", (*db.Queries).OpsUnknown},
-	{"hold", "", (*db.Queries).OpsHolds},
+	{"hold", "", (*db.Queries).OpsPauses},
 	{"budget_window", "", (*db.Queries).OpsBudgets},
 	{"retry_storm", "", (*db.Queries).OpsRetries},
 	{"due", "What is to be done and when, by its kind.", (*db.Queries).OpsDue},

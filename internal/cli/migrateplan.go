@@ -21,12 +21,12 @@ type plannedMigration struct {
 	Name         string             `json:"name"`
 	Transaction  bool               `json:"transaction"`
 	LeastProgram *int64             `json:"least_program"`
-	Holds        []plannedHold      `json:"holds"`
+	Holds        []plannedPause     `json:"holds"`
 	Statements   []plannedStatement `json:"statements"`
 }
 
-// plannedHold is that others cannot change a table, or not read it either, from one line to another.
-type plannedHold struct {
+// plannedPause is that others cannot change a table, or not read it either, from one line to another.
+type plannedPause struct {
 	// Table is null for any table.
 	Table       *string `json:"table"`
 	Lock        string  `json:"lock"`
@@ -77,10 +77,10 @@ func (c *migratePlan) Run(ctx context.Context, p *process) error {
 func planFacts(m pg.PlannedMigration) plannedMigration {
 	out := plannedMigration{
 		Line: m.Line, Version: m.Version, Name: m.Name, Transaction: m.Transaction,
-		Holds: []plannedHold{}, Statements: []plannedStatement{},
+		Holds: []plannedPause{}, Statements: []plannedStatement{},
 	}
 	for _, h := range m.Holds() {
-		out.Holds = append(out.Holds, plannedHold{
+		out.Holds = append(out.Holds, plannedPause{
 			orNull(h.Table), h.Lock.String(), h.Lock.BlocksReads(), h.From, h.To, h.Reads, h.Rewrites,
 		})
 	}

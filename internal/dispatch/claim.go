@@ -45,7 +45,7 @@ type claim struct {
 	// spans are the windows that calls are debited in.
 	spans []quota.Window
 	// covered are the queues that people hold.
-	covered []db.HoldCoversRow
+	covered []db.PausesCoverRow
 	change  *run.Change
 }
 
@@ -319,7 +319,7 @@ func (c *claim) allow(spans []quota.Window, wanted int, budgets ...*meter) (gran
 	return grant, escalated
 }
 
-// intend enters the gate of holds, inserts the intents, and charges their lanes; then it locks the batches, and reads
+// intend enters the gate of pauses, inserts the intents, and charges their lanes; then it locks the batches, and reads
 // the holds over them and what of them is queued.
 func (c *claim) intend(ctx context.Context, calls []*outboundCall) (*run.Locking, error) {
 	pipeline := pg.NewPipeline(c.tx)
@@ -335,7 +335,7 @@ func (c *claim) intend(ctx context.Context, calls []*outboundCall) (*run.Locking
 		}
 	}
 	if err := c.d.q.PauseGateShare(ctx, pipeline, orgs); err != nil {
-		return nil, fmt.Errorf("enter the gate of holds: %w", err)
+		return nil, fmt.Errorf("enter the gate of pauses: %w", err)
 	}
 	if len(c.calls) > 0 {
 		if err := c.writeDown(ctx, pipeline, c.calls); err != nil {
@@ -347,7 +347,7 @@ func (c *claim) intend(ctx context.Context, calls []*outboundCall) (*run.Locking
 	}
 	l := c.d.Runs.Locking(ids, pieces)
 	asks := append(l.Asks(ctx), func(tx pg.DB) (err error) {
-		c.covered, err = c.d.q.HoldCovers(ctx, tx, db.HoldCoversParams{BatchIds: ids, Domain: c.key.domain,
+		c.covered, err = c.d.q.PausesCover(ctx, tx, db.PausesCoverParams{BatchIds: ids, Domain: c.key.domain,
 			Bucket: c.key.bucket})
 		return err
 	})

@@ -396,12 +396,12 @@ func (d *Dispatcher) opened(ctx context.Context, p *outboundCall, reference stri
 var (
 	errTakenOver = errors.New("somebody else has taken over the call")
 
-	errHeld     = errors.New("people hold the call, its batch is over, or nobody knows of it any more")
+	errPaused   = errors.New("people hold the call, its batch is over, or nobody knows of it any more")
 	errPanicked = errors.New("the request broke while it was sent")
 )
 
 // confirm says until when a call may go out that was claimed and took its time since, for its token, connection or
-// handshake. A statement that begins after a hold was answered sees it, so that the gate of holds is not needed: what
+// handshake. A statement that begins after a hold was answered sees it, so that the gate of pauses is not needed: what
 // opens after the statement is answered less than freshFor before the first byte.
 func (d *Dispatcher) confirm(ctx context.Context, k budgetKey, p *outboundCall) (time.Time, error) {
 	began := time.Now()
@@ -411,7 +411,7 @@ func (d *Dispatcher) confirm(ctx context.Context, k budgetKey, p *outboundCall) 
 		return time.Time{}, fmt.Errorf("read what people hold: %w", err)
 	}
 	if barred {
-		return time.Time{}, errHeld
+		return time.Time{}, errPaused
 	}
 	return began.Add(freshFor), nil
 }

@@ -85,7 +85,7 @@ func (p *pass) open(ctx context.Context) error {
 	var budget db.FlowBudget
 	var others []db.CallsOfOthersRow
 	err := pg.Kept(ctx, p.d.Pool, func(tx pg.DB) error {
-		return p.d.q.HoldExpire(ctx, tx, p.key.domain)
+		return p.d.q.BackoffsExpire(ctx, tx, p.key.domain)
 	}, func(tx pg.DB) (err error) {
 		budget, err = p.d.q.BudgetRead(ctx, tx, db.BudgetReadParams{Domain: p.key.domain, Bucket: p.key.bucket})
 		return err

@@ -249,15 +249,15 @@ func (s *Service) weigh(ctx context.Context, conn db.DBTX, orgID uuid.UUID, d *D
 }
 
 // held says until when people hold the calls of an estimate.
-func (s *Service) held(ctx context.Context, conn db.DBTX, orgID uuid.UUID, e *Estimate) (db.LanesHeldUntilRow, error) {
-	in := db.LanesHeldUntilParams{OrgID: orgID, Domain: e.TenancyID}
+func (s *Service) held(ctx context.Context, conn db.DBTX, orgID uuid.UUID, e *Estimate) (db.LanesPausedUntilRow, error) {
+	in := db.LanesPausedUntilParams{OrgID: orgID, Domain: e.TenancyID}
 	for _, l := range e.lanes {
 		in.Lanes = append(in.Lanes, string(l))
 	}
 	if len(in.Lanes) == 0 {
 		in.Lanes = []string{string(e.usual)}
 	}
-	row, err := s.q.LanesHeldUntil(ctx, conn, in)
+	row, err := s.q.LanesPausedUntil(ctx, conn, in)
 	if err != nil {
 		return row, fmt.Errorf("read holds of %s: %w", e.TenancyID, err)
 	}

@@ -54,7 +54,7 @@ func (s *Service) Headroom(ctx context.Context, orgID uuid.UUID, tenancyID strin
 	if err != nil {
 		return nil, err
 	}
-	held, err := s.q.DomainHeldUntil(ctx, s.pool, db.DomainHeldUntilParams{OrgID: orgID, Domain: tenancyID})
+	held, err := s.q.DomainPausedUntil(ctx, s.pool, db.DomainPausedUntilParams{OrgID: orgID, Domain: tenancyID})
 	if err != nil {
 		return nil, fmt.Errorf("read holds of %s: %w", tenancyID, err)
 	}
@@ -111,7 +111,7 @@ func (s *Service) counts(platformID string) bool {
 // noEnd is from when on a time stands for a hold without an end.
 var noEnd = time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
 
-// allowedFrom is the latest of the times from which the windows, the holds of people and what delays the budget allow a
+// allowedFrom is the latest of the times from which the windows, the pauses of people and what delays the budget allow a
 // call.
 func allowedFrom(windows, held time.Time, d db.BudgetDelaysRow) time.Time {
 	next := maxTime(maxTime(windows, held), d.HeldUntil)

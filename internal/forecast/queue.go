@@ -393,7 +393,7 @@ func (w *waiting) completion(b *backlog, k bucket, caps quota.Caps) Completion {
 // behind says when the calls of an estimate will be done, once everything that waits now went before them, and what
 // holds them is over. Of what waits, work that is held without an end is not waited for. Where no lane is chosen each
 // may be: then all limits of lanes are reckoned with.
-func (w *waiting) behind(b *backlog, k bucket, caps quota.Caps, e *Estimate, held db.LanesHeldUntilRow) Completion {
+func (w *waiting) behind(b *backlog, k bucket, caps quota.Caps, e *Estimate, held db.LanesPausedUntilRow) Completion {
 	c := Completion{HoldCauses: []string{}, Caveats: []string{}, Paced: len(e.paced)}
 	inFlight, all := w.inFlight, *w
 	all.timeout, all.exclusive, all.cost = max(w.timeout, e.timeout), w.exclusive || e.exclusive, max(w.cost, e.cost)

@@ -43,10 +43,10 @@ func (s *Service) eachOrg(ctx context.Context, paused bool, do func(id uuid.UUID
 	for {
 		var orgs []uuid.UUID
 		err := pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) (err error) {
-			if err := s.q.OrgsOfHoldLock(ctx, tx); err != nil {
+			if err := s.q.OrgsOfPauseLock(ctx, tx); err != nil {
 				return fmt.Errorf("wait for organizations that are being made: %w", err)
 			}
-			orgs, err = s.q.OrgsOfHold(ctx, tx, db.OrgsOfHoldParams{Held: paused, Operator: string(Everything)})
+			orgs, err = s.q.OrgsOfPause(ctx, tx, db.OrgsOfPauseParams{Held: paused, Operator: string(Everything)})
 			return err
 		})
 		if err != nil {
@@ -67,10 +67,10 @@ func (s *Service) eachOrg(ctx context.Context, paused bool, do func(id uuid.UUID
 // PauseNew pauses an organization, in the transaction that makes it, where everything is paused, and reports whether it
 // did.
 func (s *Service) PauseNew(ctx context.Context, tx pgx.Tx, orgID uuid.UUID) (paused bool, err error) {
-	if err := s.q.OrgsOfHoldShare(ctx, tx); err != nil {
+	if err := s.q.OrgsOfPauseShare(ctx, tx); err != nil {
 		return false, fmt.Errorf("wait for who pauses everything: %w", err)
 	}
-	reason, err := s.q.HoldOfEverything(ctx, tx, string(Everything))
+	reason, err := s.q.PauseOfEverything(ctx, tx, string(Everything))
 	switch {
 	case pg.IsNoRows(err):
 		return false, nil

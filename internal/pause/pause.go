@@ -31,7 +31,7 @@ import (
 )
 
 // DueExpiry is the kind of due rows (key: the pause's id) at which pauses end.
-const DueExpiry = "hold_expiry"
+const DueExpiry = "pause_expiry"
 
 // Scope says what a pause covers.
 type Scope string

@@ -15,8 +15,8 @@ import (
 const (
 	// topDefinitions is how many definitions are named as slowest, and as failing most.
 	topDefinitions = 5
-	// maxHolds bounds the holds that are shown.
-	maxHolds = 50
+	// maxPauses bounds the holds that are shown.
+	maxPauses = 50
 )
 
 // Period is a time up to now that a dashboard shows, in intervals of Interval.
@@ -97,7 +97,7 @@ func (s *Service) Dashboard(ctx context.Context, orgID uuid.UUID, p Period) (*Da
 	if err := s.definitions(ctx, orgID, d); err != nil {
 		return nil, err
 	}
-	holds, err := s.q.DashboardHolds(ctx, s.pool, db.DashboardHoldsParams{OrgID: &orgID, Most: maxHolds})
+	holds, err := s.q.DashboardPauses(ctx, s.pool, db.DashboardPausesParams{OrgID: &orgID, Most: maxPauses})
 	if err != nil {
 		return nil, fmt.Errorf("read holds: %w", err)
 	}

@@ -165,7 +165,7 @@ func (q *projected) reads() (out []read) {
 		{name: "domains", paths: []string{"/platforms/dialer/domains", account}, raw: rawDomain},
 		{name: "margins and lanes", paths: []string{account + "/margins", account + "/lanes"}, raw: rawDomain},
 		{name: "pauses", paths: []string{account + "/pauses", "/admin/dispatch/pauses?include_released=true"},
-			raw: rawHolds},
+			raw: rawPauses},
 	} {
 		r.group = "projections, " + q.name + " queued"
 		out = append(out, r)
@@ -187,6 +187,6 @@ func rawDomain(ctx context.Context, pool *pgxpool.Pool, s *service, _ []byte) (t
 	return drain(ctx, pool, "SELECT d.*, t.* FROM flow.domain d JOIN flow.tenant t USING (tenancy_id) WHERE d.tenancy_id = $1", s.domain)
 }
 
-func rawHolds(ctx context.Context, pool *pgxpool.Pool, s *service, _ []byte) (time.Duration, error) {
+func rawPauses(ctx context.Context, pool *pgxpool.Pool, s *service, _ []byte) (time.Duration, error) {
 	return drain(ctx, pool, "SELECT * FROM flow.pause WHERE org_id = $1 ORDER BY created_at LIMIT 100", s.org)
 }

@@ -147,7 +147,7 @@ func sliceColumns(id string) map[string]string {
 		"batch_id": id, "no": "t.no + b.no", "first": "t.first + b.position",
 		"state":     "CASE b.state WHEN 'done' THEN t.state ELSE 'calling' END",
 		"remaining": "CASE b.state WHEN 'done' THEN t.remaining ELSE t.records END",
-		"detached":     "CASE b.state WHEN 'done' THEN t.detached ELSE 0 END",
+		"detached":  "CASE b.state WHEN 'done' THEN t.detached ELSE 0 END",
 	}
 	for _, s := range jobStatuses {
 		columns[s] = "CASE b.state WHEN 'done' THEN t." + s + " ELSE 0 END"

@@ -14,7 +14,7 @@ import (
 )
 
 // dueExpiry is the kind of due rows that end holds.
-const dueExpiry = "hold_expiry"
+const dueExpiry = "pause_expiry"
 
 // hold is what people keep from being claimed: a batch, else all of an organization, of an account of it, or of a lane
 // there.
@@ -116,14 +116,14 @@ func (w *world) start(t *batch) {
 
 // planPeople has people steer over the week.
 func (w *world) planPeople() {
-	w.sometimes(25, w.openHold)
+	w.sometimes(25, w.openPause)
 	w.sometimes(40, func() {
-		if h := w.anyHold(); h != nil && h.open(w.now) {
+		if h := w.anyPause(); h != nil && h.open(w.now) {
 			w.release(h)
 		}
 	})
 	w.sometimes(10, func() {
-		if h := w.anyHold(); h != nil && h.open(w.now) && !h.expiresAt.IsZero() {
+		if h := w.anyPause(); h != nil && h.open(w.now) && !h.expiresAt.IsZero() {
 			h.expiresAt = h.expiresAt.Add(w.upTo(8 * time.Hour)) // its due row finds that out
 		}
 	})
@@ -148,7 +148,7 @@ func (w *world) planPeople() {
 	})
 }
 
-func (w *world) anyHold() *hold {
+func (w *world) anyPause() *hold {
 	if len(w.holds) == 0 {
 		return nil
 	}
@@ -168,8 +168,8 @@ func (w *world) anyBatch() *batch {
 	return nil
 }
 
-// openHold opens a hold. When it is there, no claim that it covers commits: the gate of holds makes it one step.
-func (w *world) openHold() {
+// openPause opens a hold. When it is there, no claim that it covers commits: the gate of holds makes it one step.
+func (w *world) openPause() {
 	a := w.accounts[w.r.IntN(len(w.accounts))]
 	h := &hold{no: len(w.holds), org: a.orgs[w.r.IntN(len(a.orgs))]}
 	switch w.r.IntN(6) {

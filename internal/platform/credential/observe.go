@@ -81,7 +81,7 @@ func (s *stamps) due(use Use) bool {
 	defer s.mu.Unlock()
 	last := s.last[key]
 	if last == nil {
-		if len(s.last) >= maxHeld {
+		if len(s.last) >= maxPaused {
 			clear(s.last) // an extra write each is cheaper than a list by age
 		}
 		last = &stamped{at: map[string]time.Time{}}

@@ -19,8 +19,8 @@ const (
 	// holdFor is how long a worker may go on with a copy: other processes see a rotation within this time. This one
 	// sees its own at once.
 	holdFor = 5 * time.Second
-	// maxHeld bounds the copies in memory.
-	maxHeld = 10_000
+	// maxPaused bounds the copies in memory.
+	maxPaused = 10_000
 	// loadTries bounds how often a read that met a rotation half way begins again.
 	loadTries = 5
 )
@@ -140,14 +140,14 @@ func (c *cache) put(key cacheKey, fresh *Resolved, mark uint64) {
 		return
 	}
 	now := c.now()
-	if len(c.entries) >= maxHeld {
+	if len(c.entries) >= maxPaused {
 		for k, e := range c.entries {
 			if !now.Before(e.until) {
 				delete(c.entries, k)
 			}
 		}
 	}
-	if len(c.entries) < maxHeld {
+	if len(c.entries) < maxPaused {
 		c.entries[key] = cacheEntry{held: fresh, until: now.Add(holdFor)}
 	}
 }
