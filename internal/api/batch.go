@@ -171,7 +171,7 @@ func (h batchHandler) UpdateBatch(ctx context.Context, req *oas.BatchUpdate, par
 	if err != nil {
 		return nil, err
 	}
-	in := run.Steering{RemovePacing: req.RemovePacing.Value}
+	in := run.Updating{RemovePacing: req.RemovePacing.Value}
 	if priority, ok := req.Priority.Get(); ok {
 		in.Priority = new(string(priority))
 	}
@@ -193,7 +193,7 @@ func (h batchHandler) UpdateBatch(ctx context.Context, req *oas.BatchUpdate, par
 		ctx = pg.AsWorker(ctx)
 	}
 	err = pg.InTx(ctx, h.pool, func(ctx context.Context, tx pgx.Tx) error {
-		if row, err = h.runs.Steer(ctx, tx, caller.OrgID, id, in); err != nil || in.Pacing == nil {
+		if row, err = h.runs.Update(ctx, tx, caller.OrgID, id, in); err != nil || in.Pacing == nil {
 			return err
 		}
 		return h.forecasts.Slower(ctx, tx, caller.OrgID, id, in.Pacing)

@@ -179,7 +179,7 @@ func bulkPriority(priority string) func(batchHandler, context.Context, *oas.Batc
 	uuid.UUID) (*run.StartedBatch, error) {
 	return func(h batchHandler, ctx context.Context, _ *oas.BatchBulk, id uuid.UUID) (*run.StartedBatch, error) {
 		return nil, pg.InTx(ctx, h.pool, func(ctx context.Context, tx pgx.Tx) error {
-			_, err := h.runs.Steer(ctx, tx, account.FromContext(ctx).OrgID, id, run.Steering{Priority: &priority})
+			_, err := h.runs.Update(ctx, tx, account.FromContext(ctx).OrgID, id, run.Updating{Priority: &priority})
 			return err
 		})
 	}

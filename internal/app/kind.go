@@ -141,7 +141,7 @@ func (a *App) deliver(ctx context.Context, l *due.Lease) (time.Time, error) {
 
 // arrive hands events of one organization to the tasks that wait for them.
 func (a *App) arrive(ctx context.Context, l *due.Lease) (time.Time, error) {
-	return inTurns(ctx, l, a.Runs.Arrive)
+	return inTurns(ctx, l, a.Runs.MatchEvent)
 }
 
 // inTurns does pieces of what an id has to do, until nothing is left or others shall have their turn.

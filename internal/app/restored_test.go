@@ -311,8 +311,8 @@ func testLost(t *testing.T, l *lost) {
 	assert.Equal(t, inFlight+3, l.plain.sum(), "what people have queued again, or started since, is sent")
 }
 
-// cameOut waits until the batches came to their ends, and sees that of what had been sent only that came again which has
-// a key.
+// cameOut waits until the batches came to their ends, and sees that of what had been sent only that came again which
+// has a key.
 func (l *lost) cameOut(t *testing.T, client *apitest.Client, batches map[string]string) {
 	t.Helper()
 	const n, inFlight = lostRecords, lostInFlight

@@ -79,7 +79,7 @@ func (a *App) wire(ctx context.Context) error {
 		Due: a.Scheduler, Losses: &a.losses, Log: a.cfg.Log})
 	a.Subscriptions = subscription.New(a.scoped, a.Definitions, a.Runs, a.cfg.Log)
 	a.Streams = stream.New(a.stopping, a.Runs, stream.Options{Most: a.cfg.MaxStreams, Log: a.cfg.Log})
-	a.Runs.Tell(a.Streams.Changed)
+	a.Runs.OnChange(a.Streams.Changed)
 	if a.cfg.Dispatch.Observed == nil {
 		a.cfg.Dispatch.Observed = a.metrics.called
 	}

@@ -120,8 +120,8 @@ func (p *outboundCall) splitRange(part run.Part, gone []int32, add func(o int32)
 	piece.To = piece.From
 	flush := func() {
 		if piece.To > piece.From {
-			p.pieces = append(p.pieces, run.Piece{Part: piece, Seq: int32(len(p.pieces)),
-				Decided: piece.Records() == 0})
+			p.pieces = append(p.pieces, run.ClaimedRange{Part: piece, Seq: int32(len(p.pieces)),
+				NoCall: piece.Records() == 0})
 		}
 		piece.From, piece.LeftOut = piece.To, nil
 	}
@@ -327,7 +327,7 @@ func (c *bulk) finish() *outboundCall {
 	}
 	for i := range p.pieces {
 		p.attempt = max(p.attempt, p.pieces[i].Part.Attempt)
-		if !p.pieces[i].Decided {
+		if !p.pieces[i].NoCall {
 			p.pieces[i].CallID = p.id
 		}
 	}

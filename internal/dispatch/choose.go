@@ -283,7 +283,7 @@ func (d *Dispatcher) readParts(ctx context.Context, queues ...*picked) error {
 		return nil
 	}
 	var rows []db.PartChooseRow
-	err := pg.Kept(ctx, d.Pool, func(tx pg.DB) (err error) {
+	err := pg.GenericPlan(ctx, d.Pool, func(tx pg.DB) (err error) {
 		rows, err = d.q.PartChoose(ctx, tx, in)
 		return err
 	})

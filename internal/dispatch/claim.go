@@ -321,10 +321,10 @@ func (c *claim) allow(spans []quota.Window, wanted int, budgets ...*meter) (gran
 
 // intend enters the gate of pauses, inserts the intents, and charges their lanes; then it locks the batches, and reads
 // the holds over them and what of them is queued.
-func (c *claim) intend(ctx context.Context, calls []*outboundCall) (*run.Locking, error) {
+func (c *claim) intend(ctx context.Context, calls []*outboundCall) (*run.BatchLock, error) {
 	pipeline := pg.NewPipeline(c.tx)
 	var orgs, ids []uuid.UUID
-	var pieces []run.Piece
+	var pieces []run.ClaimedRange
 	for _, p := range calls {
 		ids, pieces = append(ids, p.batches()...), append(pieces, p.pieces...)
 		if !slices.Contains(orgs, p.orgID) {
@@ -345,8 +345,8 @@ func (c *claim) intend(ctx context.Context, calls []*outboundCall) (*run.Locking
 			return nil, err
 		}
 	}
-	l := c.d.Runs.Locking(ids, pieces)
-	asks := append(l.Asks(ctx), func(tx pg.DB) (err error) {
+	l := c.d.Runs.BatchLock(ids, pieces)
+	asks := append(l.Queries(ctx), func(tx pg.DB) (err error) {
 		c.covered, err = c.d.q.PausesCover(ctx, tx, db.PausesCoverParams{BatchIds: ids, Domain: c.key.domain,
 			Bucket: c.key.bucket})
 		return err
@@ -360,7 +360,7 @@ func (c *claim) intend(ctx context.Context, calls []*outboundCall) (*run.Locking
 // take takes the pieces off their queues, settles what was decided without a call, and debits the calls: late, because
 // settlements wait for the ledger.
 func (c *claim) take(ctx context.Context, calls []*outboundCall) error {
-	var pieces []run.Piece
+	var pieces []run.ClaimedRange
 	var decided []run.Result
 	var last time.Time
 	for _, p := range calls {

@@ -44,7 +44,7 @@ func (d *Dispatcher) keepTrying(ctx context.Context, do func() error) error {
 			}
 			return nil
 		}
-		if !isTransient(err) {
+		if !retriable(err) {
 			return err
 		}
 		if !pg.IsSerialization(err) && ctx.Err() == nil && d.away.CompareAndSwap(false, true) {
@@ -60,9 +60,9 @@ func (d *Dispatcher) keepTrying(ctx context.Context, do func() error) error {
 
 // mayPass reports whether what failed lies in nothing that was worked on: the same work may succeed later, or nobody
 // waits for it any more.
-func mayPass(ctx context.Context, err error) bool { return isTransient(err) || ctx.Err() != nil }
+func mayPass(ctx context.Context, err error) bool { return retriable(err) || ctx.Err() != nil }
 
-// isTransient reports whether the same work may succeed a little later.
-func isTransient(err error) bool {
+// retriable reports whether the same work may succeed a little later.
+func retriable(err error) bool {
 	return pg.IsUnavailable(err) || pg.IsConnection(err) || pg.IsSerialization(err)
 }

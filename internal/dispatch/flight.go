@@ -31,8 +31,8 @@ const (
 	// markAfter is how long a call is under way before its batch is marked as running: most batches of one call are
 	// over by then, and the row with the most indexes is written once less.
 	markAfter = 100 * time.Millisecond
-	// heldMost is how long a call is kept that was rendered too early: it takes memory.
-	heldMost = time.Second
+	// renderedMost is how long a call is kept that was rendered too early: it takes memory.
+	renderedMost = time.Second
 )
 
 // finished is a call whose round trip is over.
@@ -54,9 +54,9 @@ type flight struct {
 	open  map[uuid.UUID]struct{}
 	// others are the calls that other processes may have under way, as the pass saw it when it began.
 	others map[quota.LaneKey]int
-	// held was rendered and waits for an exclusive call that is under way here, until the timer lets it go.
-	held      *outboundCall
-	heldTimer *time.Timer
+	// rendered was rendered and waits for an exclusive call that is under way here, until the timer lets it go.
+	rendered      *outboundCall
+	renderedTimer *time.Timer
 	// answered wait for their settlement.
 	answered []finished
 	working  bool
@@ -129,31 +129,31 @@ func (d *Dispatcher) drop(f *flight) {
 	defer d.flights.mu.Unlock()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if len(f.open) == 0 && f.passes == 0 && f.held == nil && d.flights.of[f.key] == f {
+	if len(f.open) == 0 && f.passes == 0 && f.rendered == nil && d.flights.of[f.key] == f {
 		delete(d.flights.of, f.key)
 	}
 }
 
-// hold keeps a rendered call for the pass that comes once an exclusive one is settled, so that rendering goes on beside
-// it. It returns false where another one is kept, or nothing is under way here that it could wait for.
-func (f *flight) hold(call *outboundCall) bool {
+// keepRendered keeps a rendered call for the pass that comes once an exclusive one is settled, so that rendering goes
+// on beside it. It returns false where another one is kept, or nothing is under way here that it could wait for.
+func (f *flight) keepRendered(call *outboundCall) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.held != nil || len(f.open) == 0 {
+	if f.rendered != nil || len(f.open) == 0 {
 		return false
 	}
-	f.held = call
-	f.heldTimer = time.AfterFunc(heldMost, func() { f.letHeldGo(call) })
+	f.rendered = call
+	f.renderedTimer = time.AfterFunc(renderedMost, func() { f.letRenderedGo(call) })
 	return true
 }
 
-// letHeldGo gives back the memory of a call that is still held.
-func (f *flight) letHeldGo(call *outboundCall) {
+// letRenderedGo gives back the memory of a call that is still held.
+func (f *flight) letRenderedGo(call *outboundCall) {
 	f.mu.Lock()
-	held := f.held == call
+	held := f.rendered == call
 	if held {
-		f.held = nil
-		f.heldTimer.Stop()
+		f.rendered = nil
+		f.renderedTimer.Stop()
 	}
 	f.mu.Unlock()
 	if held {
@@ -162,16 +162,16 @@ func (f *flight) letHeldGo(call *outboundCall) {
 	}
 }
 
-// takeHeld returns the call that is held, if none of its queues is blocked.
-func (f *flight) takeHeld(blocked map[queueKey]bool) []*outboundCall {
+// takeRendered returns the call that is held, if none of its queues is blocked.
+func (f *flight) takeRendered(blocked map[queueKey]bool) []*outboundCall {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	call := f.held
+	call := f.rendered
 	if call == nil || slices.ContainsFunc(call.queues, func(k queueKey) bool { return blocked[k] }) {
 		return nil
 	}
-	f.held = nil
-	f.heldTimer.Stop() // which would keep the call in memory for longer than it takes
+	f.rendered = nil
+	f.renderedTimer.Stop() // which would keep the call in memory for longer than it takes
 	return []*outboundCall{call}
 }
 

@@ -57,29 +57,29 @@ func TestFlight_Held(t *testing.T) {
 		return &outboundCall{queues: []queueKey{{batch: uuid.New()}}, request: provider.Request{Memory: room}}
 	}
 	one, two := call(), call()
-	assert.False(t, f.hold(one), "nothing is under way")
+	assert.False(t, f.keepRendered(one), "nothing is under way")
 	exclusive := uuid.New()
 	f.open[exclusive] = struct{}{}
-	require.True(t, f.hold(one))
-	assert.False(t, f.hold(two), "one is held")
-	assert.Empty(t, f.takeHeld(map[queueKey]bool{one.queues[0]: true}), "its queue is blocked")
-	assert.Equal(t, []*outboundCall{one}, f.takeHeld(nil))
-	assert.Empty(t, f.takeHeld(nil))
+	require.True(t, f.keepRendered(one))
+	assert.False(t, f.keepRendered(two), "one is held")
+	assert.Empty(t, f.takeRendered(map[queueKey]bool{one.queues[0]: true}), "its queue is blocked")
+	assert.Equal(t, []*outboundCall{one}, f.takeRendered(nil))
+	assert.Empty(t, f.takeRendered(nil))
 	letGo([]*outboundCall{one})
 
-	require.True(t, f.hold(two))
+	require.True(t, f.keepRendered(two))
 	delete(f.open, exclusive)
 	f.leave(t.Context(), false, 0)
 	require.Same(t, f, d.join(f.key), "the pass that comes for it")
-	assert.Equal(t, []*outboundCall{two}, f.takeHeld(nil))
+	assert.Equal(t, []*outboundCall{two}, f.takeRendered(nil))
 	letGo([]*outboundCall{two})
 
 	three := call()
 	f.open[exclusive] = struct{}{}
-	require.True(t, f.hold(three))
+	require.True(t, f.keepRendered(three))
 	delete(f.open, exclusive)
 	f.leave(t.Context(), false, 0)
-	f.letHeldGo(three) // as its timer does
+	f.letRenderedGo(three) // as its timer does
 	held, _ := budget.Held()
 	assert.Zero(t, held)
 	assert.NotSame(t, f, d.join(f.key), "nobody came for it")

@@ -108,7 +108,7 @@ func (c *claim) count(ctx context.Context, conn db.DBTX, calls []*outboundCall) 
 		records := map[uuid.UUID]int64{}
 		for i := range p.pieces {
 			piece := &p.pieces[i]
-			if piece.Decided {
+			if piece.NoCall {
 				continue
 			}
 			b, err := c.d.Runs.Batch(ctx, c.tx, piece.Part.BatchID)

@@ -33,7 +33,7 @@ type outboundCall struct {
 	attempt int32
 	// repeats: its idempotency key may be that of an earlier call.
 	repeats bool
-	pieces  []run.Piece
+	pieces  []run.ClaimedRange
 	// decided are the records that need no call: skipped by `when`, or impossible to render.
 	decided   []run.Result
 	check     catalog.OutcomeCheck
@@ -99,7 +99,7 @@ func (p *outboundCall) prepare(idempotencyKey string) (err error) {
 
 // decide adds a part whose records need no call as a piece of its own, with what becomes of them.
 func (p *outboundCall) decide(part run.Part, output json.RawMessage, exceptions ...run.Exception) {
-	p.pieces = append(p.pieces, run.Piece{Part: part, Decided: true})
+	p.pieces = append(p.pieces, run.ClaimedRange{Part: part, NoCall: true})
 	part.ID = 0 // the piece leaves the queue with its part; there is no row of its own to settle
 	p.decided = append(p.decided, run.Result{Part: part, From: run.Queued, Output: output, Exceptions: exceptions})
 }
@@ -109,7 +109,7 @@ func (p *outboundCall) refuse(reason *run.JobError) {
 	pieces := p.pieces
 	p.pieces, p.records = nil, 0
 	for i := range pieces {
-		if pieces[i].Decided {
+		if pieces[i].NoCall {
 			p.pieces = append(p.pieces, pieces[i])
 			continue
 		}

@@ -27,14 +27,14 @@ func pacedBy(p *pacing.Policy) func(*run.StartInput) {
 	return func(in *run.StartInput) { in.Pacing = p }
 }
 
-func (b *bundle) steer(id uuid.UUID, in run.Steering) {
+func (b *bundle) steer(id uuid.UUID, in run.Updating) {
 	b.t.Helper()
-	require.NoError(b.t, b.trySteer(id, in))
+	require.NoError(b.t, b.tryUpdate(id, in))
 }
 
-func (b *bundle) trySteer(id uuid.UUID, in run.Steering) error {
+func (b *bundle) tryUpdate(id uuid.UUID, in run.Updating) error {
 	return pg.InTx(b.t.Context(), b.pool, func(ctx context.Context, tx pgx.Tx) error {
-		_, err := b.runs.Steer(ctx, tx, b.org, id, in)
+		_, err := b.runs.Update(ctx, tx, b.org, id, in)
 		return err
 	})
 }
@@ -161,7 +161,7 @@ func TestPacing_ReplacedBetweenTicks(t *testing.T) {
 		"UPDATE flow.lane_batch SET allowance = 5, lapses_at = flow.clock() + interval '1 hour'") // 5 are sent
 	for _, tt := range []struct{ records, left int }{{50, 5}, {7, 2}, {4, 0}, {50, 0}} {
 		b.exec("UPDATE flow.lane_batch SET lapses_at = flow.clock() + interval '1 hour'")
-		b.steer(id, run.Steering{Pacing: &pacing.Policy{Records: int64(tt.records), PeriodMinutes: 720, Window: later}})
+		b.steer(id, run.Updating{Pacing: &pacing.Policy{Records: int64(tt.records), PeriodMinutes: 720, Window: later}})
 		assert.Equal(t, tt.left, b.count("SELECT allowance FROM flow.lane_batch"), "%d records", tt.records)
 		assert.Equal(t, 1, b.count("SELECT count(*) FROM flow.lane_batch WHERE lapses_at <= flow.clock()"),
 			"the window is closed")
@@ -170,7 +170,7 @@ func TestPacing_ReplacedBetweenTicks(t *testing.T) {
 				10))
 		}
 	}
-	b.steer(id, run.Steering{RemovePacing: true})
+	b.steer(id, run.Updating{RemovePacing: true})
 	status, _ := b.await(id)
 	assert.Equal(t, run.BatchCompleted, status)
 }
@@ -190,7 +190,7 @@ func TestPacing_PolicyMeetsCallsUnderWay(t *testing.T) {
 	const records = 2000 // several groups of calls, one after the other
 	id := b.start(b.define(flowOf(modify("m", "l", `{"n":1}`))), records, plainRow)
 	b.awaitUntil(id, func(_ run.BatchStatus, c db.FlowBatchCount) bool { return c.Completed > 0 })
-	b.steer(id, run.Steering{Pacing: &pacing.Policy{Records: 7, PeriodMinutes: 60}})
+	b.steer(id, run.Updating{Pacing: &pacing.Policy{Records: 7, PeriodMinutes: 60}})
 	before := b.count("SELECT count(*) FROM flow.call")
 	b.quiet()
 	sent := b.count("SELECT count(*) FROM flow.call")
@@ -198,7 +198,7 @@ func TestPacing_PolicyMeetsCallsUnderWay(t *testing.T) {
 	b.pass(time.Hour)
 	b.quiet()
 	assert.Equal(t, min(records, sent+7), b.count("SELECT count(*) FROM flow.call"))
-	b.steer(id, run.Steering{RemovePacing: true})
+	b.steer(id, run.Updating{RemovePacing: true})
 	status, _ := b.await(id)
 	assert.Equal(t, run.BatchCompleted, status)
 	b.once("l", dialersim.KindModify, records)
@@ -216,7 +216,7 @@ func TestPriority_GoesFirstInItsLane(t *testing.T) {
 	first := b.start(b.define(flowOf(modify("m", "first", `{"n":1}`))), 25, plainRow)
 	b.quiet()
 	second := b.start(b.define(flowOf(modify("m", "second", `{"n":1}`))), 15, plainRow)
-	b.steer(second, run.Steering{Priority: new("high")})
+	b.steer(second, run.Updating{Priority: new("high")})
 	b.quiet() // a pass that the start woke may have chosen before
 	boosted := b.now()
 	over := func() bool { return b.count("SELECT count(*) FROM flow.batch_count WHERE completed_at IS NULL") == 0 }
@@ -340,7 +340,7 @@ func (p *paceScenario) ahead() {
 	p.pass(time.Duration(minutes) * time.Minute)
 }
 
-// hold holds everything of the organization, or lets it go again.
+// keepRendered holds everything of the organization, or lets it go again.
 func (p *paceScenario) hold() {
 	p.t.Helper()
 	p.held = !p.held
@@ -369,7 +369,7 @@ func (p *paceScenario) over() bool {
 // replace gives the batch another policy, unless its last records have gone out meanwhile.
 func (p *paceScenario) replace() {
 	p.t.Helper()
-	if err := p.trySteer(p.batch, run.Steering{Pacing: p.policy()}); err != nil {
+	if err := p.tryUpdate(p.batch, run.Updating{Pacing: p.policy()}); err != nil {
 		require.True(p.t, p.over(), "a batch that goes on takes a policy: %v", err)
 	}
 }
@@ -383,7 +383,7 @@ func (p *paceScenario) step() {
 		p.ahead()
 		p.replace()
 	case n < 16:
-		p.steer(p.batch, run.Steering{RemovePacing: true})
+		p.steer(p.batch, run.Updating{RemovePacing: true})
 		p.replace()
 	case n < 18 || p.held:
 		p.hold()

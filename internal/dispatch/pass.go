@@ -45,9 +45,9 @@ type pass struct {
 	// blocked are queues, full lanes that something bars until a call settles.
 	blocked map[queueKey]bool
 	full    map[quota.LaneKey]bool
-	// shut are blocked queues whose calls spend another budget too that has no room before again.
-	shut  map[queueKey]bool
-	again time.Time
+	// otherBudget are blocked queues whose calls spend another budget too that has no room before again.
+	otherBudget map[queueKey]bool
+	again       time.Time
 	// againLocal is, by this process's clock, when the first of them may go again that waits for what its call counts
 	// for; zero for none.
 	againLocal time.Time
@@ -70,7 +70,7 @@ func (d *Dispatcher) Pass(ctx context.Context, lease *due.Lease) (next time.Time
 		return time.Time{}, err
 	}
 	p := &pass{d: d, key: k, lease: lease, blocked: map[queueKey]bool{}, full: map[quota.LaneKey]bool{},
-		shut: map[queueKey]bool{}}
+		otherBudget: map[queueKey]bool{}}
 	p.flight = d.join(p.key)
 	defer func() { p.flight.leave(ctx, p.waits(), p.settled) }()
 	p.settled = p.flight.settlements()
@@ -84,7 +84,7 @@ func (d *Dispatcher) Pass(ctx context.Context, lease *due.Lease) (next time.Time
 func (p *pass) open(ctx context.Context) error {
 	var budget db.FlowBudget
 	var others []db.CallsOfOthersRow
-	err := pg.Kept(ctx, p.d.Pool, func(tx pg.DB) error {
+	err := pg.GenericPlan(ctx, p.d.Pool, func(tx pg.DB) error {
 		return p.d.q.BackoffsExpire(ctx, tx, p.key.domain)
 	}, func(tx pg.DB) (err error) {
 		budget, err = p.d.q.BudgetRead(ctx, tx, db.BudgetReadParams{Domain: p.key.domain, Bucket: p.key.bucket})
@@ -196,12 +196,12 @@ func (p *pass) settle() {
 		return
 	}
 	p.settled, p.nextAt, p.waitLocal = settled, time.Time{}, time.Time{}
-	p.blocked = maps.Clone(p.shut)
+	p.blocked = maps.Clone(p.otherBudget)
 }
 
 // waits reports whether work is left for which a settlement may make room.
 func (p *pass) waits() bool {
-	return len(p.blocked) > len(p.shut) || len(p.full) > 0 || !p.nextAt.IsZero()
+	return len(p.blocked) > len(p.otherBudget) || len(p.full) > 0 || !p.nextAt.IsZero()
 }
 
 // recheck finds out whether there is more to do, once nobody can wake the budget any more without being seen, and else
@@ -253,7 +253,7 @@ func (p *pass) step(ctx context.Context) (progress bool, err error) {
 		p.unread = false
 	}
 	p.reopen()
-	calls := p.flight.takeHeld(p.blocked)
+	calls := p.flight.takeRendered(p.blocked)
 	if len(calls) == 0 {
 		if calls, err = p.choose(ctx); err != nil || len(calls) == 0 {
 			return false, err
@@ -282,7 +282,7 @@ func (p *pass) step(ctx context.Context) (progress bool, err error) {
 		p.maxInFlight = got.maxInFlight
 	}
 	p.flight.launch(&got)
-	held = got.exclusive && len(calls) == 1 && p.flight.hold(calls[0])
+	held = got.exclusive && len(calls) == 1 && p.flight.keepRendered(calls[0])
 	p.bar(&got)
 	if !got.nextAt.IsZero() && !got.elsewhere {
 		p.nextAt, p.waitLocal = got.nextAt, time.Now().Add(got.nextAt.Sub(got.now))
@@ -298,11 +298,11 @@ func (p *pass) bar(got *reserved) {
 	for _, k := range got.blocked {
 		p.blocked[k] = true
 		if got.elsewhere {
-			p.shut[k], p.again = true, soonest(p.again, got.nextAt)
+			p.otherBudget[k], p.again = true, soonest(p.again, got.nextAt)
 		}
 	}
 	for _, k := range got.crowded {
-		p.blocked[k], p.shut[k] = true, true
+		p.blocked[k], p.otherBudget[k] = true, true
 		p.again, p.againLocal = soonest(p.again, got.roomAt),
 			soonest(p.againLocal, time.Now().Add(got.roomAt.Sub(got.now)))
 	}
@@ -316,10 +316,10 @@ func (p *pass) reopen() {
 	if p.againLocal.IsZero() || time.Now().Before(p.againLocal) {
 		return
 	}
-	for k := range p.shut {
+	for k := range p.otherBudget {
 		delete(p.blocked, k)
 	}
-	clear(p.shut)
+	clear(p.otherBudget)
 	p.again, p.againLocal = time.Time{}, time.Time{}
 }
 
@@ -329,7 +329,7 @@ func (p *pass) choose(ctx context.Context) ([]*outboundCall, error) {
 	if p.opened = nil; ready == nil || time.Since(p.openedAt) > restFor {
 		p.openedAt = time.Now()
 		var scan queueScan
-		err := pg.Kept(ctx, p.d.Pool, func(tx pg.DB) (err error) {
+		err := pg.GenericPlan(ctx, p.d.Pool, func(tx pg.DB) (err error) {
 			ready, scan, _, err = p.d.ready(ctx, tx, p.key, p.blocked)
 			return err
 		})

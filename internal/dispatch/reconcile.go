@@ -143,7 +143,7 @@ func (r *round) checkDue(ctx context.Context) {
 func (r *round) begin(ctx context.Context) {
 	places := checksAtOnce - len(r.orgs)
 	over := ctx.Err() != nil || time.Since(r.began) > checkTurn && !r.lease.Left()
-	if places <= 0 || over || isTransient(r.failed) {
+	if places <= 0 || over || retriable(r.failed) {
 		return
 	}
 	rows, err := r.d.q.CallsToCheck(ctx, r.d.Pool, db.CallsToCheckParams{Domain: r.key.domain, Bucket: r.key.bucket,

@@ -333,7 +333,7 @@ func (r *renderer) small(row *queueRow, piece run.Part, offset int32, rec *run.R
 		return &p
 	}
 	p.digest = bodyDigest(p.request.Body)
-	p.records, p.pieces = 1, []run.Piece{{Part: piece, CallID: p.id}}
+	p.records, p.pieces = 1, []run.ClaimedRange{{Part: piece, CallID: p.id}}
 	p.lost = r.mayHaveGone(&piece, offset, rec)
 	return &p
 }

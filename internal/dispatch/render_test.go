@@ -27,7 +27,7 @@ func anyPart(t *rapid.T) (part run.Part, in, gone []int32) {
 
 // tiles checks that pieces follow each other from the front of a part without gaps, and leave out who left, and no
 // other. It returns the records that they hold and where the last one ends.
-func tiles(t *rapid.T, part run.Part, gone []int32, pieces []run.Piece) (records []int32, end int32) {
+func tiles(t *rapid.T, part run.Part, gone []int32, pieces []run.ClaimedRange) (records []int32, end int32) {
 	end = part.From
 	for _, p := range pieces {
 		require.Equal(t, end, p.Part.From, "pieces leave a gap or overlap: %+v", pieces)
@@ -81,8 +81,8 @@ func TestProperty_BulkPiecesTile(t *testing.T) {
 		seq := int32(-1)
 		var sent []int32
 		for _, piece := range p.pieces {
-			require.True(t, piece.Decided || piece.Part.Records() > 0, "a piece without records needs no call")
-			if !piece.Decided {
+			require.True(t, piece.NoCall || piece.Part.Records() > 0, "a piece without records needs no call")
+			if !piece.NoCall {
 				require.Greater(t, piece.Seq, seq)
 				seq = piece.Seq
 				sent = append(sent, piece.Part.Offsets()...)
@@ -105,12 +105,12 @@ func TestProperty_SinglePiecesTile(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		part, in, gone := anyPart(t)
 		limit := rapid.IntRange(1, len(in)).Draw(t, "limit")
-		var pieces []run.Piece
+		var pieces []run.ClaimedRange
 		for n := range limit {
 			piece := part
 			piece.From, piece.To, piece.LeftOut = cut(&part, in, gone, n)
 			require.Equal(t, []int32{in[n]}, piece.Offsets())
-			pieces = append(pieces, run.Piece{Part: piece})
+			pieces = append(pieces, run.ClaimedRange{Part: piece})
 		}
 		_, end := tiles(t, part, gone, pieces)
 		if limit == len(in) {

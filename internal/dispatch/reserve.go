@@ -55,7 +55,7 @@ func (d *Dispatcher) reserve(ctx context.Context, k budgetKey, calls []*outbound
 	}
 	started := time.Now() // before the transaction: the deadline by this clock comes before the one in the database
 	err = d.aligned(ctx, k, func() error {
-		return pg.InTxKept(ctx, d.Pool, func(ctx context.Context, tx pgx.Tx) error {
+		return pg.InTxGenericPlan(ctx, d.Pool, func(ctx context.Context, tx pgx.Tx) error {
 			c = claim{d: d, tx: tx, key: k, flight: f, fresh: fresh}
 			return c.run(ctx, calls)
 		})

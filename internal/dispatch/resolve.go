@@ -65,7 +65,7 @@ func (d *Dispatcher) resolve(ctx context.Context, tx pgx.Tx, in Resolution) erro
 	if r.change, err = d.Runs.Begin(ctx, tx, in.BatchID); err != nil {
 		return err
 	}
-	doubts, err := r.change.CutOut(ctx, in.OrgID, in.BatchID, in.Position)
+	doubts, err := r.change.Isolate(ctx, in.OrgID, in.BatchID, in.Position)
 	if err != nil {
 		return err
 	}
@@ -95,7 +95,7 @@ type resolving struct {
 	change *run.Change
 }
 
-func (r *resolving) settle(ctx context.Context, doubts []run.Doubtful) error {
+func (r *resolving) settle(ctx context.Context, doubts []run.UncertainRecord) error {
 	var results []run.Result
 	for i := range doubts {
 		doubt := &doubts[i]

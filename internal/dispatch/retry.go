@@ -82,7 +82,7 @@ func (s *settlement) writeRefusals(ctx context.Context, tx pgx.Tx) error {
 
 // putBack has the records of a call wait again whom it costs no attempt; told leaves a note of why.
 func (s *settlement) putBack(call *openCall, v *outcome, readyAt time.Time, told bool) {
-	again := run.Again{From: call.from, ReadyAt: readyAt}
+	again := run.Requeueing{From: call.from, ReadyAt: readyAt}
 	if len(call.parts) > 0 && told {
 		again.Why = s.failure(&call.parts[0], v)
 	}
@@ -129,7 +129,7 @@ func (s *settlement) again(call *openCall, v *outcome) {
 			for same < len(call.parts) && call.parts[same].ID == p.ID {
 				same++
 			}
-			s.requeues = append(s.requeues, requeue{call.parts[i:same], run.Again{From: call.from, ReadyAt: at,
+			s.requeues = append(s.requeues, requeue{call.parts[i:same], run.Requeueing{From: call.from, ReadyAt: at,
 				Attempted: true, Why: e}})
 			i = same - 1
 			continue

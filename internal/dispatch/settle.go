@@ -96,7 +96,7 @@ func (s *settlement) remember(ctx context.Context, outcomes []outcome) (plain bo
 		}
 		call := &openCall{from: run.Started, FlowCall: p.written}
 		for _, piece := range p.pieces {
-			if piece.Decided {
+			if piece.NoCall {
 				continue
 			}
 			piece.Part.ID = 0
@@ -152,7 +152,7 @@ func (d *Dispatcher) apply(ctx context.Context, k budgetKey, outcomes []outcome,
 		if wake {
 			s.wakes = []budgetKey{k}
 		}
-		err = pg.InTxKept(ctx, d.Pool, s.write)
+		err = pg.InTxGenericPlan(ctx, d.Pool, s.write)
 		again := errors.Is(err, run.ErrMoved) || known && err != nil && !mayPass(ctx, err)
 		if !again || try == settleTries {
 			return err
@@ -225,7 +225,7 @@ func (s *settlement) plan(ctx context.Context, batchID uuid.UUID) (*definition.P
 
 type requeue struct {
 	parts []run.Part
-	again run.Again
+	again run.Requeueing
 }
 
 // openCall is a call that an outcome is about, with its parts.

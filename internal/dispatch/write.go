@@ -210,10 +210,10 @@ func (s *settlement) moveRecords(ctx context.Context, tx pgx.Tx, change *run.Cha
 			return err
 		}
 	}
-	if err := change.Doubt(ctx, split.uncertain); err != nil {
+	if err := change.MarkUnknown(ctx, split.uncertain); err != nil {
 		return err
 	}
-	if err := change.Abandon(ctx, split.unresolved); err != nil {
+	if err := change.MarkUnresolved(ctx, split.unresolved); err != nil {
 		return err
 	}
 	return change.Settle(ctx, split.results)

@@ -124,7 +124,7 @@ func (s *Service) run(ctx context.Context, orgID uuid.UUID, def definition.Defin
 	if err != nil {
 		return nil, err
 	}
-	facts, err := run.Facts(uuid.Nil, def.ID, def.Version, in.Records, s.Now())
+	facts, err := run.BatchScope(uuid.Nil, def.ID, def.Version, in.Records, s.Now())
 	if err != nil {
 		return nil, err
 	}

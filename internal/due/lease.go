@@ -116,7 +116,7 @@ func (l *Lease) again(ctx context.Context, tx pgx.Tx) error {
 // there is more, the lease goes on and true comes back; else the row is given back. Faults as those of Finish.
 func (l *Lease) EndUnless(ctx context.Context, look func(ctx context.Context,
 	tx pgx.Tx) (more bool, next time.Time, err error)) (more bool, err error) {
-	err = pg.InTxKept(ctx, l.s.pool, func(ctx context.Context, tx pgx.Tx) (err error) {
+	err = pg.InTxGenericPlan(ctx, l.s.pool, func(ctx context.Context, tx pgx.Tx) (err error) {
 		if err := db.New().DueGate(ctx, tx, db.DueGateParams{Kind: l.Kind, Key: l.Key}); err != nil {
 			return fmt.Errorf("await who wakes %s %s: %w", l.Kind, l.Key, err)
 		}

@@ -111,8 +111,8 @@ func (s *Service) counts(platformID string) bool {
 // noEnd is from when on a time stands for a hold without an end.
 var noEnd = time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
 
-// allowedFrom is the latest of the times from which the windows, the pauses of people and what delays the budget allow a
-// call.
+// allowedFrom is the latest of the times from which the windows, the pauses of people and what delays the budget allow
+// a call.
 func allowedFrom(windows, held time.Time, d db.BudgetDelaysRow) time.Time {
 	next := maxTime(maxTime(windows, held), d.HeldUntil)
 	if d.NextCallAt != nil {

@@ -130,7 +130,7 @@ func TestInTxKept(t *testing.T) {
 	conn, err := pool.Acquire(t.Context())
 	require.NoError(t, err)
 	defer conn.Release()
-	require.NoError(t, pg.InTxKept(t.Context(), conn, read))
+	require.NoError(t, pg.InTxGenericPlan(t.Context(), conn, read))
 	require.Equal(t, []string{"force_generic_plan", "read committed"}, []string{mode, isolation})
 	require.NoError(t, pg.InTx(t.Context(), conn, read))
 	require.Equal(t, []string{"auto", "read committed"}, []string{mode, isolation})

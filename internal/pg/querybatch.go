@@ -23,8 +23,8 @@ func QueryBatch(ctx context.Context, db Batcher, queries ...Query) error {
 	return new(Pipeline).Send(ctx, db, queries...)
 }
 
-// Kept is QueryBatch with plans that Postgres keeps: see InTxKept.
-func Kept(ctx context.Context, db Batcher, queries ...Query) error {
+// GenericPlan is QueryBatch with plans that Postgres keeps: see InTxGenericPlan.
+func GenericPlan(ctx context.Context, db Batcher, queries ...Query) error {
 	return QueryBatch(ctx, db, append([]Query{keepPlans(ctx)}, queries...)...)
 }
 

@@ -67,7 +67,7 @@ func TestScoped(t *testing.T) {
 		require.Len(t, all(pg.AsWorker(ctx), s), 2)
 	}
 	for name, inTx := range map[string]func(context.Context, pg.Beginner, func(context.Context, pgx.Tx) error) error{
-		"InTx": pg.InTx, "InTxKept": pg.InTxKept, "Snapshot": pg.Snapshot,
+		"InTx": pg.InTx, "InTxGenericPlan": pg.InTxGenericPlan, "Snapshot": pg.Snapshot,
 	} {
 		require.NoError(t, inTx(ctx, s, func(ctx context.Context, tx pgx.Tx) error {
 			require.Equal(t, mine, all(ctx, tx), name)

@@ -28,22 +28,22 @@ func InTx(ctx context.Context, pool Beginner, do func(ctx context.Context, tx pg
 	return inTx(ctx, pool, readCommitted, do)
 }
 
-// keep has Postgres keep the plans of a transaction's statements: each connection plans a statement once, whatever its
-// arguments. That is for statements that find their rows by keys. An array of one or two keys is else planned anew each
-// time, because it looks cheaper than one of an unknown number; that takes longer than to run it, and finds the same
-// plan. One that was made while a table was small must go by an index, too. A key that all rows of a statement share
-// must come with each of them: as a constant it has the plan of a small table read all of its rows.
-const keep = "set local plan_cache_mode = force_generic_plan; set local enable_seqscan = off"
+// withGenericPlan has Postgres keep the plans of a transaction's statements: each connection plans a statement once,
+// whatever its arguments. That is for statements that find their rows by keys. An array of one or two keys is else
+// planned anew each time, because it looks cheaper than one of an unknown number; that takes longer than to run it, and
+// finds the same plan. One that was made while a table was small must go by an index, too. A key that all rows of a
+// statement share must come with each of them: as a constant it has the plan of a small table read all of its rows.
+const withGenericPlan = "set local plan_cache_mode = force_generic_plan; set local enable_seqscan = off"
 
-// InTxKept is InTx with plans that Postgres keeps: see keep.
-func InTxKept(ctx context.Context, pool Beginner, do func(ctx context.Context, tx pgx.Tx) error) error {
-	return inTx(ctx, pool, readCommitted+"; "+keep, do)
+// InTxGenericPlan is InTx with plans that Postgres keeps: see withGenericPlan.
+func InTxGenericPlan(ctx context.Context, pool Beginner, do func(ctx context.Context, tx pgx.Tx) error) error {
+	return inTx(ctx, pool, readCommitted+"; "+withGenericPlan, do)
 }
 
-// InTxShared is InTxKept for work of several who do not know each other: a statement fails that waits for a lock for
-// longer than a second, so that they do not wait for whom one of them waits for.
+// InTxShared is InTxGenericPlan for work of several who do not know each other: a statement fails that waits for a lock
+// for longer than a second, so that they do not wait for whom one of them waits for.
 func InTxShared(ctx context.Context, pool Beginner, do func(ctx context.Context, tx pgx.Tx) error) error {
-	return inTx(ctx, pool, readCommitted+"; "+keep+"; set local lock_timeout = '1s'", do)
+	return inTx(ctx, pool, readCommitted+"; "+withGenericPlan+"; set local lock_timeout = '1s'", do)
 }
 
 // Snapshot runs do in one transaction that only reads, and sees everything as it was at its first statement: for

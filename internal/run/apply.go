@@ -18,10 +18,10 @@ func (c *Change) Later() *pg.Pipeline { return c.later }
 
 // Apply writes the change. It must be the last thing done to these batches in the transaction.
 func (c *Change) Apply(ctx context.Context) error {
-	writes := []func(context.Context) error{c.moveSlices, c.writeJobs, c.writeWaits, c.writeParts, c.writeLanes,
+	writes := []func(context.Context) error{c.moveSlices, c.writeJobs, c.writeWaits, c.writeParts, c.writeQueues,
 		c.writeTraces, c.compact, c.moveBatches}
 	if c.claimsOnly() {
-		writes = []func(context.Context) error{c.claimSlices, c.writeParts, c.writeLanes, c.moveBatches}
+		writes = []func(context.Context) error{c.claimSlices, c.writeParts, c.writeQueues, c.moveBatches}
 	}
 	for _, write := range writes {
 		if err := write(ctx); err != nil {
@@ -85,7 +85,7 @@ func (c *Change) claimSlices(ctx context.Context) error {
 
 // doneWhole reports whether a change is the end of a slice that stands in the counters of its batch: they say all of
 // it.
-func (h *head) doneWhole(d *sliceDelta) bool {
+func (h *lockedBatch) doneWhole(d *sliceDelta) bool {
 	return h.OneSlice && h.last(0) && d.detached == 0 && int64(d.remaining) == -h.RecordCount
 }
 
@@ -180,9 +180,9 @@ func (c *Change) writeParts(ctx context.Context) error {
 	return wrap(c.s.q.PartInsert(ctx, c.later, c.queued), "queue parts")
 }
 
-func (c *Change) writeLanes(ctx context.Context) error {
+func (c *Change) writeQueues(ctx context.Context) error {
 	args := db.LaneBatchMoveParams{}
-	for k, d := range c.lanes {
+	for k, d := range c.queues {
 		if d.parts == 0 && d.records == 0 && d.delayedUntil.IsZero() {
 			continue
 		}
@@ -274,14 +274,14 @@ func (c *Change) moveCounts(ctx context.Context, deltas map[uuid.UUID]*Counts) e
 		err = c.s.q.BatchStart(ctx, c.later, db.BatchStartParams{Ids: start, Began: c.Now, Now: c.Now})
 	}
 	if c.ended = append(c.ended, over...); err == nil && len(over) > 0 {
-		maps.DeleteFunc(c.wakeAt, func(k laneKey, _ time.Time) bool { return slices.Contains(over, k.batch) })
+		maps.DeleteFunc(c.wakeAt, func(k queueKey, _ time.Time) bool { return slices.Contains(over, k.batch) })
 		err = c.s.q.LaneBatchesEnd(ctx, c.later, over)
 	}
 	return wrap(err, "count jobs")
 }
 
 // outcome is how a batch ends whose jobs are all over.
-func (h *head) outcome() BatchStatus {
+func (h *lockedBatch) outcome() BatchStatus {
 	if h.StoppedAt != nil {
 		return BatchFailed
 	}

@@ -25,7 +25,7 @@ type Batch struct {
 	Metadata           json.RawMessage
 	// Vars are the flow's variables as they were at the start; nil where it has none.
 	Vars  json.RawMessage
-	facts json.RawMessage
+	scope json.RawMessage
 	// beginsAt is from when on its records could go, root what began the chain that led to it; nil for none.
 	beginsAt time.Time
 	root     uuid.UUID
@@ -108,12 +108,12 @@ func (s *Service) readBatches(ctx context.Context, conn db.DBTX, ids []uuid.UUID
 		if err != nil {
 			return nil, fmt.Errorf("plan of batch %s: %w", r.ID, err)
 		}
-		facts, err := Facts(r.ID, r.DefinitionID, r.Version, r.RecordCount, r.CreatedAt)
+		facts, err := BatchScope(r.ID, r.DefinitionID, r.Version, r.RecordCount, r.CreatedAt)
 		if err != nil {
 			return nil, err
 		}
 		out[i] = &Batch{ID: r.ID, OrgID: r.OrgID, PageSet: r.PageSet, Plan: plan, Metadata: json.RawMessage(r.Metadata),
-			facts:    facts,
+			scope:    facts,
 			beginsAt: latest(r.CreatedAt, deref(r.ScheduledAt)), root: deref(r.RootID), retry: r.RetryOf != nil,
 			records: r.RecordCount}
 		if plan.VariableSetID.Valid {
@@ -161,8 +161,8 @@ func Vars(ctx context.Context, conn db.DBTX, plan *definition.Plan) (json.RawMes
 	return set.Resolve(plan.VariableVersion, plan.VarKeys)
 }
 
-// Facts is what expressions see as `batch`.
-func Facts(id, definitionID uuid.UUID, version int32, records int64, createdAt time.Time) (json.RawMessage, error) {
+// BatchScope is what expressions see as `batch`.
+func BatchScope(id, definitionID uuid.UUID, version int32, records int64, createdAt time.Time) (json.RawMessage, error) {
 	facts, err := json.Marshal(map[string]any{
 		"id": id, "definition_id": definitionID, "version": version, "record_count": records,
 		"created_at": createdAt.UTC().Format(time.RFC3339Nano),
@@ -187,7 +187,7 @@ const (
 
 // size is about what memory a batch takes that no other one shares.
 func (b *Batch) size() int {
-	n := 512 + len(b.Metadata) + len(b.Vars) + len(b.facts)
+	n := 512 + len(b.Metadata) + len(b.Vars) + len(b.scope)
 	if b.page != nil {
 		n += b.page.Size()
 	}

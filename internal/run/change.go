@@ -68,7 +68,7 @@ type (
 		batch uuid.UUID
 		no    int32
 	}
-	laneKey struct {
+	queueKey struct {
 		batch      uuid.UUID
 		step, task int16
 	}
@@ -91,12 +91,12 @@ func (k dueKey) compare(o dueKey) int {
 	return cmp.Or(strings.Compare(k.kind, o.kind), strings.Compare(k.key, o.key))
 }
 
-func (k laneKey) compare(o laneKey) int {
+func (k queueKey) compare(o queueKey) int {
 	return cmp.Or(bytes.Compare(k.batch[:], o.batch[:]), cmp.Compare(k.step, o.step), cmp.Compare(k.task, o.task))
 }
 
-// head is what a change knows of a batch.
-type head struct {
+// lockedBatch is what a change knows of a batch.
+type lockedBatch struct {
 	db.BatchLockRow
 	plan *definition.Plan
 	// counts are how many of its jobs stand where, failing how many of them have failed, with what the change does so
@@ -110,20 +110,20 @@ type head struct {
 }
 
 // chain is where what comes of the batch by events and flows stands.
-func (h *head) chain() event.Chain {
+func (h *lockedBatch) chain() event.Chain {
 	return event.Chain{Root: deref(cmp.Or(h.RootID, &h.ID)), Depth: h.EventDepth}
 }
 
-func (h *head) final() Status        { return finalStatus(h.plan) }
-func (h *head) lastStep() int16      { return int16(len(h.plan.Steps) - 1) } //nolint:gosec // at most 50 steps
-func (h *head) last(step int16) bool { return step == h.lastStep() }
+func (h *lockedBatch) final() Status        { return finalStatus(h.plan) }
+func (h *lockedBatch) lastStep() int16      { return int16(len(h.plan.Steps) - 1) } //nolint:gosec // at most 50 steps
+func (h *lockedBatch) last(step int16) bool { return step == h.lastStep() }
 
 // number is that of this change of the batch.
-func (h *head) number() int64 { return h.ChangeNo + 1 }
+func (h *lockedBatch) number() int64 { return h.ChangeNo + 1 }
 
 // claimNo is the number of this change where the step has calls side by side, or beside waits, whose order readers must
 // be told; else 0.
-func (h *head) claimNo(step int16) int64 {
+func (h *lockedBatch) claimNo(step int16) int64 {
 	if s := &h.plan.Steps[step]; len(callTasks(s)) < 2 && !stepWaits(s) {
 		return 0
 	}
@@ -135,7 +135,7 @@ type sliceDelta struct {
 	remaining, detached int32
 }
 
-type laneDelta struct {
+type queueDelta struct {
 	parts   int32
 	records int64
 	// claimed is what calls take from the allowance of a paced batch.
@@ -151,14 +151,14 @@ type Change struct {
 	// Now is the database's time, taken after the locks.
 	Now time.Time
 
-	s       *Service
-	tx      pgx.Tx
-	locking *Locking
-	heads   map[uuid.UUID]*head
-	slices  map[sliceKey]*sliceDelta
-	lanes   map[laneKey]*laneDelta
-	traces  map[traceKey][]Trace
-	covers  map[sliceKey]*cover
+	s         *Service
+	tx        pgx.Tx
+	batchLock *BatchLock
+	heads     map[uuid.UUID]*lockedBatch
+	slices    map[sliceKey]*sliceDelta
+	queues    map[queueKey]*queueDelta
+	traces    map[traceKey][]Trace
+	covers    map[sliceKey]*coverage
 	// moved are calls whose rows this transaction has moved already, with where their records stand.
 	moved   map[uuid.UUID]Status
 	jobs    map[jobKey]*job
@@ -178,13 +178,13 @@ type Change struct {
 	over   db.FragmentsManyParams
 	widest map[sliceKey]int32
 	// wakeAt are the queues in which parts are left, opened the batches whose queues may have work again.
-	wakeAt map[laneKey]time.Time
+	wakeAt map[queueKey]time.Time
 	opened []uuid.UUID
 	wakes  wakeUps
 	// later are statements that Apply sends together.
 	later *pg.Pipeline
 	// left are the records that nobody but a person can find out about, by task.
-	left map[laneKey]*leftToPeople
+	left map[queueKey]*leftToPeople
 	// changed are records of stores that tasks have written.
 	changed []store.Changed
 	// ended are the batches that come to their end.
@@ -195,7 +195,7 @@ type Change struct {
 
 // Begin locks these batches against every other change until tx ends. Whoever also locks a budget locks it first.
 func (s *Service) Begin(ctx context.Context, tx pgx.Tx, batchIDs ...uuid.UUID) (*Change, error) {
-	l := s.Locking(batchIDs, nil)
+	l := s.BatchLock(batchIDs, nil)
 	if err := pg.QueryBatch(ctx, tx, func(db pg.DB) error { return l.lock(ctx, db) }, func(db pg.DB) error {
 		return wrap(s.q.SlicesWriteOut(ctx, db, l.ids), "write out slices")
 	}, func(db pg.DB) error {
@@ -212,31 +212,31 @@ func (s *Service) Begin(ctx context.Context, tx pgx.Tx, batchIDs ...uuid.UUID) (
 // BeginAnswered is Begin for a change that does nothing but settle calls, each with all its parts, none of which is
 // named.
 func (s *Service) BeginAnswered(ctx context.Context, tx pgx.Tx, batchIDs ...uuid.UUID) (*Change, error) {
-	l := s.Locking(batchIDs, nil)
+	l := s.BatchLock(batchIDs, nil)
 	if err := l.lock(ctx, tx); err != nil {
 		return nil, err
 	}
 	return s.BeginLocked(ctx, tx, l)
 }
 
-// Locking is the lock of batches, as far as it is statements that can go with others.
-type Locking struct {
+// BatchLock is the lock of batches, as far as it is statements that can go with others.
+type BatchLock struct {
 	s      *Service
 	ids    []uuid.UUID
-	pieces []Piece
+	pieces []ClaimedRange
 	rows   []db.BatchLockRow
 	parts  []db.PartsQueuedRow
 }
 
-// Locking prepares a change of these batches that takes these pieces first.
-func (s *Service) Locking(batchIDs []uuid.UUID, pieces []Piece) *Locking {
+// BatchLock prepares a change of these batches that takes these pieces first.
+func (s *Service) BatchLock(batchIDs []uuid.UUID, pieces []ClaimedRange) *BatchLock {
 	ids := slices.Clone(batchIDs)
 	slices.SortFunc(ids, func(a, b uuid.UUID) int { return strings.Compare(string(a[:]), string(b[:])) })
-	return &Locking{s: s, ids: slices.Compact(ids), pieces: pieces}
+	return &BatchLock{s: s, ids: slices.Compact(ids), pieces: pieces}
 }
 
-// Asks are what BeginLocked needs, in this order. They lock the batches.
-func (l *Locking) Asks(ctx context.Context) []pg.Query {
+// Queries are what BeginLocked needs, in this order. They lock the batches.
+func (l *BatchLock) Queries(ctx context.Context) []pg.Query {
 	return []pg.Query{
 		func(db pg.DB) error { return l.lock(ctx, db) },
 		func(db pg.DB) (err error) {
@@ -246,23 +246,23 @@ func (l *Locking) Asks(ctx context.Context) []pg.Query {
 	}
 }
 
-func (l *Locking) lock(ctx context.Context, db pg.DB) (err error) {
+func (l *BatchLock) lock(ctx context.Context, db pg.DB) (err error) {
 	l.rows, err = l.s.q.BatchLock(ctx, db, l.ids)
 	return wrap(err, "lock batches")
 }
 
 // BeginLocked begins a change whose batches are locked.
-func (s *Service) BeginLocked(ctx context.Context, tx pgx.Tx, l *Locking) (c *Change, err error) {
+func (s *Service) BeginLocked(ctx context.Context, tx pgx.Tx, l *BatchLock) (c *Change, err error) {
 	batchIDs, rows := l.ids, l.rows
-	if s.tell != nil {
-		pg.AfterCommit(ctx, func() { s.tell(batchIDs) })
+	if s.onChange != nil {
+		pg.AfterCommit(ctx, func() { s.onChange(batchIDs) })
 	}
 	c = &Change{
-		s: s, tx: tx, locking: l, later: pg.NewPipeline(tx), heads: map[uuid.UUID]*head{},
-		slices: map[sliceKey]*sliceDelta{}, lanes: map[laneKey]*laneDelta{}, left: map[laneKey]*leftToPeople{},
-		traces: map[traceKey][]Trace{}, covers: map[sliceKey]*cover{}, moved: map[uuid.UUID]Status{},
+		s: s, tx: tx, batchLock: l, later: pg.NewPipeline(tx), heads: map[uuid.UUID]*lockedBatch{},
+		slices: map[sliceKey]*sliceDelta{}, queues: map[queueKey]*queueDelta{}, left: map[queueKey]*leftToPeople{},
+		traces: map[traceKey][]Trace{}, covers: map[sliceKey]*coverage{}, moved: map[uuid.UUID]Status{},
 		jobs: map[jobKey]*job{}, was: map[jobKey]Status{}, widest: map[sliceKey]int32{},
-		wakeAt: map[laneKey]time.Time{}, wakes: wakeUps{}, dropped: map[jobKey]int16{},
+		wakeAt: map[queueKey]time.Time{}, wakes: wakeUps{}, dropped: map[jobKey]int16{},
 	}
 	for _, r := range rows {
 		plan, err := s.plans.Plan(ctx, tx, r.OrgID, r.DefinitionID, r.Version)
@@ -270,7 +270,7 @@ func (s *Service) BeginLocked(ctx context.Context, tx pgx.Tx, l *Locking) (c *Ch
 			return nil, fmt.Errorf("plan of batch %s: %w", r.ID, err)
 		}
 		counts := Counts(r.Counts)
-		c.heads[r.ID] = &head{BatchLockRow: r, plan: plan, counts: counts, failing: counts.failures()}
+		c.heads[r.ID] = &lockedBatch{BatchLockRow: r, plan: plan, counts: counts, failing: counts.failures()}
 		if r.Now.After(c.Now) {
 			c.Now = r.Now
 		}
@@ -296,8 +296,8 @@ func (s *Service) MarkRunning(ctx context.Context, batchIDs []uuid.UUID, began t
 	if err := s.q.BatchStart(ctx, s.pool, db.BatchStartParams{Ids: batchIDs, Began: began, Now: began}); err != nil {
 		return fmt.Errorf("mark batches as running: %w", err)
 	}
-	if s.tell != nil {
-		s.tell(batchIDs)
+	if s.onChange != nil {
+		s.onChange(batchIDs)
 	}
 	return nil
 }
@@ -307,7 +307,7 @@ func (c *Change) Plan(batchID uuid.UUID) *definition.Plan { return c.heads[batch
 
 func (c *Change) slice(k sliceKey) *sliceDelta { return entry(c.slices, k) }
 
-func (c *Change) lane(k laneKey) *laneDelta { return entry(c.lanes, k) }
+func (c *Change) queue(k queueKey) *queueDelta { return entry(c.queues, k) }
 
 // entry returns what a map has under a key, which is made now where it has nothing.
 func entry[K comparable, V any](m map[K]*V, k K) *V {
@@ -344,8 +344,8 @@ func (c *Change) enqueue(p Part, records int32, readyAt time.Time) {
 	q.Froms, q.Tos, q.AreDetached = append(q.Froms, p.From), append(q.Tos, p.To), append(q.AreDetached, p.Detached)
 	q.Attempts, q.Elements, q.ReadyAts = append(q.Attempts, p.Attempt), append(q.Elements, p.Element),
 		append(q.ReadyAts, readyAt)
-	k := laneKey{p.BatchID, p.StepNo, p.TaskNo}
-	d := c.lane(k)
+	k := queueKey{p.BatchID, p.StepNo, p.TaskNo}
+	d := c.queue(k)
 	d.parts++
 	d.records += int64(records)
 	d.delay(readyAt)
@@ -353,7 +353,7 @@ func (c *Change) enqueue(p Part, records int32, readyAt time.Time) {
 }
 
 // delay notes that some of a queue waits up to a time.
-func (d *laneDelta) delay(readyAt time.Time) {
+func (d *queueDelta) delay(readyAt time.Time) {
 	if readyAt.After(d.delayedUntil) {
 		d.delayedUntil = readyAt
 	}

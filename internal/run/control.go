@@ -78,7 +78,7 @@ func (s *Service) Resume(ctx context.Context, tx pgx.Tx, orgID, batchID uuid.UUI
 }
 
 // beginOne locks one batch of an organization. Fault: NotFound.
-func (s *Service) beginOne(ctx context.Context, tx pgx.Tx, orgID, batchID uuid.UUID) (*Change, *head, error) {
+func (s *Service) beginOne(ctx context.Context, tx pgx.Tx, orgID, batchID uuid.UUID) (*Change, *lockedBatch, error) {
 	c, err := s.Begin(ctx, tx, batchID)
 	if err != nil {
 		return nil, nil, err
@@ -91,7 +91,7 @@ func (s *Service) beginOne(ctx context.Context, tx pgx.Tx, orgID, batchID uuid.U
 }
 
 // beginOpen is beginOne for a batch that must not be over. Faults: NotFound; Conflict.
-func (s *Service) beginOpen(ctx context.Context, tx pgx.Tx, orgID, batchID uuid.UUID) (*Change, *head, error) {
+func (s *Service) beginOpen(ctx context.Context, tx pgx.Tx, orgID, batchID uuid.UUID) (*Change, *lockedBatch, error) {
 	c, h, err := s.beginOne(ctx, tx, orgID, batchID)
 	if err == nil && BatchTerminal(h.Status) {
 		err = fault.New(fault.Conflict, "Batch is already %s", h.Status).Known(fault.BatchOver)
@@ -144,13 +144,15 @@ func (c *Counts) failures() int64 { return c.Of(Failed) + c.Of(Rejected) }
 
 // stopped reports whether nothing of the batch is sent any more: it is over, its failure threshold stopped it, or it
 // was deleted.
-func (h *head) stopped() bool { return h == nil || BatchTerminal(h.Status) || h.StoppedAt != nil }
+func (h *lockedBatch) stopped() bool {
+	return h == nil || BatchTerminal(h.Status) || h.StoppedAt != nil
+}
 
 // barred reports whether nothing of the batch is sent or worked on now: it is stopped, or paused.
-func (h *head) barred() bool { return h.stopped() || h.Status == BatchPaused }
+func (h *lockedBatch) barred() bool { return h.stopped() || h.Status == BatchPaused }
 
 // allowed is how many jobs of the batch may fail.
-func (h *head) allowed() int64 {
+func (h *lockedBatch) allowed() int64 {
 	if h.plan.FailureThreshold == nil {
 		return math.MaxInt64
 	}
@@ -159,7 +161,7 @@ func (h *head) allowed() int64 {
 
 // fails counts a job that fails. It returns false where it must not: the batch is past its threshold by what this
 // change did before, and the job needs no call to fail, so that it is left unprocessed like all that waits.
-func (h *head) fails(from Status) bool {
+func (h *lockedBatch) fails(from Status) bool {
 	if waits := from == Queued || from == Pending; waits && h.failing > h.allowed() {
 		return false
 	}
@@ -169,7 +171,7 @@ func (h *head) fails(from Status) bool {
 
 // stopPast stops a batch that is past its failure threshold, in the transaction that takes it there. Calls under way
 // settle later; the batch ends once nothing is open.
-func (c *Change) stopPast(ctx context.Context, h *head) error {
+func (c *Change) stopPast(ctx context.Context, h *lockedBatch) error {
 	if h.stopped() || h.counts.failures() <= h.allowed() {
 		return nil
 	}

@@ -81,7 +81,7 @@ func (t *taskWork) carryOut(ctx context.Context, conn db.DBTX, orgID uuid.UUID) 
 }
 
 // writeStores does what tasks want written, in the order of the records. A write that is refused fails its task.
-func (c *Change) writeStores(ctx context.Context, h *head, works []*sliceWork) error {
+func (c *Change) writeStores(ctx context.Context, h *lockedBatch, works []*sliceWork) error {
 	var writes []store.Write
 	for _, r := range unsettled(works) {
 		if r.write != nil {
@@ -170,7 +170,7 @@ func (r *recordWork) emitted(id uuid.UUID) {
 
 // emitEvents causes the events that tasks want, in the order of the records, behind those of what tasks wrote to
 // stores.
-func (c *Change) emitEvents(ctx context.Context, h *head, works []*sliceWork) error {
+func (c *Change) emitEvents(ctx context.Context, h *lockedBatch, works []*sliceWork) error {
 	events := store.Events(h.OrgID, h.chain(), c.changed)
 	for w, r := range unsettled(works) {
 		if r.emit != nil {
@@ -185,7 +185,7 @@ func (c *Change) emitEvents(ctx context.Context, h *head, works []*sliceWork) er
 }
 
 // emission is the payload of the event.
-func (r *recordWork) emission(h *head, w *sliceWork) any {
+func (r *recordWork) emission(h *lockedBatch, w *sliceWork) any {
 	return struct {
 		Name         string          `json:"name"`
 		Payload      json.RawMessage `json:"payload"`

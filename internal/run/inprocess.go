@@ -280,7 +280,7 @@ func (s *Service) settleWork(ctx context.Context, tx pgx.Tx, batchID uuid.UUID, 
 		return errBarred
 	}
 	// Waits come before events, whose cause must not then wait for the gate.
-	for _, do := range []func(context.Context, *head, []*sliceWork) error{c.stillReady, c.writeStores, c.startFlows,
+	for _, do := range []func(context.Context, *lockedBatch, []*sliceWork) error{c.stillReady, c.writeStores, c.startFlows,
 		c.admitWaits, c.emitEvents} {
 		if err := do(ctx, h, works); err != nil {
 			return err
@@ -308,7 +308,7 @@ func (s *Service) settleWork(ctx context.Context, tx pgx.Tx, batchID uuid.UUID, 
 var errBarred = errors.New("the batch is over or paused")
 
 // stillReady makes sure that nobody else did the work in the meantime.
-func (c *Change) stillReady(ctx context.Context, h *head, works []*sliceWork) error {
+func (c *Change) stillReady(ctx context.Context, h *lockedBatch, works []*sliceWork) error {
 	var nos []int32
 	var keys []jobKey
 	for _, w := range works {
@@ -340,7 +340,7 @@ func (c *Change) stillReady(ctx context.Context, h *head, works []*sliceWork) er
 	return nil
 }
 
-func (c *Change) settleSliceWork(h *head, w *sliceWork, p *Part) {
+func (c *Change) settleSliceWork(h *lockedBatch, w *sliceWork, p *Part) {
 	c.slice(sliceKey{h.ID, w.No})
 	gone := w.gone()
 	for _, o := range w.members {
@@ -383,7 +383,7 @@ func (c *Change) leaveBefore(p *Part, offset int32) *job {
 	return j
 }
 
-func (c *Change) settleJobWork(h *head, w *sliceWork, p *Part) {
+func (c *Change) settleJobWork(h *lockedBatch, w *sliceWork, p *Part) {
 	j := c.jobs[jobKey{h.ID, w.job.Position}]
 	j.Ready = false
 	c.slice(sliceKey{h.ID, w.No}) // the batch's counters move with the job

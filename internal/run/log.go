@@ -85,8 +85,8 @@ type fact struct {
 // stillOpen orders calls under way whose claim has no number: they are the last to have come.
 const stillOpen = math.MaxInt64
 
-// factsOf returns what a trace tells. That a call took the record is told by what became of it.
-func factsOf(step, task int16, t *Trace) []fact {
+// eventFactsOf returns what a trace tells. That a call took the record is told by what became of it.
+func eventFactsOf(step, task int16, t *Trace) []fact {
 	end := fact{step: step, task: task, no: t.ChangeNo, kind: t.Kind, attempt: t.Attempt, err: t.Error}
 	if at := max(t.StartedAt, t.EndedAt); at > 0 {
 		end.at = time.UnixMilli(cmp.Or(t.EndedAt, at)).UTC()
@@ -112,7 +112,7 @@ func factOfPart(p *coverPart) fact {
 type logInputs struct {
 	run  int32
 	plan *definition.Plan
-	// facts are in order by step and task, as they came.
+	// scope are in order by step and task, as they came.
 	facts []fact
 	// before is what an earlier batch made of tasks, whose log told of it: they are done, and their step ends with the
 	// others.

@@ -52,7 +52,7 @@ func TestLog_Grows(t *testing.T) {
 		var before []Event
 		for n := range len(facts) + 1 {
 			s := logInputs{plan: plan, began: began, queued: began, status: Started, facts: slices.Clone(facts[:n])}
-			// Facts are found by task, not in the order in which they came.
+			// BatchScope are found by task, not in the order in which they came.
 			slices.SortStableFunc(s.facts, func(a, b fact) int { return int(a.task) - int(b.task) })
 			log := s.log()
 			require.GreaterOrEqual(rt, len(log.Events), len(before))

@@ -14,8 +14,8 @@ import (
 
 // Claim moves queued records into calls. pieces are ranges of queued parts, at the front of each part and in order;
 // Part.ID names the part that a piece is taken from.
-func (c *Change) Claim(ctx context.Context, pieces []Piece) error {
-	ps := partsIn(pieces, func(p *Piece) *Part { return &p.Part })
+func (c *Change) Claim(ctx context.Context, pieces []ClaimedRange) error {
+	ps := partsIn(pieces, func(p *ClaimedRange) *Part { return &p.Part })
 	if err := c.preload(ctx, ps); err != nil {
 		return err
 	}
@@ -30,37 +30,37 @@ func (c *Change) Claim(ctx context.Context, pieces []Piece) error {
 	}
 	for i := range pieces {
 		p := &pieces[i]
-		d := c.lane(laneKey{p.Part.BatchID, p.Part.StepNo, p.Part.TaskNo})
+		d := c.queue(queueKey{p.Part.BatchID, p.Part.StepNo, p.Part.TaskNo})
 		d.records -= int64(p.Part.Records())
-		if !p.Decided {
+		if !p.NoCall {
 			c.applyStatus(&p.Part, Queued, Started)
 		}
 	}
 	return nil
 }
 
-// Piece is a range of a queued part that leaves the queue.
-type Piece struct {
+// ClaimedRange is a range of a queued part that leaves the queue.
+type ClaimedRange struct {
 	Part   Part
 	CallID uuid.UUID
 	Seq    int32
-	// Decided pieces need no call: they are taken off the queue, and Settle says how they came out.
-	Decided bool
+	// NoCall pieces need no call: they are taken off the queue, and Settle says how they came out.
+	NoCall bool
 }
 
 // alone reports whether the call of a piece has nothing but it, and all of its range.
-func (p *Piece) alone(inCall map[uuid.UUID]int) bool {
-	return inCall[p.CallID] == 1 && !p.Decided && p.Part.Elements == 0 && len(p.Part.LeftOut) == 0
+func (p *ClaimedRange) alone(inCall map[uuid.UUID]int) bool {
+	return inCall[p.CallID] == 1 && !p.NoCall && p.Part.Elements == 0 && len(p.Part.LeftOut) == 0
 }
 
 // take removes the pieces from their queued parts, and inserts those that go into calls.
-func (c *Change) take(ctx context.Context, pieces []Piece) error {
-	byPart := map[int64][]*Piece{}
+func (c *Change) take(ctx context.Context, pieces []ClaimedRange) error {
+	byPart := map[int64][]*ClaimedRange{}
 	for i := range pieces {
 		byPart[pieces[i].Part.ID] = append(byPart[pieces[i].Part.ID], &pieces[i])
 	}
-	rows := c.locking.parts
-	if len(c.locking.pieces) == 0 { // nobody has looked
+	rows := c.batchLock.parts
+	if len(c.batchLock.pieces) == 0 { // nobody has looked
 		var err error
 		if rows, err = c.s.q.PartsQueued(ctx, c.tx, partsOf(pieces)); err != nil {
 			return fmt.Errorf("read queued parts: %w", err)
@@ -69,7 +69,7 @@ func (c *Change) take(ctx context.Context, pieces []Piece) error {
 	if len(rows) != len(byPart) {
 		return fmt.Errorf("%w: %d of %d parts are queued", ErrMoved, len(rows), len(byPart))
 	}
-	t := taken{inCall: map[uuid.UUID]int{}}
+	t := claimedParts{inCall: map[uuid.UUID]int{}}
 	for i := range pieces {
 		t.inCall[pieces[i].CallID]++
 	}
@@ -82,7 +82,7 @@ func (c *Change) take(ctx context.Context, pieces []Piece) error {
 }
 
 // partsOf returns the stored parts that pieces are taken from.
-func partsOf(pieces []Piece) (out db.PartsQueuedParams) {
+func partsOf(pieces []ClaimedRange) (out db.PartsQueuedParams) {
 	for i := range pieces {
 		if p := &pieces[i].Part; !slices.Contains(out.Ids, p.ID) {
 			out.BatchIds, out.Ids = append(out.BatchIds, p.BatchID), append(out.Ids, p.ID)
@@ -98,8 +98,8 @@ func (c *Change) deletePart(p *Part) {
 	d.BatchIds, d.SliceNos, d.Ids = append(d.BatchIds, p.BatchID), append(d.SliceNos, p.Begins), append(d.Ids, p.ID)
 }
 
-// taken is what take writes.
-type taken struct {
+// claimedParts is what take writes.
+type claimedParts struct {
 	// inCall is how many pieces each call has, out the batches whose parts stand in their queues and are not taken
 	// whole.
 	inCall map[uuid.UUID]int
@@ -109,8 +109,9 @@ type taken struct {
 	insert db.PartInsertClaimedParams
 }
 
-// reach is the slice and the offset in it where pieces end that follow each other from the front of a stored part on.
-func reach(r *db.PartsQueuedRow, ps []*Piece) (no, off int32, err error) {
+// endOfRanges is the slice and the offset in it where pieces end that follow each other from the front of a stored part
+// on.
+func endOfRanges(r *db.PartsQueuedRow, ps []*ClaimedRange) (no, off int32, err error) {
 	no, off = r.SliceNo, r.FromOff
 	for _, p := range ps {
 		end := p.Part.Size
@@ -128,13 +129,13 @@ func reach(r *db.PartsQueuedRow, ps []*Piece) (no, off int32, err error) {
 }
 
 // takePart takes pieces from one stored part. They must follow each other from its front on.
-func (c *Change) takePart(t *taken, r *db.PartsQueuedRow, ps []*Piece) error {
-	no, off, err := reach(r, ps)
+func (c *Change) takePart(t *claimedParts, r *db.PartsQueuedRow, ps []*ClaimedRange) error {
+	no, off, err := endOfRanges(r, ps)
 	if err != nil {
 		return err
 	}
 	first := &ps[0].Part
-	lane := c.lane(laneKey{first.BatchID, first.StepNo, first.TaskNo})
+	lane := c.queue(queueKey{first.BatchID, first.StepNo, first.TaskNo})
 	claimNo := c.heads[first.BatchID].claimNo(first.StepNo)
 	runs := runsOf(ps)
 	all := no > r.LastNo
@@ -175,7 +176,7 @@ func (c *Change) takePart(t *taken, r *db.PartsQueuedRow, ps []*Piece) error {
 	for _, p := range ps {
 		c.covered(&p.Part, func(q *coverPart) { q.From = p.Part.To })
 		p.Part.ID = 0
-		if !p.Decided {
+		if !p.NoCall {
 			c.coverAdd(&p.Part, Started)
 		}
 	}
@@ -186,25 +187,25 @@ func (c *Change) takePart(t *taken, r *db.PartsQueuedRow, ps []*Piece) error {
 }
 
 // runsOf groups pieces that can be one stored part: whole ends of slices that follow each other in one call.
-func runsOf(ps []*Piece) (runs [][]*Piece) {
+func runsOf(ps []*ClaimedRange) (runs [][]*ClaimedRange) {
 	for i, p := range ps {
-		if p.Decided {
+		if p.NoCall {
 			continue
 		}
 		if i > 0 && len(runs) > 0 {
 			last := ps[i-1]
-			if !last.Decided && last.CallID == p.CallID && last.Part.To == last.Part.Size && p.Part.From == 0 &&
+			if !last.NoCall && last.CallID == p.CallID && last.Part.To == last.Part.Size && p.Part.From == 0 &&
 				len(last.Part.LeftOut) == 0 && len(p.Part.LeftOut) == 0 {
 				runs[len(runs)-1] = append(runs[len(runs)-1], p)
 				continue
 			}
 		}
-		runs = append(runs, []*Piece{p})
+		runs = append(runs, []*ClaimedRange{p})
 	}
 	return runs
 }
 
-func addClaimed(in *db.PartInsertClaimedParams, run []*Piece, claimNo int64) {
+func addClaimed(in *db.PartInsertClaimedParams, run []*ClaimedRange, claimNo int64) {
 	p, last := run[0], run[len(run)-1]
 	in.BatchIds, in.StepNos = append(in.BatchIds, p.Part.BatchID), append(in.StepNos, p.Part.StepNo)
 	in.TaskNos, in.SliceNos = append(in.TaskNos, p.Part.TaskNo), append(in.SliceNos, p.Part.SliceNo)
@@ -217,7 +218,7 @@ func addClaimed(in *db.PartInsertClaimedParams, run []*Piece, claimNo int64) {
 	in.QueuedAts = append(in.QueuedAts, p.Part.QueuedAt)
 }
 
-func (c *Change) writeTaken(ctx context.Context, t *taken) error {
+func (c *Change) writeTaken(ctx context.Context, t *claimedParts) error {
 	if len(t.out) > 0 { // at once: parts are deleted before what is sent later
 		if err := c.s.q.SlicesWriteOut(ctx, c.tx, t.out); err != nil {
 			return fmt.Errorf("write out slices: %w", err)
@@ -247,8 +248,8 @@ func (c *Change) writeTaken(ctx context.Context, t *taken) error {
 	return nil
 }
 
-// Again says how parts come back to their queue.
-type Again struct {
+// Requeueing says how parts come back to their queue.
+type Requeueing struct {
 	// From is where their records stand.
 	From Status
 	// ReadyAt is when they may be claimed again; zero for at once.
@@ -261,15 +262,15 @@ type Again struct {
 
 // Requeue puts parts back whose call provably did nothing, or may be repeated without harm. Those of one ID stand
 // together, all of them.
-func (c *Change) Requeue(ctx context.Context, ps []Part, again Again) error {
+func (c *Change) Requeue(ctx context.Context, ps []Part, again Requeueing) error {
 	if err := c.mark(ctx, ps, Trace{Kind: TraceRequeued, Error: again.Why}, again.From, Queued); err != nil {
 		return err
 	}
 	args := db.PartRequeueParams{ReadyAt: again.ReadyAt, Now: c.Now}
 	for i := range ps {
 		p := &ps[i]
-		k := laneKey{p.BatchID, p.StepNo, p.TaskNo}
-		d := c.lane(k)
+		k := queueKey{p.BatchID, p.StepNo, p.TaskNo}
+		d := c.queue(k)
 		if i == 0 || ps[i-1].ID != p.ID {
 			args.BatchIds, args.SliceNos = append(args.BatchIds, p.BatchID), append(args.SliceNos, p.Begins)
 			args.Ids = append(args.Ids, p.ID)
@@ -292,13 +293,13 @@ func (c *Change) Requeue(ctx context.Context, ps []Part, again Again) error {
 	return nil
 }
 
-// Doubt marks the records of calls whose outcome is unknown.
-func (c *Change) Doubt(ctx context.Context, ps []Part) error {
+// MarkUnknown marks the records of calls whose outcome is unknown.
+func (c *Change) MarkUnknown(ctx context.Context, ps []Part) error {
 	return c.mark(ctx, ps, Trace{Kind: TraceUnknown}, Started, NeedsReconcile)
 }
 
-// Abandon marks records whose outcome nobody but a person can find out.
-func (c *Change) Abandon(ctx context.Context, ps []Part) error {
+// MarkUnresolved marks records whose outcome nobody but a person can find out.
+func (c *Change) MarkUnresolved(ctx context.Context, ps []Part) error {
 	c.leave(ps)
 	return c.mark(ctx, ps, Trace{Kind: TraceUnknown}, NeedsReconcile, Unresolved)
 }

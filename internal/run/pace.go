@@ -63,13 +63,13 @@ func (s *Service) Tick(ctx context.Context, tx pgx.Tx, batchID uuid.UUID) (next 
 
 // spend takes what pieces carry into calls from the allowances of their queues. ErrMoved: what was chosen is more than
 // is left, or too late.
-func (c *Change) spend(ctx context.Context, pieces []Piece) error {
-	wanted := map[laneKey]int64{}
+func (c *Change) spend(ctx context.Context, pieces []ClaimedRange) error {
+	wanted := map[queueKey]int64{}
 	var paced []uuid.UUID
 	for i := range pieces {
 		p := &pieces[i].Part
-		if !pieces[i].Decided && c.heads[p.BatchID].Paced {
-			wanted[laneKey{p.BatchID, p.StepNo, p.TaskNo}] += int64(p.Records())
+		if !pieces[i].NoCall && c.heads[p.BatchID].Paced {
+			wanted[queueKey{p.BatchID, p.StepNo, p.TaskNo}] += int64(p.Records())
 			paced = append(paced, p.BatchID)
 		}
 	}
@@ -81,17 +81,17 @@ func (c *Change) spend(ctx context.Context, pieces []Piece) error {
 		return fmt.Errorf("read allowances: %w", err)
 	}
 	for _, r := range rows {
-		k := laneKey{r.BatchID, r.StepNo, r.TaskNo}
+		k := queueKey{r.BatchID, r.StepNo, r.TaskNo}
 		if n := wanted[k]; n > r.Allowance || n > 0 && !c.Now.Before(r.LapsesAt) {
 			return fmt.Errorf("%w: batch %s is paced", ErrMoved, r.BatchID)
 		}
-		c.lane(k).claimed += wanted[k]
+		c.queue(k).claimed += wanted[k]
 	}
 	return nil
 }
 
-// Steering says how the work of a batch that is not claimed yet shall go on. What is nil stays as it is.
-type Steering struct {
+// Updating says how the work of a batch that is not claimed yet shall go on. What is nil stays as it is.
+type Updating struct {
 	// Priority is normal or high.
 	Priority *string
 	// Pacing is the new policy. RemovePacing ends pacing; only one of the two may be set.
@@ -99,10 +99,10 @@ type Steering struct {
 	RemovePacing bool
 }
 
-// Steer changes priority and pacing of a batch in the caller's transaction. It touches the batch and its queues,
+// Update changes priority and pacing of a batch in the caller's transaction. It touches the batch and its queues,
 // whatever its size. A batch that already is as asked keeps its updated_at. Faults: NotFound; Conflict for a batch that
 // is over.
-func (s *Service) Steer(ctx context.Context, tx pgx.Tx, orgID, batchID uuid.UUID, in Steering) (*BatchRow, error) {
+func (s *Service) Update(ctx context.Context, tx pgx.Tx, orgID, batchID uuid.UUID, in Updating) (*BatchRow, error) {
 	c, _, err := s.beginOpen(ctx, tx, orgID, batchID)
 	if err != nil {
 		return nil, err
@@ -111,7 +111,7 @@ func (s *Service) Steer(ctx context.Context, tx pgx.Tx, orgID, batchID uuid.UUID
 	if err != nil {
 		return nil, err
 	}
-	if err := c.steer(ctx, row, &in); err != nil {
+	if err := c.update(ctx, row, &in); err != nil {
 		return nil, err
 	}
 	if err := account.Audit(ctx, tx, auditType, batchID.String()); err != nil {
@@ -123,8 +123,8 @@ func (s *Service) Steer(ctx context.Context, tx pgx.Tx, orgID, batchID uuid.UUID
 // isHigh reports whether a batch of this priority goes before others of its lane.
 func isHigh(priority *string) bool { return priority != nil && *priority == "high" }
 
-// steer changes the batch, which was like this.
-func (c *Change) steer(ctx context.Context, batch *BatchRow, in *Steering) error {
+// update changes the batch, which was like this.
+func (c *Change) update(ctx context.Context, batch *BatchRow, in *Updating) error {
 	was := &batch.FlowBatchCount
 	to := db.BatchSteerParams{BatchID: was.BatchID, Now: c.Now, Priority: was.Priority, Pacing: was.Pacing,
 		PaceNextAt: was.PaceNextAt}

@@ -37,7 +37,7 @@ func (p *play) resolve(b *modelBatch) {
 		if err != nil {
 			return err
 		}
-		doubts, err := c.CutOut(ctx, p.org, b.id, position)
+		doubts, err := c.Isolate(ctx, p.org, b.id, position)
 		if err != nil {
 			return err
 		}
@@ -88,7 +88,7 @@ func (p *play) wantResolvable(b *modelBatch) {
 		err := pg.InTx(p.ctx, p.pool, func(ctx context.Context, tx pgx.Tx) error {
 			c, err := p.s.Begin(ctx, tx, b.id)
 			if err == nil {
-				_, err = c.CutOut(ctx, p.org, b.id, r.slice.first+int64(r.offset))
+				_, err = c.Isolate(ctx, p.org, b.id, r.slice.first+int64(r.offset))
 			}
 			return err
 		})

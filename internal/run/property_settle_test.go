@@ -140,17 +140,17 @@ func (p *play) apply(ctx context.Context, c *Change, v verdict,
 	switch v.what {
 	case "requeue", "attempted":
 		put(waiting)
-		again := Again{From: from, Attempted: v.what == "attempted"}
+		again := Requeueing{From: from, Attempted: v.what == "attempted"}
 		if rapid.Bool().Draw(p.t, "why") {
 			again.Why = &JobError{Code: "later"}
 		}
 		return after, nil, c.Requeue(ctx, v.call.parts, again)
 	case "doubt":
 		put(doubted)
-		return after, nil, c.Doubt(ctx, v.call.parts)
+		return after, nil, c.MarkUnknown(ctx, v.call.parts)
 	case "abandon":
 		put(lost)
-		return after, nil, c.Abandon(ctx, v.call.parts)
+		return after, nil, c.MarkUnresolved(ctx, v.call.parts)
 	}
 	p.outputs++
 	out := fmt.Sprint(p.outputs)

@@ -353,7 +353,7 @@ func (b *modelBatch) record(p *Part, offset int32) *modelRecord {
 
 // cutting cuts queued parts into pieces from the front, as the dispatcher does.
 type cutting struct {
-	pieces  []Piece
+	pieces  []ClaimedRange
 	decided []Result
 	calls   []uuid.UUID
 	// after is what the model does once the pieces are claimed.
@@ -387,8 +387,8 @@ func (p *play) claim(b *modelBatch, step, task int, kind bool) {
 	var unmarked []uuid.UUID
 	var now time.Time
 	p.do(p.t, func(ctx context.Context, tx pgx.Tx) error {
-		l := p.s.Locking([]uuid.UUID{b.id}, c.pieces)
-		if err := pg.QueryBatch(ctx, tx, l.Asks(ctx)...); err != nil {
+		l := p.s.BatchLock([]uuid.UUID{b.id}, c.pieces)
+		if err := pg.QueryBatch(ctx, tx, l.Queries(ctx)...); err != nil {
 			return err
 		}
 		ch, err := p.s.BeginLocked(ctx, tx, l)
@@ -467,7 +467,7 @@ func (p *play) cut(c *cutting, b *modelBatch, part Part, n int, bulkID uuid.UUID
 			if !slices.Contains(c.calls, id) {
 				c.calls = append(c.calls, id)
 			}
-			c.pieces = append(c.pieces, Piece{Part: piece, CallID: id, Seq: int32(len(c.pieces))})
+			c.pieces = append(c.pieces, ClaimedRange{Part: piece, CallID: id, Seq: int32(len(c.pieces))})
 			open = true
 		}
 		if !decide {
@@ -486,9 +486,9 @@ func (p *play) decide(c *cutting, r *modelRecord, piece Part, o int32) {
 		// Who left can be taken off the queue as a piece without records.
 		left := piece
 		left.To, piece.From, piece.LeftOut = o, o, nil
-		c.pieces = append(c.pieces, Piece{Part: left, Decided: true})
+		c.pieces = append(c.pieces, ClaimedRange{Part: left, NoCall: true})
 	}
-	c.pieces = append(c.pieces, Piece{Part: piece, Decided: true})
+	c.pieces = append(c.pieces, ClaimedRange{Part: piece, NoCall: true})
 	piece.ID = 0
 	e := Exception{Offset: o, Kind: TraceSkipped}
 	if rapid.Bool().Draw(p.t, "decided_bad") {

@@ -267,7 +267,7 @@ func (a *Attempted) saw(trace *Trace, counts bool) {
 	}
 }
 
-// cover takes over where the call stands of the part that covers it.
+// coverage takes over where the call stands of the part that covers it.
 func (a *Attempted) cover(part *coverPart, failure *JobError) {
 	made := part.Attempt
 	switch part.state {

@@ -131,7 +131,7 @@ func (v *sliceView) logs(runs []WatchedRun) ([]Log, error) {
 		}
 	}
 	err := v.traces(light, wanted, func(step, task int16, t *Trace) {
-		facts := factsOf(step, task, t)
+		facts := eventFactsOf(step, task, t)
 		t.each(func(o int32) {
 			for _, in := range at[o] {
 				switch {

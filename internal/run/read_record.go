@@ -131,7 +131,7 @@ type attemptKey struct {
 	element, offset int32
 }
 
-// tell reads the traces of the wanted records once, for their history and their output.
+// onChange reads the traces of the wanted records once, for their history and their output.
 func (v *sliceView) tell(wanted []bool, want Want) ([]history, *outputs, error) {
 	var histories []history
 	if want.History {
@@ -264,7 +264,7 @@ func (v *sliceView) doubted(o int32) *coverPart {
 	return nil
 }
 
-// Doubt is what a call keeps whose outcome is not known.
+// MarkUnknown is what a call keeps whose outcome is not known.
 type Doubt struct {
 	// Failure is what went wrong with it, a JobError as stored; empty where the provider has accepted the call.
 	Failure string

@@ -71,17 +71,17 @@ func CredentialDomain(orgID, credentialID uuid.UUID) string {
 
 // Service starts, moves and reads batches.
 type Service struct {
-	pool    pg.Pool
-	q       *db.Queries
-	plans   Planner
-	router  Router
-	due     Waker
-	random  func() float64
-	batches batchCache
-	limits  Limits
-	tell    func(batchIDs []uuid.UUID)
-	losses  *pg.Losses
-	pages   recordset.Pages
+	pool     pg.Pool
+	q        *db.Queries
+	plans    Planner
+	router   Router
+	due      Waker
+	random   func() float64
+	batches  batchCache
+	limits   Limits
+	onChange func(batchIDs []uuid.UUID)
+	losses   *pg.Losses
+	pages    recordset.Pages
 }
 
 // ReadFrom says where large bodies are. Say it before anything is read.
@@ -93,9 +93,9 @@ func (s *Service) ReadFrom(blobs *blob.Cache) *Service {
 // Lost says who knows what restores have lost. Say it before anything changes.
 func (s *Service) Lost(losses *pg.Losses) { s.losses = losses }
 
-// Tell lets told be called with the batches of each change that this process has committed, or may have. It must not
-// wait. Say it before anything changes.
-func (s *Service) Tell(told func(batchIDs []uuid.UUID)) { s.tell = told }
+// OnChange lets told be called with the batches of each change that this process has committed, or may have. It must
+// not wait. Say it before anything changes.
+func (s *Service) OnChange(told func(batchIDs []uuid.UUID)) { s.onChange = told }
 
 // New returns a Service. random yields numbers in [0, 1) for the jitter of retries.
 func New(pool pg.Pool, plans Planner, router Router, due Waker, random func() float64) *Service {

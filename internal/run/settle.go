@@ -182,7 +182,7 @@ func (c *Change) settlePlain(r *Result) {
 	n := p.Records()
 	for i := range r.Exceptions {
 		if e := &r.Exceptions[i]; c.diverges(p, e, 0) {
-			c.settleOne(p, e.Offset, e, r.From, &cover{}) // no other call covers it
+			c.settleOne(p, e.Offset, e, r.From, &coverage{}) // no other call covers it
 			n--
 		}
 	}
@@ -222,7 +222,7 @@ func (c *Change) settleEach(r *Result) {
 }
 
 // settleOne settles a record that stood at before; cov has what else covers it.
-func (c *Change) settleOne(p *Part, offset int32, e *Exception, before Status, cov *cover) {
+func (c *Change) settleOne(p *Part, offset int32, e *Exception, before Status, cov *coverage) {
 	k := sliceKey{p.BatchID, p.SliceNo}
 	j := c.jobs[p.key(offset)]
 	if !p.Detached {

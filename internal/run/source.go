@@ -71,7 +71,7 @@ func (r *Records) Envs() func(offset int32) *expr.Env {
 }
 
 // env is what the expressions of every record of the batch can see.
-func (b *Batch) env() expr.Env { return expr.Env{Metadata: b.Metadata, Vars: b.Vars, Batch: b.facts} }
+func (b *Batch) env() expr.Env { return expr.Env{Metadata: b.Metadata, Vars: b.Vars, Batch: b.scope} }
 
 // SliceRef names a slice by its number and first position.
 type SliceRef struct {

@@ -116,12 +116,12 @@ func (s *Service) cache(ctx context.Context, p *preparedStart, in *StartInput, o
 	if len(metadata) > remembered {
 		return nil
 	}
-	facts, err := Facts(out.BatchID, in.DefinitionID, in.Version, out.RecordCount, now)
+	facts, err := BatchScope(out.BatchID, in.DefinitionID, in.Version, out.RecordCount, now)
 	if err != nil {
 		return err
 	}
 	b := &Batch{ID: out.BatchID, OrgID: in.OrgID, PageSet: pageSet, Plan: p.plan, Metadata: bytes.Clone(metadata),
-		Vars: p.vars, facts: facts,
+		Vars: p.vars, scope: facts,
 		beginsAt: latest(now, deref(in.ScheduledAt)), root: in.Chain.Root, records: out.RecordCount}
 	if page != nil && page.Size() <= remembered {
 		b.page = page

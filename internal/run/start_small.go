@@ -75,7 +75,7 @@ func (s *Service) StartAlike(ctx context.Context, tx pgx.Tx, now time.Time, grou
 	for _, g := range groups {
 		wanted[g.In.OrgID] += int64(len(g.Each))
 	}
-	places, err := s.takePlaces(ctx, tx, wanted)
+	places, err := s.lockOpenBatches(ctx, tx, wanted)
 	if err != nil {
 		return err
 	}

@@ -50,7 +50,7 @@ type flowStart struct {
 // startKey is what the starts have in common that are prepared together.
 type startKey struct {
 	definition uuid.UUID
-	// lane is empty where the flow's own counts.
+	// queue is empty where the flow's own counts.
 	lane string
 }
 
@@ -140,7 +140,7 @@ func (k startKey) laneOf() *db.FlowLane {
 
 // startFlows starts the batches that tasks want, in the order of the records. What can be refused is found out before
 // the first is written; a task that is refused fails.
-func (c *Change) startFlows(ctx context.Context, h *head, works []*sliceWork) error {
+func (c *Change) startFlows(ctx context.Context, h *lockedBatch, works []*sliceWork) error {
 	wanted := map[startKey]startCheck{}
 	for _, r := range unsettled(works) {
 		if r.start != nil {
@@ -201,7 +201,7 @@ func (c *Change) startFlows(ctx context.Context, h *head, works []*sliceWork) er
 }
 
 // takeStart takes a start of the batch's chain and a place of its organization, or says why there is none.
-func (h *head) takeStart(chains Chains, places places) (refused string) {
+func (h *lockedBatch) takeStart(chains Chains, places openBatches) (refused string) {
 	root := h.chain().Root
 	if refused, _ = chains.Take(root); refused != "" {
 		return refused
@@ -214,18 +214,18 @@ func (h *head) takeStart(chains Chains, places places) (refused string) {
 }
 
 // placesFor takes places for what tasks want to start.
-func (c *Change) placesFor(ctx context.Context, h *head, works []*sliceWork) (places, error) {
+func (c *Change) placesFor(ctx context.Context, h *lockedBatch, works []*sliceWork) (openBatches, error) {
 	wanted := map[uuid.UUID]int64{}
 	for _, r := range unsettled(works) {
 		if r.start != nil {
 			wanted[h.OrgID]++
 		}
 	}
-	return c.s.takePlaces(ctx, c.tx, wanted)
+	return c.s.lockOpenBatches(ctx, c.tx, wanted)
 }
 
 // lockChain locks the chain of a batch of which tasks want to start others.
-func (c *Change) lockChain(ctx context.Context, h *head, works []*sliceWork) (Chains, error) {
+func (c *Change) lockChain(ctx context.Context, h *lockedBatch, works []*sliceWork) (Chains, error) {
 	for _, r := range unsettled(works) {
 		if r.start != nil {
 			return c.s.LockChains(ctx, c.tx, h.OrgID, h.chain().Root)
@@ -235,7 +235,7 @@ func (c *Change) lockChain(ctx context.Context, h *head, works []*sliceWork) (Ch
 }
 
 // startFlow starts the batch that the task of a job wants; what is due for it is woken with the rest of the change.
-func (c *Change) startFlow(ctx context.Context, later *pg.Pipeline, p *preparedStart, h *head, wanted *flowStart,
+func (c *Change) startFlow(ctx context.Context, later *pg.Pipeline, p *preparedStart, h *lockedBatch, wanted *flowStart,
 	job string) (uuid.UUID, error) {
 	g := Alike{Each: []Small{{Sheet: recordset.OneSheet([][]byte{wanted.input}), Metadata: wanted.metadata}},
 		In: StartInput{

@@ -81,7 +81,7 @@ func (s *script) claimPart(p Part) uuid.UUID {
 	s.do(s.t, func(ctx context.Context, tx pgx.Tx) error {
 		c, err := s.s.Begin(ctx, tx, s.b.id)
 		require.NoError(s.t, err)
-		require.NoError(s.t, c.Claim(ctx, []Piece{{Part: p, CallID: id}}))
+		require.NoError(s.t, c.Claim(ctx, []ClaimedRange{{Part: p, CallID: id}}))
 		require.NoError(s.t, s.insertCalls(ctx, tx, s.b.id, "dialer__api__modify", []uuid.UUID{id}, c.Now))
 		return c.Apply(ctx)
 	})
@@ -102,7 +102,7 @@ func (s *script) settle(id uuid.UUID, kind string) {
 			switch kind {
 			case "doubt":
 				state = "unknown"
-				require.NoError(s.t, c.Doubt(ctx, call.parts))
+				require.NoError(s.t, c.MarkUnknown(ctx, call.parts))
 			case TraceOK:
 				require.NoError(s.t, c.Settle(ctx, []Result{r}))
 			default:
@@ -158,7 +158,7 @@ func TestChange_RejectedBesideASkippedCall(t *testing.T) {
 		c, err := s.s.Begin(ctx, tx, s.b.id)
 		require.NoError(t, err)
 		part := s.queued(t, s.b.id, 0, 1)[0]
-		require.NoError(t, c.Claim(ctx, []Piece{{Part: part, Decided: true}}))
+		require.NoError(t, c.Claim(ctx, []ClaimedRange{{Part: part, NoCall: true}}))
 		part.ID = 0
 		require.NoError(t, c.Settle(ctx,
 			[]Result{{Part: part, From: Queued, Exceptions: []Exception{{Kind: TraceSkipped}}}}))

@@ -21,7 +21,7 @@ func TestTell(t *testing.T) {
 	b := w.start(t, p, w.define(t, p, -1, false), []modelInput{{}}, 1, false, false)
 	var told [][]uuid.UUID
 	var seen []string
-	w.s.Tell(func(batchIDs []uuid.UUID) {
+	w.s.OnChange(func(batchIDs []uuid.UUID) {
 		row, err := w.s.ReadBatch(w.ctx, w.org, b.id)
 		require.NoError(t, err)
 		told, seen = append(told, batchIDs), append(seen, string(row.FlowBatchCount.Status))

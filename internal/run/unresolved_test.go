@@ -39,14 +39,14 @@ func TestAbandon_Told(t *testing.T) {
 	lose := func() {
 		id := uuid.Must(uuid.NewV7())
 		change(func(ctx context.Context, tx pgx.Tx, c *Change) error {
-			require.NoError(t, c.Claim(ctx, []Piece{{Part: w.queued(t, b.id, 0, 0)[0], CallID: id}}))
+			require.NoError(t, c.Claim(ctx, []ClaimedRange{{Part: w.queued(t, b.id, 0, 0)[0], CallID: id}}))
 			return w.insertCalls(ctx, tx, b.id, "dialer__api__upload", []uuid.UUID{id}, c.Now)
 		})
 		change(func(ctx context.Context, tx pgx.Tx, c *Change) error {
 			calls := w.calls(t, []*modelBatch{b})
 			last := calls[len(calls)-1]
-			require.NoError(t, c.Doubt(ctx, last.parts))
-			require.NoError(t, c.Abandon(ctx, last.parts))
+			require.NoError(t, c.MarkUnknown(ctx, last.parts))
+			require.NoError(t, c.MarkUnresolved(ctx, last.parts))
 			_, err := tx.Exec(ctx, "UPDATE flow.call SET state = 'unresolved' WHERE id = $1", id)
 			return err
 		})

@@ -163,7 +163,7 @@ func (w *sliceWork) together() []wait {
 }
 
 // waitJob has a record that is detached wait, and make the calls of its step.
-func (c *Change) waitJob(h *head, w *sliceWork, j *job, p *Part, open []wait) {
+func (c *Change) waitJob(h *lockedBatch, w *sliceWork, j *job, p *Part, open []wait) {
 	c.queueJob(j, w.First, w.calls)
 	j.Remaining += int16(len(open)) //nolint:gosec // at most 20 tasks
 	p.From = int32(j.Position - w.First)
@@ -175,7 +175,7 @@ func (c *Change) waitJob(h *head, w *sliceWork, j *job, p *Part, open []wait) {
 const wholeSlice = -1
 
 // addWaits has the records of a part wait; calls of their step may be made meanwhile.
-func (c *Change) addWaits(h *head, w *sliceWork, p *Part, position int64, open []wait) {
+func (c *Change) addWaits(h *lockedBatch, w *sliceWork, p *Part, position int64, open []wait) {
 	a, now := &c.waits, millis(c.Now)
 	for _, o := range open {
 		p.TaskNo = o.task
@@ -213,7 +213,7 @@ const allTasks = -1
 
 // leaveStep lets the members of a slice go on from a step of which these tasks are done: into its calls, into the next
 // step, or to their end.
-func (c *Change) leaveStep(h *head, s *db.SliceRowsRow, members int32, done int64) {
+func (c *Change) leaveStep(h *lockedBatch, s *db.SliceRowsRow, members int32, done int64) {
 	if members == 0 {
 		c.advanceTo(h, s.No, s.StepNo, sliceDone, 0)
 		return
@@ -240,7 +240,7 @@ func (c *Change) leaveStep(h *head, s *db.SliceRowsRow, members int32, done int6
 	c.advanceTo(h, s.No, step, state, members*int32(len(tasks)))
 }
 
-func (c *Change) advanceTo(h *head, no int32, step int16, state string, remaining int32) {
+func (c *Change) advanceTo(h *lockedBatch, no int32, step int16, state string, remaining int32) {
 	a := &c.advances
 	a.BatchIds, a.Nos = append(a.BatchIds, h.ID), append(a.Nos, no)
 	a.StepNos, a.States, a.Remaining = append(a.StepNos, step), append(a.States, state), append(a.Remaining, remaining)

@@ -84,7 +84,7 @@ func (s *Service) endWaits(ctx context.Context, tx pgx.Tx, batchID uuid.UUID) (m
 // ending ends waits of a batch.
 type ending struct {
 	c      *Change
-	h      *head
+	h      *lockedBatch
 	slices map[int32]*db.SliceRowsRow
 	// arrivals are the events that ended waits.
 	arrivals map[int64]*db.FlowEventArrival

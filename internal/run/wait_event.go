@@ -44,7 +44,7 @@ func eventOutput(a *db.FlowEventArrival) json.RawMessage {
 
 // admitWaits lets the waits of works begin, as many as there may be. From here on no event happens in the organization
 // until the transaction ends if some wait for one, so that each event comes whole before them or after them.
-func (c *Change) admitWaits(ctx context.Context, h *head, works []*sliceWork) error {
+func (c *Change) admitWaits(ctx context.Context, h *lockedBatch, works []*sliceWork) error {
 	room := map[string]int64{}
 	for _, w := range works {
 		w.beginWaits(c.Now)
@@ -156,10 +156,10 @@ func (e *ending) fitting(ctx context.Context, rows []db.WaitsOverRow) (int, erro
 // candidatesAtOnce bounds the waits that an event is held against together.
 const candidatesAtOnce = 256
 
-// Arrive holds the oldest event that came in an organization against a bounded number of the waits for its kind, and
-// reports whether there is more to do. Those that it ends get it, in the order in which they began; their batches go on
-// with it (EndWaits).
-func (s *Service) Arrive(ctx context.Context, orgID uuid.UUID) (more bool, err error) {
+// MatchEvent holds the oldest event that came in an organization against a bounded number of the waits for its kind,
+// and reports whether there is more to do. Those that it ends get it, in the order in which they began; their batches
+// go on with it (EndWaits).
+func (s *Service) MatchEvent(ctx context.Context, orgID uuid.UUID) (more bool, err error) {
 	a, err := s.q.ArrivalNext(ctx, s.pool, orgID)
 	if pg.IsNoRows(err) {
 		return false, nil
@@ -183,13 +183,13 @@ func (s *Service) Arrive(ctx context.Context, orgID uuid.UUID) (more bool, err e
 	if !upto.Delivered {
 		upto.DoneUpto = rows[len(rows)-1].No
 	}
-	err = pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error { return s.hand(ctx, tx, upto, ended) })
+	err = pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error { return s.matchSome(ctx, tx, upto, ended) })
 	return true, err
 }
 
-// hand gives an event to the waits that it ends, and notes how far it has come. Where another worker has done that, it
-// does nothing.
-func (s *Service) hand(ctx context.Context, tx pgx.Tx, upto db.ArrivalAdvanceParams, ended []int64) error {
+// matchSome gives an event to the waits that it ends, and notes how far it has come. Where another worker has done
+// that, it does nothing.
+func (s *Service) matchSome(ctx context.Context, tx pgx.Tx, upto db.ArrivalAdvanceParams, ended []int64) error {
 	n, err := s.q.ArrivalAdvance(ctx, tx, upto)
 	if err != nil || n == 0 {
 		return wrap(err, "note how far an event has come")

@@ -65,7 +65,7 @@ func (c *Change) wakeQueues(ctx context.Context) error {
 		return fmt.Errorf("read queues: %w", err)
 	}
 	for _, r := range rows {
-		k := laneKey{r.BatchID, r.StepNo, r.TaskNo}
+		k := queueKey{r.BatchID, r.StepNo, r.TaskNo}
 		at, left := c.wakeAt[k]
 		if left || r.Ready && slices.Contains(c.opened, r.BatchID) {
 			c.Wake(DueDispatch, DispatchKey(r.Domain, r.Bucket), at)
@@ -129,7 +129,7 @@ type leftToPeople struct {
 func (c *Change) leave(ps []Part) {
 	for i := range ps {
 		p := &ps[i]
-		l := entry(c.left, laneKey{p.BatchID, p.StepNo, p.TaskNo})
+		l := entry(c.left, queueKey{p.BatchID, p.StepNo, p.TaskNo})
 		l.count += int64(p.Records())
 		if room := unresolvedNamed - len(l.jobs); room > 0 {
 			offsets := p.Offsets()
@@ -143,7 +143,7 @@ func (c *Change) leave(ps []Part) {
 // publishUnresolved leaves the events of records that are left to people.
 func (c *Change) publishUnresolved(ctx context.Context) error {
 	var events []event.Event
-	for _, k := range slices.SortedFunc(maps.Keys(c.left), laneKey.compare) {
+	for _, k := range slices.SortedFunc(maps.Keys(c.left), queueKey.compare) {
 		h, l := c.heads[k.batch], c.left[k]
 		if h.counts.Of(Unresolved)-h.abandoned >= unresolvedMost {
 			continue

@@ -81,7 +81,7 @@ func (s *Service) next(ctx context.Context, id uuid.UUID) (time.Time, error) {
 func (s *Service) dispatchSome(ctx context.Context, id uuid.UUID) (more bool, err error) {
 	var rows []db.FlowWebhookDelivery
 	var row db.FlowWebhook
-	err = pg.Kept(ctx, s.Pool, func(tx pg.DB) (err error) {
+	err = pg.GenericPlan(ctx, s.Pool, func(tx pg.DB) (err error) {
 		rows, err = s.q.DeliveryWaiting(ctx, tx, db.DeliveryWaitingParams{WebhookID: id, MaxRows: startRows,
 			MaxBytes: startBytes})
 		return err
@@ -155,7 +155,7 @@ func (s *Service) startAll(ctx context.Context, w *Webhook, all []waiting) error
 	if len(all) == 0 {
 		return nil
 	}
-	err := pg.InTxKept(ctx, s.Pool, func(ctx context.Context, tx pgx.Tx) error { return s.start(ctx, tx, w, all) })
+	err := pg.InTxGenericPlan(ctx, s.Pool, func(ctx context.Context, tx pgx.Tx) error { return s.start(ctx, tx, w, all) })
 	if err == nil || ctx.Err() != nil || pg.IsTransient(err) {
 		return err
 	}

@@ -13,8 +13,8 @@ import (
 	"flowlane/internal/fault"
 )
 
-// cover is the parts of one slice: which of its records wait for, or are in, a call of which task.
-type cover struct {
+// coverage is the parts of one slice: which of its records wait for, or are in, a call of which task.
+type coverage struct {
 	parts []coverPart
 }
 
@@ -58,7 +58,7 @@ const withSlice = -2
 
 // status returns where the record at this offset stands by its parts of one step, and how many these are.
 // What is worst known wins: nobody knows, before under way, before waiting.
-func (c *cover) status(step int16, offset int32, detachedStep int16) (s Status, parts int16) {
+func (c *coverage) status(step int16, offset int32, detachedStep int16) (s Status, parts int16) {
 	for i := range c.parts {
 		p := &c.parts[i]
 		if p.StepNo != step || !p.concerns(offset, detachedStep) {
@@ -73,14 +73,14 @@ func (c *cover) status(step int16, offset int32, detachedStep int16) (s Status, 
 
 // standing is status of a record with tasks that are not settled: one that no part covers waits, or would but for a
 // cancel.
-func (c *cover) standing(step int16, offset int32, detachedStep int16) Status {
+func (c *coverage) standing(step int16, offset int32, detachedStep int16) Status {
 	if s, parts := c.status(step, offset, detachedStep); parts > 0 {
 		return s
 	}
 	return Queued
 }
 
-func (c *cover) remove(id int64) {
+func (c *coverage) remove(id int64) {
 	c.parts = slices.DeleteFunc(c.parts, func(p coverPart) bool { return p.ID == id })
 }
 
@@ -102,7 +102,7 @@ func (c *Change) loadCovers(ctx context.Context, keys []sliceKey) error {
 	for _, k := range keys {
 		if c.covers[k] == nil {
 			args.BatchIds, args.SliceNos = append(args.BatchIds, k.batch), append(args.SliceNos, k.no)
-			c.covers[k] = &cover{}
+			c.covers[k] = &coverage{}
 		}
 	}
 	if len(args.SliceNos) == 0 {
@@ -125,23 +125,23 @@ func (c *Change) loadCovers(ctx context.Context, keys []sliceKey) error {
 	return nil
 }
 
-// Doubtful is one record in a call of unknown outcome, alone in its part.
-type Doubtful struct {
+// UncertainRecord is one record in a call of unknown outcome, alone in its part.
+type UncertainRecord struct {
 	Part   Part
 	CallID uuid.UUID
 	// From is where the call has the record: NeedsReconcile or Unresolved.
 	From Status
 }
 
-// CutOut takes a record out of the parts that calls of unknown outcome hold of it and of others, so that it can be
+// Isolate takes a record out of the parts that calls of unknown outcome hold of it and of others, so that it can be
 // settled alone: one part for each of its tasks that is in doubt. The calls must be locked, and nothing else may have
 // happened in the change yet. Faults: NotFound; Conflict where nothing about the record is in doubt.
-func (c *Change) CutOut(ctx context.Context, orgID, batchID uuid.UUID, position int64) ([]Doubtful, error) {
+func (c *Change) Isolate(ctx context.Context, orgID, batchID uuid.UUID, position int64) ([]UncertainRecord, error) {
 	v, err := c.s.viewAt(ctx, c.tx, orgID, batchID, position, "Job", needs{own: noTraces, inherited: noTraces})
 	if err != nil {
 		return nil, err
 	}
-	var out []Doubtful
+	var out []UncertainRecord
 	offset := int32(position - v.First)
 	for i := range v.parts {
 		p := &v.parts[i]
@@ -162,7 +162,7 @@ func (c *Change) CutOut(ctx context.Context, orgID, batchID uuid.UUID, position 
 		alone.ID, alone.Begins, alone.First, alone.Size = own.ID, own.SliceNo, v.First, v.Records
 		alone.From, alone.To, alone.LeftOut = offset, offset+1, nil
 		alone.Elements = own.Elements
-		out = append(out, Doubtful{Part: alone, CallID: *own.CallID, From: p.state})
+		out = append(out, UncertainRecord{Part: alone, CallID: *own.CallID, From: p.state})
 	}
 	if len(out) == 0 {
 		return nil, fault.New(fault.Conflict,

@@ -10,13 +10,13 @@ import (
 	"flowlane/internal/pg"
 )
 
-// places are what organizations may still start of the batches that a transaction wants to start.
-type places map[uuid.UUID]*orgquota.Grant
+// openBatches are what organizations may still start of the batches that a transaction wants to start.
+type openBatches map[uuid.UUID]*orgquota.Grant
 
-// takePlaces takes as many as organizations want, or as there are. What is taken is written before the transaction
+// lockOpenBatches takes as many as organizations want, or as there are. What is taken is written before the transaction
 // takes again.
-func (s *Service) takePlaces(ctx context.Context, tx pgx.Tx, wanted map[uuid.UUID]int64) (places, error) {
-	out := places{}
+func (s *Service) lockOpenBatches(ctx context.Context, tx pgx.Tx, wanted map[uuid.UUID]int64) (openBatches, error) {
+	out := openBatches{}
 	for org, n := range wanted {
 		g, err := s.limits.Open.Take(ctx, tx, org, n)
 		if err != nil {
@@ -28,7 +28,7 @@ func (s *Service) takePlaces(ctx context.Context, tx pgx.Tx, wanted map[uuid.UUI
 }
 
 // use uses n of them, or none. Fault: RateLimited where there are fewer.
-func (p places) use(orgID uuid.UUID, n int) error {
+func (p openBatches) use(orgID uuid.UUID, n int) error {
 	g := p[orgID]
 	if g.Taken < int64(n) {
 		return orgquota.Batches(*g)
@@ -44,5 +44,5 @@ func (s *Service) Room(ctx context.Context, pool pg.Pool, orgID uuid.UUID) error
 	if err != nil {
 		return err
 	}
-	return places{orgID: &g}.use(orgID, 1)
+	return openBatches{orgID: &g}.use(orgID, 1)
 }
