@@ -135,3 +135,11 @@ func Is(err error, code Code) bool {
 	var f *Error
 	return errors.As(err, &f) && f.Code == code
 }
+
+// Wrap says of an error, if there is one, what failed.
+func Wrap(err error, what string, args ...any) error {
+	if err != nil {
+		return fmt.Errorf("%s: %w", fmt.Sprintf(what, args...), err)
+	}
+	return nil
+}

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"flowlane/gen/db"
+	"flowlane/internal/fault"
 	"flowlane/internal/pg"
 )
 
@@ -80,7 +81,7 @@ func (c *Change) claimSlices(ctx context.Context) error {
 	}
 	err := c.s.q.SliceClaim(ctx, c.later, in)
 	c.later.MustTouch(len(in.Nos), ErrMoved)
-	return wrap(err, "count claimed records")
+	return fault.Wrap(err, "count claimed records")
 }
 
 // doneWhole reports whether a change is the end of a slice that stands in the counters of its batch: they say all of
@@ -133,7 +134,7 @@ func (c *Change) moveSlices(ctx context.Context) error {
 	if len(c.advances.Nos) == 0 {
 		return nil
 	}
-	return wrap(c.s.q.SliceAdvance(ctx, c.later, c.advances), "advance slices")
+	return fault.Wrap(c.s.q.SliceAdvance(ctx, c.later, c.advances), "advance slices")
 }
 
 // writeOut gives slices that stand in the counters of their batches rows of their own.
@@ -147,7 +148,7 @@ func (c *Change) writeOut(ctx context.Context, keys []sliceKey) error {
 	if len(ids) == 0 {
 		return nil
 	}
-	return wrap(c.s.q.SlicesWriteOut(ctx, c.tx, ids), "write out slices")
+	return fault.Wrap(c.s.q.SlicesWriteOut(ctx, c.tx, ids), "write out slices")
 }
 
 func sortedSlices(m map[sliceKey]*sliceDelta) []sliceKey {
@@ -177,7 +178,7 @@ func (c *Change) writeParts(ctx context.Context) error {
 		return nil
 	}
 	c.queued.Now = c.Now
-	return wrap(c.s.q.PartInsert(ctx, c.later, c.queued), "queue parts")
+	return fault.Wrap(c.s.q.PartInsert(ctx, c.later, c.queued), "queue parts")
 }
 
 func (c *Change) writeQueues(ctx context.Context) error {
@@ -194,7 +195,7 @@ func (c *Change) writeQueues(ctx context.Context) error {
 	if len(args.Parts) == 0 {
 		return nil
 	}
-	return wrap(c.s.q.LaneBatchMove(ctx, c.later, args), "count queued parts")
+	return fault.Wrap(c.s.q.LaneBatchMove(ctx, c.later, args), "count queued parts")
 }
 
 func (c *Change) writeTraces(ctx context.Context) error {
@@ -211,7 +212,7 @@ func (c *Change) writeTraces(ctx context.Context) error {
 	if len(args.Bodies) == 0 {
 		return nil
 	}
-	return wrap(c.s.q.FragmentInsert(ctx, c.tx, args), "write traces")
+	return fault.Wrap(c.s.q.FragmentInsert(ctx, c.tx, args), "write traces")
 }
 
 // moveBatches writes what the change does to batches.
@@ -228,7 +229,7 @@ func (c *Change) moveBatches(ctx context.Context) error {
 		return nil
 	}
 	taken := db.LaneBatchTakenParams{BatchIds: goOn, CallIds: c.answered.CallIds}
-	return wrap(c.s.q.LaneBatchTaken(ctx, c.later, taken), "take settled parts off their queues")
+	return fault.Wrap(c.s.q.LaneBatchTaken(ctx, c.later, taken), "take settled parts off their queues")
 }
 
 // moveCounts writes the counters of batches, ends those whose jobs are over, and marks the others as running. A paused
@@ -277,7 +278,7 @@ func (c *Change) moveCounts(ctx context.Context, deltas map[uuid.UUID]*Counts) e
 		maps.DeleteFunc(c.wakeAt, func(k queueKey, _ time.Time) bool { return slices.Contains(over, k.batch) })
 		err = c.s.q.LaneBatchesEnd(ctx, c.later, over)
 	}
-	return wrap(err, "count jobs")
+	return fault.Wrap(err, "count jobs")
 }
 
 // outcome is how a batch ends whose jobs are all over.

@@ -13,6 +13,7 @@ import (
 
 	"flowlane/gen/db"
 	"flowlane/internal/definition"
+	"flowlane/internal/fault"
 	"flowlane/internal/pg"
 	"flowlane/internal/recordset"
 	"flowlane/internal/variable"
@@ -167,7 +168,7 @@ func BatchScope(id, definitionID uuid.UUID, version int32, records int64, create
 		"id": id, "definition_id": definitionID, "version": version, "record_count": records,
 		"created_at": createdAt.UTC().Format(time.RFC3339Nano),
 	})
-	return facts, wrap(err, "facts of batch %s", id)
+	return facts, fault.Wrap(err, "facts of batch %s", id)
 }
 
 // batchCache keeps the batches that were last worked on: each claim and settlement asks for them. It has two

@@ -15,59 +15,13 @@ import (
 
 	"flowlane/gen/db"
 	"flowlane/internal/definition"
+	"flowlane/internal/fault"
 	"flowlane/internal/pg"
 	"flowlane/internal/store"
 	"flowlane/internal/trigger/event"
 )
 
-// Part is a range of a slice's records for one task: queued, or covered by a call. A stored part can go over several
-// slices; it is then several of these, with one ID.
-type Part struct {
-	ID             int64
-	BatchID        uuid.UUID
-	StepNo, TaskNo int16
-	SliceNo        int32
-	// Begins is the slice in which its row begins, which may lie before: with the batch and the ID it names the row.
-	Begins int32
-	// First is the position of the slice's first record.
-	First    int64
-	From, To int32
-	// Size is how many records the slice has.
-	Size int32
-	// Detached marks one record that goes its own way.
-	Detached bool
-	Attempt  int32
-	// Element is the element of its task's for_each that the part is for, Elements how many there are: 0 where the
-	// part, or what came of it, speaks of the task as a whole. At Elements, none is left to be called for.
-	Element, Elements int32
-	// LeftOut are the offsets within the range that left the slice before this step, ascending.
-	LeftOut []int32
-	// ClaimNo is the number of the change in which a call took it; 0 where nobody needs it.
-	ClaimNo int64
-	// QueuedAt is since when it could be claimed; zero for since its batch began.
-	QueuedAt time.Time
-	// ReadyAt is from when on it may be claimed, where it waited for a time, or was in a call before; zero for at once.
-	ReadyAt time.Time
-}
-
-// Records returns how many records the part holds.
-func (p *Part) Records() int32 { return p.To - p.From - int32(len(p.LeftOut)) }
-
-// key is that of the record at an offset.
-func (p *Part) key(offset int32) jobKey { return jobKey{p.BatchID, p.First + int64(offset)} }
-
-// Offsets returns the offsets of the part's records, ascending.
-func (p *Part) Offsets() []int32 {
-	out := make([]int32, 0, p.Records())
-	p.each(func(o int32) { out = append(out, o) })
-	return out
-}
-
 type (
-	sliceKey struct {
-		batch uuid.UUID
-		no    int32
-	}
 	queueKey struct {
 		batch      uuid.UUID
 		step, task int16
@@ -77,15 +31,7 @@ type (
 		step, task int16
 	}
 	dueKey struct{ kind, key string }
-	jobKey struct {
-		batch    uuid.UUID
-		position int64
-	}
 )
-
-func (k sliceKey) compare(o sliceKey) int {
-	return cmp.Or(bytes.Compare(k.batch[:], o.batch[:]), cmp.Compare(k.no, o.no))
-}
 
 func (k dueKey) compare(o dueKey) int {
 	return cmp.Or(strings.Compare(k.kind, o.kind), strings.Compare(k.key, o.key))
@@ -197,9 +143,9 @@ type Change struct {
 func (s *Service) Begin(ctx context.Context, tx pgx.Tx, batchIDs ...uuid.UUID) (*Change, error) {
 	l := s.BatchLock(batchIDs, nil)
 	if err := pg.QueryBatch(ctx, tx, func(db pg.DB) error { return l.lock(ctx, db) }, func(db pg.DB) error {
-		return wrap(s.q.SlicesWriteOut(ctx, db, l.ids), "write out slices")
+		return fault.Wrap(s.q.SlicesWriteOut(ctx, db, l.ids), "write out slices")
 	}, func(db pg.DB) error {
-		return wrap(s.q.PartsWriteOut(ctx, db, l.ids), "write out parts")
+		return fault.Wrap(s.q.PartsWriteOut(ctx, db, l.ids), "write out parts")
 	}); err != nil {
 		return nil, err //nolint:wrapcheck // says everything
 	}
@@ -241,14 +187,14 @@ func (l *BatchLock) Queries(ctx context.Context) []pg.Query {
 		func(db pg.DB) error { return l.lock(ctx, db) },
 		func(db pg.DB) (err error) {
 			l.parts, err = l.s.q.PartsQueued(ctx, db, partsOf(l.pieces))
-			return wrap(err, "read queued parts")
+			return fault.Wrap(err, "read queued parts")
 		},
 	}
 }
 
 func (l *BatchLock) lock(ctx context.Context, db pg.DB) (err error) {
 	l.rows, err = l.s.q.BatchLock(ctx, db, l.ids)
-	return wrap(err, "lock batches")
+	return fault.Wrap(err, "lock batches")
 }
 
 // BeginLocked begins a change whose batches are locked.

@@ -32,7 +32,7 @@ func (s *Service) Pause(ctx context.Context, tx pgx.Tx,
 		return false, c.Now, fmt.Errorf("pause batch %s: %w", batchID, err)
 	}
 	err = s.q.LaneBatchPause(ctx, tx, batchID)
-	return err == nil, c.Now, wrap(err, "pause the queues of batch %s", batchID)
+	return err == nil, c.Now, fault.Wrap(err, "pause the queues of batch %s", batchID)
 }
 
 // Resume puts a paused batch back to the status that it had, in the caller's transaction, and ends it if all of its
@@ -139,9 +139,6 @@ func (s *Service) Cancel(ctx context.Context, tx pgx.Tx, orgID, batchID uuid.UUI
 	return s.readBatch(ctx, tx, orgID, batchID)
 }
 
-// failures is how many of the jobs failed, or were rejected.
-func (c *Counts) failures() int64 { return c.Of(Failed) + c.Of(Rejected) }
-
 // stopped reports whether nothing of the batch is sent any more: it is over, its failure threshold stopped it, or it
 // was deleted.
 func (h *lockedBatch) stopped() bool {
@@ -182,7 +179,7 @@ func (c *Change) stopPast(ctx context.Context, h *lockedBatch) error {
 	reason := fmt.Sprintf("Stopped by its failure threshold: more than %d of %d jobs failed", h.allowed(),
 		h.RecordCount)
 	err := c.s.q.BatchStop(ctx, c.tx, db.BatchStopParams{BatchID: h.ID, Reason: reason, Now: c.Now})
-	return wrap(err, "stop batch %s", h.ID)
+	return fault.Wrap(err, "stop batch %s", h.ID)
 }
 
 // closeWaiting closes the queues of a batch, whose counters then say that what waits in it is over. It touches no slice

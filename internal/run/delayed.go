@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"flowlane/gen/db"
+	"flowlane/internal/fault"
 	"flowlane/internal/pg"
 )
 
@@ -26,7 +27,7 @@ func (s *Service) ReadOutlasting(ctx context.Context, conn db.DBTX, b *Batch, re
 		in.BatchIds, in.SliceNos, in.FromSteps = append(in.BatchIds, b.ID), append(in.SliceNos, r.No),
 			append(in.FromSteps, 0)
 	}
-	bodies, err := s.readBodies(ctx, conn, db.InheritedReadParams{}, in)
+	bodies, err := readBodies(ctx, conn, db.InheritedReadParams{}, in)
 	if err != nil {
 		return err
 	}
@@ -35,12 +36,12 @@ func (s *Service) ReadOutlasting(ctx context.Context, conn db.DBTX, b *Batch, re
 		none := func(int32, int32) bool { return false }
 		err := decodeBodies(bodies[sliceKey{b.ID, r.No}], int32(len(r.Rows)), none, decodeWhole,
 			func(no, task int16, t *Trace) {
-				if no < step && b.Plan.Steps[no].Tasks[task].Action.Utility == delayUtility && t.outlasts(loss) {
+				if no < step && b.Plan.Steps[no].Tasks[task].Action.Utility == delayUtility && outlasts(t, loss) {
 					t.each(func(o int32) { r.outlasts[o] = true })
 				}
 			})
 		if err != nil {
-			return wrap(err, "waits of slice %d of batch %s", r.No, b.ID)
+			return fault.Wrap(err, "waits of slice %d of batch %s", r.No, b.ID)
 		}
 	}
 	return nil
@@ -60,7 +61,7 @@ func delays(b *Batch, step int16) bool {
 
 // outlasts reports whether a trace of a delay tells of one that was not over in the lost time: it had begun before and
 // ended behind it, or takes longer than that.
-func (t *Trace) outlasts(loss *pg.Loss) bool {
+func outlasts(t *Trace, loss *pg.Loss) bool {
 	var out struct {
 		Until time.Time `json:"waited_until"`
 	}

@@ -12,7 +12,7 @@ import (
 
 // CheckReads compares, as of one moment, what readers see of every record of a batch with the counters of its slices
 // and with its own.
-func (s *Service) CheckReads(ctx context.Context, orgID, batchID uuid.UUID) error {
+func (s *Reader) CheckReads(ctx context.Context, orgID, batchID uuid.UUID) error {
 	return s.snapshot(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		b, err := s.view(ctx, tx, orgID, batchID)
 		if err != nil {

@@ -3,7 +3,6 @@ package run
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,7 +14,6 @@ import (
 	"github.com/google/uuid"
 	"github.com/klauspost/compress/s2"
 
-	"flowlane/gen/db"
 	"flowlane/internal/expr"
 )
 
@@ -58,11 +56,11 @@ type Trace struct {
 	Refused bool `json:"d,omitempty"`
 	// Body is that of the answer to a call that failed, as JSON, where a later task may read it.
 	Body json.RawMessage `json:"y,omitempty"`
-	// inherited: it happened in an earlier batch, whose records this one tries again.
-	inherited bool
-	// seq is the number of the fragment that it was read from, where its output stands if that is too large to be here.
-	seq   int64
-	large bool
+	// Inherited: it happened in an earlier batch, whose records this one tries again.
+	Inherited bool `json:"-"`
+	// Seq is the number of the fragment that it was read from, where its output stands if that is Large, and not here.
+	Seq   int64 `json:"-"`
+	Large bool  `json:"-"`
 }
 
 // The kinds of a trace.
@@ -340,7 +338,7 @@ func shownTime(millis int64) *time.Time {
 	if millis == 0 {
 		return nil
 	}
-	return ref(time.UnixMilli(millis).UTC())
+	return new(time.UnixMilli(millis).UTC())
 }
 
 func decodeTrace(line []byte) (t Trace, err error) {
@@ -363,53 +361,4 @@ func decodeTraceHead(line []byte) (Trace, error) {
 		return decodeTrace(line)
 	}
 	return Trace{From: from, To: to, Kind: string(rest[:n])}, nil
-}
-
-const (
-	// fragmentsKept is how many fragments a slice's task may keep after its end; more are joined into one.
-	fragmentsKept = 3
-	// joinedMost is the size that a joined fragment may have, compressed or not: larger ones stay, so that readers and
-	// writers have one piece of work in memory at a time.
-	joinedMost = 4 << 20
-)
-
-// compact joins the fragments of steps that came to their end: calls of one record each leave one for nearly every
-// transaction, and readers open them all.
-func (c *Change) compact(ctx context.Context) error {
-	if len(c.over.SliceNos) == 0 {
-		return nil
-	}
-	c.over.Keep, c.over.Most = fragmentsKept, joinedMost
-	rows, err := c.s.q.FragmentsMany(ctx, c.tx, c.over)
-	if err != nil {
-		return fmt.Errorf("read fragments: %w", err)
-	}
-	in := db.FragmentInsertParams{}
-	for _, r := range rows {
-		plain := []byte{encodingPlain}
-		for _, body := range r.Bodies {
-			raw, err := unpackFragment(body)
-			if err != nil {
-				return err
-			}
-			if plain = append(plain, raw...); len(plain) > joinedMost {
-				break
-			}
-		}
-		if len(plain) > joinedMost {
-			continue
-		}
-		err := c.s.q.FragmentDelete(ctx, c.tx, db.FragmentDeleteParams{BatchID: r.BatchID, SliceNo: r.SliceNo,
-			StepNo: r.StepNo, TaskNo: r.TaskNo, Seqs: r.Seqs})
-		if err != nil {
-			return fmt.Errorf("delete joined fragments: %w", err)
-		}
-		in.BatchIds, in.SliceNos = append(in.BatchIds, r.BatchID), append(in.SliceNos, r.SliceNo)
-		in.StepNos, in.TaskNos = append(in.StepNos, r.StepNo), append(in.TaskNos, r.TaskNo)
-		in.Skipped, in.Bodies = append(in.Skipped, r.Skipped), append(in.Bodies, packFragment(plain))
-	}
-	if len(in.Bodies) == 0 {
-		return nil
-	}
-	return wrap(c.s.q.FragmentInsert(ctx, c.tx, in), "insert joined fragments")
 }

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"strings"
 	"testing"
 
@@ -14,7 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
-	"flowlane/gen/db"
 	"flowlane/internal/expr"
 )
 
@@ -143,10 +141,14 @@ func decodeTraces(body []byte) (out []Trace, err error) {
 
 // readOutputs reads what a fragment says of the outputs of so many records.
 func readOutputs(body []byte, records int) ([]json.RawMessage, error) {
-	name := expr.TaskRef{Step: "step", Task: "task", Of: expr.OfOutput}
-	rec := &Records{Rows: make([][]byte, records), to: int32(records), batch: &Batch{}}
-	err := rec.takeResults([]taskBody{{body: body}}, map[[2]int16][]expr.TaskRef{{}: {name}}, math.MaxInt)
-	return rec.results[name], err
+	out := make([]json.RawMessage, records)
+	all := func(int32, int32) bool { return false }
+	err := decodeBodies([]taskBody{{body: body}}, int32(records), all, decodeWhole, func(_, _ int16, t *Trace) {
+		if t.decides() {
+			t.each(func(o int32) { out[o] = t.result(expr.OfOutput) })
+		}
+	})
+	return out, err
 }
 
 // readAll reads a fragment as all readers do.
@@ -233,12 +235,6 @@ func TestEachTrace_Streams(t *testing.T) {
 	require.Positive(t, seen)
 	stop := errors.New("stop")
 	require.ErrorIs(t, eachTrace(body, func([]byte) error { return stop }), stop)
-
-	v := sliceView{SliceRowsRow: db.SliceRowsRow{Records: 200}, bodies: []taskBody{{body: []byte{encodingPlain}},
-		{body: body}}}
-	require.EqualValues(t, fewRecords, v.atOnce())
-	v.bodies = v.bodies[:1]
-	require.EqualValues(t, 200, v.atOnce())
 }
 
 func FuzzDecodeTraces(f *testing.F) {

@@ -81,24 +81,24 @@ func TestWork_Bounded(t *testing.T) {
 	for range 2 * perSlice {
 		rows = append(rows, []byte(`{"pad":"`+strings.Repeat("x", 64<<10/perSlice-16)+`"}`))
 	}
-	var batch uuid.UUID
+	var batchID uuid.UUID
 	w.do(t, func(ctx context.Context, tx pgx.Tx) error {
 		out, err := w.s.Start(ctx, tx, StartInput{OrgID: w.org, DefinitionID: def, Version: 2,
 			Source:   Source{Records: rows},
 			Metadata: []byte(`{"big":"` + strings.Repeat("m", mib-200) + `"}`), TriggerType: TriggerAPICall})
 		if err == nil {
-			batch = out.BatchID
+			batchID = out.BatchID
 		}
 		return err
 	})
 	counts := func() Counts {
-		row, err := w.s.ReadBatch(w.ctx, w.org, batch)
+		row, err := w.s.ReadBatch(w.ctx, w.org, batchID)
 		require.NoError(t, err)
 		return JobCounts(row)
 	}
 	done := 0
 	for more := true; more; {
-		more, err = w.s.Work(w.ctx, batch)
+		more, err = w.s.Work(w.ctx, batchID)
 		require.NoError(t, err)
 		c, before := counts(), done
 		done = 0
@@ -111,7 +111,7 @@ func TestWork_Bounded(t *testing.T) {
 	assert.Equal(t, int64(2*perSlice), c.Of(Completed))
 	// Slices of large outputs are read in parts, which make together what there is.
 	var positions []int64
-	for f := (RecordFilter{BatchID: &batch, Want: Want{Output: true}, Limit: 1000}); ; {
+	for f := (RecordFilter{BatchID: &batchID, Want: Want{Output: true}, Limit: 1000}); ; {
 		page, err := w.s.Records(w.ctx, w.org, f)
 		require.NoError(t, err)
 		held := 0
@@ -122,9 +122,9 @@ func TestWork_Bounded(t *testing.T) {
 		if !page.More {
 			break
 		}
-		f.FromBatch, f.FromPosition = batch, positions[len(positions)-1]+1
+		f.FromBatch, f.FromPosition = batchID, positions[len(positions)-1]+1
 	}
-	export, err := w.s.Export(w.ctx, w.org, RecordFilter{BatchID: &batch}, func(b []byte, r *Record) []byte {
+	export, err := w.s.Export(w.ctx, w.org, RecordFilter{BatchID: &batchID}, func(b []byte, r *Record) []byte {
 		return fmt.Appendf(b, `{"position":%d,"output":%s}`+"\n", r.Position, r.Output)
 	})
 	require.NoError(t, err)
@@ -156,32 +156,32 @@ func TestWork_StoreWrites(t *testing.T) {
 	_, err = w.q.CreateDefinitionVersion(w.ctx, w.pool, db.CreateDefinitionVersionParams{DefinitionID: def, Version: 2,
 		OrgID: w.org, Doc: []byte(doc), CreatedBy: "test"})
 	require.NoError(t, err)
-	start := func() (batch uuid.UUID) {
+	start := func() (batchID uuid.UUID) {
 		w.do(t, func(ctx context.Context, tx pgx.Tx) error {
 			out, err := w.s.Start(ctx, tx, StartInput{OrgID: w.org, DefinitionID: def, Version: 2,
 				TriggerType: TriggerAPICall,
 				Source: Source{Records: [][]byte{[]byte(`{"id":"a","n":1}`), []byte(`{"id":"b","n":"x"}`),
 					[]byte(`{"id":"a","n":2}`)}}})
 			if err == nil {
-				batch = out.BatchID
+				batchID = out.BatchID
 			}
 			return err
 		})
-		return batch
+		return batchID
 	}
-	evaluate := func(batch uuid.UUID) []*sliceWork {
-		b, err := w.s.Batch(w.ctx, w.pool, batch)
+	evaluate := func(batchID uuid.UUID) []*sliceWork {
+		b, err := w.s.Batch(w.ctx, w.pool, batchID)
 		require.NoError(t, err)
-		ready, err := w.q.SlicesReady(w.ctx, w.pool, db.SlicesReadyParams{BatchID: batch, MaxSlices: slicesAtOnce})
+		ready, err := w.q.SlicesReady(w.ctx, w.pool, db.SlicesReadyParams{BatchID: batchID, MaxSlices: slicesAtOnce})
 		require.NoError(t, err)
 		works, err := w.s.work(w.ctx, b, &piece{limits: &w.s.limits}, ready, nil)
 		require.NoError(t, err)
 		require.Len(t, works, 1)
 		return works
 	}
-	settle := func(batch uuid.UUID, works []*sliceWork, then error) error {
+	settle := func(batchID uuid.UUID, works []*sliceWork, then error) error {
 		return pg.InTx(w.ctx, w.pool, func(ctx context.Context, tx pgx.Tx) error {
-			return errors.Join(w.s.settleWork(ctx, tx, batch, works), then)
+			return errors.Join(w.s.settleWork(ctx, tx, batchID, works), then)
 		})
 	}
 	shown := func() string {
@@ -191,28 +191,28 @@ func TestWork_StoreWrites(t *testing.T) {
 		require.NoError(t, err)
 		return fmt.Sprintf("%d %s", in.Records, found[0].Resolved)
 	}
-	batch := start()
+	batchID := start()
 	crash := errors.New("the process dies")
-	require.ErrorIs(t, settle(batch, evaluate(batch), crash), crash)
+	require.ErrorIs(t, settle(batchID, evaluate(batchID), crash), crash)
 	assert.Equal(t, "0 ", shown(), "nothing of work that is not settled")
-	second := evaluate(batch) // by a worker that is slow
-	require.NoError(t, settle(batch, evaluate(batch), nil))
+	second := evaluate(batchID) // by a worker that is slow
+	require.NoError(t, settle(batchID, evaluate(batchID), nil))
 	assert.Equal(t, `1 {"n":2}`, shown())
-	row, err := w.s.ReadBatch(w.ctx, w.org, batch)
+	row, err := w.s.ReadBatch(w.ctx, w.org, batchID)
 	require.NoError(t, err)
 	counts := JobCounts(row)
 	assert.Equal(t, []int64{2, 1}, []int64{counts.Of(Queued), counts.Of(Failed)})
 
 	require.NoError(t, stores.DeleteLayer(w.ctx, w.org, "test", "s", "a", "l"))
-	require.ErrorIs(t, settle(batch, second, nil), ErrMoved)
+	require.ErrorIs(t, settle(batchID, second, nil), ErrMoved)
 	assert.Equal(t, "0 ", shown(), "what was settled is not written again")
 
-	batch = start()
-	works := evaluate(batch)
+	batchID = start()
+	works := evaluate(batchID)
 	w.do(t, func(ctx context.Context, tx pgx.Tx) error {
-		_, err := w.s.Cancel(ctx, tx, w.org, batch, Cancellation{})
+		_, err := w.s.Cancel(ctx, tx, w.org, batchID, Cancellation{})
 		return err
 	})
-	require.ErrorIs(t, settle(batch, works, nil), errBarred)
+	require.ErrorIs(t, settle(batchID, works, nil), errBarred)
 	assert.Equal(t, "0 ", shown(), "nothing of a batch that is cancelled")
 }

@@ -78,7 +78,7 @@ func (c *Change) moveJob(j *job, to Status) {
 
 // failJob ends a job that failed.
 func (c *Change) failJob(j *job, e *JobError) {
-	j.Error = ref(errorText(e))
+	j.Error = new(errorText(e))
 	c.moveJob(j, Failed)
 }
 
@@ -190,5 +190,3 @@ func deref[T any](p *T) (v T) {
 	}
 	return v
 }
-
-func ref[T any](v T) *T { return &v }

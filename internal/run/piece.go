@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"flowlane/internal/expr"
+	"flowlane/internal/fault"
 	"flowlane/internal/memory"
 	"flowlane/internal/orgquota"
 )
@@ -23,8 +24,6 @@ const (
 	pieceCopies = 4
 	// pieceRoom is the memory that a piece takes before it begins.
 	pieceRoom = (1 + pieceCopies) * pieceBytes
-	// smallFragment is up to which size fragments are read together.
-	smallFragment = 64 << 10
 )
 
 // Limits bound the in-process work of a process. Zero values are no limits.
@@ -77,7 +76,7 @@ func (p *piece) need() int64 { return int64(p.read) + pieceCopies*int64(p.made) 
 // grow has the piece hold what it needs by now.
 func (p *piece) grow(ctx context.Context) error {
 	most, need := p.limits.Memory.Most(), p.need()
-	return wrap(p.room.Grow(ctx, need, max(most-pieceRoom, need)), "in-process work")
+	return fault.Wrap(p.room.Grow(ctx, need, max(most-pieceRoom, need)), "in-process work")
 }
 
 // openPiece opens a slice from an offset on, as far as what its tasks use of earlier ones is not too much at once;

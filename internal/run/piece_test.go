@@ -23,19 +23,19 @@ func (w *world) startDoc(t *testing.T, doc string, rows [][]byte) uuid.UUID {
 	_, err := w.q.CreateDefinitionVersion(w.ctx, w.pool, db.CreateDefinitionVersionParams{DefinitionID: def, Version: 2,
 		OrgID: w.org, Doc: []byte(doc), CreatedBy: "test"})
 	require.NoError(t, err)
-	var batch uuid.UUID
+	var batchID uuid.UUID
 	w.do(t, func(ctx context.Context, tx pgx.Tx) error {
 		out, err := w.s.Start(ctx, tx, StartInput{OrgID: w.org, DefinitionID: def, Version: 2,
 			Source: Source{Records: rows}, TriggerType: TriggerAPICall})
-		batch = out.BatchID
+		batchID = out.BatchID
 		return err
 	})
-	return batch
+	return batchID
 }
 
-func (w *world) counts(t *testing.T, batch uuid.UUID) Counts {
+func (w *world) counts(t *testing.T, batchID uuid.UUID) Counts {
 	t.Helper()
-	row, err := w.s.ReadBatch(w.ctx, w.org, batch)
+	row, err := w.s.ReadBatch(w.ctx, w.org, batchID)
 	require.NoError(t, err)
 	return JobCounts(row)
 }
@@ -66,20 +66,20 @@ func TestWork_Neighbours(t *testing.T) {
 	}
 	doc := `{"steps":[` + step("a", `"{{ input.n }}`+big+`"`) + `,` + step("b", `"{{ steps.a.t7.output }}"`) + `]}`
 	const records = 12
-	batch := w.startDoc(t, doc, numbered(records))
+	batchID := w.startDoc(t, doc, numbered(records))
 	pieces := 0
 	for more := true; more; pieces++ {
 		var err error
-		more, err = w.s.Work(w.ctx, batch)
+		more, err = w.s.Work(w.ctx, batchID)
 		require.NoError(t, err)
 	}
-	c := w.counts(t, batch)
+	c := w.counts(t, batchID)
 	assert.Equal(t, int64(records), c.Of(Completed))
 	assert.GreaterOrEqual(t, pieces, 2*records*20*len(big)/pieceBytes/2)
 	held, peak := budget.Held()
 	assert.Zero(t, held)
 	assert.LessOrEqual(t, peak, int64(memory.Least))
-	page, err := w.s.Records(w.ctx, w.org, RecordFilter{BatchID: &batch, Want: Want{Output: true}, Limit: records})
+	page, err := w.s.Records(w.ctx, w.org, RecordFilter{BatchID: &batchID, Want: Want{Output: true}, Limit: records})
 	require.NoError(t, err)
 	for _, r := range page.Records {
 		assert.Contains(t, string(r.Output), fmt.Sprintf(`"%d%s"`, r.Position, big))
@@ -107,27 +107,27 @@ func TestWork_Piece(t *testing.T) {
 		{"id":"f","action_id":"core__flow__fail","params":{"message":"no"},"when":"{{ input.n == 7 }}"},
 		{"id":"w","action_id":"core__flow__delay","params":{"seconds":3600},"when":"{{ input.n > 100 && input.odd }}"}]},
 		{"id":"b","tasks":[{"id":"t","action_id":"core__flow__transform","params":{"value":"{{ steps.a.t.output + 1 }}"}}]}]}`
-	batch := w.startDoc(t, doc, numbered(200))
+	batchID := w.startDoc(t, doc, numbered(200))
 	pieces := 0
 	for more := true; more; pieces++ {
 		var err error
-		more, err = w.s.Work(w.ctx, batch)
+		more, err = w.s.Work(w.ctx, batchID)
 		require.NoError(t, err)
 		if pieces == 0 {
 			var state string
 			var done int
 			require.NoError(t, w.pool.QueryRow(w.ctx,
-				"SELECT state, remaining FROM flow.all_slices WHERE batch_id = $1", batch).Scan(&state, &done))
+				"SELECT state, remaining FROM flow.all_slices WHERE batch_id = $1", batchID).Scan(&state, &done))
 			assert.Equal(t, sliceReady, state)
 			assert.InDelta(t, 25, done, 24)
 		}
 	}
 	assert.Greater(t, pieces, 6)
-	c := w.counts(t, batch)
+	c := w.counts(t, batchID)
 	assert.Equal(t, int64(1), c.Of(Failed))
 	assert.Equal(t, int64(50), c.Of(Queued))
 	assert.Equal(t, int64(149), c.Of(Completed))
-	page, err := w.s.Records(w.ctx, w.org, RecordFilter{BatchID: &batch, Status: ref(Completed),
+	page, err := w.s.Records(w.ctx, w.org, RecordFilter{BatchID: &batchID, Status: new(Completed),
 		Want: Want{Output: true}, Limit: 1000})
 	require.NoError(t, err)
 	for _, r := range page.Records {
@@ -146,20 +146,20 @@ func TestWork_Over(t *testing.T) {
 		return time.Unix(0, 0).Add(time.Duration(looked) * time.Millisecond)
 	}})
 	doc := `{"steps":[{"id":"a","tasks":[{"id":"t","action_id":"core__flow__transform","params":{"value":"{{ input.n }}"}}]}]}`
-	batch := w.startDoc(t, doc, numbered(200))
-	more, err := w.s.Work(w.ctx, batch)
+	batchID := w.startDoc(t, doc, numbered(200))
+	more, err := w.s.Work(w.ctx, batchID)
 	require.NoError(t, err)
 	require.True(t, more)
 	w.do(t, func(ctx context.Context, tx pgx.Tx) error {
-		_, err := w.s.Cancel(ctx, tx, w.org, batch, Cancellation{})
+		_, err := w.s.Cancel(ctx, tx, w.org, batchID, Cancellation{})
 		return err
 	})
 	looked = 0
-	more, err = w.s.Work(w.ctx, batch)
+	more, err = w.s.Work(w.ctx, batchID)
 	require.NoError(t, err)
 	assert.False(t, more)
 	assert.Zero(t, looked)
-	c := w.counts(t, batch)
+	c := w.counts(t, batchID)
 	assert.Equal(t, int64(200), c.Of(Unprocessed))
 }
 
@@ -170,7 +170,7 @@ func TestWork_RetryInTheMiddle(t *testing.T) {
 	w := newWorld(t)
 	w.s.Limit(Limits{Now: (&ticking{step: time.Millisecond}).Now, Piece: 50 * time.Millisecond})
 	doc := `{"steps":[{"id":"a","tasks":[{"id":"t","action_id":"core__flow__transform","params":{"value":"{{ input.n }}"}}]}]}`
-	batch := w.startDoc(t, doc, numbered(100))
+	batchID := w.startDoc(t, doc, numbered(100))
 	done := func() (n int) {
 		rows, err := w.pool.Query(w.ctx, "SELECT body FROM flow.fragment")
 		require.NoError(t, err)
@@ -185,17 +185,17 @@ func TestWork_RetryInTheMiddle(t *testing.T) {
 		}
 		return n
 	}
-	_, err := w.s.Work(w.ctx, batch)
+	_, err := w.s.Work(w.ctx, batchID)
 	require.NoError(t, err)
 	first := done()
 	assert.True(t, first > 0 && first < 100, first)
 	w.do(t, func(ctx context.Context, tx pgx.Tx) error {
-		_, err := w.s.Cancel(ctx, tx, w.org, batch, Cancellation{})
+		_, err := w.s.Cancel(ctx, tx, w.org, batchID, Cancellation{})
 		return err
 	})
 	var again uuid.UUID
 	w.do(t, func(ctx context.Context, tx pgx.Tx) error {
-		out, err := w.s.Retry(ctx, tx, RetryInput{OrgID: w.org, BatchID: batch, Statuses: []Status{Unprocessed}})
+		out, err := w.s.Retry(ctx, tx, RetryInput{OrgID: w.org, BatchID: batchID, Statuses: []Status{Unprocessed}})
 		if err == nil {
 			again = out.BatchID
 		}
@@ -217,14 +217,14 @@ func TestWork_SettlesWithLittle(t *testing.T) {
 	w := newWorld(t)
 	budget := memory.New(memory.Least)
 	w.s.Limit(Limits{Memory: budget})
-	batch := w.startDoc(t, `{"steps":[{"id":"a","tasks":[{"id":"t","action_id":"core__flow__transform","params":{"value":"{{ input.n }}"}}]}]}`, numbered(1))
+	batchID := w.startDoc(t, `{"steps":[{"id":"a","tasks":[{"id":"t","action_id":"core__flow__transform","params":{"value":"{{ input.n }}"}}]}]}`, numbered(1))
 	tx, err := w.pool.Begin(w.ctx)
 	require.NoError(t, err)
-	_, err = tx.Exec(w.ctx, "SELECT FROM flow.batch_count WHERE batch_id = $1 FOR UPDATE", batch)
+	_, err = tx.Exec(w.ctx, "SELECT FROM flow.batch_count WHERE batch_id = $1 FOR UPDATE", batchID)
 	require.NoError(t, err)
 	done := make(chan error, 1)
 	go func() {
-		_, err := w.s.Work(w.ctx, batch)
+		_, err := w.s.Work(w.ctx, batchID)
 		done <- err
 	}()
 	require.Eventually(t, func() bool {
@@ -237,6 +237,6 @@ func TestWork_SettlesWithLittle(t *testing.T) {
 	assert.EqualValues(t, pieceRoom, peak)
 	require.NoError(t, tx.Commit(w.ctx))
 	require.NoError(t, <-done)
-	counts := w.counts(t, batch)
+	counts := w.counts(t, batchID)
 	assert.Equal(t, int64(1), counts.Of(Completed))
 }

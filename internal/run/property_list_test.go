@@ -62,11 +62,11 @@ func (p *play) checkLists(after string) {
 	all := p.everyRecord(after, f.Want)
 	one := all[rapid.IntRange(0, len(all)-1).Draw(p.t, "one")]
 	if f.Want.Runs {
-		e := rapid.SampledFrom([]*ExecutionStatus{nil, ref(ExecutionPending), ref(ExecutionRunning),
-			ref(ExecutionCancelled), &one.Execution}).Draw(p.t, "execution")
+		e := rapid.SampledFrom([]*ExecutionStatus{nil, new(ExecutionPending), new(ExecutionRunning),
+			new(ExecutionCancelled), &one.Execution}).Draw(p.t, "execution")
 		f.Execution = e
 	} else if rapid.Bool().Draw(p.t, "by_status") {
-		f.Status = ref(rapid.SampledFrom([]Status{Queued, Unprocessed, one.Status}).Draw(p.t, "status"))
+		f.Status = new(rapid.SampledFrom([]Status{Queued, Unprocessed, one.Status}).Draw(p.t, "status"))
 	}
 	switch rapid.IntRange(0, 3).Draw(p.t, "of") {
 	case 0:
@@ -134,11 +134,11 @@ func TestRecords_Skip(t *testing.T) {
 	require.NoError(t, err)
 	early, late := &some.Records[0].Batch.FlowBatch.CreatedAt, &some.Records[149].Batch.FlowBatch.CreatedAt
 	for _, filter := range []RecordFilter{
-		{}, {Status: ref(Queued)}, {Status: ref(Staged)}, {Status: ref(Unprocessed)}, {Status: ref(Failed)},
-		{Want: Want{History: true, Runs: true}, Execution: ref(ExecutionPending)},
-		{Want: Want{History: true, Runs: true}, Execution: ref(ExecutionRunning)},
+		{}, {Status: new(Queued)}, {Status: new(Staged)}, {Status: new(Unprocessed)}, {Status: new(Failed)},
+		{Want: Want{History: true, Runs: true}, Execution: new(ExecutionPending)},
+		{Want: Want{History: true, Runs: true}, Execution: new(ExecutionRunning)},
 		{CreatedAfter: early, CreatedBefore: late}, {Want: Want{History: true, Runs: true},
-			Execution: ref(ExecutionPending), CreatedBefore: late},
+			Execution: new(ExecutionPending), CreatedBefore: late},
 	} {
 		f := filter
 		f.Limit = everything

@@ -16,16 +16,16 @@ import (
 type BatchRow = db.BatchListRow
 
 // ReadBatch reads one batch. Fault: NotFound.
-func (s *Service) ReadBatch(ctx context.Context, orgID, id uuid.UUID) (*BatchRow, error) {
+func (s *Reader) ReadBatch(ctx context.Context, orgID, id uuid.UUID) (*BatchRow, error) {
 	return s.readBatch(ctx, s.pool, orgID, id)
 }
 
-func (s *Service) readBatch(ctx context.Context, conn db.DBTX, orgID, id uuid.UUID) (*BatchRow, error) {
+func (s *Reader) readBatch(ctx context.Context, conn db.DBTX, orgID, id uuid.UUID) (*BatchRow, error) {
 	found, err := s.q.BatchRead(ctx, conn, db.BatchReadParams{OrgID: orgID, ID: id})
 	if pg.IsNoRows(err) {
 		return nil, fault.Missing("Batch")
 	}
-	return ref(BatchRow(found)), wrap(err, "read batch %s", id)
+	return new(BatchRow(found)), fault.Wrap(err, "read batch %s", id)
 }
 
 // SkippedTask is a task of a batch that left out records by its condition.
@@ -35,7 +35,7 @@ type SkippedTask struct {
 }
 
 // SkippedTasks reads the tasks of batches of an organization that left out records, in the order of their plans.
-func (s *Service) SkippedTasks(ctx context.Context, orgID uuid.UUID,
+func (s *Reader) SkippedTasks(ctx context.Context, orgID uuid.UUID,
 	batches []BatchRow) (map[uuid.UUID][]SkippedTask, error) {
 	in := db.SkippedReadParams{OrgID: orgID}
 	byID := map[uuid.UUID]*db.FlowBatch{}
@@ -61,7 +61,7 @@ func (s *Service) SkippedTasks(ctx context.Context, orgID uuid.UUID,
 }
 
 // view reads a batch with its plan. Fault: NotFound.
-func (s *Service) view(ctx context.Context, conn db.DBTX, orgID, id uuid.UUID) (*batchView, error) {
+func (s *Reader) view(ctx context.Context, conn db.DBTX, orgID, id uuid.UUID) (*batchView, error) {
 	views, err := s.viewsOf(ctx, conn, db.BatchesReadParams{OrgIds: []uuid.UUID{orgID}, Ids: []uuid.UUID{id}})
 	if err == nil && views[id] == nil {
 		err = fault.Missing("Batch")
@@ -70,7 +70,7 @@ func (s *Service) view(ctx context.Context, conn db.DBTX, orgID, id uuid.UUID) (
 }
 
 // viewsOf are the views of batches, by id.
-func (s *Service) viewsOf(ctx context.Context, conn db.DBTX,
+func (s *Reader) viewsOf(ctx context.Context, conn db.DBTX,
 	which db.BatchesReadParams) (map[uuid.UUID]*batchView, error) {
 	found, err := s.q.BatchesRead(ctx, conn, which)
 	if err != nil {
@@ -84,7 +84,7 @@ func (s *Service) viewsOf(ctx context.Context, conn db.DBTX,
 			return nil, fmt.Errorf("plan of batch %s: %w", b.ID, err)
 		}
 		b.Metadata = "" // no record shows it, and a list of records keeps the batches of all of them
-		out[b.ID] = &batchView{BatchRow: ref(BatchRow(r)), plan: plan}
+		out[b.ID] = &batchView{BatchRow: new(BatchRow(r)), plan: plan}
 	}
 	return out, nil
 }
@@ -112,13 +112,6 @@ func Progress(r *BatchRow) float64 {
 
 // A job has one run, its execution, unless a person had it run again: then each run but the last has a row that says
 // when it ended, and what happened until then is its history. The last one is what the job is.
-
-// Codes of errors that this package gives of calls: of a run that was ended so that the job could run again, and of a
-// call of which nobody knows what became of it.
-const (
-	CodeRequeued = "requeued_by_person"
-	CodeUnknown  = "outcome_unknown"
-)
 
 // endOf is how a run of the record at this offset was ended so that the job could run again; nil for the last one.
 func (v *sliceView) endOf(offset, run int32) *db.EndedRunsReadRow {
@@ -167,7 +160,7 @@ func (w *walk) endedRuns(ctx context.Context, from, to uuid.UUID) (int64, error)
 	}
 	n, err := w.s.q.EndedRunTotal(ctx, w.tx, db.EndedRunTotalParams{OrgID: w.orgID, FromID: from, ToID: to,
 		CreatedAfter: w.f.CreatedAfter, CreatedBefore: w.f.CreatedBefore})
-	return n, wrap(err, "count ended runs")
+	return n, fault.Wrap(err, "count ended runs")
 }
 
 // takeRecord appends a record to the page, run by run where the list shows runs.
@@ -216,7 +209,7 @@ func StateOf(r *BatchRow) BatchState {
 
 // BatchStates reads where batches stand, each of the organization at the same place; it leaves out those that are not
 // there.
-func (s *Service) BatchStates(ctx context.Context, orgIDs, ids []uuid.UUID) (map[uuid.UUID]BatchState, error) {
+func (s *Reader) BatchStates(ctx context.Context, orgIDs, ids []uuid.UUID) (map[uuid.UUID]BatchState, error) {
 	rows, err := s.q.BatchCountsRead(ctx, s.pool, db.BatchCountsReadParams{OrgIds: orgIDs, Ids: ids})
 	if err != nil {
 		return nil, fmt.Errorf("read where batches stand: %w", err)

@@ -57,7 +57,7 @@ var erroneous = []Status{Failed, Rejected, NeedsReconcile, Unresolved}
 
 // Errors groups the errors of those records of a batch that have one of these statuses (any if there is none), as of
 // one moment. Fault: NotFound.
-func (s *Service) Errors(ctx context.Context, orgID, batchID uuid.UUID, statuses ...Status) (*BatchErrors, error) {
+func (s *Reader) Errors(ctx context.Context, orgID, batchID uuid.UUID, statuses ...Status) (*BatchErrors, error) {
 	if len(statuses) == 0 {
 		statuses = erroneous
 	}
@@ -76,7 +76,7 @@ func (s *Service) Errors(ctx context.Context, orgID, batchID uuid.UUID, statuses
 }
 
 // eachError calls do with every record of a batch that has one of these statuses: its slice, and its offset there.
-func (s *Service) eachError(ctx context.Context, tx pgx.Tx, b *batchView, statuses []Status,
+func (s *Reader) eachError(ctx context.Context, tx pgx.Tx, b *batchView, statuses []Status,
 	do func(v *sliceView, o int32) error,
 ) error {
 	var texts []string

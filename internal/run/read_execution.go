@@ -88,13 +88,13 @@ func (t *Times) end(at int64) {
 }
 
 // Record reads one record of a batch, with its input, output and history. Fault: NotFound.
-func (s *Service) Record(ctx context.Context, orgID, batchID uuid.UUID, position int64) (*Record, error) {
+func (s *Reader) Record(ctx context.Context, orgID, batchID uuid.UUID, position int64) (*Record, error) {
 	return s.one(ctx, orgID, batchID, position, 0, Want{Input: true, Output: true, History: true, Key: true},
 		func(*sliceView, *Record) error { return nil })
 }
 
 // Execution reads a run of a record of a batch: its path through every step and task. Fault: NotFound.
-func (s *Service) Execution(ctx context.Context, orgID, batchID uuid.UUID, position int64,
+func (s *Reader) Execution(ctx context.Context, orgID, batchID uuid.UUID, position int64,
 	run int32) (*Record, []ExecutionStep, error) {
 	var steps []ExecutionStep
 	out, err := s.one(ctx, orgID, batchID, position, run, Want{Input: true, History: true, Key: true},
@@ -106,7 +106,7 @@ func (s *Service) Execution(ctx context.Context, orgID, batchID uuid.UUID, posit
 }
 
 // one reads a run of a record, from 1, or its job for 0, and calls do with it while its slice is open.
-func (s *Service) one(ctx context.Context, orgID, batchID uuid.UUID, position int64, run int32, want Want,
+func (s *Reader) one(ctx context.Context, orgID, batchID uuid.UUID, position int64, run int32, want Want,
 	do func(v *sliceView, r *Record) error) (*Record, error) {
 	thing := "Execution"
 	if run == 0 {
@@ -145,7 +145,7 @@ func (s *Service) one(ctx context.Context, orgID, batchID uuid.UUID, position in
 }
 
 // viewAt opens the slice that holds the position of a thing. Fault: NotFound.
-func (s *Service) viewAt(ctx context.Context, tx pgx.Tx, orgID, batchID uuid.UUID, position int64, thing string,
+func (s *Reader) viewAt(ctx context.Context, tx pgx.Tx, orgID, batchID uuid.UUID, position int64, thing string,
 	n needs) (*sliceView, error) {
 	b, err := s.view(ctx, tx, orgID, batchID)
 	if fault.Is(err, fault.NotFound) {
@@ -185,9 +185,9 @@ func (v *sliceView) path(r *Record) ([]ExecutionStep, error) {
 		of.add(t)
 		if t.decides() {
 			of.Stored = nil
-			if t.large {
+			if t.Large {
 				fragment := db.FragmentBodyParams{BatchID: v.batch.FlowBatch.ID, SliceNo: v.No, StepNo: step,
-					TaskNo: task, Seq: t.seq}
+					TaskNo: task, Seq: t.Seq}
 				of.Stored = &StoredOutput{fragment, offset}
 			}
 		}

@@ -14,7 +14,7 @@ import (
 // the batch. Each record is shown as it stands when it is read. It is not safe for concurrent use.
 type Export struct {
 	ctx   context.Context //nolint:containedctx // an io.Reader has no other place for it
-	s     *Service
+	s     *Reader
 	batch *batchView
 	match matcher
 	// key narrows the results to records that have it; empty for all.
@@ -39,7 +39,7 @@ var exported = Want{Output: true, Key: true}
 
 // Export opens the results of the filter's batch in position order, each as write appends it: of those that match by
 // status and key, from FromPosition on, all but the first Skip. It heeds nothing else of the filter. Fault: NotFound.
-func (s *Service) Export(ctx context.Context, orgID uuid.UUID, f RecordFilter,
+func (s *Reader) Export(ctx context.Context, orgID uuid.UUID, f RecordFilter,
 	write func(b []byte, r *Record) []byte) (*Export, error) {
 	e := &Export{ctx: ctx, s: s, write: write, match: newMatcher(f.Status, nil), from: f.FromPosition,
 		skip: int64(f.Skip), key: f.Key}

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"flowlane/gen/db"
+	"flowlane/internal/fault"
 	"flowlane/internal/recordset"
 )
 
@@ -74,7 +75,7 @@ func (w *walk) begin(ctx context.Context, b *batchView) (*batchList, error) {
 	}
 	no, err := w.s.q.SliceAt(ctx, w.tx, db.SliceAtParams{BatchID: id, Place: place})
 	l.no = no
-	return l, wrap(err, "find position %d of batch %s", place, id)
+	return l, fault.Wrap(err, "find position %d of batch %s", place, id)
 }
 
 // listSome lists the records of the next slices of batches, and returns what is left of them.
@@ -157,7 +158,7 @@ func (w *walk) take(ctx context.Context, views []*sliceView) error {
 
 // readInputs reads the raw records of slices, which are there until they are released. Slices that lie in one page
 // share it, so that it is unpacked once.
-func (s *Service) readInputs(ctx context.Context, tx pgx.Tx, views []*sliceView) (release func(), err error) {
+func (s *Reader) readInputs(ctx context.Context, tx pgx.Tx, views []*sliceView) (release func(), err error) {
 	refs := make([]recordset.PageRef, len(views))
 	for i, v := range views {
 		refs[i] = recordset.PageRef{Set: v.batch.FlowBatch.PageSet, First: v.First - int64(v.PageOff)}

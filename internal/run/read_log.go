@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"flowlane/gen/db"
+	"flowlane/internal/fault"
 )
 
 // LoggedExecution is an execution with its log, as of one moment.
@@ -21,7 +22,7 @@ type LoggedExecution struct {
 }
 
 // ExecutionLog reads a run of a record of a batch, with what happened in it. Fault: NotFound.
-func (s *Service) ExecutionLog(ctx context.Context, orgID, batchID uuid.UUID, position int64,
+func (s *Reader) ExecutionLog(ctx context.Context, orgID, batchID uuid.UUID, position int64,
 	run int32) (*LoggedExecution, error) {
 	var out LoggedExecution
 	r, err := s.one(ctx, orgID, batchID, position, run, Want{Input: true, Output: true, History: true},
@@ -61,7 +62,7 @@ type WatchedRun struct {
 // Follow reads the watched slices that are no longer as they were at their mark, and calls do for each with its number
 // in watched, its new mark, and the logs of its positions. It may be called again for what has not changed; it leaves
 // out no change.
-func (s *Service) Follow(ctx context.Context, watched []Watched, do func(i int, mark int64, logs []Log)) error {
+func (s *Reader) Follow(ctx context.Context, watched []Watched, do func(i int, mark int64, logs []Log)) error {
 	in := db.SlicesChangedParams{}
 	for i := range watched {
 		w := &watched[i]
@@ -71,7 +72,7 @@ func (s *Service) Follow(ctx context.Context, watched []Watched, do func(i int, 
 	// The marks come first: what changes between the two readings has another mark the next time.
 	changed, err := s.q.SlicesChanged(ctx, s.pool, in)
 	if err != nil || len(changed) == 0 {
-		return wrap(err, "look for changes of slices")
+		return fault.Wrap(err, "look for changes of slices")
 	}
 	return s.snapshot(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		for some := range slices.Chunk(changed, walkSlices) {
@@ -84,7 +85,7 @@ func (s *Service) Follow(ctx context.Context, watched []Watched, do func(i int, 
 }
 
 // followSome reads these changed slices, of however many batches, together: what is followed may have thousands.
-func (s *Service) followSome(ctx context.Context, tx pgx.Tx, watched []Watched, changed []db.SlicesChangedRow,
+func (s *Reader) followSome(ctx context.Context, tx pgx.Tx, watched []Watched, changed []db.SlicesChangedRow,
 	do func(i int, mark int64, logs []Log)) error {
 	which, in, byKey := db.BatchesReadParams{}, db.SlicesReadParams{}, make(map[sliceKey]db.SlicesChangedRow,
 		len(changed))
@@ -135,7 +136,7 @@ func (v *sliceView) logs(runs []WatchedRun) ([]Log, error) {
 		t.each(func(o int32) {
 			for _, in := range at[o] {
 				switch {
-				case t.inherited:
+				case t.Inherited:
 					if t.decides() {
 						in.before = append(in.before, facts[len(facts)-1])
 					}
@@ -186,12 +187,4 @@ func (v *sliceView) logInputs(offset, run int32) *logInputs {
 		in.began, in.queued = before.EndedAt, before.EndedAt
 	}
 	return in
-}
-
-// wrap says of an error, if there is one, what failed.
-func wrap(err error, what string, args ...any) error {
-	if err != nil {
-		return fmt.Errorf("%s: %w", fmt.Sprintf(what, args...), err)
-	}
-	return nil
 }

@@ -1,7 +1,6 @@
 package run
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -10,10 +9,9 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/google/uuid"
-
 	"flowlane/gen/db"
 	"flowlane/internal/definition"
+	"flowlane/internal/fault"
 )
 
 // Record is one record of a batch as its readers see it: a job, an execution, a result.
@@ -38,11 +36,6 @@ type Record struct {
 	// StartedAt is when work on the record began, CompletedAt when its status became terminal.
 	StartedAt, CompletedAt *time.Time
 	UpdatedAt              time.Time
-}
-
-// JobID names a record of a batch.
-func JobID(batchID uuid.UUID, position int64) string {
-	return fmt.Sprintf("%s.%d", batchID, position)
 }
 
 // Want says what a reader needs of records besides status, position and error.
@@ -152,7 +145,7 @@ func (v *sliceView) tell(wanted []bool, want Want) ([]history, *outputs, error) 
 		if outs != nil && step == v.batch.lastStep() {
 			outs.add(task, t)
 		}
-		if !want.History || t.inherited {
+		if !want.History || t.Inherited {
 			return
 		}
 		t.each(func(o int32) {
@@ -188,9 +181,6 @@ func (v *sliceView) tell(wanted []bool, want Want) ([]history, *outputs, error) 
 	return histories, outs, nil
 }
 
-// each calls do with every offset that the trace covers.
-func (t *Trace) each(do func(o int32)) { eachOffset(t.From, t.To, t.LeftOut, do) }
-
 // begun reports whether anything was done for the record at this offset.
 func (v *sliceView) begun(o int32, h *history) bool {
 	return v.StepNo > v.FirstStep || h.touched || v.jobs[o] != nil
@@ -203,7 +193,7 @@ func (v *sliceView) date(r *Record, o int32, h *history) {
 	r.Execution, r.Attempts = executionOf(r.Status, begun), h.attempts
 	switch {
 	case h.started > 0:
-		r.StartedAt = ref(time.UnixMilli(h.started).UTC())
+		r.StartedAt = new(time.UnixMilli(h.started).UTC())
 	case begun && b.StartedAt != nil:
 		r.StartedAt = b.StartedAt
 	}
@@ -225,7 +215,7 @@ func (v *sliceView) date(r *Record, o int32, h *history) {
 		closed != nil {
 		r.UpdatedAt = later(r.UpdatedAt, *closed)
 	}
-	r.CompletedAt = ref(r.UpdatedAt)
+	r.CompletedAt = new(r.UpdatedAt)
 }
 
 func later(a, b time.Time) time.Time {
@@ -247,7 +237,7 @@ func (v *sliceView) failure(o int32) (*JobError, error) {
 	}
 	var e JobError
 	err := json.Unmarshal([]byte(j.Error), &e)
-	return &e, wrap(err, "the error of job %s", JobID(v.batch.FlowBatch.ID, j.Position))
+	return &e, fault.Wrap(err, "the error of job %s", JobID(v.batch.FlowBatch.ID, j.Position))
 }
 
 // doubted is the part whose call leaves it open what became of the record at an offset, and says why; nil for none.
@@ -264,53 +254,10 @@ func (v *sliceView) doubted(o int32) *coverPart {
 	return nil
 }
 
-// MarkUnknown is what a call keeps whose outcome is not known.
-type Doubt struct {
-	// Failure is what went wrong with it, a JobError as stored; empty where the provider has accepted the call.
-	Failure string
-	// Asked is what came of the latest question about it, in words; empty where that was answered, or nobody asked.
-	Asked string
-}
-
-// LastQuestion stands before what came of the latest question about a call.
-const LastQuestion = "; the last question failed: "
-
-// What is said of records whose call is in doubt.
-const (
-	beingLookedUp = "; whether it has taken the record is being found out"
-	cannotBeAsked = "it cannot be asked whether it has taken the record"
-	needsPerson   = ": look there, then resolve the job or have it sent again"
-)
-
 // uncertain is the error of the records of a part whose call is in doubt; nil where nothing is known of it.
 func (v *sliceView) uncertain(p *coverPart) (*JobError, error) {
 	e, err := p.doubt.explain(v.batch.plan, &p.Part, p.state)
-	return e, wrap(err, "the failure of a call of batch %s", v.batch.FlowBatch.ID)
-}
-
-// explain is the error of records of this state, which a part has; nil where there is none.
-func (d Doubt) explain(plan *definition.Plan, p *Part, state Status) (*JobError, error) {
-	e := JobError{Code: CodeUnknown, Message: "The provider has accepted the call; its result is not known yet"}
-	switch {
-	case d == Doubt{}:
-		return nil, nil
-	case d.Failure != "":
-		if err := json.Unmarshal([]byte(d.Failure), &e); err != nil {
-			return nil, err
-		}
-	}
-	step := &plan.Steps[p.StepNo]
-	e.StepID, e.TaskID = step.ID, step.Tasks[p.TaskNo].ID
-	if state == NeedsReconcile {
-		e.Message += beingLookedUp
-	}
-	switch {
-	case state == Unresolved:
-		e.Message += "; " + cmp.Or(d.Asked, cannotBeAsked) + needsPerson
-	case d.Asked != "":
-		e.Message += LastQuestion + d.Asked
-	}
-	return &e, nil
+	return e, fault.Wrap(err, "the failure of a call of batch %s", v.batch.FlowBatch.ID)
 }
 
 // outputs are what the records of a slice gave in the last step: the output of its task, or an object by task id where
@@ -378,9 +325,6 @@ func (s *outputs) at(o int32) (json.RawMessage, []string) {
 // An execution can have outputs of hundreds of megabytes. Its reader looks at one large fragment after the other, and
 // passes over the outputs in them, which are read one by one while the answer is written.
 
-// outputInline is up to which size an output is read with its execution.
-const outputInline = 8 << 10
-
 // StoredOutput says where the output of a task for a record is.
 type StoredOutput struct {
 	fragment db.FragmentBodyParams
@@ -388,7 +332,7 @@ type StoredOutput struct {
 }
 
 // Output reads one output.
-func (s *Service) Output(ctx context.Context, o *StoredOutput) (out json.RawMessage, err error) {
+func (s *Reader) Output(ctx context.Context, o *StoredOutput) (out json.RawMessage, err error) {
 	body, err := s.q.FragmentBody(ctx, s.pool, o.fragment)
 	if err != nil {
 		return nil, fmt.Errorf("read an output of batch %s: %w", o.fragment.BatchID, err)
@@ -404,16 +348,4 @@ func (s *Service) Output(ctx context.Context, o *StoredOutput) (out json.RawMess
 		return err
 	})
 	return out, err
-}
-
-// light decodes a trace but for an output that is large. Only an error comes behind it, which a task that came out well
-// has not.
-func light(_ int16, line []byte) (Trace, error) {
-	head, rest, found := bytes.Cut(line, []byte(`,"o":`)) // no text stands before it
-	if !found || len(rest) <= outputInline || !bytes.Contains(head, []byte(`"k":"`+TraceOK+`"`)) {
-		return decodeTrace(line)
-	}
-	t, err := decodeTrace(append(bytes.Clone(head), '}'))
-	t.large = true
-	return t, err
 }

@@ -1,17 +1,16 @@
 package run
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"math"
-	"strconv"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"flowlane/gen/db"
 	"flowlane/internal/definition"
+	"flowlane/internal/fault"
 )
 
 // batchView is a batch as readers see it.
@@ -60,17 +59,6 @@ type sliceView struct {
 	keyed []bool
 }
 
-type taskBody struct {
-	step, task int16
-	body       []byte
-	// inherited ones are of an earlier batch, whose slice began off records before.
-	inherited bool
-	off       int32
-	// load reads the body where that is large; seq is the number of a fragment that can be read again.
-	load func() ([]byte, error)
-	seq  int64
-}
-
 // needs are what a reader needs of slices beside where their records stand; those that are opened together differ in
 // their first steps alone.
 type needs struct {
@@ -107,7 +95,7 @@ func (b *batchView) found(r *db.SlicesFromRow) *sliceView {
 
 // next finds the next slices of the batch, from a number on, that have jobs in these statuses, or in those if it is
 // over: walkSlices unless there are no more.
-func (b *batchView) next(ctx context.Context, s *Service, tx pgx.Tx, no int32,
+func (b *batchView) next(ctx context.Context, s *Reader, tx pgx.Tx, no int32,
 	statuses, over []string) ([]*sliceView, error) {
 	rows, err := s.q.SlicesFrom(ctx, tx, db.SlicesFromParams{Statuses: statuses, OverStatuses: over,
 		BatchIds: []uuid.UUID{b.FlowBatch.ID},
@@ -116,7 +104,7 @@ func (b *batchView) next(ctx context.Context, s *Service, tx pgx.Tx, no int32,
 	for i := range rows {
 		views[i] = b.found(&rows[i])
 	}
-	return views, wrap(err, "list slices of batch %s", b.FlowBatch.ID)
+	return views, fault.Wrap(err, "list slices of batch %s", b.FlowBatch.ID)
 }
 
 func (v *sliceView) key() sliceKey { return sliceKey{v.batch.FlowBatch.ID, v.No} }
@@ -133,7 +121,7 @@ func keysOf(views []*sliceView, meant func(*sliceView) bool) (batchIDs []uuid.UU
 
 // openFitting opens as many of the first slices as fit into memory together, at least one if there are any; pages tells
 // that their pages will be read as well.
-func (s *Service) openFitting(ctx context.Context, tx pgx.Tx, views []*sliceView, pages bool) ([]*sliceView, error) {
+func (s *Reader) openFitting(ctx context.Context, tx pgx.Tx, views []*sliceView, pages bool) ([]*sliceView, error) {
 	views, err := s.fitting(ctx, tx, views, pages)
 	if err != nil {
 		return nil, err
@@ -142,7 +130,7 @@ func (s *Service) openFitting(ctx context.Context, tx pgx.Tx, views []*sliceView
 }
 
 // fitting returns the slices that openFitting opens.
-func (s *Service) fitting(ctx context.Context, tx pgx.Tx, views []*sliceView, pages bool) ([]*sliceView, error) {
+func (s *Reader) fitting(ctx context.Context, tx pgx.Tx, views []*sliceView, pages bool) ([]*sliceView, error) {
 	in, traces := db.SliceSizesParams{Pages: pages}, false
 	for _, v := range views {
 		in.BatchIds, in.SliceNos = append(in.BatchIds, v.batch.FlowBatch.ID), append(in.SliceNos, v.No)
@@ -166,7 +154,7 @@ func (s *Service) fitting(ctx context.Context, tx pgx.Tx, views []*sliceView, pa
 }
 
 // openEach opens slices, as many at once as fit into memory, and calls do with each.
-func (s *Service) openEach(ctx context.Context, tx pgx.Tx, views []*sliceView, do func(v *sliceView) error) error {
+func (s *Reader) openEach(ctx context.Context, tx pgx.Tx, views []*sliceView, do func(v *sliceView) error) error {
 	for len(views) > 0 {
 		opened, err := s.openFitting(ctx, tx, views, false)
 		if err != nil {
@@ -184,7 +172,7 @@ func (s *Service) openEach(ctx context.Context, tx pgx.Tx, views []*sliceView, d
 
 // open reads slices, which can be of several batches, with what their reader needs. All queries must see one state of
 // the database.
-func (s *Service) open(ctx context.Context, tx pgx.Tx, views []*sliceView) error {
+func (s *Reader) open(ctx context.Context, tx pgx.Tx, views []*sliceView) error {
 	byKey := make(map[sliceKey]*sliceView, len(views))
 	for _, v := range views {
 		byKey[v.key()] = v
@@ -202,7 +190,7 @@ func (s *Service) open(ctx context.Context, tx pgx.Tx, views []*sliceView) error
 	return nil
 }
 
-func (s *Service) readParts(ctx context.Context, tx pgx.Tx, views []*sliceView, byKey map[sliceKey]*sliceView) error {
+func (s *Reader) readParts(ctx context.Context, tx pgx.Tx, views []*sliceView, byKey map[sliceKey]*sliceView) error {
 	batchIDs, nos := keysOf(views, func(v *sliceView) bool { return v.Detached > 0 || v.State == sliceCalling })
 	if len(nos) == 0 {
 		return nil
@@ -214,10 +202,10 @@ func (s *Service) readParts(ctx context.Context, tx pgx.Tx, views []*sliceView, 
 			r.Asked}}
 		v.parts = append(v.parts, p)
 	}
-	return wrap(err, "read parts of slices")
+	return fault.Wrap(err, "read parts of slices")
 }
 
-func (s *Service) readJobs(ctx context.Context, tx pgx.Tx, views []*sliceView, byKey map[sliceKey]*sliceView) error {
+func (s *Reader) readJobs(ctx context.Context, tx pgx.Tx, views []*sliceView, byKey map[sliceKey]*sliceView) error {
 	batchIDs, nos := keysOf(views, func(v *sliceView) bool { return v.Detached > 0 })
 	if len(nos) == 0 {
 		return nil
@@ -230,10 +218,10 @@ func (s *Service) readJobs(ctx context.Context, tx pgx.Tx, views []*sliceView, b
 		}
 		v.jobs[int32(rows[i].Position-v.First)] = &rows[i]
 	}
-	return wrap(err, "read jobs of slices")
+	return fault.Wrap(err, "read jobs of slices")
 }
 
-func (s *Service) readRuns(ctx context.Context, tx pgx.Tx, views []*sliceView, byKey map[sliceKey]*sliceView) error {
+func (s *Reader) readRuns(ctx context.Context, tx pgx.Tx, views []*sliceView, byKey map[sliceKey]*sliceView) error {
 	batchIDs, nos := keysOf(views, func(v *sliceView) bool { return v.needs.runs })
 	if len(nos) == 0 {
 		return nil
@@ -247,10 +235,10 @@ func (s *Service) readRuns(ctx context.Context, tx pgx.Tx, views []*sliceView, b
 		o := int32(r.Position - v.First)
 		v.runs[o] = append(v.runs[o], r)
 	}
-	return wrap(err, "read runs of slices")
+	return fault.Wrap(err, "read runs of slices")
 }
 
-func (s *Service) readFragments(ctx context.Context, tx pgx.Tx, views []*sliceView, _ map[sliceKey]*sliceView) error {
+func (s *Reader) readFragments(ctx context.Context, tx pgx.Tx, views []*sliceView, _ map[sliceKey]*sliceView) error {
 	var inherited db.InheritedReadParams
 	own := db.FragmentsReadParams{Small: math.MaxInt32}
 	for _, v := range views {
@@ -267,44 +255,11 @@ func (s *Service) readFragments(ctx context.Context, tx pgx.Tx, views []*sliceVi
 			own.Small = smallFragment
 		}
 	}
-	bodies, err := s.readBodies(ctx, tx, inherited, own)
+	bodies, err := readBodies(ctx, tx, inherited, own)
 	for _, v := range views {
 		v.bodies = bodies[v.key()]
 	}
 	return err
-}
-
-// readBodies reads the fragments of slices: those inherited come first, because what came last counts.
-func (s *Service) readBodies(ctx context.Context, conn db.DBTX, inherited db.InheritedReadParams,
-	own db.FragmentsReadParams) (map[sliceKey][]taskBody, error) {
-	out := map[sliceKey][]taskBody{}
-	if len(inherited.SliceNos) > 0 {
-		rows, err := s.q.InheritedRead(ctx, conn, inherited)
-		if err != nil {
-			return nil, fmt.Errorf("read what slices inherited: %w", err)
-		}
-		for _, r := range rows {
-			k := sliceKey{r.BatchID, r.SliceNo}
-			out[k] = append(out[k], taskBody{step: r.StepNo, task: r.TaskNo, body: r.Body, inherited: true, off: r.Off})
-		}
-	}
-	if len(own.SliceNos) == 0 {
-		return out, nil
-	}
-	rows, err := s.q.FragmentsRead(ctx, conn, own)
-	for _, r := range rows {
-		k, f := sliceKey{r.BatchID, r.SliceNo}, taskBody{step: r.StepNo, task: r.TaskNo, body: r.Body, seq: r.Seq}
-		if r.Large {
-			f.load = func() ([]byte, error) {
-				at := db.FragmentBodyParams{BatchID: r.BatchID, SliceNo: r.SliceNo, StepNo: r.StepNo, TaskNo: r.TaskNo,
-					Seq: r.Seq}
-				body, err := s.q.FragmentBody(ctx, conn, at)
-				return body, wrap(err, "read outputs of batch %s", r.BatchID)
-			}
-		}
-		out[k] = append(out[k], f)
-	}
-	return out, wrap(err, "read outputs of slices")
 }
 
 // derive returns the status of every record of the slice, by offset. It is the one place that says what a record is
@@ -351,20 +306,6 @@ func baseStatus(plan *definition.Plan, state string, step int16) Status {
 	return Queued
 }
 
-// each calls do with every offset of the part.
-func (p *Part) each(do func(o int32)) { eachOffset(p.From, p.To, p.LeftOut, do) }
-
-// eachOffset calls do with the offsets from one to another but for those left out, which ascend.
-func eachOffset(from, to int32, left []int32, do func(o int32)) {
-	for o := from; o < to; o++ {
-		if len(left) > 0 && left[0] == o {
-			left = left[1:]
-			continue
-		}
-		do(o)
-	}
-}
-
 // concerns reports whether the part speaks of the record at this offset of the slice.
 func (v *sliceView) concerns(p *coverPart, o int32) bool {
 	if j := v.jobs[o]; j != nil {
@@ -394,62 +335,7 @@ func (v *sliceView) traces(decode decoder, wanted []bool, do func(step, task int
 	}
 	skip := func(from, to int32) bool { return before[to] == before[from] }
 	err := decodeBodies(v.bodies, int32(len(wanted)), skip, decode, do)
-	return wrap(err, "slice %d of batch %s", v.No, v.batch.FlowBatch.ID)
-}
-
-// decoder reads a trace of a step, or less of it than all.
-type decoder func(step int16, line []byte) (Trace, error)
-
-func decodeWhole(_ int16, line []byte) (Trace, error) { return decodeTrace(line) }
-
-// decodeBodies decodes the traces of fragments of a slice of so many records, but for those whose offsets lie where
-// skip says, and gives each to do; it knows the number of its change.
-func decodeBodies(bodies []taskBody, records int32, skip func(from, to int32) bool, decode decoder,
-	do func(step, task int16, t *Trace)) error {
-	for _, f := range bodies {
-		number, body := int64(0), f.body
-		if f.load != nil {
-			var err error
-			if body, err = f.load(); err != nil {
-				return err
-			}
-		}
-		err := eachTrace(body, func(line []byte) error {
-			from, to, no, ok := spanOf(line)
-			if ok && no > 0 {
-				number = no
-			}
-			if ok && skip(clip(from-f.off, records), clip(to-f.off, records)) {
-				return nil
-			}
-			t, err := decode(f.step, line)
-			if err != nil {
-				return err
-			}
-			t.inherited, t.ChangeNo, t.seq = f.inherited, number, f.seq
-			t.rebase(f.off, records)
-			do(f.step, f.task, &t)
-			return nil
-		})
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func clip(o, most int32) int32 { return max(0, min(o, most)) }
-
-// rebase lets the trace speak of a slice of so many records that begins off records behind the one that it speaks of.
-func (t *Trace) rebase(off, records int32) {
-	t.From, t.To = clip(t.From-off, records), clip(t.To-off, records)
-	left := t.LeftOut[:0]
-	for _, o := range t.LeftOut {
-		if o -= off; o >= t.From && o < t.To {
-			left = append(left, o)
-		}
-	}
-	t.LeftOut = left
+	return fault.Wrap(err, "slice %d of batch %s", v.No, v.batch.FlowBatch.ID)
 }
 
 // fewRecords are read at once where their outputs are large.
@@ -457,29 +343,10 @@ const fewRecords = 32
 
 // atOnce is how many of the slice's records are read at once.
 func (v *sliceView) atOnce() int32 {
-	for _, f := range v.bodies {
-		if len(f.body) > blockMax || (len(f.body) > 0 && f.body[0] == encodingStream) {
+	for i := range v.bodies {
+		if v.bodies[i].large() {
 			return min(fewRecords, v.Records)
 		}
 	}
 	return v.Records
-}
-
-// spanOf reads the range at the beginning of an encoded trace, and the number of its change if that stands there, so
-// that most traces need not be decoded to be passed over.
-func spanOf(line []byte) (from, to int32, changeNo int64, ok bool) {
-	number := func(key string) (n int64, ok bool) {
-		rest, found := bytes.CutPrefix(line, []byte(key))
-		digits, rest, more := bytes.Cut(rest, []byte(`,`))
-		if !found || !more {
-			return 0, false
-		}
-		line = rest
-		n, err := strconv.ParseInt(string(digits), 10, 64)
-		return n, err == nil
-	}
-	f, ok1 := number(`{"f":`)
-	t, ok2 := number(`"t":`)
-	changeNo, _ = number(`"q":`)
-	return int32(f), int32(t), changeNo, ok1 && ok2 && f >= 0 && t >= f && t <= math.MaxInt32
 }

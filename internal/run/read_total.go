@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"flowlane/gen/db"
+	"flowlane/internal/fault"
 	"flowlane/internal/pg"
 )
 
@@ -58,7 +59,7 @@ func (w *walk) plan(ctx context.Context, plans string) error {
 	}
 	w.plans = plans
 	_, err := w.tx.Exec(ctx, plans)
-	return wrap(err, "choose how statements are planned")
+	return fault.Wrap(err, "choose how statements are planned")
 }
 
 // one counts the runs of a list of a single record.

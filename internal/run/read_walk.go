@@ -61,7 +61,7 @@ const (
 )
 
 // Records lists records of an organization in the order of batch and position, as of one moment.
-func (s *Service) Records(ctx context.Context, orgID uuid.UUID, f RecordFilter) (RecordPage, error) {
+func (s *Reader) Records(ctx context.Context, orgID uuid.UUID, f RecordFilter) (RecordPage, error) {
 	var out RecordPage
 	err := s.reading(ctx, f.plans(), func(ctx context.Context, tx pgx.Tx) (err error) {
 		w := newWalk(s, tx, orgID, f)
@@ -85,7 +85,7 @@ func (s *Service) Records(ctx context.Context, orgID uuid.UUID, f RecordFilter) 
 }
 
 // snapshot runs do on one state of the database, with keptPlans.
-func (s *Service) snapshot(ctx context.Context, do func(ctx context.Context, tx pgx.Tx) error) error {
+func (s *Reader) snapshot(ctx context.Context, do func(ctx context.Context, tx pgx.Tx) error) error {
 	return s.reading(ctx, keptPlans, do)
 }
 
@@ -98,7 +98,7 @@ const (
 )
 
 // reading runs do, and again where it lacked what is in the store of large bodies: it must begin anew each time.
-func (s *Service) reading(ctx context.Context, plans string, do func(ctx context.Context, tx pgx.Tx) error) error {
+func (s *Reader) reading(ctx context.Context, plans string, do func(ctx context.Context, tx pgx.Tx) error) error {
 	begin := pgx.TxOptions{BeginQuery: "begin isolation level repeatable read read only; " + plans}
 	err := s.pages.Blobs.Outside(ctx, func(ctx context.Context) error {
 		return pgx.BeginTxFunc(ctx, s.pool, begin, func(tx pgx.Tx) error { return do(ctx, tx) })
@@ -116,7 +116,7 @@ func (f *RecordFilter) plans() string {
 
 // walk is a list under way.
 type walk struct {
-	s     *Service
+	s     *Reader
 	tx    pgx.Tx
 	orgID uuid.UUID
 	f     RecordFilter
@@ -140,7 +140,7 @@ type walk struct {
 	more  bool
 }
 
-func newWalk(s *Service, tx pgx.Tx, orgID uuid.UUID, f RecordFilter) *walk {
+func newWalk(s *Reader, tx pgx.Tx, orgID uuid.UUID, f RecordFilter) *walk {
 	w := &walk{s: s, tx: tx, orgID: orgID, f: f, match: newMatcher(f.Status, f.Execution), plans: f.plans(),
 		skip: int64(f.Skip)}
 	if f.Execution != nil {
@@ -250,4 +250,12 @@ func (w *walk) batches(ctx context.Context, from, to uuid.UUID, most int32) ([]d
 		w.skip -= found[0].Before
 	}
 	return found, nil
+}
+
+// results reads what came of the records of batches of an organization, with their outputs: of as many batches as fit
+// into memory.
+func (s *Reader) results(ctx context.Context, tx pgx.Tx, orgID uuid.UUID, of []*batchView) ([]Record, error) {
+	w := newWalk(s, tx, orgID, RecordFilter{Limit: len(of), Want: Want{Output: true}})
+	err := w.list(ctx, of)
+	return w.out, err
 }

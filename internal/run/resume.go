@@ -2,27 +2,13 @@ package run
 
 import (
 	"context"
-	"slices"
 
 	"github.com/jackc/pgx/v5"
 
 	"flowlane/gen/db"
 	"flowlane/internal/definition"
+	"flowlane/internal/fault"
 )
-
-// undone returns those of the tasks that are not in a set of tasks, bits by number.
-func undone(tasks []int16, done int64) []int16 {
-	if done == 0 {
-		return tasks
-	}
-	var out []int16
-	for _, t := range tasks {
-		if done>>t&1 == 0 {
-			out = append(out, t)
-		}
-	}
-	return out
-}
 
 // resumeState returns the state in which a slice enters a step of which some tasks were done before.
 func resumeState(step *definition.Step, done int64) string {
@@ -59,7 +45,7 @@ func (v *sliceView) resumePoints(wanted []bool) ([]resumePoint, error) {
 		}
 	}
 	err := v.traces(v.batch.decodeToResume, wanted, func(step, task int16, t *Trace) {
-		if t.inherited {
+		if t.Inherited {
 			return
 		}
 		if of := &v.batch.plan.Steps[step].Tasks[task]; of.Keyed() {
@@ -118,15 +104,10 @@ func (b *batchView) decodeToResume(step int16, line []byte) (Trace, error) {
 	return decodeTraceHead(line)
 }
 
-// keyed reports whether calls of the step can carry idempotency keys.
-func keyed(step *definition.Step) bool {
-	return slices.ContainsFunc(step.Tasks, func(t definition.Task) bool { return t.Keyed() })
-}
-
 // openToResume opens as many of these slices as fit into memory, with what resumePoints needs. Where they were looked
 // for by the statuses that are wanted, one that has no others is not read at all if its records can only begin anew.
 // errors reads why records failed, and so every slice.
-func (b *batchView) openToResume(ctx context.Context, s *Service, tx pgx.Tx, views []*sliceView,
+func (b *batchView) openToResume(ctx context.Context, s *Reader, tx pgx.Tx, views []*sliceView,
 	onlyWanted, errors bool,
 ) ([]*sliceView, error) {
 	need := needs{inherited: noTraces, bare: !errors}
@@ -158,7 +139,7 @@ func (b *batchView) openToResume(ctx context.Context, s *Service, tx pgx.Tx, vie
 }
 
 // readKept reads which tasks of slices of a retry keep their keys.
-func (b *batchView) readKept(ctx context.Context, s *Service, tx pgx.Tx, views []*sliceView) error {
+func (b *batchView) readKept(ctx context.Context, s *Reader, tx pgx.Tx, views []*sliceView) error {
 	if !b.retry() {
 		return nil
 	}
@@ -170,7 +151,7 @@ func (b *batchView) readKept(ctx context.Context, s *Service, tx pgx.Tx, views [
 	for _, r := range rows {
 		byNo[r.SliceNo].kept |= 1 << r.TaskNo
 	}
-	return wrap(err, "read the keys that batch %s keeps", b.FlowBatch.ID)
+	return fault.Wrap(err, "read the keys that batch %s keeps", b.FlowBatch.ID)
 }
 
 // anew reports whether whatever is tried again begins anew: nothing comes before or beside the only task, and that is a
@@ -184,7 +165,7 @@ func (b *batchView) anew() bool {
 }
 
 // firstStep is the first at which a record of these slices stands.
-func (b *batchView) firstStep(ctx context.Context, s *Service, tx pgx.Tx, views []*sliceView) (int16, error) {
+func (b *batchView) firstStep(ctx context.Context, s *Reader, tx pgx.Tx, views []*sliceView) (int16, error) {
 	nos := make([]int32, len(views))
 	from := b.lastStep()
 	for i, v := range views {
@@ -192,5 +173,5 @@ func (b *batchView) firstStep(ctx context.Context, s *Service, tx pgx.Tx, views 
 		from = min(from, v.StepNo)
 	}
 	first, err := s.q.JobsFirstStep(ctx, tx, db.JobsFirstStepParams{BatchID: b.FlowBatch.ID, SliceNos: nos})
-	return min(from, first), wrap(err, "read jobs of batch %s", b.FlowBatch.ID)
+	return min(from, first), fault.Wrap(err, "read jobs of batch %s", b.FlowBatch.ID)
 }

@@ -157,13 +157,13 @@ func (r *retrying) collect(ctx context.Context) error {
 func (r *retrying) eachOpened(ctx context.Context, b *batchView, statuses []string, no int32, end int64,
 	do func([]*sliceView) error) error {
 	for {
-		all, err := b.next(ctx, r.s, r.tx, no, statuses, statuses)
+		all, err := b.next(ctx, r.s.Reader, r.tx, no, statuses, statuses)
 		if err != nil {
 			return err
 		}
 		all = slices.DeleteFunc(all, func(v *sliceView) bool { return v.First >= end })
 		for left := all; len(left) > 0; {
-			views, err := b.openToResume(ctx, r.s, r.tx, left, b == r.of, b == r.of && len(r.in.Groups) > 0)
+			views, err := b.openToResume(ctx, r.s.Reader, r.tx, left, b == r.of, b == r.of && len(r.in.Groups) > 0)
 			if err != nil {
 				return err
 			}
@@ -189,7 +189,7 @@ func (r *retrying) take(ctx context.Context, views []*sliceView) error {
 			}
 			return v.inGroups(o, r.in.Groups)
 		}
-		if err := v.choose(chosen, fits, false); err != nil {
+		if err := choose(v, chosen, fits, false); err != nil {
 			return err
 		}
 	}
@@ -205,7 +205,7 @@ func (r *retrying) take(ctx context.Context, views []*sliceView) error {
 
 // choose puts the slice's records that fit, by their offsets, and where they go on, among the chosen ones; again, only
 // those that are there already, and the others are taken out.
-func (v *sliceView) choose(chosen map[int64]candidate, fits func(o int32) (bool, error), again bool) error {
+func choose(v *sliceView, chosen map[int64]candidate, fits func(o int32) (bool, error), again bool) error {
 	wanted, some := make([]bool, v.Records), false
 	for o := range v.Records {
 		position := v.First + int64(o)
@@ -248,7 +248,7 @@ func (r *retrying) supersede(ctx context.Context, b *batchView, chosen map[int64
 	return r.eachOpened(ctx, b, newMatcher(nil, nil).statuses, no, to, func(views []*sliceView) error {
 		for _, v := range views {
 			fits := func(o int32) (bool, error) { return over && Retryable(v.statuses[o]), nil }
-			if err := v.choose(chosen, fits, true); err != nil {
+			if err := choose(v, chosen, fits, true); err != nil {
 				return err
 			}
 		}
@@ -287,7 +287,7 @@ func (r *retrying) insert(ctx context.Context, list []candidate) error {
 	if len(kept.SliceNos) == 0 {
 		return nil
 	}
-	return wrap(r.s.q.KeptKeysInsert(ctx, r.tx, kept), "insert the keys that slices keep")
+	return fault.Wrap(r.s.q.KeptKeysInsert(ctx, r.tx, kept), "insert the keys that slices keep")
 }
 
 // keepKeys has a slice, of which c is the first record, keep the keys of calls that may have arrived.

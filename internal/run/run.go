@@ -42,11 +42,6 @@ type Waker interface {
 		pgx.Tx) error)
 }
 
-// Planner returns the compiled plan of a definition's version.
-type Planner interface {
-	Plan(ctx context.Context, db db.DBTX, orgID, definitionID uuid.UUID, version int32) (*definition.Plan, error)
-}
-
 // Kinds of due rows that belong to this package.
 const (
 	// DueSlices: a batch (key: its id) has in-process work.
@@ -71,6 +66,7 @@ func CredentialDomain(orgID, credentialID uuid.UUID) string {
 
 // Service starts, moves and reads batches.
 type Service struct {
+	*Reader
 	pool     pg.Pool
 	q        *db.Queries
 	plans    Planner
@@ -99,7 +95,9 @@ func (s *Service) OnChange(told func(batchIDs []uuid.UUID)) { s.onChange = told 
 
 // New returns a Service. random yields numbers in [0, 1) for the jitter of retries.
 func New(pool pg.Pool, plans Planner, router Router, due Waker, random func() float64) *Service {
-	return &Service{pool: pool, q: db.New(), plans: plans, router: router, due: due, random: random}
+	s := &Service{pool: pool, q: db.New(), plans: plans, router: router, due: due, random: random}
+	s.Reader = NewReader(pool, plans, &s.pages)
+	return s
 }
 
 // In returns the time by the database's clock when so much will have passed.
@@ -107,45 +105,3 @@ func (s *Service) In(ctx context.Context, wait time.Duration) (time.Time, error)
 	now, err := s.now(ctx, s.pool, time.Time{})
 	return now.Add(wait), err
 }
-
-// finalStatus returns the status in which a record ends that passed the whole plan.
-func finalStatus(plan *definition.Plan) Status {
-	last := plan.Steps[len(plan.Steps)-1]
-	if len(last.Tasks) == 1 && last.Tasks[0].Action.Bulk {
-		return Accepted
-	}
-	return Completed
-}
-
-// callTasks returns the numbers of the step's tasks that make calls.
-func callTasks(step *definition.Step) []int16 { return tasksThat(step, true) }
-
-// localTasks returns the numbers of the step's tasks that are carried out in process.
-func localTasks(step *definition.Step) []int16 { return tasksThat(step, false) }
-
-func tasksThat(step *definition.Step, call bool) []int16 {
-	var out []int16
-	for i := range step.Tasks {
-		if (step.Tasks[i].Action.Call != nil) == call {
-			out = append(out, int16(i))
-		}
-	}
-	return out
-}
-
-// entryState returns the state in which a slice enters a step. Records are checked where in-process work is done.
-func entryState(step *definition.Step) string {
-	if step.Input == nil && len(localTasks(step)) == 0 {
-		return sliceCalling
-	}
-	return sliceReady
-}
-
-// The states of a slice.
-const (
-	sliceStaged  = "staged"
-	sliceReady   = "ready"
-	sliceWaiting = "waiting"
-	sliceCalling = "calling"
-	sliceDone    = "done"
-)

@@ -223,7 +223,7 @@ func (s *Service) openResults(
 	if b.retry {
 		inherited = db.InheritedReadParams{BatchIds: own.BatchIds, SliceNos: own.SliceNos, FromSteps: own.FromSteps}
 	}
-	bodies, err := s.readBodies(ctx, conn, inherited, own)
+	bodies, err := readBodies(ctx, conn, inherited, own)
 	if err != nil {
 		return err
 	}

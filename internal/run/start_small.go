@@ -56,7 +56,7 @@ func (s *Service) now(ctx context.Context, conn db.DBTX, known time.Time) (time.
 		return known, nil
 	}
 	now, err := s.q.Clock(ctx, conn)
-	return now, wrap(err, "read the clock")
+	return now, fault.Wrap(err, "read the clock")
 }
 
 // StartAlike starts batches in the caller's transaction: of each group all or none. One statement writes those of a
@@ -114,7 +114,7 @@ func (s *Service) StartAlike(ctx context.Context, tx pgx.Tx, now time.Time, grou
 		}
 		wakes.listeners(rows, now)
 	}
-	return wrap(s.send(ctx, tx, later, wakes, now), "insert batches")
+	return fault.Wrap(s.send(ctx, tx, later, wakes, now), "insert batches")
 }
 
 // addAlike leaves a group with later, and has what has work woken.
@@ -134,7 +134,7 @@ func (s *Service) addAlike(ctx context.Context, tx pgx.Tx, later *pg.Pipeline, w
 		p.State = sliceStaged
 	}
 	if in.Pacing != nil {
-		p.Paced, p.Pacing, p.PaceNextAt = true, in.Pacing.Encode(), ref(firstTick(in.Pacing, nil, now, in.ScheduledAt))
+		p.Paced, p.Pacing, p.PaceNextAt = true, in.Pacing.Encode(), new(firstTick(in.Pacing, nil, now, in.ScheduledAt))
 	}
 	for i := range l.queues {
 		q := &l.queues[i]
@@ -177,7 +177,7 @@ func (s *Service) addAlike(ctx context.Context, tx pgx.Tx, later *pg.Pipeline, w
 func (s *Service) addSlices(ctx context.Context, later *pg.Pipeline, p *db.BatchesStartParams) error {
 	slices := db.SliceInsertParams{BatchID: p.Ids[0], PageSet: p.PageSets[0], State: p.State, CallTasks: p.CallTasks,
 		Staged: p.Staged}
-	return wrap(errors.Join(s.q.SliceInsert(ctx, later, slices), s.q.SlicesQueue(ctx, later, p.Ids[0])),
+	return fault.Wrap(errors.Join(s.q.SliceInsert(ctx, later, slices), s.q.SlicesQueue(ctx, later, p.Ids[0])),
 		"insert slices")
 }
 

@@ -197,7 +197,7 @@ func (c *Change) startFlows(ctx context.Context, h *lockedBatch, works []*sliceW
 	if err := chains.Note(ctx, later); err != nil {
 		return err
 	}
-	return wrap(later.Send(ctx, c.tx), "start flows")
+	return fault.Wrap(later.Send(ctx, c.tx), "start flows")
 }
 
 // takeStart takes a start of the batch's chain and a place of its organization, or says why there is none.

@@ -63,6 +63,9 @@ func (c *Counts) move(from, to Status, n int64) {
 	c[index(to)] += n
 }
 
+// failures is how many of the jobs failed, or were rejected.
+func (c *Counts) failures() int64 { return c.Of(Failed) + c.Of(Rejected) }
+
 // Terminal reports whether a job of this status is over.
 func Terminal(s Status) bool {
 	switch s {

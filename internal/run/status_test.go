@@ -36,29 +36,6 @@ func TestAllowed_AgreesWithTheDatabase(t *testing.T) {
 	})
 }
 
-// A way goes along drawn moves, and there is one from every status that is not over to every one that is.
-func TestBetween(t *testing.T) {
-	t.Parallel()
-	for _, from := range Statuses {
-		for _, to := range Statuses {
-			way := between(from, to)
-			if len(way) == 0 {
-				continue
-			}
-			require.False(t, Allowed(from, to), "a detour from %s to %s", from, to)
-			at := from
-			for _, s := range append(way, to) {
-				require.True(t, Allowed(at, s), "from %s to %s by %v", from, to, way)
-				at = s
-			}
-		}
-	}
-	require.Equal(t, []Status{Queued}, between(NeedsReconcile, Started))
-	require.Equal(t, []Status{Started}, between(Queued, Rejected))
-	require.Equal(t, []Status{Queued, Started}, between(Unresolved, NeedsReconcile))
-	require.Empty(t, between(Completed, Queued), "what is over stays over")
-}
-
 // script drives one record through a step of two calls.
 type script struct {
 	*world

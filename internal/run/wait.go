@@ -13,6 +13,7 @@ import (
 
 	"flowlane/gen/db"
 	"flowlane/internal/definition"
+	"flowlane/internal/fault"
 )
 
 // MaxWait is how long a task may wait.
@@ -106,11 +107,6 @@ func planWaits(plan *definition.Plan) bool {
 	return slices.ContainsFunc(plan.Steps, func(s definition.Step) bool { return stepWaits(&s) })
 }
 
-// stepWaits reports whether a task of the step may wait.
-func stepWaits(step *definition.Step) bool {
-	return slices.ContainsFunc(step.Tasks, func(t definition.Task) bool { return waiters[t.Action.Utility] })
-}
-
 // beginWaits decides which of the waits begin, once all else of the work is known: a record that failed waits for
 // nothing, and what is over already is done.
 func (w *sliceWork) beginWaits(now time.Time) {
@@ -198,7 +194,7 @@ func (c *Change) writeWaits(ctx context.Context) error {
 		return nil
 	}
 	c.waits.Now = c.Now
-	return wrap(c.s.q.WaitInsert(ctx, c.tx, c.waits), "begin to wait")
+	return fault.Wrap(c.s.q.WaitInsert(ctx, c.tx, c.waits), "begin to wait")
 }
 
 // clearWaits has the waits of a batch of which nothing goes on deleted: there can be very many.
@@ -244,4 +240,9 @@ func (c *Change) advanceTo(h *lockedBatch, no int32, step int16, state string, r
 	a := &c.advances
 	a.BatchIds, a.Nos = append(a.BatchIds, h.ID), append(a.Nos, no)
 	a.StepNos, a.States, a.Remaining = append(a.StepNos, step), append(a.States, state), append(a.Remaining, remaining)
+}
+
+// stepWaits reports whether a task of the step may wait.
+func stepWaits(step *definition.Step) bool {
+	return slices.ContainsFunc(step.Tasks, func(t definition.Task) bool { return waiters[t.Action.Utility] })
 }

@@ -107,12 +107,12 @@ func (e *ending) readResults(ctx context.Context, rows []db.WaitsOverRow, comple
 	if len(completed) == 0 {
 		return len(rows), nil
 	}
-	w := newWalk(e.c.s, e.c.tx, e.h.OrgID, RecordFilter{Limit: len(completed), Want: Want{Output: true}})
-	if err := w.list(ctx, completed); err != nil {
+	found, err := e.c.s.results(ctx, e.c.tx, e.h.OrgID, completed)
+	if err != nil {
 		return 0, err
 	}
-	for i := range w.out {
-		r := &w.out[i]
+	for i := range found {
+		r := &found[i]
 		e.children[r.Batch.FlowBatch.ID].record = r
 	}
 	fit := slices.IndexFunc(rows, func(r db.WaitsOverRow) bool {
@@ -122,7 +122,7 @@ func (e *ending) readResults(ctx context.Context, rows []db.WaitsOverRow, comple
 	if fit < 0 {
 		return len(rows), nil
 	}
-	if len(w.out) == 0 {
+	if len(found) == 0 {
 		return 0, fmt.Errorf("batch %s waits for batch %s, which has no record", e.h.ID, *rows[fit].Child)
 	}
 	return fit, nil

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"flowlane/gen/db"
+	"flowlane/internal/fault"
 	"flowlane/internal/pg"
 )
 
@@ -42,7 +43,7 @@ func (s *Service) endWaits(ctx context.Context, tx pgx.Tx, batchID uuid.UUID) (m
 	switch {
 	case h == nil || h.stopped():
 		n, err := s.q.WaitClear(ctx, tx, db.WaitClearParams{BatchID: batchID, MaxRows: clearAtOnce})
-		return n == clearAtOnce, next, wrap(err, "clear the waits of a batch")
+		return n == clearAtOnce, next, fault.Wrap(err, "clear the waits of a batch")
 	case h.barred():
 		return false, next, nil
 	}
@@ -78,7 +79,7 @@ func (s *Service) endWaits(ctx context.Context, tx pgx.Tx, batchID uuid.UUID) (m
 	if !next.After(c.Now) { // it waits for an event that is not looked at yet
 		next = c.Now.Add(lookAgain)
 	}
-	return false, next, wrap(err, "read when the next wait is over")
+	return false, next, fault.Wrap(err, "read when the next wait is over")
 }
 
 // ending ends waits of a batch.
@@ -144,7 +145,7 @@ func (e *ending) clean(ctx context.Context) error {
 	if err := e.c.s.q.ArrivalLock(ctx, e.c.tx, nos); err != nil {
 		return fmt.Errorf("lock events: %w", err)
 	}
-	return wrap(e.c.s.q.ArrivalDelete(ctx, e.c.tx, nos), "delete events that all have gone on with")
+	return fault.Wrap(e.c.s.q.ArrivalDelete(ctx, e.c.tx, nos), "delete events that all have gone on with")
 }
 
 // outcome says how a wait came out.
@@ -328,7 +329,7 @@ func (c *Change) dropWaits(ctx context.Context, keys []jobKey) error {
 // of ours counts more than a rejection by a provider.
 func (c *Change) doomJob(j *job, as Status, e *JobError) {
 	if j.Doomed == nil || *j.Doomed == Rejected && as == Failed {
-		j.Doomed, j.Error = ref(as), ref(errorText(e))
+		j.Doomed, j.Error = new(as), new(errorText(e))
 	}
 	k := jobKey{j.BatchID, j.Position}
 	j.Remaining -= c.dropped[k]

@@ -15,6 +15,7 @@ import (
 
 	"flowlane/gen/db"
 	"flowlane/internal/expr"
+	"flowlane/internal/fault"
 	"flowlane/internal/pg"
 )
 
@@ -192,7 +193,7 @@ func (s *Service) MatchEvent(ctx context.Context, orgID uuid.UUID) (more bool, e
 func (s *Service) matchSome(ctx context.Context, tx pgx.Tx, upto db.ArrivalAdvanceParams, ended []int64) error {
 	n, err := s.q.ArrivalAdvance(ctx, tx, upto)
 	if err != nil || n == 0 {
-		return wrap(err, "note how far an event has come")
+		return fault.Wrap(err, "note how far an event has come")
 	}
 	wakes := wakeUps{}
 	if len(ended) > 0 {

@@ -223,18 +223,18 @@ func (w *world) members(t require.TestingT, p *Part) (in, gone []int32) {
 }
 
 // queued returns the queued parts of a task, in the order in which they are claimed.
-func (w *world) queued(t require.TestingT, batch uuid.UUID, step, task int) (out []Part) {
+func (w *world) queued(t require.TestingT, batchID uuid.UUID, step, task int) (out []Part) {
 	var inQueue Part
 	err := w.pool.QueryRow(w.ctx, `SELECT q.part_id, s.records FROM flow.lane_batch q JOIN flow.all_slices s ON s.batch_id = q.batch_id AND s.no = 0
 		WHERE q.batch_id = $1 AND q.step_no = $2 AND q.task_no = $3 AND q.part_id IS NOT NULL AND q.call_id IS NULL`,
-		batch, step, task).Scan(&inQueue.ID, &inQueue.Size)
+		batchID, step, task).Scan(&inQueue.ID, &inQueue.Size)
 	if err == nil {
-		inQueue.BatchID, inQueue.StepNo, inQueue.TaskNo = batch, int16(step), int16(task)
+		inQueue.BatchID, inQueue.StepNo, inQueue.TaskNo = batchID, int16(step), int16(task)
 		inQueue.To, inQueue.Attempt = inQueue.Size, 1
 		return []Part{inQueue}
 	}
 	require.ErrorIs(t, err, pgx.ErrNoRows)
-	rows, err := w.q.PartChoose(w.ctx, w.pool, db.PartChooseParams{BatchIds: []uuid.UUID{batch},
+	rows, err := w.q.PartChoose(w.ctx, w.pool, db.PartChooseParams{BatchIds: []uuid.UUID{batchID},
 		StepNos: []int16{int16(step)},
 		TaskNos: []int16{int16(task)}, MaxParts: []int32{100}})
 	require.NoError(t, err)
@@ -285,7 +285,7 @@ func (w *world) calls(t require.TestingT, batches []*modelBatch) (out []*simCall
 }
 
 // insertCalls writes calls for records of a batch down as intents.
-func (w *world) insertCalls(ctx context.Context, tx pgx.Tx, batch uuid.UUID, action string, ids []uuid.UUID,
+func (w *world) insertCalls(ctx context.Context, tx pgx.Tx, batchID uuid.UUID, action string, ids []uuid.UUID,
 	now time.Time) error {
 	if len(ids) == 0 {
 		return nil
@@ -293,7 +293,7 @@ func (w *world) insertCalls(ctx context.Context, tx pgx.Tx, batch uuid.UUID, act
 	n := len(ids)
 	return w.q.CallInsert(ctx, tx, db.CallInsertParams{Domain: "d", Bucket: action, Owner: "test",
 		ClaimedAts: slices.Repeat([]time.Time{now}, n), CountsIn: json.RawMessage("{}"), Ids: ids,
-		OrgIds: slices.Repeat([]uuid.UUID{w.org}, n), BatchIds: slices.Repeat([]uuid.UUID{batch}, n),
+		OrgIds: slices.Repeat([]uuid.UUID{w.org}, n), BatchIds: slices.Repeat([]uuid.UUID{batchID}, n),
 		Lanes: slices.Repeat([]string{"bulk"}, n), ActionIds: slices.Repeat([]string{action}, n),
 		CredentialIds: make([]uuid.UUID, n), Attempts: slices.Repeat([]int32{1}, n), Records: slices.Repeat([]int32{1},
 			n), Digests: make([]string, n),
