@@ -13,6 +13,7 @@ import (
 	"flowlane/gen/db"
 	"flowlane/gen/oas"
 	"flowlane/internal/account"
+	"flowlane/internal/batch"
 	"flowlane/internal/fault"
 	"flowlane/internal/forecast"
 	"flowlane/internal/pause"
@@ -267,7 +268,7 @@ func (h batchHandler) ListBatchResults(ctx context.Context, params oas.ListBatch
 		return nil, err
 	}
 	if params.Status.Set {
-		status := run.Status(params.Status.Value)
+		status := batch.Status(params.Status.Value)
 		f.Status = &status
 	}
 	if err := p.beginAt(&f); err != nil {

@@ -12,6 +12,7 @@ import (
 	"flowlane/gen/db"
 	"flowlane/gen/oas"
 	"flowlane/internal/account"
+	"flowlane/internal/batch"
 	"flowlane/internal/fault"
 	"flowlane/internal/listing"
 	"flowlane/internal/pause"
@@ -22,7 +23,7 @@ import (
 // bulkAction is what can be done to many batches.
 type bulkAction struct {
 	// to are the statuses of the batches to which it can be done, none of them completed.
-	to []run.BatchStatus
+	to []batch.BatchStatus
 	// most is how many one request does it to: a retry reads the records of its batch.
 	most int
 	do   func(h batchHandler, ctx context.Context, req *oas.BatchBulk,
@@ -30,17 +31,17 @@ type bulkAction struct {
 }
 
 var bulkActions = map[oas.BatchBulkAction]bulkAction{
-	oas.BatchBulkActionPause: {[]run.BatchStatus{run.BatchQueued, run.BatchRunning}, 100,
+	oas.BatchBulkActionPause: {[]batch.BatchStatus{batch.BatchQueued, batch.BatchRunning}, 100,
 		batchHandler.bulkPause},
-	oas.BatchBulkActionResume:        {[]run.BatchStatus{run.BatchPaused}, 100, batchHandler.bulkResume},
+	oas.BatchBulkActionResume:        {[]batch.BatchStatus{batch.BatchPaused}, 100, batchHandler.bulkResume},
 	oas.BatchBulkActionCancel:        {openBatches, 100, batchHandler.bulkCancel},
 	oas.BatchBulkActionRaisePriority: {openBatches, 100, bulkPriority("high")},
 	oas.BatchBulkActionLowerPriority: {openBatches, 100, bulkPriority("normal")},
-	oas.BatchBulkActionRetry: {[]run.BatchStatus{run.BatchPartiallyFailed, run.BatchFailed, run.BatchCancelled},
+	oas.BatchBulkActionRetry: {[]batch.BatchStatus{batch.BatchPartiallyFailed, batch.BatchFailed, batch.BatchCancelled},
 		10, batchHandler.bulkRetry},
 }
 
-var openBatches = []run.BatchStatus{run.BatchQueued, run.BatchRunning, run.BatchPaused}
+var openBatches = []batch.BatchStatus{batch.BatchQueued, batch.BatchRunning, batch.BatchPaused}
 
 // ChangeBatches does one thing to many batches, the newest first.
 func (h batchHandler) ChangeBatches(ctx context.Context, req *oas.BatchBulk) (*oas.BatchBulkResult, error) {
@@ -189,7 +190,7 @@ func (h batchHandler) bulkRetry(ctx context.Context, _ *oas.BatchBulk,
 	id uuid.UUID) (started *run.StartedBatch, err error) {
 	caller := account.FromContext(ctx)
 	in := run.RetryInput{OrgID: caller.OrgID, BatchID: id, CreatedBy: &caller.AccountID,
-		Statuses: []run.Status{run.Failed, run.Rejected, run.Unprocessed}}
+		Statuses: []batch.Status{batch.Failed, batch.Rejected, batch.Unprocessed}}
 	err = pg.InTx(ctx, h.pool, func(ctx context.Context, tx pgx.Tx) (err error) {
 		started, err = h.runs.Retry(ctx, tx, in)
 		return err

@@ -5,8 +5,8 @@ import (
 
 	"flowlane/gen/oas"
 	"flowlane/internal/account"
+	"flowlane/internal/batch"
 	"flowlane/internal/dispatch"
-	"flowlane/internal/run"
 )
 
 // ListBatchErrors groups what went wrong in a batch.
@@ -15,9 +15,9 @@ func (h batchHandler) ListBatchErrors(ctx context.Context, params oas.ListBatchE
 	if err != nil {
 		return nil, err
 	}
-	var statuses []run.Status
+	var statuses []batch.Status
 	if status, ok := params.Status.Get(); ok {
-		statuses = append(statuses, run.Status(status))
+		statuses = append(statuses, batch.Status(status))
 	}
 	found, err := h.runs.Errors(ctx, account.FromContext(ctx).OrgID, id, statuses...)
 	if err != nil {
@@ -32,7 +32,7 @@ func (h batchHandler) ListBatchErrors(ctx context.Context, params oas.ListBatchE
 			Examples: make([]oas.ErrorExample, len(g.Examples))}
 		for j := range g.Examples {
 			e := &g.Examples[j]
-			out.Items[i].Examples[j] = oas.ErrorExample{JobID: run.JobID(id, e.Position), Position: e.Position,
+			out.Items[i].Examples[j] = oas.ErrorExample{JobID: batch.JobID(id, e.Position), Position: e.Position,
 				Error: jobErrorOf(&e.Error).Value}
 		}
 	}
@@ -47,14 +47,14 @@ func (h batchHandler) ResolveBatch(ctx context.Context, req *oas.BatchResolution
 	if err != nil {
 		return nil, err
 	}
-	in := dispatch.BatchResolution{Groups: req.Groups, Statuses: []run.Status{run.NeedsReconcile, run.Unresolved},
+	in := dispatch.BatchResolution{Groups: req.Groups, Statuses: []batch.Status{batch.NeedsReconcile, batch.Unresolved},
 		Resolution: dispatch.Resolution{OrgID: caller.OrgID, BatchID: id, Outcome: dispatch.Outcome(req.Outcome),
 			By: &caller.AccountID}}
 	if note := req.Note.Value; note != "" {
 		in.Note = &note
 	}
 	if status, ok := req.Status.Get(); ok {
-		in.Statuses = []run.Status{run.Status(status)}
+		in.Statuses = []batch.Status{batch.Status(status)}
 	}
 	if n, ok := req.ExpectedCount.Get(); ok {
 		in.Expected = &n

@@ -2,6 +2,7 @@ package api
 
 import (
 	"flowlane/gen/oas"
+	"flowlane/internal/batch"
 	"flowlane/internal/pacing"
 	"flowlane/internal/run"
 )
@@ -38,18 +39,18 @@ func batchOf(r *run.BatchRow, skipped []run.SkippedTask) oas.Batch {
 	return out
 }
 
-func jobCountsOf(c run.Counts) oas.JobCounts {
-	n := func(s run.Status) int { return int(c.Of(s)) }
+func jobCountsOf(c batch.Counts) oas.JobCounts {
+	n := func(s batch.Status) int { return int(c.Of(s)) }
 	return oas.JobCounts{
-		Staged: n(run.Staged), Queued: n(run.Queued), Pending: n(run.Pending), Started: n(run.Started),
-		NeedsReconcile: n(run.NeedsReconcile),
-		Completed:      n(run.Completed), Failed: n(run.Failed), Cancelled: n(run.Cancelled), Accepted: n(run.Accepted),
-		Rejected:    n(run.Rejected),
-		Unprocessed: n(run.Unprocessed), Unresolved: n(run.Unresolved),
+		Staged: n(batch.Staged), Queued: n(batch.Queued), Pending: n(batch.Pending), Started: n(batch.Started),
+		NeedsReconcile: n(batch.NeedsReconcile),
+		Completed:      n(batch.Completed), Failed: n(batch.Failed), Cancelled: n(batch.Cancelled), Accepted: n(batch.Accepted),
+		Rejected:    n(batch.Rejected),
+		Unprocessed: n(batch.Unprocessed), Unresolved: n(batch.Unresolved),
 	}
 }
 
-func jobErrorOf(e *run.JobError) oas.NilJobError {
+func jobErrorOf(e *batch.JobError) oas.NilJobError {
 	if e == nil {
 		return oas.NilJobError{Null: true}
 	}

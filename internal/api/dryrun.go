@@ -11,13 +11,13 @@ import (
 
 	"flowlane/gen/oas"
 	"flowlane/internal/account"
+	"flowlane/internal/batch"
 	"flowlane/internal/definition"
 	"flowlane/internal/dryrun"
 	"flowlane/internal/expr"
 	"flowlane/internal/jsonraw"
 	"flowlane/internal/platform/catalog"
 	"flowlane/internal/platform/provider"
-	"flowlane/internal/run"
 )
 
 // dryRunHandler serves the dry-run of a definition.
@@ -65,7 +65,7 @@ func failuresOf(steps oas.DryRunRequestErrors) map[string]map[string]dryrun.Fail
 		out[step] = map[string]dryrun.Failure{}
 		for task, e := range tasks {
 			out[step][task] = dryrun.Failure{
-				JobError: run.JobError{
+				JobError: batch.JobError{
 					Code: e.Code.Value, Message: e.Message.Value, ProviderStatus: e.Status.Value,
 					ProviderCode: e.ProviderCode.Value, ProviderMessage: e.ProviderMessage.Value,
 				},
@@ -97,8 +97,8 @@ func dryRunOf(o *dryrun.Outcome) *oas.DryRun {
 }
 
 var dryRunStatuses = map[string]oas.DryRunStatus{
-	run.TraceOK: oas.DryRunStatusResolved, run.TraceSkipped: oas.DryRunStatusSkipped,
-	run.TraceFailed: oas.DryRunStatusFailed,
+	batch.TraceOK: oas.DryRunStatusResolved, batch.TraceSkipped: oas.DryRunStatusSkipped,
+	batch.TraceFailed: oas.DryRunStatusFailed,
 }
 
 func dryRunTaskOf(task *definition.Task, t *dryrun.Task) oas.DryRunTask {

@@ -6,6 +6,7 @@ import (
 
 	"flowlane/gen/oas"
 	"flowlane/internal/account"
+	"flowlane/internal/batch"
 	"flowlane/internal/fault"
 	"flowlane/internal/run"
 	"flowlane/internal/stream"
@@ -31,7 +32,7 @@ func (h executionHandler) ListExecutions(ctx context.Context,
 	}
 	f := when.records(run.Want{History: true, Runs: true, Key: true})
 	if params.Status.Set {
-		status := run.ExecutionStatus(params.Status.Value)
+		status := batch.ExecutionStatus(params.Status.Value)
 		f.Execution = &status
 	}
 	if err := p.beginAtRun(&f); err != nil {

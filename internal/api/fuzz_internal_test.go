@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"flowlane/gen/oas"
+	"flowlane/internal/batch"
 	"flowlane/internal/run"
 )
 
@@ -59,9 +60,9 @@ func readKey(t *testing.T, p page) {
 		t.Fatalf("%q is the id %s, %v", p.Key, id, err)
 	}
 	var filter run.RecordFilter
-	if err := p.beginAt(&filter); err == nil && run.JobID(filter.FromBatch, filter.FromPosition-1) != p.Key ||
+	if err := p.beginAt(&filter); err == nil && batch.JobID(filter.FromBatch, filter.FromPosition-1) != p.Key ||
 		err != nil && !errors.Is(err, errCursor) {
-		t.Fatalf("%q is the job %s, %v", p.Key, run.JobID(filter.FromBatch, filter.FromPosition-1), err)
+		t.Fatalf("%q is the job %s, %v", p.Key, batch.JobID(filter.FromBatch, filter.FromPosition-1), err)
 	}
 	if at, _, err := auditPlace(p.Key); err == nil && (at.Year() < 1 || at.Year() > 9999) || err != nil &&
 		!errors.Is(err, errCursor) {
@@ -85,12 +86,12 @@ func FuzzJobID(f *testing.F) {
 		f.Add(id)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		if batch, position, ok := parseJobID(text); ok && (position < 0 || run.JobID(batch, position) != text) {
-			t.Fatalf("%q is read as the job %s", text, run.JobID(batch, position))
+		if id, position, ok := parseJobID(text); ok && (position < 0 || batch.JobID(id, position) != text) {
+			t.Fatalf("%q is read as the job %s", text, batch.JobID(id, position))
 		}
-		if batch, position, no, ok := parseExecutionID(text); ok &&
-			(position < 0 || executionID(run.JobID(batch, position), no) != text) {
-			t.Fatalf("%q is read as the execution %s", text, executionID(run.JobID(batch, position), no))
+		if id, position, no, ok := parseExecutionID(text); ok &&
+			(position < 0 || executionID(batch.JobID(id, position), no) != text) {
+			t.Fatalf("%q is read as the execution %s", text, executionID(batch.JobID(id, position), no))
 		}
 	})
 }

@@ -5,6 +5,7 @@ import (
 
 	"flowlane/gen/oas"
 	"flowlane/internal/account"
+	"flowlane/internal/batch"
 	"flowlane/internal/dispatch"
 	"flowlane/internal/fault"
 	"flowlane/internal/run"
@@ -39,7 +40,7 @@ func (h jobHandler) ListJobs(ctx context.Context, params oas.ListJobsParams) (*o
 		return nil, err
 	}
 	if params.Status.Set {
-		status := run.Status(params.Status.Value)
+		status := batch.Status(params.Status.Value)
 		f.Status = &status
 	}
 	if err := p.beginAt(&f); err != nil {

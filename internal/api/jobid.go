@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 
 	"flowlane/gen/oas"
+	"flowlane/internal/batch"
 	"flowlane/internal/fault"
 	"flowlane/internal/run"
 )
@@ -41,7 +42,7 @@ func parseExecutionID(text string) (batchID uuid.UUID, position int64, run int32
 
 func executionID(jobID string, run int32) string { return jobID + "." + strconv.Itoa(int(run)) }
 
-func jobIDOf(r *run.Record) string { return run.JobID(r.Batch.FlowBatch.ID, r.Position) }
+func jobIDOf(r *run.Record) string { return batch.JobID(r.Batch.FlowBatch.ID, r.Position) }
 
 func executionIDOf(r *run.Record) string { return executionID(jobIDOf(r), r.Run) }
 

@@ -18,6 +18,7 @@ import (
 
 	"flowlane/gen/db"
 	"flowlane/gen/oas"
+	"flowlane/internal/batch"
 	"flowlane/internal/run"
 	"flowlane/test/pgtest"
 )
@@ -36,12 +37,12 @@ func (w *widest) Write(p []byte) (int, error) {
 // TestListOfRecords_Long: a long list is never in memory as one text.
 func TestListOfRecords_Long(t *testing.T) {
 	t.Parallel()
-	batch := &run.BatchRow{FlowBatch: db.FlowBatch{TriggerType: run.TriggerAPICall}}
+	row := &run.BatchRow{FlowBatch: db.FlowBatch{TriggerType: run.TriggerAPICall}}
 	const records = 3000
 	input := json.RawMessage(`{"pad":"` + strings.Repeat("x", 1000) + `"}`)
 	found := run.RecordPage{Total: records, Records: make([]run.Record, records)}
 	for i := range found.Records {
-		found.Records[i] = run.Record{Batch: batch, Position: int64(i), Status: run.Completed, Input: input}
+		found.Records[i] = run.Record{Batch: row, Position: int64(i), Status: batch.Completed, Input: input}
 	}
 	serve := func(w http.ResponseWriter, r *http.Request) {
 		list := oas.JobList(listOfRecords(r.Context(), page{limit: records}, found, jobIDOf, new(batchIDs).job))

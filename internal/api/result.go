@@ -8,6 +8,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"flowlane/internal/batch"
 	"flowlane/internal/expr"
 	"flowlane/internal/run"
 )
@@ -16,7 +17,7 @@ import (
 type lineWriter struct {
 	// middle stands between the position and its repetition in the job's id.
 	middle  []byte
-	status  run.Status
+	status  batch.Status
 	output  json.RawMessage
 	skipped []string
 	end     []byte
@@ -72,7 +73,7 @@ func appendOutcome(b []byte, r *run.Record) []byte {
 	return append(b, `],"error":`...)
 }
 
-func appendFailure(b []byte, f *run.JobError) []byte {
+func appendFailure(b []byte, f *batch.JobError) []byte {
 	for i, field := range [...]struct {
 		name  string
 		value any
@@ -111,7 +112,7 @@ func appendCSV(b []byte, r *run.Record) []byte {
 		out = ""
 	}
 	if failure == nil {
-		failure = &run.JobError{}
+		failure = &batch.JobError{}
 	}
 	return appendRow(b, at, r.Batch.FlowBatch.ID.String()+"."+at, string(r.Status), out, failure.Code,
 		literal(failure.Message),

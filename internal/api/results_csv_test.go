@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"flowlane/internal/batch"
 	"flowlane/internal/platform/provider/dialersim"
-	"flowlane/internal/run"
 )
 
 // formulas are texts that a spreadsheet computes, texts are others that must come through as they are.
@@ -61,9 +61,9 @@ func TestResults_CSV(t *testing.T) {
 	for _, batch := range []string{sent, local, queued, asked, lost, dropped, staged, flying} {
 		maps.Copy(seen, s.wantTable(batch))
 	}
-	for _, status := range run.Statuses {
+	for _, status := range batch.Statuses {
 		switch status {
-		case run.Pending, run.Cancelled: // of the contract; no job comes to them
+		case batch.Pending, batch.Cancelled: // of the contract; no job comes to them
 		default:
 			assert.NotZero(t, seen[string(status)], "no job is %s", status)
 		}

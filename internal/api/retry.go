@@ -8,6 +8,7 @@ import (
 
 	"flowlane/gen/oas"
 	"flowlane/internal/account"
+	"flowlane/internal/batch"
 	"flowlane/internal/forecast"
 	"flowlane/internal/pg"
 	"flowlane/internal/run"
@@ -22,11 +23,11 @@ func (h batchHandler) RetryBatch(ctx context.Context, req oas.OptBatchRetry,
 		return nil, err
 	}
 	in := run.RetryInput{OrgID: caller.OrgID, BatchID: id, CreatedBy: &caller.AccountID,
-		Statuses: []run.Status{run.Failed, run.Rejected, run.Unprocessed}}
+		Statuses: []batch.Status{batch.Failed, batch.Rejected, batch.Unprocessed}}
 	if asked := req.Value.JobStatuses; len(asked) > 0 {
 		in.Statuses = nil
 		for _, status := range asked {
-			in.Statuses = append(in.Statuses, run.Status(status))
+			in.Statuses = append(in.Statuses, batch.Status(status))
 		}
 	}
 	in.Groups = req.Value.Groups

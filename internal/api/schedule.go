@@ -12,6 +12,7 @@ import (
 	"flowlane/gen/db"
 	"flowlane/gen/oas"
 	"flowlane/internal/account"
+	"flowlane/internal/batch"
 	"flowlane/internal/jsonraw"
 	"flowlane/internal/pg"
 	"flowlane/internal/run"
@@ -266,9 +267,9 @@ func lastFireOf(s *schedule.Schedule) oas.NilScheduleLastFireStatus {
 		return oas.NewNilScheduleLastFireStatus(oas.ScheduleLastFireStatusFailure)
 	}
 	switch *s.LastStatus {
-	case run.BatchQueued, run.BatchRunning, run.BatchPaused:
+	case batch.BatchQueued, batch.BatchRunning, batch.BatchPaused:
 		return oas.NewNilScheduleLastFireStatus(oas.ScheduleLastFireStatusRunning)
-	case run.BatchCompleted:
+	case batch.BatchCompleted:
 		return oas.NewNilScheduleLastFireStatus(oas.ScheduleLastFireStatusSuccess)
 	}
 	return oas.NewNilScheduleLastFireStatus(oas.ScheduleLastFireStatusFailure)

@@ -12,6 +12,7 @@ import (
 
 	"flowlane/gen/oas"
 	"flowlane/internal/account"
+	"flowlane/internal/batch"
 	"flowlane/internal/fault"
 	"flowlane/internal/run"
 	"flowlane/internal/stream"
@@ -37,7 +38,7 @@ func (h batchHandler) StreamBatch(ctx context.Context, params oas.StreamBatchPar
 	defer listener.Leave()
 	write := func(state run.BatchState) (over bool) {
 		out.progress(progressOf(id, state))
-		return run.BatchTerminal(state.Status)
+		return batch.BatchTerminal(state.Status)
 	}
 	follow(ctx, out, listener.Done(), listener.States, pauses{h.heartbeat, stream.BatchInterval}, write)
 	return nil
@@ -59,7 +60,7 @@ func (h batchHandler) beginStream(ctx context.Context, id uuid.UUID, params oas.
 		return nil, notItsEvent(loc)
 	}
 	state := run.StateOf(row)
-	now, over := progressOf(id, state), run.BatchTerminal(state.Status)
+	now, over := progressOf(id, state), batch.BatchTerminal(state.Status)
 	if over && last == now.id {
 		out.w.WriteHeader(http.StatusNoContent)
 		return nil, nil
@@ -76,11 +77,11 @@ func (h batchHandler) beginStream(ctx context.Context, id uuid.UUID, params oas.
 
 // progressData is BatchProgress of the document.
 type progressData struct {
-	BatchID   uuid.UUID       `json:"batch_id"`
-	Status    run.BatchStatus `json:"status"`
-	Records   int64           `json:"record_count"`
-	JobCounts oas.JobCounts   `json:"job_counts"`
-	Progress  float64         `json:"progress_percent"`
+	BatchID   uuid.UUID         `json:"batch_id"`
+	Status    batch.BatchStatus `json:"status"`
+	Records   int64             `json:"record_count"`
+	JobCounts oas.JobCounts     `json:"job_counts"`
+	Progress  float64           `json:"progress_percent"`
 }
 
 // progressEvent is where a batch stands as an event. The same state has the same id at every process, for nothing is
@@ -92,11 +93,11 @@ type progressEvent struct {
 
 var progressID = regexp.MustCompile(`^[0-9a-f]{16}$`)
 
-func progressOf(batch uuid.UUID, s run.BatchState) progressEvent {
-	text, _ := json.Marshal(&progressData{batch, s.Status, s.Records, jobCountsOf(s.Counts), s.Progress}) // cannot fail
+func progressOf(id uuid.UUID, s run.BatchState) progressEvent {
+	text, _ := json.Marshal(&progressData{id, s.Status, s.Records, jobCountsOf(s.Counts), s.Progress}) // cannot fail
 	sum := sha256.Sum256(text)
 	e := progressEvent{hex.EncodeToString(sum[:8]), "progress", text}
-	if run.BatchTerminal(s.Status) {
+	if batch.BatchTerminal(s.Status) {
 		e.kind = "batch.closed"
 	}
 	return e

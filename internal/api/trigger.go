@@ -10,6 +10,7 @@ import (
 	"flowlane/gen/db"
 	"flowlane/gen/oas"
 	"flowlane/internal/account"
+	"flowlane/internal/batch"
 	"flowlane/internal/definition"
 	"flowlane/internal/fault"
 	"flowlane/internal/forecast"
@@ -196,7 +197,7 @@ func triggerResultOf(s *run.StartedBatch, e *forecast.Estimate) *oas.TriggerResu
 		ExecutionID: oas.NilString{Null: true}, Estimate: oas.NilEstimate{Null: true},
 	}
 	if s.RecordCount == 1 {
-		out.ExecutionID = oas.NewNilString(executionID(run.JobID(s.BatchID, s.First), 1))
+		out.ExecutionID = oas.NewNilString(executionID(batch.JobID(s.BatchID, s.First), 1))
 	}
 	if e != nil {
 		out.Estimate = oas.NewNilEstimate(estimateOf(e))

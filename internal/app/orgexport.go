@@ -13,6 +13,7 @@ import (
 
 	"flowlane/gen/db"
 	"flowlane/internal/api"
+	"flowlane/internal/batch"
 	"flowlane/internal/blob"
 	"flowlane/internal/definition"
 	"flowlane/internal/dispatch"
@@ -51,7 +52,7 @@ func Exports(ctx context.Context, pool *pgxpool.Pool, blobURL, version string) (
 		},
 		Openers: map[string]orgexport.Opener{
 			"exchange.detail":       openDetail,
-			"fragment.body":         func(w io.Writer, _, packed []byte) error { return run.ShowFragment(w, packed) },
+			"fragment.body":         func(w io.Writer, _, packed []byte) error { return batch.ShowFragment(w, packed) },
 			"webhook_delivery.body": openDelivery,
 		},
 	}, nil

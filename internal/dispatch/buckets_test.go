@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"flowlane/gen/db"
+	"flowlane/internal/batch"
 	"flowlane/internal/dispatch"
 	"flowlane/internal/forecast"
 	"flowlane/internal/pg"
@@ -54,7 +55,7 @@ func TestBuckets_Both(t *testing.T) {
 	b := twoBuckets(t, map[int]int64{60: 20, 3600: 1000, 86400: 1000})
 	b.minutePasses()
 	id := b.start(b.define(modifies), 50, plainRow)
-	b.awaitUntil(id, func(_ run.BatchStatus, c db.FlowBatchCount) bool { return c.Completed == 20 })
+	b.awaitUntil(id, func(_ batch.BatchStatus, c db.FlowBatchCount) bool { return c.Completed == 20 })
 	b.eventually(`SELECT EXISTS (SELECT FROM flow.due WHERE kind = 'dispatch' AND NOT leased AND due_at BETWEEN flow.clock() + interval '5 s' AND flow.clock() + interval '70 s')`)
 	b.same("modify", 20)
 	b.same("query", 20)
@@ -69,10 +70,10 @@ func TestBuckets_Both(t *testing.T) {
 	}
 	require.EqualValues(t, 30, q.Totals.Records)
 	b.minutePasses()
-	b.awaitUntil(id, func(_ run.BatchStatus, c db.FlowBatchCount) bool { return c.Completed >= 40 })
+	b.awaitUntil(id, func(_ batch.BatchStatus, c db.FlowBatchCount) bool { return c.Completed >= 40 })
 	b.minutePasses()
 	status, _ := b.await(id)
-	require.Equal(t, run.BatchCompleted, status)
+	require.Equal(t, batch.BatchCompleted, status)
 	b.same("modify", 50)
 	b.same("query", 50)
 	b.once("l", dialersim.KindModify, 50)
@@ -90,7 +91,7 @@ func TestBuckets_Backoff(t *testing.T) {
 		SELECT gen_random_uuid(), 'bucket', domain, 'query', 'rate_limited', flow.clock(), flow.clock() + interval '1 hour' FROM flow.budget WHERE bucket = 'query'`)
 	waits := b.start(b.define(modifies), 300, func(i int) string { return plainRow(1 + i) })
 	status, _ := b.await(b.start(b.define(flowOf(dialTask)), 300, plainRow))
-	require.Equal(t, run.BatchCompleted, status)
+	require.Equal(t, batch.BatchCompleted, status)
 	b.eventually(`SELECT EXISTS (SELECT FROM flow.due WHERE kind = 'dispatch' AND NOT leased AND due_at = (SELECT expires_at FROM flow.pause))`)
 	require.EqualValues(t, 1, b.sim.Totals().Operations["modify"].Accepted)
 	q := must(b.heads.Queue(t.Context(), b.org, b.tenancy)).Buckets
@@ -100,7 +101,7 @@ func TestBuckets_Backoff(t *testing.T) {
 	}
 	b.pass(time.Hour)
 	status, _ = b.await(waits)
-	require.Equal(t, run.BatchCompleted, status)
+	require.Equal(t, batch.BatchCompleted, status)
 	b.eventually(`SELECT count(*) = 0 FROM flow.pause WHERE status = 'active'`)
 }
 
@@ -112,7 +113,7 @@ func TestBuckets_Settle(t *testing.T) {
 	b.sim.AddFault(dialersim.Fault{Kind: "status", Status: 404, Operation: "modify", Count: 5})
 	b.sim.AddFault(dialersim.Fault{Kind: "cut_after_accept", Operation: "modify", Count: 5})
 	status, counts := b.await(b.start(b.define(modifies), 50, plainRow))
-	require.Equal(t, run.BatchPartiallyFailed, status, "%+v", counts)
+	require.Equal(t, batch.BatchPartiallyFailed, status, "%+v", counts)
 	b.same("modify", 50)
 	b.same("query", 50)
 	b.refresh()
@@ -144,7 +145,7 @@ func TestBuckets_Crossed(t *testing.T) {
 	}
 	for _, id := range ids {
 		status, _ := b.await(id)
-		require.Equal(t, run.BatchCompleted, status)
+		require.Equal(t, batch.BatchCompleted, status)
 	}
 	b.same("modify", 2001)
 	b.same("query", 2001)
@@ -155,14 +156,14 @@ func TestBuckets_Woken(t *testing.T) {
 	t.Parallel()
 	b := twoBuckets(t, map[int]int64{60: 10_000, 3600: 10_000, 86400: 20})
 	id := b.start(b.define(modifies), 30, plainRow)
-	b.awaitUntil(id, func(_ run.BatchStatus, c db.FlowBatchCount) bool { return c.Completed == 20 })
+	b.awaitUntil(id, func(_ batch.BatchStatus, c db.FlowBatchCount) bool { return c.Completed == 20 })
 	b.eventually(`SELECT EXISTS (SELECT FROM flow.due WHERE kind = 'dispatch' AND NOT leased AND due_at > flow.clock() + interval '1 minute')`)
 	b.sim.SetAccount("acme", dialersim.AccountSettings{Limits: map[string]map[int]int64{"query": {86400: 100}}})
 	b.refresh()
 	_, err := b.disp.SetMargin(t.Context(), b.org, b.tenancy, "query", 100)
 	require.NoError(t, err)
 	status, _ := b.await(id)
-	require.Equal(t, run.BatchCompleted, status)
+	require.Equal(t, batch.BatchCompleted, status)
 	b.same("query", 30)
 }
 
@@ -175,12 +176,12 @@ func TestBuckets_Refused(t *testing.T) {
 	waits := b.start(b.define(modifies), 3, func(i int) string { return plainRow(1 + i) })
 	b.eventually(`SELECT count(*) = 1 FROM flow.pause WHERE scope = 'bucket' AND status = 'active' AND bucket = 'query'`)
 	status, _ := b.await(b.start(b.define(flowOf(dialTask)), 1, plainRow))
-	require.Equal(t, run.BatchCompleted, status)
+	require.Equal(t, batch.BatchCompleted, status)
 	require.Equal(t, 1, b.count(`SELECT count(*) FROM flow.pause`))
 	b.sim.SetAccount("acme", dialersim.AccountSettings{Limits: map[string]map[int]int64{"query": {86400: 10_000}}})
 	b.pass(24 * time.Hour)
 	status, _ = b.await(waits)
-	require.Equal(t, run.BatchCompleted, status)
+	require.Equal(t, batch.BatchCompleted, status)
 }
 
 // TestBuckets_Estimate: what a start is told of work that spends two budgets goes by the one that lets it through
@@ -207,7 +208,7 @@ func TestBuckets_Estimate(t *testing.T) {
 	}))
 	require.Equal(t, "query", e.Bucket)
 	require.EqualValues(t, 30, e.Calls)
-	b.awaitUntil(id, func(_ run.BatchStatus, c db.FlowBatchCount) bool { return c.Completed == 20 })
+	b.awaitUntil(id, func(_ batch.BatchStatus, c db.FlowBatchCount) bool { return c.Completed == 20 })
 	b.minutePasses()
 	b.await(id)
 	require.NotNil(t, e.Completion.At)
@@ -221,6 +222,6 @@ func TestBuckets_Later(t *testing.T) {
 	b := twoBuckets(t, map[int]int64{60: 10_000, 3600: 10_000, 86400: 10_000})
 	b.exec("DELETE FROM flow.ledger", "DELETE FROM flow.budget") // as if nothing had spent it yet
 	status, _ := b.await(b.start(b.define(modifies), 10, plainRow))
-	require.Equal(t, run.BatchCompleted, status)
+	require.Equal(t, batch.BatchCompleted, status)
 	b.same("query", 10)
 }

@@ -6,12 +6,12 @@ import (
 	"time"
 
 	"flowlane/gen/db"
+	"flowlane/internal/batch"
 	"flowlane/internal/dispatch"
 	"flowlane/internal/forecast"
 	"flowlane/internal/platform/catalog"
 	"flowlane/internal/platform/provider/dialersim"
 	"flowlane/internal/quota"
-	"flowlane/internal/run"
 )
 
 // hundreds sends each hundred records to a list of their own, so that a call holds a hundred.
@@ -37,7 +37,7 @@ func TestHeadroomIsTrue(t *testing.T) {
 	b.minutePasses()
 	id := b.start(b.define(hundreds), calls*perCall, plainRow)
 	for sent := int64(perMinute); sent <= calls; sent += perMinute {
-		b.awaitUntil(id, func(_ run.BatchStatus, c db.FlowBatchCount) bool {
+		b.awaitUntil(id, func(_ batch.BatchStatus, c db.FlowBatchCount) bool {
 			b.neverBelow(heads)
 			return int64(c.Accepted) >= sent*perCall
 		})
@@ -46,7 +46,7 @@ func TestHeadroomIsTrue(t *testing.T) {
 			b.minutePasses()
 		}
 	}
-	if status, counts := b.await(id); status != run.BatchCompleted {
+	if status, counts := b.await(id); status != batch.BatchCompleted {
 		t.Fatalf("batch ended %s with %+v", status, counts)
 	}
 	for list := range calls {

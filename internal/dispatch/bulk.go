@@ -10,6 +10,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"flowlane/gen/db"
+	"flowlane/internal/batch"
 	"flowlane/internal/definition"
 	"flowlane/internal/expr"
 	"flowlane/internal/fault"
@@ -92,7 +93,7 @@ func (d *Dispatcher) fillBulk(ctx context.Context, c *bulk, row *queueRow) (err 
 func (c *bulk) hasRoom() bool { return !c.full && c.records < c.upTo }
 
 // addParts adds the records of parts, as pieces of the call and of records decided without one.
-func (c *bulk) addParts(ctx context.Context, r *renderer, parts []run.Part) error {
+func (c *bulk) addParts(ctx context.Context, r *renderer, parts []batch.Part) error {
 	recs, release, err := r.open(ctx, parts)
 	if err != nil {
 		return err
@@ -115,7 +116,7 @@ func (c *bulk) addParts(ctx context.Context, r *renderer, parts []run.Part) erro
 // splitRange takes a part off its queue from the front, as pieces that follow each other without gaps: runs of records
 // that add took into the call, and one for each record that it decided, up to the first one that does not fit. gone are
 // the offsets, ascending, of records that left the slice.
-func (p *outboundCall) splitRange(part run.Part, gone []int32, add func(o int32) (e *run.Exception, fits bool)) {
+func (p *outboundCall) splitRange(part batch.Part, gone []int32, add func(o int32) (e *run.Exception, fits bool)) {
 	piece := part
 	piece.To = piece.From
 	flush := func() {

@@ -12,10 +12,10 @@ import (
 	"github.com/google/uuid"
 
 	"flowlane/gen/db"
+	"flowlane/internal/batch"
 	"flowlane/internal/pg"
 	"flowlane/internal/platform/catalog"
 	"flowlane/internal/quota"
-	"flowlane/internal/run"
 )
 
 const (
@@ -77,7 +77,7 @@ type picked struct {
 	calls int
 	r     *renderer
 	// parts are what is ready in it, rendered the calls of them.
-	parts    []run.Part
+	parts    []batch.Part
 	rendered []*outboundCall
 }
 
@@ -293,7 +293,7 @@ func (d *Dispatcher) readParts(ctx context.Context, queues ...*picked) error {
 	for i := range rows {
 		r := &rows[i]
 		q := asked[r.QueueNo]
-		q.parts = append(q.parts, run.Part{ID: r.ID, BatchID: r.BatchID, StepNo: r.StepNo, TaskNo: r.TaskNo,
+		q.parts = append(q.parts, batch.Part{ID: r.ID, BatchID: r.BatchID, StepNo: r.StepNo, TaskNo: r.TaskNo,
 			SliceNo: r.SliceNo, Begins: r.Begins, First: r.First,
 			From: r.FromOff, To: r.ToOff, Size: r.Size, Detached: r.Detached, Attempt: r.Attempt, Element: r.Element,
 			QueuedAt: r.QueuedAt, ReadyAt: r.ReadyAt})
@@ -303,12 +303,12 @@ func (d *Dispatcher) readParts(ctx context.Context, queues ...*picked) error {
 
 // inQueue is the part that stands in the queue: its batch's only slice, as it began. Most batches are small, and
 // nothing more need be read of them. It is nil where what is ready stands in rows of its own.
-func (r *queueRow) inQueue() []run.Part {
+func (r *queueRow) inQueue() []batch.Part {
 	if r.PartID == 0 {
 		return nil
 	}
 	size := int32(r.ReadyRecords) //nolint:gosec // of one slice
-	return []run.Part{{ID: r.PartID, BatchID: r.BatchID, StepNo: r.StepNo, TaskNo: r.TaskNo, To: size, Size: size,
+	return []batch.Part{{ID: r.PartID, BatchID: r.BatchID, StepNo: r.StepNo, TaskNo: r.TaskNo, To: size, Size: size,
 		Attempt: 1}}
 }
 

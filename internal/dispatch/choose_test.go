@@ -7,9 +7,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"flowlane/gen/db"
+	"flowlane/internal/batch"
 	"flowlane/internal/dispatch"
 	"flowlane/internal/platform/provider/dialersim"
-	"flowlane/internal/run"
 )
 
 // Any number of batches that wait for one list does not hold up a batch of another list.
@@ -28,7 +28,7 @@ func TestChoose_PassesOverManyBlockedBatches(t *testing.T) {
 		b.start(def, 1, plainRow)
 	}
 	status, _ := b.await(b.start(b.define(strings.ReplaceAll(uploadFlow, "demo", "free")), 10, plainRow))
-	require.Equal(t, run.BatchCompleted, status)
+	require.Equal(t, batch.BatchCompleted, status)
 	b.once("free", dialersim.KindUpload, 10)
 	require.Empty(t, b.sim.ArrivalsOf("", "demo", dialersim.KindUpload))
 }
@@ -40,13 +40,13 @@ func TestChoose_GoesOnBesideAHeldCall(t *testing.T) {
 	b.sim.AddFault(dialersim.Fault{Kind: "hang", MS: 3000, Accept: true, Operation: "upload"})
 	def := b.define(uploadFlow)
 	slow := b.start(def, 5, plainRow)
-	b.awaitUntil(slow, func(_ run.BatchStatus, c db.FlowBatchCount) bool { return c.Started > 0 })
+	b.awaitUntil(slow, func(_ batch.BatchStatus, c db.FlowBatchCount) bool { return c.Started > 0 })
 	held := b.start(def, 5, func(i int) string { return plainRow(i + 5) })
 	free := b.define(strings.ReplaceAll(uploadFlow, "demo", "free"))
 	for range 3 {
 		b.await(b.start(free, 1, plainRow))
 	}
-	_, counts := b.awaitUntil(slow, func(run.BatchStatus, db.FlowBatchCount) bool { return true })
+	_, counts := b.awaitUntil(slow, func(batch.BatchStatus, db.FlowBatchCount) bool { return true })
 	require.EqualValues(t, 5, counts.Started, "the slow call was answered before the others went")
 	b.await(held)
 	b.once("demo", dialersim.KindUpload, 10)

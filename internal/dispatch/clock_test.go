@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"flowlane/gen/db"
+	"flowlane/internal/batch"
 	"flowlane/internal/dispatch"
 	"flowlane/internal/platform/catalog"
 	"flowlane/internal/platform/provider/dialersim"
-	"flowlane/internal/run"
 	"flowlane/test/pgtest"
 )
 
@@ -36,14 +36,14 @@ func TestClockStep(t *testing.T) {
 			}
 			b.watch.Store(&hold)
 			id := b.start(b.define(listsFlow), 10, plainRow)
-			b.awaitUntil(id, func(run.BatchStatus, db.FlowBatchCount) bool { return held.Load() == 4 })
+			b.awaitUntil(id, func(batch.BatchStatus, db.FlowBatchCount) bool { return held.Load() == 4 })
 			pgtest.StepClock(t, b.pool, step)
 			// Whoever looks for lost calls has looked.
-			b.awaitUntil(id, func(run.BatchStatus, db.FlowBatchCount) bool {
+			b.awaitUntil(id, func(batch.BatchStatus, db.FlowBatchCount) bool {
 				return b.count("SELECT count(*) FROM flow.due WHERE kind = 'reconcile' AND (leased OR due_at <= flow.clock())") == 0
 			})
 			release()
-			if status, counts := b.await(id); status != run.BatchCompleted || counts.Accepted != 10 {
+			if status, counts := b.await(id); status != batch.BatchCompleted || counts.Accepted != 10 {
 				t.Fatalf("batch ended %s with %+v", status, counts)
 			}
 			for i := range 10 {
@@ -79,7 +79,7 @@ func TestClockStep_CatalogLimit(t *testing.T) {
 		t.Errorf("%d calls are under way, want the one", n)
 	}
 	release()
-	if status, counts := b.await(id); status != run.BatchCompleted || counts.Accepted != 2 {
+	if status, counts := b.await(id); status != batch.BatchCompleted || counts.Accepted != 2 {
 		t.Fatalf("batch ended %s with %+v", status, counts)
 	}
 	for _, list := range []string{"k0", "k1"} {
@@ -123,12 +123,12 @@ func TestClockStep_LostCalls(t *testing.T) {
 		"CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no'; END $$",
 		"CREATE TRIGGER refuse BEFORE UPDATE ON flow.call FOR EACH ROW WHEN (OLD.state = 'intent' AND NEW.records > 0) EXECUTE FUNCTION refuse()")
 	id := b.start(b.define(uploadFlow), 100, plainRow)
-	b.awaitUntil(id, func(run.BatchStatus, db.FlowBatchCount) bool {
+	b.awaitUntil(id, func(batch.BatchStatus, db.FlowBatchCount) bool {
 		return b.count("SELECT count(*) FROM flow.due WHERE kind = 'reconcile' AND failures > 0") > 0
 	})
 	pgtest.StepClock(t, b.pool, -24*time.Hour)
 	b.exec("DROP TRIGGER refuse ON flow.call")
-	if status, counts := b.await(id); status != run.BatchCompleted || counts.Accepted != 100 {
+	if status, counts := b.await(id); status != batch.BatchCompleted || counts.Accepted != 100 {
 		t.Fatalf("batch ended %s with %+v", status, counts)
 	}
 	b.once("demo", dialersim.KindUpload, 100)

@@ -7,11 +7,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"flowlane/gen/db"
+	"flowlane/internal/batch"
 	"flowlane/internal/dispatch"
 	"flowlane/internal/platform/catalog"
 	"flowlane/internal/platform/provider"
 	"flowlane/internal/platform/provider/dialersim"
-	"flowlane/internal/run"
 )
 
 func TestCounts(t *testing.T) {
@@ -74,7 +74,7 @@ func TestImport_FailedCounts(t *testing.T) {
 	})
 	b.daily(20) // no midnight
 	status, counts := b.await(b.start(b.define(asyncFlow), 250, plainRow))
-	require.Equal(t, run.BatchFailed, status)
+	require.Equal(t, batch.BatchFailed, status)
 	require.EqualValues(t, 250, counts.Failed)
 	b.same("upload_async", 3)
 }
@@ -93,7 +93,7 @@ func TestRefused_Counts(t *testing.T) {
 			b.daily(20)
 			b.sim.SetAccount("acme", dialersim.AccountSettings{StrictLists: ref(true), CountsRefused: ref(counts)})
 			status, _ := b.await(b.start(b.define(hundreds), 100, plainRow))
-			require.Equal(t, run.BatchFailed, status)
+			require.Equal(t, batch.BatchFailed, status)
 			first := map[bool]int64{true: 1}[counts]
 			b.same("upload", first)
 			b.sim.SetAccount("acme", dialersim.AccountSettings{StrictLists: ref(false),

@@ -282,7 +282,7 @@ func (d *Dispatcher) observeWindow(ctx context.Context, tx pgx.Tx, m *meter, c p
 		return false, false, fmt.Errorf("read the ledger of %s: %w", m.key, err)
 	}
 	row := cmp.Or(ledgerRow(rows, c.WindowSeconds, start), &db.FlowLedger{})
-	if quota.Outdated(deref(row.ObservedAt), read.asOf) {
+	if quota.Outdated(pg.Value(row.ObservedAt), read.asOf) {
 		return false, false, nil
 	}
 	young := recent[[2]int64{int64(c.WindowSeconds), start.Unix()}]

@@ -7,9 +7,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"flowlane/gen/db"
+	"flowlane/internal/batch"
 	"flowlane/internal/dispatch"
 	"flowlane/internal/platform/provider/dialersim"
-	"flowlane/internal/run"
 )
 
 // daily makes the day the only window of uploads that binds, and one that does not end meanwhile.
@@ -66,7 +66,7 @@ func TestEscalation_SeesOthers(t *testing.T) {
 	require.Equal(t, 1, b.sim.Spend("acme", "upload", 1))
 	id := b.start(def, 200, func(i int) string { return plainRow(1800 + i) })
 	b.eventually(`SELECT EXISTS (SELECT FROM flow.due WHERE kind = 'dispatch' AND NOT leased AND due_at > flow.clock() + interval '1 second')`)
-	_, counts := b.awaitUntil(id, func(run.BatchStatus, db.FlowBatchCount) bool { return true })
+	_, counts := b.awaitUntil(id, func(batch.BatchStatus, db.FlowBatchCount) bool { return true })
 	require.EqualValues(t, 100, counts.Accepted, "one call was left, for one of two")
 	got := b.sim.Totals().Operations["upload"]
 	require.Zero(t, got.OverLimit)

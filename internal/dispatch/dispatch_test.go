@@ -3,9 +3,9 @@ package dispatch_test
 import (
 	"testing"
 
+	"flowlane/internal/batch"
 	"flowlane/internal/dispatch"
 	"flowlane/internal/platform/provider/dialersim"
-	"flowlane/internal/run"
 )
 
 const uploadFlow = `[{"id":"send","tasks":[{"id":"up","action_id":"dialer__api__upload","credential_id":"CRED",
@@ -16,7 +16,7 @@ func TestBulkUpload(t *testing.T) {
 	b := setup(t, dispatch.Options{})
 	id := b.start(b.define(uploadFlow), 1234, plainRow)
 	status, counts := b.await(id)
-	if status != run.BatchCompleted || counts.Accepted != 1234 {
+	if status != batch.BatchCompleted || counts.Accepted != 1234 {
 		t.Fatalf("batch ended %s with %+v", status, counts)
 	}
 	b.once("demo", dialersim.KindUpload, 1234)

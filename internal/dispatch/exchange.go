@@ -12,8 +12,9 @@ import (
 	"github.com/klauspost/compress/s2"
 
 	"flowlane/gen/db"
+	"flowlane/internal/batch"
+	"flowlane/internal/pg"
 	"flowlane/internal/platform/provider"
-	"flowlane/internal/run"
 )
 
 // Keep says of which calls it is kept what they sent and were answered.
@@ -153,7 +154,7 @@ func (e *exchanges) add(keep Keep, call *openCall, v *outcome) {
 			&p.r.task.CredentialID.UUID
 		of.Attempt, of.Records = max(p.attempt, 1), int32(p.records)
 	}
-	var failure run.JobError
+	var failure batch.JobError
 	if told := explain(&v.reading); told != nil {
 		failure = *told
 		v.exchange.Message, v.exchange.ProviderMessage = told.Message, told.ProviderMessage
@@ -162,7 +163,7 @@ func (e *exchanges) add(keep Keep, call *openCall, v *outcome) {
 	e.addBatches(call, v.failed())
 	r.OrgIds, r.Ids, r.Domains = append(r.OrgIds, of.OrgID), append(r.Ids, of.ID), append(r.Domains, of.Domain)
 	r.ActionIds = append(r.ActionIds, of.ActionID)
-	r.CredentialIds, r.Lanes = append(r.CredentialIds, deref(of.CredentialID)), append(r.Lanes, string(of.Lane))
+	r.CredentialIds, r.Lanes = append(r.CredentialIds, pg.Value(of.CredentialID)), append(r.Lanes, string(of.Lane))
 	r.Attempts, r.Records = append(r.Attempts, of.Attempt), append(r.Records, of.Records)
 	r.Outcomes, r.Statuses = append(r.Outcomes, string(v.reading.Kind)), append(r.Statuses, int16(v.status))
 	r.Codes, r.ProviderCodes = append(r.Codes, failure.Code), append(r.ProviderCodes, failure.ProviderCode)
@@ -173,7 +174,7 @@ func (e *exchanges) add(keep Keep, call *openCall, v *outcome) {
 
 // addBatches says which records of which batches a call carried: those of the first with the exchange itself.
 func (e *exchanges) addBatches(call *openCall, failed bool) {
-	var all []*run.Part // the first of each batch
+	var all []*batch.Part // the first of each batch
 	positions := map[uuid.UUID][]string{}
 	for i := range call.parts {
 		p := &call.parts[i]
@@ -182,7 +183,7 @@ func (e *exchanges) addBatches(call *openCall, failed bool) {
 		}
 		positions[p.BatchID] = append(positions[p.BatchID], ranges(p)...)
 	}
-	text := func(p *run.Part) string { return "{" + strings.Join(positions[p.BatchID], ",") + "}" }
+	text := func(p *batch.Part) string { return "{" + strings.Join(positions[p.BatchID], ",") + "}" }
 	r, m, first := &e.rows, &e.more, all[0]
 	r.BatchIds, r.StepNos, r.TaskNos = append(r.BatchIds, first.BatchID), append(r.StepNos, first.StepNo),
 		append(r.TaskNos, first.TaskNo)
@@ -199,7 +200,7 @@ func (e *exchanges) addBatches(call *openCall, failed bool) {
 }
 
 // ranges are the positions of the records of a part as ranges of Postgres.
-func ranges(p *run.Part) (out []string) {
+func ranges(p *batch.Part) (out []string) {
 	from := p.From
 	for _, end := range append(slices.Clip(p.LeftOut), p.To) {
 		if end > from {

@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"flowlane/internal/batch"
 	"flowlane/internal/platform/provider"
-	"flowlane/internal/run"
 )
 
 func TestExchangeDetail(t *testing.T) {
@@ -36,7 +36,7 @@ func TestExchangeDetail(t *testing.T) {
 
 func TestRanges(t *testing.T) {
 	t.Parallel()
-	for want, p := range map[string]run.Part{
+	for want, p := range map[string]batch.Part{
 		"[107,112)":           {First: 100, From: 7, To: 12},
 		"[107,108) [109,112)": {First: 100, From: 7, To: 12, LeftOut: []int32{8}},
 		"[108,109) [111,112)": {First: 100, From: 7, To: 12, LeftOut: []int32{7, 9, 10}},

@@ -10,13 +10,13 @@ import (
 
 	"github.com/google/uuid"
 
+	"flowlane/internal/batch"
 	"flowlane/internal/platform/provider"
-	"flowlane/internal/run"
 )
 
 // explain says what a reading that is no success comes to, as the error of the records of its call; nil for a success.
-func explain(r *provider.Reading) *run.JobError {
-	e := &run.JobError{ProviderStatus: r.Status, ProviderCode: r.Code, ProviderMessage: r.Message}
+func explain(r *provider.Reading) *batch.JobError {
+	e := &batch.JobError{ProviderStatus: r.Status, ProviderCode: r.Code, ProviderMessage: r.Message}
 	switch r.Kind {
 	case provider.Success, provider.Pending, "": // a person has said what came of it
 		return nil
@@ -27,7 +27,7 @@ func explain(r *provider.Reading) *run.JobError {
 	case provider.NotArrived:
 		e.Code, e.Message = explainNotArrived(r)
 	default:
-		e.Code, e.Message = run.CodeUnknown, explainUnknown(r.Reason)
+		e.Code, e.Message = batch.CodeUnknown, explainUnknown(r.Reason)
 	}
 	if r.Status != 0 {
 		e.Message += fmt.Sprintf(" (status %d)", r.Status)

@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"flowlane/gen/db"
+	"flowlane/internal/batch"
 	"flowlane/internal/dispatch"
 	"flowlane/internal/platform/provider"
-	"flowlane/internal/run"
 )
 
 // hanging are the addresses of receivers that take requests and answer none of them before the test ends.
@@ -94,13 +94,13 @@ func TestWaitingTakesNoPlace(t *testing.T) {
 			calls := tt.start(b, urls)
 			b.join("Quick")
 			id := b.start(b.define(post(good.URL, "")), 1, plainRow)
-			if status, counts := b.await(id); status != run.BatchCompleted {
+			if status, counts := b.await(id); status != batch.BatchCompleted {
 				t.Errorf("batch ended %s with %+v", status, counts)
 			}
 			if n := b.count("SELECT count(*) FROM flow.exchange"); n != 1 {
 				t.Errorf("%d calls are over, want the one: the others do not wait", n)
 			}
-			b.awaitUntil(id, func(run.BatchStatus, db.FlowBatchCount) bool {
+			b.awaitUntil(id, func(batch.BatchStatus, db.FlowBatchCount) bool {
 				return b.count("SELECT count(*) FROM flow.call WHERE state = 'intent'") == calls
 			})
 		})

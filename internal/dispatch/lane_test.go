@@ -11,9 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"flowlane/gen/db"
+	"flowlane/internal/batch"
 	"flowlane/internal/dispatch"
 	"flowlane/internal/platform/provider/dialersim"
-	"flowlane/internal/run"
 )
 
 // TestLanes_WaitIsBounded: however much a lane holds, a call of another waits for no more than the groups of calls that
@@ -24,13 +24,13 @@ func TestLanes_WaitIsBounded(t *testing.T) {
 	def := b.define(flowOf(modify("m", "l", `{"n":"{{ input.n }}"}`)))
 	const waiting = 100_000
 	bulk := b.startIn(ref(db.FlowLaneBulk), def, waiting, plainRow)
-	b.awaitUntil(bulk, func(_ run.BatchStatus, c db.FlowBatchCount) bool { return c.Completed > 0 })
+	b.awaitUntil(bulk, func(_ batch.BatchStatus, c db.FlowBatchCount) bool { return c.Completed > 0 })
 	for i := range 6 {
 		lane := []db.FlowLane{db.FlowLaneInteractive, db.FlowLaneCompliance}[i%2]
 		id := b.startIn(&lane, def, 1, func(int) string { return plainRow(waiting + i) })
 		since := must(db.New().Clock(t.Context(), b.pool))
 		status, counts := b.await(id)
-		require.Equal(t, run.BatchCompleted, status)
+		require.Equal(t, batch.BatchCompleted, status)
 		require.EqualValues(t, 1, counts.Completed)
 		before := 0
 		err := b.pool.QueryRow(t.Context(),
@@ -39,7 +39,7 @@ func TestLanes_WaitIsBounded(t *testing.T) {
 		require.NoError(t, err)
 		require.LessOrEqual(t, before, 2*dispatch.GroupMax, "calls of bulk that went before one of %s", lane)
 	}
-	_, counts := b.awaitUntil(bulk, func(run.BatchStatus, db.FlowBatchCount) bool { return true })
+	_, counts := b.awaitUntil(bulk, func(batch.BatchStatus, db.FlowBatchCount) bool { return true })
 	require.Positive(t, counts.Queued, "bulk was through already: there was nothing to wait for")
 }
 
@@ -58,18 +58,18 @@ func TestLanes_OrganizationsShareEqually(t *testing.T) {
 	const many, few = 30_000, 600
 	flow := flowOf(modify("m", "l", `{"n":"{{ input.n }}"}`))
 	busy := b.startIn(ref(db.FlowLaneBulk), b.define(flow), many, plainRow)
-	b.awaitUntil(busy, func(_ run.BatchStatus, c db.FlowBatchCount) bool { return c.Completed > 0 })
+	b.awaitUntil(busy, func(_ batch.BatchStatus, c db.FlowBatchCount) bool { return c.Completed > 0 })
 	id := other.startIn(ref(db.FlowLaneBulk), other.define(flow), few, func(i int) string { return plainRow(many + i) })
 	since := must(db.New().Clock(t.Context(), b.pool))
 	status, _ := other.await(id)
-	require.Equal(t, run.BatchCompleted, status)
+	require.Equal(t, batch.BatchCompleted, status)
 	before := 0
 	err = b.pool.QueryRow(t.Context(), `SELECT count(*) FROM flow.call WHERE org_id = $1 AND claimed_at > $2
 		AND claimed_at < (SELECT max(claimed_at) FROM flow.call WHERE org_id = $3)`, b.org, since,
 		other.org).Scan(&before)
 	require.NoError(t, err)
 	require.LessOrEqual(t, before, few+4*dispatch.GroupMax)
-	_, counts := b.awaitUntil(busy, func(run.BatchStatus, db.FlowBatchCount) bool { return true })
+	_, counts := b.awaitUntil(busy, func(batch.BatchStatus, db.FlowBatchCount) bool { return true })
 	require.Positive(t, counts.Queued, "the other organization was through already: there was nothing to share")
 }
 

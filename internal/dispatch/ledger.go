@@ -130,7 +130,7 @@ func (d *Dispatcher) windows(b *db.FlowBudget) (*meter, error) {
 	rates := svc.RateBuckets[b.Bucket]
 	m := &meter{key: budgetKey{b.Domain, b.Bucket}, loc: loc, svc: svc, rates: rates,
 		spacing: time.Duration(rates.MinSpacingMS) * time.Millisecond,
-		next:    deref(b.NextCallAt)}
+		next:    pg.Value(b.NextCallAt)}
 	if platform.Account != nil {
 		m.skew = time.Duration(platform.Account.ClockSkewSeconds) * time.Second
 		if platform.Account.Counters != nil {

@@ -9,10 +9,11 @@ import (
 	"time"
 
 	"flowlane/gen/db"
+	"flowlane/internal/batch"
 	"flowlane/internal/fault"
+	"flowlane/internal/pg"
 	"flowlane/internal/platform/catalog"
 	"flowlane/internal/platform/provider"
-	"flowlane/internal/run"
 )
 
 // lookup is one attempt to find out about a call.
@@ -56,13 +57,13 @@ func (l *lookup) check(ctx context.Context) (err error) {
 			"bucket", l.key.bucket, "reason", reason)
 		v = unresolved(reason)
 		v.asked = whyUnresolved[reason]
-		if last := deref(l.row.Asked); last != "" {
-			v.asked += run.LastQuestion + last
+		if last := pg.Value(l.row.Asked); last != "" {
+			v.asked += batch.LastQuestion + last
 		}
 	case gone: // it may come back
 		l.failed("the catalog has the action no more", 0)
 	case l.row.State == stateAwaiting:
-		v, err = l.result(ctx, &provider.LookupMatch{Reference: deref(l.row.Reference)})
+		v, err = l.result(ctx, &provider.LookupMatch{Reference: pg.Value(l.row.Reference)})
 	default:
 		v, err = l.find(ctx)
 	}
@@ -195,8 +196,8 @@ func (l *lookup) matches(ctx context.Context, since time.Time,
 	if spec.Page != nil {
 		most = spec.Page.MaxPages
 	}
-	want := provider.Fingerprint{Digest: l.row.Digest, Count: int(l.row.Records), FirstKey: deref(l.row.FirstKey),
-		LastKey: deref(l.row.LastKey), Fields: fields, Since: since}
+	want := provider.Fingerprint{Digest: l.row.Digest, Count: int(l.row.Records), FirstKey: pg.Value(l.row.FirstKey),
+		LastKey: pg.Value(l.row.LastKey), Fields: fields, Since: since}
 	out = []provider.LookupMatch{}
 	var page provider.NextPage
 	for pages := 0; pages < most && !whole; pages++ {
@@ -330,13 +331,6 @@ func (l *lookup) pages(ctx context.Context, read *provider.RowPages, reference s
 		whole = page.Last()
 	}
 	return true, whole, nil
-}
-
-func deref[T any](p *T) (v T) {
-	if p != nil {
-		v = *p
-	}
-	return v
 }
 
 // Uncertain is the state of a call next of which nobody knows whether it arrived, by its outcome check: settled where

@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"flowlane/gen/db"
+	"flowlane/internal/batch"
 	"flowlane/internal/pg"
 	"flowlane/internal/platform/catalog"
 	"flowlane/internal/platform/provider"
@@ -80,7 +81,7 @@ func (p *outboundCall) empty() bool { return p.records == 0 && !p.serviceCall }
 // prepare makes the request of a call whose parameters and rows are rendered.
 func (p *outboundCall) prepare(idempotencyKey string) (err error) {
 	action := p.r.task.Action
-	if p.request, err = provider.Prepare(p.r.svc, action, p.params, p.rows, deref(p.r.cred).Secret,
+	if p.request, err = provider.Prepare(p.r.svc, action, p.params, p.rows, pg.Value(p.r.cred).Secret,
 		idempotencyKey); err != nil {
 		return err
 	}
@@ -98,14 +99,14 @@ func (p *outboundCall) prepare(idempotencyKey string) (err error) {
 }
 
 // decide adds a part whose records need no call as a piece of its own, with what becomes of them.
-func (p *outboundCall) decide(part run.Part, output json.RawMessage, exceptions ...run.Exception) {
+func (p *outboundCall) decide(part batch.Part, output json.RawMessage, exceptions ...run.Exception) {
 	p.pieces = append(p.pieces, run.ClaimedRange{Part: part, NoCall: true})
 	part.ID = 0 // the piece leaves the queue with its part; there is no row of its own to settle
-	p.decided = append(p.decided, run.Result{Part: part, From: run.Queued, Output: output, Exceptions: exceptions})
+	p.decided = append(p.decided, run.Result{Part: part, From: batch.Queued, Output: output, Exceptions: exceptions})
 }
 
 // refuse has every record of a call fail that cannot be made: it goes without one.
-func (p *outboundCall) refuse(reason *run.JobError) {
+func (p *outboundCall) refuse(reason *batch.JobError) {
 	pieces := p.pieces
 	p.pieces, p.records = nil, 0
 	for i := range pieces {
@@ -114,6 +115,6 @@ func (p *outboundCall) refuse(reason *run.JobError) {
 			continue
 		}
 		part := pieces[i].Part
-		p.decide(part, nil, allOf(&part, run.Exception{Kind: run.TraceFailed, Error: reason})...)
+		p.decide(part, nil, allOf(&part, run.Exception{Kind: batch.TraceFailed, Error: reason})...)
 	}
 }

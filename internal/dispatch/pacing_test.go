@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"flowlane/gen/db"
+	"flowlane/internal/batch"
 	"flowlane/internal/dispatch"
 	"flowlane/internal/pacing"
 	"flowlane/internal/pg"
@@ -88,7 +89,7 @@ func TestPacing_BulkCallsTakeTheRelease(t *testing.T) {
 		b.pass(30 * time.Minute)
 	}
 	status, counts := b.await(id)
-	assert.Equal(t, run.BatchCompleted, status)
+	assert.Equal(t, batch.BatchCompleted, status)
 	assert.EqualValues(t, 700, counts.Completed)
 	b.once("l", dialersim.KindModify, 700)
 }
@@ -105,7 +106,7 @@ func TestPacing_ElementsCountEach(t *testing.T) {
 		b.pass(10 * time.Minute)
 	}
 	status, _ := b.await(id)
-	assert.Equal(t, run.BatchCompleted, status)
+	assert.Equal(t, batch.BatchCompleted, status)
 }
 
 // What was rendered is claimed only as far as policy and holds of that moment allow it, and as it still waits.
@@ -172,7 +173,7 @@ func TestPacing_ReplacedBetweenTicks(t *testing.T) {
 	}
 	b.steer(id, run.Updating{RemovePacing: true})
 	status, _ := b.await(id)
-	assert.Equal(t, run.BatchCompleted, status)
+	assert.Equal(t, batch.BatchCompleted, status)
 }
 
 // closedToday is a window that opens in three days.
@@ -189,7 +190,7 @@ func TestPacing_PolicyMeetsCallsUnderWay(t *testing.T) {
 		LatencyByOperation: map[string]dialersim.Range{"modify": {FixedMS: 50}}})
 	const records = 2000 // several groups of calls, one after the other
 	id := b.start(b.define(flowOf(modify("m", "l", `{"n":1}`))), records, plainRow)
-	b.awaitUntil(id, func(_ run.BatchStatus, c db.FlowBatchCount) bool { return c.Completed > 0 })
+	b.awaitUntil(id, func(_ batch.BatchStatus, c db.FlowBatchCount) bool { return c.Completed > 0 })
 	b.steer(id, run.Updating{Pacing: &pacing.Policy{Records: 7, PeriodMinutes: 60}})
 	before := b.count("SELECT count(*) FROM flow.call")
 	b.quiet()
@@ -200,7 +201,7 @@ func TestPacing_PolicyMeetsCallsUnderWay(t *testing.T) {
 	assert.Equal(t, min(records, sent+7), b.count("SELECT count(*) FROM flow.call"))
 	b.steer(id, run.Updating{RemovePacing: true})
 	status, _ := b.await(id)
-	assert.Equal(t, run.BatchCompleted, status)
+	assert.Equal(t, batch.BatchCompleted, status)
 	b.once("l", dialersim.KindModify, records)
 }
 
@@ -235,7 +236,7 @@ func TestPriority_GoesFirstInItsLane(t *testing.T) {
 		"calls of the older batch that could have gone before")
 	for _, id := range []uuid.UUID{first, second} {
 		status, _ := b.await(id)
-		assert.Equal(t, run.BatchCompleted, status)
+		assert.Equal(t, batch.BatchCompleted, status)
 	}
 }
 
@@ -316,10 +317,10 @@ func (b *bundle) checkPacing(policy *pacing.Policy) (ticks int) {
 // paceScenario is a batch that is paced while people steer and hold it, across a change of clocks.
 type paceScenario struct {
 	*bundle
-	rnd   *rand.Rand
-	zone  string
-	batch uuid.UUID
-	held  bool
+	rnd     *rand.Rand
+	zone    string
+	batchID uuid.UUID
+	held    bool
 }
 
 func (p *paceScenario) policy() *pacing.Policy {
@@ -369,7 +370,7 @@ func (p *paceScenario) over() bool {
 // replace gives the batch another policy, unless its last records have gone out meanwhile.
 func (p *paceScenario) replace() {
 	p.t.Helper()
-	if err := p.tryUpdate(p.batch, run.Updating{Pacing: p.policy()}); err != nil {
+	if err := p.tryUpdate(p.batchID, run.Updating{Pacing: p.policy()}); err != nil {
 		require.True(p.t, p.over(), "a batch that goes on takes a policy: %v", err)
 	}
 }
@@ -383,7 +384,7 @@ func (p *paceScenario) step() {
 		p.ahead()
 		p.replace()
 	case n < 16:
-		p.steer(p.batch, run.Updating{RemovePacing: true})
+		p.steer(p.batchID, run.Updating{RemovePacing: true})
 		p.replace()
 	case n < 18 || p.held:
 		p.hold()
@@ -412,7 +413,7 @@ func TestProperty_Pacing(t *testing.T) {
 			p.pass(change.Add(-time.Duration(p.rnd.IntN(300)) * time.Minute).Sub(p.now()))
 			first := p.policy()
 			const n = 150
-			p.batch = p.start(p.define(flowOf(modify("m", "l", `{"n":1}`),
+			p.batchID = p.start(p.define(flowOf(modify("m", "l", `{"n":1}`),
 				`{"id":"u","action_id":"dialer__api__upload","credential_id":"CRED","params":{"list":"demo","row":{"id":"{{ input.id }}"}}}`)), n, plainRow, pacedBy(first))
 			p.quiet()
 			for steps := 0; !p.over() && !t.Failed(); steps++ {

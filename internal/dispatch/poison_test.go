@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"flowlane/internal/batch"
 	"flowlane/internal/dispatch"
 	"flowlane/internal/pg"
 	"flowlane/internal/platform/provider/dialersim"
@@ -39,11 +40,11 @@ func TestKeyWithNUL(t *testing.T) {
 	})
 	b.join("Beta")
 	other := b.start(b.define(strings.ReplaceAll(uploadFlow, "demo", "beta")), 10, plainRow)
-	if status, counts := b.await(other); status != run.BatchCompleted {
+	if status, counts := b.await(other); status != batch.BatchCompleted {
 		t.Errorf("the other organization's batch ended %s with %+v", status, counts)
 	}
 	b.org = first
-	if status, counts := b.await(id); status != run.BatchPartiallyFailed || counts.Accepted != 8 || counts.Failed != 3 {
+	if status, counts := b.await(id); status != batch.BatchPartiallyFailed || counts.Accepted != 8 || counts.Failed != 3 {
 		t.Errorf("batch ended %s with %+v", status, counts)
 	}
 	b.once("demo", dialersim.KindUpload, 8)
@@ -57,12 +58,12 @@ func TestKeyWithNUL(t *testing.T) {
 }
 
 // errors are those of the records of a batch that failed, by position.
-func (b *bundle) errors(batch uuid.UUID) (out []run.JobError) {
+func (b *bundle) errors(id uuid.UUID) (out []batch.JobError) {
 	b.t.Helper()
 	rows := must(b.pool.Query(b.t.Context(),
-		"SELECT error FROM flow.job WHERE batch_id = $1 AND status = 'failed' ORDER BY position", batch))
+		"SELECT error FROM flow.job WHERE batch_id = $1 AND status = 'failed' ORDER BY position", id))
 	for _, raw := range must(pgx.CollectRows(rows, pgx.RowTo[[]byte])) {
-		var e run.JobError
+		var e batch.JobError
 		if err := json.Unmarshal(raw, &e); err != nil {
 			b.t.Fatal(err)
 		}
@@ -77,11 +78,11 @@ func TestUnusualExclusiveKey(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		list   string
-		status run.BatchStatus
+		status batch.BatchStatus
 		reason string
 	}{
-		"Long": {strings.Repeat("l", 9000), run.BatchFailed, "longer than 200 bytes"},
-		"NUL":  {"l\x00", run.BatchCompleted, ""},
+		"Long": {strings.Repeat("l", 9000), batch.BatchFailed, "longer than 200 bytes"},
+		"NUL":  {"l\x00", batch.BatchCompleted, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -100,7 +101,7 @@ func TestUnusualExclusiveKey(t *testing.T) {
 			id := b.start(flow, 5, func(i int) string { return fmt.Sprintf(`{"id":"k%d","list":%q}`, i, list) })
 			org := b.org
 			b.join("Beta")
-			if status, counts := b.await(b.start(b.define(uploadFlow), 10, plainRow)); status != run.BatchCompleted {
+			if status, counts := b.await(b.start(b.define(uploadFlow), 10, plainRow)); status != batch.BatchCompleted {
 				t.Errorf("the other organization's batch ended %s with %+v", status, counts)
 			}
 			b.org = org
@@ -138,7 +139,7 @@ func TestBrokenQueue(t *testing.T) {
 				ids[b.start(b.define(flow), 10, plainRow)] = b.org
 				for id, org := range ids {
 					b.org = org
-					if status, counts := b.await(id); status != run.BatchCompleted {
+					if status, counts := b.await(id); status != batch.BatchCompleted {
 						t.Errorf("batch ended %s with %+v", status, counts)
 					}
 				}

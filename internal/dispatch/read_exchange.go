@@ -140,11 +140,11 @@ func (d *Dispatcher) callsOf(ctx context.Context, orgID uuid.UUID, rows []db.Exc
 			return nil, fmt.Errorf("detail of call %s: %w", e.ID, err)
 		}
 		out[i] = Call{
-			ID: e.ID, Purpose: cmp.Or(deref(e.Purpose), PurposeCall), About: e.About, Tenancy: tenancyOf(e.Domain),
+			ID: e.ID, Purpose: cmp.Or(pg.Value(e.Purpose), PurposeCall), About: e.About, Tenancy: tenancyOf(e.Domain),
 			ActionID: e.ActionID, CredentialID: e.CredentialID, Lane: e.Lane, Attempt: e.Attempt,
-			Records: e.Records, Outcome: provider.Kind(e.Outcome), State: rows[i].State, Code: deref(e.Code),
+			Records: e.Records, Outcome: provider.Kind(e.Outcome), State: rows[i].State, Code: pg.Value(e.Code),
 			Message:      detail.Message,
-			ProviderCode: deref(e.ProviderCode), ProviderMessage: detail.ProviderMessage, QueuedAt: deref(e.QueuedAt),
+			ProviderCode: pg.Value(e.ProviderCode), ProviderMessage: detail.ProviderMessage, QueuedAt: pg.Value(e.QueuedAt),
 			ClaimedAt: e.ClaimedAt,
 			SentAt:    e.SentAt, AnsweredAt: e.AnsweredAt, Exchange: detail.Exchange,
 		}

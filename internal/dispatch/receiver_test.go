@@ -14,11 +14,11 @@ import (
 	"github.com/jackc/pgx/v5"
 	"golang.org/x/sys/unix"
 
+	"flowlane/internal/batch"
 	"flowlane/internal/dispatch"
 	"flowlane/internal/platform/catalog"
 	"flowlane/internal/platform/credential"
 	"flowlane/internal/platform/provider"
-	"flowlane/internal/run"
 )
 
 func asIs(*catalog.Catalog) {}
@@ -77,14 +77,14 @@ func silent(t *testing.T) string {
 }
 
 // failure returns how many calls were made, and what the only record of a batch failed of.
-func (b *bundle) failure(batch string) (calls int, code, message string) {
+func (b *bundle) failure(id string) (calls int, code, message string) {
 	b.t.Helper()
 	var raw []byte
 	if err := b.pool.QueryRow(b.t.Context(), "SELECT error FROM flow.job WHERE batch_id = $1",
-		batch).Scan(&raw); err != nil {
+		id).Scan(&raw); err != nil {
 		b.t.Fatal(err)
 	}
-	var e run.JobError
+	var e batch.JobError
 	if err := json.Unmarshal(raw, &e); err != nil {
 		b.t.Fatal(err)
 	}
@@ -106,7 +106,7 @@ func TestTimeoutBeforeSendingIsAnAttempt(t *testing.T) {
 				provider.Options{AllowHosts: []string{url[strings.Index(url, "//")+2:]}})
 			id := b.start(b.define(post(url, `,"timeout_seconds":1,"retry":{"max_attempts":2,"initial_seconds":0.1}`)),
 				1, plainRow)
-			if status, counts := b.await(id); status != run.BatchFailed || counts.Failed != 1 {
+			if status, counts := b.await(id); status != batch.BatchFailed || counts.Failed != 1 {
 				t.Fatalf("batch ended %s with %+v", status, counts)
 			}
 			if calls, code, message := b.failure(id.String()); calls != 2 || code != "provider_unreachable" ||
@@ -130,7 +130,7 @@ func TestTimeoutOfATokenIsAnAttempt(t *testing.T) {
 	b.client("http://"+issuer, api.URL)
 	id := b.start(b.define(post(api.URL,
 		`,"credential_id":"CRED","timeout_seconds":1,"retry":{"max_attempts":2,"initial_seconds":0.1}`)), 1, plainRow)
-	if status, counts := b.await(id); status != run.BatchFailed || counts.Failed != 1 {
+	if status, counts := b.await(id); status != batch.BatchFailed || counts.Failed != 1 {
 		t.Fatalf("batch ended %s with %+v", status, counts)
 	}
 	if calls, code, _ := b.failure(id.String()); calls != 2 || code != "provider_unreachable" {
@@ -162,7 +162,7 @@ func TestClaimThatTakesLongerThanItsCalls(t *testing.T) {
 		"CREATE TRIGGER slow BEFORE INSERT ON flow.call FOR EACH ROW EXECUTE FUNCTION slow()")
 	id := b.start(b.define(post(receiver.URL, `,"timeout_seconds":1,"retry":{"max_attempts":2,"initial_seconds":0.1}`)),
 		1, plainRow)
-	if status, counts := b.await(id); status != run.BatchFailed || counts.Failed != 1 {
+	if status, counts := b.await(id); status != batch.BatchFailed || counts.Failed != 1 {
 		t.Fatalf("batch ended %s with %+v", status, counts)
 	}
 	want := "The call was not sent in time: to write it down took longer than the 1s that it may take; a longer timeout_seconds would help"
@@ -187,7 +187,7 @@ func TestRateLimitWithoutATime(t *testing.T) {
 		"http://")}})
 	flow := b.define(post(receiver.URL, ""))
 	for range 2 {
-		if status, counts := b.await(b.start(flow, 1, plainRow)); status != run.BatchCompleted {
+		if status, counts := b.await(b.start(flow, 1, plainRow)); status != batch.BatchCompleted {
 			t.Fatalf("batch ended %s with %+v", status, counts)
 		}
 	}
@@ -221,7 +221,7 @@ func TestRateLimitOfManyCalls(t *testing.T) {
 	b := setupSender(t, dispatch.Options{}, asIs, provider.Options{AllowHosts: []string{strings.TrimPrefix(receiver.URL,
 		"http://")}})
 	if status, counts := b.await(b.start(b.define(post(receiver.URL, "")), 20,
-		plainRow)); status != run.BatchCompleted {
+		plainRow)); status != batch.BatchCompleted {
 		t.Fatalf("batch ended %s with %+v", status, counts)
 	}
 	if n := b.count("SELECT count(*) FROM flow.pause WHERE scope = 'bucket'"); n != 1 {

@@ -6,10 +6,10 @@ import (
 	"time"
 
 	"flowlane/gen/db"
+	"flowlane/internal/batch"
 	"flowlane/internal/dispatch"
 	"flowlane/internal/platform/catalog"
 	"flowlane/internal/platform/provider/dialersim"
-	"flowlane/internal/run"
 	"flowlane/test/pgtest"
 )
 
@@ -26,13 +26,13 @@ func TestReconcile_FailingQuestions(t *testing.T) {
 	def := b.define(listsFlow)
 	b.sim.AddFault(dialersim.Fault{Kind: "cut_after_accept", Operation: "upload", Count: 45})
 	spoilt := b.start(def, 40, func(i int) string { return fmt.Sprintf(`{"id":"spoilt%d"}`, i) })
-	b.awaitUntil(spoilt, func(_ run.BatchStatus, c db.FlowBatchCount) bool { return c.NeedsReconcile == 40 })
+	b.awaitUntil(spoilt, func(_ batch.BatchStatus, c db.FlowBatchCount) bool { return c.NeedsReconcile == 40 })
 	b.await(b.start(def, 5, plainRow))
 	for i := range 5 {
 		b.once(fmt.Sprintf("k%d", i), dialersim.KindUpload, 1)
 	}
 	pgtest.MoveClock(t, b.pool, 25*time.Hour) // the platform has forgotten
-	b.awaitUntil(spoilt, func(_ run.BatchStatus, c db.FlowBatchCount) bool { return c.Unresolved == 40 })
+	b.awaitUntil(spoilt, func(_ batch.BatchStatus, c db.FlowBatchCount) bool { return c.Unresolved == 40 })
 }
 
 // Questions that get no answer do not hold up the others.
@@ -42,7 +42,7 @@ func TestReconcile_HangingQuestions(t *testing.T) {
 	b.sim.AddFault(dialersim.Fault{Kind: "cut_after_accept", Operation: "upload", Count: 40})
 	b.sim.AddFault(dialersim.Fault{Kind: "hang", Operation: "query", Count: 8})
 	id := b.start(b.define(listsFlow), 40, plainRow)
-	b.awaitUntil(id, func(_ run.BatchStatus, c db.FlowBatchCount) bool { return c.Accepted == 32 })
+	b.awaitUntil(id, func(_ batch.BatchStatus, c db.FlowBatchCount) bool { return c.Accepted == 32 })
 }
 
 // A result that never comes is left to a person in the end, also where nobody knows for how long the platform
@@ -55,11 +55,11 @@ func TestReconcile_ResultWithoutHorizon(t *testing.T) {
 	})
 	b.sim.SetAccount("acme", dialersim.AccountSettings{ImportDuration: &dialersim.Range{FixedMS: 600_000}})
 	id := b.start(b.define(asyncFlow), 50, plainRow)
-	b.awaitUntil(id, func(run.BatchStatus, db.FlowBatchCount) bool {
+	b.awaitUntil(id, func(batch.BatchStatus, db.FlowBatchCount) bool {
 		return b.count("SELECT count(*) FROM flow.call WHERE state = 'awaiting'") == 1
 	})
 	pgtest.MoveClock(t, b.pool, 25*time.Hour)
-	b.awaitUntil(id, func(_ run.BatchStatus, c db.FlowBatchCount) bool { return c.Unresolved == 50 })
+	b.awaitUntil(id, func(_ batch.BatchStatus, c db.FlowBatchCount) bool { return c.Unresolved == 50 })
 }
 
 // A lookup whose answer comes in pages: a call that is on a later one has arrived.
@@ -90,6 +90,6 @@ func TestReconcile_TooManyPages(t *testing.T) {
 		b.await(b.start(def, 1, func(int) string { return plainRow(i) }))
 	}
 	id := b.start(def, 1, func(int) string { return plainRow(7) })
-	b.awaitUntil(id, func(_ run.BatchStatus, c db.FlowBatchCount) bool { return c.Unresolved == 1 })
+	b.awaitUntil(id, func(_ batch.BatchStatus, c db.FlowBatchCount) bool { return c.Unresolved == 1 })
 	b.once("demo", dialersim.KindUpload, 8)
 }

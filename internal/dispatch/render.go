@@ -16,6 +16,7 @@ import (
 	"github.com/google/uuid"
 
 	"flowlane/gen/db"
+	"flowlane/internal/batch"
 	"flowlane/internal/definition"
 	"flowlane/internal/expr"
 	"flowlane/internal/fault"
@@ -37,7 +38,7 @@ type renderer struct {
 	svc   *catalog.Service
 	cred  *credential.Resolved
 	// credErr says why the credential cannot be used; every record then fails.
-	credErr *run.JobError
+	credErr *batch.JobError
 	// used are the results of earlier tasks that the task uses.
 	used []expr.TaskRef
 	// settings are those of the records that were rendered last.
@@ -102,14 +103,14 @@ func (d *Dispatcher) renderer(ctx context.Context, row *queueRow) (r *renderer, 
 	return r, nil
 }
 
-func (r *renderer) failure(code, message string) *run.JobError {
-	return &run.JobError{Code: code, Message: message, StepID: r.step.ID, TaskID: r.task.ID}
+func (r *renderer) failure(code, message string) *batch.JobError {
+	return &batch.JobError{Code: code, Message: message, StepID: r.step.ID, TaskID: r.task.ID}
 }
 
 // exception decides a record without a call; nil where it must be sent.
 func (r *renderer) exception(offset int32, env *expr.Env) *run.Exception {
 	if r.credErr != nil {
-		return &run.Exception{Offset: offset, Kind: run.TraceFailed, Error: r.credErr}
+		return &run.Exception{Offset: offset, Kind: batch.TraceFailed, Error: r.credErr}
 	}
 	if r.task.When == nil || r.task.WhenElement() {
 		return nil
@@ -118,13 +119,13 @@ func (r *renderer) exception(offset int32, env *expr.Env) *run.Exception {
 	case err != nil:
 		return r.bad(offset, err)
 	case !yes:
-		return &run.Exception{Offset: offset, Kind: run.TraceSkipped}
+		return &run.Exception{Offset: offset, Kind: batch.TraceSkipped}
 	}
 	return nil
 }
 
 func (r *renderer) failed(offset int32, code, message string) *run.Exception {
-	return &run.Exception{Offset: offset, Kind: run.TraceFailed, Error: r.failure(code, message)}
+	return &run.Exception{Offset: offset, Kind: batch.TraceFailed, Error: r.failure(code, message)}
 }
 
 // bad is what becomes of a record that cannot be rendered.
@@ -145,7 +146,7 @@ func (r *renderer) call(lane db.FlowLane) outboundCall {
 }
 
 // allOf are the exceptions of a part whose records all came out as e.
-func allOf(p *run.Part, e run.Exception) (out []run.Exception) {
+func allOf(p *batch.Part, e run.Exception) (out []run.Exception) {
 	for _, e.Offset = range p.Offsets() {
 		out = append(out, e)
 	}
@@ -153,7 +154,7 @@ func allOf(p *run.Part, e run.Exception) (out []run.Exception) {
 }
 
 // open opens the slices of parts, which the caller releases.
-func (r *renderer) open(ctx context.Context, parts []run.Part) (byNo map[int32]*run.Records, release func(),
+func (r *renderer) open(ctx context.Context, parts []batch.Part) (byNo map[int32]*run.Records, release func(),
 	err error) {
 	var refs []run.SliceRef
 	for i := range parts {
@@ -179,7 +180,7 @@ func (r *renderer) open(ctx context.Context, parts []run.Part) (byNo map[int32]*
 
 // members returns the offsets of a part's range that left the slice, and those that did not. A part of one record that
 // goes its own way has itself.
-func members(p *run.Part, rec *run.Records) (in, out []int32) {
+func members(p *batch.Part, rec *run.Records) (in, out []int32) {
 	for o := p.From; o < p.To; o++ {
 		if !p.Detached && slices.Contains(rec.Detached(), o) {
 			out = append(out, o)
@@ -274,7 +275,7 @@ func (q *picked) render(ctx context.Context, room *int64) (err error) {
 }
 
 // firstRecords keeps the parts that hold the first n records.
-func firstRecords(parts []run.Part, n int) []run.Part {
+func firstRecords(parts []batch.Part, n int) []batch.Part {
 	have := 0
 	for i := range parts {
 		have += int(parts[i].To - parts[i].From)
@@ -287,7 +288,7 @@ func firstRecords(parts []run.Part, n int) []run.Part {
 
 // cut returns the piece of a part that holds its n-th member alone, together with the records that left the slice which
 // stand between it and its neighbours, so that pieces follow each other without gaps.
-func cut(p *run.Part, in, gone []int32, n int) (from, to int32, leftOut []int32) {
+func cut(p *batch.Part, in, gone []int32, n int) (from, to int32, leftOut []int32) {
 	from, to = p.From, p.To
 	if n > 0 {
 		from = in[n-1] + 1
@@ -304,7 +305,7 @@ func cut(p *run.Part, in, gone []int32, n int) (from, to int32, leftOut []int32)
 }
 
 // small renders the call of one record.
-func (r *renderer) small(row *queueRow, piece run.Part, offset int32, rec *run.Records) *outboundCall {
+func (r *renderer) small(row *queueRow, piece batch.Part, offset int32, rec *run.Records) *outboundCall {
 	p := r.call(row.Lane)
 	p.queues, p.attempt = []queueKey{keyOf(row)}, piece.Attempt
 	keyBatch := rec.KeyBatch(piece.TaskNo)
@@ -341,7 +342,7 @@ func (r *renderer) small(row *queueRow, piece run.Part, offset int32, rec *run.R
 // element moves a piece of a for_each task on to the first element from its own on that needs a call, and shows that to
 // env. more is false where none is left; the piece then says so. An error speaks of the element that the piece names,
 // or, where it names none, of the task.
-func (r *renderer) element(piece *run.Part, env *expr.Env) (more bool, err error) {
+func (r *renderer) element(piece *batch.Part, env *expr.Env) (more bool, err error) {
 	if r.task.ForEach == nil {
 		return true, nil
 	}
@@ -379,7 +380,7 @@ func exclusiveKey(over string) string {
 }
 
 // idempotencyKey is the key of a record's task in a batch, or of one element of it: the same however often it is sent.
-func (r *renderer) idempotencyKey(batch uuid.UUID, p *run.Part, offset int32) string {
+func (r *renderer) idempotencyKey(batch uuid.UUID, p *batch.Part, offset int32) string {
 	position := strconv.FormatInt(p.First+int64(offset), 10)
 	sum := sha256.Sum256([]byte(batch.String() + "." + position + "\x00" + r.step.ID + "\x00" + r.task.ID))
 	key := hex.EncodeToString(sum[:16])

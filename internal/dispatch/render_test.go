@@ -7,12 +7,13 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"flowlane/internal/batch"
 	"flowlane/internal/run"
 )
 
 // anyPart is a part with the offsets of its records and of those that left the slice; at least one record is there.
-func anyPart(t *rapid.T) (part run.Part, in, gone []int32) {
-	part = run.Part{ID: 7, From: rapid.Int32Range(0, 5).Draw(t, "from")}
+func anyPart(t *rapid.T) (part batch.Part, in, gone []int32) {
+	part = batch.Part{ID: 7, From: rapid.Int32Range(0, 5).Draw(t, "from")}
 	part.To = part.From + rapid.Int32Range(1, 12).Draw(t, "records")
 	stays := rapid.Int32Range(part.From, part.To-1).Draw(t, "stays")
 	for o := part.From; o < part.To; o++ {
@@ -27,7 +28,7 @@ func anyPart(t *rapid.T) (part run.Part, in, gone []int32) {
 
 // tiles checks that pieces follow each other from the front of a part without gaps, and leave out who left, and no
 // other. It returns the records that they hold and where the last one ends.
-func tiles(t *rapid.T, part run.Part, gone []int32, pieces []run.ClaimedRange) (records []int32, end int32) {
+func tiles(t *rapid.T, part batch.Part, gone []int32, pieces []run.ClaimedRange) (records []int32, end int32) {
 	end = part.From
 	for _, p := range pieces {
 		require.Equal(t, end, p.Part.From, "pieces leave a gap or overlap: %+v", pieces)
@@ -64,7 +65,7 @@ func TestProperty_BulkPiecesTile(t *testing.T) {
 			}
 			if rapid.IntRange(0, 3).Draw(t, "decide") == 0 {
 				decided = append(decided, o)
-				return &run.Exception{Offset: o, Kind: run.TraceSkipped}, true
+				return &run.Exception{Offset: o, Kind: batch.TraceSkipped}, true
 			}
 			taken = append(taken, o)
 			return nil, true
@@ -93,7 +94,7 @@ func TestProperty_BulkPiecesTile(t *testing.T) {
 		for i, r := range p.decided {
 			require.Equal(t, []int32{decided[i]}, r.Part.Offsets())
 			require.Zero(t, r.Part.ID)
-			require.Equal(t, run.Queued, r.From)
+			require.Equal(t, batch.Queued, r.From)
 			require.Equal(t, decided[i], r.Exceptions[0].Offset)
 		}
 	})
@@ -125,7 +126,7 @@ func TestProperty_SinglePiecesTile(t *testing.T) {
 func TestProperty_FirstRecords(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		var parts []run.Part
+		var parts []batch.Part
 		for range rapid.IntRange(1, 6).Draw(t, "parts") {
 			p, _, _ := anyPart(t)
 			parts = append(parts, p)

@@ -10,10 +10,10 @@ import (
 
 	"github.com/google/uuid"
 
+	"flowlane/internal/batch"
 	"flowlane/internal/dispatch"
 	"flowlane/internal/platform/provider"
 	"flowlane/internal/platform/provider/dialersim"
-	"flowlane/internal/run"
 )
 
 // Parameters that break the schema of their action once they are rendered fail their record, with the name of the
@@ -33,7 +33,7 @@ func TestRenderedParams(t *testing.T) {
 		`","method":"{{ input.method }}"}}]}]`), 2, func(i int) string {
 		return fmt.Sprintf(`{"method":%q}`, []string{"OPTIONS", "PUT"}[i])
 	})
-	if status, counts := b.await(id); status != run.BatchPartiallyFailed || counts.Completed != 1 ||
+	if status, counts := b.await(id); status != batch.BatchPartiallyFailed || counts.Completed != 1 ||
 		counts.Failed != 1 {
 		t.Errorf("batch ended %s with %+v", status, counts)
 	}
@@ -52,7 +52,7 @@ func TestRenderedParams_Bulk(t *testing.T) {
 		return []string{`{"list":"demo","row":{"id":"k0"}}`, `{"list":"demo","row":["k1"]}`,
 			`{"list":"","row":{"id":"k2"}}`}[i]
 	})
-	if status, counts := b.await(id); status != run.BatchPartiallyFailed || counts.Accepted != 1 || counts.Failed != 2 {
+	if status, counts := b.await(id); status != batch.BatchPartiallyFailed || counts.Accepted != 1 || counts.Failed != 2 {
 		t.Errorf("batch ended %s with %+v", status, counts)
 	}
 	b.failedBy(id, "the parameters break the schema of their action: row must be object, not array",
@@ -61,9 +61,9 @@ func TestRenderedParams_Bulk(t *testing.T) {
 }
 
 // failedBy expects that records of a batch failed by their parameters, with these messages in the order of the records.
-func (b *bundle) failedBy(batch uuid.UUID, messages ...string) {
+func (b *bundle) failedBy(batchID uuid.UUID, messages ...string) {
 	b.t.Helper()
-	errs := b.errors(batch)
+	errs := b.errors(batchID)
 	if len(errs) != len(messages) {
 		b.t.Fatalf("%d records failed: %+v", len(errs), errs)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"flowlane/gen/db"
 	"flowlane/internal/account"
+	"flowlane/internal/batch"
 	"flowlane/internal/fault"
 	"flowlane/internal/pg"
 	"flowlane/internal/platform/provider"
@@ -75,7 +76,7 @@ func (d *Dispatcher) resolve(ctx context.Context, tx pgx.Tx, in Resolution) erro
 	if err := r.settle(ctx, doubts); err != nil {
 		return err
 	}
-	if err := account.Audit(ctx, tx, "job", run.JobID(in.BatchID, in.Position)); err != nil {
+	if err := account.Audit(ctx, tx, "job", batch.JobID(in.BatchID, in.Position)); err != nil {
 		return err
 	}
 	return r.change.Apply(ctx)
@@ -125,7 +126,7 @@ func (r *resolving) settle(ctx context.Context, doubts []run.UncertainRecord) er
 // sentRecord is a record of a call in doubt: its place in the call and in its part.
 type sentRecord struct {
 	row    int32
-	part   *run.Part
+	part   *batch.Part
 	offset int32
 }
 
@@ -188,21 +189,21 @@ func (r *resolving) finish(ctx context.Context, results []run.Result) error {
 }
 
 // result is what the answer to the call would have come to for the records of a part of it, which stand at from.
-func (r *resolving) result(call *db.FlowCall, p *run.Part, from run.Status) run.Result {
+func (r *resolving) result(call *db.FlowCall, p *batch.Part, from batch.Status) run.Result {
 	plan := r.change.Plan(p.BatchID)
 	step := &plan.Steps[p.StepNo]
 	task := &step.Tasks[p.TaskNo]
 	out := run.Result{Part: *p, From: from, CallID: call.ID, StartedAt: call.ClaimedAt, EndedAt: r.change.Now}
-	e := run.Exception{Error: &run.JobError{Code: codeResolved, StepID: step.ID, TaskID: task.ID}}
+	e := run.Exception{Error: &batch.JobError{Code: codeResolved, StepID: step.ID, TaskID: task.ID}}
 	switch r.in.Outcome {
 	case OutcomeRequeue:
-		e.Kind, e.Error.Code, e.RetryAt = run.TraceRetry, run.CodeRequeued, r.change.Now
+		e.Kind, e.Error.Code, e.RetryAt = batch.TraceRetry, batch.CodeRequeued, r.change.Now
 		e.Error.Message = "The outcome of the call stayed unknown; a person had the job run again"
 	case OutcomeRejected:
-		e.Kind, e.Refused = run.TraceFailed, true
+		e.Kind, e.Refused = batch.TraceFailed, true
 		e.Error.Message = "The outcome of the call stayed unknown; a person settled the job as failed"
 		if task.Action.Bulk {
-			e.Kind = run.TraceRejected
+			e.Kind = batch.TraceRejected
 			e.Error.Message = "The outcome of the call stayed unknown; a person settled the job as rejected"
 		}
 	default:

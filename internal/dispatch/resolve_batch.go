@@ -11,6 +11,7 @@ import (
 
 	"flowlane/gen/db"
 	"flowlane/internal/account"
+	"flowlane/internal/batch"
 	"flowlane/internal/definition"
 	"flowlane/internal/fault"
 	"flowlane/internal/pg"
@@ -22,7 +23,7 @@ type BatchResolution struct {
 	// Resolution is what is said of each; its Position says nothing.
 	Resolution
 	// Statuses of the jobs: NeedsReconcile, Unresolved or both. With Groups only those whose error is in one of them.
-	Statuses []run.Status
+	Statuses []batch.Status
 	Groups   []string
 	// Expected is how many jobs there must be; nil for any number.
 	Expected *int64
@@ -180,13 +181,13 @@ func (r *resolving) meant(ctx context.Context, in *BatchResolution, id uuid.UUID
 	}
 	call := &r.calls[0].FlowCall
 	status, plan := recordsIn[call.State], r.change.Plan(in.BatchID)
-	known := map[*run.Part]bool{}
+	known := map[*batch.Part]bool{}
 	return slices.DeleteFunc(sent, func(s sentRecord) bool {
 		meant, seen := known[s.part]
 		if !seen {
 			var failed error
-			meant, failed = inGroup(in, plan, s.part, status, run.Doubt{Failure: deref(call.Failure),
-				Asked: deref(call.Asked)})
+			meant, failed = inGroup(in, plan, s.part, status, batch.Doubt{Failure: pg.Value(call.Failure),
+				Asked: pg.Value(call.Asked)})
 			err = errors.Join(err, failed)
 			known[s.part] = meant
 		}
@@ -195,8 +196,8 @@ func (r *resolving) meant(ctx context.Context, in *BatchResolution, id uuid.UUID
 }
 
 // inGroup reports whether the records of a part of a call in doubt are meant.
-func inGroup(in *BatchResolution, plan *definition.Plan, p *run.Part, status run.Status,
-	doubt run.Doubt) (bool, error) {
+func inGroup(in *BatchResolution, plan *definition.Plan, p *batch.Part, status batch.Status,
+	doubt batch.Doubt) (bool, error) {
 	if p.BatchID != in.BatchID || !slices.Contains(in.Statuses, status) || len(in.Groups) == 0 {
 		return p.BatchID == in.BatchID && slices.Contains(in.Statuses, status), nil
 	}

@@ -10,31 +10,31 @@ import (
 	"github.com/google/uuid"
 
 	"flowlane/gen/db"
+	"flowlane/internal/batch"
 	"flowlane/internal/dispatch"
 	"flowlane/internal/fault"
 	"flowlane/internal/platform/provider"
 	"flowlane/internal/platform/provider/dialersim"
-	"flowlane/internal/run"
 	"flowlane/test/pgtest"
 )
 
 // abandoned is a batch whose one bulk call of n records is left to people.
-func (b *bundle) abandoned(n int) (batch, call uuid.UUID) {
+func (b *bundle) abandoned(n int) (id, call uuid.UUID) {
 	b.t.Helper()
 	b.sim.SetAccount("acme", dialersim.AccountSettings{ImportDuration: &dialersim.Range{FixedMS: 600_000}})
-	batch = b.start(b.define(asyncFlow), n, func(i int) string {
+	id = b.start(b.define(asyncFlow), n, func(i int) string {
 		return fmt.Sprintf(`{"id":"k%d","pad":%q}`, i, strings.Repeat("x", 2000)) // 32 fill a page
 	})
-	b.awaitUntil(batch, func(run.BatchStatus, db.FlowBatchCount) bool {
+	b.awaitUntil(id, func(batch.BatchStatus, db.FlowBatchCount) bool {
 		return b.pool.QueryRow(b.t.Context(), "SELECT id FROM flow.call WHERE state = 'awaiting'").Scan(&call) == nil
 	})
 	pgtest.MoveClock(b.t, b.pool, 25*time.Hour)
-	b.awaitUntil(batch, func(_ run.BatchStatus, c db.FlowBatchCount) bool { return int(c.Unresolved) == n })
-	return batch, call
+	b.awaitUntil(id, func(_ batch.BatchStatus, c db.FlowBatchCount) bool { return int(c.Unresolved) == n })
+	return id, call
 }
 
-func (b *bundle) resolve(batch uuid.UUID, position int64, outcome dispatch.Outcome) error {
-	return b.disp.Resolve(b.t.Context(), dispatch.Resolution{OrgID: b.org, BatchID: batch, Position: position,
+func (b *bundle) resolve(batchID uuid.UUID, position int64, outcome dispatch.Outcome) error {
+	return b.disp.Resolve(b.t.Context(), dispatch.Resolution{OrgID: b.org, BatchID: batchID, Position: position,
 		Outcome: outcome})
 }
 
@@ -63,10 +63,10 @@ func (b *bundle) said() map[int]string {
 func TestLateAnswerToACallPartlyResolved(t *testing.T) {
 	t.Parallel()
 	b := setup(t, dispatch.Options{})
-	batch, call := b.abandoned(100) // over four pages
+	batchID, call := b.abandoned(100) // over four pages
 	for position, outcome := range map[int64]dispatch.Outcome{10: "accepted", 20: "rejected", 40: "accepted",
 		41: "rejected", 99: "accepted", 0: "rejected"} {
-		if err := b.resolve(batch, position, outcome); err != nil {
+		if err := b.resolve(batchID, position, outcome); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -77,14 +77,14 @@ func TestLateAnswerToACallPartlyResolved(t *testing.T) {
 	if err := b.disp.Late(t.Context(), b.tenancy, "upload_async", call, late); err != nil {
 		t.Fatal(err)
 	}
-	status, counts := b.await(batch)
-	if status != run.BatchPartiallyFailed || counts.Rejected != 3+4 || counts.Accepted != 93 {
+	status, counts := b.await(batchID)
+	if status != batch.BatchPartiallyFailed || counts.Rejected != 3+4 || counts.Accepted != 93 {
 		t.Fatalf("batch ended %s with %+v", status, counts)
 	}
-	for position, want := range map[int64]run.Status{5: run.Rejected, 11: run.Rejected, 12: run.Accepted,
-		40: run.Accepted, 41: run.Rejected, 42: run.Rejected, 43: run.Accepted, 98: run.Rejected,
-		97: run.Accepted} {
-		r := must(b.runs.Record(t.Context(), b.org, batch, position))
+	for position, want := range map[int64]batch.Status{5: batch.Rejected, 11: batch.Rejected, 12: batch.Accepted,
+		40: batch.Accepted, 41: batch.Rejected, 42: batch.Rejected, 43: batch.Accepted, 98: batch.Rejected,
+		97: batch.Accepted} {
+		r := must(b.runs.Record(t.Context(), b.org, batchID, position))
 		if r.Status != want {
 			t.Errorf("record %d is %s, want %s", position, r.Status, want)
 		}
@@ -101,17 +101,17 @@ func TestLateAnswerToACallWhollyResolved(t *testing.T) {
 	t.Parallel()
 	b := setup(t, hasty)
 	b.sim.AddFault(dialersim.Fault{Kind: "cut_after_accept", Operation: "dial"})
-	batch := b.start(b.define(dialFlow), 1, func(int) string { return `{"id":"+15550000000"}` })
-	b.awaitUntil(batch, func(_ run.BatchStatus, c db.FlowBatchCount) bool { return c.Unresolved == 1 })
+	batchID := b.start(b.define(dialFlow), 1, func(int) string { return `{"id":"+15550000000"}` })
+	b.awaitUntil(batchID, func(_ batch.BatchStatus, c db.FlowBatchCount) bool { return c.Unresolved == 1 })
 	var call uuid.UUID
 	if err := b.pool.QueryRow(t.Context(), "SELECT id FROM flow.call WHERE state = 'unresolved'").Scan(
 		&call); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.resolve(batch, 0, "requeue"); err != nil {
+	if err := b.resolve(batchID, 0, "requeue"); err != nil {
 		t.Fatal(err)
 	}
-	if status, counts := b.await(batch); status != run.BatchCompleted || counts.Completed != 1 {
+	if status, counts := b.await(batchID); status != batch.BatchCompleted || counts.Completed != 1 {
 		t.Fatalf("batch ended %s with %+v", status, counts)
 	}
 	if got := b.sim.ArrivalsOf("", "calls", dialersim.KindDial)["+15550000000"]; got != 2 {
@@ -129,13 +129,13 @@ func TestLateAnswerToACallWhollyResolved(t *testing.T) {
 func TestResolveAgainstALateAnswer(t *testing.T) {
 	t.Parallel()
 	b := setup(t, dispatch.Options{})
-	batch, call := b.abandoned(40)
+	batchID, call := b.abandoned(40)
 	var people sync.WaitGroup
 	resolved := make([]bool, 40)
 	for person := range 4 {
 		people.Go(func() {
 			for i := person; i < 40; i += 4 {
-				err := b.resolve(batch, int64(i), "rejected")
+				err := b.resolve(batchID, int64(i), "rejected")
 				if resolved[i] = err == nil; err != nil && !fault.Is(err, fault.Conflict) {
 					t.Errorf("resolve record %d: %v", i, err)
 				}
@@ -151,18 +151,18 @@ func TestResolveAgainstALateAnswer(t *testing.T) {
 	people.Wait()
 	n := 0
 	for i, by := range resolved {
-		want := run.Accepted
+		want := batch.Accepted
 		if by {
-			want, n = run.Rejected, n+1
+			want, n = batch.Rejected, n+1
 		}
-		if r := must(b.runs.Record(t.Context(), b.org, batch, int64(i))); r.Status != want {
+		if r := must(b.runs.Record(t.Context(), b.org, batchID, int64(i))); r.Status != want {
 			t.Errorf("record %d is %s, want %s", i, r.Status, want)
 		}
 	}
 	if n < 3 || n == 40 {
 		t.Fatalf("%d records were resolved: the test shows nothing", n)
 	}
-	if _, counts := b.await(batch); int(counts.Rejected) != n || int(counts.Accepted) != 40-n {
+	if _, counts := b.await(batchID); int(counts.Rejected) != n || int(counts.Accepted) != 40-n {
 		t.Errorf("%d were resolved, and the counters are %+v", n, counts)
 	}
 }

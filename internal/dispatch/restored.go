@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"flowlane/internal/batch"
 	"flowlane/internal/pg"
 	"flowlane/internal/platform/catalog"
 	"flowlane/internal/platform/provider"
@@ -21,7 +22,7 @@ import (
 // another batch: neither its keys nor what it sent need be the same.
 
 // mayHaveGone is the loss in which a record may have been sent; nil for none.
-func (r *renderer) mayHaveGone(p *run.Part, offset int32, rec *run.Records) *pg.Loss {
+func (r *renderer) mayHaveGone(p *batch.Part, offset int32, rec *run.Records) *pg.Loss {
 	if !r.lost.MayHaveGone(p.ReadyAt) || rec.Outlasts(offset) {
 		return nil
 	}

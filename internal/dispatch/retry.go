@@ -10,6 +10,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"flowlane/gen/db"
+	"flowlane/internal/batch"
+	"flowlane/internal/pg"
 	"flowlane/internal/platform/provider"
 	"flowlane/internal/quota"
 	"flowlane/internal/run"
@@ -44,7 +46,7 @@ func (s *settlement) retryLater(call *openCall, v *outcome) {
 // refusedForRate says until when a budget without windows is closed whose receiver names no time. Calls that were
 // claimed before the last refusal was counted tell nothing new: they wait with the others.
 func (s *settlement) refusedForRate(call *openCall) time.Time {
-	if !call.ClaimedAt.After(deref(s.budget.RefusedAt)) {
+	if !call.ClaimedAt.After(pg.Value(s.budget.RefusedAt)) {
 		return s.now
 	}
 	if s.closedUntil.IsZero() {
@@ -59,7 +61,7 @@ func (s *settlement) forgive(outcomes []outcome) {
 	for i := range outcomes {
 		call, ok := s.calls[outcomes[i].id]
 		if ok && call.from != "" && outcomes[i].reading.Kind == provider.Success &&
-			call.ClaimedAt.After(deref(s.budget.RefusedAt)) {
+			call.ClaimedAt.After(pg.Value(s.budget.RefusedAt)) {
 			s.refusals = 0
 		}
 	}
@@ -134,6 +136,6 @@ func (s *settlement) again(call *openCall, v *outcome) {
 			i = same - 1
 			continue
 		}
-		s.all(call, p, v, run.Exception{Kind: run.TraceRetry, Error: e, RetryAt: at})
+		s.all(call, p, v, run.Exception{Kind: batch.TraceRetry, Error: e, RetryAt: at})
 	}
 }

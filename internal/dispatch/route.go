@@ -30,7 +30,7 @@ type Router struct {
 func (r *Router) Route(ctx context.Context, tx pgx.Tx, orgID uuid.UUID, plan *definition.Plan, task *definition.Task,
 	lane *db.FlowLane) (run.Route, error) {
 	// The trigger chooses before the definition, and that before the catalog.
-	out := run.Route{Lane: cmp.Or(deref(lane), db.FlowLane(plan.Lane), db.FlowLane(r.Catalog.Lane(task.Action)))}
+	out := run.Route{Lane: cmp.Or(pg.Value(lane), db.FlowLane(plan.Lane), db.FlowLane(r.Catalog.Lane(task.Action)))}
 	budget := db.BudgetEnsureParams{ServiceID: task.Action.ServiceID, TimeZone: "UTC"}
 	platform := task.Action.Platform()
 	switch {

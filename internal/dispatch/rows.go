@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"flowlane/gen/db"
+	"flowlane/internal/batch"
 	"flowlane/internal/platform/provider"
 	"flowlane/internal/run"
 )
@@ -47,7 +48,7 @@ func (c *openCall) open(v *outcome) (n int32) {
 
 // ofRows is how the records of parts of a call came out. Those that an answer leaves open, and that must not go again,
 // are TraceUnknown.
-func (s *settlement) ofRows(call *openCall, v *outcome, parts []run.Part) []run.Result {
+func (s *settlement) ofRows(call *openCall, v *outcome, parts []batch.Part) []run.Result {
 	out := make([]run.Result, 0, len(parts))
 	row, rows, gone := 0, v.reading.Rows, call.resolved
 	for i := range parts {
@@ -73,25 +74,25 @@ func (s *settlement) ofRows(call *openCall, v *outcome, parts []run.Part) []run.
 }
 
 // ofRow is how one record came out, differently from the others of its call.
-func (s *settlement) ofRow(call *openCall, v *outcome, p *run.Part, offset int32,
+func (s *settlement) ofRow(call *openCall, v *outcome, p *batch.Part, offset int32,
 	row *provider.RowOutcome) run.Exception {
-	e := run.Exception{Offset: offset, Kind: run.TraceRejected}
+	e := run.Exception{Offset: offset, Kind: batch.TraceRejected}
 	switch row.Kind {
 	case provider.RowAccepted:
-		return run.Exception{Offset: offset, Kind: run.TraceOK, Output: row.Output}
+		return run.Exception{Offset: offset, Kind: batch.TraceOK, Output: row.Output}
 	case provider.RowOpen:
 		if Uncertain(call.State, call.OutcomeCheck, false) != stateSettled {
-			return run.Exception{Offset: offset, Kind: run.TraceUnknown}
+			return run.Exception{Offset: offset, Kind: batch.TraceUnknown}
 		}
-		e.Kind = run.TraceFailed
-		e.Error = s.at(p, &run.JobError{Code: run.CodeUnknown, Message: explainUnknown(provider.ReasonUnsaid),
+		e.Kind = batch.TraceFailed
+		e.Error = s.at(p, &batch.JobError{Code: batch.CodeUnknown, Message: explainUnknown(provider.ReasonUnsaid),
 			ProviderStatus: v.status})
 	default:
-		e.Error = s.at(p, &run.JobError{Code: codeRejected, Message: "The provider rejected the record",
+		e.Error = s.at(p, &batch.JobError{Code: codeRejected, Message: "The provider rejected the record",
 			ProviderCode: row.Code, ProviderMessage: row.Message})
 	}
 	if _, task := s.task(p); row.Kind != provider.RowRejected && int(p.Attempt) < task.Retry.MaxAttempts {
-		if e.Kind = run.TraceRetry; !s.secondHand(call, v) { // else that may have been done
+		if e.Kind = batch.TraceRetry; !s.secondHand(call, v) { // else that may have been done
 			e.RetryAt = s.now.Add(max(task.Retry.Delay(int(p.Attempt), s.d.Random()), v.reading.RetryAfter))
 		}
 	}
@@ -107,7 +108,7 @@ type partly struct {
 // splitting is what comes of records, those of calls that are settled partly included.
 type splitting struct {
 	results               []run.Result
-	uncertain, unresolved []run.Part
+	uncertain, unresolved []batch.Part
 }
 
 // splitOff takes the records that answers leave open out of the parts of the others, which are settled. It comes before
@@ -120,14 +121,14 @@ func (s *settlement) splitOff(ctx context.Context, tx pgx.Tx, change *run.Change
 			return out, err
 		}
 		for _, r := range results {
-			if len(r.Exceptions) == 0 || r.Exceptions[0].Kind != run.TraceUnknown {
+			if len(r.Exceptions) == 0 || r.Exceptions[0].Kind != batch.TraceUnknown {
 				out.results = append(out.results, r)
 				continue
 			}
-			if r.From == run.Started {
+			if r.From == batch.Started {
 				out.uncertain = append(out.uncertain, r.Part)
 			}
-			if r.From != run.Unresolved {
+			if r.From != batch.Unresolved {
 				out.unresolved = append(out.unresolved, r.Part)
 			}
 		}
@@ -159,13 +160,13 @@ func (s *settlement) cutOpen(ctx context.Context, tx pgx.Tx, change *run.Change,
 }
 
 // together is an open record that stands in a stored part with others; nil for none.
-func together(results []run.Result) (part *run.Part, offset int32) {
+func together(results []run.Result) (part *batch.Part, offset int32) {
 	for i := range results {
 		p := &results[i].Part
 		alone := p.Records() == 1 && (i == 0 || results[i-1].Part.ID != p.ID) && (i == len(results)-1 ||
 			results[i+1].Part.ID != p.ID)
 		for _, e := range results[i].Exceptions {
-			if e.Kind == run.TraceUnknown && !alone {
+			if e.Kind == batch.TraceUnknown && !alone {
 				return p, e.Offset
 			}
 		}

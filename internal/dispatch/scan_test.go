@@ -6,9 +6,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"flowlane/internal/batch"
 	"flowlane/internal/dispatch"
 	"flowlane/internal/platform/provider/dialersim"
-	"flowlane/internal/run"
 )
 
 // TestScan: while all queues of a budget take long to read, new work goes at once, and older work that became ready
@@ -24,13 +24,13 @@ func TestScan(t *testing.T) {
 	b.eventually(`SELECT NOT EXISTS (SELECT FROM flow.due WHERE kind = 'dispatch')`)
 	b.disp.Scanned(b.tenancy, "modify", time.Second)
 	b.exec("UPDATE flow.lane_batch SET paused = false")
-	if status, counts := b.await(b.start(def, 5, plainRow)); status != run.BatchCompleted {
+	if status, counts := b.await(b.start(def, 5, plainRow)); status != batch.BatchCompleted {
 		t.Fatalf("batch ended %s with %+v", status, counts)
 	}
 	if n := len(b.sim.ArrivalsOf("acme", "l", dialersim.KindModify)); n != 5 {
 		t.Errorf("%d records arrived, want those of the new batch: the old one was looked at", n)
 	}
-	if status, counts := b.await(old); status != run.BatchCompleted {
+	if status, counts := b.await(old); status != batch.BatchCompleted {
 		t.Errorf("batch ended %s with %+v", status, counts)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"flowlane/gen/db"
+	"flowlane/internal/batch"
 	"flowlane/internal/dispatch"
 	"flowlane/internal/fault"
 	"flowlane/internal/pg"
@@ -47,7 +48,7 @@ func TestRejectedRows(t *testing.T) {
 	b := setup(t, dispatch.Options{})
 	b.sim.SetAccount("acme", dialersim.AccountSettings{Rules: []dialersim.Rule{{Kind: "every_nth", N: 10}}})
 	status, counts := b.await(b.start(b.define(uploadFlow), 600, plainRow))
-	if status != run.BatchPartiallyFailed || counts.Rejected != 60 || counts.Accepted != 540 {
+	if status != batch.BatchPartiallyFailed || counts.Rejected != 60 || counts.Accepted != 540 {
 		t.Fatalf("batch ended %s with %+v", status, counts)
 	}
 	b.once("demo", dialersim.KindUpload, 600)
@@ -57,7 +58,7 @@ func TestSingleCalls(t *testing.T) {
 	t.Parallel()
 	b := setup(t, dispatch.Options{})
 	status, counts := b.await(b.start(b.define(flowOf(modify("m", "l", `{"n":"{{ input.n }}"}`))), 700, plainRow))
-	if status != run.BatchCompleted || counts.Completed != 700 {
+	if status != batch.BatchCompleted || counts.Completed != 700 {
 		t.Fatalf("batch ended %s with %+v", status, counts)
 	}
 	b.once("l", dialersim.KindModify, 700)
@@ -72,7 +73,7 @@ func TestSteps(t *testing.T) {
 		`{"id":"u","action_id":"dialer__api__upload","credential_id":"CRED","params":{"list":"demo","row":{"id":"{{ input.id }}","twice":"{{ steps.s0.t.output.double }}"}}}`,
 	)
 	status, counts := b.await(b.start(b.define(flow), 600, plainRow))
-	if status != run.BatchCompleted || counts.Accepted != 600 {
+	if status != batch.BatchCompleted || counts.Accepted != 600 {
 		t.Fatalf("batch ended %s with %+v", status, counts)
 	}
 	b.once("l", dialersim.KindModify, 600)
@@ -88,7 +89,7 @@ func TestTasksSideBySide(t *testing.T) {
 			`,{"id":"t","action_id":"core__flow__transform","params":{"value":1}}`,
 		modify("c", "lc", `{"n":3}`))
 	status, counts := b.await(b.start(b.define(flow), 300, plainRow))
-	if status != run.BatchCompleted || counts.Completed != 300 {
+	if status != batch.BatchCompleted || counts.Completed != 300 {
 		t.Fatalf("batch ended %s with %+v", status, counts)
 	}
 	for _, list := range []string{"la", "lb", "lc"} {
@@ -102,7 +103,7 @@ func TestConditionsAndBadRecords(t *testing.T) {
 	flow := flowOf(`{"id":"u","action_id":"dialer__api__upload","credential_id":"CRED","when":"{{ input.n % 2 == 0 }}",
 		"params":{"list":"demo","row":{"id":"{{ input.id }}","inverse":"{{ 1 / (input.n - 100) }}"}}}`)
 	status, counts := b.await(b.start(b.define(flow), 500, plainRow))
-	if status != run.BatchPartiallyFailed || counts.Accepted != 249 || counts.Completed != 250 || counts.Failed != 1 {
+	if status != batch.BatchPartiallyFailed || counts.Accepted != 249 || counts.Completed != 250 || counts.Failed != 1 {
 		t.Fatalf("batch ended %s with %+v", status, counts)
 	}
 	b.once("demo", dialersim.KindUpload, 249)
@@ -113,7 +114,7 @@ func TestRateLimitBacksOff(t *testing.T) {
 	b := setup(t, dispatch.Options{})
 	b.sim.AddFault(dialersim.Fault{Kind: "over_limit", Operation: "upload", RetryAfter: 1})
 	status, counts := b.await(b.start(b.define(uploadFlow), 300, plainRow))
-	if status != run.BatchCompleted || counts.Accepted != 300 {
+	if status != batch.BatchCompleted || counts.Accepted != 300 {
 		t.Fatalf("batch ended %s with %+v", status, counts)
 	}
 	b.once("demo", dialersim.KindUpload, 300)
@@ -128,7 +129,7 @@ func TestCutAfterAcceptanceIsLookedUp(t *testing.T) {
 	b.sim.SetAccount("acme", dialersim.AccountSettings{Rules: []dialersim.Rule{{Kind: "every_nth", N: 50}}})
 	b.sim.AddFault(dialersim.Fault{Kind: "cut_after_accept", Operation: "upload"})
 	status, counts := b.await(b.start(b.define(uploadFlow), 300, plainRow))
-	if status != run.BatchPartiallyFailed || counts.Accepted != 294 || counts.Rejected != 6 {
+	if status != batch.BatchPartiallyFailed || counts.Accepted != 294 || counts.Rejected != 6 {
 		t.Fatalf("batch ended %s with %+v", status, counts)
 	}
 	b.once("demo", dialersim.KindUpload, 300)
@@ -143,7 +144,7 @@ func TestCutBeforeAcceptanceIsSentAgain(t *testing.T) {
 		"CREATE TRIGGER note_doubt AFTER UPDATE ON flow.batch_count FOR EACH ROW EXECUTE FUNCTION note_doubt()")
 	b.sim.AddFault(dialersim.Fault{Kind: "cut_before", Operation: "upload"})
 	status, counts := b.await(b.start(b.define(uploadFlow), 300, plainRow))
-	if status != run.BatchCompleted || counts.Accepted != 300 {
+	if status != batch.BatchCompleted || counts.Accepted != 300 {
 		t.Fatalf("batch ended %s with %+v", status, counts)
 	}
 	b.once("demo", dialersim.KindUpload, 300)
@@ -158,7 +159,7 @@ func TestRedirectIsNotFollowed(t *testing.T) {
 	b := setup(t, hasty)
 	b.sim.AddFault(dialersim.Fault{Kind: "redirect_307", Operation: "upload", Accept: true})
 	status, counts := b.await(b.start(b.define(uploadFlow), 300, plainRow))
-	if status != run.BatchCompleted || counts.Accepted != 300 {
+	if status != batch.BatchCompleted || counts.Accepted != 300 {
 		t.Fatalf("batch ended %s with %+v", status, counts)
 	}
 	b.once("demo", dialersim.KindUpload, 300)
@@ -169,7 +170,7 @@ func TestAsynchronousImport(t *testing.T) {
 	b := setup(t, dispatch.Options{})
 	b.sim.SetAccount("acme", dialersim.AccountSettings{Rules: []dialersim.Rule{{Kind: "every_nth", N: 25}}})
 	status, counts := b.await(b.start(b.define(asyncFlow), 250, plainRow))
-	if status != run.BatchPartiallyFailed || counts.Accepted != 240 || counts.Rejected != 10 {
+	if status != batch.BatchPartiallyFailed || counts.Accepted != 240 || counts.Rejected != 10 {
 		t.Fatalf("batch ended %s with %+v", status, counts)
 	}
 	b.once("demo", dialersim.KindUpload, 250)
@@ -182,8 +183,8 @@ func TestLateAnswerThatTheResultIsPending(t *testing.T) {
 	b := setup(t, dispatch.Options{Timeout: time.Second, Margin: time.Hour}) // nobody asks before the late answer
 	b.sim.SetAccount("acme", dialersim.AccountSettings{ImportDuration: &dialersim.Range{FixedMS: 3000}})
 	b.sim.AddFault(dialersim.Fault{Kind: "cut_after_accept", Operation: "upload_async"})
-	batch := b.start(b.define(asyncFlow), 100, plainRow)
-	b.awaitUntil(batch, func(_ run.BatchStatus, c db.FlowBatchCount) bool { return c.NeedsReconcile == 100 })
+	batchID := b.start(b.define(asyncFlow), 100, plainRow)
+	b.awaitUntil(batchID, func(_ batch.BatchStatus, c db.FlowBatchCount) bool { return c.NeedsReconcile == 100 })
 	var call uuid.UUID
 	if err := b.pool.QueryRow(t.Context(), "SELECT id FROM flow.call WHERE state = 'unknown'").Scan(&call); err != nil {
 		t.Fatal(err)
@@ -193,7 +194,7 @@ func TestLateAnswerThatTheResultIsPending(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.pass(2 * time.Hour)
-	if status, counts := b.await(batch); status != run.BatchCompleted || counts.Accepted != 100 {
+	if status, counts := b.await(batchID); status != batch.BatchCompleted || counts.Accepted != 100 {
 		t.Fatalf("batch ended %s with %+v", status, counts)
 	}
 	b.once("demo", dialersim.KindUpload, 100)
@@ -204,7 +205,7 @@ func TestUnknownOutcomeOfAPhoneCallIsLeftToAPerson(t *testing.T) {
 	b := setup(t, hasty)
 	b.sim.AddFault(dialersim.Fault{Kind: "cut_after_accept", Operation: "dial", Skip: 3})
 	id := b.start(b.define(dialFlow), 10, func(i int) string { return fmt.Sprintf(`{"id":"+1555000%04d"}`, i) })
-	b.awaitUntil(id, func(_ run.BatchStatus, c db.FlowBatchCount) bool { return c.Completed == 9 && c.Unresolved == 1 })
+	b.awaitUntil(id, func(_ batch.BatchStatus, c db.FlowBatchCount) bool { return c.Completed == 9 && c.Unresolved == 1 })
 	b.once("calls", dialersim.KindDial, 10)
 
 	// Its owner was stopped, and goes on: it knows no more than others do, or it knows the answer.
@@ -218,7 +219,7 @@ func TestUnknownOutcomeOfAPhoneCallIsLeftToAPerson(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if status, counts := b.await(id); status != run.BatchCompleted || counts.Completed != 10 {
+	if status, counts := b.await(id); status != batch.BatchCompleted || counts.Completed != 10 {
 		t.Fatalf("batch ended %s with %+v", status, counts)
 	}
 }
@@ -229,13 +230,13 @@ func TestResultThatNeverComes(t *testing.T) {
 	b := setup(t, dispatch.Options{})
 	b.sim.SetAccount("acme", dialersim.AccountSettings{ImportDuration: &dialersim.Range{FixedMS: 600_000}})
 	id := b.start(b.define(asyncFlow), 50, plainRow)
-	b.awaitUntil(id, func(run.BatchStatus, db.FlowBatchCount) bool {
+	b.awaitUntil(id, func(batch.BatchStatus, db.FlowBatchCount) bool {
 		var n int
 		return b.pool.QueryRow(t.Context(), "SELECT count(*) FROM flow.call WHERE state = 'awaiting'").Scan(
 			&n) == nil && n == 1
 	})
 	pgtest.MoveClock(t, b.pool, 25*time.Hour)
-	b.awaitUntil(id, func(_ run.BatchStatus, c db.FlowBatchCount) bool { return c.Unresolved == 50 })
+	b.awaitUntil(id, func(_ batch.BatchStatus, c db.FlowBatchCount) bool { return c.Unresolved == 50 })
 }
 
 func TestBudgetIsKept(t *testing.T) {
@@ -249,10 +250,10 @@ func TestBudgetIsKept(t *testing.T) {
 	b.minutePasses()
 	id := b.start(b.define(flowOf(modify("m", "l", `{"n":1}`))), 100, plainRow)
 	for sent := 30; sent < 100; sent += 30 {
-		b.awaitUntil(id, func(_ run.BatchStatus, c db.FlowBatchCount) bool { return int(c.Completed) >= sent })
+		b.awaitUntil(id, func(_ batch.BatchStatus, c db.FlowBatchCount) bool { return int(c.Completed) >= sent })
 		b.minutePasses()
 	}
-	if status, counts := b.await(id); status != run.BatchCompleted {
+	if status, counts := b.await(id); status != batch.BatchCompleted {
 		t.Fatalf("batch ended %s with %+v", status, counts)
 	}
 	b.once("l", dialersim.KindModify, 100)
@@ -281,7 +282,7 @@ func TestInProcessWorkEndsWithItsBatch(t *testing.T) {
 		t.Errorf("work on a cancelled batch: more %t, error %v", more, err)
 	}
 	status, c := b.await(id)
-	if status != run.BatchCancelled || c.Unprocessed == 0 || c.Unprocessed+c.Completed != 50_000 {
+	if status != batch.BatchCancelled || c.Unprocessed == 0 || c.Unprocessed+c.Completed != 50_000 {
 		t.Errorf("batch ended %s with %+v", status, c)
 	}
 }
@@ -297,13 +298,13 @@ func TestOneCallThatCannotBeSettled(t *testing.T) {
 		END $$`,
 		"CREATE TRIGGER refuse BEFORE UPDATE ON flow.call FOR EACH ROW EXECUTE FUNCTION refuse()")
 	id := b.start(b.define(flowOf(modify("m", "l", `{"n":1}`))), 60, plainRow)
-	b.awaitUntil(id, func(_ run.BatchStatus, c db.FlowBatchCount) bool { return c.Completed == 59 })
+	b.awaitUntil(id, func(_ batch.BatchStatus, c db.FlowBatchCount) bool { return c.Completed == 59 })
 
 	// Nor those that are looked into.
 	lists := `[{"id":"send","tasks":[{"id":"up","action_id":"dialer__api__upload","credential_id":"CRED","params":{"list":"{{ input.id }}","row":"{{ input }}"}}]}]`
 	b.sim.AddFault(dialersim.Fault{Kind: "cut_after_accept", Operation: "upload", Count: 10})
 	id = b.start(b.define(lists), 10, plainRow)
-	b.awaitUntil(id, func(_ run.BatchStatus, c db.FlowBatchCount) bool { return c.Accepted == 9 })
+	b.awaitUntil(id, func(_ batch.BatchStatus, c db.FlowBatchCount) bool { return c.Accepted == 9 })
 	var stuck int
 	if err := b.pool.QueryRow(t.Context(),
 		"SELECT count(*) FROM flow.call WHERE state = 'intent' AND records > 0").Scan(&stuck); err != nil ||

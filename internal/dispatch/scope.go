@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"flowlane/internal/pg"
 	"flowlane/internal/platform/catalog"
 	"flowlane/internal/platform/provider"
 	"flowlane/internal/quota"
@@ -68,7 +69,7 @@ func (p *outboundCall) counted(bucket, per string) (string, error) {
 	case catalog.PerCredential:
 		return credential, nil
 	case catalog.PerUser:
-		return cmp.Or(deref(p.r.cred).Secret.User(), credential), nil
+		return cmp.Or(pg.Value(p.r.cred).Secret.User(), credential), nil
 	}
 	return provider.Per(p.r.task.Action, bucket, p.params) //nolint:wrapcheck // says everything
 }

@@ -97,7 +97,7 @@ func (d *Dispatcher) serviceCall(orgID uuid.UUID, action *catalog.Action, cred *
 	p := r.call(db.FlowLaneInteractive)
 	p.id, p.serviceCall, p.params, p.check = newID(), true, params, catalog.CheckSafe
 	var err error
-	if p.request, err = provider.Prepare(svc, action, params, nil, deref(cred).Secret, ""); err == nil {
+	if p.request, err = provider.Prepare(svc, action, params, nil, pg.Value(cred).Secret, ""); err == nil {
 		err = p.scope()
 	}
 	return &p, err //nolint:wrapcheck // the caller says what it was for

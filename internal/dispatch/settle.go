@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"flowlane/gen/db"
+	"flowlane/internal/batch"
 	"flowlane/internal/definition"
 	"flowlane/internal/pg"
 	"flowlane/internal/platform/catalog"
@@ -94,7 +95,7 @@ func (s *settlement) remember(ctx context.Context, outcomes []outcome) (plain bo
 			outcomes[i].reading.LeavesOpen() {
 			return false, nil
 		}
-		call := &openCall{from: run.Started, FlowCall: p.written}
+		call := &openCall{from: batch.Started, FlowCall: p.written}
 		for _, piece := range p.pieces {
 			if piece.NoCall {
 				continue
@@ -184,8 +185,8 @@ type settlement struct {
 	settled    map[windowKey]settledWindows
 	results    []run.Result
 	requeues   []requeue
-	uncertain  []run.Part
-	unresolved []run.Part
+	uncertain  []batch.Part
+	unresolved []batch.Part
 	// partly are those of which some records are in doubt still.
 	partly    []partly
 	exchanges exchanges
@@ -224,16 +225,16 @@ func (s *settlement) plan(ctx context.Context, batchID uuid.UUID) (*definition.P
 }
 
 type requeue struct {
-	parts []run.Part
+	parts []batch.Part
 	again run.Requeueing
 }
 
 // openCall is a call that an outcome is about, with its parts.
 type openCall struct {
 	db.FlowCall
-	parts []run.Part
+	parts []batch.Part
 	// from is where its records stand; empty where the call is over.
-	from run.Status
+	from batch.Status
 	// resolved are those of its records that people have settled, by their rows; settled is how many an answer settles
 	// that leaves others open.
 	resolved []db.ResolutionsOfCallRow
@@ -241,9 +242,9 @@ type openCall struct {
 }
 
 // recordsIn is where the records of calls stand that are not over, by the call's state.
-var recordsIn = map[string]run.Status{stateIntent: run.Started, stateAwaiting: run.Started,
-	stateUnknown:    run.NeedsReconcile,
-	stateUnresolved: run.Unresolved}
+var recordsIn = map[string]batch.Status{stateIntent: batch.Started, stateAwaiting: batch.Started,
+	stateUnknown:    batch.NeedsReconcile,
+	stateUnresolved: batch.Unresolved}
 
 func (d *Dispatcher) settlement(ctx context.Context, k budgetKey, outcomes []outcome) (*settlement, error) {
 	ids := make([]uuid.UUID, len(outcomes))
@@ -292,8 +293,8 @@ func (s *settlement) readParts(ctx context.Context, ids []uuid.UUID) error {
 }
 
 // sentPart is a part of a call, as far as it lies in one slice.
-func sentPart(p *db.PartsOfCallRow) *run.Part {
-	return &run.Part{ID: p.ID, BatchID: p.BatchID, StepNo: p.StepNo, TaskNo: p.TaskNo,
+func sentPart(p *db.PartsOfCallRow) *batch.Part {
+	return &batch.Part{ID: p.ID, BatchID: p.BatchID, StepNo: p.StepNo, TaskNo: p.TaskNo,
 		SliceNo: p.SliceNo, Begins: p.Begins, First: p.First,
 		From: p.FromOff, To: p.ToOff, Size: p.Size, Detached: p.Detached, Attempt: p.Attempt, Element: p.Element,
 		Elements: p.Elements, LeftOut: p.LeftOut, ClaimNo: p.ClaimNo, QueuedAt: p.QueuedAt}
@@ -339,30 +340,30 @@ func (s *settlement) one(call *openCall, v *outcome) {
 	}
 }
 
-func (s *settlement) task(p *run.Part) (*definition.Step, *definition.Task) {
+func (s *settlement) task(p *batch.Part) (*definition.Step, *definition.Task) {
 	step := &s.plans[p.BatchID].Steps[p.StepNo]
 	return step, &step.Tasks[p.TaskNo]
 }
 
 // failure is what an outcome that is no success says of a part of its call.
-func (s *settlement) failure(p *run.Part, v *outcome) *run.JobError {
+func (s *settlement) failure(p *batch.Part, v *outcome) *batch.JobError {
 	return s.at(p, explain(&v.reading))
 }
 
 // failed is the end of the records of a part for good.
-func (s *settlement) failed(p *run.Part, v *outcome) run.Exception {
-	return run.Exception{Kind: run.TraceFailed, Error: s.failure(p, v), Body: v.body,
+func (s *settlement) failed(p *batch.Part, v *outcome) run.Exception {
+	return run.Exception{Kind: batch.TraceFailed, Error: s.failure(p, v), Body: v.body,
 		Refused: v.reading.RefusedByProvider()}
 }
 
 // at says in an error which task of the flow it came from.
-func (s *settlement) at(p *run.Part, e *run.JobError) *run.JobError {
+func (s *settlement) at(p *batch.Part, e *batch.JobError) *batch.JobError {
 	step, task := s.task(p)
 	e.StepID, e.TaskID = step.ID, task.ID
 	return e
 }
 
-func (s *settlement) result(call *openCall, p *run.Part, v *outcome) run.Result {
+func (s *settlement) result(call *openCall, p *batch.Part, v *outcome) run.Result {
 	return run.Result{Part: *p, From: call.from, CallID: call.ID, StartedAt: v.startedAt, EndedAt: v.finishedAt}
 }
 
@@ -380,7 +381,7 @@ func (s *settlement) refused(call *openCall, v *outcome) {
 }
 
 // all has every record of a part of a call come out as e.
-func (s *settlement) all(call *openCall, p *run.Part, v *outcome, e run.Exception) {
+func (s *settlement) all(call *openCall, p *batch.Part, v *outcome, e run.Exception) {
 	r := s.result(call, p, v)
 	r.Exceptions = allOf(p, e)
 	s.results = append(s.results, r)
@@ -397,7 +398,7 @@ func (s *settlement) pointless(call *openCall, v *outcome) bool {
 	if key.LifeSeconds > 0 && s.now.Sub(call.ClaimedAt) > time.Duration(key.LifeSeconds)*time.Second {
 		return true
 	}
-	return key.ReplaysErrors && v.status >= serverErrors && !slices.ContainsFunc(call.parts, func(p run.Part) bool {
+	return key.ReplaysErrors && v.status >= serverErrors && !slices.ContainsFunc(call.parts, func(p batch.Part) bool {
 		_, task := s.task(&p)
 		return int(p.Attempt) < task.Retry.MaxAttempts
 	})
@@ -419,7 +420,7 @@ func (s *settlement) unknown(call *openCall, v *outcome) {
 		s.again(call, v)
 	case stateUnresolved:
 		s.move(call, v, next, time.Time{})
-		if call.from == run.Started {
+		if call.from == batch.Started {
 			s.uncertain = append(s.uncertain, call.parts...)
 		}
 		s.unresolved = append(s.unresolved, call.parts...)

@@ -8,9 +8,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"flowlane/internal/batch"
 	"flowlane/internal/dispatch"
 	"flowlane/internal/platform/provider"
-	"flowlane/internal/run"
 )
 
 // Calls of one organization are settled with those of others. None waits for a batch of another one that is locked: as
@@ -29,7 +29,7 @@ func TestSettle_Together(t *testing.T) {
 	tx, err := b.pool.Begin(t.Context())
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = tx.Rollback(t.Context()) })
-	batch := func(org string) (id string) {
+	startOf := func(org string) (id string) {
 		b.join(org)
 		id = b.start(b.define(post(receiver.URL, "")), 1, plainRow).String()
 		b.eventually("SELECT EXISTS (SELECT FROM flow.call WHERE batch_id = '" + id + "' AND state = 'intent')")
@@ -37,15 +37,15 @@ func TestSettle_Together(t *testing.T) {
 	}
 	var all []string
 	for range locked {
-		all = append(all, batch("Locked"))
+		all = append(all, startOf("Locked"))
 	}
-	free := batch("Free")
+	free := startOf("Free")
 	_, err = tx.Exec(t.Context(), "SELECT FROM flow.batch_count WHERE batch_id = ANY($1) FOR UPDATE", all)
 	require.NoError(t, err)
 	close(answer)
 	over := func(id string) string {
 		return "SELECT EXISTS (SELECT FROM flow.batch_count WHERE batch_id = '" + id + "' AND status = '" +
-			string(run.BatchCompleted) + "')"
+			string(batch.BatchCompleted) + "')"
 	}
 	b.eventually(over(free))
 	require.NoError(t, tx.Rollback(t.Context()))

@@ -22,6 +22,7 @@ import (
 
 	"flowlane/gen/db"
 	"flowlane/internal/account"
+	"flowlane/internal/batch"
 	"flowlane/internal/definition"
 	"flowlane/internal/dispatch"
 	"flowlane/internal/due"
@@ -266,12 +267,12 @@ func (b *bundle) start(def uuid.UUID, n int, row func(i int) string, change ...f
 func plainRow(i int) string { return fmt.Sprintf(`{"id":"k%d","n":%d}`, i, i) }
 
 // await polls until the batch is over, and returns its status and counts.
-func (b *bundle) await(id uuid.UUID) (run.BatchStatus, db.FlowBatchCount) {
+func (b *bundle) await(id uuid.UUID) (batch.BatchStatus, db.FlowBatchCount) {
 	b.t.Helper()
-	return b.awaitUntil(id, func(s run.BatchStatus, _ db.FlowBatchCount) bool { return run.BatchTerminal(s) })
+	return b.awaitUntil(id, func(s batch.BatchStatus, _ db.FlowBatchCount) bool { return batch.BatchTerminal(s) })
 }
 
-func (b *bundle) awaitUntil(id uuid.UUID, done func(run.BatchStatus, db.FlowBatchCount) bool) (run.BatchStatus,
+func (b *bundle) awaitUntil(id uuid.UUID, done func(batch.BatchStatus, db.FlowBatchCount) bool) (batch.BatchStatus,
 	db.FlowBatchCount) {
 	b.t.Helper()
 	deadline := time.After(60 * time.Second)

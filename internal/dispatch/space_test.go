@@ -9,10 +9,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"flowlane/gen/db"
+	"flowlane/internal/batch"
 	"flowlane/internal/dispatch"
 	"flowlane/internal/platform/catalog"
 	"flowlane/internal/platform/provider/dialersim"
-	"flowlane/internal/run"
 )
 
 // spaced has a bucket grant one call in so many milliseconds.
@@ -76,7 +76,7 @@ func TestSpacing_Long(t *testing.T) {
 	t.Parallel()
 	b := setupWith(t, dispatch.Options{}, spaced("upload", 3600_000))
 	id := b.start(b.define(hundreds), 200, plainRow)
-	b.awaitUntil(id, func(_ run.BatchStatus, c db.FlowBatchCount) bool { return c.Accepted == 100 })
+	b.awaitUntil(id, func(_ batch.BatchStatus, c db.FlowBatchCount) bool { return c.Accepted == 100 })
 	head := must(b.heads.Headroom(t.Context(), b.org, b.tenancy)).Buckets["upload"]
 	first := b.claims()[0]
 	require.NotNil(t, head.NextAllowedAt)
@@ -85,7 +85,7 @@ func TestSpacing_Long(t *testing.T) {
 	require.Len(t, b.claims(), 1)
 	b.pass(time.Hour)
 	status, _ := b.await(id)
-	require.Equal(t, run.BatchCompleted, status)
+	require.Equal(t, batch.BatchCompleted, status)
 	for i := range 2 {
 		b.once(fmt.Sprintf("l%d", i), dialersim.KindUpload, 100)
 	}

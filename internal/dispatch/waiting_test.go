@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"flowlane/gen/db"
+	"flowlane/internal/batch"
 	"flowlane/internal/dispatch"
 	"flowlane/internal/pg"
 	"flowlane/internal/platform/credential"
@@ -84,7 +85,7 @@ func TestWaitingTakesNoPlace_Lookups(t *testing.T) {
 		b.use(fmt.Sprintf("slow%d", i))
 		id = b.start(b.define(listsFlow), 1, func(int) string { return fmt.Sprintf(`{"id":"slow%02d"}`, i) })
 	}
-	b.awaitUntil(id, func(run.BatchStatus, db.FlowBatchCount) bool {
+	b.awaitUntil(id, func(batch.BatchStatus, db.FlowBatchCount) bool {
 		mu.Lock()
 		defer mu.Unlock()
 		return len(asked) == slow
@@ -92,11 +93,11 @@ func TestWaitingTakesNoPlace_Lookups(t *testing.T) {
 	found := []uuid.UUID{b.lose()}
 	b.join("Quick")
 	id = b.start(b.define(listsFlow), 1, plainRow)
-	if status, counts := b.await(id); status != run.BatchCompleted || counts.Accepted != 1 {
+	if status, counts := b.await(id); status != batch.BatchCompleted || counts.Accepted != 1 {
 		t.Errorf("batch ended %s with %+v", status, counts)
 	}
 	found = append(found, b.lose())
-	b.awaitUntil(id, func(run.BatchStatus, db.FlowBatchCount) bool {
+	b.awaitUntil(id, func(batch.BatchStatus, db.FlowBatchCount) bool {
 		return b.count("SELECT count(*) FROM flow.call WHERE id = ANY($1) AND state = 'unresolved'",
 			found) == len(found)
 	})
@@ -125,7 +126,7 @@ func TestReconcile_WrittenMeanwhile(t *testing.T) {
 	<-asked
 	lost := b.loseIn(time.Second)
 	close(goOn)
-	if status, _ := b.await(id); status != run.BatchCompleted {
+	if status, _ := b.await(id); status != batch.BatchCompleted {
 		t.Errorf("batch ended %s", status)
 	}
 	b.eventually(fmt.Sprintf("SELECT EXISTS (SELECT FROM flow.call WHERE id = '%s' AND state = 'unresolved')", lost))
@@ -153,12 +154,12 @@ func TestLookups_Shared(t *testing.T) {
 	b.watch.Store(&hold)
 	b.sim.AddFault(dialersim.Fault{Kind: "cut_after_accept", Operation: "upload", Count: slow + 1})
 	id := b.start(b.define(listsFlow), slow, func(i int) string { return fmt.Sprintf(`{"id":"slow%02d"}`, i) })
-	b.awaitUntil(id, func(run.BatchStatus, db.FlowBatchCount) bool {
+	b.awaitUntil(id, func(batch.BatchStatus, db.FlowBatchCount) bool {
 		return asked.Load() >= atOnce && b.count("SELECT count(*) FROM flow.call WHERE state = 'unknown'") == slow
 	})
 	b.join("Quick")
 	id = b.start(b.define(listsFlow), 1, func(int) string { return fmt.Sprintf(`{"id":%q}`, quick) })
-	if status, counts := b.await(id); status != run.BatchCompleted || counts.Accepted != 1 {
+	if status, counts := b.await(id); status != batch.BatchCompleted || counts.Accepted != 1 {
 		t.Errorf("batch ended %s with %+v", status, counts)
 	}
 	if n := before.Load(); n != atOnce {
@@ -201,7 +202,7 @@ func TestWaitingTakesNoPlace_Counters(t *testing.T) {
 			}
 			b.join("Quick")
 			id := b.start(b.define(listsFlow), 1, plainRow)
-			if status, counts := b.await(id); status != run.BatchCompleted || counts.Accepted != 1 {
+			if status, counts := b.await(id); status != batch.BatchCompleted || counts.Accepted != 1 {
 				t.Errorf("batch ended %s with %+v", status, counts)
 			}
 			if n := b.count("SELECT count(*) FROM flow.call WHERE domain <> $1 AND records > 0", b.tenancy); n != sent {

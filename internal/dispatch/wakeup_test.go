@@ -11,10 +11,10 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"flowlane/internal/batch"
 	"flowlane/internal/dispatch"
 	"flowlane/internal/platform/provider"
 	"flowlane/internal/platform/provider/dialersim"
-	"flowlane/internal/run"
 	"flowlane/test/pgtest"
 )
 
@@ -83,7 +83,7 @@ func TestWakeAgain(t *testing.T) {
 	b.await(b.start(def, 10, plainRow))
 	b.eventually(`SELECT NOT EXISTS (SELECT FROM flow.due WHERE kind = 'dispatch')`)
 	ends.armed.Store(true)
-	if status, counts := b.await(b.start(def, 5, plainRow)); status != run.BatchCompleted {
+	if status, counts := b.await(b.start(def, 5, plainRow)); status != batch.BatchCompleted {
 		t.Errorf("batch ended %s with %+v", status, counts)
 	}
 	if ends.armed.Load() {
@@ -113,7 +113,7 @@ func TestReadyBetweenTwoLooks(t *testing.T) {
 			def := b.define(flowOf(modify("m", "l", `{"n":1}`)))
 			looks.Store(look)
 			id := b.startBroken(def, "UPDATE flow.part SET ready_at = flow.clock() + interval '1 hour' WHERE batch_id = $1")
-			if status, counts := b.await(id); status != run.BatchCompleted {
+			if status, counts := b.await(id); status != batch.BatchCompleted {
 				t.Errorf("batch ended %s with %+v", status, counts)
 			}
 			if n := looks.Load(); n > 0 {

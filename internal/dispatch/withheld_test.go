@@ -17,6 +17,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"flowlane/gen/db"
+	"flowlane/internal/batch"
 	"flowlane/internal/dispatch"
 	"flowlane/internal/pause"
 	"flowlane/internal/pg"
@@ -107,7 +108,7 @@ func TestNothingIsWrittenUnderAHold(t *testing.T) {
 			}
 			w.ahead.Store(int64(time.Second)) // which passes
 			w.latch.open()
-			w.awaitUntil(id, func(run.BatchStatus, db.FlowBatchCount) bool {
+			w.awaitUntil(id, func(batch.BatchStatus, db.FlowBatchCount) bool {
 				return w.count("SELECT count(*) FROM flow.call WHERE state = 'intent'") == 0
 			})
 			if n := w.arrived.Load(); n != 0 {
@@ -123,7 +124,7 @@ func TestNothingIsWrittenUnderAHold(t *testing.T) {
 			if err := tt.release(w.bundle, holds, id); err != nil {
 				t.Fatal(err)
 			}
-			if status, counts := w.await(id); status != run.BatchCompleted {
+			if status, counts := w.await(id); status != batch.BatchCompleted {
 				t.Fatalf("batch ended %s with %+v", status, counts)
 			}
 			if n, attempt := w.arrived.Load(), w.count("SELECT max(attempt) FROM flow.call"); n != 1 || attempt != 1 {

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"flowlane/gen/db"
+	"flowlane/internal/pg"
 	"flowlane/internal/platform/credential"
 	"flowlane/internal/platform/provider"
 	"flowlane/internal/quota"
@@ -29,10 +30,10 @@ func (s *settlement) move(call *openCall, v *outcome, state string, checkAt time
 	if s.meter != nil && state != stateUnknown && state != stateUnresolved {
 		w := s.windows(call, Counts(&v.reading, false), Counts(&v.reading, true))
 		had, now := w.costs, w.costs.after(v.costs)
-		s.released.add(w.released, deref(call.CredentialID), had.of)
+		s.released.add(w.released, pg.Value(call.CredentialID), had.of)
 		s.released.move(w.moved, had.of)
 		if counts = w.text; len(v.costs) > 0 {
-			s.released.add(w.kept, deref(call.CredentialID),
+			s.released.add(w.kept, pg.Value(call.CredentialID),
 				func(bucket string) int { return had.of(bucket) - now.of(bucket) })
 			cost = string(now.encode())
 		}

@@ -7,10 +7,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"flowlane/gen/db"
+	"flowlane/internal/batch"
 	"flowlane/internal/dispatch"
 	"flowlane/internal/platform/provider/dialersim"
 	"flowlane/internal/quota"
-	"flowlane/internal/run"
 )
 
 // TestZone_LearnedLater: budgets follow the time zone that their account tells in a later test, and what was spent
@@ -34,7 +34,7 @@ func TestZone_LearnedLater(t *testing.T) {
 	require.Equal(t, []time.Time{start, end}, []time.Time{day.Start, day.End})
 	require.Equal(t, 10, day.Used())
 	id := b.start(def, 1500, func(i int) string { return plainRow(1000 + i) })
-	b.awaitUntil(id, func(_ run.BatchStatus, c db.FlowBatchCount) bool { return c.Accepted >= 1000 })
+	b.awaitUntil(id, func(_ batch.BatchStatus, c db.FlowBatchCount) bool { return c.Accepted >= 1000 })
 	b.eventually(`SELECT EXISTS (SELECT FROM flow.due WHERE kind = 'dispatch' AND NOT leased AND due_at > flow.clock() + interval '1 second')`)
 	require.EqualValues(t, 20, b.sim.Totals().Operations["upload"].Accepted, "the cap of the day, across the change")
 }

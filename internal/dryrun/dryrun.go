@@ -16,6 +16,7 @@ import (
 	"github.com/google/uuid"
 
 	"flowlane/gen/db"
+	"flowlane/internal/batch"
 	"flowlane/internal/definition"
 	"flowlane/internal/expr"
 	"flowlane/internal/fault"
@@ -60,7 +61,7 @@ type Input struct {
 
 // Failure is how a task is taken to have failed, and the body of the answer that says so; nil for none.
 type Failure struct {
-	run.JobError
+	batch.JobError
 	Body json.RawMessage
 }
 
@@ -71,7 +72,7 @@ type Outcome struct {
 	// Tasks runs in parallel to the plan's steps and their tasks.
 	Tasks [][]Task
 	// InputError is why the sample record would fail before its first task; nil where it fits.
-	InputError *run.JobError
+	InputError *batch.JobError
 	// AllowedFailures is how many of the records may fail before the batch stops; nil without a threshold.
 	AllowedFailures *int64
 	// Estimate is nil where the flow spends no metered budget, or none that is known.
@@ -91,7 +92,7 @@ type Task struct {
 	// Output is what later steps see; nil for null.
 	Output json.RawMessage
 	// Error belongs to TraceFailed.
-	Error *run.JobError
+	Error *batch.JobError
 }
 
 // Run rehearses the newest version of a definition, whatever its status. What is wrong with a task stands with the

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"flowlane/gen/db"
+	"flowlane/internal/batch"
 	"flowlane/internal/fault"
 	"flowlane/internal/pg"
 )
@@ -56,9 +57,9 @@ func (c *Change) claimsOnly() bool {
 		return false
 	}
 	for _, d := range c.slices {
-		n := d.counts.Of(Started)
-		var claimed Counts
-		claimed.move(Queued, Started, n)
+		n := d.counts.Of(batch.Started)
+		var claimed batch.Counts
+		claimed.Move(batch.Queued, batch.Started, n)
 		if d.remaining != 0 || d.detached != 0 || n < 0 || d.counts != claimed {
 			return false
 		}
@@ -70,11 +71,11 @@ func (c *Change) claimsOnly() bool {
 func (c *Change) claimSlices(ctx context.Context) error {
 	var in db.SliceClaimParams
 	for _, k := range sortedSlices(c.slices) {
-		if c.heads[k.batch].OneSlice {
+		if c.heads[k.Batch].OneSlice {
 			continue
 		}
-		in.BatchIds, in.Nos = append(in.BatchIds, k.batch), append(in.Nos, k.no)
-		in.Records = append(in.Records, int32(c.slices[k].counts.Of(Started)))
+		in.BatchIds, in.Nos = append(in.BatchIds, k.Batch), append(in.Nos, k.No)
+		in.Records = append(in.Records, int32(c.slices[k].counts.Of(batch.Started)))
 	}
 	if len(in.Nos) == 0 {
 		return nil
@@ -93,7 +94,7 @@ func (h *lockedBatch) doneWhole(d *sliceDelta) bool {
 // moveSlices writes the slices' counters and moves on those whose step is over.
 func (c *Change) moveSlices(ctx context.Context) error {
 	moved := slices.DeleteFunc(sortedSlices(c.slices),
-		func(k sliceKey) bool { return c.heads[k.batch].doneWhole(c.slices[k]) })
+		func(k batch.SliceKey) bool { return c.heads[k.Batch].doneWhole(c.slices[k]) })
 	if len(moved) == 0 {
 		return nil
 	}
@@ -103,9 +104,9 @@ func (c *Change) moveSlices(ctx context.Context) error {
 	args := db.SliceMoveParams{}
 	for _, k := range moved {
 		d := c.slices[k]
-		args.BatchIds, args.Nos = append(args.BatchIds, k.batch), append(args.Nos, k.no)
+		args.BatchIds, args.Nos = append(args.BatchIds, k.Batch), append(args.Nos, k.No)
 		args.Remaining, args.Detached = append(args.Remaining, d.remaining), append(args.Detached, d.detached)
-		args.LastSteps = append(args.LastSteps, c.heads[k.batch].lastStep())
+		args.LastSteps = append(args.LastSteps, c.heads[k.Batch].lastStep())
 		for _, n := range d.counts {
 			args.Deltas = append(args.Deltas, int32(n))
 		}
@@ -119,14 +120,14 @@ func (c *Change) moveSlices(ctx context.Context) error {
 	}
 	for _, r := range rows {
 		h := c.heads[r.BatchID]
-		if r.Remaining != 0 || (r.State != sliceCalling && r.State != sliceDone) {
+		if r.Remaining != 0 || (r.State != batch.SliceCalling && r.State != batch.SliceDone) {
 			continue
 		}
-		if k := (sliceKey{r.BatchID, r.No}); c.widest[k] < r.Records {
+		if k := (batch.SliceKey{Batch: r.BatchID, No: r.No}); c.widest[k] < r.Records {
 			c.over.BatchIds, c.over.SliceNos = append(c.over.BatchIds, r.BatchID), append(c.over.SliceNos, r.No)
 			c.over.StepNos = append(c.over.StepNos, r.StepNo)
 		}
-		if r.State == sliceDone || h.stopped() {
+		if r.State == batch.SliceDone || h.stopped() {
 			continue
 		}
 		c.leaveStep(h, new(db.SliceRowsRow(r)), r.Records-r.Detached, allTasks)
@@ -138,11 +139,11 @@ func (c *Change) moveSlices(ctx context.Context) error {
 }
 
 // writeOut gives slices that stand in the counters of their batches rows of their own.
-func (c *Change) writeOut(ctx context.Context, keys []sliceKey) error {
+func (c *Change) writeOut(ctx context.Context, keys []batch.SliceKey) error {
 	var ids []uuid.UUID
 	for _, k := range keys {
-		if h := c.heads[k.batch]; h.OneSlice {
-			h.OneSlice, ids = false, append(ids, k.batch)
+		if h := c.heads[k.Batch]; h.OneSlice {
+			h.OneSlice, ids = false, append(ids, k.Batch)
 		}
 	}
 	if len(ids) == 0 {
@@ -151,8 +152,8 @@ func (c *Change) writeOut(ctx context.Context, keys []sliceKey) error {
 	return fault.Wrap(c.s.q.SlicesWriteOut(ctx, c.tx, ids), "write out slices")
 }
 
-func sortedSlices(m map[sliceKey]*sliceDelta) []sliceKey {
-	return slices.SortedFunc(maps.Keys(m), sliceKey.compare)
+func sortedSlices(m map[batch.SliceKey]*sliceDelta) []batch.SliceKey {
+	return slices.SortedFunc(maps.Keys(m), batch.SliceKey.Compare)
 }
 
 func (c *Change) writeParts(ctx context.Context) error {
@@ -201,13 +202,13 @@ func (c *Change) writeQueues(ctx context.Context) error {
 func (c *Change) writeTraces(ctx context.Context) error {
 	args := db.FragmentInsertParams{}
 	for k, traces := range c.traces {
-		body, err := encodeTraces(traces)
+		body, err := batch.EncodeTraces(traces)
 		if err != nil {
 			return err
 		}
-		args.BatchIds, args.SliceNos = append(args.BatchIds, k.slice.batch), append(args.SliceNos, k.slice.no)
+		args.BatchIds, args.SliceNos = append(args.BatchIds, k.slice.Batch), append(args.SliceNos, k.slice.No)
 		args.StepNos, args.TaskNos = append(args.StepNos, k.step), append(args.TaskNos, k.task)
-		args.Skipped, args.Bodies = append(args.Skipped, skippedIn(traces)), append(args.Bodies, body)
+		args.Skipped, args.Bodies = append(args.Skipped, batch.SkippedIn(traces)), append(args.Bodies, body)
 	}
 	if len(args.Bodies) == 0 {
 		return nil
@@ -217,9 +218,9 @@ func (c *Change) writeTraces(ctx context.Context) error {
 
 // moveBatches writes what the change does to batches.
 func (c *Change) moveBatches(ctx context.Context) error {
-	deltas := map[uuid.UUID]*Counts{}
+	deltas := map[uuid.UUID]*batch.Counts{}
 	for k, d := range c.slices {
-		entry(deltas, k.batch).add(&d.counts)
+		entry(deltas, k.Batch).Add(&d.counts)
 	}
 	if err := c.moveCounts(ctx, deltas); err != nil {
 		return err
@@ -234,36 +235,36 @@ func (c *Change) moveBatches(ctx context.Context) error {
 
 // moveCounts writes the counters of batches, ends those whose jobs are over, and marks the others as running. A paused
 // one ends when it is resumed.
-func (c *Change) moveCounts(ctx context.Context, deltas map[uuid.UUID]*Counts) error {
+func (c *Change) moveCounts(ctx context.Context, deltas map[uuid.UUID]*batch.Counts) error {
 	args := db.BatchCountMoveParams{Now: c.Now}
 	var start, over []uuid.UUID
 	for id, d := range deltas {
 		h := c.heads[id]
-		h.counts.add(d)
+		h.counts.Add(d)
 		if err := c.stopPast(ctx, h); err != nil {
 			return err
 		}
 		if h.stopped() {
-			for _, s := range []Status{Staged, Queued, Pending} {
+			for _, s := range []batch.Status{batch.Staged, batch.Queued, batch.Pending} {
 				n := h.counts.Of(s)
-				d.move(s, Unprocessed, n)
-				h.counts.move(s, Unprocessed, n)
+				d.Move(s, batch.Unprocessed, n)
+				h.counts.Move(s, batch.Unprocessed, n)
 			}
 		}
 		endedAs, began := "", time.Time{}
 		switch {
-		case h.counts.terminal() == h.RecordCount && h.Status != BatchPaused && !BatchTerminal(h.Status):
+		case h.counts.Terminal() == h.RecordCount && h.Status != batch.BatchPaused && !batch.BatchTerminal(h.Status):
 			endedAs, began = string(h.outcome()), h.began
 			if began.IsZero() {
 				began = c.Now
 			}
 			over = append(over, id)
-		case h.Status == BatchQueued && d.Of(Started) == h.RecordCount:
+		case h.Status == batch.BatchQueued && d.Of(batch.Started) == h.RecordCount:
 			c.unmarked = append(c.unmarked, id)
-		case h.Status == BatchQueued, h.Status == BatchPaused:
+		case h.Status == batch.BatchQueued, h.Status == batch.BatchPaused:
 			start = append(start, id)
 		}
-		h.abandoned = d.Of(Unresolved)
+		h.abandoned = d.Of(batch.Unresolved)
 		args.BatchIds, args.Deltas = append(args.BatchIds, id), append(args.Deltas, d[:]...)
 		args.EndedAs, args.Began = append(args.EndedAs, endedAs), append(args.Began, began)
 	}
@@ -282,9 +283,9 @@ func (c *Change) moveCounts(ctx context.Context, deltas map[uuid.UUID]*Counts) e
 }
 
 // outcome is how a batch ends whose jobs are all over.
-func (h *lockedBatch) outcome() BatchStatus {
+func (h *lockedBatch) outcome() batch.BatchStatus {
 	if h.StoppedAt != nil {
-		return BatchFailed
+		return batch.BatchFailed
 	}
-	return h.counts.outcome()
+	return h.counts.Outcome()
 }

@@ -115,7 +115,7 @@ func (s *Service) readBatches(ctx context.Context, conn db.DBTX, ids []uuid.UUID
 		}
 		out[i] = &Batch{ID: r.ID, OrgID: r.OrgID, PageSet: r.PageSet, Plan: plan, Metadata: json.RawMessage(r.Metadata),
 			scope:    facts,
-			beginsAt: latest(r.CreatedAt, deref(r.ScheduledAt)), root: deref(r.RootID), retry: r.RetryOf != nil,
+			beginsAt: latest(r.CreatedAt, pg.Value(r.ScheduledAt)), root: pg.Value(r.RootID), retry: r.RetryOf != nil,
 			records: r.RecordCount}
 		if plan.VariableSetID.Valid {
 			vars, err := s.q.BatchVars(ctx, conn, db.BatchVarsParams{OrgID: r.OrgID, BatchID: r.ID})

@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"flowlane/gen/db"
+	"flowlane/internal/batch"
 	"flowlane/internal/definition"
 	"flowlane/internal/fault"
 	"flowlane/internal/pg"
@@ -27,7 +28,7 @@ type (
 		step, task int16
 	}
 	traceKey struct {
-		slice      sliceKey
+		slice      batch.SliceKey
 		step, task int16
 	}
 	dueKey struct{ kind, key string }
@@ -47,7 +48,7 @@ type lockedBatch struct {
 	plan *definition.Plan
 	// counts are how many of its jobs stand where, failing how many of them have failed, with what the change does so
 	// far.
-	counts  Counts
+	counts  batch.Counts
 	failing int64
 	// began is when the earliest of the calls was sent that the change settles; zero where there is none.
 	began time.Time
@@ -57,10 +58,10 @@ type lockedBatch struct {
 
 // chain is where what comes of the batch by events and flows stands.
 func (h *lockedBatch) chain() event.Chain {
-	return event.Chain{Root: deref(cmp.Or(h.RootID, &h.ID)), Depth: h.EventDepth}
+	return event.Chain{Root: pg.Value(cmp.Or(h.RootID, &h.ID)), Depth: h.EventDepth}
 }
 
-func (h *lockedBatch) final() Status        { return finalStatus(h.plan) }
+func (h *lockedBatch) final() batch.Status  { return batch.FinalStatus(h.plan) }
 func (h *lockedBatch) lastStep() int16      { return int16(len(h.plan.Steps) - 1) } //nolint:gosec // at most 50 steps
 func (h *lockedBatch) last(step int16) bool { return step == h.lastStep() }
 
@@ -70,14 +71,14 @@ func (h *lockedBatch) number() int64 { return h.ChangeNo + 1 }
 // claimNo is the number of this change where the step has calls side by side, or beside waits, whose order readers must
 // be told; else 0.
 func (h *lockedBatch) claimNo(step int16) int64 {
-	if s := &h.plan.Steps[step]; len(callTasks(s)) < 2 && !stepWaits(s) {
+	if s := &h.plan.Steps[step]; len(batch.CallTasks(s)) < 2 && !stepWaits(s) {
 		return 0
 	}
 	return h.number()
 }
 
 type sliceDelta struct {
-	counts              Counts
+	counts              batch.Counts
 	remaining, detached int32
 }
 
@@ -101,14 +102,14 @@ type Change struct {
 	tx        pgx.Tx
 	batchLock *BatchLock
 	heads     map[uuid.UUID]*lockedBatch
-	slices    map[sliceKey]*sliceDelta
+	slices    map[batch.SliceKey]*sliceDelta
 	queues    map[queueKey]*queueDelta
-	traces    map[traceKey][]Trace
-	covers    map[sliceKey]*coverage
+	traces    map[traceKey][]batch.Trace
+	covers    map[batch.SliceKey]*batch.Coverage
 	// moved are calls whose rows this transaction has moved already, with where their records stand.
-	moved   map[uuid.UUID]Status
-	jobs    map[jobKey]*job
-	was     map[jobKey]Status
+	moved   map[uuid.UUID]batch.Status
+	jobs    map[batch.JobKey]*job
+	was     map[batch.JobKey]batch.Status
 	queued  db.PartInsertParams
 	deleted db.PartDeleteParams
 	// answered are calls that are settled with all their parts; of their batches, those of which one of them has all
@@ -118,11 +119,11 @@ type Change struct {
 	advances db.SliceAdvanceParams
 	// waits are those that begin, dropped how many records do without that fail.
 	waits   db.WaitInsertParams
-	dropped map[jobKey]int16
+	dropped map[batch.JobKey]int16
 	// over are the steps of slices that came to their end and may have left many fragments; widest is the most records
 	// of a slice that were settled at once.
 	over   db.FragmentsManyParams
-	widest map[sliceKey]int32
+	widest map[batch.SliceKey]int32
 	// wakeAt are the queues in which parts are left, opened the batches whose queues may have work again.
 	wakeAt map[queueKey]time.Time
 	opened []uuid.UUID
@@ -205,18 +206,18 @@ func (s *Service) BeginLocked(ctx context.Context, tx pgx.Tx, l *BatchLock) (c *
 	}
 	c = &Change{
 		s: s, tx: tx, batchLock: l, later: pg.NewPipeline(tx), heads: map[uuid.UUID]*lockedBatch{},
-		slices: map[sliceKey]*sliceDelta{}, queues: map[queueKey]*queueDelta{}, left: map[queueKey]*leftToPeople{},
-		traces: map[traceKey][]Trace{}, covers: map[sliceKey]*coverage{}, moved: map[uuid.UUID]Status{},
-		jobs: map[jobKey]*job{}, was: map[jobKey]Status{}, widest: map[sliceKey]int32{},
-		wakeAt: map[queueKey]time.Time{}, wakes: wakeUps{}, dropped: map[jobKey]int16{},
+		slices: map[batch.SliceKey]*sliceDelta{}, queues: map[queueKey]*queueDelta{}, left: map[queueKey]*leftToPeople{},
+		traces: map[traceKey][]batch.Trace{}, covers: map[batch.SliceKey]*batch.Coverage{}, moved: map[uuid.UUID]batch.Status{},
+		jobs: map[batch.JobKey]*job{}, was: map[batch.JobKey]batch.Status{}, widest: map[batch.SliceKey]int32{},
+		wakeAt: map[queueKey]time.Time{}, wakes: wakeUps{}, dropped: map[batch.JobKey]int16{},
 	}
 	for _, r := range rows {
 		plan, err := s.plans.Plan(ctx, tx, r.OrgID, r.DefinitionID, r.Version)
 		if err != nil {
 			return nil, fmt.Errorf("plan of batch %s: %w", r.ID, err)
 		}
-		counts := Counts(r.Counts)
-		c.heads[r.ID] = &lockedBatch{BatchLockRow: r, plan: plan, counts: counts, failing: counts.failures()}
+		counts := batch.Counts(r.Counts)
+		c.heads[r.ID] = &lockedBatch{BatchLockRow: r, plan: plan, counts: counts, failing: counts.Failures()}
 		if r.Now.After(c.Now) {
 			c.Now = r.Now
 		}
@@ -226,7 +227,7 @@ func (s *Service) BeginLocked(ctx context.Context, tx pgx.Tx, l *BatchLock) (c *
 }
 
 // CallMoved says that a call's row was moved earlier in this transaction, while its records still stand at from.
-func (c *Change) CallMoved(id uuid.UUID, from Status) { c.moved[id] = from }
+func (c *Change) CallMoved(id uuid.UUID, from batch.Status) { c.moved[id] = from }
 
 // Stopped reports whether nothing of the batch may be sent any more.
 func (c *Change) Stopped(batchID uuid.UUID) bool { return c.heads[batchID].stopped() }
@@ -251,7 +252,7 @@ func (s *Service) MarkRunning(ctx context.Context, batchIDs []uuid.UUID, began t
 // Plan returns the plan that a batch follows.
 func (c *Change) Plan(batchID uuid.UUID) *definition.Plan { return c.heads[batchID].plan }
 
-func (c *Change) slice(k sliceKey) *sliceDelta { return entry(c.slices, k) }
+func (c *Change) slice(k batch.SliceKey) *sliceDelta { return entry(c.slices, k) }
 
 func (c *Change) queue(k queueKey) *queueDelta { return entry(c.queues, k) }
 
@@ -272,9 +273,9 @@ func keepEarliest[K comparable](m map[K]time.Time, k K, at time.Time) {
 	}
 }
 
-func (c *Change) trace(p *Part, t Trace) {
+func (c *Change) trace(p *batch.Part, t batch.Trace) {
 	t.Element = p.Element
-	k := traceKey{sliceKey{p.BatchID, p.SliceNo}, p.StepNo, p.TaskNo}
+	k := traceKey{batch.SliceKey{Batch: p.BatchID, No: p.SliceNo}, p.StepNo, p.TaskNo}
 	t.ClaimNo = p.ClaimNo
 	if len(c.traces[k]) == 0 {
 		t.ChangeNo = c.heads[p.BatchID].number()
@@ -283,7 +284,7 @@ func (c *Change) trace(p *Part, t Trace) {
 }
 
 // enqueue adds a part that waits for a call from readyAt on; records is how many of its range are with the slice.
-func (c *Change) enqueue(p Part, records int32, readyAt time.Time) {
+func (c *Change) enqueue(p batch.Part, records int32, readyAt time.Time) {
 	q := &c.queued
 	q.BatchIds, q.SliceNos = append(q.BatchIds, p.BatchID), append(q.SliceNos, p.SliceNo)
 	q.StepNos, q.TaskNos = append(q.StepNos, p.StepNo), append(q.TaskNos, p.TaskNo)
@@ -306,7 +307,7 @@ func (d *queueDelta) delay(readyAt time.Time) {
 }
 
 // errorText returns the stored form of a job's error.
-func errorText(e *JobError) string {
+func errorText(e *batch.JobError) string {
 	if e == nil {
 		return ""
 	}

@@ -3,6 +3,7 @@ package run
 import (
 	"context"
 	"flowlane/gen/db"
+	"flowlane/internal/batch"
 	"flowlane/internal/fault"
 	"fmt"
 )
@@ -20,9 +21,9 @@ func (c *Change) compact(ctx context.Context) error {
 	}
 	in := db.FragmentInsertParams{}
 	for _, r := range rows {
-		plain := []byte{encodingPlain}
+		plain := []byte{batch.EncodingPlain}
 		for _, body := range r.Bodies {
-			raw, err := unpackFragment(body)
+			raw, err := batch.UnpackFragment(body)
 			if err != nil {
 				return err
 			}
@@ -40,7 +41,7 @@ func (c *Change) compact(ctx context.Context) error {
 		}
 		in.BatchIds, in.SliceNos = append(in.BatchIds, r.BatchID), append(in.SliceNos, r.SliceNo)
 		in.StepNos, in.TaskNos = append(in.StepNos, r.StepNo), append(in.TaskNos, r.TaskNo)
-		in.Skipped, in.Bodies = append(in.Skipped, r.Skipped), append(in.Bodies, packFragment(plain))
+		in.Skipped, in.Bodies = append(in.Skipped, r.Skipped), append(in.Bodies, batch.PackFragment(plain))
 	}
 	if len(in.Bodies) == 0 {
 		return nil

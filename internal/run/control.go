@@ -11,6 +11,7 @@ import (
 
 	"flowlane/gen/db"
 	"flowlane/internal/account"
+	"flowlane/internal/batch"
 	"flowlane/internal/fault"
 	"flowlane/internal/trigger/event"
 )
@@ -25,7 +26,7 @@ func (s *Service) Pause(ctx context.Context, tx pgx.Tx,
 	if err != nil {
 		return false, now, err
 	}
-	if h.Status == BatchPaused {
+	if h.Status == batch.BatchPaused {
 		return false, c.Now, nil
 	}
 	if err := s.q.BatchPause(ctx, tx, db.BatchPauseParams{BatchID: batchID, Now: c.Now}); err != nil {
@@ -44,7 +45,7 @@ func (s *Service) Resume(ctx context.Context, tx pgx.Tx, orgID, batchID uuid.UUI
 	if err != nil {
 		return false, now, err
 	}
-	if h.Status != BatchPaused {
+	if h.Status != batch.BatchPaused {
 		return false, c.Now, nil
 	}
 	if h.Status, err = s.q.BatchResume(ctx, tx, db.BatchResumeParams{BatchID: batchID, Now: c.Now}); err != nil {
@@ -60,8 +61,8 @@ func (s *Service) Resume(ctx context.Context, tx pgx.Tx, orgID, batchID uuid.UUI
 	if err := c.publish(ctx, happened...); err != nil {
 		return false, c.Now, err
 	}
-	if h.counts.terminal() == h.RecordCount {
-		if err := c.moveCounts(ctx, map[uuid.UUID]*Counts{batchID: {}}); err != nil {
+	if h.counts.Terminal() == h.RecordCount {
+		if err := c.moveCounts(ctx, map[uuid.UUID]*batch.Counts{batchID: {}}); err != nil {
 			return false, c.Now, err
 		}
 		if err := c.later.Send(ctx, tx); err != nil {
@@ -93,7 +94,7 @@ func (s *Service) beginOne(ctx context.Context, tx pgx.Tx, orgID, batchID uuid.U
 // beginOpen is beginOne for a batch that must not be over. Faults: NotFound; Conflict.
 func (s *Service) beginOpen(ctx context.Context, tx pgx.Tx, orgID, batchID uuid.UUID) (*Change, *lockedBatch, error) {
 	c, h, err := s.beginOne(ctx, tx, orgID, batchID)
-	if err == nil && BatchTerminal(h.Status) {
+	if err == nil && batch.BatchTerminal(h.Status) {
 		err = fault.New(fault.Conflict, "Batch is already %s", h.Status).Known(fault.BatchOver)
 	}
 	return c, h, err
@@ -142,11 +143,11 @@ func (s *Service) Cancel(ctx context.Context, tx pgx.Tx, orgID, batchID uuid.UUI
 // stopped reports whether nothing of the batch is sent any more: it is over, its failure threshold stopped it, or it
 // was deleted.
 func (h *lockedBatch) stopped() bool {
-	return h == nil || BatchTerminal(h.Status) || h.StoppedAt != nil
+	return h == nil || batch.BatchTerminal(h.Status) || h.StoppedAt != nil
 }
 
 // barred reports whether nothing of the batch is sent or worked on now: it is stopped, or paused.
-func (h *lockedBatch) barred() bool { return h.stopped() || h.Status == BatchPaused }
+func (h *lockedBatch) barred() bool { return h.stopped() || h.Status == batch.BatchPaused }
 
 // allowed is how many jobs of the batch may fail.
 func (h *lockedBatch) allowed() int64 {
@@ -158,8 +159,8 @@ func (h *lockedBatch) allowed() int64 {
 
 // fails counts a job that fails. It returns false where it must not: the batch is past its threshold by what this
 // change did before, and the job needs no call to fail, so that it is left unprocessed like all that waits.
-func (h *lockedBatch) fails(from Status) bool {
-	if waits := from == Queued || from == Pending; waits && h.failing > h.allowed() {
+func (h *lockedBatch) fails(from batch.Status) bool {
+	if waits := from == batch.Queued || from == batch.Pending; waits && h.failing > h.allowed() {
 		return false
 	}
 	h.failing++
@@ -169,7 +170,7 @@ func (h *lockedBatch) fails(from Status) bool {
 // stopPast stops a batch that is past its failure threshold, in the transaction that takes it there. Calls under way
 // settle later; the batch ends once nothing is open.
 func (c *Change) stopPast(ctx context.Context, h *lockedBatch) error {
-	if h.stopped() || h.counts.failures() <= h.allowed() {
+	if h.stopped() || h.counts.Failures() <= h.allowed() {
 		return nil
 	}
 	if err := c.closeWaiting(ctx, h.ID); err != nil {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"flowlane/gen/db"
+	"flowlane/internal/batch"
 	"flowlane/internal/fault"
 	"flowlane/internal/pg"
 )
@@ -27,17 +28,17 @@ func (s *Service) ReadOutlasting(ctx context.Context, conn db.DBTX, b *Batch, re
 		in.BatchIds, in.SliceNos, in.FromSteps = append(in.BatchIds, b.ID), append(in.SliceNos, r.No),
 			append(in.FromSteps, 0)
 	}
-	bodies, err := readBodies(ctx, conn, db.InheritedReadParams{}, in)
+	bodies, err := batch.ReadFragments(ctx, conn, db.InheritedReadParams{}, in)
 	if err != nil {
 		return err
 	}
 	for _, r := range recs {
 		r.outlasts = make([]bool, len(r.Rows))
 		none := func(int32, int32) bool { return false }
-		err := decodeBodies(bodies[sliceKey{b.ID, r.No}], int32(len(r.Rows)), none, decodeWhole,
-			func(no, task int16, t *Trace) {
+		err := batch.DecodeFragments(bodies[batch.SliceKey{Batch: b.ID, No: r.No}], int32(len(r.Rows)), none, batch.DecodeWhole,
+			func(no, task int16, t *batch.Trace) {
 				if no < step && b.Plan.Steps[no].Tasks[task].Action.Utility == delayUtility && outlasts(t, loss) {
-					t.each(func(o int32) { r.outlasts[o] = true })
+					t.Each(func(o int32) { r.outlasts[o] = true })
 				}
 			})
 		if err != nil {
@@ -61,11 +62,11 @@ func delays(b *Batch, step int16) bool {
 
 // outlasts reports whether a trace of a delay tells of one that was not over in the lost time: it had begun before and
 // ended behind it, or takes longer than that.
-func outlasts(t *Trace, loss *pg.Loss) bool {
+func outlasts(t *batch.Trace, loss *pg.Loss) bool {
 	var out struct {
 		Until time.Time `json:"waited_until"`
 	}
-	if t.Kind != TraceOK || t.StartedAt == 0 || json.Unmarshal(t.Output, &out) != nil {
+	if t.Kind != batch.TraceOK || t.StartedAt == 0 || json.Unmarshal(t.Output, &out) != nil {
 		return false
 	}
 	began := time.UnixMilli(t.StartedAt)

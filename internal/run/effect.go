@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"flowlane/gen/db"
+	"flowlane/internal/batch"
 	"flowlane/internal/jsonraw"
 	"flowlane/internal/store"
 	"flowlane/internal/trigger/event"
@@ -194,6 +195,6 @@ func (r *recordWork) emission(h *lockedBatch, w *sliceWork) any {
 		JobID        string          `json:"job_id"`
 		StepID       string          `json:"step_id"`
 		TaskID       string          `json:"task_id"`
-	}{r.emit.name, r.emit.payload, h.ID, h.DefinitionID, JobID(h.ID, w.First+int64(r.offset)), r.of.step.ID,
+	}{r.emit.name, r.emit.payload, h.ID, h.DefinitionID, batch.JobID(h.ID, w.First+int64(r.offset)), r.of.step.ID,
 		r.of.task.ID}
 }

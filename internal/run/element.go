@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"flowlane/gen/db"
+	"flowlane/internal/batch"
 	"flowlane/internal/expr"
 )
 
@@ -148,18 +149,18 @@ func (c *Change) settleElements(ctx context.Context, results []Result) error {
 
 // ofElement reports whether a result says how one element came out, or that none is left.
 func ofElement(r *Result) bool {
-	return r.Part.Elements > 0 && (len(r.Exceptions) == 0 || (r.Exceptions[0].Kind != TraceRetry &&
-		r.Exceptions[0].Kind != TraceSkipped))
+	return r.Part.Elements > 0 && (len(r.Exceptions) == 0 || (r.Exceptions[0].Kind != batch.TraceRetry &&
+		r.Exceptions[0].Kind != batch.TraceSkipped))
 }
 
-func keyOfElement(p *Part) elementKey {
+func keyOfElement(p *batch.Part) elementKey {
 	return elementKey{p.BatchID, p.First + int64(p.Offsets()[0]), p.StepNo, p.TaskNo}
 }
 
 func (l *loops) settle(r *Result) {
 	p, offset := &r.Part, r.Part.Offsets()[0]
 	k := keyOfElement(p)
-	var failure *JobError
+	var failure *batch.JobError
 	output := r.Output
 	if p.Element == p.Elements {
 		output = nil // none was left
@@ -178,19 +179,19 @@ func (l *loops) settle(r *Result) {
 	switch {
 	case l.bytes[k]+int64(len(output)) > expr.MaxResult:
 		step := &l.c.heads[p.BatchID].plan.Steps[p.StepNo]
-		e := &JobError{Code: CodeExpression, Message: tooMuchElements, StepID: step.ID, TaskID: step.Tasks[p.TaskNo].ID}
-		r.Exceptions = []Exception{{Offset: offset, Kind: TraceFailed, Error: e}}
+		e := &batch.JobError{Code: CodeExpression, Message: tooMuchElements, StepID: step.ID, TaskID: step.Tasks[p.TaskNo].ID}
+		r.Exceptions = []Exception{{Offset: offset, Kind: batch.TraceFailed, Error: e}}
 		l.taken.add(k)
 	case p.Element+1 < p.Elements:
-		r.Exceptions = []Exception{{Offset: offset, Kind: TraceElement, Error: failure}}
+		r.Exceptions = []Exception{{Offset: offset, Kind: batch.TraceElement, Error: failure}}
 		if len(output) > 0 {
 			l.add(k, p.Element, output)
 		}
 	default:
 		if failure != nil {
-			l.c.trace(p, Trace{From: offset, To: offset + 1, Kind: TraceElement, Attempt: p.Attempt,
-				CallID:    callText(r.CallID),
-				StartedAt: millis(r.StartedAt), EndedAt: millis(r.EndedAt), Error: failure})
+			l.c.trace(p, batch.Trace{From: offset, To: offset + 1, Kind: batch.TraceElement, Attempt: p.Attempt,
+				CallID:    batch.CallText(r.CallID),
+				StartedAt: batch.Millis(r.StartedAt), EndedAt: batch.Millis(r.EndedAt), Error: failure})
 			p.Element = p.Elements // the trace of the task as a whole tells of no call
 		}
 		l.taken.add(k)

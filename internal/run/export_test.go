@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"flowlane/gen/db"
+	"flowlane/internal/batch"
 )
 
 // CheckReads compares, as of one moment, what readers see of every record of a batch with the counters of its slices
@@ -25,29 +26,29 @@ func (s *Reader) CheckReads(ctx context.Context, orgID, batchID uuid.UUID) error
 			return err
 		}
 		var slices []db.SliceRowsRow
-		var kept []Counts
+		var kept []batch.Counts
 		for rows.Next() {
 			var r db.SliceRowsRow
 			var counts []int64
 			if err := rows.Scan(&r.No, &r.First, &r.Records, &r.Detached, &r.State, &r.StepNo, &counts); err != nil {
 				return err
 			}
-			slices, kept = append(slices, r), append(kept, Counts(counts))
+			slices, kept = append(slices, r), append(kept, batch.Counts(counts))
 		}
 		views := b.views(slices, needs{})
 		if err := s.open(ctx, tx, views); err != nil {
 			return err
 		}
-		var all Counts
+		var all batch.Counts
 		for i, v := range views {
-			var seen Counts
+			var seen batch.Counts
 			for _, st := range v.statuses {
-				seen[index(st)]++
-				all[index(st)]++
+				seen[batch.Index(st)]++
+				all[batch.Index(st)]++
 			}
 			if b.over() {
-				for _, st := range []Status{Staged, Queued, Pending} {
-					kept[i].move(st, Unprocessed, kept[i].Of(st))
+				for _, st := range []batch.Status{batch.Staged, batch.Queued, batch.Pending} {
+					kept[i].Move(st, batch.Unprocessed, kept[i].Of(st))
 				}
 			}
 			if seen != kept[i] {

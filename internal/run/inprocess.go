@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"flowlane/gen/db"
+	"flowlane/internal/batch"
 	"flowlane/internal/pg"
 )
 
@@ -142,7 +143,7 @@ type sliceWork struct {
 	members, all []int32
 	// records are what came of the tasks for each member, failed why members failed by it.
 	records []*recordWork
-	failed  map[int32]*JobError
+	failed  map[int32]*batch.JobError
 	// waiting is what members wait for from then on that the work is settled.
 	waiting map[int32][]wait
 }
@@ -167,8 +168,8 @@ func (s *Service) workSlice(ctx context.Context, b *Batch, p *piece, r *db.Slice
 	}
 	defer rec.Release()
 	w := &sliceWork{SliceRowsRow: *r, step: r.StepNo, from: rec.from, to: rec.to, done: doneBefore(r)}
-	w.calls = undone(callTasks(&b.Plan.Steps[w.step]), w.done)
-	eachOffset(0, r.Records, rec.detached, func(o int32) {
+	w.calls = batch.Undone(batch.CallTasks(&b.Plan.Steps[w.step]), w.done)
+	batch.EachOffset(0, r.Records, rec.detached, func(o int32) {
 		w.all = append(w.all, o)
 		if o >= w.from && o < w.to {
 			w.members = append(w.members, o)
@@ -193,7 +194,7 @@ func (s *Service) workJob(ctx context.Context, b *Batch, p *piece, j db.FlowJob,
 	r := &last.row
 	offset := int32(j.Position - r.First)
 	w := &sliceWork{SliceRowsRow: *r, step: j.StepNo, job: &j, from: offset, to: offset + 1,
-		calls: callTasks(&b.Plan.Steps[j.StepNo]), members: []int32{offset}}
+		calls: batch.CallTasks(&b.Plan.Steps[j.StepNo]), members: []int32{offset}}
 	return w, s.evaluate(ctx, w, b, p, last.rec)
 }
 
@@ -201,7 +202,7 @@ func (s *Service) workJob(ctx context.Context, b *Batch, p *piece, j db.FlowJob,
 // Rows point into rec, so everything kept is copied. Each task may use its share of time and memory, and those before
 // it, so that records which all tasks together are too much for are seldom evaluated in vain.
 func (s *Service) evaluate(ctx context.Context, w *sliceWork, b *Batch, p *piece, rec *Records) error {
-	w.failed = map[int32]*JobError{}
+	w.failed = map[int32]*batch.JobError{}
 	p.read += rec.bytes
 	rec.bytes = 0 // jobs that share it count it once
 	step := &b.Plan.Steps[w.step]
@@ -213,7 +214,7 @@ func (s *Service) evaluate(ctx context.Context, w *sliceWork, b *Batch, p *piece
 		}
 	}
 	sizes, had, began := make([]int, len(w.members)), p.made, p.limits.now()
-	tasks, env := undone(localTasks(step), w.done), rec.Envs()
+	tasks, env := batch.Undone(batch.LocalTasks(step), w.done), rec.Envs()
 	for i, no := range tasks {
 		t, part, of := taskWork{no: no, step: step, task: &step.Tasks[no]}, i+1, len(tasks)
 		for n, o := range w.members {
@@ -248,7 +249,7 @@ func (w *sliceWork) cut(n int, made *int, sizes []int) {
 	w.members = w.members[:n]
 	later := func(o int32) bool { return o >= w.to }
 	w.records = slices.DeleteFunc(w.records, func(r *recordWork) bool { return later(r.offset) })
-	maps.DeleteFunc(w.failed, func(o int32, _ *JobError) bool { return later(o) })
+	maps.DeleteFunc(w.failed, func(o int32, _ *batch.JobError) bool { return later(o) })
 }
 
 // take keeps what came of a task.
@@ -265,7 +266,7 @@ func (w *sliceWork) take(t *taskWork) {
 // settle notes that it is known how a task came out for a record.
 func (w *sliceWork) settle(r *recordWork) {
 	r.settled = true
-	if r.kind == TraceFailed && !r.of.task.ContinueOnError && w.failed[r.offset] == nil {
+	if r.kind == batch.TraceFailed && !r.of.task.ContinueOnError && w.failed[r.offset] == nil {
 		w.failed[r.offset] = r.err
 	}
 }
@@ -287,11 +288,11 @@ func (s *Service) settleWork(ctx context.Context, tx pgx.Tx, batchID uuid.UUID, 
 		}
 	}
 	for _, w := range works {
-		p := Part{BatchID: batchID, SliceNo: w.No, StepNo: w.step, First: w.First}
+		p := batch.Part{BatchID: batchID, SliceNo: w.No, StepNo: w.step, First: w.First}
 		for _, r := range w.records {
 			if r.settled {
 				t := r.trace()
-				t.EndedAt, p.TaskNo = millis(c.Now), r.of.no
+				t.EndedAt, p.TaskNo = batch.Millis(c.Now), r.of.no
 				c.trace(&p, t)
 			}
 		}
@@ -310,11 +311,11 @@ var errBarred = errors.New("the batch is over or paused")
 // stillReady makes sure that nobody else did the work in the meantime.
 func (c *Change) stillReady(ctx context.Context, h *lockedBatch, works []*sliceWork) error {
 	var nos []int32
-	var keys []jobKey
+	var keys []batch.JobKey
 	for _, w := range works {
 		nos = append(nos, w.No)
 		if w.job != nil {
-			keys = append(keys, jobKey{h.ID, w.job.Position})
+			keys = append(keys, batch.JobKey{Batch: h.ID, Position: w.job.Position})
 		}
 	}
 	rows, err := c.s.q.SliceRows(ctx, c.tx, db.SliceRowsParams{BatchID: h.ID, Nos: nos})
@@ -330,18 +331,18 @@ func (c *Change) stillReady(ctx context.Context, h *lockedBatch, works []*sliceW
 	}
 	for _, w := range works {
 		if w.job != nil {
-			if j := c.jobs[jobKey{h.ID, w.job.Position}]; j == nil || !j.Ready || j.StepNo != w.step {
+			if j := c.jobs[batch.JobKey{Batch: h.ID, Position: w.job.Position}]; j == nil || !j.Ready || j.StepNo != w.step {
 				return ErrMoved
 			}
-		} else if r := state[w.No]; r.State != sliceReady || r.StepNo != w.step || r.Remaining != w.from {
+		} else if r := state[w.No]; r.State != batch.SliceReady || r.StepNo != w.step || r.Remaining != w.from {
 			return ErrMoved
 		}
 	}
 	return nil
 }
 
-func (c *Change) settleSliceWork(h *lockedBatch, w *sliceWork, p *Part) {
-	c.slice(sliceKey{h.ID, w.No})
+func (c *Change) settleSliceWork(h *lockedBatch, w *sliceWork, p *batch.Part) {
+	c.slice(batch.SliceKey{Batch: h.ID, No: w.No})
 	gone := w.gone()
 	for _, o := range w.members {
 		if e := w.failed[o]; e != nil {
@@ -354,7 +355,7 @@ func (c *Change) settleSliceWork(h *lockedBatch, w *sliceWork, p *Part) {
 	if open := w.together(); len(open) > 0 {
 		p.To, p.LeftOut = w.Records, gone
 		c.addWaits(h, w, p, wholeSlice, open)
-		c.advanceTo(h, w.No, w.step, sliceWaiting, int32(len(open)))
+		c.advanceTo(h, w.No, w.step, batch.SliceWaiting, int32(len(open)))
 		return
 	}
 	for _, o := range w.members {
@@ -364,7 +365,7 @@ func (c *Change) settleSliceWork(h *lockedBatch, w *sliceWork, p *Part) {
 		}
 	}
 	if w.to < w.Records {
-		c.advanceTo(h, w.No, w.step, sliceReady, w.to)
+		c.advanceTo(h, w.No, w.step, batch.SliceReady, w.to)
 		return
 	}
 	c.leaveStep(h, &w.SliceRowsRow, members, w.done)
@@ -372,21 +373,21 @@ func (c *Change) settleSliceWork(h *lockedBatch, w *sliceWork, p *Part) {
 
 // gone returns the offsets of the records that left the slice before its step.
 func (w *sliceWork) gone() (out []int32) {
-	eachOffset(0, w.Records, w.all, func(o int32) { out = append(out, o) })
+	batch.EachOffset(0, w.Records, w.all, func(o int32) { out = append(out, o) })
 	return out
 }
 
 // leaveBefore detaches a record that leaves its slice before the calls of the step, which must not send it.
-func (c *Change) leaveBefore(p *Part, offset int32) *job {
-	j := c.detach(p, offset, Queued, 0)
+func (c *Change) leaveBefore(p *batch.Part, offset int32) *job {
+	j := c.detach(p, offset, batch.Queued, 0)
 	j.DetachedStep = p.StepNo - 1
 	return j
 }
 
-func (c *Change) settleJobWork(h *lockedBatch, w *sliceWork, p *Part) {
-	j := c.jobs[jobKey{h.ID, w.job.Position}]
+func (c *Change) settleJobWork(h *lockedBatch, w *sliceWork, p *batch.Part) {
+	j := c.jobs[batch.JobKey{Batch: h.ID, Position: w.job.Position}]
 	j.Ready = false
-	c.slice(sliceKey{h.ID, w.No}) // the batch's counters move with the job
+	c.slice(batch.SliceKey{Batch: h.ID, No: w.No}) // the batch's counters move with the job
 	o := w.members[0]
 	if e := w.failed[o]; e != nil {
 		c.failJob(j, e)

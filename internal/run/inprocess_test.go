@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"flowlane/gen/db"
+	"flowlane/internal/batch"
 	"flowlane/internal/definition"
 	"flowlane/internal/pg"
 	"flowlane/internal/store"
@@ -56,14 +57,14 @@ func TestWork_ActionGone(t *testing.T) {
 	row, err := w.s.ReadBatch(w.ctx, w.org, b.id)
 	require.NoError(t, err)
 	counts := JobCounts(row)
-	assert.Equal(t, int64(2), counts.Of(Queued))
+	assert.Equal(t, int64(2), counts.Of(batch.Queued))
 
 	_, err = w.s.Work(w.ctx, b.id)
 	require.NoError(t, err)
 	row, err = lacking.ReadBatch(w.ctx, w.org, b.id)
 	require.NoError(t, err)
 	counts = JobCounts(row)
-	assert.Equal(t, int64(2), counts.Of(Completed))
+	assert.Equal(t, int64(2), counts.Of(batch.Completed))
 }
 
 // TestWork_Bounded: what is evaluated before it is settled is bounded, however much each record makes.
@@ -91,7 +92,7 @@ func TestWork_Bounded(t *testing.T) {
 		}
 		return err
 	})
-	counts := func() Counts {
+	counts := func() batch.Counts {
 		row, err := w.s.ReadBatch(w.ctx, w.org, batchID)
 		require.NoError(t, err)
 		return JobCounts(row)
@@ -105,10 +106,10 @@ func TestWork_Bounded(t *testing.T) {
 		require.NoError(t, w.pool.QueryRow(w.ctx,
 			"SELECT sum(CASE state WHEN 'done' THEN records ELSE remaining END) FROM flow.all_slices").Scan(&done))
 		assert.LessOrEqual(t, done-before, pieceBytes/mib+2, "records in one piece")
-		assert.Zero(t, c.Of(Failed))
+		assert.Zero(t, c.Of(batch.Failed))
 	}
 	c := counts()
-	assert.Equal(t, int64(2*perSlice), c.Of(Completed))
+	assert.Equal(t, int64(2*perSlice), c.Of(batch.Completed))
 	// Slices of large outputs are read in parts, which make together what there is.
 	var positions []int64
 	for f := (RecordFilter{BatchID: &batchID, Want: Want{Output: true}, Limit: 1000}); ; {
@@ -201,7 +202,7 @@ func TestWork_StoreWrites(t *testing.T) {
 	row, err := w.s.ReadBatch(w.ctx, w.org, batchID)
 	require.NoError(t, err)
 	counts := JobCounts(row)
-	assert.Equal(t, []int64{2, 1}, []int64{counts.Of(Queued), counts.Of(Failed)})
+	assert.Equal(t, []int64{2, 1}, []int64{counts.Of(batch.Queued), counts.Of(batch.Failed)})
 
 	require.NoError(t, stores.DeleteLayer(w.ctx, w.org, "test", "s", "a", "l"))
 	require.ErrorIs(t, settle(batchID, second, nil), ErrMoved)

@@ -6,7 +6,9 @@ import (
 	"slices"
 	"time"
 
+	"flowlane/internal/batch"
 	"flowlane/internal/definition"
+	"flowlane/internal/pg"
 )
 
 // An execution's log is what happened to it, as a list that only grows: entry n says what it was, whoever reads it and
@@ -42,7 +44,7 @@ type Event struct {
 	// made.
 	StepID, TaskID string
 	Attempt        int32
-	Error          *JobError
+	Error          *batch.JobError
 }
 
 // Log is the log of an execution as far as it has come.
@@ -79,19 +81,19 @@ type fact struct {
 	kind    string
 	attempt int32
 	at      time.Time
-	err     *JobError
+	err     *batch.JobError
 }
 
 // stillOpen orders calls under way whose claim has no number: they are the last to have come.
 const stillOpen = math.MaxInt64
 
 // eventFactsOf returns what a trace tells. That a call took the record is told by what became of it.
-func eventFactsOf(step, task int16, t *Trace) []fact {
+func eventFactsOf(step, task int16, t *batch.Trace) []fact {
 	end := fact{step: step, task: task, no: t.ChangeNo, kind: t.Kind, attempt: t.Attempt, err: t.Error}
 	if at := max(t.StartedAt, t.EndedAt); at > 0 {
 		end.at = time.UnixMilli(cmp.Or(t.EndedAt, at)).UTC()
 	}
-	if end.called = t.CallID != "" || !t.decides() && t.Kind != TraceWaiting; !end.called {
+	if end.called = t.CallID != "" || !t.Decides() && t.Kind != batch.TraceWaiting; !end.called {
 		return []fact{end}
 	}
 	begin := fact{step: step, task: task, no: cmp.Or(t.ClaimNo, t.ChangeNo), claim: true, attempt: t.Attempt,
@@ -103,9 +105,9 @@ func eventFactsOf(step, task int16, t *Trace) []fact {
 }
 
 // factOfPart returns what a part in a call tells. Its time is as exact as that of the trace to come.
-func factOfPart(p *coverPart) fact {
+func factOfPart(p *batch.CoveringPart) fact {
 	return fact{step: p.StepNo, task: p.TaskNo, no: cmp.Or(p.ClaimNo, stillOpen), claim: true, attempt: p.Attempt,
-		at: deref(p.claimedAt).Truncate(time.Millisecond)}
+		at: pg.Value(p.ClaimedAt).Truncate(time.Millisecond)}
 }
 
 // logInputs are what the log of one run is built from.
@@ -119,12 +121,12 @@ type logInputs struct {
 	before []fact
 	// began is when the batch was made, queued when its records were.
 	began, queued time.Time
-	status        Status
+	status        batch.Status
 	// staged: the record was never queued.
 	staged bool
 	// over and failure say when and why the record ended; unused until then.
 	over    time.Time
-	failure *JobError
+	failure *batch.JobError
 	// ended: the record goes on in its next run, and this one is over.
 	ended bool
 }
@@ -135,17 +137,17 @@ func (in *logInputs) log() Log {
 		return cmp.Or(cmp.Compare(a.step, b.step),
 			cmp.Compare(a.no, b.no))
 	})
-	t := logBuilder{logInputs: in, last: in.began, step: -1, job: Queued, out: Log{Last: entryBegun}}
+	t := logBuilder{logInputs: in, last: in.began, step: -1, job: batch.Queued, out: Log{Last: entryBegun}}
 	if !in.staged {
 		t.last = in.queued
-		t.emit(Event{Kind: EventJobStatus, At: t.last, Status: string(Queued)})
+		t.emit(Event{Kind: EventJobStatus, At: t.last, Status: string(batch.Queued)})
 	}
 	for i := range in.facts {
 		t.add(&in.facts[i])
 	}
 	if in.ended {
-		t.close(ExecutionCancelled)
-	} else if Terminal(in.status) {
+		t.close(batch.ExecutionCancelled)
+	} else if batch.Terminal(in.status) {
 		t.out.Last = max(t.out.Last, entryQueued)
 		t.end()
 	}
@@ -158,7 +160,7 @@ type logBuilder struct {
 	out Log
 	// last is when the last thing happened.
 	last time.Time
-	job  Status
+	job  batch.Status
 	// step is the one under way, -1 before the first; done tells that all of its tasks are.
 	step  int16
 	done  bool
@@ -169,8 +171,8 @@ type logBuilder struct {
 type taskLogged struct {
 	status TaskStatus
 	// stands is where the record stands by the call of the task; empty where none is under way.
-	stands Status
-	err    *JobError
+	stands batch.Status
+	err    *batch.JobError
 }
 
 func (t *logBuilder) emit(e Event) {
@@ -184,7 +186,7 @@ func (t *logBuilder) add(f *fact) {
 		t.last = f.at
 	}
 	if t.step < 0 {
-		t.emit(Event{Kind: EventExecutionStatus, At: t.last, Status: string(ExecutionRunning)})
+		t.emit(Event{Kind: EventExecutionStatus, At: t.last, Status: string(batch.ExecutionRunning)})
 	}
 	step := &t.plan.Steps[f.step]
 	if t.step != f.step {
@@ -203,7 +205,7 @@ func (t *logBuilder) add(f *fact) {
 	t.move(task, f)
 	e := Event{Kind: EventTaskAttempt, At: t.last, Status: string(task.status), StepID: step.ID, TaskID: of.ID,
 		Error: f.err}
-	if f.claim || f.called || (of.Action.Call == nil && f.kind != TraceSkipped) {
+	if f.claim || f.called || (of.Action.Call == nil && f.kind != batch.TraceSkipped) {
 		e.Attempt = f.attempt
 	}
 	t.emit(e)
@@ -215,11 +217,11 @@ func (t *logBuilder) move(task *taskLogged, f *fact) {
 	task.err = f.err
 	switch {
 	case f.claim:
-		task.status, task.stands = TaskRunning, Started
-	case f.kind == TraceUnknown && task.stands == NeedsReconcile:
-		task.status, task.stands = TaskReconciling, Unresolved
-	case f.kind == TraceUnknown:
-		task.status, task.stands = TaskReconciling, NeedsReconcile
+		task.status, task.stands = TaskRunning, batch.Started
+	case f.kind == batch.TraceUnknown && task.stands == batch.NeedsReconcile:
+		task.status, task.stands = TaskReconciling, batch.Unresolved
+	case f.kind == batch.TraceUnknown:
+		task.status, task.stands = TaskReconciling, batch.NeedsReconcile
 	default:
 		task.status, task.stands = cmp.Or(endedAs[f.kind], TaskWaiting), ""
 	}
@@ -227,9 +229,9 @@ func (t *logBuilder) move(task *taskLogged, f *fact) {
 
 // conclude tells what has become of the step and of the job.
 func (t *logBuilder) conclude(step *definition.Step) {
-	now := Queued
+	now := batch.Queued
 	for i := range t.tasks {
-		if s := t.tasks[i].stands; s != "" && rank(s) > rank(now) {
+		if s := t.tasks[i].stands; s != "" && batch.Rank(s) > batch.Rank(now) {
 			now = s
 		}
 	}
@@ -245,7 +247,7 @@ func (t *logBuilder) conclude(step *definition.Step) {
 	t.moveJob(now, nil)
 }
 
-func (t *logBuilder) moveJob(to Status, why *JobError) {
+func (t *logBuilder) moveJob(to batch.Status, why *batch.JobError) {
 	if t.job != to {
 		t.job = to
 		t.emit(Event{Kind: EventJobStatus, At: t.last, Status: string(to), Error: why})
@@ -292,11 +294,11 @@ func (t *logBuilder) end() {
 	}
 	t.last = later(t.last, t.over)
 	t.moveJob(t.status, t.failure)
-	t.close(executionOf(t.status, true))
+	t.close(batch.ExecutionOf(t.status, true))
 }
 
 // close tells that the execution is over.
-func (t *logBuilder) close(status ExecutionStatus) {
+func (t *logBuilder) close(status batch.ExecutionStatus) {
 	t.last = later(t.last, t.over)
 	t.emit(Event{Kind: EventExecutionStatus, At: t.last, Status: string(status), Error: t.failure})
 	t.emit(Event{Kind: EventClosed, At: t.last, Status: string(status)})

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"flowlane/internal/batch"
 	"flowlane/internal/definition"
 	"flowlane/internal/platform/catalog"
 )
@@ -43,15 +44,15 @@ func TestLog_Grows(t *testing.T) {
 			if int(f.step) < steps-1 && rapid.IntRange(0, 3).Draw(rt, "next") == 0 {
 				f.step++
 			}
-			if f.kind = rapid.SampledFrom([]string{"", TraceOK, TraceSkipped, TraceFailed, TraceRetry, TraceRequeued,
-				TraceUnknown, TraceUnknown}).Draw(rt, "kind"); f.kind == "" {
+			if f.kind = rapid.SampledFrom([]string{"", batch.TraceOK, batch.TraceSkipped, batch.TraceFailed, batch.TraceRetry, batch.TraceRequeued,
+				batch.TraceUnknown, batch.TraceUnknown}).Draw(rt, "kind"); f.kind == "" {
 				f.claim, f.called = true, false
 			}
 			facts = append(facts, f)
 		}
 		var before []Event
 		for n := range len(facts) + 1 {
-			s := logInputs{plan: plan, began: began, queued: began, status: Started, facts: slices.Clone(facts[:n])}
+			s := logInputs{plan: plan, began: began, queued: began, status: batch.Started, facts: slices.Clone(facts[:n])}
 			// BatchScope are found by task, not in the order in which they came.
 			slices.SortStableFunc(s.facts, func(a, b fact) int { return int(a.task) - int(b.task) })
 			log := s.log()
@@ -59,7 +60,7 @@ func TestLog_Grows(t *testing.T) {
 			require.Equal(rt, before, append([]Event(nil), log.Events[:len(before)]...))
 			before = log.Events
 			require.False(rt, log.Closed())
-			s.status, s.over, s.facts = Failed, began.Add(time.Hour), slices.Clone(s.facts)
+			s.status, s.over, s.facts = batch.Failed, began.Add(time.Hour), slices.Clone(s.facts)
 			over := s.log()
 			require.True(rt, over.Closed())
 			require.Equal(rt, before, over.Events[:len(before)])
@@ -76,12 +77,12 @@ func TestLog_Grows(t *testing.T) {
 func TestLog_Staged(t *testing.T) {
 	t.Parallel()
 	began := time.Unix(1_700_000_000, 0)
-	s := logInputs{plan: logPlan(1, 1), began: began, queued: began.Add(time.Hour), staged: true, status: Staged}
+	s := logInputs{plan: logPlan(1, 1), began: began, queued: began.Add(time.Hour), staged: true, status: batch.Staged}
 	assert.Equal(t, Log{Last: entryBegun}, s.log())
-	s.staged, s.status = false, Queued
+	s.staged, s.status = false, batch.Queued
 	assert.Equal(t, Log{Last: entryQueued, Events: []Event{{No: entryQueued, Kind: EventJobStatus, At: s.queued,
 		Status: "queued"}}}, s.log())
-	s.staged, s.status, s.over = true, Unprocessed, began.Add(time.Minute)
+	s.staged, s.status, s.over = true, batch.Unprocessed, began.Add(time.Minute)
 	var kinds []string
 	log := s.log()
 	for _, e := range log.After(entryBegun) {
@@ -98,9 +99,9 @@ func TestLog_Staged(t *testing.T) {
 func TestLog_Before(t *testing.T) {
 	t.Parallel()
 	at := time.Unix(1_700_000_000, 0)
-	s := logInputs{plan: logPlan(2, 3), began: at, queued: at, status: Queued,
-		before: []fact{{task: 2, kind: TraceSkipped}, {task: 0, kind: TraceOK, called: true}},
-		facts: []fact{{task: 1, no: 1, claim: true, attempt: 1}, {task: 1, no: 2, kind: TraceOK, called: true,
+	s := logInputs{plan: logPlan(2, 3), began: at, queued: at, status: batch.Queued,
+		before: []fact{{task: 2, kind: batch.TraceSkipped}, {task: 0, kind: batch.TraceOK, called: true}},
+		facts: []fact{{task: 1, no: 1, claim: true, attempt: 1}, {task: 1, no: 2, kind: batch.TraceOK, called: true,
 			attempt: 1}, {step: 1, no: 3, claim: true, attempt: 1}}}
 	var told []string
 	for _, e := range s.log().Events {

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"flowlane/internal/batch"
+
 	"github.com/google/uuid"
 )
 
@@ -32,11 +34,11 @@ func (t modelTask) action() string {
 
 type modelPlan [][]modelTask
 
-func (p modelPlan) end() Status {
+func (p modelPlan) end() batch.Status {
 	if last := p[len(p)-1]; len(last) == 1 && last[0].kind == "upload" {
-		return Accepted
+		return batch.Accepted
 	}
-	return Completed
+	return batch.Completed
 }
 
 // place is where one task of one record stands.
@@ -51,8 +53,8 @@ const (
 	over
 )
 
-var placeStatus = map[place]Status{away: Queued, waiting: Queued, flying: Started, doubted: NeedsReconcile,
-	lost: Unresolved, over: Queued}
+var placeStatus = map[place]batch.Status{away: batch.Queued, waiting: batch.Queued, flying: batch.Started, doubted: batch.NeedsReconcile,
+	lost: batch.Unresolved, over: batch.Queued}
 
 type modelRecord struct {
 	slice  *modelSlice
@@ -71,8 +73,8 @@ type modelRecord struct {
 	// element is what the task stands at, elements what those before it gave.
 	element  []int
 	elements [][]string
-	doom     Status
-	end      Status
+	doom     batch.Status
+	end      batch.Status
 	// passed are the tasks that came out well, here or before, as {step, task}.
 	passed map[[2]int]bool
 	// settled counts by {step, task} how often a task came to its end, outputs what it gave.
@@ -125,7 +127,7 @@ func (b *modelBatch) closed() bool { return b.cancelled || b.stopped }
 // failures counts the records that failed.
 func (b *modelBatch) failures() (n int) {
 	for _, r := range b.records() {
-		if r.end == Failed || r.end == Rejected {
+		if r.end == batch.Failed || r.end == batch.Rejected {
 			n++
 		}
 	}
@@ -160,14 +162,14 @@ func (b *modelBatch) records() (out []*modelRecord) {
 }
 
 // status is where the record stands.
-func (r *modelRecord) status() Status {
+func (r *modelRecord) status() batch.Status {
 	if r.end != "" {
 		return r.end
 	}
 	b := r.slice.batch
-	s := Queued
+	s := batch.Queued
 	if b.staged {
-		s = Staged
+		s = batch.Staged
 	}
 	worst := away
 	for _, p := range r.tasks {
@@ -179,7 +181,7 @@ func (r *modelRecord) status() Status {
 		return placeStatus[worst]
 	}
 	if b.closed() {
-		return Unprocessed
+		return batch.Unprocessed
 	}
 	return s
 }
@@ -226,11 +228,11 @@ func (r *modelRecord) queue() {
 func (r *modelRecord) localOutcome(t modelTask) string {
 	switch {
 	case t.kind == "skip" && !r.a, t.kind == "fail" && !r.a, t.kind == "delay_a" && !r.a:
-		return TraceSkipped
+		return batch.TraceSkipped
 	case t.kind == "fail", t.kind == "bad" && !r.z:
-		return TraceFailed
+		return batch.TraceFailed
 	}
-	return TraceOK
+	return batch.TraceOK
 }
 
 // work does the in-process work of everything that has some now.
@@ -259,16 +261,16 @@ func (b *modelBatch) work() {
 }
 
 // fail ends a record that failed. Past the threshold, one that needs no call to fail is left unprocessed.
-func (r *modelRecord) fail(end Status, sent bool) {
+func (r *modelRecord) fail(end batch.Status, sent bool) {
 	if !sent && r.slice.batch.past() {
-		end = Unprocessed
+		end = batch.Unprocessed
 	}
 	r.end = end
 }
 
 // leave ends a record that failed before the calls of its step.
 func (r *modelRecord) leave() {
-	r.fail(Failed, false)
+	r.fail(batch.Failed, false)
 	r.detached = true
 	r.held = nil
 	for i := range r.tasks {
@@ -292,13 +294,13 @@ func (r *modelRecord) workOne() {
 			continue
 		}
 		out := r.localOutcome(t)
-		r.passed[[2]int{r.step, i}] = out != TraceFailed || t.passes
+		r.passed[[2]int{r.step, i}] = out != batch.TraceFailed || t.passes
 		r.settled[[2]int{r.step, i}]++
 		r.outputs[[2]int{r.step, i}] = ""
-		if out == TraceOK {
+		if out == batch.TraceOK {
 			r.outputs[[2]int{r.step, i}] = "1"
 		}
-		if out == TraceFailed && !t.passes {
+		if out == batch.TraceFailed && !t.passes {
 			r.leave()
 			return
 		}
@@ -318,15 +320,15 @@ func (r *modelRecord) workOne() {
 func (r *modelRecord) workOver() {
 	r.queue()
 	if !r.calls() && (r.detached || r.step == len(r.slice.batch.plan)-1) {
-		r.stepOver(TraceOK, false)
+		r.stepOver(batch.TraceOK, false)
 	}
 }
 
 // stepOver moves a record on whose tasks are all over; the last one came out like this.
 func (r *modelRecord) stepOver(outcome string, sent bool) {
 	b := r.slice.batch
-	end := Completed
-	if outcome == TraceOK {
+	end := batch.Completed
+	if outcome == batch.TraceOK {
 		end = b.plan.end()
 	}
 	switch {
@@ -344,12 +346,12 @@ func (r *modelRecord) stepOver(outcome string, sent bool) {
 func (r *modelRecord) settle(task int, outcome, output string, sent bool) {
 	b := r.slice.batch
 	t := b.plan[r.step][task]
-	if outcome == TraceRetry {
+	if outcome == batch.TraceRetry {
 		r.again(task)
 		return
 	}
-	bad := outcome == TraceFailed || outcome == TraceRejected
-	if t.kind == "each" && outcome != TraceSkipped && (!bad || t.passes) {
+	bad := outcome == batch.TraceFailed || outcome == batch.TraceRejected
+	if t.kind == "each" && outcome != batch.TraceSkipped && (!bad || t.passes) {
 		if output == "" {
 			output = "null"
 		}
@@ -360,7 +362,7 @@ func (r *modelRecord) settle(task int, outcome, output string, sent bool) {
 			r.again(task)
 			return
 		}
-		outcome = TraceOK
+		outcome = batch.TraceOK
 	}
 	r.tasks[task] = over
 	k := [2]int{r.step, task}
@@ -372,10 +374,10 @@ func (r *modelRecord) settle(task int, outcome, output string, sent bool) {
 		if !b.closed() {
 			r.held = nil // it waits for nothing more
 		}
-		if outcome == TraceFailed {
-			r.doom = Failed
+		if outcome == batch.TraceFailed {
+			r.doom = batch.Failed
 		} else if r.doom == "" {
-			r.doom = Rejected
+			r.doom = batch.Rejected
 		}
 	}
 	if r.allOver() {
@@ -447,29 +449,29 @@ func (s *modelSlice) advance() {
 }
 
 // state is where the batch stands.
-func (b *modelBatch) state() BatchStatus {
-	var c Counts
+func (b *modelBatch) state() batch.BatchStatus {
+	var c batch.Counts
 	for _, r := range b.records() {
-		c[index(r.status())]++
+		c[batch.Index(r.status())]++
 	}
 	n := int64(len(b.records()))
 	switch {
 	case b.cancelled:
-		return BatchCancelled
+		return batch.BatchCancelled
 	case b.paused:
-		return BatchPaused
-	case c.terminal() < n && !b.touched:
-		return BatchQueued
-	case c.terminal() < n:
-		return BatchRunning
+		return batch.BatchPaused
+	case c.Terminal() < n && !b.touched:
+		return batch.BatchQueued
+	case c.Terminal() < n:
+		return batch.BatchRunning
 	case b.stopped:
-		return BatchFailed
-	case c.Of(Completed)+c.Of(Accepted) == n:
-		return BatchCompleted
-	case c.Of(Completed)+c.Of(Accepted) == 0:
-		return BatchFailed
+		return batch.BatchFailed
+	case c.Of(batch.Completed)+c.Of(batch.Accepted) == n:
+		return batch.BatchCompleted
+	case c.Of(batch.Completed)+c.Of(batch.Accepted) == 0:
+		return batch.BatchFailed
 	}
-	return BatchPartiallyFailed
+	return batch.BatchPartiallyFailed
 }
 
 func (r *modelRecord) String() string {

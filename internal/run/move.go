@@ -10,12 +10,13 @@ import (
 	"github.com/google/uuid"
 
 	"flowlane/gen/db"
+	"flowlane/internal/batch"
 )
 
 // Claim moves queued records into calls. pieces are ranges of queued parts, at the front of each part and in order;
 // Part.ID names the part that a piece is taken from.
 func (c *Change) Claim(ctx context.Context, pieces []ClaimedRange) error {
-	ps := partsIn(pieces, func(p *ClaimedRange) *Part { return &p.Part })
+	ps := partsIn(pieces, func(p *ClaimedRange) *batch.Part { return &p.Part })
 	if err := c.preload(ctx, ps); err != nil {
 		return err
 	}
@@ -33,7 +34,7 @@ func (c *Change) Claim(ctx context.Context, pieces []ClaimedRange) error {
 		d := c.queue(queueKey{p.Part.BatchID, p.Part.StepNo, p.Part.TaskNo})
 		d.records -= int64(p.Part.Records())
 		if !p.NoCall {
-			c.applyStatus(&p.Part, Queued, Started)
+			c.applyStatus(&p.Part, batch.Queued, batch.Started)
 		}
 	}
 	return nil
@@ -41,7 +42,7 @@ func (c *Change) Claim(ctx context.Context, pieces []ClaimedRange) error {
 
 // ClaimedRange is a range of a queued part that leaves the queue.
 type ClaimedRange struct {
-	Part   Part
+	Part   batch.Part
 	CallID uuid.UUID
 	Seq    int32
 	// NoCall pieces need no call: they are taken off the queue, and Settle says how they came out.
@@ -93,7 +94,7 @@ func partsOf(pieces []ClaimedRange) (out db.PartsQueuedParams) {
 }
 
 // deletePart has the stored part deleted with the rest of the change.
-func (c *Change) deletePart(p *Part) {
+func (c *Change) deletePart(p *batch.Part) {
 	d := &c.deleted
 	d.BatchIds, d.SliceNos, d.Ids = append(d.BatchIds, p.BatchID), append(d.SliceNos, p.Begins), append(d.Ids, p.ID)
 }
@@ -148,7 +149,7 @@ func (c *Change) takePart(t *claimedParts, r *db.PartsQueuedRow, ps []*ClaimedRa
 	if r.InQueue {
 		if all && len(ps) == 1 && ps[0].alone(t.inCall) {
 			lane.call = ps[0].CallID
-			c.covered(first, func(q *coverPart) { q.state = Started })
+			c.covered(first, func(q *batch.CoveringPart) { q.State = batch.Started })
 			return nil
 		}
 		t.out = append(t.out, first.BatchID)
@@ -161,7 +162,7 @@ func (c *Change) takePart(t *claimedParts, r *db.PartsQueuedRow, ps []*ClaimedRa
 		t.whole.Element, t.whole.Elements = append(t.whole.Element, first.Element), append(t.whole.Elements,
 			first.Elements)
 		for _, p := range ps {
-			c.covered(&p.Part, func(q *coverPart) { q.state = Started })
+			c.covered(&p.Part, func(q *batch.CoveringPart) { q.State = batch.Started })
 		}
 		return nil
 	}
@@ -174,10 +175,10 @@ func (c *Change) takePart(t *claimedParts, r *db.PartsQueuedRow, ps []*ClaimedRa
 		t.shrink.Froms = append(t.shrink.Froms, off)
 	}
 	for _, p := range ps {
-		c.covered(&p.Part, func(q *coverPart) { q.From = p.Part.To })
+		c.covered(&p.Part, func(q *batch.CoveringPart) { q.From = p.Part.To })
 		p.Part.ID = 0
 		if !p.NoCall {
-			c.coverAdd(&p.Part, Started)
+			c.coverAdd(&p.Part, batch.Started)
 		}
 	}
 	for _, run := range runs {
@@ -251,19 +252,19 @@ func (c *Change) writeTaken(ctx context.Context, t *claimedParts) error {
 // Requeueing says how parts come back to their queue.
 type Requeueing struct {
 	// From is where their records stand.
-	From Status
+	From batch.Status
 	// ReadyAt is when they may be claimed again; zero for at once.
 	ReadyAt time.Time
 	// Attempted counts what happened as an attempt of the task.
 	Attempted bool
 	// Why is noted in the trace; nil where there is nothing to say.
-	Why *JobError
+	Why *batch.JobError
 }
 
 // Requeue puts parts back whose call provably did nothing, or may be repeated without harm. Those of one ID stand
 // together, all of them.
-func (c *Change) Requeue(ctx context.Context, ps []Part, again Requeueing) error {
-	if err := c.mark(ctx, ps, Trace{Kind: TraceRequeued, Error: again.Why}, again.From, Queued); err != nil {
+func (c *Change) Requeue(ctx context.Context, ps []batch.Part, again Requeueing) error {
+	if err := c.mark(ctx, ps, batch.Trace{Kind: batch.TraceRequeued, Error: again.Why}, again.From, batch.Queued); err != nil {
 		return err
 	}
 	args := db.PartRequeueParams{ReadyAt: again.ReadyAt, Now: c.Now}
@@ -294,77 +295,77 @@ func (c *Change) Requeue(ctx context.Context, ps []Part, again Requeueing) error
 }
 
 // MarkUnknown marks the records of calls whose outcome is unknown.
-func (c *Change) MarkUnknown(ctx context.Context, ps []Part) error {
-	return c.mark(ctx, ps, Trace{Kind: TraceUnknown}, Started, NeedsReconcile)
+func (c *Change) MarkUnknown(ctx context.Context, ps []batch.Part) error {
+	return c.mark(ctx, ps, batch.Trace{Kind: batch.TraceUnknown}, batch.Started, batch.NeedsReconcile)
 }
 
 // MarkUnresolved marks records whose outcome nobody but a person can find out.
-func (c *Change) MarkUnresolved(ctx context.Context, ps []Part) error {
+func (c *Change) MarkUnresolved(ctx context.Context, ps []batch.Part) error {
 	c.leave(ps)
-	return c.mark(ctx, ps, Trace{Kind: TraceUnknown}, NeedsReconcile, Unresolved)
+	return c.mark(ctx, ps, batch.Trace{Kind: batch.TraceUnknown}, batch.NeedsReconcile, batch.Unresolved)
 }
 
 // mark moves parts as a whole, and leaves a trace of it.
-func (c *Change) mark(ctx context.Context, ps []Part, t Trace, from, to Status) error {
-	moved := partsIn(ps, func(p *Part) *Part { return p })
+func (c *Change) mark(ctx context.Context, ps []batch.Part, t batch.Trace, from, to batch.Status) error {
+	moved := partsIn(ps, func(p *batch.Part) *batch.Part { return p })
 	if err := c.preload(ctx, moved); err != nil {
 		return err
 	}
-	t.EndedAt = millis(c.Now)
+	t.EndedAt = batch.Millis(c.Now)
 	for _, p := range moved {
 		t.From, t.To, t.LeftOut, t.Attempt = p.From, p.To, p.LeftOut, p.Attempt
 		c.trace(p, t)
 		c.snapshotStatus(p)
-		c.covered(p, func(q *coverPart) { q.state = to })
+		c.covered(p, func(q *batch.CoveringPart) { q.State = to })
 		c.applyStatus(p, from, to)
 	}
 	return nil
 }
 
 // snapshotStatus notes where the records of a part stand before its cover changes; applyStatus then moves them.
-func (c *Change) snapshotStatus(p *Part) {
+func (c *Change) snapshotStatus(p *batch.Part) {
 	if c.plain(p) {
 		return
 	}
 	for _, o := range p.Offsets() {
-		c.was[p.key(o)] = c.stands(p, o)
+		c.was[p.Key(o)] = c.stands(p, o)
 	}
 }
 
 // applyStatus moves the records of a part whose cover has changed since snapshotStatus.
-func (c *Change) applyStatus(p *Part, from, to Status) {
-	d := c.slice(sliceKey{p.BatchID, p.SliceNo})
+func (c *Change) applyStatus(p *batch.Part, from, to batch.Status) {
+	d := c.slice(batch.SliceKey{Batch: p.BatchID, No: p.SliceNo})
 	if c.plain(p) {
-		d.counts.move(from, to, int64(p.Records()))
+		d.counts.Move(from, to, int64(p.Records()))
 		return
 	}
-	cov := c.covers[sliceKey{p.BatchID, p.SliceNo}]
+	cov := c.covers[batch.SliceKey{Batch: p.BatchID, No: p.SliceNo}]
 	for _, o := range p.Offsets() {
-		if j := c.jobs[p.key(o)]; j != nil {
-			if s, parts := cov.status(p.StepNo, o, j.DetachedStep); parts > 0 {
+		if j := c.jobs[p.Key(o)]; j != nil {
+			if s, parts := cov.StatusAt(p.StepNo, o, j.DetachedStep); parts > 0 {
 				c.moveJob(j, s)
 			}
 			continue
 		}
-		d.counts.move(c.was[p.key(o)], c.stands(p, o), 1)
+		d.counts.Move(c.was[p.Key(o)], c.stands(p, o), 1)
 	}
 }
 
 // covered calls do with what the cover of a slice has of a part, and coverAdd adds one to it, where it was loaded: so
 // it stays in step with the slice's parts.
-func (c *Change) covered(p *Part, do func(*coverPart)) {
-	if cov := c.covers[sliceKey{p.BatchID, p.SliceNo}]; cov != nil {
-		for i := range cov.parts {
-			if cov.parts[i].ID == p.ID {
-				do(&cov.parts[i])
+func (c *Change) covered(p *batch.Part, do func(*batch.CoveringPart)) {
+	if cov := c.covers[batch.SliceKey{Batch: p.BatchID, No: p.SliceNo}]; cov != nil {
+		for i := range cov.Parts {
+			if cov.Parts[i].ID == p.ID {
+				do(&cov.Parts[i])
 			}
 		}
 	}
 }
 
-func (c *Change) coverAdd(p *Part, s Status) {
-	if cov := c.covers[sliceKey{p.BatchID, p.SliceNo}]; cov != nil {
-		cov.parts = append(cov.parts, coverPart{Part: *p, state: s})
+func (c *Change) coverAdd(p *batch.Part, s batch.Status) {
+	if cov := c.covers[batch.SliceKey{Batch: p.BatchID, No: p.SliceNo}]; cov != nil {
+		cov.Parts = append(cov.Parts, batch.CoveringPart{Part: *p, State: s})
 	}
 }
 

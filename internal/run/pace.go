@@ -11,6 +11,7 @@ import (
 	"flowlane/gen/db"
 	"flowlane/internal/account"
 	"flowlane/internal/pacing"
+	"flowlane/internal/pg"
 )
 
 // A paced batch has an allowance in each of its queues: how many records calls may still claim, and until when. A tick
@@ -22,7 +23,7 @@ func firstTick(p *pacing.Policy, last *time.Time, now time.Time, scheduled *time
 	if scheduled != nil && scheduled.After(now) {
 		now = *scheduled
 	}
-	return p.First(deref(last), now)
+	return p.First(pg.Value(last), now)
 }
 
 // Tick releases what the policy of a batch allows from now on, where a tick is due, and returns the next one; zero

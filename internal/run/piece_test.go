@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"flowlane/gen/db"
+	"flowlane/internal/batch"
 	"flowlane/internal/memory"
 )
 
@@ -33,7 +34,7 @@ func (w *world) startDoc(t *testing.T, doc string, rows [][]byte) uuid.UUID {
 	return batchID
 }
 
-func (w *world) counts(t *testing.T, batchID uuid.UUID) Counts {
+func (w *world) counts(t *testing.T, batchID uuid.UUID) batch.Counts {
 	t.Helper()
 	row, err := w.s.ReadBatch(w.ctx, w.org, batchID)
 	require.NoError(t, err)
@@ -74,7 +75,7 @@ func TestWork_Neighbours(t *testing.T) {
 		require.NoError(t, err)
 	}
 	c := w.counts(t, batchID)
-	assert.Equal(t, int64(records), c.Of(Completed))
+	assert.Equal(t, int64(records), c.Of(batch.Completed))
 	assert.GreaterOrEqual(t, pieces, 2*records*20*len(big)/pieceBytes/2)
 	held, peak := budget.Held()
 	assert.Zero(t, held)
@@ -118,16 +119,16 @@ func TestWork_Piece(t *testing.T) {
 			var done int
 			require.NoError(t, w.pool.QueryRow(w.ctx,
 				"SELECT state, remaining FROM flow.all_slices WHERE batch_id = $1", batchID).Scan(&state, &done))
-			assert.Equal(t, sliceReady, state)
+			assert.Equal(t, batch.SliceReady, state)
 			assert.InDelta(t, 25, done, 24)
 		}
 	}
 	assert.Greater(t, pieces, 6)
 	c := w.counts(t, batchID)
-	assert.Equal(t, int64(1), c.Of(Failed))
-	assert.Equal(t, int64(50), c.Of(Queued))
-	assert.Equal(t, int64(149), c.Of(Completed))
-	page, err := w.s.Records(w.ctx, w.org, RecordFilter{BatchID: &batchID, Status: new(Completed),
+	assert.Equal(t, int64(1), c.Of(batch.Failed))
+	assert.Equal(t, int64(50), c.Of(batch.Queued))
+	assert.Equal(t, int64(149), c.Of(batch.Completed))
+	page, err := w.s.Records(w.ctx, w.org, RecordFilter{BatchID: &batchID, Status: new(batch.Completed),
 		Want: Want{Output: true}, Limit: 1000})
 	require.NoError(t, err)
 	for _, r := range page.Records {
@@ -160,7 +161,7 @@ func TestWork_Over(t *testing.T) {
 	assert.False(t, more)
 	assert.Zero(t, looked)
 	c := w.counts(t, batchID)
-	assert.Equal(t, int64(200), c.Of(Unprocessed))
+	assert.Equal(t, int64(200), c.Of(batch.Unprocessed))
 }
 
 // TestWork_RetryInTheMiddle: a retry of a batch that was cancelled between two pieces does not do again what the
@@ -180,7 +181,7 @@ func TestWork_RetryInTheMiddle(t *testing.T) {
 			traces, err := decodeTraces(body)
 			require.NoError(t, err)
 			for i := range traces {
-				traces[i].each(func(int32) { n++ })
+				traces[i].Each(func(int32) { n++ })
 			}
 		}
 		return n
@@ -195,7 +196,7 @@ func TestWork_RetryInTheMiddle(t *testing.T) {
 	})
 	var again uuid.UUID
 	w.do(t, func(ctx context.Context, tx pgx.Tx) error {
-		out, err := w.s.Retry(ctx, tx, RetryInput{OrgID: w.org, BatchID: batchID, Statuses: []Status{Unprocessed}})
+		out, err := w.s.Retry(ctx, tx, RetryInput{OrgID: w.org, BatchID: batchID, Statuses: []batch.Status{batch.Unprocessed}})
 		if err == nil {
 			again = out.BatchID
 		}
@@ -206,7 +207,7 @@ func TestWork_RetryInTheMiddle(t *testing.T) {
 		require.NoError(t, err)
 	}
 	c := w.counts(t, again)
-	assert.Equal(t, int64(100), c.Of(Completed))
+	assert.Equal(t, int64(100), c.Of(batch.Completed))
 	assert.Equal(t, 100, done())
 }
 
@@ -238,5 +239,5 @@ func TestWork_SettlesWithLittle(t *testing.T) {
 	require.NoError(t, tx.Commit(w.ctx))
 	require.NoError(t, <-done)
 	counts := w.counts(t, batchID)
-	assert.Equal(t, int64(1), counts.Of(Completed))
+	assert.Equal(t, int64(1), counts.Of(batch.Completed))
 }

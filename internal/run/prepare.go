@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"flowlane/gen/db"
+	"flowlane/internal/batch"
 	"flowlane/internal/definition"
 	"flowlane/internal/expr"
 	"flowlane/internal/fault"
@@ -55,9 +56,9 @@ func (s *Service) prepare(ctx context.Context, tx pgx.Tx, orgID, definitionID uu
 // wake makes due what a batch has to do whose slices begin in this state, and what comes at a time.
 func (p *preparedStart) wake(wakes wakeUps, b *StartedBatch, state string, now time.Time) {
 	switch state {
-	case sliceStaged:
+	case batch.SliceStaged:
 		wakes.add(DueRelease, b.BatchID.String(), b.NotBefore)
-	case sliceReady:
+	case batch.SliceReady:
 		wakes.add(DueSlices, b.BatchID.String(), now)
 	default:
 		for i := range p.queues {
@@ -76,7 +77,7 @@ func (s *Service) queuesOf(ctx context.Context, tx pgx.Tx, orgID uuid.UUID, plan
 	lane *db.FlowLane) (out []TaskRoute, err error) {
 	for i := range plan.Steps {
 		step := &plan.Steps[i]
-		for _, t := range callTasks(step) {
+		for _, t := range batch.CallTasks(step) {
 			q := TaskRoute{StepNo: int16(i), TaskNo: t, Task: &step.Tasks[t]} //nolint:gosec // at most 50 steps
 			if q.Route, err = s.router.Route(ctx, tx, orgID, plan, q.Task, lane); err != nil {
 				return nil, err
@@ -169,7 +170,7 @@ const (
 )
 
 // CheckInput returns why a record cannot enter a step; nil where it can.
-func CheckInput(step *definition.Step, record []byte) *JobError {
+func CheckInput(step *definition.Step, record []byte) *batch.JobError {
 	if step.Input == nil {
 		return nil
 	}
@@ -190,5 +191,5 @@ func CheckInput(step *definition.Step, record []byte) *JobError {
 	} else if more > 0 {
 		told = append(told, fmt.Sprintf("and %d more", more))
 	}
-	return &JobError{Code: CodeInput, Message: "The record does not fit the input schema: " + strings.Join(told, "; ")}
+	return &batch.JobError{Code: CodeInput, Message: "The record does not fit the input schema: " + strings.Join(told, "; ")}
 }

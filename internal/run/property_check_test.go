@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"flowlane/gen/db"
+	"flowlane/internal/batch"
 )
 
 // stored is what the rows of a batch say.
@@ -15,8 +16,8 @@ type stored struct {
 	jobs   map[int64]*db.FlowJob
 	parts  []db.PartsOfSlicesRow
 	lanes  map[[2]int]db.FlowLaneBatch
-	status BatchStatus
-	counts Counts
+	status batch.BatchStatus
+	counts batch.Counts
 }
 
 func rowsOf[T any](p *play, sql string, args ...any) []*T {
@@ -103,7 +104,7 @@ func (p *play) checkRecords(after string, b *modelBatch, s *stored) {
 				part := &s.parts[i]
 				if int(part.StepNo) == r.step && int(part.TaskNo) == task && s.covers(part, r) {
 					n++
-					require.Equal(p.t, placeStatus[at], partStatus(part.CallState), "%v: task %d after %s", r, task,
+					require.Equal(p.t, placeStatus[at], batch.StatusOfCall(part.CallState), "%v: task %d after %s", r, task,
 						after)
 				}
 			}
@@ -115,7 +116,7 @@ func (p *play) checkRecords(after string, b *modelBatch, s *stored) {
 				covered++
 			}
 		}
-		if j != nil && !Terminal(j.Status) && !j.Ready && !b.closed() {
+		if j != nil && !batch.Terminal(j.Status) && !j.Ready && !b.closed() {
 			require.EqualValues(p.t, left+len(r.held), j.Remaining, "open tasks of %v, after %s", r, after)
 		}
 	}
@@ -123,29 +124,29 @@ func (p *play) checkRecords(after string, b *modelBatch, s *stored) {
 }
 
 // seen is what readers see of a job that stands there: the rows of a batch that is closed are not touched.
-func seen(b *modelBatch, at Status) Status {
-	if b.closed() && unsent(at) {
-		return Unprocessed
+func seen(b *modelBatch, at batch.Status) batch.Status {
+	if b.closed() && batch.Unsent(at) {
+		return batch.Unprocessed
 	}
 	return at
 }
 
 // derived is where a record stands that has no row of its own, by its slice and parts.
-func (p *play) derived(b *modelBatch, s *stored, r *modelRecord) Status {
+func (p *play) derived(b *modelBatch, s *stored, r *modelRecord) batch.Status {
 	sl := s.slices[r.slice.no]
 	require.EqualValues(p.t, r.slice.step, sl.StepNo, "step of slice %d", sl.No)
-	out, last := Queued, int(sl.StepNo) == len(p.plan)-1
-	if sl.State == sliceStaged {
-		out = Staged
+	out, last := batch.Queued, int(sl.StepNo) == len(p.plan)-1
+	if sl.State == batch.SliceStaged {
+		out = batch.Staged
 	}
-	if sl.State == sliceDone || sl.State == sliceCalling && last {
+	if sl.State == batch.SliceDone || sl.State == batch.SliceCalling && last {
 		out = b.plan.end()
 	}
 	worst := 0
 	for i := range s.parts {
 		if part := &s.parts[i]; part.StepNo == sl.StepNo && s.covers(part, r) {
-			if st := partStatus(part.CallState); rank(st) > worst {
-				out, worst = st, rank(st)
+			if st := batch.StatusOfCall(part.CallState); batch.Rank(st) > worst {
+				out, worst = st, batch.Rank(st)
 			}
 		}
 	}
@@ -154,21 +155,21 @@ func (p *play) derived(b *modelBatch, s *stored, r *modelRecord) Status {
 
 // checkCounts checks the counters of slices, queues and the batch.
 func (p *play) checkCounts(after string, b *modelBatch, s *stored) {
-	var total Counts
+	var total batch.Counts
 	for _, sl := range b.slices {
 		row := s.slices[sl.no]
-		var want Counts
+		var want batch.Counts
 		remaining, detached := 0, 0
 		for _, r := range sl.records {
 			st := r.status()
-			total[index(st)]++
-			if st == Unprocessed && r.end == "" {
-				st = Queued // a stopped batch's slices are not touched
-				if row.State == sliceStaged {
-					st = Staged
+			total[batch.Index(st)]++
+			if st == batch.Unprocessed && r.end == "" {
+				st = batch.Queued // a stopped batch's slices are not touched
+				if row.State == batch.SliceStaged {
+					st = batch.Staged
 				}
 			}
-			want[index(st)]++
+			want[batch.Index(st)]++
 			if r.detached {
 				detached++
 			}
@@ -178,19 +179,19 @@ func (p *play) checkCounts(after string, b *modelBatch, s *stored) {
 				}
 			}
 		}
-		got := Counts{int64(row.Staged), int64(row.Queued), int64(row.Pending), int64(row.Started),
+		got := batch.Counts{int64(row.Staged), int64(row.Queued), int64(row.Pending), int64(row.Started),
 			int64(row.NeedsReconcile), int64(row.Completed),
 			int64(row.Failed), int64(row.Cancelled), int64(row.Accepted), int64(row.Rejected), int64(row.Unprocessed),
 			int64(row.Unresolved)}
 		require.Equal(p.t, want, got, "counters of slice %d after %s", sl.no, after)
 		require.EqualValues(p.t, detached, row.Detached, "records that left slice %d, after %s", sl.no, after)
-		if row.State == sliceCalling {
+		if row.State == batch.SliceCalling {
 			require.EqualValues(p.t, remaining, row.Remaining, "open pairs of slice %d, after %s", sl.no, after)
 		}
 	}
 	require.Equal(p.t, total, s.counts, "counters of the batch after %s", after)
 	if b.stopped {
-		require.LessOrEqual(p.t, s.counts.failures(), int64(b.most), "failures after %s", after)
+		require.LessOrEqual(p.t, s.counts.Failures(), int64(b.most), "failures after %s", after)
 	}
 	for k, lane := range s.lanes {
 		parts, records := map[int64]bool{}, 0
@@ -208,7 +209,7 @@ func (p *play) checkCounts(after string, b *modelBatch, s *stored) {
 		require.EqualValues(p.t, records, lane.ReadyRecords, "records in queue %v after %s", k, after)
 		require.Equal(p.t, !b.closed(), lane.Open, "queue %v is open", k)
 	}
-	if BatchTerminal(b.state()) && !b.cancelled {
+	if batch.BatchTerminal(b.state()) && !b.cancelled {
 		require.Empty(p.t, s.lanes, "queues of a batch that is over after %s", after)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"flowlane/internal/batch"
 	"flowlane/test/pgtest"
 )
 
@@ -19,7 +20,7 @@ import (
 func listed(records []Record) []string {
 	out := []string{}
 	for _, r := range records {
-		out = append(out, fmt.Sprintf("%s.%d", JobID(r.Batch.FlowBatch.ID, r.Position), r.Run))
+		out = append(out, fmt.Sprintf("%s.%d", batch.JobID(r.Batch.FlowBatch.ID, r.Position), r.Run))
 	}
 	return out
 }
@@ -43,7 +44,7 @@ func (p *play) everyRecord(after string, want Want) []Record {
 				shown[1].Batch.FlowBatch.ID == shown[0].Batch.FlowBatch.ID {
 				shown = shown[1:] // an ended run
 			}
-			require.Equal(p.t, JobID(b.id, r.position()), JobID(shown[0].Batch.FlowBatch.ID, shown[0].Position),
+			require.Equal(p.t, batch.JobID(b.id, r.position()), batch.JobID(shown[0].Batch.FlowBatch.ID, shown[0].Position),
 				"after %s", after)
 			require.Equal(p.t, r.status(), shown[0].Status, "%v after %s", r, after)
 			shown = shown[1:]
@@ -62,11 +63,11 @@ func (p *play) checkLists(after string) {
 	all := p.everyRecord(after, f.Want)
 	one := all[rapid.IntRange(0, len(all)-1).Draw(p.t, "one")]
 	if f.Want.Runs {
-		e := rapid.SampledFrom([]*ExecutionStatus{nil, new(ExecutionPending), new(ExecutionRunning),
-			new(ExecutionCancelled), &one.Execution}).Draw(p.t, "execution")
+		e := rapid.SampledFrom([]*batch.ExecutionStatus{nil, new(batch.ExecutionPending), new(batch.ExecutionRunning),
+			new(batch.ExecutionCancelled), &one.Execution}).Draw(p.t, "execution")
 		f.Execution = e
 	} else if rapid.Bool().Draw(p.t, "by_status") {
-		f.Status = new(rapid.SampledFrom([]Status{Queued, Unprocessed, one.Status}).Draw(p.t, "status"))
+		f.Status = new(rapid.SampledFrom([]batch.Status{batch.Queued, batch.Unprocessed, one.Status}).Draw(p.t, "status"))
 	}
 	switch rapid.IntRange(0, 3).Draw(p.t, "of") {
 	case 0:
@@ -134,18 +135,18 @@ func TestRecords_Skip(t *testing.T) {
 	require.NoError(t, err)
 	early, late := &some.Records[0].Batch.FlowBatch.CreatedAt, &some.Records[149].Batch.FlowBatch.CreatedAt
 	for _, filter := range []RecordFilter{
-		{}, {Status: new(Queued)}, {Status: new(Staged)}, {Status: new(Unprocessed)}, {Status: new(Failed)},
-		{Want: Want{History: true, Runs: true}, Execution: new(ExecutionPending)},
-		{Want: Want{History: true, Runs: true}, Execution: new(ExecutionRunning)},
+		{}, {Status: new(batch.Queued)}, {Status: new(batch.Staged)}, {Status: new(batch.Unprocessed)}, {Status: new(batch.Failed)},
+		{Want: Want{History: true, Runs: true}, Execution: new(batch.ExecutionPending)},
+		{Want: Want{History: true, Runs: true}, Execution: new(batch.ExecutionRunning)},
 		{CreatedAfter: early, CreatedBefore: late}, {Want: Want{History: true, Runs: true},
-			Execution: new(ExecutionPending), CreatedBefore: late},
+			Execution: new(batch.ExecutionPending), CreatedBefore: late},
 	} {
 		f := filter
 		f.Limit = everything
 		whole, err := w.s.Records(w.ctx, w.org, f)
 		require.NoError(t, err)
 		want := whole.Records
-		require.Equal(t, filter.Status != nil && *filter.Status == Failed, len(want) == 0)
+		require.Equal(t, filter.Status != nil && *filter.Status == batch.Failed, len(want) == 0)
 		for _, r := range want {
 			require.True(t, filter.shows(&r))
 		}
@@ -195,17 +196,17 @@ func TestRecords_Together(t *testing.T) {
 			})
 		}
 		for j := range in {
-			status := Queued
+			status := batch.Queued
 			if i%2 == 1 {
-				status = Unprocessed
+				status = batch.Unprocessed
 			}
-			want = append(want, fmt.Sprintf(`%s %s {"a":%t`, JobID(b.id, int64(j)), status, in[j].a))
+			want = append(want, fmt.Sprintf(`%s %s {"a":%t`, batch.JobID(b.id, int64(j)), status, in[j].a))
 		}
 	}
 	seen := func(records []Record) (out []string) {
 		for _, r := range records {
 			start, _, _ := strings.Cut(string(r.Input), ",")
-			out = append(out, fmt.Sprintf("%s %s %s", JobID(r.Batch.FlowBatch.ID, r.Position), r.Status, start))
+			out = append(out, fmt.Sprintf("%s %s %s", batch.JobID(r.Batch.FlowBatch.ID, r.Position), r.Status, start))
 		}
 		return out
 	}

@@ -3,6 +3,8 @@ package run
 import (
 	"time"
 
+	"flowlane/internal/batch"
+
 	"github.com/stretchr/testify/require"
 )
 
@@ -57,7 +59,7 @@ func untimed(events []Event) []Event {
 
 // checkLog checks that what the events say comes to where the record stands.
 func (p *play) checkLog(after string, r *modelRecord) {
-	job, execution, no := Staged, ExecutionPending, int64(entryBegun)
+	job, execution, no := batch.Staged, batch.ExecutionPending, int64(entryBegun)
 	if len(r.log.Events) > 0 {
 		no = r.log.Events[0].No - 1
 	}
@@ -69,10 +71,10 @@ func (p *play) checkLog(after string, r *modelRecord) {
 		switch e.Kind {
 		case EventJobStatus:
 			require.NotEqual(p.t, string(job), e.Status, "%v: a repeat, after %s", r, after)
-			job = Status(e.Status)
+			job = batch.Status(e.Status)
 		case EventExecutionStatus:
 			require.NotEqual(p.t, string(execution), e.Status, "%v: a repeat, after %s", r, after)
-			execution = ExecutionStatus(e.Status)
+			execution = batch.ExecutionStatus(e.Status)
 		case EventClosed:
 			require.Equal(p.t, len(r.log.Events)-1, i, "%v goes on after its end", r)
 		}
@@ -80,7 +82,7 @@ func (p *play) checkLog(after string, r *modelRecord) {
 	require.Equal(p.t, no, r.log.Last, "%v: the last number after %s", r, after)
 	require.Equal(p.t, r.status(), job, "%v: where the log says that the job stands, after %s: %+v", r, after,
 		r.log.Events)
-	require.Equal(p.t, Terminal(r.status()), r.log.Closed(), "%v: the log is closed, after %s", r, after)
+	require.Equal(p.t, batch.Terminal(r.status()), r.log.Closed(), "%v: the log is closed, after %s", r, after)
 	record, steps, err := p.s.Execution(p.ctx, p.org, r.slice.batch.id, r.slice.first+int64(r.offset), 1)
 	require.NoError(p.t, err)
 	require.Equal(p.t, record.Execution, execution, "%v: where the log says that the execution stands, after %s: %+v",

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"flowlane/internal/batch"
 	"flowlane/internal/pg"
 )
 
@@ -50,19 +51,19 @@ func (p *play) resolve(b *modelBatch) {
 		require.Len(p.t, doubts, open, "tasks of %v in doubt", r)
 		var results []Result
 		for _, d := range doubts {
-			task, outcome := int(d.Part.TaskNo), TraceOK
+			task, outcome := int(d.Part.TaskNo), batch.TraceOK
 			require.Equal(p.t, placeStatus[r.tasks[task]], d.From, "where task %d of %v is", task, r)
 			result := Result{Part: d.Part, From: d.From, CallID: d.CallID, EndedAt: c.Now}
 			switch {
 			case kind == "requeue":
-				outcome = TraceRetry
+				outcome = batch.TraceRetry
 			case kind == "rejected" && p.plan[r.step][task].kind == "upload":
-				outcome = TraceRejected
+				outcome = batch.TraceRejected
 			case kind == "rejected":
-				outcome = TraceFailed
+				outcome = batch.TraceFailed
 			}
-			if outcome != TraceOK {
-				result.Exceptions = []Exception{{Offset: r.offset, Kind: outcome, Error: &JobError{Code: "x"}}}
+			if outcome != batch.TraceOK {
+				result.Exceptions = []Exception{{Offset: r.offset, Kind: outcome, Error: &batch.JobError{Code: "x"}}}
 			}
 			results = append(results, result)
 			after = append(after, func() { r.settle(task, outcome, "", true) })

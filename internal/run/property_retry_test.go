@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"flowlane/internal/batch"
 	"flowlane/internal/fault"
 	"flowlane/internal/pg"
 )
@@ -33,7 +34,7 @@ func (r *modelRecord) before(step, task int) bool {
 }
 
 // over reports whether the batch is: the calls of a cancelled one may still settle.
-func (b *modelBatch) over() bool { return BatchTerminal(b.state()) }
+func (b *modelBatch) over() bool { return batch.BatchTerminal(b.state()) }
 
 // at returns the batch's record at a position, nil if it has none.
 func (b *modelBatch) at(position int64) *modelRecord {
@@ -59,7 +60,7 @@ func (p *play) retrySome() bool {
 
 // retry starts the jobs of a batch again that have some statuses, and reports whether there were any.
 func (p *play) retry(of *modelBatch) bool {
-	all := []Status{Failed, Rejected, Unprocessed}
+	all := []batch.Status{batch.Failed, batch.Rejected, batch.Unprocessed}
 	n := rapid.IntRange(1, len(all)).Draw(p.t, "statuses")
 	statuses := rapid.Permutation(all).Draw(p.t, "which")[:n]
 	last := of.toRetry(statuses)
@@ -97,7 +98,7 @@ func (p *play) retry(of *modelBatch) bool {
 }
 
 // toRetry returns the records of certain statuses that can be tried again, each as the last batch left it, in order.
-func (b *modelBatch) toRetry(statuses []Status) (last []*modelRecord) {
+func (b *modelBatch) toRetry(statuses []batch.Status) (last []*modelRecord) {
 	since := (*b.lineage)[slices.Index(*b.lineage, b)+1:]
 	for _, r := range b.records() {
 		if !slices.Contains(statuses, r.status()) {
@@ -144,7 +145,7 @@ func (p *play) checkOneEach(after string) {
 	for _, b := range p.batches {
 		for _, r := range b.records() {
 			k := sending{root: (*b.lineage)[0].id, position: r.position()}
-			if !Terminal(r.status()) {
+			if !batch.Terminal(r.status()) {
 				require.Nil(p.t, open[k], "%v is worked on twice, after %s", r, after)
 				open[k] = r
 			}

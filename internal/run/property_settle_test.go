@@ -8,13 +8,15 @@ import (
 	"strings"
 	"time"
 
+	"flowlane/internal/batch"
+
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 )
 
-var standsAt = map[string]Status{"intent": Started, "unknown": NeedsReconcile, "unresolved": Unresolved}
+var standsAt = map[string]batch.Status{"intent": batch.Started, "unknown": batch.NeedsReconcile, "unresolved": batch.Unresolved}
 
 // verdict is what becomes of one call in a settlement.
 type verdict struct {
@@ -87,7 +89,7 @@ func (p *play) settle(kind bool) {
 		f()
 	}
 	for _, v := range verdicts {
-		p.each(v.call.parts, func(r *modelRecord, _ *Part, _ int32) {
+		p.each(v.call.parts, func(r *modelRecord, _ *batch.Part, _ int32) {
 			r.slice.batch.touched = true
 		})
 	}
@@ -128,7 +130,7 @@ func (p *play) apply(ctx context.Context, c *Change, v verdict,
 	kind bool) (after []func(), results []Result, err error) {
 	from := standsAt[v.call.state]
 	put := func(at place) {
-		p.each(v.call.parts, func(r *modelRecord, part *Part, _ int32) {
+		p.each(v.call.parts, func(r *modelRecord, part *batch.Part, _ int32) {
 			after = append(after, func() {
 				r.tasks[part.TaskNo] = at
 				if at == waiting {
@@ -142,7 +144,7 @@ func (p *play) apply(ctx context.Context, c *Change, v verdict,
 		put(waiting)
 		again := Requeueing{From: from, Attempted: v.what == "attempted"}
 		if rapid.Bool().Draw(p.t, "why") {
-			again.Why = &JobError{Code: "later"}
+			again.Why = &batch.JobError{Code: "later"}
 		}
 		return after, nil, c.Requeue(ctx, v.call.parts, again)
 	case "doubt":
@@ -158,20 +160,20 @@ func (p *play) apply(ctx context.Context, c *Change, v verdict,
 		part := &v.call.parts[i]
 		r := Result{Part: *part, From: from, CallID: v.call.id, StartedAt: c.Now, EndedAt: c.Now,
 			Output: json.RawMessage(out)}
-		p.each(v.call.parts[i:i+1], func(rec *modelRecord, part *Part, o int32) {
-			outcome, output := TraceOK, out
+		p.each(v.call.parts[i:i+1], func(rec *modelRecord, part *batch.Part, o int32) {
+			outcome, output := batch.TraceOK, out
 			if !kind {
 				outcome = p.outcome(part)
 			}
-			if outcome != TraceOK {
-				r.Exceptions = append(r.Exceptions, Exception{Offset: o, Kind: outcome, Error: &JobError{Code: "x"},
+			if outcome != batch.TraceOK {
+				r.Exceptions = append(r.Exceptions, Exception{Offset: o, Kind: outcome, Error: &batch.JobError{Code: "x"},
 					RetryAt: time.Time{}})
 				output = ""
 			}
 			task := int(part.TaskNo)
 			after = append(after, func() {
 				// whose elements are told apart by the parts
-				if outcome == TraceOK && p.plan[part.StepNo][task].kind != "each" {
+				if outcome == batch.TraceOK && p.plan[part.StepNo][task].kind != "each" {
 					p.accepted[rec.sending(task)] = true
 				}
 				rec.settle(task, outcome, output, true)
@@ -182,19 +184,19 @@ func (p *play) apply(ctx context.Context, c *Change, v verdict,
 	return after, results, nil
 }
 
-func (p *play) outcome(part *Part) string {
-	outcomes := []string{TraceOK, TraceOK, TraceOK, TraceFailed}
+func (p *play) outcome(part *batch.Part) string {
+	outcomes := []string{batch.TraceOK, batch.TraceOK, batch.TraceOK, batch.TraceFailed}
 	if p.plan[part.StepNo][part.TaskNo].kind == "upload" {
-		outcomes = append(outcomes, TraceRejected)
+		outcomes = append(outcomes, batch.TraceRejected)
 	}
 	if part.Attempt < 4 {
-		outcomes = append(outcomes, TraceRetry)
+		outcomes = append(outcomes, batch.TraceRetry)
 	}
 	return rapid.SampledFrom(outcomes).Draw(p.t, "outcome")
 }
 
 // each calls f with the records of parts, in order.
-func (p *play) each(parts []Part, f func(r *modelRecord, part *Part, offset int32)) {
+func (p *play) each(parts []batch.Part, f func(r *modelRecord, part *batch.Part, offset int32)) {
 	for i := range parts {
 		part := &parts[i]
 		b := p.batches[slices.IndexFunc(p.batches, func(b *modelBatch) bool { return b.id == part.BatchID })]
@@ -220,10 +222,10 @@ func (p *play) checkTraces(b *modelBatch) {
 		traces, err := decodeTraces(body)
 		for i := range traces {
 			for _, r := range b.slices[no].records {
-				if traces[i].decides() && traces[i].covers(r.offset) {
+				if traces[i].Decides() && traces[i].Covers(r.offset) {
 					k := key{r, [2]int{step, task}}
 					settled[k]++
-					if traces[i].Kind == TraceSkipped {
+					if traces[i].Kind == batch.TraceSkipped {
 						skipped[k.k]++
 					}
 					if outputs[k] = string(traces[i].Output); strings.HasPrefix(outputs[k], `{"waited_until":`) {

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"flowlane/internal/batch"
 	"flowlane/internal/pg"
 	"flowlane/internal/trigger/event"
 )
@@ -187,7 +188,7 @@ func (p *play) runOnce() {
 	}
 	for _, b := range p.batches {
 		for _, r := range b.records() {
-			require.True(p.t, Terminal(r.status()), "%v is not over", r)
+			require.True(p.t, batch.Terminal(r.status()), "%v is not over", r)
 		}
 		p.checkTraces(b)
 	}
@@ -221,7 +222,7 @@ func (p *play) moves(kind bool) (out []move) {
 		}
 		if b.paused {
 			resumes = append(resumes, move{name("resume"), func() { p.resume(b) }})
-		} else if !kind && !BatchTerminal(b.state()) && rapid.IntRange(0, 3).Draw(p.t, "rarely") == 0 {
+		} else if !kind && !batch.BatchTerminal(b.state()) && rapid.IntRange(0, 3).Draw(p.t, "rarely") == 0 {
 			out = append(out, move{name("pause"), func() { p.pause(b) }})
 		}
 		if b.closed() {
@@ -315,7 +316,7 @@ func (p *play) resume(b *modelBatch) {
 		return err
 	})
 	b.paused = false
-	if b.closed() || BatchTerminal(b.state()) {
+	if b.closed() || batch.BatchTerminal(b.state()) {
 		return
 	}
 	for _, r := range b.records() {
@@ -347,7 +348,7 @@ func (p *play) cancel(b *modelBatch) {
 	require.False(p.t, more, "a cancelled batch has no work")
 }
 
-func (b *modelBatch) record(p *Part, offset int32) *modelRecord {
+func (b *modelBatch) record(p *batch.Part, offset int32) *modelRecord {
 	return b.slices[p.SliceNo].records[offset]
 }
 
@@ -428,7 +429,7 @@ func (p *play) mark(b *modelBatch, unmarked []uuid.UUID, now time.Time, whole bo
 }
 
 // cut takes up to n members off a part, and returns how many.
-func (p *play) cut(c *cutting, b *modelBatch, part Part, n int, bulkID uuid.UUID, kind bool) int {
+func (p *play) cut(c *cutting, b *modelBatch, part batch.Part, n int, bulkID uuid.UUID, kind bool) int {
 	in, gone := p.members(p.t, &part)
 	require.NotEmpty(p.t, in, "a part without records")
 	n = min(n, len(in))
@@ -481,7 +482,7 @@ func (p *play) cut(c *cutting, b *modelBatch, part Part, n int, bulkID uuid.UUID
 	return n
 }
 
-func (p *play) decide(c *cutting, r *modelRecord, piece Part, o int32) {
+func (p *play) decide(c *cutting, r *modelRecord, piece batch.Part, o int32) {
 	if n := len(piece.LeftOut); n > 0 && piece.To == o+1 && rapid.Bool().Draw(p.t, "split") {
 		// Who left can be taken off the queue as a piece without records.
 		left := piece
@@ -490,11 +491,11 @@ func (p *play) decide(c *cutting, r *modelRecord, piece Part, o int32) {
 	}
 	c.pieces = append(c.pieces, ClaimedRange{Part: piece, NoCall: true})
 	piece.ID = 0
-	e := Exception{Offset: o, Kind: TraceSkipped}
+	e := Exception{Offset: o, Kind: batch.TraceSkipped}
 	if rapid.Bool().Draw(p.t, "decided_bad") {
-		e.Kind, e.Error = TraceFailed, &JobError{Code: CodeExpression}
+		e.Kind, e.Error = batch.TraceFailed, &batch.JobError{Code: CodeExpression}
 	}
-	c.decided = append(c.decided, Result{Part: piece, From: Queued, Exceptions: []Exception{e}})
+	c.decided = append(c.decided, Result{Part: piece, From: batch.Queued, Exceptions: []Exception{e}})
 	task := int(piece.TaskNo)
 	c.after = append(c.after, func() { r.settle(task, e.Kind, "", false) })
 }

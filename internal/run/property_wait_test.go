@@ -3,6 +3,8 @@ package run
 import (
 	"slices"
 
+	"flowlane/internal/batch"
+
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 )
@@ -136,11 +138,11 @@ func (r *modelRecord) waited(task int) {
 			r.leave()
 			return
 		}
-		r.doom = Failed
+		r.doom = batch.Failed
 	}
 	switch {
 	case r.beside && r.allOver():
-		r.stepOver(TraceOK, false)
+		r.stepOver(batch.TraceOK, false)
 	case !r.beside && len(r.held) == 0:
 		r.workOver()
 	}

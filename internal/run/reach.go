@@ -7,17 +7,19 @@ import (
 	"fmt"
 	"slices"
 
+	"flowlane/internal/batch"
+
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 )
 
 // loadCovers reads the parts of the slices where records must be looked at one by one.
-func (c *Change) loadCovers(ctx context.Context, keys []sliceKey) error {
+func (c *Change) loadCovers(ctx context.Context, keys []batch.SliceKey) error {
 	args := db.PartsOfSlicesParams{}
 	for _, k := range keys {
 		if c.covers[k] == nil {
-			args.BatchIds, args.SliceNos = append(args.BatchIds, k.batch), append(args.SliceNos, k.no)
-			c.covers[k] = &coverage{}
+			args.BatchIds, args.SliceNos = append(args.BatchIds, k.Batch), append(args.SliceNos, k.No)
+			c.covers[k] = &batch.Coverage{}
 		}
 	}
 	if len(args.SliceNos) == 0 {
@@ -28,24 +30,24 @@ func (c *Change) loadCovers(ctx context.Context, keys []sliceKey) error {
 		return fmt.Errorf("read parts: %w", err)
 	}
 	for _, r := range rows {
-		state := partStatus(r.CallState)
+		state := batch.StatusOfCall(r.CallState)
 		if r.CallID != nil {
 			if from, ok := c.moved[*r.CallID]; ok {
 				state = from
 			}
 		}
-		cov := c.covers[sliceKey{r.BatchID, r.SliceNo}]
-		cov.parts = append(cov.parts, coverPart{Part: partOf(&r), state: state, claimedAt: r.ClaimedAt})
+		cov := c.covers[batch.SliceKey{Batch: r.BatchID, No: r.SliceNo}]
+		cov.Parts = append(cov.Parts, batch.CoveringPart{Part: batch.PartOfRow(&r), State: state, ClaimedAt: r.ClaimedAt})
 	}
 	return nil
 }
 
 // UncertainRecord is one record in a call of unknown outcome, alone in its part.
 type UncertainRecord struct {
-	Part   Part
+	Part   batch.Part
 	CallID uuid.UUID
 	// From is where the call has the record: NeedsReconcile or Unresolved.
-	From Status
+	From batch.Status
 }
 
 // Isolate takes a record out of the parts that calls of unknown outcome hold of it and of others, so that it can be
@@ -60,7 +62,7 @@ func (c *Change) Isolate(ctx context.Context, orgID, batchID uuid.UUID, position
 	offset := int32(position - v.First)
 	for i := range v.parts {
 		p := &v.parts[i]
-		if p.state != NeedsReconcile && p.state != Unresolved || p.StepNo != v.stepOf(offset) ||
+		if p.State != batch.NeedsReconcile && p.State != batch.Unresolved || p.StepNo != v.stepOf(offset) ||
 			!v.concerns(p, offset) {
 			continue
 		}
@@ -77,7 +79,7 @@ func (c *Change) Isolate(ctx context.Context, orgID, batchID uuid.UUID, position
 		alone.ID, alone.Begins, alone.First, alone.Size = own.ID, own.SliceNo, v.First, v.Records
 		alone.From, alone.To, alone.LeftOut = offset, offset+1, nil
 		alone.Elements = own.Elements
-		out = append(out, UncertainRecord{Part: alone, CallID: *own.CallID, From: p.state})
+		out = append(out, UncertainRecord{Part: alone, CallID: *own.CallID, From: p.State})
 	}
 	if len(out) == 0 {
 		return nil, fault.New(fault.Conflict,
@@ -88,7 +90,7 @@ func (c *Change) Isolate(ctx context.Context, orgID, batchID uuid.UUID, position
 
 // Cut puts the record at an offset of a part into a part of its own, in the same call. The call must be locked, and
 // nothing else may have happened in the change yet.
-func (c *Change) Cut(ctx context.Context, p *Part, offset int32) error {
+func (c *Change) Cut(ctx context.Context, p *batch.Part, offset int32) error {
 	_, err := c.s.q.PartCut(ctx, c.tx, db.PartCutParams{BatchID: p.BatchID, Begins: p.Begins, ID: p.ID,
 		SliceNo: p.SliceNo, Off: offset})
 	return fault.Wrap(err, "cut a record out of part %d", p.ID)

@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"flowlane/gen/db"
+	"flowlane/internal/batch"
 	"flowlane/internal/fault"
 	"flowlane/internal/pg"
 )
@@ -90,10 +91,10 @@ func (s *Reader) viewsOf(ctx context.Context, conn db.DBTX,
 }
 
 // JobCounts returns how many of the batch's jobs stand where.
-func JobCounts(row *BatchRow) Counts {
+func JobCounts(row *BatchRow) batch.Counts {
 	r := &row.FlowBatchCount
-	var out Counts
-	for i, n := range [len(Statuses)]int32{r.Staged, r.Queued, r.Pending, r.Started, r.NeedsReconcile, r.Completed,
+	var out batch.Counts
+	for i, n := range [len(batch.Statuses)]int32{r.Staged, r.Queued, r.Pending, r.Started, r.NeedsReconcile, r.Completed,
 		r.Failed, r.Cancelled,
 		r.Accepted, r.Rejected, r.Unprocessed, r.Unresolved} {
 		out[i] = int64(n)
@@ -107,7 +108,7 @@ func Progress(r *BatchRow) float64 {
 		return 100
 	}
 	counts := JobCounts(r)
-	return 100 * float64(counts.terminal()) / float64(r.FlowBatch.RecordCount)
+	return 100 * float64(counts.Terminal()) / float64(r.FlowBatch.RecordCount)
 }
 
 // A job has one run, its execution, unless a person had it run again: then each run but the last has a row that says
@@ -133,9 +134,9 @@ func (v *sliceView) ofRun(r Record, offset, run int32) Record {
 	if end == nil {
 		return r
 	}
-	r.Execution, r.Output, r.SkippedTasks = ExecutionCancelled, nil, nil
+	r.Execution, r.Output, r.SkippedTasks = batch.ExecutionCancelled, nil, nil
 	r.CompletedAt, r.UpdatedAt = &end.EndedAt, end.EndedAt
-	r.Error = &JobError{Code: CodeRequeued,
+	r.Error = &batch.JobError{Code: batch.CodeRequeued,
 		Message: "The outcome of a call stayed unknown; a person had the job run again",
 		StepID:  v.batch.plan.Steps[end.StepNo].ID}
 	if end.Note != nil {
@@ -145,13 +146,13 @@ func (v *sliceView) ofRun(r Record, offset, run int32) Record {
 }
 
 // tells reports whether a trace of the record at this offset is of the run, or of one before.
-func (v *sliceView) tells(offset, run int32, step int16, t *Trace) bool {
+func (v *sliceView) tells(offset, run int32, step int16, t *batch.Trace) bool {
 	end := v.endOf(offset, run)
-	return end == nil || step <= end.StepNo && t.EndedAt <= millis(end.EndedAt)
+	return end == nil || step <= end.StepNo && t.EndedAt <= batch.Millis(end.EndedAt)
 }
 
 // showsRuns reports whether the list shows ended runs: an execution that was ended so is cancelled.
-func (w *walk) showsRuns() bool { return w.f.Want.Runs && w.match.execution(ExecutionCancelled) }
+func (w *walk) showsRuns() bool { return w.f.Want.Runs && w.match.execution(batch.ExecutionCancelled) }
 
 // endedRuns counts the ended runs of the batches between two.
 func (w *walk) endedRuns(ctx context.Context, from, to uuid.UUID) (int64, error) {
@@ -195,9 +196,9 @@ const everything = math.MaxInt32
 
 // BatchState is where a batch and its jobs stand.
 type BatchState struct {
-	Status   BatchStatus
+	Status   batch.BatchStatus
 	Records  int64
-	Counts   Counts
+	Counts   batch.Counts
 	Progress float64 // as of the function of that name
 }
 
@@ -225,10 +226,10 @@ func (s *Reader) BatchStates(ctx context.Context, orgIDs, ids []uuid.UUID) (map[
 
 // StatusOf is where a batch stands for those who read it: one whose calls are under way is running, also before it is
 // marked so.
-func StatusOf(r *BatchRow) BatchStatus {
+func StatusOf(r *BatchRow) batch.BatchStatus {
 	counts := JobCounts(r)
-	if r.FlowBatchCount.Status == BatchQueued && counts.Of(Staged)+counts.Of(Queued) < r.FlowBatch.RecordCount {
-		return BatchRunning
+	if r.FlowBatchCount.Status == batch.BatchQueued && counts.Of(batch.Staged)+counts.Of(batch.Queued) < r.FlowBatch.RecordCount {
+		return batch.BatchRunning
 	}
 	return r.FlowBatchCount.Status
 }

@@ -14,7 +14,9 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"flowlane/internal/batch"
 	"flowlane/internal/definition"
+	"flowlane/internal/pg"
 )
 
 // ErrorGroup is the records of a batch that failed, or are in doubt, alike: at the same task, with the same status and
@@ -22,9 +24,9 @@ import (
 type ErrorGroup struct {
 	// ID names the group in this batch and in every other one of the same steps.
 	ID     string
-	Status Status
+	Status batch.Status
 	// Error is what the records have in common; its messages are patterns in which "#" stands for what differs.
-	Error JobError
+	Error batch.JobError
 	Count int64
 	// Examples are the first records, at most errorExamples.
 	Examples []ErrorExample
@@ -33,7 +35,7 @@ type ErrorGroup struct {
 // ErrorExample is one record of a group.
 type ErrorExample struct {
 	Position int64
-	Error    JobError
+	Error    batch.JobError
 }
 
 // BatchErrors is what went wrong in a batch.
@@ -53,11 +55,11 @@ const (
 )
 
 // erroneous are the statuses of records that have an error.
-var erroneous = []Status{Failed, Rejected, NeedsReconcile, Unresolved}
+var erroneous = []batch.Status{batch.Failed, batch.Rejected, batch.NeedsReconcile, batch.Unresolved}
 
 // Errors groups the errors of those records of a batch that have one of these statuses (any if there is none), as of
 // one moment. Fault: NotFound.
-func (s *Reader) Errors(ctx context.Context, orgID, batchID uuid.UUID, statuses ...Status) (*BatchErrors, error) {
+func (s *Reader) Errors(ctx context.Context, orgID, batchID uuid.UUID, statuses ...batch.Status) (*BatchErrors, error) {
 	if len(statuses) == 0 {
 		statuses = erroneous
 	}
@@ -76,7 +78,7 @@ func (s *Reader) Errors(ctx context.Context, orgID, batchID uuid.UUID, statuses 
 }
 
 // eachError calls do with every record of a batch that has one of these statuses: its slice, and its offset there.
-func (s *Reader) eachError(ctx context.Context, tx pgx.Tx, b *batchView, statuses []Status,
+func (s *Reader) eachError(ctx context.Context, tx pgx.Tx, b *batchView, statuses []batch.Status,
 	do func(v *sliceView, o int32) error,
 ) error {
 	var texts []string
@@ -118,7 +120,7 @@ type errorCollector struct {
 
 // storedError is an error as it is stored: of a job, or of the call of a part of it.
 type storedError struct {
-	status     Status
+	status     batch.Status
 	step, task int16
 	text       string
 }
@@ -127,7 +129,7 @@ type storedError struct {
 func (v *sliceView) stored(o int32) storedError {
 	e := storedError{status: v.statuses[o]}
 	if p := v.doubted(o); p != nil {
-		e.step, e.task, e.text = p.StepNo, p.TaskNo, p.doubt.Failure+p.doubt.Asked
+		e.step, e.task, e.text = p.StepNo, p.TaskNo, p.Doubt.Failure+p.Doubt.Asked
 	} else if j := v.jobs[o]; j != nil {
 		e.text = j.Error
 	}
@@ -153,13 +155,13 @@ func (a *errorCollector) add(v *sliceView, o int32) error {
 		if err != nil {
 			return err
 		}
-		g.Examples = append(g.Examples, ErrorExample{Position: v.First + int64(o), Error: cmp.Or(deref(e), g.Error)})
+		g.Examples = append(g.Examples, ErrorExample{Position: v.First + int64(o), Error: cmp.Or(pg.Value(e), g.Error)})
 	}
 	return nil
 }
 
 // group finds the group of an error, or makes it; nil where there are too many.
-func (a *errorCollector) group(stored storedError, e *JobError) *ErrorGroup {
+func (a *errorCollector) group(stored storedError, e *batch.JobError) *ErrorGroup {
 	id, common := groupOf(stored.status, e)
 	g := a.groups[id]
 	if g == nil {
@@ -196,11 +198,11 @@ func (a *errorCollector) sum() *BatchErrors {
 }
 
 // groupOf names the group of an error of records of this status, and says what its errors have in common.
-func groupOf(status Status, e *JobError) (id string, common JobError) {
-	if common = (JobError{Code: CodeUnknown, Message: "Nobody knows what became of the call"}); e != nil {
+func groupOf(status batch.Status, e *batch.JobError) (id string, common batch.JobError) {
+	if common = (batch.JobError{Code: batch.CodeUnknown, Message: "Nobody knows what became of the call"}); e != nil {
 		common = *e
 	}
-	common.Message, _, _ = strings.Cut(common.Message, LastQuestion) // the next may fail in another way
+	common.Message, _, _ = strings.Cut(common.Message, batch.LastQuestion) // the next may fail in another way
 	common.Message, common.ProviderMessage = messagePattern(common.Message), messagePattern(common.ProviderMessage)
 	// cannot fail
 	key, _ := json.Marshal([]string{string(status), common.StepID, common.TaskID, common.Code, common.Message,
@@ -225,8 +227,8 @@ func (v *sliceView) inGroups(o int32, groups []string) (bool, error) {
 
 // DoubtGroup names the group of the records of a part whose call is in doubt: ErrorGroup.ID. state is NeedsReconcile or
 // Unresolved, doubt what the call keeps.
-func DoubtGroup(plan *definition.Plan, p *Part, state Status, doubt Doubt) (string, error) {
-	e, err := doubt.explain(plan, p, state)
+func DoubtGroup(plan *definition.Plan, p *batch.Part, state batch.Status, doubt batch.Doubt) (string, error) {
+	e, err := doubt.Explain(plan, p, state)
 	id, _ := groupOf(state, e)
 	return id, err
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"flowlane/gen/db"
+	"flowlane/internal/batch"
 	"flowlane/internal/definition"
 	"flowlane/internal/fault"
 	"flowlane/internal/pg"
@@ -32,8 +33,8 @@ const (
 )
 
 // endedAs is where a task stands by how a trace says that it ended.
-var endedAs = map[string]TaskStatus{TraceOK: TaskCompleted, TraceSkipped: TaskSkipped, TraceFailed: TaskFailed,
-	TraceRejected: TaskFailed}
+var endedAs = map[string]TaskStatus{batch.TraceOK: TaskCompleted, batch.TraceSkipped: TaskSkipped, batch.TraceFailed: TaskFailed,
+	batch.TraceRejected: TaskFailed}
 
 // ExecutionStep is a step of an execution.
 type ExecutionStep struct {
@@ -66,7 +67,7 @@ type Attempted struct {
 	Status   TaskStatus
 	Attempts int32
 	Times
-	Error *JobError
+	Error *batch.JobError
 }
 
 // Times are when something of an execution began and came to its end; nil for not yet.
@@ -177,13 +178,13 @@ func (v *sliceView) path(r *Record) ([]ExecutionStep, error) {
 			steps[i].Tasks[j] = ExecutionTask{Task: &step.Tasks[j], Attempted: Attempted{Status: TaskPending}}
 		}
 	}
-	err := v.traces(light, wanted, func(step, task int16, t *Trace) {
-		if !t.covers(offset) || !v.tells(offset, r.Run, step, t) {
+	err := v.traces(batch.DecodeLight, wanted, func(step, task int16, t *batch.Trace) {
+		if !t.Covers(offset) || !v.tells(offset, r.Run, step, t) {
 			return
 		}
 		of := &steps[step].Tasks[task]
 		of.add(t)
-		if t.decides() {
+		if t.Decides() {
 			of.Stored = nil
 			if t.Large {
 				fragment := db.FragmentBodyParams{BatchID: v.batch.FlowBatch.ID, SliceNo: v.No, StepNo: step,
@@ -210,36 +211,36 @@ func (v *sliceView) path(r *Record) ([]ExecutionStep, error) {
 		}
 	}
 	for i := range steps {
-		steps[i].sum(ended || Terminal(r.Status))
+		steps[i].sum(ended || batch.Terminal(r.Status))
 	}
 	return steps, nil
 }
 
 // add takes over what a trace tells.
-func (t *ExecutionTask) add(trace *Trace) {
-	counts := trace.CallID != "" || (t.Task.Action.Call == nil && trace.Kind != TraceSkipped)
+func (t *ExecutionTask) add(trace *batch.Trace) {
+	counts := trace.CallID != "" || (t.Task.Action.Call == nil && trace.Kind != batch.TraceSkipped)
 	t.saw(trace, counts)
 	// else it speaks of the task as a whole
-	if trace.CallID != "" || trace.Kind == TraceElement || trace.Kind == TraceRequeued || trace.Kind == TraceUnknown {
+	if trace.CallID != "" || trace.Kind == batch.TraceElement || trace.Kind == batch.TraceRequeued || trace.Kind == batch.TraceUnknown {
 		t.addElement(trace)
 	}
-	if trace.Kind == TraceElement {
+	if trace.Kind == batch.TraceElement {
 		t.Status = TaskWaiting // for its next element
 		return
 	}
 	t.Error = trace.Error
-	if trace.Kind == TraceUnknown { // the call that covers it says where it stands
+	if trace.Kind == batch.TraceUnknown { // the call that covers it says where it stands
 		return
 	}
 	t.Status = cmp.Or(endedAs[trace.Kind], TaskWaiting) // for another attempt, or what the task waits for
-	if trace.decides() {
+	if trace.Decides() {
 		t.Output = trace.Output
 		t.end(trace.EndedAt)
 	}
 }
 
 // addElement takes over what a trace tells of an element.
-func (t *ExecutionTask) addElement(trace *Trace) {
+func (t *ExecutionTask) addElement(trace *batch.Trace) {
 	e := t.element(trace.Element)
 	if e == nil {
 		return
@@ -247,9 +248,9 @@ func (t *ExecutionTask) addElement(trace *Trace) {
 	e.saw(trace, trace.CallID != "")
 	e.Error = trace.Error
 	switch {
-	case trace.Kind == TraceOK, trace.Kind == TraceElement && trace.Error == nil:
+	case trace.Kind == batch.TraceOK, trace.Kind == batch.TraceElement && trace.Error == nil:
 		e.Status = TaskCompleted
-	case trace.Kind == TraceElement, trace.Kind == TraceFailed:
+	case trace.Kind == batch.TraceElement, trace.Kind == batch.TraceFailed:
 		e.Status = TaskFailed
 	default:
 		return
@@ -258,7 +259,7 @@ func (t *ExecutionTask) addElement(trace *Trace) {
 }
 
 // saw takes over when an attempt began, and counts it where it counts.
-func (a *Attempted) saw(trace *Trace, counts bool) {
+func (a *Attempted) saw(trace *batch.Trace, counts bool) {
 	if trace.StartedAt > 0 {
 		a.start(time.UnixMilli(trace.StartedAt).UTC())
 	}
@@ -268,20 +269,20 @@ func (a *Attempted) saw(trace *Trace, counts bool) {
 }
 
 // coverage takes over where the call stands of the part that covers it.
-func (a *Attempted) cover(part *coverPart, failure *JobError) {
+func (a *Attempted) cover(part *batch.CoveringPart, failure *batch.JobError) {
 	made := part.Attempt
-	switch part.state {
-	case Queued:
+	switch part.State {
+	case batch.Queued:
 		a.Status = TaskWaiting
 		made--
-	case Started:
+	case batch.Started:
 		a.Status = TaskRunning
 	default:
 		a.Status, a.Error = TaskReconciling, failure
 	}
 	a.Attempts = max(a.Attempts, made)
-	if part.claimedAt != nil {
-		a.start(*part.claimedAt)
+	if part.ClaimedAt != nil {
+		a.start(*part.ClaimedAt)
 	}
 }
 

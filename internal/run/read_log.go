@@ -9,7 +9,9 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"flowlane/gen/db"
+	"flowlane/internal/batch"
 	"flowlane/internal/fault"
+	"flowlane/internal/pg"
 )
 
 // LoggedExecution is an execution with its log, as of one moment.
@@ -87,11 +89,11 @@ func (s *Reader) Follow(ctx context.Context, watched []Watched, do func(i int, m
 // followSome reads these changed slices, of however many batches, together: what is followed may have thousands.
 func (s *Reader) followSome(ctx context.Context, tx pgx.Tx, watched []Watched, changed []db.SlicesChangedRow,
 	do func(i int, mark int64, logs []Log)) error {
-	which, in, byKey := db.BatchesReadParams{}, db.SlicesReadParams{}, make(map[sliceKey]db.SlicesChangedRow,
+	which, in, byKey := db.BatchesReadParams{}, db.SlicesReadParams{}, make(map[batch.SliceKey]db.SlicesChangedRow,
 		len(changed))
 	for _, c := range changed {
 		w := &watched[c.I]
-		byKey[sliceKey{w.BatchID, w.SliceNo}] = c
+		byKey[batch.SliceKey{Batch: w.BatchID, No: w.SliceNo}] = c
 		in.BatchIds, in.Nos = append(in.BatchIds, w.BatchID), append(in.Nos, w.SliceNo)
 		if !slices.Contains(which.Ids, w.BatchID) {
 			which.OrgIds, which.Ids = append(which.OrgIds, w.OrgID), append(which.Ids, w.BatchID)
@@ -131,13 +133,13 @@ func (v *sliceView) logs(runs []WatchedRun) ([]Log, error) {
 			at[o], wanted[o] = append(at[o], all[w]), true
 		}
 	}
-	err := v.traces(light, wanted, func(step, task int16, t *Trace) {
+	err := v.traces(batch.DecodeLight, wanted, func(step, task int16, t *batch.Trace) {
 		facts := eventFactsOf(step, task, t)
-		t.each(func(o int32) {
+		t.Each(func(o int32) {
 			for _, in := range at[o] {
 				switch {
 				case t.Inherited:
-					if t.decides() {
+					if t.Decides() {
 						in.before = append(in.before, facts[len(facts)-1])
 					}
 				case v.tells(o, in.run, step, t) && (in.run == 1 || !v.tells(o, in.run-1, step, t)):
@@ -151,9 +153,9 @@ func (v *sliceView) logs(runs []WatchedRun) ([]Log, error) {
 	}
 	for i := range v.parts {
 		p := &v.parts[i]
-		p.each(func(o int32) {
+		p.Each(func(o int32) {
 			for _, in := range at[o] {
-				if p.state != Queued && v.concerns(p, o) && v.endOf(o, in.run) == nil {
+				if p.State != batch.Queued && v.concerns(p, o) && v.endOf(o, in.run) == nil {
 					in.facts = append(in.facts, factOfPart(p))
 				}
 			}
@@ -167,7 +169,7 @@ func (v *sliceView) logs(runs []WatchedRun) ([]Log, error) {
 		o := int32(records[i].Position - v.First)
 		for _, in := range at[o] {
 			r := v.ofRun(records[i], o, in.run)
-			in.status, in.failure, in.over, in.ended = r.Status, r.Error, deref(r.CompletedAt),
+			in.status, in.failure, in.over, in.ended = r.Status, r.Error, pg.Value(r.CompletedAt),
 				v.endOf(o, in.run) != nil
 		}
 	}
@@ -181,8 +183,8 @@ func (v *sliceView) logs(runs []WatchedRun) ([]Log, error) {
 // logInputs begins what the log of a run of the record at this offset is built from.
 func (v *sliceView) logInputs(offset, run int32) *logInputs {
 	b := &v.batch.FlowBatch
-	in := &logInputs{run: run, plan: v.batch.plan, began: b.CreatedAt, queued: later(b.CreatedAt, deref(b.ScheduledAt)),
-		staged: v.State == sliceStaged}
+	in := &logInputs{run: run, plan: v.batch.plan, began: b.CreatedAt, queued: later(b.CreatedAt, pg.Value(b.ScheduledAt)),
+		staged: v.State == batch.SliceStaged}
 	if before := v.endOf(offset, run-1); before != nil {
 		in.began, in.queued = before.EndedAt, before.EndedAt
 	}

@@ -10,18 +10,20 @@ import (
 	"time"
 
 	"flowlane/gen/db"
+	"flowlane/internal/batch"
 	"flowlane/internal/definition"
 	"flowlane/internal/fault"
+	"flowlane/internal/pg"
 )
 
 // Record is one record of a batch as its readers see it: a job, an execution, a result.
 type Record struct {
 	Batch    *BatchRow
 	Position int64
-	Status   Status
+	Status   batch.Status
 	// Run is the number of the run that is shown, and Execution its status; the last one unless runs were wanted.
 	Run       int32
-	Execution ExecutionStatus
+	Execution batch.ExecutionStatus
 	// Created is when the run was: with its batch, or when the run before it ended.
 	Created time.Time
 	// Attempts is how many calls carried the record.
@@ -32,7 +34,7 @@ type Record struct {
 	Key string
 	// SkippedTasks are those tasks of the last step whose condition left the record out, which gives them no output.
 	SkippedTasks []string
-	Error        *JobError
+	Error        *batch.JobError
 	// StartedAt is when work on the record began, CompletedAt when its status became terminal.
 	StartedAt, CompletedAt *time.Time
 	UpdatedAt              time.Time
@@ -135,20 +137,20 @@ func (v *sliceView) tell(wanted []bool, want Want) ([]history, *outputs, error) 
 		outs = newOutputs(v.batch.plan, v.Records)
 	}
 	attempts := map[attemptKey]int32{}
-	decode := func(step int16, line []byte) (Trace, error) {
+	decode := func(step int16, line []byte) (batch.Trace, error) {
 		if outs != nil && step == v.batch.lastStep() {
-			return decodeTrace(line)
+			return batch.DecodeTrace(line)
 		}
-		return light(step, line)
+		return batch.DecodeLight(step, line)
 	}
-	err := v.traces(decode, wanted, func(step, task int16, t *Trace) {
+	err := v.traces(decode, wanted, func(step, task int16, t *batch.Trace) {
 		if outs != nil && step == v.batch.lastStep() {
 			outs.add(task, t)
 		}
 		if !want.History || t.Inherited {
 			return
 		}
-		t.each(func(o int32) {
+		t.Each(func(o int32) {
 			histories[o].saw(t.StartedAt, t.EndedAt)
 			if t.CallID != "" {
 				k := attemptKey{step, task, t.Element, o}
@@ -161,15 +163,15 @@ func (v *sliceView) tell(wanted []bool, want Want) ([]history, *outputs, error) 
 	}
 	for i := range v.parts {
 		p := &v.parts[i]
-		p.each(func(o int32) {
+		p.Each(func(o int32) {
 			if !wanted[o] || !v.concerns(p, o) {
 				return
 			}
 			made := p.Attempt
-			if p.state == Queued {
+			if p.State == batch.Queued {
 				made--
 			} else {
-				histories[o].saw(millis(deref(p.claimedAt)), 0)
+				histories[o].saw(batch.Millis(pg.Value(p.ClaimedAt)), 0)
 			}
 			k := attemptKey{p.StepNo, p.TaskNo, p.Element, o}
 			attempts[k] = max(attempts[k], made)
@@ -189,8 +191,8 @@ func (v *sliceView) begun(o int32, h *history) bool {
 // date fills in the record's times, attempts and execution status.
 func (v *sliceView) date(r *Record, o int32, h *history) {
 	b := &v.batch.FlowBatchCount
-	begun := v.begun(o, h) || (Terminal(r.Status) && r.Status != Unprocessed)
-	r.Execution, r.Attempts = executionOf(r.Status, begun), h.attempts
+	begun := v.begun(o, h) || (batch.Terminal(r.Status) && r.Status != batch.Unprocessed)
+	r.Execution, r.Attempts = batch.ExecutionOf(r.Status, begun), h.attempts
 	switch {
 	case h.started > 0:
 		r.StartedAt = new(time.UnixMilli(h.started).UTC())
@@ -208,10 +210,10 @@ func (v *sliceView) date(r *Record, o int32, h *history) {
 	if j != nil {
 		r.UpdatedAt = later(r.UpdatedAt, j.UpdatedAt)
 	}
-	if !Terminal(r.Status) {
+	if !batch.Terminal(r.Status) {
 		return
 	}
-	if closed := cmp.Or(b.StoppedAt, b.CompletedAt); r.Status == Unprocessed && (j == nil || !Terminal(j.Status)) &&
+	if closed := cmp.Or(b.StoppedAt, b.CompletedAt); r.Status == batch.Unprocessed && (j == nil || !batch.Terminal(j.Status)) &&
 		closed != nil {
 		r.UpdatedAt = later(r.UpdatedAt, *closed)
 	}
@@ -227,7 +229,7 @@ func later(a, b time.Time) time.Time {
 
 // failure is the error of the record at an offset; nil for none. Of one whose call is in doubt it is what went wrong
 // with that.
-func (v *sliceView) failure(o int32) (*JobError, error) {
+func (v *sliceView) failure(o int32) (*batch.JobError, error) {
 	if p := v.doubted(o); p != nil {
 		return v.uncertain(p)
 	}
@@ -235,19 +237,19 @@ func (v *sliceView) failure(o int32) (*JobError, error) {
 	if j == nil || j.Error == "" {
 		return nil, nil
 	}
-	var e JobError
+	var e batch.JobError
 	err := json.Unmarshal([]byte(j.Error), &e)
-	return &e, fault.Wrap(err, "the error of job %s", JobID(v.batch.FlowBatch.ID, j.Position))
+	return &e, fault.Wrap(err, "the error of job %s", batch.JobID(v.batch.FlowBatch.ID, j.Position))
 }
 
 // doubted is the part whose call leaves it open what became of the record at an offset, and says why; nil for none.
-func (v *sliceView) doubted(o int32) *coverPart {
+func (v *sliceView) doubted(o int32) *batch.CoveringPart {
 	s := v.statuses[o]
-	if s != Started && s != NeedsReconcile && s != Unresolved {
+	if s != batch.Started && s != batch.NeedsReconcile && s != batch.Unresolved {
 		return nil
 	}
 	for i := range v.parts {
-		if p := &v.parts[i]; p.state == s && p.doubt != (Doubt{}) && v.concerns(p, o) {
+		if p := &v.parts[i]; p.State == s && p.Doubt != (batch.Doubt{}) && v.concerns(p, o) {
 			return p
 		}
 	}
@@ -255,8 +257,8 @@ func (v *sliceView) doubted(o int32) *coverPart {
 }
 
 // uncertain is the error of the records of a part whose call is in doubt; nil where nothing is known of it.
-func (v *sliceView) uncertain(p *coverPart) (*JobError, error) {
-	e, err := p.doubt.explain(v.batch.plan, &p.Part, p.state)
+func (v *sliceView) uncertain(p *batch.CoveringPart) (*batch.JobError, error) {
+	e, err := p.Doubt.Explain(v.batch.plan, &p.Part, p.State)
 	return e, fault.Wrap(err, "the failure of a call of batch %s", v.batch.FlowBatch.ID)
 }
 
@@ -265,26 +267,26 @@ func (v *sliceView) uncertain(p *coverPart) (*JobError, error) {
 type outputs struct {
 	tasks []definition.Task
 	// decided are the traces in force, by offset and task; nil for none.
-	decided [][]*Trace
+	decided [][]*batch.Trace
 	// last is the object composed of the traces of, skipped are the tasks that they say were skipped.
-	of      []*Trace
+	of      []*batch.Trace
 	last    json.RawMessage
 	skipped []string
 }
 
 func newOutputs(plan *definition.Plan, records int32) *outputs {
-	out := &outputs{tasks: plan.Steps[len(plan.Steps)-1].Tasks, decided: make([][]*Trace, records)}
+	out := &outputs{tasks: plan.Steps[len(plan.Steps)-1].Tasks, decided: make([][]*batch.Trace, records)}
 	n := len(out.tasks)
-	all := make([]*Trace, n*int(records))
+	all := make([]*batch.Trace, n*int(records))
 	for o := range out.decided {
 		out.decided[o] = all[o*n : (o+1)*n]
 	}
 	return out
 }
 
-func (s *outputs) add(task int16, t *Trace) {
-	if t.decides() {
-		t.each(func(o int32) { s.decided[o][task] = t })
+func (s *outputs) add(task int16, t *batch.Trace) {
+	if t.Decides() {
+		t.Each(func(o int32) { s.decided[o][task] = t })
 	}
 }
 
@@ -293,14 +295,14 @@ func (s *outputs) add(task int16, t *Trace) {
 func (s *outputs) at(o int32) (json.RawMessage, []string) {
 	traces := s.decided[o]
 	switch {
-	case !slices.ContainsFunc(traces, func(t *Trace) bool { return t != nil }):
+	case !slices.ContainsFunc(traces, func(t *batch.Trace) bool { return t != nil }):
 		return nil, nil
 	case slices.Equal(traces, s.of):
 		return s.last, s.skipped
 	}
 	s.of, s.last, s.skipped = traces, nil, nil
 	for i, t := range traces {
-		if t != nil && t.Kind == TraceSkipped {
+		if t != nil && t.Kind == batch.TraceSkipped {
 			s.skipped = append(s.skipped, s.tasks[i].ID)
 		}
 	}
@@ -337,12 +339,12 @@ func (s *Reader) Output(ctx context.Context, o *StoredOutput) (out json.RawMessa
 	if err != nil {
 		return nil, fmt.Errorf("read an output of batch %s: %w", o.fragment.BatchID, err)
 	}
-	err = eachTrace(body, func(line []byte) error {
-		if from, to, _, ok := spanOf(line); ok && (o.offset < from || o.offset >= to) {
+	err = batch.EachTrace(body, func(line []byte) error {
+		if from, to, _, ok := batch.RangeOf(line); ok && (o.offset < from || o.offset >= to) {
 			return nil
 		}
-		t, err := decodeTrace(line)
-		if err == nil && t.covers(o.offset) && t.decides() {
+		t, err := batch.DecodeTrace(line)
+		if err == nil && t.Covers(o.offset) && t.Decides() {
 			out = t.Output
 		}
 		return err

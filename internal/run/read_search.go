@@ -1,6 +1,9 @@
 package run
 
-import "context"
+import (
+	"context"
+	"flowlane/internal/batch"
+)
 
 // Keys of records are not stored: they follow from the flow and from records that never change, so that a batch costs
 // the same with and without them. Whoever looks for one has the records read through.
@@ -43,7 +46,7 @@ func (w *walk) search(ctx context.Context, views []*sliceView) error {
 			on = reached+1 < b.FlowBatch.RecordCount || b.retry()
 		}
 		if w.searched >= w.f.KeyReach && !w.more && on {
-			w.more, w.stopped = true, JobID(b.FlowBatch.ID, reached)
+			w.more, w.stopped = true, batch.JobID(b.FlowBatch.ID, reached)
 		}
 		views = views[len(some):]
 	}

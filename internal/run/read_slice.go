@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"flowlane/gen/db"
+	"flowlane/internal/batch"
 	"flowlane/internal/definition"
 	"flowlane/internal/fault"
 )
@@ -21,7 +22,7 @@ type batchView struct {
 
 // over reports whether what waits will never be sent.
 func (b *batchView) over() bool {
-	return BatchTerminal(b.FlowBatchCount.Status) || b.FlowBatchCount.StoppedAt != nil
+	return batch.BatchTerminal(b.FlowBatchCount.Status) || b.FlowBatchCount.StoppedAt != nil
 }
 
 // retry reports whether the batch works on records of another one: its positions have gaps, and outputs come from
@@ -41,18 +42,18 @@ type sliceView struct {
 	matching int64
 	// from and to are the offsets between which a list shows records of it.
 	from, to int32
-	statuses []Status
+	statuses []batch.Status
 	// kept are the tasks of FirstStep, as bits by number, that keep the keys of an earlier batch, where that was read.
 	kept int64
 	// wanted: all its records have statuses that are asked for, so that nobody read which.
 	wanted bool
 	// jobs are the detached records, by offset.
 	jobs  map[int32]*db.JobsReadRow
-	parts []coverPart
+	parts []batch.CoveringPart
 	// runs are the ended runs by offset, where they were read.
 	runs map[int32][]db.EndedRunsReadRow
 	// bodies are the fragments as stored, by step and task in the order in which they came.
-	bodies []taskBody
+	bodies []batch.Fragment
 	// rows are the raw records, where they were read.
 	rows [][]byte
 	// keyed tells by offset which records have the key that is looked for; nil where none is.
@@ -107,7 +108,9 @@ func (b *batchView) next(ctx context.Context, s *Reader, tx pgx.Tx, no int32,
 	return views, fault.Wrap(err, "list slices of batch %s", b.FlowBatch.ID)
 }
 
-func (v *sliceView) key() sliceKey { return sliceKey{v.batch.FlowBatch.ID, v.No} }
+func (v *sliceView) key() batch.SliceKey {
+	return batch.SliceKey{Batch: v.batch.FlowBatch.ID, No: v.No}
+}
 
 // keysOf returns the keys of those slices that are meant, as queries take them.
 func keysOf(views []*sliceView, meant func(*sliceView) bool) (batchIDs []uuid.UUID, nos []int32) {
@@ -173,11 +176,11 @@ func (s *Reader) openEach(ctx context.Context, tx pgx.Tx, views []*sliceView, do
 // open reads slices, which can be of several batches, with what their reader needs. All queries must see one state of
 // the database.
 func (s *Reader) open(ctx context.Context, tx pgx.Tx, views []*sliceView) error {
-	byKey := make(map[sliceKey]*sliceView, len(views))
+	byKey := make(map[batch.SliceKey]*sliceView, len(views))
 	for _, v := range views {
 		byKey[v.key()] = v
 	}
-	for _, read := range []func(context.Context, pgx.Tx, []*sliceView, map[sliceKey]*sliceView) error{
+	for _, read := range []func(context.Context, pgx.Tx, []*sliceView, map[batch.SliceKey]*sliceView) error{
 		s.readParts, s.readJobs, s.readRuns, s.readFragments,
 	} {
 		if err := read(ctx, tx, views, byKey); err != nil {
@@ -190,29 +193,28 @@ func (s *Reader) open(ctx context.Context, tx pgx.Tx, views []*sliceView) error 
 	return nil
 }
 
-func (s *Reader) readParts(ctx context.Context, tx pgx.Tx, views []*sliceView, byKey map[sliceKey]*sliceView) error {
-	batchIDs, nos := keysOf(views, func(v *sliceView) bool { return v.Detached > 0 || v.State == sliceCalling })
+func (s *Reader) readParts(ctx context.Context, tx pgx.Tx, views []*sliceView, byKey map[batch.SliceKey]*sliceView) error {
+	batchIDs, nos := keysOf(views, func(v *sliceView) bool { return v.Detached > 0 || v.State == batch.SliceCalling })
 	if len(nos) == 0 {
 		return nil
 	}
 	rows, err := s.q.PartsOfSlices(ctx, tx, db.PartsOfSlicesParams{BatchIds: batchIDs, SliceNos: nos})
 	for _, r := range rows {
-		v := byKey[sliceKey{r.BatchID, r.SliceNo}]
-		p := coverPart{Part: partOf(&r), state: partStatus(r.CallState), claimedAt: r.ClaimedAt, doubt: Doubt{r.Failure,
-			r.Asked}}
+		v := byKey[batch.SliceKey{Batch: r.BatchID, No: r.SliceNo}]
+		p := batch.CoveringPart{Part: batch.PartOfRow(&r), State: batch.StatusOfCall(r.CallState), ClaimedAt: r.ClaimedAt, Doubt: batch.Doubt{Failure: r.Failure, Asked: r.Asked}}
 		v.parts = append(v.parts, p)
 	}
 	return fault.Wrap(err, "read parts of slices")
 }
 
-func (s *Reader) readJobs(ctx context.Context, tx pgx.Tx, views []*sliceView, byKey map[sliceKey]*sliceView) error {
+func (s *Reader) readJobs(ctx context.Context, tx pgx.Tx, views []*sliceView, byKey map[batch.SliceKey]*sliceView) error {
 	batchIDs, nos := keysOf(views, func(v *sliceView) bool { return v.Detached > 0 })
 	if len(nos) == 0 {
 		return nil
 	}
 	rows, err := s.q.JobsRead(ctx, tx, db.JobsReadParams{Bare: views[0].needs.bare, BatchIds: batchIDs, SliceNos: nos})
 	for i := range rows {
-		v := byKey[sliceKey{rows[i].BatchID, rows[i].SliceNo}]
+		v := byKey[batch.SliceKey{Batch: rows[i].BatchID, No: rows[i].SliceNo}]
 		if v.jobs == nil {
 			v.jobs = make(map[int32]*db.JobsReadRow, v.Detached)
 		}
@@ -221,14 +223,14 @@ func (s *Reader) readJobs(ctx context.Context, tx pgx.Tx, views []*sliceView, by
 	return fault.Wrap(err, "read jobs of slices")
 }
 
-func (s *Reader) readRuns(ctx context.Context, tx pgx.Tx, views []*sliceView, byKey map[sliceKey]*sliceView) error {
+func (s *Reader) readRuns(ctx context.Context, tx pgx.Tx, views []*sliceView, byKey map[batch.SliceKey]*sliceView) error {
 	batchIDs, nos := keysOf(views, func(v *sliceView) bool { return v.needs.runs })
 	if len(nos) == 0 {
 		return nil
 	}
 	rows, err := s.q.EndedRunsRead(ctx, tx, db.EndedRunsReadParams{BatchIds: batchIDs, SliceNos: nos})
 	for _, r := range rows {
-		v := byKey[sliceKey{r.BatchID, r.SliceNo}]
+		v := byKey[batch.SliceKey{Batch: r.BatchID, No: r.SliceNo}]
 		if v.runs == nil {
 			v.runs = map[int32][]db.EndedRunsReadRow{}
 		}
@@ -238,7 +240,7 @@ func (s *Reader) readRuns(ctx context.Context, tx pgx.Tx, views []*sliceView, by
 	return fault.Wrap(err, "read runs of slices")
 }
 
-func (s *Reader) readFragments(ctx context.Context, tx pgx.Tx, views []*sliceView, _ map[sliceKey]*sliceView) error {
+func (s *Reader) readFragments(ctx context.Context, tx pgx.Tx, views []*sliceView, _ map[batch.SliceKey]*sliceView) error {
 	var inherited db.InheritedReadParams
 	own := db.FragmentsReadParams{Small: math.MaxInt32}
 	for _, v := range views {
@@ -252,10 +254,10 @@ func (s *Reader) readFragments(ctx context.Context, tx pgx.Tx, views []*sliceVie
 				append(own.FromSteps, v.needs.own)
 		}
 		if v.needs.lazy {
-			own.Small = smallFragment
+			own.Small = batch.SmallFragment
 		}
 	}
-	bodies, err := readBodies(ctx, tx, inherited, own)
+	bodies, err := batch.ReadFragments(ctx, tx, inherited, own)
 	for _, v := range views {
 		v.bodies = bodies[v.key()]
 	}
@@ -264,8 +266,8 @@ func (s *Reader) readFragments(ctx context.Context, tx pgx.Tx, views []*sliceVie
 
 // derive returns the status of every record of the slice, by offset. It is the one place that says what a record is
 // that has no row of its own; the counters of the slice agree with it.
-func (v *sliceView) derive() []Status {
-	out := make([]Status, v.Records)
+func (v *sliceView) derive() []batch.Status {
+	out := make([]batch.Status, v.Records)
 	base := baseStatus(v.batch.plan, v.State, v.StepNo)
 	for i := range out {
 		out[i] = base
@@ -276,9 +278,9 @@ func (v *sliceView) derive() []Status {
 		if p.Detached || p.StepNo != v.StepNo {
 			continue
 		}
-		p.each(func(o int32) {
-			if !painted[o] || rank(p.state) > rank(out[o]) {
-				out[o], painted[o] = p.state, true
+		p.Each(func(o int32) {
+			if !painted[o] || batch.Rank(p.State) > batch.Rank(out[o]) {
+				out[o], painted[o] = p.State, true
 			}
 		})
 	}
@@ -287,8 +289,8 @@ func (v *sliceView) derive() []Status {
 	}
 	if v.batch.over() {
 		for i, s := range out {
-			if unsent(s) {
-				out[i] = Unprocessed
+			if batch.Unsent(s) {
+				out[i] = batch.Unprocessed
 			}
 		}
 	}
@@ -296,22 +298,22 @@ func (v *sliceView) derive() []Status {
 }
 
 // baseStatus is where a record stands that is with its slice, and that no part covers.
-func baseStatus(plan *definition.Plan, state string, step int16) Status {
+func baseStatus(plan *definition.Plan, state string, step int16) batch.Status {
 	switch {
-	case state == sliceStaged:
-		return Staged
-	case state == sliceDone, state == sliceCalling && int(step) == len(plan.Steps)-1:
-		return finalStatus(plan)
+	case state == batch.SliceStaged:
+		return batch.Staged
+	case state == batch.SliceDone, state == batch.SliceCalling && int(step) == len(plan.Steps)-1:
+		return batch.FinalStatus(plan)
 	}
-	return Queued
+	return batch.Queued
 }
 
 // concerns reports whether the part speaks of the record at this offset of the slice.
-func (v *sliceView) concerns(p *coverPart, o int32) bool {
+func (v *sliceView) concerns(p *batch.CoveringPart, o int32) bool {
 	if j := v.jobs[o]; j != nil {
-		return p.concerns(o, j.DetachedStep)
+		return p.Concerns(o, j.DetachedStep)
 	}
-	return p.concerns(o, withSlice)
+	return p.Concerns(o, batch.WithSlice)
 }
 
 // stepOf is the step at which the record at this offset stands.
@@ -324,7 +326,7 @@ func (v *sliceView) stepOf(o int32) int16 {
 
 // traces decodes those traces of the slice that cover a wanted offset, and gives each to do in the order in which they
 // came, by step and task.
-func (v *sliceView) traces(decode decoder, wanted []bool, do func(step, task int16, t *Trace)) error {
+func (v *sliceView) traces(decode batch.Decoder, wanted []bool, do func(step, task int16, t *batch.Trace)) error {
 	// before[o] is how many offsets below o are wanted.
 	before := make([]int32, len(wanted)+1)
 	for o, w := range wanted {
@@ -334,7 +336,7 @@ func (v *sliceView) traces(decode decoder, wanted []bool, do func(step, task int
 		}
 	}
 	skip := func(from, to int32) bool { return before[to] == before[from] }
-	err := decodeBodies(v.bodies, int32(len(wanted)), skip, decode, do)
+	err := batch.DecodeFragments(v.bodies, int32(len(wanted)), skip, decode, do)
 	return fault.Wrap(err, "slice %d of batch %s", v.No, v.batch.FlowBatch.ID)
 }
 
@@ -344,7 +346,7 @@ const fewRecords = 32
 // atOnce is how many of the slice's records are read at once.
 func (v *sliceView) atOnce() int32 {
 	for i := range v.bodies {
-		if v.bodies[i].large() {
+		if v.bodies[i].Large() {
 			return min(fewRecords, v.Records)
 		}
 	}

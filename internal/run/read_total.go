@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"flowlane/gen/db"
+	"flowlane/internal/batch"
 	"flowlane/internal/fault"
 	"flowlane/internal/pg"
 )
@@ -32,8 +33,8 @@ func (w *walk) total(ctx context.Context) (int64, error) {
 	}
 	n, err := w.s.q.JobTotal(ctx, conn, db.JobTotalParams{Every: w.match.all(), Statuses: w.match.statuses,
 		OrgID: w.orgID, FromID: from, ToID: to,
-		InCompleted: w.match.in(BatchCompleted), InFailed: w.match.in(BatchFailed),
-		InCancelled:  w.match.in(BatchCancelled),
+		InCompleted: w.match.in(batch.BatchCompleted), InFailed: w.match.in(batch.BatchFailed),
+		InCancelled:  w.match.in(batch.BatchCancelled),
 		CreatedAfter: w.f.CreatedAfter, CreatedBefore: w.f.CreatedBefore})
 	if err != nil {
 		return 0, fmt.Errorf("count jobs: %w", err)
@@ -130,7 +131,7 @@ func (w *walk) begunAmong(ctx context.Context, id uuid.UUID, nos []int32) (begun
 func (v *sliceView) countBegun() (n int64, err error) {
 	wanted := make([]bool, v.Records)
 	for o, s := range v.statuses {
-		wanted[o] = s == Queued
+		wanted[o] = s == batch.Queued
 	}
 	histories, _, err := v.tell(wanted, Want{History: true})
 	if err != nil {
@@ -149,25 +150,25 @@ type matcher struct {
 	// statuses of jobs that match by the counters, but for those that are queued and begun; over are those by the
 	// counters of slices of a batch that is over, which still count as waiting what will never be sent.
 	statuses, over []string
-	status         *Status
-	exec           *ExecutionStatus
+	status         *batch.Status
+	exec           *batch.ExecutionStatus
 	// begun is 'yes' or 'no' where a queued record matches only if it was, or was not, worked on before: most were not.
 	begun string
 }
 
-func newMatcher(status *Status, exec *ExecutionStatus) matcher {
+func newMatcher(status *batch.Status, exec *batch.ExecutionStatus) matcher {
 	m := matcher{status: status, exec: exec}
-	switch deref(exec) {
-	case ExecutionPending:
+	switch pg.Value(exec) {
+	case batch.ExecutionPending:
 		m.begun = "no"
-	case ExecutionRunning:
+	case batch.ExecutionRunning:
 		m.begun = "yes"
 	}
-	for _, s := range Statuses {
-		if m.job(s) && !(m.begun == "yes" && (s == Staged || s == Queued)) {
+	for _, s := range batch.Statuses {
+		if m.job(s) && !(m.begun == "yes" && (s == batch.Staged || s == batch.Queued)) {
 			m.statuses = append(m.statuses, string(s))
 		}
-		if m.job(s) && !unsent(s) || m.job(Unprocessed) && unsent(s) {
+		if m.job(s) && !batch.Unsent(s) || m.job(batch.Unprocessed) && batch.Unsent(s) {
 			m.over = append(m.over, string(s))
 		}
 	}
@@ -175,21 +176,21 @@ func newMatcher(status *Status, exec *ExecutionStatus) matcher {
 }
 
 // in reports whether batches of this status can have jobs that match.
-func (m *matcher) in(b BatchStatus) bool {
-	return slices.ContainsFunc(Statuses[:], func(s Status) bool { return m.job(s) && canHold(b, s) })
+func (m *matcher) in(b batch.BatchStatus) bool {
+	return slices.ContainsFunc(batch.Statuses[:], func(s batch.Status) bool { return m.job(s) && batch.CanHold(b, s) })
 }
 
-func (m *matcher) all() bool { return len(m.statuses) == len(Statuses) }
+func (m *matcher) all() bool { return len(m.statuses) == len(batch.Statuses) }
 
 // job reports whether a record whose job has this status can match.
-func (m *matcher) job(s Status) bool {
+func (m *matcher) job(s batch.Status) bool {
 	switch {
 	case m.status != nil:
 		return s == *m.status
 	case m.exec != nil:
-		return executionOf(s, true) == *m.exec || executionOf(s, false) == *m.exec
+		return batch.ExecutionOf(s, true) == *m.exec || batch.ExecutionOf(s, false) == *m.exec
 	}
 	return true
 }
 
-func (m *matcher) execution(s ExecutionStatus) bool { return m.exec == nil || s == *m.exec }
+func (m *matcher) execution(s batch.ExecutionStatus) bool { return m.exec == nil || s == *m.exec }

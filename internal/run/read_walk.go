@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"flowlane/gen/db"
+	"flowlane/internal/batch"
 )
 
 // RecordFilter says which records a list shows, and which page of it: from the record at FromPosition of FromBatch on,
@@ -23,8 +24,8 @@ type RecordFilter struct {
 	BatchID  *uuid.UUID
 	Position *int64
 	// Status or Execution narrows it further; at most one is set.
-	Status    *Status
-	Execution *ExecutionStatus
+	Status    *batch.Status
+	Execution *batch.ExecutionStatus
 	// Key narrows a list of one batch to records that have it; empty for all. About as many records as KeyReach are
 	// looked through for a page.
 	Key      string
@@ -237,8 +238,8 @@ func (w *walk) batches(ctx context.Context, from, to uuid.UUID, most int32) ([]d
 		return nil, err
 	}
 	in := db.BatchIDsParams{Every: w.match.all(), Statuses: w.match.statuses,
-		InCompleted: w.match.in(BatchCompleted), InFailed: w.match.in(BatchFailed),
-		InCancelled: w.match.in(BatchCancelled),
+		InCompleted: w.match.in(batch.BatchCompleted), InFailed: w.match.in(batch.BatchFailed),
+		InCancelled: w.match.in(batch.BatchCancelled),
 		EndedRuns:   w.ended > 0, OfBegun: w.begunBatches, Begun: w.begunJobs, OrgID: w.orgID, FromID: from, ToID: to,
 		SkipJobs: skip, MaxRows: most,
 		CreatedAfter: w.f.CreatedAfter, CreatedBefore: w.f.CreatedBefore}

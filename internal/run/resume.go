@@ -6,6 +6,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"flowlane/gen/db"
+	"flowlane/internal/batch"
 	"flowlane/internal/definition"
 	"flowlane/internal/fault"
 )
@@ -13,13 +14,13 @@ import (
 // resumeState returns the state in which a slice enters a step of which some tasks were done before.
 func resumeState(step *definition.Step, done int64) string {
 	if done == 0 {
-		return entryState(step)
+		return batch.EntryState(step)
 	}
 	// else in-process work finds that all is done
-	if len(undone(localTasks(step), done)) == 0 && len(undone(callTasks(step), done)) > 0 {
-		return sliceCalling
+	if len(batch.Undone(batch.LocalTasks(step), done)) == 0 && len(batch.Undone(batch.CallTasks(step), done)) > 0 {
+		return batch.SliceCalling
 	}
-	return sliceReady
+	return batch.SliceReady
 }
 
 // resumePoint is where a record that is over goes on if it is tried again: at the step at which it stands, without the
@@ -44,22 +45,22 @@ func (v *sliceView) resumePoints(wanted []bool) ([]resumePoint, error) {
 			out[o].done, out[o].kept = v.TasksDone, v.kept
 		}
 	}
-	err := v.traces(v.batch.decodeToResume, wanted, func(step, task int16, t *Trace) {
+	err := v.traces(v.batch.decodeToResume, wanted, func(step, task int16, t *batch.Trace) {
 		if t.Inherited {
 			return
 		}
 		if of := &v.batch.plan.Steps[step].Tasks[task]; of.Keyed() {
-			t.each(func(o int32) {
+			t.Each(func(o int32) {
 				if out[o].step == step {
 					out[o].keep(task, of, t)
 				}
 			})
 		}
-		if !t.decides() {
+		if !t.Decides() {
 			return
 		}
-		passes := t.Kind == TraceOK || t.Kind == TraceSkipped || v.batch.plan.Steps[step].Tasks[task].ContinueOnError
-		t.each(func(o int32) {
+		passes := t.Kind == batch.TraceOK || t.Kind == batch.TraceSkipped || v.batch.plan.Steps[step].Tasks[task].ContinueOnError
+		t.Each(func(o int32) {
 			if out[o].step != step {
 				return
 			}
@@ -87,9 +88,9 @@ func (v *sliceView) resumePoints(wanted []bool) ([]resumePoint, error) {
 // keep notes what a trace of a task says of its key. What may have arrived must come again under the same key, and what
 // was refused under another one, because providers repeat the refusals that they remember. The elements of a for_each
 // begin anew together: once one of them may have arrived, all keep their keys.
-func (p *resumePoint) keep(no int16, task *definition.Task, t *Trace) {
+func (p *resumePoint) keep(no int16, task *definition.Task, t *batch.Trace) {
 	switch {
-	case t.Kind == TraceUnknown, t.Kind == TraceElement, t.Error != nil && t.Error.Code == CodeUnknown:
+	case t.Kind == batch.TraceUnknown, t.Kind == batch.TraceElement, t.Error != nil && t.Error.Code == batch.CodeUnknown:
 		p.kept |= 1 << no
 	case t.Refused && task.ForEach == nil:
 		p.kept &^= 1 << no
@@ -97,11 +98,11 @@ func (p *resumePoint) keep(no int16, task *definition.Task, t *Trace) {
 }
 
 // decodeToResume reads of a trace what resumePoints needs.
-func (b *batchView) decodeToResume(step int16, line []byte) (Trace, error) {
-	if keyed(&b.plan.Steps[step]) {
-		return light(step, line)
+func (b *batchView) decodeToResume(step int16, line []byte) (batch.Trace, error) {
+	if batch.Keyed(&b.plan.Steps[step]) {
+		return batch.DecodeLight(step, line)
 	}
-	return decodeTraceHead(line)
+	return batch.DecodeHead(line)
 }
 
 // openToResume opens as many of these slices as fit into memory, with what resumePoints needs. Where they were looked

@@ -13,6 +13,7 @@ import (
 
 	"flowlane/gen/db"
 	"flowlane/internal/account"
+	"flowlane/internal/batch"
 	"flowlane/internal/fault"
 	"flowlane/internal/pacing"
 	"flowlane/internal/pg"
@@ -22,14 +23,14 @@ import (
 type RetryInput struct {
 	OrgID, BatchID uuid.UUID
 	// Statuses of the jobs; each can be retried (Retryable). With Groups only those whose error is in one of them.
-	Statuses  []Status
+	Statuses  []batch.Status
 	Groups    []string
 	CreatedBy *uuid.UUID
 }
 
 // Retryable reports whether a job of this status can be tried again: it is known that it did not succeed.
-func Retryable(s Status) bool {
-	return s == Failed || s == Rejected || s == Unprocessed || s == Cancelled
+func Retryable(s batch.Status) bool {
+	return s == batch.Failed || s == batch.Rejected || s == batch.Unprocessed || s == batch.Cancelled
 }
 
 // Retry starts a batch over those records of another one whose jobs have certain statuses, in the caller's transaction.
@@ -49,7 +50,7 @@ func (s *Service) Retry(ctx context.Context, tx pgx.Tx, in RetryInput) (*Started
 	if _, err := s.Begin(ctx, tx, root); err != nil { // one retry at a time of these records
 		return nil, err
 	}
-	r := retrying{s: s, tx: tx, in: in, root: root, out: &StartedBatch{BatchID: newID(), Status: BatchQueued}}
+	r := retrying{s: s, tx: tx, in: in, root: root, out: &StartedBatch{BatchID: newID(), Status: batch.BatchQueued}}
 	if err := r.open(ctx); err != nil {
 		return nil, err
 	}
@@ -109,7 +110,7 @@ func (r *retrying) open(ctx context.Context) (err error) {
 		return fault.Missing("Batch")
 	}
 	b := &r.of.FlowBatch
-	if status := r.of.FlowBatchCount.Status; !BatchTerminal(status) {
+	if status := r.of.FlowBatchCount.Status; !batch.BatchTerminal(status) {
 		return fault.New(fault.Conflict, "Batch is %s; only a batch that is over can be retried", status)
 	}
 	if err := r.of.plan.Runnable(); err != nil {
@@ -142,8 +143,8 @@ func (r *retrying) collect(ctx context.Context) error {
 	var statuses []string
 	for _, s := range r.in.Statuses {
 		statuses = append(statuses, string(s))
-		if s == Unprocessed { // slices of a batch that is over still count those as waiting
-			statuses = append(statuses, string(Staged), string(Queued), string(Pending))
+		if s == batch.Unprocessed { // slices of a batch that is over still count those as waiting
+			statuses = append(statuses, string(batch.Staged), string(batch.Queued), string(batch.Pending))
 		}
 	}
 	return r.eachOpened(ctx, r.of, statuses, 0, math.MaxInt64, func(views []*sliceView) error {
@@ -244,7 +245,7 @@ func (r *retrying) supersede(ctx context.Context, b *batchView, chosen map[int64
 	if err != nil {
 		return fmt.Errorf("find position %d of batch %s: %w", from, b.FlowBatch.ID, err)
 	}
-	over := b.over() && BatchTerminal(b.FlowBatchCount.Status)
+	over := b.over() && batch.BatchTerminal(b.FlowBatchCount.Status)
 	return r.eachOpened(ctx, b, newMatcher(nil, nil).statuses, no, to, func(views []*sliceView) error {
 		for _, v := range views {
 			fits := func(o int32) (bool, error) { return over && Retryable(v.statuses[o]), nil }
@@ -314,10 +315,10 @@ func (r *retrying) slice(c *candidate, n int32) (row db.RetrySliceInsertParams, 
 	}
 	r.out.RecordCount += int64(n)
 	r.slices++
-	if row.State == sliceReady {
+	if row.State == batch.SliceReady {
 		r.c.wakeBatch(DueSlices, r.out.BatchID)
 	} else {
-		row.Remaining = n * int32(len(undone(callTasks(step), c.at.done)))
+		row.Remaining = n * int32(len(batch.Undone(batch.CallTasks(step), c.at.done)))
 	}
 	if c.at.step > 0 || c.at.done != 0 {
 		from = &db.InheritedInsertParams{BatchID: r.out.BatchID, SliceNo: row.No, FromBatch: c.view.batch.FlowBatch.ID,

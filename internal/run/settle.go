@@ -8,15 +8,16 @@ import (
 
 	"github.com/google/uuid"
 
+	"flowlane/internal/batch"
 	"flowlane/internal/definition"
 )
 
 // Result is how the records of a part came out of one attempt of its task.
 type Result struct {
 	// Part is covered by a call under its ID, or, without one, under CallID; with neither it was taken off its queue.
-	Part Part
+	Part batch.Part
 	// From is where the records stand: Started, NeedsReconcile or Unresolved; Queued where no call was made.
-	From Status
+	From batch.Status
 	// CallID, StartedAt and EndedAt describe the attempt; zero where no call was made.
 	CallID             uuid.UUID
 	StartedAt, EndedAt time.Time
@@ -32,7 +33,7 @@ type Exception struct {
 	// Kind is TraceOK (with an output of its own), TraceSkipped, TraceFailed, TraceRejected, TraceRetry or, where the
 	// task goes on with its next element, TraceElement.
 	Kind  string
-	Error *JobError
+	Error *batch.JobError
 	// Refused: the provider, or a person, says that it was not done.
 	Refused bool
 	// Output is that of a TraceOK.
@@ -44,12 +45,12 @@ type Exception struct {
 }
 
 // again reports whether the task goes on for the record: with another attempt, or with its next element.
-func (e *Exception) again() bool { return e.Kind == TraceRetry || e.Kind == TraceElement }
+func (e *Exception) again() bool { return e.Kind == batch.TraceRetry || e.Kind == batch.TraceElement }
 
 // Settle records how parts came out and moves their records on. Parts must not be settled twice; those of one ID stand
 // together, all of them.
 func (c *Change) Settle(ctx context.Context, results []Result) error {
-	if err := c.preload(ctx, partsIn(results, func(r *Result) *Part { return &r.Part })); err != nil {
+	if err := c.preload(ctx, partsIn(results, func(r *Result) *batch.Part { return &r.Part })); err != nil {
 		return err
 	}
 	results = slices.Clone(results) // those of elements are changed
@@ -84,8 +85,8 @@ func (c *Change) Settle(ctx context.Context, results []Result) error {
 }
 
 // partsIn returns the part of each.
-func partsIn[T any](list []T, part func(*T) *Part) []*Part {
-	out := make([]*Part, len(list))
+func partsIn[T any](list []T, part func(*T) *batch.Part) []*batch.Part {
+	out := make([]*batch.Part, len(list))
 	for i := range list {
 		out[i] = part(&list[i])
 	}
@@ -93,25 +94,25 @@ func partsIn[T any](list []T, part func(*T) *Part) []*Part {
 }
 
 // Plain reports whether the records of a part of this plan can be counted instead of looked at one by one.
-func Plain(plan *definition.Plan, p *Part) bool {
-	return !p.Detached && len(callTasks(&plan.Steps[p.StepNo])) == 1
+func Plain(plan *definition.Plan, p *batch.Part) bool {
+	return !p.Detached && len(batch.CallTasks(&plan.Steps[p.StepNo])) == 1
 }
 
 // plain reports whether the records of a part can be counted instead of looked at one by one: they are all with their
 // slice, and no other task of the step covers them.
-func (c *Change) plain(p *Part) bool { return Plain(c.heads[p.BatchID].plan, p) }
+func (c *Change) plain(p *batch.Part) bool { return Plain(c.heads[p.BatchID].plan, p) }
 
 // preload reads what records need that are looked at one by one.
-func (c *Change) preload(ctx context.Context, ps []*Part) error {
-	var keys []sliceKey
-	var jobs []jobKey
+func (c *Change) preload(ctx context.Context, ps []*batch.Part) error {
+	var keys []batch.SliceKey
+	var jobs []batch.JobKey
 	for _, p := range ps {
 		if c.plain(p) {
 			continue
 		}
-		keys = append(keys, sliceKey{p.BatchID, p.SliceNo})
+		keys = append(keys, batch.SliceKey{Batch: p.BatchID, No: p.SliceNo})
 		for o := p.From; o < p.To; o++ {
-			jobs = append(jobs, p.key(o))
+			jobs = append(jobs, p.Key(o))
 		}
 	}
 	if err := c.loadCovers(ctx, keys); err != nil {
@@ -121,10 +122,10 @@ func (c *Change) preload(ctx context.Context, ps []*Part) error {
 }
 
 func (c *Change) traceResult(r *Result) {
-	t := Trace{From: r.Part.From, To: r.Part.To, LeftOut: r.Part.LeftOut, Kind: TraceOK, Attempt: r.Part.Attempt,
-		CallID: callText(r.CallID), StartedAt: millis(r.StartedAt), EndedAt: millis(r.EndedAt), Output: r.Output}
+	t := batch.Trace{From: r.Part.From, To: r.Part.To, LeftOut: r.Part.LeftOut, Kind: batch.TraceOK, Attempt: r.Part.Attempt,
+		CallID: batch.CallText(r.CallID), StartedAt: batch.Millis(r.StartedAt), EndedAt: batch.Millis(r.EndedAt), Output: r.Output}
 	if r.Part.Elements > 0 && r.Part.Element == r.Part.Elements {
-		t.CallID, t.StartedAt, t.EndedAt, t.Attempt = "", 0, millis(c.Now), 0 // the elements have told of their calls
+		t.CallID, t.StartedAt, t.EndedAt, t.Attempt = "", 0, batch.Millis(c.Now), 0 // the elements have told of their calls
 	}
 	if int32(len(r.Exceptions)) < r.Part.Records() {
 		// The exceptions have traces of their own: this one must not tell of an attempt that never was.
@@ -144,55 +145,55 @@ func (c *Change) traceResult(r *Result) {
 }
 
 // passes reports whether the record goes on in spite of the exception.
-func (c *Change) passes(p *Part, e *Exception) bool {
-	if e == nil || e.Kind == TraceSkipped || e.Kind == TraceOK {
+func (c *Change) passes(p *batch.Part, e *Exception) bool {
+	if e == nil || e.Kind == batch.TraceSkipped || e.Kind == batch.TraceOK {
 		return true
 	}
 	return !e.again() && c.heads[p.BatchID].plan.Steps[p.StepNo].Tasks[p.TaskNo].ContinueOnError
 }
 
 // endsAs returns where a record ends whose last task came out like this.
-func (c *Change) endsAs(p *Part, e *Exception) Status {
-	if e != nil && e.Kind != TraceOK {
-		return Completed
+func (c *Change) endsAs(p *batch.Part, e *Exception) batch.Status {
+	if e != nil && e.Kind != batch.TraceOK {
+		return batch.Completed
 	}
 	return c.heads[p.BatchID].final()
 }
 
 // doom returns where a record ends that failed with e.
-func doom(e *Exception) Status {
-	if e.Kind == TraceRejected {
-		return Rejected
+func doom(e *Exception) batch.Status {
+	if e.Kind == batch.TraceRejected {
+		return batch.Rejected
 	}
-	return Failed
+	return batch.Failed
 }
 
 // diverges reports whether a record that came out like this leaves its slice; open is how many of its calls are not
 // settled.
-func (c *Change) diverges(p *Part, e *Exception, open int16) bool {
+func (c *Change) diverges(p *batch.Part, e *Exception, open int16) bool {
 	h := c.heads[p.BatchID]
 	return !c.passes(p, e) || open == 0 && h.last(p.StepNo) && c.endsAs(p, e) != h.final()
 }
 
 func (c *Change) settlePlain(r *Result) {
 	p, h := &r.Part, c.heads[r.Part.BatchID]
-	k := sliceKey{p.BatchID, p.SliceNo}
+	k := batch.SliceKey{Batch: p.BatchID, No: p.SliceNo}
 	d := c.slice(k)
 	c.widest[k] = max(c.widest[k], p.To-p.From)
 	n := p.Records()
 	for i := range r.Exceptions {
 		if e := &r.Exceptions[i]; c.diverges(p, e, 0) {
-			c.settleOne(p, e.Offset, e, r.From, &coverage{}) // no other call covers it
+			c.settleOne(p, e.Offset, e, r.From, &batch.Coverage{}) // no other call covers it
 			n--
 		}
 	}
 	d.remaining -= n
-	target := Queued
+	target := batch.Queued
 	if h.last(p.StepNo) {
 		target = h.final()
 	}
 	if r.From != target {
-		d.counts.move(r.From, target, int64(n))
+		d.counts.Move(r.From, target, int64(n))
 	}
 }
 
@@ -202,13 +203,13 @@ func (c *Change) settleEach(r *Result) {
 	offsets := p.Offsets()
 	for _, o := range offsets {
 		// What was taken off the queue without a call stood where it did then: the cover no longer shows it.
-		if _, known := c.was[p.key(o)]; !known || p.ID != 0 {
-			c.was[p.key(o)] = c.stands(p, o)
+		if _, known := c.was[p.Key(o)]; !known || p.ID != 0 {
+			c.was[p.Key(o)] = c.stands(p, o)
 		}
 	}
-	cov := c.covers[sliceKey{p.BatchID, p.SliceNo}]
+	cov := c.covers[batch.SliceKey{Batch: p.BatchID, No: p.SliceNo}]
 	if p.ID != 0 {
-		cov.remove(p.ID)
+		cov.Remove(p.ID)
 	}
 	next := 0
 	for _, o := range offsets {
@@ -217,28 +218,28 @@ func (c *Change) settleEach(r *Result) {
 			e = &r.Exceptions[next]
 			next++
 		}
-		c.settleOne(p, o, e, c.was[p.key(o)], cov)
+		c.settleOne(p, o, e, c.was[p.Key(o)], cov)
 	}
 }
 
 // settleOne settles a record that stood at before; cov has what else covers it.
-func (c *Change) settleOne(p *Part, offset int32, e *Exception, before Status, cov *coverage) {
-	k := sliceKey{p.BatchID, p.SliceNo}
-	j := c.jobs[p.key(offset)]
+func (c *Change) settleOne(p *batch.Part, offset int32, e *Exception, before batch.Status, cov *batch.Coverage) {
+	k := batch.SliceKey{Batch: p.BatchID, No: p.SliceNo}
+	j := c.jobs[p.Key(offset)]
 	if !p.Detached {
 		c.slice(k).remaining--
 	}
 	if j == nil {
-		_, open := cov.status(p.StepNo, offset, withSlice)
+		_, open := cov.StatusAt(p.StepNo, offset, batch.WithSlice)
 		if !c.diverges(p, e, open) {
-			c.slice(k).counts.move(before, c.stands(p, offset), 1)
+			c.slice(k).counts.Move(before, c.stands(p, offset), 1)
 			return
 		}
 		j = c.detach(p, offset, before, open+1)
 	}
 	if e != nil && e.again() {
 		c.againJob(j, p, e)
-		c.moveJob(j, cov.standing(p.StepNo, offset, j.DetachedStep))
+		c.moveJob(j, cov.Current(p.StepNo, offset, j.DetachedStep))
 		return
 	}
 	j.Remaining--
@@ -248,20 +249,20 @@ func (c *Change) settleOne(p *Part, offset int32, e *Exception, before Status, c
 	if j.Remaining == 0 {
 		c.advanceJob(j, p.First, c.endsAs(p, e))
 	} else {
-		c.moveJob(j, cov.standing(p.StepNo, offset, j.DetachedStep))
+		c.moveJob(j, cov.Current(p.StepNo, offset, j.DetachedStep))
 	}
 }
 
 // stands returns where a record of a part stands now.
-func (c *Change) stands(p *Part, offset int32) Status {
-	if j := c.jobs[p.key(offset)]; j != nil {
+func (c *Change) stands(p *batch.Part, offset int32) batch.Status {
+	if j := c.jobs[p.Key(offset)]; j != nil {
 		return j.Status
 	}
-	if s, parts := c.covers[sliceKey{p.BatchID, p.SliceNo}].status(p.StepNo, offset, withSlice); parts > 0 {
+	if s, parts := c.covers[batch.SliceKey{Batch: p.BatchID, No: p.SliceNo}].StatusAt(p.StepNo, offset, batch.WithSlice); parts > 0 {
 		return s
 	}
 	if h := c.heads[p.BatchID]; h.last(p.StepNo) {
 		return h.final()
 	}
-	return Queued
+	return batch.Queued
 }

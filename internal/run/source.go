@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"flowlane/gen/db"
+	"flowlane/internal/batch"
 	"flowlane/internal/definition"
 	"flowlane/internal/expr"
 	"flowlane/internal/recordset"
@@ -106,7 +107,7 @@ func (s *Service) Open(
 		return nil, fmt.Errorf("read records of batch %s: %w", b.ID, err)
 	}
 	var detached map[int32][]int32
-	if step > 0 || entryState(&b.Plan.Steps[0]) == sliceReady { // else nobody can have left yet
+	if step > 0 || batch.EntryState(&b.Plan.Steps[0]) == batch.SliceReady { // else nobody can have left yet
 		if detached, err = s.detached(ctx, conn, b.ID, refs, step); err != nil {
 			return nil, err
 		}
@@ -124,7 +125,7 @@ func (s *Service) Open(
 		out[i] = &Records{No: ref.No, First: ref.First, Rows: rows, batch: b, page: page, detached: detached[ref.No],
 			to: int32(len(rows))}
 	}
-	if b.retry && keyed(&b.Plan.Steps[step]) {
+	if b.retry && batch.Keyed(&b.Plan.Steps[step]) {
 		if err := s.openKept(ctx, conn, b, out, nos, step); err != nil {
 			return nil, err
 		}
@@ -211,7 +212,7 @@ func (s *Service) openResults(
 	if len(wanted) == 0 {
 		return nil
 	}
-	own := db.FragmentsReadParams{Small: smallFragment}
+	own := db.FragmentsReadParams{Small: batch.SmallFragment}
 	if most == math.MaxInt { // all is read together
 		own.Small = math.MaxInt32
 	}
@@ -223,12 +224,12 @@ func (s *Service) openResults(
 	if b.retry {
 		inherited = db.InheritedReadParams{BatchIds: own.BatchIds, SliceNos: own.SliceNos, FromSteps: own.FromSteps}
 	}
-	bodies, err := readBodies(ctx, conn, inherited, own)
+	bodies, err := batch.ReadFragments(ctx, conn, inherited, own)
 	if err != nil {
 		return err
 	}
 	for _, r := range recs {
-		if err := r.takeResults(bodies[sliceKey{b.ID, r.No}], wanted, most); err != nil {
+		if err := r.takeResults(bodies[batch.SliceKey{Batch: b.ID, No: r.No}], wanted, most); err != nil {
 			return fmt.Errorf("results of slice %d of batch %s: %w", r.No, b.ID, err)
 		}
 	}
@@ -236,23 +237,23 @@ func (s *Service) openResults(
 }
 
 // takeResults takes the wanted results from fragments, and leaves out the last records where they are too much.
-func (r *Records) takeResults(bodies []taskBody, wanted map[[2]int16][]expr.TaskRef, most int) error {
+func (r *Records) takeResults(bodies []batch.Fragment, wanted map[[2]int16][]expr.TaskRef, most int) error {
 	r.results = map[expr.TaskRef][]json.RawMessage{}
 	for _, refs := range wanted {
 		for _, ref := range refs {
 			r.results[ref] = make([]json.RawMessage, len(r.Rows))
 		}
 	}
-	bodies = slices.DeleteFunc(bodies, func(f taskBody) bool { return wanted[[2]int16{f.step, f.task}] == nil })
+	bodies = slices.DeleteFunc(bodies, func(f batch.Fragment) bool { return wanted[[2]int16{f.Step, f.Task}] == nil })
 	sizes := make([]int, len(r.Rows))
 	skip := func(from, to int32) bool { return to <= r.from || from >= r.to }
-	return decodeBodies(bodies, int32(len(r.Rows)), skip, decodeWhole, func(step, task int16, t *Trace) {
-		if !t.decides() {
+	return batch.DecodeFragments(bodies, int32(len(r.Rows)), skip, batch.DecodeWhole, func(step, task int16, t *batch.Trace) {
+		if !t.Decides() {
 			return
 		}
 		for _, ref := range wanted[[2]int16{step, task}] {
-			of, value := r.results[ref], t.result(ref.Of)
-			t.each(func(at int32) { r.put(of, at, value, sizes, most) })
+			of, value := r.results[ref], t.Result(ref.Of)
+			t.Each(func(at int32) { r.put(of, at, value, sizes, most) })
 		}
 	})
 }

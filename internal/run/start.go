@@ -12,6 +12,7 @@ import (
 
 	"flowlane/gen/db"
 	"flowlane/internal/account"
+	"flowlane/internal/batch"
 	"flowlane/internal/definition"
 	"flowlane/internal/pacing"
 	"flowlane/internal/pg"
@@ -66,7 +67,7 @@ type StartInput struct {
 type StartedBatch struct {
 	// BatchID is also the id of the trigger.
 	BatchID     uuid.UUID
-	Status      BatchStatus
+	Status      batch.BatchStatus
 	RecordCount int64
 	// First is the position of the first record.
 	First int64
@@ -122,7 +123,7 @@ func (s *Service) cache(ctx context.Context, p *preparedStart, in *StartInput, o
 	}
 	b := &Batch{ID: out.BatchID, OrgID: in.OrgID, PageSet: pageSet, Plan: p.plan, Metadata: bytes.Clone(metadata),
 		Vars: p.vars, scope: facts,
-		beginsAt: latest(now, deref(in.ScheduledAt)), root: in.Chain.Root, records: out.RecordCount}
+		beginsAt: latest(now, pg.Value(in.ScheduledAt)), root: in.Chain.Root, records: out.RecordCount}
 	if page != nil && page.Size() <= remembered {
 		b.page = page
 	}
@@ -147,7 +148,7 @@ func (s *Service) Release(ctx context.Context, tx pgx.Tx, batchID uuid.UUID) err
 	if h == nil || h.stopped() {
 		return nil
 	}
-	state := entryState(&h.plan.Steps[0])
+	state := batch.EntryState(&h.plan.Steps[0])
 	moved, err := s.q.SliceRelease(ctx, tx, db.SliceReleaseParams{BatchID: batchID, State: state})
 	if err != nil || moved == 0 {
 		return err
@@ -158,7 +159,7 @@ func (s *Service) Release(ctx context.Context, tx pgx.Tx, batchID uuid.UUID) err
 	if err := s.q.SlicesQueue(ctx, tx, batchID); err != nil {
 		return fmt.Errorf("queue the first step: %w", err)
 	}
-	if c.opened = append(c.opened, batchID); state == sliceReady {
+	if c.opened = append(c.opened, batchID); state == batch.SliceReady {
 		c.wakeBatch(DueSlices, batchID)
 	}
 	return c.send(ctx)

@@ -12,6 +12,7 @@ import (
 
 	"flowlane/gen/db"
 	"flowlane/internal/account"
+	"flowlane/internal/batch"
 	"flowlane/internal/fault"
 	"flowlane/internal/pg"
 	"flowlane/internal/recordset"
@@ -126,12 +127,12 @@ func (s *Service) addAlike(ctx context.Context, tx pgx.Tx, later *pg.Pipeline, w
 		TriggerSource: in.TriggerSource, Lane: in.Lane, ScheduledAt: in.ScheduledAt, CreatedBy: in.CreatedBy, Now: now,
 		Priority: in.Priority,
 		High:     isHigh(in.Priority), ScheduleID: in.ScheduleID, EventDepth: in.Chain.Depth, RootID: in.Chain.RootID(),
-		State: entryState(first)}
-	if p.State == sliceCalling {
-		p.CallTasks = int32(len(callTasks(first))) //nolint:gosec // at most 50 tasks
+		State: batch.EntryState(first)}
+	if p.State == batch.SliceCalling {
+		p.CallTasks = int32(len(batch.CallTasks(first))) //nolint:gosec // at most 50 tasks
 	}
 	if p.Staged = in.ScheduledAt != nil && in.ScheduledAt.After(now); p.Staged {
-		p.State = sliceStaged
+		p.State = batch.SliceStaged
 	}
 	if in.Pacing != nil {
 		p.Paced, p.Pacing, p.PaceNextAt = true, in.Pacing.Encode(), new(firstTick(in.Pacing, nil, now, in.ScheduledAt))
@@ -151,7 +152,7 @@ func (s *Service) addAlike(ctx context.Context, tx pgx.Tx, later *pg.Pipeline, w
 			l.wake(wakes, started, p.State, now)
 		}
 	}
-	p.Calls = p.State == sliceCalling && !p.Paged
+	p.Calls = p.State == batch.SliceCalling && !p.Paged
 	p.InQueue = p.CallTasks == 1 && !stepWaits(first)
 	if err := s.q.BatchesStart(ctx, later, p); err != nil {
 		return fmt.Errorf("insert batches: %w", err)
@@ -188,8 +189,8 @@ const pageInRow = 1 << 10
 // addOne adds a batch to those that are started.
 func (s *Service) addOne(ctx context.Context, tx pgx.Tx, l *preparedStart, in *StartInput, p *db.BatchesStartParams,
 	one *Small) (out *StartedBatch, err error) {
-	out = &StartedBatch{BatchID: one.ID, Status: BatchQueued, Routes: l.queues, Pacing: in.Pacing,
-		FirstTick: deref(p.PaceNextAt)}
+	out = &StartedBatch{BatchID: one.ID, Status: batch.BatchQueued, Routes: l.queues, Pacing: in.Pacing,
+		FirstTick: pg.Value(p.PaceNextAt)}
 	if out.BatchID == uuid.Nil {
 		out.BatchID = newID()
 	}
@@ -209,7 +210,7 @@ func (s *Service) addOne(ctx context.Context, tx pgx.Tx, l *preparedStart, in *S
 	}
 	p.Paged = one.Sheet == nil
 	if out.RecordCount == 0 {
-		out.Status = BatchCompleted
+		out.Status = batch.BatchCompleted
 	}
 	p.Ids, p.Metadata = append(p.Ids, out.BatchID), append(p.Metadata, string(one.Metadata))
 	p.PageSets, p.Rows = append(p.PageSets, set), append(p.Rows, out.RecordCount)

@@ -17,6 +17,7 @@ import (
 
 	"flowlane/gen/db"
 	"flowlane/internal/account"
+	"flowlane/internal/batch"
 	"flowlane/internal/definition"
 	"flowlane/internal/fault"
 	"flowlane/internal/jsonraw"
@@ -183,7 +184,7 @@ func (c *Change) startFlows(ctx context.Context, h *lockedBatch, works []*sliceW
 			continue
 		}
 		batch, err := c.startFlow(ctx, later, wanted[r.start.startKey].preparedStart, h, r.start,
-			JobID(h.ID, w.First+int64(r.offset)))
+			batch.JobID(h.ID, w.First+int64(r.offset)))
 		if err != nil {
 			return err
 		}
@@ -262,7 +263,7 @@ func (s *Service) dryRunStart(ctx context.Context, orgID uuid.UUID, r *recordWor
 		case l.refused != "":
 			r.fail(CodeStart, l.refused)
 		case r.start.waits > 0:
-			r.output = childOutput(uuid.Nil, BatchCompleted, Completed, nil)
+			r.output = childOutput(uuid.Nil, batch.BatchCompleted, batch.Completed, nil)
 		default:
 			r.started(uuid.Nil)
 		}

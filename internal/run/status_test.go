@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"testing"
 
+	"flowlane/internal/batch"
+
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
@@ -16,9 +18,9 @@ func TestAllowed_AgreesWithTheDatabase(t *testing.T) {
 	w := newWorld(t)
 	id := uuid.Must(uuid.NewV7())
 	w.do(t, func(ctx context.Context, tx pgx.Tx) error {
-		for i, from := range Statuses {
-			for j, to := range Statuses {
-				position := i*len(Statuses) + j
+		for i, from := range batch.Statuses {
+			for j, to := range batch.Statuses {
+				position := i*len(batch.Statuses) + j
 				_, err := tx.Exec(ctx, `INSERT INTO flow.job (batch_id, position, slice_no, detached_step, step_no, status, updated_at)
 					VALUES ($1, $2, 0, 0, 0, $3, now())`, id, position, from)
 				if err != nil {
@@ -29,7 +31,7 @@ func TestAllowed_AgreesWithTheDatabase(t *testing.T) {
 						position, to)
 					return err
 				})
-				require.Equal(t, from == to || Allowed(from, to), err == nil, "from %s to %s: %v", from, to, err)
+				require.Equal(t, from == to || batch.Allowed(from, to), err == nil, "from %s to %s: %v", from, to, err)
 			}
 		}
 		return nil
@@ -53,7 +55,7 @@ func newScript(t *testing.T, plan modelPlan) *script {
 // claim puts the task's queued part into a call.
 func (s *script) claim(task int) uuid.UUID { return s.claimPart(s.queued(s.t, s.b.id, 0, task)[0]) }
 
-func (s *script) claimPart(p Part) uuid.UUID {
+func (s *script) claimPart(p batch.Part) uuid.UUID {
 	id := uuid.Must(uuid.NewV7())
 	s.do(s.t, func(ctx context.Context, tx pgx.Tx) error {
 		c, err := s.s.Begin(ctx, tx, s.b.id)
@@ -80,10 +82,10 @@ func (s *script) settle(id uuid.UUID, kind string) {
 			case "doubt":
 				state = "unknown"
 				require.NoError(s.t, c.MarkUnknown(ctx, call.parts))
-			case TraceOK:
+			case batch.TraceOK:
 				require.NoError(s.t, c.Settle(ctx, []Result{r}))
 			default:
-				r.Exceptions = []Exception{{Offset: 0, Kind: kind, Error: &JobError{Code: "x"}}}
+				r.Exceptions = []Exception{{Offset: 0, Kind: kind, Error: &batch.JobError{Code: "x"}}}
 				require.NoError(s.t, c.Settle(ctx, []Result{r}))
 			}
 			_, err = tx.Exec(ctx, "UPDATE flow.call SET state = $2 WHERE id = $1", id, state)
@@ -96,9 +98,9 @@ func (s *script) settle(id uuid.UUID, kind string) {
 }
 
 // stands checks where the record's own row and the counters say it stands.
-func (s *script) stands(want Status) {
+func (s *script) stands(want batch.Status) {
 	s.t.Helper()
-	var got Status
+	var got batch.Status
 	require.NoError(s.t, s.pool.QueryRow(s.ctx, "SELECT status FROM flow.job WHERE batch_id = $1", s.b.id).Scan(&got))
 	require.Equal(s.t, want, got)
 	var n int
@@ -115,22 +117,22 @@ func TestChange_DoubtEndsBesideACall(t *testing.T) {
 	s := newScript(t, twoCalls)
 	a, b := s.claim(0), s.claim(1)
 	s.settle(a, "doubt")
-	s.settle(b, TraceRetry)
-	s.stands(NeedsReconcile)
+	s.settle(b, batch.TraceRetry)
+	s.stands(batch.NeedsReconcile)
 	b = s.claim(1)
-	s.stands(NeedsReconcile)
-	s.settle(a, TraceOK)
-	s.stands(Started)
-	s.settle(b, TraceOK)
-	s.stands(Completed)
+	s.stands(batch.NeedsReconcile)
+	s.settle(a, batch.TraceOK)
+	s.stands(batch.Started)
+	s.settle(b, batch.TraceOK)
+	s.stands(batch.Completed)
 }
 
 // A bulk call rejects the record while the call beside it waits; that one is then not needed.
 func TestChange_RejectedBesideASkippedCall(t *testing.T) {
 	t.Parallel()
 	s := newScript(t, modelPlan{{{kind: "upload"}, {kind: "modify"}}})
-	s.settle(s.claim(0), TraceRejected)
-	s.stands(Queued)
+	s.settle(s.claim(0), batch.TraceRejected)
+	s.stands(batch.Queued)
 	s.do(t, func(ctx context.Context, tx pgx.Tx) error {
 		c, err := s.s.Begin(ctx, tx, s.b.id)
 		require.NoError(t, err)
@@ -138,10 +140,10 @@ func TestChange_RejectedBesideASkippedCall(t *testing.T) {
 		require.NoError(t, c.Claim(ctx, []ClaimedRange{{Part: part, NoCall: true}}))
 		part.ID = 0
 		require.NoError(t, c.Settle(ctx,
-			[]Result{{Part: part, From: Queued, Exceptions: []Exception{{Kind: TraceSkipped}}}}))
+			[]Result{{Part: part, From: batch.Queued, Exceptions: []Exception{{Kind: batch.TraceSkipped}}}}))
 		return c.Apply(ctx)
 	})
-	s.stands(Rejected)
+	s.stands(batch.Rejected)
 }
 
 // A retry that a cancel drops does not keep the record started once the call beside it ends.
@@ -153,10 +155,10 @@ func TestChange_CancelDropsARetry(t *testing.T) {
 		_, err := s.s.Cancel(ctx, tx, s.org, s.b.id, Cancellation{})
 		return err
 	})
-	s.settle(a, TraceRetry)
-	s.stands(Started)
-	s.settle(b, TraceOK)
-	s.stands(Unprocessed)
+	s.settle(a, batch.TraceRetry)
+	s.stands(batch.Started)
+	s.settle(b, batch.TraceOK)
+	s.stands(batch.Unprocessed)
 }
 
 // A retry that is queued in the same change as the other call's end leaves the record queued.
@@ -169,9 +171,9 @@ func TestChange_RetryBesideAnEnd(t *testing.T) {
 		require.NoError(t, err)
 		var results []Result
 		for _, call := range s.calls(t, []*modelBatch{s.b}) {
-			r := Result{Part: call.parts[0], From: Started, CallID: call.id}
+			r := Result{Part: call.parts[0], From: batch.Started, CallID: call.id}
 			if call.id == a {
-				r.Exceptions = []Exception{{Kind: TraceRetry, Error: &JobError{Code: "x"}}}
+				r.Exceptions = []Exception{{Kind: batch.TraceRetry, Error: &batch.JobError{Code: "x"}}}
 			}
 			results = append(results, r)
 		}
@@ -180,9 +182,9 @@ func TestChange_RetryBesideAnEnd(t *testing.T) {
 		require.NoError(t, err)
 		return c.Apply(ctx)
 	})
-	s.stands(Queued)
-	s.settle(s.claim(0), TraceOK)
-	s.stands(Completed)
+	s.stands(batch.Queued)
+	s.settle(s.claim(0), batch.TraceOK)
+	s.stands(batch.Completed)
 }
 
 // The call that ends for a record is not what keeps it started, though a neighbour in the same change has the slice's
@@ -194,7 +196,7 @@ func TestChange_RetryBesideADetachedNeighbour(t *testing.T) {
 	s.b = s.start(t, plan, s.define(t, plan, -1, false), []modelInput{{}, {}}, 2, false, false)
 	first := s.queued(t, s.b.id, 0, 0)[0]
 	first.To = 1
-	s.settle(s.claimPart(first), TraceRetry)
+	s.settle(s.claimPart(first), batch.TraceRetry)
 	for _, p := range s.queued(t, s.b.id, 0, 0) {
 		s.claimPart(p)
 	}
@@ -203,8 +205,8 @@ func TestChange_RetryBesideADetachedNeighbour(t *testing.T) {
 		require.NoError(t, err)
 		var results []Result
 		for _, call := range s.calls(t, []*modelBatch{s.b}) {
-			r := Result{Part: call.parts[0], From: Started, CallID: call.id}
-			r.Exceptions = []Exception{{Offset: r.Part.From, Kind: TraceRetry, Error: &JobError{Code: "x"}}}
+			r := Result{Part: call.parts[0], From: batch.Started, CallID: call.id}
+			r.Exceptions = []Exception{{Offset: r.Part.From, Kind: batch.TraceRetry, Error: &batch.JobError{Code: "x"}}}
 			results = append(results, r)
 		}
 		require.Len(t, results, 2)
@@ -225,19 +227,19 @@ func TestBatch_PausedGoesBack(t *testing.T) {
 	w := newWorld(t)
 	plan := modelPlan{{{kind: "upload"}}}
 	def := w.define(t, plan, -1, false)
-	all := []BatchStatus{BatchQueued, BatchRunning, BatchPaused, BatchCompleted, BatchPartiallyFailed, BatchFailed,
-		BatchCancelled}
-	for _, from := range []BatchStatus{BatchQueued, BatchRunning} {
+	all := []batch.BatchStatus{batch.BatchQueued, batch.BatchRunning, batch.BatchPaused, batch.BatchCompleted, batch.BatchPartiallyFailed, batch.BatchFailed,
+		batch.BatchCancelled}
+	for _, from := range []batch.BatchStatus{batch.BatchQueued, batch.BatchRunning} {
 		for _, to := range all {
 			b := w.start(t, plan, def, []modelInput{{}}, 2, false, false)
-			set := func(s BatchStatus) error {
+			set := func(s batch.BatchStatus) error {
 				_, err := w.pool.Exec(w.ctx, "UPDATE flow.batch_count SET status = $2 WHERE batch_id = $1", b.id, s)
 				return err
 			}
 			require.NoError(t, set(from))
-			require.NoError(t, set(BatchPaused))
+			require.NoError(t, set(batch.BatchPaused))
 			err := set(to)
-			require.Equal(t, to == from || to == BatchPaused || to == BatchCancelled, err == nil,
+			require.Equal(t, to == from || to == batch.BatchPaused || to == batch.BatchCancelled, err == nil,
 				"paused from %s to %s: %v", from, to, err)
 			remembered := 0
 			require.NoError(t, w.pool.QueryRow(w.ctx,

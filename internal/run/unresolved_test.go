@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"flowlane/internal/batch"
 	"flowlane/internal/trigger/event"
 )
 
@@ -90,7 +91,7 @@ func TestAbandon_Told(t *testing.T) {
 	change(func(ctx context.Context, tx pgx.Tx, c *Change) error {
 		var results []Result
 		for _, call := range w.calls(t, []*modelBatch{b})[:2] {
-			results = append(results, Result{Part: call.parts[0], From: Unresolved, CallID: call.id})
+			results = append(results, Result{Part: call.parts[0], From: batch.Unresolved, CallID: call.id})
 			_, err := tx.Exec(ctx, "UPDATE flow.call SET state = 'settled' WHERE id = $1", call.id)
 			require.NoError(t, err)
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"flowlane/internal/batch"
 	"flowlane/internal/definition"
 	"flowlane/internal/expr"
 	"flowlane/internal/store"
@@ -88,7 +89,7 @@ type recordWork struct {
 	offset int32
 	kind   string
 	output json.RawMessage
-	err    *JobError
+	err    *batch.JobError
 	read   *store.Ref
 	write  *store.Write
 	emit   *emission
@@ -99,17 +100,17 @@ type recordWork struct {
 }
 
 func (r *recordWork) fail(code, message string) {
-	*r = recordWork{of: r.of, offset: r.offset, kind: TraceFailed}
-	r.err = &JobError{Code: code, Message: message, StepID: r.of.step.ID, TaskID: r.of.task.ID}
+	*r = recordWork{of: r.of, offset: r.offset, kind: batch.TraceFailed}
+	r.err = &batch.JobError{Code: code, Message: message, StepID: r.of.step.ID, TaskID: r.of.task.ID}
 }
 
-func (r *recordWork) trace() Trace {
-	return Trace{From: r.offset, To: r.offset + 1, Attempt: 1, Kind: r.kind, Output: r.output, Error: r.err}
+func (r *recordWork) trace() batch.Trace {
+	return batch.Trace{From: r.offset, To: r.offset + 1, Attempt: 1, Kind: r.kind, Output: r.output, Error: r.err}
 }
 
 // render evaluates the task's expressions for a record, and does what needs nothing else.
 func (t *taskWork) render(offset int32, env *expr.Env) {
-	t.records = append(t.records, recordWork{of: t, offset: offset, kind: TraceOK})
+	t.records = append(t.records, recordWork{of: t, offset: offset, kind: batch.TraceOK})
 	r := &t.records[len(t.records)-1]
 	if t.task.When != nil && !t.task.WhenElement() {
 		ok, err := t.task.When.Eval(env)
@@ -118,7 +119,7 @@ func (t *taskWork) render(offset int32, env *expr.Env) {
 			return
 		}
 		if !ok {
-			r.kind = TraceSkipped
+			r.kind = batch.TraceSkipped
 			return
 		}
 	}
@@ -165,31 +166,31 @@ func (r *recordWork) size() int {
 // written, no event is there, no batch is started (their ids are all zeros; one that is waited for is over), and
 // nothing waits. The trace has kind, output and error.
 func (s *Service) Evaluate(ctx context.Context, orgID uuid.UUID, step *definition.Step, task *definition.Task,
-	env *expr.Env) (Trace, error) {
+	env *expr.Env) (batch.Trace, error) {
 	t := taskWork{step: step, task: task}
 	t.render(0, env)
 	if err := t.carryOut(ctx, s.pool, orgID); err != nil {
-		return Trace{}, err
+		return batch.Trace{}, err
 	}
 	r := &t.records[0]
 	switch {
 	case r.wait != nil:
 		now, err := s.now(ctx, s.pool, time.Time{})
 		if err != nil {
-			return Trace{}, err
+			return batch.Trace{}, err
 		}
 		r.dryRunWait(now)
 	case r.write != nil:
 		outcomes, err := store.DryRun(ctx, s.pool, orgID, []store.Write{*r.write})
 		if err != nil {
-			return Trace{}, err
+			return batch.Trace{}, err
 		}
 		r.wrote(outcomes[0])
 	case r.emit != nil:
 		r.emitted(uuid.Nil)
 	case r.start != nil:
 		if err := s.dryRunStart(ctx, orgID, r); err != nil {
-			return Trace{}, err
+			return batch.Trace{}, err
 		}
 	}
 	return r.trace(), nil

@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"flowlane/gen/db"
+	"flowlane/internal/batch"
 	"flowlane/internal/definition"
 	"flowlane/internal/fault"
 )
@@ -159,7 +160,7 @@ func (w *sliceWork) together() []wait {
 }
 
 // waitJob has a record that is detached wait, and make the calls of its step.
-func (c *Change) waitJob(h *lockedBatch, w *sliceWork, j *job, p *Part, open []wait) {
+func (c *Change) waitJob(h *lockedBatch, w *sliceWork, j *job, p *batch.Part, open []wait) {
 	c.queueJob(j, w.First, w.calls)
 	j.Remaining += int16(len(open)) //nolint:gosec // at most 20 tasks
 	p.From = int32(j.Position - w.First)
@@ -171,11 +172,11 @@ func (c *Change) waitJob(h *lockedBatch, w *sliceWork, j *job, p *Part, open []w
 const wholeSlice = -1
 
 // addWaits has the records of a part wait; calls of their step may be made meanwhile.
-func (c *Change) addWaits(h *lockedBatch, w *sliceWork, p *Part, position int64, open []wait) {
-	a, now := &c.waits, millis(c.Now)
+func (c *Change) addWaits(h *lockedBatch, w *sliceWork, p *batch.Part, position int64, open []wait) {
+	a, now := &c.waits, batch.Millis(c.Now)
 	for _, o := range open {
 		p.TaskNo = o.task
-		c.trace(p, Trace{From: p.From, To: p.To, LeftOut: p.LeftOut, Kind: TraceWaiting, Attempt: 1, StartedAt: now,
+		c.trace(p, batch.Trace{From: p.From, To: p.To, LeftOut: p.LeftOut, Kind: batch.TraceWaiting, Attempt: 1, StartedAt: now,
 			EndedAt: now})
 		a.OrgIds, a.BatchIds, a.SliceNos = append(a.OrgIds, h.OrgID), append(a.BatchIds, h.ID),
 			append(a.SliceNos, p.SliceNo)
@@ -211,26 +212,26 @@ const allTasks = -1
 // step, or to their end.
 func (c *Change) leaveStep(h *lockedBatch, s *db.SliceRowsRow, members int32, done int64) {
 	if members == 0 {
-		c.advanceTo(h, s.No, s.StepNo, sliceDone, 0)
+		c.advanceTo(h, s.No, s.StepNo, batch.SliceDone, 0)
 		return
 	}
-	step, state := s.StepNo, sliceCalling
-	tasks := undone(callTasks(&h.plan.Steps[step]), done)
+	step, state := s.StepNo, batch.SliceCalling
+	tasks := batch.Undone(batch.CallTasks(&h.plan.Steps[step]), done)
 	switch {
 	case len(tasks) > 0:
 	case h.last(step):
-		c.slice(sliceKey{h.ID, s.No}).counts.move(Queued, h.final(), int64(members))
-		state = sliceDone
+		c.slice(batch.SliceKey{Batch: h.ID, No: s.No}).counts.Move(batch.Queued, h.final(), int64(members))
+		state = batch.SliceDone
 	default:
 		step++
-		if state = entryState(&h.plan.Steps[step]); state == sliceCalling {
-			tasks = callTasks(&h.plan.Steps[step])
+		if state = batch.EntryState(&h.plan.Steps[step]); state == batch.SliceCalling {
+			tasks = batch.CallTasks(&h.plan.Steps[step])
 		} else {
 			c.wakeBatch(DueSlices, h.ID)
 		}
 	}
 	for _, t := range tasks {
-		c.enqueue(Part{BatchID: h.ID, StepNo: step, TaskNo: t, SliceNo: s.No, First: s.First, To: s.Records,
+		c.enqueue(batch.Part{BatchID: h.ID, StepNo: step, TaskNo: t, SliceNo: s.No, First: s.First, To: s.Records,
 			Attempt: 1}, members, immediately)
 	}
 	c.advanceTo(h, s.No, step, state, members*int32(len(tasks)))

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"flowlane/gen/db"
+	"flowlane/internal/batch"
 )
 
 const (
@@ -94,7 +95,7 @@ func (e *ending) readChildren(ctx context.Context, rows []db.WaitsOverRow) (int,
 		if v == nil {
 			return 0, fmt.Errorf("batch %s waits for batch %s, which is not there", e.h.ID, id)
 		}
-		if e.children[id] = (&child{row: v.BatchRow}); v.FlowBatchCount.Status == BatchCompleted {
+		if e.children[id] = (&child{row: v.BatchRow}); v.FlowBatchCount.Status == batch.BatchCompleted {
 			completed = append(completed, v)
 		}
 	}
@@ -117,7 +118,7 @@ func (e *ending) readResults(ctx context.Context, rows []db.WaitsOverRow, comple
 	}
 	fit := slices.IndexFunc(rows, func(r db.WaitsOverRow) bool {
 		return r.Child != nil && e.children[*r.Child].record == nil &&
-			e.children[*r.Child].row.FlowBatchCount.Status == BatchCompleted
+			e.children[*r.Child].row.FlowBatchCount.Status == batch.BatchCompleted
 	})
 	if fit < 0 {
 		return len(rows), nil
@@ -142,7 +143,7 @@ func (b *child) outcome(latest time.Time) (output json.RawMessage, code, message
 }
 
 // childOutput is the output of a task that waited for a batch.
-func childOutput(id uuid.UUID, status BatchStatus, job Status, output json.RawMessage) json.RawMessage {
+func childOutput(id uuid.UUID, status batch.BatchStatus, job batch.Status, output json.RawMessage) json.RawMessage {
 	truncated := len(output) > maxChildOutput
 	if truncated || len(output) == 0 {
 		output = json.RawMessage("null")

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"flowlane/gen/db"
+	"flowlane/internal/batch"
 	"flowlane/internal/fault"
 	"flowlane/internal/pg"
 )
@@ -110,7 +111,7 @@ func (e *ending) end(ctx context.Context, rows []db.WaitsOverRow) error {
 		if s == nil {
 			return fmt.Errorf("slice %d of batch %s waits, and is not there", r.SliceNo, e.h.ID)
 		}
-		p := Part{BatchID: e.h.ID, SliceNo: r.SliceNo, StepNo: r.StepNo, TaskNo: r.TaskNo, First: s.First}
+		p := batch.Part{BatchID: e.h.ID, SliceNo: r.SliceNo, StepNo: r.StepNo, TaskNo: r.TaskNo, First: s.First}
 		trace := e.outcome(r)
 		if r.Position == wholeSlice {
 			if s.Remaining > 0 { // else it failed by another wait
@@ -118,12 +119,12 @@ func (e *ending) end(ctx context.Context, rows []db.WaitsOverRow) error {
 			}
 			continue
 		}
-		j := e.c.jobs[jobKey{e.h.ID, r.Position}]
-		if j != nil && Terminal(j.Status) {
+		j := e.c.jobs[batch.JobKey{Batch: e.h.ID, Position: r.Position}]
+		if j != nil && batch.Terminal(j.Status) {
 			continue // it failed by another wait
 		}
 		if j == nil || j.StepNo != r.StepNo || j.Remaining == 0 {
-			return fmt.Errorf("job %s waits at step %d, and does not stand there", JobID(e.h.ID, r.Position), r.StepNo)
+			return fmt.Errorf("job %s waits at step %d, and does not stand there", batch.JobID(e.h.ID, r.Position), r.StepNo)
 		}
 		e.endJob(j, &p, trace, r.Beside)
 	}
@@ -149,8 +150,8 @@ func (e *ending) clean(ctx context.Context) error {
 }
 
 // outcome says how a wait came out.
-func (e *ending) outcome(r *db.WaitsOverRow) Trace {
-	t := Trace{Kind: TraceOK, Attempt: 1, StartedAt: millis(r.BeganAt), EndedAt: millis(e.c.Now)}
+func (e *ending) outcome(r *db.WaitsOverRow) batch.Trace {
+	t := batch.Trace{Kind: batch.TraceOK, Attempt: 1, StartedAt: batch.Millis(r.BeganAt), EndedAt: batch.Millis(e.c.Now)}
 	code, message := "", ""
 	switch {
 	case r.Child != nil:
@@ -164,15 +165,15 @@ func (e *ending) outcome(r *db.WaitsOverRow) Trace {
 	}
 	if code != "" {
 		step := &e.h.plan.Steps[r.StepNo]
-		t.Kind, t.Error = TraceFailed, &JobError{Code: code, Message: message, StepID: step.ID,
+		t.Kind, t.Error = batch.TraceFailed, &batch.JobError{Code: code, Message: message, StepID: step.ID,
 			TaskID: step.Tasks[r.TaskNo].ID}
 	}
 	return t
 }
 
 // fails reports whether the records that a trace speaks of fail with it.
-func (e *ending) fails(p *Part, t *Trace) bool {
-	return t.Kind == TraceFailed && !e.h.plan.Steps[p.StepNo].Tasks[p.TaskNo].ContinueOnError
+func (e *ending) fails(p *batch.Part, t *batch.Trace) bool {
+	return t.Kind == batch.TraceFailed && !e.h.plan.Steps[p.StepNo].Tasks[p.TaskNo].ContinueOnError
 }
 
 // read deletes the waits, and reads what waited.
@@ -181,13 +182,13 @@ func (e *ending) read(ctx context.Context, rows []db.WaitsOverRow) error {
 	var numbers []int64
 	var nos []int32
 	whole := map[int32]bool{}
-	var keys []jobKey
+	var keys []batch.JobKey
 	for _, r := range rows {
 		numbers, nos = append(numbers, r.No), append(nos, r.SliceNo)
 		if r.Position == wholeSlice {
 			whole[r.SliceNo] = true
 		} else {
-			keys = append(keys, jobKey{e.h.ID, r.Position})
+			keys = append(keys, batch.JobKey{Batch: e.h.ID, Position: r.Position})
 		}
 	}
 	n, err := q.WaitDelete(ctx, tx, numbers)
@@ -221,10 +222,10 @@ func (e *ending) read(ctx context.Context, rows []db.WaitsOverRow) error {
 const lastOfAll = 1 << 14
 
 // endSlice ends a wait of all members of a slice.
-func (e *ending) endSlice(s *db.SliceRowsRow, p *Part, trace Trace) {
+func (e *ending) endSlice(s *db.SliceRowsRow, p *batch.Part, trace batch.Trace) {
 	trace.From, trace.To, trace.LeftOut = 0, s.Records, e.gone[s.No]
 	e.c.trace(p, trace)
-	d := e.c.slice(sliceKey{e.h.ID, s.No})
+	d := e.c.slice(batch.SliceKey{Batch: e.h.ID, No: s.No})
 	if e.fails(p, &trace) {
 		e.failSlice(s, p, &trace)
 		return
@@ -236,9 +237,9 @@ func (e *ending) endSlice(s *db.SliceRowsRow, p *Part, trace Trace) {
 }
 
 // failSlice fails all members of a slice.
-func (e *ending) failSlice(s *db.SliceRowsRow, p *Part, t *Trace) {
+func (e *ending) failSlice(s *db.SliceRowsRow, p *batch.Part, t *batch.Trace) {
 	for o := range s.Records {
-		if t.covers(o) {
+		if t.Covers(o) {
 			e.c.failJob(e.c.leaveBefore(p, o), t.Error)
 		}
 	}
@@ -246,13 +247,13 @@ func (e *ending) failSlice(s *db.SliceRowsRow, p *Part, t *Trace) {
 		e.dropped.SliceNos = append(e.dropped.SliceNos, s.No)
 	}
 	s.Remaining = 0
-	e.c.advanceTo(e.h, s.No, s.StepNo, sliceDone, 0)
+	e.c.advanceTo(e.h, s.No, s.StepNo, batch.SliceDone, 0)
 }
 
 // endJob ends a wait of a record that is detached. One that makes calls beside and failed meanwhile waited for nothing
 // more.
-func (e *ending) endJob(j *job, p *Part, trace Trace, beside bool) {
-	e.c.slice(sliceKey{e.h.ID, p.SliceNo}) // the batch's counters move with the job
+func (e *ending) endJob(j *job, p *batch.Part, trace batch.Trace, beside bool) {
+	e.c.slice(batch.SliceKey{Batch: e.h.ID, No: p.SliceNo}) // the batch's counters move with the job
 	j.Remaining--
 	if j.Doomed == nil {
 		trace.From = int32(j.Position - p.First)
@@ -261,7 +262,7 @@ func (e *ending) endJob(j *job, p *Part, trace Trace, beside bool) {
 		switch {
 		case !e.fails(p, &trace):
 		case beside:
-			e.c.doomJob(j, Failed, trace.Error)
+			e.c.doomJob(j, batch.Failed, trace.Error)
 		default:
 			if j.Remaining > 0 {
 				e.dropped.Positions = append(e.dropped.Positions, j.Position)
@@ -289,7 +290,7 @@ func doneBefore(s *db.SliceRowsRow) int64 {
 // under way, or queued, is still settled.
 
 // failing returns the records of results that fail while others of their tasks may wait.
-func (c *Change) failing(results []Result) (keys []jobKey) {
+func (c *Change) failing(results []Result) (keys []batch.JobKey) {
 	for i := range results {
 		r := &results[i]
 		h := c.heads[r.Part.BatchID]
@@ -298,7 +299,7 @@ func (c *Change) failing(results []Result) (keys []jobKey) {
 		}
 		for j := range r.Exceptions {
 			if e := &r.Exceptions[j]; !e.again() && !c.passes(&r.Part, e) {
-				keys = append(keys, r.Part.key(e.Offset))
+				keys = append(keys, r.Part.Key(e.Offset))
 			}
 		}
 	}
@@ -307,43 +308,43 @@ func (c *Change) failing(results []Result) (keys []jobKey) {
 
 // dropWaits ends what else records wait for that are about to fail. A wait that somebody has locked counts until they
 // have ended it.
-func (c *Change) dropWaits(ctx context.Context, keys []jobKey) error {
+func (c *Change) dropWaits(ctx context.Context, keys []batch.JobKey) error {
 	if len(keys) == 0 {
 		return nil
 	}
 	var in db.WaitDropBesideParams
 	for _, k := range keys {
-		in.BatchIds, in.Positions = append(in.BatchIds, k.batch), append(in.Positions, k.position)
+		in.BatchIds, in.Positions = append(in.BatchIds, k.Batch), append(in.Positions, k.Position)
 	}
 	rows, err := c.s.q.WaitDropBeside(ctx, c.tx, in)
 	if err != nil {
 		return fmt.Errorf("end waits of records that fail: %w", err)
 	}
 	for _, r := range rows {
-		c.dropped[jobKey{r.BatchID, r.Position}]++
+		c.dropped[batch.JobKey{Batch: r.BatchID, Position: r.Position}]++
 	}
 	return nil
 }
 
 // doomJob notes how a record will end once its tasks are settled. Of several that failed, the first failure counts; one
 // of ours counts more than a rejection by a provider.
-func (c *Change) doomJob(j *job, as Status, e *JobError) {
-	if j.Doomed == nil || *j.Doomed == Rejected && as == Failed {
+func (c *Change) doomJob(j *job, as batch.Status, e *batch.JobError) {
+	if j.Doomed == nil || *j.Doomed == batch.Rejected && as == batch.Failed {
 		j.Doomed, j.Error = new(as), new(errorText(e))
 	}
-	k := jobKey{j.BatchID, j.Position}
+	k := batch.JobKey{Batch: j.BatchID, Position: j.Position}
 	j.Remaining -= c.dropped[k]
 	delete(c.dropped, k)
 }
 
 // dropBeside is dropWaits for the records of waits that end with a failure.
 func (e *ending) dropBeside(ctx context.Context, rows []db.WaitsOverRow) error {
-	var keys []jobKey
+	var keys []batch.JobKey
 	for i := range rows {
 		r := &rows[i]
-		p := Part{StepNo: r.StepNo, TaskNo: r.TaskNo}
+		p := batch.Part{StepNo: r.StepNo, TaskNo: r.TaskNo}
 		if t := e.outcome(r); r.Beside && e.fails(&p, &t) {
-			keys = append(keys, jobKey{e.h.ID, r.Position})
+			keys = append(keys, batch.JobKey{Batch: e.h.ID, Position: r.Position})
 		}
 	}
 	return e.c.dropWaits(ctx, keys)

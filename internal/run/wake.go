@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"flowlane/internal/batch"
 	"flowlane/internal/pg"
 	"flowlane/internal/trigger/event"
 )
@@ -126,7 +127,7 @@ type leftToPeople struct {
 }
 
 // leave notes parts whose records are left to people.
-func (c *Change) leave(ps []Part) {
+func (c *Change) leave(ps []batch.Part) {
 	for i := range ps {
 		p := &ps[i]
 		l := entry(c.left, queueKey{p.BatchID, p.StepNo, p.TaskNo})
@@ -134,7 +135,7 @@ func (c *Change) leave(ps []Part) {
 		if room := unresolvedNamed - len(l.jobs); room > 0 {
 			offsets := p.Offsets()
 			for _, o := range offsets[:min(room, len(offsets))] {
-				l.jobs = append(l.jobs, JobID(p.BatchID, p.First+int64(o)))
+				l.jobs = append(l.jobs, batch.JobID(p.BatchID, p.First+int64(o)))
 			}
 		}
 	}
@@ -145,7 +146,7 @@ func (c *Change) publishUnresolved(ctx context.Context) error {
 	var events []event.Event
 	for _, k := range slices.SortedFunc(maps.Keys(c.left), queueKey.compare) {
 		h, l := c.heads[k.batch], c.left[k]
-		if h.counts.Of(Unresolved)-h.abandoned >= unresolvedMost {
+		if h.counts.Of(batch.Unresolved)-h.abandoned >= unresolvedMost {
 			continue
 		}
 		step := &h.plan.Steps[k.step]
@@ -160,7 +161,7 @@ func (c *Change) publishUnresolved(ctx context.Context) error {
 				JobIDs            []string  `json:"job_ids"`
 				UnresolvedCount   int64     `json:"unresolved_count"`
 			}{h.ID, h.DefinitionID, h.Version, step.ID, step.Tasks[k.task].ID, l.count, l.jobs,
-				h.counts.Of(Unresolved)}})
+				h.counts.Of(batch.Unresolved)}})
 	}
 	return c.publish(ctx, events...)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"flowlane/gen/db"
+	"flowlane/internal/batch"
 	"flowlane/internal/definition"
 	"flowlane/internal/pg"
 	"flowlane/internal/platform/catalog"
@@ -202,7 +203,7 @@ func (w *world) do(t require.TestingT, f func(ctx context.Context, tx pgx.Tx) er
 }
 
 // members returns the offsets of a queued part's records, and of those in its range that left before.
-func (w *world) members(t require.TestingT, p *Part) (in, gone []int32) {
+func (w *world) members(t require.TestingT, p *batch.Part) (in, gone []int32) {
 	b, err := w.s.Batch(w.ctx, w.pool, p.BatchID)
 	require.NoError(t, err)
 	recs, err := w.s.Open(w.ctx, w.pool, b, []SliceRef{{No: p.SliceNo, First: p.First}}, p.StepNo, nil)
@@ -223,15 +224,15 @@ func (w *world) members(t require.TestingT, p *Part) (in, gone []int32) {
 }
 
 // queued returns the queued parts of a task, in the order in which they are claimed.
-func (w *world) queued(t require.TestingT, batchID uuid.UUID, step, task int) (out []Part) {
-	var inQueue Part
+func (w *world) queued(t require.TestingT, batchID uuid.UUID, step, task int) (out []batch.Part) {
+	var inQueue batch.Part
 	err := w.pool.QueryRow(w.ctx, `SELECT q.part_id, s.records FROM flow.lane_batch q JOIN flow.all_slices s ON s.batch_id = q.batch_id AND s.no = 0
 		WHERE q.batch_id = $1 AND q.step_no = $2 AND q.task_no = $3 AND q.part_id IS NOT NULL AND q.call_id IS NULL`,
 		batchID, step, task).Scan(&inQueue.ID, &inQueue.Size)
 	if err == nil {
 		inQueue.BatchID, inQueue.StepNo, inQueue.TaskNo = batchID, int16(step), int16(task)
 		inQueue.To, inQueue.Attempt = inQueue.Size, 1
-		return []Part{inQueue}
+		return []batch.Part{inQueue}
 	}
 	require.ErrorIs(t, err, pgx.ErrNoRows)
 	rows, err := w.q.PartChoose(w.ctx, w.pool, db.PartChooseParams{BatchIds: []uuid.UUID{batchID},
@@ -239,7 +240,7 @@ func (w *world) queued(t require.TestingT, batchID uuid.UUID, step, task int) (o
 		TaskNos: []int16{int16(task)}, MaxParts: []int32{100}})
 	require.NoError(t, err)
 	for _, r := range rows {
-		out = append(out, Part{ID: r.ID, BatchID: r.BatchID, StepNo: r.StepNo, TaskNo: r.TaskNo, SliceNo: r.SliceNo,
+		out = append(out, batch.Part{ID: r.ID, BatchID: r.BatchID, StepNo: r.StepNo, TaskNo: r.TaskNo, SliceNo: r.SliceNo,
 			Begins: r.Begins, First: r.First,
 			From: r.FromOff, To: r.ToOff, Size: r.Size, Detached: r.Detached, Attempt: r.Attempt, Element: r.Element})
 	}
@@ -250,7 +251,7 @@ func (w *world) queued(t require.TestingT, batchID uuid.UUID, step, task int) (o
 type simCall struct {
 	id    uuid.UUID
 	state string
-	parts []Part
+	parts []batch.Part
 }
 
 // calls returns the calls of batches that are not over, by id.
@@ -276,7 +277,7 @@ func (w *world) calls(t require.TestingT, batches []*modelBatch) (out []*simCall
 	require.NoError(t, err)
 	for _, p := range parts {
 		c := byID[*p.CallID]
-		c.parts = append(c.parts, Part{ID: p.ID, BatchID: p.BatchID, StepNo: p.StepNo, TaskNo: p.TaskNo,
+		c.parts = append(c.parts, batch.Part{ID: p.ID, BatchID: p.BatchID, StepNo: p.StepNo, TaskNo: p.TaskNo,
 			SliceNo: p.SliceNo, Begins: p.Begins, First: p.First,
 			From: p.FromOff, To: p.ToOff, Size: p.Size, Detached: p.Detached, Attempt: p.Attempt, Element: p.Element,
 			Elements: p.Elements, LeftOut: p.LeftOut, ClaimNo: p.ClaimNo})
@@ -300,4 +301,14 @@ func (w *world) insertCalls(ctx context.Context, tx pgx.Tx, batchID uuid.UUID, a
 		FirstKeys: make([]string, n), LastKeys: make([]string, n), Params: slices.Repeat([]string{"{}"}, n),
 		OutcomeChecks: slices.Repeat([]string{"lookup"}, n), ExclusiveKeys: make([]string, n),
 		SendBefores: slices.Repeat([]time.Time{now.Add(time.Minute)}, n)})
+}
+
+// decodeTraces reads a stored fragment.
+func decodeTraces(body []byte) (out []batch.Trace, err error) {
+	err = batch.EachTrace(body, func(line []byte) error {
+		t, err := batch.DecodeTrace(line)
+		out = append(out, t)
+		return err
+	})
+	return out, err
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
 
+	"flowlane/internal/batch"
 	"flowlane/internal/run"
 )
 
@@ -20,7 +21,7 @@ func TestListenBatch(t *testing.T) {
 		defer end()
 		moving, still := uuid.New(), uuid.New()
 		state := func(records int64) run.BatchState {
-			return run.BatchState{Status: run.BatchRunning,
+			return run.BatchState{Status: batch.BatchRunning,
 				Records: records}
 		}
 		set := func(n int64) {

@@ -8,8 +8,8 @@ import (
 	"github.com/google/uuid"
 
 	"flowlane/gen/db"
+	"flowlane/internal/batch"
 	"flowlane/internal/pg"
-	"flowlane/internal/run"
 )
 
 const (
@@ -40,7 +40,7 @@ type Dashboard struct {
 	Interval time.Duration
 	// Batches counts them by status, Jobs their records.
 	Batches map[BatchStatus]int64
-	Jobs    run.Counts
+	Jobs    batch.Counts
 	// Points are the intervals, the last one not over yet.
 	Points []Point
 	// Slowest and Failing are the definitions with the longest batches on average, and with the most failed jobs.
@@ -78,10 +78,10 @@ func SuccessRate(succeeded, failed int64) *float64 {
 }
 
 // Succeeded is how many jobs went well, Failed how many failed or were rejected.
-func Succeeded(c *run.Counts) int64 { return c.Of(run.Completed) + c.Of(run.Accepted) }
+func Succeeded(c *batch.Counts) int64 { return c.Of(batch.Completed) + c.Of(batch.Accepted) }
 
 // Failed is how many jobs failed, or were rejected by the provider.
-func Failed(c *run.Counts) int64 { return c.Of(run.Failed) + c.Of(run.Rejected) }
+func Failed(c *batch.Counts) int64 { return c.Of(batch.Failed) + c.Of(batch.Rejected) }
 
 // Dashboard sums up the batches of a period. The period must be one of Periods.
 func (s *Service) Dashboard(ctx context.Context, orgID uuid.UUID, p Period) (*Dashboard, error) {
@@ -119,7 +119,7 @@ func (s *Service) series(ctx context.Context, orgID uuid.UUID, d *Dashboard) err
 		return fmt.Errorf("sum up batches: %w", err)
 	}
 	for _, r := range rows {
-		var jobs run.Counts
+		var jobs batch.Counts
 		copy(jobs[:], r.Jobs)
 		p := &d.Points[int(r.StartsAt.Sub(d.From)/d.Interval)]
 		p.Batches += r.Batches

@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"time"
 
+	"flowlane/internal/batch"
 	"flowlane/internal/pacing"
 	"flowlane/internal/quota"
-	"flowlane/internal/run"
 )
 
 // violation is what a checker stops a world with.
@@ -19,8 +19,8 @@ type checker struct {
 	books map[*budget]*books
 	// active are the holds that people were told of, paused what a batch was when it was paused.
 	active map[*hold]bool
-	paused map[*batch]run.BatchStatus
-	paced  map[*batch]*released
+	paused map[*simBatch]batch.BatchStatus
+	paced  map[*simBatch]*released
 }
 
 // books are those of a budget.
@@ -44,8 +44,8 @@ type released struct {
 }
 
 func newChecker(w *world) *checker {
-	return &checker{w: w, books: map[*budget]*books{}, active: map[*hold]bool{}, paused: map[*batch]run.BatchStatus{},
-		paced: map[*batch]*released{}}
+	return &checker{w: w, books: map[*budget]*books{}, active: map[*hold]bool{}, paused: map[*simBatch]batch.BatchStatus{},
+		paced: map[*simBatch]*released{}}
 }
 
 func (c *checker) fail(format string, args ...any) {
@@ -118,7 +118,7 @@ func (c *checker) claims(b *budget, calls []*call, spans []quota.Window, among [
 // claim checks one call.
 func (c *checker) claim(call *call) {
 	t := call.batch
-	if t.status != run.BatchRunning {
+	if t.status != batch.BatchRunning {
 		c.fail("call %d: batch %d is %s", call.no, t.no, t.status)
 	}
 	for h := range c.active {
@@ -238,33 +238,33 @@ func (c *checker) observes(b *budget, k window, n counter) {
 }
 
 // moves: a record moves as drawn, and a completed one was taken by the provider.
-func (c *checker) moves(rec *record, to run.Status) {
-	if !run.Allowed(rec.status, to) {
+func (c *checker) moves(rec *record, to batch.Status) {
+	if !batch.Allowed(rec.status, to) {
 		c.fail("record %d of batch %d goes from %s to %s", rec.no, rec.batch.no, rec.status, to)
 	}
-	if (to == run.Completed || to == run.Accepted) && rec.accepted == 0 {
+	if (to == batch.Completed || to == batch.Accepted) && rec.accepted == 0 {
 		c.fail("record %d of batch %d is %s, and the provider never had it", rec.no, rec.batch.no, to)
 	}
 }
 
-var batchMoves = map[run.BatchStatus][]run.BatchStatus{
-	run.BatchQueued: {run.BatchRunning, run.BatchPaused, run.BatchCancelled, run.BatchCompleted},
-	run.BatchPaused: {run.BatchQueued, run.BatchRunning, run.BatchCancelled},
-	run.BatchRunning: {run.BatchPaused, run.BatchCompleted, run.BatchPartiallyFailed, run.BatchFailed,
-		run.BatchCancelled},
+var batchMoves = map[batch.BatchStatus][]batch.BatchStatus{
+	batch.BatchQueued: {batch.BatchRunning, batch.BatchPaused, batch.BatchCancelled, batch.BatchCompleted},
+	batch.BatchPaused: {batch.BatchQueued, batch.BatchRunning, batch.BatchCancelled},
+	batch.BatchRunning: {batch.BatchPaused, batch.BatchCompleted, batch.BatchPartiallyFailed, batch.BatchFailed,
+		batch.BatchCancelled},
 }
 
 // becomes: a batch moves as drawn, and from a pause back to exactly what it was.
-func (c *checker) becomes(t *batch, to run.BatchStatus) {
+func (c *checker) becomes(t *simBatch, to batch.BatchStatus) {
 	legal := false
 	for _, s := range batchMoves[t.status] {
 		legal = legal || s == to
 	}
-	if was, is := c.paused[t]; !legal || is && to != was && to != run.BatchCancelled {
+	if was, is := c.paused[t]; !legal || is && to != was && to != batch.BatchCancelled {
 		c.fail("batch %d goes from %s to %s", t.no, t.status, to)
 	}
 	delete(c.paused, t)
-	if to == run.BatchPaused {
+	if to == batch.BatchPaused {
 		c.paused[t] = t.status
 	}
 }
@@ -273,7 +273,7 @@ func (c *checker) holds(h *hold) { c.active[h] = true }
 func (c *checker) freed(h *hold) { delete(c.active, h) }
 
 // paces: a batch has another policy.
-func (c *checker) paces(t *batch) {
+func (c *checker) paces(t *simBatch) {
 	if c.paced[t] == nil {
 		c.paced[t] = &released{}
 	}
@@ -281,7 +281,7 @@ func (c *checker) paces(t *batch) {
 }
 
 // ticks: ticks of one policy are a period apart, and each gives anew.
-func (c *checker) ticks(t *batch) {
+func (c *checker) ticks(t *simBatch) {
 	if p := c.paced[t]; p != nil && !p.tick.IsZero() && t.pacedAt.Sub(p.tick) < t.policy.Period() {
 		c.fail("batch %d: ticks at %s and %s, %s apart", t.no, p.tick, t.pacedAt, t.policy.Period())
 	}
@@ -292,15 +292,15 @@ func (c *checker) ticks(t *batch) {
 func (c *checker) audit() {
 	for _, t := range c.w.batches {
 		n := 0
-		for _, s := range run.Statuses {
+		for _, s := range batch.Statuses {
 			n += t.counts[s]
 		}
-		if n != len(t.records) || t.counts[run.Queued] != len(t.queue) {
+		if n != len(t.records) || t.counts[batch.Queued] != len(t.queue) {
 			c.fail("batch %d has %d records, %v of them, and %d in its queue", t.no, len(t.records), t.counts,
 				len(t.queue))
 		}
 		_, held := c.paused[t]
-		if t.paused != held || held != (t.status == run.BatchPaused) {
+		if t.paused != held || held != (t.status == batch.BatchPaused) {
 			c.fail("batch %d is %s; its queue is paused: %t", t.no, t.status, t.paused)
 		}
 		if len(t.queue) > 0 && t.w.due[t.budget.dispatchKey()] == nil && !c.explained(t) {
@@ -317,7 +317,7 @@ func (c *checker) audit() {
 }
 
 // explained reports whether a batch waits for people or for its next tick.
-func (c *checker) explained(t *batch) bool {
+func (c *checker) explained(t *simBatch) bool {
 	for h := range c.active {
 		if h.covers(t) {
 			return true
@@ -331,11 +331,11 @@ func (c *checker) over() {
 	c.audit()
 	for _, t := range c.w.batches {
 		for _, rec := range t.records {
-			if !run.Terminal(rec.status) && rec.status != run.Unresolved {
+			if !batch.Terminal(rec.status) && rec.status != batch.Unresolved {
 				c.fail("record %d of batch %d is still %s", rec.no, t.no, rec.status)
 			}
 		}
-		if t.counts[run.Unresolved] == 0 && !run.BatchTerminal(t.status) {
+		if t.counts[batch.Unresolved] == 0 && !batch.BatchTerminal(t.status) {
 			c.fail("batch %d is still %s", t.no, t.status)
 		}
 	}

@@ -4,8 +4,8 @@ import (
 	"slices"
 	"time"
 
+	"flowlane/internal/batch"
 	"flowlane/internal/quota"
-	"flowlane/internal/run"
 )
 
 // margin is how long after a call's last moment of sending its outcome is looked into.
@@ -13,7 +13,7 @@ const margin = 3 * time.Second
 
 // rendered is a call that may go next.
 type rendered struct {
-	batch   *batch
+	batch   *simBatch
 	records []*record
 }
 
@@ -24,13 +24,13 @@ type claimed struct {
 	nextAt    time.Time
 	spaced    bool
 	escalated bool
-	blocked   []*batch
+	blocked   []*simBatch
 	full      []quota.LaneKey
 	moved     bool
 }
 
 // covered reports whether an open hold of people keeps claims off a batch.
-func (w *world) covered(t *batch) bool {
+func (w *world) covered(t *simBatch) bool {
 	for _, h := range w.open {
 		if h.open(w.now) && h.covers(t) && !h.ignored {
 			return true
@@ -40,16 +40,16 @@ func (w *world) covered(t *batch) bool {
 }
 
 // choose returns the batches that may go next, in order, as the query of the dispatcher does.
-func (b *budget) choose(skip map[*batch]bool) []*batch {
-	var out []*batch
-	b.batches = slices.DeleteFunc(b.batches, func(t *batch) bool { return run.BatchTerminal(t.status) })
+func (b *budget) choose(skip map[*simBatch]bool) []*simBatch {
+	var out []*simBatch
+	b.batches = slices.DeleteFunc(b.batches, func(t *simBatch) bool { return batch.BatchTerminal(t.status) })
 	for _, t := range b.batches {
 		if !t.paused && !skip[t] && t.claimable(b.w.now) && !b.w.covered(t) {
 			out = append(out, t)
 		}
 	}
 	turn := b.turns(out)
-	slices.SortStableFunc(out, func(x, y *batch) int {
+	slices.SortStableFunc(out, func(x, y *simBatch) int {
 		if x.lane != y.lane {
 			return turn[x.lane] - turn[y.lane]
 		}
@@ -65,7 +65,7 @@ func (b *budget) choose(skip map[*batch]bool) []*batch {
 }
 
 // turns says in what order the lanes of batches go.
-func (b *budget) turns(out []*batch) map[quota.LaneKey]int {
+func (b *budget) turns(out []*simBatch) map[quota.LaneKey]int {
 	ready := map[quota.LaneKey]int{}
 	for _, t := range out {
 		b.standing(t.lane)
@@ -83,7 +83,7 @@ func (b *budget) turns(out []*batch) map[quota.LaneKey]int {
 }
 
 // claimable reports whether some of a batch is ready, and allowed where it is paced.
-func (t *batch) claimable(now time.Time) bool {
+func (t *simBatch) claimable(now time.Time) bool {
 	return len(t.queue) > 0 && !t.queue[0].readyAt.After(now) && (t.policy == nil || t.allowance > 0 &&
 		t.lapsesAt.After(now))
 }
@@ -113,7 +113,7 @@ func (b *budget) claim(calls []rendered, unread bool, among []quota.LaneKey) (ou
 // records are where they were when they were looked at.
 func (b *budget) admitted(calls []rendered, out *claimed) []rendered {
 	w := b.w
-	room, wanted, gone := map[quota.LaneKey]int{}, map[*batch]int64{}, map[*batch]bool{}
+	room, wanted, gone := map[quota.LaneKey]int{}, map[*simBatch]int64{}, map[*simBatch]bool{}
 	for _, k := range calls {
 		t := k.batch
 		if _, is := room[t.lane]; !is {
@@ -122,10 +122,10 @@ func (b *budget) admitted(calls []rendered, out *claimed) []rendered {
 		wanted[t] += int64(len(k.records))
 		switch {
 		case gone[t]:
-		case t.status == run.BatchPaused || run.BatchTerminal(t.status) || w.covered(t):
+		case t.status == batch.BatchPaused || batch.BatchTerminal(t.status) || w.covered(t):
 			gone[t], out.blocked = true, append(out.blocked, t)
 		case slices.ContainsFunc(k.records, func(rec *record) bool {
-			return rec.status != run.Queued ||
+			return rec.status != batch.Queued ||
 				rec.readyAt.After(w.now)
 		}):
 			gone[t] = true
@@ -188,15 +188,15 @@ func (b *budget) take(calls []rendered, spans []quota.Window, out *claimed) {
 		c := w.newCall(b, spans)
 		c.lane, c.batch, c.records, c.check = t.lane, t, k.records, t.check
 		for _, rec := range k.records {
-			t.move(rec, run.Started)
+			t.move(rec, batch.Started)
 			rec.call = c
 		}
-		t.queue = slices.DeleteFunc(t.queue, func(rec *record) bool { return rec.status != run.Queued })
+		t.queue = slices.DeleteFunc(t.queue, func(rec *record) bool { return rec.status != batch.Queued })
 		if t.policy != nil {
 			t.allowance -= int64(len(k.records))
 		}
-		if t.status == run.BatchQueued {
-			t.become(run.BatchRunning)
+		if t.status == batch.BatchQueued {
+			t.become(batch.BatchRunning)
 		}
 		b.standing(t.lane)
 		lanes, out.calls = append(lanes, t.lane), append(out.calls, c)

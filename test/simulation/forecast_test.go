@@ -82,7 +82,7 @@ func (b *budget) rate(lanes []quota.LaneKey) forecast.Rate {
 }
 
 // heldUntil is when the last hold on a batch ends; forever tells that one of them has no end.
-func (w *world) heldUntil(t *batch) (until time.Time, forever bool) {
+func (w *world) heldUntil(t *simBatch) (until time.Time, forever bool) {
 	for _, h := range w.open {
 		if h.open(w.now) && h.covers(t) {
 			until, forever = later(until, h.expiresAt), forever || h.expiresAt.IsZero()
@@ -92,7 +92,7 @@ func (w *world) heldUntil(t *batch) (until time.Time, forever bool) {
 }
 
 // work is what waits in a batch.
-func (t *batch) work(from time.Time, others bool) (out []forecast.Work) {
+func (t *simBatch) work(from time.Time, others bool) (out []forecast.Work) {
 	now, delayed, last := t.w.now, 0, from
 	for _, rec := range t.queue {
 		if rec.readyAt.After(now) {

@@ -7,10 +7,10 @@ import (
 	"github.com/google/uuid"
 
 	"flowlane/gen/db"
+	"flowlane/internal/batch"
 	"flowlane/internal/definition"
 	"flowlane/internal/pacing"
 	"flowlane/internal/quota"
-	"flowlane/internal/run"
 )
 
 // dueExpiry is the kind of due rows that end holds.
@@ -23,7 +23,7 @@ type hold struct {
 	org       uuid.UUID
 	account   *account
 	lane      db.FlowLane
-	batch     *batch
+	batch     *simBatch
 	expiresAt time.Time
 	over      bool
 	// ignored: claims do not see it, by a deliberate fault.
@@ -34,7 +34,7 @@ func (h *hold) open(now time.Time) bool {
 	return !h.over && (h.batch != nil || h.expiresAt.IsZero() || h.expiresAt.After(now))
 }
 
-func (h *hold) covers(t *batch) bool {
+func (h *hold) covers(t *simBatch) bool {
 	if h.batch != nil {
 		return h.batch == t
 	}
@@ -58,11 +58,11 @@ func (w *world) planWork() {
 	}
 }
 
-func (w *world) drawBatch() *batch {
+func (w *world) drawBatch() *simBatch {
 	r := w.r
 	b := w.budgets[r.IntN(len(w.budgets))]
 	lane := db.AllFlowLaneValues()[r.IntN(4)]
-	t := &batch{budget: b, lane: quota.LaneKey{Org: b.account.orgs[r.IntN(len(b.account.orgs))], Lane: lane},
+	t := &simBatch{budget: b, lane: quota.LaneKey{Org: b.account.orgs[r.IntN(len(b.account.orgs))], Lane: lane},
 		high: w.chance(4)}
 	t.check = []string{"safe", "keyed", "lookup", "lookup", "none", "at_least_once"}[r.IntN(6)]
 	t.settles = time.Duration(r.IntN(30)) * time.Second
@@ -73,7 +73,7 @@ func (w *world) drawBatch() *batch {
 		n *= 3
 	}
 	for i := range n {
-		t.records = append(t.records, &record{batch: t, no: i, status: run.Staged, attempt: 1})
+		t.records = append(t.records, &record{batch: t, no: i, status: batch.Staged, attempt: 1})
 	}
 	if w.chance(4) {
 		t.policy = w.drawPolicy(b.perCall)
@@ -97,12 +97,12 @@ func (w *world) drawPolicy(perCall int) *pacing.Policy {
 }
 
 // start queues a batch.
-func (w *world) start(t *batch) {
-	t.w, t.no, t.status = w, len(w.batches), run.BatchQueued
-	t.counts = map[run.Status]int{run.Staged: len(t.records)}
+func (w *world) start(t *simBatch) {
+	t.w, t.no, t.status = w, len(w.batches), batch.BatchQueued
+	t.counts = map[batch.Status]int{batch.Staged: len(t.records)}
 	w.batches = append(w.batches, t)
 	for _, rec := range t.records {
-		t.move(rec, run.Queued)
+		t.move(rec, batch.Queued)
 		rec.readyAt = w.now
 	}
 	t.queue = append(t.queue, t.records...)
@@ -156,12 +156,12 @@ func (w *world) anyPause() *hold {
 }
 
 // anyBatch returns a batch that is not over; nil for none.
-func (w *world) anyBatch() *batch {
+func (w *world) anyBatch() *simBatch {
 	for range 20 {
 		if len(w.batches) == 0 {
 			return nil
 		}
-		if t := w.batches[w.r.IntN(len(w.batches))]; !run.BatchTerminal(t.status) {
+		if t := w.batches[w.r.IntN(len(w.batches))]; !batch.BatchTerminal(t.status) {
 			return t
 		}
 	}
@@ -180,11 +180,11 @@ func (w *world) openPause() {
 		h.account, h.lane = a, db.AllFlowLaneValues()[w.r.IntN(4)]
 	default:
 		t := w.anyBatch()
-		if t == nil || t.status == run.BatchPaused {
+		if t == nil || t.status == batch.BatchPaused {
 			return
 		}
 		h.batch = t
-		t.become(run.BatchPaused)
+		t.become(batch.BatchPaused)
 		t.paused = true
 	}
 	if !w.chance(3) {
@@ -206,7 +206,7 @@ func (w *world) release(h *hold) {
 	}
 	w.end(h)
 	if t := h.batch; t != nil {
-		if t.status != run.BatchPaused {
+		if t.status != batch.BatchPaused {
 			return
 		}
 		t.become(t.pausedFrom)
@@ -262,7 +262,7 @@ func (w *world) steer() {
 }
 
 // pace puts a batch under a policy: what was released and not used stays, as far as both policies allow it.
-func (t *batch) pace(p *pacing.Policy) {
+func (t *simBatch) pace(p *pacing.Policy) {
 	now := t.w.now
 	was, until := int64(0), now
 	if t.policy != nil {
@@ -279,9 +279,9 @@ func (t *batch) pace(p *pacing.Policy) {
 }
 
 // tick releases what a policy allows from now on, and returns when the next tick is due.
-func (t *batch) tick() time.Time {
+func (t *simBatch) tick() time.Time {
 	w := t.w
-	if t.policy == nil || run.BatchTerminal(t.status) {
+	if t.policy == nil || batch.BatchTerminal(t.status) {
 		return time.Time{}
 	}
 	if t.paceNextAt.After(w.now) {
@@ -299,16 +299,16 @@ func (t *batch) tick() time.Time {
 }
 
 // cancel ends a batch: what waits is not processed, calls under way settle later, its hold is over.
-func (t *batch) cancel() {
+func (t *simBatch) cancel() {
 	for _, h := range t.w.holds {
 		if h.batch == t && !h.over {
 			t.w.end(h)
 		}
 	}
-	t.become(run.BatchCancelled)
+	t.become(batch.BatchCancelled)
 	t.paused = false
 	for _, rec := range t.queue {
-		t.move(rec, run.Unprocessed)
+		t.move(rec, batch.Unprocessed)
 	}
 	t.queue = nil
 }

@@ -121,7 +121,7 @@ type pass struct {
 	lease    int
 	inFlight int
 	flying   map[quota.LaneKey]int
-	blocked  map[*batch]bool
+	blocked  map[*simBatch]bool
 	full     map[quota.LaneKey]bool
 	// poked is when the pass looks again.
 	poked time.Time
@@ -129,7 +129,7 @@ type pass struct {
 }
 
 func (b *budget) pass(p *process, r *dueRow, lease int) {
-	ps := &pass{b: b, p: p, r: r, lease: lease, flying: map[quota.LaneKey]int{}, blocked: map[*batch]bool{},
+	ps := &pass{b: b, p: p, r: r, lease: lease, flying: map[quota.LaneKey]int{}, blocked: map[*simBatch]bool{},
 		full: map[quota.LaneKey]bool{}}
 	b.w.passing[r.key] = ps
 	if a := b.account; a.every > 0 && p.lapsed(p.asked, a.no, a.every) {

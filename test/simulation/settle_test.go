@@ -4,21 +4,21 @@ import (
 	"slices"
 	"time"
 
+	"flowlane/internal/batch"
 	"flowlane/internal/dispatch"
 	"flowlane/internal/platform/provider"
 	"flowlane/internal/quota"
-	"flowlane/internal/run"
 )
 
 // from is where the records of an open call stand; empty for one that is over.
-func (c *call) from() run.Status {
+func (c *call) from() batch.Status {
 	switch c.state {
 	case "intent", "awaiting":
-		return run.Started
+		return batch.Started
 	case "unknown":
-		return run.NeedsReconcile
+		return batch.NeedsReconcile
 	case "unresolved":
-		return run.Unresolved
+		return batch.Unresolved
 	}
 	return ""
 }
@@ -51,11 +51,11 @@ func (b *budget) one(c *call, v verdict) {
 	switch v.kind {
 	case success:
 		for _, rec := range c.records {
-			to := run.Completed
+			to := batch.Completed
 			if b.perCall > 1 {
-				to = run.Accepted
+				to = batch.Accepted
 				if w.trouble(50) {
-					to = run.Rejected
+					to = batch.Rejected
 				}
 			}
 			c.batch.move(rec, to)
@@ -89,7 +89,7 @@ func (b *budget) one(c *call, v verdict) {
 
 func (b *budget) failAll(c *call) {
 	for _, rec := range c.records {
-		c.batch.move(rec, run.Failed)
+		c.batch.move(rec, batch.Failed)
 	}
 }
 
@@ -109,7 +109,7 @@ func (b *budget) again(c *call) {
 	jitter := b.w.r.Float64()
 	for _, rec := range c.records {
 		if rec.attempt >= c.batch.retry.MaxAttempts {
-			c.batch.move(rec, run.Failed)
+			c.batch.move(rec, batch.Failed)
 			continue
 		}
 		c.batch.requeue([]*record{rec}, b.w.now.Add(c.batch.retry.Delay(rec.attempt, jitter)), true)
@@ -118,7 +118,7 @@ func (b *budget) again(c *call) {
 
 // doubt decides where nobody knows whether the call arrived.
 func (b *budget) doubt(c *call, v verdict) {
-	to := func(s run.Status) {
+	to := func(s batch.Status) {
 		for _, rec := range c.records {
 			c.batch.move(rec, s)
 		}
@@ -130,14 +130,14 @@ func (b *budget) doubt(c *call, v verdict) {
 		b.again(c)
 	case "unresolved":
 		if c.state == "intent" {
-			to(run.NeedsReconcile)
+			to(batch.NeedsReconcile)
 		}
-		to(run.Unresolved)
+		to(batch.Unresolved)
 		b.moveCall(c, "unresolved", v)
 	case "unknown":
 		b.moveCall(c, "unknown", v)
 		c.nextAt = b.w.now
-		to(run.NeedsReconcile)
+		to(batch.NeedsReconcile)
 		b.w.wake(b.reconcileKey(), b.w.now)
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"flowlane/internal/batch"
 	"flowlane/internal/definition"
 	"flowlane/internal/dispatch"
 	"flowlane/internal/pacing"
@@ -59,7 +60,7 @@ type budget struct {
 	ledger              map[window]*row
 	nextCallAt, backoff time.Time
 	standings           []quota.LaneShare
-	batches             []*batch
+	batches             []*simBatch
 	// open are the calls that are not over, recent those that a reading may miss, too.
 	open, recent []*call
 	// took is how long the last calls were under way.
@@ -226,19 +227,19 @@ func (b *budget) standing(k quota.LaneKey) *quota.LaneShare {
 }
 
 // batch is the work of one trigger: records that wait for calls of one task.
-type batch struct {
+type simBatch struct {
 	w      *world
 	no     int
 	lane   quota.LaneKey
 	budget *budget
-	status run.BatchStatus
+	status batch.BatchStatus
 	// pausedFrom is the status before the pause, paused the mark of its queue.
-	pausedFrom run.BatchStatus
+	pausedFrom batch.BatchStatus
 	paused     bool
 	high       bool
 	records    []*record
 	queue      []*record
-	counts     map[run.Status]int
+	counts     map[batch.Status]int
 	// check is the outcome check of its calls; settles is how long the provider takes until its lookup is true.
 	check   string
 	settles time.Duration
@@ -250,13 +251,13 @@ type batch struct {
 	lapsesAt            time.Time
 }
 
-func (t *batch) pacingKey() dueKey { return dueKey{run.DuePacing, t.no} }
+func (t *simBatch) pacingKey() dueKey { return dueKey{run.DuePacing, t.no} }
 
 // record is one job.
 type record struct {
-	batch   *batch
+	batch   *simBatch
 	no      int
-	status  run.Status
+	status  batch.Status
 	readyAt time.Time
 	attempt int
 	call    *call
@@ -270,7 +271,7 @@ type call struct {
 	no         int
 	b          *budget
 	lane       quota.LaneKey
-	batch      *batch
+	batch      *simBatch
 	records    []*record
 	check      string
 	state      string
@@ -288,20 +289,20 @@ type call struct {
 }
 
 // move changes where a record stands.
-func (t *batch) move(rec *record, to run.Status) {
+func (t *simBatch) move(rec *record, to batch.Status) {
 	t.w.check.moves(rec, to)
 	t.counts[rec.status]--
 	t.counts[to]++
 	rec.status = to
-	if run.Terminal(to) {
+	if batch.Terminal(to) {
 		rec.endedAt = t.w.now
 	}
 }
 
 // become changes the status of a batch.
-func (t *batch) become(to run.BatchStatus) {
+func (t *simBatch) become(to batch.BatchStatus) {
 	t.w.check.becomes(t, to)
-	if to == run.BatchPaused {
+	if to == batch.BatchPaused {
 		t.pausedFrom = t.status
 	} else {
 		t.pausedFrom = ""
@@ -310,9 +311,9 @@ func (t *batch) become(to run.BatchStatus) {
 }
 
 // terminal counts the records that are over.
-func (t *batch) terminal() (n int) {
-	for _, s := range run.Statuses {
-		if run.Terminal(s) {
+func (t *simBatch) terminal() (n int) {
+	for _, s := range batch.Statuses {
+		if batch.Terminal(s) {
 			n += t.counts[s]
 		}
 	}
@@ -320,30 +321,30 @@ func (t *batch) terminal() (n int) {
 }
 
 // end ends a batch whose records are all over; one that is paused ends at its release.
-func (t *batch) end() {
-	if t.terminal() < len(t.records) || run.BatchTerminal(t.status) || t.status == run.BatchPaused {
+func (t *simBatch) end() {
+	if t.terminal() < len(t.records) || batch.BatchTerminal(t.status) || t.status == batch.BatchPaused {
 		return
 	}
-	good := t.counts[run.Completed] + t.counts[run.Accepted]
+	good := t.counts[batch.Completed] + t.counts[batch.Accepted]
 	switch {
 	case good == len(t.records):
-		t.become(run.BatchCompleted)
+		t.become(batch.BatchCompleted)
 	case good == 0:
-		t.become(run.BatchFailed)
+		t.become(batch.BatchFailed)
 	default:
-		t.become(run.BatchPartiallyFailed)
+		t.become(batch.BatchPartiallyFailed)
 	}
 }
 
 // requeue puts records back, of a batch that goes on.
-func (t *batch) requeue(records []*record, readyAt time.Time, attempted bool) {
+func (t *simBatch) requeue(records []*record, readyAt time.Time, attempted bool) {
 	for _, rec := range records {
 		rec.call = nil
-		if t.status == run.BatchCancelled {
-			t.move(rec, run.Unprocessed)
+		if t.status == batch.BatchCancelled {
+			t.move(rec, batch.Unprocessed)
 			continue
 		}
-		t.move(rec, run.Queued)
+		t.move(rec, batch.Queued)
 		rec.readyAt = readyAt
 		if attempted {
 			rec.attempt++
@@ -360,7 +361,7 @@ func (t *batch) requeue(records []*record, readyAt time.Time, attempted bool) {
 }
 
 // ready returns up to n records that may be claimed now.
-func (t *batch) ready(n int, now time.Time) []*record {
+func (t *simBatch) ready(n int, now time.Time) []*record {
 	if t.policy != nil {
 		n = int(min(int64(n), t.allowance))
 	}

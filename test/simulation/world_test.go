@@ -36,7 +36,7 @@ type world struct {
 	orgs      []uuid.UUID
 	accounts  []*account
 	budgets   []*budget
-	batches   []*batch
+	batches   []*simBatch
 	holds     []*hold
 	open      []*hold
 	processes []*process

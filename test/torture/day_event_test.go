@@ -51,9 +51,9 @@ func (d *day) seconds(minutes int) int {
 }
 
 // running returns batches that were not over when they were looked at last.
-func (d *day) running() []*batch {
+func (d *day) running() []*liveBatch {
 	d.Helper()
-	return some(d.batches, func(b *batch) bool {
+	return some(d.batches, func(b *liveBatch) bool {
 		return !b.cancelled && d.count("SELECT count(*) FROM flow.batch_count WHERE batch_id = $1 AND completed_at IS NULL", b.id) == 1
 	})
 }
@@ -251,7 +251,7 @@ func (d *day) release(c *cover) {
 // cancel cancels a batch.
 func (d *day) cancel() {
 	d.Helper()
-	batches := some(d.running(), func(b *batch) bool { return !d.kindOf[b].whole })
+	batches := some(d.running(), func(b *liveBatch) bool { return !d.kindOf[b].whole })
 	if len(batches) == 0 {
 		return
 	}

@@ -60,7 +60,7 @@ type day struct {
 	hurry   bool
 	parties []*party
 	seats   []*seat
-	seatOf  map[*batch]*seat
+	seatOf  map[*liveBatch]*seat
 	procs   []*process
 	// strikes wait for calls to be under way.
 	strikes []func()
@@ -85,7 +85,7 @@ func newDay(t *testing.T, seed uint64, limits limitsOf) *day {
 	})
 	dsn, pool := pgtest.NewDatabase(t)
 	d := &day{
-		storm: newCalm(setupSeeded(t, dsn, pool, 0, seed)), seed: seed, limits: limits, seatOf: map[*batch]*seat{},
+		storm: newCalm(setupSeeded(t, dsn, pool, 0, seed)), seed: seed, limits: limits, seatOf: map[*liveBatch]*seat{},
 		margins: map[string][]marginSince{}, spent: map[string]bool{},
 	}
 	d.lists = d.lists[:12]

@@ -202,16 +202,16 @@ func (d *diary) checkReads(rested time.Time) {
 		if (s.LastFiredAt == nil) != (last == nil) || last != nil && (!same(s.LastFiredAt, last.CreatedAt) ||
 			!d.ended(last, *s.LastFireStatus)) {
 			if last == nil || last.CreatedAt.Before(rested) {
-				var batch string
+				var counted string
 				err := d.pool.QueryRow(d.Context(),
 					`SELECT coalesce(jsonb_agg(to_jsonb(c)), '[]')::text FROM flow.batch_count c
 					JOIN flow.schedule_fire f USING (batch_id) WHERE f.schedule_id = $1
-						AND date_trunc('second', f.created_at) = $2`, e.id, s.LastFiredAt).Scan(&batch)
+						AND date_trunc('second', f.created_at) = $2`, e.id, s.LastFiredAt).Scan(&counted)
 				if err != nil {
 					d.Error(err)
 				}
 				d.Errorf("%s shows its last fire %s, it was %s %s", e.id, must(json.Marshal(s)),
-					must(json.Marshal(last)), batch)
+					must(json.Marshal(last)), counted)
 			}
 		}
 		if i%50 == 0 {

@@ -63,7 +63,7 @@ func TestSteps(t *testing.T) {
 }
 
 // trigger uploads records and starts a batch of them over HTTP.
-func (w *world) trigger(p *process, def uuid.UUID, n int) *batch {
+func (w *world) trigger(p *process, def uuid.UUID, n int) *liveBatch {
 	w.Helper()
 	client := apitest.NewClient(w.T, p.url, w.key)
 	var set, started struct {
@@ -80,7 +80,7 @@ func (w *world) trigger(p *process, def uuid.UUID, n int) *batch {
 	client.Do("POST", "/data/record-sets/"+set.ID+"/seal", map[string]any{"expected_count": n}).Want(http.StatusOK)
 	client.Do("POST", "/flows/definitions/"+def.String()+"/trigger", map[string]any{"record_set_id": set.ID}).Want(
 		http.StatusOK).Into(&started)
-	b := &batch{id: uuid.MustParse(started.BatchID), org: w.org, records: n, accepted: n, started: time.Now()}
+	b := &liveBatch{id: uuid.MustParse(started.BatchID), org: w.org, records: n, accepted: n, started: time.Now()}
 	w.batches = append(w.batches, b)
 	return b
 }
@@ -138,7 +138,7 @@ type execution struct {
 }
 
 // checkExecutions reads every record's path, and returns how many show more than one attempt.
-func (w *world) checkExecutions(p *process, b *batch) (again int) {
+func (w *world) checkExecutions(p *process, b *liveBatch) (again int) {
 	w.Helper()
 	client := apitest.NewClient(w.T, p.url, w.key)
 	wrong := 0

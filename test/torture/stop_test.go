@@ -39,7 +39,7 @@ func TestStop(t *testing.T) {
 		for i := range accounts * callsEach {
 			list := fmt.Sprintf("round%d-%d", round, i)
 			lists = append(lists, list)
-			w.start(defs[i%accounts], stopRecords(list), batch{accepted: stopRows})
+			w.start(defs[i%accounts], stopRecords(list), liveBatch{accepted: stopRows})
 		}
 		first := w.stopInTheMiddle(sender, s, accounts*callsEach)
 		w.front.setStall(nil)

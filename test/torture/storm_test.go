@@ -30,9 +30,9 @@ type storm struct {
 	// held is how many holds were opened; each ends by its time.
 	held int
 	// doomed batches are cancelled at a time.
-	doomed map[*batch]time.Time
-	kindOf map[*batch]*kind
-	first  map[*batch]int
+	doomed map[*liveBatch]time.Time
+	kindOf map[*liveBatch]*kind
+	first  map[*liveBatch]int
 }
 
 // kind is a kind of batches, with a definition for each account.
@@ -64,7 +64,7 @@ const (
 
 // newCalm returns a storm without batches of any kind.
 func newCalm(w *world) *storm {
-	s := &storm{world: w, doomed: map[*batch]time.Time{}, kindOf: map[*batch]*kind{}, first: map[*batch]int{}}
+	s := &storm{world: w, doomed: map[*liveBatch]time.Time{}, kindOf: map[*liveBatch]*kind{}, first: map[*liveBatch]int{}}
 	for i := range 80 {
 		s.lists = append(s.lists, fmt.Sprintf("list%d", i))
 	}
@@ -127,7 +127,7 @@ func (s *storm) more() {
 }
 
 // make makes records of a kind, and says how a batch of them must end.
-func (s *storm) make(k *kind, n int) (records [][]byte, want batch) {
+func (s *storm) make(k *kind, n int) (records [][]byte, want liveBatch) {
 	records = make([][]byte, n)
 	list, stretch := "", 0
 	for i := range records {
@@ -211,7 +211,7 @@ func (s *storm) hold() {
 }
 
 // cancel cancels a batch unless it is over.
-func (s *storm) cancel(b *batch) {
+func (s *storm) cancel(b *liveBatch) {
 	s.Helper()
 	err := pg.InTx(s.Context(), s.pool, func(ctx context.Context, tx pgx.Tx) error {
 		_, err := s.runs.Cancel(ctx, tx, s.org, b.id, run.Cancellation{})
@@ -275,7 +275,7 @@ func (s *storm) checkArrived() {
 }
 
 // checkArrivals says what is wrong with the arrivals of a batch.
-func (s *storm) checkArrivals(b *batch, k *kind, arrived map[string]int) string {
+func (s *storm) checkArrivals(b *liveBatch, k *kind, arrived map[string]int) string {
 	s.Helper()
 	n := 0
 	for i := s.first[b]; i < s.first[b]+b.records; i++ {

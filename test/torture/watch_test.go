@@ -7,8 +7,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"flowlane/internal/batch"
 	"flowlane/internal/platform/provider/dialersim"
-	"flowlane/internal/run"
 )
 
 // watchCalls has the database write down every move of a call, and every record that comes into doubt.
@@ -153,11 +153,11 @@ func (w *world) leftovers() {
 	}
 }
 
-func (w *world) checkBatch(b *batch) {
+func (w *world) checkBatch(b *liveBatch) {
 	w.Helper()
 	status, c := w.status(b)
 	if b.cancelled {
-		if over := c.Accepted + c.Rejected + c.Completed + c.Unprocessed; status != run.BatchCancelled ||
+		if over := c.Accepted + c.Rejected + c.Completed + c.Unprocessed; status != batch.BatchCancelled ||
 			over != c.RecordCount {
 			w.Errorf("batch %s was cancelled and is %s with %+v", b.id, status, c)
 		}
@@ -165,12 +165,12 @@ func (w *world) checkBatch(b *batch) {
 	}
 	type outcome struct{ records, accepted, rejected, completed int64 }
 	want := outcome{int64(b.records), int64(b.accepted), int64(b.rejected), int64(b.completed)}
-	end := run.BatchCompleted
+	end := batch.BatchCompleted
 	switch {
 	case b.rejected == b.records:
-		end = run.BatchFailed
+		end = batch.BatchFailed
 	case b.rejected > 0:
-		end = run.BatchPartiallyFailed
+		end = batch.BatchPartiallyFailed
 	}
 	if (outcome{int64(c.RecordCount), int64(c.Accepted), int64(c.Rejected), int64(c.Completed)}) != want ||
 		status != end {

@@ -21,6 +21,7 @@ import (
 
 	"flowlane/gen/db"
 	"flowlane/internal/account"
+	"flowlane/internal/batch"
 	"flowlane/internal/definition"
 	"flowlane/internal/dispatch"
 	"flowlane/internal/due"
@@ -65,7 +66,7 @@ type world struct {
 	accounts []string
 	random   *rand.Rand
 	output   *output
-	batches  []*batch
+	batches  []*liveBatch
 	// late says that answers may come when others have their doubts already.
 	late bool
 	// stepped says that the clock of the database was set, and that of the platform was not.
@@ -173,7 +174,7 @@ func (w *world) defineFor(org uuid.UUID, steps string) uuid.UUID {
 }
 
 // batch is a batch that was started, and what must become of it.
-type batch struct {
+type liveBatch struct {
 	id      uuid.UUID
 	org     uuid.UUID
 	records int
@@ -185,7 +186,7 @@ type batch struct {
 }
 
 // start starts a batch of these records.
-func (w *world) start(def uuid.UUID, records [][]byte, want batch) *batch {
+func (w *world) start(def uuid.UUID, records [][]byte, want liveBatch) *liveBatch {
 	w.Helper()
 	b := &want
 	b.org, b.records, b.started = w.org, len(records), time.Now()
@@ -206,7 +207,7 @@ func (w *world) start(def uuid.UUID, records [][]byte, want batch) *batch {
 	return b
 }
 
-func (w *world) status(b *batch) (run.BatchStatus, db.FlowBatchCount) {
+func (w *world) status(b *liveBatch) (batch.BatchStatus, db.FlowBatchCount) {
 	w.Helper()
 	row, err := db.New().BatchGet(w.Context(), w.pool, db.BatchGetParams{ID: b.id, OrgID: b.org})
 	if err != nil {

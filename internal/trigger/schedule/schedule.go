@@ -16,6 +16,7 @@ import (
 
 	"flowlane/gen/db"
 	"flowlane/internal/account"
+	"flowlane/internal/batch"
 	"flowlane/internal/definition"
 	"flowlane/internal/fault"
 	"flowlane/internal/listing"
@@ -55,7 +56,7 @@ type Schedule struct {
 	Cron *Cron
 	Now  time.Time
 	// LastStatus is the status of the batch that it started last; nil where it did not.
-	LastStatus *run.BatchStatus
+	LastStatus *batch.BatchStatus
 }
 
 // Service is what callers, and the clock, do with schedules. What belongs to another organization is not found.
@@ -158,7 +159,7 @@ func (s *Service) read(ctx context.Context, q db.DBTX, orgID, id uuid.UUID) (*Sc
 	return seen(row.FlowSchedule, row.LastStatus, row.Now)
 }
 
-func seen(row db.FlowSchedule, status *run.BatchStatus, now time.Time) (*Schedule, error) {
+func seen(row db.FlowSchedule, status *batch.BatchStatus, now time.Time) (*Schedule, error) {
 	c, err := ParseIn(row.CronExpression, row.Timezone)
 	if err != nil {
 		return nil, fmt.Errorf("the expression of schedule %s: %w", row.ID, err)

@@ -1,4 +1,4 @@
-package run
+package batch
 
 import (
 	"testing"
@@ -11,7 +11,7 @@ func TestBetween(t *testing.T) {
 	t.Parallel()
 	for _, from := range Statuses {
 		for _, to := range Statuses {
-			way := between(from, to)
+			way := Between(from, to)
 			if len(way) == 0 {
 				continue
 			}
@@ -23,8 +23,8 @@ func TestBetween(t *testing.T) {
 			}
 		}
 	}
-	require.Equal(t, []Status{Queued}, between(NeedsReconcile, Started))
-	require.Equal(t, []Status{Started}, between(Queued, Rejected))
-	require.Equal(t, []Status{Queued, Started}, between(Unresolved, NeedsReconcile))
-	require.Empty(t, between(Completed, Queued), "what is over stays over")
+	require.Equal(t, []Status{Queued}, Between(NeedsReconcile, Started))
+	require.Equal(t, []Status{Started}, Between(Queued, Rejected))
+	require.Equal(t, []Status{Queued, Started}, Between(Unresolved, NeedsReconcile))
+	require.Empty(t, Between(Completed, Queued), "what is over stays over")
 }

@@ -1,4 +1,4 @@
-package run
+package batch
 
 import (
 	"slices"
@@ -39,7 +39,7 @@ var Statuses = [...]Status{
 // Counts says how many jobs stand at each of Statuses.
 type Counts [len(Statuses)]int64
 
-func index(s Status) int {
+func Index(s Status) int {
 	i := slices.Index(Statuses[:], s)
 	if i < 0 {
 		panic("run: unknown job status " + string(s))
@@ -48,23 +48,23 @@ func index(s Status) int {
 }
 
 // Of returns how many jobs stand at s.
-func (c *Counts) Of(s Status) int64 { return c[index(s)] }
+func (c *Counts) Of(s Status) int64 { return c[Index(s)] }
 
-// add adds other counts, which may be negative.
-func (c *Counts) add(d *Counts) {
+// Add adds other counts, which may be negative.
+func (c *Counts) Add(d *Counts) {
 	for i, n := range d {
 		c[i] += n
 	}
 }
 
-// move takes n jobs from one status to another.
-func (c *Counts) move(from, to Status, n int64) {
-	c[index(from)] -= n
-	c[index(to)] += n
+// Move takes n jobs from one status to another.
+func (c *Counts) Move(from, to Status, n int64) {
+	c[Index(from)] -= n
+	c[Index(to)] += n
 }
 
-// failures is how many of the jobs failed, or were rejected.
-func (c *Counts) failures() int64 { return c.Of(Failed) + c.Of(Rejected) }
+// Failures is how many of the jobs failed, or were rejected.
+func (c *Counts) Failures() int64 { return c.Of(Failed) + c.Of(Rejected) }
 
 // Terminal reports whether a job of this status is over.
 func Terminal(s Status) bool {
@@ -75,12 +75,12 @@ func Terminal(s Status) bool {
 	return false
 }
 
-// unsent reports whether a job of this status waits for work on it. Once its batch sends nothing any more, it is
+// Unsent reports whether a job of this status waits for work on it. Once its batch sends nothing any more, it is
 // unprocessed.
-func unsent(s Status) bool { return s == Staged || s == Queued || s == Pending }
+func Unsent(s Status) bool { return s == Staged || s == Queued || s == Pending }
 
-// terminal returns how many jobs are over.
-func (c *Counts) terminal() (n int64) {
+// Terminal returns how many jobs are over.
+func (c *Counts) Terminal() (n int64) {
 	for i, s := range Statuses {
 		if Terminal(s) {
 			n += c[i]
@@ -102,10 +102,10 @@ var drawn = map[Status][]Status{
 // Allowed reports whether a job may move from one status to another.
 func Allowed(from, to Status) bool { return slices.Contains(drawn[from], to) }
 
-// between returns the statuses that lie on the shortest drawn way from one status to another. A record with two calls
+// Between returns the statuses that lie on the shortest drawn way from one status to another. A record with two calls
 // in a step needs that: it stands where the worst known one stands, so that the end of one call can show the other
 // under way.
-func between(from, to Status) []Status {
+func Between(from, to Status) []Status {
 	if from == to || Allowed(from, to) {
 		return nil
 	}
@@ -155,25 +155,25 @@ func BatchTerminal(s BatchStatus) bool {
 	return false
 }
 
-// canHold reports whether a batch of one status can have jobs of the other: one that is over has none that wait, and
+// CanHold reports whether a batch of one status can have jobs of the other: one that is over has none that wait, and
 // one that is completed nothing else than what came out well. Readers leave out batches that cannot.
-func canHold(b BatchStatus, s Status) bool {
+func CanHold(b BatchStatus, s Status) bool {
 	switch b {
 	case BatchCompleted:
 		return s == Completed || s == Accepted
 	case BatchPartiallyFailed, BatchFailed:
 		return Terminal(s)
 	case BatchCancelled:
-		return !unsent(s)
+		return !Unsent(s)
 	}
 	return true
 }
 
-// outcome returns how a batch ends whose jobs are all over.
-func (c *Counts) outcome() BatchStatus {
+// Outcome returns how a batch ends whose jobs are all over.
+func (c *Counts) Outcome() BatchStatus {
 	good := c.Of(Completed) + c.Of(Accepted)
 	switch {
-	case good == c.terminal():
+	case good == c.Terminal():
 		return BatchCompleted
 	case good == 0:
 		return BatchFailed
@@ -194,8 +194,8 @@ const (
 	ExecutionCancelled ExecutionStatus = "cancelled"
 )
 
-// executionOf returns the status of an execution whose job stands at s; begun tells whether any work was done on it.
-func executionOf(s Status, begun bool) ExecutionStatus {
+// ExecutionOf returns the status of an execution whose job stands at s; begun tells whether any work was done on it.
+func ExecutionOf(s Status, begun bool) ExecutionStatus {
 	switch s {
 	case Completed, Accepted:
 		return ExecutionCompleted

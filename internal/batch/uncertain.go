@@ -1,4 +1,4 @@
-package run
+package batch
 
 import (
 	"cmp"
@@ -24,8 +24,8 @@ const (
 	needsPerson   = ": look there, then resolve the job or have it sent again"
 )
 
-// explain is the error of records of this state, which a part has; nil where there is none.
-func (d Doubt) explain(plan *definition.Plan, p *Part, state Status) (*JobError, error) {
+// Explain is the error of records of this state, which a part has; nil where there is none.
+func (d Doubt) Explain(plan *definition.Plan, p *Part, state Status) (*JobError, error) {
 	e := JobError{Code: CodeUnknown, Message: "The provider has accepted the call; its result is not known yet"}
 	switch {
 	case d == Doubt{}:

@@ -1,4 +1,4 @@
-package run
+package batch
 
 import (
 	"bytes"
@@ -10,10 +10,10 @@ import (
 	"strconv"
 )
 
-// taskBody is a fragment as stored, of one task.
-type taskBody struct {
-	step, task int16
-	body       []byte
+// Fragment is a fragment as stored, of one task.
+type Fragment struct {
+	Step, Task int16
+	Body       []byte
 	// inherited ones are of an earlier batch, whose slice began off records before.
 	inherited bool
 	off       int32
@@ -22,23 +22,23 @@ type taskBody struct {
 	seq  int64
 }
 
-// large reports whether it is so large that it is better read for a few records at a time.
-func (f *taskBody) large() bool {
-	return len(f.body) > blockMax || len(f.body) > 0 && f.body[0] == encodingStream
+// Large reports whether it is so large that it is better read for a few records at a time.
+func (f *Fragment) Large() bool {
+	return len(f.Body) > blockMax || len(f.Body) > 0 && f.Body[0] == encodingStream
 }
 
-// readBodies reads the fragments of slices: those inherited come first, because what came last counts.
-func readBodies(ctx context.Context, conn db.DBTX, inherited db.InheritedReadParams,
-	own db.FragmentsReadParams) (map[sliceKey][]taskBody, error) {
-	q, out := db.New(), map[sliceKey][]taskBody{}
+// ReadFragments reads the fragments of slices: those inherited come first, because what came last counts.
+func ReadFragments(ctx context.Context, conn db.DBTX, inherited db.InheritedReadParams,
+	own db.FragmentsReadParams) (map[SliceKey][]Fragment, error) {
+	q, out := db.New(), map[SliceKey][]Fragment{}
 	if len(inherited.SliceNos) > 0 {
 		rows, err := q.InheritedRead(ctx, conn, inherited)
 		if err != nil {
 			return nil, fmt.Errorf("read what slices inherited: %w", err)
 		}
 		for _, r := range rows {
-			k := sliceKey{r.BatchID, r.SliceNo}
-			out[k] = append(out[k], taskBody{step: r.StepNo, task: r.TaskNo, body: r.Body, inherited: true, off: r.Off})
+			k := SliceKey{r.BatchID, r.SliceNo}
+			out[k] = append(out[k], Fragment{Step: r.StepNo, Task: r.TaskNo, Body: r.Body, inherited: true, off: r.Off})
 		}
 	}
 	if len(own.SliceNos) == 0 {
@@ -46,7 +46,7 @@ func readBodies(ctx context.Context, conn db.DBTX, inherited db.InheritedReadPar
 	}
 	rows, err := q.FragmentsRead(ctx, conn, own)
 	for _, r := range rows {
-		k, f := sliceKey{r.BatchID, r.SliceNo}, taskBody{step: r.StepNo, task: r.TaskNo, body: r.Body, seq: r.Seq}
+		k, f := SliceKey{r.BatchID, r.SliceNo}, Fragment{Step: r.StepNo, Task: r.TaskNo, Body: r.Body, seq: r.Seq}
 		if r.Large {
 			f.load = func() ([]byte, error) {
 				at := db.FragmentBodyParams{BatchID: r.BatchID, SliceNo: r.SliceNo, StepNo: r.StepNo, TaskNo: r.TaskNo,
@@ -60,38 +60,38 @@ func readBodies(ctx context.Context, conn db.DBTX, inherited db.InheritedReadPar
 	return out, fault.Wrap(err, "read outputs of slices")
 }
 
-// decoder reads a trace of a step, or less of it than all.
-type decoder func(step int16, line []byte) (Trace, error)
+// Decoder reads a trace of a step, or less of it than all.
+type Decoder func(step int16, line []byte) (Trace, error)
 
-func decodeWhole(_ int16, line []byte) (Trace, error) { return decodeTrace(line) }
+func DecodeWhole(_ int16, line []byte) (Trace, error) { return DecodeTrace(line) }
 
-// decodeBodies decodes the traces of fragments of a slice of so many records, but for those whose offsets lie where
+// DecodeFragments decodes the traces of fragments of a slice of so many records, but for those whose offsets lie where
 // skip says, and gives each to do; it knows the number of its change.
-func decodeBodies(bodies []taskBody, records int32, skip func(from, to int32) bool, decode decoder,
+func DecodeFragments(bodies []Fragment, records int32, skip func(from, to int32) bool, decode Decoder,
 	do func(step, task int16, t *Trace)) error {
 	for _, f := range bodies {
-		number, body := int64(0), f.body
+		number, body := int64(0), f.Body
 		if f.load != nil {
 			var err error
 			if body, err = f.load(); err != nil {
 				return err
 			}
 		}
-		err := eachTrace(body, func(line []byte) error {
-			from, to, no, ok := spanOf(line)
+		err := EachTrace(body, func(line []byte) error {
+			from, to, no, ok := RangeOf(line)
 			if ok && no > 0 {
 				number = no
 			}
 			if ok && skip(clip(from-f.off, records), clip(to-f.off, records)) {
 				return nil
 			}
-			t, err := decode(f.step, line)
+			t, err := decode(f.Step, line)
 			if err != nil {
 				return err
 			}
 			t.Inherited, t.ChangeNo, t.Seq = f.inherited, number, f.seq
 			t.rebase(f.off, records)
-			do(f.step, f.task, &t)
+			do(f.Step, f.Task, &t)
 			return nil
 		})
 		if err != nil {
@@ -115,9 +115,9 @@ func (t *Trace) rebase(off, records int32) {
 	t.LeftOut = left
 }
 
-// spanOf reads the range at the beginning of an encoded trace, and the number of its change if that stands there, so
+// RangeOf reads the range at the beginning of an encoded trace, and the number of its change if that stands there, so
 // that most traces need not be decoded to be passed over.
-func spanOf(line []byte) (from, to int32, changeNo int64, ok bool) {
+func RangeOf(line []byte) (from, to int32, changeNo int64, ok bool) {
 	number := func(key string) (n int64, ok bool) {
 		rest, found := bytes.CutPrefix(line, []byte(key))
 		digits, rest, more := bytes.Cut(rest, []byte(`,`))
@@ -134,23 +134,23 @@ func spanOf(line []byte) (from, to int32, changeNo int64, ok bool) {
 	return int32(f), int32(t), changeNo, ok1 && ok2 && f >= 0 && t >= f && t <= math.MaxInt32
 }
 
-// each calls do with every offset that the trace covers.
-func (t *Trace) each(do func(o int32)) { eachOffset(t.From, t.To, t.LeftOut, do) }
+// Each calls do with every offset that the trace covers.
+func (t *Trace) Each(do func(o int32)) { EachOffset(t.From, t.To, t.LeftOut, do) }
 
 // outputInline is up to which size an output is read with its execution.
 const outputInline = 8 << 10
 
-// light decodes a trace but for an output that is large. Only an error comes behind it, which a task that came out well
+// DecodeLight decodes a trace but for an output that is large. Only an error comes behind it, which a task that came out well
 // has not.
-func light(_ int16, line []byte) (Trace, error) {
+func DecodeLight(_ int16, line []byte) (Trace, error) {
 	head, rest, found := bytes.Cut(line, []byte(`,"o":`)) // no text stands before it
 	if !found || len(rest) <= outputInline || !bytes.Contains(head, []byte(`"k":"`+TraceOK+`"`)) {
-		return decodeTrace(line)
+		return DecodeTrace(line)
 	}
-	t, err := decodeTrace(append(bytes.Clone(head), '}'))
+	t, err := DecodeTrace(append(bytes.Clone(head), '}'))
 	t.Large = true
 	return t, err
 }
 
-// smallFragment is up to which size fragments are read together.
-const smallFragment = 64 << 10
+// SmallFragment is up to which size fragments are read together.
+const SmallFragment = 64 << 10

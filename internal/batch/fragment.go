@@ -1,4 +1,4 @@
-package run
+package batch
 
 import (
 	"bufio"
@@ -76,13 +76,13 @@ const (
 	TraceRequeued = "requeued"
 )
 
-// covers reports whether the trace speaks of the record at this offset.
-func (t *Trace) covers(offset int32) bool {
+// Covers reports whether the trace speaks of the record at this offset.
+func (t *Trace) Covers(offset int32) bool {
 	return offset >= t.From && offset < t.To && !slices.Contains(t.LeftOut, offset)
 }
 
-// decides reports whether the trace says how the task ended for its records, rather than telling of an attempt.
-func (t *Trace) decides() bool {
+// Decides reports whether the trace says how the task ended for its records, rather than telling of an attempt.
+func (t *Trace) Decides() bool {
 	switch t.Kind {
 	case TraceOK, TraceSkipped, TraceFailed, TraceRejected:
 		return true
@@ -90,8 +90,8 @@ func (t *Trace) decides() bool {
 	return false
 }
 
-// skippedIn is how many records the condition of the task of these traces left out.
-func skippedIn(traces []Trace) (n int32) {
+// SkippedIn is how many records the condition of the task of these traces left out.
+func SkippedIn(traces []Trace) (n int32) {
 	for i := range traces {
 		if t := &traces[i]; t.Kind == TraceSkipped {
 			n += t.To - t.From - int32(len(t.LeftOut))
@@ -100,8 +100,8 @@ func skippedIn(traces []Trace) (n int32) {
 	return n
 }
 
-// result returns what a task gave to the records of a trace that decides: expr.OfOutput and its like; nil for null.
-func (t *Trace) result(of string) json.RawMessage {
+// Result returns what a task gave to the records of a trace that decides: expr.OfOutput and its like; nil for null.
+func (t *Trace) Result(of string) json.RawMessage {
 	switch of {
 	case expr.OfSkipped:
 		return strconv.AppendBool(nil, t.Kind == TraceSkipped)
@@ -135,14 +135,14 @@ func optional[T comparable](v T) *T {
 	return &v
 }
 
-func millis(t time.Time) int64 {
+func Millis(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
 	}
 	return t.UnixMilli()
 }
 
-func callText(id uuid.UUID) string {
+func CallText(id uuid.UUID) string {
 	if id == uuid.Nil {
 		return ""
 	}
@@ -151,7 +151,7 @@ func callText(id uuid.UUID) string {
 
 // A fragment's body is one byte that names the encoding, then newline-separated traces.
 const (
-	encodingPlain  = 'p'
+	EncodingPlain  = 'p'
 	encodingS2     = 's' // one block
 	encodingStream = 't' // blocks with checksums
 	encodingDict   = 'd' // one small block that goes on from traceDict
@@ -174,9 +174,9 @@ var traceDict = s2.MakeDict([]byte(`"code":"unknown_outcome","message":"The prov
 	`"},"body":{"id":"","status":"ok"}}}`+"\n"+
 	`{"f":0,"t":1,"q":2,"k":"ok","n":1,"c":"01","s":1,"e":1,"o":{"status":204,"headers":{"date":"Thu, 01 Jan 2026 00:00:00 GMT"},"body":null}}`+"\n"), nil)
 
-func encodeTraces(traces []Trace) ([]byte, error) {
+func EncodeTraces(traces []Trace) ([]byte, error) {
 	var plain bytes.Buffer
-	plain.WriteByte(encodingPlain)
+	plain.WriteByte(EncodingPlain)
 	enc := json.NewEncoder(&plain)
 	enc.SetEscapeHTML(false)
 	for i := range traces {
@@ -184,11 +184,11 @@ func encodeTraces(traces []Trace) ([]byte, error) {
 			return nil, fmt.Errorf("encode a trace: %w", err)
 		}
 	}
-	return packFragment(plain.Bytes()), nil
+	return PackFragment(plain.Bytes()), nil
 }
 
-// packFragment compresses an encoded plain fragment where that pays.
-func packFragment(plain []byte) []byte {
+// PackFragment compresses an encoded plain fragment where that pays.
+func PackFragment(plain []byte) []byte {
 	var packed []byte
 	switch {
 	case len(plain) < compressOver:
@@ -215,13 +215,13 @@ func packStream(raw []byte) []byte {
 
 var errFragment = errors.New("a fragment cannot be read")
 
-// unpackFragment returns the newline-separated traces of a fragment.
-func unpackFragment(body []byte) ([]byte, error) {
+// UnpackFragment returns the newline-separated traces of a fragment.
+func UnpackFragment(body []byte) ([]byte, error) {
 	if len(body) == 0 {
 		return nil, errFragment
 	}
 	switch body[0] {
-	case encodingPlain:
+	case EncodingPlain:
 		return body[1:], nil
 	case encodingS2, encodingDict:
 		if n, err := s2.DecodedLen(body[1:]); err != nil || n > blockMax {
@@ -249,9 +249,9 @@ func unpackFragment(body []byte) ([]byte, error) {
 // maxTrace bounds one encoded trace: its output has at most 1 MiB.
 const maxTrace = 16 << 20
 
-// eachTrace calls do with every encoded trace of a fragment. Of a large fragment only a few are in memory at once; do
+// EachTrace calls do with every encoded trace of a fragment. Of a large fragment only a few are in memory at once; do
 // must not keep them.
-func eachTrace(body []byte, do func(line []byte) error) error {
+func EachTrace(body []byte, do func(line []byte) error) error {
 	if len(body) > 0 && body[0] == encodingStream {
 		lines := bufio.NewScanner(s2.NewReader(bytes.NewReader(body[1:]), s2.ReaderMaxBlockSize(blockMax)))
 		lines.Buffer(nil, maxTrace)
@@ -265,7 +265,7 @@ func eachTrace(body []byte, do func(line []byte) error) error {
 		}
 		return nil
 	}
-	raw, err := unpackFragment(body)
+	raw, err := UnpackFragment(body)
 	if err != nil {
 		return err
 	}
@@ -302,8 +302,8 @@ func ShowFragment(w io.Writer, body []byte) error {
 	lines := json.NewEncoder(&unbroken{out})
 	lines.SetEscapeHTML(false)
 	sep := byte('[')
-	err := eachTrace(body, func(line []byte) error {
-		t, err := decodeTrace(line)
+	err := EachTrace(body, func(line []byte) error {
+		t, err := DecodeTrace(line)
 		if err != nil {
 			return err
 		}
@@ -341,7 +341,7 @@ func shownTime(millis int64) *time.Time {
 	return new(time.UnixMilli(millis).UTC())
 }
 
-func decodeTrace(line []byte) (t Trace, err error) {
+func DecodeTrace(line []byte) (t Trace, err error) {
 	if err := json.Unmarshal(line, &t); err != nil {
 		return t, fmt.Errorf("%w: %w", errFragment, err)
 	}
@@ -351,14 +351,14 @@ func decodeTrace(line []byte) (t Trace, err error) {
 	return t, nil
 }
 
-// decodeTraceHead reads of a trace only whom it speaks of, and its kind: outputs and errors make up nearly all of most.
-func decodeTraceHead(line []byte) (Trace, error) {
-	from, to, _, ok := spanOf(line)
+// DecodeHead reads of a trace only whom it speaks of, and its kind: outputs and errors make up nearly all of most.
+func DecodeHead(line []byte) (Trace, error) {
+	from, to, _, ok := RangeOf(line)
 	// Only numbers come before the kind, so the first such key is its own.
 	head, rest, found := bytes.Cut(line, []byte(`"k":"`))
 	n := bytes.IndexByte(rest, '"')
 	if !ok || !found || n < 0 || bytes.Contains(head, []byte(`"x":`)) {
-		return decodeTrace(line)
+		return DecodeTrace(line)
 	}
 	return Trace{From: from, To: to, Kind: string(rest[:n])}, nil
 }

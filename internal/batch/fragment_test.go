@@ -1,4 +1,4 @@
-package run
+package batch
 
 import (
 	"bytes"
@@ -53,7 +53,7 @@ func TestProperty_FragmentRoundTrip(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		traces := rapid.SliceOfN(anyTrace(), 0, 8).Draw(t, "traces")
-		body, err := encodeTraces(traces)
+		body, err := EncodeTraces(traces)
 		require.NoError(t, err)
 		got, err := decodeTraces(body)
 		require.NoError(t, err)
@@ -79,7 +79,7 @@ func TestProperty_TraceHead(t *testing.T) {
 			"claim")
 		line, err := json.Marshal(trace)
 		require.NoError(t, err)
-		head, err := decodeTraceHead(line)
+		head, err := DecodeHead(line)
 		require.NoError(t, err)
 		require.Equal(t, []any{trace.From, trace.To, trace.LeftOut, trace.Kind}, []any{head.From, head.To, head.LeftOut,
 			head.Kind})
@@ -92,7 +92,7 @@ func TestProperty_LastDecidingTraceWins(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		traces := rapid.SliceOfN(anyTrace(), 0, 12).Draw(t, "traces")
 		const records = 10 // fewer than some traces speak of
-		body, err := encodeTraces(traces)
+		body, err := EncodeTraces(traces)
 		require.NoError(t, err)
 		got, err := readOutputs(body, records)
 		require.NoError(t, err)
@@ -117,7 +117,7 @@ func TestProperty_LastDecidingTraceWins(t *testing.T) {
 func TestProperty_DamagedFragment(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		body, err := encodeTraces(rapid.SliceOfN(anyTrace(), 1, 4).Draw(t, "traces"))
+		body, err := EncodeTraces(rapid.SliceOfN(anyTrace(), 1, 4).Draw(t, "traces"))
 		require.NoError(t, err)
 		for range rapid.IntRange(1, 4).Draw(t, "damages") {
 			at := rapid.IntRange(0, len(body)-1).Draw(t, "at")
@@ -128,8 +128,8 @@ func TestProperty_DamagedFragment(t *testing.T) {
 }
 
 func decodeTraces(body []byte) (out []Trace, err error) {
-	err = eachTrace(body, func(line []byte) error {
-		t, err := decodeTrace(line)
+	err = EachTrace(body, func(line []byte) error {
+		t, err := DecodeTrace(line)
 		out = append(out, t)
 		return err
 	})
@@ -143,9 +143,9 @@ func decodeTraces(body []byte) (out []Trace, err error) {
 func readOutputs(body []byte, records int) ([]json.RawMessage, error) {
 	out := make([]json.RawMessage, records)
 	all := func(int32, int32) bool { return false }
-	err := decodeBodies([]taskBody{{body: body}}, int32(records), all, decodeWhole, func(_, _ int16, t *Trace) {
-		if t.decides() {
-			t.each(func(o int32) { out[o] = t.result(expr.OfOutput) })
+	err := DecodeFragments([]Fragment{{Body: body}}, int32(records), all, DecodeWhole, func(_, _ int16, t *Trace) {
+		if t.Decides() {
+			t.Each(func(o int32) { out[o] = t.Result(expr.OfOutput) })
 		}
 	})
 	return out, err
@@ -159,8 +159,8 @@ func readAll(body []byte) {
 	}
 	_, _ = readOutputs(body, 5)
 	for i := range traces {
-		_ = traces[i].covers(3)
-		_ = traces[i].decides()
+		_ = traces[i].Covers(3)
+		_ = traces[i].Decides()
 	}
 }
 
@@ -170,7 +170,7 @@ func TestEncodeTraces_Small(t *testing.T) {
 	want := []Trace{{To: 1, ChangeNo: 2, Kind: TraceOK, Attempt: 1, CallID: uuid.NewString(), StartedAt: 1795533105123,
 		EndedAt: 1795533105125,
 		Output:  json.RawMessage(`{"status":204,"headers":{"date":"Tue, 24 Nov 2026 15:11:45 GMT"},"body":null}`)}}
-	body, err := encodeTraces(want)
+	body, err := EncodeTraces(want)
 	require.NoError(t, err)
 	require.Less(t, len(body), 120)
 	got, err := decodeTraces(body)
@@ -184,7 +184,7 @@ func TestUnpackFragment_BelievesNoLength(t *testing.T) {
 	for _, n := range []uint64{blockMax + 1, 1 << 29, 1<<32 - 1} {
 		for _, encoding := range []byte{encodingS2, encodingDict} {
 			body := binary.AppendUvarint([]byte{encoding}, n)
-			_, err := unpackFragment(append(body, "\x00a"...))
+			_, err := UnpackFragment(append(body, "\x00a"...))
 			require.Equal(t, errFragment, err, "%d bytes: refused before anything is decoded", n)
 		}
 	}
@@ -198,7 +198,7 @@ func TestUnpackFragment_Stream(t *testing.T) {
 		traces = append(traces, Trace{From: i, To: i + 1, Kind: TraceOK, Output: json.RawMessage(fmt.Sprintf(`"%d%s"`,
 			i, strings.Repeat("abcdefgh", 20_000)))})
 	}
-	body, err := encodeTraces(traces)
+	body, err := EncodeTraces(traces)
 	require.NoError(t, err)
 	require.EqualValues(t, encodingStream, body[0])
 	require.Less(t, len(body), blockMax)
@@ -226,15 +226,15 @@ func TestEachTrace_Streams(t *testing.T) {
 		traces = append(traces, Trace{From: i, To: i + 1, Kind: TraceOK, Output: json.RawMessage(fmt.Sprintf(`"%d%s"`,
 			i, strings.Repeat("abcdefgh", 64_000)))})
 	}
-	body, err := encodeTraces(traces)
+	body, err := EncodeTraces(traces)
 	require.NoError(t, err)
 	body[len(body)-20] ^= 0x55
 	seen := 0
-	err = eachTrace(body, func([]byte) error { seen++; return nil })
+	err = EachTrace(body, func([]byte) error { seen++; return nil })
 	require.ErrorIs(t, err, errFragment)
 	require.Positive(t, seen)
 	stop := errors.New("stop")
-	require.ErrorIs(t, eachTrace(body, func([]byte) error { return stop }), stop)
+	require.ErrorIs(t, EachTrace(body, func([]byte) error { return stop }), stop)
 }
 
 func FuzzDecodeTraces(f *testing.F) {
@@ -244,12 +244,12 @@ func FuzzDecodeTraces(f *testing.F) {
 		"s\x05\x10{}\n{}", "d\x05\x10{}\n{}", "d\xff\xff\x03", "p\n\n"} {
 		f.Add([]byte(s))
 	}
-	long, err := encodeTraces([]Trace{{To: 5, Kind: TraceOK,
+	long, err := EncodeTraces([]Trace{{To: 5, Kind: TraceOK,
 		Output: json.RawMessage(fmt.Sprintf("%q", strings.Repeat("y", 2*compressOver)))}})
 	require.NoError(f, err)
 	require.EqualValues(f, encodingS2, long[0])
 	f.Add(long)
-	longer, err := encodeTraces([]Trace{{To: 5, Kind: TraceOK,
+	longer, err := EncodeTraces([]Trace{{To: 5, Kind: TraceOK,
 		Output: json.RawMessage(fmt.Sprintf("%q", strings.Repeat("y", 2*blockMax)))}})
 	require.NoError(f, err)
 	require.EqualValues(f, encodingStream, longer[0])
@@ -270,24 +270,24 @@ func TestDecodeTraces_RefusesImpossibleRanges(t *testing.T) {
 func TestFragment_Joined(t *testing.T) {
 	t.Parallel()
 	var want []Trace
-	plain := []byte{encodingPlain}
+	plain := []byte{EncodingPlain}
 	for i := range 6 {
 		tr := Trace{From: int32(i), To: int32(i) + 1, Kind: TraceOK,
 			Output: json.RawMessage(fmt.Sprintf("%q", strings.Repeat("z", i*300)))}
-		body, err := encodeTraces([]Trace{tr})
+		body, err := EncodeTraces([]Trace{tr})
 		require.NoError(t, err)
-		raw, err := unpackFragment(body)
+		raw, err := UnpackFragment(body)
 		require.NoError(t, err)
 		plain, want = append(plain, raw...), append(want, tr)
 	}
-	got, err := decodeTraces(packFragment(plain))
+	got, err := decodeTraces(PackFragment(plain))
 	require.NoError(t, err)
 	require.Equal(t, want, got)
 }
 
 func TestSkippedIn(t *testing.T) {
 	t.Parallel()
-	require.EqualValues(t, 5, skippedIn([]Trace{
+	require.EqualValues(t, 5, SkippedIn([]Trace{
 		{From: 2, To: 8, LeftOut: []int32{3, 5}, Kind: TraceSkipped}, {From: 0, To: 2, Kind: TraceOK},
 		{From: 9, To: 10, Kind: TraceSkipped},
 	}))

@@ -1,4 +1,4 @@
-package run
+package batch
 
 import (
 	"bytes"
@@ -42,21 +42,21 @@ type Part struct {
 // Records returns how many records the part holds.
 func (p *Part) Records() int32 { return p.To - p.From - int32(len(p.LeftOut)) }
 
-// key is that of the record at an offset.
-func (p *Part) key(offset int32) jobKey { return jobKey{p.BatchID, p.First + int64(offset)} }
+// Key is that of the record at an offset.
+func (p *Part) Key(offset int32) JobKey { return JobKey{p.BatchID, p.First + int64(offset)} }
 
 // Offsets returns the offsets of the part's records, ascending.
 func (p *Part) Offsets() []int32 {
 	out := make([]int32, 0, p.Records())
-	p.each(func(o int32) { out = append(out, o) })
+	p.Each(func(o int32) { out = append(out, o) })
 	return out
 }
 
-// each calls do with every offset of the part.
-func (p *Part) each(do func(o int32)) { eachOffset(p.From, p.To, p.LeftOut, do) }
+// Each calls do with every offset of the part.
+func (p *Part) Each(do func(o int32)) { EachOffset(p.From, p.To, p.LeftOut, do) }
 
-// eachOffset calls do with the offsets from one to another but for those left out, which ascend.
-func eachOffset(from, to int32, left []int32, do func(o int32)) {
+// EachOffset calls do with the offsets from one to another but for those left out, which ascend.
+func EachOffset(from, to int32, left []int32, do func(o int32)) {
 	for o := from; o < to; o++ {
 		if len(left) > 0 && left[0] == o {
 			left = left[1:]
@@ -71,18 +71,18 @@ func JobID(batchID uuid.UUID, position int64) string {
 	return fmt.Sprintf("%s.%d", batchID, position)
 }
 
-// sliceKey names a slice of a batch.
-type sliceKey struct {
-	batch uuid.UUID
-	no    int32
+// SliceKey names a slice of a batch.
+type SliceKey struct {
+	Batch uuid.UUID
+	No    int32
 }
 
-func (k sliceKey) compare(o sliceKey) int {
-	return cmp.Or(bytes.Compare(k.batch[:], o.batch[:]), cmp.Compare(k.no, o.no))
+func (k SliceKey) Compare(o SliceKey) int {
+	return cmp.Or(bytes.Compare(k.Batch[:], o.Batch[:]), cmp.Compare(k.No, o.No))
 }
 
-// jobKey names a record of a batch by its position.
-type jobKey struct {
-	batch    uuid.UUID
-	position int64
+// JobKey names a record of a batch by its position.
+type JobKey struct {
+	Batch    uuid.UUID
+	Position int64
 }
