@@ -65,3 +65,15 @@ func Undone(tasks []int16, done int64) []int16 {
 func Keyed(step *definition.Step) bool {
 	return slices.ContainsFunc(step.Tasks, func(t definition.Task) bool { return t.Keyed() })
 }
+
+// ResumeState returns the state in which a slice enters a step of which some tasks were done before.
+func ResumeState(step *definition.Step, done int64) string {
+	if done == 0 {
+		return EntryState(step)
+	}
+	// else in-process work finds that all is done
+	if len(Undone(LocalTasks(step), done)) == 0 && len(Undone(CallTasks(step), done)) > 0 {
+		return SliceCalling
+	}
+	return SliceReady
+}

@@ -119,7 +119,7 @@ func TestWork_Bounded(t *testing.T) {
 		for _, r := range page.Records {
 			positions, held = append(positions, r.Position), held+len(r.Output)
 		}
-		assert.LessOrEqual(t, held, pageBytes+mib)
+		assert.LessOrEqual(t, held, 17*mib, "what a page may have")
 		if !page.More {
 			break
 		}

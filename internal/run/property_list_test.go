@@ -3,6 +3,7 @@ package run
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -26,15 +27,16 @@ func listed(records []Record) []string {
 }
 
 // shows reports whether a list with this filter has the record.
-func (f *RecordFilter) shows(r *Record) bool {
-	return f.created(r.Batch.FlowBatch.CreatedAt) && (f.BatchID == nil || *f.BatchID == r.Batch.FlowBatch.ID) &&
+func shows(f *RecordFilter, r *Record) bool {
+	return (f.CreatedAfter == nil || !r.Batch.FlowBatch.CreatedAt.Before(*f.CreatedAfter)) &&
+		(f.CreatedBefore == nil || r.Batch.FlowBatch.CreatedAt.Before(*f.CreatedBefore)) && (f.BatchID == nil || *f.BatchID == r.Batch.FlowBatch.ID) &&
 		(f.Position == nil || *f.Position == r.Position) &&
 		(f.Status == nil || *f.Status == r.Status) && (f.Execution == nil || *f.Execution == r.Execution)
 }
 
 // everyRecord lists all, and holds them against the model.
 func (p *play) everyRecord(after string, want Want) []Record {
-	page, err := p.s.Records(p.ctx, p.org, RecordFilter{Want: want, Limit: everything})
+	page, err := p.s.Records(p.ctx, p.org, RecordFilter{Want: want, Limit: math.MaxInt32})
 	require.NoError(p.t, err)
 	require.Len(p.t, page.Records, int(page.Total), "after %s", after)
 	shown := page.Records
@@ -84,7 +86,7 @@ func (p *play) checkLists(after string) {
 	}
 	var want []Record
 	for i := range all {
-		if f.shows(&all[i]) {
+		if shows(&f, &all[i]) {
 			want = append(want, all[i])
 		}
 	}
@@ -142,13 +144,13 @@ func TestRecords_Skip(t *testing.T) {
 			Execution: new(batch.ExecutionPending), CreatedBefore: late},
 	} {
 		f := filter
-		f.Limit = everything
+		f.Limit = math.MaxInt32
 		whole, err := w.s.Records(w.ctx, w.org, f)
 		require.NoError(t, err)
 		want := whole.Records
 		require.Equal(t, filter.Status != nil && *filter.Status == batch.Failed, len(want) == 0)
 		for _, r := range want {
-			require.True(t, filter.shows(&r))
+			require.True(t, shows(&filter, &r))
 		}
 		for _, f.Newest = range []bool{false, true} {
 			filter.Newest = f.Newest

@@ -59,7 +59,7 @@ func untimed(events []Event) []Event {
 
 // checkLog checks that what the events say comes to where the record stands.
 func (p *play) checkLog(after string, r *modelRecord) {
-	job, execution, no := batch.Staged, batch.ExecutionPending, int64(entryBegun)
+	job, execution, no := batch.Staged, batch.ExecutionPending, int64(1)
 	if len(r.log.Events) > 0 {
 		no = r.log.Events[0].No - 1
 	}

@@ -11,18 +11,6 @@ import (
 	"flowlane/internal/fault"
 )
 
-// resumeState returns the state in which a slice enters a step of which some tasks were done before.
-func resumeState(step *definition.Step, done int64) string {
-	if done == 0 {
-		return batch.EntryState(step)
-	}
-	// else in-process work finds that all is done
-	if len(batch.Undone(batch.LocalTasks(step), done)) == 0 && len(batch.Undone(batch.CallTasks(step), done)) > 0 {
-		return batch.SliceCalling
-	}
-	return batch.SliceReady
-}
-
 // resumePoint is where a record that is over goes on if it is tried again: at the step at which it stands, without the
 // tasks of that step that came out well.
 type resumePoint struct {

@@ -246,7 +246,7 @@ func (r *retrying) supersede(ctx context.Context, b *batchView, chosen map[int64
 		return fmt.Errorf("find position %d of batch %s: %w", from, b.FlowBatch.ID, err)
 	}
 	over := b.over() && batch.BatchTerminal(b.FlowBatchCount.Status)
-	return r.eachOpened(ctx, b, newMatcher(nil, nil).statuses, no, to, func(views []*sliceView) error {
+	return r.eachOpened(ctx, b, anyStatus(), no, to, func(views []*sliceView) error {
 		for _, v := range views {
 			fits := func(o int32) (bool, error) { return over && Retryable(v.statuses[o]), nil }
 			if err := choose(v, chosen, fits, true); err != nil {
@@ -308,7 +308,7 @@ func (r *retrying) slice(c *candidate, n int32) (row db.RetrySliceInsertParams, 
 	off := int32(c.position - c.view.First)
 	step := &r.of.plan.Steps[c.at.step]
 	row = db.RetrySliceInsertParams{BatchID: r.out.BatchID, No: r.slices, First: c.position, Records: n,
-		State: resumeState(step, c.at.done), StepNo: c.at.step,
+		State: batch.ResumeState(step, c.at.done), StepNo: c.at.step,
 		Queued: int16(n), PageOff: c.view.PageOff + off, FirstStep: c.at.step, TasksDone: c.at.done} //nolint:gosec // at most a page
 	if r.slices == 0 {
 		r.out.First = c.position
@@ -369,4 +369,13 @@ func (r *retrying) start(ctx context.Context) (err error) {
 	}
 	r.c.opened = append(r.c.opened, out.BatchID)
 	return r.c.send(ctx)
+}
+
+// anyStatus are all statuses of jobs.
+func anyStatus() []string {
+	out := make([]string, len(batch.Statuses))
+	for i, s := range batch.Statuses {
+		out[i] = string(s)
+	}
+	return out
 }
