@@ -14,6 +14,7 @@ import (
 	"flowlane/gen/oas"
 	"flowlane/internal/account"
 	"flowlane/internal/batch"
+	"flowlane/internal/batch/query"
 	"flowlane/internal/fault"
 	"flowlane/internal/forecast"
 	"flowlane/internal/pause"
@@ -83,8 +84,8 @@ func (h batchHandler) ListBatches(ctx context.Context, params oas.ListBatchesPar
 	if err != nil {
 		return nil, err
 	}
-	size := func(r run.BatchRow) int { return len(r.FlowBatch.Metadata) }
-	rows, err := gather(&p, size, func(last *run.BatchRow, skip, n int32) ([]run.BatchRow, error) {
+	size := func(r query.BatchRow) int { return len(r.FlowBatch.Metadata) }
+	rows, err := gather(&p, size, func(last *query.BatchRow, skip, n int32) ([]query.BatchRow, error) {
 		if last != nil {
 			at = at.Behind(last.FlowBatch.ID)
 		}
@@ -97,12 +98,12 @@ func (h batchHandler) ListBatches(ctx context.Context, params oas.ListBatchesPar
 	if err != nil {
 		return nil, err
 	}
-	key := func(r run.BatchRow) string { return r.FlowBatch.ID.String() }
+	key := func(r query.BatchRow) string { return r.FlowBatch.ID.String() }
 	skipped, err := h.runs.SkippedTasks(ctx, in.OrgID, rows)
 	if err != nil {
 		return nil, err
 	}
-	list := oas.BatchList(listOf(p, rows, total, key, func(r run.BatchRow) oas.Batch {
+	list := oas.BatchList(listOf(p, rows, total, key, func(r query.BatchRow) oas.Batch {
 		return batchOf(&r, skipped[r.FlowBatch.ID])
 	}))
 	return &list, nil
@@ -125,11 +126,11 @@ func batchTotal(ctx context.Context, q *db.Queries, conn db.DBTX, in db.BatchLis
 }
 
 // newestBatches lists backwards.
-func newestBatches(ctx context.Context, q *db.Queries, conn db.DBTX, in db.BatchListParams) ([]run.BatchRow, error) {
+func newestBatches(ctx context.Context, q *db.Queries, conn db.DBTX, in db.BatchListParams) ([]query.BatchRow, error) {
 	rows, err := q.BatchListNewest(ctx, conn, db.BatchListNewestParams(in))
-	out := make([]run.BatchRow, len(rows))
+	out := make([]query.BatchRow, len(rows))
 	for i, row := range rows {
-		out[i] = run.BatchRow(row)
+		out[i] = query.BatchRow(row)
 	}
 	return out, err
 }
@@ -189,7 +190,7 @@ func (h batchHandler) UpdateBatch(ctx context.Context, req *oas.BatchUpdate, par
 	if len(bad) > 0 {
 		return nil, fault.Invalidated(bad...)
 	}
-	var row *run.BatchRow
+	var row *query.BatchRow
 	if in.Pacing != nil { // is held against the margins of all who use an account
 		ctx = pg.AsWorker(ctx)
 	}
@@ -213,7 +214,7 @@ func (h batchHandler) CancelBatch(ctx context.Context, req oas.OptBatchCancel,
 	if reason, ok := req.Value.Reason.Get(); ok && reason != "" {
 		why.Reason = &reason
 	}
-	var row *run.BatchRow
+	var row *query.BatchRow
 	err = pg.InTx(ctx, h.pool, func(ctx context.Context, tx pgx.Tx) error {
 		row, err = h.runs.Cancel(ctx, tx, caller.OrgID, id, why)
 		return err
@@ -231,11 +232,11 @@ func (h batchHandler) DeleteBatch(ctx context.Context, params oas.DeleteBatchPar
 	})
 }
 
-func (h batchHandler) answer(ctx context.Context, r *run.BatchRow, err error) (*oas.Batch, error) {
+func (h batchHandler) answer(ctx context.Context, r *query.BatchRow, err error) (*oas.Batch, error) {
 	if err != nil {
 		return nil, err
 	}
-	skipped, err := h.runs.SkippedTasks(ctx, r.FlowBatch.OrgID, []run.BatchRow{*r})
+	skipped, err := h.runs.SkippedTasks(ctx, r.FlowBatch.OrgID, []query.BatchRow{*r})
 	if err != nil {
 		return nil, err
 	}
@@ -263,7 +264,7 @@ func (h batchHandler) ListBatchResults(ctx context.Context, params oas.ListBatch
 	if err != nil {
 		return nil, err
 	}
-	f := run.RecordFilter{BatchID: &id, Want: run.Want{Output: true, Key: true}}
+	f := query.RecordFilter{BatchID: &id, Want: query.Want{Output: true, Key: true}}
 	if err := p.seek(&f, params.Key); err != nil {
 		return nil, err
 	}

@@ -3,11 +3,11 @@ package api
 import (
 	"flowlane/gen/oas"
 	"flowlane/internal/batch"
+	"flowlane/internal/batch/query"
 	"flowlane/internal/pacing"
-	"flowlane/internal/run"
 )
 
-func batchOf(r *run.BatchRow, skipped []run.SkippedTask) oas.Batch {
+func batchOf(r *query.BatchRow, skipped []query.SkippedTask) oas.Batch {
 	b, state := &r.FlowBatch, &r.FlowBatchCount
 	out := oas.Batch{
 		ID: b.ID.String(), DefinitionID: b.DefinitionID.String(), DefinitionVersion: int(b.Version),
@@ -16,9 +16,9 @@ func batchOf(r *run.BatchRow, skipped []run.SkippedTask) oas.Batch {
 		TriggerSource: nilString(b.TriggerSource),
 		ScheduleID:    nilID(state.ScheduleID), RecordSetID: nilID(r.RecordSetID), RetryOf: nilID(b.RetryOf),
 		Metadata: oas.FreeObject(b.Metadata),
-		Status:   oas.BatchStatus(run.StatusOf(r)), StatusReason: nilString(state.CancelReason),
+		Status:   oas.BatchStatus(query.StatusOf(r)), StatusReason: nilString(state.CancelReason),
 		RecordCount: int(b.RecordCount),
-		JobCounts:   jobCountsOf(run.JobCounts(r)), ProgressPercent: run.Progress(r),
+		JobCounts:   jobCountsOf(query.JobCounts(r)), ProgressPercent: query.Progress(r),
 		ScheduledAt: nilTime(b.ScheduledAt), StartedAt: nilTime(state.StartedAt),
 		CompletedAt: nilTime(state.CompletedAt),
 		CreatedAt:   b.CreatedAt.UTC(), UpdatedAt: state.UpdatedAt.UTC(),
@@ -62,7 +62,7 @@ func jobErrorOf(e *batch.JobError) oas.NilJobError {
 	})
 }
 
-func resultOf(r *run.Record) oas.Result {
+func resultOf(r *query.Record) oas.Result {
 	return oas.Result{
 		Position: int(r.Position), JobID: jobIDOf(r), Key: nilText(r.Key), Status: oas.JobStatus(r.Status),
 		Output: oas.AnyValue(r.Output), Error: jobErrorOf(r.Error),
@@ -72,11 +72,11 @@ func resultOf(r *run.Record) oas.Result {
 
 // batchIDs are the ids of a batch as text, which all records of a page share.
 type batchIDs struct {
-	of                     *run.BatchRow
+	of                     *query.BatchRow
 	batch, definition, org string
 }
 
-func (ids *batchIDs) read(r *run.Record) {
+func (ids *batchIDs) read(r *query.Record) {
 	if ids.of == r.Batch {
 		return
 	}
@@ -84,9 +84,9 @@ func (ids *batchIDs) read(r *run.Record) {
 	*ids = batchIDs{of: r.Batch, batch: b.ID.String(), definition: b.DefinitionID.String(), org: b.OrgID.String()}
 }
 
-func jobOf(r *run.Record) oas.Job { return new(batchIDs).job(r) }
+func jobOf(r *query.Record) oas.Job { return new(batchIDs).job(r) }
 
-func (ids *batchIDs) job(r *run.Record) oas.Job {
+func (ids *batchIDs) job(r *query.Record) oas.Job {
 	ids.read(r)
 	b := &r.Batch.FlowBatch
 	return oas.Job{
@@ -99,9 +99,9 @@ func (ids *batchIDs) job(r *run.Record) oas.Job {
 	}
 }
 
-func executionOf(r *run.Record) oas.Execution { return new(batchIDs).execution(r) }
+func executionOf(r *query.Record) oas.Execution { return new(batchIDs).execution(r) }
 
-func (ids *batchIDs) execution(r *run.Record) oas.Execution {
+func (ids *batchIDs) execution(r *query.Record) oas.Execution {
 	ids.read(r)
 	b := &r.Batch.FlowBatch
 	job := jobIDOf(r)
@@ -114,7 +114,7 @@ func (ids *batchIDs) execution(r *run.Record) oas.Execution {
 	}
 }
 
-func executionDetailOf(r *run.Record, steps []run.ExecutionStep) oas.ExecutionDetail {
+func executionDetailOf(r *query.Record, steps []query.ExecutionStep) oas.ExecutionDetail {
 	e := executionOf(r)
 	out := oas.ExecutionDetail{
 		ID: e.ID, JobID: e.JobID, BatchID: e.BatchID, DefinitionID: e.DefinitionID,
@@ -129,7 +129,7 @@ func executionDetailOf(r *run.Record, steps []run.ExecutionStep) oas.ExecutionDe
 	return out
 }
 
-func executionStepOf(s *run.ExecutionStep) oas.ExecutionStep {
+func executionStepOf(s *query.ExecutionStep) oas.ExecutionStep {
 	out := oas.ExecutionStep{
 		ID: s.Step.ID, Name: s.Step.Name, Status: oas.TaskStatus(s.Status), StartedAt: nilTime(s.StartedAt),
 		CompletedAt: nilTime(s.CompletedAt),
@@ -151,7 +151,7 @@ func executionStepOf(s *run.ExecutionStep) oas.ExecutionStep {
 }
 
 // elementsOf returns nil, which is shown as null, for none.
-func elementsOf(list []run.ExecutionElement) (out []oas.ExecutionElement) {
+func elementsOf(list []query.ExecutionElement) (out []oas.ExecutionElement) {
 	for i := range list {
 		e := &list[i]
 		out = append(out, oas.ExecutionElement{Index: int(e.Index), Status: oas.TaskStatus(e.Status),

@@ -7,6 +7,7 @@ import (
 	"flowlane/gen/oas"
 	"flowlane/internal/account"
 	"flowlane/internal/batch"
+	"flowlane/internal/batch/query"
 	"flowlane/internal/fault"
 	"flowlane/internal/run"
 	"flowlane/internal/stream"
@@ -30,7 +31,7 @@ func (h executionHandler) ListExecutions(ctx context.Context,
 	if err != nil {
 		return nil, err
 	}
-	f := when.records(run.Want{History: true, Runs: true, Key: true})
+	f := when.records(query.Want{History: true, Runs: true, Key: true})
 	if params.Status.Set {
 		status := batch.ExecutionStatus(params.Status.Value)
 		f.Execution = &status
@@ -51,7 +52,7 @@ func (h executionHandler) ListExecutions(ctx context.Context,
 }
 
 // ofJob narrows the list to a batch and a job; false where they name nothing, or not the same batch.
-func ofJob(f *run.RecordFilter, params oas.ListExecutionsParams) bool {
+func ofJob(f *query.RecordFilter, params oas.ListExecutionsParams) bool {
 	var known bool
 	if f.BatchID, known = filterID(params.BatchID); !known {
 		return false

@@ -10,7 +10,7 @@ import (
 
 	"flowlane/gen/oas"
 	"flowlane/internal/batch"
-	"flowlane/internal/run"
+	"flowlane/internal/batch/query"
 )
 
 var fuzzOrg = uuid.MustParse("0192f0c1-7c3e-7a52-9d3b-5d5b0c6f1a11")
@@ -59,7 +59,7 @@ func readKey(t *testing.T, p page) {
 	if id, err := p.afterID(); err == nil && id.String() != p.Key || err != nil && !errors.Is(err, errCursor) {
 		t.Fatalf("%q is the id %s, %v", p.Key, id, err)
 	}
-	var filter run.RecordFilter
+	var filter query.RecordFilter
 	if err := p.beginAt(&filter); err == nil && batch.JobID(filter.FromBatch, filter.FromPosition-1) != p.Key ||
 		err != nil && !errors.Is(err, errCursor) {
 		t.Fatalf("%q is the job %s, %v", p.Key, batch.JobID(filter.FromBatch, filter.FromPosition-1), err)

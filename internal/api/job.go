@@ -6,6 +6,7 @@ import (
 	"flowlane/gen/oas"
 	"flowlane/internal/account"
 	"flowlane/internal/batch"
+	"flowlane/internal/batch/query"
 	"flowlane/internal/dispatch"
 	"flowlane/internal/fault"
 	"flowlane/internal/run"
@@ -35,7 +36,7 @@ func (h jobHandler) ListJobs(ctx context.Context, params oas.ListJobsParams) (*o
 	if params.Key.Set && !params.BatchID.Set {
 		return nil, errKeyAlone
 	}
-	f := when.records(run.Want{Input: true, Output: true, History: true, Key: true})
+	f := when.records(query.Want{Input: true, Output: true, History: true, Key: true})
 	if err := p.seek(&f, params.Key); err != nil {
 		return nil, err
 	}

@@ -8,8 +8,8 @@ import (
 
 	"flowlane/gen/oas"
 	"flowlane/internal/batch"
+	"flowlane/internal/batch/query"
 	"flowlane/internal/fault"
-	"flowlane/internal/run"
 )
 
 // parseJobID reads "<batch_id>.<position>" in the one form in which it is shown.
@@ -42,23 +42,23 @@ func parseExecutionID(text string) (batchID uuid.UUID, position int64, run int32
 
 func executionID(jobID string, run int32) string { return jobID + "." + strconv.Itoa(int(run)) }
 
-func jobIDOf(r *run.Record) string { return batch.JobID(r.Batch.FlowBatch.ID, r.Position) }
+func jobIDOf(r *query.Record) string { return batch.JobID(r.Batch.FlowBatch.ID, r.Position) }
 
-func executionIDOf(r *run.Record) string { return executionID(jobIDOf(r), r.Run) }
+func executionIDOf(r *query.Record) string { return executionID(jobIDOf(r), r.Run) }
 
 // beginAtRun makes a list of executions continue after the one that its cursor names.
-func (p page) beginAtRun(f *run.RecordFilter) error {
+func (p page) beginAtRun(f *query.RecordFilter) error {
 	batch, position, last, ok := parseExecutionID(p.Key)
 	return p.begin(f, batch, position, last, ok)
 }
 
 // beginAt makes a list of records continue after the record that its cursor names.
-func (p page) beginAt(f *run.RecordFilter) error {
+func (p page) beginAt(f *query.RecordFilter) error {
 	batch, position, ok := parseJobID(p.Key)
 	return p.begin(f, batch, position, 0, ok)
 }
 
-func (p page) begin(f *run.RecordFilter, batch uuid.UUID, position int64, last int32, ok bool) error {
+func (p page) begin(f *query.RecordFilter, batch uuid.UUID, position int64, last int32, ok bool) error {
 	f.Limit, f.Skip = p.limit, p.skip
 	switch {
 	case p.Key == "":
@@ -82,7 +82,7 @@ var (
 )
 
 // seek narrows a list of a batch's records to those that have a key.
-func (p page) seek(f *run.RecordFilter, key oas.OptString) error {
+func (p page) seek(f *query.RecordFilter, key oas.OptString) error {
 	if key.Set && p.skip > 0 {
 		return errKeySkip
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"flowlane/internal/account"
+	"flowlane/internal/batch/query"
 	"flowlane/internal/run"
 )
 
@@ -23,11 +24,11 @@ type outputs struct {
 	runs *run.Service
 	// mark begins the text that stands for an output, before its number.
 	mark   string
-	stored []*run.StoredOutput
+	stored []*query.StoredOutput
 }
 
 // leaveOutputs puts marks in the places of large outputs. It waits for room, until the answer is written.
-func (h executionHandler) leaveOutputs(ctx context.Context, steps []run.ExecutionStep) error {
+func (h executionHandler) leaveOutputs(ctx context.Context, steps []query.ExecutionStep) error {
 	left := outputs{ctx: ctx, runs: h.runs, mark: uuid.NewString() + "/"}
 	for i := range steps {
 		for j := range steps[i].Tasks {

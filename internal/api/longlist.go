@@ -10,6 +10,7 @@ import (
 	"github.com/go-faster/jx"
 	"github.com/google/uuid"
 
+	"flowlane/internal/batch/query"
 	"flowlane/internal/run"
 )
 
@@ -37,12 +38,12 @@ type item[T any] interface {
 
 // readRecords reads the records of a list. One that may be long, or that looks for a key, waits for room, until its
 // answer is written.
-func readRecords(ctx context.Context, runs *run.Service, orgID uuid.UUID, p page, f run.RecordFilter) (run.RecordPage,
+func readRecords(ctx context.Context, runs *run.Service, orgID uuid.UUID, p page, f query.RecordFilter) (query.RecordPage,
 	error) {
 	if known, ok := ctx.Value(exchangeKey{}).(*exchange); ok && (p.limit > longList || f.Key != "") {
 		held, err := known.lists.take(ctx, orgID)
 		if err != nil {
-			return run.RecordPage{}, err
+			return query.RecordPage{}, err
 		}
 		known.release = held.release
 	}
@@ -50,8 +51,8 @@ func readRecords(ctx context.Context, runs *run.Service, orgID uuid.UUID, p page
 }
 
 // listOfRecords makes the list from a page of records. key names a record in a cursor.
-func listOfRecords[T any, P item[T]](ctx context.Context, p page, found run.RecordPage, key func(*run.Record) string,
-	convert func(*run.Record) T) listed[T] {
+func listOfRecords[T any, P item[T]](ctx context.Context, p page, found query.RecordPage, key func(*query.Record) string,
+	convert func(*query.Record) T) listed[T] {
 	out := listed[T]{Items: []T{}, Limit: p.limit, Skip: p.skip, Total: int(found.Total)}
 	out.NextCursor.SetToNull()
 	if n := len(found.Records); found.Stopped != "" {
@@ -72,7 +73,7 @@ func listOfRecords[T any, P item[T]](ctx context.Context, p page, found run.Reco
 }
 
 // writeItems writes the records as items of a list, and lets go of each.
-func writeItems[T any, P item[T]](w io.Writer, records []run.Record, convert func(*run.Record) T) error {
+func writeItems[T any, P item[T]](w io.Writer, records []query.Record, convert func(*query.Record) T) error {
 	var e jx.Encoder
 	buf := make([]byte, 0, itemBuffer+itemBuffer/4)
 	e.SetBytes(buf)
@@ -81,7 +82,7 @@ func writeItems[T any, P item[T]](w io.Writer, records []run.Record, convert fun
 		if err := P(&v).Validate(); err != nil {
 			return fmt.Errorf("record %d of the list: %w", i, err)
 		}
-		records[i] = run.Record{}
+		records[i] = query.Record{}
 		if i > 0 {
 			e.RawStr(",")
 		}

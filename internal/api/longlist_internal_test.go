@@ -19,6 +19,7 @@ import (
 	"flowlane/gen/db"
 	"flowlane/gen/oas"
 	"flowlane/internal/batch"
+	"flowlane/internal/batch/query"
 	"flowlane/internal/run"
 	"flowlane/test/pgtest"
 )
@@ -37,12 +38,12 @@ func (w *widest) Write(p []byte) (int, error) {
 // TestListOfRecords_Long: a long list is never in memory as one text.
 func TestListOfRecords_Long(t *testing.T) {
 	t.Parallel()
-	row := &run.BatchRow{FlowBatch: db.FlowBatch{TriggerType: run.TriggerAPICall}}
+	row := &query.BatchRow{FlowBatch: db.FlowBatch{TriggerType: run.TriggerAPICall}}
 	const records = 3000
 	input := json.RawMessage(`{"pad":"` + strings.Repeat("x", 1000) + `"}`)
-	found := run.RecordPage{Total: records, Records: make([]run.Record, records)}
+	found := query.RecordPage{Total: records, Records: make([]query.Record, records)}
 	for i := range found.Records {
-		found.Records[i] = run.Record{Batch: row, Position: int64(i), Status: batch.Completed, Input: input}
+		found.Records[i] = query.Record{Batch: row, Position: int64(i), Status: batch.Completed, Input: input}
 	}
 	serve := func(w http.ResponseWriter, r *http.Request) {
 		list := oas.JobList(listOfRecords(r.Context(), page{limit: records}, found, jobIDOf, new(batchIDs).job))
@@ -83,17 +84,17 @@ func TestReadRecords_Waits(t *testing.T) {
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.WithValue(t.Context(), exchangeKey{}, known))
 	cancel()
-	_, err = readRecords(ctx, nil, org, page{limit: longList + 1}, run.RecordFilter{})
+	_, err = readRecords(ctx, nil, org, page{limit: longList + 1}, query.RecordFilter{})
 	require.ErrorContains(t, err, "wait for room")
 	held.release()
 
 	pool := pgtest.New(t)
 	runs := run.New(pool, nil, nil, nil, nil)
 	ctx = context.WithValue(t.Context(), exchangeKey{}, known)
-	_, err = readRecords(ctx, runs, org, page{limit: longList}, run.RecordFilter{Limit: longList})
+	_, err = readRecords(ctx, runs, org, page{limit: longList}, query.RecordFilter{Limit: longList})
 	require.NoError(t, err)
 	assert.Zero(t, known.lists.taken)
-	_, err = readRecords(ctx, runs, org, page{limit: longList + 1}, run.RecordFilter{Limit: longList + 1})
+	_, err = readRecords(ctx, runs, org, page{limit: longList + 1}, query.RecordFilter{Limit: longList + 1})
 	require.NoError(t, err)
 	assert.Equal(t, 1, known.lists.taken, "until the answer is written")
 	known.release()

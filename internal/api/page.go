@@ -12,9 +12,9 @@ import (
 	"github.com/google/uuid"
 
 	"flowlane/gen/oas"
+	"flowlane/internal/batch/query"
 	"flowlane/internal/fault"
 	"flowlane/internal/listing"
-	"flowlane/internal/run"
 )
 
 // page is one request for a page of a list. Handlers read Fetch() rows after Key (or afterID) and past Skip, and give
@@ -106,8 +106,8 @@ func (p page) of(c created) (listing.Range, listing.Page, error) {
 }
 
 // records are those that the list has, in its order, and what readers want of them.
-func (c created) records(want run.Want) run.RecordFilter {
-	return run.RecordFilter{Newest: c.order.Value == oas.ListOrderDesc, CreatedAfter: setTime(c.after),
+func (c created) records(want query.Want) query.RecordFilter {
+	return query.RecordFilter{Newest: c.order.Value == oas.ListOrderDesc, CreatedAfter: setTime(c.after),
 		CreatedBefore: setTime(c.before), Want: want}
 }
 

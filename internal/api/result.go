@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 
 	"flowlane/internal/batch"
+	"flowlane/internal/batch/query"
 	"flowlane/internal/expr"
-	"flowlane/internal/run"
 )
 
 // lineWriter writes results by hand. Neighbours mostly have the same end, which is kept.
@@ -23,7 +23,7 @@ type lineWriter struct {
 	end     []byte
 }
 
-func (w *lineWriter) append(b []byte, r *run.Record) []byte {
+func (w *lineWriter) append(b []byte, r *query.Record) []byte {
 	if w.middle == nil {
 		w.middle = []byte(`,"job_id":"` + r.Batch.FlowBatch.ID.String() + `.`)
 	}
@@ -45,7 +45,7 @@ func (w *lineWriter) append(b []byte, r *run.Record) []byte {
 }
 
 // ResultLine returns what appends a result of one batch as a line, as listBatchResults gives it in NDJSON.
-func ResultLine() func(b []byte, r *run.Record) []byte { return new(lineWriter).append }
+func ResultLine() func(b []byte, r *query.Record) []byte { return new(lineWriter).append }
 
 // same reports whether two outputs are the same one, or both absent or equal small ones.
 func same(a, b json.RawMessage) bool {
@@ -55,7 +55,7 @@ func same(a, b json.RawMessage) bool {
 	return len(a) == 0 || &a[0] == &b[0] || (len(a) < 64 && bytes.Equal(a, b))
 }
 
-func appendOutcome(b []byte, r *run.Record) []byte {
+func appendOutcome(b []byte, r *query.Record) []byte {
 	b = append(b, `,"status":"`...)
 	b = append(b, r.Status...)
 	b = append(b, `","output":`...)
@@ -106,7 +106,7 @@ var csvColumns = []string{"position", "job_id", "status", "output", "error_code"
 
 // appendCSV writes a result as a row of RFC 4180. The package encoding/csv does not keep line breaks within texts as
 // they are where lines end as the RFC says.
-func appendCSV(b []byte, r *run.Record) []byte {
+func appendCSV(b []byte, r *query.Record) []byte {
 	at, out, failure := strconv.FormatInt(r.Position, 10), string(r.Output), r.Error
 	if out == "null" {
 		out = ""

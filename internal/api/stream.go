@@ -12,8 +12,8 @@ import (
 
 	"flowlane/gen/oas"
 	"flowlane/internal/account"
+	"flowlane/internal/batch/query"
 	"flowlane/internal/fault"
-	"flowlane/internal/run"
 	"flowlane/internal/stream"
 )
 
@@ -40,9 +40,9 @@ func (h executionHandler) StreamExecution(ctx context.Context, params oas.Stream
 	}
 	defer listener.Leave()
 	follow(ctx, out, listener.Done(), listener.Events, pauses{heartbeat: h.heartbeat},
-		func(events []run.Event) (over bool) {
+		func(events []query.Event) (over bool) {
 			out.events(params.ExecutionID, events)
-			return events[len(events)-1].Kind == run.EventClosed
+			return events[len(events)-1].Kind == query.EventClosed
 		})
 	return nil
 }
@@ -91,7 +91,7 @@ func lastEventID(header, query oas.OptString) (text string, loc []string) {
 
 // lastEvent is the number of the last event that the reader has, if it has any. Fault: Unprocessable for what is no
 // event of this stream.
-func lastEvent(params oas.StreamExecutionParams, log *run.Log) (no int64, given bool, err error) {
+func lastEvent(params oas.StreamExecutionParams, log *query.Log) (no int64, given bool, err error) {
 	text, loc := lastEventID(params.HeaderLastEventID, params.QueryLastEventID)
 	if text == "" {
 		return 0, false, nil
@@ -137,14 +137,14 @@ type eventData struct {
 	Error       json.Marshaler `json:"error,omitempty"`
 }
 
-func (s *eventStream) snapshot(no int64, e *run.LoggedExecution) {
+func (s *eventStream) snapshot(no int64, e *query.LoggedExecution) {
 	detail := executionDetailOf(e.Record, e.Steps)
 	var enc jx.Encoder
 	detail.Encode(&enc)
 	s.event(strconv.FormatInt(no, 10), "execution.snapshot", enc.Bytes())
 }
 
-func (s *eventStream) events(execution string, events []run.Event) {
+func (s *eventStream) events(execution string, events []query.Event) {
 	for i := range events {
 		e := &events[i]
 		data := eventData{ExecutionID: execution, At: e.At.UTC(), Status: e.Status, StepID: e.StepID, TaskID: e.TaskID,

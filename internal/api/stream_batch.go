@@ -13,8 +13,8 @@ import (
 	"flowlane/gen/oas"
 	"flowlane/internal/account"
 	"flowlane/internal/batch"
+	"flowlane/internal/batch/query"
 	"flowlane/internal/fault"
-	"flowlane/internal/run"
 	"flowlane/internal/stream"
 )
 
@@ -36,7 +36,7 @@ func (h batchHandler) StreamBatch(ctx context.Context, params oas.StreamBatchPar
 		return err
 	}
 	defer listener.Leave()
-	write := func(state run.BatchState) (over bool) {
+	write := func(state query.BatchState) (over bool) {
 		out.progress(progressOf(id, state))
 		return batch.BatchTerminal(state.Status)
 	}
@@ -59,7 +59,7 @@ func (h batchHandler) beginStream(ctx context.Context, id uuid.UUID, params oas.
 	if last != "" && !progressID.MatchString(last) {
 		return nil, notItsEvent(loc)
 	}
-	state := run.StateOf(row)
+	state := query.StateOf(row)
 	now, over := progressOf(id, state), batch.BatchTerminal(state.Status)
 	if over && last == now.id {
 		out.w.WriteHeader(http.StatusNoContent)
@@ -93,7 +93,7 @@ type progressEvent struct {
 
 var progressID = regexp.MustCompile(`^[0-9a-f]{16}$`)
 
-func progressOf(id uuid.UUID, s run.BatchState) progressEvent {
+func progressOf(id uuid.UUID, s query.BatchState) progressEvent {
 	text, _ := json.Marshal(&progressData{id, s.Status, s.Records, jobCountsOf(s.Counts), s.Progress}) // cannot fail
 	sum := sha256.Sum256(text)
 	e := progressEvent{hex.EncodeToString(sum[:8]), "progress", text}

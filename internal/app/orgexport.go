@@ -14,6 +14,7 @@ import (
 	"flowlane/gen/db"
 	"flowlane/internal/api"
 	"flowlane/internal/batch"
+	"flowlane/internal/batch/query"
 	"flowlane/internal/blob"
 	"flowlane/internal/definition"
 	"flowlane/internal/dispatch"
@@ -48,7 +49,7 @@ func Exports(ctx context.Context, pool *pgxpool.Pool, blobURL, version string) (
 	return &orgexport.Service{
 		Pool: pool, Version: version, Now: time.Now, Records: recordset.Pages{Blobs: blobs}.Each,
 		Results: func(ctx context.Context, orgID, batchID uuid.UUID) (io.Reader, error) {
-			return runs.Export(ctx, orgID, run.RecordFilter{BatchID: &batchID}, api.ResultLine())
+			return runs.Export(ctx, orgID, query.RecordFilter{BatchID: &batchID}, api.ResultLine())
 		},
 		Openers: map[string]orgexport.Opener{
 			"exchange.detail":       openDetail,

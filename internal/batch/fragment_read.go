@@ -3,11 +3,12 @@ package batch
 import (
 	"bytes"
 	"context"
-	"flowlane/gen/db"
-	"flowlane/internal/fault"
 	"fmt"
 	"math"
 	"strconv"
+
+	"flowlane/gen/db"
+	"flowlane/internal/fault"
 )
 
 // Fragment is a fragment as stored, of one task.

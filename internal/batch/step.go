@@ -1,8 +1,9 @@
 package batch
 
 import (
-	"flowlane/internal/definition"
 	"slices"
+
+	"flowlane/internal/definition"
 )
 
 // FinalStatus returns the status in which a record ends that passed the whole plan.

@@ -3,6 +3,7 @@ package batch
 import (
 	"cmp"
 	"encoding/json"
+
 	"flowlane/internal/definition"
 )
 

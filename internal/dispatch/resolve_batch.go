@@ -12,6 +12,7 @@ import (
 	"flowlane/gen/db"
 	"flowlane/internal/account"
 	"flowlane/internal/batch"
+	"flowlane/internal/batch/query"
 	"flowlane/internal/definition"
 	"flowlane/internal/fault"
 	"flowlane/internal/pg"
@@ -201,7 +202,7 @@ func inGroup(in *BatchResolution, plan *definition.Plan, p *batch.Part, status b
 	if p.BatchID != in.BatchID || !slices.Contains(in.Statuses, status) || len(in.Groups) == 0 {
 		return p.BatchID == in.BatchID && slices.Contains(in.Statuses, status), nil
 	}
-	group, err := run.DoubtGroup(plan, p, status, doubt)
+	group, err := query.DoubtGroup(plan, p, status, doubt)
 	return slices.Contains(in.Groups, group), err
 }
 

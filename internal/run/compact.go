@@ -2,10 +2,11 @@ package run
 
 import (
 	"context"
+	"fmt"
+
 	"flowlane/gen/db"
 	"flowlane/internal/batch"
 	"flowlane/internal/fault"
-	"fmt"
 )
 
 // compact joins the fragments of steps that came to their end: calls of one record each leave one for nearly every

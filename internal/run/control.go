@@ -12,6 +12,7 @@ import (
 	"flowlane/gen/db"
 	"flowlane/internal/account"
 	"flowlane/internal/batch"
+	"flowlane/internal/batch/query"
 	"flowlane/internal/fault"
 	"flowlane/internal/trigger/event"
 )
@@ -110,7 +111,7 @@ type Cancellation struct {
 // whatever the size of the batch; readers show as unprocessed what still waits there. Calls under way settle later.
 // Faults: NotFound; Conflict for a batch that is over.
 func (s *Service) Cancel(ctx context.Context, tx pgx.Tx, orgID, batchID uuid.UUID,
-	why Cancellation) (*BatchRow, error) {
+	why Cancellation) (*query.BatchRow, error) {
 	c, _, err := s.beginOpen(ctx, tx, orgID, batchID)
 	if err != nil {
 		return nil, err
@@ -137,7 +138,7 @@ func (s *Service) Cancel(ctx context.Context, tx pgx.Tx, orgID, batchID uuid.UUI
 	if err := c.finish(ctx); err != nil {
 		return nil, err
 	}
-	return s.readBatch(ctx, tx, orgID, batchID)
+	return s.ReadBatchIn(ctx, tx, orgID, batchID)
 }
 
 // stopped reports whether nothing of the batch is sent any more: it is over, its failure threshold stopped it, or it

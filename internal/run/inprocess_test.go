@@ -16,13 +16,14 @@ import (
 
 	"flowlane/gen/db"
 	"flowlane/internal/batch"
+	"flowlane/internal/batch/query"
 	"flowlane/internal/definition"
 	"flowlane/internal/pg"
 	"flowlane/internal/store"
 )
 
 // gonePlans are those of a process whose catalog lacks every action.
-type gonePlans struct{ Planner }
+type gonePlans struct{ query.Planner }
 
 func (p gonePlans) Plan(ctx context.Context, conn db.DBTX, orgID, definitionID uuid.UUID,
 	version int32) (*definition.Plan, error) {
@@ -56,14 +57,14 @@ func TestWork_ActionGone(t *testing.T) {
 	assert.False(t, more)
 	row, err := w.s.ReadBatch(w.ctx, w.org, b.id)
 	require.NoError(t, err)
-	counts := JobCounts(row)
+	counts := query.JobCounts(row)
 	assert.Equal(t, int64(2), counts.Of(batch.Queued))
 
 	_, err = w.s.Work(w.ctx, b.id)
 	require.NoError(t, err)
 	row, err = lacking.ReadBatch(w.ctx, w.org, b.id)
 	require.NoError(t, err)
-	counts = JobCounts(row)
+	counts = query.JobCounts(row)
 	assert.Equal(t, int64(2), counts.Of(batch.Completed))
 }
 
@@ -95,7 +96,7 @@ func TestWork_Bounded(t *testing.T) {
 	counts := func() batch.Counts {
 		row, err := w.s.ReadBatch(w.ctx, w.org, batchID)
 		require.NoError(t, err)
-		return JobCounts(row)
+		return query.JobCounts(row)
 	}
 	done := 0
 	for more := true; more; {
@@ -112,7 +113,7 @@ func TestWork_Bounded(t *testing.T) {
 	assert.Equal(t, int64(2*perSlice), c.Of(batch.Completed))
 	// Slices of large outputs are read in parts, which make together what there is.
 	var positions []int64
-	for f := (RecordFilter{BatchID: &batchID, Want: Want{Output: true}, Limit: 1000}); ; {
+	for f := (query.RecordFilter{BatchID: &batchID, Want: query.Want{Output: true}, Limit: 1000}); ; {
 		page, err := w.s.Records(w.ctx, w.org, f)
 		require.NoError(t, err)
 		held := 0
@@ -125,7 +126,7 @@ func TestWork_Bounded(t *testing.T) {
 		}
 		f.FromBatch, f.FromPosition = batchID, positions[len(positions)-1]+1
 	}
-	export, err := w.s.Export(w.ctx, w.org, RecordFilter{BatchID: &batchID}, func(b []byte, r *Record) []byte {
+	export, err := w.s.Export(w.ctx, w.org, query.RecordFilter{BatchID: &batchID}, func(b []byte, r *query.Record) []byte {
 		return fmt.Appendf(b, `{"position":%d,"output":%s}`+"\n", r.Position, r.Output)
 	})
 	require.NoError(t, err)
@@ -201,7 +202,7 @@ func TestWork_StoreWrites(t *testing.T) {
 	assert.Equal(t, `1 {"n":2}`, shown())
 	row, err := w.s.ReadBatch(w.ctx, w.org, batchID)
 	require.NoError(t, err)
-	counts := JobCounts(row)
+	counts := query.JobCounts(row)
 	assert.Equal(t, []int64{2, 1}, []int64{counts.Of(batch.Queued), counts.Of(batch.Failed)})
 
 	require.NoError(t, stores.DeleteLayer(w.ctx, w.org, "test", "s", "a", "l"))

@@ -7,6 +7,8 @@ import (
 
 	"flowlane/internal/batch"
 
+	"flowlane/internal/batch/query"
+
 	"github.com/google/uuid"
 )
 
@@ -81,7 +83,7 @@ type modelRecord struct {
 	settled map[[2]int]int
 	outputs map[[2]int]string
 	// log is that of the execution when it was read last.
-	log Log
+	log query.Log
 }
 
 type modelSlice struct {

@@ -10,6 +10,7 @@ import (
 
 	"flowlane/gen/db"
 	"flowlane/internal/account"
+	"flowlane/internal/batch/query"
 	"flowlane/internal/pacing"
 	"flowlane/internal/pg"
 )
@@ -103,12 +104,12 @@ type Updating struct {
 // Update changes priority and pacing of a batch in the caller's transaction. It touches the batch and its queues,
 // whatever its size. A batch that already is as asked keeps its updated_at. Faults: NotFound; Conflict for a batch that
 // is over.
-func (s *Service) Update(ctx context.Context, tx pgx.Tx, orgID, batchID uuid.UUID, in Updating) (*BatchRow, error) {
+func (s *Service) Update(ctx context.Context, tx pgx.Tx, orgID, batchID uuid.UUID, in Updating) (*query.BatchRow, error) {
 	c, _, err := s.beginOpen(ctx, tx, orgID, batchID)
 	if err != nil {
 		return nil, err
 	}
-	row, err := s.readBatch(ctx, tx, orgID, batchID)
+	row, err := s.ReadBatchIn(ctx, tx, orgID, batchID)
 	if err != nil {
 		return nil, err
 	}
@@ -118,14 +119,14 @@ func (s *Service) Update(ctx context.Context, tx pgx.Tx, orgID, batchID uuid.UUI
 	if err := account.Audit(ctx, tx, auditType, batchID.String()); err != nil {
 		return nil, err
 	}
-	return s.readBatch(ctx, tx, orgID, batchID)
+	return s.ReadBatchIn(ctx, tx, orgID, batchID)
 }
 
 // isHigh reports whether a batch of this priority goes before others of its lane.
 func isHigh(priority *string) bool { return priority != nil && *priority == "high" }
 
 // update changes the batch, which was like this.
-func (c *Change) update(ctx context.Context, batch *BatchRow, in *Updating) error {
+func (c *Change) update(ctx context.Context, batch *query.BatchRow, in *Updating) error {
 	was := &batch.FlowBatchCount
 	to := db.BatchSteerParams{BatchID: was.BatchID, Now: c.Now, Priority: was.Priority, Pacing: was.Pacing,
 		PaceNextAt: was.PaceNextAt}
@@ -166,7 +167,7 @@ func (c *Change) update(ctx context.Context, batch *BatchRow, in *Updating) erro
 
 // pace puts the batch under a policy, and returns its first tick. What the last tick released under the old one, nil
 // for none, stays as far as the new one allows it.
-func (c *Change) pace(ctx context.Context, batch *BatchRow, old, policy *pacing.Policy) (*time.Time, error) {
+func (c *Change) pace(ctx context.Context, batch *query.BatchRow, old, policy *pacing.Policy) (*time.Time, error) {
 	was, now := &batch.FlowBatchCount, c.Now
 	args := db.LaneBatchPaceParams{BatchID: was.BatchID, Gives: policy.Records, Until: policy.Until(now,
 		now.Add(policy.Period()))}

@@ -14,6 +14,7 @@ import (
 
 	"flowlane/gen/db"
 	"flowlane/internal/batch"
+	"flowlane/internal/batch/query"
 	"flowlane/internal/memory"
 )
 
@@ -38,7 +39,7 @@ func (w *world) counts(t *testing.T, batchID uuid.UUID) batch.Counts {
 	t.Helper()
 	row, err := w.s.ReadBatch(w.ctx, w.org, batchID)
 	require.NoError(t, err)
-	return JobCounts(row)
+	return query.JobCounts(row)
 }
 
 // numbered are records of one slice.
@@ -80,7 +81,7 @@ func TestWork_Neighbours(t *testing.T) {
 	held, peak := budget.Held()
 	assert.Zero(t, held)
 	assert.LessOrEqual(t, peak, int64(memory.Least))
-	page, err := w.s.Records(w.ctx, w.org, RecordFilter{BatchID: &batchID, Want: Want{Output: true}, Limit: records})
+	page, err := w.s.Records(w.ctx, w.org, query.RecordFilter{BatchID: &batchID, Want: query.Want{Output: true}, Limit: records})
 	require.NoError(t, err)
 	for _, r := range page.Records {
 		assert.Contains(t, string(r.Output), fmt.Sprintf(`"%d%s"`, r.Position, big))
@@ -128,8 +129,8 @@ func TestWork_Piece(t *testing.T) {
 	assert.Equal(t, int64(1), c.Of(batch.Failed))
 	assert.Equal(t, int64(50), c.Of(batch.Queued))
 	assert.Equal(t, int64(149), c.Of(batch.Completed))
-	page, err := w.s.Records(w.ctx, w.org, RecordFilter{BatchID: &batchID, Status: new(batch.Completed),
-		Want: Want{Output: true}, Limit: 1000})
+	page, err := w.s.Records(w.ctx, w.org, query.RecordFilter{BatchID: &batchID, Status: new(batch.Completed),
+		Want: query.Want{Output: true}, Limit: 1000})
 	require.NoError(t, err)
 	for _, r := range page.Records {
 		assert.Equal(t, fmt.Sprint(r.Position+1), string(r.Output))

@@ -8,6 +8,7 @@ import (
 
 	"flowlane/gen/db"
 	"flowlane/internal/batch"
+	"flowlane/internal/batch/query"
 )
 
 // stored is what the rows of a batch say.
@@ -47,7 +48,7 @@ func (p *play) read(b *modelBatch) *stored {
 	}
 	row, err := p.q.BatchGet(p.ctx, p.pool, db.BatchGetParams{ID: b.id, OrgID: p.org})
 	require.NoError(p.t, err)
-	s.status, s.counts = row.FlowBatchCount.Status, JobCounts(&BatchRow{FlowBatchCount: row.FlowBatchCount})
+	s.status, s.counts = row.FlowBatchCount.Status, query.JobCounts(&query.BatchRow{FlowBatchCount: row.FlowBatchCount})
 	return s
 }
 

@@ -14,11 +14,12 @@ import (
 	"pgregory.net/rapid"
 
 	"flowlane/internal/batch"
+	"flowlane/internal/batch/query"
 	"flowlane/test/pgtest"
 )
 
 // listed names a record, or a run of it, in a list.
-func listed(records []Record) []string {
+func listed(records []query.Record) []string {
 	out := []string{}
 	for _, r := range records {
 		out = append(out, fmt.Sprintf("%s.%d", batch.JobID(r.Batch.FlowBatch.ID, r.Position), r.Run))
@@ -27,7 +28,7 @@ func listed(records []Record) []string {
 }
 
 // shows reports whether a list with this filter has the record.
-func shows(f *RecordFilter, r *Record) bool {
+func shows(f *query.RecordFilter, r *query.Record) bool {
 	return (f.CreatedAfter == nil || !r.Batch.FlowBatch.CreatedAt.Before(*f.CreatedAfter)) &&
 		(f.CreatedBefore == nil || r.Batch.FlowBatch.CreatedAt.Before(*f.CreatedBefore)) && (f.BatchID == nil || *f.BatchID == r.Batch.FlowBatch.ID) &&
 		(f.Position == nil || *f.Position == r.Position) &&
@@ -35,8 +36,8 @@ func shows(f *RecordFilter, r *Record) bool {
 }
 
 // everyRecord lists all, and holds them against the model.
-func (p *play) everyRecord(after string, want Want) []Record {
-	page, err := p.s.Records(p.ctx, p.org, RecordFilter{Want: want, Limit: math.MaxInt32})
+func (p *play) everyRecord(after string, want query.Want) []query.Record {
+	page, err := p.s.Records(p.ctx, p.org, query.RecordFilter{Want: want, Limit: math.MaxInt32})
 	require.NoError(p.t, err)
 	require.Len(p.t, page.Records, int(page.Total), "after %s", after)
 	shown := page.Records
@@ -61,7 +62,7 @@ func (p *play) checkLists(after string) {
 	if rapid.IntRange(0, 4).Draw(p.t, "list") > 0 {
 		return
 	}
-	f := RecordFilter{Want: Want{History: true, Runs: rapid.Bool().Draw(p.t, "runs")}}
+	f := query.RecordFilter{Want: query.Want{History: true, Runs: rapid.Bool().Draw(p.t, "runs")}}
 	all := p.everyRecord(after, f.Want)
 	one := all[rapid.IntRange(0, len(all)-1).Draw(p.t, "one")]
 	if f.Want.Runs {
@@ -84,7 +85,7 @@ func (p *play) checkLists(after string) {
 	case 1:
 		f.CreatedBefore = made
 	}
-	var want []Record
+	var want []query.Record
 	for i := range all {
 		if shows(&f, &all[i]) {
 			want = append(want, all[i])
@@ -98,7 +99,7 @@ func (p *play) checkLists(after string) {
 }
 
 // checkPage reads the page behind so many records of a list, and so many more.
-func (w *world) checkPage(t require.TestingT, after string, f RecordFilter, want []Record, behind, skip, limit int) {
+func (w *world) checkPage(t require.TestingT, after string, f query.RecordFilter, want []query.Record, behind, skip, limit int) {
 	f.Skip, f.Limit = skip, limit
 	if behind > 0 {
 		f.Behind(&want[behind-1])
@@ -133,14 +134,14 @@ func TestRecords_Skip(t *testing.T) {
 			AND b.status = 'queued' RETURNING s.batch_id)
 		UPDATE flow.batch_count b SET status = 'running', started_at = b.updated_at FROM begun WHERE begun.batch_id = b.batch_id`)
 	require.NoError(t, err)
-	some, err := w.s.Records(w.ctx, w.org, RecordFilter{Skip: 100, Limit: 150})
+	some, err := w.s.Records(w.ctx, w.org, query.RecordFilter{Skip: 100, Limit: 150})
 	require.NoError(t, err)
 	early, late := &some.Records[0].Batch.FlowBatch.CreatedAt, &some.Records[149].Batch.FlowBatch.CreatedAt
-	for _, filter := range []RecordFilter{
+	for _, filter := range []query.RecordFilter{
 		{}, {Status: new(batch.Queued)}, {Status: new(batch.Staged)}, {Status: new(batch.Unprocessed)}, {Status: new(batch.Failed)},
-		{Want: Want{History: true, Runs: true}, Execution: new(batch.ExecutionPending)},
-		{Want: Want{History: true, Runs: true}, Execution: new(batch.ExecutionRunning)},
-		{CreatedAfter: early, CreatedBefore: late}, {Want: Want{History: true, Runs: true},
+		{Want: query.Want{History: true, Runs: true}, Execution: new(batch.ExecutionPending)},
+		{Want: query.Want{History: true, Runs: true}, Execution: new(batch.ExecutionRunning)},
+		{CreatedAfter: early, CreatedBefore: late}, {Want: query.Want{History: true, Runs: true},
 			Execution: new(batch.ExecutionPending), CreatedBefore: late},
 	} {
 		f := filter
@@ -166,7 +167,7 @@ func TestRecords_Skip(t *testing.T) {
 }
 
 // walked reads a list page by page.
-func (w *world) walked(t require.TestingT, f RecordFilter, limit int) (seen []Record) {
+func (w *world) walked(t require.TestingT, f query.RecordFilter, limit int) (seen []query.Record) {
 	for f.Limit = limit; ; {
 		page, err := w.s.Records(w.ctx, w.org, f)
 		require.NoError(t, err)
@@ -185,7 +186,7 @@ func TestRecords_Together(t *testing.T) {
 	plan := modelPlan{{{kind: "upload"}}}
 	def := w.define(t, plan, -1, false)
 	var want []string
-	for i, records := range []int{2, 2*walkSlices + 3, 1, 3} {
+	for i, records := range []int{2, 2*query.WalkSlices + 3, 1, 3} {
 		in := make([]modelInput, records)
 		for j := range in {
 			in[j].a = (i+j)%3 == 0
@@ -205,14 +206,14 @@ func TestRecords_Together(t *testing.T) {
 			want = append(want, fmt.Sprintf(`%s %s {"a":%t`, batch.JobID(b.id, int64(j)), status, in[j].a))
 		}
 	}
-	seen := func(records []Record) (out []string) {
+	seen := func(records []query.Record) (out []string) {
 		for _, r := range records {
 			start, _, _ := strings.Cut(string(r.Input), ",")
 			out = append(out, fmt.Sprintf("%s %s %s", batch.JobID(r.Batch.FlowBatch.ID, r.Position), r.Status, start))
 		}
 		return out
 	}
-	f := RecordFilter{Limit: len(want), Want: Want{Input: true, Output: true, History: true}}
+	f := query.RecordFilter{Limit: len(want), Want: query.Want{Input: true, Output: true, History: true}}
 	page, err := w.s.Records(w.ctx, w.org, f)
 	require.NoError(t, err)
 	require.Equal(t, want, seen(page.Records))

@@ -5,13 +5,15 @@ import (
 
 	"flowlane/internal/batch"
 
+	"flowlane/internal/batch/query"
+
 	"github.com/stretchr/testify/require"
 )
 
 // checkLogs checks that the log of every record goes on where it stood, tells where the record stands, and that a
 // reader who looks only at what has another mark misses nothing.
 func (p *play) checkLogs(after string, b *modelBatch) {
-	p.follow(b, true, func(s *modelSlice, mark int64, logs []Log) {
+	p.follow(b, true, func(s *modelSlice, mark int64, logs []query.Log) {
 		s.mark = mark
 		for i, r := range s.records {
 			old := r.log
@@ -21,7 +23,7 @@ func (p *play) checkLogs(after string, b *modelBatch) {
 			r.log = logs[i]
 		}
 	})
-	p.follow(b, false, func(s *modelSlice, _ int64, logs []Log) {
+	p.follow(b, false, func(s *modelSlice, _ int64, logs []query.Log) {
 		for i, r := range s.records {
 			require.Equal(p.t, r.log, logs[i], "%v changed, but not its mark, after %s", r, after)
 		}
@@ -31,26 +33,26 @@ func (p *play) checkLogs(after string, b *modelBatch) {
 	}
 }
 
-func (p *play) follow(b *modelBatch, marked bool, do func(s *modelSlice, mark int64, logs []Log)) {
-	watched := make([]Watched, len(b.slices))
+func (p *play) follow(b *modelBatch, marked bool, do func(s *modelSlice, mark int64, logs []query.Log)) {
+	watched := make([]query.Watched, len(b.slices))
 	for i, s := range b.slices {
-		watched[i] = Watched{OrgID: p.org, BatchID: b.id, SliceNo: s.no}
+		watched[i] = query.Watched{OrgID: p.org, BatchID: b.id, SliceNo: s.no}
 		if marked {
 			watched[i].Mark = s.mark
 		}
 		for _, r := range s.records {
-			watched[i].Runs = append(watched[i].Runs, WatchedRun{s.first + int64(r.offset), 1})
+			watched[i].Runs = append(watched[i].Runs, query.WatchedRun{Position: s.first + int64(r.offset), Run: 1})
 		}
 	}
-	require.NoError(p.t, p.s.Follow(p.ctx, watched, func(i int, mark int64, logs []Log) {
+	require.NoError(p.t, p.s.Follow(p.ctx, watched, func(i int, mark int64, logs []query.Log) {
 		do(b.slices[i], mark,
 			logs)
 	}))
 }
 
 // untimed leaves out when things happened: of a call under way it is known more exactly once it is over.
-func untimed(events []Event) []Event {
-	out := append([]Event{}, events...)
+func untimed(events []query.Event) []query.Event {
+	out := append([]query.Event{}, events...)
 	for i := range out {
 		out[i].At = time.Time{}
 	}
@@ -69,13 +71,13 @@ func (p *play) checkLog(after string, r *modelRecord) {
 		require.False(p.t, e.At.Before(began), "%v: %+v is from before its batch", r, e)
 		no = e.No
 		switch e.Kind {
-		case EventJobStatus:
+		case query.EventJobStatus:
 			require.NotEqual(p.t, string(job), e.Status, "%v: a repeat, after %s", r, after)
 			job = batch.Status(e.Status)
-		case EventExecutionStatus:
+		case query.EventExecutionStatus:
 			require.NotEqual(p.t, string(execution), e.Status, "%v: a repeat, after %s", r, after)
 			execution = batch.ExecutionStatus(e.Status)
-		case EventClosed:
+		case query.EventClosed:
 			require.Equal(p.t, len(r.log.Events)-1, i, "%v goes on after its end", r)
 		}
 	}
@@ -97,16 +99,16 @@ func (p *play) began(r *modelRecord) (at time.Time) {
 }
 
 // checkSteps compares what the log says of steps and tasks with the execution as it is read.
-func (p *play) checkSteps(after string, r *modelRecord, steps []ExecutionStep) {
+func (p *play) checkSteps(after string, r *modelRecord, steps []query.ExecutionStep) {
 	stepAt, taskAt, attempts, calls := map[string]string{}, map[string]string{}, map[string]int32{}, map[string]int32{}
 	for _, e := range r.log.Events {
 		switch e.Kind {
-		case EventStepStarted, EventStepCompleted, EventStepFailed:
+		case query.EventStepStarted, query.EventStepCompleted, query.EventStepFailed:
 			stepAt[e.StepID] = e.Status
-		case EventTaskAttempt:
+		case query.EventTaskAttempt:
 			taskAt[e.TaskID] = e.Status
 			attempts[e.TaskID] = max(attempts[e.TaskID], e.Attempt)
-			if e.Status == string(TaskRunning) {
+			if e.Status == string(query.TaskRunning) {
 				calls[e.TaskID]++
 			}
 		}
@@ -116,10 +118,10 @@ func (p *play) checkSteps(after string, r *modelRecord, steps []ExecutionStep) {
 			continue // an earlier batch did it, and its log told of it
 		}
 		switch s.Status {
-		case TaskCompleted, TaskFailed, TaskSkipped:
+		case query.TaskCompleted, query.TaskFailed, query.TaskSkipped:
 			require.Equal(p.t, string(s.Status), stepAt[s.Step.ID], "%v: step %s after %s: %+v", r, s.Step.ID, after,
 				r.log.Events)
-		case TaskPending:
+		case query.TaskPending:
 			require.Empty(p.t, stepAt[s.Step.ID], "%v: step %s after %s", r, s.Step.ID, after)
 		}
 		for j, t := range s.Tasks {
@@ -133,7 +135,7 @@ func (p *play) checkSteps(after string, r *modelRecord, steps []ExecutionStep) {
 			}
 			require.LessOrEqual(p.t, t.Attempts, most, "%v: attempts of %s after %s: %+v", r, t.Task.ID, after,
 				r.log.Events)
-			if said := taskAt[t.Task.ID]; said != "" && t.Status != TaskCancelled {
+			if said := taskAt[t.Task.ID]; said != "" && t.Status != query.TaskCancelled {
 				require.Equal(p.t, string(t.Status), said, "%v: task %s after %s: %+v", r, t.Task.ID, after,
 					r.log.Events)
 			}

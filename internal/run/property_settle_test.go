@@ -10,6 +10,8 @@ import (
 
 	"flowlane/internal/batch"
 
+	"flowlane/internal/batch/query"
+
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
@@ -254,7 +256,7 @@ func (p *play) checkTraces(b *modelBatch) {
 func (p *play) checkSkipped(b *modelBatch, want map[[2]int]int64) {
 	row, err := p.s.ReadBatch(p.ctx, p.org, b.id)
 	require.NoError(p.t, err)
-	found, err := p.s.SkippedTasks(p.ctx, p.org, []BatchRow{*row})
+	found, err := p.s.SkippedTasks(p.ctx, p.org, []query.BatchRow{*row})
 	require.NoError(p.t, err)
 	require.Len(p.t, found[b.id], len(want))
 	for _, t := range found[b.id] {

@@ -2,12 +2,15 @@ package run
 
 import (
 	"context"
-	"flowlane/gen/db"
-	"flowlane/internal/fault"
 	"fmt"
 	"slices"
 
+	"flowlane/gen/db"
+	"flowlane/internal/fault"
+
 	"flowlane/internal/batch"
+
+	"flowlane/internal/batch/query"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -54,16 +57,16 @@ type UncertainRecord struct {
 // settled alone: one part for each of its tasks that is in doubt. The calls must be locked, and nothing else may have
 // happened in the change yet. Faults: NotFound; Conflict where nothing about the record is in doubt.
 func (c *Change) Isolate(ctx context.Context, orgID, batchID uuid.UUID, position int64) ([]UncertainRecord, error) {
-	v, err := c.s.viewAt(ctx, c.tx, orgID, batchID, position, "Job", needs{own: noTraces, inherited: noTraces})
+	v, err := c.s.SliceAt(ctx, c.tx, orgID, batchID, position, "Job", query.Needs{Own: query.NoTraces, Inherited: query.NoTraces})
 	if err != nil {
 		return nil, err
 	}
 	var out []UncertainRecord
 	offset := int32(position - v.First)
-	for i := range v.parts {
-		p := &v.parts[i]
-		if p.State != batch.NeedsReconcile && p.State != batch.Unresolved || p.StepNo != v.stepOf(offset) ||
-			!v.concerns(p, offset) {
+	for i := range v.Parts {
+		p := &v.Parts[i]
+		if p.State != batch.NeedsReconcile && p.State != batch.Unresolved || p.StepNo != v.StepOf(offset) ||
+			!v.Concerns(p, offset) {
 			continue
 		}
 		pieces, err := c.s.q.PartCut(ctx, c.tx, db.PartCutParams{BatchID: p.BatchID, Begins: p.Begins, ID: p.ID,
@@ -83,7 +86,7 @@ func (c *Change) Isolate(ctx context.Context, orgID, batchID uuid.UUID, position
 	}
 	if len(out) == 0 {
 		return nil, fault.New(fault.Conflict,
-			"Job is %s; only a job that is needs_reconcile or unresolved can be resolved", v.statuses[offset])
+			"Job is %s; only a job that is needs_reconcile or unresolved can be resolved", v.Statuses[offset])
 	}
 	return out, nil
 }

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"testing"
 
+	"flowlane/internal/batch/query"
+
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -34,8 +36,8 @@ func TestRecords_KeyReach(t *testing.T) {
 				if newest {
 					want = back
 				}
-				f := RecordFilter{BatchID: &batch, Key: "k3", KeyReach: reach, Limit: limit, Newest: newest,
-					Want: Want{Key: true}}
+				f := query.RecordFilter{BatchID: &batch, Key: "k3", KeyReach: reach, Limit: limit, Newest: newest,
+					Want: query.Want{Key: true}}
 				got, ends := w.found(t, f)
 				assert.Equal(t, want, got, "limit %d, reach %d, newest %t", limit, reach, newest)
 				if newest && reach == 1 && limit == 2 { // the third one is behind where the page ends
@@ -50,7 +52,7 @@ func TestRecords_KeyReach(t *testing.T) {
 
 // found are the positions that a list by key has, page by page, and those at which pages ended that had looked through
 // enough.
-func (w *world) found(t *testing.T, f RecordFilter) (got, ends []int64) {
+func (w *world) found(t *testing.T, f query.RecordFilter) (got, ends []int64) {
 	t.Helper()
 	for more := true; more; {
 		page, err := w.s.Records(w.ctx, w.org, f)

@@ -14,6 +14,7 @@ import (
 	"flowlane/gen/db"
 	"flowlane/internal/account"
 	"flowlane/internal/batch"
+	"flowlane/internal/batch/query"
 	"flowlane/internal/fault"
 	"flowlane/internal/pacing"
 	"flowlane/internal/pg"
@@ -39,7 +40,7 @@ func Retryable(s batch.Status) bool {
 // succeeded or may have. Faults: NotFound; Conflict where the batch is not over, its definition is gone, or no job is
 // left.
 func (s *Service) Retry(ctx context.Context, tx pgx.Tx, in RetryInput) (*StartedBatch, error) {
-	row, err := s.readBatch(ctx, tx, in.OrgID, in.BatchID)
+	row, err := s.ReadBatchIn(ctx, tx, in.OrgID, in.BatchID)
 	if err != nil {
 		return nil, err
 	}
@@ -79,8 +80,8 @@ type retrying struct {
 	in   RetryInput
 	root uuid.UUID
 	// of is the batch whose jobs are chosen; later ones may have retried them since.
-	of      *batchView
-	newer   []*batchView
+	of      *query.Batch
+	newer   []*query.Batch
 	retryNo int32
 
 	out    *StartedBatch
@@ -102,7 +103,7 @@ func (r *retrying) open(ctx context.Context) (err error) {
 	if r.c, err = r.s.Begin(ctx, r.tx, all.Ids...); err != nil {
 		return err
 	}
-	views, err := r.s.viewsOf(ctx, r.tx, all)
+	views, err := r.s.ViewsOf(ctx, r.tx, all)
 	if err != nil {
 		return err
 	}
@@ -113,7 +114,7 @@ func (r *retrying) open(ctx context.Context) (err error) {
 	if status := r.of.FlowBatchCount.Status; !batch.BatchTerminal(status) {
 		return fault.New(fault.Conflict, "Batch is %s; only a batch that is over can be retried", status)
 	}
-	if err := r.of.plan.Runnable(); err != nil {
+	if err := r.of.Plan.Runnable(); err != nil {
 		return err
 	}
 	_, err = r.s.q.DefinitionForStart(ctx, r.tx, db.DefinitionForStartParams{OrgID: r.in.OrgID, ID: b.DefinitionID})
@@ -134,8 +135,8 @@ func (r *retrying) open(ctx context.Context) (err error) {
 // candidate is a record to be tried again, and where it was tried last.
 type candidate struct {
 	position int64
-	view     *sliceView
-	at       resumePoint
+	view     *query.Slice
+	at       query.ResumePoint
 }
 
 // collect makes the slices of the retry, page by page.
@@ -147,7 +148,7 @@ func (r *retrying) collect(ctx context.Context) error {
 			statuses = append(statuses, string(batch.Staged), string(batch.Queued), string(batch.Pending))
 		}
 	}
-	return r.eachOpened(ctx, r.of, statuses, 0, math.MaxInt64, func(views []*sliceView) error {
+	return r.eachOpened(ctx, r.of, statuses, 0, math.MaxInt64, func(views []*query.Slice) error {
 		return r.take(ctx,
 			views)
 	})
@@ -155,16 +156,16 @@ func (r *retrying) collect(ctx context.Context) error {
 
 // eachOpened calls do with the slices of a batch from a number on that have jobs in these statuses and begin before a
 // position, opened as many at once as fit into memory.
-func (r *retrying) eachOpened(ctx context.Context, b *batchView, statuses []string, no int32, end int64,
-	do func([]*sliceView) error) error {
+func (r *retrying) eachOpened(ctx context.Context, b *query.Batch, statuses []string, no int32, end int64,
+	do func([]*query.Slice) error) error {
 	for {
-		all, err := b.next(ctx, r.s.Reader, r.tx, no, statuses, statuses)
+		all, err := b.NextSlices(ctx, r.s.Reader, r.tx, no, statuses, statuses)
 		if err != nil {
 			return err
 		}
-		all = slices.DeleteFunc(all, func(v *sliceView) bool { return v.First >= end })
+		all = slices.DeleteFunc(all, func(v *query.Slice) bool { return v.First >= end })
 		for left := all; len(left) > 0; {
-			views, err := b.openToResume(ctx, r.s.Reader, r.tx, left, b == r.of, b == r.of && len(r.in.Groups) > 0)
+			views, err := b.OpenToResume(ctx, r.s.Reader, r.tx, left, b == r.of, b == r.of && len(r.in.Groups) > 0)
 			if err != nil {
 				return err
 			}
@@ -173,7 +174,7 @@ func (r *retrying) eachOpened(ctx context.Context, b *batchView, statuses []stri
 				return err
 			}
 		}
-		if len(all) < walkSlices {
+		if len(all) < query.WalkSlices {
 			return nil
 		}
 		no = all[len(all)-1].No + 1
@@ -181,14 +182,14 @@ func (r *retrying) eachOpened(ctx context.Context, b *batchView, statuses []stri
 }
 
 // take adds the records of opened slices that are to be tried again.
-func (r *retrying) take(ctx context.Context, views []*sliceView) error {
+func (r *retrying) take(ctx context.Context, views []*query.Slice) error {
 	chosen := map[int64]candidate{}
 	for _, v := range views {
 		fits := func(o int32) (bool, error) {
-			if !slices.Contains(r.in.Statuses, v.statuses[o]) {
+			if !slices.Contains(r.in.Statuses, v.Statuses[o]) {
 				return false, nil
 			}
-			return v.inGroups(o, r.in.Groups)
+			return v.InGroups(o, r.in.Groups)
 		}
 		if err := choose(v, chosen, fits, false); err != nil {
 			return err
@@ -206,12 +207,12 @@ func (r *retrying) take(ctx context.Context, views []*sliceView) error {
 
 // choose puts the slice's records that fit, by their offsets, and where they go on, among the chosen ones; again, only
 // those that are there already, and the others are taken out.
-func choose(v *sliceView, chosen map[int64]candidate, fits func(o int32) (bool, error), again bool) error {
+func choose(v *query.Slice, chosen map[int64]candidate, fits func(o int32) (bool, error), again bool) error {
 	wanted, some := make([]bool, v.Records), false
 	for o := range v.Records {
 		position := v.First + int64(o)
 		_, there := chosen[position]
-		if wanted[o] = v.wanted; !v.wanted {
+		if wanted[o] = v.Wanted; !v.Wanted {
 			fit, err := fits(o)
 			if err != nil {
 				return err
@@ -227,7 +228,7 @@ func choose(v *sliceView, chosen map[int64]candidate, fits func(o int32) (bool, 
 	if !some {
 		return nil
 	}
-	points, err := v.resumePoints(wanted)
+	points, err := v.ResumePoints(wanted)
 	if err != nil {
 		return err
 	}
@@ -240,15 +241,15 @@ func choose(v *sliceView, chosen map[int64]candidate, fits func(o int32) (bool, 
 }
 
 // supersede replaces what is known of chosen records between two positions by what a later retry made of them.
-func (r *retrying) supersede(ctx context.Context, b *batchView, chosen map[int64]candidate, from, to int64) error {
+func (r *retrying) supersede(ctx context.Context, b *query.Batch, chosen map[int64]candidate, from, to int64) error {
 	no, err := r.s.q.SliceAt(ctx, r.tx, db.SliceAtParams{BatchID: b.FlowBatch.ID, Place: from})
 	if err != nil {
 		return fmt.Errorf("find position %d of batch %s: %w", from, b.FlowBatch.ID, err)
 	}
-	over := b.over() && batch.BatchTerminal(b.FlowBatchCount.Status)
-	return r.eachOpened(ctx, b, anyStatus(), no, to, func(views []*sliceView) error {
+	over := b.Over() && batch.BatchTerminal(b.FlowBatchCount.Status)
+	return r.eachOpened(ctx, b, anyStatus(), no, to, func(views []*query.Slice) error {
 		for _, v := range views {
-			fits := func(o int32) (bool, error) { return over && Retryable(v.statuses[o]), nil }
+			fits := func(o int32) (bool, error) { return over && Retryable(v.Statuses[o]), nil }
 			if err := choose(v, chosen, fits, true); err != nil {
 				return err
 			}
@@ -293,11 +294,11 @@ func (r *retrying) insert(ctx context.Context, list []candidate) error {
 
 // keepKeys has a slice, of which c is the first record, keep the keys of calls that may have arrived.
 func keepKeys(in *db.KeptKeysInsertParams, c *candidate, sliceNo int32) {
-	for task := int16(0); c.at.kept>>task != 0; task++ {
-		if c.at.kept>>task&1 == 1 {
-			in.SliceNos, in.StepNos, in.TaskNos = append(in.SliceNos, sliceNo), append(in.StepNos, c.at.step),
+	for task := int16(0); c.at.Kept>>task != 0; task++ {
+		if c.at.Kept>>task&1 == 1 {
+			in.SliceNos, in.StepNos, in.TaskNos = append(in.SliceNos, sliceNo), append(in.StepNos, c.at.Step),
 				append(in.TaskNos, task)
-			in.FromBatches, in.FromSlices = append(in.FromBatches, c.view.batch.FlowBatch.ID),
+			in.FromBatches, in.FromSlices = append(in.FromBatches, c.view.Batch.FlowBatch.ID),
 				append(in.FromSlices, c.view.No)
 		}
 	}
@@ -306,10 +307,10 @@ func keepKeys(in *db.KeptKeysInsertParams, c *candidate, sliceNo int32) {
 // slice makes the slice of n records from one on.
 func (r *retrying) slice(c *candidate, n int32) (row db.RetrySliceInsertParams, from *db.InheritedInsertParams) {
 	off := int32(c.position - c.view.First)
-	step := &r.of.plan.Steps[c.at.step]
+	step := &r.of.Plan.Steps[c.at.Step]
 	row = db.RetrySliceInsertParams{BatchID: r.out.BatchID, No: r.slices, First: c.position, Records: n,
-		State: batch.ResumeState(step, c.at.done), StepNo: c.at.step,
-		Queued: int16(n), PageOff: c.view.PageOff + off, FirstStep: c.at.step, TasksDone: c.at.done} //nolint:gosec // at most a page
+		State: batch.ResumeState(step, c.at.Done), StepNo: c.at.Step,
+		Queued: int16(n), PageOff: c.view.PageOff + off, FirstStep: c.at.Step, TasksDone: c.at.Done} //nolint:gosec // at most a page
 	if r.slices == 0 {
 		r.out.First = c.position
 	}
@@ -318,12 +319,12 @@ func (r *retrying) slice(c *candidate, n int32) (row db.RetrySliceInsertParams, 
 	if row.State == batch.SliceReady {
 		r.c.wakeBatch(DueSlices, r.out.BatchID)
 	} else {
-		row.Remaining = n * int32(len(batch.Undone(batch.CallTasks(step), c.at.done)))
+		row.Remaining = n * int32(len(batch.Undone(batch.CallTasks(step), c.at.Done)))
 	}
-	if c.at.step > 0 || c.at.done != 0 {
-		from = &db.InheritedInsertParams{BatchID: r.out.BatchID, SliceNo: row.No, FromBatch: c.view.batch.FlowBatch.ID,
+	if c.at.Step > 0 || c.at.Done != 0 {
+		from = &db.InheritedInsertParams{BatchID: r.out.BatchID, SliceNo: row.No, FromBatch: c.view.Batch.FlowBatch.ID,
 			FromSlice: c.view.No, Off: off,
-			StepNo: c.at.step, TasksDone: c.at.done}
+			StepNo: c.at.Step, TasksDone: c.at.Done}
 	}
 	return row, from
 }
@@ -341,7 +342,7 @@ func (r *retrying) start(ctx context.Context) (err error) {
 		state.PaceNextAt = &out.FirstTick
 		r.c.Wake(DuePacing, out.BatchID.String(), out.FirstTick)
 	}
-	if out.Routes, err = r.s.queuesOf(ctx, r.tx, r.in.OrgID, r.of.plan, r.of.FlowBatch.Lane); err != nil {
+	if out.Routes, err = r.s.queuesOf(ctx, r.tx, r.in.OrgID, r.of.Plan, r.of.FlowBatch.Lane); err != nil {
 		return err
 	}
 	queues := db.LaneBatchInsertParams{BatchID: out.BatchID}

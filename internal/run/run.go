@@ -1,8 +1,7 @@
-// Package run is the only door to a batch: it starts batches, moves their slices and jobs through the steps of a
-// definition, and reads them back. It promises that a record is always in exactly one status, that no status moves but
-// as drawn in status.go, and that everything one event changes (status, next work, counters, end of the batch) moves in
-// one transaction. It evaluates expressions and in-process tasks; it makes no call and knows no provider: tasks that
-// make calls are queued as parts, and package dispatch reports how they came out.
+// Package run is the only writer of batches: it starts them, moves their slices and jobs through the steps of a
+// definition, and does the work of tasks that call nobody. It promises that a record is always in exactly one status, and
+// that everything one event changes (status, next work, counters, end of the batch) moves in one transaction. It makes no
+// call and knows no provider: tasks that make calls are queued as parts, and package dispatch reports how they came out.
 package run
 
 import (
@@ -13,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"flowlane/gen/db"
+	"flowlane/internal/batch/query"
 	"flowlane/internal/blob"
 	"flowlane/internal/definition"
 	"flowlane/internal/pg"
@@ -66,10 +66,10 @@ func CredentialDomain(orgID, credentialID uuid.UUID) string {
 
 // Service starts, moves and reads batches.
 type Service struct {
-	*Reader
+	*query.Reader
 	pool     pg.Pool
 	q        *db.Queries
-	plans    Planner
+	plans    query.Planner
 	router   Router
 	due      Waker
 	random   func() float64
@@ -94,9 +94,9 @@ func (s *Service) Lost(losses *pg.Losses) { s.losses = losses }
 func (s *Service) OnChange(told func(batchIDs []uuid.UUID)) { s.onChange = told }
 
 // New returns a Service. random yields numbers in [0, 1) for the jitter of retries.
-func New(pool pg.Pool, plans Planner, router Router, due Waker, random func() float64) *Service {
+func New(pool pg.Pool, plans query.Planner, router Router, due Waker, random func() float64) *Service {
 	s := &Service{pool: pool, q: db.New(), plans: plans, router: router, due: due, random: random}
-	s.Reader = NewReader(pool, plans, &s.pages)
+	s.Reader = query.NewReader(pool, plans, &s.pages)
 	return s
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"flowlane/gen/db"
 	"flowlane/internal/batch"
+	"flowlane/internal/batch/query"
 )
 
 const (
@@ -61,9 +62,9 @@ func (c *Change) endParentWaits(ctx context.Context) error {
 
 // child is a batch that a task waits for.
 type child struct {
-	row *BatchRow
+	row *query.BatchRow
 	// record is what came of its record, where the batch is completed.
-	record *Record
+	record *query.Record
 }
 
 // readChildren reads the batches that waits are for, and returns how many of the waits end together. What a batch gave
@@ -84,12 +85,12 @@ func (e *ending) readChildren(ctx context.Context, rows []db.WaitsOverRow) (int,
 	if len(which.Ids) == 0 {
 		return fit, nil
 	}
-	views, err := e.c.s.viewsOf(ctx, e.c.tx, which)
+	views, err := e.c.s.ViewsOf(ctx, e.c.tx, which)
 	if err != nil {
 		return 0, err
 	}
 	e.children = map[uuid.UUID]*child{}
-	var completed []*batchView
+	var completed []*query.Batch
 	for _, id := range which.Ids {
 		v := views[id]
 		if v == nil {
@@ -104,11 +105,11 @@ func (e *ending) readChildren(ctx context.Context, rows []db.WaitsOverRow) (int,
 
 // readResults reads what came of the records of batches, as many as fit into memory: the waits for the others end next
 // time.
-func (e *ending) readResults(ctx context.Context, rows []db.WaitsOverRow, completed []*batchView) (int, error) {
+func (e *ending) readResults(ctx context.Context, rows []db.WaitsOverRow, completed []*query.Batch) (int, error) {
 	if len(completed) == 0 {
 		return len(rows), nil
 	}
-	found, err := e.c.s.results(ctx, e.c.tx, e.h.OrgID, completed)
+	found, err := e.c.s.Results(ctx, e.c.tx, e.h.OrgID, completed)
 	if err != nil {
 		return 0, err
 	}

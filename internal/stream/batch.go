@@ -5,7 +5,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"flowlane/internal/run"
+	"flowlane/internal/batch/query"
 )
 
 // BatchInterval is the pause between two looks at where batches stand.
@@ -15,21 +15,21 @@ const BatchInterval = pauseMax
 type BatchListener struct {
 	// States has where the batch stands, if that is not what the listener got last. What it does not take, what comes
 	// later replaces.
-	States <-chan run.BatchState
+	States <-chan query.BatchState
 
-	states chan run.BatchState
+	states chan query.BatchState
 	hub    *Hub
 	org    uuid.UUID
 	batch  uuid.UUID
-	seen   run.BatchState
+	seen   query.BatchState
 }
 
 // Done ends with the process.
 func (l *BatchListener) Done() <-chan struct{} { return l.hub.life.Done() }
 
 // ListenBatch follows a batch whose state is known so far. Leave when it is over.
-func (p *Place) ListenBatch(batch uuid.UUID, seen run.BatchState) *BatchListener {
-	states := make(chan run.BatchState, 1)
+func (p *Place) ListenBatch(batch uuid.UUID, seen query.BatchState) *BatchListener {
+	states := make(chan query.BatchState, 1)
 	l := &BatchListener{States: states, states: states, hub: p.hub, org: p.org, batch: batch, seen: seen}
 	h := p.hub
 	h.mu.Lock()
@@ -76,7 +76,7 @@ func (h *Hub) nextBatches() func(context.Context) error {
 }
 
 // tell gives each listener the state of its batch, unless it has it.
-func (h *Hub) tell(states map[uuid.UUID]run.BatchState) {
+func (h *Hub) tell(states map[uuid.UUID]query.BatchState) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for l := range h.whole {

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"flowlane/internal/batch"
-	"flowlane/internal/run"
+	"flowlane/internal/batch/query"
 )
 
 // TestListenBatch: one reading a second for all who listen, of each batch once; a listener gets what is new to it, and
@@ -20,16 +20,16 @@ func TestListenBatch(t *testing.T) {
 		h, b, end := open(t, 0)
 		defer end()
 		moving, still := uuid.New(), uuid.New()
-		state := func(records int64) run.BatchState {
-			return run.BatchState{Status: batch.BatchRunning,
+		state := func(records int64) query.BatchState {
+			return query.BatchState{Status: batch.BatchRunning,
 				Records: records}
 		}
 		set := func(n int64) {
-			b.set(func(b *book) { b.states = map[uuid.UUID]run.BatchState{moving: state(n), still: state(0)} })
+			b.set(func(b *book) { b.states = map[uuid.UUID]query.BatchState{moving: state(n), still: state(0)} })
 			<-time.After(BatchInterval)
 			synctest.Wait()
 		}
-		b.states = map[uuid.UUID]run.BatchState{moving: state(1), still: state(0)}
+		b.states = map[uuid.UUID]query.BatchState{moving: state(1), still: state(0)}
 		p := take(t, h, uuid.New())
 		quick, slow, waits := p.ListenBatch(moving, state(1)), p.ListenBatch(moving, state(0)),
 			p.ListenBatch(still, state(0))

@@ -6,8 +6,8 @@ import (
 
 	"github.com/google/uuid"
 
+	"flowlane/internal/batch/query"
 	"flowlane/internal/fault"
-	"flowlane/internal/run"
 )
 
 // poll looks for changes as long as anybody listens.
@@ -75,7 +75,7 @@ func (h *Hub) wait(least, took time.Duration) bool {
 
 // watching is what is looked at at once.
 type watching struct {
-	watched []run.Watched
+	watched []query.Watched
 	slices  []*slice
 	joined  []int
 	// who listens to the runs of each.
@@ -119,7 +119,7 @@ func (w *watching) add(h *Hub, batch uuid.UUID) {
 		if s.who == nil {
 			s.line()
 		}
-		w.watched = append(w.watched, run.Watched{OrgID: s.org, BatchID: batch, SliceNo: no, Mark: s.mark,
+		w.watched = append(w.watched, query.Watched{OrgID: s.org, BatchID: batch, SliceNo: no, Mark: s.mark,
 			Runs: s.runs})
 		w.slices, w.joined, w.who = append(w.slices, s), append(w.joined, s.joined), append(w.who, s.who)
 	}
@@ -128,9 +128,9 @@ func (w *watching) add(h *Hub, batch uuid.UUID) {
 // line puts the listeners in one order. What a look has keeps the order in which it was.
 func (s *slice) line() {
 	n := len(s.listeners)
-	s.who, s.runs = make([]*Listener, 0, n), make([]run.WatchedRun, 0, n)
+	s.who, s.runs = make([]*Listener, 0, n), make([]query.WatchedRun, 0, n)
 	for l := range s.listeners {
-		s.who, s.runs = append(s.who, l), append(s.runs, run.WatchedRun{Position: l.position, Run: l.run})
+		s.who, s.runs = append(s.who, l), append(s.runs, query.WatchedRun{Position: l.position, Run: l.run})
 	}
 }
 
@@ -144,7 +144,7 @@ func (h *Hub) once(do func(context.Context) error) (err error) {
 
 // read reads what has changed, and hands it out.
 func (h *Hub) read(ctx context.Context, w *watching) error {
-	return h.source.Follow(ctx, w.watched, func(i int, mark int64, logs []run.Log) {
+	return h.source.Follow(ctx, w.watched, func(i int, mark int64, logs []query.Log) {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		s := w.slices[i]
@@ -160,7 +160,7 @@ func (h *Hub) read(ctx context.Context, w *watching) error {
 }
 
 // give hands events to the listener; false where it has not taken those before.
-func (l *Listener) give(events []run.Event) bool {
+func (l *Listener) give(events []query.Event) bool {
 	if len(events) == 0 {
 		return true
 	}

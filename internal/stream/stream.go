@@ -14,8 +14,8 @@ import (
 
 	"github.com/google/uuid"
 
+	"flowlane/internal/batch/query"
 	"flowlane/internal/fault"
-	"flowlane/internal/run"
 )
 
 const (
@@ -35,8 +35,8 @@ const (
 
 // Source reads what has happened to executions and batches: run.Service.
 type Source interface {
-	Follow(ctx context.Context, watched []run.Watched, do func(i int, mark int64, logs []run.Log)) error
-	BatchStates(ctx context.Context, orgIDs, ids []uuid.UUID) (map[uuid.UUID]run.BatchState, error)
+	Follow(ctx context.Context, watched []query.Watched, do func(i int, mark int64, logs []query.Log)) error
+	BatchStates(ctx context.Context, orgIDs, ids []uuid.UUID) (map[uuid.UUID]query.BatchState, error)
 }
 
 // Options are what a Hub may be told.
@@ -75,7 +75,7 @@ type slice struct {
 	listeners map[*Listener]struct{}
 	// who are the listeners with what they follow, in one order; nil when somebody came or left.
 	who  []*Listener
-	runs []run.WatchedRun
+	runs []query.WatchedRun
 }
 
 // New returns a Hub without listeners. When life ends, so do all that it has, and it takes no more.
@@ -147,9 +147,9 @@ func (p *Place) GiveBack() {
 // Listener follows one execution.
 type Listener struct {
 	// Events has what is new, in order. A listener that does not take it gets it later, with what comes after it.
-	Events <-chan []run.Event
+	Events <-chan []query.Event
 
-	events   chan []run.Event
+	events   chan []query.Event
 	hub      *Hub
 	batch    uuid.UUID
 	sliceNo  int32
@@ -165,7 +165,7 @@ func (l *Listener) Done() <-chan struct{} { return l.hub.life.Done() }
 // Listen follows a run of the record at a position of a batch, which is in this slice, from behind an entry of its log
 // on. Leave when it is over.
 func (p *Place) Listen(batch uuid.UUID, sliceNo int32, position int64, number int32, seen int64) *Listener {
-	events := make(chan []run.Event, 1)
+	events := make(chan []query.Event, 1)
 	l := &Listener{Events: events, events: events, hub: p.hub, batch: batch, sliceNo: sliceNo, position: position,
 		run: number, seen: seen}
 	h := p.hub

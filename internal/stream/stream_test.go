@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"flowlane/internal/batch/query"
 	"flowlane/internal/fault"
-	"flowlane/internal/run"
 )
 
 // book is a Source whose logs the test writes: every record of a slice has the same.
@@ -31,11 +31,11 @@ type book struct {
 	// held, if set, is waited for within a look, after the marks were read.
 	held chan struct{}
 	// states are where batches stand, and asked how often somebody asked for how many.
-	states map[uuid.UUID]run.BatchState
+	states map[uuid.UUID]query.BatchState
 	asked  []int
 }
 
-func (b *book) BatchStates(_ context.Context, orgIDs, ids []uuid.UUID) (map[uuid.UUID]run.BatchState, error) {
+func (b *book) BatchStates(_ context.Context, orgIDs, ids []uuid.UUID) (map[uuid.UUID]query.BatchState, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.asked = append(b.asked, len(ids)); b.fails || len(orgIDs) != len(ids) {
@@ -44,7 +44,7 @@ func (b *book) BatchStates(_ context.Context, orgIDs, ids []uuid.UUID) (map[uuid
 	return maps.Clone(b.states), nil
 }
 
-func (b *book) Follow(_ context.Context, watched []run.Watched, do func(i int, mark int64, logs []run.Log)) error {
+func (b *book) Follow(_ context.Context, watched []query.Watched, do func(i int, mark int64, logs []query.Log)) error {
 	b.mu.Lock()
 	last, mark, fails, panics, held := b.last, b.mark, b.fails, b.panics, b.held
 	b.looks++
@@ -68,10 +68,10 @@ func (b *book) Follow(_ context.Context, watched []run.Watched, do func(i int, m
 		b.mu.Lock()
 		b.read++
 		b.mu.Unlock()
-		logs := make([]run.Log, len(w.Runs))
+		logs := make([]query.Log, len(w.Runs))
 		for j := range logs {
 			for no := int64(2); no <= last; no++ {
-				logs[j].Events = append(logs[j].Events, run.Event{No: no, Kind: run.EventJobStatus})
+				logs[j].Events = append(logs[j].Events, query.Event{No: no, Kind: query.EventJobStatus})
 			}
 			logs[j].Last = last
 		}

@@ -1,4 +1,4 @@
-package run_test
+package query_test
 
 import (
 	"context"
@@ -18,6 +18,7 @@ import (
 	"flowlane/internal/account"
 	"flowlane/internal/app"
 	"flowlane/internal/batch"
+	"flowlane/internal/batch/query"
 	"flowlane/internal/definition"
 	"flowlane/internal/dispatch"
 	"flowlane/internal/fault"
@@ -155,7 +156,7 @@ func (p *process) watch(id uuid.UUID, cancel bool) {
 		}
 		p.checkLists(id)
 		row := must(p.Runs.ReadBatch(p.t.Context(), p.org, id))
-		states[fmt.Sprint(run.JobCounts(row))] = true
+		states[fmt.Sprint(query.JobCounts(row))] = true
 		if n == cancelAfter && !batch.BatchTerminal(row.FlowBatchCount.Status) {
 			err := pg.InTx(p.t.Context(), p.Pool, func(ctx context.Context, tx pgx.Tx) error {
 				_, err := p.Runs.Cancel(ctx, tx, p.org, id, run.Cancellation{})
@@ -166,7 +167,7 @@ func (p *process) watch(id uuid.UUID, cancel bool) {
 				p.t.Fatal(err)
 			}
 		}
-		counts := run.JobCounts(row)
+		counts := query.JobCounts(row)
 		if batch.BatchTerminal(row.FlowBatchCount.Status) && counts.Of(batch.Started)+counts.Of(batch.NeedsReconcile) == 0 {
 			break
 		}
@@ -184,13 +185,13 @@ func (p *process) checkLists(id uuid.UUID) {
 	p.t.Helper()
 	for _, e := range []batch.ExecutionStatus{batch.ExecutionPending, batch.ExecutionRunning, batch.ExecutionCompleted,
 		batch.ExecutionFailed, batch.ExecutionCancelled} {
-		page := must(p.Runs.Records(p.t.Context(), p.org, run.RecordFilter{BatchID: &id, Execution: &e, Limit: 1000}))
+		page := must(p.Runs.Records(p.t.Context(), p.org, query.RecordFilter{BatchID: &id, Execution: &e, Limit: 1000}))
 		if int64(len(page.Records)) != page.Total || page.More {
 			p.t.Fatalf("%d executions are %s, total says %d", len(page.Records), e, page.Total)
 		}
 	}
 	for _, s := range batch.Statuses {
-		page := must(p.Runs.Records(p.t.Context(), p.org, run.RecordFilter{BatchID: &id, Status: &s, Limit: 1000}))
+		page := must(p.Runs.Records(p.t.Context(), p.org, query.RecordFilter{BatchID: &id, Status: &s, Limit: 1000}))
 		if int64(len(page.Records)) != page.Total {
 			p.t.Fatalf("%d jobs are %s, total says %d", len(page.Records), s, page.Total)
 		}

@@ -1,4 +1,4 @@
-package run
+package query
 
 import (
 	"cmp"
@@ -50,13 +50,13 @@ type Want struct {
 }
 
 // of is what must be read of slices of a batch. What was inherited is no history of it.
-func (w Want) of(b *batchView) needs {
-	n := needs{own: noTraces, inherited: noTraces, runs: w.Runs}
+func (w Want) of(b *Batch) Needs {
+	n := Needs{Own: NoTraces, Inherited: NoTraces, runs: w.Runs}
 	if w.Output {
-		n.own, n.inherited = b.lastStep(), b.lastStep()
+		n.Own, n.Inherited = b.lastStep(), b.lastStep()
 	}
 	if w.History {
-		n.own = 0
+		n.Own = 0
 	}
 	return n
 }
@@ -82,13 +82,13 @@ func (h *history) saw(started, ended int64) {
 }
 
 // list makes the records at the wanted offsets, in order. Inputs are copied.
-func (v *sliceView) list(wanted []bool, want Want) (out []Record, err error) {
+func (v *Slice) list(wanted []bool, want Want) (out []Record, err error) {
 	err = v.each(wanted, want, func(r *Record) { out = append(out, *r) })
 	return out, err
 }
 
 // each makes the records at the wanted offsets, in order, one after the other in the same place. Inputs are copied.
-func (v *sliceView) each(wanted []bool, want Want, do func(r *Record)) error {
+func (v *Slice) each(wanted []bool, want Want, do func(r *Record)) error {
 	histories, outputs, err := v.tell(wanted, want)
 	if err != nil {
 		return err
@@ -98,13 +98,13 @@ func (v *sliceView) each(wanted []bool, want Want, do func(r *Record)) error {
 		if !wanted[o] {
 			continue
 		}
-		r = Record{Batch: v.batch.BatchRow, Position: v.First + int64(o), Status: v.statuses[o], Run: 1,
-			Created: v.batch.FlowBatch.CreatedAt}
+		r = Record{Batch: v.Batch.BatchRow, Position: v.First + int64(o), Status: v.Statuses[o], Run: 1,
+			Created: v.Batch.FlowBatch.CreatedAt}
 		if want.Input {
 			r.Input = append(json.RawMessage(nil), v.rows[o]...)
 		}
-		if want.Key && v.batch.keys() {
-			r.Key = v.batch.plan.Key.Of(v.rows[o])
+		if want.Key && v.Batch.keys() {
+			r.Key = v.Batch.Plan.Key.Of(v.rows[o])
 		}
 		if outputs != nil {
 			r.Output, r.SkippedTasks = outputs.at(o)
@@ -127,24 +127,24 @@ type attemptKey struct {
 }
 
 // onChange reads the traces of the wanted records once, for their history and their output.
-func (v *sliceView) tell(wanted []bool, want Want) ([]history, *outputs, error) {
+func (v *Slice) tell(wanted []bool, want Want) ([]history, *outputs, error) {
 	var histories []history
 	if want.History {
 		histories = make([]history, v.Records)
 	}
 	var outs *outputs
 	if want.Output {
-		outs = newOutputs(v.batch.plan, v.Records)
+		outs = newOutputs(v.Batch.Plan, v.Records)
 	}
 	attempts := map[attemptKey]int32{}
 	decode := func(step int16, line []byte) (batch.Trace, error) {
-		if outs != nil && step == v.batch.lastStep() {
+		if outs != nil && step == v.Batch.lastStep() {
 			return batch.DecodeTrace(line)
 		}
 		return batch.DecodeLight(step, line)
 	}
 	err := v.traces(decode, wanted, func(step, task int16, t *batch.Trace) {
-		if outs != nil && step == v.batch.lastStep() {
+		if outs != nil && step == v.Batch.lastStep() {
 			outs.add(task, t)
 		}
 		if !want.History || t.Inherited {
@@ -161,10 +161,10 @@ func (v *sliceView) tell(wanted []bool, want Want) ([]history, *outputs, error) 
 	if err != nil || !want.History {
 		return histories, outs, err
 	}
-	for i := range v.parts {
-		p := &v.parts[i]
+	for i := range v.Parts {
+		p := &v.Parts[i]
 		p.Each(func(o int32) {
-			if !wanted[o] || !v.concerns(p, o) {
+			if !wanted[o] || !v.Concerns(p, o) {
 				return
 			}
 			made := p.Attempt
@@ -184,13 +184,13 @@ func (v *sliceView) tell(wanted []bool, want Want) ([]history, *outputs, error) 
 }
 
 // begun reports whether anything was done for the record at this offset.
-func (v *sliceView) begun(o int32, h *history) bool {
+func (v *Slice) begun(o int32, h *history) bool {
 	return v.StepNo > v.FirstStep || h.touched || v.jobs[o] != nil
 }
 
 // date fills in the record's times, attempts and execution status.
-func (v *sliceView) date(r *Record, o int32, h *history) {
-	b := &v.batch.FlowBatchCount
+func (v *Slice) date(r *Record, o int32, h *history) {
+	b := &v.Batch.FlowBatchCount
 	begun := v.begun(o, h) || (batch.Terminal(r.Status) && r.Status != batch.Unprocessed)
 	r.Execution, r.Attempts = batch.ExecutionOf(r.Status, begun), h.attempts
 	switch {
@@ -199,7 +199,7 @@ func (v *sliceView) date(r *Record, o int32, h *history) {
 	case begun && b.StartedAt != nil:
 		r.StartedAt = b.StartedAt
 	}
-	r.UpdatedAt = v.batch.FlowBatch.CreatedAt
+	r.UpdatedAt = v.Batch.FlowBatch.CreatedAt
 	if r.StartedAt != nil {
 		r.UpdatedAt = later(r.UpdatedAt, *r.StartedAt)
 	}
@@ -229,7 +229,7 @@ func later(a, b time.Time) time.Time {
 
 // failure is the error of the record at an offset; nil for none. Of one whose call is in doubt it is what went wrong
 // with that.
-func (v *sliceView) failure(o int32) (*batch.JobError, error) {
+func (v *Slice) failure(o int32) (*batch.JobError, error) {
 	if p := v.doubted(o); p != nil {
 		return v.uncertain(p)
 	}
@@ -239,17 +239,17 @@ func (v *sliceView) failure(o int32) (*batch.JobError, error) {
 	}
 	var e batch.JobError
 	err := json.Unmarshal([]byte(j.Error), &e)
-	return &e, fault.Wrap(err, "the error of job %s", batch.JobID(v.batch.FlowBatch.ID, j.Position))
+	return &e, fault.Wrap(err, "the error of job %s", batch.JobID(v.Batch.FlowBatch.ID, j.Position))
 }
 
 // doubted is the part whose call leaves it open what became of the record at an offset, and says why; nil for none.
-func (v *sliceView) doubted(o int32) *batch.CoveringPart {
-	s := v.statuses[o]
+func (v *Slice) doubted(o int32) *batch.CoveringPart {
+	s := v.Statuses[o]
 	if s != batch.Started && s != batch.NeedsReconcile && s != batch.Unresolved {
 		return nil
 	}
-	for i := range v.parts {
-		if p := &v.parts[i]; p.State == s && p.Doubt != (batch.Doubt{}) && v.concerns(p, o) {
+	for i := range v.Parts {
+		if p := &v.Parts[i]; p.State == s && p.Doubt != (batch.Doubt{}) && v.Concerns(p, o) {
 			return p
 		}
 	}
@@ -257,9 +257,9 @@ func (v *sliceView) doubted(o int32) *batch.CoveringPart {
 }
 
 // uncertain is the error of the records of a part whose call is in doubt; nil where nothing is known of it.
-func (v *sliceView) uncertain(p *batch.CoveringPart) (*batch.JobError, error) {
-	e, err := p.Doubt.Explain(v.batch.plan, &p.Part, p.State)
-	return e, fault.Wrap(err, "the failure of a call of batch %s", v.batch.FlowBatch.ID)
+func (v *Slice) uncertain(p *batch.CoveringPart) (*batch.JobError, error) {
+	e, err := p.Doubt.Explain(v.Batch.Plan, &p.Part, p.State)
+	return e, fault.Wrap(err, "the failure of a call of batch %s", v.Batch.FlowBatch.ID)
 }
 
 // outputs are what the records of a slice gave in the last step: the output of its task, or an object by task id where

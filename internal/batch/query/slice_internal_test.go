@@ -1,4 +1,4 @@
-package run
+package query
 
 import (
 	"encoding/json"
@@ -20,7 +20,7 @@ func TestSliceView_AtOnce(t *testing.T) {
 	require.NoError(t, err)
 	small, err := batch.EncodeTraces([]batch.Trace{{To: 8, Kind: batch.TraceOK, Output: json.RawMessage("1")}})
 	require.NoError(t, err)
-	v := sliceView{SliceRowsRow: db.SliceRowsRow{Records: 200}, bodies: []batch.Fragment{{Body: small}, {Body: large}}}
+	v := Slice{SliceRowsRow: db.SliceRowsRow{Records: 200}, bodies: []batch.Fragment{{Body: small}, {Body: large}}}
 	require.EqualValues(t, fewRecords, v.atOnce())
 	v.bodies = v.bodies[:1]
 	require.EqualValues(t, 200, v.atOnce())

@@ -1,4 +1,4 @@
-package run
+package query
 
 import (
 	"cmp"
@@ -91,7 +91,7 @@ func (t *Times) end(at int64) {
 // Record reads one record of a batch, with its input, output and history. Fault: NotFound.
 func (s *Reader) Record(ctx context.Context, orgID, batchID uuid.UUID, position int64) (*Record, error) {
 	return s.one(ctx, orgID, batchID, position, 0, Want{Input: true, Output: true, History: true, Key: true},
-		func(*sliceView, *Record) error { return nil })
+		func(*Slice, *Record) error { return nil })
 }
 
 // Execution reads a run of a record of a batch: its path through every step and task. Fault: NotFound.
@@ -99,7 +99,7 @@ func (s *Reader) Execution(ctx context.Context, orgID, batchID uuid.UUID, positi
 	run int32) (*Record, []ExecutionStep, error) {
 	var steps []ExecutionStep
 	out, err := s.one(ctx, orgID, batchID, position, run, Want{Input: true, History: true, Key: true},
-		func(v *sliceView, r *Record) (err error) {
+		func(v *Slice, r *Record) (err error) {
 			steps, err = v.path(r)
 			return err
 		})
@@ -108,14 +108,14 @@ func (s *Reader) Execution(ctx context.Context, orgID, batchID uuid.UUID, positi
 
 // one reads a run of a record, from 1, or its job for 0, and calls do with it while its slice is open.
 func (s *Reader) one(ctx context.Context, orgID, batchID uuid.UUID, position int64, run int32, want Want,
-	do func(v *sliceView, r *Record) error) (*Record, error) {
+	do func(v *Slice, r *Record) error) (*Record, error) {
 	thing := "Execution"
 	if run == 0 {
 		thing = "Job"
 	}
 	var out *Record
 	err := s.snapshot(ctx, func(ctx context.Context, tx pgx.Tx) error {
-		v, err := s.viewAt(ctx, tx, orgID, batchID, position, thing, needs{lazy: true, runs: true})
+		v, err := s.SliceAt(ctx, tx, orgID, batchID, position, thing, Needs{lazy: true, runs: true})
 		if err != nil {
 			return err
 		}
@@ -123,7 +123,7 @@ func (s *Reader) one(ctx context.Context, orgID, batchID uuid.UUID, position int
 		if int(run) > len(v.runs[offset])+1 {
 			return fault.Missing(thing)
 		}
-		release, err := s.readInputs(ctx, tx, []*sliceView{v})
+		release, err := s.readInputs(ctx, tx, []*Slice{v})
 		if err != nil {
 			return err
 		}
@@ -145,9 +145,9 @@ func (s *Reader) one(ctx context.Context, orgID, batchID uuid.UUID, position int
 	return out, nil
 }
 
-// viewAt opens the slice that holds the position of a thing. Fault: NotFound.
-func (s *Reader) viewAt(ctx context.Context, tx pgx.Tx, orgID, batchID uuid.UUID, position int64, thing string,
-	n needs) (*sliceView, error) {
+// SliceAt opens the slice that holds the position of a thing. Fault: NotFound.
+func (s *Reader) SliceAt(ctx context.Context, tx pgx.Tx, orgID, batchID uuid.UUID, position int64, thing string,
+	n Needs) (*Slice, error) {
 	b, err := s.view(ctx, tx, orgID, batchID)
 	if fault.Is(err, fault.NotFound) {
 		return nil, fault.Missing(thing)
@@ -167,12 +167,12 @@ func (s *Reader) viewAt(ctx context.Context, tx pgx.Tx, orgID, batchID uuid.UUID
 }
 
 // path tells how a run of a record came through every step.
-func (v *sliceView) path(r *Record) ([]ExecutionStep, error) {
+func (v *Slice) path(r *Record) ([]ExecutionStep, error) {
 	offset, wanted := int32(r.Position-v.First), make([]bool, v.Records)
 	wanted[offset] = true
-	steps := make([]ExecutionStep, len(v.batch.plan.Steps))
+	steps := make([]ExecutionStep, len(v.Batch.Plan.Steps))
 	for i := range steps {
-		step := &v.batch.plan.Steps[i]
+		step := &v.Batch.Plan.Steps[i]
 		steps[i] = ExecutionStep{Step: step, Tasks: make([]ExecutionTask, len(step.Tasks))}
 		for j := range step.Tasks {
 			steps[i].Tasks[j] = ExecutionTask{Task: &step.Tasks[j], Attempted: Attempted{Status: TaskPending}}
@@ -187,7 +187,7 @@ func (v *sliceView) path(r *Record) ([]ExecutionStep, error) {
 		if t.Decides() {
 			of.Stored = nil
 			if t.Large {
-				fragment := db.FragmentBodyParams{BatchID: v.batch.FlowBatch.ID, SliceNo: v.No, StepNo: step,
+				fragment := db.FragmentBodyParams{BatchID: v.Batch.FlowBatch.ID, SliceNo: v.No, StepNo: step,
 					TaskNo: task, Seq: t.Seq}
 				of.Stored = &StoredOutput{fragment, offset}
 			}
@@ -197,8 +197,8 @@ func (v *sliceView) path(r *Record) ([]ExecutionStep, error) {
 		return nil, err
 	}
 	ended := v.endOf(offset, r.Run) != nil
-	for i := range v.parts {
-		if p := &v.parts[i]; v.concerns(p, offset) && !ended {
+	for i := range v.Parts {
+		if p := &v.Parts[i]; v.Concerns(p, offset) && !ended {
 			failure, err := v.uncertain(p)
 			if err != nil {
 				return nil, err

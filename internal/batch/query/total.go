@@ -1,4 +1,4 @@
-package run
+package query
 
 import (
 	"context"
@@ -111,12 +111,12 @@ func (w *walk) begunAmong(ctx context.Context, id uuid.UUID, nos []int32) (begun
 	if err != nil {
 		return 0, err
 	}
-	for some := range slices.Chunk(nos, walkSlices) {
+	for some := range slices.Chunk(nos, WalkSlices) {
 		found, err := w.s.q.SliceRows(ctx, w.tx, db.SliceRowsParams{BatchID: id, Nos: some})
 		if err != nil {
 			return 0, fmt.Errorf("read slices of batch %s: %w", id, err)
 		}
-		err = w.s.openEach(ctx, w.tx, b.views(found, needs{inherited: noTraces}), func(v *sliceView) error {
+		err = w.s.openEach(ctx, w.tx, b.views(found, Needs{Inherited: NoTraces}), func(v *Slice) error {
 			n, err := v.countBegun()
 			begun += n
 			return err
@@ -128,9 +128,9 @@ func (w *walk) begunAmong(ctx context.Context, id uuid.UUID, nos []int32) (begun
 	return begun, nil
 }
 
-func (v *sliceView) countBegun() (n int64, err error) {
+func (v *Slice) countBegun() (n int64, err error) {
 	wanted := make([]bool, v.Records)
-	for o, s := range v.statuses {
+	for o, s := range v.Statuses {
 		wanted[o] = s == batch.Queued
 	}
 	histories, _, err := v.tell(wanted, Want{History: true})

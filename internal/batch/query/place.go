@@ -1,4 +1,4 @@
-package run
+package query
 
 import (
 	"bytes"
@@ -175,11 +175,11 @@ func (r *stretch) goesOn(first, records int64, newest bool) bool {
 }
 
 // runsOf are the first and the last run that the list can show of a record with so many.
-func (w *walk) runsOf(v *sliceView, position int64, runs int32) (first, last int32) {
+func (w *walk) runsOf(v *Slice, position int64, runs int32) (first, last int32) {
 	switch {
 	case !w.f.Want.Runs:
 		return runs, runs
-	case v.batch.FlowBatch.ID != w.f.FromBatch || position != w.f.FromPosition || w.f.FromRun == 0:
+	case v.Batch.FlowBatch.ID != w.f.FromBatch || position != w.f.FromPosition || w.f.FromRun == 0:
 		return 1, runs
 	case w.f.Newest:
 		return 1, min(w.f.FromRun, runs)

@@ -1,7 +1,13 @@
-package run
+// Package query reads batches: their state and progress, their records, executions and errors, what each came through
+// as a log, and where a record would go on if it were tried again.
+//
+// It promises that an answer tells of one moment, that what it says of every record agrees with the counters of the
+// batch, and that it takes a bounded part of memory however large a batch is. It changes nothing.
+package query
 
 import (
 	"context"
+
 	"flowlane/gen/db"
 	"flowlane/internal/definition"
 	"flowlane/internal/pg"

@@ -1,4 +1,4 @@
-package run
+package query
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 type Export struct {
 	ctx   context.Context //nolint:containedctx // an io.Reader has no other place for it
 	s     *Reader
-	batch *batchView
+	batch *Batch
 	match matcher
 	// key narrows the results to records that have it; empty for all.
 	key string
@@ -24,7 +24,7 @@ type Export struct {
 	// from is the first position to show, skip how many matching ones to pass over before.
 	from, skip int64
 	no         int32
-	views      []*sliceView
+	views      []*Slice
 	// offset is the next record of the first view.
 	offset int32
 	done   bool
@@ -92,13 +92,13 @@ func (e *Export) fill() error {
 // load reads the next slices, and the batch again: it may have been cancelled meanwhile.
 func (e *Export) load(ctx context.Context, tx pgx.Tx) error {
 	b := &e.batch.FlowBatch
-	if !e.batch.over() {
+	if !e.batch.Over() {
 		var err error
 		if e.batch, err = e.s.view(ctx, tx, b.OrgID, b.ID); err != nil {
 			return err
 		}
 	}
-	found, err := e.batch.next(ctx, e.s, tx, e.no, e.match.statuses, e.match.over)
+	found, err := e.batch.NextSlices(ctx, e.s, tx, e.no, e.match.statuses, e.match.over)
 	if err != nil {
 		return err
 	}
@@ -115,21 +115,21 @@ func (e *Export) load(ctx context.Context, tx pgx.Tx) error {
 		return err
 	}
 	n := len(e.views)
-	e.done = n == len(found) && n < walkSlices
+	e.done = n == len(found) && n < WalkSlices
 	if n > 0 {
 		e.no = found[n-1].No + 1
 	}
 	return nil
 }
 
-func (e *Export) add(v *sliceView, from, to int32) error {
+func (e *Export) add(v *Slice, from, to int32) error {
 	var has func(record []byte) bool
 	if e.key != "" {
-		has = v.batch.plan.Key.Is(e.key)
+		has = v.Batch.Plan.Key.Is(e.key)
 	}
 	wanted := make([]bool, v.Records)
 	for o := from; o < to; o++ {
-		wanted[o] = v.First+int64(o) >= e.from && e.match.job(v.statuses[o]) && (has == nil || has(v.rows[o]))
+		wanted[o] = v.First+int64(o) >= e.from && e.match.job(v.Statuses[o]) && (has == nil || has(v.rows[o]))
 		if wanted[o] && e.skip > 0 {
 			e.skip--
 			wanted[o] = false

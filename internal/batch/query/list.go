@@ -1,4 +1,4 @@
-package run
+package query
 
 import (
 	"context"
@@ -15,13 +15,13 @@ import (
 
 // batchList is a batch of which a part is listed, of slices from a number on, or down.
 type batchList struct {
-	*batchView
+	*Batch
 	stretch
 	no int32
 }
 
 // list lists the records of batches; a list that passes over records takes one at a time.
-func (w *walk) list(ctx context.Context, batches []*batchView) error {
+func (w *walk) list(ctx context.Context, batches []*Batch) error {
 	var rest []*batchList
 	for _, b := range batches {
 		if w.f.Key != "" && !b.keys() {
@@ -45,13 +45,13 @@ func (w *walk) list(ctx context.Context, batches []*batchView) error {
 }
 
 // begin finds where the list begins in a batch.
-func (w *walk) begin(ctx context.Context, b *batchView) (*batchList, error) {
+func (w *walk) begin(ctx context.Context, b *Batch) (*batchList, error) {
 	id := b.FlowBatch.ID
 	positions := b.FlowBatch.RecordCount
 	if b.retry() {
 		positions = math.MaxInt64
 	}
-	l := &batchList{batchView: b, stretch: w.stretch(id, positions)}
+	l := &batchList{Batch: b, stretch: w.stretch(id, positions)}
 	if p := w.f.Position; p != nil {
 		l.start, l.end = max(*p, l.start), min(*p+1, l.end)
 	} else if w.skip > 0 && w.match.all() && !b.retry() && w.f.Key == "" {
@@ -82,16 +82,16 @@ func (w *walk) begin(ctx context.Context, b *batchView) (*batchList, error) {
 func (w *walk) listSome(ctx context.Context, list []*batchList) (rest []*batchList, err error) {
 	in := db.SlicesFromParams{Statuses: w.match.statuses, OverStatuses: w.match.over, Begun: w.match.begun,
 		EndedRuns: w.ended > 0,
-		OrgID:     w.orgID, MaxRows: walkSlices}
+		OrgID:     w.orgID, MaxRows: WalkSlices}
 	for _, l := range list {
 		in.BatchIds, in.FromNos, in.Over = append(in.BatchIds, l.FlowBatch.ID), append(in.FromNos, l.no),
-			append(in.Over, l.over())
+			append(in.Over, l.Over())
 	}
 	found, err := w.slicesFrom(ctx, in)
 	if err != nil {
 		return nil, fmt.Errorf("list slices of batch %s: %w", in.BatchIds[0], err)
 	}
-	var views []*sliceView
+	var views []*Slice
 	for i := range found {
 		r := &found[i]
 		l, records := list[r.I], int64(r.Records)
@@ -102,12 +102,12 @@ func (w *walk) listSome(ctx context.Context, list []*batchList) (rest []*batchLi
 			w.skip -= r.Matching // counters are exact but for what is queued and begun
 		default:
 			v := l.found(r)
-			v.needs = w.f.Want.of(l.batchView)
+			v.needs = w.f.Want.of(l.Batch)
 			v.from, v.to = int32(min(max(l.start-r.First, 0), records)), int32(min(l.end-r.First, records))
 			views = append(views, v)
 		}
 		// the batch has more
-		if last := i + 1 - walkSlices; last >= 0 && found[last].I == r.I && l.goesOn(r.First, records, w.f.Newest) {
+		if last := i + 1 - WalkSlices; last >= 0 && found[last].I == r.I && l.goesOn(r.First, records, w.f.Newest) {
 			if l.no = r.No + 1; w.f.Newest {
 				l.no = r.No - 1
 			}
@@ -119,7 +119,7 @@ func (w *walk) listSome(ctx context.Context, list []*batchList) (rest []*batchLi
 }
 
 // slices lists the records of these slices, opening as few at once as the page can need and as fit into memory.
-func (w *walk) slices(ctx context.Context, views []*sliceView) error {
+func (w *walk) slices(ctx context.Context, views []*Slice) error {
 	if w.f.Key != "" {
 		return w.search(ctx, views)
 	}
@@ -142,7 +142,7 @@ func (w *walk) slices(ctx context.Context, views []*sliceView) error {
 }
 
 // take appends the matching records of opened slices to the page.
-func (w *walk) take(ctx context.Context, views []*sliceView) error {
+func (w *walk) take(ctx context.Context, views []*Slice) error {
 	release, err := w.s.readInputs(ctx, w.tx, w.f.Want.rowsOf(views))
 	if err != nil {
 		return err
@@ -158,10 +158,10 @@ func (w *walk) take(ctx context.Context, views []*sliceView) error {
 
 // readInputs reads the raw records of slices, which are there until they are released. Slices that lie in one page
 // share it, so that it is unpacked once.
-func (s *Reader) readInputs(ctx context.Context, tx pgx.Tx, views []*sliceView) (release func(), err error) {
+func (s *Reader) readInputs(ctx context.Context, tx pgx.Tx, views []*Slice) (release func(), err error) {
 	refs := make([]recordset.PageRef, len(views))
 	for i, v := range views {
-		refs[i] = recordset.PageRef{Set: v.batch.FlowBatch.PageSet, First: v.First - int64(v.PageOff)}
+		refs[i] = recordset.PageRef{Set: v.Batch.FlowBatch.PageSet, First: v.First - int64(v.PageOff)}
 	}
 	if len(refs) == 0 {
 		return func() {}, nil
@@ -179,7 +179,7 @@ func (s *Reader) readInputs(ctx context.Context, tx pgx.Tx, views []*sliceView) 
 		rows, err := pages[refs[i]].Rows()
 		if err != nil {
 			release()
-			return nil, fmt.Errorf("records from %d of batch %s: %w", v.First, v.batch.FlowBatch.ID, err)
+			return nil, fmt.Errorf("records from %d of batch %s: %w", v.First, v.Batch.FlowBatch.ID, err)
 		}
 		v.rows = rows[v.PageOff:][:v.Records]
 	}
@@ -187,7 +187,7 @@ func (s *Reader) readInputs(ctx context.Context, tx pgx.Tx, views []*sliceView) 
 }
 
 // takeSlice appends the matching records of a slice to the page.
-func (w *walk) takeSlice(v *sliceView) error {
+func (w *walk) takeSlice(v *Slice) error {
 	step := v.atOnce()
 	for from := v.from; from < v.to && !w.more; from += step {
 		low, high := from, min(from+step, v.to)
@@ -199,7 +199,7 @@ func (w *walk) takeSlice(v *sliceView) error {
 			if v.keyed != nil && !v.keyed[o] {
 				continue
 			}
-			wanted[o] = w.match.job(v.statuses[o]) || len(v.runs[o]) > 0 && w.showsRuns()
+			wanted[o] = w.match.job(v.Statuses[o]) || len(v.runs[o]) > 0 && w.showsRuns()
 		}
 		if !slices.Contains(wanted, true) {
 			continue

@@ -1,4 +1,4 @@
-package run
+package query
 
 import (
 	"context"
@@ -11,35 +11,35 @@ import (
 	"flowlane/internal/fault"
 )
 
-// resumePoint is where a record that is over goes on if it is tried again: at the step at which it stands, without the
+// ResumePoint is where a record that is over goes on if it is tried again: at the step at which it stands, without the
 // tasks of that step that came out well.
-type resumePoint struct {
-	step int16
-	done int64
+type ResumePoint struct {
+	Step int16
+	Done int64
 	// kept are those of the other tasks, as bits by number, that keep their idempotency keys: a call with one may have
 	// arrived.
-	kept int64
+	Kept int64
 }
 
-// resumePoints returns where the wanted records of the slice would go on, by offset.
-func (v *sliceView) resumePoints(wanted []bool) ([]resumePoint, error) {
-	out := make([]resumePoint, v.Records)
-	if v.batch.anew() {
+// ResumePoints returns where the wanted records of the slice would go on, by offset.
+func (v *Slice) ResumePoints(wanted []bool) ([]ResumePoint, error) {
+	out := make([]ResumePoint, v.Records)
+	if v.Batch.anew() {
 		return out, nil
 	}
 	for o := range v.Records {
-		out[o].step = v.stepOf(o)
-		if out[o].step == v.FirstStep {
-			out[o].done, out[o].kept = v.TasksDone, v.kept
+		out[o].Step = v.StepOf(o)
+		if out[o].Step == v.FirstStep {
+			out[o].Done, out[o].Kept = v.TasksDone, v.kept
 		}
 	}
-	err := v.traces(v.batch.decodeToResume, wanted, func(step, task int16, t *batch.Trace) {
+	err := v.traces(v.Batch.decodeToResume, wanted, func(step, task int16, t *batch.Trace) {
 		if t.Inherited {
 			return
 		}
-		if of := &v.batch.plan.Steps[step].Tasks[task]; of.Keyed() {
+		if of := &v.Batch.Plan.Steps[step].Tasks[task]; of.Keyed() {
 			t.Each(func(o int32) {
-				if out[o].step == step {
+				if out[o].Step == step {
 					out[o].keep(task, of, t)
 				}
 			})
@@ -47,15 +47,15 @@ func (v *sliceView) resumePoints(wanted []bool) ([]resumePoint, error) {
 		if !t.Decides() {
 			return
 		}
-		passes := t.Kind == batch.TraceOK || t.Kind == batch.TraceSkipped || v.batch.plan.Steps[step].Tasks[task].ContinueOnError
+		passes := t.Kind == batch.TraceOK || t.Kind == batch.TraceSkipped || v.Batch.Plan.Steps[step].Tasks[task].ContinueOnError
 		t.Each(func(o int32) {
-			if out[o].step != step {
+			if out[o].Step != step {
 				return
 			}
 			if passes {
-				out[o].done |= 1 << task
+				out[o].Done |= 1 << task
 			} else {
-				out[o].done &^= 1 << task
+				out[o].Done &^= 1 << task
 			}
 		})
 	})
@@ -65,9 +65,9 @@ func (v *sliceView) resumePoints(wanted []bool) ([]resumePoint, error) {
 	for o := range out {
 		// A record can stand at the end of a step because its batch was cancelled before it could go on.
 		p := &out[o]
-		p.kept &^= p.done
-		if p.done == 1<<len(v.batch.plan.Steps[p.step].Tasks)-1 && p.step < v.batch.lastStep() {
-			*p = resumePoint{step: p.step + 1}
+		p.Kept &^= p.Done
+		if p.Done == 1<<len(v.Batch.Plan.Steps[p.Step].Tasks)-1 && p.Step < v.Batch.lastStep() {
+			*p = ResumePoint{Step: p.Step + 1}
 		}
 	}
 	return out, nil
@@ -76,48 +76,48 @@ func (v *sliceView) resumePoints(wanted []bool) ([]resumePoint, error) {
 // keep notes what a trace of a task says of its key. What may have arrived must come again under the same key, and what
 // was refused under another one, because providers repeat the refusals that they remember. The elements of a for_each
 // begin anew together: once one of them may have arrived, all keep their keys.
-func (p *resumePoint) keep(no int16, task *definition.Task, t *batch.Trace) {
+func (p *ResumePoint) keep(no int16, task *definition.Task, t *batch.Trace) {
 	switch {
 	case t.Kind == batch.TraceUnknown, t.Kind == batch.TraceElement, t.Error != nil && t.Error.Code == batch.CodeUnknown:
-		p.kept |= 1 << no
+		p.Kept |= 1 << no
 	case t.Refused && task.ForEach == nil:
-		p.kept &^= 1 << no
+		p.Kept &^= 1 << no
 	}
 }
 
 // decodeToResume reads of a trace what resumePoints needs.
-func (b *batchView) decodeToResume(step int16, line []byte) (batch.Trace, error) {
-	if batch.Keyed(&b.plan.Steps[step]) {
+func (b *Batch) decodeToResume(step int16, line []byte) (batch.Trace, error) {
+	if batch.Keyed(&b.Plan.Steps[step]) {
 		return batch.DecodeLight(step, line)
 	}
 	return batch.DecodeHead(line)
 }
 
-// openToResume opens as many of these slices as fit into memory, with what resumePoints needs. Where they were looked
+// OpenToResume opens as many of these slices as fit into memory, with what resumePoints needs. Where they were looked
 // for by the statuses that are wanted, one that has no others is not read at all if its records can only begin anew.
 // errors reads why records failed, and so every slice.
-func (b *batchView) openToResume(ctx context.Context, s *Reader, tx pgx.Tx, views []*sliceView,
+func (b *Batch) OpenToResume(ctx context.Context, s *Reader, tx pgx.Tx, views []*Slice,
 	onlyWanted, errors bool,
-) ([]*sliceView, error) {
-	need := needs{inherited: noTraces, bare: !errors}
+) ([]*Slice, error) {
+	need := Needs{Inherited: NoTraces, bare: !errors}
 	onlyWanted = onlyWanted && !errors
 	switch {
 	case b.anew():
-		need.own = noTraces
+		need.Own = NoTraces
 	case b.lastStep() > 0:
 		var err error
-		if need.own, err = b.firstStep(ctx, s, tx, views); err != nil {
+		if need.Own, err = b.firstStep(ctx, s, tx, views); err != nil {
 			return nil, err
 		}
 	}
 	for _, v := range views {
-		v.needs, v.wanted = need, onlyWanted && b.anew() && v.matching == int64(v.Records)
+		v.needs, v.Wanted = need, onlyWanted && b.anew() && v.matching == int64(v.Records)
 	}
 	n := 1
-	for n < len(views) && views[n].wanted == views[0].wanted {
+	for n < len(views) && views[n].Wanted == views[0].Wanted {
 		n++
 	}
-	if views[0].wanted {
+	if views[0].Wanted {
 		return views[:n], nil
 	}
 	opened, err := s.openFitting(ctx, tx, views[:n], false)
@@ -128,11 +128,11 @@ func (b *batchView) openToResume(ctx context.Context, s *Reader, tx pgx.Tx, view
 }
 
 // readKept reads which tasks of slices of a retry keep their keys.
-func (b *batchView) readKept(ctx context.Context, s *Reader, tx pgx.Tx, views []*sliceView) error {
+func (b *Batch) readKept(ctx context.Context, s *Reader, tx pgx.Tx, views []*Slice) error {
 	if !b.retry() {
 		return nil
 	}
-	in, byNo := db.KeptKeysParams{BatchID: b.FlowBatch.ID, StepNo: -1}, map[int32]*sliceView{}
+	in, byNo := db.KeptKeysParams{BatchID: b.FlowBatch.ID, StepNo: -1}, map[int32]*Slice{}
 	for _, v := range views {
 		in.SliceNos, byNo[v.No] = append(in.SliceNos, v.No), v
 	}
@@ -145,16 +145,16 @@ func (b *batchView) readKept(ctx context.Context, s *Reader, tx pgx.Tx, views []
 
 // anew reports whether whatever is tried again begins anew: nothing comes before or beside the only task, and that is a
 // call without a key. The in-process work of a record can be done while others of its slice still wait for theirs.
-func (b *batchView) anew() bool {
-	if len(b.plan.Steps) > 1 || len(b.plan.Steps[0].Tasks) > 1 {
+func (b *Batch) anew() bool {
+	if len(b.Plan.Steps) > 1 || len(b.Plan.Steps[0].Tasks) > 1 {
 		return false
 	}
-	only := &b.plan.Steps[0].Tasks[0]
+	only := &b.Plan.Steps[0].Tasks[0]
 	return only.Action.Call != nil && !only.Keyed()
 }
 
 // firstStep is the first at which a record of these slices stands.
-func (b *batchView) firstStep(ctx context.Context, s *Reader, tx pgx.Tx, views []*sliceView) (int16, error) {
+func (b *Batch) firstStep(ctx context.Context, s *Reader, tx pgx.Tx, views []*Slice) (int16, error) {
 	nos := make([]int32, len(views))
 	from := b.lastStep()
 	for i, v := range views {

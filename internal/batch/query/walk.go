@@ -1,4 +1,4 @@
-package run
+package query
 
 import (
 	"context"
@@ -53,9 +53,9 @@ type RecordPage struct {
 }
 
 const (
-	// walkSlices is how many slices of a batch are looked at per query, walkBytes how much of them is in memory at
+	// WalkSlices is how many slices of a batch are looked at per query, walkBytes how much of them is in memory at
 	// once.
-	walkSlices = 64
+	WalkSlices = 64
 	walkBytes  = 8 << 20
 	// pageBytes bounds the inputs and outputs of a page.
 	pageBytes = 16 << 20
@@ -212,11 +212,11 @@ func (w *walk) listFound(ctx context.Context, found []db.BatchIDsRow) error {
 	for _, b := range found {
 		which.OrgIds, which.Ids = append(which.OrgIds, w.orgID), append(which.Ids, b.ID)
 	}
-	views, err := w.s.viewsOf(ctx, w.tx, which)
+	views, err := w.s.ViewsOf(ctx, w.tx, which)
 	if err != nil {
 		return err
 	}
-	var list []*batchView
+	var list []*Batch
 	for _, b := range found {
 		if v := views[b.ID]; v != nil && w.f.created(v.FlowBatch.CreatedAt) {
 			list = append(list, v)
@@ -253,9 +253,9 @@ func (w *walk) batches(ctx context.Context, from, to uuid.UUID, most int32) ([]d
 	return found, nil
 }
 
-// results reads what came of the records of batches of an organization, with their outputs: of as many batches as fit
+// Results reads what came of the records of batches of an organization, with their outputs: of as many batches as fit
 // into memory.
-func (s *Reader) results(ctx context.Context, tx pgx.Tx, orgID uuid.UUID, of []*batchView) ([]Record, error) {
+func (s *Reader) Results(ctx context.Context, tx pgx.Tx, orgID uuid.UUID, of []*Batch) ([]Record, error) {
 	w := newWalk(s, tx, orgID, RecordFilter{Limit: len(of), Want: Want{Output: true}})
 	err := w.list(ctx, of)
 	return w.out, err

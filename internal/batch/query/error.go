@@ -1,4 +1,4 @@
-package run
+package query
 
 import (
 	"cmp"
@@ -78,25 +78,25 @@ func (s *Reader) Errors(ctx context.Context, orgID, batchID uuid.UUID, statuses 
 }
 
 // eachError calls do with every record of a batch that has one of these statuses: its slice, and its offset there.
-func (s *Reader) eachError(ctx context.Context, tx pgx.Tx, b *batchView, statuses []batch.Status,
-	do func(v *sliceView, o int32) error,
+func (s *Reader) eachError(ctx context.Context, tx pgx.Tx, b *Batch, statuses []batch.Status,
+	do func(v *Slice, o int32) error,
 ) error {
 	var texts []string
 	for _, status := range statuses {
 		texts = append(texts, string(status))
 	}
 	for no := int32(0); ; {
-		views, err := b.next(ctx, s, tx, no, texts, texts)
+		views, err := b.NextSlices(ctx, s, tx, no, texts, texts)
 		if err != nil || len(views) == 0 {
 			return err
 		}
 		for _, v := range views {
-			v.needs = needs{own: noTraces, inherited: noTraces}
+			v.needs = Needs{Own: NoTraces, Inherited: NoTraces}
 		}
 		no = views[len(views)-1].No + 1
-		err = s.openEach(ctx, tx, views, func(v *sliceView) error {
+		err = s.openEach(ctx, tx, views, func(v *Slice) error {
 			for o := range v.Records {
-				if slices.Contains(statuses, v.statuses[o]) {
+				if slices.Contains(statuses, v.Statuses[o]) {
 					if err := do(v, o); err != nil {
 						return err
 					}
@@ -104,7 +104,7 @@ func (s *Reader) eachError(ctx context.Context, tx pgx.Tx, b *batchView, statuse
 			}
 			return nil
 		})
-		if err != nil || len(views) < walkSlices {
+		if err != nil || len(views) < WalkSlices {
 			return err
 		}
 	}
@@ -126,8 +126,8 @@ type storedError struct {
 }
 
 // stored is the error of the record at an offset, as stored.
-func (v *sliceView) stored(o int32) storedError {
-	e := storedError{status: v.statuses[o]}
+func (v *Slice) stored(o int32) storedError {
+	e := storedError{status: v.Statuses[o]}
 	if p := v.doubted(o); p != nil {
 		e.step, e.task, e.text = p.StepNo, p.TaskNo, p.Doubt.Failure+p.Doubt.Asked
 	} else if j := v.jobs[o]; j != nil {
@@ -136,7 +136,7 @@ func (v *sliceView) stored(o int32) storedError {
 	return e
 }
 
-func (a *errorCollector) add(v *sliceView, o int32) error {
+func (a *errorCollector) add(v *Slice, o int32) error {
 	stored := v.stored(o)
 	g := a.known[stored]
 	if g == nil {
@@ -211,9 +211,9 @@ func groupOf(status batch.Status, e *batch.JobError) (id string, common batch.Jo
 	return base64.RawURLEncoding.EncodeToString(sum[:12]), common
 }
 
-// inGroups reports whether the error of the record at an offset is in one of these groups; all are where there are
+// InGroups reports whether the error of the record at an offset is in one of these groups; all are where there are
 // none.
-func (v *sliceView) inGroups(o int32, groups []string) (bool, error) {
+func (v *Slice) InGroups(o int32, groups []string) (bool, error) {
 	if len(groups) == 0 {
 		return true, nil
 	}
@@ -221,7 +221,7 @@ func (v *sliceView) inGroups(o int32, groups []string) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("group of a record: %w", err)
 	}
-	id, _ := groupOf(v.statuses[o], e)
+	id, _ := groupOf(v.Statuses[o], e)
 	return slices.Contains(groups, id), nil
 }
 

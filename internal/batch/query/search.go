@@ -1,7 +1,8 @@
-package run
+package query
 
 import (
 	"context"
+
 	"flowlane/internal/batch"
 )
 
@@ -9,12 +10,12 @@ import (
 // the same with and without them. Whoever looks for one has the records read through.
 
 // keys reports whether records of the batch have keys.
-func (b *batchView) keys() bool { return b.plan.Key != nil }
+func (b *Batch) keys() bool { return b.Plan.Key != nil }
 
 // rowsOf returns the slices whose raw records must be read.
-func (w Want) rowsOf(views []*sliceView) (out []*sliceView) {
+func (w Want) rowsOf(views []*Slice) (out []*Slice) {
 	for _, v := range views {
-		if w.Input || w.Key && v.batch.keys() {
+		if w.Input || w.Key && v.Batch.keys() {
 			out = append(out, v)
 		}
 	}
@@ -22,10 +23,10 @@ func (w Want) rowsOf(views []*sliceView) (out []*sliceView) {
 }
 
 // search lists those records of slices that have the key. Their rows are read first, because most slices have none.
-func (w *walk) search(ctx context.Context, views []*sliceView) error {
+func (w *walk) search(ctx context.Context, views []*Slice) error {
 	for len(views) > 0 && !w.more {
 		for _, v := range views {
-			v.needs = needs{own: noTraces, inherited: noTraces}
+			v.needs = Needs{Own: NoTraces, Inherited: NoTraces}
 		}
 		some, err := w.s.fitting(ctx, w.tx, views, true)
 		if err != nil {
@@ -38,7 +39,7 @@ func (w *walk) search(ctx context.Context, views []*sliceView) error {
 			w.searched += int64(v.to - v.from)
 		}
 		last := some[len(some)-1]
-		b, reached, on := last.batch, last.First+int64(last.to)-1, false
+		b, reached, on := last.Batch, last.First+int64(last.to)-1, false
 		if w.f.Newest {
 			reached = last.First + int64(last.from)
 			on = reached > 0
@@ -54,16 +55,16 @@ func (w *walk) search(ctx context.Context, views []*sliceView) error {
 }
 
 // searchSome is search where the rows of the slices fit into memory.
-func (w *walk) searchSome(ctx context.Context, views []*sliceView) error {
+func (w *walk) searchSome(ctx context.Context, views []*Slice) error {
 	release, err := w.s.readInputs(ctx, w.tx, views)
 	if err != nil {
 		return err
 	}
 	defer release()
-	var with []*sliceView
+	var with []*Slice
 	for _, v := range views {
 		if v.find(w.f.Key) {
-			v.needs = w.f.Want.of(v.batch)
+			v.needs = w.f.Want.of(v.Batch)
 			with = append(with, v)
 		}
 	}
@@ -83,8 +84,8 @@ func (w *walk) searchSome(ctx context.Context, views []*sliceView) error {
 }
 
 // find notes which records of the slice, between from and to, have a key; false where none has.
-func (v *sliceView) find(key string) bool {
-	is := v.batch.plan.Key.Is(key)
+func (v *Slice) find(key string) bool {
+	is := v.Batch.Plan.Key.Is(key)
 	for o := v.from; o < v.to; o++ {
 		if is(v.rows[o]) {
 			if v.keyed == nil {

@@ -1,4 +1,4 @@
-package run
+package query
 
 import (
 	"context"
@@ -18,10 +18,10 @@ type BatchRow = db.BatchListRow
 
 // ReadBatch reads one batch. Fault: NotFound.
 func (s *Reader) ReadBatch(ctx context.Context, orgID, id uuid.UUID) (*BatchRow, error) {
-	return s.readBatch(ctx, s.pool, orgID, id)
+	return s.ReadBatchIn(ctx, s.pool, orgID, id)
 }
 
-func (s *Reader) readBatch(ctx context.Context, conn db.DBTX, orgID, id uuid.UUID) (*BatchRow, error) {
+func (s *Reader) ReadBatchIn(ctx context.Context, conn db.DBTX, orgID, id uuid.UUID) (*BatchRow, error) {
 	found, err := s.q.BatchRead(ctx, conn, db.BatchReadParams{OrgID: orgID, ID: id})
 	if pg.IsNoRows(err) {
 		return nil, fault.Missing("Batch")
@@ -62,22 +62,22 @@ func (s *Reader) SkippedTasks(ctx context.Context, orgID uuid.UUID,
 }
 
 // view reads a batch with its plan. Fault: NotFound.
-func (s *Reader) view(ctx context.Context, conn db.DBTX, orgID, id uuid.UUID) (*batchView, error) {
-	views, err := s.viewsOf(ctx, conn, db.BatchesReadParams{OrgIds: []uuid.UUID{orgID}, Ids: []uuid.UUID{id}})
+func (s *Reader) view(ctx context.Context, conn db.DBTX, orgID, id uuid.UUID) (*Batch, error) {
+	views, err := s.ViewsOf(ctx, conn, db.BatchesReadParams{OrgIds: []uuid.UUID{orgID}, Ids: []uuid.UUID{id}})
 	if err == nil && views[id] == nil {
 		err = fault.Missing("Batch")
 	}
 	return views[id], err
 }
 
-// viewsOf are the views of batches, by id.
-func (s *Reader) viewsOf(ctx context.Context, conn db.DBTX,
-	which db.BatchesReadParams) (map[uuid.UUID]*batchView, error) {
+// ViewsOf are the views of batches, by id.
+func (s *Reader) ViewsOf(ctx context.Context, conn db.DBTX,
+	which db.BatchesReadParams) (map[uuid.UUID]*Batch, error) {
 	found, err := s.q.BatchesRead(ctx, conn, which)
 	if err != nil {
 		return nil, fmt.Errorf("read batches: %w", err)
 	}
-	out := make(map[uuid.UUID]*batchView, len(found))
+	out := make(map[uuid.UUID]*Batch, len(found))
 	for _, r := range found {
 		b := &r.FlowBatch
 		plan, err := s.plans.Plan(ctx, conn, b.OrgID, b.DefinitionID, b.Version)
@@ -85,7 +85,7 @@ func (s *Reader) viewsOf(ctx context.Context, conn db.DBTX,
 			return nil, fmt.Errorf("plan of batch %s: %w", b.ID, err)
 		}
 		b.Metadata = "" // no record shows it, and a list of records keeps the batches of all of them
-		out[b.ID] = &batchView{BatchRow: new(BatchRow(r)), plan: plan}
+		out[b.ID] = &Batch{BatchRow: new(BatchRow(r)), Plan: plan}
 	}
 	return out, nil
 }
@@ -115,7 +115,7 @@ func Progress(r *BatchRow) float64 {
 // when it ended, and what happened until then is its history. The last one is what the job is.
 
 // endOf is how a run of the record at this offset was ended so that the job could run again; nil for the last one.
-func (v *sliceView) endOf(offset, run int32) *db.EndedRunsReadRow {
+func (v *Slice) endOf(offset, run int32) *db.EndedRunsReadRow {
 	if ended := v.runs[offset]; run > 0 && int(run) <= len(ended) {
 		return &ended[run-1]
 	}
@@ -123,7 +123,7 @@ func (v *sliceView) endOf(offset, run int32) *db.EndedRunsReadRow {
 }
 
 // ofRun turns a record at this offset, as it is read, into one of its runs.
-func (v *sliceView) ofRun(r Record, offset, run int32) Record {
+func (v *Slice) ofRun(r Record, offset, run int32) Record {
 	r.Run = run
 	if before := v.endOf(offset, run-1); before != nil {
 		r.Created = before.EndedAt
@@ -138,7 +138,7 @@ func (v *sliceView) ofRun(r Record, offset, run int32) Record {
 	r.CompletedAt, r.UpdatedAt = &end.EndedAt, end.EndedAt
 	r.Error = &batch.JobError{Code: batch.CodeRequeued,
 		Message: "The outcome of a call stayed unknown; a person had the job run again",
-		StepID:  v.batch.plan.Steps[end.StepNo].ID}
+		StepID:  v.Batch.Plan.Steps[end.StepNo].ID}
 	if end.Note != nil {
 		r.Error.Message += ": " + *end.Note
 	}
@@ -146,7 +146,7 @@ func (v *sliceView) ofRun(r Record, offset, run int32) Record {
 }
 
 // tells reports whether a trace of the record at this offset is of the run, or of one before.
-func (v *sliceView) tells(offset, run int32, step int16, t *batch.Trace) bool {
+func (v *Slice) tells(offset, run int32, step int16, t *batch.Trace) bool {
 	end := v.endOf(offset, run)
 	return end == nil || step <= end.StepNo && t.EndedAt <= batch.Millis(end.EndedAt)
 }
@@ -165,7 +165,7 @@ func (w *walk) endedRuns(ctx context.Context, from, to uuid.UUID) (int64, error)
 }
 
 // takeRecord appends a record to the page, run by run where the list shows runs.
-func (w *walk) takeRecord(v *sliceView, r Record) {
+func (w *walk) takeRecord(v *Slice, r Record) {
 	offset := int32(r.Position - v.First)
 	runs := int32(len(v.runs[offset])) + 1
 	first, last := w.runsOf(v, r.Position, runs)

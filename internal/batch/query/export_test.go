@@ -1,4 +1,4 @@
-package run
+package query
 
 import (
 	"context"
@@ -35,18 +35,18 @@ func (s *Reader) CheckReads(ctx context.Context, orgID, batchID uuid.UUID) error
 			}
 			slices, kept = append(slices, r), append(kept, batch.Counts(counts))
 		}
-		views := b.views(slices, needs{})
+		views := b.views(slices, Needs{})
 		if err := s.open(ctx, tx, views); err != nil {
 			return err
 		}
 		var all batch.Counts
 		for i, v := range views {
 			var seen batch.Counts
-			for _, st := range v.statuses {
+			for _, st := range v.Statuses {
 				seen[batch.Index(st)]++
 				all[batch.Index(st)]++
 			}
-			if b.over() {
+			if b.Over() {
 				for _, st := range []batch.Status{batch.Staged, batch.Queued, batch.Pending} {
 					kept[i].Move(st, batch.Unprocessed, kept[i].Of(st))
 				}

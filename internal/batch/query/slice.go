@@ -1,4 +1,4 @@
-package run
+package query
 
 import (
 	"context"
@@ -14,42 +14,42 @@ import (
 	"flowlane/internal/fault"
 )
 
-// batchView is a batch as readers see it.
-type batchView struct {
+// Batch is a batch as readers see it.
+type Batch struct {
 	*BatchRow
-	plan *definition.Plan
+	Plan *definition.Plan
 }
 
-// over reports whether what waits will never be sent.
-func (b *batchView) over() bool {
+// Over reports whether what waits will never be sent.
+func (b *Batch) Over() bool {
 	return batch.BatchTerminal(b.FlowBatchCount.Status) || b.FlowBatchCount.StoppedAt != nil
 }
 
 // retry reports whether the batch works on records of another one: its positions have gaps, and outputs come from
 // there.
-func (b *batchView) retry() bool { return b.FlowBatch.RetryOf != nil }
+func (b *Batch) retry() bool { return b.FlowBatch.RetryOf != nil }
 
-func (b *batchView) lastStep() int16 { return int16(len(b.plan.Steps) - 1) }
+func (b *Batch) lastStep() int16 { return int16(len(b.Plan.Steps) - 1) }
 
-// sliceView is a slice opened for reading. PageOff is how far behind the beginning of its page it begins; it entered at
+// Slice is a slice opened for reading. PageOff is how far behind the beginning of its page it begins; it entered at
 // FirstStep, without the tasks of that step (bits by number) that were done before (TasksDone): all zero but in a
 // retry.
-type sliceView struct {
+type Slice struct {
 	db.SliceRowsRow
-	batch *batchView
-	needs needs
+	Batch *Batch
+	needs Needs
 	// matching is how many of its records a filter can match, by its counters, where slices were looked for.
 	matching int64
 	// from and to are the offsets between which a list shows records of it.
 	from, to int32
-	statuses []batch.Status
+	Statuses []batch.Status
 	// kept are the tasks of FirstStep, as bits by number, that keep the keys of an earlier batch, where that was read.
 	kept int64
 	// wanted: all its records have statuses that are asked for, so that nobody read which.
-	wanted bool
+	Wanted bool
 	// jobs are the detached records, by offset.
 	jobs  map[int32]*db.JobsReadRow
-	parts []batch.CoveringPart
+	Parts []batch.CoveringPart
 	// runs are the ended runs by offset, where they were read.
 	runs map[int32][]db.EndedRunsReadRow
 	// bodies are the fragments as stored, by step and task in the order in which they came.
@@ -60,13 +60,13 @@ type sliceView struct {
 	keyed []bool
 }
 
-// needs are what a reader needs of slices beside where their records stand; those that are opened together differ in
+// Needs are what a reader needs of slices beside where their records stand; those that are opened together differ in
 // their first steps alone.
-type needs struct {
+type Needs struct {
 	// own and inherited are the first steps whose fragments it needs: of the batch itself, and of those that it
 	// inherited from. Each record of a retry can inherit from a whole slice, so who does not need that had better say
 	// so.
-	own, inherited int16
+	Own, Inherited int16
 	// lazy: large fragments are read one by one, whenever they are looked at.
 	lazy bool
 	// bare jobs, without their errors, are enough.
@@ -75,48 +75,48 @@ type needs struct {
 	runs bool
 }
 
-// noTraces as first step says that no fragments are wanted.
-const noTraces = 1 << 14
+// NoTraces as first step says that no fragments are wanted.
+const NoTraces = 1 << 14
 
 // views are slices of the batch, not opened yet.
-func (b *batchView) views(rows []db.SliceRowsRow, n needs) []*sliceView {
-	out := make([]*sliceView, len(rows))
+func (b *Batch) views(rows []db.SliceRowsRow, n Needs) []*Slice {
+	out := make([]*Slice, len(rows))
 	for i, r := range rows {
-		out[i] = &sliceView{SliceRowsRow: r, batch: b, needs: n}
+		out[i] = &Slice{SliceRowsRow: r, Batch: b, needs: n}
 	}
 	return out
 }
 
 // found is a slice that was looked for, not opened yet.
-func (b *batchView) found(r *db.SlicesFromRow) *sliceView {
-	return &sliceView{batch: b, matching: r.Matching, SliceRowsRow: db.SliceRowsRow{No: r.No, Records: r.Records,
+func (b *Batch) found(r *db.SlicesFromRow) *Slice {
+	return &Slice{Batch: b, matching: r.Matching, SliceRowsRow: db.SliceRowsRow{No: r.No, Records: r.Records,
 		Detached: r.Detached, First: r.First,
 		State: r.State, StepNo: r.StepNo, PageOff: r.PageOff, FirstStep: r.FirstStep, TasksDone: r.TasksDone}}
 }
 
-// next finds the next slices of the batch, from a number on, that have jobs in these statuses, or in those if it is
+// NextSlices finds the next slices of the batch, from a number on, that have jobs in these statuses, or in those if it is
 // over: walkSlices unless there are no more.
-func (b *batchView) next(ctx context.Context, s *Reader, tx pgx.Tx, no int32,
-	statuses, over []string) ([]*sliceView, error) {
+func (b *Batch) NextSlices(ctx context.Context, s *Reader, tx pgx.Tx, no int32,
+	statuses, over []string) ([]*Slice, error) {
 	rows, err := s.q.SlicesFrom(ctx, tx, db.SlicesFromParams{Statuses: statuses, OverStatuses: over,
 		BatchIds: []uuid.UUID{b.FlowBatch.ID},
-		FromNos:  []int32{no}, Over: []bool{b.over()}, MaxRows: walkSlices})
-	views := make([]*sliceView, len(rows))
+		FromNos:  []int32{no}, Over: []bool{b.Over()}, MaxRows: WalkSlices})
+	views := make([]*Slice, len(rows))
 	for i := range rows {
 		views[i] = b.found(&rows[i])
 	}
 	return views, fault.Wrap(err, "list slices of batch %s", b.FlowBatch.ID)
 }
 
-func (v *sliceView) key() batch.SliceKey {
-	return batch.SliceKey{Batch: v.batch.FlowBatch.ID, No: v.No}
+func (v *Slice) key() batch.SliceKey {
+	return batch.SliceKey{Batch: v.Batch.FlowBatch.ID, No: v.No}
 }
 
 // keysOf returns the keys of those slices that are meant, as queries take them.
-func keysOf(views []*sliceView, meant func(*sliceView) bool) (batchIDs []uuid.UUID, nos []int32) {
+func keysOf(views []*Slice, meant func(*Slice) bool) (batchIDs []uuid.UUID, nos []int32) {
 	for _, v := range views {
 		if meant(v) {
-			batchIDs, nos = append(batchIDs, v.batch.FlowBatch.ID), append(nos, v.No)
+			batchIDs, nos = append(batchIDs, v.Batch.FlowBatch.ID), append(nos, v.No)
 		}
 	}
 	return batchIDs, nos
@@ -124,7 +124,7 @@ func keysOf(views []*sliceView, meant func(*sliceView) bool) (batchIDs []uuid.UU
 
 // openFitting opens as many of the first slices as fit into memory together, at least one if there are any; pages tells
 // that their pages will be read as well.
-func (s *Reader) openFitting(ctx context.Context, tx pgx.Tx, views []*sliceView, pages bool) ([]*sliceView, error) {
+func (s *Reader) openFitting(ctx context.Context, tx pgx.Tx, views []*Slice, pages bool) ([]*Slice, error) {
 	views, err := s.fitting(ctx, tx, views, pages)
 	if err != nil {
 		return nil, err
@@ -133,12 +133,12 @@ func (s *Reader) openFitting(ctx context.Context, tx pgx.Tx, views []*sliceView,
 }
 
 // fitting returns the slices that openFitting opens.
-func (s *Reader) fitting(ctx context.Context, tx pgx.Tx, views []*sliceView, pages bool) ([]*sliceView, error) {
+func (s *Reader) fitting(ctx context.Context, tx pgx.Tx, views []*Slice, pages bool) ([]*Slice, error) {
 	in, traces := db.SliceSizesParams{Pages: pages}, false
 	for _, v := range views {
-		in.BatchIds, in.SliceNos = append(in.BatchIds, v.batch.FlowBatch.ID), append(in.SliceNos, v.No)
-		in.FromSteps, in.InheritedFrom = append(in.FromSteps, v.needs.own), append(in.InheritedFrom, v.needs.inherited)
-		traces = traces || v.needs.own < noTraces || v.needs.inherited < noTraces
+		in.BatchIds, in.SliceNos = append(in.BatchIds, v.Batch.FlowBatch.ID), append(in.SliceNos, v.No)
+		in.FromSteps, in.InheritedFrom = append(in.FromSteps, v.needs.Own), append(in.InheritedFrom, v.needs.Inherited)
+		traces = traces || v.needs.Own < NoTraces || v.needs.Inherited < NoTraces
 	}
 	if len(views) < 2 || !traces && !pages {
 		return views, nil
@@ -157,7 +157,7 @@ func (s *Reader) fitting(ctx context.Context, tx pgx.Tx, views []*sliceView, pag
 }
 
 // openEach opens slices, as many at once as fit into memory, and calls do with each.
-func (s *Reader) openEach(ctx context.Context, tx pgx.Tx, views []*sliceView, do func(v *sliceView) error) error {
+func (s *Reader) openEach(ctx context.Context, tx pgx.Tx, views []*Slice, do func(v *Slice) error) error {
 	for len(views) > 0 {
 		opened, err := s.openFitting(ctx, tx, views, false)
 		if err != nil {
@@ -175,12 +175,12 @@ func (s *Reader) openEach(ctx context.Context, tx pgx.Tx, views []*sliceView, do
 
 // open reads slices, which can be of several batches, with what their reader needs. All queries must see one state of
 // the database.
-func (s *Reader) open(ctx context.Context, tx pgx.Tx, views []*sliceView) error {
-	byKey := make(map[batch.SliceKey]*sliceView, len(views))
+func (s *Reader) open(ctx context.Context, tx pgx.Tx, views []*Slice) error {
+	byKey := make(map[batch.SliceKey]*Slice, len(views))
 	for _, v := range views {
 		byKey[v.key()] = v
 	}
-	for _, read := range []func(context.Context, pgx.Tx, []*sliceView, map[batch.SliceKey]*sliceView) error{
+	for _, read := range []func(context.Context, pgx.Tx, []*Slice, map[batch.SliceKey]*Slice) error{
 		s.readParts, s.readJobs, s.readRuns, s.readFragments,
 	} {
 		if err := read(ctx, tx, views, byKey); err != nil {
@@ -188,13 +188,13 @@ func (s *Reader) open(ctx context.Context, tx pgx.Tx, views []*sliceView) error 
 		}
 	}
 	for _, v := range views {
-		v.statuses = v.derive()
+		v.Statuses = v.derive()
 	}
 	return nil
 }
 
-func (s *Reader) readParts(ctx context.Context, tx pgx.Tx, views []*sliceView, byKey map[batch.SliceKey]*sliceView) error {
-	batchIDs, nos := keysOf(views, func(v *sliceView) bool { return v.Detached > 0 || v.State == batch.SliceCalling })
+func (s *Reader) readParts(ctx context.Context, tx pgx.Tx, views []*Slice, byKey map[batch.SliceKey]*Slice) error {
+	batchIDs, nos := keysOf(views, func(v *Slice) bool { return v.Detached > 0 || v.State == batch.SliceCalling })
 	if len(nos) == 0 {
 		return nil
 	}
@@ -202,13 +202,13 @@ func (s *Reader) readParts(ctx context.Context, tx pgx.Tx, views []*sliceView, b
 	for _, r := range rows {
 		v := byKey[batch.SliceKey{Batch: r.BatchID, No: r.SliceNo}]
 		p := batch.CoveringPart{Part: batch.PartOfRow(&r), State: batch.StatusOfCall(r.CallState), ClaimedAt: r.ClaimedAt, Doubt: batch.Doubt{Failure: r.Failure, Asked: r.Asked}}
-		v.parts = append(v.parts, p)
+		v.Parts = append(v.Parts, p)
 	}
 	return fault.Wrap(err, "read parts of slices")
 }
 
-func (s *Reader) readJobs(ctx context.Context, tx pgx.Tx, views []*sliceView, byKey map[batch.SliceKey]*sliceView) error {
-	batchIDs, nos := keysOf(views, func(v *sliceView) bool { return v.Detached > 0 })
+func (s *Reader) readJobs(ctx context.Context, tx pgx.Tx, views []*Slice, byKey map[batch.SliceKey]*Slice) error {
+	batchIDs, nos := keysOf(views, func(v *Slice) bool { return v.Detached > 0 })
 	if len(nos) == 0 {
 		return nil
 	}
@@ -223,8 +223,8 @@ func (s *Reader) readJobs(ctx context.Context, tx pgx.Tx, views []*sliceView, by
 	return fault.Wrap(err, "read jobs of slices")
 }
 
-func (s *Reader) readRuns(ctx context.Context, tx pgx.Tx, views []*sliceView, byKey map[batch.SliceKey]*sliceView) error {
-	batchIDs, nos := keysOf(views, func(v *sliceView) bool { return v.needs.runs })
+func (s *Reader) readRuns(ctx context.Context, tx pgx.Tx, views []*Slice, byKey map[batch.SliceKey]*Slice) error {
+	batchIDs, nos := keysOf(views, func(v *Slice) bool { return v.needs.runs })
 	if len(nos) == 0 {
 		return nil
 	}
@@ -240,18 +240,18 @@ func (s *Reader) readRuns(ctx context.Context, tx pgx.Tx, views []*sliceView, by
 	return fault.Wrap(err, "read runs of slices")
 }
 
-func (s *Reader) readFragments(ctx context.Context, tx pgx.Tx, views []*sliceView, _ map[batch.SliceKey]*sliceView) error {
+func (s *Reader) readFragments(ctx context.Context, tx pgx.Tx, views []*Slice, _ map[batch.SliceKey]*Slice) error {
 	var inherited db.InheritedReadParams
 	own := db.FragmentsReadParams{Small: math.MaxInt32}
 	for _, v := range views {
-		id := v.batch.FlowBatch.ID
-		if v.batch.retry() && v.needs.inherited < noTraces {
+		id := v.Batch.FlowBatch.ID
+		if v.Batch.retry() && v.needs.Inherited < NoTraces {
 			inherited.BatchIds, inherited.SliceNos = append(inherited.BatchIds, id), append(inherited.SliceNos, v.No)
-			inherited.FromSteps = append(inherited.FromSteps, v.needs.inherited)
+			inherited.FromSteps = append(inherited.FromSteps, v.needs.Inherited)
 		}
-		if v.needs.own < noTraces {
+		if v.needs.Own < NoTraces {
 			own.BatchIds, own.SliceNos, own.FromSteps = append(own.BatchIds, id), append(own.SliceNos, v.No),
-				append(own.FromSteps, v.needs.own)
+				append(own.FromSteps, v.needs.Own)
 		}
 		if v.needs.lazy {
 			own.Small = batch.SmallFragment
@@ -266,15 +266,15 @@ func (s *Reader) readFragments(ctx context.Context, tx pgx.Tx, views []*sliceVie
 
 // derive returns the status of every record of the slice, by offset. It is the one place that says what a record is
 // that has no row of its own; the counters of the slice agree with it.
-func (v *sliceView) derive() []batch.Status {
+func (v *Slice) derive() []batch.Status {
 	out := make([]batch.Status, v.Records)
-	base := baseStatus(v.batch.plan, v.State, v.StepNo)
+	base := baseStatus(v.Batch.Plan, v.State, v.StepNo)
 	for i := range out {
 		out[i] = base
 	}
 	painted := make([]bool, v.Records)
-	for i := range v.parts {
-		p := &v.parts[i]
+	for i := range v.Parts {
+		p := &v.Parts[i]
 		if p.Detached || p.StepNo != v.StepNo {
 			continue
 		}
@@ -287,7 +287,7 @@ func (v *sliceView) derive() []batch.Status {
 	for o, j := range v.jobs {
 		out[o] = j.Status
 	}
-	if v.batch.over() {
+	if v.Batch.Over() {
 		for i, s := range out {
 			if batch.Unsent(s) {
 				out[i] = batch.Unprocessed
@@ -308,16 +308,16 @@ func baseStatus(plan *definition.Plan, state string, step int16) batch.Status {
 	return batch.Queued
 }
 
-// concerns reports whether the part speaks of the record at this offset of the slice.
-func (v *sliceView) concerns(p *batch.CoveringPart, o int32) bool {
+// Concerns reports whether the part speaks of the record at this offset of the slice.
+func (v *Slice) Concerns(p *batch.CoveringPart, o int32) bool {
 	if j := v.jobs[o]; j != nil {
 		return p.Concerns(o, j.DetachedStep)
 	}
 	return p.Concerns(o, batch.WithSlice)
 }
 
-// stepOf is the step at which the record at this offset stands.
-func (v *sliceView) stepOf(o int32) int16 {
+// StepOf is the step at which the record at this offset stands.
+func (v *Slice) StepOf(o int32) int16 {
 	if j := v.jobs[o]; j != nil {
 		return j.StepNo
 	}
@@ -326,7 +326,7 @@ func (v *sliceView) stepOf(o int32) int16 {
 
 // traces decodes those traces of the slice that cover a wanted offset, and gives each to do in the order in which they
 // came, by step and task.
-func (v *sliceView) traces(decode batch.Decoder, wanted []bool, do func(step, task int16, t *batch.Trace)) error {
+func (v *Slice) traces(decode batch.Decoder, wanted []bool, do func(step, task int16, t *batch.Trace)) error {
 	// before[o] is how many offsets below o are wanted.
 	before := make([]int32, len(wanted)+1)
 	for o, w := range wanted {
@@ -337,14 +337,14 @@ func (v *sliceView) traces(decode batch.Decoder, wanted []bool, do func(step, ta
 	}
 	skip := func(from, to int32) bool { return before[to] == before[from] }
 	err := batch.DecodeFragments(v.bodies, int32(len(wanted)), skip, decode, do)
-	return fault.Wrap(err, "slice %d of batch %s", v.No, v.batch.FlowBatch.ID)
+	return fault.Wrap(err, "slice %d of batch %s", v.No, v.Batch.FlowBatch.ID)
 }
 
 // fewRecords are read at once where their outputs are large.
 const fewRecords = 32
 
 // atOnce is how many of the slice's records are read at once.
-func (v *sliceView) atOnce() int32 {
+func (v *Slice) atOnce() int32 {
 	for i := range v.bodies {
 		if v.bodies[i].Large() {
 			return min(fewRecords, v.Records)

@@ -1,4 +1,4 @@
-package run
+package query
 
 import (
 	"context"
@@ -28,7 +28,7 @@ func (s *Reader) ExecutionLog(ctx context.Context, orgID, batchID uuid.UUID, pos
 	run int32) (*LoggedExecution, error) {
 	var out LoggedExecution
 	r, err := s.one(ctx, orgID, batchID, position, run, Want{Input: true, Output: true, History: true},
-		func(v *sliceView, r *Record) (err error) {
+		func(v *Slice, r *Record) (err error) {
 			out.SliceNo = v.No
 			if out.Steps, err = v.path(r); err != nil {
 				return err
@@ -77,7 +77,7 @@ func (s *Reader) Follow(ctx context.Context, watched []Watched, do func(i int, m
 		return fault.Wrap(err, "look for changes of slices")
 	}
 	return s.snapshot(ctx, func(ctx context.Context, tx pgx.Tx) error {
-		for some := range slices.Chunk(changed, walkSlices) {
+		for some := range slices.Chunk(changed, WalkSlices) {
 			if err := s.followSome(ctx, tx, watched, some, do); err != nil {
 				return err
 			}
@@ -99,7 +99,7 @@ func (s *Reader) followSome(ctx context.Context, tx pgx.Tx, watched []Watched, c
 			which.OrgIds, which.Ids = append(which.OrgIds, w.OrgID), append(which.Ids, w.BatchID)
 		}
 	}
-	batches, err := s.viewsOf(ctx, tx, which)
+	batches, err := s.ViewsOf(ctx, tx, which)
 	if err != nil {
 		return err
 	}
@@ -107,13 +107,13 @@ func (s *Reader) followSome(ctx context.Context, tx pgx.Tx, watched []Watched, c
 	if err != nil {
 		return fmt.Errorf("read followed slices: %w", err)
 	}
-	var views []*sliceView
+	var views []*Slice
 	for _, r := range rows {
 		if b := batches[r.BatchID]; b != nil {
-			views = append(views, &sliceView{batch: b, SliceRowsRow: db.SliceRowsRow(r), needs: needs{runs: true}})
+			views = append(views, &Slice{Batch: b, SliceRowsRow: db.SliceRowsRow(r), needs: Needs{runs: true}})
 		}
 	}
-	return s.openEach(ctx, tx, views, func(v *sliceView) error {
+	return s.openEach(ctx, tx, views, func(v *Slice) error {
 		c := byKey[v.key()]
 		logs, err := v.logs(watched[c.I].Runs)
 		if err == nil {
@@ -124,7 +124,7 @@ func (s *Reader) followSome(ctx context.Context, tx pgx.Tx, watched []Watched, c
 }
 
 // logs are those of these runs of records.
-func (v *sliceView) logs(runs []WatchedRun) ([]Log, error) {
+func (v *Slice) logs(runs []WatchedRun) ([]Log, error) {
 	all, at, wanted := map[WatchedRun]*logInputs{}, make([][]*logInputs, v.Records), make([]bool, v.Records)
 	for _, w := range runs {
 		if all[w] == nil { // several readers may follow one
@@ -151,11 +151,11 @@ func (v *sliceView) logs(runs []WatchedRun) ([]Log, error) {
 	if err != nil {
 		return nil, err
 	}
-	for i := range v.parts {
-		p := &v.parts[i]
+	for i := range v.Parts {
+		p := &v.Parts[i]
 		p.Each(func(o int32) {
 			for _, in := range at[o] {
-				if p.State != batch.Queued && v.concerns(p, o) && v.endOf(o, in.run) == nil {
+				if p.State != batch.Queued && v.Concerns(p, o) && v.endOf(o, in.run) == nil {
 					in.facts = append(in.facts, factOfPart(p))
 				}
 			}
@@ -181,9 +181,9 @@ func (v *sliceView) logs(runs []WatchedRun) ([]Log, error) {
 }
 
 // logInputs begins what the log of a run of the record at this offset is built from.
-func (v *sliceView) logInputs(offset, run int32) *logInputs {
-	b := &v.batch.FlowBatch
-	in := &logInputs{run: run, plan: v.batch.plan, began: b.CreatedAt, queued: later(b.CreatedAt, pg.Value(b.ScheduledAt)),
+func (v *Slice) logInputs(offset, run int32) *logInputs {
+	b := &v.Batch.FlowBatch
+	in := &logInputs{run: run, plan: v.Batch.Plan, began: b.CreatedAt, queued: later(b.CreatedAt, pg.Value(b.ScheduledAt)),
 		staged: v.State == batch.SliceStaged}
 	if before := v.endOf(offset, run-1); before != nil {
 		in.began, in.queued = before.EndedAt, before.EndedAt
