@@ -141,8 +141,8 @@ func (t *Trace) Each(do func(o int32)) { EachOffset(t.From, t.To, t.LeftOut, do)
 // outputInline is up to which size an output is read with its execution.
 const outputInline = 8 << 10
 
-// DecodeLight decodes a trace but for an output that is large. Only an error comes behind it, which a task that came out well
-// has not.
+// DecodeLight decodes a trace but for an output that is large. Only an error comes behind it, which a task that came
+// out well has not.
 func DecodeLight(_ int16, line []byte) (Trace, error) {
 	head, rest, found := bytes.Cut(line, []byte(`,"o":`)) // no text stands before it
 	if !found || len(rest) <= outputInline || !bytes.Contains(head, []byte(`"k":"`+TraceOK+`"`)) {

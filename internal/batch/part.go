@@ -42,6 +42,9 @@ type Part struct {
 // Records returns how many records the part holds.
 func (p *Part) Records() int32 { return p.To - p.From - int32(len(p.LeftOut)) }
 
+// Slice is that of its records.
+func (p *Part) Slice() SliceKey { return SliceKey{p.BatchID, p.SliceNo} }
+
 // Key is that of the record at an offset.
 func (p *Part) Key(offset int32) JobKey { return JobKey{p.BatchID, p.First + int64(offset)} }
 

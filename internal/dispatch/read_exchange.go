@@ -143,10 +143,9 @@ func (d *Dispatcher) callsOf(ctx context.Context, orgID uuid.UUID, rows []db.Exc
 			ID: e.ID, Purpose: cmp.Or(pg.Value(e.Purpose), PurposeCall), About: e.About, Tenancy: tenancyOf(e.Domain),
 			ActionID: e.ActionID, CredentialID: e.CredentialID, Lane: e.Lane, Attempt: e.Attempt,
 			Records: e.Records, Outcome: provider.Kind(e.Outcome), State: rows[i].State, Code: pg.Value(e.Code),
-			Message:      detail.Message,
-			ProviderCode: pg.Value(e.ProviderCode), ProviderMessage: detail.ProviderMessage, QueuedAt: pg.Value(e.QueuedAt),
-			ClaimedAt: e.ClaimedAt,
-			SentAt:    e.SentAt, AnsweredAt: e.AnsweredAt, Exchange: detail.Exchange,
+			Message: detail.Message, ProviderCode: pg.Value(e.ProviderCode),
+			ProviderMessage: detail.ProviderMessage, QueuedAt: pg.Value(e.QueuedAt), ClaimedAt: e.ClaimedAt,
+			SentAt: e.SentAt, AnsweredAt: e.AnsweredAt, Exchange: detail.Exchange,
 		}
 		in.Ids = append(in.Ids, e.ID)
 		for _, batch := range e.MoreBatches {

@@ -163,7 +163,8 @@ func Vars(ctx context.Context, conn db.DBTX, plan *definition.Plan) (json.RawMes
 }
 
 // BatchScope is what expressions see as `batch`.
-func BatchScope(id, definitionID uuid.UUID, version int32, records int64, createdAt time.Time) (json.RawMessage, error) {
+func BatchScope(id, definitionID uuid.UUID, version int32, records int64,
+	createdAt time.Time) (json.RawMessage, error) {
 	facts, err := json.Marshal(map[string]any{
 		"id": id, "definition_id": definitionID, "version": version, "record_count": records,
 		"created_at": createdAt.UTC().Format(time.RFC3339Nano),

@@ -206,8 +206,9 @@ func (s *Service) BeginLocked(ctx context.Context, tx pgx.Tx, l *BatchLock) (c *
 	}
 	c = &Change{
 		s: s, tx: tx, batchLock: l, later: pg.NewPipeline(tx), heads: map[uuid.UUID]*lockedBatch{},
-		slices: map[batch.SliceKey]*sliceDelta{}, queues: map[queueKey]*queueDelta{}, left: map[queueKey]*leftToPeople{},
-		traces: map[traceKey][]batch.Trace{}, covers: map[batch.SliceKey]*batch.Coverage{}, moved: map[uuid.UUID]batch.Status{},
+		slices: map[batch.SliceKey]*sliceDelta{}, covers: map[batch.SliceKey]*batch.Coverage{},
+		queues: map[queueKey]*queueDelta{}, left: map[queueKey]*leftToPeople{},
+		traces: map[traceKey][]batch.Trace{}, moved: map[uuid.UUID]batch.Status{},
 		jobs: map[batch.JobKey]*job{}, was: map[batch.JobKey]batch.Status{}, widest: map[batch.SliceKey]int32{},
 		wakeAt: map[queueKey]time.Time{}, wakes: wakeUps{}, dropped: map[batch.JobKey]int16{},
 	}
@@ -275,7 +276,7 @@ func keepEarliest[K comparable](m map[K]time.Time, k K, at time.Time) {
 
 func (c *Change) trace(p *batch.Part, t batch.Trace) {
 	t.Element = p.Element
-	k := traceKey{batch.SliceKey{Batch: p.BatchID, No: p.SliceNo}, p.StepNo, p.TaskNo}
+	k := traceKey{p.Slice(), p.StepNo, p.TaskNo}
 	t.ClaimNo = p.ClaimNo
 	if len(c.traces[k]) == 0 {
 		t.ChangeNo = c.heads[p.BatchID].number()

@@ -35,7 +35,8 @@ func (s *Service) ReadOutlasting(ctx context.Context, conn db.DBTX, b *Batch, re
 	for _, r := range recs {
 		r.outlasts = make([]bool, len(r.Rows))
 		none := func(int32, int32) bool { return false }
-		err := batch.DecodeFragments(bodies[batch.SliceKey{Batch: b.ID, No: r.No}], int32(len(r.Rows)), none, batch.DecodeWhole,
+		err := batch.DecodeFragments(bodies[batch.SliceKey{Batch: b.ID, No: r.No}], int32(len(r.Rows)), none,
+			batch.DecodeWhole,
 			func(no, task int16, t *batch.Trace) {
 				if no < step && b.Plan.Steps[no].Tasks[task].Action.Utility == delayUtility && outlasts(t, loss) {
 					t.Each(func(o int32) { r.outlasts[o] = true })

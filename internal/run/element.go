@@ -179,7 +179,8 @@ func (l *loops) settle(r *Result) {
 	switch {
 	case l.bytes[k]+int64(len(output)) > expr.MaxResult:
 		step := &l.c.heads[p.BatchID].plan.Steps[p.StepNo]
-		e := &batch.JobError{Code: CodeExpression, Message: tooMuchElements, StepID: step.ID, TaskID: step.Tasks[p.TaskNo].ID}
+		e := &batch.JobError{Code: CodeExpression, Message: tooMuchElements, StepID: step.ID,
+			TaskID: step.Tasks[p.TaskNo].ID}
 		r.Exceptions = []Exception{{Offset: offset, Kind: batch.TraceFailed, Error: e}}
 		l.taken.add(k)
 	case p.Element+1 < p.Elements:

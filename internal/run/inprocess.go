@@ -281,7 +281,8 @@ func (s *Service) settleWork(ctx context.Context, tx pgx.Tx, batchID uuid.UUID, 
 		return errBarred
 	}
 	// Waits come before events, whose cause must not then wait for the gate.
-	for _, do := range []func(context.Context, *lockedBatch, []*sliceWork) error{c.stillReady, c.writeStores, c.startFlows,
+	for _, do := range []func(context.Context, *lockedBatch, []*sliceWork) error{c.stillReady, c.writeStores,
+		c.startFlows,
 		c.admitWaits, c.emitEvents} {
 		if err := do(ctx, h, works); err != nil {
 			return err
@@ -331,7 +332,8 @@ func (c *Change) stillReady(ctx context.Context, h *lockedBatch, works []*sliceW
 	}
 	for _, w := range works {
 		if w.job != nil {
-			if j := c.jobs[batch.JobKey{Batch: h.ID, Position: w.job.Position}]; j == nil || !j.Ready || j.StepNo != w.step {
+			if j := c.jobs[batch.JobKey{Batch: h.ID, Position: w.job.Position}]; j == nil || !j.Ready ||
+				j.StepNo != w.step {
 				return ErrMoved
 			}
 		} else if r := state[w.No]; r.State != batch.SliceReady || r.StepNo != w.step || r.Remaining != w.from {

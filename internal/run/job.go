@@ -54,7 +54,7 @@ func (c *Change) detach(p *batch.Part, offset int32, status batch.Status, remain
 		Remaining: remaining, Status: status, Attempts: max(p.Attempt, 1), UpdatedAt: c.Now, StartedAt: &c.Now,
 	}}
 	c.jobs[p.Key(offset)] = j
-	c.slice(batch.SliceKey{Batch: p.BatchID, No: p.SliceNo}).detached++
+	c.slice(p.Slice()).detached++
 	return j
 }
 
@@ -131,7 +131,8 @@ func (c *Change) queueJob(j *job, first int64, tasks []int16) {
 	j.Remaining = int16(len(tasks))
 	offset := int32(j.Position - first)
 	for _, t := range tasks {
-		c.enqueue(batch.Part{BatchID: j.BatchID, StepNo: j.StepNo, TaskNo: t, SliceNo: j.SliceNo, First: first, From: offset,
+		c.enqueue(batch.Part{BatchID: j.BatchID, StepNo: j.StepNo, TaskNo: t, SliceNo: j.SliceNo, First: first,
+			From:     offset,
 			To:       offset + 1,
 			Detached: true, Attempt: 1}, 1, immediately)
 	}

@@ -264,7 +264,8 @@ type Requeueing struct {
 // Requeue puts parts back whose call provably did nothing, or may be repeated without harm. Those of one ID stand
 // together, all of them.
 func (c *Change) Requeue(ctx context.Context, ps []batch.Part, again Requeueing) error {
-	if err := c.mark(ctx, ps, batch.Trace{Kind: batch.TraceRequeued, Error: again.Why}, again.From, batch.Queued); err != nil {
+	if err := c.mark(ctx, ps, batch.Trace{Kind: batch.TraceRequeued, Error: again.Why}, again.From,
+		batch.Queued); err != nil {
 		return err
 	}
 	args := db.PartRequeueParams{ReadyAt: again.ReadyAt, Now: c.Now}
@@ -334,12 +335,12 @@ func (c *Change) snapshotStatus(p *batch.Part) {
 
 // applyStatus moves the records of a part whose cover has changed since snapshotStatus.
 func (c *Change) applyStatus(p *batch.Part, from, to batch.Status) {
-	d := c.slice(batch.SliceKey{Batch: p.BatchID, No: p.SliceNo})
+	d := c.slice(p.Slice())
 	if c.plain(p) {
 		d.counts.Move(from, to, int64(p.Records()))
 		return
 	}
-	cov := c.covers[batch.SliceKey{Batch: p.BatchID, No: p.SliceNo}]
+	cov := c.covers[p.Slice()]
 	for _, o := range p.Offsets() {
 		if j := c.jobs[p.Key(o)]; j != nil {
 			if s, parts := cov.StatusAt(p.StepNo, o, j.DetachedStep); parts > 0 {
@@ -354,7 +355,7 @@ func (c *Change) applyStatus(p *batch.Part, from, to batch.Status) {
 // covered calls do with what the cover of a slice has of a part, and coverAdd adds one to it, where it was loaded: so
 // it stays in step with the slice's parts.
 func (c *Change) covered(p *batch.Part, do func(*batch.CoveringPart)) {
-	if cov := c.covers[batch.SliceKey{Batch: p.BatchID, No: p.SliceNo}]; cov != nil {
+	if cov := c.covers[p.Slice()]; cov != nil {
 		for i := range cov.Parts {
 			if cov.Parts[i].ID == p.ID {
 				do(&cov.Parts[i])
@@ -364,7 +365,7 @@ func (c *Change) covered(p *batch.Part, do func(*batch.CoveringPart)) {
 }
 
 func (c *Change) coverAdd(p *batch.Part, s batch.Status) {
-	if cov := c.covers[batch.SliceKey{Batch: p.BatchID, No: p.SliceNo}]; cov != nil {
+	if cov := c.covers[p.Slice()]; cov != nil {
 		cov.Parts = append(cov.Parts, batch.CoveringPart{Part: *p, State: s})
 	}
 }

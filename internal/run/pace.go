@@ -104,7 +104,8 @@ type Updating struct {
 // Update changes priority and pacing of a batch in the caller's transaction. It touches the batch and its queues,
 // whatever its size. A batch that already is as asked keeps its updated_at. Faults: NotFound; Conflict for a batch that
 // is over.
-func (s *Service) Update(ctx context.Context, tx pgx.Tx, orgID, batchID uuid.UUID, in Updating) (*query.BatchRow, error) {
+func (s *Service) Update(ctx context.Context, tx pgx.Tx, orgID, batchID uuid.UUID, in Updating,
+) (*query.BatchRow, error) {
 	c, _, err := s.beginOpen(ctx, tx, orgID, batchID)
 	if err != nil {
 		return nil, err

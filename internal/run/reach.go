@@ -40,7 +40,8 @@ func (c *Change) loadCovers(ctx context.Context, keys []batch.SliceKey) error {
 			}
 		}
 		cov := c.covers[batch.SliceKey{Batch: r.BatchID, No: r.SliceNo}]
-		cov.Parts = append(cov.Parts, batch.CoveringPart{Part: batch.PartOfRow(&r), State: state, ClaimedAt: r.ClaimedAt})
+		cov.Parts = append(cov.Parts, batch.CoveringPart{Part: batch.PartOfRow(&r), State: state,
+			ClaimedAt: r.ClaimedAt})
 	}
 	return nil
 }

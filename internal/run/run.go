@@ -1,7 +1,8 @@
 // Package run is the only writer of batches: it starts them, moves their slices and jobs through the steps of a
-// definition, and does the work of tasks that call nobody. It promises that a record is always in exactly one status, and
-// that everything one event changes (status, next work, counters, end of the batch) moves in one transaction. It makes no
-// call and knows no provider: tasks that make calls are queued as parts, and package dispatch reports how they came out.
+// definition, and does the work of tasks that call nobody. It promises that a record is always in exactly one status,
+// and that everything one event changes (status, next work, counters, end of the batch) moves in one transaction. It
+// makes no call and knows no provider: tasks that make calls are queued as parts, and package dispatch reports how they
+// came out.
 package run
 
 import (

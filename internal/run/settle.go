@@ -110,7 +110,7 @@ func (c *Change) preload(ctx context.Context, ps []*batch.Part) error {
 		if c.plain(p) {
 			continue
 		}
-		keys = append(keys, batch.SliceKey{Batch: p.BatchID, No: p.SliceNo})
+		keys = append(keys, p.Slice())
 		for o := p.From; o < p.To; o++ {
 			jobs = append(jobs, p.Key(o))
 		}
@@ -122,8 +122,9 @@ func (c *Change) preload(ctx context.Context, ps []*batch.Part) error {
 }
 
 func (c *Change) traceResult(r *Result) {
-	t := batch.Trace{From: r.Part.From, To: r.Part.To, LeftOut: r.Part.LeftOut, Kind: batch.TraceOK, Attempt: r.Part.Attempt,
-		CallID: batch.CallText(r.CallID), StartedAt: batch.Millis(r.StartedAt), EndedAt: batch.Millis(r.EndedAt), Output: r.Output}
+	t := batch.Trace{From: r.Part.From, To: r.Part.To, LeftOut: r.Part.LeftOut, Kind: batch.TraceOK,
+		Attempt: r.Part.Attempt, CallID: batch.CallText(r.CallID), StartedAt: batch.Millis(r.StartedAt),
+		EndedAt: batch.Millis(r.EndedAt), Output: r.Output}
 	if r.Part.Elements > 0 && r.Part.Element == r.Part.Elements {
 		t.CallID, t.StartedAt, t.EndedAt, t.Attempt = "", 0, batch.Millis(c.Now), 0 // the elements have told of their calls
 	}
@@ -177,7 +178,7 @@ func (c *Change) diverges(p *batch.Part, e *Exception, open int16) bool {
 
 func (c *Change) settlePlain(r *Result) {
 	p, h := &r.Part, c.heads[r.Part.BatchID]
-	k := batch.SliceKey{Batch: p.BatchID, No: p.SliceNo}
+	k := p.Slice()
 	d := c.slice(k)
 	c.widest[k] = max(c.widest[k], p.To-p.From)
 	n := p.Records()
@@ -207,7 +208,7 @@ func (c *Change) settleEach(r *Result) {
 			c.was[p.Key(o)] = c.stands(p, o)
 		}
 	}
-	cov := c.covers[batch.SliceKey{Batch: p.BatchID, No: p.SliceNo}]
+	cov := c.covers[p.Slice()]
 	if p.ID != 0 {
 		cov.Remove(p.ID)
 	}
@@ -224,7 +225,7 @@ func (c *Change) settleEach(r *Result) {
 
 // settleOne settles a record that stood at before; cov has what else covers it.
 func (c *Change) settleOne(p *batch.Part, offset int32, e *Exception, before batch.Status, cov *batch.Coverage) {
-	k := batch.SliceKey{Batch: p.BatchID, No: p.SliceNo}
+	k := p.Slice()
 	j := c.jobs[p.Key(offset)]
 	if !p.Detached {
 		c.slice(k).remaining--
@@ -258,7 +259,8 @@ func (c *Change) stands(p *batch.Part, offset int32) batch.Status {
 	if j := c.jobs[p.Key(offset)]; j != nil {
 		return j.Status
 	}
-	if s, parts := c.covers[batch.SliceKey{Batch: p.BatchID, No: p.SliceNo}].StatusAt(p.StepNo, offset, batch.WithSlice); parts > 0 {
+	if s, parts := c.covers[p.Slice()].StatusAt(p.StepNo, offset,
+		batch.WithSlice); parts > 0 {
 		return s
 	}
 	if h := c.heads[p.BatchID]; h.last(p.StepNo) {

@@ -247,15 +247,16 @@ func (r *Records) takeResults(bodies []batch.Fragment, wanted map[[2]int16][]exp
 	bodies = slices.DeleteFunc(bodies, func(f batch.Fragment) bool { return wanted[[2]int16{f.Step, f.Task}] == nil })
 	sizes := make([]int, len(r.Rows))
 	skip := func(from, to int32) bool { return to <= r.from || from >= r.to }
-	return batch.DecodeFragments(bodies, int32(len(r.Rows)), skip, batch.DecodeWhole, func(step, task int16, t *batch.Trace) {
-		if !t.Decides() {
-			return
-		}
-		for _, ref := range wanted[[2]int16{step, task}] {
-			of, value := r.results[ref], t.Result(ref.Of)
-			t.Each(func(at int32) { r.put(of, at, value, sizes, most) })
-		}
-	})
+	return batch.DecodeFragments(bodies, int32(len(r.Rows)), skip, batch.DecodeWhole,
+		func(step, task int16, t *batch.Trace) {
+			if !t.Decides() {
+				return
+			}
+			for _, ref := range wanted[[2]int16{step, task}] {
+				of, value := r.results[ref], t.Result(ref.Of)
+				t.Each(func(at int32) { r.put(of, at, value, sizes, most) })
+			}
+		})
 }
 
 func (r *Records) put(of []json.RawMessage, at int32, value json.RawMessage, sizes []int, most int) {

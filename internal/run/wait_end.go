@@ -151,7 +151,8 @@ func (e *ending) clean(ctx context.Context) error {
 
 // outcome says how a wait came out.
 func (e *ending) outcome(r *db.WaitsOverRow) batch.Trace {
-	t := batch.Trace{Kind: batch.TraceOK, Attempt: 1, StartedAt: batch.Millis(r.BeganAt), EndedAt: batch.Millis(e.c.Now)}
+	t := batch.Trace{Kind: batch.TraceOK, Attempt: 1, StartedAt: batch.Millis(r.BeganAt),
+		EndedAt: batch.Millis(e.c.Now)}
 	code, message := "", ""
 	switch {
 	case r.Child != nil:

@@ -94,7 +94,8 @@ func (s *Reader) ViewsOf(ctx context.Context, conn db.DBTX,
 func JobCounts(row *BatchRow) batch.Counts {
 	r := &row.FlowBatchCount
 	var out batch.Counts
-	for i, n := range [len(batch.Statuses)]int32{r.Staged, r.Queued, r.Pending, r.Started, r.NeedsReconcile, r.Completed,
+	for i, n := range [len(batch.Statuses)]int32{r.Staged, r.Queued, r.Pending, r.Started, r.NeedsReconcile,
+		r.Completed,
 		r.Failed, r.Cancelled,
 		r.Accepted, r.Rejected, r.Unprocessed, r.Unresolved} {
 		out[i] = int64(n)
@@ -228,7 +229,8 @@ func (s *Reader) BatchStates(ctx context.Context, orgIDs, ids []uuid.UUID) (map[
 // marked so.
 func StatusOf(r *BatchRow) batch.BatchStatus {
 	counts := JobCounts(r)
-	if r.FlowBatchCount.Status == batch.BatchQueued && counts.Of(batch.Staged)+counts.Of(batch.Queued) < r.FlowBatch.RecordCount {
+	if r.FlowBatchCount.Status == batch.BatchQueued &&
+		counts.Of(batch.Staged)+counts.Of(batch.Queued) < r.FlowBatch.RecordCount {
 		return batch.BatchRunning
 	}
 	return r.FlowBatchCount.Status

@@ -33,7 +33,8 @@ const (
 )
 
 // endedAs is where a task stands by how a trace says that it ended.
-var endedAs = map[string]TaskStatus{batch.TraceOK: TaskCompleted, batch.TraceSkipped: TaskSkipped, batch.TraceFailed: TaskFailed,
+var endedAs = map[string]TaskStatus{batch.TraceOK: TaskCompleted, batch.TraceSkipped: TaskSkipped,
+	batch.TraceFailed:   TaskFailed,
 	batch.TraceRejected: TaskFailed}
 
 // ExecutionStep is a step of an execution.

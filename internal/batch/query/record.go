@@ -213,7 +213,8 @@ func (v *Slice) date(r *Record, o int32, h *history) {
 	if !batch.Terminal(r.Status) {
 		return
 	}
-	if closed := cmp.Or(b.StoppedAt, b.CompletedAt); r.Status == batch.Unprocessed && (j == nil || !batch.Terminal(j.Status)) &&
+	if closed := cmp.Or(b.StoppedAt, b.CompletedAt); r.Status == batch.Unprocessed && (j == nil ||
+		!batch.Terminal(j.Status)) &&
 		closed != nil {
 		r.UpdatedAt = later(r.UpdatedAt, *closed)
 	}

@@ -47,7 +47,8 @@ func (v *Slice) ResumePoints(wanted []bool) ([]ResumePoint, error) {
 		if !t.Decides() {
 			return
 		}
-		passes := t.Kind == batch.TraceOK || t.Kind == batch.TraceSkipped || v.Batch.Plan.Steps[step].Tasks[task].ContinueOnError
+		passes := t.Kind == batch.TraceOK || t.Kind == batch.TraceSkipped ||
+			v.Batch.Plan.Steps[step].Tasks[task].ContinueOnError
 		t.Each(func(o int32) {
 			if out[o].Step != step {
 				return
@@ -78,7 +79,8 @@ func (v *Slice) ResumePoints(wanted []bool) ([]ResumePoint, error) {
 // begin anew together: once one of them may have arrived, all keep their keys.
 func (p *ResumePoint) keep(no int16, task *definition.Task, t *batch.Trace) {
 	switch {
-	case t.Kind == batch.TraceUnknown, t.Kind == batch.TraceElement, t.Error != nil && t.Error.Code == batch.CodeUnknown:
+	case t.Kind == batch.TraceUnknown, t.Kind == batch.TraceElement, t.Error != nil &&
+		t.Error.Code == batch.CodeUnknown:
 		p.Kept |= 1 << no
 	case t.Refused && task.ForEach == nil:
 		p.Kept &^= 1 << no

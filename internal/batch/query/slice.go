@@ -94,8 +94,8 @@ func (b *Batch) found(r *db.SlicesFromRow) *Slice {
 		State: r.State, StepNo: r.StepNo, PageOff: r.PageOff, FirstStep: r.FirstStep, TasksDone: r.TasksDone}}
 }
 
-// NextSlices finds the next slices of the batch, from a number on, that have jobs in these statuses, or in those if it is
-// over: walkSlices unless there are no more.
+// NextSlices finds the next slices of the batch, from a number on, that have jobs in these statuses, or in those if it
+// is over: walkSlices unless there are no more.
 func (b *Batch) NextSlices(ctx context.Context, s *Reader, tx pgx.Tx, no int32,
 	statuses, over []string) ([]*Slice, error) {
 	rows, err := s.q.SlicesFrom(ctx, tx, db.SlicesFromParams{Statuses: statuses, OverStatuses: over,
@@ -201,7 +201,8 @@ func (s *Reader) readParts(ctx context.Context, tx pgx.Tx, views []*Slice, byKey
 	rows, err := s.q.PartsOfSlices(ctx, tx, db.PartsOfSlicesParams{BatchIds: batchIDs, SliceNos: nos})
 	for _, r := range rows {
 		v := byKey[batch.SliceKey{Batch: r.BatchID, No: r.SliceNo}]
-		p := batch.CoveringPart{Part: batch.PartOfRow(&r), State: batch.StatusOfCall(r.CallState), ClaimedAt: r.ClaimedAt, Doubt: batch.Doubt{Failure: r.Failure, Asked: r.Asked}}
+		p := batch.CoveringPart{Part: batch.PartOfRow(&r), State: batch.StatusOfCall(r.CallState),
+			ClaimedAt: r.ClaimedAt, Doubt: batch.Doubt{Failure: r.Failure, Asked: r.Asked}}
 		v.Parts = append(v.Parts, p)
 	}
 	return fault.Wrap(err, "read parts of slices")
