@@ -19,7 +19,8 @@ WITH locked AS MATERIALIZED (
 SELECT locked.*, (SELECT flow.clock() FROM (SELECT count(*) FROM locked) l)::timestamptz AS now FROM locked;
 
 -- name: BatchHeads :many
-SELECT id, org_id, definition_id, version, page_set, metadata, created_at, scheduled_at, root_id, record_count, retry_of
+SELECT id, org_id, definition_id, version, page_set, metadata, created_at, scheduled_at, root_id, record_count, retry_of,
+    trace
     FROM flow.batch WHERE id = ANY(@ids::uuid[]);
 
 -- name: BatchesStart :exec
@@ -30,7 +31,8 @@ SELECT id, org_id, definition_id, version, page_set, metadata, created_at, sched
 WITH started AS MATERIALIZED (
     SELECT unnest(@ids::uuid[]) AS id, unnest(@metadata::text[]) AS metadata,
         unnest(@page_sets::uuid[]) AS page_set, unnest(@rows::bigint[]) AS rows, unnest(@raw_bytes::int[]) AS raw_bytes,
-            unnest(@bodies::bytea[]) AS body
+            unnest(@bodies::bytea[]) AS body,
+        nullif(unnest(@traces::bytea[]), '') AS trace
 ), queue AS MATERIALIZED (
     SELECT unnest(@steps::smallint[]) AS step_no, unnest(@tasks::smallint[]) AS task_no,
         unnest(@domains::text[]) AS domain,
@@ -38,11 +40,11 @@ WITH started AS MATERIALIZED (
 ), batch AS (
     INSERT INTO flow.batch (id, org_id, definition_id, version, trigger_type, trigger_source, metadata, record_count,
         page_set, lane,
-        scheduled_at, created_by, created_at, event_depth, root_id, page_bytes, page)
+        scheduled_at, created_by, created_at, event_depth, root_id, trace, page_bytes, page)
     SELECT s.id, @org_id, @definition_id, @version, @trigger_type, @trigger_source, s.metadata, s.rows, s.page_set,
         @lane,
         @scheduled_at, @created_by, @now, @event_depth, sqlc.narg('root_id'),
-            CASE WHEN s.page_set = s.id THEN s.raw_bytes END,
+            s.trace, CASE WHEN s.page_set = s.id THEN s.raw_bytes END,
         CASE WHEN s.page_set = s.id THEN s.body END
     FROM started s
 ), count AS (

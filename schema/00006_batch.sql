@@ -32,6 +32,7 @@ CREATE TABLE flow.batch (
     scheduled_at timestamptz,
     created_by uuid,
     created_at timestamptz NOT NULL,
+    trace bytea,
     page_bytes int,
     page bytea,
     CHECK ((retry_of IS NULL) = (retry_root IS NULL)),
@@ -69,6 +70,7 @@ COMMENT ON COLUMN flow.batch.lane IS 'The lane that the trigger asked for; null 
 COMMENT ON COLUMN flow.batch.scheduled_at IS 'When it is to begin; null for at once.';
 COMMENT ON COLUMN flow.batch.created_by IS 'The account that triggered it; null for work without a caller.';
 COMMENT ON COLUMN flow.batch.created_at IS 'When the trigger was accepted.';
+COMMENT ON COLUMN flow.batch.trace IS 'The ids of the trace and of the span that started it, 16 and 8 bytes; null where those are not sampled.';
 COMMENT ON COLUMN flow.batch.page_bytes IS 'Size of the rows of page before compression; null for none.';
 COMMENT ON COLUMN flow.batch.page IS 'Its records, as in flow.page.body, where they are few and small; null where they stand there. Customer data.';
 

@@ -87,7 +87,7 @@ func (q *Queries) BatchCountRelease(ctx context.Context, db DBTX, batchID uuid.U
 }
 
 const batchGet = `-- name: BatchGet :one
-SELECT b.id, b.org_id, b.definition_id, b.version, b.trigger_type, b.trigger_source, b.event_depth, b.root_id, b.retry_of, b.retry_root, b.retry_no, b.metadata, b.record_count, b.page_set, b.lane, b.scheduled_at, b.created_by, b.created_at, b.page_bytes, b.page, c.batch_id, c.org_id, c.schedule_id, c.priority, c.pacing, c.paced_at, c.pace_next_at, c.cancel_reason, c.paused_from, c.stopped_at, c.one_slice, c.record_count, c.staged, c.pending, c.needs_reconcile, c.failed, c.cancelled, c.rejected, c.unprocessed, c.unresolved, c.change_no, c.queued, c.started, c.completed, c.accepted, c.status, c.started_at, c.completed_at, c.updated_at FROM flow.batch b JOIN flow.batch_count c ON c.batch_id = b.id WHERE b.id = $1
+SELECT b.id, b.org_id, b.definition_id, b.version, b.trigger_type, b.trigger_source, b.event_depth, b.root_id, b.retry_of, b.retry_root, b.retry_no, b.metadata, b.record_count, b.page_set, b.lane, b.scheduled_at, b.created_by, b.created_at, b.trace, b.page_bytes, b.page, c.batch_id, c.org_id, c.schedule_id, c.priority, c.pacing, c.paced_at, c.pace_next_at, c.cancel_reason, c.paused_from, c.stopped_at, c.one_slice, c.record_count, c.staged, c.pending, c.needs_reconcile, c.failed, c.cancelled, c.rejected, c.unprocessed, c.unresolved, c.change_no, c.queued, c.started, c.completed, c.accepted, c.status, c.started_at, c.completed_at, c.updated_at FROM flow.batch b JOIN flow.batch_count c ON c.batch_id = b.id WHERE b.id = $1
     AND b.org_id = $2
 `
 
@@ -123,6 +123,7 @@ func (q *Queries) BatchGet(ctx context.Context, db DBTX, arg BatchGetParams) (Ba
 		&i.FlowBatch.ScheduledAt,
 		&i.FlowBatch.CreatedBy,
 		&i.FlowBatch.CreatedAt,
+		&i.FlowBatch.Trace,
 		&i.FlowBatch.PageBytes,
 		&i.FlowBatch.Page,
 		&i.FlowBatchCount.BatchID,
@@ -159,7 +160,8 @@ func (q *Queries) BatchGet(ctx context.Context, db DBTX, arg BatchGetParams) (Ba
 }
 
 const batchHeads = `-- name: BatchHeads :many
-SELECT id, org_id, definition_id, version, page_set, metadata, created_at, scheduled_at, root_id, record_count, retry_of
+SELECT id, org_id, definition_id, version, page_set, metadata, created_at, scheduled_at, root_id, record_count, retry_of,
+    trace
     FROM flow.batch WHERE id = ANY($1::uuid[])
 `
 
@@ -175,6 +177,7 @@ type BatchHeadsRow struct {
 	RootID       *uuid.UUID
 	RecordCount  int64
 	RetryOf      *uuid.UUID
+	Trace        []byte
 }
 
 func (q *Queries) BatchHeads(ctx context.Context, db DBTX, ids []uuid.UUID) ([]BatchHeadsRow, error) {
@@ -198,6 +201,7 @@ func (q *Queries) BatchHeads(ctx context.Context, db DBTX, ids []uuid.UUID) ([]B
 			&i.RootID,
 			&i.RecordCount,
 			&i.RetryOf,
+			&i.Trace,
 		); err != nil {
 			return nil, err
 		}
@@ -418,40 +422,41 @@ const batchesStart = `-- name: BatchesStart :exec
 WITH started AS MATERIALIZED (
     SELECT unnest($9::uuid[]) AS id, unnest($10::text[]) AS metadata,
         unnest($11::uuid[]) AS page_set, unnest($12::bigint[]) AS rows, unnest($13::int[]) AS raw_bytes,
-            unnest($14::bytea[]) AS body
+            unnest($14::bytea[]) AS body,
+        nullif(unnest($15::bytea[]), '') AS trace
 ), queue AS MATERIALIZED (
-    SELECT unnest($15::smallint[]) AS step_no, unnest($16::smallint[]) AS task_no,
-        unnest($17::text[]) AS domain,
-        unnest($18::text[]) AS bucket, unnest($19::text[])::flow.lane AS lane
+    SELECT unnest($16::smallint[]) AS step_no, unnest($17::smallint[]) AS task_no,
+        unnest($18::text[]) AS domain,
+        unnest($19::text[]) AS bucket, unnest($20::text[])::flow.lane AS lane
 ), batch AS (
     INSERT INTO flow.batch (id, org_id, definition_id, version, trigger_type, trigger_source, metadata, record_count,
         page_set, lane,
-        scheduled_at, created_by, created_at, event_depth, root_id, page_bytes, page)
-    SELECT s.id, $1, $4, $5, $20, $21, s.metadata, s.rows, s.page_set,
-        $22,
-        $23, $24, $7, $25, $26,
-            CASE WHEN s.page_set = s.id THEN s.raw_bytes END,
+        scheduled_at, created_by, created_at, event_depth, root_id, trace, page_bytes, page)
+    SELECT s.id, $1, $4, $5, $21, $22, s.metadata, s.rows, s.page_set,
+        $23,
+        $24, $25, $7, $26, $27,
+            s.trace, CASE WHEN s.page_set = s.id THEN s.raw_bytes END,
         CASE WHEN s.page_set = s.id THEN s.body END
     FROM started s
 ), count AS (
     INSERT INTO flow.batch_count (batch_id, org_id, schedule_id, status, started_at, completed_at, updated_at, priority,
         pacing, pace_next_at,
         record_count, staged, queued, one_slice)
-    SELECT s.id, $1, $27, CASE WHEN s.rows = 0 THEN 'completed'
+    SELECT s.id, $1, $28, CASE WHEN s.rows = 0 THEN 'completed'
         ELSE 'queued' END::flow.batch_status,
         CASE WHEN s.rows = 0 THEN $7::timestamptz END, CASE WHEN s.rows = 0 THEN $7::timestamptz END, $7,
-            $28, $29, $30,
-        s.rows, CASE WHEN $31::boolean THEN s.rows ELSE 0 END, CASE WHEN $31::boolean THEN 0 ELSE s.rows END,
+            $29, $30, $31,
+        s.rows, CASE WHEN $32::boolean THEN s.rows ELSE 0 END, CASE WHEN $32::boolean THEN 0 ELSE s.rows END,
         $2::boolean AND $8::boolean AND s.rows > 0
     FROM started s
 ), page AS (
     INSERT INTO flow.page (set_id, first, rows, raw_bytes, body) SELECT s.page_set, 0, s.rows, s.raw_bytes, s.body
         FROM started s
-    WHERE NOT $32::boolean AND s.page_set <> s.id
+    WHERE NOT $33::boolean AND s.page_set <> s.id
 ), slice AS (
     INSERT INTO flow.slice (batch_id, no, first, records, state, remaining, queued)
-    SELECT s.id, 0, 0, s.rows, $33, s.rows * $34::int, s.rows FROM started s
-    WHERE NOT $32::boolean AND NOT ($2::boolean AND $8::boolean)
+    SELECT s.id, 0, 0, s.rows, $34, s.rows * $35::int, s.rows FROM started s
+    WHERE NOT $33::boolean AND NOT ($2::boolean AND $8::boolean)
 ), part AS (
     INSERT INTO flow.part (batch_id, step_no, task_no, slice_no, last_no, from_off, to_off)
     SELECT s.id, q.step_no, q.task_no, 0, 0, 0, s.rows FROM started s CROSS JOIN queue q WHERE $2::boolean
@@ -483,6 +488,7 @@ type BatchesStartParams struct {
 	Rows          []int64
 	RawBytes      []int32
 	Bodies        [][]byte
+	Traces        [][]byte
 	Steps         []int16
 	Tasks         []int16
 	Domains       []string
@@ -525,6 +531,7 @@ func (q *Queries) BatchesStart(ctx context.Context, db DBTX, arg BatchesStartPar
 		arg.Rows,
 		arg.RawBytes,
 		arg.Bodies,
+		arg.Traces,
 		arg.Steps,
 		arg.Tasks,
 		arg.Domains,

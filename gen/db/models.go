@@ -392,6 +392,8 @@ type FlowBatch struct {
 	CreatedBy *uuid.UUID
 	// When the trigger was accepted.
 	CreatedAt time.Time
+	// The ids of the trace and of the span that started it, 16 and 8 bytes; null where those are not sampled.
+	Trace []byte
 	// Size of the rows of page before compression; null for none.
 	PageBytes *int32
 	// Its records, as in flow.page.body, where they are few and small; null where they stand there. Customer data.

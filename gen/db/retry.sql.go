@@ -189,11 +189,11 @@ func (q *Queries) KeptKeysInsert(ctx context.Context, db DBTX, arg KeptKeysInser
 const retryBatchInsert = `-- name: RetryBatchInsert :exec
 INSERT INTO flow.batch (id, org_id, definition_id, version, trigger_type, trigger_source, metadata, record_count,
     page_set, lane, created_by,
-    created_at, retry_of, retry_root, retry_no, event_depth, root_id)
+    created_at, retry_of, retry_root, retry_no, event_depth, root_id, trace)
 SELECT $1, b.org_id, b.definition_id, b.version, 'retry', b.id::text, b.metadata, $2, b.page_set, b.lane,
     $3, $4,
-    b.id, $5::uuid, $6, b.event_depth, b.root_id
-FROM flow.batch b WHERE b.id = $7 AND b.org_id = $8
+    b.id, $5::uuid, $6, b.event_depth, b.root_id, nullif($7::bytea, '')
+FROM flow.batch b WHERE b.id = $8 AND b.org_id = $9
 `
 
 type RetryBatchInsertParams struct {
@@ -203,6 +203,7 @@ type RetryBatchInsertParams struct {
 	Now         time.Time
 	Root        uuid.UUID
 	RetryNo     int32
+	Trace       []byte
 	RetryOf     uuid.UUID
 	OrgID       uuid.UUID
 }
@@ -216,6 +217,7 @@ func (q *Queries) RetryBatchInsert(ctx context.Context, db DBTX, arg RetryBatchI
 		arg.Now,
 		arg.Root,
 		arg.RetryNo,
+		arg.Trace,
 		arg.RetryOf,
 		arg.OrgID,
 	)

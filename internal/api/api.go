@@ -4,10 +4,14 @@
 package api
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"time"
+
+	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
 
 	"flowlane/gen/oas"
 	"flowlane/internal/account"
@@ -38,7 +42,7 @@ import (
 // prefix is the version segment under which everything stands.
 const prefix = "/v1"
 
-// Deps are what the handlers work with. All fields but Observe and Reads are required.
+// Deps are what the handlers work with. All fields but Observe, Tracer and Reads are required.
 type Deps struct {
 	Pool pg.Pool
 	// Reads is where lists are asked for that may be a little old; nil for Pool.
@@ -77,9 +81,11 @@ type Deps struct {
 	Calls     Calls
 	// PublicURL gives the address under which people reach the service, without a slash at its end.
 	PublicURL func() string
-	// Observe is told of every request: its operation, empty for a path that has none, its status, and how long it
+	// Observe is told of every request, in the context of its span: its operation, empty for a path that has none, its status, and how long it
 	// took.
-	Observe func(operation string, status int, took time.Duration)
+	Observe func(ctx context.Context, operation string, status int, took time.Duration)
+	// Tracer makes the spans of requests; nil for none.
+	Tracer trace.Tracer
 	// Now dates nothing that is stored; it measures how long requests take.
 	Now func() time.Time
 	Log *slog.Logger
@@ -123,7 +129,10 @@ type definitionGroup struct {
 // New returns the handler of every path under /v1; any other path is 404 in the error envelope.
 func New(d Deps) (http.Handler, error) {
 	if d.Observe == nil {
-		d.Observe = func(string, int, time.Duration) {}
+		d.Observe = func(context.Context, string, int, time.Duration) {}
+	}
+	if d.Tracer == nil {
+		d.Tracer = noop.Tracer{}
 	}
 	if d.Reads == nil {
 		d.Reads = d.Pool
@@ -137,6 +146,7 @@ func New(d Deps) (http.Handler, error) {
 	}
 	server, err := oas.NewServer(h, sec,
 		oas.WithPathPrefix(prefix),
+		oas.WithTracerProvider(noop.NewTracerProvider()), // outermost traces what goes past the generated server, too
 		oas.WithErrorHandler(errs.refused),
 		oas.WithNotFound(errs.notFound),
 		oas.WithMethodNotAllowed(errs.methodNotAllowed),
@@ -149,7 +159,7 @@ func New(d Deps) (http.Handler, error) {
 	messages := receiverRoute{errs: errs, webhooks: d.Webhooks, room: memory.New(messageBytes)}
 	messages.next = chunkRoute{next: server, sec: sec, errs: errs, sets: d.RecordSets, slots: newSlots(uploadSlots)}
 	return outermost{
-		next: messages, route: server.FindPath, errs: errs, observe: d.Observe, now: d.Now, log: d.Log,
+		next: messages, route: server.FindPath, errs: errs, observe: d.Observe, tracer: d.Tracer, now: d.Now, log: d.Log,
 		lists: newSlots(listsAtOnce),
 	}, nil
 }

@@ -15,6 +15,8 @@ import (
 	"testing/iotest"
 	"time"
 
+	"go.opentelemetry.io/otel/trace/noop"
+
 	"flowlane/gen/oas"
 	"flowlane/internal/account"
 	"flowlane/internal/fault"
@@ -229,6 +231,6 @@ func around(next http.Handler, log *slog.Logger) http.Handler {
 	return outermost{
 		next: next, route: func(string, *url.URL) (route oas.Route, ok bool) { return route, false },
 		errs:    errorHandler{log: log},
-		observe: func(string, int, time.Duration) {}, now: time.Now, log: log,
+		observe: func(context.Context, string, int, time.Duration) {}, tracer: noop.Tracer{}, now: time.Now, log: log,
 	}
 }

@@ -16,6 +16,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"flowlane/gen/oas"
 	"flowlane/internal/request"
 )
@@ -32,7 +34,8 @@ type outermost struct {
 	// route finds the operation of a request.
 	route   func(method string, u *url.URL) (oas.Route, bool)
 	errs    errorHandler
-	observe func(operation string, status int, took time.Duration)
+	observe func(ctx context.Context, operation string, status int, took time.Duration)
+	tracer  trace.Tracer
 	now     func() time.Time
 	log     *slog.Logger
 	// lists bounds the long lists in memory.
@@ -127,7 +130,12 @@ func (o outermost) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		x.body.limit = maxImportBody
 	}
 
-	defer func() { o.observe(x.route.OperationID(), cmp.Or(rec.status, http.StatusOK), o.now().Sub(began)) }()
+	r, end := o.trace(r, x)
+	defer func() {
+		status := cmp.Or(rec.status, http.StatusOK)
+		end(status)
+		o.observe(r.Context(), x.route.OperationID(), status, o.now().Sub(began))
+	}()
 	defer func() {
 		x.release()
 		if v := recover(); v != nil {

@@ -159,7 +159,7 @@ func TestPlatform_SalesforceBulk_Lost(t *testing.T) {
 	t.Parallel()
 	var withheld atomic.Int32
 	p := servePlatforms(t, func(c *app.Config) {
-		c.Dispatch.Observed = func(_ string, outcome provider.Kind) {
+		c.Dispatch.Observed = func(_ string, outcome provider.Kind, _ time.Duration) {
 			if outcome == provider.NotArrived {
 				withheld.Add(1)
 			}

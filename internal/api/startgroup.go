@@ -19,6 +19,7 @@ import (
 	"flowlane/internal/definition"
 	"flowlane/internal/pg"
 	"flowlane/internal/run"
+	"flowlane/internal/telemetry"
 )
 
 const (
@@ -72,7 +73,7 @@ func (t *startGrouper) start(ctx context.Context, in run.StartInput) (*run.Start
 		return nil, nil
 	}
 	// What belongs to the request is copied: its caller may leave.
-	one.By, one.Metadata = account.ActorFrom(ctx), bytes.Clone(one.Metadata)
+	one.By, one.Metadata, one.Trace = account.ActorFrom(ctx), bytes.Clone(one.Metadata), telemetry.Parent(ctx)
 	in.Source.Records, in.Metadata = nil, nil
 	s := &groupedStart{ctx: ctx, in: in, one: one, done: make(chan struct{})}
 	t.groups.Add(s, 1+(len(one.Sheet.Body)+len(one.Metadata))/groupBytes)

@@ -40,6 +40,7 @@ import (
 	"flowlane/internal/run"
 	"flowlane/internal/store"
 	"flowlane/internal/stream"
+	"flowlane/internal/telemetry"
 	"flowlane/internal/template"
 	"flowlane/internal/trigger/schedule"
 	"flowlane/internal/trigger/subscription"
@@ -119,6 +120,8 @@ type Config struct {
 	Log *slog.Logger
 	// TrustFailover goes on by itself on a standby that was promoted: each commit waited for it.
 	TrustFailover bool
+	// Telemetry is where spans and numbers are sent; nil for nowhere. Whoever opened it closes it.
+	Telemetry *telemetry.Telemetry
 	// Migrate brings the database up to date first. Otherwise New fails on one that is not.
 	Migrate bool
 }
@@ -225,6 +228,9 @@ func New(ctx context.Context, cfg Config) (_ *App, err error) {
 		if err := a.planUpkeep(ctx); err != nil {
 			return nil, err
 		}
+	}
+	if err := cfg.Telemetry.Measure(ctx, a.metrics.registry); err != nil {
+		return nil, err //nolint:wrapcheck // says everything
 	}
 	if a.listener, err = cfg.Sockets.listen(ctx, cfg.Listen, listenSetting); err != nil {
 		return nil, err
@@ -352,7 +358,7 @@ func (a *App) makeHandler(root vault.Root, plans *definition.Plans) error {
 		}),
 		Usage: usage.New(a.reads, a.Catalog), Reads: a.reads,
 		Answers: answers, Limits: request.NewLimits(a.Pool, time.Now, a.cfg.Log), RequestLimit: a.cfg.RequestLimit,
-		PublicURL: a.publicURL, Observe: a.metrics.answered, Now: time.Now, Log: a.cfg.Log,
+		PublicURL: a.publicURL, Observe: a.metrics.answered, Tracer: a.tracer(), Now: time.Now, Log: a.cfg.Log,
 	})
 	if err != nil {
 		return fmt.Errorf("make the API: %w", err)

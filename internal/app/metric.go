@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"go.opentelemetry.io/otel/trace"
 
 	"flowlane/gen/db"
 	"flowlane/internal/account"
@@ -24,6 +25,7 @@ type metrics struct {
 	requests *prometheus.CounterVec
 	seconds  *prometheus.HistogramVec
 	calls    *prometheus.CounterVec
+	callTime *prometheus.HistogramVec
 	swept    *prometheus.CounterVec
 	signIns  *prometheus.CounterVec
 	blobs    *prometheus.CounterVec
@@ -42,6 +44,11 @@ func newMetrics(a *App) *metrics {
 		}, []string{"operation"}),
 		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "flowlane_calls_total", Help: "Calls that this process sent, by action and what the answer proved.",
+		}, []string{"action", "outcome"}),
+		callTime: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "flowlane_call_seconds",
+			Help:    "Round trips of calls that this process sent, by action and what the answer proved.",
+			Buckets: []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300},
 		}, []string{"action", "outcome"}),
 		swept: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "flowlane_sweep_woken_total",
@@ -64,18 +71,22 @@ func newMetrics(a *App) *metrics {
 	}
 	m.registry.MustRegister(
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		m.requests, m.seconds, m.calls, m.swept, m.signIns, m.blobs, stateCollector{a},
+		m.requests, m.seconds, m.calls, m.callTime, m.swept, m.signIns, m.blobs, stateCollector{a},
 	)
 	return m
 }
 
 func (m *metrics) handler() http.Handler {
-	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError})
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError,
+		EnableOpenMetrics: true}) // which has room for exemplars
 }
 
-// called counts a call.
-func (m *metrics) called(actionID string, outcome provider.Kind) {
+// called counts a call, and how long its round trip took, where it was made.
+func (m *metrics) called(actionID string, outcome provider.Kind, took time.Duration) {
 	m.calls.WithLabelValues(actionID, string(outcome)).Inc()
+	if took > 0 {
+		m.callTime.WithLabelValues(actionID, string(outcome)).Observe(took.Seconds())
+	}
 }
 
 // refused counts a sign-in that was refused for one of account.Reasons.
@@ -86,11 +97,17 @@ func (m *metrics) stored(operation string, failed bool) {
 	m.blobs.WithLabelValues(operation, map[bool]string{true: "failed", false: "ok"}[failed]).Inc()
 }
 
-// answered counts a request to the API. An operation is one of the document's, so that no caller can make up label
-// values.
-func (m *metrics) answered(operation string, status int, took time.Duration) {
+// answered counts a request to the API, with the trace of one that is traced as exemplar. An operation is one of the
+// document's, so that no caller can make up label values.
+func (m *metrics) answered(ctx context.Context, operation string, status int, took time.Duration) {
 	m.requests.WithLabelValues(operation, strconv.Itoa(status)).Inc()
-	m.seconds.WithLabelValues(operation).Observe(took.Seconds())
+	seconds := m.seconds.WithLabelValues(operation)
+	of, ok := seconds.(prometheus.ExemplarObserver)
+	if span := trace.SpanContextFromContext(ctx); ok && span.IsSampled() {
+		of.ObserveWithExemplar(took.Seconds(), prometheus.Labels{"trace_id": span.TraceID().String()})
+		return
+	}
+	seconds.Observe(took.Seconds())
 }
 
 var (

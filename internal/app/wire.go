@@ -7,6 +7,8 @@ import (
 	mathrand "math/rand/v2"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"flowlane/internal/command"
 	"flowlane/internal/definition"
 	"flowlane/internal/dispatch"
@@ -56,7 +58,7 @@ func (a *App) wire(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("make the work queue: %w", err)
 	}
-	a.Scheduler = due.New(a.clock, queue, due.Options{Log: a.cfg.Log})
+	a.Scheduler = due.New(a.clock, queue, due.Options{Log: a.cfg.Log, Tracer: a.tracer()})
 	a.watch, a.aging = due.NewClock(a.clock, a.cfg.Log), retention.NewClock()
 	a.imports = orgcatalog.New(a.scoped, a.clock, a.Catalog)
 	a.Credentials = credential.New(credential.Deps{Pool: a.scoped, Vault: a.Vault, Catalog: a.Catalog, Prober: a.Sender,
@@ -86,6 +88,7 @@ func (a *App) wire(ctx context.Context) error {
 	a.Dispatcher = dispatch.New(dispatch.Deps{
 		Pool: a.scoped, Runs: a.Runs, Catalog: a.Catalog, Credentials: a.Credentials, Sender: a.Sender,
 		Due: a.Scheduler, Clock: a.watch, Random: mathrand.Float64, Losses: &a.losses, Memory: a.Memory,
+		Tracer: a.tracer(),
 	}, a.cfg.Dispatch)
 	a.registerKinds()
 	if err := a.makeRunner(ctx); err != nil {
@@ -93,6 +96,9 @@ func (a *App) wire(ctx context.Context) error {
 	}
 	return a.makeHandler(root, plans)
 }
+
+// tracer makes the spans of the process.
+func (a *App) tracer() trace.Tracer { return a.cfg.Telemetry.TracerProvider().Tracer("flowlane") }
 
 // makeRunner makes what fetches work and does it, where the process has workers.
 func (a *App) makeRunner(ctx context.Context) error {
@@ -103,7 +109,7 @@ func (a *App) makeRunner(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	options := work.Options{Log: a.cfg.Log, Poll: a.cfg.Pooled, KeepIndexes: !owns}
+	options := work.Options{Log: a.cfg.Log, Tracers: a.cfg.Telemetry.TracerProvider(), Poll: a.cfg.Pooled, KeepIndexes: !owns}
 	if a.runner, err = work.New(a.clock, a.Scheduler, options); err != nil {
 		return fmt.Errorf("make the workers: %w", err)
 	}

@@ -15,6 +15,8 @@ import (
 	"slices"
 	"syscall"
 
+	"flowlane/internal/telemetry"
+
 	"github.com/alecthomas/kong"
 )
 
@@ -135,9 +137,9 @@ func (c *commands) logger(w io.Writer, quiet bool) *slog.Logger {
 	}
 	options := &slog.HandlerOptions{Level: level}
 	if c.LogFormat == "json" {
-		return slog.New(slog.NewJSONHandler(w, options))
+		return slog.New(telemetry.MarkTraces(slog.NewJSONHandler(w, options)))
 	}
-	return slog.New(slog.NewTextHandler(w, options))
+	return slog.New(telemetry.MarkTraces(slog.NewTextHandler(w, options)))
 }
 
 // output is the flag of commands that print facts.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"maps"
 	"net/netip"
 	"os"
@@ -15,6 +16,7 @@ import (
 	"flowlane/internal/app"
 	"flowlane/internal/dispatch"
 	"flowlane/internal/memory"
+	"flowlane/internal/telemetry"
 )
 
 // dialerPlatform is the platform that the simulator stands for.
@@ -42,6 +44,7 @@ type server struct {
 	Margin     time.Duration     `name:"reconcile-margin" env:"FLOWLANE_RECONCILE_MARGIN" default:"3s" help:"How long after its last moment of sending the outcome of a silent call is looked into."`
 	Timeout    time.Duration     `name:"call-timeout" env:"FLOWLANE_CALL_TIMEOUT" help:"Most time that any call to a provider may take. Default: what its action says."`
 	Keep       dispatch.Keep     `name:"keep-calls" env:"FLOWLANE_KEEP_CALLS" default:"all" enum:"all,failed,none" help:"Of which calls to keep what they sent and were answered: all, failed or none."`
+	Propagate  bool              `name:"propagate-trace" env:"FLOWLANE_PROPAGATE_TRACE" help:"Have calls carry the traceparent of their trace to receivers."`
 	Drain      time.Duration     `name:"drain-timeout" env:"FLOWLANE_DRAIN_TIMEOUT" help:"How long calls under way may go on once the process is asked to stop, up to 1h. Default: 30s; 6s for dev."`
 	Lease      time.Duration     `name:"lease" env:"FLOWLANE_LEASE" help:"Most time for which a process that crashed holds up what it was doing. Default: 10s to 30s, by kind of work."`
 	Requests   int64             `name:"request-limit" env:"FLOWLANE_REQUEST_LIMIT" help:"Requests that an organization may make in the time of any request limit, for tests. Default: what the API document says."`
@@ -61,7 +64,8 @@ func (s server) config(ctx context.Context, p *process) (app.Config, error) {
 		Operator: s.operators.config(), DatabaseURL: dsn, Pooled: s.Pooled, ReadDatabaseURL: s.ReadURL, KEK: kek,
 		OtherKEKs: others, Tokens: s.tokens.config(), BaseURLs: s.baseURLs(), AllowHosts: s.AllowHost,
 		DenyNetworks: s.Deny, CatalogDir: s.CatalogDir, Commands: s.Commands, BlobURL: s.BlobURL,
-		Dispatch: dispatch.Options{Margin: s.Margin, Timeout: s.Timeout, Keep: s.Keep}, Drain: s.Drain,
+		Dispatch: dispatch.Options{Margin: s.Margin, Timeout: s.Timeout, Keep: s.Keep,
+			PropagateTrace: s.Propagate}, Drain: s.Drain,
 		Retention: s.periods.installation(), Lease: s.Lease, MaxConns: s.MaxConns, MemoryBudget: int64(s.Memory),
 		MaxStreams: s.MaxStreams, RequestLimit: s.Requests, Log: p.log, TrustFailover: s.Trust,
 	}, nil
@@ -143,6 +147,11 @@ func serve(ctx context.Context, p *process, cfg app.Config, out output) error {
 	if os.Getenv("GOMEMLIMIT") == "" { // the collector works harder before the heap has twice what is alive
 		debug.SetMemoryLimit(cfg.MemoryBudget + besideBudget)
 	}
+	var err error
+	if cfg.Telemetry, err = telemetry.Open(ctx, version(), p.log); err != nil {
+		return err //nolint:wrapcheck // says everything
+	}
+	defer sendLast(cfg.Telemetry, p.log)
 	a, err := app.New(ctx, cfg)
 	if err != nil {
 		return err //nolint:wrapcheck // says everything
@@ -165,4 +174,16 @@ func serve(ctx context.Context, p *process, cfg app.Config, out output) error {
 		return err
 	}
 	return a.Run(ctx) //nolint:wrapcheck // says everything
+}
+
+// lastTelemetry is how long the last spans and numbers may take to their collector.
+const lastTelemetry = 3 * time.Second
+
+// sendLast sends what a process that ends has not sent yet.
+func sendLast(t *telemetry.Telemetry, log *slog.Logger) {
+	ctx, cancel := context.WithTimeout(context.Background(), lastTelemetry)
+	defer cancel()
+	if err := t.Close(ctx); err != nil {
+		log.Warn("telemetry is lost", "error", err)
+	}
 }

@@ -25,6 +25,15 @@ type versionFacts struct {
 	Settings map[string]string `json:"settings"`
 }
 
+// version is that of this program.
+func version() string {
+	facts := versionFacts{Version: "(devel)"}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		facts.read(info)
+	}
+	return facts.Version
+}
+
 // Run prints what was built, and how.
 func (c *versionCommand) Run(_ context.Context, p *process) error {
 	facts := versionFacts{Version: "(devel)", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH,

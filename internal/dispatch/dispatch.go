@@ -20,6 +20,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
 
 	"flowlane/gen/db"
 	"flowlane/internal/due"
@@ -54,8 +56,11 @@ type Options struct {
 	// Keep says of which calls it is kept what they sent and were answered. Default KeepAll.
 	Keep Keep
 	Log  *slog.Logger
-	// Observed, if set, is told of every round trip: the action, and what the answer proves. It must be quick.
-	Observed func(actionID string, outcome provider.Kind)
+	// PropagateTrace has calls carry the traceparent of their trace to receivers.
+	PropagateTrace bool
+	// Observed, if set, is told of every round trip: the action, what the answer proves, and how long it took; zero
+	// where it was not made, or its times are not known. It must be quick.
+	Observed func(actionID string, outcome provider.Kind, took time.Duration)
 }
 
 // Deps are what a Dispatcher works with.
@@ -71,6 +76,8 @@ type Deps struct {
 	Random func() float64
 	// Losses knows what restores of the database have lost; nil for nothing.
 	Losses *pg.Losses
+	// Tracer makes the spans of calls that are traced; nil for none.
+	Tracer trace.Tracer
 	// Memory is the process's budget for calls and their answers; nil for none.
 	Memory *memory.Budget
 }
@@ -114,7 +121,10 @@ func New(d Deps, opts Options) *Dispatcher {
 	opts.Keep = cmp.Or(opts.Keep, KeepAll)
 	opts.Log = cmp.Or(opts.Log, slog.Default())
 	if opts.Observed == nil {
-		opts.Observed = func(string, provider.Kind) {}
+		opts.Observed = func(string, provider.Kind, time.Duration) {}
+	}
+	if d.Tracer == nil {
+		d.Tracer = noop.Tracer{}
 	}
 	out := &Dispatcher{Deps: d, opts: opts, q: db.New(), flights: flights{of: map[budgetKey]*flight{}}}
 	out.answered = out.newAnswered()

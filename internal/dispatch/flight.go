@@ -305,13 +305,19 @@ func (f *flight) roundTrip(call *outboundCall) (answer provider.Answer) {
 		}
 	}()
 	defer fault.Recovered(&err)
-	return f.d.Sender.Send(f.d.process, call.request)
+	ctx, end := f.d.traceCall(f.d.process, call)
+	answer = f.d.Sender.Send(ctx, call.request)
+	end(&answer)
+	return answer
 }
 
 // settleGroup settles answered calls in one transaction.
 func (f *flight) settleGroup(group []finished, wake bool) (err error) {
 	defer fault.Recovered(&err)
-	return f.d.settle(f.d.process, f.key, group, wake)
+	began := time.Now()
+	err = f.d.settle(f.d.process, f.key, group, wake)
+	f.d.traceStage(f.d.process, "settle", callsOf(group), began, err)
+	return err
 }
 
 func notify(changed chan struct{}) {

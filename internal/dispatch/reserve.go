@@ -84,6 +84,7 @@ func (d *Dispatcher) reserve(ctx context.Context, k budgetKey, calls []*outbound
 		}
 		p.late = !time.Now().Before(p.request.SendBefore)
 	}
+	d.traceStage(ctx, "claim", c.calls, started, nil)
 	return c.reserved, nil
 }
 

@@ -22,6 +22,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
 
 	"flowlane/gen/db"
 	"flowlane/internal/pg"
@@ -69,6 +71,8 @@ type Options struct {
 	// FirstRetry is the delay after a first failure, doubled by each further one up to LastRetry; 0 means 250 ms and
 	// one minute.
 	FirstRetry, LastRetry time.Duration
+	// Tracer makes a span of each run of a handler; nil for none.
+	Tracer trace.Tracer
 }
 
 // Scheduler wakes rows, finds those that are due, and runs their handlers. All methods may be called concurrently.
@@ -119,6 +123,9 @@ func Rechecks() Option { return func(k *kind) { k.rechecks = true } }
 func New(pool *pgxpool.Pool, queue Queue, opts Options) *Scheduler {
 	if opts.Log == nil {
 		opts.Log = slog.Default()
+	}
+	if opts.Tracer == nil {
+		opts.Tracer = noop.Tracer{}
 	}
 	opts.ScanEvery = orElse(opts.ScanEvery, time.Second)
 	opts.FirstRetry = orElse(opts.FirstRetry, 250*time.Millisecond)

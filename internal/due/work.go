@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"go.opentelemetry.io/otel/codes"
 
 	"flowlane/gen/db"
 	"flowlane/internal/fault"
@@ -113,6 +114,13 @@ func (l *Lease) begin(ctx context.Context) error {
 
 // call turns a panic of the handler into an error.
 func call(ctx context.Context, l *Lease, h Handler) (next time.Time, err error) {
+	ctx, span := l.s.opts.Tracer.Start(ctx, "due "+l.Kind)
+	defer func() {
+		if err != nil {
+			span.SetStatus(codes.Error, "")
+		}
+		span.End()
+	}()
 	defer fault.Recovered(&err)
 	return h(ctx, l)
 }

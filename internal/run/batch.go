@@ -10,12 +10,14 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"go.opentelemetry.io/otel/trace"
 
 	"flowlane/gen/db"
 	"flowlane/internal/definition"
 	"flowlane/internal/fault"
 	"flowlane/internal/pg"
 	"flowlane/internal/recordset"
+	"flowlane/internal/telemetry"
 	"flowlane/internal/variable"
 )
 
@@ -24,6 +26,8 @@ type Batch struct {
 	ID, OrgID, PageSet uuid.UUID
 	Plan               *definition.Plan
 	Metadata           json.RawMessage
+	// Trace is the span that started it; the zero value where that is not sampled.
+	Trace trace.SpanContext
 	// Vars are the flow's variables as they were at the start; nil where it has none.
 	Vars  json.RawMessage
 	scope json.RawMessage
@@ -116,7 +120,7 @@ func (s *Service) readBatches(ctx context.Context, conn db.DBTX, ids []uuid.UUID
 		out[i] = &Batch{ID: r.ID, OrgID: r.OrgID, PageSet: r.PageSet, Plan: plan, Metadata: json.RawMessage(r.Metadata),
 			scope:    facts,
 			beginsAt: latest(r.CreatedAt, pg.Value(r.ScheduledAt)), root: pg.Value(r.RootID), retry: r.RetryOf != nil,
-			records: r.RecordCount}
+			records: r.RecordCount, Trace: telemetry.ParentOf(r.Trace)}
 		if plan.VariableSetID.Valid {
 			vars, err := s.q.BatchVars(ctx, conn, db.BatchVarsParams{OrgID: r.OrgID, BatchID: r.ID})
 			if err != nil {

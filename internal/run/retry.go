@@ -18,6 +18,7 @@ import (
 	"flowlane/internal/fault"
 	"flowlane/internal/pacing"
 	"flowlane/internal/pg"
+	"flowlane/internal/telemetry"
 )
 
 // RetryInput says which jobs of a batch that is over are tried again.
@@ -357,6 +358,7 @@ func (r *retrying) start(ctx context.Context) (err error) {
 	if err := errors.Join(
 		q.RetryBatchInsert(ctx, later, db.RetryBatchInsertParams{ID: out.BatchID, RecordCount: out.RecordCount,
 			CreatedBy: r.in.CreatedBy,
+			Trace:     telemetry.Parent(ctx),
 			Now:       r.c.Now, Root: r.root, RetryNo: r.retryNo, RetryOf: r.in.BatchID, OrgID: r.in.OrgID}),
 		q.RetryCountInsert(ctx, later, state),
 		q.RetryVarsCopy(ctx, later, db.RetryVarsCopyParams{BatchID: out.BatchID, RetryOf: r.in.BatchID}),

@@ -17,6 +17,7 @@ import (
 	"flowlane/internal/pacing"
 	"flowlane/internal/pg"
 	"flowlane/internal/recordset"
+	"flowlane/internal/telemetry"
 	"flowlane/internal/trigger/event"
 )
 
@@ -94,7 +95,7 @@ func (s *Service) Start(ctx context.Context, tx pgx.Tx, in StartInput) (*Started
 	if one == nil {
 		one = &Small{Metadata: in.metadata()}
 	}
-	one.By = account.ActorFrom(ctx)
+	one.By, one.Trace = account.ActorFrom(ctx), telemetry.Parent(ctx)
 	alone := Alike{In: in, Each: []Small{*one}}
 	if err := s.StartAlike(ctx, tx, in.Now, &alone); err != nil {
 		return nil, err
@@ -111,19 +112,19 @@ const remembered = 16 << 10
 // cache keeps a batch for those of this process who work on it, once it is there: that is at once, mostly. page is nil
 // unless it is all of its records.
 func (s *Service) cache(ctx context.Context, p *preparedStart, in *StartInput, out *StartedBatch, pageSet uuid.UUID,
-	metadata json.RawMessage,
-	page *recordset.Page, now time.Time,
+	one *Small, page *recordset.Page, now time.Time,
 ) error {
-	if len(metadata) > remembered {
+	if len(one.Metadata) > remembered {
 		return nil
 	}
 	facts, err := BatchScope(out.BatchID, in.DefinitionID, in.Version, out.RecordCount, now)
 	if err != nil {
 		return err
 	}
-	b := &Batch{ID: out.BatchID, OrgID: in.OrgID, PageSet: pageSet, Plan: p.plan, Metadata: bytes.Clone(metadata),
+	b := &Batch{ID: out.BatchID, OrgID: in.OrgID, PageSet: pageSet, Plan: p.plan, Metadata: bytes.Clone(one.Metadata),
 		Vars: p.vars, scope: facts,
-		beginsAt: latest(now, pg.Value(in.ScheduledAt)), root: in.Chain.Root, records: out.RecordCount}
+		beginsAt: latest(now, pg.Value(in.ScheduledAt)), root: in.Chain.Root, records: out.RecordCount,
+		Trace: telemetry.ParentOf(one.Trace)}
 	if page != nil && page.Size() <= remembered {
 		b.page = page
 	}

@@ -37,6 +37,8 @@ type Small struct {
 	Metadata json.RawMessage
 	// By is who started it; nil where nobody did.
 	By *account.Actor
+	// Trace is that in which it is started, as of telemetry.Parent; nil for none.
+	Trace []byte
 }
 
 // Small returns what starts with others: a start at once and not paced of records that fit one page; nil for another.
@@ -214,7 +216,8 @@ func (s *Service) addOne(ctx context.Context, tx pgx.Tx, l *preparedStart, in *S
 	}
 	p.Ids, p.Metadata = append(p.Ids, out.BatchID), append(p.Metadata, string(one.Metadata))
 	p.PageSets, p.Rows = append(p.PageSets, set), append(p.Rows, out.RecordCount)
-	return out, s.cache(ctx, l, in, out, set, one.Metadata, page, p.Now)
+	p.Traces = append(p.Traces, one.Trace)
+	return out, s.cache(ctx, l, in, out, set, one, page, p.Now)
 }
 
 // takePages takes the records of the source, or stores them.

@@ -24,6 +24,7 @@ import (
 	"flowlane/internal/pg"
 	"flowlane/internal/platform/catalog"
 	"flowlane/internal/recordset"
+	"flowlane/internal/telemetry"
 	"flowlane/internal/trigger/event"
 )
 
@@ -238,7 +239,12 @@ func (c *Change) lockChain(ctx context.Context, h *lockedBatch, works []*sliceWo
 // startFlow starts the batch that the task of a job wants; what is due for it is woken with the rest of the change.
 func (c *Change) startFlow(ctx context.Context, later *pg.Pipeline, p *preparedStart, h *lockedBatch, wanted *flowStart,
 	job string) (uuid.UUID, error) {
-	g := Alike{Each: []Small{{Sheet: recordset.OneSheet([][]byte{wanted.input}), Metadata: wanted.metadata}},
+	parent, err := c.s.Batch(ctx, c.tx, h.ID)
+	if err != nil {
+		return uuid.Nil, err
+	}
+	g := Alike{Each: []Small{{Sheet: recordset.OneSheet([][]byte{wanted.input}), Metadata: wanted.metadata,
+		Trace: telemetry.Stored(parent.Trace)}},
 		In: StartInput{
 			OrgID: h.OrgID, DefinitionID: wanted.definition, Version: p.version, Lane: wanted.laneOf(),
 			TriggerType:   TriggerFlow,

@@ -16,6 +16,11 @@ import (
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/riverdriver"
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
+	"github.com/riverqueue/river/rivertype"
+	"github.com/riverqueue/rivercontrib/otelriver"
+	unmetered "go.opentelemetry.io/otel/metric/noop"
+	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
 
 	"flowlane/internal/due"
 	"flowlane/internal/pg"
@@ -121,6 +126,8 @@ type Options struct {
 	// Poll looks for jobs now and then instead of listening for them: a pooler of transactions passes on no
 	// notification.
 	Poll bool
+	// Tracers make the spans of jobs; nil for none.
+	Tracers trace.TracerProvider
 	// KeepIndexes leaves the indexes of River's tables as they are: only their owner can build them anew.
 	KeepIndexes bool
 }
@@ -157,7 +164,13 @@ func New(pool *pgxpool.Pool, scheduler *due.Scheduler, opts Options) (*Runner, e
 	if opts.Poll {
 		poll = pollAlone
 	}
+	if opts.Tracers == nil {
+		opts.Tracers = noop.NewTracerProvider()
+	}
+	traced := otelriver.NewMiddleware(&otelriver.MiddlewareConfig{TracerProvider: opts.Tracers,
+		MeterProvider: unmetered.NewMeterProvider()}) // what it counts, flowlane_due_rows and River's tables show
 	client, err := river.NewClient(riverpgxv5.New(pool), &river.Config{
+		Middleware:                  []rivertype.Middleware{traced},
 		Schema:                      pg.RiverSchema,
 		PollOnly:                    opts.Poll,
 		ReindexerIndexNames:         reindexed,

@@ -14,6 +14,7 @@ import (
 	"flowlane/internal/orgquota"
 	"flowlane/internal/pg"
 	"flowlane/internal/request"
+	"flowlane/internal/telemetry"
 )
 
 const (
@@ -32,7 +33,9 @@ type arrival struct {
 	packed        bool
 	secretVersion int64
 	// at is when it was, as far as this process knew without asking; zero where it has asked.
-	at       time.Time
+	at time.Time
+	// trace is that of its request, as of telemetry.Parent; nil for none.
+	trace    []byte
 	done     chan struct{}
 	delivery uuid.UUID
 	err      error
@@ -53,6 +56,7 @@ func (s *Service) accept(ctx context.Context, orgID, id uuid.UUID, a *arrival) (
 	if err := s.room(ctx, orgID, id, a.message.ID); err != nil {
 		return uuid.Nil, err
 	}
+	a.trace = telemetry.Parent(ctx)
 	s.accepting.join(id, a, func(all []*arrival) {
 		for len(all) > 0 {
 			n := groupSize(all)
@@ -119,7 +123,7 @@ func (s *Service) write(ctx context.Context, w *writing) error {
 			return err
 		}
 		asked := time.Now()
-		rows, err := s.add(ctx, in)
+		rows, err := s.add(ctx, in, w.traces())
 		if err != nil {
 			return fmt.Errorf("write deliveries: %w", err)
 		}
@@ -231,6 +235,21 @@ func (w *writing) messages() (ids []string) {
 		ids = append(ids, g[0].message.ID)
 	}
 	return ids
+}
+
+// traces are those of the messages that have one, by their ids.
+func (w *writing) traces() map[string][]byte {
+	var out map[string][]byte
+	for _, g := range w.groups {
+		if g[0].trace == nil {
+			continue
+		}
+		if out == nil {
+			out = map[string][]byte{}
+		}
+		out[g[0].message.ID] = g[0].trace
+	}
+	return out
 }
 
 // outdate refuses those that were verified at too different a time, so that the others need not look again with them.

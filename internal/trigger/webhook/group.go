@@ -27,6 +27,8 @@ type joined struct {
 	// hook is the webhook as the transaction found it; startable: it can be started.
 	hook      db.WebhookStartRow
 	startable bool
+	// traces are those of the messages that have one, by their ids.
+	traces map[string][]byte
 
 	done chan struct{}
 	rows []db.WebhookAcceptRow
@@ -43,8 +45,9 @@ func (s *Service) newGroups() *pg.Groups[*joined] {
 }
 
 // join writes messages down, and starts their batches, with those of others that come at the same time.
-func (s *Service) join(ctx context.Context, in db.WebhookAcceptParams, bytes int) ([]db.WebhookAcceptRow, error) {
-	j := &joined{in: in, done: make(chan struct{})}
+func (s *Service) join(ctx context.Context, in db.WebhookAcceptParams, bytes int,
+	traces map[string][]byte) ([]db.WebhookAcceptRow, error) {
+	j := &joined{in: in, traces: traces, done: make(chan struct{})}
 	s.groups.Add(j, len(in.Ids)+bytes/groupBytes)
 	select {
 	case <-j.done:

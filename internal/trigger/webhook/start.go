@@ -23,13 +23,14 @@ import (
 var errLeft = errors.New("webhook: not started")
 
 // add writes messages down, and starts the batches of a few in the same commit.
-func (s *Service) add(ctx context.Context, in db.WebhookAcceptParams) ([]db.WebhookAcceptRow, error) {
+func (s *Service) add(ctx context.Context, in db.WebhookAcceptParams,
+	traces map[string][]byte) ([]db.WebhookAcceptRow, error) {
 	size := 0
 	for _, n := range in.Sizes { // as they were sent: a body that is stored in little may be made large to hurt
 		size += int(n)
 	}
 	if s.crowds.few(in.ID, len(in.Ids), size, time.Now()) && s.groups.Waiting() < crowdMost {
-		rows, err := s.join(ctx, in, size)
+		rows, err := s.join(ctx, in, size, traces)
 		if err == nil || ctx.Err() != nil || pg.IsUnavailable(err) {
 			return rows, err
 		}
@@ -138,7 +139,7 @@ func freshOf(rows []db.WebhookAcceptRow, in *db.WebhookAcceptParams) (out []db.F
 	for i := range rows {
 		if r := &rows[i]; r.New {
 			n := at[r.MessageID]
-			out = append(out, db.FlowWebhookDelivery{ID: r.DeliveryID, BatchID: &in.BatchIds[n], ReceivedAt: r.Now,
+			out = append(out, db.FlowWebhookDelivery{ID: r.DeliveryID, MessageID: r.MessageID, BatchID: &in.BatchIds[n], ReceivedAt: r.Now,
 				Body:   in.Bodies[n],
 				Packed: in.Packed[n], SizeBytes: in.Sizes[n], ContentType: &in.ContentTypes[n],
 				ContentEncoding: &in.ContentEncodings[n]})
@@ -160,7 +161,7 @@ func (s *Service) startFresh(ctx context.Context, tx pgx.Tx, group []*joined) er
 		began := time.Now()
 		var alike *run.Alike
 		if j.err = errLeft; j.startable {
-			alike, j.err = startsOf(&j.hook, fresh)
+			alike, j.err = startsOf(&j.hook, fresh, j.traces)
 		}
 		if time.Since(began) > templateSlow {
 			s.crowds.alone(j.in.ID, time.Now())
@@ -185,8 +186,9 @@ func (s *Service) startFresh(ctx context.Context, tx pgx.Tx, group []*joined) er
 	return nil
 }
 
-// startsOf are the starts of deliveries of a webhook.
-func startsOf(hook *db.WebhookStartRow, fresh []db.FlowWebhookDelivery) (*run.Alike, error) {
+// startsOf are the starts of deliveries of a webhook, with the traces of their messages.
+func startsOf(hook *db.WebhookStartRow, fresh []db.FlowWebhookDelivery,
+	traces map[string][]byte) (*run.Alike, error) {
 	template, err := compileTemplate(hook.FlowWebhook.InputTemplate)
 	if err != nil {
 		return nil, err
@@ -201,6 +203,7 @@ func startsOf(hook *db.WebhookStartRow, fresh []db.FlowWebhookDelivery) (*run.Al
 		if err := addTo(alike, record, d.ID, *d.BatchID); err != nil {
 			return nil, err
 		}
+		alike.Each[i].Trace = traces[d.MessageID]
 	}
 	return alike, nil
 }
