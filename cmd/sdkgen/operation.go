@@ -146,8 +146,10 @@ func (g *generator) operation(o operation) {
 		g.printf("// All%s goes through all pages of %s.\nfunc (c *Client) All%s(%s) iter.Seq2[%s, error] {\n",
 			strings.TrimPrefix(o.id, "List"), o.id,
 			strings.TrimPrefix(o.id, "List"), strings.Join(arguments, ", "), item)
-		g.printf("p := %s{}\nif params != nil {\np = *params\n}\nparams = &p\nreturn pages(func(cursor *string) ([]%s, *string, error) {\n", params, item)
-		g.printf("if cursor != nil {\np.Cursor, p.Skip = cursor, nil\n}\npage, err := c.%s(%s)\nreturn page.Items, page.NextCursor, err\n})\n}\n\n",
+		g.printf("p := %s{}\nif params != nil {\np = *params\n}\nparams = &p\n"+
+			"return pages(func(cursor *string) ([]%s, *string, error) {\n", params, item)
+		g.printf("if cursor != nil {\np.Cursor, p.Skip = cursor, nil\n}\npage, err := c.%s(%s)\n"+
+			"return page.Items, page.NextCursor, err\n})\n}\n\n",
 			o.id, strings.Join(values, ", "))
 	}
 }

@@ -17,7 +17,8 @@ type pythonGenerator struct {
 const pythonIndent = "    "
 
 func (p *pythonGenerator) models() {
-	p.printf("\"\"\"What the API takes and returns: objects are the dicts of their JSON.\"\"\"\n\nfrom __future__ import annotations\n\n")
+	p.printf("\"\"\"What the API takes and returns: objects are the dicts of their JSON.\"\"\"\n\n" +
+		"from __future__ import annotations\n\n")
 	p.printf("from typing import Any, Literal, NotRequired, TypeAlias, TypedDict\n")
 	p.prefix = ""
 	for _, s := range p.schemas.fields() {
@@ -161,7 +162,8 @@ func (p *pythonGenerator) plain(name string, schema node) string {
 }
 
 func (p *pythonGenerator) operations() {
-	p.printf("\"\"\"The operations of the API.\"\"\"\n\nfrom __future__ import annotations\n\nfrom typing import Any, Iterator, Literal\n\n")
+	p.printf("\"\"\"The operations of the API.\"\"\"\n\nfrom __future__ import annotations\n\n" +
+		"from typing import Any, Iterator, Literal\n\n")
 	p.printf("from . import models\nfrom ._transport import Transport, segment\n\n\nclass Operations(Transport):\n")
 	p.printf("%s\"\"\"A method for each operation; each raises ApiError where the service refuses.\"\"\"\n",
 		pythonIndent)

@@ -145,7 +145,8 @@ func (s *Service) readStreamToken(text string) (g streamGrant, ok bool) {
 	for i, id := range []*uuid.UUID{&g.OrgID, &g.AccountID, &g.KeyID, &g.nonce} {
 		copy(id[:], body[1+16*i:])
 	}
-	g.expires = time.Unix(int64(binary.BigEndian.Uint64(body[streamTokenFixed-8:])), 0) //nolint:gosec // what was signed
+	at := binary.BigEndian.Uint64(body[streamTokenFixed-8:])
+	g.expires = time.Unix(int64(at), 0) //nolint:gosec // what was signed
 	g.Resource = string(body[streamTokenFixed:])
 	return g, true
 }

@@ -48,7 +48,8 @@ type TokenConfig struct {
 func (c TokenConfig) check() error {
 	for _, text := range []string{c.Issuer, c.Audience, c.OrgClaim, c.RoleClaim, c.AdminRole} {
 		if text == "" {
-			return errors.New("account: bearer tokens need an issuer, an audience, the claims of organization and role, and the name of the admin role")
+			return errors.New("account: bearer tokens need an issuer, an audience, the claims of organization " +
+				"and role, and the name of the admin role")
 		}
 	}
 	if c.FetchKeys == nil {

@@ -35,7 +35,8 @@ type answerCase struct {
 }
 
 const (
-	personOnly = "; it cannot be asked whether it has taken the record: look there, then resolve the job or have it sent again"
+	personOnly = "; it cannot be asked whether it has taken the record: look there, " +
+		"then resolve the job or have it sent again"
 )
 
 // shownStatus is the status that the error of a case shows.
@@ -127,7 +128,7 @@ func TestHTTPRequest_Answers(t *testing.T) {
 			"provider_status": shownStatus(c), "provider_code": some(c.providerCode),
 			"provider_message": some(c.providerSay)}
 		assert.Equal(t, want, job["error"], name)
-		assert.Equal(t, want, s.get("/flows/batches/" + batch + "/results")["items"].([]any)[0].(map[string]any)["error"], name)
+		assert.Equal(t, want, inside(s.get("/flows/batches/"+batch+"/results"), "items", 0, "error"), name)
 		run := s.execution(batch, 0)
 		assert.Equal(t, want, run.Error, name)
 		assert.Equal(t, want, run.Steps[0].Tasks[0].Error, name)
@@ -271,8 +272,8 @@ func TestBulk_Doubt(t *testing.T) {
 	s.sim.AddFault(dialersim.Fault{Operation: "query", Kind: "status", Count: 100_000})
 	batch := s.trigger(s.define(uploadSteps), fmt.Sprintf(`{"record_set_id":%q}`, s.upload(rowsOf(300))))
 	s.until(batch, func(b map[string]any) bool { return counted(b)["needs_reconcile"] == 300 })
-	message := "The provider gave no clear answer: it failed (status 502); whether it has taken the record is being found out" +
-		"; the last question failed: it answered with status 503"
+	message := "The provider gave no clear answer: it failed (status 502); whether it has taken the record is being " +
+		"found out; the last question failed: it answered with status 503"
 	s.saying(batch+".0", message)
 	for _, position := range []int{0, 299} {
 		job := s.get(fmt.Sprintf("/flows/jobs/%s.%d", batch, position))
@@ -347,12 +348,12 @@ func TestBulk_LeftToPerson(t *testing.T) {
 	s.sim.AddFault(dialersim.Fault{Operation: "query", Kind: "status", Count: 100_000})
 	batch := s.trigger(s.define(uploadSteps), fmt.Sprintf(`{"record_set_id":%q}`, s.upload(rowsOf(3))))
 	s.until(batch, func(b map[string]any) bool { return counted(b)["needs_reconcile"] == 3 })
-	s.saying(batch+".1", "The provider gave no clear answer: it failed (status 502); whether it has taken the record is being found out"+
-		"; the last question failed: it answered with status 503")
+	s.saying(batch+".1", "The provider gave no clear answer: it failed (status 502); "+
+		"whether it has taken the record is being found out; the last question failed: it answered with status 503")
 	pgtest.MoveClock(t, s.owner, 3*24*time.Hour) // the platform has forgotten it
 	s.until(batch, func(b map[string]any) bool { return counted(b)["unresolved"] == 3 })
 	e := s.get("/flows/jobs/" + batch + ".1")["error"].(map[string]any)
-	assert.Contains(t, e["message"], "The provider gave no clear answer: it failed (status 502); the provider was asked for as long as it can be, "+
-		"and did not say; the last question failed: ")
+	assert.Contains(t, e["message"], "The provider gave no clear answer: it failed (status 502); "+
+		"the provider was asked for as long as it can be, and did not say; the last question failed: ")
 	assert.Contains(t, e["message"], ": look there, then resolve the job or have it sent again")
 }

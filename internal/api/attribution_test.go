@@ -65,7 +65,7 @@ func attribution(t *testing.T, c *apitest.Client, tenancy string) map[string]map
 			}
 			assert.Equal(t, 1000, tenths, "%s %s: %v", name, window, shares)
 			if window == "86400" {
-				assert.InDelta(t, head[name].(map[string]any)["windows"].(map[string]any)[window].(map[string]any)["used"], calls, 0, name)
+				assert.InDelta(t, inside(head, name, "windows", window, "used"), calls, 0, name)
 			}
 		}
 	}
@@ -78,7 +78,7 @@ func (s *stack) settled(bucket string, used int) {
 	s.Do(http.MethodPost, "/platforms/dialer/domains/"+s.tenancy+"/refresh-limits", nil).Want(http.StatusOK)
 	s.eventually(func() bool {
 		head := s.get("/platforms/dialer/domains/" + s.tenancy + "/headroom")
-		return head["buckets"].(map[string]any)[bucket].(map[string]any)["windows"].(map[string]any)["86400"].(map[string]any)["used"] == float64(used)
+		return inside(head, "buckets", bucket, "windows", "86400", "used") == float64(used)
 	})
 }
 
@@ -142,7 +142,8 @@ func TestDomain_UsageHistory(t *testing.T) {
 	assert.InDelta(t, 7, observed, 0)
 
 	// A month of days, and one that is forgotten.
-	_, err := s.owner.Exec(t.Context(), `INSERT INTO flow.ledger (domain, bucket, window_seconds, starts_at, ends_at, own)
+	_, err := s.owner.Exec(t.Context(),
+		`INSERT INTO flow.ledger (domain, bucket, window_seconds, starts_at, ends_at, own)
 		SELECT $1, 'dial', 86400, date_trunc('day', now(), 'UTC') - make_interval(days => d), date_trunc('day', now(), 'UTC') - make_interval(days => d - 1), d
 		FROM generate_series(1, 40) d`, s.tenancy)
 	require.NoError(t, err)

@@ -78,7 +78,8 @@ func TestAuditLog_Paging(t *testing.T) {
 		b.Do("POST", "/account/api-keys", `{"name":"x"}`).Want(201)
 	}
 	// Several entries with one time: the place of a page is more than a time.
-	_, err := b.pool.Exec(t.Context(), `INSERT INTO flow.audit_log (id, org_id, created_at, account_id, action, resource_type, resource_id, outcome, request_id)
+	_, err := b.pool.Exec(t.Context(),
+		`INSERT INTO flow.audit_log (id, org_id, created_at, account_id, action, resource_type, resource_id, outcome, request_id)
 		SELECT gen_random_uuid(), $1, '2020-01-01', $2, 'createBatch', 'batch', n::text, 'succeeded', '' FROM generate_series(1, 8) n`,
 		b.acme.ID, b.acme.AccountID)
 	require.NoError(t, err)

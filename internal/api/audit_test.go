@@ -447,7 +447,8 @@ func (s *stack) stored(t *testing.T) map[string]string {
 	require.NoError(t, rows.Err())
 	for table := range out {
 		var text *string
-		err := s.owner.QueryRow(ctx, `SELECT string_agg(line, E'\n' ORDER BY line) FROM (SELECT (to_jsonb(r) - 'last_used_at')::text AS line FROM `+table+` r) x`).Scan(&text)
+		err := s.owner.QueryRow(ctx,
+			`SELECT string_agg(line, E'\n' ORDER BY line) FROM (SELECT (to_jsonb(r) - 'last_used_at')::text AS line FROM `+table+` r) x`).Scan(&text)
 		require.NoError(t, err)
 		if text != nil {
 			out[table] = *text
@@ -485,7 +486,8 @@ func TestAuditLog_Again(t *testing.T) {
 	}
 	var log auditLog
 	b.Do("GET", "/account/audit-log", nil).Want(200).Into(&log)
-	assert.Equal(t, "sealRecordSet sealRecordSet appendRecords revokeApiKey appendRecords revokeApiKey createRecordSet createApiKey", log.actions())
+	assert.Equal(t, "sealRecordSet sealRecordSet appendRecords revokeApiKey appendRecords revokeApiKey "+
+		"createRecordSet createApiKey", log.actions())
 }
 
 func TestAuditLog_IsFinal(t *testing.T) {

@@ -46,7 +46,8 @@ func TestAWSServer(t *testing.T) {
 	}
 	credential := func(pairs ...any) string {
 		t.Helper()
-		return s.Do(http.MethodPost, "/credentials", with(body, pairs...)).Want(http.StatusCreated).JSON()["id"].(string)
+		return s.Do(http.MethodPost, "/credentials", with(body, pairs...)).Want(http.StatusCreated).
+			JSON()["id"].(string)
 	}
 	free, of, wrong := credential(), credential("aws_service", "dynamodb", "aws_region", "eu-central-1"),
 		credential("credentials", object{"access_key_id": "AKIDEXAMPLE", "secret_access_key": "wrong",

@@ -43,6 +43,7 @@ func TestBatch_EstimateAtStart(t *testing.T) {
 	assert.Equal(t, []any{nil, "paused_indefinitely"}, []any{kept["eta_at"], kept["unknown_reason"]})
 
 	s.Do(http.MethodPost, "/flows/batches/"+batch+"/cancel", nil).Want(http.StatusOK)
-	again := s.Do(http.MethodPost, "/flows/batches/"+batch+"/retry", nil).Want(http.StatusOK).JSON()["batch_id"].(string)
+	again := s.Do(http.MethodPost, "/flows/batches/"+batch+"/retry", nil).Want(http.StatusOK).
+		JSON()["batch_id"].(string)
 	assert.Contains(t, s.get("/flows/batches/"+again), "estimate_at_start", "of a retry, too")
 }

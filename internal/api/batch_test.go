@@ -106,11 +106,12 @@ func TestBatch_Upload(t *testing.T) {
 	assert.Equal(t, "BAD_ROW", task["error"].(map[string]any)["provider_code"])
 	assert.NotNil(t, task["started_at"])
 	assert.NotNil(t, task["completed_at"])
-	assert.NotEmpty(t, s.get("/flows/executions/" + batch + ".6.1")["steps"].([]any)[0].(map[string]any)["tasks"].([]any)[0].(map[string]any)["output"].(map[string]any)["import_id"])
+	assert.NotEmpty(t, inside(s.get("/flows/executions/"+batch+".6.1"),
+		"steps", 0, "tasks", 0, "output", "import_id"))
 
 	head := s.get("/platforms/dialer/domains/" + s.tenancy + "/headroom")
 	assert.NotNil(t, head["as_of"])
-	day := head["buckets"].(map[string]any)["upload"].(map[string]any)["windows"].(map[string]any)["86400"].(map[string]any)
+	day := inside(head, "buckets", "upload", "windows", "86400").(map[string]any)
 	assert.Equal(t, 1.0, day["used"])
 	assert.Equal(t, day["cap"].(float64)-1, day["remaining"])
 }

@@ -138,7 +138,8 @@ func TestBatchErrors_Groups(t *testing.T) {
 	assert.EqualValues(t, 3, whole["record_count"],
 		"groups have the same ids in another batch, of which no job was well")
 	retry := func(body string) string {
-		return s.Do(http.MethodPost, "/flows/batches/"+batch+"/retry", body).Want(http.StatusOK).JSON()["batch_id"].(string)
+		return s.Do(http.MethodPost, "/flows/batches/"+batch+"/retry", body).Want(http.StatusOK).
+			JSON()["batch_id"].(string)
 	}
 	s.Do(http.MethodPost, "/flows/batches/"+batch+"/retry", `{"groups":["nothing"]}`).Want(http.StatusConflict)
 	again := retry(`{"groups":["` + phone.ID + `"]}`)

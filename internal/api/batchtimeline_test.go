@@ -33,7 +33,8 @@ func TestBatchTimeline(t *testing.T) {
 	sent(batch, 2*time.Second, 5, "refused", "{[10,15)}")
 	sent(batch, 10*time.Minute, 9, "success", "{[15,18)}", other)
 	shared := sent(other, 10*time.Minute, 7, "success", "{[0,3)}", batch)
-	_, err := s.owner.Exec(t.Context(), `INSERT INTO flow.exchange_batch (batch_id, call_id, step_no, task_no, positions, failed) VALUES ($1, $2, 0, 0, '{[18,20),[22,24)}', false)`, batch, shared)
+	_, err := s.owner.Exec(t.Context(),
+		`INSERT INTO flow.exchange_batch (batch_id, call_id, step_no, task_no, positions, failed) VALUES ($1, $2, 0, 0, '{[18,20),[22,24)}', false)`, batch, shared)
 	require.NoError(t, err)
 	s.openPause("/flows/batches/"+batch, `{"reason":"why"}`)
 	s.openPause("/flows/batches/"+other, `{"reason":"of another"}`)

@@ -129,7 +129,8 @@ func (b *bucket) chunk(set string, index int, rows []string) *http.Response {
 // uploadWide makes a sealed set of chunks of 2,000 rows, of which the last has some rows too few to be worth an object.
 func (b *bucket) uploadWide(chunks int) (set string) {
 	b.t.Helper()
-	set = b.Do(http.MethodPost, "/data/record-sets", `{"chunk_size":2000}`).Want(http.StatusCreated).JSON()["id"].(string)
+	set = b.Do(http.MethodPost, "/data/record-sets", `{"chunk_size":2000}`).Want(http.StatusCreated).
+		JSON()["id"].(string)
 	for i := range chunks {
 		require.Equal(b.t, http.StatusOK, b.chunk(set, i, wideRows(2000*i, 2000)).StatusCode)
 	}
@@ -183,7 +184,8 @@ func TestBlob(t *testing.T) {
 	failed := b.trigger(flow, fmt.Sprintf(`{"record_set_id":%q}`, b.uploadWide(1)))
 	assert.Equal(t, map[string]int{"failed": 2020}, counted(b.await(failed)))
 	b.restart(true) // it forgets what it has read
-	retry := b.Do(http.MethodPost, "/flows/batches/"+failed+"/retry", nil).Want(http.StatusOK).JSON()["batch_id"].(string)
+	retry := b.Do(http.MethodPost, "/flows/batches/"+failed+"/retry", nil).Want(http.StatusOK).
+		JSON()["batch_id"].(string)
 	assert.Equal(t, map[string]int{"accepted": 2020}, counted(b.await(retry)))
 
 	b.later()

@@ -13,7 +13,8 @@ import (
 // the marks of the rows of its jobs.
 func (s *stack) waitDetached(fields string, records int) (batch, marks string) {
 	s.t.Helper()
-	flow := s.defineWith(fields, `[{"id":"s","tasks":[{"id":"t","action_id":"core__flow__delay","params":{"seconds":"{{ 3600 + input.n }}"}}]},
+	flow := s.defineWith(fields,
+		`[{"id":"s","tasks":[{"id":"t","action_id":"core__flow__delay","params":{"seconds":"{{ 3600 + input.n }}"}}]},
 		{"id":"last","tasks":[{"id":"u","action_id":"core__flow__transform","params":{"value":"{{ input.n }}"}}]}]`)
 	batch = s.trigger(flow, `{"records":[`+strings.Join(rowsOf(records), ",")+`]}`)
 	s.settle(func() bool { return s.count("flow.wait WHERE batch_id = $1", batch) == records })
@@ -58,7 +59,8 @@ func TestCancel_Detached(t *testing.T) {
 	stream := openStream(t, s.Client, batch+".7.1", "token="+streamToken(s.Client, ""))
 	assert.Equal(t, "execution.closed", stream.all()[1].name)
 	s.Do(http.MethodPost, "/flows/jobs/"+batch+".7/resolve", `{"outcome":"accepted"}`).
-		Detail(http.StatusConflict, "Job is unprocessed; only a job that is needs_reconcile or unresolved can be resolved")
+		Detail(http.StatusConflict,
+			"Job is unprocessed; only a job that is needs_reconcile or unresolved can be resolved")
 	s.settle(func() bool { return s.count("flow.wait WHERE batch_id = $1", batch) == 0 })
 
 	started, again := s.retry(batch, `{"job_statuses":["unprocessed"]}`)

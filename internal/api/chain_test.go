@@ -38,7 +38,8 @@ func forking(n int, task string) string {
 func (s *stack) settledChains() {
 	s.t.Helper()
 	s.eventually(func() bool {
-		return s.count("(SELECT FROM flow.event_delivery UNION ALL SELECT FROM flow.batch_count WHERE completed_at IS NULL) open") == 0
+		return s.count("(SELECT FROM flow.event_delivery UNION ALL "+
+			"SELECT FROM flow.batch_count WHERE completed_at IS NULL) open") == 0
 	})
 }
 

@@ -51,7 +51,8 @@ func TestCredentials_Delete(t *testing.T) {
 	assert.InDelta(t, 1, domains["total"], 0)
 
 	s.Do(http.MethodPatch, "/flows/definitions/"+flow, `{"status":"active"}`).
-		Detail(http.StatusConflict, "Definition names a credential that was deleted: replace it with one that has another credential")
+		Detail(http.StatusConflict,
+			"Definition names a credential that was deleted: replace it with one that has another credential")
 	s.Do(http.MethodPatch, "/flows/definitions/"+flow, `{"name":"still archived"}`).Want(http.StatusOK)
 	read := s.get("/flows/definitions/" + flow)
 	s.Do(http.MethodPut, "/flows/definitions/"+flow, read).Detail(http.StatusNotFound, "Credential not found")
@@ -153,7 +154,8 @@ func TestCredentials_TestNew(t *testing.T) {
 		Invalid("body.auth_method missing", "body.name missing", "body.platform_id missing")
 	b.As("").Do("POST", "/credentials/test", ok).Detail(401, "Authentication required")
 	var rows int
-	err := b.pool.QueryRow(t.Context(), `SELECT (SELECT count(*) FROM flow.credential) + (SELECT count(*) FROM flow.secret)
+	err := b.pool.QueryRow(t.Context(),
+		`SELECT (SELECT count(*) FROM flow.credential) + (SELECT count(*) FROM flow.secret)
 		+ (SELECT count(*) FROM flow.domain) + (SELECT count(*) FROM flow.audit_log)`).Scan(&rows)
 	if err != nil || rows != 0 {
 		t.Errorf("%d rows are stored, %v", rows, err)

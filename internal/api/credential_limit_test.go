@@ -156,7 +156,8 @@ func TestCredentialLimits_Refused(t *testing.T) {
 	} {
 		s.Do(http.MethodPut, path, body).Invalid(field)
 	}
-	s.Do(http.MethodPut, path, `{"windows":[{"seconds":60,"calls":9,"kind":"rolling"},{"seconds":60,"calls":2,"kind":"aligned"},{"seconds":7,"calls":5,"kind":"aligned"}]}`).
+	s.Do(http.MethodPut, path,
+		`{"windows":[{"seconds":60,"calls":9,"kind":"rolling"},{"seconds":60,"calls":2,"kind":"aligned"},{"seconds":7,"calls":5,"kind":"aligned"}]}`).
 		Want(http.StatusOK)
 	require.Equal(t, map[string]any{"windows": []any{map[string]any{"seconds": 60.0, "calls": 2.0, "kind": "rolling"},
 		map[string]any{"seconds": 7.0, "calls": 5.0, "kind": "aligned"}},

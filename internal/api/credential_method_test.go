@@ -93,7 +93,8 @@ func TestCredentials_OAuth2(t *testing.T) {
 	t.Parallel()
 	api := newTokenAPI(t)
 	s := serveStack(t, true, func(c *app.Config) { c.AllowHosts = append(c.AllowHosts, hostOf(api.URL)) })
-	s.credential = s.Do(http.MethodPost, "/credentials", api.body(needle)).Want(http.StatusCreated).JSON()["id"].(string)
+	s.credential = s.Do(http.MethodPost, "/credentials", api.body(needle)).Want(http.StatusCreated).
+		JSON()["id"].(string)
 	path := "/credentials/" + s.credential
 	assert.Equal(t, [2]int{1, 0}, api.counts(), "tokens and calls: the secret is tried before it is stored")
 	flow := s.define(fmt.Sprintf(getSteps, api.URL))

@@ -111,7 +111,8 @@ func TestCredentials_RotatedMeanwhile(t *testing.T) {
 	b.Do(http.MethodPut, path, with(body, "credentials", object{"api_key": needle + "-fast"})).Want(http.StatusOK)
 	close(answer)
 	group.Wait()
-	slow.Detail(http.StatusConflict, "The credential was rotated meanwhile; read it, and try again if that is still right")
+	slow.Detail(http.StatusConflict,
+		"The credential was rotated meanwhile; read it, and try again if that is still right")
 	b.Do(http.MethodPost, path+"/test", nil).Want(http.StatusOK)
 	assert.Equal(t, needle+"-fast", b.keyed.header)
 }
@@ -123,7 +124,8 @@ func TestCredentials_TokensTestedFirst(t *testing.T) {
 	s := serveStack(t, false, func(c *app.Config) { c.AllowHosts = append(c.AllowHosts, hostOf(api.URL)) })
 	wrong := s.Do(http.MethodPost, "/credentials", api.body(needle+"-wrong")).Invalid("body.credentials value_error")
 	assert.Contains(t, string(wrong.Body),
-		"The token endpoint refused the client (status 401 invalid_client). Check client_id and client_secret, and rotate the credential. It said: {\\\"error\\\":\\\"invalid_client\\\"}")
+		"The token endpoint refused the client (status 401 invalid_client). Check client_id and client_secret, "+
+			"and rotate the credential. It said: {\\\"error\\\":\\\"invalid_client\\\"}")
 	created := s.Do(http.MethodPost, "/credentials", api.body(needle)).Want(http.StatusCreated).JSON()
 	path := "/credentials/" + created["id"].(string)
 	assert.NotNil(t, created["telemetry"].(object)["core__http"].(object)["last_succeeded_at"])

@@ -59,7 +59,8 @@ func serveDefinitions(t *testing.T) definitions {
 func (d definitions) credential(t *testing.T, org uuid.UUID, platform string) string {
 	t.Helper()
 	id := uuid.Must(uuid.NewV7())
-	_, err := d.pool.Exec(t.Context(), `INSERT INTO flow.credential (id, org_id, name, platform_id, auth_method, created_by) VALUES ($1, $2, 'c', $3, 'basic_auth', 'a')`, id, org, platform)
+	_, err := d.pool.Exec(t.Context(),
+		`INSERT INTO flow.credential (id, org_id, name, platform_id, auth_method, created_by) VALUES ($1, $2, 'c', $3, 'basic_auth', 'a')`, id, org, platform)
 	require.NoError(t, err)
 	return id.String()
 }

@@ -135,7 +135,7 @@ func TestDispatch_RefreshUndated(t *testing.T) {
 	s.sim.Spend("acme", "upload", 100)
 	head := s.Do(http.MethodPost, "/platforms/dialer/domains/"+s.tenancy+"/refresh-limits",
 		nil).Want(http.StatusOK).JSON()
-	day := head["buckets"].(map[string]any)["upload"].(map[string]any)["windows"].(map[string]any)["86400"].(map[string]any)
+	day := inside(head, "buckets", "upload", "windows", "86400").(map[string]any)
 	assert.Equal(t, 100.0, day["used"])
 }
 
@@ -147,7 +147,7 @@ func TestDispatch_RefusedStatus(t *testing.T) {
 	s.sim.AddFault(dialersim.Fault{Operation: "modify", Kind: "status", Status: http.StatusUnauthorized})
 	batch := s.trigger(s.define(fmt.Sprintf(changeSteps, s.credential)), `{"input_data":{"id":"a"}}`)
 	s.await(batch)
-	failed := s.get("/flows/batches/" + batch + "/results")["items"].([]any)[0].(map[string]any)["error"].(map[string]any)
+	failed := inside(s.get("/flows/batches/"+batch+"/results"), "items", 0, "error").(map[string]any)
 	assert.Equal(t, []any{"provider_refused", "The provider refused the call (status 401)", nil},
 		[]any{failed["code"], failed["message"], failed["provider_code"]})
 }

@@ -59,14 +59,15 @@ func records(n int) string {
 // day is the window of a day.
 func (s *limitedStack) day() object {
 	s.t.Helper()
-	return s.get(s.domain + "/headroom")["buckets"].(object)["core__http"].(object)["windows"].(object)["86400"].(object)
+	return inside(s.get(s.domain+"/headroom"), "buckets", "core__http", "windows", "86400").(object)
 }
 
 // TestDomain_Credential: each operation on Domains works for a credential that its owner limits, for its organization
 // alone, and it is no tenant.
 func TestDomain_Credential(t *testing.T) {
 	t.Parallel()
-	s := serveLimited(t, false, `{"windows":[{"seconds":3600,"calls":10,"kind":"aligned"},{"seconds":7,"calls":4,"kind":"rolling"}]}`)
+	s := serveLimited(t, false,
+		`{"windows":[{"seconds":3600,"calls":10,"kind":"aligned"},{"seconds":7,"calls":4,"kind":"rolling"}]}`)
 	listed := s.pages("/platforms/core/domains", 2)
 	require.Len(t, listed, 1)
 	assert.Equal(t, s.id, field[string](t, listed[0], "tenancy_id"))
@@ -139,7 +140,7 @@ func TestDomain_CredentialSteered(t *testing.T) {
 	other := s.trigger(s.flow, `{"lane":"interactive","records":[{}]}`) // what waits is looked at again
 	s.eventually(func() bool { return s.get(s.domain + "/queue")["totals"].(object)["queued_records"] == 4.0 })
 	assert.Equal(t, []any{5.0, 5.0, 0.0}, []any{s.day()["used"], s.day()["cap"], s.day()["remaining"]})
-	spent := s.get(s.domain + "/attribution")["buckets"].(object)["core__http"].(object)["windows"].(object)["86400"].([]any)
+	spent := inside(s.get(s.domain+"/attribution"), "buckets", "core__http", "windows", "86400").([]any)
 	assert.Equal(t, []any{s.credential, 5.0}, []any{spent[0].(object)["credential_id"], spent[0].(object)["calls"]})
 	history := s.get(s.domain + "/usage-history")["items"].([]any)
 	require.Len(t, history, 1)

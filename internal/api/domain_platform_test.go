@@ -229,7 +229,7 @@ func TestRates_Told(t *testing.T) {
 			})
 			flow := s.mails(credential, "{{ input.to }}")
 			day := func() object {
-				return s.get(domain + "/headroom")["buckets"].(object)["send"].(object)["windows"].(object)["86400"].(object)
+				return inside(s.get(domain+"/headroom"), "buckets", "send", "windows", "86400").(object)
 			}
 			assert.Equal(t, 100.0, day()["cap"], "the catalog's")
 			s.await(s.trigger(flow, `{"records":[{"to":"a@b.example"}]}`))

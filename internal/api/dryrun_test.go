@@ -43,7 +43,8 @@ func TestDryRun(t *testing.T) {
 	path := "/flows/definitions/" + id + "/dry-run"
 	before := s.sim.Counters("acme")
 
-	res := s.Do(http.MethodPost, path, `{"input_data":{"id":"17","n":1.50},"outputs":{"look":{"get":{"body":{"country":"CZ"}}}},"record_count":120000}`).Want(http.StatusOK)
+	res := s.Do(http.MethodPost, path,
+		`{"input_data":{"id":"17","n":1.50},"outputs":{"look":{"get":{"body":{"country":"CZ"}}}},"record_count":120000}`).Want(http.StatusOK)
 	got := res.JSON()
 	assert.Equal(t, 1.0, got["version"])
 	tasks := dryRunTasks(got)
@@ -170,5 +171,6 @@ func TestDryRun_Bounded(t *testing.T) {
 	assert.Equal(t, []any{"resolved", nil}, []any{tasks["call3"]["status"], tasks["call3"]["error"]})
 	last := tasks["call11"]
 	assert.Equal(t, []any{"failed", nil, nil}, []any{last["status"], last["call"], last["output"]})
-	assert.Equal(t, "The outputs and calls of this dry run take more than 16 MiB together; give a smaller sample record", last["error"].(map[string]any)["message"])
+	assert.Equal(t, "The outputs and calls of this dry run take more than 16 MiB together; "+
+		"give a smaller sample record", last["error"].(map[string]any)["message"])
 }

@@ -91,7 +91,8 @@ func (s *stack) breakAt(queries ...string) (killed func() int) {
 		defer close(done)
 		for ctx.Err() == nil && n < 5 {
 			var hit int
-			err := conn.QueryRow(ctx, `SELECT count(pg_terminate_backend(pid)) FROM (SELECT pid FROM pg_stat_activity WHERE datname = current_database()
+			err := conn.QueryRow(ctx,
+				`SELECT count(pg_terminate_backend(pid)) FROM (SELECT pid FROM pg_stat_activity WHERE datname = current_database()
 				AND pid <> pg_backend_pid() AND xact_start IS NOT NULL AND query LIKE ANY($1) ORDER BY random() LIMIT 1) x`, queries).Scan(&hit)
 			if err != nil {
 				return

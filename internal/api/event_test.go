@@ -105,7 +105,8 @@ func TestEvent_CreateReadChange(t *testing.T) {
 	now = s.Do(http.MethodPatch, path, `{"filter":null,"input_template":null}`).Want(http.StatusOK).JSON()
 	assert.Equal(t, []any{nil, nil, "é"}, []any{now["filter"], now["input_template"], now["description"]})
 	s.Do(http.MethodDelete, "/flows/definitions/"+draft, nil).
-		Detail(http.StatusConflict, "Definition is started by an event subscription: delete that first, or have it start another definition")
+		Detail(http.StatusConflict,
+			"Definition is started by an event subscription: delete that first, or have it start another definition")
 	s.Do(http.MethodDelete, path, nil).Want(http.StatusNoContent)
 	s.Do(http.MethodGet, path, nil).Detail(http.StatusNotFound, "Event subscription not found")
 	s.Do(http.MethodDelete, "/flows/definitions/"+draft, nil).Want(http.StatusNoContent)

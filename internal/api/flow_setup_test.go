@@ -292,6 +292,18 @@ func (s *stack) lines(path string) (items []json.RawMessage) {
 	return items
 }
 
+// inside is what stands in a value of JSON behind names and places.
+func inside(value any, path ...any) any {
+	for _, p := range path {
+		if i, ok := p.(int); ok {
+			value = value.([]any)[i]
+		} else {
+			value = value.(map[string]any)[p.(string)]
+		}
+	}
+	return value
+}
+
 func field[T any](t *testing.T, item json.RawMessage, name string) T {
 	t.Helper()
 	var m map[string]any

@@ -161,7 +161,8 @@ func TestTooLarge_Unhurried(t *testing.T) {
 		}
 		defer conn.Close()
 		const length = 24 << 20 // more than lies in the buffers of a connection
-		head := fmt.Sprintf("POST /v1%s HTTP/1.1\r\nHost: x\r\nX-API-Key: %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", path, b.Key, length)
+		head := fmt.Sprintf("POST /v1%s HTTP/1.1\r\nHost: x\r\nX-API-Key: %s\r\n"+
+			"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n", path, b.Key, length)
 		if _, err := conn.Write(append([]byte(head), bytes.Repeat([]byte(" "), length)...)); err != nil {
 			t.Errorf("%s: the connection was cut: %v", path, err)
 			continue

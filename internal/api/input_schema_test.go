@@ -39,7 +39,8 @@ func TestDefinitions_InputSchema(t *testing.T) {
 		body("null")).Want(http.StatusCreated).JSON()["input_schema"])
 
 	dry := s.Do(http.MethodPost, path+"/dry-run", `{"input_data":{"id":7,"n":"secret"}}`).Want(http.StatusOK)
-	assert.Equal(t, "The record does not fit the input schema: id must be string, not number; n must be number, not string", dry.JSON()["input_error"].(map[string]any)["message"])
+	assert.Equal(t, "The record does not fit the input schema: id must be string, not number; "+
+		"n must be number, not string", dry.JSON()["input_error"].(map[string]any)["message"])
 	assert.Equal(t, "resolved", dryRunTasks(dry.JSON())["t"]["status"], "the tasks are shown all the same")
 	assert.Nil(t, s.Do(http.MethodPost, path+"/dry-run", `{"input_data":{"n":1}}`).Want(
 		http.StatusOK).JSON()["input_error"])
@@ -70,7 +71,8 @@ func TestInputSchema_Run(t *testing.T) {
 		e := s.execution(batch, 101)
 		assert.Equal(t, "failed", e.Status, name)
 		assert.Equal(t, "input_invalid", e.Error["code"])
-		assert.Equal(t, "The record does not fit the input schema: id must have at most 3 characters; n must keep to multipleOf", e.Error["message"])
+		assert.Equal(t, "The record does not fit the input schema: id must have at most 3 characters; "+
+			"n must keep to multipleOf", e.Error["message"])
 		assert.Equal(t, []any{nil, nil}, []any{e.Error["step_id"], e.Error["task_id"]})
 		for _, status := range e.statuses() {
 			assert.Equal(t, "cancelled", status, "no task ran")

@@ -78,7 +78,8 @@ func documentedScopes(t *testing.T) (names []string) {
 	t.Helper()
 	tree, err := violation.Document()
 	require.NoError(t, err)
-	for _, name := range (documentWalk{tree}).follow(map[string]any{"$ref": "#/components/schemas/Scope"})["enum"].([]any) {
+	for _, name := range (documentWalk{tree}).
+		follow(map[string]any{"$ref": "#/components/schemas/Scope"})["enum"].([]any) {
 		names = append(names, name.(string))
 	}
 	return names

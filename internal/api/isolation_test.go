@@ -176,7 +176,8 @@ func revoked(t *testing.T, p *party) string {
 func expired(t *testing.T, p *party) string {
 	t.Helper()
 	made := p.Do("POST", "/account/api-keys", `{"name":"x"}`).Want(http.StatusCreated).JSON()
-	_, err := p.owner.Exec(t.Context(), `UPDATE flow.api_key SET created_at = '2020-01-01', expires_at = '2020-01-02' WHERE id = $1`, made["id"])
+	_, err := p.owner.Exec(t.Context(),
+		`UPDATE flow.api_key SET created_at = '2020-01-01', expires_at = '2020-01-02' WHERE id = $1`, made["id"])
 	require.NoError(t, err)
 	return made["key"].(string)
 }
@@ -210,7 +211,8 @@ func TestIsolation_EveryOperation(t *testing.T) {
 			assert.Equal(t, op.expected(), op.access,
 				"the document opens it to others than the contract does: see memberChanges and the like")
 			assert.Equal(t, op.expectedScope(), op.scope,
-				"which keys with scopes may call it? Add its x-scope; groupsOfTheirOwn names those that are not of their tag")
+				"which keys with scopes may call it? Add its x-scope; "+
+					"groupsOfTheirOwn names those that are not of their tag")
 			m := matrix{t: t, op: op, victim: victim.in(t), other: other.in(t)}
 			if op.access == streamers {
 				for _, c := range columns {
@@ -429,7 +431,8 @@ func TestIsolation_Bodies(t *testing.T) {
 				continue
 			}
 			ref, ok := references[name]
-			if !assert.True(t, ok, "%q names something, and no test says what becomes of an id of another organization: add it to references", name) {
+			if !assert.True(t, ok, "%q names something, and no test says what becomes of an id of another "+
+				"organization: add it to references", name) {
 				continue
 			}
 			t.Run(name, func(t *testing.T) {

@@ -94,7 +94,8 @@ func TestKey(t *testing.T) {
 	s.other.Do(http.MethodGet, results+"?key=a", nil).Detail(http.StatusNotFound, "Batch not found")
 	assert.Empty(t, s.other.Do(http.MethodGet, jobs+"&key=a", nil).Want(http.StatusOK).JSON()["items"])
 
-	retry := s.Do(http.MethodPost, "/flows/batches/"+batch+"/retry", nil).Want(http.StatusOK).JSON()["batch_id"].(string)
+	retry := s.Do(http.MethodPost, "/flows/batches/"+batch+"/retry", nil).Want(http.StatusOK).
+		JSON()["batch_id"].(string)
 	s.await(retry)
 	assert.Equal(t, []any{"a", "=1+1"}, keysOf(s.pages("/flows/batches/"+retry+"/results", 1)), "of what is done again")
 	assert.Equal(t, []any{9.0}, found("/flows/batches/"+retry+"/results?key=%3D1%2B1"))

@@ -162,10 +162,12 @@ func TestLines(t *testing.T) {
 
 // files are the jobs of sheets whose rejected rows lie in a file elsewhere.
 var files = strings.NewReplacer(
-	"auth_method: none", "auth_method: api_key\n    sign_in: {header: X-Key}\n    credential_fields: [{name: api_key, label: Key, type: password, required: true, secret: true}]",
+	"auth_method: none", "auth_method: api_key\n    sign_in: {header: X-Key}\n"+
+		"    credential_fields: [{name: api_key, label: Key, type: password, required: true, secret: true}]",
 	"requires_connection: false", "requires_connection: true", "columns: [id, name, note], ", "",
 	"rows_from: {action: sheets__api__failed, params: {id: '{{ reference }}'}}",
-	"rows_from: {when: '{{ answer.body.bad > 0 }}', action: sheets__files__read, params: {url: '{{ answer.body.file }}'}}",
+	"rows_from: {when: '{{ answer.body.bad > 0 }}', action: sheets__files__read, params: {url: "+
+		"'{{ answer.body.file }}'}}",
 ).Replace(sheets) + `
   - id: sheets__files
     name: Files

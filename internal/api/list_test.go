@@ -255,7 +255,9 @@ func fill(t *testing.T, pool *pgxpool.Pool, org apitest.Tenant) {
 		_, err := pool.Exec(t.Context(), sql, org.ID, many)
 		require.NoError(t, err)
 	}
-	_, err := pool.Exec(t.Context(), "VACUUM ANALYZE flow.api_key, flow.credential, flow.definition, flow.definition_version, flow.record_set, flow.batch, flow.batch_count, flow.pause, flow.schedule, flow.webhook, flow.event_subscription")
+	_, err := pool.Exec(t.Context(), "VACUUM ANALYZE flow.api_key, flow.credential, flow.definition, "+
+		"flow.definition_version, flow.record_set, flow.batch, flow.batch_count, flow.pause, flow.schedule, "+
+		"flow.webhook, flow.event_subscription")
 	require.NoError(t, err)
 }
 
@@ -316,7 +318,8 @@ func TestCursor_DeepPages(t *testing.T) {
 		if strings.Contains(path, "?") {
 			sep = "&"
 		}
-		deep := c.Do(http.MethodGet, path+sep+"limit=1&skip=8999", nil).Want(http.StatusOK).JSON()["next_cursor"].(string)
+		deep := c.Do(http.MethodGet, path+sep+"limit=1&skip=8999", nil).Want(http.StatusOK).
+			JSON()["next_cursor"].(string)
 		asked.take()
 		first, last := cost(path+sep+"limit=100"), cost(path+sep+"limit=100&cursor="+deep)
 		t.Logf("%s: %d buffers at first, %d deep", path, first, last)

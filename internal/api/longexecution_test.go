@@ -89,7 +89,8 @@ func TestExecution_Long(t *testing.T) {
 			require.NoError(t, json.Unmarshal(task.Output, &output))
 			want := sent(fmt.Sprintf("/%d/%d", i, j))
 			require.Len(t, output.Body, 1)
-			assert.True(t, want == output.Body[0], "output of task %d of step %d", j, i) //nolint:testifylint // nobody reads the difference
+			//nolint:testifylint // nobody reads the difference
+			assert.True(t, want == output.Body[0], "output of task %d of step %d", j, i)
 		}
 	}
 }

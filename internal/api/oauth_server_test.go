@@ -182,7 +182,8 @@ func TestCredentials_Return(t *testing.T) {
 	path := "/credentials/" + id
 	s.other.Do(http.MethodPost, path+"/authorize", nil).Detail(http.StatusNotFound, "Credential not found")
 	s.Do(http.MethodPost, "/credentials/"+s.credential+"/authorize", nil).
-		Detail(http.StatusConflict, "Only a credential of oauth2 with grant_type authorization_code is authorized by a person")
+		Detail(http.StatusConflict,
+			"Only a credential of oauth2 with grant_type authorization_code is authorized by a person")
 	state := func() string {
 		t.Helper()
 		u, err := url.Parse(s.Do(http.MethodPost, path+"/authorize", nil).Want(http.StatusOK).JSON()["url"].(string))
@@ -196,7 +197,8 @@ func TestCredentials_Return(t *testing.T) {
 		refused)
 	given := state()
 	nobody.Do(http.MethodGet, "/credentials/callback?error=access_denied&state="+given, nil).
-		Detail(http.StatusBadRequest, "The issuer did not authorize the credential (access_denied); ask for a new address")
+		Detail(http.StatusBadRequest,
+			"The issuer did not authorize the credential (access_denied); ask for a new address")
 	nobody.Do(http.MethodGet, "/credentials/callback?code=c&state="+given, nil).Detail(http.StatusBadRequest, refused)
 	// An older secret's authorization gives nothing to a newer secret.
 	given = state()

@@ -69,8 +69,8 @@ func (o operator) headroom() {
 	o.t.Helper()
 	agree(o, func() map[string]window {
 		out := map[string]window{}
-		b := o.get("/platforms/dialer/domains/" + o.tenancy + "/headroom")["buckets"].(map[string]any)["upload"].(map[string]any)
-		for length, w := range b["windows"].(map[string]any) {
+		head := o.get("/platforms/dialer/domains/" + o.tenancy + "/headroom")
+		for length, w := range inside(head, "buckets", "upload", "windows").(map[string]any) {
 			n := func(name string) int { return int(w.(map[string]any)[name].(float64)) }
 			out[length] = window{n("used"), n("cap"), n("remaining")}
 		}
@@ -110,7 +110,8 @@ func TestOps_RunningBatch(t *testing.T) {
 				"SELECT coalesce(sum(waiting_records), 0) FROM ops.queue WHERE domain = $1 AND bucket = 'upload'",
 				s.tenancy),
 			"started": o.number(
-				"SELECT coalesce(sum(records), 0) FROM ops.call_in_flight WHERE domain = $1 AND action_id = 'dialer__api__upload'", s.tenancy),
+				"SELECT coalesce(sum(records), 0) FROM ops.call_in_flight WHERE domain = $1 "+
+					"AND action_id = 'dialer__api__upload'", s.tenancy),
 			"needs_reconcile": o.number("SELECT coalesce(sum(records), 0) FROM ops.unknown_outcome WHERE domain = $1",
 				s.tenancy),
 		}
@@ -133,7 +134,8 @@ func TestOps_RunningBatch(t *testing.T) {
 	s.until(first, func(b map[string]any) bool { return counted(b)["started"] == 0 })
 	seen = agree(o, says, shows)
 	assert.Positive(t, seen["needs_reconcile"])
-	for _, r := range o.rows("SELECT state, found_out_by, reason, next_check_at IS NOT NULL AS planned, age > '0' AS aged, org_id FROM ops.unknown_outcome") {
+	for _, r := range o.rows("SELECT state, found_out_by, reason, next_check_at IS NOT NULL AS planned, " +
+		"age > '0' AS aged, org_id FROM ops.unknown_outcome") {
 		assert.Equal(t, map[string]any{"state": "unknown", "found_out_by": "lookup", "reason": "no_answer",
 			"planned": true, "aged": true, "org_id": [16]byte(org)}, r)
 	}
@@ -179,13 +181,14 @@ func TestOps_Backoff(t *testing.T) {
 			}
 		})
 	require.NotEmpty(t, held)
-	hold := o.rows("SELECT scope, domain, bucket, org_id, created_by, expired, expires_at, age > '0' AS aged FROM ops.pause")[0]
+	hold := o.rows("SELECT scope, domain, bucket, org_id, created_by, expired, expires_at, " +
+		"age > '0' AS aged FROM ops.pause")[0]
 	expires := hold["expires_at"].(time.Time)
 	delete(hold, "expires_at")
 	assert.Equal(t, map[string]any{"scope": "bucket", "domain": s.tenancy, "bucket": "upload", "org_id": nil,
 		"created_by": nil, "expired": false, "aged": true}, hold)
-	next := s.get("/platforms/dialer/domains/" + s.tenancy + "/headroom")["buckets"].(map[string]any)["upload"].(map[string]any)["next_allowed_at"]
-	allowed, err := time.Parse(time.RFC3339, next.(string))
+	head := s.get("/platforms/dialer/domains/" + s.tenancy + "/headroom")
+	allowed, err := time.Parse(time.RFC3339, inside(head, "buckets", "upload", "next_allowed_at").(string))
 	require.NoError(t, err)
 	assert.WithinDuration(t, expires, allowed, time.Second, "the API shows whole seconds")
 	storm := o.rows("SELECT action_id, calls = refused AS all_refused, main_reason FROM ops.retry_storm")
@@ -239,11 +242,13 @@ func TestOps_Late(t *testing.T) {
 	assert.Zero(t, o.number(late+" AND late > '30 minutes'", s.tenancy))
 	pgtest.MoveClock(t, s.owner, time.Hour)
 	assert.Equal(t, 1, o.number(late+" AND late > '30 minutes' AND failures = 0", s.tenancy))
-	_, err := s.owner.Exec(t.Context(), "UPDATE flow.due SET failures = 3, due_at = flow.clock() + interval '1 hour' WHERE kind = 'dispatch'")
+	_, err := s.owner.Exec(t.Context(),
+		"UPDATE flow.due SET failures = 3, due_at = flow.clock() + interval '1 hour' WHERE kind = 'dispatch'")
 	require.NoError(t, err)
 	assert.Equal(t, 1, o.number(late+" AND late = '0' AND failures = 3", s.tenancy),
 		"work that fails is seen while it waits for its next try")
-	_, err = s.owner.Exec(t.Context(), "UPDATE flow.due SET failures = 0, due_at = flow.clock() WHERE kind = 'dispatch'")
+	_, err = s.owner.Exec(t.Context(),
+		"UPDATE flow.due SET failures = 0, due_at = flow.clock() WHERE kind = 'dispatch'")
 	require.NoError(t, err)
 
 	s.config.Workers = true

@@ -30,8 +30,9 @@ import (
 // byteColumns are all columns of bytes, and those that are called like secrets, with whether an export shows them, and
 // why it may or must not. A new one has to be added here.
 var byteColumns = map[string]string{
-	"api_key.created_by_key_id":           "an id",
-	"api_key.hash":                        "left: opens the organization for who can guess at it: the keyed hash of a key",
+	"api_key.created_by_key_id": "an id",
+	"api_key.hash": "left: opens the organization for who can " +
+		"guess at it: the keyed hash of a key",
 	"audit_log.api_key_id":                "an id",
 	"batch.page":                          "left: in records/",
 	"call.exclusive_key":                  "made of the parameters of a call",
@@ -43,22 +44,23 @@ var byteColumns = map[string]string{
 	"credential_authorization.state_hash": "left: the hash of what lets a person back in who authorizes a credential",
 	"exchange.detail":                     "opened: secrets are masked before it is stored",
 	"fragment.body":                       "opened",
-	"idempotency_key.answer":              "left: an answer that is kept to be given again; what it tells of is in the other tables",
-	"idempotency_key.body_hash":           "left: a keyed hash, of use to this installation alone",
-	"idempotency_key.key_hash":            "left: a keyed hash, of use to this installation alone",
-	"kept_key.key_batch":                  "an id",
-	"org_keyset.wrapped":                  "left: the keys of the organization's secrets, encrypted",
-	"record_chunk.digest":                 "a digest of records, which are exported",
-	"record_set.content_hash":             "a digest of the records, which are exported",
-	"record_set.sealed_at":                "a time",
-	"secret.ciphertext":                   "left: a secret, encrypted",
-	"session.api_key_id":                  "an id",
-	"session.hash":                        "left: opens the organization for who can guess at it: the keyed hash of a session",
-	"store_record.key":                    "the key of a record",
-	"variable_set.keys":                   "names, types and defaults, as the API shows them",
-	"wait.match_key":                      "a digest of a value of an event",
-	"webhook.secret_version":              "a number",
-	"webhook_delivery.body":               "opened",
+	"idempotency_key.answer": "left: an answer that is kept to be given again; " +
+		"what it tells of is in the other tables",
+	"idempotency_key.body_hash": "left: a keyed hash, of use to this installation alone",
+	"idempotency_key.key_hash":  "left: a keyed hash, of use to this installation alone",
+	"kept_key.key_batch":        "an id",
+	"org_keyset.wrapped":        "left: the keys of the organization's secrets, encrypted",
+	"record_chunk.digest":       "a digest of records, which are exported",
+	"record_set.content_hash":   "a digest of the records, which are exported",
+	"record_set.sealed_at":      "a time",
+	"secret.ciphertext":         "left: a secret, encrypted",
+	"session.api_key_id":        "an id",
+	"session.hash":              "left: opens the organization for who can guess at it: the keyed hash of a session",
+	"store_record.key":          "the key of a record",
+	"variable_set.keys":         "names, types and defaults, as the API shows them",
+	"wait.match_key":            "a digest of a value of an event",
+	"webhook.secret_version":    "a number",
+	"webhook_delivery.body":     "opened",
 }
 
 // exportOf exports an organization and returns the files of the archive, with the manifest.
@@ -256,7 +258,8 @@ func (s *stack) wantTables(files map[string]string, org string) {
 		assert.Equal(s.t, s.count("flow."+table+" x JOIN flow.batch b ON b.id = x.batch_id WHERE b.org_id = $1", org),
 			strings.Count(files["tables/"+table+".ndjson"], "\n"), table)
 	}
-	assert.Equal(s.t, s.count("flow.record_chunk c JOIN flow.record_set r ON r.id = c.record_set_id WHERE r.org_id = $1", org), strings.Count(files["tables/record_chunk.ndjson"], "\n"))
+	assert.Equal(s.t, s.count("flow.record_chunk c JOIN flow.record_set r ON r.id "+
+		"= c.record_set_id WHERE r.org_id = $1", org), strings.Count(files["tables/record_chunk.ndjson"], "\n"))
 	assert.Equal(s.t, 1, strings.Count(files["tables/organization.ndjson"], "\n"))
 	assert.Contains(s.t, files["tables/audit_log.ndjson"], `"action":"`+orgexport.Name+`"`)
 }

@@ -26,10 +26,12 @@ var (
 		Reason:     fault.DatabaseUnavailable}
 	// restored answers one that would change a database which somebody has restored.
 	restored = &fault.Error{Code: fault.Unavailable, RetryAfter: 30 * time.Second, Reason: fault.DatabaseUnavailable,
-		Detail: "The database was restored, and takes no changes before an operator has said that it may; nothing was started"}
+		Detail: "The database was restored, and takes no changes before an operator has " +
+			"said that it may; nothing was started"}
 	// unconfirmed answers one of which nobody knows whether the database has carried it out.
 	unconfirmed = &fault.Error{Code: fault.Unavailable, RetryAfter: time.Second, Reason: fault.OutcomeUnknown,
-		Detail: "The database did not confirm the request; see whether it was carried out, or repeat it with its Idempotency-Key"}
+		Detail: "The database did not confirm the request; see whether it was carried out, " +
+			"or repeat it with its Idempotency-Key"}
 )
 
 // cleanedUpError is a failure of ours of which nothing remains, and whose answer the contract words.

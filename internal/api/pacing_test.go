@@ -180,7 +180,8 @@ func TestBatch_PacingIsSlower(t *testing.T) {
 		path := "/flows/batches/" + s.trigger(definition, "{}")
 		answer := s.Do(http.MethodPatch, path, tt.fast).Invalid("body.pacing value_error").JSON()
 		msg := answer["detail"].([]any)[0].(map[string]any)["msg"]
-		assert.Equal(t, fmt.Sprintf("The policy releases %s records per minute, and the effective rate of the batch is %s records per minute: give a policy that is slower",
+		assert.Equal(t, fmt.Sprintf("The policy releases %s records per minute, and the effective rate of the batch "+
+			"is %s records per minute: give a policy that is slower",
 			tt.policy, tt.effective), msg, tt.what)
 		assert.Nil(t, s.get(path)["pacing"], tt.what)
 		s.Do(http.MethodPatch, path, tt.slow).Want(http.StatusOK)
@@ -216,7 +217,8 @@ func TestBatch_TriggerAndRetryAreSteered(t *testing.T) {
 	assert.Equal(t, 5.0, s.Do(http.MethodPost, "/flows/batches/"+batch+"/cancel",
 		nil).Want(http.StatusOK).JSON()["job_counts"].(map[string]any)["unprocessed"])
 
-	again := s.Do(http.MethodPost, "/flows/batches/"+batch+"/retry", nil).Want(http.StatusOK).JSON()["batch_id"].(string)
+	again := s.Do(http.MethodPost, "/flows/batches/"+batch+"/retry", nil).Want(http.StatusOK).
+		JSON()["batch_id"].(string)
 	b = s.get("/flows/batches/" + again)
 	assert.JSONEq(t, steering, mustJSON(t, map[string]any{"priority": b["priority"], "pacing": b["pacing"]}))
 	assert.Equal(t, 5.0, b["job_counts"].(map[string]any)["queued"],

@@ -139,7 +139,8 @@ func TestHold_Refused(t *testing.T) {
 func TestHold_TooMany(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, false)
-	_, err := s.owner.Exec(t.Context(), `INSERT INTO flow.pause (id, org_id, scope, cause, created_at) SELECT gen_random_uuid(), $1, 'global', 'admin_request', flow.clock()
+	_, err := s.owner.Exec(t.Context(),
+		`INSERT INTO flow.pause (id, org_id, scope, cause, created_at) SELECT gen_random_uuid(), $1, 'global', 'admin_request', flow.clock()
 		FROM generate_series(1, 1000)`, s.orgID(s.Key))
 	require.NoError(t, err)
 	s.Do(http.MethodPost, s.domainPath()+"/pause", nil).Detail(http.StatusConflict,
@@ -250,13 +251,16 @@ func TestHold_Extend(t *testing.T) {
 	s.Do(http.MethodPatch, "/platforms/dialer/domains/nobody/pauses/"+open, `{"duration_seconds":600}`).Detail(
 		http.StatusNotFound, "Domain not found")
 	backoff := uuid.Must(uuid.NewV7()).String()
-	_, err := s.owner.Exec(t.Context(), `INSERT INTO flow.pause (id, scope, domain, bucket, cause, created_at, expires_at)
+	_, err := s.owner.Exec(t.Context(),
+		`INSERT INTO flow.pause (id, scope, domain, bucket, cause, created_at, expires_at)
 		VALUES ($1, 'bucket', $2, 'upload', 'rate_limited', flow.clock(), flow.clock() + interval '1 hour')`, backoff,
 		s.tenancy)
 	require.NoError(t, err)
 	s.Do(http.MethodPatch, s.domainPath()+"/pauses/"+backoff, `{"duration_seconds":60000}`).
-		Detail(http.StatusConflict, "An automatic backoff cannot be extended: it ends when the provider takes calls again")
-	_, err = s.owner.Exec(t.Context(), `UPDATE flow.pause SET extensions = (SELECT json_agg(o.extensions::json -> 0) FROM flow.pause o, generate_series(1, 1000) WHERE o.id = $1) WHERE id = $1`, h["id"])
+		Detail(http.StatusConflict,
+			"An automatic backoff cannot be extended: it ends when the provider takes calls again")
+	_, err = s.owner.Exec(t.Context(),
+		`UPDATE flow.pause SET extensions = (SELECT json_agg(o.extensions::json -> 0) FROM flow.pause o, generate_series(1, 1000) WHERE o.id = $1) WHERE id = $1`, h["id"])
 	require.NoError(t, err)
 	s.Do(http.MethodPatch, path, `{"duration_seconds":604800}`).Detail(http.StatusConflict,
 		"Pause was extended 1000 times: release it and open another")
@@ -454,7 +458,7 @@ func TestHold_Headroom(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, false)
 	next := func() any {
-		return s.get(s.domainPath() + "/headroom")["buckets"].(map[string]any)["upload"].(map[string]any)["next_allowed_at"]
+		return inside(s.get(s.domainPath()+"/headroom"), "buckets", "upload", "next_allowed_at")
 	}
 	s.openPause(s.domainPath(), `{"lane":"bulk","duration_seconds":900}`)
 	assert.Nil(t, next(), "the other lanes may")

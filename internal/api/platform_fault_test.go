@@ -30,7 +30,8 @@ func TestPlatform_Faults(t *testing.T) {
 		},
 		"sent again": {
 			platformsim.Fault{Kind: "cut", Accept: true, Action: "salesforce__rest__upsert"},
-			"salesforce__rest__upsert", `{"object":"Contact","external_id_field":"Ext__c","record":{"attributes":{"type":"Contact"},"Ext__c":"{{ input.id }}"}}`,
+			"salesforce__rest__upsert",
+			`{"object":"Contact","external_id_field":"Ext__c","record":{"attributes":{"type":"Contact"},"Ext__c":"{{ input.id }}"}}`,
 			map[string]int{"accepted": 1}, map[string]int{"k1": 2},
 		},
 		"left to a person": {

@@ -21,7 +21,8 @@ func five9Flow(p platforms, credential, action, params string) string {
 
 // five9Row is the parameters of an import into a list, with further settings.
 func five9Row(list, more string) string {
-	return `{"list":"` + list + `","fields":["number1","first_name"],"keys":["number1"],"row":{"item":["{{ input.phone }}","{{ input.name }}"]}` + more + `}`
+	return `{"list":"` + list +
+		`","fields":["number1","first_name"],"keys":["number1"],"row":{"item":["{{ input.phone }}","{{ input.name }}"]}` + more + `}`
 }
 
 func five9Records(first, n int) string {

@@ -89,7 +89,8 @@ func TestProblem_NoVersion(t *testing.T) {
 	b := setup(t)
 	for path, hint := range map[string]string{
 		"/flows/batches?limit=1": "Every path begins with /v1: send the request to /v1/flows/batches.",
-		"/favicon.ico":           "See GET /openapi.yaml for all paths; each begins with /v1 and has no slash at its end.",
+		"/favicon.ico": "See GET /openapi.yaml for all paths; " +
+			"each begins with /v1 and has no slash at its end.",
 	} {
 		res, err := b.HTTP.Get(b.URL + path)
 		require.NoError(t, err)

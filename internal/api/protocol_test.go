@@ -56,8 +56,9 @@ services:
 func TestSOAP(t *testing.T) {
 	t.Parallel()
 	host := foreignServer(t, "soap.cjs")
-	const auth = "auth_method: basic_auth\n    requires_connection: true\n    credential_fields: [{name: username, label: User, type: string, required: true, secret: false}, " +
-		"{name: password, label: Password, type: password, required: true, secret: true}]"
+	const auth = "auth_method: basic_auth\n    requires_connection: true\n" +
+		"    credential_fields: [{name: username, label: User, type: string, required: true, secret: false}, {name: " +
+		"password, label: Password, type: password, required: true, secret: true}]"
 	for version, c := range map[string]struct{ path, security string }{"1.1": {"v11", "username_digest"},
 		"1.2": {"v12", "username_text"}} {
 		t.Run(version, func(t *testing.T) {
@@ -75,7 +76,8 @@ func TestSOAP(t *testing.T) {
 				http.StatusCreated).JSON()["id"].(string)
 			flow := s.define(`[{"id":"s","tasks":[{"id":"t","action_id":"lists__soap__add","credential_id":"CRED","retry":{"max_attempts":1},
 				"params":{"list":"{{ input.list }}","number":"{{ input.n }}","name":"{{ input.name }}"}}]}]`)
-			batch := s.trigger(flow, `{"records":[{"list":"new","n":1,"name":"<Ann & Co> é"},{"list":"gone","n":1},{"list":"bad","n":1},{"list":"broken","n":1}]}`)
+			batch := s.trigger(flow,
+				`{"records":[{"list":"new","n":1,"name":"<Ann & Co> é"},{"list":"gone","n":1},{"list":"bad","n":1},{"list":"broken","n":1}]}`)
 			s.until(batch, func(b map[string]any) bool {
 				n := counted(b)
 				return n["completed"] == 1 && n["failed"] == 2 && n["unresolved"] == 1

@@ -276,7 +276,8 @@ func TestQuota_StoredBytes(t *testing.T) {
 	used, limit := s.used(orgquota.StoredBytes)
 	assert.Equal(t, []int{22, 30}, []int{used, limit})
 	overQuota(t, chunk(1, `{"n":10000}`), orgquota.StoredBytes, 30,
-		"This organization has 22 of 30 bytes in record sets, and the chunk has 22, of which nothing was stored; the set stays open")
+		"This organization has 22 of 30 bytes in record sets, and the chunk has 22, "+
+			"of which nothing was stored; the set stays open")
 	set := s.get(path)
 	assert.Equal(t, []any{"open", 2.0}, []any{set["status"], set["received_count"]})
 	assert.Equal(t, 1, s.count("flow.page"))

@@ -20,7 +20,8 @@ func TestReceiver_Retry(t *testing.T) {
 	status := func(status string) {
 		s.Do(http.MethodPatch, "/flows/definitions/"+flow, `{"status":"`+status+`"}`).Want(http.StatusOK)
 	}
-	h := s.webhook(hookOf(flow, `"dispatch_retry":{"max_attempts":3,"backoff":{"initial_seconds":600,"factor":2,"max_seconds":900}}`))
+	h := s.webhook(hookOf(flow,
+		`"dispatch_retry":{"max_attempts":3,"backoff":{"initial_seconds":600,"factor":2,"max_seconds":900}}`))
 	status("archived")
 	large := `{"text":"` + strings.Repeat("x", 4<<10) + `"}` // which is packed
 	id := s.send(h, "m", large).Want(http.StatusAccepted).JSON()["delivery_id"].(string)
@@ -80,7 +81,8 @@ func TestReceiver_Housekeeping(t *testing.T) {
 		s.settledDeliveries(w, 1)
 	}
 	s.Do(http.MethodDelete, "/flows/webhooks/"+gone.id, nil).Want(http.StatusNoContent)
-	_, err := s.owner.Exec(t.Context(), `UPDATE flow.webhook_delivery SET received_at = received_at - interval '91 days';
+	_, err := s.owner.Exec(t.Context(),
+		`UPDATE flow.webhook_delivery SET received_at = received_at - interval '91 days';
 		UPDATE flow.webhook SET deleted_at = deleted_at - interval '91 days'`)
 	require.NoError(t, err)
 	s.send(h, "b", "{}").Want(http.StatusAccepted)

@@ -12,7 +12,8 @@ import (
 )
 
 // Messages of several webhooks that come while a transaction is under way are written down together, and none fares
-// otherwise than alone: not beside one whose flow cannot be started, whose template fails, that is switched off or full.
+// otherwise than alone: not beside one whose flow cannot be started, whose template fails, that is switched off or
+// full.
 func TestReceiver_Group(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, true)

@@ -67,7 +67,8 @@ func TestReceiver_Strangers(t *testing.T) {
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = conn.Close() })
 		stranger := uuid.New()
-		_, err = fmt.Fprintf(conn, "POST /v1/flows/webhooks/standard/%x HTTP/1.1\r\nHost: x\r\nContent-Length: 200000\r\n\r\n{", stranger[:])
+		_, err = fmt.Fprintf(conn,
+			"POST /v1/flows/webhooks/standard/%x HTTP/1.1\r\nHost: x\r\nContent-Length: 200000\r\n\r\n{", stranger[:])
 		require.NoError(t, err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second) // before any of them is cut off

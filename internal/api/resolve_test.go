@@ -134,7 +134,8 @@ func TestJob_ResolveSteps(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, false)
 	modify := func(id, more string) string {
-		return `{"id":"` + id + `","action_id":"dialer__api__modify","credential_id":"CRED","params":{"list":"l","key":"{{ input.id }}","fields":{"a":1}}` + more + `}`
+		return `{"id":"` + id +
+			`","action_id":"dialer__api__modify","credential_id":"CRED","params":{"list":"l","key":"{{ input.id }}","fields":{"a":1}}` + more + `}`
 	}
 	flow := s.define(`[{"id":"one","tasks":[` + modify("a", "") + `,` + modify("b", `,"on_error":"continue"`) +
 		`]},{"id":"two","tasks":[` + modify("c", "") + `]}]`)

@@ -254,7 +254,8 @@ func TestRestored_UnderWay(t *testing.T) {
 		`{"records":[{"email":"a@x.example"}]}`)
 	s.until(batch, func(b map[string]any) bool { return counted(b)["needs_reconcile"] == 1 })
 	s.stop()
-	_, err := s.owner.Exec(t.Context(), `UPDATE flow.call SET claimed_at = claimed_at - interval '20 s', send_before = send_before - interval '20 s';
+	_, err := s.owner.Exec(t.Context(),
+		`UPDATE flow.call SET claimed_at = claimed_at - interval '20 s', send_before = send_before - interval '20 s';
 		INSERT INTO flow.clock_watch (steady_since, watched_at) VALUES (flow.clock() - interval '1 hour', flow.clock())
 		ON CONFLICT (only_row) DO UPDATE SET steady_since = excluded.steady_since, watched_at = excluded.watched_at`)
 	require.NoError(t, err)

@@ -172,8 +172,8 @@ func TestResultRows(t *testing.T) {
 	assert.Equal(t, map[string]int{"accepted": 300}, counted(s.await(none)))
 	assert.Equal(t, map[string]int{"failed": 300}, counted(s.await(cancelled)))
 	s.until(many, func(b map[string]any) bool { return counted(b)["unresolved"] == 300 })
-	s.saying(many+".7", "The provider has accepted the call; its result is not known; the provider's list is longer than what is read of it: "+
-		"look there, then resolve the job or have it sent again")
+	s.saying(many+".7", "The provider has accepted the call; its result is not known; the provider's list is longer "+
+		"than what is read of it: look there, then resolve the job or have it sent again")
 	s.saying(denied+".0", "The provider has accepted the call; its result is not known yet; the last question failed: "+
 		"it answered with status 401: the key may not read jobs")
 	assert.Equal(t, "started", s.get("/flows/jobs/" + denied + ".0")["status"])

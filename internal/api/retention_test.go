@@ -17,7 +17,8 @@ import (
 )
 
 // outlives are tables whose rows are kept for a time of their own, whatever becomes of their batch.
-const outlives = "'exchange', 'exchange_batch', 'call', 'webhook_delivery', 'schedule_fire', 'pause', 'resolution', 'refused_start'"
+const outlives = "'exchange', 'exchange_batch', 'call', 'webhook_delivery', 'schedule_fire', 'pause', " +
+	"'resolution', 'refused_start'"
 
 // leftOf counts the rows of a batch and of its record set by table.
 func (s *stack) leftOf(batch, set string) (rows map[string]int) {
@@ -152,7 +153,8 @@ func TestRetention_ClockStep(t *testing.T) {
 
 	pgtest.StepClock(t, s.owner, -1000*day) // upkeep does not wait until the clock is where it was
 	s.eventually(func() bool {
-		return s.count("flow.due WHERE kind IN ('housekeeping', 'sweep') AND due_at < flow.clock() + interval '2 minutes'") == 2
+		return s.count("flow.due WHERE kind IN ('housekeeping', "+
+			"'sweep') AND due_at < flow.clock() + interval '2 minutes'") == 2
 	})
 	s.aDayLater(2)
 	s.Do(http.MethodGet, "/flows/batches/"+batch, nil).Want(http.StatusNotFound)

@@ -26,7 +26,8 @@ func (s *stack) number(sql string, args ...any) (n int) {
 	return n
 }
 
-const nothingLeft = "No job of the batch can be retried: none has the statuses asked for, or their retries are under way, succeeded or may have"
+const nothingLeft = "No job of the batch can be retried: none has the statuses asked for, " +
+	"or their retries are under way, succeeded or may have"
 
 // TestRetry_Rejected retries rows of a bulk call that are scattered over a record set, and reads the sparse batch in
 // every way.

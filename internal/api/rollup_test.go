@@ -101,7 +101,8 @@ func TestRollup(t *testing.T) {
 	later := s.figures()
 	s.rollUp()
 	assert.Equal(t, later, s.figures())
-	assert.Equal(t, 0, s.count("flow.batch b JOIN flow.organization o ON o.id = b.org_id WHERE b.created_at >= o.rolled_up_to"))
+	assert.Equal(t, 0, s.count("flow.batch b JOIN flow.organization o ON o.id = b.org_id "+
+		"WHERE b.created_at >= o.rolled_up_to"))
 
 	pgtest.MoveClock(t, s.owner, -2*time.Hour)
 	s.await(s.trigger(s.define(transformSteps), `{"input_data":{"n":3}}`))

@@ -166,7 +166,8 @@ func TestSchedule_MissesMany(t *testing.T) {
 		return s.count("flow.schedule_fire WHERE schedule_id = $1", id) >= minutes
 	})
 	assert.Equal(t, 1, s.count("flow.schedule_fire WHERE schedule_id = $1 AND status = 'fired'", id))
-	assert.Equal(t, minutes, s.number("SELECT count(DISTINCT slot_at) FROM flow.schedule_fire WHERE slot_at - $1 < $2 * interval '1 minute'", first, minutes))
+	assert.Equal(t, minutes, s.number("SELECT count(DISTINCT slot_at) FROM flow.schedule_fire "+
+		"WHERE slot_at - $1 < $2 * interval '1 minute'", first, minutes))
 }
 
 func TestSchedule_Overlap(t *testing.T) {
@@ -351,7 +352,8 @@ func TestSchedule_BadInput(t *testing.T) {
 		s.Do(http.MethodPost, "/flows/schedules", body, "Idempotency-Key", strings.Repeat("k", 256)).
 			Invalid(append([]string{"header.idempotency-key string_too_long"}, want...)...)
 	}
-	post(`{"definition_id":"`+flow+`","description":"","cron_expression":"* * * * *","catch_up_seconds":86401,"overlap_policy":"queue","input_data":[],"metadata":null,"enabled":"yes","org_id":"x"}`).
+	post(`{"definition_id":"`+flow+
+		`","description":"","cron_expression":"* * * * *","catch_up_seconds":86401,"overlap_policy":"queue","input_data":[],"metadata":null,"enabled":"yes","org_id":"x"}`).
 		Invalid("body.catch_up_seconds less_than_equal", "body.description string_too_short", "body.enabled bool_type",
 			"body.input_data object_type",
 			"body.metadata null_not_allowed", "body.org_id extra_forbidden", "body.overlap_policy enum")

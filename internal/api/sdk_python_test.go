@@ -143,7 +143,8 @@ func (p pythonPackage) check(t *testing.T) {
 	}
 	assert.Contains(t, wheel[info+"METADATA"], "\nRequires-Dist: httpx")
 
-	out := p.run(t, nil, "-c", "import flowlane, importlib.metadata as m; print(flowlane.__file__, m.version('flowlane'))")
+	out := p.run(t, nil, "-c",
+		"import flowlane, importlib.metadata as m; print(flowlane.__file__, m.version('flowlane'))")
 	assert.Regexp(t, "^"+p.environment+`/lib/python3\.\d+/site-packages/flowlane/__init__\.py 0\.1\.0\n$`, out)
 }
 

@@ -21,7 +21,7 @@ import (
 // sdkCaller is the caller of a generated client.
 type sdkCaller struct{ key, streamToken string }
 
-func (c *sdkCaller) ApiKeyAuth(context.Context, oas.OperationName) (oas.ApiKeyAuth, error) { //nolint:revive // named by the generator
+func (c *sdkCaller) ApiKeyAuth(context.Context, oas.OperationName) (oas.ApiKeyAuth, error) { //nolint:revive // its name
 	return oas.ApiKeyAuth{APIKey: c.key}, nil
 }
 

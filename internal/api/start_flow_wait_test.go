@@ -170,7 +170,8 @@ func TestStartFlow_WaitSteered(t *testing.T) {
 	s.store(customers)
 	child := s.define(`[{"id":"d","tasks":[` + delayTask("d", `{"seconds":"{{ input.n * 3600 }}"}`, "") +
 		`]},{"id":"s","tasks":[{"id":"t","action_id":"core__flow__transform","params":{"value":"{{ input.n }}"}}]}]`)
-	write := storeTask("w", "write", `{"store":"customers","key":"{{ input.id }}","layer":"agent","values":{"visits":"{{ input.n }}"}}`, "")
+	write := storeTask("w", "write",
+		`{"store":"customers","key":"{{ input.id }}","layer":"agent","values":{"visits":"{{ input.n }}"}}`, "")
 	flow := s.define(`[{"id":"s","tasks":[` + waitingStart("go", child, `"{{ input }}"`, "") + `,` + write +
 		`]},{"id":"e","tasks":[{"id":"t","action_id":"core__flow__transform","params":{"value":"{{ steps.s.go.output.output }}"}}]}]`)
 	rows := `{"records":[{"id":"a","n":1},{"id":"b","n":25}]}`

@@ -71,7 +71,8 @@ func TestTrigger_Together(t *testing.T) {
 		http.StatusCreated).JSON()["id"].(string)
 	varied := s.Do(http.MethodPost, "/flows/definitions",
 		fmt.Sprintf(`{"name":"v","status":"active","variable_set_id":%q,"variable_version":"a","steps":%s}`,
-			set, strings.ReplaceAll(transformSteps, "input.n", "vars.k"))).Want(http.StatusCreated).JSON()["id"].(string)
+			set, strings.ReplaceAll(transformSteps, "input.n", "vars.k"))).Want(http.StatusCreated).
+		JSON()["id"].(string)
 	s.Do(http.MethodPut, "/flows/variables/"+set,
 		`{"name":"v","keys":[{"name":"other"}],"versions":[{"name":"a","values":{}}]}`).Want(http.StatusOK)
 	unready := s.define(strings.ReplaceAll(uploadSteps, "CRED", s.revoked()))
@@ -138,7 +139,8 @@ func TestTrigger_Together(t *testing.T) {
 			got["record_count"]},
 			[]any{b["definition_id"], b["lane"] == "backfill", b["priority"] == "high", b["record_count"]})
 		assert.Equal(t, 1, s.number("SELECT count(*) FROM flow.batch WHERE (metadata::json->>'no')::int = $1", i))
-		assert.Equal(t, 1, s.number("SELECT count(*) FROM flow.audit_log WHERE resource_id = $1 AND request_id = $2 AND account_id = $3 AND action = 'triggerDefinition'",
+		assert.Equal(t, 1, s.number("SELECT count(*) FROM flow.audit_log WHERE resource_id = $1 AND request_id = $2 "+
+			"AND account_id = $3 AND action = 'triggerDefinition'",
 			batch, fmt.Sprint("number-", i), one.caller), "by whom")
 		assert.Equal(t, 1, s.number("SELECT count(*) FROM flow.batch WHERE id = $1 AND created_by = $2", batch,
 			one.caller))
@@ -172,7 +174,8 @@ func TestTrigger_TogetherBroken(t *testing.T) {
 	s := serveStack(t, false)
 	flow := s.define(transformSteps)
 	// A transaction takes long enough to be met.
-	_, err := s.owner.Exec(t.Context(), `CREATE FUNCTION public.take_time() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.05); RETURN NULL; END $$;
+	_, err := s.owner.Exec(t.Context(),
+		`CREATE FUNCTION public.take_time() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.05); RETURN NULL; END $$;
 		CREATE TRIGGER take_time BEFORE INSERT ON flow.batch FOR EACH STATEMENT EXECUTE FUNCTION public.take_time();`)
 	require.NoError(t, err)
 	killed := s.breakAt("DefinitionsForStart", "BatchesStart", "DueWake")
@@ -236,7 +239,8 @@ func TestTrigger_TogetherUnconfirmed(t *testing.T) {
 	t.Parallel()
 	s, wire := serveOverWire(t, &logBuffer{})
 	flow := s.define(transformSteps)
-	reached, _ := s.gated("CREATE CONSTRAINT TRIGGER await_gate AFTER INSERT ON flow.batch DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION public.await_gate();", "commit")
+	reached, _ := s.gated("CREATE CONSTRAINT TRIGGER await_gate AFTER INSERT ON flow.batch DEFERRABLE "+
+		"INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION public.await_gate();", "commit")
 	answer := make(chan apitest.Response, 1)
 	go func() { answer <- s.Do(http.MethodPost, "/flows/definitions/"+flow+"/trigger", nil) }()
 	reached()
@@ -263,7 +267,8 @@ func TestTrigger_CallerLeaves(t *testing.T) {
 		c.Log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	})
 	flow := s.define(transformSteps)
-	reached, open := s.gated("CREATE TRIGGER await_gate BEFORE INSERT ON flow.batch FOR EACH STATEMENT EXECUTE FUNCTION public.await_gate();", "-- name: BatchesStart ")
+	reached, open := s.gated("CREATE TRIGGER await_gate BEFORE INSERT ON flow.batch FOR EACH STATEMENT "+
+		"EXECUTE FUNCTION public.await_gate();", "-- name: BatchesStart ")
 	ctx, leave := context.WithCancel(t.Context())
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.URL+"/v1/flows/definitions/"+flow+"/trigger",
 		strings.NewReader(`{"metadata":{"no":-1}}`))

@@ -86,7 +86,9 @@ func TestStores_Change(t *testing.T) {
 	assert.Equal(t, updated, s.get(path + "/records/k000")["updated_at"], "resolving again is no update")
 
 	// What is no longer declared is kept: it counts again when it is declared as it was.
-	s.Do(http.MethodPut, path, `{"fields":[{"name":"old","type":"string"},{"name":"n","type":"integer"}],"layers":["low"]}`).Want(http.StatusOK)
+	s.Do(http.MethodPut, path,
+		`{"fields":[{"name":"old","type":"string"},{"name":"n","type":"integer"}],"layers":["low"]}`).
+		Want(http.StatusOK)
 	one = s.get(path + "/records/k007?include=layers")
 	assert.Equal(t, []any{map[string]any{"old": "x", "n": nil}, map[string]any{"old": "low"}}, []any{one["resolved"],
 		one["provenance"]})
@@ -154,7 +156,8 @@ func TestStores_Delete(t *testing.T) {
 	s.define(strings.ReplaceAll(`[{"id":"s","tasks":[{"id":"t","action_id":"core__flow__transform","params":{"value":{"store":"customers"}}}]}]`, "\t", ""))
 	s.other.Do(http.MethodPost, "/data/stores", customers).Want(http.StatusCreated)
 	s.other.Do(http.MethodDelete, "/data/stores/customers", nil).Want(http.StatusNoContent)
-	const refusal = "Store is used by an active definition; archive or delete the definition first, or take its store tasks out"
+	const refusal = "Store is used by an active definition; archive or delete the definition first, " +
+		"or take its store tasks out"
 	s.Do(http.MethodDelete, path, nil).Detail(http.StatusConflict, refusal)
 	assert.InDelta(t, 1600, s.get(path + "/records?filter=vip=true&limit=1")["total"].(float64)+
 		s.get(path)["record_count"].(float64), 0)

@@ -108,7 +108,8 @@ func TestStoreTasks_Fail(t *testing.T) {
 		{record(fine, `"k"`, `"none"`, `{}`), "layer: The store has no such layer; it has import, crm, agent"},
 		{record(fine, `"k"`, crm, `[]`), "values: Must be an object"},
 		{record(fine, `"k"`, crm, `{"vip":"secret","x":1}`),
-			"values.vip: Must be true or false, because of the field's type; values.x: The store has no such field; it has email, score, visits, vip, since, address, tags"},
+			"values.vip: Must be true or false, because of the field's type; values.x: The store has no such field; " +
+				"it has email, score, visits, vip, since, address, tags"},
 		{record(fine, `"k"`, crm, `{"email":"`+strings.Repeat("x", 70_000)+`"}`),
 			"values: The layers of the record would take 70015 bytes together, and may take 65536"},
 	}

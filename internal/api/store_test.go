@@ -24,7 +24,8 @@ const customers = `{"name":"customers","fields":[{"name":"email","type":"string"
 // store makes a store and returns its path.
 func (s *stack) store(body string) (path string) {
 	s.t.Helper()
-	return "/data/stores/" + s.Do(http.MethodPost, "/data/stores", body).Want(http.StatusCreated).JSON()["name"].(string)
+	return "/data/stores/" + s.Do(http.MethodPost, "/data/stores", body).Want(http.StatusCreated).
+		JSON()["name"].(string)
 }
 
 // write writes records of a store; each is key, layer and values.
@@ -114,7 +115,8 @@ func TestStores_Refused(t *testing.T) {
 		t.Run(name, func(t *testing.T) { s.Do(http.MethodPost, "/data/stores", c.body).Invalid(c.want...) })
 	}
 	assert.Zero(t, s.get("/data/stores")["total"])
-	_, err := s.owner.Exec(t.Context(), `WITH made AS (INSERT INTO flow.store (id, org_id, name, fields, layers, created_by)
+	_, err := s.owner.Exec(t.Context(),
+		`WITH made AS (INSERT INTO flow.store (id, org_id, name, fields, layers, created_by)
 		SELECT gen_random_uuid(), o.id, 's' || n, '[]', '[]', 'a' FROM flow.organization o, generate_series(1, 100) n WHERE o.name = 'Acme' RETURNING id, org_id)
 		INSERT INTO flow.store_state (store_id, org_id) SELECT id, org_id FROM made`)
 	require.NoError(t, err)
@@ -186,7 +188,9 @@ func TestStoreRecords_Refused(t *testing.T) {
 	s := serveStack(t, false)
 	path := s.store(customers)
 	post := func(body string) apitest.Response { return s.Do(http.MethodPost, path+"/records", body) }
-	post(writes(`ok crm {"email":"a"}`, `a crm {"email":1,"score":"1","visits":1.5,"vip":0,"since":"soon","address":[],"tags":{},"no":1}`, `b none {}`)).Invalid(
+	post(writes(`ok crm {"email":"a"}`,
+		`a crm {"email":1,"score":"1","visits":1.5,"vip":0,"since":"soon","address":[],"tags":{},"no":1}`,
+		`b none {}`)).Invalid(
 		"body.records.1.values.address object_type", "body.records.1.values.email string_type",
 		"body.records.1.values.no extra_forbidden",
 		"body.records.1.values.score number_type", "body.records.1.values.since datetime_parsing",

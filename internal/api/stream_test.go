@@ -180,8 +180,10 @@ func TestStream_Life(t *testing.T) {
 	got := words(t, whole)
 	assert.Equal(t, "execution.closed completed", got[len(got)-1])
 	text := strings.Join(got, "\n")
-	assert.Contains(t, text, "execution.status running\nstep.started change running\ntask.attempt change mod 1 running\njob.status started\n")
-	assert.Contains(t, text, "\nstep.completed change completed\njob.status queued\nstep.started last running\ntask.attempt last note 1 completed\ntask.attempt last not skipped\n"+
+	assert.Contains(t, text, "execution.status running\nstep.started change running\n"+
+		"task.attempt change mod 1 running\njob.status started\n")
+	assert.Contains(t, text, "\nstep.completed change completed\njob.status queued\n"+
+		"step.started last running\ntask.attempt last note 1 completed\ntask.attempt last not skipped\n"+
 		"step.completed last completed\njob.status completed\nexecution.status completed\nexecution.closed completed")
 	// The first listener saw the end of the same log.
 	assert.Equal(t, got[len(whole)-len(events)+1:], words(t, events[1:]))

@@ -113,7 +113,8 @@ func TestTaskResult_Retried(t *testing.T) {
 		`{"records":[{"id":"1"},{"id":"2"}]}`)
 	assert.Equal(t, "failed", s.await(batch)["status"])
 	f.mend()
-	retried := s.Do(http.MethodPost, "/flows/batches/"+batch+"/retry", nil).Want(http.StatusOK).JSON()["batch_id"].(string)
+	retried := s.Do(http.MethodPost, "/flows/batches/"+batch+"/retry", nil).Want(http.StatusOK).
+		JSON()["batch_id"].(string)
 	assert.Equal(t, "completed", s.await(retried)["status"])
 	require.Equal(t, 1, f.sent("/exists/1"), "it is not sent again")
 	assert.Equal(t, 2, f.sent("/phone/EXISTS-2"))

@@ -54,7 +54,8 @@ func TestTelemetry_Calls(t *testing.T) {
 
 	// The list carries it too, and another organization's list does not.
 	items := s.get("/credentials")["items"].([]any)
-	assert.Equal(t, use["last_failed_at"], items[0].(map[string]any)["telemetry"].(map[string]any)["dialer__api"].(map[string]any)["last_failed_at"])
+	assert.Equal(t, use["last_failed_at"],
+		items[0].(map[string]any)["telemetry"].(map[string]any)["dialer__api"].(map[string]any)["last_failed_at"])
 }
 
 // TestTelemetry_Refresh: a question about the account's limits is a use like any other.

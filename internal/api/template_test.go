@@ -239,7 +239,8 @@ func TestTemplate_Runs(t *testing.T) {
 func TestTemplate_Examples(t *testing.T) {
 	t.Parallel()
 	s := servePlatforms(t)
-	plain := s.made("/credentials", `{"name":"any","platform_id":"core","auth_method":"api_key","allowed_origins":["https://api.example.com","https://source.example.com","https://target.example.com"],"credentials":{"api_key":"k"},"api_key_placement":{"header_name":"X-Key"}}`)
+	plain := s.made("/credentials",
+		`{"name":"any","platform_id":"core","auth_method":"api_key","allowed_origins":["https://api.example.com","https://source.example.com","https://target.example.com"],"credentials":{"api_key":"k"},"api_key_placement":{"header_name":"X-Key"}}`)
 	for _, item := range s.pages("/flows/templates", 50) {
 		var tpl struct {
 			ID, Description string
@@ -355,7 +356,7 @@ func TestTemplate_Copy(t *testing.T) {
 	task := got["steps"].([]any)[0].(map[string]any)["tasks"].([]any)[0].(map[string]any)
 	assert.Equal(t, d.dialer, task["credential_id"])
 	tpl := d.As("").Do(http.MethodGet, "/flows/templates/dialer-bulk-upload", nil).Want(http.StatusOK).JSON()
-	assert.Equal(t, "dialer", tpl["steps"].([]any)[0].(map[string]any)["tasks"].([]any)[0].(map[string]any)["credential_id"])
+	assert.Equal(t, "dialer", inside(tpl, "steps", 0, "tasks", 0, "credential_id"))
 	got["name"] = "renamed"
 	again := d.Do(http.MethodPut, "/flows/definitions/"+got["id"].(string), got).Want(http.StatusOK).JSON()
 	assert.Equal(t, got["steps"], again["steps"], "what was read can be sent back")

@@ -138,7 +138,7 @@ func TestTenants_Shared(t *testing.T) {
 	require.NotEqual(t, s.credential, their.credential)
 	path := "/platforms/dialer/domains/" + s.tenancy
 	used := func(s *stack) float64 {
-		return s.get(path + "/headroom")["buckets"].(object)["upload"].(object)["windows"].(object)["86400"].(object)["used"].(float64)
+		return inside(s.get(path+"/headroom"), "buckets", "upload", "windows", "86400", "used").(float64)
 	}
 	assert.Equal(t, "completed", s.await(s.trigger(s.define(uploadSteps), `{"records":[{"id":"a"}]}`))["status"])
 	assert.InDelta(t, 1, used(s), 0)

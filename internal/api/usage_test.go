@@ -83,7 +83,8 @@ func work(t *testing.T) worked {
 	s.sim.SetAccount("acme", dialersim.AccountSettings{Rules: []dialersim.Rule{{Kind: "equals", Field: "n",
 		Value: []byte("3")}}})
 	w := worked{stack: s, batches: map[string][]string{}}
-	w.second = s.made("/credentials", `{"name":"second","platform_id":"dialer","auth_method":"basic_auth","credentials":{"username":"beta","password":"x"}}`)
+	w.second = s.made("/credentials",
+		`{"name":"second","platform_id":"dialer","auth_method":"basic_auth","credentials":{"username":"beta","password":"x"}}`)
 	s.sim.SetAccount("beta", dialersim.AccountSettings{Limits: wide})
 	up := s.define(uploadSteps)
 	two := s.define(`[{"id":"a","tasks":[{"id":"m","action_id":"dialer__api__modify","credential_id":"` + w.second +

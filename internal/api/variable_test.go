@@ -103,7 +103,8 @@ func TestVariables_InDefinitions(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, false)
 	set := s.variables(dialerVars)
-	foreign := s.other.Do(http.MethodPost, "/flows/variables", dialerVars).Want(http.StatusCreated).JSON()["id"].(string)
+	foreign := s.other.Do(http.MethodPost, "/flows/variables", dialerVars).Want(http.StatusCreated).
+		JSON()["id"].(string)
 	for _, path := range []string{"/flows/definitions", "/flows/definitions/validate"} {
 		for _, missing := range []string{foreign, uuid.NewString(), "x", strings.ToUpper(set)} {
 			s.Do(http.MethodPost, path, varFlow(missing, "null", varSteps)).Detail(http.StatusNotFound,
@@ -120,7 +121,8 @@ func TestVariables_InDefinitions(t *testing.T) {
 	}
 	unknown := bad(varFlow(set, "null", strings.ReplaceAll(varSteps, "vars.limit }}", "vars.lmit }}")))
 	require.Len(t, unknown, 1)
-	assert.Contains(t, unknown[0], `step "s", task "t", field params.value.limit: {{ vars.lmit }}: unknown variable "lmit"; the variable set has list, limit`)
+	assert.Contains(t, unknown[0],
+		`step "s", task "t", field params.value.limit: {{ vars.lmit }}: unknown variable "lmit"; the variable set has list, limit`)
 	assert.Len(t, bad(`{"name":"n","steps":`+varSteps+`}`), 3, "no set, no vars")
 
 	def := s.Do(http.MethodPost, "/flows/definitions", varFlow(set, `"production"`, varSteps)).Want(

@@ -130,7 +130,8 @@ func TestWaitForEvent_Timeout(t *testing.T) {
 			delayTask("d", `{"seconds":604800}`, `,"when":"{{ input.both ?? false }}"`) + `]},
 			{"id":"t","tasks":[{"id":"t","action_id":"core__flow__transform","params":{"value":"{{ steps.s.w.output.kind }}"}}]}]`)
 	}
-	fails := s.trigger(steps(""), `{"records":[{"id":"in time"},{"id":"late"},{"id":"never"},{"id":"never","both":true}]}`)
+	fails := s.trigger(steps(""),
+		`{"records":[{"id":"in time"},{"id":"late"},{"id":"never"},{"id":"never","both":true}]}`)
 	goes := s.trigger(steps(`,"on_error":"continue"`), `{"records":[{"id":"in time"},{"id":"late"}]}`)
 	all := s.define(`[{"id":"s","tasks":[` + eventTask("w", "credential.rotated", "", "") + `,` +
 		delayTask("d", `{"seconds":604800}`, "") + `]}]`)
@@ -191,7 +192,8 @@ func TestWaitForEvent_Steered(t *testing.T) {
 	s.Do(http.MethodPost, "/flows/batches/"+paused+"/resume", nil).Want(http.StatusOK)
 	assert.Equal(t, "partially_failed", s.await(paused)["status"])
 	results := s.pages("/flows/batches/"+paused+"/results", 10)
-	assert.InDelta(t, 1, field[map[string]any](t, results[0], "output")["payload"].(map[string]any)["payload"].(map[string]any)["n"], 0)
+	assert.InDelta(t, 1, field[map[string]any](t, results[0],
+		"output")["payload"].(map[string]any)["payload"].(map[string]any)["n"], 0)
 	assert.Equal(t, "wait_timeout", field[map[string]any](t, results[1], "error")["code"])
 	assert.Equal(t, "cancelled", s.get("/flows/batches/" + cancelled)["status"])
 	// Events of others let nothing go on.
@@ -240,7 +242,8 @@ func TestWaitForEvent_Refused(t *testing.T) {
 		http.StatusOK).JSON())
 	assert.InDelta(t, 5, tasks["t"]["output"], 0)
 
-	_, err := s.owner.Exec(t.Context(), `INSERT INTO flow.wait (org_id, batch_id, slice_no, beside, step_no, task_no, began_at, ends_at, event_kind)
+	_, err := s.owner.Exec(t.Context(),
+		`INSERT INTO flow.wait (org_id, batch_id, slice_no, beside, step_no, task_no, began_at, ends_at, event_kind)
 		SELECT $1, gen_random_uuid(), 0, false, 0, 0, flow.clock(), flow.clock(), 'flow.event' FROM generate_series(1, 9998)`, s.orgID(s.Key))
 	require.NoError(t, err)
 	vague := s.define(`[{"id":"s","tasks":[` + eventTask("w", "flow.event",

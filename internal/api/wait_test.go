@@ -131,7 +131,8 @@ func TestDelay_Steered(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, true)
 	s.store(customers)
-	write := storeTask("w", "write", `{"store":"customers","key":"{{ input.id }}","layer":"agent","values":{"visits":"{{ input.n }}"}}`, "")
+	write := storeTask("w", "write",
+		`{"store":"customers","key":"{{ input.id }}","layer":"agent","values":{"visits":"{{ input.n }}"}}`, "")
 	flow := s.define(`[{"id":"s","tasks":[` + delayTask("d", `{"seconds":86400}`, "") + `,` + write +
 		`]},{"id":"e","tasks":[{"id":"t","action_id":"core__flow__transform","params":{"value":"{{ input.n }}"}}]}]`)
 	rows := `{"records":[` + strings.Join(rowsOf(300), ",") + `]}`

@@ -187,8 +187,10 @@ func TestWebhook_KeepsItsDefinition(t *testing.T) {
 	s.Do(http.MethodDelete, "/flows/webhooks/"+h.id, nil).Want(http.StatusNoContent)
 	// What was accepted starts a batch all the same.
 	s.Do(http.MethodDelete, "/flows/definitions/"+two, nil).
-		Detail(http.StatusConflict, "Definition is yet to be started by messages that a deleted webhook has accepted: try again once they have started it")
-	_, err = s.owner.Exec(t.Context(), "UPDATE flow.webhook_delivery SET status = 'dead', next_at = NULL WHERE batch_id IS NULL")
+		Detail(http.StatusConflict, "Definition is yet to be started by messages that a deleted webhook has "+
+			"accepted: try again once they have started it")
+	_, err = s.owner.Exec(t.Context(),
+		"UPDATE flow.webhook_delivery SET status = 'dead', next_at = NULL WHERE batch_id IS NULL")
 	require.NoError(t, err)
 	s.Do(http.MethodDelete, "/flows/definitions/"+two, nil).Want(http.StatusNoContent)
 }

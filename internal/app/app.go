@@ -180,7 +180,8 @@ type App struct {
 // New connects, checks everything that can be checked, and listens; Run serves. Close it in any case.
 func New(ctx context.Context, cfg Config) (_ *App, err error) {
 	if cfg.KEK == (vault.KEK{}) {
-		return nil, fmt.Errorf("no key-encryption key: set %s to 32 random bytes in base64, for example from `openssl rand -base64 32`", vault.KEKVariable)
+		return nil, fmt.Errorf("no key-encryption key: set %s to 32 random bytes in base64, "+
+			"for example from `openssl rand -base64 32`", vault.KEKVariable)
 	}
 	if err := cfg.Tokens.check(); err != nil {
 		return nil, err

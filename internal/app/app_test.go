@@ -101,7 +101,8 @@ func TestNew_Unmigrated(t *testing.T) {
 func TestNew_OtherSchema(t *testing.T) {
 	t.Parallel()
 	dsn, pool := pgtest.NewDatabase(t)
-	if _, err := pool.Exec(t.Context(), "UPDATE flow.schema_version SET content_sha256 = 'x' WHERE version_id = 6"); err != nil {
+	if _, err := pool.Exec(t.Context(),
+		"UPDATE flow.schema_version SET content_sha256 = 'x' WHERE version_id = 6"); err != nil {
 		t.Fatal(err)
 	}
 	cfg := app.Config{DatabaseURL: dsn, KEK: testKEK(t), Log: slog.New(slog.DiscardHandler), Migrate: true}
@@ -181,7 +182,8 @@ func TestHousekeeping_RefusedStarts(t *testing.T) {
 	_, pool := pgtest.NewDatabase(t)
 	for _, sql := range []string{
 		"INSERT INTO flow.organization (id, name) VALUES ('00000000-0000-7000-8000-000000000001', 'o')",
-		"INSERT INTO flow.definition (id, org_id, name, status, created_by) SELECT id, id, 'd', 'active', 'me' FROM flow.organization",
+		"INSERT INTO flow.definition (id, org_id, name, status, created_by) SELECT id, id, 'd', 'active', " +
+			"'me' FROM flow.organization",
 		`INSERT INTO flow.refused_start (id, org_id, definition_id, version, trigger_type, trigger_source, reason, created_by, created_at)
 			SELECT gen_random_uuid(), id, id, 1, 'event', 's', 'r', id, flow.clock() FROM flow.organization`,
 		`INSERT INTO flow.chain (root_id, org_id, starts, created_at) SELECT gen_random_uuid(), id, 1, flow.clock() FROM flow.organization`,
@@ -276,7 +278,8 @@ func TestHousekeeping_Debt(t *testing.T) {
 	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
 	for _, sql := range []string{
 		"INSERT INTO flow.organization (id, name) SELECT gen_random_uuid(), n FROM unnest(ARRAY['a', 'b']) n",
-		"INSERT INTO flow.retention (org_id, name, days) SELECT id, 'batches', 10 FROM flow.organization WHERE name = 'a'",
+		"INSERT INTO flow.retention (org_id, name, days) SELECT id, 'batches', " +
+			"10 FROM flow.organization WHERE name = 'a'",
 		`CREATE TEMP TABLE old AS SELECT o.id AS org_id, gen_random_uuid() AS id, flow.clock() - make_interval(days => d) AS at
 			FROM flow.organization o CROSS JOIN unnest(ARRAY[0, CASE WHEN o.name = 'a' THEN 50 ELSE 45 END]) d WHERE o.name IN ('a', 'b')`,
 		`INSERT INTO flow.audit_log (id, org_id, created_at, action, resource_type, resource_id, outcome, request_id)
@@ -352,7 +355,8 @@ func TestHousekeeping_Audit(t *testing.T) {
 	var young, old int
 	if err := p.Pool.QueryRow(t.Context(),
 		`SELECT count(*) FILTER (WHERE created_at > flow.clock() - interval '40 days'),
-		count(*) FILTER (WHERE created_at < flow.clock() - interval '40 days') FROM flow.audit_log WHERE action = 'a'`).Scan(&young, &old); err != nil {
+		count(*) FILTER (WHERE created_at < flow.clock() - interval '40 days') FROM flow.audit_log WHERE action = 'a'`).
+		Scan(&young, &old); err != nil {
 		t.Fatal(err)
 	}
 	if young != 18 || old != 0 {

@@ -55,8 +55,8 @@ func (f Front) check() error {
 func checkOrigin(origin string) error {
 	u, err := url.Parse(origin)
 	if err != nil || u.Host == "" || strings.Contains(origin, "*") || strings.ToLower(u.Scheme+"://"+u.Host) != origin {
-		return fmt.Errorf("--cors-origin %q is no origin: name each as browsers send it, like https://console.example.com; "+
-			"* is not taken", origin)
+		return fmt.Errorf("--cors-origin %q is no origin: name each as browsers send it, "+
+			"like https://console.example.com; * is not taken", origin)
 	}
 	ip, err := netip.ParseAddr(u.Hostname())
 	here := u.Hostname() == "localhost" || err == nil && ip.IsLoopback()

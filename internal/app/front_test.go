@@ -338,7 +338,8 @@ func TestFront_TLS(t *testing.T) {
 	}
 	defer smuggler.Close()
 	if _, err := io.WriteString(smuggler,
-		"GET /healthz HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"); err != nil {
+		"GET /healthz HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n"+
+			"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n"); err != nil {
 		t.Fatal(err)
 	}
 	if res, err := http.ReadResponse(bufio.NewReader(smuggler), nil); err != nil ||

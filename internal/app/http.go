@@ -156,7 +156,8 @@ func (b *timedBody) Read(p []byte) (int, error) {
 		_ = b.control.SetReadDeadline(time.Time{})
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		b.header.Set("Connection", "close")
-		err = fault.New(fault.TooSlow, "Request body came too slowly: after %.0f seconds it must come at %d KiB a second",
+		err = fault.New(fault.TooSlow,
+			"Request body came too slowly: after %.0f seconds it must come at %d KiB a second",
 			b.grace.Seconds(), b.rate>>10)
 	}
 	return n, err //nolint:wrapcheck // a reader

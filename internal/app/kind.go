@@ -83,7 +83,8 @@ func (a *App) stoppable(h due.Handler) due.Handler {
 		defer cancel()
 		defer context.AfterFunc(a.stopping, cancel)()
 		next, err := h(ctx, l)
-		if err != nil && a.stopping.Err() != nil && context.Cause(ctx) == context.Canceled { //nolint:errorlint // a lost lease has its own cause
+		//nolint:errorlint // a lost lease has its own cause
+		if err != nil && a.stopping.Err() != nil && context.Cause(ctx) == context.Canceled {
 			return due.Now(), nil
 		}
 		return next, err

@@ -27,8 +27,8 @@ func prepare(ctx context.Context, pool *pgxpool.Pool, migrate bool) error {
 	}
 	err = pg.Migrate(ctx, pool)
 	if pg.IsRefused(err) {
-		return fmt.Errorf("the database lacks %d migrations, and this user may not make them: run `flowlane migrate up` first, "+
-			"as the owner of the tables: %w", older.Missing, err)
+		return fmt.Errorf("the database lacks %d migrations, and this user may not make them: "+
+			"run `flowlane migrate up` first, as the owner of the tables: %w", older.Missing, err)
 	}
 	if err != nil {
 		return fmt.Errorf("migrate the database: %w", err)

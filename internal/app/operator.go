@@ -42,7 +42,8 @@ func (o Operator) check() error {
 		return fmt.Errorf("--operator-listen %q is no HOST:PORT: %w", o.Listen, err)
 	}
 	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return fmt.Errorf("metrics and profiles at %s could be read by whoever reaches it: set FLOWLANE_OPERATOR_TOKEN, or listen on 127.0.0.1", o.Listen)
+		return fmt.Errorf("metrics and profiles at %s could be read by whoever reaches it: "+
+			"set FLOWLANE_OPERATOR_TOKEN, or listen on 127.0.0.1", o.Listen)
 	}
 	return nil
 }

@@ -77,7 +77,10 @@ func (a *App) showQueue(w http.ResponseWriter, r *http.Request) {
 	views, at, err := a.readQueue(ctx)
 	var page bytes.Buffer
 	if err == nil {
-		err = queueTemplate.Execute(&page, map[string]any{"Views": views, "Style": template.CSS(queueStyle), "At": at.UTC().Format(time.RFC3339)}) //nolint:gosec // ours
+		err = queueTemplate.Execute(&page, map[string]any{
+			"Views": views, "At": at.UTC().Format(time.RFC3339),
+			"Style": template.CSS(queueStyle), //nolint:gosec // ours
+		})
 	}
 	if err != nil {
 		a.cfg.Log.WarnContext(ctx, "the page of operators cannot be made", "error", err)

@@ -37,7 +37,8 @@ func TestRun_AnswerDuringOutage(t *testing.T) {
 	front.cut()
 	<-time.After(outage)
 	front.mend()
-	p.await(t, "SELECT count(*) FROM flow.call c, flow.batch_count b WHERE c.state = 'settled' AND c.note IS NULL AND b.status = 'completed'")
+	p.await(t, "SELECT count(*) FROM flow.call c, flow.batch_count b WHERE c.state = 'settled' AND c.note IS NULL "+
+		"AND b.status = 'completed'")
 }
 
 // front stands before a Postgres and can be cut off.

@@ -21,8 +21,8 @@ type restores struct {
 // moved is told by each connection that finds such a database, and why it is one.
 func (a *App) moved(why string) {
 	if a.restores.closed.CompareAndSwap(false, true) {
-		a.cfg.Log.Error("the database was restored, copied or promoted: nothing is started, sent or changed before somebody has run "+
-			"`flowlane restore confirm`", "because", why)
+		a.cfg.Log.Error("the database was restored, copied or promoted: nothing is started, "+
+			"sent or changed before somebody has run `flowlane restore confirm`", "because", why)
 		a.restores.found <- struct{}{}
 	}
 }

@@ -89,7 +89,8 @@ func TestRun_Restored(t *testing.T) {
 
 	// The same while it runs, as when a standby takes over.
 	require.NoError(t, pg.Declare(t.Context(), owner))
-	_, err := owner.Exec(t.Context(), "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()")
+	_, err := owner.Exec(t.Context(), "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname "+
+		"= current_database() AND pid <> pg_backend_pid()")
 	require.NoError(t, err)
 	triggers := func() int {
 		return client.Do("POST", "/flows/definitions/"+flow+"/trigger",

@@ -206,7 +206,8 @@ func (s *server) write(t *testing.T, name, text string) {
 // reachable makes a folder for the user of the server.
 func (s *server) reachable(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "flowlane-restored-") //nolint:usetesting // the folders above that of a test are closed to other users
+	//nolint:usetesting // the folders above that of a test are closed to other users
+	dir, err := os.MkdirTemp("", "flowlane-restored-")
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	s.give(t, dir)

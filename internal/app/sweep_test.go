@@ -152,7 +152,8 @@ func TestSweep_NothingLost(t *testing.T) {
 	}
 	idle.exec(t, "DELETE FROM flow.due")
 	if n := lost(); n != 1 {
-		t.Errorf("%d pieces of work pass for lost, want one: whoever queued the other a moment ago may not have come to its due row", n)
+		t.Errorf("%d pieces of work pass for lost, want one: "+
+			"whoever queued the other a moment ago may not have come to its due row", n)
 	}
 	pgtest.MoveClock(t, idle.Pool, 11*time.Second)
 	if n := lost(); n != 2 {
@@ -163,10 +164,12 @@ func TestSweep_NothingLost(t *testing.T) {
 	for undo, do := range map[string]string{
 		"DELETE FROM flow.pause": `INSERT INTO flow.pause (id, org_id, scope, cause, created_at) SELECT gen_random_uuid(), id, 'global', 'c', flow.clock()
 			FROM flow.organization`,
-		"UPDATE flow.lane_batch SET paused = false":                      "UPDATE flow.lane_batch SET paused = true",
-		"UPDATE flow.lane_batch SET open = true":                         "UPDATE flow.lane_batch SET open = false",
-		"UPDATE flow.lane_batch SET allowance = NULL, lapses_at = NULL":  "UPDATE flow.lane_batch SET allowance = 0, lapses_at = 'infinity'",
-		"UPDATE flow.part SET ready_at = '-infinity' WHERE slice_no = 0": "UPDATE flow.part SET ready_at = flow.clock() - interval '1 second'",
+		"UPDATE flow.lane_batch SET paused = false": "UPDATE flow.lane_batch SET paused = true",
+		"UPDATE flow.lane_batch SET open = true":    "UPDATE flow.lane_batch SET open = false",
+		"UPDATE flow.lane_batch SET allowance = NULL, lapses_at " +
+			"= NULL": "UPDATE flow.lane_batch SET allowance = 0, lapses_at = 'infinity'",
+		"UPDATE flow.part SET ready_at = '-infinity' WHERE slice_no " +
+			"= 0": "UPDATE flow.part SET ready_at = flow.clock() - interval '1 second'",
 	} {
 		idle.exec(t, do)
 		if n := lost(); n != 0 {

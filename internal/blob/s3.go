@@ -47,10 +47,12 @@ type s3Store struct {
 func Open(address string) (Store, error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "s3" || u.Host == "" {
-		return nil, errors.New("the store of large bodies has no address such as s3://bucket/prefix?region=eu-central-1")
+		return nil, errors.New("the store of large bodies has no address such as " +
+			"s3://bucket/prefix?region=eu-central-1")
 	}
 	if u.User != nil {
-		return nil, errors.New("the address of the store of large bodies has keys: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY instead")
+		return nil, errors.New("the address of the store of large bodies has keys: " +
+			"set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY instead")
 	}
 	q, err := url.ParseQuery(u.RawQuery)
 	if err != nil {
@@ -58,7 +60,8 @@ func Open(address string) (Store, error) {
 	}
 	for name := range q {
 		if name != "endpoint" && name != "region" && name != "path_style" {
-			return nil, fmt.Errorf("the store of large bodies has no setting %q: there are endpoint, region and path_style", name)
+			return nil, fmt.Errorf("the store of large bodies has no setting %q: "+
+				"there are endpoint, region and path_style", name)
 		}
 	}
 	pathStyle, err := strconv.ParseBool(cmp.Or(q.Get("path_style"), "false"))
@@ -185,7 +188,8 @@ func (s *s3Store) Delete(ctx context.Context, keys ...string) error {
 func (s *s3Store) List(ctx context.Context, prefix, behind string, most int) ([]string, error) {
 	within, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	in := &s3.ListObjectsV2Input{Bucket: &s.bucket, Prefix: new(s.prefix + prefix), MaxKeys: new(int32(most))} //nolint:gosec // some
+	in := &s3.ListObjectsV2Input{Bucket: &s.bucket, Prefix: new(s.prefix + prefix)}
+	in.MaxKeys = new(int32(most)) //nolint:gosec // some
 	if behind != "" {
 		in.StartAfter = new(s.prefix + behind)
 	}

@@ -45,7 +45,8 @@ func TestCanaries(t *testing.T) {
 	server := launch(t, append(env, "FLOWLANE_LOG_LEVEL=debug", "FLOWLANE_OPERATOR_TOKEN=kAnAryOperatorToken01"), &at,
 		"serve", "--listen", "127.0.0.1:0")
 	client := apitest.NewClient(t, at.URL, key.Key)
-	client.Do("POST", "/credentials", `{"name":"c","platform_id":"core","auth_method":"basic_auth","allowed_origins":["https://example.com"],
+	client.Do("POST", "/credentials",
+		`{"name":"c","platform_id":"core","auth_method":"basic_auth","allowed_origins":["https://example.com"],
 		"credentials":{"username":"me","password":"`+canaryPassword+`"}}`).Want(http.StatusCreated)
 	flow := client.Do("POST", "/flows/definitions", `{"name":"f","status":"active","steps":[{"id":"s","tasks":[
 		{"id":"t","action_id":"core__flow__transform","params":{"value":1}}]}]}`).Want(

@@ -151,13 +151,15 @@ func (c *importFile) changes(p *process, changes []revision.Change, written bool
 		fmt.Fprintf(p.stdout, "%s %s\n%s", change.Effect, change.ID, change.Diff)
 	}
 	if len(changes) > 0 {
-		fmt.Fprintf(p.stderr, "Against %s: %d added, %d changed, %d removed; by hand: %d kept, %d kept although the import differs\n", c.Out,
+		fmt.Fprintf(p.stderr, "Against %s: %d added, %d changed, %d removed; by hand: %d kept, "+
+			"%d kept although the import differs\n", c.Out,
 			counts[revision.Added], counts[revision.Changed], counts[revision.Removed], counts[revision.Kept],
 			counts[revision.Conflict])
 	}
 	switch {
 	case !written && len(changes) > 0:
-		fmt.Fprintln(p.stderr, "Nothing was written: --write takes it over and keeps what was changed by hand, --replace takes all of it")
+		fmt.Fprintln(p.stderr,
+			"Nothing was written: --write takes it over and keeps what was changed by hand, --replace takes all of it")
 	case !written:
 		fmt.Fprintf(p.stderr, "%s is up to date\n", c.Out)
 	}
@@ -188,7 +190,8 @@ func (c *importOpenAPI) summary(w io.Writer, r *openapi.Result) {
 		fmt.Fprintf(w, "... and %d more; --json lists all\n", shown-mostEntries)
 	}
 	unused := len(r.Report) - shown
-	fmt.Fprintf(w, "Platform %s: %d services, %d actions of %d operations; %d not asked for, %d left out, %d parts dropped, %d changed, %d not needed by any action\n",
+	fmt.Fprintf(w, "Platform %s: %d services, %d actions of %d operations; %d not asked for, %d left out, "+
+		"%d parts dropped, %d changed, %d not needed by any action\n",
 		r.PlatformID, r.Services, r.Actions, r.Operations, r.Skipped, r.LeftOut, counts[openapi.Dropped],
 		counts[openapi.Changed], unused)
 }

@@ -71,7 +71,8 @@ func Main(args []string, stdout, stderr io.Writer) int {
 		return exitFailed
 	}
 	parser, err := kong.New(&c, append(options, kong.Name("flowlane"),
-		kong.Description("Flowlane runs flows against third-party platforms: reliably, at the rate each provider allows, and never twice."),
+		kong.Description("Flowlane runs flows against third-party platforms: reliably, "+
+			"at the rate each provider allows, and never twice."),
 		kong.Writers(stdout, stderr), kong.UsageOnError(),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true}),
 		kong.ExplicitGroups(groups),

@@ -179,7 +179,8 @@ func (d *demo) credential(ctx context.Context) (found credentialAnswer, err erro
 		return made, d.client.Explain("create a credential for the simulated dialer", err)
 	}
 	if made.TenancyID == "" {
-		return made, fmt.Errorf("the server reaches no simulated dialer: start `flowlane sim dialer`, then the server with %s set to its address", varSim)
+		return made, fmt.Errorf("the server reaches no simulated dialer: start `flowlane sim dialer`, "+
+			"then the server with %s set to its address", varSim)
 	}
 	return made, nil
 }

@@ -102,8 +102,9 @@ func (d *dev) start(ctx context.Context) error {
 	}
 	if err != nil {
 		if differs, ok := errors.AsType[pg.SchemaDiffersError](err); ok && d.postgres != nil {
-			return fmt.Errorf("another version of Flowlane made the data in %s (%s was another file then): start with another folder "+
-				"(--data-dir), or remove this one and all that is in it", d.DataDir, differs.Name)
+			return fmt.Errorf("another version of Flowlane made the data in %s (%s was another file then): "+
+				"start with another folder (--data-dir), or remove this one and all that is in it", d.DataDir,
+				differs.Name)
 		}
 		return err //nolint:wrapcheck // says everything
 	}

@@ -111,8 +111,8 @@ func TestDev_OldFolder(t *testing.T) {
 	dev := launch(t, nil, &first, args...)
 	env := []string{"FLOWLANE_DATA_DIR=" + dir}
 	says(t, env, "", "flows", "create", "--file", testFile(t, "kept.yaml",
-		"name: kept\nstatus: active\nsteps: [{id: s, tasks: [{id: t, action_id: dialer__api__upload, credential_id: dialer,"+
-			" params: {list: kept, key_field: id, row: '{{ input }}'}}]}]\n"))
+		"name: kept\nstatus: active\nsteps: [{id: s, tasks: [{id: t, action_id: dialer__api__upload, credential_id: "+
+			"dialer, params: {list: kept, key_field: id, row: '{{ input }}'}}]}]\n"))
 	exported := says(t, env, "", "flows", "export")
 	var key struct{ Key string }
 	output(t, env, &key, "keys", "create", "--name", "another", "--role", "member")

@@ -55,8 +55,8 @@ func (d *dev) confirm(ctx context.Context) error {
 	case err != nil || why == "":
 		return err //nolint:wrapcheck // says everything
 	case !d.Restored:
-		return fmt.Errorf("the database is not the one on which Flowlane ran last, %s: start with --confirm-restore to go on with it; "+
-			"what waits there is sent then", why)
+		return fmt.Errorf("the database is not the one on which Flowlane ran last, %s: start with --confirm-restore "+
+			"to go on with it; what waits there is sent then", why)
 	}
 	return pg.Confirm(ctx, pool, nil) //nolint:wrapcheck // says everything
 }

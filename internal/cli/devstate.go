@@ -34,7 +34,8 @@ func openState(dir string) (*devState, error) {
 	if err != nil {
 		return nil, fmt.Errorf("lock the data folder: %w", err)
 	}
-	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil { //nolint:gosec // a descriptor is small
+	fd := int(lock.Fd()) //nolint:gosec // a descriptor is small
+	if err := syscall.Flock(fd, syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		_ = lock.Close()
 		return nil, fmt.Errorf("another `flowlane dev` runs on %s: stop it, or choose another folder with --data-dir",
 			dir)

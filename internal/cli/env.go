@@ -19,7 +19,8 @@ func (c *envCommand) Run(_ context.Context, p *process) error {
 		return err
 	}
 	if len(settings) == 0 {
-		return fmt.Errorf("%s is not there: start the development server with `flowlane dev`, or name its folder with --data-dir", c.envFile())
+		return fmt.Errorf("%s is not there: start the development server with `flowlane dev`, "+
+			"or name its folder with --data-dir", c.envFile())
 	}
 	return c.print(p, settings, func(w io.Writer) {
 		for _, name := range settingNames {

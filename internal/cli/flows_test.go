@@ -55,14 +55,15 @@ func TestFlows_Apply(t *testing.T) {
 		t.Errorf("flows diff: exit %d\n%s", cmd.ProcessState.ExitCode(), said)
 	}
 
-	write("third.yaml", "name: third\nsteps: [{id: s, tasks: [{id: t, action_id: dialer__api__upload, credential_id: dialer, "+
-		"params: {list: demo, key_field: id, row: '{{ inptu }}'}}]}]\n")
+	write("third.yaml", "name: third\nsteps: [{id: s, tasks: [{id: t, action_id: dialer__api__upload, "+
+		"credential_id: dialer, params: {list: demo, key_field: id, row: '{{ inptu }}'}}]}]\n")
 	if code, said := fails(t, l.env, "flows", "apply", dir); code != 3 || !strings.Contains(said,
 		"third.yaml:2: steps.0.tasks.0.params.row: ") ||
 		!strings.Contains(said, "Nothing was changed.") {
 		t.Errorf("flows apply of a mistake: exit %d, %s", code, said)
 	}
-	write("third.yaml", "name: third\nsteps: [{id: s, tasks: [{id: t, action_id: dialer__api__upload, credential_id: dialler}]}]\n")
+	write("third.yaml", "name: third\nsteps: [{id: s, tasks: [{id: t, action_id: dialer__api__upload, "+
+		"credential_id: dialler}]}]\n")
 	if code, said := fails(t, l.env, "flows", "apply", dir); code != 5 || !strings.Contains(said, `no "dialler"`) {
 		t.Errorf("flows apply of an unknown credential: exit %d, %s", code, said)
 	}

@@ -140,8 +140,9 @@ func (f followed) follow(ctx context.Context, client *remote.Client, stderr io.W
 			return client.Explain("follow the "+f.what, err)
 		}
 		if failures == maxFailures {
-			return fmt.Errorf("%w\nGiven up: nothing came for %d times in a row; the %s goes on. Once the server can be reached "+
-				"(`flowlane doctor`), `%s` shows it again", client.Explain("follow the "+f.what, err), maxFailures,
+			return fmt.Errorf("%w\nGiven up: nothing came for %d times in a row; the %s goes on. "+
+				"Once the server can be reached (`flowlane doctor`), `%s` shows it again",
+				client.Explain("follow the "+f.what, err), maxFailures,
 				f.what, f.again)
 		}
 		wait := f.wait(failures)

@@ -69,8 +69,8 @@ func TestFollow_ServerFails(t *testing.T) {
 		"CutForGood": {
 			answer: once(func(int) (int, string) { return http.StatusOK, "retry: 1\n\n" }),
 			opened: 11, printed: "1", said: 9, line: "Cannot follow the execution: the stream was cut off: ",
-			fails: "Given up: nothing came for 10 times in a row; the execution goes on. Once the server can be reached " +
-				"(`flowlane doctor`), `again` shows it again", exit: exitUnavailable,
+			fails: "Given up: nothing came for 10 times in a row; the execution goes on. " +
+				"Once the server can be reached (`flowlane doctor`), `again` shows it again", exit: exitUnavailable,
 		},
 		"UnavailableForGood": {
 			answer: func(int) (int, string) { return http.StatusServiceUnavailable, refusal },

@@ -105,7 +105,8 @@ func TestHoldAll(t *testing.T) {
 		t.Errorf("the other organization's log is %s", got)
 	}
 	got = strings.Join(auditLines(t, env, "--org", org.ID), ", ")
-	if want := "operator hold all, operator org suspend, operator org suspend, operator release all, operator org suspend --resume, operator org suspend --resume, api_key "; !strings.HasPrefix(got, want) {
+	if want := "operator hold all, operator org suspend, operator org suspend, operator release all, " +
+		"operator org suspend --resume, operator org suspend --resume, api_key "; !strings.HasPrefix(got, want) {
 		t.Errorf("the log is %s", got)
 	}
 	for _, none := range [][]string{{"--to", "2020-01-01T00:00:00Z"}, {"--from", "2999-01-01T00:00:00Z"}} {

@@ -122,7 +122,8 @@ func TestTest_Everything(t *testing.T) {
 		return path
 	}
 	write("catalog/parcels.yaml", savedCatalog)
-	write("inner.yaml", "name: inner\nsteps: [{id: send, tasks: [{id: send, action_id: parcels__api__send, params: {to: '{{ input.to }}'}}]}]\n")
+	write("inner.yaml", "name: inner\nsteps: [{id: send, tasks: [{id: send, action_id: parcels__api__send, params: "+
+		"{to: '{{ input.to }}'}}]}]\n")
 	write("outer.yaml", `name: outer
 variable_set_id: settings
 steps:

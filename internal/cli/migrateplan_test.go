@@ -50,9 +50,11 @@ func TestMigratePlan(t *testing.T) {
 	require.Equal(t, "The database is up to date.\n", string(text))
 
 	// As if it had not come further.
-	_, err = pool.Exec(t.Context(), "INSERT INTO river.river_queue (name, updated_at) SELECT n, now() FROM generate_series(1, 7) n")
+	_, err = pool.Exec(t.Context(),
+		"INSERT INTO river.river_queue (name, updated_at) SELECT n, now() FROM generate_series(1, 7) n")
 	require.NoError(t, err)
-	_, err = pool.Exec(t.Context(), "ANALYZE river.river_queue, river.river_job; DELETE FROM river.river_migration WHERE version IN (4, 5)")
+	_, err = pool.Exec(t.Context(),
+		"ANALYZE river.river_queue, river.river_job; DELETE FROM river.river_migration WHERE version IN (4, 5)")
 	require.NoError(t, err)
 	output(t, []string{"DATABASE_URL=" + dsn}, &plan, "migrate", "plan")
 	require.Len(t, plan, 2)
@@ -81,7 +83,8 @@ func TestMigratePlan(t *testing.T) {
 	text, err = program(t, []string{"DATABASE_URL=" + dsn}, "migrate", "plan").Output()
 	require.NoError(t, err)
 	for _, line := range []string{
-		"river 4 pending and more, in one transaction\n  nobody else reads or changes river.river_job from line 3 to line 42, while ",
+		"river 4 pending and more, in one transaction\n" +
+			"  nobody else reads or changes river.river_job from line 3 to line 42, while ",
 		"line 4: UPDATE river.river_job SET args",
 		" about 0 rows): AccessExclusive, read as a whole\n",
 		" about 0 rows): RowExclusive, read as a whole\n",

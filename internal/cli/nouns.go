@@ -87,7 +87,8 @@ func workNouns() []noun { //nolint:funlen // a table
 		}},
 		{name: "records", help: "Records for flows: record sets.", verbs: []verb{
 			{name: "upload", command: &recordsUpload{},
-				help: "Upload a CSV or NDJSON file as a sealed record set. The same command again goes on where it stopped."},
+				help: "Upload a CSV or NDJSON file as a sealed record set. " +
+					"The same command again goes on where it stopped."},
 			{name: "list", operation: "listRecordSets", newest: true,
 				columns: "id status received_count expected_count batch_id created_at"},
 			{name: "get", operation: "getRecordSet"},

@@ -42,7 +42,8 @@ func (c *openCommand) Run(ctx context.Context, p *process) error {
 		_, err := io.WriteString(p.stdout, address+"\n")
 		return err //nolint:wrapcheck // nobody reads it
 	}
-	if err := exec.CommandContext(ctx, program, address).Run(); err != nil { //nolint:gosec // an address that New has checked
+	//nolint:gosec // an address that New has checked
+	if err := exec.CommandContext(ctx, program, address).Run(); err != nil {
 		return fmt.Errorf("open %s: %w", address, err)
 	}
 	return nil

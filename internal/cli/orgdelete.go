@@ -104,7 +104,8 @@ func (c *orgDelete) await(ctx context.Context, pool *pgxpool.Pool, id uuid.UUID)
 
 func (c *orgDelete) receipt(w io.Writer, d *retention.Deletion) {
 	if d.EndedAt == nil {
-		fmt.Fprintf(w, "Organization %s is being deleted since %s; a process that works (`flowlane serve` or `flowlane work`) does it.\n"+
+		fmt.Fprintf(w, "Organization %s is being deleted since %s; a process that works (`flowlane serve` "+
+			"or `flowlane work`) does it.\n"+
 			"Run this command again for the receipt.\n", d.OrgID, d.BegunAt.UTC().Format(time.RFC3339))
 		return
 	}

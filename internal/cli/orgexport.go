@@ -40,7 +40,8 @@ type exportFacts struct {
 // for long.
 func (c *orgExport) Run(ctx context.Context, p *process) error {
 	if c.File == "-" && terminal(p.stdout) {
-		return usageError{errors.New("an archive is nothing for a terminal: name a file, or send standard output somewhere")}
+		return usageError{errors.New("an archive is nothing for a terminal: name a file, " +
+			"or send standard output somewhere")}
 	}
 	pool, err := c.open(ctx)
 	if err != nil {

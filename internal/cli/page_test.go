@@ -88,7 +88,8 @@ var command = regexp.MustCompile(`(?m)^(\$ )?(bin/)?(flowlane|curl|psql|pg_dump|
 func refuseCommands(t *testing.T, name, text string) {
 	t.Helper()
 	if c := command.FindString(text); c != "" {
-		t.Errorf("%s: nothing runs %q: put it into a block sh, and where it cannot be run say so above that: <!-- not run: reason -->", name, c)
+		t.Errorf("%s: nothing runs %q: put it into a block sh, and where it cannot be run say so above that: "+
+			"<!-- not run: reason -->", name, c)
 	}
 }
 

@@ -85,7 +85,8 @@ func (s profiles) save() error {
 func (s profiles) named(name string) (profile, error) {
 	p, ok := s.Profiles[name]
 	if !ok {
-		return p, fmt.Errorf("there is no profile %q: `flowlane profiles` lists them, `flowlane login --profile %s` makes one",
+		return p, fmt.Errorf("there is no profile %q: `flowlane profiles` lists them, "+
+			"`flowlane login --profile %s` makes one",
 			name, name)
 	}
 	return p, nil

@@ -51,5 +51,6 @@ func (c *psqlCommand) Run(_ context.Context, _ *process) error {
 	if len(args) > 0 && args[0] == "--" {
 		args = args[1:]
 	}
-	return syscall.Exec(path, append([]string{"psql"}, args...), env) //nolint:gosec,wrapcheck // that is what was asked for
+	//nolint:gosec,wrapcheck // that is what was asked for
+	return syscall.Exec(path, append([]string{"psql"}, args...), env)
 }

@@ -69,8 +69,8 @@ func (c *restoreConfirm) Run(ctx context.Context, p *process) error {
 	case err != nil:
 		return err //nolint:wrapcheck // says everything
 	case why == "":
-		return errors.New("there is nothing to confirm: this is the database on which Flowlane ran last (after a snapshot of its disk was " +
-			"restored, run `flowlane restore declare` first)")
+		return errors.New("there is nothing to confirm: this is the database on which Flowlane ran last (after " +
+			"a snapshot of its disk was restored, run `flowlane restore declare` first)")
 	}
 	held := 0
 	if c.LostSince != nil {
@@ -92,7 +92,8 @@ func (c *restoreConfirm) Run(ctx context.Context, p *process) error {
 			fmt.Fprintln(w, "Confirmed: services go on within seconds.")
 			return
 		}
-		fmt.Fprintf(w, "Confirmed: services go on within seconds. %d organizations are held; read the counters of their accounts, then run `flowlane release all`.\n", held)
+		fmt.Fprintf(w, "Confirmed: services go on within seconds. %d organizations are held; "+
+			"read the counters of their accounts, then run `flowlane release all`.\n", held)
 	})
 }
 

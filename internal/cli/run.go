@@ -161,7 +161,7 @@ func estimate(ctx context.Context, client *remote.Client,
 		Method: http.MethodPost, Path: accountPath(credential.PlatformID, credential.TenancyID) + "/estimate",
 		Repeat: true,
 	}, map[string]string{"action_id": actionID, "record_set_id": setID})
-	if status := remote.Status(err); status >= 400 && status < 500 { //nolint:mnd // what the estimate cannot say does not stop a run
+	if status := remote.Status(err); status >= 400 && status < 500 { // what it cannot say does not stop a run
 		return nil, nil
 	}
 	return e, client.Explain("estimate the calls", err)

@@ -49,7 +49,8 @@ func TestRun(t *testing.T) {
 		t.Errorf("with nobody there: exit %d, %s", code, said)
 	}
 	says(t, l.env, "", "flows", "apply", testFile(t, "draft.yaml", "name: later\nsteps: [{id: s, tasks: [{id: t, "+
-		"action_id: dialer__api__upload, credential_id: dialer, params: {list: demo, key_field: id, row: '{{ input }}'}}]}]"))
+		"action_id: dialer__api__upload, credential_id: dialer, params: {list: demo, key_field: "+
+		"id, row: '{{ input }}'}}]}]"))
 	if code, said := fails(t, l.env, "run", "later", file, "--yes"); code != 2 || !strings.Contains(said,
 		"--status active") {
 		t.Errorf("a draft: exit %d, %s", code, said)

@@ -148,7 +148,8 @@ func (t target) client() (*remote.Client, error) {
 				t.DataDir)
 		}
 		if !ok {
-			return nil, fmt.Errorf("no server: run `flowlane login URL`, set %s and %s, or start one here with `flowlane dev`",
+			return nil, fmt.Errorf("no server: run `flowlane login URL`, set %s and %s, "+
+				"or start one here with `flowlane dev`",
 				varURL, varKey)
 		}
 		return remote.New(p.URL, p.Key) //nolint:wrapcheck // says what to set

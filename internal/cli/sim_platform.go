@@ -59,7 +59,8 @@ func (c *simPlatform) Run(ctx context.Context, p *process) error {
 	}{URL: "http://" + listener.Addr().String()}
 	facts.BaseURL = platform.BaseURL(facts.URL)
 	if err := c.print(p, facts, func(w io.Writer) {
-		fmt.Fprintf(w, "The simulated %s answers at %s (control under /_control/).\nA server uses it with --base-url %s=%s --allow-host %s\n",
+		fmt.Fprintf(w, "The simulated %s answers at %s (control under /_control/).\n"+
+			"A server uses it with --base-url %s=%s --allow-host %s\n",
 			c.Platform, facts.URL, c.Platform, facts.BaseURL, listener.Addr())
 	}); err != nil {
 		return err

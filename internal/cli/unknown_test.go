@@ -19,8 +19,10 @@ func TestUnknownVariable(t *testing.T) {
 	if err := cmd.Run(); err != nil {
 		t.Fatal(err)
 	}
-	const want = "flowlane: FLOWLANE_ALOW_HOSTS is no variable of flowlane and does nothing: did you mean FLOWLANE_ALLOW_HOSTS?\n" +
-		"flowlane: FLOWLANE_QQQQQQQQQQ is no variable of flowlane and does nothing; `flowlane serve --help` names them\n"
+	const want = "flowlane: FLOWLANE_ALOW_HOSTS is no variable of flowlane and does nothing: " +
+		"did you mean FLOWLANE_ALLOW_HOSTS?\n" +
+		"flowlane: FLOWLANE_QQQQQQQQQQ is no variable of flowlane and does nothing; " +
+		"`flowlane serve --help` names them\n"
 	if stderr.String() != want {
 		t.Errorf("it says %q", stderr.String())
 	}

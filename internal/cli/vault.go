@@ -59,10 +59,12 @@ func (k keyring) current(ctx context.Context, p *process, f folder) (vault.KEK, 
 	if k.KEK != "" || k.KEKFile != "" && k.KEKFile != path {
 		return vault.LoadKEK(k.KEK, k.KEKFile) //nolint:wrapcheck // says what to set
 	}
-	if err := os.MkdirAll(f.DataDir, 0o755); err != nil { //nolint:gosec // Postgres's own user must reach its data below
+	//nolint:gosec // Postgres's own user must reach its data below
+	if err := os.MkdirAll(f.DataDir, 0o755); err != nil {
 		return vault.KEK{}, fmt.Errorf("make the data folder; choose another with --data-dir: %w", err)
 	}
-	p.log.Info("using the key-encryption key of the data folder; keep it: without it stored credentials and API keys are lost", "file", path,
+	p.log.Info("using the key-encryption key of the data folder; keep it: "+
+		"without it stored credentials and API keys are lost", "file", path,
 		"or_set", vault.KEKVariable)
 	return vault.LoadOrCreateKEK("", path, rand.Reader) //nolint:wrapcheck // says what to set
 }

@@ -31,7 +31,8 @@ type verbLine struct {
 
 // verbLines are all verbs that people use every day, against a server.
 var verbLines = []verbLine{
-	{line: "credentials create --name dialer --platform-id dialer --auth-method basic_auth --credentials @$DIR/secret.yaml", says: "Account demo"},
+	{line: "credentials create --name dialer --platform-id dialer --auth-method " +
+		"basic_auth --credentials @$DIR/secret.yaml", says: "Account demo"},
 	{line: "credentials list", says: "NAME", forms: true},
 	{line: "credentials get dialer", says: "basic_auth"},
 	{line: "credentials test dialer", says: "true"},
@@ -145,7 +146,8 @@ func TestVerbs_Live(t *testing.T) {
 		"secret.yaml": "{username: demo, password: demo}", "keys.yaml": "[{name: greeting, default: Hello}]",
 		"fields.yaml": "[{name: city, type: string}]", "rows.csv": "id\na\n\"\"\n", "more.csv": "id\nx\ny\n",
 		"good.csv": "id\nc\nd\n",
-		"strict.yaml": "name: strict\nstatus: active\ninput_schema: {type: object, properties: {id: {type: string, minLength: 1}}}\n" +
+		"strict.yaml": "name: strict\nstatus: active\ninput_schema: {type: object, properties: {id: {type: " +
+			"string, minLength: 1}}}\n" +
 			"steps: [{id: s, tasks: [{id: t, action_id: dialer__api__upload, credential_id: dialer," +
 			" params: {list: demo, key_field: id, row: '{{ input }}'}}]}]\n",
 		"cut.yaml": "name: cut\nstatus: active\nsteps: [{id: s, tasks: [{id: t, action_id: core__http__request," +

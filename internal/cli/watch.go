@@ -61,7 +61,8 @@ func watch(ctx context.Context, p *process, client *remote.Client, id string) (w
 			asked = true
 			bar.end()
 			fmt.Fprintf(p.stderr, "The batch waits for somebody to say what became of its unresolved calls: "+
-				"`flowlane jobs list --batch-id %s --status unresolved` shows them, `flowlane jobs resolve` ends them.\n", id)
+				"`flowlane jobs list --batch-id %s --status unresolved` shows them, "+
+				"`flowlane jobs resolve` ends them.\n", id)
 		}
 	})
 	if ctx.Err() != nil {
@@ -114,6 +115,7 @@ func (f watchFacts) unwell() error {
 	if f.Status == batchCompleted {
 		return nil
 	}
-	return unwellError{fmt.Errorf("the batch is %s; `flowlane batches errors %s` and `flowlane results %s --failed` say why",
+	return unwellError{fmt.Errorf("the batch is %s; `flowlane batches errors %s` "+
+		"and `flowlane results %s --failed` say why",
 		f.Status, f.BatchID, f.BatchID)}
 }

@@ -72,7 +72,8 @@ func (c *webhookSend) address() (string, error) {
 	}
 	if !remote.IsAddress(address) {
 		return "", errors.New(
-			"--url is no address: write http://HOST/v1 and the receive_url, or that alone; without a user or a password")
+			"--url is no address: write http://HOST/v1 and the receive_url, or that alone; " +
+				"without a user or a password")
 	}
 	return address, nil
 }
@@ -98,9 +99,11 @@ func (c *webhookSend) secret() (string, error) {
 		return secret, nil
 	}
 	if c.SecretEnv != "" {
-		return "", errors.New("the variable of --secret-env is not set: name one that holds the secret, not the secret itself")
+		return "", errors.New("the variable of --secret-env is not set: " +
+			"name one that holds the secret, not the secret itself")
 	}
-	return "", fmt.Errorf("no signing secret: set %s, or name a variable with --secret-env or a file with --secret-file",
+	return "", fmt.Errorf("no signing secret: set %s, or name a variable with "+
+		"--secret-env or a file with --secret-file",
 		varSecret)
 }
 

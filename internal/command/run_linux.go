@@ -46,7 +46,8 @@ func (c *Command) identify() error {
 	case c.Sandbox == None && c.User != "":
 		return errors.New("user and sandbox: none exclude each other")
 	case c.User == "" && c.Sandbox == "":
-		return errors.New("say who it runs as: user (where the service runs as root), sandbox: bubblewrap, or sandbox: none for the service's own user")
+		return errors.New("say who it runs as: user (where the service runs as root), sandbox: bubblewrap, " +
+			"or sandbox: none for the service's own user")
 	case c.User == "" && os.Geteuid() == 0:
 		return fmt.Errorf("sandbox: %s: a command does not run as root; name a user", c.Sandbox)
 	}
@@ -117,7 +118,8 @@ func (c *Command) run(ctx context.Context, args []string, stdin []byte) Result {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	path, all := c.line(args)
-	p := &process{cmd: exec.Command(path, all...), mark: runVariable + "=" + uuid.NewString()} //nolint:noctx // killed with its group
+	//nolint:noctx // killed with its group
+	p := &process{cmd: exec.Command(path, all...), mark: runVariable + "=" + uuid.NewString()}
 	p.stdout = output{left: c.Limits.OutputBytes, full: func() { p.kill(ErrOutput) }}
 	p.cmd.Env, p.cmd.Dir, p.cmd.WaitDelay = append(c.environment(), p.mark), c.Dir, pipesMost
 	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = bytes.NewReader(stdin), &p.stdout, &p.stderr

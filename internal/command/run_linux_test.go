@@ -185,7 +185,8 @@ func TestRun_Bubblewrap(t *testing.T) {
 	dir, err := os.MkdirTemp("/var/tmp", "flowlane-") // not in /tmp, which it does not see
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	require.NoError(t, os.Chmod(dir, 0o777)) //nolint:gosec // so that only the sandbox keeps the command from writing there
+	//nolint:gosec // so that only the sandbox keeps the command from writing there
+	require.NoError(t, os.Chmod(dir, 0o777))
 	for more, network := range map[string]bool{"": false, ", network: true": true} {
 		s := allow(t, "limits: {seconds: 20}, sandbox: bubblewrap"+more)
 		r := s.Run(t.Context(), "sh", []string{script, "sh", dir}, nil, now)

@@ -135,7 +135,8 @@ func (c *checker) action(at place, t DocumentTask, a *catalog.Action) {
 	}
 	if t.ForEach != nil && a.Bulk {
 		c.add(at.below("for_each"), "value_error", nil,
-			"%s takes many records in one call, and cannot run for the elements of one: use an action that takes a single record", a.ID)
+			"%s takes many records in one call, and cannot run for the elements of one: "+
+				"use an action that takes a single record", a.ID)
 	}
 	if t.ForEach != nil && a.Utility != "" && a.Utility != "transform" && a.Utility != "fail" {
 		c.add(at.below("for_each"), "value_error", nil,

@@ -145,7 +145,8 @@ type review struct {
 func (r *review) document(doc Document) {
 	body := place{"body"}
 	if t := doc.FailureThreshold; t != nil && t.Percent != nil && *t.Percent == maxPercent {
-		r.warnings = append(r.warnings, "failure_threshold: no more than 100 percent of the jobs can fail, so that it never stops a batch")
+		r.warnings = append(r.warnings,
+			"failure_threshold: no more than 100 percent of the jobs can fail, so that it never stops a batch")
 	}
 	for i, s := range doc.Steps {
 		for j, t := range s.Tasks {
@@ -242,9 +243,9 @@ func (r *review) outcome(s DocumentStep, t DocumentTask, a *catalog.Action) {
 	}
 	remedy := "set delivery at_least_once if a repeat does no harm"
 	if a.HasParam("idempotency_header") {
-		remedy = "set idempotency_header if the receiver drops a repeat with the same key, or delivery at_least_once if a " +
-			"repeat does no harm"
+		remedy = "set idempotency_header if the receiver drops a repeat with the same key, " +
+			"or delivery at_least_once if a repeat does no harm"
 	}
-	r.warn(s, t, "%s cannot tell whether a call arrived when its answer is lost; such a job waits in unresolved until a person "+
-		"settles it: %s", a.ID, remedy)
+	r.warn(s, t, "%s cannot tell whether a call arrived when its answer is lost; such a job waits in unresolved "+
+		"until a person settles it: %s", a.ID, remedy)
 }

@@ -97,7 +97,8 @@ func (s *Service) Delete(ctx context.Context, orgID, id uuid.UUID) error {
 		}
 		if hooks.Waits {
 			return fault.New(fault.Conflict,
-				"Definition is yet to be started by messages that a deleted webhook has accepted: try again once they have started it")
+				"Definition is yet to be started by messages that a deleted webhook has accepted: "+
+					"try again once they have started it")
 		}
 		if named, err = s.queries.EventSubscriptionNames(ctx, tx, db.EventSubscriptionNamesParams{OrgID: orgID,
 			DefinitionID: id}); err != nil {
@@ -105,7 +106,8 @@ func (s *Service) Delete(ctx context.Context, orgID, id uuid.UUID) error {
 		}
 		if named {
 			return fault.New(fault.Conflict,
-				"Definition is started by an event subscription: delete that first, or have it start another definition")
+				"Definition is started by an event subscription: delete that first, "+
+					"or have it start another definition")
 		}
 		if err := s.queries.DeleteDefinition(ctx, tx, db.DeleteDefinitionParams{OrgID: orgID, ID: id}); err != nil {
 			return fmt.Errorf("delete definition: %w", err)

@@ -48,7 +48,8 @@ type rehearsal struct {
 // many.
 const mostMade = 16 << 20
 
-var tooMuch = fmt.Sprintf("The outputs and calls of this dry run take more than %d MiB together; give a smaller sample record", mostMade>>20)
+var tooMuch = fmt.Sprintf("The outputs and calls of this dry run take more than %d MiB together; "+
+	"give a smaller sample record", mostMade>>20)
 
 func (r *rehearsal) step(ctx context.Context, step *definition.Step) ([]Task, error) {
 	out := make([]Task, len(step.Tasks))

@@ -395,7 +395,8 @@ func TestDatabaseRestart_WorkGoesOn(t *testing.T) {
 	receive(t, "a call before", calls)
 	for range 3 {
 		// Every connection of this database goes, the listener's as well.
-		const end = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+		const end = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname " +
+			"= current_database() AND pid <> pg_backend_pid()"
 		b.eventually("connections are ended", func() bool {
 			_, err := b.pool.Exec(b.ctx, end)
 			return err == nil

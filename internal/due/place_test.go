@@ -83,7 +83,8 @@ func TestLeavePlace_Stop(t *testing.T) {
 				t.Fatal(err)
 			}
 			pgtest.MoveClock(t, b.pool, time.Minute) // the lease would last
-			if n := b.count("SELECT count(*)::int FROM flow.due WHERE failures = 0 AND (due_at <= flow.clock() OR lease_no > 1)"); n != 1 {
+			if n := b.count("SELECT count(*)::int FROM flow.due WHERE failures = 0 " +
+				"AND (due_at <= flow.clock() OR lease_no > 1)"); n != 1 {
 				t.Error("the row does not wait for another process")
 			}
 		})

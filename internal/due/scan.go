@@ -155,7 +155,9 @@ func (s *Scheduler) retake(ctx context.Context, tx pgx.Tx, lapsed []string, most
 			floors[i] = no
 		}
 	}
-	rows, err := db.New().DueRetake(ctx, tx, db.DueRetakeParams{Kinds: lapsed, Floors: floors, MaxRows: int32(most)}) //nolint:gosec // at most scanRows
+	rows, err := db.New().DueRetake(ctx, tx, db.DueRetakeParams{
+		Kinds: lapsed, Floors: floors, MaxRows: int32(most), //nolint:gosec // at most scanRows
+	})
 	if err != nil {
 		return nil, fmt.Errorf("take rows whose lease ended: %w", err)
 	}

@@ -34,8 +34,9 @@ func benchAppend(b *testing.B, t *Template) {
 }
 
 func BenchmarkFiveFields(b *testing.B) {
-	benchAppend(b, benchTemplate(b, `{"id":"{{ input.id }}","phone":"{{ input.phone }}","name":"{{ input.first_name }}",`+
-		`"score":"{{ input.score }}","tz":"{{ input.tz }}"}`))
+	benchAppend(b, benchTemplate(b,
+		`{"id":"{{ input.id }}","phone":"{{ input.phone }}","name":"{{ input.first_name }}",`+
+			`"score":"{{ input.score }}","tz":"{{ input.tz }}"}`))
 }
 
 func BenchmarkInterpolation(b *testing.B) {
@@ -43,7 +44,8 @@ func BenchmarkInterpolation(b *testing.B) {
 }
 
 func BenchmarkExpression(b *testing.B) {
-	benchAppend(b, benchTemplate(b, `{"name":"{{ upper(input.first_name) }}","ok":"{{ input.vip and input.balance > 1 }}"}`))
+	benchAppend(b, benchTemplate(b,
+		`{"name":"{{ upper(input.first_name) }}","ok":"{{ input.vip and input.balance > 1 }}"}`))
 }
 
 func BenchmarkWholeInput(b *testing.B) { benchAppend(b, benchTemplate(b, `"{{ input }}"`)) }

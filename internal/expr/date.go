@@ -47,7 +47,8 @@ func date(r *run, name string, a []any) (any, error) {
 			return nil, err
 		}
 		if strings.Contains(layout, "MST") {
-			return nil, errors.New("date cannot read the abbreviation of a zone, which is not unique; give the zone's name")
+			return nil, errors.New("date cannot read the abbreviation of a zone, " +
+				"which is not unique; give the zone's name")
 		}
 		forms = []string{layout}
 	}

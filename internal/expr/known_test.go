@@ -103,7 +103,8 @@ func TestCompileList_Element(t *testing.T) {
 			t.Errorf("%s: %v", source, errs)
 		}
 		_, errs = Compile(json.RawMessage(`"{{ item.emial }}"`), within)
-		if known != (len(errs) == 1 && errs[0].Msg == `item has no field "emial" by its schema; did you mean "email"? (at character 6)`) {
+		if known != (len(errs) == 1 &&
+			errs[0].Msg == `item has no field "emial" by its schema; did you mean "email"? (at character 6)`) {
 			t.Errorf("%s: %v", source, errs)
 		}
 	}

@@ -336,7 +336,7 @@ func TestTemplate_Concurrent(t *testing.T) {
 	wg.Wait()
 }
 
-func TestTemplate_NoAllocations(t *testing.T) { //nolint:paralleltest // testing.AllocsPerRun counts the allocations of all goroutines
+func TestTemplate_NoAllocations(t *testing.T) { //nolint:paralleltest // AllocsPerRun counts those of all goroutines
 	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race",
 		Value: "true"}) {
 		t.Skip("the race detector makes pools forget")

@@ -89,7 +89,8 @@ func aType(v any) string {
 
 var (
 	errFuel   = errors.New("the evaluation takes too many steps")
-	errShared = errors.New("the elements of for_each take too many steps together; give fewer of them, or expressions that do less for each")
+	errShared = errors.New("the elements of for_each take too many steps together; give fewer of them, " +
+		"or expressions that do less for each")
 	errResult = fmt.Errorf("the result is larger than %d bytes", MaxResult)
 	errDepth  = fmt.Errorf("the value is nested more than %d levels deep", maxDataDepth)
 )

@@ -243,7 +243,8 @@ func (s *Service) weigh(ctx context.Context, conn db.DBTX, orgID uuid.UUID, d *D
 	}
 	if e.atLeast {
 		e.Completion.Caveats = append(e.Completion.Caveats, CaveatSample)
-		e.warn("A task with for_each makes a call for each element of a record, and one is counted here: there may be more calls than this.")
+		e.warn("A task with for_each makes a call for each element of a record, and one is counted here: " +
+			"there may be more calls than this.")
 	}
 	return time.Duration(min(slowest, math.MaxInt32) * float64(time.Second)), nil
 }
@@ -278,12 +279,14 @@ func (e *Estimate) day(w *quota.Window, queued int) {
 		Percent: math.Round(float64(own)/float64(max(left, 1))*10000) / 100,
 	}
 	if dearest := max(e.cost, queued); e.Day.Spills && dearest > 1 {
-		e.warn(fmt.Sprintf("This upload takes %d calls and %d are queued before it, which cost up to %d each, but %d of the day's %d are left. The rest is "+
-			"delivered at the permitted rate from %s on.", e.Calls, e.QueuedCalls, dearest, max(left, 0), w.Cap,
+		e.warn(fmt.Sprintf("This upload takes %d calls and %d are queued before it, which cost up to %d each, "+
+			"but %d of the day's %d are left. The rest is delivered at the permitted rate from %s on.", e.Calls,
+			e.QueuedCalls, dearest, max(left, 0), w.Cap,
 			w.End.UTC().Format(time.RFC3339)))
 	} else if e.Day.Spills {
-		e.warn(fmt.Sprintf("This upload takes %d calls and %d are queued before it, but %d of the day's %d are left. The rest is delivered "+
-			"at the permitted rate from %s on.", e.Calls, e.QueuedCalls, max(left, 0), w.Cap,
+		e.warn(fmt.Sprintf("This upload takes %d calls and %d are queued before it, "+
+			"but %d of the day's %d are left. The rest is delivered at the permitted rate from %s on.", e.Calls,
+			e.QueuedCalls, max(left, 0), w.Cap,
 			w.End.UTC().Format(time.RFC3339)))
 	}
 }

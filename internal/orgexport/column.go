@@ -4,14 +4,16 @@ package orgexport
 // Columns of bytes that are neither here nor in elsewhere, digests or a service's Openers are left out as well: what a
 // new one holds, nobody has said.
 var leftOut = map[string]string{
-	"api_key.hash":                        "opens the organization for who can guess at it: the keyed hash of a key",
-	"session.hash":                        "opens the organization for who can guess at it: the keyed hash of a session",
+	"api_key.hash": "opens the organization for who can guess at it: the keyed hash of a key",
+	"session.hash": "opens the organization for who can guess at it: " +
+		"the keyed hash of a session",
 	"org_keyset.wrapped":                  "the keys of the organization's secrets, encrypted",
 	"secret.ciphertext":                   "a secret, encrypted",
 	"credential_authorization.state_hash": "the hash of what lets a person back in who authorizes a credential",
 	"idempotency_key.key_hash":            "a keyed hash, of use to this installation alone",
 	"idempotency_key.body_hash":           "a keyed hash, of use to this installation alone",
-	"idempotency_key.answer":              "an answer that is kept to be given again; what it tells of is in the other tables",
+	"idempotency_key.answer": "an answer that is kept to be given again; " +
+		"what it tells of is in the other tables",
 }
 
 // elsewhere are columns whose text is in files of its own.

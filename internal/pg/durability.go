@@ -29,23 +29,26 @@ SELECT current_setting('fsync'), current_setting('full_page_writes'), current_se
 
 func (d durability) risks() (out []string) {
 	if d.fsync == "off" {
-		out = append(out, "fsync is off: when the machine of Postgres stops without warning, the database may be spoiled, and what was sent "+
-			"lately is forgotten and sent again. Set fsync to on.")
+		out = append(out, "fsync is off: when the machine of Postgres stops without warning, "+
+			"the database may be spoiled, and what was sent lately is forgotten and sent again. Set fsync to on.")
 	}
 	if d.fullPages == "off" {
-		out = append(out, "full_page_writes is off: when the machine of Postgres stops without warning, pages may be torn. Set "+
-			"full_page_writes to on, unless the file system never tears pages.")
+		out = append(out, "full_page_writes is off: when the machine of Postgres stops without warning, "+
+			"pages may be torn. Set full_page_writes to on, unless the file system never tears pages.")
 	}
 	switch {
 	case d.commit == "off":
-		out = append(out, "synchronous_commit is off: when Postgres stops without warning, it forgets the last moments: starts that were "+
-			"answered are lost, and calls that were sent are sent again. Set synchronous_commit to on.")
+		out = append(out, "synchronous_commit is off: when Postgres stops without warning, "+
+			"it forgets the last moments: starts that were answered are lost, and calls that were sent are sent "+
+			"again. Set synchronous_commit to on.")
 	case d.synchronous != "" && d.commit == "local":
-		out = append(out, "synchronous_commit is local: no commit waits for the standbys of synchronous_standby_names, so that one which "+
-			"is promoted may have forgotten calls that were sent. Set synchronous_commit to on.")
+		out = append(out, "synchronous_commit is local: no commit waits for the standbys "+
+			"of synchronous_standby_names, so that one which is promoted may have forgotten calls that were sent. "+
+			"Set synchronous_commit to on.")
 	case d.standbys > 0 && d.synchronous == "":
-		out = append(out, fmt.Sprintf("%d standbys follow this server and no commit waits for them: one that is promoted may have "+
-			"forgotten calls that were sent, which are sent again. Name them in synchronous_standby_names.",
+		out = append(out, fmt.Sprintf("%d standbys follow this server and no commit waits for them: "+
+			"one that is promoted may have forgotten calls that were sent, which are sent again. "+
+			"Name them in synchronous_standby_names.",
 			d.standbys))
 	}
 	return out

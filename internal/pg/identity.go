@@ -99,7 +99,8 @@ func (l *Losses) Last() *Loss {
 // find reads all losses.
 func (l *Losses) find(ctx context.Context, conn *pgx.Conn) error {
 	var found *Loss
-	rows, err := conn.Query(ctx, "SELECT lost_since, confirmed_at FROM flow.identity WHERE lost_since IS NOT NULL ORDER BY no")
+	rows, err := conn.Query(ctx,
+		"SELECT lost_since, confirmed_at FROM flow.identity WHERE lost_since IS NOT NULL ORDER BY no")
 	if err == nil {
 		next := Loss{}
 		_, err = pgx.ForEachRow(rows, []any{&next.Since, &next.Until}, func() error {
@@ -161,7 +162,8 @@ func closeMoved(ctx context.Context, conn *pgx.Conn, opts Options) error {
 // they are.
 func Declare(ctx context.Context, db DB) error {
 	// A row that was updated is no longer as its transaction wrote it.
-	_, err := db.Exec(ctx, "UPDATE flow.identity SET lost_since = lost_since WHERE no = (SELECT max(no) FROM flow.identity)")
+	_, err := db.Exec(ctx, "UPDATE flow.identity SET lost_since = lost_since WHERE no "+
+		"= (SELECT max(no) FROM flow.identity)")
 	if err != nil {
 		return fmt.Errorf("declare the database restored: %w", err)
 	}

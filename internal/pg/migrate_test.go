@@ -24,9 +24,10 @@ func later(t *testing.T, sql string) pg.Migrator {
 
 const (
 	addNote    = "ALTER TABLE flow.batch ADD COLUMN note text DEFAULT 'none'"
-	buildIndex = "-- migrate: outside a transaction\nCREATE INDEX CONCURRENTLY IF NOT EXISTS batch_later ON flow.batch (created_at, id)"
-	hasNote    = "SELECT count(*) FROM pg_attribute WHERE attrelid = 'flow.batch'::regclass AND attname = 'note'"
-	applied    = "SELECT count(*) FROM flow.schema_version WHERE version_id = 90001"
+	buildIndex = "-- migrate: outside a transaction\n" +
+		"CREATE INDEX CONCURRENTLY IF NOT EXISTS batch_later ON flow.batch (created_at, id)"
+	hasNote = "SELECT count(*) FROM pg_attribute WHERE attrelid = 'flow.batch'::regclass AND attname = 'note'"
+	applied = "SELECT count(*) FROM flow.schema_version WHERE version_id = 90001"
 )
 
 // writing is a transaction that has changed a row of flow.batch, or none, until it is ended.
@@ -74,8 +75,8 @@ func TestMigrator_Locked(t *testing.T) {
 
 	m.LockWait = 0
 	done := up(t.Context(), pool, m)
-	awaitCount(t, pool, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'flowlane migrate' "+
-		"AND wait_event_type = 'Lock'", 1)
+	awaitCount(t, pool, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() "+
+		"AND application_name = 'flowlane migrate' AND wait_event_type = 'Lock'", 1)
 	// others go on
 	awaitCount(t, pool, "SELECT count(*) FROM pg_locks WHERE relation = 'flow.batch'::regclass AND NOT granted", 0)
 	require.NoError(t, tx.Rollback(t.Context()))
@@ -122,8 +123,8 @@ func TestMigrator_Resumes(t *testing.T) {
 	tx = writing(t, pool)
 	first, second := up(t.Context(), pool, m), up(t.Context(), pool, m)
 	// It waits for longer than others, as nobody waits behind it.
-	awaitCount(t, pool, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE '% INDEX CONCURRENTLY %' "+
-		"AND wait_event_type = 'Lock' AND query_start < clock_timestamp() - interval '500 ms'", 1)
+	awaitCount(t, pool, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE '% "+
+		"INDEX CONCURRENTLY %' AND wait_event_type = 'Lock' AND query_start < clock_timestamp() - interval '500 ms'", 1)
 	require.NoError(t, tx.Rollback(t.Context()))
 	require.NoError(t, <-first)
 	require.NoError(t, <-second)
@@ -140,7 +141,8 @@ func TestMigrator_Versions(t *testing.T) {
 	require.NoError(t, pg.Migrate(t.Context(), pool))
 
 	files := pgtest.Migrations(t, map[string]string{
-		"90001_later.sql": addNote, "90002_end.sql": "-- migrate: least program 90001\nALTER TABLE flow.batch DROP COLUMN note",
+		"90001_later.sql": addNote,
+		"90002_end.sql":   "-- migrate: least program 90001\nALTER TABLE flow.batch DROP COLUMN note",
 	})
 	require.NoError(t, pg.Migrator{Files: files}.Up(t.Context(), pool))
 	for _, err := range []error{pg.CheckSchema(t.Context(), pool), pg.Migrate(t.Context(), pool)} {
@@ -151,7 +153,8 @@ func TestMigrator_Versions(t *testing.T) {
 	exec(t, pool, "INSERT INTO river.river_migration (line, version) VALUES ('main', 90000)")
 	require.NoError(t, later(t, addNote).Up(t.Context(), pool), "this one knows what is asked for")
 
-	exec(t, pool, "DELETE FROM flow.schema_version WHERE version_id >= 15; DELETE FROM river.river_migration WHERE version = 5")
+	exec(t, pool, "DELETE FROM flow.schema_version WHERE version_id >= 15; "+
+		"DELETE FROM river.river_migration WHERE version = 5")
 	older, ok := errors.AsType[pg.SchemaOlderError](pg.CheckSchema(t.Context(), pool))
 	require.True(t, ok)
 	require.Equal(t, 2, older.Missing)
@@ -161,18 +164,22 @@ func TestMigrator_Versions(t *testing.T) {
 func TestMigrator_Plan(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.New(t)
-	exec(t, pool, "INSERT INTO flow.organization (id, name) SELECT gen_random_uuid(), n::text FROM generate_series(1, 40) n")
+	exec(t, pool, "INSERT INTO flow.organization (id, name) SELECT gen_random_uuid(), "+
+		"n::text FROM generate_series(1, 40) n")
 	exec(t, pool, "ANALYZE flow.organization")
-	exec(t, pool, "CREATE TABLE flow.of (org uuid CONSTRAINT of_org REFERENCES flow.organization); CREATE INDEX of_index ON flow.of (org)")
+	exec(t, pool, "CREATE TABLE flow.of (org uuid CONSTRAINT of_org REFERENCES flow.organization); "+
+		"CREATE INDEX of_index ON flow.of (org)")
 	files := pgtest.Migrations(t, map[string]string{
 		"90001_a.sql": "-- migrate: least program 7\nCREATE TABLE flow.own (n int); CREATE INDEX ON flow.own (n); " +
 			"ALTER TABLE flow.of DROP CONSTRAINT of_org; DROP INDEX flow.of_index",
-		"90002_b.sql": "-- migrate: outside a transaction\nCREATE INDEX CONCURRENTLY IF NOT EXISTS more ON flow.organization (name)",
+		"90002_b.sql": "-- migrate: outside a transaction\n" +
+			"CREATE INDEX CONCURRENTLY IF NOT EXISTS more ON flow.organization (name)",
 		"90003_c.sql": "ALTER TABLE flow.of ADD CONSTRAINT there CHECK (org IS NOT NULL) NOT VALID",
 		"90004_d.sql": "ALTER TABLE flow.of VALIDATE CONSTRAINT there",
 		"90005_e.sql": "ALTER TABLE flow.of ALTER org SET NOT NULL",
 		"90006_f.sql": "SELECT flow.clock()",
-		"90007_g.sql": "COMMENT ON TABLE flow.batch IS 'x';\nALTER TABLE of ADD more int;\nUPDATE flow.organization SET name = ''",
+		"90007_g.sql": "COMMENT ON TABLE flow.batch IS 'x';\nALTER TABLE of ADD more int;\n" +
+			"UPDATE flow.organization SET name = ''",
 	})
 	m := pg.Migrator{Files: files}
 	plan, err := m.Plan(t.Context(), pool)

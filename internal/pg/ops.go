@@ -66,11 +66,13 @@ func opsAdvice(ctx context.Context, db DB, role string) (string, error) {
 	case err != nil:
 		return "", err
 	case !a.role:
-		return fmt.Sprintf("Operators cannot read the views of the schema ops yet, because this database user may not make roles. Let an "+
-			"administrator run CREATE ROLE %s NOLOGIN; and then run `flowlane migrate up` again.", role), nil
+		return fmt.Sprintf("Operators cannot read the views of the schema ops yet, because this database user may "+
+			"not make roles. Let an administrator run CREATE ROLE %s NOLOGIN; "+
+			"and then run `flowlane migrate up` again.", role), nil
 	case !a.rights:
-		return fmt.Sprintf("Operators cannot read the views of the schema ops yet, because this database user does not own it. Run `flowlane "+
-			"migrate up` as its owner, or let the owner run GRANT USAGE ON SCHEMA ops TO %[1]s; GRANT SELECT ON ALL TABLES IN SCHEMA ops TO %[1]s; "+
+		return fmt.Sprintf("Operators cannot read the views of the schema ops yet, because this database user does "+
+			"not own it. Run `flowlane migrate up` as its owner, or let the owner run GRANT USAGE ON SCHEMA ops TO "+
+			"%[1]s; GRANT SELECT ON ALL TABLES IN SCHEMA ops TO %[1]s; "+
 			"GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA ops TO %[1]s;", role), nil
 	}
 	return "", nil

@@ -51,7 +51,8 @@ WHERE relnamespace IN ('flow'::regnamespace, 'river'::regnamespace) AND relkind 
 		denied("SELECT * FROM " + table)
 	}
 	denied("SELECT flow.clock()")
-	assert.Empty(t, names(t, member, "SELECT relname FROM pg_class WHERE relnamespace = 'ops'::regnamespace AND has_table_privilege(oid, 'INSERT, UPDATE, DELETE, TRUNCATE')"))
+	assert.Empty(t, names(t, member, "SELECT relname FROM pg_class WHERE relnamespace = 'ops'::regnamespace "+
+		"AND has_table_privilege(oid, 'INSERT, UPDATE, DELETE, TRUNCATE')"))
 	denied("CREATE TABLE ops.t ()")
 	denied("CREATE TABLE flow.t ()")
 }
@@ -84,7 +85,8 @@ func TestMigrate_OpsRoleMissing(t *testing.T) {
 	require.NoError(t, pg.GrantOps(t.Context(), pool, role))
 	assert.Empty(t, advice(pool))
 	assert.Equal(t, 1, count(t, admin, fmt.Sprintf(
-		"SELECT (has_table_privilege('%s', 'ops.queue', 'SELECT') AND NOT has_table_privilege('%[1]s', 'flow.batch', 'SELECT'))::int", role)))
+		"SELECT (has_table_privilege('%s', 'ops.queue', 'SELECT') AND NOT has_table_privilege('%[1]s', "+
+			"'flow.batch', 'SELECT'))::int", role)))
 	require.NoError(t, pg.Migrate(t.Context(), pool), "again")
 	_, err := pool.Exec(t.Context(), "SELECT count(*) FROM ops.river_backlog, ops.xmin_holder")
 	require.NoError(t, err, "the owner reads them, too")
@@ -96,20 +98,23 @@ func TestOps_Postgres(t *testing.T) {
 	dsn, admin := pgtest.NewDatabase(t)
 	_, member := pgtest.Login(t, admin, dsn, "IN ROLE "+pg.OpsRole)
 
-	exec(t, admin, "INSERT INTO flow.due (kind, key, due_at, lease_seconds) SELECT 'k', n, now(), 1 FROM generate_series(1, 1000) n")
+	exec(t, admin, "INSERT INTO flow.due (kind, key, due_at, lease_seconds) SELECT 'k', n, now(), "+
+		"1 FROM generate_series(1, 1000) n")
 	exec(t, admin, "VACUUM ANALYZE flow.due")
-	const due = "SELECT count(*) FROM ops.table_health WHERE table_schema = 'flow' AND table_name = 'due' AND live_rows = 1000 AND dead_rows = 0 " +
-		"AND table_bytes > 0 AND index_bytes > 0 AND vacuumed_at IS NOT NULL AND analyzed_at IS NOT NULL AND freeze_age >= 0"
+	const due = "SELECT count(*) FROM ops.table_health WHERE table_schema = 'flow' AND table_name = 'due' " +
+		"AND live_rows = 1000 AND dead_rows = 0 AND table_bytes > 0 AND index_bytes > 0 AND vacuumed_at IS NOT NULL " +
+		"AND analyzed_at IS NOT NULL AND freeze_age >= 0"
 	assert.Equal(t, 1, count(t, member, due))
-	assert.Equal(t, count(t, admin, "SELECT count(*) FROM pg_class WHERE relnamespace IN ('flow'::regnamespace, 'river'::regnamespace) AND relkind = 'r'"),
+	assert.Equal(t, count(t, admin, "SELECT count(*) FROM pg_class WHERE relnamespace IN ('flow'::regnamespace, "+
+		"'river'::regnamespace) AND relkind = 'r'"),
 		count(t, member, "SELECT count(*) FROM ops.table_health"))
 
 	tx, err := admin.Begin(t.Context())
 	require.NoError(t, err)
 	var pid string
 	require.NoError(t, tx.QueryRow(t.Context(), "SELECT pg_backend_pid()::text FROM txid_current()").Scan(&pid))
-	holder := fmt.Sprintf("SELECT count(*) FROM ops.xmin_holder WHERE kind = 'session' AND name = '%s' AND held_by LIKE '%% flowlane idle in transaction' "+
-		"AND began_at IS NOT NULL AND xmin_age >= 0", pid)
+	holder := fmt.Sprintf("SELECT count(*) FROM ops.xmin_holder WHERE kind = 'session' AND name = '%s' AND held_by "+
+		"LIKE '%% flowlane idle in transaction' AND began_at IS NOT NULL AND xmin_age >= 0", pid)
 	assert.Equal(t, 1, count(t, member, holder))
 	require.NoError(t, tx.Rollback(t.Context()))
 	assert.Zero(t, count(t, member, holder))
@@ -156,7 +161,8 @@ func TestOps_Cheap(t *testing.T) {
 			"call_unresolved"},
 		"hold": {"pause_"}, "budget_window": {"ledger_old"}, "retry_storm": {"call_recent"},
 	}
-	for _, view := range names(t, conn, "SELECT relname FROM pg_class WHERE relnamespace = 'ops'::regnamespace AND relkind = 'v'") {
+	for _, view := range names(t, conn,
+		"SELECT relname FROM pg_class WHERE relnamespace = 'ops'::regnamespace AND relkind = 'v'") {
 		plan := strings.Join(names(t, conn, "EXPLAIN SELECT * FROM ops."+view), "\n")
 		assert.NotRegexp(t, `Seq Scan on (call|batch|lane_batch|ledger|pause)\b`, plan, view)
 		assert.NotRegexp(t, `(?i)\b(part|slice|job|fragment|page|record_chunk|store_record)\b`, strings.ReplaceAll(plan,

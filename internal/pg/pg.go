@@ -129,7 +129,8 @@ func unreadable(err error) error {
 
 func config(dsn string, opts Options) (*pgxpool.Config, error) {
 	if dsn == "" {
-		return nil, fmt.Errorf("the Postgres address is empty; set DATABASE_URL, for example postgres://user:password@127.0.0.1:5432/flowlane")
+		return nil, fmt.Errorf("the Postgres address is empty; set DATABASE_URL, " +
+			"for example postgres://user:password@127.0.0.1:5432/flowlane")
 	}
 	cfg, err := pgxpool.ParseConfig(dsn)
 	if err != nil {

@@ -125,7 +125,8 @@ func TestInTxKept(t *testing.T) {
 	pool := setupTable(t)
 	mode, isolation := "", ""
 	read := func(ctx context.Context, tx pgx.Tx) error {
-		return tx.QueryRow(ctx, "SELECT current_setting('plan_cache_mode'), current_setting('transaction_isolation')").Scan(&mode, &isolation)
+		return tx.QueryRow(ctx, "SELECT current_setting('plan_cache_mode'), current_setting('transaction_isolation')").
+			Scan(&mode, &isolation)
 	}
 	conn, err := pool.Acquire(t.Context())
 	require.NoError(t, err)
@@ -337,8 +338,9 @@ func TestMigrate_SeveralAtOnceOnAnEmptyDatabase(t *testing.T) {
 func TestMigrate_Differs(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]string{
-		"OtherFile":   "UPDATE flow.schema_version SET content_sha256 = repeat('0', 64) WHERE version_id = 3",
-		"OlderSchema": "ALTER TABLE flow.schema_version DROP COLUMN content_sha256, DROP COLUMN least_program, DROP COLUMN applied_at",
+		"OtherFile": "UPDATE flow.schema_version SET content_sha256 = repeat('0', 64) WHERE version_id = 3",
+		"OlderSchema": "ALTER TABLE flow.schema_version DROP COLUMN content_sha256, " +
+			"DROP COLUMN least_program, DROP COLUMN applied_at",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

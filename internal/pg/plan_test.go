@@ -47,7 +47,8 @@ var wholeAllowed = map[string]string{
 	"DueBacklog due":                            "a metric",
 }
 
-// smallTables have a row or a few, or have as many as there are organizations and are read by operators and housekeeping.
+// smallTables have a row or a few, or have as many as there are organizations and are read by operators and
+// housekeeping.
 var smallTables = []string{"clock_offset", "clock_watch", "root_key", "retention_clock", "erasure", "organization",
 	"organization_quota", "pg_class"}
 
@@ -85,7 +86,8 @@ func TestPlans(t *testing.T) {
 	defer conn.Release()
 	exec(t, conn, "SET plan_cache_mode = force_generic_plan")
 	columns := map[string][]string{}
-	for _, row := range names(t, conn, `SELECT c.relname || ' ' || string_agg(coalesce(a.attname, '?'), ' ' ORDER BY k.n)
+	for _, row := range names(t, conn,
+		`SELECT c.relname || ' ' || string_agg(coalesce(a.attname, '?'), ' ' ORDER BY k.n)
 		FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid CROSS JOIN LATERAL unnest(i.indkey::int2[]) WITH ORDINALITY k(att, n)
 		LEFT JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.att AND k.att > 0
 		WHERE c.relnamespace = 'flow'::regnamespace AND k.n <= i.indnkeyatts GROUP BY c.relname`) {

@@ -50,8 +50,8 @@ func Unset(ctx context.Context, db DB) ([]string, error) {
 }
 
 // errPooled says what is between.
-var errPooled = errors.New("it takes no settings of a connection, as a pooler does: where it pools transactions, set --pooled " +
-	"or FLOWLANE_POOLED")
+var errPooled = errors.New("it takes no settings of a connection, as a pooler does: where it pools transactions, " +
+	"set --pooled or FLOWLANE_POOLED")
 
 // errMigratePooled keeps the lock of a migration from a server that others get next.
 var errMigratePooled = errors.New("migrations need a session of their own: name the address of Postgres itself, " +
@@ -123,7 +123,8 @@ func sameServer(ctx context.Context, conn *pgx.Conn) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("look which server this is: %w", err)
 	}
-	return fmt.Sprintf("select 1 / (pg_postmaster_start_time() = '%s' and pg_relation_filepath('pg_catalog.pg_class') = '%s')::int",
+	return fmt.Sprintf("select 1 / (pg_postmaster_start_time() = '%s' "+
+		"and pg_relation_filepath('pg_catalog.pg_class') = '%s')::int",
 		started.UTC().Format(time.RFC3339Nano), files), nil
 }
 

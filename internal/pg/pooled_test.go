@@ -71,7 +71,8 @@ func kinds(t *testing.T, db pg.DB) {
 	var status string
 	var when time.Time
 	var n float64
-	err := db.QueryRow(t.Context(), "SELECT $1::uuid[], $2::jsonb, $3::bytea, $4::flow.batch_status, $5::timestamptz, $6::float8",
+	err := db.QueryRow(t.Context(),
+		"SELECT $1::uuid[], $2::jsonb, $3::bytea, $4::flow.batch_status, $5::timestamptz, $6::float8",
 		[]uuid.UUID{id}, []byte(`{"a": [1]}`), nil, text, at, 1.5).Scan(&ids, &doc, &none, &status, &when, &n)
 	require.NoError(t, err)
 	assert.Equal(t, []uuid.UUID{id}, ids)

@@ -32,7 +32,8 @@ func GenericPlan(ctx context.Context, db Batcher, queries ...Query) error {
 func keepPlans(ctx context.Context) Query {
 	return func(db DB) error {
 		var set string
-		return db.QueryRow(ctx, `SELECT set_config('plan_cache_mode', 'force_generic_plan', true) || set_config('enable_seqscan', 'off', true)`).Scan(&set)
+		return db.QueryRow(ctx,
+			`SELECT set_config('plan_cache_mode', 'force_generic_plan', true) || set_config('enable_seqscan', 'off', true)`).Scan(&set)
 	}
 }
 

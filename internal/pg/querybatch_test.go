@@ -17,7 +17,8 @@ func number(ctx context.Context, n *int, sql string, args ...any) pg.Query {
 	return func(db pg.DB) error { return db.QueryRow(ctx, sql, args...).Scan(n) }
 }
 
-// TestQueryBatch: statements and then questions, each with the answer that it would have had alone after those before it.
+// TestQueryBatch: statements and then questions, each with the answer that it would have had alone after those before
+// it.
 func TestQueryBatch(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.New(t)
@@ -85,7 +86,8 @@ func TestQueryBatch_Fails(t *testing.T) {
 		"asked twice": {[]pg.Query{twice}, func(err error) bool { return err != nil }},
 	}
 	for name, c := range cases {
-		err := pg.InTx(ctx, pool, func(ctx context.Context, tx pgx.Tx) error { return pg.QueryBatch(ctx, tx, c.asks...) })
+		err := pg.InTx(ctx, pool,
+			func(ctx context.Context, tx pgx.Tx) error { return pg.QueryBatch(ctx, tx, c.asks...) })
 		require.Truef(t, c.is(err), "%s: %v", name, err)
 		require.Zero(t, count(t, pool, "SELECT count(*) FROM t"), name)
 	}

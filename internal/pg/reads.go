@@ -147,7 +147,8 @@ func (r *Reads) check(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("ask the primary: %w", err)
 	}
-	err = r.replica.QueryRow(ctx, "SELECT CASE WHEN pg_is_in_recovery() THEN (pg_last_wal_replay_lsn() - '0/0')::bigint END"+place).
+	err = r.replica.QueryRow(ctx,
+		"SELECT CASE WHEN pg_is_in_recovery() THEN (pg_last_wal_replay_lsn() - '0/0')::bigint END"+place).
 		Scan(&replayed, &otherSystem, &otherDatabase)
 	if err != nil {
 		return fmt.Errorf("ask the replica: %w", err)

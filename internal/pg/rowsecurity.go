@@ -103,9 +103,10 @@ func RowSecurityAdvice(ctx context.Context, db DB) (string, error) {
 	case err != nil:
 		return "", err
 	case !s.Roles || !s.Tables:
-		return fmt.Sprintf("Requests are kept to their organization by queries alone, and not by row-level security as well. "+
-			"Let an administrator run CREATE ROLE %[1]s NOLOGIN; CREATE ROLE %[2]s NOLOGIN; and GRANT %[1]s, %[2]s TO the owner "+
-			"of the tables, WITH ADMIN OPTION, and then run `flowlane migrate up` again.", RequestRole, WorkerRole), nil
+		return fmt.Sprintf("Requests are kept to their organization by queries alone, and not by row-level security "+
+			"as well. Let an administrator run CREATE ROLE %[1]s NOLOGIN; CREATE ROLE %[2]s NOLOGIN; "+
+			"and GRANT %[1]s, %[2]s TO the owner of the tables, WITH ADMIN OPTION, "+
+			"and then run `flowlane migrate up` again.", RequestRole, WorkerRole), nil
 	case !s.Member:
 		return fmt.Sprintf("This database user is not a member of the roles %s and %s: run `flowlane migrate up "+
 			"--runtime-role` with the role whose rights it has.", RequestRole, WorkerRole), nil

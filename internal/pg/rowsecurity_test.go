@@ -21,8 +21,9 @@ const ofBatch = "has no organization: it is reached by the id of a batch or a re
 var unsecured = map[string]string{
 	"batch_vars": ofBatch, "element": ofBatch, "exchange_batch": ofBatch, "fragment": ofBatch, "inherited": ofBatch,
 	"job": ofBatch, "kept_key": ofBatch, "page": ofBatch, "part": ofBatch, "record_chunk": ofBatch, "slice": ofBatch,
-	"batch_count": "belongs to a row of flow.batch: lists by a status rest on statistics, which are closed to whom a policy binds",
-	"budget":      "belongs to an account, which several organizations may share", "domain_limit": "as a budget",
+	"batch_count": "belongs to a row of flow.batch: lists by a status rest on statistics, " +
+		"which are closed to whom a policy binds",
+	"budget": "belongs to an account, which several organizations may share", "domain_limit": "as a budget",
 	"ledger":       "as a budget",
 	"rolling":      "as a budget",
 	"clock_offset": "of the installation", "clock_watch": "of the installation",

@@ -58,8 +58,9 @@ WHERE c.relname = 'batch' AND c.relnamespace = to_regnamespace('flow')`, role).S
 	}
 	if !there {
 		if err := makeRole(ctx, pool, role); IsRefused(err) {
-			return RoleError{role, "is not there, and this user may not make roles: let an administrator run CREATE ROLE " +
-				pgx.Identifier{role}.Sanitize() + " NOLOGIN; and then run this again"}
+			return RoleError{role,
+				"is not there, and this user may not make roles: let an administrator run CREATE ROLE " +
+					pgx.Identifier{role}.Sanitize() + " NOLOGIN; and then run this again"}
 		} else if err != nil {
 			return err
 		}

@@ -126,7 +126,8 @@ func (u *upload) insert(ctx context.Context) (ChunkResult, error) {
 			return err
 		}
 		if err := u.q.ChunkInsert(ctx, tx, db.ChunkInsertParams{
-			RecordSetID: u.set.ID, ChunkIndex: u.chunk.index, Records: int32(len(u.chunk.rows)), Digest: digest[:], //nolint:gosec // at most MaxChunkSize
+			RecordSetID: u.set.ID, ChunkIndex: u.chunk.index, Digest: digest[:],
+			Records: int32(len(u.chunk.rows)), //nolint:gosec // at most MaxChunkSize
 		}); err != nil {
 			return fmt.Errorf("insert chunk: %w", err)
 		}

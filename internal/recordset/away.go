@@ -66,7 +66,8 @@ func (p *Page) place() (place, error) {
 		return place{}, fmt.Errorf("page %d: %w: its place has %d bytes", p.First, errPage, len(p.body))
 	}
 	b := p.body[1:]
-	return place{uuid.UUID(b[:16]), uuid.UUID(b[16:32]), int64(binary.BigEndian.Uint64(b[32:])), //nolint:gosec // as written
+	//nolint:gosec // as written
+	return place{uuid.UUID(b[:16]), uuid.UUID(b[16:32]), int64(binary.BigEndian.Uint64(b[32:])),
 		int64(binary.BigEndian.Uint64(b[40:])), binary.BigEndian.Uint32(b[48:])}, nil //nolint:gosec // as written
 }
 
@@ -172,7 +173,8 @@ func (c *chunkAway) pack(rowBytes int64) []byte {
 		s.compress()
 		at := place{c.set.OrgID, c.blobID, int64(len(body)), int64(len(s.body)), crc32.Checksum(s.body, castagnoli)}
 		body = append(body, s.body...)
-		c.rows = append(c.rows, []any{[16]byte(c.set.ID), first, int32(s.rows), int32(len(s.text)), at.encode()}) //nolint:gosec // a page is bounded
+		rows, raw := int32(s.rows), int32(len(s.text)) //nolint:gosec // a page is bounded
+		c.rows = append(c.rows, []any{[16]byte(c.set.ID), first, rows, raw, at.encode()})
 	}
 	c.digest = sum(h)
 	return body

@@ -212,7 +212,8 @@ func (p *parser) records(i int) (count, next int) {
 			return 0, i
 		}
 		if count < p.chunkSize {
-			p.chunk.rows = append(p.chunk.rows, span{uint32(from), uint32(i)}) //nolint:gosec // a body is far below 4 GiB
+			//nolint:gosec // a body is far below 4 GiB
+			p.chunk.rows = append(p.chunk.rows, span{uint32(from), uint32(i)})
 		}
 		if i < len(p.b) && p.b[i] != ',' {
 			i = p.space(i)

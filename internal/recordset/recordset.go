@@ -201,6 +201,6 @@ func UsedBy(batchID *uuid.UUID) error {
 	if batchID == nil {
 		return f
 	}
-	return f.Hinted("Batch %s used it, and a record set is used once: retry what failed with POST /v1/flows/batches/%s/retry, "+
-		"or upload the records as a new set.", batchID, batchID)
+	return f.Hinted("Batch %s used it, and a record set is used once: retry what failed with "+
+		"POST /v1/flows/batches/%s/retry, or upload the records as a new set.", batchID, batchID)
 }

@@ -132,7 +132,8 @@ func TestStatusGuard(t *testing.T) {
 	b := setup(t)
 	m := b.create(t, 10)
 	for _, sql := range []string{
-		"UPDATE flow.record_set SET status = 'consumed', batch_id = id, content_hash = '', sealed_at = now(), expected_count = 0, staging_expires_at = NULL WHERE id = $1",
+		"UPDATE flow.record_set SET status = 'consumed', batch_id = id, content_hash = '', sealed_at = now(), " +
+			"expected_count = 0, staging_expires_at = NULL WHERE id = $1",
 		"UPDATE flow.record_set SET chunk_size = 11 WHERE id = $1",
 		"UPDATE flow.record_set SET status = 'sealed' WHERE id = $1",
 	} {

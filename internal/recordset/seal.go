@@ -68,7 +68,9 @@ func (s *Service) inspect(ctx context.Context, tx pgx.Tx, m Manifest, expected i
 	h := sha256.New()
 	next, last, lastRecords := int64(0), int64(-1), int32(0)
 	for {
-		chunks, err := s.q.ChunkList(ctx, tx, db.ChunkListParams{RecordSetID: m.ID, FromIndex: int32(next), MaxRows: sealStep}) //nolint:gosec // a chunk_index
+		chunks, err := s.q.ChunkList(ctx, tx, db.ChunkListParams{
+			RecordSetID: m.ID, FromIndex: int32(next), MaxRows: sealStep, //nolint:gosec // a chunk_index
+		})
 		if err != nil {
 			return "", fmt.Errorf("read the chunks of record set %s: %w", m.ID, err)
 		}

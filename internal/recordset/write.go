@@ -44,7 +44,8 @@ func onePage(count int, rowAt func(int) []byte) *Sheet {
 		return nil
 	}
 	s.compress()
-	return &Sheet{Rows: int32(s.rows), RawBytes: int32(len(s.text)), Body: slices.Clone(s.body)} //nolint:gosec // a page is bounded by its body
+	rows, raw := int32(s.rows), int32(len(s.text)) //nolint:gosec // a page is bounded by its body
+	return &Sheet{Rows: rows, RawBytes: raw, Body: slices.Clone(s.body)}
 }
 
 // pageSource is the pgx.CopyFromSource of pages.
@@ -87,7 +88,8 @@ func (p *pageSource) Next() bool {
 func (p *pageSource) Values() ([]any, error) {
 	s := p.last
 	s.compress()
-	return []any{[16]byte(p.setID), s.first, int32(s.rows), int32(len(s.text)), s.body}, nil //nolint:gosec // a page is bounded by its body
+	rows, raw := int32(s.rows), int32(len(s.text)) //nolint:gosec // a page is bounded by its body
+	return []any{[16]byte(p.setID), s.first, rows, raw, s.body}, nil
 }
 
 func (p *pageSource) Err() error { return nil }

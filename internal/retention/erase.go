@@ -187,7 +187,9 @@ func (in Installation) eraseDeliveries(ctx context.Context, conn db.DBTX, most i
 		if err != nil {
 			return gone, fmt.Errorf("look for old deliveries: %w", err)
 		}
-		n, err := q.HousekeepDeliveries(ctx, conn, db.HousekeepDeliveriesParams{WebhookID: id, MaxRows: most - int32(gone), KeepSeconds: keep}) //nolint:gosec // less than most
+		left := most - int32(gone) //nolint:gosec // less than most
+		n, err := q.HousekeepDeliveries(ctx, conn,
+			db.HousekeepDeliveriesParams{WebhookID: id, MaxRows: left, KeepSeconds: keep})
 		if err != nil || n == 0 {
 			return gone, err //nolint:wrapcheck // by the caller
 		}

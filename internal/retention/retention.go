@@ -114,7 +114,8 @@ func (p *Period) fits(days int) error {
 	}
 	switch {
 	case longest < p.Kind.leastDays:
-		return fault.Value(where, "Must be null: the operator of this service keeps it for %s, and %d days are the least", p.Longest, p.Kind.leastDays)
+		return fault.Value(where, "Must be null: the operator of this service keeps it for %s, "+
+			"and %d days are the least", p.Longest, p.Kind.leastDays)
 	case p.Kind.leastDays <= days && days <= longest:
 		return nil
 	case p.Longest == 0:
@@ -155,7 +156,8 @@ func (in Installation) Replace(ctx context.Context, pool pg.Beginner, orgID uuid
 		if err := (&Period{Kind: k, Longest: in.of(k)}).fits(n); err != nil {
 			return nil, err
 		}
-		set.Names, set.Days = append(set.Names, k.Name), append(set.Days, int32(n)) //nolint:gosec // bounded by the document
+		//nolint:gosec // bounded by the document
+		set.Names, set.Days = append(set.Names, k.Name), append(set.Days, int32(n))
 	}
 	err = pg.InTx(ctx, pool, func(ctx context.Context, tx pgx.Tx) error {
 		q := db.New()

@@ -223,7 +223,8 @@ func Check(issuer, clientID, clientSecret string) error {
 	}
 	u, err := url.Parse(issuer)
 	if err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-		return errors.New("--oidc-client-id needs --jwt-issuer to be the address of the provider, as https://login.example.com")
+		return errors.New("--oidc-client-id needs --jwt-issuer to be the address of the provider, " +
+			"as https://login.example.com")
 	}
 	return nil
 }

@@ -7,7 +7,8 @@ import (
 )
 
 // policy lets a page load what belongs to the site, and run nothing.
-const policy = "default-src 'none'; style-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+const policy = "default-src 'none'; style-src 'self'; img-src 'self' data:; base-uri 'none'; " +
+	"form-action 'none'; frame-ancestors 'none'"
 
 // Handler serves the site below prefix, as "/docs/"; the address without the last slash is sent on to it.
 func (s *Site) Handler(prefix string) http.Handler {

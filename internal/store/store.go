@@ -202,7 +202,8 @@ func (s *Service) Delete(ctx context.Context, orgID uuid.UUID, store string) err
 		}
 		if used {
 			return fault.New(fault.Conflict,
-				"Store is used by an active definition; archive or delete the definition first, or take its store tasks out")
+				"Store is used by an active definition; archive or delete the definition first, "+
+					"or take its store tasks out")
 		}
 		if err := account.Audit(ctx, tx, "store", store); err != nil {
 			return err

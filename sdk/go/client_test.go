@@ -77,7 +77,8 @@ func TestAllBatches(t *testing.T) {
 		cursor := r.URL.Query().Get("cursor")
 		if cursor == "bad" {
 			w.WriteHeader(http.StatusUnprocessableEntity)
-			_, _ = fmt.Fprint(w, `{"detail":[{"loc":["query","cursor"],"msg":"is bad","type":"t"}],"code":"validation_failed","request_id":"r"}`)
+			_, _ = fmt.Fprint(w,
+				`{"detail":[{"loc":["query","cursor"],"msg":"is bad","type":"t"}],"code":"validation_failed","request_id":"r"}`)
 			return
 		}
 		next := map[string]string{"": `"x"`, "x": `"bad"`}[cursor]

@@ -159,7 +159,8 @@ func (c *crowd) trigger(ctx context.Context, defs []uuid.UUID, members []member,
 	defer lines.close()
 	_, _, err = together(senders, n, func(who, i int) error {
 		body := fmt.Appendf(nil, `{"input_data":{"i":%d}}`, from+i)
-		head := fmt.Appendf(nil, "POST /v1/flows/definitions/%s/trigger HTTP/1.1\r\nHost: bench\r\nX-API-Key: %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n",
+		head := fmt.Appendf(nil, "POST /v1/flows/definitions/%s/trigger HTTP/1.1\r\nHost: bench\r\n"+
+			"X-API-Key: %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n",
 			defs[i%len(members)], members[i%len(members)].key, len(body))
 		return lines[who].post(head, body)
 	})

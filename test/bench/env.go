@@ -122,7 +122,8 @@ func (e *env) database(ctx context.Context, dsn string) error {
 		return err
 	}
 	var version, fsync, sync string
-	err = e.pool.QueryRow(ctx, "SELECT current_setting('server_version'), current_setting('fsync'), current_setting('synchronous_commit')").
+	err = e.pool.QueryRow(ctx,
+		"SELECT current_setting('server_version'), current_setting('fsync'), current_setting('synchronous_commit')").
 		Scan(&version, &fsync, &sync)
 	e.server = fmt.Sprintf("Postgres %s, fsync %s, synchronous_commit %s", version, fsync, sync)
 	return err

@@ -1,5 +1,5 @@
-// Command bench measures what docs/measurements.md promises of speed. Each row names our figure, a raw baseline that was
-// taken in the same run, their ratio and the target. It needs Postgres with its default durability: the server that
+// Command bench measures what docs/measurements.md promises of speed. Each row names our figure, a raw baseline that
+// was taken in the same run, their ratio and the target. It needs Postgres with its default durability: the server that
 // FLOWLANE_BENCH_DATABASE_URL names (a database of its own is made there and dropped), else an embedded one.
 //
 //	go run ./test/bench -run upload -n 200000
@@ -101,7 +101,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	only := flags.String("run", "", "run only benches whose name matches this regular expression")
 	records := flags.Int("n", 0, "records per measurement; 0 takes each bench's own number")
 	profile := flags.String("cpuprofile", "",
-		"write a CPU profile of the benches to this file, and one of the service to the file of that name with .service behind it")
+		"write a CPU profile of the benches to this file, "+
+			"and one of the service to the file of that name with .service behind it")
 	repeats := flags.Int("repeat", 5, "how often to measure; the report shows medians")
 	if err := flags.Parse(args); err != nil {
 		return err

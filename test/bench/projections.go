@@ -184,7 +184,8 @@ func rawHistory(ctx context.Context, pool *pgxpool.Pool, s *service, _ []byte) (
 }
 
 func rawDomain(ctx context.Context, pool *pgxpool.Pool, s *service, _ []byte) (time.Duration, error) {
-	return drain(ctx, pool, "SELECT d.*, t.* FROM flow.domain d JOIN flow.tenant t USING (tenancy_id) WHERE d.tenancy_id = $1", s.domain)
+	return drain(ctx, pool, "SELECT d.*, t.* FROM flow.domain d JOIN flow.tenant t USING "+
+		"(tenancy_id) WHERE d.tenancy_id = $1", s.domain)
 }
 
 func rawPauses(ctx context.Context, pool *pgxpool.Pool, s *service, _ []byte) (time.Duration, error) {

@@ -202,10 +202,12 @@ func (g *grown) count(ctx context.Context, tx pgx.Tx) error {
 			") SELECT b.id, b.org_id, " + quoteText(g.status) + ", " + started + ", " + completed + ", " + updated +
 			", sum(s.records), " + strings.Join(sums, ", ") +
 			" FROM flow.batch b JOIN flow.slice s ON s.batch_id = b.id WHERE b.id = $1 GROUP BY b.id",
-		"UPDATE flow.batch b SET record_count = c.record_count FROM flow.batch_count c WHERE c.batch_id = b.id AND b.id = $1",
+		"UPDATE flow.batch b SET record_count = c.record_count FROM flow.batch_count c " +
+			"WHERE c.batch_id = b.id AND b.id = $1",
 	}
 	if g.status == "cancelled" {
-		statements = append(statements, "UPDATE flow.batch_count SET unprocessed = unprocessed + queued, queued = 0 WHERE batch_id = $1")
+		statements = append(statements,
+			"UPDATE flow.batch_count SET unprocessed = unprocessed + queued, queued = 0 WHERE batch_id = $1")
 	}
 	if g.retryOf == nil {
 		statements = append(statements,
@@ -225,7 +227,8 @@ func (g *grown) count(ctx context.Context, tx pgx.Tx) error {
 
 // queue writes the batch's queue, and what is in it or in a call under way; nothing for one that is done.
 func (g *grown) queue(ctx context.Context, tx pgx.Tx) error {
-	queued, err := tx.Exec(ctx, `INSERT INTO flow.lane_batch (batch_id, step_no, task_no, org_id, definition_id, version, domain, bucket, lane, open, ready_parts,
+	queued, err := tx.Exec(ctx,
+		`INSERT INTO flow.lane_batch (batch_id, step_no, task_no, org_id, definition_id, version, domain, bucket, lane, open, ready_parts,
 			ready_records)
 		SELECT b.id, 0, 0, b.org_id, b.definition_id, b.version, k.domain, k.bucket, k.lane, $2,
 			(SELECT least(count(*), 1) FROM block WHERE state = 'waiting'),

@@ -59,7 +59,8 @@ func (d *readData) grow(ctx context.Context, e *env) error {
 	}
 	for _, id := range d.from {
 		// The sources stay, small batches beside the large ones, from before everything that is summed up.
-		if _, err := e.pool.Exec(ctx, "UPDATE flow.batch SET created_at = created_at - interval '40 days' WHERE id = $1", id); err != nil {
+		if _, err := e.pool.Exec(ctx,
+			"UPDATE flow.batch SET created_at = created_at - interval '40 days' WHERE id = $1", id); err != nil {
 			return err
 		}
 	}
@@ -70,7 +71,8 @@ func (d *readData) grow(ctx context.Context, e *env) error {
 		return err
 	}
 	var size, records int64
-	err := e.pool.QueryRow(ctx, "SELECT pg_database_size(current_database()), (SELECT sum(record_count) FROM flow.batch)").Scan(&size, &records)
+	err := e.pool.QueryRow(ctx,
+		"SELECT pg_database_size(current_database()), (SELECT sum(record_count) FROM flow.batch)").Scan(&size, &records)
 	if err != nil {
 		return err
 	}
@@ -217,7 +219,8 @@ func (d *readData) plan(from sources, size, blocks int) {
 
 // fillUsage counts calls for each day and definition, as if the batches had made one for every 50,000 records.
 func fillUsage(ctx context.Context, e *env) error {
-	_, err := e.pool.Exec(ctx, `INSERT INTO flow.usage (org_id, day, definition_id, credential_id, action_id, calls, records)
+	_, err := e.pool.Exec(ctx,
+		`INSERT INTO flow.usage (org_id, day, definition_id, credential_id, action_id, calls, records)
 		SELECT b.org_id, (b.created_at AT TIME ZONE 'UTC')::date, b.definition_id, max(u.credential_id::text)::uuid, max(u.action_id), sum(1 + b.record_count / 50000), sum(b.record_count)
 		FROM flow.batch b JOIN (SELECT DISTINCT definition_id, credential_id, action_id FROM flow.usage) u USING (definition_id) GROUP BY 1, 2, 3
 		ON CONFLICT DO NOTHING`)

@@ -113,14 +113,16 @@ func rawBatches(ctx context.Context, pool *pgxpool.Pool, _ *service, answer []by
 	for _, m := range idPattern.FindAllSubmatch(answer, -1) {
 		ids = append(ids, uuid.MustParse(string(m[1])))
 	}
-	return drain(ctx, pool, "SELECT b.*, c.* FROM flow.batch b JOIN flow.batch_count c ON c.batch_id = b.id WHERE b.id = ANY($1) ORDER BY b.id", ids)
+	return drain(ctx, pool, "SELECT b.*, c.* FROM flow.batch b JOIN flow.batch_count c ON c.batch_id = b.id "+
+		"WHERE b.id = ANY($1) ORDER BY b.id", ids)
 }
 
 const (
 	rawSlices = `SELECT s.*, (SELECT array_agg(f.body) FROM flow.fragment f WHERE f.batch_id = s.batch_id AND f.slice_no = s.no),
 			(SELECT array_agg(j) FROM flow.job j WHERE j.batch_id = s.batch_id AND j.slice_no = s.no)%s
 		FROM unnest($1::uuid[], $2::int[]) w(batch_id, no) CROSS JOIN LATERAL (SELECT * FROM flow.slice s WHERE s.batch_id = w.batch_id AND s.no = w.no OFFSET 0) s`
-	rawPage = ", (SELECT p.body FROM flow.page p WHERE p.set_id = (SELECT page_set FROM flow.batch WHERE id = s.batch_id) AND p.first = s.first - s.page_off)"
+	rawPage = ", (SELECT p.body FROM flow.page p WHERE p.set_id = (SELECT page_set FROM flow.batch WHERE id " +
+		"= s.batch_id) AND p.first = s.first - s.page_off)"
 )
 
 // rawRecords reads the slices in which the records of an answer are, with their jobs, fragments and pages, rawResults

@@ -19,7 +19,8 @@ func sampleRows(n int) [][]byte {
 	firsts := []string{"Maria", "James", "Aiko", "Lars", "Fatima", "Chen", "Olga", "Diego"}
 	rows := make([][]byte, n)
 	for i := range rows {
-		row := fmt.Appendf(nil, `{"id":"%d","phone":"+1%010d","first_name":"%s","balance":%d.%02d,"note":"called 2026-%02d-%02d, reference `,
+		row := fmt.Appendf(nil,
+			`{"id":"%d","phone":"+1%010d","first_name":"%s","balance":%d.%02d,"note":"called 2026-%02d-%02d, reference `,
 			i, r.Int64N(1e10), firsts[r.IntN(len(firsts))], r.IntN(10000), r.IntN(100), 1+r.IntN(12), 1+r.IntN(28))
 		row = fmt.Appendf(row, "%x", r.Uint64())
 		row = append(row, bytes.Repeat([]byte("."), max(rowBytes-len(row)-2, 0))...)

@@ -247,7 +247,8 @@ func (b *smallBench) burst(ctx context.Context, w *start, n int) (accepted, thro
 func (e *env) quiet(ctx context.Context) error {
 	for {
 		var open bool
-		err := e.pool.QueryRow(ctx, "SELECT EXISTS (SELECT FROM flow.batch_count WHERE status IN ('queued', 'running'))").Scan(&open)
+		err := e.pool.QueryRow(ctx,
+			"SELECT EXISTS (SELECT FROM flow.batch_count WHERE status IN ('queued', 'running'))").Scan(&open)
 		if err != nil || !open {
 			return err
 		}

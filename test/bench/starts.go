@@ -206,7 +206,8 @@ func devOnce(ctx context.Context, binary, data string) (time.Duration, error) {
 	address := probe.Addr().String()
 	_ = probe.Close()
 	var out strings.Builder
-	cmd := exec.CommandContext(ctx, binary, "dev", "--data-dir", data, "--listen", address) //nolint:gosec // the program that was just built
+	//nolint:gosec // the program that was just built
+	cmd := exec.CommandContext(ctx, binary, "dev", "--data-dir", data, "--listen", address)
 	cmd.Stdout, cmd.Stderr = &out, &out
 	began := time.Now()
 	if err := cmd.Start(); err != nil {

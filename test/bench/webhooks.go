@@ -349,7 +349,8 @@ func (t *turns) end() ([]time.Duration, error) {
 
 // running says whether a batch of many records runs.
 func (s *service) running(ctx context.Context, e *env) (yes bool, err error) {
-	err = e.pool.QueryRow(ctx, "SELECT EXISTS (SELECT FROM flow.batch_count WHERE status IN ('queued', 'running') AND record_count > 1 AND org_id = $1)", s.org).Scan(&yes)
+	err = e.pool.QueryRow(ctx, "SELECT EXISTS (SELECT FROM flow.batch_count WHERE status IN ('queued', "+
+		"'running') AND record_count > 1 AND org_id = $1)", s.org).Scan(&yes)
 	return yes, err
 }
 
@@ -389,7 +390,8 @@ func together(many, n int, do func(who, i int) error) (all time.Duration, took [
 func (h *hook) head(body []byte) ([]byte, error) {
 	id, now := "msg_"+strconv.FormatInt(h.sent.Add(1), 10), time.Now()
 	signature, err := webhook.Sign(h.secret, id, now, body)
-	return fmt.Appendf(nil, "POST %s HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json\r\nContent-Length: %d\r\nWebhook-Id: %s\r\nWebhook-Timestamp: %d\r\nWebhook-Signature: %s\r\n\r\n",
+	return fmt.Appendf(nil, "POST %s HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json\r\n"+
+		"Content-Length: %d\r\nWebhook-Id: %s\r\nWebhook-Timestamp: %d\r\nWebhook-Signature: %s\r\n\r\n",
 		h.path, len(body), id, now.Unix(), signature), err
 }
 

@@ -183,7 +183,8 @@ func MoveClock(t testing.TB, db pg.DB, d time.Duration) {
 // passed.
 func StepClock(t testing.TB, db pg.DB, d time.Duration) {
 	t.Helper()
-	moveClock(t, db, "UPDATE flow.clock_offset SET ahead = ahead + make_interval(secs => $1), stepped = stepped + make_interval(secs => $1)", d)
+	moveClock(t, db, "UPDATE flow.clock_offset SET ahead = ahead + make_interval(secs => $1), "+
+		"stepped = stepped + make_interval(secs => $1)", d)
 }
 
 func moveClock(t testing.TB, db pg.DB, sql string, d time.Duration) {
@@ -207,7 +208,8 @@ func withDatabase(dsn, name string) string {
 func WriteOutParts(t testing.TB, conn pg.DB) {
 	t.Helper()
 	var ids []uuid.UUID
-	err := conn.QueryRow(t.Context(), "SELECT coalesce(array_agg(batch_id), '{}') FROM flow.lane_batch WHERE part_id IS NOT NULL").Scan(&ids)
+	err := conn.QueryRow(t.Context(),
+		"SELECT coalesce(array_agg(batch_id), '{}') FROM flow.lane_batch WHERE part_id IS NOT NULL").Scan(&ids)
 	if err == nil {
 		err = db.New().SlicesWriteOut(t.Context(), conn, ids)
 	}

@@ -12,7 +12,8 @@ func TestNew_IsMigratedAndApart(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	one, two := pgtest.New(t), pgtest.New(t)
-	if _, err := one.Exec(ctx, "INSERT INTO flow.due (kind, key, due_at, lease_seconds) VALUES ('k', 'x', now(), 1)"); err != nil {
+	if _, err := one.Exec(ctx,
+		"INSERT INTO flow.due (kind, key, due_at, lease_seconds) VALUES ('k', 'x', now(), 1)"); err != nil {
 		t.Fatal(err)
 	}
 	var inOne, inTwo, river int

@@ -128,7 +128,8 @@ func mustURL(t testing.TB, dsn string) *url.URL {
 func (p *PgBouncer) write(databases string) error {
 	users := filepath.Join(p.dir, "users")
 	text := fmt.Sprintf(poolerConfig, databases, p.host, p.sent, p.port, users)
-	return os.WriteFile(filepath.Join(p.dir, "ini"), []byte(text), 0o644) //nolint:gosec,wrapcheck // the pooler is another user
+	//nolint:gosec,wrapcheck // the pooler is another user
+	return os.WriteFile(filepath.Join(p.dir, "ini"), []byte(text), 0o644)
 }
 
 // sharedPooler is that of this process.

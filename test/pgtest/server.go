@@ -97,7 +97,8 @@ const (
 // removes it, and ext4 looks long for numbers that were not freed just now: two fifths of what Postgres did there.
 func base() string {
 	var at syscall.Statfs_t
-	if syscall.Statfs(memoryFolder, &at) == nil && at.Bavail*uint64(at.Bsize) >= memoryFree && free() >= 2*memoryFree { //nolint:gosec // is positive
+	//nolint:gosec // is positive
+	if syscall.Statfs(memoryFolder, &at) == nil && at.Bavail*uint64(at.Bsize) >= memoryFree && free() >= 2*memoryFree {
 		return memoryFolder
 	}
 	return os.TempDir()

@@ -71,7 +71,8 @@ func (c *checker) window(b *budget, k window) {
 	case k2.arrived[k] > r.own:
 		c.fail("budget %d, window %v: the provider has %d calls of ours, the ledger %d", b.no, k, k2.arrived[k], r.own)
 	case k2.arrived[k]+k2.seen[k] > r.own+r.foreign:
-		c.fail("budget %d, window %v: the provider has %d calls of ours and told of %d of others, the ledger counts %d and %d",
+		c.fail("budget %d, window %v: the provider has %d calls of ours and told of %d of others, "+
+			"the ledger counts %d and %d",
 			b.no, k, k2.arrived[k], k2.seen[k], r.own, r.foreign)
 	}
 }

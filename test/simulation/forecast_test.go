@@ -28,7 +28,8 @@ type promise struct {
 
 func (p *promise) String() string {
 	b := p.b
-	return fmt.Sprintf("organization %d at budget %d (caps %v, spacing %s, %d in flight, %d records a call): %d records, asked %s, said %s",
+	return fmt.Sprintf("organization %d at budget %d (caps %v, spacing %s, %d in flight, %d records a call): "+
+		"%d records, asked %s, said %s",
 		p.org[0], b.no, b.caps(), b.spacing, b.most, b.perCall, len(p.records), p.asked.Format(time.RFC3339),
 		p.said.At.Format(time.RFC3339Nano))
 }
@@ -243,7 +244,8 @@ func TestForecast(t *testing.T) {
 			case done.IsZero():
 				t.Errorf("seed %d: never done: %s", seed, p)
 			case done.After(p.said.At):
-				t.Errorf("seed %d: done %s after the time that was said: %s\n\tgo test ./test/simulation -run 'TestForecast$' -seed=%d",
+				t.Errorf("seed %d: done %s after the time that was said: %s\n"+
+					"\tgo test ./test/simulation -run 'TestForecast$' -seed=%d",
 					seed, done.Sub(p.said.At), p, seed)
 			case p.least: // whether a call touches one window or two decides over half of its time
 			default:

@@ -54,7 +54,8 @@ func (d *day) seconds(minutes int) int {
 func (d *day) running() []*liveBatch {
 	d.Helper()
 	return some(d.batches, func(b *liveBatch) bool {
-		return !b.cancelled && d.count("SELECT count(*) FROM flow.batch_count WHERE batch_id = $1 AND completed_at IS NULL", b.id) == 1
+		return !b.cancelled &&
+			d.count("SELECT count(*) FROM flow.batch_count WHERE batch_id = $1 AND completed_at IS NULL", b.id) == 1
 	})
 }
 

@@ -122,7 +122,8 @@ func (d *day) watchDay() {
 		for bucket, windows := range d.limits {
 			for seconds, n := range windows {
 				if _, err := d.pool.Exec(d.Context(),
-					"INSERT INTO torture.cap SELECT $1, $2, $3, $4 WHERE NOT EXISTS (SELECT FROM torture.cap WHERE (domain, bucket, seconds) = ($1, $2, $3))",
+					"INSERT INTO torture.cap SELECT $1, $2, $3, $4 WHERE NOT EXISTS (SELECT FROM torture.cap "+
+						"WHERE (domain, bucket, seconds) = ($1, $2, $3))",
 					s.tenancy, bucket, seconds, n); err != nil {
 					d.Fatal(err)
 				}
@@ -156,7 +157,8 @@ func (d *day) checkDay() {
 		d.Error("nothing was written down: the test shows nothing")
 	}
 	d.none("batches that did not go back to where they were",
-		"SELECT to_jsonb(v)::text FROM torture.step v WHERE what = 'batch' AND was = 'paused' AND is_now NOT IN (before, 'cancelled')")
+		"SELECT to_jsonb(v)::text FROM torture.step v WHERE what = 'batch' AND was = 'paused' "+
+			"AND is_now NOT IN (before, 'cancelled')")
 	d.none("queues that are paused without a paused batch",
 		`SELECT to_jsonb(q)::text FROM flow.lane_batch q JOIN flow.batch_count b ON b.batch_id = q.batch_id WHERE q.paused AND b.status <> 'paused' AND q.open`)
 	rows := d.all("SELECT DISTINCT ON (what, was, is_now) what, was, is_now, id FROM torture.step")
@@ -217,7 +219,8 @@ func (d *day) checkWindows() {
 		tenancy := some(d.seats, func(s *seat) bool { return s.account == account })[0].tenancy
 		for _, w := range d.sim.Windows(account) {
 			windows++
-			if own := d.count("SELECT coalesce(sum(own), 0) FROM flow.ledger WHERE domain = $1 AND bucket = $2 AND window_seconds = $3 AND starts_at = $4",
+			if own := d.count("SELECT coalesce(sum(own), 0) FROM flow.ledger WHERE domain = $1 AND bucket = $2 "+
+				"AND window_seconds = $3 AND starts_at = $4",
 				tenancy, w.OperationType, w.WindowSeconds, w.Start); int64(own) < w.Calls {
 				d.Errorf("%s of %s in %d s from %s: the platform counted %d calls, the ledger has %d", w.OperationType,
 					account, w.WindowSeconds, w.Start, w.Calls, own)
@@ -293,7 +296,8 @@ func (d *day) checkPacing() {
 
 func (d *day) checkPaced(id uuid.UUID, releases *int) error {
 	rows, err := d.pool.Query(d.Context(),
-		"SELECT at, what, coalesce(queue, ''), coalesce(n, 0), policy, coalesce(tick, at) FROM torture.pace WHERE batch_id = $1 ORDER BY no", id)
+		"SELECT at, what, coalesce(queue, ''), coalesce(n, 0), policy, coalesce(tick, at) FROM torture.pace "+
+			"WHERE batch_id = $1 ORDER BY no", id)
 	if err != nil {
 		return err
 	}

@@ -269,7 +269,8 @@ func (d *day) end() {
 	d.checkArrived()
 	d.checkDay()
 	sum := d.tally()
-	d.Logf("%d moves of the clocks, %d kills and %d stops with %d calls under way; %d batches (%d cancelled), %d records, %d calls, %d of them retries; %d holds; %d shares",
+	d.Logf("%d moves of the clocks, %d kills and %d stops with %d calls under way; %d batches (%d cancelled), "+
+		"%d records, %d calls, %d of them retries; %d holds; %d shares",
 		d.moves, d.kills, d.stops, d.caught, len(d.batches), d.cancelled, d.records, sum.Calls, sum.Retries,
 		len(d.covers), d.shares)
 	d.Logf("%d unknown outcomes: lookups found %d and did not find %d; the platform refused %s", sum.Unknown, sum.Found,

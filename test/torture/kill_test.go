@@ -60,9 +60,11 @@ func TestKill(t *testing.T) {
 	s.checkCaught(caught)
 	last.kill()
 	sum := w.tally()
-	t.Logf("%d kills (%d with nothing under way), %d calls under way at a kill; %d batches (%d cancelled), %d records, %d calls", n, idle, len(caught),
+	t.Logf("%d kills (%d with nothing under way), %d calls under way at a kill; "+
+		"%d batches (%d cancelled), %d records, %d calls", n, idle, len(caught),
 		len(w.batches), s.cancelled, s.records, sum.Calls)
-	t.Logf("%d unknown outcomes: lookups found %d and did not find %d; %d calls were retries; %d requests were lost on their way, %d bodies broke off",
+	t.Logf("%d unknown outcomes: lookups found %d and did not find %d; %d calls were retries; "+
+		"%d requests were lost on their way, %d bodies broke off",
 		sum.Unknown, sum.Found, sum.NotFound, sum.Retries, w.front.lost.Load(), w.front.broken.Load())
 	if len(caught) == 0 || sum.Unknown == 0 {
 		t.Error("no kill hit a call: the test shows nothing")

@@ -68,10 +68,12 @@ func (d *diary) check(rested time.Time) {
 	for _, e := range d.entries {
 		slots += v.entry(e, rested)
 	}
-	d.Logf("%d schedules, %d slots, %d batches in %s: %d fired, %d missed, %d too late, %d overlapped (%d fires unclear), %d changed, %d failed; %d runs by hand",
+	d.Logf("%d schedules, %d slots, %d batches in %s: %d fired, %d missed, %d too late, "+
+		"%d overlapped (%d fires unclear), %d changed, %d failed; %d runs by hand",
 		len(d.entries), slots, len(v.byID), time.Since(d.began).Round(time.Second), v.fired, v.missed, v.late,
 		v.overlapped, v.unclear, v.changed, v.failed, v.manual)
-	d.Logf("%d moves of the clocks, %d processes killed, %d stopped, %d times all were dead, %d jumps; %d things that people did",
+	d.Logf("%d moves of the clocks, %d processes killed, %d stopped, %d times all were dead, %d jumps; "+
+		"%d things that people did",
 		len(d.moves), d.kills, d.stops, d.deaths, d.jumps, d.actions)
 	if min(v.fired, v.missed, d.kills, d.deaths+d.jumps) == 0 || d.whole && min(v.late, v.overlapped, v.failed,
 		v.manual, d.stops, d.deaths, d.jumps) == 0 {

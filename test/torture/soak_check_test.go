@@ -56,7 +56,8 @@ func (s *soak) tell(since time.Duration) {
 		}
 		return took[min(len(took)-1, int(q*float64(len(took))))].Round(time.Millisecond)
 	}
-	s.Logf("%4.0f s: %d messages, %d acknowledged; to receivers that answer %.0f/s, p50 %s, p99 %s, last %s; %d deliveries wait, %d batches are open, %d calls unresolved, %d due rows; %d MiB",
+	s.Logf("%4.0f s: %d messages, %d acknowledged; to receivers that answer %.0f/s, p50 %s, p99 %s, last %s; "+
+		"%d deliveries wait, %d batches are open, %d calls unresolved, %d due rows; %d MiB",
 		since.Seconds(), sent, s.acked.Load(), float64(len(took))/lately.Seconds(), at(0.5), at(0.99), at(1),
 		s.count(waiting), s.open(), s.count(doubted), s.count("SELECT count(*) FROM flow.due"),
 		residentSize(s.T, s.process.Process.Pid)>>20)
@@ -72,10 +73,11 @@ func (s *soak) settled() {
 		over += ", 'running'"
 	}
 	for what, sql := range map[string]string{
-		"delivery waits":        waiting,
-		"call is open":          "SELECT count(*) FROM flow.call WHERE state IN ('intent', 'unknown', 'awaiting')",
-		"batch is open":         unended,
-		"row is due any more":   "SELECT count(*) FROM flow.due WHERE kind NOT IN ('housekeeping', 'blob_sweep', 'rollup', 'sweep')",
+		"delivery waits": waiting,
+		"call is open":   "SELECT count(*) FROM flow.call WHERE state IN ('intent', 'unknown', 'awaiting')",
+		"batch is open":  unended,
+		"row is due any more": "SELECT count(*) FROM flow.due WHERE kind NOT IN ('housekeeping', " +
+			"'blob_sweep', 'rollup', 'sweep')",
 		"job of River is there": "SELECT count(*) FROM river.river_job WHERE state NOT IN (" + over + ")",
 	} {
 		tick := time.NewTicker(200 * time.Millisecond)
@@ -149,7 +151,8 @@ func (s *soak) check() {
 		ended[fmt.Sprintf("%s that %s: %s after %d arrivals", f.method, f.manner, is.status, is.arrived)]++
 		if seen[n] || duplicates != 0 && s.kills == 0 || !noted || !slices.Contains(f.ends(s.kills), is) {
 			if wrong++; wrong <= 10 {
-				s.Errorf("message %d (%s, its receiver %s): %+v; its delivery was there before: %t, %d copies, its batch names it: %t",
+				s.Errorf("message %d (%s, its receiver %s): %+v; its delivery was there before: %t, "+
+					"%d copies, its batch names it: %t",
 					n, f.method, f.manner, is, seen[n], duplicates, noted)
 			}
 		}
@@ -179,16 +182,22 @@ func (s *soak) check() {
 func (s *soak) checkLeft() {
 	s.Helper()
 	for what, sql := range map[string]string{
-		"batches that have no delivery":       "SELECT (SELECT count(*) FROM flow.batch) - (SELECT count(*) FROM flow.webhook_delivery)",
-		"parts but those of unresolved calls": "SELECT count(*) FROM flow.part p LEFT JOIN flow.call c ON c.id = p.call_id WHERE c.state IS DISTINCT FROM 'unresolved'",
-		"queues with something in them":       "SELECT count(*) FROM flow.lane_batch WHERE ready_parts <> 0 OR ready_records <> 0 OR part_id IS NOT NULL",
-		"slices that are not done":            "SELECT count(*) FROM flow.all_slices WHERE state <> 'done' AND unresolved < records",
-		"jobs that are not over":              "SELECT count(*) FROM flow.job WHERE status NOT IN ('completed', 'failed', 'unresolved')",
-		"waits":                               "SELECT count(*) FROM flow.wait",
-		"holds":                               "SELECT count(*) FROM flow.pause WHERE status = 'active'",
+		"batches that have no delivery": "SELECT (SELECT count(*) FROM flow.batch) - (SELECT " +
+			"count(*) FROM flow.webhook_delivery)",
+		"parts but those of unresolved calls": "SELECT count(*) FROM flow.part p LEFT JOIN flow.call c ON c.id " +
+			"= p.call_id WHERE c.state IS DISTINCT FROM 'unresolved'",
+		"queues with something in them": "SELECT count(*) FROM flow.lane_batch WHERE ready_parts <> 0 OR " +
+			"ready_records <> 0 OR part_id IS NOT NULL",
+		"slices that are not done": "SELECT count(*) FROM flow.all_slices WHERE state " +
+			"<> 'done' AND unresolved < records",
+		"jobs that are not over": "SELECT count(*) FROM flow.job WHERE status NOT " +
+			"IN ('completed', 'failed', 'unresolved')",
+		"waits": "SELECT count(*) FROM flow.wait",
+		"holds": "SELECT count(*) FROM flow.pause WHERE status = 'active'",
 		"unresolved calls beyond unresolved jobs": "SELECT (" + doubted +
 			") - (SELECT coalesce(sum(unresolved), 0) FROM flow.batch_count)",
-		"jobs of slices that others count":         "SELECT count(*) FROM flow.batch_count c JOIN flow.all_slices s USING (batch_id) WHERE (c.completed, c.failed, c.unresolved) <> (s.completed, s.failed, s.unresolved)",
+		"jobs of slices that others count": "SELECT count(*) FROM flow.batch_count c JOIN flow.all_slices s " +
+			"USING (batch_id) WHERE (c.completed, c.failed, c.unresolved) <> (s.completed, s.failed, s.unresolved)",
 		"arrivals of events that nobody waits for": "SELECT count(*) FROM flow.event_arrival",
 	} {
 		if n := s.count(sql); n != 0 {

@@ -55,7 +55,8 @@ func TestSteps(t *testing.T) {
 	again := w.checkExecutions(p.ready(w), b)
 	p.kill()
 	sum := w.tally()
-	t.Logf("%d kills with %d calls under way; %d records, %d calls, %d of them retries; %d unknown outcomes: lookups found %d and did not find %d; %d executions show more than one attempt",
+	t.Logf("%d kills with %d calls under way; %d records, %d calls, %d of them retries; %d unknown outcomes: "+
+		"lookups found %d and did not find %d; %d executions show more than one attempt",
 		killed, caught, stepsRecords, sum.Calls, sum.Retries, sum.Unknown, sum.Found, sum.NotFound, again)
 	if killed == 0 || caught == 0 || again == 0 {
 		t.Error("nothing was interrupted, or nothing was tried again: the test shows nothing")

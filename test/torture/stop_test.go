@@ -26,7 +26,8 @@ func TestStop(t *testing.T) {
 	slow := limits{timeout: 3 * time.Second, margin: 200 * time.Millisecond}
 	var defs []uuid.UUID
 	for i := range accounts {
-		defs = append(defs, w.define(i, `[{"id":"send","tasks":[{"id":"up","action_id":"dialer__api__upload","credential_id":"CRED",`+again+`,
+		defs = append(defs, w.define(i,
+			`[{"id":"send","tasks":[{"id":"up","action_id":"dialer__api__upload","credential_id":"CRED",`+again+`,
 			"params":{"list":"{{ input.list }}","row":"{{ input }}"}}]}]`))
 	}
 	var lists []string
@@ -66,7 +67,8 @@ func TestStop(t *testing.T) {
 		if n := int(w.front.broken.Load() - broken); n < reached {
 			t.Errorf("%d of %d bodies of the stopped process were finished", reached-n, reached)
 		}
-		seconds += w.count("SELECT count(*) FROM flow.call WHERE owner <> (SELECT owner FROM flow.call ORDER BY claimed_at LIMIT 1)")
+		seconds += w.count("SELECT count(*) FROM flow.call WHERE owner <> (SELECT owner " +
+			"FROM flow.call ORDER BY claimed_at LIMIT 1)")
 		other.kill() // the one that was stopped sends in the next round
 		if t.Failed() {
 			break
@@ -75,7 +77,8 @@ func TestStop(t *testing.T) {
 	w.settle(time.Minute)
 	w.arrivedOnce(dialersim.KindUpload, len(lists)*stopRows, lists...)
 	sum := w.tally()
-	t.Logf("%d stops in the middle of %d bodies of %d bytes, all sent by another process in the meantime (%d calls of it); %d bodies broke off, %d unknown outcomes",
+	t.Logf("%d stops in the middle of %d bodies of %d bytes, all sent by another process in the meantime (%d calls "+
+		"of it); %d bodies broke off, %d unknown outcomes",
 		rounds, trials, stopSize, seconds, w.front.broken.Load(), sum.Unknown)
 	if trials < rounds*accounts {
 		t.Errorf("only %d bodies were caught in the middle in %d rounds", trials, rounds)

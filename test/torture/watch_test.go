@@ -69,10 +69,11 @@ type tally struct {
 func (w *world) tally() tally {
 	w.Helper()
 	return tally{
-		Calls:    w.count("SELECT count(*) FROM flow.call WHERE records > 0"),
-		Probes:   w.count("SELECT count(*) FROM flow.call WHERE records = 0"),
-		Unknown:  w.count("SELECT count(*) FROM torture.move WHERE is_now = 'unknown'"),
-		Found:    w.count("SELECT count(*) FROM torture.move WHERE was = 'unknown' AND is_now IN ('settled', 'awaiting')"),
+		Calls:   w.count("SELECT count(*) FROM flow.call WHERE records > 0"),
+		Probes:  w.count("SELECT count(*) FROM flow.call WHERE records = 0"),
+		Unknown: w.count("SELECT count(*) FROM torture.move WHERE is_now = 'unknown'"),
+		Found: w.count("SELECT count(*) FROM torture.move WHERE was = 'unknown' " +
+			"AND is_now IN ('settled', 'awaiting')"),
 		NotFound: w.count("SELECT count(*) FROM torture.move WHERE was = 'unknown' AND is_now = 'refused'"),
 		Retries:  w.count("SELECT count(*) FROM flow.call WHERE attempt > 1"),
 		Owners:   w.count("SELECT count(DISTINCT owner) FROM flow.call"),
@@ -103,10 +104,13 @@ func (w *world) checkEnd() {
 		w.checkBatch(b)
 	}
 	for what, sql := range map[string]string{
-		"calls in doubt for ever":       "SELECT count(*) FROM flow.call WHERE state = 'unresolved'",
-		"parts left":                    "SELECT count(*) FROM flow.part p JOIN flow.batch_count b ON b.batch_id = p.batch_id WHERE b.status <> 'cancelled' OR p.call_id IS NOT NULL",
-		"queues with something in them": "SELECT count(*) FROM flow.lane_batch WHERE open AND (ready_parts <> 0 OR ready_records <> 0 OR part_id IS NOT NULL)",
-		"slices that are not done":      "SELECT count(*) FROM flow.all_slices s JOIN flow.batch_count b ON b.batch_id = s.batch_id WHERE s.state <> 'done' AND b.status <> 'cancelled'",
+		"calls in doubt for ever": "SELECT count(*) FROM flow.call WHERE state = 'unresolved'",
+		"parts left": "SELECT count(*) FROM flow.part p JOIN flow.batch_count b ON b.batch_id " +
+			"= p.batch_id WHERE b.status <> 'cancelled' OR p.call_id IS NOT NULL",
+		"queues with something in them": "SELECT count(*) FROM flow.lane_batch WHERE open AND (ready_parts <> 0 OR " +
+			"ready_records <> 0 OR part_id IS NOT NULL)",
+		"slices that are not done": "SELECT count(*) FROM flow.all_slices s JOIN flow.batch_count b ON b.batch_id " +
+			"= s.batch_id WHERE s.state <> 'done' AND b.status <> 'cancelled'",
 		"jobs that are not over": `SELECT count(*) FROM flow.job j JOIN flow.batch_count b ON b.batch_id = j.batch_id WHERE j.status NOT IN ('completed', 'accepted', 'rejected', 'unprocessed')
 			AND NOT ((b.status = 'cancelled' OR b.stopped_at IS NOT NULL) AND j.status IN ('staged', 'queued', 'pending'))`,
 		"batches whose slices say something else": `SELECT count(*) FROM flow.batch_count c JOIN (
@@ -116,7 +120,8 @@ func (w *world) checkEnd() {
 		"moves that nobody has drawn": `SELECT count(*) FROM torture.move WHERE NOT (
 			was = 'intent' OR was = 'unknown' AND is_now IN ('settled', 'refused', 'awaiting') OR was = 'awaiting' AND is_now = 'settled'
 			OR was = 'unresolved' AND is_now IN ('settled', 'refused'))`, // an answer that came late
-		"unknown outcomes of calls that need no lookup": "SELECT count(*) FROM torture.move WHERE is_now = 'unknown' AND checked <> 'lookup'",
+		"unknown outcomes of calls that need no lookup": "SELECT count(*) FROM torture.move WHERE is_now " +
+			"= 'unknown' AND checked <> 'lookup'",
 	} {
 		if n := w.count(sql); n != 0 {
 			w.Errorf("%d %s", n, what)
@@ -135,8 +140,10 @@ func (w *world) leftovers() {
 	w.Helper()
 	for _, sql := range []string{
 		`SELECT to_jsonb(c)::text FROM flow.batch_count c WHERE c.status IN ('queued', 'running', 'paused') LIMIT 5`,
-		"SELECT to_jsonb(c)::text FROM flow.call c WHERE state IN ('intent', 'unknown', 'awaiting', 'unresolved') ORDER BY claimed_at LIMIT 5",
-		"SELECT to_jsonb(p)::text FROM flow.part p JOIN flow.batch_count b ON b.batch_id = p.batch_id WHERE b.status IN ('queued', 'running', 'paused') ORDER BY p.id LIMIT 5",
+		"SELECT to_jsonb(c)::text FROM flow.call c WHERE state IN ('intent', 'unknown', 'awaiting', " +
+			"'unresolved') ORDER BY claimed_at LIMIT 5",
+		"SELECT to_jsonb(p)::text FROM flow.part p JOIN flow.batch_count b ON b.batch_id = p.batch_id " +
+			"WHERE b.status IN ('queued', 'running', 'paused') ORDER BY p.id LIMIT 5",
 		"SELECT to_jsonb(q)::text FROM flow.lane_batch q WHERE open AND ready_parts > 0 LIMIT 5",
 		"SELECT to_jsonb(d)::text || ' now ' || flow.clock() FROM flow.due d",
 		"SELECT to_jsonb(h)::text FROM flow.pause h WHERE status = 'active'",

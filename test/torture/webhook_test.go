@@ -161,7 +161,8 @@ func TestKill_Webhook(t *testing.T) {
 	group.Wait()
 	p.drain()
 	p.check()
-	t.Logf("%d kills, %d messages, %.0f/s of them while a process was there, %d requests that got no answer, %d deliveries that waited for their start at a kill",
+	t.Logf("%d kills, %d messages, %.0f/s of them while a process was there, %d requests that got no answer, "+
+		"%d deliveries that waited for their start at a kill",
 		n, p.acked.Load(), float64(took)/there.Seconds(), p.cut.Load(), waiting)
 	if p.cut.Load() == 0 || waiting == 0 {
 		t.Error("no kill hit a message: the test shows nothing")

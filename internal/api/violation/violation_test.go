@@ -30,16 +30,19 @@ func TestBody(t *testing.T) {
 		{"Missing", "createApiKey", `{}`, "body.name missing"},
 		{"NotObject", "createApiKey", `[1]`, "body object_type"},
 		{"Everything", "createApiKey", `{"name":"","expires_at":"tomorrow","colour":1,"size":2}`,
-			"body.colour extra_forbidden\nbody.expires_at datetime_parsing\nbody.name string_too_short\nbody.size extra_forbidden"},
+			"body.colour extra_forbidden\nbody.expires_at datetime_parsing\nbody.name string_too_short\n" +
+				"body.size extra_forbidden"},
 		{"TooLong", "createApiKey", `{"name":"` + strings.Repeat("x", 201) + `"}`, "body.name string_too_long"},
 		{"Null", "createApiKey", `{"name":null}`, "body.name null_not_allowed"},
 		{"NullEnum", "updateDefinition", `{"status":null}`, "body.status null_not_allowed"},
 		{"Enum", "updateDefinition", `{"status":"gone"}`, "body.status enum"},
 		{"Nullable", "createDefinition", `{"name":"a","lane":"slow","steps":[]}`,
 			"body.lane enum\nbody.steps too_short"},
-		{"Deep", "createDefinition", `{"name":"a","steps":[{"id":"a","tasks":[{"id":"b","action_id":"c"},{"id":"B!","params":[],"retry":{"max_attempts":0,"x":1}}]}]}`,
+		{"Deep", "createDefinition",
+			`{"name":"a","steps":[{"id":"a","tasks":[{"id":"b","action_id":"c"},{"id":"B!","params":[],"retry":{"max_attempts":0,"x":1}}]}]}`,
 			"body.steps.0.tasks.1.action_id missing\nbody.steps.0.tasks.1.id string_pattern_mismatch\n" +
-				"body.steps.0.tasks.1.params object_type\nbody.steps.0.tasks.1.retry.max_attempts greater_than_equal\n" +
+				"body.steps.0.tasks.1.params object_type\n" +
+				"body.steps.0.tasks.1.retry.max_attempts greater_than_equal\n" +
 				"body.steps.0.tasks.1.retry.x extra_forbidden"},
 		{"Numbers", "createRecordSet", `{"chunk_size":50001}`, "body.chunk_size less_than_equal"},
 		{"Huge", "createRecordSet", `{"chunk_size":1e999999999}`, "body.chunk_size less_than_equal"},
@@ -150,7 +153,8 @@ func TestQuery(t *testing.T) {
 	tests := []struct{ operation, query, want string }{
 		{"listBatches", "limit=1&skip=0&status=running", ""},
 		{"listBatches", "limit=0&skip=-1&status=gone&trigger_type=x&unknown=1",
-			"query.limit greater_than_equal\nquery.skip greater_than_equal\nquery.status enum\nquery.trigger_type enum"},
+			"query.limit greater_than_equal\nquery.skip greater_than_equal\nquery.status enum\n" +
+				"query.trigger_type enum"},
 		{"listBatches", "limit=50001", "query.limit less_than_equal"},
 		{"listBatches", "limit=ten&skip=1.5", "query.limit int_type\nquery.skip int_type"},
 		{"listBatches", "limit=", "query.limit int_type"},

@@ -161,7 +161,8 @@ func readFile(path string) ([]File, error) {
 func syntaxError(path string, err error) error {
 	text := err.Error()
 	if at := syntaxLine.FindStringSubmatch(text); at != nil {
-		return fmt.Errorf("%s:%s: %s", path, at[1], strings.TrimPrefix(text, at[0])) //nolint:errorlint // the text of YAML is all that it has
+		//nolint:errorlint // the text of YAML is all that it has
+		return fmt.Errorf("%s:%s: %s", path, at[1], strings.TrimPrefix(text, at[0]))
 	}
 	return fmt.Errorf("%s: %w", path, err)
 }

@@ -56,14 +56,15 @@ func TestCompare(t *testing.T) {
 		"calls: [{call: PUT *}, {call: PUT *}]":                             "",
 		"results: [{status: failed, error: {code: c}}]":                     "",
 		"calls: []": "a call came that is not expected\n    expected: 0 calls\n    came:     PUT /b {\"n\":2}",
-		"calls: [{call: PUT /a}, {call: PUT /b, body: {}}]": "this call did not come\n    expected: PUT /b {}\n    came:     PUT /b {\"n\":2}",
-		"calls: [{call: PUT /a}]":                           "is not expected",
-		"calls: [{call: PUT /a, boddy: 1}]":                 "no field boddy",
-		"calls: {}":                                         "must be a list",
-		"results: []":                                       "expected: 0 results\n    came:     1 results",
-		"results: [{status: completed}]":                    `came:     {"error":{"code":"c","message":"m"},"status":"failed"}`,
-		"results: [{error: {code: d}}]":                     "the result of row 1 is another one",
-		"results: [{error: null}]":                          "the result of row 1 is another one",
+		"calls: [{call: PUT /a}, {call: PUT /b, body: {}}]": "this call did not come\n    expected: PUT /b {}\n" +
+			"    came:     PUT /b {\"n\":2}",
+		"calls: [{call: PUT /a}]":           "is not expected",
+		"calls: [{call: PUT /a, boddy: 1}]": "no field boddy",
+		"calls: {}":                         "must be a list",
+		"results: []":                       "expected: 0 results\n    came:     1 results",
+		"results: [{status: completed}]":    `came:     {"error":{"code":"c","message":"m"},"status":"failed"}`,
+		"results: [{error: {code: d}}]":     "the result of row 1 is another one",
+		"results: [{error: null}]":          "the result of row 1 is another one",
 	} {
 		test, err := read(t, "flow: a\nrows: [{}]\nexpect:\n  "+expect)
 		if err != nil {

@@ -41,7 +41,8 @@ func New(server, key string) (*Client, error) {
 	server = strings.TrimSuffix(strings.TrimRight(server, "/"), "/v1")
 	if !IsAddress(server) {
 		return nil, errors.New(
-			"FLOWLANE_URL must be the root of a server, for example http://127.0.0.1:8080, without a user or a password")
+			"FLOWLANE_URL must be the root of a server, for example http://127.0.0.1:8080, " +
+				"without a user or a password")
 	}
 	if key == "" {
 		return nil, errors.New("no API key: set FLOWLANE_API_KEY, or make a key with `flowlane apikey create`")

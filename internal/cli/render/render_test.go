@@ -53,10 +53,10 @@ func TestList(t *testing.T) {
 		"NDJSON": {render.Options{Format: render.NDJSON}, items[0] + "\n" + items[1] + "\n"},
 		"CSV": {render.Options{Format: render.CSV, Columns: []string{"id", "n", "counts", "none"}}, "" +
 			"id,n,counts,none\na,12345678901234567890,\"{\"\"x\"\":1}\",\nb,1.50,{},\n"},
-		"YAML": {render.Options{Format: render.YAML}, "" +
+		"YAML": {render.Options{Format: render.YAML},
 			"- id: a\n  name: \"line\\nbreak \\e[31m\"\n  status: failed\n  n: 12345678901234567890\n  at: \"2026-11-25T16:12:44Z\"\n" +
-			"  counts:\n    x: 1\n  none: null\n" +
-			"- id: b\n  name: plain\n  status: completed\n  n: 1.50\n  at: null\n  counts: {}\n  none: null\n"},
+				"  counts:\n    x: 1\n  none: null\n" +
+				"- id: b\n  name: plain\n  status: completed\n  n: 1.50\n  at: null\n  counts: {}\n  none: null\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -74,7 +74,8 @@ func TestOne(t *testing.T) {
 	if err := render.One(&out, render.Options{Format: render.Table}, []byte(items[0])); err != nil {
 		t.Fatal(err)
 	}
-	want := "id      a\nname    line break �[31m\nstatus  failed\nn       12345678901234567890\nat      2026-11-25 16:12:44Z\n" +
+	want := "id      a\nname    line break �[31m\nstatus  failed\nn       12345678901234567890\n" +
+		"at      2026-11-25 16:12:44Z\n" +
 		"counts\n  x: 1\nnone    -\n"
 	if out.String() != want {
 		t.Errorf("got\n%s\nwant\n%s", out.String(), want)

@@ -89,7 +89,8 @@ func (c *CSV) explain(err error) error {
 		return fmt.Errorf("line %d has another number of values than the header, which names %d columns",
 			parse.StartLine, c.r.FieldsPerRecord)
 	case errors.Is(parse.Err, csv.ErrBareQuote):
-		return fmt.Errorf("line %d: a quote stands inside a value that is not quoted; quote the value and double the quote", parse.Line)
+		return fmt.Errorf("line %d: a quote stands inside a value that is not quoted; "+
+			"quote the value and double the quote", parse.Line)
 	case errors.Is(parse.Err, csv.ErrQuote):
 		return fmt.Errorf("line %d: a quoted value that begins on line %d is not ended", parse.Line, parse.StartLine)
 	default:

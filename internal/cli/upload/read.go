@@ -72,7 +72,8 @@ func measure(ctx context.Context, source Source, size int) (survey, error) {
 		}
 	}
 	if size > 0 {
-		return out, fmt.Errorf("%d records of this file make a chunk of more than %d bytes: choose a smaller --chunk-size", size, recordset.MaxBodyBytes)
+		return out, fmt.Errorf("%d records of this file make a chunk of more than %d bytes: "+
+			"choose a smaller --chunk-size", size, recordset.MaxBodyBytes)
 	}
 	return out, fmt.Errorf("a record is larger than %d bytes, the most that a chunk takes", recordset.MaxBodyBytes)
 }

@@ -238,7 +238,8 @@ func (u *upload) seal(ctx context.Context) (Result, error) {
 	u.opts.Checkpoint.forget()
 	local := recordset.ContentHash(u.digests)
 	if got := set.ContentHash; got != local {
-		return Result{}, fmt.Errorf("record set %s holds other rows than the file (content hash %s, expected %s): delete it and upload again",
+		return Result{}, fmt.Errorf("record set %s holds other rows than the file (content hash %s, expected %s): "+
+			"delete it and upload again",
 			u.setID, got, local)
 	}
 	return Result{RecordSetID: u.setID, Records: u.survey.records, ContentHash: local}, nil

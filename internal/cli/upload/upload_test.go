@@ -188,7 +188,8 @@ func TestRun_Resumes(t *testing.T) {
 	}
 	before := s.chunks.Load()
 	resumed := false
-	opts = upload.Options{Checkpoint: s.remember(t, dir, path), Progress: func(p upload.Progress) { resumed = p.Resumed }}
+	opts = upload.Options{Checkpoint: s.remember(t, dir, path),
+		Progress: func(p upload.Progress) { resumed = p.Resumed }}
 	res, err := upload.Run(t.Context(), s.Client, source, opts)
 	if err != nil {
 		t.Fatal(err)

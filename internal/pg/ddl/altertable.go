@@ -228,7 +228,8 @@ func alterColumn(table, column string, r reader, m *Meaning) bool {
 	case r.take("type", "set data type"):
 		e.Scans, e.Rewrites, e.Related = true, true, true
 		m.Takes = "column " + table + "." + column
-		m.Advice = "add a column of the other type, have the program write both, and drop the old one in a later version"
+		m.Advice = "add a column of the other type, have the program write both, " +
+			"and drop the old one in a later version"
 	case r.take("set not null"):
 		e.Scans, m.notNull = true, table+"."+column
 		m.Advice = "add CHECK (" + column +

@@ -76,7 +76,8 @@ func (l *linter) statement(s Statement, m Meaning) {
 	others := slices.DeleteFunc(slices.Clone(m.Effects), func(e Effect) bool { return l.created[e.Object] })
 	switch {
 	case m.Concurrently && l.file.Transaction:
-		say("CONCURRENTLY cannot run in a transaction: write `%s outside a transaction` before it, in a file of its own", directive)
+		say("CONCURRENTLY cannot run in a transaction: "+
+			"write `%s outside a transaction` before it, in a file of its own", directive)
 	case !l.file.Transaction && !m.Again:
 		say("outside a transaction stands only what can be run again after it was cut off: CREATE INDEX CONCURRENTLY " +
 			"IF NOT EXISTS, DROP INDEX CONCURRENTLY IF EXISTS, one VALIDATE CONSTRAINT")
@@ -89,8 +90,8 @@ func (l *linter) statement(s Statement, m Meaning) {
 		return
 	}
 	if m.Takes != "" && (len(others) > 0 || len(m.Effects) == 0) && l.file.LeastProgram == 0 {
-		say("the version before may use %s: write `%s least program N` before it, N being the newest migration of the first "+
-			"version that does not", m.Takes, directive)
+		say("the version before may use %s: write `%s least program N` before it, N being the newest migration "+
+			"of the first version that does not", m.Takes, directive)
 	}
 	if len(others) == 0 {
 		return

@@ -34,7 +34,8 @@ func TestLint(t *testing.T) {
 		"column, stable default": {[]string{"ALTER TABLE flow.batch ADD more timestamptz NOT NULL DEFAULT now()"},
 			""},
 		"column, negative default": {
-			[]string{"ALTER TABLE flow.batch ADD more numeric(4, 2) DEFAULT -1.5 NOT NULL, ADD other text[] DEFAULT '{}'"}, ""},
+			[]string{"ALTER TABLE flow.batch ADD more numeric(4, 2) DEFAULT -1.5 NOT NULL, " +
+				"ADD other text[] DEFAULT '{}'"}, ""},
 		"column, volatile default": {
 			[]string{"ALTER TABLE flow.batch ADD COLUMN more uuid DEFAULT gen_random_uuid()"}, "constant default"},
 		"column, default of a query": {
@@ -93,12 +94,14 @@ func TestLint(t *testing.T) {
 			"ALTER TABLE flow.batch VALIDATE CONSTRAINT few",
 		}, ""},
 		"check, validated at once": {[]string{
-			"ALTER TABLE flow.batch ADD CONSTRAINT few CHECK (n < 9) NOT VALID; ALTER TABLE flow.batch VALIDATE CONSTRAINT few",
+			"ALTER TABLE flow.batch ADD CONSTRAINT few CHECK (n < 9) NOT VALID; " +
+				"ALTER TABLE flow.batch VALIDATE CONSTRAINT few",
 		}, "a file of its own"},
 		"foreign key": {[]string{"ALTER TABLE flow.call ADD FOREIGN KEY (batch_id) REFERENCES flow.batch"},
 			"NOT VALID"},
 		"foreign key, not valid": {[]string{
-			"ALTER TABLE flow.call ADD CONSTRAINT of FOREIGN KEY (batch_id) REFERENCES flow.batch ON DELETE CASCADE NOT VALID"}, ""},
+			"ALTER TABLE flow.call ADD CONSTRAINT of FOREIGN KEY (batch_id) " +
+				"REFERENCES flow.batch ON DELETE CASCADE NOT VALID"}, ""},
 		"primary key": {[]string{"ALTER TABLE flow.call ADD PRIMARY KEY (id)"}, "USING INDEX"},
 		"unique": {[]string{"ALTER TABLE flow.call ADD CONSTRAINT once UNIQUE (batch_id)"},
 			"USING INDEX"},
@@ -150,7 +153,8 @@ func TestLint(t *testing.T) {
 		"storage parameter": {[]string{
 			"ALTER TABLE flow.batch SET (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.01)"}, ""},
 		"trigger, view, comment": {[]string{
-			"CREATE TRIGGER t BEFORE UPDATE ON flow.batch EXECUTE FUNCTION flow.f(); CREATE VIEW ops.b AS SELECT 1; COMMENT ON COLUMN flow.batch.n IS 'x;'"}, ""},
+			"CREATE TRIGGER t BEFORE UPDATE ON flow.batch EXECUTE FUNCTION flow.f(); CREATE VIEW ops.b AS SELECT 1; " +
+				"COMMENT ON COLUMN flow.batch.n IS 'x;'"}, ""},
 		"reading behind a full lock": {[]string{
 			"ALTER TABLE flow.batch ADD more int; ALTER TABLE flow.call VALIDATE CONSTRAINT c"},
 			"while flow.batch is locked"},

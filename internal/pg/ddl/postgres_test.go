@@ -123,7 +123,8 @@ type relation struct {
 
 func relations(t *testing.T, tx pgx.Tx) map[uint32]relation {
 	t.Helper()
-	rows, err := tx.Query(t.Context(), `SELECT c.oid, c.oid::regclass::text, c.relfilenode, pg_stat_get_xact_numscans(c.oid) FROM pg_class c
+	rows, err := tx.Query(t.Context(),
+		`SELECT c.oid, c.oid::regclass::text, c.relfilenode, pg_stat_get_xact_numscans(c.oid) FROM pg_class c
 		WHERE c.relkind IN ('r', 'p', 'v') AND c.relnamespace::regnamespace::text IN ('flow', 'ops', 'river')`)
 	require.NoError(t, err)
 	out := map[uint32]relation{}
@@ -141,7 +142,8 @@ func relations(t *testing.T, tx pgx.Tx) map[uint32]relation {
 func doneBy(t *testing.T, tx pgx.Tx, before map[uint32]relation) map[uint32]did {
 	t.Helper()
 	out := map[uint32]did{}
-	rows, err := tx.Query(t.Context(), "SELECT relation, mode FROM pg_locks WHERE pid = pg_backend_pid() AND locktype = 'relation' AND granted")
+	rows, err := tx.Query(t.Context(),
+		"SELECT relation, mode FROM pg_locks WHERE pid = pg_backend_pid() AND locktype = 'relation' AND granted")
 	require.NoError(t, err)
 	var oid uint32
 	var mode string

@@ -39,7 +39,8 @@ func openCluster(ctx context.Context, opts Options, inst install) (*cluster, err
 		}
 		password, err := os.ReadFile(secret)
 		if err != nil {
-			return nil, fmt.Errorf("the password of the data in %s cannot be read; bring the file back, or remove the data to begin anew: %w", link, err)
+			return nil, fmt.Errorf("the password of the data in %s cannot be read; bring the file back, "+
+				"or remove the data to begin anew: %w", link, err)
 		}
 		c.password = string(password)
 		return c, nil

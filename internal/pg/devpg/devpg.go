@@ -158,7 +158,8 @@ func own(ctx context.Context, opts Options) (*os.File, *Server, error) {
 		}
 		if !pause(ctx, 10*pollEvery) {
 			return nil, nil, errors.Join(
-				fmt.Errorf("another process has the data folder %s and its Postgres does not answer; end that process or choose another --data-dir", opts.DataDir), file.Close())
+				fmt.Errorf("another process has the data folder %s and its Postgres does not answer; "+
+					"end that process or choose another --data-dir", opts.DataDir), file.Close())
 		}
 	}
 }

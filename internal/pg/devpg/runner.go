@@ -40,7 +40,8 @@ func defaultRunner() (runner, error) {
 			return runner{uid: uid, gid: gid, name: name, lent: true}, nil
 		}
 	}
-	return runner{}, errors.New("Postgres does not run as root, and this system has neither a user postgres nor nobody; run as an ordinary user, or set DATABASE_URL")
+	return runner{}, errors.New("Postgres does not run as root, and this system has neither a user postgres nor " +
+		"nobody; run as an ordinary user, or set DATABASE_URL")
 }
 
 // runnerOf is the user to whom existing data belongs.
@@ -74,7 +75,8 @@ func (r runner) command(dir string, death syscall.Signal, program string, args .
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C", "TZ=UTC", "HOME=" + dir}
 	cmd.SysProcAttr = processAttr(death)
 	if r.lent {
-		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(r.uid), Gid: uint32(r.gid)} //nolint:gosec // ids are small
+		//nolint:gosec // ids are small
+		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(r.uid), Gid: uint32(r.gid)}
 	}
 	return cmd
 }
@@ -96,7 +98,8 @@ func (r runner) place(opts Options, name string) (string, error) {
 	path := filepath.Join(opts.DataDir, name)
 	if target, err := os.Readlink(path); err == nil {
 		if _, err := os.Stat(filepath.Dir(target)); err != nil {
-			return "", fmt.Errorf("%s points to %s, which is gone; bring it back, or remove %s to begin with an empty database", path, target, path)
+			return "", fmt.Errorf("%s points to %s, which is gone; bring it back, "+
+				"or remove %s to begin with an empty database", path, target, path)
 		}
 		return target, nil
 	}

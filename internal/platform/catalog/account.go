@@ -102,7 +102,8 @@ func (ch *checker) account(a *Account) {
 	ch.field(w, "account_number", a.Whoami.AccountNumber, a.Whoami.AccountLabel == "")
 	if label := a.Whoami.AccountLabel; label != "" && (a.Whoami.AccountNumber != "" || ch.p.Labels[label] == nil ||
 		ch.p.Labels[label].Token != "") {
-		ch.fail(w.to("account_label"), "account_label is %q; it must be a label of the platform that the credential fills, and stands instead of account_number", label)
+		ch.fail(w.to("account_label"), "account_label is %q; it must be a label of the platform that the credential "+
+			"fills, and stands instead of account_number", label)
 	}
 	ch.field(w, "account_name", a.Whoami.AccountName, false)
 	ch.field(w, "time_zone", a.Whoami.TimeZone, false)
@@ -126,7 +127,8 @@ func (ch *checker) counters(n *Counters, at path) {
 		ch.field(at, f[0], f[1], false)
 	}
 	if n.Bucket == "" && (n.Items == "" && len(n.Names) == 0 || n.Within != "") {
-		ch.fail(at.to("bucket"), "bucket must name the field that says what a counter counts, unless items, or the answer, is an object of counters by their names")
+		ch.fail(at.to("bucket"), "bucket must name the field that says what a counter counts, unless items, "+
+			"or the answer, is an object of counters by their names")
 	}
 	for _, name := range slices.Sorted(maps.Keys(n.Names)) {
 		if ch.p.ServiceOf(n.Names[name]) == nil {

@@ -95,12 +95,16 @@ func TestLoad_LabelMistakes(t *testing.T) {
 		"domain's part": {"https://{shop}shop.example.org", "  shop: {field: shop}",
 			"the domain that all addresses share"},
 		"token in path": {"https://a.shop.example/{t}", "  t: {token: t}", "can stand in the host alone"},
-		"open token":    {"https://a.shop.example\n    other_auth: [{auth_method: oauth2, token_url: 'https://{shop}/t'}]", "  shop: {field: shop}", "token_url: behind {shop} must stand the domain"},
-		"early token":   {"https://a.shop.example\n    other_auth: [{auth_method: oauth2, token_url: 'https://{t}.shop.example/t'}]", "  t: {token: t}", "token_url: {t} is known only once there is a token"},
+		"open token": {"https://a.shop.example\n    other_auth: [{auth_method: oauth2, " +
+			"token_url: 'https://{shop}/t'}]", "  shop: {field: shop}",
+			"token_url: behind {shop} must stand the domain"},
+		"early token": {"https://a.shop.example\n    other_auth: [{auth_method: oauth2, token_url: " +
+			"'https://{t}.shop.example/t'}]", "  t: {token: t}", "token_url: {t} is known only once there is a token"},
 		"early header": {"https://a.shop.example\n    headers: {x: '{t}'}", "  t: {token: t}",
 			"headers: {t} is known only once there is a token"},
-		"consent query": {"https://a.shop.example\n    other_auth: [{auth_method: oauth2, authorize_url: 'https://a.example/t?x={shop}'}]", "  shop: {field: shop}", "no label can stand in its query"},
-		"empty":         {"https://{shop}.shop.example", "  shop:", `label "shop" must be a slug with a source`},
+		"consent query": {"https://a.shop.example\n    other_auth: [{auth_method: oauth2, authorize_url: " +
+			"'https://a.example/t?x={shop}'}]", "  shop: {field: shop}", "no label can stand in its query"},
+		"empty": {"https://{shop}.shop.example", "  shop:", `label "shop" must be a slug with a source`},
 	} {
 		_, err := Load(Options{Dir: folder(t, labelled(tc.base, tc.labels))})
 		if err == nil || !strings.Contains(err.Error(), tc.want) {

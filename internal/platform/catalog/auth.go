@@ -183,7 +183,8 @@ var grantFields = map[string][]string{
 func (ch *checker) oauth(s *Service, a *Auth, at path) {
 	if a.Method != "oauth2" {
 		if a.Grant+a.TokenURL+a.AuthorizeURL+a.Audience+a.ClientIn != "" || len(a.Scopes) > 0 {
-			ch.fail(at, "grant_type, token_url, authorize_url, scopes, audience and client_in are for auth_method oauth2")
+			ch.fail(at, "grant_type, token_url, authorize_url, scopes, "+
+				"audience and client_in are for auth_method oauth2")
 		}
 		return
 	}

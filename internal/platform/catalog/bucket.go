@@ -146,7 +146,8 @@ func (a *Action) OwnerBudget() string {
 // Misfit says why a window cannot be kept as it is said; empty where it can.
 func (w Window) Misfit() string {
 	if w.Kind == "aligned" && w.Seconds >= leastAligned && day%w.Seconds != 0 {
-		return "an aligned window of a minute or more must fit into a day a whole number of times: else say that it is rolling"
+		return "an aligned window of a minute or more must fit into a day a whole number of times: " +
+			"else say that it is rolling"
 	}
 	return ""
 }

@@ -162,7 +162,8 @@ func (ch *checker) nested(at path, id, parent, form string) {
 
 func (ch *checker) buckets(s *Service, at path) {
 	if len(s.RateBuckets) > 0 && ch.p.Account == nil {
-		ch.fail(at.to("rate_buckets"), "a platform with rate buckets needs an account block: budgets belong to an account")
+		ch.fail(at.to("rate_buckets"),
+			"a platform with rate buckets needs an account block: budgets belong to an account")
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.RateBuckets)) {
 		b, here := s.RateBuckets[name], at.to("rate_buckets", name)
@@ -190,7 +191,8 @@ func (ch *checker) buckets(s *Service, at path) {
 			limit := b.Windows[seconds]
 			if !slices.Contains(windowSeconds, seconds) || limit < 1 {
 				ch.fail(here.to("windows"),
-					"window %d: %d; a window is one of %v seconds, with a cap of at least 1 call; others are further_windows", seconds, limit, windowSeconds)
+					"window %d: %d; a window is one of %v seconds, with a cap of at least 1 call; "+
+						"others are further_windows", seconds, limit, windowSeconds)
 			}
 		}
 		members := membersOf(s, name)
@@ -258,7 +260,8 @@ func (ch *checker) scoped(b *RateBucket, at path) {
 	}
 	aligned := func(w Window) bool { return !b.Rolls(w.Seconds) }
 	if len(b.Windows)+b.MinSpacingMS+len(b.Told) > 0 || b.Cost != nil || slices.ContainsFunc(b.Further, aligned) {
-		ch.fail(at.to("per"), "a bucket with per has further_windows that roll, or are shorter than a minute, max_in_flight, and nothing else")
+		ch.fail(at.to("per"), "a bucket with per has further_windows that roll, or are shorter than a minute, "+
+			"max_in_flight, and nothing else")
 	}
 }
 
@@ -275,7 +278,8 @@ func (ch *checker) per(s *Service, a *Action, service path, params map[string]bo
 		}
 		at := service.to("rate_buckets", name, "per")
 		if i == 0 {
-			ch.fail(at, "%s: the first bucket of an action is the one whose queue it waits in, and is that of an account", a.ID)
+			ch.fail(at, "%s: the first bucket of an action is the one whose queue it waits in, "+
+				"and is that of an account", a.ID)
 		}
 		if b.bySignIn() {
 			continue
@@ -409,7 +413,8 @@ func (ch *checker) action(c *Catalog, s *Service, a *Action, at path) {
 	case s.Kind == kindCLI:
 		ch.command(s, a, at.to("call"))
 	case s.Kind != "api" || own:
-		ch.fail(at.to("call"), "calls are made only for services of kind api, of tools for kind mcp, of commands for cli")
+		ch.fail(at.to("call"),
+			"calls are made only for services of kind api, of tools for kind mcp, of commands for cli")
 	}
 	ch.protocol(s, a, at.to("call"))
 	ch.call(c, s, a, at.to("call"), properties)

@@ -121,7 +121,8 @@ func (ch *checker) records(a *Action, at path, params map[string]bool) {
 	here := at.to("records")
 	xml := a.Call.BodyForm == BodyXML || a.Call.BodyForm == BodySOAP
 	if r.At != "" && !recordsPath.MatchString(r.At) || r.At == "" && xml {
-		ch.fail(here.to("at"), "at is %q; it must name the field of the body that holds the records, with dots between levels", r.At)
+		ch.fail(here.to("at"),
+			"at is %q; it must name the field of the body that holds the records, with dots between levels", r.At)
 	}
 	for _, name := range []string{r.Param, r.KeyParam} {
 		if name != "" && !params[name] {
@@ -316,7 +317,8 @@ func (ch *checker) tellsApart(a *Action, at path) {
 	l := a.Call.Lookup
 	if len(l.Match) == 0 {
 		if l.Digest == "" && (l.Count == "" || l.FirstKey == "" || l.LastKey == "") {
-			ch.fail(at, "a lookup must name the digest, or count, first_key and last_key: otherwise it cannot tell one call from another")
+			ch.fail(at, "a lookup must name the digest, or count, first_key and last_key: "+
+				"otherwise it cannot tell one call from another")
 		}
 		if len(l.Output) > 0 {
 			ch.fail(at.to("output"), "only a lookup of one record, by match, has an output")

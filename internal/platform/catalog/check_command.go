@@ -21,7 +21,8 @@ const maxArgs = 200
 // run.
 func (ch *checker) command(s *Service, a *Action, at path) {
 	if s.Protocol != "REST" || s.AuthMethod != "none" || s.BaseURL != "" {
-		ch.fail(at, "a service of kind cli has protocol REST, auth_method none and no base_url: the operator says what a command gets")
+		ch.fail(at, "a service of kind cli has protocol REST, auth_method none and no base_url: "+
+			"the operator says what a command gets")
 	}
 	ch.need(at, "command", a.Call.Command)
 	if a.Call.Stdout == "" {
@@ -35,8 +36,8 @@ func (ch *checker) command(s *Service, a *Action, at path) {
 	call.Command, call.Args, call.Stdin, call.Stdout, call.Exits = "", nil, nil, "", Exits{}
 	call.TimeoutSeconds, call.MaxInFlight, call.ExclusiveOver, call.OutcomeCases = 0, 0, "", nil
 	if a.Bulk || !reflect.DeepEqual(call, Call{}) {
-		ch.fail(at, "the call of a command has command, args, stdin, stdout, exits, timeout_seconds, max_in_flight, exclusive_over and "+
-			"outcome_cases; nothing else")
+		ch.fail(at, "the call of a command has command, args, stdin, stdout, exits, timeout_seconds, max_in_flight, "+
+			"exclusive_over and outcome_cases; nothing else")
 	}
 	ch.exits(&a.Call.Exits, at.to("exits"))
 	a.Call.Answer = Answer{Success: []int{200}} // of answers it has none

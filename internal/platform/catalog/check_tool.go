@@ -21,7 +21,8 @@ func (ch *checker) tool(s *Service, a *Action, at path) {
 	call := *a.Call
 	call.Tool, call.TimeoutSeconds, call.MaxInFlight, call.ExclusiveOver, call.OutcomeCases = "", 0, 0, "", nil
 	if a.Bulk || !reflect.DeepEqual(call, Call{}) {
-		ch.fail(at, "the call of a tool has tool, timeout_seconds, max_in_flight, exclusive_over and outcome_cases; nothing else")
+		ch.fail(at, "the call of a tool has tool, timeout_seconds, max_in_flight, "+
+			"exclusive_over and outcome_cases; nothing else")
 	}
 	a.Call.Answer = Answer{Success: []int{200}, Refused: toolRefused}
 }

@@ -70,7 +70,8 @@ func (ch *checker) job(c *Catalog, a *Action, at path) {
 	case a.Call.Lookup != nil:
 		ch.fail(at, "a job is asked about by its reference: it has no lookup block")
 	case len(answer.Pending) > 0 || answer.Reference != "" || answer.Rows != nil:
-		ch.fail(at, "the answer of a job's call says no more than that the records are there: it has no pending, reference or rows")
+		ch.fail(at, "the answer of a job's call says no more than that the records are there: "+
+			"it has no pending, reference or rows")
 	}
 	ch.need(at, "uncommitted_when", job.UncommittedWhen)
 	ch.within(at, "settles_within_seconds", job.SettlesWithinSeconds, 0, day)

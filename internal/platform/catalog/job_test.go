@@ -84,7 +84,8 @@ func TestLoad_Job(t *testing.T) {
 		{"uncommitted_when: '{{ answer.body.open }}'", "uncommitted_when: '{{ params.row == null }}'"}:    "params",
 		{"open: {action: jobs__api__open}", "open: {action: jobs__api__open, params: '{{ reference }}'}"}: "reference",
 		{", distinct: true", ""}: "whose records are distinct",
-		{"          job:\n            open: {action: jobs__api__open}\n            commit: {action: jobs__api__close, params: {id: '{{ reference }}'}}\n" +
+		{"          job:\n            open: {action: jobs__api__open}\n" +
+			"            commit: {action: jobs__api__close, params: {id: '{{ reference }}'}}\n" +
 			"            uncommitted_when: '{{ answer.body.open }}'\n", ""}: "reference",
 	} {
 		require.Contains(t, jobs, change[0])

@@ -168,19 +168,28 @@ func TestLoad_Mistakes(t *testing.T) {
 		"lookup": {"outcome_check: none", "outcome_check: lookup",
 			":28: outcome_check lookup needs a lookup block"},
 		"lookup pages": {"          answer:",
-			"          lookup: {action: dialer__api__list_imports, digest: d, reference: r, horizon_seconds: 60}\n          answer:", `a lookup must say how its answer goes on (page), or that it never does (whole: true)`},
+			"          lookup: {action: dialer__api__list_imports, digest: d, reference: r, horizon_seconds: 60}\n" +
+				"          answer:",
+			`a lookup must say how its answer goes on (page), or that it never does (whole: true)`},
 		"lookup whole pages": {"          answer:",
-			"          lookup: {action: dialer__api__list_imports, digest: d, reference: r, horizon_seconds: 60, whole: true, page: {link_header: true}}\n          answer:", `a lookup must say how its answer goes on`},
+			"          lookup: {action: dialer__api__list_imports, digest: d, reference: r, horizon_seconds: 60, " +
+				"whole: true, page: {link_header: true}}\n          answer:",
+			`a lookup must say how its answer goes on`},
 		"lookup no place": {"          answer:",
-			"          lookup: {action: dialer__api__list_imports, digest: d, reference: r, horizon_seconds: 60, page: {max_pages: 3}}\n          answer:", `a page needs one of cursor, link and link_header`},
+			"          lookup: {action: dialer__api__list_imports, digest: d, reference: r, horizon_seconds: 60, " +
+				"page: {max_pages: 3}}\n          answer:", `a page needs one of cursor, link and link_header`},
 		"lookup page twice": {"          answer:",
-			"          lookup: {action: dialer__api__list_imports, digest: d, reference: r, horizon_seconds: 60, page: {cursor: c, link: l}}\n          answer:", `a page needs one of cursor, link and link_header`},
+			"          lookup: {action: dialer__api__list_imports, digest: d, reference: r, horizon_seconds: 60, " +
+				"page: {cursor: c, link: l}}\n          answer:", `a page needs one of cursor, link and link_header`},
 		"lookup cursor": {"          answer:",
-			"          lookup: {action: dialer__api__list_imports, digest: d, reference: r, horizon_seconds: 60, page: {cursor: c}}\n          answer:", `must pass the cursor on`},
+			"          lookup: {action: dialer__api__list_imports, digest: d, reference: r, horizon_seconds: 60, " +
+				"page: {cursor: c}}\n          answer:", `must pass the cursor on`},
 		"lookup page field": {"          answer:",
-			"          lookup: {action: dialer__api__list_imports, digest: d, reference: r, horizon_seconds: 60, page: {link: 'a b'}}\n          answer:", `link is "a b"; it must name a field`},
+			"          lookup: {action: dialer__api__list_imports, digest: d, reference: r, horizon_seconds: 60, " +
+				"page: {link: 'a b'}}\n          answer:", `link is "a b"; it must name a field`},
 		"lookup page count": {"          answer:",
-			"          lookup: {action: dialer__api__list_imports, digest: d, reference: r, horizon_seconds: 60, page: {link: l, max_pages: 101}}\n          answer:", `max_pages is 101; it must be from 2 to 100`},
+			"          lookup: {action: dialer__api__list_imports, digest: d, reference: r, horizon_seconds: 60, " +
+				"page: {link: l, max_pages: 101}}\n          answer:", `max_pages is 101; it must be from 2 to 100`},
 		"keyed": {"outcome_check: none", "outcome_check: keyed",
 			":28: outcome_check keyed needs an idempotency_header"},
 		"keyed in bulk": {"outcome_check: none", "bulk: true\n        outcome_check: keyed",
@@ -245,9 +254,11 @@ func TestLoad_Mistakes(t *testing.T) {
 		"client in": {"    actions:",
 			"    other_auth: [{auth_method: oauth2, client_in: query}]\n    actions:", `client_in is "query"`},
 		"half of a consent": {"    actions:",
-			"    other_auth: [{auth_method: oauth2, grant_type: authorization_code, token_url: 'https://a.example/t'}]\n    actions:", "has both token_url and authorize_url"},
+			"    other_auth: [{auth_method: oauth2, grant_type: authorization_code, token_url: " +
+				"'https://a.example/t'}]\n    actions:", "has both token_url and authorize_url"},
 		"consent of another": {"    actions:",
-			"    other_auth: [{auth_method: oauth2, grant_type: password, authorize_url: 'https://a.example/t'}]\n    actions:", "authorize_url is for grant_type authorization_code"},
+			"    other_auth: [{auth_method: oauth2, grant_type: password, authorize_url: 'https://a.example/t'}]\n" +
+				"    actions:", "authorize_url is for grant_type authorization_code"},
 		"token host": {"    actions:",
 			"    other_auth: [{auth_method: oauth2, token_url: 'https://{shop}/t'}]\n    actions:",
 			`token_url: the platform has no label "shop"`},
@@ -272,28 +283,39 @@ func TestLoad_Mistakes(t *testing.T) {
 			"    rate_buckets: {orders: {label: O, default_lane: bulk, windows: {61: 0}}}\n    actions:",
 			":17: window 61: 0"},
 		"further length": {"    actions:",
-			"    rate_buckets: {orders: {label: O, default_lane: bulk, further_windows: [{seconds: 7000, calls: 1, kind: aligned}]}}\n    actions:", "must fit into a day a whole number of times"},
+			"    rate_buckets: {orders: {label: O, default_lane: bulk, further_windows: [{seconds: 7000, calls: 1, " +
+				"kind: aligned}]}}\n    actions:", "must fit into a day a whole number of times"},
 		"further kind": {"    actions:",
-			"    rate_buckets: {orders: {label: O, default_lane: bulk, further_windows: [{seconds: 10, calls: 1, kind: sliding}]}}\n    actions:", "kind is \"sliding\""},
+			"    rate_buckets: {orders: {label: O, default_lane: bulk, further_windows: [{seconds: 10, calls: 1, " +
+				"kind: sliding}]}}\n    actions:", "kind is \"sliding\""},
 		"held until what": {"    actions:",
-			"    rate_buckets: {orders: {label: O, default_lane: bulk, max_in_flight: 1, held_until: answer}}\n    actions:", `held_until is "answer"; it must be result, beside max_in_flight`},
+			"    rate_buckets: {orders: {label: O, default_lane: bulk, max_in_flight: 1, held_until: answer}}\n" +
+				"    actions:", `held_until is "answer"; it must be result, beside max_in_flight`},
 		"further twice": {"    actions:",
-			"    rate_buckets: {orders: {label: O, default_lane: bulk, windows: {60: 1}, further_windows: [{seconds: 60, calls: 1, kind: rolling}]}}\n    actions:", "a window of 60 seconds stands twice"},
+			"    rate_buckets: {orders: {label: O, default_lane: bulk, windows: {60: 1}, further_windows: " +
+				"[{seconds: 60, calls: 1, kind: rolling}]}}\n    actions:", "a window of 60 seconds stands twice"},
 		"per of nothing": {"    actions:",
-			"    rate_buckets: {orders: {label: O, default_lane: bulk, per: shop, further_windows: [{seconds: 1, calls: 1, kind: rolling}]}}\n    actions:", `per is "shop"; it must be credential, user, or a template`},
+			"    rate_buckets: {orders: {label: O, default_lane: bulk, per: shop, further_windows: [{seconds: 1, " +
+				"calls: 1, kind: rolling}]}}\n    actions:",
+			`per is "shop"; it must be credential, user, or a template`},
 		"per with spacing": {"    actions:",
-			"    rate_buckets: {orders: {label: O, default_lane: bulk, per: user, max_in_flight: 1, min_spacing_ms: 5}}\n    actions:", "max_in_flight, and nothing else"},
+			"    rate_buckets: {orders: {label: O, default_lane: bulk, per: user, max_in_flight: 1, " +
+				"min_spacing_ms: 5}}\n    actions:", "max_in_flight, and nothing else"},
 		"per by the clock": {"    actions:",
-			"    rate_buckets: {orders: {label: O, default_lane: bulk, per: credential, windows: {60: 1}}}\n    actions:", "further_windows that roll"},
+			"    rate_buckets: {orders: {label: O, default_lane: bulk, per: credential, windows: {60: 1}}}\n" +
+				"    actions:", "further_windows that roll"},
 		"no limit": {"    actions:",
 			"    rate_buckets: {orders: {label: O, default_lane: bulk, min_spacing_ms: 5}}\n    actions:",
 			"needs at least one window, or max_in_flight"},
 		"told window": {"    actions:",
-			"    rate_buckets: {orders: {label: O, default_lane: bulk, windows: {60: 1}, told: [{window_seconds: 61, limit: L}]}}\n    actions:", "the bucket has no window of this length"},
+			"    rate_buckets: {orders: {label: O, default_lane: bulk, windows: {60: 1}, told: [{window_seconds: " +
+				"61, limit: L}]}}\n    actions:", "the bucket has no window of this length"},
 		"told header": {"    actions:",
-			"    rate_buckets: {orders: {label: O, default_lane: bulk, windows: {60: 1}, told: [{window_seconds: 60, limit: 'a b'}]}}\n    actions:", "is no name of a header"},
+			"    rate_buckets: {orders: {label: O, default_lane: bulk, windows: {60: 1}, told: [{window_seconds: " +
+				"60, limit: 'a b'}]}}\n    actions:", "is no name of a header"},
 		"told nothing": {"    actions:",
-			"    rate_buckets: {orders: {label: O, default_lane: bulk, windows: {60: 1}, told: [{window_seconds: 60}]}}\n    actions:", "it needs the name of a header"},
+			"    rate_buckets: {orders: {label: O, default_lane: bulk, windows: {60: 1}, told: " +
+				"[{window_seconds: 60}]}}\n    actions:", "it needs the name of a header"},
 		"template":      {"{{ params.sku }}", "{{ params.sku + }}", ":31: template: {{ params.sku + }}"},
 		"template root": {"{{ params.sku }}", "{{ input.sku }}", ":31: template: {{ input.sku }}"},
 		"template parameter": {"{{ params.sku }}", "{{ params.sky }}",

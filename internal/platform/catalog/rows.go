@@ -126,7 +126,8 @@ func (ch *checker) rows(r *RowResults, records *Records, at path, later bool) {
 	case r.Unnamed == "" && !accepts:
 		r.Unnamed = RowsAccepted
 	case r.Unnamed == "":
-		ch.fail(at, "where a list names accepted records, unnamed must say what became of the others: accepted, rejected or unknown")
+		ch.fail(at, "where a list names accepted records, unnamed must say what became of the others: "+
+			"accepted, rejected or unknown")
 		return
 	}
 	oneOf(ch, at, "unnamed", r.Unnamed, []string{RowsAccepted, RowsRejected, RowsUnknown})
@@ -170,13 +171,15 @@ func (ch *checker) rowName(l *RowList, records *Records, at path, later bool) {
 	}
 	ch.within(at, "base", l.Base, 0, 1)
 	if l.ByKey && (!later || !records.Distinct) {
-		ch.fail(at.to("by_key"), "by_key is for the result of an earlier call whose records are distinct; else name key and of")
+		ch.fail(at.to("by_key"),
+			"by_key is for the result of an earlier call whose records are distinct; else name key and of")
 	}
 	if l.Base != 0 && (l.Key != "" || l.ByKey || l.Order) {
 		ch.fail(at.to("base"), "base says from what numbers count: of row or of pointer")
 	}
 	if (l.Key == "") != (l.Of == "") || l.IgnoreCase && l.Key == "" {
-		ch.fail(at, "key names a field of the answer, of the field of the record that has the same value: a list has both or neither")
+		ch.fail(at, "key names a field of the answer, of the field of the record that has the same value: "+
+			"a list has both or neither")
 	}
 	if l.Key != "" && later {
 		ch.fail(at.to("key"), "the result of an earlier call must name its records by row, pointer or by_key")

@@ -112,7 +112,8 @@ type Return struct {
 
 // errReturn is the answer for a state that is unknown, used up or too old; it says no more than that.
 func errReturn() error {
-	return fault.New(fault.Invalid, "This authorization is not known, was used already or took too long; ask for a new address")
+	return fault.New(fault.Invalid,
+		"This authorization is not known, was used already or took too long; ask for a new address")
 }
 
 // Returned takes a person who comes back from the issuer: the code is exchanged for tokens, which are stored, and the

@@ -112,7 +112,8 @@ func (s *Service) Try(ctx context.Context, orgID uuid.UUID, in Input) (Outcome, 
 	}
 	if target.secret.onceOnly() {
 		a := &attempt{Outcome: Outcome{TestedAt: began, Latency: s.now().Sub(began)}}
-		a.fail(provider.UnknownClass, "Trying this grant may use it up: create the credential, authorize it where a person must, and test that")
+		a.fail(provider.UnknownClass,
+			"Trying this grant may use it up: create the credential, authorize it where a person must, and test that")
 		return a.Outcome, nil
 	}
 	q := Question{OrgID: orgID, TenancyID: textOf(in.TenancyID)}
@@ -231,7 +232,8 @@ func (s *Service) record(ctx context.Context, used *loaded, service *catalog.Ser
 		}
 		tenancy, err = bind(ctx, tx, used.OrgID, lock.FlowCredential.TenancyID, a)
 		if fault.Is(err, fault.Conflict) {
-			a.fail(provider.AuthFailed, "The secret belongs to another provider account than the credential; rotate it to one of %s", textOf(lock.FlowCredential.TenancyID))
+			a.fail(provider.AuthFailed, "The secret belongs to another provider account than "+
+				"the credential; rotate it to one of %s", textOf(lock.FlowCredential.TenancyID))
 		} else if err != nil {
 			return err
 		}

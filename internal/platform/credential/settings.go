@@ -128,7 +128,8 @@ func checkAWS(service *catalog.Service, auth *catalog.Auth, in *Input) (bad []fa
 	if at := textOf(in.AWSEndpointURL); at != "" {
 		if u, err := url.Parse(at); !isAddress(at) || err != nil || strings.Trim(u.Path, "/") != "" ||
 			u.RawQuery != "" {
-			refuse("value_error", "Must be a whole http or https address without path, for example https://s3.example.com", "aws_endpoint_url")
+			refuse("value_error", "Must be a whole http or https address without path, "+
+				"for example https://s3.example.com", "aws_endpoint_url")
 		}
 	}
 	return bad

@@ -199,7 +199,8 @@ func TestCredential_DatabaseKeepsWhatNeverChanges(t *testing.T) {
 	for _, change := range []string{
 		"UPDATE flow.credential SET platform_id = 'core'",
 		"UPDATE flow.credential SET tenancy_id = NULL",
-		"UPDATE flow.credential c SET tenancy_id = (SELECT max(tenancy_id) FROM flow.domain d WHERE d.tenancy_id <> c.tenancy_id)",
+		"UPDATE flow.credential c SET tenancy_id = (SELECT max(tenancy_id) FROM flow.domain d " +
+			"WHERE d.tenancy_id <> c.tenancy_id)",
 		"UPDATE flow.credential SET placement_header = 'X-Key'",
 		"UPDATE flow.credential SET status = 'gone'",
 	} {

@@ -198,8 +198,9 @@ func (s *Service) replace(ctx context.Context, tx pgx.Tx, orgID uuid.UUID, out *
 	}
 	if size.Platforms >= maxPlatforms || size.Bytes+int64(len(next.text)) > maxBytes {
 		return fault.Value([]string{"body", "document"},
-			"The organization has %d imported platforms of %d bytes besides, and this one has %d; it may have %d of %d bytes together: "+
-				"delete one, or take a part with only", size.Platforms, size.Bytes, len(next.text), maxPlatforms,
+			"The organization has %d imported platforms of %d bytes besides, and this one has %d; "+
+				"it may have %d of %d bytes together: delete one, or take a part with only", size.Platforms, size.Bytes,
+			len(next.text), maxPlatforms,
 			maxBytes)
 	}
 	before, err := s.newest(ctx, tx, orgID, out.PlatformID)
@@ -282,7 +283,8 @@ func (s *Service) mayReplace(ctx context.Context, tx pgx.Tx, orgID uuid.UUID, be
 	}
 	if accountOf(was) != accountOf(will) {
 		err := s.noCredential(ctx, tx, orgID, will.ID,
-			"Its calls would count for another account, or for none: delete the credential first, or import under another platform_id")
+			"Its calls would count for another account, or for none: delete the credential first, "+
+				"or import under another platform_id")
 		if err != nil {
 			return err
 		}
@@ -293,7 +295,8 @@ func (s *Service) mayReplace(ctx context.Context, tx pgx.Tx, orgID uuid.UUID, be
 			continue
 		}
 		return s.noCredential(ctx, tx, orgID, will.ID, "Its secret would go to "+origin+
-			", to which the version before sent nothing: delete the credential first, or import under another platform_id")
+			", to which the version before sent nothing: delete the credential first, "+
+			"or import under another platform_id")
 	}
 	return nil
 }
@@ -346,7 +349,9 @@ func (s *Service) unused(ctx context.Context, tx pgx.Tx, orgID uuid.UUID, action
 	if err != nil {
 		return fmt.Errorf("find who uses an action: %w", err)
 	}
-	return fault.New(fault.Conflict, "Action %s would be gone, which definition %s uses, active or in an open batch: archive it and let its batches end, or %s", used.ActionID, used.DefinitionID, instead)
+	return fault.New(fault.Conflict, "Action %s would be gone, which definition %s uses, "+
+		"active or in an open batch: archive it and let its batches end, or %s", used.ActionID, used.DefinitionID,
+		instead)
 }
 
 // noCredential refuses where there is a credential of the platform. Fault: Conflict.

@@ -72,7 +72,8 @@ func newAWSKey(spec Spec) (secret, error) {
 // sign signs a request whose body has the digest. The path of one to a store of objects is signed as it is, others
 // escaped again.
 func (of awsScope) sign(ctx context.Context, keys aws.Credentials, r *http.Request, digest string, at time.Time) error {
-	return v4.NewSigner().SignHTTP(ctx, keys, r, digest, of.service, of.region, at, //nolint:wrapcheck // says everything
+	//nolint:wrapcheck // says everything
+	return v4.NewSigner().SignHTTP(ctx, keys, r, digest, of.service, of.region, at,
 		func(o *v4.SignerOptions) { o.DisableURIPathEscaping = of.objects() })
 }
 

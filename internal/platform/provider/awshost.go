@@ -72,7 +72,8 @@ func awsPlace(spec *Spec) func(r *Request) error {
 		}
 		switch {
 		case r.aws.service == "":
-			return fmt.Errorf("%w: the address does not tell its service of AWS; name it in aws_service of the call or of the credential", ErrParams)
+			return fmt.Errorf("%w: the address does not tell its service of AWS; "+
+				"name it in aws_service of the call or of the credential", ErrParams)
 		case !awsName.MatchString(r.aws.service) || !awsName.MatchString(r.aws.region):
 			return fmt.Errorf("%w: aws_service and aws_region must be names such as sqs and eu-central-1", ErrParams)
 		}

@@ -57,7 +57,8 @@ func newClientTLS(spec *Spec) (*clientTLS, error) {
 	}
 	block, _ := pem.Decode([]byte(certificate))
 	if block == nil || block.Type != "CERTIFICATE" {
-		return nil, fmt.Errorf("%w: client_certificate must be a certificate in PEM, with those that signed it behind it", ErrSecretShape)
+		return nil, fmt.Errorf("%w: client_certificate must be a certificate in PEM, "+
+			"with those that signed it behind it", ErrSecretShape)
 	}
 	leaf, err := x509.ParseCertificate(block.Bytes)
 	if err != nil {

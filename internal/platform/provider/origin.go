@@ -80,7 +80,8 @@ func (spec *Spec) Fits(svc *catalog.Service, pattern string) error {
 // The errors of ParseOrigin; they say what would be right.
 var (
 	errNoOrigin   = errors.New("must be an origin, https://HOST or https://HOST:PORT, and nothing behind it")
-	errOriginHost = errors.New("must name its host in ASCII as DNS knows it, an international name in its xn-- form, or as an IP address")
+	errOriginHost = errors.New("must name its host in ASCII as DNS knows it, an international name in its xn-- " +
+		"form, or as an IP address")
 	errOriginHTTP = errors.New("must be https; http is for hosts that the operator allows")
 )
 

@@ -37,9 +37,11 @@ func TestProbes(t *testing.T) {
 		}
 		switch r.URL.Path {
 		case "/whoami":
-			_, _ = io.WriteString(w, `{"account_number":1001,"account_name":"Demo","user":"ann","time_zone":"Europe/Paris"}`)
+			_, _ = io.WriteString(w,
+				`{"account_number":1001,"account_name":"Demo","user":"ann","time_zone":"Europe/Paris"}`)
 		case "/counters":
-			_, _ = io.WriteString(w, `{"as_of":"2026-01-02T03:04:05Z","counters":[{"operation_type":"upload","window_seconds":60,"limit":20,"value":3,"resets_at":"x"}]}`)
+			_, _ = io.WriteString(w,
+				`{"as_of":"2026-01-02T03:04:05Z","counters":[{"operation_type":"upload","window_seconds":60,"limit":20,"value":3,"resets_at":"x"}]}`)
 		}
 	}))
 	defer srv.Close()

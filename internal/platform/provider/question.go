@@ -62,7 +62,8 @@ func readQuestion(act *catalog.Action, ans *Answer) (gjson.Result, error) {
 func refusal(ans *Answer, r *Reading) *ProbeError {
 	class, _ := CredentialUse(ans)
 	known := class == AuthFailed || class == PermissionDenied || class == RateLimitedClass
-	if e, ok := classify(ans).(*ProbeError); ok && (known || ans.Sent != Answered) { //nolint:errorlint // it wraps nothing
+	e, ok := classify(ans).(*ProbeError) //nolint:errorlint // it wraps nothing
+	if ok && (known || ans.Sent != Answered) {
 		return e
 	}
 	why := r.Code

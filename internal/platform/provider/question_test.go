@@ -88,7 +88,8 @@ const (
             {when: '{{ answer.fault.name == "DeniedFault" }}', is: refused}, {when: '{{ answer.fault.name == "BusyFault" }}', is: retry_later, wait_seconds: 5}]}}`
 	askedJSON = `{method: POST, path: /limits, body: {what: all}, answer: {success: [200]}}`
 
-	bySOAP = "items: return\n    within: counter\n    window_seconds: timeout\n    bucket: type\n    names: {Upload: upload}\n    limit: limit\n    value: value"
+	bySOAP = "items: return\n    within: counter\n    window_seconds: timeout\n    bucket: type\n" +
+		"    names: {Upload: upload}\n    limit: limit\n    value: value"
 	byName = "items: limits\n    names: {Daily: upload}\n    window: 60\n    limit: Max\n    remaining: Remaining"
 	byList = "items: limits\n    bucket: name\n    window_seconds: window\n    value: used"
 )

@@ -70,8 +70,9 @@ func TestPrepare_Records(t *testing.T) {
 	svc, act := load(t, "SOAP", `body: {"s:add": {"@xmlns:s": "u", list: l, data: {}}}`, `at: "s:add.data.values"`)
 	r, err := Prepare(svc, act, json.RawMessage(`{}`), []byte(`[{"item":["1","<"]},{"item":["2",null]}]`), Secret{}, "")
 	require.NoError(t, err)
-	assert.Contains(t, bodyOf(r), `<soap:Body><s:add xmlns:s="u"><list>l</list><data><values><item>1</item><item>&lt;</item></values>`+
-		`<values><item>2</item></values></data></s:add></soap:Body>`)
+	assert.Contains(t, bodyOf(r),
+		`<soap:Body><s:add xmlns:s="u"><list>l</list><data><values><item>1</item><item>&lt;</item></values>`+
+			`<values><item>2</item></values></data></s:add></soap:Body>`)
 	assert.NoError(t, CheckRow(act, []byte(`{"item":["a"]}`)))
 	for _, bad := range []string{`{"a b":1}`, `{"item":"\u0001"}`} {
 		if err := CheckRow(act, []byte(bad)); !errors.Is(err, ErrParams) {

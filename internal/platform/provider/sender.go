@@ -301,7 +301,8 @@ func (g *guard) request(ctx context.Context, r Request) (*http.Request, error) {
 		return nil, fmt.Errorf("%w: the address names no host", ErrBadRequest)
 	}
 	if !isASCII(u.Host) {
-		return nil, fmt.Errorf("%w: the address must name its host in ASCII: write an international name in its xn-- form", ErrBadRequest)
+		return nil, fmt.Errorf("%w: the address must name its host in ASCII: "+
+			"write an international name in its xn-- form", ErrBadRequest)
 	}
 	trace := &httptrace.ClientTrace{
 		DNSStart:          func(httptrace.DNSStartInfo) { g.stage.reach(StageDNS) },

@@ -114,11 +114,12 @@ func TestSend_AllPorts(t *testing.T) {
 		t.Errorf("the allowed host: answer is %+v", ans)
 	}
 	for url, want := range map[string]string{
-		"http://127.0.0.2:3000/":  "127.0.0.2 is private: start with --allow-host 127.0.0.2:3000",
-		"http://localhost/":       "localhost is private: start with --allow-host localhost:80",
-		"http://[::1]:81/a?b=c":   "::1 is private: start with --allow-host [::1]:81",
-		"http://1.1.1.1:8080/":    "port 8080 is neither 80 nor 443: start with --allow-host 1.1.1.1:8080",
-		"http://168.63.129.16/":   "168.63.129.16 is in a network that must not be called: start with --allow-host 168.63.129.16:80",
+		"http://127.0.0.2:3000/": "127.0.0.2 is private: start with --allow-host 127.0.0.2:3000",
+		"http://localhost/":      "localhost is private: start with --allow-host localhost:80",
+		"http://[::1]:81/a?b=c":  "::1 is private: start with --allow-host [::1]:81",
+		"http://1.1.1.1:8080/":   "port 8080 is neither 80 nor 443: start with --allow-host 1.1.1.1:8080",
+		"http://168.63.129.16/": "168.63.129.16 is in a network that must not be called: " +
+			"start with --allow-host 168.63.129.16:80",
 		"http://169.254.169.254/": "169.254.169.254 is private: start with --allow-host 169.254.169.254:80",
 	} {
 		ans := s.Send(t.Context(), soon(Request{Method: "GET", URL: url}))

@@ -104,7 +104,8 @@ func (in *secret) secure(r *Request) error {
 			return probeError(UnknownClass, err, "There is no random number for the call.")
 		}
 		created := s.now().UTC().Format(createdFormat)
-		sum := sha1.Sum(slices.Concat(nonce, []byte(created), []byte(in.password))) //nolint:gosec // WS-Security names it
+		//nolint:gosec // WS-Security names it
+		sum := sha1.Sum(slices.Concat(nonce, []byte(created), []byte(in.password)))
 		digest := base64.StdEncoding.EncodeToString(sum[:])
 		r.masks = append(slices.Clone(r.masks), newMask(digest))
 		return put(r, `"wsse:Password":{"@Type":"`+profile+`PasswordDigest","#text":"`+digest+

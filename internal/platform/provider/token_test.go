@@ -158,7 +158,8 @@ func TestToken_FetchedOnce(t *testing.T) {
 	close(b.release)
 	group.Wait()
 	b.want(t, b.call(t, b.client(t, "1")), Success, 1, 51)
-	if got := fmt.Sprint(b.form); got != "map[audience:[https://api] grant_type:[client_credentials] scope:[read write]]" {
+	if got := fmt.Sprint(b.form); got != "map[audience:[https://api] grant_type:[client_credentials] scope:[read "+
+		"write]]" {
 		t.Errorf("form = %s", got)
 	}
 	// A rotation has a token of its own, and so does an end.

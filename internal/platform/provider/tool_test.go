@@ -100,7 +100,8 @@ func scripted(t *testing.T, call func(w http.ResponseWriter, r *http.Request, id
 		case "initialize":
 			w.Header().Set("Content-Type", "application/json")
 			w.Header().Set("Mcp-Session-Id", fmt.Sprintf("s%d", s.count("initialize")))
-			_, _ = fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2025-06-18","capabilities":{},"serverInfo":{"name":"x","version":"1"}}}`, id)
+			_, _ = fmt.Fprintf(w,
+				`{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2025-06-18","capabilities":{},"serverInfo":{"name":"x","version":"1"}}}`, id)
 		case "tools/call":
 			s.ran.Add(1)
 			call(w, r, id)
@@ -225,11 +226,13 @@ func TestTool_Unknown(t *testing.T) {
 		kind   Kind
 		reason string
 	}{
-		"notes before it": {stream(": hello\n\nevent: message\r\ndata: {\"method\":\"notifications/progress\"}\r\n\r\nid: 4\ndata: {\"jsonrpc\":\"2.0\",\ndata: \"id\":ID,\"result\":{}}\n\nrest"), Success, ""},
-		"old line ends":   {stream("data: " + ok + "\r\r"), Success, ""},
-		"no empty line":   {stream("data: " + ok), Success, ""},
-		"json":            {answer(200, ok), Success, ""},
-		"cut":             {stream("data: {\"jsonrpc\":\"2.0\",\"id\":ID"), Unknown, ReasonUnreadable},
+		"notes before it": {stream(": hello\n\nevent: message\r\ndata: " +
+			"{\"method\":\"notifications/progress\"}\r\n\r\nid: 4\ndata: {\"jsonrpc\":\"2.0\",\n" +
+			"data: \"id\":ID,\"result\":{}}\n\nrest"), Success, ""},
+		"old line ends": {stream("data: " + ok + "\r\r"), Success, ""},
+		"no empty line": {stream("data: " + ok), Success, ""},
+		"json":          {answer(200, ok), Success, ""},
+		"cut":           {stream("data: {\"jsonrpc\":\"2.0\",\"id\":ID"), Unknown, ReasonUnreadable},
 		"another's": {stream("data: {\"jsonrpc\":\"2.0\",\"id\":7,\"result\":{}}\n\n"), Unknown,
 			ReasonUnreadable},
 		"another's, json": {answer(200, `{"id":7,"result":{}}`), Unknown, ReasonUnreadable},

@@ -30,7 +30,8 @@ func LoadKEK(value, path string) (KEK, error) {
 		return ParseKEK(value, KEKVariable)
 	}
 	if path == "" {
-		return KEK{}, fmt.Errorf("no key-encryption key: set %s to 32 random bytes in base64, for example from `openssl rand -base64 32`", KEKVariable)
+		return KEK{}, fmt.Errorf("no key-encryption key: set %s to 32 random bytes in base64, "+
+			"for example from `openssl rand -base64 32`", KEKVariable)
 	}
 	if _, err := ParseKEK(path, ""); err == nil {
 		return KEK{}, fmt.Errorf(

@@ -157,7 +157,8 @@ func (v *Vault) unwrap(orgID uuid.UUID, kekID string, wrapped []byte) (*keyset.H
 func (v *Vault) wrapperOf(kekID, what string) (tink.AEAD, error) {
 	wrapper, ok := v.wrappers[kekID]
 	if !ok {
-		return nil, fmt.Errorf("%s: stored under the key-encryption key with fingerprint %s, this process has %s: start it with the same %s or key file, or give it that key as %s",
+		return nil, fmt.Errorf("%s: stored under the key-encryption key with fingerprint %s, this process has %s: "+
+			"start it with the same %s or key file, or give it that key as %s",
 			what, kekID, v.kekID, KEKVariable, OtherKEKVariable)
 	}
 	return wrapper, nil

@@ -125,7 +125,8 @@ func TestVault_CiphertextIsBoundToItsPlace(t *testing.T) {
 	b.put(t, b.org, mine, "mine")
 	b.put(t, b.org, stolen, "stolen")
 	for name, change := range map[string]string{
-		"another id":      "UPDATE flow.secret s SET ciphertext = o.ciphertext FROM flow.secret o WHERE s.id = $1 AND o.id = $2",
+		"another id": "UPDATE flow.secret s SET ciphertext = o.ciphertext " +
+			"FROM flow.secret o WHERE s.id = $1 AND o.id = $2",
 		"another version": "UPDATE flow.secret SET version = 7 WHERE id = $1 OR id = $2",
 	} {
 		err := pg.InTx(t.Context(), b.pool, func(ctx context.Context, tx pgx.Tx) error {
@@ -151,7 +152,8 @@ func TestVault_NothingPlainInTheDatabase(t *testing.T) {
 	b := setup(t)
 	b.put(t, b.org, uuid.New(), "hunter2-needle")
 	var found bool
-	err := b.pool.QueryRow(t.Context(), "SELECT position('hunter2-needle'::bytea IN ciphertext) > 0 FROM flow.secret").Scan(&found)
+	err := b.pool.QueryRow(t.Context(), "SELECT position('hunter2-needle'::bytea IN ciphertext) > 0 FROM flow.secret").
+		Scan(&found)
 	if err != nil || found {
 		t.Errorf("plaintext found = %v, %v", found, err)
 	}

@@ -37,7 +37,8 @@ var Kinds = []Kind{
 		batch},
 	{BatchPartiallyFailed, "A batch is over, and some of its jobs ended well.", batch},
 	{BatchFailed, "A batch is over, and none of its jobs ended well, or its failure threshold stopped it.", batch},
-	{BatchCancelled, "A batch was cancelled. Calls that were under way settle later; the payload has the jobs as they stood then.", batch},
+	{BatchCancelled, "A batch was cancelled. Calls that were under way settle later; " +
+		"the payload has the jobs as they stood then.", batch},
 	{RecordSetSealed, "The upload of a record set was finished.", recordSet},
 	{RecordSetExpired, "A record set that no trigger used was deleted, because its staging time was over.", recordSet},
 	{CredentialRotated, "A credential got a new secret.", credential()},
@@ -50,12 +51,14 @@ var Kinds = []Kind{
 	{FlowEvent, "A task of a flow emitted it, with a name and a payload of the author's choice.", object(
 		"name", text, "payload", `{}`, "batch_id", text, "definition_id", text, "job_id", text, "step_id", text,
 		"task_id", text)},
-	{JobUnresolved, "Nobody but a person can find out what a call did for jobs of a batch. One event tells of all those that a task came to leave so at once, " +
-		"and names the first 100. No more is told of a batch while 1000 of its jobs stand so.", object(
+	{JobUnresolved, "Nobody but a person can find out what a call did for jobs of a batch. " +
+		"One event tells of all those that a task came to leave so at once, and names the first 100. " +
+		"No more is told of a batch while 1000 of its jobs stand so.", object(
 		"batch_id", text, "definition_id", text, "definition_version", count, "step_id", text, "task_id", text,
 		"job_count", count,
 		"job_ids", `{"type":"array","items":{"type":"string"}}`, "unresolved_count", count)},
-	{StoreRecordChanged, "Something was written to a record of a store, or a layer of it was deleted: by a caller or by a task.", object(
+	{StoreRecordChanged, "Something was written to a record of a store, or a layer of it was deleted: " +
+		"by a caller or by a task.", object(
 		"store", text, "key", text, "layers", `{"type":"array","items":{"type":"string"}}`, "change",
 		`{"type":"string","enum":["created","updated","deleted"]}`,
 		"changed_by", text, "changed_at", moment)},

@@ -41,13 +41,15 @@ func Parse(expression string) (*Cron, error) {
 	case strings.HasPrefix(text, "@"):
 		return nil, unaliased(text)
 	case strings.HasPrefix(upper, "TZ=") || strings.HasPrefix(upper, "CRON_TZ="):
-		return nil, errors.New("a time zone is not accepted here: write five fields, and the zone as timezone beside them")
+		return nil, errors.New("a time zone is not accepted here: write five fields, " +
+			"and the zone as timezone beside them")
 	}
 	fields := strings.Fields(text)
 	switch n := len(fields); {
 	case n == 6 || n == 7:
-		return nil, fmt.Errorf("it has %d fields; seconds and years are not accepted: write minute, hour, day of the month, month, day of the "+
-			"week, for example %s", n, strings.Join(fields[1:1+len(fieldNames)], " "))
+		return nil, fmt.Errorf("it has %d fields; seconds and years are not accepted: write minute, hour, "+
+			"day of the month, month, day of the week, for example %s", n,
+			strings.Join(fields[1:1+len(fieldNames)], " "))
 	case n != len(fieldNames):
 		return nil, fmt.Errorf("it has %d fields: write minute, hour, day of the month, month, day of the week", n)
 	}
@@ -103,7 +105,8 @@ func unaliased(text string) error {
 func spelled(field string, part *regexp.Regexp) error {
 	for text := range strings.SplitSeq(field, ",") {
 		if !part.MatchString(text) {
-			return fmt.Errorf("%q is not accepted: write a number, a range such as 1-5, or *, with or without a step such as /5", text)
+			return fmt.Errorf("%q is not accepted: write a number, a range such as 1-5, or *, "+
+				"with or without a step such as /5", text)
 		}
 	}
 	return nil

@@ -31,7 +31,8 @@ const (
 
 	reasonMissed  = "Missed: the service was away, and a later slot has come"
 	reasonChanged = "Missed: the schedule was changed before the service came to it"
-	reasonLost    = "Missed: a restore of the service's database has lost whether it fired before; where it did not, run the schedule now"
+	reasonLost    = "Missed: a restore of the service's database has lost whether it fired before; " +
+		"where it did not, run the schedule now"
 	reasonOverlap = "An earlier batch of the schedule is not over"
 )
 

@@ -23,7 +23,8 @@ const (
 )
 
 // reasonDepth is why the batch of the last start in a row causes no other.
-var reasonDepth = fmt.Sprintf("The event comes of a batch that is the last of %d starts by events and flows in a row, which is the most", event.MaxDepth)
+var reasonDepth = fmt.Sprintf("The event comes of a batch that is the last of %d starts by events "+
+	"and flows in a row, which is the most", event.MaxDepth)
 
 // Deliver decides the oldest events that wait for a subscription, and returns whether there may be more. Each is gone
 // in the transaction that decides it, under the lock of the subscription, so that a second process finds what the first

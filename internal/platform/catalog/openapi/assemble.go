@@ -58,7 +58,8 @@ func (b *schemaBuilder) finish(root *node) *node {
 			continue
 		}
 		b.cut, b.loose = true, true
-		b.im.report.add(Dropped, at, "an action that needs this schema has no room for it; anything is accepted instead")
+		b.im.report.add(Dropped, at,
+			"an action that needs this schema has no room for it; anything is accepted instead")
 		b.defs.set(b.im.nameOf(pointer), anything)
 	}
 	if b.cut {

@@ -64,11 +64,14 @@ func TestImport_Auth(t *testing.T) {
 		want string
 	}{
 		// A fixed secret before a token, and of those the one that most operations take.
-		{"chosen", nil, "orders__orders_list api_key, orders__orders_make api_key, orders__orders_list_2 api_key, orders_2__orders_cancel oauth2, api__ping none, api_2__maybe api_key"},
+		{"chosen", nil, "orders__orders_list api_key, orders__orders_make api_key, orders__orders_list_2 api_key, " +
+			"orders_2__orders_cancel oauth2, api__ping none, api_2__maybe api_key"},
 		// What has no such way is left out, unless it needs none.
-		{"told", []string{"user"}, "orders__orders_list basic_auth, orders__orders_list_2 basic_auth, api__ping none, api__maybe none"},
+		{"told", []string{"user"},
+			"orders__orders_list basic_auth, orders__orders_list_2 basic_auth, api__ping none, api__maybe none"},
 		{"told an order", []string{"machine", "user", "key"},
-			"orders__orders_list basic_auth, orders__orders_list_2 basic_auth, orders_2__orders_make api_key, orders_3__orders_cancel oauth2, api__ping none, api__maybe none"},
+			"orders__orders_list basic_auth, orders__orders_list_2 basic_auth, orders_2__orders_make api_key, " +
+				"orders_3__orders_cancel oauth2, api__ping none, api__maybe none"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -145,7 +148,8 @@ func TestImport_Only(t *testing.T) {
 		{[]string{"orders_list"}, "orders__orders_list_2 api_key"},
 		{[]string{"GET /orders/{id}"}, "orders__orders_list_2 api_key"},
 		{[]string{"/orders"}, "orders__orders_list api_key, orders__orders_make api_key"},
-		{[]string{"orders.*", "/ma*"}, "orders__orders_list api_key, orders__orders_make api_key, orders_2__orders_cancel oauth2, api_2__maybe api_key"},
+		{[]string{"orders.*", "/ma*"}, "orders__orders_list api_key, orders__orders_make api_key, " +
+			"orders_2__orders_cancel oauth2, api_2__maybe api_key"},
 		{[]string{"tag:Dan*"}, "orders_2__orders_cancel oauth2"},
 		{[]string{"delete *"}, ""},
 	} {

@@ -68,7 +68,8 @@ func TestImport_Vendors(t *testing.T) {
 					t.Errorf("entry without a place: %+v", e)
 				}
 			}
-			t.Logf("%d bytes in %s, loaded in %s; %d operations, %d actions, %d services, %d bytes of YAML, %v, %d MB of heap taken from the system",
+			t.Logf("%d bytes in %s, loaded in %s; %d operations, %d actions, %d services, %d bytes of YAML, %v, "+
+				"%d MB of heap taken from the system",
 				len(text), took, time.Since(began)-took, r.Operations, r.Actions, r.Services, len(r.YAML), effects,
 				mem.HeapSys>>20)
 			for _, e := range r.Report {

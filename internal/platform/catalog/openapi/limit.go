@@ -15,7 +15,8 @@ type Account struct{ Path, Number string }
 func ParseAccount(s string) (Account, error) {
 	path, number, ok := strings.Cut(s, "=")
 	if !ok || !strings.HasPrefix(path, "/") || number == "" {
-		return Account{}, fmt.Errorf("the account %q must be a path and the field of its answer with the account's number, such as /api/accounts=data.0.id", s)
+		return Account{}, fmt.Errorf("the account %q must be a path and the field of its answer with the account's "+
+			"number, such as /api/accounts=data.0.id", s)
 	}
 	return Account{path, number}, nil
 }
@@ -45,10 +46,12 @@ func (im *importer) limits(op place) (bucket *node, read string) {
 		case windows == nil:
 			return nil, ""
 		case im.owned:
-			im.report.add(Dropped, f, "limits belong to an account; PUT /v1/credentials/{credential_id}/limits sets those of a credential, or of its account")
+			im.report.add(Dropped, f, "limits belong to an account; PUT /v1/credentials/{credential_id}/limits sets "+
+				"those of a credential, or of its account")
 			return nil, name
 		case im.account == Account{}:
-			im.report.add(Dropped, f, "limits belong to an account; flowlane catalog import openapi --account says how one is told")
+			im.report.add(Dropped, f,
+				"limits belong to an account; flowlane catalog import openapi --account says how one is told")
 			return nil, name
 		}
 		return object("default_lane", text("interactive"), "further_windows", windows), name

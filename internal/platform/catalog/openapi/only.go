@@ -57,7 +57,8 @@ func newSelection(texts []string) (*selection, error) {
 			p.kind, p.method, rest = byPath, strings.ToLower(method), strings.TrimSpace(path)
 		}
 		if rest == "" || len(rest) > maxText {
-			return nil, fmt.Errorf("%s is no pattern of operations: write an operationId, tag:NAME, or a path with or without a method", strconvQuote(clip(text, 100)))
+			return nil, fmt.Errorf("%s is no pattern of operations: write an operationId, tag:NAME, "+
+				"or a path with or without a method", strconvQuote(clip(text, 100)))
 		}
 		p.form = wildcard(rest)
 		out.patterns = append(out.patterns, p)
@@ -119,6 +120,7 @@ func (s *selection) unmatched() error {
 	if len(bad) == 0 {
 		return nil
 	}
-	return fmt.Errorf("no operation of the document matches %s; a pattern is an operationId, tag:NAME, or a path with or without a method, and * stands for anything",
+	return fmt.Errorf("no operation of the document matches %s; a pattern is an operationId, tag:NAME, "+
+		"or a path with or without a method, and * stands for anything",
 		clip(strings.Join(bad, ", "), 1000))
 }

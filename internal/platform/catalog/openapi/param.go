@@ -175,7 +175,8 @@ func (c *call) header(p place, name, value string) (taken bool, problem string) 
 		return false, "it is no name of a header"
 	case strings.Contains(strings.ToLower(name), "idempot") && c.key == "":
 		c.key = name
-		c.im.report.add(Changed, p, "Flowlane fills in this header, with a key that stays the same when a call is sent again")
+		c.im.report.add(Changed, p,
+			"Flowlane fills in this header, with a key that stays the same when a call is sent again")
 		return true, ""
 	}
 	c.headers.set(name, text("{{ "+value+" }}"))

@@ -61,14 +61,16 @@ func TestMerge(t *testing.T) {
 	}{
 		"the same": {now, first, "", []string{"name: Do"}, nil},
 		"nothing by hand": {now, second,
-			"changed shop__orders__list; changed shop__orders__get; added shop__orders__new; removed shop__old__do; removed shop__old", []string{"name: List all"}, []string{"shop__old"}},
+			"changed shop__orders__list; changed shop__orders__get; added shop__orders__new; " +
+				"removed shop__old__do; removed shop__old", []string{"name: List all"}, []string{"shop__old"}},
 		"an edit where nothing changed": {
 			replace(t, now, "name: Do", "name: Do it  # as agreed"), first, "kept shop__old__do",
 			[]string{"name: Do it  # as agreed"}, nil,
 		},
 		"an edit where the import changed": {
 			replace(t, now, "name: List\n", "# ours\n        name: Ours\n"), second,
-			"conflict shop__orders__list; changed shop__orders__get; added shop__orders__new; removed shop__old__do; removed shop__old",
+			"conflict shop__orders__list; changed shop__orders__get; added shop__orders__new; " +
+				"removed shop__old__do; removed shop__old",
 			[]string{"# ours\n        name: Ours", "name: Get one"}, []string{"List all"},
 		},
 		"an edit of what is gone": {
@@ -83,7 +85,8 @@ func TestMerge(t *testing.T) {
 		"an action by hand": {
 			replace(t, now, "  - id: shop__old ",
 				"      # by hand\n      - id: shop__orders__own\n        name: Own\n  - id: shop__old "), second,
-			"changed shop__orders__list; changed shop__orders__get; added shop__orders__new; removed shop__old__do; removed shop__old",
+			"changed shop__orders__list; changed shop__orders__get; added shop__orders__new; " +
+				"removed shop__old__do; removed shop__old",
 			[]string{"      # by hand\n      - id: shop__orders__own\n        name: Own\n"}, nil,
 		},
 		"a file without marks": {replace(t, first, "name: Get", "name: Mine"), first, "conflict shop__orders__get",

@@ -210,7 +210,8 @@ func TestUpload_BodyCutMidway(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		fmt.Fprintf(conn, "POST /lists/demo/upload HTTP/1.1\r\nHost: sim\r\nAuthorization: Basic MTAwMTp4\r\n%s\r\n\r\n%s", head, part)
+		fmt.Fprintf(conn, "POST /lists/demo/upload HTTP/1.1\r\nHost: sim\r\n"+
+			"Authorization: Basic MTAwMTp4\r\n%s\r\n\r\n%s", head, part)
 		_ = conn.Close()
 	}
 	for n := range len(body) {

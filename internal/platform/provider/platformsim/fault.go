@@ -50,7 +50,8 @@ func (f *Fault) check() error {
 	}
 	if f.Skip < 0 || f.Count < 0 || f.RetryAfter < 0 || f.MS < 0 || f.MS > longestHang.Milliseconds() ||
 		!(f.Probability >= 0 && f.Probability <= 1) {
-		return fmt.Errorf("skip, count, ms and retry_after must not be negative, ms at most %d, and probability from 0 to 1", longestHang.Milliseconds())
+		return fmt.Errorf("skip, count, ms and retry_after must not be negative, ms at most %d, "+
+			"and probability from 0 to 1", longestHang.Milliseconds())
 	}
 	if f.Status == 0 {
 		f.Status = http.StatusServiceUnavailable
